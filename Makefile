@@ -1,0 +1,49 @@
+# Two commands matter: `make run` and `make test`. Both set up what is missing, build what has changed, and go on.
+
+BUILD := build
+PYTHON := .venv/bin/python
+ARGS ?=
+
+# Where setup finds the system's cmake too old, it puts one into .venv.
+export PATH := $(CURDIR)/.venv/bin:$(PATH)
+
+.PHONY: run test bench build setup format lint lint-tools clean
+
+run: build  ## the demo: ARGS="..." goes to `cleave demo`
+	.venv/bin/cleave demo $(ARGS)
+
+test: build  ## C++ tests, then Python tests; GPU tests run where there is a GPU
+	ctest --test-dir $(BUILD) --output-on-failure --parallel $(shell nproc)
+	$(PYTHON) -m pytest
+
+bench: build  ## measurements against the peers that are installed: ARGS="--help" lists the suites
+	$(PYTHON) -m bench $(ARGS)
+
+build: setup
+	@test -f $(BUILD)/build.ninja || \
+	  cmake -S . -B $(BUILD) -G Ninja -DPython_EXECUTABLE=$(CURDIR)/$(PYTHON)
+	@cmake --build $(BUILD)
+
+setup:
+	@tools/setup.sh
+
+cpp_files = $(shell find include kernels src python tests examples \( -name '*.h' -o -name '*.cpp' \))
+
+format: lint-tools
+	.venv/bin/clang-format -i $(cpp_files)
+	.venv/bin/ruff check --fix .
+	.venv/bin/ruff format .
+
+lint: lint-tools
+	.venv/bin/clang-format --dry-run --Werror $(cpp_files)
+	.venv/bin/ruff check .
+	.venv/bin/ruff format --check .
+
+lint-tools: setup
+	@test -x .venv/bin/clang-format -a -x .venv/bin/ruff || \
+	  $(PYTHON) -m pip install --quiet --ignore-installed $$($(PYTHON) tools/requirements.py lint)
+
+clean:
+	rm -rf $(BUILD) .venv
+	find python/cleave -name '_core*' -delete
+	find . -name __pycache__ -type d -not -path './.git/*' -prune -exec rm -rf {} +

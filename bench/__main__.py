@@ -1,0 +1,158 @@
+"""python -m bench: run suites on this machine's GPU and write what they show."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from cleave.cli import values
+from cleave.cli.arrays import TorchArrays, select
+from cleave.cli.case import GemmCase
+from cleave.cli.errors import CommandError, one_line
+
+from . import contest, host, machine, peers, plot, report, suites, summary
+
+# A GPU that was idle needs about this long to reach the clock it holds under load.
+WARM_UP_SECONDS = 2.0
+
+
+def main(argv: list[str] | None = None) -> int:
+    arguments = _parse(argv)
+    import cleave
+
+    try:
+        return _run(arguments)
+    except (CommandError, cleave.CudaError, ValueError) as error:
+        print(f"bench: {one_line(error)}", file=sys.stderr)
+        return 1
+
+
+def _parse(argv: list[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m bench", description=__doc__, allow_abbrev=False
+    )
+    names = suites.names()
+    parser.add_argument(
+        "--suite", type=values.words(names), default=names, metavar="NAMES", help=", ".join(names)
+    )
+    parser.add_argument("--quick", action="store_true", help="a few cases of each suite")
+    parser.add_argument("--out", type=Path, default=Path("bench/results"), metavar="DIR")
+    parser.add_argument(
+        "--rounds",
+        type=int,
+        choices=range(7, 100),
+        default=7,
+        metavar="N",
+        help="at least 7 (default)",
+    )
+    parser.add_argument("--seconds", type=float, metavar="S", help="start no case after this long")
+    parser.add_argument("--device", type=values.device, default="cuda:0")
+    return parser.parse_args(argv)
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    arrays = _gpu(arguments.device)
+    deadline = time.monotonic() + arguments.seconds if arguments.seconds else float("inf")
+    found, missing = peers.available()
+    print("peers:", ", ".join(peer.NAME for peer in found) or "none")
+    for name, reason in missing.items():
+        print(f"  without {name}: {reason}")
+    description = machine.describe(arrays.device.index)
+    print(", ".join(f"{key} {value}" for key, value in description.items()))
+    _warm_up(arrays)
+
+    wrong = []
+    for name in arguments.suite:
+        suite = suites.load(name, arguments.quick)
+        print(f"\n{suite.title}", flush=True)
+        measure_case = _measurer(arrays, suite, found, arguments.rounds)
+        rows, notes = _measure(suite, measure_case, deadline)
+        notes += [f"Without {peer}: {reason}." for peer, reason in missing.items()]
+        verdict = _summarize(suite.kind, rows)
+        paths = report.write(arguments.out, suite, description, rows, notes, verdict)
+        try:
+            paths.append(plot.write(arguments.out, suite, rows))
+        except ImportError:
+            print("no plot: it needs matplotlib")
+        print("\n".join([*report.summary_lines(suite.kind, verdict), *notes]))
+        print("wrote", ", ".join(str(path) for path in paths if path))
+        wrong += [row["case"] for row in rows if row.get("verified") is False]
+    if wrong:
+        raise CommandError(f"wrong results: {', '.join(wrong)}")
+    return 0
+
+
+def _gpu(device: str) -> TorchArrays:
+    import cleave
+
+    if not device.startswith("cuda"):
+        raise CommandError("the benchmark measures GPUs: use --device cuda")
+    if not cleave.device_count():
+        raise CommandError(
+            "the benchmark needs an NVIDIA GPU and its driver, and there is none; see `cleave info`"
+        )
+    arrays = select(device, {"bfloat16"})
+    if not isinstance(arrays, TorchArrays):
+        raise CommandError("the benchmark needs torch with CUDA, its yardstick")
+    return arrays
+
+
+def _measurer(
+    arrays: TorchArrays, suite: suites.Suite, found: list, rounds: int
+) -> Callable[[GemmCase], list[dict[str, Any]]]:
+    return {
+        "peers": lambda case: contest.against_peers(arrays, case, found, rounds),
+        "modes": lambda case: contest.against_auto(arrays, case, suite, rounds),
+        "host": lambda case: host.host_times(arrays, case, found, rounds),
+    }[suite.kind]
+
+
+def _measure(
+    suite: suites.Suite, measure_case: Callable[[GemmCase], list[dict[str, Any]]], deadline: float
+) -> tuple[list[dict[str, Any]], list[str]]:
+    """Rows, and notes on what is not among them."""
+    rows: list[dict[str, Any]] = []
+    for i, case in enumerate(suite.cases):
+        if time.monotonic() > deadline:
+            return rows, [
+                f"{len(suite.cases) - i} of {len(suite.cases)} cases left out: the time was up."
+            ]
+        for row in measure_case(case):
+            rows.append(row)
+            print(_line(row), flush=True)
+    return rows, []
+
+
+def _line(row: dict[str, Any]) -> str:
+    if row["us"] is None:
+        return (
+            f"{row['case']:<32} {row['requested_mode']} {row['requested_slices']}: {row['refused']}"
+        )
+    what = row.get("call") or f"{row['mode']} {row['slices']}"
+    against = f"  {row['peer']} {row['peer_us']:9.2f} us" if "peer" in row else ""
+    ratio = f"  x{row['ratio']:.3f}" if "ratio" in row else ""
+    wrong = "  WRONG" if row.get("verified") is False else ""
+    return f"{row['case']:<32} {what:<18} {row['us']:9.2f} us{against}{ratio}{wrong}"
+
+
+def _summarize(kind: str, rows: list[dict[str, Any]]) -> dict[str, Any]:
+    if kind == "host":
+        return {}
+    return summary.summarize_modes(rows) if kind == "modes" else summary.summarize_ratios(rows)
+
+
+def _warm_up(arrays: TorchArrays) -> None:
+    a = arrays.normal((4096, 4096), "bfloat16", 0)
+    end = time.monotonic() + WARM_UP_SECONDS
+    while time.monotonic() < end:
+        for _ in range(50):
+            a @ a
+        arrays.synchronize()
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

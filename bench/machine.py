@@ -1,0 +1,52 @@
+"""Where and with what a result was measured."""
+
+from __future__ import annotations
+
+import datetime
+import os
+import platform
+import subprocess
+from pathlib import Path
+from typing import Any
+
+
+def describe(device: int) -> dict[str, Any]:
+    """GPU, its limits and its software; None for what cannot be found out."""
+    import torch
+
+    import cleave
+
+    query = "name,driver_version,power.limit,clocks.max.sm"
+    smi = _output("nvidia-smi", f"--id={device}", f"--query-gpu={query}", "--format=csv,noheader")
+    _, driver, power, clock = [field.strip() for field in smi.split(",")] if smi else [None] * 4
+    return {
+        "gpu": torch.cuda.get_device_name(device),
+        "driver": driver,
+        "power_cap": power,
+        "max_sm_clock": clock,
+        "cuda": torch.version.cuda,
+        "torch": torch.__version__,
+        "cleave": cleave.__version__,
+        "commit": commit(),
+        "python": platform.python_version(),
+        "date": datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC"),
+    }
+
+
+def commit() -> str | None:
+    """$CLEAVE_COMMIT, or what git says, with '+' if the working tree differs."""
+    if os.environ.get("CLEAVE_COMMIT"):
+        return os.environ["CLEAVE_COMMIT"]
+    root = str(Path(__file__).parent)
+    head = _output("git", "-C", root, "rev-parse", "--short=12", "HEAD")
+    changed = head and _output("git", "-C", root, "status", "--porcelain", "--untracked-files=no")
+    return f"{head}+" if changed else head
+
+
+def _output(*command: str) -> str | None:
+    try:
+        return subprocess.run(
+            command, capture_output=True, text=True, check=True, timeout=30
+        ).stdout.strip()
+    except (OSError, subprocess.SubprocessError):
+        return None

@@ -1,0 +1,140 @@
+"""Results as JSON, for machines, and as a Markdown table, for people."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from .suites import Suite
+
+
+def write(
+    directory: Path,
+    suite: Suite,
+    machine: dict[str, Any],
+    rows: list[dict[str, Any]],
+    notes: list[str],
+    summary: dict[str, Any],
+) -> list[Path]:
+    """Writes <suite>.json and <suite>.md; the paths."""
+    directory.mkdir(parents=True, exist_ok=True)
+    result = {
+        "suite": suite.name,
+        "title": suite.title,
+        "machine": machine,
+        "notes": notes,
+        "summary": summary,
+        "rows": rows,
+    }
+    json_path, markdown_path = directory / f"{suite.name}.json", directory / f"{suite.name}.md"
+    json_path.write_text(json.dumps(result, indent=1) + "\n")
+    markdown_path.write_text(markdown(suite, machine, rows, notes, summary))
+    return [json_path, markdown_path]
+
+
+def markdown(
+    suite: Suite,
+    machine: dict[str, Any],
+    rows: Sequence[dict[str, Any]],
+    notes: Sequence[str],
+    summary: dict[str, Any],
+) -> str:
+    columns, cells = _TABLES[suite.kind](rows)
+    lines = [
+        f"# {suite.title}",
+        "",
+        ", ".join(
+            f"{key.replace('_', ' ')} {value}"
+            for key, value in machine.items()
+            if value is not None
+        ),
+        "",
+        *summary_lines(suite.kind, summary),
+        *notes,
+        "",
+        *table(columns, cells),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> list[str]:
+    def line(cells: Iterable[str]) -> str:
+        return "| " + " | ".join(cells) + " |"
+
+    return [line(columns), line("---" for _ in columns), *(line(map(_format, row)) for row in rows)]
+
+
+def summary_lines(kind: str, summary: dict[str, Any]) -> list[str]:
+    """Sentences, for the report and for the terminal."""
+    if not summary.get("compared"):
+        return []
+    spread = "geomean {geomean:.3f} of {compared}, worst {worst:.3f} on {worst_case}".format_map(
+        summary
+    )
+    if kind == "modes":
+        return [f"auto's time over that of the best explicit split: {spread}."]
+    counts = "best {best:.3f} on {best_case}; {wins} wins, {losses} losses".format_map(summary)
+    less_accurate = ", ".join(summary["less_accurate"]) or "nowhere"
+    return [
+        f"Peer's time over ours: {spread}, {counts}.",
+        f"RMS error above the peer's: {less_accurate}.",
+    ]
+
+
+def _peers_table(rows: Sequence[dict[str, Any]]) -> tuple[list[str], list[list[Any]]]:
+    ours = {
+        "case": "case",
+        "us": "us",
+        "TFLOP/s": "tflops",
+        "GB/s": "gb_per_s",
+        "floor us": "floor_us",
+        "kernel": "kernel",
+        "mode": "mode",
+        "slices": "slices",
+        "max error": "max_error",
+        "rms error": "rms_error",
+    }
+    theirs = {"us": "us", "max error": "max_error", "rms error": "rms_error"}
+    peers = list(dict.fromkeys(name for row in rows for name in row["peers"]))
+    columns = [*ours, *(f"{peer} {title}" for peer in peers for title in theirs), "ratio"]
+    cells = []
+    for row in rows:
+        measured = [
+            row["peers"].get(peer, {}).get(key) for peer in peers for key in theirs.values()
+        ]
+        cells.append([*(row[key] for key in ours.values()), *measured, row.get("ratio")])
+    return columns, cells
+
+
+def _modes_table(rows: Sequence[dict[str, Any]]) -> tuple[list[str], list[list[Any]]]:
+    columns = {
+        "case": "case",
+        "asked mode": "requested_mode",
+        "asked slices": "requested_slices",
+        "mode": "mode",
+        "slices": "slices",
+        "us": "us",
+        "auto / this": "ratio",
+        "workspace B": "workspace_bytes",
+        "rms error": "rms_error",
+        "kernel": "kernel",
+        "refused": "refused",
+    }
+    return list(columns), [[row.get(key) for key in columns.values()] for row in rows]
+
+
+def _host_table(rows: Sequence[dict[str, Any]]) -> tuple[list[str], list[list[Any]]]:
+    return ["case", "call", "host us"], [[row["case"], row["call"], row["us"]] for row in rows]
+
+
+_TABLES = {"peers": _peers_table, "modes": _modes_table, "host": _host_table}
+
+
+def _format(value: Any) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, float):  # errors are small, times and rates are not
+        return f"{value:.2f}" if abs(value) >= 0.1 or value == 0 else f"{value:.2e}"
+    return str(value)

@@ -1,0 +1,26 @@
+# The extension module cleave._core and its type stub. In a checkout both are placed in python/cleave,
+# which makes that folder the importable package; a wheel takes them from the build folder.
+
+find_package(Python 3.11 REQUIRED COMPONENTS Interpreter Development.Module)
+execute_process(
+  COMMAND "${Python_EXECUTABLE}" -m nanobind --cmake_dir
+  OUTPUT_VARIABLE nanobind_DIR OUTPUT_STRIP_TRAILING_WHITESPACE COMMAND_ERROR_IS_FATAL ANY)
+find_package(nanobind CONFIG REQUIRED)
+
+if(SKBUILD)
+  set(package_dir "${PROJECT_BINARY_DIR}/python/cleave")
+else()
+  set(package_dir "${PROJECT_SOURCE_DIR}/python/cleave")
+endif()
+
+file(GLOB core_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/python/src/*.cpp")
+nanobind_add_module(_core NOMINSIZE ${core_sources})  # NOMINSIZE: the time of a call counts, its bytes do not
+target_link_libraries(_core PRIVATE cleave::cleave cleave_private)
+set_target_properties(_core PROPERTIES LIBRARY_OUTPUT_DIRECTORY "${package_dir}")
+nanobind_add_stub(_core_stub
+  MODULE _core OUTPUT "${package_dir}/_core.pyi" PYTHON_PATH "${package_dir}" DEPENDS _core)
+
+if(SKBUILD)
+  install(TARGETS _core LIBRARY DESTINATION cleave)
+  install(FILES "${package_dir}/_core.pyi" DESTINATION cleave)
+endif()

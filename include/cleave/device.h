@@ -1,0 +1,32 @@
+// Devices and the state of the runtime.
+#pragma once
+
+#include <cstddef>
+#include <string>
+
+namespace cleave {
+
+struct DeviceInfo {
+  std::string name;
+  int compute_capability = 0;  ///< 90 for an H100
+  int multiprocessors = 0;
+  int shared_memory_per_block = 0;  ///< opt-in maximum, bytes
+  int l2_bytes = 0;
+  double memory_gb_per_s = 0;  ///< theoretical
+  double clock_ghz = 0;        ///< maximum SM clock
+  size_t memory_bytes = 0;
+};
+
+/// Number of usable CUDA devices; 0 without a GPU or driver (never throws).
+int device_count() noexcept;
+
+/// Cached after the first call. An H100 SXM's values for the pseudo ordinal kPlanOnlyH100.
+const DeviceInfo& device_info(int device);
+
+/// Planning target without a GPU: plans, explains and compiles as for an H100 SXM, but cannot run.
+inline constexpr int kPlanOnlyH100 = -2;
+
+/// Frees every pooled workspace (graphs captured with them must not be replayed afterwards).
+void release_workspaces();
+
+}  // namespace cleave

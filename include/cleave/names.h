@@ -1,0 +1,39 @@
+// The names of the vocabulary, as users type and read them, in Python, on the command line and in
+// messages.
+#pragma once
+
+#include <string_view>
+
+#include "cleave/core/enums.h"
+
+namespace cleave {
+
+std::string_view to_string(DType value);       ///< float16, bfloat16, float32
+std::string_view to_string(SplitKMode value);  ///< none, serial, parallel, cluster, stream_k, auto
+std::string_view to_string(Activation value);  ///< none, relu, gelu_tanh, gelu, silu
+std::string_view to_string(Bias value);        ///< none, row, column
+std::string_view to_string(Major value);       ///< k, mn
+std::string_view to_string(Order value);       ///< row, column
+std::string_view to_string(KernelFamily value);  ///< auto, sm90, portable
+
+/// The inverse of to_string. Throws Error(invalid_argument), or Error(invalid_type) for a DType,
+/// listing every accepted name.
+template <class Enum>
+Enum from_string(std::string_view name);
+
+template <>
+DType from_string(std::string_view name);
+template <>
+SplitKMode from_string(std::string_view name);
+template <>
+Activation from_string(std::string_view name);
+template <>
+Bias from_string(std::string_view name);
+template <>
+Major from_string(std::string_view name);
+template <>
+Order from_string(std::string_view name);
+template <>
+KernelFamily from_string(std::string_view name);
+
+}  // namespace cleave

@@ -1,0 +1,28 @@
+// Small integer maths, constexpr, host and device.
+#pragma once
+
+#include "cleave/core/config.h"
+
+namespace cleave {
+
+template <class T>
+CLEAVE_HD constexpr T min_of(T a, T b) {
+  return a < b ? a : b;
+}
+
+template <class T>
+CLEAVE_HD constexpr T max_of(T a, T b) {
+  return a > b ? a : b;
+}
+
+template <class T>
+CLEAVE_HD constexpr T ceil_div(T a, T b) {
+  return (a + b - 1) / b;
+}
+
+template <class T>
+CLEAVE_HD constexpr T round_up(T a, T multiple) {
+  return ceil_div(a, multiple) * multiple;
+}
+
+}  // namespace cleave

@@ -1,0 +1,96 @@
+// Shares of a tile in global memory, in fragment order: block by block, and within a block one float4 per math thread,
+// so every access is a full, coalesced line whatever the tile's layout.
+#pragma once
+
+#include "cleave/epilogue/fragment.h"
+#include "cleave/kernel/gemm_params.h"
+#include "cleave/ptx/barrier.h"
+#include "cleave/ptx/sync.h"
+
+namespace cleave {
+
+/// The named barrier of the block's math threads; 1 and 2 belong to the stores.
+inline constexpr uint32_t kMathBarrier = 3;
+
+template <GemmConfig C>
+CLEAVE_DEVICE void math_sync() {
+  ptx::named_barrier_sync(kMathBarrier, math_threads(C));
+}
+
+template <GemmConfig C>
+CLEAVE_DEVICE float4* partial_block(float* partials, uint32_t slot, uint32_t block, uint32_t thread) {
+  const uint64_t index = (uint64_t(slot) * Fragment<C>::kBlocks + block) * math_threads(C) + thread;
+  return reinterpret_cast<float4*>(partials) + index;
+}
+
+template <GemmConfig C>
+CLEAVE_DEVICE void write_partial(float* partials, uint32_t slot, const float (&sums)[accumulators_per_thread(C)],
+                                 uint32_t thread) {
+  CLEAVE_UNROLL
+  for (uint32_t block = 0; block < Fragment<C>::kBlocks; ++block) {
+    const float4 v = make_float4(sums[block * 4], sums[block * 4 + 1], sums[block * 4 + 2], sums[block * 4 + 3]);
+    __stcg(partial_block<C>(partials, slot, block, thread), v);
+  }
+}
+
+template <GemmConfig C>
+CLEAVE_DEVICE void add_partial(float* partials, uint32_t slot, float (&sums)[accumulators_per_thread(C)],
+                               uint32_t thread) {
+  CLEAVE_UNROLL
+  for (uint32_t block = 0; block < Fragment<C>::kBlocks; ++block) {
+    const float4 v = __ldcg(partial_block<C>(partials, slot, block, thread));
+    sums[block * 4] += v.x;
+    sums[block * 4 + 1] += v.y;
+    sums[block * 4 + 2] += v.z;
+    sums[block * 4 + 3] += v.w;
+  }
+}
+
+/// All math threads wait until `*counter` is at least `value`, and then see what was written before it got there.
+template <GemmConfig C>
+CLEAVE_DEVICE void wait_counter(const uint32_t* counter, uint32_t value, uint32_t thread) {
+  if (thread == 0) {
+    while (ptx::load_acquire(counter) < value) {
+    }
+  }
+  math_sync<C>();
+}
+
+/// All math threads have written; true in all of them if this block was the last of `count` to arrive at the counter,
+/// which is then zero again. The last sees what the others wrote.
+template <GemmConfig C>
+CLEAVE_DEVICE bool arrive_last(uint32_t* counter, uint32_t count, uint32_t thread) {
+  math_sync<C>();
+  bool last = false;
+  if (thread == 0) {
+    last = ptx::add_acquire_release(counter, 1) == count - 1;
+    if (last) *counter = 0;
+  }
+  return ptx::named_barrier_any(kMathBarrier, math_threads(C), last);
+}
+
+/// Partials in flight per thread: enough to cover L2's latency.
+inline constexpr uint32_t kReduceUnroll = 8;
+
+/// v += the tile's partials of one block, in K order.
+template <GemmConfig C>
+CLEAVE_DEVICE void sum_partials(const GemmParams& p, uint32_t tile, uint32_t block, uint32_t thread, float (&v)[4]) {
+  const uint32_t parts = p.schedule.groups;
+  for (uint32_t first = 0; first < parts; first += kReduceUnroll) {
+    float4 part[kReduceUnroll];
+    CLEAVE_UNROLL
+    for (uint32_t i = 0; i < kReduceUnroll; ++i) {
+      part[i] = first + i < parts ? __ldcg(partial_block<C>(p.partials, tile * parts + first + i, block, thread))
+                                   : make_float4(0, 0, 0, 0);
+    }
+    CLEAVE_UNROLL
+    for (uint32_t i = 0; i < kReduceUnroll; ++i) {
+      v[0] += part[i].x;
+      v[1] += part[i].y;
+      v[2] += part[i].z;
+      v[3] += part[i].w;
+    }
+  }
+}
+
+}  // namespace cleave

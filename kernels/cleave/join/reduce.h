@@ -1,0 +1,32 @@
+// The second half of parallel split-K without clusters: after its own work units, every block takes reduction units (a
+// tile's share of accumulators), sums the slices' partials in K order and runs the epilogue. No second launch.
+#pragma once
+
+#include "cleave/epilogue/store_direct.h"
+#include "cleave/join/partials.h"
+#include "cleave/kernel/place.h"
+
+namespace cleave {
+
+template <GemmConfig C>
+CLEAVE_DEVICE void reduce(const GemmParams& p, const Place<C>& place, const Fragment<C>& fragment,
+                          uint32_t thread) {
+  const Schedule& s = p.schedule;
+  const Shares shares(Fragment<C>::kBlocks, s.reduce_chunks);
+  for (uint32_t index = place.worker; index < s.tiles * s.reduce_chunks; index += place.workers) {
+    const ReduceUnit unit = reduce_unit(s, index);
+    const uint32_t tile = place.tile(unit.tile);
+    const uint32_t m0 = place.tile_m(unit.m) * C.tile_m, n0 = place.tile_n(unit.n) * C.tile_n;
+    uint32_t* const counter = p.counters + tile;
+    wait_counter<C>(counter, s.slices, thread);
+    for (uint32_t block = shares.begin(unit.chunk); block < shares.begin(unit.chunk + 1); ++block) {
+      float v[4] = {};
+      sum_partials<C>(p, tile, block, thread, v);
+      store_block_direct<C>(p.epilogue, v, m0 + fragment.row(block), n0 + fragment.col(block), unit.batch);
+    }
+    // Whoever saw all slices adds one more: the last of them leaves the counter as it found it.
+    if (thread == 0 && ptx::add_relaxed(counter, 1) == s.slices + s.reduce_chunks - 1) *counter = 0;
+  }
+}
+
+}  // namespace cleave

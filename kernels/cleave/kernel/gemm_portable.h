@@ -1,0 +1,57 @@
+// Dense GEMM for any tensor-core GPU (sm_80 and later), and on Hopper for operands that TMA cannot address.
+//
+// Roles       every warp loads, multiplies and stores; no specialisation
+// Pipeline    cp.async groups, one per k block, `stages` deep; one __syncthreads per k block
+// Timeline    units in schedule order; parallel split-K: then reduction units; split-K in clusters (sm_90): one unit
+#pragma once
+
+#include "cleave/epilogue/store_direct.h"
+#include "cleave/join/cluster.h"
+#include "cleave/join/join.h"
+#include "cleave/join/reduce.h"
+#include "cleave/mainloop/mma_mainloop.h"
+
+namespace cleave {
+
+template <GemmConfig C>
+CLEAVE_DEVICE void gemm_portable(const GemmParams& p) {
+  static_assert(C.multicast_m == 1 && C.multicast_n == 1 && !C.store_by_tma, "these need TMA");
+  constexpr SmemPlan kPlan = smem_plan(C);
+  extern __shared__ uint8_t shared[];
+  const uint32_t unaligned = ptx::shared_address(shared);
+  const uint32_t smem = round_up(unaligned, kSharedAlignment);
+  const auto join_buffer = reinterpret_cast<const float4*>(shared + (smem - unaligned) + kPlan.join);
+  const Place<C> place;
+  const Fragment<C> fragment(threadIdx.x);
+  MmaMainloop<C> mainloop{p, smem, threadIdx.x};
+  float sums[accumulators_per_thread(C)];
+
+  if constexpr (C.cluster_k > 1) {  // every block's barrier is ready before another sends to it
+    if (threadIdx.x == 0) {
+      ClusterJoin<C>{smem, place.k_rank, place.share_rank}.init();
+      ptx::fence_mbarrier_init();
+    }
+    __syncthreads();
+    ptx::cluster_meet();
+  }
+  ptx::launch_dependents();
+  ptx::grid_dependency_wait();
+
+  auto walk = place.walk(p.schedule);
+  for (WorkUnit unit; walk.next(unit);) {
+    mainloop.run(unit, sums);
+    const uint32_t m0 = unit.m * C.tile_m, n0 = unit.n * C.tile_n;
+    if constexpr (C.cluster_k > 1) {
+      const ClusterJoin<C> join{smem, place.k_rank, place.share_rank};
+      join.meet();
+      join.run(p, unit, unit.tile, m0, n0, join_buffer, sums, fragment, threadIdx.x);
+      break;
+    }
+    if (join<C>(p, unit, unit.tile, blockIdx.x, sums, threadIdx.x)) {
+      store_direct<C>(p.epilogue, sums, fragment, m0, n0, unit.batch);
+    }
+  }
+  if constexpr (C.split == SplitKMode::parallel && C.cluster_k == 1) reduce<C>(p, place, fragment, threadIdx.x);
+}
+
+}  // namespace cleave

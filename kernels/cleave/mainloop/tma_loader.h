@@ -1,0 +1,46 @@
+// The producer's half of the sm_90a mainloop: one k block of A and B into one stage.
+//
+// The boxes here and the tensor maps that the host makes agree through tma_box.h; memory/descriptor.h says how the
+// tile then lies in shared memory. K's and rows outside the tensors arrive as zeros.
+#pragma once
+
+#include "cleave/kernel/gemm_params.h"
+#include "cleave/mainloop/tma_box.h"
+#include "cleave/memory/smem_plan.h"
+#include "cleave/ptx/tma.h"
+
+namespace cleave {
+
+/// One operand. `row0`: first row (m or n) of the tile; `share_rank`: this block's among those that share loads,
+/// and so which of the `Sharers` parts it loads; `first_sharer`: the cluster rank of the first of them.
+template <GemmConfig C, Major M, uint32_t TileRows, uint32_t Sharers>
+CLEAVE_DEVICE void load_operand(const TensorMap* map, uint32_t stage, uint32_t barrier, uint32_t row0, uint32_t k0,
+                                uint32_t batch, uint32_t share_rank,
+                                uint32_t first_sharer) {
+  constexpr uint32_t kAtom = atom_elements(C.a);
+  constexpr uint32_t kRows = box_rows(M, TileRows, C.tile_k, Sharers);
+  const uint32_t share = Sharers == 1 ? 0 : share_rank;
+  const auto load = [&](uint32_t offset, uint32_t x, uint32_t y) {
+    if constexpr (Sharers == 1) {
+      ptx::tma_load(stage + offset, map, barrier, x, y, batch, ptx::CacheHint::normal);
+    } else {
+      ptx::tma_load_multicast(stage + offset, map, barrier, x, y, batch, uint16_t(((1 << Sharers) - 1) << first_sharer),
+                              ptx::CacheHint::normal);
+    }
+  };
+  if constexpr (M == Major::k) {
+    CLEAVE_UNROLL
+    for (uint32_t part = 0; part < C.tile_k / kAtom; ++part) {
+      load((part * TileRows + share * kRows) * 128, k0 + part * kAtom, row0 + share * kRows);
+    }
+  } else {
+    constexpr uint32_t kParts = TileRows / kAtom / Sharers;
+    CLEAVE_UNROLL
+    for (uint32_t i = 0; i < kParts; ++i) {
+      const uint32_t part = share * kParts + i;
+      load(part * C.tile_k * 128, row0 + part * kAtom, k0);
+    }
+  }
+}
+
+}  // namespace cleave

@@ -1,0 +1,102 @@
+// mbarriers, named barriers and cluster barriers: one instruction each.
+#pragma once
+
+#include "cleave/core/config.h"
+
+namespace cleave::ptx {
+
+CLEAVE_DEVICE uint32_t shared_address(const void* pointer) {
+  return static_cast<uint32_t>(__cvta_generic_to_shared(pointer));
+}
+
+CLEAVE_DEVICE void mbarrier_init(uint32_t barrier, uint32_t arrivals) {
+  asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals) : "memory");
+}
+
+/// Makes initialised mbarriers visible to the copy engine and to the other blocks of the cluster.
+CLEAVE_DEVICE void fence_mbarrier_init() {
+  asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+}
+
+CLEAVE_DEVICE void mbarrier_arrive(uint32_t barrier) {
+  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
+}
+
+/// Arrives on the same barrier of block `rank` of the cluster. It orders this thread's shared-memory reads, not its writes
+/// to global memory: a release at cluster scope would wait for those.
+CLEAVE_DEVICE void mbarrier_arrive_remote(uint32_t barrier, uint32_t rank) {
+  asm volatile(
+      "{\n"
+      ".reg .b32 remote;\n"
+      "mapa.shared::cluster.u32 remote, %0, %1;\n"
+      "mbarrier.arrive.shared::cluster.b64 _, [remote];\n"
+      "}" ::"r"(barrier), "r"(rank)
+      : "memory");
+}
+
+CLEAVE_DEVICE void mbarrier_arrive_expect(uint32_t barrier, uint32_t bytes) {
+  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes)
+               : "memory");
+}
+
+CLEAVE_DEVICE void mbarrier_wait(uint32_t barrier, uint32_t parity) {
+  asm volatile(
+      "{\n"
+      ".reg .pred done;\n"
+      "wait_loop:\n"
+      "mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n"
+      "@!done bra wait_loop;\n"
+      "}" ::"r"(barrier), "r"(parity)
+      : "memory");
+}
+
+/// As mbarrier_wait, and also orders what other blocks of the cluster did before they arrived.
+CLEAVE_DEVICE void mbarrier_wait_cluster(uint32_t barrier, uint32_t parity) {
+  asm volatile(
+      "{\n"
+      ".reg .pred done;\n"
+      "wait_loop:\n"
+      "mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 done, [%0], %1;\n"
+      "@!done bra wait_loop;\n"
+      "}" ::"r"(barrier), "r"(parity)
+      : "memory");
+}
+
+/// Barrier `id` among `threads` threads (a multiple of 32) of the block.
+CLEAVE_DEVICE void named_barrier_sync(uint32_t id, uint32_t threads) {
+  asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
+}
+
+/// The same, and whether `predicate` was true in any of them.
+CLEAVE_DEVICE bool named_barrier_any(uint32_t id, uint32_t threads, bool predicate) {
+  uint32_t any;
+  asm volatile(
+      "{\n"
+      ".reg .pred mine, any;\n"
+      "setp.ne.u32 mine, %3, 0;\n"
+      "bar.red.or.pred any, %1, %2, mine;\n"
+      "selp.u32 %0, 1, 0, any;\n"
+      "}"
+      : "=r"(any)
+      : "r"(id), "r"(threads), "r"(uint32_t(predicate))
+      : "memory");
+  return any != 0;
+}
+
+CLEAVE_DEVICE void named_barrier_arrive(uint32_t id, uint32_t threads) {
+  asm volatile("bar.arrive %0, %1;" ::"r"(id), "r"(threads) : "memory");
+}
+
+/// All threads of all blocks of the cluster meet. Orders no memory: it says that the others are there, and what they
+/// initialised is fenced on its own.
+CLEAVE_DEVICE void cluster_meet() {
+  asm volatile("barrier.cluster.arrive.relaxed.aligned;\nbarrier.cluster.wait.aligned;" ::: "memory");
+}
+
+CLEAVE_DEVICE uint32_t cluster_rank() {
+  uint32_t rank;
+  asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
+  return rank;
+}
+
+}  // namespace cleave::ptx

@@ -1,0 +1,82 @@
+// Ampere's building blocks: asynchronous copies, ldmatrix and warp-wide mma. One instruction each.
+#pragma once
+
+#include "cleave/core/enums.h"
+
+namespace cleave::ptx {
+
+/// Copies `Bytes` (4, 8 or 16) to shared memory, of which only the first `valid` are read; the rest become zeros.
+template <uint32_t Bytes>
+CLEAVE_DEVICE void copy_async(uint32_t to, const void* from, uint32_t valid) {
+  if constexpr (Bytes == 16) {
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(valid) : "memory");
+  } else {
+    asm volatile("cp.async.ca.shared.global [%0], [%1], %3, %2;" ::"r"(to), "l"(from), "r"(valid), "n"(Bytes)
+                 : "memory");
+  }
+}
+
+CLEAVE_DEVICE void copy_async_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+
+template <int Pending>
+CLEAVE_DEVICE void copy_async_wait() {
+  asm volatile("cp.async.wait_group %0;" ::"n"(Pending) : "memory");
+}
+
+CLEAVE_DEVICE void store_shared_16(uint32_t to, uint16_t value) {
+  asm volatile("st.shared.u16 [%0], %1;" ::"r"(to), "h"(value) : "memory");
+}
+
+CLEAVE_DEVICE uint32_t load_shared_32(uint32_t from) {
+  uint32_t value;
+  asm volatile("ld.shared.u32 %0, [%1];" : "=r"(value) : "r"(from) : "memory");
+  return value;
+}
+
+/// Four 8 x 8 matrices of 16-bit elements (or 8 x 4 of 32-bit ones); lane l gives the address of row l % 8 of matrix l / 8.
+template <bool Transpose>
+CLEAVE_DEVICE void ldmatrix(uint32_t address, uint32_t (&v)[4]) {
+  if constexpr (Transpose) {
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(v[0]), "=r"(v[1]), "=r"(v[2]), "=r"(v[3])
+                 : "r"(address)
+                 : "memory");
+  } else {
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(v[0]), "=r"(v[1]), "=r"(v[2]), "=r"(v[3])
+                 : "r"(address)
+                 : "memory");
+  }
+}
+
+CLEAVE_DEVICE uint32_t round_to_tf32(uint32_t bits) {
+  uint32_t rounded;
+  asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(rounded) : "f"(__uint_as_float(bits)));
+  return rounded;
+}
+
+/// d[16, 8] += a[16, 32 bytes] * b[32 bytes, 8], float32 accumulators.
+template <DType Type>
+CLEAVE_DEVICE void mma(float* d, const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
+  if constexpr (Type == DType::bf16) {
+    asm volatile(
+        "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+        "{%0, %1, %2, %3};"
+        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+  } else if constexpr (Type == DType::f16) {
+    asm volatile(
+        "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+        "{%0, %1, %2, %3};"
+        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+  } else {
+    asm volatile(
+        "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+        "{%0, %1, %2, %3};"
+        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+  }
+}
+
+}  // namespace cleave::ptx

@@ -1,0 +1,62 @@
+// Ordering between blocks through global memory, between launches (programmatic dependent launch), and registers.
+#pragma once
+
+#include "cleave/core/config.h"
+
+namespace cleave::ptx {
+
+CLEAVE_DEVICE uint32_t load_acquire(const uint32_t* p) {
+  uint32_t value;
+  asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(value) : "l"(p) : "memory");
+  return value;
+}
+
+CLEAVE_DEVICE void store_release(uint32_t* p, uint32_t value) {
+  asm volatile("st.release.gpu.global.u32 [%0], %1;" ::"l"(p), "r"(value) : "memory");
+}
+
+CLEAVE_DEVICE void add_release(uint32_t* p, uint32_t value) {
+  asm volatile("red.release.gpu.global.add.u32 [%0], %1;" ::"l"(p), "r"(value) : "memory");
+}
+
+CLEAVE_DEVICE uint32_t add_acquire_release(uint32_t* p, uint32_t value) {
+  uint32_t before;
+  asm volatile("atom.acq_rel.gpu.global.add.u32 %0, [%1], %2;" : "=r"(before) : "l"(p), "r"(value) : "memory");
+  return before;
+}
+
+/// Orders nothing: for counts that guard no data.
+CLEAVE_DEVICE uint32_t add_relaxed(uint32_t* p, uint32_t value) {
+  uint32_t before;
+  asm volatile("atom.relaxed.gpu.global.add.u32 %0, [%1], %2;" : "=r"(before) : "l"(p), "r"(value) : "memory");
+  return before;
+}
+
+/// Lets the next launch in the stream start its blocks as soon as there is room. It still waits for this one's
+/// results, in grid_dependency_wait.
+CLEAVE_DEVICE void launch_dependents() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+
+/// Returns once all work before this launch in the stream is complete and visible.
+CLEAVE_DEVICE void grid_dependency_wait() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+
+#if __CUDA_ARCH__ >= 900
+template <uint32_t Count>
+CLEAVE_DEVICE void registers_increase() {
+  asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(Count));
+}
+
+template <uint32_t Count>
+CLEAVE_DEVICE void registers_decrease() {
+  asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(Count));
+}
+#endif
+
+}  // namespace cleave::ptx

@@ -1,0 +1,126 @@
+"""How each framework makes arrays and names its current stream; imported at its first array."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from ._core import CudaError
+
+
+@dataclass(frozen=True)
+class Adapter:
+    """What the compiled module asks of a framework; None where it has no such notion.
+
+    empty(like, shape, dtype name) makes an uninitialised array beside `like`; finish turns such an
+    array, filled, into what the user gets; current_stream(device) is a stream or its handle.
+    """
+
+    empty: Callable[[Any, tuple[int, ...], str], Any] | None = None
+    finish: Callable[[Any], Any] | None = None
+    current_stream: Callable[[int], Any] | None = None
+    tracks_gradients: bool = False
+    immutable: bool = False
+
+
+def adapter_for(cls: type) -> Adapter:
+    """By the package that defines the class or one of its bases; an empty one for others."""
+    for base in cls.__mro__:
+        make = _FRAMEWORKS.get(str(getattr(base, "__module__", "")).partition(".")[0])
+        if make:
+            return make()
+    return Adapter()
+
+
+def pointer_device(pointer: int) -> int:
+    """The ordinal of the CUDA device that owns an address; 0 for a null pointer."""
+    if not pointer:
+        return 0
+    device_ordinal_attribute = 9
+    ordinal = ctypes.c_int()
+    try:
+        driver = ctypes.CDLL("libcuda.so.1")
+    except OSError as error:
+        raise CudaError(
+            f"an array claims to be on a GPU, but there is no driver: {error}"
+        ) from None
+    status = driver.cuPointerGetAttribute(
+        ctypes.byref(ordinal), device_ordinal_attribute, ctypes.c_uint64(pointer)
+    )
+    if status:
+        raise ValueError(f"address {pointer:#x} is not on a CUDA device (CUDA error {status})")
+    return ordinal.value
+
+
+def _numpy_dtype(name: str) -> Any:
+    import numpy as np
+
+    if name != "bfloat16":
+        return np.dtype(name)
+    try:
+        import ml_dtypes
+    except ImportError:
+        raise ValueError(
+            "NumPy has no bfloat16 of its own; pip install ml_dtypes, or pass out_dtype='float32'"
+        ) from None
+    return np.dtype(ml_dtypes.bfloat16)
+
+
+def _numpy() -> Adapter:
+    import numpy as np
+
+    return Adapter(empty=lambda like, shape, dtype: np.empty(shape, _numpy_dtype(dtype)))
+
+
+def _torch() -> Adapter:
+    import torch
+
+    dtypes = {name: getattr(torch, name) for name in ("float16", "bfloat16", "float32")}
+    empty_strided = torch.empty_strided
+
+    def empty(like: Any, shape: tuple[int, ...], dtype: str) -> Any:
+        # Saying the strides spares torch half of its argument parsing.
+        strides = (shape[1], 1) if len(shape) == 2 else (shape[1] * shape[2], shape[2], 1)
+        return empty_strided(shape, strides, dtype=dtypes[dtype], device=like.device)
+
+    return Adapter(
+        empty=empty,
+        current_stream=getattr(torch._C, "_cuda_getCurrentRawStream", None),
+        tracks_gradients=True,
+    )
+
+
+def _cupy() -> Adapter:
+    import cupy
+
+    def empty(like: Any, shape: tuple[int, ...], dtype: str) -> Any:
+        with like.device:
+            return cupy.empty(shape, _numpy_dtype(dtype))
+
+    return Adapter(empty=empty, current_stream=cupy.cuda.get_current_stream)
+
+
+def _jax() -> Adapter:
+    import jax
+    import numpy as np
+
+    def empty(like: Any, shape: tuple[int, ...], dtype: str) -> Any:
+        if next(iter(like.devices())).platform != "cpu":
+            raise ValueError(
+                "JAX arrays cannot be written, and JAX names no stream to write them on; for a "
+                "product on the GPU pass torch.from_dlpack(a) or cupy.from_dlpack(a)"
+            )
+        return np.empty(shape, _numpy_dtype(dtype))
+
+    return Adapter(empty=empty, finish=jax.numpy.asarray, immutable=True)
+
+
+_FRAMEWORKS: dict[str, Callable[[], Adapter]] = {
+    "numpy": _numpy,
+    "torch": _torch,
+    "cupy": _cupy,
+    "jax": _jax,
+    "jaxlib": _jax,
+}

@@ -1,0 +1,233 @@
+"""The array libraries that can hold operands: NumPy, torch and CuPy behind one small interface.
+
+Those with a GPU also capture graphs and time them; nothing else in the tools touches a stream.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import math
+from collections.abc import Callable
+from typing import Any
+
+from .errors import CommandError
+
+
+class NumpyArrays:
+    """Host arrays. NumPy has no bfloat16: `select` picks torch for that."""
+
+    name = "numpy"
+    stream: int | None = None
+    on_gpu = False
+
+    def __init__(self) -> None:
+        import numpy
+
+        self.xp = numpy
+        self._erf = numpy.frompyfunc(math.erf, 1, 1)
+
+    def normal(self, shape: tuple[int, ...], dtype: str, seed: int) -> Any:
+        values = self.xp.random.default_rng(seed).standard_normal(shape, self.xp.float32)
+        return values.astype(getattr(self.xp, dtype), copy=False)
+
+    def poisoned(self, shape: tuple[int, ...], dtype: str) -> Any:
+        """An array of NaN: an element that a kernel leaves out cannot look right."""
+        return self.xp.full(shape, math.nan, getattr(self.xp, dtype))
+
+    def from_numpy(self, values: Any, dtype: str) -> Any:
+        return values.astype(getattr(self.xp, dtype))
+
+    def to_numpy(self, array: Any) -> Any:
+        return array
+
+    def float64(self, array: Any) -> Any:
+        return array.astype(self.xp.float64)
+
+    def erf(self, array: Any) -> Any:
+        return self._erf(array).astype(self.xp.float64)
+
+    def synchronize(self) -> None:
+        """NumPy's work is done when its functions return."""
+
+
+class TorchArrays:
+    """torch tensors, on the CPU or a GPU."""
+
+    name = "torch"
+
+    def __init__(self, device: str) -> None:
+        import torch
+
+        self.xp = torch
+        self.device = torch.device(device)
+        self.on_gpu = self.device.type == "cuda"
+        # Graphs cannot be captured on the default stream.
+        self.torch_stream = torch.cuda.Stream(self.device) if self.on_gpu else None
+
+    @property
+    def stream(self) -> int | None:
+        return self.torch_stream.cuda_stream if self.torch_stream else None
+
+    def normal(self, shape: tuple[int, ...], dtype: str, seed: int) -> Any:
+        generator = self.xp.Generator(self.device).manual_seed(seed)
+        return self.xp.randn(
+            shape, generator=generator, device=self.device, dtype=getattr(self.xp, dtype)
+        )
+
+    def poisoned(self, shape: tuple[int, ...], dtype: str) -> Any:
+        return self.xp.full(shape, math.nan, device=self.device, dtype=getattr(self.xp, dtype))
+
+    def from_numpy(self, values: Any, dtype: str) -> Any:
+        return self.xp.from_numpy(values).to(self.device, getattr(self.xp, dtype))
+
+    def to_numpy(self, array: Any) -> Any:
+        return array.cpu().numpy()
+
+    def float64(self, array: Any) -> Any:
+        return array.double()
+
+    def erf(self, array: Any) -> Any:
+        return self.xp.special.erf(array)
+
+    def synchronize(self) -> None:
+        if self.on_gpu:
+            self.xp.cuda.synchronize(self.device)
+
+    def on_stream(self, enqueue: Callable[[], None]) -> None:
+        """Makes `stream` torch's current one for the call."""
+        with self.xp.cuda.stream(self.torch_stream):
+            enqueue()
+
+    def capture(self, enqueue: Callable[[], None]) -> Callable[[], None]:
+        """A graph of what `enqueue` puts on `stream`; the result replays it."""
+        self.synchronize()
+        self.on_stream(enqueue)  # first uses compile, load and allocate, which capture forbids
+        self.synchronize()
+        graph = self.xp.cuda.CUDAGraph()
+        # Not torch.cuda.graph(), which collects garbage and empties caches each time.
+        with self.xp.cuda.stream(self.torch_stream):
+            graph.capture_begin()
+            enqueue()
+            graph.capture_end()
+        return graph.replay
+
+    def microseconds(self, replay: Callable[[], None]) -> float:
+        """GPU time of one replay."""
+        start, end = (self.xp.cuda.Event(enable_timing=True) for _ in range(2))
+        with self.xp.cuda.stream(self.torch_stream):
+            start.record()
+            replay()
+            end.record()
+        end.synchronize()
+        return start.elapsed_time(end) * 1e3
+
+
+class CupyArrays:
+    """CuPy arrays on a GPU. CuPy has no bfloat16 either."""
+
+    name = "cupy"
+    on_gpu = True
+
+    def __init__(self, index: int) -> None:
+        import cupy
+
+        self.xp = cupy
+        self._device = cupy.cuda.Device(index)
+        self._device.use()
+        self._stream = cupy.cuda.Stream(non_blocking=True)
+
+    @property
+    def stream(self) -> int:
+        return self._stream.ptr
+
+    def normal(self, shape: tuple[int, ...], dtype: str, seed: int) -> Any:
+        values = self.xp.random.default_rng(seed).standard_normal(shape, dtype=self.xp.float32)
+        return values.astype(getattr(self.xp, dtype), copy=False)
+
+    def poisoned(self, shape: tuple[int, ...], dtype: str) -> Any:
+        return self.xp.full(shape, math.nan, getattr(self.xp, dtype))
+
+    def from_numpy(self, values: Any, dtype: str) -> Any:
+        return self.xp.asarray(values).astype(getattr(self.xp, dtype))
+
+    def to_numpy(self, array: Any) -> Any:
+        return array.get()
+
+    def float64(self, array: Any) -> Any:
+        return array.astype(self.xp.float64)
+
+    def erf(self, array: Any) -> Any:
+        from cupyx.scipy.special import erf
+
+        return erf(array)
+
+    def synchronize(self) -> None:
+        self._device.synchronize()
+
+    def on_stream(self, enqueue: Callable[[], None]) -> None:
+        with self._stream:
+            enqueue()
+
+    def capture(self, enqueue: Callable[[], None]) -> Callable[[], None]:
+        self.synchronize()
+        self.on_stream(enqueue)
+        self.synchronize()
+        with self._stream:
+            self._stream.begin_capture()
+            enqueue()
+            graph = self._stream.end_capture()
+        return lambda: graph.launch(self._stream)
+
+    def microseconds(self, replay: Callable[[], None]) -> float:
+        start, end = self.xp.cuda.Event(), self.xp.cuda.Event()
+        start.record(self._stream)
+        replay()
+        end.record(self._stream)
+        end.synchronize()
+        return self.xp.cuda.get_elapsed_time(start, end) * 1e3
+
+
+Arrays = NumpyArrays | TorchArrays | CupyArrays
+
+
+def select(device: str, dtypes: set[str]) -> Arrays:
+    """The library for operands of `dtypes` on `device`; CommandError names what to install."""
+    if device == "h100":
+        raise CommandError(
+            "device h100 is a planning target without hardware; run this on cpu or cuda"
+        )
+    if device == "cpu":
+        if "bfloat16" not in dtypes:
+            return NumpyArrays()
+        if _importable("torch"):
+            return TorchArrays("cpu")
+        raise CommandError(
+            "NumPy has no bfloat16: install torch, or use --dtype float16 or float32 on the CPU"
+        )
+    _require_gpu(device)
+    if _importable("torch"):
+        import torch
+
+        if torch.cuda.is_available():
+            return TorchArrays(device)
+    if _importable("cupy"):
+        if "bfloat16" in dtypes:
+            raise CommandError(
+                "CuPy has no bfloat16: install torch with CUDA, or use --dtype float16 or float32"
+            )
+        return CupyArrays(int(device.partition(":")[2]))
+    raise CommandError(
+        f"operands on {device} need torch with CUDA or CuPy: install one, or use --device cpu"
+    )
+
+
+def _require_gpu(device: str) -> None:
+    import cleave
+
+    count = cleave.device_count()
+    if int(device.partition(":")[2]) >= count:
+        raise CommandError(f"there is no {device}: cleave sees {count} GPUs (see `cleave info`)")
+
+
+def _importable(name: str) -> bool:
+    return importlib.util.find_spec(name) is not None

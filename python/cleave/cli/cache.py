@@ -1,0 +1,54 @@
+"""`cleave cache`: look at the compiled kernels on disk, or remove them."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from .console import Console, format_bytes
+
+
+def add_parser(subparsers: Any) -> None:
+    parser = subparsers.add_parser(
+        "cache", help="list or clear the compiled kernels on disk", allow_abbrev=False
+    )
+    actions = parser.add_subparsers(metavar="ACTION", required=True)
+    actions.add_parser(
+        "ls", help="list the entries, newest first", allow_abbrev=False
+    ).set_defaults(run=run_ls)
+    actions.add_parser("clear", help="remove the entries", allow_abbrev=False).set_defaults(
+        run=run_clear
+    )
+
+
+def run_ls(_: argparse.Namespace) -> int:
+    import cleave
+    from cleave import _core
+
+    entries = _core.cache_list()
+    console = Console()
+    if entries:
+        console.table(
+            ("key", "arch", "size", "age"),
+            [
+                (e["key"], e["arch"], format_bytes(e["bytes"]), _age(e["age_seconds"]))
+                for e in entries
+            ],
+        )
+    total = sum(entry["bytes"] for entry in entries)
+    console.print(f"{len(entries)} kernels, {format_bytes(total)} in {cleave.cache_info()['path']}")
+    return 0
+
+
+def run_clear(_: argparse.Namespace) -> int:
+    import cleave
+
+    Console().print(f"removed {cleave.cache_clear()} kernels from {cleave.cache_info()['path']}")
+    return 0
+
+
+def _age(seconds: float) -> str:
+    for unit, length in (("d", 86400), ("h", 3600), ("min", 60)):
+        if seconds >= length:
+            return f"{seconds // length:.0f} {unit}"
+    return f"{seconds:.0f} s"

@@ -1,0 +1,9 @@
+"""How a command says that it cannot go on."""
+
+
+class CommandError(Exception):
+    """One line for the user: what is wrong and the remedy. The process exits with status 1."""
+
+
+def one_line(error: BaseException) -> str:
+    return " ".join(str(error).split()) or type(error).__name__

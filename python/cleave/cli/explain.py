@@ -1,0 +1,108 @@
+"""`cleave explain`: a product's plan, what else was considered, and how far the roofline is."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from .case import GemmCase
+from .console import Console, format_bytes
+from .options import (
+    add_candidates_option,
+    add_device_option,
+    add_gemm_options,
+    default_device,
+    gemm_cases,
+)
+
+
+def add_parser(subparsers: Any) -> None:
+    parser = subparsers.add_parser(
+        "explain", help="show the plan of a product and why", allow_abbrev=False
+    )
+    operations = parser.add_subparsers(metavar="OPERATION", required=True)
+    gemm = operations.add_parser(
+        "gemm",
+        help="dense matrix products",
+        description="Plans without running: no GPU is needed, and h100 plans as on an H100 SXM.",
+        epilog="Example: cleave explain gemm --m 128 --n 128 --k 16384 --device h100",
+        allow_abbrev=False,
+    )
+    add_gemm_options(gemm)
+    add_device_option(gemm, "cpu, cuda, cuda:<index> or h100; default: the first GPU, else h100")
+    add_candidates_option(gemm, 12, "candidates to show, cheapest first")
+    gemm.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    device = arguments.device or default_device("h100")
+    console = Console()
+    for case in gemm_cases(arguments):
+        _explain(console, case, case.plan(device), device, arguments.candidates)
+    return 0
+
+
+def _explain(console: Console, case: GemmCase, plan: Any, device: str, limit: int | None) -> None:
+    candidates = plan.candidates
+    # A tuned choice need not be the cheapest candidate.
+    chosen = next((candidate for candidate in candidates if _is_of(candidate, plan)), None)
+    console.heading(f"{case.title} on {device}")
+    console.pairs(
+        [
+            ("kernel", plan.kernel_name),
+            ("split-K", f"{plan.split_k_mode}, {plan.split_k_slices} slices"),
+            ("workspace", format_bytes(plan.workspace_size)),
+            ("why", plan.why),
+            ("moves", format_bytes(case.bytes)),
+            (
+                "computes",
+                f"{case.flops / 1e9:.4g} GFLOP, {case.flops / max(case.bytes, 1):.3g} per byte",
+            ),
+            *_roofline(plan.roofline_us, chosen),
+        ]
+    )
+    if not candidates:
+        return
+    shown = candidates[:limit]
+    if chosen and not any(candidate is chosen for candidate in shown):
+        shown.append(chosen)
+    console.heading(f"candidates by prediction, {len(shown)} of {len(candidates)}")
+    console.table(
+        ("", "kernel", "mode", "slices", "predicted us", "roofline", "workspace"),
+        [
+            (
+                "*" if candidate is chosen else "",
+                candidate["kernel"],
+                candidate["split_k_mode"],
+                candidate["split_k_slices"],
+                candidate["predicted_us"],
+                _percent(plan.roofline_us, candidate["predicted_us"]),
+                format_bytes(candidate["workspace_size"]),
+            )
+            for candidate in shown
+        ],
+    )
+
+
+def _roofline(roofline_us: float, chosen: dict[str, Any] | None) -> list[tuple[str, str]]:
+    if roofline_us <= 0:
+        return []
+    rows = [("roofline", f"{roofline_us:.3g} us")]
+    if chosen:
+        predicted = chosen["predicted_us"]
+        rows.append(
+            ("predicted", f"{predicted:.3g} us, {_percent(roofline_us, predicted)} of the roofline")
+        )
+    return rows
+
+
+def _percent(roofline_us: float, us: float) -> str:
+    return f"{100 * roofline_us / us:.0f}%" if us > 0 else "-"
+
+
+def _is_of(candidate: dict[str, Any], plan: Any) -> bool:
+    """The CPU's candidates say more in their names than its plans."""
+    split = candidate["split_k_mode"], candidate["split_k_slices"]
+    return split == (plan.split_k_mode, plan.split_k_slices) and candidate["kernel"].startswith(
+        plan.kernel_name
+    )

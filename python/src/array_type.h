@@ -1,0 +1,28 @@
+// What is known about a class of arrays: looked up once per class, so that a call pays a pointer
+// comparison.
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+#include <memory>
+
+#include "dlpack.h"
+
+namespace cleave::python {
+
+struct ArrayType {
+  nanobind::object type;
+  const dlpack::ExchangeApi* exchange = nullptr;  // null: the Python protocols must do
+
+  // From cleave._arrays; None where the framework is unknown or has no such notion.
+  nanobind::object empty;           // (like, shape, dtype name) -> a new array beside `like`
+  nanobind::object finish;          // what `empty` gave, filled -> what the user gets
+  nanobind::object current_stream;  // (device ordinal) -> the stream's handle
+  bool tracks_gradients = false;
+  bool immutable = false;
+};
+
+/// Shared, since Python code that runs in between may look up other classes.
+std::shared_ptr<const ArrayType> array_type_of(nanobind::handle array);
+
+}  // namespace cleave::python

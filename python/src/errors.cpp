@@ -1,0 +1,47 @@
+#include "errors.h"
+
+#include "bindings.h"
+
+namespace nb = nanobind;
+
+namespace cleave::python {
+namespace {
+
+PyObject* cuda_error = nullptr;  // lives as long as the process
+
+PyObject* exception_for(ErrorCode code) {
+  switch (code) {
+    case ErrorCode::invalid_type:
+      return PyExc_TypeError;
+    case ErrorCode::invalid_argument:
+    case ErrorCode::unsupported:
+      return PyExc_ValueError;
+    case ErrorCode::no_device:
+    case ErrorCode::driver:
+    case ErrorCode::compiler:
+    case ErrorCode::capture:
+      break;
+  }
+  return cuda_error;
+}
+
+}  // namespace
+
+void bind_errors(nb::module_& m) {
+  cuda_error = PyErr_NewExceptionWithDoc(
+      "cleave.CudaError",
+      "No usable GPU, a failed driver call or compilation, or a forbidden one during capture.",
+      PyExc_RuntimeError, nullptr);
+  if (!cuda_error) throw nb::python_error();
+  m.attr("CudaError") = nb::handle(cuda_error);
+
+  nb::register_exception_translator([](const std::exception_ptr& error, void*) {
+    try {
+      std::rethrow_exception(error);
+    } catch (const Error& e) {
+      PyErr_SetString(exception_for(e.code()), e.what());
+    }
+  });
+}
+
+}  // namespace cleave::python

@@ -1,0 +1,44 @@
+// What `cleave.op` asks about arrays.
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
+
+#include "bindings.h"
+#include "cleave/names.h"
+#include "errors.h"
+#include "tensor.h"
+#include "values.h"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace cleave::python {
+namespace {
+
+nb::tuple inspect(nb::handle array, const char* name, nb::handle stream) {
+  TensorReader reader(stream);
+  const TensorView view = reader.read(array, name);
+  nb::list shape, strides;
+  for (int i = 0; i < view.ndim && i < TensorView::kMaxRank; ++i) {
+    shape.append(view.shape[i]);
+    strides.append(view.stride[i]);
+  }
+  return nb::make_tuple(nb::borrow(dtype_name(dtype_of(view.dtype, name))), nb::tuple(shape),
+                        nb::tuple(strides), view.device,
+                        reinterpret_cast<uintptr_t>(reader.stream()));
+}
+
+}  // namespace
+
+void bind_inspect(nb::module_& m) {
+  m.def("inspect", &inspect, "array"_a, "name"_a, "stream"_a = nb::none(),
+        "dtype, shape, strides, device and stream of an array, as `gemm` reads it.",
+        nb::sig("def inspect(array: object, name: str, stream: object = None) -> "
+                "tuple[str, tuple[int, ...], tuple[int, ...], int, int]"));
+  m.def(
+      "dtype_name",
+      [](nb::handle dtype) { return nb::borrow(dtype_name(parse_dtype(dtype, "element"))); },
+      "dtype"_a, "\"float16\", \"bfloat16\" or \"float32\" for a name or a torch or NumPy dtype.",
+      nb::sig("def dtype_name(dtype: object) -> str"));
+}
+
+}  // namespace cleave::python

@@ -1,0 +1,114 @@
+#include "interface.h"
+
+#include <cstdlib>
+#include <string>
+
+#include "errors.h"
+
+namespace nb = nanobind;
+
+namespace cleave::python {
+namespace {
+
+int64_t integer(nb::handle value, const char* name, const char* field) {
+  const int64_t result = PyIndex_Check(value.ptr()) ? PyLong_AsLongLong(nb::int_(value).ptr()) : -1;
+  if (PyErr_Occurred() || !PyIndex_Check(value.ptr())) {
+    PyErr_Clear();
+    raise_value("{}'s array interface has a {} that is not a 64-bit integer", name, field);
+  }
+  return result;
+}
+
+/// "<f4" and the like: byte order, kind, bytes per element.
+dlpack::DataType parse_typestr(nb::handle typestr, nb::handle array, const char* name) {
+  if (!PyUnicode_Check(typestr.ptr())) raise_value("{}'s array interface has no typestr", name);
+  const std::string text = nb::str(typestr).c_str();
+  const int bytes = text.size() >= 3 ? std::atoi(text.c_str() + 2) : 0;
+  if (bytes < 1 || bytes > 16 || text[0] == '>') {
+    raise_type(
+        "{} has elements of type \"{}\"; float16, bfloat16 and float32 in native byte order are "
+        "supported",
+        name, text);
+  }
+  uint8_t code = dlpack::kUInt;
+  switch (text[1]) {
+    case 'f':
+      code = dlpack::kFloat;
+      break;
+    case 'i':
+      code = dlpack::kInt;
+      break;
+    case 'c':
+      code = dlpack::kComplex;
+      break;
+    case 'b':
+      code = dlpack::kBool;
+      break;
+    case 'V': {  // raw bytes to NumPy, which has no bfloat16: the dtype's name tells
+      nb::object dtype = nb::getattr(array, "dtype", nb::none());
+      nb::object label = nb::getattr(dtype, "name", nb::none());
+      if (bytes == 2 && PyUnicode_Check(label.ptr()) &&
+          PyUnicode_CompareWithASCIIString(label.ptr(), "bfloat16") == 0) {
+        code = dlpack::kBfloat;
+      }
+      break;
+    }
+  }
+  return {code, uint8_t(8 * bytes), 1};
+}
+
+}  // namespace
+
+nb::object interface_field(nb::handle fields, const char* key) {
+  PyObject* value = PyDict_GetItemString(fields.ptr(), key);  // borrowed
+  return value ? nb::borrow(value) : nb::none();
+}
+
+void assign_interface(nb::handle fields, nb::handle array, const char* name, TensorView& view) {
+  nb::object data = interface_field(fields, "data");
+  nb::object shape = interface_field(fields, "shape");
+  nb::object strides = interface_field(fields, "strides");
+  if (!PyTuple_Check(data.ptr()) || PyTuple_GET_SIZE(data.ptr()) != 2 ||
+      !PyTuple_Check(shape.ptr())) {
+    raise_value("{}'s array interface has no address or no shape", name);
+  }
+  view.dtype = parse_typestr(interface_field(fields, "typestr"), array, name);
+  view.data =
+      reinterpret_cast<void*>(integer(PyTuple_GET_ITEM(data.ptr(), 0), name, "data pointer"));
+  view.readonly = PyObject_IsTrue(PyTuple_GET_ITEM(data.ptr(), 1)) != 0;
+  PyErr_Clear();  // a flag that is neither true nor false counts as read-only
+  view.ndim = int(PyTuple_GET_SIZE(shape.ptr()));
+  if (view.ndim > TensorView::kMaxRank) return;
+  if (!strides.is_none() &&
+      (!PyTuple_Check(strides.ptr()) || PyTuple_GET_SIZE(strides.ptr()) != view.ndim)) {
+    raise_value("{}'s array interface has strides that do not match its shape", name);
+  }
+
+  const int64_t bytes = view.dtype.bits / 8;
+  int64_t packed = 1;
+  for (int i = view.ndim - 1; i >= 0; --i) {
+    view.shape[i] = integer(PyTuple_GET_ITEM(shape.ptr(), i), name, "shape");
+    if (view.shape[i] < 0)
+      raise_value("{}'s array interface has the shape {}", name, shape_text(view));
+    view.stride[i] = packed;
+    if (!strides.is_none()) {
+      const int64_t stride = integer(PyTuple_GET_ITEM(strides.ptr(), i), name, "stride");
+      if (stride % bytes != 0) {
+        raise_value(
+            "{} has a stride of {} bytes, not a multiple of its {}-byte elements; pass a copy",
+            name, stride, bytes);
+      }
+      view.stride[i] = stride / bytes;
+    }
+    // Sizes that overflow cannot come from memory that exists, and are refused with the other
+    // sizes.
+    if (__builtin_mul_overflow(packed, view.shape[i], &packed)) packed = 0;
+  }
+}
+
+int pointer_device(const void* pointer) {
+  const nb::object find = nb::module_::import_("cleave._arrays").attr("pointer_device");
+  return nb::cast<int>(find(reinterpret_cast<uintptr_t>(pointer)));
+}
+
+}  // namespace cleave::python

@@ -1,0 +1,127 @@
+// Compiled kernels: all of an architecture, and those on disk.
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <atomic>
+#include <mutex>
+#include <thread>
+
+#include "bindings.h"
+#include "cleave/device.h"
+#include "cleave/memory/smem_plan.h"
+#include "cleave/names.h"
+#include "docs.h"
+#include "errors.h"
+#include "jit/compiler.h"
+#include "jit/disk_cache.h"
+#include "jit/source.h"
+#include "plan/catalogue.h"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace cleave::python {
+namespace {
+
+/// A stand-in for the smallest device of an architecture, as far as compiling is concerned.
+DeviceInfo model_device(const std::string& arch) {
+  DeviceInfo device = device_info(kPlanOnlyH100);
+  if (arch == "sm_90a") return device;
+  if (arch != "sm_80") raise_value("arch is \"{}\"; it must be \"sm_80\" or \"sm_90a\"", arch);
+  device.name = "NVIDIA A100";
+  device.compute_capability = 80;
+  device.multiprocessors = 108;
+  device.shared_memory_per_block = 163 * 1024;
+  return device;
+}
+
+std::string describe(const GemmConfig& c) {
+  return fmt::format(
+      "{} {}x{}x{}{} {}{} {}->{} {}{}{}{}", to_string(c.family), c.tile_m, c.tile_n, c.tile_k,
+      c.pingpong ? " pingpong" : "", c.a_major == Major::k ? 't' : 'n',
+      c.b_major == Major::k ? 'n' : 't', to_string(c.a), to_string(c.d), to_string(c.split),
+      c.activation == Activation::none ? "" : fmt::format(" {}", to_string(c.activation)),
+      c.bias == Bias::none ? "" : " bias", c.has_c ? " c" : "");
+}
+
+nb::list compile_all(const std::string& arch) {
+  std::vector<GemmConfig> configs;
+  std::vector<CompiledKernel> kernels;
+  {
+    nb::gil_scoped_release unlocked;
+    configs = all_configs(model_device(arch));
+    kernels.resize(configs.size());
+    std::atomic<size_t> next = 0;
+    std::exception_ptr failure;
+    std::mutex failure_mutex;
+    const auto work = [&] {
+      try {
+        for (size_t i; (i = next++) < configs.size();)
+          kernels[i] = compile(gemm_source(configs[i]), arch);
+      } catch (...) {
+        const std::lock_guard lock(failure_mutex);
+        failure = std::current_exception();
+        next = configs.size();
+      }
+    };
+    {
+      std::vector<std::jthread> threads(std::max(1u, std::thread::hardware_concurrency()));
+      for (std::jthread& thread : threads) thread = std::jthread(work);
+    }
+    if (failure) std::rethrow_exception(failure);
+  }
+  nb::list list;
+  for (size_t i = 0; i < kernels.size(); ++i) {
+    const KernelResources& used = kernels[i].resources;
+    nb::dict entry;
+    entry["name"] = describe(configs[i]);
+    entry["arch"] = arch;
+    entry["registers"] = used.registers;
+    entry["spill_bytes"] = used.spill_store_bytes + used.spill_load_bytes;
+    entry["shared_bytes"] = used.static_shared_bytes + smem_plan(configs[i]).bytes;
+    entry["seconds"] = kernels[i].seconds;
+    entry["from_cache"] = kernels[i].from_cache;
+    list.append(entry);
+  }
+  return list;
+}
+
+nb::dict cache_info() {
+  const DiskCache& cache = DiskCache::user();
+  nb::dict info;
+  info["path"] = cache.directory().string();
+  info["entries"] = cache.list().size();
+  info["bytes"] = cache.total_bytes();
+  return info;
+}
+
+nb::list cache_list() {
+  nb::list list;
+  for (const CacheEntryInfo& entry : DiskCache::user().list()) {
+    nb::dict fields;
+    fields["key"] = entry.key;
+    fields["arch"] = entry.arch;
+    fields["bytes"] = entry.bytes;
+    fields["age_seconds"] = double(entry.age.count());
+    list.append(fields);
+  }
+  return list;
+}
+
+}  // namespace
+
+void bind_kernels(nb::module_& m) {
+  m.def("compile_all", &compile_all, "arch"_a, kCompileAllDoc,
+        nb::sig("def compile_all(arch: str) -> list[dict[str, object]]"));
+  m.def("cache_info", &cache_info,
+        "Where compiled kernels are kept on disk: path, entries and bytes.",
+        nb::sig("def cache_info() -> dict[str, object]"));
+  m.def("cache_list", &cache_list,
+        "The kernels on disk, newest first: key, arch, bytes and age_seconds of each.",
+        nb::sig("def cache_list() -> list[dict[str, object]]"));
+  m.def(
+      "cache_clear", [] { return DiskCache::user().clear(); },
+      "Removes the compiled kernels from disk, not from memory. Returns how many.");
+}
+
+}  // namespace cleave::python

@@ -1,0 +1,24 @@
+// The last steps of a call, shared by cleave.gemm and GemmPlan.run.
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+#include "cleave/gemm.h"
+#include "operands.h"
+
+namespace cleave::python {
+
+/// alpha, beta, stream and workspace: the arguments that do not shape the plan.
+struct LaunchOptions {
+  nanobind::handle alpha, beta, stream, workspace;
+};
+
+/// Sets alpha and beta; beta None is 1 with a C and 0 without. Throws Error(invalid_argument) for a
+/// beta without a C.
+void set_scalars(const LaunchOptions& options, GemmOperands& operands);
+
+/// Reads the workspace and runs. `warm`: the plan has run before, so a GPU launch keeps the GIL.
+void launch(const GemmPlan& plan, const GemmOperands& operands, const LaunchOptions& options,
+            TensorReader& reader, bool warm);
+
+}  // namespace cleave::python

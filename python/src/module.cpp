@@ -1,0 +1,15 @@
+#include "bindings.h"
+
+NB_MODULE(_core, m) {
+  using namespace cleave::python;
+  m.doc() = "The compiled part of the package `cleave`.";
+  m.attr("__version__") = CLEAVE_VERSION;
+  bind_errors(m);
+  bind_gemm_plan(m);
+  bind_gemm(m);
+  bind_plan_problem(m);
+  bind_inspect(m);
+  bind_tuning(m);
+  bind_kernels(m);
+  bind_runtime(m);
+}

@@ -1,0 +1,151 @@
+#include "plan_object.h"
+
+#include <algorithm>
+
+#include "bindings.h"
+#include "cleave/names.h"
+#include "docs.h"
+#include "errors.h"
+#include "launch.h"
+#include "stream.h"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace cleave::python {
+namespace {
+
+/// The options are the plan's; a pointer may be better aligned than the plan needs.
+void adopt(const GemmProblem& planned, GemmProblem& given) {
+  given.activation = planned.activation;
+  given.split_k_mode = planned.split_k_mode;
+  given.split_k_slices = planned.split_k_slices;
+  given.deterministic = planned.deterministic;
+  given.kernel = planned.kernel;
+  for (MatrixLayout GemmProblem::* matrix :
+       {&GemmProblem::a, &GemmProblem::b, &GemmProblem::c, &GemmProblem::d}) {
+    (given.*matrix).alignment = std::min((given.*matrix).alignment, (planned.*matrix).alignment);
+  }
+}
+
+std::string describe(const MatrixLayout& x) {
+  return fmt::format("{} with strides ({}, {}, {}) aligned to {} bytes", to_string(x.dtype),
+                     x.stride_batch, x.stride_row, x.stride_col, x.alignment);
+}
+
+/// The first difference, in the order in which a reader would look for it.
+[[noreturn]] void refuse(const GemmProblem& planned, const GemmProblem& given) {
+  constexpr const char* kRemedy = "make a plan for these arrays with cleave.plan_gemm";
+  const auto differ = [&](const char* what, const std::string& seen, const std::string& expected) {
+    raise_value("{} is {}, but the plan is for {}; {}", what, seen, expected, kRemedy);
+  };
+  if (given.device != planned.device)
+    differ("the device", device_text(given.device), device_text(planned.device));
+  const auto size = [](const GemmProblem& p) {
+    return fmt::format("{} x {} x {} x {}", p.batch, p.m, p.n, p.k);
+  };
+  if (size(given) != size(planned))
+    differ("the problem's batch x M x N x K", size(given), size(planned));
+  if (given.has_c != planned.has_c)
+    differ("c", given.has_c ? "given" : "missing", planned.has_c ? "one" : "none");
+  if (given.bias != planned.bias) {
+    differ("the bias", std::string(to_string(given.bias)), std::string(to_string(planned.bias)));
+  }
+  const auto matrix = [&](const char* name, const MatrixLayout& seen,
+                          const MatrixLayout& expected) {
+    if (!(seen == expected)) differ(name, describe(seen), describe(expected));
+  };
+  matrix("a", given.a, planned.a);
+  matrix("b", given.b, planned.b);
+  matrix("c", given.c, planned.c);
+  matrix("out", given.d, planned.d);
+  differ("the bias", std::string(to_string(given.bias_dtype)),
+         std::string(to_string(planned.bias_dtype)));
+  throw std::logic_error("unreachable");
+}
+
+nb::list candidates(const PlanObject& self) {
+  nb::list list;
+  for (const Candidate& candidate : self.plan().candidates()) {
+    nb::dict entry;
+    entry["kernel"] = candidate.kernel.c_str();
+    entry["split_k_mode"] = std::string(to_string(candidate.split_k_mode)).c_str();
+    entry["split_k_slices"] = candidate.split_k_slices;
+    entry["predicted_us"] = candidate.predicted_us;
+    entry["workspace_size"] = candidate.workspace_size;
+    list.append(entry);
+  }
+  return list;
+}
+
+nb::str text(std::string_view value) {
+  return nb::str(value.data(), value.size());
+}
+
+}  // namespace
+
+nb::object PlanObject::run(nb::handle a, nb::handle b, nb::handle c, nb::handle out,
+                           nb::handle bias, nb::handle alpha, nb::handle beta, nb::handle stream,
+                           nb::handle workspace) const {
+  const LaunchOptions options{alpha, beta, stream, workspace};
+  TensorReader reader(stream);
+  GemmOperands operands({a, b, c, bias, out}, reader, out.is_none() ? &problem_.d.dtype : nullptr);
+  set_scalars(options, operands);
+  adopt(problem_, operands.problem);
+  if (!(operands.problem == problem_)) refuse(problem_, operands.problem);
+  operands.allocate(reader);
+  launch(*plan_, operands, options, reader, warm_.load(std::memory_order_relaxed));
+  warm_.store(true, std::memory_order_relaxed);
+  return operands.result();
+}
+
+void PlanObject::prepare(nb::handle stream) const {
+  void* handle = parse_stream(stream).value_or(nullptr);
+  nb::gil_scoped_release unlocked;
+  plan_->prepare(handle);
+}
+
+void bind_gemm_plan(nb::module_& m) {
+  nb::class_<PlanObject>(m, "GemmPlan", kGemmPlanDoc)
+      .def("run", &PlanObject::run, "a"_a.none(), "b"_a.none(), nb::kw_only(), "c"_a = nb::none(),
+           "out"_a = nb::none(), "bias"_a = nb::none(), "alpha"_a.none() = 1.0,
+           "beta"_a = nb::none(), "stream"_a = nb::none(), "workspace"_a = nb::none(), kRunDoc,
+           nb::sig(kRunSignature))
+      .def("prepare", &PlanObject::prepare, "stream"_a = nb::none(), kPrepareDoc,
+           nb::sig("def prepare(self, stream: object = None) -> None"))
+      .def_prop_ro(
+          "workspace_size", [](const PlanObject& self) { return self.plan().workspace_size(); },
+          "Bytes of workspace that one launch needs; 0 if none.")
+      .def_prop_ro(
+          "counter_size", [](const PlanObject& self) { return self.plan().counter_size(); },
+          "Leading bytes of the workspace that must be zero before its first use.")
+      .def_prop_ro(
+          "split_k_mode",
+          [](const PlanObject& self) { return text(to_string(self.plan().split_k_mode())); },
+          "The mode that was chosen, never \"auto\".")
+      .def_prop_ro(
+          "split_k_slices", [](const PlanObject& self) { return self.plan().split_k_slices(); },
+          "The number of slices that was chosen.")
+      .def_prop_ro(
+          "kernel_name", [](const PlanObject& self) { return text(self.plan().kernel_name()); },
+          "Family, tile, stages and cluster of the kernel.")
+      .def_prop_ro(
+          "kernel_source", [](const PlanObject& self) { return text(self.plan().kernel_source()); },
+          "The source text that is compiled; empty for the CPU backend.")
+      .def_prop_ro(
+          "why", [](const PlanObject& self) { return text(self.plan().why()); },
+          "What was chosen, against what, in one sentence.")
+      .def_prop_ro(
+          "roofline_us", [](const PlanObject& self) { return self.plan().roofline_us(); },
+          "Microseconds that the bytes or the operations alone would take on this device.")
+      .def_prop_ro("candidates", &candidates, kCandidatesDoc,
+                   nb::sig("def candidates(self) -> list[dict[str, object]]"))
+      .def("__repr__", [](const PlanObject& self) {
+        const GemmPlan& plan = self.plan();
+        return text(fmt::format("<cleave.GemmPlan {} split_k_mode={} split_k_slices={}>",
+                                plan.kernel_name(), to_string(plan.split_k_mode()),
+                                plan.split_k_slices()));
+      });
+}
+
+}  // namespace cleave::python

@@ -1,0 +1,36 @@
+// cleave.GemmPlan: a plan and the problem that it was made for.
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+#include <atomic>
+#include <memory>
+
+#include "cleave/gemm.h"
+
+namespace cleave::python {
+
+class PlanObject {
+ public:
+  PlanObject(const GemmProblem& problem, std::shared_ptr<const GemmPlan> plan)
+      : problem_(problem), plan_(std::move(plan)) {}
+  PlanObject(PlanObject&& other) noexcept
+      : problem_(other.problem_), plan_(std::move(other.plan_)) {}
+
+  nanobind::object run(nanobind::handle a, nanobind::handle b, nanobind::handle c,
+                       nanobind::handle out, nanobind::handle bias, nanobind::handle alpha,
+                       nanobind::handle beta, nanobind::handle stream,
+                       nanobind::handle workspace) const;
+
+  void prepare(nanobind::handle stream) const;
+
+  const GemmPlan& plan() const { return *plan_; }
+  const GemmProblem& problem() const { return problem_; }
+
+ private:
+  GemmProblem problem_;
+  std::shared_ptr<const GemmPlan> plan_;
+  mutable std::atomic<bool> warm_ = false;
+};
+
+}  // namespace cleave::python

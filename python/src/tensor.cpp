@@ -1,0 +1,188 @@
+#include "tensor.h"
+
+#include <nanobind/stl/pair.h>
+
+#include <string>
+#include <utility>
+
+#include "errors.h"
+#include "interface.h"
+#include "stream.h"
+
+namespace nb = nanobind;
+
+namespace cleave::python {
+namespace {
+
+int device_of(dlpack::Device device, const char* name) {
+  switch (device.type) {
+    case dlpack::kHost:
+    case dlpack::kCudaPinned:
+      return kCpu;
+    case dlpack::kCuda:
+    case dlpack::kCudaManaged:
+      return device.id;
+    default:
+      raise_value("{} is on a device of DLPack type {}; move it to the CPU or to a CUDA device",
+                  name, device.type);
+  }
+}
+
+void assign(const dlpack::Tensor& tensor, const char* name, TensorView& view) {
+  view.data = static_cast<char*>(tensor.data) + tensor.byte_offset;
+  view.dtype = tensor.dtype;
+  view.device = device_of(tensor.device, name);
+  view.ndim = tensor.ndim;
+  if (tensor.ndim > TensorView::kMaxRank) return;
+  int64_t packed = 1;
+  for (int i = tensor.ndim - 1; i >= 0; --i) {
+    view.shape[i] = tensor.shape[i];
+    view.stride[i] = tensor.strides ? tensor.strides[i] : packed;
+    packed *= tensor.shape[i];
+  }
+}
+
+/// The first line of what an exception says; torch appends a C++ stack.
+std::string first_line(const nb::python_error& error) {
+  std::string text = nb::str(error.value()).c_str();
+  return text.substr(0, text.find('\n'));
+}
+
+/// Interrupts and exits pass; an Exception only says that this way of reading does not work.
+void rethrow_unless_exception(nb::python_error& error) {
+  if (!error.matches(PyExc_Exception)) throw nb::python_error(std::move(error));
+}
+
+/// There is no autograd formula, and a result that silently has no gradient would be a trap.
+void refuse_gradients(nb::handle array, const char* name) {
+  static PyObject* const attribute = PyUnicode_InternFromString("requires_grad");
+  const nb::object required = nb::steal(PyObject_GetAttr(array.ptr(), attribute));
+  if (!required.is_valid()) throw nb::python_error();
+  if (required.ptr() != Py_True) return;
+  if (!nb::cast<bool>(nb::module_::import_("torch").attr("is_grad_enabled")())) return;
+  raise_value(
+      "{0} requires grad, but the product would have no gradient; use torch.no_grad() or pass "
+      "{0}.detach()",
+      name);
+}
+
+}  // namespace
+
+std::string shape_text(const TensorView& view) {
+  if (view.ndim > TensorView::kMaxRank) return fmt::format("of {} dimensions", view.ndim);
+  std::string text = "(";
+  for (int i = 0; i < view.ndim; ++i) text += fmt::format("{}{}", i ? ", " : "", view.shape[i]);
+  return text + (view.ndim == 1 ? ",)" : ")");
+}
+
+std::string device_text(int device) {
+  return device == kCpu ? "cpu" : fmt::format("cuda:{}", device);
+}
+
+TensorReader::TensorReader(nb::handle stream) : stream_(parse_stream(stream)) {}
+
+void* TensorReader::settle_stream(const ArrayType& type, int device) {
+  if (stream_) return *stream_;
+  void* stream = nullptr;
+  if (type.exchange) {
+    if (type.exchange->current_stream(dlpack::kCuda, device, &stream) != 0)
+      throw nb::python_error();
+  } else if (!type.current_stream.is_none()) {
+    stream = parse_stream(type.current_stream(device)).value_or(nullptr);
+  }
+  stream_ = stream;
+  return stream;
+}
+
+bool TensorReader::read_exchange(nb::handle array, const char* name, TensorView& view) {
+  const auto type = array_type_of(array);
+  if (!type->exchange) return false;
+  dlpack::Tensor tensor;
+  if (type->exchange->view(array.ptr(), &tensor) != 0) {
+    nb::python_error error;
+    rethrow_unless_exception(error);
+    raise_type("{} cannot be read as a dense array: {}", name, first_line(error));
+  }
+  assign(tensor, name, view);
+  if (type->tracks_gradients) refuse_gradients(array, name);
+  if (view.device != kCpu) settle_stream(*type, view.device);
+  return true;
+}
+
+bool TensorReader::read_dlpack(nb::handle array, const char* name, TensorView& view) {
+  nb::object method = nb::getattr(array, "__dlpack__", nb::none());
+  if (method.is_none() || PyType_Check(array.ptr())) return false;
+
+  nb::dict keywords;
+  std::pair<int, int> place;
+  if (!nb::try_cast(array.attr("__dlpack_device__")(), place)) {
+    raise_type("{}.__dlpack_device__() is not a pair of integers", name);
+  }
+  const int device = device_of({place.first, place.second}, name);
+  if (device != kCpu) {
+    // The producer orders its work before the stream named here. In this protocol 1 is the legacy
+    // default stream.
+    const auto stream = uintptr_t(settle_stream(*array_type_of(array), device));
+    keywords["stream"] = stream ? stream : 1;
+  }
+  nb::object capsule;
+  keywords["max_version"] = nb::make_tuple(1, 0);
+  try {
+    capsule = method(**keywords);
+  } catch (nb::python_error& error) {
+    if (!error.matches(PyExc_TypeError))
+      throw;  // producers older than DLPack 1.0 refuse the keyword
+    PyDict_DelItemString(keywords.ptr(), "max_version");
+    capsule = method(**keywords);
+  }
+
+  if (PyCapsule_IsValid(capsule.ptr(), "dltensor_versioned")) {
+    const auto* versioned = static_cast<dlpack::VersionedTensor*>(
+        PyCapsule_GetPointer(capsule.ptr(), "dltensor_versioned"));
+    if (versioned->version.major != 1) return false;
+    assign(versioned->tensor, name, view);
+    view.readonly = versioned->flags & dlpack::kReadOnly;
+  } else if (PyCapsule_IsValid(capsule.ptr(), "dltensor")) {
+    assign(static_cast<dlpack::ManagedTensor*>(PyCapsule_GetPointer(capsule.ptr(), "dltensor"))
+               ->tensor,
+           name, view);
+  } else {
+    return false;
+  }
+  view.owner = std::move(capsule);  // not marked as used: its destructor gives the memory back
+  return true;
+}
+
+bool TensorReader::read_interface(nb::handle array, const char* name, bool cuda, TensorView& view) {
+  nb::object fields =
+      nb::getattr(array, cuda ? "__cuda_array_interface__" : "__array_interface__", nb::none());
+  if (!PyDict_Check(fields.ptr())) return false;
+  assign_interface(fields, array, name, view);
+  if (!cuda) return true;
+
+  view.device = pointer_device(view.data);
+  const std::optional<void*> produced_on = parse_stream(interface_field(fields, "stream"));
+  if (!stream_ && produced_on) stream_ = produced_on;
+  if (produced_on && *produced_on != *stream_) synchronize(view.device, *produced_on);
+  settle_stream(*array_type_of(array), view.device);
+  return true;
+}
+
+TensorView TensorReader::read(nb::handle array, const char* name) {
+  TensorView view;
+  if (read_exchange(array, name, view)) return view;
+  std::string reason;
+  try {
+    if (read_dlpack(array, name, view)) return view;
+  } catch (nb::python_error& error) {
+    rethrow_unless_exception(error);
+    reason = fmt::format(" (__dlpack__ says: {})", first_line(error));
+  }
+  if (read_interface(array, name, true, view) || read_interface(array, name, false, view))
+    return view;
+  raise_type(
+      "{} must be an array of torch, NumPy, CuPy, JAX or another library with DLPack, got {}{}",
+      name, class_name(array), reason);
+}
+
+}  // namespace cleave::python

@@ -1,0 +1,165 @@
+#include "values.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+#include <string>
+#include <string_view>
+
+#include "cleave/names.h"
+#include "errors.h"
+
+namespace nb = nanobind;
+
+namespace cleave::python {
+namespace {
+
+std::string_view text_of(nb::handle value, const char* name) {
+  Py_ssize_t size = 0;
+  const char* text =
+      PyUnicode_Check(value.ptr()) ? PyUnicode_AsUTF8AndSize(value.ptr(), &size) : nullptr;
+  if (!text) {
+    PyErr_Clear();  // a lone surrogate has no UTF-8
+    raise_type("{} must be a string, got {}", name, class_name(value));
+  }
+  return {text, size_t(size)};
+}
+
+/// Insertions, deletions and replacements that turn one word into the other.
+size_t edit_distance(std::string_view from, std::string_view to) {
+  std::array<size_t, 16> row;  // names of the vocabulary are shorter
+  for (size_t j = 0; j <= to.size(); ++j) row[j] = j;
+  for (size_t i = 1; i <= from.size(); ++i) {
+    size_t diagonal = std::exchange(row[0], i);
+    for (size_t j = 1; j <= to.size(); ++j) {
+      const size_t replaced = diagonal + (from[i - 1] != to[j - 1]);
+      diagonal = std::exchange(row[j], std::min({row[j] + 1, row[j - 1] + 1, replaced}));
+    }
+  }
+  return row[to.size()];
+}
+
+/// from_string, with a guess at what was meant.
+template <class Enum>
+Enum parse_name(nb::handle value, const char* name, Enum last) {
+  const std::string_view text = text_of(value, name);
+  try {
+    return from_string<Enum>(text);
+  } catch (const Error& error) {
+    std::string_view closest;
+    size_t distance = 4;  // further off, it is no typing mistake
+    for (int i = 0; i <= int(last) && text.size() < 32; ++i) {
+      const std::string_view candidate = to_string(Enum(i));
+      const size_t d = edit_distance(text, candidate);
+      if (d < distance) closest = candidate, distance = d;
+    }
+    if (closest.empty()) throw;
+    throw Error(error.code(), fmt::format("{}. Did you mean \"{}\"?", error.what(), closest));
+  }
+}
+
+bool is_array(nb::handle value) {
+  return nb::hasattr(value, "__dlpack__") || nb::hasattr(value, "__cuda_array_interface__");
+}
+
+}  // namespace
+
+SplitKMode parse_split_k_mode(nb::handle value) {
+  return parse_name(value, "split_k_mode", SplitKMode::automatic);
+}
+Activation parse_activation(nb::handle value) {
+  return parse_name(value, "activation", Activation::silu);
+}
+KernelFamily parse_kernel(nb::handle value) {
+  return parse_name(value, "kernel", KernelFamily::portable);
+}
+
+int32_t parse_split_k_slices(nb::handle value) {
+  if (value.is_none()) return 0;
+  if (PyBool_Check(value.ptr()) || !PyIndex_Check(value.ptr()) || is_array(value)) {
+    raise_type("split_k_slices must be an integer or None, got {}", class_name(value));
+  }
+  const nb::object integer = nb::steal(PyNumber_Index(value.ptr()));
+  if (!integer.is_valid()) throw nb::python_error();
+  int overflow = 0;
+  const long slices = PyLong_AsLongAndOverflow(integer.ptr(), &overflow);
+  if (overflow || slices < 1 || slices > std::numeric_limits<int32_t>::max()) {
+    raise_value("split_k_slices is {}; it must be from 1 to K, or None to let the planner choose",
+                overflow ? "out of range" : std::to_string(slices));
+  }
+  return int32_t(slices);
+}
+
+bool parse_deterministic(nb::handle value) {
+  if (!PyBool_Check(value.ptr()))
+    raise_type("deterministic must be True or False, got {}", class_name(value));
+  return value.ptr() == Py_True;
+}
+
+float parse_scalar(nb::handle value, const char* name) {
+  double number = 0;
+  if (PyFloat_CheckExact(value.ptr())) {
+    number = PyFloat_AS_DOUBLE(value.ptr());
+  } else {
+    // Reading a number out of a CUDA array would wait for the GPU.
+    if (!PyNumber_Check(value.ptr()) || is_array(value)) {
+      raise_type("{0} must be a number, got {1}; pass float({0})", name, class_name(value));
+    }
+    const nb::object dtype = nb::getattr(value, "dtype", nb::none());
+    const nb::object kind = nb::getattr(dtype, "kind", nb::none());
+    if (PyUnicode_Check(kind.ptr()) && PyUnicode_CompareWithASCIIString(kind.ptr(), "c") == 0) {
+      raise_type("{} must be a real number, got {}", name, class_name(value));
+    }
+    number = PyFloat_AsDouble(value.ptr());
+    if (PyErr_Occurred()) {
+      const bool too_large = PyErr_ExceptionMatches(PyExc_OverflowError);
+      PyErr_Clear();
+      if (too_large) raise_value("{} is too large for float32", name);
+      raise_type("{} must be a real number, got {}", name, class_name(value));
+    }
+  }
+  if (std::isfinite(number) && std::abs(number) > std::numeric_limits<float>::max()) {
+    raise_value("{} is {}, too large for float32", name, number);
+  }
+  return float(number);
+}
+
+DType parse_dtype(nb::handle value, const char* name) {
+  nb::object label = nb::borrow(value);
+  if (!PyUnicode_Check(value.ptr())) {
+    label = nb::getattr(value, PyType_Check(value.ptr()) ? "__name__" : "name", nb::none());
+    if (!PyUnicode_Check(label.ptr()))
+      label = nb::str(value);  // torch.float16 has no name but this one
+  }
+  std::string_view text = text_of(label, name);
+  if (text.starts_with("torch.")) text.remove_prefix(6);
+  if (text == "float16" || text == "f16" || text == "fp16") return DType::f16;
+  if (text == "bfloat16" || text == "bf16") return DType::bf16;
+  if (text == "float32" || text == "f32" || text == "fp32") return DType::f32;
+  raise_type("{} is {}; it must be float16, bfloat16 or float32", name, text.substr(0, 60));
+}
+
+DType dtype_of(dlpack::DataType type, const char* name) {
+  if (type.lanes == 1) {
+    if (type.code == dlpack::kFloat && type.bits == 16) return DType::f16;
+    if (type.code == dlpack::kBfloat && type.bits == 16) return DType::bf16;
+    if (type.code == dlpack::kFloat && type.bits == 32) return DType::f32;
+  }
+  constexpr const char* kinds[] = {"int", "uint", "float", "opaque", "bfloat", "complex", "bool"};
+  raise_type("{} is {}{}; float16, bfloat16 and float32 are supported, convert it to one of them",
+             name, type.code < std::size(kinds) ? kinds[type.code] : "a type of width ", type.bits);
+}
+
+nb::handle dtype_name(DType dtype) {
+  static const std::array<PyObject*, 3> names = [] {
+    std::array<PyObject*, 3> made;
+    for (size_t i = 0; i < made.size(); ++i) {
+      made[i] = PyUnicode_InternFromString(std::string(to_string(DType(i))).c_str());
+    }
+    return made;
+  }();
+  return names[size_t(dtype)];
+}
+
+}  // namespace cleave::python

@@ -1,0 +1,106 @@
+#include "jit/compiler.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <chrono>
+#include <sstream>
+
+#include "jit/disk_cache.h"
+#include "jit/embedded.h"
+#include "jit/nvrtc.h"
+
+namespace cleave {
+namespace {
+
+class Stopwatch {
+ public:
+  double seconds() const {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
+  }
+
+ private:
+  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+};
+
+std::vector<std::string> options_for(const std::string& arch, NvrtcVersion version) {
+  std::vector<std::string> options = {
+      "--gpu-architecture=" + arch,
+      "-std=c++20",
+      "-DNDEBUG",
+      "--ptxas-options=-v",  // prints the resources that parse_resources reads
+  };
+  // NVRTC has had a cache of its own since 12.9; a second one would only cost disk and hide compile
+  // times.
+  const bool has_cache = version.major > 12 || (version.major == 12 && version.minor >= 9);
+  if (has_cache) options.push_back("--no-cache");
+  return options;
+}
+
+CacheKey key_of(const std::string& source, const std::vector<std::string>& options,
+                const std::string& compiler) {
+  std::vector<std::string_view> parts = {CLEAVE_VERSION, compiler, source};
+  for (const EmbeddedHeader& header : embedded_headers()) {
+    parts.push_back(header.name);
+    parts.push_back(header.text);
+  }
+  parts.insert(parts.end(), options.begin(), options.end());
+  return CacheKey(parts);
+}
+
+CompiledKernel run_nvrtc(const std::string& source, const std::vector<std::string>& options) {
+  NvrtcOutput output = nvrtc_compile(source, embedded_headers(), options);
+  CompiledKernel kernel{.cubin = std::move(output.cubin), .log = std::move(output.log)};
+  kernel.resources = parse_resources(kernel.log);
+  return kernel;
+}
+
+}  // namespace
+
+CompiledKernel compile(const std::string& source, const std::string& arch) {
+  const Stopwatch stopwatch;
+  const NvrtcVersion version = nvrtc_version();
+  const auto options = options_for(arch, version);
+  const CacheKey key = key_of(source, options, fmt::format("{}.{}", version.major, version.minor));
+  CompiledKernel kernel =
+      DiskCache::user().get(key, arch, [&] { return run_nvrtc(source, options); });
+  kernel.seconds = stopwatch.seconds();
+  return kernel;
+}
+
+CompiledKernel compile_uncached(const std::string& source, const std::string& arch) {
+  const Stopwatch stopwatch;
+  CompiledKernel kernel = run_nvrtc(source, options_for(arch, nvrtc_version()));
+  kernel.seconds = stopwatch.seconds();
+  return kernel;
+}
+
+// The lines of interest read, in every ptxas so far and whatever stands before them:
+//   256 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads
+//   Used 30 registers, used 1 barriers, 256 bytes cumulative stack size, 128 bytes smem
+KernelResources parse_resources(const std::string& ptxas_log) {
+  KernelResources resources;
+  std::istringstream lines(ptxas_log);
+  for (std::string line; std::getline(lines, line);) {
+    // The number that precedes `unit`, or 0.
+    const auto number_before = [&line](const char* unit) -> uint32_t {
+      const size_t end = line.find(unit);
+      if (end == std::string::npos) return 0;
+      size_t begin = end;
+      while (begin > 0 && line[begin - 1] >= '0' && line[begin - 1] <= '9') --begin;
+      uint32_t number = 0;
+      std::from_chars(line.data() + begin, line.data() + end, number);
+      return number;
+    };
+    resources.registers = std::max(resources.registers, number_before(" registers"));
+    resources.stack_bytes = std::max(resources.stack_bytes, number_before(" bytes stack frame"));
+    resources.static_shared_bytes =
+        std::max(resources.static_shared_bytes, number_before(" bytes smem"));
+    resources.spill_store_bytes += number_before(" bytes spill stores");
+    resources.spill_load_bytes += number_before(" bytes spill loads");
+  }
+  return resources;
+}
+
+}  // namespace cleave

@@ -1,0 +1,256 @@
+#include "jit/nvrtc.h"
+
+#include <dlfcn.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <filesystem>
+#include <mutex>
+
+#include "cleave/error.h"
+
+namespace cleave {
+namespace {
+
+constexpr const char* library_names[] = {"libnvrtc.so.13", "libnvrtc.so.12"};
+
+struct Nvrtc {
+  decltype(&::nvrtcGetErrorString) get_error_string = nullptr;
+  decltype(&::nvrtcVersion) version = nullptr;
+  decltype(&::nvrtcCreateProgram) create_program = nullptr;
+  decltype(&::nvrtcDestroyProgram) destroy_program = nullptr;
+  decltype(&::nvrtcCompileProgram) compile_program = nullptr;
+  decltype(&::nvrtcGetProgramLogSize) get_program_log_size = nullptr;
+  decltype(&::nvrtcGetProgramLog) get_program_log = nullptr;
+  decltype(&::nvrtcGetCUBINSize) get_cubin_size = nullptr;
+  decltype(&::nvrtcGetCUBIN) get_cubin = nullptr;
+  std::string path;
+};
+
+// Read once: a change of the environment in mid-run must not give two compilers in one process.
+struct Environment {
+  std::string library = read("CLEAVE_NVRTC");
+  std::vector<std::string> toolkits = {read("CUDA_HOME"), read("CUDA_PATH"), "/usr/local/cuda"};
+
+  static std::string read(const char* name) {
+    const char* value = std::getenv(name);
+    return value ? value : "";
+  }
+};
+
+const Environment& environment() {
+  static const Environment instance;
+  return instance;
+}
+
+template <class Function>
+bool resolve(void* library, const char* name, Function& function) {
+  function = reinterpret_cast<Function>(dlsym(library, name));
+  return function != nullptr;
+}
+
+bool resolve_all(void* library, Nvrtc& nvrtc) {
+  return resolve(library, "nvrtcGetErrorString", nvrtc.get_error_string) &&
+         resolve(library, "nvrtcVersion", nvrtc.version) &&
+         resolve(library, "nvrtcCreateProgram", nvrtc.create_program) &&
+         resolve(library, "nvrtcDestroyProgram", nvrtc.destroy_program) &&
+         resolve(library, "nvrtcCompileProgram", nvrtc.compile_program) &&
+         resolve(library, "nvrtcGetProgramLogSize", nvrtc.get_program_log_size) &&
+         resolve(library, "nvrtcGetProgramLog", nvrtc.get_program_log) &&
+         resolve(library, "nvrtcGetCUBINSize", nvrtc.get_cubin_size) &&
+         resolve(library, "nvrtcGetCUBIN", nvrtc.get_cubin);
+}
+
+std::string path_of(void* function) {
+  Dl_info info = {};
+  return dladdr(function, &info) && info.dli_fname ? info.dli_fname : "";
+}
+
+// NVRTC opens its companion library by bare name when it compiles, which fails for a library
+// outside the system's search path (such as a wheel's) unless the companion is in the process
+// already.
+void load_builtins(const Nvrtc& nvrtc) {
+  int major = 0, minor = 0;
+  nvrtc.version(&major, &minor);
+  const auto directory = std::filesystem::path(nvrtc.path).parent_path();
+  const auto name = fmt::format("libnvrtc-builtins.so.{}.{}", major, minor);
+  dlopen((directory / name).c_str(), RTLD_NOW | RTLD_LOCAL);
+}
+
+class Loader {
+ public:
+  static Loader& instance() {
+    static auto& loader = *new Loader;  // leaked: threads may still compile while the process exits
+    return loader;
+  }
+
+  void add_search_path(std::string directory) {
+    const std::lock_guard lock(mutex_);
+    search_paths_.push_back(std::move(directory));
+  }
+
+  /// nullptr if there is none. Failures are not remembered: a search path may be added later.
+  const Nvrtc* find() {
+    if (const Nvrtc* found = found_.load(std::memory_order_acquire)) return found;
+    const std::lock_guard lock(mutex_);
+    if (!found_.load(std::memory_order_relaxed) && search()) found_.store(&nvrtc_);
+    return found_.load(std::memory_order_relaxed);
+  }
+
+  const Nvrtc& get() {
+    if (const Nvrtc* found = find()) return *found;
+    const std::lock_guard lock(mutex_);
+    throw Error(
+        ErrorCode::compiler,
+        fmt::format("NVRTC, which compiles the kernels, was not found. Run `pip install "
+                    "nvidia-cuda-nvrtc`, install the CUDA toolkit, or set CLEAVE_NVRTC to the path "
+                    "of libnvrtc.so. Tried: {}",
+                    fmt::join(tried_, ", ")));
+  }
+
+ private:
+  bool search() {
+    tried_.clear();
+    // An explicit choice is final: quietly taking another library would hide a mistyped path.
+    if (!environment().library.empty()) return open(environment().library);
+    for (const char* name : library_names) {
+      if (open(name, RTLD_NOLOAD)) return true;
+    }
+    for (const char* name : library_names) {
+      if (open(name)) return true;
+    }
+    for (const std::string& directory : search_paths_) {
+      if (open_in(directory)) return true;
+    }
+    for (const std::string& toolkit : environment().toolkits) {
+      if (!toolkit.empty() && open_in(toolkit + "/lib64")) return true;
+    }
+    return false;
+  }
+
+  bool open_in(const std::string& directory) {
+    for (const char* name : library_names) {
+      if (open((std::filesystem::path(directory) / name).string())) return true;
+    }
+    return false;
+  }
+
+  bool open(const std::string& file, int flags = 0) {
+    void* library = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL | flags);
+    if (!(flags & RTLD_NOLOAD)) tried_.push_back(file);
+    if (!library) return false;
+    if (!resolve_all(library, nvrtc_)) {
+      dlclose(library);
+      return false;
+    }
+    nvrtc_.path = path_of(reinterpret_cast<void*>(nvrtc_.version));
+    load_builtins(nvrtc_);
+    return true;
+  }
+
+  std::mutex mutex_;
+  std::vector<std::string> search_paths_;
+  std::vector<std::string> tried_;
+  Nvrtc nvrtc_;
+  std::atomic<const Nvrtc*> found_ = nullptr;
+};
+
+const Nvrtc& nvrtc() {
+  return Loader::instance().get();
+}
+
+void check(nvrtcResult result, const char* what) {
+  if (result == NVRTC_SUCCESS) return;
+  throw Error(ErrorCode::compiler,
+              fmt::format("{} failed: {}", what, nvrtc().get_error_string(result)));
+}
+
+class Program {
+ public:
+  Program(const std::string& source, std::span<const EmbeddedHeader> headers) {
+    std::vector<const char*> texts, names;
+    for (const EmbeddedHeader& header : headers) {
+      texts.push_back(header.text);
+      names.push_back(header.name);
+    }
+    check(nvrtc().create_program(&program_, source.c_str(), "cleave.cu", int(headers.size()),
+                                 texts.data(), names.data()),
+          "nvrtcCreateProgram");
+  }
+  ~Program() { nvrtc().destroy_program(&program_); }
+  Program(const Program&) = delete;
+  Program& operator=(const Program&) = delete;
+
+  nvrtcResult compile(const std::vector<std::string>& options) {
+    std::vector<const char*> pointers;
+    for (const std::string& option : options) pointers.push_back(option.c_str());
+    return nvrtc().compile_program(program_, int(pointers.size()), pointers.data());
+  }
+
+  std::string log() const {
+    size_t size = 0;
+    check(nvrtc().get_program_log_size(program_, &size), "nvrtcGetProgramLogSize");
+    std::string text(size, '\0');
+    check(nvrtc().get_program_log(program_, text.data()), "nvrtcGetProgramLog");
+    while (!text.empty() && (text.back() == '\0' || text.back() == '\n')) text.pop_back();
+    return text;
+  }
+
+  std::string cubin() const {
+    size_t size = 0;
+    check(nvrtc().get_cubin_size(program_, &size), "nvrtcGetCUBINSize");
+    std::string image(size, '\0');
+    check(nvrtc().get_cubin(program_, image.data()), "nvrtcGetCUBIN");
+    return image;
+  }
+
+ private:
+  nvrtcProgram program_ = nullptr;
+};
+
+std::string first_lines(const std::string& text, int count) {
+  size_t end = 0;
+  for (int i = 0; i < count && end != std::string::npos; ++i) end = text.find('\n', end + 1);
+  return text.substr(0, end);
+}
+
+}  // namespace
+
+void add_library_search_path(std::string directory) {
+  Loader::instance().add_search_path(std::move(directory));
+}
+
+bool nvrtc_available() noexcept {
+  try {
+    return Loader::instance().find() != nullptr;
+  } catch (...) {
+    return false;
+  }
+}
+
+NvrtcVersion nvrtc_version() {
+  NvrtcVersion version;
+  check(nvrtc().version(&version.major, &version.minor), "nvrtcVersion");
+  return version;
+}
+
+std::string nvrtc_path() {
+  return nvrtc().path;
+}
+
+NvrtcOutput nvrtc_compile(const std::string& source, std::span<const EmbeddedHeader> headers,
+                          const std::vector<std::string>& options) {
+  Program program(source, headers);
+  const nvrtcResult result = program.compile(options);
+  if (result != NVRTC_SUCCESS) {
+    throw Error(ErrorCode::compiler,
+                fmt::format("NVRTC refused a kernel ({}, options {}):\n{}",
+                            nvrtc().get_error_string(result), fmt::join(options, " "),
+                            first_lines(program.log(), 20)));
+  }
+  return {.cubin = program.cubin(), .log = program.log()};
+}
+
+}  // namespace cleave

@@ -1,0 +1,44 @@
+// NVRTC, opened when first needed: the library neither links it nor needs it to plan or to run from
+// the cache.
+#pragma once
+
+#include <nvrtc.h>
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "jit/embedded.h"
+
+namespace cleave {
+
+struct NvrtcVersion {
+  int major = 0;
+  int minor = 0;
+};
+
+/// A further directory to look for libnvrtc in: the Python package names those of NVIDIA's wheels.
+/// Thread-safe; has no effect once NVRTC has been found.
+void add_library_search_path(std::string directory);
+
+/// Whether `nvrtc_compile` can work. Never throws.
+bool nvrtc_available() noexcept;
+
+/// The functions below throw Error(compiler) if NVRTC cannot be found, saying where it was looked
+/// for.
+NvrtcVersion nvrtc_version();
+
+/// The file it was loaded from, for `cleave info`.
+std::string nvrtc_path();
+
+struct NvrtcOutput {
+  std::string cubin;
+  std::string log;  ///< warnings, and ptxas's statistics if the options ask for them
+};
+
+/// `options` must name a real architecture (sm_XX), since the result is a cubin.
+/// Throws Error(compiler) with the first lines of NVRTC's log if it refuses the source.
+NvrtcOutput nvrtc_compile(const std::string& source, std::span<const EmbeddedHeader> headers,
+                          const std::vector<std::string>& options);
+
+}  // namespace cleave

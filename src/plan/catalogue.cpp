@@ -1,0 +1,203 @@
+#include "plan/catalogue.h"
+
+#include <algorithm>
+#include <array>
+
+#include "plan/cost.h"
+
+namespace cleave {
+namespace {
+
+// The tiles. sm90: 64 rows per consumer warpgroup and m64 instruction; narrow tiles for small M or N.
+constexpr Spec kSm90Tiles[] = {
+    {.tile_m = 64, .tile_n = 16},
+    {.tile_m = 64, .tile_n = 32},
+    {.tile_m = 64, .tile_n = 64},
+    {.tile_m = 64, .tile_n = 128},
+    {.tile_m = 128, .tile_n = 16},
+    {.tile_m = 128, .tile_n = 32},
+    {.tile_m = 128, .tile_n = 64},
+    {.tile_m = 128, .tile_n = 96},
+    {.tile_m = 128, .tile_n = 128},
+    {.tile_m = 128, .tile_n = 144},
+    {.tile_m = 128, .tile_n = 160},
+    {.tile_m = 128, .tile_n = 176},
+    {.tile_m = 128, .tile_n = 192},
+    {.tile_m = 128, .tile_n = 224},
+    {.tile_m = 128, .tile_n = 256},
+    {.tile_m = 256, .tile_n = 128},
+    {.tile_m = 64, .tile_n = 256, .pingpong = true},
+    {.tile_m = 128, .tile_n = 128, .pingpong = true},
+};
+
+constexpr Spec kPortableTiles[] = {
+    {.family = KernelFamily::portable, .tile_m = 64, .tile_n = 64},
+    {.family = KernelFamily::portable, .tile_m = 128, .tile_n = 128},
+};
+
+constexpr uint32_t kMulticasts[][2] = {{1, 1}, {2, 1}, {1, 2}, {4, 1}, {1, 4}};
+
+/// Large enough that sharing a load pays for keeping two blocks in step.
+bool worth_multicast(const Spec& s) { return s.tile_m * s.tile_n >= 128 * 128; }
+
+std::vector<Spec> tiles(KernelFamily family) {
+  std::vector<Spec> specs;
+  if (family != KernelFamily::portable) {
+    for (Spec spec : kSm90Tiles) {
+      for (const auto& [m, n] : kMulticasts) {
+        if (m * n > 1 && !worth_multicast(spec)) continue;
+        spec.multicast_m = m;
+        spec.multicast_n = n;
+        for (const bool transposed : {false, true}) {
+          spec.transposed = transposed;
+          specs.push_back(spec);
+        }
+      }
+    }
+  }
+  if (family != KernelFamily::sm90) specs.insert(specs.end(), std::begin(kPortableTiles), std::end(kPortableTiles));
+  return specs;
+}
+
+/// Tiles more than twice as large as the output are left to smaller ones, if there are any.
+bool oversized(const Spec& s, const GemmProblem& p) {
+  const int64_t m = s.transposed ? p.n : p.m, n = s.transposed ? p.m : p.n;
+  const bool rows = s.tile_m > 64 && m * 2 <= s.tile_m;
+  const bool cols = s.tile_n > (s.family == KernelFamily::portable ? 64 : 16) && n * 2 <= s.tile_n;
+  return rows || cols || (s.multicast_m > 1 && m <= s.tile_m) || (s.multicast_n > 1 && n <= s.tile_n);
+}
+
+/// Slice counts that leave the GPU full: from two to about one unit per multiprocessor.
+std::vector<uint32_t> slice_counts(uint32_t tiles, uint32_t k_blocks, uint32_t multiprocessors, uint32_t most) {
+  std::vector<uint32_t> counts;
+  const auto add = [&](uint32_t count) {
+    if (count >= 2 && count <= std::min(k_blocks, most)) counts.push_back(count);
+  };
+  for (const uint32_t count : {2u, 3u, 4u, 5u, 6u, 8u, 10u, 12u, 14u, 16u, 24u, 32u, 48u, 64u, 96u, 128u}) {
+    if (uint64_t(count) * tiles <= 2ull * multiprocessors) add(count);
+  }
+  add(multiprocessors / std::max(tiles, 1u));
+  add(2 * multiprocessors / std::max(tiles, 1u));
+  std::sort(counts.begin(), counts.end());
+  counts.erase(std::unique(counts.begin(), counts.end()), counts.end());
+  return counts;
+}
+
+void add(std::vector<Choice>& out, const GemmProblem& problem, const DeviceInfo& device, const Spec& spec) {
+  auto choice = make_choice(problem, device, spec);
+  if (!choice) return;
+  if (spec.split != SplitKMode::none && spec.split != SplitKMode::stream_k && choice->schedule.slices < 2 &&
+      problem.split_k_mode == SplitKMode::automatic) {
+    return;  // the same as none
+  }
+  choice->predicted_us = predict_us(*choice, device);
+  out.push_back(std::move(*choice));
+}
+
+/// Parallel split-K whose clusters join first.
+void add_clustered(std::vector<Choice>& out, const GemmProblem& problem, const DeviceInfo& device, Spec spec) {
+  for (const uint32_t cluster_k : {2u, 4u, 8u}) {
+    if (spec.slices % cluster_k != 0 || spec.slices == cluster_k) continue;
+    spec.cluster_k = cluster_k;
+    add(out, problem, device, spec);
+  }
+}
+
+void add_splits(std::vector<Choice>& out, const GemmProblem& problem, const DeviceInfo& device, Spec spec) {
+  const SplitKMode mode = problem.split_k_mode;
+  const bool any = mode == SplitKMode::automatic;
+  const uint32_t given = uint32_t(problem.split_k_slices);
+  const auto wants = [&](SplitKMode m) { return mode == m || any; };
+
+  Spec unsplit = spec;
+  unsplit.pingpong = false;
+  const auto whole = make_choice(problem, device, unsplit);
+  if (wants(SplitKMode::none) && given <= 1) add(out, problem, device, spec);
+  if (!whole || spec.pingpong) return;
+  const uint32_t tiles = sharers(whole->config) * whole->schedule.tiles_m * whole->schedule.tiles_n * whole->schedule.batches;
+  const uint32_t k_blocks = whole->schedule.k_blocks;
+
+  for (const SplitKMode m : {SplitKMode::serial, SplitKMode::parallel, SplitKMode::cluster}) {
+    if (!wants(m)) continue;
+    spec.split = m;
+    if (given > 0) {
+      spec.slices = given;
+      add(out, problem, device, spec);
+      if (m == SplitKMode::parallel) add_clustered(out, problem, device, spec);
+      continue;
+    }
+    const auto counts = slice_counts(tiles, k_blocks, device.multiprocessors, m == SplitKMode::cluster ? 16 : 1024);
+    for (const uint32_t slices : counts) {
+      spec.slices = slices;
+      add(out, problem, device, spec);
+      if (m == SplitKMode::parallel) add_clustered(out, problem, device, spec);
+    }
+    if (counts.empty() && !any) {  // asked for by name, with nothing to split: one slice
+      spec.slices = 1;
+      add(out, problem, device, spec);
+    }
+  }
+  if (wants(SplitKMode::stream_k)) {
+    spec.split = SplitKMode::stream_k;
+    spec.slices = std::max(given, 1u);
+    if (!any || tiles % uint32_t(device.multiprocessors) != 0) add(out, problem, device, spec);
+  }
+}
+
+}  // namespace
+
+std::vector<Choice> candidates(const GemmProblem& problem, const DeviceInfo& device) {
+  std::vector<Choice> out;
+  for (const bool all : {false, true}) {
+    for (const Spec& tile : tiles(problem.kernel)) {
+      if (all || !oversized(tile, problem)) add_splits(out, problem, device, tile);
+    }
+    // The portable kernel is for what the sm90 kernel cannot serve.
+    const bool sm90 = std::any_of(out.begin(), out.end(),
+                                  [](const Choice& c) { return c.config.family == KernelFamily::sm90; });
+    if (sm90) std::erase_if(out, [](const Choice& c) { return c.config.family == KernelFamily::portable; });
+    if (!out.empty()) break;
+  }
+  std::stable_sort(out.begin(), out.end(),
+                   [](const Choice& a, const Choice& b) { return a.predicted_us < b.predicted_us; });
+  return out;
+}
+
+std::vector<GemmConfig> all_configs(const DeviceInfo& device) {
+  std::vector<GemmConfig> configs;
+  const auto visit = [&](DType in, DType d, Major a, Major b, SplitKMode split, uint32_t alignment, Activation activation,
+                         Bias bias, bool has_c) {
+    GemmProblem p;
+    p.m = p.n = 1024;
+    p.k = 4096;
+    p.a = a == Major::k ? MatrixLayout{in, p.k, 1, 0, alignment} : MatrixLayout{in, 1, p.m, 0, alignment};
+    p.b = b == Major::k ? MatrixLayout{in, 1, p.k, 0, alignment} : MatrixLayout{in, p.n, 1, 0, alignment};
+    p.c = p.d = MatrixLayout{d, p.n, 1};
+    p.has_c = has_c;
+    p.activation = activation;
+    p.bias = bias;
+    p.bias_dtype = DType::f32;
+    for (Spec spec : tiles(KernelFamily::automatic)) {
+      spec.split = split;
+      spec.slices = split == SplitKMode::none ? 1 : 8;
+      if (alignment < 16 && spec.family == KernelFamily::sm90) continue;
+      if (const auto choice = make_choice(p, device, spec)) configs.push_back(choice->config);
+    }
+  };
+  constexpr Major majors[] = {Major::k, Major::mn};
+  for (const Major a : majors) {
+    for (const Major b : majors) {
+      for (const DType in : {DType::bf16, DType::f32}) visit(in, in, a, b, SplitKMode::none, 16, Activation::none, Bias::none, false);
+      visit(DType::f16, DType::f16, a, b, SplitKMode::none, 2, Activation::none, Bias::none, false);
+    }
+  }
+  for (const SplitKMode split : {SplitKMode::serial, SplitKMode::parallel, SplitKMode::cluster, SplitKMode::stream_k}) {
+    for (const DType in : {DType::f16, DType::f32}) visit(in, DType::f32, Major::k, Major::k, split, 16, Activation::none, Bias::none, false);
+  }
+  for (const Activation act : {Activation::relu, Activation::gelu_tanh, Activation::gelu_erf, Activation::silu}) {
+    visit(DType::bf16, DType::bf16, Major::k, Major::k, SplitKMode::none, 16, act, Bias::row, true);
+  }
+  return configs;
+}
+
+}  // namespace cleave

@@ -1,0 +1,200 @@
+#include "plan/choice.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "cleave/epilogue/store_chunk.h"
+#include "cleave/memory/smem_plan.h"
+#include "problem/problem.h"
+
+namespace cleave {
+namespace {
+
+constexpr uint32_t kMostStages = 12;
+constexpr uint32_t kLeastStages = 2;
+constexpr uint32_t kMostClusterBlocks = 16;  // Hopper's limit, beyond the portable 8
+
+/// The dimension of A ([m, k]) or B^T ([n, k]) that is contiguous. Both are if the other has one element.
+Major major_of(int64_t stride_k, int64_t size_k, int64_t stride_other, int64_t size_other) {
+  if (size_other == 1 && stride_k == 1) return Major::k;
+  if (size_k == 1 && stride_other == 1) return Major::mn;
+  return stride_k == 1 || size_k == 1 ? Major::k : Major::mn;
+}
+
+/// What the kernels see of a stored matrix.
+struct Operand {
+  Major major;
+  int64_t stride;      // of the dimension that is not contiguous, where it matters
+  uint32_t alignment;  // bytes that every row's address is a multiple of, at most 16
+};
+
+uint32_t common_alignment(uint32_t pointer, DType type, int64_t stride, int64_t batch_stride) {
+  uint32_t bytes = std::min(pointer, 16u);
+  while (bytes > size_of(type) && (stride * size_of(type) % bytes != 0 || batch_stride * size_of(type) % bytes != 0)) {
+    bytes /= 2;
+  }
+  return bytes;
+}
+
+Operand operand(const MatrixLayout& layout, int64_t stride_k, int64_t size_k, int64_t stride_other, int64_t size_other,
+                int64_t batch) {
+  Operand o{major_of(stride_k, size_k, stride_other, size_other), 0, 0};
+  const bool strided_matters = o.major == Major::k ? size_other > 1 : size_k > 1;
+  o.stride = strided_matters ? (o.major == Major::k ? stride_other : stride_k) : 0;
+  o.alignment = common_alignment(layout.alignment, layout.dtype, o.stride, batch > 1 ? layout.stride_batch : 0);
+  return o;
+}
+
+uint32_t output_alignment(const MatrixLayout& layout, Order order, const GemmProblem& p) {
+  const bool strided_matters = (order == Order::row ? p.m : p.n) > 1;
+  const int64_t stride = strided_matters ? (order == Order::row ? layout.stride_row : layout.stride_col) : 0;
+  return common_alignment(layout.alignment, layout.dtype, stride, p.batch > 1 ? layout.stride_batch : 0);
+}
+
+/// Fills the parts of the configuration that the tile's shape decides; false if the kernel has no such tile.
+bool shape_tile(const Spec& s, const GemmProblem& p, const Operand& a, const Operand& b, const DeviceInfo& device,
+                GemmConfig& c) {
+  const uint32_t atom = atom_elements(c.a);
+  c.tile_m = s.tile_m;
+  c.tile_n = s.tile_n;
+  c.tile_k = atom;
+  if (s.family == KernelFamily::portable) {
+    c.warps_m = 2;
+    c.warps_n = s.tile_m == 64 ? 2 : 4;
+    c.store_by_tma = false;
+    c.load_bytes_a = a.alignment;
+    c.load_bytes_b = b.alignment;
+    c.multicast_m = s.multicast_m;
+    c.multicast_n = s.multicast_n;
+    c = with_stages(c, 3, uint32_t(device.shared_memory_per_block));
+    return c.stages >= kLeastStages && sharers(c) == 1 && !s.pingpong;
+  }
+
+  c.pingpong = s.pingpong;
+  c.consumers = s.pingpong || s.tile_m >= 128 ? 2 : 1;
+  c.multicast_m = s.multicast_m;
+  c.multicast_n = s.multicast_n;
+  if (device.compute_capability / 10 != 9 || a.alignment < 16 || b.alignment < 16) return false;
+  if (c.a == DType::f32 && (a.major == Major::mn || b.major == Major::mn)) return false;  // WGMMA: tf32 is K-major
+  if (p.k == 0) return false;
+  if (c.pingpong && c.split != SplitKMode::none) return false;
+  // An operand that is contiguous along M or N comes in strips of one swizzle atom, dealt whole to multicast partners.
+  if (b.major == Major::mn && s.tile_n % (atom * s.multicast_m) != 0) return false;
+  if (a.major == Major::mn && s.tile_m % (atom * s.multicast_n) != 0) return false;
+  // A K-major operand's share of a multicast must be whole groups of 8 rows, so that the swizzle fits together.
+  if (b.major == Major::k && s.tile_n % (8 * s.multicast_m) != 0) return false;
+  // Small stages are merged: half the barriers for the same bytes.
+  if ((s.tile_m + s.tile_n) * 128 < 16384 * 5 / 4 && p.k > int64_t(atom)) c.tile_k = 2 * atom;
+  // Joins that end in a share of the tile per block store it directly.
+  const bool whole_tiles = c.cluster_k == 1 && c.split != SplitKMode::parallel;
+  c.store_by_tma = whole_tiles && store_by_tma_fits(c) && output_alignment(p.d, c.d_order, p) == 16;
+  c = with_stages(c, kMostStages, uint32_t(device.shared_memory_per_block));
+  return c.stages >= kLeastStages;
+}
+
+/// Bands that make a wave of blocks touch as few operand bytes as possible: `width` columns of tiles and
+/// wave / width rows.
+void shape_raster(const GemmConfig& c, uint32_t wave, ScheduleShape& s) {
+  const double unit_m = c.tile_m * c.multicast_m, unit_n = c.tile_n * c.multicast_n;
+  s.bands_along_m = false;
+  s.band_width = std::max(1u, uint32_t(std::lround(std::sqrt(wave * unit_m / unit_n))));
+}
+
+}  // namespace
+
+std::optional<Choice> make_choice(const GemmProblem& problem, const DeviceInfo& device, const Spec& spec) {
+  Choice choice;
+  choice.spec = spec;
+  choice.problem = spec.transposed ? transposed(problem) : problem;
+  const GemmProblem& p = choice.problem;
+  const Operand a = operand(p.a, p.a.stride_col, p.k, p.a.stride_row, p.m, p.batch);
+  const Operand b = operand(p.b, p.b.stride_row, p.k, p.b.stride_col, p.n, p.batch);
+
+  GemmConfig& c = choice.config;
+  c.family = spec.family;
+  c.a = p.a.dtype;
+  c.d = p.d.dtype;
+  c.has_c = p.has_c;
+  c.c = p.has_c ? p.c.dtype : c.d;  // one kernel for all problems that do not read C (or the bias)
+  c.bias = p.bias;
+  c.bias_dtype = p.bias == Bias::none ? c.d : p.bias_dtype;
+  c.activation = p.activation;
+  c.a_major = a.major;
+  c.b_major = b.major;
+  c.d_order = output_order(p).value_or(Order::row);
+  c.split = spec.split;
+  // Slices: at least one K block each, and whole clusters of them.
+  const auto reduce_slices = [&](uint32_t k_blocks) {
+    const bool sliced = c.split != SplitKMode::none && c.split != SplitKMode::stream_k;
+    uint32_t slices = sliced ? std::min(std::max(spec.slices, 1u), std::max(k_blocks, 1u)) : 1;
+    c.cluster_k = c.split == SplitKMode::cluster ? slices : c.split == SplitKMode::parallel ? spec.cluster_k : 1;
+    slices -= slices % c.cluster_k;
+    if (sliced && slices <= 1) {  // nothing to join
+      choice.spec.split = c.split = SplitKMode::none;
+      c.cluster_k = 1;
+      slices = 1;
+    }
+    return slices;
+  };
+  uint32_t slices = reduce_slices(UINT32_MAX);
+  if (!shape_tile(spec, p, a, b, device, c)) return std::nullopt;
+  const uint32_t k_blocks = uint32_t(ceil_div<int64_t>(p.k, c.tile_k));
+  if (slices > k_blocks) {
+    slices = reduce_slices(k_blocks);
+    if (!shape_tile(spec, p, a, b, device, c)) return std::nullopt;
+  }
+  if (c.cluster_k > 1 && (device.compute_capability / 10 != 9 || cluster_size(c) > kMostClusterBlocks)) return std::nullopt;
+  if (c.split == SplitKMode::cluster && sharers(c) > 1) return std::nullopt;
+
+  ScheduleShape& s = choice.schedule;
+  s.mode = c.split;
+  s.tiles_m = uint32_t(ceil_div<int64_t>(p.m, int64_t(c.tile_m) * c.multicast_m));
+  s.tiles_n = uint32_t(ceil_div<int64_t>(p.n, int64_t(c.tile_n) * c.multicast_n));
+  s.batches = uint32_t(p.batch);
+  s.k_blocks = k_blocks;
+  s.slices = slices;
+  s.ranks = c.cluster_k;
+  choice.spec.slices = slices;
+  choice.spec.cluster_k = c.split == SplitKMode::parallel ? c.cluster_k : 1;
+
+  // Workers: blocks, or clusters. Where units wait for each other, no more than can be resident.
+  const uint32_t tiles = s.tiles_m * s.tiles_n * s.batches;
+  const uint32_t units = tiles * (slices / c.cluster_k);
+  const uint32_t resident = std::max(uint32_t(device.multiprocessors) / sharers(c), 1u);
+  if (c.cluster_k > 1) {
+    s.workers = units;  // one unit each
+  } else if (c.split == SplitKMode::stream_k) {
+    const uint32_t wanted = spec.slices > 1 ? tiles * spec.slices : resident;
+    s.workers = std::max(std::min({resident, wanted, tiles * std::max(k_blocks, 1u)}), 1u);
+    choice.spec.slices = spec.slices;
+    // Whole waves run unsplit, but for the last one, which shares the stream with the remainder.
+    const uint32_t remainder = tiles % s.workers;
+    s.stream_tiles = remainder == 0 ? 0 : remainder + (tiles > s.workers ? s.workers : 0);
+  } else if (c.family == KernelFamily::sm90 || c.split != SplitKMode::none) {
+    s.workers = std::min(units, resident);
+  } else {
+    s.workers = units;  // portable, unsplit: one tile per block, dealt by the hardware
+  }
+  choice.blocks = s.workers * cluster_size(c);
+  if (c.split == SplitKMode::parallel && c.cluster_k == 1) {
+    s.reduce_chunks = std::clamp(s.workers / std::max(tiles, 1u), 1u, accumulators_per_thread(c) / 4);
+  }
+  shape_raster(c, s.workers, s);
+
+  const size_t tile_bytes = size_t(c.tile_m) * c.tile_n * sizeof(float);
+  const size_t all_tiles = size_t(tiles) * sharers(c);
+  if (c.split == SplitKMode::serial) {
+    choice.counter_bytes = all_tiles * sizeof(uint32_t);
+    choice.partial_bytes = all_tiles * tile_bytes;
+  } else if (c.split == SplitKMode::parallel) {
+    choice.counter_bytes = all_tiles * c.cluster_k * sizeof(uint32_t);
+    choice.partial_bytes = all_tiles * tile_bytes * (slices / c.cluster_k);
+  } else if (c.split == SplitKMode::stream_k) {
+    choice.counter_bytes = choice.blocks * sizeof(uint32_t);
+    choice.partial_bytes = choice.blocks * tile_bytes;
+  }
+  choice.counter_bytes = round_up<size_t>(choice.counter_bytes, 16);
+  return choice;
+}
+
+}  // namespace cleave

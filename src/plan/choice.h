@@ -1,0 +1,30 @@
+// A Spec worked out for one problem on one device: the kernel's configuration, its schedule, its launch.
+#pragma once
+
+#include <cstddef>
+#include <optional>
+
+#include "cleave/device.h"
+#include "cleave/gemm.h"
+#include "cleave/kernel/gemm_config.h"
+#include "cleave/schedule/schedule.h"
+#include "plan/spec.h"
+
+namespace cleave {
+
+struct Choice {
+  Spec spec;
+  GemmProblem problem;  ///< as the kernel sees it: transposed if the spec says so
+  GemmConfig config;
+  ScheduleShape schedule;
+  uint32_t blocks = 0;       ///< of the grid
+  size_t counter_bytes = 0;  ///< a multiple of 16
+  size_t partial_bytes = 0;
+  double predicted_us = 0;
+};
+
+/// Nothing if the spec's kernel cannot serve the problem: alignment, layout, dtype, shared memory, architecture.
+/// Slices beyond one K block each are reduced to that.
+std::optional<Choice> make_choice(const GemmProblem& problem, const DeviceInfo& device, const Spec& spec);
+
+}  // namespace cleave

@@ -1,0 +1,101 @@
+#include "plan/cost.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "problem/problem.h"
+
+namespace cleave {
+namespace {
+
+// Hopper, per multiprocessor and clock, unless said otherwise. The constants that no data sheet gives were fitted to
+// measurements on an H100 (docs/notes/cost-model.md).
+constexpr double kFlopsPerClock16 = 4096;   // 16-bit tensor cores; tf32 has half
+constexpr double kSustainedClock = 0.86;    // of the maximum, under tensor-core load
+constexpr double kL2BytesPerClock = 48;     // one multiprocessor reading L2
+constexpr double kL2TotalBytesPerUs = 5.0e6;
+constexpr double kMemoryEfficiency = 0.90;
+constexpr double kLaunchUs = 2.2;           // start, tensor maps, barriers, the last block's drain
+constexpr double kFirstBytesUs = 0.9;       // from the first load to the first multiplication
+constexpr double kSignalUs = 0.9;           // a release in one block seen by an acquire in another
+constexpr double kClusterBarrierUs = 0.5;
+constexpr double kPartialBytesPerClock = 40;
+
+double clock_per_us(const DeviceInfo& device) { return device.clock_ghz * 1000 * kSustainedClock; }
+
+/// Clocks in which one block multiplies one k block.
+double multiply_clocks(const GemmConfig& c) {
+  const double macs_per_clock = kFlopsPerClock16 / 2 * (c.a == DType::f32 ? 0.5 : 1);
+  if (c.family == KernelFamily::portable) {
+    return double(c.tile_m) * c.tile_n * c.tile_k / (macs_per_clock * 0.5);
+  }
+  // An instruction of 64 x N x 32 bytes takes N / 2 clocks, or as long as its operands take through shared memory
+  // (128 bytes a clock): 16 clocks for A, N / 4 for B.
+  const double instruction = std::max(c.tile_n / 2.0, 16 + c.tile_n / 4.0);
+  return c.tile_m / 64.0 * (c.tile_k * size_of(c.a) / 32.0) * instruction * 1.05;
+}
+
+double load_bytes(const GemmConfig& c) {
+  return (double(c.tile_m) / c.multicast_n + double(c.tile_n) / c.multicast_m) * c.tile_k * size_of(c.a);
+}
+
+double epilogue_clocks(const GemmConfig& c) {
+  return 700 + double(accumulators_per_thread(c)) * (c.store_by_tma ? 5 : 9);
+}
+
+}  // namespace
+
+double roofline_us(const GemmProblem& problem, const DeviceInfo& device) {
+  const double flops_per_clock = kFlopsPerClock16 * (problem.a.dtype == DType::f32 ? 0.5 : 1);
+  const double peak = device.multiprocessors * flops_per_clock * device.clock_ghz * 1e3;
+  return std::max(flops(problem) / peak, minimum_bytes(problem) / (device.memory_gb_per_s * 1e3));
+}
+
+double predict_us(const Choice& choice, const DeviceInfo& device) {
+  const GemmConfig& c = choice.config;
+  const ScheduleShape& s = choice.schedule;
+  const double clock = clock_per_us(device);
+  const double sharers = cleave::sharers(c);
+  const double tiles = double(s.tiles_m) * s.tiles_n * s.batches;
+  const double concurrent = std::min<double>(choice.blocks, device.multiprocessors);
+
+  // The busiest worker's k blocks and tiles.
+  double k_blocks = 0, worker_tiles = 0;
+  if (s.mode == SplitKMode::stream_k) {
+    k_blocks = std::ceil(tiles * s.k_blocks / s.workers);
+    worker_tiles = std::ceil(tiles / s.workers);
+  } else {
+    const double resident = std::max(1.0, std::floor(device.multiprocessors / double(cluster_size(c))));
+    worker_tiles = std::ceil(tiles * (s.mode == SplitKMode::cluster ? 1 : s.slices) /
+                             std::min<double>(s.workers, resident));
+    k_blocks = worker_tiles * std::ceil(double(s.k_blocks) / s.slices);
+  }
+
+  const double l2_clocks = std::max(load_bytes(c) / kL2BytesPerClock,
+                                    load_bytes(c) * concurrent / kL2TotalBytesPerUs * clock);
+  double mainloop = k_blocks * std::max(multiply_clocks(c), l2_clocks);
+  double epilogue = worker_tiles * epilogue_clocks(c);
+  if (c.pingpong) epilogue = std::max(epilogue_clocks(c), epilogue - mainloop * 0.9);
+  const double on_chip = (mainloop + epilogue) / clock;
+  const double memory = minimum_bytes(choice.problem) / (device.memory_gb_per_s * 1e3 * kMemoryEfficiency);
+
+  const double tile_bytes = double(c.tile_m) * c.tile_n * 4;
+  const double tile_us = tile_bytes / kPartialBytesPerClock / clock;
+  double join = 0;
+  switch (s.mode) {
+    case SplitKMode::serial: join = s.slices * (2 * tile_us + kSignalUs); break;
+    case SplitKMode::parallel: {
+      const double read = tiles * sharers * s.slices * tile_bytes / std::min(tiles * sharers * s.reduce_chunks, concurrent);
+      join = worker_tiles * tile_us + kSignalUs + read / kPartialBytesPerClock / clock;
+      break;
+    }
+    case SplitKMode::cluster: join = kClusterBarrierUs + 2 * tile_us; break;
+    case SplitKMode::stream_k:
+      join = kSignalUs + tile_us * (1 + std::ceil(s.workers / std::max(1.0, double(s.stream_tiles))));
+      break;
+    default: break;
+  }
+  return kLaunchUs + kFirstBytesUs + std::max(on_chip, memory) + join;
+}
+
+}  // namespace cleave

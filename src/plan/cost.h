@@ -1,0 +1,14 @@
+// An analytic estimate of a choice's time. It ranks choices; measured winners (tuned.h) overrule it.
+#pragma once
+
+#include "plan/choice.h"
+
+namespace cleave {
+
+/// max(bytes / bandwidth, operations / peak), in microseconds: no implementation is faster.
+double roofline_us(const GemmProblem& problem, const DeviceInfo& device);
+
+/// Microseconds on the GPU for one launch of `choice`, inputs in device memory (cold L2).
+double predict_us(const Choice& choice, const DeviceInfo& device);
+
+}  // namespace cleave

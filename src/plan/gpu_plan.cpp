@@ -1,0 +1,237 @@
+#include "plan/gpu_plan.h"
+
+#include <fmt/format.h>
+
+#include <atomic>
+#include <cstring>
+#include <mutex>
+
+#include "cleave/epilogue/store_chunk.h"
+#include "cleave/kernel/gemm_params.h"
+#include "cleave/mainloop/tma_box.h"
+#include "jit/source.h"
+#include "plan/cost.h"
+#include "problem/arguments.h"
+#include "problem/problem.h"
+#include "runtime/context.h"
+#include "runtime/kernel_cache.h"
+#include "runtime/module.h"
+#include "runtime/tensor_map.h"
+#include "runtime/workspace_pool.h"
+
+namespace cleave {
+namespace {
+
+static_assert(sizeof(TensorMap) == sizeof(CUtensorMap) && alignof(TensorMap) >= alignof(CUtensorMap));
+
+// Tensor maps are encoded for this address (any aligned one would do) and pointed at the arguments in each run.
+const void* const kNowhere = reinterpret_cast<const void*>(uintptr_t(1) << 20);
+
+CUtensorMap& driver_map(TensorMap& map) { return reinterpret_cast<CUtensorMap&>(map); }
+
+/// A matrix with a contiguous dimension of `across` elements and `down` lines `stride` elements apart, batched.
+TensorMapShape map_shape(const char* name, const MatrixLayout& layout, int64_t across, int64_t down, int64_t stride,
+                         int64_t batch, uint32_t box_across, uint32_t box_down) {
+  const uint64_t element = size_of(layout.dtype);
+  // Strides that are never used still have to be valid ones.
+  const uint64_t line = down > 1 ? uint64_t(stride) * element : round_up<uint64_t>(across * element, 16);
+  const bool batched = batch > 1 && layout.stride_batch != 0;
+  TensorMapShape shape;
+  shape.name = name;
+  shape.dtype = layout.dtype;
+  shape.round_to_tf32 = layout.dtype == DType::f32;
+  shape.rank = 3;
+  shape.size = {uint64_t(across), uint64_t(down), batched ? uint64_t(batch) : 1};
+  shape.stride_bytes = {0, line, batched ? uint64_t(layout.stride_batch) * element : line};
+  shape.box = {box_across, box_down, 1};
+  return shape;
+}
+
+CUtensorMap map_a(const Choice& choice) {
+  const GemmProblem& p = choice.problem;
+  const GemmConfig& c = choice.config;
+  const bool k = c.a_major == Major::k;
+  return make_tensor_map(kNowhere, map_shape("a", p.a, k ? p.k : p.m, k ? p.m : p.k, k ? p.a.stride_row : p.a.stride_col,
+                                             p.batch, atom_elements(c.a),
+                                             box_rows(c.a_major, c.tile_m, c.tile_k, c.multicast_n)));
+}
+
+CUtensorMap map_b(const Choice& choice) {
+  const GemmProblem& p = choice.problem;
+  const GemmConfig& c = choice.config;
+  const bool k = c.b_major == Major::k;
+  return make_tensor_map(kNowhere, map_shape("b", p.b, k ? p.k : p.n, k ? p.n : p.k, k ? p.b.stride_col : p.b.stride_row,
+                                             p.batch, atom_elements(c.a),
+                                             box_rows(c.b_major, c.tile_n, c.tile_k, c.multicast_m)));
+}
+
+CUtensorMap map_d(const Choice& choice) {
+  const GemmProblem& p = choice.problem;
+  const GemmConfig& c = choice.config;
+  const uint32_t columns = store_chunk_columns(c);
+  if (c.d_order == Order::row) {
+    return make_tensor_map(kNowhere, map_shape("d", p.d, p.n, p.m, p.d.stride_row, p.batch, columns, 64));
+  }
+  return make_tensor_map(kNowhere, map_shape("d", p.d, p.m, p.n, p.d.stride_col, p.batch, 64, columns));
+}
+
+GemmParams make_params(const Choice& choice) {
+  const GemmProblem& p = choice.problem;
+  const GemmConfig& c = choice.config;
+  GemmParams params{};
+  if (c.family == KernelFamily::sm90) {
+    driver_map(params.map_a) = map_a(choice);
+    driver_map(params.map_b) = map_b(choice);
+    if (c.store_by_tma) driver_map(params.map_d) = map_d(choice);
+  }
+  const auto strided = [](Major major, int64_t k, int64_t other) { return major == Major::k ? other : k; };
+  params.a = {nullptr, strided(c.a_major, p.a.stride_col, p.a.stride_row), p.a.stride_batch};
+  params.b = {nullptr, strided(c.b_major, p.b.stride_row, p.b.stride_col), p.b.stride_batch};
+  params.k = uint32_t(p.k);
+  params.batched_a = p.batch > 1 && p.a.stride_batch != 0;
+  params.batched_b = p.batch > 1 && p.b.stride_batch != 0;
+  params.schedule = make_schedule(choice.schedule);
+  EpilogueParams& e = params.epilogue;
+  const bool row = c.d_order == Order::row;
+  e.d_stride = row ? p.d.stride_row : p.d.stride_col;
+  e.c_stride = row ? p.c.stride_row : p.c.stride_col;
+  e.d_batch_stride = p.d.stride_batch;
+  e.c_batch_stride = p.c.stride_batch;
+  e.m = uint32_t(p.m);
+  e.n = uint32_t(p.n);
+  return params;
+}
+
+class GpuPlan final : public GemmPlan {
+ public:
+  GpuPlan(const GemmProblem& problem, const Choice& choice, std::vector<Choice> considered, std::string why)
+      : problem_(problem), choice_(choice), considered_(std::move(considered)), why_(std::move(why)) {
+    const GemmConfig& c = choice_.config;
+    launch_.grid = {choice_.blocks, 1, 1};
+    launch_.block = {block_threads(c), 1, 1};
+    launch_.cluster = {cluster_size(c), 1, 1};
+    launch_.dynamic_shared_bytes = smem_plan(c).bytes;
+  }
+
+  void run(const GemmArguments& given, void* workspace, size_t workspace_bytes, void* stream) const override {
+    check_arguments(problem_, given);
+    if (choice_.blocks == 0) return;  // D is empty
+    const auto cuda_stream = static_cast<CUstream>(stream);
+    const ContextGuard context(problem_.device);
+    const Ready& ready = make_ready(cuda_stream);
+
+    const GemmArguments arguments = choice_.spec.transposed ? transposed(given) : given;
+    const GemmConfig& c = choice_.config;
+    GemmParams params = ready.params;
+    if (c.family == KernelFamily::sm90) {
+      replace_address(driver_map(params.map_a), arguments.a);
+      replace_address(driver_map(params.map_b), arguments.b);
+      if (c.store_by_tma) replace_address(driver_map(params.map_d), arguments.d);
+    }
+    params.a.data = arguments.a;
+    params.b.data = arguments.b;
+    params.epilogue.alpha = arguments.alpha;
+    params.epilogue.beta = arguments.beta;
+    params.epilogue.c = arguments.c;
+    params.epilogue.d = arguments.d;
+    params.epilogue.bias = arguments.bias;
+    const Workspace space = find_workspace(workspace, workspace_bytes, cuda_stream);
+    params.counters = static_cast<uint32_t*>(space.counters);
+    params.partials = static_cast<float*>(space.partials);
+    try {
+      ready.kernel->launch(launch_, cuda_stream, &params);
+    } catch (const Error&) {
+      check_stream(cuda_stream, problem_.device);
+      throw;
+    }
+  }
+
+  void prepare(void* stream) const override {
+    if (choice_.blocks == 0) return;
+    const ContextGuard context(problem_.device);
+    const RelaxedCapture relaxed;  // another thread may be capturing
+    make_ready(static_cast<CUstream>(stream));
+    if (workspace_size() > 0) pooled_workspace(problem_.device, static_cast<CUstream>(stream), space_needed());
+  }
+
+  size_t workspace_size() const override { return choice_.counter_bytes + choice_.partial_bytes; }
+  size_t counter_size() const override { return choice_.counter_bytes; }
+  const GemmProblem& problem() const override { return problem_; }
+  SplitKMode split_k_mode() const override { return choice_.spec.split; }
+  int32_t split_k_slices() const override { return int32_t(choice_.spec.slices); }
+  std::string kernel_name() const override { return to_string(choice_.spec); }
+  std::string kernel_source() const override { return gemm_source(choice_.config); }
+  std::string why() const override { return why_; }
+  double roofline_us() const override { return cleave::roofline_us(problem_, device_info(problem_.device)); }
+
+  std::vector<Candidate> candidates() const override {
+    std::vector<Candidate> list;
+    for (const Choice& c : considered_) {
+      list.push_back({to_string(c.spec), c.spec.split, int32_t(c.spec.slices), c.predicted_us,
+                      c.counter_bytes + c.partial_bytes});
+    }
+    return list;
+  }
+
+  const Choice& choice() const { return choice_; }
+
+ private:
+  /// What needs the GPU, made at the first use.
+  struct Ready {
+    const Kernel* kernel = nullptr;
+    GemmParams params;
+  };
+
+  WorkspaceSize space_needed() const { return {choice_.counter_bytes, choice_.partial_bytes}; }
+
+  Workspace find_workspace(void* given, size_t given_bytes, CUstream stream) const {
+    if (workspace_size() == 0) return {};
+    if (given == nullptr && given_bytes == 0) return pooled_workspace(problem_.device, stream, space_needed());
+    check_workspace(given, given_bytes, workspace_size());
+    return {given, static_cast<char*>(given) + choice_.counter_bytes};
+  }
+
+  const Ready& make_ready(CUstream stream) const {
+    if (const Ready* ready = ready_.load(std::memory_order_acquire)) return *ready;
+    const std::lock_guard lock(mutex_);
+    if (const Ready* ready = ready_.load(std::memory_order_acquire)) return *ready;
+    KernelRequest request{gemm_source(choice_.config), gemm_entry, problem_.device,
+                          {launch_.dynamic_shared_bytes, cluster_size(choice_.config)}};
+    storage_.kernel = find_kernel(request);
+    if (storage_.kernel == nullptr) {
+      if (is_capturing(stream)) {
+        throw Error(ErrorCode::capture,
+                    fmt::format("the kernel of this plan ({}) is not compiled yet, and compiling is not possible while the "
+                                "stream is capturing a CUDA graph; call plan.prepare(stream) or run it once before capture",
+                                kernel_name()));
+      }
+      storage_.kernel = &load_kernel(request);
+    }
+    storage_.params = make_params(choice_);
+    ready_.store(&storage_, std::memory_order_release);
+    return storage_;
+  }
+
+  GemmProblem problem_;
+  Choice choice_;
+  std::vector<Choice> considered_;
+  std::string why_;
+  LaunchShape launch_{.programmatic = true};
+  mutable std::mutex mutex_;
+  mutable Ready storage_;
+  mutable std::atomic<const Ready*> ready_{nullptr};
+};
+
+}  // namespace
+
+std::shared_ptr<const GemmPlan> make_gpu_plan(const GemmProblem& problem, const Choice& choice,
+                                              std::vector<Choice> considered, std::string why) {
+  return std::make_shared<GpuPlan>(problem, choice, std::move(considered), std::move(why));
+}
+
+const Choice* choice_of(const GemmPlan& plan) {
+  const auto* gpu = dynamic_cast<const GpuPlan*>(&plan);
+  return gpu == nullptr ? nullptr : &gpu->choice();
+}
+
+}  // namespace cleave

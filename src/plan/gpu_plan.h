@@ -1,0 +1,20 @@
+// A plan for a GPU: one choice, its parameters filled in as far as they do not depend on pointers.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "cleave/gemm.h"
+#include "plan/choice.h"
+
+namespace cleave {
+
+/// `why`: for GemmPlan::why(). `considered`: cheapest first, `choice` among them.
+std::shared_ptr<const GemmPlan> make_gpu_plan(const GemmProblem& problem, const Choice& choice,
+                                              std::vector<Choice> considered, std::string why);
+
+/// The choice behind a GPU plan; nullptr for a CPU plan.
+const Choice* choice_of(const GemmPlan& plan);
+
+}  // namespace cleave

@@ -1,0 +1,27 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "cleave/gemm.h"
+
+namespace cleave {
+
+/// Mixes every field that distinguishes problems in practice; equality decides the rest.
+struct ProblemHash {
+  size_t operator()(const GemmProblem& p) const {
+    uint64_t h = 0x9e3779b97f4a7c15ull;
+    const auto mix = [&](uint64_t value) { h = (h ^ value) * 0xff51afd7ed558ccdull, h ^= h >> 32; };
+    mix(uint64_t(p.m) << 32 ^ uint64_t(p.n));
+    mix(uint64_t(p.k) << 16 ^ uint64_t(p.batch));
+    for (const MatrixLayout* layout : {&p.a, &p.b, &p.d}) {
+      mix(uint64_t(layout->stride_row) << 32 ^ uint64_t(layout->stride_col) << 8 ^ uint64_t(layout->dtype) << 4 ^
+          layout->alignment);
+    }
+    mix(uint64_t(p.split_k_slices) << 32 ^ uint64_t(p.split_k_mode) << 24 ^ uint64_t(p.kernel) << 16 ^
+        uint64_t(p.activation) << 12 ^ uint64_t(p.bias) << 8 ^ uint64_t(p.has_c) << 4 ^ uint64_t(p.device + 2));
+    return size_t(h);
+  }
+};
+
+}  // namespace cleave

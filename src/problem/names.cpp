@@ -1,0 +1,93 @@
+#include "cleave/names.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <cstddef>
+#include <span>
+
+#include "cleave/error.h"
+
+namespace cleave {
+namespace {
+
+// Each table lists its names in the order of the enumerators.
+constexpr std::string_view dtype_names[] = {"float16", "bfloat16", "float32"};
+constexpr std::string_view split_k_mode_names[] = {"none",    "serial",   "parallel",
+                                                   "cluster", "stream_k", "auto"};
+constexpr std::string_view activation_names[] = {"none", "relu", "gelu_tanh", "gelu", "silu"};
+constexpr std::string_view bias_names[] = {"none", "row", "column"};
+constexpr std::string_view major_names[] = {"k", "mn"};
+constexpr std::string_view order_names[] = {"row", "column"};
+constexpr std::string_view family_names[] = {"auto", "sm90", "portable"};
+
+template <class Enum>
+std::string_view name_of(Enum value, std::span<const std::string_view> names) {
+  const size_t index = size_t(value);
+  return index < names.size() ? names[index] : "unknown";
+}
+
+template <class Enum>
+Enum find(std::string_view what, std::string_view name, std::span<const std::string_view> names,
+          ErrorCode code = ErrorCode::invalid_argument) {
+  for (size_t i = 0; i < names.size(); ++i) {
+    if (names[i] == name) return Enum(i);
+  }
+  throw Error(code, fmt::format("{} is \"{}\"; it must be one of {}", what, name,
+                                fmt::join(names.begin(), names.end(), ", ")));
+}
+
+}  // namespace
+
+std::string_view to_string(DType value) {
+  return name_of(value, dtype_names);
+}
+std::string_view to_string(SplitKMode value) {
+  return name_of(value, split_k_mode_names);
+}
+std::string_view to_string(Activation value) {
+  return name_of(value, activation_names);
+}
+std::string_view to_string(Bias value) {
+  return name_of(value, bias_names);
+}
+std::string_view to_string(Major value) {
+  return name_of(value, major_names);
+}
+std::string_view to_string(Order value) {
+  return name_of(value, order_names);
+}
+std::string_view to_string(KernelFamily value) {
+  return name_of(value, family_names);
+}
+
+template <>
+DType from_string(std::string_view name) {
+  return find<DType>("dtype", name, dtype_names, ErrorCode::invalid_type);
+}
+template <>
+SplitKMode from_string(std::string_view name) {
+  return find<SplitKMode>("split_k_mode", name, split_k_mode_names);
+}
+template <>
+Activation from_string(std::string_view name) {
+  return find<Activation>("activation", name, activation_names);
+}
+template <>
+Bias from_string(std::string_view name) {
+  return find<Bias>("bias", name, bias_names);
+}
+template <>
+Major from_string(std::string_view name) {
+  return find<Major>("major", name, major_names);
+}
+template <>
+Order from_string(std::string_view name) {
+  return find<Order>("order", name, order_names);
+}
+template <>
+KernelFamily from_string(std::string_view name) {
+  return find<KernelFamily>("kernel", name, family_names);
+}
+
+}  // namespace cleave

@@ -1,0 +1,129 @@
+#include "runtime/driver.h"
+
+#include <dlfcn.h>
+#include <fmt/format.h>
+
+#include <string>
+
+#include "cleave/error.h"
+
+namespace cleave {
+namespace {
+
+struct Loaded {
+  Driver functions;
+  int version = 0;
+  std::string problem;  // empty: usable
+};
+
+std::string too_old(const char* missing) {
+  return fmt::format("the NVIDIA driver lacks {}; CUDA 12.0 (driver 525) or newer is needed",
+                     missing);
+}
+
+std::string load(Driver& f, int& version) {
+  void* library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+  if (!library) return "no NVIDIA driver is installed (libcuda.so.1 was not found)";
+  const auto get =
+      reinterpret_cast<PFN_cuGetProcAddress_v12000>(dlsym(library, "cuGetProcAddress_v2"));
+  if (!get) return too_old("cuGetProcAddress_v2");
+#define CLEAVE_RESOLVE(member, name, version)                            \
+  if (get("cu" #name, reinterpret_cast<void**>(&f.member), version,      \
+          CU_GET_PROC_ADDRESS_LEGACY_STREAM, nullptr) != CUDA_SUCCESS || \
+      !f.member) {                                                       \
+    return too_old("cu" #name);                                          \
+  }
+  CLEAVE_DRIVER_FUNCTIONS(CLEAVE_RESOLVE)
+#undef CLEAVE_RESOLVE
+  if (const CUresult result = f.init(0); result != CUDA_SUCCESS) {
+    const char* text = nullptr;
+    f.get_error_string(result, &text);
+    return fmt::format("cuInit: {} (error {})", text ? text : "unknown", int(result));
+  }
+  int devices = 0;
+  if (f.device_get_count(&devices) != CUDA_SUCCESS || devices == 0)
+    return "there is no CUDA device";
+  f.driver_get_version(&version);
+  return "";
+}
+
+const Loaded& loaded() noexcept {
+  static const Loaded& instance = [&]() -> const Loaded& {
+    auto& result = *new Loaded;  // leaked: other static objects may launch while the process exits
+    result.problem = load(result.functions, result.version);
+    return result;
+  }();
+  return instance;
+}
+
+const char* remedy(CUresult result) {
+  switch (result) {
+    case CUDA_ERROR_OUT_OF_MEMORY:
+      return "Free tensors, or choose a split_k_mode with a smaller workspace_size.";
+    case CUDA_ERROR_ILLEGAL_ADDRESS:
+    case CUDA_ERROR_LAUNCH_FAILED:
+    case CUDA_ERROR_MISALIGNED_ADDRESS:
+      return "A kernel that was launched before, by anyone in this process, failed; the process "
+             "has to restart. Run it under compute-sanitizer to see which one.";
+    case CUDA_ERROR_INVALID_HANDLE:
+    case CUDA_ERROR_INVALID_CONTEXT:
+    case CUDA_ERROR_CONTEXT_IS_DESTROYED:
+      return "Check that the stream exists and belongs to the plan's device.";
+    case CUDA_ERROR_NO_BINARY_FOR_GPU:
+    case CUDA_ERROR_UNSUPPORTED_PTX_VERSION:
+      return "The driver is older than the NVRTC that compiled the kernel: update the driver, or "
+             "install an NVRTC of "
+             "the driver's CUDA version.";
+    case CUDA_ERROR_STREAM_CAPTURE_IMPLICIT:
+      return "The default stream cannot be used while another stream is capturing; pass the "
+             "capturing stream.";
+    case CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED:
+      return "Call prepare() before the capture begins.";
+    default:
+      return "";
+  }
+}
+
+bool is_capture_error(CUresult result) {
+  return result >= CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED &&
+         result <= CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;
+}
+
+}  // namespace
+
+const Driver& driver() {
+  const Loaded& state = loaded();
+  if (!state.problem.empty()) {
+    throw Error(ErrorCode::no_device,
+                fmt::format("No GPU can be used: {}. Use the CPU backend (device=\"cpu\") instead.",
+                            state.problem));
+  }
+  return state.functions;
+}
+
+bool driver_available() noexcept {
+  return loaded().problem.empty();
+}
+
+const char* driver_problem() noexcept {
+  return loaded().problem.c_str();
+}
+
+int driver_version() {
+  driver();
+  return loaded().version;
+}
+
+void throw_driver_error(CUresult result, const char* what) {
+  const char* name = nullptr;
+  const char* text = nullptr;
+  driver().get_error_name(result, &name);
+  driver().get_error_string(result, &text);
+  const char* advice = remedy(result);
+  throw Error(
+      is_capture_error(result) ? ErrorCode::capture : ErrorCode::driver,
+      fmt::format("{} failed: {}: {}.{}{}", what, name ? name : "unknown error",
+                  text ? text : fmt::format("code {}", int(result)), *advice ? " " : "", advice));
+}
+
+}  // namespace cleave

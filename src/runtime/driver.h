@@ -1,0 +1,75 @@
+// The CUDA driver, opened when first needed; nothing links libcuda, so the library loads on
+// machines without it.
+#pragma once
+
+#include <cuda.h>
+#include <cudaTypedefs.h>
+
+namespace cleave {
+
+// Every entry point the library uses, with the version of the API that fixes its signature. All
+// exist since CUDA 12.0.
+#define CLEAVE_DRIVER_FUNCTIONS(X)                                                             \
+  X(ctx_get_current, CtxGetCurrent, 4000)                                                      \
+  X(ctx_get_device, CtxGetDevice, 2000)                                                        \
+  X(ctx_pop_current, CtxPopCurrent, 4000)                                                      \
+  X(ctx_push_current, CtxPushCurrent, 4000)                                                    \
+  X(ctx_synchronize, CtxSynchronize, 2000)                                                     \
+  X(device_get, DeviceGet, 2000)                                                               \
+  X(device_get_attribute, DeviceGetAttribute, 2000)                                            \
+  X(device_get_count, DeviceGetCount, 2000)                                                    \
+  X(device_get_name, DeviceGetName, 2000)                                                      \
+  X(device_primary_ctx_retain, DevicePrimaryCtxRetain, 7000)                                   \
+  X(device_total_mem, DeviceTotalMem, 3020)                                                    \
+  X(driver_get_version, DriverGetVersion, 2020)                                                \
+  X(func_set_attribute, FuncSetAttribute, 9000)                                                \
+  X(get_error_name, GetErrorName, 6000)                                                        \
+  X(get_error_string, GetErrorString, 6000)                                                    \
+  X(init, Init, 2000)                                                                          \
+  X(launch_kernel_ex, LaunchKernelEx, 11060)                                                   \
+  X(mem_alloc, MemAlloc, 3020)                                                                 \
+  X(mem_free, MemFree, 3020)                                                                   \
+  X(memset_d8_async, MemsetD8Async, 3020)                                                      \
+  X(module_get_function, ModuleGetFunction, 2000)                                              \
+  X(module_load_data, ModuleLoadData, 2000)                                                    \
+  X(module_unload, ModuleUnload, 2000)                                                         \
+  X(occupancy_max_active_blocks_per_multiprocessor, OccupancyMaxActiveBlocksPerMultiprocessor, \
+    6050)                                                                                      \
+  X(occupancy_max_active_clusters, OccupancyMaxActiveClusters, 11070)                          \
+  X(stream_create, StreamCreate, 2000)                                                         \
+  X(stream_get_capture_info, StreamGetCaptureInfo, 10010)                                      \
+  X(stream_get_ctx, StreamGetCtx, 9020)                                                        \
+  X(stream_get_id, StreamGetId, 12000)                                                         \
+  X(stream_synchronize, StreamSynchronize, 2000)                                               \
+  X(tensor_map_encode_tiled, TensorMapEncodeTiled, 12000)                                      \
+  X(tensor_map_replace_address, TensorMapReplaceAddress, 12000)                                \
+  X(thread_exchange_stream_capture_mode, ThreadExchangeStreamCaptureMode, 10010)
+
+struct Driver {
+#define CLEAVE_MEMBER(member, name, version) PFN_cu##name##_v##version member = nullptr;
+  CLEAVE_DRIVER_FUNCTIONS(CLEAVE_MEMBER)
+#undef CLEAVE_MEMBER
+};
+
+/// Initialises CUDA at the first call. Throws Error(no_device), saying why, where there is no
+/// driver or no GPU.
+const Driver& driver();
+
+/// Whether driver() would return.
+bool driver_available() noexcept;
+
+/// Why driver() throws; empty if it does not.
+const char* driver_problem() noexcept;
+
+/// The newest CUDA version that the driver supports: 13000 for 13.0.
+int driver_version();
+
+[[noreturn]] void throw_driver_error(CUresult result, const char* what);
+
+/// Throws Error(driver), or Error(capture) for what a capturing stream forbids: the call, CUDA's
+/// name and text for the error, and the remedy where one is known.
+inline void check(CUresult result, const char* what) {
+  if (result != CUDA_SUCCESS) throw_driver_error(result, what);
+}
+
+}  // namespace cleave

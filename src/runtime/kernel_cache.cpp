@@ -1,0 +1,72 @@
+#include "runtime/kernel_cache.h"
+
+#include <fmt/format.h>
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <unordered_map>
+
+#include "cleave/device.h"
+#include "cleave/error.h"
+#include "jit/compiler.h"
+
+namespace cleave {
+namespace {
+
+struct Slot {
+  std::mutex loading;
+  std::atomic<const Kernel*> kernel = nullptr;
+};
+
+class KernelCache {
+ public:
+  static KernelCache& instance() {
+    static auto& cache =
+        *new KernelCache;  // leaked: unloading after the driver has shut down would fail
+    return cache;
+  }
+
+  Slot& slot(const KernelRequest& request) {
+    const std::string key = fmt::format("{} {} {} {}\n{}", request.device, request.entry,
+                                        request.limits.dynamic_shared_bytes,
+                                        request.limits.cluster_blocks, request.source);
+    const std::lock_guard lock(mutex_);
+    auto& slot = slots_[key];
+    if (!slot) slot = std::make_unique<Slot>();
+    return *slot;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::unordered_map<std::string, std::unique_ptr<Slot>> slots_;
+};
+
+}  // namespace
+
+const Kernel& load_kernel(const KernelRequest& request) {
+  Slot& slot = KernelCache::instance().slot(request);
+  const std::lock_guard lock(slot.loading);
+  if (!slot.kernel.load()) {
+    const CompiledKernel compiled = compile(request.source, device_arch(request.device));
+    slot.kernel.store(new Kernel(compiled, request.entry, request.device, request.limits));
+  }
+  return *slot.kernel.load();
+}
+
+const Kernel* find_kernel(const KernelRequest& request) {
+  return KernelCache::instance().slot(request).kernel.load();
+}
+
+std::string device_arch(int device) {
+  const DeviceInfo& info = device_info(device);
+  if (info.compute_capability < 80) {
+    throw Error(ErrorCode::unsupported,
+                fmt::format("device {} ({}) is sm_{}; the kernels need sm_80 or newer", device,
+                            info.name, info.compute_capability));
+  }
+  // WGMMA exists only in the architecture-specific variant of sm_90.
+  return info.compute_capability == 90 ? "sm_90a" : fmt::format("sm_{}", info.compute_capability);
+}
+
+}  // namespace cleave

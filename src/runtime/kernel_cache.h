@@ -1,0 +1,29 @@
+// The kernels this process has loaded.
+#pragma once
+
+#include <string>
+
+#include "runtime/module.h"
+
+namespace cleave {
+
+struct KernelRequest {
+  std::string source;
+  const char* entry = nullptr;
+  int device = 0;
+  KernelLimits limits;
+};
+
+/// Compiled and loaded at the first request, and kept for the life of the process. Threads that
+/// want the same kernel wait for one of them; different kernels compile side by side. Throws
+/// Error(compiler) or Error(driver); a later request then tries again.
+const Kernel& load_kernel(const KernelRequest& request);
+
+/// The same if it is loaded already, else nullptr; never compiles, never waits for a compile.
+const Kernel* find_kernel(const KernelRequest& request);
+
+/// What the kernels of a device are compiled for: "sm_90a", "sm_80". Throws Error(unsupported) for
+/// a device older than sm_80.
+std::string device_arch(int device);
+
+}  // namespace cleave

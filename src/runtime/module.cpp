@@ -1,0 +1,125 @@
+#include "runtime/module.h"
+
+#include <fmt/format.h>
+
+#include "cleave/device.h"
+#include "cleave/error.h"
+#include "runtime/context.h"
+#include "runtime/driver.h"
+
+namespace cleave {
+namespace {
+
+constexpr uint32_t portable_cluster_blocks = 8;  // larger clusters exist only on some devices
+
+// A launch's configuration with the storage of its attributes: on the stack, so launching is
+// thread-safe and allocates nothing.
+class LaunchConfig {
+ public:
+  LaunchConfig(const LaunchShape& shape, CUstream stream) {
+    config_.gridDimX = shape.grid.x;
+    config_.gridDimY = shape.grid.y;
+    config_.gridDimZ = shape.grid.z;
+    config_.blockDimX = shape.block.x;
+    config_.blockDimY = shape.block.y;
+    config_.blockDimZ = shape.block.z;
+    config_.sharedMemBytes = shape.dynamic_shared_bytes;
+    config_.hStream = stream;
+    config_.attrs = attributes_;
+    if (blocks(shape.cluster) > 1) {
+      CUlaunchAttribute& cluster = add(CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION);
+      cluster.value.clusterDim.x = shape.cluster.x;
+      cluster.value.clusterDim.y = shape.cluster.y;
+      cluster.value.clusterDim.z = shape.cluster.z;
+    }
+    if (shape.programmatic) {
+      add(CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION)
+          .value.programmaticStreamSerializationAllowed = 1;
+    }
+  }
+  LaunchConfig(const LaunchConfig&) = delete;
+  LaunchConfig& operator=(const LaunchConfig&) = delete;
+
+  const CUlaunchConfig* get() const { return &config_; }
+
+  static uint32_t blocks(const Dim3& cluster) { return cluster.x * cluster.y * cluster.z; }
+
+ private:
+  CUlaunchAttribute& add(CUlaunchAttributeID id) {
+    CUlaunchAttribute& attribute = attributes_[config_.numAttrs++];
+    attribute.id = id;
+    return attribute;
+  }
+
+  CUlaunchAttribute attributes_[2] = {};
+  CUlaunchConfig config_ = {};
+};
+
+}  // namespace
+
+Kernel::Kernel(const CompiledKernel& compiled, const char* entry, int device, KernelLimits limits)
+    : device_(device), resources_(compiled.resources) {
+  const ContextGuard context(device);
+  const RelaxedCapture relaxed;
+  const Driver& cuda = driver();
+  check(cuda.module_load_data(&module_, compiled.cubin.data()), "cuModuleLoadData");
+  try {
+    check(cuda.module_get_function(&function_, module_, entry), "cuModuleGetFunction");
+    const uint32_t available =
+        uint32_t(device_info(device).shared_memory_per_block) - resources_.static_shared_bytes;
+    if (limits.dynamic_shared_bytes > available) {
+      throw Error(
+          ErrorCode::unsupported,
+          fmt::format("the kernel needs {} bytes of shared memory per block; device {} "
+                      "({}) has {}",
+                      limits.dynamic_shared_bytes, device, device_info(device).name, available));
+    }
+    check(cuda.func_set_attribute(function_, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
+                                  int(limits.dynamic_shared_bytes)),
+          "cuFuncSetAttribute(MAX_DYNAMIC_SHARED_SIZE_BYTES)");
+    if (limits.cluster_blocks > portable_cluster_blocks) {
+      check(cuda.func_set_attribute(function_, CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED,
+                                    1),
+            "cuFuncSetAttribute(NON_PORTABLE_CLUSTER_SIZE_ALLOWED)");
+    }
+  } catch (...) {
+    cuda.module_unload(module_);
+    throw;
+  }
+}
+
+Kernel::~Kernel() {
+  try {
+    const ContextGuard context(device_);
+    driver().module_unload(module_);
+  } catch (const Error&) {
+    // The driver is gone, and the module with it.
+  }
+}
+
+void Kernel::launch(const LaunchShape& shape, CUstream stream, const void* params) const {
+  const LaunchConfig config(shape, stream);
+  void* arguments[] = {const_cast<void*>(params)};
+  const CUresult result = driver().launch_kernel_ex(config.get(), function_, arguments, nullptr);
+  if (result == CUDA_SUCCESS) return;
+  check_stream(stream, device_);
+  throw_driver_error(result, "cuLaunchKernelEx");
+}
+
+int Kernel::max_active_clusters(const LaunchShape& shape) const {
+  const ContextGuard context(device_);
+  int count = 0;
+  if (LaunchConfig::blocks(shape.cluster) > 1) {
+    const LaunchConfig config(shape, nullptr);
+    check(driver().occupancy_max_active_clusters(&count, function_, config.get()),
+          "cuOccupancyMaxActiveClusters");
+    return count;
+  }
+  const int threads = int(shape.block.x * shape.block.y * shape.block.z);
+  check(driver().occupancy_max_active_blocks_per_multiprocessor(&count, function_, threads,
+                                                                shape.dynamic_shared_bytes),
+        "cuOccupancyMaxActiveBlocksPerMultiprocessor");
+  return count * device_info(device_).multiprocessors;
+}
+
+}  // namespace cleave

@@ -1,0 +1,60 @@
+// A compiled kernel on a device: loading and launching it.
+#pragma once
+
+#include <cuda.h>
+
+#include <cstdint>
+
+#include "jit/compiled_kernel.h"
+
+namespace cleave {
+
+struct Dim3 {
+  uint32_t x = 1, y = 1, z = 1;
+};
+
+struct LaunchShape {
+  Dim3 grid = {};
+  Dim3 block = {};
+  Dim3 cluster = {};  ///< blocks; all 1: no cluster launch
+  uint32_t dynamic_shared_bytes = 0;
+  /// May start before the stream's previous kernel has ended; the kernel waits by griddepcontrol.
+  bool programmatic = false;
+};
+
+/// What a kernel needs to be allowed before it is launched.
+struct KernelLimits {
+  uint32_t dynamic_shared_bytes = 0;
+  uint32_t cluster_blocks = 1;
+
+  friend bool operator==(const KernelLimits&, const KernelLimits&) = default;
+};
+
+/// An entry point in the primary context of one device. Immutable, thread-safe.
+class Kernel {
+ public:
+  /// Loads the cubin; safe while a stream is capturing. Throws Error(driver).
+  Kernel(const CompiledKernel& compiled, const char* entry, int device, KernelLimits limits);
+  ~Kernel();
+  Kernel(const Kernel&) = delete;
+  Kernel& operator=(const Kernel&) = delete;
+
+  /// Enqueues; neither allocates nor synchronises. `params` is the kernel's one argument, copied
+  /// before the return. The device must be current (ContextGuard).
+  void launch(const LaunchShape& shape, CUstream stream, const void* params) const;
+
+  /// Clusters (blocks, where a cluster is one block) of this shape that the device can run at the
+  /// same time.
+  int max_active_clusters(const LaunchShape& shape) const;
+
+  const KernelResources& resources() const { return resources_; }
+  int device() const { return device_; }
+
+ private:
+  int device_;
+  KernelResources resources_;
+  CUmodule module_ = nullptr;
+  CUfunction function_ = nullptr;
+};
+
+}  // namespace cleave

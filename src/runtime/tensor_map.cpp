@@ -1,0 +1,94 @@
+#include "runtime/tensor_map.h"
+
+#include <fmt/format.h>
+
+#include "cleave/error.h"
+#include "runtime/driver.h"
+
+namespace cleave {
+namespace {
+
+constexpr uint64_t alignment = 16;
+constexpr uint64_t max_size = uint64_t(1) << 32;
+constexpr uint64_t max_stride_bytes = uint64_t(1) << 40;
+constexpr uint32_t max_box = 256;
+constexpr uint32_t swizzle_bytes = 128;
+
+template <class... Values>
+[[noreturn]] void refuse(fmt::format_string<Values...> format, Values&&... values) {
+  throw Error(ErrorCode::unsupported, fmt::format(format, std::forward<Values>(values)...));
+}
+
+void check_base(const void* base, const char* name) {
+  const auto misalignment = reinterpret_cast<uintptr_t>(base) % alignment;
+  if (misalignment == 0) return;
+  refuse(
+      "{} starts {} bytes past a multiple of {}; TMA needs an aligned matrix. Use "
+      "kernel=\"portable\".",
+      name, misalignment, alignment);
+}
+
+void check_shape(const TensorMapShape& s) {
+  if (s.rank < 1 || s.rank > TensorMapShape::max_rank) {
+    refuse("{} has rank {}; a tensor map has 1 to {} dimensions.", s.name, s.rank,
+           TensorMapShape::max_rank);
+  }
+  for (uint32_t i = 0; i < s.rank; ++i) {
+    if (s.size[i] < 1 || s.size[i] > max_size) {
+      refuse("{}.size[{}] is {}; TMA needs 1 to 2^32. Use kernel=\"portable\".", s.name, i,
+             s.size[i]);
+    }
+    if (s.box[i] < 1 || s.box[i] > max_box) {
+      refuse("{}.box[{}] is {}; TMA needs 1 to {}.", s.name, i, s.box[i], max_box);
+    }
+    const uint64_t stride = i == 0 ? 0 : s.stride_bytes[i];
+    if (stride % alignment != 0 || stride >= max_stride_bytes) {
+      refuse(
+          "{}.stride[{}] is {} bytes; TMA needs a multiple of {} below 2^40. Pass a matrix with "
+          "padded rows, or use "
+          "kernel=\"portable\".",
+          s.name, i, stride, alignment);
+    }
+  }
+  const uint32_t row_bytes = s.box[0] * size_of(s.dtype);
+  if (row_bytes > swizzle_bytes || row_bytes % alignment != 0) {
+    refuse("{}.box[0] is {} bytes; the 128-byte swizzle needs a multiple of {} up to {}.", s.name,
+           row_bytes, alignment, swizzle_bytes);
+  }
+}
+
+CUtensorMapDataType data_type(const TensorMapShape& shape) {
+  switch (shape.dtype) {
+    case DType::f16:
+      return CU_TENSOR_MAP_DATA_TYPE_FLOAT16;
+    case DType::bf16:
+      return CU_TENSOR_MAP_DATA_TYPE_BFLOAT16;
+    case DType::f32:
+      break;
+  }
+  return shape.round_to_tf32 ? CU_TENSOR_MAP_DATA_TYPE_TFLOAT32 : CU_TENSOR_MAP_DATA_TYPE_FLOAT32;
+}
+
+}  // namespace
+
+CUtensorMap make_tensor_map(const void* base, const TensorMapShape& shape) {
+  check_base(base, shape.name);
+  check_shape(shape);
+  const std::array<cuuint32_t, TensorMapShape::max_rank> element_strides = {1, 1, 1};
+  CUtensorMap map;
+  check(driver().tensor_map_encode_tiled(
+            &map, data_type(shape), shape.rank, const_cast<void*>(base), shape.size.data(),
+            shape.stride_bytes.data() + 1, shape.box.data(), element_strides.data(),
+            CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
+            CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE),
+        "cuTensorMapEncodeTiled");
+  return map;
+}
+
+void replace_address(CUtensorMap& map, const void* base) {
+  check_base(base, "matrix");
+  check(driver().tensor_map_replace_address(&map, const_cast<void*>(base)),
+        "cuTensorMapReplaceAddress");
+}
+
+}  // namespace cleave

@@ -1,0 +1,93 @@
+// Workspaces for callers who bring none: kept, and handed to the work that is ordered after their
+// last use.
+//
+// Work on one stream runs in order, so it can share a workspace; so can the nodes that one stream
+// adds to one captured graph. Everything else may run at the same time, and gets memory of its own.
+// Nothing is freed before release(): a graph may be replayed at any time, and its nodes hold the
+// addresses.
+#pragma once
+
+#include <cuda.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <mutex>
+#include <unordered_map>
+#include <vector>
+
+namespace cleave {
+
+/// Bytes of the two parts of a workspace. They never share memory: kernels leave counters zero for
+/// the next launch, whichever plan it belongs to, and partials as they are.
+struct WorkspaceSize {
+  size_t counters = 0;
+  size_t partials = 0;
+};
+
+/// A part of size 0 is a null pointer.
+struct Workspace {
+  void* counters = nullptr;
+  void* partials = nullptr;
+};
+
+/// What the pool needs of a device; the tests have one on the host.
+class DeviceMemory {
+ public:
+  virtual ~DeviceMemory() = default;
+  virtual void* allocate(int device, size_t bytes, bool zeroed) = 0;
+  virtual void free(int device, void* memory) = 0;
+};
+
+/// Thread-safe.
+class WorkspacePool {
+ public:
+  /// Work that is ordered. `stream` identifies a stream for the life of the process, unlike a
+  /// handle, which the driver reuses once its stream is destroyed although work of that stream may
+  /// still run.
+  struct Owner {
+    int device = 0;
+    uint64_t stream = 0;
+    uint64_t capture = 0;  ///< 0: not captured
+
+    friend bool operator==(const Owner&, const Owner&) = default;
+  };
+
+  explicit WorkspacePool(DeviceMemory& memory) : memory_(memory) {}
+
+  /// At least `size`, for work of `owner` only. Allocates only if the owner never had as much.
+  Workspace get(const Owner& owner, const WorkspaceSize& size);
+
+  /// Frees everything; work that uses it must have been enqueued, and captured graphs must not be
+  /// replayed.
+  void release();
+
+ private:
+  struct Buffer {
+    void* data = nullptr;
+    size_t size = 0;
+  };
+  struct Entry {
+    Buffer counters, partials;
+  };
+  struct Hash {
+    size_t operator()(const Owner& owner) const;
+  };
+  struct Allocation {
+    int device = 0;
+    void* data = nullptr;
+  };
+
+  void* fit(int device, Buffer& buffer, size_t size, bool zeroed);
+
+  DeviceMemory& memory_;
+  std::mutex mutex_;
+  std::unordered_map<Owner, Entry, Hash> entries_;
+  std::vector<Allocation> allocations_;  // outgrown ones too
+};
+
+/// The process's pool: a workspace for the next launch on `stream`, good until
+/// release_workspaces(). Outside prepare() it allocates only for a stream, a capture or a size it
+/// has not seen. Safe while `stream` is capturing. Counters are zero.
+Workspace pooled_workspace(int device, CUstream stream, const WorkspaceSize& size);
+
+}  // namespace cleave

@@ -1,0 +1,281 @@
+// The CPU backend against double, in every mode, layout, type and epilogue.
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <thread>
+
+#include "cleave/names.h"
+#include "cpu/cpu_plan.h"
+#include "cpu_gemm_case.h"
+
+namespace cleave {
+namespace {
+
+constexpr SplitKMode kModes[] = {SplitKMode::none,    SplitKMode::serial,   SplitKMode::parallel,
+                                 SplitKMode::cluster, SplitKMode::stream_k, SplitKMode::automatic};
+
+/// The plan's workspace with a canary after its end.
+class Workspace {
+ public:
+  explicit Workspace(const GemmPlan& plan)
+      : size_(plan.workspace_size()),
+        counters_(plan.counter_size()),
+        memory_(size_ + kCanary, 0xEE) {
+    std::memset(memory_.data(), 0, counters_);
+  }
+  void* data() { return memory_.data(); }
+  size_t size() const { return size_; }
+  void expect_intact() const {
+    for (size_t i = 0; i < counters_; ++i) ASSERT_EQ(memory_[i], 0) << "counter byte " << i;
+    for (size_t i = size_; i < memory_.size(); ++i) ASSERT_EQ(memory_[i], 0xEE) << "beyond the end";
+  }
+
+ private:
+  static constexpr size_t kCanary = 256;
+  size_t size_, counters_;
+  std::vector<unsigned char> memory_;
+};
+
+std::string text(const GemmProblem& p) {
+  return testing::PrintToString(std::vector<int64_t>{p.m, p.n, p.k, p.batch, p.split_k_slices}) +
+         " " + std::string(to_string(p.split_k_mode)) + " " + std::string(to_string(p.a.dtype)) +
+         " -> " + std::string(to_string(p.d.dtype));
+}
+
+/// Elements, and the memory around and between them.
+void expect_same_bytes(const Tensor& actual, const Tensor& expected) {
+  const auto [x, y] =
+      std::mismatch(actual.bytes.begin(), actual.bytes.end(), expected.bytes.begin());
+  ASSERT_TRUE(x == actual.bytes.end()) << "byte " << x - actual.bytes.begin()
+                                       << " of D's memory is " << int(*x) << ", not " << int(*y);
+}
+
+/// Runs and compares all of D's memory: elements with their values, everything else with what was
+/// there.
+void expect_correct(Case& x, uint32_t threads, double tolerance) {
+  SCOPED_TRACE(text(x.problem));
+  ASSERT_EQ(validate(x.problem), std::vector<std::string>{});
+  const auto plan = make_cpu_plan(x.problem, threads);
+  ASSERT_NE(plan->split_k_mode(), SplitKMode::automatic);
+  Workspace workspace(*plan);
+  Tensor want = x.d;
+  for (int64_t e = 0; e < x.problem.batch; ++e) {
+    for (int64_t i = 0; i < x.problem.m; ++i) {
+      for (int64_t j = 0; j < x.problem.n; ++j) want.set(e, i, j, float(x.expected(e, i, j)));
+    }
+  }
+  plan->run(x.arguments(), workspace.data(), workspace.size(), nullptr);
+  workspace.expect_intact();
+  if (tolerance > 0) {
+    for (int64_t e = 0; e < x.problem.batch; ++e) {
+      for (int64_t i = 0; i < x.problem.m; ++i) {
+        for (int64_t j = 0; j < x.problem.n; ++j) {
+          const float value = want.get(e, i, j);
+          ASSERT_NEAR(x.d.get(e, i, j), value, tolerance * std::max(1.0f, std::abs(value)));
+          want.set(e, i, j, x.d.get(e, i, j));
+        }
+      }
+    }
+  }
+  expect_same_bytes(x.d, want);
+}
+
+Shape draw_shape(Random& random) {
+  const int64_t sizes[] = {1, 2, random.number(3, 20), random.number(21, 140),
+                           random.number(121, 300)};
+  const int64_t depths[] = {0, 1, random.number(2, 40), random.number(41, 300),
+                            random.number(300, 1500)};
+  Shape shape{random.pick(sizes), random.pick(sizes), random.pick(depths), random.number(1, 3)};
+  if (shape.m * shape.n * shape.k > 10'000'000) shape.k = 100;
+  return shape;
+}
+
+int32_t draw_slices(Random& random, SplitKMode mode, int64_t k) {
+  if (mode == SplitKMode::none || k == 0 || random.coin()) return 0;
+  return int32_t(random.number(1, std::min<int64_t>(k, 16)));
+}
+
+// Small integers: products and sums are exact in float32, so that one k block missed or added
+// twice, one element of bias or C misplaced, shows in D bit by bit.
+TEST(CpuGemm, IntegersAreExact) {
+  Random random(1);
+  for (int round = 0; round < 60; ++round) {
+    for (const SplitKMode mode : kModes) {
+      Case x(random, draw_shape(random), true);
+      x.problem.split_k_mode = mode;
+      x.problem.split_k_slices = draw_slices(random, mode, x.problem.k);
+      x.problem.activation = random.pick({Activation::none, Activation::relu});
+      expect_correct(x, uint32_t(random.number(1, 4)), 0);
+      if (HasFatalFailure()) return;
+    }
+  }
+}
+
+TEST(CpuGemm, RealsAndActivationsAreClose) {
+  Random random(2);
+  for (int round = 0; round < 25; ++round) {
+    for (const SplitKMode mode : kModes) {
+      Case x(random, draw_shape(random), false);
+      x.problem.split_k_mode = mode;
+      x.problem.split_k_slices = draw_slices(random, mode, x.problem.k);
+      x.problem.activation = random.pick({Activation::none, Activation::relu, Activation::gelu_tanh,
+                                          Activation::gelu_erf, Activation::silu});
+      const double step = x.problem.d.dtype == DType::f32   ? 2e-5
+                          : x.problem.d.dtype == DType::f16 ? 1e-3
+                                                            : 8e-3;
+      expect_correct(x, uint32_t(random.number(1, 4)), step);
+      if (HasFatalFailure()) return;
+    }
+  }
+}
+
+TEST(CpuGemm, CMayBeDExactly) {
+  Random random(3);
+  for (const SplitKMode mode : kModes) {
+    Case x(random, {130, 140, 700, 2}, true);
+    x.problem.has_c = true;
+    x.problem.c = x.problem.d;
+    x.problem.split_k_mode = mode;
+    x.beta = -1;
+    for (int64_t e = 0; e < 2; ++e) {
+      for (int64_t i = 0; i < 130; ++i) {
+        for (int64_t j = 0; j < 140; ++j) x.d.set(e, i, j, float(random.number(-9, 9)));
+      }
+    }
+    x.c = x.d;
+    Tensor want = x.d;
+    for (int64_t e = 0; e < 2; ++e) {
+      for (int64_t i = 0; i < 130; ++i) {
+        for (int64_t j = 0; j < 140; ++j) want.set(e, i, j, float(x.expected(e, i, j)));
+      }
+    }
+    GemmArguments arguments = x.arguments();
+    arguments.c = arguments.d;
+    make_cpu_plan(x.problem, 3)->run(arguments, nullptr);
+    SCOPED_TRACE(text(x.problem));
+    expect_same_bytes(x.d, want);
+  }
+}
+
+TEST(CpuGemm, BitwiseRepeatableForAnyThreadCount) {
+  Random random(4);
+  for (const SplitKMode mode : kModes) {
+    // Deep enough that 16 threads are worth starting; 3 x 3 ragged tiles.
+    for (const Shape shape : {Shape{97, 90, 5003}, Shape{250, 260, 901}, Shape{70, 33, 2500, 3}}) {
+      Case x(random, shape, false);
+      x.problem.split_k_mode = mode;
+      x.problem.split_k_slices = mode == SplitKMode::none || random.coin() ? 0 : 7;
+      SCOPED_TRACE(text(x.problem));
+      std::vector<unsigned char> first;
+      for (const uint32_t threads : {1u, 2u, 3u, 5u, 16u, 3u}) {
+        const auto plan = make_cpu_plan(x.problem, threads);
+        Workspace workspace(*plan);
+        for (int run = 0; run < 2; ++run) {  // the second finds the counters as the first left them
+          std::fill(x.d.bytes.begin(), x.d.bytes.end(), 0xEE);
+          plan->run(x.arguments(), workspace.data(), workspace.size(), nullptr);
+          workspace.expect_intact();
+          if (first.empty()) first = x.d.bytes;
+          ASSERT_TRUE(x.d.bytes == first) << threads << " threads, run " << run;
+        }
+      }
+    }
+  }
+}
+
+TEST(CpuGemm, OnePlanServesManyCallers) {
+  Random random(5);
+  Case x(random, {100, 90, 3000}, true);
+  x.problem.split_k_mode = SplitKMode::serial;
+  const auto plan = make_cpu_plan(x.problem, 2);
+  expect_correct(x, 2, 0);
+  std::vector<Tensor> outputs(4, x.d);
+  std::vector<std::jthread> callers;
+  for (Tensor& d : outputs) {
+    std::fill(d.bytes.begin(), d.bytes.end(), 0xEE);
+    callers.emplace_back([&] {
+      GemmArguments arguments = x.arguments();
+      arguments.d = d.data();
+      plan->run(arguments, nullptr);
+    });
+  }
+  callers.clear();
+  for (const Tensor& d : outputs) EXPECT_EQ(d.bytes, x.d.bytes);
+}
+
+TEST(CpuGemm, EmptyResultsTouchNothing) {
+  for (const SplitKMode mode : kModes) {
+    for (const Shape shape : {Shape{0, 5, 5}, Shape{5, 0, 5}, Shape{5, 5, 5, 0}, Shape{0, 0, 0}}) {
+      GemmProblem p{.m = shape.m, .n = shape.n, .k = shape.k, .batch = shape.batch};
+      p.a.stride_row = p.b.stride_row = p.d.stride_row = 5;
+      p.split_k_mode = mode;
+      p.device = kCpu;
+      ASSERT_EQ(validate(p), std::vector<std::string>{});
+      EXPECT_NO_THROW(make_cpu_plan(p, 2)->run({}, nullptr));
+    }
+  }
+}
+
+TEST(CpuGemm, RefusesBadArgumentsAndKeepsD) {
+  Random random(6);
+  Case x(random, {50, 60, 900}, true);
+  x.problem.split_k_mode = SplitKMode::parallel;
+  x.problem.split_k_slices = 4;
+  const auto plan = make_cpu_plan(x.problem, 2);
+  const auto before = x.d.bytes;
+  GemmArguments arguments = x.arguments();
+  arguments.a = nullptr;
+  EXPECT_THROW(plan->run(arguments, nullptr), Error);
+  Workspace workspace(*plan);
+  EXPECT_THROW(plan->run(x.arguments(), workspace.data(), workspace.size() - 1, nullptr), Error);
+  EXPECT_EQ(x.d.bytes, before);
+}
+
+TEST(CpuGemm, WorkspaceIsWhatTheModeNeeds) {
+  GemmProblem p{.m = 120,
+                .n = 256,
+                .k = 4096,
+                .a = {.stride_row = 4096},
+                .b = {.stride_row = 256},
+                .d = {.stride_row = 256},
+                .split_k_slices = 8,
+                .device = kCpu};
+  constexpr size_t kTile = 120 * 128 * sizeof(float);
+  const auto size = [&](SplitKMode mode) {
+    p.split_k_mode = mode;
+    return make_cpu_plan(p, 2)->workspace_size();
+  };
+  EXPECT_EQ(size(SplitKMode::serial), 16 + 2 * kTile);
+  EXPECT_EQ(size(SplitKMode::parallel), 2 * 8 * kTile);
+  EXPECT_EQ(size(SplitKMode::cluster), 0u);
+  EXPECT_EQ(size(SplitKMode::stream_k), 16 * 4 + 16 * kTile);
+  p.split_k_slices = 1;
+  EXPECT_EQ(size(SplitKMode::serial), 0u);
+}
+
+TEST(CpuGemm, AutomaticSplitsATallProductAndSaysSo) {
+  GemmProblem p{.m = 100,
+                .n = 100,
+                .k = 336776,
+                .a = {.stride_row = 1, .stride_col = 100},
+                .b = {.stride_row = 100},
+                .d = {.stride_row = 100},
+                .device = kCpu};
+  const auto two = make_cpu_plan(p, 2), many = make_cpu_plan(p, 64);
+  EXPECT_NE(two->split_k_mode(), SplitKMode::none);
+  EXPECT_EQ(two->split_k_mode(), many->split_k_mode());
+  EXPECT_EQ(two->split_k_slices(), many->split_k_slices());
+  EXPECT_NE(two->why().find("over"), std::string::npos);
+  const auto candidates = two->candidates();
+  ASSERT_GT(candidates.size(), 3u);
+  for (size_t i = 1; i < candidates.size(); ++i) {
+    EXPECT_LE(candidates[i - 1].predicted_us, candidates[i].predicted_us);
+  }
+  EXPECT_GT(two->roofline_us(), many->roofline_us());
+
+  p.k = 64;
+  EXPECT_EQ(make_cpu_plan(p, 2)->split_k_mode(), SplitKMode::none);
+}
+
+}  // namespace
+}  // namespace cleave

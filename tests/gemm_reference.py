@@ -1,0 +1,86 @@
+"""What a product should be, in float64, and how far from it rounding may lead."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+# Unit roundoff: the largest relative error of rounding to the nearest.
+ROUNDOFF = {"float16": 2.0**-11, "bfloat16": 2.0**-8, "float32": 2.0**-24}
+SMALLEST = {"float16": 2.0**-24, "bfloat16": 2.0**-133, "float32": 2.0**-149}
+
+MODES = ("none", "serial", "parallel", "cluster", "stream_k", "auto")
+ACTIVATIONS = ("none", "relu", "gelu", "gelu_tanh", "silu")
+
+_erf = np.vectorize(math.erf, otypes=[np.float64])
+
+
+def activate(name: str, x: np.ndarray) -> np.ndarray:
+    if name == "relu":
+        return np.where(x < 0, 0.0, x)
+    if name == "gelu":
+        return 0.5 * x * (1 + _erf(x / math.sqrt(2)))
+    if name == "gelu_tanh":
+        return 0.5 * x * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))
+    if name == "silu":
+        return x * 0.5 * (1 + np.tanh(x / 2))
+    return x
+
+
+def gemm(
+    a: np.ndarray,
+    b: np.ndarray,
+    c: np.ndarray | None = None,
+    bias: np.ndarray | None = None,
+    alpha: float = 1.0,
+    beta: float | None = None,
+    activation: str = "none",
+) -> np.ndarray:
+    """On float64 arrays."""
+    value = alpha * (a @ b)
+    if beta is None:
+        beta = 0.0 if c is None else 1.0
+    if beta != 0:
+        value = value + beta * c
+    if bias is not None:
+        value = value + bias
+    return activate(activation, value)
+
+
+def assert_close(
+    result: np.ndarray,
+    dtype: str,
+    a: np.ndarray,
+    b: np.ndarray,
+    *,
+    slack: float = 1.0,
+    **epilogue: Any,
+) -> None:
+    """`result`, of `dtype` but given as float64, is the product of a and b but for rounding.
+
+    The bound is the classic one for sums in float32 in any order, K roundoffs of the sum of
+    magnitudes, times `slack`.
+    """
+    expected = gemm(a, b, **epilogue)
+    assert result.shape == expected.shape
+    if expected.size == 0:
+        return
+    magnitudes = {
+        name: None if x is None else abs(x) for name, x in epilogue.items() if name in ("c", "bias")
+    }
+    scalars = {
+        name: abs(x) for name, x in epilogue.items() if name in ("alpha", "beta") and x is not None
+    }
+    summed = gemm(abs(a), abs(b), **magnitudes, **scalars)
+    # No activation is steeper than 1.13; a few more roundings happen in the epilogue.
+    bound = 1.13 * slack * (a.shape[-1] + 8) * ROUNDOFF["float32"] * summed
+    bound += 1.01 * ROUNDOFF[dtype] * (abs(expected) + bound) + SMALLEST[dtype]
+    # Small positive numbers times tiny tails: the float32 functions have errors of their own.
+    if epilogue.get("activation", "none") not in ("none", "relu"):
+        bound += 4 * ROUNDOFF["float32"] * (1 + abs(expected))
+    worst = np.unravel_index(np.argmax(abs(result - expected) - bound), expected.shape)
+    assert (abs(result - expected) <= bound).all(), (
+        f"at {worst}: {result[worst]}, expected {expected[worst]} within {bound[worst]}"
+    )

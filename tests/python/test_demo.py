@@ -1,0 +1,104 @@
+"""The demo: the flights table, its encoding, and the least-squares section on a small table."""
+
+from __future__ import annotations
+
+import io
+import zipfile
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from cleave.cli import main
+from cleave.cli.console import Console
+from cleave.demo import encoding, flights, least_squares
+
+HEADER = "year,month,day,dep_delay,arr_delay,carrier,origin,dest,distance,hour"
+LINES = [
+    "2013,1,1,2,11,UA,EWR,IAH,1400,5",  # a Tuesday
+    "2013,2,28,NA,NA,B6,JFK,BQN,1576,6",  # a Thursday
+    "2013,12,31,-3,,AA,LGA,MIA,1089,23",
+]
+
+
+def test_reads_the_packages_file(tmp_path):
+    path = tmp_path / "flights.csv.zip"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("flights.csv", "\n".join([HEADER, *LINES]) + "\n")
+    table = flights.read(path)
+    assert len(table) == 3
+    assert table.carrier.tolist() == ["UA", "B6", "AA"]
+    assert table.weekday.tolist() == [1, 3, 1]
+    assert table.month.tolist() == [1, 2, 12]
+    np.testing.assert_array_equal(table.arr_delay, [11, np.nan, np.nan])
+    np.testing.assert_array_equal(table.dep_delay, [2, np.nan, -3])
+
+
+@pytest.fixture(scope="module")
+def table():
+    return flights.synthesize(5000)
+
+
+def test_made_up_table_has_the_real_ones_shape(table):
+    assert len(table) == 5000
+    for name, count in (("carrier", 16), ("origin", 3), ("dest", 105), ("month", 12), ("hour", 19)):
+        assert len(np.unique(getattr(table, name))) == count, name
+    assert 0.01 < np.isnan(table.arr_delay).mean() < 0.05
+    assert set(table.weekday) == set(range(7))
+
+
+def test_encoding_is_one_hot_of_full_rank(table):
+    problem = encoding.encode(table)
+    rows = np.count_nonzero(~np.isnan(table.arr_delay))
+    assert problem.x.shape == (rows, 128)
+    assert problem.x.dtype == np.float16
+    assert len(problem.names) == len(set(problem.names)) == 128
+    assert np.linalg.matrix_rank(problem.x.astype(np.float64)) == 128
+    one_hot = np.delete(problem.x, [1, 2], axis=1)
+    assert set(np.unique(one_hot)) == {0, 1}
+    for name in ("carrier", "origin", "month", "hour", "weekday", "dest"):
+        group = [i for i, column in enumerate(problem.names) if column.startswith(f"{name} ")]
+        assert (problem.x[:, group].sum(axis=1) <= 1).all(), name
+    np.testing.assert_array_equal(problem.y, table.arr_delay[~np.isnan(table.arr_delay)])
+
+
+def test_one_hot_columns_mean_what_their_names_say(table):
+    problem = encoding.encode(table)
+    present = ~np.isnan(table.arr_delay)
+    carrier = next(i for i, name in enumerate(problem.names) if name.startswith("carrier "))
+    expected = table.carrier[present] == problem.names[carrier].removeprefix("carrier ")
+    np.testing.assert_array_equal(problem.x[:, carrier], expected)
+
+
+def test_encoding_refuses_a_table_without_destinations(table):
+    poor = replace(table, dest=np.full(len(table), "BOS"))
+    with pytest.raises(ValueError, match="destinations"):
+        encoding.encode(poor)
+
+
+def test_solve_is_least_squares():
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(50, 4)), rng.normal(size=50)
+    expected = np.linalg.lstsq(x, y, rcond=None)[0]
+    np.testing.assert_allclose(least_squares.solve(x.T @ x, x.T @ y), expected)
+
+
+def test_least_squares_section(table, monkeypatch):
+    monkeypatch.setattr(flights, "load", lambda: table)
+    monkeypatch.setattr(least_squares, "CPU_SECONDS", 0.0)
+    stream = io.StringIO()
+    least_squares.run("cpu", Console(stream))
+    out = stream.getvalue()
+    assert "made-up flights" in out
+    for mode in ("none", "serial", "parallel", "stream_k", "auto"):
+        assert f"\n{mode} " in out
+    assert "auto: " in out
+    (last,) = [line for line in out.splitlines() if line.startswith("largest difference")]
+    assert float(last.split()[-1]) < 0.01
+
+
+def test_demo_command(table, monkeypatch, capsys):
+    monkeypatch.setattr(flights, "load", lambda: table)
+    monkeypatch.setattr(least_squares, "CPU_SECONDS", 0.0)
+    assert main(["demo", "--section", "least_squares", "--device", "cpu"]) == 0
+    assert least_squares.TITLE in capsys.readouterr().out

@@ -1,0 +1,168 @@
+"""Arguments of every kind: a result or an exception that says why; never a crash.
+
+ZeroDivisionError stands for an exception of the caller's own object, which may pass.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as npst
+
+import cleave
+
+
+class Raises:
+    """Every attribute raises something that has nothing to do with attributes."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise ZeroDivisionError(name)
+
+
+class Answers:
+    """The protocols of arrays and streams, with senseless answers."""
+
+    def __init__(self, answer: Any):
+        self._answer = answer
+        self.__array_interface__ = answer
+        self.__cuda_array_interface__ = answer
+        self.cuda_stream = answer
+        self.name = answer
+
+    def __dlpack__(self, **_):
+        return self._answer
+
+    def __dlpack_device__(self):
+        return self._answer
+
+    def __index__(self):
+        return self._answer
+
+    def __float__(self):
+        return self._answer
+
+
+class ClaimsDevice(Answers):
+    def __dlpack_device__(self):
+        return (1, 0)
+
+
+class Failing:
+    def __dlpack_device__(self):
+        return (1, 0)
+
+    def __dlpack__(self, **_):
+        raise ZeroDivisionError
+
+    def __index__(self):
+        raise ZeroDivisionError
+
+    __float__ = __index__
+
+
+scalars = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(),
+    st.floats(),
+    st.complex_numbers(),
+    st.text(),
+    st.binary(),
+)
+junk = st.one_of(
+    scalars,
+    st.lists(scalars, max_size=3),
+    st.tuples(scalars, scalars),
+    st.dictionaries(
+        st.sampled_from(["shape", "typestr", "strides", "version", "stream"]),
+        st.one_of(
+            scalars, st.tuples(st.integers(), st.integers()), st.sampled_from(["<f4", "<V2"])
+        ),
+    ),
+    st.builds(object),
+    st.builds(Raises),
+    st.builds(Failing),
+    st.sampled_from(
+        [int, np.ndarray, len, Ellipsis, NotImplemented, np, np.float16, np.dtype("f2")]
+    ),
+)
+things = st.one_of(junk, st.builds(Answers, junk), st.builds(ClaimsDevice, junk))
+
+
+@st.composite
+def arrays(draw) -> np.ndarray:
+    dtype = draw(
+        st.sampled_from(["f4", "f4", "f2", "f8", "i4", "?", "c8", ">f4", "O", "V2", "U3", "M8[s]"])
+    )
+    array = np.zeros(draw(npst.array_shapes(min_dims=0, max_dims=5, min_side=0, max_side=5)), dtype)
+    if draw(st.booleans()):
+        array = array[draw(npst.basic_indices(array.shape))]
+    if isinstance(array, np.ndarray) and draw(st.booleans()):
+        array = array.T
+        array.flags.writeable = draw(st.booleans())
+    return array
+
+
+def operands() -> st.SearchStrategy:
+    square = st.builds(lambda: np.ones((4, 4), np.float32))
+    return st.one_of(square, square, arrays(), things)
+
+
+anything = st.one_of(operands(), things)
+OPTIONS = {
+    "c": anything,
+    "alpha": anything,
+    "beta": anything,
+    "bias": anything,
+    "activation": st.one_of(anything, st.just("relu")),
+    "out": anything,
+    "out_dtype": anything,
+    "split_k_mode": st.one_of(anything, st.sampled_from(["serial", "auto"])),
+    "split_k_slices": anything,
+    "deterministic": anything,
+    "kernel": anything,
+    "stream": anything,
+    "workspace": anything,
+}
+
+
+@settings(max_examples=600)
+@given(operands(), operands(), st.fixed_dictionaries({}, optional=OPTIONS))
+def test_gemm(a: Any, b: Any, options: dict[str, Any]) -> None:
+    try:
+        result = cleave.gemm(a, b, **options)
+    except (TypeError, ValueError) as error:
+        assert str(error)
+    except ZeroDivisionError:
+        pass
+    else:
+        assert isinstance(result, np.ndarray)
+
+
+# One thing wrong at a time reaches further than many.
+@settings(max_examples=600)
+@given(st.sampled_from(["a", "b", *OPTIONS]), anything)
+def test_gemm_with_one_thing_wrong(name: str, value: Any) -> None:
+    arguments = {"a": np.ones((4, 4), np.float32), "b": np.ones((4, 4), np.float32), name: value}
+    try:
+        cleave.gemm(**arguments)
+    except (TypeError, ValueError) as error:
+        assert str(error)
+    except ZeroDivisionError:
+        pass
+
+
+@settings(max_examples=200)
+@given(
+    st.lists(anything, max_size=3),
+    st.dictionaries(st.sampled_from([*OPTIONS, "x"]), anything, max_size=3),
+)
+def test_plans(positional: list[Any], options: dict[str, Any]) -> None:
+    plan = cleave.plan_gemm(np.ones((4, 4), np.float32), np.ones((4, 4), np.float32))
+    for call in (plan.run, plan.prepare, cleave.plan_gemm, cleave.plan_problem, cleave.op.Gemm):
+        with contextlib.suppress(TypeError, ValueError, ZeroDivisionError, cleave.CudaError):
+            call(*positional, **options)

@@ -1,0 +1,46 @@
+"""What importing costs and brings along."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import cleave
+
+
+def run(code: str) -> str:
+    return subprocess.run(
+        [sys.executable, "-c", code], check=True, capture_output=True, text=True
+    ).stdout
+
+
+def test_import_is_quick_and_brings_no_framework() -> None:
+    code = """
+import sys, time
+start = time.perf_counter()
+import cleave
+print(time.perf_counter() - start)
+print([m for m in ("numpy", "torch", "cupy", "jax", "rich") if m in sys.modules])
+"""
+    seconds, modules = min(run(code).splitlines() for _ in range(3))
+    assert float(seconds) < 0.15
+    assert modules == "[]"
+
+
+def test_a_product_of_numpy_arrays_imports_no_other_framework() -> None:
+    code = """
+import sys
+import cleave, numpy as np
+cleave.gemm(np.ones((2, 3), np.float32), np.ones((3, 2), np.float32))
+print([m for m in ("torch", "cupy", "jax", "ml_dtypes") if m in sys.modules])
+"""
+    assert run(code).strip() == "[]"
+
+
+def test_public_names_are_documented() -> None:
+    for name in cleave.__all__:
+        assert getattr(cleave, name).__doc__, name
+
+
+def test_version() -> None:
+    assert cleave.__version__ == "0.1.0"

@@ -1,0 +1,101 @@
+"""cleave.op.Gemm: CUTLASS's vocabulary."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import cleave
+from cleave import DataType, LayoutType
+
+
+def f32(*shape: int) -> np.ndarray:
+    return np.ones(shape, np.float32)
+
+
+def test_the_usual_call() -> None:
+    A, B, C, D = f32(4, 64), f32(64, 5), f32(4, 5), np.zeros((4, 5), np.float32)
+    plan = cleave.op.Gemm(element=np.float32, layout=LayoutType.RowMajor)
+    arguments = plan.run(A, B, C, D, alpha=2.0, beta=3.0, split_k_mode="serial", split_k_slices=4)
+    assert arguments.D is D
+    arguments.sync()
+    assert (D == 131).all()
+
+
+def test_c_is_not_read_without_beta() -> None:
+    D = np.zeros((4, 5), np.float32)
+    cleave.op.Gemm(element="float32").run(f32(4, 6), f32(6, 5), np.full_like(D, np.nan), D)
+    assert (D == 6).all()
+
+
+def test_by_example() -> None:
+    plan = cleave.op.Gemm(A=f32(4, 6), B=f32(6, 5), alpha=0.5)
+    assert (plan.run().D == 3).all()
+    assert (plan.run(alpha=1.0).D == 6).all()
+
+
+def test_element_d_is_the_type_of_a_new_d() -> None:
+    plan = cleave.op.Gemm(element=DataType.f32, element_D=DataType.f16)
+    assert plan.run(f32(4, 6), f32(6, 5)).D.dtype == np.float16
+
+
+def test_activation() -> None:
+    plan = cleave.op.Gemm()
+
+    class relu:
+        """As cutlass.epilogue names them."""
+
+    for value, expected in (("relu", 0), (relu, 0), ("identity", -6), ("none", -6)):
+        plan.activation = value
+        D = plan.run(f32(4, 6), -f32(6, 5)).D
+        np.testing.assert_array_equal(D, np.full((4, 5), expected))
+
+
+def test_print_module(capsys: pytest.CaptureFixture) -> None:
+    cleave.op.Gemm().run(f32(4, 6), f32(6, 5), print_module=True)
+    assert capsys.readouterr().out == "\n"  # the CPU backend has no source
+
+
+@pytest.mark.parametrize("layout", list(LayoutType))
+def test_layouts_are_checked(layout: LayoutType) -> None:
+    matrices = {LayoutType.RowMajor: f32(4, 6), LayoutType.ColumnMajor: f32(6, 4).T}
+    plan = cleave.op.Gemm(layout_A=layout)
+    for actual, A in matrices.items():
+        if actual is layout:
+            assert (plan.run(A, f32(6, 5)).D == 6).all()
+        else:
+            with pytest.raises(ValueError, match=f"A has strides .* not {layout.name}"):
+                plan.run(A, f32(6, 5))
+
+
+def test_vectors_have_either_layout() -> None:
+    for layout in LayoutType:
+        assert cleave.op.Gemm(layout_A=layout).run(f32(1, 6), f32(6, 5)).D.shape == (1, 5)
+
+
+def test_layouts_of_cutlass_itself() -> None:
+    import enum
+
+    Theirs = enum.Enum("LayoutType", ["ColumnMajor", "RowMajor"])
+    assert cleave.op.Gemm(layout=Theirs.RowMajor).run(f32(4, 6), f32(6, 5)).D.shape == (4, 5)
+
+
+def test_errors() -> None:
+    with pytest.raises(TypeError, match="A is float32, but this Gemm is for float16"):
+        cleave.op.Gemm(element=np.float16).run(f32(4, 6), f32(6, 5))
+    with pytest.raises(TypeError, match="element is float64"):
+        cleave.op.Gemm(element=np.float64)
+    with pytest.raises(TypeError, match="element_accumulator"):
+        cleave.op.Gemm(element_accumulator=DataType.f16)
+    with pytest.raises(ValueError, match="RowMajor or ColumnMajor"):
+        cleave.op.Gemm(layout="diagonal")
+    with pytest.raises(TypeError, match="B is missing"):
+        cleave.op.Gemm().run(f32(4, 6))
+    with pytest.raises(ValueError, match="activation"):
+        plan = cleave.op.Gemm()
+        plan.activation = "tan"
+        plan.run(f32(4, 6), f32(6, 5))
+    with pytest.raises(ValueError, match="split_k_slices"):
+        cleave.op.Gemm().run(f32(4, 6), f32(6, 5), split_k_slices=0)
+    with pytest.raises(ValueError, match="pass c"):
+        cleave.op.Gemm().run(f32(4, 6), f32(6, 5), beta=1.0)

@@ -1,0 +1,122 @@
+"""GemmPlan: its properties, and that it runs only what it was made for."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import cleave
+
+
+def f32(*shape: int) -> np.ndarray:
+    return np.ones(shape, np.float32)
+
+
+@pytest.fixture
+def plan() -> cleave.GemmPlan:
+    return cleave.plan_gemm(f32(4, 6), f32(6, 5))
+
+
+def test_properties() -> None:
+    plan = cleave.plan_gemm(f32(64, 4096), f32(4096, 64), split_k_mode="parallel", split_k_slices=4)
+    assert plan.split_k_mode == "parallel" and plan.split_k_slices == 4
+    assert plan.workspace_size >= 4 * 64 * 64 * 4
+    assert 0 <= plan.counter_size <= plan.workspace_size
+    assert isinstance(plan.kernel_name, str) and plan.kernel_name
+    assert plan.kernel_source == ""
+    assert plan.why and plan.roofline_us > 0
+    assert "parallel" in repr(plan)
+    fields = {"kernel", "split_k_mode", "split_k_slices", "predicted_us", "workspace_size"}
+    assert plan.candidates and all(set(candidate) == fields for candidate in plan.candidates)
+
+
+def test_auto_is_resolved(plan: cleave.GemmPlan) -> None:
+    assert plan.split_k_mode in ("none", "serial", "parallel", "cluster", "stream_k")
+    assert plan.split_k_slices >= 1
+
+
+def test_properties_cannot_be_set(plan: cleave.GemmPlan) -> None:
+    with pytest.raises(AttributeError):
+        plan.workspace_size = 3
+    with pytest.raises(TypeError):
+        cleave.GemmPlan()
+
+
+def test_other_arrays_of_the_form(plan: cleave.GemmPlan) -> None:
+    plan.prepare()
+    for scale in (1, 2, 3):
+        assert (plan.run(scale * f32(4, 6), f32(6, 5), alpha=2) == 12 * scale).all()
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "options", "words"),
+    [
+        (f32(4, 7), f32(7, 5), {}, "1 x 4 x 5 x 7, but the plan is for 1 x 4 x 5 x 6"),
+        (f32(2, 4, 6), f32(6, 5), {}, "2 x 4 x 5 x 6"),
+        (f32(6, 4).T, f32(6, 5), {}, r"a is float32 with strides \(0, 1, 4\)"),
+        (f32(4, 6), f32(6, 8)[:, :5], {}, r"b is float32 with strides \(0, 8, 1\)"),
+        (np.ones((4, 6), np.float16), np.ones((6, 5), np.float16), {}, "a is float16"),
+        (f32(4, 6), f32(6, 5), {"out": np.ones((4, 5), np.float16)}, "out is float16"),
+        (f32(4, 6), f32(6, 5), {"out": f32(4, 8)[:, :5]}, "out is float32 with strides"),
+        (f32(4, 6), f32(6, 5), {"c": f32(4, 5)}, "c is given, but the plan is for none"),
+        (f32(4, 6), f32(6, 5), {"bias": f32(5)}, "bias is row, but the plan is for none"),
+        (np.ones(25, np.float32)[1:].reshape(4, 6), f32(6, 5), {}, "aligned to 4 bytes"),
+    ],
+)
+def test_arrays_of_another_form(plan, a, b, options, words) -> None:
+    with pytest.raises(ValueError, match=words) as caught:
+        plan.run(a, b, **options)
+    assert "plan_gemm" in str(caught.value)
+
+
+def test_missing_c() -> None:
+    plan = cleave.plan_gemm(f32(4, 6), f32(6, 5), c=f32(4, 5), bias=np.ones(5, np.float16))
+    with pytest.raises(ValueError, match="c is missing, but the plan is for one"):
+        plan.run(f32(4, 6), f32(6, 5), bias=np.ones(5, np.float16))
+    with pytest.raises(ValueError, match="the bias is float32, but the plan is for float16"):
+        plan.run(f32(4, 6), f32(6, 5), c=f32(4, 5), bias=f32(5))
+
+
+def test_workspace() -> None:
+    a, b = f32(64, 4096), f32(4096, 64)
+    options = {"split_k_mode": "parallel", "split_k_slices": 4}
+    plan = cleave.plan_gemm(a, b, **options)
+    workspace = np.zeros(plan.workspace_size + 16, np.uint8)
+    workspace = workspace[-workspace.ctypes.data % 16 :][: plan.workspace_size]
+    for _ in range(2):  # the counters are zero again after each run
+        assert (plan.run(a, b, workspace=workspace) == 4096).all()
+        assert (cleave.gemm(a, b, workspace=workspace, **options) == 4096).all()
+        assert not workspace[: plan.counter_size].any()
+    out = np.full((64, 64), 7, np.float32)
+    for bad, words in (
+        (
+            workspace[:-16],
+            f"{plan.workspace_size - 16} bytes, but the plan needs {plan.workspace_size}",
+        ),
+        (np.zeros(plan.workspace_size + 32, np.uint8)[1:], "multiple of 16"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            plan.run(a, b, out=out, workspace=bad)
+    assert (out == 7).all()
+
+
+def test_planning_for_an_h100_needs_none() -> None:
+    plan = cleave.plan_problem(128, 128, 16384, dtype="float16", device="h100")
+    assert plan.split_k_slices > 1
+    assert "cleave_gemm" in plan.kernel_source
+    assert plan.roofline_us == pytest.approx(2.5, rel=0.3)
+
+
+def test_plan_problem_is_what_plan_gemm_is_given() -> None:
+    for layout, a, b in (
+        ("tt", f32(4, 6), f32(6, 5)),
+        ("tn", f32(4, 6), f32(5, 6).T),
+        ("nt", f32(6, 4).T, f32(6, 5)),
+        ("nn", f32(6, 4).T, f32(5, 6).T),
+    ):
+        plan = cleave.plan_problem(4, 5, 6, dtype="float32", layout=layout, device="cpu")
+        assert (plan.run(a, b) == 6).all()
+    plan = cleave.plan_problem(
+        4, 5, 6, batch=2, dtype="float32", layout="tt", bias="column", device="cpu"
+    )
+    assert (plan.run(f32(2, 4, 6), f32(2, 6, 5), bias=f32(4, 1)) == 7).all()

@@ -1,0 +1,88 @@
+"""torch tensors on the CPU backend."""
+
+from __future__ import annotations
+
+import gemm_reference
+import numpy as np
+import pytest
+
+import cleave
+
+torch = pytest.importorskip("torch")
+
+DTYPES = {"float16": torch.float16, "bfloat16": torch.bfloat16, "float32": torch.float32}
+
+
+@pytest.mark.parametrize("layout", ["nn", "nt", "tn", "tt"])
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("batch", [(), (3,)])
+def test_matches_float64(dtype: str, layout: str, batch: tuple[int, ...]) -> None:
+    torch.manual_seed(0)
+    m, n, k = 37, 29, 83
+
+    def make(rows: int, cols: int, transposed: bool) -> torch.Tensor:
+        shape = (*batch, cols, rows) if transposed else (*batch, rows, cols)
+        tensor = torch.randn(shape).to(DTYPES[dtype])
+        return tensor.mT if transposed else tensor
+
+    a, b = make(m, k, layout[0] == "t"), make(k, n, layout[1] == "t")
+    bias, c = torch.randn(n), make(m, n, False)
+    result = cleave.gemm(a, b, c=c, bias=bias, alpha=0.5, beta=2.0, activation="gelu")
+    assert type(result) is torch.Tensor and result.dtype == DTYPES[dtype] and result.is_contiguous()
+    gemm_reference.assert_close(
+        result.double().numpy(), dtype, a.double().numpy(), b.double().numpy(),
+        c=c.double().numpy(), bias=bias.double().numpy(), alpha=0.5, beta=2.0, activation="gelu",
+    )  # fmt: skip
+
+
+def test_out_dtype() -> None:
+    a = torch.ones(2, 3, dtype=torch.bfloat16)
+    for dtype in (torch.float32, "float32", np.float32, cleave.DataType.f32):
+        assert cleave.gemm(a, a.mT, out_dtype=dtype).dtype == torch.float32
+
+
+def test_frameworks_mix() -> None:
+    a, b = torch.ones(2, 3), np.ones((3, 4), np.float32)
+    assert type(cleave.gemm(a, b)) is torch.Tensor
+    assert type(cleave.gemm(b.T, a.T)) is np.ndarray
+
+
+def test_parameters_give_plain_tensors() -> None:
+    weight = torch.nn.Parameter(torch.ones(3, 4))
+    with torch.no_grad():
+        assert type(cleave.gemm(torch.ones(2, 3), weight)) is torch.Tensor
+    with torch.inference_mode():
+        assert cleave.gemm(torch.ones(2, 3), weight)[0, 0] == 3
+
+
+def test_operands_that_require_grad_are_refused() -> None:
+    with pytest.raises(ValueError, match=r"b requires grad.*b\.detach\(\)"):
+        cleave.gemm(torch.ones(2, 3), torch.ones(3, 4, requires_grad=True))
+
+
+def test_tensors_without_memory_are_refused() -> None:
+    b = torch.ones(3, 4)
+    with pytest.raises(TypeError, match="a cannot be read as a dense array"):
+        cleave.gemm(torch.ones(2, 3, device="meta"), b)
+    with pytest.raises(TypeError, match="a cannot be read as a dense array"):
+        cleave.gemm(torch.ones(2, 3).to_sparse(), b)
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    with FakeTensorMode():
+        fake = torch.ones(2, 3)
+    with pytest.raises(ValueError, match="a has a shape but no data"):
+        cleave.gemm(fake, b)
+
+
+def test_vmapped_tensors_are_refused() -> None:
+    with pytest.raises(TypeError, match="a cannot be read as a dense array"):
+        torch.vmap(lambda a: cleave.gemm(a, torch.ones(3, 4)))(torch.ones(5, 2, 3))
+
+
+def test_columns_of_one_buffer() -> None:
+    qkv = torch.randn(10, 96)
+    q, k = qkv[:, :32], qkv[:, 32:64]
+    out = qkv[:, 64:74]
+    expected = q.double() @ k.double().mT
+    cleave.gemm(q, k.mT, out=out)
+    torch.testing.assert_close(out.double(), expected, rtol=0, atol=1e-4)
