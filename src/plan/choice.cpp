@@ -157,7 +157,10 @@ std::optional<Choice> make_choice(const GemmProblem& problem, const DeviceInfo& 
   choice.spec.slices = slices;
   choice.spec.cluster_k = c.split == SplitKMode::parallel ? c.cluster_k : 1;
 
-  // Workers: blocks, or clusters. Where units wait for each other, no more than can be resident.
+  // Workers: blocks, or clusters. Where units wait for each other, no more than can be resident: any two blocks find
+  // a pair of multiprocessors, but how many larger clusters fit differs from chip to chip.
+  const bool waits = c.split != SplitKMode::none && c.cluster_k == 1;
+  if (waits && sharers(c) > 2) return std::nullopt;
   const uint32_t tiles = s.tiles_m * s.tiles_n * s.batches;
   const uint32_t units = tiles * (slices / c.cluster_k);
   const uint32_t resident = std::max(uint32_t(device.multiprocessors) / sharers(c), 1u);
@@ -170,7 +173,7 @@ std::optional<Choice> make_choice(const GemmProblem& problem, const DeviceInfo& 
     // Whole waves run unsplit, but for the last one, which shares the stream with the remainder.
     const uint32_t remainder = tiles % s.workers;
     s.stream_tiles = remainder == 0 ? 0 : remainder + (tiles > s.workers ? s.workers : 0);
-  } else if (c.family == KernelFamily::sm90 || c.split != SplitKMode::none) {
+  } else if (c.family == KernelFamily::sm90 || waits) {
     s.workers = std::min(units, resident);
   } else {
     s.workers = units;  // portable, unsplit: one tile per block, dealt by the hardware

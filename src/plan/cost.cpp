@@ -8,18 +8,30 @@
 namespace cleave {
 namespace {
 
-// Hopper, per multiprocessor and clock, unless said otherwise. The constants that no data sheet gives were fitted to
-// measurements on an H100 (docs/notes/cost-model.md).
-constexpr double kFlopsPerClock16 = 4096;   // 16-bit tensor cores; tf32 has half
-constexpr double kSustainedClock = 0.86;    // of the maximum, under tensor-core load
-constexpr double kL2BytesPerClock = 48;     // one multiprocessor reading L2
-constexpr double kL2TotalBytesPerUs = 5.0e6;
+// Hopper. What no data sheet gives was fitted to measurements on an H100 (docs/notes/cost-model.md).
+constexpr double kFlopsPerClock16 = 4096;     // of one multiprocessor's tensor cores, 16-bit; tf32 has half
+constexpr double kSustainedClock = 0.80;      // of the maximum, under tensor-core load
+constexpr double kMultiplyOverhead = 1.05;    // of the instructions' own clocks
+constexpr double kBlockClocks = 30;           // per k block: its barriers
+constexpr double kL2BytesPerClock = 55;       // one multiprocessor reading L2
+constexpr double kL2TotalBytesPerUs = 9.0e6;
 constexpr double kMemoryEfficiency = 0.90;
-constexpr double kLaunchUs = 2.2;           // start, tensor maps, barriers, the last block's drain
-constexpr double kFirstBytesUs = 0.9;       // from the first load to the first multiplication
-constexpr double kSignalUs = 0.9;           // a release in one block seen by an acquire in another
-constexpr double kClusterBarrierUs = 0.5;
-constexpr double kPartialBytesPerClock = 40;
+constexpr double kLaunchUs = 2.0;             // start, tensor maps, barriers, the last block's drain
+constexpr double kFirstBytesUs = 0.9;         // from the first load to the first multiplication
+constexpr double kSignalUs = 1.5;             // a release in one block seen by an acquire in another
+constexpr double kClusterUs = 0.5;            // a cluster's launch and its join's latency
+constexpr double kPartialBytesPerClock = 40;  // one multiprocessor moving partials
+constexpr double kTileClocks = 700;           // of an epilogue, beside its elements
+constexpr double kStoreTmaClocks = 5;         // per accumulator of a thread
+constexpr double kStoreDirectClocks = 9;
+
+/// Clusters of `size` blocks that run at the same time: a cluster lies in one of the GPCs, which have 16 or 18
+/// multiprocessors each.
+double resident_clusters(uint32_t size, const DeviceInfo& device) {
+  if (size <= 2) return std::floor(device.multiprocessors / double(size));
+  const double gpcs = std::floor(device.multiprocessors / 16.0);
+  return std::max(1.0, gpcs * std::floor(16.0 / size) - (size > 14 ? 1 : 0));
+}
 
 double clock_per_us(const DeviceInfo& device) { return device.clock_ghz * 1000 * kSustainedClock; }
 
@@ -32,7 +44,7 @@ double multiply_clocks(const GemmConfig& c) {
   // An instruction of 64 x N x 32 bytes takes N / 2 clocks, or as long as its operands take through shared memory
   // (128 bytes a clock): 16 clocks for A, N / 4 for B.
   const double instruction = std::max(c.tile_n / 2.0, 16 + c.tile_n / 4.0);
-  return c.tile_m / 64.0 * (c.tile_k * size_of(c.a) / 32.0) * instruction * 1.05;
+  return kBlockClocks + c.tile_m / 64.0 * (c.tile_k * size_of(c.a) / 32.0) * instruction * kMultiplyOverhead;
 }
 
 double load_bytes(const GemmConfig& c) {
@@ -40,7 +52,7 @@ double load_bytes(const GemmConfig& c) {
 }
 
 double epilogue_clocks(const GemmConfig& c) {
-  return 700 + double(accumulators_per_thread(c)) * (c.store_by_tma ? 5 : 9);
+  return kTileClocks + accumulators_per_thread(c) * (c.store_by_tma ? kStoreTmaClocks : kStoreDirectClocks);
 }
 
 }  // namespace
@@ -65,9 +77,8 @@ double predict_us(const Choice& choice, const DeviceInfo& device) {
     k_blocks = std::ceil(tiles * s.k_blocks / s.workers);
     worker_tiles = std::ceil(tiles / s.workers);
   } else {
-    const double resident = std::max(1.0, std::floor(device.multiprocessors / double(cluster_size(c))));
-    worker_tiles = std::ceil(tiles * (s.mode == SplitKMode::cluster ? 1 : s.slices) /
-                             std::min<double>(s.workers, resident));
+    const double units = tiles * s.slices / c.cluster_k;
+    worker_tiles = std::ceil(units / std::min<double>(s.workers, resident_clusters(cluster_size(c), device)));
     k_blocks = worker_tiles * std::ceil(double(s.k_blocks) / s.slices);
   }
 
@@ -81,17 +92,19 @@ double predict_us(const Choice& choice, const DeviceInfo& device) {
 
   const double tile_bytes = double(c.tile_m) * c.tile_n * 4;
   const double tile_us = tile_bytes / kPartialBytesPerClock / clock;
-  double join = 0;
+  const double groups = double(s.slices) / c.cluster_k;
+  double join = cluster_size(c) > 1 ? kClusterUs : 0;
+  if (c.cluster_k > 1) join += tile_us;  // sent to the other ranks
   switch (s.mode) {
-    case SplitKMode::serial: join = s.slices * (2 * tile_us + kSignalUs); break;
+    case SplitKMode::serial: join += s.slices * (2 * tile_us + kSignalUs); break;
     case SplitKMode::parallel: {
-      const double read = tiles * sharers * s.slices * tile_bytes / std::min(tiles * sharers * s.reduce_chunks, concurrent);
-      join = worker_tiles * tile_us + kSignalUs + read / kPartialBytesPerClock / clock;
+      // Written once; read by the reduction units, or by the last group's ranks.
+      const double share = c.cluster_k > 1 ? c.cluster_k : std::min<double>(s.reduce_chunks, concurrent / tiles / sharers);
+      join += worker_tiles * tile_us / c.cluster_k + kSignalUs + groups * tile_us / std::max(share, 1.0);
       break;
     }
-    case SplitKMode::cluster: join = kClusterBarrierUs + 2 * tile_us; break;
     case SplitKMode::stream_k:
-      join = kSignalUs + tile_us * (1 + std::ceil(s.workers / std::max(1.0, double(s.stream_tiles))));
+      if (s.stream_tiles > 0) join += kSignalUs + tile_us * (1 + std::ceil(s.workers / double(s.stream_tiles)));
       break;
     default: break;
   }

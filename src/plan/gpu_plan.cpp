@@ -9,6 +9,7 @@
 #include "cleave/epilogue/store_chunk.h"
 #include "cleave/kernel/gemm_params.h"
 #include "cleave/mainloop/tma_box.h"
+#include "cleave/names.h"
 #include "jit/source.h"
 #include "plan/cost.h"
 #include "problem/arguments.h"
@@ -207,9 +208,24 @@ class GpuPlan final : public GemmPlan {
       }
       storage_.kernel = &load_kernel(request);
     }
+    check_resident(*storage_.kernel);
     storage_.params = make_params(choice_);
     ready_.store(&storage_, std::memory_order_release);
     return storage_;
+  }
+
+  /// Blocks that wait for each other would wait for ever if some could not start (a GPU shared through MPS, say).
+  void check_resident(const Kernel& kernel) const {
+    const GemmConfig& c = choice_.config;
+    if (c.split == SplitKMode::none || c.cluster_k > 1) return;
+    const int most = kernel.max_active_clusters(launch_);
+    const int needed = int(choice_.blocks / cluster_size(c));
+    if (needed > most) {
+      throw Error(ErrorCode::unsupported,
+                  fmt::format("split_k_mode=\"{}\" needs {} blocks running at once, but this context has room for {}; use "
+                              "split_k_mode=\"cluster\" or \"none\"",
+                              to_string(c.split), needed * int(cluster_size(c)), most * int(cluster_size(c))));
+    }
   }
 
   GemmProblem problem_;

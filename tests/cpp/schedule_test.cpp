@@ -17,12 +17,10 @@ struct Step {
 };
 
 template <SplitKMode mode>
-std::vector<std::vector<WorkUnit>> walks(const ScheduleShape& shape, const Schedule& schedule,
-                                         uint32_t workers) {
+std::vector<std::vector<WorkUnit>> walks(const Schedule& schedule, uint32_t workers) {
   std::vector<std::vector<WorkUnit>> all(workers);
-  const uint32_t ranks = mode == SplitKMode::cluster ? shape.slices : 1;
   for (uint32_t worker = 0; worker < workers; ++worker) {
-    for (uint32_t rank = 0; rank < ranks; ++rank) {
+    for (uint32_t rank = 0; rank < schedule.ranks; ++rank) {
       Walk<mode> walk(schedule, worker, workers, rank);
       for (WorkUnit unit; walk.next(unit);) all[worker].push_back(unit);
     }
@@ -34,15 +32,15 @@ std::vector<std::vector<WorkUnit>> walks(const ScheduleShape& shape, uint32_t wo
   const Schedule schedule = make_schedule(shape);
   switch (shape.mode) {
     case SplitKMode::serial:
-      return walks<SplitKMode::serial>(shape, schedule, workers);
+      return walks<SplitKMode::serial>(schedule, workers);
     case SplitKMode::parallel:
-      return walks<SplitKMode::parallel>(shape, schedule, workers);
+      return walks<SplitKMode::parallel>(schedule, workers);
     case SplitKMode::cluster:
-      return walks<SplitKMode::cluster>(shape, schedule, workers);
+      return walks<SplitKMode::cluster>(schedule, workers);
     case SplitKMode::stream_k:
-      return walks<SplitKMode::stream_k>(shape, schedule, workers);
+      return walks<SplitKMode::stream_k>(schedule, workers);
     default:
-      return walks<SplitKMode::none>(shape, schedule, workers);
+      return walks<SplitKMode::none>(schedule, workers);
   }
 }
 
@@ -62,7 +60,8 @@ class Shapes {
     shape.batches = number(0, 3) == 0 ? number(0, 3) : 1;
     const uint32_t kinds[] = {0, 1, 2, number(3, 9), number(10, 70)};
     shape.k_blocks = kinds[number(0, 4)];
-    shape.slices = number(1, 17);
+    if (mode == SplitKMode::parallel) shape.ranks = 1u << number(0, 2);
+    shape.slices = shape.ranks * number(1, 17);
     shape.workers = number(0, 3) == 0 ? 132 : number(1, 148);
     shape.stream_tiles = number(0, shape.tiles_m * shape.tiles_n * shape.batches);
     shape.reduce_chunks = number(1, 9);
@@ -176,7 +175,7 @@ TEST(Schedule, SerialTurnstileNeverDeadlocks) {
   }
 }
 
-// Slices of a tile are neighbours in the unit order, so they run at the same time. What lets
+// Units of one range of K are neighbours in the unit order, so that they share it in L2. What lets
 // workers run one after the other: no unit waits for one of a higher number.
 TEST(Schedule, SerialUnitsWaitForLowerNumbersOnly) {
   Shapes shapes(4);
@@ -188,7 +187,7 @@ TEST(Schedule, SerialUnitsWaitForLowerNumbersOnly) {
     std::vector<uint32_t> turn(shape.tiles_m * shape.tiles_n * shape.batches);
     for (uint32_t worker = 0; worker < units; ++worker) {
       ASSERT_EQ(all[worker].size(), 1u);
-      ASSERT_EQ(worker, all[worker][0].tile * shape.slices + all[worker][0].slice);
+      ASSERT_EQ(worker, all[worker][0].slice * turn.size() + all[worker][0].tile);
       ASSERT_EQ(all[worker][0].slice, turn[all[worker][0].tile]++);
     }
   }

@@ -5,8 +5,9 @@
 // the host, where the CPU backend executes it and the tests prove that every (tile, k block) is done exactly once.
 //
 //   none                one unit per tile, all of K
-//   serial, parallel    `groups` units per tile, neighbours in the unit order: u = tile * groups + group. A group is one
-//                       slice, or, if the worker is a cluster that splits K among its `ranks`, as many slices
+//   serial, parallel    `groups` units per tile: u = group * tiles + tile, so that workers in step read the same range
+//                       of K and share it in L2. A group is one slice, or, if the worker is a cluster that splits K
+//                       among its `ranks`, as many slices
 //   cluster             the same with one group: the ranks of one cluster hold all slices of a tile
 //   stream_k            the first `stream_tiles` tiles form one line of k blocks that the workers cut into equal
 //                       parts; the remaining tiles are whole and follow. (Osama et al., "Stream-K", PPoPP 2023.)
@@ -46,7 +47,7 @@ struct Schedule {
   uint32_t slices = 1;          // of a tile: groups * ranks
   uint32_t ranks = 1;           // slices that one worker, a cluster of blocks, takes at a time
   uint32_t groups = 1;
-  FastDivmod groups_divmod;
+  FastDivmod tiles_divmod;
   Shares slice_shares;          // k blocks of a tile, dealt to its slices
   uint32_t stream_tiles = 0;    // stream_k: tiles that are cut
   Shares worker_shares;         // stream_k: k blocks of the line, dealt to the workers
@@ -80,7 +81,7 @@ class Walk {
     unit.slice = 0;
     if constexpr (Mode != SplitKMode::none && Mode != SplitKMode::stream_k) {
       uint32_t group = 0;
-      s_.groups_divmod.divmod(next_, unit.tile, group);
+      s_.tiles_divmod.divmod(next_, group, unit.tile);
       unit.slice = group * s_.ranks + rank_;
     }
     next_ += workers_;
@@ -153,7 +154,7 @@ CLEAVE_HD constexpr Schedule make_schedule(const ScheduleShape& shape) {
   s.slices = sliced ? shape.slices : 1;
   s.ranks = shape.mode == SplitKMode::cluster ? s.slices : shape.ranks;
   s.groups = s.slices / s.ranks;
-  s.groups_divmod = FastDivmod(s.groups);
+  s.tiles_divmod = FastDivmod(max_of(s.tiles, 1u));
   s.slice_shares = Shares(shape.k_blocks, s.slices);
   s.reduce_chunks = shape.reduce_chunks;
   s.reduce_chunks_divmod = FastDivmod(shape.reduce_chunks);
