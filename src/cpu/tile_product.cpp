@@ -20,8 +20,8 @@ void TileProduct::operator()(const WorkUnit& unit, Scratch& scratch, float* sums
   const int64_t b_tile = unit.batch * p.b.stride_batch + column * p.b.stride_col;
 
   std::fill_n(sums, t.tile_elements(), 0.0f);
-  for (uint32_t k_block = unit.k_begin; k_block < unit.k_end; ++k_block) {
-    const int64_t first = int64_t(k_block) * t.tile_k;
+  for (uint32_t i = 0; i < unit.k_count; ++i) {
+    const int64_t first = int64_t(unit.k_block(i)) * t.tile_k;
     const auto k = uint32_t(min_of<int64_t>(t.tile_k, p.k - first));
     pack_a({p.a.dtype, arguments_.a, a_tile + first * p.a.stride_col, p.a.stride_row,
             p.a.stride_col, rows, k},
@@ -30,8 +30,8 @@ void TileProduct::operator()(const WorkUnit& unit, Scratch& scratch, float* sums
             p.b.stride_row, columns, k},
            scratch.b);
     for (uint32_t j = 0; j < columns; j += kMicroColumns) {
-      for (uint32_t i = 0; i < rows; i += kMicroRows) {
-        multiply_(k, scratch.a + i * k, scratch.b + j * k, sums + i * t.tile_n + j, t.tile_n);
+      for (uint32_t r = 0; r < rows; r += kMicroRows) {
+        multiply_(k, scratch.a + r * k, scratch.b + j * k, sums + r * t.tile_n + j, t.tile_n);
       }
     }
   }

@@ -35,7 +35,7 @@ constexpr Spec kPortableTiles[] = {
     {.family = KernelFamily::portable, .tile_m = 128, .tile_n = 128},
 };
 
-constexpr uint32_t kMulticasts[][2] = {{1, 1}, {2, 1}, {1, 2}, {4, 1}, {1, 4}};
+constexpr uint32_t kMulticasts[][2] = {{1, 1}, {2, 1}, {1, 2}};
 
 /// Large enough that sharing a load pays for keeping two blocks in step.
 bool worth_multicast(const Spec& s) { return s.tile_m * s.tile_n >= 128 * 128; }

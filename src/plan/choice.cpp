@@ -160,7 +160,7 @@ std::optional<Choice> make_choice(const GemmProblem& problem, const DeviceInfo& 
   // Workers: blocks, or clusters. Where units wait for each other, no more than can be resident: any two blocks find
   // a pair of multiprocessors, but how many larger clusters fit differs from chip to chip.
   const bool waits = c.split != SplitKMode::none && c.cluster_k == 1;
-  if (waits && sharers(c) > 2) return std::nullopt;
+  if (sharers(c) > 2 && c.cluster_k == 1) return std::nullopt;
   const uint32_t tiles = s.tiles_m * s.tiles_n * s.batches;
   const uint32_t units = tiles * (slices / c.cluster_k);
   const uint32_t resident = std::max(uint32_t(device.multiprocessors) / sharers(c), 1u);

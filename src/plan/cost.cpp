@@ -21,6 +21,7 @@ constexpr double kFirstBytesUs = 0.9;         // from the first load to the firs
 constexpr double kSignalUs = 1.5;             // a release in one block seen by an acquire in another
 constexpr double kClusterUs = 0.5;            // a cluster's launch and its join's latency
 constexpr double kPartialBytesPerClock = 40;  // one multiprocessor moving partials
+constexpr double kStreamPenalty = 1.6;
 constexpr double kTileClocks = 700;           // of an epilogue, beside its elements
 constexpr double kStoreTmaClocks = 5;         // per accumulator of a thread
 constexpr double kStoreDirectClocks = 9;
@@ -74,7 +75,8 @@ double predict_us(const Choice& choice, const DeviceInfo& device) {
   // The busiest worker's k blocks and tiles.
   double k_blocks = 0, worker_tiles = 0;
   if (s.mode == SplitKMode::stream_k) {
-    k_blocks = std::ceil(tiles * s.k_blocks / s.workers);
+    // Workers at different places along K share nothing in L2.
+    k_blocks = s.k_blocks * ((tiles - s.stream_tiles) + kStreamPenalty * s.stream_tiles) / s.workers;
     worker_tiles = std::ceil(tiles / s.workers);
   } else {
     const double units = tiles * s.slices / c.cluster_k;

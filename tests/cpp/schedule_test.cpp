@@ -99,10 +99,11 @@ TEST(Schedule, EveryTileAndKBlockExactlyOnce) {
           ASSERT_LT(unit.m, shape.tiles_m);
           ASSERT_LT(unit.n, shape.tiles_n);
           ASSERT_LT(unit.batch, shape.batches);
-          ASSERT_LE(unit.k_begin, unit.k_end);
-          ASSERT_LE(unit.k_end, shape.k_blocks);
           ++units[unit.tile];
-          for (uint32_t k = unit.k_begin; k < unit.k_end; ++k) ++visits[unit.tile][k];
+          for (uint32_t i = 0; i < unit.k_count; ++i) {
+            ASSERT_LT(unit.k_block(i), shape.k_blocks);
+            ++visits[unit.tile][unit.k_block(i)];
+          }
         }
       }
       for (uint32_t tile = 0; tile < tiles; ++tile) {
@@ -120,7 +121,7 @@ TEST(Schedule, EveryTileAndKBlockExactlyOnce) {
   }
 }
 
-TEST(Schedule, SlicesAreEvenAndInKOrder) {
+TEST(Schedule, SlicesAreEvenAndInterleave) {
   Shapes shapes(2);
   for (int round = 0; round < 500; ++round) {
     for (const SplitKMode mode : {SplitKMode::serial, SplitKMode::parallel, SplitKMode::cluster}) {
@@ -133,10 +134,11 @@ TEST(Schedule, SlicesAreEvenAndInKOrder) {
       uint32_t k = 0;
       for (const auto& [key, unit] : by_slice) {
         if (key.second == 0) k = 0;
-        ASSERT_EQ(unit.k_begin, k);
-        k = unit.k_end;
-        ASSERT_GE(unit.k_count(), shape.k_blocks / shape.slices);
-        ASSERT_LE(unit.k_count(), shape.k_blocks / shape.slices + 1);
+        ASSERT_EQ(unit.k_first, key.second);  // slices interleave
+        ASSERT_EQ(unit.k_step, shape.slices);
+        k += unit.k_count;
+        ASSERT_GE(unit.k_count, shape.k_blocks / shape.slices);
+        ASSERT_LE(unit.k_count, shape.k_blocks / shape.slices + 1);
         if (key.second + 1 == shape.slices) {
           ASSERT_EQ(k, shape.k_blocks);
         }
@@ -218,14 +220,15 @@ TEST(Schedule, StreamKOwnersCollectExactlyTheRestOfTheirTile) {
         const auto found = contributions.find(unit.tile);
         const size_t others = found == contributions.end() ? 0 : found->second.size();
         ASSERT_EQ(unit.contributors, others);
-        ASSERT_EQ(unit.k_begin, 0u);
-        uint32_t k = unit.k_end;
+        ASSERT_EQ(unit.k_first, 0u);
+        uint32_t k = unit.k_count;
         for (size_t i = 0; i < others; ++i) {
           const Step& step = found->second[i];
           ASSERT_EQ(step.worker, worker + 1 + i);
-          ASSERT_EQ(step.unit.k_begin, k);
-          ASSERT_GT(step.unit.k_count(), 0u);
-          k = step.unit.k_end;
+          ASSERT_EQ(step.unit.k_first, k);
+          ASSERT_EQ(step.unit.k_step, 1u);
+          ASSERT_GT(step.unit.k_count, 0u);
+          k += step.unit.k_count;
         }
         ASSERT_EQ(k, shape.k_blocks);
       }
@@ -243,7 +246,7 @@ TEST(Schedule, StreamKWorkIsEven) {
   shape.stream_tiles = 35;
   for (const auto& walk : walks(shape, shape.workers)) {
     uint32_t blocks = 0;
-    for (const WorkUnit& unit : walk) blocks += unit.k_count();
+    for (const WorkUnit& unit : walk) blocks += unit.k_count;
     EXPECT_GE(blocks, 35 * 37 / 16u);
     EXPECT_LE(blocks, 35 * 37 / 16u + 1);
   }

@@ -28,15 +28,16 @@ CLEAVE_DEVICE void produce(const GemmParams& p, const Place<C>& place, uint32_t 
   auto walk = place.walk(p.schedule);
   for (WorkUnit unit; walk.next(unit);) {
     const uint32_t m0 = place.tile_m(unit.m) * C.tile_m, n0 = place.tile_n(unit.n) * C.tile_n;
-    for (uint32_t block = unit.k_begin; block < unit.k_end; ++block) {
+    for (uint32_t i = 0; i < unit.k_count; ++i) {
+      const uint32_t k0 = unit.k_block(i) * C.tile_k;
       ptx::mbarrier_wait(empty + state.stage * 8, state.parity ^ 1);
       const uint32_t barrier = full + state.stage * 8;
       ptx::mbarrier_arrive_expect(barrier, kPlan.a_stage + kPlan.b_stage);
       load_operand<C, C.a_major, C.tile_m, C.multicast_n>(&p.map_a, smem + kPlan.a + state.stage * kPlan.a_stage,
-                                                          barrier, m0, block * C.tile_k, unit.batch * p.batched_a,
+                                                          barrier, m0, k0, unit.batch * p.batched_a,
                                                           place.share_rank, place.rank - place.share_rank);
       load_operand<C, C.b_major, C.tile_n, C.multicast_m>(&p.map_b, smem + kPlan.b + state.stage * kPlan.b_stage,
-                                                          barrier, n0, block * C.tile_k, unit.batch * p.batched_b,
+                                                          barrier, n0, k0, unit.batch * p.batched_b,
                                                           place.share_rank, place.rank - place.share_rank);
       state.advance();
     }
@@ -62,13 +63,13 @@ CLEAVE_DEVICE void consume(const GemmParams& p, const Place<C>& place, uint32_t 
   bool more = walk.next(unit);
   if (C.pingpong && warpgroup == 1) {
     ptx::named_barrier_arrive(kTurn, 256);
-    if (more) mainloop.state.advance(unit.k_count());
+    if (more) mainloop.state.advance(unit.k_count);
     more = more && walk.next(unit);
   }
   while (more) {
     const uint32_t m0 = place.tile_m(unit.m) * C.tile_m, n0 = place.tile_n(unit.n) * C.tile_n;
     if constexpr (C.pingpong) ptx::named_barrier_sync(kTurn + warpgroup, 256);
-    mainloop.run(unit.k_count(), sums, [&] {
+    mainloop.run(unit.k_count, sums, [&] {
       if constexpr (C.pingpong) ptx::named_barrier_arrive(kTurn + (warpgroup ^ 1), 256);
     });
     if constexpr (C.cluster_k > 1) {
@@ -86,7 +87,7 @@ CLEAVE_DEVICE void consume(const GemmParams& p, const Place<C>& place, uint32_t 
     }
     more = walk.next(unit);
     if (C.pingpong && more) {
-      mainloop.state.advance(unit.k_count());
+      mainloop.state.advance(unit.k_count);
       more = walk.next(unit);
     }
   }

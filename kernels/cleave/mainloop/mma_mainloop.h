@@ -48,7 +48,7 @@ struct MmaMainloop {
   CLEAVE_DEVICE void run(const WorkUnit& unit, float (&sums)[accumulators_per_thread(C)]) {
     CLEAVE_UNROLL
     for (float& sum : sums) sum = 0.0f;
-    const uint32_t count = unit.k_count();
+    const uint32_t count = unit.k_count;
     __syncthreads();  // the last unit's readers are done with the stages
     CLEAVE_UNROLL
     for (uint32_t i = 0; i + 1 < C.stages; ++i) {
@@ -68,7 +68,7 @@ struct MmaMainloop {
 
  private:
   CLEAVE_DEVICE void load(const WorkUnit& unit, uint32_t block, uint32_t stage) {
-    const uint32_t k0 = (unit.k_begin + block) * C.tile_k;
+    const uint32_t k0 = unit.k_block(block) * C.tile_k;
     copy_operand<C, C.a_major, C.tile_m, C.load_bytes_a>(p.a, smem + kPlan.a + stage * kPlan.a_stage,
                                                          unit.m * C.tile_m, k0, p.epilogue.m, p.k, unit.batch, thread);
     copy_operand<C, C.b_major, C.tile_n, C.load_bytes_b>(p.b, smem + kPlan.b + stage * kPlan.b_stage,

@@ -9,6 +9,8 @@
 //                       of K and share it in L2. A group is one slice, or, if the worker is a cluster that splits K
 //                       among its `ranks`, as many slices
 //   cluster             the same with one group: the ranks of one cluster hold all slices of a tile
+//                       Slices interleave: slice s takes the k blocks s, s + slices, ... so that all slices in flight
+//                       read one window of K together, whole DRAM pages instead of a line here and there
 //   stream_k            the first `stream_tiles` tiles form one line of k blocks that the workers cut into equal
 //                       parts; the remaining tiles are whole and follow. (Osama et al., "Stream-K", PPoPP 2023.)
 //
@@ -25,10 +27,12 @@ namespace cleave {
 struct WorkUnit {
   uint32_t m = 0, n = 0, batch = 0;      // the tile's place, in tiles
   uint32_t tile = 0;                     // its number: index of its counter and partials
-  uint32_t k_begin = 0, k_end = 0;       // k blocks, [begin, end)
-  uint32_t slice = 0;                    // which share of K this is, in K order
+  uint32_t k_first = 0, k_step = 1;      // its k blocks: first, first + step, ...
+  uint32_t k_count = 0;
+  uint32_t slice = 0;                    // which share of K this is
   uint32_t contributors = 0;             // stream_k: later workers that hold the rest of this tile
-  CLEAVE_HD constexpr uint32_t k_count() const { return k_end - k_begin; }
+
+  CLEAVE_HD constexpr uint32_t k_block(uint32_t i) const { return k_first + i * k_step; }
 };
 
 /// `total` things dealt to `count` takers in order: shares differ by at most one, the larger ones first.
@@ -37,6 +41,7 @@ struct Shares {
   Shares() = default;
   CLEAVE_HD constexpr Shares(uint32_t total, uint32_t count) : base(total / count), extra(total % count) {}
   CLEAVE_HD constexpr uint32_t begin(uint32_t taker) const { return taker * base + min_of(taker, extra); }
+  CLEAVE_HD constexpr uint32_t count(uint32_t taker) const { return base + (taker < extra ? 1 : 0); }
 };
 
 /// The fixed part: made by the planner, passed to the kernel by value.
@@ -85,8 +90,9 @@ class Walk {
       unit.slice = group * s_.ranks + rank_;
     }
     next_ += workers_;
-    unit.k_begin = s_.slice_shares.begin(unit.slice);
-    unit.k_end = s_.slice_shares.begin(unit.slice + 1);
+    unit.k_first = unit.slice;
+    unit.k_step = s_.slices;
+    unit.k_count = s_.slice_shares.count(unit.slice);
     unit.contributors = 0;
     s_.raster.locate(unit.tile, unit.m, unit.n, unit.batch);
     return true;
@@ -98,12 +104,13 @@ class Walk {
     s_.k_blocks_divmod.divmod(position_, unit.tile, offset);
     const uint32_t tile_begin = position_ - offset;
     const uint32_t tile_end = tile_begin + s_.k_blocks;
-    unit.k_begin = offset;
-    unit.k_end = min_of(end_, tile_end) - tile_begin;
+    unit.k_first = offset;
+    unit.k_step = 1;
+    unit.k_count = min_of(end_, tile_end) - position_;
     unit.slice = offset == 0 ? 0 : 1;  // 0 owns the tile, others contribute to it
-    position_ = tile_begin + unit.k_end;
+    position_ += unit.k_count;
     unit.contributors = 0;
-    if (offset == 0 && unit.k_end < s_.k_blocks) {
+    if (offset == 0 && unit.k_count < s_.k_blocks) {
       // The owner collects from the workers after it, up to the one that holds the tile's last k block.
       while (s_.worker_shares.begin(worker_ + unit.contributors + 1) < tile_end) ++unit.contributors;
     }
