@@ -2,16 +2,12 @@
 
 find_package(Threads REQUIRED)
 find_package(fmt REQUIRED)
-find_package(nlohmann_json REQUIRED)
-find_path(XXHASH_INCLUDE_DIR xxhash.h REQUIRED)
-find_library(XXHASH_LIBRARY xxhash REQUIRED)
 
 # What the library's sources and its tests need, and its users do not.
 add_library(cleave_private INTERFACE)
 target_include_directories(cleave_private INTERFACE "${PROJECT_SOURCE_DIR}/src")
-target_include_directories(cleave_private SYSTEM INTERFACE "${XXHASH_INCLUDE_DIR}")
 target_link_libraries(cleave_private INTERFACE
-  cuda_headers fmt::fmt nlohmann_json::nlohmann_json "${XXHASH_LIBRARY}" Threads::Threads ${CMAKE_DL_LIBS})
+  cuda_headers fmt::fmt Threads::Threads ${CMAKE_DL_LIBS})
 target_compile_definitions(cleave_private INTERFACE CLEAVE_VERSION="${PROJECT_VERSION}")
 target_compile_options(cleave_private INTERFACE -Wall -Wextra -Wno-missing-field-initializers)
 

@@ -35,8 +35,6 @@ missing_packages() {
   has_command ninja || echo ninja-build
   has_command python3 || echo python3
   has_header fmt/core.h || echo libfmt-dev
-  has_header nlohmann/json.hpp || echo nlohmann-json3-dev
-  has_header xxhash.h || echo libxxhash-dev
   has_header gtest/gtest.h || echo libgtest-dev
   has_python 'import ensurepip' || has_python 'import pip' || echo python3-venv
   has_python 'import os, sysconfig; os.stat(sysconfig.get_path("include") + "/Python.h")' || echo python3-dev

@@ -2,7 +2,8 @@
 //
 //   cleave::GemmProblem problem{.m = 128, .n = 128, .k = 16384, ...};
 //   auto plan = cleave::plan(problem);                 // once; thread-safe, cached
-//   plan->run({.a = a, .b = b, .d = d}, workspace, stream);  // many times; no allocation, no synchronisation
+//   plan->run({.a = a, .b = b, .d = d}, workspace, stream);  // many times; no allocation, no
+//   synchronisation
 #pragma once
 
 #include <cstddef>
@@ -19,19 +20,22 @@ namespace cleave {
 /// Device ordinal of the CPU backend.
 inline constexpr int kCpu = -1;
 
-/// Placement of one matrix of a batch. Strides count elements and may be 0 only for dimensions that broadcast (batch).
-/// One of stride_row and stride_col must be 1 (a dimension of size 1 may have any stride).
+/// Placement of one matrix of a batch. Strides count elements and may be 0 only for dimensions that
+/// broadcast (batch). One of stride_row and stride_col must be 1 (a dimension of size 1 may have
+/// any stride).
 struct MatrixLayout {
   DType dtype = DType::bf16;
   int64_t stride_row = 0;
   int64_t stride_col = 1;
   int64_t stride_batch = 0;
-  uint32_t alignment = 16;  ///< of the base pointer, in bytes: a power of two; 16 stands for "16 or more"
+  uint32_t alignment =
+      16;  ///< of the base pointer, in bytes: a power of two; 16 stands for "16 or more"
 
   friend bool operator==(const MatrixLayout&, const MatrixLayout&) = default;
 };
 
-/// A plain value that says what to compute; it holds no pointer but what their alignment is. POD: it is the plan cache's key.
+/// A plain value that says what to compute; it holds no pointer but what their alignment is. POD:
+/// it is the plan cache's key.
 struct GemmProblem {
   int64_t m = 0, n = 0, k = 0;
   int64_t batch = 1;
@@ -39,37 +43,40 @@ struct GemmProblem {
   MatrixLayout b = {};  ///< [batch, k, n]
   MatrixLayout c = {};  ///< [batch, m, n]; read only if has_c
   MatrixLayout d = {};  ///< [batch, m, n]; must not overlap itself
-  bool has_c = false;  ///< C takes part (beta is a run-time value); C may be D exactly
+  bool has_c = false;   ///< C takes part (beta is a run-time value); C may be D exactly
   Bias bias = Bias::none;
   DType bias_dtype = DType::bf16;
   Activation activation = Activation::none;
 
   SplitKMode split_k_mode = SplitKMode::automatic;
   int32_t split_k_slices = 0;  ///< 0: the planner chooses
-  bool deterministic = true;   ///< bitwise equal results from run to run; honoured or refused (every mode honours it today)
+  bool deterministic = true;  ///< bitwise equal results from run to run; honoured or refused (every
+                              ///< mode honours it today)
   KernelFamily kernel = KernelFamily::automatic;
   int device = 0;  ///< CUDA ordinal, or kCpu
 
   friend bool operator==(const GemmProblem&, const GemmProblem&) = default;
 };
 
-/// What `run` needs beside the plan. Device pointers (host pointers on the CPU backend), aligned as the problem says.
+/// What `run` needs beside the plan. Device pointers (host pointers on the CPU backend), aligned as
+/// the problem says.
 struct GemmArguments {
   const void* a = nullptr;
   const void* b = nullptr;
-  const void* c = nullptr;     ///< read if has_c and beta != 0
+  const void* c = nullptr;  ///< read if has_c and beta != 0
   void* d = nullptr;
   const void* bias = nullptr;  ///< n (row) or m (column) contiguous values
   float alpha = 1.0f;
   float beta = 0.0f;
 };
 
-/// Every rule that `problem` breaks, each with the value seen and the remedy. Empty: it can be planned.
+/// Every rule that `problem` breaks, each with the value seen and the remedy. Empty: it can be
+/// planned.
 std::vector<std::string> validate(const GemmProblem& problem);
 
 /// One way to run a problem, with what the cost model expects of it.
 struct Candidate {
-  std::string kernel;        ///< readable name: family, tile, stages, cluster
+  std::string kernel;  ///< readable name: family, tile, stages, cluster
   SplitKMode split_k_mode = SplitKMode::none;
   int32_t split_k_slices = 1;
   double predicted_us = 0;
@@ -81,33 +88,42 @@ class GemmPlan {
  public:
   virtual ~GemmPlan() = default;
 
-  /// Enqueues on `stream` (a CUstream / cudaStream_t; ignored by the CPU backend, which returns when done).
-  /// `workspace`: at least workspace_size() bytes, 16-byte aligned, its first counter_size() bytes zero before the first use
-  /// with any plan (kernels leave them zero); not shared by launches that may run at the same time.
-  /// nullptr: a pooled workspace of (device, stream) is used.
-  /// Never allocates, synchronises or compiles once `prepare` has run (first use prepares by itself, outside capture).
+  /// Enqueues on `stream` (a CUstream / cudaStream_t; ignored by the CPU backend, which returns
+  /// when done). `workspace`: at least workspace_size() bytes, 16-byte aligned, its first
+  /// counter_size() bytes zero before the first use with any plan (kernels leave them zero); not
+  /// shared by launches that may run at the same time. nullptr: a pooled workspace of (device,
+  /// stream) is used. Never allocates, synchronises or compiles once `prepare` has run (first use
+  /// prepares by itself, outside capture).
   virtual void run(const GemmArguments& arguments, void* workspace, size_t workspace_size,
                    void* stream) const = 0;
-  void run(const GemmArguments& arguments, void* stream) const { run(arguments, nullptr, 0, stream); }
+  void run(const GemmArguments& arguments, void* stream) const {
+    run(arguments, nullptr, 0, stream);
+  }
 
-  /// Compiles and loads the kernel, and allocates the pooled workspace of `stream`: call it before capturing a CUDA graph.
+  /// Compiles and loads the kernel, and allocates the pooled workspace of `stream`: call it before
+  /// capturing a CUDA graph.
   virtual void prepare(void* stream) const = 0;
 
   virtual size_t workspace_size() const = 0;  ///< exact, in bytes; 0 where the mode needs none
-  virtual size_t counter_size() const = 0;    ///< leading bytes of the workspace that must start as zero
+  virtual size_t counter_size()
+      const = 0;  ///< leading bytes of the workspace that must start as zero
 
   virtual const GemmProblem& problem() const = 0;
   virtual SplitKMode split_k_mode() const = 0;  ///< what was chosen, never automatic
   virtual int32_t split_k_slices() const = 0;
   virtual std::string kernel_name() const = 0;
-  virtual std::string kernel_source() const = 0;  ///< the translation unit given to NVRTC; empty on the CPU
-  virtual std::string why() const = 0;            ///< one sentence: what was chosen, against what, and any note
+  virtual std::string kernel_source()
+      const = 0;  ///< the translation unit given to NVRTC; empty on the CPU
+  virtual std::string why()
+      const = 0;  ///< one sentence: what was chosen, against what, and any note
   virtual std::vector<Candidate> candidates() const = 0;  ///< considered, cheapest first
-  virtual double roofline_us() const = 0;         ///< max(bytes / bandwidth, operations / peak) on this device
+  virtual double roofline_us()
+      const = 0;  ///< max(bytes / bandwidth, operations / peak) on this device
 };
 
-/// The cached plan of `problem`. Throws Error with every broken rule. Works without a GPU, driver or NVRTC when
-/// the problem's device is kCpu; for a CUDA ordinal without a GPU it throws no_device.
+/// The cached plan of `problem`. Throws Error with every broken rule. Works without a GPU, driver
+/// or NVRTC when the problem's device is kCpu; for a CUDA ordinal without a GPU it throws
+/// no_device.
 std::shared_ptr<const GemmPlan> plan(const GemmProblem& problem);
 
 }  // namespace cleave

@@ -12,10 +12,8 @@
 #include <fstream>
 #include <system_error>
 
+#include "jit/digest.h"
 #include "jit/file_lock.h"
-
-#define XXH_INLINE_ALL
-#include <xxhash.h>
 
 namespace cleave {
 namespace {
@@ -42,8 +40,10 @@ static_assert(sizeof(EntryHeader) == 72, "padding would be written, and hashed, 
 
 uint64_t checksum_of(EntryHeader header, std::string_view payload) {
   header.checksum = 0;
-  const uint64_t seed = XXH3_64bits(&header, sizeof(header));
-  return XXH3_64bits_withSeed(payload.data(), payload.size(), seed);
+  Digest digest;
+  digest.update({reinterpret_cast<const char*>(&header), sizeof(header)});
+  digest.update(payload);
+  return digest.low();
 }
 
 std::optional<std::string> read_file(const fs::path& path) {
@@ -109,15 +109,13 @@ std::optional<EntryHeader> read_header(const fs::path& path) {
 }  // namespace
 
 CacheKey::CacheKey(const std::vector<std::string_view>& parts) {
-  XXH3_state_t state;
-  XXH3_128bits_reset(&state);
+  Digest digest;
   for (const std::string_view part : parts) {
     const uint64_t size = part.size();
-    XXH3_128bits_update(&state, &size, sizeof(size));
-    XXH3_128bits_update(&state, part.data(), part.size());
+    digest.update({reinterpret_cast<const char*>(&size), sizeof(size)});
+    digest.update(part);
   }
-  const XXH128_hash_t digest = XXH3_128bits_digest(&state);
-  hex_ = fmt::format("{:016x}{:016x}", digest.high64, digest.low64);
+  hex_ = fmt::format("{:016x}{:016x}", digest.high(), digest.low());
 }
 
 DiskCache::DiskCache(fs::path directory, std::chrono::milliseconds lock_timeout)

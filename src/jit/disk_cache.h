@@ -28,7 +28,7 @@ class CacheKey {
   const std::string& hex() const { return hex_; }
 
  private:
-  std::string hex_;  // XXH3-128
+  std::string hex_;
 };
 
 struct CacheEntryInfo {

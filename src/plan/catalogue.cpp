@@ -8,7 +8,8 @@
 namespace cleave {
 namespace {
 
-// The tiles. sm90: 64 rows per consumer warpgroup and m64 instruction; narrow tiles for small M or N.
+// The tiles. sm90: 64 rows per consumer warpgroup and m64 instruction; narrow tiles for small M or
+// N.
 constexpr Spec kSm90Tiles[] = {
     {.tile_m = 64, .tile_n = 16},
     {.tile_m = 64, .tile_n = 32},
@@ -38,7 +39,9 @@ constexpr Spec kPortableTiles[] = {
 constexpr uint32_t kMulticasts[][2] = {{1, 1}, {2, 1}, {1, 2}};
 
 /// Large enough that sharing a load pays for keeping two blocks in step.
-bool worth_multicast(const Spec& s) { return s.tile_m * s.tile_n >= 128 * 128; }
+bool worth_multicast(const Spec& s) {
+  return s.tile_m * s.tile_n >= 128 * 128;
+}
 
 std::vector<Spec> tiles(KernelFamily family) {
   std::vector<Spec> specs;
@@ -55,7 +58,8 @@ std::vector<Spec> tiles(KernelFamily family) {
       }
     }
   }
-  if (family != KernelFamily::sm90) specs.insert(specs.end(), std::begin(kPortableTiles), std::end(kPortableTiles));
+  if (family != KernelFamily::sm90)
+    specs.insert(specs.end(), std::begin(kPortableTiles), std::end(kPortableTiles));
   return specs;
 }
 
@@ -64,16 +68,19 @@ bool oversized(const Spec& s, const GemmProblem& p) {
   const int64_t m = s.transposed ? p.n : p.m, n = s.transposed ? p.m : p.n;
   const bool rows = s.tile_m > 64 && m * 2 <= s.tile_m;
   const bool cols = s.tile_n > (s.family == KernelFamily::portable ? 64 : 16) && n * 2 <= s.tile_n;
-  return rows || cols || (s.multicast_m > 1 && m <= s.tile_m) || (s.multicast_n > 1 && n <= s.tile_n);
+  return rows || cols || (s.multicast_m > 1 && m <= s.tile_m) ||
+         (s.multicast_n > 1 && n <= s.tile_n);
 }
 
 /// Slice counts that leave the GPU full: from two to about one unit per multiprocessor.
-std::vector<uint32_t> slice_counts(uint32_t tiles, uint32_t k_blocks, uint32_t multiprocessors, uint32_t most) {
+std::vector<uint32_t> slice_counts(uint32_t tiles, uint32_t k_blocks, uint32_t multiprocessors,
+                                   uint32_t most) {
   std::vector<uint32_t> counts;
   const auto add = [&](uint32_t count) {
     if (count >= 2 && count <= std::min(k_blocks, most)) counts.push_back(count);
   };
-  for (const uint32_t count : {2u, 3u, 4u, 5u, 6u, 8u, 10u, 12u, 14u, 16u, 24u, 32u, 48u, 64u, 96u, 128u}) {
+  for (const uint32_t count :
+       {2u, 3u, 4u, 5u, 6u, 8u, 10u, 12u, 14u, 16u, 24u, 32u, 48u, 64u, 96u, 128u}) {
     if (uint64_t(count) * tiles <= 2ull * multiprocessors) add(count);
   }
   add(multiprocessors / std::max(tiles, 1u));
@@ -83,19 +90,24 @@ std::vector<uint32_t> slice_counts(uint32_t tiles, uint32_t k_blocks, uint32_t m
   return counts;
 }
 
-void add(std::vector<Choice>& out, const GemmProblem& problem, const DeviceInfo& device, const Spec& spec) {
+void add(std::vector<Choice>& out, const GemmProblem& problem, const DeviceInfo& device,
+         const Spec& spec) {
   auto choice = make_choice(problem, device, spec);
   if (!choice) return;
-  if (spec.split != SplitKMode::none && spec.split != SplitKMode::stream_k && choice->schedule.slices < 2 &&
-      problem.split_k_mode == SplitKMode::automatic) {
+  if (spec.split != SplitKMode::none && spec.split != SplitKMode::stream_k &&
+      choice->schedule.slices < 2 && problem.split_k_mode == SplitKMode::automatic) {
     return;  // the same as none
   }
+  // Clusters beyond the portable size were never the best by more than noise, and how many fit
+  // varies most by chip.
+  if (problem.split_k_mode == SplitKMode::automatic && cluster_size(choice->config) > 8) return;
   choice->predicted_us = predict_us(*choice, device);
   out.push_back(std::move(*choice));
 }
 
 /// Parallel split-K whose clusters join first.
-void add_clustered(std::vector<Choice>& out, const GemmProblem& problem, const DeviceInfo& device, Spec spec) {
+void add_clustered(std::vector<Choice>& out, const GemmProblem& problem, const DeviceInfo& device,
+                   Spec spec) {
   for (const uint32_t cluster_k : {2u, 4u, 8u}) {
     if (spec.slices % cluster_k != 0 || spec.slices == cluster_k) continue;
     spec.cluster_k = cluster_k;
@@ -103,7 +115,8 @@ void add_clustered(std::vector<Choice>& out, const GemmProblem& problem, const D
   }
 }
 
-void add_splits(std::vector<Choice>& out, const GemmProblem& problem, const DeviceInfo& device, Spec spec) {
+void add_splits(std::vector<Choice>& out, const GemmProblem& problem, const DeviceInfo& device,
+                Spec spec) {
   const SplitKMode mode = problem.split_k_mode;
   const bool any = mode == SplitKMode::automatic;
   const uint32_t given = uint32_t(problem.split_k_slices);
@@ -114,7 +127,8 @@ void add_splits(std::vector<Choice>& out, const GemmProblem& problem, const Devi
   const auto whole = make_choice(problem, device, unsplit);
   if (wants(SplitKMode::none) && given <= 1) add(out, problem, device, spec);
   if (!whole || spec.pingpong) return;
-  const uint32_t tiles = sharers(whole->config) * whole->schedule.tiles_m * whole->schedule.tiles_n * whole->schedule.batches;
+  const uint32_t tiles = sharers(whole->config) * whole->schedule.tiles_m *
+                         whole->schedule.tiles_n * whole->schedule.batches;
   const uint32_t k_blocks = whole->schedule.k_blocks;
 
   for (const SplitKMode m : {SplitKMode::serial, SplitKMode::parallel, SplitKMode::cluster}) {
@@ -126,7 +140,8 @@ void add_splits(std::vector<Choice>& out, const GemmProblem& problem, const Devi
       if (m == SplitKMode::parallel) add_clustered(out, problem, device, spec);
       continue;
     }
-    const auto counts = slice_counts(tiles, k_blocks, device.multiprocessors, m == SplitKMode::cluster ? 16 : 1024);
+    const auto counts =
+        slice_counts(tiles, k_blocks, device.multiprocessors, m == SplitKMode::cluster ? 16 : 1024);
     for (const uint32_t slices : counts) {
       spec.slices = slices;
       add(out, problem, device, spec);
@@ -153,25 +168,30 @@ std::vector<Choice> candidates(const GemmProblem& problem, const DeviceInfo& dev
       if (all || !oversized(tile, problem)) add_splits(out, problem, device, tile);
     }
     // The portable kernel is for what the sm90 kernel cannot serve.
-    const bool sm90 = std::any_of(out.begin(), out.end(),
-                                  [](const Choice& c) { return c.config.family == KernelFamily::sm90; });
-    if (sm90) std::erase_if(out, [](const Choice& c) { return c.config.family == KernelFamily::portable; });
+    const bool sm90 = std::any_of(out.begin(), out.end(), [](const Choice& c) {
+      return c.config.family == KernelFamily::sm90;
+    });
+    if (sm90)
+      std::erase_if(out, [](const Choice& c) { return c.config.family == KernelFamily::portable; });
     if (!out.empty()) break;
   }
-  std::stable_sort(out.begin(), out.end(),
-                   [](const Choice& a, const Choice& b) { return a.predicted_us < b.predicted_us; });
+  std::stable_sort(out.begin(), out.end(), [](const Choice& a, const Choice& b) {
+    return a.predicted_us < b.predicted_us;
+  });
   return out;
 }
 
 std::vector<GemmConfig> all_configs(const DeviceInfo& device) {
   std::vector<GemmConfig> configs;
-  const auto visit = [&](DType in, DType d, Major a, Major b, SplitKMode split, uint32_t alignment, Activation activation,
-                         Bias bias, bool has_c) {
+  const auto visit = [&](DType in, DType d, Major a, Major b, SplitKMode split, uint32_t alignment,
+                         Activation activation, Bias bias, bool has_c) {
     GemmProblem p;
     p.m = p.n = 1024;
     p.k = 4096;
-    p.a = a == Major::k ? MatrixLayout{in, p.k, 1, 0, alignment} : MatrixLayout{in, 1, p.m, 0, alignment};
-    p.b = b == Major::k ? MatrixLayout{in, 1, p.k, 0, alignment} : MatrixLayout{in, p.n, 1, 0, alignment};
+    p.a = a == Major::k ? MatrixLayout{in, p.k, 1, 0, alignment}
+                        : MatrixLayout{in, 1, p.m, 0, alignment};
+    p.b = b == Major::k ? MatrixLayout{in, 1, p.k, 0, alignment}
+                        : MatrixLayout{in, p.n, 1, 0, alignment};
     p.c = p.d = MatrixLayout{d, p.n, 1};
     p.has_c = has_c;
     p.activation = activation;
@@ -187,14 +207,18 @@ std::vector<GemmConfig> all_configs(const DeviceInfo& device) {
   constexpr Major majors[] = {Major::k, Major::mn};
   for (const Major a : majors) {
     for (const Major b : majors) {
-      for (const DType in : {DType::bf16, DType::f32}) visit(in, in, a, b, SplitKMode::none, 16, Activation::none, Bias::none, false);
+      for (const DType in : {DType::bf16, DType::f32})
+        visit(in, in, a, b, SplitKMode::none, 16, Activation::none, Bias::none, false);
       visit(DType::f16, DType::f16, a, b, SplitKMode::none, 2, Activation::none, Bias::none, false);
     }
   }
-  for (const SplitKMode split : {SplitKMode::serial, SplitKMode::parallel, SplitKMode::cluster, SplitKMode::stream_k}) {
-    for (const DType in : {DType::f16, DType::f32}) visit(in, DType::f32, Major::k, Major::k, split, 16, Activation::none, Bias::none, false);
+  for (const SplitKMode split :
+       {SplitKMode::serial, SplitKMode::parallel, SplitKMode::cluster, SplitKMode::stream_k}) {
+    for (const DType in : {DType::f16, DType::f32})
+      visit(in, DType::f32, Major::k, Major::k, split, 16, Activation::none, Bias::none, false);
   }
-  for (const Activation act : {Activation::relu, Activation::gelu_tanh, Activation::gelu_erf, Activation::silu}) {
+  for (const Activation act :
+       {Activation::relu, Activation::gelu_tanh, Activation::gelu_erf, Activation::silu}) {
     visit(DType::bf16, DType::bf16, Major::k, Major::k, SplitKMode::none, 16, act, Bias::row, true);
   }
   return configs;

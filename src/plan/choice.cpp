@@ -14,7 +14,8 @@ constexpr uint32_t kMostStages = 12;
 constexpr uint32_t kLeastStages = 2;
 constexpr uint32_t kMostClusterBlocks = 16;  // Hopper's limit, beyond the portable 8
 
-/// The dimension of A ([m, k]) or B^T ([n, k]) that is contiguous. Both are if the other has one element.
+/// The dimension of A ([m, k]) or B^T ([n, k]) that is contiguous. Both are if the other has one
+/// element.
 Major major_of(int64_t stride_k, int64_t size_k, int64_t stride_other, int64_t size_other) {
   if (size_other == 1 && stride_k == 1) return Major::k;
   if (size_k == 1 && stride_other == 1) return Major::mn;
@@ -30,30 +31,35 @@ struct Operand {
 
 uint32_t common_alignment(uint32_t pointer, DType type, int64_t stride, int64_t batch_stride) {
   uint32_t bytes = std::min(pointer, 16u);
-  while (bytes > size_of(type) && (stride * size_of(type) % bytes != 0 || batch_stride * size_of(type) % bytes != 0)) {
+  while (bytes > size_of(type) &&
+         (stride * size_of(type) % bytes != 0 || batch_stride * size_of(type) % bytes != 0)) {
     bytes /= 2;
   }
   return bytes;
 }
 
-Operand operand(const MatrixLayout& layout, int64_t stride_k, int64_t size_k, int64_t stride_other, int64_t size_other,
-                int64_t batch) {
+Operand operand(const MatrixLayout& layout, int64_t stride_k, int64_t size_k, int64_t stride_other,
+                int64_t size_other, int64_t batch) {
   Operand o{major_of(stride_k, size_k, stride_other, size_other), 0, 0};
   const bool strided_matters = o.major == Major::k ? size_other > 1 : size_k > 1;
   o.stride = strided_matters ? (o.major == Major::k ? stride_other : stride_k) : 0;
-  o.alignment = common_alignment(layout.alignment, layout.dtype, o.stride, batch > 1 ? layout.stride_batch : 0);
+  o.alignment = common_alignment(layout.alignment, layout.dtype, o.stride,
+                                 batch > 1 ? layout.stride_batch : 0);
   return o;
 }
 
 uint32_t output_alignment(const MatrixLayout& layout, Order order, const GemmProblem& p) {
   const bool strided_matters = (order == Order::row ? p.m : p.n) > 1;
-  const int64_t stride = strided_matters ? (order == Order::row ? layout.stride_row : layout.stride_col) : 0;
-  return common_alignment(layout.alignment, layout.dtype, stride, p.batch > 1 ? layout.stride_batch : 0);
+  const int64_t stride =
+      strided_matters ? (order == Order::row ? layout.stride_row : layout.stride_col) : 0;
+  return common_alignment(layout.alignment, layout.dtype, stride,
+                          p.batch > 1 ? layout.stride_batch : 0);
 }
 
-/// Fills the parts of the configuration that the tile's shape decides; false if the kernel has no such tile.
-bool shape_tile(const Spec& s, const GemmProblem& p, const Operand& a, const Operand& b, const DeviceInfo& device,
-                GemmConfig& c) {
+/// Fills the parts of the configuration that the tile's shape decides; false if the kernel has no
+/// such tile.
+bool shape_tile(const Spec& s, const GemmProblem& p, const Operand& a, const Operand& b,
+                const DeviceInfo& device, GemmConfig& c) {
   const uint32_t atom = atom_elements(c.a);
   c.tile_m = s.tile_m;
   c.tile_n = s.tile_n;
@@ -75,13 +81,16 @@ bool shape_tile(const Spec& s, const GemmProblem& p, const Operand& a, const Ope
   c.multicast_m = s.multicast_m;
   c.multicast_n = s.multicast_n;
   if (device.compute_capability / 10 != 9 || a.alignment < 16 || b.alignment < 16) return false;
-  if (c.a == DType::f32 && (a.major == Major::mn || b.major == Major::mn)) return false;  // WGMMA: tf32 is K-major
+  if (c.a == DType::f32 && (a.major == Major::mn || b.major == Major::mn))
+    return false;  // WGMMA: tf32 is K-major
   if (p.k == 0) return false;
   if (c.pingpong && c.split != SplitKMode::none) return false;
-  // An operand that is contiguous along M or N comes in strips of one swizzle atom, dealt whole to multicast partners.
+  // An operand that is contiguous along M or N comes in strips of one swizzle atom, dealt whole to
+  // multicast partners.
   if (b.major == Major::mn && s.tile_n % (atom * s.multicast_m) != 0) return false;
   if (a.major == Major::mn && s.tile_m % (atom * s.multicast_n) != 0) return false;
-  // A K-major operand's share of a multicast must be whole groups of 8 rows, so that the swizzle fits together.
+  // A K-major operand's share of a multicast must be whole groups of 8 rows, so that the swizzle
+  // fits together.
   if (b.major == Major::k && s.tile_n % (8 * s.multicast_m) != 0) return false;
   // Small stages are merged: half the barriers for the same bytes.
   if ((s.tile_m + s.tile_n) * 128 < 16384 * 5 / 4 && p.k > int64_t(atom)) c.tile_k = 2 * atom;
@@ -92,8 +101,8 @@ bool shape_tile(const Spec& s, const GemmProblem& p, const Operand& a, const Ope
   return c.stages >= kLeastStages;
 }
 
-/// Bands that make a wave of blocks touch as few operand bytes as possible: `width` columns of tiles and
-/// wave / width rows.
+/// Bands that make a wave of blocks touch as few operand bytes as possible: `width` columns of
+/// tiles and wave / width rows.
 void shape_raster(const GemmConfig& c, uint32_t wave, ScheduleShape& s) {
   const double unit_m = c.tile_m * c.multicast_m, unit_n = c.tile_n * c.multicast_n;
   s.bands_along_m = false;
@@ -102,7 +111,8 @@ void shape_raster(const GemmConfig& c, uint32_t wave, ScheduleShape& s) {
 
 }  // namespace
 
-std::optional<Choice> make_choice(const GemmProblem& problem, const DeviceInfo& device, const Spec& spec) {
+std::optional<Choice> make_choice(const GemmProblem& problem, const DeviceInfo& device,
+                                  const Spec& spec) {
   Choice choice;
   choice.spec = spec;
   choice.problem = spec.transposed ? transposed(problem) : problem;
@@ -127,7 +137,9 @@ std::optional<Choice> make_choice(const GemmProblem& problem, const DeviceInfo& 
   const auto reduce_slices = [&](uint32_t k_blocks) {
     const bool sliced = c.split != SplitKMode::none && c.split != SplitKMode::stream_k;
     uint32_t slices = sliced ? std::min(std::max(spec.slices, 1u), std::max(k_blocks, 1u)) : 1;
-    c.cluster_k = c.split == SplitKMode::cluster ? slices : c.split == SplitKMode::parallel ? spec.cluster_k : 1;
+    c.cluster_k = c.split == SplitKMode::cluster    ? slices
+                  : c.split == SplitKMode::parallel ? spec.cluster_k
+                                                    : 1;
     slices -= slices % c.cluster_k;
     if (sliced && slices <= 1) {  // nothing to join
       choice.spec.split = c.split = SplitKMode::none;
@@ -143,7 +155,9 @@ std::optional<Choice> make_choice(const GemmProblem& problem, const DeviceInfo& 
     slices = reduce_slices(k_blocks);
     if (!shape_tile(spec, p, a, b, device, c)) return std::nullopt;
   }
-  if (c.cluster_k > 1 && (device.compute_capability / 10 != 9 || cluster_size(c) > kMostClusterBlocks)) return std::nullopt;
+  if (c.cluster_k > 1 &&
+      (device.compute_capability / 10 != 9 || cluster_size(c) > kMostClusterBlocks))
+    return std::nullopt;
   if (c.split == SplitKMode::cluster && sharers(c) > 1) return std::nullopt;
 
   ScheduleShape& s = choice.schedule;
@@ -157,8 +171,9 @@ std::optional<Choice> make_choice(const GemmProblem& problem, const DeviceInfo& 
   choice.spec.slices = slices;
   choice.spec.cluster_k = c.split == SplitKMode::parallel ? c.cluster_k : 1;
 
-  // Workers: blocks, or clusters. Where units wait for each other, no more than can be resident: any two blocks find
-  // a pair of multiprocessors, but how many larger clusters fit differs from chip to chip.
+  // Workers: blocks, or clusters. Where units wait for each other, no more than can be resident:
+  // any two blocks find a pair of multiprocessors, but how many larger clusters fit differs from
+  // chip to chip.
   const bool waits = c.split != SplitKMode::none && c.cluster_k == 1;
   if (sharers(c) > 2 && c.cluster_k == 1) return std::nullopt;
   const uint32_t tiles = s.tiles_m * s.tiles_n * s.batches;
@@ -180,7 +195,8 @@ std::optional<Choice> make_choice(const GemmProblem& problem, const DeviceInfo& 
   }
   choice.blocks = s.workers * cluster_size(c);
   if (c.split == SplitKMode::parallel && c.cluster_k == 1) {
-    s.reduce_chunks = std::clamp(s.workers / std::max(tiles, 1u), 1u, accumulators_per_thread(c) / 4);
+    s.reduce_chunks =
+        std::clamp(s.workers / std::max(tiles, 1u), 1u, accumulators_per_thread(c) / 4);
   }
   shape_raster(c, s.workers, s);
 

@@ -1,4 +1,5 @@
-// A Spec worked out for one problem on one device: the kernel's configuration, its schedule, its launch.
+// A Spec worked out for one problem on one device: the kernel's configuration, its schedule, its
+// launch.
 #pragma once
 
 #include <cstddef>
@@ -23,8 +24,9 @@ struct Choice {
   double predicted_us = 0;
 };
 
-/// Nothing if the spec's kernel cannot serve the problem: alignment, layout, dtype, shared memory, architecture.
-/// Slices beyond one K block each are reduced to that.
-std::optional<Choice> make_choice(const GemmProblem& problem, const DeviceInfo& device, const Spec& spec);
+/// Nothing if the spec's kernel cannot serve the problem: alignment, layout, dtype, shared memory,
+/// architecture. Slices beyond one K block each are reduced to that.
+std::optional<Choice> make_choice(const GemmProblem& problem, const DeviceInfo& device,
+                                  const Spec& spec);
 
 }  // namespace cleave

@@ -8,33 +8,37 @@
 namespace cleave {
 namespace {
 
-// Hopper. What no data sheet gives was fitted to measurements on an H100 (docs/notes/cost-model.md).
-constexpr double kFlopsPerClock16 = 4096;     // of one multiprocessor's tensor cores, 16-bit; tf32 has half
-constexpr double kSustainedClock = 0.80;      // of the maximum, under tensor-core load
-constexpr double kMultiplyOverhead = 1.05;    // of the instructions' own clocks
-constexpr double kBlockClocks = 30;           // per k block: its barriers
-constexpr double kL2BytesPerClock = 55;       // one multiprocessor reading L2
-constexpr double kL2TotalBytesPerUs = 9.0e6;
-constexpr double kMemoryEfficiency = 0.90;
-constexpr double kLaunchUs = 2.0;             // start, tensor maps, barriers, the last block's drain
-constexpr double kFirstBytesUs = 0.9;         // from the first load to the first multiplication
-constexpr double kSignalUs = 1.5;             // a release in one block seen by an acquire in another
-constexpr double kClusterUs = 0.5;            // a cluster's launch and its join's latency
-constexpr double kPartialBytesPerClock = 40;  // one multiprocessor moving partials
-constexpr double kStreamPenalty = 1.6;
-constexpr double kTileClocks = 700;           // of an epilogue, beside its elements
-constexpr double kStoreTmaClocks = 5;         // per accumulator of a thread
-constexpr double kStoreDirectClocks = 9;
+// Hopper. What no data sheet gives was fitted to measurements on an H100
+// (docs/notes/cost-model.md).
+constexpr double kFlopsPerClock16 =
+    4096;  // of one multiprocessor's tensor cores, 16-bit; tf32 has half
+constexpr double kSustainedClock = 0.80;    // of the maximum, under tensor-core load
+constexpr double kMultiplyOverhead = 1.12;  // of the instructions' own clocks
+constexpr double kBlockClocks = 34;         // per k block: its barriers
+constexpr double kL2BytesPerClock = 64;     // one multiprocessor reading L2
+constexpr double kL2TotalBytesPerUs = 8.75e6;
+constexpr double kMemoryEfficiency = 0.85;
+constexpr double kLaunchUs = 1.5;      // start, tensor maps, barriers, the last block's drain
+constexpr double kFirstBytesUs = 0.5;  // from the first load to the first multiplication
+constexpr double kSignalUs = 0.9;      // a release in one block seen by an acquire in another
+constexpr double kClusterUs = 0.75;    // a cluster's launch and its join's latency
+constexpr double kPartialBytesPerClock = 23;  // one multiprocessor moving partials
+constexpr double kStreamPenalty = 1.33;  // workers at different places along K share nothing in L2
+constexpr double kTileClocks = 460;      // of an epilogue, beside its elements
+constexpr double kStoreTmaClocks = 3.5;  // per accumulator of a thread
+constexpr double kStoreDirectClocks = 55;
 
-/// Clusters of `size` blocks that run at the same time: a cluster lies in one of the GPCs, which have 16 or 18
-/// multiprocessors each.
+/// Clusters of `size` blocks that run at the same time. A cluster lies in one GPC, and GPCs have 14
+/// to 18 working multiprocessors, differently on every chip: these are one H100's, as
+/// cuOccupancyMaxActiveClusters gave them.
 double resident_clusters(uint32_t size, const DeviceInfo& device) {
-  if (size <= 2) return std::floor(device.multiprocessors / double(size));
-  const double gpcs = std::floor(device.multiprocessors / 16.0);
-  return std::max(1.0, gpcs * std::floor(16.0 / size) - (size > 14 ? 1 : 0));
+  constexpr uint8_t h100[] = {132, 66, 39, 30, 22, 17, 15, 15, 9, 7, 7, 7, 7, 7, 7, 7};
+  return std::max(1.0, std::floor(h100[size - 1] * (device.multiprocessors / 132.0)));
 }
 
-double clock_per_us(const DeviceInfo& device) { return device.clock_ghz * 1000 * kSustainedClock; }
+double clock_per_us(const DeviceInfo& device) {
+  return device.clock_ghz * 1000 * kSustainedClock;
+}
 
 /// Clocks in which one block multiplies one k block.
 double multiply_clocks(const GemmConfig& c) {
@@ -42,18 +46,21 @@ double multiply_clocks(const GemmConfig& c) {
   if (c.family == KernelFamily::portable) {
     return double(c.tile_m) * c.tile_n * c.tile_k / (macs_per_clock * 0.5);
   }
-  // An instruction of 64 x N x 32 bytes takes N / 2 clocks, or as long as its operands take through shared memory
-  // (128 bytes a clock): 16 clocks for A, N / 4 for B.
+  // An instruction of 64 x N x 32 bytes takes N / 2 clocks, or as long as its operands take through
+  // shared memory (128 bytes a clock): 16 clocks for A, N / 4 for B.
   const double instruction = std::max(c.tile_n / 2.0, 16 + c.tile_n / 4.0);
-  return kBlockClocks + c.tile_m / 64.0 * (c.tile_k * size_of(c.a) / 32.0) * instruction * kMultiplyOverhead;
+  return kBlockClocks +
+         c.tile_m / 64.0 * (c.tile_k * size_of(c.a) / 32.0) * instruction * kMultiplyOverhead;
 }
 
 double load_bytes(const GemmConfig& c) {
-  return (double(c.tile_m) / c.multicast_n + double(c.tile_n) / c.multicast_m) * c.tile_k * size_of(c.a);
+  return (double(c.tile_m) / c.multicast_n + double(c.tile_n) / c.multicast_m) * c.tile_k *
+         size_of(c.a);
 }
 
 double epilogue_clocks(const GemmConfig& c) {
-  return kTileClocks + accumulators_per_thread(c) * (c.store_by_tma ? kStoreTmaClocks : kStoreDirectClocks);
+  return kTileClocks +
+         accumulators_per_thread(c) * (c.store_by_tma ? kStoreTmaClocks : kStoreDirectClocks);
 }
 
 }  // namespace
@@ -75,12 +82,13 @@ double predict_us(const Choice& choice, const DeviceInfo& device) {
   // The busiest worker's k blocks and tiles.
   double k_blocks = 0, worker_tiles = 0;
   if (s.mode == SplitKMode::stream_k) {
-    // Workers at different places along K share nothing in L2.
-    k_blocks = s.k_blocks * ((tiles - s.stream_tiles) + kStreamPenalty * s.stream_tiles) / s.workers;
+    k_blocks =
+        s.k_blocks * ((tiles - s.stream_tiles) + kStreamPenalty * s.stream_tiles) / s.workers;
     worker_tiles = std::ceil(tiles / s.workers);
   } else {
     const double units = tiles * s.slices / c.cluster_k;
-    worker_tiles = std::ceil(units / std::min<double>(s.workers, resident_clusters(cluster_size(c), device)));
+    worker_tiles =
+        std::ceil(units / std::min<double>(s.workers, resident_clusters(cluster_size(c), device)));
     k_blocks = worker_tiles * std::ceil(double(s.k_blocks) / s.slices);
   }
 
@@ -90,7 +98,8 @@ double predict_us(const Choice& choice, const DeviceInfo& device) {
   double epilogue = worker_tiles * epilogue_clocks(c);
   if (c.pingpong) epilogue = std::max(epilogue_clocks(c), epilogue - mainloop * 0.9);
   const double on_chip = (mainloop + epilogue) / clock;
-  const double memory = minimum_bytes(choice.problem) / (device.memory_gb_per_s * 1e3 * kMemoryEfficiency);
+  const double memory =
+      minimum_bytes(choice.problem) / (device.memory_gb_per_s * 1e3 * kMemoryEfficiency);
 
   const double tile_bytes = double(c.tile_m) * c.tile_n * 4;
   const double tile_us = tile_bytes / kPartialBytesPerClock / clock;
@@ -98,17 +107,24 @@ double predict_us(const Choice& choice, const DeviceInfo& device) {
   double join = cluster_size(c) > 1 ? kClusterUs : 0;
   if (c.cluster_k > 1) join += tile_us;  // sent to the other ranks
   switch (s.mode) {
-    case SplitKMode::serial: join += s.slices * (2 * tile_us + kSignalUs); break;
+    case SplitKMode::serial:
+      join += s.slices * (2 * tile_us + kSignalUs);
+      break;
     case SplitKMode::parallel: {
       // Written once; read by the reduction units, or by the last group's ranks.
-      const double share = c.cluster_k > 1 ? c.cluster_k : std::min<double>(s.reduce_chunks, concurrent / tiles / sharers);
-      join += worker_tiles * tile_us / c.cluster_k + kSignalUs + groups * tile_us / std::max(share, 1.0);
+      const double share = c.cluster_k > 1
+                               ? c.cluster_k
+                               : std::min<double>(s.reduce_chunks, concurrent / tiles / sharers);
+      join += worker_tiles * tile_us / c.cluster_k + kSignalUs +
+              groups * tile_us / std::max(share, 1.0);
       break;
     }
     case SplitKMode::stream_k:
-      if (s.stream_tiles > 0) join += kSignalUs + tile_us * (1 + std::ceil(s.workers / double(s.stream_tiles)));
+      if (s.stream_tiles > 0)
+        join += kSignalUs + tile_us * (1 + std::ceil(s.workers / double(s.stream_tiles)));
       break;
-    default: break;
+    default:
+      break;
   }
   return kLaunchUs + kFirstBytesUs + std::max(on_chip, memory) + join;
 }

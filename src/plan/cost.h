@@ -1,4 +1,5 @@
-// An analytic estimate of a choice's time. It ranks choices; measured winners (tuned.h) overrule it.
+// An analytic estimate of a choice's time. It ranks choices; measured winners (tuned.h) overrule
+// it.
 #pragma once
 
 #include "plan/choice.h"

@@ -23,19 +23,25 @@
 namespace cleave {
 namespace {
 
-static_assert(sizeof(TensorMap) == sizeof(CUtensorMap) && alignof(TensorMap) >= alignof(CUtensorMap));
+static_assert(sizeof(TensorMap) == sizeof(CUtensorMap) &&
+              alignof(TensorMap) >= alignof(CUtensorMap));
 
-// Tensor maps are encoded for this address (any aligned one would do) and pointed at the arguments in each run.
+// Tensor maps are encoded for this address (any aligned one would do) and pointed at the arguments
+// in each run.
 const void* const kNowhere = reinterpret_cast<const void*>(uintptr_t(1) << 20);
 
-CUtensorMap& driver_map(TensorMap& map) { return reinterpret_cast<CUtensorMap&>(map); }
+CUtensorMap& driver_map(TensorMap& map) {
+  return reinterpret_cast<CUtensorMap&>(map);
+}
 
-/// A matrix with a contiguous dimension of `across` elements and `down` lines `stride` elements apart, batched.
-TensorMapShape map_shape(const char* name, const MatrixLayout& layout, int64_t across, int64_t down, int64_t stride,
-                         int64_t batch, uint32_t box_across, uint32_t box_down) {
+/// A matrix with a contiguous dimension of `across` elements and `down` lines `stride` elements
+/// apart, batched.
+TensorMapShape map_shape(const char* name, const MatrixLayout& layout, int64_t across, int64_t down,
+                         int64_t stride, int64_t batch, uint32_t box_across, uint32_t box_down) {
   const uint64_t element = size_of(layout.dtype);
   // Strides that are never used still have to be valid ones.
-  const uint64_t line = down > 1 ? uint64_t(stride) * element : round_up<uint64_t>(across * element, 16);
+  const uint64_t line =
+      down > 1 ? uint64_t(stride) * element : round_up<uint64_t>(across * element, 16);
   const bool batched = batch > 1 && layout.stride_batch != 0;
   TensorMapShape shape;
   shape.name = name;
@@ -52,18 +58,20 @@ CUtensorMap map_a(const Choice& choice) {
   const GemmProblem& p = choice.problem;
   const GemmConfig& c = choice.config;
   const bool k = c.a_major == Major::k;
-  return make_tensor_map(kNowhere, map_shape("a", p.a, k ? p.k : p.m, k ? p.m : p.k, k ? p.a.stride_row : p.a.stride_col,
-                                             p.batch, atom_elements(c.a),
-                                             box_rows(c.a_major, c.tile_m, c.tile_k, c.multicast_n)));
+  return make_tensor_map(kNowhere,
+                         map_shape("a", p.a, k ? p.k : p.m, k ? p.m : p.k,
+                                   k ? p.a.stride_row : p.a.stride_col, p.batch, atom_elements(c.a),
+                                   box_rows(c.a_major, c.tile_m, c.tile_k, c.multicast_n)));
 }
 
 CUtensorMap map_b(const Choice& choice) {
   const GemmProblem& p = choice.problem;
   const GemmConfig& c = choice.config;
   const bool k = c.b_major == Major::k;
-  return make_tensor_map(kNowhere, map_shape("b", p.b, k ? p.k : p.n, k ? p.n : p.k, k ? p.b.stride_col : p.b.stride_row,
-                                             p.batch, atom_elements(c.a),
-                                             box_rows(c.b_major, c.tile_n, c.tile_k, c.multicast_m)));
+  return make_tensor_map(kNowhere,
+                         map_shape("b", p.b, k ? p.k : p.n, k ? p.n : p.k,
+                                   k ? p.b.stride_col : p.b.stride_row, p.batch, atom_elements(c.a),
+                                   box_rows(c.b_major, c.tile_n, c.tile_k, c.multicast_m)));
 }
 
 CUtensorMap map_d(const Choice& choice) {
@@ -71,9 +79,11 @@ CUtensorMap map_d(const Choice& choice) {
   const GemmConfig& c = choice.config;
   const uint32_t columns = store_chunk_columns(c);
   if (c.d_order == Order::row) {
-    return make_tensor_map(kNowhere, map_shape("d", p.d, p.n, p.m, p.d.stride_row, p.batch, columns, 64));
+    return make_tensor_map(kNowhere,
+                           map_shape("d", p.d, p.n, p.m, p.d.stride_row, p.batch, columns, 64));
   }
-  return make_tensor_map(kNowhere, map_shape("d", p.d, p.m, p.n, p.d.stride_col, p.batch, 64, columns));
+  return make_tensor_map(kNowhere,
+                         map_shape("d", p.d, p.m, p.n, p.d.stride_col, p.batch, 64, columns));
 }
 
 GemmParams make_params(const Choice& choice) {
@@ -85,7 +95,9 @@ GemmParams make_params(const Choice& choice) {
     driver_map(params.map_b) = map_b(choice);
     if (c.store_by_tma) driver_map(params.map_d) = map_d(choice);
   }
-  const auto strided = [](Major major, int64_t k, int64_t other) { return major == Major::k ? other : k; };
+  const auto strided = [](Major major, int64_t k, int64_t other) {
+    return major == Major::k ? other : k;
+  };
   params.a = {nullptr, strided(c.a_major, p.a.stride_col, p.a.stride_row), p.a.stride_batch};
   params.b = {nullptr, strided(c.b_major, p.b.stride_row, p.b.stride_col), p.b.stride_batch};
   params.k = uint32_t(p.k);
@@ -105,8 +117,12 @@ GemmParams make_params(const Choice& choice) {
 
 class GpuPlan final : public GemmPlan {
  public:
-  GpuPlan(const GemmProblem& problem, const Choice& choice, std::vector<Choice> considered, std::string why)
-      : problem_(problem), choice_(choice), considered_(std::move(considered)), why_(std::move(why)) {
+  GpuPlan(const GemmProblem& problem, const Choice& choice, std::vector<Choice> considered,
+          std::string why)
+      : problem_(problem),
+        choice_(choice),
+        considered_(std::move(considered)),
+        why_(std::move(why)) {
     const GemmConfig& c = choice_.config;
     launch_.grid = {choice_.blocks, 1, 1};
     launch_.block = {block_threads(c), 1, 1};
@@ -114,7 +130,8 @@ class GpuPlan final : public GemmPlan {
     launch_.dynamic_shared_bytes = smem_plan(c).bytes;
   }
 
-  void run(const GemmArguments& given, void* workspace, size_t workspace_bytes, void* stream) const override {
+  void run(const GemmArguments& given, void* workspace, size_t workspace_bytes,
+           void* stream) const override {
     check_arguments(problem_, given);
     if (choice_.blocks == 0) return;  // D is empty
     const auto cuda_stream = static_cast<CUstream>(stream);
@@ -152,7 +169,8 @@ class GpuPlan final : public GemmPlan {
     const ContextGuard context(problem_.device);
     const RelaxedCapture relaxed;  // another thread may be capturing
     make_ready(static_cast<CUstream>(stream));
-    if (workspace_size() > 0) pooled_workspace(problem_.device, static_cast<CUstream>(stream), space_needed());
+    if (workspace_size() > 0)
+      pooled_workspace(problem_.device, static_cast<CUstream>(stream), space_needed());
   }
 
   size_t workspace_size() const override { return choice_.counter_bytes + choice_.partial_bytes; }
@@ -163,7 +181,9 @@ class GpuPlan final : public GemmPlan {
   std::string kernel_name() const override { return to_string(choice_.spec); }
   std::string kernel_source() const override { return gemm_source(choice_.config); }
   std::string why() const override { return why_; }
-  double roofline_us() const override { return cleave::roofline_us(problem_, device_info(problem_.device)); }
+  double roofline_us() const override {
+    return cleave::roofline_us(problem_, device_info(problem_.device));
+  }
 
   std::vector<Candidate> candidates() const override {
     std::vector<Candidate> list;
@@ -187,7 +207,8 @@ class GpuPlan final : public GemmPlan {
 
   Workspace find_workspace(void* given, size_t given_bytes, CUstream stream) const {
     if (workspace_size() == 0) return {};
-    if (given == nullptr && given_bytes == 0) return pooled_workspace(problem_.device, stream, space_needed());
+    if (given == nullptr && given_bytes == 0)
+      return pooled_workspace(problem_.device, stream, space_needed());
     check_workspace(given, given_bytes, workspace_size());
     return {given, static_cast<char*>(given) + choice_.counter_bytes};
   }
@@ -196,14 +217,18 @@ class GpuPlan final : public GemmPlan {
     if (const Ready* ready = ready_.load(std::memory_order_acquire)) return *ready;
     const std::lock_guard lock(mutex_);
     if (const Ready* ready = ready_.load(std::memory_order_acquire)) return *ready;
-    KernelRequest request{gemm_source(choice_.config), gemm_entry, problem_.device,
+    KernelRequest request{gemm_source(choice_.config),
+                          gemm_entry,
+                          problem_.device,
                           {launch_.dynamic_shared_bytes, cluster_size(choice_.config)}};
     storage_.kernel = find_kernel(request);
     if (storage_.kernel == nullptr) {
       if (is_capturing(stream)) {
         throw Error(ErrorCode::capture,
-                    fmt::format("the kernel of this plan ({}) is not compiled yet, and compiling is not possible while the "
-                                "stream is capturing a CUDA graph; call plan.prepare(stream) or run it once before capture",
+                    fmt::format("the kernel of this plan ({}) is not compiled yet, and compiling "
+                                "is not possible while the "
+                                "stream is capturing a CUDA graph; call plan.prepare(stream) or "
+                                "run it once before capture",
                                 kernel_name()));
       }
       storage_.kernel = &load_kernel(request);
@@ -214,7 +239,8 @@ class GpuPlan final : public GemmPlan {
     return storage_;
   }
 
-  /// Blocks that wait for each other would wait for ever if some could not start (a GPU shared through MPS, say).
+  /// Blocks that wait for each other would wait for ever if some could not start (a GPU shared
+  /// through MPS, say).
   void check_resident(const Kernel& kernel) const {
     const GemmConfig& c = choice_.config;
     if (c.split == SplitKMode::none || c.cluster_k > 1) return;
@@ -222,9 +248,11 @@ class GpuPlan final : public GemmPlan {
     const int needed = int(choice_.blocks / cluster_size(c));
     if (needed > most) {
       throw Error(ErrorCode::unsupported,
-                  fmt::format("split_k_mode=\"{}\" needs {} blocks running at once, but this context has room for {}; use "
+                  fmt::format("split_k_mode=\"{}\" needs {} blocks running at once, but this "
+                              "context has room for {}; use "
                               "split_k_mode=\"cluster\" or \"none\"",
-                              to_string(c.split), needed * int(cluster_size(c)), most * int(cluster_size(c))));
+                              to_string(c.split), needed * int(cluster_size(c)),
+                              most * int(cluster_size(c))));
     }
   }
 

@@ -23,33 +23,42 @@ void refuse_invalid(const GemmProblem& problem) {
   const auto broken = validate(problem);
   if (broken.empty()) return;
   const bool types = problem.a.dtype != problem.b.dtype;
-  throw Error(types ? ErrorCode::invalid_type : ErrorCode::invalid_argument, fmt::format("{}", fmt::join(broken, "; ")));
+  throw Error(types ? ErrorCode::invalid_type : ErrorCode::invalid_argument,
+              fmt::format("{}", fmt::join(broken, "; ")));
 }
 
 [[noreturn]] void refuse_unserved(const GemmProblem& problem, const DeviceInfo& device) {
   if (problem.kernel == KernelFamily::sm90) {
-    throw Error(ErrorCode::unsupported,
-                fmt::format("kernel=\"sm90\" cannot serve this problem on {}: TMA needs sm_90, rows of a and b that start at "
-                            "multiples of 16 bytes, K > 0 and, for float32, a and b contiguous along K; use "
-                            "kernel=\"portable\" or \"auto\"",
-                            device.name));
+    throw Error(
+        ErrorCode::unsupported,
+        fmt::format(
+            "kernel=\"sm90\" cannot serve this problem on {}: TMA needs sm_90, rows of a and b "
+            "that start at "
+            "multiples of 16 bytes, K > 0 and, for float32, a and b contiguous along K; use "
+            "kernel=\"portable\" or \"auto\"",
+            device.name));
   }
   throw Error(ErrorCode::unsupported,
-              fmt::format("split_k_mode=\"{}\" with split_k_slices={} cannot be served on {}: cluster needs sm_90 and at most "
+              fmt::format("split_k_mode=\"{}\" with split_k_slices={} cannot be served on {}: "
+                          "cluster needs sm_90 and at most "
                           "16 slices; use \"parallel\"",
                           to_string(problem.split_k_mode), problem.split_k_slices, device.name));
 }
 
-std::string explain(const GemmProblem& problem, const Choice& choice, size_t considered, bool measured) {
-  std::string text = fmt::format("{}: {} of {} candidates", to_string(choice.spec),
-                                 measured ? "the measured winner" : "the lowest predicted time", considered);
+std::string explain(const GemmProblem& problem, const Choice& choice, size_t considered,
+                    bool measured) {
+  std::string text =
+      fmt::format("{}: {} of {} candidates", to_string(choice.spec),
+                  measured ? "the measured winner" : "the lowest predicted time", considered);
   if (!measured) text += fmt::format(" ({:.1f} us)", choice.predicted_us);
   if (problem.split_k_slices > int32_t(choice.spec.slices)) {
-    text += fmt::format("; split_k_slices={} reduced to {}, one K block of {} each", problem.split_k_slices,
-                        choice.spec.slices, choice.config.tile_k);
+    text += fmt::format("; split_k_slices={} reduced to {}, one K block of {} each",
+                        problem.split_k_slices, choice.spec.slices, choice.config.tile_k);
   }
   if (choice.config.family == KernelFamily::portable && problem.kernel == KernelFamily::automatic) {
-    text += "; the portable kernel, because TMA cannot address these operands (or the GPU is not sm_90)";
+    text +=
+        "; the portable kernel, because TMA cannot address these operands (or the GPU is not "
+        "sm_90)";
   }
   return text;
 }
@@ -67,7 +76,8 @@ std::shared_ptr<const GemmPlan> make_gpu(const GemmProblem& problem) {
   if (const auto spec = tuned(problem, device)) {
     if (auto choice = make_choice(problem, device, *spec)) {
       choice->predicted_us = predict_us(*choice, device);
-      return make_gpu_plan(problem, *choice, considered, explain(problem, *choice, considered.size(), true));
+      return make_gpu_plan(problem, *choice, considered,
+                           explain(problem, *choice, considered.size(), true));
     }
   }
   const Choice best = considered.front();
@@ -103,8 +113,9 @@ std::shared_ptr<const GemmPlan> plan_as(const GemmProblem& problem, const Spec& 
   refuse_invalid(problem);
   const auto choice = make_choice(problem, device_info(problem.device), spec);
   if (!choice) {
-    throw Error(ErrorCode::unsupported, fmt::format("\"{}\" cannot serve this problem; see the plan's candidates",
-                                                    to_string(spec)));
+    throw Error(ErrorCode::unsupported,
+                fmt::format("\"{}\" cannot serve this problem; see the plan's candidates",
+                            to_string(spec)));
   }
   return make_gpu_plan(problem, *choice, {*choice}, "asked for by name");
 }
@@ -112,7 +123,8 @@ std::shared_ptr<const GemmPlan> plan_as(const GemmProblem& problem, const Spec& 
 std::string remember(const GemmPlan& plan) {
   const Choice* choice = choice_of(plan);
   if (choice == nullptr) {
-    throw Error(ErrorCode::invalid_argument, "only plans for a GPU can be tuned; plan with a CUDA device");
+    throw Error(ErrorCode::invalid_argument,
+                "only plans for a GPU can be tuned; plan with a CUDA device");
   }
   GemmProblem problem = plan.problem();
   problem.split_k_mode = SplitKMode::automatic;

@@ -15,11 +15,12 @@ struct ProblemHash {
     mix(uint64_t(p.m) << 32 ^ uint64_t(p.n));
     mix(uint64_t(p.k) << 16 ^ uint64_t(p.batch));
     for (const MatrixLayout* layout : {&p.a, &p.b, &p.d}) {
-      mix(uint64_t(layout->stride_row) << 32 ^ uint64_t(layout->stride_col) << 8 ^ uint64_t(layout->dtype) << 4 ^
-          layout->alignment);
+      mix(uint64_t(layout->stride_row) << 32 ^ uint64_t(layout->stride_col) << 8 ^
+          uint64_t(layout->dtype) << 4 ^ layout->alignment);
     }
-    mix(uint64_t(p.split_k_slices) << 32 ^ uint64_t(p.split_k_mode) << 24 ^ uint64_t(p.kernel) << 16 ^
-        uint64_t(p.activation) << 12 ^ uint64_t(p.bias) << 8 ^ uint64_t(p.has_c) << 4 ^ uint64_t(p.device + 2));
+    mix(uint64_t(p.split_k_slices) << 32 ^ uint64_t(p.split_k_mode) << 24 ^
+        uint64_t(p.kernel) << 16 ^ uint64_t(p.activation) << 12 ^ uint64_t(p.bias) << 8 ^
+        uint64_t(p.has_c) << 4 ^ uint64_t(p.device + 2));
     return size_t(h);
   }
 };

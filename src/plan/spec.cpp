@@ -13,9 +13,11 @@ std::string to_string(const Spec& s) {
   std::string text = fmt::format("{} {}x{}", to_string(s.family), s.tile_m, s.tile_n);
   if (s.transposed) text += " transposed";
   if (s.pingpong) text += " pingpong";
-  if (s.multicast_m * s.multicast_n > 1) text += fmt::format(" multicast {}x{}", s.multicast_m, s.multicast_n);
+  if (s.multicast_m * s.multicast_n > 1)
+    text += fmt::format(" multicast {}x{}", s.multicast_m, s.multicast_n);
   if (s.split != SplitKMode::none) text += fmt::format(" {} {}", to_string(s.split), s.slices);
-  if (s.cluster_k > 1 && s.split == SplitKMode::parallel) text += fmt::format(" clusters {}", s.cluster_k);
+  if (s.cluster_k > 1 && s.split == SplitKMode::parallel)
+    text += fmt::format(" clusters {}", s.cluster_k);
   return text;
 }
 

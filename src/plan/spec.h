@@ -1,4 +1,5 @@
-// A way to run a problem, in the few words that a person or a tuning file would use; everything else follows from it.
+// A way to run a problem, in the few words that a person or a tuning file would use; everything
+// else follows from it.
 #pragma once
 
 #include <cstdint>
@@ -12,18 +13,21 @@ namespace cleave {
 
 struct Spec {
   KernelFamily family = KernelFamily::sm90;
-  bool transposed = false;  ///< computes D^T = B^T A^T: a small M then rides on the narrow side of the tile
+  bool transposed =
+      false;  ///< computes D^T = B^T A^T: a small M then rides on the narrow side of the tile
   uint32_t tile_m = 128, tile_n = 128;
   bool pingpong = false;
   uint32_t multicast_m = 1, multicast_n = 1;
   SplitKMode split = SplitKMode::none;
   uint32_t slices = 1;
-  uint32_t cluster_k = 1;  ///< parallel: slices that one cluster joins before anything goes to global memory
+  uint32_t cluster_k =
+      1;  ///< parallel: slices that one cluster joins before anything goes to global memory
 
   friend bool operator==(const Spec&, const Spec&) = default;
 };
 
-/// "sm90 128x256 multicast 2x1 parallel 16 clusters 4", with "transposed" and "pingpong" where they apply.
+/// "sm90 128x256 multicast 2x1 parallel 16 clusters 4", with "transposed" and "pingpong" where they
+/// apply.
 std::string to_string(const Spec& spec);
 
 /// The inverse; nothing if `text` is not of that form.

@@ -16,7 +16,8 @@ namespace {
 
 std::string problem_key(const GemmProblem& p) {
   const char a = p.a.stride_col == 1 ? 't' : 'n', b = p.b.stride_row == 1 ? 'n' : 't';
-  return fmt::format("{}x{}x{}x{} {}{} {} {}", p.m, p.n, p.k, p.batch, a, b, to_string(p.a.dtype), to_string(p.d.dtype));
+  return fmt::format("{}x{}x{}x{} {}{} {} {}", p.m, p.n, p.k, p.batch, a, b, to_string(p.a.dtype),
+                     to_string(p.d.dtype));
 }
 
 std::string key(const GemmProblem& problem, const DeviceInfo& device) {
@@ -46,9 +47,11 @@ class Table {
     file << key << " | " << to_string(spec) << '\n';
     file.flush();
     if (!file) {
-      throw Error(ErrorCode::invalid_argument,
-                  fmt::format("the tuning file {} cannot be written; set CLEAVE_CACHE_DIR to a writable directory",
-                              path_.string()));
+      throw Error(
+          ErrorCode::invalid_argument,
+          fmt::format(
+              "the tuning file {} cannot be written; set CLEAVE_CACHE_DIR to a writable directory",
+              path_.string()));
     }
     return path_.string();
   }

@@ -1,4 +1,5 @@
-// What every other header needs, for three compilers: NVRTC (no standard library), nvcc and the host compiler.
+// What every other header needs, for three compilers: NVRTC (no standard library), nvcc and the
+// host compiler.
 #pragma once
 
 #if defined(__CUDACC_RTC__)

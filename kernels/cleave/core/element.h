@@ -1,5 +1,5 @@
-// Conversions between float32 and the stored element types, host and device, without NVIDIA's type headers
-// (they would cost NVRTC more time than the rest of a kernel).
+// Conversions between float32 and the stored element types, host and device, without NVIDIA's type
+// headers (they would cost NVRTC more time than the rest of a kernel).
 #pragma once
 
 #include "cleave/core/enums.h"
@@ -26,7 +26,9 @@ CLEAVE_HD float bits_float(uint32_t x) {
 #endif
 }
 
-CLEAVE_HD float bf16_to_float(uint16_t bits) { return bits_float(uint32_t(bits) << 16); }
+CLEAVE_HD float bf16_to_float(uint16_t bits) {
+  return bits_float(uint32_t(bits) << 16);
+}
 
 CLEAVE_HD uint16_t float_to_bf16(float x) {
   const uint32_t bits = float_bits(x);
@@ -43,8 +45,8 @@ CLEAVE_HD float f16_to_float(uint16_t bits) {
   const uint32_t sign = uint32_t(bits & 0x8000u) << 16;
   const uint32_t magnitude = bits & 0x7fffu;
   if (magnitude >= 0x7c00u) return bits_float(sign | 0x7f800000u | (magnitude & 0x3ffu) << 13);
-  // Shifting exponent and mantissa into place leaves the exponent 112 too small; the product repairs that, exactly,
-  // for subnormal halves too.
+  // Shifting exponent and mantissa into place leaves the exponent 112 too small; the product
+  // repairs that, exactly, for subnormal halves too.
   const float scaled = bits_float(magnitude << 13) * bits_float(0x77800000u);
   return bits_float(sign | float_bits(scaled));
 #endif
@@ -62,7 +64,8 @@ CLEAVE_HD uint16_t float_to_f16(float x) {
   if (magnitude > 0x7f800000u) return uint16_t(sign | 0x7e00u);
   if (magnitude >= 0x477ff000u) return uint16_t(sign | 0x7c00u);  // rounds past the largest half
   if (magnitude < 0x38800000u) {                                  // subnormal half
-    // Adding 0.5 aligns the value so that the float adder rounds it to a multiple of 2^-24, ties to even.
+    // Adding 0.5 aligns the value so that the float adder rounds it to a multiple of 2^-24, ties to
+    // even.
     return uint16_t(sign | (float_bits(bits_float(magnitude) + 0.5f) - 0x3f000000u));
   }
   const uint32_t rounded = magnitude + 0xfffu + ((magnitude >> 13) & 1u);
@@ -73,18 +76,26 @@ CLEAVE_HD uint16_t float_to_f16(float x) {
 /// Element `index` of an array of `type`, as float32.
 CLEAVE_HD float load_element(DType type, const void* base, int64_t index) {
   switch (type) {
-    case DType::f16: return f16_to_float(static_cast<const uint16_t*>(base)[index]);
-    case DType::bf16: return bf16_to_float(static_cast<const uint16_t*>(base)[index]);
-    case DType::f32: break;
+    case DType::f16:
+      return f16_to_float(static_cast<const uint16_t*>(base)[index]);
+    case DType::bf16:
+      return bf16_to_float(static_cast<const uint16_t*>(base)[index]);
+    case DType::f32:
+      break;
   }
   return static_cast<const float*>(base)[index];
 }
 
 CLEAVE_HD void store_element(DType type, void* base, int64_t index, float value) {
   switch (type) {
-    case DType::f16: static_cast<uint16_t*>(base)[index] = float_to_f16(value); return;
-    case DType::bf16: static_cast<uint16_t*>(base)[index] = float_to_bf16(value); return;
-    case DType::f32: break;
+    case DType::f16:
+      static_cast<uint16_t*>(base)[index] = float_to_f16(value);
+      return;
+    case DType::bf16:
+      static_cast<uint16_t*>(base)[index] = float_to_bf16(value);
+      return;
+    case DType::f32:
+      break;
   }
   static_cast<float*>(base)[index] = value;
 }

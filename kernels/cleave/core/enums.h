@@ -10,14 +10,15 @@ enum class DType : uint8_t { f16, bf16, f32 };
 
 /// How the K dimension of one output tile is shared, and how the shares are joined.
 ///
-/// | mode      | how the slices of a tile are joined            | workspace            | repeatable |
+/// | mode      | how the slices of a tile are joined            | workspace            | repeatable
+/// |
 /// |-----------|------------------------------------------------|----------------------|------------|
-/// | none      | one slice                                      | none                 | bitwise    |
-/// | serial    | in K order, behind a turnstile                 | one tile per tile    | bitwise    |
-/// | parallel  | float32 partials, summed in slice order        | one tile per slice   | bitwise    |
-/// | cluster   | distributed shared memory of a block cluster   | none                 | bitwise    |
-/// | stream_k  | fractional tiles; the tile's owner collects    | one tile per block   | bitwise on one GPU model |
-/// | automatic | the planner chooses among the above            |                      |            |
+/// | none      | one slice                                      | none                 | bitwise |
+/// | serial    | in K order, behind a turnstile                 | one tile per tile    | bitwise |
+/// | parallel  | float32 partials, summed in slice order        | one tile per slice   | bitwise |
+/// | cluster   | distributed shared memory of a block cluster   | none                 | bitwise |
+/// | stream_k  | fractional tiles; the tile's owner collects    | one tile per block   | bitwise on
+/// one GPU model | | automatic | the planner chooses among the above            | |            |
 enum class SplitKMode : uint8_t { none, serial, parallel, cluster, stream_k, automatic };
 
 /// Applied last: D = activation(alpha * A @ B + beta * C + bias).
@@ -33,9 +34,12 @@ enum class Major : uint8_t { k, mn };
 /// Which dimension of D (and C) is contiguous.
 enum class Order : uint8_t { row, column };
 
-/// `sm90`: TMA + WGMMA. `portable`: cp.async + mma.sync, for sm_80 and later and for operands TMA cannot address.
+/// `sm90`: TMA + WGMMA. `portable`: cp.async + mma.sync, for sm_80 and later and for operands TMA
+/// cannot address.
 enum class KernelFamily : uint8_t { automatic, sm90, portable };
 
-CLEAVE_HD constexpr uint32_t size_of(DType t) { return t == DType::f32 ? 4 : 2; }
+CLEAVE_HD constexpr uint32_t size_of(DType t) {
+  return t == DType::f32 ? 4 : 2;
+}
 
 }  // namespace cleave

@@ -1,7 +1,8 @@
 // Division by a divisor known to the host, as one multiply-high and a shift on the device.
 //
-// Granlund & Montgomery, "Division by Invariant Integers using Multiplication" (PLDI 1994), restricted
-// to dividends below 2^31, where a 32-bit magic number suffices and no correction step is needed.
+// Granlund & Montgomery, "Division by Invariant Integers using Multiplication" (PLDI 1994),
+// restricted to dividends below 2^31, where a 32-bit magic number suffices and no correction step
+// is needed.
 #pragma once
 
 #include "cleave/core/config.h"

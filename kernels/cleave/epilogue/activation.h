@@ -15,14 +15,18 @@ CLEAVE_HD float activate(Activation kind, float x) {
   using std::erf, std::exp, std::tanh;
 #endif
   switch (kind) {
-    case Activation::none: return x;
-    case Activation::relu: return x < 0.0f ? 0.0f : x;  // a NaN stays a NaN
+    case Activation::none:
+      return x;
+    case Activation::relu:
+      return x < 0.0f ? 0.0f : x;  // a NaN stays a NaN
     case Activation::gelu_tanh: {
       const float inner = 0.7978845608028654f * (x + 0.044715f * x * x * x);  // sqrt(2 / pi)
       return 0.5f * x * (1.0f + tanh(inner));
     }
-    case Activation::gelu_erf: return 0.5f * x * (1.0f + erf(x * 0.7071067811865476f));
-    case Activation::silu: return x / (1.0f + exp(-x));
+    case Activation::gelu_erf:
+      return 0.5f * x * (1.0f + erf(x * 0.7071067811865476f));
+    case Activation::silu:
+      return x / (1.0f + exp(-x));
   }
   return x;
 }

@@ -1,7 +1,8 @@
-// What is done to a finished sum, element by element: D = activation(alpha * sum + beta * C + bias).
+// What is done to a finished sum, element by element: D = activation(alpha * sum + beta * C +
+// bias).
 //
-// One definition for the kernels and the CPU backend. It runs once per element of D, on the sum of all slices,
-// whatever the split-K mode.
+// One definition for the kernels and the CPU backend. It runs once per element of D, on the sum of
+// all slices, whatever the split-K mode.
 #pragma once
 
 #include "cleave/core/element.h"
@@ -9,7 +10,8 @@
 
 namespace cleave {
 
-/// Run-time values. Strides count elements; D and C have one unit stride each, given by GemmConfig::d_order.
+/// Run-time values. Strides count elements; D and C have one unit stride each, given by
+/// GemmConfig::d_order.
 struct EpilogueParams {
   float alpha = 1.0f;
   float beta = 0.0f;
@@ -34,12 +36,14 @@ CLEAVE_HD int64_t epilogue_offset(Order order, int64_t stride, uint32_t row, uin
   return order == Order::row ? int64_t(row) * stride + col : int64_t(col) * stride + row;
 }
 
-/// The value of D at (row, col) of batch entry `batch`, in float32. beta == 0 never reads C, so C may hold NaNs.
-CLEAVE_HD float epilogue_value(const EpilogueKind kind, const EpilogueParams& p, float sum, uint32_t row,
-                               uint32_t col, uint32_t batch) {
+/// The value of D at (row, col) of batch entry `batch`, in float32. beta == 0 never reads C, so C
+/// may hold NaNs.
+CLEAVE_HD float epilogue_value(const EpilogueKind kind, const EpilogueParams& p, float sum,
+                               uint32_t row, uint32_t col, uint32_t batch) {
   float value = p.alpha * sum;
   if (kind.has_c && p.beta != 0.0f) {
-    const int64_t at = int64_t(batch) * p.c_batch_stride + epilogue_offset(kind.order, p.c_stride, row, col);
+    const int64_t at =
+        int64_t(batch) * p.c_batch_stride + epilogue_offset(kind.order, p.c_stride, row, col);
     value += p.beta * load_element(kind.c, p.c, at);
   }
   if (kind.bias != Bias::none) {

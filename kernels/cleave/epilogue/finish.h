@@ -11,14 +11,17 @@ CLEAVE_HD constexpr EpilogueKind epilogue_kind() {
   return {C.c, C.d, C.bias_dtype, C.d_order, C.activation, C.bias, C.has_c};
 }
 
-/// Turns the sums `v` of rows row, row + 8 and columns col, col + 1 into values of D. Elements outside D keep any value.
+/// Turns the sums `v` of rows row, row + 8 and columns col, col + 1 into values of D. Elements
+/// outside D keep any value.
 template <GemmConfig C>
-CLEAVE_DEVICE void finish_block(const EpilogueParams& p, float (&v)[4], uint32_t row, uint32_t col, uint32_t batch) {
+CLEAVE_DEVICE void finish_block(const EpilogueParams& p, float (&v)[4], uint32_t row, uint32_t col,
+                                uint32_t batch) {
   CLEAVE_UNROLL
   for (uint32_t i = 0; i < 4; ++i) {
     const uint32_t r = row + i / 2 * 8, c = col + i % 2;
     constexpr bool kReads = C.has_c || C.bias != Bias::none;
-    if (!kReads || (r < p.m && c < p.n)) v[i] = epilogue_value(epilogue_kind<C>(), p, v[i], r, c, batch);
+    if (!kReads || (r < p.m && c < p.n))
+      v[i] = epilogue_value(epilogue_kind<C>(), p, v[i], r, c, batch);
   }
 }
 

@@ -1,8 +1,8 @@
 // Which elements of the tile a math thread's accumulators are.
 //
-// Both kernels hold a tile as blocks of 16 rows x 8 columns, four accumulators of each block per thread: mma.sync and
-// WGMMA spread a block over a warp in the same way. So a fragment is a list of blocks, and everything after the
-// mainloop (joins, stores) is written once:
+// Both kernels hold a tile as blocks of 16 rows x 8 columns, four accumulators of each block per
+// thread: mma.sync and WGMMA spread a block over a warp in the same way. So a fragment is a list of
+// blocks, and everything after the mainloop (joins, stores) is written once:
 //
 //   accumulator 4 * block + i  ->  row(block) + 8 * (i / 2),  column(block) + i % 2
 #pragma once
@@ -16,7 +16,8 @@ struct Fragment {
   static constexpr bool kWgmma = C.family == KernelFamily::sm90;
   static constexpr uint32_t kBlocks = accumulators_per_thread(C) / 4;
   // Rows and columns that one warp (portable) or one warpgroup (WGMMA) owns.
-  static constexpr uint32_t kRows = kWgmma ? C.tile_m / (math_threads(C) / 128) : C.tile_m / C.warps_m;
+  static constexpr uint32_t kRows =
+      kWgmma ? C.tile_m / (math_threads(C) / 128) : C.tile_m / C.warps_m;
   static constexpr uint32_t kCols = kWgmma ? C.tile_n : C.tile_n / C.warps_n;
   static constexpr uint32_t kColBlocks = kCols / 8;
 
@@ -33,8 +34,11 @@ struct Fragment {
     }
   }
 
-  /// A warpgroup's four warps take 16 rows each of every 64; a lone warp's blocks of 16 rows follow each other.
-  CLEAVE_HD uint32_t row(uint32_t block) const { return row0 + block / kColBlocks * (kWgmma ? 64 : 16); }
+  /// A warpgroup's four warps take 16 rows each of every 64; a lone warp's blocks of 16 rows follow
+  /// each other.
+  CLEAVE_HD uint32_t row(uint32_t block) const {
+    return row0 + block / kColBlocks * (kWgmma ? 64 : 16);
+  }
   CLEAVE_HD uint32_t col(uint32_t block) const { return col0 + block % kColBlocks * 8; }
 };
 

@@ -1,8 +1,9 @@
 // 16-bit D through shared memory and the copy engine, in chunks of 64 rows of 128 bytes.
 //
-// Each warpgroup has two chunks: while one drains to global memory the other is filled, and the last ones drain under
-// the next tile's mainloop. stmatrix writes them in the 128-byte swizzle, so neither side has bank conflicts; for a
-// column-major D its transposing form turns the fragment on the way.
+// Each warpgroup has two chunks: while one drains to global memory the other is filled, and the
+// last ones drain under the next tile's mainloop. stmatrix writes them in the 128-byte swizzle, so
+// neither side has bank conflicts; for a column-major D its transposing form turns the fragment on
+// the way.
 #pragma once
 
 #include "cleave/epilogue/finish.h"
@@ -19,7 +20,8 @@ template <GemmConfig C>
 class TmaStore {
  public:
   CLEAVE_DEVICE TmaStore(uint32_t staging, uint32_t warpgroup)
-      : staging_(staging + warpgroup * kStagingChunks * kStagingChunkBytes), barrier_(1 + warpgroup) {}
+      : staging_(staging + warpgroup * kStagingChunks * kStagingChunkBytes),
+        barrier_(1 + warpgroup) {}
 
   CLEAVE_DEVICE void store(const GemmParams& p, float (&sums)[accumulators_per_thread(C)],
                            const Fragment<C>& fragment, uint32_t m0, uint32_t n0, uint32_t batch) {
@@ -39,13 +41,14 @@ class TmaStore {
         CLEAVE_UNROLL
         for (uint32_t i = 0; i < 2; ++i) {
           const uint32_t block = first + pair + i;
-          float v[4] = {sums[block * 4], sums[block * 4 + 1], sums[block * 4 + 2], sums[block * 4 + 3]};
+          float v[4] = {sums[block * 4], sums[block * 4 + 1], sums[block * 4 + 2],
+                        sums[block * 4 + 3]};
           finish_block<C>(p.epilogue, v, m0 + fragment.row(block), n0 + fragment.col(block), batch);
           packed[2 * i] = pack_pair(C.d, v[0], v[1]);
           packed[2 * i + 1] = pack_pair(C.d, v[2], v[3]);
         }
-        // Lane l addresses row l % 8 of the 8 x 8 matrix l / 8: matrices 0 and 1 are the upper and lower half of the
-        // first block, 2 and 3 of the second.
+        // Lane l addresses row l % 8 of the 8 x 8 matrix l / 8: matrices 0 and 1 are the upper and
+        // lower half of the first block, 2 and 3 of the second.
         const uint32_t tile_row = warp * 16 + lane / 8 % 2 * 8, tile_col = (pair + lane / 16) * 8;
         if constexpr (C.d_order == Order::row) {
           ptx::stmatrix<false>(chunk + swizzle_128b(tile_row + lane % 8, tile_col * 2), packed);

@@ -1,11 +1,13 @@
-// Slices of a tile joined inside a thread-block cluster, through distributed shared memory. Blocks of accumulators are
-// dealt to the ranks; every rank sends each rank its share, then sums what it received in rank order. The receiver's
-// mbarrier counts the bytes, so no barrier across the cluster is needed to know that they have arrived.
+// Slices of a tile joined inside a thread-block cluster, through distributed shared memory. Blocks
+// of accumulators are dealt to the ranks; every rank sends each rank its share, then sums what it
+// received in rank order. The receiver's mbarrier counts the bytes, so no barrier across the
+// cluster is needed to know that they have arrived.
 //
 //   cluster split    the cluster holds all slices: the sums are final, the epilogue follows
-//   parallel split   the cluster holds one group of slices: a rank writes its share of the group's sum to global memory,
-//                    and the last group to do so adds the groups up in K order. Nobody waits for another cluster, so
-//                    the clusters need not all be resident.
+//   parallel split   the cluster holds one group of slices: a rank writes its share of the group's
+//   sum to global memory,
+//                    and the last group to do so adds the groups up in K order. Nobody waits for
+//                    another cluster, so the clusters need not all be resident.
 //
 // Each block has one unit.
 #pragma once
@@ -20,7 +22,8 @@ namespace cleave {
 template <GemmConfig C>
 struct ClusterJoin {
   static constexpr SmemPlan kPlan = smem_plan(C);
-  static constexpr uint32_t kShare = ceil_div(Fragment<C>::kBlocks, C.cluster_k);  // most blocks of one rank
+  static constexpr uint32_t kShare =
+      ceil_div(Fragment<C>::kBlocks, C.cluster_k);  // most blocks of one rank
   static constexpr uint32_t kBlockBytes = math_threads(C) * 16;
 
   uint32_t smem, k_rank, share_rank;
@@ -31,18 +34,22 @@ struct ClusterJoin {
     ptx::mbarrier_arrive_expect(barrier(), own_blocks() * C.cluster_k * kBlockBytes);
   }
 
-  /// By all threads of the block, once it has multiplied: a larger buffer lies over the stages of every rank.
+  /// By all threads of the block, once it has multiplied: a larger buffer lies over the stages of
+  /// every rank.
   CLEAVE_DEVICE static void meet() {
     if constexpr (kPlan.join_over_stages) ptx::cluster_meet();
   }
 
-  /// By the math threads. `received`: the join buffer; `tile`: the tile's number; (m0, n0): its first row and column.
-  CLEAVE_DEVICE void run(const GemmParams& p, const WorkUnit& unit, uint32_t tile, uint32_t m0, uint32_t n0,
-                         const float4* received, const float (&sums)[accumulators_per_thread(C)],
+  /// By the math threads. `received`: the join buffer; `tile`: the tile's number; (m0, n0): its
+  /// first row and column.
+  CLEAVE_DEVICE void run(const GemmParams& p, const WorkUnit& unit, uint32_t tile, uint32_t m0,
+                         uint32_t n0, const float4* received,
+                         const float (&sums)[accumulators_per_thread(C)],
                          const Fragment<C>& fragment, uint32_t thread) const {
     const uint32_t slot = tile * p.schedule.groups + unit.slice / C.cluster_k;
     const auto finish = [&](uint32_t block, float (&v)[4]) {
-      store_block_direct<C>(p.epilogue, v, m0 + fragment.row(block), n0 + fragment.col(block), unit.batch);
+      store_block_direct<C>(p.epilogue, v, m0 + fragment.row(block), n0 + fragment.col(block),
+                            unit.batch);
     };
     send(sums, thread);
     ptx::mbarrier_wait_cluster(barrier(), 0);
@@ -52,7 +59,8 @@ struct ClusterJoin {
       if constexpr (C.split == SplitKMode::cluster) {
         finish(block, v);
       } else {
-        __stcg(partial_block<C>(p.partials, slot, block, thread), make_float4(v[0], v[1], v[2], v[3]));
+        __stcg(partial_block<C>(p.partials, slot, block, thread),
+               make_float4(v[0], v[1], v[2], v[3]));
       }
     });
     if constexpr (C.split == SplitKMode::parallel) {
@@ -70,7 +78,9 @@ struct ClusterJoin {
   CLEAVE_DEVICE uint32_t barrier() const { return smem + kPlan.join_barrier; }
 
   /// Blocks k_rank, k_rank + cluster_k, ... are this rank's.
-  CLEAVE_DEVICE uint32_t own_blocks() const { return (Fragment<C>::kBlocks + C.cluster_k - 1 - k_rank) / C.cluster_k; }
+  CLEAVE_DEVICE uint32_t own_blocks() const {
+    return (Fragment<C>::kBlocks + C.cluster_k - 1 - k_rank) / C.cluster_k;
+  }
 
   template <class Body>
   CLEAVE_DEVICE void for_own_blocks(Body body) const {
@@ -83,13 +93,16 @@ struct ClusterJoin {
   CLEAVE_DEVICE void send(const float (&sums)[accumulators_per_thread(C)], uint32_t thread) const {
     CLEAVE_UNROLL
     for (uint32_t block = 0; block < Fragment<C>::kBlocks; ++block) {
-      const uint32_t to = smem + kPlan.join + (k_rank * kShare + block / C.cluster_k) * kBlockBytes + thread * 16;
-      const float4 v = make_float4(sums[block * 4], sums[block * 4 + 1], sums[block * 4 + 2], sums[block * 4 + 3]);
+      const uint32_t to =
+          smem + kPlan.join + (k_rank * kShare + block / C.cluster_k) * kBlockBytes + thread * 16;
+      const float4 v = make_float4(sums[block * 4], sums[block * 4 + 1], sums[block * 4 + 2],
+                                   sums[block * 4 + 3]);
       ptx::store_async(to, barrier(), block % C.cluster_k * sharers(C) + share_rank, v);
     }
   }
 
-  CLEAVE_DEVICE static void sum_ranks(const float4* received, uint32_t i, uint32_t thread, float (&v)[4]) {
+  CLEAVE_DEVICE static void sum_ranks(const float4* received, uint32_t i, uint32_t thread,
+                                      float (&v)[4]) {
     v[0] = v[1] = v[2] = v[3] = 0.0f;
     CLEAVE_UNROLL
     for (uint32_t from = 0; from < C.cluster_k; ++from) {

@@ -1,7 +1,8 @@
-// How the slices of a tile become one sum, for each split-K mode. `join` is called with a unit's accumulators and says
-// whether this block now holds the whole tile and must run the epilogue.
+// How the slices of a tile become one sum, for each split-K mode. `join` is called with a unit's
+// accumulators and says whether this block now holds the whole tile and must run the epilogue.
 //
-// Counters are zero when a launch starts and zero again when it ends: the last to need one resets it.
+// Counters are zero when a launch starts and zero again when it ends: the last to need one resets
+// it.
 #pragma once
 
 #include "cleave/join/partials.h"

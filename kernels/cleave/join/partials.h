@@ -1,5 +1,5 @@
-// Shares of a tile in global memory, in fragment order: block by block, and within a block one float4 per math thread,
-// so every access is a full, coalesced line whatever the tile's layout.
+// Shares of a tile in global memory, in fragment order: block by block, and within a block one
+// float4 per math thread, so every access is a full, coalesced line whatever the tile's layout.
 #pragma once
 
 #include "cleave/epilogue/fragment.h"
@@ -18,24 +18,26 @@ CLEAVE_DEVICE void math_sync() {
 }
 
 template <GemmConfig C>
-CLEAVE_DEVICE float4* partial_block(float* partials, uint32_t slot, uint32_t block, uint32_t thread) {
+CLEAVE_DEVICE float4* partial_block(float* partials, uint32_t slot, uint32_t block,
+                                    uint32_t thread) {
   const uint64_t index = (uint64_t(slot) * Fragment<C>::kBlocks + block) * math_threads(C) + thread;
   return reinterpret_cast<float4*>(partials) + index;
 }
 
 template <GemmConfig C>
-CLEAVE_DEVICE void write_partial(float* partials, uint32_t slot, const float (&sums)[accumulators_per_thread(C)],
-                                 uint32_t thread) {
+CLEAVE_DEVICE void write_partial(float* partials, uint32_t slot,
+                                 const float (&sums)[accumulators_per_thread(C)], uint32_t thread) {
   CLEAVE_UNROLL
   for (uint32_t block = 0; block < Fragment<C>::kBlocks; ++block) {
-    const float4 v = make_float4(sums[block * 4], sums[block * 4 + 1], sums[block * 4 + 2], sums[block * 4 + 3]);
+    const float4 v =
+        make_float4(sums[block * 4], sums[block * 4 + 1], sums[block * 4 + 2], sums[block * 4 + 3]);
     __stcg(partial_block<C>(partials, slot, block, thread), v);
   }
 }
 
 template <GemmConfig C>
-CLEAVE_DEVICE void add_partial(float* partials, uint32_t slot, float (&sums)[accumulators_per_thread(C)],
-                               uint32_t thread) {
+CLEAVE_DEVICE void add_partial(float* partials, uint32_t slot,
+                               float (&sums)[accumulators_per_thread(C)], uint32_t thread) {
   CLEAVE_UNROLL
   for (uint32_t block = 0; block < Fragment<C>::kBlocks; ++block) {
     const float4 v = __ldcg(partial_block<C>(partials, slot, block, thread));
@@ -46,7 +48,8 @@ CLEAVE_DEVICE void add_partial(float* partials, uint32_t slot, float (&sums)[acc
   }
 }
 
-/// All math threads wait until `*counter` is at least `value`, and then see what was written before it got there.
+/// All math threads wait until `*counter` is at least `value`, and then see what was written before
+/// it got there.
 template <GemmConfig C>
 CLEAVE_DEVICE void wait_counter(const uint32_t* counter, uint32_t value, uint32_t thread) {
   if (thread == 0) {
@@ -56,8 +59,8 @@ CLEAVE_DEVICE void wait_counter(const uint32_t* counter, uint32_t value, uint32_
   math_sync<C>();
 }
 
-/// All math threads have written; true in all of them if this block was the last of `count` to arrive at the counter,
-/// which is then zero again. The last sees what the others wrote.
+/// All math threads have written; true in all of them if this block was the last of `count` to
+/// arrive at the counter, which is then zero again. The last sees what the others wrote.
 template <GemmConfig C>
 CLEAVE_DEVICE bool arrive_last(uint32_t* counter, uint32_t count, uint32_t thread) {
   math_sync<C>();
@@ -74,14 +77,16 @@ inline constexpr uint32_t kReduceUnroll = 8;
 
 /// v += the tile's partials of one block, in K order.
 template <GemmConfig C>
-CLEAVE_DEVICE void sum_partials(const GemmParams& p, uint32_t tile, uint32_t block, uint32_t thread, float (&v)[4]) {
+CLEAVE_DEVICE void sum_partials(const GemmParams& p, uint32_t tile, uint32_t block, uint32_t thread,
+                                float (&v)[4]) {
   const uint32_t parts = p.schedule.groups;
   for (uint32_t first = 0; first < parts; first += kReduceUnroll) {
     float4 part[kReduceUnroll];
     CLEAVE_UNROLL
     for (uint32_t i = 0; i < kReduceUnroll; ++i) {
-      part[i] = first + i < parts ? __ldcg(partial_block<C>(p.partials, tile * parts + first + i, block, thread))
-                                   : make_float4(0, 0, 0, 0);
+      part[i] = first + i < parts
+                    ? __ldcg(partial_block<C>(p.partials, tile * parts + first + i, block, thread))
+                    : make_float4(0, 0, 0, 0);
     }
     CLEAVE_UNROLL
     for (uint32_t i = 0; i < kReduceUnroll; ++i) {

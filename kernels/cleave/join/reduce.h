@@ -1,5 +1,6 @@
-// The second half of parallel split-K without clusters: after its own work units, every block takes reduction units (a
-// tile's share of accumulators), sums the slices' partials in K order and runs the epilogue. No second launch.
+// The second half of parallel split-K without clusters: after its own work units, every block takes
+// reduction units (a tile's share of accumulators), sums the slices' partials in K order and runs
+// the epilogue. No second launch.
 #pragma once
 
 #include "cleave/epilogue/store_direct.h"
@@ -22,7 +23,8 @@ CLEAVE_DEVICE void reduce(const GemmParams& p, const Place<C>& place, const Frag
     for (uint32_t block = shares.begin(unit.chunk); block < shares.begin(unit.chunk + 1); ++block) {
       float v[4] = {};
       sum_partials<C>(p, tile, block, thread, v);
-      store_block_direct<C>(p.epilogue, v, m0 + fragment.row(block), n0 + fragment.col(block), unit.batch);
+      store_block_direct<C>(p.epilogue, v, m0 + fragment.row(block), n0 + fragment.col(block),
+                            unit.batch);
     }
     // Whoever saw all slices adds one more: the last of them leaves the counter as it found it.
     if (thread == 0 && ptx::add_relaxed(counter, 1) == s.slices + s.reduce_chunks - 1) *counter = 0;

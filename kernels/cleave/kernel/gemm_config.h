@@ -1,7 +1,8 @@
 // Everything about a GEMM kernel that is fixed when it is compiled.
 //
-// The planner fills a GemmConfig, the JIT prints it into the translation unit as a constant, and the kernel
-// takes it as its one template argument. Sizes are not here: one kernel serves every shape.
+// The planner fills a GemmConfig, the JIT prints it into the translation unit as a constant, and
+// the kernel takes it as its one template argument. Sizes are not here: one kernel serves every
+// shape.
 #pragma once
 
 #include "cleave/core/enums.h"
@@ -26,34 +27,41 @@ struct GemmConfig {
   uint32_t tile_k = 64;
   uint32_t stages = 4;
 
-  // sm90: consumer warpgroups, each owning tile_m / consumers rows (cooperative) or a tile of its own (ping-pong).
-  // portable: warps_m x warps_n warps share the tile.
+  // sm90: consumer warpgroups, each owning tile_m / consumers rows (cooperative) or a tile of its
+  // own (ping-pong). portable: warps_m x warps_n warps share the tile.
   uint32_t consumers = 2;
   bool pingpong = false;
   uint32_t warps_m = 2;
   uint32_t warps_n = 4;
 
-  // Blocks that share a B tile (multicast_m) or an A tile (multicast_n) by TMA multicast. At most one is not 1.
-  // A cluster's ranks are numbered cluster_k-major: rank = k_rank * sharers + share_rank.
+  // Blocks that share a B tile (multicast_m) or an A tile (multicast_n) by TMA multicast. At most
+  // one is not 1. A cluster's ranks are numbered cluster_k-major: rank = k_rank * sharers +
+  // share_rank.
   uint32_t multicast_m = 1;
   uint32_t multicast_n = 1;
 
   SplitKMode split = SplitKMode::none;
-  uint32_t cluster_k = 1;  // cluster, parallel: slices of a tile that one cluster joins in distributed shared memory
+  uint32_t cluster_k =
+      1;  // cluster, parallel: slices of a tile that one cluster joins in distributed shared memory
 
   Activation activation = Activation::none;
   Bias bias = Bias::none;
   bool has_c = false;
 
-  bool store_by_tma = true;      // sm90: D leaves through shared memory and TMA; needs 16-byte aligned rows
-  uint32_t load_bytes_a = 16;    // portable: widest copy that A's (B's) alignment allows: 16, 8, 4 or 2
+  bool store_by_tma =
+      true;  // sm90: D leaves through shared memory and TMA; needs 16-byte aligned rows
+  uint32_t load_bytes_a =
+      16;  // portable: widest copy that A's (B's) alignment allows: 16, 8, 4 or 2
   uint32_t load_bytes_b = 16;
 
   CLEAVE_HD friend constexpr bool operator==(const GemmConfig&, const GemmConfig&) = default;
 };
 
-/// Elements of one 128-byte row of shared memory: the swizzle atom's width and the unit tile_k comes in.
-CLEAVE_HD constexpr uint32_t atom_elements(DType t) { return 128 / size_of(t); }
+/// Elements of one 128-byte row of shared memory: the swizzle atom's width and the unit tile_k
+/// comes in.
+CLEAVE_HD constexpr uint32_t atom_elements(DType t) {
+  return 128 / size_of(t);
+}
 
 /// Threads that hold accumulators.
 CLEAVE_HD constexpr uint32_t math_threads(const GemmConfig& c) {
@@ -72,9 +80,13 @@ CLEAVE_HD constexpr uint32_t accumulators_per_thread(const GemmConfig& c) {
 }
 
 /// Blocks that share loads.
-CLEAVE_HD constexpr uint32_t sharers(const GemmConfig& c) { return c.multicast_m * c.multicast_n; }
+CLEAVE_HD constexpr uint32_t sharers(const GemmConfig& c) {
+  return c.multicast_m * c.multicast_n;
+}
 
 /// Blocks of one cluster (1: no cluster launch).
-CLEAVE_HD constexpr uint32_t cluster_size(const GemmConfig& c) { return sharers(c) * c.cluster_k; }
+CLEAVE_HD constexpr uint32_t cluster_size(const GemmConfig& c) {
+  return sharers(c) * c.cluster_k;
+}
 
 }  // namespace cleave

@@ -1,4 +1,5 @@
-// The one argument of every GEMM kernel, filled by the host for each launch and passed as a __grid_constant__.
+// The one argument of every GEMM kernel, filled by the host for each launch and passed as a
+// __grid_constant__.
 #pragma once
 
 #include "cleave/epilogue/epilogue.h"
@@ -11,7 +12,8 @@ struct alignas(128) TensorMap {
   uint64_t words[16];
 };
 
-/// An operand as the portable kernel reads it; TMA kernels read the same facts from their tensor maps.
+/// An operand as the portable kernel reads it; TMA kernels read the same facts from their tensor
+/// maps.
 struct OperandParams {
   const void* data = nullptr;
   int64_t stride = 0;        // elements, of the dimension that is not contiguous
@@ -21,12 +23,12 @@ struct OperandParams {
 struct GemmParams {
   TensorMap map_a, map_b, map_d;  // sm90
   OperandParams a, b;             // portable
-  uint32_t k = 0;                 // portable: elements of K; m and n are in the epilogue's parameters
+  uint32_t k = 0;  // portable: elements of K; m and n are in the epilogue's parameters
   uint32_t batched_a = 0, batched_b = 0;  // sm90: 0 where the batch broadcasts, else 1
   Schedule schedule;
   EpilogueParams epilogue;
-  float* partials = nullptr;      // float32 shares of tiles, in fragment order
-  uint32_t* counters = nullptr;   // one per tile (stream_k: per worker); zero between launches
+  float* partials = nullptr;     // float32 shares of tiles, in fragment order
+  uint32_t* counters = nullptr;  // one per tile (stream_k: per worker); zero between launches
 };
 
 }  // namespace cleave

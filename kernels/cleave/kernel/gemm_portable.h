@@ -1,8 +1,10 @@
-// Dense GEMM for any tensor-core GPU (sm_80 and later), and on Hopper for operands that TMA cannot address.
+// Dense GEMM for any tensor-core GPU (sm_80 and later), and on Hopper for operands that TMA cannot
+// address.
 //
 // Roles       every warp loads, multiplies and stores; no specialisation
 // Pipeline    cp.async groups, one per k block, `stages` deep; one __syncthreads per k block
-// Timeline    units in schedule order; parallel split-K: then reduction units; split-K in clusters (sm_90): one unit
+// Timeline    units in schedule order; parallel split-K: then reduction units; split-K in clusters
+// (sm_90): one unit
 #pragma once
 
 #include "cleave/epilogue/store_direct.h"
@@ -20,7 +22,8 @@ CLEAVE_DEVICE void gemm_portable(const GemmParams& p) {
   extern __shared__ uint8_t shared[];
   const uint32_t unaligned = ptx::shared_address(shared);
   const uint32_t smem = round_up(unaligned, kSharedAlignment);
-  const auto join_buffer = reinterpret_cast<const float4*>(shared + (smem - unaligned) + kPlan.join);
+  const auto join_buffer =
+      reinterpret_cast<const float4*>(shared + (smem - unaligned) + kPlan.join);
   const Place<C> place;
   const Fragment<C> fragment(threadIdx.x);
   MmaMainloop<C> mainloop{p, smem, threadIdx.x};
@@ -51,7 +54,8 @@ CLEAVE_DEVICE void gemm_portable(const GemmParams& p) {
       store_direct<C>(p.epilogue, sums, fragment, m0, n0, unit.batch);
     }
   }
-  if constexpr (C.split == SplitKMode::parallel && C.cluster_k == 1) reduce<C>(p, place, fragment, threadIdx.x);
+  if constexpr (C.split == SplitKMode::parallel && C.cluster_k == 1)
+    reduce<C>(p, place, fragment, threadIdx.x);
 }
 
 }  // namespace cleave

@@ -3,12 +3,15 @@
 // Roles       warpgroups 0 .. consumers-1   multiply, join slices, run the epilogue
 //             the last warpgroup            one lane of it loads; its registers go to the consumers
 // Pipelines   full[stage]    producer -> consumers: 1 arrival, and the stage's bytes
-//             empty[stage]   consumers -> producers: 4 arrivals (one a warp) per warpgroup that reads the stage,
+//             empty[stage]   consumers -> producers: 4 arrivals (one a warp) per warpgroup that
+//             reads the stage,
 //                            from every block that shares loads by multicast
-// Timeline    cooperative: all consumers share a tile; D's chunks drain under the next tile's mainloop
-//             ping-pong:   each consumer has its own tile; one multiplies while the other runs its epilogue
-//             parallel split-K: work units first, then reduction units (join/reduce.h)
-//             split-K in clusters: one unit per block, joined through the cluster's shared memory (join/cluster.h)
+// Timeline    cooperative: all consumers share a tile; D's chunks drain under the next tile's
+// mainloop
+//             ping-pong:   each consumer has its own tile; one multiplies while the other runs its
+//             epilogue parallel split-K: work units first, then reduction units (join/reduce.h)
+//             split-K in clusters: one unit per block, joined through the cluster's shared memory
+//             (join/cluster.h)
 #pragma once
 
 #include "cleave/epilogue/store_tma.h"
@@ -33,27 +36,31 @@ CLEAVE_DEVICE void produce(const GemmParams& p, const Place<C>& place, uint32_t 
       ptx::mbarrier_wait(empty + state.stage * 8, state.parity ^ 1);
       const uint32_t barrier = full + state.stage * 8;
       ptx::mbarrier_arrive_expect(barrier, kPlan.a_stage + kPlan.b_stage);
-      load_operand<C, C.a_major, C.tile_m, C.multicast_n>(&p.map_a, smem + kPlan.a + state.stage * kPlan.a_stage,
-                                                          barrier, m0, k0, unit.batch * p.batched_a,
-                                                          place.share_rank, place.rank - place.share_rank);
-      load_operand<C, C.b_major, C.tile_n, C.multicast_m>(&p.map_b, smem + kPlan.b + state.stage * kPlan.b_stage,
-                                                          barrier, n0, k0, unit.batch * p.batched_b,
-                                                          place.share_rank, place.rank - place.share_rank);
+      load_operand<C, C.a_major, C.tile_m, C.multicast_n>(
+          &p.map_a, smem + kPlan.a + state.stage * kPlan.a_stage, barrier, m0, k0,
+          unit.batch * p.batched_a, place.share_rank, place.rank - place.share_rank);
+      load_operand<C, C.b_major, C.tile_n, C.multicast_m>(
+          &p.map_b, smem + kPlan.b + state.stage * kPlan.b_stage, barrier, n0, k0,
+          unit.batch * p.batched_b, place.share_rank, place.rank - place.share_rank);
       state.advance();
     }
   }
 }
 
 template <GemmConfig C>
-CLEAVE_DEVICE void consume(const GemmParams& p, const Place<C>& place, uint32_t smem, const float4* join_buffer) {
+CLEAVE_DEVICE void consume(const GemmParams& p, const Place<C>& place, uint32_t smem,
+                           const float4* join_buffer) {
   constexpr SmemPlan kPlan = smem_plan(C);
   const uint32_t warpgroup = threadIdx.x / 128;
   const uint32_t thread = C.pingpong ? threadIdx.x % 128 : threadIdx.x;
   const Fragment<C> fragment(thread);
   const uint32_t first_row = C.pingpong ? 0 : warpgroup * Fragment<C>::kRows;
-  WgmmaMainloop<C> mainloop{smem + kPlan.a + row_offset_bytes<C.a_major>(first_row, C.tile_k, C.a), smem + kPlan.b,
-                            smem + kPlan.barriers, smem + kPlan.barriers + C.stages * 8,
-                            place.rank - place.share_rank, {}};
+  WgmmaMainloop<C> mainloop{smem + kPlan.a + row_offset_bytes<C.a_major>(first_row, C.tile_k, C.a),
+                            smem + kPlan.b,
+                            smem + kPlan.barriers,
+                            smem + kPlan.barriers + C.stages * 8,
+                            place.rank - place.share_rank,
+                            {}};
   TmaStore<C> tma_store(smem + kPlan.staging, warpgroup);
   constexpr uint32_t kTurn = 4;  // named barriers 4 and 5: whose turn it is to multiply
   float sums[accumulators_per_thread(C)];
@@ -91,24 +98,29 @@ CLEAVE_DEVICE void consume(const GemmParams& p, const Place<C>& place, uint32_t 
       more = walk.next(unit);
     }
   }
-  if constexpr (C.split == SplitKMode::parallel && C.cluster_k == 1) reduce<C>(p, place, fragment, thread);
+  if constexpr (C.split == SplitKMode::parallel && C.cluster_k == 1)
+    reduce<C>(p, place, fragment, thread);
   if constexpr (C.store_by_tma) tma_store.drain();
 }
 
 template <GemmConfig C>
 CLEAVE_DEVICE void gemm_sm90(const GemmParams& p) {
-  static_assert(C.multicast_m == 1 || C.multicast_n == 1, "a load is shared along one dimension only");
-  static_assert(!C.pingpong || (C.consumers == 2 && C.split == SplitKMode::none), "ping-pong has two tiles, unsplit");
+  static_assert(C.multicast_m == 1 || C.multicast_n == 1,
+                "a load is shared along one dimension only");
+  static_assert(!C.pingpong || (C.consumers == 2 && C.split == SplitKMode::none),
+                "ping-pong has two tiles, unsplit");
   static_assert(Fragment<C>::kRows % 64 == 0, "a warpgroup multiplies 64 rows at a time");
-  static_assert(C.cluster_k == 1 || C.split == SplitKMode::cluster || C.split == SplitKMode::parallel,
-                "clusters join these modes only");
+  static_assert(
+      C.cluster_k == 1 || C.split == SplitKMode::cluster || C.split == SplitKMode::parallel,
+      "clusters join these modes only");
   constexpr SmemPlan kPlan = smem_plan(C);
   constexpr uint32_t kReaders = (C.pingpong ? 1 : C.consumers) * 4 * sharers(C);
 
   extern __shared__ uint8_t shared[];
   const uint32_t unaligned = ptx::shared_address(shared);
   const uint32_t smem = round_up(unaligned, kSharedAlignment);
-  const auto join_buffer = reinterpret_cast<const float4*>(shared + (smem - unaligned) + kPlan.join);
+  const auto join_buffer =
+      reinterpret_cast<const float4*>(shared + (smem - unaligned) + kPlan.join);
   const Place<C> place;
 
   if (threadIdx.x == 0) {
@@ -127,7 +139,8 @@ CLEAVE_DEVICE void gemm_sm90(const GemmParams& p) {
   ptx::launch_dependents();
   ptx::grid_dependency_wait();
 
-  // With two consumer warpgroups the launch gives every thread 168 registers; the producer's go to the consumers.
+  // With two consumer warpgroups the launch gives every thread 168 registers; the producer's go to
+  // the consumers.
   if (threadIdx.x / 128 == C.consumers) {
     if constexpr (C.consumers == 2) ptx::registers_decrease<40>();
     if (threadIdx.x == C.consumers * 128) produce<C>(p, place, smem);

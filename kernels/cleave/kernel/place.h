@@ -16,10 +16,16 @@ struct Place {
   uint32_t worker = blockIdx.x / cluster_size(C);
   uint32_t workers = gridDim.x / cluster_size(C);
 
-  CLEAVE_DEVICE uint32_t tile_m(uint32_t m) const { return m * C.multicast_m + (C.multicast_m > 1 ? share_rank : 0); }
-  CLEAVE_DEVICE uint32_t tile_n(uint32_t n) const { return n * C.multicast_n + (C.multicast_n > 1 ? share_rank : 0); }
+  CLEAVE_DEVICE uint32_t tile_m(uint32_t m) const {
+    return m * C.multicast_m + (C.multicast_m > 1 ? share_rank : 0);
+  }
+  CLEAVE_DEVICE uint32_t tile_n(uint32_t n) const {
+    return n * C.multicast_n + (C.multicast_n > 1 ? share_rank : 0);
+  }
   CLEAVE_DEVICE uint32_t tile(uint32_t tile) const { return tile * sharers(C) + share_rank; }
-  CLEAVE_DEVICE Walk<C.split> walk(const Schedule& s) const { return Walk<C.split>(s, worker, workers, k_rank); }
+  CLEAVE_DEVICE Walk<C.split> walk(const Schedule& s) const {
+    return Walk<C.split>(s, worker, workers, k_rank);
+  }
 };
 
 }  // namespace cleave

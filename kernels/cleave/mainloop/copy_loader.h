@@ -1,5 +1,6 @@
-// The portable kernel's loads: one k block of one operand into one stage, by every thread of the block, with any
-// alignment and any edge. The layout in shared memory is TMA's (memory/descriptor.h), so both kernels share the swizzle.
+// The portable kernel's loads: one k block of one operand into one stage, by every thread of the
+// block, with any alignment and any edge. The layout in shared memory is TMA's
+// (memory/descriptor.h), so both kernels share the swizzle.
 #pragma once
 
 #include "cleave/kernel/gemm_params.h"
@@ -11,8 +12,9 @@ namespace cleave {
 
 /// `rows`: extent of the operand's M (or N); `depth`: of K. Elements outside become zeros.
 template <GemmConfig C, Major M, uint32_t TileRows, uint32_t Bytes>
-CLEAVE_DEVICE void copy_operand(const OperandParams& operand, uint32_t stage, uint32_t row0, uint32_t k0, uint32_t rows,
-                                uint32_t depth, uint32_t batch, uint32_t thread) {
+CLEAVE_DEVICE void copy_operand(const OperandParams& operand, uint32_t stage, uint32_t row0,
+                                uint32_t k0, uint32_t rows, uint32_t depth, uint32_t batch,
+                                uint32_t thread) {
   constexpr uint32_t kElement = size_of(C.a);
   constexpr uint32_t kAtom = atom_elements(C.a);
   constexpr uint32_t kPieces = TileRows * C.tile_k * kElement / Bytes;
@@ -38,7 +40,8 @@ CLEAVE_DEVICE void copy_operand(const OperandParams& operand, uint32_t stage, ui
     if constexpr (Bytes == 2) {
       ptx::store_shared_16(to, inside ? *reinterpret_cast<const uint16_t*>(from) : uint16_t(0));
     } else {
-      ptx::copy_async<Bytes>(to, from, inside ? min_of((across_end - across) * kElement, Bytes) : 0);
+      ptx::copy_async<Bytes>(to, from,
+                             inside ? min_of((across_end - across) * kElement, Bytes) : 0);
     }
   }
 }

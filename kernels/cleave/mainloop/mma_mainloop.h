@@ -1,4 +1,5 @@
-// The portable mainloop (sm_80 and later): a ring of cp.async stages, ldmatrix, mma.sync. All threads load and multiply.
+// The portable mainloop (sm_80 and later): a ring of cp.async stages, ldmatrix, mma.sync. All
+// threads load and multiply.
 #pragma once
 
 #include "cleave/epilogue/fragment.h"
@@ -6,14 +7,16 @@
 
 namespace cleave {
 
-/// Registers of one operand for a 16-row (or 16-column) strip and one 32-byte step of K: four 8 x (16 bytes) matrices,
-/// matrix i at rows strip + 8 * (i % 2) [RowsFirst] or 8 * (i / 2), and the other bit of i choosing the half of the step.
+/// Registers of one operand for a 16-row (or 16-column) strip and one 32-byte step of K: four 8 x
+/// (16 bytes) matrices, matrix i at rows strip + 8 * (i % 2) [RowsFirst] or 8 * (i / 2), and the
+/// other bit of i choosing the half of the step.
 template <GemmConfig C, Major M, bool RowsFirst>
 CLEAVE_DEVICE void load_fragment(uint32_t stage, uint32_t strip, uint32_t step, uint32_t (&v)[4]) {
   constexpr uint32_t kElement = size_of(C.a), kAtom = atom_elements(C.a);
   const uint32_t lane = threadIdx.x % 32;
   const uint32_t matrix = lane / 8;
-  const uint32_t row8 = (RowsFirst ? matrix % 2 : matrix / 2) * 8, half = RowsFirst ? matrix / 2 : matrix % 2;
+  const uint32_t row8 = (RowsFirst ? matrix % 2 : matrix / 2) * 8,
+                 half = RowsFirst ? matrix / 2 : matrix % 2;
   if constexpr (M == Major::k) {
     ptx::ldmatrix<false>(stage + swizzle_128b(strip + row8 + lane % 8, step * 32 + half * 16), v);
   } else if constexpr (kElement == 2) {
@@ -24,7 +27,8 @@ CLEAVE_DEVICE void load_fragment(uint32_t stage, uint32_t strip, uint32_t step, 
     for (uint32_t i = 0; i < 4; ++i) {
       const uint32_t row = strip + (RowsFirst ? i % 2 : i / 2) * 8 + lane / 4;
       const uint32_t k = step * 8 + (RowsFirst ? i / 2 : i % 2) * 4 + lane % 4;
-      v[i] = ptx::load_shared_32(stage + row / kAtom * C.tile_k * 128 + swizzle_128b(k, row % kAtom * 4));
+      v[i] = ptx::load_shared_32(stage + row / kAtom * C.tile_k * 128 +
+                                 swizzle_128b(k, row % kAtom * 4));
     }
   }
   if constexpr (C.a == DType::f32) {
@@ -37,7 +41,8 @@ template <GemmConfig C>
 struct MmaMainloop {
   static constexpr SmemPlan kPlan = smem_plan(C);
   static constexpr uint32_t kSteps = C.tile_k * size_of(C.a) / 32;
-  static constexpr uint32_t kRowBlocks = Fragment<C>::kRows / 16, kColBlocks = Fragment<C>::kColBlocks;
+  static constexpr uint32_t kRowBlocks = Fragment<C>::kRows / 16,
+                            kColBlocks = Fragment<C>::kColBlocks;
   static_assert(C.tile_k == atom_elements(C.a), "a k block is one 128-byte row");
   static_assert(kColBlocks % 2 == 0, "B's fragments come in pairs of column blocks");
 
@@ -69,28 +74,35 @@ struct MmaMainloop {
  private:
   CLEAVE_DEVICE void load(const WorkUnit& unit, uint32_t block, uint32_t stage) {
     const uint32_t k0 = unit.k_block(block) * C.tile_k;
-    copy_operand<C, C.a_major, C.tile_m, C.load_bytes_a>(p.a, smem + kPlan.a + stage * kPlan.a_stage,
-                                                         unit.m * C.tile_m, k0, p.epilogue.m, p.k, unit.batch, thread);
-    copy_operand<C, C.b_major, C.tile_n, C.load_bytes_b>(p.b, smem + kPlan.b + stage * kPlan.b_stage,
-                                                         unit.n * C.tile_n, k0, p.epilogue.n, p.k, unit.batch, thread);
+    copy_operand<C, C.a_major, C.tile_m, C.load_bytes_a>(
+        p.a, smem + kPlan.a + stage * kPlan.a_stage, unit.m * C.tile_m, k0, p.epilogue.m, p.k,
+        unit.batch, thread);
+    copy_operand<C, C.b_major, C.tile_n, C.load_bytes_b>(
+        p.b, smem + kPlan.b + stage * kPlan.b_stage, unit.n * C.tile_n, k0, p.epilogue.n, p.k,
+        unit.batch, thread);
   }
 
   CLEAVE_DEVICE void multiply(uint32_t stage, float (&sums)[accumulators_per_thread(C)]) {
     const uint32_t warp = thread / 32;
-    const uint32_t a = smem + kPlan.a + stage * kPlan.a_stage, b = smem + kPlan.b + stage * kPlan.b_stage;
-    const uint32_t row = warp / C.warps_n * Fragment<C>::kRows, col = warp % C.warps_n * Fragment<C>::kCols;
+    const uint32_t a = smem + kPlan.a + stage * kPlan.a_stage,
+                   b = smem + kPlan.b + stage * kPlan.b_stage;
+    const uint32_t row = warp / C.warps_n * Fragment<C>::kRows,
+                   col = warp % C.warps_n * Fragment<C>::kCols;
     CLEAVE_UNROLL
     for (uint32_t step = 0; step < kSteps; ++step) {
       uint32_t rows[kRowBlocks][4], cols[kColBlocks / 2][4];
       CLEAVE_UNROLL
-      for (uint32_t i = 0; i < kRowBlocks; ++i) load_fragment<C, C.a_major, true>(a, row + i * 16, step, rows[i]);
+      for (uint32_t i = 0; i < kRowBlocks; ++i)
+        load_fragment<C, C.a_major, true>(a, row + i * 16, step, rows[i]);
       CLEAVE_UNROLL
-      for (uint32_t j = 0; j < kColBlocks / 2; ++j) load_fragment<C, C.b_major, false>(b, col + j * 16, step, cols[j]);
+      for (uint32_t j = 0; j < kColBlocks / 2; ++j)
+        load_fragment<C, C.b_major, false>(b, col + j * 16, step, cols[j]);
       CLEAVE_UNROLL
       for (uint32_t i = 0; i < kRowBlocks; ++i) {
         CLEAVE_UNROLL
         for (uint32_t j = 0; j < kColBlocks; ++j) {
-          ptx::mma<C.a>(&sums[(i * kColBlocks + j) * 4], rows[i], cols[j / 2][j % 2 * 2], cols[j / 2][j % 2 * 2 + 1]);
+          ptx::mma<C.a>(&sums[(i * kColBlocks + j) * 4], rows[i], cols[j / 2][j % 2 * 2],
+                        cols[j / 2][j % 2 * 2 + 1]);
         }
       }
     }

@@ -1,7 +1,8 @@
 // The producer's half of the sm_90a mainloop: one k block of A and B into one stage.
 //
-// The boxes here and the tensor maps that the host makes agree through tma_box.h; memory/descriptor.h says how the
-// tile then lies in shared memory. K's and rows outside the tensors arrive as zeros.
+// The boxes here and the tensor maps that the host makes agree through tma_box.h;
+// memory/descriptor.h says how the tile then lies in shared memory. K's and rows outside the
+// tensors arrive as zeros.
 #pragma once
 
 #include "cleave/kernel/gemm_params.h"
@@ -11,11 +12,12 @@
 
 namespace cleave {
 
-/// One operand. `row0`: first row (m or n) of the tile; `share_rank`: this block's among those that share loads,
-/// and so which of the `Sharers` parts it loads; `first_sharer`: the cluster rank of the first of them.
+/// One operand. `row0`: first row (m or n) of the tile; `share_rank`: this block's among those that
+/// share loads, and so which of the `Sharers` parts it loads; `first_sharer`: the cluster rank of
+/// the first of them.
 template <GemmConfig C, Major M, uint32_t TileRows, uint32_t Sharers>
-CLEAVE_DEVICE void load_operand(const TensorMap* map, uint32_t stage, uint32_t barrier, uint32_t row0, uint32_t k0,
-                                uint32_t batch, uint32_t share_rank,
+CLEAVE_DEVICE void load_operand(const TensorMap* map, uint32_t stage, uint32_t barrier,
+                                uint32_t row0, uint32_t k0, uint32_t batch, uint32_t share_rank,
                                 uint32_t first_sharer) {
   constexpr uint32_t kAtom = atom_elements(C.a);
   constexpr uint32_t kRows = box_rows(M, TileRows, C.tile_k, Sharers);
@@ -24,7 +26,8 @@ CLEAVE_DEVICE void load_operand(const TensorMap* map, uint32_t stage, uint32_t b
     if constexpr (Sharers == 1) {
       ptx::tma_load(stage + offset, map, barrier, x, y, batch, ptx::CacheHint::normal);
     } else {
-      ptx::tma_load_multicast(stage + offset, map, barrier, x, y, batch, uint16_t(((1 << Sharers) - 1) << first_sharer),
+      ptx::tma_load_multicast(stage + offset, map, barrier, x, y, batch,
+                              uint16_t(((1 << Sharers) - 1) << first_sharer),
                               ptx::CacheHint::normal);
     }
   };

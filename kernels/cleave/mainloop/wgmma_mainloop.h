@@ -1,7 +1,8 @@
-// The consumer's half of the sm_90a mainloop: one warpgroup multiplies its rows of the tile through the stages.
+// The consumer's half of the sm_90a mainloop: one warpgroup multiplies its rows of the tile through
+// the stages.
 //
-// One group of WGMMAs stays in flight while the next k block's barrier is awaited; a stage is handed back one block
-// later, when the group that read it is known to be done.
+// One group of WGMMAs stays in flight while the next k block's barrier is awaited; a stage is
+// handed back one block later, when the group that read it is known to be done.
 #pragma once
 
 #include "cleave/epilogue/fragment.h"
@@ -15,20 +16,23 @@ namespace cleave {
 
 template <GemmConfig C>
 struct WgmmaMainloop {
-  static constexpr uint32_t kWaves = Fragment<C>::kRows / 64;  // m64 instructions per step: rows of this warpgroup / 64
+  static constexpr uint32_t kWaves =
+      Fragment<C>::kRows / 64;  // m64 instructions per step: rows of this warpgroup / 64
   static constexpr uint32_t kSteps = C.tile_k * size_of(C.a) / 32;
   static constexpr uint32_t kSharers = sharers(C);
   using Instruction = ptx::Wgmma<C.a, C.tile_n, C.a_major == Major::mn, C.b_major == Major::mn>;
 
-  uint32_t stage_a, stage_b;      // shared addresses of stage 0, A's at this warpgroup's first row
-  uint32_t full, empty;           // barriers of stage 0
-  uint32_t first_sharer;          // cluster rank of the first block that shares loads with this one
+  uint32_t stage_a, stage_b;  // shared addresses of stage 0, A's at this warpgroup's first row
+  uint32_t full, empty;       // barriers of stage 0
+  uint32_t first_sharer;      // cluster rank of the first block that shares loads with this one
   PipelineState<C.stages> state;
 
-  /// sums = A @ B over `k_blocks` >= 1 blocks. `issued()` is called when the last instructions are on their way.
+  /// sums = A @ B over `k_blocks` >= 1 blocks. `issued()` is called when the last instructions are
+  /// on their way.
   template <class Issued>
-  CLEAVE_DEVICE void run(uint32_t k_blocks, float (&sums)[accumulators_per_thread(C)], Issued issued) {
-    auto& waves = reinterpret_cast<float(&)[kWaves][C.tile_n / 2]>(sums);
+  CLEAVE_DEVICE void run(uint32_t k_blocks, float (&sums)[accumulators_per_thread(C)],
+                         Issued issued) {
+    auto& waves = reinterpret_cast<float (&)[kWaves][C.tile_n / 2]>(sums);
     uint32_t previous = 0;
     for (uint32_t block = 0; block < k_blocks; ++block) {
       ptx::mbarrier_wait(full + state.stage * 8, state.parity);
@@ -48,7 +52,8 @@ struct WgmmaMainloop {
   }
 
  private:
-  CLEAVE_DEVICE void multiply(uint32_t stage, bool accumulate, float (&waves)[kWaves][C.tile_n / 2]) {
+  CLEAVE_DEVICE void multiply(uint32_t stage, bool accumulate,
+                              float (&waves)[kWaves][C.tile_n / 2]) {
     constexpr SmemPlan kPlan = smem_plan(C);
     const uint64_t a = make_descriptor<C.a_major>(stage_a + stage * kPlan.a_stage, C.tile_k);
     const uint64_t b = make_descriptor<C.b_major>(stage_b + stage * kPlan.b_stage, C.tile_k);

@@ -1,5 +1,6 @@
-// A ring of shared-memory stages between a producer and consumers: which stage is next, and the parity its barriers
-// have on this lap. Producer and consumers each keep one and advance it once per k block.
+// A ring of shared-memory stages between a producer and consumers: which stage is next, and the
+// parity its barriers have on this lap. Producer and consumers each keep one and advance it once
+// per k block.
 #pragma once
 
 #include "cleave/core/config.h"

@@ -1,20 +1,22 @@
-// Where everything lies in a block's shared memory: one plan, used by the host for the size of the launch and the
-// number of stages, and by the kernels for the offsets.
+// Where everything lies in a block's shared memory: one plan, used by the host for the size of the
+// launch and the number of stages, and by the kernels for the offsets.
 #pragma once
 
 #include "cleave/kernel/gemm_config.h"
 
 namespace cleave {
 
-/// A chunk of D on its way out: 64 rows of 128 bytes, two per consumer warpgroup so that one fills while one drains.
+/// A chunk of D on its way out: 64 rows of 128 bytes, two per consumer warpgroup so that one fills
+/// while one drains.
 inline constexpr uint32_t kStagingChunkBytes = 64 * 128;
 inline constexpr uint32_t kStagingChunks = 2;
 
-/// A join buffer up to this size lies beside the stages; a larger one over them, at the price of one more meeting of the
-/// cluster, since a rank may only send once all are done with their stages.
+/// A join buffer up to this size lies beside the stages; a larger one over them, at the price of
+/// one more meeting of the cluster, since a rank may only send once all are done with their stages.
 inline constexpr uint32_t kOwnJoinBytes = 32768;
 
-/// The most shared memory a block may have (sm_90), and the slack for aligning the base to 1024 bytes.
+/// The most shared memory a block may have (sm_90), and the slack for aligning the base to 1024
+/// bytes.
 inline constexpr uint32_t kSharedLimit = 232448;
 inline constexpr uint32_t kSharedAlignment = 1024;
 
@@ -25,8 +27,8 @@ struct SmemPlan {
   uint32_t join = 0;                  // cluster_k > 1: shares of the tile sent by the other ranks
   bool join_over_stages = false;      // that buffer is too large for a place of its own
   uint32_t join_barrier = 0;
-  uint32_t barriers = 0;              // sm90: full[stages], empty[stages]
-  uint32_t bytes = 0;                 // dynamic shared memory to ask for
+  uint32_t barriers = 0;  // sm90: full[stages], empty[stages]
+  uint32_t bytes = 0;     // dynamic shared memory to ask for
 };
 
 CLEAVE_HD constexpr SmemPlan smem_plan(const GemmConfig& c) {
@@ -42,7 +44,8 @@ CLEAVE_HD constexpr SmemPlan smem_plan(const GemmConfig& c) {
   plan.staging = at;
   if (sm90 && c.store_by_tma) at += c.consumers * kStagingChunks * kStagingChunkBytes;
   if (c.cluster_k > 1) {
-    const uint32_t share = ceil_div(accumulators_per_thread(c) / 4, c.cluster_k);  // float4 per thread from each rank
+    const uint32_t share =
+        ceil_div(accumulators_per_thread(c) / 4, c.cluster_k);  // float4 per thread from each rank
     const uint32_t bytes = c.cluster_k * share * math_threads(c) * 16;
     plan.join_over_stages = bytes > kOwnJoinBytes;
     plan.join = plan.join_over_stages ? 0 : at;
@@ -57,7 +60,8 @@ CLEAVE_HD constexpr SmemPlan smem_plan(const GemmConfig& c) {
 }
 
 /// `c` with as many stages as fit, at most `most`; 0 stages if not even one fits.
-CLEAVE_HD constexpr GemmConfig with_stages(GemmConfig c, uint32_t most, uint32_t limit = kSharedLimit) {
+CLEAVE_HD constexpr GemmConfig with_stages(GemmConfig c, uint32_t most,
+                                           uint32_t limit = kSharedLimit) {
   c.stages = most;
   while (c.stages > 0 && smem_plan(c).bytes > limit) --c.stages;
   return c;

@@ -1,6 +1,7 @@
-// The 128-byte swizzle: inside each 1024-byte block of eight 128-byte rows, the 16-byte piece `p` of row `r` lies at
-// piece p ^ r. Eight threads that read the same piece of eight rows then touch all 32 banks once. TMA, WGMMA and
-// our own ldmatrix/stmatrix code agree on it, so one formula serves every kernel.
+// The 128-byte swizzle: inside each 1024-byte block of eight 128-byte rows, the 16-byte piece `p`
+// of row `r` lies at piece p ^ r. Eight threads that read the same piece of eight rows then touch
+// all 32 banks once. TMA, WGMMA and our own ldmatrix/stmatrix code agree on it, so one formula
+// serves every kernel.
 #pragma once
 
 #include "cleave/core/config.h"

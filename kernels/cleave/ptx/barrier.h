@@ -22,15 +22,17 @@ CLEAVE_DEVICE void mbarrier_arrive(uint32_t barrier) {
   asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
 }
 
-/// Arrives on the same barrier of block `rank` of the cluster. It orders this thread's shared-memory reads, not its writes
-/// to global memory: a release at cluster scope would wait for those.
+/// Arrives on the same barrier of block `rank` of the cluster. It orders this thread's
+/// shared-memory reads, not its writes to global memory: a release at cluster scope would wait for
+/// those.
 CLEAVE_DEVICE void mbarrier_arrive_remote(uint32_t barrier, uint32_t rank) {
   asm volatile(
       "{\n"
       ".reg .b32 remote;\n"
       "mapa.shared::cluster.u32 remote, %0, %1;\n"
       "mbarrier.arrive.shared::cluster.b64 _, [remote];\n"
-      "}" ::"r"(barrier), "r"(rank)
+      "}" ::"r"(barrier),
+      "r"(rank)
       : "memory");
 }
 
@@ -46,7 +48,8 @@ CLEAVE_DEVICE void mbarrier_wait(uint32_t barrier, uint32_t parity) {
       "wait_loop:\n"
       "mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n"
       "@!done bra wait_loop;\n"
-      "}" ::"r"(barrier), "r"(parity)
+      "}" ::"r"(barrier),
+      "r"(parity)
       : "memory");
 }
 
@@ -58,7 +61,8 @@ CLEAVE_DEVICE void mbarrier_wait_cluster(uint32_t barrier, uint32_t parity) {
       "wait_loop:\n"
       "mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 done, [%0], %1;\n"
       "@!done bra wait_loop;\n"
-      "}" ::"r"(barrier), "r"(parity)
+      "}" ::"r"(barrier),
+      "r"(parity)
       : "memory");
 }
 
@@ -87,10 +91,11 @@ CLEAVE_DEVICE void named_barrier_arrive(uint32_t id, uint32_t threads) {
   asm volatile("bar.arrive %0, %1;" ::"r"(id), "r"(threads) : "memory");
 }
 
-/// All threads of all blocks of the cluster meet. Orders no memory: it says that the others are there, and what they
-/// initialised is fenced on its own.
+/// All threads of all blocks of the cluster meet. Orders no memory: it says that the others are
+/// there, and what they initialised is fenced on its own.
 CLEAVE_DEVICE void cluster_meet() {
-  asm volatile("barrier.cluster.arrive.relaxed.aligned;\nbarrier.cluster.wait.aligned;" ::: "memory");
+  asm volatile("barrier.cluster.arrive.relaxed.aligned;\nbarrier.cluster.wait.aligned;" ::
+                   : "memory");
 }
 
 CLEAVE_DEVICE uint32_t cluster_rank() {

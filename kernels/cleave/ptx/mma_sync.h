@@ -5,18 +5,23 @@
 
 namespace cleave::ptx {
 
-/// Copies `Bytes` (4, 8 or 16) to shared memory, of which only the first `valid` are read; the rest become zeros.
+/// Copies `Bytes` (4, 8 or 16) to shared memory, of which only the first `valid` are read; the rest
+/// become zeros.
 template <uint32_t Bytes>
 CLEAVE_DEVICE void copy_async(uint32_t to, const void* from, uint32_t valid) {
   if constexpr (Bytes == 16) {
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(valid) : "memory");
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(valid)
+                 : "memory");
   } else {
-    asm volatile("cp.async.ca.shared.global [%0], [%1], %3, %2;" ::"r"(to), "l"(from), "r"(valid), "n"(Bytes)
+    asm volatile("cp.async.ca.shared.global [%0], [%1], %3, %2;" ::"r"(to), "l"(from), "r"(valid),
+                 "n"(Bytes)
                  : "memory");
   }
 }
 
-CLEAVE_DEVICE void copy_async_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+CLEAVE_DEVICE void copy_async_commit() {
+  asm volatile("cp.async.commit_group;" ::: "memory");
+}
 
 template <int Pending>
 CLEAVE_DEVICE void copy_async_wait() {
@@ -33,7 +38,8 @@ CLEAVE_DEVICE uint32_t load_shared_32(uint32_t from) {
   return value;
 }
 
-/// Four 8 x 8 matrices of 16-bit elements (or 8 x 4 of 32-bit ones); lane l gives the address of row l % 8 of matrix l / 8.
+/// Four 8 x 8 matrices of 16-bit elements (or 8 x 4 of 32-bit ones); lane l gives the address of
+/// row l % 8 of matrix l / 8.
 template <bool Transpose>
 CLEAVE_DEVICE void ldmatrix(uint32_t address, uint32_t (&v)[4]) {
   if constexpr (Transpose) {
@@ -60,19 +66,22 @@ template <DType Type>
 CLEAVE_DEVICE void mma(float* d, const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
   if constexpr (Type == DType::bf16) {
     asm volatile(
-        "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+        "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, "
+        "{%8, %9}, "
         "{%0, %1, %2, %3};"
         : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
   } else if constexpr (Type == DType::f16) {
     asm volatile(
-        "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+        "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, "
+        "{%8, %9}, "
         "{%0, %1, %2, %3};"
         : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
   } else {
     asm volatile(
-        "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+        "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, "
+        "{%8, %9}, "
         "{%0, %1, %2, %3};"
         : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));

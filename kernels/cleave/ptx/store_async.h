@@ -13,7 +13,8 @@ CLEAVE_DEVICE void store_async(uint32_t address, uint32_t barrier, uint32_t rank
       "mapa.shared::cluster.u32 to, %0, %2;\n"
       "mapa.shared::cluster.u32 at, %1, %2;\n"
       "st.async.shared::cluster.mbarrier::complete_tx::bytes.v4.f32 [to], {%3, %4, %5, %6}, [at];\n"
-      "}" ::"r"(address), "r"(barrier), "r"(rank), "f"(v.x), "f"(v.y), "f"(v.z), "f"(v.w)
+      "}" ::"r"(address),
+      "r"(barrier), "r"(rank), "f"(v.x), "f"(v.y), "f"(v.z), "f"(v.w)
       : "memory");
 }
 

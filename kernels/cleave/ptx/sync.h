@@ -1,4 +1,5 @@
-// Ordering between blocks through global memory, between launches (programmatic dependent launch), and registers.
+// Ordering between blocks through global memory, between launches (programmatic dependent launch),
+// and registers.
 #pragma once
 
 #include "cleave/core/config.h"
@@ -21,19 +22,25 @@ CLEAVE_DEVICE void add_release(uint32_t* p, uint32_t value) {
 
 CLEAVE_DEVICE uint32_t add_acquire_release(uint32_t* p, uint32_t value) {
   uint32_t before;
-  asm volatile("atom.acq_rel.gpu.global.add.u32 %0, [%1], %2;" : "=r"(before) : "l"(p), "r"(value) : "memory");
+  asm volatile("atom.acq_rel.gpu.global.add.u32 %0, [%1], %2;"
+               : "=r"(before)
+               : "l"(p), "r"(value)
+               : "memory");
   return before;
 }
 
 /// Orders nothing: for counts that guard no data.
 CLEAVE_DEVICE uint32_t add_relaxed(uint32_t* p, uint32_t value) {
   uint32_t before;
-  asm volatile("atom.relaxed.gpu.global.add.u32 %0, [%1], %2;" : "=r"(before) : "l"(p), "r"(value) : "memory");
+  asm volatile("atom.relaxed.gpu.global.add.u32 %0, [%1], %2;"
+               : "=r"(before)
+               : "l"(p), "r"(value)
+               : "memory");
   return before;
 }
 
-/// Lets the next launch in the stream start its blocks as soon as there is room. It still waits for this one's
-/// results, in grid_dependency_wait.
+/// Lets the next launch in the stream start its blocks as soon as there is room. It still waits for
+/// this one's results, in grid_dependency_wait.
 CLEAVE_DEVICE void launch_dependents() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.launch_dependents;" ::: "memory");

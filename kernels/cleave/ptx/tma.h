@@ -16,21 +16,25 @@ CLEAVE_DEVICE void prefetch_tensor_map(const void* map) {
   asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
 }
 
-/// Loads the box at (x, y, z) of `map` into shared memory; `barrier` counts its bytes. Outside the tensor: zeros.
-CLEAVE_DEVICE void tma_load(uint32_t to, const void* map, uint32_t barrier, int32_t x, int32_t y, int32_t z,
-                            CacheHint hint) {
+/// Loads the box at (x, y, z) of `map` into shared memory; `barrier` counts its bytes. Outside the
+/// tensor: zeros.
+CLEAVE_DEVICE void tma_load(uint32_t to, const void* map, uint32_t barrier, int32_t x, int32_t y,
+                            int32_t z, CacheHint hint) {
   asm volatile(
-      "cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.L2::cache_hint"
+      "cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.L2::cache_"
+      "hint"
       " [%0], [%1, {%3, %4, %5}], [%2], %6;" ::"r"(to),
       "l"(map), "r"(barrier), "r"(x), "r"(y), "r"(z), "l"(uint64_t(hint))
       : "memory");
 }
 
-/// The same into the same place of every block in `blocks` (a bit per cluster rank), each on its own barrier.
-CLEAVE_DEVICE void tma_load_multicast(uint32_t to, const void* map, uint32_t barrier, int32_t x, int32_t y,
-                                      int32_t z, uint16_t blocks, CacheHint hint) {
+/// The same into the same place of every block in `blocks` (a bit per cluster rank), each on its
+/// own barrier.
+CLEAVE_DEVICE void tma_load_multicast(uint32_t to, const void* map, uint32_t barrier, int32_t x,
+                                      int32_t y, int32_t z, uint16_t blocks, CacheHint hint) {
   asm volatile(
-      "cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster"
+      "cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::"
+      "cluster"
       ".L2::cache_hint [%0], [%1, {%3, %4, %5}], [%2], %6, %7;" ::"r"(to),
       "l"(map), "r"(barrier), "r"(x), "r"(y), "r"(z), "h"(blocks), "l"(uint64_t(hint))
       : "memory");
@@ -38,12 +42,16 @@ CLEAVE_DEVICE void tma_load_multicast(uint32_t to, const void* map, uint32_t bar
 
 /// Stores the box at (x, y, z); what lies outside the tensor is clipped.
 CLEAVE_DEVICE void tma_store(const void* map, uint32_t from, int32_t x, int32_t y, int32_t z) {
-  asm volatile("cp.async.bulk.tensor.3d.global.shared::cta.tile.bulk_group [%0, {%2, %3, %4}], [%1];" ::"l"(map),
-               "r"(from), "r"(x), "r"(y), "r"(z)
-               : "memory");
+  asm volatile(
+      "cp.async.bulk.tensor.3d.global.shared::cta.tile.bulk_group [%0, {%2, %3, %4}], [%1];" ::"l"(
+          map),
+      "r"(from), "r"(x), "r"(y), "r"(z)
+      : "memory");
 }
 
-CLEAVE_DEVICE void tma_store_commit() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
+CLEAVE_DEVICE void tma_store_commit() {
+  asm volatile("cp.async.bulk.commit_group;" ::: "memory");
+}
 
 /// Waits until at most `Pending` of this thread's committed stores still read shared memory.
 template <int Pending>
@@ -51,7 +59,10 @@ CLEAVE_DEVICE void tma_store_wait_read() {
   asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(Pending) : "memory");
 }
 
-/// Orders this thread's ordinary writes to shared memory before later reads by the copy engine or the tensor cores.
-CLEAVE_DEVICE void fence_async_shared() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
+/// Orders this thread's ordinary writes to shared memory before later reads by the copy engine or
+/// the tensor cores.
+CLEAVE_DEVICE void fence_async_shared() {
+  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+}
 
 }  // namespace cleave::ptx

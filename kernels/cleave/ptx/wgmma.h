@@ -1,13 +1,17 @@
-// Warpgroup matrix multiply-accumulate (sm_90a): D[64, N] += A[64, 32 bytes] * B[32 bytes, N], operands in
-// shared memory, float32 accumulators in registers.
+// Warpgroup matrix multiply-accumulate (sm_90a): D[64, N] += A[64, 32 bytes] * B[32 bytes, N],
+// operands in shared memory, float32 accumulators in registers.
 #pragma once
 
 #include "cleave/core/enums.h"
 
 namespace cleave::ptx {
 
-CLEAVE_DEVICE void wgmma_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
-CLEAVE_DEVICE void wgmma_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
+CLEAVE_DEVICE void wgmma_fence() {
+  asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+}
+CLEAVE_DEVICE void wgmma_commit() {
+  asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+}
 
 /// Waits until at most `Pending` committed groups of this warpgroup are in flight.
 template <int Pending>
@@ -16,46 +20,142 @@ CLEAVE_DEVICE void wgmma_wait() {
 }
 
 /// Keeps the compiler from moving an accumulator's uses across the asynchronous instructions.
-CLEAVE_DEVICE void wgmma_pin(float& accumulator) { asm volatile("" : "+f"(accumulator)::"memory"); }
+CLEAVE_DEVICE void wgmma_pin(float& accumulator) {
+  asm volatile("" : "+f"(accumulator)::"memory");
+}
 
 /// One wgmma instruction. TransposeA/B: 1 if the operand is MN-major (16-bit types only).
 /// `accumulate` 0 overwrites the accumulators.
 template <DType Type, uint32_t N, int TransposeA, int TransposeB>
 struct Wgmma;
 
-// The accumulators' register list of each N extends the list of N - 8, so each width is one line below.
+// The accumulators' register list of each N extends the list of N - 8, so each width is one line
+// below.
 #define CLEAVE_REGS_8 "%0, %1, %2, %3"
-#define CLEAVE_REGS_16 CLEAVE_REGS_8 ", " "%4, %5, %6, %7"
-#define CLEAVE_REGS_24 CLEAVE_REGS_16 ", " "%8, %9, %10, %11"
-#define CLEAVE_REGS_32 CLEAVE_REGS_24 ", " "%12, %13, %14, %15"
-#define CLEAVE_REGS_40 CLEAVE_REGS_32 ", " "%16, %17, %18, %19"
-#define CLEAVE_REGS_48 CLEAVE_REGS_40 ", " "%20, %21, %22, %23"
-#define CLEAVE_REGS_56 CLEAVE_REGS_48 ", " "%24, %25, %26, %27"
-#define CLEAVE_REGS_64 CLEAVE_REGS_56 ", " "%28, %29, %30, %31"
-#define CLEAVE_REGS_72 CLEAVE_REGS_64 ", " "%32, %33, %34, %35"
-#define CLEAVE_REGS_80 CLEAVE_REGS_72 ", " "%36, %37, %38, %39"
-#define CLEAVE_REGS_88 CLEAVE_REGS_80 ", " "%40, %41, %42, %43"
-#define CLEAVE_REGS_96 CLEAVE_REGS_88 ", " "%44, %45, %46, %47"
-#define CLEAVE_REGS_104 CLEAVE_REGS_96 ", " "%48, %49, %50, %51"
-#define CLEAVE_REGS_112 CLEAVE_REGS_104 ", " "%52, %53, %54, %55"
-#define CLEAVE_REGS_120 CLEAVE_REGS_112 ", " "%56, %57, %58, %59"
-#define CLEAVE_REGS_128 CLEAVE_REGS_120 ", " "%60, %61, %62, %63"
-#define CLEAVE_REGS_136 CLEAVE_REGS_128 ", " "%64, %65, %66, %67"
-#define CLEAVE_REGS_144 CLEAVE_REGS_136 ", " "%68, %69, %70, %71"
-#define CLEAVE_REGS_152 CLEAVE_REGS_144 ", " "%72, %73, %74, %75"
-#define CLEAVE_REGS_160 CLEAVE_REGS_152 ", " "%76, %77, %78, %79"
-#define CLEAVE_REGS_168 CLEAVE_REGS_160 ", " "%80, %81, %82, %83"
-#define CLEAVE_REGS_176 CLEAVE_REGS_168 ", " "%84, %85, %86, %87"
-#define CLEAVE_REGS_184 CLEAVE_REGS_176 ", " "%88, %89, %90, %91"
-#define CLEAVE_REGS_192 CLEAVE_REGS_184 ", " "%92, %93, %94, %95"
-#define CLEAVE_REGS_200 CLEAVE_REGS_192 ", " "%96, %97, %98, %99"
-#define CLEAVE_REGS_208 CLEAVE_REGS_200 ", " "%100, %101, %102, %103"
-#define CLEAVE_REGS_216 CLEAVE_REGS_208 ", " "%104, %105, %106, %107"
-#define CLEAVE_REGS_224 CLEAVE_REGS_216 ", " "%108, %109, %110, %111"
-#define CLEAVE_REGS_232 CLEAVE_REGS_224 ", " "%112, %113, %114, %115"
-#define CLEAVE_REGS_240 CLEAVE_REGS_232 ", " "%116, %117, %118, %119"
-#define CLEAVE_REGS_248 CLEAVE_REGS_240 ", " "%120, %121, %122, %123"
-#define CLEAVE_REGS_256 CLEAVE_REGS_248 ", " "%124, %125, %126, %127"
+#define CLEAVE_REGS_16 \
+  CLEAVE_REGS_8        \
+      ", "             \
+      "%4, %5, %6, %7"
+#define CLEAVE_REGS_24 \
+  CLEAVE_REGS_16       \
+      ", "             \
+      "%8, %9, %10, %11"
+#define CLEAVE_REGS_32 \
+  CLEAVE_REGS_24       \
+      ", "             \
+      "%12, %13, %14, %15"
+#define CLEAVE_REGS_40 \
+  CLEAVE_REGS_32       \
+      ", "             \
+      "%16, %17, %18, %19"
+#define CLEAVE_REGS_48 \
+  CLEAVE_REGS_40       \
+      ", "             \
+      "%20, %21, %22, %23"
+#define CLEAVE_REGS_56 \
+  CLEAVE_REGS_48       \
+      ", "             \
+      "%24, %25, %26, %27"
+#define CLEAVE_REGS_64 \
+  CLEAVE_REGS_56       \
+      ", "             \
+      "%28, %29, %30, %31"
+#define CLEAVE_REGS_72 \
+  CLEAVE_REGS_64       \
+      ", "             \
+      "%32, %33, %34, %35"
+#define CLEAVE_REGS_80 \
+  CLEAVE_REGS_72       \
+      ", "             \
+      "%36, %37, %38, %39"
+#define CLEAVE_REGS_88 \
+  CLEAVE_REGS_80       \
+      ", "             \
+      "%40, %41, %42, %43"
+#define CLEAVE_REGS_96 \
+  CLEAVE_REGS_88       \
+      ", "             \
+      "%44, %45, %46, %47"
+#define CLEAVE_REGS_104 \
+  CLEAVE_REGS_96        \
+      ", "              \
+      "%48, %49, %50, %51"
+#define CLEAVE_REGS_112 \
+  CLEAVE_REGS_104       \
+      ", "              \
+      "%52, %53, %54, %55"
+#define CLEAVE_REGS_120 \
+  CLEAVE_REGS_112       \
+      ", "              \
+      "%56, %57, %58, %59"
+#define CLEAVE_REGS_128 \
+  CLEAVE_REGS_120       \
+      ", "              \
+      "%60, %61, %62, %63"
+#define CLEAVE_REGS_136 \
+  CLEAVE_REGS_128       \
+      ", "              \
+      "%64, %65, %66, %67"
+#define CLEAVE_REGS_144 \
+  CLEAVE_REGS_136       \
+      ", "              \
+      "%68, %69, %70, %71"
+#define CLEAVE_REGS_152 \
+  CLEAVE_REGS_144       \
+      ", "              \
+      "%72, %73, %74, %75"
+#define CLEAVE_REGS_160 \
+  CLEAVE_REGS_152       \
+      ", "              \
+      "%76, %77, %78, %79"
+#define CLEAVE_REGS_168 \
+  CLEAVE_REGS_160       \
+      ", "              \
+      "%80, %81, %82, %83"
+#define CLEAVE_REGS_176 \
+  CLEAVE_REGS_168       \
+      ", "              \
+      "%84, %85, %86, %87"
+#define CLEAVE_REGS_184 \
+  CLEAVE_REGS_176       \
+      ", "              \
+      "%88, %89, %90, %91"
+#define CLEAVE_REGS_192 \
+  CLEAVE_REGS_184       \
+      ", "              \
+      "%92, %93, %94, %95"
+#define CLEAVE_REGS_200 \
+  CLEAVE_REGS_192       \
+      ", "              \
+      "%96, %97, %98, %99"
+#define CLEAVE_REGS_208 \
+  CLEAVE_REGS_200       \
+      ", "              \
+      "%100, %101, %102, %103"
+#define CLEAVE_REGS_216 \
+  CLEAVE_REGS_208       \
+      ", "              \
+      "%104, %105, %106, %107"
+#define CLEAVE_REGS_224 \
+  CLEAVE_REGS_216       \
+      ", "              \
+      "%108, %109, %110, %111"
+#define CLEAVE_REGS_232 \
+  CLEAVE_REGS_224       \
+      ", "              \
+      "%112, %113, %114, %115"
+#define CLEAVE_REGS_240 \
+  CLEAVE_REGS_232       \
+      ", "              \
+      "%116, %117, %118, %119"
+#define CLEAVE_REGS_248 \
+  CLEAVE_REGS_240       \
+      ", "              \
+      "%120, %121, %122, %123"
+#define CLEAVE_REGS_256 \
+  CLEAVE_REGS_248       \
+      ", "              \
+      "%124, %125, %126, %127"
 #define CLEAVE_OUTS_8 "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
 #define CLEAVE_OUTS_16 CLEAVE_OUTS_8, "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7])
 #define CLEAVE_OUTS_24 CLEAVE_OUTS_16, "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11])
@@ -90,36 +190,42 @@ struct Wgmma;
 #define CLEAVE_OUTS_256 CLEAVE_OUTS_248, "+f"(d[124]), "+f"(d[125]), "+f"(d[126]), "+f"(d[127])
 
 // A, B, S: operand numbers of the descriptors and of `accumulate`; TA, TB: of the transpose flags.
-#define CLEAVE_WGMMA(N, A, B, S, TA, TB)                                                                   \
-  template <int TransposeA, int TransposeB>                                                                \
-  struct Wgmma<DType::bf16, N, TransposeA, TransposeB> {                                                   \
-    CLEAVE_DEVICE static void mma(float (&d)[N / 2], uint64_t a, uint64_t b, uint32_t accumulate) {        \
-      asm volatile("{.reg .pred p; setp.ne.b32 p, " S ", 0;"                                               \
-                   "wgmma.mma_async.sync.aligned.m64n" #N "k16.f32.bf16.bf16 {" CLEAVE_REGS_##N "}, " A    \
-                   ", " B ", p, 1, 1, " TA ", " TB ";}"                                                    \
-                   : CLEAVE_OUTS_##N                                                                       \
-                   : "l"(a), "l"(b), "r"(accumulate), "n"(TransposeA), "n"(TransposeB));                   \
-    }                                                                                                      \
-  };                                                                                                       \
-  template <int TransposeA, int TransposeB>                                                                \
-  struct Wgmma<DType::f16, N, TransposeA, TransposeB> {                                                    \
-    CLEAVE_DEVICE static void mma(float (&d)[N / 2], uint64_t a, uint64_t b, uint32_t accumulate) {        \
-      asm volatile("{.reg .pred p; setp.ne.b32 p, " S ", 0;"                                               \
-                   "wgmma.mma_async.sync.aligned.m64n" #N "k16.f32.f16.f16 {" CLEAVE_REGS_##N "}, " A      \
-                   ", " B ", p, 1, 1, " TA ", " TB ";}"                                                    \
-                   : CLEAVE_OUTS_##N                                                                       \
-                   : "l"(a), "l"(b), "r"(accumulate), "n"(TransposeA), "n"(TransposeB));                   \
-    }                                                                                                      \
-  };                                                                                                       \
-  template <>                                                                                              \
-  struct Wgmma<DType::f32, N, 0, 0> {                                                                      \
-    CLEAVE_DEVICE static void mma(float (&d)[N / 2], uint64_t a, uint64_t b, uint32_t accumulate) {        \
-      asm volatile("{.reg .pred p; setp.ne.b32 p, " S ", 0;"                                               \
-                   "wgmma.mma_async.sync.aligned.m64n" #N "k8.f32.tf32.tf32 {" CLEAVE_REGS_##N "}, " A     \
-                   ", " B ", p, 1, 1;}"                                                                    \
-                   : CLEAVE_OUTS_##N                                                                       \
-                   : "l"(a), "l"(b), "r"(accumulate));                                                     \
-    }                                                                                                      \
+#define CLEAVE_WGMMA(N, A, B, S, TA, TB)                                                        \
+  template <int TransposeA, int TransposeB>                                                     \
+  struct Wgmma<DType::bf16, N, TransposeA, TransposeB> {                                        \
+    CLEAVE_DEVICE static void mma(float (&d)[N / 2], uint64_t a, uint64_t b,                    \
+                                  uint32_t accumulate) {                                        \
+      asm volatile("{.reg .pred p; setp.ne.b32 p, " S                                           \
+                   ", 0;"                                                                       \
+                   "wgmma.mma_async.sync.aligned.m64n" #N "k16.f32.bf16.bf16 {" CLEAVE_REGS_##N \
+                   "}, " A ", " B ", p, 1, 1, " TA ", " TB ";}"                                 \
+                   : CLEAVE_OUTS_##N                                                            \
+                   : "l"(a), "l"(b), "r"(accumulate), "n"(TransposeA), "n"(TransposeB));        \
+    }                                                                                           \
+  };                                                                                            \
+  template <int TransposeA, int TransposeB>                                                     \
+  struct Wgmma<DType::f16, N, TransposeA, TransposeB> {                                         \
+    CLEAVE_DEVICE static void mma(float (&d)[N / 2], uint64_t a, uint64_t b,                    \
+                                  uint32_t accumulate) {                                        \
+      asm volatile("{.reg .pred p; setp.ne.b32 p, " S                                           \
+                   ", 0;"                                                                       \
+                   "wgmma.mma_async.sync.aligned.m64n" #N "k16.f32.f16.f16 {" CLEAVE_REGS_##N   \
+                   "}, " A ", " B ", p, 1, 1, " TA ", " TB ";}"                                 \
+                   : CLEAVE_OUTS_##N                                                            \
+                   : "l"(a), "l"(b), "r"(accumulate), "n"(TransposeA), "n"(TransposeB));        \
+    }                                                                                           \
+  };                                                                                            \
+  template <>                                                                                   \
+  struct Wgmma<DType::f32, N, 0, 0> {                                                           \
+    CLEAVE_DEVICE static void mma(float (&d)[N / 2], uint64_t a, uint64_t b,                    \
+                                  uint32_t accumulate) {                                        \
+      asm volatile("{.reg .pred p; setp.ne.b32 p, " S                                           \
+                   ", 0;"                                                                       \
+                   "wgmma.mma_async.sync.aligned.m64n" #N "k8.f32.tf32.tf32 {" CLEAVE_REGS_##N  \
+                   "}, " A ", " B ", p, 1, 1;}"                                                 \
+                   : CLEAVE_OUTS_##N                                                            \
+                   : "l"(a), "l"(b), "r"(accumulate));                                          \
+    }                                                                                           \
   };
 
 CLEAVE_WGMMA(8, "%4", "%5", "%6", "%7", "%8")

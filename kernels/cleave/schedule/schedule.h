@@ -1,22 +1,28 @@
 // The schedule: which work units a worker processes, in order.
 //
-// A *worker* is one block, or one cluster of blocks that load together. Every role of a block (producer, consumers)
-// walks its own copy of the schedule, so the roles need no communication to agree on the work. The same code runs on
-// the host, where the CPU backend executes it and the tests prove that every (tile, k block) is done exactly once.
+// A *worker* is one block, or one cluster of blocks that load together. Every role of a block
+// (producer, consumers) walks its own copy of the schedule, so the roles need no communication to
+// agree on the work. The same code runs on the host, where the CPU backend executes it and the
+// tests prove that every (tile, k block) is done exactly once.
 //
 //   none                one unit per tile, all of K
-//   serial, parallel    `groups` units per tile: u = group * tiles + tile, so that workers in step read the same range
-//                       of K and share it in L2. A group is one slice, or, if the worker is a cluster that splits K
-//                       among its `ranks`, as many slices
+//   serial, parallel    `groups` units per tile: u = group * tiles + tile, so that workers in step
+//   read the same range
+//                       of K and share it in L2. A group is one slice, or, if the worker is a
+//                       cluster that splits K among its `ranks`, as many slices
 //   cluster             the same with one group: the ranks of one cluster hold all slices of a tile
-//                       Slices interleave: slice s takes the k blocks s, s + slices, ... so that all slices in flight
-//                       read one window of K together, whole DRAM pages instead of a line here and there
-//   stream_k            the first `stream_tiles` tiles form one line of k blocks that the workers cut into equal
-//                       parts; the remaining tiles are whole and follow. (Osama et al., "Stream-K", PPoPP 2023.)
+//                       Slices interleave: slice s takes the k blocks s, s + slices, ... so that
+//                       all slices in flight read one window of K together, whole DRAM pages
+//                       instead of a line here and there
+//   stream_k            the first `stream_tiles` tiles form one line of k blocks that the workers
+//   cut into equal
+//                       parts; the remaining tiles are whole and follow. (Osama et al., "Stream-K",
+//                       PPoPP 2023.)
 //
-// Why the waits inside a kernel cannot deadlock: all workers are resident, every worker takes its units in increasing
-// order, and a unit only waits for units of a lower number (serial), for units that are first in their worker's list
-// (stream_k), or after the worker has finished all its units (parallel's reductions).
+// Why the waits inside a kernel cannot deadlock: all workers are resident, every worker takes its
+// units in increasing order, and a unit only waits for units of a lower number (serial), for units
+// that are first in their worker's list (stream_k), or after the worker has finished all its units
+// (parallel's reductions).
 #pragma once
 
 #include "cleave/core/enums.h"
@@ -25,23 +31,29 @@
 namespace cleave {
 
 struct WorkUnit {
-  uint32_t m = 0, n = 0, batch = 0;      // the tile's place, in tiles
-  uint32_t tile = 0;                     // its number: index of its counter and partials
-  uint32_t k_first = 0, k_step = 1;      // its k blocks: first, first + step, ...
+  uint32_t m = 0, n = 0, batch = 0;  // the tile's place, in tiles
+  uint32_t tile = 0;                 // its number: index of its counter and partials
+  uint32_t k_first = 0, k_step = 1;  // its k blocks: first, first + step, ...
   uint32_t k_count = 0;
-  uint32_t slice = 0;                    // which share of K this is
-  uint32_t contributors = 0;             // stream_k: later workers that hold the rest of this tile
+  uint32_t slice = 0;         // which share of K this is
+  uint32_t contributors = 0;  // stream_k: later workers that hold the rest of this tile
 
   CLEAVE_HD constexpr uint32_t k_block(uint32_t i) const { return k_first + i * k_step; }
 };
 
-/// `total` things dealt to `count` takers in order: shares differ by at most one, the larger ones first.
+/// `total` things dealt to `count` takers in order: shares differ by at most one, the larger ones
+/// first.
 struct Shares {
   uint32_t base = 0, extra = 0;
   Shares() = default;
-  CLEAVE_HD constexpr Shares(uint32_t total, uint32_t count) : base(total / count), extra(total % count) {}
-  CLEAVE_HD constexpr uint32_t begin(uint32_t taker) const { return taker * base + min_of(taker, extra); }
-  CLEAVE_HD constexpr uint32_t count(uint32_t taker) const { return base + (taker < extra ? 1 : 0); }
+  CLEAVE_HD constexpr Shares(uint32_t total, uint32_t count)
+      : base(total / count), extra(total % count) {}
+  CLEAVE_HD constexpr uint32_t begin(uint32_t taker) const {
+    return taker * base + min_of(taker, extra);
+  }
+  CLEAVE_HD constexpr uint32_t count(uint32_t taker) const {
+    return base + (taker < extra ? 1 : 0);
+  }
 };
 
 /// The fixed part: made by the planner, passed to the kernel by value.
@@ -49,15 +61,15 @@ struct Schedule {
   Raster raster;
   uint32_t tiles = 0;     // all tiles of all batch entries
   uint32_t k_blocks = 0;  // per tile
-  uint32_t slices = 1;          // of a tile: groups * ranks
-  uint32_t ranks = 1;           // slices that one worker, a cluster of blocks, takes at a time
+  uint32_t slices = 1;    // of a tile: groups * ranks
+  uint32_t ranks = 1;     // slices that one worker, a cluster of blocks, takes at a time
   uint32_t groups = 1;
   FastDivmod tiles_divmod;
-  Shares slice_shares;          // k blocks of a tile, dealt to its slices
-  uint32_t stream_tiles = 0;    // stream_k: tiles that are cut
-  Shares worker_shares;         // stream_k: k blocks of the line, dealt to the workers
-  FastDivmod k_blocks_divmod;   // stream_k
-  uint32_t reduce_chunks = 1;   // parallel: reduction units per tile
+  Shares slice_shares;         // k blocks of a tile, dealt to its slices
+  uint32_t stream_tiles = 0;   // stream_k: tiles that are cut
+  Shares worker_shares;        // stream_k: k blocks of the line, dealt to the workers
+  FastDivmod k_blocks_divmod;  // stream_k
+  uint32_t reduce_chunks = 1;  // parallel: reduction units per tile
   FastDivmod reduce_chunks_divmod;
 
   CLEAVE_HD constexpr uint32_t units() const { return tiles * groups; }
@@ -67,7 +79,8 @@ template <SplitKMode Mode>
 class Walk {
  public:
   /// `rank`: which of the worker's slices this block takes.
-  CLEAVE_HD constexpr Walk(const Schedule& schedule, uint32_t worker, uint32_t workers, uint32_t rank = 0)
+  CLEAVE_HD constexpr Walk(const Schedule& schedule, uint32_t worker, uint32_t workers,
+                           uint32_t rank = 0)
       : s_(schedule), worker_(worker), workers_(workers), rank_(rank), next_(worker) {
     if constexpr (Mode == SplitKMode::stream_k) {
       position_ = s_.worker_shares.begin(worker);
@@ -111,8 +124,10 @@ class Walk {
     position_ += unit.k_count;
     unit.contributors = 0;
     if (offset == 0 && unit.k_count < s_.k_blocks) {
-      // The owner collects from the workers after it, up to the one that holds the tile's last k block.
-      while (s_.worker_shares.begin(worker_ + unit.contributors + 1) < tile_end) ++unit.contributors;
+      // The owner collects from the workers after it, up to the one that holds the tile's last k
+      // block.
+      while (s_.worker_shares.begin(worker_ + unit.contributors + 1) < tile_end)
+        ++unit.contributors;
     }
     s_.raster.locate(unit.tile, unit.m, unit.n, unit.batch);
     return true;
