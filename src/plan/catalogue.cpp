@@ -40,7 +40,7 @@ constexpr uint32_t kMulticasts[][2] = {{1, 1}, {2, 1}, {1, 2}};
 
 /// Large enough that sharing a load pays for keeping two blocks in step.
 bool worth_multicast(const Spec& s) {
-  return s.tile_m * s.tile_n >= 128 * 128;
+  return s.tile_m * s.tile_n >= 64 * 64;
 }
 
 std::vector<Spec> tiles(KernelFamily family) {

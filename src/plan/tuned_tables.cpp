@@ -4,6 +4,54 @@ namespace cleave {
 
 std::string_view shipped_tuned_table() {
   return R"(
+# Measured by graph replay over rotating inputs (cold L2), torch 2.11+cu130, driver 580, 2026-11-21.
+NVIDIA H100 80GB HBM3 | 1024x1024x1024x1 tn bfloat16 bfloat16 | sm90 64x128 transposed
+NVIDIA H100 80GB HBM3 | 2048x2048x2048x1 tn bfloat16 bfloat16 | sm90 128x256 transposed
+NVIDIA H100 80GB HBM3 | 4096x4096x4096x1 tn bfloat16 bfloat16 | sm90 128x256 transposed
+NVIDIA H100 80GB HBM3 | 8192x8192x8192x1 tn bfloat16 bfloat16 | sm90 128x192 transposed multicast 2x1
+NVIDIA H100 80GB HBM3 | 1x2112x7168x1 tn bfloat16 bfloat16 | sm90 64x16 transposed cluster 2
+NVIDIA H100 80GB HBM3 | 1x576x7168x1 tn bfloat16 bfloat16 | sm90 64x16 transposed cluster 6
+NVIDIA H100 80GB HBM3 | 1x24576x1536x1 tn bfloat16 bfloat16 | sm90 64x16 transposed
+NVIDIA H100 80GB HBM3 | 1x32768x512x1 tn bfloat16 bfloat16 | sm90 128x16 transposed
+NVIDIA H100 80GB HBM3 | 1x7168x16384x1 tn bfloat16 bfloat16 | sm90 128x16 transposed cluster 4
+NVIDIA H100 80GB HBM3 | 1x4096x7168x1 tn bfloat16 bfloat16 | sm90 64x16 transposed cluster 2
+NVIDIA H100 80GB HBM3 | 1x7168x2048x1 tn bfloat16 bfloat16 | sm90 64x16 transposed
+NVIDIA H100 80GB HBM3 | 16x2112x7168x1 tn bfloat16 bfloat16 | sm90 64x16 transposed cluster 2
+NVIDIA H100 80GB HBM3 | 16x576x7168x1 tn bfloat16 bfloat16 | sm90 64x16 transposed cluster 8
+NVIDIA H100 80GB HBM3 | 16x24576x1536x1 tn bfloat16 bfloat16 | sm90 64x16 transposed
+NVIDIA H100 80GB HBM3 | 16x32768x512x1 tn bfloat16 bfloat16 | sm90 128x16 transposed
+NVIDIA H100 80GB HBM3 | 16x7168x16384x1 tn bfloat16 bfloat16 | sm90 128x16 transposed cluster 4
+NVIDIA H100 80GB HBM3 | 16x4096x7168x1 tn bfloat16 bfloat16 | sm90 64x16 transposed cluster 2
+NVIDIA H100 80GB HBM3 | 16x7168x2048x1 tn bfloat16 bfloat16 | sm90 64x16 transposed
+NVIDIA H100 80GB HBM3 | 64x2112x7168x1 tn bfloat16 bfloat16 | sm90 64x32 cluster 2
+NVIDIA H100 80GB HBM3 | 64x576x7168x1 tn bfloat16 bfloat16 | sm90 64x32 cluster 5
+NVIDIA H100 80GB HBM3 | 64x24576x1536x1 tn bfloat16 bfloat16 | sm90 64x64 transposed
+NVIDIA H100 80GB HBM3 | 64x32768x512x1 tn bfloat16 bfloat16 | sm90 64x64 transposed
+NVIDIA H100 80GB HBM3 | 64x7168x16384x1 tn bfloat16 bfloat16 | sm90 64x128
+NVIDIA H100 80GB HBM3 | 64x4096x7168x1 tn bfloat16 bfloat16 | sm90 64x64 transposed cluster 2
+NVIDIA H100 80GB HBM3 | 64x7168x2048x1 tn bfloat16 bfloat16 | sm90 64x64 transposed
+NVIDIA H100 80GB HBM3 | 128x2112x7168x1 tn bfloat16 bfloat16 | sm90 128x32 cluster 2
+NVIDIA H100 80GB HBM3 | 128x576x7168x1 tn bfloat16 bfloat16 | sm90 64x64 cluster 5
+NVIDIA H100 80GB HBM3 | 128x24576x1536x1 tn bfloat16 bfloat16 | sm90 64x128 transposed
+NVIDIA H100 80GB HBM3 | 128x32768x512x1 tn bfloat16 bfloat16 | sm90 64x128 transposed
+NVIDIA H100 80GB HBM3 | 128x7168x16384x1 tn bfloat16 bfloat16 | sm90 64x128 transposed
+NVIDIA H100 80GB HBM3 | 128x4096x7168x1 tn bfloat16 bfloat16 | sm90 64x64 transposed multicast 1x2
+NVIDIA H100 80GB HBM3 | 128x7168x2048x1 tn bfloat16 bfloat16 | sm90 64x128 transposed
+NVIDIA H100 80GB HBM3 | 4096x2112x7168x1 tn bfloat16 bfloat16 | sm90 128x176 multicast 2x1
+NVIDIA H100 80GB HBM3 | 4096x576x7168x1 tn bfloat16 bfloat16 | sm90 128x144 multicast 1x2
+NVIDIA H100 80GB HBM3 | 4096x24576x1536x1 tn bfloat16 bfloat16 | sm90 256x128 transposed multicast 1x2
+NVIDIA H100 80GB HBM3 | 4096x32768x512x1 tn bfloat16 bfloat16 | sm90 128x128 pingpong multicast 2x1
+NVIDIA H100 80GB HBM3 | 4096x7168x16384x1 tn bfloat16 bfloat16 | sm90 128x256 transposed
+NVIDIA H100 80GB HBM3 | 4096x4096x7168x1 tn bfloat16 bfloat16 | sm90 128x256 transposed
+NVIDIA H100 80GB HBM3 | 4096x7168x2048x1 tn bfloat16 bfloat16 | sm90 256x128
+NVIDIA H100 80GB HBM3 | 128x128x16384x1 tn float16 float16 | sm90 64x32 cluster 8
+NVIDIA H100 80GB HBM3 | 256x256x8192x1 tn float16 float16 | sm90 64x64 multicast 1x2 parallel 8
+NVIDIA H100 80GB HBM3 | 64x64x65536x1 tn float16 float16 | sm90 64x64 parallel 120 clusters 8
+NVIDIA H100 80GB HBM3 | 128x128x131072x1 tn float16 float16 | sm90 64x64 multicast 2x1 parallel 28 clusters 4
+NVIDIA H100 80GB HBM3 | 512x512x32768x1 tn float16 float16 | sm90 128x128 multicast 2x1 parallel 8
+NVIDIA H100 80GB HBM3 | 1024x256x16384x1 tn float16 float16 | sm90 128x64 multicast 1x2 parallel 4
+NVIDIA H100 80GB HBM3 | 384x384x12288x1 tn float16 float16 | sm90 64x128 multicast 2x1 parallel 7
+NVIDIA H100 80GB HBM3 | 8192x8192x8192x1 tn float16 float16 | sm90 128x192 multicast 2x1
 )";
 }
 
