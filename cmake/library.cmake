@@ -24,3 +24,7 @@ target_include_directories(cleave PUBLIC
   "$<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/kernels>"
   "$<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>")
 target_link_libraries(cleave PRIVATE cleave_private)
+
+# Some compilers link libstdc++ statically. Its symbols must then stay inside: exported, they would be mixed with those
+# of the copy that a process like Python with torch already has.
+target_link_options(cleave PRIVATE "LINKER:--exclude-libs,ALL")
