@@ -201,7 +201,14 @@ std::vector<GemmConfig> all_configs(const DeviceInfo& device) {
       spec.split = split;
       spec.slices = split == SplitKMode::none ? 1 : 8;
       if (alignment < 16 && spec.family == KernelFamily::sm90) continue;
-      if (const auto choice = make_choice(p, device, spec)) configs.push_back(choice->config);
+      // Multicast and the order of D's stores do not depend on the rest: once each is enough.
+      const bool base = split == SplitKMode::none && activation == Activation::none &&
+                        a == Major::k && b == Major::k;
+      if (!base && (spec.transposed || spec.multicast_m * spec.multicast_n > 1)) continue;
+      const auto choice = make_choice(p, device, spec);
+      if (!choice) continue;
+      const bool known = std::find(configs.begin(), configs.end(), choice->config) != configs.end();
+      if (!known) configs.push_back(choice->config);
     }
   };
   constexpr Major majors[] = {Major::k, Major::mn};
