@@ -90,8 +90,9 @@ class GemmPlan {
 
   /// Enqueues on `stream` (a CUstream / cudaStream_t; ignored by the CPU backend, which returns
   /// when done). `workspace`: at least workspace_size() bytes, 16-byte aligned, its first
-  /// counter_size() bytes zero before the first use with any plan (kernels leave them zero); not
-  /// shared by launches that may run at the same time. nullptr: a pooled workspace of (device,
+  /// counter_size() bytes zero before its first use, and again before a use with a plan of another
+  /// counter_size(), whose partial sums may have lain there (launches leave them zero); not shared
+  /// by launches that may run at the same time. nullptr: a pooled workspace of (device,
   /// stream) is used. Never allocates, synchronises or compiles once `prepare` has run (first use
   /// prepares by itself, outside capture).
   virtual void run(const GemmArguments& arguments, void* workspace, size_t workspace_size,

@@ -44,6 +44,11 @@ void check_arguments(const GemmProblem& p, const GemmArguments& arguments) {
   };
   if (may_overlap(d, arguments.d, a, arguments.a)) refuse_overlap("a", "");
   if (may_overlap(d, arguments.d, b, arguments.b)) refuse_overlap("b", "");
+  if (p.bias != Bias::none) {
+    const int64_t count = p.bias == Bias::row ? p.n : p.m;
+    const Placement bias{MatrixLayout{p.bias_dtype, count, 1}, 1, count, 1};
+    if (may_overlap(d, arguments.d, bias, arguments.bias)) refuse_overlap("bias", "");
+  }
   if (!reads_c) return;
   const bool same = arguments.c == arguments.d && p.c.dtype == p.d.dtype &&
                     (p.m == 1 || p.c.stride_row == p.d.stride_row) &&
