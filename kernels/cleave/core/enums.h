@@ -14,7 +14,7 @@ enum class DType : uint8_t { f16, bf16, f32 };
 /// |
 /// |-----------|------------------------------------------------|----------------------|------------|
 /// | none      | one slice                                      | none                 | bitwise |
-/// | serial    | in K order, behind a turnstile                 | one tile per tile    | bitwise |
+/// | serial    | in slice order, behind a turnstile             | one tile per tile    | bitwise |
 /// | parallel  | float32 partials, summed in slice order        | one tile per slice   | bitwise |
 /// | cluster   | distributed shared memory of a block cluster   | none                 | bitwise |
 /// | stream_k  | fractional tiles; the tile's owner collects    | one tile per block   | bitwise on

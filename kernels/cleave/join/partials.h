@@ -75,7 +75,7 @@ CLEAVE_DEVICE bool arrive_last(uint32_t* counter, uint32_t count, uint32_t threa
 /// Partials in flight per thread: enough to cover L2's latency.
 inline constexpr uint32_t kReduceUnroll = 8;
 
-/// v += the tile's partials of one block, in K order.
+/// v += the tile's partials of one block, in slice order.
 template <GemmConfig C>
 CLEAVE_DEVICE void sum_partials(const GemmParams& p, uint32_t tile, uint32_t block, uint32_t thread,
                                 float (&v)[4]) {

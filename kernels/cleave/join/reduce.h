@@ -1,5 +1,5 @@
 // The second half of parallel split-K without clusters: after its own work units, every block takes
-// reduction units (a tile's share of accumulators), sums the slices' partials in K order and runs
+// reduction units (a tile's share of accumulators), sums the slices' partials in order and runs
 // the epilogue. No second launch.
 #pragma once
 
