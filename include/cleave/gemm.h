@@ -1,4 +1,8 @@
-// Dense (batched) GEMM with split-K: D = activation(alpha * A @ B + beta * C + bias).
+// Dense (batched) GEMM with split-K, of scaled 8-bit operands too:
+//
+//   D = activation(alpha * real(A) @ real(B) + beta * C + bias),   real(X) = scale * X
+//
+// where 8-bit D is stored as D / scale_d, rounded and saturated.
 //
 //   cleave::GemmProblem problem{.m = 128, .n = 128, .k = 16384, ...};
 //   auto plan = cleave::plan(problem);                 // once; thread-safe, cached
@@ -34,6 +38,17 @@ struct MatrixLayout {
   friend bool operator==(const MatrixLayout&, const MatrixLayout&) = default;
 };
 
+/// Where an operand's float32 scales lie. Rows are A's; of B read "columns". Strides count elements.
+struct ScaleLayout {
+  Scaling kind = Scaling::none;
+  uint32_t rows = 1;         ///< block: rows that share a scale, 1 or 128
+  int64_t stride_row = 0;    ///< to the next row's (or block of rows') scale; vector: 0 if one serves all
+  int64_t stride_k = 0;      ///< block: to the scale of the next 128 elements of K
+  int64_t stride_batch = 0;
+
+  friend bool operator==(const ScaleLayout&, const ScaleLayout&) = default;
+};
+
 /// A plain value that says what to compute; it holds no pointer but what their alignment is. POD:
 /// it is the plan cache's key.
 struct GemmProblem {
@@ -47,6 +62,13 @@ struct GemmProblem {
   Bias bias = Bias::none;
   DType bias_dtype = DType::bf16;
   Activation activation = Activation::none;
+
+  ScaleLayout scale_a = {}, scale_b = {};  ///< both none, both vector, or both block
+  bool has_zero = false;     ///< i8: zero_a[row] * zero_b[column] is taken off the integer sum
+  bool has_scale_d = false;  ///< D / scale_d is stored
+  bool has_amax = false;     ///< the largest |D|, before scale_d, is gathered
+  bool fast_accumulation = false;  ///< fp8: leave sums in the tensor cores (about 14 bits of
+                                   ///< mantissa); else float32 takes over every 128 elements of K
 
   SplitKMode split_k_mode = SplitKMode::automatic;
   int32_t split_k_slices = 0;  ///< 0: the planner chooses
@@ -68,6 +90,12 @@ struct GemmArguments {
   const void* bias = nullptr;  ///< n (row) or m (column) contiguous values
   float alpha = 1.0f;
   float beta = 0.0f;
+  const float* scale_a = nullptr;  ///< as the problem's ScaleLayout says; on the device
+  const float* scale_b = nullptr;
+  const int32_t* zero_a = nullptr;  ///< m contiguous values (vLLM's azp), or nullptr for all ones
+  const int32_t* zero_b = nullptr;  ///< n contiguous values (vLLM's azp_adj: the columns' sums of B)
+  const float* scale_d = nullptr;   ///< one value
+  float* amax = nullptr;            ///< one value, raised to the largest |D|: zero it to start anew
 };
 
 /// Every rule that `problem` breaks, each with the value seen and the remedy. Empty: it can be

@@ -15,6 +15,10 @@ const char* spell(DType value) {
     CLEAVE_SPELL(DType::f16);
     CLEAVE_SPELL(DType::bf16);
     CLEAVE_SPELL(DType::f32);
+    CLEAVE_SPELL(DType::i8);
+    CLEAVE_SPELL(DType::e4m3);
+    CLEAVE_SPELL(DType::e5m2);
+    CLEAVE_SPELL(DType::i32);
   }
   return "";
 }
@@ -76,6 +80,15 @@ const char* spell(KernelFamily value) {
   return "";
 }
 
+const char* spell(Scaling value) {
+  switch (value) {
+    CLEAVE_SPELL(Scaling::none);
+    CLEAVE_SPELL(Scaling::vector);
+    CLEAVE_SPELL(Scaling::block);
+  }
+  return "";
+}
+
 #undef CLEAVE_SPELL
 
 const char* spell(bool value) {
@@ -92,14 +105,16 @@ const char* kernel_name(const GemmConfig& config) {
 std::string initialiser(const GemmConfig& config) {
   // Naming every member makes a member added to GemmConfig, and forgotten here, an error of the
   // compiler.
-  const auto& [family, a, c, d, bias_dtype, a_major, b_major, d_order, tile_m, tile_n, tile_k,
+  const auto& [family, a, b, c, d, bias_dtype, a_major, b_major, d_order, tile_m, tile_n, tile_k,
                stages, consumers, pingpong, warps_m, warps_n, multicast_m, multicast_n, split,
-               cluster_k, activation, bias, has_c, store_by_tma, load_bytes_a, load_bytes_b] =
+               cluster_k, activation, bias, has_c, scaling, scale_rows_a, scale_rows_b, promote,
+               has_zero, has_scale_d, has_amax, store_by_tma, load_bytes_a, load_bytes_b] =
       config;
   std::string text;
 #define CLEAVE_PRINT(member) text += fmt::format("    .{} = {},\n", #member, spell(member))
   CLEAVE_PRINT(family);
   CLEAVE_PRINT(a);
+  CLEAVE_PRINT(b);
   CLEAVE_PRINT(c);
   CLEAVE_PRINT(d);
   CLEAVE_PRINT(bias_dtype);
@@ -121,6 +136,13 @@ std::string initialiser(const GemmConfig& config) {
   CLEAVE_PRINT(activation);
   CLEAVE_PRINT(bias);
   CLEAVE_PRINT(has_c);
+  CLEAVE_PRINT(scaling);
+  CLEAVE_PRINT(scale_rows_a);
+  CLEAVE_PRINT(scale_rows_b);
+  CLEAVE_PRINT(promote);
+  CLEAVE_PRINT(has_zero);
+  CLEAVE_PRINT(has_scale_d);
+  CLEAVE_PRINT(has_amax);
   CLEAVE_PRINT(store_by_tma);
   CLEAVE_PRINT(load_bytes_a);
   CLEAVE_PRINT(load_bytes_b);

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "cleave/epilogue/store_chunk.h"
+#include "cleave/mainloop/promotion_plan.h"
 #include "cleave/memory/smem_plan.h"
 #include "problem/problem.h"
 
@@ -64,7 +65,13 @@ bool shape_tile(const Spec& s, const GemmProblem& p, const Operand& a, const Ope
   c.tile_m = s.tile_m;
   c.tile_n = s.tile_n;
   c.tile_k = atom;
+  // An operand that is contiguous along M or N comes in strips of one swizzle atom, dealt whole to
+  // multicast partners.
+  if (b.major == Major::mn && s.tile_n % (atom * s.multicast_m) != 0) return false;
+  if (a.major == Major::mn && s.tile_m % (atom * s.multicast_n) != 0) return false;
   if (s.family == KernelFamily::portable) {
+    // mma.sync has 8-bit floats since sm_89.
+    if (is_fp8(c.a) && device.compute_capability < 89) return false;
     c.warps_m = 2;
     c.warps_n = s.tile_m == 64 ? 2 : 4;
     c.store_by_tma = false;
@@ -81,24 +88,21 @@ bool shape_tile(const Spec& s, const GemmProblem& p, const Operand& a, const Ope
   c.multicast_m = s.multicast_m;
   c.multicast_n = s.multicast_n;
   if (device.compute_capability / 10 != 9 || a.alignment < 16 || b.alignment < 16) return false;
-  if (c.a == DType::f32 && (a.major == Major::mn || b.major == Major::mn))
-    return false;  // WGMMA: tf32 is K-major
+  // WGMMA reads only 16-bit elements across their contiguous dimension.
+  if (size_of(c.a) != 2 && (a.major == Major::mn || b.major == Major::mn)) return false;
   if (p.k == 0) return false;
   if (c.pingpong && c.split != SplitKMode::none) return false;
-  // An operand that is contiguous along M or N comes in strips of one swizzle atom, dealt whole to
-  // multicast partners.
-  if (b.major == Major::mn && s.tile_n % (atom * s.multicast_m) != 0) return false;
-  if (a.major == Major::mn && s.tile_m % (atom * s.multicast_n) != 0) return false;
   // A K-major operand's share of a multicast must be whole groups of 8 rows, so that the swizzle
   // fits together.
   if (b.major == Major::k && s.tile_n % (8 * s.multicast_m) != 0) return false;
-  // Small stages are merged: half the barriers for the same bytes.
-  if ((s.tile_m + s.tile_n) * 128 < 16384 * 5 / 4 && p.k > int64_t(atom)) c.tile_k = 2 * atom;
+  // Small stages are merged: half the barriers for the same bytes. Promotion wants one k block each.
+  if (!c.promote && (s.tile_m + s.tile_n) * 128 < 16384 * 5 / 4 && p.k > int64_t(atom)) c.tile_k = 2 * atom;
   // Joins that end in a share of the tile per block store it directly.
   const bool whole_tiles = c.cluster_k == 1 && c.split != SplitKMode::parallel;
   c.store_by_tma = whole_tiles && store_by_tma_fits(c) && output_alignment(p.d, c.d_order, p) == 16;
   c = with_stages(c, kMostStages, uint32_t(device.shared_memory_per_block));
-  return c.stages >= kLeastStages;
+  return c.stages >= kLeastStages &&
+         (!c.promote || promotion_registers(c, 1) <= kPromotionRegisters);
 }
 
 /// Bands that make a wave of blocks touch as few operand bytes as possible: `width` columns of
@@ -123,6 +127,7 @@ std::optional<Choice> make_choice(const GemmProblem& problem, const DeviceInfo& 
   GemmConfig& c = choice.config;
   c.family = spec.family;
   c.a = p.a.dtype;
+  c.b = p.b.dtype;
   c.d = p.d.dtype;
   c.has_c = p.has_c;
   c.c = p.has_c ? p.c.dtype : c.d;  // one kernel for all problems that do not read C (or the bias)
@@ -132,6 +137,13 @@ std::optional<Choice> make_choice(const GemmProblem& problem, const DeviceInfo& 
   c.a_major = a.major;
   c.b_major = b.major;
   c.d_order = output_order(p).value_or(Order::row);
+  c.scaling = p.scale_a.kind;
+  c.scale_rows_a = c.scaling == Scaling::block ? p.scale_a.rows : 1;
+  c.scale_rows_b = c.scaling == Scaling::block ? p.scale_b.rows : 1;
+  c.promote = c.scaling == Scaling::block || (is_fp8(c.a) && !p.fast_accumulation);
+  c.has_zero = p.has_zero;
+  c.has_scale_d = p.has_scale_d;
+  c.has_amax = p.has_amax;
   c.split = spec.split;
   // Slices: at least one K block each, and whole clusters of them.
   const auto reduce_slices = [&](uint32_t k_blocks) {

@@ -77,7 +77,7 @@ CUtensorMap map_b(const Choice& choice) {
 CUtensorMap map_d(const Choice& choice) {
   const GemmProblem& p = choice.problem;
   const GemmConfig& c = choice.config;
-  const uint32_t columns = store_chunk_columns(c);
+  const uint32_t columns = store_box_columns(c);
   if (c.d_order == Order::row) {
     return make_tensor_map(kNowhere,
                            map_shape("d", p.d, p.n, p.m, p.d.stride_row, p.batch, columns, 64));
@@ -110,6 +110,12 @@ GemmParams make_params(const Choice& choice) {
   e.c_stride = row ? p.c.stride_row : p.c.stride_col;
   e.d_batch_stride = p.d.stride_batch;
   e.c_batch_stride = p.c.stride_batch;
+  e.scale_a_stride = p.scale_a.stride_row;
+  e.scale_b_stride = p.scale_b.stride_row;
+  e.scale_a_batch_stride = p.scale_a.stride_batch;
+  e.scale_b_batch_stride = p.scale_b.stride_batch;
+  params.scales_a = {nullptr, p.scale_a.stride_row, p.scale_a.stride_k, p.scale_a.stride_batch};
+  params.scales_b = {nullptr, p.scale_b.stride_row, p.scale_b.stride_k, p.scale_b.stride_batch};
   e.m = uint32_t(p.m);
   e.n = uint32_t(p.n);
   return params;
@@ -153,6 +159,14 @@ class GpuPlan final : public GemmPlan {
     params.epilogue.c = arguments.c;
     params.epilogue.d = arguments.d;
     params.epilogue.bias = arguments.bias;
+    params.epilogue.scale_a = arguments.scale_a;
+    params.epilogue.scale_b = arguments.scale_b;
+    params.scales_a.data = arguments.scale_a;
+    params.scales_b.data = arguments.scale_b;
+    params.epilogue.zero_a = arguments.zero_a;
+    params.epilogue.zero_b = arguments.zero_b;
+    params.epilogue.scale_d = arguments.scale_d;
+    params.epilogue.amax = arguments.amax;
     const Workspace space = find_workspace(workspace, workspace_bytes, cuda_stream);
     params.counters = static_cast<uint32_t*>(space.counters);
     params.partials = static_cast<float*>(space.partials);

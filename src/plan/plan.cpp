@@ -22,7 +22,8 @@ namespace {
 void refuse_invalid(const GemmProblem& problem) {
   const auto broken = validate(problem);
   if (broken.empty()) return;
-  const bool types = problem.a.dtype != problem.b.dtype;
+  const bool types = problem.a.dtype != problem.b.dtype &&
+                     !(is_fp8(problem.a.dtype) && is_fp8(problem.b.dtype));
   throw Error(types ? ErrorCode::invalid_type : ErrorCode::invalid_argument,
               fmt::format("{}", fmt::join(broken, "; ")));
 }

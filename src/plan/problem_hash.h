@@ -21,6 +21,10 @@ struct ProblemHash {
     mix(uint64_t(p.split_k_slices) << 32 ^ uint64_t(p.split_k_mode) << 24 ^
         uint64_t(p.kernel) << 16 ^ uint64_t(p.activation) << 12 ^ uint64_t(p.bias) << 8 ^
         uint64_t(p.has_c) << 4 ^ uint64_t(p.device + 2));
+    for (const ScaleLayout* scale : {&p.scale_a, &p.scale_b}) {
+      mix(uint64_t(scale->stride_row) << 32 ^ uint64_t(scale->stride_k) << 12 ^
+          uint64_t(scale->rows) << 4 ^ uint64_t(scale->kind));
+    }
     return size_t(h);
   }
 };

@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "problem/placement.h"
+
 namespace cleave {
 namespace {
 
@@ -15,9 +17,9 @@ bool serves(Order order, const MatrixLayout& layout, int64_t rows, int64_t colum
                              : layout.stride_row == 1 || rows <= 1;
 }
 
-double bytes(const MatrixLayout& layout, int64_t rows, int64_t columns, int64_t batch) {
-  const int64_t stored = layout.stride_batch == 0 && batch > 1 ? 1 : batch;
-  return double(rows) * double(columns) * double(stored) * size_of(layout.dtype);
+double bytes(const Placement& x) {
+  const int64_t stored = x.layout.stride_batch == 0 && x.batch > 1 ? 1 : x.batch;
+  return double(x.rows) * double(x.columns) * double(stored) * size_of(x.layout.dtype);
 }
 
 }  // namespace
@@ -29,6 +31,7 @@ GemmProblem transposed(const GemmProblem& problem) {
   t.b = transposed(problem.a);
   t.c = transposed(problem.c);
   t.d = transposed(problem.d);
+  std::swap(t.scale_a, t.scale_b);
   if (problem.bias == Bias::row) t.bias = Bias::column;
   if (problem.bias == Bias::column) t.bias = Bias::row;
   return t;
@@ -37,6 +40,8 @@ GemmProblem transposed(const GemmProblem& problem) {
 GemmArguments transposed(const GemmArguments& arguments) {
   GemmArguments t = arguments;
   std::swap(t.a, t.b);
+  std::swap(t.scale_a, t.scale_b);
+  std::swap(t.zero_a, t.zero_b);
   return t;
 }
 
@@ -47,16 +52,19 @@ std::optional<Order> output_order(const GemmProblem& p) {
   return std::nullopt;
 }
 
+bool sums_are_integers(const GemmProblem& p) {
+  return p.a.dtype == DType::i8 && p.scale_a.kind != Scaling::block;
+}
+
 double flops(const GemmProblem& p) {
   return 2.0 * double(p.m) * double(p.n) * double(p.k) * double(p.batch);
 }
 
 double minimum_bytes(const GemmProblem& p) {
-  double total =
-      bytes(p.a, p.m, p.k, p.batch) + bytes(p.b, p.k, p.n, p.batch) + bytes(p.d, p.m, p.n, p.batch);
-  if (p.has_c) total += bytes(p.c, p.m, p.n, p.batch);
-  if (p.bias != Bias::none) {
-    total += double(p.bias == Bias::row ? p.n : p.m) * size_of(p.bias_dtype);
+  double total = 0;
+  for (const auto part : {a_of, b_of, c_of, d_of, bias_of, scale_a_of, scale_b_of, zero_a_of,
+                          zero_b_of, scale_d_of, amax_of}) {
+    total += bytes(part(p));
   }
   return total;
 }

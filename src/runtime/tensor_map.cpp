@@ -12,7 +12,6 @@ constexpr uint64_t alignment = 16;
 constexpr uint64_t max_size = uint64_t(1) << 32;
 constexpr uint64_t max_stride_bytes = uint64_t(1) << 40;
 constexpr uint32_t max_box = 256;
-constexpr uint32_t swizzle_bytes = 128;
 
 template <class... Values>
 [[noreturn]] void refuse(fmt::format_string<Values...> format, Values&&... values) {
@@ -50,11 +49,20 @@ void check_shape(const TensorMapShape& s) {
           s.name, i, stride, alignment);
     }
   }
+}
+
+/// The swizzle whose span is a row of the box.
+CUtensorMapSwizzle swizzle(const TensorMapShape& s) {
   const uint32_t row_bytes = s.box[0] * size_of(s.dtype);
-  if (row_bytes > swizzle_bytes || row_bytes % alignment != 0) {
-    refuse("{}.box[0] is {} bytes; the 128-byte swizzle needs a multiple of {} up to {}.", s.name,
-           row_bytes, alignment, swizzle_bytes);
+  switch (row_bytes) {
+    case 32:
+      return CU_TENSOR_MAP_SWIZZLE_32B;
+    case 64:
+      return CU_TENSOR_MAP_SWIZZLE_64B;
+    case 128:
+      return CU_TENSOR_MAP_SWIZZLE_128B;
   }
+  refuse("{}.box[0] is {} bytes; swizzles have rows of 32, 64 or 128.", s.name, row_bytes);
 }
 
 CUtensorMapDataType data_type(const TensorMapShape& shape) {
@@ -63,6 +71,12 @@ CUtensorMapDataType data_type(const TensorMapShape& shape) {
       return CU_TENSOR_MAP_DATA_TYPE_FLOAT16;
     case DType::bf16:
       return CU_TENSOR_MAP_DATA_TYPE_BFLOAT16;
+    case DType::i8:
+    case DType::e4m3:
+    case DType::e5m2:
+      return CU_TENSOR_MAP_DATA_TYPE_UINT8;
+    case DType::i32:
+      return CU_TENSOR_MAP_DATA_TYPE_INT32;
     case DType::f32:
       break;
   }
@@ -79,7 +93,7 @@ CUtensorMap make_tensor_map(const void* base, const TensorMapShape& shape) {
   check(driver().tensor_map_encode_tiled(
             &map, data_type(shape), shape.rank, const_cast<void*>(base), shape.size.data(),
             shape.stride_bytes.data() + 1, shape.box.data(), element_strides.data(),
-            CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
+            CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle(shape),
             CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE),
         "cuTensorMapEncodeTiled");
   return map;

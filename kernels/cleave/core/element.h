@@ -73,13 +73,84 @@ CLEAVE_HD uint16_t float_to_f16(float x) {
 #endif
 }
 
-/// Element `index` of an array of `type`, as float32.
+/// An 8-bit float with `mantissa` stored bits: e4m3 (3; no infinities, one NaN) or e5m2 (2).
+template <int mantissa>
+CLEAVE_HD float fp8_to_float(uint8_t bits) {
+  const uint32_t sign = uint32_t(bits & 0x80u) << 24, magnitude = bits & 0x7fu;
+  if constexpr (mantissa == 3) {
+    if (magnitude == 0x7fu) return bits_float(sign | 0x7fc00000u);
+  } else {
+    if (magnitude >= 0x7cu) return bits_float(sign | 0x7f800000u | (magnitude & 3u) << 21);
+  }
+  // As for half: shifted into place, the exponent is too small by 127 - bias; one exact product
+  // repairs that, for subnormals too.
+  constexpr uint32_t bias = mantissa == 3 ? 7 : 15;
+  const float scaled = bits_float(magnitude << (23 - mantissa)) * bits_float((254 - bias) << 23);
+  return bits_float(sign | float_bits(scaled));
+}
+
+/// Rounded to nearest even; what is too large becomes the largest finite value, a NaN stays one.
+template <int mantissa>
+CLEAVE_HD uint8_t float_to_fp8(float x) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 890
+  uint16_t pair;
+  if constexpr (mantissa == 3) {
+    asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(pair) : "f"(0.0f), "f"(x));
+  } else {
+    asm("cvt.rn.satfinite.e5m2x2.f32 %0, %1, %2;" : "=h"(pair) : "f"(0.0f), "f"(x));
+  }
+  return uint8_t(pair);
+#else
+  constexpr uint32_t bias = mantissa == 3 ? 7 : 15;
+  constexpr uint32_t largest = mantissa == 3 ? 0x7eu : 0x7bu;  // 448, 57344
+  const uint32_t bits = float_bits(x), sign = (bits >> 24) & 0x80u, magnitude = bits & 0x7fffffffu;
+  if (magnitude > 0x7f800000u) return uint8_t(sign | 0x7fu);
+  constexpr uint32_t smallest_normal = (128 - bias) << 23;
+  uint32_t rounded;
+  if (magnitude < smallest_normal) {
+    // The float adder rounds to a multiple of the subnormals' step, as for half.
+    const uint32_t magic = (127 + 23 - bias + 1 - mantissa) << 23;
+    rounded = float_bits(bits_float(magnitude) + bits_float(magic)) - magic;
+  } else {
+    constexpr uint32_t shift = 23 - mantissa;
+    const uint32_t up = magnitude + (1u << (shift - 1)) - 1 + ((magnitude >> shift) & 1u);
+    rounded = (up - ((127 - bias) << 23)) >> shift;
+  }
+  return uint8_t(sign | (rounded > largest ? largest : rounded));
+#endif
+}
+
+/// Rounded to nearest even and saturated; a NaN becomes 0.
+CLEAVE_HD int8_t float_to_i8(float x) {
+#if defined(__CUDA_ARCH__)
+  int32_t value;
+  asm("cvt.rni.sat.s8.f32 %0, %1;" : "=r"(value) : "f"(x));
+  return int8_t(value);
+#else
+  if (!(x == x)) return 0;
+  if (x <= -128.0f) return -128;
+  if (x >= 127.0f) return 127;
+  // Near zero the adder rounds to integers, ties to even.
+  const float magic = 12582912.0f;
+  return int8_t(int32_t(float_bits(x + magic)) - int32_t(float_bits(magic)));
+#endif
+}
+
+/// Element `index` of an array of `type`, as float32 (an `i32` beyond 2^24 is rounded).
 CLEAVE_HD float load_element(DType type, const void* base, int64_t index) {
   switch (type) {
     case DType::f16:
       return f16_to_float(static_cast<const uint16_t*>(base)[index]);
     case DType::bf16:
       return bf16_to_float(static_cast<const uint16_t*>(base)[index]);
+    case DType::i8:
+      return static_cast<const int8_t*>(base)[index];
+    case DType::e4m3:
+      return fp8_to_float<3>(static_cast<const uint8_t*>(base)[index]);
+    case DType::e5m2:
+      return fp8_to_float<2>(static_cast<const uint8_t*>(base)[index]);
+    case DType::i32:
+      return float(static_cast<const int32_t*>(base)[index]);
     case DType::f32:
       break;
   }
@@ -94,10 +165,31 @@ CLEAVE_HD void store_element(DType type, void* base, int64_t index, float value)
     case DType::bf16:
       static_cast<uint16_t*>(base)[index] = float_to_bf16(value);
       return;
+    case DType::i8:
+      static_cast<int8_t*>(base)[index] = float_to_i8(value);
+      return;
+    case DType::e4m3:
+      static_cast<uint8_t*>(base)[index] = float_to_fp8<3>(value);
+      return;
+    case DType::e5m2:
+      static_cast<uint8_t*>(base)[index] = float_to_fp8<2>(value);
+      return;
+    case DType::i32:
+      static_cast<int32_t*>(base)[index] = int32_t(value);
+      return;
     case DType::f32:
       break;
   }
   static_cast<float*>(base)[index] = value;
+}
+
+/// A sum that is stored as it is: an `i32` D keeps every bit of it.
+CLEAVE_HD void store_element(DType type, void* base, int64_t index, int32_t value) {
+  if (type == DType::i32) {
+    static_cast<int32_t*>(base)[index] = value;
+  } else {
+    store_element(type, base, index, float(value));
+  }
 }
 
 #if defined(__CUDACC__)

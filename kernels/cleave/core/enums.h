@@ -5,8 +5,10 @@
 
 namespace cleave {
 
-/// Element types. `f32` operands are rounded to tf32 by the tensor cores; accumulation is float32.
-enum class DType : uint8_t { f16, bf16, f32 };
+/// Element types. `f32` operands are rounded to tf32 by the tensor cores. Accumulation is float32, of
+/// `i8` operands int32. `e4m3` and `e5m2` are the 8-bit floats of OCP (torch's float8_e4m3fn and
+/// float8_e5m2). `i32` is an output only.
+enum class DType : uint8_t { f16, bf16, f32, i8, e4m3, e5m2, i32 };
 
 /// How the K dimension of one output tile is shared, and how the shares are joined.
 ///
@@ -28,6 +30,23 @@ enum class Activation : uint8_t { none, relu, gelu_tanh, gelu_erf, silu };
 /// `column` is a column vector of M values (one per row of D).
 enum class Bias : uint8_t { none, row, column };
 
+/// What the scales of the operands cover: real value = scale * element.
+///
+/// | kind   | scales of A                      | scales of B                         | applied      |
+/// |--------|----------------------------------|-------------------------------------|--------------|
+/// | none   |                                  |                                     |              |
+/// | vector | one per row, or one for all      | one per column, or one for all      | to the sum   |
+/// | block  | one per 1 or 128 rows x 128 of K | one per 128 of K x 1 or 128 columns | every 128 ks |
+enum class Scaling : uint8_t { none, vector, block };
+
+/// Elements of K that one scale of a block covers, and the interval at which a float32 sum takes
+/// over from the tensor cores' narrower one.
+inline constexpr uint32_t kScaleBlock = 128;
+
+/// Which elements of a matrix share one scale when it is quantised: all of them, those of a row,
+/// 128 neighbours in a row, or a square of 128 by 128.
+enum class Granularity : uint8_t { tensor, row, block_1x128, block_128x128 };
+
 /// Which dimension of a stored operand is contiguous: the reduction (K) or the other one (M or N).
 enum class Major : uint8_t { k, mn };
 
@@ -39,7 +58,20 @@ enum class Order : uint8_t { row, column };
 enum class KernelFamily : uint8_t { automatic, sm90, portable };
 
 CLEAVE_HD constexpr uint32_t size_of(DType t) {
-  return t == DType::f32 ? 4 : 2;
+  switch (t) {
+    case DType::f32:
+    case DType::i32:
+      return 4;
+    case DType::f16:
+    case DType::bf16:
+      return 2;
+    default:
+      return 1;
+  }
+}
+
+CLEAVE_HD constexpr bool is_fp8(DType t) {
+  return t == DType::e4m3 || t == DType::e5m2;
 }
 
 }  // namespace cleave

@@ -25,4 +25,8 @@ CLEAVE_HD constexpr T round_up(T a, T multiple) {
   return ceil_div(a, multiple) * multiple;
 }
 
+CLEAVE_HD constexpr uint32_t greatest_common_divisor(uint32_t a, uint32_t b) {
+  return b == 0 ? a : greatest_common_divisor(b, a % b);
+}
+
 }  // namespace cleave

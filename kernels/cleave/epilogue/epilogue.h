@@ -1,6 +1,9 @@
-// What is done to a finished sum, element by element: D = activation(alpha * sum + beta * C +
-// bias).
+// What is done to a finished sum, element by element:
 //
+//   value = activation(alpha * scale_a * scale_b * (sum - zero_a * zero_b) + beta * C + bias)
+//   D     = value / scale_d
+//
+// (scales of blocks are applied to the sums as they grow: mainloop/promotion.h).
 // One definition for the kernels and the CPU backend. It runs once per element of D, on the sum of
 // all slices, whatever the split-K mode.
 #pragma once
@@ -21,6 +24,15 @@ struct EpilogueParams {
   int64_t d_stride = 0, d_batch_stride = 0;  // d_stride: of the dimension that is not contiguous
   int64_t c_stride = 0, c_batch_stride = 0;
   uint32_t m = 0, n = 0;
+  // Scaling::vector: by row of A and column of B; a stride of 0 has one for all.
+  const float* scale_a = nullptr;
+  const float* scale_b = nullptr;
+  int64_t scale_a_stride = 0, scale_a_batch_stride = 0;
+  int64_t scale_b_stride = 0, scale_b_batch_stride = 0;
+  const int32_t* zero_a = nullptr;  // nullptr: ones
+  const int32_t* zero_b = nullptr;
+  const float* scale_d = nullptr;
+  float* amax = nullptr;
 };
 
 /// The types and choices that the epilogue is specialised for.
@@ -30,26 +42,81 @@ struct EpilogueKind {
   Activation activation;
   Bias bias;
   bool has_c;
+  bool scaled;  // Scaling::vector
+  bool has_zero, has_scale_d;
 };
 
 CLEAVE_HD int64_t epilogue_offset(Order order, int64_t stride, uint32_t row, uint32_t col) {
   return order == Order::row ? int64_t(row) * stride + col : int64_t(col) * stride + row;
 }
 
-/// The value of D at (row, col) of batch entry `batch`, in float32. beta == 0 never reads C, so C
-/// may hold NaNs.
-CLEAVE_HD float epilogue_value(const EpilogueKind kind, const EpilogueParams& p, float sum,
+/// What one row of D (or one column) brings to each of its values: its operand's scale and zero
+/// point, and its bias.
+struct EpilogueLine {
+  float scale = 1.0f;
+  float bias = 0.0f;
+  int32_t zero = 1;
+};
+
+CLEAVE_HD EpilogueLine epilogue_row(const EpilogueKind kind, const EpilogueParams& p, uint32_t row,
+                                    uint32_t batch) {
+  EpilogueLine line;
+  if (kind.scaled)
+    line.scale = p.scale_a[int64_t(batch) * p.scale_a_batch_stride + row * p.scale_a_stride];
+  if (kind.bias == Bias::column) line.bias = load_element(kind.bias_dtype, p.bias, row);
+  if (kind.has_zero && p.zero_a != nullptr) line.zero = p.zero_a[row];
+  return line;
+}
+
+CLEAVE_HD EpilogueLine epilogue_column(const EpilogueKind kind, const EpilogueParams& p,
+                                       uint32_t col, uint32_t batch) {
+  EpilogueLine line;
+  if (kind.scaled)
+    line.scale = p.scale_b[int64_t(batch) * p.scale_b_batch_stride + col * p.scale_b_stride];
+  if (kind.bias == Bias::row) line.bias = load_element(kind.bias_dtype, p.bias, col);
+  if (kind.has_zero) line.zero = p.zero_b[col];
+  return line;
+}
+
+/// The value at (row, col) of batch entry `batch`, in float32, before it is divided by scale_d.
+/// beta == 0 never reads C, so C may hold NaNs. `Sum`: float, or int32_t for i8 operands.
+template <class Sum>
+CLEAVE_HD float epilogue_value(const EpilogueKind kind, const EpilogueParams& p, Sum sum,
+                               const EpilogueLine& row_line, const EpilogueLine& col_line,
                                uint32_t row, uint32_t col, uint32_t batch) {
-  float value = p.alpha * sum;
+  if (kind.has_zero) sum -= Sum(row_line.zero * col_line.zero);
+  float value = p.alpha * float(sum);
+  if (kind.scaled) value *= row_line.scale * col_line.scale;
   if (kind.has_c && p.beta != 0.0f) {
     const int64_t at =
         int64_t(batch) * p.c_batch_stride + epilogue_offset(kind.order, p.c_stride, row, col);
     value += p.beta * load_element(kind.c, p.c, at);
   }
-  if (kind.bias != Bias::none) {
-    value += load_element(kind.bias_dtype, p.bias, kind.bias == Bias::row ? col : row);
-  }
+  if (kind.bias == Bias::row) value += col_line.bias;
+  if (kind.bias == Bias::column) value += row_line.bias;
   return activate(kind.activation, value);
+}
+
+/// The same, for one element on its own.
+template <class Sum>
+CLEAVE_HD float epilogue_value(const EpilogueKind kind, const EpilogueParams& p, Sum sum,
+                               uint32_t row, uint32_t col, uint32_t batch) {
+  return epilogue_value(kind, p, sum, epilogue_row(kind, p, row, batch),
+                        epilogue_column(kind, p, col, batch), row, col, batch);
+}
+
+/// What an `i32` D holds: the integer sum, free of the operands' zero points.
+CLEAVE_HD int32_t epilogue_integer(const EpilogueKind kind, int32_t sum,
+                                   const EpilogueLine& row_line, const EpilogueLine& col_line) {
+  return kind.has_zero ? sum - row_line.zero * col_line.zero : sum;
+}
+
+/// What a value is multiplied by before it is stored.
+CLEAVE_HD float stored_factor(const EpilogueKind kind, const EpilogueParams& p) {
+  return kind.has_scale_d ? 1.0f / *p.scale_d : 1.0f;
+}
+CLEAVE_HD float stored_value(const EpilogueKind kind, const EpilogueParams& p, float value) {
+  return value * stored_factor(kind, p);
 }
 
 }  // namespace cleave

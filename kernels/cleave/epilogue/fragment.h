@@ -20,6 +20,9 @@ struct Fragment {
       kWgmma ? C.tile_m / (math_threads(C) / 128) : C.tile_m / C.warps_m;
   static constexpr uint32_t kCols = kWgmma ? C.tile_n : C.tile_n / C.warps_n;
   static constexpr uint32_t kColBlocks = kCols / 8;
+  // From one block to the one below it: a warpgroup's four warps take 16 rows each of every 64; a
+  // lone warp's blocks follow each other.
+  static constexpr uint32_t kRowStep = kWgmma ? 64 : 16;
 
   uint32_t row0, col0;  // of this thread's accumulator 0
 
@@ -34,11 +37,7 @@ struct Fragment {
     }
   }
 
-  /// A warpgroup's four warps take 16 rows each of every 64; a lone warp's blocks of 16 rows follow
-  /// each other.
-  CLEAVE_HD uint32_t row(uint32_t block) const {
-    return row0 + block / kColBlocks * (kWgmma ? 64 : 16);
-  }
+  CLEAVE_HD uint32_t row(uint32_t block) const { return row0 + block / kColBlocks * kRowStep; }
   CLEAVE_HD uint32_t col(uint32_t block) const { return col0 + block % kColBlocks * 8; }
 };
 

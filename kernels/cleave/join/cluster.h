@@ -44,34 +44,35 @@ struct ClusterJoin {
   /// first row and column.
   CLEAVE_DEVICE void run(const GemmParams& p, const WorkUnit& unit, uint32_t tile, uint32_t m0,
                          uint32_t n0, const float4* received,
-                         const float (&sums)[accumulators_per_thread(C)],
-                         const Fragment<C>& fragment, uint32_t thread) const {
+                         const Sums<C>& sums, const Fragment<C>& fragment,
+                         uint32_t thread) const {
     const uint32_t slot = tile * p.schedule.groups + unit.slice / C.cluster_k;
-    const auto finish = [&](uint32_t block, float (&v)[4]) {
-      store_block_direct<C>(p.epilogue, v, m0 + fragment.row(block), n0 + fragment.col(block),
-                            unit.batch);
+    Finish<C> finish(p.epilogue, unit.batch);
+    const auto store = [&](uint32_t block, const Sum<C>(&v)[4]) {
+      store_block_direct<C>(p.epilogue, finish, v, m0 + fragment.row(block),
+                            n0 + fragment.col(block), unit.batch);
     };
     send(sums, thread);
     ptx::mbarrier_wait_cluster(barrier(), 0);
     for_own_blocks([&](uint32_t i, uint32_t block) {
-      float v[4];
+      Sum<C> v[4] = {};
       sum_ranks(received, i, thread, v);
       if constexpr (C.split == SplitKMode::cluster) {
-        finish(block, v);
+        store(block, v);
       } else {
-        __stcg(partial_block<C>(p.partials, slot, block, thread),
-               make_float4(v[0], v[1], v[2], v[3]));
+        __stcg(partial_block<C>(p.partials, slot, block, thread), pack_block(v));
       }
     });
     if constexpr (C.split == SplitKMode::parallel) {
       uint32_t* const counter = p.counters + tile * C.cluster_k + k_rank;
       if (!arrive_last<C>(counter, p.schedule.groups, thread)) return;
       for_own_blocks([&](uint32_t, uint32_t block) {
-        float v[4] = {};
+        Sum<C> v[4] = {};
         sum_partials<C>(p, tile, block, thread, v);
-        finish(block, v);
+        store(block, v);
       });
     }
+    finish.done();
   }
 
  private:
@@ -90,28 +91,21 @@ struct ClusterJoin {
     }
   }
 
-  CLEAVE_DEVICE void send(const float (&sums)[accumulators_per_thread(C)], uint32_t thread) const {
+  CLEAVE_DEVICE void send(const Sums<C>& sums, uint32_t thread) const {
     CLEAVE_UNROLL
     for (uint32_t block = 0; block < Fragment<C>::kBlocks; ++block) {
       const uint32_t to =
           smem + kPlan.join + (k_rank * kShare + block / C.cluster_k) * kBlockBytes + thread * 16;
-      const float4 v = make_float4(sums[block * 4], sums[block * 4 + 1], sums[block * 4 + 2],
-                                   sums[block * 4 + 3]);
-      ptx::store_async(to, barrier(), block % C.cluster_k * sharers(C) + share_rank, v);
+      ptx::store_async(to, barrier(), block % C.cluster_k * sharers(C) + share_rank,
+                       pack_block(sums + block * 4));
     }
   }
 
   CLEAVE_DEVICE static void sum_ranks(const float4* received, uint32_t i, uint32_t thread,
-                                      float (&v)[4]) {
-    v[0] = v[1] = v[2] = v[3] = 0.0f;
+                                      Sum<C> (&v)[4]) {
     CLEAVE_UNROLL
-    for (uint32_t from = 0; from < C.cluster_k; ++from) {
-      const float4 part = received[(from * kShare + i) * math_threads(C) + thread];
-      v[0] += part.x;
-      v[1] += part.y;
-      v[2] += part.z;
-      v[3] += part.w;
-    }
+    for (uint32_t from = 0; from < C.cluster_k; ++from)
+      add_block(v, received[(from * kShare + i) * math_threads(C) + thread]);
   }
 };
 

@@ -15,7 +15,7 @@ namespace cleave {
 /// `tile`: the tile's number; `worker`: this block's (stream_k). Both index counters and partials.
 template <GemmConfig C>
 CLEAVE_DEVICE bool join(const GemmParams& p, const WorkUnit& unit, uint32_t tile, uint32_t worker,
-                        float (&sums)[accumulators_per_thread(C)], uint32_t thread) {
+                        Sums<C>& sums, uint32_t thread) {
   if constexpr (C.split == SplitKMode::serial) {
     // Turnstile: slice s adds itself to the running sum after slice s - 1 has.
     uint32_t* const counter = p.counters + tile;

@@ -24,28 +24,40 @@ CLEAVE_DEVICE float4* partial_block(float* partials, uint32_t slot, uint32_t blo
   return reinterpret_cast<float4*>(partials) + index;
 }
 
-template <GemmConfig C>
-CLEAVE_DEVICE void write_partial(float* partials, uint32_t slot,
-                                 const float (&sums)[accumulators_per_thread(C)], uint32_t thread) {
-  CLEAVE_UNROLL
-  for (uint32_t block = 0; block < Fragment<C>::kBlocks; ++block) {
-    const float4 v =
-        make_float4(sums[block * 4], sums[block * 4 + 1], sums[block * 4 + 2], sums[block * 4 + 3]);
-    __stcg(partial_block<C>(partials, slot, block, thread), v);
-  }
+/// The four accumulators of a block on their way through memory: the bits of floats or integers.
+CLEAVE_DEVICE float4 pack_block(const float* v) {
+  return make_float4(v[0], v[1], v[2], v[3]);
+}
+CLEAVE_DEVICE float4 pack_block(const int32_t* v) {
+  return make_float4(__int_as_float(v[0]), __int_as_float(v[1]), __int_as_float(v[2]),
+                     __int_as_float(v[3]));
+}
+CLEAVE_DEVICE void add_block(float* v, const float4& part) {
+  v[0] += part.x;
+  v[1] += part.y;
+  v[2] += part.z;
+  v[3] += part.w;
+}
+CLEAVE_DEVICE void add_block(int32_t* v, const float4& part) {
+  v[0] += __float_as_int(part.x);
+  v[1] += __float_as_int(part.y);
+  v[2] += __float_as_int(part.z);
+  v[3] += __float_as_int(part.w);
 }
 
 template <GemmConfig C>
-CLEAVE_DEVICE void add_partial(float* partials, uint32_t slot,
-                               float (&sums)[accumulators_per_thread(C)], uint32_t thread) {
+CLEAVE_DEVICE void write_partial(float* partials, uint32_t slot, const Sums<C>& sums,
+                                 uint32_t thread) {
   CLEAVE_UNROLL
-  for (uint32_t block = 0; block < Fragment<C>::kBlocks; ++block) {
-    const float4 v = __ldcg(partial_block<C>(partials, slot, block, thread));
-    sums[block * 4] += v.x;
-    sums[block * 4 + 1] += v.y;
-    sums[block * 4 + 2] += v.z;
-    sums[block * 4 + 3] += v.w;
-  }
+  for (uint32_t block = 0; block < Fragment<C>::kBlocks; ++block)
+    __stcg(partial_block<C>(partials, slot, block, thread), pack_block(sums + block * 4));
+}
+
+template <GemmConfig C>
+CLEAVE_DEVICE void add_partial(float* partials, uint32_t slot, Sums<C>& sums, uint32_t thread) {
+  CLEAVE_UNROLL
+  for (uint32_t block = 0; block < Fragment<C>::kBlocks; ++block)
+    add_block(sums + block * 4, __ldcg(partial_block<C>(partials, slot, block, thread)));
 }
 
 /// All math threads wait until `*counter` is at least `value`, and then see what was written before
@@ -78,7 +90,7 @@ inline constexpr uint32_t kReduceUnroll = 8;
 /// v += the tile's partials of one block, in slice order.
 template <GemmConfig C>
 CLEAVE_DEVICE void sum_partials(const GemmParams& p, uint32_t tile, uint32_t block, uint32_t thread,
-                                float (&v)[4]) {
+                                Sum<C> (&v)[4]) {
   const uint32_t parts = p.schedule.groups;
   for (uint32_t first = 0; first < parts; first += kReduceUnroll) {
     float4 part[kReduceUnroll];
@@ -89,12 +101,7 @@ CLEAVE_DEVICE void sum_partials(const GemmParams& p, uint32_t tile, uint32_t blo
                     : make_float4(0, 0, 0, 0);
     }
     CLEAVE_UNROLL
-    for (uint32_t i = 0; i < kReduceUnroll; ++i) {
-      v[0] += part[i].x;
-      v[1] += part[i].y;
-      v[2] += part[i].z;
-      v[3] += part[i].w;
-    }
+    for (uint32_t i = 0; i < kReduceUnroll; ++i) add_block(v, part[i]);
   }
 }
 

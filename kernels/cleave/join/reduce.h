@@ -20,12 +20,14 @@ CLEAVE_DEVICE void reduce(const GemmParams& p, const Place<C>& place, const Frag
     const uint32_t m0 = place.tile_m(unit.m) * C.tile_m, n0 = place.tile_n(unit.n) * C.tile_n;
     uint32_t* const counter = p.counters + tile;
     wait_counter<C>(counter, s.slices, thread);
+    Finish<C> finish(p.epilogue, unit.batch);
     for (uint32_t block = shares.begin(unit.chunk); block < shares.begin(unit.chunk + 1); ++block) {
-      float v[4] = {};
+      Sum<C> v[4] = {};
       sum_partials<C>(p, tile, block, thread, v);
-      store_block_direct<C>(p.epilogue, v, m0 + fragment.row(block), n0 + fragment.col(block),
-                            unit.batch);
+      store_block_direct<C>(p.epilogue, finish, v, m0 + fragment.row(block),
+                            n0 + fragment.col(block), unit.batch);
     }
+    finish.done();
     // Whoever saw all slices adds one more: the last of them leaves the counter as it found it.
     if (thread == 0 && ptx::add_relaxed(counter, 1) == s.slices + s.reduce_chunks - 1) *counter = 0;
   }

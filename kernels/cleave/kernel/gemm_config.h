@@ -13,7 +13,8 @@ namespace cleave {
 struct GemmConfig {
   KernelFamily family = KernelFamily::sm90;
 
-  DType a = DType::bf16;  // also the type of B: mixed inputs do not exist yet
+  DType a = DType::bf16;
+  DType b = DType::bf16;  // differs from A's among the 8-bit floats only
   DType c = DType::bf16;
   DType d = DType::bf16;
   DType bias_dtype = DType::bf16;
@@ -48,10 +49,18 @@ struct GemmConfig {
   Bias bias = Bias::none;
   bool has_c = false;
 
+  Scaling scaling = Scaling::none;
+  uint32_t scale_rows_a = 1;  // Scaling::block: rows of A (columns of B) that share a scale, 1 or 128
+  uint32_t scale_rows_b = 1;
+  bool promote = false;  // float32 takes over from the tensor cores' sums after every k block
+  bool has_zero = false;
+  bool has_scale_d = false;
+  bool has_amax = false;
+
   bool store_by_tma =
       true;  // sm90: D leaves through shared memory and TMA; needs 16-byte aligned rows
   uint32_t load_bytes_a =
-      16;  // portable: widest copy that A's (B's) alignment allows: 16, 8, 4 or 2
+      16;  // portable: widest copy that A's (B's) alignment allows: 16, 8, 4, 2 or 1
   uint32_t load_bytes_b = 16;
 
   CLEAVE_HD friend constexpr bool operator==(const GemmConfig&, const GemmConfig&) = default;
@@ -74,7 +83,7 @@ CLEAVE_HD constexpr uint32_t block_threads(const GemmConfig& c) {
   return c.family == KernelFamily::sm90 ? (c.consumers + 1) * 128 : math_threads(c);
 }
 
-/// Float32 accumulators that each math thread holds for one tile.
+/// Accumulators that each math thread holds for one tile.
 CLEAVE_HD constexpr uint32_t accumulators_per_thread(const GemmConfig& c) {
   return c.tile_m * c.tile_n / math_threads(c);
 }
@@ -88,5 +97,24 @@ CLEAVE_HD constexpr uint32_t sharers(const GemmConfig& c) {
 CLEAVE_HD constexpr uint32_t cluster_size(const GemmConfig& c) {
   return sharers(c) * c.cluster_k;
 }
+
+namespace detail {
+template <bool Integer>
+struct SumOf {
+  using type = float;
+};
+template <>
+struct SumOf<true> {
+  using type = int32_t;
+};
+}  // namespace detail
+
+/// The type of an accumulator, and of a partial sum in the workspace: 32 bits in any case.
+template <GemmConfig C>
+using Sum = typename detail::SumOf<C.a == DType::i8>::type;
+
+/// All of a thread's accumulators.
+template <GemmConfig C>
+using Sums = Sum<C>[accumulators_per_thread(C)];
 
 }  // namespace cleave

@@ -26,8 +26,8 @@ CLEAVE_DEVICE void gemm_portable(const GemmParams& p) {
       reinterpret_cast<const float4*>(shared + (smem - unaligned) + kPlan.join);
   const Place<C> place;
   const Fragment<C> fragment(threadIdx.x);
-  MmaMainloop<C> mainloop{p, smem, threadIdx.x};
-  float sums[accumulators_per_thread(C)];
+  MmaMainloop<C> mainloop{p, smem, threadIdx.x, {}};
+  Sums<C> sums;
 
   if constexpr (C.cluster_k > 1) {  // every block's barrier is ready before another sends to it
     if (threadIdx.x == 0) {
@@ -42,8 +42,8 @@ CLEAVE_DEVICE void gemm_portable(const GemmParams& p) {
 
   auto walk = place.walk(p.schedule);
   for (WorkUnit unit; walk.next(unit);) {
-    mainloop.run(unit, sums);
     const uint32_t m0 = unit.m * C.tile_m, n0 = unit.n * C.tile_n;
+    mainloop.run(unit, fragment, m0, n0, sums);
     if constexpr (C.cluster_k > 1) {
       const ClusterJoin<C> join{smem, place.k_rank, place.share_rank};
       join.meet();

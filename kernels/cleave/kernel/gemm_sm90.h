@@ -60,10 +60,11 @@ CLEAVE_DEVICE void consume(const GemmParams& p, const Place<C>& place, uint32_t 
                             smem + kPlan.barriers,
                             smem + kPlan.barriers + C.stages * 8,
                             place.rank - place.share_rank,
+                            {},
                             {}};
   TmaStore<C> tma_store(smem + kPlan.staging, warpgroup);
   constexpr uint32_t kTurn = 4;  // named barriers 4 and 5: whose turn it is to multiply
-  float sums[accumulators_per_thread(C)];
+  Sums<C> sums;
 
   auto walk = place.walk(p.schedule);
   WorkUnit unit;
@@ -76,7 +77,7 @@ CLEAVE_DEVICE void consume(const GemmParams& p, const Place<C>& place, uint32_t 
   while (more) {
     const uint32_t m0 = place.tile_m(unit.m) * C.tile_m, n0 = place.tile_n(unit.n) * C.tile_n;
     if constexpr (C.pingpong) ptx::named_barrier_sync(kTurn + warpgroup, 256);
-    mainloop.run(unit.k_count, sums, [&] {
+    mainloop.run(p, unit, fragment, m0, n0, sums, [&] {
       if constexpr (C.pingpong) ptx::named_barrier_arrive(kTurn + (warpgroup ^ 1), 256);
     });
     if constexpr (C.cluster_k > 1) {

@@ -32,13 +32,20 @@ CLEAVE_DEVICE void copy_operand(const OperandParams& operand, uint32_t stage, ui
     if (kPieces % math_threads(C) != 0 && piece >= kPieces) break;
     const uint32_t part = piece / (kLines * kPerLine);
     const uint32_t line = piece / kPerLine % kLines, byte = piece % kPerLine * Bytes;
-    const uint32_t to = stage + part * kLines * 128 + swizzle_128b(line, byte);
+    const uint32_t to = stage + part * kLines * 128 + swizzle(line, byte);
     const uint32_t across = across0 + part * kAtom + byte / kElement;
     const bool inside = line0 + line < line_end && across < across_end;
     const char* const from =
         inside ? base + (int64_t(line0 + line) * operand.stride + across) * kElement : base;
-    if constexpr (Bytes == 2) {
-      ptx::store_shared_16(to, inside ? *reinterpret_cast<const uint16_t*>(from) : uint16_t(0));
+    if constexpr (Bytes == 1) {
+      ptx::store_shared_8(to, inside ? *reinterpret_cast<const uint8_t*>(from) : uint8_t(0));
+    } else if constexpr (Bytes == 2) {
+      // Of 8-bit elements the pair's second may lie outside.
+      const bool both = across_end - across >= 2 / kElement;
+      const uint16_t pair = !inside ? uint16_t(0)
+                            : both  ? *reinterpret_cast<const uint16_t*>(from)
+                                    : *reinterpret_cast<const uint8_t*>(from);
+      ptx::store_shared_16(to, pair);
     } else {
       ptx::copy_async<Bytes>(to, from,
                              inside ? min_of((across_end - across) * kElement, Bytes) : 0);

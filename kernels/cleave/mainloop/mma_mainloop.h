@@ -4,6 +4,7 @@
 
 #include "cleave/epilogue/fragment.h"
 #include "cleave/mainloop/copy_loader.h"
+#include "cleave/mainloop/promotion.h"
 
 namespace cleave {
 
@@ -18,17 +19,25 @@ CLEAVE_DEVICE void load_fragment(uint32_t stage, uint32_t strip, uint32_t step, 
   const uint32_t row8 = (RowsFirst ? matrix % 2 : matrix / 2) * 8,
                  half = RowsFirst ? matrix / 2 : matrix % 2;
   if constexpr (M == Major::k) {
-    ptx::ldmatrix<false>(stage + swizzle_128b(strip + row8 + lane % 8, step * 32 + half * 16), v);
+    ptx::ldmatrix<false>(stage + swizzle(strip + row8 + lane % 8, step * 32 + half * 16), v);
   } else if constexpr (kElement == 2) {
     const uint32_t row = strip + row8, k = step * 16 + half * 8 + lane % 8;
-    ptx::ldmatrix<true>(stage + row / kAtom * C.tile_k * 128 + swizzle_128b(k, row % kAtom * 2), v);
-  } else {  // ldmatrix cannot transpose 32-bit elements
+    ptx::ldmatrix<true>(stage + row / kAtom * C.tile_k * 128 + swizzle(k, row % kAtom * 2), v);
+  } else {  // ldmatrix cannot transpose 32-bit or 8-bit elements
+    constexpr uint32_t kPerRegister = 4 / kElement;
     CLEAVE_UNROLL
     for (uint32_t i = 0; i < 4; ++i) {
       const uint32_t row = strip + (RowsFirst ? i % 2 : i / 2) * 8 + lane / 4;
-      const uint32_t k = step * 8 + (RowsFirst ? i / 2 : i % 2) * 4 + lane % 4;
-      v[i] = ptx::load_shared_32(stage + row / kAtom * C.tile_k * 128 +
-                                 swizzle_128b(k, row % kAtom * 4));
+      const uint32_t k = (step * 8 + (RowsFirst ? i / 2 : i % 2) * 4 + lane % 4) * kPerRegister;
+      const uint32_t part = stage + row / kAtom * C.tile_k * 128, across = row % kAtom * kElement;
+      if constexpr (kElement == 4) {
+        v[i] = ptx::load_shared_32(part + swizzle(k, across));
+      } else {
+        v[i] = 0;
+        CLEAVE_UNROLL
+        for (uint32_t j = 0; j < 4; ++j)
+          v[i] |= ptx::load_shared_8(part + swizzle(k + j, across)) << (8 * j);
+      }
     }
   }
   if constexpr (C.a == DType::f32) {
@@ -48,12 +57,16 @@ struct MmaMainloop {
 
   const GemmParams& p;
   uint32_t smem, thread;
+  Promotion<C> promotion;
 
-  /// sums = A @ B over the unit's k blocks (zeros if it has none).
-  CLEAVE_DEVICE void run(const WorkUnit& unit, float (&sums)[accumulators_per_thread(C)]) {
+  /// sums = A @ B over the unit's k blocks (zeros if it has none); (m0, n0): the tile's first row and
+  /// column.
+  CLEAVE_DEVICE void run(const WorkUnit& unit, const Fragment<C>& fragment, uint32_t m0,
+                         uint32_t n0, Sums<C>& sums) {
     CLEAVE_UNROLL
-    for (float& sum : sums) sum = 0.0f;
+    for (Sum<C>& sum : sums) sum = 0;
     const uint32_t count = unit.k_count;
+    if (C.promote && count > 0) promotion.start(p, fragment, m0, n0, unit);
     __syncthreads();  // the last unit's readers are done with the stages
     CLEAVE_UNROLL
     for (uint32_t i = 0; i + 1 < C.stages; ++i) {
@@ -66,7 +79,17 @@ struct MmaMainloop {
       const uint32_t ahead = i + C.stages - 1;
       if (ahead < count) load(unit, ahead, ahead % C.stages);
       ptx::copy_async_commit();
-      multiply(i % C.stages, sums);
+      if constexpr (C.promote) {
+        Sums<C> part = {};
+        promotion.fetch(i);
+        multiply(i % C.stages, part);
+        promotion.use();
+        CLEAVE_UNROLL
+        for (uint32_t row = 0; row < kRowBlocks; ++row)
+          promotion.add(part + row * kColBlocks * 4, sums + row * kColBlocks * 4, row);
+      } else {
+        multiply(i % C.stages, sums);
+      }
     }
     ptx::copy_async_wait<0>();
   }
@@ -82,7 +105,7 @@ struct MmaMainloop {
         unit.batch, thread);
   }
 
-  CLEAVE_DEVICE void multiply(uint32_t stage, float (&sums)[accumulators_per_thread(C)]) {
+  CLEAVE_DEVICE void multiply(uint32_t stage, Sums<C>& sums) {
     const uint32_t warp = thread / 32;
     const uint32_t a = smem + kPlan.a + stage * kPlan.a_stage,
                    b = smem + kPlan.b + stage * kPlan.b_stage;
@@ -101,7 +124,7 @@ struct MmaMainloop {
       for (uint32_t i = 0; i < kRowBlocks; ++i) {
         CLEAVE_UNROLL
         for (uint32_t j = 0; j < kColBlocks; ++j) {
-          ptx::mma<C.a>(&sums[(i * kColBlocks + j) * 4], rows[i], cols[j / 2][j % 2 * 2],
+          ptx::mma<C.a, C.b>(&sums[(i * kColBlocks + j) * 4], rows[i], cols[j / 2][j % 2 * 2],
                         cols[j / 2][j % 2 * 2 + 1]);
         }
       }

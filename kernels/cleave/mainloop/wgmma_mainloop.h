@@ -1,11 +1,15 @@
 // The consumer's half of the sm_90a mainloop: one warpgroup multiplies its rows of the tile through
 // the stages.
 //
-// One group of WGMMAs stays in flight while the next k block's barrier is awaited; a stage is
-// handed back one block later, when the group that read it is known to be done.
+//   plain      sums stay in the tensor cores' accumulators. One group of WGMMAs is in flight while
+//              the next k block's barrier is awaited; a stage is handed back one block later, when
+//              the group that read it is known to be done.
+//   promoted   every k block is summed apart (promotion.h). Where registers allow two such parts,
+//              the next block multiplies while this one is added; else the other warpgroup's
+//              multiplications fill the gap.
 #pragma once
 
-#include "cleave/epilogue/fragment.h"
+#include "cleave/mainloop/promotion.h"
 #include "cleave/memory/descriptor.h"
 #include "cleave/memory/pipeline.h"
 #include "cleave/memory/smem_plan.h"
@@ -20,23 +24,52 @@ struct WgmmaMainloop {
       Fragment<C>::kRows / 64;  // m64 instructions per step: rows of this warpgroup / 64
   static constexpr uint32_t kSteps = C.tile_k * size_of(C.a) / 32;
   static constexpr uint32_t kSharers = sharers(C);
-  using Instruction = ptx::Wgmma<C.a, C.tile_n, C.a_major == Major::mn, C.b_major == Major::mn>;
+  static constexpr uint32_t kWaveSums = C.tile_n / 2;
+  static constexpr bool kTwoParts = kWaves == 1 && promotion_registers(C, 2) <= kPromotionRegisters;
+  using Wave = Sum<C>[kWaveSums];
+  using Instruction =
+      ptx::Wgmma<C.a, C.b, C.tile_n, C.a_major == Major::mn, C.b_major == Major::mn>;
 
   uint32_t stage_a, stage_b;  // shared addresses of stage 0, A's at this warpgroup's first row
   uint32_t full, empty;       // barriers of stage 0
   uint32_t first_sharer;      // cluster rank of the first block that shares loads with this one
   PipelineState<C.stages> state;
+  Promotion<C> promotion;
 
-  /// sums = A @ B over `k_blocks` >= 1 blocks. `issued()` is called when the last instructions are
-  /// on their way.
+  /// sums = A @ B over the unit's k blocks, at least one; (m0, n0): the tile's first row and column.
+  /// `issued()` is called when the last instructions are on their way.
   template <class Issued>
-  CLEAVE_DEVICE void run(uint32_t k_blocks, float (&sums)[accumulators_per_thread(C)],
-                         Issued issued) {
-    auto& waves = reinterpret_cast<float (&)[kWaves][C.tile_n / 2]>(sums);
+  CLEAVE_DEVICE void run(const GemmParams& p, const WorkUnit& unit, const Fragment<C>& fragment,
+                         uint32_t m0, uint32_t n0, Sums<C>& sums, Issued issued) {
+    auto& waves = reinterpret_cast<Wave(&)[kWaves]>(sums);
+    if constexpr (!C.promote) {
+      run_plain(unit.k_count, waves, issued);
+    } else {
+      promotion.start(p, fragment, m0, n0, unit);
+      CLEAVE_UNROLL
+      for (Sum<C>& sum : sums) sum = 0;
+      if constexpr (kTwoParts) {
+        run_two_parts(unit.k_count, waves[0], issued);
+      } else {
+        run_one_part(unit.k_count, waves, issued);
+      }
+    }
+  }
+
+ private:
+  template <class Issued>
+  CLEAVE_DEVICE void run_plain(uint32_t k_blocks, Wave (&waves)[kWaves], Issued issued) {
     uint32_t previous = 0;
     for (uint32_t block = 0; block < k_blocks; ++block) {
       ptx::mbarrier_wait(full + state.stage * 8, state.parity);
-      multiply(state.stage, block != 0, waves);
+      ptx::wgmma_fence();
+      CLEAVE_UNROLL
+      for (uint32_t step = 0; step < kSteps; ++step) {
+        CLEAVE_UNROLL
+        for (uint32_t wave = 0; wave < kWaves; ++wave)
+          multiply(state.stage, step, wave, waves[wave], block != 0 || step != 0);
+      }
+      ptx::wgmma_commit();
       if (block != 0) {
         ptx::wgmma_wait<1>();
         release(previous);
@@ -47,28 +80,97 @@ struct WgmmaMainloop {
     issued();
     ptx::wgmma_wait<0>();
     CLEAVE_UNROLL
-    for (float& sum : sums) ptx::wgmma_pin(sum);
+    for (uint32_t wave = 0; wave < kWaves; ++wave) pin(waves[wave]);
     release(previous);
   }
 
- private:
-  CLEAVE_DEVICE void multiply(uint32_t stage, bool accumulate,
-                              float (&waves)[kWaves][C.tile_n / 2]) {
+  template <class Issued>
+  CLEAVE_DEVICE void run_one_part(uint32_t k_blocks, Wave (&waves)[kWaves], Issued issued) {
+    Wave part;
+    for (uint32_t block = 0; block < k_blocks; ++block) {
+      promotion.fetch(block);
+      ptx::mbarrier_wait(full + state.stage * 8, state.parity);
+      CLEAVE_UNROLL
+      for (uint32_t wave = 0; wave < kWaves; ++wave) {
+        start_part(wave, part);
+        if (wave + 1 == kWaves && block + 1 == k_blocks) issued();
+        ptx::wgmma_wait<0>();
+        pin(part);
+        if (wave + 1 == kWaves) release(state.stage);
+        if (wave == 0) promotion.use();
+        promotion.add(part, waves[wave], wave);
+      }
+      state.advance();
+    }
+  }
+
+  // Straight-line code from one multiplication to its wait: with a branch between them ptxas could
+  // not tell which part is in flight, and would serialise them.
+  template <class Issued>
+  CLEAVE_DEVICE void run_two_parts(uint32_t k_blocks, Wave& sums, Issued issued) {
+    Wave even, odd;
+    uint32_t begun = 0, released = state.stage;
+    const auto begin = [&](Wave& part) {
+      promotion.use();
+      promotion.fetch(begun++);
+      ptx::mbarrier_wait(full + state.stage * 8, state.parity);
+      start_part(0, part);
+      state.advance();
+    };
+    const auto finish = [&](Wave& part) {
+      pin(part);
+      release(released);
+      released = released + 1 == C.stages ? 0 : released + 1;
+      promotion.add(part, sums, 0);
+    };
+    begin(even);
+    while (begun + 1 < k_blocks) {
+      begin(odd);
+      ptx::wgmma_wait<1>();
+      finish(even);
+      begin(even);
+      ptx::wgmma_wait<1>();
+      finish(odd);
+    }
+    if (begun < k_blocks) {
+      begin(odd);
+      issued();
+      ptx::wgmma_wait<1>();
+      finish(even);
+      promotion.use();
+      ptx::wgmma_wait<0>();
+      finish(odd);
+    } else {
+      issued();
+      promotion.use();
+      ptx::wgmma_wait<0>();
+      finish(even);
+    }
+  }
+
+  /// One k block of one wave, from zero.
+  CLEAVE_DEVICE void start_part(uint32_t wave, Wave& part) {
+    ptx::wgmma_fence();
+    CLEAVE_UNROLL
+    for (uint32_t step = 0; step < kSteps; ++step) multiply(state.stage, step, wave, part, step != 0);
+    ptx::wgmma_commit();
+  }
+
+  CLEAVE_DEVICE void multiply(uint32_t stage, uint32_t step, uint32_t wave, Wave& sums,
+                              bool accumulate) {
     constexpr SmemPlan kPlan = smem_plan(C);
     const uint64_t a = make_descriptor<C.a_major>(stage_a + stage * kPlan.a_stage, C.tile_k);
     const uint64_t b = make_descriptor<C.b_major>(stage_b + stage * kPlan.b_stage, C.tile_k);
-    ptx::wgmma_fence();
+    const uint32_t a_bytes = k_step_bytes<C.a_major>(step, C.tile_m, C.a) +
+                             row_offset_bytes<C.a_major>(wave * 64, C.tile_k, C.a);
+    const uint32_t b_bytes = k_step_bytes<C.b_major>(step, C.tile_n, C.b);
+    Instruction::mma(sums, a + a_bytes / 16, b + b_bytes / 16, accumulate);
+  }
+
+  /// Accumulators may be read from here on.
+  CLEAVE_DEVICE static void pin(Wave& wave) {
     CLEAVE_UNROLL
-    for (uint32_t step = 0; step < kSteps; ++step) {
-      CLEAVE_UNROLL
-      for (uint32_t wave = 0; wave < kWaves; ++wave) {
-        const uint32_t a_bytes = k_step_bytes<C.a_major>(step, C.tile_m, C.a) +
-                                 row_offset_bytes<C.a_major>(wave * 64, C.tile_k, C.a);
-        const uint32_t b_bytes = k_step_bytes<C.b_major>(step, C.tile_n, C.a);
-        Instruction::mma(waves[wave], a + a_bytes / 16, b + b_bytes / 16, accumulate || step != 0);
-      }
-    }
-    ptx::wgmma_commit();
+    for (Sum<C>& sum : wave) ptx::wgmma_pin(sum);
   }
 
   /// Hands the stage back to the producers that fill it: this block's, and its multicast partners'.

@@ -32,6 +32,16 @@ CLEAVE_DEVICE void store_shared_16(uint32_t to, uint16_t value) {
   asm volatile("st.shared.u16 [%0], %1;" ::"r"(to), "h"(value) : "memory");
 }
 
+CLEAVE_DEVICE void store_shared_8(uint32_t to, uint8_t value) {
+  asm volatile("st.shared.u8 [%0], %1;" ::"r"(to), "r"(uint32_t(value)) : "memory");
+}
+
+CLEAVE_DEVICE uint32_t load_shared_8(uint32_t from) {
+  uint32_t value;
+  asm volatile("ld.shared.u8 %0, [%1];" : "=r"(value) : "r"(from) : "memory");
+  return value;
+}
+
 CLEAVE_DEVICE uint32_t load_shared_32(uint32_t from) {
   uint32_t value;
   asm volatile("ld.shared.u32 %0, [%1];" : "=r"(value) : "r"(from) : "memory");
@@ -61,31 +71,42 @@ CLEAVE_DEVICE uint32_t round_to_tf32(uint32_t bits) {
   return rounded;
 }
 
-/// d[16, 8] += a[16, 32 bytes] * b[32 bytes, 8], float32 accumulators.
-template <DType Type>
+// clang-format off
+
+#define CLEAVE_MMA(TYPES, SHAPE, T)                                                                \
+  asm volatile("mma.sync.aligned." SHAPE ".row.col." TYPES                                         \
+               " {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"                  \
+               : T(d[0]), T(d[1]), T(d[2]), T(d[3])                                                \
+               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1))
+
+/// d[16, 8] += a[16, 32 bytes] * b[32 bytes, 8], float32 accumulators. 8-bit floats: sm_89 and later.
+template <DType TypeA, DType TypeB>
 CLEAVE_DEVICE void mma(float* d, const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
-  if constexpr (Type == DType::bf16) {
-    asm volatile(
-        "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, "
-        "{%8, %9}, "
-        "{%0, %1, %2, %3};"
-        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
-  } else if constexpr (Type == DType::f16) {
-    asm volatile(
-        "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, "
-        "{%8, %9}, "
-        "{%0, %1, %2, %3};"
-        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+  if constexpr (TypeA == DType::bf16) {
+    CLEAVE_MMA("f32.bf16.bf16.f32", "m16n8k16", "+f");
+  } else if constexpr (TypeA == DType::f16) {
+    CLEAVE_MMA("f32.f16.f16.f32", "m16n8k16", "+f");
+  } else if constexpr (TypeA == DType::f32) {
+    CLEAVE_MMA("f32.tf32.tf32.f32", "m16n8k8", "+f");
+  } else if constexpr (TypeA == DType::e4m3 && TypeB == DType::e4m3) {
+    CLEAVE_MMA("f32.e4m3.e4m3.f32", "m16n8k32", "+f");
+  } else if constexpr (TypeA == DType::e4m3) {
+    CLEAVE_MMA("f32.e4m3.e5m2.f32", "m16n8k32", "+f");
+  } else if constexpr (TypeB == DType::e4m3) {
+    CLEAVE_MMA("f32.e5m2.e4m3.f32", "m16n8k32", "+f");
   } else {
-    asm volatile(
-        "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, "
-        "{%8, %9}, "
-        "{%0, %1, %2, %3};"
-        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+    CLEAVE_MMA("f32.e5m2.e5m2.f32", "m16n8k32", "+f");
   }
 }
+
+/// The same for 8-bit integers, with int32 accumulators.
+template <DType, DType>
+CLEAVE_DEVICE void mma(int32_t* d, const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
+  CLEAVE_MMA("s32.s8.s8.s32", "m16n8k32", "+r");
+}
+
+#undef CLEAVE_MMA
+
+// clang-format on
 
 }  // namespace cleave::ptx

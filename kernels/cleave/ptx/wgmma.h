@@ -1,5 +1,5 @@
 // Warpgroup matrix multiply-accumulate (sm_90a): D[64, N] += A[64, 32 bytes] * B[32 bytes, N],
-// operands in shared memory, float32 accumulators in registers.
+// operands in shared memory, float32 (int32 for i8) accumulators in registers.
 #pragma once
 
 #include "cleave/core/enums.h"
@@ -23,10 +23,13 @@ CLEAVE_DEVICE void wgmma_wait() {
 CLEAVE_DEVICE void wgmma_pin(float& accumulator) {
   asm volatile("" : "+f"(accumulator)::"memory");
 }
+CLEAVE_DEVICE void wgmma_pin(int32_t& accumulator) {
+  asm volatile("" : "+r"(accumulator)::"memory");
+}
 
 /// One wgmma instruction. N: a multiple of 16 up to 256. TransposeA/B: 1 if the operand is MN-major
 /// (16-bit types only). `accumulate` 0 overwrites the accumulators.
-template <DType Type, uint32_t N, int TransposeA, int TransposeB>
+template <DType TypeA, DType TypeB, uint32_t N, int TransposeA, int TransposeB>
 struct Wgmma;
 
 // clang-format off
@@ -50,51 +53,60 @@ struct Wgmma;
 #define CLEAVE_REGS_240 CLEAVE_REGS_224 ", %112, %113, %114, %115, %116, %117, %118, %119"
 #define CLEAVE_REGS_256 CLEAVE_REGS_240 ", %120, %121, %122, %123, %124, %125, %126, %127"
 
-#define CLEAVE_OUTS(i) "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3]), "+f"(d[i + 4]), "+f"(d[i + 5]), "+f"(d[i + 6]), "+f"(d[i + 7])
-#define CLEAVE_OUTS_16 CLEAVE_OUTS(0)
-#define CLEAVE_OUTS_32 CLEAVE_OUTS_16, CLEAVE_OUTS(8)
-#define CLEAVE_OUTS_48 CLEAVE_OUTS_32, CLEAVE_OUTS(16)
-#define CLEAVE_OUTS_64 CLEAVE_OUTS_48, CLEAVE_OUTS(24)
-#define CLEAVE_OUTS_80 CLEAVE_OUTS_64, CLEAVE_OUTS(32)
-#define CLEAVE_OUTS_96 CLEAVE_OUTS_80, CLEAVE_OUTS(40)
-#define CLEAVE_OUTS_112 CLEAVE_OUTS_96, CLEAVE_OUTS(48)
-#define CLEAVE_OUTS_128 CLEAVE_OUTS_112, CLEAVE_OUTS(56)
-#define CLEAVE_OUTS_144 CLEAVE_OUTS_128, CLEAVE_OUTS(64)
-#define CLEAVE_OUTS_160 CLEAVE_OUTS_144, CLEAVE_OUTS(72)
-#define CLEAVE_OUTS_176 CLEAVE_OUTS_160, CLEAVE_OUTS(80)
-#define CLEAVE_OUTS_192 CLEAVE_OUTS_176, CLEAVE_OUTS(88)
-#define CLEAVE_OUTS_208 CLEAVE_OUTS_192, CLEAVE_OUTS(96)
-#define CLEAVE_OUTS_224 CLEAVE_OUTS_208, CLEAVE_OUTS(104)
-#define CLEAVE_OUTS_240 CLEAVE_OUTS_224, CLEAVE_OUTS(112)
-#define CLEAVE_OUTS_256 CLEAVE_OUTS_240, CLEAVE_OUTS(120)
+// T: the constraint of an accumulator, "+f" or "+r".
+#define CLEAVE_OUTS(T, i) T(d[i]), T(d[i + 1]), T(d[i + 2]), T(d[i + 3]), T(d[i + 4]), T(d[i + 5]), T(d[i + 6]), T(d[i + 7])
+#define CLEAVE_OUTS_16(T) CLEAVE_OUTS(T, 0)
+#define CLEAVE_OUTS_32(T) CLEAVE_OUTS_16(T), CLEAVE_OUTS(T, 8)
+#define CLEAVE_OUTS_48(T) CLEAVE_OUTS_32(T), CLEAVE_OUTS(T, 16)
+#define CLEAVE_OUTS_64(T) CLEAVE_OUTS_48(T), CLEAVE_OUTS(T, 24)
+#define CLEAVE_OUTS_80(T) CLEAVE_OUTS_64(T), CLEAVE_OUTS(T, 32)
+#define CLEAVE_OUTS_96(T) CLEAVE_OUTS_80(T), CLEAVE_OUTS(T, 40)
+#define CLEAVE_OUTS_112(T) CLEAVE_OUTS_96(T), CLEAVE_OUTS(T, 48)
+#define CLEAVE_OUTS_128(T) CLEAVE_OUTS_112(T), CLEAVE_OUTS(T, 56)
+#define CLEAVE_OUTS_144(T) CLEAVE_OUTS_128(T), CLEAVE_OUTS(T, 64)
+#define CLEAVE_OUTS_160(T) CLEAVE_OUTS_144(T), CLEAVE_OUTS(T, 72)
+#define CLEAVE_OUTS_176(T) CLEAVE_OUTS_160(T), CLEAVE_OUTS(T, 80)
+#define CLEAVE_OUTS_192(T) CLEAVE_OUTS_176(T), CLEAVE_OUTS(T, 88)
+#define CLEAVE_OUTS_208(T) CLEAVE_OUTS_192(T), CLEAVE_OUTS(T, 96)
+#define CLEAVE_OUTS_224(T) CLEAVE_OUTS_208(T), CLEAVE_OUTS(T, 104)
+#define CLEAVE_OUTS_240(T) CLEAVE_OUTS_224(T), CLEAVE_OUTS(T, 112)
+#define CLEAVE_OUTS_256(T) CLEAVE_OUTS_240(T), CLEAVE_OUTS(T, 120)
 
+// One instruction: its shape and types, the registers of its accumulators, what follows the predicate, its operands.
+#define CLEAVE_WGMMA_ASM(SHAPE, N, T, A, B, S, TAIL, ...)                                             \
+  asm volatile("{.reg .pred p; setp.ne.b32 p, " S ", 0;"                                           \
+               "wgmma.mma_async.sync.aligned." SHAPE " {" CLEAVE_REGS_##N "}, " A ", " B ", p" TAIL ";}" \
+               : CLEAVE_OUTS_##N(T) : "l"(a), "l"(b), "r"(accumulate) __VA_ARGS__)
+
+// 16-bit operands may be contiguous along K or across it; the others are contiguous along K.
 // A, B, S: operand numbers of the descriptors and of `accumulate`; TA, TB: of the transpose flags.
-#define CLEAVE_WGMMA(N, A, B, S, TA, TB)                                                                               \
-  template <int TransposeA, int TransposeB>                                                                            \
-  struct Wgmma<DType::bf16, N, TransposeA, TransposeB> {                                                               \
-    CLEAVE_DEVICE static void mma(float (&d)[N / 2], uint64_t a, uint64_t b, uint32_t accumulate) {                    \
-      asm volatile("{.reg .pred p; setp.ne.b32 p, " S ", 0;"                                                           \
-                   "wgmma.mma_async.sync.aligned.m64n" #N "k16.f32.bf16.bf16 {" CLEAVE_REGS_##N "}, " A ", " B ", p, 1, 1," TA "," TB ";}" \
-                   : CLEAVE_OUTS_##N : "l"(a), "l"(b), "r"(accumulate), "n"(TransposeA), "n"(TransposeB));             \
-    }                                                                                                                  \
-  };                                                                                                                   \
-  template <int TransposeA, int TransposeB>                                                                            \
-  struct Wgmma<DType::f16, N, TransposeA, TransposeB> {                                                                \
-    CLEAVE_DEVICE static void mma(float (&d)[N / 2], uint64_t a, uint64_t b, uint32_t accumulate) {                    \
-      asm volatile("{.reg .pred p; setp.ne.b32 p, " S ", 0;"                                                           \
-                   "wgmma.mma_async.sync.aligned.m64n" #N "k16.f32.f16.f16 {" CLEAVE_REGS_##N "}, " A ", " B ", p, 1, 1," TA "," TB ";}" \
-                   : CLEAVE_OUTS_##N : "l"(a), "l"(b), "r"(accumulate), "n"(TransposeA), "n"(TransposeB));             \
-    }                                                                                                                  \
-  };                                                                                                                   \
-  template <>                                                                                                          \
-  struct Wgmma<DType::f32, N, 0, 0> {                                                                                  \
-    CLEAVE_DEVICE static void mma(float (&d)[N / 2], uint64_t a, uint64_t b, uint32_t accumulate) {                    \
-      asm volatile("{.reg .pred p; setp.ne.b32 p, " S ", 0;"                                                           \
-                   "wgmma.mma_async.sync.aligned.m64n" #N "k8.f32.tf32.tf32 {" CLEAVE_REGS_##N "}, " A ", " B ", p, 1, 1;}" \
-                   : CLEAVE_OUTS_##N : "l"(a), "l"(b), "r"(accumulate));                                               \
-    }                                                                                                                  \
+#define CLEAVE_WGMMA_16BIT(N, A, B, S, TA, TB, TYPE)                                               \
+  template <int TransposeA, int TransposeB>                                                        \
+  struct Wgmma<DType::TYPE, DType::TYPE, N, TransposeA, TransposeB> {                              \
+    CLEAVE_DEVICE static void mma(float (&d)[N / 2], uint64_t a, uint64_t b, uint32_t accumulate) { \
+      CLEAVE_WGMMA_ASM("m64n" #N "k16.f32." #TYPE "." #TYPE, N, "+f", A, B, S, ", 1, 1, " TA ", " TB,    \
+                       , "n"(TransposeA), "n"(TransposeB));                                        \
+    }                                                                                              \
   };
+#define CLEAVE_WGMMA_K_MAJOR(N, A, B, S, SHAPE, TYPE_A, TYPE_B, SUM, T, TAIL)                         \
+  template <>                                                                                      \
+  struct Wgmma<DType::TYPE_A, DType::TYPE_B, N, 0, 0> {                                            \
+    CLEAVE_DEVICE static void mma(SUM (&d)[N / 2], uint64_t a, uint64_t b, uint32_t accumulate) {  \
+      CLEAVE_WGMMA_ASM(SHAPE, N, T, A, B, S, TAIL);                                                   \
+    }                                                                                              \
+  };
+#define CLEAVE_WGMMA_FP8(N, A, B, S, TYPE_A, TYPE_B)                                               \
+  CLEAVE_WGMMA_K_MAJOR(N, A, B, S, "m64n" #N "k32.f32." #TYPE_A "." #TYPE_B, TYPE_A, TYPE_B, float, "+f", ", 1, 1")
 
+#define CLEAVE_WGMMA(N, A, B, S, TA, TB)                                                           \
+  CLEAVE_WGMMA_16BIT(N, A, B, S, TA, TB, bf16)                                                     \
+  CLEAVE_WGMMA_16BIT(N, A, B, S, TA, TB, f16)                                                      \
+  CLEAVE_WGMMA_K_MAJOR(N, A, B, S, "m64n" #N "k8.f32.tf32.tf32", f32, f32, float, "+f", ", 1, 1")        \
+  CLEAVE_WGMMA_FP8(N, A, B, S, e4m3, e4m3)                                                         \
+  CLEAVE_WGMMA_FP8(N, A, B, S, e4m3, e5m2)                                                         \
+  CLEAVE_WGMMA_FP8(N, A, B, S, e5m2, e4m3)                                                         \
+  CLEAVE_WGMMA_FP8(N, A, B, S, e5m2, e5m2)                                                         \
+  CLEAVE_WGMMA_K_MAJOR(N, A, B, S, "m64n" #N "k32.s32.s8.s8", i8, i8, int32_t, "+r", "")
 CLEAVE_WGMMA(16, "%8", "%9", "%10", "%11", "%12")
 CLEAVE_WGMMA(32, "%16", "%17", "%18", "%19", "%20")
 CLEAVE_WGMMA(48, "%24", "%25", "%26", "%27", "%28")
@@ -113,6 +125,10 @@ CLEAVE_WGMMA(240, "%120", "%121", "%122", "%123", "%124")
 CLEAVE_WGMMA(256, "%128", "%129", "%130", "%131", "%132")
 
 #undef CLEAVE_WGMMA
+#undef CLEAVE_WGMMA_FP8
+#undef CLEAVE_WGMMA_K_MAJOR
+#undef CLEAVE_WGMMA_16BIT
+#undef CLEAVE_WGMMA_ASM
 
 // clang-format on
 

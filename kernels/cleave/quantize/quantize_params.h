@@ -1,0 +1,63 @@
+// The one argument of every quantising kernel, filled by the host for each launch and passed as a
+// __grid_constant__. Strides count elements.
+#pragma once
+
+#include "cleave/core/fast_divmod.h"
+#include "cleave/quantize/quantizer.h"
+
+namespace cleave {
+
+/// Where scales lie: by group of rows, and by group along a row.
+struct ScaleParams {
+  float* data = nullptr;
+  int64_t stride_row = 0, stride_col = 0;
+
+  CLEAVE_HD float& at(uint32_t row, uint32_t col) const {
+    return data[row * stride_row + col * stride_col];
+  }
+};
+
+struct QuantizeParams {
+  const void* x = nullptr;
+  void* q = nullptr;
+  int64_t x_stride = 0, q_stride = 0;
+  uint32_t rows = 0;
+  int64_t cols = 0;  // beyond 32 bits where a whole tensor is one row
+  const float* smooth = nullptr;
+
+  ScaleParams scale;
+  uint32_t rows_per_scale_log2 = 0;  // given_scale
+  int32_t* zero = nullptr;
+  int64_t zero_stride = 0;  // to the next row's; 0 has one for all
+
+  // Groups are pieces of rows, `group_cols` long, in the order of memory; tiles are groups too.
+  uint32_t group_cols = 0;
+  uint32_t groups = 0;
+  FastDivmod groups_per_row;
+
+  // tiles: the transpose
+  void* q_t = nullptr;
+  int64_t q_t_stride = 0;
+  ScaleParams scale_t;
+
+  // measure: reach above, reach below, blocks that are done; zero between launches
+  uint32_t* counters = nullptr;
+};
+
+/// A piece of a row.
+struct RowGroup {
+  uint32_t row;
+  uint32_t index;  // within the row
+  int64_t col;
+  uint32_t size;
+};
+
+CLEAVE_HD RowGroup row_group(const QuantizeParams& p, uint32_t number) {
+  RowGroup group;
+  p.groups_per_row.divmod(number, group.row, group.index);
+  group.col = int64_t(group.index) * p.group_cols;
+  group.size = uint32_t(min_of<int64_t>(p.group_cols, p.cols - group.col));
+  return group;
+}
+
+}  // namespace cleave

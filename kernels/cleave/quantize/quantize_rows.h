@@ -1,0 +1,120 @@
+// Quantises groups that are pieces of rows: whole rows, 128 neighbours, or, where the scales are
+// given, pieces of any length.
+//
+// Roles      a team owns a group: some lanes of a warp, or a block for long rows
+// Timeline   load what registers hold (all loads under way together), reduce, convert, store; what
+//            they do not hold of a long row is read again, from L2
+// Order      from the last group to the first: what was written last is what L2 still has
+#pragma once
+
+#include "cleave/ptx/sync.h"
+#include "cleave/quantize/access.h"
+#include "cleave/quantize/reduce_reach.h"
+
+namespace cleave {
+
+/// The threads that share a group.
+template <QuantizeConfig C>
+struct RowTeam {
+  static constexpr bool kBlock = C.lanes == 0;
+
+  const uint32_t size = kBlock ? blockDim.x : C.lanes;
+  const uint32_t rank = threadIdx.x % size;
+
+  /// Number, among all, of this team's group `i` of `batch`.
+  CLEAVE_DEVICE uint32_t group(uint32_t i) const {
+    return (blockIdx.x * C.batch + i) * count() + threadIdx.x / size;
+  }
+
+  /// Teams of a block.
+  CLEAVE_DEVICE uint32_t count() const { return kBlock ? 1 : blockDim.x / size; }
+
+  /// Column, within the group, of this thread's access `i`.
+  CLEAVE_DEVICE uint32_t col(uint32_t i) const { return (i * size + rank) * C.width; }
+
+  CLEAVE_DEVICE Reach reduce(const Reach& reach) const {
+    if constexpr (kBlock) {
+      return reduce_block(C.symmetric, reach);
+    } else {
+      return reduce_lanes<C.lanes>(C.symmetric, reach);
+    }
+  }
+};
+
+template <QuantizeConfig C>
+CLEAVE_DEVICE Quantizer given_quantizer(const QuantizeParams& p, const RowGroup& group) {
+  return quantizer_with(p.scale.at(group.row >> p.rows_per_scale_log2, group.index),
+                        C.symmetric ? 0 : p.zero[group.row * p.zero_stride]);
+}
+
+template <QuantizeConfig C>
+CLEAVE_DEVICE void write_quantizer(const QuantizeParams& p, const RowGroup& group,
+                                   const Quantizer& quantizer) {
+  p.scale.at(group.row, group.index) = quantizer.scale;
+  if constexpr (!C.symmetric) p.zero[group.row * p.zero_stride] = quantizer.zero;
+}
+
+template <QuantizeConfig C>
+CLEAVE_DEVICE void add_values(Reach& reach, const float (&values)[C.width]) {
+  CLEAVE_UNROLL
+  for (uint32_t i = 0; i < C.width; ++i) reach.add(C.symmetric, values[i]);
+}
+
+template <QuantizeConfig C>
+CLEAVE_DEVICE void quantize_rows(const QuantizeParams& p) {
+  static_assert(C.batch * C.hold * C.width <= kHeldValues, "more would spill");
+  static_assert(C.batch == 1 || !RowTeam<C>::kBlock, "a block reduces once");
+  ptx::launch_dependents();
+  ptx::grid_dependency_wait();
+
+  const RowTeam<C> team;
+  RowGroup groups[C.batch];
+  float held[C.batch][C.hold][C.width] = {};  // zeros reach nowhere
+  CLEAVE_UNROLL
+  for (uint32_t b = 0; b < C.batch; ++b) {
+    const uint32_t number = team.group(b);
+    groups[b] = number < p.groups ? row_group(p, p.groups - 1 - number) : RowGroup{};
+    CLEAVE_UNROLL
+    for (uint32_t i = 0; i < C.hold; ++i) {
+      if (team.col(i) < groups[b].size)
+        load_values<C>(p, groups[b].row, groups[b].col + team.col(i), held[b][i]);
+    }
+  }
+
+  CLEAVE_UNROLL
+  for (uint32_t b = 0; b < C.batch; ++b) {
+    const RowGroup& group = groups[b];
+    const auto for_the_rest = [&](auto&& visit) {
+      if constexpr (RowTeam<C>::kBlock) {
+        for (uint32_t i = C.hold; team.col(i) < group.size; ++i) {
+          float values[C.width];
+          load_values<C>(p, group.row, group.col + team.col(i), values);
+          visit(i, values);
+        }
+      }
+    };
+
+    Quantizer quantizer;
+    if constexpr (C.given_scale) {
+      if (team.group(b) < p.groups) quantizer = given_quantizer<C>(p, group);
+    } else {
+      Reach reach;
+      CLEAVE_UNROLL
+      for (uint32_t i = 0; i < C.hold; ++i) add_values<C>(reach, held[b][i]);
+      for_the_rest([&](uint32_t, const auto& values) { add_values<C>(reach, values); });
+      quantizer = quantizer_for(C.q, C.symmetric, team.reduce(reach));
+      if (team.rank == 0 && team.group(b) < p.groups) write_quantizer<C>(p, group, quantizer);
+    }
+
+    const auto store = [&](uint32_t i, const auto& values) {
+      store_values<C>(p, group.row, group.col + team.col(i), quantizer, values);
+    };
+    CLEAVE_UNROLL
+    for (uint32_t i = 0; i < C.hold; ++i) {
+      if (team.col(i) < group.size) store(i, held[b][i]);
+    }
+    for_the_rest(store);
+  }
+}
+
+}  // namespace cleave

@@ -1,0 +1,164 @@
+// Quantises squares of 128 by 128, one per block: with one scale each, or with one for each row of
+// the square; and, if asked, their transposes from the same read, then with one scale for each
+// column.
+//
+// Roles      all threads load, convert and store; each holds some columns of 4 or more rows
+// Timeline   load, reduce, store q; the transpose turns in shared memory, and leaves from there
+// Transpose  shared memory holds it column by column, 128 bytes each; the 16-byte pieces of a
+//            column are permuted, so that a warp's words spread over the banks
+#pragma once
+
+#include "cleave/ptx/sync.h"
+#include "cleave/quantize/access.h"
+#include "cleave/quantize/reduce_reach.h"
+
+namespace cleave {
+
+inline constexpr uint32_t kTileSide = kScaleBlock;
+
+/// A block's square, and the part of it that a thread holds.
+template <QuantizeConfig C>
+struct Tile {
+  static constexpr uint32_t kLanes = kTileSide / C.width;  // threads along a row
+  static constexpr uint32_t kRows = kTileSide * kLanes / kTileThreads;  // of a thread, neighbours
+  static_assert(kRows % 4 == 0 && kRows * C.width == kHeldValues);
+
+  uint32_t tile_row, tile_col;
+  const uint32_t row = threadIdx.x / kLanes * kRows, col = threadIdx.x % kLanes * C.width;
+  float held[kRows][C.width] = {};  // zeros reach nowhere
+
+  CLEAVE_DEVICE explicit Tile(const QuantizeParams& p) {
+    p.groups_per_row.divmod(p.groups - 1 - blockIdx.x, tile_row, tile_col);
+    CLEAVE_UNROLL
+    for (uint32_t i = 0; i < kRows; ++i) {
+      if (inside(p, row + i, col))
+        load_values<C>(p, row0() + row + i, col0() + col, held[i]);
+    }
+  }
+
+  CLEAVE_DEVICE uint32_t row0() const { return tile_row * kTileSide; }
+  CLEAVE_DEVICE uint32_t col0() const { return tile_col * kTileSide; }
+  CLEAVE_DEVICE bool inside(const QuantizeParams& p, uint32_t r, uint32_t c) const {
+    return row0() + r < p.rows && col0() + c < p.cols;
+  }
+};
+
+/// 1 / scale by row and by column of the square.
+struct TileInverses {
+  float of_row[kTileSide], of_col[kTileSide];
+};
+
+/// One scale for the square.
+template <QuantizeConfig C>
+CLEAVE_DEVICE void find_one_scale(const QuantizeParams& p, const Tile<C>& tile,
+                                  TileInverses& inverses) {
+  Reach reach;
+  CLEAVE_UNROLL
+  for (uint32_t i = 0; i < Tile<C>::kRows; ++i) {
+    CLEAVE_UNROLL
+    for (uint32_t j = 0; j < C.width; ++j) reach.add(true, tile.held[i][j]);
+  }
+  const Quantizer quantizer = quantizer_for(C.q, true, reduce_block(true, reach));
+  if (threadIdx.x < kTileSide) {
+    inverses.of_row[threadIdx.x] = inverses.of_col[threadIdx.x] = quantizer.inverse;
+  }
+  if (threadIdx.x == 0) {
+    p.scale.at(tile.tile_row, tile.tile_col) = quantizer.scale;
+    if constexpr (C.width_t != 0) p.scale_t.at(tile.tile_col, tile.tile_row) = quantizer.scale;
+  }
+}
+
+/// One scale for each row, and one for each column.
+template <QuantizeConfig C>
+CLEAVE_DEVICE void find_scales(const QuantizeParams& p, const Tile<C>& tile,
+                               TileInverses& inverses) {
+  __shared__ int32_t row_reach[kTileSide], col_reach[kTileSide];
+  if (threadIdx.x < kTileSide) row_reach[threadIdx.x] = col_reach[threadIdx.x] = 0;
+  __syncthreads();
+  constexpr uint32_t kLanes = min_of(Tile<C>::kLanes, 32u);  // neighbours in a warp and in a row
+  CLEAVE_UNROLL
+  for (uint32_t i = 0; i < Tile<C>::kRows; ++i) {
+    Reach reach;
+    CLEAVE_UNROLL
+    for (uint32_t j = 0; j < C.width; ++j) reach.add(true, tile.held[i][j]);
+    const int32_t widest = max_over_lanes<kLanes>(reach.above);
+    if (threadIdx.x % kLanes == 0) atomicMax(&row_reach[tile.row + i], widest);
+  }
+  CLEAVE_UNROLL
+  for (uint32_t j = 0; j < C.width; ++j) {
+    Reach reach;
+    CLEAVE_UNROLL
+    for (uint32_t i = 0; i < Tile<C>::kRows; ++i) reach.add(true, tile.held[i][j]);
+    atomicMax(&col_reach[tile.col + j], reach.above);
+  }
+  __syncthreads();
+
+  const uint32_t i = threadIdx.x % kTileSide;
+  if (threadIdx.x < kTileSide) {
+    const Quantizer quantizer = quantizer_for(C.q, true, {row_reach[i], 0});
+    inverses.of_row[i] = quantizer.inverse;
+    if (tile.inside(p, i, 0)) p.scale.at(tile.row0() + i, tile.tile_col) = quantizer.scale;
+  } else if (threadIdx.x < 2 * kTileSide) {
+    const Quantizer quantizer = quantizer_for(C.q, true, {col_reach[i], 0});
+    inverses.of_col[i] = quantizer.inverse;
+    if (tile.inside(p, 0, i)) p.scale_t.at(tile.col0() + i, tile.tile_row) = quantizer.scale;
+  }
+}
+
+/// Byte of (row, col) in shared memory.
+CLEAVE_DEVICE uint32_t turned(uint32_t row, uint32_t col) {
+  return col * kTileSide + (row ^ (col / 8 % 8 * 16));
+}
+
+template <QuantizeConfig C>
+CLEAVE_DEVICE void store_transpose(const QuantizeParams& p, const Tile<C>& tile,
+                                   const TileInverses& inverses) {
+  __shared__ alignas(16) uint8_t bytes[kTileSide * kTileSide];
+  CLEAVE_UNROLL
+  for (uint32_t j = 0; j < C.width; ++j) {
+    const Quantizer quantizer{.inverse = inverses.of_col[tile.col + j]};
+    CLEAVE_UNROLL
+    for (uint32_t i = 0; i < Tile<C>::kRows; i += 4) {
+      Packed<4> word;
+      CLEAVE_UNROLL
+      for (uint32_t k = 0; k < 4; ++k)
+        store_element(C.q, word.bytes, k, quantized(quantizer, true, tile.held[i + k][j]));
+      *reinterpret_cast<Packed<4>*>(bytes + turned(tile.row + i, tile.col + j)) = word;
+    }
+  }
+  __syncthreads();
+  for (uint32_t at = threadIdx.x * C.width_t; at < kTileSide * kTileSide;
+       at += kTileThreads * C.width_t) {
+    const uint32_t row = at % kTileSide, col = at / kTileSide;
+    if (!tile.inside(p, row, col)) continue;
+    const auto to =
+        static_cast<char*>(p.q_t) + (tile.col0() + col) * p.q_t_stride + tile.row0() + row;
+    *reinterpret_cast<Packed<C.width_t>*>(to) = load_packed<C.width_t>(bytes + turned(row, col));
+  }
+}
+
+template <QuantizeConfig C>
+CLEAVE_DEVICE void quantize_tiles(const QuantizeParams& p) {
+  static_assert(!C.given_scale && C.symmetric);
+  ptx::launch_dependents();
+  ptx::grid_dependency_wait();
+
+  const Tile<C> tile(p);
+  __shared__ TileInverses inverses;
+  if constexpr (C.square) {
+    find_one_scale<C>(p, tile, inverses);
+  } else {
+    find_scales<C>(p, tile, inverses);
+  }
+  __syncthreads();
+  CLEAVE_UNROLL
+  for (uint32_t i = 0; i < Tile<C>::kRows; ++i) {
+    if (tile.inside(p, tile.row + i, tile.col)) {
+      store_values<C>(p, tile.row0() + tile.row + i, tile.col0() + tile.col,
+                      {.inverse = inverses.of_row[tile.row + i]}, tile.held[i]);
+    }
+  }
+  if constexpr (C.width_t != 0) store_transpose<C>(p, tile, inverses);
+}
+
+}  // namespace cleave

@@ -1,0 +1,40 @@
+// The farthest reach among threads; all of them get it.
+#pragma once
+
+#include "cleave/quantize/quantizer.h"
+
+namespace cleave {
+
+/// Among aligned groups of `Lanes` threads of a warp. All of the warp take part.
+template <uint32_t Lanes>
+CLEAVE_DEVICE int32_t max_over_lanes(int32_t value) {
+  if constexpr (Lanes == 32) {
+    return __reduce_max_sync(0xffffffffu, value);
+  } else {
+    CLEAVE_UNROLL
+    for (uint32_t distance = Lanes / 2; distance > 0; distance /= 2)
+      value = max_of(value, __shfl_xor_sync(0xffffffffu, value, distance));
+    return value;
+  }
+}
+
+template <uint32_t Lanes>
+CLEAVE_DEVICE Reach reduce_lanes(bool symmetric, const Reach& reach) {
+  return {max_over_lanes<Lanes>(reach.above), symmetric ? 0 : max_over_lanes<Lanes>(reach.below)};
+}
+
+/// Among the block's threads, whole warps of them. Once per kernel: the shared memory is not freed.
+CLEAVE_DEVICE Reach reduce_block(bool symmetric, Reach reach) {
+  __shared__ int32_t above[32], below[32];
+  const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+  reach = reduce_lanes<32>(symmetric, reach);
+  if (lane == 0) {
+    above[warp] = reach.above;
+    below[warp] = reach.below;
+  }
+  __syncthreads();
+  const bool used = lane < blockDim.x / 32;
+  return reduce_lanes<32>(symmetric, {used ? above[lane] : 0, used ? below[lane] : 0});
+}
+
+}  // namespace cleave
