@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "cleave/epilogue/store_chunk.h"
-#include "cleave/mainloop/promotion_plan.h"
+#include "cleave/mainloop/scale_lines.h"
 #include "cleave/memory/smem_plan.h"
 #include "problem/problem.h"
 
@@ -13,6 +13,7 @@ namespace {
 
 constexpr uint32_t kMostStages = 12;
 constexpr uint32_t kLeastStages = 2;
+constexpr uint32_t kEnoughStages = 4;
 constexpr uint32_t kMostClusterBlocks = 16;  // Hopper's limit, beyond the portable 8
 
 /// The dimension of A ([m, k]) or B^T ([n, k]) that is contiguous. Both are if the other has one
@@ -101,6 +102,12 @@ bool shape_tile(const Spec& s, const GemmProblem& p, const Operand& a, const Ope
   const bool whole_tiles = c.cluster_k == 1 && c.split != SplitKMode::parallel;
   c.store_by_tma = whole_tiles && store_by_tma_fits(c) && output_alignment(p.d, c.d_order, p) == 16;
   c = with_stages(c, kMostStages, uint32_t(device.shared_memory_per_block));
+  if (c.store_by_tma && c.stages < kEnoughStages) {  // a stage is worth more than a second chunk
+    GemmConfig lean = c;
+    lean.store_chunks = 1;
+    lean = with_stages(lean, kMostStages, uint32_t(device.shared_memory_per_block));
+    if (lean.stages > c.stages) c = lean;
+  }
   return c.stages >= kLeastStages &&
          (!c.promote || promotion_registers(c, 1) <= kPromotionRegisters);
 }

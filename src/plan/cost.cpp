@@ -11,10 +11,11 @@ namespace {
 // Hopper. What no data sheet gives was fitted to measurements on an H100
 // (docs/notes/cost-model.md).
 constexpr double kFlopsPerClock16 =
-    4096;  // of one multiprocessor's tensor cores, 16-bit; tf32 has half
+    4096;  // of one multiprocessor's tensor cores, 16-bit; tf32 has half, 8-bit twice that
 constexpr double kSustainedClock = 0.80;    // of the maximum, under tensor-core load
 constexpr double kMultiplyOverhead = 1.12;  // of the instructions' own clocks
 constexpr double kBlockClocks = 34;         // per k block: its barriers
+constexpr double kPromoteClocks = 0.5;      // per accumulator of a thread, beside the multiplication
 constexpr double kL2BytesPerClock = 64;     // one multiprocessor reading L2
 constexpr double kL2TotalBytesPerUs = 8.75e6;
 constexpr double kMemoryEfficiency = 0.85;
@@ -40,17 +41,22 @@ double clock_per_us(const DeviceInfo& device) {
   return device.clock_ghz * 1000 * kSustainedClock;
 }
 
+double flops_per_clock(DType type) {
+  return kFlopsPerClock16 * 2 / size_of(type);
+}
+
 /// Clocks in which one block multiplies one k block.
 double multiply_clocks(const GemmConfig& c) {
-  const double macs_per_clock = kFlopsPerClock16 / 2 * (c.a == DType::f32 ? 0.5 : 1);
   if (c.family == KernelFamily::portable) {
-    return double(c.tile_m) * c.tile_n * c.tile_k / (macs_per_clock * 0.5);
+    return double(c.tile_m) * c.tile_n * c.tile_k / (flops_per_clock(c.a) / 2 * 0.5);
   }
   // An instruction of 64 x N x 32 bytes takes N / 2 clocks, or as long as its operands take through
   // shared memory (128 bytes a clock): 16 clocks for A, N / 4 for B.
   const double instruction = std::max(c.tile_n / 2.0, 16 + c.tile_n / 4.0);
-  return kBlockClocks +
-         c.tile_m / 64.0 * (c.tile_k * size_of(c.a) / 32.0) * instruction * kMultiplyOverhead;
+  const double waves = c.tile_m / 64.0;
+  const double multiply = waves * (c.tile_k * size_of(c.a) / 32.0) * instruction;
+  const double promote = c.promote ? waves * c.tile_n / 2.0 * kPromoteClocks : 0;
+  return kBlockClocks + multiply * kMultiplyOverhead + promote;
 }
 
 double load_bytes(const GemmConfig& c) {
@@ -66,8 +72,8 @@ double epilogue_clocks(const GemmConfig& c) {
 }  // namespace
 
 double roofline_us(const GemmProblem& problem, const DeviceInfo& device) {
-  const double flops_per_clock = kFlopsPerClock16 * (problem.a.dtype == DType::f32 ? 0.5 : 1);
-  const double peak = device.multiprocessors * flops_per_clock * device.clock_ghz * 1e3;
+  const double peak =
+      device.multiprocessors * flops_per_clock(problem.a.dtype) * device.clock_ghz * 1e3;
   return std::max(flops(problem) / peak, minimum_bytes(problem) / (device.memory_gb_per_s * 1e3));
 }
 

@@ -16,12 +16,17 @@ namespace {
 
 std::string problem_key(const GemmProblem& p) {
   const char a = p.a.stride_col == 1 ? 't' : 'n', b = p.b.stride_row == 1 ? 'n' : 't';
-  return fmt::format("{}x{}x{}x{} {}{} {} {}", p.m, p.n, p.k, p.batch, a, b, to_string(p.a.dtype),
-                     to_string(p.d.dtype));
+  std::string key = fmt::format("{}x{}x{}x{} {}{} {} {}", p.m, p.n, p.k, p.batch, a, b,
+                                to_string(p.a.dtype), to_string(p.d.dtype));
+  if (p.scale_a.kind == Scaling::vector) key += " scaled";
+  if (p.scale_a.kind == Scaling::block)
+    key += fmt::format(" blocks {}x{}", p.scale_a.rows, p.scale_b.rows);
+  if (p.fast_accumulation) key += " fast";
+  return key;
 }
 
-std::string key(const GemmProblem& problem, const DeviceInfo& device) {
-  return device.name + " | " + problem_key(problem);
+std::string key(const std::string& device, const GemmProblem& problem) {
+  return device + " | " + problem_key(problem);
 }
 
 class Table {
@@ -82,11 +87,14 @@ std::optional<Spec> tuned(const GemmProblem& problem, const DeviceInfo& device) 
       problem.kernel != KernelFamily::automatic) {
     return std::nullopt;
   }
-  return table().find(key(problem, device));
+  if (auto spec = table().find(key(device.name, problem))) return spec;
+  // Until it has been measured itself, a chip like the H100 does what was best there.
+  if (device.compute_capability != 90 || device.multiprocessors != 132) return std::nullopt;
+  return table().find(key("NVIDIA H100 80GB HBM3", problem));
 }
 
 std::string store_tuned(const GemmProblem& problem, const DeviceInfo& device, const Spec& spec) {
-  return table().store(key(problem, device), spec);
+  return table().store(key(device.name, problem), spec);
 }
 
 }  // namespace cleave

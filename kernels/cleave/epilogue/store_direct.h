@@ -27,19 +27,20 @@ CLEAVE_DEVICE void store_pair(void* at, int32_t first, int32_t second) {
   *static_cast<int2*>(at) = make_int2(first, second);
 }
 
-template <GemmConfig C>
-CLEAVE_DEVICE void store_block_direct(const EpilogueParams& p, Finish<C>& finish,
-                                      const Sum<C> (&sums)[4], uint32_t row, uint32_t col,
-                                      uint32_t batch) {
+template <GemmConfig C, class Lines>
+CLEAVE_DEVICE void store_block_direct(const EpilogueParams& p, Finish<C, Lines>& finish,
+                                      uint32_t block, const Sum<C>* sums) {
   Value<C> v[4];
-  finish(sums, row, col, v);
-  char* const d = static_cast<char*>(p.d) + int64_t(batch) * p.d_batch_stride * size_of(C.d);
+  finish(block, sums, v);
+  const Tile<C>& tile = finish.tile();
+  const uint32_t col = tile.col(block);
+  char* const d = static_cast<char*>(p.d) + int64_t(tile.batch) * p.d_batch_stride * size_of(C.d);
   CLEAVE_UNROLL
   for (uint32_t half = 0; half < 2; ++half) {
-    const uint32_t r = row + half * 8;
-    if (r >= p.m || col >= p.n) continue;
+    const uint32_t row = tile.row(block) + half * 8;
+    if (row >= p.m || col >= p.n) continue;
     const Value<C> first = v[half * 2], second = v[half * 2 + 1];
-    char* const at = d + epilogue_offset(C.d_order, p.d_stride, r, col) * size_of(C.d);
+    char* const at = d + epilogue_offset(C.d_order, p.d_stride, row, col) * size_of(C.d);
     if constexpr (C.d_order == Order::row) {
       if (col + 1 < p.n && (reinterpret_cast<uint64_t>(at) & (2 * size_of(C.d) - 1)) == 0) {
         store_pair<C.d>(at, first, second);
@@ -51,18 +52,14 @@ CLEAVE_DEVICE void store_block_direct(const EpilogueParams& p, Finish<C>& finish
   }
 }
 
-/// All of a thread's accumulators; (m0, n0) is the tile's first row and column.
-template <GemmConfig C>
-CLEAVE_DEVICE void store_direct(const EpilogueParams& p, const Sums<C>& sums,
-                                const Fragment<C>& fragment, uint32_t m0, uint32_t n0,
-                                uint32_t batch) {
-  Finish<C> finish(p, batch);
+/// All of a thread's accumulators.
+template <GemmConfig C, class Lines>
+CLEAVE_DEVICE void store_direct(const EpilogueParams& p, const Tile<C>& tile, Lines& lines,
+                                const Sums<C>& sums) {
+  Finish<C, Lines> finish(p, tile, lines);
   CLEAVE_UNROLL
-  for (uint32_t block = 0; block < Fragment<C>::kBlocks; ++block) {
-    const Sum<C> v[4] = {sums[block * 4], sums[block * 4 + 1], sums[block * 4 + 2],
-                         sums[block * 4 + 3]};
-    store_block_direct<C>(p, finish, v, m0 + fragment.row(block), n0 + fragment.col(block), batch);
-  }
+  for (uint32_t block = 0; block < Fragment<C>::kBlocks; ++block)
+    store_block_direct<C>(p, finish, block, sums + block * 4);
   finish.done();
 }
 

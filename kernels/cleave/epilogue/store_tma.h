@@ -1,6 +1,6 @@
 // 16-bit D through shared memory and the copy engine, in chunks of 64 rows of up to 128 bytes.
 //
-// Each warpgroup has two chunks: while one drains to global memory the other is filled, and the
+// A warpgroup mostly has two chunks: while one drains to global memory the other is filled, and the
 // last ones drain under the next tile's mainloop. stmatrix writes them in the 128-byte swizzle, so
 // neither side has bank conflicts; for a column-major D its transposing form turns the fragment on
 // the way.
@@ -20,25 +20,27 @@ template <GemmConfig C>
 class TmaStore {
  public:
   CLEAVE_DEVICE TmaStore(uint32_t staging, uint32_t warpgroup)
-      : staging_(staging + warpgroup * kStagingChunks * kStagingChunkBytes),
-        barrier_(1 + warpgroup) {}
+      : staging_(staging + warpgroup * C.store_chunks * kStagingChunkBytes),
+        barrier_(warpgroup_barrier(warpgroup)) {}
 
-  CLEAVE_DEVICE void store(const GemmParams& p, const Sums<C>& sums, const Fragment<C>& fragment,
-                           uint32_t m0, uint32_t n0, uint32_t batch) {
+  template <class Lines>
+  CLEAVE_DEVICE void store(const GemmParams& p, const Tile<C>& tile, Lines& lines,
+                           const Sums<C>& sums) {
     constexpr uint32_t kChunk = store_chunk_columns(C), kBox = store_box_columns(C);
     constexpr uint32_t kBoxBytes = 64 * kBox * 2;
     constexpr bool kRowMajor = C.d_order == Order::row;
     constexpr uint32_t kChunksPerRow = ceil_div(C.tile_n, kChunk);
     const uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4;
     const bool issuer = threadIdx.x % 128 == 0;
-    const uint32_t group_row = m0 + (fragment.row0 / Fragment<C>::kRows) * Fragment<C>::kRows;
-    Finish<C> finish(p.epilogue, batch);
+    const uint32_t group_row =
+        tile.m0 + (tile.fragment.row0 / Fragment<C>::kRows) * Fragment<C>::kRows;
+    Finish<C, Lines> finish(p.epilogue, tile, lines);
     CLEAVE_UNROLL
     for (uint32_t i = 0; i < Fragment<C>::kRows / 64 * kChunksPerRow; ++i) {
       const uint32_t wave = i / kChunksPerRow, col = i % kChunksPerRow * kChunk;
       const uint32_t columns = min_of(kChunk, C.tile_n - col);
       const uint32_t chunk = staging_ + next_ * kStagingChunkBytes;
-      if (issuer) ptx::tma_store_wait_read<kStagingChunks - 1>();
+      if (issuer) ptx::tma_store_wait_read<C.store_chunks - 1>();
       ptx::named_barrier_sync(barrier_, 128);
       CLEAVE_UNROLL
       for (uint32_t x = 0; x < columns; x += 16) {
@@ -46,10 +48,8 @@ class TmaStore {
         CLEAVE_UNROLL
         for (uint32_t half = 0; half < 2; ++half) {
           const uint32_t block = wave * Fragment<C>::kColBlocks + (col + x) / 8 + half;
-          const Sum<C> v[4] = {sums[block * 4], sums[block * 4 + 1], sums[block * 4 + 2],
-                               sums[block * 4 + 3]};
           float values[4];
-          finish(v, m0 + fragment.row(block), n0 + fragment.col(block), values);
+          finish(block, sums + block * 4, values);
           packed[2 * half] = pack_pair(C.d, values[0], values[1]);
           packed[2 * half + 1] = pack_pair(C.d, values[2], values[3]);
         }
@@ -72,13 +72,14 @@ class TmaStore {
         if constexpr (kRowMajor) {
           CLEAVE_UNROLL
           for (uint32_t x = 0; x < columns; x += kBox)
-            ptx::tma_store(&p.map_d, chunk + x / kBox * kBoxBytes, n0 + col + x, row, batch);
+            ptx::tma_store(&p.map_d, chunk + x / kBox * kBoxBytes, tile.n0 + col + x, row,
+                           tile.batch);
         } else {
-          ptx::tma_store(&p.map_d, chunk, row, n0 + col, batch);
+          ptx::tma_store(&p.map_d, chunk, row, tile.n0 + col, tile.batch);
         }
         ptx::tma_store_commit();
       }
-      next_ = (next_ + 1) % kStagingChunks;
+      next_ = (next_ + 1) % C.store_chunks;
     }
     finish.done();
   }

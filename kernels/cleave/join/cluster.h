@@ -40,36 +40,32 @@ struct ClusterJoin {
     if constexpr (kPlan.join_over_stages) ptx::cluster_meet();
   }
 
-  /// By the math threads. `received`: the join buffer; `tile`: the tile's number; (m0, n0): its
-  /// first row and column.
-  CLEAVE_DEVICE void run(const GemmParams& p, const WorkUnit& unit, uint32_t tile, uint32_t m0,
-                         uint32_t n0, const float4* received,
-                         const Sums<C>& sums, const Fragment<C>& fragment,
+  /// By the math threads. `received`: the join buffer; `number`: the tile's, for its counters and
+  /// partials.
+  CLEAVE_DEVICE void run(const GemmParams& p, const WorkUnit& unit, uint32_t number,
+                         const Tile<C>& tile, const float4* received, const Sums<C>& sums,
                          uint32_t thread) const {
-    const uint32_t slot = tile * p.schedule.groups + unit.slice / C.cluster_k;
-    Finish<C> finish(p.epilogue, unit.batch);
-    const auto store = [&](uint32_t block, const Sum<C>(&v)[4]) {
-      store_block_direct<C>(p.epilogue, finish, v, m0 + fragment.row(block),
-                            n0 + fragment.col(block), unit.batch);
-    };
+    const uint32_t slot = number * p.schedule.groups + unit.slice / C.cluster_k;
+    GlobalLines<C> lines(p.epilogue, tile);
+    Finish<C, GlobalLines<C>> finish(p.epilogue, tile, lines);
     send(sums, thread);
     ptx::mbarrier_wait_cluster(barrier(), 0);
     for_own_blocks([&](uint32_t i, uint32_t block) {
       Sum<C> v[4] = {};
       sum_ranks(received, i, thread, v);
       if constexpr (C.split == SplitKMode::cluster) {
-        store(block, v);
+        store_block_direct<C>(p.epilogue, finish, block, v);
       } else {
         __stcg(partial_block<C>(p.partials, slot, block, thread), pack_block(v));
       }
     });
     if constexpr (C.split == SplitKMode::parallel) {
-      uint32_t* const counter = p.counters + tile * C.cluster_k + k_rank;
+      uint32_t* const counter = p.counters + number * C.cluster_k + k_rank;
       if (!arrive_last<C>(counter, p.schedule.groups, thread)) return;
       for_own_blocks([&](uint32_t, uint32_t block) {
         Sum<C> v[4] = {};
-        sum_partials<C>(p, tile, block, thread, v);
-        store(block, v);
+        sum_partials<C>(p, number, block, thread, v);
+        store_block_direct<C>(p.epilogue, finish, block, v);
       });
     }
     finish.done();

@@ -9,7 +9,7 @@
 
 namespace cleave {
 
-/// The named barrier of the block's math threads; 1 and 2 belong to the stores.
+/// The named barrier of the block's math threads; 1 and 2 belong to the warpgroups.
 inline constexpr uint32_t kMathBarrier = 3;
 
 template <GemmConfig C>

@@ -17,15 +17,16 @@ CLEAVE_DEVICE void reduce(const GemmParams& p, const Place<C>& place, const Frag
   for (uint32_t index = place.worker; index < s.tiles * s.reduce_chunks; index += place.workers) {
     const ReduceUnit unit = reduce_unit(s, index);
     const uint32_t tile = place.tile(unit.tile);
-    const uint32_t m0 = place.tile_m(unit.m) * C.tile_m, n0 = place.tile_n(unit.n) * C.tile_n;
+    const Tile<C> at{fragment, place.tile_m(unit.m) * C.tile_m, place.tile_n(unit.n) * C.tile_n,
+                     unit.batch};
     uint32_t* const counter = p.counters + tile;
     wait_counter<C>(counter, s.slices, thread);
-    Finish<C> finish(p.epilogue, unit.batch);
+    GlobalLines<C> lines(p.epilogue, at);
+    Finish<C, GlobalLines<C>> finish(p.epilogue, at, lines);
     for (uint32_t block = shares.begin(unit.chunk); block < shares.begin(unit.chunk + 1); ++block) {
       Sum<C> v[4] = {};
       sum_partials<C>(p, tile, block, thread, v);
-      store_block_direct<C>(p.epilogue, finish, v, m0 + fragment.row(block),
-                            n0 + fragment.col(block), unit.batch);
+      store_block_direct<C>(p.epilogue, finish, block, v);
     }
     finish.done();
     // Whoever saw all slices adds one more: the last of them leaves the counter as it found it.

@@ -59,6 +59,7 @@ struct GemmConfig {
 
   bool store_by_tma =
       true;  // sm90: D leaves through shared memory and TMA; needs 16-byte aligned rows
+  uint32_t store_chunks = 2;  // of D per warpgroup in shared memory: one fills while others drain
   uint32_t load_bytes_a =
       16;  // portable: widest copy that A's (B's) alignment allows: 16, 8, 4, 2 or 1
   uint32_t load_bytes_b = 16;
@@ -96,6 +97,11 @@ CLEAVE_HD constexpr uint32_t sharers(const GemmConfig& c) {
 /// Blocks of one cluster (1: no cluster launch).
 CLEAVE_HD constexpr uint32_t cluster_size(const GemmConfig& c) {
   return sharers(c) * c.cluster_k;
+}
+
+/// Values that each column brings to the epilogue: scale, bias, zero point.
+CLEAVE_HD constexpr uint32_t column_line_values(const GemmConfig& c) {
+  return (c.scaling == Scaling::vector) + (c.bias == Bias::row) + c.has_zero;
 }
 
 namespace detail {

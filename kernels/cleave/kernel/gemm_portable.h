@@ -19,11 +19,9 @@ template <GemmConfig C>
 CLEAVE_DEVICE void gemm_portable(const GemmParams& p) {
   static_assert(C.multicast_m == 1 && C.multicast_n == 1 && !C.store_by_tma, "these need TMA");
   constexpr SmemPlan kPlan = smem_plan(C);
-  extern __shared__ uint8_t shared[];
-  const uint32_t unaligned = ptx::shared_address(shared);
-  const uint32_t smem = round_up(unaligned, kSharedAlignment);
-  const auto join_buffer =
-      reinterpret_cast<const float4*>(shared + (smem - unaligned) + kPlan.join);
+  extern __shared__ __align__(kSharedAlignment) uint8_t shared[];
+  const uint32_t smem = ptx::shared_address(shared);
+  const auto join_buffer = reinterpret_cast<const float4*>(shared + kPlan.join);
   const Place<C> place;
   const Fragment<C> fragment(threadIdx.x);
   MmaMainloop<C> mainloop{p, smem, threadIdx.x, {}};
@@ -42,16 +40,17 @@ CLEAVE_DEVICE void gemm_portable(const GemmParams& p) {
 
   auto walk = place.walk(p.schedule);
   for (WorkUnit unit; walk.next(unit);) {
-    const uint32_t m0 = unit.m * C.tile_m, n0 = unit.n * C.tile_n;
-    mainloop.run(unit, fragment, m0, n0, sums);
+    const Tile<C> tile{fragment, unit.m * C.tile_m, unit.n * C.tile_n, unit.batch};
+    mainloop.run(unit, tile, sums);
     if constexpr (C.cluster_k > 1) {
       const ClusterJoin<C> join{smem, place.k_rank, place.share_rank};
       join.meet();
-      join.run(p, unit, unit.tile, m0, n0, join_buffer, sums, fragment, threadIdx.x);
+      join.run(p, unit, unit.tile, tile, join_buffer, sums, threadIdx.x);
       break;
     }
     if (join<C>(p, unit, unit.tile, blockIdx.x, sums, threadIdx.x)) {
-      store_direct<C>(p.epilogue, sums, fragment, m0, n0, unit.batch);
+      GlobalLines<C> lines(p.epilogue, tile);
+      store_direct<C>(p.epilogue, tile, lines, sums);
     }
   }
   if constexpr (C.split == SplitKMode::parallel && C.cluster_k == 1)

@@ -1,8 +1,10 @@
 // Dense GEMM for Hopper: TMA + WGMMA, persistent, warp-specialised.
 //
 // Roles       warpgroups 0 .. consumers-1   multiply, join slices, run the epilogue
-//             the last warpgroup            one lane of it loads; its registers go to the consumers
-// Pipelines   full[stage]    producer -> consumers: 1 arrival, and the stage's bytes
+//             the last warpgroup            one lane of it loads (with scales of blocks: and one
+//                                           warp); its registers go to the consumers
+// Pipelines   full[stage]    producer -> consumers: 1 arrival, and the stage's bytes; 32 arrivals
+//             when the scales are there
 //             empty[stage]   consumers -> producers: 4 arrivals (one a warp) per warpgroup that
 //             reads the stage,
 //                            from every block that shares loads by multicast
@@ -18,6 +20,7 @@
 #include "cleave/join/cluster.h"
 #include "cleave/join/join.h"
 #include "cleave/join/reduce.h"
+#include "cleave/mainloop/scale_loader.h"
 #include "cleave/mainloop/tma_loader.h"
 #include "cleave/mainloop/wgmma_mainloop.h"
 
@@ -47,9 +50,28 @@ CLEAVE_DEVICE void produce(const GemmParams& p, const Place<C>& place, uint32_t 
   }
 }
 
+/// The same for scales of blocks, by one warp.
+template <GemmConfig C>
+CLEAVE_DEVICE void produce_scales(const GemmParams& p, const Place<C>& place, uint32_t smem) {
+  constexpr SmemPlan kPlan = smem_plan(C);
+  const uint32_t full = smem + kPlan.barriers, empty = full + C.stages * 8;
+  PipelineState<C.stages> state;
+  auto walk = place.walk(p.schedule);
+  for (WorkUnit unit; walk.next(unit);) {
+    const uint32_t m0 = place.tile_m(unit.m) * C.tile_m, n0 = place.tile_n(unit.n) * C.tile_n;
+    for (uint32_t i = 0; i < unit.k_count; ++i) {
+      ptx::mbarrier_wait(empty + state.stage * 8, state.parity ^ 1);
+      load_scales<C>(p, smem + kPlan.scales + state.stage * kPlan.scale_stage, m0, n0,
+                     unit.k_block(i), unit.batch, threadIdx.x % 32, 32);
+      ptx::copy_async_arrive(full + state.stage * 8);
+      state.advance();
+    }
+  }
+}
+
 template <GemmConfig C>
 CLEAVE_DEVICE void consume(const GemmParams& p, const Place<C>& place, uint32_t smem,
-                           const float4* join_buffer) {
+                           const float4* join_buffer, float* line_buffer) {
   constexpr SmemPlan kPlan = smem_plan(C);
   const uint32_t warpgroup = threadIdx.x / 128;
   const uint32_t thread = C.pingpong ? threadIdx.x % 128 : threadIdx.x;
@@ -59,6 +81,7 @@ CLEAVE_DEVICE void consume(const GemmParams& p, const Place<C>& place, uint32_t 
                             smem + kPlan.b,
                             smem + kPlan.barriers,
                             smem + kPlan.barriers + C.stages * 8,
+                            smem + kPlan.scales,
                             place.rank - place.share_rank,
                             {},
                             {}};
@@ -75,22 +98,25 @@ CLEAVE_DEVICE void consume(const GemmParams& p, const Place<C>& place, uint32_t 
     more = more && walk.next(unit);
   }
   while (more) {
-    const uint32_t m0 = place.tile_m(unit.m) * C.tile_m, n0 = place.tile_n(unit.n) * C.tile_n;
+    const Tile<C> tile{fragment, place.tile_m(unit.m) * C.tile_m, place.tile_n(unit.n) * C.tile_n,
+                       unit.batch};
+    TileLines<C> lines(p.epilogue, tile, line_buffer + warpgroup * C.tile_n * column_line_values(C));
     if constexpr (C.pingpong) ptx::named_barrier_sync(kTurn + warpgroup, 256);
-    mainloop.run(p, unit, fragment, m0, n0, sums, [&] {
+    mainloop.run(unit.k_count, tile, sums, [&] {
       if constexpr (C.pingpong) ptx::named_barrier_arrive(kTurn + (warpgroup ^ 1), 256);
     });
     if constexpr (C.cluster_k > 1) {
       const ClusterJoin<C> join{smem, place.k_rank, place.share_rank};
       join.meet();
-      join.run(p, unit, place.tile(unit.tile), m0, n0, join_buffer, sums, fragment, thread);
+      join.run(p, unit, place.tile(unit.tile), tile, join_buffer, sums, thread);
       break;
     }
     if (join<C>(p, unit, place.tile(unit.tile), blockIdx.x, sums, thread)) {
+      lines.share(warpgroup_barrier(warpgroup));
       if constexpr (C.store_by_tma) {
-        tma_store.store(p, sums, fragment, m0, n0, unit.batch);
+        tma_store.store(p, tile, lines, sums);
       } else {
-        store_direct<C>(p.epilogue, sums, fragment, m0, n0, unit.batch);
+        store_direct<C>(p.epilogue, tile, lines, sums);
       }
     }
     more = walk.next(unit);
@@ -115,13 +141,13 @@ CLEAVE_DEVICE void gemm_sm90(const GemmParams& p) {
       C.cluster_k == 1 || C.split == SplitKMode::cluster || C.split == SplitKMode::parallel,
       "clusters join these modes only");
   constexpr SmemPlan kPlan = smem_plan(C);
+  constexpr uint32_t kLoaders = C.scaling == Scaling::block ? 1 + 32 : 1;
   constexpr uint32_t kReaders = (C.pingpong ? 1 : C.consumers) * 4 * sharers(C);
 
-  extern __shared__ uint8_t shared[];
-  const uint32_t unaligned = ptx::shared_address(shared);
-  const uint32_t smem = round_up(unaligned, kSharedAlignment);
-  const auto join_buffer =
-      reinterpret_cast<const float4*>(shared + (smem - unaligned) + kPlan.join);
+  extern __shared__ __align__(kSharedAlignment) uint8_t shared[];
+  const uint32_t smem = ptx::shared_address(shared);
+  const auto join_buffer = reinterpret_cast<const float4*>(shared + kPlan.join);
+  const auto line_buffer = reinterpret_cast<float*>(shared + kPlan.lines);
   const Place<C> place;
 
   if (threadIdx.x == 0) {
@@ -129,7 +155,7 @@ CLEAVE_DEVICE void gemm_sm90(const GemmParams& p) {
     ptx::prefetch_tensor_map(&p.map_b);
     if (C.store_by_tma) ptx::prefetch_tensor_map(&p.map_d);
     for (uint32_t i = 0; i < C.stages; ++i) {
-      ptx::mbarrier_init(smem + kPlan.barriers + i * 8, 1);
+      ptx::mbarrier_init(smem + kPlan.barriers + i * 8, kLoaders);
       ptx::mbarrier_init(smem + kPlan.barriers + (C.stages + i) * 8, kReaders);
     }
     if constexpr (C.cluster_k > 1) ClusterJoin<C>{smem, place.k_rank, place.share_rank}.init();
@@ -145,9 +171,11 @@ CLEAVE_DEVICE void gemm_sm90(const GemmParams& p) {
   if (threadIdx.x / 128 == C.consumers) {
     if constexpr (C.consumers == 2) ptx::registers_decrease<40>();
     if (threadIdx.x == C.consumers * 128) produce<C>(p, place, smem);
+    if (C.scaling == Scaling::block && threadIdx.x / 32 == C.consumers * 4 + 1)
+      produce_scales<C>(p, place, smem);
   } else {
     if constexpr (C.consumers == 2) ptx::registers_increase<232>();
-    consume<C>(p, place, smem, join_buffer);
+    consume<C>(p, place, smem, join_buffer, line_buffer);
   }
   if constexpr (sharers(C) > 1) {  // a partner may still arrive on this block's barriers
     __syncwarp();

@@ -5,6 +5,7 @@
 #include "cleave/epilogue/fragment.h"
 #include "cleave/mainloop/copy_loader.h"
 #include "cleave/mainloop/promotion.h"
+#include "cleave/mainloop/scale_loader.h"
 
 namespace cleave {
 
@@ -59,14 +60,12 @@ struct MmaMainloop {
   uint32_t smem, thread;
   Promotion<C> promotion;
 
-  /// sums = A @ B over the unit's k blocks (zeros if it has none); (m0, n0): the tile's first row and
-  /// column.
-  CLEAVE_DEVICE void run(const WorkUnit& unit, const Fragment<C>& fragment, uint32_t m0,
-                         uint32_t n0, Sums<C>& sums) {
+  /// sums = A @ B over the unit's k blocks (zeros if it has none).
+  CLEAVE_DEVICE void run(const WorkUnit& unit, const Tile<C>& tile, Sums<C>& sums) {
     CLEAVE_UNROLL
     for (Sum<C>& sum : sums) sum = 0;
     const uint32_t count = unit.k_count;
-    if (C.promote && count > 0) promotion.start(p, fragment, m0, n0, unit);
+    if constexpr (C.promote) promotion.start(tile);
     __syncthreads();  // the last unit's readers are done with the stages
     CLEAVE_UNROLL
     for (uint32_t i = 0; i + 1 < C.stages; ++i) {
@@ -81,12 +80,11 @@ struct MmaMainloop {
       ptx::copy_async_commit();
       if constexpr (C.promote) {
         Sums<C> part = {};
-        promotion.fetch(i);
         multiply(i % C.stages, part);
-        promotion.use();
+        const uint32_t scales = smem + kPlan.scales + i % C.stages * kPlan.scale_stage;
         CLEAVE_UNROLL
         for (uint32_t row = 0; row < kRowBlocks; ++row)
-          promotion.add(part + row * kColBlocks * 4, sums + row * kColBlocks * 4, row);
+          promotion.add(part + row * kColBlocks * 4, sums + row * kColBlocks * 4, row, scales);
       } else {
         multiply(i % C.stages, sums);
       }
@@ -103,6 +101,10 @@ struct MmaMainloop {
     copy_operand<C, C.b_major, C.tile_n, C.load_bytes_b>(
         p.b, smem + kPlan.b + stage * kPlan.b_stage, unit.n * C.tile_n, k0, p.epilogue.n, p.k,
         unit.batch, thread);
+    if constexpr (C.scaling == Scaling::block) {
+      load_scales<C>(p, smem + kPlan.scales + stage * kPlan.scale_stage, unit.m * C.tile_m,
+                     unit.n * C.tile_n, unit.k_block(block), unit.batch, thread, math_threads(C));
+    }
   }
 
   CLEAVE_DEVICE void multiply(uint32_t stage, Sums<C>& sums) {

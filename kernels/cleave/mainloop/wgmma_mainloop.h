@@ -32,26 +32,26 @@ struct WgmmaMainloop {
 
   uint32_t stage_a, stage_b;  // shared addresses of stage 0, A's at this warpgroup's first row
   uint32_t full, empty;       // barriers of stage 0
+  uint32_t scales;            // shared address of stage 0's
   uint32_t first_sharer;      // cluster rank of the first block that shares loads with this one
   PipelineState<C.stages> state;
   Promotion<C> promotion;
 
-  /// sums = A @ B over the unit's k blocks, at least one; (m0, n0): the tile's first row and column.
-  /// `issued()` is called when the last instructions are on their way.
+  /// sums = A @ B over `k_blocks` blocks, at least one. `issued()` is called when the last
+  /// instructions are on their way.
   template <class Issued>
-  CLEAVE_DEVICE void run(const GemmParams& p, const WorkUnit& unit, const Fragment<C>& fragment,
-                         uint32_t m0, uint32_t n0, Sums<C>& sums, Issued issued) {
+  CLEAVE_DEVICE void run(uint32_t k_blocks, const Tile<C>& tile, Sums<C>& sums, Issued issued) {
     auto& waves = reinterpret_cast<Wave(&)[kWaves]>(sums);
     if constexpr (!C.promote) {
-      run_plain(unit.k_count, waves, issued);
+      run_plain(k_blocks, waves, issued);
     } else {
-      promotion.start(p, fragment, m0, n0, unit);
+      promotion.start(tile);
       CLEAVE_UNROLL
       for (Sum<C>& sum : sums) sum = 0;
       if constexpr (kTwoParts) {
-        run_two_parts(unit.k_count, waves[0], issued);
+        run_two_parts(k_blocks, waves[0], issued);
       } else {
-        run_one_part(unit.k_count, waves, issued);
+        run_one_part(k_blocks, waves, issued);
       }
     }
   }
@@ -88,7 +88,6 @@ struct WgmmaMainloop {
   CLEAVE_DEVICE void run_one_part(uint32_t k_blocks, Wave (&waves)[kWaves], Issued issued) {
     Wave part;
     for (uint32_t block = 0; block < k_blocks; ++block) {
-      promotion.fetch(block);
       ptx::mbarrier_wait(full + state.stage * 8, state.parity);
       CLEAVE_UNROLL
       for (uint32_t wave = 0; wave < kWaves; ++wave) {
@@ -96,10 +95,9 @@ struct WgmmaMainloop {
         if (wave + 1 == kWaves && block + 1 == k_blocks) issued();
         ptx::wgmma_wait<0>();
         pin(part);
-        if (wave + 1 == kWaves) release(state.stage);
-        if (wave == 0) promotion.use();
-        promotion.add(part, waves[wave], wave);
+        promotion.add(part, waves[wave], wave, scales_of(state.stage));
       }
+      release(state.stage);
       state.advance();
     }
   }
@@ -109,19 +107,19 @@ struct WgmmaMainloop {
   template <class Issued>
   CLEAVE_DEVICE void run_two_parts(uint32_t k_blocks, Wave& sums, Issued issued) {
     Wave even, odd;
-    uint32_t begun = 0, released = state.stage;
+    uint32_t begun = 0, stage = state.stage;
     const auto begin = [&](Wave& part) {
-      promotion.use();
-      promotion.fetch(begun++);
+      ++begun;
       ptx::mbarrier_wait(full + state.stage * 8, state.parity);
       start_part(0, part);
       state.advance();
     };
     const auto finish = [&](Wave& part) {
       pin(part);
-      release(released);
-      released = released + 1 == C.stages ? 0 : released + 1;
-      promotion.add(part, sums, 0);
+      promotion.add(part, sums, 0, scales_of(stage));
+      pin(sums);  // added before the part is multiplied anew
+      release(stage);
+      stage = stage + 1 == C.stages ? 0 : stage + 1;
     };
     begin(even);
     while (begun + 1 < k_blocks) {
@@ -137,15 +135,18 @@ struct WgmmaMainloop {
       issued();
       ptx::wgmma_wait<1>();
       finish(even);
-      promotion.use();
       ptx::wgmma_wait<0>();
       finish(odd);
     } else {
       issued();
-      promotion.use();
       ptx::wgmma_wait<0>();
       finish(even);
     }
+  }
+
+  CLEAVE_DEVICE uint32_t scales_of(uint32_t stage) const {
+    constexpr SmemPlan kPlan = smem_plan(C);
+    return scales + stage * kPlan.scale_stage;
   }
 
   /// One k block of one wave, from zero.

@@ -2,20 +2,18 @@
 // launch and the number of stages, and by the kernels for the offsets.
 #pragma once
 
-#include "cleave/kernel/gemm_config.h"
+#include "cleave/mainloop/scale_lines.h"
 
 namespace cleave {
 
-/// A chunk of D on its way out: 64 rows of 128 bytes, two per consumer warpgroup so that one fills
-/// while one drains.
+/// A chunk of D on its way out: 64 rows of 128 bytes.
 inline constexpr uint32_t kStagingChunkBytes = 64 * 128;
-inline constexpr uint32_t kStagingChunks = 2;
 
 /// A join buffer up to this size lies beside the stages; a larger one over them, at the price of
 /// one more meeting of the cluster, since a rank may only send once all are done with their stages.
 inline constexpr uint32_t kOwnJoinBytes = 32768;
 
-/// The most shared memory a block may have (sm_90), and the slack for aligning the base to 1024
+/// The most shared memory a block may have (sm_90). Swizzles want its base at a multiple of 1024
 /// bytes.
 inline constexpr uint32_t kSharedLimit = 232448;
 inline constexpr uint32_t kSharedAlignment = 1024;
@@ -24,6 +22,9 @@ struct SmemPlan {
   uint32_t a_stage = 0, b_stage = 0;  // bytes of one stage
   uint32_t a = 0, b = 0;              // offsets of the first stage
   uint32_t staging = 0;               // sm90, store_by_tma
+  uint32_t scale_stage = 0;           // Scaling::block: bytes of one stage's scales
+  uint32_t scales = 0;                // and the first stage's offset
+  uint32_t lines = 0;                 // sm90: what columns bring to the epilogue, per warpgroup
   uint32_t join = 0;                  // cluster_k > 1: shares of the tile sent by the other ranks
   bool join_over_stages = false;      // that buffer is too large for a place of its own
   uint32_t join_barrier = 0;
@@ -42,7 +43,12 @@ CLEAVE_HD constexpr SmemPlan smem_plan(const GemmConfig& c) {
   plan.b = at;
   at += c.stages * plan.b_stage;
   plan.staging = at;
-  if (sm90 && c.store_by_tma) at += c.consumers * kStagingChunks * kStagingChunkBytes;
+  if (sm90 && c.store_by_tma) at += c.consumers * c.store_chunks * kStagingChunkBytes;
+  plan.scale_stage = scale_stage_bytes(c);
+  plan.scales = at;
+  at += c.stages * plan.scale_stage;
+  plan.lines = at;
+  if (sm90) at += c.consumers * c.tile_n * column_line_values(c) * uint32_t(sizeof(float));
   if (c.cluster_k > 1) {
     const uint32_t share =
         ceil_div(accumulators_per_thread(c) / 4, c.cluster_k);  // float4 per thread from each rank
@@ -55,7 +61,7 @@ CLEAVE_HD constexpr SmemPlan smem_plan(const GemmConfig& c) {
   }
   plan.barriers = at;
   if (sm90) at += 2 * c.stages * uint32_t(sizeof(uint64_t));
-  plan.bytes = at + kSharedAlignment;
+  plan.bytes = at;
   return plan;
 }
 

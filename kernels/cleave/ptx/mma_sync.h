@@ -23,6 +23,11 @@ CLEAVE_DEVICE void copy_async_commit() {
   asm volatile("cp.async.commit_group;" ::: "memory");
 }
 
+/// One arrival on `barrier` (counted when it was initialised) once this thread's copies are done.
+CLEAVE_DEVICE void copy_async_arrive(uint32_t barrier) {
+  asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(barrier) : "memory");
+}
+
 template <int Pending>
 CLEAVE_DEVICE void copy_async_wait() {
   asm volatile("cp.async.wait_group %0;" ::"n"(Pending) : "memory");
@@ -40,6 +45,10 @@ CLEAVE_DEVICE uint32_t load_shared_8(uint32_t from) {
   uint32_t value;
   asm volatile("ld.shared.u8 %0, [%1];" : "=r"(value) : "r"(from) : "memory");
   return value;
+}
+
+CLEAVE_DEVICE void load_shared_pair(uint32_t from, float (&v)[2]) {
+  asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];" : "=f"(v[0]), "=f"(v[1]) : "r"(from) : "memory");
 }
 
 CLEAVE_DEVICE uint32_t load_shared_32(uint32_t from) {

@@ -1,6 +1,6 @@
 // The scale of a whole tensor: the first of two launches, quantize_rows with that scale the second.
 //
-// Timeline   every warp walks its groups, the blocks' reaches meet in global memory, and the last
+// Timeline   every team walks its groups, the blocks' reaches meet in global memory, and the last
 //            block to arrive writes the scale and resets what they met in
 #pragma once
 
@@ -11,19 +11,19 @@ namespace cleave {
 
 template <QuantizeConfig C>
 CLEAVE_DEVICE void measure(const QuantizeParams& p) {
-  static_assert(C.lanes == 32 && C.batch == 1, "a warp walks groups one by one");
+  static_assert(C.batch == 1 && !RowTeam<C>::kBlock, "a team walks groups one by one");
   ptx::launch_dependents();
   ptx::grid_dependency_wait();
 
-  const RowTeam<C> warp;
+  const RowTeam<C> team;
   Reach reach;
-  const uint32_t stride = gridDim.x * warp.count();
-  for (uint32_t number = warp.group(0); number < p.groups; number += stride) {
+  const uint32_t stride = gridDim.x * team.count();
+  for (uint32_t number = team.group(0); number < p.groups; number += stride) {
     const RowGroup group = row_group(p, number);
     float held[C.hold][C.width] = {};
     CLEAVE_UNROLL
     for (uint32_t i = 0; i < C.hold; ++i) {
-      if (warp.col(i) < group.size) load_values<C>(p, group.row, group.col + warp.col(i), held[i]);
+      if (team.col(i) < group.size) load_values<C>(p, group.row, group.col + team.col(i), held[i]);
     }
     CLEAVE_UNROLL
     for (uint32_t i = 0; i < C.hold; ++i) add_values<C>(reach, held[i]);

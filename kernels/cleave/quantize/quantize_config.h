@@ -20,8 +20,8 @@ struct QuantizeConfig {
   uint32_t batch = 1;  // groups of a thread whose loads are under way together
 
   // tiles
-  bool square = true;       // one scale per tile; else one per row and, transposed, per column
-  uint32_t width_t = 0;     // neighbours of the transpose per access; 0: no transpose
+  bool square = true;    // one scale per tile; else one per row and, transposed, per column
+  uint32_t width_t = 0;  // neighbours of the transpose per access; 0: no transpose
 
   CLEAVE_HD friend constexpr bool operator==(const QuantizeConfig&,
                                              const QuantizeConfig&) = default;

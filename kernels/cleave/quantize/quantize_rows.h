@@ -60,10 +60,32 @@ CLEAVE_DEVICE void add_values(Reach& reach, const float (&values)[C.width]) {
   for (uint32_t i = 0; i < C.width; ++i) reach.add(C.symmetric, values[i]);
 }
 
+/// What registers do not hold of a long row.
+template <QuantizeConfig C>
+CLEAVE_DEVICE void add_rest(Reach& reach, const QuantizeParams& p, const RowTeam<C>& team,
+                            const RowGroup& group) {
+  for (uint32_t i = C.hold; team.col(i) < group.size; ++i) {
+    float values[C.width];
+    load_values<C>(p, group.row, group.col + team.col(i), values);
+    add_values<C>(reach, values);
+  }
+}
+
+template <QuantizeConfig C>
+CLEAVE_DEVICE void store_rest(const QuantizeParams& p, const RowTeam<C>& team,
+                              const RowGroup& group, const Quantizer& quantizer) {
+  for (uint32_t i = C.hold; team.col(i) < group.size; ++i) {
+    float values[C.width];
+    load_values<C>(p, group.row, group.col + team.col(i), values);
+    store_values<C>(p, group.row, group.col + team.col(i), quantizer, values);
+  }
+}
+
 template <QuantizeConfig C>
 CLEAVE_DEVICE void quantize_rows(const QuantizeParams& p) {
+  constexpr bool kBlock = RowTeam<C>::kBlock;
   static_assert(C.batch * C.hold * C.width <= kHeldValues, "more would spill");
-  static_assert(C.batch == 1 || !RowTeam<C>::kBlock, "a block reduces once");
+  static_assert(C.batch == 1 || !kBlock, "a block reduces once");
   ptx::launch_dependents();
   ptx::grid_dependency_wait();
 
@@ -84,36 +106,24 @@ CLEAVE_DEVICE void quantize_rows(const QuantizeParams& p) {
   CLEAVE_UNROLL
   for (uint32_t b = 0; b < C.batch; ++b) {
     const RowGroup& group = groups[b];
-    const auto for_the_rest = [&](auto&& visit) {
-      if constexpr (RowTeam<C>::kBlock) {
-        for (uint32_t i = C.hold; team.col(i) < group.size; ++i) {
-          float values[C.width];
-          load_values<C>(p, group.row, group.col + team.col(i), values);
-          visit(i, values);
-        }
-      }
-    };
-
+    const bool exists = team.group(b) < p.groups;
     Quantizer quantizer;
     if constexpr (C.given_scale) {
-      if (team.group(b) < p.groups) quantizer = given_quantizer<C>(p, group);
+      if (exists) quantizer = given_quantizer<C>(p, group);
     } else {
       Reach reach;
       CLEAVE_UNROLL
       for (uint32_t i = 0; i < C.hold; ++i) add_values<C>(reach, held[b][i]);
-      for_the_rest([&](uint32_t, const auto& values) { add_values<C>(reach, values); });
+      if constexpr (kBlock) add_rest<C>(reach, p, team, group);
       quantizer = quantizer_for(C.q, C.symmetric, team.reduce(reach));
-      if (team.rank == 0 && team.group(b) < p.groups) write_quantizer<C>(p, group, quantizer);
+      if (exists && team.rank == 0) write_quantizer<C>(p, group, quantizer);
     }
-
-    const auto store = [&](uint32_t i, const auto& values) {
-      store_values<C>(p, group.row, group.col + team.col(i), quantizer, values);
-    };
     CLEAVE_UNROLL
     for (uint32_t i = 0; i < C.hold; ++i) {
-      if (team.col(i) < group.size) store(i, held[b][i]);
+      if (team.col(i) < group.size)
+        store_values<C>(p, group.row, group.col + team.col(i), quantizer, held[b][i]);
     }
-    for_the_rest(store);
+    if constexpr (kBlock) store_rest<C>(p, team, group, quantizer);
   }
 }
 

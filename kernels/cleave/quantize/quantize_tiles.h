@@ -19,7 +19,7 @@ inline constexpr uint32_t kTileSide = kScaleBlock;
 /// A block's square, and the part of it that a thread holds.
 template <QuantizeConfig C>
 struct Tile {
-  static constexpr uint32_t kLanes = kTileSide / C.width;  // threads along a row
+  static constexpr uint32_t kLanes = kTileSide / C.width;               // threads along a row
   static constexpr uint32_t kRows = kTileSide * kLanes / kTileThreads;  // of a thread, neighbours
   static_assert(kRows % 4 == 0 && kRows * C.width == kHeldValues);
 
@@ -31,8 +31,7 @@ struct Tile {
     p.groups_per_row.divmod(p.groups - 1 - blockIdx.x, tile_row, tile_col);
     CLEAVE_UNROLL
     for (uint32_t i = 0; i < kRows; ++i) {
-      if (inside(p, row + i, col))
-        load_values<C>(p, row0() + row + i, col0() + col, held[i]);
+      if (inside(p, row + i, col)) load_values<C>(p, row0() + row + i, col0() + col, held[i]);
     }
   }
 
@@ -113,7 +112,7 @@ CLEAVE_DEVICE uint32_t turned(uint32_t row, uint32_t col) {
 template <QuantizeConfig C>
 CLEAVE_DEVICE void store_transpose(const QuantizeParams& p, const Tile<C>& tile,
                                    const TileInverses& inverses) {
-  __shared__ alignas(16) uint8_t bytes[kTileSide * kTileSide];
+  alignas(16) __shared__ uint8_t bytes[kTileSide * kTileSide];
   CLEAVE_UNROLL
   for (uint32_t j = 0; j < C.width; ++j) {
     const Quantizer quantizer{.inverse = inverses.of_col[tile.col + j]};

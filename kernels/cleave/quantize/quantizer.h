@@ -1,5 +1,5 @@
-// The arithmetic of quantisation, element by element: how far a group's values reach, the scale that
-// follows, and what is stored.
+// The arithmetic of quantisation, element by element: how far a group's values reach, the scale
+// that follows, and what is stored.
 //
 //   q = round(x / scale) + zero,   x ~ scale * (q - zero)
 //

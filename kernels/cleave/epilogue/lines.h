@@ -1,0 +1,144 @@
+// Where a thread finds the scales, zero points and biases of its rows and columns (EpilogueLine).
+//
+//   GlobalLines   in global memory, when they are needed: for threads that finish a few blocks of a
+//                 tile (reductions, shares of a cluster)
+//   TileLines     for whole tiles: asked for before the mainloop, so that their latency hides
+//                 behind it. A thread keeps those of its own rows; columns are read one a thread
+//                 and spread over the warpgroup through shared memory.
+#pragma once
+
+#include "cleave/epilogue/epilogue.h"
+#include "cleave/epilogue/tile.h"
+#include "cleave/memory/smem_plan.h"
+#include "cleave/ptx/barrier.h"
+
+namespace cleave {
+
+template <GemmConfig C>
+CLEAVE_HD constexpr EpilogueKind epilogue_kind() {
+  return {.c = C.c,
+          .d = C.d,
+          .bias_dtype = C.bias_dtype,
+          .order = C.d_order,
+          .activation = C.activation,
+          .bias = C.bias,
+          .has_c = C.has_c,
+          .scaled = C.scaling == Scaling::vector,
+          .has_zero = C.has_zero,
+          .has_scale_d = C.has_scale_d};
+}
+
+/// Consecutive blocks mostly share their rows: once unrolled, remembering them costs nothing.
+template <GemmConfig C>
+class GlobalLines {
+ public:
+  CLEAVE_DEVICE GlobalLines(const EpilogueParams& p, const Tile<C>& tile) : p_(p), tile_(tile) {}
+
+  CLEAVE_DEVICE void rows(uint32_t block, EpilogueLine (&lines)[2]) {
+    const uint32_t row = tile_.row(block);
+    if (row != row_) {
+      row_ = row;
+      CLEAVE_UNROLL
+      for (uint32_t i = 0; i < 2; ++i) {
+        if (row + i * 8 < p_.m)
+          rows_[i] = epilogue_row(epilogue_kind<C>(), p_, row + i * 8, tile_.batch);
+      }
+    }
+    lines[0] = rows_[0];
+    lines[1] = rows_[1];
+  }
+
+  CLEAVE_DEVICE void columns(uint32_t block, EpilogueLine (&lines)[2]) const {
+    CLEAVE_UNROLL
+    for (uint32_t i = 0; i < 2; ++i) {
+      const uint32_t col = tile_.col(block) + i;
+      if (col < p_.n) lines[i] = epilogue_column(epilogue_kind<C>(), p_, col, tile_.batch);
+    }
+  }
+
+ private:
+  const EpilogueParams& p_;
+  const Tile<C>& tile_;
+  uint32_t row_ = 0xffffffffu;
+  EpilogueLine rows_[2];
+};
+
+/// The named barrier of a consumer warpgroup: 1 or 2.
+CLEAVE_DEVICE uint32_t warpgroup_barrier(uint32_t warpgroup) {
+  return 1 + warpgroup;
+}
+
+/// sm90 kernels only: `shared` is the warpgroup's part of SmemPlan::lines.
+template <GemmConfig C>
+class TileLines {
+ public:
+  /// Before the mainloop.
+  CLEAVE_DEVICE TileLines(const EpilogueParams& p, const Tile<C>& tile, float* shared)
+      : shared_(shared), col0_(threadIdx.x % 4 * 2) {
+    CLEAVE_UNROLL
+    for (uint32_t i = 0; i < 2 * kWaves; ++i) {
+      const uint32_t row = tile.row(i / 2 * Fragment<C>::kColBlocks) + i % 2 * 8;
+      if (row < p.m) rows_[i] = epilogue_row(epilogue_kind<C>(), p, row, tile.batch);
+    }
+    CLEAVE_UNROLL
+    for (uint32_t i = 0; i < kOwn; ++i) {
+      const uint32_t col = tile.n0 + own_column(i);
+      if (own_column(i) < C.tile_n && col < p.n)
+        columns_[i] = epilogue_column(epilogue_kind<C>(), p, col, tile.batch);
+    }
+  }
+
+  /// Before the epilogue, by all threads of the warpgroup; `barrier`: its named barrier.
+  CLEAVE_DEVICE void share(uint32_t barrier) const {
+    if constexpr (column_line_values(C) > 0) {
+      ptx::named_barrier_sync(barrier, 128);  // the last tile's are no longer read
+      CLEAVE_UNROLL
+      for (uint32_t i = 0; i < kOwn; ++i) {
+        const uint32_t col = own_column(i);
+        if (col >= C.tile_n) break;
+        if constexpr (kScales) shared_[col] = columns_[i].scale;
+        if constexpr (kBiases) shared_[kBiasAt + col] = columns_[i].bias;
+        if constexpr (C.has_zero) shared_[kZeroAt + col] = __int_as_float(columns_[i].zero);
+      }
+      ptx::named_barrier_sync(barrier, 128);
+    }
+  }
+
+  CLEAVE_DEVICE void rows(uint32_t block, EpilogueLine (&lines)[2]) const {
+    lines[0] = rows_[block / Fragment<C>::kColBlocks * 2];
+    lines[1] = rows_[block / Fragment<C>::kColBlocks * 2 + 1];
+  }
+
+  CLEAVE_DEVICE void columns(uint32_t block, EpilogueLine (&lines)[2]) const {
+    const float* const at = shared_ + col0_ + block % Fragment<C>::kColBlocks * 8;
+    const auto pair = [&](uint32_t kind) { return *reinterpret_cast<const float2*>(at + kind); };
+    if constexpr (kScales) {
+      const float2 scales = pair(0);
+      lines[0].scale = scales.x, lines[1].scale = scales.y;
+    }
+    if constexpr (kBiases) {
+      const float2 biases = pair(kBiasAt);
+      lines[0].bias = biases.x, lines[1].bias = biases.y;
+    }
+    if constexpr (C.has_zero) {
+      const float2 zeros = pair(kZeroAt);
+      lines[0].zero = __float_as_int(zeros.x), lines[1].zero = __float_as_int(zeros.y);
+    }
+  }
+
+ private:
+  static constexpr uint32_t kWaves = Fragment<C>::kRows / 64;
+  static constexpr uint32_t kOwn = ceil_div(C.tile_n, 128u);
+  static constexpr bool kScales = C.scaling == Scaling::vector, kBiases = C.bias == Bias::row;
+  static constexpr uint32_t kBiasAt = kScales ? C.tile_n : 0;
+  static constexpr uint32_t kZeroAt = kBiasAt + (kBiases ? C.tile_n : 0);
+
+  CLEAVE_DEVICE static uint32_t own_column(uint32_t i) { return i * 128 + threadIdx.x % 128; }
+
+  float* shared_;
+  uint32_t col0_;
+  EpilogueLine rows_[2 * kWaves];
+  EpilogueLine columns_[kOwn];
+};
+
+}  // namespace cleave

@@ -1,0 +1,41 @@
+// The scales of one k block, as they lie in its stage: those of the tile's rows, then those of its
+// columns, one a line, or one per 128 lines. And what they cost in registers, which the planner
+// needs to know.
+#pragma once
+
+#include "cleave/kernel/gemm_config.h"
+
+namespace cleave {
+
+/// Blocks of 128 columns that a tile touches, wherever on its own grid it starts.
+CLEAVE_HD constexpr uint32_t touched_blocks(uint32_t tile_n) {
+  return ceil_div(128 - greatest_common_divisor(tile_n, 128u) + tile_n, 128u);
+}
+
+CLEAVE_HD constexpr uint32_t scale_lines_a(const GemmConfig& c) {
+  return ceil_div(c.tile_m, c.scale_rows_a);
+}
+CLEAVE_HD constexpr uint32_t scale_lines_b(const GemmConfig& c) {
+  return c.scale_rows_b == 1 ? c.tile_n : touched_blocks(c.tile_n);
+}
+
+/// Index of the first of B's; even, since columns are read in pairs.
+CLEAVE_HD constexpr uint32_t scale_lines_b_at(const GemmConfig& c) {
+  return round_up(scale_lines_a(c), 2u);
+}
+
+/// Bytes in one stage.
+CLEAVE_HD constexpr uint32_t scale_stage_bytes(const GemmConfig& c) {
+  if (c.scaling != Scaling::block) return 0;
+  return round_up((scale_lines_b_at(c) + scale_lines_b(c)) * 4, 16u);
+}
+
+/// Registers of a Hopper consumer's sums, with `parts` sums of 64 rows beside the float32 ones.
+CLEAVE_HD constexpr uint32_t promotion_registers(const GemmConfig& c, uint32_t parts) {
+  return accumulators_per_thread(c) + parts * c.tile_n / 2;
+}
+
+/// What a thread can spare for them, of 232 registers with two consumers, or 255 with one.
+inline constexpr uint32_t kPromotionRegisters = 200;
+
+}  // namespace cleave

@@ -1,0 +1,24 @@
+#include "runtime/lazy_kernel.h"
+
+#include "cleave/error.h"
+#include "runtime/context.h"
+
+namespace cleave {
+
+const Kernel& LazyKernel::get(CUstream stream) const {
+  if (const Kernel* kernel = kernel_.load(std::memory_order_acquire)) return *kernel;
+  const Kernel* kernel = find_kernel(request_);
+  if (kernel == nullptr) {
+    if (is_capturing(stream)) {
+      throw Error(ErrorCode::capture,
+                  "a kernel of this plan is not compiled yet, and compiling is not possible while "
+                  "the stream is capturing a CUDA graph; call plan.prepare(stream) or run it once "
+                  "before capture");
+    }
+    kernel = &load_kernel(request_);
+  }
+  kernel_.store(kernel, std::memory_order_release);
+  return *kernel;
+}
+
+}  // namespace cleave
