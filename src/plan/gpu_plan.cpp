@@ -15,7 +15,7 @@
 #include "problem/arguments.h"
 #include "problem/problem.h"
 #include "runtime/context.h"
-#include "runtime/kernel_cache.h"
+#include "runtime/lazy_kernel.h"
 #include "runtime/module.h"
 #include "runtime/tensor_map.h"
 #include "runtime/workspace_pool.h"
@@ -128,7 +128,12 @@ class GpuPlan final : public GemmPlan {
       : problem_(problem),
         choice_(choice),
         considered_(std::move(considered)),
-        why_(std::move(why)) {
+        why_(std::move(why)),
+        kernel_({gemm_source(choice.config),
+                 gemm_entry,
+                 problem.device,
+                 {smem_plan(choice.config).bytes, cluster_size(choice.config)}},
+                to_string(choice.spec)) {
     const GemmConfig& c = choice_.config;
     launch_.grid = {choice_.blocks, 1, 1};
     launch_.block = {block_threads(c), 1, 1};
@@ -193,7 +198,7 @@ class GpuPlan final : public GemmPlan {
   SplitKMode split_k_mode() const override { return choice_.spec.split; }
   int32_t split_k_slices() const override { return int32_t(choice_.spec.slices); }
   std::string kernel_name() const override { return to_string(choice_.spec); }
-  std::string kernel_source() const override { return gemm_source(choice_.config); }
+  std::string kernel_source() const override { return kernel_.source(); }
   std::string why() const override { return why_; }
   double roofline_us() const override {
     return cleave::roofline_us(problem_, device_info(problem_.device));
@@ -231,22 +236,7 @@ class GpuPlan final : public GemmPlan {
     if (const Ready* ready = ready_.load(std::memory_order_acquire)) return *ready;
     const std::lock_guard lock(mutex_);
     if (const Ready* ready = ready_.load(std::memory_order_acquire)) return *ready;
-    KernelRequest request{gemm_source(choice_.config),
-                          gemm_entry,
-                          problem_.device,
-                          {launch_.dynamic_shared_bytes, cluster_size(choice_.config)}};
-    storage_.kernel = find_kernel(request);
-    if (storage_.kernel == nullptr) {
-      if (is_capturing(stream)) {
-        throw Error(ErrorCode::capture,
-                    fmt::format("the kernel of this plan ({}) is not compiled yet, and compiling "
-                                "is not possible while the "
-                                "stream is capturing a CUDA graph; call plan.prepare(stream) or "
-                                "run it once before capture",
-                                kernel_name()));
-      }
-      storage_.kernel = &load_kernel(request);
-    }
+    storage_.kernel = &kernel_.get(stream);
     check_resident(*storage_.kernel);
     storage_.params = make_params(choice_);
     ready_.store(&storage_, std::memory_order_release);
@@ -274,6 +264,7 @@ class GpuPlan final : public GemmPlan {
   Choice choice_;
   std::vector<Choice> considered_;
   std::string why_;
+  LazyKernel kernel_;
   LaunchShape launch_{.programmatic = true};
   mutable std::mutex mutex_;
   mutable Ready storage_;

@@ -2,10 +2,6 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <mutex>
-#include <shared_mutex>
-#include <unordered_map>
-
 #include "cleave/device.h"
 #include "cleave/names.h"
 #include "cpu/cpu_plan.h"
@@ -13,8 +9,10 @@
 #include "plan/cost.h"
 #include "plan/gpu_plan.h"
 #include "plan/make_plan.h"
+#include "plan/plan_map.h"
 #include "plan/problem_hash.h"
 #include "plan/tuned.h"
+#include "problem/problem.h"
 
 namespace cleave {
 namespace {
@@ -22,8 +20,7 @@ namespace {
 void refuse_invalid(const GemmProblem& problem) {
   const auto broken = validate(problem);
   if (broken.empty()) return;
-  const bool types = problem.a.dtype != problem.b.dtype &&
-                     !(is_fp8(problem.a.dtype) && is_fp8(problem.b.dtype));
+  const bool types = !types_are_served(problem);
   throw Error(types ? ErrorCode::invalid_type : ErrorCode::invalid_argument,
               fmt::format("{}", fmt::join(broken, "; ")));
 }
@@ -86,28 +83,20 @@ std::shared_ptr<const GemmPlan> make_gpu(const GemmProblem& problem) {
   return make_gpu_plan(problem, best, std::move(considered), explain(problem, best, count, false));
 }
 
-struct Cache {
-  std::shared_mutex mutex;
-  std::unordered_map<GemmProblem, std::shared_ptr<const GemmPlan>, ProblemHash> plans;
-};
+using Plans = PlanMap<GemmProblem, GemmPlan, ProblemHash>;
 
-Cache& cache() {
-  static Cache cache;
-  return cache;
+Plans& plans() {
+  static Plans plans;
+  return plans;
 }
 
 }  // namespace
 
 std::shared_ptr<const GemmPlan> plan(const GemmProblem& problem) {
-  {
-    const std::shared_lock lock(cache().mutex);
-    const auto it = cache().plans.find(problem);
-    if (it != cache().plans.end()) return it->second;
-  }
+  if (auto known = plans().find(problem)) return known;
   refuse_invalid(problem);
-  auto made = problem.device == kCpu ? make_cpu_plan(problem) : make_gpu(problem);
-  const std::unique_lock lock(cache().mutex);
-  return cache().plans.try_emplace(problem, std::move(made)).first->second;
+  return plans().insert(problem,
+                        problem.device == kCpu ? make_cpu_plan(problem) : make_gpu(problem));
 }
 
 std::shared_ptr<const GemmPlan> plan_as(const GemmProblem& problem, const Spec& spec) {
@@ -132,8 +121,7 @@ std::string remember(const GemmPlan& plan) {
   problem.split_k_slices = 0;
   problem.kernel = KernelFamily::automatic;
   const std::string path = store_tuned(problem, device_info(problem.device), choice->spec);
-  const std::unique_lock lock(cache().mutex);
-  cache().plans.clear();  // what was planned before the measurement may now be planned better
+  plans().clear();  // what was planned before the measurement may now be planned better
   return path;
 }
 

@@ -1,5 +1,7 @@
 #include "runtime/lazy_kernel.h"
 
+#include <fmt/format.h>
+
 #include "cleave/error.h"
 #include "runtime/context.h"
 
@@ -11,9 +13,10 @@ const Kernel& LazyKernel::get(CUstream stream) const {
   if (kernel == nullptr) {
     if (is_capturing(stream)) {
       throw Error(ErrorCode::capture,
-                  "a kernel of this plan is not compiled yet, and compiling is not possible while "
-                  "the stream is capturing a CUDA graph; call plan.prepare(stream) or run it once "
-                  "before capture");
+                  fmt::format("the kernel of this plan ({}) is not compiled yet, and compiling is "
+                              "not possible while the stream is capturing a CUDA graph; call "
+                              "plan.prepare(stream) or run it once before capture",
+                              name_));
     }
     kernel = &load_kernel(request_);
   }

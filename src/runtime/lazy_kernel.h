@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <string>
 
 #include "runtime/kernel_cache.h"
 
@@ -10,7 +11,9 @@ namespace cleave {
 /// Thread-safe.
 class LazyKernel {
  public:
-  explicit LazyKernel(KernelRequest request) : request_(std::move(request)) {}
+  /// `name` is for messages.
+  LazyKernel(KernelRequest request, std::string name)
+      : request_(std::move(request)), name_(std::move(name)) {}
 
   /// Costs nothing from the second call on. Throws Error(capture) if the kernel has to be compiled
   /// while `stream` is capturing. The device must be current (ContextGuard).
@@ -20,6 +23,7 @@ class LazyKernel {
 
  private:
   const KernelRequest request_;
+  const std::string name_;
   mutable std::atomic<const Kernel*> kernel_ = nullptr;
 };
 

@@ -88,12 +88,13 @@ CUtensorMapDataType data_type(const TensorMapShape& shape) {
 CUtensorMap make_tensor_map(const void* base, const TensorMapShape& shape) {
   check_base(base, shape.name);
   check_shape(shape);
+  const CUtensorMapSwizzle swizzling = swizzle(shape);
   const std::array<cuuint32_t, TensorMapShape::max_rank> element_strides = {1, 1, 1};
   CUtensorMap map;
   check(driver().tensor_map_encode_tiled(
             &map, data_type(shape), shape.rank, const_cast<void*>(base), shape.size.data(),
             shape.stride_bytes.data() + 1, shape.box.data(), element_strides.data(),
-            CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle(shape),
+            CU_TENSOR_MAP_INTERLEAVE_NONE, swizzling,
             CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE),
         "cuTensorMapEncodeTiled");
   return map;

@@ -1,5 +1,5 @@
 // Every kernel that the planner can choose, compiled for the architectures it serves: none spills
-// registers, and none has its WGMMAs serialised by ptxas.
+// registers or keeps an array in local memory, and none has its WGMMAs serialised by ptxas.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -29,6 +29,7 @@ void compile_all(const DeviceInfo& device, const std::string& arch) {
         const CompiledKernel kernel = compile(source, arch);
         if (kernel.resources.spill_store_bytes + kernel.resources.spill_load_bytes > 0)
           problem = "spills";
+        if (kernel.resources.stack_bytes > 0) problem = "keeps an array in local memory";
         if (kernel.log.find("serialized") != std::string::npos)
           problem = "its WGMMAs are serialised";
       } catch (const std::exception& error) {

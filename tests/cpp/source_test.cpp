@@ -4,8 +4,6 @@
 
 #include <string>
 
-#include "cleave/error.h"
-#include "cleave/names.h"
 #include "jit/compiler.h"
 #include "jit/nvrtc.h"
 
@@ -18,7 +16,8 @@ bool contains(const std::string& text, const std::string& part) {
 
 // Every member differs from its default.
 constexpr GemmConfig unusual = {.family = KernelFamily::portable,
-                                .a = DType::f16,
+                                .a = DType::e4m3,
+                                .b = DType::e5m2,
                                 .c = DType::f32,
                                 .d = DType::f16,
                                 .bias_dtype = DType::f32,
@@ -40,7 +39,15 @@ constexpr GemmConfig unusual = {.family = KernelFamily::portable,
                                 .activation = Activation::gelu_erf,
                                 .bias = Bias::column,
                                 .has_c = true,
+                                .scaling = Scaling::block,
+                                .scale_rows_a = 128,
+                                .scale_rows_b = 128,
+                                .promote = true,
+                                .has_zero = true,
+                                .has_scale_d = true,
+                                .has_amax = true,
                                 .store_by_tma = false,
+                                .store_chunks = 1,
                                 .load_bytes_a = 4,
                                 .load_bytes_b = 2};
 
@@ -78,54 +85,6 @@ TEST(Source, TheConstantEqualsTheConfiguration) {
                              "static_assert(unusual.split == cleave::SplitKMode::stream_k);\n"
                              "extern \"C\" __global__ void empty() {}\n";
   EXPECT_NO_THROW(compile_uncached(source, "sm_80")) << source;
-}
-
-template <class Enum>
-void expect_round_trip(int count) {
-  for (int i = 0; i < count; ++i) {
-    const auto value = Enum(i);
-    EXPECT_NE(to_string(value), "unknown");
-    EXPECT_EQ(from_string<Enum>(to_string(value)), value);
-  }
-  EXPECT_EQ(to_string(Enum(count)), "unknown");
-}
-
-TEST(Names, RoundTrip) {
-  expect_round_trip<DType>(3);
-  expect_round_trip<SplitKMode>(6);
-  expect_round_trip<Activation>(5);
-  expect_round_trip<Bias>(3);
-  expect_round_trip<Major>(2);
-  expect_round_trip<Order>(2);
-  expect_round_trip<KernelFamily>(3);
-}
-
-TEST(Names, AreWhatUsersType) {
-  EXPECT_EQ(to_string(DType::bf16), "bfloat16");
-  EXPECT_EQ(to_string(SplitKMode::automatic), "auto");
-  EXPECT_EQ(to_string(SplitKMode::stream_k), "stream_k");
-  EXPECT_EQ(to_string(Activation::gelu_erf), "gelu");
-  EXPECT_EQ(to_string(Activation::gelu_tanh), "gelu_tanh");
-  EXPECT_EQ(to_string(Bias::column), "column");
-  EXPECT_EQ(to_string(KernelFamily::sm90), "sm90");
-}
-
-TEST(Names, AnUnknownNameListsTheKnownOnes) {
-  try {
-    from_string<SplitKMode>("paralel");
-    FAIL();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), ErrorCode::invalid_argument);
-    EXPECT_STREQ(error.what(),
-                 "split_k_mode is \"paralel\"; it must be one of none, serial, parallel, cluster, "
-                 "stream_k, auto");
-  }
-  try {
-    from_string<DType>("int8");
-    FAIL();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), ErrorCode::invalid_type);
-  }
 }
 
 }  // namespace

@@ -29,7 +29,7 @@ struct EpilogueParams {
   const float* scale_b = nullptr;
   int64_t scale_a_stride = 0, scale_a_batch_stride = 0;
   int64_t scale_b_stride = 0, scale_b_batch_stride = 0;
-  const int32_t* zero_a = nullptr;  // nullptr: ones
+  const int32_t* zero_a = nullptr;  // nullptr: ones; so for zero_b
   const int32_t* zero_b = nullptr;
   const float* scale_d = nullptr;
   float* amax = nullptr;
@@ -74,8 +74,15 @@ CLEAVE_HD EpilogueLine epilogue_column(const EpilogueKind kind, const EpiloguePa
   if (kind.scaled)
     line.scale = p.scale_b[int64_t(batch) * p.scale_b_batch_stride + col * p.scale_b_stride];
   if (kind.bias == Bias::row) line.bias = load_element(kind.bias_dtype, p.bias, col);
-  if (kind.has_zero) line.zero = p.zero_b[col];
+  if (kind.has_zero && p.zero_b != nullptr) line.zero = p.zero_b[col];
   return line;
+}
+
+/// An integer sum free of the operands' zero points; what an `i32` D holds. Like the sum, it wraps.
+CLEAVE_HD int32_t epilogue_integer(const EpilogueKind kind, int32_t sum,
+                                   const EpilogueLine& row_line, const EpilogueLine& col_line) {
+  if (!kind.has_zero) return sum;
+  return int32_t(uint32_t(sum) - uint32_t(row_line.zero) * uint32_t(col_line.zero));
 }
 
 /// The value at (row, col) of batch entry `batch`, in float32, before it is divided by scale_d.
@@ -84,7 +91,7 @@ template <class Sum>
 CLEAVE_HD float epilogue_value(const EpilogueKind kind, const EpilogueParams& p, Sum sum,
                                const EpilogueLine& row_line, const EpilogueLine& col_line,
                                uint32_t row, uint32_t col, uint32_t batch) {
-  if (kind.has_zero) sum -= Sum(row_line.zero * col_line.zero);
+  if (kind.has_zero) sum = Sum(epilogue_integer(kind, int32_t(sum), row_line, col_line));
   float value = p.alpha * float(sum);
   if (kind.scaled) value *= row_line.scale * col_line.scale;
   if (kind.has_c && p.beta != 0.0f) {
@@ -103,12 +110,6 @@ CLEAVE_HD float epilogue_value(const EpilogueKind kind, const EpilogueParams& p,
                                uint32_t row, uint32_t col, uint32_t batch) {
   return epilogue_value(kind, p, sum, epilogue_row(kind, p, row, batch),
                         epilogue_column(kind, p, col, batch), row, col, batch);
-}
-
-/// What an `i32` D holds: the integer sum, free of the operands' zero points.
-CLEAVE_HD int32_t epilogue_integer(const EpilogueKind kind, int32_t sum,
-                                   const EpilogueLine& row_line, const EpilogueLine& col_line) {
-  return kind.has_zero ? sum - row_line.zero * col_line.zero : sum;
 }
 
 /// What a value is multiplied by before it is stored.

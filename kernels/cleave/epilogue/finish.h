@@ -36,11 +36,12 @@ class Finish {
     }
   }
 
-  /// After the last call, by all threads of a warp. Magnitudes order like their bits, NaNs last.
+  /// After the last call, by all threads of a warp. Magnitudes order like their bits, NaNs last; what
+  /// was there before may be a zero of either sign.
   CLEAVE_DEVICE void done() const {
     if constexpr (C.has_amax) {
       const uint32_t most = __reduce_max_sync(0xffffffffu, amax_);
-      if (threadIdx.x % 32 == 0) atomicMax(reinterpret_cast<uint32_t*>(p_.amax), most);
+      if (threadIdx.x % 32 == 0) atomicMax(reinterpret_cast<int32_t*>(p_.amax), int32_t(most));
     }
   }
 

@@ -115,9 +115,13 @@ struct SumOf<true> {
 };
 }  // namespace detail
 
+/// What the tensor cores add up.
+template <GemmConfig C>
+using Part = typename detail::SumOf<C.a == DType::i8>::type;
+
 /// The type of an accumulator, and of a partial sum in the workspace: 32 bits in any case.
 template <GemmConfig C>
-using Sum = typename detail::SumOf<C.a == DType::i8>::type;
+using Sum = typename detail::SumOf<C.a == DType::i8 && !C.promote>::type;
 
 /// All of a thread's accumulators.
 template <GemmConfig C>

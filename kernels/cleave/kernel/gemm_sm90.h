@@ -1,9 +1,9 @@
 // Dense GEMM for Hopper: TMA + WGMMA, persistent, warp-specialised.
 //
 // Roles       warpgroups 0 .. consumers-1   multiply, join slices, run the epilogue
-//             the last warpgroup            one lane of it loads (with scales of blocks: and one
-//                                           warp); its registers go to the consumers
-// Pipelines   full[stage]    producer -> consumers: 1 arrival, and the stage's bytes; 32 arrivals
+//             the last warpgroup            one lane of it loads, with scales of blocks its other
+//                                           warps too; its registers go to the consumers
+// Pipelines   full[stage]    producer -> consumers: 1 arrival, and the stage's bytes; 96 arrivals
 //             when the scales are there
 //             empty[stage]   consumers -> producers: 4 arrivals (one a warp) per warpgroup that
 //             reads the stage,
@@ -50,19 +50,21 @@ CLEAVE_DEVICE void produce(const GemmParams& p, const Place<C>& place, uint32_t 
   }
 }
 
-/// The same for scales of blocks, by one warp.
+/// The same for scales of blocks, by the other three warps of the warpgroup.
+inline constexpr uint32_t kScaleThreads = 96;
+
 template <GemmConfig C>
 CLEAVE_DEVICE void produce_scales(const GemmParams& p, const Place<C>& place, uint32_t smem) {
   constexpr SmemPlan kPlan = smem_plan(C);
   const uint32_t full = smem + kPlan.barriers, empty = full + C.stages * 8;
   PipelineState<C.stages> state;
+  ScaleLoader<C, kScaleThreads> loader(p, threadIdx.x % 128 - 32);
   auto walk = place.walk(p.schedule);
   for (WorkUnit unit; walk.next(unit);) {
-    const uint32_t m0 = place.tile_m(unit.m) * C.tile_m, n0 = place.tile_n(unit.n) * C.tile_n;
+    loader.start(unit, place.tile_m(unit.m) * C.tile_m, place.tile_n(unit.n) * C.tile_n);
     for (uint32_t i = 0; i < unit.k_count; ++i) {
       ptx::mbarrier_wait(empty + state.stage * 8, state.parity ^ 1);
-      load_scales<C>(p, smem + kPlan.scales + state.stage * kPlan.scale_stage, m0, n0,
-                     unit.k_block(i), unit.batch, threadIdx.x % 32, 32);
+      loader.load(smem + kPlan.scales + state.stage * kPlan.scale_stage);
       ptx::copy_async_arrive(full + state.stage * 8);
       state.advance();
     }
@@ -85,15 +87,15 @@ CLEAVE_DEVICE void consume(const GemmParams& p, const Place<C>& place, uint32_t 
                             place.rank - place.share_rank,
                             {},
                             {}};
+  mainloop.init();
   TmaStore<C> tma_store(smem + kPlan.staging, warpgroup);
-  constexpr uint32_t kTurn = 4;  // named barriers 4 and 5: whose turn it is to multiply
   Sums<C> sums;
 
   auto walk = place.walk(p.schedule);
   WorkUnit unit;
   bool more = walk.next(unit);
   if (C.pingpong && warpgroup == 1) {
-    ptx::named_barrier_arrive(kTurn, 256);
+    ptx::named_barrier_arrive(kTurnBarrier, 256);
     if (more) mainloop.state.advance(unit.k_count);
     more = more && walk.next(unit);
   }
@@ -101,9 +103,9 @@ CLEAVE_DEVICE void consume(const GemmParams& p, const Place<C>& place, uint32_t 
     const Tile<C> tile{fragment, place.tile_m(unit.m) * C.tile_m, place.tile_n(unit.n) * C.tile_n,
                        unit.batch};
     TileLines<C> lines(p.epilogue, tile, line_buffer + warpgroup * C.tile_n * column_line_values(C));
-    if constexpr (C.pingpong) ptx::named_barrier_sync(kTurn + warpgroup, 256);
+    if constexpr (C.pingpong) ptx::named_barrier_sync(kTurnBarrier + warpgroup, 256);
     mainloop.run(unit.k_count, tile, sums, [&] {
-      if constexpr (C.pingpong) ptx::named_barrier_arrive(kTurn + (warpgroup ^ 1), 256);
+      if constexpr (C.pingpong) ptx::named_barrier_arrive(kTurnBarrier + (warpgroup ^ 1), 256);
     });
     if constexpr (C.cluster_k > 1) {
       const ClusterJoin<C> join{smem, place.k_rank, place.share_rank};
@@ -141,7 +143,7 @@ CLEAVE_DEVICE void gemm_sm90(const GemmParams& p) {
       C.cluster_k == 1 || C.split == SplitKMode::cluster || C.split == SplitKMode::parallel,
       "clusters join these modes only");
   constexpr SmemPlan kPlan = smem_plan(C);
-  constexpr uint32_t kLoaders = C.scaling == Scaling::block ? 1 + 32 : 1;
+  constexpr uint32_t kLoaders = C.scaling == Scaling::block ? 1 + kScaleThreads : 1;
   constexpr uint32_t kReaders = (C.pingpong ? 1 : C.consumers) * 4 * sharers(C);
 
   extern __shared__ __align__(kSharedAlignment) uint8_t shared[];
@@ -166,15 +168,16 @@ CLEAVE_DEVICE void gemm_sm90(const GemmParams& p) {
   ptx::launch_dependents();
   ptx::grid_dependency_wait();
 
-  // With two consumer warpgroups the launch gives every thread 168 registers; the producer's go to
-  // the consumers.
+  // With two consumer warpgroups the launch gives every thread 168 registers; what the producer
+  // does not need goes to the consumers.
+  constexpr uint32_t kProducerRegisters = C.scaling == Scaling::block ? 56 : 40;
   if (threadIdx.x / 128 == C.consumers) {
-    if constexpr (C.consumers == 2) ptx::registers_decrease<40>();
+    if constexpr (C.consumers == 2) ptx::registers_decrease<kProducerRegisters>();
     if (threadIdx.x == C.consumers * 128) produce<C>(p, place, smem);
-    if (C.scaling == Scaling::block && threadIdx.x / 32 == C.consumers * 4 + 1)
+    if (C.scaling == Scaling::block && threadIdx.x >= C.consumers * 128 + 32)
       produce_scales<C>(p, place, smem);
   } else {
-    if constexpr (C.consumers == 2) ptx::registers_increase<232>();
+    if constexpr (C.consumers == 2) ptx::registers_increase<(3 * 168 - kProducerRegisters) / 2>();
     consume<C>(p, place, smem, join_buffer, line_buffer);
   }
   if constexpr (sharers(C) > 1) {  // a partner may still arrive on this block's barriers

@@ -66,22 +66,30 @@ struct MmaMainloop {
     for (Sum<C>& sum : sums) sum = 0;
     const uint32_t count = unit.k_count;
     if constexpr (C.promote) promotion.start(tile);
+    ScaleLoader<C, math_threads(C)> scale_loader(p, thread);
+    if constexpr (C.scaling == Scaling::block) scale_loader.start(unit, tile.m0, tile.n0);
+    const auto load = [&](uint32_t block, uint32_t stage) {
+      load_operands(unit, block, stage);
+      if constexpr (C.scaling == Scaling::block)
+        scale_loader.load(smem + kPlan.scales + stage * kPlan.scale_stage);
+    };
     __syncthreads();  // the last unit's readers are done with the stages
     CLEAVE_UNROLL
     for (uint32_t i = 0; i + 1 < C.stages; ++i) {
-      if (i < count) load(unit, i, i);
+      if (i < count) load(i, i);
       ptx::copy_async_commit();
     }
     for (uint32_t i = 0; i < count; ++i) {
       ptx::copy_async_wait<C.stages - 2>();
       __syncthreads();
       const uint32_t ahead = i + C.stages - 1;
-      if (ahead < count) load(unit, ahead, ahead % C.stages);
+      if (ahead < count) load(ahead, ahead % C.stages);
       ptx::copy_async_commit();
       if constexpr (C.promote) {
-        Sums<C> part = {};
+        Part<C> part[accumulators_per_thread(C)] = {};
         multiply(i % C.stages, part);
-        const uint32_t scales = smem + kPlan.scales + i % C.stages * kPlan.scale_stage;
+        const auto scales =
+            promotion.load(smem + kPlan.scales + i % C.stages * kPlan.scale_stage);
         CLEAVE_UNROLL
         for (uint32_t row = 0; row < kRowBlocks; ++row)
           promotion.add(part + row * kColBlocks * 4, sums + row * kColBlocks * 4, row, scales);
@@ -93,7 +101,7 @@ struct MmaMainloop {
   }
 
  private:
-  CLEAVE_DEVICE void load(const WorkUnit& unit, uint32_t block, uint32_t stage) {
+  CLEAVE_DEVICE void load_operands(const WorkUnit& unit, uint32_t block, uint32_t stage) {
     const uint32_t k0 = unit.k_block(block) * C.tile_k;
     copy_operand<C, C.a_major, C.tile_m, C.load_bytes_a>(
         p.a, smem + kPlan.a + stage * kPlan.a_stage, unit.m * C.tile_m, k0, p.epilogue.m, p.k,
@@ -101,13 +109,9 @@ struct MmaMainloop {
     copy_operand<C, C.b_major, C.tile_n, C.load_bytes_b>(
         p.b, smem + kPlan.b + stage * kPlan.b_stage, unit.n * C.tile_n, k0, p.epilogue.n, p.k,
         unit.batch, thread);
-    if constexpr (C.scaling == Scaling::block) {
-      load_scales<C>(p, smem + kPlan.scales + stage * kPlan.scale_stage, unit.m * C.tile_m,
-                     unit.n * C.tile_n, unit.k_block(block), unit.batch, thread, math_threads(C));
-    }
   }
 
-  CLEAVE_DEVICE void multiply(uint32_t stage, Sums<C>& sums) {
+  CLEAVE_DEVICE void multiply(uint32_t stage, Part<C>* sums) {
     const uint32_t warp = thread / 32;
     const uint32_t a = smem + kPlan.a + stage * kPlan.a_stage,
                    b = smem + kPlan.b + stage * kPlan.b_stage;

@@ -16,6 +16,7 @@ template <GemmConfig C>
 class Promotion {
   static constexpr bool kScaled = C.scaling == Scaling::block;
   static constexpr uint32_t kColBlocks = Fragment<C>::kColBlocks;
+  static constexpr uint32_t kRowBlocks = Fragment<C>::kBlocks / kColBlocks;
   static constexpr uint32_t kTouched = touched_blocks(C.tile_n);
 
  public:
@@ -26,47 +27,66 @@ class Promotion {
     offset_ = tile.n0 % 128 + col0_;
   }
 
-  /// sums += part (times its scales) for row block `row` of the fragment and all its columns.
-  /// `scales`: shared address of the stage's.
-  CLEAVE_DEVICE void add(const float* part, float* sums, uint32_t row, uint32_t scales) const {
-    if constexpr (!kScaled) {
+  /// A stage's scales: those of the thread's rows, and of the blocks of 128 columns that the tile
+  /// touches. Single columns have too many; they stay in the stage.
+  struct Scales {
+    uint32_t stage;  // shared address
+    float rows[kRowBlocks][2];
+    float touched[kTouched];
+  };
+
+  CLEAVE_DEVICE Scales load(uint32_t stage) const {
+    Scales scales;
+    scales.stage = stage;
+    if constexpr (kScaled) {
       CLEAVE_UNROLL
-      for (uint32_t i = 0; i < kColBlocks * 4; ++i) sums[i] += part[i];
-    } else {
-      const float rows[2] = {row_scale(scales, row, 0), row_scale(scales, row, 1)};
-      float touched[kTouched];
+      for (uint32_t i = 0; i < 2 * kRowBlocks; ++i) {
+        const uint32_t row = row0_ + i / 2 * Fragment<C>::kRowStep + i % 2 * 8;
+        scales.rows[i / 2][i % 2] = load_line(stage, row / C.scale_rows_a);
+      }
       if constexpr (C.scale_rows_b == 128) {
         CLEAVE_UNROLL
-        for (uint32_t i = 0; i < kTouched; ++i) touched[i] = load(scales, scale_lines_b_at(C) + i);
+        for (uint32_t i = 0; i < kTouched; ++i)
+          scales.touched[i] = load_line(stage, scale_lines_b_at(C) + i);
       }
+    }
+    return scales;
+  }
+
+  /// sums += part (times its scales) for row block `row` of the fragment and all its columns.
+  CLEAVE_DEVICE void add(const Part<C>* part, float* sums, uint32_t row, const Scales& scales) const {
+    CLEAVE_UNROLL
+    for (uint32_t col = 0; col < kColBlocks; ++col) {
+      float columns[2];
+      if constexpr (kScaled) column_scales(scales, col, columns);
       CLEAVE_UNROLL
-      for (uint32_t col = 0; col < kColBlocks; ++col) {
-        float columns[2];
-        if constexpr (C.scale_rows_b == 128) {
-          columns[0] = touched[0];
-          CLEAVE_UNROLL
-          for (uint32_t i = 1; i < kTouched; ++i) {
-            if (offset_ + col * 8 >= i * 128) columns[0] = touched[i];
-          }
-          columns[1] = columns[0];
+      for (uint32_t i = 0; i < 4; ++i) {
+        const float part_i = float(part[col * 4 + i]);
+        if constexpr (kScaled) {
+          sums[col * 4 + i] += part_i * (scales.rows[row][i / 2] * columns[i % 2]);
         } else {
-          ptx::load_shared_pair(scales + (scale_lines_b_at(C) + col0_ + col * 8) * 4, columns);
+          sums[col * 4 + i] += part_i;
         }
-        CLEAVE_UNROLL
-        for (uint32_t i = 0; i < 4; ++i)
-          sums[col * 4 + i] += part[col * 4 + i] * (rows[i / 2] * columns[i % 2]);
       }
     }
   }
 
  private:
-  CLEAVE_DEVICE static float load(uint32_t scales, uint32_t line) {
-    return __uint_as_float(ptx::load_shared_32(scales + line * 4));
+  CLEAVE_DEVICE static float load_line(uint32_t stage, uint32_t line) {
+    return __uint_as_float(ptx::load_shared_32(stage + line * 4));
   }
 
-  CLEAVE_DEVICE float row_scale(uint32_t scales, uint32_t row, uint32_t half) const {
-    const uint32_t tile_row = row0_ + row * Fragment<C>::kRowStep + half * 8;
-    return load(scales, tile_row / C.scale_rows_a);
+  CLEAVE_DEVICE void column_scales(const Scales& scales, uint32_t col, float (&columns)[2]) const {
+    if constexpr (C.scale_rows_b == 1) {
+      ptx::load_shared_pair(scales.stage + (scale_lines_b_at(C) + col0_ + col * 8) * 4, columns);
+    } else {
+      float scale = scales.touched[0];
+      CLEAVE_UNROLL
+      for (uint32_t i = 1; i < kTouched; ++i) {
+        if (offset_ + col * 8 >= i * 128) scale = scales.touched[i];
+      }
+      columns[0] = columns[1] = scale;
+    }
   }
 
   uint32_t row0_, col0_, offset_;

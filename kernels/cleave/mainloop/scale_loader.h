@@ -1,30 +1,66 @@
-// Loads the scales of one k block into its stage, asynchronously, four bytes at a time: any strides.
+// Loads the scales of k blocks into their stages, asynchronously, four bytes at a time: any strides.
 #pragma once
 
 #include "cleave/kernel/gemm_params.h"
 #include "cleave/mainloop/scale_lines.h"
 #include "cleave/ptx/mma_sync.h"
+#include "cleave/schedule/schedule.h"
 
 namespace cleave {
 
-/// By `threads` threads. (m0, n0): the tile's first row and column. Lines outside the operands get
-/// the last one's scale; nothing of theirs is stored.
-template <GemmConfig C>
-CLEAVE_DEVICE void load_scales(const GemmParams& p, uint32_t stage, uint32_t m0, uint32_t n0,
-                               uint32_t k_block, uint32_t batch, uint32_t thread,
-                               uint32_t threads) {
-  const auto load = [&](const BlockScales& scales, uint32_t to, uint32_t rows, uint32_t first,
-                        uint32_t count, uint32_t end) {
-    const float* const base =
-        scales.data + int64_t(batch) * scales.stride_batch + int64_t(k_block) * scales.stride_k;
-    const uint32_t last = (end - 1) / rows;
-    for (uint32_t i = thread; i < count; i += threads) {
-      const uint32_t line = min_of(first / rows + i, last);
-      ptx::copy_async<4>(stage + (to + i) * 4, base + int64_t(line) * scales.stride_row, 4);
+/// One of `Threads` threads that load them together. Its addresses are worked out once a unit, and
+/// then only advance from k block to k block.
+template <GemmConfig C, uint32_t Threads>
+class ScaleLoader {
+ public:
+  CLEAVE_DEVICE ScaleLoader(const GemmParams& p, uint32_t thread) : p_(p), thread_(thread) {}
+
+  /// (m0, n0): the tile's first row and column. Lines outside the operands get the last one's
+  /// scale; nothing of theirs is stored.
+  CLEAVE_DEVICE void start(const WorkUnit& unit, uint32_t m0, uint32_t n0) {
+    a_.start(p_.scales_a, unit, C.scale_rows_a, m0, p_.epilogue.m, thread_);
+    b_.start(p_.scales_b, unit, C.scale_rows_b, n0, p_.epilogue.n, thread_);
+  }
+
+  /// The unit's next k block, into the stage at `stage`.
+  CLEAVE_DEVICE void load(uint32_t stage) {
+    a_.load(stage, thread_);
+    b_.load(stage + scale_lines_b_at(C) * 4, thread_);
+  }
+
+ private:
+  template <uint32_t Lines>
+  struct Operand {
+    static constexpr uint32_t kOwn = ceil_div(Lines, Threads);
+    const float* from[kOwn];
+    int64_t step;
+
+    CLEAVE_DEVICE void start(const BlockScales& scales, const WorkUnit& unit, uint32_t rows,
+                             uint32_t first, uint32_t end, uint32_t thread) {
+      const float* const base = scales.data + int64_t(unit.batch) * scales.stride_batch +
+                                int64_t(unit.k_first) * scales.stride_k;
+      step = int64_t(unit.k_step) * scales.stride_k;
+      CLEAVE_UNROLL
+      for (uint32_t i = 0; i < kOwn; ++i) {
+        const uint32_t line = min_of(first / rows + i * Threads + thread, (end - 1) / rows);
+        from[i] = base + int64_t(line) * scales.stride_row;
+      }
+    }
+
+    CLEAVE_DEVICE void load(uint32_t to, uint32_t thread) {
+      CLEAVE_UNROLL
+      for (uint32_t i = 0; i < kOwn; ++i) {
+        const uint32_t line = i * Threads + thread;
+        if (Lines % Threads == 0 || line < Lines) ptx::copy_async<4>(to + line * 4, from[i], 4);
+        from[i] += step;
+      }
     }
   };
-  load(p.scales_a, 0, C.scale_rows_a, m0, scale_lines_a(C), p.epilogue.m);
-  load(p.scales_b, scale_lines_b_at(C), C.scale_rows_b, n0, scale_lines_b(C), p.epilogue.n);
-}
+
+  const GemmParams& p_;
+  uint32_t thread_;
+  Operand<scale_lines_a(C)> a_;
+  Operand<scale_lines_b(C)> b_;
+};
 
 }  // namespace cleave

@@ -18,6 +18,9 @@
 
 namespace cleave {
 
+/// Named barriers 4 and 5: whose turn it is to multiply.
+inline constexpr uint32_t kTurnBarrier = 4;
+
 template <GemmConfig C>
 struct WgmmaMainloop {
   static constexpr uint32_t kWaves =
@@ -26,7 +29,9 @@ struct WgmmaMainloop {
   static constexpr uint32_t kSharers = sharers(C);
   static constexpr uint32_t kWaveSums = C.tile_n / 2;
   static constexpr bool kTwoParts = kWaves == 1 && promotion_registers(C, 2) <= kPromotionRegisters;
+  static constexpr bool kTakesTurns = C.promote && !kTwoParts && !C.pingpong && C.consumers == 2;
   using Wave = Sum<C>[kWaveSums];
+  using WavePart = Part<C>[kWaveSums];
   using Instruction =
       ptx::Wgmma<C.a, C.b, C.tile_n, C.a_major == Major::mn, C.b_major == Major::mn>;
 
@@ -36,6 +41,11 @@ struct WgmmaMainloop {
   uint32_t first_sharer;      // cluster rank of the first block that shares loads with this one
   PipelineState<C.stages> state;
   Promotion<C> promotion;
+
+  /// Once, before the first unit: warpgroup 0 has the first turn.
+  CLEAVE_DEVICE static void init() {
+    if (kTakesTurns && threadIdx.x / 128 == 1) ptx::named_barrier_arrive(kTurnBarrier, 256);
+  }
 
   /// sums = A @ B over `k_blocks` blocks, at least one. `issued()` is called when the last
   /// instructions are on their way.
@@ -84,18 +94,29 @@ struct WgmmaMainloop {
     release(previous);
   }
 
+  // Two cooperating warpgroups that start their parts together would also add them together, and
+  // the tensor cores would idle. So they take turns: one starts when half of the other's part is
+  // done, and adds while the other's second half multiplies.
   template <class Issued>
   CLEAVE_DEVICE void run_one_part(uint32_t k_blocks, Wave (&waves)[kWaves], Issued issued) {
-    Wave part;
+    WavePart part;
     for (uint32_t block = 0; block < k_blocks; ++block) {
       ptx::mbarrier_wait(full + state.stage * 8, state.parity);
+      const auto scales = promotion.load(scales_of(state.stage));
       CLEAVE_UNROLL
       for (uint32_t wave = 0; wave < kWaves; ++wave) {
+        const uint32_t warpgroup = threadIdx.x / 128;
+        if constexpr (kTakesTurns) ptx::named_barrier_sync(kTurnBarrier + warpgroup, 256);
         start_part(wave, part);
         if (wave + 1 == kWaves && block + 1 == k_blocks) issued();
+        if constexpr (kTakesTurns) {
+          ptx::wgmma_wait<1>();
+          ptx::named_barrier_arrive(kTurnBarrier + (warpgroup ^ 1), 256);
+        }
         ptx::wgmma_wait<0>();
         pin(part);
-        promotion.add(part, waves[wave], wave, scales_of(state.stage));
+        promotion.add(part, waves[wave], wave, scales);
+        pin(waves[wave]);
       }
       release(state.stage);
       state.advance();
@@ -106,42 +127,44 @@ struct WgmmaMainloop {
   // not tell which part is in flight, and would serialise them.
   template <class Issued>
   CLEAVE_DEVICE void run_two_parts(uint32_t k_blocks, Wave& sums, Issued issued) {
-    Wave even, odd;
-    uint32_t begun = 0, stage = state.stage;
-    const auto begin = [&](Wave& part) {
-      ++begun;
-      ptx::mbarrier_wait(full + state.stage * 8, state.parity);
-      start_part(0, part);
-      state.advance();
-    };
-    const auto finish = [&](Wave& part) {
-      pin(part);
-      promotion.add(part, sums, 0, scales_of(stage));
-      pin(sums);  // added before the part is multiplied anew
-      release(stage);
-      stage = stage + 1 == C.stages ? 0 : stage + 1;
-    };
+    WavePart even, odd;
+    uint32_t begun = 1, oldest = state.stage;
     begin(even);
-    while (begun + 1 < k_blocks) {
+    for (; begun + 1 < k_blocks; begun += 2) {
       begin(odd);
       ptx::wgmma_wait<1>();
-      finish(even);
+      finish(even, sums, oldest);
       begin(even);
       ptx::wgmma_wait<1>();
-      finish(odd);
+      finish(odd, sums, oldest);
     }
     if (begun < k_blocks) {
       begin(odd);
       issued();
       ptx::wgmma_wait<1>();
-      finish(even);
+      finish(even, sums, oldest);
       ptx::wgmma_wait<0>();
-      finish(odd);
+      finish(odd, sums, oldest);
     } else {
       issued();
       ptx::wgmma_wait<0>();
-      finish(even);
+      finish(even, sums, oldest);
     }
+  }
+
+  CLEAVE_DEVICE void begin(WavePart& part) {
+    ptx::mbarrier_wait(full + state.stage * 8, state.parity);
+    start_part(0, part);
+    state.advance();
+  }
+
+  /// `stage`: the part's, and then the next one's.
+  CLEAVE_DEVICE void finish(WavePart& part, Wave& sums, uint32_t& stage) {
+    pin(part);
+    promotion.add(part, sums, 0, promotion.load(scales_of(stage)));
+    pin(sums);  // added before the part is multiplied anew
+    release(stage);
+    stage = stage + 1 == C.stages ? 0 : stage + 1;
   }
 
   CLEAVE_DEVICE uint32_t scales_of(uint32_t stage) const {
@@ -150,14 +173,17 @@ struct WgmmaMainloop {
   }
 
   /// One k block of one wave, from zero.
-  CLEAVE_DEVICE void start_part(uint32_t wave, Wave& part) {
+  CLEAVE_DEVICE void start_part(uint32_t wave, WavePart& part) {
     ptx::wgmma_fence();
     CLEAVE_UNROLL
-    for (uint32_t step = 0; step < kSteps; ++step) multiply(state.stage, step, wave, part, step != 0);
+    for (uint32_t step = 0; step < kSteps; ++step) {
+      multiply(state.stage, step, wave, part, step != 0);
+      if (kTakesTurns && step + 1 == kSteps / 2) ptx::wgmma_commit();
+    }
     ptx::wgmma_commit();
   }
 
-  CLEAVE_DEVICE void multiply(uint32_t stage, uint32_t step, uint32_t wave, Wave& sums,
+  CLEAVE_DEVICE void multiply(uint32_t stage, uint32_t step, uint32_t wave, WavePart& sums,
                               bool accumulate) {
     constexpr SmemPlan kPlan = smem_plan(C);
     const uint64_t a = make_descriptor<C.a_major>(stage_a + stage * kPlan.a_stage, C.tile_k);
@@ -169,9 +195,10 @@ struct WgmmaMainloop {
   }
 
   /// Accumulators may be read from here on.
-  CLEAVE_DEVICE static void pin(Wave& wave) {
+  template <class T>
+  CLEAVE_DEVICE static void pin(T (&wave)[kWaveSums]) {
     CLEAVE_UNROLL
-    for (Sum<C>& sum : wave) ptx::wgmma_pin(sum);
+    for (uint32_t i = 0; i < kWaveSums; ++i) ptx::wgmma_pin(wave[i]);
   }
 
   /// Hands the stage back to the producers that fill it: this block's, and its multicast partners'.

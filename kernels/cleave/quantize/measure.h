@@ -2,6 +2,7 @@
 //
 // Timeline   every team walks its groups, the blocks' reaches meet in global memory, and the last
 //            block to arrive writes the scale and resets what they met in
+// Order      from the first group to the last, where quantize_rows begins
 #pragma once
 
 #include "cleave/ptx/sync.h"
