@@ -45,5 +45,5 @@ lint-tools: setup
 
 clean:
 	rm -rf $(BUILD) .venv
-	find python/cleave -name '_core*' -delete
+	rm -f python/cleave/_core* python/cleave/_torch_ops*
 	find . -name __pycache__ -type d -not -path './.git/*' -prune -exec rm -rf {} +

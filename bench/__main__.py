@@ -5,16 +5,16 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from cleave.cli import values
 from cleave.cli.arrays import TorchArrays, select
-from cleave.cli.case import GemmCase
 from cleave.cli.errors import CommandError, one_line
 
 from . import contest, host, machine, peers, plot, report, suites, summary
+from .suites import Case, Suite
 
 # A GPU that was idle needs about this long to reach the clock it holds under load.
 WARM_UP_SECONDS = 2.0
@@ -40,6 +40,9 @@ def _parse(argv: list[str] | None) -> argparse.Namespace:
         "--suite", type=values.words(names), default=names, metavar="NAMES", help=", ".join(names)
     )
     parser.add_argument("--quick", action="store_true", help="a few cases of each suite")
+    parser.add_argument(
+        "--match", default="", metavar="TEXT", help="only cases with this in their title"
+    )
     parser.add_argument("--out", type=Path, default=Path("bench/results"), metavar="DIR")
     parser.add_argument(
         "--rounds",
@@ -55,23 +58,23 @@ def _parse(argv: list[str] | None) -> argparse.Namespace:
 
 
 def _run(arguments: argparse.Namespace) -> int:
+    loaded = [suites.load(name, arguments.quick, arguments.match) for name in arguments.suite]
+    chosen = [suite for suite in loaded if suite.cases]
+    if not chosen:
+        raise CommandError(f"no case has '{arguments.match}' in its title")
     arrays = _gpu(arguments.device)
     deadline = time.monotonic() + arguments.seconds if arguments.seconds else float("inf")
-    found, missing = peers.available()
-    print("peers:", ", ".join(peer.NAME for peer in found) or "none")
-    for name, reason in missing.items():
-        print(f"  without {name}: {reason}")
     description = machine.describe(arrays.device.index)
     print(", ".join(f"{key} {value}" for key, value in description.items()))
     _warm_up(arrays)
 
     wrong = []
-    for name in arguments.suite:
-        suite = suites.load(name, arguments.quick)
+    for suite in chosen:
         print(f"\n{suite.title}", flush=True)
-        measure_case = _measurer(arrays, suite, found, arguments.rounds)
-        rows, notes = _measure(suite, measure_case, deadline)
-        notes += [f"Without {peer}: {reason}." for peer, reason in missing.items()]
+        found, missing = peers.load(suite.peers)
+        rows, notes = _measure(suite, _measurer(arrays, suite, found, arguments.rounds), deadline)
+        notes += [f"Without {peer}: {reason.rstrip('.')}." for peer, reason in missing.items()]
+        notes += report.missing_lines(rows)
         verdict = _summarize(suite.kind, rows)
         paths = report.write(arguments.out, suite, description, rows, notes, verdict)
         try:
@@ -102,17 +105,17 @@ def _gpu(device: str) -> TorchArrays:
 
 
 def _measurer(
-    arrays: TorchArrays, suite: suites.Suite, found: list, rounds: int
-) -> Callable[[GemmCase], list[dict[str, Any]]]:
+    arrays: TorchArrays, suite: Suite, found: Sequence[peers.Peer], rounds: int
+) -> Callable[[Case], list[dict[str, Any]]]:
     return {
-        "peers": lambda case: contest.against_peers(arrays, case, found, rounds),
+        "peers": lambda case: contest.against_peers(arrays, case, suite, found, rounds),
         "modes": lambda case: contest.against_auto(arrays, case, suite, rounds),
         "host": lambda case: host.host_times(arrays, case, found, rounds),
     }[suite.kind]
 
 
 def _measure(
-    suite: suites.Suite, measure_case: Callable[[GemmCase], list[dict[str, Any]]], deadline: float
+    suite: Suite, measure_case: Callable[[Case], list[dict[str, Any]]], deadline: float
 ) -> tuple[list[dict[str, Any]], list[str]]:
     """Rows, and notes on what is not among them."""
     rows: list[dict[str, Any]] = []
@@ -130,19 +133,22 @@ def _measure(
 def _line(row: dict[str, Any]) -> str:
     if row["us"] is None:
         return (
-            f"{row['case']:<32} {row['requested_mode']} {row['requested_slices']}: {row['refused']}"
+            f"{row['case']:<56} {row['requested_mode']} {row['requested_slices']}: {row['refused']}"
         )
-    what = row.get("call") or f"{row['mode']} {row['slices']}"
-    against = f"  {row['peer']} {row['peer_us']:9.2f} us" if "peer" in row else ""
+    what = row.get("call") or " ".join(str(row[key]) for key in ("mode", "slices") if key in row)
+    against = "".join(
+        f"  {peer} {theirs['us']:.2f} us x{theirs['ratio']:.3f}"
+        for peer, theirs in row.get("peers", {}).items()
+    )
     ratio = f"  x{row['ratio']:.3f}" if "ratio" in row else ""
     wrong = "  WRONG" if row.get("verified") is False else ""
-    return f"{row['case']:<32} {what:<18} {row['us']:9.2f} us{against}{ratio}{wrong}"
+    return f"{row['case']:<56} {what:<18} {row['us']:9.2f} us{against}{ratio}{wrong}"
 
 
 def _summarize(kind: str, rows: list[dict[str, Any]]) -> dict[str, Any]:
     if kind == "host":
         return {}
-    return summary.summarize_modes(rows) if kind == "modes" else summary.summarize_ratios(rows)
+    return summary.summarize_modes(rows) if kind == "modes" else summary.summarize_peers(rows)
 
 
 def _warm_up(arrays: TorchArrays) -> None:

@@ -1,109 +1,119 @@
-"""Times contenders for one product: same process, same inputs, interleaved, L2 cold."""
+"""Times contenders for one case: same process, same inputs, interleaved, L2 cold."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from types import ModuleType
 from typing import Any
 
 from cleave.cli import measure
+from cleave.cli.accuracy import Errors
 from cleave.cli.arrays import TorchArrays
-from cleave.cli.case import GemmCase
 from cleave.cli.errors import one_line
 
-from .suites import Suite
+from .peers import Peer, reason
+from .suites import Case, Suite
+
+Calls = Sequence[Callable[[], object]]
+
+
+@dataclass
+class Entry:
+    """A case's operands, in as many sets as leave the L2 cold, and what they should give."""
+
+    sets: list[Any]
+    expected: Any
 
 
 class Contest:
-    """The operands of one case, in as many sets as leave the L2 cold, and its float64 reference."""
+    """Contenders of one operation. Those with the same case have the same operands."""
 
-    def __init__(self, arrays: TorchArrays, case: GemmCase):
+    def __init__(self, arrays: TorchArrays, operation: ModuleType):
         self.arrays = arrays
-        self.case = case
-        self.operands = [
-            measure.make_operands(arrays, case, seed)
-            for seed in range(measure.set_count(case.bytes))
-        ]
-        self._expected = measure.reference(arrays, case, self.operands[0])
+        self.operation = operation
+        self._entries: dict[Case, Entry] = {}
 
-    def bind_plan(self, plan: Any) -> list[Callable[[], None]]:
-        """Our contender: one call per operand set."""
-        return [
-            lambda o=operands: measure.run(plan, o, self.arrays.stream)
-            for operands in self.operands
-        ]
+    def entry(self, case: Case) -> Entry:
+        if case not in self._entries:
+            count = measure.set_count(case.bytes)
+            sets = [self.operation.make_operands(self.arrays, case, seed) for seed in range(count)]
+            expected = self.operation.reference(self.arrays, case, sets[0])
+            self._entries[case] = Entry(sets, expected)
+        return self._entries[case]
 
-    def bind_peer(self, peer: ModuleType) -> list[Callable[[], None]] | None:
-        calls = [peer.bind(self.case, operands) for operands in self.operands]
-        return None if calls[0] is None else calls
+    def ours(self, case: Case) -> tuple[Calls, dict[str, Any]]:
+        """One call per operand set, and facts about them."""
+        return self.operation.ours(self.arrays, case, self.entry(case).sets)
 
-    def errors(self, calls: Sequence[Callable[[], None]]) -> measure.Errors:
+    def theirs(self, peer: Peer, case: Case) -> Calls:
+        """The same of a peer; `case` is what `peer.serves` says."""
+        return [next(iter(peer.calls(case, o).values())) for o in self.entry(case).sets]
+
+    def errors(self, case: Case, calls: Calls) -> Errors:
         """Of the first set's output, which is poisoned before."""
-        out = self.operands[0].out
-        out[...] = math.nan
+        entry = self.entry(case)
+        self.operation.poison(self.arrays, entry.sets[0])
         measure.run_to_completion(self.arrays, lambda: self.arrays.on_stream(calls[0]))
-        return measure.compare(self.arrays, out, self._expected)
+        return self.operation.errors(self.arrays, case, entry.sets[0], entry.expected)
 
-    def times(self, contenders: Sequence[Sequence[Callable[[], None]]], rounds: int) -> list[float]:
+    def times(self, contenders: Sequence[Calls], rounds: int) -> list[float]:
         """Median microseconds per call of each contender."""
-        sets = len(self.operands)
         graphs = measure.rotating_graphs(
-            self.arrays, [lambda i, calls=calls: calls[i]() for calls in contenders], sets
+            self.arrays,
+            [lambda i, calls=calls: calls[i % len(calls)]() for calls in contenders],
+            max(map(len, contenders)),
         )
         return measure.interleaved(graphs, rounds)
 
 
 def against_peers(
-    arrays: TorchArrays, case: GemmCase, peers: Sequence[ModuleType], rounds: int
+    arrays: TorchArrays, case: Case, suite: Suite, peers: Sequence[Peer], rounds: int
 ) -> list[dict[str, Any]]:
-    """One row: Cleave's automatic choice beside every peer that has this product."""
-    contest = Contest(arrays, case)
-    plan = measure.plan_for(case, contest.operands[0])
-    names, contenders = ["cleave"], [contest.bind_plan(plan)]
+    """One row: Cleave's automatic choice beside every peer that serves the case or one near it."""
+    contest = Contest(arrays, suite.operation)
+    calls, facts = contest.ours(case)
+    row = _row(contest, case, facts, contest.errors(case, calls))
+    contenders, theirs, without = [calls], {}, {}
     for peer in peers:
-        calls = contest.bind_peer(peer)
-        if calls:
-            names.append(peer.NAME)
-            contenders.append(calls)
-    errors = [contest.errors(calls) for calls in contenders]
-    times = contest.times(contenders, rounds)
-    row = _row(case, plan, errors[0]) | _speed(case, times[0])
-    row["peers"] = {
-        name: {"us": us, "max_error": error.max_absolute, "rms_error": error.rms_absolute}
-        for name, us, error in list(zip(names, times, errors, strict=True))[1:]
-    }
-    if row["peers"]:
-        yardstick = row["peers"][names[1]]
-        row |= {
-            "peer": names[1],
-            "peer_us": yardstick["us"],
-            "ratio": yardstick["us"] / times[0],
-            "peer_rms_error": yardstick["rms_error"],
-        }
-    return [row]
+        served = peer.serves(case)
+        if not served:
+            continue
+        try:
+            calls = contest.theirs(peer, served)
+            errors = contest.errors(served, calls)
+        except (RuntimeError, ValueError) as error:  # some forms are refused only when they run
+            without[peer.name] = reason(error)
+            continue
+        contenders.append(calls)
+        theirs[peer.name] = _error_fields(errors)
+        if served != case:
+            theirs[peer.name]["case"] = served.title
+    ours, *times = contest.times(contenders, rounds)
+    for fields, us in zip(theirs.values(), times, strict=True):
+        fields |= {"us": us, "ratio": us / ours}
+    return [row | _speed(case, ours) | {"peers": theirs, "without": without}]
 
 
 def against_auto(
-    arrays: TorchArrays, case: GemmCase, suite: Suite, rounds: int
+    arrays: TorchArrays, case: Case, suite: Suite, rounds: int
 ) -> list[dict[str, Any]]:
     """One row per split, `auto` first; 'ratio' is auto's time over the row's.
 
     A split that the library refuses is a row with the reason and without a time.
     """
-    contest = Contest(arrays, case)
+    contest = Contest(arrays, suite.operation)
+    sets = contest.entry(case).sets
     rows, contenders, measured = [], [], []
     for mode, slices in [("auto", None), *suite.splits]:
         split = replace(case, split_k_mode=mode, split_k_slices=slices)
         requested = {"requested_mode": mode, "requested_slices": slices}
         try:
-            plan = measure.plan_for(split, contest.operands[0])
+            calls, facts = suite.operation.ours(arrays, split, sets)
         except ValueError as error:
             rows.append({"case": case.title, "us": None, "refused": one_line(error)} | requested)
             continue
-        calls = contest.bind_plan(plan)
-        rows.append(_row(case, plan, contest.errors(calls)) | requested)
+        rows.append(_row(contest, case, facts, contest.errors(case, calls)) | requested)
         measured.append(rows[-1])
         contenders.append(calls)
     times = contest.times(contenders, rounds)
@@ -112,24 +122,26 @@ def against_auto(
     return rows
 
 
-def _row(case: GemmCase, plan: Any, errors: measure.Errors) -> dict[str, Any]:
+def _row(contest: Contest, case: Case, facts: dict[str, Any], errors: Errors) -> dict[str, Any]:
+    return (
+        {"case": case.title}
+        | contest.operation.describe(case)
+        | facts
+        | _error_fields(errors)
+        | {"verified": errors.acceptable}
+    )
+
+
+def _error_fields(errors: Errors) -> dict[str, float]:
     return {
-        "case": case.title,
-        "m": case.m,
-        "n": case.n,
-        "k": case.k,
-        "dtype": case.dtype,
-        "layout": case.layout,
-        "floor_us": plan.roofline_us,
-        "kernel": plan.kernel_name,
-        "mode": plan.split_k_mode,
-        "slices": plan.split_k_slices,
-        "workspace_bytes": plan.workspace_size,
         "max_error": errors.max_absolute,
         "rms_error": errors.rms_absolute,
-        "verified": errors.acceptable(case),
+        "row_error": errors.max_row,
     }
 
 
-def _speed(case: GemmCase, us: float) -> dict[str, float]:
-    return {"us": us, "tflops": case.flops / us * 1e-6, "gb_per_s": case.bytes / us * 1e-3}
+def _speed(case: Case, us: float) -> dict[str, float]:
+    """TFLOP/s only of what computes."""
+    flops = getattr(case, "flops", None)
+    rate = {"tflops": flops / us * 1e-6} if flops else {}
+    return {"us": us} | rate | {"gb_per_s": case.bytes / us * 1e-3}

@@ -5,67 +5,116 @@ from __future__ import annotations
 import gc
 import statistics
 import time
-from collections.abc import Callable
-from types import ModuleType
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from cleave.cli import measure
 from cleave.cli.arrays import TorchArrays
 from cleave.cli.case import GemmCase
+from cleave.cli.operands import Operands, make_operands
+
+from .peers import Peer, reason
 
 # Fewer than the launches that a driver queues before it makes the caller wait.
 CALLS = 200
 
+Loop = Callable[[], float]
+
 
 def host_times(
-    arrays: TorchArrays, case: GemmCase, peers: list[ModuleType], rounds: int
+    arrays: TorchArrays, case: GemmCase, peers: Sequence[Peer], rounds: int
 ) -> list[dict[str, Any]]:
     """One row per way to call; everything on torch's current stream, as an application would."""
     import torch
 
-    import cleave
-    from cleave import _core
-
-    operands = measure.make_operands(arrays, case)
-    a, b, out = operands.a, operands.b, operands.out
-    plan = measure.plan_for(case, operands)
     stream = torch.cuda.current_stream(arrays.device).cuda_stream
-    plan.prepare(stream)
-
-    def repeated(call: Callable[[], Any]) -> Callable[[], float]:
-        def loop() -> float:
-            start = time.perf_counter()
-            for _ in range(CALLS):
-                call()
-            return (time.perf_counter() - start) / CALLS * 1e6
-
-        return loop
-
-    contenders = {
-        "C++ plan->run": lambda: _core.host_bench(plan, a, b, out, CALLS, stream),
-        "plan.run": repeated(lambda: plan.run(a, b, out=out)),
-        "cleave.gemm(out=)": repeated(lambda: cleave.gemm(a, b, out=out)),
-        "cleave.gemm": repeated(lambda: cleave.gemm(a, b)),
-        "torch.mm(out=)": repeated(lambda: torch.mm(a, b, out=out)),
-        "torch.mm": repeated(lambda: torch.mm(a, b)),
-    }
+    operands = make_operands(arrays, case)
+    loops, without = _ours(arrays, case, operands, stream), {}
+    try:
+        loops |= _registered(case, operands)
+    except ImportError as error:
+        without["torch.ops.cleave"] = reason(error)
     for peer in peers:
-        call = peer.bind(case, operands) if peer.NAME != "cublas" else None  # torch.mm is cuBLAS
-        if call:
-            contenders[peer.NAME] = repeated(call)
-
-    samples: dict[str, list[float]] = {name: [] for name in contenders}
+        served = peer.serves(case)
+        if not served:
+            continue
+        for name, call in peer.calls(served, make_operands(arrays, served)).items():
+            try:
+                call()
+            except (RuntimeError, ValueError) as error:  # some forms are refused only by the call
+                without[name] = reason(error)
+            else:
+                loops[name] = _repeated(call)
+    samples: dict[str, list[float]] = {name: [] for name in loops}
     gc.disable()
     try:
         for _ in range(rounds + 1):
-            for name, loop in contenders.items():
+            for name, loop in loops.items():
                 arrays.synchronize()
                 samples[name].append(loop())
     finally:
         gc.enable()
         arrays.synchronize()
     # The first round pays for whatever happens once.
-    return [
+    rows = [
         {"case": case.title, "call": name, "us": statistics.median(s[1:])}
         for name, s in samples.items()
     ]
+    rows[0]["without"] = without
+    return rows
+
+
+def _repeated(call: Callable[[], object]) -> Loop:
+    """Microseconds per call, of CALLS."""
+
+    def loop() -> float:
+        start = time.perf_counter()
+        for _ in range(CALLS):
+            call()
+        return (time.perf_counter() - start) / CALLS * 1e6
+
+    return loop
+
+
+def _ours(arrays: TorchArrays, case: GemmCase, operands: Operands, stream: int) -> dict[str, Loop]:
+    """From the least that any library could spend to the function that allocates its result."""
+    import cleave
+    from cleave import _core
+
+    a, b, out, scales = operands.a, operands.b, operands.out, operands.scales
+    plan = measure.plan_for(case, operands)
+    plan.prepare(stream)
+    name, inputs, options = _call(case, operands)
+    function = getattr(cleave, name)
+    return {
+        "an empty kernel": lambda: _core.launch_floor(arrays.device.index, CALLS, stream),
+        "C++ plan->run": lambda: _core.host_bench(plan, a, b, out, CALLS, stream, **scales),
+        "plan.run": _repeated(lambda: plan.run(a, b, out=out, **scales)),
+        f"cleave.{name}(out=)": _repeated(lambda: function(*inputs, out=out, **options)),
+        f"cleave.{name}": _repeated(lambda: function(*inputs, **options)),
+    }
+
+
+def _registered(case: GemmCase, operands: Operands) -> dict[str, Loop]:
+    """As operators of PyTorch. ImportError where the extension is not built."""
+    import torch
+
+    import cleave.torch  # noqa: F401  (registers them)
+
+    name, inputs, options = _call(case, operands)
+    operator, out = getattr(torch.ops.cleave, name), operands.out
+    return {
+        f"torch.ops.cleave.{name}.out": _repeated(
+            lambda: operator.out(*inputs, out=out, **options)
+        ),
+        f"torch.ops.cleave.{name}": _repeated(lambda: operator(*inputs, **options)),
+    }
+
+
+def _call(case: GemmCase, operands: Operands) -> tuple[str, list[Any], dict[str, Any]]:
+    """What computes the case, its positional arguments and its options."""
+    inputs = [operands.a, operands.b]
+    if not case.quantized:
+        return "gemm", inputs, {}
+    inputs += [operands.scales["scale_a"], operands.scales["scale_b"]]
+    return "scaled_gemm", inputs, {"use_fast_accum": True} if case.use_fast_accum else {}

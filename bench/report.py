@@ -68,18 +68,38 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> list[str]:
 
 def summary_lines(kind: str, summary: dict[str, Any]) -> list[str]:
     """Sentences, for the report and for the terminal."""
-    if not summary.get("compared"):
-        return []
-    spread = "geomean {geomean:.3f} of {compared}, worst {worst:.3f} on {worst_case}".format_map(
-        summary
-    )
-    if kind == "modes":
+    if kind == "modes" and summary.get("compared"):
+        spread = _SPREAD.format_map(summary)
         return [f"auto's time over that of the best explicit split: {spread}."]
-    counts = "best {best:.3f} on {best_case}; {wins} wins, {losses} losses".format_map(summary)
-    less_accurate = ", ".join(summary["less_accurate"]) or "nowhere"
+    lines = []
+    for peer, ratios in summary.items() if kind == "peers" else ():
+        lines += [
+            f"{peer}'s time over ours: {_SPREAD.format_map(ratios)}, "
+            f"best {ratios['best']:.3f} on {ratios['best_case']}; {ratios['wins']} wins.",
+            f"Slower than {peer}: {', '.join(ratios['losses']) or 'nowhere'}.",
+            _accuracy_line(peer, ratios),
+        ]
+    return lines
+
+
+def _accuracy_line(peer: str, ratios: dict[str, Any]) -> str:
+    if "instead" in ratios:
+        return f"{peer} computes something else, such as {ratios['instead']}."
+    return f"RMS error above {peer}'s: {', '.join(ratios['less_accurate']) or 'nowhere'}."
+
+
+_SPREAD = "geomean {geomean:.3f} of {compared}, worst {worst:.3f} on {worst_case}"
+
+
+def missing_lines(rows: Sequence[dict[str, Any]]) -> list[str]:
+    """Who did not take part in what, and why: one sentence per reason."""
+    cases: dict[tuple[str, str], list[str]] = {}
+    for row in rows:
+        for name, reason in row.get("without", {}).items():
+            cases.setdefault((name, reason), []).append(row["case"])
     return [
-        f"Peer's time over ours: {spread}, {counts}.",
-        f"RMS error above the peer's: {less_accurate}.",
+        f"Without {name} on {', '.join(names)}: {reason.rstrip('.')}."
+        for (name, reason), names in cases.items()
     ]
 
 
@@ -95,16 +115,24 @@ def _peers_table(rows: Sequence[dict[str, Any]]) -> tuple[list[str], list[list[A
         "slices": "slices",
         "max error": "max_error",
         "rms error": "rms_error",
+        "row error": "row_error",
     }
-    theirs = {"us": "us", "max error": "max_error", "rms error": "rms_error"}
+    ours = {title: key for title, key in ours.items() if any(key in row for row in rows)}
+    theirs = {
+        "us": "us",
+        "max error": "max_error",
+        "rms error": "rms_error",
+        "row error": "row_error",
+        "/ ours": "ratio",
+    }
     peers = list(dict.fromkeys(name for row in rows for name in row["peers"]))
-    columns = [*ours, *(f"{peer} {title}" for peer in peers for title in theirs), "ratio"]
+    columns = [*ours, *(f"{peer} {title}" for peer in peers for title in theirs)]
     cells = []
     for row in rows:
         measured = [
             row["peers"].get(peer, {}).get(key) for peer in peers for key in theirs.values()
         ]
-        cells.append([*(row[key] for key in ours.values()), *measured, row.get("ratio")])
+        cells.append([*(row[key] for key in ours.values()), *measured])
     return columns, cells
 
 

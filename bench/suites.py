@@ -1,9 +1,14 @@
-"""Suites: which products to measure, and how. They are data, in suites/*.json.
+"""Suites: what to measure, and how. They are data, in suites/*.json.
 
-A suite has a name, a title, a kind ('peers': against other libraries; 'modes': split-K modes
-against auto; 'host': host time per call), groups of shapes [m, n, k] that share the other fields of
-a GemmCase, and the shapes of its quick version. A 'modes' suite also has splits: the slice counts
-of each mode, null for the planner's choice.
+name, title
+kind        'peers': against other libraries; 'modes': split-K modes against auto; 'host': host time
+operation   'gemm' or 'quantize': the module that makes and runs the cases
+peers       modules of bench/peers; the first is the one that a line on the terminal compares with
+splits      of a 'modes' suite: the slice counts of each mode, null for the planner's choice
+groups      a title, shapes (the first fields of the operation's Case), and the other fields that
+            those cases share. A 'host' group has a headline: two calls, ours and the one it is
+            to be compared with.
+quick       the shapes of the short version
 """
 
 from __future__ import annotations
@@ -11,11 +16,22 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import ModuleType
 
-from cleave.cli.case import GemmCase
+from . import gemm, quantize
 
 DIRECTORY = Path(__file__).parent / "suites"
 KINDS = ("peers", "modes", "host")
+OPERATIONS = {"gemm": gemm, "quantize": quantize}
+
+Case = gemm.Case | quantize.Case
+
+
+@dataclass(frozen=True)
+class Group:
+    title: str
+    cases: list[Case]
+    headline: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -23,33 +39,54 @@ class Suite:
     name: str
     kind: str
     title: str
-    cases: list[GemmCase]
+    operation: ModuleType
+    groups: list[Group]
+    peers: list[str] = field(default_factory=list)
     splits: list[tuple[str, int | None]] = field(default_factory=list)
+
+    @property
+    def cases(self) -> list[Case]:
+        return [case for group in self.groups for case in group.cases]
 
 
 def names() -> list[str]:
     return sorted(path.stem for path in DIRECTORY.glob("*.json"))
 
 
-def load(name: str, quick: bool = False) -> Suite:
-    """ValueError if there is no such suite or its file makes no sense."""
+def load(name: str, quick: bool = False, match: str = "") -> Suite:
+    """`match`: only the cases with this in their title.
+
+    ValueError if there is no such suite or its file makes no sense.
+    """
     if name not in names():
         raise ValueError(f"there is no suite '{name}'; there are {', '.join(names())}")
-    return parse(json.loads((DIRECTORY / f"{name}.json").read_text()), quick)
+    return parse(json.loads((DIRECTORY / f"{name}.json").read_text()), quick, match)
 
 
-def parse(data: dict, quick: bool = False) -> Suite:
-    if data["kind"] not in KINDS:
-        raise ValueError(
-            f"suite {data['name']}: kind '{data['kind']}' is not one of {', '.join(KINDS)}"
-        )
-    cases = []
+def parse(data: dict, quick: bool = False, match: str = "") -> Suite:
+    for key, allowed in (("kind", KINDS), ("operation", tuple(OPERATIONS))):
+        if data[key] not in allowed:
+            raise ValueError(
+                f"suite {data['name']}: {key} '{data[key]}' is not one of {', '.join(allowed)}"
+            )
+    operation = OPERATIONS[data["operation"]]
+    groups = []
     for group in data["groups"]:
-        shared = {key: value for key, value in group.items() if key != "shapes"}
-        for m, n, k in group["shapes"]:
-            if not quick or [m, n, k] in data["quick"]:
-                cases.append(GemmCase(m, n, k, **shared))
+        shared = {key: group[key] for key in group.keys() - {"title", "shapes", "headline"}}
+        shapes = [shape for shape in group["shapes"] if not quick or shape in data["quick"]]
+        cases = [operation.Case(*shape, **shared) for shape in shapes]
+        cases = [case for case in cases if match in case.title]
+        if cases:
+            groups.append(Group(group["title"], cases, group.get("headline", [])))
     splits = [
         (mode, slices) for mode, counts in data.get("splits", {}).items() for slices in counts
     ]
-    return Suite(data["name"], data["kind"], data["title"], cases, splits)
+    return Suite(
+        data["name"],
+        data["kind"],
+        data["title"],
+        operation,
+        groups,
+        data.get("peers", []),
+        splits,
+    )

@@ -13,27 +13,38 @@ def geomean(values: Iterable[float]) -> float:
     return math.exp(sum(logs) / len(logs)) if logs else math.nan
 
 
-def summarize_ratios(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Of rows with a 'ratio' (peer's time over ours): above 1 is a win."""
-    compared = [row for row in rows if row.get("ratio") is not None]
-    if not compared:
-        return {"compared": 0}
-    worst = min(compared, key=lambda row: row["ratio"])
-    best = max(compared, key=lambda row: row["ratio"])
+def summarize_peers(rows: Sequence[dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    """Of each peer, its time over ours: above 1 is a win."""
+    peers = dict.fromkeys(name for row in rows for name in row["peers"])
+    return {peer: _ratios([row for row in rows if peer in row["peers"]], peer) for peer in peers}
+
+
+def _ratios(rows: Sequence[dict[str, Any]], peer: str) -> dict[str, Any]:
+    def ratio(row: dict[str, Any]) -> float:
+        return row["peers"][peer]["us"] / row["us"]
+
+    worst, best = min(rows, key=ratio), max(rows, key=ratio)
     return {
-        "compared": len(compared),
-        "geomean": geomean(row["ratio"] for row in compared),
-        "worst": worst["ratio"],
+        "compared": len(rows),
+        "geomean": geomean(map(ratio, rows)),
+        "worst": ratio(worst),
         "worst_case": worst["case"],
-        "best": best["ratio"],
+        "best": ratio(best),
         "best_case": best["case"],
-        "wins": sum(row["ratio"] > 1 for row in compared),
-        "losses": sum(row["ratio"] < 1 for row in compared),
-        # Two correct roundings of the same sums differ in the RMS, though by less than this.
-        "less_accurate": [
-            row["case"] for row in compared if row["rms_error"] > 1.001 * row["peer_rms_error"]
-        ],
+        "wins": sum(ratio(row) > 1 for row in rows),
+        "losses": [row["case"] for row in rows if ratio(row) < 1],
+        **_accuracy(rows, peer),
     }
+
+
+def _accuracy(rows: Sequence[dict[str, Any]], peer: str) -> dict[str, Any]:
+    """Where the peer is more accurate, or what it computes instead: then errors do not compare."""
+    other = [row["peers"][peer]["case"] for row in rows if "case" in row["peers"][peer]]
+    if other:
+        return {"instead": other[0]}
+    # Two correct roundings of the same sums differ in the RMS, though by less than this.
+    less = [row for row in rows if row["rms_error"] > 1.001 * row["peers"][peer]["rms_error"]]
+    return {"less_accurate": [row["case"] for row in less]}
 
 
 def summarize_modes(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:

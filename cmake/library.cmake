@@ -15,9 +15,11 @@ file(GLOB cleave_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/src/*/*.cpp")
 add_library(cleave ${cleave_sources})
 add_library(cleave::cleave ALIAS cleave)
 cleave_embed_kernels(cleave)
-set_target_properties(cleave PROPERTIES
-  VERSION ${PROJECT_VERSION}
-  SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})
+if(NOT SKBUILD)  # a wheel holds no symbolic links
+  set_target_properties(cleave PROPERTIES
+    VERSION ${PROJECT_VERSION}
+    SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})
+endif()
 target_compile_features(cleave PUBLIC cxx_std_20)
 target_include_directories(cleave PUBLIC
   "$<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>"

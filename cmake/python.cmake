@@ -1,5 +1,6 @@
 # The extension module cleave._core and its type stub. In a checkout both are placed in python/cleave,
-# which makes that folder the importable package; a wheel takes them from the build folder.
+# which makes that folder the importable package; a wheel takes them from the build folder, and has libcleave beside
+# them, which all its modules share.
 
 find_package(Python 3.11 REQUIRED COMPONENTS Interpreter Development.Module)
 execute_process(
@@ -22,6 +23,7 @@ nanobind_add_stub(_core_stub
   MODULE _core OUTPUT "${package_dir}/_core.pyi" PYTHON_PATH "${package_dir}" DEPENDS _core)
 
 if(SKBUILD)
-  install(TARGETS _core LIBRARY DESTINATION cleave)
+  set_target_properties(_core PROPERTIES INSTALL_RPATH "$ORIGIN")
+  install(TARGETS cleave _core LIBRARY DESTINATION cleave)
   install(FILES "${package_dir}/_core.pyi" DESTINATION cleave)
 endif()

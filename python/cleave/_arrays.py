@@ -57,15 +57,15 @@ def pointer_device(pointer: int) -> int:
 def _numpy_dtype(name: str) -> Any:
     import numpy as np
 
-    if name != "bfloat16":
+    if name != "bfloat16" and not name.startswith("float8"):
         return np.dtype(name)
     try:
         import ml_dtypes
     except ImportError:
         raise ValueError(
-            "NumPy has no bfloat16 of its own; pip install ml_dtypes, or pass out_dtype='float32'"
+            f"NumPy has no {name} of its own; pip install ml_dtypes, or pass out_dtype='float32'"
         ) from None
-    return np.dtype(ml_dtypes.bfloat16)
+    return np.dtype(getattr(ml_dtypes, name))
 
 
 def _numpy() -> Adapter:
@@ -77,13 +77,12 @@ def _numpy() -> Adapter:
 def _torch() -> Adapter:
     import torch
 
-    dtypes = {name: getattr(torch, name) for name in ("float16", "bfloat16", "float32")}
     empty_strided = torch.empty_strided
 
     def empty(like: Any, shape: tuple[int, ...], dtype: str) -> Any:
         # Saying the strides spares torch half of its argument parsing.
         strides = (shape[1], 1) if len(shape) == 2 else (shape[1] * shape[2], shape[2], 1)
-        return empty_strided(shape, strides, dtype=dtypes[dtype], device=like.device)
+        return empty_strided(shape, strides, dtype=getattr(torch, dtype), device=like.device)
 
     return Adapter(
         empty=empty,

@@ -8,12 +8,13 @@ plan.run(A, B, C, D, alpha=1.0, beta=0.5, split_k_mode="parallel", split_k_slice
 from __future__ import annotations
 
 import enum
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from . import _core
 
-__all__ = ["DataType", "Gemm", "GemmRun", "LayoutType"]
+__all__ = ["DataType", "Gemm", "GemmRun", "LayoutType", "ScaledGemm"]
 
 
 class DataType(enum.Enum):
@@ -22,6 +23,10 @@ class DataType(enum.Enum):
     f16 = "float16"
     bf16 = "bfloat16"
     f32 = "float32"
+    e4m3 = "float8_e4m3fn"
+    e5m2 = "float8_e5m2"
+    s8 = "int8"
+    s32 = "int32"
 
 
 class LayoutType(enum.Enum):
@@ -55,7 +60,7 @@ class Gemm:
         element, element_A, element_B, element_C, element_D: a DataType, a torch or NumPy dtype, or
             a name. D has A's type by default.
         layout, layout_A, layout_B, layout_C: a LayoutType. D's layout is C's.
-        element_accumulator: float32, which is the only one there is.
+        element_accumulator: what sums are made in: int32 for int8, else float32; checked in `run`.
         alpha, beta: defaults of `run`.
         A, B, C, D: defaults of `run`.
 
@@ -75,7 +80,7 @@ class Gemm:
         layout_A: LayoutType | None = None,
         layout_B: LayoutType | None = None,
         layout_C: LayoutType | None = None,
-        element_accumulator: Any = DataType.f32,
+        element_accumulator: Any = None,
         alpha: float = 1.0,
         beta: float = 0.0,
         A: Any = None,
@@ -83,12 +88,15 @@ class Gemm:
         C: Any = None,
         D: Any = None,
     ):
-        if _element(element_accumulator) is not DataType.f32:
-            raise TypeError(f"element_accumulator is {element_accumulator}; it must be float32")
+        self._accumulator = _element(element_accumulator)
+        if self._accumulator not in (None, DataType.f32, DataType.s32):
+            raise TypeError(
+                f"element_accumulator is {element_accumulator}; it must be float32 or int32"
+            )
         elements = {"A": element_A, "B": element_B, "C": element_C, "D": element_D}
         layouts = {"A": layout_A, "B": layout_B, "C": layout_C, "D": layout_C}
-        self._elements = {name: _element(own or element) for name, own in elements.items()}
-        self._layouts = {name: _layout(own or layout) for name, own in layouts.items()}
+        self._elements = {name: _element(_either(own, element)) for name, own in elements.items()}
+        self._layouts = {name: _layout(_either(own, layout)) for name, own in layouts.items()}
         self._matrices = {"A": A, "B": B, "C": C, "D": D}
         self.alpha = alpha
         self.beta = beta
@@ -128,31 +136,47 @@ class Gemm:
         asynchronous, and in CUDA graphs. print_module: print the kernel's source. The other
         arguments, and the errors, are those of `cleave.gemm`.
         """
-        given = {"A": A, "B": B, "C": C, "D": D}
-        A, B, C, D = (
-            self._matrices[name] if array is None else array for name, array in given.items()
-        )
-        alpha = self.alpha if alpha is None else alpha
-        beta = self.beta if beta is None else beta
-        for name, array in {"A": A, "B": B, "C": C, "D": D}.items():
+        return self._run(
+            _core.gemm, _core.plan_gemm, (A, B, C, D), alpha, beta, sync, print_module, stream,
+            split_k_mode=split_k_mode, split_k_slices=split_k_slices,
+        )  # fmt: skip
+
+    def _run(
+        self,
+        multiply: Callable[..., Any],
+        plan: Callable[..., Any],
+        matrices: tuple[Any, ...],
+        alpha: float | None,
+        beta: float | None,
+        sync: bool,
+        print_module: bool,
+        stream: Any,
+        **options: Any,
+    ) -> GemmRun:
+        given = {
+            name: _either(array, default)
+            for array, (name, default) in zip(matrices, self._matrices.items(), strict=True)
+        }
+        alpha, beta = _either(alpha, self.alpha), _either(beta, self.beta)
+        for name, array in given.items():
             if array is not None:
                 self._check(name, array)
             elif name in "AB":
-                raise TypeError(f"{name} is missing; pass it to run or to Gemm")
+                raise TypeError(f"{name} is missing; pass it to run or to {type(self).__name__}")
+        A, B, C, D = given.values()
 
-        _, _, _, device, stream = _core.inspect(A, "A", stream)
+        dtype, _, _, device, stream = _core.inspect(A, "A", stream)
+        self._check_accumulator(dtype)
         element_D = self._elements["D"] if D is None else None
-        options = {
+        options |= {
             "c": C if beta != 0 else None,
             "out": D,
             "out_dtype": element_D and element_D.value,
             "activation": self.activation,
-            "split_k_mode": split_k_mode,
-            "split_k_slices": split_k_slices,
         }
         if print_module:
-            print(_core.plan_gemm(A, B, **options).kernel_source)
-        result = _core.gemm(
+            print(plan(A, B, **options).kernel_source)
+        result = multiply(
             A, B, alpha=alpha, beta=beta if beta != 0 else None, stream=stream, **options
         )
         done = GemmRun(result, device, stream)
@@ -160,19 +184,89 @@ class Gemm:
             done.sync()
         return done
 
+    def _check_accumulator(self, dtype: str) -> None:
+        actual = DataType.s32 if dtype == DataType.s8.value else DataType.f32
+        if self._accumulator not in (None, actual):
+            raise TypeError(
+                f"element_accumulator is {self._accumulator.value}, but products of {dtype} are "
+                f"summed in {actual.value}; pass that, or None"
+            )
+
     def _check(self, name: str, array: Any) -> None:
         dtype, shape, strides, _, _ = _core.inspect(array, name)
         element, layout = self._elements[name], self._layouts[name]
         if element and element.value != dtype:
-            raise TypeError(f"{name} is {dtype}, but this Gemm is for {element.value}; convert it")
+            kind = type(self).__name__
+            raise TypeError(
+                f"{name} is {dtype}, but this {kind} is for {element.value}; convert it"
+            )
         if not layout or len(shape) < 2:
             return
         unit = -1 if layout is LayoutType.RowMajor else -2
         if strides[unit] != 1 and shape[unit] > 1:
             raise ValueError(
                 f"{name} has strides {strides}, which is not {layout.name}; pass a copy, or make a "
-                "Gemm without a layout, which takes any"
+                f"{type(self).__name__} without a layout, which takes any"
             )
+
+
+class ScaledGemm(Gemm):
+    """D = activation(alpha * (scale_A * A) @ (scale_B * B) + beta * C + bias), of 8-bit elements.
+
+    The arguments and errors are those of `Gemm`, but that `element` is the type of A and B alone,
+    and a new D is bfloat16 by default.
+    """
+
+    def __init__(
+        self,
+        element: Any = None,
+        layout: LayoutType | None = None,
+        *,
+        element_A: Any = None,
+        element_B: Any = None,
+        **others: Any,
+    ):
+        super().__init__(
+            layout=layout,
+            element_A=_either(element_A, element),
+            element_B=_either(element_B, element),
+            **others,
+        )
+
+    def run(
+        self,
+        A: Any = None,
+        B: Any = None,
+        C: Any = None,
+        D: Any = None,
+        alpha: float | None = None,
+        beta: float | None = None,
+        sync: bool = True,
+        print_module: bool = False,
+        *,
+        scale_A: Any,
+        scale_B: Any,
+        scale_D: Any = None,
+        bias: Any = None,
+        amax: Any = None,
+        azp: Any = None,
+        azp_adj: Any = None,
+        use_fast_accum: bool = False,
+        split_k_mode: str = "auto",
+        split_k_slices: int | None = None,
+        stream: Any = None,
+    ) -> GemmRun:
+        """Multiplies, as `Gemm.run` does. What is new is as in `cleave.scaled_gemm`."""
+        return self._run(
+            _core.scaled_gemm, _core.plan_scaled_gemm, (A, B, C, D), alpha, beta, sync,
+            print_module, stream, scale_a=scale_A, scale_b=scale_B, scale_d=scale_D, bias=bias,
+            amax=amax, azp=azp, azp_adj=azp_adj, use_fast_accum=use_fast_accum,
+            split_k_mode=split_k_mode, split_k_slices=split_k_slices,
+        )  # fmt: skip
+
+
+def _either(own: Any, common: Any) -> Any:
+    return common if own is None else own
 
 
 def _element(value: Any) -> DataType | None:

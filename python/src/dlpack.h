@@ -19,7 +19,16 @@ struct Device {
   int32_t id;
 };
 
-enum TypeCode : uint8_t { kInt = 0, kUInt = 1, kFloat = 2, kBfloat = 4, kComplex = 5, kBool = 6 };
+enum TypeCode : uint8_t {
+  kInt = 0,
+  kUInt = 1,
+  kFloat = 2,
+  kBfloat = 4,
+  kComplex = 5,
+  kBool = 6,
+  kFloat8E4m3fn = 10,
+  kFloat8E5m2 = 12,
+};
 
 struct DataType {
   uint8_t code;

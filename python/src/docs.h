@@ -19,19 +19,21 @@ Arrays are torch tensors, NumPy, CuPy or JAX arrays, or anything else with DLPac
 once the work is enqueued; host arrays run on the CPU backend, and it returns when it is done.
 
 Args:
-    a: [M, K] or [B, M, K]; float16, bfloat16 or float32 (multiplied as tf32 on the GPU). Sums are
-        float32.
+    a: [M, K] or [B, M, K]; float16, bfloat16 or float32 (multiplied as tf32 on the GPU), with sums
+        in float32. Also int8, with exact sums in int32, and the 8-bit floats: see `scaled_gemm`.
     b: [K, N] or [B, K, N], of a's dtype. A two-dimensional operand, or one with B = 1, serves the
         whole batch. Of the last two strides of every array one must be 1: transposed and sliced
         views go through without a copy.
-    c: [M, N] or [B, M, N], of any supported dtype; may be `out` itself. Not read if beta is 0.
+    c: [M, N] or [B, M, N], of float16, bfloat16 or float32; may be `out` itself. Not read if beta
+        is 0.
     alpha, beta: numbers. By default beta is 1 with a `c`, and 0 without.
-    bias: [N] or [1, N] adds one value per column of D, [M, 1] one per row; contiguous, of any
-        supported dtype.
+    bias: [N] or [1, N] adds one value per column of D, [M, 1] one per row; contiguous, of float16,
+        bfloat16 or float32.
     activation: "none", "relu", "gelu", "gelu_tanh" or "silu".
     out: where D goes: [M, N], or [B, M, N] if an operand has a batch. Shares no memory with a, b
         or bias.
-    out_dtype: D's dtype if there is no `out`: a name, or a torch or NumPy dtype; a's by default.
+    out_dtype: D's dtype if there is no `out`: a name, or a torch or NumPy dtype. By default a's, but
+        int32 for int8, which is exact, and bfloat16 for 8-bit floats.
     split_k_mode: "none", "serial", "parallel", "cluster", "stream_k" or "auto". Every mode is
         repeatable bit by bit, but results of two modes or slice counts may differ in the last bits.
     split_k_slices: from 1 to K; None lets the planner choose.
@@ -68,10 +70,78 @@ inline constexpr const char* kPlanGemmDoc =
 Of the arrays only shape, strides, dtype, device and alignment matter; `c` and `bias` say whether
 the product has them. Returns a `GemmPlan` for arrays of just this form. Compiles nothing.)";
 
+inline constexpr const char* kScaledGemmSignature =
+    "def scaled_gemm(a: Array, b: Array, scale_a: Array | None, scale_b: Array | None, *, "
+    "bias: Array | None = None, out_dtype: object = None, c: Array | None = None, "
+    "alpha: float = 1.0, beta: float | None = None, activation: str = 'none', "
+    "out: Array | None = None, scale_d: Array | None = None, out_scale: str | None = None, "
+    "amax: Array | None = None, azp: Array | None = None, azp_adj: Array | None = None, "
+    "use_fast_accum: bool = False, split_k_mode: str = 'auto', "
+    "split_k_slices: int | None = None, deterministic: bool = True, kernel: str = 'auto', "
+    "stream: object = None, workspace: object = None) -> Array | tuple[Array, Array]";
+
+inline constexpr const char* kScaledGemmDoc =
+    R"(D = activation(alpha * (scale_a * a) @ (scale_b * b) + beta * c + bias), of 8-bit operands.
+
+Args:
+    a: [M, K] or [B, M, K]; int8, float8_e4m3fn or float8_e5m2. Sums of int8 are exact, in int32.
+    b: [K, N] or [B, K, N]; int8 if a is, else either 8-bit float. K contiguous in both (a row-major,
+        b column-major, as in torch.nn.Linear's x @ weight.T) is what tensor cores read; other
+        layouts are served by the portable kernel.
+    scale_a: float32, with any strides; one of
+        - one value for all of a;
+        - [M] or [M, 1], one per row;
+        - [M, ceil(K / 128)], one per 128 neighbours of a row;
+        - [ceil(M / 128), ceil(K / 128)], one per square of 128 by 128;
+        each with a batch before it, or without to serve the whole batch.
+    scale_b: the same, transposed as b is: one value, [N] or [1, N], [ceil(K / 128), N] or
+        [ceil(K / 128), ceil(N / 128)]. Scale both operands in blocks, or neither. The scales are
+        read on the device: a NaN reaches the values it scales, a 0 makes them 0. None for both:
+        there are none.
+    out_dtype: D's dtype if there is no `out`: any float, int8, or, for int8 without scales, c, bias
+        or activation, int32. By default bfloat16; without scales, of int8, int32.
+    scale_d: float32, one value. D of 8 bits is stored as D / scale_d, rounded to the nearest (ties
+        to even) and saturated; without it as D.
+    out_scale: "row" to have D's scales computed, one per row: returns (q, scale), q of the 8-bit
+        dtype that `out` or out_dtype names, scale float32 [M, 1] on the device. These are two
+        kernels, this product and `quantize`, on the current stream, and of matrices only.
+    amax: float32, one value, raised to the largest |D| (before scale_d): zero it to start anew.
+    azp_adj: int32 [N], contiguous. It is taken off the sums of int8 operands, before any scale:
+        the sums of b's columns, times a's zero point, if a is one value per tensor.
+    azp: int32 [M], contiguous: a's zero points per row, which azp_adj (then the plain sums of b's
+        columns) is multiplied by. The whole batch shares azp and azp_adj.
+    use_fast_accum: 8-bit floats only, and as in torch: leave the sums in the tensor cores, which on
+        Hopper keep about 14 bits of them. Else float32 takes over every 128 elements of K.
+
+    The other arguments are those of `gemm`.
+
+Returns:
+    `out`, or a new array of a's framework on a's device; with out_scale a tuple of q and scale.
+
+Raises as `gemm` does. Results are repeatable bit by bit. Safe in CUDA graphs once the same product
+has run, or was prepared, on that stream; replays follow the contents of every array, scales too.)";
+
+inline constexpr const char* kPlanScaledGemmSignature =
+    "def plan_scaled_gemm(a: Array, b: Array, scale_a: Array | None, scale_b: Array | None, *, "
+    "bias: Array | None = None, out_dtype: object = None, c: Array | None = None, "
+    "activation: str = 'none', out: Array | None = None, scale_d: Array | None = None, "
+    "amax: Array | None = None, azp: Array | None = None, azp_adj: Array | None = None, "
+    "use_fast_accum: bool = False, split_k_mode: str = 'auto', "
+    "split_k_slices: int | None = None, deterministic: bool = True, kernel: str = 'auto') "
+    "-> GemmPlan";
+
+inline constexpr const char* kPlanScaledGemmDoc =
+    R"(Plans a product of 8-bit operands without running it; the arguments and errors are those of
+`scaled_gemm`.
+
+Of the arrays only shape, strides, dtype, device and alignment matter. Returns a `GemmPlan` for
+arrays of just this form. Compiles nothing.)";
+
 inline constexpr const char* kPlanProblemSignature =
     "def plan_problem(m: int, n: int, k: int, *, batch: int = 1, dtype: object = 'bfloat16', "
     "layout: str = 'tn', out_dtype: object = None, activation: str = 'none', "
-    "bias: str = 'none', split_k_mode: str = 'auto', "
+    "bias: str = 'none', scaling: str = 'none', use_fast_accum: bool = False, "
+    "split_k_mode: str = 'auto', "
     "split_k_slices: int | None = None, deterministic: bool = True, "
     "kernel: str = 'auto', device: str = 'cuda') -> GemmPlan";
 
@@ -80,21 +150,27 @@ inline constexpr const char* kPlanProblemDoc =
 
 layout: a letter for A, one for B, as in BLAS, where matrices are column-major: "tn" has K
 contiguous in both (A row-major, B column-major), "tt" has both row-major. bias: "none", "row" or
-"column". device: "cpu", "cuda", "cuda:<index>", or "h100" to plan for an H100 on any machine.
+"column". scaling: what the scales of 8-bit operands cover: "none" (there are none), "tensor", "row"
+(rows of A, columns of B), or "block_1x128" or "block_128x128", which are B's blocks, A's being
+1x128 and stored by column; B's are stored by column if they are 1x128, else by K. device: "cpu", "cuda", "cuda:<index>", or "h100" to plan for an H100 on any machine.
 The other arguments, and the errors, are those of `gemm`.)";
 
 inline constexpr const char* kGemmPlanDoc =
     R"(One way to run products of one form: shapes, strides, dtypes, device and options.
 
-Immutable and thread-safe. Made by `plan_gemm`.)";
+Immutable and thread-safe. Made by `plan_gemm` and `plan_scaled_gemm`.)";
 
 inline constexpr const char* kRunSignature =
     "def run(self, a: Array, b: Array, *, c: Array | None = None, out: Array | None = None, "
     "bias: Array | None = None, alpha: float = 1.0, beta: float | None = None, "
+    "scale_a: Array | None = None, scale_b: Array | None = None, scale_d: Array | None = None, "
+    "amax: Array | None = None, azp: Array | None = None, azp_adj: Array | None = None, "
     "stream: object = None, workspace: object = None) -> Array";
 
 inline constexpr const char* kRunDoc =
-    R"(Runs the product on arrays of the planned form; the arguments and errors are those of `gemm`.
+    R"(Runs the product on arrays of the planned form.
+
+The arguments and errors are those of `gemm`, or, if the plan is of plan_scaled_gemm, `scaled_gemm`.
 
 Enqueues on the stream and returns; allocates nothing if `out` is given. Legal while the stream is
 being captured if the plan has run, or was prepared, on that stream.)";
@@ -114,5 +190,69 @@ inline constexpr const char* kCompileAllDoc =
 
 Needs NVRTC but no GPU, and fills the disk cache. Returns of each its name, arch, registers,
 spill_bytes, shared_bytes, seconds and from_cache. Raises CudaError if one does not compile.)";
+
+inline constexpr const char* kQuantizeSignature =
+    "def quantize(x: Array, dtype: object = 'int8', granularity: str = 'row', *, "
+    "scale: Array | None = None, zero: Array | None = None, smooth: Array | None = None, "
+    "symmetric: bool = True, transpose: bool = False, out: Array | None = None, "
+    "scale_out: Array | None = None, scale_major: str = 'k', stream: object = None"
+    ") -> tuple[Array, ...]";
+
+inline constexpr const char* kQuantizeDoc =
+    R"(8-bit elements q and float32 scales with x ~ smooth * scale * (q - zero).
+
+x is read once (for a tensor's own scale twice, by two kernels); the largest magnitude of a group
+becomes the largest q. What `scaled_gemm` expects: of A its rows quantised, of B those of B.T, passed
+as q.T and scale.T.
+
+Args:
+    x: [M, K]; float16, bfloat16 or float32, rows contiguous and any distance apart.
+    dtype: of q: "int8", "float8_e4m3fn" or "float8_e5m2", or such a dtype of torch or ml_dtypes.
+    granularity: what shares a scale: "tensor" (scale [1, 1]), "row" ([M, 1]), "block_1x128"
+        ([M, ceil(K / 128)]) or "block_128x128" ([ceil(M / 128), ceil(K / 128)]).
+    scale: static scales, float32, to be used instead of found: of the shape above with any strides,
+        or [M] for rows, or any array of one value for a tensor. Beyond them q saturates.
+    zero: with scale and symmetric=False, the zero points: int32, [M] or [M, 1], or one value.
+    smooth: [K], float32: x is divided by it, column by column, in the same pass (see `smooth`).
+    symmetric: False, for int8 by row or tensor, makes the range of a group, widened to include 0,
+        -128 to 127, with a zero point (vLLM's azp).
+    transpose: True, for the blocks, also gives x.T quantised, from the same read: in block_1x128 its
+        scales cover 128 rows of x, in block_128x128 they are those of x transposed.
+    out, scale_out: where q and scale go, of their shapes; rows of out contiguous, scale_out of any
+        strides. Neither shares memory with anything else.
+    scale_major: memory order of a scale that is made: "k", or "mn" for the rows of a column as
+        neighbours, which torch and DeepGEMM want for 1x128.
+    stream: a CUDA stream of torch, CuPy, Numba or cuda.core, or its handle as an integer, which is
+        not checked. By default the current stream of x's framework.
+
+Returns:
+    (q, scale), without symmetry (q, scale, zero), with transpose (q, scale, q_t, scale_t): what was
+    given, or new arrays of x's framework on x's device.
+
+Raises:
+    TypeError, ValueError, cleave.CudaError: as `gemm`.
+
+Scales are amax / 127, 448 (e4m3) or 57344 (e5m2) in float32. A group of zeros has scale 0 and q 0,
+one with a NaN scale NaN. Results are bitwise repeatable, and equal on every device. Safe in CUDA
+graphs once the same call has run, or was prepared by `plan_quantize(...).prepare(stream)`.)";
+
+inline constexpr const char* kPlanQuantizeSignature =
+    "def plan_quantize(x: Array, dtype: object = 'int8', granularity: str = 'row', *, "
+    "scale: Array | None = None, zero: Array | None = None, smooth: Array | None = None, "
+    "symmetric: bool = True, transpose: bool = False, out: Array | None = None, "
+    "scale_out: Array | None = None, scale_major: str = 'k') -> QuantizePlan";
+
+inline constexpr const char* kPlanQuantizeDoc =
+    R"(What `quantize` would run for arrays of this form; its arguments and errors. Compiles nothing.)";
+
+inline constexpr const char* kQuantizePlanDoc =
+    R"(The kernels that quantise arrays of one form: shape, strides, dtypes, device and options.
+
+Immutable and thread-safe. Made by `plan_quantize`; `quantize` finds it by itself.)";
+
+inline constexpr const char* kPrepareQuantizeDoc =
+    R"(Compiles and loads the kernels, and allocates the pooled workspace of `stream`.
+
+Call it before capturing a CUDA graph on that stream (None: the legacy default stream).)";
 
 }  // namespace cleave::python

@@ -1,24 +1,11 @@
-// Raising the exceptions that users see.
+// What messages say of Python's objects; exceptions are cleave::Error, raised by refuse.h.
 #pragma once
 
-#include <fmt/format.h>
 #include <nanobind/nanobind.h>
 
-#include "cleave/error.h"
+#include "operands/refuse.h"
 
 namespace cleave::python {
-
-/// Python's TypeError.
-template <class... Args>
-[[noreturn]] void raise_type(fmt::format_string<Args...> format, Args&&... args) {
-  throw Error(ErrorCode::invalid_type, fmt::format(format, std::forward<Args>(args)...));
-}
-
-/// Python's ValueError.
-template <class... Args>
-[[noreturn]] void raise_value(fmt::format_string<Args...> format, Args&&... args) {
-  throw Error(ErrorCode::invalid_argument, fmt::format(format, std::forward<Args>(args)...));
-}
 
 /// The name of an object's type, for messages.
 inline const char* class_name(nanobind::handle object) {

@@ -1,12 +1,8 @@
-#include "bindings.h"
-
 #include <nanobind/typing.h>
 
+#include "bindings.h"
 #include "docs.h"
-#include "launch.h"
-#include "plan_cache.h"
-#include "plan_object.h"
-#include "values.h"
+#include "product.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -14,60 +10,21 @@ using namespace nb::literals;
 namespace cleave::python {
 namespace {
 
-/// The arguments that choose a kernel.
-struct PlanOptions {
-  nb::handle activation, out_dtype, split_k_mode, split_k_slices, deterministic, kernel;
-};
-
-GemmOperands make_operands(const GemmInputs& inputs, const PlanOptions& options,
-                           TensorReader& reader) {
-  std::optional<DType> d_type;
-  if (!options.out_dtype.is_none()) d_type = parse_dtype(options.out_dtype, "out_dtype");
-  GemmOperands operands(inputs, reader, d_type ? &*d_type : nullptr);
-  GemmProblem& problem = operands.problem;
-  problem.activation = parse_activation(options.activation);
-  problem.split_k_mode = parse_split_k_mode(options.split_k_mode);
-  problem.split_k_slices = parse_split_k_slices(options.split_k_slices);
-  problem.deterministic = parse_deterministic(options.deterministic);
-  problem.kernel = parse_kernel(options.kernel);
-  return operands;
-}
-
-std::shared_ptr<const GemmPlan> make_plan(const GemmProblem& problem) {
-  nb::gil_scoped_release unlocked;
-  return plan(problem);
-}
-
 nb::object gemm(nb::handle a, nb::handle b, nb::handle c, nb::handle alpha, nb::handle beta,
                 nb::handle bias, nb::handle activation, nb::handle out, nb::handle out_dtype,
                 nb::handle split_k_mode, nb::handle split_k_slices, nb::handle deterministic,
                 nb::handle kernel, nb::handle stream, nb::handle workspace) {
-  const LaunchOptions launch_options{alpha, beta, stream, workspace};
-  TensorReader reader(stream);
-  GemmOperands operands = make_operands(
-      {a, b, c, bias, out},
-      {activation, out_dtype, split_k_mode, split_k_slices, deterministic, kernel}, reader);
-  set_scalars(launch_options, operands);
-
-  PlanCache& cache = PlanCache::shared();
-  std::shared_ptr<const GemmPlan> plan = cache.find(operands.problem);
-  const bool warm = plan != nullptr;
-  if (!warm) plan = make_plan(operands.problem);
-  operands.allocate(reader);
-  launch(*plan, operands, launch_options, reader, warm);
-  if (!warm) cache.insert(operands.problem, std::move(plan));
-  return operands.result();
+  return multiply({.a = a, .b = b, .c = c, .bias = bias, .out = out},
+                  {activation, out_dtype, split_k_mode, split_k_slices, deterministic, kernel},
+                  {alpha, beta, stream, workspace});
 }
 
 PlanObject plan_gemm(nb::handle a, nb::handle b, nb::handle c, nb::handle bias,
                      nb::handle activation, nb::handle out, nb::handle out_dtype,
                      nb::handle split_k_mode, nb::handle split_k_slices, nb::handle deterministic,
                      nb::handle kernel) {
-  TensorReader reader{nb::none()};
-  const GemmOperands operands = make_operands(
-      {a, b, c, bias, out},
-      {activation, out_dtype, split_k_mode, split_k_slices, deterministic, kernel}, reader);
-  return PlanObject(operands.problem, make_plan(operands.problem));
+  return plan_product({.a = a, .b = b, .c = c, .bias = bias, .out = out},
+                      {activation, out_dtype, split_k_mode, split_k_slices, deterministic, kernel});
 }
 
 }  // namespace

@@ -17,14 +17,14 @@ namespace {
 nb::tuple inspect(nb::handle array, const char* name, nb::handle stream) {
   TensorReader reader(stream);
   const TensorView view = reader.read(array, name);
+  check_type(view, name, kAnyType);
   nb::list shape, strides;
   for (int i = 0; i < view.ndim && i < TensorView::kMaxRank; ++i) {
     shape.append(view.shape[i]);
     strides.append(view.stride[i]);
   }
-  return nb::make_tuple(nb::borrow(dtype_name(dtype_of(view.dtype, name))), nb::tuple(shape),
-                        nb::tuple(strides), view.device,
-                        reinterpret_cast<uintptr_t>(reader.stream()));
+  return nb::make_tuple(nb::borrow(dtype_name(view.dtype)), nb::tuple(shape), nb::tuple(strides),
+                        view.device, reinterpret_cast<uintptr_t>(reader.stream()));
 }
 
 }  // namespace
@@ -37,7 +37,8 @@ void bind_inspect(nb::module_& m) {
   m.def(
       "dtype_name",
       [](nb::handle dtype) { return nb::borrow(dtype_name(parse_dtype(dtype, "element"))); },
-      "dtype"_a, "\"float16\", \"bfloat16\" or \"float32\" for a name or a torch or NumPy dtype.",
+      "dtype"_a,
+      "The name of an element type, for that or another name, or a torch or NumPy dtype.",
       nb::sig("def dtype_name(dtype: object) -> str"));
 }
 

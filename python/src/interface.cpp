@@ -14,26 +14,41 @@ int64_t integer(nb::handle value, const char* name, const char* field) {
   const int64_t result = PyIndex_Check(value.ptr()) ? PyLong_AsLongLong(nb::int_(value).ptr()) : -1;
   if (PyErr_Occurred() || !PyIndex_Check(value.ptr())) {
     PyErr_Clear();
-    raise_value("{}'s array interface has a {} that is not a 64-bit integer", name, field);
+    refuse_value("{}'s array interface has a {} that is not a 64-bit integer", name, field);
   }
   return result;
 }
 
+/// What NumPy itself has no type for (raw bytes, or a float of one byte, to it): the dtype's name
+/// tells. Raw bytes otherwise.
+uint8_t named_type(nb::handle array, int bytes) {
+  const nb::object label = nb::getattr(nb::getattr(array, "dtype", nb::none()), "name", nb::none());
+  if (!PyUnicode_Check(label.ptr())) return dlpack::kUInt;
+  const auto is = [&](const char* name) {
+    return PyUnicode_CompareWithASCIIString(label.ptr(), name) == 0;
+  };
+  if (bytes == 2 && is("bfloat16")) return dlpack::kBfloat;
+  if (bytes == 1 && is("float8_e4m3fn")) return dlpack::kFloat8E4m3fn;
+  if (bytes == 1 && is("float8_e5m2")) return dlpack::kFloat8E5m2;
+  return dlpack::kUInt;
+}
+
 /// "<f4" and the like: byte order, kind, bytes per element.
 dlpack::DataType parse_typestr(nb::handle typestr, nb::handle array, const char* name) {
-  if (!PyUnicode_Check(typestr.ptr())) raise_value("{}'s array interface has no typestr", name);
+  if (!PyUnicode_Check(typestr.ptr())) refuse_value("{}'s array interface has no typestr", name);
   const std::string text = nb::str(typestr).c_str();
   const int bytes = text.size() >= 3 ? std::atoi(text.c_str() + 2) : 0;
   if (bytes < 1 || bytes > 16 || text[0] == '>') {
-    raise_type(
-        "{} has elements of type \"{}\"; float16, bfloat16 and float32 in native byte order are "
-        "supported",
+    refuse_type(
+        "{} has elements of type \"{}\"; pass floats or integers of 8, 16 or 32 bits in native "
+        "byte "
+        "order",
         name, text);
   }
   uint8_t code = dlpack::kUInt;
   switch (text[1]) {
     case 'f':
-      code = dlpack::kFloat;
+      code = bytes == 1 ? named_type(array, bytes) : uint8_t(dlpack::kFloat);
       break;
     case 'i':
       code = dlpack::kInt;
@@ -44,15 +59,9 @@ dlpack::DataType parse_typestr(nb::handle typestr, nb::handle array, const char*
     case 'b':
       code = dlpack::kBool;
       break;
-    case 'V': {  // raw bytes to NumPy, which has no bfloat16: the dtype's name tells
-      nb::object dtype = nb::getattr(array, "dtype", nb::none());
-      nb::object label = nb::getattr(dtype, "name", nb::none());
-      if (bytes == 2 && PyUnicode_Check(label.ptr()) &&
-          PyUnicode_CompareWithASCIIString(label.ptr(), "bfloat16") == 0) {
-        code = dlpack::kBfloat;
-      }
+    case 'V':
+      code = named_type(array, bytes);
       break;
-    }
   }
   return {code, uint8_t(8 * bytes), 1};
 }
@@ -70,9 +79,9 @@ void assign_interface(nb::handle fields, nb::handle array, const char* name, Ten
   nb::object strides = interface_field(fields, "strides");
   if (!PyTuple_Check(data.ptr()) || PyTuple_GET_SIZE(data.ptr()) != 2 ||
       !PyTuple_Check(shape.ptr())) {
-    raise_value("{}'s array interface has no address or no shape", name);
+    refuse_value("{}'s array interface has no address or no shape", name);
   }
-  view.dtype = parse_typestr(interface_field(fields, "typestr"), array, name);
+  set_element(view, parse_typestr(interface_field(fields, "typestr"), array, name));
   view.data =
       reinterpret_cast<void*>(integer(PyTuple_GET_ITEM(data.ptr(), 0), name, "data pointer"));
   view.readonly = PyObject_IsTrue(PyTuple_GET_ITEM(data.ptr(), 1)) != 0;
@@ -81,20 +90,20 @@ void assign_interface(nb::handle fields, nb::handle array, const char* name, Ten
   if (view.ndim > TensorView::kMaxRank) return;
   if (!strides.is_none() &&
       (!PyTuple_Check(strides.ptr()) || PyTuple_GET_SIZE(strides.ptr()) != view.ndim)) {
-    raise_value("{}'s array interface has strides that do not match its shape", name);
+    refuse_value("{}'s array interface has strides that do not match its shape", name);
   }
 
-  const int64_t bytes = view.dtype.bits / 8;
+  const int64_t bytes = view.element.bits / 8;
   int64_t packed = 1;
   for (int i = view.ndim - 1; i >= 0; --i) {
     view.shape[i] = integer(PyTuple_GET_ITEM(shape.ptr(), i), name, "shape");
     if (view.shape[i] < 0)
-      raise_value("{}'s array interface has the shape {}", name, shape_text(view));
+      refuse_value("{}'s array interface has the shape {}", name, shape_text(view));
     view.stride[i] = packed;
     if (!strides.is_none()) {
       const int64_t stride = integer(PyTuple_GET_ITEM(strides.ptr(), i), name, "stride");
       if (stride % bytes != 0) {
-        raise_value(
+        refuse_value(
             "{} has a stride of {} bytes, not a multiple of its {}-byte elements; pass a copy",
             name, stride, bytes);
       }

@@ -16,6 +16,9 @@
 #include "jit/disk_cache.h"
 #include "jit/source.h"
 #include "plan/catalogue.h"
+#include "plan/gpu_plan.h"
+#include "plan_object.h"
+#include "runtime/kernel_cache.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -27,7 +30,7 @@ namespace {
 DeviceInfo model_device(const std::string& arch) {
   DeviceInfo device = device_info(kPlanOnlyH100);
   if (arch == "sm_90a") return device;
-  if (arch != "sm_80") raise_value("arch is \"{}\"; it must be \"sm_80\" or \"sm_90a\"", arch);
+  if (arch != "sm_80") refuse_value("arch is \"{}\"; it must be \"sm_80\" or \"sm_90a\"", arch);
   device.name = "NVIDIA A100";
   device.compute_capability = 80;
   device.multiprocessors = 108;
@@ -36,12 +39,53 @@ DeviceInfo model_device(const std::string& arch) {
 }
 
 std::string describe(const GemmConfig& c) {
-  return fmt::format(
-      "{} {}x{}x{}{} {}{} {}->{} {}{}{}{}", to_string(c.family), c.tile_m, c.tile_n, c.tile_k,
-      c.pingpong ? " pingpong" : "", c.a_major == Major::k ? 't' : 'n',
-      c.b_major == Major::k ? 'n' : 't', to_string(c.a), to_string(c.d), to_string(c.split),
-      c.activation == Activation::none ? "" : fmt::format(" {}", to_string(c.activation)),
-      c.bias == Bias::none ? "" : " bias", c.has_c ? " c" : "");
+  std::string text =
+      fmt::format("{} {}x{}x{}{} {}{} {}", to_string(c.family), c.tile_m, c.tile_n, c.tile_k,
+                  c.pingpong ? " pingpong" : "", c.a_major == Major::k ? 't' : 'n',
+                  c.b_major == Major::k ? 'n' : 't', to_string(c.a));
+  if (c.b != c.a) text += fmt::format("*{}", to_string(c.b));
+  text += fmt::format("->{} {}", to_string(c.d), to_string(c.split));
+  if (c.scaling == Scaling::vector) text += " scaled";
+  if (c.scaling == Scaling::block) {
+    text += fmt::format(" scaled {}x{}", c.scale_rows_a, c.scale_rows_b);
+  }
+  if (c.promote) text += " promoted";
+  if (c.activation != Activation::none) text += fmt::format(" {}", to_string(c.activation));
+  if (c.bias != Bias::none) text += " bias";
+  if (c.has_c) text += " c";
+  if (c.has_zero) text += " zero points";
+  if (c.has_scale_d) text += " scale_d";
+  if (c.has_amax) text += " amax";
+  return text;
+}
+
+nb::dict report(const GemmConfig& config, const std::string& arch, const CompiledKernel& kernel) {
+  const KernelResources& used = kernel.resources;
+  nb::dict entry;
+  entry["name"] = describe(config);
+  entry["arch"] = arch;
+  entry["registers"] = used.registers;
+  entry["spill_bytes"] = used.spill_store_bytes + used.spill_load_bytes;
+  entry["shared_bytes"] = used.static_shared_bytes + smem_plan(config).bytes;
+  entry["seconds"] = kernel.seconds;
+  entry["from_cache"] = kernel.from_cache;
+  return entry;
+}
+
+nb::dict compile_plan(const PlanObject& planned) {
+  const Choice* choice = choice_of(planned.plan());
+  if (choice == nullptr) {
+    refuse_value(
+        "the plan is for the CPU, where nothing is compiled; plan for \"cuda\" or \"h100\"");
+  }
+  std::string arch;
+  CompiledKernel kernel;
+  {
+    nb::gil_scoped_release unlocked;
+    arch = device_arch(planned.problem().device);
+    kernel = compile(planned.plan().kernel_source(), arch);
+  }
+  return report(choice->config, arch, kernel);
 }
 
 nb::list compile_all(const std::string& arch) {
@@ -71,18 +115,7 @@ nb::list compile_all(const std::string& arch) {
     if (failure) std::rethrow_exception(failure);
   }
   nb::list list;
-  for (size_t i = 0; i < kernels.size(); ++i) {
-    const KernelResources& used = kernels[i].resources;
-    nb::dict entry;
-    entry["name"] = describe(configs[i]);
-    entry["arch"] = arch;
-    entry["registers"] = used.registers;
-    entry["spill_bytes"] = used.spill_store_bytes + used.spill_load_bytes;
-    entry["shared_bytes"] = used.static_shared_bytes + smem_plan(configs[i]).bytes;
-    entry["seconds"] = kernels[i].seconds;
-    entry["from_cache"] = kernels[i].from_cache;
-    list.append(entry);
-  }
+  for (size_t i = 0; i < kernels.size(); ++i) list.append(report(configs[i], arch, kernels[i]));
   return list;
 }
 
@@ -113,6 +146,11 @@ nb::list cache_list() {
 void bind_kernels(nb::module_& m) {
   m.def("compile_all", &compile_all, "arch"_a, kCompileAllDoc,
         nb::sig("def compile_all(arch: str) -> list[dict[str, object]]"));
+  m.def(
+      "compile_plan", &compile_plan, "plan"_a,
+      "Compiles the plan's kernel into the disk cache. Returns what `compile_all` does of each.\n\n"
+      "Needs NVRTC but no GPU.",
+      nb::sig("def compile_plan(plan: GemmPlan) -> dict[str, object]"));
   m.def("cache_info", &cache_info,
         "Where compiled kernels are kept on disk: path, entries and bytes.",
         nb::sig("def cache_info() -> dict[str, object]"));

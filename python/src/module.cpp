@@ -7,9 +7,12 @@ NB_MODULE(_core, m) {
   bind_errors(m);
   bind_gemm_plan(m);
   bind_gemm(m);
+  bind_scaled_gemm(m);
+  bind_quantize(m);
   bind_plan_problem(m);
   bind_inspect(m);
   bind_tuning(m);
+  bind_launch_floor(m);
   bind_kernels(m);
   bind_runtime(m);
 }

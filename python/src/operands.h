@@ -3,26 +3,24 @@
 
 #include <nanobind/nanobind.h>
 
-#include "cleave/gemm.h"
+#include <optional>
+
+#include "operands/gemm_operands.h"
 #include "tensor.h"
 
 namespace cleave::python {
 
-/// The arrays of one call, as Python handed them over; None where absent.
+/// The arrays of one call, as Python handed them over; None or null where absent.
 struct GemmInputs {
   nanobind::handle a, b, c, bias, out;
+  nanobind::handle scale_a, scale_b, scale_d, amax, azp, azp_adj;
 };
 
-/// One product, ready to be planned: `problem` without the options that arrays do not determine.
-class GemmOperands {
+/// A product of arrays, good as long as the reader that read them.
+class GemmOperands : public GemmCall {
  public:
-  /// `d_type` is used if there is no `out`; without it D has A's type. Throws Error for everything
-  /// that is wrong with one array or with how they fit together; shared memory is for GemmPlan::run
-  /// to refuse.
-  GemmOperands(const GemmInputs& inputs, TensorReader& reader, const DType* d_type);
-
-  GemmProblem problem;
-  GemmArguments arguments;
+  /// Throws Error for everything that is wrong with the arrays, as cleave::make_call does.
+  GemmOperands(const GemmInputs& inputs, TensorReader& reader, std::optional<DType> d_type);
 
   /// Makes D where there is no `out`, as an array of A's framework and class beside A.
   void allocate(TensorReader& reader);
@@ -31,17 +29,8 @@ class GemmOperands {
   nanobind::object result() const;
 
  private:
-  void read_matrices(TensorReader& reader);
-  void place_c(TensorReader& reader);
-  void place_bias(TensorReader& reader);
-  void place_d(TensorReader& reader, const DType* d_type);
-  TensorView read(nanobind::handle array, const char* name, TensorReader& reader, int min_rank,
-                  int max_rank, DType& dtype);
-
-  GemmInputs inputs_;
-  bool batched_ = false;   // D has three dimensions
+  nanobind::handle a_, out_;
   nanobind::object made_;  // by `allocate`
-  TensorView a_, b_, c_, bias_, d_;
 };
 
 }  // namespace cleave::python

@@ -9,36 +9,39 @@
 
 namespace cleave::python {
 
-/// Direct-mapped, guarded by the GIL. A hit says that the plan has run before: its next launch
-/// compiles nothing, so it is worth no release of the GIL. A miss costs little more than that, as
-/// cleave::plan has a cache of its own.
-class PlanCache {
+/// By problem. Direct-mapped, guarded by the GIL. A hit says that the plan has run before: its next
+/// launch compiles nothing, so it is worth no release of the GIL. A miss costs little more than
+/// that, as cleave::plan has a cache of its own.
+template <class Problem, class Plan, class Hash>
+class RecentPlans {
  public:
-  std::shared_ptr<const GemmPlan> find(const GemmProblem& problem) const {
-    const Slot& slot = slots_[ProblemHash()(problem) % kSlots];
+  std::shared_ptr<const Plan> find(const Problem& problem) const {
+    const Slot& slot = slots_[Hash()(problem) % kSlots];
     return slot.plan && slot.problem == problem ? slot.plan : nullptr;
   }
 
-  void insert(const GemmProblem& problem, std::shared_ptr<const GemmPlan> plan) {
-    slots_[ProblemHash()(problem) % kSlots] = {problem, std::move(plan)};
+  void insert(const Problem& problem, std::shared_ptr<const Plan> plan) {
+    slots_[Hash()(problem) % kSlots] = {problem, std::move(plan)};
   }
 
   void clear() { slots_ = {}; }
 
   /// Never destroyed: at exit the driver may be gone before static objects are.
-  static PlanCache& shared() {
-    static PlanCache& cache = *new PlanCache;
-    return cache;
+  static RecentPlans& shared() {
+    static RecentPlans& plans = *new RecentPlans;
+    return plans;
   }
 
  private:
   struct Slot {
-    GemmProblem problem;
-    std::shared_ptr<const GemmPlan> plan;
+    Problem problem;
+    std::shared_ptr<const Plan> plan;
   };
 
   static constexpr size_t kSlots = 512;
   std::array<Slot, kSlots> slots_;
 };
+
+using PlanCache = RecentPlans<GemmProblem, GemmPlan, ProblemHash>;
 
 }  // namespace cleave::python

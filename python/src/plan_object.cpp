@@ -6,7 +6,6 @@
 #include "cleave/names.h"
 #include "docs.h"
 #include "errors.h"
-#include "launch.h"
 #include "stream.h"
 
 namespace nb = nanobind;
@@ -22,6 +21,7 @@ void adopt(const GemmProblem& planned, GemmProblem& given) {
   given.split_k_slices = planned.split_k_slices;
   given.deterministic = planned.deterministic;
   given.kernel = planned.kernel;
+  given.fast_accumulation = planned.fast_accumulation;
   for (MatrixLayout GemmProblem::* matrix :
        {&GemmProblem::a, &GemmProblem::b, &GemmProblem::c, &GemmProblem::d}) {
     (given.*matrix).alignment = std::min((given.*matrix).alignment, (planned.*matrix).alignment);
@@ -33,11 +33,26 @@ std::string describe(const MatrixLayout& x) {
                      x.stride_batch, x.stride_row, x.stride_col, x.alignment);
 }
 
+std::string describe(const ScaleLayout& x) {
+  switch (x.kind) {
+    case Scaling::none:
+      return "missing";
+    case Scaling::vector:
+      return fmt::format("{} with strides ({}, {})", x.stride_row == 0 ? "one value" : "a vector",
+                         x.stride_batch, x.stride_row);
+    case Scaling::block:
+      break;
+  }
+  return fmt::format("blocks of {}x{} with strides ({}, {}, {})", x.rows, kScaleBlock,
+                     x.stride_batch, x.stride_row, x.stride_k);
+}
+
 /// The first difference, in the order in which a reader would look for it.
 [[noreturn]] void refuse(const GemmProblem& planned, const GemmProblem& given) {
-  constexpr const char* kRemedy = "make a plan for these arrays with cleave.plan_gemm";
+  constexpr const char* kRemedy =
+      "make a plan for these arrays with cleave.plan_gemm or cleave.plan_scaled_gemm";
   const auto differ = [&](const char* what, const std::string& seen, const std::string& expected) {
-    raise_value("{} is {}, but the plan is for {}; {}", what, seen, expected, kRemedy);
+    refuse_value("{} is {}, but the plan is for {}; {}", what, seen, expected, kRemedy);
   };
   if (given.device != planned.device)
     differ("the device", device_text(given.device), device_text(planned.device));
@@ -46,8 +61,13 @@ std::string describe(const MatrixLayout& x) {
   };
   if (size(given) != size(planned))
     differ("the problem's batch x M x N x K", size(given), size(planned));
-  if (given.has_c != planned.has_c)
-    differ("c", given.has_c ? "given" : "missing", planned.has_c ? "one" : "none");
+  const auto presence = [&](const char* name, bool seen, bool expected) {
+    if (seen != expected) differ(name, seen ? "given" : "missing", expected ? "one" : "none");
+  };
+  presence("c", given.has_c, planned.has_c);
+  presence("azp_adj", given.has_zero, planned.has_zero);
+  presence("scale_d", given.has_scale_d, planned.has_scale_d);
+  presence("amax", given.has_amax, planned.has_amax);
   if (given.bias != planned.bias) {
     differ("the bias", std::string(to_string(given.bias)), std::string(to_string(planned.bias)));
   }
@@ -59,9 +79,22 @@ std::string describe(const MatrixLayout& x) {
   matrix("b", given.b, planned.b);
   matrix("c", given.c, planned.c);
   matrix("out", given.d, planned.d);
+  const auto scale = [&](const char* name, const ScaleLayout& seen, const ScaleLayout& expected) {
+    if (!(seen == expected)) differ(name, describe(seen), describe(expected));
+  };
+  scale("scale_a", given.scale_a, planned.scale_a);
+  scale("scale_b", given.scale_b, planned.scale_b);
   differ("the bias", std::string(to_string(given.bias_dtype)),
          std::string(to_string(planned.bias_dtype)));
   throw std::logic_error("unreachable");
+}
+
+nb::object run(const PlanObject& self, nb::handle a, nb::handle b, nb::handle c, nb::handle out,
+               nb::handle bias, nb::handle alpha, nb::handle beta, nb::handle scale_a,
+               nb::handle scale_b, nb::handle scale_d, nb::handle amax, nb::handle azp,
+               nb::handle azp_adj, nb::handle stream, nb::handle workspace) {
+  return self.run({a, b, c, bias, out, scale_a, scale_b, scale_d, amax, azp, azp_adj},
+                  {alpha, beta, stream, workspace});
 }
 
 nb::list candidates(const PlanObject& self) {
@@ -84,17 +117,16 @@ nb::str text(std::string_view value) {
 
 }  // namespace
 
-nb::object PlanObject::run(nb::handle a, nb::handle b, nb::handle c, nb::handle out,
-                           nb::handle bias, nb::handle alpha, nb::handle beta, nb::handle stream,
-                           nb::handle workspace) const {
-  const LaunchOptions options{alpha, beta, stream, workspace};
-  TensorReader reader(stream);
-  GemmOperands operands({a, b, c, bias, out}, reader, out.is_none() ? &problem_.d.dtype : nullptr);
-  set_scalars(options, operands);
+nb::object PlanObject::run(const GemmInputs& inputs, const LaunchOptions& launch_options) const {
+  TensorReader reader(launch_options.stream);
+  std::optional<DType> d_type;
+  if (!given(inputs.out)) d_type = problem_.d.dtype;
+  GemmOperands operands(inputs, reader, d_type);
+  set_scalars(launch_options, operands);
   adopt(problem_, operands.problem);
   if (!(operands.problem == problem_)) refuse(problem_, operands.problem);
   operands.allocate(reader);
-  launch(*plan_, operands, options, reader, warm_.load(std::memory_order_relaxed));
+  launch(*plan_, operands, launch_options, reader, warm_.load(std::memory_order_relaxed));
   warm_.store(true, std::memory_order_relaxed);
   return operands.result();
 }
@@ -107,9 +139,11 @@ void PlanObject::prepare(nb::handle stream) const {
 
 void bind_gemm_plan(nb::module_& m) {
   nb::class_<PlanObject>(m, "GemmPlan", kGemmPlanDoc)
-      .def("run", &PlanObject::run, "a"_a.none(), "b"_a.none(), nb::kw_only(), "c"_a = nb::none(),
+      .def("run", &run, "a"_a.none(), "b"_a.none(), nb::kw_only(), "c"_a = nb::none(),
            "out"_a = nb::none(), "bias"_a = nb::none(), "alpha"_a.none() = 1.0,
-           "beta"_a = nb::none(), "stream"_a = nb::none(), "workspace"_a = nb::none(), kRunDoc,
+           "beta"_a = nb::none(), "scale_a"_a = nb::none(), "scale_b"_a = nb::none(),
+           "scale_d"_a = nb::none(), "amax"_a = nb::none(), "azp"_a = nb::none(),
+           "azp_adj"_a = nb::none(), "stream"_a = nb::none(), "workspace"_a = nb::none(), kRunDoc,
            nb::sig(kRunSignature))
       .def("prepare", &PlanObject::prepare, "stream"_a = nb::none(), kPrepareDoc,
            nb::sig("def prepare(self, stream: object = None) -> None"))

@@ -6,7 +6,7 @@
 #include <atomic>
 #include <memory>
 
-#include "cleave/gemm.h"
+#include "launch.h"
 
 namespace cleave::python {
 
@@ -17,10 +17,8 @@ class PlanObject {
   PlanObject(PlanObject&& other) noexcept
       : problem_(other.problem_), plan_(std::move(other.plan_)) {}
 
-  nanobind::object run(nanobind::handle a, nanobind::handle b, nanobind::handle c,
-                       nanobind::handle out, nanobind::handle bias, nanobind::handle alpha,
-                       nanobind::handle beta, nanobind::handle stream,
-                       nanobind::handle workspace) const;
+  /// The arrays and scalars of one call; `launch_options` says where it runs.
+  nanobind::object run(const GemmInputs& inputs, const LaunchOptions& launch_options) const;
 
   void prepare(nanobind::handle stream) const;
 

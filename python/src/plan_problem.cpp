@@ -1,13 +1,16 @@
 // Planning without arrays, for tools that explain and compile on machines without a GPU.
 #include <nanobind/stl/string_view.h>
 
+#include <algorithm>
 #include <charconv>
 #include <string_view>
 
 #include "bindings.h"
+#include "cleave/core/math.h"
 #include "cleave/device.h"
 #include "docs.h"
 #include "errors.h"
+#include "operands/scales.h"
 #include "plan_object.h"
 #include "values.h"
 
@@ -28,8 +31,8 @@ int parse_device(std::string_view text) {
     if (error != std::errc() || end != text.data() + text.size()) ordinal = -1;
   }
   if (ordinal < 0)
-    raise_value("device is \"{}\"; it must be \"cpu\", \"cuda\", \"cuda:<index>\" or \"h100\"",
-                text);
+    refuse_value("device is \"{}\"; it must be \"cpu\", \"cuda\", \"cuda:<index>\" or \"h100\"",
+                 text);
   return ordinal;
 }
 
@@ -46,37 +49,78 @@ Bias parse_bias(std::string_view text) {
   if (text == "none") return Bias::none;
   if (text == "row") return Bias::row;
   if (text == "column") return Bias::column;
-  raise_value("bias is \"{}\"; it must be \"none\", \"row\" or \"column\"", text);
+  refuse_value("bias is \"{}\"; it must be \"none\", \"row\" or \"column\"", text);
+}
+
+/// A packed array, as TensorReader would see it.
+Operand packed_scales(bool row_major, int64_t rows, int64_t cols, int64_t batch) {
+  const MatrixLayout layout = packed(DType::f32, row_major, rows, cols, batch);
+  return {.ndim = 3,
+          .shape = {batch, rows, cols},
+          .stride = {layout.stride_batch, layout.stride_row, layout.stride_col}};
+}
+
+void place_scaling(std::string_view text, GemmProblem& p) {
+  const int64_t k_blocks = ceil_div(p.k, int64_t(kScaleBlock));
+  const int64_t n_blocks = ceil_div(p.n, int64_t(kScaleBlock));
+  if (text == "none") return;
+  if (text == "tensor") {
+    place_scales({}, {}, p);
+  } else if (text == "row") {
+    place_scales(packed_scales(true, p.m, 1, p.batch), packed_scales(true, 1, p.n, p.batch), p);
+  } else if (text == "block_1x128") {
+    place_scales(packed_scales(false, p.m, k_blocks, p.batch),
+                 packed_scales(true, k_blocks, p.n, p.batch), p);
+  } else if (text == "block_128x128") {
+    place_scales(packed_scales(false, p.m, k_blocks, p.batch),
+                 packed_scales(false, k_blocks, n_blocks, p.batch), p);
+  } else {
+    refuse_value(
+        "scaling is \"{}\"; it must be \"none\", \"tensor\", \"row\", \"block_1x128\" or "
+        "\"block_128x128\"",
+        text);
+  }
+}
+
+/// The operands' type if a bias can have it, else D's, else bfloat16.
+DType bias_type(const GemmProblem& p) {
+  for (const DType type : {p.a.dtype, p.d.dtype}) {
+    if (std::ranges::find(kFloatTypes, type) != kFloatTypes.end()) return type;
+  }
+  return DType::bf16;
 }
 
 PlanObject plan_problem(int64_t m, int64_t n, int64_t k, int64_t batch, nb::handle dtype,
                         std::string_view layout, nb::handle out_dtype, nb::handle activation,
-                        std::string_view bias, nb::handle split_k_mode, nb::handle split_k_slices,
+                        std::string_view bias, std::string_view scaling, nb::handle use_fast_accum,
+                        nb::handle split_k_mode, nb::handle split_k_slices,
                         nb::handle deterministic, nb::handle kernel, std::string_view device) {
   const auto is_layout_letter = [](char letter) { return letter == 't' || letter == 'n'; };
   if (layout.size() != 2 || !is_layout_letter(layout[0]) || !is_layout_letter(layout[1])) {
-    raise_value("layout is \"{}\"; it must be \"tn\", \"nn\", \"nt\" or \"tt\"", layout);
+    refuse_value("layout is \"{}\"; it must be \"tn\", \"nn\", \"nt\" or \"tt\"", layout);
   }
   const DType type = parse_dtype(dtype, "dtype");
-  const DType d_type = out_dtype.is_none() ? type : parse_dtype(out_dtype, "out_dtype");
-  const Bias bias_shape = parse_bias(bias);
-  const GemmProblem problem{
-      .m = m,
-      .n = n,
-      .k = k,
-      .batch = batch,
-      .a = packed(type, layout[0] == 't', m, k, batch),
-      .b = packed(type, layout[1] == 't', k, n, batch),
-      .c = {},
-      .d = packed(d_type, true, m, n, batch),
-      .bias = bias_shape,
-      .bias_dtype = bias_shape == Bias::none ? GemmProblem().bias_dtype : type,
-      .activation = parse_activation(activation),
-      .split_k_mode = parse_split_k_mode(split_k_mode),
-      .split_k_slices = parse_split_k_slices(split_k_slices),
-      .deterministic = parse_deterministic(deterministic),
-      .kernel = parse_kernel(kernel),
-      .device = parse_device(device)};
+  GemmProblem problem{.m = m,
+                      .n = n,
+                      .k = k,
+                      .batch = batch,
+                      .a = packed(type, layout[0] == 't', m, k, batch),
+                      .b = packed(type, layout[1] == 't', k, n, batch),
+                      .c = {},
+                      .d = {},
+                      .bias = parse_bias(bias),
+                      .activation = parse_activation(activation),
+                      .fast_accumulation = parse_flag(use_fast_accum, "use_fast_accum"),
+                      .split_k_mode = parse_split_k_mode(split_k_mode),
+                      .split_k_slices = parse_split_k_slices(split_k_slices),
+                      .deterministic = parse_flag(deterministic, "deterministic"),
+                      .kernel = parse_kernel(kernel),
+                      .device = parse_device(device)};
+  place_scaling(scaling, problem);
+  const DType d_type =
+      out_dtype.is_none() ? default_output(problem) : parse_dtype(out_dtype, "out_dtype");
+  problem.d = packed(d_type, true, m, n, batch);
+  if (problem.bias != Bias::none) problem.bias_dtype = bias_type(problem);
   nb::gil_scoped_release unlocked;
   return PlanObject(problem, plan(problem));
 }
@@ -86,9 +130,10 @@ PlanObject plan_problem(int64_t m, int64_t n, int64_t k, int64_t batch, nb::hand
 void bind_plan_problem(nb::module_& m) {
   m.def("plan_problem", &plan_problem, "m"_a, "n"_a, "k"_a, nb::kw_only(), "batch"_a = 1,
         "dtype"_a = "bfloat16", "layout"_a = "tn", "out_dtype"_a = nb::none(),
-        "activation"_a = "none", "bias"_a = "none", "split_k_mode"_a = "auto",
-        "split_k_slices"_a = nb::none(), "deterministic"_a = true, "kernel"_a = "auto",
-        "device"_a = "cuda", kPlanProblemDoc, nb::sig(kPlanProblemSignature));
+        "activation"_a = "none", "bias"_a = "none", "scaling"_a = "none",
+        "use_fast_accum"_a = false, "split_k_mode"_a = "auto", "split_k_slices"_a = nb::none(),
+        "deterministic"_a = true, "kernel"_a = "auto", "device"_a = "cuda", kPlanProblemDoc,
+        nb::sig(kPlanProblemSignature));
 }
 
 }  // namespace cleave::python

@@ -17,16 +17,18 @@ nb::object attribute(nb::handle object, const char* name) {
   return nb::steal(value);
 }
 
-bool is_number(nb::handle value) {
-  return value.is_valid() && PyNumber_Check(value.ptr());
+bool is_integer(nb::handle value) {
+  return value.is_valid() && PyIndex_Check(value.ptr());
 }
 
 void* handle_from_int(nb::handle value) {
-  void* handle = PyLong_AsVoidPtr(value.ptr());
+  const nb::object integer = nb::steal(PyNumber_Index(value.ptr()));
+  if (!integer.is_valid()) throw nb::python_error();
+  void* handle = PyLong_AsVoidPtr(integer.ptr());
   if (PyErr_Occurred() || intptr_t(handle) < 0) {
     PyErr_Clear();
-    raise_value("stream is {}, which is no stream's handle; pass a stream object",
-                nb::str(value).c_str());
+    refuse_value("stream is {}, which is no stream's handle; pass a stream object",
+                 nb::str(value).c_str());
   }
   return handle;
 }
@@ -53,12 +55,12 @@ std::optional<void*> parse_stream(nb::handle stream) {
       if (value.is_valid() && nb::hasattr(value, "value")) value = attribute(value, "value");
       if (value.is_none() && value.is_valid())
         return nullptr;  // ctypes reads a null pointer as None
-      if (is_number(value)) return handle_from_int(nb::int_(value));
+      if (is_integer(value)) return handle_from_int(value);
     }
     nb::object value = protocol_handle(stream);
-    if (is_number(value)) return handle_from_int(nb::int_(value));
+    if (is_integer(value)) return handle_from_int(value);
   }
-  raise_type(
+  refuse_type(
       "stream must be an integer handle or a stream of torch, CuPy, Numba or cuda.core, got {}",
       class_name(stream));
 }

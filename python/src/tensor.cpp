@@ -23,14 +23,14 @@ int device_of(dlpack::Device device, const char* name) {
     case dlpack::kCudaManaged:
       return device.id;
     default:
-      raise_value("{} is on a device of DLPack type {}; move it to the CPU or to a CUDA device",
-                  name, device.type);
+      refuse_value("{} is on a device of DLPack type {}; move it to the CPU or to a CUDA device",
+                   name, device.type);
   }
 }
 
 void assign(const dlpack::Tensor& tensor, const char* name, TensorView& view) {
   view.data = static_cast<char*>(tensor.data) + tensor.byte_offset;
-  view.dtype = tensor.dtype;
+  set_element(view, tensor.dtype);
   view.device = device_of(tensor.device, name);
   view.ndim = tensor.ndim;
   if (tensor.ndim > TensorView::kMaxRank) return;
@@ -60,24 +60,13 @@ void refuse_gradients(nb::handle array, const char* name) {
   if (!required.is_valid()) throw nb::python_error();
   if (required.ptr() != Py_True) return;
   if (!nb::cast<bool>(nb::module_::import_("torch").attr("is_grad_enabled")())) return;
-  raise_value(
+  refuse_value(
       "{0} requires grad, but the product would have no gradient; use torch.no_grad() or pass "
       "{0}.detach()",
       name);
 }
 
 }  // namespace
-
-std::string shape_text(const TensorView& view) {
-  if (view.ndim > TensorView::kMaxRank) return fmt::format("of {} dimensions", view.ndim);
-  std::string text = "(";
-  for (int i = 0; i < view.ndim; ++i) text += fmt::format("{}{}", i ? ", " : "", view.shape[i]);
-  return text + (view.ndim == 1 ? ",)" : ")");
-}
-
-std::string device_text(int device) {
-  return device == kCpu ? "cpu" : fmt::format("cuda:{}", device);
-}
 
 TensorReader::TensorReader(nb::handle stream) : stream_(parse_stream(stream)) {}
 
@@ -101,7 +90,7 @@ bool TensorReader::read_exchange(nb::handle array, const char* name, TensorView&
   if (type->exchange->view(array.ptr(), &tensor) != 0) {
     nb::python_error error;
     rethrow_unless_exception(error);
-    raise_type("{} cannot be read as a dense array: {}", name, first_line(error));
+    refuse_type("{} cannot be read as a dense array: {}", name, first_line(error));
   }
   assign(tensor, name, view);
   if (type->tracks_gradients) refuse_gradients(array, name);
@@ -116,7 +105,7 @@ bool TensorReader::read_dlpack(nb::handle array, const char* name, TensorView& v
   nb::dict keywords;
   std::pair<int, int> place;
   if (!nb::try_cast(array.attr("__dlpack_device__")(), place)) {
-    raise_type("{}.__dlpack_device__() is not a pair of integers", name);
+    refuse_type("{}.__dlpack_device__() is not a pair of integers", name);
   }
   const int device = device_of({place.first, place.second}, name);
   if (device != kCpu) {
@@ -149,7 +138,7 @@ bool TensorReader::read_dlpack(nb::handle array, const char* name, TensorView& v
   } else {
     return false;
   }
-  view.owner = std::move(capsule);  // not marked as used: its destructor gives the memory back
+  owners_.push_back(std::move(capsule));  // unmarked: its destructor gives the memory back
   return true;
 }
 
@@ -180,9 +169,23 @@ TensorView TensorReader::read(nb::handle array, const char* name) {
   }
   if (read_interface(array, name, true, view) || read_interface(array, name, false, view))
     return view;
-  raise_type(
+  refuse_type(
       "{} must be an array of torch, NumPy, CuPy, JAX or another library with DLPack, got {}{}",
       name, class_name(array), reason);
+}
+
+std::optional<Operand> TensorReader::read_given(nb::handle array, const char* name) {
+  if (!given(array)) return std::nullopt;
+  return read(array, name);
+}
+
+std::optional<Operand> TensorReader::read_written(nb::handle array, const char* name) {
+  if (!given(array)) return std::nullopt;
+  const TensorView view = read(array, name);
+  if (view.readonly || array_type_of(array)->immutable) {
+    refuse_value("{0} is read-only; pass an array that can be written, or no {0}", name);
+  }
+  return view;
 }
 
 }  // namespace cleave::python

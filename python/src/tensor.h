@@ -6,41 +6,41 @@
 #include <nanobind/nanobind.h>
 
 #include <optional>
-#include <string>
+#include <vector>
 
 #include "array_type.h"
-#include "cleave/gemm.h"
+#include "operands/operand.h"
 
 namespace cleave::python {
 
-struct TensorView {
-  static constexpr int kMaxRank = 3;
-
-  void* data = nullptr;
-  dlpack::DataType dtype{};
-  int device = kCpu;
-  int ndim = 0;
-  int64_t shape[kMaxRank] = {};   // not filled if ndim is larger
-  int64_t stride[kMaxRank] = {};  // in elements
+/// An array as it was read.
+struct TensorView : Operand {
+  dlpack::DataType element{};  ///< as the array says it; `dtype` or `other_type` follow from it
   bool readonly = false;
-  nanobind::object owner;  // keeps the memory, where the array itself does not
 };
 
-/// "(3, 4)".
-std::string shape_text(const TensorView& view);
+/// Fills `element` and what follows from it.
+void set_element(TensorView& view, dlpack::DataType element);
 
-/// "cpu" or "cuda:1".
-std::string device_text(int device);
+inline bool given(nanobind::handle argument) {
+  return argument.is_valid() && !argument.is_none();
+}
 
-/// Reads the arrays of one call and settles its stream: the one given, or else the current stream
-/// of the framework of the first CUDA array (the legacy default stream where the framework has
-/// none).
+/// Reads the arrays of one call, keeps their memory, and settles the call's stream: the one given,
+/// or else the current stream of the framework of the first CUDA array (the legacy default stream
+/// where the framework has none).
 class TensorReader {
  public:
   explicit TensorReader(nanobind::handle stream);
 
   /// Throws Error(invalid_type) if `array` is not one, naming it `name`.
   TensorView read(nanobind::handle array, const char* name);
+
+  /// Nothing for None.
+  std::optional<Operand> read_given(nanobind::handle array, const char* name);
+
+  /// The same of an array that will be written. Throws Error(invalid_argument) if it cannot be.
+  std::optional<Operand> read_written(nanobind::handle array, const char* name);
 
   void* stream() const { return stream_.value_or(nullptr); }
 
@@ -51,6 +51,7 @@ class TensorReader {
   bool read_interface(nanobind::handle array, const char* name, bool cuda, TensorView& view);
 
   std::optional<void*> stream_;
+  std::vector<nanobind::object> owners_;  // of memory that the arrays themselves do not keep
 };
 
 }  // namespace cleave::python

@@ -17,12 +17,12 @@ namespace {
 PlanObject plan_candidate(const PlanObject& planned, size_t index) {
   const std::vector<Candidate> candidates = planned.plan().candidates();
   if (index >= candidates.size()) {
-    raise_value("index is {}, but the plan has {} candidates", index, candidates.size());
+    refuse_value("index is {}, but the plan has {} candidates", index, candidates.size());
   }
   const std::optional<Spec> spec = parse_spec(candidates[index].kernel);
   if (!spec)
-    raise_value("\"{}\" cannot be planned by name; only plans for a GPU can",
-                candidates[index].kernel);
+    refuse_value("\"{}\" cannot be planned by name; only plans for a GPU can",
+                 candidates[index].kernel);
   nb::gil_scoped_release unlocked;
   return PlanObject(planned.problem(), plan_as(planned.problem(), *spec));
 }
@@ -35,9 +35,10 @@ std::string tune_store(const PlanObject& plan) {
 /// Microseconds per call of the C++ plan, which GemmPlan.run adds the reading of Python's arguments
 /// to.
 double host_bench(const PlanObject& self, nb::handle a, nb::handle b, nb::handle out, int calls,
-                  nb::handle stream) {
+                  nb::handle stream, nb::handle scale_a, nb::handle scale_b) {
   TensorReader reader(stream);
-  const GemmOperands operands({a, b, nb::none(), nb::none(), out}, reader, nullptr);
+  const GemmOperands operands({.a = a, .b = b, .out = out, .scale_a = scale_a, .scale_b = scale_b},
+                              reader, std::nullopt);
   const auto start = std::chrono::steady_clock::now();
   for (int i = 0; i < calls; ++i) self.plan().run(operands.arguments, reader.stream());
   return std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - start)
@@ -55,9 +56,10 @@ void bind_tuning(nb::module_& m) {
         "Makes the plan's choice the automatic one for its problem. Returns the tuning file.",
         nb::sig("def tune_store(plan: GemmPlan) -> str"));
   m.def("host_bench", &host_bench, "plan"_a, "a"_a, "b"_a, "out"_a, "calls"_a, "stream"_a,
+        "scale_a"_a = nb::none(), "scale_b"_a = nb::none(),
         "Microseconds of host time per launch from C++.",
         nb::sig("def host_bench(plan: GemmPlan, a: object, b: object, out: object, calls: int, "
-                "stream: object) -> float"));
+                "stream: object, scale_a: object = None, scale_b: object = None) -> float"));
 }
 
 }  // namespace cleave::python

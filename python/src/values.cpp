@@ -2,13 +2,12 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
-#include <limits>
 #include <string>
 #include <string_view>
 
 #include "cleave/names.h"
 #include "errors.h"
+#include "operands/gemm_operands.h"
 
 namespace nb = nanobind;
 
@@ -21,7 +20,7 @@ std::string_view text_of(nb::handle value, const char* name) {
       PyUnicode_Check(value.ptr()) ? PyUnicode_AsUTF8AndSize(value.ptr(), &size) : nullptr;
   if (!text) {
     PyErr_Clear();  // a lone surrogate has no UTF-8
-    raise_type("{} must be a string, got {}", name, class_name(value));
+    refuse_type("{} must be a string, got {}", name, class_name(value));
   }
   return {text, size_t(size)};
 }
@@ -74,26 +73,32 @@ Activation parse_activation(nb::handle value) {
 KernelFamily parse_kernel(nb::handle value) {
   return parse_name(value, "kernel", KernelFamily::portable);
 }
+Granularity parse_granularity(nb::handle value) {
+  return parse_name(value, "granularity", Granularity::block_128x128);
+}
+Major parse_scale_major(nb::handle value) {
+  const std::string_view text = text_of(value, "scale_major");
+  if (text == "k") return Major::k;
+  if (text == "mn") return Major::mn;
+  refuse_value("scale_major is \"{}\"; it must be \"k\" or \"mn\"", text.substr(0, 60));
+}
 
 int32_t parse_split_k_slices(nb::handle value) {
   if (value.is_none()) return 0;
   if (PyBool_Check(value.ptr()) || !PyIndex_Check(value.ptr()) || is_array(value)) {
-    raise_type("split_k_slices must be an integer or None, got {}", class_name(value));
+    refuse_type("split_k_slices must be an integer or None, got {}", class_name(value));
   }
   const nb::object integer = nb::steal(PyNumber_Index(value.ptr()));
   if (!integer.is_valid()) throw nb::python_error();
   int overflow = 0;
-  const long slices = PyLong_AsLongAndOverflow(integer.ptr(), &overflow);
-  if (overflow || slices < 1 || slices > std::numeric_limits<int32_t>::max()) {
-    raise_value("split_k_slices is {}; it must be from 1 to K, or None to let the planner choose",
-                overflow ? "out of range" : std::to_string(slices));
-  }
-  return int32_t(slices);
+  const int64_t slices = PyLong_AsLongLongAndOverflow(integer.ptr(), &overflow);
+  if (overflow) refuse_value("split_k_slices is out of range; it must be from 1 to K, or None");
+  return slice_count(slices);
 }
 
-bool parse_deterministic(nb::handle value) {
+bool parse_flag(nb::handle value, const char* name) {
   if (!PyBool_Check(value.ptr()))
-    raise_type("deterministic must be True or False, got {}", class_name(value));
+    refuse_type("{} must be True or False, got {}", name, class_name(value));
   return value.ptr() == Py_True;
 }
 
@@ -104,28 +109,25 @@ float parse_scalar(nb::handle value, const char* name) {
   } else {
     // Reading a number out of a CUDA array would wait for the GPU.
     if (!PyNumber_Check(value.ptr()) || is_array(value)) {
-      raise_type("{0} must be a number, got {1}; pass float({0})", name, class_name(value));
+      refuse_type("{0} must be a number, got {1}; pass float({0})", name, class_name(value));
     }
     const nb::object dtype = nb::getattr(value, "dtype", nb::none());
     const nb::object kind = nb::getattr(dtype, "kind", nb::none());
     if (PyUnicode_Check(kind.ptr()) && PyUnicode_CompareWithASCIIString(kind.ptr(), "c") == 0) {
-      raise_type("{} must be a real number, got {}", name, class_name(value));
+      refuse_type("{} must be a real number, got {}", name, class_name(value));
     }
     number = PyFloat_AsDouble(value.ptr());
     if (PyErr_Occurred()) {
       const bool too_large = PyErr_ExceptionMatches(PyExc_OverflowError);
       PyErr_Clear();
-      if (too_large) raise_value("{} is too large for float32", name);
-      raise_type("{} must be a real number, got {}", name, class_name(value));
+      if (too_large) refuse_value("{} is too large for float32", name);
+      refuse_type("{} must be a real number, got {}", name, class_name(value));
     }
   }
-  if (std::isfinite(number) && std::abs(number) > std::numeric_limits<float>::max()) {
-    raise_value("{} is {}, too large for float32", name, number);
-  }
-  return float(number);
+  return float32_of(number, name);
 }
 
-DType parse_dtype(nb::handle value, const char* name) {
+DType parse_dtype(nb::handle value, const char* name, std::span<const DType> allowed) {
   nb::object label = nb::borrow(value);
   if (!PyUnicode_Check(value.ptr())) {
     label = nb::getattr(value, PyType_Check(value.ptr()) ? "__name__" : "name", nb::none());
@@ -134,26 +136,22 @@ DType parse_dtype(nb::handle value, const char* name) {
   }
   std::string_view text = text_of(label, name);
   if (text.starts_with("torch.")) text.remove_prefix(6);
-  if (text == "float16" || text == "f16" || text == "fp16") return DType::f16;
-  if (text == "bfloat16" || text == "bf16") return DType::bf16;
-  if (text == "float32" || text == "f32" || text == "fp32") return DType::f32;
-  raise_type("{} is {}; it must be float16, bfloat16 or float32", name, text.substr(0, 60));
-}
-
-DType dtype_of(dlpack::DataType type, const char* name) {
-  if (type.lanes == 1) {
-    if (type.code == dlpack::kFloat && type.bits == 16) return DType::f16;
-    if (type.code == dlpack::kBfloat && type.bits == 16) return DType::bf16;
-    if (type.code == dlpack::kFloat && type.bits == 32) return DType::f32;
+  constexpr std::pair<std::string_view, DType> short_names[] = {
+      {"f16", DType::f16},   {"fp16", DType::f16},  {"bf16", DType::bf16},
+      {"f32", DType::f32},   {"fp32", DType::f32},  {"i8", DType::i8},
+      {"e4m3", DType::e4m3}, {"e5m2", DType::e5m2}, {"i32", DType::i32}};
+  for (const auto& [short_name, type] : short_names) {
+    if (text == short_name) text = to_string(type);
   }
-  constexpr const char* kinds[] = {"int", "uint", "float", "opaque", "bfloat", "complex", "bool"};
-  raise_type("{} is {}{}; float16, bfloat16 and float32 are supported, convert it to one of them",
-             name, type.code < std::size(kinds) ? kinds[type.code] : "a type of width ", type.bits);
+  for (const DType type : allowed) {
+    if (text == to_string(type)) return type;
+  }
+  refuse_type("{} is {}; it must be {}", name, text.substr(0, 60), types_text(allowed));
 }
 
 nb::handle dtype_name(DType dtype) {
-  static const std::array<PyObject*, 3> names = [] {
-    std::array<PyObject*, 3> made;
+  static const auto names = [] {
+    std::array<PyObject*, std::size(kAnyType)> made;
     for (size_t i = 0; i < made.size(); ++i) {
       made[i] = PyUnicode_InternFromString(std::string(to_string(DType(i))).c_str());
     }

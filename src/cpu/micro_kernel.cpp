@@ -14,7 +14,7 @@ struct Vector {
 
 /// With vectors of `bytes`, the micro-tile is worked off in strips of at most two vectors of
 /// columns, so that a strip's sums fit the registers also where they are narrow.
-template <uint32_t bytes>
+template <uint32_t bytes, bool adds>
 [[gnu::always_inline]] inline void multiply(uint32_t k, const float* a, const float* b, float* sums,
                                             uint32_t stride) {
   using Lanes = typename Vector<bytes>::type;
@@ -36,8 +36,8 @@ template <uint32_t bytes>
     for (uint32_t i = 0; i < kMicroRows; ++i) {
       for (uint32_t v = 0; v < vectors; ++v) {
         float* const out = sums + i * stride + strip + v * lanes;
-        Lanes total;
-        std::memcpy(&total, out, bytes);
+        Lanes total = {};
+        if (adds) std::memcpy(&total, out, bytes);
         total += tile[i][v];
         std::memcpy(out, &total, bytes);
       }
@@ -46,33 +46,38 @@ template <uint32_t bytes>
 }
 
 // SSE, NEON.
+template <bool adds>
 void multiply_baseline(uint32_t k, const float* a, const float* b, float* sums, uint32_t stride) {
-  multiply<16>(k, a, b, sums, stride);
+  multiply<16, adds>(k, a, b, sums, stride);
 }
 
 #if defined(__x86_64__)
+template <bool adds>
 [[gnu::target("avx2,fma")]] void multiply_avx2(uint32_t k, const float* a, const float* b,
                                                float* sums, uint32_t stride) {
-  multiply<32>(k, a, b, sums, stride);
+  multiply<32, adds>(k, a, b, sums, stride);
 }
 
+template <bool adds>
 [[gnu::target("avx512f,avx2,fma")]] void multiply_avx512(uint32_t k, const float* a, const float* b,
                                                          float* sums, uint32_t stride) {
-  multiply<64>(k, a, b, sums, stride);
+  multiply<64, adds>(k, a, b, sums, stride);
 }
 #endif
 
 MicroKernel choose() {
 #if defined(__x86_64__)
-  if (__builtin_cpu_supports("avx512f")) return multiply_avx512;
-  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return multiply_avx2;
+  if (__builtin_cpu_supports("avx512f")) return {multiply_avx512<true>, multiply_avx512<false>};
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) {
+    return {multiply_avx2<true>, multiply_avx2<false>};
+  }
 #endif
-  return multiply_baseline;
+  return {multiply_baseline<true>, multiply_baseline<false>};
 }
 
 }  // namespace
 
-MicroKernel micro_kernel() {
+const MicroKernel& micro_kernel() {
   static const MicroKernel kernel = choose();
   return kernel;
 }

@@ -10,11 +10,15 @@ namespace cleave::cpu {
 inline constexpr uint32_t kMicroRows = 6;
 inline constexpr uint32_t kMicroColumns = 16;
 
-/// sums[i * stride + j] += sum over p < k of a[p * kMicroRows + i] * b[p * kMicroColumns + j].
-using MicroKernel = void (*)(uint32_t k, const float* a, const float* b, float* sums,
-                             uint32_t stride);
+/// Sums over p < k of a[p * kMicroRows + i] * b[p * kMicroColumns + j].
+struct MicroKernel {
+  using Function = void (*)(uint32_t k, const float* a, const float* b, float* sums,
+                            uint32_t stride);
+  Function add;    ///< sums[i * stride + j] += ...
+  Function store;  ///< sums[i * stride + j] = ...
+};
 
 /// The fastest that this processor can run.
-MicroKernel micro_kernel();
+const MicroKernel& micro_kernel();
 
 }  // namespace cleave::cpu

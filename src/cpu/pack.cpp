@@ -1,7 +1,10 @@
 #include "cpu/pack.h"
 
+#include <array>
+
 #include "cleave/core/element.h"
 #include "cleave/core/math.h"
+#include "cpu/for_type.h"
 #include "cpu/micro_kernel.h"
 
 namespace cleave::cpu {
@@ -11,52 +14,78 @@ namespace {
 /// while it is near, also where rows lie a power of two apart and compete for the same few lines.
 constexpr uint32_t kRunLength = 32;
 
+/// An operand's elements as floats.
+template <DType type>
+struct Elements {
+  const void* data;
+
+  explicit Elements(const void* from) : data(from) {}
+  float operator[](int64_t index) const { return load_element(type, data, index); }
+};
+
+/// Decoding an 8-bit float takes several instructions; looking it up, one.
+template <DType type>
+  requires(is_fp8(type))
+struct Elements<type> {
+  const uint8_t* data;
+  const float* values;
+
+  explicit Elements(const void* from) : data(static_cast<const uint8_t*>(from)) {
+    static const auto table = [] {
+      std::array<float, 256> decoded;
+      for (uint32_t code = 0; code < decoded.size(); ++code) {
+        const auto byte = uint8_t(code);
+        decoded[code] = load_element(type, &byte, 0);
+      }
+      return decoded;
+    }();
+    values = table.data();
+  }
+  float operator[](int64_t index) const { return values[data[index]]; }
+};
+
 /// Rows (columns) that are neighbours in memory: each step of K is one short copy.
-template <DType type, uint32_t width>
-void pack_across(const void* data, int64_t first, int64_t k_stride, uint32_t k, float* out) {
+template <uint32_t width, class In>
+void pack_across(In in, int64_t first, int64_t k_stride, uint32_t k, float* out) {
   for (uint32_t p = 0; p < k; ++p, first += k_stride, out += width) {
-    for (uint32_t i = 0; i < width; ++i) out[i] = load_element(type, data, first + i);
+    for (uint32_t i = 0; i < width; ++i) out[i] = in[first + i];
   }
 }
 
 /// Anything else; meant for rows (columns) whose K elements are neighbours in memory.
-template <DType type, uint32_t width>
-void pack_along(const Block& block, int64_t first, uint32_t used, float* out) {
+template <uint32_t width, class In>
+void pack_along(In in, const Block& block, int64_t first, uint32_t used, float* out) {
   for (uint32_t begin = 0; begin < block.k; begin += kRunLength, out += kRunLength * width) {
     const uint32_t run = min_of(kRunLength, block.k - begin);
-    for (uint32_t i = 0; i < width; ++i) {
-      const int64_t row = first + i * block.stride + begin * block.k_stride;
-      for (uint32_t p = 0; p < run; ++p) {
-        out[p * width + i] =
-            i < used ? load_element(type, block.data, row + p * block.k_stride) : 0.0f;
-      }
+    for (uint32_t i = 0; i < used; ++i) {
+      int64_t at = first + i * block.stride + begin * block.k_stride;
+#pragma GCC unroll 4  // or counting costs as much as copying
+      for (uint32_t p = 0; p < run; ++p, at += block.k_stride) out[p * width + i] = in[at];
+    }
+    for (uint32_t i = used; i < width; ++i) {
+      for (uint32_t p = 0; p < run; ++p) out[p * width + i] = 0.0f;
     }
   }
 }
 
+// A function for each type: inlined into one, their loops would run out of registers.
 template <DType type, uint32_t width>
-void pack_panels(const Block& block, float* out) {
+[[gnu::noinline]] void pack_panels(const Block& block, float* out) {
+  const Elements<type> in(block.data);
   for (uint32_t begin = 0; begin < block.count; begin += width, out += width * block.k) {
     const uint32_t used = min_of(width, block.count - begin);
     const int64_t first = block.offset + begin * block.stride;
     if (block.stride == 1 && used == width) {
-      pack_across<type, width>(block.data, first, block.k_stride, block.k, out);
+      pack_across<width>(in, first, block.k_stride, block.k, out);
     } else {
-      pack_along<type, width>(block, first, used, out);
+      pack_along<width>(in, block, first, used, out);
     }
   }
 }
 
 template <uint32_t width>
 void pack(const Block& block, float* out) {
-  switch (block.type) {
-    case DType::f16:
-      return pack_panels<DType::f16, width>(block, out);
-    case DType::bf16:
-      return pack_panels<DType::bf16, width>(block, out);
-    case DType::f32:
-      return pack_panels<DType::f32, width>(block, out);
-  }
+  for_type(block.type, [&]<DType type>() { pack_panels<type, width>(block, out); });
 }
 
 }  // namespace

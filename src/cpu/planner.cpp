@@ -28,7 +28,7 @@ double predicted_us(const GemmProblem& p, const Tiling& t, uint32_t threads) {
   const Schedule& s = t.schedule;
   const double tiles = s.tiles, slices = s.slices;
   const double tile_us = 2.0 * t.tile_elements() * double(p.k) / kFlops;
-  const double partials_us = 2.0 * double(t.partials) * t.tile_elements() * sizeof(float) / kBytes;
+  const double partials_us = 2.0 * double(t.partials) * t.tile_elements() * kSumSize / kBytes;
 
   double us = minimum_bytes(p) / (kBytes * threads);
   switch (t.mode) {

@@ -1,3 +1,9 @@
+// The micro-kernel adds products of whatever type in float32 registers. Float sums stay that way.
+// Integer sums, and those whose blocks have scales, are taken over from it after a stretch of K:
+//
+// - int32: after each K block, short enough that float32 holds its sums exactly.
+// - scales of blocks: where they change, every 128 elements of K.
+
 #include "cpu/tile_product.h"
 
 #include <algorithm>
@@ -5,12 +11,41 @@
 #include "cpu/pack.h"
 
 namespace cleave::cpu {
+namespace {
 
-TileProduct::TileProduct(const GemmProblem& problem, const GemmArguments& arguments,
-                         const Tiling& tiling)
-    : problem_(problem), arguments_(arguments), tiling_(tiling), multiply_(micro_kernel()) {}
+static_assert(kMaxTileK * 128 * 128 <= 1 << 24, "float32 must hold the sums of a K block exactly");
 
-void TileProduct::operator()(const WorkUnit& unit, Scratch& scratch, float* sums) const {
+/// A micro-tile's sums over a stretch of K.
+struct Stretch {
+  float sums[kMicroRows][kMicroColumns];
+};
+
+/// The scales of the `count` rows (columns of B) from `row` on; the last one's where there are no
+/// more.
+template <uint32_t count>
+struct StretchScales {
+  float of[count];
+
+  StretchScales(const ScaleLayout& layout, const float* data, uint32_t batch, int64_t row,
+                int64_t rows, int64_t k) {
+    const float* const block =
+        data + batch * layout.stride_batch + k / kScaleBlock * layout.stride_k;
+    for (uint32_t i = 0; i < count; ++i) {
+      const int64_t line = min_of(row + i, rows - 1);
+      of[i] = block[(layout.rows == 1 ? line : line / kScaleBlock) * layout.stride_row];
+    }
+  }
+};
+
+}  // namespace
+
+template <class Sum>
+TileProduct<Sum>::TileProduct(const GemmProblem& problem, const GemmArguments& arguments,
+                              const Tiling& tiling)
+    : problem_(problem), arguments_(arguments), tiling_(tiling), micro_kernel_(micro_kernel()) {}
+
+template <class Sum>
+void TileProduct<Sum>::operator()(const WorkUnit& unit, Scratch<Sum>& scratch, Sum* sums) const {
   const GemmProblem& p = problem_;
   const Tiling& t = tiling_;
   const int64_t row = int64_t(unit.m) * t.tile_m, column = int64_t(unit.n) * t.tile_n;
@@ -19,7 +54,7 @@ void TileProduct::operator()(const WorkUnit& unit, Scratch& scratch, float* sums
   const int64_t a_tile = unit.batch * p.a.stride_batch + row * p.a.stride_row;
   const int64_t b_tile = unit.batch * p.b.stride_batch + column * p.b.stride_col;
 
-  std::fill_n(sums, t.tile_elements(), 0.0f);
+  std::fill_n(sums, t.tile_elements(), Sum(0));
   for (uint32_t i = 0; i < unit.k_count; ++i) {
     const int64_t first = int64_t(unit.k_block(i)) * t.tile_k;
     const auto k = uint32_t(min_of<int64_t>(t.tile_k, p.k - first));
@@ -31,10 +66,52 @@ void TileProduct::operator()(const WorkUnit& unit, Scratch& scratch, float* sums
            scratch.b);
     for (uint32_t j = 0; j < columns; j += kMicroColumns) {
       for (uint32_t r = 0; r < rows; r += kMicroRows) {
-        multiply_(k, scratch.a + r * k, scratch.b + j * k, sums + r * t.tile_n + j, t.tile_n);
+        multiply({unit.batch, row + r, column + j, first, k}, scratch.a + r * k, scratch.b + j * k,
+                 sums + r * t.tile_n + j);
       }
     }
   }
 }
+
+template <>
+void TileProduct<int32_t>::multiply(const Step& step, const float* a, const float* b,
+                                    int32_t* sums) const {
+  Stretch stretch;
+  micro_kernel_.store(step.k, a, b, stretch.sums[0], kMicroColumns);
+  for (uint32_t i = 0; i < kMicroRows; ++i, sums += tiling_.tile_n) {
+    for (uint32_t j = 0; j < kMicroColumns; ++j) {
+      sums[j] = add(sums[j], int32_t(stretch.sums[i][j]));
+    }
+  }
+}
+
+template <>
+void TileProduct<float>::multiply(const Step& step, const float* a, const float* b,
+                                  float* sums) const {
+  const GemmProblem& p = problem_;
+  if (p.scale_a.kind != Scaling::block)
+    return micro_kernel_.add(step.k, a, b, sums, tiling_.tile_n);
+
+  for (uint32_t begin = 0, end; begin < step.k; begin = end) {
+    const int64_t first = step.first + begin;
+    end = min_of(step.k, begin + kScaleBlock - uint32_t(first % kScaleBlock));
+    Stretch stretch;
+    micro_kernel_.store(end - begin, a + begin * kMicroRows, b + begin * kMicroColumns,
+                        stretch.sums[0], kMicroColumns);
+    const StretchScales<kMicroRows> scale_a(p.scale_a, arguments_.scale_a, step.batch, step.row,
+                                            p.m, first);
+    const StretchScales<kMicroColumns> scale_b(p.scale_b, arguments_.scale_b, step.batch,
+                                               step.column, p.n, first);
+    for (uint32_t i = 0; i < kMicroRows; ++i) {
+      float* const line = sums + i * tiling_.tile_n;
+      for (uint32_t j = 0; j < kMicroColumns; ++j) {
+        line[j] += stretch.sums[i][j] * (scale_a.of[i] * scale_b.of[j]);
+      }
+    }
+  }
+}
+
+template class TileProduct<float>;
+template class TileProduct<int32_t>;
 
 }  // namespace cleave::cpu

@@ -8,26 +8,48 @@
 namespace cleave::cpu {
 
 /// What one thread works in.
+template <class Sum>
 struct alignas(64) Scratch {
+  static_assert(sizeof(Sum) == kSumSize);
   float a[kMaxTileM * kMaxTileK];
   float b[kMaxTileN * kMaxTileK];
-  float sums[kMaxTileM * kMaxTileN];
-  float share[kMaxTileM * kMaxTileN];  // cluster: one slice of the sums
+  Sum sums[kMaxTileM * kMaxTileN];
+  Sum share[kMaxTileM * kMaxTileN];  // cluster: one slice of the sums
 };
 
+/// Sums of integers are exact modulo 2^32.
+inline float add(float x, float y) {
+  return x + y;
+}
+inline int32_t add(int32_t x, int32_t y) {
+  return int32_t(uint32_t(x) + uint32_t(y));
+}
+
+/// `Sum`: float, or int32_t where the problem's sums are integers.
+template <class Sum>
 class TileProduct {
  public:
   TileProduct(const GemmProblem& problem, const GemmArguments& arguments, const Tiling& tiling);
 
-  /// sums[tile_m][tile_n] = the unit's K blocks of A @ B, in float32; zeros where the unit has
-  /// none. Rows and columns beyond M and N are zeros.
-  void operator()(const WorkUnit& unit, Scratch& scratch, float* sums) const;
+  /// sums[tile_m][tile_n] = the unit's K blocks of A @ B, times the scales of blocks; zeros where
+  /// the unit has none. Rows and columns beyond M and N are zeros.
+  void operator()(const WorkUnit& unit, Scratch<Sum>& scratch, Sum* sums) const;
 
  private:
+  /// `k` elements of K from `first` on, for the micro-tile at (row, column) of D.
+  struct Step {
+    uint32_t batch;
+    int64_t row, column, first;
+    uint32_t k;
+  };
+
+  /// sums += the step's product of two packed panels.
+  void multiply(const Step& step, const float* a, const float* b, Sum* sums) const;
+
   const GemmProblem& problem_;
   const GemmArguments& arguments_;
   const Tiling& tiling_;
-  const MicroKernel multiply_;
+  const MicroKernel& micro_kernel_;
 };
 
 }  // namespace cleave::cpu

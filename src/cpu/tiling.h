@@ -18,6 +18,8 @@ inline constexpr uint32_t kMaxTileK = 256;
 /// Workers of stream_k: what the tiles that do not fill a whole round are cut into.
 inline constexpr uint32_t kStreamWorkers = 16;
 
+inline constexpr size_t kSumSize = 4;  ///< bytes of a sum: float32 or int32
+
 struct Tiling {
   SplitKMode mode = SplitKMode::none;
   uint32_t tile_m = 1, tile_n = 1, tile_k = 1;
@@ -28,13 +30,13 @@ struct Tiling {
   uint32_t workers = 0;
 
   size_t counters = 0;  ///< of the workspace: serial, one per tile; stream_k, one per worker
-  size_t partials = 0;  ///< of the workspace: tiles of float32 sums
+  size_t partials = 0;  ///< of the workspace: tiles of sums, 4 bytes each
 
   uint32_t tile_elements() const { return tile_m * tile_n; }
   size_t counter_size() const { return counters * sizeof(uint32_t); }
   size_t partials_offset() const { return round_up(counter_size(), size_t(16)); }
   size_t workspace_size() const {
-    return partials == 0 ? 0 : partials_offset() + partials * tile_elements() * sizeof(float);
+    return partials == 0 ? 0 : partials_offset() + partials * tile_elements() * kSumSize;
   }
 };
 

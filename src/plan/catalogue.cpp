@@ -183,51 +183,85 @@ std::vector<Choice> candidates(const GemmProblem& problem, const DeviceInfo& dev
 
 std::vector<GemmConfig> all_configs(const DeviceInfo& device) {
   std::vector<GemmConfig> configs;
-  const auto visit = [&](DType in, DType d, Major a, Major b, SplitKMode split, uint32_t alignment,
-                         Activation activation, Bias bias, bool has_c) {
+  const auto matrix = [](DType type, bool rows, int64_t m, int64_t n, uint32_t alignment = 16) {
+    return rows ? MatrixLayout{type, n, 1, 0, alignment} : MatrixLayout{type, 1, m, 0, alignment};
+  };
+  // A problem that no dimension of makes special; `a`, `b`: types of the operands.
+  const auto problem = [&](DType a, DType b, DType d, Major a_major = Major::k,
+                           Major b_major = Major::k, uint32_t alignment = 16) {
     GemmProblem p;
     p.m = p.n = 1024;
     p.k = 4096;
-    p.a = a == Major::k ? MatrixLayout{in, p.k, 1, 0, alignment}
-                        : MatrixLayout{in, 1, p.m, 0, alignment};
-    p.b = b == Major::k ? MatrixLayout{in, 1, p.k, 0, alignment}
-                        : MatrixLayout{in, p.n, 1, 0, alignment};
-    p.c = p.d = MatrixLayout{d, p.n, 1};
-    p.has_c = has_c;
-    p.activation = activation;
-    p.bias = bias;
+    p.a = matrix(a, a_major == Major::k, p.m, p.k, alignment);
+    p.b = matrix(b, b_major == Major::mn, p.k, p.n, alignment);
+    p.c = p.d = matrix(d, true, p.m, p.n);
     p.bias_dtype = DType::f32;
+    return p;
+  };
+  const auto visit = [&](const GemmProblem& p, SplitKMode split = SplitKMode::none,
+                         bool all_sharings = false) {
     for (Spec spec : tiles(KernelFamily::automatic)) {
       spec.split = split;
       spec.slices = split == SplitKMode::none ? 1 : 8;
-      if (alignment < 16 && spec.family == KernelFamily::sm90) continue;
+      if (p.a.alignment < 16 && spec.family == KernelFamily::sm90) continue;
       // Multicast and the order of D's stores do not depend on the rest: once each is enough.
-      const bool base = split == SplitKMode::none && activation == Activation::none &&
-                        a == Major::k && b == Major::k;
-      if (!base && (spec.transposed || spec.multicast_m * spec.multicast_n > 1)) continue;
+      if (!all_sharings && (spec.transposed || spec.multicast_m * spec.multicast_n > 1)) continue;
       const auto choice = make_choice(p, device, spec);
       if (!choice) continue;
       const bool known = std::find(configs.begin(), configs.end(), choice->config) != configs.end();
       if (!known) configs.push_back(choice->config);
     }
   };
+
   constexpr Major majors[] = {Major::k, Major::mn};
   for (const Major a : majors) {
     for (const Major b : majors) {
+      const bool base = a == Major::k && b == Major::k;
       for (const DType in : {DType::bf16, DType::f32})
-        visit(in, in, a, b, SplitKMode::none, 16, Activation::none, Bias::none, false);
-      visit(DType::f16, DType::f16, a, b, SplitKMode::none, 2, Activation::none, Bias::none, false);
+        visit(problem(in, in, in, a, b), SplitKMode::none, base);
+      visit(problem(DType::f16, DType::f16, DType::f16, a, b, 2), SplitKMode::none, base);
     }
   }
   for (const SplitKMode split :
        {SplitKMode::serial, SplitKMode::parallel, SplitKMode::cluster, SplitKMode::stream_k}) {
-    for (const DType in : {DType::f16, DType::f32})
-      visit(in, DType::f32, Major::k, Major::k, split, 16, Activation::none, Bias::none, false);
+    for (const DType in : {DType::f16, DType::f32, DType::i8})
+      visit(problem(in, in, DType::f32), split);
   }
-  for (const Activation act :
+  for (const Activation activation :
        {Activation::relu, Activation::gelu_tanh, Activation::gelu_erf, Activation::silu}) {
-    visit(DType::bf16, DType::bf16, Major::k, Major::k, SplitKMode::none, 16, act, Bias::row, true);
+    GemmProblem p = problem(DType::bf16, DType::bf16, DType::bf16);
+    p.activation = activation;
+    p.bias = Bias::row;
+    p.has_c = true;
+    visit(p);
   }
+
+  // 8-bit operands: every way to scale them, and to store what comes out.
+  const auto scaled = [&](DType a, DType b, DType d, ScaleLayout scale_a, ScaleLayout scale_b,
+                          bool fast = false) {
+    GemmProblem p = problem(a, b, d);
+    p.scale_a = scale_a;
+    p.scale_b = scale_b;
+    p.fast_accumulation = fast;
+    return p;
+  };
+  constexpr ScaleLayout vector{.kind = Scaling::vector, .stride_row = 1};
+  constexpr ScaleLayout lines{.kind = Scaling::block, .rows = 1, .stride_row = 1};
+  constexpr ScaleLayout squares{.kind = Scaling::block, .rows = 128, .stride_row = 1};
+  GemmProblem asymmetric = scaled(DType::i8, DType::i8, DType::bf16, vector, vector);
+  asymmetric.has_zero = true;
+  asymmetric.bias = Bias::row;
+  visit(asymmetric);
+  visit(problem(DType::i8, DType::i8, DType::i32));
+  visit(scaled(DType::e4m3, DType::e4m3, DType::bf16, vector, vector, true), SplitKMode::none, true);
+  visit(scaled(DType::e5m2, DType::e4m3, DType::f32, vector, vector));
+  GemmProblem chained = scaled(DType::e4m3, DType::e5m2, DType::e4m3, vector, vector);
+  chained.has_scale_d = chained.has_amax = true;
+  visit(chained);
+  visit(scaled(DType::e4m3, DType::e4m3, DType::bf16, lines, squares));
+  visit(scaled(DType::e4m3, DType::e4m3, DType::bf16, squares, lines));
+  visit(scaled(DType::e4m3, DType::e4m3, DType::f32, lines, lines));
+  visit(scaled(DType::i8, DType::i8, DType::bf16, lines, squares));
   return configs;
 }
 

@@ -15,7 +15,8 @@ constexpr double kFlopsPerClock16 =
 constexpr double kSustainedClock = 0.80;    // of the maximum, under tensor-core load
 constexpr double kMultiplyOverhead = 1.12;  // of the instructions' own clocks
 constexpr double kBlockClocks = 34;         // per k block: its barriers
-constexpr double kPromoteClocks = 0.5;      // per accumulator of a thread, beside the multiplication
+constexpr double kPromoteClocks = 0.7;      // per accumulator of a thread, beside the multiplication
+constexpr double kPromoteAloneClocks = 3;   // where no other warpgroup multiplies meanwhile
 constexpr double kL2BytesPerClock = 64;     // one multiprocessor reading L2
 constexpr double kL2TotalBytesPerUs = 8.75e6;
 constexpr double kMemoryEfficiency = 0.85;
@@ -55,7 +56,8 @@ double multiply_clocks(const GemmConfig& c) {
   const double instruction = std::max(c.tile_n / 2.0, 16 + c.tile_n / 4.0);
   const double waves = c.tile_m / 64.0;
   const double multiply = waves * (c.tile_k * size_of(c.a) / 32.0) * instruction;
-  const double promote = c.promote ? waves * c.tile_n / 2.0 * kPromoteClocks : 0;
+  const double promote_clocks = c.pingpong ? kPromoteAloneClocks : kPromoteClocks;
+  const double promote = c.promote ? waves * c.tile_n / 2.0 * promote_clocks : 0;
   return kBlockClocks + multiply * kMultiplyOverhead + promote;
 }
 

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "cleave/names.h"
 #include "problem/overlap.h"
 
 namespace cleave {
@@ -11,51 +12,76 @@ namespace {
   throw Error(ErrorCode::invalid_argument, message);
 }
 
-void check_pointer(const char* name, const void* data, uint32_t alignment) {
+/// Something that a launch writes.
+struct Output {
+  const char* name;
+  Placement place;
+  const void* data;
+
+  void check_apart(const char* other, const Placement& other_place, const void* other_data,
+                   const char* unless = "") const {
+    if (!may_overlap(place, data, other_place, other_data)) return;
+    refuse(fmt::format("{0} overlaps {1} in memory{2}; pass {0} of its own or a copy of {1}", name,
+                       other, unless));
+  }
+};
+
+}  // namespace
+
+void check_pointer(const char* name, const MatrixLayout& layout, const void* data) {
   if (data == nullptr) {
     refuse(fmt::format("{} is a null pointer, but the problem reads or writes it; pass its data",
                        name));
   }
-  if (reinterpret_cast<uintptr_t>(data) % alignment != 0) {
-    refuse(fmt::format(
-        "{} is at {}, which is not a multiple of the {} bytes that the plan was made for; "
-        "plan with {}.alignment of this pointer",
-        name, data, alignment, name));
+  if (reinterpret_cast<uintptr_t>(data) % layout.alignment == 0) return;
+  if (layout.alignment == size_of(layout.dtype)) {
+    refuse(fmt::format("{} is at {}, which is not a multiple of the {} bytes of a {}; align it",
+                       name, data, layout.alignment, to_string(layout.dtype)));
   }
+  refuse(
+      fmt::format("{0} is at {1}, which is not a multiple of the {2} bytes that the plan was made "
+                  "for; plan with {0}.alignment of this pointer",
+                  name, data, layout.alignment));
 }
 
-}  // namespace
-
 void check_arguments(const GemmProblem& p, const GemmArguments& arguments) {
-  const Placement a{p.a, p.m, p.k, p.batch}, b{p.b, p.k, p.n, p.batch};
-  const Placement c{p.c, p.m, p.n, p.batch}, d{p.d, p.m, p.n, p.batch};
-  if (d.empty()) return;
+  const Output d{"d", d_of(p), arguments.d}, amax{"amax", amax_of(p), arguments.amax};
+  if (d.place.empty()) return;
+  check_pointer(d.name, d.place.layout, d.data);
+  if (p.has_amax) check_pointer(amax.name, amax.place.layout, amax.data);
+  amax.check_apart("d", d.place, d.data);
 
-  check_pointer("d", arguments.d, p.d.alignment);
-  if (!a.empty()) check_pointer("a", arguments.a, p.a.alignment);
-  if (!b.empty()) check_pointer("b", arguments.b, p.b.alignment);
-  const bool reads_c = p.has_c && arguments.beta != 0.0f;
-  if (reads_c) check_pointer("c", arguments.c, p.c.alignment);
-  if (p.bias != Bias::none) check_pointer("bias", arguments.bias, size_of(p.bias_dtype));
-
-  const auto refuse_overlap = [](const char* name, const char* unless) {
-    refuse(fmt::format("d overlaps {0} in memory{1}; pass a d of its own or a copy of {0}", name,
-                       unless));
+  const auto check_input = [&](const char* name, const Placement& place, const void* data) {
+    if (place.empty()) return;
+    check_pointer(name, place.layout, data);
+    d.check_apart(name, place, data);
+    amax.check_apart(name, place, data);
   };
-  if (may_overlap(d, arguments.d, a, arguments.a)) refuse_overlap("a", "");
-  if (may_overlap(d, arguments.d, b, arguments.b)) refuse_overlap("b", "");
-  if (p.bias != Bias::none) {
-    const int64_t count = p.bias == Bias::row ? p.n : p.m;
-    const Placement bias{MatrixLayout{p.bias_dtype, count, 1}, 1, count, 1};
-    if (may_overlap(d, arguments.d, bias, arguments.bias)) refuse_overlap("bias", "");
+  check_input("a", a_of(p), arguments.a);
+  check_input("b", b_of(p), arguments.b);
+  check_input("bias", bias_of(p), arguments.bias);
+  check_input("scale_a", scale_a_of(p), arguments.scale_a);
+  check_input("scale_b", scale_b_of(p), arguments.scale_b);
+  if (arguments.zero_a != nullptr) check_input("zero_a", zero_a_of(p), arguments.zero_a);
+  check_input("zero_b", zero_b_of(p), arguments.zero_b);
+  check_input("scale_d", scale_d_of(p), arguments.scale_d);
+
+  if (p.d.dtype == DType::i32 && arguments.alpha != 1.0f) {
+    refuse(
+        fmt::format("alpha is {}, but d is int32, which takes the integer sums as they are; pass "
+                    "1, or d of a float type",
+                    arguments.alpha));
   }
-  if (!reads_c) return;
+
+  if (!p.has_c || arguments.beta == 0.0f) return;
+  const Placement c = c_of(p);
+  check_pointer("c", c.layout, arguments.c);
+  amax.check_apart("c", c, arguments.c);
   const bool same = arguments.c == arguments.d && p.c.dtype == p.d.dtype &&
                     (p.m == 1 || p.c.stride_row == p.d.stride_row) &&
                     (p.n == 1 || p.c.stride_col == p.d.stride_col) &&
                     (p.batch == 1 || p.c.stride_batch == p.d.stride_batch);
-  if (!same && may_overlap(d, arguments.d, c, arguments.c))
-    refuse_overlap("c", " without being c exactly");
+  if (!same) d.check_apart("c", c, arguments.c, " without being c exactly");
 }
 
 void check_workspace(const void* workspace, size_t size, size_t needed) {

@@ -12,11 +12,14 @@ namespace cleave {
 namespace {
 
 // Each table lists its names in the order of the enumerators.
-constexpr std::string_view dtype_names[] = {"float16", "bfloat16", "float32"};
+constexpr std::string_view dtype_names[] = {"float16",       "bfloat16",    "float32", "int8",
+                                            "float8_e4m3fn", "float8_e5m2", "int32"};
 constexpr std::string_view split_k_mode_names[] = {"none",    "serial",   "parallel",
                                                    "cluster", "stream_k", "auto"};
 constexpr std::string_view activation_names[] = {"none", "relu", "gelu_tanh", "gelu", "silu"};
 constexpr std::string_view bias_names[] = {"none", "row", "column"};
+constexpr std::string_view scaling_names[] = {"none", "vector", "block"};
+constexpr std::string_view granularity_names[] = {"tensor", "row", "block_1x128", "block_128x128"};
 constexpr std::string_view major_names[] = {"k", "mn"};
 constexpr std::string_view order_names[] = {"row", "column"};
 constexpr std::string_view family_names[] = {"auto", "sm90", "portable"};
@@ -51,6 +54,12 @@ std::string_view to_string(Activation value) {
 std::string_view to_string(Bias value) {
   return name_of(value, bias_names);
 }
+std::string_view to_string(Scaling value) {
+  return name_of(value, scaling_names);
+}
+std::string_view to_string(Granularity value) {
+  return name_of(value, granularity_names);
+}
 std::string_view to_string(Major value) {
   return name_of(value, major_names);
 }
@@ -76,6 +85,14 @@ Activation from_string(std::string_view name) {
 template <>
 Bias from_string(std::string_view name) {
   return find<Bias>("bias", name, bias_names);
+}
+template <>
+Scaling from_string(std::string_view name) {
+  return find<Scaling>("scaling", name, scaling_names);
+}
+template <>
+Granularity from_string(std::string_view name) {
+  return find<Granularity>("granularity", name, granularity_names);
 }
 template <>
 Major from_string(std::string_view name) {

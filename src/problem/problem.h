@@ -16,11 +16,20 @@ GemmArguments transposed(const GemmArguments& arguments);
 /// for vectors). Nothing if there is none.
 std::optional<Order> output_order(const GemmProblem& problem);
 
+/// True if the sums of products are int32: of 8-bit integers, unless every 128 of K have scales of
+/// their own. They are exact for K up to 131071, where the largest, 128 * 128 * K, still fits;
+/// beyond, they are exact modulo 2^32, as the tensor cores' are.
+bool sums_are_integers(const GemmProblem& problem);
+
+/// True if kernels exist for these dtypes of A, B, C, D and bias: of the broken rules of
+/// `validate`, none is about a dtype.
+bool types_are_served(const GemmProblem& problem);
+
 /// Multiplications and additions of A @ B, over all batch entries.
 double flops(const GemmProblem& problem);
 
-/// Bytes that any implementation must move: every operand read once (also one that all batch
-/// entries share), D written once.
+/// Bytes that any implementation must move: every operand, bias and scale read once (also what all
+/// batch entries share), D written once.
 double minimum_bytes(const GemmProblem& problem);
 
 }  // namespace cleave

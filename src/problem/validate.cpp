@@ -3,21 +3,15 @@
 
 #include <fmt/format.h>
 
-#include <bit>
-#include <limits>
-
 #include "cleave/core/math.h"
-#include "cleave/device.h"
 #include "cleave/names.h"
 #include "problem/overlap.h"
 #include "problem/problem.h"
+#include "problem/rules.h"
 
 namespace cleave {
 namespace {
 
-using Messages = std::vector<std::string>;
-
-constexpr int64_t kMaxSize = std::numeric_limits<int32_t>::max();
 constexpr int32_t kMaxClusterSlices = 16;
 
 // The smallest tile that a planner gives a large product: with more tiles than fit 31 bits, none
@@ -27,100 +21,15 @@ constexpr int64_t kSmallTile = 64;
 /// Whether the sizes make sense: only then can the layouts be judged.
 bool check_sizes(const GemmProblem& p, Messages& out) {
   const size_t before = out.size();
-  const auto check = [&](const char* argument, int64_t size) {
-    if (size < 0) {
-      out.push_back(fmt::format("{} is {}; a size must not be negative", argument, size));
-    } else if (size > kMaxSize) {
-      out.push_back(
-          fmt::format("{} is {}; at most 2^31 - 1 = {} is served. Split the product along {}",
-                      argument, size, kMaxSize, argument));
-    }
-  };
-  check("m", p.m);
-  check("n", p.n);
-  check("k", p.k);
-  check("batch", p.batch);
+  check_size("m", p.m, out);
+  check_size("n", p.n, out);
+  check_size("k", p.k, out);
+  check_size("batch", p.batch, out);
   return out.size() == before;
 }
 
-void check_alignment(const char* argument, const MatrixLayout& layout, Messages& out) {
-  const uint32_t size = size_of(layout.dtype);
-  if (!std::has_single_bit(layout.alignment) || layout.alignment < size) {
-    out.push_back(
-        fmt::format("{}.alignment is {} bytes; it must be a power of two and at least the {} "
-                    "bytes of a {}. Pass data aligned to its element type",
-                    argument, layout.alignment, size, to_string(layout.dtype)));
-  }
-}
-
-/// One stride of a dimension that has more than one element; true if it may be used in address
-/// arithmetic.
-bool check_stride(const char* argument, const char* which, int64_t stride, bool may_be_zero,
-                  Messages& out) {
-  if (stride > 0 || (stride == 0 && may_be_zero)) return true;
-  if (stride < 0) {
-    out.push_back(
-        fmt::format("{}.{} is {}; strides must not be negative. Pass a contiguous copy of {}",
-                    argument, which, stride, argument));
-  } else {
-    out.push_back(
-        fmt::format("{0}.{1} is 0, so elements of {0} share an address; only the batch stride "
-                    "of a, b and c may be 0. Pass a contiguous copy of {0}",
-                    argument, which));
-  }
-  return false;
-}
-
-/// True if the matrix has addresses worth judging further.
-bool check_layout(const char* argument, const Placement& matrix, bool written, Messages& out) {
-  const MatrixLayout& layout = matrix.layout;
-  check_alignment(argument, layout, out);
-  if (matrix.empty()) return false;
-
-  const auto check = [&](const char* which, int64_t size, int64_t stride, bool may_be_zero) {
-    return size == 1 || check_stride(argument, which, stride, may_be_zero, out);
-  };
-  const bool rows = check("stride_row", matrix.rows, layout.stride_row, false);
-  const bool columns = check("stride_col", matrix.columns, layout.stride_col, false);
-  const bool entries = check("stride_batch", matrix.batch, layout.stride_batch, !written);
-  if (!rows || !columns || !entries) return false;
-
-  if (matrix.rows > 1 && matrix.columns > 1 && layout.stride_row != 1 && layout.stride_col != 1) {
-    out.push_back(
-        fmt::format("{0}.stride_row is {1} and {0}.stride_col is {2}; one of them must be 1. "
-                    "Pass a contiguous copy of {0}",
-                    argument, layout.stride_row, layout.stride_col));
-    return false;
-  }
-
-  __extension__ using Wide = __int128;
-  const auto reach = [](int64_t size, int64_t stride) {
-    return size > 1 ? Wide(size - 1) * stride : Wide(0);
-  };
-  const Wide elements = 1 + reach(matrix.rows, layout.stride_row) +
-                        reach(matrix.columns, layout.stride_col) +
-                        reach(matrix.batch, layout.stride_batch);
-  if (elements * size_of(layout.dtype) > std::numeric_limits<int64_t>::max()) {
-    out.push_back(
-        fmt::format("{0} spans more than 2^63 bytes with strides {1}, {2} and {3} (row, column, "
-                    "batch); pass strides that count elements of a real tensor",
-                    argument, layout.stride_row, layout.stride_col, layout.stride_batch));
-    return false;
-  }
-  return true;
-}
-
-void check_operands(const GemmProblem& p, Messages& out) {
-  check_layout("a", {p.a, p.m, p.k, p.batch}, false, out);
-  check_layout("b", {p.b, p.k, p.n, p.batch}, false, out);
-  if (p.a.dtype != p.b.dtype) {
-    out.push_back(fmt::format("a is {} and b is {}; they must be equal. Convert one of them",
-                              to_string(p.a.dtype), to_string(p.b.dtype)));
-  }
-}
-
 void check_outputs(const GemmProblem& p, Messages& out) {
-  const Placement c{p.c, p.m, p.n, p.batch}, d{p.d, p.m, p.n, p.batch};
+  const Placement c = c_of(p), d = d_of(p);
   const bool c_is_sound = !p.has_c || check_layout("c", c, false, out) || c.empty();
   if (!check_layout("d", d, true, out)) return;
 
@@ -172,13 +81,7 @@ void check_split(const GemmProblem& p, Messages& out) {
   }
 }
 
-void check_device(const GemmProblem& p, Messages& out) {
-  if (p.device < kPlanOnlyH100) {
-    out.push_back(
-        fmt::format("device is {}; pass a CUDA ordinal from 0, {} for the CPU, or {} to plan for "
-                    "an H100 without one",
-                    p.device, kCpu, kPlanOnlyH100));
-  }
+void check_kernel(const GemmProblem& p, Messages& out) {
   if (p.device == kCpu && p.kernel != KernelFamily::automatic) {
     out.push_back(
         fmt::format("kernel is {}, but the device is the CPU, which has one kernel; pass "
@@ -192,12 +95,16 @@ void check_device(const GemmProblem& p, Messages& out) {
 std::vector<std::string> validate(const GemmProblem& problem) {
   Messages out;
   if (check_sizes(problem, out)) {
-    check_operands(problem, out);
+    check_layout("a", a_of(problem), false, out);
+    check_layout("b", b_of(problem), false, out);
     check_outputs(problem, out);
     check_tile_count(problem, out);
+    check_scaling(problem, out);
   }
+  check_types(problem, out);
   check_split(problem, out);
-  check_device(problem, out);
+  check_device(problem.device, out);
+  check_kernel(problem, out);
   return out;
 }
 

@@ -13,6 +13,7 @@
 namespace cleave {
 
 inline constexpr DType kTypes[] = {DType::f16, DType::bf16, DType::f32};
+inline constexpr DType kNarrowTypes[] = {DType::i8, DType::e4m3, DType::e5m2};
 
 class Random {
  public:
@@ -55,7 +56,8 @@ class Tensor {
   float get(int64_t b, int64_t i, int64_t j) {
     return load_element(layout.dtype, data(), at(b, i, j));
   }
-  void set(int64_t b, int64_t i, int64_t j, float value) {
+  template <class Value>  // float, or int32_t to keep all of its bits
+  void set(int64_t b, int64_t i, int64_t j, Value value) {
     store_element(layout.dtype, data(), at(b, i, j), value);
   }
 
@@ -64,6 +66,46 @@ class Tensor {
 
  private:
   static constexpr int64_t kMargin = 16;
+};
+
+/// Scales of an operand with `rows` rows (B: columns), between values that nobody may read.
+class Scales {
+ public:
+  Scales(Random& random, Scaling kind, int64_t rows, int64_t k, int64_t batch, bool powers_of_two) {
+    layout.kind = kind;
+    const bool blocks = kind == Scaling::block;
+    if (blocks && random.coin()) layout.rows = kScaleBlock;
+    const int64_t lines = (rows + layout.rows - 1) / layout.rows;
+    const int64_t columns = blocks ? (k + kScaleBlock - 1) / kScaleBlock : 1;
+    const int64_t gap = random.number(0, 2);
+    const bool k_major = random.coin();
+    layout.stride_row = k_major ? columns + gap : 1 + gap;
+    layout.stride_k = k_major ? 1 : lines * (1 + gap);
+    layout.stride_batch = (lines + 1) * (columns + 1) * (1 + gap);
+    if (random.number(0, 3) == 0) layout.stride_row = 0;
+    if (random.number(0, 3) == 0) layout.stride_batch = 0;
+
+    values.assign(layout.stride_batch * batch + (lines + 1) * (columns + 1) * (1 + gap), NAN);
+    for (int64_t e = 0; e < batch; ++e) {
+      for (int64_t line = 0; line < lines; ++line) {
+        for (int64_t column = 0; column < columns; ++column) {
+          values[e * layout.stride_batch + line * layout.stride_row + column * layout.stride_k] =
+              powers_of_two ? std::exp2(float(random.number(-1, 2))) : 1.5f + random.real();
+        }
+      }
+    }
+  }
+
+  /// Of an element of the operand.
+  double get(int64_t b, int64_t row, int64_t k) const {
+    if (layout.kind == Scaling::none) return 1;
+    const int64_t block = layout.kind == Scaling::block ? k / kScaleBlock : 0;
+    return values[b * layout.stride_batch + row / layout.rows * layout.stride_row +
+                  block * layout.stride_k];
+  }
+
+  ScaleLayout layout;
+  std::vector<float> values;
 };
 
 inline double activated(Activation kind, double x) {
@@ -86,20 +128,48 @@ struct Shape {
   int64_t m, n, k, batch = 1;
 };
 
-/// A problem with its data.
+/// The dtypes of A, B and D, and the scaling, of a problem.
+struct Kinds {
+  DType a, b, d;
+  Scaling scaling = Scaling::none;
+};
+
+inline Kinds wide_kinds(Random& random) {
+  const DType type = random.pick(kTypes);
+  return {type, type, random.pick(kTypes)};
+}
+
+/// 8-bit operands, and any D that goes with them.
+inline Kinds narrow_kinds(Random& random) {
+  Kinds kinds{.a = random.pick(kNarrowTypes)};
+  kinds.b = kinds.a == DType::i8 ? DType::i8 : random.pick({DType::e4m3, DType::e5m2});
+  kinds.scaling = random.pick({Scaling::none, Scaling::vector, Scaling::block});
+  const bool sums = kinds.a == DType::i8 && kinds.scaling == Scaling::none && random.coin();
+  kinds.d = sums ? DType::i32 : random.coin() ? random.pick(kTypes) : random.pick(kNarrowTypes);
+  return kinds;
+}
+
+inline Kinds any_kinds(Random& random) {
+  return random.coin() ? wide_kinds(random) : narrow_kinds(random);
+}
+
+/// A problem with its data. `integers`: small ones, and scales that are powers of two, so that sums
+/// and values are exact in float32.
 struct Case {
-  Case(Random& random, const Shape& shape, bool integers)
-      : type(random.pick(kTypes)),
-        d_row_major(random.number(0, 3) != 0),
-        a(random, type, shape.m, shape.k, shape.batch, random.coin(), true),
-        b(random, type, shape.k, shape.n, shape.batch, random.coin(), true),
+  Case(Random& random, const Shape& shape, const Kinds& kinds, bool integers)
+      : d_row_major(random.number(0, 3) != 0),
+        a(random, kinds.a, shape.m, shape.k, shape.batch, random.coin(), true),
+        b(random, kinds.b, shape.k, shape.n, shape.batch, random.coin(), true),
         c(random, random.pick(kTypes), shape.m, shape.n, shape.batch, d_row_major, true),
-        d(random, random.pick(kTypes), shape.m, shape.n, shape.batch, d_row_major, false) {
+        d(random, kinds.d, shape.m, shape.n, shape.batch, d_row_major, false),
+        scale_a(random, kinds.scaling, shape.m, shape.k, shape.batch, integers),
+        scale_b(random, kinds.scaling, shape.n, shape.k, shape.batch, integers) {
     const auto draw = [&] { return integers ? float(random.number(-2, 2)) : random.real(); };
     const auto fill = [&](Tensor& t, int64_t rows, int64_t columns) {
+      const float factor = t.layout.dtype == DType::i8 && !integers ? 128 : 1;
       for (int64_t e = 0; e < shape.batch; ++e) {
         for (int64_t i = 0; i < rows; ++i) {
-          for (int64_t j = 0; j < columns; ++j) t.set(e, i, j, draw());
+          for (int64_t j = 0; j < columns; ++j) t.set(e, i, j, factor * draw());
         }
       }
     };
@@ -113,17 +183,34 @@ struct Case {
                .a = a.layout,
                .b = b.layout,
                .c = c.layout,
-               .d = d.layout};
+               .d = d.layout,
+               .scale_a = scale_a.layout,
+               .scale_b = scale_b.layout};
+    problem.device = kCpu;
+    bias.resize(std::max(shape.m, shape.n));
+    zero_a.resize(shape.m);
+    zero_b.resize(shape.n);
+    if (kinds.a == DType::i8 && kinds.scaling != Scaling::block && random.coin()) {
+      problem.has_zero = true;
+      has_zero_a = random.coin();
+      for (int32_t& zero : zero_a) zero = int32_t(random.number(-3, 3));
+      for (int32_t& zero : zero_b) zero = int32_t(random.number(-50, 50));
+    }
+    if (kinds.d == DType::i32) return;
+
     problem.has_c = random.coin();
     problem.bias = random.pick({Bias::none, Bias::row, Bias::column});
     problem.bias_dtype = random.pick(kTypes);
-    problem.device = kCpu;
-    bias.resize(std::max(shape.m, shape.n));
     for (size_t i = 0; i < bias.size(); ++i) {
       store_element(problem.bias_dtype, bias.data(), int64_t(i), draw());
     }
     alpha = float(random.number(-2, 2));
+    if (kinds.a == DType::i8 && !integers) alpha /= 128 * 128;
     beta = float(random.number(-1, 1));
+    problem.has_amax = random.coin();
+    if (random.number(0, 3) == 0) amax = 1e9f;  // of an earlier launch
+    problem.has_scale_d = size_of(kinds.d) == 1 && random.coin();
+    scale_d = random.pick({0.25f, 4.0f});
   }
 
   GemmArguments arguments() {
@@ -133,12 +220,25 @@ struct Case {
             .d = d.data(),
             .bias = bias.data(),
             .alpha = alpha,
-            .beta = beta};
+            .beta = beta,
+            .scale_a = scale_a.values.data(),
+            .scale_b = scale_b.values.data(),
+            .zero_a = has_zero_a ? zero_a.data() : nullptr,
+            .zero_b = zero_b.data(),
+            .scale_d = &scale_d,
+            .amax = &amax};
   }
 
+  /// Before it is divided by scale_d.
   double expected(int64_t e, int64_t i, int64_t j) {
     double sum = 0;
-    for (int64_t p = 0; p < problem.k; ++p) sum += double(a.get(e, i, p)) * b.get(e, p, j);
+    for (int64_t p = 0; p < problem.k; ++p) {
+      sum += double(a.get(e, i, p)) * b.get(e, p, j) * scale_a.get(e, i, p) * scale_b.get(e, j, p);
+    }
+    if (problem.has_zero) {
+      const double zero = double(has_zero_a ? zero_a[i] : 1) * zero_b[j];
+      sum -= zero * scale_a.get(e, i, 0) * scale_b.get(e, j, 0);
+    }
     double value = alpha * sum;
     if (problem.has_c && beta != 0) value += double(beta) * c.get(e, i, j);
     if (problem.bias != Bias::none) {
@@ -147,12 +247,15 @@ struct Case {
     return activated(problem.activation, value);
   }
 
-  DType type;
   bool d_row_major;
   Tensor a, b, c, d;
+  Scales scale_a, scale_b;
   std::vector<float> bias;
+  std::vector<int32_t> zero_a, zero_b;
+  bool has_zero_a = false;
   GemmProblem problem;
-  float alpha, beta;
+  float alpha = 1, beta = 0;
+  float scale_d = 1, amax = 0;
 };
 
 }  // namespace cleave

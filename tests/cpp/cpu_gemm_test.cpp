@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <limits>
 #include <thread>
 
 #include "cleave/names.h"
@@ -40,6 +41,7 @@ class Workspace {
 std::string text(const GemmProblem& p) {
   return testing::PrintToString(std::vector<int64_t>{p.m, p.n, p.k, p.batch, p.split_k_slices}) +
          " " + std::string(to_string(p.split_k_mode)) + " " + std::string(to_string(p.a.dtype)) +
+         " x " + std::string(to_string(p.b.dtype)) + ", " + std::string(to_string(p.scale_a.kind)) +
          " -> " + std::string(to_string(p.d.dtype));
 }
 
@@ -51,28 +53,64 @@ void expect_same_bytes(const Tensor& actual, const Tensor& expected) {
                                        << " of D's memory is " << int(*x) << ", not " << int(*y);
 }
 
+/// How far a result may be from `value`, rounded to D's type: the next value of that type, or the
+/// rounding of float32 sums.
+double tolerance(DType d, double value) {
+  const double size = std::max(1.0, std::abs(value));
+  switch (d) {
+    case DType::f32:
+      return 2e-5 * size;
+    case DType::f16:
+      return 1e-3 * size;
+    case DType::bf16:
+      return 8e-3 * size;
+    case DType::e4m3:
+      return 0.125 * size;
+    case DType::e5m2:
+      return 0.25 * size;
+    case DType::i8:
+      return 1;
+    case DType::i32:
+      return 0;
+  }
+  return 0;
+}
+
 /// Runs and compares all of D's memory: elements with their values, everything else with what was
 /// there.
-void expect_correct(Case& x, uint32_t threads, double tolerance) {
+void expect_correct(Case& x, uint32_t threads, bool exact) {
   SCOPED_TRACE(text(x.problem));
   ASSERT_EQ(validate(x.problem), std::vector<std::string>{});
   const auto plan = make_cpu_plan(x.problem, threads);
   ASSERT_NE(plan->split_k_mode(), SplitKMode::automatic);
   Workspace workspace(*plan);
   Tensor want = x.d;
+  double largest = x.amax;
+  const double factor = x.problem.has_scale_d ? 1 / x.scale_d : 1;
   for (int64_t e = 0; e < x.problem.batch; ++e) {
     for (int64_t i = 0; i < x.problem.m; ++i) {
-      for (int64_t j = 0; j < x.problem.n; ++j) want.set(e, i, j, float(x.expected(e, i, j)));
+      for (int64_t j = 0; j < x.problem.n; ++j) {
+        const double value = x.expected(e, i, j);
+        if (x.problem.has_amax) largest = std::max(largest, std::abs(value));
+        if (x.problem.d.dtype == DType::i32) {
+          want.set(e, i, j, int32_t(value));
+        } else {
+          want.set(e, i, j, float(value * factor));
+        }
+      }
     }
   }
   plan->run(x.arguments(), workspace.data(), workspace.size(), nullptr);
   workspace.expect_intact();
-  if (tolerance > 0) {
+  if (exact) {
+    EXPECT_EQ(x.amax, largest);
+  } else {
+    EXPECT_NEAR(x.amax, largest, 2e-5 * std::max(1.0, largest));
     for (int64_t e = 0; e < x.problem.batch; ++e) {
       for (int64_t i = 0; i < x.problem.m; ++i) {
         for (int64_t j = 0; j < x.problem.n; ++j) {
           const float value = want.get(e, i, j);
-          ASSERT_NEAR(x.d.get(e, i, j), value, tolerance * std::max(1.0f, std::abs(value)));
+          ASSERT_NEAR(x.d.get(e, i, j), value, tolerance(x.problem.d.dtype, value));
           want.set(e, i, j, x.d.get(e, i, j));
         }
       }
@@ -97,16 +135,18 @@ int32_t draw_slices(Random& random, SplitKMode mode, int64_t k) {
 }
 
 // Small integers: products and sums are exact in float32, so that one k block missed or added
-// twice, one element of bias or C misplaced, shows in D bit by bit.
+// twice, one scale or element of bias or C misplaced, shows in D bit by bit.
 TEST(CpuGemm, IntegersAreExact) {
   Random random(1);
   for (int round = 0; round < 60; ++round) {
     for (const SplitKMode mode : kModes) {
-      Case x(random, draw_shape(random), true);
+      Case x(random, draw_shape(random), any_kinds(random), true);
       x.problem.split_k_mode = mode;
       x.problem.split_k_slices = draw_slices(random, mode, x.problem.k);
-      x.problem.activation = random.pick({Activation::none, Activation::relu});
-      expect_correct(x, uint32_t(random.number(1, 4)), 0);
+      if (x.problem.d.dtype != DType::i32) {
+        x.problem.activation = random.pick({Activation::none, Activation::relu});
+      }
+      expect_correct(x, uint32_t(random.number(1, 4)), true);
       if (HasFatalFailure()) return;
     }
   }
@@ -116,16 +156,86 @@ TEST(CpuGemm, RealsAndActivationsAreClose) {
   Random random(2);
   for (int round = 0; round < 25; ++round) {
     for (const SplitKMode mode : kModes) {
-      Case x(random, draw_shape(random), false);
+      Case x(random, draw_shape(random), any_kinds(random), false);
       x.problem.split_k_mode = mode;
       x.problem.split_k_slices = draw_slices(random, mode, x.problem.k);
-      x.problem.activation = random.pick({Activation::none, Activation::relu, Activation::gelu_tanh,
-                                          Activation::gelu_erf, Activation::silu});
-      const double step = x.problem.d.dtype == DType::f32   ? 2e-5
-                          : x.problem.d.dtype == DType::f16 ? 1e-3
-                                                            : 8e-3;
-      expect_correct(x, uint32_t(random.number(1, 4)), step);
+      if (x.problem.d.dtype != DType::i32) {
+        x.problem.activation =
+            random.pick({Activation::none, Activation::relu, Activation::gelu_tanh,
+                         Activation::gelu_erf, Activation::silu});
+      }
+      expect_correct(x, uint32_t(random.number(1, 4)), false);
       if (HasFatalFailure()) return;
+    }
+  }
+}
+
+// Sums that float32 cannot hold.
+TEST(CpuGemm, IntegerSumsAreExactForAnyK) {
+  Random random(7);
+  for (const SplitKMode mode : kModes) {
+    for (const Shape shape : {Shape{7, 19, 66007}, Shape{130, 150, 1500}}) {
+      Case x(random, shape, {DType::i8, DType::i8, DType::i32}, true);
+      for (Tensor* operand : {&x.a, &x.b}) {
+        std::generate(operand->bytes.begin(), operand->bytes.end(),
+                      [&] { return uint8_t(random.coin() ? 127 : random.number(-128, 127)); });
+      }
+      x.problem.split_k_mode = mode;
+      x.problem.split_k_slices = draw_slices(random, mode, shape.k);
+      expect_correct(x, 2, true);
+      if (HasFatalFailure()) return;
+    }
+  }
+}
+
+TEST(CpuGemm, IntegerSumsWrapWhereInt32Ends) {
+  constexpr int64_t k = 131072;  // 2^17 products of 2^14
+  const std::vector<int8_t> operand(k, -128);
+  for (const SplitKMode mode : kModes) {
+    const GemmProblem p{.m = 1,
+                        .n = 1,
+                        .k = k,
+                        .a = {.dtype = DType::i8, .stride_row = k, .alignment = 1},
+                        .b = {.dtype = DType::i8, .stride_row = 1, .alignment = 1},
+                        .d = {.dtype = DType::i32, .stride_row = 1, .alignment = 4},
+                        .split_k_mode = mode,
+                        .device = kCpu};
+    ASSERT_EQ(validate(p), std::vector<std::string>{});
+    int32_t d = 0;
+    make_cpu_plan(p, 2)->run({.a = operand.data(), .b = operand.data(), .d = &d}, nullptr);
+    EXPECT_EQ(d, std::numeric_limits<int32_t>::min()) << to_string(mode);
+  }
+}
+
+TEST(CpuGemm, ScalesOfZeroAndNaNStayInTheirRows) {
+  Random random(8);
+  for (const Scaling kind : {Scaling::vector, Scaling::block}) {
+    for (const DType type : kNarrowTypes) {
+      Case x(random, {9, 5, 300}, {type, type, DType::f32, kind}, true);
+      x.problem.has_c = x.problem.has_zero = false;
+      x.problem.bias = Bias::none;
+      x.problem.has_amax = true;
+      x.alpha = 1;
+      ScaleLayout& layout = x.problem.scale_a;
+      layout = {.kind = kind, .stride_row = 1, .stride_k = 9};
+      x.scale_a.layout = layout;
+      x.scale_a.values.assign(9 * 3, 1.0f);
+      for (int block = 0; block < 3; ++block) x.scale_a.values[block * 9 + 3] = 0.0f;
+      x.scale_a.values[4] = NAN;
+      x.amax = 0;
+      make_cpu_plan(x.problem, 2)->run(x.arguments(), nullptr);
+      for (int64_t i = 0; i < 9; ++i) {
+        for (int64_t j = 0; j < 5; ++j) {
+          if (i == 4) {
+            EXPECT_TRUE(std::isnan(x.d.get(0, i, j)));
+          } else {
+            EXPECT_EQ(x.d.get(0, i, j), i == 3 ? 0 : x.expected(0, i, j));
+          }
+        }
+      }
+      EXPECT_TRUE(std::isnan(x.amax));
+      make_cpu_plan(x.problem, 1)->run(x.arguments(), nullptr);
+      EXPECT_TRUE(std::isnan(x.amax)) << "a NaN of an earlier launch is not forgotten";
     }
   }
 }
@@ -133,7 +243,7 @@ TEST(CpuGemm, RealsAndActivationsAreClose) {
 TEST(CpuGemm, CMayBeDExactly) {
   Random random(3);
   for (const SplitKMode mode : kModes) {
-    Case x(random, {130, 140, 700, 2}, true);
+    Case x(random, {130, 140, 700, 2}, wide_kinds(random), true);
     x.problem.has_c = true;
     x.problem.c = x.problem.d;
     x.problem.split_k_mode = mode;
@@ -163,7 +273,7 @@ TEST(CpuGemm, BitwiseRepeatableForAnyThreadCount) {
   for (const SplitKMode mode : kModes) {
     // Deep enough that 16 threads are worth starting; 3 x 3 ragged tiles.
     for (const Shape shape : {Shape{97, 90, 5003}, Shape{250, 260, 901}, Shape{70, 33, 2500, 3}}) {
-      Case x(random, shape, false);
+      Case x(random, shape, any_kinds(random), false);
       x.problem.split_k_mode = mode;
       x.problem.split_k_slices = mode == SplitKMode::none || random.coin() ? 0 : 7;
       SCOPED_TRACE(text(x.problem));
@@ -185,10 +295,10 @@ TEST(CpuGemm, BitwiseRepeatableForAnyThreadCount) {
 
 TEST(CpuGemm, OnePlanServesManyCallers) {
   Random random(5);
-  Case x(random, {100, 90, 3000}, true);
+  Case x(random, {100, 90, 3000}, wide_kinds(random), true);
   x.problem.split_k_mode = SplitKMode::serial;
   const auto plan = make_cpu_plan(x.problem, 2);
-  expect_correct(x, 2, 0);
+  expect_correct(x, 2, true);
   std::vector<Tensor> outputs(4, x.d);
   std::vector<std::jthread> callers;
   for (Tensor& d : outputs) {
@@ -218,7 +328,7 @@ TEST(CpuGemm, EmptyResultsTouchNothing) {
 
 TEST(CpuGemm, RefusesBadArgumentsAndKeepsD) {
   Random random(6);
-  Case x(random, {50, 60, 900}, true);
+  Case x(random, {50, 60, 900}, wide_kinds(random), true);
   x.problem.split_k_mode = SplitKMode::parallel;
   x.problem.split_k_slices = 4;
   const auto plan = make_cpu_plan(x.problem, 2);

@@ -1,9 +1,11 @@
-// The epilogue against double: D = activation(alpha * sum + beta * C + bias).
+// The epilogue against double: D = activation(alpha * scales * (sum - zeros) + beta * C + bias).
 
 #include "cleave/epilogue/epilogue.h"
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <array>
 #include <cmath>
 #include <random>
 #include <vector>
@@ -110,6 +112,137 @@ TEST(Epilogue, BetaZeroNeverReadsC) {
   EXPECT_EQ(epilogue_value(kind, p, 2.0f, 0, 0, 0), 6.0f);
   p.beta = 1.0f;
   EXPECT_TRUE(std::isnan(epilogue_value(kind, p, 2.0f, 0, 0, 0)));
+}
+
+/// Scales and zero points of a small batch, and what they make of a sum.
+struct Scales {
+  static constexpr uint32_t m = 4, n = 6, batches = 2;
+
+  Scales() {
+    for (size_t i = 0; i < a.size(); ++i) a[i] = 0.5f + 0.25f * i;
+    for (size_t i = 0; i < b.size(); ++i) b[i] = 3.0f - 0.125f * i;
+    for (size_t i = 0; i < zero_a.size(); ++i) zero_a[i] = 7 - 5 * int32_t(i);
+    for (size_t i = 0; i < zero_b.size(); ++i) zero_b[i] = 100'003 * int32_t(i) - 200'000;
+    params.scale_a = a.data();
+    params.scale_b = b.data();
+    params.scale_a_stride = 2;
+    params.scale_a_batch_stride = 9;
+    params.scale_b_stride = 1;
+    params.scale_b_batch_stride = 7;
+    params.zero_a = zero_a.data();
+    params.zero_b = zero_b.data();
+  }
+
+  double expected(int64_t sum, uint32_t i, uint32_t j, uint32_t batch) const {
+    const double scale =
+        double(a[batch * params.scale_a_batch_stride + i * params.scale_a_stride]) *
+        b[batch * params.scale_b_batch_stride + j * params.scale_b_stride];
+    const int64_t zero = int64_t(params.zero_a == nullptr ? 1 : zero_a[i]) * zero_b[j];
+    return scale * double(sum - zero);
+  }
+
+  template <class Check>
+  void at_each(const Check& check) const {
+    for (uint32_t batch = 0; batch < batches; ++batch) {
+      for (uint32_t i = 0; i < m; ++i) {
+        for (uint32_t j = 0; j < n; ++j) check(i, j, batch);
+      }
+    }
+  }
+
+  std::array<float, 9 + 2 * m> a;
+  std::array<float, 7 + n> b;
+  std::array<int32_t, m> zero_a;
+  std::array<int32_t, n> zero_b;
+  EpilogueParams params;
+};
+
+constexpr EpilogueKind kInteger{.c = DType::f32,
+                                .d = DType::f32,
+                                .bias_dtype = DType::f32,
+                                .order = Order::row,
+                                .activation = Activation::none,
+                                .bias = Bias::none,
+                                .scaled = true,
+                                .has_zero = true};
+
+TEST(Epilogue, ScalesOfRowsAndColumns) {
+  Scales scales;
+  EpilogueKind kind = kInteger;
+  kind.has_zero = false;
+  std::fill(scales.zero_b.begin(), scales.zero_b.end(), 0);  // for `expected`
+  for (const bool one_of_a : {false, true}) {
+    for (const bool one_of_b : {false, true}) {
+      scales.params.scale_a_stride = one_of_a ? 0 : 2;
+      scales.params.scale_b_stride = one_of_b ? 0 : 1;
+      scales.at_each([&](uint32_t i, uint32_t j, uint32_t batch) {
+        EXPECT_EQ(epilogue_value(kind, scales.params, 40.0f, i, j, batch),
+                  scales.expected(40, i, j, batch));
+        EXPECT_EQ(epilogue_value(kind, scales.params, int32_t(40), i, j, batch),
+                  scales.expected(40, i, j, batch));
+      });
+    }
+  }
+}
+
+TEST(Epilogue, ScalesMayBeZeroOrNaN) {
+  Scales scales;
+  EpilogueKind kind = kInteger;
+  kind.has_zero = false;
+  scales.a[2] = 0.0f;
+  scales.b[1] = NAN;
+  EXPECT_EQ(epilogue_value(kind, scales.params, 40.0f, 1, 0, 0), 0.0f);
+  EXPECT_TRUE(std::isnan(epilogue_value(kind, scales.params, 40.0f, 0, 1, 0)));
+  EXPECT_TRUE(std::isnan(epilogue_value(kind, scales.params, 0.0f, 1, 1, 0)));
+}
+
+TEST(Epilogue, ZeroPointsAreTakenOffTheExactSum) {
+  Scales scales;
+  constexpr int32_t kSum = 2'000'000'011;  // no float, nor is what is left of it
+  for (const bool has_zero_a : {true, false}) {
+    if (!has_zero_a) scales.params.zero_a = nullptr;
+    scales.at_each([&](uint32_t i, uint32_t j, uint32_t batch) {
+      const double expected = scales.expected(kSum, i, j, batch);
+      EXPECT_NEAR(epilogue_value(kInteger, scales.params, kSum, i, j, batch), expected,
+                  2e-7 * std::abs(expected));
+      const int64_t left =
+          kSum - int64_t(has_zero_a ? scales.zero_a[i] : 1) * int64_t(scales.zero_b[j]);
+      EXPECT_EQ(epilogue_integer(kInteger, kSum, epilogue_row(kInteger, scales.params, i, batch),
+                                 epilogue_column(kInteger, scales.params, j, batch)),
+                left);
+    });
+  }
+}
+
+TEST(Epilogue, ScaledSumsMeetTheRest) {
+  Scales scales;
+  EpilogueKind kind = kInteger;
+  kind.bias = Bias::row;
+  kind.has_c = true;
+  kind.activation = Activation::relu;
+  const std::vector<float> c(64, 3.0f), bias = {1, -2, 3, -4, 5, -6};
+  scales.params.alpha = 2.0f;
+  scales.params.beta = -0.5f;
+  scales.params.c = c.data();
+  scales.params.c_stride = Scales::n;
+  scales.params.bias = bias.data();
+  scales.at_each([&](uint32_t i, uint32_t j, uint32_t batch) {
+    const double expected =
+        std::max(2 * scales.expected(1000, i, j, batch) - 0.5 * 3 + bias[j], 0.0);
+    EXPECT_NEAR(epilogue_value(kind, scales.params, int32_t(1000), i, j, batch), expected,
+                3e-7 * (expected + 10));
+  });
+}
+
+TEST(Epilogue, StoredValueIsDividedByScaleD) {
+  const float scale_d = 0.25f;
+  EpilogueParams p;
+  p.scale_d = nullptr;  // a read would crash
+  EpilogueKind kind = kInteger;
+  EXPECT_EQ(stored_value(kind, p, 3.0f), 3.0f);
+  p.scale_d = &scale_d;
+  kind.has_scale_d = true;
+  EXPECT_EQ(stored_value(kind, p, 3.0f), 12.0f);
 }
 
 TEST(Epilogue, OffsetsPass32Bits) {

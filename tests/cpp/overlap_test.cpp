@@ -46,8 +46,10 @@ TEST(Overlap, WithinOneMatrixAgreesWithEnumeration) {
     const int64_t most = random(1, 3) == 1 ? 80 : 25;
     MatrixLayout layout{
         .stride_row = random(0, most), .stride_col = 1, .stride_batch = random(0, most)};
+    const bool no_unit_stride = random(0, 3) == 0;
+    if (no_unit_stride) layout.stride_col = random(0, most);
     if (random(0, 1) == 1) std::swap(layout.stride_row, layout.stride_col);
-    const Placement p{layout, random(0, 9), random(0, 9), random(0, 9)};
+    const Placement p{layout, random(0, 9), random(0, 9), no_unit_stride ? 1 : random(0, 9)};
     const bool expected = overlaps_by_enumeration(p);
     overlapping += expected;
     ASSERT_EQ(overlaps_itself(p), expected)
@@ -97,6 +99,7 @@ TEST(Overlap, BetweenMatricesIsNeverMissed) {
     const auto draw = [&] {
       MatrixLayout layout{.dtype = random(0, 1) == 1 ? DType::f32 : DType::bf16,
                           .stride_row = random(0, 2) == 0 ? random(1, 12) : stride,
+                          .stride_col = random(0, 3) == 0 ? random(0, 3) : 1,
                           .stride_batch = random(0, 2) == 0 ? random(0, 30) : batch_stride};
       if (random(0, 1) == 1) std::swap(layout.stride_row, layout.stride_col);
       return layout;

@@ -3,9 +3,11 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "cleave/device.h"
+#include "cleave/names.h"
 #include "problem/arguments.h"
 #include "problem/problem.h"
 
@@ -31,6 +33,26 @@ GemmProblem good() {
           .b = row_major(20, 1000),
           .c = row_major(20, 600),
           .d = row_major(20, 600)};
+}
+
+/// An 8-bit product with scales of rows and columns.
+GemmProblem good_scaled(DType type = DType::i8) {
+  GemmProblem p = good();
+  p.a.dtype = p.b.dtype = type;
+  p.scale_a = {.kind = Scaling::vector, .stride_row = 1, .stride_batch = 30};
+  p.scale_b = {.kind = Scaling::vector, .stride_row = 1, .stride_batch = 20};
+  return p;
+}
+
+/// K of two blocks and a bit; scales of 1 x 128 of A, of 128 x 128 of B.
+GemmProblem good_blocks(DType type = DType::e4m3) {
+  GemmProblem p = good();
+  p.k = 300;
+  p.a = row_major(300, 9000, type);
+  p.b = row_major(20, 6000, type);
+  p.scale_a = {.kind = Scaling::block, .stride_row = 1, .stride_k = 30, .stride_batch = 90};
+  p.scale_b = {.kind = Scaling::block, .rows = 128, .stride_row = 3, .stride_k = 1};
+  return p;
 }
 
 using Messages = std::vector<std::string>;
@@ -176,6 +198,159 @@ TEST(Validate, Types) {
   expect_refusal(p, {"d.alignment is 0"});
 }
 
+TEST(Validate, TypesThatGoTogether) {
+  constexpr DType kAll[] = {DType::f16,  DType::bf16, DType::f32, DType::i8,
+                            DType::e4m3, DType::e5m2, DType::i32};
+  for (const DType a : kAll) {
+    for (const DType b : kAll) {
+      GemmProblem p = good();
+      p.a.dtype = a;
+      p.b.dtype = b;
+      const bool fine = (a == b && a != DType::i32) || (is_fp8(a) && is_fp8(b));
+      EXPECT_EQ(validate(p).empty(), fine) << to_string(a) << " and " << to_string(b);
+      EXPECT_EQ(types_are_served(p), fine);
+    }
+  }
+  GemmProblem p = good();
+  p.a.dtype = DType::e4m3;
+  p.b.dtype = DType::i8;
+  expect_refusal(p, {"a is float8_e4m3fn and b is int8", "equal", "8-bit floats"});
+  p.a.dtype = p.b.dtype = DType::i32;
+  expect_refusal(p, {"a is int32 and b is int32", "of d only"});
+  for (const DType type : {DType::i8, DType::e4m3, DType::e5m2, DType::i32}) {
+    p = good();
+    p.c.dtype = type;
+    EXPECT_EQ(validate(p), kFine) << "C takes no part";
+    p.has_c = true;
+    expect_refusal(p, {"c is " + std::string(to_string(type)), "Convert c"});
+    EXPECT_FALSE(types_are_served(p));
+    p = good();
+    p.bias_dtype = type;
+    EXPECT_EQ(validate(p), kFine) << "there is no bias";
+    p.bias = Bias::row;
+    expect_refusal(p, {"bias is " + std::string(to_string(type)), "Convert bias"});
+    EXPECT_FALSE(types_are_served(p));
+  }
+  p = good();
+  p.m = -1;
+  EXPECT_FALSE(validate(p).empty());
+  EXPECT_TRUE(types_are_served(p)) << "a size is no type";
+}
+
+TEST(Validate, Int32IsForExactSums) {
+  GemmProblem p = good();
+  p.d.dtype = DType::i32;
+  expect_refusal(p, {"d is int32", "a is bfloat16"});
+  p.a.dtype = p.b.dtype = DType::i8;
+  p.has_zero = true;
+  EXPECT_EQ(validate(p), kFine);
+
+  p.has_c = true;
+  p.bias = Bias::column;
+  p.activation = Activation::silu;
+  p.has_amax = true;
+  p.scale_a = p.scale_b = {.kind = Scaling::vector};
+  expect_refusal(p, {"d is int32", "scale_a, scale_b, c, bias, activation, amax"});
+}
+
+TEST(Validate, EightBitOutputs) {
+  for (const DType type : {DType::i8, DType::e4m3, DType::e5m2}) {
+    GemmProblem p = good_scaled();
+    p.d.dtype = type;
+    EXPECT_EQ(validate(p), kFine) << "scale_d is 1";
+    p.has_scale_d = p.has_amax = true;
+    EXPECT_EQ(validate(p), kFine);
+  }
+  for (const DType type : {DType::f16, DType::bf16, DType::f32}) {
+    GemmProblem p = good_scaled();
+    p.d.dtype = type;
+    p.has_amax = true;
+    EXPECT_EQ(validate(p), kFine);
+    p.has_scale_d = true;
+    expect_refusal(p, {"scale_d is given", "d is " + std::string(to_string(type))});
+  }
+}
+
+TEST(Validate, ScalesOfBothOperands) {
+  for (const DType type : {DType::i8, DType::e4m3, DType::e5m2}) {
+    EXPECT_EQ(validate(good_scaled(type)), kFine);
+    EXPECT_EQ(validate(good_blocks(type)), kFine);
+  }
+  GemmProblem p = good_scaled();
+  p.scale_a.stride_row = p.scale_a.stride_batch = 0;  // one for all
+  EXPECT_EQ(validate(p), kFine);
+  p.scale_b = {};
+  expect_refusal(p, {"scale_a.kind is vector", "scale_b.kind is none", "equal"});
+  p.scale_b = good_blocks().scale_b;
+  expect_refusal(p, {"scale_a.kind is vector", "scale_b.kind is block"});
+
+  for (const DType type : {DType::f16, DType::bf16, DType::f32}) {
+    p = good_scaled(type);
+    const Messages messages = validate(p);
+    ASSERT_EQ(messages.size(), 2u);
+    expect_parts(messages[0], {"scale_a is given", "a is " + std::string(to_string(type))});
+    expect_parts(messages[1], {"scale_b is given", "b is " + std::string(to_string(type))});
+  }
+}
+
+TEST(Validate, BlocksOfScales) {
+  for (const uint32_t rows_a : {1u, 128u}) {
+    for (const uint32_t rows_b : {1u, 128u}) {
+      GemmProblem p = good_blocks();
+      p.scale_a.rows = rows_a;
+      p.scale_b.rows = rows_b;
+      EXPECT_EQ(validate(p), kFine);
+    }
+  }
+  for (const uint32_t rows : {0u, 2u, 64u, 256u}) {
+    GemmProblem p = good_blocks();
+    p.scale_b.rows = rows;
+    expect_refusal(p, {"scale_b.rows is " + std::to_string(rows), "1 or 128"});
+  }
+}
+
+TEST(Validate, StridesOfScales) {
+  GemmProblem p = good_scaled();
+  p.scale_b.stride_row = -1;
+  expect_refusal(p, {"scale_b.stride_row is -1", "contiguous copy of scale_b"});
+  p.n = 1;
+  p.d.stride_row = 20;
+  EXPECT_EQ(validate(p), kFine) << "one column has no next one";
+  p = good_scaled();
+  p.scale_a.stride_batch = -30;
+  expect_refusal(p, {"scale_a.stride_batch is -30"});
+  p = good_blocks();
+  p.scale_a.stride_k = -3;
+  expect_refusal(p, {"scale_a.stride_k is -3"});
+  p = good_blocks();
+  p.scale_a.stride_k = int64_t(1) << 60;
+  expect_refusal(p, {"scale_a spans more than 2^63 bytes"});
+  p = good_blocks();
+  p.scale_b.stride_row = -3;  // 20 columns are one block
+  EXPECT_EQ(validate(p), kFine);
+}
+
+TEST(Validate, ZeroPointsAreForIntegers) {
+  GemmProblem p = good_scaled();
+  p.has_zero = true;
+  EXPECT_EQ(validate(p), kFine);
+  p = good_scaled(DType::e5m2);
+  p.has_zero = true;
+  expect_refusal(p, {"has_zero is set", "a is float8_e5m2"});
+  p = good_blocks(DType::i8);
+  p.has_zero = true;
+  expect_refusal(p, {"has_zero is set", "scale_a is of blocks"});
+}
+
+TEST(Validate, FastAccumulationIsForEightBitFloats) {
+  GemmProblem p = good_scaled(DType::e4m3);
+  p.fast_accumulation = true;
+  EXPECT_EQ(validate(p), kFine);
+  p = good_scaled(DType::i8);
+  p.fast_accumulation = true;
+  expect_refusal(p, {"fast_accumulation is set", "a is int8"});
+}
+
 TEST(Validate, Slices) {
   GemmProblem p = good();
   p.split_k_slices = -1;
@@ -240,6 +415,43 @@ TEST(Problem, BytesCountSharedOperandsOnce) {
   EXPECT_EQ(minimum_bytes(p), 2.0 * (1500 * 3 + 1000 + 600 * 3 + 600 * 3) + 4.0 * 30);
 }
 
+TEST(Problem, TransposedExchangesScales) {
+  GemmProblem p = good_scaled();
+  p.scale_b.stride_row = 5;
+  EXPECT_EQ(transposed(p).scale_a, p.scale_b);
+  EXPECT_EQ(transposed(p).scale_b, p.scale_a);
+  EXPECT_EQ(transposed(transposed(p)), p);
+  const float scales[2] = {};
+  const int32_t zeros[2] = {};
+  const GemmArguments t = transposed(GemmArguments{
+      .scale_a = scales, .scale_b = scales + 1, .zero_a = zeros, .zero_b = zeros + 1});
+  EXPECT_EQ(t.scale_a, scales + 1);
+  EXPECT_EQ(t.scale_b, scales);
+  EXPECT_EQ(t.zero_a, zeros + 1);
+  EXPECT_EQ(t.zero_b, zeros);
+}
+
+TEST(Problem, BytesCountScales) {
+  GemmProblem p = good_scaled();
+  const double without = 1.0 * (1500 + 1000) * 3 + 2.0 * 600 * 3;
+  EXPECT_EQ(minimum_bytes(p), without + 4.0 * (30 + 20) * 3);
+  p.scale_a.stride_batch = 0;  // shared
+  p.scale_b.stride_row = 0;    // one per batch entry
+  EXPECT_EQ(minimum_bytes(p), without + 4.0 * (30 + 3));
+  p.has_zero = p.has_scale_d = p.has_amax = true;
+  EXPECT_EQ(minimum_bytes(p), without + 4.0 * (30 + 3) + 4.0 * (30 + 20) + 4.0 + 4.0);
+
+  p = good_blocks();
+  EXPECT_EQ(minimum_bytes(p), 1.0 * (9000 + 6000) * 3 + 2.0 * 600 * 3 + 4.0 * (30 * 3 * 3 + 3));
+}
+
+TEST(Problem, SumsAreIntegers) {
+  EXPECT_FALSE(sums_are_integers(good()));
+  EXPECT_TRUE(sums_are_integers(good_scaled()));
+  EXPECT_FALSE(sums_are_integers(good_scaled(DType::e4m3)));
+  EXPECT_FALSE(sums_are_integers(good_blocks(DType::i8)));
+}
+
 std::string refusal(const GemmProblem& problem, const GemmArguments& arguments) {
   try {
     check_arguments(problem, arguments);
@@ -285,6 +497,87 @@ TEST(Arguments, PointersAndOverlaps) {
   EXPECT_EQ(refusal(p, {.d = d, .bias = bias}), "") << "nothing of A and B is read";
   p.m = 0;
   EXPECT_EQ(refusal(p, {}), "");
+}
+
+TEST(Arguments, ScalesAndZeroPoints) {
+  alignas(16) static int8_t a[4500], b[3000], d[1800];
+  static float scale_a[90], scale_b[60], scale_d[1], amax[1];
+  static int32_t zero_a[30], zero_b[20];
+  GemmProblem p = good_scaled();
+  p.d.dtype = DType::i8;
+  p.has_zero = p.has_scale_d = p.has_amax = true;
+  const GemmArguments fine{.a = a,
+                           .b = b,
+                           .d = d,
+                           .scale_a = scale_a,
+                           .scale_b = scale_b,
+                           .zero_a = zero_a,
+                           .zero_b = zero_b,
+                           .scale_d = scale_d,
+                           .amax = amax};
+  EXPECT_EQ(refusal(p, fine), "");
+
+  // Each pointer in turn: missing, misaligned, where D is, where amax is.
+  const auto expect_checked = [&](const char* name, auto GemmArguments::* pointer,
+                                  bool may_be_missing) {
+    using Pointer = std::decay_t<decltype(fine.*pointer)>;
+    GemmArguments bad = fine;
+    bad.*pointer = nullptr;
+    if (may_be_missing) {
+      EXPECT_EQ(refusal(p, bad), "");
+    } else {
+      expect_parts(refusal(p, bad), {std::string(name) + " is a null pointer"});
+    }
+    bad.*pointer = reinterpret_cast<Pointer>(reinterpret_cast<uintptr_t>(fine.*pointer) + 2);
+    expect_parts(refusal(p, bad), {std::string(name) + " is at", "4 bytes"});
+    bad.*pointer = reinterpret_cast<Pointer>(d + 1796);
+    expect_parts(refusal(p, bad), {"overlaps", name, "d"});
+    if (name == std::string("amax")) return;
+    bad.*pointer = reinterpret_cast<Pointer>(amax);
+    expect_parts(refusal(p, bad), {"amax overlaps", name});
+  };
+  expect_checked("scale_a", &GemmArguments::scale_a, false);
+  expect_checked("scale_b", &GemmArguments::scale_b, false);
+  expect_checked("zero_a", &GemmArguments::zero_a, true);
+  expect_checked("zero_b", &GemmArguments::zero_b, false);
+  expect_checked("scale_d", &GemmArguments::scale_d, false);
+  expect_checked("amax", &GemmArguments::amax, false);
+
+  alignas(16) static uint16_t a16[4500], b16[3000], d16[1800];
+  EXPECT_EQ(refusal(good(), {.a = a16, .b = b16, .d = d16}), "") << "nothing else takes part";
+}
+
+TEST(Arguments, StridedScalesMayLieAroundD) {
+  // Rows of 20 floats of D, each followed by its scale.
+  alignas(16) static float memory[30 * 21];
+  alignas(16) static int8_t a[1500], b[1000];
+  static float scale_b[1];
+  GemmProblem p = good_scaled();
+  p.batch = 1;
+  p.d = row_major(21, 0, DType::f32);
+  p.scale_a.stride_row = 21;
+  p.scale_b.stride_row = 0;
+  GemmArguments arguments{.a = a, .b = b, .d = memory, .scale_a = memory + 20, .scale_b = scale_b};
+  EXPECT_EQ(refusal(p, arguments), "");
+  arguments.scale_a = memory + 19;
+  expect_parts(refusal(p, arguments), {"d overlaps scale_a"});
+}
+
+TEST(Arguments, BlockScalesOfEmptyKAreNotRead) {
+  alignas(16) static uint16_t d[1800];
+  GemmProblem p = good_blocks();
+  p.k = 0;
+  EXPECT_EQ(refusal(p, {.d = d}), "");
+}
+
+TEST(Arguments, Int32TakesNoAlpha) {
+  alignas(16) static int8_t a[4500], b[3000];
+  alignas(16) static int32_t d[1800];
+  GemmProblem p = good();
+  p.a.dtype = p.b.dtype = DType::i8;
+  p.d.dtype = DType::i32;
+  EXPECT_EQ(refusal(p, {.a = a, .b = b, .d = d}), "");
+  expect_parts(refusal(p, {.a = a, .b = b, .d = d, .alpha = 0.5f}), {"alpha is 0.5", "int32"});
 }
 
 TEST(Arguments, Workspace) {

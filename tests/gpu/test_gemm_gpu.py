@@ -8,7 +8,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from products import DTYPES, Product, integers  # noqa: E402
+from products import DTYPES, DTYPES_8BIT, Product, integers  # noqa: E402
 
 import cleave  # noqa: E402
 
@@ -30,8 +30,10 @@ def skip_unless_served(
 ) -> None:
     if (kernel == "sm90" or mode == "cluster") and not sm90():
         pytest.skip("needs a Hopper GPU")
-    if kernel == "sm90" and dtype == "float32" and layout != "tn":
-        pytest.skip("WGMMA multiplies tf32 only where K is contiguous")
+    if kernel == "sm90" and dtype in ("float32", *DTYPES_8BIT) and layout != "tn":
+        pytest.skip(f"WGMMA multiplies {dtype} only where K is contiguous")
+    if dtype.startswith("float8") and cleave.device_info(0)["compute_capability"] < 89:
+        pytest.skip("needs a GPU with 8-bit floats: compute capability 8.9 or later")
 
 
 def split(mode: str, slices: int | None = 3) -> dict:

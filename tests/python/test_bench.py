@@ -6,19 +6,33 @@ import json
 import math
 import sys
 import time
+import types
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import cleave
-from cleave.cli import arrays, measure
+from cleave.cli import arrays, dtypes, measure
 from cleave.cli.case import GemmCase
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from bench import __main__ as harness
-from bench import contest, machine, peers, plot, report, suites, summary
+from bench import (
+    contest,
+    gemm,
+    host,
+    machine,
+    peers,
+    plot,
+    quantize,
+    readme,
+    report,
+    suites,
+    summary,
+)
 
 MACHINE = {"gpu": "a GPU", "driver": None, "commit": "abc"}
 
@@ -27,17 +41,16 @@ def row(case, us, peer_us=None, **changes):
     made = {
         "case": case, "us": us, "tflops": 1.0, "gb_per_s": 2.0, "floor_us": us / 2,
         "kernel": "tile", "mode": "parallel", "slices": 4, "workspace_bytes": 64,
-        "max_error": 1e-3, "rms_error": 1e-4, "verified": True, "peers": {},
+        "max_error": 1e-3, "rms_error": 1e-4, "row_error": 1e-3, "verified": True, "peers": {},
     }  # fmt: skip
     if peer_us:
-        made["peers"] = {"cublas": {"us": peer_us, "max_error": 1e-3, "rms_error": 1e-4}}
-        made |= {
-            "peer": "cublas",
-            "peer_us": peer_us,
-            "ratio": peer_us / us,
-            "peer_rms_error": 1e-4,
-        }
+        made["peers"] = {"cublas": theirs(peer_us, us)}
     return made | changes
+
+
+def theirs(peer_us, us, **changes):
+    errors = {"max_error": 1e-3, "rms_error": 1e-4, "row_error": 1e-3}
+    return errors | {"us": peer_us, "ratio": peer_us / us} | changes
 
 
 def split_row(case, mode, slices, us):
@@ -58,6 +71,11 @@ SPLIT_ROWS = [
 ]
 
 
+def suite_of(kind, cases=(), splits=(), operation=gemm):
+    group = suites.Group("A group", list(cases))
+    return suites.Suite("some", kind, "Some title", operation, [group], splits=list(splits))
+
+
 # Suites
 
 
@@ -68,17 +86,42 @@ def test_suites_load(name):
     assert suite.name == name
     assert suite.cases
     assert len(suite.cases) == len(set(suite.cases))
+    assert len({case.title for case in suite.cases}) == len(suite.cases)
     assert 0 < len(quick.cases) <= len(suite.cases)
     assert set(quick.cases) <= set(suite.cases)
+    assert set(suite.peers) <= set(peers.names())
+    assert all(group.title for group in suite.groups)
+    assert all(len(group.headline) == 2 for group in suite.groups) == (suite.kind == "host")
     for case in suite.cases:
-        assert case.layout == "tn"
-        assert case.dtype in ("float16", "bfloat16")
+        assert case.dtype in dtypes.DTYPES
+        if suite.operation is gemm:
+            assert case.layout == "tn"
+
+
+def shapes(name):
+    return {(case.m, case.n, case.k) for case in suites.load(name).cases}
+
+
+LAYERS = {
+    (2112, 7168), (576, 7168), (24576, 1536), (32768, 512), (7168, 16384), (4096, 7168),
+    (7168, 2048),
+}  # fmt: skip
+
+
+def layers(*tokens):
+    return {(m, n, k) for m in tokens for n, k in LAYERS}
+
+
+def squares(*sizes):
+    return {(size, size, size) for size in sizes}
 
 
 def test_the_suites_are_the_baselines_tables():
-    dense = suites.load("dense").cases
-    assert len(dense) == 4 + 5 * 7 + 1
-    assert {case.m for case in dense} == {1, 16, 64, 128, 4096, 1024, 2048, 8192}
+    every = squares(1024, 2048, 4096, 8192) | layers(1, 16, 64, 128, 4096)
+    assert shapes("dense") == every
+    assert shapes("fp8_row") == squares(4096, 8192) | layers(16, 64, 128, 4096)
+    assert shapes("fp8_block") == squares(4096, 8192) | layers(1, 64, 128, 4096)
+    assert len(shapes("int8")) == 7
     large_k = suites.load("large_k").cases
     assert len(large_k) == 7
     assert all(case.k >= 16 * max(case.m, case.n) for case in large_k)
@@ -93,11 +136,26 @@ def test_the_suites_are_the_baselines_tables():
     }
 
 
+def test_the_scaled_suites_ask_for_what_the_peers_compute():
+    assert all(c.use_fast_accum and c.scaling == "row" for c in suites.load("fp8_row").cases)
+    assert {c.scaling for c in suites.load("fp8_block").cases} == {"block_128x128"}
+    assert {c.result_dtype for c in suites.load("int8").cases} == {"bfloat16"}
+
+
+def test_match_leaves_the_cases_with_the_text():
+    found = suites.load("dense", match="64x2112")
+    assert [case.title for case in found.cases] == ["64x2112x7168 bfloat16 tn"]
+    assert suites.load("dense", match="no such").cases == []
+
+
 def test_unknown_suites_are_refused():
     with pytest.raises(ValueError, match="no suite 'nothing'; there are dense"):
         suites.load("nothing")
-    with pytest.raises(ValueError, match="kind 'odd'"):
-        suites.parse({"name": "s", "kind": "odd", "title": "", "groups": []})
+    made = {"name": "s", "kind": "odd", "title": "", "operation": "gemm", "groups": []}
+    with pytest.raises(ValueError, match="kind 'odd' is not one of peers"):
+        suites.parse(made)
+    with pytest.raises(ValueError, match="operation 'sort' is not one of gemm, quantize"):
+        suites.parse(made | {"kind": "host", "operation": "sort"})
 
 
 # Statistics
@@ -109,13 +167,27 @@ def test_geomean():
 
 
 def test_ratios():
-    result = summary.summarize_ratios(PEER_ROWS)
+    result = summary.summarize_peers(PEER_ROWS)["cublas"]
     assert result["compared"] == 2
     assert result["geomean"] == pytest.approx(math.sqrt(1.2 * 0.9))
     assert (result["worst_case"], result["best_case"]) == ("y", "x")
-    assert (result["wins"], result["losses"]) == (1, 1)
+    assert (result["wins"], result["losses"]) == (1, ["y"])
     assert result["less_accurate"] == ["y"]
-    assert summary.summarize_ratios([]) == {"compared": 0}
+    assert summary.summarize_peers([]) == {}
+
+
+def test_every_peer_has_its_own_ratios():
+    rows = [row("x", 10.0), row("y", 10.0, rms_error=2e-4)]
+    rows[0]["peers"] = {"first": theirs(20.0, 10.0), "second": theirs(5.0, 10.0)}
+    rows[1]["peers"] = {"second": theirs(10.0, 10.0, case="less work")}
+    result = summary.summarize_peers(rows)
+    assert list(result) == ["first", "second"]
+    assert (result["first"]["compared"], result["first"]["geomean"]) == (1, pytest.approx(2))
+    assert result["second"]["losses"] == ["x"]
+    assert "less_accurate" not in result["second"]  # errors of different work say nothing
+    assert "second computes something else, such as less work." in report.summary_lines(
+        "peers", result
+    )
 
 
 def test_modes():
@@ -139,7 +211,7 @@ CONTENTS = {
 
 @pytest.mark.parametrize("kind", suites.KINDS)
 def test_report(kind, tmp_path):
-    suite = suites.Suite("some", kind, "Some title", [])
+    suite = suite_of(kind)
     rows = CONTENTS[kind]
     verdict = harness._summarize(kind, rows)
     paths = report.write(tmp_path, suite, MACHINE, rows, ["A note."], verdict)
@@ -164,16 +236,61 @@ def test_wrong_results_are_marked():
     assert "WRONG" in harness._line(row("x", 1.0, verified=False))
 
 
+def test_summaries_name_the_losses():
+    lines = report.summary_lines("peers", summary.summarize_peers(PEER_ROWS))
+    assert lines[0].startswith("cublas's time over ours: geomean 1.039 of 2, worst 0.900 on y")
+    assert lines[1] == "Slower than cublas: y."
+
+
+def test_absent_peers_are_named_once_per_reason():
+    rows = [
+        row("x", 1.0, without={"peer": "too small.", "other": "no"}),
+        row("y", 1.0, without={"peer": "too small."}),
+    ]
+    assert report.missing_lines(rows) == [
+        "Without peer on x, y: too small.",
+        "Without other on x: no.",
+    ]
+
+
+# The README's table
+
+
+def test_readme_table(tmp_path):
+    def write(name, rows):
+        (tmp_path / f"{name}.json").write_text(json.dumps({"rows": rows}))
+
+    first, second, *_ = suites.load("large_k").cases
+    write("large_k", [row(first.title, 10.0, 20.0), row(second.title, 10.0, 5.0)])
+    case = suites.load("host").cases[0].title
+    calls = {"cleave.gemm(out=)": 5.6, "torch.mm(out=)": 21.7, "torch.mm": 99.0}
+    write("host", [{"case": case, "call": call, "us": us} for call, us in calls.items()])
+    assert readme.lines(tmp_path)[2:] == [
+        "| host time of a call with `out=`: `cleave.gemm(out=)` "
+        "| 6 us, where `torch.mm(out=)` takes 22 |",
+        "| K much larger than M and N, fp16, 2 shapes, against cublas "
+        "| geomean 1.00, worst 0.50, best 2.00 |",
+    ]
+
+
+def test_readme_keeps_what_is_around_the_table():
+    start, end = readme.MARKERS
+    text = f"before\n{start}\nold\n{end}\nafter\n"
+    assert readme.replaced(text, "new") == f"before\n{start}\nnew\n{end}\nafter\n"
+    with pytest.raises(ValueError, match="has no lines"):
+        readme.replaced("nothing here", "new")
+
+
 @pytest.mark.parametrize("kind", suites.KINDS)
 def test_plot(kind, tmp_path):
     pytest.importorskip("matplotlib")
-    path = plot.write(tmp_path, suites.Suite("some", kind, "Some title", []), CONTENTS[kind])
+    path = plot.write(tmp_path, suite_of(kind), CONTENTS[kind])
     if kind == "host":
         assert path is None
     else:
         text = path.read_text()
         assert "Some title" in text
-        again = plot.write(tmp_path, suites.Suite("some", kind, "Some title", []), CONTENTS[kind])
+        again = plot.write(tmp_path, suite_of(kind), CONTENTS[kind])
         assert again.read_text() == text
 
 
@@ -198,6 +315,7 @@ class StandInGpu(arrays.NumpyArrays):
 
 
 CASE = GemmCase(32, 24, 512, dtype="float16")
+SCALED = GemmCase(32, 24, 512, dtype="int8", scaling="row", out_dtype="float32")
 
 
 @pytest.fixture
@@ -206,31 +324,66 @@ def short(monkeypatch):
     monkeypatch.setattr(measure, "REPLAY_US", 1.0)
 
 
-def test_against_peers(short):
-    class NumpyPeer:
-        NAME = "numpy"
+def multiply_real(case, operands):
+    a, b = (np.asarray(x, np.float64) for x in (operands.a, operands.b))
+    scales = operands.scales
+    return (a * scales.get("scale_a", 1)) @ (b * scales.get("scale_b", 1))
 
-        @staticmethod
-        def bind(case, operands):
-            return lambda: np.matmul(operands.a, operands.b, out=operands.out)
 
-    class Absent:
-        NAME = "absent"
-        bind = staticmethod(lambda case, operands: None)
+def numpy_peer(serves):
+    def calls(case, operands):
+        def call():
+            operands.out[...] = multiply_real(case, operands)
 
-    (made,) = contest.against_peers(StandInGpu(), CASE, [Absent, NumpyPeer], 7)
+        return {"numpy.matmul": call}
+
+    return peers.Peer("numpy", serves, calls)
+
+
+ABSENT = peers.Peer("absent", lambda case: None, lambda case, operands: {})
+
+
+@pytest.mark.parametrize("case", [CASE, SCALED], ids=["float16", "int8"])
+def test_against_peers(short, case):
+    (made,) = contest.against_peers(
+        StandInGpu(), case, suite_of("peers"), [ABSENT, numpy_peer(lambda case: case)], 7
+    )
     assert made["verified"]
+    assert made["without"] == {}
     assert list(made["peers"]) == ["numpy"]
-    assert made["peer"] == "numpy"
-    assert made["ratio"] == pytest.approx(made["peer_us"] / made["us"])
+    numpy = made["peers"]["numpy"]
+    assert numpy["ratio"] == pytest.approx(numpy["us"] / made["us"])
     assert 0 < made["rms_error"] < made["max_error"] < 1
-    assert 0 < made["peer_rms_error"] < 1
+    assert 0 < numpy["rms_error"] < 1
+    assert 0 < made["row_error"] < 1
+    assert "case" not in numpy
+
+
+def test_a_peer_may_compute_the_nearest_it_has(short):
+    tensorwise = numpy_peer(lambda case: replace(case, scaling="tensor"))
+    (made,) = contest.against_peers(StandInGpu(), SCALED, suite_of("peers"), [tensorwise], 7)
+    assert made["peers"]["numpy"]["case"] == "32x24x512 int8 tn scales tensor to float32"
+    # Its errors are against what it was given, which is not what we were.
+    assert 0 < made["peers"]["numpy"]["row_error"] < 1e-3
+
+
+def test_a_peer_that_refuses_is_left_out(short):
+    def refuse(case, operands):
+        def call():
+            raise RuntimeError("M must be\n  a multiple of 4")
+
+        return {"call": call}
+
+    peer = peers.Peer("strict", lambda case: case, refuse)
+    (made,) = contest.against_peers(StandInGpu(), CASE, suite_of("peers"), [peer], 7)
+    assert made["without"] == {"strict": "M must be a multiple of 4"}
+    assert made["peers"] == {}
+    assert made["us"] > 0
 
 
 def test_against_auto(short):
     splits = [("none", 1), ("serial", 2), ("serial", 100_000)]
-    suite = suites.Suite("some", "modes", "", [CASE], splits)
-    made = contest.against_auto(StandInGpu(), CASE, suite, 7)
+    made = contest.against_auto(StandInGpu(), CASE, suite_of("modes", [CASE], splits), 7)
     assert [row["requested_mode"] for row in made] == ["auto", "none", "serial", "serial"]
     assert made[0]["ratio"] == 1
     assert (made[2]["mode"], made[2]["slices"]) == ("serial", 2)
@@ -238,6 +391,138 @@ def test_against_auto(short):
     assert made[3]["us"] is None
     assert "split_k_slices" in made[3]["refused"]
     assert summary.summarize_modes(made)["compared"] == 1
+
+
+# Host times
+
+
+@pytest.mark.parametrize(
+    ("case", "called"),
+    [
+        (GemmCase(16, 16, 16), ["cleave.gemm(out=)", "cleave.gemm", "torch.mm(out=)", "torch.mm"]),
+        (
+            GemmCase(32, 16, 16, dtype="int8", scaling="row"),
+            ["cleave.scaled_gemm(out=)", "cleave.scaled_gemm", "torch._int_mm(out=)"],
+        ),
+    ],
+    ids=["bfloat16", "int8"],
+)
+def test_host_times_of_every_way_to_call(monkeypatch, case, called):
+    torch = pytest.importorskip("torch")
+    current = types.SimpleNamespace(cuda_stream=0)
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda device: current)
+    monkeypatch.setattr(cleave._core, "launch_floor", lambda *_: 0.5, raising=False)
+    monkeypatch.setattr(host, "CALLS", 2)
+    found, missing = peers.load(["cublas", "cublas_int8"])
+    made = host.host_times(arrays.TorchArrays("cpu"), case, found, 3)
+    assert not missing
+    times = {row["call"]: row["us"] for row in made}
+    assert times["an empty kernel"] == 0.5
+    assert {"C++ plan->run", "plan.run", *called} <= set(times)
+    assert all(us > 0 for us in times.values())
+    assert {row["case"] for row in made} == {case.title}
+    operators = [call for call in times if call.startswith("torch.ops.cleave")]
+    assert bool(operators) != ("torch.ops.cleave" in made[0]["without"])
+
+
+# Quantisation
+
+
+QUANTIZED = [
+    quantize.Case(48, 256, to=to, granularity=granularity)
+    for to in ("int8", "float8_e4m3fn", "float8_e5m2")
+    for granularity in ("tensor", "row", "block_1x128", "block_128x128")
+]
+
+
+@pytest.mark.parametrize("case", QUANTIZED, ids=lambda case: case.title)
+def test_quantize_contest(short, monkeypatch, case):
+    torch = pytest.importorskip("torch")
+    monkeypatch.setattr(cleave, "device_info", lambda device: {"memory_gb_per_s": 3000.0})
+
+    class TorchStandIn(arrays.TorchArrays):
+        on_stream, capture, microseconds = (
+            getattr(StandInGpu, name) for name in ("on_stream", "capture", "microseconds")
+        )
+
+    found, _ = peers.load(["torch_eager"])
+    (made,) = contest.against_peers(
+        TorchStandIn("cpu"), case, suite_of("peers", operation=quantize), found, 7
+    )
+    assert made["verified"]
+    assert made["floor_us"] == pytest.approx(case.bytes / 3e6)
+    assert "tflops" not in made
+    eager = made["peers"].get("torch_eager")
+    if case.rows % (case.block[0] or 1):
+        assert eager is None  # it has no partial blocks
+    else:
+        assert eager["rms_error"] == pytest.approx(made["rms_error"], rel=0.01)
+    assert torch.isfinite(torch.tensor(made["row_error"]))
+
+
+def test_quantize_case_counts():
+    case = quantize.Case(200, 300, to="int8", granularity="block_128x128")
+    assert case.bytes == 200 * 300 * 3 + 2 * 3 * 4
+    assert quantize.Case(200, 300, granularity="row").bytes == 200 * 300 * 3 + 200 * 4
+    assert quantize.Case(200, 300, granularity="tensor").bytes == 200 * 300 * 3 + 4
+    assert case.title == "200x300 bfloat16 to int8 block_128x128"
+
+
+# Peers
+
+
+def test_peers_serve_what_they_can():
+    found = {peer.name: peer for peer in peers.load(peers.names())[0]}
+    if "cublas" not in found:
+        pytest.skip("needs torch")
+    dense = GemmCase(64, 64, 64)
+    row_scaled = GemmCase(64, 64, 64, dtype="float8_e4m3fn", scaling="row", use_fast_accum=True)
+    blocks = replace(row_scaled, scaling="block_128x128")
+    integers = replace(row_scaled, dtype="int8", use_fast_accum=False)
+    serving = {
+        name: [case for case in (dense, row_scaled, blocks, integers) if peer.serves(case)]
+        for name, peer in found.items()
+        if name not in ("deepgemm", "torch_eager")
+    }
+    assert serving == {
+        "cublas": [dense],
+        "cublas_int8": [integers],
+        "cublas_int8_eager": [integers],
+        "cublas_tensorwise": [row_scaled, blocks],
+        "torch_blockwise": [blocks],
+        "torch_rowwise": [row_scaled],
+    }
+    assert found["cublas_tensorwise"].serves(row_scaled) == replace(row_scaled, scaling="tensor")
+    assert found["cublas_int8"].serves(integers) == GemmCase(64, 64, 64, dtype="int8")
+    for peer in serving:
+        assert not found[peer].serves(replace(serving[peer][0], activation="relu"))
+
+
+@pytest.mark.parametrize(
+    ("name", "case"),
+    [
+        ("cublas", GemmCase(64, 32, 128)),
+        ("cublas_int8", GemmCase(64, 32, 128, dtype="int8", scaling="row")),
+        ("cublas_int8_eager", GemmCase(64, 32, 128, dtype="int8", scaling="row")),
+        ("torch_rowwise", GemmCase(64, 32, 128, dtype="float8_e4m3fn", scaling="row")),
+        ("cublas_tensorwise", GemmCase(64, 32, 128, dtype="float8_e4m3fn", scaling="row")),
+    ],
+)
+def test_peers_compute(name, case):
+    pytest.importorskip("torch")
+    library = arrays.TorchArrays("cpu")
+    (peer,), _ = peers.load([name])
+    served = peer.serves(case)
+    operands = gemm.make_operands(library, served)
+    expected = gemm.reference(library, served, operands)
+    calls = peer.calls(served, operands)
+    try:
+        next(iter(calls.values()))()
+    except (RuntimeError, ValueError) as refusal:
+        pytest.skip(peers.reason(refusal))
+    assert gemm.errors(library, served, operands, expected).acceptable
+    for call in list(calls.values())[1:]:
+        assert call().dtype == operands.out.dtype
 
 
 # The harness
@@ -249,8 +534,8 @@ def test_commit_from_the_environment(monkeypatch):
 
 
 def test_peers_are_imported_or_explained():
-    found, missing = peers.available()
-    assert {peer.NAME for peer in found} | set(missing) == {"cublas", "deepgemm"}
+    found, missing = peers.load(peers.names())
+    assert {peer.name for peer in found} | set(missing) == set(peers.names())
     assert all(missing.values())
 
 
@@ -272,6 +557,11 @@ def test_refuses_without_a_gpu(capsys):
 def test_refuses_the_cpu(capsys):
     assert harness.main(["--device", "cpu"]) == 1
     assert "measures GPUs" in capsys.readouterr().err
+
+
+def test_refuses_a_match_of_nothing(capsys):
+    assert harness.main(["--match", "no such case"]) == 1
+    assert "no case has 'no such case' in its title" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("arguments", [["--suite", "nothing"], ["--rounds", "3"], ["--bogus"]])

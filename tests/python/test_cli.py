@@ -13,7 +13,17 @@ import pytest
 
 import cleave
 from cleave import cli
-from cleave.cli import arrays, case, compile, explain, measure, values
+from cleave.cli import (
+    accuracy,
+    arrays,
+    case,
+    compile,
+    explain,
+    measure,
+    operands,
+    quantization,
+    values,
+)
 from cleave.cli.console import Console, format_bytes, format_cell
 from cleave.cli.errors import CommandError
 
@@ -51,8 +61,14 @@ def test_integers_refuses(text):
 def test_slices_and_words():
     assert values.slices("auto,2:8:*2") == [None, 2, 4, 8]
     assert values.words(values.DTYPES)("fp16,float16,bf16") == ["float16", "bfloat16"]
-    with pytest.raises(argparse.ArgumentTypeError, match="'int8' is not one of float16"):
-        values.words(values.DTYPES)("int8")
+    assert values.words(values.DTYPES)("i8,e4m3,float8_e5m2,int32") == [
+        "int8", "float8_e4m3fn", "float8_e5m2", "int32",
+    ]  # fmt: skip
+    with pytest.raises(argparse.ArgumentTypeError, match="'int4' is not one of float16"):
+        values.words(values.DTYPES)("int4")
+    with pytest.raises(argparse.ArgumentTypeError, match="'int32' is not"):
+        values.words(values.OPERAND_DTYPES)("int32")
+    assert values.words(values.FLAGS)("no,yes") == [False, True]
     with pytest.raises(argparse.ArgumentTypeError):
         values.slices("0")
 
@@ -93,6 +109,32 @@ def test_case_counts():
     assert gemm.title == "7 of 2x3x5 float16 tn to float32 row bias"
 
 
+@pytest.mark.parametrize(
+    ("scaling", "scales"),
+    [
+        ("none", 0),
+        ("tensor", 1 + 1),
+        ("row", 200 + 300),
+        ("block_1x128", 200 * 4 + 300 * 4),
+        ("block_128x128", 200 * 4 + 3 * 4),
+    ],
+)
+def test_scaled_case_counts(scaling, scales):
+    gemm = case.GemmCase(200, 300, 500, dtype="float8_e4m3fn", scaling=scaling)
+    assert gemm.bytes == 200 * 500 + 500 * 300 + 200 * 300 * 2 + scales * 4
+    assert gemm.result_dtype == "bfloat16"
+
+
+def test_case_defaults_of_8_bit_operands():
+    integers = case.GemmCase(2, 3, 5, dtype="int8")
+    assert (integers.result_dtype, integers.title) == ("int32", "2x3x5 int8 tn")
+    scaled = case.GemmCase(2, 3, 5, dtype="int8", scaling="row", bias="row")
+    assert (scaled.result_dtype, scaled.bias_dtype) == ("bfloat16", "bfloat16")
+    assert scaled.title == "2x3x5 int8 tn scales row row bias"
+    to_float16 = case.GemmCase(2, 3, 5, dtype="float8_e5m2", out_dtype="float16", bias="row")
+    assert to_float16.dtypes == {"float8_e5m2", "float16"}
+
+
 # Operands, verification and timing
 
 
@@ -100,13 +142,80 @@ def test_case_counts():
 @pytest.mark.parametrize("batch", [1, 3])
 def test_operands_have_the_layout(layout, batch):
     gemm = case.GemmCase(4, 6, 8, batch=batch, dtype="float32", layout=layout)
-    operands = measure.make_operands(arrays.NumpyArrays(), gemm)
+    made = operands.make_operands(arrays.NumpyArrays(), gemm)
     lead = (batch,) if batch > 1 else ()
-    assert operands.a.shape == (*lead, 4, 8)
-    assert operands.b.shape == (*lead, 8, 6)
-    assert (operands.a.strides[-1] == 4) == (layout[0] == "t")
-    assert (operands.b.strides[-1] == 4) == (layout[1] == "t")
-    assert np.isnan(operands.out).all()
+    assert made.a.shape == (*lead, 4, 8)
+    assert made.b.shape == (*lead, 8, 6)
+    assert (made.a.strides[-1] == 4) == (layout[0] == "t")
+    assert (made.b.strides[-1] == 4) == (layout[1] == "t")
+    assert np.isnan(made.out).all()
+
+
+def strides(library, array):
+    if library.name == "torch":
+        return array.stride()
+    return tuple(stride // array.itemsize for stride in array.strides)
+
+
+@pytest.mark.parametrize("scaling", values.SCALINGS)
+@pytest.mark.parametrize("layout", values.LAYOUTS)
+@pytest.mark.parametrize("dtype", ["int8", "float8_e4m3fn", "float8_e5m2"])
+def test_scaled_operands_stand_for_the_normal_values(dtype, layout, scaling):
+    library = library_for(dtype)
+    m, n, k = 140, 200, 300
+    gemm = case.GemmCase(m, n, k, dtype=dtype, layout=layout, scaling=scaling, out_dtype="float32")
+    made = operands.make_operands(library, gemm)
+    assert str(made.a.dtype).endswith(dtype)
+    assert made.a.shape == (m, k)
+    assert made.b.shape == (k, n)
+    assert strides(library, made.a) == ((k, 1) if layout[0] == "t" else (1, m))
+    assert strides(library, made.b) == ((n, 1) if layout[1] == "t" else (1, k))
+    if scaling == "none":
+        assert made.scales == {}
+        return
+    real_a, real_b = operands.real_factors(library, gemm, made)
+    steps = {"int8": 0.04, "float8_e4m3fn": 2.0**-4, "float8_e5m2": 2.0**-3}[dtype]
+    for real, shape, seed in ((real_a, (m, k), 0), (real_b, (n, k), 1)):
+        normal = library.float64(library.normal(shape, "float32", seed))
+        assert float((abs(real - normal) / (0.5 + abs(normal))).max()) < steps
+
+
+@pytest.mark.parametrize(
+    ("scaling", "shapes"),
+    [
+        ("tensor", ((1, 1), (1, 1))),
+        ("row", ((140, 1), (1, 200))),
+        ("block_1x128", ((140, 3), (3, 200))),
+        ("block_128x128", ((140, 3), (3, 2))),
+    ],
+)
+def test_scales_have_the_shapes_and_layouts_that_the_peers_demand(scaling, shapes):
+    library = arrays.NumpyArrays()
+    gemm = case.GemmCase(140, 200, 300, dtype="int8", scaling=scaling, out_dtype="float32")
+    made = operands.make_operands(library, gemm)
+    a, b = made.scales["scale_a"], made.scales["scale_b"]
+    assert (a.shape, b.shape) == shapes
+    if scaling.startswith("block"):
+        assert strides(library, a) == (1, 140)
+        assert strides(library, b) == ((200, 1) if scaling == "block_1x128" else (1, 3))
+
+
+def test_quantize_by_hand():
+    library = arrays.NumpyArrays()
+    x = np.array([[1.0, -127.0, 0.0], [0.0, 0.0, 0.0]])
+    q, scale = quantization.quantize(library, x, "int8", (1, None))
+    assert q.tolist() == [[1, -127, 0], [0, 0, 0]]
+    assert scale.tolist() == [[1.0], [0.0]]
+    assert quantization.dequantize(library, q, scale, (1, None)).tolist() == x.tolist()
+    q, scale = quantization.quantize(library, x, "int8", (1, 2))
+    assert scale.tolist() == [[1.0, 0.0], [0.0, 0.0]]
+
+
+def library_for(*dtypes):
+    """NumPy, or torch where NumPy has not the types."""
+    if arrays.TORCH_ONLY & set(dtypes):
+        pytest.importorskip("torch")
+    return arrays.select("cpu", set(dtypes))
 
 
 @pytest.mark.parametrize("activation", values.ACTIVATIONS)
@@ -122,29 +231,80 @@ def test_reference_activations(activation):
         ),
         "silu": lambda v: v / (1 + math.exp(-v)),
     }[activation]
-    operands = measure.Operands(a=x[:, None], b=np.ones((1, 1)), bias=None, out=None)
+    given = operands.Operands(a=x[:, None], b=np.ones((1, 1)), bias=None, out=None)
     gemm = case.GemmCase(33, 1, 1, dtype="float32", activation=activation)
-    expected = [[scalar(float(v))] for v in x]
-    np.testing.assert_allclose(measure.reference(library, gemm, operands), expected, atol=1e-15)
+    expected = accuracy.reference(library, gemm, given)
+    np.testing.assert_allclose(expected.values, [[scalar(float(v))] for v in x], atol=1e-15)
+    np.testing.assert_allclose(expected.row_magnitudes, abs(x))
+
+
+def test_reference_of_integers_and_their_scales():
+    library = arrays.NumpyArrays()
+    a, b = np.array([[1, 2], [3, 4]], np.int8), np.array([[5, 6], [7, 8]], np.int8)
+    gemm = case.GemmCase(2, 2, 2, dtype="int8")
+    exact = accuracy.reference(library, gemm, operands.Operands(a, b, None, None))
+    assert exact.values.tolist() == [[19, 22], [43, 50]]
+    assert not exact.tolerance.any()
+    scales = {
+        "scale_a": np.array([[10.0], [1.0]]),
+        "scale_b": np.array([[1.0, 0.5]]),
+        "scale_d": np.array([2.0]),
+    }
+    gemm = case.GemmCase(2, 2, 2, dtype="int8", scaling="row", out_dtype="int8")
+    given = operands.Operands(a, b, None, None, scales)
+    assert accuracy.reference(library, gemm, given).values.tolist() == [[95, 55], [21.5, 12.5]]
 
 
 def test_errors_are_relative_to_the_reference():
-    errors = measure.compare(arrays.NumpyArrays(), np.array([1.0, 4.5]), np.array([1.0, 4.0]))
+    expected = accuracy.Reference(
+        values=np.array([[1.0, 4.0], [0.5, 0.0]]),
+        row_magnitudes=np.array([2.0, 0.5]),
+        tolerance=np.array([[0.0, 0.5], [0.0, 0.1]]),
+    )
+    errors = accuracy.compare(arrays.NumpyArrays(), np.array([[1.0, 4.5], [0.5, 0.1]]), expected)
     assert errors.max_absolute == 0.5
     assert errors.max_relative == 0.125
-    assert errors.rms_relative == pytest.approx(0.5 / math.sqrt(17))
+    assert errors.max_row == 0.25
+    assert errors.rms_relative == pytest.approx(math.sqrt(0.26 / 17.25))
+    assert errors.acceptable
+    wrong = accuracy.compare(arrays.NumpyArrays(), np.array([[1.1, 4.0], [0.5, 0.0]]), expected)
+    assert not wrong.acceptable
 
 
-def test_poison_and_wrong_elements_are_never_acceptable():
-    library, gemm = arrays.NumpyArrays(), case.GemmCase(64, 64, 64, dtype="float16")
-    operands = measure.make_operands(library, gemm)
-    expected = measure.reference(library, gemm, operands)
-    right = expected.astype(np.float16)
-    assert measure.compare(library, right, expected).acceptable(gemm)
+@pytest.mark.parametrize("scaling", ["none", "row"])
+def test_poison_and_wrong_elements_are_never_acceptable(scaling):
+    dtype = "float16" if scaling == "none" else "int8"
+    gemm = case.GemmCase(64, 64, 64, dtype=dtype, scaling=scaling, out_dtype="float16")
+    library = arrays.NumpyArrays()
+    given = operands.make_operands(library, gemm)
+    expected = accuracy.reference(library, gemm, given)
+    right = expected.values.astype(np.float16)
+    assert accuracy.compare(library, right, expected).acceptable
     for wrong in (math.nan, math.inf, 0.5):
         damaged = right.copy()
         damaged[63, 63] += wrong
-        assert not measure.compare(library, damaged, expected).acceptable(gemm)
+        assert not accuracy.compare(library, damaged, expected).acceptable
+
+
+def test_a_slightly_wrong_scale_of_one_row_is_not_acceptable():
+    gemm = case.GemmCase(64, 64, 256, dtype="int8", scaling="row", out_dtype="float16")
+    library = arrays.NumpyArrays()
+    given = operands.make_operands(library, gemm)
+    expected = accuracy.reference(library, gemm, given)
+    damaged = expected.values.copy()
+    damaged[5] *= 1.003
+    errors = accuracy.compare(library, damaged.astype(np.float16), expected)
+    assert errors.rms_relative < 1e-3
+    assert not errors.acceptable
+
+
+@pytest.mark.parametrize("dtype", ["int8", "int32", "float16"])
+def test_poison_is_what_no_kernel_writes(dtype):
+    library = arrays.NumpyArrays()
+    array = library.full((3,), 0, dtype)
+    library.poison(array)
+    poison = math.nan if dtype == "float16" else np.iinfo(dtype).min
+    np.testing.assert_array_equal(array, np.full(3, poison, dtype))
 
 
 def test_interleaved_alternates_and_takes_medians():
@@ -180,8 +340,8 @@ def test_operand_sets_exceed_the_cache():
 
 def test_select_says_what_is_missing(monkeypatch):
     monkeypatch.setattr(arrays, "_importable", lambda name: False)
-    with pytest.raises(CommandError, match="install torch"):
-        arrays.select("cpu", {"bfloat16"})
+    with pytest.raises(CommandError, match="NumPy has no bfloat16, float8_e5m2: install torch"):
+        arrays.select("cpu", {"bfloat16", "float8_e5m2", "int8"})
     monkeypatch.setattr(cleave, "device_count", lambda: 1)
     with pytest.raises(CommandError, match="torch with CUDA or CuPy"):
         arrays.select("cuda:0", {"float16"})
@@ -227,11 +387,16 @@ def run(capsys, *arguments):
         ["bogus"],
         ["profile", "gemm"],
         ["profile", "gemm", *SMALL, "--bogus"],
-        ["profile", "gemm", *SMALL, "--dtype", "int8"],
+        ["profile", "gemm", *SMALL, "--dtype", "int4"],
+        ["profile", "gemm", *SMALL, "--dtype", "int32"],
+        ["profile", "gemm", *SMALL, "--scaling", "column"],
+        ["profile", "gemm", *SMALL, "--use-fast-accum", "maybe"],
         ["profile", "gemm", *SMALL, "--iterations", "0"],
         ["profile", "gemm", *SMALL, "--lay", "tn"],
         ["compile", "--all", "--arch", "sm_80"],
         ["compile", "--arch", "sm_70"],
+        ["compile", "--all", "gemm", *SMALL],
+        ["compile", "gemm", "--dtype", "e4m3"],
         ["cache", "rm"],
     ],
 )
@@ -274,6 +439,47 @@ def test_profile_writes_rows(capsys, tmp_path):
         assert [row["layout"] for row in csv.DictReader(file)] == [row["layout"] for row in rows]
 
 
+def test_profile_scaled(capsys, tmp_path):
+    path = tmp_path / "rows.json"
+    status, out, _ = run(
+        capsys, "profile", "gemm", "--m", "48", "--n", "40", "--k", "300", "--dtype", "int8",
+        "--scaling", "none,tensor,row,block_1x128,block_128x128", "--layout", "tn,nt",
+        "--out-dtype", "fp32,i8", "--device", "cpu", "--iterations", "1", "--json", str(path),
+    )  # fmt: skip
+    assert status == 0, out
+    rows = json.loads(path.read_text())
+    assert len(rows) == 5 * 2 * 2
+    assert all(row["verified"] for row in rows)
+    assert all(row["max_row_error"] < 0.02 for row in rows)
+
+
+def test_profile_8_bit_floats(capsys, tmp_path):
+    pytest.importorskip("torch")
+    path = tmp_path / "rows.json"
+    status, out, _ = run(
+        capsys, "profile", "gemm", "--m", "48", "--n", "40", "--k", "300", "--dtype", "e4m3,e5m2",
+        "--scaling", "none,row,block_128x128", "--use-fast-accum", "no,yes", "--out-dtype",
+        "bf16,e4m3", "--bias", "none,row", "--device", "cpu", "--iterations", "1", "--json",
+        str(path),
+    )  # fmt: skip
+    assert status == 0, out
+    rows = json.loads(path.read_text())
+    assert len(rows) == 2 * 3 * 2 * 2 * 2
+    assert all(row["verified"] for row in rows)
+    assert {row["use_fast_accum"] for row in rows} == {False, True}
+
+
+def test_profile_exact_integers(capsys, tmp_path):
+    path = tmp_path / "rows.json"
+    status, out, _ = run(
+        capsys, "profile", "gemm", *SMALL, "--dtype", "i8", "--device", "cpu", "--iterations", "1",
+        "--json", str(path),
+    )  # fmt: skip
+    assert status == 0, out
+    (row,) = json.loads(path.read_text())
+    assert row["max_relative_error"] == 0
+
+
 def test_profile_to_standard_output_leaves_it_clean(capsys):
     status, out, err = run(
         capsys, "profile", "gemm", *SMALL, "--device", "cpu", "--iterations", "1", "--no-verify",
@@ -312,6 +518,16 @@ def test_explain_without_a_gpu(capsys):
     assert "\n*  " in out
 
 
+@pytest.mark.parametrize("scaling", ["tensor", "row", "block_1x128", "block_128x128"])
+def test_explain_scaled(capsys, scaling):
+    status, out, _ = run(
+        capsys, "explain", "gemm", *SMALL, "--dtype", "e4m3", "--scaling", scaling, "--device",
+        "cpu",
+    )  # fmt: skip
+    assert status == 0
+    assert f"48x40x200 float8_e4m3fn tn scales {scaling} on cpu" in out
+
+
 def test_explain_library_errors_are_one_line(capsys):
     status, _, err = run(
         capsys, "explain", "gemm", *SMALL, "--device", "h100", "--split-k-mode", "serial",
@@ -346,15 +562,33 @@ def test_explain_marks_the_plans_own_candidate():
     assert "parallel" in marked
 
 
+def compiled(arch, spill=0):
+    return {
+        "name": "kernel", "arch": arch, "registers": 168, "spill_bytes": spill,
+        "shared_bytes": 1024, "seconds": 0.1, "from_cache": False,
+    }  # fmt: skip
+
+
+def test_compile_of_products_takes_each_kernel_once(capsys, monkeypatch):
+    sources = []
+
+    def compile_plan(plan):
+        sources.append(plan.kernel_source)
+        return compiled("sm_90a")
+
+    monkeypatch.setattr(cleave._core, "compile_plan", compile_plan, raising=False)
+    status, out, _ = run(
+        capsys, "compile", "gemm", "--m", "4096", "--n", "4096", "--k", "4096,8192,16384",
+        "--dtype", "e4m3,i8", "--scaling", "row", "--split-k-mode", "none", "--device", "h100",
+    )  # fmt: skip
+    assert status == 0
+    assert 2 <= len(sources) == len(set(sources)) < 6
+    assert f"{len(sources)} kernels, 0 with spills" in out
+
+
 @pytest.mark.parametrize(("spill", "status"), [(0, 0), (16, 1)])
 def test_compile_fails_on_spills(capsys, monkeypatch, spill, status):
-    def compile_all(arch):
-        return [
-            {"name": "kernel", "arch": arch, "registers": 168, "spill_bytes": spill,
-             "shared_bytes": 1024, "seconds": 0.1, "from_cache": False}
-        ]  # fmt: skip
-
-    monkeypatch.setattr(cleave, "compile_all", compile_all)
+    monkeypatch.setattr(cleave, "compile_all", lambda arch: [compiled(arch, spill)])
     got, out, _ = run(capsys, "compile", "--all")
     assert got == status
     assert all(arch in out for arch in compile.ARCHITECTURES)

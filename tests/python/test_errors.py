@@ -20,6 +20,10 @@ class Stream:
     cuda_stream = "seven"
 
 
+class EndlessStream:
+    cuda_stream = float("inf")
+
+
 def f32(*shape: int) -> np.ndarray:
     return np.ones(shape, np.float32)
 
@@ -164,6 +168,11 @@ BAD: dict[str, tuple[dict[str, Any], type[Exception], tuple[str, ...]]] = {
     "stream is negative": ({"stream": -1}, ValueError, ("stream is -1",)),
     "stream is absurd": ({"stream": 2**70}, ValueError, ("stream is",)),
     "stream has no handle": ({"stream": Stream()}, TypeError, ("stream must be", "Stream")),
+    "stream's handle is no integer": (
+        {"stream": EndlessStream()},
+        TypeError,
+        ("stream must be", "EndlessStream"),
+    ),
     # keywords
     "unknown keyword": ({"transpose": True}, TypeError, ("transpose",)),
 }

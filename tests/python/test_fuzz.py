@@ -9,11 +9,15 @@ import contextlib
 from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 
 import cleave
+
+# Of Python itself, about a __index__ that gives a boolean.
+pytestmark = pytest.mark.filterwarnings("ignore:__index__ returned:DeprecationWarning")
 
 
 class Raises:
@@ -96,7 +100,9 @@ things = st.one_of(junk, st.builds(Answers, junk), st.builds(ClaimsDevice, junk)
 @st.composite
 def arrays(draw) -> np.ndarray:
     dtype = draw(
-        st.sampled_from(["f4", "f4", "f2", "f8", "i4", "?", "c8", ">f4", "O", "V2", "U3", "M8[s]"])
+        st.sampled_from(
+            ["f4", "f4", "f2", "i1", "f8", "i4", "?", "c8", ">f4", "O", "V2", "V1", "U3", "M8[s]"]
+        )
     )
     array = np.zeros(draw(npst.array_shapes(min_dims=0, max_dims=5, min_side=0, max_side=5)), dtype)
     if draw(st.booleans()):
@@ -156,13 +162,47 @@ def test_gemm_with_one_thing_wrong(name: str, value: Any) -> None:
         pass
 
 
+SCALED_OPTIONS = OPTIONS | {
+    "scale_a": anything,
+    "scale_b": anything,
+    "scale_d": anything,
+    "out_scale": anything,
+    "amax": anything,
+    "azp": anything,
+    "azp_adj": anything,
+    "use_fast_accum": anything,
+}
+
+
+@settings(max_examples=600)
+@given(st.sampled_from(["a", "b", *SCALED_OPTIONS]), anything)
+def test_scaled_gemm_with_one_thing_wrong(name: str, value: Any) -> None:
+    square, one = np.ones((4, 4), np.int8), np.ones(1, np.float32)
+    out = np.ones((4, 4), np.float32)
+    arguments = {"a": square, "b": square, "scale_a": one, "scale_b": one, "out": out}
+    try:
+        cleave.scaled_gemm(**arguments | {name: value})
+    except (TypeError, ValueError) as error:
+        assert str(error)
+    except ZeroDivisionError:
+        pass
+
+
 @settings(max_examples=200)
 @given(
     st.lists(anything, max_size=3),
-    st.dictionaries(st.sampled_from([*OPTIONS, "x"]), anything, max_size=3),
+    st.dictionaries(st.sampled_from([*SCALED_OPTIONS, "x"]), anything, max_size=3),
 )
 def test_plans(positional: list[Any], options: dict[str, Any]) -> None:
     plan = cleave.plan_gemm(np.ones((4, 4), np.float32), np.ones((4, 4), np.float32))
-    for call in (plan.run, plan.prepare, cleave.plan_gemm, cleave.plan_problem, cleave.op.Gemm):
+    for call in (
+        plan.run,
+        plan.prepare,
+        cleave.plan_gemm,
+        cleave.plan_scaled_gemm,
+        cleave.plan_problem,
+        cleave.op.Gemm,
+        cleave.op.ScaledGemm,
+    ):
         with contextlib.suppress(TypeError, ValueError, ZeroDivisionError, cleave.CudaError):
             call(*positional, **options)

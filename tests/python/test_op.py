@@ -1,4 +1,4 @@
-"""cleave.op.Gemm: CUTLASS's vocabulary."""
+"""cleave.op: CUTLASS's vocabulary."""
 
 from __future__ import annotations
 
@@ -87,6 +87,8 @@ def test_errors() -> None:
         cleave.op.Gemm(element=np.float64)
     with pytest.raises(TypeError, match="element_accumulator"):
         cleave.op.Gemm(element_accumulator=DataType.f16)
+    with pytest.raises(TypeError, match="element_accumulator is int32, but products of float32"):
+        cleave.op.Gemm(element_accumulator=DataType.s32).run(f32(4, 6), f32(6, 5))
     with pytest.raises(ValueError, match="RowMajor or ColumnMajor"):
         cleave.op.Gemm(layout="diagonal")
     with pytest.raises(TypeError, match="B is missing"):
@@ -99,3 +101,46 @@ def test_errors() -> None:
         cleave.op.Gemm().run(f32(4, 6), f32(6, 5), split_k_slices=0)
     with pytest.raises(ValueError, match="pass c"):
         cleave.op.Gemm().run(f32(4, 6), f32(6, 5), beta=1.0)
+
+
+def int8(*shape: int) -> np.ndarray:
+    return np.ones(shape, np.int8)
+
+
+def test_products_of_integers() -> None:
+    plan = cleave.op.Gemm(
+        element_A=DataType.s8, element_B=DataType.s8, element_accumulator=DataType.s32
+    )
+    D = plan.run(int8(4, 6), int8(6, 5)).D
+    assert D.dtype == np.int32 and (D == 6).all()
+
+
+def test_scaled_gemm() -> None:
+    plan = cleave.op.ScaledGemm(
+        element=DataType.s8, layout_A=LayoutType.RowMajor, element_D="float32", alpha=2.0
+    )
+    plan.activation = "relu"
+    A, B, C = int8(4, 6), int8(6, 5), f32(4, 5)
+    scales = {"scale_A": 3 * f32(4, 1), "scale_B": f32(1, 5) / 2}
+    assert (plan.run(A, B, **scales).D == 18).all()
+    done = plan.run(A, B, C, beta=-4.0, bias=f32(5), **scales, split_k_mode="serial")
+    assert done.D.dtype == np.float32 and (done.D == 15).all()
+    azp, azp_adj = np.full(4, 2, np.int32), np.full(5, 6, np.int32)
+    amax = np.zeros(1, np.float32)
+    D = int8(4, 5)
+    plan = cleave.op.ScaledGemm(A=A, B=B)
+    plan.run(D=D, azp=azp, azp_adj=azp_adj, scale_D=f32(1) / 4, amax=amax, **scales)
+    assert (D == -36).all() and amax[0] == 9
+
+
+def test_scaled_gemm_checks_as_gemm_does(capsys: pytest.CaptureFixture) -> None:
+    scales = {"scale_A": f32(1), "scale_B": f32(1)}
+    with pytest.raises(TypeError, match="B is float32, but this ScaledGemm is for int8"):
+        cleave.op.ScaledGemm(element=np.int8).run(int8(4, 6), f32(6, 5), **scales)
+    with pytest.raises(TypeError, match="element_accumulator is float32, but products of int8"):
+        cleave.op.ScaledGemm(element_accumulator="float32").run(int8(4, 6), int8(6, 5), **scales)
+    with pytest.raises(TypeError, match="A is missing; pass it to run or to ScaledGemm"):
+        cleave.op.ScaledGemm().run(**scales)
+    D = f32(4, 5)
+    cleave.op.ScaledGemm().run(int8(4, 6), int8(6, 5), D=D, print_module=True, **scales)
+    assert (D == 6).all() and capsys.readouterr().out == "\n"

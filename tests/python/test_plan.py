@@ -120,3 +120,36 @@ def test_plan_problem_is_what_plan_gemm_is_given() -> None:
         4, 5, 6, batch=2, dtype="float32", layout="tt", bias="column", device="cpu"
     )
     assert (plan.run(f32(2, 4, 6), f32(2, 6, 5), bias=f32(4, 1)) == 7).all()
+
+
+@pytest.mark.parametrize("batch", [1, 2])
+@pytest.mark.parametrize("k", [128, 200])
+def test_plan_problem_with_scales(batch: int, k: int) -> None:
+    """The plan is for arrays that are packed as its documentation says."""
+    m, n, ks = 130, 140, -(-k // 128)
+    lead = () if batch == 1 else (batch,)
+    a, b = np.ones((*lead, m, k), np.int8), np.ones((*lead, n, k), np.int8).swapaxes(-1, -2)
+    by_column = f32(*lead, ks, m).swapaxes(-1, -2)
+    scales = {
+        "none": (None, None),
+        "tensor": (f32(), f32(1)),
+        "row": (f32(*lead, m, 1), f32(*lead, 1, n)),
+        "block_1x128": (by_column, f32(*lead, ks, n)),
+        "block_128x128": (by_column, f32(*lead, 2, ks).swapaxes(-1, -2)),
+    }
+    for scaling, (scale_a, scale_b) in scales.items():
+        plan = cleave.plan_problem(
+            m, n, k, batch=batch, dtype="int8", out_dtype="float32", scaling=scaling,
+            bias="row", device="cpu",
+        )  # fmt: skip
+        d = plan.run(a, b, scale_a=scale_a, scale_b=scale_b, bias=f32(n))
+        assert (d == k + 1).all(), scaling
+
+
+def test_default_types_of_plan_problem() -> None:
+    a, b = np.ones((4, 6), np.int8), np.ones((5, 6), np.int8).T
+    exact = cleave.plan_problem(4, 5, 6, dtype="int8", device="cpu")
+    assert exact.run(a, b).dtype == np.int32
+    pytest.importorskip("ml_dtypes")
+    scaled = cleave.plan_problem(4, 5, 6, dtype="int8", scaling="tensor", device="cpu")
+    assert scaled.run(a, b, scale_a=f32(1), scale_b=f32(1)).dtype.name == "bfloat16"

@@ -86,3 +86,31 @@ def test_columns_of_one_buffer() -> None:
     expected = q.double() @ k.double().mT
     cleave.gemm(q, k.mT, out=out)
     torch.testing.assert_close(out.double(), expected, rtol=0, atol=1e-4)
+
+
+@pytest.mark.parametrize("out_dtype", [torch.bfloat16, torch.float8_e4m3fn, torch.float8_e5m2])
+@pytest.mark.parametrize("a_type", [torch.float8_e4m3fn, torch.float8_e5m2])
+def test_8_bit_floats(a_type: torch.dtype, out_dtype: torch.dtype) -> None:
+    torch.manual_seed(0)
+    a, b = torch.randn(37, 130).to(a_type), torch.randn(29, 130).to(torch.float8_e4m3fn)
+    scale_a, scale_b = torch.rand(37, 1), torch.rand(1, 2).T.expand(2, 29)
+    blocks = scale_a.expand(37, 2)
+    for scales in ((scale_a, scale_b[:1]), (blocks, scale_b)):
+        d = cleave.scaled_gemm(a, b.T, *scales, out_dtype=out_dtype)
+        assert type(d) is torch.Tensor and d.dtype == out_dtype and d.is_contiguous()
+        of_b = scales[1].repeat_interleave(128 if len(scales[1]) == 2 else 130, 0)[:130]
+        gemm_reference.assert_close(
+            d.double().numpy(),
+            str(out_dtype).removeprefix("torch."),
+            (a.double() * scale_a).numpy(),
+            (b.double().T * of_b).numpy(),
+        )
+        out = torch.empty_like(d)
+        assert cleave.scaled_gemm(a, b.T, *scales, out=out) is out
+        assert torch.equal(out.view(torch.uint8), d.view(torch.uint8))
+
+
+def test_scales_that_require_grad_are_refused() -> None:
+    a, one = torch.ones(2, 2, dtype=torch.int8), torch.ones(1)
+    with pytest.raises(ValueError, match=r"scale_b requires grad.*scale_b\.detach\(\)"):
+        cleave.scaled_gemm(a, a, one, torch.ones(1, requires_grad=True))

@@ -117,7 +117,8 @@ struct MmaMainloop {
                    b = smem + kPlan.b + stage * kPlan.b_stage;
     const uint32_t row = warp / C.warps_n * Fragment<C>::kRows,
                    col = warp % C.warps_n * Fragment<C>::kCols;
-    CLEAVE_UNROLL
+    // Hopper's mma.sync has 8-bit floats converted first: unrolled, that takes too many registers.
+#pragma unroll(is_fp8(C.a) ? 1 : kSteps)
     for (uint32_t step = 0; step < kSteps; ++step) {
       uint32_t rows[kRowBlocks][4], cols[kColBlocks / 2][4];
       CLEAVE_UNROLL

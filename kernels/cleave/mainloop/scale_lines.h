@@ -30,9 +30,13 @@ CLEAVE_HD constexpr uint32_t scale_stage_bytes(const GemmConfig& c) {
   return round_up((scale_lines_b_at(c) + scale_lines_b(c)) * 4, 16u);
 }
 
-/// Registers of a Hopper consumer's sums, with `parts` sums of 64 rows beside the float32 ones.
+/// Registers of a Hopper consumer's sums, with `parts` sums of 64 rows beside the float32 ones; and
+/// what it takes to scale each on its own, and to convert integers.
 CLEAVE_HD constexpr uint32_t promotion_registers(const GemmConfig& c, uint32_t parts) {
-  return accumulators_per_thread(c) + parts * c.tile_n / 2;
+  const bool scaled_singly =
+      c.scaling == Scaling::block && c.scale_rows_a == 1 && c.scale_rows_b == 1;
+  return accumulators_per_thread(c) + parts * c.tile_n / 2 + (scaled_singly ? 12 : 0) +
+         (c.a == DType::i8 ? 12 : 0);
 }
 
 /// What a thread can spare for them, of 232 registers with two consumers, or 255 with one.

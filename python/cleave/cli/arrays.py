@@ -7,14 +7,42 @@ from __future__ import annotations
 
 import importlib.util
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from typing import Any
 
+from .dtypes import TORCH_ONLY
 from .errors import CommandError
 
 
-class NumpyArrays:
-    """Host arrays. NumPy has no bfloat16: `select` picks torch for that."""
+class _NumpyLike:
+    """What NumPy and CuPy, whose module is `xp`, do alike. Neither has the types of TORCH_ONLY."""
+
+    xp: Any
+
+    def full(self, shape: tuple[int, ...], value: float, dtype: str) -> Any:
+        return self.xp.full(shape, value, getattr(self.xp, dtype))
+
+    def poison(self, array: Any) -> None:
+        """Fills it with what no kernel writes: an element that one leaves out cannot look right."""
+        integers = array.dtype.kind == "i"
+        array[...] = self.xp.iinfo(array.dtype).min if integers else math.nan
+
+    def cast(self, array: Any, dtype: str) -> Any:
+        return array.astype(getattr(self.xp, dtype), copy=False)
+
+    def contiguous(self, array: Any) -> Any:
+        return self.xp.ascontiguousarray(array)
+
+    def pad(self, array: Any, rows: int, columns: int) -> Any:
+        """Zeros appended to the last two dimensions."""
+        return self.xp.pad(array, [*[(0, 0)] * (array.ndim - 2), (0, rows), (0, columns)])
+
+    def float64(self, array: Any) -> Any:
+        return array.astype(self.xp.float64)
+
+
+class NumpyArrays(_NumpyLike):
+    """Host arrays."""
 
     name = "numpy"
     stream: int | None = None
@@ -28,20 +56,13 @@ class NumpyArrays:
 
     def normal(self, shape: tuple[int, ...], dtype: str, seed: int) -> Any:
         values = self.xp.random.default_rng(seed).standard_normal(shape, self.xp.float32)
-        return values.astype(getattr(self.xp, dtype), copy=False)
-
-    def poisoned(self, shape: tuple[int, ...], dtype: str) -> Any:
-        """An array of NaN: an element that a kernel leaves out cannot look right."""
-        return self.xp.full(shape, math.nan, getattr(self.xp, dtype))
+        return self.cast(values, dtype)
 
     def from_numpy(self, values: Any, dtype: str) -> Any:
         return values.astype(getattr(self.xp, dtype))
 
     def to_numpy(self, array: Any) -> Any:
         return array
-
-    def float64(self, array: Any) -> Any:
-        return array.astype(self.xp.float64)
 
     def erf(self, array: Any) -> Any:
         return self._erf(array).astype(self.xp.float64)
@@ -74,8 +95,20 @@ class TorchArrays:
             shape, generator=generator, device=self.device, dtype=getattr(self.xp, dtype)
         )
 
-    def poisoned(self, shape: tuple[int, ...], dtype: str) -> Any:
-        return self.xp.full(shape, math.nan, device=self.device, dtype=getattr(self.xp, dtype))
+    def full(self, shape: tuple[int, ...], value: float, dtype: str) -> Any:
+        return self.xp.full(shape, value, device=self.device, dtype=getattr(self.xp, dtype))
+
+    def poison(self, array: Any) -> None:
+        array.fill_(math.nan if array.is_floating_point() else self.xp.iinfo(array.dtype).min)
+
+    def cast(self, array: Any, dtype: str) -> Any:
+        return array.to(getattr(self.xp, dtype))
+
+    def contiguous(self, array: Any) -> Any:
+        return array.contiguous()
+
+    def pad(self, array: Any, rows: int, columns: int) -> Any:
+        return self.xp.nn.functional.pad(array, (0, columns, 0, rows))
 
     def from_numpy(self, values: Any, dtype: str) -> Any:
         return self.xp.from_numpy(values).to(self.device, getattr(self.xp, dtype))
@@ -122,8 +155,8 @@ class TorchArrays:
         return start.elapsed_time(end) * 1e3
 
 
-class CupyArrays:
-    """CuPy arrays on a GPU. CuPy has no bfloat16 either."""
+class CupyArrays(_NumpyLike):
+    """CuPy arrays on a GPU."""
 
     name = "cupy"
     on_gpu = True
@@ -142,19 +175,13 @@ class CupyArrays:
 
     def normal(self, shape: tuple[int, ...], dtype: str, seed: int) -> Any:
         values = self.xp.random.default_rng(seed).standard_normal(shape, dtype=self.xp.float32)
-        return values.astype(getattr(self.xp, dtype), copy=False)
-
-    def poisoned(self, shape: tuple[int, ...], dtype: str) -> Any:
-        return self.xp.full(shape, math.nan, getattr(self.xp, dtype))
+        return self.cast(values, dtype)
 
     def from_numpy(self, values: Any, dtype: str) -> Any:
         return self.xp.asarray(values).astype(getattr(self.xp, dtype))
 
     def to_numpy(self, array: Any) -> Any:
         return array.get()
-
-    def float64(self, array: Any) -> Any:
-        return array.astype(self.xp.float64)
 
     def erf(self, array: Any) -> Any:
         from cupyx.scipy.special import erf
@@ -190,19 +217,20 @@ class CupyArrays:
 Arrays = NumpyArrays | TorchArrays | CupyArrays
 
 
-def select(device: str, dtypes: set[str]) -> Arrays:
+def select(device: str, dtypes: Set[str]) -> Arrays:
     """The library for operands of `dtypes` on `device`; CommandError names what to install."""
     if device == "h100":
         raise CommandError(
             "device h100 is a planning target without hardware; run this on cpu or cuda"
         )
+    for_torch = ", ".join(sorted(TORCH_ONLY & dtypes))
     if device == "cpu":
-        if "bfloat16" not in dtypes:
+        if not for_torch:
             return NumpyArrays()
         if _importable("torch"):
             return TorchArrays("cpu")
         raise CommandError(
-            "NumPy has no bfloat16: install torch, or use --dtype float16 or float32 on the CPU"
+            f"NumPy has no {for_torch}: install torch, or use another dtype on the CPU"
         )
     _require_gpu(device)
     if _importable("torch"):
@@ -211,9 +239,9 @@ def select(device: str, dtypes: set[str]) -> Arrays:
         if torch.cuda.is_available():
             return TorchArrays(device)
     if _importable("cupy"):
-        if "bfloat16" in dtypes:
+        if for_torch:
             raise CommandError(
-                "CuPy has no bfloat16: install torch with CUDA, or use --dtype float16 or float32"
+                f"CuPy has no {for_torch}: install torch with CUDA, or use another dtype"
             )
         return CupyArrays(int(device.partition(":")[2]))
     raise CommandError(

@@ -3,11 +3,24 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-ELEMENT_BYTES = {"float16": 2, "bfloat16": 2, "float32": 4}
+from .dtypes import DTYPES, FLOATS
+
+Block = tuple[int | None, int | None]
+
+# How operands may be scaled: the [rows, K] block that shares a scale in A, and in B's transpose.
+# None: as far as the matrix goes.
+SCALINGS: dict[str, tuple[Block, Block] | None] = {
+    "none": None,
+    "tensor": ((None, None), (None, None)),
+    "row": ((1, None), (1, None)),
+    "block_1x128": ((1, 128), (1, 128)),
+    "block_128x128": ((1, 128), (128, 128)),
+}
 
 
 @dataclass(frozen=True)
@@ -15,7 +28,11 @@ class GemmCase:
     """D = activation(A @ B + bias), contiguous operands.
 
     layout: a letter for A, then one for B, as in BLAS: 't' is row-major, 'n' column-major. So 'tn'
-    is the product whose operands both have K as their unit stride.
+    is the product whose operands both have K as their unit stride. scaling: one of SCALINGS; 8-bit
+    operands stand for scale * value, where one scale serves a matrix ("tensor"), a row of A or
+    column of B ("row"), or a block; "block_128x128" has blocks of 1x128 in A. out_dtype: by default
+    that of the operands; bfloat16 for 8-bit ones, int32 for integers without scales. 8-bit D has a
+    static scale. use_fast_accum: 8-bit floats are summed in the tensor cores alone.
     """
 
     m: int
@@ -27,12 +44,40 @@ class GemmCase:
     out_dtype: str | None = None
     activation: str = "none"
     bias: str = "none"
+    scaling: str = "none"
+    use_fast_accum: bool = False
     split_k_mode: str = "auto"
     split_k_slices: int | None = None
 
     @property
+    def quantized(self) -> bool:
+        """Whether the operands are 8-bit values."""
+        return DTYPES[self.dtype].largest is not None
+
+    @property
+    def plain(self) -> bool:
+        """Whether it is one product of two matrices with nothing but scales around it."""
+        return self.batch == 1 and self.activation == "none" and self.bias == "none"
+
+    @property
     def result_dtype(self) -> str:
-        return self.out_dtype or self.dtype
+        return self.out_dtype or self._default_result_dtype
+
+    @property
+    def bias_dtype(self) -> str:
+        """The first that a bias can have: the operands', the output's, bfloat16."""
+        return next(d for d in (self.dtype, self.result_dtype, "bfloat16") if d in FLOATS)
+
+    @property
+    def dtypes(self) -> frozenset[str]:
+        """Of all matrices."""
+        bias = () if self.bias == "none" else (self.bias_dtype,)
+        return frozenset((self.dtype, self.result_dtype, *bias))
+
+    @property
+    def scale_blocks(self) -> tuple[Block, Block] | None:
+        """The blocks of A, and of B's transpose, that share a scale."""
+        return SCALINGS[self.scaling]
 
     @property
     def flops(self) -> int:
@@ -44,9 +89,12 @@ class GemmCase:
         inputs = self.batch * (self.m * self.k + self.k * self.n)
         bias = {"none": 0, "row": self.n, "column": self.m}[self.bias]
         output = self.batch * self.m * self.n
-        return (inputs + bias) * ELEMENT_BYTES[self.dtype] + output * ELEMENT_BYTES[
-            self.result_dtype
-        ]
+        return (
+            inputs * DTYPES[self.dtype].bytes
+            + bias * DTYPES[self.bias_dtype].bytes
+            + output * DTYPES[self.result_dtype].bytes
+            + self._scale_count * DTYPES["float32"].bytes
+        )
 
     @property
     def title(self) -> str:
@@ -54,12 +102,16 @@ class GemmCase:
         parts = [f"{self.m}x{self.n}x{self.k}", self.dtype, self.layout]
         if self.batch != 1:
             parts.insert(0, f"{self.batch} of")
-        if self.result_dtype != self.dtype:
+        if self.scaling != "none":
+            parts.append(f"scales {self.scaling}")
+        if self.result_dtype != self._default_result_dtype:
             parts.append(f"to {self.result_dtype}")
         if self.bias != "none":
             parts.append(f"{self.bias} bias")
         if self.activation != "none":
             parts.append(self.activation)
+        if self.use_fast_accum:
+            parts.append("fast")
         return " ".join(parts)
 
     def plan(self, device: str) -> Any:
@@ -67,6 +119,25 @@ class GemmCase:
         import cleave
 
         return cleave.plan_problem(**asdict(self), device=device)
+
+    @property
+    def _default_result_dtype(self) -> str:
+        if not self.quantized:
+            return self.dtype
+        return "int32" if self.dtype == "int8" and self.scaling == "none" else "bfloat16"
+
+    @property
+    def _scale_count(self) -> int:
+        if not self.scale_blocks:
+            return 0
+        extents = ((self.m, self.k), (self.n, self.k))
+        return self.batch * sum(
+            math.prod(
+                -(-extent // (block or max(extent, 1)))
+                for extent, block in zip(matrix, blocks, strict=True)
+            )
+            for matrix, blocks in zip(extents, self.scale_blocks, strict=True)
+        )
 
 
 def product(options: Mapping[str, Sequence[Any]]) -> Iterator[GemmCase]:

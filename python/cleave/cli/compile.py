@@ -1,4 +1,4 @@
-"""`cleave compile`: compile every kernel the planner can choose; say what ptxas made of it."""
+"""`cleave compile`: compile kernels into the cache; say what ptxas made of them."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 
 from . import values
 from .console import Console
+from .options import add_device_option, add_gemm_options, default_device, gemm_cases
 
 ARCHITECTURES = ("sm_80", "sm_90a")
 
@@ -14,9 +15,9 @@ ARCHITECTURES = ("sm_80", "sm_90a")
 def add_parser(subparsers: Any) -> None:
     parser = subparsers.add_parser(
         "compile",
-        help="compile all kernels for an architecture",
-        description="Compiles every kernel the planner can choose, into the cache. "
-        "Needs NVRTC, but no GPU.",
+        help="compile kernels into the cache",
+        description="Compiles every kernel the planner can choose, or those that it chooses for "
+        "certain products, into the cache. Needs NVRTC, but no GPU.",
         epilog="Exits with status 1 if a kernel spills registers.",
         allow_abbrev=False,
     )
@@ -28,6 +29,17 @@ def add_parser(subparsers: Any) -> None:
     )
     parser.add_argument("--all", action="store_true", help="every architecture")
     parser.set_defaults(run=run, parser=parser)
+    operations = parser.add_subparsers(metavar="OPERATION")
+    gemm = operations.add_parser(
+        "gemm",
+        help="those of certain products alone",
+        epilog="Example: cleave compile gemm --m 1:64:*2 --n 4096 --k 4096 --dtype e4m3 "
+        "--scaling row --device h100",
+        allow_abbrev=False,
+    )
+    add_gemm_options(gemm)
+    add_device_option(gemm, "cuda, cuda:<index> or h100; default: the first GPU, else h100")
+    gemm.set_defaults(run=run_gemm)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -42,6 +54,24 @@ def run(arguments: argparse.Namespace) -> int:
         for arch in console.progress(architectures, "compiling")
         for kernel in cleave.compile_all(arch)
     ]
+    return _report(console, kernels)
+
+
+def run_gemm(arguments: argparse.Namespace) -> int:
+    from cleave import _core
+
+    if arguments.all or arguments.arch:
+        arguments.parser.error("products are compiled for a device: use --device")
+    device = arguments.device or default_device("h100")
+    console = Console()
+    plans = [case.plan(device) for case in gemm_cases(arguments)]
+    distinct = list({plan.kernel_source: plan for plan in plans}.values())
+    kernels = [_core.compile_plan(plan) for plan in console.progress(distinct, "compiling")]
+    return _report(console, kernels)
+
+
+def _report(console: Console, kernels: list[dict[str, Any]]) -> int:
+    """Prints a table; the exit status."""
     console.table(
         ("kernel", "arch", "registers", "spill B", "shared B", "seconds", "cached"),
         [

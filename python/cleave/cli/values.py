@@ -11,19 +11,23 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from . import case, dtypes
 
 # A range that expands to more values than this is a mistyped step.
 MAX_RANGE_LENGTH = 10_000
 
 DTYPES = {
-    "float16": "float16", "fp16": "float16", "f16": "float16",
-    "bfloat16": "bfloat16", "bf16": "bfloat16",
-    "float32": "float32", "fp32": "float32", "f32": "float32",
-}  # fmt: skip
+    spelling: name for name, known in dtypes.DTYPES.items() for spelling in (name, *known.short)
+}
+OPERAND_DTYPES = {spelling: name for spelling, name in DTYPES.items() if name != "int32"}
 LAYOUTS = ("tn", "nn", "nt", "tt")
 SPLIT_K_MODES = ("auto", "none", "serial", "parallel", "cluster", "stream_k")
 ACTIVATIONS = ("none", "relu", "gelu", "gelu_tanh", "silu")
 BIASES = ("none", "row", "column")
+SCALINGS = tuple(case.SCALINGS)
+FLAGS = {"no": False, "yes": True}
 
 
 def integers(minimum: int) -> Callable[[str], list[int]]:
@@ -47,11 +51,11 @@ def slices(text: str) -> list[int | None]:
     return _unique(values)
 
 
-def words(allowed: Sequence[str] | Mapping[str, str]) -> Callable[[str], list[str]]:
+def words(allowed: Sequence[str] | Mapping[str, Any]) -> Callable[[str], list[Any]]:
     """Parser of a list of names; a mapping also says what each spelling means."""
     meaning = allowed if isinstance(allowed, Mapping) else {word: word for word in allowed}
 
-    def parse(text: str) -> list[str]:
+    def parse(text: str) -> list[Any]:
         for part in _parts(text):
             if part not in meaning:
                 raise argparse.ArgumentTypeError(f"'{part}' is not one of {', '.join(meaning)}")

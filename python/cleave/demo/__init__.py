@@ -10,7 +10,10 @@ import importlib
 from collections.abc import Iterable
 from typing import Any
 
-SECTIONS = {"least_squares": "cleave.demo.least_squares"}
+SECTIONS = {
+    "least_squares": "cleave.demo.least_squares",
+    "embeddings": "cleave.demo.embeddings",
+}
 
 
 def run(names: Iterable[str], device: str, console: Any) -> int:

@@ -6,6 +6,7 @@ N. Without split-K the few multiprocessors that own the output's tiles would do 
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -96,7 +97,7 @@ def _attempts(arrays: Arrays, x: Any) -> tuple[list[Attempt], list[str]]:
 
     attempts, refusals = [], []
     for mode, slices in SPLITS:
-        gram = arrays.poisoned((x.shape[1], x.shape[1]), "float32")
+        gram = arrays.full((x.shape[1], x.shape[1]), math.nan, "float32")
         try:
             plan = cleave.plan_gemm(x.T, x, out=gram, split_k_mode=mode, split_k_slices=slices)
         except ValueError as error:
@@ -155,7 +156,7 @@ def _report(
 def _product(arrays: Arrays, a: Any, b: Any) -> Any:
     import cleave
 
-    out = arrays.poisoned((a.shape[0], b.shape[1]), "float32")
+    out = arrays.full((a.shape[0], b.shape[1]), math.nan, "float32")
     measure.run_to_completion(arrays, lambda: cleave.gemm(a, b, out=out, stream=arrays.stream))
     return out
 

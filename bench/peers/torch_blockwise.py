@@ -1,0 +1,12 @@
+"""torch._scaled_mm with a scale per block: cuBLASLt from 12.9, on Hopper alone."""
+
+from __future__ import annotations
+
+from bench.scaled_mm import calls, takes
+from cleave.cli.case import GemmCase
+
+__all__ = ["calls", "serves"]
+
+
+def serves(case: GemmCase) -> GemmCase | None:
+    return case if takes(case) and case.scaling.startswith("block") else None

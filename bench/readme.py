@@ -1,0 +1,92 @@
+"""python -m bench.readme: the README's table of results, from the results themselves.
+
+Prints it; with --write also puts it between the README's lines MARKERS.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from . import report, suites, summary
+
+ROOT = Path(__file__).parent.parent
+MARKERS = ("<!-- python -m bench.readme --write -->", "<!-- end -->")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m bench.readme", description=__doc__, allow_abbrev=False
+    )
+    parser.add_argument("--results", type=Path, default=ROOT / "bench/results", metavar="DIR")
+    parser.add_argument("--write", action="store_true", help="replace the table in README.md")
+    arguments = parser.parse_args(argv)
+    table = "\n".join(lines(arguments.results))
+    print(table)
+    if arguments.write:
+        path = ROOT / "README.md"
+        path.write_text(replaced(path.read_text(), table))
+    return 0
+
+
+def replaced(text: str, table: str) -> str:
+    """`text` with `table` between the markers. ValueError if they are not there."""
+    head, start, rest = text.partition(MARKERS[0])
+    _, end, tail = rest.partition(MARKERS[1])
+    if not end:
+        raise ValueError(f"README.md has no lines '{MARKERS[0]}' and '{MARKERS[1]}'")
+    return f"{head}{start}\n{table}\n{end}{tail}"
+
+
+def lines(directory: Path) -> list[str]:
+    """A Markdown table: a row for each of a suite's group titles, and each peer."""
+    rows: list[tuple[str, str]] = []
+    for name in suites.names():
+        path = directory / f"{name}.json"
+        if path.exists():
+            rows += _rows(suites.load(name), json.loads(path.read_text())["rows"])
+    return report.table(("what", "result"), rows)
+
+
+def _rows(suite: suites.Suite, measured: list[dict[str, Any]]) -> Iterable[tuple[str, str]]:
+    for title in dict.fromkeys(group.title for group in suite.groups):
+        groups = [group for group in suite.groups if group.title == title]
+        cases = {case.title for group in groups for case in group.cases}
+        rows = [row for row in measured if row["case"] in cases]
+        if suite.kind == "peers":
+            yield from _ratios(title, rows)
+        elif suite.kind == "host":
+            yield from _host(title, groups, rows)
+
+
+def _ratios(title: str, rows: list[dict[str, Any]]) -> Iterable[tuple[str, str]]:
+    for peer, of in summary.summarize_peers(rows).items():
+        yield (
+            f"{title}, {of['compared']} shapes, against {peer.replace('_', ' ')}",
+            f"geomean {of['geomean']:.2f}, worst {of['worst']:.2f}, best {of['best']:.2f}",
+        )
+
+
+def _host(
+    title: str, groups: list[suites.Group], rows: list[dict[str, Any]]
+) -> Iterable[tuple[str, str]]:
+    for ours, theirs in dict.fromkeys(tuple(group.headline) for group in groups):
+        times = {
+            call: sorted(row["us"] for row in rows if row["call"] == call)
+            for call in (ours, theirs)
+        }
+        if all(times.values()):
+            us = {call: _range(values) for call, values in times.items()}
+            yield f"{title}: `{ours}`", f"{us[ours]} us, where `{theirs}` takes {us[theirs]}"
+
+
+def _range(values: Sequence[float]) -> str:
+    low, high = f"{values[0]:.0f}", f"{values[-1]:.0f}"
+    return low if low == high else f"{low} to {high}"
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,46 @@
+# The operators torch.ops.cleave, in cleave/_torch_ops.so, if the Python that the build is for has torch.
+#
+# They use torch's stable ABI alone: one build serves every torch from this version on, with CUDA or without.
+set(TORCH_OLDEST_MAJOR 2)
+set(TORCH_OLDEST_MINOR 10)
+
+# Found without being imported, which takes seconds. A package that comes or goes changes its folder, which configures
+# anew.
+execute_process(
+  COMMAND "${Python_EXECUTABLE}" -c
+"import importlib.util, sysconfig
+torch = importlib.util.find_spec('torch')
+print(sysconfig.get_path('purelib'), torch.submodule_search_locations[0] if torch else '', sep=';')"
+  OUTPUT_VARIABLE places OUTPUT_STRIP_TRAILING_WHITESPACE COMMAND_ERROR_IS_FATAL ANY)
+list(GET places 0 site_packages)
+list(GET places 1 torch_dir)
+set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${site_packages}")
+
+set(oldest "${TORCH_OLDEST_MAJOR}.${TORCH_OLDEST_MINOR}")
+set(found "no torch")
+set(version_header "${torch_dir}/include/torch/headeronly/version.h")
+if(EXISTS "${version_header}")
+  file(STRINGS "${version_header}" found REGEX "\"[0-9.]+")
+  string(REGEX MATCH "[0-9.]+" found "${found}")
+endif()
+if(NOT found VERSION_GREATER_EQUAL oldest)
+  message(STATUS "Without torch.ops.cleave: it needs torch ${oldest}, and ${Python_EXECUTABLE} has ${found}")
+  return()
+endif()
+message(STATUS "With torch.ops.cleave, for torch ${found}")
+
+file(GLOB torch_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/python/torch_ops/*.cpp")
+add_library(_torch_ops MODULE ${torch_sources})
+math(EXPR target_version "(${TORCH_OLDEST_MAJOR} << 56) + (${TORCH_OLDEST_MINOR} << 48)" OUTPUT_FORMAT HEXADECIMAL)
+target_compile_definitions(_torch_ops PRIVATE TORCH_TARGET_VERSION=${target_version})
+target_include_directories(_torch_ops SYSTEM PRIVATE "${torch_dir}/include")
+target_link_libraries(_torch_ops PRIVATE
+  cleave::cleave cleave_private "${torch_dir}/lib/libtorch.so" "${torch_dir}/lib/libtorch_cpu.so")
+# libtorch.so has no function of its own, but brings those of libtorch_cuda.so where there are some.
+target_link_options(_torch_ops PRIVATE "LINKER:--no-as-needed" "LINKER:--exclude-libs,ALL")
+set_target_properties(_torch_ops PROPERTIES PREFIX "" LIBRARY_OUTPUT_DIRECTORY "${package_dir}")
+
+if(SKBUILD)
+  set_target_properties(_torch_ops PROPERTIES INSTALL_RPATH "$ORIGIN")
+  install(TARGETS _torch_ops LIBRARY DESTINATION cleave)
+endif()

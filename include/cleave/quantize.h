@@ -1,0 +1,111 @@
+// Quantisation: a matrix of floats becomes one of 8-bit elements and float32 scales,
+//
+//   q = round((x / smooth) / scale) + zero      so that     x ~ smooth * scale * (q - zero)
+//
+// with the scales that make the largest magnitude of a group the largest of q, or with given ones.
+//
+//   cleave::QuantizeProblem problem{.rows = 64, .cols = 4096, ...};
+//   cleave::plan(problem)->run({.x = x, .q = q, .scale = scale}, stream);
+//
+// What scaled products expect: of A its rows quantised, of B those of B^T (each by K contiguous).
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "cleave/gemm.h"
+
+namespace cleave {
+
+/// A plain value that says what to compute. Which scales are found, and how many:
+///
+/// | granularity   | one scale for                | scale                                      |
+/// |---------------|------------------------------|--------------------------------------------|
+/// | tensor        | the whole of x               | [1, 1]                                     |
+/// | row           | each row                     | [rows, 1]                                  |
+/// | block_1x128   | each 128 neighbours of a row | [rows, ceil(cols / 128)]                   |
+/// | block_128x128 | each square of 128 by 128    | [ceil(rows / 128), ceil(cols / 128)]       |
+struct QuantizeProblem {
+  int64_t rows = 0, cols = 0;
+  Granularity granularity = Granularity::row;
+  MatrixLayout x = {};                         ///< [rows, cols]; f16, bf16, f32; stride_col 1
+  MatrixLayout q = {.dtype = DType::i8};       ///< [rows, cols]; i8, e4m3, e5m2; stride_col 1
+  MatrixLayout scale = {.dtype = DType::f32};  ///< any strides
+  bool given_scale = false;        ///< scale (and zero) are read; else they are found and written
+  bool symmetric = true;           ///< false, i8 per row or tensor only: q has a zero point
+  bool has_smooth = false;         ///< x is divided, column by column, before anything else
+  uint32_t smooth_alignment = 16;  ///< of that pointer, in bytes: as MatrixLayout::alignment
+
+  /// Also the transpose, from the same read: q_t[c, r] ~ x[r, c] / scale_t. For blocks only.
+  /// block_1x128: scale_t [cols, ceil(rows / 128)] covers 128 neighbours of a *column* of x.
+  /// block_128x128: q_t holds q's values, and scale_t [ceil(cols / 128), ceil(rows / 128)] scale's.
+  bool has_transpose = false;
+  MatrixLayout q_t = {.dtype = DType::i8};       ///< [cols, rows], of q's dtype; stride_col 1
+  MatrixLayout scale_t = {.dtype = DType::f32};  ///< any strides
+
+  int device = 0;  ///< CUDA ordinal, or kCpu
+
+  friend bool operator==(const QuantizeProblem&, const QuantizeProblem&) = default;
+};
+
+struct MatrixShape {
+  int64_t rows, cols;
+};
+
+/// Of the scales of a [rows, cols] matrix. Of its transpose: swap rows and cols.
+MatrixShape scale_shape(Granularity granularity, int64_t rows, int64_t cols);
+
+/// Device pointers (host pointers on the CPU backend), aligned as the problem says. Nothing that is
+/// written may overlap anything else.
+struct QuantizeArguments {
+  const void* x = nullptr;
+  void* q = nullptr;
+  float* scale = nullptr;         ///< only read if the problem's given_scale
+  int32_t* zero = nullptr;        ///< unless symmetric: `rows` contiguous values, or one (tensor)
+  const float* smooth = nullptr;  ///< `cols` contiguous values
+  void* q_t = nullptr;
+  float* scale_t = nullptr;
+};
+
+/// Every rule that `problem` breaks, each with the value seen and the remedy. Empty: it can be
+/// planned.
+std::vector<std::string> validate(const QuantizeProblem& problem);
+
+/// An immutable, thread-safe way to run one problem on one device.
+///
+/// With amax the largest |x| of a group and qmax the largest q (127, 448, 57344): scale = amax /
+/// qmax in float32, and q is rounded to nearest even and saturates. Without symmetry the group's
+/// range is widened to include 0, scale = range / 255, and zero is what 0 becomes, from -128 to
+/// 127. A scale that would be subnormal (a group of zeros, say) is 0, and so are its q and zero. A
+/// group with a NaN has scale NaN, and its q are 0 (i8) or NaN. Results are the same in every run
+/// and, but for the bits of NaNs, on every device.
+///
+/// x is read from memory once, but for `tensor` without given scales, which is two launches: the
+/// second reads x again, backwards, so that it finds in the L2 cache what the first read last. Of
+/// rows longer than 32768 elements (16384 with `smooth`) a `row`'s scale needs a second read too.
+class QuantizePlan {
+ public:
+  virtual ~QuantizePlan() = default;
+
+  /// Enqueues on `stream` (a CUstream / cudaStream_t; ignored by the CPU backend, which returns
+  /// when done). Never allocates, synchronises or compiles once `prepare` has run (first use
+  /// prepares by itself, outside capture).
+  virtual void run(const QuantizeArguments& arguments, void* stream) const = 0;
+
+  /// Compiles and loads the kernels, and allocates what the stream needs: call it before capturing
+  /// a CUDA graph.
+  virtual void prepare(void* stream) const = 0;
+
+  virtual const QuantizeProblem& problem() const = 0;
+  virtual std::string kernel_name() const = 0;  ///< which kernels, and how their threads are dealt
+  virtual std::string kernel_source()
+      const = 0;  ///< the translation units given to NVRTC; empty on the CPU
+};
+
+/// The cached plan of `problem`. Throws Error with every broken rule. Works without a GPU, driver
+/// or NVRTC when the problem's device is kCpu; for a CUDA ordinal without a GPU it throws
+/// no_device.
+std::shared_ptr<const QuantizePlan> plan(const QuantizeProblem& problem);
+
+}  // namespace cleave

@@ -1,0 +1,130 @@
+"""How far results are from float64, and how far they may be."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from .arrays import Arrays
+from .case import GemmCase
+from .dtypes import DTYPES
+from .operands import Operands, real_factors
+
+_TF32_ROUNDOFF = 2.0**-11
+# What one step may lose where the tensor cores sum 8-bit floats.
+_FP8_SUM_ROUNDOFF = 2.0**-13
+
+
+@dataclass(frozen=True)
+class Reference:
+    """float64 values; how large those of each row are; and how far results may be from them."""
+
+    values: Any
+    row_magnitudes: Any
+    tolerance: Any
+
+
+@dataclass(frozen=True)
+class Errors:
+    """Of one output against float64.
+
+    max_relative: largest absolute error over the reference's largest magnitude; rms_relative: root
+    mean square of the error over that of the reference; max_row: the largest of the rows' maximum
+    errors, each over its row's magnitude; max_absolute, rms_absolute: undivided. NaN if the output
+    has one. acceptable: every element is within its tolerance.
+    """
+
+    max_relative: float
+    rms_relative: float
+    max_row: float
+    max_absolute: float
+    rms_absolute: float
+    acceptable: bool
+
+
+def compare(arrays: Arrays, result: Any, expected: Reference) -> Errors:
+    difference = abs(arrays.float64(result) - expected.values)
+    if math.prod(difference.shape) == 0:
+        return Errors(0.0, 0.0, 0.0, 0.0, 0.0, True)
+    max_absolute = float(difference.max())
+    rms_absolute = _rms(difference)
+    rows = arrays.xp.amax(difference, axis=-1)
+    # What an all-zero reference (K = 0) leaves is the absolute error.
+    magnitudes = arrays.xp.where(expected.row_magnitudes > 0, expected.row_magnitudes, 1.0)
+    return Errors(
+        max_relative=max_absolute / (float(abs(expected.values).max()) or 1.0),
+        rms_relative=rms_absolute / (_rms(expected.values) or 1.0),
+        max_row=float((rows / magnitudes).max()),
+        max_absolute=max_absolute,
+        rms_absolute=rms_absolute,
+        acceptable=bool((difference <= expected.tolerance).all()),
+    )
+
+
+def rounding(values: Any, dtype: str) -> Any:
+    """The largest error of each of the float64 `values` when it is rounded to `dtype`."""
+    return DTYPES[dtype].roundoff * abs(values) + DTYPES[dtype].step / 2
+
+
+def reference(arrays: Arrays, case: GemmCase, operands: Operands) -> Reference:
+    """The product in float64, where the operands live, in the units in which D is stored.
+
+    A row's magnitude is the root mean square that it would have if signs were random: unlike the
+    values themselves, it is not small by cancellation.
+    """
+    a, b = real_factors(arrays, case, operands)
+    values = a @ b.swapaxes(-1, -2)
+    column_squares = (b * b).sum(-2) / max(case.n, 1)
+    row_squares = ((a * a) @ column_squares[..., None])[..., 0]
+    if operands.bias is not None:
+        bias = arrays.float64(operands.bias)
+        values = values + bias
+        row_squares = row_squares + (bias * bias).sum() / max(math.prod(bias.shape), 1)
+    values = _activate(arrays, case.activation, values)
+    magnitudes = arrays.xp.sqrt(row_squares)
+    if "scale_d" in operands.scales:
+        scale = arrays.float64(operands.scales["scale_d"])
+        largest = DTYPES[case.result_dtype].largest
+        least = -128 if case.result_dtype == "int8" else -largest
+        values = arrays.xp.clip(values / scale, least, largest)
+        magnitudes = magnitudes / scale
+    tolerance = _sum_roundoff(case) * magnitudes[..., None] + rounding(values, case.result_dtype)
+    return Reference(values, magnitudes, 1.01 * tolerance)
+
+
+def _sum_roundoff(case: GemmCase) -> float:
+    """How far a sum may be off before it is rounded to D's type, in magnitudes of its row."""
+    if case.result_dtype == "int32":
+        return 0.0
+    float32 = DTYPES["float32"].roundoff
+    if case.dtype == "int8" and not case.scaling.startswith("block"):
+        return 32 * float32  # sums are exact; what they are scaled by is not
+    # Rounding errors add up as random ones do, truncation in the tensor cores as it stands: 16
+    # products a step, 32 of 8-bit floats.
+    magnitudes = float32 * (32 * math.sqrt(max(case.k, 1)) + case.k / 2)
+    if case.dtype == "float32":
+        magnitudes += 16 * _TF32_ROUNDOFF
+    elif case.dtype.startswith("float8"):
+        # Where float32 takes over every 128 products, they lose 4 steps of that part of the sum.
+        steps = case.k / 32 if case.use_fast_accum else 4 * math.sqrt(case.k / 128)
+        magnitudes += 4 * steps * _FP8_SUM_ROUNDOFF
+    return magnitudes
+
+
+def _rms(x: Any) -> float:
+    return math.sqrt(float((x * x).mean()))
+
+
+def _activate(arrays: Arrays, name: str, x: Any) -> Any:
+    if name == "none":
+        return x
+    if name == "relu":
+        return x * (x > 0)
+    if name == "gelu":
+        return 0.5 * x * (1.0 + arrays.erf(x * math.sqrt(0.5)))
+    if name == "gelu_tanh":
+        return 0.5 * x * (1.0 + arrays.xp.tanh(math.sqrt(2.0 / math.pi) * (x + 0.044715 * x**3)))
+    if name == "silu":
+        return 0.5 * x * (1.0 + arrays.xp.tanh(0.5 * x))
+    raise ValueError(f"unknown activation '{name}'")

@@ -1,0 +1,95 @@
+"""Operands of a case: random normal values, quantised where the case has 8-bit ones."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Any
+
+from .arrays import Arrays
+from .case import Block, GemmCase
+from .dtypes import DTYPES
+from .quantization import dequantize, quantize
+
+# 8-bit results saturate at this many standard deviations of a product of standard normal factors.
+_REACH = 4
+
+
+@dataclass
+class Operands:
+    """`scales` has scale_a, scale_b and scale_d, as far as the case has them, by those names."""
+
+    a: Any
+    b: Any
+    bias: Any
+    out: Any
+    scales: dict[str, Any] = field(default_factory=dict)
+
+
+def make_operands(arrays: Arrays, case: GemmCase, seed: int = 0) -> Operands:
+    """Standard normal inputs, and a poisoned output; 2-D unless the case has a batch.
+
+    Scales of 1x128 blocks have the rows of A (the columns of B) as their unit stride, as the peers
+    demand it.
+    """
+    lead = (case.batch,) if case.batch != 1 else ()
+    block_a, block_b = case.scale_blocks or (None, None)
+    a, scale_a = _factor(
+        arrays, (*lead, case.m, case.k), case.dtype, case.layout[0] == "t", block_a, 4 * seed
+    )
+    b, scale_b = _factor(
+        arrays, (*lead, case.n, case.k), case.dtype, case.layout[1] == "n", block_b, 4 * seed + 1
+    )
+    scales = {"scale_a": scale_a, "scale_b": scale_b.swapaxes(-1, -2)} if case.scale_blocks else {}
+    largest = DTYPES[case.result_dtype].largest
+    if largest:
+        scales["scale_d"] = arrays.full(
+            (1,), _REACH * math.sqrt(max(case.k, 1)) / largest, "float32"
+        )
+    bias_shape = {"none": None, "row": (case.n,), "column": (case.m, 1)}[case.bias]
+    out = arrays.full((*lead, case.m, case.n), 0, case.result_dtype)
+    arrays.poison(out)
+    return Operands(
+        a=a,
+        b=b.swapaxes(-1, -2),
+        bias=arrays.normal(bias_shape, case.bias_dtype, 4 * seed + 2) if bias_shape else None,
+        out=out,
+        scales=scales,
+    )
+
+
+def real_factors(arrays: Arrays, case: GemmCase, operands: Operands) -> tuple[Any, Any]:
+    """What A [..., M, K] and B's transpose [..., N, K] stand for, in float64."""
+    a, b = operands.a, operands.b.swapaxes(-1, -2)
+    if not case.scale_blocks:
+        return arrays.float64(a), arrays.float64(b)
+    scale_a, scale_b = operands.scales["scale_a"], operands.scales["scale_b"].swapaxes(-1, -2)
+    block_a, block_b = case.scale_blocks
+    return dequantize(arrays, a, scale_a, block_a), dequantize(arrays, b, scale_b, block_b)
+
+
+def _factor(
+    arrays: Arrays,
+    shape: tuple[int, ...],
+    dtype: str,
+    k_major: bool,
+    block: Block | None,
+    seed: int,
+) -> tuple[Any, Any]:
+    """[..., rows, K], with K or the rows as the unit stride, and the scales of the blocks."""
+    if DTYPES[dtype].largest is None:
+        stored = shape if k_major else (*shape[:-2], shape[-1], shape[-2])
+        values = arrays.normal(stored, dtype, seed)
+        return (values if k_major else values.swapaxes(-1, -2)), None
+    values, scale = arrays.normal(shape, "float32", seed), None
+    if block:
+        values, scale = quantize(arrays, values, dtype, block)
+        scale = _rows_innermost(arrays, scale) if block == (1, 128) else scale
+    elif dtype == "int8":
+        values, _ = quantize(arrays, values, dtype, (None, None))
+    values = arrays.cast(values, dtype)
+    return (values if k_major else _rows_innermost(arrays, values)), scale
+
+
+def _rows_innermost(arrays: Arrays, matrix: Any) -> Any:
+    return arrays.contiguous(matrix.swapaxes(-1, -2)).swapaxes(-1, -2)

@@ -1,0 +1,15 @@
+"""Functions of other libraries, under their names and with their arguments, made of Cleave's.
+
+    from cleave.compat.torch import _scaled_mm        # instead of torch._scaled_mm
+    import cleave.compat.vllm as ops                  # instead of vllm._custom_ops
+    import cleave.compat.deep_gemm as deep_gemm
+
+They return or fill what the originals do, for every input that the originals take on a Hopper GPU
+and for more: any M, N, K, strides and alignment, other dtypes, the CPU. What they cannot serve is
+refused as `cleave.scaled_gemm` refuses it, with TypeError, ValueError or `cleave.CudaError`.
+Outputs that are passed must have the right shape; they are never resized.
+"""
+
+from . import deep_gemm, torch, vllm
+
+__all__ = ["deep_gemm", "torch", "vllm"]

@@ -1,0 +1,174 @@
+"""Sentence embeddings: what 8-bit weights and activations (W8A8) do to a real model.
+
+MiniLM embeds pairs of paraphrases in float32, then with its linear layers quantised. On a GPU the
+layers of a torch module are replaced, and every variant is timed, also as a CUDA graph; those that
+are "fused" leave gelu and the residuals to the products' epilogues. Elsewhere the network is
+NumPy's, and its products are the CPU backend's.
+"""
+
+from __future__ import annotations
+
+import copy
+import importlib.util
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from cleave.cli.arrays import TorchArrays
+from cleave.cli.console import Console
+
+from .minilm import weights
+from .minilm.encoder import Encoder, Int8Linear
+from .minilm.sentences import SENTENCES
+from .minilm.tokenizer import Tokenizer
+
+TITLE = "Sentence embeddings: MiniLM with 8-bit weights and activations"
+
+# What quantisation may cost: the cosine between a sentence's embedding and its float32 one.
+LEAST_COSINE = 0.99
+
+_FLOAT16 = "float16"  # torch's own layers
+_QUANTISED = ("int8", "float8_e4m3fn")
+
+
+def run(device: str, console: Console) -> None:
+    """Embeds the sentences; ValueError if a quantised embedding points elsewhere."""
+    try:
+        checkpoint = weights.load()
+    except ModuleNotFoundError as missing:
+        console.print(f"skipped: {missing}")
+        return
+    batch = Tokenizer(checkpoint.vocabulary, checkpoint.max_tokens).batch(SENTENCES)
+    console.print(
+        f"{len(SENTENCES)} sentences of {batch[1].sum()} tokens, {checkpoint.layers} layers; "
+        f"the weights of {weights.PACKAGE}"
+    )
+    expected = Encoder(checkpoint)(*batch)
+
+    if device != "cpu" and not _torch_has_cuda():
+        console.print(f"{device} needs torch with CUDA: here is the CPU backend instead")
+        device = "cpu"
+    if device == "cpu":
+        _report(console, expected, {"int8": _on_cpu(checkpoint, batch, console)})
+        return
+    arrays = TorchArrays(device)
+    models = _models(checkpoint, arrays)
+    _report(console, expected, _on_gpu(arrays, models, batch))
+    _time(console, arrays, models, batch)
+
+
+def nearest(embeddings: np.ndarray) -> np.ndarray:
+    """Of each the index of the most similar other one."""
+    similarity = embeddings @ embeddings.T
+    np.fill_diagonal(similarity, -np.inf)
+    return similarity.argmax(axis=1)
+
+
+def _torch_has_cuda() -> bool:
+    if importlib.util.find_spec("torch") is None:
+        return False
+    import torch
+
+    return torch.cuda.is_available()
+
+
+def _on_cpu(
+    checkpoint: weights.Checkpoint, batch: tuple[np.ndarray, np.ndarray], console: Console
+) -> np.ndarray:
+    encoder = Encoder(checkpoint, Int8Linear)
+    start = time.perf_counter()
+    embeddings = encoder(*batch)
+    console.print(f"int8 on the CPU backend: {time.perf_counter() - start:.2f} s")
+    return embeddings
+
+
+def _models(checkpoint: weights.Checkpoint, arrays: TorchArrays) -> dict[str, Any]:
+    """torch's float16 module, and copies of it whose linear layers are 8-bit."""
+    from cleave.torch import replace_linears
+
+    from .minilm import module
+    from .minilm.fused import fused
+
+    models = {_FLOAT16: module.Encoder(checkpoint).to(arrays.device, arrays.xp.float16)}
+    for dtype in _QUANTISED:
+        models[dtype] = copy.deepcopy(models[_FLOAT16])
+        replace_linears(models[dtype], dtype=dtype)
+        models[f"{dtype}, fused"] = copy.deepcopy(models[dtype])
+        models[f"{dtype}, fused"].use(fused)
+    return models
+
+
+def _on_gpu(
+    arrays: TorchArrays, models: dict[str, Any], batch: tuple[np.ndarray, np.ndarray]
+) -> dict[str, np.ndarray]:
+    ids, mask = (arrays.xp.from_numpy(array).to(arrays.device) for array in batch)
+    with arrays.xp.inference_mode():
+        return {name: arrays.to_numpy(model(ids, mask)) for name, model in models.items()}
+
+
+def _report(console: Console, expected: np.ndarray, embeddings: dict[str, np.ndarray]) -> None:
+    cosines = {name: (ours * expected).sum(axis=1) for name, ours in embeddings.items()}
+    console.heading("Cosine between each sentence's embedding and its float32 one")
+    console.table(
+        ("sentence", *cosines),
+        [
+            (sentence, *(f"{cosine[i]:.4f}" for cosine in cosines.values()))
+            for i, sentence in enumerate(SENTENCES)
+        ],
+    )
+    console.heading("Is a sentence's nearest neighbour the one that says the same?")
+    console.table(
+        ("", "nearest", "lowest cosine", "mean cosine"),
+        [
+            (
+                name,
+                f"{_paraphrases_found(vectors)} of {len(SENTENCES)}",
+                f"{cosine.min():.4f}",
+                f"{cosine.mean():.4f}",
+            )
+            for name, vectors, cosine in (
+                ("float32", expected, (expected * expected).sum(axis=1)),
+                *((name, embeddings[name], cosines[name]) for name in embeddings),
+            )
+        ],
+    )
+    for name, cosine in cosines.items():
+        if not cosine.min() >= LEAST_COSINE:  # NaN, too
+            raise ValueError(
+                f"{name}: the embedding of '{SENTENCES[cosine.argmin()]}' has a cosine of "
+                f"{cosine.min():.4f} with float32; at least {LEAST_COSINE} was expected"
+            )
+
+
+def _paraphrases_found(embeddings: np.ndarray) -> int:
+    return int((nearest(embeddings) == np.arange(len(embeddings)) ^ 1).sum())
+
+
+def _time(
+    console: Console,
+    arrays: TorchArrays,
+    models: dict[str, Any],
+    batch: Sequence[np.ndarray],
+) -> None:
+    """One sentence, which needs no padding, and all of them."""
+    from .minilm.latency import measure_all
+
+    ids, mask = (arrays.xp.from_numpy(array).to(arrays.device) for array in batch)
+    rows = []
+    for name, inputs in (("1", (ids[:1, mask[0]],)), (str(len(ids)), (ids, mask))):
+        latencies = measure_all(arrays, models, *inputs)
+        for model, latency in latencies.items():
+            rows.append(
+                (
+                    name,
+                    model,
+                    latency.eager,
+                    latency.graph,
+                    f"{latencies[_FLOAT16].graph / latency.graph:.2f}",
+                )
+            )
+    gpu = arrays.xp.cuda.get_device_name(arrays.device)
+    console.heading(f"Latency on {gpu}, us per batch; float16 is torch's own")
+    console.table(("batch", "linear layers", "eager", "in a graph", "float16 graph / this"), rows)

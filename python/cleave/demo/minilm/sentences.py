@@ -1,0 +1,38 @@
+"""What the demo embeds: pairs of sentences that say the same in other words."""
+
+PAIRS = (
+    ("The flight to Boston was delayed by two hours.",
+     "Our plane for Massachusetts took off much later than planned."),
+    ("She planted tomatoes and basil behind the house.",
+     "There are herbs and vegetables growing in her back garden."),
+    ("How do I reset my password?",
+     "I cannot log in any more; what should I do to get a new passphrase?"),
+    ("The central bank raised interest rates again.",
+     "Borrowing has become more expensive after another monetary decision."),
+    ("A cat is asleep on the warm keyboard.",
+     "The kitten naps on top of my laptop."),
+    ("The bridge is closed for repairs until spring.",
+     "Drivers need a detour across the river while engineers fix the crossing."),
+    ("Water boils at a lower temperature high in the mountains.",
+     "Cooking pasta takes longer at altitude."),
+    ("The orchestra played Beethoven's last symphony.",
+     "We heard the Ninth at the concert hall yesterday."),
+    ("He broke his leg skiing in January.",
+     "A winter sports accident left him with a fractured shin."),
+    ("The museum is free on the first Sunday of the month.",
+     "You need no ticket for the gallery on some weekends."),
+    ("Bees pollinate most of the fruit we eat.",
+     "Without insects, orchards would bear few apples or cherries."),
+    ("The new phone's battery lasts two days.",
+     "I only have to charge my mobile every other evening."),
+    ("The jury found the defendant not guilty.",
+     "The accused was acquitted by the court."),
+    ("Heavy rain flooded the cellar overnight.",
+     "There was water all over the basement after the storm."),
+    ("The striker scored twice in the final minutes.",
+     "Two late goals decided the football match."),
+    ("Our telescope recorded light from a galaxy that formed early.",
+     "Astronomers observed stars that are billions of years old."),
+)  # fmt: skip
+
+SENTENCES = [sentence for pair in PAIRS for sentence in pair]

@@ -1,0 +1,54 @@
+"""SmoothQuant's migration: what is hard to quantise in activations moves into the weights."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+__all__ = ["smooth"]
+
+
+def smooth(amax: Any, weight: Any, alpha: float = 0.5) -> tuple[Any, Any]:
+    """Divisors for the channels of activations, and the weight that makes up for them.
+
+    x @ weight.T == (x / divisors) @ folded.T, where the channels of x / divisors that used to stick
+    out no longer do: divisors = amax**alpha / max(abs(weight), 0)**(1 - alpha). Channels that are
+    silent in the activations or in the weight keep the divisor 1.
+
+        divisors, folded = cleave.smooth(amax, weight)
+        w, w_scale = cleave.quantize(folded, "int8", "row")
+        q, q_scale = cleave.quantize(x, "int8", "row", smooth=divisors)
+        d = cleave.scaled_gemm(q, w.T, q_scale, w_scale.T)
+
+    Args:
+        amax: [K], float32: the largest magnitude of each channel over a sample of activations.
+        weight: [N, K], as torch.nn.Linear has it; of amax's framework (torch, NumPy, CuPy, JAX).
+        alpha: from 0 (all difficulty stays in the activations) to 1 (all goes to the weight).
+
+    Returns:
+        The divisors, [K], and the folded weight, [N, K], both float32.
+
+    Raises:
+        TypeError: amax is not float32. ValueError: the shapes do not match, or alpha is no share.
+    """
+    if not 0 <= alpha <= 1:
+        raise ValueError(f"alpha is {alpha}; it must be from 0 to 1")
+    if str(amax.dtype).removeprefix("torch.") != "float32":
+        raise TypeError(f"amax is {amax.dtype}; it must be float32, convert it")
+    if len(weight.shape) != 2 or tuple(amax.shape) != (weight.shape[1],):
+        raise ValueError(
+            f"amax is {tuple(amax.shape)} and weight is {tuple(weight.shape)}; they must be (K,) "
+            "and (N, K)"
+        )
+    xp = _namespace(weight)
+    weight_amax = xp.amax(xp.abs(weight), axis=0) if weight.shape[0] else xp.zeros_like(amax)
+    one = xp.ones_like(amax)
+    silent = (amax == 0) | (weight_amax == 0)
+    divisors = xp.where(silent, one, amax) ** alpha
+    divisors = divisors / xp.where(silent, one, weight_amax) ** (1 - alpha)
+    return divisors, weight * divisors
+
+
+def _namespace(array: Any) -> Any:
+    package = type(array).__module__.partition(".")[0]
+    return importlib.import_module("jax.numpy" if package in ("jax", "jaxlib") else package)

@@ -1,0 +1,90 @@
+"""The gradients of torch.ops.cleave.gemm, as products of the same operator."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+aten = torch.ops.aten
+
+# The gradient before an activation, from the one after it and what the activation was given.
+_ACTIVATIONS = {
+    "relu": lambda grad, x: aten.threshold_backward(grad, x, 0),
+    "gelu": lambda grad, x: aten.gelu_backward(grad, x),
+    "gelu_tanh": lambda grad, x: aten.gelu_backward(grad, x, approximate="tanh"),
+    "silu": lambda grad, x: aten.silu_backward(grad, x),
+}
+
+
+def register() -> None:
+    torch.library.register_autograd("cleave::gemm", _backward, setup_context=_save)
+
+
+def _save(
+    ctx: Any,
+    inputs: tuple[Tensor, Tensor, Tensor | None, Tensor | None],
+    keyword_only_inputs: dict[str, Any],
+    output: Tensor,
+) -> None:
+    a, b, bias, c = inputs
+    if a.itemsize == 1:
+        raise RuntimeError(
+            f"a and b are {a.dtype} and {b.dtype}; products of 8-bit operands have no gradient"
+        )
+    ctx.options = keyword_only_inputs
+    ctx.save_for_backward(
+        a, b, bias, c, output if keyword_only_inputs["activation"] == "relu" else None
+    )
+
+
+def _backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+    a, b, bias, c, output = ctx.saved_tensors
+    alpha, beta = ctx.options["alpha"], ctx.options["beta"]
+    activation = ctx.options["activation"]
+    if activation != "none":
+        # Of ReLU the sign of the output says as much; of the others the input is made again.
+        x = output if activation == "relu" else _linear_part(a, b, bias, c, grad.dtype, ctx.options)
+        grad = _ACTIVATIONS[activation](grad, x)
+    # Of trailing arguments that the caller left out, torch says nothing.
+    needs_a, needs_b, needs_bias, needs_c = (*ctx.needs_input_grad, False, False)[:4]
+    operand = grad.to(a.dtype).contiguous()
+    return (
+        _product(operand, b.mT, a, alpha) if needs_a else None,
+        _gradient_of_b(a, operand, b, alpha) if needs_b else None,
+        grad.sum_to_size(bias.shape).to(bias.dtype) if needs_bias else None,
+        _scaled(grad, beta).sum_to_size(c.shape).to(c.dtype) if needs_c else None,
+    )
+
+
+def _linear_part(
+    a: Tensor,
+    b: Tensor,
+    bias: Tensor | None,
+    c: Tensor | None,
+    dtype: torch.dtype,
+    options: dict[str, Any],
+) -> Tensor:
+    options = options | {"activation": "none", "out_dtype": dtype}
+    return torch.ops.cleave.gemm(a, b, bias, c, **options)
+
+
+def _gradient_of_b(a: Tensor, grad: Tensor, b: Tensor, alpha: float) -> Tensor:
+    if b.dim() == 2 and a.dim() == 3:  # one product, with the batch as part of its K
+        a, grad = a.flatten(0, 1), grad.flatten(0, 1)
+    return _product(a.mT, grad, b, alpha)
+
+
+def _product(x: Tensor, y: Tensor, operand: Tensor, alpha: float) -> Tensor:
+    """The gradient of `operand`: alpha * x @ y, summed over the batch that it serves."""
+    batch = max(x.shape[:-2].numel(), y.shape[:-2].numel())
+    shared = operand.shape[:-2].numel() < batch
+    product = torch.ops.cleave.gemm(
+        x, y, alpha=alpha, out_dtype=torch.float32 if shared else operand.dtype
+    )
+    return product.sum_to_size(operand.shape).to(operand.dtype)
+
+
+def _scaled(grad: Tensor, beta: float | None) -> Tensor:
+    return grad if beta is None or beta == 1 else beta * grad

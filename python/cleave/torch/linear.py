@@ -1,0 +1,229 @@
+"""Linear layers that multiply 8-bit weights by 8-bit activations."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from fnmatch import fnmatchcase
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+_ops = torch.ops.cleave
+_DTYPES = {"int8": torch.int8, "float8_e4m3fn": torch.float8_e4m3fn}
+
+Dtype = str | torch.dtype
+Activation = str | float | Tensor
+Skip = Iterable[str] | Callable[[str, nn.Linear], bool]
+
+
+class W8A8Linear(nn.Module):
+    """y = x @ weight.T + bias, of 8-bit numbers: for inference, without gradients.
+
+    The weight is quantised once, with a scale per output. Activations are quantised in each call:
+    with a scale per token (row of x), or with one given scale, which saves reading x for its
+    largest value. A call is two kernels, the second of which starts while the first ends; both are
+    legal in CUDA graphs once they have run on the same device with the same number of tokens, which
+    `prepare` does. Results are repeatable bit by bit.
+
+    x is [..., in_features], float16, bfloat16 or float32; y is [..., out_features], of x's dtype.
+
+    Buffers, so that a state_dict has everything:
+        weight: [out_features, in_features], int8 or float8_e4m3fn, by rows.
+        weight_scale: [out_features], float32.
+        bias: [out_features], or None.
+        activation_scale: [1], float32, or None where scales are per token.
+        smooth: [in_features], float32, or None. It moves magnitude from few large channels of the
+            activations into the weight: what is quantised is x / smooth and weight * smooth.
+    Casting the module (`.half()`) casts the bias only.
+    """
+
+    def __init__(
+        self,
+        in_features: int,
+        out_features: int,
+        bias: bool = True,
+        *,
+        dtype: Dtype = "int8",
+        activation: str = "dynamic",
+        smooth: bool = False,
+        use_fast_accum: bool = False,
+        device: Any = None,
+    ) -> None:
+        """An empty one, to load a state_dict into: `from_linear` makes one of a layer.
+
+        activation: "dynamic" (scales per token) or "static". use_fast_accum: as torch._scaled_mm
+        means it, for float8_e4m3fn only: sums with about 14 bits, and quicker.
+        """
+        super().__init__()
+        if activation not in ("dynamic", "static"):
+            raise ValueError(f'activation is {activation!r}; it must be "dynamic" or "static"')
+        weight_dtype = _parse_dtype(dtype)
+        if use_fast_accum and weight_dtype == torch.int8:
+            raise ValueError("use_fast_accum is True, but dtype is int8; it is for float8_e4m3fn")
+        self.in_features = in_features
+        self.out_features = out_features
+        self.use_fast_accum = use_fast_accum
+
+        def empty(*shape: int, dtype: torch.dtype | None = torch.float32) -> Tensor:
+            return torch.empty(shape, dtype=dtype, device=device)
+
+        self.register_buffer("weight", empty(out_features, in_features, dtype=weight_dtype))
+        self.register_buffer("weight_scale", empty(out_features))
+        self.register_buffer("bias", empty(out_features, dtype=None) if bias else None)
+        self.register_buffer("activation_scale", empty(1) if activation == "static" else None)
+        self.register_buffer("smooth", empty(in_features) if smooth else None)
+
+    @classmethod
+    def from_linear(
+        cls,
+        linear: nn.Linear,
+        dtype: Dtype = "int8",
+        activation: Activation = "dynamic",
+        *,
+        smooth: Tensor | None = None,
+        use_fast_accum: bool = False,
+    ) -> W8A8Linear:
+        """The layer in 8 bits, on its device.
+
+        dtype: "int8" or "float8_e4m3fn". activation: "dynamic" for a scale per token, or the scale
+        of every activation: the largest |x| (after smoothing) / 127, or / 448 for float8_e4m3fn;
+        what is larger saturates. smooth: positive, one per input channel, as the first result of
+        `cleave.smooth(amax, linear.weight)`.
+        """
+        dynamic = isinstance(activation, str)
+        if dynamic and activation != "dynamic":
+            raise ValueError(
+                f'activation is {activation!r}; it must be "dynamic", or the scale itself'
+            )
+        layer = cls(
+            linear.in_features,
+            linear.out_features,
+            linear.bias is not None,
+            dtype=dtype,
+            activation="dynamic" if dynamic else "static",
+            smooth=smooth is not None,
+            use_fast_accum=use_fast_accum,
+            device=linear.weight.device,
+        )
+        weight = linear.weight.detach()
+        if smooth is not None:
+            if smooth.shape != (linear.in_features,):
+                raise ValueError(
+                    f"smooth is {tuple(smooth.shape)}; it must be ({linear.in_features},)"
+                )
+            layer.smooth.copy_(smooth)
+            weight = weight.float() * layer.smooth
+        q, scale = _ops.quantize(weight.contiguous(), layer.weight.dtype, "row")
+        layer.weight, layer.weight_scale = q, scale.flatten()
+        if linear.bias is not None:
+            layer.bias = linear.bias.detach().clone()
+        if not dynamic:
+            layer.activation_scale.copy_(torch.as_tensor(activation))
+        return layer
+
+    def forward(self, x: Tensor) -> Tensor:
+        flat = x.dim() == 2
+        tokens = x if flat else x.reshape(-1, self.in_features)
+        if tokens.stride(1) != 1 or tokens.stride(0) < self.in_features:
+            tokens = tokens.contiguous()
+        buffers = self._buffers  # as attributes, they cost half a microsecond each
+        weight, scale = buffers["weight"], buffers["activation_scale"]
+        if scale is None:
+            q, scale = _ops.quantize(tokens, weight.dtype, "row", smooth=buffers["smooth"])
+        else:
+            q = _ops.quantize_static(tokens, scale, weight.dtype, smooth=buffers["smooth"])
+        y = _ops.scaled_gemm(
+            q,
+            weight.t(),
+            scale,
+            buffers["weight_scale"],
+            buffers["bias"],
+            out_dtype=x.dtype,
+            use_fast_accum=self.use_fast_accum,
+        )
+        return y if flat else y.view(*x.shape[:-1], self.out_features)
+
+    def prepare(self, example: Tensor | int, dtype: torch.dtype = torch.bfloat16) -> None:
+        """Compiles what a call needs, so that it may be captured: by making that call.
+
+        example: an input, or a number of tokens, of `dtype`. How a product is best split depends on
+        the number of tokens, so each number that is captured has kernels of its own.
+        """
+        if isinstance(example, int):
+            example = self.weight.new_zeros((example, self.in_features), dtype=dtype)
+        with torch.no_grad():
+            self(example)
+
+    def extra_repr(self) -> str:
+        activation = "dynamic" if self.activation_scale is None else "static"
+        return (
+            f"in_features={self.in_features}, out_features={self.out_features}, "
+            f"bias={self.bias is not None}, dtype={self.weight.dtype}, activation={activation}, "
+            f"smooth={self.smooth is not None}"
+        )
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> W8A8Linear:
+        def move(tensor: Tensor) -> Tensor:
+            moved = fn(tensor)
+            if tensor is self.bias or moved.dtype == tensor.dtype:
+                return moved
+            return tensor.to(moved.device)
+
+        return super()._apply(move, recurse)
+
+
+def replace_linears(
+    model: nn.Module,
+    dtype: Dtype = "int8",
+    activation: Activation | Mapping[str, Activation] = "dynamic",
+    *,
+    smooth: Mapping[str, Tensor] | None = None,
+    use_fast_accum: bool = False,
+    skip: Skip = (),
+) -> list[str]:
+    """Replaces the nn.Linear layers of a model by W8A8Linear, in place; returns their names.
+
+    Classes derived from nn.Linear are left alone, since whoever derived them reads their weights. A
+    layer that has several names stays one layer.
+
+    skip: names of layers to leave alone, with * and ? as in file names ("lm_head", "*.router"), or
+    a function of name and layer; one of a layer's names is enough. activation, smooth: as in
+    `W8A8Linear.from_linear`; a mapping has them by a layer's first name, and layers that it lacks
+    are dynamic or not smoothed.
+    """
+    skipped = skip if callable(skip) else _matcher(skip)
+    names: dict[nn.Linear, list[str]] = {}
+    for name, layer in model.named_modules(remove_duplicate=False):
+        if type(layer) is nn.Linear:
+            names.setdefault(layer, []).append(name)
+    if model in names:
+        raise ValueError("model is itself a linear layer; use W8A8Linear.from_linear(model)")
+    replaced = []
+    for layer, places in names.items():
+        if any(skipped(place, layer) for place in places):
+            continue
+        name = places[0]
+        made = W8A8Linear.from_linear(
+            layer,
+            dtype,
+            activation.get(name, "dynamic") if isinstance(activation, Mapping) else activation,
+            smooth=smooth.get(name) if smooth else None,
+            use_fast_accum=use_fast_accum,
+        )
+        for place in places:
+            model.set_submodule(place, made)
+        replaced += places
+    return replaced
+
+
+def _matcher(patterns: Iterable[str]) -> Callable[[str, nn.Linear], bool]:
+    patterns = (patterns,) if isinstance(patterns, str) else tuple(patterns)
+    return lambda name, _: any(fnmatchcase(name, pattern) for pattern in patterns)
+
+
+def _parse_dtype(dtype: Dtype) -> torch.dtype:
+    for name, known in _DTYPES.items():
+        if dtype in (name, known):
+            return known
+    raise ValueError(f"dtype is {dtype}; it must be {' or '.join(_DTYPES)}")

@@ -1,0 +1,20 @@
+// What cleave.gemm and cleave.scaled_gemm have in common: everything but their arguments' names.
+#pragma once
+
+#include "plan_object.h"
+
+namespace cleave::python {
+
+/// The arguments that choose a kernel; use_fast_accum is null where the caller has none.
+struct PlanOptions {
+  nanobind::handle activation, out_dtype, split_k_mode, split_k_slices, deterministic, kernel;
+  nanobind::handle use_fast_accum;
+};
+
+/// Reads, plans (or finds the plan that did the same before) and runs. Returns D.
+nanobind::object multiply(const GemmInputs& inputs, const PlanOptions& options,
+                          const LaunchOptions& launch_options);
+
+PlanObject plan_product(const GemmInputs& inputs, const PlanOptions& options);
+
+}  // namespace cleave::python

@@ -1,0 +1,99 @@
+#include "quantize_operands.h"
+
+#include <utility>
+
+#include "array_type.h"
+#include "errors.h"
+#include "values.h"
+
+namespace nb = nanobind;
+
+namespace cleave::python {
+namespace {
+
+/// Which go together: what is found has no scales that are given, and the other way round.
+void check_presence(const QuantizeInputs& inputs, const QuantizeOptions& options) {
+  if (options.given_scale && given(inputs.scale_out)) {
+    refuse_value(
+        "scale_out is given beside scale, but given scales are not written; leave one out");
+  }
+  const bool needs_zero = options.given_scale && !options.symmetric;
+  if (needs_zero != given(inputs.zero)) {
+    refuse_value(
+        "zero is {}; the zero points are given where, and only where, scale is given and "
+        "symmetric is False",
+        needs_zero ? "missing" : "given");
+  }
+}
+
+}  // namespace
+
+QuantizeOperands::QuantizeOperands(const QuantizeInputs& inputs, TensorReader& reader)
+    : inputs_(inputs), scale_major_(parse_scale_major(inputs.scale_major)) {
+  const QuantizeOptions options{.granularity = parse_granularity(inputs.granularity),
+                                .scale_major = scale_major_,
+                                .dtype = parse_dtype(inputs.dtype, "dtype", kQuantizedTypes),
+                                .given_scale = given(inputs.scale),
+                                .symmetric = parse_flag(inputs.symmetric, "symmetric"),
+                                .transpose = parse_flag(inputs.transpose, "transpose")};
+  check_presence(inputs, options);
+  const QuantizeTensors tensors{.x = reader.read(inputs.x, "x"),
+                                .q = reader.read_written(inputs.out, "out"),
+                                .scale = options.given_scale
+                                             ? reader.read_given(inputs.scale, "scale")
+                                             : reader.read_written(inputs.scale_out, "scale_out"),
+                                .zero = reader.read_given(inputs.zero, "zero"),
+                                .smooth = reader.read_given(inputs.smooth, "smooth")};
+  static_cast<QuantizeCall&>(*this) = make_call(tensors, options);
+}
+
+void* QuantizeOperands::make(MatrixShape shape, DType dtype, bool turned, TensorReader& reader) {
+  const nb::object empty = array_type_of(inputs_.x)->empty;
+  if (empty.is_none()) {
+    refuse_value(
+        "quantising a {} needs `out` and `scale_out`: only torch, NumPy, CuPy and JAX arrays can "
+        "be made here",
+        class_name(inputs_.x));
+  }
+  if (turned) std::swap(shape.rows, shape.cols);
+  const nb::object array =
+      empty(inputs_.x, nb::make_tuple(shape.rows, shape.cols), dtype_name(dtype));
+  results_.push_back({array, true, turned});
+  return reader.read(array, "the result").data;
+}
+
+void QuantizeOperands::allocate(TensorReader& reader) {
+  const QuantizeProblem& p = problem;
+  const bool turned = scale_major_ == Major::mn;
+  const auto add = [&](nb::handle array, MatrixShape shape, DType dtype, bool turned, auto*& data) {
+    if (given(array)) {
+      results_.push_back({nb::borrow(array)});
+    } else {
+      data =
+          static_cast<std::remove_reference_t<decltype(data)>>(make(shape, dtype, turned, reader));
+    }
+  };
+  add(inputs_.out, {p.rows, p.cols}, p.q.dtype, false, arguments.q);
+  add(p.given_scale ? inputs_.scale : inputs_.scale_out, scale_shape(p.granularity, p.rows, p.cols),
+      DType::f32, turned, arguments.scale);
+  if (!p.symmetric) {
+    const int64_t count = p.granularity == Granularity::tensor ? 1 : p.rows;
+    add(inputs_.zero, {count, 1}, DType::i32, false, arguments.zero);
+  }
+  if (!p.has_transpose) return;
+  add({}, {p.cols, p.rows}, p.q.dtype, false, arguments.q_t);
+  add({}, scale_shape(p.granularity, p.cols, p.rows), DType::f32, turned, arguments.scale_t);
+}
+
+nb::tuple QuantizeOperands::results() const {
+  const nb::object finish = array_type_of(inputs_.x)->finish;
+  nb::list list;
+  for (const Result& result : results_) {
+    nb::object array = result.array;
+    if (result.made && !finish.is_none()) array = finish(array);
+    list.append(result.turned ? nb::object(array.attr("T")) : array);
+  }
+  return nb::tuple(list);
+}
+
+}  // namespace cleave::python

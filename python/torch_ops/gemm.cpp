@@ -1,0 +1,23 @@
+#include "ops.h"
+#include "product.h"
+
+namespace cleave::torch_ops {
+
+Tensor gemm(const Tensor& a, const Tensor& b, const MaybeTensor& bias, const MaybeTensor& c,
+            double alpha, std::optional<double> beta, Name<Activation> activation,
+            std::optional<ScalarType> out_dtype, Name<SplitKMode> split_k_mode,
+            std::optional<int64_t> split_k_slices) {
+  const ProductOptions options{alpha, beta, activation, out_dtype, split_k_mode, split_k_slices};
+  return multiply({.a = read(a), .b = read(b), .c = read(c), .bias = read(bias)}, options);
+}
+
+void gemm_out(const Tensor& a, const Tensor& b, const MaybeTensor& bias, const MaybeTensor& c,
+              double alpha, std::optional<double> beta, Name<Activation> activation,
+              Name<SplitKMode> split_k_mode, std::optional<int64_t> split_k_slices,
+              const Tensor& out) {
+  const ProductOptions options{alpha, beta, activation, {}, split_k_mode, split_k_slices};
+  multiply_out({.a = read(a), .b = read(b), .c = read(c), .bias = read(bias), .out = read(out)},
+               options);
+}
+
+}  // namespace cleave::torch_ops

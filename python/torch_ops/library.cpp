@@ -1,0 +1,73 @@
+// torch.ops.cleave: the schemas, and the functions behind them.
+//
+// The `out` forms return nothing: an operator that returns its argument cannot be traced by every
+// torch that this builds for. Arguments that autograd differentiates are not keyword-only, since it
+// finds them by their position.
+#include "ops.h"
+
+STABLE_TORCH_LIBRARY(cleave, m) {
+  m.def(
+      "gemm(Tensor a, Tensor b, Tensor? bias=None, Tensor? c=None, *, float alpha=1.0, "
+      "float? beta=None, str activation='none', ScalarType? out_dtype=None, "
+      "str split_k_mode='auto', int? split_k_slices=None) -> Tensor");
+  m.def(
+      "gemm.out(Tensor a, Tensor b, Tensor? bias=None, Tensor? c=None, *, float alpha=1.0, "
+      "float? beta=None, str activation='none', str split_k_mode='auto', "
+      "int? split_k_slices=None, Tensor(a!) out) -> ()");
+  m.def(
+      "scaled_gemm(Tensor a, Tensor b, Tensor? scale_a, Tensor? scale_b, Tensor? bias=None, *, "
+      "ScalarType? out_dtype=None, Tensor? c=None, float alpha=1.0, float? beta=None, "
+      "str activation='none', Tensor? scale_d=None, Tensor? azp=None, Tensor? azp_adj=None, "
+      "bool use_fast_accum=False, str split_k_mode='auto', int? split_k_slices=None) -> Tensor");
+  m.def(
+      "scaled_gemm.out(Tensor a, Tensor b, Tensor? scale_a, Tensor? scale_b, Tensor? bias=None, *, "
+      "Tensor? c=None, float alpha=1.0, float? beta=None, str activation='none', "
+      "Tensor? scale_d=None, Tensor? azp=None, Tensor? azp_adj=None, bool use_fast_accum=False, "
+      "str split_k_mode='auto', int? split_k_slices=None, Tensor(a!) out, "
+      "Tensor(b!)? amax=None) -> ()");
+  m.def(
+      "quantize(Tensor x, ScalarType dtype, str granularity='row', *, Tensor? smooth=None, "
+      "str scale_major='k') -> (Tensor, Tensor)");
+  m.def(
+      "quantize.out(Tensor x, str granularity='row', *, Tensor? smooth=None, Tensor(a!) out, "
+      "Tensor(b!) scale_out) -> ()");
+  m.def(
+      "quantize_asymmetric(Tensor x, str granularity='row', *, Tensor? smooth=None) "
+      "-> (Tensor, Tensor, Tensor)");
+  m.def(
+      "quantize_asymmetric.out(Tensor x, str granularity='row', *, Tensor? smooth=None, "
+      "Tensor(a!) out, Tensor(b!) scale_out, Tensor(c!) zero_out) -> ()");
+  m.def(
+      "quantize_static(Tensor x, Tensor scale, ScalarType dtype, str granularity='tensor', *, "
+      "Tensor? zero=None, Tensor? smooth=None) -> Tensor");
+  m.def(
+      "quantize_static.out(Tensor x, Tensor scale, str granularity='tensor', *, "
+      "Tensor? zero=None, Tensor? smooth=None, Tensor(a!) out) -> ()");
+}
+
+namespace cleave::torch_ops {
+namespace {
+
+/// One set of functions: tensors say whether they are on the CPU or a GPU.
+void implement(torch::stable::detail::StableLibrary& m) {
+  m.impl("gemm", TORCH_BOX(&gemm));
+  m.impl("gemm.out", TORCH_BOX(&gemm_out));
+  m.impl("scaled_gemm", TORCH_BOX(&scaled_gemm));
+  m.impl("scaled_gemm.out", TORCH_BOX(&scaled_gemm_out));
+  m.impl("quantize", TORCH_BOX(&quantize));
+  m.impl("quantize.out", TORCH_BOX(&quantize_out));
+  m.impl("quantize_asymmetric", TORCH_BOX(&quantize_asymmetric));
+  m.impl("quantize_asymmetric.out", TORCH_BOX(&quantize_asymmetric_out));
+  m.impl("quantize_static", TORCH_BOX(&quantize_static));
+  m.impl("quantize_static.out", TORCH_BOX(&quantize_static_out));
+}
+
+}  // namespace
+}  // namespace cleave::torch_ops
+
+STABLE_TORCH_LIBRARY_IMPL(cleave, CPU, m) {
+  cleave::torch_ops::implement(m);
+}
+STABLE_TORCH_LIBRARY_IMPL(cleave, CUDA, m) {
+  cleave::torch_ops::implement(m);
+}

@@ -1,0 +1,26 @@
+// What gemm and scaled_gemm share.
+#pragma once
+
+#include "operands/gemm_operands.h"
+#include "tensor.h"
+
+namespace cleave::torch_ops {
+
+struct ProductOptions {
+  double alpha = 1.0;
+  std::optional<double> beta;
+  Activation activation = Activation::none;
+  std::optional<ScalarType> out_dtype;
+  SplitKMode split_k_mode = SplitKMode::automatic;
+  std::optional<int64_t> split_k_slices;
+  bool use_fast_accum = false;
+};
+
+/// Plans (or finds the plan that did the same before) and enqueues on the current stream. Returns
+/// D, which is new.
+Tensor multiply(const GemmTensors& tensors, const ProductOptions& options);
+
+/// The same, into the tensors' `out`.
+void multiply_out(const GemmTensors& tensors, const ProductOptions& options);
+
+}  // namespace cleave::torch_ops

@@ -1,0 +1,50 @@
+#include "ops.h"
+#include "product.h"
+
+namespace cleave::torch_ops {
+
+Tensor scaled_gemm(const Tensor& a, const Tensor& b, const MaybeTensor& scale_a,
+                   const MaybeTensor& scale_b, const MaybeTensor& bias,
+                   std::optional<ScalarType> out_dtype, const MaybeTensor& c, double alpha,
+                   std::optional<double> beta, Name<Activation> activation,
+                   const MaybeTensor& scale_d, const MaybeTensor& azp, const MaybeTensor& azp_adj,
+                   bool use_fast_accum, Name<SplitKMode> split_k_mode,
+                   std::optional<int64_t> split_k_slices) {
+  const ProductOptions options{alpha,        beta,           activation,    out_dtype,
+                               split_k_mode, split_k_slices, use_fast_accum};
+  return multiply({.a = read(a),
+                   .b = read(b),
+                   .c = read(c),
+                   .bias = read(bias),
+                   .scale_a = read(scale_a),
+                   .scale_b = read(scale_b),
+                   .scale_d = read(scale_d),
+                   .azp = read(azp),
+                   .azp_adj = read(azp_adj)},
+                  options);
+}
+
+void scaled_gemm_out(const Tensor& a, const Tensor& b, const MaybeTensor& scale_a,
+                     const MaybeTensor& scale_b, const MaybeTensor& bias, const MaybeTensor& c,
+                     double alpha, std::optional<double> beta, Name<Activation> activation,
+                     const MaybeTensor& scale_d, const MaybeTensor& azp, const MaybeTensor& azp_adj,
+                     bool use_fast_accum, Name<SplitKMode> split_k_mode,
+                     std::optional<int64_t> split_k_slices, const Tensor& out,
+                     const MaybeTensor& amax) {
+  const ProductOptions options{alpha,        beta,           activation,    {},
+                               split_k_mode, split_k_slices, use_fast_accum};
+  multiply_out({.a = read(a),
+                .b = read(b),
+                .c = read(c),
+                .bias = read(bias),
+                .out = read(out),
+                .scale_a = read(scale_a),
+                .scale_b = read(scale_b),
+                .scale_d = read(scale_d),
+                .amax = read(amax),
+                .azp = read(azp),
+                .azp_adj = read(azp_adj)},
+               options);
+}
+
+}  // namespace cleave::torch_ops

@@ -1,0 +1,111 @@
+#include "tensor.h"
+
+#include <algorithm>
+#include <string>
+
+// Declared here because torch's header hides it from code that is not built for CUDA. Weak, so that
+// one build loads beside a torch without CUDA too, where nobody defines it.
+extern "C" __attribute__((weak)) AOTITorchError
+aoti_torch_get_current_cuda_stream(int32_t device_index, void** ret_stream);
+
+namespace cleave::torch_ops {
+namespace {
+
+ScalarType scalar_type_of(DType dtype) {
+  switch (dtype) {
+    case DType::f16:
+      return ScalarType::Half;
+    case DType::bf16:
+      return ScalarType::BFloat16;
+    case DType::f32:
+      return ScalarType::Float;
+    case DType::i8:
+      return ScalarType::Char;
+    case DType::e4m3:
+      return ScalarType::Float8_e4m3fn;
+    case DType::e5m2:
+      return ScalarType::Float8_e5m2;
+    case DType::i32:
+      break;
+  }
+  return ScalarType::Int;
+}
+
+std::optional<DType> known_type(ScalarType type) {
+  for (const DType dtype : kAnyType) {
+    if (scalar_type_of(dtype) == type) return dtype;
+  }
+  return std::nullopt;
+}
+
+std::string name_of(ScalarType type) {
+  return std::string("torch's ") + torch::headeronly::toString(type);
+}
+
+/// In the numbering of the torch that is loaded, which may differ from that of its headers.
+int32_t shim_number(ScalarType type) {
+  return torch::stable::detail::to<int32_t>(torch::stable::detail::from(type));
+}
+
+}  // namespace
+
+DType dtype_of(ScalarType type, const char* name) {
+  const std::optional<DType> known = known_type(type);
+  if (known) return *known;
+  // Not by {fmt}: torch's headers come with one that refuses to be included here.
+  throw Error(ErrorCode::invalid_type,
+              std::string(name) + " is " + name_of(type) + "; it must be " + types_text(kAnyType));
+}
+
+std::optional<DType> dtype_of(std::optional<ScalarType> type, const char* name) {
+  return type ? std::optional(dtype_of(*type, name)) : std::nullopt;
+}
+
+Operand read(const Tensor& tensor) {
+  Operand operand{.data = tensor.data_ptr(),
+                  .device = tensor.is_cuda() ? tensor.get_device_index() : kCpu,
+                  .ndim = int(tensor.dim())};
+  const ScalarType type = tensor.scalar_type();
+  const std::optional<DType> known = known_type(type);
+  operand.dtype = known.value_or(operand.dtype);
+  if (!known) operand.other_type = name_of(type);
+  if (operand.ndim > Operand::kMaxRank) return operand;
+  std::ranges::copy(tensor.sizes(), operand.shape);
+  std::ranges::copy(tensor.strides(), operand.stride);
+  return operand;
+}
+
+std::optional<Operand> read(const std::optional<Tensor>& tensor) {
+  return tensor ? std::optional(read(*tensor)) : std::nullopt;
+}
+
+Tensor empty(std::span<const int64_t> shape, DType dtype, int device, bool by_column) {
+  int64_t strides[Operand::kMaxRank];
+  int64_t packed = 1;
+  for (size_t i = shape.size(); i-- > 0;) {
+    strides[i] = packed;
+    packed *= std::max<int64_t>(shape[i], 1);  // as torch counts
+  }
+  if (by_column) {
+    strides[0] = 1;
+    strides[1] = std::max<int64_t>(shape[0], 1);
+  }
+  const bool cpu = device == kCpu;
+  AtenTensorHandle handle = nullptr;
+  TORCH_ERROR_CODE_CHECK(aoti_torch_empty_strided(
+      int64_t(shape.size()), shape.data(), strides, shim_number(scalar_type_of(dtype)),
+      cpu ? aoti_torch_device_type_cpu() : aoti_torch_device_type_cuda(), cpu ? 0 : device,
+      &handle));
+  return Tensor(handle);
+}
+
+void* current_stream(int device) {
+  void* stream = nullptr;
+  // No CUDA tensor comes from a torch that lacks the function.
+  if (device != kCpu) {
+    TORCH_ERROR_CODE_CHECK(aoti_torch_get_current_cuda_stream(device, &stream));
+  }
+  return stream;
+}
+
+}  // namespace cleave::torch_ops

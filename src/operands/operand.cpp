@@ -1,0 +1,121 @@
+#include "operands/operand.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "cleave/names.h"
+#include "operands/refuse.h"
+
+namespace cleave {
+
+bool Operand::empty() const {
+  return std::find(shape, shape + ndim, 0) != shape + ndim;
+}
+
+std::string shape_text(const Operand& operand) {
+  if (operand.ndim > Operand::kMaxRank) return fmt::format("of {} dimensions", operand.ndim);
+  std::string text;
+  for (int i = 0; i < operand.ndim; ++i) {
+    text += fmt::format("{}{}", i == 0 ? "" : ", ", operand.shape[i]);
+  }
+  return fmt::format("({}{})", text, operand.ndim == 1 ? "," : "");
+}
+
+std::string device_text(int device) {
+  return device == kCpu ? "cpu" : fmt::format("cuda:{}", device);
+}
+
+std::string types_text(std::span<const DType> types) {
+  std::string text;
+  for (size_t i = 0; i < types.size(); ++i) {
+    if (i > 0) text += i + 1 == types.size() ? " or " : ", ";
+    text += to_string(types[i]);
+  }
+  return text;
+}
+
+void check_type(const Operand& operand, const char* name, std::span<const DType> types) {
+  const bool known = operand.other_type.empty();
+  if (known && std::ranges::find(types, operand.dtype) != types.end()) return;
+  refuse_type("{} is {}; it must be {}, convert it", name,
+              known ? to_string(operand.dtype) : operand.other_type, types_text(types));
+}
+
+void check_form(const Operand& operand, const char* name, const Form& form, int device,
+                const char* leader) {
+  if (operand.ndim < form.min_rank || operand.ndim > form.max_rank) {
+    const int between = form.max_rank - form.min_rank;
+    refuse_value(
+        "{} has {} dimension{}; it must have {}{}", name, operand.ndim,
+        operand.ndim == 1 ? "" : "s", form.min_rank,
+        between == 0 ? "" : fmt::format(" {} {}", between == 1 ? "or" : "to", form.max_rank));
+  }
+  check_type(operand, name, form.types);
+  if (operand.device != device) {
+    refuse_value("tensors on different devices: {} is on {}, {} on {}; move them to one device",
+                 leader, device_text(device), name, device_text(operand.device));
+  }
+  if (!operand.data && !operand.empty()) {
+    refuse_value(
+        "{} has a shape but no data; meta, fake and traced tensors cannot be computed with", name);
+  }
+}
+
+MatrixLayout layout_of(const Operand& x, const char* name) {
+  if (x.empty()) {  // NumPy may say strides of 0
+    return {.dtype = x.dtype, .stride_row = x.columns()};
+  }
+  int64_t row = x.stride[x.ndim - 2];
+  int64_t col = x.stride[x.ndim - 1];
+  if (row != 1 && col != 1) {
+    // A dimension of one element has no stride to speak of.
+    if (x.columns() <= 1) {
+      col = 1;
+    } else if (x.rows() <= 1) {
+      row = 1;
+    } else {
+      refuse_value(
+          "{0} has strides ({1}, {2}); one of them must be 1. Pass a copy: {0}.contiguous() in "
+          "torch, numpy.ascontiguousarray({0})",
+          name, row, col);
+    }
+  }
+  return {.dtype = x.dtype,
+          .stride_row = row,
+          .stride_col = col,
+          .stride_batch = x.batch() == 1 ? 0 : x.stride[0],
+          .alignment = alignment_of(x.data)};
+}
+
+MatrixLayout packed_layout(DType dtype, int64_t batch, int64_t rows, int64_t columns) {
+  return {.dtype = dtype,
+          .stride_row = columns,
+          .stride_col = 1,
+          // Unsigned: sizes whose product overflows are refused when the problem is planned.
+          .stride_batch = batch == 1 ? 0 : int64_t(uint64_t(rows) * uint64_t(columns))};
+}
+
+uint32_t alignment_of(const void* data) {
+  const auto address = reinterpret_cast<uintptr_t>(data) | 16;
+  return uint32_t(address & -address);
+}
+
+std::optional<int64_t> line_length(const Operand& x) {
+  int64_t length = 1;
+  for (int i = x.ndim - 1; i >= 0; --i) {
+    if (x.shape[i] == 1) continue;
+    if (length != 1 || (x.stride[i] != 1 && x.shape[i] != 0)) return std::nullopt;
+    length = x.shape[i];
+  }
+  return length;
+}
+
+float float32_of(double value, const char* name) {
+  if (std::isfinite(value) && std::abs(value) > std::numeric_limits<float>::max()) {
+    refuse_value("{} is {}, too large for float32", name, value);
+  }
+  return float(value);
+}
+
+}  // namespace cleave

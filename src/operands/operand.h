@@ -1,0 +1,77 @@
+// A tensor of any framework, as the argument of an operation.
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string>
+
+#include "cleave/gemm.h"
+
+namespace cleave {
+
+struct Operand {
+  static constexpr int kMaxRank = 3;
+
+  void* data = nullptr;
+  DType dtype = DType::f32;
+  std::string other_type;  ///< the name of a type that no DType stands for; empty: `dtype` is it
+  int device = kCpu;
+  int ndim = 0;
+  int64_t shape[kMaxRank] = {};   ///< not filled if ndim is larger
+  int64_t stride[kMaxRank] = {};  ///< in elements
+
+  // Of the matrices in it: ndim is 2 or 3.
+  int64_t rows() const { return shape[ndim - 2]; }
+  int64_t columns() const { return shape[ndim - 1]; }
+  int64_t batch() const { return ndim == 3 ? shape[0] : 1; }
+
+  bool empty() const;  ///< ndim is at most kMaxRank
+};
+
+inline constexpr DType kAnyType[] = {DType::f16,  DType::bf16, DType::f32, DType::i8,
+                                     DType::e4m3, DType::e5m2, DType::i32};
+inline constexpr std::span kMultipliedTypes = std::span(kAnyType).first<6>();
+inline constexpr std::span kFloatTypes = std::span(kAnyType).first<3>();
+inline constexpr std::span kQuantizedTypes = std::span(kAnyType).subspan<3, 3>();
+inline constexpr DType kFloat32[] = {DType::f32};
+inline constexpr DType kInt32[] = {DType::i32};
+
+/// "(3, 4)".
+std::string shape_text(const Operand& operand);
+
+/// "cpu" or "cuda:1".
+std::string device_text(int device);
+
+/// "float16, bfloat16 or float32".
+std::string types_text(std::span<const DType> types);
+
+/// What an argument may be.
+struct Form {
+  int min_rank, max_rank;
+  std::span<const DType> types;
+};
+
+/// Throws Error(invalid_type) unless the type is one of `types`.
+void check_type(const Operand& operand, const char* name, std::span<const DType> types);
+
+/// Throws Error unless `operand`, called `name`, has the form, lies on `device`, and has data if it
+/// has elements. `leader` is the name of the argument whose device it is.
+void check_form(const Operand& operand, const char* name, const Form& form, int device,
+                const char* leader);
+
+/// Throws Error(invalid_argument) if neither of the last two strides is 1.
+MatrixLayout layout_of(const Operand& operand, const char* name);
+
+/// The layout of new matrices, packed row by row.
+MatrixLayout packed_layout(DType dtype, int64_t batch, int64_t rows, int64_t columns);
+
+/// The largest power of two up to 16 that divides the address: MatrixLayout::alignment.
+uint32_t alignment_of(const void* data);
+
+/// The number of elements if they are one contiguous line, else nothing.
+std::optional<int64_t> line_length(const Operand& operand);
+
+/// `value` as float32; throws Error(invalid_argument) for a finite one beyond its range.
+float float32_of(double value, const char* name);
+
+}  // namespace cleave

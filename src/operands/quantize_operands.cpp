@@ -1,0 +1,160 @@
+#include "operands/quantize_operands.h"
+
+#include <algorithm>
+
+#include "cleave/names.h"
+#include "operands/refuse.h"
+
+namespace cleave {
+namespace {
+
+MatrixLayout row_major(const Operand& x, const char* name) {
+  const MatrixLayout layout = layout_of(x, name);
+  if (x.columns() > 1 && layout.stride_col != 1) {
+    refuse_value(
+        "{0} has strides ({1}, {2}); its rows must be contiguous. Pass a copy: {0}.contiguous() in "
+        "torch, numpy.ascontiguousarray({0})",
+        name, x.stride[0], x.stride[1]);
+  }
+  return layout;
+}
+
+/// Scales as a matrix: one column of them may come as a vector, one value in any shape. Their
+/// strides are free.
+MatrixLayout scale_layout(const Operand& scale, const MatrixShape& shape, const char* name) {
+  MatrixLayout layout{.dtype = DType::f32, .alignment = sizeof(float)};
+  const bool one = shape.rows == 1 && shape.cols == 1 && line_length(scale) == 1;
+  if (scale.ndim == 2 && scale.rows() == shape.rows && scale.columns() == shape.cols) {
+    layout.stride_row = scale.stride[0];
+    layout.stride_col = scale.stride[1];
+  } else if (scale.ndim == 1 && shape.cols == 1 && scale.shape[0] == shape.rows) {
+    layout.stride_row = scale.stride[0];
+  } else if (!one) {
+    refuse_value("{} is {}; it must be ({}, {}) for this granularity", name, shape_text(scale),
+                 shape.rows, shape.cols);
+  }
+  return layout;
+}
+
+class Builder {
+ public:
+  Builder(const QuantizeTensors& tensors, const QuantizeOptions& options, QuantizeCall& call)
+      : t_(tensors), options_(options), p_(call.problem), arguments_(call.arguments) {}
+
+  void place_x();
+  void place_q();
+  void place_scale();
+  void place_zero();
+  void place_smooth();
+  void place_transpose();
+
+ private:
+  void check(const Operand& operand, const char* name, const Form& form) const {
+    check_form(operand, name, form, t_.x->device, "x");
+  }
+  void check_line(const Operand& operand, const char* name, int64_t length) const;
+  MatrixLayout made_scales(const MatrixShape& shape) const;
+
+  const QuantizeTensors& t_;
+  const QuantizeOptions& options_;
+  QuantizeProblem& p_;
+  QuantizeArguments& arguments_;
+};
+
+void Builder::check_line(const Operand& operand, const char* name, int64_t length) const {
+  if (line_length(operand) == length) return;
+  refuse_value("{} is {}; it must be ({},), contiguous", name, shape_text(operand), length);
+}
+
+void Builder::place_x() {
+  check(*t_.x, "x", {2, 2, kFloatTypes});
+  p_.rows = t_.x->rows();
+  p_.cols = t_.x->columns();
+  p_.x = row_major(*t_.x, "x");
+  p_.device = t_.x->device;
+  p_.granularity = options_.granularity;
+  p_.given_scale = options_.given_scale;
+  p_.symmetric = options_.symmetric;
+  arguments_.x = t_.x->data;
+}
+
+void Builder::place_q() {
+  if (!t_.q) {
+    if (std::ranges::find(kQuantizedTypes, *options_.dtype) == kQuantizedTypes.end()) {
+      refuse_type("dtype is {}; it must be {}", to_string(*options_.dtype),
+                  types_text(kQuantizedTypes));
+    }
+    p_.q = packed_layout(*options_.dtype, 1, p_.rows, p_.cols);
+    return;
+  }
+  const Operand& q = *t_.q;
+  check(q, "out", {2, 2, kQuantizedTypes});
+  if (options_.dtype && *options_.dtype != q.dtype) {
+    refuse_type("out is {}, but dtype is {}; let them agree", to_string(q.dtype),
+                to_string(*options_.dtype));
+  }
+  if (q.rows() != p_.rows || q.columns() != p_.cols) {
+    refuse_value("out is {}; it must be ({}, {}), as x is", shape_text(q), p_.rows, p_.cols);
+  }
+  p_.q = row_major(q, "out");
+  arguments_.q = q.data;
+}
+
+MatrixLayout Builder::made_scales(const MatrixShape& shape) const {
+  const bool by_row = options_.scale_major == Major::k;
+  return {.dtype = DType::f32,
+          .stride_row = by_row ? shape.cols : 1,
+          .stride_col = by_row ? 1 : shape.rows,
+          .alignment = sizeof(float)};
+}
+
+void Builder::place_scale() {
+  const MatrixShape shape = scale_shape(p_.granularity, p_.rows, p_.cols);
+  if (!t_.scale) {
+    p_.scale = made_scales(shape);
+    return;
+  }
+  const char* name = options_.given_scale ? "scale" : "scale_out";
+  check(*t_.scale, name, {0, 2, kFloat32});
+  p_.scale = scale_layout(*t_.scale, shape, name);
+  arguments_.scale = static_cast<float*>(t_.scale->data);
+}
+
+void Builder::place_zero() {
+  if (!t_.zero) return;
+  const char* name = options_.given_scale ? "zero" : "zero_out";
+  check(*t_.zero, name, {0, 2, kInt32});
+  check_line(*t_.zero, name, p_.granularity == Granularity::tensor ? 1 : p_.rows);
+  arguments_.zero = static_cast<int32_t*>(t_.zero->data);
+}
+
+void Builder::place_smooth() {
+  if (!t_.smooth) return;
+  check(*t_.smooth, "smooth", {1, 2, kFloat32});
+  check_line(*t_.smooth, "smooth", p_.cols);
+  p_.has_smooth = true;
+  p_.smooth_alignment = alignment_of(t_.smooth->data);
+  arguments_.smooth = static_cast<const float*>(t_.smooth->data);
+}
+
+void Builder::place_transpose() {
+  p_.has_transpose = true;
+  p_.q_t = packed_layout(p_.q.dtype, 1, p_.cols, p_.rows);
+  p_.scale_t = made_scales(scale_shape(p_.granularity, p_.cols, p_.rows));
+}
+
+}  // namespace
+
+QuantizeCall make_call(const QuantizeTensors& tensors, const QuantizeOptions& options) {
+  QuantizeCall call;
+  Builder builder(tensors, options, call);
+  builder.place_x();
+  builder.place_q();
+  builder.place_scale();
+  builder.place_zero();
+  builder.place_smooth();
+  if (options.transpose) builder.place_transpose();
+  return call;
+}
+
+}  // namespace cleave

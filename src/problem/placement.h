@@ -1,0 +1,32 @@
+// Where the tensors of a problem lie in memory.
+#pragma once
+
+#include "cleave/gemm.h"
+
+namespace cleave {
+
+/// A batch of matrices in memory. A vector is a matrix of one row.
+struct Placement {
+  MatrixLayout layout;
+  int64_t rows, columns, batch;
+
+  bool empty() const { return rows == 0 || columns == 0 || batch == 0; }
+};
+
+/// False if the matrices of a batch span 2^63 bytes or more. No stride may be negative.
+bool addressable(const Placement& matrix);
+
+// What a problem reads and writes. What takes no part in it is empty.
+Placement a_of(const GemmProblem& problem);
+Placement b_of(const GemmProblem& problem);
+Placement c_of(const GemmProblem& problem);
+Placement d_of(const GemmProblem& problem);
+Placement bias_of(const GemmProblem& problem);
+Placement scale_a_of(const GemmProblem& problem);  ///< [batch, scales of rows, scales along K]
+Placement scale_b_of(const GemmProblem& problem);  ///< [batch, scales of columns, scales along K]
+Placement zero_a_of(const GemmProblem& problem);   ///< all ones need no memory, though
+Placement zero_b_of(const GemmProblem& problem);
+Placement scale_d_of(const GemmProblem& problem);
+Placement amax_of(const GemmProblem& problem);
+
+}  // namespace cleave

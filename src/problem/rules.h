@@ -1,0 +1,34 @@
+// The rules that fill files of their own: `validate` asks them all.
+#pragma once
+
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "problem/placement.h"
+
+namespace cleave {
+
+/// One per broken rule: the argument, the value seen, the remedy.
+using Messages = std::vector<std::string>;
+
+inline constexpr int64_t kMaxSize = std::numeric_limits<int32_t>::max();
+
+/// True if the size makes sense: only then can layouts be judged.
+bool check_size(const char* argument, int64_t size, Messages& out);
+
+void check_alignment(const char* argument, const MatrixLayout& layout, Messages& out);
+
+/// True if the matrix has addresses worth judging further. `written`: its batch entries must not
+/// broadcast.
+bool check_layout(const char* argument, const Placement& matrix, bool written, Messages& out);
+
+void check_device(int device, Messages& out);
+
+/// Which dtypes go together.
+void check_types(const GemmProblem& problem, Messages& out);
+
+/// Scales, zero points, and what is done with the range of D. The sizes are sound.
+void check_scaling(const GemmProblem& problem, Messages& out);
+
+}  // namespace cleave

@@ -1,0 +1,51 @@
+#include <fmt/format.h>
+
+#include "cleave/names.h"
+#include "problem/problem.h"
+#include "problem/rules.h"
+
+namespace cleave {
+namespace {
+
+void check_pair(DType a, DType b, Messages& out) {
+  if (a == DType::i32 || b == DType::i32) {
+    out.push_back(fmt::format(
+        "a is {} and b is {}, but int32 is a type of d only; pass operands of int8 or of a float "
+        "type",
+        to_string(a), to_string(b)));
+  } else if (a != b && !(is_fp8(a) && is_fp8(b))) {
+    out.push_back(
+        fmt::format("a is {} and b is {}; they must be equal, or both be 8-bit floats. Convert one "
+                    "of them",
+                    to_string(a), to_string(b)));
+  }
+}
+
+/// C and the bias are added in float32, as they are.
+void check_addend(const char* argument, DType type, Messages& out) {
+  if (type == DType::f16 || type == DType::bf16 || type == DType::f32) return;
+  out.push_back(fmt::format("{0} is {1}; it must be float16, bfloat16 or float32. Convert {0}",
+                            argument, to_string(type)));
+}
+
+}  // namespace
+
+void check_types(const GemmProblem& p, Messages& out) {
+  check_pair(p.a.dtype, p.b.dtype, out);
+  if (p.has_c) check_addend("c", p.c.dtype, out);
+  if (p.bias != Bias::none) check_addend("bias", p.bias_dtype, out);
+  if (p.d.dtype == DType::i32 && p.a.dtype != DType::i8) {
+    out.push_back(
+        fmt::format("d is int32, but a is {}; int32 takes exact sums, which only int8 operands "
+                    "have. Pass d of a float type",
+                    to_string(p.a.dtype)));
+  }
+}
+
+bool types_are_served(const GemmProblem& problem) {
+  Messages broken;
+  check_types(problem, broken);
+  return broken.empty();
+}
+
+}  // namespace cleave

@@ -1,0 +1,169 @@
+#include "quantize/cpu_plan.h"
+
+#include <vector>
+
+#include "cleave/quantize/quantizer.h"
+#include "quantize/arguments.h"
+#include "quantize/problem.h"
+
+namespace cleave {
+namespace {
+
+/// Below so many elements, starting a thread takes longer than the work.
+constexpr int64_t kElementsPerThread = 1 << 15;
+
+struct Area {
+  int64_t row, col, rows, cols;
+};
+
+/// One run.
+class Job {
+ public:
+  Job(const QuantizeProblem& problem, const QuantizeArguments& arguments, uint32_t threads)
+      : p_(problem),
+        arguments_(arguments),
+        threads_(uint32_t(min_of<int64_t>(threads, p_.rows * p_.cols / kElementsPerThread + 1))),
+        square_(p_.granularity == Granularity::block_128x128),
+        tensor_(p_.granularity == Granularity::tensor) {}
+
+  void run() const {
+    if (tensor_ && !p_.given_scale) measure();
+    quantize_rows();
+    if (p_.has_transpose && !square_) quantize_columns();
+  }
+
+ private:
+  static constexpr int64_t kBlock = kScaleBlock;
+
+  /// The whole tensor's scale. Maxima do not depend on the order in which they are taken.
+  void measure() const {
+    std::vector<Reach> reaches{size_t(p_.rows)};
+    for_each(p_.rows, [&](int64_t row) { reaches[size_t(row)] = reach_of({row, 0, 1, p_.cols}); });
+    Reach reach;
+    for (const Reach& of_row : reaches) reach.add(of_row);
+    write(0, 0, quantizer_for(p_.q.dtype, p_.symmetric, reach));
+  }
+
+  void quantize_rows() const {
+    const bool blocks = square_ || p_.granularity == Granularity::block_1x128;
+    const int64_t height = square_ ? kBlock : 1, width = blocks ? kBlock : p_.cols;
+    const int64_t groups = blocks ? ceil_div(p_.cols, width) : 1;
+    for_each(ceil_div(p_.rows, height), [&](int64_t band) {
+      for (int64_t group = 0; group < groups; ++group) {
+        const Area area = clipped({band * height, group * width, height, width});
+        const Quantizer quantizer = quantizer_of(area, band, group);
+        visit(area, [&](int64_t row, int64_t col) {
+          store(p_.q, arguments_.q, row, col, quantizer, value(row, col));
+        });
+        if (!p_.has_transpose || !square_) continue;
+        visit(area, [&](int64_t row, int64_t col) {
+          store(p_.q_t, arguments_.q_t, col, row, quantizer, value(row, col));
+        });
+        scale_at(p_.scale_t, arguments_.scale_t, group, band) = quantizer.scale;
+      }
+    });
+  }
+
+  /// The transpose, each 128 neighbours of a column with a scale of their own.
+  void quantize_columns() const {
+    for_each(ceil_div(p_.rows, kBlock), [&](int64_t band) {
+      for (int64_t col = 0; col < p_.cols; ++col) {
+        const Area area = clipped({band * kBlock, col, kBlock, 1});
+        const Quantizer quantizer = quantizer_for(p_.q.dtype, true, reach_of(area));
+        visit(area, [&](int64_t row, int64_t) {
+          store(p_.q_t, arguments_.q_t, col, row, quantizer, value(row, col));
+        });
+        scale_at(p_.scale_t, arguments_.scale_t, col, band) = quantizer.scale;
+      }
+    });
+  }
+
+  Quantizer quantizer_of(const Area& area, int64_t band, int64_t group) const {
+    if (tensor_ || p_.given_scale) {
+      const int64_t row = tensor_ ? 0 : band;
+      return quantizer_with(scale_at(p_.scale, arguments_.scale, row, group),
+                            p_.symmetric ? 0 : arguments_.zero[row]);
+    }
+    const Quantizer quantizer = quantizer_for(p_.q.dtype, p_.symmetric, reach_of(area));
+    write(band, group, quantizer);
+    return quantizer;
+  }
+
+  void write(int64_t band, int64_t group, const Quantizer& quantizer) const {
+    scale_at(p_.scale, arguments_.scale, band, group) = quantizer.scale;
+    if (!p_.symmetric) arguments_.zero[band] = quantizer.zero;
+  }
+
+  Reach reach_of(const Area& area) const {
+    Reach reach;
+    visit(area, [&](int64_t row, int64_t col) { reach.add(p_.symmetric, value(row, col)); });
+    return reach;
+  }
+
+  float value(int64_t row, int64_t col) const {
+    const float x = load_element(p_.x.dtype, arguments_.x, row * p_.x.stride_row + col);
+    return p_.has_smooth ? x / arguments_.smooth[col] : x;
+  }
+
+  void store(const MatrixLayout& layout, void* q, int64_t row, int64_t col,
+             const Quantizer& quantizer, float x) const {
+    store_element(layout.dtype, q, row * layout.stride_row + col,
+                  quantized(quantizer, p_.symmetric, x));
+  }
+
+  static float& scale_at(const MatrixLayout& layout, float* scales, int64_t row, int64_t col) {
+    return scales[row * layout.stride_row + col * layout.stride_col];
+  }
+
+  Area clipped(Area area) const {
+    area.rows = min_of(area.rows, p_.rows - area.row);
+    area.cols = min_of(area.cols, p_.cols - area.col);
+    return area;
+  }
+
+  template <class Visitor>
+  static void visit(const Area& area, const Visitor& visitor) {
+    for (int64_t row = area.row; row < area.row + area.rows; ++row) {
+      for (int64_t col = area.col; col < area.col + area.cols; ++col) visitor(row, col);
+    }
+  }
+
+  template <class Body>
+  void for_each(int64_t count, const Body& body) const {
+    cpu::run_in_order(threads_, uint32_t(count), [&](uint32_t, uint32_t i) { body(i); });
+  }
+
+  const QuantizeProblem& p_;
+  const QuantizeArguments& arguments_;
+  const uint32_t threads_;
+  const bool square_, tensor_;
+};
+
+class CpuPlan final : public QuantizePlan {
+ public:
+  CpuPlan(const QuantizeProblem& problem, uint32_t threads)
+      : problem_(problem), threads_(threads) {}
+
+  void run(const QuantizeArguments& arguments, void* /*stream*/) const override {
+    check_arguments(problem_, arguments);
+    Job(problem_, arguments, threads_).run();
+  }
+
+  void prepare(void* /*stream*/) const override {}
+  const QuantizeProblem& problem() const override { return problem_; }
+  std::string kernel_name() const override { return "cpu"; }
+  std::string kernel_source() const override { return {}; }
+
+ private:
+  const QuantizeProblem problem_;
+  const uint32_t threads_;
+};
+
+}  // namespace
+
+std::shared_ptr<const QuantizePlan> make_cpu_plan(const QuantizeProblem& problem,
+                                                  uint32_t threads) {
+  return std::make_shared<CpuPlan>(problem, threads);
+}
+
+}  // namespace cleave

@@ -1,0 +1,113 @@
+#include "quantize/gpu_plan.h"
+
+#include <fmt/format.h>
+
+#include <vector>
+
+#include "cleave/device.h"
+#include "quantize/arguments.h"
+#include "quantize/launches.h"
+#include "runtime/context.h"
+#include "runtime/lazy_kernel.h"
+#include "runtime/workspace_pool.h"
+
+namespace cleave {
+namespace {
+
+/// Of the kernel that measures: see QuantizeParams::counters.
+constexpr WorkspaceSize kCounters{.counters = 3 * sizeof(uint32_t)};
+
+struct Step {
+  Step(const QuantizeLaunch& launch, int device)
+      : launch(launch),
+        kernel({quantize_source(launch.kernel, launch.config), quantize_entry, device, {}},
+               to_string(launch.kernel)) {}
+
+  LaunchShape shape() const {
+    return {.grid = {launch.blocks, 1, 1}, .block = {launch.threads, 1, 1}, .programmatic = true};
+  }
+
+  const QuantizeLaunch launch;
+  const LazyKernel kernel;
+};
+
+class GpuPlan final : public QuantizePlan {
+ public:
+  explicit GpuPlan(const QuantizeProblem& problem) : problem_(problem) {
+    for (const QuantizeLaunch& launch : quantize_launches(problem, device_info(problem.device)))
+      steps_.push_back(std::make_unique<Step>(launch, problem.device));
+  }
+
+  void run(const QuantizeArguments& arguments, void* stream) const override {
+    check_arguments(problem_, arguments);
+    if (steps_.empty()) return;
+    const auto cuda_stream = static_cast<CUstream>(stream);
+    const ContextGuard context(problem_.device);
+    load(cuda_stream);  // all, before the first is launched
+    for (const auto& step : steps_) {
+      QuantizeParams params = step->launch.params;
+      params.x = arguments.x;
+      params.q = arguments.q;
+      params.scale.data = arguments.scale;
+      params.zero = arguments.zero;
+      params.smooth = arguments.smooth;
+      params.q_t = arguments.q_t;
+      params.scale_t.data = arguments.scale_t;
+      if (step->launch.kernel == QuantizeKernel::measure) params.counters = counters(cuda_stream);
+      step->kernel.get(cuda_stream).launch(step->shape(), cuda_stream, &params);
+    }
+  }
+
+  void prepare(void* stream) const override {
+    if (steps_.empty()) return;
+    const ContextGuard context(problem_.device);
+    const RelaxedCapture relaxed;  // another thread may be capturing
+    const auto cuda_stream = static_cast<CUstream>(stream);
+    load(cuda_stream);
+    if (steps_.front()->launch.kernel == QuantizeKernel::measure) counters(cuda_stream);
+  }
+
+  const QuantizeProblem& problem() const override { return problem_; }
+
+  std::string kernel_name() const override {
+    std::string name;
+    for (const auto& step : steps_) {
+      const QuantizeLaunch& launch = step->launch;
+      if (!name.empty()) name += ", ";
+      name += fmt::format("{} {} x {} threads", to_string(launch.kernel), launch.blocks,
+                          launch.threads);
+    }
+    return name;
+  }
+
+  std::string kernel_source() const override {
+    std::string source;
+    for (const auto& step : steps_) source += step->kernel.source();
+    return source;
+  }
+
+ private:
+  void load(CUstream stream) const {
+    for (const auto& step : steps_) step->kernel.get(stream);
+  }
+
+  uint32_t* counters(CUstream stream) const {
+    try {
+      return static_cast<uint32_t*>(pooled_workspace(problem_.device, stream, kCounters).counters);
+    } catch (const Error&) {
+      check_stream(stream, problem_.device);
+      throw;
+    }
+  }
+
+  const QuantizeProblem problem_;
+  std::vector<std::unique_ptr<const Step>> steps_;
+};
+
+}  // namespace
+
+std::shared_ptr<const QuantizePlan> make_gpu_plan(const QuantizeProblem& problem) {
+  return std::make_shared<GpuPlan>(problem);
+}
+
+}  // namespace cleave

@@ -1,0 +1,183 @@
+#include "quantize/launches.h"
+
+#include <bit>
+
+#include "cleave/core/math.h"
+#include "quantize/problem.h"
+
+namespace cleave {
+namespace {
+
+constexpr uint32_t kWarp = 32;
+
+/// Blocks of the measuring kernel for each multiprocessor: all the threads that it has room for.
+constexpr uint32_t kMeasureBlocks = 4;
+
+/// The widest access, in elements and a power of two up to `most`, that all rows are aligned to.
+uint32_t widest_access(const Placement& matrix, uint32_t most) {
+  const MatrixLayout& layout = matrix.layout;
+  const uint64_t stride = matrix.rows > 1 ? uint64_t(layout.stride_row) : 0;
+  uint32_t width = most;
+  while (width > 1 && (matrix.columns % width != 0 || stride % width != 0 ||
+                       layout.alignment < width * size_of(layout.dtype))) {
+    width /= 2;
+  }
+  return width;
+}
+
+class Chooser {
+ public:
+  Chooser(const QuantizeProblem& problem, const DeviceInfo& device) : p_(problem), device_(device) {
+    config_.x = p_.x.dtype;
+    config_.q = p_.q.dtype;
+    config_.given_scale = p_.given_scale;
+    config_.symmetric = p_.symmetric;
+    config_.has_smooth = p_.has_smooth;
+    config_.width = widest_access(x_of(p_), 16 / size_of(p_.x.dtype));
+    config_.width = widest_access(q_of(p_), config_.width);
+    if (p_.has_smooth && p_.smooth_alignment < 16)
+      config_.width = min_of(config_.width, p_.smooth_alignment / 4);
+
+    params_.rows = uint32_t(p_.rows);
+    params_.cols = p_.cols;
+    params_.x_stride = p_.x.stride_row;
+    params_.q_stride = p_.q.stride_row;
+    // A stride of 0 where there is one scale for all.
+    const bool tensor = p_.granularity == Granularity::tensor;
+    const bool row = p_.granularity == Granularity::row;
+    params_.scale = {nullptr, tensor ? 0 : p_.scale.stride_row,
+                     tensor || row ? 0 : p_.scale.stride_col};
+    params_.scale_t = {nullptr, p_.scale_t.stride_row, p_.scale_t.stride_col};
+    params_.q_t_stride = p_.q_t.stride_row;
+    params_.zero_stride = row ? 1 : 0;
+  }
+
+  std::vector<QuantizeLaunch> launches() {
+    std::vector<QuantizeLaunch> launches;
+    const bool square = p_.granularity == Granularity::block_128x128;
+    const bool blocks = square || p_.granularity == Granularity::block_1x128;
+    if (p_.granularity == Granularity::tensor) {
+      join_rows();
+      if (!p_.given_scale) launches.push_back(measure());
+      config_.given_scale = true;
+      if (!x_of(p_).empty()) launches.push_back(pieces());
+    } else if (p_.given_scale) {
+      if (square) params_.rows_per_scale_log2 = std::countr_zero(kScaleBlock);
+      launches.push_back(blocks ? groups(kScaleBlock) : pieces());
+    } else if (square || p_.has_transpose) {
+      launches.push_back(tiles(square));
+    } else {
+      launches.push_back(blocks ? groups(kScaleBlock) : rows());
+    }
+    std::erase_if(launches, [](const QuantizeLaunch& launch) { return launch.blocks == 0; });
+    return launches;
+  }
+
+ private:
+  /// Most values that a thread holds: dividing by `smooth` needs registers too.
+  uint32_t held_values() const { return p_.has_smooth ? kHeldValues / 2 : kHeldValues; }
+  uint32_t most_held() const { return held_values() / config_.width; }  // accesses
+
+  /// Fewer accesses than threads that the GPU can have: one for each thread is fastest.
+  bool is_small() const {
+    constexpr double kThreads = 2048;
+    return double(p_.rows) * double(p_.cols) < kThreads * device_.multiprocessors * config_.width;
+  }
+
+  /// A contiguous tensor is one long row, unless its columns matter.
+  void join_rows() {
+    if (p_.has_smooth || p_.x.stride_row != p_.cols || p_.q.stride_row != p_.cols) return;
+    params_.cols = p_.rows * p_.cols;
+    params_.rows = 1;
+  }
+
+  /// Of groups of `cols` elements.
+  QuantizeLaunch launch(QuantizeKernel kernel, int64_t cols, uint32_t threads) const {
+    QuantizeLaunch made{kernel, config_, params_};
+    const int64_t per_row = cols == 0 ? 1 : ceil_div(params_.cols, cols);
+    made.params.group_cols = uint32_t(cols);
+    made.params.groups = uint32_t(per_row * params_.rows);
+    made.params.groups_per_row = FastDivmod(uint32_t(max_of<int64_t>(per_row, 1)));
+    made.threads = threads;
+    return made;
+  }
+
+  /// Gives groups of up to `cols` elements as many lanes of a warp as they can use, and each lane
+  /// at most `hold` accesses. Returns how many elements that is.
+  int64_t deal(int64_t cols, uint32_t hold) {
+    const int64_t accesses = max_of<int64_t>(ceil_div<int64_t>(cols, config_.width), 1);
+    config_.lanes = uint32_t(std::bit_ceil(uint64_t(min_of<int64_t>(accesses, kWarp))));
+    config_.hold = uint32_t(
+        std::bit_ceil(uint64_t(min_of<int64_t>(ceil_div<int64_t>(accesses, config_.lanes), hold))));
+    return min_of(cols, int64_t(config_.lanes) * config_.hold * config_.width);
+  }
+
+  /// Groups that lanes of a warp hold.
+  QuantizeLaunch dealt(int64_t cols) {
+    if (!is_small()) {
+      // More loads under way together would not be faster.
+      constexpr uint32_t kMostBatch = 4;
+      config_.batch = min_of(held_values() / (config_.hold * config_.width), kMostBatch);
+    }
+    QuantizeLaunch made = launch(QuantizeKernel::rows, cols, kLaneThreads);
+    made.blocks = ceil_div(made.params.groups, kLaneThreads / config_.lanes * config_.batch);
+    return made;
+  }
+
+  /// Groups of `cols` elements, each in registers as a whole.
+  QuantizeLaunch groups(int64_t cols) {
+    deal(cols, most_held());
+    return dealt(cols);
+  }
+
+  /// Rows in pieces of any length, where the scale does not depend on them.
+  QuantizeLaunch pieces() { return dealt(deal(params_.cols, is_small() ? 1 : most_held())); }
+
+  QuantizeLaunch measure() {
+    const int64_t piece = deal(params_.cols, is_small() ? 1 : most_held());
+    QuantizeLaunch made = launch(QuantizeKernel::measure, piece, kMeasureThreads);
+    const uint32_t enough = ceil_div(made.params.groups, kMeasureThreads / config_.lanes);
+    const uint32_t fit = uint32_t(device_.multiprocessors) * kMeasureBlocks;
+    made.blocks = max_of(min_of(enough, fit), 1u);  // one writes the scale of an empty tensor
+    return made;
+  }
+
+  /// Whole rows: for each a part of a warp, or a block.
+  QuantizeLaunch rows() {
+    const int64_t accesses = ceil_div<int64_t>(p_.cols, config_.width);
+    if (accesses <= kWarp * most_held()) return groups(p_.cols);
+    constexpr int64_t kMostThreads = 1024;
+    config_.lanes = 0;
+    config_.hold = is_small() ? 1 : most_held();
+    while (config_.hold < most_held() && kMostThreads * config_.hold < accesses) config_.hold *= 2;
+    const int64_t threads = round_up<int64_t>(ceil_div<int64_t>(accesses, config_.hold), kWarp);
+    QuantizeLaunch made =
+        launch(QuantizeKernel::rows, p_.cols, uint32_t(min_of(threads, kMostThreads)));
+    made.blocks = made.params.groups;
+    return made;
+  }
+
+  QuantizeLaunch tiles(bool square) {
+    config_.square = square;
+    if (p_.has_transpose) config_.width_t = widest_access(q_t_of(p_), 16);
+    QuantizeLaunch made = launch(QuantizeKernel::tiles, kScaleBlock, kTileThreads);
+    const int64_t bands = ceil_div<int64_t>(p_.rows, kScaleBlock);
+    made.params.groups = uint32_t(bands * ceil_div<int64_t>(p_.cols, kScaleBlock));
+    made.blocks = made.params.groups;
+    return made;
+  }
+
+  const QuantizeProblem& p_;
+  const DeviceInfo& device_;
+  QuantizeConfig config_;
+  QuantizeParams params_;
+};
+
+}  // namespace
+
+std::vector<QuantizeLaunch> quantize_launches(const QuantizeProblem& problem,
+                                              const DeviceInfo& device) {
+  return Chooser(problem, device).launches();
+}
+
+}  // namespace cleave

@@ -1,0 +1,69 @@
+// The names that users type and read.
+
+#include "cleave/names.h"
+
+#include <gtest/gtest.h>
+
+#include "cleave/error.h"
+
+namespace cleave {
+namespace {
+
+template <class Enum>
+void expect_round_trip(int count) {
+  for (int i = 0; i < count; ++i) {
+    const auto value = Enum(i);
+    EXPECT_NE(to_string(value), "unknown");
+    EXPECT_EQ(from_string<Enum>(to_string(value)), value);
+  }
+  EXPECT_EQ(to_string(Enum(count)), "unknown");
+}
+
+TEST(Names, RoundTrip) {
+  expect_round_trip<DType>(7);
+  expect_round_trip<SplitKMode>(6);
+  expect_round_trip<Activation>(5);
+  expect_round_trip<Bias>(3);
+  expect_round_trip<Scaling>(3);
+  expect_round_trip<Granularity>(4);
+  expect_round_trip<Major>(2);
+  expect_round_trip<Order>(2);
+  expect_round_trip<KernelFamily>(3);
+}
+
+TEST(Names, AreWhatUsersType) {
+  EXPECT_EQ(to_string(DType::bf16), "bfloat16");
+  EXPECT_EQ(to_string(DType::i8), "int8");
+  EXPECT_EQ(to_string(DType::e4m3), "float8_e4m3fn");
+  EXPECT_EQ(to_string(DType::e5m2), "float8_e5m2");
+  EXPECT_EQ(to_string(DType::i32), "int32");
+  EXPECT_EQ(to_string(SplitKMode::automatic), "auto");
+  EXPECT_EQ(to_string(SplitKMode::stream_k), "stream_k");
+  EXPECT_EQ(to_string(Activation::gelu_erf), "gelu");
+  EXPECT_EQ(to_string(Activation::gelu_tanh), "gelu_tanh");
+  EXPECT_EQ(to_string(Bias::column), "column");
+  EXPECT_EQ(to_string(Scaling::vector), "vector");
+  EXPECT_EQ(to_string(Granularity::block_1x128), "block_1x128");
+  EXPECT_EQ(to_string(KernelFamily::sm90), "sm90");
+}
+
+TEST(Names, AnUnknownNameListsTheKnownOnes) {
+  try {
+    from_string<SplitKMode>("paralel");
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::invalid_argument);
+    EXPECT_STREQ(error.what(),
+                 "split_k_mode is \"paralel\"; it must be one of none, serial, parallel, cluster, "
+                 "stream_k, auto");
+  }
+  try {
+    from_string<DType>("float8");
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::invalid_type);
+  }
+}
+
+}  // namespace
+}  // namespace cleave

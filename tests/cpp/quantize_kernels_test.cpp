@@ -1,0 +1,205 @@
+// The quantising kernels: how groups are dealt to threads, and that NVRTC makes them without
+// spills.
+
+#include <gtest/gtest.h>
+
+#include <random>
+#include <set>
+
+#include "cleave/core/math.h"
+#include "jit/compiler.h"
+#include "jit/nvrtc.h"
+#include "quantize/launches.h"
+#include "quantize/problem.h"
+
+namespace cleave {
+namespace {
+
+QuantizeProblem problem_of(int64_t rows, int64_t cols, Granularity granularity, DType x, DType q) {
+  QuantizeProblem p{.rows = rows, .cols = cols, .granularity = granularity};
+  const MatrixShape scales = scale_shape(granularity, rows, cols);
+  p.x = {.dtype = x, .stride_row = cols};
+  p.q = {.dtype = q, .stride_row = cols};
+  p.q_t = {.dtype = q, .stride_row = rows};
+  p.scale = {.dtype = DType::f32, .stride_row = scales.cols};
+  p.scale_t = {.dtype = DType::f32, .stride_row = scale_shape(granularity, cols, rows).cols};
+  p.device = kPlanOnlyH100;
+  return p;
+}
+
+std::vector<QuantizeLaunch> launches(const QuantizeProblem& problem) {
+  return quantize_launches(problem, device_info(kPlanOnlyH100));
+}
+
+TEST(QuantizeLaunches, OneUnlessTheScaleOfATensorIsToBeFound) {
+  for (const auto granularity : {Granularity::tensor, Granularity::row, Granularity::block_1x128,
+                                 Granularity::block_128x128}) {
+    QuantizeProblem p = problem_of(64, 4096, granularity, DType::bf16, DType::i8);
+    EXPECT_EQ(launches(p).size(), granularity == Granularity::tensor ? 2u : 1u);
+    p.given_scale = true;
+    EXPECT_EQ(launches(p).size(), 1u);
+  }
+}
+
+TEST(QuantizeLaunches, EmptyMatricesOnlyGetTheScalesTheyHave) {
+  const auto count = [](int64_t rows, int64_t cols, Granularity granularity) {
+    return launches(problem_of(rows, cols, granularity, DType::bf16, DType::i8)).size();
+  };
+  EXPECT_EQ(count(0, 64, Granularity::row), 0u);
+  EXPECT_EQ(count(64, 0, Granularity::row), 1u);
+  EXPECT_EQ(count(0, 64, Granularity::tensor), 1u);
+  EXPECT_EQ(count(64, 0, Granularity::block_1x128), 0u);
+  EXPECT_EQ(count(64, 0, Granularity::block_128x128), 0u);
+}
+
+TEST(QuantizeLaunches, PlansNeedNoGpu) {
+  const auto made = plan(problem_of(64, 4096, Granularity::tensor, DType::bf16, DType::e4m3));
+  EXPECT_TRUE(made->kernel_name().starts_with("measure ")) << made->kernel_name();
+  EXPECT_NE(made->kernel_source().find("cleave::measure<config>"), std::string::npos);
+  EXPECT_NE(made->kernel_source().find("cleave::quantize_rows<config>"), std::string::npos);
+}
+
+/// Every group belongs to a team that can hold it, or that reads the rest again; accesses are
+/// aligned.
+TEST(QuantizeLaunches, DealEveryGroup) {
+  std::mt19937 random(1);
+  for (int i = 0; i < 3000; ++i) {
+    const auto size = [&] { return int64_t(random() % (1u << random() % 15)); };
+    QuantizeProblem p =
+        problem_of(size(), size(), Granularity(random() % 4), DType(random() % 3), DType::e4m3);
+    p.x.stride_row += random() % 3 * 4;
+    p.q.stride_row += random() % 3 * 4;
+    p.x.alignment = max_of(uint32_t(1 << random() % 5), size_of(p.x.dtype));
+    p.has_smooth = random() % 4 == 0;
+    p.smooth_alignment = 4 << random() % 3;
+    p.given_scale = random() % 3 == 0;
+    p.has_transpose = !p.given_scale && p.granularity >= Granularity::block_1x128 && random() % 2;
+    ASSERT_TRUE(validate(p).empty());
+    for (const QuantizeLaunch& launch : launches(p)) {
+      const QuantizeConfig& c = launch.config;
+      const QuantizeParams& params = launch.params;
+      SCOPED_TRACE(quantize_source(launch.kernel, c));
+      ASSERT_EQ(params.cols % c.width, 0);
+      ASSERT_LE(c.width * size_of(p.x.dtype), p.x.alignment);
+      if (params.rows > 1) {
+        ASSERT_EQ(params.x_stride % c.width, 0);
+        ASSERT_EQ(params.q_stride % c.width, 0);
+      }
+      if (c.has_smooth) {
+        ASSERT_LE(min_of(4 * c.width, 16u), p.smooth_alignment);
+      }
+      if (launch.kernel == QuantizeKernel::tiles) {
+        ASSERT_EQ(launch.blocks, ceil_div<int64_t>(p.rows, 128) * ceil_div<int64_t>(p.cols, 128));
+        if (p.has_transpose) {
+          ASSERT_EQ(p.rows % c.width_t, 0);
+        }
+        continue;
+      }
+      const int64_t per_row = max_of<int64_t>(params.groups_per_row.divisor, 1);
+      ASSERT_EQ(params.groups, params.rows * per_row);
+      ASSERT_GE(per_row * params.group_cols, params.cols);
+      ASSERT_LE(launch.threads, 1024u);
+      if (c.lanes == 0) {
+        ASSERT_EQ(launch.blocks, params.groups);
+        ASSERT_EQ(launch.threads % 32, 0u);
+        ASSERT_EQ(c.batch, 1u);
+      } else {
+        ASSERT_GE(int64_t(c.lanes) * c.hold * c.width, params.group_cols);
+        const uint32_t at_once = launch.threads / c.lanes * c.batch;
+        if (launch.kernel == QuantizeKernel::rows) {
+          ASSERT_EQ(launch.blocks, ceil_div(params.groups, at_once));
+        }
+      }
+    }
+  }
+}
+
+TEST(QuantizeLaunches, RowsUpTo32768ElementsStayInRegisters) {
+  for (const int64_t rows : {1, 8192}) {
+    for (const int64_t cols : {1032, 7168, 16384, 32768}) {
+      const auto launch =
+          launches(problem_of(rows, cols, Granularity::row, DType::bf16, DType::i8)).front();
+      EXPECT_GE(launch.threads * launch.config.hold * launch.config.width, cols);
+    }
+  }
+}
+
+TEST(QuantizeSource, TheConstantEqualsTheConfiguration) {
+  if (!nvrtc_available()) GTEST_SKIP() << "NVRTC is not installed: pip install nvidia-cuda-nvrtc";
+  const QuantizeConfig unusual{.x = DType::f16,
+                               .q = DType::e5m2,
+                               .width = 2,
+                               .given_scale = true,
+                               .symmetric = false,
+                               .has_smooth = true,
+                               .lanes = 8,
+                               .hold = 1,
+                               .batch = 2,
+                               .square = false,
+                               .width_t = 4};
+  const std::string text = quantize_source(QuantizeKernel::rows, unusual);
+  const size_t begin = text.find("{"), end = text.find("};");
+  const std::string source =
+      "#include \"cleave/quantize/quantize_config.h\"\n"
+      "constexpr cleave::QuantizeConfig unusual = " +
+      text.substr(begin, end - begin) +
+      "};\n"
+      "static_assert(unusual == cleave::QuantizeConfig{cleave::DType::f16, cleave::DType::e5m2, 2, "
+      "true, false, true, 8, 1, 2, false, 4});\n"
+      "extern \"C\" __global__ void empty() {}\n";
+  EXPECT_NO_THROW(compile_uncached(source, "sm_80")) << source;
+}
+
+/// One problem for each path through each kernel, with its widest access and its narrowest.
+std::set<std::string> typical_sources() {
+  std::set<std::string> sources;
+  const auto add = [&](QuantizeProblem p) {
+    for (const QuantizeLaunch& launch : launches(p))
+      sources.insert(quantize_source(launch.kernel, launch.config));
+  };
+  const auto make = [](int64_t cols, Granularity granularity, DType x, DType q) {
+    return problem_of(4096, cols, granularity, x, q);
+  };
+  add(make(7168, Granularity::row, DType::bf16, DType::e4m3));
+  add(make(1024, Granularity::row, DType::f16, DType::i8));
+  add(make(4097, Granularity::row, DType::f32, DType::i8));
+  QuantizeProblem asymmetric = make(7168, Granularity::tensor, DType::bf16, DType::i8);
+  asymmetric.symmetric = false;
+  add(asymmetric);
+  QuantizeProblem smooth = make(7168, Granularity::row, DType::bf16, DType::i8);
+  smooth.has_smooth = true;
+  add(smooth);
+  add(make(7168, Granularity::block_1x128, DType::f32, DType::e4m3));
+  add(make(7167, Granularity::block_1x128, DType::bf16, DType::e5m2));
+  add(make(7168, Granularity::block_128x128, DType::bf16, DType::e4m3));
+  QuantizeProblem turned = make(7168, Granularity::block_1x128, DType::bf16, DType::e4m3);
+  turned.has_transpose = true;
+  add(turned);
+  turned = problem_of(4095, 7167, Granularity::block_128x128, DType::f32, DType::e4m3);
+  turned.has_transpose = true;
+  add(turned);
+  return sources;
+}
+
+void compile_all(const std::string& arch) {
+  if (!nvrtc_available()) GTEST_SKIP() << "NVRTC is not installed: pip install nvidia-cuda-nvrtc";
+  for (const std::string& source : typical_sources()) {
+    SCOPED_TRACE(source);
+    CompiledKernel kernel;
+    ASSERT_NO_THROW(kernel = compile(source, arch));
+    EXPECT_EQ(kernel.resources.spill_store_bytes + kernel.resources.spill_load_bytes, 0u);
+    EXPECT_EQ(kernel.resources.stack_bytes, 0u);
+    EXPECT_LE(kernel.resources.registers, 64u);
+  }
+}
+
+TEST(QuantizeKernels, CompileForHopperWithoutSpills) {
+  compile_all("sm_90a");
+}
+
+TEST(QuantizeKernels, CompileForAmpereWithoutSpills) {
+  compile_all("sm_80");
+}
+
+}  // namespace
+}  // namespace cleave

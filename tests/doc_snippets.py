@@ -1,0 +1,17 @@
+"""The Python snippets of a page of documentation."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+
+
+def python_snippets(page: Path) -> list[str]:
+    """Each behind as many empty lines as precede it, so that tracebacks point into the page."""
+    text = page.read_text("utf-8")
+    return [
+        "\n" * text.count("\n", 0, match.start(1)) + match[1]
+        for match in re.finditer(r"^```python\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
+    ]

@@ -1,0 +1,540 @@
+"""cleave.scaled_gemm on the GPU: every scaling, dtype, layout, mode, output and kernel, exactly.
+
+Then with random operands against float64, and in CUDA graphs.
+"""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from products import DTYPES, DTYPES_8BIT, Product, scale_shape, spread  # noqa: E402
+from test_gemm_gpu import KERNELS, LAYOUTS, MODES, skip_unless_served, sm90, split  # noqa: E402
+
+import cleave  # noqa: E402
+from cleave.compat import torch as compat_torch  # noqa: E402
+
+E4M3, E5M2 = "float8_e4m3fn", "float8_e5m2"
+PAIRS = (("int8", "int8"), (E4M3, E4M3), (E4M3, E5M2), (E5M2, E4M3), (E5M2, E5M2))
+VECTOR_SCALINGS = (("tensor", "tensor"), ("row", "row"), ("tensor", "row"), ("row", "tensor"))
+BLOCK_SCALINGS = (
+    ("1x128", "128x128"),
+    ("1x128", "1x128"),
+    ("128x128", "1x128"),
+    ("128x128", "128x128"),
+)
+# One of each kind of kernel.
+KINDS = (
+    {"dtype": "int8", "scaling": ("row", "row"), "azp": "row"},
+    {"dtype": E4M3, "scaling": ("row", "row")},
+    {"dtype": E4M3, "scaling": ("row", "row"), "options": {"use_fast_accum": True}},
+    {"dtype": E4M3, "scaling": ("1x128", "128x128")},
+    {"dtype": E5M2, "b_dtype": E4M3, "scaling": ("1x128", "1x128")},
+)
+
+# Smaller than a tile, ragged in every direction (K is no multiple of 32 or 128), several tiles.
+SHAPES = ((8, 16, 128), (72, 136, 336), (200, 264, 1040), (384, 512, 512))
+
+
+def make(m: int, n: int, k: int, kernel: str = "auto", mode: str = "none", **given) -> Product:
+    """D in bfloat16 and lines of 16 bytes, where nothing else is said."""
+    options = {"kernel": kernel, **split(mode), **given.pop("options", {})}
+    return Product(m, n, k, **{"out_dtype": "bfloat16", "padding": 16} | given, options=options)
+
+
+def run(*args, **given) -> None:
+    product = make(*args, **given)
+    product.run()
+    product.check()
+
+
+# --- exactly ---
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+@pytest.mark.parametrize("pair", PAIRS, ids="-".join)
+@pytest.mark.parametrize("scaling", [None, *VECTOR_SCALINGS, *BLOCK_SCALINGS], ids=str)
+def test_scalings_and_dtypes(kernel: str, pair: tuple[str, str], scaling: tuple | None) -> None:
+    for layout in LAYOUTS if kernel == "portable" else ("tn",):
+        skip_unless_served(kernel, dtype=pair[0], layout=layout)
+        for shape in SHAPES:
+            for major in ("mn", "k"):
+                run(
+                    *shape, kernel, dtype=pair[0], b_dtype=pair[1], scaling=scaling,
+                    scale_major=major, layout=layout,
+                )  # fmt: skip
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("kind", KINDS, ids=str)
+def test_modes(kernel: str, mode: str, kind: dict) -> None:
+    skip_unless_served(kernel, mode, kind["dtype"])
+    for shape in SHAPES:
+        run(*shape, kernel, mode, **kind)
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+@pytest.mark.parametrize("mode", ["serial", "parallel", "cluster", "stream_k"])
+@pytest.mark.parametrize("kind", KINDS, ids=str)
+def test_slice_counts(kernel: str, mode: str, kind: dict) -> None:
+    """Slices that end within a block of 128 among them."""
+    skip_unless_served(kernel, mode, kind["dtype"])
+    for slices in (1, 2, 3, 5, 8, 13, *(() if mode == "cluster" else (37,))):
+        options = {"split_k_mode": mode, "split_k_slices": slices, **kind.get("options", {})}
+        run(136, 72, 8208, kernel, **kind | {"options": options})
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("azp", ["tensor", "row"])
+def test_zero_points(kernel: str, mode: str, azp: str) -> None:
+    skip_unless_served(kernel, mode, "int8")
+    for scaling in (None, ("row", "row")):
+        run(136, 200, 464, kernel, mode, dtype="int8", scaling=scaling, azp=azp, bias="row")
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_int8_gives_exact_int32(kernel: str, mode: str, layout: str) -> None:
+    """Over the whole range of int8, to sums far beyond float32's 24 bits."""
+    skip_unless_served(kernel, mode, "int8", layout)
+    product = make(136, 200, 70000, kernel, mode, dtype="int8", out_dtype="int32", layout=layout)
+    product.a.random_(-128, 128)
+    product.b.random_(64, 128)
+    product.a[3] = product.a[3].abs().clamp(100, 127)
+    product.expected = product._expected()
+    assert product.expected.max() > 2**28
+    product.run()
+    product.check()
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+@pytest.mark.parametrize("mode", ["none", "parallel"])
+@pytest.mark.parametrize("out_dtype", [*DTYPES, *DTYPES_8BIT])
+@pytest.mark.parametrize("dtype", ["int8", E4M3])
+def test_outputs(kernel: str, mode: str, out_dtype: str, dtype: str) -> None:
+    skip_unless_served(kernel, mode, dtype)
+    scale_d = 4.0 if out_dtype in DTYPES_8BIT else None
+    for scaling in (("row", "row"), ("1x128", "128x128")) if dtype == E4M3 else (("row", "row"),):
+        for shape in ((136, 72, 336), (128, 256, 256)):
+            common = {"dtype": dtype, "out_dtype": out_dtype, "scaling": scaling}
+            run(*shape, kernel, mode, **common)
+            run(
+                *shape, kernel, mode, **common, scale_d=scale_d, amax=True, alpha=0.5, bias="row",
+                bias_dtype="bfloat16", c="float32", beta=-2.0, activation="relu",
+            )  # fmt: skip
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize(
+    "epilogue",
+    [
+        {"bias": "row", "bias_dtype": "bfloat16"},
+        {"bias": "column", "c": "float16", "activation": "relu"},
+        {"c": "D", "beta": -2.0},
+        {"bias": "row", "activation": "gelu"},
+        {"amax": True},
+        {"out_dtype": E4M3, "scale_d": 2.0, "amax": True},
+    ],
+    ids=str,
+)
+def test_epilogues_in_every_mode(kernel: str, mode: str, epilogue: dict) -> None:
+    for dtype in ("int8", E4M3):
+        skip_unless_served(kernel, mode, dtype)
+        run(136, 200, 464, kernel, mode, dtype=dtype, scaling=("row", "row"), alpha=0.5, **epilogue)
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("scale_batch", [False, True])
+def test_batches(kernel: str, mode: str, scale_batch: bool) -> None:
+    for kind in KINDS:
+        skip_unless_served(kernel, mode, kind["dtype"])
+        kind = {**kind, "azp": None if scale_batch else kind.get("azp")}
+        for batch in (0, 1, 3):
+            run(72, 136, 336, kernel, mode, batch=batch, scale_batch=scale_batch, **kind)
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("kind", KINDS, ids=str)
+def test_few_rows(mode: str, kind: dict) -> None:
+    """Where A and B may change places."""
+    skip_unless_served("auto", mode, kind["dtype"])
+    for m in (1, 2, 7, 16, 33, 64):
+        run(m, 576, 2064, mode=mode, **kind)
+        run(576, m, 2064, mode=mode, **kind)
+
+
+def draw_product(draw: random.Random, mode: str) -> Product:
+    dtype, b_dtype = draw.choice(PAIRS)
+    scaling = draw.choice([None, *VECTOR_SCALINGS, *BLOCK_SCALINGS])
+    blocks = scaling in BLOCK_SCALINGS
+    k = draw.choice([draw.randint(1, 40), draw.randint(1, 3000)])
+    out_dtype = draw.choice([*DTYPES, *DTYPES_8BIT])
+    batch = draw.choice([None, None, 1, 3])
+    return make(
+        draw.choice([1, draw.randint(1, 40), draw.randint(1, 700)]),
+        draw.choice([1, draw.randint(1, 40), draw.randint(1, 700)]),
+        k,
+        mode=mode,
+        batch=batch,
+        dtype=dtype,
+        b_dtype=b_dtype,
+        out_dtype=out_dtype,
+        layout=draw.choice(["tn", *LAYOUTS]),
+        padding=draw.choice([0, 1, 3, 8, 16]),
+        c=draw.choice([None, None, *DTYPES]),
+        bias=draw.choice([None, "row", "column"]),
+        activation=draw.choice(["none", "relu"]),
+        scaling=scaling,
+        scale_major=draw.choice(["mn", "k"]),
+        scale_batch=batch is not None and draw.random() < 0.5,
+        azp=draw.choice([None, "tensor", "row"]) if dtype == "int8" and not blocks else None,
+        scale_d=draw.choice([None, 0.5, 8.0]) if out_dtype in DTYPES_8BIT else None,
+        amax=draw.random() < 0.3,
+        options={
+            "use_fast_accum": dtype != "int8" and draw.random() < 0.3,
+            **split(mode, draw.randint(1, min(k, 16))),
+        },
+    )
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_random_products(mode: str) -> None:
+    """Through `auto`: what TMA cannot address, such as odd strides, goes to the portable kernel."""
+    skip_unless_served("auto", mode, E4M3)
+    draw = random.Random(f"scaled products of {mode}")
+    for _ in range(40):
+        product = draw_product(draw, mode)
+        product.run()
+        product.check()
+
+
+@pytest.mark.parametrize("dtype", DTYPES_8BIT)
+@pytest.mark.parametrize("offset", [1, 2, 3, 4, 8, 12])
+def test_misaligned_pointers(dtype: str, offset: int) -> None:
+    skip_unless_served("auto", dtype=dtype)
+    m, n, k = 70, 90, 144
+
+    def cut(rows: int, cols: int) -> torch.Tensor:
+        buffer = torch.zeros(rows * cols + 16, dtype=torch.int8, device="cuda").view(
+            DTYPES_8BIT[dtype]
+        )
+        return buffer[offset:][: rows * cols].view(rows, cols)
+
+    a, b, out = cut(m, k), cut(n, k), cut(m, n)
+    for x in (a, b):
+        x.copy_(torch.randint(-3, 4, x.shape).float())
+    expected = a.double() @ b.double().mT
+    quarter = torch.full((1,), 0.25, device="cuda")
+    cleave.scaled_gemm(a, b.mT, quarter, quarter, out=out, scale_d=quarter)
+    assert (out.double() - expected / 4).abs().max() <= 8  # a rounding of at most 252 to e5m2
+    wide = cleave.scaled_gemm(a, b.mT, quarter, quarter, out_dtype="float32")
+    assert torch.equal(wide.double(), expected / 16)
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("dtype", ["int8", E4M3])
+def test_nans_and_zeros_among_the_scales(mode: str, dtype: str) -> None:
+    skip_unless_served("auto", mode, dtype)
+    scalings = [("row", "row")] if dtype == "int8" else [("row", "row"), ("1x128", "128x128")]
+    for scaling in scalings:
+        product = make(136, 72, 512, mode=mode, dtype=dtype, scaling=scaling)
+        product.scale_a[5, -1] = float("nan")
+        product.scale_a[9] = 0
+        product.run()
+        assert product.out[5].isnan().all()
+        assert (product.out[9] == 0).all()
+        assert product.out.isnan().sum() == 72
+
+
+def test_no_k_gives_the_epilogue() -> None:
+    for dtype in DTYPES_8BIT.values():
+        a = torch.empty(40, 0, device="cuda", dtype=dtype)
+        b = torch.empty(0, 24, device="cuda", dtype=dtype)
+        bias, amax = torch.full((24,), 3.0, device="cuda"), torch.zeros(1, device="cuda")
+        for mode in MODES:
+            for scale in (torch.ones((), device="cuda"), None):
+                d = cleave.scaled_gemm(
+                    a, b, scale, scale, bias=bias, amax=amax, out_dtype="float32", split_k_mode=mode
+                )
+                assert (d == 3.0).all() and amax.item() == 3.0
+
+
+def test_empty_results() -> None:
+    one = torch.ones(1, device="cuda")
+    for m, n, k in ((0, 8, 16), (8, 0, 16), (0, 0, 0)):
+        a, b = (torch.empty(s, dtype=torch.int8, device="cuda") for s in ((m, k), (k, n)))
+        assert cleave.scaled_gemm(a, b, one, one).shape == (m, n)
+
+
+def test_tensors_of_the_host() -> None:
+    product = make(72, 136, 336, dtype="int8", scaling=("row", "row"), azp="row")
+    for name in ("scale_a", "scale_b", "azp", "azp_adj"):
+        arguments = product.arguments() | product.scaled_arguments()
+        arguments[name] = arguments[name].cpu()
+        with pytest.raises(ValueError, match=f"a is on cuda:0, {name} on cpu"):
+            cleave.scaled_gemm(product.a, product.b, **arguments)
+
+
+@pytest.mark.parametrize("dtype", DTYPES_8BIT)
+def test_outputs_with_a_scale_per_row(dtype: str) -> None:
+    """Eagerly, and in a graph that follows its inputs."""
+    skip_unless_served("auto", dtype=E4M3)
+    product = make(136, 200, 464, dtype=E4M3, scaling=("row", "row"), bias="row")
+
+    def multiply() -> tuple[torch.Tensor, torch.Tensor]:
+        return cleave.scaled_gemm(
+            product.a, product.b, product.scale_a, product.scale_b, bias=product.bias_values,
+            out_dtype=dtype, out_scale="row",
+        )  # fmt: skip
+
+    q, scale = multiply()
+    assert q.dtype == DTYPES_8BIT[dtype] and scale.shape == (136, 1)
+    if dtype == "int8":
+        largest, step = 127, 1.0
+    else:
+        limits = torch.finfo(q.dtype)
+        largest, step = limits.max, limits.eps * (product.expected / scale).abs() + limits.tiny
+    torch.testing.assert_close(
+        scale.double() * largest, product.expected.abs().amax(1, keepdim=True), rtol=2**-8, atol=0
+    )
+    # Half a step, and a little for the rounding in between.
+    assert ((q.double() - product.expected / scale).abs() <= 0.6 * step).all()
+
+    stream, graph = torch.cuda.Stream(), torch.cuda.CUDAGraph()
+    with torch.cuda.stream(stream):
+        multiply()
+    with torch.cuda.graph(graph, stream=stream):
+        captured = multiply()
+    product.a.copy_(torch.randint(-3, 4, product.a.shape, device="cuda").float())
+    graph.replay()
+    for seen, expected in zip(captured, multiply(), strict=True):
+        assert torch.equal(seen.view(torch.uint8), expected.view(torch.uint8))
+
+
+# --- beside torch ---
+
+
+@pytest.mark.parametrize("out_dtype", [torch.bfloat16, torch.float32, torch.float8_e4m3fn])
+@pytest.mark.parametrize("scale_result", [None, 0.25])
+def test_scaled_mm_of_tensors_is_torchs(out_dtype: torch.dtype, scale_result: float | None) -> None:
+    skip_unless_served("auto", dtype=E4M3)
+    a, b = random_operands(128, 256, 512, E4M3)
+    scale = torch.tensor(0.5, device="cuda")
+    result = None if scale_result is None else torch.tensor(scale_result, device="cuda")
+    arguments = (a, b, scale, scale, None, result, out_dtype, True)
+    theirs, ours = torch._scaled_mm(*arguments), compat_torch._scaled_mm(*arguments)
+    assert ours.dtype == theirs.dtype and ours.stride() == theirs.stride()
+    torch.testing.assert_close(
+        ours.float(), theirs.float(), rtol=2 * torch.finfo(out_dtype).eps + 1e-3, atol=0.05
+    )
+
+
+def test_scaled_mm_of_rows_and_blocks_is_torchs() -> None:
+    if not sm90():
+        pytest.skip("torch has these on Hopper GPUs")
+    m, n, k = 128, 256, 512
+    a, b = random_operands(m, n, k, E4M3)
+    by_column = torch.rand(4, m, device="cuda").mT
+    for scale_a, scale_b in (
+        random_scales(("row", "row"), m, n, k),
+        (by_column, torch.rand(4, n, device="cuda")),
+        (by_column, torch.rand(2, 4, device="cuda").mT),
+    ):
+        arguments = (a, b, scale_a, scale_b.contiguous() if len(scale_b) == 1 else scale_b)
+        theirs = torch._scaled_mm(*arguments, out_dtype=torch.bfloat16)
+        ours = compat_torch._scaled_mm(*arguments, out_dtype=torch.bfloat16)
+        torch.testing.assert_close(ours, theirs, rtol=2**-6, atol=0.05)
+
+
+def test_int_mm_is_torchs() -> None:
+    a, b = random_operands(128, 256, 512, "int8")
+    assert torch.equal(compat_torch._int_mm(a, b), torch._int_mm(a, b))
+
+
+# --- against float64 ---
+
+
+def random_operands(m: int, n: int, k: int, dtype: str) -> tuple[torch.Tensor, torch.Tensor]:
+    def values(rows: int) -> torch.Tensor:
+        if dtype == "int8":
+            return torch.randint(-127, 128, (rows, k), dtype=torch.int8, device="cuda")
+        return torch.randn(rows, k, device="cuda").to(DTYPES_8BIT[dtype])
+
+    return values(m), values(n).mT
+
+
+def random_scales(
+    scaling: tuple[str, str], m: int, n: int, k: int
+) -> tuple[torch.Tensor, torch.Tensor]:
+    def values(kind: str, rows: int) -> torch.Tensor:
+        return torch.rand(scale_shape(kind, rows, k), device="cuda") + 0.5
+
+    return values(scaling[0], m), values(scaling[1], n).mT
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("kind", KINDS, ids=str)
+def test_error_against_float64(kernel: str, mode: str, kind: dict) -> None:
+    """Of the dequantised operands, in each row and as a whole."""
+    dtype, scaling = kind["dtype"], kind["scaling"]
+    skip_unless_served(kernel, mode, dtype)
+    fast = kind.get("options", {}).get("use_fast_accum", False)
+    for m, n, k in ((64, 512, 7168), (256, 256, 2048), (200, 136, 1040)):
+        a, b = random_operands(m, n, k, dtype)
+        scale_a, scale_b = random_scales(scaling, m, n, k)
+        exact = (a.double() * spread(scale_a, m, k)) @ (b.double() * spread(scale_b.mT, n, k).mT)
+        d = cleave.scaled_gemm(
+            a, b, scale_a, scale_b, out_dtype="float32", use_fast_accum=fast, kernel=kernel,
+            **split(mode, 4),
+        )  # fmt: skip
+        error = (d.double() - exact).abs()
+        # Of int8 a few float32 roundings; of 8-bit floats what the tensor cores drop within 128
+        # elements of K (or, fast, from first to last).
+        relative = 2.0**-21 if dtype == "int8" else 2.0**-6 if fast else 2.0**-10
+        assert (error.amax(1) <= relative * exact.abs().amax(1)).all()
+        assert error.mean() <= relative / 4 * exact.abs().mean()
+
+
+def test_promotion_is_more_accurate_than_fast_accumulation() -> None:
+    if not sm90():
+        pytest.skip("needs a Hopper GPU, whose tensor cores sum 8-bit floats in few bits")
+    a, b = random_operands(256, 256, 16384, E4M3)
+    one = torch.ones(1, device="cuda")
+    exact = a.double() @ b.double()
+    promoted, fast = (
+        (cleave.scaled_gemm(a, b, one, one, out_dtype="float32", use_fast_accum=f) - exact)
+        .abs()
+        .mean()
+        for f in (False, True)
+    )
+    assert promoted < fast / 4
+
+
+# --- CUDA graphs ---
+
+
+class Noise:
+    """Work on a stream of its own, to run beside what is tested and shift which block is first."""
+
+    def __init__(self) -> None:
+        self.stream = torch.cuda.Stream()
+        self.factor = torch.randn(2048, 2048, device="cuda")
+        self.sink = torch.empty_like(self.factor)
+        torch.cuda.synchronize()
+        self.make()  # what cuBLAS allocates, it allocates before any capture
+        torch.cuda.synchronize()
+
+    def make(self) -> None:
+        with torch.cuda.stream(self.stream):
+            for _ in range(5):
+                torch.mm(self.factor, self.factor, out=self.sink)
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("kind", KINDS, ids=str)
+def test_graphs_replay_with_new_contents(mode: str, kind: dict) -> None:
+    """Captured on a stream of its own while another one works; every input changes in between."""
+    skip_unless_served("auto", mode, kind["dtype"])
+    product, *others = (make(128, 136, 4096, mode=mode, amax=True, **kind) for _ in range(4))
+    stream, noise, graph = torch.cuda.Stream(), Noise(), torch.cuda.CUDAGraph()
+    with torch.cuda.stream(stream):
+        product.run()
+    with torch.cuda.graph(graph, stream=stream):
+        noise.make()
+        for _ in range(2):  # the second finds the counters as the first left them
+            product.run()
+    for other in others:
+        for name in ("a", "b", "scale_a", "scale_b", "azp_values", "azp_adj"):
+            if getattr(product, name) is not None:
+                getattr(product, name).copy_(getattr(other, name))
+        product.amax_value.zero_()
+        product.out.fill_(float("nan"))
+        product.expected = other.expected
+        noise.make()
+        graph.replay()
+        product.check()
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("dtype", ["int8", E4M3])
+def test_ten_thousand_replays_are_equal_bit_by_bit(mode: str, dtype: str) -> None:
+    skip_unless_served("auto", mode, dtype)
+    m, n, k = 64, 2112, 7168
+    a, b = random_operands(m, n, k, dtype)
+    scale_a, scale_b = random_scales(("row", "row"), m, n, k)
+    out = torch.empty(m, n, dtype=torch.bfloat16, device="cuda")
+    different = torch.zeros((), dtype=torch.int64, device="cuda")
+    plan = cleave.plan_scaled_gemm(a, b, scale_a, scale_b, out=out, split_k_mode=mode)
+    stream, noise, graph = torch.cuda.Stream(), Noise(), torch.cuda.CUDAGraph()
+    plan.prepare(stream)
+    first = plan.run(a, b, scale_a=scale_a, scale_b=scale_b, out=out).clone()
+    per_replay = 100
+    with torch.cuda.graph(graph, stream=stream):
+        for _ in range(per_replay):
+            out.fill_(float("nan"))
+            plan.run(a, b, scale_a=scale_a, scale_b=scale_b, out=out)
+            different += (out.view(torch.int16) != first.view(torch.int16)).sum()
+    for i in range(10_000 // per_replay):
+        if i % 2:
+            noise.make()
+        graph.replay()
+    assert different.item() == 0
+
+
+def test_capture_of_forks_and_joins() -> None:
+    """Two products side by side, and a third that needs both."""
+    kind = {"dtype": E4M3, "scaling": ("row", "row")}
+    skip_unless_served("auto", dtype=E4M3)
+    left, right = make(128, 256, 4096, **kind), make(128, 256, 4096, **kind)
+    for product in (left, right):
+        product.run()
+    total = torch.empty(128, 128, dtype=torch.float32, device="cuda")
+    last = cleave.plan_gemm(left.out, right.out.mT, out=total)
+    main, fork = torch.cuda.Stream(), torch.cuda.Stream()
+    graph = torch.cuda.CUDAGraph()
+    for stream in (main, fork):
+        with torch.cuda.stream(stream):
+            left.run()
+            right.run()
+    last.prepare(main)
+    torch.cuda.synchronize()
+    with torch.cuda.graph(graph, stream=main):
+        fork.wait_stream(main)
+        left.run()
+        with torch.cuda.stream(fork):
+            right.run()
+        main.wait_stream(fork)
+        last.run(left.out, right.out.mT, out=total)
+    for product in (left, right):
+        product.out.fill_(float("nan"))
+    graph.replay()
+    torch.cuda.synchronize()
+    assert torch.equal(total, last.run(left.out, right.out.mT))
+    left.check()
+    right.check()
+
+
+def test_capture_without_prepare() -> None:
+    """Of a kernel that no other test has compiled: its epilogue is unusual."""
+    product = make(
+        72, 136, 336, dtype="int8", scaling=("row", "tensor"), azp="row", amax=True,
+        bias="column", bias_dtype="float16", activation="silu", c="float16", out_dtype="float16",
+    )  # fmt: skip
+    graph = torch.cuda.CUDAGraph()
+    product.out.fill_(7.0)
+    torch.cuda.synchronize()
+    with pytest.raises(cleave.CudaError, match="prepare"), torch.cuda.graph(graph):
+        product.run()
+    torch.cuda.synchronize()
+    assert (product.out == 7.0).all()
+    product.run()
+    product.check()

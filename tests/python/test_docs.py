@@ -1,0 +1,65 @@
+"""The documentation: its snippets are Python that takes only what cleave has; its links lead on."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from doc_snippets import ROOT, python_snippets
+
+import cleave
+
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+
+pages = pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+
+
+def names_of_cleave(tree: ast.AST) -> Iterator[str]:
+    """cleave.torch.replace_linears, and so on; the longest form of each."""
+    for node in ast.walk(tree):
+        names, part = [], node
+        while isinstance(part, ast.Attribute):
+            names.append(part.attr)
+            part = part.value
+        if names and isinstance(part, ast.Name) and part.id == "cleave":
+            yield ".".join(reversed(names))
+
+
+def has(name: str) -> bool:
+    value = cleave
+    for part in name.split("."):
+        if not hasattr(value, part):
+            importlib.import_module(f"{value.__name__}.{part}")
+        value = getattr(value, part)
+    return True
+
+
+@pages
+def test_snippets_compile(page: Path) -> None:
+    for source in python_snippets(page):
+        compile(source, str(page), "exec")
+
+
+@pages
+def test_snippets_take_what_cleave_has(page: Path) -> None:
+    trees = map(ast.parse, python_snippets(page))
+    names = {name for tree in trees for name in names_of_cleave(tree)}
+    for name in sorted(names):
+        if name.startswith("torch"):
+            pytest.importorskip("cleave.torch", exc_type=ImportError)
+        assert has(name), name
+
+
+@pages
+def test_links_lead_somewhere(page: Path) -> None:
+    for target in re.findall(r"\]\((?!https?:)([^)#]+)[^)]*\)", page.read_text("utf-8")):
+        assert (page.parent / target).exists(), target
+
+
+def test_graph_page_has_snippets() -> None:
+    """The tests of tests/gpu run them."""
+    assert len(python_snippets(ROOT / "docs" / "cuda-graphs.md")) > 5

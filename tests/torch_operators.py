@@ -1,0 +1,108 @@
+"""Calls of every operator of torch.ops.cleave, for the tests on the CPU and on a GPU."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+Call = tuple[Any, tuple[Any, ...], dict[str, Any]]
+
+FLOATS = (torch.float16, torch.bfloat16, torch.float32)
+QUANTIZED = (torch.int8, torch.float8_e4m3fn, torch.float8_e5m2)
+
+
+def every_name() -> set[str]:
+    """Of the operators that are registered: "gemm", "gemm.out" and so on."""
+    names = torch._C._dispatch_get_all_op_names()
+    return {name.removeprefix("cleave::") for name in names if name.startswith("cleave::")}
+
+
+def integers(*shape: int, dtype: torch.dtype, device: str) -> torch.Tensor:
+    return torch.randint(-7, 8, shape, device=device).to(dtype)
+
+
+def calls(device: str) -> dict[str, list[Call]]:
+    """Of each operator some that use all of its arguments."""
+    ops = torch.ops.cleave
+
+    def draw(*shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
+        return torch.randn(shape, device=device).to(dtype)
+
+    def empty(*shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
+        return torch.zeros(shape, dtype=dtype, device=device)
+
+    m, n, k = 24, 40, 272
+    made: dict[str, list[Call]] = {}
+
+    def add(op: Any, *arguments: Any, **options: Any) -> None:
+        name = op._schema.name.removeprefix("cleave::")
+        overload = op._schema.overload_name
+        made.setdefault(f"{name}.{overload}" if overload else name, []).append(
+            (op, arguments, options)
+        )
+
+    split = {"split_k_mode": "serial", "split_k_slices": 2}
+    for dtype in FLOATS:
+        a, b = draw(m, k, dtype=dtype), draw(n, k, dtype=dtype).t()
+        add(ops.gemm.default, a, b)
+        add(ops.gemm.out, a, b, draw(n), activation="silu", out=empty(m, n, dtype=dtype))
+    a3, b3 = draw(3, m, k), draw(3, k, n)
+    add(ops.gemm.default, a3, b3, None, draw(3, m, n), alpha=0.5, beta=2.0, **split)
+    add(ops.gemm.default, a3, b3[0], draw(m, 1), out_dtype=torch.bfloat16, activation="gelu")
+    add(ops.gemm.default, a3[0].requires_grad_(), b3, draw(n).requires_grad_(), activation="relu")
+    add(ops.gemm.out, a3[:1].detach(), b3, None, draw(n, m).t(), out=empty(3, n, m).mT, **split)
+
+    bias = draw(n, dtype=torch.bfloat16)
+    row, column, one = draw(m, 1).abs(), draw(n).abs(), draw(1).abs()
+    for dtype in QUANTIZED:
+        q, w = (integers(rows, k, dtype=dtype, device=device) for rows in (m, n))
+        add(ops.gemm.default, q, w.t())
+        add(ops.scaled_gemm.default, q, w.t(), None, None)
+        add(
+            ops.scaled_gemm.default,
+            q,
+            w.t(),
+            row,
+            column,
+            bias,
+            use_fast_accum=q.is_floating_point(),
+        )
+        add(ops.scaled_gemm.default, q, w.t(), one, one, out_dtype=dtype, scale_d=one, **split)
+        blocks = draw(m, 3).abs(), draw(1, 3).abs().t()
+        add(ops.scaled_gemm.default, q, w.t(), *blocks, c=draw(m, n), alpha=2.0, beta=0.5)
+        out = {"out": empty(m, n, dtype=torch.float16), "amax": empty(1)}
+        add(ops.scaled_gemm.out, q, w.t(), row, one, bias, activation="relu", **out)
+    azp = integers(m, dtype=torch.int32, device=device)
+    adj = integers(n, dtype=torch.int32, device=device)
+    q, w = (integers(rows, k, dtype=torch.int8, device=device) for rows in (m, n))
+    add(ops.scaled_gemm.default, q, w.t(), row, column, bias, azp=azp, azp_adj=adj)
+    add(ops.scaled_gemm.out, q, w.t(), row, column, azp_adj=adj, out=empty(m, n))
+
+    smooth = draw(k).abs() + 0.5
+    for granularity, scales, x_dtype, dtype in (
+        ("tensor", (1, 1), torch.float32, torch.float8_e5m2),
+        ("row", (m, 1), torch.bfloat16, torch.int8),
+        ("block_1x128", (m, 3), torch.float16, torch.float8_e4m3fn),
+        ("block_128x128", (1, 3), torch.bfloat16, torch.float8_e4m3fn),
+    ):
+        x, scale, out = draw(m, k, dtype=x_dtype), draw(*scales).abs(), empty(m, k, dtype=dtype)
+        add(ops.quantize.default, x, dtype, granularity)
+        add(ops.quantize.default, x, dtype, granularity, smooth=smooth, scale_major="mn")
+        add(ops.quantize.out, x, granularity, smooth=smooth, out=out, scale_out=empty(*scales))
+        add(ops.quantize_static.default, x, scale, dtype, granularity, smooth=smooth)
+        add(ops.quantize_static.out, x, scale, granularity, out=out)
+    for granularity, rows in (("tensor", 1), ("row", m)):
+        scale, zero = draw(rows, 1).abs(), integers(rows, 1, dtype=torch.int32, device=device)
+        out = empty(m, k, dtype=torch.int8)
+        new = {"scale_out": empty(rows, 1), "zero_out": empty(rows, dtype=torch.int32)}
+        add(ops.quantize_asymmetric.default, x, granularity, smooth=smooth)
+        add(ops.quantize_asymmetric.out, x, granularity, smooth=smooth, out=out, **new)
+        add(ops.quantize_static.default, x, scale, torch.int8, granularity, zero=zero)
+        add(ops.quantize_static.out, x, scale, granularity, zero=zero, out=out)
+    return made
+
+
+def arguments_of(call: Call) -> list[torch.Tensor]:
+    _, arguments, options = call
+    return [x for x in (*arguments, *options.values()) if isinstance(x, torch.Tensor)]
