@@ -2,7 +2,8 @@
 //
 //   D = activation(alpha * real(A) @ real(B) + beta * C + bias),   real(X) = scale * X
 //
-// where 8-bit D is stored as D / scale_d, rounded and saturated.
+// where 8-bit D is stored as D / scale_d, rounded and saturated. Sums of int8 products are int32 and
+// exact up to K = 131071 (beyond, they wrap like any int32), except under scales of blocks.
 //
 //   cleave::GemmProblem problem{.m = 128, .n = 128, .k = 16384, ...};
 //   auto plan = cleave::plan(problem);                 // once; thread-safe, cached

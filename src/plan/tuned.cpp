@@ -88,9 +88,12 @@ std::optional<Spec> tuned(const GemmProblem& problem, const DeviceInfo& device) 
     return std::nullopt;
   }
   if (auto spec = table().find(key(device.name, problem))) return spec;
-  // Until it has been measured itself, a chip like the H100 does what was best there.
+  // Until it has been measured itself, a chip does what was best on another of its kind.
   if (device.compute_capability != 90 || device.multiprocessors != 132) return std::nullopt;
-  return table().find(key("NVIDIA H100 80GB HBM3", problem));
+  for (const char* measured : {"NVIDIA H100 80GB HBM3", "NVIDIA H200"}) {
+    if (auto spec = table().find(key(measured, problem))) return spec;
+  }
+  return std::nullopt;
 }
 
 std::string store_tuned(const GemmProblem& problem, const DeviceInfo& device, const Spec& spec) {

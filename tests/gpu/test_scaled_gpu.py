@@ -429,6 +429,8 @@ class Noise:
         self.stream = torch.cuda.Stream()
         self.factor = torch.randn(2048, 2048, device="cuda")
         self.sink = torch.empty_like(self.factor)
+        for tensor in (self.factor, self.sink):  # not to be used anew while this stream works
+            tensor.record_stream(self.stream)
         torch.cuda.synchronize()
         self.make()  # what cuBLAS allocates, it allocates before any capture
         torch.cuda.synchronize()

@@ -204,6 +204,7 @@ struct WgmmaMainloop {
   /// Hands the stage back to the producers that fill it: this block's, and its multicast partners'.
   CLEAVE_DEVICE void release(uint32_t stage) {
     const uint32_t lane = threadIdx.x % 32;
+    if constexpr (C.scaling == Scaling::block) __syncwarp();  // every lane has read its scales
     if constexpr (kSharers == 1) {
       if (lane == 0) ptx::mbarrier_arrive(empty + stage * 8);
     } else {

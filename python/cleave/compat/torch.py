@@ -31,15 +31,15 @@ def _scaled_mm(
     """(scale_a * input) @ (scale_b * mat2) + bias, of 8-bit floats.
 
     scale_a is one value, [M, 1], [M, ceil(K / 128)] or [ceil(M / 128), ceil(K / 128)], scale_b the
-    same of mat2 transposed. out_dtype is input's by default. scale_result, for 8-bit results only,
-    multiplies them on a GPU and divides them on a CPU, as torch has it.
+    same of mat2 transposed. out_dtype is input's by default. 8-bit results on a CPU are divided by
+    scale_result; nothing else uses it, as in torch (2.11 on a GPU was seen to ignore it).
     """
     if out is None and out_dtype is None:
         out_dtype = input.dtype
     result_type = _core.dtype_name(out_dtype if out is None else out.dtype)
     scale_d = None
-    if scale_result is not None and result_type.startswith("float8"):
-        scale_d = scale_result.reciprocal() if scale_result.is_cuda else scale_result
+    if scale_result is not None and result_type.startswith("float8") and not input.is_cuda:
+        scale_d = scale_result
     return _core.scaled_gemm(
         input, mat2, scale_a, scale_b, bias=bias, out_dtype=out_dtype, out=out, scale_d=scale_d,
         use_fast_accum=use_fast_accum,
