@@ -336,10 +336,10 @@ TEST(Validate, ZeroPointsAreForIntegers) {
   EXPECT_EQ(validate(p), kFine);
   p = good_scaled(DType::e5m2);
   p.has_zero = true;
-  expect_refusal(p, {"has_zero is set", "a is float8_e5m2"});
+  expect_refusal(p, {"has_zero (azp_adj) is set", "a is float8_e5m2"});
   p = good_blocks(DType::i8);
   p.has_zero = true;
-  expect_refusal(p, {"has_zero is set", "scale_a is of blocks"});
+  expect_refusal(p, {"has_zero (azp_adj) is set", "scale_a is of blocks"});
 }
 
 TEST(Validate, FastAccumulationIsForEightBitFloats) {
@@ -348,7 +348,7 @@ TEST(Validate, FastAccumulationIsForEightBitFloats) {
   EXPECT_EQ(validate(p), kFine);
   p = good_scaled(DType::i8);
   p.fast_accumulation = true;
-  expect_refusal(p, {"fast_accumulation is set", "a is int8"});
+  expect_refusal(p, {"fast_accumulation (use_fast_accum) is set", "a is int8"});
 }
 
 TEST(Validate, Slices) {
