@@ -2,8 +2,8 @@
 //
 //   D = activation(alpha * real(A) @ real(B) + beta * C + bias),   real(X) = scale * X
 //
-// where 8-bit D is stored as D / scale_d, rounded and saturated. Sums of int8 products are int32 and
-// exact up to K = 131071 (beyond, they wrap like any int32), except under scales of blocks.
+// where 8-bit D is stored as D / scale_d, rounded and saturated. Sums of int8 products are int32
+// and exact up to K = 131071 (beyond, they wrap like any int32), except under scales of blocks.
 //
 //   cleave::GemmProblem problem{.m = 128, .n = 128, .k = 16384, ...};
 //   auto plan = cleave::plan(problem);                 // once; thread-safe, cached
@@ -39,12 +39,14 @@ struct MatrixLayout {
   friend bool operator==(const MatrixLayout&, const MatrixLayout&) = default;
 };
 
-/// Where an operand's float32 scales lie. Rows are A's; of B read "columns". Strides count elements.
+/// Where an operand's float32 scales lie. Rows are A's; of B read "columns". Strides count
+/// elements.
 struct ScaleLayout {
   Scaling kind = Scaling::none;
-  uint32_t rows = 1;         ///< block: rows that share a scale, 1 or 128
-  int64_t stride_row = 0;    ///< to the next row's (or block of rows') scale; vector: 0 if one serves all
-  int64_t stride_k = 0;      ///< block: to the scale of the next 128 elements of K
+  uint32_t rows = 1;  ///< block: rows that share a scale, 1 or 128
+  int64_t stride_row =
+      0;  ///< to the next row's (or block of rows') scale; vector: 0 if one serves all
+  int64_t stride_k = 0;  ///< block: to the scale of the next 128 elements of K
   int64_t stride_batch = 0;
 
   friend bool operator==(const ScaleLayout&, const ScaleLayout&) = default;
@@ -94,9 +96,10 @@ struct GemmArguments {
   const float* scale_a = nullptr;  ///< as the problem's ScaleLayout says; on the device
   const float* scale_b = nullptr;
   const int32_t* zero_a = nullptr;  ///< m contiguous values (vLLM's azp), or nullptr for all ones
-  const int32_t* zero_b = nullptr;  ///< n contiguous values (vLLM's azp_adj: the columns' sums of B)
-  const float* scale_d = nullptr;   ///< one value
-  float* amax = nullptr;            ///< one value, raised to the largest |D|: zero it to start anew
+  const int32_t* zero_b =
+      nullptr;                     ///< n contiguous values (vLLM's azp_adj: the columns' sums of B)
+  const float* scale_d = nullptr;  ///< one value
+  float* amax = nullptr;           ///< one value, raised to the largest |D|: zero it to start anew
 };
 
 /// Every rule that `problem` breaks, each with the value seen and the remedy. Empty: it can be

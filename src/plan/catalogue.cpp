@@ -253,7 +253,8 @@ std::vector<GemmConfig> all_configs(const DeviceInfo& device) {
   asymmetric.bias = Bias::row;
   visit(asymmetric);
   visit(problem(DType::i8, DType::i8, DType::i32));
-  visit(scaled(DType::e4m3, DType::e4m3, DType::bf16, vector, vector, true), SplitKMode::none, true);
+  visit(scaled(DType::e4m3, DType::e4m3, DType::bf16, vector, vector, true), SplitKMode::none,
+        true);
   visit(scaled(DType::e5m2, DType::e4m3, DType::f32, vector, vector));
   GemmProblem chained = scaled(DType::e4m3, DType::e5m2, DType::e4m3, vector, vector);
   chained.has_scale_d = chained.has_amax = true;

@@ -13,7 +13,6 @@ namespace {
 
 constexpr uint32_t kMostStages = 12;
 constexpr uint32_t kLeastStages = 2;
-constexpr uint32_t kEnoughStages = 4;
 constexpr uint32_t kMostClusterBlocks = 16;  // Hopper's limit, beyond the portable 8
 
 /// The dimension of A ([m, k]) or B^T ([n, k]) that is contiguous. Both are if the other has one
@@ -96,17 +95,20 @@ bool shape_tile(const Spec& s, const GemmProblem& p, const Operand& a, const Ope
   // A K-major operand's share of a multicast must be whole groups of 8 rows, so that the swizzle
   // fits together.
   if (b.major == Major::k && s.tile_n % (8 * s.multicast_m) != 0) return false;
-  // Small stages are merged: half the barriers for the same bytes. Promotion wants one k block each.
-  if (!c.promote && (s.tile_m + s.tile_n) * 128 < 16384 * 5 / 4 && p.k > int64_t(atom)) c.tile_k = 2 * atom;
+  // Small stages are merged: half the barriers for the same bytes. Promotion wants one k block
+  // each.
+  if (!c.promote && (s.tile_m + s.tile_n) * 128 < 16384 * 5 / 4 && p.k > int64_t(atom))
+    c.tile_k = 2 * atom;
   // Joins that end in a share of the tile per block store it directly.
   const bool whole_tiles = c.cluster_k == 1 && c.split != SplitKMode::parallel;
   c.store_by_tma = whole_tiles && store_by_tma_fits(c) && output_alignment(p.d, c.d_order, p) == 16;
   c = with_stages(c, kMostStages, uint32_t(device.shared_memory_per_block));
-  if (c.store_by_tma && c.stages < kEnoughStages) {  // a stage is worth more than a second chunk
-    GemmConfig lean = c;
-    lean.store_chunks = 1;
-    lean = with_stages(lean, kMostStages, uint32_t(device.shared_memory_per_block));
-    if (lean.stages > c.stages) c = lean;
+  // What is left goes to D: with room for all of a warpgroup's chunks, none waits for another.
+  while (c.store_by_tma && c.store_chunks < store_chunks_of_tile(c)) {
+    GemmConfig roomier = c;
+    ++roomier.store_chunks;
+    if (smem_plan(roomier).bytes > device.shared_memory_per_block) break;
+    c = roomier;
   }
   return c.stages >= kLeastStages &&
          (!c.promote || promotion_registers(c, 1) <= kPromotionRegisters);

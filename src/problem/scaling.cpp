@@ -52,13 +52,14 @@ void check_scales(const char* argument, const ScaleLayout& scales, const char* o
 void check_zero(const GemmProblem& p, Messages& out) {
   if (!p.has_zero) return;
   if (p.a.dtype != DType::i8) {
-    out.push_back(
-        fmt::format("has_zero (azp_adj) is set, but a is {}; only int8 operands have zero points. Leave "
-                    "them out",
-                    to_string(p.a.dtype)));
+    out.push_back(fmt::format(
+        "has_zero (azp_adj) is set, but a is {}; only int8 operands have zero points. Leave "
+        "them out",
+        to_string(p.a.dtype)));
   } else if (p.scale_a.kind == Scaling::block) {
     out.push_back(
-        "has_zero (azp_adj) is set, but scale_a is of blocks; zero points are taken off sums over all of K. "
+        "has_zero (azp_adj) is set, but scale_a is of blocks; zero points are taken off sums over "
+        "all of K. "
         "Scale rows and columns instead");
   }
 }
@@ -101,7 +102,8 @@ void check_scaling(const GemmProblem& p, Messages& out) {
   }
   if (p.fast_accumulation && !is_fp8(p.a.dtype)) {
     out.push_back(
-        fmt::format("fast_accumulation (use_fast_accum) is set, but a is {}; 8-bit floats alone have that choice. "
+        fmt::format("fast_accumulation (use_fast_accum) is set, but a is {}; 8-bit floats alone "
+                    "have that choice. "
                     "Leave it false",
                     to_string(p.a.dtype)));
   }

@@ -29,8 +29,8 @@ std::string initialiser(const QuantizeConfig& config) {
   return text;
 }
 
-/// The most threads of a block, and how many blocks a multiprocessor must have room for: what leaves
-/// each thread at most 64 registers.
+/// The most threads of a block, and how many blocks a multiprocessor must have room for: what
+/// leaves each thread at most 64 registers.
 const char* launch_bounds(QuantizeKernel kernel, const QuantizeConfig& config) {
   switch (kernel) {
     case QuantizeKernel::rows:

@@ -94,8 +94,8 @@ CUtensorMap make_tensor_map(const void* base, const TensorMapShape& shape) {
   check(driver().tensor_map_encode_tiled(
             &map, data_type(shape), shape.rank, const_cast<void*>(base), shape.size.data(),
             shape.stride_bytes.data() + 1, shape.box.data(), element_strides.data(),
-            CU_TENSOR_MAP_INTERLEAVE_NONE, swizzling,
-            CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE),
+            CU_TENSOR_MAP_INTERLEAVE_NONE, swizzling, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+            CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE),
         "cuTensorMapEncodeTiled");
   return map;
 }

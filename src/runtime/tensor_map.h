@@ -12,8 +12,8 @@
 namespace cleave {
 
 /// Up to three dimensions, the contiguous one first. Boxes lie in shared memory as rows of 128,
-/// 64 or 32 bytes with the swizzle of that width (memory/swizzle.h); what lies outside the matrix reads as zero and is not
-/// written.
+/// 64 or 32 bytes with the swizzle of that width (memory/swizzle.h); what lies outside the matrix
+/// reads as zero and is not written.
 struct TensorMapShape {
   static constexpr uint32_t max_rank = 3;
 

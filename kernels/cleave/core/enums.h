@@ -5,8 +5,8 @@
 
 namespace cleave {
 
-/// Element types. `f32` operands are rounded to tf32 by the tensor cores. Accumulation is float32, of
-/// `i8` operands int32. `e4m3` and `e5m2` are the 8-bit floats of OCP (torch's float8_e4m3fn and
+/// Element types. `f32` operands are rounded to tf32 by the tensor cores. Accumulation is float32,
+/// of `i8` operands int32. `e4m3` and `e5m2` are the 8-bit floats of OCP (torch's float8_e4m3fn and
 /// float8_e5m2). `i32` is an output only.
 enum class DType : uint8_t { f16, bf16, f32, i8, e4m3, e5m2, i32 };
 
@@ -32,11 +32,11 @@ enum class Bias : uint8_t { none, row, column };
 
 /// What the scales of the operands cover: real value = scale * element.
 ///
-/// | kind   | scales of A                      | scales of B                         | applied      |
+/// | kind   | scales of A                      | scales of B                         | applied |
 /// |--------|----------------------------------|-------------------------------------|--------------|
-/// | none   |                                  |                                     |              |
-/// | vector | one per row, or one for all      | one per column, or one for all      | to the sum   |
-/// | block  | one per 1 or 128 rows x 128 of K | one per 128 of K x 1 or 128 columns | every 128 ks |
+/// | none   |                                  |                                     | | | vector |
+/// one per row, or one for all      | one per column, or one for all      | to the sum   | | block
+/// | one per 1 or 128 rows x 128 of K | one per 128 of K x 1 or 128 columns | every 128 ks |
 enum class Scaling : uint8_t { none, vector, block };
 
 /// Elements of K that one scale of a block covers, and the interval at which a float32 sum takes

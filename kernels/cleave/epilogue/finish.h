@@ -28,16 +28,15 @@ class Finish {
         values[i] = epilogue_integer(kKind, sums[i], rows[i / 2], columns[i % 2]);
       } else if ((!C.has_c && !C.has_amax) || (row < p_.m && col < p_.n)) {
         const float value =
-            epilogue_value(kKind, p_, sums[i], rows[i / 2], columns[i % 2], row, col,
-                                           tile_.batch);
+            epilogue_value(kKind, p_, sums[i], rows[i / 2], columns[i % 2], row, col, tile_.batch);
         if (C.has_amax) amax_ = max_of(amax_, __float_as_uint(value) & 0x7fffffffu);
         values[i] = value * factor_;
       }
     }
   }
 
-  /// After the last call, by all threads of a warp. Magnitudes order like their bits, NaNs last; what
-  /// was there before may be a zero of either sign.
+  /// After the last call, by all threads of a warp. Magnitudes order like their bits, NaNs last;
+  /// what was there before may be a zero of either sign.
   CLEAVE_DEVICE void done() const {
     if constexpr (C.has_amax) {
       const uint32_t most = __reduce_max_sync(0xffffffffu, amax_);

@@ -14,6 +14,11 @@ CLEAVE_HD constexpr uint32_t store_chunk_columns(const GemmConfig& c) {
   return columns;
 }
 
+/// Chunks that a consumer warpgroup stores of one tile.
+CLEAVE_HD constexpr uint32_t store_chunks_of_tile(const GemmConfig& c) {
+  return accumulators_per_thread(c) * 2 / c.tile_n * ceil_div(c.tile_n, store_chunk_columns(c));
+}
+
 /// Columns of one box: of a row-major D the widest swizzle that divides the tile.
 CLEAVE_HD constexpr uint32_t store_box_columns(const GemmConfig& c) {
   uint32_t columns = store_chunk_columns(c);

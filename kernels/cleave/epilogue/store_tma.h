@@ -1,9 +1,9 @@
 // 16-bit D through shared memory and the copy engine, in chunks of 64 rows of up to 128 bytes.
 //
-// A warpgroup mostly has two chunks: while one drains to global memory the other is filled, and the
-// last ones drain under the next tile's mainloop. stmatrix writes them in the 128-byte swizzle, so
-// neither side has bank conflicts; for a column-major D its transposing form turns the fragment on
-// the way.
+// A warpgroup has at least two chunks: while one drains to global memory the other is filled, and
+// the last ones drain under the next tile's mainloop. stmatrix writes them in the 128-byte swizzle,
+// so neither side has bank conflicts; for a column-major D its transposing form turns the fragment
+// on the way.
 #pragma once
 
 #include "cleave/epilogue/finish.h"
@@ -57,10 +57,10 @@ class TmaStore {
         // lower half of the first block, 2 and 3 of the second.
         const uint32_t tile_row = warp * 16 + lane / 8 % 2 * 8, tile_col = x + lane / 16 * 8;
         if constexpr (kRowMajor) {
-          ptx::stmatrix<false>(chunk + x / kBox * kBoxBytes +
-                                   swizzle<kBox * 2>(tile_row + lane % 8,
-                                                     (x % kBox + lane / 16 * 8) * 2),
-                               packed);
+          ptx::stmatrix<false>(
+              chunk + x / kBox * kBoxBytes +
+                  swizzle<kBox * 2>(tile_row + lane % 8, (x % kBox + lane / 16 * 8) * 2),
+              packed);
         } else {
           ptx::stmatrix<true>(chunk + swizzle(tile_col + lane % 8, tile_row * 2), packed);
         }

@@ -50,7 +50,8 @@ struct GemmConfig {
   bool has_c = false;
 
   Scaling scaling = Scaling::none;
-  uint32_t scale_rows_a = 1;  // Scaling::block: rows of A (columns of B) that share a scale, 1 or 128
+  uint32_t scale_rows_a =
+      1;  // Scaling::block: rows of A (columns of B) that share a scale, 1 or 128
   uint32_t scale_rows_b = 1;
   bool promote = false;  // float32 takes over from the tensor cores' sums after every k block
   bool has_zero = false;

@@ -32,7 +32,7 @@ struct GemmParams {
   TensorMap map_a, map_b, map_d;  // sm90
   OperandParams a, b;             // portable
   uint32_t k = 0;  // portable: elements of K; m and n are in the epilogue's parameters
-  BlockScales scales_a, scales_b;  // Scaling::block
+  BlockScales scales_a, scales_b;         // Scaling::block
   uint32_t batched_a = 0, batched_b = 0;  // sm90: 0 where the batch broadcasts, else 1
   Schedule schedule;
   EpilogueParams epilogue;

@@ -75,7 +75,9 @@ template <GemmConfig C>
 CLEAVE_DEVICE void consume(const GemmParams& p, const Place<C>& place, uint32_t smem,
                            const float4* join_buffer, float* line_buffer) {
   constexpr SmemPlan kPlan = smem_plan(C);
-  const uint32_t warpgroup = threadIdx.x / 128;
+  constexpr uint32_t kTurn = 4;  // named barriers 4 and 5: whose turn it is to multiply
+  // Told that it is the same in a whole warp, the compiler keeps descriptors in uniform registers.
+  const uint32_t warpgroup = __shfl_sync(0xffffffffu, threadIdx.x / 128, 0);
   const uint32_t thread = C.pingpong ? threadIdx.x % 128 : threadIdx.x;
   const Fragment<C> fragment(thread);
   const uint32_t first_row = C.pingpong ? 0 : warpgroup * Fragment<C>::kRows;
@@ -87,7 +89,6 @@ CLEAVE_DEVICE void consume(const GemmParams& p, const Place<C>& place, uint32_t 
                             place.rank - place.share_rank,
                             {},
                             {}};
-  mainloop.init();
   TmaStore<C> tma_store(smem + kPlan.staging, warpgroup);
   Sums<C> sums;
 
@@ -95,17 +96,18 @@ CLEAVE_DEVICE void consume(const GemmParams& p, const Place<C>& place, uint32_t 
   WorkUnit unit;
   bool more = walk.next(unit);
   if (C.pingpong && warpgroup == 1) {
-    ptx::named_barrier_arrive(kTurnBarrier, 256);
+    ptx::named_barrier_arrive(kTurn, 256);
     if (more) mainloop.state.advance(unit.k_count);
     more = more && walk.next(unit);
   }
   while (more) {
     const Tile<C> tile{fragment, place.tile_m(unit.m) * C.tile_m, place.tile_n(unit.n) * C.tile_n,
                        unit.batch};
-    TileLines<C> lines(p.epilogue, tile, line_buffer + warpgroup * C.tile_n * column_line_values(C));
-    if constexpr (C.pingpong) ptx::named_barrier_sync(kTurnBarrier + warpgroup, 256);
+    TileLines<C> lines(p.epilogue, tile,
+                       line_buffer + warpgroup * C.tile_n * column_line_values(C));
+    if constexpr (C.pingpong) ptx::named_barrier_sync(kTurn + warpgroup, 256);
     mainloop.run(unit.k_count, tile, sums, [&] {
-      if constexpr (C.pingpong) ptx::named_barrier_arrive(kTurnBarrier + (warpgroup ^ 1), 256);
+      if constexpr (C.pingpong) ptx::named_barrier_arrive(kTurn + (warpgroup ^ 1), 256);
     });
     if constexpr (C.cluster_k > 1) {
       const ClusterJoin<C> join{smem, place.k_rank, place.share_rank};

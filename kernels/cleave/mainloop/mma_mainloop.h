@@ -88,8 +88,7 @@ struct MmaMainloop {
       if constexpr (C.promote) {
         Part<C> part[accumulators_per_thread(C)] = {};
         multiply(i % C.stages, part);
-        const auto scales =
-            promotion.load(smem + kPlan.scales + i % C.stages * kPlan.scale_stage);
+        const auto scales = promotion.load(smem + kPlan.scales + i % C.stages * kPlan.scale_stage);
         CLEAVE_UNROLL
         for (uint32_t row = 0; row < kRowBlocks; ++row)
           promotion.add(part + row * kColBlocks * 4, sums + row * kColBlocks * 4, row, scales);
@@ -132,7 +131,7 @@ struct MmaMainloop {
         CLEAVE_UNROLL
         for (uint32_t j = 0; j < kColBlocks; ++j) {
           ptx::mma<C.a, C.b>(&sums[(i * kColBlocks + j) * 4], rows[i], cols[j / 2][j % 2 * 2],
-                        cols[j / 2][j % 2 * 2 + 1]);
+                             cols[j / 2][j % 2 * 2 + 1]);
         }
       }
     }

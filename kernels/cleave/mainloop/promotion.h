@@ -54,7 +54,8 @@ class Promotion {
   }
 
   /// sums += part (times its scales) for row block `row` of the fragment and all its columns.
-  CLEAVE_DEVICE void add(const Part<C>* part, float* sums, uint32_t row, const Scales& scales) const {
+  CLEAVE_DEVICE void add(const Part<C>* part, float* sums, uint32_t row,
+                         const Scales& scales) const {
     CLEAVE_UNROLL
     for (uint32_t col = 0; col < kColBlocks; ++col) {
       float columns[2];

@@ -1,4 +1,5 @@
-// Loads the scales of k blocks into their stages, asynchronously, four bytes at a time: any strides.
+// Loads the scales of k blocks into their stages, asynchronously, four bytes at a time: any
+// strides.
 #pragma once
 
 #include "cleave/kernel/gemm_params.h"

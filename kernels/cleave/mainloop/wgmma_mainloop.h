@@ -18,9 +18,6 @@
 
 namespace cleave {
 
-/// Named barriers 4 and 5: whose turn it is to multiply.
-inline constexpr uint32_t kTurnBarrier = 4;
-
 template <GemmConfig C>
 struct WgmmaMainloop {
   static constexpr uint32_t kWaves =
@@ -29,7 +26,6 @@ struct WgmmaMainloop {
   static constexpr uint32_t kSharers = sharers(C);
   static constexpr uint32_t kWaveSums = C.tile_n / 2;
   static constexpr bool kTwoParts = kWaves == 1 && promotion_registers(C, 2) <= kPromotionRegisters;
-  static constexpr bool kTakesTurns = C.promote && !kTwoParts && !C.pingpong && C.consumers == 2;
   using Wave = Sum<C>[kWaveSums];
   using WavePart = Part<C>[kWaveSums];
   using Instruction =
@@ -41,11 +37,6 @@ struct WgmmaMainloop {
   uint32_t first_sharer;      // cluster rank of the first block that shares loads with this one
   PipelineState<C.stages> state;
   Promotion<C> promotion;
-
-  /// Once, before the first unit: warpgroup 0 has the first turn.
-  CLEAVE_DEVICE static void init() {
-    if (kTakesTurns && threadIdx.x / 128 == 1) ptx::named_barrier_arrive(kTurnBarrier, 256);
-  }
 
   /// sums = A @ B over `k_blocks` blocks, at least one. `issued()` is called when the last
   /// instructions are on their way.
@@ -94,9 +85,6 @@ struct WgmmaMainloop {
     release(previous);
   }
 
-  // Two cooperating warpgroups that start their parts together would also add them together, and
-  // the tensor cores would idle. So they take turns: one starts when half of the other's part is
-  // done, and adds while the other's second half multiplies.
   template <class Issued>
   CLEAVE_DEVICE void run_one_part(uint32_t k_blocks, Wave (&waves)[kWaves], Issued issued) {
     WavePart part;
@@ -105,14 +93,8 @@ struct WgmmaMainloop {
       const auto scales = promotion.load(scales_of(state.stage));
       CLEAVE_UNROLL
       for (uint32_t wave = 0; wave < kWaves; ++wave) {
-        const uint32_t warpgroup = threadIdx.x / 128;
-        if constexpr (kTakesTurns) ptx::named_barrier_sync(kTurnBarrier + warpgroup, 256);
         start_part(wave, part);
         if (wave + 1 == kWaves && block + 1 == k_blocks) issued();
-        if constexpr (kTakesTurns) {
-          ptx::wgmma_wait<1>();
-          ptx::named_barrier_arrive(kTurnBarrier + (warpgroup ^ 1), 256);
-        }
         ptx::wgmma_wait<0>();
         pin(part);
         promotion.add(part, waves[wave], wave, scales);
@@ -176,10 +158,8 @@ struct WgmmaMainloop {
   CLEAVE_DEVICE void start_part(uint32_t wave, WavePart& part) {
     ptx::wgmma_fence();
     CLEAVE_UNROLL
-    for (uint32_t step = 0; step < kSteps; ++step) {
+    for (uint32_t step = 0; step < kSteps; ++step)
       multiply(state.stage, step, wave, part, step != 0);
-      if (kTakesTurns && step + 1 == kSteps / 2) ptx::wgmma_commit();
-    }
     ptx::wgmma_commit();
   }
 

@@ -1,7 +1,7 @@
-// The swizzle of shared-memory tiles with rows of Width = 128, 64 or 32 bytes. Within each 1024 (512,
-// 256) bytes, the index of a row's 16-byte piece is XORed with that of the 128-byte line it lies
-// in. Eight threads that read the same piece of eight rows then touch all 32 banks once. TMA, WGMMA
-// and our own ldmatrix/stmatrix code agree on it, so one formula serves every kernel.
+// The swizzle of shared-memory tiles with rows of Width = 128, 64 or 32 bytes. Within each 1024
+// (512, 256) bytes, the index of a row's 16-byte piece is XORed with that of the 128-byte line it
+// lies in. Eight threads that read the same piece of eight rows then touch all 32 banks once. TMA,
+// WGMMA and our own ldmatrix/stmatrix code agree on it, so one formula serves every kernel.
 #pragma once
 
 #include "cleave/core/config.h"
