@@ -42,7 +42,7 @@ def replaced(text: str, table: str) -> str:
 
 
 def lines(directory: Path) -> list[str]:
-    """A Markdown table: a row for each of a suite's group titles, and each peer."""
+    """A Markdown table: a row for each suite and peer, and for each pair of calls' host times."""
     rows: list[tuple[str, str]] = []
     for name in suites.names():
         path = directory / f"{name}.json"
@@ -52,14 +52,14 @@ def lines(directory: Path) -> list[str]:
 
 
 def _rows(suite: suites.Suite, measured: list[dict[str, Any]]) -> Iterable[tuple[str, str]]:
+    if suite.kind == "peers":
+        yield from _ratios(suite.title, measured)
+    if suite.kind != "host":
+        return
     for title in dict.fromkeys(group.title for group in suite.groups):
         groups = [group for group in suite.groups if group.title == title]
         cases = {case.title for group in groups for case in group.cases}
-        rows = [row for row in measured if row["case"] in cases]
-        if suite.kind == "peers":
-            yield from _ratios(title, rows)
-        elif suite.kind == "host":
-            yield from _host(title, groups, rows)
+        yield from _host(title, groups, [row for row in measured if row["case"] in cases])
 
 
 def _ratios(title: str, rows: list[dict[str, Any]]) -> Iterable[tuple[str, str]]:

@@ -3,6 +3,11 @@
 // The `out` forms return nothing: an operator that returns its argument cannot be traced by every
 // torch that this builds for. Arguments that autograd differentiates are not keyword-only, since it
 // finds them by their position.
+//
+// torch looks for each argument that is not given by name, which takes some 50 ns; the first
+// keyword of a call costs ten times as much. So what eager models call has few arguments, none of
+// them keyword-only: scaled_gemm, which leaves the rarer ones to scaled_gemm.full. torch takes the
+// first overload that fits, in the order of definition.
 #include "ops.h"
 
 STABLE_TORCH_LIBRARY(cleave, m) {
@@ -15,34 +20,38 @@ STABLE_TORCH_LIBRARY(cleave, m) {
       "float? beta=None, str activation='none', str split_k_mode='auto', "
       "int? split_k_slices=None, Tensor(a!) out) -> ()");
   m.def(
-      "scaled_gemm(Tensor a, Tensor b, Tensor? scale_a, Tensor? scale_b, Tensor? bias=None, *, "
-      "ScalarType? out_dtype=None, Tensor? c=None, float alpha=1.0, float? beta=None, "
-      "str activation='none', Tensor? scale_d=None, Tensor? azp=None, Tensor? azp_adj=None, "
-      "bool use_fast_accum=False, str split_k_mode='auto', int? split_k_slices=None) -> Tensor");
+      "scaled_gemm(Tensor a, Tensor b, Tensor? scale_a, Tensor? scale_b, Tensor? bias=None, "
+      "ScalarType? out_dtype=None, bool use_fast_accum=False) -> Tensor");
   m.def(
-      "scaled_gemm.out(Tensor a, Tensor b, Tensor? scale_a, Tensor? scale_b, Tensor? bias=None, *, "
-      "Tensor? c=None, float alpha=1.0, float? beta=None, str activation='none', "
-      "Tensor? scale_d=None, Tensor? azp=None, Tensor? azp_adj=None, bool use_fast_accum=False, "
+      "scaled_gemm.full(Tensor a, Tensor b, Tensor? scale_a, Tensor? scale_b, Tensor? bias=None, "
+      "ScalarType? out_dtype=None, bool use_fast_accum=False, *, Tensor? c=None, "
+      "float alpha=1.0, float? beta=None, str activation='none', Tensor? scale_d=None, "
+      "Tensor? azp=None, Tensor? azp_adj=None, str split_k_mode='auto', "
+      "int? split_k_slices=None) -> Tensor");
+  m.def(
+      "scaled_gemm.out(Tensor a, Tensor b, Tensor? scale_a, Tensor? scale_b, Tensor? bias=None, "
+      "bool use_fast_accum=False, *, Tensor? c=None, float alpha=1.0, float? beta=None, "
+      "str activation='none', Tensor? scale_d=None, Tensor? azp=None, Tensor? azp_adj=None, "
       "str split_k_mode='auto', int? split_k_slices=None, Tensor(a!) out, "
       "Tensor(b!)? amax=None) -> ()");
   m.def(
-      "quantize(Tensor x, ScalarType dtype, str granularity='row', *, Tensor? smooth=None, "
+      "quantize(Tensor x, ScalarType dtype, str granularity='row', Tensor? smooth=None, *, "
       "str scale_major='k') -> (Tensor, Tensor)");
   m.def(
-      "quantize.out(Tensor x, str granularity='row', *, Tensor? smooth=None, Tensor(a!) out, "
+      "quantize.out(Tensor x, str granularity='row', Tensor? smooth=None, *, Tensor(a!) out, "
       "Tensor(b!) scale_out) -> ()");
   m.def(
-      "quantize_asymmetric(Tensor x, str granularity='row', *, Tensor? smooth=None) "
+      "quantize_asymmetric(Tensor x, str granularity='row', Tensor? smooth=None) "
       "-> (Tensor, Tensor, Tensor)");
   m.def(
-      "quantize_asymmetric.out(Tensor x, str granularity='row', *, Tensor? smooth=None, "
+      "quantize_asymmetric.out(Tensor x, str granularity='row', Tensor? smooth=None, *, "
       "Tensor(a!) out, Tensor(b!) scale_out, Tensor(c!) zero_out) -> ()");
   m.def(
-      "quantize_static(Tensor x, Tensor scale, ScalarType dtype, str granularity='tensor', *, "
-      "Tensor? zero=None, Tensor? smooth=None) -> Tensor");
+      "quantize_static(Tensor x, Tensor scale, ScalarType dtype, str granularity='tensor', "
+      "Tensor? smooth=None, Tensor? zero=None) -> Tensor");
   m.def(
-      "quantize_static.out(Tensor x, Tensor scale, str granularity='tensor', *, "
-      "Tensor? zero=None, Tensor? smooth=None, Tensor(a!) out) -> ()");
+      "quantize_static.out(Tensor x, Tensor scale, str granularity='tensor', "
+      "Tensor? smooth=None, Tensor? zero=None, *, Tensor(a!) out) -> ()");
 }
 
 namespace cleave::torch_ops {
@@ -53,6 +62,7 @@ void implement(torch::stable::detail::StableLibrary& m) {
   m.impl("gemm", TORCH_BOX(&gemm));
   m.impl("gemm.out", TORCH_BOX(&gemm_out));
   m.impl("scaled_gemm", TORCH_BOX(&scaled_gemm));
+  m.impl("scaled_gemm.full", TORCH_BOX(&scaled_gemm_full));
   m.impl("scaled_gemm.out", TORCH_BOX(&scaled_gemm_out));
   m.impl("quantize", TORCH_BOX(&quantize));
   m.impl("quantize.out", TORCH_BOX(&quantize_out));

@@ -22,19 +22,23 @@ void gemm_out(const Tensor& a, const Tensor& b, const MaybeTensor& bias, const M
 
 Tensor scaled_gemm(const Tensor& a, const Tensor& b, const MaybeTensor& scale_a,
                    const MaybeTensor& scale_b, const MaybeTensor& bias,
-                   std::optional<ScalarType> out_dtype, const MaybeTensor& c, double alpha,
-                   std::optional<double> beta, Name<Activation> activation,
-                   const MaybeTensor& scale_d, const MaybeTensor& azp, const MaybeTensor& azp_adj,
-                   bool use_fast_accum, Name<SplitKMode> split_k_mode,
-                   std::optional<int64_t> split_k_slices);
+                   std::optional<ScalarType> out_dtype, bool use_fast_accum);
+
+Tensor scaled_gemm_full(const Tensor& a, const Tensor& b, const MaybeTensor& scale_a,
+                        const MaybeTensor& scale_b, const MaybeTensor& bias,
+                        std::optional<ScalarType> out_dtype, bool use_fast_accum,
+                        const MaybeTensor& c, double alpha, std::optional<double> beta,
+                        Name<Activation> activation, const MaybeTensor& scale_d,
+                        const MaybeTensor& azp, const MaybeTensor& azp_adj,
+                        Name<SplitKMode> split_k_mode, std::optional<int64_t> split_k_slices);
 
 void scaled_gemm_out(const Tensor& a, const Tensor& b, const MaybeTensor& scale_a,
-                     const MaybeTensor& scale_b, const MaybeTensor& bias, const MaybeTensor& c,
-                     double alpha, std::optional<double> beta, Name<Activation> activation,
-                     const MaybeTensor& scale_d, const MaybeTensor& azp, const MaybeTensor& azp_adj,
-                     bool use_fast_accum, Name<SplitKMode> split_k_mode,
-                     std::optional<int64_t> split_k_slices, const Tensor& out,
-                     const MaybeTensor& amax);
+                     const MaybeTensor& scale_b, const MaybeTensor& bias, bool use_fast_accum,
+                     const MaybeTensor& c, double alpha, std::optional<double> beta,
+                     Name<Activation> activation, const MaybeTensor& scale_d,
+                     const MaybeTensor& azp, const MaybeTensor& azp_adj,
+                     Name<SplitKMode> split_k_mode, std::optional<int64_t> split_k_slices,
+                     const Tensor& out, const MaybeTensor& amax);
 
 std::tuple<Tensor, Tensor> quantize(const Tensor& x, ScalarType dtype,
                                     Name<Granularity> granularity, const MaybeTensor& smooth,
@@ -52,10 +56,10 @@ void quantize_asymmetric_out(const Tensor& x, Name<Granularity> granularity,
                              const Tensor& zero_out);
 
 Tensor quantize_static(const Tensor& x, const Tensor& scale, ScalarType dtype,
-                       Name<Granularity> granularity, const MaybeTensor& zero,
-                       const MaybeTensor& smooth);
+                       Name<Granularity> granularity, const MaybeTensor& smooth,
+                       const MaybeTensor& zero);
 
 void quantize_static_out(const Tensor& x, const Tensor& scale, Name<Granularity> granularity,
-                         const MaybeTensor& zero, const MaybeTensor& smooth, const Tensor& out);
+                         const MaybeTensor& smooth, const MaybeTensor& zero, const Tensor& out);
 
 }  // namespace cleave::torch_ops

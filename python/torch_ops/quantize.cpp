@@ -74,8 +74,8 @@ void quantize_asymmetric_out(const Tensor& x, Name<Granularity> granularity,
 }
 
 Tensor quantize_static(const Tensor& x, const Tensor& scale, ScalarType dtype,
-                       Name<Granularity> granularity, const MaybeTensor& zero,
-                       const MaybeTensor& smooth) {
+                       Name<Granularity> granularity, const MaybeTensor& smooth,
+                       const MaybeTensor& zero) {
   const QuantizeOptions options{.granularity = granularity,
                                 .dtype = dtype_of(dtype, "dtype"),
                                 .given_scale = true,
@@ -86,7 +86,7 @@ Tensor quantize_static(const Tensor& x, const Tensor& scale, ScalarType dtype,
 }
 
 void quantize_static_out(const Tensor& x, const Tensor& scale, Name<Granularity> granularity,
-                         const MaybeTensor& zero, const MaybeTensor& smooth, const Tensor& out) {
+                         const MaybeTensor& smooth, const MaybeTensor& zero, const Tensor& out) {
   const QuantizeOptions options{
       .granularity = granularity, .given_scale = true, .symmetric = !zero};
   run(make_call({.x = read(x),

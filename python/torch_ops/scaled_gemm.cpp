@@ -5,11 +5,22 @@ namespace cleave::torch_ops {
 
 Tensor scaled_gemm(const Tensor& a, const Tensor& b, const MaybeTensor& scale_a,
                    const MaybeTensor& scale_b, const MaybeTensor& bias,
-                   std::optional<ScalarType> out_dtype, const MaybeTensor& c, double alpha,
-                   std::optional<double> beta, Name<Activation> activation,
-                   const MaybeTensor& scale_d, const MaybeTensor& azp, const MaybeTensor& azp_adj,
-                   bool use_fast_accum, Name<SplitKMode> split_k_mode,
-                   std::optional<int64_t> split_k_slices) {
+                   std::optional<ScalarType> out_dtype, bool use_fast_accum) {
+  return multiply({.a = read(a),
+                   .b = read(b),
+                   .bias = read(bias),
+                   .scale_a = read(scale_a),
+                   .scale_b = read(scale_b)},
+                  {.out_dtype = out_dtype, .use_fast_accum = use_fast_accum});
+}
+
+Tensor scaled_gemm_full(const Tensor& a, const Tensor& b, const MaybeTensor& scale_a,
+                        const MaybeTensor& scale_b, const MaybeTensor& bias,
+                        std::optional<ScalarType> out_dtype, bool use_fast_accum,
+                        const MaybeTensor& c, double alpha, std::optional<double> beta,
+                        Name<Activation> activation, const MaybeTensor& scale_d,
+                        const MaybeTensor& azp, const MaybeTensor& azp_adj,
+                        Name<SplitKMode> split_k_mode, std::optional<int64_t> split_k_slices) {
   const ProductOptions options{alpha,        beta,           activation,    out_dtype,
                                split_k_mode, split_k_slices, use_fast_accum};
   return multiply({.a = read(a),
@@ -25,12 +36,12 @@ Tensor scaled_gemm(const Tensor& a, const Tensor& b, const MaybeTensor& scale_a,
 }
 
 void scaled_gemm_out(const Tensor& a, const Tensor& b, const MaybeTensor& scale_a,
-                     const MaybeTensor& scale_b, const MaybeTensor& bias, const MaybeTensor& c,
-                     double alpha, std::optional<double> beta, Name<Activation> activation,
-                     const MaybeTensor& scale_d, const MaybeTensor& azp, const MaybeTensor& azp_adj,
-                     bool use_fast_accum, Name<SplitKMode> split_k_mode,
-                     std::optional<int64_t> split_k_slices, const Tensor& out,
-                     const MaybeTensor& amax) {
+                     const MaybeTensor& scale_b, const MaybeTensor& bias, bool use_fast_accum,
+                     const MaybeTensor& c, double alpha, std::optional<double> beta,
+                     Name<Activation> activation, const MaybeTensor& scale_d,
+                     const MaybeTensor& azp, const MaybeTensor& azp_adj,
+                     Name<SplitKMode> split_k_mode, std::optional<int64_t> split_k_slices,
+                     const Tensor& out, const MaybeTensor& amax) {
   const ProductOptions options{alpha,        beta,           activation,    {},
                                split_k_mode, split_k_slices, use_fast_accum};
   multiply_out({.a = read(a),

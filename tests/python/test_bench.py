@@ -268,7 +268,7 @@ def test_readme_table(tmp_path):
     assert readme.lines(tmp_path)[2:] == [
         "| host time of a call with `out=`: `cleave.gemm(out=)` "
         "| 6 us, where `torch.mm(out=)` takes 22 |",
-        "| K much larger than M and N, fp16, 2 shapes, against cublas "
+        "| K much larger than M and N, TN, 2 shapes, against cublas "
         "| geomean 1.00, worst 0.50, best 2.00 |",
     ]
 
