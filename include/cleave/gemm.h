@@ -6,9 +6,8 @@
 // and exact up to K = 131071 (beyond, they wrap like any int32), except under scales of blocks.
 //
 //   cleave::GemmProblem problem{.m = 128, .n = 128, .k = 16384, ...};
-//   auto plan = cleave::plan(problem);                 // once; thread-safe, cached
-//   plan->run({.a = a, .b = b, .d = d}, workspace, stream);  // many times; no allocation, no
-//   synchronisation
+//   auto plan = cleave::plan(problem);                       // once; thread-safe, cached
+//   plan->run({.a = a, .b = b, .d = d}, workspace, stream);  // many times; never waits or allocates
 #pragma once
 
 #include <cstddef>

@@ -11,29 +11,16 @@ aoti_torch_get_current_cuda_stream(int32_t device_index, void** ret_stream);
 namespace cleave::torch_ops {
 namespace {
 
-ScalarType scalar_type_of(DType dtype) {
-  switch (dtype) {
-    case DType::f16:
-      return ScalarType::Half;
-    case DType::bf16:
-      return ScalarType::BFloat16;
-    case DType::f32:
-      return ScalarType::Float;
-    case DType::i8:
-      return ScalarType::Char;
-    case DType::e4m3:
-      return ScalarType::Float8_e4m3fn;
-    case DType::e5m2:
-      return ScalarType::Float8_e5m2;
-    case DType::i32:
-      break;
-  }
-  return ScalarType::Int;
-}
+/// By DType: the numbers of the torch that is loaded, which may differ from those of its headers.
+constexpr int32_t (*kTypeNumbers[])() = {
+    aoti_torch_dtype_float16, aoti_torch_dtype_bfloat16,      aoti_torch_dtype_float32,
+    aoti_torch_dtype_int8,    aoti_torch_dtype_float8_e4m3fn, aoti_torch_dtype_float8_e5m2,
+    aoti_torch_dtype_int32};
+static_assert(std::size(kTypeNumbers) == std::size(kAnyType));
 
-std::optional<DType> known_type(ScalarType type) {
+std::optional<DType> known_type(int32_t number) {
   for (const DType dtype : kAnyType) {
-    if (scalar_type_of(dtype) == type) return dtype;
+    if (kTypeNumbers[size_t(dtype)]() == number) return dtype;
   }
   return std::nullopt;
 }
@@ -42,15 +29,11 @@ std::string name_of(ScalarType type) {
   return std::string("torch's ") + torch::headeronly::toString(type);
 }
 
-/// In the numbering of the torch that is loaded, which may differ from that of its headers.
-int32_t shim_number(ScalarType type) {
-  return torch::stable::detail::to<int32_t>(torch::stable::detail::from(type));
-}
-
 }  // namespace
 
 DType dtype_of(ScalarType type, const char* name) {
-  const std::optional<DType> known = known_type(type);
+  using namespace torch::stable::detail;
+  const std::optional<DType> known = known_type(to<int32_t>(from(type)));
   if (known) return *known;
   // Not by {fmt}: torch's headers come with one that refuses to be included here.
   throw Error(ErrorCode::invalid_type,
@@ -65,10 +48,11 @@ Operand read(const Tensor& tensor) {
   Operand operand{.data = tensor.data_ptr(),
                   .device = tensor.is_cuda() ? tensor.get_device_index() : kCpu,
                   .ndim = int(tensor.dim())};
-  const ScalarType type = tensor.scalar_type();
-  const std::optional<DType> known = known_type(type);
+  int32_t number = 0;
+  TORCH_ERROR_CODE_CHECK(aoti_torch_get_dtype(tensor.get(), &number));
+  const std::optional<DType> known = known_type(number);
   operand.dtype = known.value_or(operand.dtype);
-  if (!known) operand.other_type = name_of(type);
+  if (!known) operand.other_type = name_of(tensor.scalar_type());
   if (operand.ndim > Operand::kMaxRank) return operand;
   std::ranges::copy(tensor.sizes(), operand.shape);
   std::ranges::copy(tensor.strides(), operand.stride);
@@ -93,7 +77,7 @@ Tensor empty(std::span<const int64_t> shape, DType dtype, int device, bool by_co
   const bool cpu = device == kCpu;
   AtenTensorHandle handle = nullptr;
   TORCH_ERROR_CODE_CHECK(aoti_torch_empty_strided(
-      int64_t(shape.size()), shape.data(), strides, shim_number(scalar_type_of(dtype)),
+      int64_t(shape.size()), shape.data(), strides, kTypeNumbers[size_t(dtype)](),
       cpu ? aoti_torch_device_type_cpu() : aoti_torch_device_type_cuda(), cpu ? 0 : device,
       &handle));
   return Tensor(handle);

@@ -12,15 +12,14 @@ enum class DType : uint8_t { f16, bf16, f32, i8, e4m3, e5m2, i32 };
 
 /// How the K dimension of one output tile is shared, and how the shares are joined.
 ///
-/// | mode      | how the slices of a tile are joined            | workspace            | repeatable
-/// |
-/// |-----------|------------------------------------------------|----------------------|------------|
-/// | none      | one slice                                      | none                 | bitwise |
-/// | serial    | in slice order, behind a turnstile             | one tile per tile    | bitwise |
-/// | parallel  | float32 partials, summed in slice order        | one tile per slice   | bitwise |
-/// | cluster   | distributed shared memory of a block cluster   | none                 | bitwise |
-/// | stream_k  | fractional tiles; the tile's owner collects    | one tile per block   | bitwise on
-/// one GPU model | | automatic | the planner chooses among the above            | |            |
+/// | mode      | how the slices of a tile are joined          | workspace          | repeatable     |
+/// |-----------|----------------------------------------------|--------------------|----------------|
+/// | none      | one slice                                    | none               | bitwise        |
+/// | serial    | in slice order, behind a turnstile           | one tile per tile  | bitwise        |
+/// | parallel  | float32 partials, summed in slice order      | one tile per slice | bitwise        |
+/// | cluster   | distributed shared memory of a block cluster | none               | bitwise        |
+/// | stream_k  | fractional tiles; the tile's owner collects  | one tile per block | on one GPU     |
+/// | automatic | the planner chooses among the above          |                    |                |
 enum class SplitKMode : uint8_t { none, serial, parallel, cluster, stream_k, automatic };
 
 /// Applied last: D = activation(alpha * A @ B + beta * C + bias).

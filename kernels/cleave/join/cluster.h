@@ -5,9 +5,8 @@
 //
 //   cluster split    the cluster holds all slices: the sums are final, the epilogue follows
 //   parallel split   the cluster holds one group of slices: a rank writes its share of the group's
-//   sum to global memory,
-//                    and the last group to do so adds the groups up in order. Nobody waits for
-//                    another cluster, so the clusters need not all be resident.
+//                    sum to global memory, and the last group to do so adds the groups up in order.
+//                    Nobody waits for another cluster, so the clusters need not all be resident.
 //
 // Each block has one unit.
 #pragma once

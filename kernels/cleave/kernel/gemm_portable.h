@@ -1,10 +1,9 @@
-// Dense GEMM for any tensor-core GPU (sm_80 and later), and on Hopper for operands that TMA cannot
-// address.
+// GEMM for any tensor-core GPU (sm_80 and later), and on Hopper for operands that TMA cannot address.
 //
-// Roles       every warp loads, multiplies and stores; no specialisation
-// Pipeline    cp.async groups, one per k block, `stages` deep; one __syncthreads per k block
-// Timeline    units in schedule order; parallel split-K: then reduction units; split-K in clusters
-// (sm_90): one unit
+// Roles      every warp loads, multiplies and stores; no specialisation
+// Pipeline   cp.async groups, one per k block, `stages` deep; one __syncthreads per k block
+// Timeline   units in schedule order; parallel split-K: then reduction units; split-K in clusters
+//            (sm_90): one unit
 #pragma once
 
 #include "cleave/epilogue/store_direct.h"

@@ -1,19 +1,19 @@
-// Dense GEMM for Hopper: TMA + WGMMA, persistent, warp-specialised.
+// GEMM for Hopper: TMA + WGMMA, persistent, warp-specialised.
 //
-// Roles       warpgroups 0 .. consumers-1   multiply, join slices, run the epilogue
-//             the last warpgroup            one lane of it loads, with scales of blocks its other
-//                                           warps too; its registers go to the consumers
-// Pipelines   full[stage]    producer -> consumers: 1 arrival, and the stage's bytes; 96 arrivals
-//             when the scales are there
-//             empty[stage]   consumers -> producers: 4 arrivals (one a warp) per warpgroup that
-//             reads the stage,
-//                            from every block that shares loads by multicast
-// Timeline    cooperative: all consumers share a tile; D's chunks drain under the next tile's
-// mainloop
-//             ping-pong:   each consumer has its own tile; one multiplies while the other runs its
-//             epilogue parallel split-K: work units first, then reduction units (join/reduce.h)
-//             split-K in clusters: one unit per block, joined through the cluster's shared memory
-//             (join/cluster.h)
+// Roles      warpgroups 0 .. consumers-1   multiply, join slices, run the epilogue
+//            the last warpgroup            one lane loads operands; where scales are of blocks, its
+//                                          other three warps load those; its registers go to the
+//                                          consumers
+// Pipelines  full[stage]   producers -> consumers: 1 arrival and the stage's bytes; with scales of
+//                          blocks 96 arrivals more, one a thread that copies them
+//            empty[stage]  consumers -> producers: 4 arrivals (one a warp) per warpgroup that reads
+//                          the stage, from every block that shares loads by multicast
+// Timeline   cooperative   all consumers share a tile; D's chunks drain under the next mainloop
+//            ping-pong     each consumer has its own tile; one multiplies while the other runs its
+//                          epilogue
+//            parallel      work units first, then reduction units (join/reduce.h)
+//            in clusters   one unit per block, joined through the cluster's shared memory
+//                          (join/cluster.h)
 #pragma once
 
 #include "cleave/epilogue/store_tma.h"

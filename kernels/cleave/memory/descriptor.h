@@ -1,9 +1,10 @@
 // WGMMA's shared-memory matrix descriptors for tiles in the 128-byte swizzle.
 //
 // Layout of a tile (written by TMA, see mainloop/tma_loader.h), E = elements per 128-byte row:
-//   K-major   rows of the tile (M or N) are 128-byte rows holding E k's; tile_k / E such matrices
-//   follow each other MN-major  k's are 128-byte rows holding E m's (or n's); tile / E such
-//   matrices of tile_k rows follow each other
+//   K-major   rows of the tile (M or N) are 128-byte rows of E k's; tile_k / E such matrices follow
+//             each other
+//   MN-major  k's are 128-byte rows of E m's (or n's); tile / E such matrices of tile_k rows follow
+//             each other
 //
 // Descriptor bits (PTX ISA, "Matrix Descriptor Format"): 0-13 address, 16-29 leading offset, 32-45
 // stride offset (all in units of 16 bytes), 62-63 swizzle mode (1: 128 bytes).

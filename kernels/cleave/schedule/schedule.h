@@ -5,19 +5,17 @@
 // agree on the work. The same code runs on the host, where the CPU backend executes it and the
 // tests prove that every (tile, k block) is done exactly once.
 //
-//   none                one unit per tile, all of K
-//   serial, parallel    `groups` units per tile: u = group * tiles + tile, so that workers in step
-//   read the same range
-//                       of K and share it in L2. A group is one slice, or, if the worker is a
-//                       cluster that splits K among its `ranks`, as many slices
-//   cluster             the same with one group: the ranks of one cluster hold all slices of a tile
-//                       Slices interleave: slice s takes the k blocks s, s + slices, ... so that
-//                       all slices in flight read one window of K together, whole DRAM pages
-//                       instead of a line here and there
-//   stream_k            the first `stream_tiles` tiles form one line of k blocks that the workers
-//   cut into equal
-//                       parts; the remaining tiles are whole and follow. (Osama et al., "Stream-K",
-//                       PPoPP 2023.)
+//   none              one unit per tile, all of K
+//   serial, parallel  `groups` units per tile: u = group * tiles + tile, so that workers in step
+//                     read the same range of K and share it in L2. A group is one slice, or, if the
+//                     worker is a cluster that splits K among its `ranks`, as many slices
+//   cluster           the same with one group: the ranks of one cluster hold all slices of a tile
+//                     Slices interleave: slice s takes the k blocks s, s + slices, ... so that all
+//                     slices in flight read one window of K together, whole DRAM pages instead of a
+//                     line here and there
+//   stream_k          the first `stream_tiles` tiles form one line of k blocks that the workers cut
+//                     into equal parts; the remaining tiles are whole and follow. (Osama et al.,
+//                     "Stream-K", PPoPP 2023.)
 //
 // Why the waits inside a kernel cannot deadlock: all workers are resident, every worker takes its
 // units in increasing order, and a unit only waits for units of a lower number (serial), for units
