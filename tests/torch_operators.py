@@ -12,6 +12,10 @@ FLOATS = (torch.float16, torch.bfloat16, torch.float32)
 QUANTIZED = (torch.int8, torch.float8_e4m3fn, torch.float8_e5m2)
 
 
+def is_fp8(dtype: torch.dtype) -> bool:
+    return dtype in QUANTIZED[1:]
+
+
 def every_name() -> set[str]:
     """Of the operators that are registered: "gemm", "gemm.out" and so on."""
     names = torch._C._dispatch_get_all_op_names()
@@ -57,26 +61,19 @@ def calls(device: str) -> dict[str, list[Call]]:
     row, column, one = draw(m, 1).abs(), draw(n).abs(), draw(1).abs()
     for dtype in QUANTIZED:
         q, w = (integers(rows, k, dtype=dtype, device=device) for rows in (m, n))
+        blocks = draw(m, 3).abs(), draw(1, 3).abs().t()
         add(ops.gemm.default, q, w.t())
         add(ops.scaled_gemm.default, q, w.t(), None, None)
-        add(
-            ops.scaled_gemm.default,
-            q,
-            w.t(),
-            row,
-            column,
-            bias,
-            use_fast_accum=q.is_floating_point(),
-        )
-        add(ops.scaled_gemm.default, q, w.t(), one, one, out_dtype=dtype, scale_d=one, **split)
-        blocks = draw(m, 3).abs(), draw(1, 3).abs().t()
-        add(ops.scaled_gemm.default, q, w.t(), *blocks, c=draw(m, n), alpha=2.0, beta=0.5)
+        add(ops.scaled_gemm.default, q, w.t(), *blocks, None, torch.float16, is_fp8(dtype))
+        add(ops.scaled_gemm.full, q, w.t(), row, column, bias, use_fast_accum=is_fp8(dtype))
+        add(ops.scaled_gemm.full, q, w.t(), one, one, out_dtype=dtype, scale_d=one, **split)
+        add(ops.scaled_gemm.full, q, w.t(), *blocks, c=draw(m, n), alpha=2.0, beta=0.5)
         out = {"out": empty(m, n, dtype=torch.float16), "amax": empty(1)}
         add(ops.scaled_gemm.out, q, w.t(), row, one, bias, activation="relu", **out)
     azp = integers(m, dtype=torch.int32, device=device)
     adj = integers(n, dtype=torch.int32, device=device)
     q, w = (integers(rows, k, dtype=torch.int8, device=device) for rows in (m, n))
-    add(ops.scaled_gemm.default, q, w.t(), row, column, bias, azp=azp, azp_adj=adj)
+    add(ops.scaled_gemm.full, q, w.t(), row, column, bias, azp=azp, azp_adj=adj)
     add(ops.scaled_gemm.out, q, w.t(), row, column, azp_adj=adj, out=empty(m, n))
 
     smooth = draw(k).abs() + 0.5
@@ -103,6 +100,7 @@ def calls(device: str) -> dict[str, list[Call]]:
     return made
 
 
-def arguments_of(call: Call) -> list[torch.Tensor]:
+def uses_fp8(call: Call) -> bool:
     _, arguments, options = call
-    return [x for x in (*arguments, *options.values()) if isinstance(x, torch.Tensor)]
+    values = (*arguments, *options.values())
+    return any(is_fp8(x.dtype if isinstance(x, torch.Tensor) else x) for x in values)

@@ -32,8 +32,8 @@ std::string name_of(ScalarType type) {
 }  // namespace
 
 DType dtype_of(ScalarType type, const char* name) {
-  using namespace torch::stable::detail;
-  const std::optional<DType> known = known_type(to<int32_t>(from(type)));
+  namespace stable = torch::stable::detail;
+  const std::optional<DType> known = known_type(stable::to<int32_t>(stable::from(type)));
   if (known) return *known;
   // Not by {fmt}: torch's headers come with one that refuses to be included here.
   throw Error(ErrorCode::invalid_type,

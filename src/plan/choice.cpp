@@ -92,6 +92,9 @@ bool shape_tile(const Spec& s, const GemmProblem& p, const Operand& a, const Ope
   if (size_of(c.a) != 2 && (a.major == Major::mn || b.major == Major::mn)) return false;
   if (p.k == 0) return false;
   if (c.pingpong && c.split != SplitKMode::none) return false;
+  // Two rows of accumulators leave no registers for an error function beside C: it would spill.
+  const bool two_waves = c.tile_m / (math_threads(c) / 128) > 64;
+  if (two_waves && c.has_c && c.activation == Activation::gelu_erf) return false;
   // A K-major operand's share of a multicast must be whole groups of 8 rows, so that the swizzle
   // fits together.
   if (b.major == Major::k && s.tile_n % (8 * s.multicast_m) != 0) return false;
@@ -107,7 +110,7 @@ bool shape_tile(const Spec& s, const GemmProblem& p, const Operand& a, const Ope
   while (c.store_by_tma && c.store_chunks < store_chunks_of_tile(c)) {
     GemmConfig roomier = c;
     ++roomier.store_chunks;
-    if (smem_plan(roomier).bytes > device.shared_memory_per_block) break;
+    if (smem_plan(roomier).bytes > uint32_t(device.shared_memory_per_block)) break;
     c = roomier;
   }
   return c.stages >= kLeastStages &&

@@ -28,10 +28,10 @@ def needs_fp8(dtype: str) -> None:
 
 @pytest.mark.parametrize("name", sorted(torch_operators.every_name()))
 def test_opcheck(name: str) -> None:
-    for op, arguments, options in torch_operators.calls("cuda")[name]:
-        tensors = torch_operators.arguments_of((op, arguments, options))
+    for call in torch_operators.calls("cuda")[name]:
+        op, arguments, options = call
         checks = ["test_autograd_registration", "test_faketensor", "test_aot_dispatch_dynamic"]
-        if any(x.dtype in torch_operators.QUANTIZED[1:] for x in tensors):
+        if torch_operators.uses_fp8(call):
             needs_fp8("float8")
         else:
             checks.append("test_schema")  # torch cannot compare 8-bit floats
@@ -53,9 +53,9 @@ def _drawn(name: str, device: str) -> list[list[torch.Tensor]]:
     """What each call returns or writes, of operands that are the same on both devices."""
     results = []
     torch.manual_seed(0)
-    for op, arguments, options in torch_operators.calls("cpu")[name]:
-        tensors = torch_operators.arguments_of((op, arguments, options))
-        if any(x.dtype in torch_operators.QUANTIZED[1:] for x in tensors):
+    for call in torch_operators.calls("cpu")[name]:
+        op, arguments, options = call
+        if torch_operators.uses_fp8(call):
             needs_fp8("float8")
         arguments, options = torch.utils._pytree.tree_map_only(
             torch.Tensor, lambda x: x.detach().to(device), (arguments, options)

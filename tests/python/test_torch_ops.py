@@ -10,6 +10,7 @@ import pytest
 
 torch = pytest.importorskip("torch", minversion="2.10")
 
+import doc_snippets  # noqa: E402
 import torch_operators  # noqa: E402
 from torch._subclasses.fake_tensor import FakeTensorMode  # noqa: E402
 from torch.library import opcheck  # noqa: E402
@@ -48,7 +49,7 @@ def test_every_operator_is_called_here() -> None:
 def test_opcheck(call: torch_operators.Call) -> None:
     op, arguments, options = call
     checks = set(CHECKS)
-    if any(x.dtype in torch_operators.QUANTIZED[1:] for x in torch_operators.arguments_of(call)):
+    if torch_operators.uses_fp8(call):
         checks.remove("test_schema")  # torch compares no 8-bit floats on the CPU
     opcheck(op, arguments, options, test_utils=sorted(checks))
 
@@ -142,6 +143,12 @@ def test_quantize_is_that_of_cleave(dtype: torch.dtype, granularity: str) -> Non
         assert scale.stride() == expected_scale.stride()
     again = ops.quantize_static(x, scale, dtype, granularity)
     assert torch.equal(again.float(), q.float())
+
+
+def test_the_page_of_documentation_runs() -> None:
+    program: dict[str, Any] = {}
+    for source in doc_snippets.python_snippets(doc_snippets.ROOT / "docs" / "pytorch.md"):
+        exec(compile(source, "docs/pytorch.md", "exec"), program)
 
 
 def test_empty_products() -> None:

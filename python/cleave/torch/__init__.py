@@ -10,11 +10,11 @@ The operators, on CUDA tensors (on torch's current stream) and on CPU tensors:
 
     gemm(a, b, bias=None, c=None, *, alpha, beta, activation, out_dtype, split_k_mode,
         split_k_slices)
-    scaled_gemm(a, b, scale_a, scale_b, bias=None, *, out_dtype, c, alpha, beta, activation,
-        scale_d, azp, azp_adj, use_fast_accum, split_k_mode, split_k_slices)
-    quantize(x, dtype, granularity="row", *, smooth, scale_major) -> q, scale
-    quantize_asymmetric(x, granularity="row", *, smooth) -> q, scale, zero
-    quantize_static(x, scale, dtype, granularity="tensor", *, zero, smooth) -> q
+    scaled_gemm(a, b, scale_a, scale_b, bias=None, out_dtype=None, use_fast_accum=False, *, c,
+        alpha, beta, activation, scale_d, azp, azp_adj, split_k_mode, split_k_slices)
+    quantize(x, dtype, granularity="row", smooth=None, *, scale_major) -> q, scale
+    quantize_asymmetric(x, granularity="row", smooth=None) -> q, scale, zero
+    quantize_static(x, scale, dtype, granularity="tensor", smooth=None, zero=None) -> q
 
 Arguments mean what they mean in `cleave.gemm`, `cleave.scaled_gemm` and `cleave.quantize`. Results
 are new tensors. Each has an `out` form, torch.ops.cleave.gemm.out(..., out=d), which writes to
@@ -22,8 +22,9 @@ tensors that are given and returns nothing: `out`, of quantize and quantize_asym
 `scale_out` and `zero_out`, of scaled_gemm also `amax`.
 
 All work under torch.compile(fullgraph=True), in CUDA graphs too. What `cleave` raises as ValueError
-or TypeError is a RuntimeError here, as it is for torch's own operators. That gemm has gradients
-costs host time even where none are asked for; torch.inference_mode() saves it.
+or TypeError is a RuntimeError here, as it is for torch's own operators. Eager calls cost least host
+time with positional arguments; where scaled_gemm takes keywords, as scaled_gemm.full, which torch
+need not look for; and in torch.inference_mode(), where gemm leaves its gradients alone.
 """
 
 from . import _library

@@ -14,12 +14,14 @@ def register() -> None:
     results = {
         "gemm": _gemm,
         "scaled_gemm": _scaled_gemm,
+        "scaled_gemm.full": _scaled_gemm,
         "quantize": _quantize,
         "quantize_asymmetric": _quantize_asymmetric,
         "quantize_static": _quantize_static,
     }
     for name, result in results.items():
         torch.library.register_fake(f"cleave::{name}", result)
+    for name in dict.fromkeys(name.partition(".")[0] for name in results):
         torch.library.register_fake(f"cleave::{name}.out", _nothing)
 
 
@@ -36,8 +38,10 @@ def _scaled_gemm(
     a: Tensor,
     b: Tensor,
     scale_a: Tensor | None,
-    *_: Any,
+    scale_b: Tensor | None,
+    bias: Tensor | None = None,
     out_dtype: torch.dtype | None = None,
+    *_: Any,
     **__: Any,
 ) -> Tensor:
     if scale_a is None:
@@ -59,8 +63,8 @@ def _quantize(
     x: Tensor,
     dtype: torch.dtype,
     granularity: str = "row",
-    *,
     smooth: Tensor | None = None,
+    *,
     scale_major: str = "k",
 ) -> tuple[Tensor, Tensor]:
     rows, cols = _scale_shape(x, granularity)
@@ -72,7 +76,7 @@ def _quantize(
 
 
 def _quantize_asymmetric(
-    x: Tensor, granularity: str = "row", *, smooth: Tensor | None = None
+    x: Tensor, granularity: str = "row", smooth: Tensor | None = None
 ) -> tuple[Tensor, Tensor, Tensor]:
     q, scale = _quantize(x, torch.int8, granularity)
     return q, scale, torch.empty_like(scale, dtype=torch.int32)

@@ -9,7 +9,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-_ops = torch.ops.cleave
+_quantize = torch.ops.cleave.quantize.default
+_quantize_static = torch.ops.cleave.quantize_static.default
+_scaled_gemm = torch.ops.cleave.scaled_gemm.default
+
 _DTYPES = {"int8": torch.int8, "float8_e4m3fn": torch.float8_e4m3fn}
 
 Dtype = str | torch.dtype
@@ -114,7 +117,7 @@ class W8A8Linear(nn.Module):
                 )
             layer.smooth.copy_(smooth)
             weight = weight.float() * layer.smooth
-        q, scale = _ops.quantize(weight.contiguous(), layer.weight.dtype, "row")
+        q, scale = _quantize(weight.contiguous(), layer.weight.dtype, "row")
         layer.weight, layer.weight_scale = q, scale.flatten()
         if linear.bias is not None:
             layer.bias = linear.bias.detach().clone()
@@ -129,18 +132,20 @@ class W8A8Linear(nn.Module):
             tokens = tokens.contiguous()
         buffers = self._buffers  # as attributes, they cost half a microsecond each
         weight, scale = buffers["weight"], buffers["activation_scale"]
+        smooth, dtype = buffers["smooth"], weight.dtype
+        # Keywords would cost as much again.
         if scale is None:
-            q, scale = _ops.quantize(tokens, weight.dtype, "row", smooth=buffers["smooth"])
+            q, scale = _quantize(tokens, dtype, "row", smooth)
         else:
-            q = _ops.quantize_static(tokens, scale, weight.dtype, smooth=buffers["smooth"])
-        y = _ops.scaled_gemm(
+            q = _quantize_static(tokens, scale, dtype, "tensor", smooth)
+        y = _scaled_gemm(
             q,
             weight.t(),
             scale,
             buffers["weight_scale"],
             buffers["bias"],
-            out_dtype=x.dtype,
-            use_fast_accum=self.use_fast_accum,
+            x.dtype,
+            self.use_fast_accum,
         )
         return y if flat else y.view(*x.shape[:-1], self.out_features)
 

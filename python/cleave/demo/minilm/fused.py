@@ -13,7 +13,7 @@ def fused(
 ) -> Tensor:
     """Two launches: one quantises x, the other multiplies and has the rest in its epilogue."""
     q, scale = torch.ops.cleave.quantize(x.flatten(0, -2), linear.weight.dtype, "row")
-    y = torch.ops.cleave.scaled_gemm(
+    y = torch.ops.cleave.scaled_gemm.full(
         q,
         linear.weight.t(),
         scale,
