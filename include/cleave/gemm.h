@@ -2,7 +2,7 @@
 //
 //   D = activation(alpha * real(A) @ real(B) + beta * C + bias),   real(X) = scale * X
 //
-// where 8-bit D is stored as D / scale_d, rounded and saturated. Sums of int8 products are int32
+// where 8-bit D is stored as D * (1 / scale_d), rounded and saturated. Sums of int8 products are int32
 // and exact up to K = 131071 (beyond, they wrap like any int32), except under scales of blocks.
 //
 //   cleave::GemmProblem problem{.m = 128, .n = 128, .k = 16384, ...};
@@ -67,7 +67,7 @@ struct GemmProblem {
 
   ScaleLayout scale_a = {}, scale_b = {};  ///< both none, both vector, or both block
   bool has_zero = false;     ///< i8: zero_a[row] * zero_b[column] is taken off the integer sum
-  bool has_scale_d = false;  ///< D / scale_d is stored
+  bool has_scale_d = false;  ///< D * (1 / scale_d) is stored
   bool has_amax = false;     ///< the largest |D|, before scale_d, is gathered
   bool fast_accumulation = false;  ///< fp8: leave sums in the tensor cores (about 14 bits of
                                    ///< mantissa); else float32 takes over every 128 elements of K

@@ -100,7 +100,7 @@ Args:
         there are none.
     out_dtype: D's dtype if there is no `out`: any float, int8, or, for int8 without scales, c, bias
         or activation, int32. By default bfloat16; without scales, of int8, int32.
-    scale_d: float32, one value. D of 8 bits is stored as D / scale_d, rounded to the nearest (ties
+    scale_d: float32, one value. D of 8 bits is stored as D * (1 / scale_d), rounded to the nearest (ties
         to even) and saturated; without it as D.
     out_scale: "row" to have D's scales computed, one per row: returns (q, scale), q of the 8-bit
         dtype that `out` or out_dtype names, scale float32 [M, 1] on the device. These are two

@@ -13,6 +13,14 @@
 namespace cleave {
 namespace {
 
+/// One element on its own; kernels keep the lines of a row and a column for many.
+template <class Sum>
+float value_at(const EpilogueKind& kind, const EpilogueParams& p, Sum sum, uint32_t row,
+               uint32_t col, uint32_t batch) {
+  return epilogue_value(kind, p, sum, epilogue_row(kind, p, row, batch),
+                        epilogue_column(kind, p, col, batch), row, col, batch);
+}
+
 constexpr Activation kActivations[] = {Activation::none, Activation::relu, Activation::gelu_tanh,
                                        Activation::gelu_erf, Activation::silu};
 constexpr DType kTypes[] = {DType::f16, DType::bf16, DType::f32};
@@ -88,8 +96,8 @@ TEST(Epilogue, EveryCombination) {
                   if (has_c) expected += double(p.beta) * load_element(c_type, c.data(), at);
                   if (bias_kind == Bias::row) expected += load_element(c_type, bias.data(), j);
                   if (bias_kind == Bias::column) expected += load_element(c_type, bias.data(), i);
-                  ASSERT_NEAR(epilogue_value(kind, p, sum, i, j, batch),
-                              reference(activation, expected), 1e-5);
+                  ASSERT_NEAR(value_at(kind, p, sum, i, j, batch), reference(activation, expected),
+                              1e-5);
                 }
               }
             }
@@ -106,12 +114,12 @@ TEST(Epilogue, BetaZeroNeverReadsC) {
   EpilogueParams p;
   p.alpha = 3.0f;
   p.c = nullptr;  // a read would crash
-  EXPECT_EQ(epilogue_value(kind, p, 2.0f, 0, 0, 0), 6.0f);
+  EXPECT_EQ(value_at(kind, p, 2.0f, 0, 0, 0), 6.0f);
   const float nan = NAN;
   p.c = &nan;
-  EXPECT_EQ(epilogue_value(kind, p, 2.0f, 0, 0, 0), 6.0f);
+  EXPECT_EQ(value_at(kind, p, 2.0f, 0, 0, 0), 6.0f);
   p.beta = 1.0f;
-  EXPECT_TRUE(std::isnan(epilogue_value(kind, p, 2.0f, 0, 0, 0)));
+  EXPECT_TRUE(std::isnan(value_at(kind, p, 2.0f, 0, 0, 0)));
 }
 
 /// Scales and zero points of a small batch, and what they make of a sum.
@@ -176,9 +184,9 @@ TEST(Epilogue, ScalesOfRowsAndColumns) {
       scales.params.scale_a_stride = one_of_a ? 0 : 2;
       scales.params.scale_b_stride = one_of_b ? 0 : 1;
       scales.at_each([&](uint32_t i, uint32_t j, uint32_t batch) {
-        EXPECT_EQ(epilogue_value(kind, scales.params, 40.0f, i, j, batch),
+        EXPECT_EQ(value_at(kind, scales.params, 40.0f, i, j, batch),
                   scales.expected(40, i, j, batch));
-        EXPECT_EQ(epilogue_value(kind, scales.params, int32_t(40), i, j, batch),
+        EXPECT_EQ(value_at(kind, scales.params, int32_t(40), i, j, batch),
                   scales.expected(40, i, j, batch));
       });
     }
@@ -191,9 +199,9 @@ TEST(Epilogue, ScalesMayBeZeroOrNaN) {
   kind.has_zero = false;
   scales.a[2] = 0.0f;
   scales.b[1] = NAN;
-  EXPECT_EQ(epilogue_value(kind, scales.params, 40.0f, 1, 0, 0), 0.0f);
-  EXPECT_TRUE(std::isnan(epilogue_value(kind, scales.params, 40.0f, 0, 1, 0)));
-  EXPECT_TRUE(std::isnan(epilogue_value(kind, scales.params, 0.0f, 1, 1, 0)));
+  EXPECT_EQ(value_at(kind, scales.params, 40.0f, 1, 0, 0), 0.0f);
+  EXPECT_TRUE(std::isnan(value_at(kind, scales.params, 40.0f, 0, 1, 0)));
+  EXPECT_TRUE(std::isnan(value_at(kind, scales.params, 0.0f, 1, 1, 0)));
 }
 
 TEST(Epilogue, ZeroPointsAreTakenOffTheExactSum) {
@@ -203,7 +211,7 @@ TEST(Epilogue, ZeroPointsAreTakenOffTheExactSum) {
     if (!has_zero_a) scales.params.zero_a = nullptr;
     scales.at_each([&](uint32_t i, uint32_t j, uint32_t batch) {
       const double expected = scales.expected(kSum, i, j, batch);
-      EXPECT_NEAR(epilogue_value(kInteger, scales.params, kSum, i, j, batch), expected,
+      EXPECT_NEAR(value_at(kInteger, scales.params, kSum, i, j, batch), expected,
                   2e-7 * std::abs(expected));
       const int64_t left =
           kSum - int64_t(has_zero_a ? scales.zero_a[i] : 1) * int64_t(scales.zero_b[j]);
@@ -229,7 +237,7 @@ TEST(Epilogue, ScaledSumsMeetTheRest) {
   scales.at_each([&](uint32_t i, uint32_t j, uint32_t batch) {
     const double expected =
         std::max(2 * scales.expected(1000, i, j, batch) - 0.5 * 3 + bias[j], 0.0);
-    EXPECT_NEAR(epilogue_value(kind, scales.params, int32_t(1000), i, j, batch), expected,
+    EXPECT_NEAR(value_at(kind, scales.params, int32_t(1000), i, j, batch), expected,
                 3e-7 * (expected + 10));
   });
 }
@@ -239,10 +247,10 @@ TEST(Epilogue, StoredValueIsDividedByScaleD) {
   EpilogueParams p;
   p.scale_d = nullptr;  // a read would crash
   EpilogueKind kind = kInteger;
-  EXPECT_EQ(stored_value(kind, p, 3.0f), 3.0f);
+  EXPECT_EQ(stored_factor(kind, p), 1.0f);
   p.scale_d = &scale_d;
   kind.has_scale_d = true;
-  EXPECT_EQ(stored_value(kind, p, 3.0f), 12.0f);
+  EXPECT_EQ(stored_factor(kind, p), 4.0f);
 }
 
 TEST(Epilogue, OffsetsPass32Bits) {

@@ -1,14 +1,13 @@
-// Every rule of a problem and of a launch, and the facts derived from a problem.
+// Every rule of a problem.
 
 #include <gtest/gtest.h>
 
 #include <string>
-#include <type_traits>
 #include <vector>
 
 #include "cleave/device.h"
 #include "cleave/names.h"
-#include "problem/arguments.h"
+#include "gemm_problems.h"
 #include "problem/problem.h"
 
 namespace cleave {
@@ -16,53 +15,8 @@ namespace {
 
 constexpr int64_t kHuge = int64_t(1) << 31;
 
-MatrixLayout row_major(int64_t columns, int64_t batch_stride = 0, DType type = DType::bf16) {
-  return {.dtype = type, .stride_row = columns, .stride_col = 1, .stride_batch = batch_stride};
-}
-
-MatrixLayout column_major(int64_t rows, int64_t batch_stride = 0) {
-  return {.stride_row = 1, .stride_col = rows, .stride_batch = batch_stride};
-}
-
-GemmProblem good() {
-  return {.m = 30,
-          .n = 20,
-          .k = 50,
-          .batch = 3,
-          .a = row_major(50, 1500),
-          .b = row_major(20, 1000),
-          .c = row_major(20, 600),
-          .d = row_major(20, 600)};
-}
-
-/// An 8-bit product with scales of rows and columns.
-GemmProblem good_scaled(DType type = DType::i8) {
-  GemmProblem p = good();
-  p.a.dtype = p.b.dtype = type;
-  p.scale_a = {.kind = Scaling::vector, .stride_row = 1, .stride_batch = 30};
-  p.scale_b = {.kind = Scaling::vector, .stride_row = 1, .stride_batch = 20};
-  return p;
-}
-
-/// K of two blocks and a bit; scales of 1 x 128 of A, of 128 x 128 of B.
-GemmProblem good_blocks(DType type = DType::e4m3) {
-  GemmProblem p = good();
-  p.k = 300;
-  p.a = row_major(300, 9000, type);
-  p.b = row_major(20, 6000, type);
-  p.scale_a = {.kind = Scaling::block, .stride_row = 1, .stride_k = 30, .stride_batch = 90};
-  p.scale_b = {.kind = Scaling::block, .rows = 128, .stride_row = 3, .stride_k = 1};
-  return p;
-}
-
 using Messages = std::vector<std::string>;
 const Messages kFine;
-
-void expect_parts(const std::string& message, const std::vector<std::string>& parts) {
-  for (const std::string& part : parts) {
-    EXPECT_NE(message.find(part), std::string::npos) << part << " is missing in: " << message;
-  }
-}
 
 /// Expects one message that contains all of `parts`.
 void expect_refusal(const GemmProblem& problem, const std::vector<std::string>& parts) {
@@ -386,206 +340,6 @@ TEST(Validate, ReportsEveryBrokenRule) {
   p.split_k_slices = 99;
   p.device = -9;
   EXPECT_EQ(validate(p).size(), 5u);
-}
-
-TEST(Problem, TransposedExchangesTheRoles) {
-  GemmProblem p = good();
-  p.bias = Bias::row;
-  p.c = row_major(25, 777);
-  const GemmProblem t = transposed(p);
-  EXPECT_EQ(t.m, p.n);
-  EXPECT_EQ(t.n, p.m);
-  EXPECT_EQ(t.a, (MatrixLayout{.stride_row = 1, .stride_col = 20, .stride_batch = 1000}));
-  EXPECT_EQ(t.b, (MatrixLayout{.stride_row = 1, .stride_col = 50, .stride_batch = 1500}));
-  EXPECT_EQ(t.c, (MatrixLayout{.stride_row = 1, .stride_col = 25, .stride_batch = 777}));
-  EXPECT_EQ(t.bias, Bias::column);
-  EXPECT_EQ(output_order(p), Order::row);
-  EXPECT_EQ(output_order(t), Order::column);
-  EXPECT_EQ(transposed(t), p);
-}
-
-TEST(Problem, BytesCountSharedOperandsOnce) {
-  GemmProblem p = good();
-  EXPECT_EQ(flops(p), 2.0 * 30 * 20 * 50 * 3);
-  EXPECT_EQ(minimum_bytes(p), 2.0 * (1500 + 1000 + 600) * 3);
-  p.b.stride_batch = 0;
-  p.has_c = true;
-  p.bias = Bias::column;
-  p.bias_dtype = DType::f32;
-  EXPECT_EQ(minimum_bytes(p), 2.0 * (1500 * 3 + 1000 + 600 * 3 + 600 * 3) + 4.0 * 30);
-}
-
-TEST(Problem, TransposedExchangesScales) {
-  GemmProblem p = good_scaled();
-  p.scale_b.stride_row = 5;
-  EXPECT_EQ(transposed(p).scale_a, p.scale_b);
-  EXPECT_EQ(transposed(p).scale_b, p.scale_a);
-  EXPECT_EQ(transposed(transposed(p)), p);
-  const float scales[2] = {};
-  const int32_t zeros[2] = {};
-  const GemmArguments t = transposed(GemmArguments{
-      .scale_a = scales, .scale_b = scales + 1, .zero_a = zeros, .zero_b = zeros + 1});
-  EXPECT_EQ(t.scale_a, scales + 1);
-  EXPECT_EQ(t.scale_b, scales);
-  EXPECT_EQ(t.zero_a, zeros + 1);
-  EXPECT_EQ(t.zero_b, zeros);
-}
-
-TEST(Problem, BytesCountScales) {
-  GemmProblem p = good_scaled();
-  const double without = 1.0 * (1500 + 1000) * 3 + 2.0 * 600 * 3;
-  EXPECT_EQ(minimum_bytes(p), without + 4.0 * (30 + 20) * 3);
-  p.scale_a.stride_batch = 0;  // shared
-  p.scale_b.stride_row = 0;    // one per batch entry
-  EXPECT_EQ(minimum_bytes(p), without + 4.0 * (30 + 3));
-  p.has_zero = p.has_scale_d = p.has_amax = true;
-  EXPECT_EQ(minimum_bytes(p), without + 4.0 * (30 + 3) + 4.0 * (30 + 20) + 4.0 + 4.0);
-
-  p = good_blocks();
-  EXPECT_EQ(minimum_bytes(p), 1.0 * (9000 + 6000) * 3 + 2.0 * 600 * 3 + 4.0 * (30 * 3 * 3 + 3));
-}
-
-TEST(Problem, SumsAreIntegers) {
-  EXPECT_FALSE(sums_are_integers(good()));
-  EXPECT_TRUE(sums_are_integers(good_scaled()));
-  EXPECT_FALSE(sums_are_integers(good_scaled(DType::e4m3)));
-  EXPECT_FALSE(sums_are_integers(good_blocks(DType::i8)));
-}
-
-std::string refusal(const GemmProblem& problem, const GemmArguments& arguments) {
-  try {
-    check_arguments(problem, arguments);
-    return "";
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), ErrorCode::invalid_argument);
-    return error.what();
-  }
-}
-
-TEST(Arguments, PointersAndOverlaps) {
-  alignas(16) static uint16_t a[4500], b[3000], c[1800], d[4500], bias[20];
-  GemmProblem p = good();
-  p.has_c = true;
-  p.bias = Bias::row;
-  const GemmArguments fine{.a = a, .b = b, .c = c, .d = d, .bias = bias, .beta = 1.0f};
-  EXPECT_EQ(refusal(p, fine), "");
-
-  GemmArguments bad = fine;
-  bad.a = nullptr;
-  expect_parts(refusal(p, bad), {"a is a null pointer"});
-  bad = fine;
-  bad.bias = nullptr;
-  expect_parts(refusal(p, bad), {"bias is a null pointer"});
-  bad = fine;
-  bad.b = b + 1;
-  expect_parts(refusal(p, bad), {"b is at", "16 bytes"});
-  bad = fine;
-  bad.d = a;
-  expect_parts(refusal(p, bad), {"d overlaps a"});
-
-  GemmArguments aliasing = fine;
-  aliasing.c = d;
-  EXPECT_EQ(refusal(p, aliasing), "") << "C is D exactly";
-  aliasing.c = d + 8;
-  expect_parts(refusal(p, aliasing), {"d overlaps c"});
-  aliasing.beta = 0.0f;
-  EXPECT_EQ(refusal(p, aliasing), "") << "C is not read";
-  aliasing.c = nullptr;
-  EXPECT_EQ(refusal(p, aliasing), "");
-
-  p.k = 0;
-  EXPECT_EQ(refusal(p, {.d = d, .bias = bias}), "") << "nothing of A and B is read";
-  p.m = 0;
-  EXPECT_EQ(refusal(p, {}), "");
-}
-
-TEST(Arguments, ScalesAndZeroPoints) {
-  alignas(16) static int8_t a[4500], b[3000], d[1800];
-  static float scale_a[90], scale_b[60], scale_d[1], amax[1];
-  static int32_t zero_a[30], zero_b[20];
-  GemmProblem p = good_scaled();
-  p.d.dtype = DType::i8;
-  p.has_zero = p.has_scale_d = p.has_amax = true;
-  const GemmArguments fine{.a = a,
-                           .b = b,
-                           .d = d,
-                           .scale_a = scale_a,
-                           .scale_b = scale_b,
-                           .zero_a = zero_a,
-                           .zero_b = zero_b,
-                           .scale_d = scale_d,
-                           .amax = amax};
-  EXPECT_EQ(refusal(p, fine), "");
-
-  // Each pointer in turn: missing, misaligned, where D is, where amax is.
-  const auto expect_checked = [&](const char* name, auto GemmArguments::* pointer,
-                                  bool may_be_missing) {
-    using Pointer = std::decay_t<decltype(fine.*pointer)>;
-    GemmArguments bad = fine;
-    bad.*pointer = nullptr;
-    if (may_be_missing) {
-      EXPECT_EQ(refusal(p, bad), "");
-    } else {
-      expect_parts(refusal(p, bad), {std::string(name) + " is a null pointer"});
-    }
-    bad.*pointer = reinterpret_cast<Pointer>(reinterpret_cast<uintptr_t>(fine.*pointer) + 2);
-    expect_parts(refusal(p, bad), {std::string(name) + " is at", "4 bytes"});
-    bad.*pointer = reinterpret_cast<Pointer>(d + 1796);
-    expect_parts(refusal(p, bad), {"overlaps", name, "d"});
-    if (name == std::string("amax")) return;
-    bad.*pointer = reinterpret_cast<Pointer>(amax);
-    expect_parts(refusal(p, bad), {"amax overlaps", name});
-  };
-  expect_checked("scale_a", &GemmArguments::scale_a, false);
-  expect_checked("scale_b", &GemmArguments::scale_b, false);
-  expect_checked("zero_a", &GemmArguments::zero_a, true);
-  expect_checked("zero_b", &GemmArguments::zero_b, false);
-  expect_checked("scale_d", &GemmArguments::scale_d, false);
-  expect_checked("amax", &GemmArguments::amax, false);
-
-  alignas(16) static uint16_t a16[4500], b16[3000], d16[1800];
-  EXPECT_EQ(refusal(good(), {.a = a16, .b = b16, .d = d16}), "") << "nothing else takes part";
-}
-
-TEST(Arguments, StridedScalesMayLieAroundD) {
-  // Rows of 20 floats of D, each followed by its scale.
-  alignas(16) static float memory[30 * 21];
-  alignas(16) static int8_t a[1500], b[1000];
-  static float scale_b[1];
-  GemmProblem p = good_scaled();
-  p.batch = 1;
-  p.d = row_major(21, 0, DType::f32);
-  p.scale_a.stride_row = 21;
-  p.scale_b.stride_row = 0;
-  GemmArguments arguments{.a = a, .b = b, .d = memory, .scale_a = memory + 20, .scale_b = scale_b};
-  EXPECT_EQ(refusal(p, arguments), "");
-  arguments.scale_a = memory + 19;
-  expect_parts(refusal(p, arguments), {"d overlaps scale_a"});
-}
-
-TEST(Arguments, BlockScalesOfEmptyKAreNotRead) {
-  alignas(16) static uint16_t d[1800];
-  GemmProblem p = good_blocks();
-  p.k = 0;
-  EXPECT_EQ(refusal(p, {.d = d}), "");
-}
-
-TEST(Arguments, Int32TakesNoAlpha) {
-  alignas(16) static int8_t a[4500], b[3000];
-  alignas(16) static int32_t d[1800];
-  GemmProblem p = good();
-  p.a.dtype = p.b.dtype = DType::i8;
-  p.d.dtype = DType::i32;
-  EXPECT_EQ(refusal(p, {.a = a, .b = b, .d = d}), "");
-  expect_parts(refusal(p, {.a = a, .b = b, .d = d, .alpha = 0.5f}), {"alpha is 0.5", "int32"});
-}
-
-TEST(Arguments, Workspace) {
-  alignas(16) static char memory[64];
-  EXPECT_NO_THROW(check_workspace(memory, 64, 64));
-  EXPECT_NO_THROW(check_workspace(nullptr, 0, 0));
-  EXPECT_THROW(check_workspace(memory, 63, 64), Error);
-  EXPECT_THROW(check_workspace(memory + 4, 60, 32), Error);
 }
 
 }  // namespace

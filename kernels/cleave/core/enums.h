@@ -38,8 +38,8 @@ enum class Bias : uint8_t { none, row, column };
 /// | one per 1 or 128 rows x 128 of K | one per 128 of K x 1 or 128 columns | every 128 ks |
 enum class Scaling : uint8_t { none, vector, block };
 
-/// Elements of K that one scale of a block covers, and the interval at which a float32 sum takes
-/// over from the tensor cores' narrower one.
+/// Elements of K, and rows or columns where it is not one, that the scale of a block covers; and the
+/// interval at which a float32 sum takes over from the tensor cores' narrower one.
 inline constexpr uint32_t kScaleBlock = 128;
 
 /// Which elements of a matrix share one scale when it is quantised: all of them, those of a row,

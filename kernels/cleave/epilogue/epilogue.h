@@ -1,7 +1,7 @@
 // What is done to a finished sum, element by element:
 //
 //   value = activation(alpha * scale_a * scale_b * (sum - zero_a * zero_b) + beta * C + bias)
-//   D     = value / scale_d
+//   D     = value * (1 / scale_d)
 //
 // (scales of blocks are applied to the sums as they grow: mainloop/promotion.h).
 // One definition for the kernels and the CPU backend. It runs once per element of D, on the sum of
@@ -104,20 +104,9 @@ CLEAVE_HD float epilogue_value(const EpilogueKind kind, const EpilogueParams& p,
   return activate(kind.activation, value);
 }
 
-/// The same, for one element on its own.
-template <class Sum>
-CLEAVE_HD float epilogue_value(const EpilogueKind kind, const EpilogueParams& p, Sum sum,
-                               uint32_t row, uint32_t col, uint32_t batch) {
-  return epilogue_value(kind, p, sum, epilogue_row(kind, p, row, batch),
-                        epilogue_column(kind, p, col, batch), row, col, batch);
-}
-
 /// What a value is multiplied by before it is stored.
 CLEAVE_HD float stored_factor(const EpilogueKind kind, const EpilogueParams& p) {
   return kind.has_scale_d ? 1.0f / *p.scale_d : 1.0f;
-}
-CLEAVE_HD float stored_value(const EpilogueKind kind, const EpilogueParams& p, float value) {
-  return value * stored_factor(kind, p);
 }
 
 }  // namespace cleave

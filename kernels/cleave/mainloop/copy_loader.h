@@ -6,7 +6,8 @@
 #include "cleave/kernel/gemm_params.h"
 #include "cleave/memory/smem_plan.h"
 #include "cleave/memory/swizzle.h"
-#include "cleave/ptx/mma_sync.h"
+#include "cleave/ptx/copy_async.h"
+#include "cleave/ptx/shared.h"
 
 namespace cleave {
 

@@ -6,6 +6,7 @@
 #include "cleave/mainloop/copy_loader.h"
 #include "cleave/mainloop/promotion.h"
 #include "cleave/mainloop/scale_loader.h"
+#include "cleave/ptx/mma_sync.h"
 
 namespace cleave {
 

@@ -8,7 +8,7 @@
 
 #include "cleave/epilogue/tile.h"
 #include "cleave/mainloop/scale_lines.h"
-#include "cleave/ptx/mma_sync.h"
+#include "cleave/ptx/shared.h"
 
 namespace cleave {
 
@@ -24,7 +24,7 @@ class Promotion {
   CLEAVE_DEVICE void start(const Tile<C>& tile) {
     row0_ = tile.fragment.row0;
     col0_ = tile.fragment.col0;
-    offset_ = tile.n0 % 128 + col0_;
+    offset_ = tile.n0 % kScaleBlock + col0_;
   }
 
   /// A stage's scales: those of the thread's rows, and of the blocks of 128 columns that the tile
@@ -44,7 +44,7 @@ class Promotion {
         const uint32_t row = row0_ + i / 2 * Fragment<C>::kRowStep + i % 2 * 8;
         scales.rows[i / 2][i % 2] = load_line(stage, row / C.scale_rows_a);
       }
-      if constexpr (C.scale_rows_b == 128) {
+      if constexpr (C.scale_rows_b == kScaleBlock) {
         CLEAVE_UNROLL
         for (uint32_t i = 0; i < kTouched; ++i)
           scales.touched[i] = load_line(stage, scale_lines_b_at(C) + i);
@@ -84,7 +84,7 @@ class Promotion {
       float scale = scales.touched[0];
       CLEAVE_UNROLL
       for (uint32_t i = 1; i < kTouched; ++i) {
-        if (offset_ + col * 8 >= i * 128) scale = scales.touched[i];
+        if (offset_ + col * 8 >= i * kScaleBlock) scale = scales.touched[i];
       }
       columns[0] = columns[1] = scale;
     }

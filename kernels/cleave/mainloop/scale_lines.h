@@ -9,7 +9,7 @@ namespace cleave {
 
 /// Blocks of 128 columns that a tile touches, wherever on its own grid it starts.
 CLEAVE_HD constexpr uint32_t touched_blocks(uint32_t tile_n) {
-  return ceil_div(128 - greatest_common_divisor(tile_n, 128u) + tile_n, 128u);
+  return ceil_div(kScaleBlock - greatest_common_divisor(tile_n, kScaleBlock) + tile_n, kScaleBlock);
 }
 
 CLEAVE_HD constexpr uint32_t scale_lines_a(const GemmConfig& c) {
@@ -39,7 +39,7 @@ CLEAVE_HD constexpr uint32_t promotion_registers(const GemmConfig& c, uint32_t p
          (c.a == DType::i8 ? 12 : 0);
 }
 
-/// What a thread can spare for them, of 232 registers with two consumers, or 255 with one.
+/// What a thread can spare for them, of 224 registers or more (gemm_sm90.h).
 inline constexpr uint32_t kPromotionRegisters = 200;
 
 }  // namespace cleave

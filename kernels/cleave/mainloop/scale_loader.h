@@ -4,7 +4,7 @@
 
 #include "cleave/kernel/gemm_params.h"
 #include "cleave/mainloop/scale_lines.h"
-#include "cleave/ptx/mma_sync.h"
+#include "cleave/ptx/copy_async.h"
 #include "cleave/schedule/schedule.h"
 
 namespace cleave {

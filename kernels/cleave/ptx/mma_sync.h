@@ -1,61 +1,9 @@
-// Ampere's building blocks: asynchronous copies, ldmatrix and warp-wide mma. One instruction each.
+// Ampere's tensor-core instructions: ldmatrix and warp-wide mma.
 #pragma once
 
 #include "cleave/core/enums.h"
 
 namespace cleave::ptx {
-
-/// Copies `Bytes` (4, 8 or 16) to shared memory, of which only the first `valid` are read; the rest
-/// become zeros.
-template <uint32_t Bytes>
-CLEAVE_DEVICE void copy_async(uint32_t to, const void* from, uint32_t valid) {
-  if constexpr (Bytes == 16) {
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(valid)
-                 : "memory");
-  } else {
-    asm volatile("cp.async.ca.shared.global [%0], [%1], %3, %2;" ::"r"(to), "l"(from), "r"(valid),
-                 "n"(Bytes)
-                 : "memory");
-  }
-}
-
-CLEAVE_DEVICE void copy_async_commit() {
-  asm volatile("cp.async.commit_group;" ::: "memory");
-}
-
-/// One arrival on `barrier` (counted when it was initialised) once this thread's copies are done.
-CLEAVE_DEVICE void copy_async_arrive(uint32_t barrier) {
-  asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(barrier) : "memory");
-}
-
-template <int Pending>
-CLEAVE_DEVICE void copy_async_wait() {
-  asm volatile("cp.async.wait_group %0;" ::"n"(Pending) : "memory");
-}
-
-CLEAVE_DEVICE void store_shared_16(uint32_t to, uint16_t value) {
-  asm volatile("st.shared.u16 [%0], %1;" ::"r"(to), "h"(value) : "memory");
-}
-
-CLEAVE_DEVICE void store_shared_8(uint32_t to, uint8_t value) {
-  asm volatile("st.shared.u8 [%0], %1;" ::"r"(to), "r"(uint32_t(value)) : "memory");
-}
-
-CLEAVE_DEVICE uint32_t load_shared_8(uint32_t from) {
-  uint32_t value;
-  asm volatile("ld.shared.u8 %0, [%1];" : "=r"(value) : "r"(from) : "memory");
-  return value;
-}
-
-CLEAVE_DEVICE void load_shared_pair(uint32_t from, float (&v)[2]) {
-  asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];" : "=f"(v[0]), "=f"(v[1]) : "r"(from) : "memory");
-}
-
-CLEAVE_DEVICE uint32_t load_shared_32(uint32_t from) {
-  uint32_t value;
-  asm volatile("ld.shared.u32 %0, [%1];" : "=r"(value) : "r"(from) : "memory");
-  return value;
-}
 
 /// Four 8 x 8 matrices of 16-bit elements (or 8 x 4 of 32-bit ones); lane l gives the address of
 /// row l % 8 of matrix l / 8.

@@ -1,0 +1,32 @@
+// Single accesses to shared memory by 32-bit address.
+#pragma once
+
+#include "cleave/core/config.h"
+
+namespace cleave::ptx {
+
+CLEAVE_DEVICE void store_shared_16(uint32_t to, uint16_t value) {
+  asm volatile("st.shared.u16 [%0], %1;" ::"r"(to), "h"(value) : "memory");
+}
+
+CLEAVE_DEVICE void store_shared_8(uint32_t to, uint8_t value) {
+  asm volatile("st.shared.u8 [%0], %1;" ::"r"(to), "r"(uint32_t(value)) : "memory");
+}
+
+CLEAVE_DEVICE uint32_t load_shared_8(uint32_t from) {
+  uint32_t value;
+  asm volatile("ld.shared.u8 %0, [%1];" : "=r"(value) : "r"(from) : "memory");
+  return value;
+}
+
+CLEAVE_DEVICE void load_shared_pair(uint32_t from, float (&v)[2]) {
+  asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];" : "=f"(v[0]), "=f"(v[1]) : "r"(from) : "memory");
+}
+
+CLEAVE_DEVICE uint32_t load_shared_32(uint32_t from) {
+  uint32_t value;
+  asm volatile("ld.shared.u32 %0, [%1];" : "=r"(value) : "r"(from) : "memory");
+  return value;
+}
+
+}  // namespace cleave::ptx

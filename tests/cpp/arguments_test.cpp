@@ -1,0 +1,152 @@
+// Every rule of a launch.
+
+#include "problem/arguments.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "gemm_problems.h"
+
+namespace cleave {
+namespace {
+
+std::string refusal(const GemmProblem& problem, const GemmArguments& arguments) {
+  try {
+    check_arguments(problem, arguments);
+    return "";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::invalid_argument);
+    return error.what();
+  }
+}
+
+TEST(Arguments, PointersAndOverlaps) {
+  alignas(16) static uint16_t a[4500], b[3000], c[1800], d[4500], bias[20];
+  GemmProblem p = good();
+  p.has_c = true;
+  p.bias = Bias::row;
+  const GemmArguments fine{.a = a, .b = b, .c = c, .d = d, .bias = bias, .beta = 1.0f};
+  EXPECT_EQ(refusal(p, fine), "");
+
+  GemmArguments bad = fine;
+  bad.a = nullptr;
+  expect_parts(refusal(p, bad), {"a is a null pointer"});
+  bad = fine;
+  bad.bias = nullptr;
+  expect_parts(refusal(p, bad), {"bias is a null pointer"});
+  bad = fine;
+  bad.b = b + 1;
+  expect_parts(refusal(p, bad), {"b is at", "16 bytes"});
+  bad = fine;
+  bad.d = a;
+  expect_parts(refusal(p, bad), {"d overlaps a"});
+
+  GemmArguments aliasing = fine;
+  aliasing.c = d;
+  EXPECT_EQ(refusal(p, aliasing), "") << "C is D exactly";
+  aliasing.c = d + 8;
+  expect_parts(refusal(p, aliasing), {"d overlaps c"});
+  aliasing.beta = 0.0f;
+  EXPECT_EQ(refusal(p, aliasing), "") << "C is not read";
+  aliasing.c = nullptr;
+  EXPECT_EQ(refusal(p, aliasing), "");
+
+  p.k = 0;
+  EXPECT_EQ(refusal(p, {.d = d, .bias = bias}), "") << "nothing of A and B is read";
+  p.m = 0;
+  EXPECT_EQ(refusal(p, {}), "");
+}
+
+TEST(Arguments, ScalesAndZeroPoints) {
+  alignas(16) static int8_t a[4500], b[3000], d[1800];
+  static float scale_a[90], scale_b[60], scale_d[1], amax[1];
+  static int32_t zero_a[30], zero_b[20];
+  GemmProblem p = good_scaled();
+  p.d.dtype = DType::i8;
+  p.has_zero = p.has_scale_d = p.has_amax = true;
+  const GemmArguments fine{.a = a,
+                           .b = b,
+                           .d = d,
+                           .scale_a = scale_a,
+                           .scale_b = scale_b,
+                           .zero_a = zero_a,
+                           .zero_b = zero_b,
+                           .scale_d = scale_d,
+                           .amax = amax};
+  EXPECT_EQ(refusal(p, fine), "");
+
+  // Each pointer in turn: missing, misaligned, where D is, where amax is.
+  const auto expect_checked = [&](const char* name, auto GemmArguments::* pointer,
+                                  bool may_be_missing) {
+    using Pointer = std::decay_t<decltype(fine.*pointer)>;
+    GemmArguments bad = fine;
+    bad.*pointer = nullptr;
+    if (may_be_missing) {
+      EXPECT_EQ(refusal(p, bad), "");
+    } else {
+      expect_parts(refusal(p, bad), {std::string(name) + " is a null pointer"});
+    }
+    bad.*pointer = reinterpret_cast<Pointer>(reinterpret_cast<uintptr_t>(fine.*pointer) + 2);
+    expect_parts(refusal(p, bad), {std::string(name) + " is at", "4 bytes"});
+    bad.*pointer = reinterpret_cast<Pointer>(d + 1796);
+    expect_parts(refusal(p, bad), {"overlaps", name, "d"});
+    if (name == std::string("amax")) return;
+    bad.*pointer = reinterpret_cast<Pointer>(amax);
+    expect_parts(refusal(p, bad), {"amax overlaps", name});
+  };
+  expect_checked("scale_a", &GemmArguments::scale_a, false);
+  expect_checked("scale_b", &GemmArguments::scale_b, false);
+  expect_checked("zero_a", &GemmArguments::zero_a, true);
+  expect_checked("zero_b", &GemmArguments::zero_b, false);
+  expect_checked("scale_d", &GemmArguments::scale_d, false);
+  expect_checked("amax", &GemmArguments::amax, false);
+
+  alignas(16) static uint16_t a16[4500], b16[3000], d16[1800];
+  EXPECT_EQ(refusal(good(), {.a = a16, .b = b16, .d = d16}), "") << "nothing else takes part";
+}
+
+TEST(Arguments, StridedScalesMayLieAroundD) {
+  // Rows of 20 floats of D, each followed by its scale.
+  alignas(16) static float memory[30 * 21];
+  alignas(16) static int8_t a[1500], b[1000];
+  static float scale_b[1];
+  GemmProblem p = good_scaled();
+  p.batch = 1;
+  p.d = row_major(21, 0, DType::f32);
+  p.scale_a.stride_row = 21;
+  p.scale_b.stride_row = 0;
+  GemmArguments arguments{.a = a, .b = b, .d = memory, .scale_a = memory + 20, .scale_b = scale_b};
+  EXPECT_EQ(refusal(p, arguments), "");
+  arguments.scale_a = memory + 19;
+  expect_parts(refusal(p, arguments), {"d overlaps scale_a"});
+}
+
+TEST(Arguments, BlockScalesOfEmptyKAreNotRead) {
+  alignas(16) static uint16_t d[1800];
+  GemmProblem p = good_blocks();
+  p.k = 0;
+  EXPECT_EQ(refusal(p, {.d = d}), "");
+}
+
+TEST(Arguments, Int32TakesNoAlpha) {
+  alignas(16) static int8_t a[4500], b[3000];
+  alignas(16) static int32_t d[1800];
+  GemmProblem p = good();
+  p.a.dtype = p.b.dtype = DType::i8;
+  p.d.dtype = DType::i32;
+  EXPECT_EQ(refusal(p, {.a = a, .b = b, .d = d}), "");
+  expect_parts(refusal(p, {.a = a, .b = b, .d = d, .alpha = 0.5f}), {"alpha is 0.5", "int32"});
+}
+
+TEST(Arguments, Workspace) {
+  alignas(16) static char memory[64];
+  EXPECT_NO_THROW(check_workspace(memory, 64, 64));
+  EXPECT_NO_THROW(check_workspace(nullptr, 0, 0));
+  EXPECT_THROW(check_workspace(memory, 63, 64), Error);
+  EXPECT_THROW(check_workspace(memory + 4, 60, 32), Error);
+}
+
+}  // namespace
+}  // namespace cleave

@@ -1,0 +1,58 @@
+// Problems that break no rule, for tests to change.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "cleave/gemm.h"
+
+namespace cleave {
+
+inline MatrixLayout row_major(int64_t columns, int64_t batch_stride = 0, DType type = DType::bf16) {
+  return {.dtype = type, .stride_row = columns, .stride_col = 1, .stride_batch = batch_stride};
+}
+
+inline MatrixLayout column_major(int64_t rows, int64_t batch_stride = 0) {
+  return {.stride_row = 1, .stride_col = rows, .stride_batch = batch_stride};
+}
+
+inline GemmProblem good() {
+  return {.m = 30,
+          .n = 20,
+          .k = 50,
+          .batch = 3,
+          .a = row_major(50, 1500),
+          .b = row_major(20, 1000),
+          .c = row_major(20, 600),
+          .d = row_major(20, 600)};
+}
+
+/// An 8-bit product with scales of rows and columns.
+inline GemmProblem good_scaled(DType type = DType::i8) {
+  GemmProblem p = good();
+  p.a.dtype = p.b.dtype = type;
+  p.scale_a = {.kind = Scaling::vector, .stride_row = 1, .stride_batch = 30};
+  p.scale_b = {.kind = Scaling::vector, .stride_row = 1, .stride_batch = 20};
+  return p;
+}
+
+/// K of two blocks and a bit; scales of 1 x 128 of A, of 128 x 128 of B.
+inline GemmProblem good_blocks(DType type = DType::e4m3) {
+  GemmProblem p = good();
+  p.k = 300;
+  p.a = row_major(300, 9000, type);
+  p.b = row_major(20, 6000, type);
+  p.scale_a = {.kind = Scaling::block, .stride_row = 1, .stride_k = 30, .stride_batch = 90};
+  p.scale_b = {.kind = Scaling::block, .rows = 128, .stride_row = 3, .stride_k = 1};
+  return p;
+}
+
+inline void expect_parts(const std::string& message, const std::vector<std::string>& parts) {
+  for (const std::string& part : parts) {
+    EXPECT_NE(message.find(part), std::string::npos) << part << " is missing in: " << message;
+  }
+}
+
+}  // namespace cleave
