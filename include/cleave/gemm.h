@@ -51,18 +51,34 @@ struct ScaleLayout {
   friend bool operator==(const ScaleLayout&, const ScaleLayout&) = default;
 };
 
+/// The groups of a grouped product; GemmProblem::batch is their number.
+struct GroupLayout {
+  Grouping dimension = Grouping::none;
+  GroupBounds bounds = GroupBounds::ends;
+  bool wide = false;    ///< offsets and sizes are int64, else int32
+  int64_t spacing = 1;  ///< aligned_ends: what begins are multiples of; counts: from one group's
+                        ///< begin to the next one's
+  bool zero_rest = false;  ///< m, n: what of D belongs to no group is zeroed, else left as it is
+
+  friend bool operator==(const GroupLayout&, const GroupLayout&) = default;
+};
+
+/// The most groups of one product: their bounds lie in shared memory.
+inline constexpr int64_t kMostGroups = 1024;
+
 /// A plain value that says what to compute; it holds no pointer but what their alignment is. POD:
 /// it is the plan cache's key.
 struct GemmProblem {
   int64_t m = 0, n = 0, k = 0;
   int64_t batch = 1;
   MatrixLayout a = {};  ///< [batch, m, k]
-  MatrixLayout b = {};  ///< [batch, k, n]
+  MatrixLayout b = {};  ///< [batch, k, n]; [batch, k, 2n] under swiglu
   MatrixLayout c = {};  ///< [batch, m, n]; read only if has_c
   MatrixLayout d = {};  ///< [batch, m, n]; must not overlap itself
   bool has_c = false;   ///< C takes part (beta is a run-time value); C may be D exactly
   Bias bias = Bias::none;
   DType bias_dtype = DType::bf16;
+  int64_t bias_stride_batch = 0;  ///< elements to the next batch entry's (group's) bias
   Activation activation = Activation::none;
 
   ScaleLayout scale_a = {}, scale_b = {};  ///< both none, both vector, or both block
@@ -71,6 +87,11 @@ struct GemmProblem {
   bool has_amax = false;     ///< the largest |D|, before scale_d, is gathered
   bool fast_accumulation = false;  ///< fp8: leave sums in the tensor cores (about 14 bits of
                                    ///< mantissa); else float32 takes over every 128 elements of K
+
+  /// Where a dimension is grouped, matrices that Grouping's table shows without groups have a
+  /// stride_batch of 0, and m, n or k counts the elements of that dimension of all groups.
+  /// Vectors go with their operand: the scales of a grouped m are m values, those of B n per group.
+  GroupLayout groups = {};
 
   SplitKMode split_k_mode = SplitKMode::automatic;
   int32_t split_k_slices = 0;  ///< 0: the planner chooses
@@ -89,7 +110,7 @@ struct GemmArguments {
   const void* b = nullptr;
   const void* c = nullptr;  ///< read if has_c and beta != 0
   void* d = nullptr;
-  const void* bias = nullptr;  ///< n (row) or m (column) contiguous values
+  const void* bias = nullptr;  ///< n (row; 2n under swiglu) or m (column) contiguous values
   float alpha = 1.0f;
   float beta = 0.0f;
   const float* scale_a = nullptr;  ///< as the problem's ScaleLayout says; on the device
@@ -98,6 +119,11 @@ struct GemmArguments {
   const int32_t* zero_b =
       nullptr;                     ///< n contiguous values (vLLM's azp_adj: the columns' sums of B)
   const float* scale_d = nullptr;  ///< one value
+  /// Read by the kernel, never by the host, and clamped to the dimension: wrong values give wrong
+  /// results, but no access outside the matrices. Sizes: `batch` values; so offsets, but for one
+  /// more of indptr.
+  const void* group_offsets = nullptr;  ///< every bounds but counts
+  const void* group_sizes = nullptr;    ///< starts, counts
   float* amax = nullptr;           ///< one value, raised to the largest |D|: zero it to start anew
 };
 

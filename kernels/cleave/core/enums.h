@@ -22,8 +22,9 @@ enum class DType : uint8_t { f16, bf16, f32, i8, e4m3, e5m2, i32 };
 /// | automatic | the planner chooses among the above          |                    |                |
 enum class SplitKMode : uint8_t { none, serial, parallel, cluster, stream_k, automatic };
 
-/// Applied last: D = activation(alpha * A @ B + beta * C + bias).
-enum class Activation : uint8_t { none, relu, gelu_tanh, gelu_erf, silu };
+/// Applied last: D = activation(alpha * A @ B + beta * C + bias). `swiglu` takes two columns of the
+/// product for each of D's n: silu(column j) * column n + j, so B has 2n columns, the gates first.
+enum class Activation : uint8_t { none, relu, gelu_tanh, gelu_erf, silu, swiglu };
 
 /// Shape of the bias: `row` is a row vector of N values (one per column of D, torch's Linear bias);
 /// `column` is a column vector of M values (one per row of D).
@@ -41,6 +42,31 @@ enum class Scaling : uint8_t { none, vector, block };
 /// Elements of K, and rows or columns where it is not one, that the scale of a block covers; and the
 /// interval at which a float32 sum takes over from the tensor cores' narrower one.
 inline constexpr uint32_t kScaleBlock = 128;
+
+/// The dimension of a product that is cut into groups, each with a product of its own. Only the
+/// GPU knows where the cuts are.
+///
+/// | dimension | A            | B            | D            | in a mixture of experts, group g is  |
+/// |-----------|--------------|--------------|--------------|--------------------------------------|
+/// | none      | [batch,m,k]  | [batch,k,n]  | [batch,m,n]  |                                      |
+/// | m         | [m,k]        | [groups,k,n] | [m,n]        | expert g's tokens: forward, data     |
+/// |           |              |              |              | gradient                             |
+/// | n         | [groups,m,k] | [k,n]        | [m,n]        | the same, transposed                 |
+/// | k         | [m,k]        | [k,n]        | [groups,m,n] | expert g's weight gradient           |
+enum class Grouping : uint8_t { none, m, n, k };
+
+/// How the device arrays `offsets` and `sizes` say which part [begin, end) of the grouped dimension
+/// is group g's.
+///
+/// | bounds       | begin                                  | end                | known as           |
+/// |--------------|----------------------------------------|--------------------|--------------------|
+/// | ends         | offsets[g - 1], or 0                   | offsets[g]         | torch's offs       |
+/// | indptr       | offsets[g]                             | offsets[g + 1]     | FlashInfer, CSR    |
+/// | starts       | offsets[g]                             | begin + sizes[g]   | cu_seqlens + sizes |
+/// | aligned_ends | offsets[g - 1], or 0, rounded up to a  | offsets[g]         | DeepEP's psum      |
+/// |              | multiple of spacing                    |                    |                    |
+/// | counts       | g * spacing                            | begin + sizes[g]   | masked             |
+enum class GroupBounds : uint8_t { ends, indptr, starts, aligned_ends, counts };
 
 /// Which elements of a matrix share one scale when it is quantised: all of them, those of a row,
 /// 128 neighbours in a row, or a square of 128 by 128.

@@ -24,6 +24,7 @@ struct EpilogueParams {
   int64_t d_stride = 0, d_batch_stride = 0;  // d_stride: of the dimension that is not contiguous
   int64_t c_stride = 0, c_batch_stride = 0;
   uint32_t m = 0, n = 0;
+  int64_t bias_batch_stride = 0;
   // Scaling::vector: by row of A and column of B; a stride of 0 has one for all.
   const float* scale_a = nullptr;
   const float* scale_b = nullptr;
@@ -63,7 +64,7 @@ CLEAVE_HD EpilogueLine epilogue_row(const EpilogueKind kind, const EpilogueParam
   EpilogueLine line;
   if (kind.scaled)
     line.scale = p.scale_a[int64_t(batch) * p.scale_a_batch_stride + row * p.scale_a_stride];
-  if (kind.bias == Bias::column) line.bias = load_element(kind.bias_dtype, p.bias, row);
+  if (kind.bias == Bias::column) line.bias = load_element(kind.bias_dtype, p.bias, batch * p.bias_batch_stride + row);
   if (kind.has_zero && p.zero_a != nullptr) line.zero = p.zero_a[row];
   return line;
 }
@@ -73,7 +74,7 @@ CLEAVE_HD EpilogueLine epilogue_column(const EpilogueKind kind, const EpiloguePa
   EpilogueLine line;
   if (kind.scaled)
     line.scale = p.scale_b[int64_t(batch) * p.scale_b_batch_stride + col * p.scale_b_stride];
-  if (kind.bias == Bias::row) line.bias = load_element(kind.bias_dtype, p.bias, col);
+  if (kind.bias == Bias::row) line.bias = load_element(kind.bias_dtype, p.bias, batch * p.bias_batch_stride + col);
   if (kind.has_zero && p.zero_b != nullptr) line.zero = p.zero_b[col];
   return line;
 }

@@ -26,7 +26,7 @@ class Finish {
       const uint32_t row = tile_.row(block) + i / 2 * 8, col = tile_.col(block) + i % 2;
       if constexpr (C.d == DType::i32) {
         values[i] = epilogue_integer(kKind, sums[i], rows[i / 2], columns[i % 2]);
-      } else if ((!C.has_c && !C.has_amax) || (row < p_.m && col < p_.n)) {
+      } else if ((!C.has_c && !C.has_amax) || (row < tile_.m_end && col < tile_.n_end)) {
         const float value =
             epilogue_value(kKind, p_, sums[i], rows[i / 2], columns[i % 2], row, col, tile_.batch);
         if (C.has_amax) amax_ = max_of(amax_, __float_as_uint(value) & 0x7fffffffu);

@@ -40,7 +40,7 @@ class GlobalLines {
       row_ = row;
       CLEAVE_UNROLL
       for (uint32_t i = 0; i < 2; ++i) {
-        if (row + i * 8 < p_.m)
+        if (row + i * 8 < tile_.m_end)
           rows_[i] = epilogue_row(epilogue_kind<C>(), p_, row + i * 8, tile_.batch);
       }
     }
@@ -52,7 +52,7 @@ class GlobalLines {
     CLEAVE_UNROLL
     for (uint32_t i = 0; i < 2; ++i) {
       const uint32_t col = tile_.col(block) + i;
-      if (col < p_.n) lines[i] = epilogue_column(epilogue_kind<C>(), p_, col, tile_.batch);
+      if (col < tile_.n_end) lines[i] = epilogue_column(epilogue_kind<C>(), p_, col, tile_.batch);
     }
   }
 
@@ -78,12 +78,12 @@ class TileLines {
     CLEAVE_UNROLL
     for (uint32_t i = 0; i < 2 * kWaves; ++i) {
       const uint32_t row = tile.row(i / 2 * Fragment<C>::kColBlocks) + i % 2 * 8;
-      if (row < p.m) rows_[i] = epilogue_row(epilogue_kind<C>(), p, row, tile.batch);
+      if (row < tile.m_end) rows_[i] = epilogue_row(epilogue_kind<C>(), p, row, tile.batch);
     }
     CLEAVE_UNROLL
     for (uint32_t i = 0; i < kOwn; ++i) {
       const uint32_t col = tile.n0 + own_column(i);
-      if (own_column(i) < C.tile_n && col < p.n)
+      if (own_column(i) < C.tile_n && col < tile.n_end)
         columns_[i] = epilogue_column(epilogue_kind<C>(), p, col, tile.batch);
     }
   }

@@ -9,6 +9,7 @@
 #include "cleave/epilogue/finish.h"
 #include "cleave/epilogue/store_chunk.h"
 #include "cleave/kernel/gemm_params.h"
+#include "cleave/mainloop/tma_box.h"
 #include "cleave/memory/swizzle.h"
 #include "cleave/ptx/barrier.h"
 #include "cleave/ptx/stmatrix.h"
@@ -72,10 +73,9 @@ class TmaStore {
         if constexpr (kRowMajor) {
           CLEAVE_UNROLL
           for (uint32_t x = 0; x < columns; x += kBox)
-            ptx::tma_store(&p.map_d, chunk + x / kBox * kBoxBytes, tile.n0 + col + x, row,
-                           tile.batch);
+            store_box(p, tile, chunk + x / kBox * kBoxBytes, tile.n0 + col + x, row, tile.m_end);
         } else {
-          ptx::tma_store(&p.map_d, chunk, row, tile.n0 + col, tile.batch);
+          store_box(p, tile, chunk, row, tile.n0 + col, tile.n_end);
         }
         ptx::tma_store_commit();
       }
@@ -90,6 +90,17 @@ class TmaStore {
   }
 
  private:
+  /// The box whose first element is element `across` of D's line `line`; `end`: of the lines.
+  CLEAVE_DEVICE static void store_box(const GemmParams& p, const Tile<C>& tile, uint32_t from,
+                                      uint32_t across, uint32_t line, uint32_t end) {
+    if constexpr (stores_ragged(C.grouping, C.d_order)) {
+      const RaggedLine at(end, line);
+      ptx::tma_store(&p.map_d, from, across, at.line, at.end, kRaggedExtent);
+    } else {
+      ptx::tma_store(&p.map_d, from, across, line, tile.batch);
+    }
+  }
+
   uint32_t staging_, barrier_;
   uint32_t next_ = 0;
 };

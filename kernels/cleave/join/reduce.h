@@ -14,11 +14,12 @@ CLEAVE_DEVICE void reduce(const GemmParams& p, const Place<C>& place, const Frag
                           uint32_t thread) {
   const Schedule& s = p.schedule;
   const Shares shares(Fragment<C>::kBlocks, s.reduce_chunks);
-  for (uint32_t index = place.worker; index < s.tiles * s.reduce_chunks; index += place.workers) {
-    const ReduceUnit unit = reduce_unit(s, index);
-    const uint32_t tile = place.tile(unit.tile);
-    const Tile<C> at{fragment, place.tile_m(unit.m) * C.tile_m, place.tile_n(unit.n) * C.tile_n,
-                     unit.batch};
+  auto finder = place.finder(s);
+  const uint32_t units = finder.tiles() * s.reduce_chunks;
+  for (uint32_t index = place.worker; index < units; index += place.workers) {
+    const ReduceUnit unit = reduce_unit(s, finder, index);
+    const uint32_t tile = place.number(unit.tile);
+    const Tile<C> at = place.tile(p, fragment, unit);
     uint32_t* const counter = p.counters + tile;
     wait_counter<C>(counter, s.slices, thread);
     GlobalLines<C> lines(p.epilogue, at);

@@ -41,6 +41,9 @@ struct GemmConfig {
   uint32_t multicast_m = 1;
   uint32_t multicast_n = 1;
 
+  Grouping grouping = Grouping::none;
+  uint32_t group_capacity = 0;  // groups that there is shared memory for
+
   SplitKMode split = SplitKMode::none;
   uint32_t cluster_k =
       1;  // cluster, parallel: slices of a tile that one cluster joins in distributed shared memory
@@ -98,6 +101,18 @@ CLEAVE_HD constexpr uint32_t sharers(const GemmConfig& c) {
 /// Blocks of one cluster (1: no cluster launch).
 CLEAVE_HD constexpr uint32_t cluster_size(const GemmConfig& c) {
   return sharers(c) * c.cluster_k;
+}
+
+/// Elements of the grouped dimension that one step of the schedule covers (groups.h).
+CLEAVE_HD constexpr uint32_t group_step(const GemmConfig& c) {
+  switch (c.grouping) {
+    case Grouping::m:
+      return c.tile_m * c.multicast_m;
+    case Grouping::n:
+      return c.tile_n * c.multicast_n;
+    default:
+      return c.tile_k;
+  }
 }
 
 /// Values that each column brings to the epilogue: scale, bias, zero point.

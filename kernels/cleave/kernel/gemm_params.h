@@ -35,6 +35,7 @@ struct GemmParams {
   BlockScales scales_a, scales_b;         // Scaling::block
   uint32_t batched_a = 0, batched_b = 0;  // sm90: 0 where the batch broadcasts, else 1
   Schedule schedule;
+  GroupParams groups;
   EpilogueParams epilogue;
   float* partials = nullptr;     // float32 shares of tiles, in fragment order
   uint32_t* counters = nullptr;  // one per tile (stream_k: per worker); zero between launches

@@ -21,7 +21,7 @@ CLEAVE_DEVICE void gemm_portable(const GemmParams& p) {
   extern __shared__ __align__(kSharedAlignment) uint8_t shared[];
   const uint32_t smem = ptx::shared_address(shared);
   const auto join_buffer = reinterpret_cast<const float4*>(shared + kPlan.join);
-  const Place<C> place;
+  Place<C> place;
   const Fragment<C> fragment(threadIdx.x);
   MmaMainloop<C> mainloop{p, smem, threadIdx.x, {}};
   Sums<C> sums;
@@ -36,10 +36,11 @@ CLEAVE_DEVICE void gemm_portable(const GemmParams& p) {
   }
   ptx::launch_dependents();
   ptx::grid_dependency_wait();
+  place.find_groups(p, shared);
 
   auto walk = place.walk(p.schedule);
   for (WorkUnit unit; walk.next(unit);) {
-    const Tile<C> tile{fragment, unit.m * C.tile_m, unit.n * C.tile_n, unit.batch};
+    const Tile<C> tile = place.tile(p, fragment, unit);
     mainloop.run(unit, tile, sums);
     if constexpr (C.cluster_k > 1) {
       const ClusterJoin<C> join{smem, place.k_rank, place.share_rank};

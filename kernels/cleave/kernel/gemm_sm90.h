@@ -30,10 +30,11 @@ template <GemmConfig C>
 CLEAVE_DEVICE void produce(const GemmParams& p, const Place<C>& place, uint32_t smem) {
   constexpr SmemPlan kPlan = smem_plan(C);
   const uint32_t full = smem + kPlan.barriers, empty = full + C.stages * 8;
+  const Sharing sharing{place.share_rank, place.rank - place.share_rank};
   PipelineState<C.stages> state;
   auto walk = place.walk(p.schedule);
   for (WorkUnit unit; walk.next(unit);) {
-    const uint32_t m0 = place.tile_m(unit.m) * C.tile_m, n0 = place.tile_n(unit.n) * C.tile_n;
+    const uint32_t m0 = place.first_row(unit), n0 = place.first_column(unit);
     for (uint32_t i = 0; i < unit.k_count; ++i) {
       const uint32_t k0 = unit.k_block(i) * C.tile_k;
       ptx::mbarrier_wait(empty + state.stage * 8, state.parity ^ 1);
@@ -41,10 +42,10 @@ CLEAVE_DEVICE void produce(const GemmParams& p, const Place<C>& place, uint32_t 
       ptx::mbarrier_arrive_expect(barrier, kPlan.a_stage + kPlan.b_stage);
       load_operand<C, C.a_major, C.tile_m, C.multicast_n>(
           &p.map_a, smem + kPlan.a + state.stage * kPlan.a_stage, barrier, m0, k0,
-          unit.batch * p.batched_a, place.share_rank, place.rank - place.share_rank);
+          unit, unit.batch * p.batched_a, sharing);
       load_operand<C, C.b_major, C.tile_n, C.multicast_m>(
           &p.map_b, smem + kPlan.b + state.stage * kPlan.b_stage, barrier, n0, k0,
-          unit.batch * p.batched_b, place.share_rank, place.rank - place.share_rank);
+          unit, unit.batch * p.batched_b, sharing);
       state.advance();
     }
   }
@@ -61,7 +62,7 @@ CLEAVE_DEVICE void produce_scales(const GemmParams& p, const Place<C>& place, ui
   ScaleLoader<C, kScaleThreads> loader(p, threadIdx.x % 128 - 32);
   auto walk = place.walk(p.schedule);
   for (WorkUnit unit; walk.next(unit);) {
-    loader.start(unit, place.tile_m(unit.m) * C.tile_m, place.tile_n(unit.n) * C.tile_n);
+    loader.start(unit, place.first_row(unit), place.first_column(unit));
     for (uint32_t i = 0; i < unit.k_count; ++i) {
       ptx::mbarrier_wait(empty + state.stage * 8, state.parity ^ 1);
       loader.load(smem + kPlan.scales + state.stage * kPlan.scale_stage);
@@ -101,8 +102,7 @@ CLEAVE_DEVICE void consume(const GemmParams& p, const Place<C>& place, uint32_t 
     more = more && walk.next(unit);
   }
   while (more) {
-    const Tile<C> tile{fragment, place.tile_m(unit.m) * C.tile_m, place.tile_n(unit.n) * C.tile_n,
-                       unit.batch};
+    const Tile<C> tile = place.tile(p, fragment, unit);
     TileLines<C> lines(p.epilogue, tile,
                        line_buffer + warpgroup * C.tile_n * column_line_values(C));
     if constexpr (C.pingpong) ptx::named_barrier_sync(kTurn + warpgroup, 256);
@@ -112,10 +112,10 @@ CLEAVE_DEVICE void consume(const GemmParams& p, const Place<C>& place, uint32_t 
     if constexpr (C.cluster_k > 1) {
       const ClusterJoin<C> join{smem, place.k_rank, place.share_rank};
       join.meet();
-      join.run(p, unit, place.tile(unit.tile), tile, join_buffer, sums, thread);
+      join.run(p, unit, place.number(unit.tile), tile, join_buffer, sums, thread);
       break;
     }
-    if (join<C>(p, unit, place.tile(unit.tile), blockIdx.x, sums, thread)) {
+    if (join<C>(p, unit, place.number(unit.tile), blockIdx.x, sums, thread)) {
       lines.share(warpgroup_barrier(warpgroup));
       if constexpr (C.store_by_tma) {
         tma_store.store(p, tile, lines, sums);
@@ -152,7 +152,7 @@ CLEAVE_DEVICE void gemm_sm90(const GemmParams& p) {
   const uint32_t smem = ptx::shared_address(shared);
   const auto join_buffer = reinterpret_cast<const float4*>(shared + kPlan.join);
   const auto line_buffer = reinterpret_cast<float*>(shared + kPlan.lines);
-  const Place<C> place;
+  Place<C> place;
 
   if (threadIdx.x == 0) {
     ptx::prefetch_tensor_map(&p.map_a);
@@ -169,6 +169,7 @@ CLEAVE_DEVICE void gemm_sm90(const GemmParams& p) {
   if constexpr (cluster_size(C) > 1) ptx::cluster_meet();
   ptx::launch_dependents();
   ptx::grid_dependency_wait();
+  place.find_groups(p, shared);
 
   // With two consumer warpgroups the launch gives every thread 168 registers; what the producer
   // does not need goes to the consumers.

@@ -1,9 +1,11 @@
 // Which worker, which part of a cluster, and so which tile and slice, a block is.
 #pragma once
 
-#include "cleave/kernel/gemm_config.h"
+#include "cleave/epilogue/tile.h"
+#include "cleave/kernel/gemm_params.h"
+#include "cleave/memory/smem_plan.h"
 #include "cleave/ptx/barrier.h"
-#include "cleave/schedule/schedule.h"
+#include "cleave/schedule/group_table.h"
 
 namespace cleave {
 
@@ -15,16 +17,42 @@ struct Place {
   uint32_t k_rank = rank / sharers(C);      // which of the cluster's slices this block has
   uint32_t worker = blockIdx.x / cluster_size(C);
   uint32_t workers = gridDim.x / cluster_size(C);
+  GroupTable groups;
 
-  CLEAVE_DEVICE uint32_t tile_m(uint32_t m) const {
-    return m * C.multicast_m + (C.multicast_m > 1 ? share_rank : 0);
+  /// By all threads of the block, after grid_dependency_wait: an earlier kernel may have written
+  /// the groups' bounds.
+  CLEAVE_DEVICE void find_groups(const GemmParams& p, uint8_t* shared) {
+    if constexpr (C.grouping != Grouping::none) {
+      groups = build_group_table(p.groups, C.grouping, group_step(C),
+                                 shared + smem_plan(C).group_table);
+      __syncthreads();
+    }
   }
-  CLEAVE_DEVICE uint32_t tile_n(uint32_t n) const {
-    return n * C.multicast_n + (C.multicast_n > 1 ? share_rank : 0);
+
+  /// The first row of the block's tile: of the matrices, not of the group.
+  CLEAVE_DEVICE uint32_t first_row(const TileSpot& spot) const {
+    const uint32_t tile = spot.m * C.multicast_m + (C.multicast_m > 1 ? share_rank : 0);
+    return tile * C.tile_m + (C.grouping == Grouping::m ? spot.range.begin : 0);
   }
-  CLEAVE_DEVICE uint32_t tile(uint32_t tile) const { return tile * sharers(C) + share_rank; }
-  CLEAVE_DEVICE Walk<C.split> walk(const Schedule& s) const {
-    return Walk<C.split>(s, worker, workers, k_rank);
+  CLEAVE_DEVICE uint32_t first_column(const TileSpot& spot) const {
+    const uint32_t tile = spot.n * C.multicast_n + (C.multicast_n > 1 ? share_rank : 0);
+    return tile * C.tile_n + (C.grouping == Grouping::n ? spot.range.begin : 0);
+  }
+  CLEAVE_DEVICE Tile<C> tile(const GemmParams& p, const Fragment<C>& fragment,
+                             const TileSpot& spot) const {
+    return {fragment,
+            first_row(spot),
+            first_column(spot),
+            C.grouping == Grouping::m ? spot.range.end : p.epilogue.m,
+            C.grouping == Grouping::n ? spot.range.end : p.epilogue.n,
+            spot.batch};
+  }
+  /// The tile's number among those of all blocks.
+  CLEAVE_DEVICE uint32_t number(uint32_t tile) const { return tile * sharers(C) + share_rank; }
+
+  CLEAVE_DEVICE TileFinder<C.grouping> finder(const Schedule& s) const { return {s, groups}; }
+  CLEAVE_DEVICE Walk<C.split, C.grouping> walk(const Schedule& s) const {
+    return {s, worker, workers, k_rank, groups};
   }
 };
 

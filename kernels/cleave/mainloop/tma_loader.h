@@ -12,26 +12,40 @@
 
 namespace cleave {
 
-/// One operand. `row0`: first row (m or n) of the tile; `share_rank`: this block's among those that
-/// share loads, and so which of the `Sharers` parts it loads; `first_sharer`: the cluster rank of
-/// the first of them.
+/// Who loads what of a shared tile.
+struct Sharing {
+  uint32_t share_rank;    // this block's among those that share loads: the part that it loads
+  uint32_t first_sharer;  // the cluster rank of the first of them
+};
+
+/// One operand. `row0`: first row (m or n) of the tile; `k0`: first k, of the unit's group if K is
+/// grouped; `batch`: 0 where all batch entries share the operand.
 template <GemmConfig C, Major M, uint32_t TileRows, uint32_t Sharers>
 CLEAVE_DEVICE void load_operand(const TensorMap* map, uint32_t stage, uint32_t barrier,
-                                uint32_t row0, uint32_t k0, uint32_t batch, uint32_t share_rank,
-                                uint32_t first_sharer) {
+                                uint32_t row0, uint32_t k0, const WorkUnit& unit, uint32_t batch,
+                                Sharing sharing) {
   constexpr uint32_t kAtom = atom_elements(C.a);
   constexpr uint32_t kRows = box_rows(M, TileRows, C.tile_k, Sharers);
-  const uint32_t share = Sharers == 1 ? 0 : share_rank;
+  const uint32_t share = Sharers == 1 ? 0 : sharing.share_rank;
+  const auto blocks = uint16_t(((1 << Sharers) - 1) << sharing.first_sharer);
   const auto load = [&](uint32_t offset, uint32_t x, uint32_t y) {
-    if constexpr (Sharers == 1) {
-      ptx::tma_load(stage + offset, map, barrier, x, y, batch, ptx::CacheHint::normal);
+    constexpr auto kHint = ptx::CacheHint::normal;
+    if constexpr (loads_ragged(C.grouping, M)) {
+      const RaggedLine at(unit.range.end, unit.range.begin + y);
+      if constexpr (Sharers == 1) {
+        ptx::tma_load(stage + offset, map, barrier, x, at.line, at.end, kRaggedExtent, kHint);
+      } else {
+        ptx::tma_load_multicast(stage + offset, map, barrier, x, at.line, at.end, kRaggedExtent,
+                                blocks, kHint);
+      }
+    } else if constexpr (Sharers == 1) {
+      ptx::tma_load(stage + offset, map, barrier, x, y, batch, kHint);
     } else {
-      ptx::tma_load_multicast(stage + offset, map, barrier, x, y, batch,
-                              uint16_t(((1 << Sharers) - 1) << first_sharer),
-                              ptx::CacheHint::normal);
+      ptx::tma_load_multicast(stage + offset, map, barrier, x, y, batch, blocks, kHint);
     }
   };
   if constexpr (M == Major::k) {
+    if constexpr (C.grouping == Grouping::k) k0 += unit.range.begin;
     CLEAVE_UNROLL
     for (uint32_t part = 0; part < C.tile_k / kAtom; ++part) {
       load((part * TileRows + share * kRows) * 128, k0 + part * kAtom, row0 + share * kRows);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "cleave/mainloop/scale_lines.h"
+#include "cleave/schedule/groups.h"
 
 namespace cleave {
 
@@ -24,6 +25,7 @@ struct SmemPlan {
   uint32_t staging = 0;               // sm90, store_by_tma
   uint32_t scale_stage = 0;           // Scaling::block: bytes of one stage's scales
   uint32_t scales = 0;                // and the first stage's offset
+  uint32_t group_table = 0;           // Grouping: groups.h
   uint32_t lines = 0;                 // sm90: what columns bring to the epilogue, per warpgroup
   uint32_t join = 0;                  // cluster_k > 1: shares of the tile sent by the other ranks
   bool join_over_stages = false;      // that buffer is too large for a place of its own
@@ -61,6 +63,8 @@ CLEAVE_HD constexpr SmemPlan smem_plan(const GemmConfig& c) {
   }
   plan.barriers = at;
   if (sm90) at += 2 * c.stages * uint32_t(sizeof(uint64_t));
+  plan.group_table = at;
+  if (c.grouping != Grouping::none) at += round_up(group_table_bytes(c.group_capacity), 16u);
   plan.bytes = at;
   return plan;
 }

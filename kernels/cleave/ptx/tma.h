@@ -40,12 +40,43 @@ CLEAVE_DEVICE void tma_load_multicast(uint32_t to, const void* map, uint32_t bar
       : "memory");
 }
 
+/// The same for maps of four dimensions.
+CLEAVE_DEVICE void tma_load(uint32_t to, const void* map, uint32_t barrier, int32_t x, int32_t y,
+                            int32_t z, int32_t w, CacheHint hint) {
+  asm volatile(
+      "cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.L2::cache_"
+      "hint"
+      " [%0], [%1, {%3, %4, %5, %6}], [%2], %7;" ::"r"(to),
+      "l"(map), "r"(barrier), "r"(x), "r"(y), "r"(z), "r"(w), "l"(uint64_t(hint))
+      : "memory");
+}
+
+CLEAVE_DEVICE void tma_load_multicast(uint32_t to, const void* map, uint32_t barrier, int32_t x,
+                                      int32_t y, int32_t z, int32_t w, uint16_t blocks,
+                                      CacheHint hint) {
+  asm volatile(
+      "cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::"
+      "cluster"
+      ".L2::cache_hint [%0], [%1, {%3, %4, %5, %6}], [%2], %7, %8;" ::"r"(to),
+      "l"(map), "r"(barrier), "r"(x), "r"(y), "r"(z), "r"(w), "h"(blocks), "l"(uint64_t(hint))
+      : "memory");
+}
+
 /// Stores the box at (x, y, z); what lies outside the tensor is clipped.
 CLEAVE_DEVICE void tma_store(const void* map, uint32_t from, int32_t x, int32_t y, int32_t z) {
   asm volatile(
       "cp.async.bulk.tensor.3d.global.shared::cta.tile.bulk_group [%0, {%2, %3, %4}], [%1];" ::"l"(
           map),
       "r"(from), "r"(x), "r"(y), "r"(z)
+      : "memory");
+}
+
+CLEAVE_DEVICE void tma_store(const void* map, uint32_t from, int32_t x, int32_t y, int32_t z,
+                             int32_t w) {
+  asm volatile(
+      "cp.async.bulk.tensor.4d.global.shared::cta.tile.bulk_group [%0, {%2, %3, %4, %5}], [%1];" ::
+          "l"(map),
+      "r"(from), "r"(x), "r"(y), "r"(z), "r"(w)
       : "memory");
 }
 

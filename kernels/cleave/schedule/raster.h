@@ -40,6 +40,22 @@ struct Raster {
     per_batch.divmod(tile, batch, in_batch);
     per_band.divmod(in_batch, band, in_band);
     (band < full_bands ? width : last_width).divmod(in_band, down, across);
+    place(band, across, down, m, n);
+  }
+
+  /// `tile` counts those of one group, which has `rows` of them along the dimension that the bands
+  /// do not cut.
+  CLEAVE_HD constexpr void locate(uint32_t tile, uint32_t rows, uint32_t& m, uint32_t& n) const {
+    const uint32_t of_band = width.divisor * rows;
+    const uint32_t band = tile / of_band;
+    uint32_t down = 0, across = 0;
+    (band < full_bands ? width : last_width).divmod(tile - band * of_band, down, across);
+    place(band, across, down, m, n);
+  }
+
+ private:
+  CLEAVE_HD constexpr void place(uint32_t band, uint32_t across, uint32_t down, uint32_t& m,
+                                 uint32_t& n) const {
     across += band * width.divisor;
     m = bands_along_m ? across : down;
     n = bands_along_m ? down : across;

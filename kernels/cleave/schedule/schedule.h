@@ -17,6 +17,12 @@
 //                     into equal parts; the remaining tiles are whole and follow. (Osama et al.,
 //                     "Stream-K", PPoPP 2023.)
 //
+// Where a dimension is grouped (groups.h), tiles are counted group by group. Groups of M or N have
+// tiles of their own size: how many there are is known on the device alone, and the same launch
+// serves any number. Groups of K have equally many tiles, but of unequal depth: a slice of a short
+// one may have no k block, and stream_k cuts all of them, so that every worker multiplies equally
+// much however the groups are skewed.
+//
 // Why the waits inside a kernel cannot deadlock: all workers are resident, every worker takes its
 // units in increasing order, and a unit only waits for units of a lower number (serial), for units
 // that are first in their worker's list (stream_k), or after the worker has finished all its units
@@ -24,13 +30,19 @@
 #pragma once
 
 #include "cleave/core/enums.h"
+#include "cleave/schedule/groups.h"
 #include "cleave/schedule/raster.h"
 
 namespace cleave {
 
-struct WorkUnit {
-  uint32_t m = 0, n = 0, batch = 0;  // the tile's place, in tiles
+/// A tile of D.
+struct TileSpot {
+  uint32_t m = 0, n = 0, batch = 0;  // its place, in tiles; of a group: from the group's first
   uint32_t tile = 0;                 // its number: index of its counter and partials
+  GroupRange range;                  // its group's; nothing where there are no groups
+};
+
+struct WorkUnit : TileSpot {
   uint32_t k_first = 0, k_step = 1;  // its k blocks: first, first + step, ...
   uint32_t k_count = 0;
   uint32_t slice = 0;         // which share of K this is
@@ -57,11 +69,13 @@ struct Shares {
 /// The fixed part: made by the planner, passed to the kernel by value.
 struct Schedule {
   Raster raster;
-  uint32_t tiles = 0;     // all tiles of all batch entries
-  uint32_t k_blocks = 0;  // per tile
-  uint32_t slices = 1;    // of a tile: groups * ranks
-  uint32_t ranks = 1;     // slices that one worker, a cluster of blocks, takes at a time
-  uint32_t groups = 1;
+  uint32_t tiles = 0;         // all tiles of all batch entries; of groups of M or N: unknown
+  uint32_t tiles_across = 0;  // groups of M or N: tiles of one step along the grouped dimension;
+                              // of K: tiles of a group
+  uint32_t k_blocks = 0;      // per tile; of groups of K: unknown
+  uint32_t slices = 1;        // of a tile: groups * ranks
+  uint32_t ranks = 1;         // slices that one worker, a cluster of blocks, takes at a time
+  uint32_t groups = 1;        // of slices
   FastDivmod tiles_divmod;
   Shares slice_shares;         // k blocks of a tile, dealt to its slices
   uint32_t stream_tiles = 0;   // stream_k: tiles that are cut
@@ -69,21 +83,85 @@ struct Schedule {
   FastDivmod k_blocks_divmod;  // stream_k
   uint32_t reduce_chunks = 1;  // parallel: reduction units per tile
   FastDivmod reduce_chunks_divmod;
-
-  CLEAVE_HD constexpr uint32_t units() const { return tiles * groups; }
 };
 
-template <SplitKMode Mode>
+/// Tiles that stream_k cuts: whole waves run unsplit, but for the last one, which shares the line
+/// with the remainder.
+CLEAVE_HD constexpr uint32_t stream_tiles(uint32_t tiles, uint32_t workers) {
+  const uint32_t remainder = tiles % workers;
+  return remainder == 0 ? 0 : remainder + (tiles > workers ? workers : 0);
+}
+
+/// Finds tiles by their number.
+template <Grouping G>
+class TileFinder {
+  static constexpr bool kRagged = G == Grouping::m || G == Grouping::n;
+
+ public:
+  CLEAVE_HD constexpr TileFinder(const Schedule& schedule, const GroupTable& table)
+      : s_(schedule), table_(table) {}
+
+  CLEAVE_HD constexpr uint32_t tiles() const {
+    return kRagged ? table_.steps() * s_.tiles_across : s_.tiles;
+  }
+
+  CLEAVE_HD constexpr void find(uint32_t tile, TileSpot& spot) {
+    spot.tile = tile;
+    if constexpr (kRagged) {
+      seek(tile, s_.tiles_across);
+      spot.batch = group_;
+      spot.range = table_.ranges[group_];
+      s_.raster.locate(tile - table_.before[group_] * s_.tiles_across, table_.steps(group_), spot.m,
+                       spot.n);
+    } else {
+      s_.raster.locate(tile, spot.m, spot.n, spot.batch);
+      if constexpr (G == Grouping::k) spot.range = table_.ranges[spot.batch];
+    }
+  }
+
+  /// The group in whose part of the line `position` lies, `each` positions a step. Walks go mostly
+  /// forward.
+  CLEAVE_HD constexpr uint32_t seek(uint32_t position, uint32_t each) {
+    if (position < table_.before[group_] * each) group_ = 0;
+    while (position >= table_.before[group_ + 1] * each) ++group_;
+    return group_;
+  }
+
+  CLEAVE_HD constexpr const GroupTable& table() const { return table_; }
+
+ private:
+  const Schedule& s_;
+  GroupTable table_;
+  uint32_t group_ = 0;
+};
+
+template <SplitKMode Mode, Grouping G = Grouping::none>
 class Walk {
  public:
-  /// `rank`: which of the worker's slices this block takes.
+  /// `rank`: which of the worker's slices this block takes. `table`: of the groups, if there are
+  /// any.
   CLEAVE_HD constexpr Walk(const Schedule& schedule, uint32_t worker, uint32_t workers,
-                           uint32_t rank = 0)
-      : s_(schedule), worker_(worker), workers_(workers), rank_(rank), next_(worker) {
+                           uint32_t rank = 0, const GroupTable& table = {})
+      : s_(schedule),
+        finder_(schedule, table),
+        tiles_(finder_.tiles()),
+        worker_(worker),
+        workers_(workers),
+        rank_(rank),
+        next_(worker) {
     if constexpr (Mode == SplitKMode::stream_k) {
-      position_ = s_.worker_shares.begin(worker);
-      end_ = s_.worker_shares.begin(worker + 1);
-      next_ = s_.stream_tiles + worker;
+      uint32_t streamed = s_.stream_tiles;
+      shares_ = s_.worker_shares;
+      if constexpr (G == Grouping::k) {
+        streamed = tiles_;
+        shares_ = Shares(table.steps() * s_.tiles_across, workers);
+      } else if constexpr (G != Grouping::none) {
+        streamed = stream_tiles(tiles_, workers);
+        shares_ = Shares(streamed * s_.k_blocks, workers);
+      }
+      position_ = shares_.begin(worker);
+      end_ = shares_.begin(worker + 1);
+      next_ = streamed + worker;
     }
   }
 
@@ -92,81 +170,110 @@ class Walk {
     if constexpr (Mode == SplitKMode::stream_k) {
       if (position_ < end_) return next_stream(unit);
     }
-    if (next_ >= s_.units()) return false;
-    unit.tile = next_;
+    if (next_ >= tiles_ * s_.groups) return false;
+    uint32_t tile = next_;
     unit.slice = 0;
     if constexpr (Mode != SplitKMode::none && Mode != SplitKMode::stream_k) {
       uint32_t group = 0;
-      s_.tiles_divmod.divmod(next_, group, unit.tile);
+      if constexpr (G == Grouping::m || G == Grouping::n) {
+        group = next_ / tiles_;
+        tile = next_ - group * tiles_;
+      } else {
+        s_.tiles_divmod.divmod(next_, group, tile);
+      }
       unit.slice = group * s_.ranks + rank_;
     }
     next_ += workers_;
+    finder_.find(tile, unit);
     unit.k_first = unit.slice;
     unit.k_step = s_.slices;
     unit.k_count = s_.slice_shares.count(unit.slice);
+    if constexpr (G == Grouping::k) {
+      const uint32_t k_blocks = finder_.table().steps(unit.batch);
+      unit.k_count =
+          Mode == SplitKMode::none ? k_blocks : Shares(k_blocks, s_.slices).count(unit.slice);
+    }
     unit.contributors = 0;
-    s_.raster.locate(unit.tile, unit.m, unit.n, unit.batch);
     return true;
   }
 
  private:
   CLEAVE_HD constexpr bool next_stream(WorkUnit& unit) {
-    uint32_t offset = 0;
-    s_.k_blocks_divmod.divmod(position_, unit.tile, offset);
+    uint32_t tile = 0, offset = 0, k_blocks = s_.k_blocks;
+    if constexpr (G == Grouping::k) {
+      const uint32_t group = finder_.seek(position_, s_.tiles_across);
+      k_blocks = finder_.table().steps(group);
+      const uint32_t in_group = position_ - finder_.table().before[group] * s_.tiles_across;
+      const uint32_t in_group_tile = in_group / k_blocks;
+      offset = in_group - in_group_tile * k_blocks;
+      tile = group * s_.tiles_across + in_group_tile;
+    } else {
+      s_.k_blocks_divmod.divmod(position_, tile, offset);
+    }
     const uint32_t tile_begin = position_ - offset;
-    const uint32_t tile_end = tile_begin + s_.k_blocks;
+    const uint32_t tile_end = tile_begin + k_blocks;
     unit.k_first = offset;
     unit.k_step = 1;
     unit.k_count = min_of(end_, tile_end) - position_;
     unit.slice = offset == 0 ? 0 : 1;  // 0 owns the tile, others contribute to it
     position_ += unit.k_count;
     unit.contributors = 0;
-    if (offset == 0 && unit.k_count < s_.k_blocks) {
+    if (offset == 0 && unit.k_count < k_blocks) {
       // The owner collects from the workers after it, up to the one that holds the tile's last k
       // block.
-      while (s_.worker_shares.begin(worker_ + unit.contributors + 1) < tile_end)
-        ++unit.contributors;
+      while (shares_.begin(worker_ + unit.contributors + 1) < tile_end) ++unit.contributors;
     }
-    s_.raster.locate(unit.tile, unit.m, unit.n, unit.batch);
+    finder_.find(tile, unit);
     return true;
   }
 
   const Schedule& s_;
+  TileFinder<G> finder_;
+  uint32_t tiles_;
   uint32_t worker_, workers_, rank_;
   uint32_t next_;
   uint32_t position_ = 0, end_ = 0;  // stream_k: what is left of this worker's part of the line
+  Shares shares_;                    // stream_k
 };
 
 /// Parallel split-K, second half: reduction units, dealt after all of a worker's work units.
-struct ReduceUnit {
-  uint32_t m = 0, n = 0, batch = 0, tile = 0;
+struct ReduceUnit : TileSpot {
   uint32_t chunk = 0;  // which of the tile's `reduce_chunks` shares of accumulators
 };
 
-CLEAVE_HD constexpr ReduceUnit reduce_unit(const Schedule& s, uint32_t index) {
+template <Grouping G>
+CLEAVE_HD constexpr ReduceUnit reduce_unit(const Schedule& s, TileFinder<G>& finder,
+                                           uint32_t index) {
   ReduceUnit unit;
-  s.reduce_chunks_divmod.divmod(index, unit.tile, unit.chunk);
-  s.raster.locate(unit.tile, unit.m, unit.n, unit.batch);
+  uint32_t tile = 0;
+  s.reduce_chunks_divmod.divmod(index, tile, unit.chunk);
+  finder.find(tile, unit);
   return unit;
 }
 
 /// How the planner describes a schedule; `make_schedule` precomputes the divisions.
 struct ScheduleShape {
   SplitKMode mode = SplitKMode::none;
-  uint32_t tiles_m = 1, tiles_n = 1, batches = 1;
-  uint32_t k_blocks = 0;
+  Grouping grouping = Grouping::none;
+  uint32_t tiles_m = 1, tiles_n = 1, batches = 1;  // of groups of M (N) tiles_m (tiles_n) is not
+                                                   // used
+  uint32_t k_blocks = 0;                           // not used of groups of K
   uint32_t slices = 1;         // serial, parallel, cluster; a multiple of ranks
   uint32_t ranks = 1;          // parallel (cluster: all slices are ranks)
   uint32_t workers = 1;        // stream_k
-  uint32_t stream_tiles = 0;   // stream_k
+  uint32_t stream_tiles = 0;   // stream_k, not used of groups
   uint32_t reduce_chunks = 1;  // parallel
   uint32_t band_width = 8;
-  bool bands_along_m = false;
+  bool bands_along_m = false;  // not used of groups of M and N, whose bands cut the other dimension
 };
 
 CLEAVE_HD constexpr Schedule make_schedule(const ScheduleShape& shape) {
   Schedule s;
-  s.raster = Raster(shape.tiles_m, shape.tiles_n, shape.band_width, shape.bands_along_m);
+  const bool by_m = shape.grouping == Grouping::m, by_n = shape.grouping == Grouping::n;
+  s.raster = Raster(by_m ? 1 : shape.tiles_m, by_n ? 1 : shape.tiles_n, shape.band_width,
+                    by_n || (!by_m && shape.bands_along_m));
+  s.tiles_across =
+      by_m ? shape.tiles_n : by_n ? shape.tiles_m : shape.tiles_m * shape.tiles_n;
   s.tiles = shape.tiles_m * shape.tiles_n * shape.batches;
   s.k_blocks = shape.k_blocks;
   const bool sliced = shape.mode == SplitKMode::serial || shape.mode == SplitKMode::parallel ||

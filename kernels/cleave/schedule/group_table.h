@@ -1,0 +1,41 @@
+// Building the table of groups (groups.h) in a block's shared memory.
+#pragma once
+
+#include "cleave/schedule/groups.h"
+
+namespace cleave {
+
+/// By one whole warp. `memory`: group_table_bytes(p.count) of shared memory, 8-byte aligned.
+/// `step`: of a schedule's unit along the grouped dimension, in elements. Others may read the table
+/// after the block's next barrier.
+CLEAVE_DEVICE GroupTable build_group_table(const GroupParams& p, Grouping grouping, uint32_t step,
+                                           void* memory) {
+  const auto ranges = static_cast<GroupRange*>(memory);
+  const auto before = reinterpret_cast<uint32_t*>(ranges + p.count);
+  if (threadIdx.x < 32) {
+    const uint32_t lane = threadIdx.x;
+    uint32_t total = 0;
+#pragma unroll 2
+    for (uint32_t first = 0; first < p.count; first += 32) {
+      const uint32_t g = first + lane;
+      const bool exists = g < p.count;
+      const GroupRange range = exists ? group_range(p, g) : GroupRange{};
+      const uint32_t own = exists ? group_steps(grouping, range, step) : 0;
+      uint32_t sum = own;
+      CLEAVE_UNROLL
+      for (uint32_t distance = 1; distance < 32; distance *= 2) {
+        const uint32_t other = __shfl_up_sync(0xffffffffu, sum, distance);
+        if (lane >= distance) sum += other;
+      }
+      if (exists) {
+        ranges[g] = range;
+        before[g] = total + sum - own;
+      }
+      total += __shfl_sync(0xffffffffu, sum, 31);
+    }
+    if (lane == 0) before[p.count] = total;
+  }
+  return {ranges, before, p.count};
+}
+
+}  // namespace cleave
