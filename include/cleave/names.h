@@ -11,9 +11,11 @@ namespace cleave {
 /// float16, bfloat16, float32, int8, float8_e4m3fn, float8_e5m2, int32
 std::string_view to_string(DType value);
 std::string_view to_string(SplitKMode value);   ///< none, serial, parallel, cluster, stream_k, auto
-std::string_view to_string(Activation value);   ///< none, relu, gelu_tanh, gelu, silu
+std::string_view to_string(Activation value);   ///< none, relu, gelu_tanh, gelu, silu, swiglu
 std::string_view to_string(Bias value);         ///< none, row, column
 std::string_view to_string(Scaling value);      ///< none, vector, block
+std::string_view to_string(Grouping value);     ///< none, m, n, k
+std::string_view to_string(GroupBounds value);  ///< ends, indptr, starts, aligned_ends, counts
 std::string_view to_string(Granularity value);  ///< tensor, row, block_1x128, block_128x128
 std::string_view to_string(Major value);        ///< k, mn
 std::string_view to_string(Order value);        ///< row, column
@@ -34,6 +36,10 @@ template <>
 Bias from_string(std::string_view name);
 template <>
 Scaling from_string(std::string_view name);
+template <>
+Grouping from_string(std::string_view name);
+template <>
+GroupBounds from_string(std::string_view name);
 template <>
 Granularity from_string(std::string_view name);
 template <>

@@ -15,10 +15,10 @@ std::string initialiser(const GemmConfig& config) {
   // Naming every member makes a member added to GemmConfig, and forgotten here, an error of the
   // compiler.
   const auto& [family, a, b, c, d, bias_dtype, a_major, b_major, d_order, tile_m, tile_n, tile_k,
-               stages, consumers, pingpong, warps_m, warps_n, multicast_m, multicast_n, split,
-               cluster_k, activation, bias, has_c, scaling, scale_rows_a, scale_rows_b, promote,
-               has_zero, has_scale_d, has_amax, store_by_tma, store_chunks, load_bytes_a,
-               load_bytes_b] = config;
+               stages, consumers, pingpong, warps_m, warps_n, multicast_m, multicast_n, grouping,
+               group_capacity, split, cluster_k, activation, bias, has_c, scaling, scale_rows_a,
+               scale_rows_b, promote, has_zero, has_scale_d, has_amax, store_by_tma, store_chunks,
+               load_bytes_a, load_bytes_b] = config;
   std::string text;
 #define CLEAVE_PRINT(member) text += fmt::format("    .{} = {},\n", #member, spell(member))
   CLEAVE_PRINT(family);
@@ -40,6 +40,8 @@ std::string initialiser(const GemmConfig& config) {
   CLEAVE_PRINT(warps_n);
   CLEAVE_PRINT(multicast_m);
   CLEAVE_PRINT(multicast_n);
+  CLEAVE_PRINT(grouping);
+  CLEAVE_PRINT(group_capacity);
   CLEAVE_PRINT(split);
   CLEAVE_PRINT(cluster_k);
   CLEAVE_PRINT(activation);

@@ -38,6 +38,17 @@ const char* spell(Activation value) {
     CLEAVE_SPELL(Activation::gelu_tanh);
     CLEAVE_SPELL(Activation::gelu_erf);
     CLEAVE_SPELL(Activation::silu);
+    CLEAVE_SPELL(Activation::swiglu);
+  }
+  return "";
+}
+
+const char* spell(Grouping value) {
+  switch (value) {
+    CLEAVE_SPELL(Grouping::none);
+    CLEAVE_SPELL(Grouping::m);
+    CLEAVE_SPELL(Grouping::n);
+    CLEAVE_SPELL(Grouping::k);
   }
   return "";
 }

@@ -63,12 +63,17 @@ std::vector<Spec> tiles(KernelFamily family) {
   return specs;
 }
 
-/// Tiles more than twice as large as the output are left to smaller ones, if there are any.
+/// Tiles more than twice as large as the output (of a group, on average) are left to smaller ones,
+/// if there are any.
 bool oversized(const Spec& s, const GemmProblem& p) {
-  const int64_t m = s.transposed ? p.n : p.m, n = s.transposed ? p.m : p.n;
-  const bool rows = s.tile_m > 64 && m * 2 <= s.tile_m;
-  const bool cols = s.tile_n > (s.family == KernelFamily::portable ? 64 : 16) && n * 2 <= s.tile_n;
-  return rows || cols || (s.multicast_m > 1 && m <= s.tile_m) ||
+  const auto size = [&](int64_t total, Grouping grouping) {
+    return p.groups.dimension == grouping ? ceil_div(total, p.batch) : total;
+  };
+  const int64_t rows = size(p.m, Grouping::m), columns = size(p.n, Grouping::n);
+  const int64_t m = s.transposed ? columns : rows, n = s.transposed ? rows : columns;
+  const bool tall = s.tile_m > 64 && m * 2 <= s.tile_m;
+  const bool wide = s.tile_n > (s.family == KernelFamily::portable ? 64 : 16) && n * 2 <= s.tile_n;
+  return tall || wide || (s.multicast_m > 1 && m <= s.tile_m) ||
          (s.multicast_n > 1 && n <= s.tile_n);
 }
 
@@ -127,8 +132,7 @@ void add_splits(std::vector<Choice>& out, const GemmProblem& problem, const Devi
   const auto whole = make_choice(problem, device, unsplit);
   if (wants(SplitKMode::none) && given <= 1) add(out, problem, device, spec);
   if (!whole || spec.pingpong) return;
-  const uint32_t tiles = sharers(whole->config) * whole->schedule.tiles_m *
-                         whole->schedule.tiles_n * whole->schedule.batches;
+  const auto tiles = uint32_t(sharers(whole->config) * whole->tiles);
   const uint32_t k_blocks = whole->schedule.k_blocks;
 
   for (const SplitKMode m : {SplitKMode::serial, SplitKMode::parallel, SplitKMode::cluster}) {

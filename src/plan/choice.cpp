@@ -1,10 +1,12 @@
 #include "plan/choice.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 
 #include "cleave/epilogue/store_chunk.h"
 #include "cleave/mainloop/scale_lines.h"
+#include "cleave/mainloop/tma_box.h"
 #include "cleave/memory/smem_plan.h"
 #include "problem/problem.h"
 
@@ -26,8 +28,9 @@ Major major_of(int64_t stride_k, int64_t size_k, int64_t stride_other, int64_t s
 /// What the kernels see of a stored matrix.
 struct Operand {
   Major major;
-  int64_t stride;      // of the dimension that is not contiguous, where it matters
-  uint32_t alignment;  // bytes that every row's address is a multiple of, at most 16
+  int64_t stride;       // of the dimension that is not contiguous, where it matters
+  uint32_t alignment;   // bytes that every row's address is a multiple of, at most 16
+  uint32_t load_bytes;  // the same of where tiles begin: groups begin anywhere
 };
 
 uint32_t common_alignment(uint32_t pointer, DType type, int64_t stride, int64_t batch_stride) {
@@ -39,22 +42,39 @@ uint32_t common_alignment(uint32_t pointer, DType type, int64_t stride, int64_t 
   return bytes;
 }
 
+/// Bytes that the addresses at which groups begin are multiples of, along a contiguous dimension.
+uint32_t group_alignment(const GroupLayout& groups, DType type) {
+  const bool spaced =
+      groups.bounds == GroupBounds::aligned_ends || groups.bounds == GroupBounds::counts;
+  const uint64_t bytes = (spaced ? uint64_t(groups.spacing) : 1) * size_of(type);
+  return uint32_t(std::min<uint64_t>(bytes & -bytes, 16));
+}
+
+/// `other`: the grouping that cuts the operand's dimension beside K.
 Operand operand(const MatrixLayout& layout, int64_t stride_k, int64_t size_k, int64_t stride_other,
-                int64_t size_other, int64_t batch) {
-  Operand o{major_of(stride_k, size_k, stride_other, size_other), 0, 0};
+                int64_t size_other, int64_t batch, const GroupLayout& groups, Grouping other) {
+  Operand o{major_of(stride_k, size_k, stride_other, size_other), 0, 0, 0};
   const bool strided_matters = o.major == Major::k ? size_other > 1 : size_k > 1;
   o.stride = strided_matters ? (o.major == Major::k ? stride_other : stride_k) : 0;
   o.alignment = common_alignment(layout.alignment, layout.dtype, o.stride,
                                  batch > 1 ? layout.stride_batch : 0);
+  const Grouping contiguous = o.major == Major::k ? Grouping::k : other;
+  o.load_bytes = contiguous == groups.dimension
+                     ? std::min(o.alignment, group_alignment(groups, layout.dtype))
+                     : o.alignment;
   return o;
 }
 
+/// Bytes that D's lines, and their ends, are at multiples of: the copy engine clips its stores to
+/// whole 16 bytes.
 uint32_t output_alignment(const MatrixLayout& layout, Order order, const GemmProblem& p) {
   const bool strided_matters = (order == Order::row ? p.m : p.n) > 1;
   const int64_t stride =
       strided_matters ? (order == Order::row ? layout.stride_row : layout.stride_col) : 0;
-  return common_alignment(layout.alignment, layout.dtype, stride,
-                          p.batch > 1 ? layout.stride_batch : 0);
+  const int64_t across = order == Order::row ? p.n : p.m;
+  return std::min(common_alignment(layout.alignment, layout.dtype, stride,
+                                   p.batch > 1 ? layout.stride_batch : 0),
+                  common_alignment(16, layout.dtype, across, 0));
 }
 
 /// Fills the parts of the configuration that the tile's shape decides; false if the kernel has no
@@ -65,18 +85,22 @@ bool shape_tile(const Spec& s, const GemmProblem& p, const Operand& a, const Ope
   c.tile_m = s.tile_m;
   c.tile_n = s.tile_n;
   c.tile_k = atom;
+  // What a tile has of B lies in one place, or, under a gate, in two.
+  const uint32_t piece = output_columns(c);
+  if (gated(c) && (s.transposed || c.cluster_k > 1 || c.scaling == Scaling::block || piece % 16))
+    return false;
   // An operand that is contiguous along M or N comes in strips of one swizzle atom, dealt whole to
   // multicast partners.
-  if (b.major == Major::mn && s.tile_n % (atom * s.multicast_m) != 0) return false;
+  if (b.major == Major::mn && piece % (atom * s.multicast_m) != 0) return false;
   if (a.major == Major::mn && s.tile_m % (atom * s.multicast_n) != 0) return false;
   if (s.family == KernelFamily::portable) {
     // mma.sync has 8-bit floats since sm_89.
     if (is_fp8(c.a) && device.compute_capability < 89) return false;
-    c.warps_m = 2;
-    c.warps_n = s.tile_m == 64 ? 2 : 4;
+    c.warps_n = gated(c) ? 1 : s.tile_m == 64 ? 2 : 4;  // a gate and its up meet in one warp
+    c.warps_m = (s.tile_m == 64 ? 4 : 8) / c.warps_n;
     c.store_by_tma = false;
-    c.load_bytes_a = a.alignment;
-    c.load_bytes_b = b.alignment;
+    c.load_bytes_a = a.load_bytes;
+    c.load_bytes_b = b.load_bytes;
     c.multicast_m = s.multicast_m;
     c.multicast_n = s.multicast_n;
     c = with_stages(c, 3, uint32_t(device.shared_memory_per_block));
@@ -87,7 +111,7 @@ bool shape_tile(const Spec& s, const GemmProblem& p, const Operand& a, const Ope
   c.consumers = s.pingpong || s.tile_m >= 128 ? 2 : 1;
   c.multicast_m = s.multicast_m;
   c.multicast_n = s.multicast_n;
-  if (device.compute_capability / 10 != 9 || a.alignment < 16 || b.alignment < 16) return false;
+  if (device.compute_capability / 10 != 9 || a.load_bytes < 16 || b.load_bytes < 16) return false;
   // WGMMA reads only 16-bit elements across their contiguous dimension.
   if (size_of(c.a) != 2 && (a.major == Major::mn || b.major == Major::mn)) return false;
   if (p.k == 0) return false;
@@ -97,14 +121,17 @@ bool shape_tile(const Spec& s, const GemmProblem& p, const Operand& a, const Ope
   if (two_waves && c.has_c && c.activation == Activation::gelu_erf) return false;
   // A K-major operand's share of a multicast must be whole groups of 8 rows, so that the swizzle
   // fits together.
-  if (b.major == Major::k && s.tile_n % (8 * s.multicast_m) != 0) return false;
+  if (b.major == Major::k && piece % (8 * s.multicast_m) != 0) return false;
   // Small stages are merged: half the barriers for the same bytes. Promotion wants one k block
   // each.
   if (!c.promote && (s.tile_m + s.tile_n) * 128 < 16384 * 5 / 4 && p.k > int64_t(atom))
     c.tile_k = 2 * atom;
   // Joins that end in a share of the tile per block store it directly.
   const bool whole_tiles = c.cluster_k == 1 && c.split != SplitKMode::parallel;
-  c.store_by_tma = whole_tiles && store_by_tma_fits(c) && output_alignment(p.d, c.d_order, p) == 16;
+  const bool clipped_stores = c.grouping == Grouping::none || c.grouping == Grouping::k ||
+                              stores_ragged(c.grouping, c.d_order);
+  c.store_by_tma = whole_tiles && clipped_stores && store_by_tma_fits(c) &&
+                   output_alignment(p.d, c.d_order, p) == 16;
   c = with_stages(c, kMostStages, uint32_t(device.shared_memory_per_block));
   // What is left goes to D: with room for all of a warpgroup's chunks, none waits for another.
   while (c.store_by_tma && c.store_chunks < store_chunks_of_tile(c)) {
@@ -125,6 +152,17 @@ void shape_raster(const GemmConfig& c, uint32_t wave, ScheduleShape& s) {
   s.band_width = std::max(1u, uint32_t(std::lround(std::sqrt(wave * unit_m / unit_n))));
 }
 
+/// Steps of `step` elements that cover all groups of a dimension of `total` elements, as far as the
+/// host can tell: a group ends within a step, halfway on average.
+double expected_steps(int64_t total, int64_t groups, uint32_t step) {
+  const double mean = double(total) / double(std::max<int64_t>(groups, 1));
+  return double(groups) * std::max(mean / step + (mean > 1 ? 0.5 : 0.0), std::min(mean, 1.0));
+}
+
+uint32_t most_steps(int64_t total, int64_t groups, uint32_t step) {
+  return uint32_t(total / step + std::min(groups, total));
+}
+
 }  // namespace
 
 std::optional<Choice> make_choice(const GemmProblem& problem, const DeviceInfo& device,
@@ -133,8 +171,11 @@ std::optional<Choice> make_choice(const GemmProblem& problem, const DeviceInfo& 
   choice.spec = spec;
   choice.problem = spec.transposed ? transposed(problem) : problem;
   const GemmProblem& p = choice.problem;
-  const Operand a = operand(p.a, p.a.stride_col, p.k, p.a.stride_row, p.m, p.batch);
-  const Operand b = operand(p.b, p.b.stride_row, p.k, p.b.stride_col, p.n, p.batch);
+  const Grouping grouping = p.groups.dimension;
+  const Operand a =
+      operand(p.a, p.a.stride_col, p.k, p.a.stride_row, p.m, p.batch, p.groups, Grouping::m);
+  const Operand b =
+      operand(p.b, p.b.stride_row, p.k, p.b.stride_col, p.n, p.batch, p.groups, Grouping::n);
 
   GemmConfig& c = choice.config;
   c.family = spec.family;
@@ -153,6 +194,9 @@ std::optional<Choice> make_choice(const GemmProblem& problem, const DeviceInfo& 
   c.scale_rows_a = c.scaling == Scaling::block ? p.scale_a.rows : 1;
   c.scale_rows_b = c.scaling == Scaling::block ? p.scale_b.rows : 1;
   c.promote = c.scaling == Scaling::block || (is_fp8(c.a) && !p.fast_accumulation);
+  c.grouping = grouping;
+  c.group_capacity =
+      grouping == Grouping::none ? 0 : std::bit_ceil(std::max(uint32_t(p.batch), 16u));
   c.has_zero = p.has_zero;
   c.has_scale_d = p.has_scale_d;
   c.has_amax = p.has_amax;
@@ -186,10 +230,24 @@ std::optional<Choice> make_choice(const GemmProblem& problem, const DeviceInfo& 
 
   ScheduleShape& s = choice.schedule;
   s.mode = c.split;
-  s.tiles_m = uint32_t(ceil_div<int64_t>(p.m, int64_t(c.tile_m) * c.multicast_m));
-  s.tiles_n = uint32_t(ceil_div<int64_t>(p.n, int64_t(c.tile_n) * c.multicast_n));
+  s.grouping = grouping;
+  const uint32_t step_m = c.tile_m * c.multicast_m, step_n = output_columns(c) * c.multicast_n;
+  s.tiles_m = uint32_t(ceil_div<int64_t>(p.m, step_m));
+  s.tiles_n = uint32_t(ceil_div<int64_t>(p.n, step_n));
   s.batches = uint32_t(p.batch);
   s.k_blocks = k_blocks;
+  choice.tiles = double(s.tiles_m) * s.tiles_n * s.batches;
+  choice.most_tiles = s.tiles_m * s.tiles_n * s.batches;
+  if (grouping == Grouping::m || grouping == Grouping::n) {
+    const bool by_m = grouping == Grouping::m;
+    const int64_t total = by_m ? p.m : p.n;
+    const uint32_t step = by_m ? step_m : step_n, across = by_m ? s.tiles_n : s.tiles_m;
+    choice.tiles = expected_steps(total, p.batch, step) * across;
+    choice.most_tiles = most_steps(total, p.batch, step) * across;
+  } else if (grouping == Grouping::k) {
+    s.k_blocks = uint32_t(
+        std::max(std::lround(expected_steps(p.k, p.batch, c.tile_k) / double(s.batches)), 1l));
+  }
   s.slices = slices;
   s.ranks = c.cluster_k;
   choice.spec.slices = slices;
@@ -200,7 +258,7 @@ std::optional<Choice> make_choice(const GemmProblem& problem, const DeviceInfo& 
   // chip to chip.
   const bool waits = c.split != SplitKMode::none && c.cluster_k == 1;
   if (sharers(c) > 2 && c.cluster_k == 1) return std::nullopt;
-  const uint32_t tiles = s.tiles_m * s.tiles_n * s.batches;
+  const uint32_t tiles = choice.most_tiles;
   const uint32_t units = tiles * (slices / c.cluster_k);
   const uint32_t resident = std::max(uint32_t(device.multiprocessors) / sharers(c), 1u);
   if (c.cluster_k > 1) {
@@ -209,11 +267,11 @@ std::optional<Choice> make_choice(const GemmProblem& problem, const DeviceInfo& 
     const uint32_t wanted = spec.slices > 1 ? tiles * spec.slices : resident;
     s.workers = std::max(std::min({resident, wanted, tiles * std::max(k_blocks, 1u)}), 1u);
     choice.spec.slices = spec.slices;
-    // Whole waves run unsplit, but for the last one, which shares the stream with the remainder.
-    const uint32_t remainder = tiles % s.workers;
-    s.stream_tiles = remainder == 0 ? 0 : remainder + (tiles > s.workers ? s.workers : 0);
+    s.stream_tiles = stream_tiles(tiles, s.workers);
   } else if (c.family == KernelFamily::sm90 || waits) {
     s.workers = std::min(units, resident);
+  } else if (grouping != Grouping::none) {
+    s.workers = std::min(units, 2 * resident);
   } else {
     s.workers = units;  // portable, unsplit: one tile per block, dealt by the hardware
   }

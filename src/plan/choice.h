@@ -18,6 +18,8 @@ struct Choice {
   GemmProblem problem;  ///< as the kernel sees it: transposed if the spec says so
   GemmConfig config;
   ScheduleShape schedule;
+  double tiles = 0;          ///< of D; where only the GPU knows, how many to expect
+  uint32_t most_tiles = 0;   ///< and at most
   uint32_t blocks = 0;       ///< of the grid
   size_t counter_bytes = 0;  ///< a multiple of 16
   size_t partial_bytes = 0;

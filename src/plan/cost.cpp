@@ -84,14 +84,17 @@ double predict_us(const Choice& choice, const DeviceInfo& device) {
   const ScheduleShape& s = choice.schedule;
   const double clock = clock_per_us(device);
   const double sharers = cleave::sharers(c);
-  const double tiles = double(s.tiles_m) * s.tiles_n * s.batches;
+  const double tiles = choice.tiles;
+  // Of groups, stream_k cuts an unknown number of tiles: those of the last wave, or all.
+  const double streamed = s.grouping == Grouping::none ? s.stream_tiles
+                          : s.grouping == Grouping::k  ? tiles
+                                                       : std::min<double>(tiles, s.workers * 1.5);
   const double concurrent = std::min<double>(choice.blocks, device.multiprocessors);
 
   // The busiest worker's k blocks and tiles.
   double k_blocks = 0, worker_tiles = 0;
   if (s.mode == SplitKMode::stream_k) {
-    k_blocks =
-        s.k_blocks * ((tiles - s.stream_tiles) + kStreamPenalty * s.stream_tiles) / s.workers;
+    k_blocks = s.k_blocks * ((tiles - streamed) + kStreamPenalty * streamed) / s.workers;
     worker_tiles = std::ceil(tiles / s.workers);
   } else {
     const double units = tiles * s.slices / c.cluster_k;
@@ -128,8 +131,7 @@ double predict_us(const Choice& choice, const DeviceInfo& device) {
       break;
     }
     case SplitKMode::stream_k:
-      if (s.stream_tiles > 0)
-        join += kSignalUs + tile_us * (1 + std::ceil(s.workers / double(s.stream_tiles)));
+      if (streamed > 0) join += kSignalUs + tile_us * (1 + std::ceil(s.workers / streamed));
       break;
     default:
       break;

@@ -54,36 +54,50 @@ TensorMapShape map_shape(const char* name, const MatrixLayout& layout, int64_t a
   return shape;
 }
 
+/// The same matrix, not batched, as the ragged map of tma_box.h.
+TensorMapShape ragged(TensorMapShape shape) {
+  const uint64_t lines = shape.size[1], stride = shape.stride_bytes[1];
+  shape.rank = 4;
+  shape.size = {shape.size[0], kRaggedExtent, lines + 1, uint64_t(kRaggedExtent) + 1};
+  shape.stride_bytes = {0, stride, stride, kRaggedWrap - stride};
+  shape.box = {shape.box[0], shape.box[1], 1, 1};
+  return shape;
+}
+
+CUtensorMap make_map(const TensorMapShape& shape, bool is_ragged) {
+  return make_tensor_map(kNowhere, is_ragged ? ragged(shape) : shape);
+}
+
 CUtensorMap map_a(const Choice& choice) {
   const GemmProblem& p = choice.problem;
   const GemmConfig& c = choice.config;
   const bool k = c.a_major == Major::k;
-  return make_tensor_map(kNowhere,
-                         map_shape("a", p.a, k ? p.k : p.m, k ? p.m : p.k,
-                                   k ? p.a.stride_row : p.a.stride_col, p.batch, atom_elements(c.a),
-                                   box_rows(c.a_major, c.tile_m, c.tile_k, c.multicast_n)));
+  return make_map(map_shape("a", p.a, k ? p.k : p.m, k ? p.m : p.k,
+                            k ? p.a.stride_row : p.a.stride_col, p.batch, atom_elements(c.a),
+                            box_rows(c.a_major, c.tile_m, c.tile_k, c.multicast_n)),
+                  loads_ragged(c.grouping, c.a_major));
 }
 
 CUtensorMap map_b(const Choice& choice) {
   const GemmProblem& p = choice.problem;
   const GemmConfig& c = choice.config;
   const bool k = c.b_major == Major::k;
-  return make_tensor_map(kNowhere,
-                         map_shape("b", p.b, k ? p.k : p.n, k ? p.n : p.k,
-                                   k ? p.b.stride_col : p.b.stride_row, p.batch, atom_elements(c.a),
-                                   box_rows(c.b_major, c.tile_n, c.tile_k, c.multicast_m)));
+  const uint32_t pieces = gated(c) ? 2 : 1;
+  const int64_t n = p.n * pieces;
+  return make_map(
+      map_shape("b", p.b, k ? p.k : n, k ? n : p.k, k ? p.b.stride_col : p.b.stride_row, p.batch,
+                atom_elements(c.a), box_rows(c.b_major, c.tile_n, c.tile_k, c.multicast_m, pieces)),
+      loads_ragged(c.grouping, c.b_major));
 }
 
 CUtensorMap map_d(const Choice& choice) {
   const GemmProblem& p = choice.problem;
   const GemmConfig& c = choice.config;
   const uint32_t columns = store_box_columns(c);
-  if (c.d_order == Order::row) {
-    return make_tensor_map(kNowhere,
-                           map_shape("d", p.d, p.n, p.m, p.d.stride_row, p.batch, columns, 64));
-  }
-  return make_tensor_map(kNowhere,
-                         map_shape("d", p.d, p.m, p.n, p.d.stride_col, p.batch, 64, columns));
+  const bool is_ragged = stores_ragged(c.grouping, c.d_order);
+  if (c.d_order == Order::row)
+    return make_map(map_shape("d", p.d, p.n, p.m, p.d.stride_row, p.batch, columns, 64), is_ragged);
+  return make_map(map_shape("d", p.d, p.m, p.n, p.d.stride_col, p.batch, 64, columns), is_ragged);
 }
 
 GemmParams make_params(const Choice& choice) {
@@ -118,6 +132,16 @@ GemmParams make_params(const Choice& choice) {
   params.scales_b = {nullptr, p.scale_b.stride_row, p.scale_b.stride_k, p.scale_b.stride_batch};
   e.m = uint32_t(p.m);
   e.n = uint32_t(p.n);
+  e.bias_batch_stride = p.bias_stride_batch;
+  const Grouping grouping = p.groups.dimension;
+  params.groups = {.bounds = p.groups.bounds,
+                   .wide = p.groups.wide,
+                   .zero_rest = p.groups.zero_rest,
+                   .count = uint32_t(p.batch),
+                   .spacing = uint32_t(p.groups.spacing),
+                   .extent = uint32_t(grouping == Grouping::m   ? p.m
+                                      : grouping == Grouping::n ? p.n
+                                                                : p.k)};
   return params;
 }
 
@@ -159,6 +183,8 @@ class GpuPlan final : public GemmPlan {
     }
     params.a.data = arguments.a;
     params.b.data = arguments.b;
+    params.groups.offsets = arguments.group_offsets;
+    params.groups.sizes = arguments.group_sizes;
     params.epilogue.alpha = arguments.alpha;
     params.epilogue.beta = arguments.beta;
     params.epilogue.c = arguments.c;

@@ -89,7 +89,7 @@ CUtensorMap make_tensor_map(const void* base, const TensorMapShape& shape) {
   check_base(base, shape.name);
   check_shape(shape);
   const CUtensorMapSwizzle swizzling = swizzle(shape);
-  const std::array<cuuint32_t, TensorMapShape::max_rank> element_strides = {1, 1, 1};
+  const std::array<cuuint32_t, TensorMapShape::max_rank> element_strides = {1, 1, 1, 1};
   CUtensorMap map;
   check(driver().tensor_map_encode_tiled(
             &map, data_type(shape), shape.rank, const_cast<void*>(base), shape.size.data(),

@@ -64,7 +64,8 @@ CLEAVE_HD EpilogueLine epilogue_row(const EpilogueKind kind, const EpilogueParam
   EpilogueLine line;
   if (kind.scaled)
     line.scale = p.scale_a[int64_t(batch) * p.scale_a_batch_stride + row * p.scale_a_stride];
-  if (kind.bias == Bias::column) line.bias = load_element(kind.bias_dtype, p.bias, batch * p.bias_batch_stride + row);
+  if (kind.bias == Bias::column)
+    line.bias = load_element(kind.bias_dtype, p.bias, batch * p.bias_batch_stride + row);
   if (kind.has_zero && p.zero_a != nullptr) line.zero = p.zero_a[row];
   return line;
 }
@@ -74,7 +75,8 @@ CLEAVE_HD EpilogueLine epilogue_column(const EpilogueKind kind, const EpiloguePa
   EpilogueLine line;
   if (kind.scaled)
     line.scale = p.scale_b[int64_t(batch) * p.scale_b_batch_stride + col * p.scale_b_stride];
-  if (kind.bias == Bias::row) line.bias = load_element(kind.bias_dtype, p.bias, batch * p.bias_batch_stride + col);
+  if (kind.bias == Bias::row)
+    line.bias = load_element(kind.bias_dtype, p.bias, batch * p.bias_batch_stride + col);
   if (kind.has_zero && p.zero_b != nullptr) line.zero = p.zero_b[col];
   return line;
 }

@@ -16,19 +16,26 @@ class Finish {
   CLEAVE_DEVICE Finish(const EpilogueParams& p, const Tile<C>& tile, Lines& lines)
       : p_(p), tile_(tile), lines_(lines), factor_(stored_factor(kKind, p)) {}
 
-  /// Turns a block's sums into what D stores. Elements outside D get any value.
-  CLEAVE_DEVICE void operator()(uint32_t block, const Sum<C>* sums, Value<C> (&values)[4]) {
-    EpilogueLine rows[2], columns[2];
+  /// Turns a block's sums into what D stores. `ups`: the sums of the ups where those are gates.
+  /// Elements outside D get any value.
+  CLEAVE_DEVICE void operator()(uint32_t block, const Sum<C>* sums, const Sum<C>* ups,
+                                Value<C> (&values)[4]) {
+    EpilogueLine rows[2], columns[2], up_columns[2];
     lines_.rows(block, rows);
     lines_.columns(block, columns);
+    if constexpr (gated(C)) lines_.columns(block + Fragment<C>::kUpBlocks, up_columns);
     CLEAVE_UNROLL
     for (uint32_t i = 0; i < 4; ++i) {
       const uint32_t row = tile_.row(block) + i / 2 * 8, col = tile_.col(block) + i % 2;
       if constexpr (C.d == DType::i32) {
         values[i] = epilogue_integer(kKind, sums[i], rows[i / 2], columns[i % 2]);
       } else if ((!C.has_c && !C.has_amax) || (row < tile_.m_end && col < tile_.n_end)) {
-        const float value =
+        float value =
             epilogue_value(kKind, p_, sums[i], rows[i / 2], columns[i % 2], row, col, tile_.batch);
+        if constexpr (gated(C)) {
+          value = swiglu(value, epilogue_value(kKind, p_, ups[i], rows[i / 2], up_columns[i % 2],
+                                               row, col, tile_.batch));
+        }
         if (C.has_amax) amax_ = max_of(amax_, __float_as_uint(value) & 0x7fffffffu);
         values[i] = value * factor_;
       }

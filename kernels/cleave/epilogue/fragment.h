@@ -20,6 +20,8 @@ struct Fragment {
       kWgmma ? C.tile_m / (math_threads(C) / 128) : C.tile_m / C.warps_m;
   static constexpr uint32_t kCols = kWgmma ? C.tile_n : C.tile_n / C.warps_n;
   static constexpr uint32_t kColBlocks = kCols / 8;
+  // From a block of gates to that of their ups.
+  static constexpr uint32_t kUpBlocks = gated(C) ? kColBlocks / 2 : 0;
   // From one block to the one below it: a warpgroup's four warps take 16 rows each of every 64; a
   // lone warp's blocks follow each other.
   static constexpr uint32_t kRowStep = kWgmma ? 64 : 16;
@@ -39,6 +41,11 @@ struct Fragment {
 
   CLEAVE_HD uint32_t row(uint32_t block) const { return row0 + block / kColBlocks * kRowStep; }
   CLEAVE_HD uint32_t col(uint32_t block) const { return col0 + block % kColBlocks * 8; }
+
+  /// Whether the block's values belong to D; those of ups go into their gates'.
+  CLEAVE_HD static constexpr bool stored(uint32_t block) {
+    return !gated(C) || block % kColBlocks < kUpBlocks;
+  }
 };
 
 }  // namespace cleave

@@ -28,6 +28,16 @@ CLEAVE_HD constexpr EpilogueKind epilogue_kind() {
           .has_scale_d = C.has_scale_d};
 }
 
+/// Column `column` of the tile, unless it lies outside D: B's columns of ups follow those of gates.
+template <GemmConfig C>
+CLEAVE_DEVICE void epilogue_column_of_tile(const EpilogueParams& p, const Tile<C>& tile,
+                                           uint32_t column, EpilogueLine& line) {
+  const bool up = gated(C) && column >= output_columns(C);
+  const uint32_t col = tile.n0 + (up ? column - output_columns(C) : column);
+  if (col < tile.n_end)
+    line = epilogue_column(epilogue_kind<C>(), p, up ? p.n + col : col, tile.batch);
+}
+
 /// Consecutive blocks mostly share their rows: once unrolled, remembering them costs nothing.
 template <GemmConfig C>
 class GlobalLines {
@@ -50,10 +60,8 @@ class GlobalLines {
 
   CLEAVE_DEVICE void columns(uint32_t block, EpilogueLine (&lines)[2]) const {
     CLEAVE_UNROLL
-    for (uint32_t i = 0; i < 2; ++i) {
-      const uint32_t col = tile_.col(block) + i;
-      if (col < tile_.n_end) lines[i] = epilogue_column(epilogue_kind<C>(), p_, col, tile_.batch);
-    }
+    for (uint32_t i = 0; i < 2; ++i)
+      epilogue_column_of_tile(p_, tile_, tile_.fragment.col(block) + i, lines[i]);
   }
 
  private:
@@ -82,9 +90,7 @@ class TileLines {
     }
     CLEAVE_UNROLL
     for (uint32_t i = 0; i < kOwn; ++i) {
-      const uint32_t col = tile.n0 + own_column(i);
-      if (own_column(i) < C.tile_n && col < tile.n_end)
-        columns_[i] = epilogue_column(epilogue_kind<C>(), p, col, tile.batch);
+      if (own_column(i) < C.tile_n) epilogue_column_of_tile(p, tile, own_column(i), columns_[i]);
     }
   }
 

@@ -10,19 +10,20 @@ namespace cleave {
 /// row-major D is 64 columns (the tile's last one: what is left), cut into boxes side by side.
 CLEAVE_HD constexpr uint32_t store_chunk_columns(const GemmConfig& c) {
   uint32_t columns = 64;
-  while (c.d_order == Order::column && c.tile_n % columns != 0) columns -= 16;
+  while (c.d_order == Order::column && output_columns(c) % columns != 0) columns -= 16;
   return columns;
 }
 
 /// Chunks that a consumer warpgroup stores of one tile.
 CLEAVE_HD constexpr uint32_t store_chunks_of_tile(const GemmConfig& c) {
-  return accumulators_per_thread(c) * 2 / c.tile_n * ceil_div(c.tile_n, store_chunk_columns(c));
+  return accumulators_per_thread(c) * 2 / c.tile_n *
+         ceil_div(output_columns(c), store_chunk_columns(c));
 }
 
 /// Columns of one box: of a row-major D the widest swizzle that divides the tile.
 CLEAVE_HD constexpr uint32_t store_box_columns(const GemmConfig& c) {
   uint32_t columns = store_chunk_columns(c);
-  while (c.tile_n % columns != 0) columns /= 2;
+  while (output_columns(c) % columns != 0) columns /= 2;
   return columns;
 }
 

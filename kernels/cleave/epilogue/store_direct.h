@@ -29,9 +29,9 @@ CLEAVE_DEVICE void store_pair(void* at, int32_t first, int32_t second) {
 
 template <GemmConfig C, class Lines>
 CLEAVE_DEVICE void store_block_direct(const EpilogueParams& p, Finish<C, Lines>& finish,
-                                      uint32_t block, const Sum<C>* sums) {
+                                      uint32_t block, const Sum<C>* sums, const Sum<C>* ups) {
   Value<C> v[4];
-  finish(block, sums, v);
+  finish(block, sums, ups, v);
   const Tile<C>& tile = finish.tile();
   const uint32_t col = tile.col(block);
   char* const d = static_cast<char*>(p.d) + int64_t(tile.batch) * p.d_batch_stride * size_of(C.d);
@@ -48,7 +48,8 @@ CLEAVE_DEVICE void store_block_direct(const EpilogueParams& p, Finish<C, Lines>&
       }
     }
     store_element(C.d, at, 0, first);
-    if (col + 1 < tile.n_end) store_element(C.d, at, C.d_order == Order::row ? 1 : p.d_stride, second);
+    if (col + 1 < tile.n_end)
+      store_element(C.d, at, C.d_order == Order::row ? 1 : p.d_stride, second);
   }
 }
 
@@ -58,8 +59,11 @@ CLEAVE_DEVICE void store_direct(const EpilogueParams& p, const Tile<C>& tile, Li
                                 const Sums<C>& sums) {
   Finish<C, Lines> finish(p, tile, lines);
   CLEAVE_UNROLL
-  for (uint32_t block = 0; block < Fragment<C>::kBlocks; ++block)
-    store_block_direct<C>(p, finish, block, sums + block * 4);
+  for (uint32_t block = 0; block < Fragment<C>::kBlocks; ++block) {
+    if (!Fragment<C>::stored(block)) continue;
+    const Sum<C>* const own = sums + block * 4;
+    store_block_direct<C>(p, finish, block, own, own + Fragment<C>::kUpBlocks * 4);
+  }
   finish.done();
 }
 

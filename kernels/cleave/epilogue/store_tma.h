@@ -30,7 +30,7 @@ class TmaStore {
     constexpr uint32_t kChunk = store_chunk_columns(C), kBox = store_box_columns(C);
     constexpr uint32_t kBoxBytes = 64 * kBox * 2;
     constexpr bool kRowMajor = C.d_order == Order::row;
-    constexpr uint32_t kChunksPerRow = ceil_div(C.tile_n, kChunk);
+    constexpr uint32_t kChunksPerRow = ceil_div(output_columns(C), kChunk);
     const uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4;
     const bool issuer = threadIdx.x % 128 == 0;
     const uint32_t group_row =
@@ -39,7 +39,7 @@ class TmaStore {
     CLEAVE_UNROLL
     for (uint32_t i = 0; i < Fragment<C>::kRows / 64 * kChunksPerRow; ++i) {
       const uint32_t wave = i / kChunksPerRow, col = i % kChunksPerRow * kChunk;
-      const uint32_t columns = min_of(kChunk, C.tile_n - col);
+      const uint32_t columns = min_of(kChunk, output_columns(C) - col);
       const uint32_t chunk = staging_ + next_ * kStagingChunkBytes;
       if (issuer) ptx::tma_store_wait_read<C.store_chunks - 1>();
       ptx::named_barrier_sync(barrier_, 128);
@@ -50,7 +50,8 @@ class TmaStore {
         for (uint32_t half = 0; half < 2; ++half) {
           const uint32_t block = wave * Fragment<C>::kColBlocks + (col + x) / 8 + half;
           float values[4];
-          finish(block, sums + block * 4, values);
+          const Sum<C>* const own = sums + block * 4;
+          finish(block, own, own + Fragment<C>::kUpBlocks * 4, values);
           packed[2 * half] = pack_pair(C.d, values[0], values[1]);
           packed[2 * half + 1] = pack_pair(C.d, values[2], values[3]);
         }

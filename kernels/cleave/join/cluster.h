@@ -53,7 +53,7 @@ struct ClusterJoin {
       Sum<C> v[4] = {};
       sum_ranks(received, i, thread, v);
       if constexpr (C.split == SplitKMode::cluster) {
-        store_block_direct<C>(p.epilogue, finish, block, v);
+        store_block_direct<C>(p.epilogue, finish, block, v, v);
       } else {
         __stcg(partial_block<C>(p.partials, slot, block, thread), pack_block(v));
       }
@@ -64,7 +64,7 @@ struct ClusterJoin {
       for_own_blocks([&](uint32_t, uint32_t block) {
         Sum<C> v[4] = {};
         sum_partials<C>(p, number, block, thread, v);
-        store_block_direct<C>(p.epilogue, finish, block, v);
+        store_block_direct<C>(p.epilogue, finish, block, v, v);
       });
     }
     finish.done();

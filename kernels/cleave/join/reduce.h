@@ -25,9 +25,11 @@ CLEAVE_DEVICE void reduce(const GemmParams& p, const Place<C>& place, const Frag
     GlobalLines<C> lines(p.epilogue, at);
     Finish<C, GlobalLines<C>> finish(p.epilogue, at, lines);
     for (uint32_t block = shares.begin(unit.chunk); block < shares.begin(unit.chunk + 1); ++block) {
-      Sum<C> v[4] = {};
+      if (!Fragment<C>::stored(block)) continue;
+      Sum<C> v[4] = {}, ups[4] = {};
       sum_partials<C>(p, tile, block, thread, v);
-      store_block_direct<C>(p.epilogue, finish, block, v);
+      if constexpr (gated(C)) sum_partials<C>(p, tile, block + Fragment<C>::kUpBlocks, thread, ups);
+      store_block_direct<C>(p.epilogue, finish, block, v, ups);
     }
     finish.done();
     // Whoever saw all slices adds one more: the last of them leaves the counter as it found it.

@@ -93,6 +93,17 @@ CLEAVE_HD constexpr uint32_t accumulators_per_thread(const GemmConfig& c) {
   return c.tile_m * c.tile_n / math_threads(c);
 }
 
+/// Whether two columns of the product make one of D. The tile's left half are then gates, its right
+/// half the ups that go with them.
+CLEAVE_HD constexpr bool gated(const GemmConfig& c) {
+  return c.activation == Activation::swiglu;
+}
+
+/// Columns of D that a tile covers.
+CLEAVE_HD constexpr uint32_t output_columns(const GemmConfig& c) {
+  return gated(c) ? c.tile_n / 2 : c.tile_n;
+}
+
 /// Blocks that share loads.
 CLEAVE_HD constexpr uint32_t sharers(const GemmConfig& c) {
   return c.multicast_m * c.multicast_n;
@@ -109,7 +120,7 @@ CLEAVE_HD constexpr uint32_t group_step(const GemmConfig& c) {
     case Grouping::m:
       return c.tile_m * c.multicast_m;
     case Grouping::n:
-      return c.tile_n * c.multicast_n;
+      return output_columns(c) * c.multicast_n;
     default:
       return c.tile_k;
   }

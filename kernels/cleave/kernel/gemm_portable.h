@@ -7,6 +7,7 @@
 #pragma once
 
 #include "cleave/epilogue/store_direct.h"
+#include "cleave/epilogue/zero_rest.h"
 #include "cleave/join/cluster.h"
 #include "cleave/join/join.h"
 #include "cleave/join/reduce.h"
@@ -55,6 +56,8 @@ CLEAVE_DEVICE void gemm_portable(const GemmParams& p) {
   }
   if constexpr (C.split == SplitKMode::parallel && C.cluster_k == 1)
     reduce<C>(p, place, fragment, threadIdx.x);
+  if constexpr (C.grouping == Grouping::m || C.grouping == Grouping::n)
+    zero_rest<C>(p, place.groups, threadIdx.x);
 }
 
 }  // namespace cleave

@@ -17,6 +17,7 @@
 #pragma once
 
 #include "cleave/epilogue/store_tma.h"
+#include "cleave/epilogue/zero_rest.h"
 #include "cleave/join/cluster.h"
 #include "cleave/join/join.h"
 #include "cleave/join/reduce.h"
@@ -41,11 +42,11 @@ CLEAVE_DEVICE void produce(const GemmParams& p, const Place<C>& place, uint32_t 
       const uint32_t barrier = full + state.stage * 8;
       ptx::mbarrier_arrive_expect(barrier, kPlan.a_stage + kPlan.b_stage);
       load_operand<C, C.a_major, C.tile_m, C.multicast_n>(
-          &p.map_a, smem + kPlan.a + state.stage * kPlan.a_stage, barrier, m0, k0,
-          unit, unit.batch * p.batched_a, sharing);
-      load_operand<C, C.b_major, C.tile_n, C.multicast_m>(
-          &p.map_b, smem + kPlan.b + state.stage * kPlan.b_stage, barrier, n0, k0,
-          unit, unit.batch * p.batched_b, sharing);
+          &p.map_a, smem + kPlan.a + state.stage * kPlan.a_stage, barrier, m0, k0, unit,
+          unit.batch * p.batched_a, sharing);
+      load_operand<C, C.b_major, C.tile_n, C.multicast_m, gated(C) ? 2 : 1>(
+          &p.map_b, smem + kPlan.b + state.stage * kPlan.b_stage, barrier, n0, k0, unit,
+          unit.batch * p.batched_b, sharing, p.epilogue.n);
       state.advance();
     }
   }
@@ -60,9 +61,10 @@ CLEAVE_DEVICE void produce_scales(const GemmParams& p, const Place<C>& place, ui
   const uint32_t full = smem + kPlan.barriers, empty = full + C.stages * 8;
   PipelineState<C.stages> state;
   ScaleLoader<C, kScaleThreads> loader(p, threadIdx.x % 128 - 32);
+  const Fragment<C> fragment(0);
   auto walk = place.walk(p.schedule);
   for (WorkUnit unit; walk.next(unit);) {
-    loader.start(unit, place.first_row(unit), place.first_column(unit));
+    loader.start(unit, place.tile(p, fragment, unit));
     for (uint32_t i = 0; i < unit.k_count; ++i) {
       ptx::mbarrier_wait(empty + state.stage * 8, state.parity ^ 1);
       loader.load(smem + kPlan.scales + state.stage * kPlan.scale_stage);
@@ -106,7 +108,7 @@ CLEAVE_DEVICE void consume(const GemmParams& p, const Place<C>& place, uint32_t 
     TileLines<C> lines(p.epilogue, tile,
                        line_buffer + warpgroup * C.tile_n * column_line_values(C));
     if constexpr (C.pingpong) ptx::named_barrier_sync(kTurn + warpgroup, 256);
-    mainloop.run(unit.k_count, tile, sums, [&] {
+    mainloop.run(unit, tile, sums, [&] {
       if constexpr (C.pingpong) ptx::named_barrier_arrive(kTurn + (warpgroup ^ 1), 256);
     });
     if constexpr (C.cluster_k > 1) {
@@ -131,6 +133,8 @@ CLEAVE_DEVICE void consume(const GemmParams& p, const Place<C>& place, uint32_t 
   }
   if constexpr (C.split == SplitKMode::parallel && C.cluster_k == 1)
     reduce<C>(p, place, fragment, thread);
+  if constexpr (C.grouping == Grouping::m || C.grouping == Grouping::n)
+    zero_rest<C>(p, place.groups, threadIdx.x);
   if constexpr (C.store_by_tma) tma_store.drain();
 }
 

@@ -9,6 +9,21 @@
 
 namespace cleave {
 
+/// A block's walk. A slice of a short group of K, which has no k block, gets one past its group's
+/// end: that one loads as zeros, and no role needs a case of its own.
+template <GemmConfig C>
+struct BlockWalk : Walk<C.split, C.grouping> {
+  using Walk<C.split, C.grouping>::Walk;
+
+  CLEAVE_DEVICE bool next(WorkUnit& unit) {
+    const bool more = Walk<C.split, C.grouping>::next(unit);
+    if constexpr (C.grouping == Grouping::k && C.split != SplitKMode::none &&
+                  C.split != SplitKMode::stream_k)
+      unit.k_count = max_of(unit.k_count, 1u);
+    return more;
+  }
+};
+
 /// A block's place in the launch.
 template <GemmConfig C>
 struct Place {
@@ -23,8 +38,8 @@ struct Place {
   /// the groups' bounds.
   CLEAVE_DEVICE void find_groups(const GemmParams& p, uint8_t* shared) {
     if constexpr (C.grouping != Grouping::none) {
-      groups = build_group_table(p.groups, C.grouping, group_step(C),
-                                 shared + smem_plan(C).group_table);
+      groups =
+          build_group_table(p.groups, C.grouping, group_step(C), shared + smem_plan(C).group_table);
       __syncthreads();
     }
   }
@@ -36,7 +51,7 @@ struct Place {
   }
   CLEAVE_DEVICE uint32_t first_column(const TileSpot& spot) const {
     const uint32_t tile = spot.n * C.multicast_n + (C.multicast_n > 1 ? share_rank : 0);
-    return tile * C.tile_n + (C.grouping == Grouping::n ? spot.range.begin : 0);
+    return tile * output_columns(C) + (C.grouping == Grouping::n ? spot.range.begin : 0);
   }
   CLEAVE_DEVICE Tile<C> tile(const GemmParams& p, const Fragment<C>& fragment,
                              const TileSpot& spot) const {
@@ -51,7 +66,7 @@ struct Place {
   CLEAVE_DEVICE uint32_t number(uint32_t tile) const { return tile * sharers(C) + share_rank; }
 
   CLEAVE_DEVICE TileFinder<C.grouping> finder(const Schedule& s) const { return {s, groups}; }
-  CLEAVE_DEVICE Walk<C.split, C.grouping> walk(const Schedule& s) const {
+  CLEAVE_DEVICE BlockWalk<C> walk(const Schedule& s) const {
     return {s, worker, workers, k_rank, groups};
   }
 };

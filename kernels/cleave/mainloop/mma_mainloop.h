@@ -68,9 +68,9 @@ struct MmaMainloop {
     const uint32_t count = unit.k_count;
     if constexpr (C.promote) promotion.start(tile);
     ScaleLoader<C, math_threads(C)> scale_loader(p, thread);
-    if constexpr (C.scaling == Scaling::block) scale_loader.start(unit, tile.m0, tile.n0);
+    if constexpr (C.scaling == Scaling::block) scale_loader.start(unit, tile);
     const auto load = [&](uint32_t block, uint32_t stage) {
-      load_operands(unit, block, stage);
+      load_operands(unit, tile, block, stage);
       if constexpr (C.scaling == Scaling::block)
         scale_loader.load(smem + kPlan.scales + stage * kPlan.scale_stage);
     };
@@ -101,14 +101,24 @@ struct MmaMainloop {
   }
 
  private:
-  CLEAVE_DEVICE void load_operands(const WorkUnit& unit, uint32_t block, uint32_t stage) {
-    const uint32_t k0 = unit.k_block(block) * C.tile_k;
+  CLEAVE_DEVICE void load_operands(const WorkUnit& unit, const Tile<C>& tile, uint32_t block,
+                                   uint32_t stage) {
+    constexpr bool kGrouped = C.grouping == Grouping::k;
+    const uint32_t k0 = (kGrouped ? unit.range.begin : 0) + unit.k_block(block) * C.tile_k;
+    const uint32_t depth = kGrouped ? unit.range.end : p.k;
     copy_operand<C, C.a_major, C.tile_m, C.load_bytes_a>(
-        p.a, smem + kPlan.a + stage * kPlan.a_stage, unit.m * C.tile_m, k0, p.epilogue.m, p.k,
-        unit.batch, thread);
-    copy_operand<C, C.b_major, C.tile_n, C.load_bytes_b>(
-        p.b, smem + kPlan.b + stage * kPlan.b_stage, unit.n * C.tile_n, k0, p.epilogue.n, p.k,
-        unit.batch, thread);
+        p.a, smem + kPlan.a + stage * kPlan.a_stage, tile.m0, k0, tile.m_end, depth, unit.batch,
+        thread);
+    // Gates and ups lie p.epilogue.n columns apart.
+    constexpr uint32_t kWidth = output_columns(C);
+    CLEAVE_UNROLL
+    for (uint32_t piece = 0; piece < C.tile_n / kWidth; ++piece) {
+      constexpr uint32_t kPieceBytes = kWidth * C.tile_k * size_of(C.b);
+      const uint32_t shift = piece * p.epilogue.n;
+      copy_operand<C, C.b_major, kWidth, C.load_bytes_b>(
+          p.b, smem + kPlan.b + stage * kPlan.b_stage + piece * kPieceBytes, tile.n0 + shift, k0,
+          tile.n_end + shift, depth, unit.batch, thread);
+    }
   }
 
   CLEAVE_DEVICE void multiply(uint32_t stage, Part<C>* sums) {

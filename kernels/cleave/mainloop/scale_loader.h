@@ -2,6 +2,7 @@
 // strides.
 #pragma once
 
+#include "cleave/epilogue/tile.h"
 #include "cleave/kernel/gemm_params.h"
 #include "cleave/mainloop/scale_lines.h"
 #include "cleave/ptx/copy_async.h"
@@ -16,11 +17,16 @@ class ScaleLoader {
  public:
   CLEAVE_DEVICE ScaleLoader(const GemmParams& p, uint32_t thread) : p_(p), thread_(thread) {}
 
-  /// (m0, n0): the tile's first row and column. Lines outside the operands get the last one's
-  /// scale; nothing of theirs is stored.
-  CLEAVE_DEVICE void start(const WorkUnit& unit, uint32_t m0, uint32_t n0) {
-    a_.start(p_.scales_a, unit, C.scale_rows_a, m0, p_.epilogue.m, thread_);
-    b_.start(p_.scales_b, unit, C.scale_rows_b, n0, p_.epilogue.n, thread_);
+  /// Lines outside the operands get the last one's scale; nothing of theirs is stored. Groups of K
+  /// begin with a block of scales.
+  CLEAVE_DEVICE void start(const WorkUnit& unit, const Tile<C>& tile) {
+    uint32_t block = unit.k_first;
+    if constexpr (C.grouping == Grouping::k) {
+      const uint32_t last = ceil_div(p_.groups.extent, kScaleBlock) - 1;
+      block = min_of(unit.range.begin / kScaleBlock + block, last);  // past its end: any
+    }
+    a_.start(p_.scales_a, unit, block, C.scale_rows_a, tile.m0, tile.m_end, thread_);
+    b_.start(p_.scales_b, unit, block, C.scale_rows_b, tile.n0, tile.n_end, thread_);
   }
 
   /// The unit's next k block, into the stage at `stage`.
@@ -36,10 +42,10 @@ class ScaleLoader {
     const float* from[kOwn];
     int64_t step;
 
-    CLEAVE_DEVICE void start(const BlockScales& scales, const WorkUnit& unit, uint32_t rows,
-                             uint32_t first, uint32_t end, uint32_t thread) {
+    CLEAVE_DEVICE void start(const BlockScales& scales, const WorkUnit& unit, uint32_t block,
+                             uint32_t rows, uint32_t first, uint32_t end, uint32_t thread) {
       const float* const base = scales.data + int64_t(unit.batch) * scales.stride_batch +
-                                int64_t(unit.k_first) * scales.stride_k;
+                                int64_t(block) * scales.stride_k;
       step = int64_t(unit.k_step) * scales.stride_k;
       CLEAVE_UNROLL
       for (uint32_t i = 0; i < kOwn; ++i) {

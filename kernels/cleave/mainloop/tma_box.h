@@ -8,10 +8,10 @@
 namespace cleave {
 
 /// 128-byte rows in one TMA box of an operand whose tile is shared by `sharers` blocks (each loads
-/// its part for all).
+/// its part for all) and comes in `pieces` from different places.
 CLEAVE_HD constexpr uint32_t box_rows(Major major, uint32_t tile_rows, uint32_t tile_k,
-                                      uint32_t sharers) {
-  return major == Major::k ? tile_rows / sharers : tile_k;
+                                      uint32_t sharers, uint32_t pieces = 1) {
+  return major == Major::k ? tile_rows / sharers / pieces : tile_k;
 }
 
 /// A ragged map clips at the end of any group, not only at the matrix's, though it is one map for

@@ -18,14 +18,15 @@ struct Sharing {
   uint32_t first_sharer;  // the cluster rank of the first of them
 };
 
-/// One operand. `row0`: first row (m or n) of the tile; `k0`: first k, of the unit's group if K is
+/// One operand. `row0`: first row (m or n) of the tile, whose right half, if Pieces is 2, begins
+/// `second` rows further on; `k0`: first k, of the unit's group if K is
 /// grouped; `batch`: 0 where all batch entries share the operand.
-template <GemmConfig C, Major M, uint32_t TileRows, uint32_t Sharers>
+template <GemmConfig C, Major M, uint32_t TileRows, uint32_t Sharers, uint32_t Pieces = 1>
 CLEAVE_DEVICE void load_operand(const TensorMap* map, uint32_t stage, uint32_t barrier,
                                 uint32_t row0, uint32_t k0, const WorkUnit& unit, uint32_t batch,
-                                Sharing sharing) {
+                                Sharing sharing, uint32_t second = 0) {
   constexpr uint32_t kAtom = atom_elements(C.a);
-  constexpr uint32_t kRows = box_rows(M, TileRows, C.tile_k, Sharers);
+  constexpr uint32_t kRows = box_rows(M, TileRows, C.tile_k, Sharers, Pieces);
   const uint32_t share = Sharers == 1 ? 0 : sharing.share_rank;
   const auto blocks = uint16_t(((1 << Sharers) - 1) << sharing.first_sharer);
   const auto load = [&](uint32_t offset, uint32_t x, uint32_t y) {
@@ -48,14 +49,20 @@ CLEAVE_DEVICE void load_operand(const TensorMap* map, uint32_t stage, uint32_t b
     if constexpr (C.grouping == Grouping::k) k0 += unit.range.begin;
     CLEAVE_UNROLL
     for (uint32_t part = 0; part < C.tile_k / kAtom; ++part) {
-      load((part * TileRows + share * kRows) * 128, k0 + part * kAtom, row0 + share * kRows);
+      CLEAVE_UNROLL
+      for (uint32_t piece = 0; piece < Pieces; ++piece) {
+        const uint32_t row = share * kRows;
+        load((part * TileRows + piece * (TileRows / Pieces) + row) * 128, k0 + part * kAtom,
+             row0 + row + piece * second);
+      }
     }
   } else {
     constexpr uint32_t kParts = TileRows / kAtom / Sharers;
     CLEAVE_UNROLL
     for (uint32_t i = 0; i < kParts; ++i) {
       const uint32_t part = share * kParts + i;
-      load(part * C.tile_k * 128, row0 + part * kAtom, k0);
+      constexpr uint32_t kPerPiece = TileRows / kAtom / Pieces;
+      load(part * C.tile_k * 128, row0 + part % kPerPiece * kAtom + part / kPerPiece * second, k0);
     }
   }
 }

@@ -9,6 +9,7 @@
 //              multiplications fill the gap.
 #pragma once
 
+#include "cleave/mainloop/clip.h"
 #include "cleave/mainloop/promotion.h"
 #include "cleave/memory/descriptor.h"
 #include "cleave/memory/pipeline.h"
@@ -38,31 +39,31 @@ struct WgmmaMainloop {
   PipelineState<C.stages> state;
   Promotion<C> promotion;
 
-  /// sums = A @ B over `k_blocks` blocks, at least one. `issued()` is called when the last
+  /// sums = A @ B over the unit's k blocks, at least one. `issued()` is called when the last
   /// instructions are on their way.
   template <class Issued>
-  CLEAVE_DEVICE void run(uint32_t k_blocks, const Tile<C>& tile, Sums<C>& sums, Issued issued) {
+  CLEAVE_DEVICE void run(const WorkUnit& unit, const Tile<C>& tile, Sums<C>& sums, Issued issued) {
     auto& waves = reinterpret_cast<Wave(&)[kWaves]>(sums);
     if constexpr (!C.promote) {
-      run_plain(k_blocks, waves, issued);
+      run_plain(unit, waves, issued);
     } else {
       promotion.start(tile);
       CLEAVE_UNROLL
       for (Sum<C>& sum : sums) sum = 0;
       if constexpr (kTwoParts) {
-        run_two_parts(k_blocks, waves[0], issued);
+        run_two_parts(unit, waves[0], issued);
       } else {
-        run_one_part(k_blocks, waves, issued);
+        run_one_part(unit, waves, issued);
       }
     }
   }
 
  private:
   template <class Issued>
-  CLEAVE_DEVICE void run_plain(uint32_t k_blocks, Wave (&waves)[kWaves], Issued issued) {
+  CLEAVE_DEVICE void run_plain(const WorkUnit& unit, Wave (&waves)[kWaves], Issued issued) {
     uint32_t previous = 0;
-    for (uint32_t block = 0; block < k_blocks; ++block) {
-      ptx::mbarrier_wait(full + state.stage * 8, state.parity);
+    for (uint32_t block = 0; block < unit.k_count; ++block) {
+      wait_full(unit, block);
       ptx::wgmma_fence();
       CLEAVE_UNROLL
       for (uint32_t step = 0; step < kSteps; ++step) {
@@ -86,15 +87,15 @@ struct WgmmaMainloop {
   }
 
   template <class Issued>
-  CLEAVE_DEVICE void run_one_part(uint32_t k_blocks, Wave (&waves)[kWaves], Issued issued) {
+  CLEAVE_DEVICE void run_one_part(const WorkUnit& unit, Wave (&waves)[kWaves], Issued issued) {
     WavePart part;
-    for (uint32_t block = 0; block < k_blocks; ++block) {
-      ptx::mbarrier_wait(full + state.stage * 8, state.parity);
+    for (uint32_t block = 0; block < unit.k_count; ++block) {
+      wait_full(unit, block);
       const auto scales = promotion.load(scales_of(state.stage));
       CLEAVE_UNROLL
       for (uint32_t wave = 0; wave < kWaves; ++wave) {
         start_part(wave, part);
-        if (wave + 1 == kWaves && block + 1 == k_blocks) issued();
+        if (wave + 1 == kWaves && block + 1 == unit.k_count) issued();
         ptx::wgmma_wait<0>();
         pin(part);
         promotion.add(part, waves[wave], wave, scales);
@@ -108,20 +109,20 @@ struct WgmmaMainloop {
   // Straight-line code from one multiplication to its wait: with a branch between them ptxas could
   // not tell which part is in flight, and would serialise them.
   template <class Issued>
-  CLEAVE_DEVICE void run_two_parts(uint32_t k_blocks, Wave& sums, Issued issued) {
+  CLEAVE_DEVICE void run_two_parts(const WorkUnit& unit, Wave& sums, Issued issued) {
     WavePart even, odd;
     uint32_t begun = 1, oldest = state.stage;
-    begin(even);
-    for (; begun + 1 < k_blocks; begun += 2) {
-      begin(odd);
+    begin(unit, 0, even);
+    for (; begun + 1 < unit.k_count; begun += 2) {
+      begin(unit, begun, odd);
       ptx::wgmma_wait<1>();
       finish(even, sums, oldest);
-      begin(even);
+      begin(unit, begun + 1, even);
       ptx::wgmma_wait<1>();
       finish(odd, sums, oldest);
     }
-    if (begun < k_blocks) {
-      begin(odd);
+    if (begun < unit.k_count) {
+      begin(unit, begun, odd);
       issued();
       ptx::wgmma_wait<1>();
       finish(even, sums, oldest);
@@ -134,8 +135,19 @@ struct WgmmaMainloop {
     }
   }
 
-  CLEAVE_DEVICE void begin(WavePart& part) {
+  /// Until the unit's k block `block` is in the current stage.
+  CLEAVE_DEVICE void wait_full(const WorkUnit& unit, uint32_t block) const {
+    constexpr SmemPlan kPlan = smem_plan(C);
     ptx::mbarrier_wait(full + state.stage * 8, state.parity);
+    if constexpr (clips<C>()) {
+      const uint32_t b = stage_b + state.stage * kPlan.b_stage;
+      const uint32_t a = stage_b - kPlan.b + kPlan.a + state.stage * kPlan.a_stage;
+      clip_stage<C>(unit, block, a, b);
+    }
+  }
+
+  CLEAVE_DEVICE void begin(const WorkUnit& unit, uint32_t block, WavePart& part) {
+    wait_full(unit, block);
     start_part(0, part);
     state.advance();
   }

@@ -1,21 +1,11 @@
 // Reading x and writing q, `width` neighbours at a time.
 #pragma once
 
+#include "cleave/memory/packed.h"
 #include "cleave/quantize/quantize_config.h"
 #include "cleave/quantize/quantize_params.h"
 
 namespace cleave {
-
-/// Bytes that move together.
-template <uint32_t Bytes>
-struct alignas(Bytes) Packed {
-  uint8_t bytes[Bytes];
-};
-
-template <uint32_t Bytes>
-CLEAVE_DEVICE Packed<Bytes> load_packed(const void* from) {
-  return *static_cast<const Packed<Bytes>*>(from);
-}
 
 /// x from (row, col) on, smoothed.
 template <QuantizeConfig C>
@@ -25,7 +15,7 @@ CLEAVE_DEVICE void load_values(const QuantizeParams& p, uint32_t row, int64_t co
   const auto x = static_cast<const char*>(p.x) + (row * p.x_stride + col) * kSize;
   const auto packed = load_packed<C.width * kSize>(x);
   CLEAVE_UNROLL
-  for (uint32_t i = 0; i < C.width; ++i) values[i] = load_element(C.x, packed.bytes, i);
+  for (uint32_t i = 0; i < C.width; ++i) values[i] = load_element(C.x, packed.bytes(), i);
   if constexpr (C.has_smooth) {
     constexpr uint32_t kTogether = min_of(C.width, 4u);
     CLEAVE_UNROLL
@@ -33,7 +23,7 @@ CLEAVE_DEVICE void load_values(const QuantizeParams& p, uint32_t row, int64_t co
       const auto smooth = load_packed<kTogether * 4>(p.smooth + col + i);
       CLEAVE_UNROLL
       for (uint32_t j = 0; j < kTogether; ++j)
-        values[i + j] /= load_element(DType::f32, smooth.bytes, j);
+        values[i + j] /= load_element(DType::f32, smooth.bytes(), j);
     }
   }
 }
@@ -63,16 +53,16 @@ CLEAVE_DEVICE void store_values(const QuantizeParams& p, uint32_t row, int64_t c
   if constexpr (is_fp8(C.q) && C.width > 1) {
     CLEAVE_UNROLL
     for (uint32_t i = 0; i < C.width; i += 2) {
-      reinterpret_cast<uint16_t*>(packed.bytes)[i / 2] =
+      reinterpret_cast<uint16_t*>(packed.bytes())[i / 2] =
           pack_fp8<C.q>(quantized(quantizer, C.symmetric, values[i]),
                         quantized(quantizer, C.symmetric, values[i + 1]));
     }
   } else {
     CLEAVE_UNROLL
     for (uint32_t i = 0; i < C.width; ++i)
-      store_element(C.q, packed.bytes, i, quantized(quantizer, C.symmetric, values[i]));
+      store_element(C.q, packed.bytes(), i, quantized(quantizer, C.symmetric, values[i]));
   }
-  *reinterpret_cast<Packed<C.width>*>(static_cast<char*>(p.q) + row * p.q_stride + col) = packed;
+  store_packed(static_cast<char*>(p.q) + row * p.q_stride + col, packed);
 }
 
 }  // namespace cleave

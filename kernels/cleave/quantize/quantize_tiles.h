@@ -121,7 +121,7 @@ CLEAVE_DEVICE void store_transpose(const QuantizeParams& p, const Tile<C>& tile,
       Packed<4> word;
       CLEAVE_UNROLL
       for (uint32_t k = 0; k < 4; ++k)
-        store_element(C.q, word.bytes, k, quantized(quantizer, true, tile.held[i + k][j]));
+        store_element(C.q, word.bytes(), k, quantized(quantizer, true, tile.held[i + k][j]));
       *reinterpret_cast<Packed<4>*>(bytes + turned(tile.row + i, tile.col + j)) = word;
     }
   }

@@ -8,10 +8,7 @@
 
 #include "cleave/core/element.h"
 #include "cleave/core/math.h"
-
-#if !defined(__CUDACC_RTC__)
-#include <cmath>
-#endif
+#include "cleave/core/multiply_add.h"
 
 namespace cleave {
 
@@ -55,15 +52,6 @@ struct Quantizer {
   float inverse = 0.0f;
   int32_t zero = 0;
 };
-
-/// a * b + c, rounded once, by every compiler.
-CLEAVE_HD float multiply_add(float a, float b, float c) {
-#if defined(__CUDA_ARCH__)
-  return __fmaf_rn(a, b, c);
-#else
-  return std::fma(a, b, c);
-#endif
-}
 
 /// With a scale and a zero point that are given. A scale of 0 makes every x `zero`.
 CLEAVE_HD Quantizer quantizer_with(float scale, int32_t zero) {

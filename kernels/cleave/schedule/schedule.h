@@ -111,8 +111,8 @@ class TileFinder {
       seek(tile, s_.tiles_across);
       spot.batch = group_;
       spot.range = table_.ranges[group_];
-      s_.raster.locate(tile - table_.before[group_] * s_.tiles_across, table_.steps(group_), spot.m,
-                       spot.n);
+      s_.raster.locate_in_group(tile - table_.before[group_] * s_.tiles_across,
+                                table_.steps(group_), spot.m, spot.n);
     } else {
       s_.raster.locate(tile, spot.m, spot.n, spot.batch);
       if constexpr (G == Grouping::k) spot.range = table_.ranges[spot.batch];
@@ -258,11 +258,11 @@ struct ScheduleShape {
   uint32_t tiles_m = 1, tiles_n = 1, batches = 1;  // of groups of M (N) tiles_m (tiles_n) is not
                                                    // used
   uint32_t k_blocks = 0;                           // not used of groups of K
-  uint32_t slices = 1;         // serial, parallel, cluster; a multiple of ranks
-  uint32_t ranks = 1;          // parallel (cluster: all slices are ranks)
-  uint32_t workers = 1;        // stream_k
-  uint32_t stream_tiles = 0;   // stream_k, not used of groups
-  uint32_t reduce_chunks = 1;  // parallel
+  uint32_t slices = 1;                             // serial, parallel, cluster; a multiple of ranks
+  uint32_t ranks = 1;                              // parallel (cluster: all slices are ranks)
+  uint32_t workers = 1;                            // stream_k
+  uint32_t stream_tiles = 0;                       // stream_k, not used of groups
+  uint32_t reduce_chunks = 1;                      // parallel
   uint32_t band_width = 8;
   bool bands_along_m = false;  // not used of groups of M and N, whose bands cut the other dimension
 };
@@ -272,8 +272,7 @@ CLEAVE_HD constexpr Schedule make_schedule(const ScheduleShape& shape) {
   const bool by_m = shape.grouping == Grouping::m, by_n = shape.grouping == Grouping::n;
   s.raster = Raster(by_m ? 1 : shape.tiles_m, by_n ? 1 : shape.tiles_n, shape.band_width,
                     by_n || (!by_m && shape.bands_along_m));
-  s.tiles_across =
-      by_m ? shape.tiles_n : by_n ? shape.tiles_m : shape.tiles_m * shape.tiles_n;
+  s.tiles_across = by_m ? shape.tiles_n : by_n ? shape.tiles_m : shape.tiles_m * shape.tiles_n;
   s.tiles = shape.tiles_m * shape.tiles_n * shape.batches;
   s.k_blocks = shape.k_blocks;
   const bool sliced = shape.mode == SplitKMode::serial || shape.mode == SplitKMode::parallel ||

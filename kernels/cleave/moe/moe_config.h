@@ -1,0 +1,27 @@
+// Everything about a kernel of moe/ that is fixed when it is compiled. What a kernel does not use
+// keeps its default, so that equal kernels have equal configurations.
+#pragma once
+
+#include "cleave/core/enums.h"
+
+namespace cleave {
+
+struct MoeConfig {
+  bool wide_ids = false;     // count, rank: expert ids are int64, else int32
+  DType type = DType::bf16;  // combine, combine_backward: of the rows
+  bool has_weights = false;  // combine
+  DType weights = DType::f32;
+  uint32_t width = 16;  // bytes per access: all rows are aligned to so many
+
+  CLEAVE_HD friend constexpr bool operator==(const MoeConfig&, const MoeConfig&) = default;
+};
+
+/// Threads of a block. Those of `rank` depend on the number of experts.
+inline constexpr uint32_t kCountThreads = 1024;
+inline constexpr uint32_t kMostRankThreads = 1024;
+inline constexpr uint32_t kRowThreads = 128;
+
+/// Accesses of one row that a thread of `scatter` holds.
+inline constexpr uint32_t kScatterAccesses = 4;
+
+}  // namespace cleave

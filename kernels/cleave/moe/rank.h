@@ -1,0 +1,65 @@
+// Finds every slot's row, after `count`: the slots of an expert keep their order, so the result is
+// the same in every run.
+//
+// Roles      a block has a chunk of the slots, and each of its warps a part of the chunk
+// Timeline   each warp counts its part; the counts become the first row of each warp and bin, those
+//            of earlier chunks and warps below it; each warp walks its part again and deals rows
+#pragma once
+
+#include "cleave/moe/moe_config.h"
+#include "cleave/moe/moe_params.h"
+#include "cleave/ptx/sync.h"
+
+namespace cleave {
+
+template <MoeConfig C>
+CLEAVE_DEVICE void rank(const MoeParams& p) {
+  extern __shared__ uint32_t shared[];
+  constexpr uint32_t kAll = 0xffffffffu;
+  const uint32_t bins = p.bins.divisor, thread = threadIdx.x, threads = blockDim.x;
+  const uint32_t warp = thread / 32, lane = thread % 32, warps = threads / 32;
+  uint32_t* const earlier = shared;
+  uint32_t* const rows = shared + (1 + warp) * bins;  // this warp's next row of each bin
+  ptx::launch_dependents();
+  for (uint32_t i = thread; i < bins * (1 + warps); i += threads) shared[i] = 0;
+  __syncthreads();
+  ptx::grid_dependency_wait();
+
+  const uint32_t chunk_begin = blockIdx.x * p.chunk;
+  const uint32_t chunk_end = min_of(chunk_begin + p.chunk, p.slots);
+  const uint32_t part = round_up(ceil_div(p.chunk, warps), 32u);
+  const uint32_t begin = chunk_begin + warp * part, end = min_of(begin + part, chunk_end);
+  for (uint32_t slot = begin + lane; slot < end; slot += 32)
+    atomicAdd(&rows[bin_of<C.wide_ids>(p, slot)], 1u);
+  for (uint32_t i = thread; i < blockIdx.x * bins; i += threads)
+    atomicAdd(&earlier[i - p.bins.quotient(i) * bins], p.counts[i]);
+  __syncthreads();
+
+  for (uint32_t bin = thread; bin < bins; bin += threads) {
+    uint32_t row = earlier[bin] + (bin == 0 ? 0 : uint32_t(p.offsets[bin - 1]));
+    for (uint32_t w = 1; w <= warps; ++w) {
+      const uint32_t count = shared[w * bins + bin];
+      shared[w * bins + bin] = row;
+      row += count;
+    }
+  }
+  __syncthreads();
+
+  for (uint32_t first = begin; first < end; first += 32) {
+    const uint32_t slot = first + lane;
+    const bool exists = slot < end;
+    const uint32_t bin = exists ? bin_of<C.wide_ids>(p, slot) : kAll;
+    const uint32_t equals = __match_any_sync(kAll, bin);
+    const uint32_t before = __popc(equals & ((1u << lane) - 1));
+    const uint32_t row = exists ? rows[bin] + before : 0;
+    __syncwarp();
+    if (exists && before == 0) rows[bin] += __popc(equals);
+    __syncwarp();
+    if (!exists) continue;
+    const bool dropped = bin == p.experts;
+    p.indices[row] = signed_index(slot, dropped);
+    if (p.positions != nullptr) p.positions[slot] = signed_index(row, dropped);
+  }
+}
+
+}  // namespace cleave
