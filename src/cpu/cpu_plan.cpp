@@ -6,6 +6,7 @@
 #include "cpu/executor.h"
 #include "cpu/planner.h"
 #include "problem/arguments.h"
+#include "problem/placement.h"
 
 namespace cleave {
 namespace {
@@ -18,7 +19,7 @@ class CpuPlan final : public GemmPlan {
   void run(const GemmArguments& arguments, void* workspace, size_t workspace_size,
            void* /*stream*/) const override {
     check_arguments(problem_, arguments);
-    if (choice_.tiling.schedule.tiles == 0) return;
+    if (d_of(problem_).empty()) return;
     std::unique_ptr<std::byte[]> own;
     if (workspace != nullptr) {
       check_workspace(workspace, workspace_size, choice_.tiling.workspace_size());

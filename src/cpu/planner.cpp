@@ -25,9 +25,8 @@ double rounds(double workers, uint32_t threads) {
 }
 
 double predicted_us(const GemmProblem& p, const Tiling& t, uint32_t threads) {
-  const Schedule& s = t.schedule;
-  const double tiles = s.tiles, slices = s.slices;
-  const double tile_us = 2.0 * t.tile_elements() * double(p.k) / kFlops;
+  const double tiles = t.tiles, slices = t.schedule.slices;
+  const double tile_us = 2.0 * t.tile_elements() * tile_depth(p) / kFlops;
   const double partials_us = 2.0 * double(t.partials) * t.tile_elements() * kSumSize / kBytes;
 
   double us = minimum_bytes(p) / (kBytes * threads);
@@ -57,9 +56,9 @@ std::vector<uint32_t> slices_to_weigh(const GemmProblem& p, SplitKMode mode) {
   if (mode == SplitKMode::none || mode == SplitKMode::stream_k) return {1};
   if (p.split_k_slices > 0) return {uint32_t(p.split_k_slices)};
   const bool weighs_none = p.split_k_mode == SplitKMode::automatic;
-  const uint32_t tiles = max_of(make_tiling(p, SplitKMode::none, 1).schedule.tiles, 1u);
+  const uint32_t tiles = max_of(make_tiling(p, SplitKMode::none, 1).tiles, 1u);
   uint32_t most =
-      min_of(2 * kNominalThreads / tiles, uint32_t(p.k) / (kMaxTileK * kMinBlocksPerSlice));
+      min_of(2 * kNominalThreads / tiles, tile_depth(p) / (kMaxTileK * kMinBlocksPerSlice));
   if (mode == SplitKMode::cluster) most = min_of(most, kMaxClusterSlices);
   std::vector<uint32_t> slices;
   for (uint32_t count = weighs_none ? 2 : 1; count <= max_of(most, weighs_none ? 0u : 1u);
@@ -87,10 +86,11 @@ std::string explain(const GemmProblem& p, const Weighed& chosen, const Weighed* 
     why += ", as asked";
   } else {
     why += fmt::format(
-        " over {}: {} tile(s) of {} x {}; {:.0f} us against {:.0f} us predicted for {} threads "
+        " over {}: {} tile(s) of {} x {}{}; {:.0f} us against {:.0f} us predicted for {} threads "
         "(the choice ignores this machine's, so that results do not depend on them)",
         describe(second->candidate.split_k_mode, second->candidate.split_k_slices),
-        chosen.tiling.schedule.tiles, chosen.tiling.tile_m, chosen.tiling.tile_n, chosen.nominal_us,
+        chosen.tiling.tiles, chosen.tiling.tile_m, chosen.tiling.tile_n,
+        p.groups.dimension == Grouping::none ? "" : " of equally large groups", chosen.nominal_us,
         second->nominal_us, kNominalThreads);
   }
   if (candidate.split_k_mode == SplitKMode::stream_k && p.split_k_slices > 1) {

@@ -48,26 +48,27 @@ template <class Sum>
 void TileProduct<Sum>::operator()(const WorkUnit& unit, Scratch<Sum>& scratch, Sum* sums) const {
   const GemmProblem& p = problem_;
   const Tiling& t = tiling_;
-  const int64_t row = int64_t(unit.m) * t.tile_m, column = int64_t(unit.n) * t.tile_n;
-  const auto rows = uint32_t(min_of<int64_t>(t.tile_m, p.m - row));
-  const auto columns = uint32_t(min_of<int64_t>(t.tile_n, p.n - column));
-  const int64_t a_tile = unit.batch * p.a.stride_batch + row * p.a.stride_row;
-  const int64_t b_tile = unit.batch * p.b.stride_batch + column * p.b.stride_col;
+  const TileArea area = area_of(p, t, unit);
+  const int64_t a_tile = unit.batch * p.a.stride_batch + area.row * p.a.stride_row;
 
   std::fill_n(sums, t.tile_elements(), Sum(0));
   for (uint32_t i = 0; i < unit.k_count; ++i) {
-    const int64_t first = int64_t(unit.k_block(i)) * t.tile_k;
-    const auto k = uint32_t(min_of<int64_t>(t.tile_k, p.k - first));
+    const int64_t first = area.k.begin + int64_t(unit.k_block(i)) * t.tile_k;
+    const auto k = uint32_t(min_of<int64_t>(t.tile_k, area.k.end - first));
     pack_a({p.a.dtype, arguments_.a, a_tile + first * p.a.stride_col, p.a.stride_row,
-            p.a.stride_col, rows, k},
+            p.a.stride_col, area.rows, k},
            scratch.a);
-    pack_b({p.b.dtype, arguments_.b, b_tile + first * p.b.stride_row, p.b.stride_col,
-            p.b.stride_row, columns, k},
-           scratch.b);
-    for (uint32_t j = 0; j < columns; j += kMicroColumns) {
-      for (uint32_t r = 0; r < rows; r += kMicroRows) {
-        multiply({unit.batch, row + r, column + j, first, k}, scratch.a + r * k, scratch.b + j * k,
-                 sums + r * t.tile_n + j);
+    for (uint32_t part = 0; part < t.parts; ++part) {
+      const int64_t column = part * p.n + area.column;
+      const int64_t b_tile = unit.batch * p.b.stride_batch + column * p.b.stride_col;
+      pack_b({p.b.dtype, arguments_.b, b_tile + first * p.b.stride_row, p.b.stride_col,
+              p.b.stride_row, area.columns, k},
+             scratch.b);
+      for (uint32_t j = 0; j < area.columns; j += kMicroColumns) {
+        for (uint32_t r = 0; r < area.rows; r += kMicroRows) {
+          multiply({unit.batch, area.row + r, column + j, first, k}, scratch.a + r * k,
+                   scratch.b + j * k, sums + r * t.tile_n + part * t.columns() + j);
+        }
       }
     }
   }
@@ -101,7 +102,7 @@ void TileProduct<float>::multiply(const Step& step, const float* a, const float*
     const StretchScales<kMicroRows> scale_a(p.scale_a, arguments_.scale_a, step.batch, step.row,
                                             p.m, first);
     const StretchScales<kMicroColumns> scale_b(p.scale_b, arguments_.scale_b, step.batch,
-                                               step.column, p.n, first);
+                                               step.column, tiling_.parts * p.n, first);
     for (uint32_t i = 0; i < kMicroRows; ++i) {
       float* const line = sums + i * tiling_.tile_n;
       for (uint32_t j = 0; j < kMicroColumns; ++j) {

@@ -1,5 +1,6 @@
 #include "cpu/tiling.h"
 
+#include "cpu/groups.h"
 #include "cpu/micro_kernel.h"
 
 namespace cleave::cpu {
@@ -18,60 +19,84 @@ uint32_t choose_tile_k(uint32_t k, SplitKMode mode, uint32_t slices) {
   return max_of(min_of(k / slices, largest), 1u);
 }
 
-/// The tiles that would leave workers idle in the last round, and one round more to spread them
-/// over.
-uint32_t choose_stream_tiles(uint32_t tiles) {
-  const uint32_t ragged = tiles % kStreamWorkers;
-  return ragged == 0 || tiles < kStreamWorkers ? ragged : ragged + kStreamWorkers;
+/// `size` elements of dimension `of`: of one group, in the mean, where it is grouped.
+uint32_t mean_size(const GemmProblem& problem, Grouping of, int64_t size) {
+  const bool grouped = problem.groups.dimension == of;
+  return uint32_t(grouped ? ceil_div(size, max_of<int64_t>(problem.batch, 1)) : size);
 }
 
 }  // namespace
 
+uint32_t tile_depth(const GemmProblem& problem) {
+  return mean_size(problem, Grouping::k, problem.k);
+}
+
 Tiling make_tiling(const GemmProblem& problem, SplitKMode mode, uint32_t slices) {
   if (mode == SplitKMode::none || mode == SplitKMode::stream_k) slices = 1;
-  const auto m = uint32_t(problem.m), n = uint32_t(problem.n), k = uint32_t(problem.k);
+  const Grouping grouping = problem.groups.dimension;
+  const uint32_t m = mean_size(problem, Grouping::m, problem.m);
+  const uint32_t n = mean_size(problem, Grouping::n, problem.n);
+  const uint32_t k = tile_depth(problem);
 
   Tiling t;
   t.mode = mode;
+  t.parts = problem.activation == Activation::swiglu ? 2 : 1;
   t.tile_m = even_tile(m, kMaxTileM, kMicroRows);
-  t.tile_n = even_tile(n, kMaxTileN, kMicroColumns);
+  t.tile_n = even_tile(n, kMaxTileN / t.parts, kMicroColumns) * t.parts;
   t.tile_k = choose_tile_k(k, mode, slices);
 
   ScheduleShape shape;
   shape.mode = mode;
+  shape.grouping = grouping;
   shape.tiles_m = ceil_div(m, t.tile_m);
-  shape.tiles_n = ceil_div(n, t.tile_n);
+  shape.tiles_n = ceil_div(n, t.columns());
   shape.batches = uint32_t(problem.batch);
   shape.k_blocks = ceil_div(k, t.tile_k);
   shape.slices = slices;
-  const uint32_t tiles = shape.tiles_m * shape.tiles_n * shape.batches;
+  t.tiles = shape.tiles_m * shape.tiles_n * shape.batches;
   if (mode == SplitKMode::stream_k) {
     shape.workers = kStreamWorkers;
-    shape.stream_tiles = choose_stream_tiles(tiles);
+    shape.stream_tiles = stream_tiles(t.tiles, kStreamWorkers);
   }
   // Few tiles are reduced by several threads each.
-  if (mode == SplitKMode::parallel && tiles < kStreamWorkers) {
+  if (mode == SplitKMode::parallel && t.tiles < kStreamWorkers) {
     shape.reduce_chunks = t.tile_m / kMicroRows;
   }
   t.schedule = make_schedule(shape);
 
+  // Whatever the sizes of the groups.
+  const bool ragged = grouping == Grouping::m || grouping == Grouping::n;
+  const uint32_t most_tiles =
+      ragged ? most_group_steps(problem, t.group_step(grouping)) * t.schedule.tiles_across
+             : t.tiles;
+  const bool cuts = ragged                    ? shape.k_blocks > 0
+                    : grouping == Grouping::k ? most_tiles > 0
+                                              : t.schedule.stream_tiles > 0;
   switch (mode) {
     case SplitKMode::serial:
-      t.workers = t.schedule.units();
-      if (slices > 1) t.counters = t.partials = tiles;
+      if (slices > 1) t.counters = t.partials = most_tiles;
       break;
     case SplitKMode::parallel:
-      t.workers = t.schedule.units();
-      if (slices > 1) t.partials = size_t(tiles) * slices;
+      if (slices > 1) t.partials = size_t(most_tiles) * slices;
       break;
     case SplitKMode::stream_k:
-      t.workers = kStreamWorkers;
-      if (t.schedule.stream_tiles > 0) t.counters = t.partials = kStreamWorkers;
+      if (cuts) t.counters = t.partials = kStreamWorkers;
       break;
     default:
-      t.workers = tiles;
+      break;
   }
   return t;
+}
+
+TileArea area_of(const GemmProblem& problem, const Tiling& tiling, const TileSpot& spot) {
+  const auto range = [&](Grouping dimension, int64_t size) {
+    return problem.groups.dimension == dimension ? spot.range : GroupRange{0, uint32_t(size)};
+  };
+  const GroupRange rows = range(Grouping::m, problem.m), columns = range(Grouping::n, problem.n);
+  const uint32_t row = rows.begin + spot.m * tiling.tile_m;
+  const uint32_t column = columns.begin + spot.n * tiling.columns();
+  return {row, column, min_of(tiling.tile_m, rows.end - row),
+          min_of(tiling.columns(), columns.end - column), range(Grouping::k, problem.k)};
 }
 
 }  // namespace cleave::cpu

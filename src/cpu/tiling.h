@@ -23,24 +23,47 @@ inline constexpr size_t kSumSize = 4;  ///< bytes of a sum: float32 or int32
 struct Tiling {
   SplitKMode mode = SplitKMode::none;
   uint32_t tile_m = 1, tile_n = 1, tile_k = 1;
+  uint32_t parts =
+      1;  ///< of tile_n: 2 under swiglu, the gates and the ups of the same columns of D
   Schedule schedule;
 
-  /// Walkers of the schedule. A thread works for many, one after the other; a worker is bound to no
-  /// thread.
-  uint32_t workers = 0;
-
+  uint32_t tiles = 0;   ///< if all groups are equally large
   size_t counters = 0;  ///< of the workspace: serial, one per tile; stream_k, one per worker
   size_t partials = 0;  ///< of the workspace: tiles of sums, 4 bytes each
 
+  uint32_t columns() const { return tile_n / parts; }  ///< of D, in a tile
   uint32_t tile_elements() const { return tile_m * tile_n; }
   size_t counter_size() const { return counters * sizeof(uint32_t); }
   size_t partials_offset() const { return round_up(counter_size(), size_t(16)); }
   size_t workspace_size() const {
     return partials == 0 ? 0 : partials_offset() + partials * tile_elements() * kSumSize;
   }
+
+  /// Elements of a step along the grouped dimension.
+  uint32_t group_step(Grouping grouping) const {
+    return grouping == Grouping::m ? tile_m : grouping == Grouping::n ? columns() : tile_k;
+  }
+
+  /// Walkers of the schedule of so many tiles. A thread works for many, one after the other; a
+  /// worker is bound to no thread.
+  uint32_t workers(uint32_t of_tiles) const {
+    return mode == SplitKMode::stream_k ? kStreamWorkers : of_tiles * schedule.groups;
+  }
 };
 
 /// `mode` is not automatic and `slices` is at least 1; stream_k ignores `slices`.
 Tiling make_tiling(const GemmProblem& problem, SplitKMode mode, uint32_t slices);
+
+/// Elements of K that a tile adds up; of groups of K, in the mean.
+uint32_t tile_depth(const GemmProblem& problem);
+
+/// Where a tile lies.
+struct TileArea {
+  uint32_t row, column;    // of D, its first
+  uint32_t rows, columns;  // of D, as far as they lie in it and in the tile's group
+  GroupRange k;            // what its product takes
+};
+
+TileArea area_of(const GemmProblem& problem, const Tiling& tiling, const TileSpot& spot);
 
 }  // namespace cleave::cpu

@@ -267,6 +267,39 @@ std::vector<GemmConfig> all_configs(const DeviceInfo& device) {
   visit(scaled(DType::e4m3, DType::e4m3, DType::bf16, squares, lines));
   visit(scaled(DType::e4m3, DType::e4m3, DType::f32, lines, lines));
   visit(scaled(DType::i8, DType::i8, DType::bf16, lines, squares));
+
+  // Groups, as a mixture of experts has them: forward, data gradient, weight gradient.
+  const auto grouped = [&](GemmProblem p, Grouping dimension) {
+    p.batch = 64;
+    p.groups.dimension = dimension;
+    if (dimension == Grouping::m) p.b.stride_batch = p.k * p.n;
+    if (dimension == Grouping::n) p.a.stride_batch = p.m * p.k;
+    if (dimension == Grouping::k) p.c.stride_batch = p.d.stride_batch = p.m * p.n;
+    return p;
+  };
+  for (const SplitKMode split : {SplitKMode::none, SplitKMode::parallel, SplitKMode::stream_k}) {
+    const bool all_sharings = split == SplitKMode::none;
+    const GemmProblem tn = problem(DType::bf16, DType::bf16, DType::bf16);
+    visit(grouped(tn, Grouping::m), split, all_sharings);
+    visit(grouped(tn, Grouping::n), split);
+    visit(grouped(problem(DType::bf16, DType::bf16, DType::bf16, Major::k, Major::mn), Grouping::m),
+          split);
+    GemmProblem gradient = problem(DType::bf16, DType::bf16, DType::f32, Major::mn, Major::mn);
+    gradient.has_c = true;
+    visit(grouped(gradient, Grouping::k), split, all_sharings);
+  }
+  GemmProblem feed_forward = problem(DType::bf16, DType::bf16, DType::bf16);
+  feed_forward.activation = Activation::swiglu;
+  feed_forward.b.stride_batch = 0;
+  visit(feed_forward, SplitKMode::none, true);
+  visit(grouped(feed_forward, Grouping::m));
+  visit(grouped(scaled(DType::e4m3, DType::e4m3, DType::bf16, vector, vector, true), Grouping::m));
+  visit(grouped(scaled(DType::e4m3, DType::e4m3, DType::bf16, lines, squares), Grouping::m));
+  GemmProblem scaled_gradient = scaled(DType::e4m3, DType::e4m3, DType::f32, lines, lines);
+  scaled_gradient.groups.bounds = GroupBounds::aligned_ends;
+  scaled_gradient.groups.spacing = kScaleBlock;
+  for (const SplitKMode split : {SplitKMode::none, SplitKMode::stream_k})
+    visit(grouped(scaled_gradient, Grouping::k), split);
   return configs;
 }
 

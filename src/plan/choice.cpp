@@ -119,6 +119,11 @@ bool shape_tile(const Spec& s, const GemmProblem& p, const Operand& a, const Ope
   // Two rows of accumulators leave no registers for an error function beside C: it would spill.
   const bool two_waves = c.tile_m / (math_threads(c) / 128) > 64;
   if (two_waves && c.has_c && c.activation == Activation::gelu_erf) return false;
+  // Nor does a walk through groups of K beside 128 of them, for C or for shares of slices.
+  const bool joins = c.split == SplitKMode::serial || c.split == SplitKMode::parallel;
+  if (c.grouping == Grouping::k && accumulators_per_thread(c) >= 128 &&
+      (joins || (c.has_c && sharers(c) > 1)))
+    return false;
   // A K-major operand's share of a multicast must be whole groups of 8 rows, so that the swizzle
   // fits together.
   if (b.major == Major::k && piece % (8 * s.multicast_m) != 0) return false;
@@ -157,10 +162,6 @@ void shape_raster(const GemmConfig& c, uint32_t wave, ScheduleShape& s) {
 double expected_steps(int64_t total, int64_t groups, uint32_t step) {
   const double mean = double(total) / double(std::max<int64_t>(groups, 1));
   return double(groups) * std::max(mean / step + (mean > 1 ? 0.5 : 0.0), std::min(mean, 1.0));
-}
-
-uint32_t most_steps(int64_t total, int64_t groups, uint32_t step) {
-  return uint32_t(total / step + std::min(groups, total));
 }
 
 }  // namespace
@@ -243,7 +244,8 @@ std::optional<Choice> make_choice(const GemmProblem& problem, const DeviceInfo& 
     const int64_t total = by_m ? p.m : p.n;
     const uint32_t step = by_m ? step_m : step_n, across = by_m ? s.tiles_n : s.tiles_m;
     choice.tiles = expected_steps(total, p.batch, step) * across;
-    choice.most_tiles = most_steps(total, p.batch, step) * across;
+    choice.most_tiles =
+        most_group_steps(grouping, uint32_t(total), uint32_t(p.batch), step) * across;
   } else if (grouping == Grouping::k) {
     s.k_blocks = uint32_t(
         std::max(std::lround(expected_steps(p.k, p.batch, c.tile_k) / double(s.batches)), 1l));

@@ -4,33 +4,19 @@
 #include <algorithm>
 #include <cmath>
 #include <initializer_list>
-#include <random>
+#include <optional>
+#include <utility>
 #include <vector>
 
 #include "cleave/core/element.h"
 #include "cleave/gemm.h"
+#include "group_case.h"
+#include "random.h"
 
 namespace cleave {
 
 inline constexpr DType kTypes[] = {DType::f16, DType::bf16, DType::f32};
 inline constexpr DType kNarrowTypes[] = {DType::i8, DType::e4m3, DType::e5m2};
-
-class Random {
- public:
-  explicit Random(uint32_t seed) : random_(seed) {}
-  int64_t number(int64_t low, int64_t high) {
-    return std::uniform_int_distribution<int64_t>(low, high)(random_);
-  }
-  bool coin() { return number(0, 1) == 1; }
-  float real() { return std::uniform_real_distribution<float>(-1, 1)(random_); }
-  template <class T, size_t n>
-  T pick(const T (&from)[n]) {
-    return from[number(0, n - 1)];
-  }
-
- private:
-  std::mt19937 random_;
-};
 
 /// A batch of matrices with memory around and between them that nobody may touch.
 class Tensor {
@@ -53,6 +39,9 @@ class Tensor {
   int64_t at(int64_t b, int64_t i, int64_t j) const {
     return b * layout.stride_batch + i * layout.stride_row + j * layout.stride_col;
   }
+  void* address(int64_t b, int64_t i, int64_t j) {
+    return static_cast<char*>(data()) + at(b, i, j) * size_of(layout.dtype);
+  }
   float get(int64_t b, int64_t i, int64_t j) {
     return load_element(layout.dtype, data(), at(b, i, j));
   }
@@ -69,12 +58,14 @@ class Tensor {
 };
 
 /// Scales of an operand with `rows` rows (B: columns), between values that nobody may read.
+/// `by_row`: none covers two rows.
 class Scales {
  public:
-  Scales(Random& random, Scaling kind, int64_t rows, int64_t k, int64_t batch, bool powers_of_two) {
+  Scales(Random& random, Scaling kind, int64_t rows, int64_t k, int64_t batch, bool powers_of_two,
+         bool by_row) {
     layout.kind = kind;
     const bool blocks = kind == Scaling::block;
-    if (blocks && random.coin()) layout.rows = kScaleBlock;
+    if (blocks && !by_row && random.coin()) layout.rows = kScaleBlock;
     const int64_t lines = (rows + layout.rows - 1) / layout.rows;
     const int64_t columns = blocks ? (k + kScaleBlock - 1) / kScaleBlock : 1;
     const int64_t gap = random.number(0, 2);
@@ -120,6 +111,8 @@ inline double activated(Activation kind, double x) {
       return 0.5 * x * std::erfc(-x / std::sqrt(2.0));
     case Activation::silu:
       return x / (1 + std::exp(-x));
+    case Activation::swiglu:  // joins two values
+      break;
   }
   return NAN;
 }
@@ -153,29 +146,57 @@ inline Kinds any_kinds(Random& random) {
   return random.coin() ? wide_kinds(random) : narrow_kinds(random);
 }
 
+/// What makes a product more than a dense one.
+struct Form {
+  bool swiglu = false;
+  std::optional<GroupCase> groups = {};
+
+  bool grouped(Grouping dimension) const {
+    return dimension == (groups ? groups->layout.dimension : Grouping::none);
+  }
+  /// Of a tensor that has one matrix for all groups of dimension `one` or `other`.
+  bool flat(Grouping one, Grouping other) const { return grouped(one) || grouped(other); }
+};
+
 /// A problem with its data. `integers`: small ones, and scales that are powers of two, so that sums
 /// and values are exact in float32.
 struct Case {
-  Case(Random& random, const Shape& shape, const Kinds& kinds, bool integers)
-      : d_row_major(random.number(0, 3) != 0),
-        a(random, kinds.a, shape.m, shape.k, shape.batch, random.coin(), true),
-        b(random, kinds.b, shape.k, shape.n, shape.batch, random.coin(), true),
-        c(random, random.pick(kTypes), shape.m, shape.n, shape.batch, d_row_major, true),
-        d(random, kinds.d, shape.m, shape.n, shape.batch, d_row_major, false),
-        scale_a(random, kinds.scaling, shape.m, shape.k, shape.batch, integers),
-        scale_b(random, kinds.scaling, shape.n, shape.k, shape.batch, integers) {
+  /// Of groups, `shape` has the extent and the number.
+  Case(Random& random, const Shape& shape, const Kinds& kinds, bool integers, Form form_of = {})
+      : form(std::move(form_of)),
+        parts(form.swiglu ? 2 : 1),
+        d_row_major(form.swiglu || random.number(0, 3) != 0),
+        flat_a(form.flat(Grouping::m, Grouping::k)),
+        flat_b(form.flat(Grouping::n, Grouping::k)),
+        flat_d(form.flat(Grouping::m, Grouping::n)),
+        a(random, kinds.a, shape.m, shape.k, flat_a ? 1 : shape.batch, random.coin(), true),
+        b(random, kinds.b, shape.k, parts * shape.n, flat_b ? 1 : shape.batch, random.coin(), true),
+        c(random, random.pick(kTypes), shape.m, shape.n, flat_d ? 1 : shape.batch, d_row_major,
+          true),
+        d(random, kinds.d, shape.m, shape.n, flat_d ? 1 : shape.batch, d_row_major, false),
+        scale_a(random, kinds.scaling, shape.m, shape.k, shape.batch, integers,
+                form.grouped(Grouping::m)),
+        scale_b(random, kinds.scaling, parts * shape.n, shape.k, shape.batch, integers,
+                form.grouped(Grouping::n)) {
+    if (flat_a) a.layout.stride_batch = 0;
+    if (flat_b) b.layout.stride_batch = 0;
+    if (flat_d) c.layout.stride_batch = d.layout.stride_batch = 0;
+    const bool along_k = form.grouped(Grouping::k) && kinds.scaling == Scaling::block;
+    if (form.grouped(Grouping::m) || along_k) scale_a.layout.stride_batch = 0;
+    if (form.grouped(Grouping::n) || along_k) scale_b.layout.stride_batch = 0;
+
     const auto draw = [&] { return integers ? float(random.number(-2, 2)) : random.real(); };
-    const auto fill = [&](Tensor& t, int64_t rows, int64_t columns) {
+    const auto fill = [&](Tensor& t, int64_t batch, int64_t rows, int64_t columns) {
       const float factor = t.layout.dtype == DType::i8 && !integers ? 128 : 1;
-      for (int64_t e = 0; e < shape.batch; ++e) {
+      for (int64_t e = 0; e < batch; ++e) {
         for (int64_t i = 0; i < rows; ++i) {
           for (int64_t j = 0; j < columns; ++j) t.set(e, i, j, factor * draw());
         }
       }
     };
-    fill(a, shape.m, shape.k);
-    fill(b, shape.k, shape.n);
-    fill(c, shape.m, shape.n);
+    fill(a, flat_a ? 1 : shape.batch, shape.m, shape.k);
+    fill(b, flat_b ? 1 : shape.batch, shape.k, parts * shape.n);
+    fill(c, flat_d ? 1 : shape.batch, shape.m, shape.n);
     problem = {.m = shape.m,
                .n = shape.n,
                .k = shape.k,
@@ -184,13 +205,15 @@ struct Case {
                .b = b.layout,
                .c = c.layout,
                .d = d.layout,
+               .activation = form.swiglu ? Activation::swiglu : Activation::none,
                .scale_a = scale_a.layout,
                .scale_b = scale_b.layout};
     problem.device = kCpu;
-    bias.resize(std::max(shape.m, shape.n));
+    if (form.groups) problem.groups = form.groups->layout;
     zero_a.resize(shape.m);
     zero_b.resize(shape.n);
-    if (kinds.a == DType::i8 && kinds.scaling != Scaling::block && random.coin()) {
+    if (kinds.a == DType::i8 && kinds.scaling != Scaling::block && !form.groups && !form.swiglu &&
+        random.coin()) {
       problem.has_zero = true;
       has_zero_a = random.coin();
       for (int32_t& zero : zero_a) zero = int32_t(random.number(-3, 3));
@@ -198,14 +221,21 @@ struct Case {
     }
     if (kinds.d == DType::i32) return;
 
-    problem.has_c = random.coin();
-    problem.bias = random.pick({Bias::none, Bias::row, Bias::column});
+    problem.has_c = !form.swiglu && random.coin();
+    problem.bias = form.swiglu ? random.pick({Bias::none, Bias::row})
+                               : random.pick({Bias::none, Bias::row, Bias::column});
     problem.bias_dtype = random.pick(kTypes);
+    const int64_t biases = std::max(shape.m, parts * shape.n);
+    // Along a grouped dimension there is one bias, of all groups.
+    const bool one_bias = form.grouped(problem.bias == Bias::row ? Grouping::n : Grouping::m);
+    if (!one_bias && random.coin()) problem.bias_stride_batch = biases + random.number(0, 3);
+    bias.resize(biases + problem.bias_stride_batch * shape.batch);
     for (size_t i = 0; i < bias.size(); ++i) {
       store_element(problem.bias_dtype, bias.data(), int64_t(i), draw());
     }
     alpha = float(random.number(-2, 2));
     if (kinds.a == DType::i8 && !integers) alpha /= 128 * 128;
+    if (form.swiglu) alpha /= 32;  // or the error of a sum would be multiplied by a large one
     beta = float(random.number(-1, 1));
     problem.has_amax = random.coin();
     if (random.number(0, 3) == 0) amax = 1e9f;  // of an earlier launch
@@ -226,13 +256,53 @@ struct Case {
             .zero_a = has_zero_a ? zero_a.data() : nullptr,
             .zero_b = zero_b.data(),
             .scale_d = &scale_d,
+            .group_offsets = form.groups ? form.groups->offsets_data() : nullptr,
+            .group_sizes = form.groups ? form.groups->sizes_data() : nullptr,
             .amax = &amax};
+  }
+
+  /// Calls visit(e, i, j) for every element of D that belongs to a batch entry, or a group.
+  template <class Visit>
+  void for_each(const Visit& visit) const {
+    for (int64_t e = 0; e < problem.batch; ++e) {
+      const GroupRange rows = range(Grouping::m, problem.m, e);
+      const GroupRange columns = range(Grouping::n, problem.n, e);
+      for (int64_t i = rows.begin; i < rows.end; ++i) {
+        for (int64_t j = columns.begin; j < columns.end; ++j) visit(e, i, j);
+      }
+    }
   }
 
   /// Before it is divided by scale_d.
   double expected(int64_t e, int64_t i, int64_t j) {
+    if (!form.swiglu) return activated(problem.activation, linear(e, i, j));
+    return activated(Activation::silu, linear(e, i, j)) * linear(e, i, problem.n + j);
+  }
+
+  Form form;
+  int64_t parts;  // columns of B for each of D's
+  bool d_row_major;
+  bool flat_a, flat_b, flat_d;
+  Tensor a, b, c, d;
+  Scales scale_a, scale_b;
+  std::vector<float> bias;
+  std::vector<int32_t> zero_a, zero_b;
+  bool has_zero_a = false;
+  GemmProblem problem;
+  float alpha = 1, beta = 0;
+  float scale_d = 1, amax = 0;
+
+ private:
+  /// What of a dimension of `size` batch entry `e` has.
+  GroupRange range(Grouping dimension, int64_t size, int64_t e) const {
+    return form.grouped(dimension) ? form.groups->ranges[e] : GroupRange{0, uint32_t(size)};
+  }
+
+  /// Before the activation. `j`: a column of B.
+  double linear(int64_t e, int64_t i, int64_t j) {
     double sum = 0;
-    for (int64_t p = 0; p < problem.k; ++p) {
+    const GroupRange depth = range(Grouping::k, problem.k, e);
+    for (int64_t p = depth.begin; p < depth.end; ++p) {
       sum += double(a.get(e, i, p)) * b.get(e, p, j) * scale_a.get(e, i, p) * scale_b.get(e, j, p);
     }
     if (problem.has_zero) {
@@ -242,20 +312,11 @@ struct Case {
     double value = alpha * sum;
     if (problem.has_c && beta != 0) value += double(beta) * c.get(e, i, j);
     if (problem.bias != Bias::none) {
-      value += load_element(problem.bias_dtype, bias.data(), problem.bias == Bias::row ? j : i);
+      const int64_t at = problem.bias_stride_batch * e + (problem.bias == Bias::row ? j : i);
+      value += load_element(problem.bias_dtype, bias.data(), at);
     }
-    return activated(problem.activation, value);
+    return value;
   }
-
-  bool d_row_major;
-  Tensor a, b, c, d;
-  Scales scale_a, scale_b;
-  std::vector<float> bias;
-  std::vector<int32_t> zero_a, zero_b;
-  bool has_zero_a = false;
-  GemmProblem problem;
-  float alpha = 1, beta = 0;
-  float scale_d = 1, amax = 0;
 };
 
 }  // namespace cleave

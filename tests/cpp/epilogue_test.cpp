@@ -37,6 +37,8 @@ double reference(Activation kind, double x) {
       return x * 0.5 * std::erfc(-x / std::sqrt(2.0));
     case Activation::silu:
       return x / (1 + std::exp(-x));
+    case Activation::swiglu:  // joins two values: a test of its own
+      break;
   }
   return NAN;
 }
@@ -61,6 +63,17 @@ TEST(Epilogue, ActivationsAtTheEdges) {
   }
 }
 
+TEST(Epilogue, SwigluIsSiluOfTheGateTimesTheUp) {
+  for (float gate = -12; gate <= 12; gate += 0.125f) {
+    for (const float up : {-3.0f, 0.0f, 0.5f, 100.0f}) {
+      const double expected = reference(Activation::silu, gate) * up;
+      ASSERT_NEAR(swiglu(gate, up), expected, 1e-6 * std::max(1.0, std::abs(expected)));
+    }
+  }
+  EXPECT_TRUE(std::isnan(swiglu(NAN, 1.0f)));
+  EXPECT_TRUE(std::isnan(swiglu(0.0f, NAN)));
+}
+
 TEST(Epilogue, EveryCombination) {
   constexpr uint32_t m = 5, n = 7, batches = 2;
   std::mt19937 random(1);
@@ -72,10 +85,12 @@ TEST(Epilogue, EveryCombination) {
       p.n = n;
       p.c_stride = (order == Order::row ? n : m) + 3;
       p.c_batch_stride = p.c_stride * 8;
-      std::vector<float> c(batches * p.c_batch_stride), bias(m + n);
+      p.bias_batch_stride = m + n;
+      std::vector<float> c(batches * p.c_batch_stride), bias(batches * p.bias_batch_stride);
       for (int64_t i = 0; i < int64_t(c.size()); ++i)
         store_element(c_type, c.data(), i, value(random));
-      for (int64_t i = 0; i < m + n; ++i) store_element(c_type, bias.data(), i, value(random));
+      for (int64_t i = 0; i < int64_t(bias.size()); ++i)
+        store_element(c_type, bias.data(), i, value(random));
       p.c = c.data();
       p.bias = bias.data();
       for (const Bias bias_kind : {Bias::none, Bias::row, Bias::column}) {
@@ -94,8 +109,10 @@ TEST(Epilogue, EveryCombination) {
                       (order == Order::row ? i * p.c_stride + j : j * p.c_stride + i);
                   double expected = double(p.alpha) * sum;
                   if (has_c) expected += double(p.beta) * load_element(c_type, c.data(), at);
-                  if (bias_kind == Bias::row) expected += load_element(c_type, bias.data(), j);
-                  if (bias_kind == Bias::column) expected += load_element(c_type, bias.data(), i);
+                  if (bias_kind != Bias::none)
+                    expected += load_element(
+                        c_type, bias.data(),
+                        batch * p.bias_batch_stride + (bias_kind == Bias::row ? j : i));
                   ASSERT_NEAR(value_at(kind, p, sum, i, j, batch), reference(activation, expected),
                               1e-5);
                 }

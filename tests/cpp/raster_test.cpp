@@ -41,6 +41,26 @@ TEST(Raster, IsABijection) {
   }
 }
 
+// Groups that have tiles of their own number along one dimension share a raster of the other one.
+TEST(Raster, IsABijectionInEveryGroup) {
+  std::mt19937 random(2);
+  const auto number = [&](uint32_t low, uint32_t high) {
+    return std::uniform_int_distribution<uint32_t>(low, high)(random);
+  };
+  for (int round = 0; round < 3000; ++round) {
+    const uint32_t across = number(1, 40), steps = number(1, 40), width = number(0, 45);
+    const bool by_n = number(0, 1) == 1;
+    const Raster raster = by_n ? Raster(across, 1, width, true) : Raster(1, across, width, false);
+    const Raster alone =
+        by_n ? Raster(across, steps, width, true) : Raster(steps, across, width, false);
+    for (uint32_t tile = 0; tile < across * steps; ++tile) {
+      Place place{};
+      raster.locate_in_group(tile, steps, place[1], place[2]);
+      ASSERT_EQ(place, locate(alone, tile)) << across << " across, bands of " << width;
+    }
+  }
+}
+
 TEST(Raster, BandsAdvanceAcrossThenDown) {
   const Raster raster(2, 5, 2, false);
   const Place expected[] = {{0, 0, 0}, {0, 0, 1}, {0, 1, 0}, {0, 1, 1},  // first band

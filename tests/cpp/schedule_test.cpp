@@ -1,11 +1,15 @@
-// Walk and the reduction units: every (tile, k block) exactly once, and waits that always end.
+// Walk and the reduction units: every (group, tile, k block) exactly once, and waits that always end.
 
 #include "cleave/schedule/schedule.h"
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <map>
 #include <random>
+#include <set>
+#include <string>
+#include <utility>
 #include <vector>
 
 namespace cleave {
@@ -16,45 +20,95 @@ struct Step {
   WorkUnit unit;
 };
 
-template <SplitKMode mode>
-std::vector<std::vector<WorkUnit>> walks(const Schedule& schedule, uint32_t workers) {
-  std::vector<std::vector<WorkUnit>> all(workers);
+/// A schedule, and its groups if it has any.
+struct Case {
+  ScheduleShape shape;
+  std::vector<GroupRange> ranges;
+  std::vector<uint32_t> before;
+
+  bool grouped(Grouping along) const { return shape.grouping == along; }
+  uint32_t steps(uint32_t batch) const { return before[batch + 1] - before[batch]; }
+  uint32_t tiles_m(uint32_t batch) const {
+    return grouped(Grouping::m) ? steps(batch) : shape.tiles_m;
+  }
+  uint32_t tiles_n(uint32_t batch) const {
+    return grouped(Grouping::n) ? steps(batch) : shape.tiles_n;
+  }
+  uint32_t k_blocks(uint32_t batch) const {
+    return grouped(Grouping::k) ? steps(batch) : shape.k_blocks;
+  }
+  uint32_t tiles() const {
+    uint32_t tiles = 0;
+    for (uint32_t batch = 0; batch < shape.batches; ++batch) {
+      tiles += tiles_m(batch) * tiles_n(batch);
+    }
+    return tiles;
+  }
+  GroupTable table() const { return {ranges.data(), before.data(), uint32_t(ranges.size())}; }
+};
+
+/// The units of every worker, in order.
+using Walks = std::vector<std::vector<WorkUnit>>;
+
+template <SplitKMode mode, Grouping grouping>
+Walks walks(const Case& x, uint32_t workers) {
+  const Schedule schedule = make_schedule(x.shape);
+  Walks all(workers);
   for (uint32_t worker = 0; worker < workers; ++worker) {
     for (uint32_t rank = 0; rank < schedule.ranks; ++rank) {
-      Walk<mode> walk(schedule, worker, workers, rank);
+      Walk<mode, grouping> walk(schedule, worker, workers, rank, x.table());
       for (WorkUnit unit; walk.next(unit);) all[worker].push_back(unit);
     }
   }
   return all;
 }
 
-std::vector<std::vector<WorkUnit>> walks(const ScheduleShape& shape, uint32_t workers) {
-  const Schedule schedule = make_schedule(shape);
-  switch (shape.mode) {
-    case SplitKMode::serial:
-      return walks<SplitKMode::serial>(schedule, workers);
-    case SplitKMode::parallel:
-      return walks<SplitKMode::parallel>(schedule, workers);
-    case SplitKMode::cluster:
-      return walks<SplitKMode::cluster>(schedule, workers);
-    case SplitKMode::stream_k:
-      return walks<SplitKMode::stream_k>(schedule, workers);
+template <SplitKMode mode>
+Walks walks(const Case& x, uint32_t workers) {
+  switch (x.shape.grouping) {
+    case Grouping::m:
+      return walks<mode, Grouping::m>(x, workers);
+    case Grouping::n:
+      return walks<mode, Grouping::n>(x, workers);
+    case Grouping::k:
+      return walks<mode, Grouping::k>(x, workers);
     default:
-      return walks<SplitKMode::none>(schedule, workers);
+      return walks<mode, Grouping::none>(x, workers);
   }
 }
 
-class Shapes {
+Walks walks(const Case& x, uint32_t workers) {
+  switch (x.shape.mode) {
+    case SplitKMode::serial:
+      return walks<SplitKMode::serial>(x, workers);
+    case SplitKMode::parallel:
+      return walks<SplitKMode::parallel>(x, workers);
+    case SplitKMode::cluster:
+      return walks<SplitKMode::cluster>(x, workers);
+    case SplitKMode::stream_k:
+      return walks<SplitKMode::stream_k>(x, workers);
+    default:
+      return walks<SplitKMode::none>(x, workers);
+  }
+}
+
+Walks walks(const Case& x) {
+  return walks(x, x.shape.workers);
+}
+
+class Cases {
  public:
-  explicit Shapes(uint32_t seed) : random_(seed) {}
+  explicit Cases(uint32_t seed) : random_(seed) {}
 
   uint32_t number(uint32_t low, uint32_t high) {
     return std::uniform_int_distribution<uint32_t>(low, high)(random_);
   }
 
-  ScheduleShape draw(SplitKMode mode) {
-    ScheduleShape shape;
+  Case draw(SplitKMode mode, Grouping grouping) {
+    Case x;
+    ScheduleShape& shape = x.shape;
     shape.mode = mode;
+    shape.grouping = grouping;
     shape.tiles_m = number(0, 9);
     shape.tiles_n = number(0, 9);
     shape.batches = number(0, 3) == 0 ? number(0, 3) : 1;
@@ -63,84 +117,130 @@ class Shapes {
     if (mode == SplitKMode::parallel) shape.ranks = 1u << number(0, 2);
     shape.slices = shape.ranks * number(1, 17);
     shape.workers = number(0, 3) == 0 ? 132 : number(1, 148);
+    if (grouping != Grouping::none) draw_groups(x);
     shape.stream_tiles = number(0, shape.tiles_m * shape.tiles_n * shape.batches);
     shape.reduce_chunks = number(1, 9);
     shape.band_width = number(0, 10);
     shape.bands_along_m = number(0, 1) == 1;
-    return shape;
+    return x;
+  }
+
+  /// One of every grouping.
+  std::vector<Case> draw(SplitKMode mode) {
+    std::vector<Case> cases;
+    for (const Grouping grouping : {Grouping::none, Grouping::m, Grouping::n, Grouping::k}) {
+      cases.push_back(draw(mode, grouping));
+    }
+    return cases;
   }
 
  private:
+  /// Empty ones, small ones and, sometimes, one that holds nearly everything.
+  void draw_groups(Case& x) {
+    constexpr uint32_t kStep = 10;
+    x.shape.batches = number(0, 1) == 0 ? number(1, 5) : number(6, 40);
+    const uint32_t giant = number(0, 2 * x.shape.batches);
+    uint32_t position = 0;
+    x.before.push_back(0);
+    for (uint32_t g = 0; g < x.shape.batches; ++g) {
+      const uint32_t sizes[] = {0, 1, number(2, kStep + 1), number(0, 5 * kStep)};
+      const uint32_t size = g == giant ? number(0, 60 * kStep) : sizes[number(0, 3)];
+      position += number(0, 3);
+      x.ranges.push_back({position, position + size});
+      position += size;
+      x.before.push_back(x.before.back() + group_steps(x.shape.grouping, x.ranges.back(), kStep));
+    }
+  }
+
   std::mt19937 random_;
 };
 
-std::string text(const ScheduleShape& s) {
-  return testing::PrintToString(std::vector<uint32_t>{
-      uint32_t(s.mode), s.tiles_m, s.tiles_n, s.batches, s.k_blocks, s.slices, s.workers,
-      s.stream_tiles, s.reduce_chunks, s.band_width, uint32_t(s.bands_along_m)});
+std::string text(const Case& x) {
+  const ScheduleShape& s = x.shape;
+  return testing::PrintToString(
+             std::vector<uint32_t>{uint32_t(s.mode), uint32_t(s.grouping), s.tiles_m, s.tiles_n,
+                                   s.batches, s.k_blocks, s.slices, s.workers, s.stream_tiles,
+                                   s.reduce_chunks, s.band_width, uint32_t(s.bands_along_m)}) +
+         " groups' steps " + testing::PrintToString(x.before);
 }
 
 constexpr SplitKMode kModes[] = {SplitKMode::none, SplitKMode::serial, SplitKMode::parallel,
                                  SplitKMode::cluster, SplitKMode::stream_k};
 
-TEST(Schedule, EveryTileAndKBlockExactlyOnce) {
-  Shapes shapes(1);
-  for (int round = 0; round < 1500; ++round) {
-    for (const SplitKMode mode : kModes) {
-      const ScheduleShape shape = shapes.draw(mode);
-      SCOPED_TRACE(text(shape));
-      const uint32_t tiles = shape.tiles_m * shape.tiles_n * shape.batches;
-      const bool sliced = make_schedule(shape).slices > 1;
-      std::vector<std::vector<int>> visits(tiles, std::vector<int>(shape.k_blocks));
-      std::vector<uint32_t> units(tiles);
-      for (const auto& walk : walks(shape, shape.workers)) {
-        for (const WorkUnit& unit : walk) {
-          ASSERT_LT(unit.tile, tiles);
-          ASSERT_LT(unit.m, shape.tiles_m);
-          ASSERT_LT(unit.n, shape.tiles_n);
-          ASSERT_LT(unit.batch, shape.batches);
-          ++units[unit.tile];
-          for (uint32_t i = 0; i < unit.k_count; ++i) {
-            ASSERT_LT(unit.k_block(i), shape.k_blocks);
-            ++visits[unit.tile][unit.k_block(i)];
-          }
-        }
+void expect_everything_once(const Case& x) {
+  SCOPED_TRACE(text(x));
+  const ScheduleShape& shape = x.shape;
+  const bool sliced = make_schedule(shape).slices > 1;
+  std::vector<std::vector<int>> visits(x.tiles());
+  std::vector<uint32_t> units(x.tiles());
+  std::map<std::array<uint32_t, 3>, uint32_t> places;
+  for (const auto& walk : walks(x)) {
+    for (const WorkUnit& unit : walk) {
+      ASSERT_LT(unit.tile, x.tiles());
+      ASSERT_LT(unit.batch, shape.batches);
+      ASSERT_LT(unit.m, x.tiles_m(unit.batch));
+      ASSERT_LT(unit.n, x.tiles_n(unit.batch));
+      const auto place = places.insert({{unit.batch, unit.m, unit.n}, unit.tile});
+      ASSERT_EQ(place.first->second, unit.tile) << "two tiles in one place";
+      if (shape.grouping != Grouping::none) {
+        ASSERT_EQ(unit.range.begin, x.ranges[unit.batch].begin);
+        ASSERT_EQ(unit.range.end, x.ranges[unit.batch].end);
       }
-      for (uint32_t tile = 0; tile < tiles; ++tile) {
-        // Also where there is no k block, somebody must write D.
-        if (sliced) {
-          ASSERT_EQ(units[tile], shape.slices);
-        } else if (mode != SplitKMode::stream_k || shape.k_blocks == 0) {
-          ASSERT_EQ(units[tile], 1u);
-        } else {
-          ASSERT_GE(units[tile], 1u);
-        }
-        for (const int count : visits[tile]) ASSERT_EQ(count, 1);
+      ++units[unit.tile];
+      visits[unit.tile].resize(x.k_blocks(unit.batch));
+      for (uint32_t i = 0; i < unit.k_count; ++i) {
+        ASSERT_LT(unit.k_block(i), x.k_blocks(unit.batch));
+        ++visits[unit.tile][unit.k_block(i)];
+      }
+    }
+  }
+  for (uint32_t tile = 0; tile < x.tiles(); ++tile) {
+    // Also where there is no k block, somebody must write D.
+    if (sliced) {
+      ASSERT_EQ(units[tile], shape.slices);
+    } else if (shape.mode != SplitKMode::stream_k || visits[tile].empty()) {
+      ASSERT_EQ(units[tile], 1u);
+    } else {
+      ASSERT_GE(units[tile], 1u);
+    }
+    for (const int count : visits[tile]) ASSERT_EQ(count, 1);
+  }
+  ASSERT_EQ(places.size(), x.tiles());
+}
+
+TEST(Schedule, EveryTileAndKBlockExactlyOnce) {
+  Cases cases(1);
+  for (int round = 0; round < 600; ++round) {
+    for (const SplitKMode mode : kModes) {
+      for (const Case& x : cases.draw(mode)) {
+        expect_everything_once(x);
+        if (HasFatalFailure()) return;
       }
     }
   }
 }
 
 TEST(Schedule, SlicesAreEvenAndInterleave) {
-  Shapes shapes(2);
+  Cases cases(2);
   for (int round = 0; round < 500; ++round) {
     for (const SplitKMode mode : {SplitKMode::serial, SplitKMode::parallel, SplitKMode::cluster}) {
-      const ScheduleShape shape = shapes.draw(mode);
-      SCOPED_TRACE(text(shape));
-      std::map<std::pair<uint32_t, uint32_t>, WorkUnit> by_slice;
-      for (const auto& walk : walks(shape, shape.workers)) {
-        for (const WorkUnit& unit : walk) by_slice[{unit.tile, unit.slice}] = unit;
-      }
-      uint32_t k = 0;
-      for (const auto& [key, unit] : by_slice) {
-        if (key.second == 0) k = 0;
-        ASSERT_EQ(unit.k_first, key.second);  // slices interleave
-        ASSERT_EQ(unit.k_step, shape.slices);
-        k += unit.k_count;
-        ASSERT_GE(unit.k_count, shape.k_blocks / shape.slices);
-        ASSERT_LE(unit.k_count, shape.k_blocks / shape.slices + 1);
-        if (key.second + 1 == shape.slices) {
-          ASSERT_EQ(k, shape.k_blocks);
+      for (const Case& x : cases.draw(mode)) {
+        SCOPED_TRACE(text(x));
+        std::map<std::pair<uint32_t, uint32_t>, WorkUnit> by_slice;
+        for (const auto& walk : walks(x)) {
+          for (const WorkUnit& unit : walk) by_slice[{unit.tile, unit.slice}] = unit;
+        }
+        uint32_t k = 0;
+        for (const auto& [key, unit] : by_slice) {
+          if (key.second == 0) k = 0;
+          ASSERT_EQ(unit.k_first, key.second);  // slices interleave
+          ASSERT_EQ(unit.k_step, x.shape.slices);
+          k += unit.k_count;
+          ASSERT_GE(unit.k_count, x.k_blocks(unit.batch) / x.shape.slices);
+          ASSERT_LE(unit.k_count, x.k_blocks(unit.batch) / x.shape.slices + 1);
+          if (key.second + 1 == x.shape.slices) {
+            ASSERT_EQ(k, x.k_blocks(unit.batch));
+          }
         }
       }
     }
@@ -150,129 +250,186 @@ TEST(Schedule, SlicesAreEvenAndInterleave) {
 // All workers run at once, as blocks on a GPU, each in its own order. A unit of slice s may add its
 // sums only after slice s - 1 of its tile did; until then its worker is stuck.
 TEST(Schedule, SerialTurnstileNeverDeadlocks) {
-  Shapes shapes(3);
+  Cases cases(3);
   for (int round = 0; round < 500; ++round) {
-    const ScheduleShape shape = shapes.draw(SplitKMode::serial);
-    SCOPED_TRACE(text(shape));
-    const auto all = walks(shape, shape.workers);
-    size_t left = 0;
-    for (const auto& walk : all) left += walk.size();
-    std::vector<uint32_t> turn(shape.tiles_m * shape.tiles_n * shape.batches);
-    std::vector<size_t> done(all.size());
-    while (left > 0) {
-      const size_t before = left;
-      const uint32_t first = shapes.number(0, shape.workers - 1);
-      for (uint32_t i = 0; i < shape.workers; ++i) {
-        const uint32_t worker = (first + i) % shape.workers;
-        if (done[worker] == all[worker].size()) continue;
-        const WorkUnit& unit = all[worker][done[worker]];
-        if (turn[unit.tile] != unit.slice) continue;
-        ++turn[unit.tile];
-        ++done[worker];
-        --left;
+    for (const Case& x : cases.draw(SplitKMode::serial)) {
+      SCOPED_TRACE(text(x));
+      const uint32_t workers = x.shape.workers;
+      const auto all = walks(x);
+      size_t left = 0;
+      for (const auto& walk : all) left += walk.size();
+      std::vector<uint32_t> turn(x.tiles());
+      std::vector<size_t> done(all.size());
+      while (left > 0) {
+        const size_t before = left;
+        const uint32_t first = cases.number(0, workers - 1);
+        for (uint32_t i = 0; i < workers; ++i) {
+          const uint32_t worker = (first + i) % workers;
+          if (done[worker] == all[worker].size()) continue;
+          const WorkUnit& unit = all[worker][done[worker]];
+          if (turn[unit.tile] != unit.slice) continue;
+          ++turn[unit.tile];
+          ++done[worker];
+          --left;
+        }
+        ASSERT_LT(left, before) << "every worker waits";
       }
-      ASSERT_LT(left, before) << "every worker waits";
+      for (const uint32_t slices : turn) ASSERT_EQ(slices, x.shape.slices);
     }
-    for (const uint32_t slices : turn) ASSERT_EQ(slices, shape.slices);
   }
 }
 
 // Units of one range of K are neighbours in the unit order, so that they share it in L2. What lets
 // workers run one after the other: no unit waits for one of a higher number.
 TEST(Schedule, SerialUnitsWaitForLowerNumbersOnly) {
-  Shapes shapes(4);
+  Cases cases(4);
   for (int round = 0; round < 200; ++round) {
-    const ScheduleShape shape = shapes.draw(SplitKMode::serial);
-    SCOPED_TRACE(text(shape));
-    const uint32_t units = make_schedule(shape).units();
-    const auto all = walks(shape, max_of(units, 1u));
-    std::vector<uint32_t> turn(shape.tiles_m * shape.tiles_n * shape.batches);
-    for (uint32_t worker = 0; worker < units; ++worker) {
-      ASSERT_EQ(all[worker].size(), 1u);
-      ASSERT_EQ(worker, all[worker][0].slice * turn.size() + all[worker][0].tile);
-      ASSERT_EQ(all[worker][0].slice, turn[all[worker][0].tile]++);
+    for (const Case& x : cases.draw(SplitKMode::serial)) {
+      SCOPED_TRACE(text(x));
+      const uint32_t units = x.tiles() * make_schedule(x.shape).groups;
+      const auto all = walks(x, max_of(units, 1u));
+      std::vector<uint32_t> turn(x.tiles());
+      for (uint32_t worker = 0; worker < units; ++worker) {
+        ASSERT_EQ(all[worker].size(), 1u);
+        ASSERT_EQ(worker, all[worker][0].slice * turn.size() + all[worker][0].tile);
+        ASSERT_EQ(all[worker][0].slice, turn[all[worker][0].tile]++);
+      }
+    }
+  }
+}
+
+void expect_owners_collect(const Case& x) {
+  SCOPED_TRACE(text(x));
+  const auto all = walks(x);
+  std::map<uint32_t, std::vector<Step>> contributions;  // by tile, in worker order
+  for (uint32_t worker = 0; worker < x.shape.workers; ++worker) {
+    for (size_t i = 0; i < all[worker].size(); ++i) {
+      if (all[worker][i].slice == 0) continue;
+      // One slot per worker is enough, and a contribution is made before its worker can wait.
+      ASSERT_EQ(i, 0u);
+      contributions[all[worker][i].tile].push_back({worker, all[worker][i]});
+    }
+  }
+  for (uint32_t worker = 0; worker < x.shape.workers; ++worker) {
+    for (const WorkUnit& unit : all[worker]) {
+      if (unit.slice != 0) {
+        ASSERT_EQ(unit.contributors, 0u);
+        continue;
+      }
+      const auto found = contributions.find(unit.tile);
+      const size_t others = found == contributions.end() ? 0 : found->second.size();
+      ASSERT_EQ(unit.contributors, others);
+      ASSERT_EQ(unit.k_first, 0u);
+      uint32_t k = unit.k_count;
+      for (size_t i = 0; i < others; ++i) {
+        const Step& step = found->second[i];
+        ASSERT_EQ(step.worker, worker + 1 + i);
+        ASSERT_EQ(step.unit.k_first, k);
+        ASSERT_EQ(step.unit.k_step, 1u);
+        ASSERT_GT(step.unit.k_count, 0u);
+        k += step.unit.k_count;
+      }
+      ASSERT_EQ(k, x.k_blocks(unit.batch));
     }
   }
 }
 
 TEST(Schedule, StreamKOwnersCollectExactlyTheRestOfTheirTile) {
-  Shapes shapes(5);
-  for (int round = 0; round < 3000; ++round) {
-    const ScheduleShape shape = shapes.draw(SplitKMode::stream_k);
-    SCOPED_TRACE(text(shape));
-    const auto all = walks(shape, shape.workers);
-
-    std::map<uint32_t, std::vector<Step>> contributions;  // by tile, in worker order
-    for (uint32_t worker = 0; worker < shape.workers; ++worker) {
-      for (size_t i = 0; i < all[worker].size(); ++i) {
-        if (all[worker][i].slice == 0) continue;
-        // One slot per worker is enough, and a contribution is made before its worker can wait.
-        ASSERT_EQ(i, 0u);
-        contributions[all[worker][i].tile].push_back({worker, all[worker][i]});
-      }
-    }
-    for (uint32_t worker = 0; worker < shape.workers; ++worker) {
-      for (const WorkUnit& unit : all[worker]) {
-        if (unit.slice != 0) {
-          ASSERT_EQ(unit.contributors, 0u);
-          continue;
-        }
-        const auto found = contributions.find(unit.tile);
-        const size_t others = found == contributions.end() ? 0 : found->second.size();
-        ASSERT_EQ(unit.contributors, others);
-        ASSERT_EQ(unit.k_first, 0u);
-        uint32_t k = unit.k_count;
-        for (size_t i = 0; i < others; ++i) {
-          const Step& step = found->second[i];
-          ASSERT_EQ(step.worker, worker + 1 + i);
-          ASSERT_EQ(step.unit.k_first, k);
-          ASSERT_EQ(step.unit.k_step, 1u);
-          ASSERT_GT(step.unit.k_count, 0u);
-          k += step.unit.k_count;
-        }
-        ASSERT_EQ(k, shape.k_blocks);
-      }
+  Cases cases(5);
+  for (int round = 0; round < 1000; ++round) {
+    for (const Case& x : cases.draw(SplitKMode::stream_k)) {
+      expect_owners_collect(x);
+      if (HasFatalFailure()) return;
     }
   }
+}
+
+uint32_t k_blocks_of(const std::vector<WorkUnit>& walk) {
+  uint32_t blocks = 0;
+  for (const WorkUnit& unit : walk) blocks += unit.k_count;
+  return blocks;
 }
 
 TEST(Schedule, StreamKWorkIsEven) {
-  ScheduleShape shape;
-  shape.mode = SplitKMode::stream_k;
-  shape.tiles_m = 5;
-  shape.tiles_n = 7;
-  shape.k_blocks = 37;
-  shape.workers = 16;
-  shape.stream_tiles = 35;
-  for (const auto& walk : walks(shape, shape.workers)) {
-    uint32_t blocks = 0;
-    for (const WorkUnit& unit : walk) blocks += unit.k_count;
-    EXPECT_GE(blocks, 35 * 37 / 16u);
-    EXPECT_LE(blocks, 35 * 37 / 16u + 1);
+  const Case x{.shape = {.mode = SplitKMode::stream_k,
+                         .tiles_m = 5,
+                         .tiles_n = 7,
+                         .k_blocks = 37,
+                         .workers = 16,
+                         .stream_tiles = 35}};
+  for (const auto& walk : walks(x)) {
+    EXPECT_GE(k_blocks_of(walk), 35 * 37 / 16u);
+    EXPECT_LE(k_blocks_of(walk), 35 * 37 / 16u + 1);
   }
 }
 
-TEST(Schedule, ReductionsCoverEveryTileAndChunkOnce) {
-  Shapes shapes(6);
+TEST(Schedule, StreamKWorkIsEvenHoweverGroupsOfKAreSkewed) {
+  Cases cases(7);
   for (int round = 0; round < 500; ++round) {
-    const ScheduleShape shape = shapes.draw(SplitKMode::parallel);
-    SCOPED_TRACE(text(shape));
-    const Schedule schedule = make_schedule(shape);
-    std::map<uint32_t, WorkUnit> places;
-    for (const auto& walk : walks(shape, shape.workers)) {
-      for (const WorkUnit& unit : walk) places[unit.tile] = unit;
+    const Case x = cases.draw(SplitKMode::stream_k, Grouping::k);
+    SCOPED_TRACE(text(x));
+    const uint32_t blocks = x.before.back() * x.shape.tiles_m * x.shape.tiles_n;
+    for (const auto& walk : walks(x)) {
+      ASSERT_GE(k_blocks_of(walk), blocks / x.shape.workers);
+      ASSERT_LE(k_blocks_of(walk), blocks / x.shape.workers + 1);
     }
-    std::map<std::pair<uint32_t, uint32_t>, int> visits;
-    for (uint32_t i = 0; i < schedule.tiles * schedule.reduce_chunks; ++i) {
-      const ReduceUnit unit = reduce_unit(schedule, i);
-      ASSERT_LT(unit.tile, schedule.tiles);
-      ASSERT_LT(unit.chunk, shape.reduce_chunks);
-      ASSERT_EQ(unit.m, places.at(unit.tile).m);
-      ASSERT_EQ(unit.n, places.at(unit.tile).n);
-      ASSERT_EQ(unit.batch, places.at(unit.tile).batch);
-      ++visits[{unit.tile, unit.chunk}];
+  }
+}
+
+template <Grouping grouping>
+void expect_every_chunk_reduced(const Case& x) {
+  SCOPED_TRACE(text(x));
+  const Schedule schedule = make_schedule(x.shape);
+  TileFinder<grouping> finder(schedule, x.table());
+  ASSERT_EQ(finder.tiles(), x.tiles());
+  std::map<uint32_t, WorkUnit> places;
+  for (const auto& walk : walks(x)) {
+    for (const WorkUnit& unit : walk) places[unit.tile] = unit;
+  }
+  std::set<std::pair<uint32_t, uint32_t>> visits;
+  for (uint32_t i = 0; i < x.tiles() * schedule.reduce_chunks; ++i) {
+    const ReduceUnit unit = reduce_unit(schedule, finder, i);
+    ASSERT_LT(unit.tile, x.tiles());
+    ASSERT_LT(unit.chunk, x.shape.reduce_chunks);
+    ASSERT_EQ(unit.m, places.at(unit.tile).m);
+    ASSERT_EQ(unit.n, places.at(unit.tile).n);
+    ASSERT_EQ(unit.batch, places.at(unit.tile).batch);
+    ASSERT_EQ(unit.range.begin, places.at(unit.tile).range.begin);
+    ASSERT_EQ(unit.range.end, places.at(unit.tile).range.end);
+    visits.insert({unit.tile, unit.chunk});
+  }
+  ASSERT_EQ(visits.size(), size_t(x.tiles()) * x.shape.reduce_chunks);
+}
+
+TEST(Schedule, ReductionsCoverEveryTileAndChunkOnce) {
+  Cases cases(6);
+  for (int round = 0; round < 500; ++round) {
+    const auto draw = [&](Grouping grouping) { return cases.draw(SplitKMode::parallel, grouping); };
+    expect_every_chunk_reduced<Grouping::none>(draw(Grouping::none));
+    expect_every_chunk_reduced<Grouping::m>(draw(Grouping::m));
+    expect_every_chunk_reduced<Grouping::n>(draw(Grouping::n));
+    expect_every_chunk_reduced<Grouping::k>(draw(Grouping::k));
+    if (HasFatalFailure()) return;
+  }
+}
+
+// Consumers may ask for any tile at any time, though walks mostly go forward.
+TEST(Schedule, TilesAreFoundInAnyOrder) {
+  Cases cases(8);
+  for (int round = 0; round < 200; ++round) {
+    const Case x = cases.draw(SplitKMode::none, Grouping::m);
+    SCOPED_TRACE(text(x));
+    const Schedule schedule = make_schedule(x.shape);
+    TileFinder<Grouping::m> finder(schedule, x.table());
+    for (int i = 0; i < 50 && x.tiles() > 0; ++i) {
+      TileSpot found, fresh;
+      const uint32_t tile = cases.number(0, x.tiles() - 1);
+      finder.find(tile, found);
+      TileFinder<Grouping::m>(schedule, x.table()).find(tile, fresh);
+      ASSERT_EQ(found.batch, fresh.batch);
+      ASSERT_EQ(found.m, fresh.m);
+      ASSERT_EQ(found.n, fresh.n);
     }
-    ASSERT_EQ(visits.size(), size_t(schedule.tiles) * shape.reduce_chunks);
   }
 }
 
@@ -297,7 +454,7 @@ TEST(Shares, DifferByAtMostOneLargerFirst) {
 // A planner may make a schedule at compile time.
 constexpr Schedule kConstant =
     make_schedule({.mode = SplitKMode::serial, .tiles_m = 3, .slices = 4});
-static_assert(kConstant.units() == 12);
+static_assert(kConstant.tiles * kConstant.groups == 12);
 
 }  // namespace
 }  // namespace cleave

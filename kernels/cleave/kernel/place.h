@@ -38,8 +38,8 @@ struct Place {
   /// the groups' bounds.
   CLEAVE_DEVICE void find_groups(const GemmParams& p, uint8_t* shared) {
     if constexpr (C.grouping != Grouping::none) {
-      groups =
-          build_group_table(p.groups, C.grouping, group_step(C), shared + smem_plan(C).group_table);
+      groups = build_group_table<C.group_capacity>(p.groups, C.grouping, group_step(C),
+                                                   shared + smem_plan(C).group_table);
       __syncthreads();
     }
   }

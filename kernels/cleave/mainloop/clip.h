@@ -16,23 +16,27 @@ CLEAVE_HD constexpr bool clips() {
   return C.grouping == Grouping::k && (C.a_major == Major::k || C.b_major == Major::k);
 }
 
-/// Zeros from k `valid` on in `TileRows` rows of a K-major stage, by `threads` threads together.
+/// Zeros from k `valid` on in `TileRows` rows of a K-major stage, by `threads` threads together: of
+/// a row's 16-byte pieces one may be cut, later ones are cleared.
 template <GemmConfig C, uint32_t TileRows>
 CLEAVE_DEVICE void clip_operand(uint32_t stage, uint32_t valid, uint32_t thread, uint32_t threads) {
-  constexpr uint32_t kElement = size_of(C.a), kAtom = atom_elements(C.a);
-  constexpr uint32_t kPieces = C.tile_k * kElement / 16;
-  for (uint32_t i = thread; i < TileRows * kPieces; i += threads) {
-    const uint32_t row = i % TileRows, piece = i / TileRows, k = piece * 16 / kElement;
-    if (k + 16 / kElement <= valid) continue;
-    const uint32_t at = stage + k / kAtom * TileRows * 128 + swizzle(row, k % kAtom * kElement);
-    for (uint32_t byte = k >= valid ? 0 : (valid - k) * kElement; byte < 16; byte += kElement) {
-      if constexpr (kElement == 1) {
-        ptx::store_shared_8(at + byte, 0);
-      } else {
-        ptx::store_shared_16(at + byte, 0);
-        if constexpr (kElement == 4) ptx::store_shared_16(at + byte + 2, 0);
+  constexpr uint32_t kElement = size_of(C.a), kRowBytes = C.tile_k * kElement;
+  const uint32_t kept = valid * kElement, first = kept / 16;  // the first piece that is not kept
+  const uint32_t pieces = kRowBytes / 16 - first;
+  for (uint32_t i = thread; i < TileRows * pieces; i += threads) {
+    const uint32_t row = i % TileRows, byte = (first + i / TileRows) * 16;
+    const uint32_t at = stage + byte / 128 * TileRows * 128 + swizzle(row, byte % 128);
+    uint32_t words[4] = {};
+    if (kept > byte) {
+      ptx::load_shared_128(at, words);
+      CLEAVE_UNROLL
+      for (uint32_t word = 0; word < 4; ++word) {
+        const uint32_t begin = byte + word * 4,
+                       left = max_of(kept, begin) - begin;  // bytes to keep
+        if (left < 4) words[word] &= (1u << (left * 8)) - 1;
       }
     }
+    ptx::store_shared_128(at, words);
   }
 }
 

@@ -20,6 +20,9 @@ class Promotion {
   static constexpr uint32_t kTouched = touched_blocks(C.tile_n);
 
  public:
+  /// Whether `add` still reads scales from the stage, which may not be handed back before.
+  static constexpr bool kReadsStage = kScaled && C.scale_rows_b == 1;
+
   /// Before a unit's first k block.
   CLEAVE_DEVICE void start(const Tile<C>& tile) {
     row0_ = tile.fragment.row0;

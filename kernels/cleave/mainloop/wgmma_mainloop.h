@@ -98,10 +98,12 @@ struct WgmmaMainloop {
         if (wave + 1 == kWaves && block + 1 == unit.k_count) issued();
         ptx::wgmma_wait<0>();
         pin(part);
+        const bool last = wave + 1 == kWaves;
+        if (last && !Promotion<C>::kReadsStage) release(state.stage);
         promotion.add(part, waves[wave], wave, scales);
         pin(waves[wave]);
+        if (last && Promotion<C>::kReadsStage) release(state.stage);
       }
-      release(state.stage);
       state.advance();
     }
   }
@@ -155,9 +157,11 @@ struct WgmmaMainloop {
   /// `stage`: the part's, and then the next one's.
   CLEAVE_DEVICE void finish(WavePart& part, Wave& sums, uint32_t& stage) {
     pin(part);
-    promotion.add(part, sums, 0, promotion.load(scales_of(stage)));
+    const auto scales = promotion.load(scales_of(stage));
+    if constexpr (!Promotion<C>::kReadsStage) release(stage);
+    promotion.add(part, sums, 0, scales);
     pin(sums);  // added before the part is multiplied anew
-    release(stage);
+    if constexpr (Promotion<C>::kReadsStage) release(stage);
     stage = stage + 1 == C.stages ? 0 : stage + 1;
   }
 

@@ -5,14 +5,16 @@
 
 namespace cleave {
 
-/// By one whole warp. `memory`: group_table_bytes(p.count) of shared memory, 8-byte aligned.
-/// `step`: of a schedule's unit along the grouped dimension, in elements. Others may read the table
-/// after the block's next barrier.
+/// By all threads of a block; others may read the table after the block's next barrier. `memory`:
+/// group_table_bytes(Capacity) of shared memory, 8-byte aligned. `step`: of a schedule's unit along
+/// the grouped dimension, in elements.
+template <uint32_t Capacity>
 CLEAVE_DEVICE GroupTable build_group_table(const GroupParams& p, Grouping grouping, uint32_t step,
-                                           void* memory) {
-  const auto ranges = static_cast<GroupRange*>(memory);
-  const auto before = reinterpret_cast<uint32_t*>(ranges + p.count);
+                                           uint8_t* memory) {
+  const auto ranges = reinterpret_cast<GroupRange*>(memory);
+  const auto before = reinterpret_cast<uint32_t*>(memory + Capacity * sizeof(GroupRange));
   if (threadIdx.x < 32) {
+    const uint32_t most = most_group_steps(grouping, p.extent, p.count, step);
     const uint32_t lane = threadIdx.x;
     uint32_t total = 0;
 #pragma unroll 2
@@ -20,8 +22,7 @@ CLEAVE_DEVICE GroupTable build_group_table(const GroupParams& p, Grouping groupi
       const uint32_t g = first + lane;
       const bool exists = g < p.count;
       const GroupRange range = exists ? group_range(p, g) : GroupRange{};
-      const uint32_t own = exists ? group_steps(grouping, range, step) : 0;
-      uint32_t sum = own;
+      uint32_t sum = exists ? group_steps(grouping, range, step) : 0;
       CLEAVE_UNROLL
       for (uint32_t distance = 1; distance < 32; distance *= 2) {
         const uint32_t other = __shfl_up_sync(0xffffffffu, sum, distance);
@@ -29,11 +30,11 @@ CLEAVE_DEVICE GroupTable build_group_table(const GroupParams& p, Grouping groupi
       }
       if (exists) {
         ranges[g] = range;
-        before[g] = total + sum - own;
+        before[g + 1] = min_of(total + sum, most_steps_before(grouping, most, p.count - g - 1));
       }
       total += __shfl_sync(0xffffffffu, sum, 31);
     }
-    if (lane == 0) before[p.count] = total;
+    if (lane == 0) before[0] = 0;
   }
   return {ranges, before, p.count};
 }

@@ -69,6 +69,23 @@ CLEAVE_HD constexpr uint32_t group_steps(Grouping grouping, GroupRange range, ui
   return max_of(ceil_div(range.size(), step), grouping == Grouping::k ? 1u : 0u);
 }
 
+/// The most steps that groups apart from each other can have in all. Every group that has anything
+/// brings a step for its first element; a group of K has one anyway, so that there the longest line
+/// is that of a single group which holds everything.
+CLEAVE_HD constexpr uint32_t most_group_steps(Grouping grouping, uint32_t extent, uint32_t groups,
+                                              uint32_t step) {
+  const bool of_k = grouping == Grouping::k;
+  const uint32_t first = min_of(of_k ? 1u : groups, extent);
+  return (of_k ? groups : first) + (extent - first) / step;
+}
+
+/// The most steps before the last `left` groups: groups that overlap, which are an error of the
+/// caller's, have no more steps either. The last ones lose theirs, but for the one of a group of K,
+/// and workspaces are large enough whatever the bounds say.
+CLEAVE_HD constexpr uint32_t most_steps_before(Grouping grouping, uint32_t most, uint32_t left) {
+  return most - (grouping == Grouping::k ? left : 0);
+}
+
 /// The table. `before` has one entry more than there are groups: the last is the total.
 struct GroupTable {
   const GroupRange* ranges = nullptr;

@@ -156,7 +156,7 @@ class Walk {
         streamed = tiles_;
         shares_ = Shares(table.steps() * s_.tiles_across, workers);
       } else if constexpr (G != Grouping::none) {
-        streamed = stream_tiles(tiles_, workers);
+        streamed = s_.k_blocks == 0 ? 0 : stream_tiles(tiles_, workers);
         shares_ = Shares(streamed * s_.k_blocks, workers);
       }
       position_ = shares_.begin(worker);

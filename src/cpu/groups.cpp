@@ -1,0 +1,64 @@
+#include "cpu/groups.h"
+
+#include <algorithm>
+
+namespace cleave::cpu {
+
+uint32_t grouped_extent(const GemmProblem& problem) {
+  switch (problem.groups.dimension) {
+    case Grouping::m:
+      return uint32_t(problem.m);
+    case Grouping::n:
+      return uint32_t(problem.n);
+    case Grouping::k:
+      return uint32_t(problem.k);
+    case Grouping::none:
+      return 0;
+  }
+  return 0;
+}
+
+uint32_t most_group_steps(const GemmProblem& problem, uint32_t step) {
+  return cleave::most_group_steps(problem.groups.dimension, grouped_extent(problem),
+                                  uint32_t(problem.batch), step);
+}
+
+Groups::Groups(const GemmProblem& problem, const GemmArguments& arguments, uint32_t step)
+    : extent_(grouped_extent(problem)) {
+  const GroupLayout& layout = problem.groups;
+  if (layout.dimension == Grouping::none) return;
+  const GroupParams params = {.offsets = arguments.group_offsets,
+                              .sizes = arguments.group_sizes,
+                              .bounds = layout.bounds,
+                              .wide = layout.wide,
+                              .zero_rest = layout.zero_rest,
+                              .count = uint32_t(problem.batch),
+                              .spacing = uint32_t(layout.spacing),
+                              .extent = extent_};
+  const uint32_t most = most_group_steps(problem, step);
+  ranges_.reserve(params.count);
+  before_.reserve(params.count + 1);
+  before_.push_back(0);
+  for (uint32_t g = 0; g < params.count; ++g) {
+    ranges_.push_back(group_range(params, g));
+    const uint32_t own = group_steps(layout.dimension, ranges_.back(), step);
+    before_.push_back(min_of(before_.back() + own,
+                             most_steps_before(layout.dimension, most, params.count - g - 1)));
+  }
+}
+
+std::vector<GroupRange> Groups::rest() const {
+  std::vector<GroupRange> ranges = ranges_, rest;
+  std::sort(ranges.begin(), ranges.end(),
+            [](GroupRange x, GroupRange y) { return x.begin < y.begin; });
+  ranges.push_back({extent_, extent_});
+  uint32_t end = 0;
+  for (const GroupRange range : ranges) {
+    if (range.size() == 0 && range.begin < extent_) continue;
+    if (range.begin > end) rest.push_back({end, range.begin});
+    end = max_of(end, range.end);
+  }
+  return rest;
+}
+
+}  // namespace cleave::cpu

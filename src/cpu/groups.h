@@ -1,0 +1,35 @@
+// The table of a grouped product's groups, as the schedule wants it (schedule/groups.h).
+#pragma once
+
+#include <vector>
+
+#include "cleave/gemm.h"
+#include "cleave/schedule/groups.h"
+
+namespace cleave::cpu {
+
+/// Elements of the grouped dimension, of all groups; 0 without groups.
+uint32_t grouped_extent(const GemmProblem& problem);
+
+/// The most steps of `step` elements that groups apart from each other can have in all.
+uint32_t most_group_steps(const GemmProblem& problem, uint32_t step);
+
+/// Made for one run, from the bounds that it is given. Groups that overlap, which are an error of
+/// the caller's, have no more than `most_group_steps` either: the last ones lose theirs, and the
+/// workspace is large enough whatever the bounds say.
+class Groups {
+ public:
+  Groups(const GemmProblem& problem, const GemmArguments& arguments, uint32_t step);
+
+  GroupTable table() const { return {ranges_.data(), before_.data(), uint32_t(ranges_.size())}; }
+
+  /// What of the grouped dimension belongs to no group.
+  std::vector<GroupRange> rest() const;
+
+ private:
+  std::vector<GroupRange> ranges_;
+  std::vector<uint32_t> before_;
+  uint32_t extent_;
+};
+
+}  // namespace cleave::cpu
