@@ -13,7 +13,7 @@ from cleave.cli import values
 from cleave.cli.arrays import TorchArrays, select
 from cleave.cli.errors import CommandError, one_line
 
-from . import contest, host, machine, peers, plot, report, suites, summary
+from . import contest, host, machine, peers, plot, report, steps, suites, summary
 from .suites import Case, Suite
 
 # A GPU that was idle needs about this long to reach the clock it holds under load.
@@ -75,7 +75,7 @@ def _run(arguments: argparse.Namespace) -> int:
         rows, notes = _measure(suite, _measurer(arrays, suite, found, arguments.rounds), deadline)
         notes += [f"Without {peer}: {reason.rstrip('.')}." for peer, reason in missing.items()]
         notes += report.missing_lines(rows)
-        verdict = _summarize(suite.kind, rows)
+        verdict = _summarize(suite, rows)
         paths = report.write(arguments.out, suite, description, rows, notes, verdict)
         try:
             paths.append(plot.write(arguments.out, suite, rows))
@@ -109,6 +109,9 @@ def _measurer(
 ) -> Callable[[Case], list[dict[str, Any]]]:
     return {
         "peers": lambda case: contest.against_peers(arrays, case, suite, found, rounds),
+        "steps": lambda case: contest.against_peers(
+            arrays, case, suite, found, rounds, steps.called
+        ),
         "modes": lambda case: contest.against_auto(arrays, case, suite, rounds),
         "host": lambda case: host.host_times(arrays, case, found, rounds),
     }[suite.kind]
@@ -136,19 +139,22 @@ def _line(row: dict[str, Any]) -> str:
             f"{row['case']:<56} {row['requested_mode']} {row['requested_slices']}: {row['refused']}"
         )
     what = row.get("call") or " ".join(str(row[key]) for key in ("mode", "slices") if key in row)
+    host = f" ({row['host_us']:.2f} host)" if "host_us" in row else ""
     against = "".join(
         f"  {peer} {theirs['us']:.2f} us x{theirs['ratio']:.3f}"
         for peer, theirs in row.get("peers", {}).items()
     )
     ratio = f"  x{row['ratio']:.3f}" if "ratio" in row else ""
     wrong = "  WRONG" if row.get("verified") is False else ""
-    return f"{row['case']:<56} {what:<18} {row['us']:9.2f} us{against}{ratio}{wrong}"
+    return f"{row['case']:<56} {what:<18} {row['us']:9.2f} us{host}{against}{ratio}{wrong}"
 
 
-def _summarize(kind: str, rows: list[dict[str, Any]]) -> dict[str, Any]:
-    if kind == "host":
+def _summarize(suite: Suite, rows: list[dict[str, Any]]) -> dict[str, Any]:
+    if suite.kind == "host":
         return {}
-    return summary.summarize_modes(rows) if kind == "modes" else summary.summarize_peers(rows)
+    if suite.kind == "modes":
+        return summary.summarize_modes(rows)
+    return summary.summarize_peers(rows, suite.best_of)
 
 
 def _warm_up(arrays: TorchArrays) -> None:

@@ -1,9 +1,9 @@
-"""Times contenders for one case: same process, same inputs, interleaved, L2 cold."""
+"""Contenders for one case: same process, same inputs, interleaved, L2 cold."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from types import ModuleType
 from typing import Any
 
@@ -16,14 +16,7 @@ from .peers import Peer, reason
 from .suites import Case, Suite
 
 Calls = Sequence[Callable[[], object]]
-
-
-@dataclass
-class Entry:
-    """A case's operands, in as many sets as leave the L2 cold, and what they should give."""
-
-    sets: list[Any]
-    expected: Any
+Timed = Callable[[TorchArrays, Sequence[Calls], int], list[dict[str, float]]]
 
 
 class Contest:
@@ -32,43 +25,52 @@ class Contest:
     def __init__(self, arrays: TorchArrays, operation: ModuleType):
         self.arrays = arrays
         self.operation = operation
-        self._entries: dict[Case, Entry] = {}
+        self._sets: dict[Case, list[Any]] = {}
 
-    def entry(self, case: Case) -> Entry:
-        if case not in self._entries:
+    def sets(self, case: Case) -> list[Any]:
+        """The case's operands, in as many sets as leave the L2 cold."""
+        if case not in self._sets:
             count = measure.set_count(case.bytes)
-            sets = [self.operation.make_operands(self.arrays, case, seed) for seed in range(count)]
-            expected = self.operation.reference(self.arrays, case, sets[0])
-            self._entries[case] = Entry(sets, expected)
-        return self._entries[case]
+            self._sets[case] = [
+                self.operation.make_operands(self.arrays, case, seed) for seed in range(count)
+            ]
+        return self._sets[case]
 
     def ours(self, case: Case) -> tuple[Calls, dict[str, Any]]:
         """One call per operand set, and facts about them."""
-        return self.operation.ours(self.arrays, case, self.entry(case).sets)
+        return self.operation.ours(self.arrays, case, self.sets(case))
 
     def theirs(self, peer: Peer, case: Case) -> Calls:
         """The same of a peer; `case` is what `peer.serves` says."""
-        return [next(iter(peer.calls(case, o).values())) for o in self.entry(case).sets]
+        return [next(iter(peer.calls(case, o).values())) for o in self.sets(case)]
 
     def errors(self, case: Case, calls: Calls) -> Errors:
         """Of the first set's output, which is poisoned before."""
-        entry = self.entry(case)
-        self.operation.poison(self.arrays, entry.sets[0])
+        first = self.sets(case)[0]
+        self.operation.poison(self.arrays, first)
         measure.run_to_completion(self.arrays, lambda: self.arrays.on_stream(calls[0]))
-        return self.operation.errors(self.arrays, case, entry.sets[0], entry.expected)
+        return self.operation.errors(self.arrays, case, first)
 
-    def times(self, contenders: Sequence[Calls], rounds: int) -> list[float]:
-        """Median microseconds per call of each contender."""
-        graphs = measure.rotating_graphs(
-            self.arrays,
-            [lambda i, calls=calls: calls[i % len(calls)]() for calls in contenders],
-            max(map(len, contenders)),
-        )
-        return measure.interleaved(graphs, rounds)
+
+def replayed(
+    arrays: TorchArrays, contenders: Sequence[Calls], rounds: int
+) -> list[dict[str, float]]:
+    """Of each contender: median microseconds per call, in replays of graphs."""
+    graphs = measure.rotating_graphs(
+        arrays,
+        [lambda i, calls=calls: calls[i % len(calls)]() for calls in contenders],
+        max(map(len, contenders)),
+    )
+    return [{"us": us} for us in measure.interleaved(graphs, rounds)]
 
 
 def against_peers(
-    arrays: TorchArrays, case: Case, suite: Suite, peers: Sequence[Peer], rounds: int
+    arrays: TorchArrays,
+    case: Case,
+    suite: Suite,
+    peers: Sequence[Peer],
+    rounds: int,
+    timed: Timed = replayed,
 ) -> list[dict[str, Any]]:
     """One row: Cleave's automatic choice beside every peer that serves the case or one near it."""
     contest = Contest(arrays, suite.operation)
@@ -89,10 +91,10 @@ def against_peers(
         theirs[peer.name] = _error_fields(errors)
         if served != case:
             theirs[peer.name]["case"] = served.title
-    ours, *times = contest.times(contenders, rounds)
-    for fields, us in zip(theirs.values(), times, strict=True):
-        fields |= {"us": us, "ratio": us / ours}
-    return [row | _speed(case, ours) | {"peers": theirs, "without": without}]
+    ours, *times = timed(arrays, contenders, rounds)
+    for fields, time in zip(theirs.values(), times, strict=True):
+        fields |= time | {"ratio": time["us"] / ours["us"]}
+    return [row | ours | _rates(case, ours["us"]) | {"peers": theirs, "without": without}]
 
 
 def against_auto(
@@ -103,7 +105,7 @@ def against_auto(
     A split that the library refuses is a row with the reason and without a time.
     """
     contest = Contest(arrays, suite.operation)
-    sets = contest.entry(case).sets
+    sets = contest.sets(case)
     rows, contenders, measured = [], [], []
     for mode, slices in [("auto", None), *suite.splits]:
         split = replace(case, split_k_mode=mode, split_k_slices=slices)
@@ -116,9 +118,9 @@ def against_auto(
         rows.append(_row(contest, case, facts, contest.errors(case, calls)) | requested)
         measured.append(rows[-1])
         contenders.append(calls)
-    times = contest.times(contenders, rounds)
-    for row, us in zip(measured, times, strict=True):
-        row |= _speed(case, us) | {"ratio": times[0] / us}
+    times = replayed(arrays, contenders, rounds)
+    for row, time in zip(measured, times, strict=True):
+        row |= time | _rates(case, time["us"]) | {"ratio": times[0]["us"] / time["us"]}
     return rows
 
 
@@ -140,8 +142,8 @@ def _error_fields(errors: Errors) -> dict[str, float]:
     }
 
 
-def _speed(case: Case, us: float) -> dict[str, float]:
+def _rates(case: Case, us: float) -> dict[str, float]:
     """TFLOP/s only of what computes."""
     flops = getattr(case, "flops", None)
     rate = {"tflops": flops / us * 1e-6} if flops else {}
-    return {"us": us} | rate | {"gb_per_s": case.bytes / us * 1e-3}
+    return rate | {"gb_per_s": case.bytes / us * 1e-3}

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from cleave.cli import measure
+from cleave.cli import dense
 from cleave.cli.arrays import TorchArrays
 from cleave.cli.case import GemmCase
 from cleave.cli.operands import Operands, make_operands
@@ -82,7 +82,7 @@ def _ours(arrays: TorchArrays, case: GemmCase, operands: Operands, stream: int) 
     from cleave import _core
 
     a, b, out, scales = operands.a, operands.b, operands.out, operands.scales
-    plan = measure.plan_for(case, operands)
+    plan = dense.plan_for(case, operands)
     plan.prepare(stream)
     name, inputs, options = _call(case, operands)
     function = getattr(cleave, name)

@@ -98,17 +98,18 @@ def poison(arrays: Arrays, operands: Operands) -> None:
     arrays.poison(operands.scales)
 
 
-def reference(arrays: Arrays, case: Case, operands: Operands) -> Reference:
+def errors(arrays: Arrays, case: Case, operands: Operands) -> Errors:
+    """Of scale * value."""
+    height, width = case.block[0] or case.rows, case.block[1] or case.columns
+    scales = operands.scales.reshape(-(-case.rows // height), -(-case.columns // width))
+    real = dequantize(arrays, operands.values, scales, case.block)
+    return compare(arrays, real, _reference(arrays, case, operands))
+
+
+def _reference(arrays: Arrays, case: Case, operands: Operands) -> Reference:
     """x itself, which values are within half a step of; a row's magnitude is its largest."""
     x = arrays.float64(operands.x)
     _, scales = quantize_plainly(arrays, operands.x, case.to, case.block)
     scale = dequantize(arrays, arrays.xp.ones_like(x), scales, case.block)
     tolerance = 1.001 * scale * rounding(x / scale, case.to)
     return Reference(x, arrays.xp.amax(abs(x), axis=-1), tolerance)
-
-
-def errors(arrays: Arrays, case: Case, operands: Operands, expected: Reference) -> Errors:
-    """Of scale * value."""
-    height, width = case.block[0] or case.rows, case.block[1] or case.columns
-    scales = operands.scales.reshape(-(-case.rows // height), -(-case.columns // width))
-    return compare(arrays, dequantize(arrays, operands.values, scales, case.block), expected)

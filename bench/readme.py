@@ -52,8 +52,8 @@ def lines(directory: Path) -> list[str]:
 
 
 def _rows(suite: suites.Suite, measured: list[dict[str, Any]]) -> Iterable[tuple[str, str]]:
-    if suite.kind == "peers":
-        yield from _ratios(suite.title, measured)
+    if suite.kind in ("peers", "steps"):
+        yield from _ratios(suite, measured)
     if suite.kind != "host":
         return
     for title in dict.fromkeys(group.title for group in suite.groups):
@@ -62,12 +62,14 @@ def _rows(suite: suites.Suite, measured: list[dict[str, Any]]) -> Iterable[tuple
         yield from _host(title, groups, [row for row in measured if row["case"] in cases])
 
 
-def _ratios(title: str, rows: list[dict[str, Any]]) -> Iterable[tuple[str, str]]:
-    for peer, of in summary.summarize_peers(rows).items():
-        yield (
-            f"{title}, {of['compared']} shapes, against {peer.replace('_', ' ')}",
-            f"geomean {of['geomean']:.2f}, worst {of['worst']:.2f}, best {of['best']:.2f}",
-        )
+def _ratios(suite: suites.Suite, rows: list[dict[str, Any]]) -> Iterable[tuple[str, str]]:
+    for peer, of in summary.summarize_peers(rows, suite.best_of).items():
+        result = f"geomean {of['geomean']:.2f}, worst {of['worst']:.2f}, best {of['best']:.2f}"
+        if "host_us" in of:
+            result += (
+                f"; host at most {of['host_us']:.0f} us, {of['host_saved']:.0%} less or better"
+            )
+        yield f"{suite.title}, {of['compared']} shapes, against {peer.replace('_', ' ')}", result
 
 
 def _host(

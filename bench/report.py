@@ -72,13 +72,18 @@ def summary_lines(kind: str, summary: dict[str, Any]) -> list[str]:
         spread = _SPREAD.format_map(summary)
         return [f"auto's time over that of the best explicit split: {spread}."]
     lines = []
-    for peer, ratios in summary.items() if kind == "peers" else ():
+    for peer, ratios in summary.items() if kind in ("peers", "steps") else ():
         lines += [
             f"{peer}'s time over ours: {_SPREAD.format_map(ratios)}, "
             f"best {ratios['best']:.3f} on {ratios['best_case']}; {ratios['wins']} wins.",
             f"Slower than {peer}: {', '.join(ratios['losses']) or 'nowhere'}.",
             _accuracy_line(peer, ratios),
         ]
+        if "host_us" in ratios:
+            lines.append(
+                f"Host time at most {ratios['host_us']:.1f} us a step, everywhere less than "
+                f"{peer}'s by {ratios['host_saved']:.1%} or more."
+            )
     return lines
 
 
@@ -107,6 +112,7 @@ def _peers_table(rows: Sequence[dict[str, Any]]) -> tuple[list[str], list[list[A
     ours = {
         "case": "case",
         "us": "us",
+        "host us": "host_us",
         "TFLOP/s": "tflops",
         "GB/s": "gb_per_s",
         "floor us": "floor_us",
@@ -120,11 +126,14 @@ def _peers_table(rows: Sequence[dict[str, Any]]) -> tuple[list[str], list[list[A
     ours = {title: key for title, key in ours.items() if any(key in row for row in rows)}
     theirs = {
         "us": "us",
+        "host us": "host_us",
         "max error": "max_error",
         "rms error": "rms_error",
         "row error": "row_error",
         "/ ours": "ratio",
     }
+    measured = [measured for row in rows for measured in row["peers"].values()]
+    theirs = {title: key for title, key in theirs.items() if any(key in m for m in measured)}
     peers = list(dict.fromkeys(name for row in rows for name in row["peers"]))
     columns = [*ours, *(f"{peer} {title}" for peer in peers for title in theirs)]
     cells = []
@@ -157,7 +166,7 @@ def _host_table(rows: Sequence[dict[str, Any]]) -> tuple[list[str], list[list[An
     return ["case", "call", "host us"], [[row["case"], row["call"], row["us"]] for row in rows]
 
 
-_TABLES = {"peers": _peers_table, "modes": _modes_table, "host": _host_table}
+_TABLES = {"peers": _peers_table, "steps": _peers_table, "modes": _modes_table, "host": _host_table}
 
 
 def _format(value: Any) -> str:

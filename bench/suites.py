@@ -1,9 +1,11 @@
 """Suites: what to measure, and how. They are data, in suites/*.json.
 
 name, title
-kind        'peers': against other libraries; 'modes': split-K modes against auto; 'host': host time
-operation   'gemm' or 'quantize': the module that makes and runs the cases
-peers       modules of bench/peers; the first is the one that a line on the terminal compares with
+kind        'peers': against other libraries; 'steps': the same, without graphs and with the host's
+            time; 'modes': split-K modes against auto; 'host': host time of every way to call
+operation   the module of OPERATIONS that makes and runs the cases
+peers       modules of bench/peers
+best_of     those of the peers of which the fastest is to be beaten, case by case
 splits      of a 'modes' suite: the slice counts of each mode, null for the planner's choice
 groups      a title, shapes (the first fields of the operation's Case), and the other fields that
             those cases share. A 'host' group has a headline: two calls, ours and the one it is
@@ -18,13 +20,19 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
 
-from . import gemm, quantize
+from . import expert_offsets, gemm, grouped, quantize, wgrad_step
 
 DIRECTORY = Path(__file__).parent / "suites"
-KINDS = ("peers", "modes", "host")
-OPERATIONS = {"gemm": gemm, "quantize": quantize}
+KINDS = ("peers", "steps", "modes", "host")
+OPERATIONS = {
+    "gemm": gemm,
+    "quantize": quantize,
+    "grouped": grouped,
+    "wgrad_step": wgrad_step,
+    "expert_offsets": expert_offsets,
+}
 
-Case = gemm.Case | quantize.Case
+Case = gemm.Case | quantize.Case | grouped.Case | expert_offsets.Case
 
 
 @dataclass(frozen=True)
@@ -43,6 +51,7 @@ class Suite:
     groups: list[Group]
     peers: list[str] = field(default_factory=list)
     splits: list[tuple[str, int | None]] = field(default_factory=list)
+    best_of: list[str] = field(default_factory=list)
 
     @property
     def cases(self) -> list[Case]:
@@ -89,4 +98,5 @@ def parse(data: dict, quick: bool = False, match: str = "") -> Suite:
         groups,
         data.get("peers", []),
         splits,
+        data.get("best_of", []),
     )

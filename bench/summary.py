@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 
@@ -13,10 +13,27 @@ def geomean(values: Iterable[float]) -> float:
     return math.exp(sum(logs) / len(logs)) if logs else math.nan
 
 
-def summarize_peers(rows: Sequence[dict[str, Any]]) -> dict[str, dict[str, Any]]:
-    """Of each peer, its time over ours: above 1 is a win."""
+def summarize_peers(
+    rows: Sequence[dict[str, Any]], best_of: Sequence[str] = ()
+) -> dict[str, dict[str, Any]]:
+    """Of each peer, its time over ours: above 1 is a win. Also of the fastest among `best_of`."""
     peers = dict.fromkeys(name for row in rows for name in row["peers"])
-    return {peer: _ratios([row for row in rows if peer in row["peers"]], peer) for peer in peers}
+    result = {peer: _ratios([row for row in rows if peer in row["peers"]], peer) for peer in peers}
+    if len(peers.keys() & set(best_of)) > 1:
+        label = f"the best of {' and '.join(best_of)}"
+        best = [row | {"peers": {label: fastest}} for row, fastest in _fastest(rows, best_of)]
+        result[label] = _ratios(best, label)
+    return result
+
+
+def _fastest(
+    rows: Sequence[dict[str, Any]], names: Sequence[str]
+) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
+    """Each row that has one of the peers, and the fastest of those."""
+    for row in rows:
+        present = [row["peers"][name] for name in names if name in row["peers"]]
+        if present:
+            yield row, min(present, key=lambda measured: measured["us"])
 
 
 def _ratios(rows: Sequence[dict[str, Any]], peer: str) -> dict[str, Any]:
@@ -34,7 +51,16 @@ def _ratios(rows: Sequence[dict[str, Any]], peer: str) -> dict[str, Any]:
         "wins": sum(ratio(row) > 1 for row in rows),
         "losses": [row["case"] for row in rows if ratio(row) < 1],
         **_accuracy(rows, peer),
+        **_host(rows, peer),
     }
+
+
+def _host(rows: Sequence[dict[str, Any]], peer: str) -> dict[str, float]:
+    """Of steps, our longest host time, and the least part of the peer's that we save."""
+    if "host_us" not in rows[0]:
+        return {}
+    shares = [row["host_us"] / row["peers"][peer]["host_us"] for row in rows]
+    return {"host_us": max(row["host_us"] for row in rows), "host_saved": 1 - max(shares)}
 
 
 def _accuracy(rows: Sequence[dict[str, Any]], peer: str) -> dict[str, Any]:

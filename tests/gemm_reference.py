@@ -48,7 +48,16 @@ def activate(name: str, x: np.ndarray) -> np.ndarray:
         return 0.5 * x * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))
     if name == "silu":
         return x * 0.5 * (1 + np.tanh(x / 2))
+    if name == "swiglu":
+        gates, ups = halves(x)
+        return activate("silu", gates) * ups
     return x
+
+
+def halves(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The columns that swiglu calls gates, and those that it calls ups."""
+    gates, ups = np.split(x, 2, axis=-1)
+    return gates, ups
 
 
 def gemm(
@@ -102,7 +111,13 @@ def assert_close(
     # No activation is steeper than 1.13; a few more roundings happen in the epilogue.
     bound = 1.13 * slack * (a.shape[-1] + 8) * ROUNDOFF["float32"] * summed
     # Small positive numbers times tiny tails: the float32 functions have errors of their own.
-    if epilogue.get("activation", "none") not in ("none", "relu"):
+    if epilogue.get("activation") == "swiglu":
+        gates, ups = halves(gemm(a, b, **epilogue | {"activation": "none"}))
+        gate_bound, up_bound = halves(bound)
+        factor = abs(activate("silu", gates)) + gate_bound
+        factor_bound = gate_bound + 4 * ROUNDOFF["float32"] * (1 + factor)
+        bound = factor_bound * (abs(ups) + up_bound) + factor * up_bound
+    elif epilogue.get("activation", "none") not in ("none", "relu"):
         bound += 4 * ROUNDOFF["float32"] * (1 + abs(expected))
     expected, bound = expected / scale_d, bound / scale_d
     bound += 1.01 * ROUNDOFF[dtype] * (abs(expected) + bound) + SMALLEST[dtype]

@@ -55,6 +55,7 @@ def calls(device: str) -> dict[str, list[Call]]:
     add(ops.gemm.default, a3, b3, None, draw(3, m, n), alpha=0.5, beta=2.0, **split)
     add(ops.gemm.default, a3, b3[0], draw(m, 1), out_dtype=torch.bfloat16, activation="gelu")
     add(ops.gemm.default, a3[0].requires_grad_(), b3, draw(n).requires_grad_(), activation="relu")
+    add(ops.gemm.default, a3[0].detach(), b3[0], draw(n), activation="swiglu")
     add(ops.gemm.out, a3[:1].detach(), b3, None, draw(n, m).t(), out=empty(3, n, m).mT, **split)
 
     bias = draw(n, dtype=torch.bfloat16)
@@ -75,6 +76,33 @@ def calls(device: str) -> dict[str, list[Call]]:
     q, w = (integers(rows, k, dtype=torch.int8, device=device) for rows in (m, n))
     add(ops.scaled_gemm.full, q, w.t(), row, column, bias, azp=azp, azp_adj=adj)
     add(ops.scaled_gemm.out, q, w.t(), row, column, azp_adj=adj, out=empty(m, n))
+
+    groups, total = 3, 300  # of which the last 43 belong to none
+    ends = torch.tensor([130, 130, 257], dtype=torch.int32, device=device)
+    indptr = torch.nn.functional.pad(ends, (1, 0)).long()
+    starts, counts = indptr[:-1], indptr.diff()
+    for dtype in FLOATS:
+        rows, weight = draw(total, k, dtype=dtype), draw(groups, n, k, dtype=dtype).mT
+        add(ops.grouped_gemm.default, rows, weight, ends)
+        add(ops.grouped_gemm.out, rows.t(), draw(total, n, dtype=dtype), ends,
+            c=draw(groups, k, n), out=empty(groups, k, n))  # fmt: skip
+    rows, weight, group_bias = draw(total, k), draw(groups, k, n), draw(groups, n)
+    differentiable = [x.requires_grad_() for x in (draw(total, k), draw(groups, k, n))]
+    add(ops.grouped_gemm.default, *differentiable, ends, draw(n).requires_grad_())
+    add(ops.grouped_gemm.full, *differentiable, indptr=indptr, activation="swiglu", alpha=0.5)
+    add(ops.grouped_gemm.full, weight.mT.contiguous(), rows.t(), starts=starts, sizes=counts,
+        out_dtype=torch.bfloat16, **split)  # fmt: skip
+    add(ops.grouped_gemm.full, rows.t(), draw(total, n), ends // 64 * 64, alignment=64)
+    add(ops.grouped_gemm.full, rows[:240].view(groups, 80, k), weight, counts=counts // 2)
+    add(ops.grouped_gemm.full, weight.mT.contiguous(), weight)
+    add(ops.grouped_gemm.out, rows, weight, ends, group_bias, c=draw(total, n), beta=0.5,
+        activation="silu", zero_rest=True, out=empty(total, n))  # fmt: skip
+    for dtype in QUANTIZED:
+        q = integers(total, k, dtype=dtype, device=device)
+        w = integers(groups, n, k, dtype=dtype, device=device).mT
+        vectors, blocks = (draw(total).abs(), draw(groups, n).abs()), draw(total, 3).abs()
+        add(ops.grouped_gemm.default, q, w, ends, None, torch.float16, *vectors, is_fp8(dtype))
+        add(ops.grouped_gemm.default, q, w, ends, scale_a=blocks, scale_b=draw(groups, 3, 1).abs())
 
     smooth = draw(k).abs() + 0.5
     for granularity, scales, x_dtype, dtype in (
@@ -97,6 +125,23 @@ def calls(device: str) -> dict[str, list[Call]]:
         add(ops.quantize_asymmetric.out, x, granularity, smooth=smooth, out=out, **new)
         add(ops.quantize_static.default, x, scale, torch.int8, granularity, zero=zero)
         add(ops.quantize_static.out, x, scale, granularity, zero=zero, out=out)
+    for dtype in QUANTIZED:
+        add(ops.quantize_grouped.default, draw(total, k), ends, dtype)
+    add(ops.quantize_grouped.default, draw(90, k), ends.long(), torch.int8, scale_major="mn")
+
+    ids = torch.randint(-1, 6, (m, 2), device=device)  # -1: dropped
+    indices = ops.moe_sort_tokens(ids, 5)[1]
+    weights = draw(m, 2)
+    for dtype in FLOATS:
+        x, y = draw(m, k, dtype=dtype), draw(2 * m, k, dtype=dtype)
+        add(ops.moe_permute.default, x.requires_grad_(), ids.int(), 5)
+        add(ops.moe_gather.default, x, indices)
+        add(ops.moe_unpermute.default, y.requires_grad_(), indices, top_k=2)
+        add(ops.moe_unpermute.default, y, indices, draw(m, 2, dtype=dtype).requires_grad_())
+        add(ops.moe_unpermute_backward.default, x.detach(), y.detach(), indices, weights)
+    add(ops.moe_permute.default, q[:m], ids, 5)
+    add(ops.moe_expert_offsets.default, ids, 5)
+    add(ops.moe_sort_tokens.default, ids[:, 0].contiguous(), 5)
     return made
 
 

@@ -46,7 +46,7 @@ struct MoeProblem {
   int64_t top_k = 1;        ///< slots of a token; tokens * top_k is below 2^31
   int64_t experts = 0;      ///< from 1 to kMostGroups, where ids are read
   bool wide_ids = false;    ///< ids are int64, else int32
-  int64_t columns = 0;      ///< of tokens and rows; equal dtypes, stride_col 1
+  int64_t columns = 0;      ///< of tokens and rows, up to 16 MiB; equal dtypes, stride_col 1
   MatrixLayout token = {};  ///< [tokens, columns]; of any dtype where it is copied, else of floats
   MatrixLayout row = {};    ///< [tokens * top_k, columns]
   MatrixLayout row_grad = {};        ///< [tokens * top_k, columns]

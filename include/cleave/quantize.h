@@ -44,6 +44,15 @@ struct QuantizeProblem {
   MatrixLayout q_t = {.dtype = DType::i8};       ///< [cols, rows], of q's dtype; stride_col 1
   MatrixLayout scale_t = {.dtype = DType::f32};  ///< any strides
 
+  /// More than 0, block_1x128 with has_transpose only: rows are cut into so many groups, of which
+  /// the device knows the bounds, and the transpose is laid out for products with a grouped K. Each
+  /// group's rows become columns of q_t that begin at a multiple of 128, so that no scale covers two
+  /// groups: q_t [cols, padded_extent(rows, groups)], scale_t [cols, that / 128]. Columns of no
+  /// group, the padding, are zeros with scale 0. Strides of scale_t that have its rows as
+  /// neighbours suit products best. q and scale are as without groups.
+  int64_t groups = 0;
+  bool wide_offsets = false;  ///< offsets are int64, else int32
+
   int device = 0;  ///< CUDA ordinal, or kCpu
 
   friend bool operator==(const QuantizeProblem&, const QuantizeProblem&) = default;
@@ -52,6 +61,13 @@ struct QuantizeProblem {
 struct MatrixShape {
   int64_t rows, cols;
 };
+
+/// Columns enough for `extent` rows that are cut into any `groups`, each of which begins at a
+/// multiple of 128. Itself one.
+int64_t padded_extent(int64_t extent, int64_t groups);
+
+/// Columns of q_t.
+int64_t extent_t(const QuantizeProblem& problem);
 
 /// Of the scales of a [rows, cols] matrix. Of its transpose: swap rows and cols.
 MatrixShape scale_shape(Granularity granularity, int64_t rows, int64_t cols);
@@ -66,6 +82,13 @@ struct QuantizeArguments {
   const float* smooth = nullptr;  ///< `cols` contiguous values
   void* q_t = nullptr;
   float* scale_t = nullptr;
+  /// `groups` values: where each group's rows end; the first begins at 0, the others where the one
+  /// before ends. Read on the device, and clamped to the rows: wrong ones give wrong results, but
+  /// no access outside the matrices.
+  const void* offsets = nullptr;
+  /// `groups` values: where each group's columns of q_t end. The next begins at the next multiple
+  /// of 128, as of GroupBounds::aligned_ends with spacing 128.
+  int32_t* padded_ends = nullptr;
 };
 
 /// Every rule that `problem` breaks, each with the value seen and the remedy. Empty: it can be
@@ -82,7 +105,8 @@ std::vector<std::string> validate(const QuantizeProblem& problem);
 /// and, but for the bits of NaNs, on every device.
 ///
 /// x is read from memory once, but for `tensor` without given scales, which is two launches: the
-/// second reads x again, backwards, so that it finds in the L2 cache what the first read last. Of
+/// second reads x again, backwards, so that it finds in the L2 cache what the first read last. With
+/// groups there are two as well, of which the first reads offsets only. Of
 /// rows longer than 32768 elements (16384 with `smooth`) a `row`'s scale needs a second read too.
 class QuantizePlan {
  public:

@@ -81,7 +81,12 @@ def _torch() -> Adapter:
 
     def empty(like: Any, shape: tuple[int, ...], dtype: str) -> Any:
         # Saying the strides spares torch half of its argument parsing.
-        strides = (shape[1], 1) if len(shape) == 2 else (shape[1] * shape[2], shape[2], 1)
+        if len(shape) == 1:
+            strides: tuple[int, ...] = (1,)
+        elif len(shape) == 2:
+            strides = (shape[1], 1)
+        else:
+            strides = (shape[1] * shape[2], shape[2], 1)
         return empty_strided(shape, strides, dtype=getattr(torch, dtype), device=like.device)
 
     return Adapter(

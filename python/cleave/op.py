@@ -8,13 +8,14 @@ plan.run(A, B, C, D, alpha=1.0, beta=0.5, split_k_mode="parallel", split_k_slice
 from __future__ import annotations
 
 import enum
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from . import _core
 
-__all__ = ["DataType", "Gemm", "GemmRun", "LayoutType", "ScaledGemm"]
+__all__ = ["DataType", "Gemm", "GemmRun", "GroupedGemm", "LayoutType", "ScaledGemm"]
 
 
 class DataType(enum.Enum):
@@ -104,7 +105,7 @@ class Gemm:
 
     @property
     def activation(self) -> str:
-        """What is applied last: "none", "relu", "gelu", "gelu_tanh" or "silu".
+        """What is applied last: "none", "relu", "gelu", "gelu_tanh", "silu" or "swiglu".
 
         May be set by a class of such a name, as CUTLASS has them.
         """
@@ -262,6 +263,51 @@ class ScaledGemm(Gemm):
             print_module, stream, scale_a=scale_A, scale_b=scale_B, scale_d=scale_D, bias=bias,
             amax=amax, azp=azp, azp_adj=azp_adj, use_fast_accum=use_fast_accum,
             split_k_mode=split_k_mode, split_k_slices=split_k_slices,
+        )  # fmt: skip
+
+
+class GroupedGemm(Gemm):
+    """A product for each of many groups, of any sizes, which the ranks of A and B tell.
+
+    D[begin:end] = activation(alpha * A[begin:end] @ B[g] + beta * C[begin:end] + bias[g]) and so
+    on: the forms are those of `cleave.grouped_gemm`, the arguments and errors those of `Gemm`.
+    """
+
+    def run(
+        self,
+        A: Any = None,
+        B: Any = None,
+        C: Any = None,
+        D: Any = None,
+        alpha: float | None = None,
+        beta: float | None = None,
+        sync: bool = True,
+        print_module: bool = False,
+        *,
+        offs: Any = None,
+        indptr: Any = None,
+        starts: Any = None,
+        sizes: Any = None,
+        counts: Any = None,
+        alignment: int | None = None,
+        scale_A: Any = None,
+        scale_B: Any = None,
+        bias: Any = None,
+        use_fast_accum: bool = False,
+        zero_rest: bool | None = None,
+        check_offsets: bool = False,
+        split_k_mode: str = "auto",
+        split_k_slices: int | None = None,
+        stream: Any = None,
+    ) -> GemmRun:
+        """Multiplies, as `Gemm.run` does. What is new is as in `cleave.grouped_gemm`."""
+        multiply = functools.partial(_core.grouped_gemm, check_offsets=check_offsets)
+        return self._run(
+            multiply, _core.plan_grouped_gemm, (A, B, C, D), alpha, beta, sync, print_module,
+            stream, offs=offs, indptr=indptr, starts=starts, sizes=sizes, counts=counts,
+            alignment=alignment, scale_a=scale_A, scale_b=scale_B, bias=bias,
+            use_fast_accum=use_fast_accum, zero_rest=zero_rest, split_k_mode=split_k_mode,
+            split_k_slices=split_k_slices,
         )  # fmt: skip
 
 

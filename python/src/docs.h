@@ -29,7 +29,8 @@ Args:
     alpha, beta: numbers. By default beta is 1 with a `c`, and 0 without.
     bias: [N] or [1, N] adds one value per column of D, [M, 1] one per row; contiguous, of float16,
         bfloat16 or float32.
-    activation: "none", "relu", "gelu", "gelu_tanh" or "silu".
+    activation: "none", "relu", "gelu", "gelu_tanh", "silu", or "swiglu", for which b (and a bias
+        per column) has 2 N columns, gates before ups: D = silu(gates) * ups, without c, row-major.
     out: where D goes: [M, N], or [B, M, N] if an operand has a batch. Shares no memory with a, b
         or bias.
     out_dtype: D's dtype if there is no `out`: a name, or a torch or NumPy dtype. By default a's, but
@@ -137,13 +138,122 @@ inline constexpr const char* kPlanScaledGemmDoc =
 Of the arrays only shape, strides, dtype, device and alignment matter. Returns a `GemmPlan` for
 arrays of just this form. Compiles nothing.)";
 
+inline constexpr const char* kGroupedGemmSignature =
+    "def grouped_gemm(a: Array, b: Array, offs: Array | None = None, *, "
+    "indptr: Array | None = None, starts: Array | None = None, sizes: Array | None = None, "
+    "counts: Array | None = None, alignment: int | None = None, scale_a: Array | None = None, "
+    "scale_b: Array | None = None, bias: Array | None = None, c: Array | None = None, "
+    "alpha: float = 1.0, beta: float | None = None, activation: str = 'none', "
+    "out: Array | None = None, out_dtype: object = None, use_fast_accum: bool = False, "
+    "zero_rest: bool | None = None, check_offsets: bool = False, split_k_mode: str = 'auto', "
+    "split_k_slices: int | None = None, deterministic: bool = True, kernel: str = 'auto', "
+    "stream: object = None, workspace: object = None) -> Array";
+
+inline constexpr const char* kGroupedGemmDoc =
+    R"(A product for each of G groups, 1 to 1024, of any sizes, in one launch: a mixture of experts.
+
+The ranks of a and b say which dimension is cut into groups; group g is its part from begin to end:
+
+    a [M, K],    b [G, K, N]: D [M, N],    D[begin:end] = a[begin:end] @ b[g]        (forward, dgrad)
+    a [M, K],    b [K, N]:    D [G, M, N], D[g] = a[:, begin:end] @ b[begin:end]             (wgrad)
+    a [G, M, K], b [K, N]:    D [M, N],    D[:, begin:end] = a[g] @ b[:, begin:end]
+    a [G, L, K], b [G, K, N], counts: D [G, L, N], D[g, :count] = a[g, :count] @ b[g]       (masked)
+    a [G, M, K], b [G, K, N]: D [G, M, N], D[g] = a[g] @ b[g]                              (batched)
+
+Where groups begin and end, one of these says: int32 or int64, one-dimensional, contiguous, on a's
+device. The kernel reads them, the host never does; no group needs padding.
+
+Args:
+    a, b: as in `gemm`, 8-bit operands as in `scaled_gemm`, with any layout of the last two
+        dimensions. Under counts, a (as c and out) must have its groups' rows evenly spaced, as a
+        contiguous array has.
+    offs: [G], where each group ends: the running total of the sizes (torch's offs). With alignment,
+        a group begins where the one before ends, rounded up to a multiple (DeepEP's prefix sums).
+    indptr: [G + 1], the same after a leading 0 (FlashInfer's).
+    starts, sizes: [G] each, in any order.
+    counts: [G], the rows in use of each matrix of a. Of matrices, group g begins at g * alignment.
+    alignment: what groups begin at multiples of, for offs, or for counts of matrices.
+    scale_a, scale_b: float32, of 8-bit operands: as in `scaled_gemm` for an operand without groups
+        of its own ([M], or blocks [M, ceil(K / 128)]); else for each group: [G, N] (of an a, [G,
+        M]), or blocks [G, ceil(K / 128), N] or [G, ceil(K / 128), ceil(N / 128)]. One value serves
+        all. Where K is grouped, [G, M] and [G, N], or, with an alignment that is a multiple of 128,
+        blocks of all of K: [M, ceil(K / 128)] and [ceil(K / 128), N], which have precedence. Where
+        M or N is grouped, blocks are one row (column) wide along it.
+    bias: as in `gemm`, or [G, N], a vector for each group (of a grouped N, [G, M]).
+    c: of D's shape; may be `out` itself. beta = 1 and c = out accumulate.
+    activation: as in `gemm`; "swiglu", with b [G, K, 2 N] and bias [G, 2 N], where M is grouped.
+    out: where D goes, of the shape above.
+    out_dtype: as in `gemm`, but bfloat16 for int8 with scales.
+    zero_rest: True to zero what of D belongs to no group (before, between and after them), False to
+        leave it as it is. By default True for a new D, False for `out`. A D for each group of K
+        has no rest: that of an empty group is zero, or beta * c.
+    check_offsets: True, for debugging, to wait for the GPU and check the offsets.
+
+    The other arguments are those of `gemm`.
+
+Returns:
+    `out`, or a new array of a's framework on a's device.
+
+Raises as `gemm` does, and with check_offsets ValueError, naming group, value and remedy, for
+offsets that decrease, are negative or run past the end, and for groups that overlap. Unchecked,
+such groups are clamped to the dimension: results are wrong, but nothing else is written.
+
+Results are repeatable bit by bit. Safe in CUDA graphs once the same product has run, or was
+prepared, on that stream (without check_offsets); replays follow the contents of every array,
+offsets too.)";
+
+inline constexpr const char* kPlanGroupedGemmSignature =
+    "def plan_grouped_gemm(a: Array, b: Array, offs: Array | None = None, *, "
+    "indptr: Array | None = None, starts: Array | None = None, sizes: Array | None = None, "
+    "counts: Array | None = None, alignment: int | None = None, scale_a: Array | None = None, "
+    "scale_b: Array | None = None, bias: Array | None = None, c: Array | None = None, "
+    "activation: str = 'none', out: Array | None = None, out_dtype: object = None, "
+    "use_fast_accum: bool = False, zero_rest: bool | None = None, split_k_mode: str = 'auto', "
+    "split_k_slices: int | None = None, deterministic: bool = True, kernel: str = 'auto') "
+    "-> GemmPlan";
+
+inline constexpr const char* kPlanGroupedGemmDoc =
+    R"(Plans a grouped product without running it; the arguments and errors are those of `grouped_gemm`.
+
+Of the arrays only shape, strides, dtype, device and alignment matter: the plan serves any sizes of
+the groups. Returns a `GemmPlan` for arrays of just this form. Compiles nothing.)";
+
+inline constexpr const char* kGroupedGemmWgradSignature =
+    "def grouped_gemm_wgrad(dy: Array, x: Array, offs: Array | None = None, *, "
+    "indptr: Array | None = None, starts: Array | None = None, sizes: Array | None = None, "
+    "counts: Array | None = None, alignment: int | None = None, scale_dy: Array | None = None, "
+    "scale_x: Array | None = None, alpha: float = 1.0, out: Array | None = None, "
+    "out_dtype: object = None, accumulate: bool = False, use_fast_accum: bool = False, "
+    "check_offsets: bool = False, split_k_mode: str = 'auto', split_k_slices: int | None = None, "
+    "deterministic: bool = True, kernel: str = 'auto', stream: object = None, "
+    "workspace: object = None) -> Array";
+
+inline constexpr const char* kGroupedGemmWgradDoc =
+    R"(The weight gradient of every expert: dw[g] = alpha * dy[begin:end].T @ x[begin:end].
+
+That is `grouped_gemm` of dy.T and x: its arguments, errors and repeatability, and graph safety.
+
+Args:
+    dy: [T, N], the gradients of T tokens; with counts also [G, L, N].
+    x: [T, K], or [G, L, K]: what the tokens were multiplied from.
+    scale_dy: float32, of 8-bit gradients: one value, [G, N], or, with an alignment that is a multiple of
+        128, one per 128 tokens: [ceil(T / 128), N]. Where both fit, the latter.
+    scale_x: the same of x.
+    out: [G, N, K], of any float dtype; float32 for a main_grad.
+    out_dtype: dw's dtype if there is no `out`; by default dy's, bfloat16 for 8-bit gradients.
+    accumulate: True to add to `out`, in which an empty group then leaves its part as it is.
+
+Returns:
+    `out`, or a new array [G, N, K]. The gradient of an empty group is exactly zero.)";
+
 inline constexpr const char* kPlanProblemSignature =
     "def plan_problem(m: int, n: int, k: int, *, batch: int = 1, dtype: object = 'bfloat16', "
     "layout: str = 'tn', out_dtype: object = None, activation: str = 'none', "
     "bias: str = 'none', scaling: str = 'none', use_fast_accum: bool = False, "
     "split_k_mode: str = 'auto', "
     "split_k_slices: int | None = None, deterministic: bool = True, "
-    "kernel: str = 'auto', device: str = 'cuda') -> GemmPlan";
+    "kernel: str = 'auto', device: str = 'cuda', grouping: str = 'none', "
+    "bounds: str = 'ends', spacing: int = 1) -> GemmPlan";
 
 inline constexpr const char* kPlanProblemDoc =
     R"(Plans a product of packed matrices from its sizes alone.
@@ -152,25 +262,34 @@ layout: a letter for A, one for B, as in BLAS, where matrices are column-major: 
 contiguous in both (A row-major, B column-major), "tt" has both row-major. bias: "none", "row" or
 "column". scaling: what the scales of 8-bit operands cover: "none" (there are none), "tensor", "row"
 (rows of A, columns of B), or "block_1x128" or "block_128x128", which are B's blocks, A's being
-1x128 and stored by column; B's are stored by column if they are 1x128, else by K. device: "cpu", "cuda", "cuda:<index>", or "h100" to plan for an H100 on any machine.
+1x128 and stored by column; B's are stored by column if they are 1x128, else by K. device: "cpu",
+"cuda", "cuda:<index>", or "h100" to plan for an H100 on any machine.
+
+grouping: "m", "n" or "k" for `batch` groups of that dimension, which bounds of int32 describe:
+"ends", "indptr", "starts", "aligned_ends" or "counts"; groups of the latter two begin at multiples
+of spacing. What `grouped_gemm` is given as matrices for each group is packed so.
+
 The other arguments, and the errors, are those of `gemm`.)";
 
 inline constexpr const char* kGemmPlanDoc =
     R"(One way to run products of one form: shapes, strides, dtypes, device and options.
 
-Immutable and thread-safe. Made by `plan_gemm` and `plan_scaled_gemm`.)";
+Immutable and thread-safe. Made by `plan_gemm`, `plan_scaled_gemm` and `plan_grouped_gemm`.)";
 
 inline constexpr const char* kRunSignature =
-    "def run(self, a: Array, b: Array, *, c: Array | None = None, out: Array | None = None, "
+    "def run(self, a: Array, b: Array, offs: Array | None = None, *, c: Array | None = None, out: "
+    "Array | None = None, "
     "bias: Array | None = None, alpha: float = 1.0, beta: float | None = None, "
     "scale_a: Array | None = None, scale_b: Array | None = None, scale_d: Array | None = None, "
     "amax: Array | None = None, azp: Array | None = None, azp_adj: Array | None = None, "
-    "stream: object = None, workspace: object = None) -> Array";
+    "indptr: Array | None = None, starts: Array | None = None, sizes: Array | None = None, "
+    "counts: Array | None = None, stream: object = None, workspace: object = None) -> Array";
 
 inline constexpr const char* kRunDoc =
     R"(Runs the product on arrays of the planned form.
 
-The arguments and errors are those of `gemm`, or, if the plan is of plan_scaled_gemm, `scaled_gemm`.
+The arguments and errors are those of `gemm`, or, if the plan is of plan_scaled_gemm or
+plan_grouped_gemm, `scaled_gemm` or `grouped_gemm`; alignment and zero_rest are the plan's.
 
 Enqueues on the stream and returns; allocates nothing if `out` is given. Legal while the stream is
 being captured if the plan has run, or was prepared, on that stream.)";
@@ -194,7 +313,8 @@ spill_bytes, shared_bytes, seconds and from_cache. Raises CudaError if one does 
 inline constexpr const char* kQuantizeSignature =
     "def quantize(x: Array, dtype: object = 'int8', granularity: str = 'row', *, "
     "scale: Array | None = None, zero: Array | None = None, smooth: Array | None = None, "
-    "symmetric: bool = True, transpose: bool = False, out: Array | None = None, "
+    "symmetric: bool = True, transpose: bool = False, offs: Array | None = None, "
+    "out: Array | None = None, "
     "scale_out: Array | None = None, scale_major: str = 'k', stream: object = None"
     ") -> tuple[Array, ...]";
 
@@ -218,6 +338,12 @@ Args:
         -128 to 127, with a zero point (vLLM's azp).
     transpose: True, for the blocks, also gives x.T quantised, from the same read: in block_1x128 its
         scales cover 128 rows of x, in block_128x128 they are those of x transposed.
+    offs: [G], int32 or int64: where groups of x's rows end, for weight gradients of 8-bit products
+        grouped by tokens (block_1x128 with transpose). So that no scale covers two groups, each
+        group's columns of q_t begin at a multiple of 128, and what lies between is zero: q_t is
+        [K, P], P the largest multiple of 128 up to M + 127 * min(G, M). scale_t is [K, P / 128],
+        its rows neighbours. Pass ends, which says where they end, as
+        grouped_gemm(dy_t, x_t.T, ends, alignment=128, scale_a=..., scale_b=...).
     out, scale_out: where q and scale go, of their shapes; rows of out contiguous, scale_out of any
         strides. Neither shares memory with anything else.
     scale_major: memory order of a scale that is made: "k", or "mn" for the rows of a column as
@@ -226,8 +352,9 @@ Args:
         not checked. By default the current stream of x's framework.
 
 Returns:
-    (q, scale), without symmetry (q, scale, zero), with transpose (q, scale, q_t, scale_t): what was
-    given, or new arrays of x's framework on x's device.
+    (q, scale), without symmetry (q, scale, zero), with transpose (q, scale, q_t, scale_t), with
+    offs (q, scale, q_t, scale_t, ends): what was given, or new arrays of x's framework on x's
+    device.
 
 Raises:
     TypeError, ValueError, cleave.CudaError: as `gemm`.
@@ -239,7 +366,8 @@ graphs once the same call has run, or was prepared by `plan_quantize(...).prepar
 inline constexpr const char* kPlanQuantizeSignature =
     "def plan_quantize(x: Array, dtype: object = 'int8', granularity: str = 'row', *, "
     "scale: Array | None = None, zero: Array | None = None, smooth: Array | None = None, "
-    "symmetric: bool = True, transpose: bool = False, out: Array | None = None, "
+    "symmetric: bool = True, transpose: bool = False, offs: Array | None = None, "
+    "out: Array | None = None, "
     "scale_out: Array | None = None, scale_major: str = 'k') -> QuantizePlan";
 
 inline constexpr const char* kPlanQuantizeDoc =

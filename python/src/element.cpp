@@ -52,6 +52,7 @@ void set_element(TensorView& view, dlpack::DataType element) {
     view.dtype = *known;
   } else {
     view.other_type = type_text(element);
+    view.int64 = element.code == dlpack::kInt && element.bits == 64 && element.lanes == 1;
   }
 }
 

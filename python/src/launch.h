@@ -8,9 +8,10 @@
 
 namespace cleave::python {
 
-/// alpha, beta, stream and workspace: the arguments that do not shape the plan.
+/// The arguments that do not shape the plan.
 struct LaunchOptions {
   nanobind::handle alpha, beta, stream, workspace;
+  bool check_offsets = false;
 };
 
 /// Sets alpha and beta; beta None is 1 with a C and 0 without. Throws Error(invalid_argument) for a

@@ -8,7 +8,9 @@ NB_MODULE(_core, m) {
   bind_gemm_plan(m);
   bind_gemm(m);
   bind_scaled_gemm(m);
+  bind_grouped_gemm(m);
   bind_quantize(m);
+  bind_moe(m);
   bind_plan_problem(m);
   bind_inspect(m);
   bind_tuning(m);

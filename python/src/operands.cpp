@@ -8,7 +8,7 @@ namespace nb = nanobind;
 namespace cleave::python {
 
 GemmOperands::GemmOperands(const GemmInputs& inputs, TensorReader& reader,
-                           std::optional<DType> d_type)
+                           const GemmOptions& options)
     : GemmCall(make_call({.a = reader.read(inputs.a, "a"),
                           .b = reader.read(inputs.b, "b"),
                           .c = reader.read_given(inputs.c, "c"),
@@ -19,8 +19,13 @@ GemmOperands::GemmOperands(const GemmInputs& inputs, TensorReader& reader,
                           .scale_d = reader.read_given(inputs.scale_d, "scale_d"),
                           .amax = reader.read_written(inputs.amax, "amax"),
                           .azp = reader.read_given(inputs.azp, "azp"),
-                          .azp_adj = reader.read_given(inputs.azp_adj, "azp_adj")},
-                         d_type)),
+                          .azp_adj = reader.read_given(inputs.azp_adj, "azp_adj"),
+                          .offs = reader.read_given(inputs.offs, "offs"),
+                          .indptr = reader.read_given(inputs.indptr, "indptr"),
+                          .starts = reader.read_given(inputs.starts, "starts"),
+                          .sizes = reader.read_given(inputs.sizes, "sizes"),
+                          .counts = reader.read_given(inputs.counts, "counts")},
+                         options)),
       a_(inputs.a),
       out_(inputs.out) {}
 
@@ -32,9 +37,9 @@ void GemmOperands::allocate(TensorReader& reader) {
         "the product of a {} needs `out`: only torch, NumPy, CuPy and JAX arrays can be made here",
         class_name(a_));
   }
-  const GemmProblem& p = problem;
-  nb::object shape = batched ? nb::make_tuple(p.batch, p.m, p.n) : nb::make_tuple(p.m, p.n);
-  made_ = empty(a_, shape, dtype_name(p.d.dtype));
+  const auto [batch, rows, columns] = d_shape();
+  nb::object shape = batched ? nb::make_tuple(batch, rows, columns) : nb::make_tuple(rows, columns);
+  made_ = empty(a_, shape, dtype_name(problem.d.dtype));
   arguments.d = reader.read(made_, "out").data;
 }
 

@@ -14,13 +14,14 @@ namespace cleave::python {
 struct GemmInputs {
   nanobind::handle a, b, c, bias, out;
   nanobind::handle scale_a, scale_b, scale_d, amax, azp, azp_adj;
+  nanobind::handle offs, indptr, starts, sizes, counts;
 };
 
 /// A product of arrays, good as long as the reader that read them.
 class GemmOperands : public GemmCall {
  public:
   /// Throws Error for everything that is wrong with the arrays, as cleave::make_call does.
-  GemmOperands(const GemmInputs& inputs, TensorReader& reader, std::optional<DType> d_type);
+  GemmOperands(const GemmInputs& inputs, TensorReader& reader, const GemmOptions& options);
 
   /// Makes D where there is no `out`, as an array of A's framework and class beside A.
   void allocate(TensorReader& reader);

@@ -16,7 +16,6 @@ namespace {
 
 /// The options are the plan's; a pointer may be better aligned than the plan needs.
 void adopt(const GemmProblem& planned, GemmProblem& given) {
-  given.activation = planned.activation;
   given.split_k_mode = planned.split_k_mode;
   given.split_k_slices = planned.split_k_slices;
   given.deterministic = planned.deterministic;
@@ -47,15 +46,24 @@ std::string describe(const ScaleLayout& x) {
                      x.stride_batch, x.stride_row, x.stride_k);
 }
 
+std::string describe(const GroupLayout& x) {
+  if (x.dimension == Grouping::none) return "none";
+  return fmt::format("groups of {} by {} of int{} with spacing {}", to_string(x.dimension),
+                     to_string(x.bounds), x.wide ? 64 : 32, x.spacing);
+}
+
 /// The first difference, in the order in which a reader would look for it.
 [[noreturn]] void refuse(const GemmProblem& planned, const GemmProblem& given) {
   constexpr const char* kRemedy =
-      "make a plan for these arrays with cleave.plan_gemm or cleave.plan_scaled_gemm";
+      "make a plan for these arrays with cleave.plan_gemm, cleave.plan_scaled_gemm or "
+      "cleave.plan_grouped_gemm";
   const auto differ = [&](const char* what, const std::string& seen, const std::string& expected) {
     refuse_value("{} is {}, but the plan is for {}; {}", what, seen, expected, kRemedy);
   };
   if (given.device != planned.device)
     differ("the device", device_text(given.device), device_text(planned.device));
+  if (!(given.groups == planned.groups))
+    differ("the grouping", describe(given.groups), describe(planned.groups));
   const auto size = [](const GemmProblem& p) {
     return fmt::format("{} x {} x {} x {}", p.batch, p.m, p.n, p.k);
   };
@@ -70,6 +78,10 @@ std::string describe(const ScaleLayout& x) {
   presence("amax", given.has_amax, planned.has_amax);
   if (given.bias != planned.bias) {
     differ("the bias", std::string(to_string(given.bias)), std::string(to_string(planned.bias)));
+  }
+  if (given.bias_stride_batch != planned.bias_stride_batch) {
+    differ("the bias's distance from group to group", std::to_string(given.bias_stride_batch),
+           std::to_string(planned.bias_stride_batch));
   }
   const auto matrix = [&](const char* name, const MatrixLayout& seen,
                           const MatrixLayout& expected) {
@@ -89,12 +101,19 @@ std::string describe(const ScaleLayout& x) {
   throw std::logic_error("unreachable");
 }
 
-nb::object run(const PlanObject& self, nb::handle a, nb::handle b, nb::handle c, nb::handle out,
-               nb::handle bias, nb::handle alpha, nb::handle beta, nb::handle scale_a,
-               nb::handle scale_b, nb::handle scale_d, nb::handle amax, nb::handle azp,
-               nb::handle azp_adj, nb::handle stream, nb::handle workspace) {
-  return self.run({a, b, c, bias, out, scale_a, scale_b, scale_d, amax, azp, azp_adj},
+nb::object run(const PlanObject& self, nb::handle a, nb::handle b, nb::handle offs, nb::handle c,
+               nb::handle out, nb::handle bias, nb::handle alpha, nb::handle beta,
+               nb::handle scale_a, nb::handle scale_b, nb::handle scale_d, nb::handle amax,
+               nb::handle azp, nb::handle azp_adj, nb::handle indptr, nb::handle starts,
+               nb::handle sizes, nb::handle counts, nb::handle stream, nb::handle workspace) {
+  return self.run({a, b, c, bias, out, scale_a, scale_b, scale_d, amax, azp, azp_adj, offs, indptr,
+                   starts, sizes, counts},
                   {alpha, beta, stream, workspace});
+}
+
+bool has_bounds(const GemmInputs& inputs) {
+  return given(inputs.offs) || given(inputs.indptr) || given(inputs.starts) ||
+         given(inputs.sizes) || given(inputs.counts);
 }
 
 nb::list candidates(const PlanObject& self) {
@@ -119,9 +138,11 @@ nb::str text(std::string_view value) {
 
 nb::object PlanObject::run(const GemmInputs& inputs, const LaunchOptions& launch_options) const {
   TensorReader reader(launch_options.stream);
-  std::optional<DType> d_type;
-  if (!given(inputs.out)) d_type = problem_.d.dtype;
-  GemmOperands operands(inputs, reader, d_type);
+  GemmOptions options = options_;
+  options.d_type.reset();
+  if (!given(inputs.out)) options.d_type = problem_.d.dtype;
+  options.grouped |= has_bounds(inputs);
+  GemmOperands operands(inputs, reader, options);
   set_scalars(launch_options, operands);
   adopt(problem_, operands.problem);
   if (!(operands.problem == problem_)) refuse(problem_, operands.problem);
@@ -139,12 +160,13 @@ void PlanObject::prepare(nb::handle stream) const {
 
 void bind_gemm_plan(nb::module_& m) {
   nb::class_<PlanObject>(m, "GemmPlan", kGemmPlanDoc)
-      .def("run", &run, "a"_a.none(), "b"_a.none(), nb::kw_only(), "c"_a = nb::none(),
-           "out"_a = nb::none(), "bias"_a = nb::none(), "alpha"_a.none() = 1.0,
+      .def("run", &run, "a"_a.none(), "b"_a.none(), "offs"_a = nb::none(), nb::kw_only(),
+           "c"_a = nb::none(), "out"_a = nb::none(), "bias"_a = nb::none(), "alpha"_a.none() = 1.0,
            "beta"_a = nb::none(), "scale_a"_a = nb::none(), "scale_b"_a = nb::none(),
            "scale_d"_a = nb::none(), "amax"_a = nb::none(), "azp"_a = nb::none(),
-           "azp_adj"_a = nb::none(), "stream"_a = nb::none(), "workspace"_a = nb::none(), kRunDoc,
-           nb::sig(kRunSignature))
+           "azp_adj"_a = nb::none(), "indptr"_a = nb::none(), "starts"_a = nb::none(),
+           "sizes"_a = nb::none(), "counts"_a = nb::none(), "stream"_a = nb::none(),
+           "workspace"_a = nb::none(), kRunDoc, nb::sig(kRunSignature))
       .def("prepare", &PlanObject::prepare, "stream"_a = nb::none(), kPrepareDoc,
            nb::sig("def prepare(self, stream: object = None) -> None"))
       .def_prop_ro(

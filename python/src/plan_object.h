@@ -12,10 +12,12 @@ namespace cleave::python {
 
 class PlanObject {
  public:
-  PlanObject(const GemmProblem& problem, std::shared_ptr<const GemmPlan> plan)
-      : problem_(problem), plan_(std::move(plan)) {}
+  /// `options` say how to read the arrays of a call.
+  PlanObject(const GemmProblem& problem, const GemmOptions& options,
+             std::shared_ptr<const GemmPlan> plan)
+      : problem_(problem), options_(options), plan_(std::move(plan)) {}
   PlanObject(PlanObject&& other) noexcept
-      : problem_(other.problem_), plan_(std::move(other.plan_)) {}
+      : problem_(other.problem_), options_(other.options_), plan_(std::move(other.plan_)) {}
 
   /// The arrays and scalars of one call; `launch_options` says where it runs.
   nanobind::object run(const GemmInputs& inputs, const LaunchOptions& launch_options) const;
@@ -24,9 +26,11 @@ class PlanObject {
 
   const GemmPlan& plan() const { return *plan_; }
   const GemmProblem& problem() const { return problem_; }
+  const GemmOptions& options() const { return options_; }
 
  private:
   GemmProblem problem_;
+  GemmOptions options_;
   std::shared_ptr<const GemmPlan> plan_;
   mutable std::atomic<bool> warm_ = false;
 };

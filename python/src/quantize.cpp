@@ -22,11 +22,11 @@ std::shared_ptr<const QuantizePlan> make_plan(const QuantizeProblem& problem) {
 
 nb::tuple quantize(nb::handle x, nb::handle dtype, nb::handle granularity, nb::handle scale,
                    nb::handle zero, nb::handle smooth, nb::handle symmetric, nb::handle transpose,
-                   nb::handle out, nb::handle scale_out, nb::handle scale_major,
+                   nb::handle offs, nb::handle out, nb::handle scale_out, nb::handle scale_major,
                    nb::handle stream) {
   TensorReader reader(stream);
-  QuantizeOperands operands({x, dtype, granularity, scale, zero, smooth, symmetric, transpose, out,
-                             scale_out, scale_major},
+  QuantizeOperands operands({x, dtype, granularity, scale, zero, smooth, symmetric, transpose, offs,
+                             out, scale_out, scale_major},
                             reader);
   QuantizePlans& plans = QuantizePlans::shared();
   std::shared_ptr<const QuantizePlan> plan = plans.find(operands.problem);
@@ -51,11 +51,11 @@ struct PlanHandle {
 
 PlanHandle plan_quantize(nb::handle x, nb::handle dtype, nb::handle granularity, nb::handle scale,
                          nb::handle zero, nb::handle smooth, nb::handle symmetric,
-                         nb::handle transpose, nb::handle out, nb::handle scale_out,
-                         nb::handle scale_major) {
+                         nb::handle transpose, nb::handle offs, nb::handle out,
+                         nb::handle scale_out, nb::handle scale_major) {
   TensorReader reader{nb::none()};
   const QuantizeOperands operands({x, dtype, granularity, scale, zero, smooth, symmetric, transpose,
-                                   out, scale_out, scale_major},
+                                   offs, out, scale_out, scale_major},
                                   reader);
   return {make_plan(operands.problem)};
 }
@@ -85,15 +85,16 @@ void bind_quantize(nb::module_& m) {
   m.def("quantize", &quantize, "x"_a.none(), "dtype"_a.none() = "int8",
         "granularity"_a.none() = "row", nb::kw_only(), "scale"_a = nb::none(),
         "zero"_a = nb::none(), "smooth"_a = nb::none(), "symmetric"_a.none() = true,
-        "transpose"_a.none() = false, "out"_a = nb::none(), "scale_out"_a = nb::none(),
-        "scale_major"_a.none() = "k", "stream"_a = nb::none(), kQuantizeDoc,
-        nb::sig(kQuantizeSignature));
+        "transpose"_a.none() = false, "offs"_a = nb::none(), "out"_a = nb::none(),
+        "scale_out"_a = nb::none(), "scale_major"_a.none() = "k", "stream"_a = nb::none(),
+        kQuantizeDoc, nb::sig(kQuantizeSignature));
 
   m.def("plan_quantize", &plan_quantize, "x"_a.none(), "dtype"_a.none() = "int8",
         "granularity"_a.none() = "row", nb::kw_only(), "scale"_a = nb::none(),
         "zero"_a = nb::none(), "smooth"_a = nb::none(), "symmetric"_a.none() = true,
-        "transpose"_a.none() = false, "out"_a = nb::none(), "scale_out"_a = nb::none(),
-        "scale_major"_a.none() = "k", kPlanQuantizeDoc, nb::sig(kPlanQuantizeSignature));
+        "transpose"_a.none() = false, "offs"_a = nb::none(), "out"_a = nb::none(),
+        "scale_out"_a = nb::none(), "scale_major"_a.none() = "k", kPlanQuantizeDoc,
+        nb::sig(kPlanQuantizeSignature));
 }
 
 }  // namespace cleave::python

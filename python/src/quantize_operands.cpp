@@ -43,11 +43,12 @@ QuantizeOperands::QuantizeOperands(const QuantizeInputs& inputs, TensorReader& r
                                              ? reader.read_given(inputs.scale, "scale")
                                              : reader.read_written(inputs.scale_out, "scale_out"),
                                 .zero = reader.read_given(inputs.zero, "zero"),
-                                .smooth = reader.read_given(inputs.smooth, "smooth")};
+                                .smooth = reader.read_given(inputs.smooth, "smooth"),
+                                .offs = reader.read_given(inputs.offs, "offs")};
   static_cast<QuantizeCall&>(*this) = make_call(tensors, options);
 }
 
-void* QuantizeOperands::make(MatrixShape shape, DType dtype, bool turned, TensorReader& reader) {
+void* QuantizeOperands::make(nb::tuple shape, DType dtype, bool turned, TensorReader& reader) {
   const nb::object empty = array_type_of(inputs_.x)->empty;
   if (empty.is_none()) {
     refuse_value(
@@ -55,9 +56,7 @@ void* QuantizeOperands::make(MatrixShape shape, DType dtype, bool turned, Tensor
         "be made here",
         class_name(inputs_.x));
   }
-  if (turned) std::swap(shape.rows, shape.cols);
-  const nb::object array =
-      empty(inputs_.x, nb::make_tuple(shape.rows, shape.cols), dtype_name(dtype));
+  const nb::object array = empty(inputs_.x, shape, dtype_name(dtype));
   results_.push_back({array, true, turned});
   return reader.read(array, "the result").data;
 }
@@ -68,10 +67,11 @@ void QuantizeOperands::allocate(TensorReader& reader) {
   const auto add = [&](nb::handle array, MatrixShape shape, DType dtype, bool turned, auto*& data) {
     if (given(array)) {
       results_.push_back({nb::borrow(array)});
-    } else {
-      data =
-          static_cast<std::remove_reference_t<decltype(data)>>(make(shape, dtype, turned, reader));
+      return;
     }
+    if (turned) std::swap(shape.rows, shape.cols);
+    data = static_cast<std::remove_reference_t<decltype(data)>>(
+        make(nb::make_tuple(shape.rows, shape.cols), dtype, turned, reader));
   };
   add(inputs_.out, {p.rows, p.cols}, p.q.dtype, false, arguments.q);
   add(p.given_scale ? inputs_.scale : inputs_.scale_out, scale_shape(p.granularity, p.rows, p.cols),
@@ -81,8 +81,12 @@ void QuantizeOperands::allocate(TensorReader& reader) {
     add(inputs_.zero, {count, 1}, DType::i32, false, arguments.zero);
   }
   if (!p.has_transpose) return;
-  add({}, {p.cols, p.rows}, p.q.dtype, false, arguments.q_t);
-  add({}, scale_shape(p.granularity, p.cols, p.rows), DType::f32, turned, arguments.scale_t);
+  add({}, {p.cols, extent_t(p)}, p.q.dtype, false, arguments.q_t);
+  add({}, scale_shape(p.granularity, p.cols, extent_t(p)), DType::f32, turned || p.groups > 0,
+      arguments.scale_t);
+  if (p.groups == 0) return;
+  arguments.padded_ends =
+      static_cast<int32_t*>(make(nb::make_tuple(p.groups), DType::i32, false, reader));
 }
 
 nb::tuple QuantizeOperands::results() const {

@@ -12,8 +12,8 @@ namespace cleave::python {
 
 /// The arguments of one call, as Python handed them over; None where absent.
 struct QuantizeInputs {
-  nanobind::handle x, dtype, granularity, scale, zero, smooth, symmetric, transpose, out, scale_out,
-      scale_major;
+  nanobind::handle x, dtype, granularity, scale, zero, smooth, symmetric, transpose, offs, out,
+      scale_out, scale_major;
 };
 
 /// One matrix to quantise, good as long as the reader that read it.
@@ -26,7 +26,8 @@ class QuantizeOperands : public QuantizeCall {
   /// Makes what is not given, as arrays of x's framework and class beside x.
   void allocate(TensorReader& reader);
 
-  /// What the user gets: q, its scale, and the zero points and the transpose if there are any.
+  /// What the user gets: q, its scale, and the zero points, the transpose and where its groups end
+  /// if there are any.
   nanobind::tuple results() const;
 
  private:
@@ -36,7 +37,7 @@ class QuantizeOperands : public QuantizeCall {
     bool turned = false;  // the user gets the transpose of what was made
   };
 
-  void* make(MatrixShape shape, DType dtype, bool turned, TensorReader& reader);
+  void* make(nanobind::tuple shape, DType dtype, bool turned, TensorReader& reader);
 
   QuantizeInputs inputs_;
   Major scale_major_;

@@ -24,7 +24,7 @@ PlanObject plan_candidate(const PlanObject& planned, size_t index) {
     refuse_value("\"{}\" cannot be planned by name; only plans for a GPU can",
                  candidates[index].kernel);
   nb::gil_scoped_release unlocked;
-  return PlanObject(planned.problem(), plan_as(planned.problem(), *spec));
+  return PlanObject(planned.problem(), planned.options(), plan_as(planned.problem(), *spec));
 }
 
 std::string tune_store(const PlanObject& plan) {
@@ -35,10 +35,11 @@ std::string tune_store(const PlanObject& plan) {
 /// Microseconds per call of the C++ plan, which GemmPlan.run adds the reading of Python's arguments
 /// to.
 double host_bench(const PlanObject& self, nb::handle a, nb::handle b, nb::handle out, int calls,
-                  nb::handle stream, nb::handle scale_a, nb::handle scale_b) {
+                  nb::handle stream, nb::handle scale_a, nb::handle scale_b, nb::handle offs) {
   TensorReader reader(stream);
-  const GemmOperands operands({.a = a, .b = b, .out = out, .scale_a = scale_a, .scale_b = scale_b},
-                              reader, std::nullopt);
+  const GemmOperands operands(
+      {.a = a, .b = b, .out = out, .scale_a = scale_a, .scale_b = scale_b, .offs = offs}, reader,
+      self.options());
   const auto start = std::chrono::steady_clock::now();
   for (int i = 0; i < calls; ++i) self.plan().run(operands.arguments, reader.stream());
   return std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - start)
@@ -56,10 +57,12 @@ void bind_tuning(nb::module_& m) {
         "Makes the plan's choice the automatic one for its problem. Returns the tuning file.",
         nb::sig("def tune_store(plan: GemmPlan) -> str"));
   m.def("host_bench", &host_bench, "plan"_a, "a"_a, "b"_a, "out"_a, "calls"_a, "stream"_a,
-        "scale_a"_a = nb::none(), "scale_b"_a = nb::none(),
+        "scale_a"_a = nb::none(), "scale_b"_a = nb::none(), "offs"_a = nb::none(),
         "Microseconds of host time per launch from C++.",
-        nb::sig("def host_bench(plan: GemmPlan, a: object, b: object, out: object, calls: int, "
-                "stream: object, scale_a: object = None, scale_b: object = None) -> float"));
+        nb::sig(
+            "def host_bench(plan: GemmPlan, a: object, b: object, out: object, calls: int, "
+            "stream: object, scale_a: object = None, scale_b: object = None, offs: object = None) "
+            "-> float"));
 }
 
 }  // namespace cleave::python

@@ -68,7 +68,13 @@ SplitKMode parse_split_k_mode(nb::handle value) {
   return parse_name(value, "split_k_mode", SplitKMode::automatic);
 }
 Activation parse_activation(nb::handle value) {
-  return parse_name(value, "activation", Activation::silu);
+  return parse_name(value, "activation", Activation::swiglu);
+}
+Grouping parse_grouping(nb::handle value) {
+  return parse_name(value, "grouping", Grouping::k);
+}
+GroupBounds parse_bounds(nb::handle value) {
+  return parse_name(value, "bounds", GroupBounds::counts);
 }
 KernelFamily parse_kernel(nb::handle value) {
   return parse_name(value, "kernel", KernelFamily::portable);
@@ -83,17 +89,21 @@ Major parse_scale_major(nb::handle value) {
   refuse_value("scale_major is \"{}\"; it must be \"k\" or \"mn\"", text.substr(0, 60));
 }
 
-int32_t parse_split_k_slices(nb::handle value) {
-  if (value.is_none()) return 0;
+int64_t parse_integer(nb::handle value, const char* name, const char* expected) {
   if (PyBool_Check(value.ptr()) || !PyIndex_Check(value.ptr()) || is_array(value)) {
-    refuse_type("split_k_slices must be an integer or None, got {}", class_name(value));
+    refuse_type("{} must be {}, got {}", name, expected, class_name(value));
   }
   const nb::object integer = nb::steal(PyNumber_Index(value.ptr()));
   if (!integer.is_valid()) throw nb::python_error();
   int overflow = 0;
-  const int64_t slices = PyLong_AsLongLongAndOverflow(integer.ptr(), &overflow);
-  if (overflow) refuse_value("split_k_slices is out of range; it must be from 1 to K, or None");
-  return slice_count(slices);
+  const int64_t number = PyLong_AsLongLongAndOverflow(integer.ptr(), &overflow);
+  if (overflow) refuse_value("{} is out of range; it must be {}", name, expected);
+  return number;
+}
+
+int32_t parse_split_k_slices(nb::handle value) {
+  if (value.is_none()) return 0;
+  return slice_count(parse_integer(value, "split_k_slices", "an integer from 1 to K, or None"));
 }
 
 bool parse_flag(nb::handle value, const char* name) {

@@ -11,9 +11,15 @@ namespace cleave::python {
 
 SplitKMode parse_split_k_mode(nanobind::handle value);
 Activation parse_activation(nanobind::handle value);
+Grouping parse_grouping(nanobind::handle value);
+GroupBounds parse_bounds(nanobind::handle value);
 KernelFamily parse_kernel(nanobind::handle value);
 Granularity parse_granularity(nanobind::handle value);
 Major parse_scale_major(nanobind::handle value);
+
+/// An integer of any class. `expected` says, in messages, what it must be.
+int64_t parse_integer(nanobind::handle value, const char* name,
+                      const char* expected = "an integer");
 
 /// None gives 0, the planner's choice.
 int32_t parse_split_k_slices(nanobind::handle value);

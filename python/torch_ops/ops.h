@@ -40,6 +40,30 @@ void scaled_gemm_out(const Tensor& a, const Tensor& b, const MaybeTensor& scale_
                      Name<SplitKMode> split_k_mode, std::optional<int64_t> split_k_slices,
                      const Tensor& out, const MaybeTensor& amax);
 
+Tensor grouped_gemm(const Tensor& a, const Tensor& b, const MaybeTensor& offs,
+                    const MaybeTensor& bias, std::optional<ScalarType> out_dtype,
+                    const MaybeTensor& scale_a, const MaybeTensor& scale_b, bool use_fast_accum);
+
+Tensor grouped_gemm_full(const Tensor& a, const Tensor& b, const MaybeTensor& offs,
+                         const MaybeTensor& bias, std::optional<ScalarType> out_dtype,
+                         const MaybeTensor& scale_a, const MaybeTensor& scale_b,
+                         bool use_fast_accum, const MaybeTensor& c, const MaybeTensor& indptr,
+                         const MaybeTensor& starts, const MaybeTensor& sizes,
+                         const MaybeTensor& counts, std::optional<int64_t> alignment, double alpha,
+                         std::optional<double> beta, Name<Activation> activation,
+                         std::optional<bool> zero_rest, Name<SplitKMode> split_k_mode,
+                         std::optional<int64_t> split_k_slices);
+
+void grouped_gemm_out(const Tensor& a, const Tensor& b, const MaybeTensor& offs,
+                      const MaybeTensor& bias, const MaybeTensor& scale_a,
+                      const MaybeTensor& scale_b, bool use_fast_accum, const MaybeTensor& c,
+                      const MaybeTensor& indptr, const MaybeTensor& starts,
+                      const MaybeTensor& sizes, const MaybeTensor& counts,
+                      std::optional<int64_t> alignment, double alpha, std::optional<double> beta,
+                      Name<Activation> activation, std::optional<bool> zero_rest,
+                      Name<SplitKMode> split_k_mode, std::optional<int64_t> split_k_slices,
+                      const Tensor& out);
+
 std::tuple<Tensor, Tensor> quantize(const Tensor& x, ScalarType dtype,
                                     Name<Granularity> granularity, const MaybeTensor& smooth,
                                     Name<Major> scale_major);
@@ -61,5 +85,25 @@ Tensor quantize_static(const Tensor& x, const Tensor& scale, ScalarType dtype,
 
 void quantize_static_out(const Tensor& x, const Tensor& scale, Name<Granularity> granularity,
                          const MaybeTensor& smooth, const MaybeTensor& zero, const Tensor& out);
+
+std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> quantize_grouped(const Tensor& x,
+                                                                    const Tensor& offs,
+                                                                    ScalarType dtype,
+                                                                    Name<Major> scale_major);
+
+Tensor moe_expert_offsets(const Tensor& expert_ids, int64_t num_experts);
+
+std::tuple<Tensor, Tensor> moe_sort_tokens(const Tensor& expert_ids, int64_t num_experts);
+
+std::tuple<Tensor, Tensor, Tensor> moe_permute(const Tensor& x, const Tensor& expert_ids,
+                                               int64_t num_experts);
+
+Tensor moe_gather(const Tensor& x, const Tensor& indices);
+
+Tensor moe_unpermute(const Tensor& y, const Tensor& indices, const MaybeTensor& weights,
+                     std::optional<int64_t> top_k);
+
+std::tuple<Tensor, Tensor> moe_unpermute_backward(const Tensor& grad, const Tensor& y,
+                                                  const Tensor& indices, const Tensor& weights);
 
 }  // namespace cleave::torch_ops

@@ -4,11 +4,14 @@ namespace cleave::torch_ops {
 namespace {
 
 GemmCall describe(const GemmTensors& tensors, const ProductOptions& options) {
-  GemmCall call = make_call(tensors, dtype_of(options.out_dtype, "out_dtype"));
+  GemmCall call = make_call(tensors, {.d_type = dtype_of(options.out_dtype, "out_dtype"),
+                                      .activation = options.activation,
+                                      .grouped = options.grouped,
+                                      .alignment = options.alignment,
+                                      .zero_rest = options.zero_rest});
   std::optional<float> beta;
   if (options.beta) beta = float32_of(*options.beta, "beta");
   set_scalars(float32_of(options.alpha, "alpha"), beta, call);
-  call.problem.activation = options.activation;
   call.problem.split_k_mode = options.split_k_mode;
   call.problem.split_k_slices = slice_count(options.split_k_slices);
   call.problem.fast_accumulation = options.use_fast_accum;
@@ -28,7 +31,7 @@ void run(const GemmCall& call) {
 Tensor multiply(const GemmTensors& tensors, const ProductOptions& options) {
   GemmCall call = describe(tensors, options);
   const GemmProblem& p = call.problem;
-  const int64_t shape[] = {p.batch, p.m, p.n};
+  const auto shape = call.d_shape();
   Tensor d = empty(std::span(shape).subspan(call.batched ? 0 : 1), p.d.dtype, p.device);
   call.arguments.d = d.data_ptr();
   run(call);

@@ -1,4 +1,4 @@
-// What gemm and scaled_gemm share.
+// What gemm, scaled_gemm and grouped_gemm share.
 #pragma once
 
 #include "operands/gemm_operands.h"
@@ -14,6 +14,9 @@ struct ProductOptions {
   SplitKMode split_k_mode = SplitKMode::automatic;
   std::optional<int64_t> split_k_slices;
   bool use_fast_accum = false;
+  bool grouped = false;
+  std::optional<int64_t> alignment;
+  std::optional<bool> zero_rest;
 };
 
 /// Plans (or finds the plan that did the same before) and enqueues on the current stream. Returns

@@ -97,4 +97,34 @@ void quantize_static_out(const Tensor& x, const Tensor& scale, Name<Granularity>
                 options));
 }
 
+std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> quantize_grouped(const Tensor& x,
+                                                                    const Tensor& offs,
+                                                                    ScalarType dtype,
+                                                                    Name<Major> scale_major) {
+  const QuantizeOptions options{.granularity = Granularity::block_1x128,
+                                .scale_major = scale_major,
+                                .dtype = dtype_of(dtype, "dtype"),
+                                .transpose = true};
+  QuantizeCall call = make_call({.x = read(x), .offs = read(offs)}, options);
+  const QuantizeProblem& p = call.problem;
+  const auto make = [&](MatrixShape of, DType type, bool by_column, auto*& data) {
+    const int64_t shape[] = {of.rows, of.cols};
+    Tensor made = empty(shape, type, p.device, by_column);
+    data = static_cast<std::remove_reference_t<decltype(data)>>(made.data_ptr());
+    return made;
+  };
+  const MatrixShape shape{p.rows, p.cols}, shape_t{p.cols, extent_t(p)};
+  const auto scales = [&](MatrixShape of) { return scale_shape(p.granularity, of.rows, of.cols); };
+  const bool by_column = options.scale_major == Major::mn;
+  const Tensor q = make(shape, p.q.dtype, false, call.arguments.q);
+  const Tensor scale = make(scales(shape), DType::f32, by_column, call.arguments.scale);
+  const Tensor q_t = make(shape_t, p.q.dtype, false, call.arguments.q_t);
+  const Tensor scale_t = make(scales(shape_t), DType::f32, true, call.arguments.scale_t);
+  const int64_t groups[] = {p.groups};
+  const Tensor ends = empty(groups, DType::i32, p.device);
+  call.arguments.padded_ends = static_cast<int32_t*>(ends.data_ptr());
+  run(call);
+  return {q, scale, q_t, scale_t, ends};
+}
+
 }  // namespace cleave::torch_ops

@@ -53,6 +53,7 @@ Operand read(const Tensor& tensor) {
   const std::optional<DType> known = known_type(number);
   operand.dtype = known.value_or(operand.dtype);
   if (!known) operand.other_type = name_of(tensor.scalar_type());
+  operand.int64 = number == aoti_torch_dtype_int64();
   if (operand.ndim > Operand::kMaxRank) return operand;
   std::ranges::copy(tensor.sizes(), operand.shape);
   std::ranges::copy(tensor.strides(), operand.stride);

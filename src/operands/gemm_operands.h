@@ -1,6 +1,7 @@
 // From the tensors of a call to a GemmProblem and its pointers: what every front end shares.
 #pragma once
 
+#include <array>
 #include <optional>
 
 #include "cleave/gemm.h"
@@ -13,19 +14,32 @@ struct GemmTensors {
   std::optional<Operand> a, b, c, bias, out;  ///< a and b are never absent
   std::optional<Operand> scale_a, scale_b, scale_d, amax;
   std::optional<Operand> azp, azp_adj;
+  std::optional<Operand> offs, indptr, starts, sizes, counts;  ///< of a grouped product
 };
 
-/// A product but for the options that tensors do not determine.
+/// What tensors do not determine, but what they mean depends on.
+struct GemmOptions {
+  std::optional<DType> d_type;  ///< of a new D; without one, default_output
+  Activation activation = Activation::none;
+  bool grouped = false;              ///< the ranks of a and b, and the bounds, tell what is grouped
+  std::optional<int64_t> alignment;  ///< offs are aligned prefix sums; counts of matrices: spacing
+  std::optional<bool> zero_rest;     ///< without a value: of a new D only
+  bool a_is_transposed = false;      ///< a is [k, m], its scales [scales along K, m]
+};
+
+/// A product but for the options that change nothing about its tensors.
 struct GemmCall {
   GemmProblem problem;
   GemmArguments arguments;  ///< without d if there is no `out`
   bool batched = false;     ///< D has three dimensions
+
+  /// The sizes of D. The first one does not count unless D is batched.
+  std::array<int64_t, 3> d_shape() const;
 };
 
 /// Throws Error for everything that is wrong with one tensor or with how they fit together; shared
-/// memory is for GemmPlan::run to refuse. Without `out`, D is packed row by row and has `d_type`,
-/// or else default_output.
-GemmCall make_call(const GemmTensors& tensors, std::optional<DType> d_type);
+/// memory is for GemmPlan::run to refuse. Without `out`, D is packed row by row.
+GemmCall make_call(const GemmTensors& tensors, const GemmOptions& options);
 
 /// D's type where nobody names one: A's, or, of 8-bit operands, bfloat16; of int8 without scales
 /// int32.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <utility>
 
 #include "cleave/names.h"
 #include "operands/refuse.h"
@@ -42,16 +43,15 @@ void check_type(const Operand& operand, const char* name, std::span<const DType>
               known ? to_string(operand.dtype) : operand.other_type, types_text(types));
 }
 
-void check_form(const Operand& operand, const char* name, const Form& form, int device,
-                const char* leader) {
-  if (operand.ndim < form.min_rank || operand.ndim > form.max_rank) {
-    const int between = form.max_rank - form.min_rank;
-    refuse_value(
-        "{} has {} dimension{}; it must have {}{}", name, operand.ndim,
-        operand.ndim == 1 ? "" : "s", form.min_rank,
-        between == 0 ? "" : fmt::format(" {} {}", between == 1 ? "or" : "to", form.max_rank));
-  }
-  check_type(operand, name, form.types);
+void check_rank(const Operand& operand, const char* name, int min_rank, int max_rank) {
+  if (operand.ndim >= min_rank && operand.ndim <= max_rank) return;
+  const int between = max_rank - min_rank;
+  refuse_value("{} has {} dimension{}; it must have {}{}", name, operand.ndim,
+               operand.ndim == 1 ? "" : "s", min_rank,
+               between == 0 ? "" : fmt::format(" {} {}", between == 1 ? "or" : "to", max_rank));
+}
+
+void check_place(const Operand& operand, const char* name, int device, const char* leader) {
   if (operand.device != device) {
     refuse_value("tensors on different devices: {} is on {}, {} on {}; move them to one device",
                  leader, device_text(device), name, device_text(operand.device));
@@ -60,6 +60,38 @@ void check_form(const Operand& operand, const char* name, const Form& form, int 
     refuse_value(
         "{} has a shape but no data; meta, fake and traced tensors cannot be computed with", name);
   }
+}
+
+void check_form(const Operand& operand, const char* name, const Form& form, int device,
+                const char* leader) {
+  check_rank(operand, name, form.min_rank, form.max_rank);
+  check_type(operand, name, form.types);
+  check_place(operand, name, device, leader);
+}
+
+Operand transposed(Operand x) {
+  std::swap(x.shape[x.ndim - 2], x.shape[x.ndim - 1]);
+  std::swap(x.stride[x.ndim - 2], x.stride[x.ndim - 1]);
+  return x;
+}
+
+Operand stacked(const Operand& x, const char* name) {
+  const int64_t rows = x.shape[1];
+  if (x.shape[0] > 1 && rows > 1 && x.stride[0] != rows * x.stride[1] && !x.empty()) {
+    refuse_value(
+        "{0} is {1} with strides ({2}, {3}, ...); with counts, a group must begin where the one "
+        "before has its last row: a stride of {4}, not {2}. Pass a contiguous copy of {0}",
+        name, shape_text(x), x.stride[0], x.stride[1], rows * x.stride[1]);
+  }
+  Operand flat = x;
+  flat.ndim = x.ndim - 1;
+  flat.shape[0] = x.shape[0] * rows;
+  flat.stride[0] = rows > 1 ? x.stride[1] : x.stride[0];
+  for (int i = 1; i < flat.ndim; ++i) {
+    flat.shape[i] = x.shape[i + 1];
+    flat.stride[i] = x.stride[i + 1];
+  }
+  return flat;
 }
 
 MatrixLayout layout_of(const Operand& x, const char* name) {

@@ -15,6 +15,7 @@ struct Operand {
   void* data = nullptr;
   DType dtype = DType::f32;
   std::string other_type;  ///< the name of a type that no DType stands for; empty: `dtype` is it
+  bool int64 = false;      ///< other_type is that of 64-bit integers, which bounds of groups can be
   int device = kCpu;
   int ndim = 0;
   int64_t shape[kMaxRank] = {};   ///< not filled if ndim is larger
@@ -51,16 +52,29 @@ struct Form {
   std::span<const DType> types;
 };
 
+/// Throws Error(invalid_argument) unless the rank is from `min_rank` to `max_rank`.
+void check_rank(const Operand& operand, const char* name, int min_rank, int max_rank);
+
 /// Throws Error(invalid_type) unless the type is one of `types`.
 void check_type(const Operand& operand, const char* name, std::span<const DType> types);
 
-/// Throws Error unless `operand`, called `name`, has the form, lies on `device`, and has data if it
-/// has elements. `leader` is the name of the argument whose device it is.
+/// Throws Error(invalid_argument) unless `operand` lies on `device`, and has data if it has
+/// elements. `leader` is the name of the argument whose device it is.
+void check_place(const Operand& operand, const char* name, int device, const char* leader);
+
+/// All three.
 void check_form(const Operand& operand, const char* name, const Form& form, int device,
                 const char* leader);
 
 /// Throws Error(invalid_argument) if neither of the last two strides is 1.
 MatrixLayout layout_of(const Operand& operand, const char* name);
+
+/// The matrix whose rows are `x`'s columns.
+Operand transposed(Operand x);
+
+/// [groups, rows, ...] as [groups * rows, ...]. Throws Error(invalid_argument) unless all rows are
+/// the same distance apart.
+Operand stacked(const Operand& x, const char* name);
 
 /// The layout of new matrices, packed row by row.
 MatrixLayout packed_layout(DType dtype, int64_t batch, int64_t rows, int64_t columns);

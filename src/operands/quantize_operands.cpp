@@ -3,21 +3,11 @@
 #include <algorithm>
 
 #include "cleave/names.h"
+#include "operands/packed.h"
 #include "operands/refuse.h"
 
 namespace cleave {
 namespace {
-
-MatrixLayout row_major(const Operand& x, const char* name) {
-  const MatrixLayout layout = layout_of(x, name);
-  if (x.columns() > 1 && layout.stride_col != 1) {
-    refuse_value(
-        "{0} has strides ({1}, {2}); its rows must be contiguous. Pass a copy: {0}.contiguous() in "
-        "torch, numpy.ascontiguousarray({0})",
-        name, x.stride[0], x.stride[1]);
-  }
-  return layout;
-}
 
 /// Scales as a matrix: one column of them may come as a vector, one value in any shape. Their
 /// strides are free.
@@ -46,6 +36,7 @@ class Builder {
   void place_scale();
   void place_zero();
   void place_smooth();
+  void place_groups();
   void place_transpose();
 
  private:
@@ -53,7 +44,7 @@ class Builder {
     check_form(operand, name, form, t_.x->device, "x");
   }
   void check_line(const Operand& operand, const char* name, int64_t length) const;
-  MatrixLayout made_scales(const MatrixShape& shape) const;
+  static MatrixLayout made_scales(const MatrixShape& shape, Major major);
 
   const QuantizeTensors& t_;
   const QuantizeOptions& options_;
@@ -100,8 +91,8 @@ void Builder::place_q() {
   arguments_.q = q.data;
 }
 
-MatrixLayout Builder::made_scales(const MatrixShape& shape) const {
-  const bool by_row = options_.scale_major == Major::k;
+MatrixLayout Builder::made_scales(const MatrixShape& shape, Major major) {
+  const bool by_row = major == Major::k;
   return {.dtype = DType::f32,
           .stride_row = by_row ? shape.cols : 1,
           .stride_col = by_row ? 1 : shape.rows,
@@ -111,7 +102,7 @@ MatrixLayout Builder::made_scales(const MatrixShape& shape) const {
 void Builder::place_scale() {
   const MatrixShape shape = scale_shape(p_.granularity, p_.rows, p_.cols);
   if (!t_.scale) {
-    p_.scale = made_scales(shape);
+    p_.scale = made_scales(shape, options_.scale_major);
     return;
   }
   const char* name = options_.given_scale ? "scale" : "scale_out";
@@ -137,10 +128,25 @@ void Builder::place_smooth() {
   arguments_.smooth = static_cast<const float*>(t_.smooth->data);
 }
 
+void Builder::place_groups() {
+  if (!t_.offs) return;
+  const Operand& offs = *t_.offs;
+  check_rank(offs, "offs", 1, 1);
+  check_integers(offs, "offs", t_.x->device, "x");
+  p_.groups = packed_count(offs, "offs");
+  if (p_.groups < 1 || p_.groups > kMostGroups) {
+    refuse_value("offs is {}; it must have a value for each of 1 to {} groups", shape_text(offs),
+                 kMostGroups);
+  }
+  p_.wide_offsets = offs.int64;
+  arguments_.offsets = offs.data;
+}
+
 void Builder::place_transpose() {
   p_.has_transpose = true;
-  p_.q_t = packed_layout(p_.q.dtype, 1, p_.cols, p_.rows);
-  p_.scale_t = made_scales(scale_shape(p_.granularity, p_.cols, p_.rows));
+  p_.q_t = packed_layout(p_.q.dtype, 1, p_.cols, extent_t(p_));
+  p_.scale_t = made_scales(scale_shape(p_.granularity, p_.cols, extent_t(p_)),
+                           p_.groups > 0 ? Major::mn : options_.scale_major);
 }
 
 }  // namespace
@@ -153,6 +159,7 @@ QuantizeCall make_call(const QuantizeTensors& tensors, const QuantizeOptions& op
   builder.place_scale();
   builder.place_zero();
   builder.place_smooth();
+  builder.place_groups();
   if (options.transpose) builder.place_transpose();
   return call;
 }

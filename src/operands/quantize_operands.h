@@ -13,6 +13,7 @@ struct QuantizeTensors {
   std::optional<Operand> x;               ///< never absent
   std::optional<Operand> q, scale, zero;  ///< to write to; with given_scale the latter two are read
   std::optional<Operand> smooth;
+  std::optional<Operand> offs;  ///< where groups of x's rows end
 };
 
 /// What tensors do not determine.

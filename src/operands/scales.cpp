@@ -2,22 +2,32 @@
 
 #include "cleave/core/math.h"
 #include "operands/refuse.h"
+#include "problem/placement.h"
+#include "problem/problem.h"
 
 namespace cleave {
 namespace {
 
-/// Scales as those of A are: [batch, rows, ks]. Those of B, seen so, are transposed.
+/// Scales as those of A are: [batch, rows, ks]. Those of B, seen so, are transposed. `by_group`: of
+/// two dimensions the first is the batch.
 struct Grid {
   int64_t rows = 1, ks = 1, batch = 1;
   int64_t stride_row = 0, stride_k = 0, stride_batch = 0;
 };
 
-Grid grid_of(const Operand& v, bool transposed) {
+Grid grid_of(const Operand& v, bool transposed, bool by_group) {
   Grid grid;
   if (v.ndim == 0) return grid;
   if (v.ndim == 1) {
     grid.rows = v.shape[0];
     grid.stride_row = v.stride[0];
+    return grid;
+  }
+  if (v.ndim == 2 && by_group) {
+    grid.batch = v.shape[0];
+    grid.stride_batch = v.stride[0];
+    grid.rows = v.shape[1];
+    grid.stride_row = v.stride[1];
     return grid;
   }
   const int row = transposed ? v.ndim - 1 : v.ndim - 2;
@@ -43,8 +53,8 @@ struct Fit {
   Grid grid;
   int64_t rows, row_blocks, k_blocks;
 
-  Fit(const Operand& view, bool transposed, int64_t rows, int64_t k)
-      : grid(grid_of(view, transposed)),
+  Fit(const Operand& view, bool transposed, bool by_group, int64_t rows, int64_t k)
+      : grid(grid_of(view, transposed, by_group)),
         rows(rows),
         row_blocks(ceil_div(rows, int64_t(kScaleBlock))),
         k_blocks(ceil_div(k, int64_t(kScaleBlock))) {}
@@ -63,45 +73,92 @@ struct Fit {
   }
 };
 
-[[noreturn]] void refuse_a(const Operand& view, const Fit& fit) {
-  refuse_value(
-      "scale_a is {}; it must be one value, one per row of a ({},) or ({}, 1), or one per block of "
-      "128 elements of K ({}, {}) or ({}, {})",
-      shape_text(view), fit.rows, fit.rows, fit.rows, fit.k_blocks, fit.row_blocks, fit.k_blocks);
+/// True if no block of K belongs to two groups.
+bool groups_begin_with_blocks(const GroupLayout& groups) {
+  return groups.dimension == Grouping::k && groups.spacing % kScaleBlock == 0;
 }
 
-[[noreturn]] void refuse_b(const Operand& view, const Fit& fit) {
+/// The words for a shape of scales, of which `rows` and `ks` are given as those of A are.
+class Shapes {
+ public:
+  Shapes(bool transposed, int64_t groups) : transposed_(transposed), groups_(groups) {}
+
+  std::string vector(int64_t rows) const {
+    if (groups_ > 0) return fmt::format("({}, {})", groups_, rows);
+    return transposed_ ? fmt::format("({0},) or (1, {0})", rows)
+                       : fmt::format("({0},) or ({0}, 1)", rows);
+  }
+  std::string blocks(int64_t rows, int64_t ks, bool in_groups) const {
+    const int64_t first = transposed_ ? ks : rows, second = transposed_ ? rows : ks;
+    return in_groups ? fmt::format("({}, {}, {})", groups_, first, second)
+                     : fmt::format("({}, {})", first, second);
+  }
+
+ private:
+  bool transposed_;
+  int64_t groups_;  // 0: none
+};
+
+struct Scales {
+  const char* name;
+  const char* line;  // what one of a vector's values scales
+  const Operand& view;
+  bool transposed, by_group;
+  int64_t rows, k;
+
+  Fit fit(bool grouped) const { return {view, transposed, grouped, rows, k}; }
+  [[noreturn]] void refuse(const GemmProblem& p) const;
+};
+
+void Scales::refuse(const GemmProblem& p) const {
+  const Fit f = fit(by_group);
+  const bool k_grouped = p.groups.dimension == Grouping::k;
+  const bool blocks_in_groups = by_group && !k_grouped;
+  const Shapes shapes(transposed, by_group ? p.batch : 0);
   refuse_value(
-      "scale_b is {}; it must be one value, one per column of b ({},) or (1, {}), or one per block "
-      "of 128 elements of K ({}, {}) or ({}, {})",
-      shape_text(view), fit.rows, fit.rows, fit.k_blocks, fit.rows, fit.k_blocks, fit.row_blocks);
+      "{} is {}; it must be one value, one per {}{} {}, or{} one per block of 128 elements of K {} "
+      "or {}",
+      name, shape_text(view), line, by_group ? " and group" : "", shapes.vector(rows),
+      k_grouped && !groups_begin_with_blocks(p.groups)
+          ? ", with an alignment that is a multiple of 128,"
+          : "",
+      shapes.blocks(rows, f.k_blocks, blocks_in_groups),
+      shapes.blocks(f.row_blocks, f.k_blocks, blocks_in_groups));
 }
 
-void check_batch(const Operand& view, const Fit& fit, const char* name, int64_t batch) {
+void check_batch(const Scales& scales, const Fit& fit, int64_t batch) {
   if (fit.grid.batch == 1 || fit.grid.batch == batch) return;
-  refuse_value("{} is {}; its batch must be {} or 1", name, shape_text(view), batch);
+  refuse_value("{} is {}; its batch must be {}", scales.name, shape_text(scales.view),
+               batch == 1 ? "1" : fmt::format("{} or 1", batch));
 }
 
 }  // namespace
 
-void place_scales(const Operand& scale_a, const Operand& scale_b, GemmProblem& problem) {
-  const Fit a(scale_a, false, problem.m, problem.k);
-  const Fit b(scale_b, true, problem.n, problem.k);
-  if (!a.vector() && !a.block()) refuse_a(scale_a, a);
-  if (!b.vector() && !b.block()) refuse_b(scale_b, b);
-  check_batch(scale_a, a, "scale_a", problem.batch);
-  check_batch(scale_b, b, "scale_b", problem.batch);
-  Scaling kind = Scaling::block;
-  if (a.vector() && b.vector()) {
-    kind = Scaling::vector;
-  } else if (!a.block() || !b.block()) {
-    refuse_value(
-        "scale_a is {} and scale_b is {}: one scales blocks of K, the other does not; scale both "
-        "in blocks, or neither",
-        shape_text(scale_a), shape_text(scale_b));
+void place_scales(const Operand& scale_a, const Operand& scale_b, const ScaleForm& form,
+                  GemmProblem& p) {
+  const Scales of_a{"scale_a",       "row of a", scale_a, form.a_is_transposed,
+                    form.a_by_group, p.m,        p.k};
+  const Scales of_b{"scale_b", "column of b", scale_b, true, form.b_by_group, columns_of_b(p), p.k};
+  const Grouping grouped = p.groups.dimension;
+  const auto place = [&](const Fit& a, const Fit& b, Scaling kind) {
+    check_batch(of_a, a, entries_of_scale_a(p, kind));
+    check_batch(of_b, b, entries_of_scale_b(p, kind));
+    p.scale_a = a.layout(kind);
+    p.scale_b = b.layout(kind);
+  };
+  if (groups_begin_with_blocks(p.groups)) {
+    const Fit a = of_a.fit(false), b = of_b.fit(false);
+    if (a.block() && b.block()) return place(a, b, Scaling::block);
   }
-  problem.scale_a = a.layout(kind);
-  problem.scale_b = b.layout(kind);
+  const Fit a = of_a.fit(form.a_by_group), b = of_b.fit(form.b_by_group);
+  if (!a.vector() && (!a.block() || grouped == Grouping::k)) of_a.refuse(p);
+  if (!b.vector() && (!b.block() || grouped == Grouping::k)) of_b.refuse(p);
+  if (a.vector() && b.vector()) return place(a, b, Scaling::vector);
+  if (a.block() && b.block()) return place(a, b, Scaling::block);
+  refuse_value(
+      "scale_a is {} and scale_b is {}: one scales blocks of K, the other does not; scale both "
+      "in blocks, or neither",
+      shape_text(scale_a), shape_text(scale_b));
 }
 
 }  // namespace cleave

@@ -26,6 +26,13 @@ struct Output {
   }
 };
 
+/// Their alignment is their type's, not the plan's.
+void check_group_bounds(const char* name, size_t size, const void* data) {
+  if (reinterpret_cast<uintptr_t>(data) % size == 0) return;
+  refuse(fmt::format("{} is at {}, which is not a multiple of the {} bytes of an int{}; align it",
+                     name, data, size, 8 * size));
+}
+
 }  // namespace
 
 void check_pointer(const char* name, const MatrixLayout& layout, const void* data) {
@@ -57,6 +64,10 @@ void check_arguments(const GemmProblem& p, const GemmArguments& arguments) {
     d.check_apart(name, place, data);
     amax.check_apart(name, place, data);
   };
+  const auto check_bounds = [&](const char* name, const Placement& place, const void* data) {
+    if (!place.empty()) check_group_bounds(name, place.layout.alignment, data);
+    check_input(name, place, data);
+  };
   check_input("a", a_of(p), arguments.a);
   check_input("b", b_of(p), arguments.b);
   check_input("bias", bias_of(p), arguments.bias);
@@ -65,6 +76,8 @@ void check_arguments(const GemmProblem& p, const GemmArguments& arguments) {
   if (arguments.zero_a != nullptr) check_input("zero_a", zero_a_of(p), arguments.zero_a);
   check_input("zero_b", zero_b_of(p), arguments.zero_b);
   check_input("scale_d", scale_d_of(p), arguments.scale_d);
+  check_bounds("group_offsets", group_offsets_of(p), arguments.group_offsets);
+  check_bounds("group_sizes", group_sizes_of(p), arguments.group_sizes);
 
   if (p.d.dtype == DType::i32 && arguments.alpha != 1.0f) {
     refuse(
@@ -80,7 +93,7 @@ void check_arguments(const GemmProblem& p, const GemmArguments& arguments) {
   const bool same = arguments.c == arguments.d && p.c.dtype == p.d.dtype &&
                     (p.m == 1 || p.c.stride_row == p.d.stride_row) &&
                     (p.n == 1 || p.c.stride_col == p.d.stride_col) &&
-                    (p.batch == 1 || p.c.stride_batch == p.d.stride_batch);
+                    (d.place.batch == 1 || p.c.stride_batch == p.d.stride_batch);
   if (!same) d.check_apart("c", c, arguments.c, " without being c exactly");
 }
 

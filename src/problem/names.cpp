@@ -16,9 +16,12 @@ constexpr std::string_view dtype_names[] = {"float16",       "bfloat16",    "flo
                                             "float8_e4m3fn", "float8_e5m2", "int32"};
 constexpr std::string_view split_k_mode_names[] = {"none",    "serial",   "parallel",
                                                    "cluster", "stream_k", "auto"};
-constexpr std::string_view activation_names[] = {"none", "relu", "gelu_tanh", "gelu", "silu"};
+constexpr std::string_view activation_names[] = {"none", "relu", "gelu_tanh",
+                                                 "gelu", "silu", "swiglu"};
 constexpr std::string_view bias_names[] = {"none", "row", "column"};
 constexpr std::string_view scaling_names[] = {"none", "vector", "block"};
+constexpr std::string_view grouping_names[] = {"none", "m", "n", "k"};
+constexpr std::string_view bounds_names[] = {"ends", "indptr", "starts", "aligned_ends", "counts"};
 constexpr std::string_view granularity_names[] = {"tensor", "row", "block_1x128", "block_128x128"};
 constexpr std::string_view major_names[] = {"k", "mn"};
 constexpr std::string_view order_names[] = {"row", "column"};
@@ -57,6 +60,12 @@ std::string_view to_string(Bias value) {
 std::string_view to_string(Scaling value) {
   return name_of(value, scaling_names);
 }
+std::string_view to_string(Grouping value) {
+  return name_of(value, grouping_names);
+}
+std::string_view to_string(GroupBounds value) {
+  return name_of(value, bounds_names);
+}
 std::string_view to_string(Granularity value) {
   return name_of(value, granularity_names);
 }
@@ -89,6 +98,14 @@ Bias from_string(std::string_view name) {
 template <>
 Scaling from_string(std::string_view name) {
   return find<Scaling>("scaling", name, scaling_names);
+}
+template <>
+Grouping from_string(std::string_view name) {
+  return find<Grouping>("grouping", name, grouping_names);
+}
+template <>
+GroupBounds from_string(std::string_view name) {
+  return find<GroupBounds>("bounds", name, bounds_names);
 }
 template <>
 Granularity from_string(std::string_view name) {

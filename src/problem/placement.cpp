@@ -3,12 +3,37 @@
 #include <limits>
 
 #include "cleave/core/math.h"
+#include "problem/problem.h"
 
 namespace cleave {
 namespace {
 
 Placement vector_of(DType type, int64_t count) {
   return {{.dtype = type, .stride_row = count, .alignment = size_of(type)}, 1, count, 1};
+}
+
+/// Numbers of 4 or 8 bytes.
+Placement bounds_of(const GemmProblem& p, int64_t count) {
+  const int64_t words = p.groups.wide ? 2 : 1;
+  Placement place = vector_of(DType::i32, count * words);
+  place.layout.alignment *= words;
+  return place;
+}
+
+/// The matrices of an operand or of D, of which the groups share one where their dimension is one
+/// of its own.
+int64_t entries(const GemmProblem& p, Grouping first, Grouping second) {
+  const Grouping grouped = p.groups.dimension;
+  return grouped != Grouping::none && (grouped == first || grouped == second) ? 1 : p.batch;
+}
+
+int64_t entries_of_d(const GemmProblem& p) {
+  return entries(p, Grouping::m, Grouping::n);
+}
+
+/// Scales along K lie with K's groups; of whole rows there is one for each group of K.
+int64_t entries_of_scales(const GemmProblem& p, Scaling kind, Grouping own) {
+  return entries(p, own, kind == Scaling::block ? Grouping::k : own);
 }
 
 /// The scales of an operand of `rows` rows (columns of B). Where a stride is 0, there is only one.
@@ -48,26 +73,35 @@ bool addressable(const Placement& matrix) {
 }
 
 Placement a_of(const GemmProblem& p) {
-  return {p.a, p.m, p.k, p.batch};
+  return {p.a, p.m, p.k, entries(p, Grouping::m, Grouping::k)};
 }
 Placement b_of(const GemmProblem& p) {
-  return {p.b, p.k, p.n, p.batch};
+  return {p.b, p.k, columns_of_b(p), entries(p, Grouping::n, Grouping::k)};
 }
 Placement c_of(const GemmProblem& p) {
-  return {p.c, p.m, p.n, p.has_c ? p.batch : 0};
+  return {p.c, p.m, p.n, p.has_c ? entries_of_d(p) : 0};
 }
 Placement d_of(const GemmProblem& p) {
-  return {p.d, p.m, p.n, p.batch};
+  return {p.d, p.m, p.n, entries_of_d(p)};
 }
 Placement bias_of(const GemmProblem& p) {
-  const int64_t count = p.bias == Bias::row ? p.n : p.bias == Bias::column ? p.m : 0;
-  return vector_of(p.bias_dtype, count);
+  const int64_t count = p.bias == Bias::row ? columns_of_b(p) : p.bias == Bias::column ? p.m : 0;
+  Placement place = vector_of(p.bias_dtype, count);
+  place.layout.stride_batch = p.bias_stride_batch;
+  if (p.bias_stride_batch != 0) place.batch = p.batch;
+  return place;
+}
+int64_t entries_of_scale_a(const GemmProblem& p, Scaling kind) {
+  return entries_of_scales(p, kind, Grouping::m);
+}
+int64_t entries_of_scale_b(const GemmProblem& p, Scaling kind) {
+  return entries_of_scales(p, kind, Grouping::n);
 }
 Placement scale_a_of(const GemmProblem& p) {
-  return scales_of(p.scale_a, p.m, p.k, p.batch);
+  return scales_of(p.scale_a, p.m, p.k, entries_of_scale_a(p, p.scale_a.kind));
 }
 Placement scale_b_of(const GemmProblem& p) {
-  return scales_of(p.scale_b, p.n, p.k, p.batch);
+  return scales_of(p.scale_b, columns_of_b(p), p.k, entries_of_scale_b(p, p.scale_b.kind));
 }
 Placement zero_a_of(const GemmProblem& p) {
   return vector_of(DType::i32, p.has_zero ? p.m : 0);
@@ -80,6 +114,17 @@ Placement scale_d_of(const GemmProblem& p) {
 }
 Placement amax_of(const GemmProblem& p) {
   return vector_of(DType::f32, p.has_amax ? 1 : 0);
+}
+Placement group_offsets_of(const GemmProblem& p) {
+  if (p.groups.dimension == Grouping::none || p.groups.bounds == GroupBounds::counts) {
+    return bounds_of(p, 0);
+  }
+  return bounds_of(p, p.batch + (p.groups.bounds == GroupBounds::indptr ? 1 : 0));
+}
+Placement group_sizes_of(const GemmProblem& p) {
+  const bool given =
+      p.groups.bounds == GroupBounds::starts || p.groups.bounds == GroupBounds::counts;
+  return bounds_of(p, p.groups.dimension != Grouping::none && given ? p.batch : 0);
 }
 
 }  // namespace cleave

@@ -16,6 +16,10 @@ struct Placement {
 /// False if the matrices of a batch span 2^63 bytes or more. No stride may be negative.
 bool addressable(const Placement& matrix);
 
+/// Batch entries or groups with scales of their own, if they are of this kind and not shared.
+int64_t entries_of_scale_a(const GemmProblem& problem, Scaling kind);
+int64_t entries_of_scale_b(const GemmProblem& problem, Scaling kind);
+
 // What a problem reads and writes. What takes no part in it is empty.
 Placement a_of(const GemmProblem& problem);
 Placement b_of(const GemmProblem& problem);
@@ -28,5 +32,7 @@ Placement zero_a_of(const GemmProblem& problem);   ///< all ones need no memory,
 Placement zero_b_of(const GemmProblem& problem);
 Placement scale_d_of(const GemmProblem& problem);
 Placement amax_of(const GemmProblem& problem);
+Placement group_offsets_of(const GemmProblem& problem);  ///< in words of 4 bytes
+Placement group_sizes_of(const GemmProblem& problem);    ///< in words of 4 bytes
 
 }  // namespace cleave

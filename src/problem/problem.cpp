@@ -24,6 +24,14 @@ double bytes(const Placement& x) {
 
 }  // namespace
 
+int64_t columns_of_b(const GemmProblem& p) {
+  return p.activation == Activation::swiglu ? 2 * p.n : p.n;
+}
+
+bool is_transposable(const GemmProblem& p) {
+  return p.activation != Activation::swiglu;
+}
+
 GemmProblem transposed(const GemmProblem& problem) {
   GemmProblem t = problem;
   std::swap(t.m, t.n);
@@ -32,6 +40,8 @@ GemmProblem transposed(const GemmProblem& problem) {
   t.c = transposed(problem.c);
   t.d = transposed(problem.d);
   std::swap(t.scale_a, t.scale_b);
+  if (problem.groups.dimension == Grouping::m) t.groups.dimension = Grouping::n;
+  if (problem.groups.dimension == Grouping::n) t.groups.dimension = Grouping::m;
   if (problem.bias == Bias::row) t.bias = Bias::column;
   if (problem.bias == Bias::column) t.bias = Bias::row;
   return t;
@@ -57,13 +67,14 @@ bool sums_are_integers(const GemmProblem& p) {
 }
 
 double flops(const GemmProblem& p) {
-  return 2.0 * double(p.m) * double(p.n) * double(p.k) * double(p.batch);
+  const double products = p.groups.dimension == Grouping::none ? double(p.batch) : 1.0;
+  return 2.0 * double(p.m) * double(columns_of_b(p)) * double(p.k) * products;
 }
 
 double minimum_bytes(const GemmProblem& p) {
   double total = 0;
   for (const auto part : {a_of, b_of, c_of, d_of, bias_of, scale_a_of, scale_b_of, zero_a_of,
-                          zero_b_of, scale_d_of, amax_of}) {
+                          zero_b_of, scale_d_of, amax_of, group_offsets_of, group_sizes_of}) {
     total += bytes(part(p));
   }
   return total;

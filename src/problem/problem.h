@@ -7,8 +7,14 @@
 
 namespace cleave {
 
+/// The columns of B, and of the bias of a row: swiglu takes two for each of D's.
+int64_t columns_of_b(const GemmProblem& problem);
+
+/// False where a product cannot be read the other way: swiglu joins columns, never rows.
+bool is_transposable(const GemmProblem& problem);
+
 /// The same product read the other way: D^T = B^T A^T. Its arguments are those of
-/// `transposed(arguments)`.
+/// `transposed(arguments)`. The problem is transposable.
 GemmProblem transposed(const GemmProblem& problem);
 GemmArguments transposed(const GemmArguments& arguments);
 
@@ -25,11 +31,12 @@ bool sums_are_integers(const GemmProblem& problem);
 /// `validate`, none is about a dtype.
 bool types_are_served(const GemmProblem& problem);
 
-/// Multiplications and additions of A @ B, over all batch entries.
+/// Multiplications and additions of A @ B, over all batch entries; of groups as if they covered
+/// their dimension, which only the device knows.
 double flops(const GemmProblem& problem);
 
 /// Bytes that any implementation must move: every operand, bias and scale read once (also what all
-/// batch entries share), D written once.
+/// batch entries share), D written once. Of empty groups, too.
 double minimum_bytes(const GemmProblem& problem);
 
 }  // namespace cleave

@@ -31,4 +31,10 @@ void check_types(const GemmProblem& problem, Messages& out);
 /// Scales, zero points, and what is done with the range of D. The sizes are sound.
 void check_scaling(const GemmProblem& problem, Messages& out);
 
+/// Groups, and what may go with them. The sizes are sound.
+void check_groups(const GemmProblem& problem, Messages& out);
+
+/// What may go with swiglu. The sizes are sound.
+void check_swiglu(const GemmProblem& problem, Messages& out);
+
 }  // namespace cleave

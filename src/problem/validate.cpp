@@ -37,7 +37,7 @@ void check_outputs(const GemmProblem& p, Messages& out) {
     out.push_back(
         fmt::format("d overlaps itself: with strides {}, {} and {} (row, column, batch), elements "
                     "of [{}, {}, {}] share addresses. Pass a contiguous d",
-                    p.d.stride_row, p.d.stride_col, p.d.stride_batch, p.batch, p.m, p.n));
+                    p.d.stride_row, p.d.stride_col, p.d.stride_batch, d.batch, p.m, p.n));
   }
   if (c_is_sound && !output_order(p)) {
     out.push_back(
@@ -56,6 +56,14 @@ void check_tile_count(const GemmProblem& p, Messages& out) {
                     "work units. Split the product, or use fewer slices",
                     p.m, p.n, p.batch, p.split_k_slices));
   }
+}
+
+void check_bias(const GemmProblem& p, Messages& out) {
+  if (p.bias == Bias::none || p.bias_stride_batch >= 0) return;
+  out.push_back(fmt::format(
+      "bias_stride_batch is {}; strides must not be negative. Pass a contiguous copy of "
+      "bias",
+      p.bias_stride_batch));
 }
 
 void check_split(const GemmProblem& p, Messages& out) {
@@ -100,6 +108,9 @@ std::vector<std::string> validate(const GemmProblem& problem) {
     check_outputs(problem, out);
     check_tile_count(problem, out);
     check_scaling(problem, out);
+    check_bias(problem, out);
+    check_groups(problem, out);
+    check_swiglu(problem, out);
   }
   check_types(problem, out);
   check_split(problem, out);

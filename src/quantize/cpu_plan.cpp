@@ -2,7 +2,7 @@
 
 #include <vector>
 
-#include "cleave/quantize/quantizer.h"
+#include "cleave/quantize/quantize_params.h"
 #include "quantize/arguments.h"
 #include "quantize/problem.h"
 
@@ -66,16 +66,44 @@ class Job {
 
   /// The transpose, each 128 neighbours of a column with a scale of their own.
   void quantize_columns() const {
-    for_each(ceil_div(p_.rows, kBlock), [&](int64_t band) {
+    const std::vector<Band> bands = find_bands();
+    for_each(int64_t(bands.size()), [&](int64_t i) {
+      const Band& band = bands[size_t(i)];
+      const int64_t begin = i * kBlock, end = min_of(begin + kBlock, extent_t(p_));
       for (int64_t col = 0; col < p_.cols; ++col) {
-        const Area area = clipped({band * kBlock, col, kBlock, 1});
+        const Area area{band.row, col, band.rows, 1};
         const Quantizer quantizer = quantizer_for(p_.q.dtype, true, reach_of(area));
         visit(area, [&](int64_t row, int64_t) {
-          store(p_.q_t, arguments_.q_t, col, row, quantizer, value(row, col));
+          store(p_.q_t, arguments_.q_t, col, begin + row - band.row, quantizer, value(row, col));
         });
-        scale_at(p_.scale_t, arguments_.scale_t, col, band) = quantizer.scale;
+        for (int64_t padding = begin + band.rows; padding < end; ++padding)
+          store(p_.q_t, arguments_.q_t, col, padding, quantizer, 0.0f);
+        scale_at(p_.scale_t, arguments_.scale_t, col, i) = quantizer.scale;
       }
     });
+  }
+
+  /// The rows of x that each 128 columns of the transpose are made of.
+  std::vector<Band> find_bands() const {
+    std::vector<Band> bands(size_t(ceil_div(extent_t(p_), kBlock)));
+    uint32_t next = 0;
+    const auto cover = [&](uint32_t begin, uint32_t end) {
+      const uint32_t count = ceil_div(end - begin, kScaleBlock);
+      for (uint32_t i = 0; i < count && next < bands.size(); ++i)
+        bands[next++] = band_from(begin, end, i, true);
+    };
+    if (p_.groups == 0) cover(0, uint32_t(p_.rows));
+    const GroupParams bounds{.offsets = arguments_.offsets,
+                             .wide = p_.wide_offsets,
+                             .count = uint32_t(p_.groups),
+                             .extent = uint32_t(p_.rows)};
+    for (uint32_t group = 0; group < bounds.count; ++group) {
+      const GroupRange range = group_range(bounds, group);
+      const uint32_t begin = next * kScaleBlock;
+      cover(range.begin, range.end);
+      arguments_.padded_ends[group] = int32_t(min_of<int64_t>(begin + range.size(), extent_t(p_)));
+    }
+    return bands;
   }
 
   Quantizer quantizer_of(const Area& area, int64_t band, int64_t group) const {

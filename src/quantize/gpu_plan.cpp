@@ -9,13 +9,13 @@
 #include "quantize/launches.h"
 #include "runtime/context.h"
 #include "runtime/lazy_kernel.h"
-#include "runtime/workspace_pool.h"
+#include "runtime/stream_workspace.h"
 
 namespace cleave {
 namespace {
 
 /// Of the kernel that measures: see QuantizeParams::counters.
-constexpr WorkspaceSize kCounters{.counters = 3 * sizeof(uint32_t)};
+constexpr size_t kCounterSize = 3 * sizeof(uint32_t);
 
 struct Step {
   Step(const QuantizeLaunch& launch, int device)
@@ -36,6 +36,10 @@ class GpuPlan final : public QuantizePlan {
   explicit GpuPlan(const QuantizeProblem& problem) : problem_(problem) {
     for (const QuantizeLaunch& launch : quantize_launches(problem, device_info(problem.device)))
       steps_.push_back(std::make_unique<Step>(launch, problem.device));
+    if (steps_.empty()) return;
+    const QuantizeLaunch& first = steps_.front()->launch;
+    if (first.kernel == QuantizeKernel::measure) workspace_size_.counters = kCounterSize;
+    workspace_size_.partials = first.params.bands * sizeof(Band);
   }
 
   void run(const QuantizeArguments& arguments, void* stream) const override {
@@ -44,6 +48,7 @@ class GpuPlan final : public QuantizePlan {
     const auto cuda_stream = static_cast<CUstream>(stream);
     const ContextGuard context(problem_.device);
     load(cuda_stream);  // all, before the first is launched
+    const Workspace space = workspace(cuda_stream);
     for (const auto& step : steps_) {
       QuantizeParams params = step->launch.params;
       params.x = arguments.x;
@@ -53,7 +58,10 @@ class GpuPlan final : public QuantizePlan {
       params.smooth = arguments.smooth;
       params.q_t = arguments.q_t;
       params.scale_t.data = arguments.scale_t;
-      if (step->launch.kernel == QuantizeKernel::measure) params.counters = counters(cuda_stream);
+      params.group_bounds.offsets = arguments.offsets;
+      params.padded_ends = arguments.padded_ends;
+      params.counters = static_cast<uint32_t*>(space.counters);
+      params.band_table = static_cast<Band*>(space.partials);
       step->kernel.get(cuda_stream).launch(step->shape(), cuda_stream, &params);
     }
   }
@@ -64,7 +72,7 @@ class GpuPlan final : public QuantizePlan {
     const RelaxedCapture relaxed;  // another thread may be capturing
     const auto cuda_stream = static_cast<CUstream>(stream);
     load(cuda_stream);
-    if (steps_.front()->launch.kernel == QuantizeKernel::measure) counters(cuda_stream);
+    workspace(cuda_stream);
   }
 
   const QuantizeProblem& problem() const override { return problem_; }
@@ -91,16 +99,12 @@ class GpuPlan final : public QuantizePlan {
     for (const auto& step : steps_) step->kernel.get(stream);
   }
 
-  uint32_t* counters(CUstream stream) const {
-    try {
-      return static_cast<uint32_t*>(pooled_workspace(problem_.device, stream, kCounters).counters);
-    } catch (const Error&) {
-      check_stream(stream, problem_.device);
-      throw;
-    }
+  Workspace workspace(CUstream stream) const {
+    return stream_workspace(problem_.device, stream, workspace_size_);
   }
 
   const QuantizeProblem problem_;
+  WorkspaceSize workspace_size_;
   std::vector<std::unique_ptr<const Step>> steps_;
 };
 

@@ -65,6 +65,7 @@ class Chooser {
       if (square) params_.rows_per_scale_log2 = std::countr_zero(kScaleBlock);
       launches.push_back(blocks ? groups(kScaleBlock) : pieces());
     } else if (square || p_.has_transpose) {
+      if (p_.groups > 0) launches.push_back(bands());
       launches.push_back(tiles(square));
     } else {
       launches.push_back(blocks ? groups(kScaleBlock) : rows());
@@ -157,11 +158,21 @@ class Chooser {
     return made;
   }
 
+  /// Rows in no group are one more, but without columns of the transpose.
+  QuantizeLaunch bands() {
+    params_.group_bounds = {
+        .wide = p_.wide_offsets, .count = uint32_t(p_.groups), .extent = uint32_t(p_.rows)};
+    params_.bands = uint32_t(padded_extent(p_.rows, p_.groups + 1) / kScaleBlock);
+    params_.padded_bands = uint32_t(extent_t(p_) / kScaleBlock);
+    return {QuantizeKernel::bands, {}, params_, 1, kBandThreads};
+  }
+
   QuantizeLaunch tiles(bool square) {
     config_.square = square;
+    config_.grouped = p_.groups > 0;
     if (p_.has_transpose) config_.width_t = widest_access(q_t_of(p_), 16);
     QuantizeLaunch made = launch(QuantizeKernel::tiles, kScaleBlock, kTileThreads);
-    const int64_t bands = ceil_div<int64_t>(p_.rows, kScaleBlock);
+    const int64_t bands = config_.grouped ? params_.bands : ceil_div<int64_t>(p_.rows, kScaleBlock);
     made.params.groups = uint32_t(bands * ceil_div<int64_t>(p_.cols, kScaleBlock));
     made.blocks = made.params.groups;
     return made;

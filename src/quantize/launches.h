@@ -17,7 +17,8 @@ struct QuantizeLaunch {
   uint32_t blocks = 0, threads = 0;
 };
 
-/// In stream order: one, or two to find and apply the scale of a whole tensor. None where there is
+/// In stream order: one, or two, to find and apply the scale of a whole tensor, or to find where
+/// groups lie and quantise them. None where there is
 /// nothing to write. `problem` has passed `validate`.
 std::vector<QuantizeLaunch> quantize_launches(const QuantizeProblem& problem,
                                               const DeviceInfo& device);

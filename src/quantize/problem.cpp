@@ -1,15 +1,17 @@
 #include "quantize/problem.h"
 
 #include "cleave/core/math.h"
+#include "problem/row_operands.h"
 
 namespace cleave {
-namespace {
-
-Placement vector_of(DType type, uint32_t alignment, int64_t count) {
-  return {{.dtype = type, .stride_row = count, .alignment = alignment}, 1, count, 1};
+int64_t padded_extent(int64_t extent, int64_t groups) {
+  constexpr int64_t kBlock = kScaleBlock;
+  return (extent + (kBlock - 1) * min_of(extent, groups)) / kBlock * kBlock;
 }
 
-}  // namespace
+int64_t extent_t(const QuantizeProblem& p) {
+  return p.groups == 0 ? p.rows : padded_extent(p.rows, p.groups);
+}
 
 MatrixShape scale_shape(Granularity granularity, int64_t rows, int64_t cols) {
   constexpr int64_t kBlock = kScaleBlock;
@@ -38,17 +40,23 @@ Placement scale_of(const QuantizeProblem& p) {
 }
 Placement zero_of(const QuantizeProblem& p) {
   const int64_t count = p.granularity == Granularity::tensor ? 1 : p.rows;
-  return vector_of(DType::i32, sizeof(int32_t), p.symmetric ? 0 : count);
+  return integers_of(p.symmetric ? 0 : count, false);
 }
 Placement smooth_of(const QuantizeProblem& p) {
-  return vector_of(DType::f32, p.smooth_alignment, p.has_smooth ? p.cols : 0);
+  return vector_of(DType::f32, p.has_smooth ? p.cols : 0, p.smooth_alignment);
 }
 Placement q_t_of(const QuantizeProblem& p) {
-  return {p.q_t, p.cols, p.rows, p.has_transpose ? 1 : 0};
+  return {p.q_t, p.cols, extent_t(p), p.has_transpose ? 1 : 0};
 }
 Placement scale_t_of(const QuantizeProblem& p) {
-  const MatrixShape shape = scale_shape(p.granularity, p.cols, p.rows);
+  const MatrixShape shape = scale_shape(p.granularity, p.cols, extent_t(p));
   return {p.scale_t, shape.rows, shape.cols, p.has_transpose ? 1 : 0};
+}
+Placement offsets_of(const QuantizeProblem& p) {
+  return integers_of(p.groups, p.wide_offsets);
+}
+Placement padded_ends_of(const QuantizeProblem& p) {
+  return integers_of(p.groups, false);
 }
 
 }  // namespace cleave

@@ -18,5 +18,7 @@ Placement zero_of(const QuantizeProblem& problem);
 Placement smooth_of(const QuantizeProblem& problem);
 Placement q_t_of(const QuantizeProblem& problem);
 Placement scale_t_of(const QuantizeProblem& problem);
+Placement offsets_of(const QuantizeProblem& problem);
+Placement padded_ends_of(const QuantizeProblem& problem);
 
 }  // namespace cleave

@@ -14,6 +14,7 @@ struct QuantizeHash {
     const auto mix = [&](uint64_t value) { h = (h ^ value) * 0xff51afd7ed558ccdull, h ^= h >> 32; };
     mix(uint64_t(p.rows) << 32 ^ uint64_t(p.cols));
     mix(uint64_t(p.x.stride_row) << 32 ^ uint64_t(p.q.stride_row) << 8 ^ uint64_t(p.q.alignment));
+    mix(uint64_t(p.groups));
     mix(uint64_t(p.scale.stride_row) << 32 ^ uint64_t(p.scale.stride_col));
     mix(uint64_t(p.x.alignment) << 32 ^ uint64_t(p.x.dtype) << 28 ^ uint64_t(p.q.dtype) << 24 ^
         uint64_t(p.granularity) << 20 ^ uint64_t(p.given_scale) << 16 ^

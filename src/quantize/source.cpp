@@ -10,8 +10,8 @@ namespace {
 std::string initialiser(const QuantizeConfig& config) {
   // Naming every member makes a member added to QuantizeConfig, and forgotten here, an error of the
   // compiler.
-  const auto& [x, q, width, given_scale, symmetric, has_smooth, lanes, hold, batch, square,
-               width_t] = config;
+  const auto& [x, q, width, given_scale, symmetric, has_smooth, lanes, hold, batch, square, width_t,
+               grouped] = config;
   std::string text;
 #define CLEAVE_PRINT(member) text += fmt::format("    .{} = {},\n", #member, spell(member))
   CLEAVE_PRINT(x);
@@ -25,6 +25,7 @@ std::string initialiser(const QuantizeConfig& config) {
   CLEAVE_PRINT(batch);
   CLEAVE_PRINT(square);
   CLEAVE_PRINT(width_t);
+  CLEAVE_PRINT(grouped);
 #undef CLEAVE_PRINT
   return text;
 }
@@ -37,6 +38,8 @@ const char* launch_bounds(QuantizeKernel kernel, const QuantizeConfig& config) {
       return config.lanes == 0 ? "1024, 1" : "cleave::kLaneThreads, 8";
     case QuantizeKernel::measure:
       return "cleave::kMeasureThreads, 2";
+    case QuantizeKernel::bands:
+      return "cleave::kBandThreads, 1";
     case QuantizeKernel::tiles:
       break;
   }
@@ -51,6 +54,8 @@ const char* to_string(QuantizeKernel kernel) {
       return "quantize_rows";
     case QuantizeKernel::measure:
       return "measure";
+    case QuantizeKernel::bands:
+      return "find_bands";
     case QuantizeKernel::tiles:
       break;
   }

@@ -9,7 +9,7 @@
 namespace cleave {
 
 /// The kernels; each has a header of its name in kernels/cleave/quantize.
-enum class QuantizeKernel { rows, measure, tiles };
+enum class QuantizeKernel { rows, measure, tiles, bands };
 
 /// "quantize_rows" and so on.
 const char* to_string(QuantizeKernel kernel);

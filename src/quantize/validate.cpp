@@ -6,7 +6,7 @@
 #include "cleave/core/math.h"
 #include "cleave/names.h"
 #include "problem/overlap.h"
-#include "problem/rules.h"
+#include "problem/row_operands.h"
 #include "quantize/problem.h"
 
 namespace cleave {
@@ -35,21 +35,6 @@ void check_types(const QuantizeProblem& p, Messages& out) {
   if (p.q_t.dtype != p.q.dtype) {
     out.push_back(fmt::format("q_t is {} and q is {}; they must be equal", to_string(p.q_t.dtype),
                               to_string(p.q.dtype)));
-  }
-}
-
-void check_elements(const char* argument, const Placement& matrix, bool written, Messages& out) {
-  if (!check_layout(argument, matrix, written, out)) return;
-  if (matrix.columns > 1 && matrix.layout.stride_col != 1) {
-    out.push_back(
-        fmt::format("{0}.stride_col is {1}; it must be 1, so that rows are contiguous. Pass a copy "
-                    "of {0}, or quantise its transpose",
-                    argument, matrix.layout.stride_col));
-  } else if (written && overlaps_itself(matrix)) {
-    out.push_back(
-        fmt::format("{0} overlaps itself: its rows have {1} elements, but start {2} apart. Pass a "
-                    "contiguous {0}",
-                    argument, matrix.columns, matrix.layout.stride_row));
   }
 }
 
@@ -101,6 +86,18 @@ void check_options(const QuantizeProblem& p, Messages& out) {
     out.push_back(
         "has_transpose and given_scale are both true; the scales of a transpose are always found");
   }
+  if (p.groups < 0 || p.groups > kMostGroups) {
+    out.push_back(fmt::format("groups is {}; it must be from 0 to {}", p.groups, kMostGroups));
+  } else if (p.groups > 0 && (!p.has_transpose || p.granularity != Granularity::block_1x128)) {
+    out.push_back(
+        fmt::format("groups is {}, but granularity is {} and has_transpose {}; groups are for "
+                    "transposes of block_1x128",
+                    p.groups, to_string(p.granularity), p.has_transpose));
+  } else if (p.groups > 0 && p.rows <= kMaxSize && padded_extent(p.rows, p.groups + 1) > kMaxSize) {
+    out.push_back(
+        fmt::format("rows and groups are {} and {}; that is 2^31 padded columns or more. Split x",
+                    p.rows, p.groups));
+  }
   if (p.has_smooth) check_alignment("smooth", smooth_of(p).layout, out);
 }
 
@@ -116,9 +113,9 @@ std::vector<std::string> validate(const QuantizeProblem& p) {
   Messages out;
   const bool rows = check_size("rows", p.rows, out), cols = check_size("cols", p.cols, out);
   if (rows && cols) {
-    check_elements("x", x_of(p), false, out);
-    check_elements("q", q_of(p), true, out);
-    check_elements("q_t", q_t_of(p), true, out);
+    check_rows("x", x_of(p), false, out);
+    check_rows("q", q_of(p), true, out);
+    check_rows("q_t", q_t_of(p), true, out);
     check_scales("scale", scale_of(p), !p.given_scale, out);
     check_scales("scale_t", scale_t_of(p), true, out);
     check_count(p, out);

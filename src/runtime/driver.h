@@ -29,6 +29,7 @@ namespace cleave {
   X(launch_kernel_ex, LaunchKernelEx, 11060)                                                   \
   X(mem_alloc, MemAlloc, 3020)                                                                 \
   X(mem_free, MemFree, 3020)                                                                   \
+  X(memcpy_dtoh_async, MemcpyDtoHAsync, 3020)                                                  \
   X(memset_d8_async, MemsetD8Async, 3020)                                                      \
   X(module_get_function, ModuleGetFunction, 2000)                                              \
   X(module_load_data, ModuleLoadData, 2000)                                                    \

@@ -140,6 +140,83 @@ TEST(Arguments, Int32TakesNoAlpha) {
   expect_parts(refusal(p, {.a = a, .b = b, .d = d, .alpha = 0.5f}), {"alpha is 0.5", "int32"});
 }
 
+TEST(Arguments, BoundsOfGroups) {
+  alignas(16) static uint16_t a[1500], b[3000], d[600];
+  alignas(8) static int32_t offsets[8], sizes[8];
+  GemmProblem p = good_m_groups();
+  GemmArguments fine{.a = a, .b = b, .d = d, .group_offsets = offsets};
+  EXPECT_EQ(refusal(p, fine), "") << "ends have no sizes";
+
+  p.groups.bounds = GroupBounds::starts;
+  expect_parts(refusal(p, fine), {"group_sizes is a null pointer"});
+  fine.group_sizes = sizes;
+  EXPECT_EQ(refusal(p, fine), "");
+  GemmArguments bad = fine;
+  bad.group_offsets = nullptr;
+  expect_parts(refusal(p, bad), {"group_offsets is a null pointer"});
+  p.groups.bounds = GroupBounds::counts;
+  EXPECT_EQ(refusal(p, bad), "") << "counts have no offsets";
+
+  p.groups.bounds = GroupBounds::starts;
+  p.groups.wide = true;
+  EXPECT_EQ(refusal(p, fine), "");
+  bad = fine;
+  bad.group_sizes = sizes + 1;
+  expect_parts(refusal(p, bad), {"group_sizes is at", "8 bytes of an int64"});
+  p.groups.wide = false;
+  EXPECT_EQ(refusal(p, bad), "");
+  bad.group_sizes = reinterpret_cast<char*>(sizes) + 2;
+  expect_parts(refusal(p, bad), {"group_sizes is at", "4 bytes of an int32"});
+}
+
+TEST(Arguments, BoundsMayNotLieInD) {
+  alignas(16) static uint16_t a[1500], b[3000], d[600];
+  const auto at = [](size_t byte) { return reinterpret_cast<char*>(d) + byte; };
+  GemmProblem p = good_m_groups();
+  // D ends after 1200 bytes; indptr has one value more than there are groups.
+  p.groups.bounds = GroupBounds::indptr;
+  p.d.stride_row = 19;
+  p.n = 19;
+  p.b.stride_row = 19;
+  const size_t end = 2 * 30 * 19;
+  EXPECT_EQ(refusal(p, {.a = a, .b = b, .d = d, .group_offsets = at(end)}), "");
+  expect_parts(refusal(p, {.a = a, .b = b, .d = d, .group_offsets = at(end - 4)}),
+               {"d overlaps group_offsets"});
+  GemmArguments before{.a = a, .b = b, .d = at(32), .group_offsets = at(16)};
+  EXPECT_EQ(refusal(p, before), "") << "four values of 4 bytes";
+  before.group_offsets = at(20);
+  expect_parts(refusal(p, before), {"d overlaps group_offsets"});
+  p.groups.wide = true;
+  before.group_offsets = at(8);
+  expect_parts(refusal(p, before), {"d overlaps group_offsets"});
+}
+
+TEST(Arguments, GroupsOfMShareOneD) {
+  alignas(16) static uint16_t a[1500], b[3000], d[600];
+  static int32_t ends[3];
+  GemmProblem p = good_m_groups();
+  p.has_c = true;
+  EXPECT_EQ(refusal(p, {.a = a, .b = b, .c = d, .d = d, .beta = 1, .group_offsets = ends}), "");
+  p.c.stride_batch = 600;
+  EXPECT_EQ(refusal(p, {.a = a, .b = b, .c = d, .d = d, .beta = 1, .group_offsets = ends}), "")
+      << "there is no other entry";
+}
+
+TEST(Arguments, BiasOfGroups) {
+  alignas(16) static uint16_t a[1500], b[3000], memory[640], bias[60];
+  static int32_t ends[3];
+  uint16_t* const d = memory + 40;
+  GemmProblem p = good_m_groups();
+  p.bias = Bias::row;
+  p.bias_stride_batch = 20;
+  GemmArguments arguments{.a = a, .b = b, .d = d, .bias = bias, .group_offsets = ends};
+  EXPECT_EQ(refusal(p, arguments), "");
+  arguments.bias = memory;  // the third group's is D's first row
+  expect_parts(refusal(p, arguments), {"d overlaps bias"});
+  p.bias_stride_batch = 0;
+  EXPECT_EQ(refusal(p, arguments), "") << "all share the first";
+}
+
 TEST(Arguments, Workspace) {
   alignas(16) static char memory[64];
   EXPECT_NO_THROW(check_workspace(memory, 64, 64));

@@ -49,10 +49,44 @@ inline GemmProblem good_blocks(DType type = DType::e4m3) {
   return p;
 }
 
+/// Three groups of 30 rows, and a B for each.
+inline GemmProblem good_m_groups() {
+  GemmProblem p = good();
+  p.groups = {.dimension = Grouping::m, .zero_rest = true};
+  p.a.stride_batch = p.c.stride_batch = p.d.stride_batch = 0;
+  return p;
+}
+
+/// Three groups of K = 50, and a D for each.
+inline GemmProblem good_k_groups() {
+  GemmProblem p = good();
+  p.groups.dimension = Grouping::k;
+  p.a.stride_batch = p.b.stride_batch = 0;
+  return p;
+}
+
+/// B has 40 columns, in one batch entry.
+inline GemmProblem good_swiglu() {
+  GemmProblem p = good();
+  p.activation = Activation::swiglu;
+  p.b = row_major(40, 2000);
+  return p;
+}
+
 inline void expect_parts(const std::string& message, const std::vector<std::string>& parts) {
   for (const std::string& part : parts) {
     EXPECT_NE(message.find(part), std::string::npos) << part << " is missing in: " << message;
   }
+}
+
+using Messages = std::vector<std::string>;
+inline const Messages kFine;
+
+/// Expects that `problem` breaks one rule, and that its message contains all of `parts`.
+inline void expect_refusal(const GemmProblem& problem, const std::vector<std::string>& parts) {
+  const Messages messages = validate(problem);
+  ASSERT_EQ(messages.size(), 1u) << testing::PrintToString(messages);
+  expect_parts(messages[0], parts);
 }
 
 }  // namespace cleave

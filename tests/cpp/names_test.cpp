@@ -22,9 +22,11 @@ void expect_round_trip(int count) {
 TEST(Names, RoundTrip) {
   expect_round_trip<DType>(7);
   expect_round_trip<SplitKMode>(6);
-  expect_round_trip<Activation>(5);
+  expect_round_trip<Activation>(6);
   expect_round_trip<Bias>(3);
   expect_round_trip<Scaling>(3);
+  expect_round_trip<Grouping>(4);
+  expect_round_trip<GroupBounds>(5);
   expect_round_trip<Granularity>(4);
   expect_round_trip<Major>(2);
   expect_round_trip<Order>(2);
@@ -43,6 +45,8 @@ TEST(Names, AreWhatUsersType) {
   EXPECT_EQ(to_string(Activation::gelu_tanh), "gelu_tanh");
   EXPECT_EQ(to_string(Bias::column), "column");
   EXPECT_EQ(to_string(Scaling::vector), "vector");
+  EXPECT_EQ(to_string(Grouping::k), "k");
+  EXPECT_EQ(to_string(GroupBounds::aligned_ends), "aligned_ends");
   EXPECT_EQ(to_string(Granularity::block_1x128), "block_1x128");
   EXPECT_EQ(to_string(KernelFamily::sm90), "sm90");
 }

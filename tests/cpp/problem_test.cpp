@@ -66,6 +66,65 @@ TEST(Problem, BytesCountScales) {
   EXPECT_EQ(minimum_bytes(p), 1.0 * (9000 + 6000) * 3 + 2.0 * 600 * 3 + 4.0 * (30 * 3 * 3 + 3));
 }
 
+TEST(Problem, TransposedExchangesGroupedDimensions) {
+  GemmProblem p = good_m_groups();
+  p.bias = Bias::row;
+  p.bias_stride_batch = 20;
+  const GemmProblem t = transposed(p);
+  EXPECT_EQ(t.groups.dimension, Grouping::n);
+  EXPECT_EQ(t.bias, Bias::column);
+  EXPECT_EQ(t.bias_stride_batch, 20);
+  EXPECT_TRUE(t.groups.zero_rest);
+  EXPECT_EQ(transposed(t), p);
+  EXPECT_EQ(validate(t), kFine);
+  EXPECT_EQ(transposed(good_k_groups()).groups, good_k_groups().groups);
+}
+
+TEST(Problem, SwigluCannotBeTransposed) {
+  EXPECT_TRUE(is_transposable(good()));
+  EXPECT_FALSE(is_transposable(good_swiglu()));
+}
+
+TEST(Problem, SwigluTakesTwoColumnsForOne) {
+  GemmProblem p = good_swiglu();
+  EXPECT_EQ(columns_of_b(p), 40);
+  EXPECT_EQ(flops(p), 2.0 * 30 * 40 * 50 * 3);
+  EXPECT_EQ(minimum_bytes(p), 2.0 * (1500 + 2000 + 600) * 3);
+  p.bias = Bias::row;
+  EXPECT_EQ(minimum_bytes(p), 2.0 * (1500 + 2000 + 600) * 3 + 2.0 * 40);
+  EXPECT_EQ(columns_of_b(good()), 20);
+}
+
+TEST(Problem, GroupsCountWhatIsCutOnce) {
+  GemmProblem p = good_m_groups();
+  EXPECT_EQ(flops(p), 2.0 * 30 * 20 * 50);
+  EXPECT_EQ(minimum_bytes(p), 2.0 * (1500 + 3 * 1000 + 600) + 4.0 * 3);
+  p.groups.bounds = GroupBounds::starts;
+  EXPECT_EQ(minimum_bytes(p), 2.0 * (1500 + 3 * 1000 + 600) + 4.0 * 6);
+  p.groups.wide = true;
+  p.bias = Bias::row;
+  p.bias_stride_batch = 20;
+  EXPECT_EQ(minimum_bytes(p), 2.0 * (1500 + 3 * 1000 + 600) + 8.0 * 6 + 2.0 * 60);
+  p = good_k_groups();
+  EXPECT_EQ(flops(p), 2.0 * 30 * 20 * 50);
+  EXPECT_EQ(minimum_bytes(p), 2.0 * (1500 + 1000 + 3 * 600) + 4.0 * 3);
+}
+
+TEST(Problem, ScalesOfGroupsGoWithTheirOperands) {
+  GemmProblem p = good_scaled();
+  const double bounds = 4.0 * 3;
+  p.groups.dimension = Grouping::m;
+  p.scale_a.stride_batch = 0;
+  EXPECT_EQ(minimum_bytes(p), 1500 + 3 * 1000 + 2.0 * 600 + bounds + 4.0 * (30 + 3 * 20));
+  p.groups.dimension = Grouping::k;
+  p.scale_a.stride_batch = 30;
+  EXPECT_EQ(minimum_bytes(p), 1500 + 1000 + 3 * 2.0 * 600 + bounds + 4.0 * 3 * (30 + 20));
+  p = good_blocks();
+  p.groups.dimension = Grouping::k;
+  p.scale_a.stride_batch = 0;
+  EXPECT_EQ(minimum_bytes(p), 9000 + 6000 + 3 * 2.0 * 600 + bounds + 4.0 * (30 * 3 + 3));
+}
+
 TEST(Problem, SumsAreIntegers) {
   EXPECT_FALSE(sums_are_integers(good()));
   EXPECT_TRUE(sums_are_integers(good_scaled()));

@@ -52,6 +52,41 @@ TEST(QuantizeLaunches, EmptyMatricesOnlyGetTheScalesTheyHave) {
   EXPECT_EQ(count(64, 0, Granularity::block_128x128), 0u);
 }
 
+QuantizeProblem grouped_problem(int64_t rows, int64_t cols, int64_t groups, DType x) {
+  QuantizeProblem p = problem_of(rows, cols, Granularity::block_1x128, x, DType::e4m3);
+  p.has_transpose = true;
+  p.groups = groups;
+  p.q_t.stride_row = extent_t(p);
+  p.scale_t = {.dtype = DType::f32, .stride_row = 1, .stride_col = cols};
+  return p;
+}
+
+TEST(QuantizeLaunches, GroupsHaveBandsForEveryCut) {
+  std::mt19937 random(1);
+  for (int i = 0; i < 2000; ++i) {
+    const int64_t groups = 1 + random() % (i % 2 ? 5 : 300);
+    int64_t rows = 0, bands = 0;
+    for (int64_t group = 0; group < groups; ++group) {
+      const int64_t size = random() % 3 == 0 ? 0 : random() % 400;
+      rows += size;
+      bands += ceil_div<int64_t>(size, 128);
+    }
+    const int64_t rest = random() % 2 * (random() % 1000);
+    const QuantizeProblem p = grouped_problem(rows + rest, 256, groups, DType::bf16);
+    ASSERT_TRUE(validate(p).empty());
+    ASSERT_EQ(extent_t(p) % 128, 0);
+    ASSERT_GE(extent_t(p), bands * 128);
+    const auto made = launches(p);
+    ASSERT_EQ(made.front().kernel, QuantizeKernel::bands);
+    ASSERT_GE(made.front().params.bands, bands + ceil_div<int64_t>(rest, 128));
+    ASSERT_EQ(made.size(), rows + rest == 0 ? 1u : 2u);
+    if (made.size() == 1) continue;
+    ASSERT_TRUE(made.back().config.grouped);
+    ASSERT_EQ(made.back().blocks, made.front().params.bands * 2);
+    ASSERT_EQ(made.back().config.width_t, 16u);
+  }
+}
+
 TEST(QuantizeLaunches, PlansNeedNoGpu) {
   const auto made = plan(problem_of(64, 4096, Granularity::tensor, DType::bf16, DType::e4m3));
   EXPECT_TRUE(made->kernel_name().starts_with("measure ")) << made->kernel_name();
@@ -136,7 +171,8 @@ TEST(QuantizeSource, TheConstantEqualsTheConfiguration) {
                                .hold = 1,
                                .batch = 2,
                                .square = false,
-                               .width_t = 4};
+                               .width_t = 4,
+                               .grouped = true};
   const std::string text = quantize_source(QuantizeKernel::rows, unusual);
   const size_t begin = text.find("{"), end = text.find("};");
   const std::string source =
@@ -145,7 +181,7 @@ TEST(QuantizeSource, TheConstantEqualsTheConfiguration) {
       text.substr(begin, end - begin) +
       "};\n"
       "static_assert(unusual == cleave::QuantizeConfig{cleave::DType::f16, cleave::DType::e5m2, 2, "
-      "true, false, true, 8, 1, 2, false, 4});\n"
+      "true, false, true, 8, 1, 2, false, 4, true});\n"
       "extern \"C\" __global__ void empty() {}\n";
   EXPECT_NO_THROW(compile_uncached(source, "sm_80")) << source;
 }
@@ -178,6 +214,8 @@ std::set<std::string> typical_sources() {
   turned = problem_of(4095, 7167, Granularity::block_128x128, DType::f32, DType::e4m3);
   turned.has_transpose = true;
   add(turned);
+  for (const DType x : {DType::f16, DType::bf16, DType::f32})
+    add(grouped_problem(4096, 7168, 64, x));
   return sources;
 }
 

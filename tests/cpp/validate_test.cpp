@@ -15,16 +15,6 @@ namespace {
 
 constexpr int64_t kHuge = int64_t(1) << 31;
 
-using Messages = std::vector<std::string>;
-const Messages kFine;
-
-/// Expects one message that contains all of `parts`.
-void expect_refusal(const GemmProblem& problem, const std::vector<std::string>& parts) {
-  const Messages messages = validate(problem);
-  ASSERT_EQ(messages.size(), 1u) << testing::PrintToString(messages);
-  expect_parts(messages[0], parts);
-}
-
 TEST(Validate, AcceptsGoodProblems) {
   EXPECT_EQ(validate(good()), kFine);
 

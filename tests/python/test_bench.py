@@ -22,7 +22,9 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 from bench import __main__ as harness
 from bench import (
     contest,
+    expert_offsets,
     gemm,
+    grouped,
     host,
     machine,
     peers,
@@ -30,8 +32,10 @@ from bench import (
     quantize,
     readme,
     report,
+    steps,
     suites,
     summary,
+    wgrad_step,
 )
 
 MACHINE = {"gpu": "a GPU", "driver": None, "commit": "abc"}
@@ -61,6 +65,12 @@ def split_row(case, mode, slices, us):
 
 
 PEER_ROWS = [row("x", 10.0, 12.0), row("y", 10.0, 9.0, rms_error=2e-4), row("z", 5.0)]
+STEP_ROWS = [
+    {"case": "x", "us": 10.0, "host_us": 4.0, "max_error": 0.0, "rms_error": 0.0, "row_error": 0.0,
+     "verified": True, "peers": {"loop": theirs(50.0, 10.0, host_us=40.0)}},
+    {"case": "y", "us": 20.0, "host_us": 8.0, "max_error": 0.0, "rms_error": 0.0, "row_error": 0.0,
+     "verified": True, "peers": {"loop": theirs(80.0, 20.0, host_us=20.0)}},
+]  # fmt: skip
 SPLIT_ROWS = [
     split_row("x", "auto", None, 5.0),
     split_row("x", "serial", 2, 8.0),
@@ -71,9 +81,11 @@ SPLIT_ROWS = [
 ]
 
 
-def suite_of(kind, cases=(), splits=(), operation=gemm):
+def suite_of(kind, cases=(), splits=(), operation=gemm, best_of=()):
     group = suites.Group("A group", list(cases))
-    return suites.Suite("some", kind, "Some title", operation, [group], splits=list(splits))
+    return suites.Suite(
+        "some", kind, "Some title", operation, [group], splits=list(splits), best_of=list(best_of)
+    )
 
 
 # Suites
@@ -90,10 +102,13 @@ def test_suites_load(name):
     assert 0 < len(quick.cases) <= len(suite.cases)
     assert set(quick.cases) <= set(suite.cases)
     assert set(suite.peers) <= set(peers.names())
+    assert set(suite.best_of) <= set(suite.peers)
     assert all(group.title for group in suite.groups)
     assert all(len(group.headline) == 2 for group in suite.groups) == (suite.kind == "host")
     for case in suite.cases:
-        assert case.dtype in dtypes.DTYPES
+        assert case.bytes > 0
+        if suite.operation is not expert_offsets:
+            assert case.dtype in dtypes.DTYPES
         if suite.operation is gemm:
             assert case.layout == "tn"
 
@@ -136,6 +151,25 @@ def test_the_suites_are_the_baselines_tables():
     }
 
 
+def test_the_grouped_suites_are_the_baselines_tables():
+    def grouped_shapes(name):
+        return {(c.groups, c.tokens, c.n, c.k) for c in suites.load(name).cases}
+
+    spreads = ((4, 8192), (8, 4096), (32, 256), (64, 64), (128, 16))
+    layers = ((4096, 7168), (7168, 2048))
+    every = {(groups, groups * mean, n, k) for groups, mean in spreads for n, k in layers}
+    for name in ("grouped_fwd", "grouped_wgrad", "grouped_fp8_fwd", "grouped_fp8_wgrad"):
+        assert grouped_shapes(name) == every
+        assert {case.sizes for case in suites.load(name).cases} == {"varied"}
+    assert (64, 4096, 1408, 2048) in grouped_shapes("grouped_loop")
+    assert len(grouped_shapes("grouped_loop")) == 6
+    skew = suites.load("grouped_skew").cases
+    assert {(case.groups, case.form) for case in skew} == {
+        (groups, form) for groups in (64, 256) for form in ("forward", "wgrad")
+    }
+    assert {case.sizes for case in skew} == {"zipf"}
+
+
 def test_the_scaled_suites_ask_for_what_the_peers_compute():
     assert all(c.use_fast_accum and c.scaling == "row" for c in suites.load("fp8_row").cases)
     assert {c.scaling for c in suites.load("fp8_block").cases} == {"block_128x128"}
@@ -154,7 +188,7 @@ def test_unknown_suites_are_refused():
     made = {"name": "s", "kind": "odd", "title": "", "operation": "gemm", "groups": []}
     with pytest.raises(ValueError, match="kind 'odd' is not one of peers"):
         suites.parse(made)
-    with pytest.raises(ValueError, match="operation 'sort' is not one of gemm, quantize"):
+    with pytest.raises(ValueError, match="operation 'sort' is not one of gemm, quantize, grouped"):
         suites.parse(made | {"kind": "host", "operation": "sort"})
 
 
@@ -174,6 +208,28 @@ def test_ratios():
     assert (result["wins"], result["losses"]) == (1, ["y"])
     assert result["less_accurate"] == ["y"]
     assert summary.summarize_peers([]) == {}
+
+
+def test_the_best_of_some_peers_is_one_more():
+    rows = [row("x", 10.0), row("y", 10.0), row("z", 10.0)]
+    rows[0]["peers"] = {"first": theirs(20.0, 10.0), "second": theirs(5.0, 10.0)}
+    rows[1]["peers"] = {"first": theirs(40.0, 10.0), "third": theirs(1.0, 10.0)}
+    rows[2]["peers"] = {"third": theirs(1.0, 10.0)}
+    result = summary.summarize_peers(rows, ["first", "second"])
+    assert list(result) == ["first", "second", "third", "the best of first and second"]
+    best = result["the best of first and second"]
+    assert (best["compared"], best["worst_case"], best["best_case"]) == (2, "x", "y")
+    assert best["geomean"] == pytest.approx(math.sqrt(0.5 * 4))
+    assert list(summary.summarize_peers(rows, ["second"])) == ["first", "second", "third"]
+
+
+def test_steps_compare_host_times_too():
+    result = summary.summarize_peers(STEP_ROWS)["loop"]
+    assert result["geomean"] == pytest.approx(math.sqrt(5 * 4))
+    assert (result["host_us"], result["host_saved"]) == (8.0, pytest.approx(0.6))
+    assert report.summary_lines("steps", {"loop": result})[-1] == (
+        "Host time at most 8.0 us a step, everywhere less than loop's by 60.0% or more."
+    )
 
 
 def test_every_peer_has_its_own_ratios():
@@ -204,6 +260,7 @@ def test_modes():
 
 CONTENTS = {
     "peers": PEER_ROWS,
+    "steps": STEP_ROWS,
     "modes": SPLIT_ROWS,
     "host": [{"case": "x", "call": "torch.mm", "us": 9.5}],
 }
@@ -213,7 +270,7 @@ CONTENTS = {
 def test_report(kind, tmp_path):
     suite = suite_of(kind)
     rows = CONTENTS[kind]
-    verdict = harness._summarize(kind, rows)
+    verdict = harness._summarize(suite, rows)
     paths = report.write(tmp_path, suite, MACHINE, rows, ["A note."], verdict)
     data = json.loads(paths[0].read_text())
     assert data["rows"] == rows
@@ -273,6 +330,20 @@ def test_readme_table(tmp_path):
     ]
 
 
+def test_readme_has_the_best_of_peers_and_host_times(tmp_path):
+    first, *_ = suites.load("grouped_fwd").cases
+    both = {"torch_grouped": theirs(20.0, 10.0), "deepgemm_grouped": theirs(15.0, 10.0)}
+    rows = [row(first.title, 10.0, peers=both)]
+    (tmp_path / "grouped_fwd.json").write_text(json.dumps({"rows": rows}))
+    (tmp_path / "grouped_loop.json").write_text(json.dumps({"rows": STEP_ROWS}))
+    *_, best, loop = readme.lines(tmp_path)
+    assert best == (
+        "| Experts' forward, bf16, 1 shapes, against the best of torch grouped and deepgemm grouped"
+        " | geomean 1.50, worst 1.50, best 1.50 |"
+    )
+    assert loop.endswith("worst 4.00, best 5.00; host at most 8 us, 60% less or better |")
+
+
 def test_readme_keeps_what_is_around_the_table():
     start, end = readme.MARKERS
     text = f"before\n{start}\nold\n{end}\nafter\n"
@@ -285,7 +356,7 @@ def test_readme_keeps_what_is_around_the_table():
 def test_plot(kind, tmp_path):
     pytest.importorskip("matplotlib")
     path = plot.write(tmp_path, suite_of(kind), CONTENTS[kind])
-    if kind == "host":
+    if kind in ("host", "steps"):
         assert path is None
     else:
         text = path.read_text()
@@ -393,6 +464,164 @@ def test_against_auto(short):
     assert summary.summarize_modes(made)["compared"] == 1
 
 
+# Groups, and steps without graphs
+
+
+class TorchStandIn(arrays.TorchArrays):
+    on_stream, capture, microseconds = (
+        getattr(StandInGpu, name) for name in ("on_stream", "capture", "microseconds")
+    )
+
+
+def grouped_cases(**changes):
+    return [
+        grouped.Case(4, 90, 32, 48, form=form, **changes) for form in ("forward", "dgrad", "wgrad")
+    ]
+
+
+@pytest.mark.parametrize("case", grouped_cases(), ids=lambda case: case.form)
+def test_grouped_contest(short, case):
+    pytest.importorskip("torch")
+    found, missing = peers.load(["torch_grouped"])
+    assert not missing
+    (made,) = contest.against_peers(
+        TorchStandIn("cpu"), case, suite_of("peers", operation=grouped), found, 7
+    )
+    assert made["verified"]
+    assert made["tflops"] > 0
+    theirs = made["peers"]["torch_grouped"]
+    assert theirs["rms_error"] == pytest.approx(made["rms_error"], rel=0.01)
+    assert made["groups"] == 4
+
+
+def test_groups_contend_with_our_own_other_cases(short):
+    pytest.importorskip("torch")
+    case = grouped.Case(
+        3, 400, 32, 48, form="wgrad", sizes="zipf", dtype="float8_e4m3fn", scaling="block_1x128"
+    )
+    found, _ = peers.load(["cleave_bfloat16", "cleave_uniform"])
+    (made,) = contest.against_peers(
+        TorchStandIn("cpu"), case, suite_of("peers", operation=grouped), found, 7
+    )
+    assert made["verified"]
+    assert {name: theirs["case"] for name, theirs in made["peers"].items()} == {
+        "cleave_bfloat16": "wgrad 400x32x48 in 3 zipf groups bfloat16 nt",
+        "cleave_uniform": "wgrad 400x32x48 in 3 uniform groups float8_e4m3fn tn scales block_1x128",
+    }
+    assert all(0 < theirs["row_error"] < 0.02 for theirs in made["peers"].values())
+
+
+@pytest.mark.parametrize(
+    ("operation", "case", "names"),
+    [
+        (
+            wgrad_step,
+            wgrad_step.Case(5, 90, 32, 48, sizes="zipf", form="wgrad"),
+            ["expert_loop", "torch_grouped_step"],
+        ),
+        (expert_offsets, expert_offsets.Case(64, 2, 7, "zipf"), ["torch_bincount"]),
+    ],
+    ids=["wgrad_step", "expert_offsets"],
+)
+def test_steps(short, operation, case, names):
+    pytest.importorskip("torch")
+    found, missing = peers.load(names)
+    assert not missing
+    (made,) = contest.against_peers(
+        TorchStandIn("cpu"), case, suite_of("steps", operation=operation), found, 7, steps.called
+    )
+    assert made["verified"]
+    assert made["without"] == {}
+    assert list(made["peers"]) == names
+    for measured in (made, *made["peers"].values()):
+        assert 0 < measured["host_us"] <= measured["us"]
+    assert summary.summarize_peers([made])[names[0]]["compared"] == 1
+
+
+def test_steps_rotate_over_the_operands():
+    calls = []
+    steps.called(StandInGpu(), [[lambda: calls.append(0), lambda: calls.append(1)]], 1)
+    assert calls == [0, 1] * steps.STEPS
+
+
+def test_wrong_offsets_are_detected():
+    library, case = arrays.NumpyArrays(), expert_offsets.Case(64, 2, 7, "zipf")
+    operands = expert_offsets.make_operands(library, case, 0)
+    counts = np.bincount(operands.expert_ids.flatten(), minlength=7)
+    operands.offs = counts.cumsum().astype(np.int32)
+    assert expert_offsets.errors(library, case, operands).acceptable
+    operands.offs[3] += 1
+    assert not expert_offsets.errors(library, case, operands).acceptable
+    expert_offsets.poison(library, operands)
+    assert not expert_offsets.errors(library, case, operands).acceptable
+
+
+def test_grouped_peers_serve_what_they_can():
+    pytest.importorskip("torch")
+    names = ["torch_grouped", "torch_grouped_rowwise", "cleave_bfloat16", "cleave_uniform"]
+    found = {peer.name: peer for peer in peers.load(names)[0]}
+    plain, rows, blocks = (
+        grouped_cases(**options)
+        for options in (
+            {},
+            {"dtype": "float8_e4m3fn", "scaling": "row", "sizes": "uniform"},
+            {"dtype": "float8_e4m3fn", "scaling": "block_1x128", "sizes": "zipf"},
+        )
+    )
+    every = [*plain, *rows, *blocks]
+    serving = {name: [case for case in every if peer.serves(case)] for name, peer in found.items()}
+    assert serving == {
+        "torch_grouped": plain,
+        "torch_grouped_rowwise": rows[:2],
+        "cleave_bfloat16": [*rows, *blocks],
+        "cleave_uniform": [*plain, *blocks],
+    }
+    assert found["cleave_bfloat16"].serves(blocks[2]) == replace(plain[2], sizes="zipf")
+    assert not found["torch_grouped"].serves(replace(plain[0], alignment=128))
+
+
+class RecordedDeepGemm(types.ModuleType):
+    """Its signatures, and float64 products of what it is given."""
+
+    def get_mn_major_tma_aligned_tensor(self, scale):
+        return scale
+
+    def m_grouped_bf16_gemm_nt_contiguous(self, a, b, out, groups):
+        for group in range(len(b)):
+            rows = groups == group
+            out[rows] = (a[rows].double() @ b[group].double().T).to(out.dtype)
+
+    def m_grouped_fp8_gemm_nt_contiguous(self, a, b, out, groups):
+        (a, scale_a), (b, scale_b) = a, b
+        a = a.double() * scale_a.repeat_interleave(128, 1)[:, : a.shape[1]]
+        scale_b = scale_b.repeat_interleave(128, 1).repeat_interleave(128, 2)
+        b = b.double() * scale_b[:, : b.shape[1], : b.shape[2]]
+        self.m_grouped_bf16_gemm_nt_contiguous(a, b, out, groups)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"dtype": "float8_e4m3fn", "scaling": "block_128x128"}],
+    ids=["bfloat16", "float8_e4m3fn"],
+)
+def test_deepgemm_computes_padded_groups(short, monkeypatch, options):
+    pytest.importorskip("torch")
+    monkeypatch.setitem(sys.modules, "deep_gemm", RecordedDeepGemm("deep_gemm"))
+    monkeypatch.delitem(sys.modules, "bench.peers.deepgemm_grouped", raising=False)
+    found, missing = peers.load(["deepgemm_grouped"])
+    assert not missing
+    case = grouped.Case(3, 600, 64, 160, **options)
+    (made,) = contest.against_peers(
+        TorchStandIn("cpu"), case, suite_of("peers", operation=grouped), found, 7
+    )
+    theirs = made["peers"]["deepgemm_grouped"]
+    assert "aligned to 128" in theirs["case"]
+    assert 0 < theirs["row_error"] < 0.02
+    few = replace(case, tokens=150)
+    assert found[0].serves(few) is None  # more rows between groups than in them
+    monkeypatch.delitem(sys.modules, "bench.peers.deepgemm_grouped")
+
+
 # Host times
 
 
@@ -439,12 +668,6 @@ QUANTIZED = [
 def test_quantize_contest(short, monkeypatch, case):
     torch = pytest.importorskip("torch")
     monkeypatch.setattr(cleave, "device_info", lambda device: {"memory_gb_per_s": 3000.0})
-
-    class TorchStandIn(arrays.TorchArrays):
-        on_stream, capture, microseconds = (
-            getattr(StandInGpu, name) for name in ("on_stream", "capture", "microseconds")
-        )
-
     found, _ = peers.load(["torch_eager"])
     (made,) = contest.against_peers(
         TorchStandIn("cpu"), case, suite_of("peers", operation=quantize), found, 7
@@ -471,6 +694,12 @@ def test_quantize_case_counts():
 # Peers
 
 
+DENSE_PEERS = {
+    "cublas", "cublas_int8", "cublas_int8_eager", "cublas_tensorwise", "torch_blockwise",
+    "torch_rowwise",
+}  # fmt: skip
+
+
 def test_peers_serve_what_they_can():
     found = {peer.name: peer for peer in peers.load(peers.names())[0]}
     if "cublas" not in found:
@@ -482,7 +711,7 @@ def test_peers_serve_what_they_can():
     serving = {
         name: [case for case in (dense, row_scaled, blocks, integers) if peer.serves(case)]
         for name, peer in found.items()
-        if name not in ("deepgemm", "torch_eager")
+        if name in DENSE_PEERS
     }
     assert serving == {
         "cublas": [dense],
@@ -514,13 +743,12 @@ def test_peers_compute(name, case):
     (peer,), _ = peers.load([name])
     served = peer.serves(case)
     operands = gemm.make_operands(library, served)
-    expected = gemm.reference(library, served, operands)
     calls = peer.calls(served, operands)
     try:
         next(iter(calls.values()))()
     except (RuntimeError, ValueError) as refusal:
         pytest.skip(peers.reason(refusal))
-    assert gemm.errors(library, served, operands, expected).acceptable
+    assert gemm.errors(library, served, operands).acceptable
     for call in list(calls.values())[1:]:
         assert call().dtype == operands.out.dtype
 
@@ -546,6 +774,34 @@ def test_time_budget_leaves_cases_out():
     assert notes == ["7 of 7 cases left out: the time was up."]
     rows, notes = harness._measure(suite, lambda case: [row(case.title, 1.0)], deadline=math.inf)
     assert (len(rows), notes) == (7, [])
+
+
+def test_groups_and_steps_from_suite_to_report(short, monkeypatch, tmp_path, capsys):
+    pytest.importorskip("torch")
+    monkeypatch.setattr(harness, "_gpu", lambda device: TorchStandIn("cpu"))
+    monkeypatch.setattr(harness, "_warm_up", lambda arrays: None)
+    monkeypatch.setattr(machine, "describe", lambda index: MACHINE)
+    load = suites.load
+
+    def small(name, *options):
+        whole = load(name, *options)
+        cases = [replace(case, tokens=90, n=32, k=48) for case in whole.cases[:1]]
+        return replace(whole, groups=[suites.Group("few", cases)])
+
+    monkeypatch.setattr(suites, "load", small)
+    names = "grouped_fwd,grouped_loop"
+    assert harness.main(["--suite", names, "--quick", "--out", str(tmp_path)]) == 0
+    out = capsys.readouterr().out
+    assert "torch_grouped's time over ours" in out
+    assert "Host time at most" in out
+    _, missing = peers.load(["deepgemm_grouped"])
+    assert bool(missing) == ("Without deepgemm_grouped:" in out)
+    for name in names.split(","):
+        result = json.loads((tmp_path / f"{name}.json").read_text())
+        assert result["rows"][0]["verified"]
+        assert (tmp_path / f"{name}.md").read_text().count("\n| ") == 3
+    rows = json.loads((tmp_path / "grouped_loop.json").read_text())["rows"]
+    assert set(rows[0]["peers"]) == {"expert_loop", "torch_grouped_step"}
 
 
 @pytest.mark.skipif(cleave.device_count() > 0, reason="there is a GPU")

@@ -18,7 +18,11 @@ from cleave.cli import (
     arrays,
     case,
     compile,
+    dense,
     explain,
+    group_sizes,
+    grouped,
+    grouped_operands,
     measure,
     operands,
     quantization,
@@ -26,8 +30,10 @@ from cleave.cli import (
 )
 from cleave.cli.console import Console, format_bytes, format_cell
 from cleave.cli.errors import CommandError
+from cleave.cli.grouped_case import FORMS, GroupedCase
 
 SMALL = ["--m", "48", "--n", "40", "--k", "200"]
+GROUPS = ["--sizes", "20,0,1,47", "--n", "40", "--k", "72"]
 
 
 # Option values
@@ -73,6 +79,19 @@ def test_slices_and_words():
         values.slices("0")
 
 
+def test_group_sizes(tmp_path):
+    path = tmp_path / "sizes"
+    path.write_text("10, 20\n20 0\n")
+    assert values.group_sizes("uniform,zipf") == ["uniform", "zipf"]
+    assert values.group_sizes("10,20,20,0") == [(10, 20, 20, 0)]  # sizes may repeat
+    assert values.group_sizes("0:6:2,5") == [(0, 2, 4, 6, 5)]
+    assert values.group_sizes(f"@{path}") == [(10, 20, 20, 0)]
+    path.write_text("")
+    for text in ("", "10,", "skewed", "10,x", "10,-1", "uniform,10", f"@{path}", "@/no/such/file"):
+        with pytest.raises(argparse.ArgumentTypeError):
+            values.group_sizes(text)
+
+
 def test_device():
     assert values.device("cuda") == "cuda:0"
     assert values.device("cuda:3") == "cuda:3"
@@ -87,13 +106,14 @@ def test_device():
 def test_product_is_cartesian_and_does_not_repeat_unsplit_cases():
     cases = list(
         case.product(
+            case.GemmCase,
             {
                 "m": [1, 2],
                 "n": [3],
                 "k": [4],
                 "split_k_mode": ["none", "serial"],
                 "split_k_slices": [2, 4],
-            }
+            },
         )
     )
     assert [(c.m, c.split_k_mode, c.split_k_slices) for c in cases] == [
@@ -133,6 +153,65 @@ def test_case_defaults_of_8_bit_operands():
     assert scaled.title == "2x3x5 int8 tn scales row row bias"
     to_float16 = case.GemmCase(2, 3, 5, dtype="float8_e5m2", out_dtype="float16", bias="row")
     assert to_float16.dtypes == {"float8_e5m2", "float16"}
+
+
+@pytest.mark.parametrize("spread", group_sizes.SPREADS)
+@pytest.mark.parametrize(("groups", "rows"), [(1, 7), (8, 4096), (64, 4001), (256, 100), (3, 0)])
+def test_spreads_add_up(spread, groups, rows):
+    sizes = group_sizes.spread_over(groups, rows, spread)
+    assert (len(sizes), sum(sizes)) == (groups, rows)
+    assert min(sizes) >= 0
+    assert sizes == group_sizes.spread_over(groups, rows, spread)
+
+
+def test_spreads_are_what_they_are_called():
+    uniform, varied, zipf = (
+        group_sizes.spread_over(64, 640_000, spread) for spread in ("uniform", "varied", "zipf")
+    )
+    assert set(uniform) == {10_000}
+    assert 1.6 < max(varied) / min(varied) < 1.9  # 1.3 / 0.7 at most
+    ranked = sorted(zipf, reverse=True)
+    assert [round(ranked[0] / size) for size in ranked[:64]] == list(range(1, 65))
+    assert ranked != list(zipf)
+
+
+def test_grouped_case_counts():
+    forward = GroupedCase(3, 9, 5, 7, sizes=(4, 0, 5), dtype="float16")
+    assert forward.flops == 2 * 9 * 5 * 7
+    assert forward.bytes == 2 * (9 * 7 + 2 * 5 * 7 + 9 * 5)  # two groups' weights are read
+    assert GroupedCase(3, 9, 5, 7, sizes=(4, 0, 5), form="wgrad", dtype="float16").bytes == 2 * (
+        9 * 5 + 9 * 7 + 3 * 5 * 7
+    )
+    assert forward.ranges == [(0, 4), (4, 4), (4, 9)]
+    assert forward.title == "forward 9x5x7 in 3 given groups float16 tn"
+    scaled = GroupedCase(2, 9, 5, 7, dtype="int8", scaling="row", form="dgrad", alignment=16)
+    assert scaled.title == "dgrad 9x5x7 in 2 varied groups aligned to 16 int8 tn scales row"
+    assert scaled.bytes == 9 * 5 + 2 * 5 * 7 + 2 * 9 * 7 + 4 * (9 + 2 * 7)
+
+
+def test_groups_begin_at_multiples_of_the_alignment():
+    sizes = (130, 0, 1, 128)
+    options = {"sizes": sizes, "dtype": "int8", "form": "wgrad"}
+    by_blocks = GroupedCase(4, sum(sizes), 8, 8, scaling="block_1x128", **options)
+    assert by_blocks.ranges == [(0, 130), (256, 256), (256, 257), (384, 512)]
+    assert by_blocks.rows == 512
+    by_rows = GroupedCase(4, sum(sizes), 8, 8, scaling="row", **options)
+    assert (by_rows.spacing, by_rows.rows) == (1, 259)
+
+
+@pytest.mark.parametrize(
+    ("form", "product"),
+    [
+        ("forward", (4, 5, 7, "tn")),
+        ("dgrad", (4, 7, 5, "tt")),
+        ("wgrad", (5, 7, 4, "nt")),
+    ],
+)
+def test_each_form_is_a_product_of_its_own(form, product):
+    own = GroupedCase(1, 4, 5, 7, form=form).group(4)
+    assert (own.m, own.n, own.k, own.layout) == product
+    assert GroupedCase(1, 4, 5, 7, form=form, dtype="int8").group(4).layout == "tn"
+    assert GroupedCase(1, 4, 5, 7, form=form, layout="nn").group(4).layout == "nn"
 
 
 # Operands, verification and timing
@@ -200,6 +279,82 @@ def test_scales_have_the_shapes_and_layouts_that_the_peers_demand(scaling, shape
         assert strides(library, b) == ((200, 1) if scaling == "block_1x128" else (1, 3))
 
 
+@pytest.mark.parametrize("form", FORMS)
+def test_grouped_operands_have_their_shapes_and_layouts(form):
+    library = arrays.NumpyArrays()
+    case_ = GroupedCase(3, 9, 5, 7, sizes=(4, 0, 5), form=form, dtype="float32", bias="row")
+    made = grouped_operands.make_operands(library, case_)
+    shapes = {
+        "forward": ((9, 7), (3, 7, 5), (9, 5)),
+        "dgrad": ((9, 5), (3, 5, 7), (9, 7)),
+        "wgrad": ((5, 9), (9, 7), (3, 5, 7)),
+    }[form]
+    assert (made.a.shape, made.b.shape, made.out.shape) == shapes
+    assert made.bias.shape == (3, made.out.shape[-1])
+    assert made.offs.tolist() == [4, 4, 9]
+    unit = {"forward": (1, 0), "dgrad": (1, 1), "wgrad": (0, 1)}[form]
+    assert strides(library, made.a)[unit[0]] == 1
+    assert strides(library, made.b)[unit[1] - 2] == 1
+    assert np.isnan(made.out).all()
+
+
+@pytest.mark.parametrize("scaling", values.GROUP_SCALINGS[1:])
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("dtype", ["int8", "float8_e4m3fn"])
+def test_scaled_groups_stand_for_normal_values(dtype, form, scaling):
+    library = library_for(dtype)
+    sizes = (130, 0, 1, 60)
+    options = {"dtype": dtype, "scaling": scaling, "out_dtype": "float32"}
+    case_ = GroupedCase(4, sum(sizes), 140, 200, sizes=sizes, form=form, **options)
+    made = grouped_operands.make_operands(library, case_)
+    scale_a, scale_b = made.scales["scale_a"], made.scales["scale_b"]
+    n = 200 if form == "dgrad" else 140
+    if scaling == "row":
+        expected = ((4, 140), (4, 200)) if form == "wgrad" else ((191,), (4, n))
+    elif form == "wgrad":
+        expected = (140, 4), (4, 200 if scaling == "block_1x128" else 2)
+    else:
+        expected = (191, 2), (4, 2, n if scaling == "block_1x128" else 2)
+    assert (tuple(scale_a.shape), tuple(scale_b.shape)) == expected
+    for group, size in enumerate(sizes):
+        product, own = grouped_operands.of_group(case_, made, group)
+        assert size in (product.m, product.k)
+        for real in operands.real_factors(library, product, own):
+            if size > 1:
+                assert float((real * real).mean()) == pytest.approx(1, rel=0.1)
+                assert float(abs(real).max()) < 6
+
+
+def test_errors_of_several_outputs():
+    one = accuracy.Errors(0.5, 0.1, 0.2, 3.0, 1.0, True)
+    other = accuracy.Errors(0.25, 0.3, 0.4, 1.0, 2.0, True)
+    both = accuracy.overall([(one, 3), (other, 1)])
+    assert (both.max_relative, both.max_row, both.max_absolute) == (0.5, 0.4, 3.0)
+    assert both.rms_absolute == pytest.approx(math.sqrt((3 * 1 + 4) / 4))
+    assert both.acceptable
+    wrong = accuracy.Errors(math.nan, math.nan, math.nan, math.nan, math.nan, False)
+    for parts in ([(wrong, 1), (one, 3)], [(one, 3), (wrong, 1)]):
+        assert math.isnan(accuracy.overall(parts).max_row)
+        assert not accuracy.overall(parts).acceptable
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_an_error_in_one_group_is_not_acceptable(form):
+    library = arrays.NumpyArrays()
+    case_ = GroupedCase(3, 9, 5, 7, sizes=(4, 0, 5), form=form, dtype="float32")
+    made = grouped_operands.make_operands(library, case_)
+    for group, (begin, end) in enumerate(case_.ranges):
+        _, own = grouped_operands.of_group(case_, made, group)
+        own.out[...] = own.a @ own.b
+        assert (begin == end) == (0 in own.a.shape)
+    assert grouped.errors(library, case_, made).acceptable
+    if form == "wgrad":  # an empty group's gradient is zero, exactly
+        made.out[1, 2, 3] = 1e-30
+    else:
+        made.out[8, 3] += 0.1
+    assert not grouped.errors(library, case_, made).acceptable
+
+
 def test_quantize_by_hand():
     library = arrays.NumpyArrays()
     x = np.array([[1.0, -127.0, 0.0], [0.0, 0.0, 0.0]])
@@ -218,7 +373,7 @@ def library_for(*dtypes):
     return arrays.select("cpu", set(dtypes))
 
 
-@pytest.mark.parametrize("activation", values.ACTIVATIONS)
+@pytest.mark.parametrize("activation", [name for name in values.ACTIVATIONS if name != "swiglu"])
 def test_reference_activations(activation):
     library = arrays.NumpyArrays()
     x = np.linspace(-4, 4, 33)
@@ -236,6 +391,21 @@ def test_reference_activations(activation):
     expected = accuracy.reference(library, gemm, given)
     np.testing.assert_allclose(expected.values, [[scalar(float(v))] for v in x], atol=1e-15)
     np.testing.assert_allclose(expected.row_magnitudes, abs(x))
+
+
+def test_reference_of_swiglu():
+    library = arrays.NumpyArrays()
+    case_ = case.GemmCase(3, 4, 16, dtype="float32", activation="swiglu", bias="row")
+    assert case_.flops == 2 * 3 * 8 * 16
+    given = operands.make_operands(library, case_)
+    assert (given.b.shape, given.bias.shape, given.out.shape) == ((16, 8), (8,), (3, 4))
+    sums = given.a.astype(np.float64) @ given.b + given.bias
+    right = sums[:, :4] / (1 + np.exp(-sums[:, :4])) * sums[:, 4:]
+    expected = accuracy.reference(library, case_, given)
+    np.testing.assert_allclose(expected.values, right, atol=1e-12)
+    np.testing.assert_array_less(expected.row_magnitudes, 10 * abs(right).max(-1))
+    assert accuracy.compare(library, right, expected).acceptable
+    assert not accuracy.compare(library, 1.2 * right, expected).acceptable
 
 
 def test_reference_of_integers_and_their_scales():
@@ -398,6 +568,11 @@ def run(capsys, *arguments):
         ["compile", "--all", "gemm", *SMALL],
         ["compile", "gemm", "--dtype", "e4m3"],
         ["cache", "rm"],
+        ["profile", "grouped", "--n", "8"],
+        ["profile", "grouped", *GROUPS, "--sizes", "skewed"],
+        ["profile", "grouped", *GROUPS, "--form", "backward"],
+        ["profile", "grouped", *GROUPS, "--scaling", "tensor"],
+        ["compile", "--all", "grouped", *GROUPS],
     ],
 )
 def test_wrong_usage_exits_with_2(arguments, capsys):
@@ -502,10 +677,107 @@ def test_profile_reports_refused_combinations_and_goes_on(capsys):
 
 
 def test_profile_detects_wrong_results(capsys, monkeypatch):
-    monkeypatch.setattr(measure, "run", lambda plan, operands, stream: operands.out.fill(0))
+    monkeypatch.setattr(dense, "run", lambda plan, operands, stream: operands.out.fill(0))
     status, out, _ = run(capsys, "profile", "gemm", *SMALL, "--device", "cpu", "--iterations", "1")
     assert status == 1
     assert "WRONG RESULT" in out
+
+
+def test_profile_groups(capsys, tmp_path):
+    path = tmp_path / "rows.json"
+    status, out, _ = run(
+        capsys, "profile", "grouped", *GROUPS, "--form", "forward,dgrad,wgrad", "--dtype",
+        "fp16,fp32", "--split-k-mode", "auto,serial", "--device", "cpu", "--iterations", "1",
+        "--json", str(path),
+    )  # fmt: skip
+    assert status == 0, out
+    rows = json.loads(path.read_text())
+    assert len(rows) == 3 * 2 * 2
+    assert all(row["verified"] and row["us"] > 0 and row["tflops"] > 0 for row in rows)
+    assert {tuple(row["sizes"]) for row in rows} == {(20, 0, 1, 47)}
+    assert "wgrad 68x40x72 in 4 given groups float32 nt" in out
+
+
+def test_profile_swiglu_groups(capsys):
+    status, out, _ = run(
+        capsys, "profile", "grouped", *GROUPS, "--activation", "swiglu", "--bias", "none,row",
+        "--device", "cpu", "--iterations", "1",
+    )  # fmt: skip
+    assert status == 0, out
+    assert out.count(" swiglu") == 2
+
+
+def test_profile_spread_groups(capsys, tmp_path):
+    path = tmp_path / "rows.csv"
+    status, out, _ = run(
+        capsys, "profile", "grouped", "--groups", "3,70", "--tokens", "100", "--sizes",
+        "uniform,varied,zipf", "--n", "24", "--k", "40", "--bias", "none,row", "--activation",
+        "silu", "--device", "cpu", "--iterations", "1", "--csv", str(path),
+    )  # fmt: skip
+    assert status == 0, out
+    with path.open() as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == 2 * 3 * 2
+    assert {row["groups"] for row in rows} == {"3", "70"}
+
+
+@pytest.mark.parametrize("dtype", ["int8", "float8_e4m3fn"])
+def test_profile_scaled_groups(capsys, tmp_path, dtype):
+    library_for(dtype)
+    path = tmp_path / "rows.json"
+    status, out, _ = run(
+        capsys, "profile", "grouped", "--sizes", "130,0,1,60", "--n", "40", "--k", "300", "--form",
+        "forward,dgrad,wgrad", "--dtype", dtype, "--scaling", "none,row,block_1x128", "--out-dtype",
+        "fp32", "--device", "cpu", "--iterations", "1", "--json", str(path),
+    )  # fmt: skip
+    assert status == 0, out
+    rows = json.loads(path.read_text())
+    assert len(rows) == 3 * 3
+    assert all(row["verified"] for row in rows)
+
+
+def test_sizes_that_contradict_are_refused(capsys):
+    for option in ("--groups", "--tokens"):
+        status, _, err = run(capsys, "profile", "grouped", *GROUPS, option, "5", "--device", "cpu")
+        assert status == 1
+        assert option in err
+    status, out, _ = run(
+        capsys, "profile", "grouped", *GROUPS, "--groups", "4", "--device", "cpu", "--iterations",
+        "1",
+    )  # fmt: skip
+    assert status == 0, out
+
+
+def test_profile_detects_a_wrong_group(capsys, monkeypatch):
+    def leave_one_out(plan, operands, stream):
+        operands.out[...] = 0
+
+    monkeypatch.setattr(grouped, "run", leave_one_out)
+    status, out, _ = run(
+        capsys, "profile", "grouped", *GROUPS, "--device", "cpu", "--iterations", "1"
+    )
+    assert status == 1
+    assert "WRONG RESULT" in out
+
+
+def test_explain_groups(capsys):
+    status, out, _ = run(
+        capsys, "explain", "grouped", *GROUPS, "--form", "forward,wgrad", "--device", "cpu"
+    )
+    assert status == 0
+    assert "forward 68x40x72 in 4 given groups float16 tn on cpu" in out
+    for word in ("why", "moves", "computes"):
+        assert out.count(f"  {word} ") == 2
+
+
+def test_explain_groups_without_a_gpu(capsys):
+    status, out, _ = run(
+        capsys, "explain", "grouped", "--groups", "64", "--n", "1408", "--k", "2048", "--dtype",
+        "e4m3", "--scaling", "block_1x128", "--form", "forward,dgrad,wgrad", "--device", "h100",
+    )  # fmt: skip
+    assert status == 0
+    assert out.count("scales block_1x128 on h100") == 3
+    assert out.count("of the roofline") == 3
 
 
 def test_explain_without_a_gpu(capsys):
@@ -584,6 +856,23 @@ def test_compile_of_products_takes_each_kernel_once(capsys, monkeypatch):
     assert status == 0
     assert 2 <= len(sources) == len(set(sources)) < 6
     assert f"{len(sources)} kernels, 0 with spills" in out
+
+
+def test_compile_of_groups_takes_one_kernel_for_any_sizes(capsys, monkeypatch):
+    sources = []
+
+    def compile_plan(plan):
+        sources.append(plan.kernel_source)
+        return compiled("sm_90a")
+
+    monkeypatch.setattr(cleave._core, "compile_plan", compile_plan, raising=False)
+    status, out, _ = run(
+        capsys, "compile", "grouped", "--groups", "64", "--n", "1408", "--k", "2048", "--sizes",
+        "uniform,varied,zipf", "--device", "h100",
+    )  # fmt: skip
+    assert status == 0
+    assert len(sources) == 1
+    assert "1 kernels, 0 with spills" in out
 
 
 @pytest.mark.parametrize(("spill", "status"), [(0, 0), (16, 1)])

@@ -1,4 +1,4 @@
-"""The demo: the flights table, its encoding, and both sections on small data."""
+"""The demo: the flights table, its encoding, and every section on small data."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ import minilm_checkpoint
 import numpy as np
 import pytest
 
+import cleave
 from cleave.cli import main
 from cleave.cli.console import Console
-from cleave.demo import embeddings, encoding, flights, least_squares
+from cleave.demo import embeddings, encoding, flights, least_squares, moe
 from cleave.demo.minilm import sentences, weights
 from cleave.demo.minilm.encoder import Int8Linear
 
@@ -137,6 +138,42 @@ def test_embeddings_section_without_weights(monkeypatch):
 def test_a_sentences_nearest_is_another():
     vectors = np.array([[1, 0], [0.6, 0.8], [0.8, 0.6]])
     assert embeddings.nearest(vectors).tolist() == [2, 2, 1]
+
+
+@pytest.mark.parametrize("tokens, experts", [(4096, 64), (3, 8), (0, 4), (7, 1)])
+def test_zipf_shares_all_tokens(tokens, experts):
+    counts = moe.zipf(tokens, experts)
+    assert len(counts) == experts and counts.sum() == tokens and (counts >= 0).all()
+    assert counts.max() <= counts[0] + 1
+
+
+@pytest.fixture
+def small_layer(monkeypatch):
+    size = moe.Size(experts=3, tokens=20, features=16, hidden=8, repetitions=1, seconds=0.0)
+    monkeypatch.setattr(moe, "CPU", size)
+
+
+def test_moe_section(small_layer):
+    stream = io.StringIO()
+    moe.run("cpu", Console(stream))
+    lines = stream.getvalue().splitlines()
+    assert lines[0].startswith("20 tokens, 3 experts with 11 down to 4 of them")
+    for name in ("forward", "data gradient", "weight gradient"):
+        (line,) = [line for line in lines if line.startswith(f"{name} ")]
+        assert float(line.split()[-1]) <= moe.MOST_ERROR
+
+
+@pytest.mark.parametrize("name", ["grouped_gemm", "gemm"])
+def test_moe_section_fails_on_wrong_products(small_layer, monkeypatch, name):
+    product = getattr(cleave, name)
+
+    def wrong(a, *arguments, **options):
+        return product(a + 1, *arguments, **options)
+
+    monkeypatch.setattr(cleave, name, wrong)
+    which = "the grouped product" if name == "grouped_gemm" else "the loop"
+    with pytest.raises(ValueError, match=f"forward: {which} differs from float64 by"):
+        moe.run("cpu", Console(io.StringIO()))
 
 
 def test_demo_command(table, monkeypatch, capsys):

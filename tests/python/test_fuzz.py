@@ -188,10 +188,51 @@ def test_scaled_gemm_with_one_thing_wrong(name: str, value: Any) -> None:
         pass
 
 
+bounds = st.one_of(
+    anything, st.lists(st.integers(-9, 9), max_size=5).map(np.array), st.just(np.arange(3))
+)
+GROUPED_OPTIONS = OPTIONS | {
+    "offs": bounds,
+    "indptr": bounds,
+    "starts": bounds,
+    "sizes": bounds,
+    "counts": bounds,
+    "alignment": anything,
+    "scale_a": anything,
+    "scale_b": anything,
+    "use_fast_accum": anything,
+    "zero_rest": anything,
+    "check_offsets": st.one_of(anything, st.just(True)),
+}
+
+
+few_wrong = st.sets(st.sampled_from(["a", "b", *GROUPED_OPTIONS]), max_size=3).flatmap(
+    lambda names: st.fixed_dictionaries(
+        {name: GROUPED_OPTIONS.get(name, operands()) for name in sorted(names)}
+    )
+)
+
+
+@settings(max_examples=600)
+@given(st.sampled_from([(4, 4), (2, 4, 4)]), st.sampled_from([(4, 4), (3, 4, 4)]), few_wrong)
+def test_grouped_gemm_with_few_things_wrong(a: Any, b: Any, wrong: dict[str, Any]) -> None:
+    arguments = {"a": np.ones(a, np.float32), "b": np.ones(b, np.float32), "offs": np.arange(3)}
+    try:
+        result = cleave.grouped_gemm(**arguments | wrong)
+    except (TypeError, ValueError) as error:
+        assert str(error)
+    except ZeroDivisionError:
+        pass
+    else:
+        assert isinstance(result, np.ndarray)
+
+
 @settings(max_examples=200)
 @given(
     st.lists(anything, max_size=3),
-    st.dictionaries(st.sampled_from([*SCALED_OPTIONS, "x"]), anything, max_size=3),
+    st.dictionaries(
+        st.sampled_from([*SCALED_OPTIONS, *GROUPED_OPTIONS, "x"]), anything, max_size=3
+    ),
 )
 def test_plans(positional: list[Any], options: dict[str, Any]) -> None:
     plan = cleave.plan_gemm(np.ones((4, 4), np.float32), np.ones((4, 4), np.float32))
@@ -200,9 +241,12 @@ def test_plans(positional: list[Any], options: dict[str, Any]) -> None:
         plan.prepare,
         cleave.plan_gemm,
         cleave.plan_scaled_gemm,
+        cleave.plan_grouped_gemm,
+        cleave.grouped_gemm_wgrad,
         cleave.plan_problem,
         cleave.op.Gemm,
         cleave.op.ScaledGemm,
+        cleave.op.GroupedGemm,
     ):
         with contextlib.suppress(TypeError, ValueError, ZeroDivisionError, cleave.CudaError):
             call(*positional, **options)

@@ -133,6 +133,44 @@ def test_scaled_gemm() -> None:
     assert (D == -36).all() and amax[0] == 9
 
 
+def test_grouped_gemm() -> None:
+    plan = cleave.op.GroupedGemm(element="float32", layout_A=LayoutType.RowMajor)
+    plan.activation = "relu"
+    ends = np.array([2, 2, 5])
+    A, B, C, bias = f32(6, 4), f32(3, 4, 5) * [[[1]], [[9]], [[-2]]], f32(6, 5), f32(3, 5)
+    B, bias[2] = B.astype(np.float32), 7
+    expected = np.zeros((6, 5))
+    expected[:2], expected[2:5] = 4 + 2 + 1, -8 + 2 + 7
+    D = plan.run(A, B, C, beta=2.0, offs=ends, bias=bias).D
+    np.testing.assert_array_equal(D, expected)
+    D = np.full((6, 5), 3, np.float32)
+    plan.run(A, B, C, D, beta=2.0, offs=ends, bias=bias, split_k_mode="serial").sync()
+    assert (D[:5] == expected[:5]).all() and (D[5] == 3).all()
+
+
+def test_grouped_gemm_in_every_form(capsys: pytest.CaptureFixture) -> None:
+    plan = cleave.op.GroupedGemm()
+    bounds = {"starts": np.array([0, 3]), "sizes": np.array([3, 1])}
+    D = plan.run(f32(5, 4), f32(4, 6), **bounds).D
+    np.testing.assert_array_equal(D, np.repeat([3, 1], 30).reshape(2, 5, 6))
+    counts = np.array([2, 0])
+    D = plan.run(f32(2, 3, 4), f32(2, 4, 5), counts=counts, print_module=True, zero_rest=True).D
+    assert (D[0, :2] == 4).all() and D.sum() == 4 * 2 * 5
+    assert capsys.readouterr().out == "\n"
+    int8 = np.ones((6, 4), np.int8), np.ones((2, 4, 5), np.int8)
+    scales = {"scale_A": f32(6, 1), "scale_B": 3 * f32(2, 5)}
+    plan = cleave.op.GroupedGemm(element_D="float32")
+    assert (plan.run(*int8, indptr=np.array([0, 3, 6]), **scales).D == 12).all()
+
+
+def test_grouped_gemm_checks_as_gemm_does() -> None:
+    with pytest.raises(TypeError, match="A is missing; pass it to run or to GroupedGemm"):
+        cleave.op.GroupedGemm().run(offs=np.array([1]))
+    with pytest.raises(ValueError, match=r"offs\[1\] is 2, but offs\[0\] is 4"):
+        plan = cleave.op.GroupedGemm(A=f32(5, 4), B=f32(2, 4, 3))
+        plan.run(offs=np.array([4, 2]), check_offsets=True)
+
+
 def test_scaled_gemm_checks_as_gemm_does(capsys: pytest.CaptureFixture) -> None:
     scales = {"scale_A": f32(1), "scale_B": f32(1)}
     with pytest.raises(TypeError, match="B is float32, but this ScaledGemm is for int8"):

@@ -244,6 +244,25 @@ def test_gradients(shapes: Any, bias_shape: tuple[int, ...], activation: str) ->
         torch.testing.assert_close(x.grad.double(), y.grad, rtol=0, atol=1e-5)
 
 
+@pytest.mark.parametrize("batch", [(), (3,)])
+def test_gradients_of_swiglu(batch: tuple[int, ...]) -> None:
+    """Which joins the first half of b's columns with the second."""
+    torch.manual_seed(0)
+    shapes = ((*batch, 5, 7), (*batch, 7, 12), (12,))
+    wanted = [torch.randn(shape, dtype=torch.float64).requires_grad_() for shape in shapes]
+    given = [x.detach().float().requires_grad_() for x in wanted]
+    a, b, bias = wanted
+    gate, up = (a @ b + bias).chunk(2, -1)
+    expected = torch.nn.functional.silu(gate) * up
+    d = ops.gemm(*given, activation="swiglu")
+    torch.testing.assert_close(d.double(), expected, rtol=0, atol=1e-5)
+    weights = torch.randn(expected.shape)
+    (expected * weights).sum().backward()
+    (d * weights).sum().backward()
+    for x, y in zip(given, wanted, strict=True):
+        torch.testing.assert_close(x.grad.double(), y.grad, rtol=0, atol=1e-4)
+
+
 def test_gradients_have_the_dtypes_of_their_operands() -> None:
     a = torch.randn(5, 7, dtype=torch.bfloat16, requires_grad=True)
     b = torch.randn(6, 7, dtype=torch.bfloat16, requires_grad=True)

@@ -40,6 +40,6 @@ CLEAVE_HD constexpr uint32_t promotion_registers(const GemmConfig& c, uint32_t p
 }
 
 /// What a thread can spare for them, of 224 registers or more (gemm_sm90.h).
-inline constexpr uint32_t kPromotionRegisters = 200;
+inline constexpr uint32_t kPromotionRegisters = 206;
 
 }  // namespace cleave

@@ -5,6 +5,8 @@
 //            them too), and the last block collects them and resets the counter; prefix sums
 #pragma once
 
+#include "cleave/core/sum_up_to_thread.h"
+#include "cleave/moe/add_chunks.h"
 #include "cleave/moe/moe_config.h"
 #include "cleave/moe/moe_params.h"
 #include "cleave/ptx/sync.h"
@@ -23,26 +25,6 @@ CLEAVE_DEVICE bool arrive_last(uint32_t* arrived) {
   return last;
 }
 
-/// Adds up `values` over the threads before this one and itself. The block is whole warps.
-CLEAVE_DEVICE uint32_t sum_up_to_thread(uint32_t value) {
-  __shared__ uint32_t of_warps[32];
-  const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-  const auto sum_up_to_lane = [lane](uint32_t sum) {
-    CLEAVE_UNROLL
-    for (uint32_t distance = 1; distance < 32; distance *= 2) {
-      const uint32_t before = __shfl_up_sync(0xffffffffu, sum, distance);
-      if (lane >= distance) sum += before;
-    }
-    return sum;
-  };
-  const uint32_t sum = sum_up_to_lane(value);
-  if (lane == 31) of_warps[warp] = sum;
-  __syncthreads();
-  if (warp == 0) of_warps[lane] = sum_up_to_lane(lane < blockDim.x / 32 ? of_warps[lane] : 0);
-  __syncthreads();
-  return warp == 0 ? sum : sum + of_warps[warp - 1];
-}
-
 template <MoeConfig C>
 CLEAVE_DEVICE void count(const MoeParams& p) {
   extern __shared__ uint32_t counts[];  // one per bin
@@ -56,16 +38,17 @@ CLEAVE_DEVICE void count(const MoeParams& p) {
   ptx::grid_dependency_wait();
 
   const uint32_t begin = blockIdx.x * p.chunk, end = min_of(begin + p.chunk, p.slots);
-  for (uint32_t slot = begin + thread; slot < end; slot += kCountThreads)
-    atomicAdd(&counts[bin_of<C.wide_ids>(p, slot)], 1u);
+  for_each_loaded(
+      begin + thread, end, kCountThreads,
+      [&](uint32_t slot) { return bin_of<C.wide_ids>(p, slot); },
+      [&](uint32_t, uint32_t bin) { atomicAdd(&counts[bin], 1u); });
   __syncthreads();
   if (gridDim.x > 1) {
     uint32_t* const stored = p.counts + blockIdx.x * bins;
     for (uint32_t bin = thread; bin < bins; bin += kCountThreads) stored[bin] = counts[bin];
     if (!arrive_last(p.arrived)) return;
     clear();
-    for (uint32_t i = thread; i < gridDim.x * bins; i += kCountThreads)
-      atomicAdd(&counts[i - p.bins.quotient(i) * bins], p.counts[i]);
+    add_chunks(p, gridDim.x, kCountThreads, counts);
     __syncthreads();
   }
   const uint32_t sum = sum_up_to_thread(thread < p.experts ? counts[thread] : 0);

@@ -6,6 +6,7 @@
 //            of earlier chunks and warps below it; each warp walks its part again and deals rows
 #pragma once
 
+#include "cleave/moe/add_chunks.h"
 #include "cleave/moe/moe_config.h"
 #include "cleave/moe/moe_params.h"
 #include "cleave/ptx/sync.h"
@@ -29,10 +30,10 @@ CLEAVE_DEVICE void rank(const MoeParams& p) {
   const uint32_t chunk_end = min_of(chunk_begin + p.chunk, p.slots);
   const uint32_t part = round_up(ceil_div(p.chunk, warps), 32u);
   const uint32_t begin = chunk_begin + warp * part, end = min_of(begin + part, chunk_end);
-  for (uint32_t slot = begin + lane; slot < end; slot += 32)
-    atomicAdd(&rows[bin_of<C.wide_ids>(p, slot)], 1u);
-  for (uint32_t i = thread; i < blockIdx.x * bins; i += threads)
-    atomicAdd(&earlier[i - p.bins.quotient(i) * bins], p.counts[i]);
+  for_each_loaded(
+      begin + lane, end, 32, [&](uint32_t slot) { return bin_of<C.wide_ids>(p, slot); },
+      [&](uint32_t, uint32_t bin) { atomicAdd(&rows[bin], 1u); });
+  add_chunks(p, blockIdx.x, threads, earlier);
   __syncthreads();
 
   for (uint32_t bin = thread; bin < bins; bin += threads) {

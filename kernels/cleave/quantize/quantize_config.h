@@ -22,6 +22,7 @@ struct QuantizeConfig {
   // tiles
   bool square = true;    // one scale per tile; else one per row and, transposed, per column
   uint32_t width_t = 0;  // neighbours of the transpose per access; 0: no transpose
+  bool grouped = false;  // bands of tiles are where find_bands says
 
   CLEAVE_HD friend constexpr bool operator==(const QuantizeConfig&,
                                              const QuantizeConfig&) = default;
@@ -31,6 +32,7 @@ struct QuantizeConfig {
 inline constexpr uint32_t kLaneThreads = 128;
 inline constexpr uint32_t kMeasureThreads = 512;
 inline constexpr uint32_t kTileThreads = 512;
+inline constexpr uint32_t kBandThreads = 1024;
 
 /// Values that a thread keeps in registers: half of the 64 registers that let 1024 threads share a
 /// multiprocessor.

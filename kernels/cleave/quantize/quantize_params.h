@@ -4,6 +4,7 @@
 
 #include "cleave/core/fast_divmod.h"
 #include "cleave/quantize/quantizer.h"
+#include "cleave/schedule/groups.h"
 
 namespace cleave {
 
@@ -16,6 +17,20 @@ struct ScaleParams {
     return data[row * stride_row + col * stride_col];
   }
 };
+
+/// Up to 128 neighbouring rows of x: one line of tiles.
+struct Band {
+  uint32_t row = 0;  // the first
+  uint16_t rows = 0;
+  bool in_group = false;  // else only q takes them, and the transpose gets zeros
+};
+
+/// Band `number` of those that cover the rows from `begin` to `end`.
+CLEAVE_HD Band band_from(uint32_t begin, uint32_t end, uint32_t number, bool in_group) {
+  const uint32_t row = begin + number * kScaleBlock;
+  const uint32_t rows = row < end ? min_of(end - row, kScaleBlock) : 0;
+  return {row, uint16_t(rows), in_group};
+}
 
 struct QuantizeParams {
   const void* x = nullptr;
@@ -39,6 +54,13 @@ struct QuantizeParams {
   void* q_t = nullptr;
   int64_t q_t_stride = 0;
   ScaleParams scale_t;
+
+  // find_bands, and tiles where grouped: the transpose's columns are whole bands, of which the last
+  // may be fewer than those of x, since rows in no group have none.
+  GroupParams group_bounds;
+  int32_t* padded_ends = nullptr;  // by group: where its columns of the transpose end
+  Band* band_table = nullptr;
+  uint32_t bands = 0, padded_bands = 0;
 
   // measure: reach above, reach below, blocks that are done; zero between launches
   uint32_t* counters = nullptr;

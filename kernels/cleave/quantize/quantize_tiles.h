@@ -1,6 +1,7 @@
 // Quantises squares of 128 by 128, one per block: with one scale each, or with one for each row of
 // the square; and, if asked, their transposes from the same read, then with one scale for each
-// column.
+// column. Grouped, the transpose is padded: every group begins a new square, and what is not a
+// group's is zero.
 //
 // Roles      all threads load, convert and store; each holds some columns of 4 or more rows
 // Timeline   load, reduce, store q; the transpose turns in shared memory, and leaves from there
@@ -24,21 +25,32 @@ struct Tile {
   static_assert(kRows % 4 == 0 && kRows * C.width == kHeldValues);
 
   uint32_t tile_row, tile_col;
+  Band band;        // of x
+  uint32_t rows_t;  // of the square that are columns of the transpose
   const uint32_t row = threadIdx.x / kLanes * kRows, col = threadIdx.x % kLanes * C.width;
   float held[kRows][C.width] = {};  // zeros reach nowhere
 
   CLEAVE_DEVICE explicit Tile(const QuantizeParams& p) {
     p.groups_per_row.divmod(p.groups - 1 - blockIdx.x, tile_row, tile_col);
+    if constexpr (C.grouped) {
+      band = p.band_table[tile_row];
+      rows_t = tile_row < p.padded_bands ? kTileSide : 0;
+    } else {
+      band = band_from(0, p.rows, tile_row, true);
+      rows_t = band.rows;
+    }
     CLEAVE_UNROLL
     for (uint32_t i = 0; i < kRows; ++i) {
-      if (inside(p, row + i, col)) load_values<C>(p, row0() + row + i, col0() + col, held[i]);
+      if (inside(p, row + i, col)) load_values<C>(p, band.row + row + i, col0() + col, held[i]);
     }
   }
 
-  CLEAVE_DEVICE uint32_t row0() const { return tile_row * kTileSide; }
   CLEAVE_DEVICE uint32_t col0() const { return tile_col * kTileSide; }
   CLEAVE_DEVICE bool inside(const QuantizeParams& p, uint32_t r, uint32_t c) const {
-    return row0() + r < p.rows && col0() + c < p.cols;
+    return r < band.rows && col0() + c < p.cols;
+  }
+  CLEAVE_DEVICE bool inside_transpose(const QuantizeParams& p, uint32_t r, uint32_t c) const {
+    return r < rows_t && col0() + c < p.cols;
   }
 };
 
@@ -96,11 +108,13 @@ CLEAVE_DEVICE void find_scales(const QuantizeParams& p, const Tile<C>& tile,
   if (threadIdx.x < kTileSide) {
     const Quantizer quantizer = quantizer_for(C.q, true, {row_reach[i], 0});
     inverses.of_row[i] = quantizer.inverse;
-    if (tile.inside(p, i, 0)) p.scale.at(tile.row0() + i, tile.tile_col) = quantizer.scale;
+    if (tile.inside(p, i, 0)) p.scale.at(tile.band.row + i, tile.tile_col) = quantizer.scale;
   } else if (threadIdx.x < 2 * kTileSide) {
-    const Quantizer quantizer = quantizer_for(C.q, true, {col_reach[i], 0});
+    const Quantizer quantizer =
+        quantizer_for(C.q, true, {tile.band.in_group ? col_reach[i] : 0, 0});
     inverses.of_col[i] = quantizer.inverse;
-    if (tile.inside(p, 0, i)) p.scale_t.at(tile.col0() + i, tile.tile_row) = quantizer.scale;
+    if (tile.inside_transpose(p, 0, i))
+      p.scale_t.at(tile.col0() + i, tile.tile_row) = quantizer.scale;
   }
 }
 
@@ -120,19 +134,21 @@ CLEAVE_DEVICE void store_transpose(const QuantizeParams& p, const Tile<C>& tile,
     for (uint32_t i = 0; i < Tile<C>::kRows; i += 4) {
       Packed<4> word;
       CLEAVE_UNROLL
-      for (uint32_t k = 0; k < 4; ++k)
-        store_element(C.q, word.bytes(), k, quantized(quantizer, true, tile.held[i + k][j]));
-      *reinterpret_cast<Packed<4>*>(bytes + turned(tile.row + i, tile.col + j)) = word;
+      for (uint32_t k = 0; k < 4; ++k) {
+        const float x = tile.band.in_group ? tile.held[i + k][j] : 0.0f;
+        store_element(C.q, word.bytes(), k, quantized(quantizer, true, x));
+      }
+      store_packed(bytes + turned(tile.row + i, tile.col + j), word);
     }
   }
   __syncthreads();
   for (uint32_t at = threadIdx.x * C.width_t; at < kTileSide * kTileSide;
        at += kTileThreads * C.width_t) {
     const uint32_t row = at % kTileSide, col = at / kTileSide;
-    if (!tile.inside(p, row, col)) continue;
-    const auto to =
-        static_cast<char*>(p.q_t) + (tile.col0() + col) * p.q_t_stride + tile.row0() + row;
-    *reinterpret_cast<Packed<C.width_t>*>(to) = load_packed<C.width_t>(bytes + turned(row, col));
+    if (!tile.inside_transpose(p, row, col)) continue;
+    const auto to = static_cast<char*>(p.q_t) + (tile.col0() + col) * p.q_t_stride +
+                    tile.tile_row * kTileSide + row;
+    store_packed(to, load_packed<C.width_t>(bytes + turned(row, col)));
   }
 }
 
@@ -153,7 +169,7 @@ CLEAVE_DEVICE void quantize_tiles(const QuantizeParams& p) {
   CLEAVE_UNROLL
   for (uint32_t i = 0; i < Tile<C>::kRows; ++i) {
     if (tile.inside(p, tile.row + i, tile.col)) {
-      store_values<C>(p, tile.row0() + tile.row + i, tile.col0() + tile.col,
+      store_values<C>(p, tile.band.row + tile.row + i, tile.col0() + tile.col,
                       {.inverse = inverses.of_row[tile.row + i]}, tile.held[i]);
     }
   }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -62,6 +63,27 @@ def compare(arrays: Arrays, result: Any, expected: Reference) -> Errors:
     )
 
 
+def overall(parts: Sequence[tuple[Errors, int]]) -> Errors:
+    """Of several outputs, each with its number of elements: the largest, and the mean squares'."""
+
+    def largest(name: str) -> float:
+        values = [getattr(errors, name) for errors, _ in parts]
+        return math.nan if any(map(math.isnan, values)) else max(values, default=0.0)
+
+    def root_mean_square(name: str) -> float:
+        squares = sum(getattr(errors, name) ** 2 * count for errors, count in parts)
+        return math.sqrt(squares / max(sum(count for _, count in parts), 1))
+
+    return Errors(
+        max_relative=largest("max_relative"),
+        rms_relative=root_mean_square("rms_relative"),
+        max_row=largest("max_row"),
+        max_absolute=largest("max_absolute"),
+        rms_absolute=root_mean_square("rms_absolute"),
+        acceptable=all(errors.acceptable for errors, _ in parts),
+    )
+
+
 def rounding(values: Any, dtype: str) -> Any:
     """The largest error of each of the float64 `values` when it is rounded to `dtype`."""
     return DTYPES[dtype].roundoff * abs(values) + DTYPES[dtype].step / 2
@@ -75,21 +97,28 @@ def reference(arrays: Arrays, case: GemmCase, operands: Operands) -> Reference:
     """
     a, b = real_factors(arrays, case, operands)
     values = a @ b.swapaxes(-1, -2)
-    column_squares = (b * b).sum(-2) / max(case.n, 1)
+    column_squares = (b * b).sum(-2) / max(case.columns, 1)
     row_squares = ((a * a) @ column_squares[..., None])[..., 0]
     if operands.bias is not None:
         bias = arrays.float64(operands.bias)
         values = values + bias
         row_squares = row_squares + (bias * bias).sum() / max(math.prod(bias.shape), 1)
-    values = _activate(arrays, case.activation, values)
     magnitudes = arrays.xp.sqrt(row_squares)
+    slack = _sum_roundoff(case) * magnitudes[..., None]
+    if case.activation == "swiglu":
+        gates, values = _activate(arrays, "silu", values[..., : case.n]), values[..., case.n :]
+        slack = slack * (abs(gates) + 1.1 * abs(values))  # silu's slope is below 1.1
+        magnitudes = magnitudes * arrays.xp.sqrt((gates * gates).sum(-1) / max(case.n, 1))
+        values = gates * values
+    else:
+        values = _activate(arrays, case.activation, values)
     if "scale_d" in operands.scales:
         scale = arrays.float64(operands.scales["scale_d"])
         largest = DTYPES[case.result_dtype].largest
         least = -128 if case.result_dtype == "int8" else -largest
         values = arrays.xp.clip(values / scale, least, largest)
-        magnitudes = magnitudes / scale
-    tolerance = _sum_roundoff(case) * magnitudes[..., None] + rounding(values, case.result_dtype)
+        magnitudes, slack = magnitudes / scale, slack / scale
+    tolerance = slack + rounding(values, case.result_dtype)
     return Reference(values, magnitudes, 1.01 * tolerance)
 
 

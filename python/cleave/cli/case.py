@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from .dtypes import DTYPES, FLOATS
 
 Block = tuple[int | None, int | None]
+Case = TypeVar("Case")
 
 # How operands may be scaled: the [rows, K] block that shares a scale in A, and in B's transpose.
 # None: as far as the matrix goes.
@@ -50,6 +51,11 @@ class GemmCase:
     split_k_slices: int | None = None
 
     @property
+    def columns(self) -> int:
+        """Of B: the gates, then what they open, under swiglu."""
+        return self.n * (2 if self.activation == "swiglu" else 1)
+
+    @property
     def quantized(self) -> bool:
         """Whether the operands are 8-bit values."""
         return DTYPES[self.dtype].largest is not None
@@ -81,13 +87,13 @@ class GemmCase:
 
     @property
     def flops(self) -> int:
-        return 2 * self.batch * self.m * self.n * self.k
+        return 2 * self.batch * self.m * self.columns * self.k
 
     @property
     def bytes(self) -> int:
         """Each input read once, the output written once."""
-        inputs = self.batch * (self.m * self.k + self.k * self.n)
-        bias = {"none": 0, "row": self.n, "column": self.m}[self.bias]
+        inputs = self.batch * (self.m * self.k + self.k * self.columns)
+        bias = {"none": 0, "row": self.columns, "column": self.m}[self.bias]
         output = self.batch * self.m * self.n
         return (
             inputs * DTYPES[self.dtype].bytes
@@ -130,7 +136,7 @@ class GemmCase:
     def _scale_count(self) -> int:
         if not self.scale_blocks:
             return 0
-        extents = ((self.m, self.k), (self.n, self.k))
+        extents = ((self.m, self.k), (self.columns, self.k))
         return self.batch * sum(
             math.prod(
                 -(-extent // (block or max(extent, 1)))
@@ -140,14 +146,14 @@ class GemmCase:
         )
 
 
-def product(options: Mapping[str, Sequence[Any]]) -> Iterator[GemmCase]:
+def product(make: Callable[..., Case], options: Mapping[str, Sequence[Any]]) -> Iterator[Case]:
     """Every combination of the options' values, the last option varying fastest; each case once."""
     seen = set()
     for values in itertools.product(*options.values()):
         chosen = dict(zip(options, values, strict=True))
         if chosen.get("split_k_mode") == "none":
             chosen["split_k_slices"] = None  # an unsplit product has no slice count to vary
-        case = GemmCase(**chosen)
+        case = make(**chosen)
         if case not in seen:
             seen.add(case)
             yield case

@@ -7,7 +7,14 @@ from typing import Any
 
 from . import values
 from .console import Console
-from .options import add_device_option, add_gemm_options, default_device, gemm_cases
+from .options import (
+    add_device_option,
+    add_gemm_options,
+    add_grouped_options,
+    default_device,
+    gemm_cases,
+    grouped_cases,
+)
 
 ARCHITECTURES = ("sm_80", "sm_90a")
 
@@ -39,7 +46,17 @@ def add_parser(subparsers: Any) -> None:
     )
     add_gemm_options(gemm)
     add_device_option(gemm, "cuda, cuda:<index> or h100; default: the first GPU, else h100")
-    gemm.set_defaults(run=run_gemm)
+    gemm.set_defaults(run=run_products, cases=gemm_cases)
+    groups = operations.add_parser(
+        "grouped",
+        help="those of certain grouped products alone",
+        epilog="Example: cleave compile grouped --groups 64 --tokens 4096 --n 1408 --k 2048 "
+        "--dtype bf16 --form forward,dgrad,wgrad",
+        allow_abbrev=False,
+    )
+    add_grouped_options(groups)
+    add_device_option(groups, "cuda, cuda:<index> or h100; default: the first GPU, else h100")
+    groups.set_defaults(run=run_products, cases=grouped_cases)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -57,14 +74,14 @@ def run(arguments: argparse.Namespace) -> int:
     return _report(console, kernels)
 
 
-def run_gemm(arguments: argparse.Namespace) -> int:
+def run_products(arguments: argparse.Namespace) -> int:
     from cleave import _core
 
     if arguments.all or arguments.arch:
         arguments.parser.error("products are compiled for a device: use --device")
     device = arguments.device or default_device("h100")
     console = Console()
-    plans = [case.plan(device) for case in gemm_cases(arguments)]
+    plans = [case.plan(device) for case in arguments.cases(arguments)]
     distinct = list({plan.kernel_source: plan for plan in plans}.values())
     kernels = [_core.compile_plan(plan) for plan in console.progress(distinct, "compiling")]
     return _report(console, kernels)

@@ -7,12 +7,15 @@ from typing import Any
 
 from .case import GemmCase
 from .console import Console, format_bytes
+from .grouped_case import GroupedCase
 from .options import (
     add_candidates_option,
     add_device_option,
     add_gemm_options,
+    add_grouped_options,
     default_device,
     gemm_cases,
+    grouped_cases,
 )
 
 
@@ -31,18 +34,32 @@ def add_parser(subparsers: Any) -> None:
     add_gemm_options(gemm)
     add_device_option(gemm, "cpu, cuda, cuda:<index> or h100; default: the first GPU, else h100")
     add_candidates_option(gemm, 12, "candidates to show, cheapest first")
-    gemm.set_defaults(run=run)
+    gemm.set_defaults(run=run, cases=gemm_cases)
+    groups = operations.add_parser(
+        "grouped",
+        help="products of a mixture of experts: one for each group of tokens",
+        description="Plans without running, as `explain gemm` does: one plan for any sizes of the "
+        "groups.",
+        epilog="Example: cleave explain grouped --groups 64 --tokens 4096 --n 1408 --k 2048",
+        allow_abbrev=False,
+    )
+    add_grouped_options(groups)
+    add_device_option(groups, "cpu, cuda, cuda:<index> or h100; default: the first GPU, else h100")
+    add_candidates_option(groups, 12, "candidates to show, cheapest first")
+    groups.set_defaults(run=run, cases=grouped_cases)
 
 
 def run(arguments: argparse.Namespace) -> int:
     device = arguments.device or default_device("h100")
     console = Console()
-    for case in gemm_cases(arguments):
+    for case in arguments.cases(arguments):
         _explain(console, case, case.plan(device), device, arguments.candidates)
     return 0
 
 
-def _explain(console: Console, case: GemmCase, plan: Any, device: str, limit: int | None) -> None:
+def _explain(
+    console: Console, case: GemmCase | GroupedCase, plan: Any, device: str, limit: int | None
+) -> None:
     candidates = plan.candidates
     # A tuned choice need not be the cheapest candidate.
     chosen = next((candidate for candidate in candidates if _is_of(candidate, plan)), None)

@@ -1,4 +1,4 @@
-"""Running and timing cases. Shared by `profile`, `tune`, the demo and the benchmark."""
+"""Running and timing calls. Shared by `profile`, `tune`, the demo and the benchmark."""
 
 from __future__ import annotations
 
@@ -6,11 +6,8 @@ import math
 import statistics
 import time
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from .arrays import Arrays
-from .case import GemmCase
-from .operands import Operands
 
 # Operand sets together exceed the 50 MB L2 of an H100 by so much that every call finds it cold.
 COLD_BYTES = 200_000_000
@@ -18,40 +15,11 @@ COLD_BYTES = 200_000_000
 REPLAY_US = 2_000.0
 
 
-def plan_for(case: GemmCase, operands: Operands) -> Any:
-    """The library's plan for these operands."""
-    import cleave
-
-    options = {
-        "bias": operands.bias,
-        "activation": case.activation,
-        "out": operands.out,
-        "split_k_mode": case.split_k_mode,
-        "split_k_slices": case.split_k_slices,
-    }
-    if not case.quantized and not operands.scales:
-        return cleave.plan_gemm(operands.a, operands.b, **options)
-    scales = {"scale_a": None, "scale_b": None} | operands.scales
-    options["use_fast_accum"] = case.use_fast_accum
-    return cleave.plan_scaled_gemm(operands.a, operands.b, **scales, **options)
-
-
 def run_to_completion(arrays: Arrays, call: Callable[[], None]) -> None:
     """Runs `call` when all before it is done: operands are made on another stream than it uses."""
     arrays.synchronize()
     call()
     arrays.synchronize()
-
-
-def run(plan: Any, operands: Operands, stream: int | None) -> None:
-    plan.run(
-        operands.a,
-        operands.b,
-        bias=operands.bias,
-        out=operands.out,
-        stream=stream,
-        **operands.scales,
-    )
 
 
 def set_count(bytes_per_call: int) -> int:

@@ -9,18 +9,27 @@ import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
+from types import ModuleType
 from typing import Any, TextIO
 
 from . import arrays as array_libraries
-from . import measure, values
-from .accuracy import compare, reference
+from . import dense, grouped, measure, values
 from .case import GemmCase
 from .console import Console
 from .errors import one_line
-from .operands import make_operands
-from .options import add_device_option, add_gemm_options, default_device, gemm_cases
+from .grouped_case import GroupedCase
+from .options import (
+    add_device_option,
+    add_gemm_options,
+    add_grouped_options,
+    default_device,
+    gemm_cases,
+    grouped_cases,
+)
 
-# What a measured row adds to the fields of its GemmCase, in the order of the CSV columns.
+Case = GemmCase | GroupedCase
+
+# What a measured row adds to the fields of its case, in the order of the CSV columns.
 MEASUREMENTS = (
     "device", "kernel", "chosen_mode", "chosen_slices", "us", "tflops", "gb_per_s", "roofline_us",
     "roofline_percent", "workspace_bytes", "max_relative_error", "rms_relative_error",
@@ -40,24 +49,42 @@ def add_parser(subparsers: Any) -> None:
         allow_abbrev=False,
     )
     add_gemm_options(gemm)
-    add_device_option(gemm, "cpu, cuda or cuda:<index>; default: the first GPU, else cpu")
-    gemm.add_argument(
+    _add_measuring_options(gemm)
+    gemm.set_defaults(run=run, operation=dense, cases=gemm_cases)
+    groups = operations.add_parser(
+        "grouped",
+        help="products of a mixture of experts: one for each group of tokens",
+        description="Times grouped products and verifies each group's.",
+        epilog="Examples: cleave profile grouped --groups 64 --tokens 4096 --sizes uniform,zipf "
+        "--n 1408 --k 2048 --dtype bf16 --form forward,dgrad,wgrad; cleave profile grouped "
+        "--sizes 10,0,300 --n 4096 --k 7168 --dtype e4m3 --scaling row,block_128x128",
+        allow_abbrev=False,
+    )
+    add_grouped_options(groups)
+    _add_measuring_options(groups)
+    groups.set_defaults(run=run, operation=grouped, cases=grouped_cases)
+
+
+def _add_measuring_options(parser: argparse.ArgumentParser) -> None:
+    add_device_option(parser, "cpu, cuda or cuda:<index>; default: the first GPU, else cpu")
+    parser.add_argument(
         "--iterations",
         type=values.positive,
         default=7,
         help="timed repetitions; the median counts (default 7)",
     )
-    gemm.add_argument(
+    parser.add_argument(
         "--verify", action=argparse.BooleanOptionalAction, default=True, help="compare with float64"
     )
-    gemm.add_argument("--csv", metavar="FILE", help="write the rows as CSV; - is standard output")
-    gemm.add_argument("--json", metavar="FILE", help="write the rows as JSON; - is standard output")
-    gemm.set_defaults(run=run)
+    parser.add_argument("--csv", metavar="FILE", help="write the rows as CSV; - is standard output")
+    parser.add_argument(
+        "--json", metavar="FILE", help="write the rows as JSON; - is standard output"
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:
     device = arguments.device or default_device("cpu")
-    cases = gemm_cases(arguments)
+    cases = arguments.cases(arguments)
     # Settles what to install before anything is measured.
     libraries = {
         dtypes: array_libraries.select(device, dtypes) for dtypes in {case.dtypes for case in cases}
@@ -66,9 +93,10 @@ def run(arguments: argparse.Namespace) -> int:
     console = Console(sys.stderr if "-" in (arguments.csv, arguments.json) else sys.stdout)
     rows = []
     for case in console.progress(cases, "profiling"):
+        library = libraries[case.dtypes]
         try:
             measured = profile_case(
-                libraries[case.dtypes], case, arguments.iterations, arguments.verify
+                library, arguments.operation, case, arguments.iterations, arguments.verify
             )
         except (ValueError, TypeError) as error:  # this combination has no kernel; the others may
             measured = {"error": one_line(error)}
@@ -81,16 +109,24 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def profile_case(
-    library: array_libraries.Arrays, case: GemmCase, iterations: int, verify: bool
+    library: array_libraries.Arrays,
+    operation: ModuleType,
+    case: Case,
+    iterations: int,
+    verify: bool,
 ) -> dict[str, Any]:
     """The MEASUREMENTS of one case. ValueError or TypeError if nothing serves it."""
     sets = measure.set_count(case.bytes) if library.on_gpu else 1
-    operands = [make_operands(library, case, seed) for seed in range(sets)]
-    plan = measure.plan_for(case, operands[0])
+    operands = [operation.make_operands(library, case, seed) for seed in range(sets)]
+    plan = operation.plan_for(case, operands[0])
+
+    def call(i: int) -> None:
+        operation.run(plan, operands[i], library.stream)
+
     measured: dict[str, Any] = {}
     if verify:
-        measure.run_to_completion(library, lambda: measure.run(plan, operands[0], library.stream))
-        errors = compare(library, operands[0].out, reference(library, case, operands[0]))
+        measure.run_to_completion(library, lambda: call(0))
+        errors = operation.errors(library, case, operands[0])
         measured = {
             "max_relative_error": errors.max_relative,
             "rms_relative_error": errors.rms_relative,
@@ -98,14 +134,10 @@ def profile_case(
             "verified": errors.acceptable,
         }
     if library.on_gpu:
-        graphs = measure.rotating_graphs(
-            library, [lambda i: measure.run(plan, operands[i], library.stream)], sets
-        )
+        graphs = measure.rotating_graphs(library, [call], sets)
         microseconds = measure.interleaved(graphs, iterations)[0]
     else:
-        microseconds = measure.host_microseconds(
-            lambda: measure.run(plan, operands[0], None), iterations
-        )
+        microseconds = measure.host_microseconds(lambda: call(0), iterations)
     return measured | {
         "kernel": plan.kernel_name,
         "chosen_mode": plan.split_k_mode,
@@ -136,9 +168,7 @@ _COLUMNS = {
 }
 
 
-def _print_table(
-    console: Console, cases: Sequence[GemmCase], rows: Sequence[dict[str, Any]]
-) -> None:
+def _print_table(console: Console, cases: Sequence[Case], rows: Sequence[dict[str, Any]]) -> None:
     served = [(case, row) for case, row in zip(cases, rows, strict=True) if not row["error"]]
     if served:
         console.table(

@@ -6,7 +6,7 @@ import argparse
 from typing import Any
 
 from . import arrays as array_libraries
-from . import measure
+from . import dense, measure
 from .case import GemmCase
 from .console import Console
 from .errors import CommandError
@@ -63,13 +63,12 @@ def tune_case(
 
     sets = measure.set_count(case.bytes)
     operands = [make_operands(library, case, seed) for seed in range(sets)]
-    planned = measure.plan_for(case, operands[0])
+    planned = dense.plan_for(case, operands[0])
     plans = [_core.plan_candidate(planned, i) for i in range(len(planned.candidates[:limit]))]
 
     def times(contenders: list[Any], rounds: int) -> list[float]:
         calls = [
-            lambda i, plan=plan: measure.run(plan, operands[i], library.stream)
-            for plan in contenders
+            lambda i, plan=plan: dense.run(plan, operands[i], library.stream) for plan in contenders
         ]
         return measure.interleaved(measure.rotating_graphs(library, calls, sets), rounds)
 

@@ -11,9 +11,11 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from . import case, dtypes
+from .group_sizes import SPREADS
 
 # A range that expands to more values than this is a mistyped step.
 MAX_RANGE_LENGTH = 10_000
@@ -24,9 +26,12 @@ DTYPES = {
 OPERAND_DTYPES = {spelling: name for spelling, name in DTYPES.items() if name != "int32"}
 LAYOUTS = ("tn", "nn", "nt", "tt")
 SPLIT_K_MODES = ("auto", "none", "serial", "parallel", "cluster", "stream_k")
-ACTIVATIONS = ("none", "relu", "gelu", "gelu_tanh", "silu")
+ACTIVATIONS = ("none", "relu", "gelu", "gelu_tanh", "silu", "swiglu")
 BIASES = ("none", "row", "column")
+GROUP_BIASES = ("none", "row")
 SCALINGS = tuple(case.SCALINGS)
+# Of groups each row has a scale, or each block.
+GROUP_SCALINGS = tuple(name for name in SCALINGS if name != "tensor")
 FLAGS = {"no": False, "yes": True}
 
 
@@ -49,6 +54,21 @@ def slices(text: str) -> list[int | None]:
     for part in _parts(text):
         values += [None] if part == "auto" else integers(1)(part)
     return _unique(values)
+
+
+def group_sizes(text: str) -> list[str | tuple[int, ...]]:
+    """Names of SPREADS, or the sizes of all groups: a list, or a file of numbers."""
+    if text.startswith("@"):
+        try:
+            text = ",".join(Path(text[1:]).read_text().replace(",", " ").split())
+        except (OSError, UnicodeDecodeError) as error:
+            raise argparse.ArgumentTypeError(f"'{text}' cannot be read: {error}") from None
+    elif not text[:1].isdigit():
+        return words(SPREADS)(text)
+    sizes = tuple(value for part in _parts(text) for value in _expand(part))
+    if min(sizes) < 0:
+        raise argparse.ArgumentTypeError(f"{min(sizes)} is no size of a group")
+    return [sizes]
 
 
 def words(allowed: Sequence[str] | Mapping[str, Any]) -> Callable[[str], list[Any]]:

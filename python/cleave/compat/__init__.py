@@ -3,13 +3,15 @@
     from cleave.compat.torch import _scaled_mm        # instead of torch._scaled_mm
     import cleave.compat.vllm as ops                  # instead of vllm._custom_ops
     import cleave.compat.deep_gemm as deep_gemm
+    import cleave.compat.flashinfer as flashinfer
 
 They return or fill what the originals do, for every input that the originals take on a Hopper GPU
-and for more: any M, N, K, strides and alignment, other dtypes, the CPU. What they cannot serve is
-refused as `cleave.scaled_gemm` refuses it, with TypeError, ValueError or `cleave.CudaError`.
+and for more: any M, N, K, strides and alignment, any sizes of groups, other dtypes, the CPU. What
+they cannot serve is refused as `cleave.scaled_gemm` refuses it, with TypeError, ValueError or
+`cleave.CudaError`, and by deep_gemm.k_grouped_fp8_gemm_nt_contiguous with NotImplementedError.
 Outputs that are passed must have the right shape; they are never resized.
 """
 
-from . import deep_gemm, torch, vllm
+from . import deep_gemm, flashinfer, torch, vllm
 
-__all__ = ["deep_gemm", "torch", "vllm"]
+__all__ = ["deep_gemm", "flashinfer", "torch", "vllm"]

@@ -1,14 +1,38 @@
-"""fp8_gemm_nt and bf16_gemm_nt of DeepGEMM."""
+"""fp8_gemm_nt and bf16_gemm_nt of DeepGEMM, and its grouped products."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from .. import _core
+from ._deep_gemm_k_grouped import (
+    k_grouped_bf16_gemm_tn_contiguous,
+    k_grouped_fp8_gemm_nt_contiguous,
+    k_grouped_fp8_gemm_tn_contiguous,
+)
+from ._deep_gemm_m_grouped import (
+    m_grouped_bf16_gemm_nn_contiguous,
+    m_grouped_bf16_gemm_nt_contiguous,
+    m_grouped_bf16_gemm_nt_masked,
+    m_grouped_fp8_gemm_nn_contiguous,
+    m_grouped_fp8_gemm_nt_contiguous,
+    m_grouped_fp8_gemm_nt_masked,
+)
+from ._deep_gemm_recipe import check_recipes
 
-__all__ = ["bf16_gemm_nt", "fp8_gemm_nt"]
-
-_BLOCK = 128
+__all__ = [
+    "bf16_gemm_nt",
+    "fp8_gemm_nt",
+    "k_grouped_bf16_gemm_tn_contiguous",
+    "k_grouped_fp8_gemm_nt_contiguous",
+    "k_grouped_fp8_gemm_tn_contiguous",
+    "m_grouped_bf16_gemm_nn_contiguous",
+    "m_grouped_bf16_gemm_nt_contiguous",
+    "m_grouped_bf16_gemm_nt_masked",
+    "m_grouped_fp8_gemm_nn_contiguous",
+    "m_grouped_fp8_gemm_nt_contiguous",
+    "m_grouped_fp8_gemm_nt_masked",
+]
 
 
 def fp8_gemm_nt(
@@ -30,11 +54,8 @@ def fp8_gemm_nt(
     of b, 128) or (rows, 128) for each, are only checked. compiled_dims and disable_ue8m0_cast
     change no result here.
     """
+    check_recipes(a, b, recipe, recipe_a, recipe_b)
     (a_data, a_scale), (b_data, b_scale) = a, b
-    if recipe is not None:
-        recipe_a, recipe_b = (recipe[0], recipe[2]), (recipe[1], recipe[2])
-    _check_recipe("a", recipe_a, a_data, a_scale)
-    _check_recipe("b", recipe_b, b_data, b_scale)
     _core.scaled_gemm(
         a_data, b_data.T, a_scale, b_scale.T, c=c, out=d, alpha=1.0 if alpha is None else alpha
     )
@@ -45,16 +66,3 @@ def bf16_gemm_nt(
 ) -> None:
     """Fills d [M, N] with alpha * a @ b.T + c; a is [M, K], b [N, K]."""
     _core.gemm(a, b.T, c=c, out=d, alpha=1.0 if alpha is None else alpha)
-
-
-def _check_recipe(name: str, recipe: tuple[int, int] | None, data: Any, scale: Any) -> None:
-    if recipe is None:
-        return
-    rows, ks = recipe
-    if ks != _BLOCK or rows not in (1, _BLOCK):
-        raise ValueError(f"the recipe of {name} is {recipe}; (1, 128) and (128, 128) are served")
-    expected = (-(-data.shape[0] // rows), -(-data.shape[1] // ks))
-    if tuple(scale.shape) != expected:
-        raise ValueError(
-            f"the scales of {name} are {tuple(scale.shape)}; its recipe {recipe} needs {expected}"
-        )

@@ -1,12 +1,22 @@
-"""torch._int_mm, torch._scaled_mm and torch.nn.functional.scaled_mm."""
+"""torch._int_mm, _scaled_mm, _grouped_mm and _scaled_grouped_mm, and those of nn.functional."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from .. import _core
+from ._scaling import Recipe, check_plain, level, shaped
+from ._torch_grouped import _grouped_mm, _scaled_grouped_mm, grouped_mm, scaled_grouped_mm
 
-__all__ = ["_int_mm", "_scaled_mm", "scaled_mm"]
+__all__ = [
+    "_grouped_mm",
+    "_int_mm",
+    "_scaled_grouped_mm",
+    "_scaled_mm",
+    "grouped_mm",
+    "scaled_grouped_mm",
+    "scaled_mm",
+]
 
 _BLOCK = 128
 
@@ -67,11 +77,7 @@ def scaled_mm(
     [K4, ceil(N / 128)], K4 being ceil(K / 128) rounded up to a multiple of 4. output_dtype None is
     mat_a's.
     """
-    for name, swizzle in (("swizzle_a", swizzle_a), ("swizzle_b", swizzle_b)):
-        if any(_number(level) for level in _levels(swizzle)):
-            raise ValueError(f"{name} is {swizzle}; only scales without swizzle are served")
-    if tuple(contraction_dim) not in ((), (1, 0), (-1, -2)):
-        raise ValueError(f"contraction_dim is {contraction_dim}; it must be () or (1, 0)")
+    check_plain(swizzle_a, swizzle_b, contraction_dim)
     k = mat_a.shape[1]
     return _core.scaled_gemm(
         mat_a,
@@ -86,39 +92,19 @@ def scaled_mm(
 
 def _scale(name: str, scale: Any, recipe: Any, rows: int, k: int) -> Any:
     """One operand's scales as those of A are for cleave.scaled_gemm: rows first."""
-    scales, recipes = _levels(scale), _levels(recipe)
-    if len(scales) != 1 or len(recipes) != 1:
-        raise ValueError(f"{name} has {len(scales)} levels; scales of one level are served")
-    scale, recipe = scales[0], recipes[0]
+    scale, number = level(name, scale, recipe)
     k_blocks = -(-k // _BLOCK)
-    match _number(recipe):
-        case 0:  # TensorWise
-            return _shaped(name, scale.reshape(-1, 1), (1, 1))
-        case 1:  # RowWise
-            return _shaped(name, scale.reshape(-1, 1), (rows, 1))
-        case 4:  # BlockWise1x128
-            return _shaped(name, scale, (rows, k_blocks))
-        case 5:  # BlockWise128x128
+    match number:
+        case Recipe.TENSOR_WISE:
+            return shaped(name, scale.reshape(-1, 1), (1, 1))
+        case Recipe.ROW_WISE:
+            return shaped(name, scale.reshape(-1, 1), (rows, 1))
+        case Recipe.BLOCK_1X128:
+            return shaped(name, scale, (rows, k_blocks))
+        case Recipe.BLOCK_128X128:
             padded = -(-k_blocks // 4) * 4
-            return _shaped(name, scale, (padded, -(-rows // _BLOCK)))[:k_blocks].T
+            return shaped(name, scale, (padded, -(-rows // _BLOCK)))[:k_blocks].T
     raise ValueError(
         f"the recipe of {name} is {recipe}; TensorWise, RowWise, BlockWise1x128 and "
         "BlockWise128x128 are served"
     )
-
-
-def _shaped(name: str, scale: Any, shape: tuple[int, int]) -> Any:
-    if tuple(scale.shape) != shape:
-        raise ValueError(f"{name} is {tuple(scale.shape)}; its recipe needs {shape}")
-    return scale
-
-
-def _levels(value: Any) -> list[Any]:
-    if value is None:
-        return []
-    return list(value) if isinstance(value, list | tuple) else [value]
-
-
-def _number(member: Any) -> int:
-    """Of a ScalingType or SwizzleType."""
-    return int(getattr(member, "value", member))

@@ -13,6 +13,7 @@ from typing import Any
 SECTIONS = {
     "least_squares": "cleave.demo.least_squares",
     "embeddings": "cleave.demo.embeddings",
+    "moe": "cleave.demo.moe",
 }
 
 

@@ -1,10 +1,12 @@
-"""Cleave's operators in PyTorch, and linear layers that multiply 8-bit numbers.
+"""Cleave's operators in PyTorch, linear layers that multiply 8-bit numbers, mixtures of experts.
 
     import cleave.torch
     d = torch.ops.cleave.gemm(a, b, bias)                     # differentiable
+    d = torch.ops.cleave.grouped_gemm(rows, weights, offs)    # differentiable
     q, scale = torch.ops.cleave.quantize(x, torch.int8)
     d = torch.ops.cleave.scaled_gemm(q, weight.t(), scale, weight_scale)
     cleave.torch.replace_linears(model, "int8")
+    layer = cleave.torch.MoE(num_experts, top_k, features, hidden_features)
 
 The operators, on CUDA tensors (on torch's current stream) and on CPU tensors:
 
@@ -12,29 +14,48 @@ The operators, on CUDA tensors (on torch's current stream) and on CPU tensors:
         split_k_slices)
     scaled_gemm(a, b, scale_a, scale_b, bias=None, out_dtype=None, use_fast_accum=False, *, c,
         alpha, beta, activation, scale_d, azp, azp_adj, split_k_mode, split_k_slices)
+    grouped_gemm(a, b, offs=None, bias=None, out_dtype=None, scale_a=None, scale_b=None,
+        use_fast_accum=False, c=None, indptr=None, starts=None, sizes=None, counts=None, *,
+        alignment, alpha, beta, activation, zero_rest, split_k_mode, split_k_slices)
     quantize(x, dtype, granularity="row", smooth=None, *, scale_major) -> q, scale
     quantize_asymmetric(x, granularity="row", smooth=None) -> q, scale, zero
     quantize_static(x, scale, dtype, granularity="tensor", smooth=None, zero=None) -> q
+    quantize_grouped(x, offs, dtype, *, scale_major) -> q, scale, q_t, scale_t, offs_t
+    moe_expert_offsets(expert_ids, num_experts) -> offs
+    moe_sort_tokens(expert_ids, num_experts) -> offs, indices
+    moe_permute(x, expert_ids, num_experts) -> rows, offs, indices
+    moe_gather(x, indices) -> rows
+    moe_unpermute(y, indices, weights=None, top_k=None) -> y
 
-Arguments mean what they mean in `cleave.gemm`, `cleave.scaled_gemm` and `cleave.quantize`. Results
-are new tensors. Each has an `out` form, torch.ops.cleave.gemm.out(..., out=d), which writes to
-tensors that are given and returns nothing: `out`, of quantize and quantize_asymmetric also
-`scale_out` and `zero_out`, of scaled_gemm also `amax`.
+Arguments mean what they mean in `cleave.gemm`, `cleave.scaled_gemm`, `cleave.grouped_gemm`,
+`cleave.quantize` (which quantize_grouped calls for blocks of 1x128 with a transpose) and
+`cleave.moe`. Results are new tensors. Products and quantisations but the grouped one have an `out`
+form, torch.ops.cleave.gemm.out(..., out=d), which writes to tensors that are given and returns
+nothing: `out`, of quantize and quantize_asymmetric also `scale_out` and `zero_out`, of scaled_gemm
+also `amax`.
+
+gemm has gradients for a, b, bias and c, grouped_gemm for a, b and bias: products of the same
+operators. moe_permute, moe_gather and moe_unpermute have them, too.
 
 All work under torch.compile(fullgraph=True), in CUDA graphs too. What `cleave` raises as ValueError
 or TypeError is a RuntimeError here, as it is for torch's own operators. Eager calls cost least host
-time with positional arguments; where scaled_gemm takes keywords, as scaled_gemm.full, which torch
-need not look for; and in torch.inference_mode(), where gemm leaves its gradients alone.
+time with positional arguments; where scaled_gemm and grouped_gemm take keywords, under their names
+scaled_gemm.full and grouped_gemm.full, which torch need not look for; and in
+torch.inference_mode(), where gradients are left alone.
 """
 
 from . import _library
 
 _library.load()
 
-from . import _autograd, _fake  # noqa: E402
+from . import _autograd, _fake, _grouped_autograd, _moe_autograd  # noqa: E402
+from .grouped_linear import GroupedLinear  # noqa: E402
 from .linear import W8A8Linear, replace_linears  # noqa: E402
+from .moe import MoE  # noqa: E402
 
-__all__ = ["W8A8Linear", "replace_linears"]
+__all__ = ["GroupedLinear", "MoE", "W8A8Linear", "replace_linears"]
 
 _fake.register()
 _autograd.register()
+_grouped_autograd.register()
+_moe_autograd.register()

@@ -7,15 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-aten = torch.ops.aten
-
-# The gradient before an activation, from the one after it and what the activation was given.
-_ACTIVATIONS = {
-    "relu": lambda grad, x: aten.threshold_backward(grad, x, 0),
-    "gelu": lambda grad, x: aten.gelu_backward(grad, x),
-    "gelu_tanh": lambda grad, x: aten.gelu_backward(grad, x, approximate="tanh"),
-    "silu": lambda grad, x: aten.silu_backward(grad, x),
-}
+from . import _activations
 
 
 def register() -> None:
@@ -46,12 +38,12 @@ def _backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
     if activation != "none":
         # Of ReLU the sign of the output says as much; of the others the input is made again.
         x = output if activation == "relu" else _linear_part(a, b, bias, c, grad.dtype, ctx.options)
-        grad = _ACTIVATIONS[activation](grad, x)
+        grad = _activations.backward(activation, grad, x)
     # Of trailing arguments that the caller left out, torch says nothing.
     needs_a, needs_b, needs_bias, needs_c = (*ctx.needs_input_grad, False, False)[:4]
     operand = grad.to(a.dtype).contiguous()
     return (
-        _product(operand, b.mT, a, alpha) if needs_a else None,
+        product(operand, b.mT, a, alpha) if needs_a else None,
         _gradient_of_b(a, operand, b, alpha) if needs_b else None,
         grad.sum_to_size(bias.shape).to(bias.dtype) if needs_bias else None,
         _scaled(grad, beta).sum_to_size(c.shape).to(c.dtype) if needs_c else None,
@@ -73,10 +65,10 @@ def _linear_part(
 def _gradient_of_b(a: Tensor, grad: Tensor, b: Tensor, alpha: float) -> Tensor:
     if b.dim() == 2 and a.dim() == 3:  # one product, with the batch as part of its K
         a, grad = a.flatten(0, 1), grad.flatten(0, 1)
-    return _product(a.mT, grad, b, alpha)
+    return product(a.mT, grad, b, alpha)
 
 
-def _product(x: Tensor, y: Tensor, operand: Tensor, alpha: float) -> Tensor:
+def product(x: Tensor, y: Tensor, operand: Tensor, alpha: float) -> Tensor:
     """The gradient of `operand`: alpha * x @ y, summed over the batch that it serves."""
     batch = max(x.shape[:-2].numel(), y.shape[:-2].numel())
     shared = operand.shape[:-2].numel() < batch

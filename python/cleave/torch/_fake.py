@@ -15,23 +15,39 @@ def register() -> None:
         "gemm": _gemm,
         "scaled_gemm": _scaled_gemm,
         "scaled_gemm.full": _scaled_gemm,
+        "grouped_gemm": _grouped_gemm,
+        "grouped_gemm.full": _grouped_gemm,
         "quantize": _quantize,
         "quantize_asymmetric": _quantize_asymmetric,
         "quantize_static": _quantize_static,
+        "quantize_grouped": _quantize_grouped,
+        "moe_expert_offsets": _moe_expert_offsets,
+        "moe_sort_tokens": _moe_sort_tokens,
+        "moe_permute": _moe_permute,
+        "moe_gather": _moe_gather,
+        "moe_unpermute": _moe_unpermute,
+        "moe_unpermute_backward": _moe_unpermute_backward,
     }
     for name, result in results.items():
         torch.library.register_fake(f"cleave::{name}", result)
     for name in dict.fromkeys(name.partition(".")[0] for name in results):
-        torch.library.register_fake(f"cleave::{name}.out", _nothing)
+        if hasattr(getattr(torch.ops.cleave, name), "out"):
+            torch.library.register_fake(f"cleave::{name}.out", _nothing)
 
 
 def _nothing(*_: Any, **__: Any) -> None:
     """All that an `out` form does is write."""
 
 
-def _gemm(a: Tensor, b: Tensor, *_: Any, out_dtype: torch.dtype | None = None, **__: Any) -> Tensor:
-    default = torch.bfloat16 if a.itemsize == 1 else a.dtype
-    return _product(a, b, out_dtype or (torch.int32 if a.dtype == torch.int8 else default))
+def _gemm(
+    a: Tensor,
+    b: Tensor,
+    *_: Any,
+    activation: str = "none",
+    out_dtype: torch.dtype | None = None,
+    **__: Any,
+) -> Tensor:
+    return _product(a, b, out_dtype or _default_dtype(a), activation)
 
 
 def _scaled_gemm(
@@ -42,21 +58,72 @@ def _scaled_gemm(
     bias: Tensor | None = None,
     out_dtype: torch.dtype | None = None,
     *_: Any,
+    activation: str = "none",
     **__: Any,
 ) -> Tensor:
-    if scale_a is None:
-        return _gemm(a, b, out_dtype=out_dtype)
-    return _product(a, b, out_dtype or torch.bfloat16)
+    return _product(a, b, out_dtype or _default_dtype(a, scale_a), activation)
 
 
-def _product(a: Tensor, b: Tensor, dtype: torch.dtype) -> Tensor:
+def _grouped_gemm(
+    a: Tensor,
+    b: Tensor,
+    offs: Tensor | None = None,
+    bias: Tensor | None = None,
+    out_dtype: torch.dtype | None = None,
+    scale_a: Tensor | None = None,
+    scale_b: Tensor | None = None,
+    use_fast_accum: bool = False,
+    c: Tensor | None = None,
+    indptr: Tensor | None = None,
+    starts: Tensor | None = None,
+    sizes: Tensor | None = None,
+    counts: Tensor | None = None,
+    *,
+    activation: str = "none",
+    **__: Any,
+) -> Tensor:
+    dtype = out_dtype or _default_dtype(a, scale_a)
+    if a.dim() == b.dim() == 3:
+        return _product(a, b, dtype, activation)
+    _check_operands(a, b)
+    shape = (a.shape[-2], _columns(b, activation))
+    if a.dim() == b.dim():
+        shape = (_group_count(offs, indptr, starts, counts), *shape)
+    return a.new_empty(shape, dtype=dtype)
+
+
+def _group_count(
+    offs: Tensor | None, indptr: Tensor | None, starts: Tensor | None, counts: Tensor | None
+) -> Any:
+    if indptr is not None:
+        return indptr.shape[0] - 1
+    given = [bounds for bounds in (offs, starts, counts) if bounds is not None]
+    torch._check(bool(given), lambda: "a and b are matrices; pass offs, to say where groups end")
+    return given[0].shape[0]
+
+
+def _product(a: Tensor, b: Tensor, dtype: torch.dtype, activation: str) -> Tensor:
+    _check_operands(a, b)
+    batch = torch.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+    return a.new_empty((*batch, a.shape[-2], _columns(b, activation)), dtype=dtype)
+
+
+def _check_operands(a: Tensor, b: Tensor) -> None:
     def refusal() -> str:
         return f"a is {tuple(a.shape)} and b is {tuple(b.shape)}; they cannot be multiplied"
 
     torch._check(a.dim() in (2, 3) and b.dim() in (2, 3), refusal)
     torch._check(a.shape[-1] == b.shape[-2], refusal)
-    batch = torch.broadcast_shapes(a.shape[:-2], b.shape[:-2])
-    return a.new_empty((*batch, a.shape[-2], b.shape[-1]), dtype=dtype)
+
+
+def _columns(b: Tensor, activation: str) -> Any:
+    return b.shape[-1] // 2 if activation == "swiglu" else b.shape[-1]
+
+
+def _default_dtype(a: Tensor, scale: Tensor | None = None) -> torch.dtype:
+    if a.itemsize > 1:
+        return a.dtype
+    return torch.int32 if a.dtype == torch.int8 and scale is None else torch.bfloat16
 
 
 def _quantize(
@@ -84,6 +151,48 @@ def _quantize_asymmetric(
 
 def _quantize_static(x: Tensor, scale: Tensor, dtype: torch.dtype, *_: Any, **__: Any) -> Tensor:
     return _packed(x, dtype)
+
+
+def _quantize_grouped(
+    x: Tensor, offs: Tensor, dtype: torch.dtype, *, scale_major: str = "k"
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    q, scale = _quantize(x, dtype, "block_1x128", scale_major=scale_major)
+    (rows, cols), groups = x.shape, offs.shape[0]
+    blocks = (rows + (_BLOCK - 1) * torch.sym_min(groups, rows)) // _BLOCK
+    scale_t = x.new_empty((blocks, cols), dtype=torch.float32).t()
+    q_t = x.new_empty((cols, blocks * _BLOCK), dtype=dtype)
+    return q, scale, q_t, scale_t, offs.new_empty(groups, dtype=torch.int32)
+
+
+def _moe_expert_offsets(expert_ids: Tensor, num_experts: int) -> Tensor:
+    return expert_ids.new_empty(num_experts, dtype=torch.int32)
+
+
+def _moe_sort_tokens(expert_ids: Tensor, num_experts: int) -> tuple[Tensor, Tensor]:
+    indices = expert_ids.new_empty(expert_ids.numel(), dtype=torch.int32)
+    return _moe_expert_offsets(expert_ids, num_experts), indices
+
+
+def _moe_permute(x: Tensor, expert_ids: Tensor, num_experts: int) -> tuple[Tensor, Tensor, Tensor]:
+    rows = x.new_empty(expert_ids.numel(), x.shape[1])
+    return rows, *_moe_sort_tokens(expert_ids, num_experts)
+
+
+def _moe_gather(x: Tensor, indices: Tensor) -> Tensor:
+    return x.new_empty(indices.shape[0], x.shape[1])
+
+
+def _moe_unpermute(
+    y: Tensor, indices: Tensor, weights: Tensor | None = None, top_k: int | None = None
+) -> Tensor:
+    tokens = y.shape[0] // (top_k or 1) if weights is None else weights.shape[0]
+    return y.new_empty(tokens, y.shape[1])
+
+
+def _moe_unpermute_backward(
+    grad: Tensor, y: Tensor, indices: Tensor, weights: Tensor
+) -> tuple[Tensor, Tensor]:
+    return y.new_empty(y.shape), weights.new_empty(weights.shape)
 
 
 def _packed(x: Tensor, dtype: torch.dtype) -> Tensor:

@@ -1,0 +1,52 @@
+"""The operation "grouped": a product for each group of a mixture of experts' tokens, in one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from . import accuracy, dense
+from .arrays import Arrays
+from .grouped_case import GroupedCase
+from .grouped_operands import GroupedOperands, make_operands, of_group
+
+__all__ = ["GroupedCase", "errors", "make_operands", "plan_for", "run"]
+
+
+def plan_for(case: GroupedCase, operands: GroupedOperands) -> Any:
+    """The library's plan for these operands; it holds for any sizes of the groups."""
+    import cleave
+
+    return cleave.plan_grouped_gemm(
+        operands.a,
+        operands.b,
+        operands.offs,
+        alignment=case.spacing if case.spacing > 1 else None,
+        bias=operands.bias,
+        activation=case.activation,
+        out=operands.out,
+        use_fast_accum=case.use_fast_accum,
+        split_k_mode=case.split_k_mode,
+        split_k_slices=case.split_k_slices,
+        **operands.scales,
+    )
+
+
+def run(plan: Any, operands: GroupedOperands, stream: int | None) -> None:
+    plan.run(
+        operands.a,
+        operands.b,
+        offs=operands.offs,
+        bias=operands.bias,
+        out=operands.out,
+        stream=stream,
+        **operands.scales,
+    )
+
+
+def errors(arrays: Arrays, case: GroupedCase, operands: GroupedOperands) -> accuracy.Errors:
+    """Of what a run left in `out`, group by group: a float64 product of all might not fit."""
+    parts = []
+    for group in range(case.groups):
+        product, own = of_group(case, operands, group)
+        parts.append((dense.errors(arrays, product, own), product.m * product.n))
+    return accuracy.overall(parts)

@@ -1,0 +1,120 @@
+"""Operands of a grouped case: what a mixture of experts would hold, of random normal values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from .arrays import Arrays
+from .case import Block, GemmCase
+from .grouped_case import GroupedCase
+from .operands import Operands, factor
+from .quantization import quantize
+
+
+@dataclass(kw_only=True)
+class GroupedOperands(Operands):
+    """As the library takes them; `offs` has the groups' ends."""
+
+    offs: Any
+
+
+def make_operands(arrays: Arrays, case: GroupedCase, seed: int = 0) -> GroupedOperands:
+    """Standard normal inputs, in what belongs to no group too, and a poisoned output."""
+    import numpy
+
+    dense = case.whole
+    blocks = dense.scale_blocks or (None, None)
+    k_major = dense.layout[0] == "t", dense.layout[1] == "n"
+    if case.form == "wgrad":
+        a, scale_a = _cut(arrays, case, dense.m, k_major[0], blocks[0], 4 * seed)
+        b, scale_b = _cut(arrays, case, dense.n, k_major[1], blocks[1], 4 * seed + 1)
+        lead = (case.groups,)
+    else:
+        a, scale_a = factor(arrays, (dense.m, dense.k), case.dtype, k_major[0], blocks[0], 4 * seed)
+        b, scale_b = _stacked(arrays, case, k_major[1], blocks[1], 4 * seed + 1)
+        lead = ()
+    scales = {}
+    if dense.scale_blocks:
+        scales = {"scale_a": scale_a, "scale_b": scale_b.swapaxes(-1, -2)}
+    if case.scaling == "row":
+        scales = {"scale_a": scale_a[..., 0], "scale_b": scale_b[..., 0]}
+    out = arrays.full((*lead, dense.m, dense.n), 0, case.result_dtype)
+    arrays.poison(out)
+    biased = case.bias != "none"
+    return GroupedOperands(
+        a=a,
+        b=b.swapaxes(-1, -2),
+        bias=arrays.normal((case.groups, dense.columns), dense.bias_dtype, 4 * seed + 2)
+        if biased
+        else None,
+        out=out,
+        scales=scales,
+        offs=arrays.from_numpy(numpy.array([end for _, end in case.ranges]), "int32"),
+    )
+
+
+def of_group(case: GroupedCase, operands: GroupedOperands, group: int) -> tuple[GemmCase, Operands]:
+    """The group's product and its operands: views."""
+    begin, end = case.ranges[group]
+    a, b, out, scales = operands.a, operands.b, operands.out, dict(operands.scales)
+    if case.form == "wgrad":
+        a, b, out = a[:, begin:end], b[begin:end], out[group]
+        if case.scaling == "row":
+            scales = {name: scale[group] for name, scale in scales.items()}
+        elif scales:
+            first, last = begin // _BLOCK, -(-end // _BLOCK)
+            scales["scale_a"] = scales["scale_a"][:, first:last]
+            scales["scale_b"] = scales["scale_b"][first:last]
+    else:
+        a, b, out = a[begin:end], b[group], out[begin:end]
+        if scales:
+            scales = {"scale_a": scales["scale_a"][begin:end], "scale_b": scales["scale_b"][group]}
+    if case.scaling == "row":
+        scales = {"scale_a": scales["scale_a"][:, None], "scale_b": scales["scale_b"][None, :]}
+    bias = None if operands.bias is None else operands.bias[group]
+    return case.group(end - begin), Operands(a, b, bias, out, scales)
+
+
+_BLOCK = 128  # elements of K that share a scale
+
+
+def _stacked(
+    arrays: Arrays, case: GroupedCase, k_major: bool, block: Block | None, seed: int
+) -> tuple[Any, Any]:
+    """[groups, rows, K], one matrix per group, and the scales."""
+    shape = case.whole.columns, case.whole.k
+    if not case.quantized:
+        return factor(arrays, (case.groups, *shape), case.dtype, k_major, block, seed)
+    # One by one: before they are quantised they are four times as large.
+    made = [
+        factor(arrays, shape, case.dtype, k_major, block, seed << 10 | group)
+        for group in range(case.groups)
+    ]
+    values = _stack(arrays, [values for values, _ in made], k_major)
+    if not block:
+        return values, None
+    return values, _stack(arrays, [scale for _, scale in made], block != (1, _BLOCK))
+
+
+def _stack(arrays: Arrays, matrices: list[Any], k_major: bool) -> Any:
+    if k_major:
+        return arrays.xp.stack(matrices)
+    return arrays.xp.stack([matrix.swapaxes(0, 1) for matrix in matrices]).swapaxes(1, 2)
+
+
+def _cut(
+    arrays: Arrays, case: GroupedCase, rows: int, k_major: bool, block: Block | None, seed: int
+) -> tuple[Any, Any]:
+    """[rows, K], whose K is cut into groups, and the scales."""
+    shape = rows, case.whole.k
+    if block != (1, None):
+        return factor(arrays, shape, case.dtype, k_major, block, seed)
+    # A row has a scale in each group.
+    values, _ = factor(arrays, shape, case.dtype, k_major, None, seed)
+    scales = arrays.full((case.groups, rows, 1), 1, "float32")
+    for group, (begin, end) in enumerate(case.ranges):
+        if begin != end:
+            part = arrays.normal((rows, end - begin), "float32", seed << 10 | group)
+            values[:, begin:end], scales[group] = quantize(arrays, part, case.dtype, block)
+    return values, scales

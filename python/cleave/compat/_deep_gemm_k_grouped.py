@@ -1,0 +1,107 @@
+"""DeepGEMM's products with groups of K, for weight gradients: k_grouped_*_contiguous.
+
+d[g] = a[rows of g].T @ b[rows of g] + c[g], [M, N] each; c may be d, or None. grouped_layout is
+int32 [G] on the operands' device: how many rows each group has, in order, or, with
+use_psum_layout, where each ends, beginning at a multiple of 128. d and c are float32, or another
+type of float. compiled_dims changes no result; k_grouped_fp8_gemm_nt_contiguous alone reads ks_cpu.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .. import _core
+from ._deep_gemm_recipe import BLOCK
+
+_RECIPE = (1, 1, BLOCK)
+
+
+def k_grouped_bf16_gemm_tn_contiguous(
+    a: Any,
+    b: Any,
+    d: Any,
+    ks_cpu: list[int] | None,
+    grouped_layout: Any,
+    c: Any = None,
+    compiled_dims: str = "mn",
+    use_psum_layout: bool = False,
+) -> None:
+    """Fills d [G, M, N]; a is [K, M], b [K, N], K being all groups' together."""
+    bounds = {"offs": _ends(grouped_layout, use_psum_layout)}
+    if use_psum_layout:
+        bounds["alignment"] = BLOCK
+    _core.grouped_gemm(a.mT, b, **bounds, c=c, out=d)
+
+
+def k_grouped_fp8_gemm_tn_contiguous(
+    a: tuple[Any, Any],
+    b: tuple[Any, Any],
+    d: Any,
+    ks_cpu: list[int] | None,
+    grouped_layout: Any,
+    c: Any = None,
+    recipe: tuple[int, int, int] = _RECIPE,
+    compiled_dims: str = "mn",
+    use_psum_layout: bool = False,
+) -> None:
+    """The same of 8-bit floats, with float32 scales [K / 128, M] and [K / 128, N], rounded up.
+
+    The groups' sizes are multiples of 128, unless use_psum_layout.
+    """
+    _check_recipe(recipe)
+    (a, scale_a), (b, scale_b) = a, b
+    _core.grouped_gemm(
+        a.mT, b, _ends(grouped_layout, use_psum_layout), alignment=BLOCK, scale_a=scale_a.mT,
+        scale_b=scale_b, c=c, out=d,
+    )  # fmt: skip
+
+
+def k_grouped_fp8_gemm_nt_contiguous(
+    a: tuple[Any, Any],
+    b: tuple[Any, Any],
+    d: Any,
+    ks_cpu: list[int],
+    grouped_layout: Any,
+    c: Any = None,
+    recipe: tuple[int, int, int] = _RECIPE,
+    compiled_dims: str = "mn",
+    use_psum_layout: bool = False,
+) -> None:
+    """The same of groups that are stored one behind the other, [M, k] and [N, k] each.
+
+    a and b are (all groups' elements [K * M], scales [M, K / 128]), the same with N for b. Only
+    groups of equal sizes, as ks_cpu has them, are served, as a batch: others have no stride in
+    common. NotImplementedError says so.
+    """
+    _check_recipe(recipe)
+    if use_psum_layout:
+        raise ValueError("use_psum_layout is True; groups that are stored one by one have no gaps")
+    k = ks_cpu[0] if ks_cpu else 0
+    if any(size != k for size in ks_cpu):
+        raise NotImplementedError(
+            f"ks_cpu is {list(ks_cpu)}; groups of different sizes that are stored one by one have "
+            "no stride in common. Pass a [K, M] and b [K, N] to k_grouped_fp8_gemm_tn_contiguous"
+        )
+    groups, m, n = d.shape
+    _core.scaled_gemm(
+        a[0].reshape(groups, m, k),
+        b[0].reshape(groups, n, k).mT,
+        _by_group(a[1], groups),
+        _by_group(b[1], groups).mT,
+        c=c,
+        out=d,
+    )
+
+
+def _check_recipe(recipe: tuple[int, int, int]) -> None:
+    if tuple(recipe) != _RECIPE:
+        raise ValueError(f"recipe is {tuple(recipe)}; {_RECIPE} is served")
+
+
+def _ends(grouped_layout: Any, use_psum_layout: bool) -> Any:
+    return grouped_layout if use_psum_layout else grouped_layout.cumsum(0)
+
+
+def _by_group(scale: Any, groups: int) -> Any:
+    """[rows, all blocks of K] as [groups, rows, blocks]."""
+    return scale.reshape(scale.shape[0], groups, -1).swapaxes(0, 1)

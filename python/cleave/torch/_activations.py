@@ -1,0 +1,30 @@
+"""The gradients of the activations of products."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+aten = torch.ops.aten
+
+
+def backward(activation: str, grad: Tensor, x: Tensor) -> Tensor:
+    """The gradient before an activation, from the one after it and what the activation was given.
+
+    Of "relu", x may be its output as well.
+    """
+    return _BACKWARD[activation](grad, x)
+
+
+def _swiglu(grad: Tensor, x: Tensor) -> Tensor:
+    gate, up = x.chunk(2, -1)
+    return torch.cat([aten.silu_backward(grad * up, gate), grad * aten.silu(gate)], -1)
+
+
+_BACKWARD = {
+    "relu": lambda grad, x: aten.threshold_backward(grad, x, 0),
+    "gelu": lambda grad, x: aten.gelu_backward(grad, x),
+    "gelu_tanh": lambda grad, x: aten.gelu_backward(grad, x, approximate="tanh"),
+    "silu": lambda grad, x: aten.silu_backward(grad, x),
+    "swiglu": _swiglu,
+}

@@ -1,0 +1,77 @@
+"""A mixture of experts: router, SwiGLU experts as grouped products, and back to the tokens."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from .grouped_linear import GroupedLinear
+
+_ops = torch.ops.cleave
+
+
+class MoE(nn.Module):
+    """Each token goes through the top_k experts that the router likes best.
+
+        weights = softmax(the top_k largest of router(x))
+        y = sum of weights[e] * down[e](silu(gate[e](x)) * up[e](x)) over those experts e
+
+    x and y are [..., features], of the parameters' dtype; no token is dropped. Nothing waits for
+    the GPU, so a step can be captured in a CUDA graph, of any routing. Repeatable bit by bit.
+
+    Where gradients are wanted, what the gates and ups give is kept for backward; elsewhere SwiGLU
+    is a part of the first product.
+
+    router: nn.Linear [features -> num_experts], whose scores are float32.
+    gate_up: GroupedLinear [features -> 2 * hidden_features], the gates first.
+    down: GroupedLinear [hidden_features -> features].
+    """
+
+    def __init__(
+        self,
+        num_experts: int,
+        top_k: int,
+        features: int,
+        hidden_features: int,
+        *,
+        accumulate_main_grad: bool = False,
+        device: Any = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        """accumulate_main_grad: of the experts' weights, as in `GroupedLinear`."""
+        super().__init__()
+        if not 1 <= top_k <= num_experts:
+            raise ValueError(f"top_k is {top_k}; it must be from 1 to num_experts, {num_experts}")
+        self.num_experts = num_experts
+        self.top_k = top_k
+        made = {"device": device, "dtype": dtype}
+        experts = {"bias": False, "accumulate_main_grad": accumulate_main_grad, **made}
+        self.router = nn.Linear(features, num_experts, bias=False, **made)
+        self.gate_up = GroupedLinear(num_experts, features, 2 * hidden_features, **experts)
+        self.down = GroupedLinear(num_experts, hidden_features, features, **experts)
+
+    def forward(self, x: Tensor) -> Tensor:
+        tokens = x.reshape(-1, x.shape[-1])
+        weights, experts = self.route(tokens)
+        rows, offs, indices = _ops.moe_permute(tokens, experts, self.num_experts)
+        rows = self.down(self.hidden(rows, offs), offs)
+        return _ops.moe_unpermute(rows, indices, weights).view(x.shape)
+
+    def route(self, tokens: Tensor) -> tuple[Tensor, Tensor]:
+        """The weights, float32 [tokens, top_k], which sum to 1, and whose they are."""
+        scores = _ops.gemm(tokens, self.router.weight.t(), out_dtype=torch.float32)
+        best, experts = scores.topk(self.top_k, dim=-1)
+        return best.softmax(dim=-1), experts
+
+    def hidden(self, rows: Tensor, offs: Tensor) -> Tensor:
+        """silu(gate) * up, of rows that are sorted by expert."""
+        if torch.is_grad_enabled():
+            gate, up = self.gate_up(rows, offs).chunk(2, dim=-1)
+            return nn.functional.silu(gate) * up
+        weight = self.gate_up.weight
+        return _ops.grouped_gemm.full(rows, weight.mT, offs, activation="swiglu")
+
+    def extra_repr(self) -> str:
+        return f"num_experts={self.num_experts}, top_k={self.top_k}"

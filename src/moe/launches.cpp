@@ -1,0 +1,162 @@
+#include "moe/launches.h"
+
+#include <bit>
+
+#include "moe/problem.h"
+
+namespace cleave {
+namespace {
+
+constexpr uint32_t kWarp = 32;
+
+/// Slots that one block counts faster than several can meet, and the fewest that are worth a block
+/// where there are more. More blocks than kMostChunks would have the last one collect for longer
+/// than they save.
+constexpr uint32_t kOneChunk = 8192, kLeastChunk = 2048, kMostChunks = 64;
+
+/// Shared memory that every kernel may have without asking, beside some that is static.
+constexpr uint32_t kSharedBytes = 47 * 1024;
+
+uint32_t chunk_of(uint32_t slots) {
+  if (slots <= kOneChunk) return kOneChunk;
+  return max_of(ceil_div(slots, kMostChunks), kLeastChunk);
+}
+
+class Chooser {
+ public:
+  explicit Chooser(const MoeProblem& problem) : p_(problem) {
+    params_.slots = uint32_t(slots_of(p_));
+    params_.top_k = uint32_t(p_.top_k);
+    params_.row_bytes = uint32_t(p_.columns * size_of(p_.row.dtype));
+    params_.token_stride = p_.token.stride_row * size_of(p_.token.dtype);
+    params_.row_stride = p_.row.stride_row * size_of(p_.row.dtype);
+    params_.row_grad_stride = p_.row_grad.stride_row * size_of(p_.row_grad.dtype);
+  }
+
+  std::vector<MoeLaunch> launches() {
+    switch (p_.operation) {
+      case MoeOperation::offsets:
+        count();
+        break;
+      case MoeOperation::sort:
+        count();
+        rank();
+        break;
+      case MoeOperation::permute:
+        count();
+        rank();
+        scatter();
+        break;
+      case MoeOperation::gather:
+        invert();
+        scatter();
+        break;
+      case MoeOperation::combine:
+        invert();
+        combine();
+        break;
+      case MoeOperation::combine_backward:
+        invert();
+        combine_backward();
+        break;
+    }
+    std::erase_if(launches_, [](const MoeLaunch& launch) {
+      return launch.shape.grid.x == 0 || launch.shape.grid.y == 0;
+    });
+    return std::move(launches_);
+  }
+
+ private:
+  void add(MoeKernel kernel, const MoeConfig& config, Dim3 grid, uint32_t threads,
+           uint32_t shared_bytes = 0) {
+    launches_.push_back({kernel,
+                         config,
+                         params_,
+                         {.grid = grid,
+                          .block = {threads, 1, 1},
+                          .dynamic_shared_bytes = shared_bytes,
+                          .programmatic = true}});
+  }
+
+  /// Always a block: without slots, offsets are zeros.
+  void count() {
+    params_.experts = uint32_t(p_.experts);
+    params_.bins = FastDivmod(params_.experts + 1);
+    params_.chunk = chunk_of(params_.slots);
+    add(MoeKernel::count, {.wide_ids = p_.wide_ids}, {max_of(chunks(), 1u), 1, 1}, kCountThreads,
+        params_.bins.divisor * uint32_t(sizeof(uint32_t)));
+  }
+
+  void rank() {
+    const uint32_t bins = params_.bins.divisor;
+    const uint32_t fit = kSharedBytes / rank_shared_bytes(bins, 0) - 1;
+    const uint32_t warps = std::bit_floor(min_of(fit, kMostRankThreads / kWarp));
+    add(MoeKernel::rank, {.wide_ids = p_.wide_ids}, {chunks(), 1, 1}, warps * kWarp,
+        rank_shared_bytes(bins, warps));
+  }
+
+  void invert() {
+    add(MoeKernel::invert, {}, {ceil_div(params_.slots, kRowThreads), 1, 1}, kRowThreads);
+  }
+
+  void scatter() {
+    const uint32_t width = widest_access();
+    add(MoeKernel::scatter, {.width = width}, pieces(kScatterAccesses * width), kRowThreads);
+  }
+
+  void combine() {
+    MoeConfig config{.type = p_.row.dtype, .has_weights = p_.has_weights, .width = widest_access()};
+    if (p_.has_weights) config.weights = p_.weights_dtype;
+    add(MoeKernel::combine, config, pieces(config.width), kRowThreads);
+  }
+
+  void combine_backward() {
+    add(MoeKernel::combine_backward,
+        {.type = p_.row.dtype, .weights = p_.weights_dtype, .width = widest_access()},
+        {ceil_div(params_.slots, kRowThreads / kWarp), 1, 1}, kRowThreads);
+  }
+
+  uint32_t chunks() const { return ceil_div(params_.slots, params_.chunk); }
+
+  /// A block for each piece of each token; a thread has `bytes` of one.
+  Dim3 pieces(uint32_t bytes) const {
+    return {uint32_t(p_.tokens), ceil_div(params_.row_bytes, kRowThreads * bytes), 1};
+  }
+
+  /// The widest access, in bytes, that all rows are aligned to.
+  uint32_t widest_access() const {
+    uint32_t width = 16;
+    for (const Placement& matrix : {tokens_of(p_), rows_of(p_), rows_grad_of(p_)}) {
+      if (matrix.empty()) continue;
+      const uint64_t size = size_of(matrix.layout.dtype);
+      const uint64_t stride = matrix.rows > 1 ? uint64_t(matrix.layout.stride_row) * size : 0;
+      const uint64_t bits = stride | uint64_t(matrix.columns) * size | matrix.layout.alignment;
+      width = min_of(width, uint32_t(bits & -bits));
+    }
+    return width;
+  }
+
+  const MoeProblem& p_;
+  MoeParams params_;
+  std::vector<MoeLaunch> launches_;
+};
+
+}  // namespace
+
+std::vector<MoeLaunch> moe_launches(const MoeProblem& problem) {
+  return Chooser(problem).launches();
+}
+
+MoeScratch moe_scratch(const std::vector<MoeLaunch>& launches) {
+  MoeScratch scratch;
+  for (const MoeLaunch& launch : launches) {
+    const MoeParams& params = launch.params;
+    const uint32_t blocks = launch.shape.grid.x;
+    if (launch.kernel == MoeKernel::count && blocks > 1)
+      scratch.counts = size_t(blocks) * params.bins.divisor;
+    if (launch.kernel >= MoeKernel::invert) scratch.positions = params.slots;
+  }
+  return scratch;
+}
+
+}  // namespace cleave

@@ -1,0 +1,97 @@
+#include "operands/group_bounds.h"
+
+#include "cleave/core/math.h"
+#include "cleave/names.h"
+#include "operands/refuse.h"
+
+namespace cleave {
+namespace {
+
+/// True if the elements are 64-bit integers.
+bool check_integers(const Operand& x, const char* name, int device) {
+  check_rank(x, name, 1, 1);
+  if (!x.int64 && (!x.other_type.empty() || x.dtype != DType::i32)) {
+    refuse_type("{} is {}; it must be int32 or int64, convert it", name,
+                x.other_type.empty() ? to_string(x.dtype) : x.other_type);
+  }
+  check_place(x, name, device, "a");
+  if (x.shape[0] > 1 && x.stride[0] != 1) {
+    refuse_value("{} has a stride of {}; it must be contiguous, pass a copy", name, x.stride[0]);
+  }
+  return x.int64;
+}
+
+void check_sizes_fit(const Operand& starts, const Operand& sizes) {
+  if (starts.int64 != sizes.int64) {
+    refuse_type("starts is {} and sizes is {}; convert one of them",
+                starts.int64 ? "int64" : "int32", sizes.int64 ? "int64" : "int32");
+  }
+  if (starts.shape[0] != sizes.shape[0]) {
+    refuse_value("starts is {} and sizes is {}; each must have one value per group",
+                 shape_text(starts), shape_text(sizes));
+  }
+}
+
+int64_t read_alignment(std::optional<int64_t> alignment, GroupBounds bounds) {
+  if (!alignment) return 1;
+  if (bounds != GroupBounds::ends && bounds != GroupBounds::counts) {
+    refuse_value("alignment is {}, but {} says where each group begins; leave it out", *alignment,
+                 to_string(bounds));
+  }
+  if (*alignment < 1) {
+    refuse_value("alignment is {}; groups begin at multiples of it: pass 1 or more", *alignment);
+  }
+  return *alignment;
+}
+
+}  // namespace
+
+std::optional<DescribedGroups> read_bounds(const GemmTensors& t, std::optional<int64_t> alignment,
+                                           int device) {
+  if (t.starts.has_value() != t.sizes.has_value()) {
+    refuse_value("{} is missing; starts and sizes go together", t.starts ? "sizes" : "starts");
+  }
+  const int given =
+      t.offs.has_value() + t.indptr.has_value() + t.starts.has_value() + t.counts.has_value();
+  if (given == 0) return std::nullopt;
+  if (given > 1) {
+    refuse_value(
+        "the groups are described {} times; pass one of offs, indptr, starts with sizes, and "
+        "counts",
+        given);
+  }
+  DescribedGroups g;
+  if (t.counts) {
+    g.layout.bounds = GroupBounds::counts;
+    g.layout.wide = check_integers(*t.counts, "counts", device);
+    g.count = t.counts->shape[0];
+    g.sizes = t.counts->data;
+  } else if (t.starts) {
+    g.layout.bounds = GroupBounds::starts;
+    g.layout.wide = check_integers(*t.starts, "starts", device);
+    check_integers(*t.sizes, "sizes", device);
+    check_sizes_fit(*t.starts, *t.sizes);
+    g.count = t.starts->shape[0];
+    g.offsets = t.starts->data;
+    g.sizes = t.sizes->data;
+  } else if (t.indptr) {
+    g.layout.bounds = GroupBounds::indptr;
+    g.layout.wide = check_integers(*t.indptr, "indptr", device);
+    g.count = t.indptr->shape[0] - 1;
+    g.offsets = t.indptr->data;
+  } else {
+    g.layout.bounds = GroupBounds::ends;
+    g.layout.wide = check_integers(*t.offs, "offs", device);
+    g.count = t.offs->shape[0];
+    g.offsets = t.offs->data;
+  }
+  if (g.count < 1) {
+    refuse_value("{} describes {} groups; pass bounds of 1 or more", to_string(g.layout.bounds),
+                 max_of<int64_t>(g.count, 0));
+  }
+  g.layout.spacing = read_alignment(alignment, g.layout.bounds);
+  if (alignment && t.offs) g.layout.bounds = GroupBounds::aligned_ends;
+  return g;
+}
+
+}  // namespace cleave

@@ -1,0 +1,23 @@
+// The tensors that say where groups begin and end.
+#pragma once
+
+#include <optional>
+
+#include "operands/gemm_operands.h"
+
+namespace cleave {
+
+/// The groups of some dimension, which the other tensors tell.
+struct DescribedGroups {
+  GroupLayout layout;  ///< `counts` without an alignment: the spacing is left to be set
+  int64_t count = 0;   ///< of groups
+  const void* offsets = nullptr;
+  const void* sizes = nullptr;
+};
+
+/// Nothing if no tensor of bounds is given. `device` is a's. Throws Error for tensors that are no
+/// bounds, and for more or less than one description of the groups.
+std::optional<DescribedGroups> read_bounds(const GemmTensors& tensors,
+                                           std::optional<int64_t> alignment, int device);
+
+}  // namespace cleave

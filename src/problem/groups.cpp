@@ -1,0 +1,111 @@
+// The rules of grouped products.
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "cleave/names.h"
+#include "problem/rules.h"
+
+namespace cleave {
+namespace {
+
+void check_count(const GemmProblem& p, Messages& out) {
+  if (p.batch >= 1 && p.batch <= kMostGroups) return;
+  out.push_back(
+      fmt::format("batch, the number of groups, is {}; it must be from 1 to {}. Make more groups "
+                  "several products",
+                  p.batch, kMostGroups));
+}
+
+void check_spacing(const GroupLayout& groups, Messages& out) {
+  if (groups.spacing >= 1 && groups.spacing <= kMaxSize) return;
+  out.push_back(fmt::format("groups.spacing (alignment) is {}; it must be from 1 to 2^31 - 1",
+                            groups.spacing));
+}
+
+/// What all groups share has no batch.
+void check_shared(const GemmProblem& p, Messages& out) {
+  const std::pair<const char*, Placement> parts[] = {{"a", a_of(p)},
+                                                     {"b", b_of(p)},
+                                                     {"c", c_of(p)},
+                                                     {"d", d_of(p)},
+                                                     {"scale_a", scale_a_of(p)},
+                                                     {"scale_b", scale_b_of(p)}};
+  for (const auto& [argument, place] : parts) {
+    const int64_t stride = place.layout.stride_batch;
+    if (place.batch != 1 || p.batch == 1 || stride == 0) continue;
+    out.push_back(
+        fmt::format("{0}.stride_batch is {1}, but {2} is grouped and all groups share one {0}; "
+                    "pass 0",
+                    argument, stride, to_string(p.groups.dimension)));
+  }
+}
+
+void check_rest(const GroupLayout& groups, Messages& out) {
+  if (!groups.zero_rest || groups.dimension != Grouping::k) return;
+  out.push_back(
+      "groups.zero_rest is set, but k is grouped: every element of d belongs to a group. Leave it "
+      "false");
+}
+
+void check_bias(const GemmProblem& p, Messages& out) {
+  const bool along = (p.bias == Bias::column && p.groups.dimension == Grouping::m) ||
+                     (p.bias == Bias::row && p.groups.dimension == Grouping::n);
+  if (!along || p.bias_stride_batch == 0) return;
+  out.push_back(
+      fmt::format("bias_stride_batch is {}, but a {} of bias runs along {}, which is grouped: it "
+                  "has its groups' values already. Pass 0",
+                  p.bias_stride_batch, to_string(p.bias), to_string(p.groups.dimension)));
+}
+
+/// A block may not cover two groups.
+void check_blocks(const GemmProblem& p, Messages& out) {
+  const auto check = [&](const char* argument, const ScaleLayout& scales, Grouping own) {
+    if (scales.kind != Scaling::block || scales.rows == 1 || p.groups.dimension != own) return;
+    out.push_back(
+        fmt::format("{}.rows is {}, but {} is grouped and groups may end anywhere; scale blocks of "
+                    "1 x {}",
+                    argument, scales.rows, to_string(own), kScaleBlock));
+  };
+  check("scale_a", p.scale_a, Grouping::m);
+  check("scale_b", p.scale_b, Grouping::n);
+
+  const GroupLayout& groups = p.groups;
+  const bool aligned =
+      (groups.bounds == GroupBounds::aligned_ends || groups.bounds == GroupBounds::counts) &&
+      groups.spacing % kScaleBlock == 0;
+  if (groups.dimension != Grouping::k || p.scale_a.kind != Scaling::block || aligned) return;
+  out.push_back(
+      fmt::format("scale_a is of blocks and k is grouped by {} with spacing {}; groups of K must "
+                  "begin where a block does. Pass aligned_ends or counts with a spacing "
+                  "(alignment) that is a multiple of {}",
+                  to_string(groups.bounds), groups.spacing, kScaleBlock));
+}
+
+void check_no_zero_points(const GemmProblem& p, Messages& out) {
+  if (!p.has_zero) return;
+  out.push_back(
+      "has_zero (azp_adj) is set for a grouped product, which serves no zero points; quantise "
+      "symmetrically");
+}
+
+}  // namespace
+
+void check_groups(const GemmProblem& p, Messages& out) {
+  if (p.groups.dimension == Grouping::none) {
+    if (p.groups == GroupLayout{}) return;
+    out.push_back(
+        "groups describes groups of no dimension; set groups.dimension, or leave all out");
+    return;
+  }
+  check_count(p, out);
+  check_spacing(p.groups, out);
+  check_shared(p, out);
+  check_rest(p.groups, out);
+  check_bias(p, out);
+  check_blocks(p, out);
+  check_no_zero_points(p, out);
+}
+
+}  // namespace cleave

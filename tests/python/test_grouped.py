@@ -1,0 +1,501 @@
+"""cleave.grouped_gemm on the CPU backend against NumPy in float64, group by group."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import gemm_reference
+import numpy as np
+import pytest
+from drawn_groups import BOUNDS, Groups, describe, groups
+from drawn_matrices import DTYPES, random_matrix
+from gemm_reference import spread
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import cleave
+
+CANARY = 96.0  # exact in every dtype
+FLOATS = [name for name in ("float16", "float32", "bfloat16") if name in DTYPES]
+
+# Of group g: what its scaled operands are multiplied by.
+Factors = Callable[[int], tuple[np.ndarray, np.ndarray]]
+
+
+@dataclass
+class Form:
+    """What is grouped, and the sizes of D, of which the grouped one counts all groups."""
+
+    dimension: str
+    masked: bool
+    groups: Groups
+    m: int
+    n: int
+    k: int
+    b_columns: int  # 2 n under swiglu
+
+    def of(self, g: int) -> dict[str, Any]:
+        """Where group g's part of the operands and of D is."""
+        cut = slice(*self.groups.ranges[g])
+        everything = slice(None)
+        a = {"m": cut, "n": g, "k": (everything, cut)}[self.dimension]
+        b = {"m": g, "n": (everything, cut), "k": cut}[self.dimension]
+        d = {"m": cut, "n": (everything, cut), "k": g}[self.dimension]
+        return {"a": a, "b": b, "d": (g, slice(cut.stop - cut.start)) if self.masked else d}
+
+    @property
+    def d_shape(self) -> tuple[int, ...]:
+        if self.masked:
+            return (self.groups.count, self.m // self.groups.count, self.n)
+        return (self.groups.count, self.m, self.n) if self.dimension == "k" else (self.m, self.n)
+
+    def stacked(self, matrix: np.ndarray) -> np.ndarray:
+        """One matrix for each group, if it is masked; a view."""
+        if not self.masked:
+            return matrix
+        count = self.groups.count
+        return matrix.reshape(count, self.m // count, matrix.shape[-1])
+
+
+@st.composite
+def forms(draw, swiglu: bool) -> Form:
+    masked = draw(st.integers(0, 4)) == 0
+    dimension = "m" if masked or swiglu else draw(st.sampled_from("mnk"))
+    cut = draw(groups(("counts",) if masked else BOUNDS))
+    sizes = st.one_of(st.integers(0, 9), st.integers(0, 70), st.sampled_from([64, 128, 129]))
+    size = {name: draw(sizes) for name in "mnk"} | {dimension: cut.extent}
+    if masked:
+        size["m"] = cut.count * cut.keywords.pop("alignment")
+    return Form(dimension, masked, cut, **size, b_columns=size["n"] * (2 if swiglu else 1))
+
+
+def random_scales(rng, *shape: int) -> np.ndarray:
+    return rng.uniform(-0.5, 2.0, shape).astype(np.float32)
+
+
+@st.composite
+def vectors_of_scales(draw, rng, form: Form) -> tuple[dict[str, np.ndarray], Factors]:
+    count = form.groups.count
+    by_group = {"a": form.dimension != "m", "b": form.dimension != "n"}
+    lines = {"a": form.m, "b": form.b_columns}
+    values, given = {}, {}
+    for name, own in by_group.items():
+        line = draw(st.sampled_from([lines[name], 1]))
+        values[name] = random_scales(rng, *((count, line) if own else (line,)))
+        shapes = [values[name].shape]
+        if own:
+            shapes.append((count, line, 1) if name == "a" else (count, 1, line))
+        else:
+            shapes.append((line, 1) if name == "a" else (1, line))
+        if form.masked and name == "a" and line == form.m:
+            shapes = [(count, line // count), (count, line // count, 1)]
+        given[f"scale_{name}"] = values[name].reshape(draw(st.sampled_from(shapes)))
+
+    def factors(g: int) -> tuple[np.ndarray, np.ndarray]:
+        a, b = (values[name][g] if by_group[name] else values[name] for name in "ab")
+        cut = slice(*form.groups.ranges[g])
+        a = a[cut] if form.dimension == "m" and a.size > 1 else a
+        b = b[cut] if form.dimension == "n" and b.size > 1 else b
+        return a[:, None], b[None, :]
+
+    return given, factors
+
+
+@st.composite
+def blocks_of_scales(draw, rng, form: Form) -> tuple[dict[str, np.ndarray], Factors]:
+    count, ks = form.groups.count, -(-form.k // 128)
+    rows = {"a": form.m, "b": form.b_columns}
+    blocks = {name: draw(st.sampled_from([size, -(-size // 128)])) for name, size in rows.items()}
+    cut_rows = {"m": "a", "n": "b"}.get(form.dimension)
+    if cut_rows:
+        blocks[cut_rows] = rows[cut_rows]
+    lead = {name: (count,) if {"a": "n", "b": "m"}[name] == form.dimension else () for name in "ab"}
+    a = random_scales(rng, *lead["a"], blocks["a"], ks)
+    b = random_scales(rng, *lead["b"], ks, blocks["b"])
+    spread_a = spread(a, form.m, form.k)
+    spread_b = spread(b, form.k, form.b_columns)
+    if form.masked:
+        a = a.reshape(count, form.m // count, ks)
+
+    def factors(g: int) -> tuple[np.ndarray, np.ndarray]:
+        place = form.of(g)
+        return spread_a[place["a"]], spread_b[place["b"]]
+
+    return {"scale_a": a, "scale_b": b}, factors
+
+
+@dataclass
+class Problem:
+    form: Form
+    a: np.ndarray
+    b: np.ndarray
+    options: dict[str, Any]
+    factors: Factors | None
+    frame: np.ndarray | None  # the buffer that `out` is a view of
+
+    def expected(self, g: int, c: np.ndarray | None) -> tuple[np.ndarray, np.ndarray, dict]:
+        """Group g's real operands and its epilogue."""
+        place, form = self.form.of(g), self.form
+        a, b = (x[place[name]].astype(np.float64) for x, name in ((self.a, "a"), (self.b, "b")))
+        if self.factors:
+            factor_a, factor_b = self.factors(g)
+            a, b = a * factor_a, b * factor_b
+        names = ("alpha", "beta", "activation")
+        epilogue = {name: self.options[name] for name in names if name in self.options}
+        if c is not None:
+            epilogue["c"] = c[place["d"]].astype(np.float64)
+        bias = self.options.get("bias")
+        if bias is not None:
+            cut = slice(*form.groups.ranges[g])
+            length = form.m if form.dimension == "n" else form.b_columns
+            if bias.ndim == 2 and bias.shape == (form.groups.count, length):
+                bias = bias[g][:, None] if form.dimension == "n" else bias[g]
+            elif form.dimension == "m" and bias.shape == (form.m, 1):
+                bias = bias[cut]
+            elif form.dimension == "n" and bias.shape[-1] == form.n:
+                bias = bias[..., cut]
+            epilogue["bias"] = bias.astype(np.float64)
+        return a, b, epilogue
+
+
+@st.composite
+def problems(draw) -> Problem:
+    rng = np.random.default_rng(draw(st.integers(0, 2**32)))
+    swiglu = draw(st.integers(0, 3)) == 0
+    form = draw(forms(swiglu))
+    count = form.groups.count
+    dtype = draw(st.sampled_from(sorted(DTYPES)))
+    lead_a, lead_b = (count if form.dimension == own else None for own in "nm")
+    a = random_matrix(draw, rng, dtype, lead_a, form.m, form.k)[0]
+    b = random_matrix(draw, rng, dtype, lead_b, form.k, form.b_columns)[0]
+    options: dict[str, Any] = dict(form.groups.keywords)
+    factors = None
+    if np.dtype(DTYPES[dtype]).itemsize == 1:
+        aligned = form.groups.keywords.get("alignment", 1) % 128 == 0
+        may_have_blocks = form.dimension != "k" or aligned
+        kinds = [vectors_of_scales, blocks_of_scales][: 2 if may_have_blocks else 1]
+        given, factors = draw(draw(st.sampled_from(kinds))(rng, form))
+        options |= given
+
+    out_dtype = options["out_dtype"] = draw(st.sampled_from(FLOATS))
+    frame = None
+    if draw(st.booleans()):
+        if form.masked or swiglu:
+            columns = form.n + draw(st.integers(0, 2))
+            frame = np.empty((*form.d_shape[:-1], columns), DTYPES[out_dtype])
+            out = frame[..., : form.n]
+        else:
+            out, frame = random_matrix(draw, rng, out_dtype, *form.d_shape)
+        frame[...] = CANARY
+        options["out"] = out
+    like = options.get("out", np.empty(form.d_shape, DTYPES[out_dtype]))
+    c = draw(st.sampled_from(["no C", "C", "C is D", "unread C"])) if not swiglu else "no C"
+    if c != "no C":
+        options["c"] = np.empty_like(like)
+        if c == "C is D" and frame is not None:
+            options["c"] = like
+        options["c"][...] = np.round(rng.standard_normal(form.d_shape) * 4)
+        options["beta"] = draw(st.sampled_from([1.0, -0.5]))
+        if c == "unread C":
+            options["c"][...] = np.nan
+            options["beta"] = 0.0
+    across = (count, form.m if form.dimension == "n" else form.b_columns)
+    shapes = [across, (form.b_columns,), (1, form.b_columns), (form.m, 1)]
+    shape = draw(st.sampled_from([None, None, *shapes]))
+    # A bias for each group has the same shape as one for all rows only where there is little of it.
+    if shape is not None and (shape is across or shapes.count(shape) == 1):
+        options["bias"] = rng.standard_normal(shape).astype(DTYPES[draw(st.sampled_from(FLOATS))])
+    if draw(st.booleans()):
+        options["alpha"] = draw(st.sampled_from([0.25, -2.0]))
+    options["activation"] = (
+        "swiglu" if swiglu else draw(st.sampled_from(gemm_reference.ACTIVATIONS))
+    )
+    if form.dimension != "k":
+        options["zero_rest"] = draw(st.sampled_from([None, True, False]))
+    options["check_offsets"] = draw(st.booleans())
+    options["split_k_mode"] = mode = draw(st.sampled_from(gemm_reference.MODES))
+    if mode != "none" and form.k > 0 and draw(st.booleans()):
+        options["split_k_slices"] = draw(st.integers(1, min(form.k, 16)))
+    return Problem(form, a, b, options, factors, frame)
+
+
+@settings(max_examples=400)
+@given(problems())
+def test_against_numpy(problem: Problem) -> None:
+    form, options = problem.form, problem.options
+    a = form.stacked(problem.a)
+    out, c = options.get("out"), options.get("c")
+    before = None if out is None else np.array(out)
+    c = None if c is None or options["beta"] == 0 else np.array(c)
+
+    result = cleave.grouped_gemm(a, problem.b, **options)
+    assert result.shape == form.d_shape
+    if out is not None:
+        assert result is out
+
+    belongs = np.zeros(form.d_shape, bool)
+    for g in range(form.groups.count):
+        place = form.of(g)["d"]
+        belongs[place] = True
+        real_a, real_b, epilogue = problem.expected(g, c)
+        gemm_reference.assert_close(
+            result[place].astype(np.float64), options["out_dtype"], real_a, real_b, **epilogue
+        )
+    zeroed = options.get("zero_rest")
+    if zeroed is None:
+        zeroed = out is None
+    if zeroed:
+        assert (result[~belongs] == 0).all()
+    elif out is not None:
+        assert result[~belongs].tobytes() == before[~belongs].tobytes()
+
+    if c is None:
+        once = result[belongs].tobytes()
+        assert cleave.grouped_gemm(a, problem.b, **options)[belongs].tobytes() == once
+    if out is not None:
+        out[...] = CANARY
+        assert (problem.frame == CANARY).all()
+
+
+def f32(*shape: int) -> np.ndarray:
+    rng = np.random.default_rng(len(shape) + sum(shape))
+    return rng.standard_normal(shape).astype(np.float32)
+
+
+def int8(*shape: int) -> np.ndarray:
+    return np.random.default_rng(sum(shape)).integers(-128, 128, shape, dtype=np.int8)
+
+
+def loop(a: np.ndarray, b: np.ndarray, ranges: list[tuple[int, int]]) -> np.ndarray:
+    """Groups of rows, exactly."""
+    d = np.zeros((a.shape[0], b.shape[-1]), np.int64)
+    for (begin, end), own in zip(ranges, b, strict=True):
+        d[begin:end] = a[begin:end].astype(np.int64) @ own.astype(np.int64)
+    return d
+
+
+@pytest.mark.parametrize("mode", gemm_reference.MODES)
+@pytest.mark.parametrize("kind", BOUNDS)
+def test_integers_are_exact(mode: str, kind: str) -> None:
+    slices = None if mode in ("none", "auto") else 5
+    sizes = [3, 0, 1, 150, 0, 64, 65]
+    groups = describe(kind, sizes, np.int32, rest=7, spacing=160)
+    a, b = int8(groups.extent, 1000), int8(len(sizes), 1000, 17)
+    options = groups.keywords | {"split_k_mode": mode, "split_k_slices": slices}
+    d = cleave.grouped_gemm(a, b, **options)
+    assert d.dtype == np.int32
+    np.testing.assert_array_equal(d, loop(a, b, groups.ranges))
+
+    x = int8(groups.extent, 20)
+    dw = cleave.grouped_gemm_wgrad(a, x, **options)
+    assert dw.dtype == np.int32
+    for own, (begin, end) in zip(dw, groups.ranges, strict=True):
+        np.testing.assert_array_equal(own, a[begin:end].T.astype(np.int64) @ x[begin:end])
+
+
+def test_as_many_groups_as_there_can_be() -> None:
+    """Of one row each but for every seventh, which has none, and one, which has a thousand."""
+    sizes = [0 if g % 7 == 0 else 1 for g in range(1024)]
+    sizes[500] = 1000
+    groups = describe("ends", sizes, np.int64)
+    a, b = int8(groups.extent, 24), int8(1024, 24, 5)
+    np.testing.assert_array_equal(
+        cleave.grouped_gemm(a, b, **groups.keywords), loop(a, b, groups.ranges)
+    )
+
+
+@pytest.mark.parametrize("mode", gemm_reference.MODES)
+def test_weight_gradients_accumulate(mode: str) -> None:
+    ends = np.array([10, 10, 37, 70], np.int32)
+    dy, x = f32(80, 33).astype(np.float16), f32(80, 21).astype(np.float16)
+    main_grad = f32(4, 33, 21)
+    before = main_grad.copy()
+    options = {"split_k_mode": mode}
+    for _ in range(2):
+        result = cleave.grouped_gemm_wgrad(
+            dy, x, ends, out=main_grad, accumulate=True, alpha=0.5, **options
+        )
+    assert result is main_grad
+    for g, (begin, end) in enumerate([(0, 10), (10, 10), (10, 37), (37, 70)]):
+        expected = before[g] + dy[begin:end].T.astype(np.float64) @ x[begin:end].astype(np.float64)
+        np.testing.assert_allclose(main_grad[g], expected, rtol=1e-5, atol=1e-5)
+    assert (main_grad[1] == before[1]).all()
+    fresh = np.full_like(main_grad, np.nan)
+    cleave.grouped_gemm_wgrad(dy, x, ends, out=fresh, **options)
+    assert (fresh[1] == 0).all() and not np.signbit(fresh[1]).any()
+
+
+def test_weight_gradients_of_masked_rows() -> None:
+    dy, x, counts = int8(3, 40, 8), int8(3, 40, 5), np.array([40, 0, 13])
+    dw = cleave.grouped_gemm_wgrad(dy, x, counts=counts)
+    for own, left, right, count in zip(dw, dy, x, counts, strict=True):
+        np.testing.assert_array_equal(own, left[:count].T.astype(int) @ right[:count])
+
+
+def test_weight_gradients_of_8_bits() -> None:
+    """With scales for each group's columns, and for blocks of 128 tokens."""
+    sizes = [128, 0, 300, 7]
+    groups = describe("aligned_ends", sizes, np.int32, spacing=128)
+    tokens = groups.extent
+    dy, x = int8(tokens, 9), int8(tokens, 6)
+    blocks = -(-tokens // 128)
+
+    def check(scale_dy: np.ndarray, scale_x: np.ndarray, factor: Any) -> None:
+        dw = cleave.grouped_gemm_wgrad(
+            dy, x, **groups.keywords, scale_dy=scale_dy, scale_x=scale_x, out_dtype="float32"
+        )
+        for g, (begin, end) in enumerate(groups.ranges):
+            left, right = factor(g, slice(begin, end))
+            expected = (dy[begin:end] * left).T @ (x[begin:end] * right)
+            np.testing.assert_allclose(dw[g], expected, rtol=1e-4, atol=1e-2)
+
+    by_group = f32(4, 9), f32(4, 6)
+    check(*by_group, lambda g, _: (by_group[0][g].astype(float), by_group[1][g].astype(float)))
+    by_block = f32(blocks, 9), f32(blocks, 6)
+    full = spread(by_block[0], tokens, 9), spread(by_block[1], tokens, 6)
+    check(*by_block, lambda _, cut: (full[0][cut], full[1][cut]))
+
+
+def test_blocks_have_precedence_over_vectors_for_each_group() -> None:
+    """Two groups, two blocks, but both blocks are the first group's."""
+    a, b, ends = int8(3, 256), int8(256, 4), np.array([256, 256])
+    scales = {"scale_a": np.array([[1, 2]] * 3, np.float32), "scale_b": f32(2, 4) ** 0}
+    d = cleave.grouped_gemm(a, b, ends, alignment=128, out_dtype="float32", **scales)
+    halves = [a[:, cut].astype(int) @ b[cut] for cut in (slice(128), slice(128, 256))]
+    np.testing.assert_array_equal(d, [halves[0] + 2 * halves[1], np.zeros((3, 4))])
+    scales = {"scale_a": np.full((2, 3, 1), 3, np.float32), "scale_b": f32(2, 1, 4) ** 0}
+    d = cleave.grouped_gemm(a, b, ends, alignment=128, out_dtype="float32", **scales)
+    np.testing.assert_array_equal(d[0], 3 * (halves[0] + halves[1]))
+
+
+def test_wrong_offsets_are_clamped() -> None:
+    a, b = f32(40, 16), f32(4, 16, 8)
+    for bad in ([-5, 90, 20, 2**31 - 1], [40, 0, -(2**31), 12], [7, 3, 80, 1]):
+        for kind in ("offs", "starts"):
+            values = np.array(bad, np.int32)
+            keywords = {"offs": values} if kind == "offs" else {"starts": values, "sizes": values}
+            frame = np.full((42, 8), CANARY, np.float32)
+            d = cleave.grouped_gemm(a, b, out=frame[1:41], **keywords)
+            assert np.isfinite(d).all()
+            assert (frame[[0, 41]] == CANARY).all()
+
+
+def test_batches_need_no_bounds() -> None:
+    a, b, bias = int8(3, 20, 64), int8(3, 64, 9), f32(3, 9)
+    scales = {"scale_a": f32(3, 20), "scale_b": f32(3, 9)}
+    d = cleave.grouped_gemm(a, b, **scales, bias=bias, out_dtype="float32")
+    product = a.astype(np.float64) @ b.astype(np.float64)
+    expected = product * scales["scale_a"][..., None] * scales["scale_b"][:, None] + bias[:, None]
+    np.testing.assert_allclose(d, expected, rtol=1e-5, atol=1e-3)
+
+
+def test_default_types_and_new_arrays() -> None:
+    ends = np.array([2, 5])
+    d = cleave.grouped_gemm(f32(7, 4).astype(np.float16), f32(2, 4, 3).astype(np.float16), ends)
+    assert d.dtype == np.float16 and d.shape == (7, 3) and (d[5:] == 0).all()
+    pytest.importorskip("ml_dtypes")
+    d = cleave.grouped_gemm(int8(7, 4), int8(2, 4, 3), ends, scale_a=f32(1), scale_b=f32(1))
+    assert d.dtype.name == "bfloat16"
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_swiglu_of_dense_products(dtype: str) -> None:
+    a, b, bias = f32(2, 30, 64).astype(DTYPES[dtype]), f32(64, 34).astype(DTYPES[dtype]), f32(34)
+    d = cleave.gemm(a, b, activation="swiglu", bias=bias, out_dtype="float32")
+    assert d.shape == (2, 30, 17)
+    gemm_reference.assert_close(
+        d.astype(np.float64), "float32", a.astype(np.float64), b.astype(np.float64),
+        activation="swiglu", bias=bias,
+    )  # fmt: skip
+    plan = cleave.plan_gemm(a, b, activation="swiglu", bias=bias, out_dtype="float32")
+    assert plan.run(a, b, bias=bias).tobytes() == d.tobytes()
+
+
+def test_swiglu_of_scaled_products() -> None:
+    a, b = int8(30, 300), int8(300, 34)
+    for scale_a, scale_b in ((f32(30, 1), f32(1, 34)), (f32(30, 3), f32(3, 34))):
+        scales = scale_a / 64, scale_b / 64
+        d = cleave.scaled_gemm(a, b, *scales, activation="swiglu", out_dtype="float32")
+        gemm_reference.assert_close(
+            d.astype(np.float64), "float32", a * spread(scales[0], 30, 300),
+            b * spread(scales[1], 300, 34), activation="swiglu",
+        )  # fmt: skip
+
+
+def test_arrays_of_torch() -> None:
+    torch = pytest.importorskip("torch")
+    a, b, ends = f32(20, 16), f32(3, 16, 8), np.array([4, 4, 15])
+    expected = cleave.grouped_gemm(a, b, ends)
+    a_torch, b_torch = torch.from_numpy(a), torch.from_numpy(b)
+    for dtype in (torch.int32, torch.int64):
+        d = cleave.grouped_gemm(a_torch, b_torch, torch.from_numpy(ends).to(dtype))
+        assert isinstance(d, torch.Tensor)
+        np.testing.assert_array_equal(d.numpy(), expected)
+    dw = cleave.grouped_gemm_wgrad(a_torch, a_torch, torch.from_numpy(ends))
+    np.testing.assert_array_equal(dw.numpy(), cleave.grouped_gemm_wgrad(a, a, ends))
+
+
+def test_plans_serve_any_sizes() -> None:
+    a, b = f32(50, 16), f32(3, 16, 8)
+    plan = cleave.plan_grouped_gemm(a, b, np.zeros(3, np.int64))
+    for ends in ([1, 2, 3], [0, 0, 50], [20, 30, 50]):
+        ends = np.array(ends)
+        d = plan.run(a, b, ends)
+        np.testing.assert_array_equal(d, cleave.grouped_gemm(a, b, ends))
+        out = np.full_like(d, CANARY)
+        plan.run(a, b, ends, out=out)
+        assert (out[ends[-1] :] == 0).all(), "zero_rest is the plan's"
+    plan = cleave.plan_grouped_gemm(a, b, ends, out=out)
+    out[...] = CANARY
+    plan.run(a, b, np.array([1, 2, 3]), out=out)
+    assert (out[3:] == CANARY).all()
+
+
+def test_plans_of_every_form() -> None:
+    a, aligned = f32(256, 16), np.array([100, 200], np.int32)
+    cases = [
+        ((a, f32(2, 16, 8)), {"offs": aligned, "alignment": 128}),
+        ((a.T, f32(256, 8)), {"indptr": np.array([0, 3, 200])}),
+        ((f32(2, 9, 16), a.T), {"starts": aligned, "sizes": aligned // 2}),
+        ((a.reshape(2, 128, 16), f32(2, 16, 8)), {"counts": aligned // 2}),
+        ((a.reshape(2, 128, 16), f32(2, 16, 8)), {}),
+        ((a, f32(2, 16, 8)), {"offs": aligned, "activation": "swiglu"}),
+    ]
+    for operands, keywords in cases:
+        plan = cleave.plan_grouped_gemm(*operands, **keywords)
+        given = {
+            name: keywords[name] for name in keywords if name not in ("alignment", "activation")
+        }
+        d = plan.run(*operands, **given)
+        np.testing.assert_array_equal(d, cleave.grouped_gemm(*operands, **keywords))
+
+
+def test_planning_without_arrays() -> None:
+    ends = np.array([3, 3, 17], np.int32)
+    sizes = {"m": (20, 8, 16), "n": (8, 20, 16), "k": (8, 16, 20)}
+    for grouping, (m, n, k) in sizes.items():
+        plan = cleave.plan_problem(
+            m, n, k, batch=3, dtype="float32", layout="tt", grouping=grouping, device="cpu"
+        )
+        a, b = (
+            f32(*([3] if grouping == "n" else []), m, k),
+            f32(*([3] if grouping == "m" else []), k, n),
+        )
+        np.testing.assert_array_equal(plan.run(a, b, ends), cleave.grouped_gemm(a, b, ends))
+    plan = cleave.plan_problem(
+        20, 8, 16, batch=3, dtype="float32", layout="tt", grouping="m", bounds="aligned_ends",
+        spacing=8, activation="swiglu", device="cpu",
+    )  # fmt: skip
+    a, b = f32(20, 16), f32(3, 16, 16)
+    expected = cleave.grouped_gemm(a, b, ends, alignment=8, activation="swiglu")
+    np.testing.assert_array_equal(plan.run(a, b, ends), expected)
+    plan = cleave.plan_problem(
+        20, 8, 256, batch=3, dtype="int8", layout="tn", out_dtype="float32", grouping="m",
+        scaling="row", device="cpu",
+    )  # fmt: skip
+    a, b = int8(20, 256), int8(3, 8, 256).swapaxes(1, 2)
+    scales = {"scale_a": f32(20, 1), "scale_b": f32(3, 1, 8)}
+    expected = cleave.grouped_gemm(a, b, ends, out_dtype="float32", **scales)
+    np.testing.assert_array_equal(plan.run(a, b, ends, **scales), expected)
