@@ -119,6 +119,9 @@ bool shape_tile(const Spec& s, const GemmProblem& p, const Operand& a, const Ope
   // Two rows of accumulators leave no registers for an error function beside C: it would spill.
   const bool two_waves = c.tile_m / (math_threads(c) / 128) > 64;
   if (two_waves && c.has_c && c.activation == Activation::gelu_erf) return false;
+  // Nor does a walk through groups of rows beside a part of 96 sums with scales of its own.
+  const bool ragged = c.grouping == Grouping::m || c.grouping == Grouping::n;
+  if (ragged && c.scaling == Scaling::block && c.tile_n > 176) return false;
   // Nor does a walk through groups of K beside 128 of them, for C or for shares of slices.
   const bool joins = c.split == SplitKMode::serial || c.split == SplitKMode::parallel;
   if (c.grouping == Grouping::k && accumulators_per_thread(c) >= 128 &&
