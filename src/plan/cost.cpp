@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "cleave/mainloop/scale_lines.h"
 #include "problem/problem.h"
 
 namespace cleave {
@@ -14,12 +15,18 @@ constexpr double kFlopsPerClock16 =
     4096;  // of one multiprocessor's tensor cores, 16-bit; tf32 has half, 8-bit twice that
 constexpr double kSustainedClock = 0.80;    // of the maximum, under tensor-core load
 constexpr double kMultiplyOverhead = 1.12;  // of the instructions' own clocks
+constexpr double kPingpongOverhead = 1.06;  // of two waves, that share the tensor cores with nobody
 constexpr double kBlockClocks = 34;         // per k block: its barriers
-constexpr double kPromoteClocks = 0.7;     // per accumulator of a thread, beside the multiplication
-constexpr double kPromoteAloneClocks = 3;  // where no other warpgroup multiplies meanwhile
-constexpr double kL2BytesPerClock = 64;    // one multiprocessor reading L2
+constexpr double kPromoteClocks = 0.7;  // per accumulator of a thread, beside the multiplication
+constexpr double kPromoteSinglyClocks = 1.9;   // where every column has a scale of its own
+constexpr double kPromoteExposedClocks = 1.6;  // where no second part multiplies meanwhile
+constexpr double kPromoteAloneClocks = 3;      // where no other warpgroup multiplies meanwhile
+constexpr double kL2BytesPerClock = 64;        // one multiprocessor reading L2
 constexpr double kL2TotalBytesPerUs = 8.75e6;
+constexpr double kL2GroupedBytesPerUs = 12.5e6;  // whose tiles follow each other group by group
+constexpr double kL2FillBytesPerUs = 5.8e6;      // from memory
 constexpr double kMemoryEfficiency = 0.85;
+constexpr double kShareClocks = 350;   // blocks that share loads wait for each other's tiles
 constexpr double kLaunchUs = 1.5;      // start, tensor maps, barriers, the last block's drain
 constexpr double kFirstBytesUs = 0.5;  // from the first load to the first multiplication
 constexpr double kSignalUs = 0.9;      // a release in one block seen by an acquire in another
@@ -56,9 +63,15 @@ double multiply_clocks(const GemmConfig& c) {
   const double instruction = std::max(c.tile_n / 2.0, 16 + c.tile_n / 4.0);
   const double waves = c.tile_m / 64.0;
   const double multiply = waves * (c.tile_k * size_of(c.a) / 32.0) * instruction;
-  const double promote_clocks = c.pingpong ? kPromoteAloneClocks : kPromoteClocks;
+  const bool singly = c.scaling == Scaling::block && c.scale_rows_b == 1;
+  const bool exposed = c.tile_m == 64 * c.consumers && !promotes_two_parts(c);
+  const double promote_clocks = c.pingpong ? kPromoteAloneClocks
+                                : singly   ? kPromoteSinglyClocks
+                                : exposed  ? kPromoteExposedClocks
+                                           : kPromoteClocks;
   const double promote = c.promote ? waves * c.tile_n / 2.0 * promote_clocks : 0;
-  return kBlockClocks + multiply * kMultiplyOverhead + promote;
+  const double overhead = c.pingpong && waves > 1 ? kPingpongOverhead : kMultiplyOverhead;
+  return kBlockClocks + multiply * overhead + promote;
 }
 
 double load_bytes(const GemmConfig& c) {
@@ -103,14 +116,22 @@ double predict_us(const Choice& choice, const DeviceInfo& device) {
     k_blocks = worker_tiles * std::ceil(double(s.k_blocks) / s.slices);
   }
 
+  const double l2_bytes_per_us =
+      s.grouping == Grouping::none ? kL2TotalBytesPerUs : kL2GroupedBytesPerUs;
   const double l2_clocks = std::max(load_bytes(c) / kL2BytesPerClock,
-                                    load_bytes(c) * concurrent / kL2TotalBytesPerUs * clock);
+                                    load_bytes(c) * concurrent / l2_bytes_per_us * clock);
   double mainloop = k_blocks * std::max(multiply_clocks(c), l2_clocks);
   double epilogue = worker_tiles * epilogue_clocks(c);
+  if (s.grouping != Grouping::none && sharers > 1) epilogue += worker_tiles * kShareClocks;
   if (c.pingpong) epilogue = std::max(epilogue_clocks(c), epilogue - mainloop * 0.9);
   const double on_chip = (mainloop + epilogue) / clock;
-  const double memory =
-      minimum_bytes(choice.problem) / (device.memory_gb_per_s * 1e3 * kMemoryEfficiency);
+  const double bytes = minimum_bytes(choice.problem);
+  double memory = bytes / (device.memory_gb_per_s * 1e3 * kMemoryEfficiency);
+  if (s.grouping != Grouping::none) {
+    // What comes from memory passes L2 twice; where few rows share a group's weights, that counts.
+    const double loaded = tiles * sharers * s.k_blocks * load_bytes(c);
+    memory = std::max(memory, loaded / kL2GroupedBytesPerUs + bytes / kL2FillBytesPerUs);
+  }
 
   const double tile_bytes = double(c.tile_m) * c.tile_n * 4;
   const double tile_us = tile_bytes / kPartialBytesPerClock / clock;

@@ -26,7 +26,7 @@ struct WgmmaMainloop {
   static constexpr uint32_t kSteps = C.tile_k * size_of(C.a) / 32;
   static constexpr uint32_t kSharers = sharers(C);
   static constexpr uint32_t kWaveSums = C.tile_n / 2;
-  static constexpr bool kTwoParts = kWaves == 1 && promotion_registers(C, 2) <= kPromotionRegisters;
+  static constexpr bool kTwoParts = promotes_two_parts(C);
   using Wave = Sum<C>[kWaveSums];
   using WavePart = Part<C>[kWaveSums];
   using Instruction =
