@@ -15,7 +15,7 @@ constexpr double kFlopsPerClock16 =
     4096;  // of one multiprocessor's tensor cores, 16-bit; tf32 has half, 8-bit twice that
 constexpr double kSustainedClock = 0.80;    // of the maximum, under tensor-core load
 constexpr double kMultiplyOverhead = 1.12;  // of the instructions' own clocks
-constexpr double kPingpongOverhead = 1.06;  // of two waves, that share the tensor cores with nobody
+constexpr double kPingpongOverhead = 1.06;  // of two waves of K-major operands
 constexpr double kBlockClocks = 34;         // per k block: its barriers
 constexpr double kPromoteClocks = 0.7;  // per accumulator of a thread, beside the multiplication
 constexpr double kPromoteSinglyClocks = 1.9;   // where every column has a scale of its own
@@ -26,7 +26,8 @@ constexpr double kL2TotalBytesPerUs = 8.75e6;
 constexpr double kL2GroupedBytesPerUs = 12.5e6;  // whose tiles follow each other group by group
 constexpr double kL2FillBytesPerUs = 5.8e6;      // from memory
 constexpr double kMemoryEfficiency = 0.85;
-constexpr double kShareClocks = 350;   // blocks that share loads wait for each other's tiles
+constexpr double kShareClocks = 350;  // blocks that share loads wait for each other's tiles
+constexpr double kExposed = 0.1;
 constexpr double kLaunchUs = 1.5;      // start, tensor maps, barriers, the last block's drain
 constexpr double kFirstBytesUs = 0.5;  // from the first load to the first multiplication
 constexpr double kSignalUs = 0.9;      // a release in one block seen by an acquire in another
@@ -70,7 +71,8 @@ double multiply_clocks(const GemmConfig& c) {
                                 : exposed  ? kPromoteExposedClocks
                                            : kPromoteClocks;
   const double promote = c.promote ? waves * c.tile_n / 2.0 * promote_clocks : 0;
-  const double overhead = c.pingpong && waves > 1 ? kPingpongOverhead : kMultiplyOverhead;
+  const double overhead =
+      c.pingpong && waves > 1 && c.a_major == Major::k ? kPingpongOverhead : kMultiplyOverhead;
   return kBlockClocks + multiply * overhead + promote;
 }
 
@@ -157,7 +159,9 @@ double predict_us(const Choice& choice, const DeviceInfo& device) {
     default:
       break;
   }
-  return kLaunchUs + kFirstBytesUs + std::max(on_chip, memory) + join;
+  // Tile by tile, groups are bound by one or the other: not all of the lesser hides.
+  const double exposed = s.grouping == Grouping::none ? 0 : kExposed * std::min(on_chip, memory);
+  return kLaunchUs + kFirstBytesUs + std::max(on_chip, memory) + exposed + join;
 }
 
 }  // namespace cleave
