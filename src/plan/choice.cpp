@@ -116,6 +116,8 @@ bool shape_tile(const Spec& s, const GemmProblem& p, const Operand& a, const Ope
   if (size_of(c.a) != 2 && (a.major == Major::mn || b.major == Major::mn)) return false;
   if (p.k == 0) return false;
   if (c.pingpong && c.split != SplitKMode::none) return false;
+  // With one warpgroup multiplying, nothing covers the additions of columns scaled singly.
+  if (c.pingpong && c.scaling == Scaling::block && c.scale_rows_b == 1) return false;
   // Two rows of accumulators leave no registers for an error function beside C: it would spill.
   const bool two_waves = c.tile_m / (math_threads(c) / 128) > 64;
   if (two_waves && c.has_c && c.activation == Activation::gelu_erf) return false;

@@ -71,8 +71,9 @@ double multiply_clocks(const GemmConfig& c) {
                                 : exposed  ? kPromoteExposedClocks
                                            : kPromoteClocks;
   const double promote = c.promote ? waves * c.tile_n / 2.0 * promote_clocks : 0;
-  const double overhead =
-      c.pingpong && waves > 1 && c.a_major == Major::k ? kPingpongOverhead : kMultiplyOverhead;
+  const double overhead = c.pingpong && !c.promote && waves > 1 && c.a_major == Major::k
+                              ? kPingpongOverhead
+                              : kMultiplyOverhead;
   return kBlockClocks + multiply * overhead + promote;
 }
 

@@ -54,6 +54,20 @@ def test_modes_layouts_dtypes(kernel: str, mode: str, dtype: str, layout: str) -
         product.check()
 
 
+@pytest.mark.parametrize("order", ["row", "column"])
+@pytest.mark.parametrize("length", [65, 68, 130])
+def test_lines_of_d_that_end_within_16_bytes(order: str, length: int) -> None:
+    """Lines begin at multiples of 16 bytes, as the copy engine wants, but end between two."""
+    m, n = (72, length) if order == "row" else (length, 72)
+    a = torch.randint(-3, 4, (m, 64), device="cuda").half()
+    b = torch.randint(-3, 4, (64, n), device="cuda").half()
+    buffer = torch.full((80, 136), float("nan"), device="cuda").half()
+    out = buffer[:72, :length] if order == "row" else buffer[:72, :length].mT
+    cleave.gemm(a, b, out=out)
+    assert torch.equal(out, (a.double() @ b.double()).half())
+    assert buffer[:, length:].isnan().all() and buffer[72:].isnan().all()
+
+
 def run_epilogue(kernel: str, mode: str, **epilogue) -> None:
     skip_unless_served(kernel, mode)
     product = Product(
