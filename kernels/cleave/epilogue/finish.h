@@ -29,7 +29,7 @@ class Finish {
       const uint32_t row = tile_.row(block) + i / 2 * 8, col = tile_.col(block) + i % 2;
       if constexpr (C.d == DType::i32) {
         values[i] = epilogue_integer(kKind, sums[i], rows[i / 2], columns[i % 2]);
-      } else if ((!C.has_c && !C.has_amax) || (row < tile_.m_end && col < tile_.n_end)) {
+      } else if ((!C.has_c && !C.has_amax) || (row < tile_.m_end(p_) && col < tile_.n_end(p_))) {
         float value =
             epilogue_value(kKind, p_, sums[i], rows[i / 2], columns[i % 2], row, col, tile_.batch);
         if constexpr (gated(C)) {

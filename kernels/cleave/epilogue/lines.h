@@ -34,7 +34,7 @@ CLEAVE_DEVICE void epilogue_column_of_tile(const EpilogueParams& p, const Tile<C
                                            uint32_t column, EpilogueLine& line) {
   const bool up = gated(C) && column >= output_columns(C);
   const uint32_t col = tile.n0 + (up ? column - output_columns(C) : column);
-  if (col < tile.n_end)
+  if (col < tile.n_end(p))
     line = epilogue_column(epilogue_kind<C>(), p, up ? p.n + col : col, tile.batch);
 }
 
@@ -50,7 +50,7 @@ class GlobalLines {
       row_ = row;
       CLEAVE_UNROLL
       for (uint32_t i = 0; i < 2; ++i) {
-        if (row + i * 8 < tile_.m_end)
+        if (row + i * 8 < tile_.m_end(p_))
           rows_[i] = epilogue_row(epilogue_kind<C>(), p_, row + i * 8, tile_.batch);
       }
     }
@@ -86,7 +86,7 @@ class TileLines {
     CLEAVE_UNROLL
     for (uint32_t i = 0; i < 2 * kWaves; ++i) {
       const uint32_t row = tile.row(i / 2 * Fragment<C>::kColBlocks) + i % 2 * 8;
-      if (row < tile.m_end) rows_[i] = epilogue_row(epilogue_kind<C>(), p, row, tile.batch);
+      if (row < tile.m_end(p)) rows_[i] = epilogue_row(epilogue_kind<C>(), p, row, tile.batch);
     }
     CLEAVE_UNROLL
     for (uint32_t i = 0; i < kOwn; ++i) {

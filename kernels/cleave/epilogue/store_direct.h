@@ -38,17 +38,18 @@ CLEAVE_DEVICE void store_block_direct(const EpilogueParams& p, Finish<C, Lines>&
   CLEAVE_UNROLL
   for (uint32_t half = 0; half < 2; ++half) {
     const uint32_t row = tile.row(block) + half * 8;
-    if (row >= tile.m_end || col >= tile.n_end) continue;
+    if (row >= tile.m_end(p) || col >= tile.n_end(p)) continue;
     const Value<C> first = v[half * 2], second = v[half * 2 + 1];
     char* const at = d + epilogue_offset(C.d_order, p.d_stride, row, col) * size_of(C.d);
     if constexpr (C.d_order == Order::row) {
-      if (col + 1 < tile.n_end && (reinterpret_cast<uint64_t>(at) & (2 * size_of(C.d) - 1)) == 0) {
+      if (col + 1 < tile.n_end(p) &&
+          (reinterpret_cast<uint64_t>(at) & (2 * size_of(C.d) - 1)) == 0) {
         store_pair<C.d>(at, first, second);
         continue;
       }
     }
     store_element(C.d, at, 0, first);
-    if (col + 1 < tile.n_end)
+    if (col + 1 < tile.n_end(p))
       store_element(C.d, at, C.d_order == Order::row ? 1 : p.d_stride, second);
   }
 }

@@ -74,9 +74,10 @@ class TmaStore {
         if constexpr (kRowMajor) {
           CLEAVE_UNROLL
           for (uint32_t x = 0; x < columns; x += kBox)
-            store_box(p, tile, chunk + x / kBox * kBoxBytes, tile.n0 + col + x, row, tile.m_end);
+            store_box(p, tile, chunk + x / kBox * kBoxBytes, tile.n0 + col + x, row,
+                      tile.m_end(p.epilogue));
         } else {
-          store_box(p, tile, chunk, row, tile.n0 + col, tile.n_end);
+          store_box(p, tile, chunk, row, tile.n0 + col, tile.n_end(p.epilogue));
         }
         ptx::tma_store_commit();
       }

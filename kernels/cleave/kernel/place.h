@@ -55,12 +55,7 @@ struct Place {
   }
   CLEAVE_DEVICE Tile<C> tile(const GemmParams& p, const Fragment<C>& fragment,
                              const TileSpot& spot) const {
-    return {fragment,
-            first_row(spot),
-            first_column(spot),
-            C.grouping == Grouping::m ? spot.range.end : p.epilogue.m,
-            C.grouping == Grouping::n ? spot.range.end : p.epilogue.n,
-            spot.batch};
+    return {fragment, first_row(spot), first_column(spot), spot.batch, spot.range.end};
   }
   /// The tile's number among those of all blocks.
   CLEAVE_DEVICE uint32_t number(uint32_t tile) const { return tile * sharers(C) + share_rank; }

@@ -107,8 +107,8 @@ struct MmaMainloop {
     const uint32_t k0 = (kGrouped ? unit.range.begin : 0) + unit.k_block(block) * C.tile_k;
     const uint32_t depth = kGrouped ? unit.range.end : p.k;
     copy_operand<C, C.a_major, C.tile_m, C.load_bytes_a>(
-        p.a, smem + kPlan.a + stage * kPlan.a_stage, tile.m0, k0, tile.m_end, depth, unit.batch,
-        thread);
+        p.a, smem + kPlan.a + stage * kPlan.a_stage, tile.m0, k0, tile.m_end(p.epilogue), depth,
+        unit.batch, thread);
     // Gates and ups lie p.epilogue.n columns apart.
     constexpr uint32_t kWidth = output_columns(C);
     CLEAVE_UNROLL
@@ -117,7 +117,7 @@ struct MmaMainloop {
       const uint32_t shift = piece * p.epilogue.n;
       copy_operand<C, C.b_major, kWidth, C.load_bytes_b>(
           p.b, smem + kPlan.b + stage * kPlan.b_stage + piece * kPieceBytes, tile.n0 + shift, k0,
-          tile.n_end + shift, depth, unit.batch, thread);
+          tile.n_end(p.epilogue) + shift, depth, unit.batch, thread);
     }
   }
 

@@ -25,8 +25,8 @@ class ScaleLoader {
       const uint32_t last = ceil_div(p_.groups.extent, kScaleBlock) - 1;
       block = min_of(unit.range.begin / kScaleBlock + block, last);  // past its end: any
     }
-    a_.start(p_.scales_a, unit, block, C.scale_rows_a, tile.m0, tile.m_end, thread_);
-    b_.start(p_.scales_b, unit, block, C.scale_rows_b, tile.n0, tile.n_end, thread_);
+    a_.start(p_.scales_a, unit, block, C.scale_rows_a, tile.m0, tile.m_end(p_.epilogue), thread_);
+    b_.start(p_.scales_b, unit, block, C.scale_rows_b, tile.n0, tile.n_end(p_.epilogue), thread_);
   }
 
   /// The unit's next k block, into the stage at `stage`.
