@@ -63,7 +63,10 @@ def _rows(suite: suites.Suite, measured: list[dict[str, Any]]) -> Iterable[tuple
 
 
 def _ratios(suite: suites.Suite, rows: list[dict[str, Any]]) -> Iterable[tuple[str, str]]:
-    for peer, of in summary.summarize_peers(rows, suite.best_of).items():
+    ratios = summary.summarize_peers(rows, suite.best_of)
+    # The best of several peers says it all; each of them has its line in the results.
+    best = {peer: of for peer, of in ratios.items() if peer.startswith("the best of")}
+    for peer, of in (best or ratios).items():
         result = f"geomean {of['geomean']:.2f}, worst {of['worst']:.2f}, best {of['best']:.2f}"
         if "host_us" in of:
             result += (
