@@ -77,6 +77,23 @@ uint32_t output_alignment(const MatrixLayout& layout, Order order, const GemmPro
                   common_alignment(16, layout.dtype, across, 0));
 }
 
+/// Whether a Hopper consumer keeps everything in registers. Where it does not, the compiler said so:
+/// CI compiles every configuration and fails on a spill.
+bool registers_suffice(const GemmConfig& c) {
+  if (c.promote && promotion_registers(c, 1) > kPromotionRegisters) return false;
+  const bool by_block = c.scaling == Scaling::block;
+  // Two waves of accumulators leave nothing for an error function beside C.
+  const bool two_waves = c.tile_m / (math_threads(c) / 128) > 64;
+  if (two_waves && c.has_c && c.activation == Activation::gelu_erf) return false;
+  // Nor does a part of 96 sums with scales of its own for a walk through groups of rows.
+  const bool ragged = c.grouping == Grouping::m || c.grouping == Grouping::n;
+  if (ragged && by_block && c.tile_n > 176) return false;
+  // Nor do 128 accumulators and a walk through groups of K for C, or for shares of slices.
+  const bool joins = c.split == SplitKMode::serial || c.split == SplitKMode::parallel;
+  const bool crowded = c.grouping == Grouping::k && accumulators_per_thread(c) >= 128;
+  return !crowded || !(joins || (c.has_c && sharers(c) > 1));
+}
+
 /// Fills the parts of the configuration that the tile's shape decides; false if the kernel has no
 /// such tile.
 bool shape_tile(const Spec& s, const GemmProblem& p, const Operand& a, const Operand& b,
@@ -116,19 +133,9 @@ bool shape_tile(const Spec& s, const GemmProblem& p, const Operand& a, const Ope
   if (size_of(c.a) != 2 && (a.major == Major::mn || b.major == Major::mn)) return false;
   if (p.k == 0) return false;
   if (c.pingpong && c.split != SplitKMode::none) return false;
+  if (!registers_suffice(c)) return false;
   // With one warpgroup multiplying, nothing covers the additions of columns scaled singly.
   if (c.pingpong && c.scaling == Scaling::block && c.scale_rows_b == 1) return false;
-  // Two rows of accumulators leave no registers for an error function beside C: it would spill.
-  const bool two_waves = c.tile_m / (math_threads(c) / 128) > 64;
-  if (two_waves && c.has_c && c.activation == Activation::gelu_erf) return false;
-  // Nor does a walk through groups of rows beside a part of 96 sums with scales of its own.
-  const bool ragged = c.grouping == Grouping::m || c.grouping == Grouping::n;
-  if (ragged && c.scaling == Scaling::block && c.tile_n > 176) return false;
-  // Nor does a walk through groups of K beside 128 of them, for C or for shares of slices.
-  const bool joins = c.split == SplitKMode::serial || c.split == SplitKMode::parallel;
-  if (c.grouping == Grouping::k && accumulators_per_thread(c) >= 128 &&
-      (joins || (c.has_c && sharers(c) > 1)))
-    return false;
   // A K-major operand's share of a multicast must be whole groups of 8 rows, so that the swizzle
   // fits together.
   if (b.major == Major::k && piece % (8 * s.multicast_m) != 0) return false;
@@ -150,14 +157,13 @@ bool shape_tile(const Spec& s, const GemmProblem& p, const Operand& a, const Ope
     if (smem_plan(roomier).bytes > uint32_t(device.shared_memory_per_block)) break;
     c = roomier;
   }
-  return c.stages >= kLeastStages &&
-         (!c.promote || promotion_registers(c, 1) <= kPromotionRegisters);
+  return c.stages >= kLeastStages;
 }
 
 /// Bands that make a wave of blocks touch as few operand bytes as possible: `width` columns of
 /// tiles and wave / width rows.
 void shape_raster(const GemmConfig& c, uint32_t wave, ScheduleShape& s) {
-  const double unit_m = c.tile_m * c.multicast_m, unit_n = c.tile_n * c.multicast_n;
+  const double unit_m = c.tile_m * c.multicast_m, unit_n = output_columns(c) * c.multicast_n;
   s.bands_along_m = false;
   s.band_width = std::max(1u, uint32_t(std::lround(std::sqrt(wave * unit_m / unit_n))));
 }

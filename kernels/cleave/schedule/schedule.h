@@ -144,23 +144,22 @@ class Walk {
                            uint32_t rank = 0, const GroupTable& table = {})
       : s_(schedule),
         finder_(schedule, table),
-        tiles_(finder_.tiles()),
         worker_(worker),
         workers_(workers),
         rank_(rank),
-        next_(worker) {
+        next_(worker),
+        grouped_tiles_(finder_.tiles()) {
     if constexpr (Mode == SplitKMode::stream_k) {
       uint32_t streamed = s_.stream_tiles;
-      shares_ = s_.worker_shares;
       if constexpr (G == Grouping::k) {
-        streamed = tiles_;
-        shares_ = Shares(table.steps() * s_.tiles_across, workers);
+        streamed = s_.tiles;
+        grouped_shares_ = Shares(table.steps() * s_.tiles_across, workers);
       } else if constexpr (G != Grouping::none) {
-        streamed = s_.k_blocks == 0 ? 0 : stream_tiles(tiles_, workers);
-        shares_ = Shares(streamed * s_.k_blocks, workers);
+        streamed = s_.k_blocks == 0 ? 0 : stream_tiles(grouped_tiles_, workers);
+        grouped_shares_ = Shares(streamed * s_.k_blocks, workers);
       }
-      position_ = shares_.begin(worker);
-      end_ = shares_.begin(worker + 1);
+      position_ = shares().begin(worker);
+      end_ = shares().begin(worker + 1);
       next_ = streamed + worker;
     }
   }
@@ -170,14 +169,14 @@ class Walk {
     if constexpr (Mode == SplitKMode::stream_k) {
       if (position_ < end_) return next_stream(unit);
     }
-    if (next_ >= tiles_ * s_.groups) return false;
+    if (next_ >= tiles() * s_.groups) return false;
     uint32_t tile = next_;
     unit.slice = 0;
     if constexpr (Mode != SplitKMode::none && Mode != SplitKMode::stream_k) {
       uint32_t group = 0;
       if constexpr (G == Grouping::m || G == Grouping::n) {
-        group = next_ / tiles_;
-        tile = next_ - group * tiles_;
+        group = next_ / tiles();
+        tile = next_ - group * tiles();
       } else {
         s_.tiles_divmod.divmod(next_, group, tile);
       }
@@ -221,19 +220,28 @@ class Walk {
     if (offset == 0 && unit.k_count < k_blocks) {
       // The owner collects from the workers after it, up to the one that holds the tile's last k
       // block.
-      while (shares_.begin(worker_ + unit.contributors + 1) < tile_end) ++unit.contributors;
+      while (shares().begin(worker_ + unit.contributors + 1) < tile_end) ++unit.contributors;
     }
     finder_.find(tile, unit);
     return true;
   }
 
+  // What the host knows is read from the schedule each time: kept in registers, it makes the largest
+  // tiles spill.
+  CLEAVE_HD constexpr uint32_t tiles() const {
+    return G == Grouping::none || G == Grouping::k ? s_.tiles : grouped_tiles_;
+  }
+  CLEAVE_HD constexpr Shares shares() const {
+    return G == Grouping::none ? s_.worker_shares : grouped_shares_;
+  }
+
   const Schedule& s_;
   TileFinder<G> finder_;
-  uint32_t tiles_;
   uint32_t worker_, workers_, rank_;
   uint32_t next_;
   uint32_t position_ = 0, end_ = 0;  // stream_k: what is left of this worker's part of the line
-  Shares shares_;                    // stream_k
+  uint32_t grouped_tiles_;           // groups of M or N: how many there are
+  Shares grouped_shares_;            // stream_k of groups
 };
 
 /// Parallel split-K, second half: reduction units, dealt after all of a worker's work units.
