@@ -47,7 +47,7 @@ struct Tiling {
   /// Walkers of the schedule of so many tiles. A thread works for many, one after the other; a
   /// worker is bound to no thread.
   uint32_t workers(uint32_t of_tiles) const {
-    return mode == SplitKMode::stream_k ? kStreamWorkers : of_tiles * schedule.groups;
+    return mode == SplitKMode::stream_k ? kStreamWorkers : of_tiles * schedule.bundles;
   }
 };
 

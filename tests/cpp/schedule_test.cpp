@@ -286,7 +286,7 @@ TEST(Schedule, SerialUnitsWaitForLowerNumbersOnly) {
   for (int round = 0; round < 200; ++round) {
     for (const Case& x : cases.draw(SplitKMode::serial)) {
       SCOPED_TRACE(text(x));
-      const uint32_t units = x.tiles() * make_schedule(x.shape).groups;
+      const uint32_t units = x.tiles() * make_schedule(x.shape).bundles;
       const auto all = walks(x, max_of(units, 1u));
       std::vector<uint32_t> turn(x.tiles());
       for (uint32_t worker = 0; worker < units; ++worker) {
@@ -454,7 +454,7 @@ TEST(Shares, DifferByAtMostOneLargerFirst) {
 // A planner may make a schedule at compile time.
 constexpr Schedule kConstant =
     make_schedule({.mode = SplitKMode::serial, .tiles_m = 3, .slices = 4});
-static_assert(kConstant.tiles * kConstant.groups == 12);
+static_assert(kConstant.tiles * kConstant.bundles == 12);
 
 }  // namespace
 }  // namespace cleave

@@ -30,13 +30,14 @@ enum class Activation : uint8_t { none, relu, gelu_tanh, gelu_erf, silu, swiglu 
 /// `column` is a column vector of M values (one per row of D).
 enum class Bias : uint8_t { none, row, column };
 
-/// What the scales of the operands cover: real value = scale * element.
+/// What the scales of the operands cover: real value = scale * element. Those of vectors are applied
+/// to the sum, those of blocks after every 128 elements of K.
 ///
-/// | kind   | scales of A                      | scales of B                         | applied |
-/// |--------|----------------------------------|-------------------------------------|--------------|
-/// | none   |                                  |                                     | | | vector |
-/// one per row, or one for all      | one per column, or one for all      | to the sum   | | block
-/// | one per 1 or 128 rows x 128 of K | one per 128 of K x 1 or 128 columns | every 128 ks |
+/// | kind   | scales of A                      | scales of B                         |
+/// |--------|----------------------------------|-------------------------------------|
+/// | none   |                                  |                                     |
+/// | vector | one per row, or one for all      | one per column, or one for all      |
+/// | block  | one per 1 or 128 rows x 128 of K | one per 128 of K x 1 or 128 columns |
 enum class Scaling : uint8_t { none, vector, block };
 
 /// Elements of K, and rows or columns where it is not one, that the scale of a block covers; and the

@@ -4,8 +4,8 @@
 // cluster is needed to know that they have arrived.
 //
 //   cluster split    the cluster holds all slices: the sums are final, the epilogue follows
-//   parallel split   the cluster holds one group of slices: a rank writes its share of the group's
-//                    sum to global memory, and the last group to do so adds the groups up in order.
+//   parallel split   the cluster holds one bundle of slices: a rank writes its share of the bundle's
+//                    sum to global memory, and the last to do so adds the bundles up in order.
 //                    Nobody waits for another cluster, so the clusters need not all be resident.
 //
 // Each block has one unit.
@@ -44,7 +44,7 @@ struct ClusterJoin {
   CLEAVE_DEVICE void run(const GemmParams& p, const WorkUnit& unit, uint32_t number,
                          const Tile<C>& tile, const float4* received, const Sums<C>& sums,
                          uint32_t thread) const {
-    const uint32_t slot = number * p.schedule.groups + unit.slice / C.cluster_k;
+    const uint32_t slot = number * p.schedule.bundles + unit.slice / C.cluster_k;
     GlobalLines<C> lines(p.epilogue, tile);
     Finish<C, GlobalLines<C>> finish(p.epilogue, tile, lines);
     send(sums, thread);
@@ -60,7 +60,7 @@ struct ClusterJoin {
     });
     if constexpr (C.split == SplitKMode::parallel) {
       uint32_t* const counter = p.counters + number * C.cluster_k + k_rank;
-      if (!arrive_last<C>(counter, p.schedule.groups, thread)) return;
+      if (!arrive_last<C>(counter, p.schedule.bundles, thread)) return;
       for_own_blocks([&](uint32_t, uint32_t block) {
         Sum<C> v[4] = {};
         sum_partials<C>(p, number, block, thread, v);

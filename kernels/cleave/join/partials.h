@@ -91,7 +91,7 @@ inline constexpr uint32_t kReduceUnroll = 8;
 template <GemmConfig C>
 CLEAVE_DEVICE void sum_partials(const GemmParams& p, uint32_t tile, uint32_t block, uint32_t thread,
                                 Sum<C> (&v)[4]) {
-  const uint32_t parts = p.schedule.groups;
+  const uint32_t parts = p.schedule.bundles;
   for (uint32_t first = 0; first < parts; first += kReduceUnroll) {
     float4 part[kReduceUnroll];
     CLEAVE_UNROLL

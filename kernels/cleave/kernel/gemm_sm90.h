@@ -14,6 +14,8 @@
 //            parallel      work units first, then reduction units (join/reduce.h)
 //            in clusters   one unit per block, joined through the cluster's shared memory
 //                          (join/cluster.h)
+//            grouped       first one warp reads the groups' bounds into a table (schedule/groups.h),
+//                          which every role's walk then follows
 #pragma once
 
 #include "cleave/epilogue/store_tma.h"

@@ -6,10 +6,10 @@
 // tests prove that every (tile, k block) is done exactly once.
 //
 //   none              one unit per tile, all of K
-//   serial, parallel  `groups` units per tile: u = group * tiles + tile, so that workers in step
-//                     read the same range of K and share it in L2. A group is one slice, or, if the
+//   serial, parallel  `bundles` units per tile: u = bundle * tiles + tile, so that workers in step
+//                     read the same range of K and share it in L2. A bundle is one slice, or, if the
 //                     worker is a cluster that splits K among its `ranks`, as many slices
-//   cluster           the same with one group: the ranks of one cluster hold all slices of a tile
+//   cluster           the same with one bundle: the ranks of one cluster hold all slices of a tile
 //                     Slices interleave: slice s takes the k blocks s, s + slices, ... so that all
 //                     slices in flight read one window of K together, whole DRAM pages instead of a
 //                     line here and there
@@ -73,9 +73,9 @@ struct Schedule {
   uint32_t tiles_across = 0;  // groups of M or N: tiles of one step along the grouped dimension;
                               // of K: tiles of a group
   uint32_t k_blocks = 0;      // per tile; of groups of K: unknown
-  uint32_t slices = 1;        // of a tile: groups * ranks
+  uint32_t slices = 1;        // of a tile: bundles * ranks
   uint32_t ranks = 1;         // slices that one worker, a cluster of blocks, takes at a time
-  uint32_t groups = 1;        // of slices
+  uint32_t bundles = 1;
   FastDivmod tiles_divmod;
   Shares slice_shares;         // k blocks of a tile, dealt to its slices
   uint32_t stream_tiles = 0;   // stream_k: tiles that are cut
@@ -169,18 +169,18 @@ class Walk {
     if constexpr (Mode == SplitKMode::stream_k) {
       if (position_ < end_) return next_stream(unit);
     }
-    if (next_ >= tiles() * s_.groups) return false;
+    if (next_ >= tiles() * s_.bundles) return false;
     uint32_t tile = next_;
     unit.slice = 0;
     if constexpr (Mode != SplitKMode::none && Mode != SplitKMode::stream_k) {
-      uint32_t group = 0;
+      uint32_t bundle = 0;
       if constexpr (G == Grouping::m || G == Grouping::n) {
-        group = next_ / tiles();
-        tile = next_ - group * tiles();
+        bundle = next_ / tiles();
+        tile = next_ - bundle * tiles();
       } else {
-        s_.tiles_divmod.divmod(next_, group, tile);
+        s_.tiles_divmod.divmod(next_, bundle, tile);
       }
-      unit.slice = group * s_.ranks + rank_;
+      unit.slice = bundle * s_.ranks + rank_;
     }
     next_ += workers_;
     finder_.find(tile, unit);
@@ -287,7 +287,7 @@ CLEAVE_HD constexpr Schedule make_schedule(const ScheduleShape& shape) {
                       shape.mode == SplitKMode::cluster;
   s.slices = sliced ? shape.slices : 1;
   s.ranks = shape.mode == SplitKMode::cluster ? s.slices : shape.ranks;
-  s.groups = s.slices / s.ranks;
+  s.bundles = s.slices / s.ranks;
   s.tiles_divmod = FastDivmod(max_of(s.tiles, 1u));
   s.slice_shares = Shares(shape.k_blocks, s.slices);
   s.reduce_chunks = shape.reduce_chunks;
