@@ -2,39 +2,22 @@
 
 #include <algorithm>
 
+#include "problem/problem.h"
+
 namespace cleave::cpu {
 
-uint32_t grouped_extent(const GemmProblem& problem) {
-  switch (problem.groups.dimension) {
-    case Grouping::m:
-      return uint32_t(problem.m);
-    case Grouping::n:
-      return uint32_t(problem.n);
-    case Grouping::k:
-      return uint32_t(problem.k);
-    case Grouping::none:
-      return 0;
-  }
-  return 0;
-}
-
 uint32_t most_group_steps(const GemmProblem& problem, uint32_t step) {
-  return cleave::most_group_steps(problem.groups.dimension, grouped_extent(problem),
+  return cleave::most_group_steps(problem.groups.dimension, uint32_t(grouped_extent(problem)),
                                   uint32_t(problem.batch), step);
 }
 
 Groups::Groups(const GemmProblem& problem, const GemmArguments& arguments, uint32_t step)
-    : extent_(grouped_extent(problem)) {
+    : extent_(uint32_t(grouped_extent(problem))) {
   const GroupLayout& layout = problem.groups;
   if (layout.dimension == Grouping::none) return;
-  const GroupParams params = {.offsets = arguments.group_offsets,
-                              .sizes = arguments.group_sizes,
-                              .bounds = layout.bounds,
-                              .wide = layout.wide,
-                              .zero_rest = layout.zero_rest,
-                              .count = uint32_t(problem.batch),
-                              .spacing = uint32_t(layout.spacing),
-                              .extent = extent_};
+  GroupParams params = group_params(problem);
+  params.offsets = arguments.group_offsets;
+  params.sizes = arguments.group_sizes;
   const uint32_t most = most_group_steps(problem, step);
   ranges_.reserve(params.count);
   before_.reserve(params.count + 1);

@@ -8,9 +8,6 @@
 
 namespace cleave::cpu {
 
-/// Elements of the grouped dimension, of all groups; 0 without groups.
-uint32_t grouped_extent(const GemmProblem& problem);
-
 /// The most steps of `step` elements that groups apart from each other can have in all.
 uint32_t most_group_steps(const GemmProblem& problem, uint32_t step);
 

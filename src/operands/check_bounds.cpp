@@ -5,6 +5,7 @@
 
 #include "cleave/core/math.h"
 #include "operands/refuse.h"
+#include "problem/problem.h"
 
 namespace cleave {
 namespace {
@@ -15,26 +16,13 @@ class Values {
   Values(const GemmProblem& problem, const void* offsets, const void* sizes)
       : layout_(problem.groups),
         count_(problem.batch),
-        extent_(extent_of(problem)),
+        extent_(grouped_extent(problem)),
         offsets_(offsets),
         sizes_(sizes) {}
 
   void check() const;
 
  private:
-  static int64_t extent_of(const GemmProblem& p) {
-    switch (p.groups.dimension) {
-      case Grouping::m:
-        return p.m;
-      case Grouping::n:
-        return p.n;
-      case Grouping::k:
-        return p.k;
-      case Grouping::none:
-        break;
-    }
-    return 0;
-  }
   int64_t at(const void* array, int64_t i) const {
     return layout_.wide ? static_cast<const int64_t*>(array)[i]
                         : static_cast<const int32_t*>(array)[i];

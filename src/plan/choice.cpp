@@ -132,6 +132,7 @@ bool shape_tile(const Spec& s, const GemmProblem& p, const Operand& a, const Ope
   // WGMMA reads only 16-bit elements across their contiguous dimension.
   if (size_of(c.a) != 2 && (a.major == Major::mn || b.major == Major::mn)) return false;
   if (p.k == 0) return false;
+  if (grouped_extent(p) > int64_t(kRaggedExtent)) return false;
   if (c.pingpong && c.split != SplitKMode::none) return false;
   if (!registers_suffice(c)) return false;
   // With one warpgroup multiplying, nothing covers the additions of columns scaled singly.
@@ -273,6 +274,12 @@ std::optional<Choice> make_choice(const GemmProblem& problem, const DeviceInfo& 
   if (sharers(c) > 2 && c.cluster_k == 1) return std::nullopt;
   const uint32_t tiles = choice.most_tiles;
   const uint32_t units = tiles * (slices / c.cluster_k);
+  // The line of k blocks that stream_k cuts is counted in 31 bits.
+  if (c.split == SplitKMode::stream_k && grouping == Grouping::k &&
+      double(most_group_steps(grouping, uint32_t(p.k), uint32_t(p.batch), c.tile_k)) * s.tiles_m *
+              s.tiles_n >
+          INT32_MAX)
+    return std::nullopt;
   const uint32_t resident = std::max(uint32_t(device.multiprocessors) / sharers(c), 1u);
   if (c.cluster_k > 1) {
     s.workers = units;  // one unit each

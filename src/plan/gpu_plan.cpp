@@ -133,15 +133,7 @@ GemmParams make_params(const Choice& choice) {
   e.m = uint32_t(p.m);
   e.n = uint32_t(p.n);
   e.bias_batch_stride = p.bias_stride_batch;
-  const Grouping grouping = p.groups.dimension;
-  params.groups = {.bounds = p.groups.bounds,
-                   .wide = p.groups.wide,
-                   .zero_rest = p.groups.zero_rest,
-                   .count = uint32_t(p.batch),
-                   .spacing = uint32_t(p.groups.spacing),
-                   .extent = uint32_t(grouping == Grouping::m   ? p.m
-                                      : grouping == Grouping::n ? p.n
-                                                                : p.k)};
+  params.groups = group_params(p);
   return params;
 }
 

@@ -62,6 +62,30 @@ std::optional<Order> output_order(const GemmProblem& p) {
   return std::nullopt;
 }
 
+int64_t grouped_extent(const GemmProblem& problem) {
+  switch (problem.groups.dimension) {
+    case Grouping::none:
+      return 0;
+    case Grouping::m:
+      return problem.m;
+    case Grouping::n:
+      return problem.n;
+    case Grouping::k:
+      return problem.k;
+  }
+  return 0;
+}
+
+GroupParams group_params(const GemmProblem& problem) {
+  const GroupLayout& layout = problem.groups;
+  return {.bounds = layout.bounds,
+          .wide = layout.wide,
+          .zero_rest = layout.zero_rest,
+          .count = uint32_t(problem.batch),
+          .spacing = uint32_t(layout.spacing),
+          .extent = uint32_t(grouped_extent(problem))};
+}
+
 bool sums_are_integers(const GemmProblem& p) {
   return p.a.dtype == DType::i8 && p.scale_a.kind != Scaling::block;
 }

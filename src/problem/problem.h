@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "cleave/gemm.h"
+#include "cleave/schedule/groups.h"
 
 namespace cleave {
 
@@ -21,6 +22,12 @@ GemmArguments transposed(const GemmArguments& arguments);
 /// The order in which D, and C if it takes part, have unit stride (row order where both serve, as
 /// for vectors). Nothing if there is none.
 std::optional<Order> output_order(const GemmProblem& problem);
+
+/// Elements of the grouped dimension, of all groups and of what belongs to none; 0 without groups.
+int64_t grouped_extent(const GemmProblem& problem);
+
+/// The groups as a schedule reads them, but for the arrays.
+GroupParams group_params(const GemmProblem& problem);
 
 /// True if the sums of products are int32: of 8-bit integers, unless every 128 of K have scales of
 /// their own. They are exact for K up to 131071, where the largest, 128 * 128 * K, still fits;

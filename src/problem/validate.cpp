@@ -48,8 +48,14 @@ void check_outputs(const GemmProblem& p, Messages& out) {
 }
 
 void check_tile_count(const GemmProblem& p, Messages& out) {
-  const double tiles = double(ceil_div(p.m, kSmallTile)) * double(ceil_div(p.n, kSmallTile)) *
-                       double(p.batch) * max_of(p.split_k_slices, 1);
+  const Grouping grouping = p.groups.dimension;
+  const auto along = [&](int64_t size, Grouping own) {
+    if (grouping != own) return double(ceil_div(size, kSmallTile));
+    return double(most_group_steps(own, uint32_t(size), uint32_t(p.batch), kSmallTile));
+  };
+  const bool ragged = grouping == Grouping::m || grouping == Grouping::n;
+  const double tiles = along(p.m, Grouping::m) * along(p.n, Grouping::n) *
+                       (ragged ? 1.0 : double(p.batch)) * max_of(p.split_k_slices, 1);
   if (tiles > double(kMaxSize)) {
     out.push_back(
         fmt::format("m, n, batch and split_k_slices are {}, {}, {} and {}; that is more than 2^31 "

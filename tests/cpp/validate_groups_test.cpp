@@ -48,6 +48,21 @@ TEST(ValidateGroups, AcceptsEveryDimensionAndBounds) {
   }
 }
 
+TEST(ValidateGroups, TilesOfRowsAreCountedOnceForAllGroups) {
+  const int64_t tokens = 1 << 20, n = 16384, k = 64;
+  GemmProblem p = good_m_groups();
+  p.m = tokens, p.n = n, p.k = k, p.batch = 512;
+  p.a = {.dtype = DType::bf16, .stride_row = k};
+  p.b = {.dtype = DType::bf16, .stride_row = n, .stride_batch = k * n};
+  p.d = {.dtype = DType::bf16, .stride_row = n};
+  EXPECT_EQ(validate(p), kFine);  // 2^31 tiles, had each group all of them
+
+  p.groups.dimension = Grouping::k;  // whose groups have
+  p.b.stride_batch = 0;
+  p.d.stride_batch = tokens * n;
+  EXPECT_NE(validate(p), kFine);
+}
+
 TEST(ValidateGroups, EmptyDimensionsAreFine) {
   for (GemmProblem p : {good_m_groups(), good_k_groups()}) {
     for (int64_t GemmProblem::* size : {&GemmProblem::m, &GemmProblem::n, &GemmProblem::k}) {

@@ -25,6 +25,8 @@ struct ClusterJoin {
       ceil_div(Fragment<C>::kBlocks, C.cluster_k);  // most blocks of one rank
   static constexpr uint32_t kBlockBytes = math_threads(C) * 16;
 
+  static_assert(!gated(C), "a gate and its up may be other ranks' shares");
+
   uint32_t smem, k_rank, share_rank;
 
   /// By one thread, before the blocks of the cluster meet for the first time.
