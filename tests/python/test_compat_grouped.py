@@ -280,18 +280,18 @@ def stored_one_by_one(x: torch.Tensor, sizes: Sequence[int]) -> torch.Tensor:
     return torch.cat([part.t().flatten() for part in x.view(torch.uint8).split(sizes)]).view(E4M3)
 
 
-def test_k_grouped_fp8_gemm_nt() -> None:
-    sizes = [128, 128, 128]
+@pytest.mark.parametrize("sizes", [(128, 128, 128), K_SIZES])
+def test_k_grouped_fp8_gemm_nt(sizes: tuple[int, ...]) -> None:
     a, b = integers(384, M, dtype=E4M3), integers(384, N, dtype=E4M3)
     scale_a, scale_b, c = scales(3, M), scales(3, N), integers(3, M, N, dtype=torch.float32)
     expected, d = torch.empty_like(c), torch.empty_like(c)
-    arguments = (d, sizes, int32(sizes), c)
+    arguments = (d, list(sizes), int32(sizes), c)
     deep_gemm.k_grouped_fp8_gemm_tn_contiguous((a, scale_a), (b, scale_b), expected, *arguments[1:])
     pairs = [(stored_one_by_one(x, sizes), scale.t()) for x, scale in ((a, scale_a), (b, scale_b))]
     deep_gemm.k_grouped_fp8_gemm_nt_contiguous(*pairs, *arguments)
     assert torch.equal(d, expected)
-    with pytest.raises(NotImplementedError, match=r"different sizes .* k_grouped_fp8_gemm_tn"):
-        deep_gemm.k_grouped_fp8_gemm_nt_contiguous(*pairs, d, list(K_SIZES), int32(K_SIZES), c)
+    with pytest.raises(ValueError, match=r"ks_cpu\[0\] is 100; it must be a multiple of 128"):
+        deep_gemm.k_grouped_fp8_gemm_nt_contiguous(*pairs, d, [100], int32(sizes), c)
 
 
 def test_deep_gemm_refusals() -> None:

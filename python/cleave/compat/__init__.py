@@ -8,8 +8,7 @@
 They return or fill what the originals do, for every input that the originals take on a Hopper GPU
 and for more: any M, N, K, strides and alignment, any sizes of groups, other dtypes, the CPU. What
 they cannot serve is refused as `cleave.scaled_gemm` refuses it, with TypeError, ValueError or
-`cleave.CudaError`, and by deep_gemm.k_grouped_fp8_gemm_nt_contiguous with NotImplementedError.
-Outputs that are passed must have the right shape; they are never resized.
+`cleave.CudaError`. Outputs that are passed must have the right shape; they are never resized.
 """
 
 from . import deep_gemm, flashinfer, torch, vllm

@@ -69,28 +69,31 @@ def k_grouped_fp8_gemm_nt_contiguous(
 ) -> None:
     """The same of groups that are stored one behind the other, [M, k] and [N, k] each.
 
-    a and b are (all groups' elements [K * M], scales [M, K / 128]), the same with N for b. Only
-    groups of equal sizes, as ks_cpu has them, are served, as a batch: others have no stride in
-    common. NotImplementedError says so.
+    a and b are (all groups' elements [K * M], scales [M, K / 128]), the same with N for b. Such
+    groups have no stride in common: each is a launch of its own, of the sizes in ks_cpu, multiples
+    of 128. For one launch, and sizes that stay on the GPU, use the tn form.
     """
     _check_recipe(recipe)
     if use_psum_layout:
         raise ValueError("use_psum_layout is True; groups that are stored one by one have no gaps")
-    k = ks_cpu[0] if ks_cpu else 0
-    if any(size != k for size in ks_cpu):
-        raise NotImplementedError(
-            f"ks_cpu is {list(ks_cpu)}; groups of different sizes that are stored one by one have "
-            "no stride in common. Pass a [K, M] and b [K, N] to k_grouped_fp8_gemm_tn_contiguous"
+    for group, k in enumerate(ks_cpu):
+        if k % BLOCK != 0:
+            raise ValueError(f"ks_cpu[{group}] is {k}; it must be a multiple of {BLOCK}")
+    (a, scale_a), (b, scale_b) = a, b
+    _, m, n = d.shape
+    begin = 0
+    for group, k in enumerate(ks_cpu):
+        end = begin + k
+        blocks = slice(begin // BLOCK, end // BLOCK)
+        _core.scaled_gemm(
+            a[begin * m : end * m].reshape(m, k),
+            b[begin * n : end * n].reshape(n, k).mT,
+            scale_a[:, blocks],
+            scale_b[:, blocks].mT,
+            c=None if c is None else c[group],
+            out=d[group],
         )
-    groups, m, n = d.shape
-    _core.scaled_gemm(
-        a[0].reshape(groups, m, k),
-        b[0].reshape(groups, n, k).mT,
-        _by_group(a[1], groups),
-        _by_group(b[1], groups).mT,
-        c=c,
-        out=d,
-    )
+        begin = end
 
 
 def _check_recipe(recipe: tuple[int, int, int]) -> None:
@@ -100,8 +103,3 @@ def _check_recipe(recipe: tuple[int, int, int]) -> None:
 
 def _ends(grouped_layout: Any, use_psum_layout: bool) -> Any:
     return grouped_layout if use_psum_layout else grouped_layout.cumsum(0)
-
-
-def _by_group(scale: Any, groups: int) -> Any:
-    """[rows, all blocks of K] as [groups, rows, blocks]."""
-    return scale.reshape(scale.shape[0], groups, -1).swapaxes(0, 1)
