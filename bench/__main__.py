@@ -13,7 +13,20 @@ from cleave.cli import values
 from cleave.cli.arrays import TorchArrays, select
 from cleave.cli.errors import CommandError, one_line
 
-from . import contest, host, machine, peers, plot, report, steps, suites, summary
+from . import (
+    ahead,
+    contest,
+    division,
+    division_report,
+    host,
+    machine,
+    peers,
+    plot,
+    report,
+    steps,
+    suites,
+    summary,
+)
 from .suites import Case, Suite
 
 # A GPU that was idle needs about this long to reach the clock it holds under load.
@@ -71,8 +84,10 @@ def _run(arguments: argparse.Namespace) -> int:
     wrong = []
     for suite in chosen:
         print(f"\n{suite.title}", flush=True)
+        _compile_ahead(arrays, suite)
         found, missing = peers.load(suite.peers)
-        rows, notes = _measure(suite, _measurer(arrays, suite, found, arguments.rounds), deadline)
+        measurer = _measurer(arrays, suite, found, arguments.rounds)
+        rows, notes, failed = _measure(suite, measurer, deadline)
         notes += [f"Without {peer}: {reason.rstrip('.')}." for peer, reason in missing.items()]
         notes += report.missing_lines(rows)
         verdict = _summarize(suite, rows)
@@ -84,8 +99,9 @@ def _run(arguments: argparse.Namespace) -> int:
         print("\n".join([*report.summary_lines(suite.kind, verdict), *notes]))
         print("wrote", ", ".join(str(path) for path in paths if path))
         wrong += [row["case"] for row in rows if row.get("verified") is False]
+        wrong += failed
     if wrong:
-        raise CommandError(f"wrong results: {', '.join(wrong)}")
+        raise CommandError(f"wrong results or none: {', '.join(dict.fromkeys(wrong))}")
     return 0
 
 
@@ -113,31 +129,40 @@ def _measurer(
             arrays, case, suite, found, rounds, steps.called
         ),
         "modes": lambda case: contest.against_auto(arrays, case, suite, rounds),
+        "division": lambda case: division.compare(arrays, case, suite, rounds),
         "host": lambda case: host.host_times(arrays, case, found, rounds),
     }[suite.kind]
 
 
 def _measure(
     suite: Suite, measure_case: Callable[[Case], list[dict[str, Any]]], deadline: float
-) -> tuple[list[dict[str, Any]], list[str]]:
-    """Rows, and notes on what is not among them."""
+) -> tuple[list[dict[str, Any]], list[str], list[str]]:
+    """Rows, notes on what is not among them, and the cases that failed."""
     rows: list[dict[str, Any]] = []
+    notes: list[str] = []
+    failed: list[str] = []
     for i, case in enumerate(suite.cases):
         if time.monotonic() > deadline:
-            return rows, [
-                f"{len(suite.cases) - i} of {len(suite.cases)} cases left out: the time was up."
-            ]
-        for row in measure_case(case):
+            left = f"{len(suite.cases) - i} of {len(suite.cases)} cases left out"
+            notes.append(f"{left}: the time was up.")
+            break
+        try:
+            measured = measure_case(case)
+        except (RuntimeError, ValueError) as error:  # what is measured already should not be lost
+            failed.append(case.title)
+            notes.append(f"{case.title} failed: {peers.reason(error).rstrip('.')}.")
+            print(notes[-1], flush=True)
+            continue
+        for row in measured:
             rows.append(row)
             print(_line(row), flush=True)
-    return rows, []
+    return rows, notes, failed
 
 
 def _line(row: dict[str, Any]) -> str:
     if row["us"] is None:
-        return (
-            f"{row['case']:<56} {row['requested_mode']} {row['requested_slices']}: {row['refused']}"
-        )
+        asked = row.get("call") or f"{row['requested_mode']} {row['requested_slices']}"
+        return f"{row['case']:<56} {asked}: {row['refused']}"
     what = row.get("call") or " ".join(str(row[key]) for key in ("mode", "slices") if key in row)
     host = f" ({row['host_us']:.2f} host)" if "host_us" in row else ""
     against = "".join(
@@ -149,11 +174,23 @@ def _line(row: dict[str, Any]) -> str:
     return f"{row['case']:<56} {what:<18} {row['us']:9.2f} us{host}{against}{ratio}{wrong}"
 
 
+def _compile_ahead(arrays: TorchArrays, suite: Suite) -> None:
+    cases = suite.cases
+    if suite.kind == "division":
+        cases = [variant for case in cases for variant in division.variants(case)]
+    start = time.monotonic()
+    count = ahead.compile_kernels(cases, str(arrays.device))
+    if count:
+        print(f"{count} kernels compiled or found in {time.monotonic() - start:.1f} s", flush=True)
+
+
 def _summarize(suite: Suite, rows: list[dict[str, Any]]) -> dict[str, Any]:
     if suite.kind == "host":
         return {}
     if suite.kind == "modes":
         return summary.summarize_modes(rows)
+    if suite.kind == "division":
+        return division_report.summarize(rows)
     return summary.summarize_peers(rows, suite.best_of)
 
 

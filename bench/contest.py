@@ -75,7 +75,7 @@ def against_peers(
     """One row: Cleave's automatic choice beside every peer that serves the case or one near it."""
     contest = Contest(arrays, suite.operation)
     calls, facts = contest.ours(case)
-    row = _row(contest, case, facts, contest.errors(case, calls))
+    row = row_of(contest, case, facts, contest.errors(case, calls))
     contenders, theirs, without = [calls], {}, {}
     for peer in peers:
         served = peer.serves(case)
@@ -94,7 +94,7 @@ def against_peers(
     ours, *times = timed(arrays, contenders, rounds)
     for fields, time in zip(theirs.values(), times, strict=True):
         fields |= time | {"ratio": time["us"] / ours["us"]}
-    return [row | ours | _rates(case, ours["us"]) | {"peers": theirs, "without": without}]
+    return [row | ours | rates_of(case, ours["us"]) | {"peers": theirs, "without": without}]
 
 
 def against_auto(
@@ -115,16 +115,16 @@ def against_auto(
         except ValueError as error:
             rows.append({"case": case.title, "us": None, "refused": one_line(error)} | requested)
             continue
-        rows.append(_row(contest, case, facts, contest.errors(case, calls)) | requested)
+        rows.append(row_of(contest, case, facts, contest.errors(case, calls)) | requested)
         measured.append(rows[-1])
         contenders.append(calls)
     times = replayed(arrays, contenders, rounds)
     for row, time in zip(measured, times, strict=True):
-        row |= time | _rates(case, time["us"]) | {"ratio": times[0]["us"] / time["us"]}
+        row |= time | rates_of(case, time["us"]) | {"ratio": times[0]["us"] / time["us"]}
     return rows
 
 
-def _row(contest: Contest, case: Case, facts: dict[str, Any], errors: Errors) -> dict[str, Any]:
+def row_of(contest: Contest, case: Case, facts: dict[str, Any], errors: Errors) -> dict[str, Any]:
     return (
         {"case": case.title}
         | contest.operation.describe(case)
@@ -142,7 +142,7 @@ def _error_fields(errors: Errors) -> dict[str, float]:
     }
 
 
-def _rates(case: Case, us: float) -> dict[str, float]:
+def rates_of(case: Case, us: float) -> dict[str, float]:
     """TFLOP/s only of what computes."""
     flops = getattr(case, "flops", None)
     rate = {"tflops": flops / us * 1e-6} if flops else {}

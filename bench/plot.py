@@ -11,7 +11,11 @@ from .suites import Suite
 
 def write(directory: Path, suite: Suite, rows: Sequence[dict[str, Any]]) -> Path | None:
     """<suite>.svg; None for a suite that has no picture. ImportError without matplotlib."""
-    draw = {"peers": _against_floor, "modes": _against_slices}.get(suite.kind)
+    draw = {
+        "peers": _against_floor,
+        "modes": _against_slices,
+        "division": _against_plain,
+    }.get(suite.kind)
     if not draw or not rows:
         return None
     import matplotlib
@@ -86,4 +90,25 @@ def _against_slices(rows: Sequence[dict[str, Any]]) -> Any:
         axes.legend(fontsize="small")
     for axes in list(panels):
         axes.set_visible(False)
+    return figure
+
+
+def _against_plain(rows: Sequence[dict[str, Any]]) -> Any:
+    """One panel per kernel: the distribution of plain's time over that of every other way."""
+    from matplotlib.figure import Figure
+
+    measured = [row for row in rows if "ratio" in row and row["requested_division"] != "plain"]
+    kernels = list(dict.fromkeys(row["requested_kernel"] for row in measured))
+    figure = Figure(figsize=(5 * max(len(kernels), 1), 4), layout="constrained")
+    panels = figure.subplots(1, max(len(kernels), 1), squeeze=False, sharey=True).flat
+    for kernel, axes in zip(kernels, panels, strict=False):
+        of_kernel = [row for row in measured if row["requested_kernel"] == kernel]
+        for way in dict.fromkeys(row["requested_division"] for row in of_kernel):
+            ratios = [row["ratio"] for row in of_kernel if row["requested_division"] == way]
+            style = {"color": "black", "linestyle": "--"} if way == "auto" else {}
+            axes.plot(sorted(ratios), label=way, **style)
+        axes.axhline(1, color="gray", linewidth=0.8)
+        axes.set(title=kernel, xlabel="cases, in order of the ratio", ylabel="time of plain / time")
+        axes.grid(alpha=0.2)
+        axes.legend()
     return figure

@@ -16,12 +16,23 @@ def ours(
 ) -> tuple[list[Callable[[], None]], dict[str, Any]]:
     """One call per operand set, and what there is to say about the plan."""
     plan = operation.plan_for(case, sets[0])
+    return calls(operation, arrays, plan, sets), facts(plan)
+
+
+def calls(
+    operation: ModuleType, arrays: TorchArrays, plan: Any, sets: Sequence[Operands]
+) -> list[Callable[[], None]]:
+    """One call of the plan per operand set."""
 
     def bind(operands: Operands) -> Callable[[], None]:
         own = replace(operands)  # a peer may leave its result in another array
         return lambda: operation.run(plan, own, arrays.stream)
 
-    return [bind(operands) for operands in sets], {
+    return [bind(operands) for operands in sets]
+
+
+def facts(plan: Any) -> dict[str, Any]:
+    return {
         "floor_us": plan.roofline_us,
         "kernel": plan.kernel_name,
         "mode": plan.split_k_mode,

@@ -1,6 +1,6 @@
-"""python -m bench.readme: the README's table of results, from the results themselves.
+"""python -m bench.readme: the tables of results in the README and the documentation.
 
-Prints it; with --write also puts it between the README's lines MARKERS.
+Prints them; with --write also puts each between its page's lines MARKERS.
 """
 
 from __future__ import annotations
@@ -10,6 +10,8 @@ import json
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
+
+from cleave.cli.values import DIVISIONS
 
 from . import report, suites, summary
 
@@ -22,13 +24,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         prog="python -m bench.readme", description=__doc__, allow_abbrev=False
     )
     parser.add_argument("--results", type=Path, default=ROOT / "bench/results", metavar="DIR")
-    parser.add_argument("--write", action="store_true", help="replace the table in README.md")
+    parser.add_argument("--write", action="store_true", help="replace the tables in their pages")
     arguments = parser.parse_args(argv)
-    table = "\n".join(lines(arguments.results))
-    print(table)
-    if arguments.write:
-        path = ROOT / "README.md"
-        path.write_text(replaced(path.read_text(), table))
+    for page, make in PAGES.items():
+        table = "\n".join(make(arguments.results))
+        print(f"{page}:\n{table}")
+        if arguments.write and table:
+            path = ROOT / page
+            path.write_text(replaced(path.read_text(), table))
     return 0
 
 
@@ -37,7 +40,7 @@ def replaced(text: str, table: str) -> str:
     head, start, rest = text.partition(MARKERS[0])
     _, end, tail = rest.partition(MARKERS[1])
     if not end:
-        raise ValueError(f"README.md has no lines '{MARKERS[0]}' and '{MARKERS[1]}'")
+        raise ValueError(f"the page has no lines '{MARKERS[0]}' and '{MARKERS[1]}'")
     return f"{head}{start}\n{table}\n{end}{tail}"
 
 
@@ -49,6 +52,26 @@ def lines(directory: Path) -> list[str]:
         if path.exists():
             rows += _rows(suites.load(name), json.loads(path.read_text())["rows"])
     return report.table(("what", "result"), rows)
+
+
+def division_lines(directory: Path) -> list[str]:
+    """How the ways to divide fared in the suite `division`; nothing where it has no results."""
+    path = directory / "division.json"
+    if not path.exists():
+        return []
+    result = json.loads(path.read_text())
+    columns = ("kernel", "division", "geomean", "worst", "best", "fastest way on, cases")
+    rows = [
+        (kernel, f"`{way}`", *_spread(of["plain_over"].get(way)), of["fastest"].get(way))
+        for kernel, of in result["summary"].items()
+        for way in DIVISIONS
+    ]
+    said = f"{result['machine']['gpu']}, plain's time over that of each other way:"
+    return [said, "", *report.table(columns, rows)]
+
+
+def _spread(ratios: dict[str, Any] | None) -> list[str]:
+    return [f"{ratios[key]:.3f}" if ratios else "" for key in ("geomean", "worst", "best")]
 
 
 def _rows(suite: suites.Suite, measured: list[dict[str, Any]]) -> Iterable[tuple[str, str]]:
@@ -91,6 +114,9 @@ def _host(
 def _range(values: Sequence[float]) -> str:
     low, high = f"{values[0]:.0f}", f"{values[-1]:.0f}"
     return low if low == high else f"{low} to {high}"
+
+
+PAGES = {"README.md": lines, "docs/strided-dgrad.md": division_lines}
 
 
 if __name__ == "__main__":

@@ -7,7 +7,9 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from . import division_report
 from .suites import Suite
+from .summary import listed, spread_text
 
 
 def write(
@@ -69,14 +71,15 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> list[str]:
 def summary_lines(kind: str, summary: dict[str, Any]) -> list[str]:
     """Sentences, for the report and for the terminal."""
     if kind == "modes" and summary.get("compared"):
-        spread = _SPREAD.format_map(summary)
-        return [f"auto's time over that of the best explicit split: {spread}."]
+        return [f"auto's time over that of the best explicit split: {spread_text(summary)}."]
+    if kind == "division":
+        return division_report.lines(summary)
     lines = []
     for peer, ratios in summary.items() if kind in ("peers", "steps") else ():
         lines += [
-            f"{peer}'s time over ours: {_SPREAD.format_map(ratios)}, "
+            f"{peer}'s time over ours: {spread_text(ratios)}, "
             f"best {ratios['best']:.3f} on {ratios['best_case']}; {ratios['wins']} wins.",
-            f"Slower than {peer}: {', '.join(ratios['losses']) or 'nowhere'}.",
+            f"Slower than {peer}: {listed(ratios['losses'])}.",
             _accuracy_line(peer, ratios),
         ]
         if "host_us" in ratios:
@@ -90,10 +93,7 @@ def summary_lines(kind: str, summary: dict[str, Any]) -> list[str]:
 def _accuracy_line(peer: str, ratios: dict[str, Any]) -> str:
     if "instead" in ratios:
         return f"{peer} computes something else, such as {ratios['instead']}."
-    return f"RMS error above {peer}'s: {', '.join(ratios['less_accurate']) or 'nowhere'}."
-
-
-_SPREAD = "geomean {geomean:.3f} of {compared}, worst {worst:.3f} on {worst_case}"
+    return f"RMS error above {peer}'s: {listed(ratios['less_accurate'])}."
 
 
 def missing_lines(rows: Sequence[dict[str, Any]]) -> list[str]:
@@ -166,7 +166,13 @@ def _host_table(rows: Sequence[dict[str, Any]]) -> tuple[list[str], list[list[An
     return ["case", "call", "host us"], [[row["case"], row["call"], row["us"]] for row in rows]
 
 
-_TABLES = {"peers": _peers_table, "steps": _peers_table, "modes": _modes_table, "host": _host_table}
+_TABLES = {
+    "peers": _peers_table,
+    "steps": _peers_table,
+    "modes": _modes_table,
+    "division": division_report.table,
+    "host": _host_table,
+}
 
 
 def _format(value: Any) -> str:

@@ -2,7 +2,8 @@
 
 name, title
 kind        'peers': against other libraries; 'steps': the same, without graphs and with the host's
-            time; 'modes': split-K modes against auto; 'host': host time of every way to call
+            time; 'modes': split-K modes against auto; 'division': ways to divide, on every kernel;
+            'host': host time of every way to call
 operation   the module of OPERATIONS that makes and runs the cases
 peers       modules of bench/peers
 best_of     those of the peers of which the fastest is to be beaten, case by case
@@ -20,19 +21,20 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
 
-from . import expert_offsets, gemm, grouped, quantize, wgrad_step
+from . import conv, expert_offsets, gemm, grouped, quantize, wgrad_step
 
 DIRECTORY = Path(__file__).parent / "suites"
-KINDS = ("peers", "steps", "modes", "host")
+KINDS = ("peers", "steps", "modes", "division", "host")
 OPERATIONS = {
     "gemm": gemm,
     "quantize": quantize,
     "grouped": grouped,
     "wgrad_step": wgrad_step,
     "expert_offsets": expert_offsets,
+    "conv": conv,
 }
 
-Case = gemm.Case | quantize.Case | grouped.Case | expert_offsets.Case
+Case = gemm.Case | quantize.Case | grouped.Case | expert_offsets.Case | conv.Case
 
 
 @dataclass(frozen=True)

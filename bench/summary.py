@@ -37,22 +37,35 @@ def _fastest(
 
 
 def _ratios(rows: Sequence[dict[str, Any]], peer: str) -> dict[str, Any]:
-    def ratio(row: dict[str, Any]) -> float:
-        return row["peers"][peer]["us"] / row["us"]
-
-    worst, best = min(rows, key=ratio), max(rows, key=ratio)
+    ratios = {row["case"]: row["peers"][peer]["us"] / row["us"] for row in rows}
     return {
-        "compared": len(rows),
-        "geomean": geomean(map(ratio, rows)),
-        "worst": ratio(worst),
-        "worst_case": worst["case"],
-        "best": ratio(best),
-        "best_case": best["case"],
-        "wins": sum(ratio(row) > 1 for row in rows),
-        "losses": [row["case"] for row in rows if ratio(row) < 1],
+        **spread(ratios),
+        "wins": sum(ratio > 1 for ratio in ratios.values()),
+        "losses": [case for case, ratio in ratios.items() if ratio < 1],
         **_accuracy(rows, peer),
         **_host(rows, peer),
     }
+
+
+def spread(ratios: dict[str, float]) -> dict[str, Any]:
+    """Of ratios by case."""
+    worst, best = min(ratios, key=ratios.__getitem__), max(ratios, key=ratios.__getitem__)
+    return {
+        "compared": len(ratios),
+        "geomean": geomean(ratios.values()),
+        "worst": ratios[worst],
+        "worst_case": worst,
+        "best": ratios[best],
+        "best_case": best,
+    }
+
+
+def spread_text(of: dict[str, Any]) -> str:
+    return "geomean {geomean:.3f} of {compared}, worst {worst:.3f} on {worst_case}".format_map(of)
+
+
+def listed(cases: Sequence[str]) -> str:
+    return ", ".join(cases) or "nowhere"
 
 
 def _host(rows: Sequence[dict[str, Any]], peer: str) -> dict[str, float]:

@@ -14,7 +14,14 @@ target_compile_options(cleave_private INTERFACE -Wall -Wextra -Wno-missing-field
 file(GLOB cleave_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/src/*/*.cpp")
 add_library(cleave ${cleave_sources})
 add_library(cleave::cleave ALIAS cleave)
-cleave_embed_kernels(cleave)
+cleave_embed_files(cleave FUNCTION embedded_headers TYPE EmbeddedHeader HEADER jit/embedded.h
+                   ROOT kernels PATTERN cleave/*.h)
+cleave_embed_files(cleave FUNCTION embedded_templates TYPE EmbeddedFile HEADER emit/embedded.h
+                   ROOT src/emit/templates PATTERN *.in)
+cleave_embed_files(cleave FUNCTION embedded_host_headers TYPE EmbeddedFile HEADER emit/embedded.h
+                   ROOT src PATTERN launch/*.h)
+cleave_embed_files(cleave FUNCTION embedded_license TYPE EmbeddedFile HEADER emit/embedded.h
+                   ROOT . PATTERN LICENSE)
 if(NOT SKBUILD)  # a wheel holds no symbolic links
   set_target_properties(cleave PROPERTIES
     VERSION ${PROJECT_VERSION}

@@ -26,3 +26,29 @@ if(BUILD_SHARED_LIBS)
              --test-command covariance)
   set_tests_properties(example_cpp PROPERTIES FIXTURES_REQUIRED installed)
 endif()
+
+# What emitted projects launch, on a driver and a compiler that are not real: a process of its own, since the library
+# opens both once.
+add_library(fake_cuda SHARED tests/fake_driver/cuda.cpp)
+set_target_properties(fake_cuda PROPERTIES
+  OUTPUT_NAME cuda SOVERSION 1 LIBRARY_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/fake_driver")
+target_include_directories(fake_cuda PRIVATE kernels)
+target_link_libraries(fake_cuda PRIVATE cuda_headers ${CMAKE_DL_LIBS})
+add_library(fake_nvrtc SHARED tests/fake_driver/nvrtc.cpp)
+set_target_properties(fake_nvrtc PROPERTIES LIBRARY_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/fake_driver")
+target_link_libraries(fake_nvrtc PRIVATE cuda_headers)
+
+add_executable(emit_launch_tests tests/fake_driver/emit_launch_test.cpp)
+target_link_libraries(emit_launch_tests PRIVATE
+  cleave::cleave cleave_private fake_cuda GTest::gtest_main)
+target_include_directories(emit_launch_tests PRIVATE tests/cpp)
+target_compile_definitions(emit_launch_tests PRIVATE
+  CLEAVE_TEST_CXX="${CMAKE_CXX_COMPILER}"
+  CLEAVE_TEST_CUDA="${CUDA_H_DIR}"
+  CLEAVE_TEST_SOURCE="${PROJECT_SOURCE_DIR}"
+  CLEAVE_TEST_DRIVER="$<TARGET_FILE:fake_cuda>")
+add_dependencies(emit_launch_tests fake_nvrtc)
+gtest_discover_tests(emit_launch_tests
+  DISCOVERY_MODE PRE_TEST
+  PROPERTIES ENVIRONMENT
+    "LD_LIBRARY_PATH=$<TARGET_FILE_DIR:fake_cuda>;CLEAVE_NVRTC=$<TARGET_FILE:fake_nvrtc>;CLEAVE_CACHE_DIR=${PROJECT_BINARY_DIR}/fake_driver/cache")

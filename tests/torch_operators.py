@@ -104,6 +104,35 @@ def calls(device: str) -> dict[str, list[Call]]:
         add(ops.grouped_gemm.default, q, w, ends, None, torch.float16, *vectors, is_fp8(dtype))
         add(ops.grouped_gemm.default, q, w, ends, scale_a=blocks, scale_b=draw(groups, 3, 1).abs())
 
+    def nhwc(*shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
+        return draw(shape[0], *shape[2:], shape[1], dtype=dtype).movedim(-1, 1)
+
+    geometry = ((2, 1), (1, 0, 2, 1), (1, 2), 2)  # padding: top, left; bottom, right
+    x, w, y = (2, 8, 9, 7), (16, 4, 3, 2), (2, 16, 5, 6)
+    for dtype in FLOATS:
+        images, filters, grad = (nhwc(*shape, dtype=dtype) for shape in (x, w, y))
+        add(ops.conv.default, images, filters, draw(16), *geometry)
+        add(ops.conv_dgrad.default, x, filters, grad, *geometry, draw(8))
+        add(ops.conv_wgrad.default, images, w, grad, *geometry)
+        add(ops.conv.out, images, filters, None, *geometry, activation="silu",
+            out=empty(2, 5, 6, 16, dtype=dtype).movedim(-1, 1))  # fmt: skip
+    images, filters, grad = (nhwc(*shape) for shape in (x, w, y))
+    for activation in ("relu", "gelu"):
+        differentiable = [nhwc(*shape).requires_grad_() for shape in (x, w, y)]
+        add(ops.conv.full, *differentiable[:2], draw(16).requires_grad_(), *geometry,
+            nhwc(*y).requires_grad_(), alpha=0.5, beta=2.0, activation=activation)  # fmt: skip
+        add(ops.conv_dgrad.full, x, *differentiable[1:], *geometry, draw(8).requires_grad_(),
+            nhwc(*x).requires_grad_(), alpha=0.5, beta=2.0, activation=activation)  # fmt: skip
+    add(ops.conv_wgrad.full, differentiable[0], w, differentiable[2], *geometry, nhwc(*w), **split)
+    add(ops.conv.full, images, filters, None, *geometry, out_dtype=torch.bfloat16, **split)
+    add(ops.conv_dgrad.out, x, filters, grad, *geometry, c=nhwc(*x), out=nhwc(*x), **split)
+    add(ops.conv_wgrad.out, images, w, grad, *geometry, c=nhwc(*w), out=nhwc(*w))
+    add(ops.conv.default, nhwc(2, 5, 11), nhwc(6, 5, 3), None, 2, (1, 0))
+    add(ops.conv.default, nhwc(1, 4, 4, 5, 6), nhwc(3, 4, 2, 3, 1), draw(3), (1, 2, 3))
+    images, filters = (nhwc(*shape).mul(9).to(torch.int8) for shape in (x, w))
+    add(ops.conv.default, images, filters, None, *geometry)
+    add(ops.conv.full, images, filters, None, *geometry, out_dtype=torch.float32)
+
     smooth = draw(k).abs() + 0.5
     for granularity, scales, x_dtype, dtype in (
         ("tensor", (1, 1), torch.float32, torch.float8_e5m2),

@@ -55,9 +55,9 @@ struct ScaleLayout {
 struct GroupLayout {
   Grouping dimension = Grouping::none;
   GroupBounds bounds = GroupBounds::ends;
-  bool wide = false;    ///< offsets and sizes are int64, else int32
-  int64_t spacing = 1;  ///< aligned_ends: what begins are multiples of; counts: from one group's
-                        ///< begin to the next one's
+  bool wide = false;       ///< offsets and sizes are int64, else int32
+  int64_t spacing = 1;     ///< aligned_ends: what begins are multiples of; counts: from one group's
+                           ///< begin to the next one's
   bool zero_rest = false;  ///< m, n: what of D belongs to no group is zeroed, else left as it is
 
   friend bool operator==(const GroupLayout&, const GroupLayout&) = default;
@@ -65,6 +65,30 @@ struct GroupLayout {
 
 /// The most groups of one product: their bounds lie in shared memory.
 inline constexpr int64_t kMostGroups = 1024;
+
+/// One spatial dimension of a convolution. Output o and tap t meet at pixel
+/// o * stride + t * dilation - pad_begin of the image.
+struct ConvAxis {
+  int32_t size = 1;    ///< pixels of the image, without padding
+  int32_t filter = 1;  ///< taps
+  int32_t stride = 1;
+  int32_t pad_begin = 0, pad_end = 0;  ///< zeros before and after the image
+  int32_t dilation = 1;                ///< pixels from one tap to the next
+
+  friend bool operator==(const ConvAxis&, const ConvAxis&) = default;
+};
+
+/// A convolution as a product: GemmProblem::batch is the number of its groups, channels and filters
+/// are those of one group. conv.h makes the whole problem of it.
+struct ConvLayout {
+  Conv kind = Conv::none;
+  int64_t images = 0;
+  int64_t channels = 0, filters = 0;
+  ConvAxis axes[3] = {};  ///< depth, height, width; those that do not exist have size and filter 1
+  Division division = Division::automatic;
+
+  friend bool operator==(const ConvLayout&, const ConvLayout&) = default;
+};
 
 /// A plain value that says what to compute; it holds no pointer but what their alignment is. POD:
 /// it is the plan cache's key.
@@ -92,6 +116,12 @@ struct GemmProblem {
   /// stride_batch of 0, and m, n or k counts the elements of that dimension of all groups.
   /// Vectors go with their operand: the scales of a grouped m are m values, those of B n per group.
   GroupLayout groups = {};
+
+  /// The matrices of a convolution: rows of x and y are pixels in the order of memory (images,
+  /// depth, height, width), columns the channels of a group, stride_batch leads to the next group's.
+  /// Rows of w are filters (`stride` apart), columns taps x channels without a gap. So A of fprop is
+  /// [pixels of x, channels], B of dgrad [filters, channels] of the first tap.
+  ConvLayout conv = {};
 
   SplitKMode split_k_mode = SplitKMode::automatic;
   int32_t split_k_slices = 0;  ///< 0: the planner chooses
@@ -124,7 +154,7 @@ struct GemmArguments {
   /// more of indptr.
   const void* group_offsets = nullptr;  ///< every bounds but counts
   const void* group_sizes = nullptr;    ///< starts, counts
-  float* amax = nullptr;           ///< one value, raised to the largest |D|: zero it to start anew
+  float* amax = nullptr;  ///< one value, raised to the largest |D|: zero it to start anew
 };
 
 /// Every rule that `problem` breaks, each with the value seen and the remedy. Empty: it can be

@@ -16,6 +16,8 @@ std::string_view to_string(Bias value);         ///< none, row, column
 std::string_view to_string(Scaling value);      ///< none, vector, block
 std::string_view to_string(Grouping value);     ///< none, m, n, k
 std::string_view to_string(GroupBounds value);  ///< ends, indptr, starts, aligned_ends, counts
+std::string_view to_string(Conv value);         ///< none, fprop, dgrad, wgrad
+std::string_view to_string(Division value);     ///< auto, fast, plain, fast_load, fast_store
 std::string_view to_string(Granularity value);  ///< tensor, row, block_1x128, block_128x128
 std::string_view to_string(Major value);        ///< k, mn
 std::string_view to_string(Order value);        ///< row, column
@@ -40,6 +42,10 @@ template <>
 Grouping from_string(std::string_view name);
 template <>
 GroupBounds from_string(std::string_view name);
+template <>
+Conv from_string(std::string_view name);
+template <>
+Division from_string(std::string_view name);
 template <>
 Granularity from_string(std::string_view name);
 template <>

@@ -5,13 +5,14 @@
     plan = cleave.plan_gemm(a, b); plan.run(a, b, out=d)         # planned once, run often
     d = cleave.scaled_gemm(a, b, scale_a, scale_b, bias=bias)    # 8-bit operands
     d = cleave.grouped_gemm(tokens, weights, offs)               # a mixture of experts
+    y = cleave.conv2d(x, w, bias, stride=2, padding=1)           # channels_last
     q, scale = cleave.quantize(x, "int8", "row")                 # makes them
 
 `cleave.op` has the same in CUTLASS's vocabulary, `cleave.compat` in those of torch, vLLM and
-DeepGEMM.
+DeepGEMM. `cleave.emit` writes an operation as a project of its own.
 """
 
-from . import _library_paths, compat, moe, op
+from . import _library_paths, compat, emit, moe, op
 from ._core import (
     CudaError,
     GemmPlan,
@@ -20,11 +21,27 @@ from ._core import (
     cache_clear,
     cache_info,
     compile_all,
+    conv1d,
+    conv1d_dgrad,
+    conv1d_wgrad,
+    conv2d,
+    conv2d_dgrad,
+    conv2d_wgrad,
+    conv3d,
+    conv3d_dgrad,
+    conv3d_wgrad,
+    conv_transpose1d,
+    conv_transpose2d,
+    conv_transpose3d,
     device_count,
     device_info,
     gemm,
     grouped_gemm,
     grouped_gemm_wgrad,
+    plan_conv1d,
+    plan_conv2d,
+    plan_conv3d,
+    plan_conv_problem,
     plan_gemm,
     plan_grouped_gemm,
     plan_problem,
@@ -48,13 +65,30 @@ __all__ = [
     "cache_info",
     "compat",
     "compile_all",
+    "conv1d",
+    "conv1d_dgrad",
+    "conv1d_wgrad",
+    "conv2d",
+    "conv2d_dgrad",
+    "conv2d_wgrad",
+    "conv3d",
+    "conv3d_dgrad",
+    "conv3d_wgrad",
+    "conv_transpose1d",
+    "conv_transpose2d",
+    "conv_transpose3d",
     "device_count",
     "device_info",
+    "emit",
     "gemm",
     "grouped_gemm",
     "grouped_gemm_wgrad",
     "moe",
     "op",
+    "plan_conv1d",
+    "plan_conv2d",
+    "plan_conv3d",
+    "plan_conv_problem",
     "plan_gemm",
     "plan_grouped_gemm",
     "plan_problem",

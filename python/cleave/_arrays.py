@@ -14,11 +14,15 @@ from ._core import CudaError
 class Adapter:
     """What the compiled module asks of a framework; None where it has no such notion.
 
-    empty(like, shape, dtype name) makes an uninitialised array beside `like`; finish turns such an
-    array, filled, into what the user gets; current_stream(device) is a stream or its handle.
+    empty(like, shape, dtype name) makes an uninitialised array beside `like`, and
+    empty_channels_last one whose second dimension lies closest in memory; channels_last copies an
+    array into that order; finish turns a new array, filled, into what the user gets;
+    current_stream(device) is a stream or its handle.
     """
 
     empty: Callable[[Any, tuple[int, ...], str], Any] | None = None
+    empty_channels_last: Callable[[Any, tuple[int, ...], str], Any] | None = None
+    channels_last: Callable[[Any], Any] | None = None
     finish: Callable[[Any], Any] | None = None
     current_stream: Callable[[int], Any] | None = None
     tracks_gradients: bool = False
@@ -68,10 +72,31 @@ def _numpy_dtype(name: str) -> Any:
     return np.dtype(getattr(ml_dtypes, name))
 
 
+def _in_both_orders(
+    empty: Callable[[Any, tuple[int, ...], str], Any], module: Any
+) -> dict[str, Callable[..., Any]]:
+    """What an Adapter needs to make arrays, by the functions of NumPy or a module like it."""
+
+    def empty_channels_last(like: Any, shape: tuple[int, ...], dtype: str) -> Any:
+        images, channels, *pixels = shape
+        return module.moveaxis(empty(like, (images, *pixels, channels), dtype), -1, 1)
+
+    def channels_last(array: Any) -> Any:
+        return module.moveaxis(module.ascontiguousarray(module.moveaxis(array, 1, -1)), -1, 1)
+
+    return {
+        "empty": empty,
+        "empty_channels_last": empty_channels_last,
+        "channels_last": channels_last,
+    }
+
+
 def _numpy() -> Adapter:
     import numpy as np
 
-    return Adapter(empty=lambda like, shape, dtype: np.empty(shape, _numpy_dtype(dtype)))
+    return Adapter(
+        **_in_both_orders(lambda like, shape, dtype: np.empty(shape, _numpy_dtype(dtype)), np)
+    )
 
 
 def _torch() -> Adapter:
@@ -89,8 +114,17 @@ def _torch() -> Adapter:
             strides = (shape[1] * shape[2], shape[2], 1)
         return empty_strided(shape, strides, dtype=getattr(torch, dtype), device=like.device)
 
+    def empty_channels_last(like: Any, shape: tuple[int, ...], dtype: str) -> Any:
+        images, channels, *pixels = shape
+        made = torch.empty(
+            (images, *pixels, channels), dtype=getattr(torch, dtype), device=like.device
+        )
+        return made.movedim(-1, 1)
+
     return Adapter(
         empty=empty,
+        empty_channels_last=empty_channels_last,
+        channels_last=lambda array: array.movedim(1, -1).contiguous().movedim(-1, 1),
         current_stream=getattr(torch._C, "_cuda_getCurrentRawStream", None),
         tracks_gradients=True,
     )
@@ -103,7 +137,7 @@ def _cupy() -> Adapter:
         with like.device:
             return cupy.empty(shape, _numpy_dtype(dtype))
 
-    return Adapter(empty=empty, current_stream=cupy.cuda.get_current_stream)
+    return Adapter(**_in_both_orders(empty, cupy), current_stream=cupy.cuda.get_current_stream)
 
 
 def _jax() -> Adapter:
@@ -118,7 +152,8 @@ def _jax() -> Adapter:
             )
         return np.empty(shape, _numpy_dtype(dtype))
 
-    return Adapter(empty=empty, finish=jax.numpy.asarray, immutable=True)
+    # JAX's arrays on the host are NumPy's to copy, and have no other order of their own.
+    return Adapter(**_in_both_orders(empty, np), finish=jax.numpy.asarray, immutable=True)
 
 
 _FRAMEWORKS: dict[str, Callable[[], Adapter]] = {

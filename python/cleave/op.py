@@ -15,7 +15,17 @@ from typing import Any
 
 from . import _core
 
-__all__ = ["DataType", "Gemm", "GemmRun", "GroupedGemm", "LayoutType", "ScaledGemm"]
+__all__ = [
+    "Conv2dDgrad",
+    "Conv2dFprop",
+    "Conv2dWgrad",
+    "DataType",
+    "Gemm",
+    "GemmRun",
+    "GroupedGemm",
+    "LayoutType",
+    "ScaledGemm",
+]
 
 
 class DataType(enum.Enum):
@@ -69,6 +79,8 @@ class Gemm:
         TypeError: an element type that is not supported. ValueError: a layout that is not one.
     """
 
+    _planner = staticmethod(_core.plan_gemm)
+
     def __init__(
         self,
         element: Any = None,
@@ -102,6 +114,7 @@ class Gemm:
         self.alpha = alpha
         self.beta = beta
         self.activation = "none"
+        self.plan: _core.GemmPlan | None = None
 
     @property
     def activation(self) -> str:
@@ -138,14 +151,34 @@ class Gemm:
         arguments, and the errors, are those of `cleave.gemm`.
         """
         return self._run(
-            _core.gemm, _core.plan_gemm, (A, B, C, D), alpha, beta, sync, print_module, stream,
+            _core.gemm, (A, B, C, D), alpha, beta, sync, print_module, stream,
             split_k_mode=split_k_mode, split_k_slices=split_k_slices,
         )  # fmt: skip
+
+    def construct(
+        self,
+        A: Any = None,
+        B: Any = None,
+        C: Any = None,
+        D: Any = None,
+        *,
+        beta: float | None = None,
+        **options: Any,
+    ) -> _core.GemmPlan:
+        """Plans what `run` does with these arguments, without doing it.
+
+        The plan is returned, and kept as the attribute `plan`, which `cleave.emit` reads. `options`
+        are those of `run` that shape a plan: split_k_mode, bias, scale_A, offs and so on.
+        """
+        A, B, read = self._read((A, B, C, D), _either(beta, self.beta))
+        self._check_accumulator(_core.inspect(A, "A")[0])
+        lowered = {name.lower(): value for name, value in options.items()}
+        self.plan = self._planner(A, B, **lowered, **read)
+        return self.plan
 
     def _run(
         self,
         multiply: Callable[..., Any],
-        plan: Callable[..., Any],
         matrices: tuple[Any, ...],
         alpha: float | None,
         beta: float | None,
@@ -154,29 +187,13 @@ class Gemm:
         stream: Any,
         **options: Any,
     ) -> GemmRun:
-        given = {
-            name: _either(array, default)
-            for array, (name, default) in zip(matrices, self._matrices.items(), strict=True)
-        }
         alpha, beta = _either(alpha, self.alpha), _either(beta, self.beta)
-        for name, array in given.items():
-            if array is not None:
-                self._check(name, array)
-            elif name in "AB":
-                raise TypeError(f"{name} is missing; pass it to run or to {type(self).__name__}")
-        A, B, C, D = given.values()
-
+        A, B, read = self._read(matrices, beta)
+        options |= read
         dtype, _, _, device, stream = _core.inspect(A, "A", stream)
         self._check_accumulator(dtype)
-        element_D = self._elements["D"] if D is None else None
-        options |= {
-            "c": C if beta != 0 else None,
-            "out": D,
-            "out_dtype": element_D and element_D.value,
-            "activation": self.activation,
-        }
         if print_module:
-            print(plan(A, B, **options).kernel_source)
+            print(self._planner(A, B, **options).kernel_source)
         result = multiply(
             A, B, alpha=alpha, beta=beta if beta != 0 else None, stream=stream, **options
         )
@@ -184,6 +201,27 @@ class Gemm:
         if sync:
             done.sync()
         return done
+
+    def _read(self, matrices: tuple[Any, ...], beta: float) -> tuple[Any, Any, dict[str, Any]]:
+        """A, B, and C, D and the attributes as options of a product, all checked."""
+        given = {
+            name: _either(array, default)
+            for array, (name, default) in zip(matrices, self._matrices.items(), strict=True)
+        }
+        for name, array in given.items():
+            if array is not None:
+                self._check(name, array)
+            elif name in "AB":
+                raise TypeError(f"{name} is missing; pass it to run or to {type(self).__name__}")
+        A, B, C, D = given.values()
+        element_D = self._elements["D"] if D is None else None
+        options = {
+            "c": C if beta != 0 else None,
+            "out": D,
+            "out_dtype": element_D and element_D.value,
+            "activation": self.activation,
+        }
+        return A, B, options
 
     def _check_accumulator(self, dtype: str) -> None:
         actual = DataType.s32 if dtype == DataType.s8.value else DataType.f32
@@ -217,6 +255,8 @@ class ScaledGemm(Gemm):
     The arguments and errors are those of `Gemm`, but that `element` is the type of A and B alone,
     and a new D is bfloat16 by default.
     """
+
+    _planner = staticmethod(_core.plan_scaled_gemm)
 
     def __init__(
         self,
@@ -259,10 +299,10 @@ class ScaledGemm(Gemm):
     ) -> GemmRun:
         """Multiplies, as `Gemm.run` does. What is new is as in `cleave.scaled_gemm`."""
         return self._run(
-            _core.scaled_gemm, _core.plan_scaled_gemm, (A, B, C, D), alpha, beta, sync,
-            print_module, stream, scale_a=scale_A, scale_b=scale_B, scale_d=scale_D, bias=bias,
-            amax=amax, azp=azp, azp_adj=azp_adj, use_fast_accum=use_fast_accum,
-            split_k_mode=split_k_mode, split_k_slices=split_k_slices,
+            _core.scaled_gemm, (A, B, C, D), alpha, beta, sync, print_module, stream,
+            scale_a=scale_A, scale_b=scale_B, scale_d=scale_D, bias=bias, amax=amax, azp=azp,
+            azp_adj=azp_adj, use_fast_accum=use_fast_accum, split_k_mode=split_k_mode,
+            split_k_slices=split_k_slices,
         )  # fmt: skip
 
 
@@ -272,6 +312,8 @@ class GroupedGemm(Gemm):
     D[begin:end] = activation(alpha * A[begin:end] @ B[g] + beta * C[begin:end] + bias[g]) and so
     on: the forms are those of `cleave.grouped_gemm`, the arguments and errors those of `Gemm`.
     """
+
+    _planner = staticmethod(_core.plan_grouped_gemm)
 
     def run(
         self,
@@ -303,12 +345,151 @@ class GroupedGemm(Gemm):
         """Multiplies, as `Gemm.run` does. What is new is as in `cleave.grouped_gemm`."""
         multiply = functools.partial(_core.grouped_gemm, check_offsets=check_offsets)
         return self._run(
-            multiply, _core.plan_grouped_gemm, (A, B, C, D), alpha, beta, sync, print_module,
-            stream, offs=offs, indptr=indptr, starts=starts, sizes=sizes, counts=counts,
-            alignment=alignment, scale_a=scale_A, scale_b=scale_B, bias=bias,
-            use_fast_accum=use_fast_accum, zero_rest=zero_rest, split_k_mode=split_k_mode,
-            split_k_slices=split_k_slices,
+            multiply, (A, B, C, D), alpha, beta, sync, print_module, stream, offs=offs,
+            indptr=indptr, starts=starts, sizes=sizes, counts=counts, alignment=alignment,
+            scale_a=scale_A, scale_b=scale_B, bias=bias, use_fast_accum=use_fast_accum,
+            zero_rest=zero_rest, split_k_mode=split_k_mode, split_k_slices=split_k_slices,
         )  # fmt: skip
+
+
+class _Conv2d(Gemm):
+    """What the convolutions share: the arguments of `Gemm`, but that there is only one layout."""
+
+    _kind: str
+    _convolve: Callable[..., Any]  # as _core.gemm: A, B and options
+
+    def __init__(
+        self,
+        element: Any = None,
+        *,
+        element_A: Any = None,
+        element_B: Any = None,
+        element_C: Any = None,
+        element_D: Any = None,
+        element_accumulator: Any = None,
+        alpha: float = 1.0,
+        beta: float = 0.0,
+        A: Any = None,
+        B: Any = None,
+        C: Any = None,
+        D: Any = None,
+    ):
+        super().__init__(
+            element, element_A=element_A, element_B=element_B, element_C=element_C,
+            element_D=element_D, element_accumulator=element_accumulator, alpha=alpha, beta=beta,
+            A=A, B=B, C=C, D=D,
+        )  # fmt: skip
+        self._planner = functools.partial(_core.plan_conv2d, self._kind)
+
+    def run(
+        self,
+        A: Any = None,
+        B: Any = None,
+        C: Any = None,
+        D: Any = None,
+        stride: Any = (1, 1),
+        padding: Any = (0, 0),
+        dilation: Any = (1, 1),
+        alpha: float | None = None,
+        beta: float | None = None,
+        split_k: tuple[str, int | None] = ("auto", None),
+        sync: bool = True,
+        print_module: bool = False,
+        stream: Any = None,
+        *,
+        size: tuple[int, ...] | None = None,
+        groups: int = 1,
+        bias: Any = None,
+    ) -> GemmRun:
+        """Convolves. Without D the result is a new array, found in the returned object's `D`.
+
+        C is read only if beta is not 0. split_k: a mode and a number of slices, or None for the
+        planner's. size: of Dgrad and Wgrad the shape of the result, where neither D nor C has it.
+        sync and print_module are those of `Gemm.run`, the other arguments, and the errors, those
+        of `cleave.conv2d` and its gradients.
+        """
+        options = self._sizes((A, B, C, D), size, split_k)
+        options |= {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups}
+        if bias is not None:
+            options["bias"] = bias
+        return self._run(
+            self._convolve, (A, B, C, D), alpha, beta, sync, print_module, stream, **options
+        )
+
+    def construct(
+        self,
+        A: Any = None,
+        B: Any = None,
+        C: Any = None,
+        D: Any = None,
+        *,
+        beta: float | None = None,
+        size: tuple[int, ...] | None = None,
+        split_k: tuple[str, int | None] = ("auto", None),
+        **options: Any,
+    ) -> _core.GemmPlan:
+        """Plans what `run` does with these arguments, without doing it, as `Gemm.construct`."""
+        options |= self._sizes((A, B, C, D), size, split_k)
+        return super().construct(A, B, C, D, beta=beta, **options)
+
+    def _sizes(
+        self, matrices: tuple[Any, ...], size: Any, split_k: tuple[str, int | None]
+    ) -> dict[str, Any]:
+        """What is made of the split, and of the size if A and B do not say it."""
+        try:
+            mode, slices = split_k
+        except (TypeError, ValueError):
+            raise TypeError(
+                f'split_k is {split_k!r}; it must be a mode and a number, as ("serial", 4)'
+            ) from None
+        options = {"split_k_mode": mode, "split_k_slices": slices}
+        if self._kind == "fprop":
+            if size is not None:
+                raise TypeError("A and B say the size of D; leave size out")
+            return options
+        given = zip(matrices, self._matrices.items(), strict=True)
+        arrays = {name: _either(array, default) for array, (name, default) in given}
+        for name in "DC":
+            if size is None and arrays[name] is not None:
+                size = _core.inspect(arrays[name], name)[1]
+        if size is None:
+            raise TypeError("D is missing; pass it, or the shape that it should have as size")
+        return options | {"size": size}
+
+
+class Conv2dFprop(_Conv2d):
+    """D = activation(alpha * conv(A, B) + beta * C + bias), of images A [N, C, H, W] and filters B.
+
+    Element types as in `Gemm`; shapes, memory (channels_last) and errors as in `cleave.conv2d`.
+    """
+
+    _kind = "fprop"
+    _convolve = staticmethod(_core.conv2d)
+
+
+class Conv2dDgrad(_Conv2d):
+    """The images' gradient D, of the outputs' A and filters B: see `cleave.conv2d_dgrad`."""
+
+    _kind = "dgrad"
+
+    @staticmethod
+    def _convolve(A: Any, B: Any, *, size: tuple[int, ...], **options: Any) -> Any:
+        return _core.conv2d_dgrad(size, B, A, **options)
+
+
+class Conv2dWgrad(_Conv2d):
+    """The filters' gradient D, of the outputs' A and images B: see `cleave.conv2d_wgrad`.
+
+    Its activation is "none".
+    """
+
+    _kind = "wgrad"
+
+    @staticmethod
+    def _convolve(A: Any, B: Any, *, size: tuple[int, ...], activation: str, **options: Any) -> Any:
+        if activation != "none":
+            raise ValueError(f"activation is {activation}, but Conv2dWgrad has none; leave it out")
+        return _core.conv2d_wgrad(B, size, A, **options)
 
 
 def _either(own: Any, common: Any) -> Any:

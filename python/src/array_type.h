@@ -15,9 +15,11 @@ struct ArrayType {
   const dlpack::ExchangeApi* exchange = nullptr;  // null: the Python protocols must do
 
   // From cleave._arrays; None where the framework is unknown or has no such notion.
-  nanobind::object empty;           // (like, shape, dtype name) -> a new array beside `like`
-  nanobind::object finish;          // what `empty` gave, filled -> what the user gets
-  nanobind::object current_stream;  // (device ordinal) -> the stream's handle
+  nanobind::object empty;                // (like, shape, dtype name) -> a new array beside `like`
+  nanobind::object empty_channels_last;  // the same, shape[1] being what lies closest in memory
+  nanobind::object channels_last;        // (array) -> a copy in that order
+  nanobind::object finish;               // what `empty` gave, filled -> what the user gets
+  nanobind::object current_stream;       // (device ordinal) -> the stream's handle
   bool tracks_gradients = false;
   bool immutable = false;
 };

@@ -5,18 +5,21 @@
 
 namespace cleave::python {
 
-void bind_errors(nanobind::module_& m);        // CudaError, and what cleave::Error becomes
-void bind_gemm(nanobind::module_& m);          // gemm, plan_gemm
-void bind_scaled_gemm(nanobind::module_& m);   // scaled_gemm, plan_scaled_gemm
-void bind_grouped_gemm(nanobind::module_& m);  // grouped_gemm, its plan, grouped_gemm_wgrad
-void bind_quantize(nanobind::module_& m);      // quantize, plan_quantize, QuantizePlan
-void bind_moe(nanobind::module_& m);           // what cleave.moe needs
-void bind_gemm_plan(nanobind::module_& m);     // GemmPlan
-void bind_plan_problem(nanobind::module_& m);  // plan_problem
-void bind_tuning(nanobind::module_& m);        // plan_candidate, tune_store, host_bench
-void bind_launch_floor(nanobind::module_& m);  // launch_floor
-void bind_inspect(nanobind::module_& m);       // inspect, dtype_name
-void bind_kernels(nanobind::module_& m);       // compile_all, compile_plan, the disk cache
-void bind_runtime(nanobind::module_& m);       // devices, driver, NVRTC, workspaces
+void bind_errors(nanobind::module_& m);             // CudaError, and what cleave::Error becomes
+void bind_gemm(nanobind::module_& m);               // gemm, plan_gemm
+void bind_scaled_gemm(nanobind::module_& m);        // scaled_gemm, plan_scaled_gemm
+void bind_grouped_gemm(nanobind::module_& m);       // grouped_gemm, its plan, grouped_gemm_wgrad
+void bind_conv(nanobind::module_& m);               // conv1d, conv2d, conv3d and their gradients
+void bind_quantize(nanobind::module_& m);           // quantize, plan_quantize, QuantizePlan
+void bind_moe(nanobind::module_& m);                // what cleave.moe needs
+void bind_gemm_plan(nanobind::module_& m);          // GemmPlan
+void bind_plan_problem(nanobind::module_& m);       // plan_problem
+void bind_plan_conv_problem(nanobind::module_& m);  // plan_conv_problem
+void bind_tuning(nanobind::module_& m);             // plan_candidate, tune_store, host_bench
+void bind_launch_floor(nanobind::module_& m);       // launch_floor
+void bind_inspect(nanobind::module_& m);            // inspect, dtype_name
+void bind_emit(nanobind::module_& m);               // emit
+void bind_kernels(nanobind::module_& m);            // compile_all, compile_plan, the disk cache
+void bind_runtime(nanobind::module_& m);            // devices, driver, NVRTC, workspaces
 
 }  // namespace cleave::python

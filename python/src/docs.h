@@ -308,7 +308,7 @@ inline constexpr const char* kCompileAllDoc =
     R"(Compiles every kernel that the planner can choose for "sm_90a" or "sm_80", on all cores.
 
 Needs NVRTC but no GPU, and fills the disk cache. Returns of each its name, arch, registers,
-spill_bytes, shared_bytes, seconds and from_cache. Raises CudaError if one does not compile.)";
+spill_bytes, shared_bytes, seconds, from_cache and cubin. Raises CudaError if one does not compile.)";
 
 inline constexpr const char* kQuantizeSignature =
     "def quantize(x: Array, dtype: object = 'int8', granularity: str = 'row', *, "

@@ -7,7 +7,6 @@
 #include <thread>
 
 #include "bindings.h"
-#include "cleave/device.h"
 #include "cleave/memory/smem_plan.h"
 #include "cleave/names.h"
 #include "docs.h"
@@ -17,6 +16,7 @@
 #include "jit/source.h"
 #include "plan/catalogue.h"
 #include "plan/gpu_plan.h"
+#include "plan/model_device.h"
 #include "plan_object.h"
 #include "runtime/kernel_cache.h"
 
@@ -26,16 +26,9 @@ using namespace nb::literals;
 namespace cleave::python {
 namespace {
 
-/// A stand-in for the smallest device of an architecture, as far as compiling is concerned.
-DeviceInfo model_device(const std::string& arch) {
-  DeviceInfo device = device_info(kPlanOnlyH100);
-  if (arch == "sm_90a") return device;
-  if (arch != "sm_80") refuse_value("arch is \"{}\"; it must be \"sm_80\" or \"sm_90a\"", arch);
-  device.name = "NVIDIA A100";
-  device.compute_capability = 80;
-  device.multiprocessors = 108;
-  device.shared_memory_per_block = 163 * 1024;
-  return device;
+Division division_of(const GemmConfig& c) {
+  if (c.fast_load) return c.fast_store ? Division::fast : Division::fast_load;
+  return c.fast_store ? Division::fast_store : Division::plain;
 }
 
 std::string describe(const GemmConfig& c) {
@@ -45,6 +38,9 @@ std::string describe(const GemmConfig& c) {
                   c.b_major == Major::k ? 'n' : 't', to_string(c.a));
   if (c.b != c.a) text += fmt::format("*{}", to_string(c.b));
   text += fmt::format("->{} {}", to_string(c.d), to_string(c.split));
+  if (c.conv != Conv::none) {
+    text += fmt::format(" {} division {}", to_string(c.conv), to_string(division_of(c)));
+  }
   if (c.scaling == Scaling::vector) text += " scaled";
   if (c.scaling == Scaling::block) {
     text += fmt::format(" scaled {}x{}", c.scale_rows_a, c.scale_rows_b);
@@ -69,6 +65,7 @@ nb::dict report(const GemmConfig& config, const std::string& arch, const Compile
   entry["shared_bytes"] = used.static_shared_bytes + smem_plan(config).bytes;
   entry["seconds"] = kernel.seconds;
   entry["from_cache"] = kernel.from_cache;
+  entry["cubin"] = nb::bytes(kernel.cubin.data(), kernel.cubin.size());
   return entry;
 }
 

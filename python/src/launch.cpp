@@ -28,24 +28,24 @@ Workspace read_workspace(const TensorView& view, int device) {
 
 }  // namespace
 
-void set_scalars(const LaunchOptions& options, GemmOperands& operands) {
+void set_scalars(const LaunchOptions& options, ProductCall& call) {
   std::optional<float> beta;
   if (!options.beta.is_none()) beta = parse_scalar(options.beta, "beta");
-  cleave::set_scalars(parse_scalar(options.alpha, "alpha"), beta, operands);
+  cleave::set_scalars(parse_scalar(options.alpha, "alpha"), beta, call);
 }
 
-void launch(const GemmPlan& plan, const GemmOperands& operands, const LaunchOptions& options,
+void launch(const GemmPlan& plan, const ProductCall& call, const LaunchOptions& options,
             TensorReader& reader, bool warm) {
   TensorView view;
   Workspace workspace;
   if (!options.workspace.is_none()) {
     view = reader.read(options.workspace, "workspace");
-    workspace = read_workspace(view, operands.problem.device);
+    workspace = read_workspace(view, call.problem.device);
   }
   const auto run = [&] {
-    plan.run(operands.arguments, workspace.data, workspace.bytes, reader.stream());
+    plan.run(call.arguments, workspace.data, workspace.bytes, reader.stream());
   };
-  if (warm && operands.problem.device != kCpu) return run();
+  if (warm && call.problem.device != kCpu) return run();
   nb::gil_scoped_release unlocked;
   run();
 }

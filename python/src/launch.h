@@ -16,10 +16,10 @@ struct LaunchOptions {
 
 /// Sets alpha and beta; beta None is 1 with a C and 0 without. Throws Error(invalid_argument) for a
 /// beta without a C.
-void set_scalars(const LaunchOptions& options, GemmOperands& operands);
+void set_scalars(const LaunchOptions& options, ProductCall& call);
 
 /// Reads the workspace and runs. `warm`: the plan has run before, so a GPU launch keeps the GIL.
-void launch(const GemmPlan& plan, const GemmOperands& operands, const LaunchOptions& options,
+void launch(const GemmPlan& plan, const ProductCall& call, const LaunchOptions& options,
             TensorReader& reader, bool warm);
 
 }  // namespace cleave::python

@@ -9,12 +9,15 @@ NB_MODULE(_core, m) {
   bind_gemm(m);
   bind_scaled_gemm(m);
   bind_grouped_gemm(m);
+  bind_conv(m);
   bind_quantize(m);
   bind_moe(m);
   bind_plan_problem(m);
+  bind_plan_conv_problem(m);
   bind_inspect(m);
   bind_tuning(m);
   bind_launch_floor(m);
+  bind_emit(m);
   bind_kernels(m);
   bind_runtime(m);
 }

@@ -7,6 +7,25 @@ namespace nb = nanobind;
 
 namespace cleave::python {
 
+void Result::allocate(nb::object ArrayType::* make, nb::handle shape, ProductCall& call,
+                      TensorReader& reader) {
+  if (given(out_)) return;
+  const nb::object empty = (*array_type_of(leader_)).*make;
+  if (empty.is_none()) {
+    refuse_value(
+        "the product of a {} needs `out`: only torch, NumPy, CuPy and JAX arrays can be made here",
+        class_name(leader_));
+  }
+  made_ = empty(leader_, shape, dtype_name(call.problem.d.dtype));
+  call.arguments.d = reader.read(made_, "out").data;
+}
+
+nb::object Result::get() const {
+  if (!made_.is_valid()) return nb::borrow(out_);
+  const nb::object finish = array_type_of(leader_)->finish;
+  return finish.is_none() ? made_ : finish(made_);
+}
+
 GemmOperands::GemmOperands(const GemmInputs& inputs, TensorReader& reader,
                            const GemmOptions& options)
     : GemmCall(make_call({.a = reader.read(inputs.a, "a"),
@@ -26,27 +45,13 @@ GemmOperands::GemmOperands(const GemmInputs& inputs, TensorReader& reader,
                           .sizes = reader.read_given(inputs.sizes, "sizes"),
                           .counts = reader.read_given(inputs.counts, "counts")},
                          options)),
-      a_(inputs.a),
-      out_(inputs.out) {}
+      result_(inputs.a, inputs.out) {}
 
 void GemmOperands::allocate(TensorReader& reader) {
-  if (given(out_)) return;
-  const nb::object empty = array_type_of(a_)->empty;
-  if (empty.is_none()) {
-    refuse_value(
-        "the product of a {} needs `out`: only torch, NumPy, CuPy and JAX arrays can be made here",
-        class_name(a_));
-  }
   const auto [batch, rows, columns] = d_shape();
-  nb::object shape = batched ? nb::make_tuple(batch, rows, columns) : nb::make_tuple(rows, columns);
-  made_ = empty(a_, shape, dtype_name(problem.d.dtype));
-  arguments.d = reader.read(made_, "out").data;
-}
-
-nb::object GemmOperands::result() const {
-  if (!made_.is_valid()) return nb::borrow(out_);
-  const nb::object finish = array_type_of(a_)->finish;
-  return finish.is_none() ? made_ : finish(made_);
+  result_.allocate(&ArrayType::empty,
+                   batched ? nb::make_tuple(batch, rows, columns) : nb::make_tuple(rows, columns),
+                   *this, reader);
 }
 
 }  // namespace cleave::python

@@ -10,6 +10,23 @@
 
 namespace cleave::python {
 
+/// What the user gets: `out`, or an array of a leader's framework and class, made beside it.
+class Result {
+ public:
+  Result(nanobind::handle leader, nanobind::handle out) : leader_(leader), out_(out) {}
+
+  /// Makes it by one of the two functions of the leader's ArrayType, unless there is an `out`. Sets
+  /// the call's pointer.
+  void allocate(nanobind::object ArrayType::* make, nanobind::handle shape, ProductCall& call,
+                TensorReader& reader);
+
+  nanobind::object get() const;
+
+ private:
+  nanobind::handle leader_, out_;
+  nanobind::object made_;
+};
+
 /// The arrays of one call, as Python handed them over; None or null where absent.
 struct GemmInputs {
   nanobind::handle a, b, c, bias, out;
@@ -23,15 +40,13 @@ class GemmOperands : public GemmCall {
   /// Throws Error for everything that is wrong with the arrays, as cleave::make_call does.
   GemmOperands(const GemmInputs& inputs, TensorReader& reader, const GemmOptions& options);
 
-  /// Makes D where there is no `out`, as an array of A's framework and class beside A.
+  /// Makes D where there is no `out`.
   void allocate(TensorReader& reader);
 
-  /// What the user gets: `out`, or the array that `allocate` made.
-  nanobind::object result() const;
+  nanobind::object result() const { return result_.get(); }
 
  private:
-  nanobind::handle a_, out_;
-  nanobind::object made_;  // by `allocate`
+  Result result_;
 };
 
 }  // namespace cleave::python

@@ -46,6 +46,17 @@ std::string describe(const ScaleLayout& x) {
                      x.stride_batch, x.stride_row, x.stride_k);
 }
 
+std::string describe(const ConvLayout& x) {
+  if (x.kind == Conv::none) return "none";
+  std::string text = fmt::format("{} of {} images of {} channels with {} filters a group",
+                                 to_string(x.kind), x.images, x.channels, x.filters);
+  for (const ConvAxis& axis : x.axes) {
+    text += fmt::format(", {} x {} by {} padded {} and {} dilated {}", axis.size, axis.filter,
+                        axis.stride, axis.pad_begin, axis.pad_end, axis.dilation);
+  }
+  return text;
+}
+
 std::string describe(const GroupLayout& x) {
   if (x.dimension == Grouping::none) return "none";
   return fmt::format("groups of {} by {} of int{} with spacing {}", to_string(x.dimension),
@@ -55,8 +66,8 @@ std::string describe(const GroupLayout& x) {
 /// The first difference, in the order in which a reader would look for it.
 [[noreturn]] void refuse(const GemmProblem& planned, const GemmProblem& given) {
   constexpr const char* kRemedy =
-      "make a plan for these arrays with cleave.plan_gemm, cleave.plan_scaled_gemm or "
-      "cleave.plan_grouped_gemm";
+      "make a plan for these arrays with cleave.plan_gemm, cleave.plan_scaled_gemm, "
+      "cleave.plan_grouped_gemm or cleave.plan_conv2d";
   const auto differ = [&](const char* what, const std::string& seen, const std::string& expected) {
     refuse_value("{} is {}, but the plan is for {}; {}", what, seen, expected, kRemedy);
   };
@@ -64,6 +75,8 @@ std::string describe(const GroupLayout& x) {
     differ("the device", device_text(given.device), device_text(planned.device));
   if (!(given.groups == planned.groups))
     differ("the grouping", describe(given.groups), describe(planned.groups));
+  if (!(given.conv == planned.conv))
+    differ("the convolution", describe(given.conv), describe(planned.conv));
   const auto size = [](const GemmProblem& p) {
     return fmt::format("{} x {} x {} x {}", p.batch, p.m, p.n, p.k);
   };
@@ -111,11 +124,6 @@ nb::object run(const PlanObject& self, nb::handle a, nb::handle b, nb::handle of
                   {alpha, beta, stream, workspace});
 }
 
-bool has_bounds(const GemmInputs& inputs) {
-  return given(inputs.offs) || given(inputs.indptr) || given(inputs.starts) ||
-         given(inputs.sizes) || given(inputs.counts);
-}
-
 nb::list candidates(const PlanObject& self) {
   nb::list list;
   for (const Candidate& candidate : self.plan().candidates()) {
@@ -134,22 +142,58 @@ nb::str text(std::string_view value) {
   return nb::str(value.data(), value.size());
 }
 
+bool has_bounds(const GemmInputs& inputs) {
+  return given(inputs.offs) || given(inputs.indptr) || given(inputs.starts) ||
+         given(inputs.sizes) || given(inputs.counts);
+}
+
+void refuse_extras(const GemmInputs& inputs) {
+  if (!has_bounds(inputs) && !given(inputs.scale_a) && !given(inputs.scale_b) &&
+      !given(inputs.scale_d) && !given(inputs.amax) && !given(inputs.azp) && !given(inputs.azp_adj))
+    return;
+  refuse_value(
+      "the plan is for a convolution, which has no scales, zero points, amax or groups of rows; "
+      "leave them out");
+}
+
 }  // namespace
+
+template <class Use>
+auto PlanObject::with_operands(const GemmInputs& inputs, TensorReader& reader,
+                               const Use& use) const {
+  const auto d_type = given(inputs.out) ? std::nullopt : std::optional(problem_.d.dtype);
+  if (const auto* conv = std::get_if<ConvOptions>(&options_)) {
+    refuse_extras(inputs);
+    ConvOptions options = *conv;
+    options.d_type = d_type;
+    ConvOperands operands(
+        python::with_operands(options.kind, inputs.a, inputs.b,
+                              {.c = inputs.c, .bias = inputs.bias, .out = inputs.out}),
+        reader, options);
+    return use(operands);
+  }
+  GemmOptions options = std::get<GemmOptions>(options_);
+  options.d_type = d_type;
+  options.grouped |= has_bounds(inputs);
+  GemmOperands operands(inputs, reader, options);
+  return use(operands);
+}
 
 nb::object PlanObject::run(const GemmInputs& inputs, const LaunchOptions& launch_options) const {
   TensorReader reader(launch_options.stream);
-  GemmOptions options = options_;
-  options.d_type.reset();
-  if (!given(inputs.out)) options.d_type = problem_.d.dtype;
-  options.grouped |= has_bounds(inputs);
-  GemmOperands operands(inputs, reader, options);
-  set_scalars(launch_options, operands);
-  adopt(problem_, operands.problem);
-  if (!(operands.problem == problem_)) refuse(problem_, operands.problem);
-  operands.allocate(reader);
-  launch(*plan_, operands, launch_options, reader, warm_.load(std::memory_order_relaxed));
-  warm_.store(true, std::memory_order_relaxed);
-  return operands.result();
+  return with_operands(inputs, reader, [&](auto& operands) {
+    set_scalars(launch_options, operands);
+    adopt(problem_, operands.problem);
+    if (!(operands.problem == problem_)) refuse(problem_, operands.problem);
+    operands.allocate(reader);
+    launch(*plan_, operands, launch_options, reader, warm_.load(std::memory_order_relaxed));
+    warm_.store(true, std::memory_order_relaxed);
+    return operands.result();
+  });
+}
+
+GemmArguments PlanObject::read(const GemmInputs& inputs, TensorReader& reader) const {
+  return with_operands(inputs, reader, [](auto& operands) { return operands.arguments; });
 }
 
 void PlanObject::prepare(nb::handle stream) const {

@@ -5,15 +5,19 @@
 
 #include <atomic>
 #include <memory>
+#include <variant>
 
+#include "conv_operands.h"
 #include "launch.h"
 
 namespace cleave::python {
 
+/// How the arrays of a call are read.
+using ReadOptions = std::variant<GemmOptions, ConvOptions>;
+
 class PlanObject {
  public:
-  /// `options` say how to read the arrays of a call.
-  PlanObject(const GemmProblem& problem, const GemmOptions& options,
+  PlanObject(const GemmProblem& problem, const ReadOptions& options,
              std::shared_ptr<const GemmPlan> plan)
       : problem_(problem), options_(options), plan_(std::move(plan)) {}
   PlanObject(PlanObject&& other) noexcept
@@ -22,15 +26,21 @@ class PlanObject {
   /// The arrays and scalars of one call; `launch_options` says where it runs.
   nanobind::object run(const GemmInputs& inputs, const LaunchOptions& launch_options) const;
 
+  /// The pointers of arrays that are of the planned form.
+  GemmArguments read(const GemmInputs& inputs, TensorReader& reader) const;
+
   void prepare(nanobind::handle stream) const;
 
   const GemmPlan& plan() const { return *plan_; }
   const GemmProblem& problem() const { return problem_; }
-  const GemmOptions& options() const { return options_; }
+  const ReadOptions& options() const { return options_; }
 
  private:
+  template <class Use>
+  auto with_operands(const GemmInputs& inputs, TensorReader& reader, const Use& use) const;
+
   GemmProblem problem_;
-  GemmOptions options_;
+  ReadOptions options_;
   std::shared_ptr<const GemmPlan> plan_;
   mutable std::atomic<bool> warm_ = false;
 };

@@ -12,6 +12,7 @@
 #include "errors.h"
 #include "operands/scales.h"
 #include "plan_object.h"
+#include "plan_problem.h"
 #include "problem/placement.h"
 #include "problem/problem.h"
 #include "values.h"
@@ -21,22 +22,6 @@ using namespace nb::literals;
 
 namespace cleave::python {
 namespace {
-
-/// "cpu", "cuda", "cuda:1", or "h100" to plan for one without having it.
-int parse_device(std::string_view text) {
-  if (text == "cpu") return kCpu;
-  if (text == "h100") return kPlanOnlyH100;
-  if (text == "cuda") return 0;
-  int ordinal = -1;
-  if (text.starts_with("cuda:")) {
-    const auto [end, error] = std::from_chars(text.data() + 5, text.data() + text.size(), ordinal);
-    if (error != std::errc() || end != text.data() + text.size()) ordinal = -1;
-  }
-  if (ordinal < 0)
-    refuse_value("device is \"{}\"; it must be \"cpu\", \"cuda\", \"cuda:<index>\" or \"h100\"",
-                 text);
-  return ordinal;
-}
 
 /// Packed batches of row-major (or, transposed, column-major) matrices.
 MatrixLayout packed(DType dtype, bool row_major, int64_t rows, int64_t cols, int64_t batch) {
@@ -49,13 +34,6 @@ MatrixLayout packed(DType dtype, bool row_major, int64_t rows, int64_t cols, int
 
 MatrixLayout packed(DType dtype, bool row_major, const Placement& place) {
   return packed(dtype, row_major, place.rows, place.columns, place.batch);
-}
-
-Bias parse_bias(std::string_view text) {
-  if (text == "none") return Bias::none;
-  if (text == "row") return Bias::row;
-  if (text == "column") return Bias::column;
-  refuse_value("bias is \"{}\"; it must be \"none\", \"row\" or \"column\"", text);
 }
 
 /// A packed array, as TensorReader would see it.
@@ -89,14 +67,6 @@ void place_scaling(std::string_view text, GemmProblem& p) {
         "\"block_128x128\"",
         text);
   }
-}
-
-/// The operands' type if a bias can have it, else D's, else bfloat16.
-DType bias_type(const GemmProblem& p) {
-  for (const DType type : {p.a.dtype, p.d.dtype}) {
-    if (std::ranges::find(kFloatTypes, type) != kFloatTypes.end()) return type;
-  }
-  return DType::bf16;
 }
 
 /// Bounds of int32. What is left of D is zeroed where that means anything, as for a new D.
@@ -156,6 +126,35 @@ PlanObject plan_problem(int64_t m, int64_t n, int64_t k, int64_t batch, nb::hand
 }
 
 }  // namespace
+
+int parse_device(std::string_view text) {
+  if (text == "cpu") return kCpu;
+  if (text == "h100") return kPlanOnlyH100;
+  if (text == "cuda") return 0;
+  int ordinal = -1;
+  if (text.starts_with("cuda:")) {
+    const auto [end, error] = std::from_chars(text.data() + 5, text.data() + text.size(), ordinal);
+    if (error != std::errc() || end != text.data() + text.size()) ordinal = -1;
+  }
+  if (ordinal < 0)
+    refuse_value("device is \"{}\"; it must be \"cpu\", \"cuda\", \"cuda:<index>\" or \"h100\"",
+                 text);
+  return ordinal;
+}
+
+Bias parse_bias(std::string_view text) {
+  if (text == "none") return Bias::none;
+  if (text == "row") return Bias::row;
+  if (text == "column") return Bias::column;
+  refuse_value("bias is \"{}\"; it must be \"none\", \"row\" or \"column\"", text);
+}
+
+DType bias_type(const GemmProblem& p) {
+  for (const DType type : {p.a.dtype, p.d.dtype}) {
+    if (std::ranges::find(kFloatTypes, type) != kFloatTypes.end()) return type;
+  }
+  return DType::bf16;
+}
 
 void bind_plan_problem(nb::module_& m) {
   m.def("plan_problem", &plan_problem, "m"_a, "n"_a, "k"_a, nb::kw_only(), "batch"_a = 1,

@@ -1,7 +1,6 @@
 #include "product.h"
 
 #include "check_offsets.h"
-#include "plan_cache.h"
 #include "values.h"
 
 namespace nb = nanobind;
@@ -23,7 +22,13 @@ GemmOptions parse_options(const PlanOptions& options) {
 GemmOperands make_operands(const GemmInputs& inputs, const PlanOptions& options,
                            const GemmOptions& form, TensorReader& reader) {
   GemmOperands operands(inputs, reader, form);
-  GemmProblem& problem = operands.problem;
+  set_plan_options(options, operands.problem);
+  return operands;
+}
+
+}  // namespace
+
+void set_plan_options(const PlanOptions& options, GemmProblem& problem) {
   problem.split_k_mode = parse_split_k_mode(options.split_k_mode);
   problem.split_k_slices = parse_split_k_slices(options.split_k_slices);
   problem.deterministic = parse_flag(options.deterministic, "deterministic");
@@ -31,7 +36,6 @@ GemmOperands make_operands(const GemmInputs& inputs, const PlanOptions& options,
   if (options.use_fast_accum.is_valid()) {
     problem.fast_accumulation = parse_flag(options.use_fast_accum, "use_fast_accum");
   }
-  return operands;
 }
 
 std::shared_ptr<const GemmPlan> make_plan(const GemmProblem& problem) {
@@ -39,23 +43,13 @@ std::shared_ptr<const GemmPlan> make_plan(const GemmProblem& problem) {
   return plan(problem);
 }
 
-}  // namespace
-
 nb::object multiply(const GemmInputs& inputs, const PlanOptions& options,
                     const LaunchOptions& launch_options) {
   TensorReader reader(launch_options.stream);
   GemmOperands operands = make_operands(inputs, options, parse_options(options), reader);
   set_scalars(launch_options, operands);
   if (launch_options.check_offsets) check_offsets(operands, reader.stream());
-
-  PlanCache& cache = PlanCache::shared();
-  std::shared_ptr<const GemmPlan> plan = cache.find(operands.problem);
-  const bool warm = plan != nullptr;
-  if (!warm) plan = make_plan(operands.problem);
-  operands.allocate(reader);
-  launch(*plan, operands, launch_options, reader, warm);
-  if (!warm) cache.insert(operands.problem, std::move(plan));
-  return operands.result();
+  return plan_and_run(operands, launch_options, reader);
 }
 
 PlanObject plan_product(const GemmInputs& inputs, const PlanOptions& options) {

@@ -37,11 +37,10 @@ std::string tune_store(const PlanObject& plan) {
 double host_bench(const PlanObject& self, nb::handle a, nb::handle b, nb::handle out, int calls,
                   nb::handle stream, nb::handle scale_a, nb::handle scale_b, nb::handle offs) {
   TensorReader reader(stream);
-  const GemmOperands operands(
-      {.a = a, .b = b, .out = out, .scale_a = scale_a, .scale_b = scale_b, .offs = offs}, reader,
-      self.options());
+  const GemmArguments arguments = self.read(
+      {.a = a, .b = b, .out = out, .scale_a = scale_a, .scale_b = scale_b, .offs = offs}, reader);
   const auto start = std::chrono::steady_clock::now();
-  for (int i = 0; i < calls; ++i) self.plan().run(operands.arguments, reader.stream());
+  for (int i = 0; i < calls; ++i) self.plan().run(arguments, reader.stream());
   return std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - start)
              .count() /
          calls;

@@ -76,6 +76,16 @@ Grouping parse_grouping(nb::handle value) {
 GroupBounds parse_bounds(nb::handle value) {
   return parse_name(value, "bounds", GroupBounds::counts);
 }
+Conv parse_conv(nb::handle value) {
+  const Conv kind = parse_name(value, "kind", Conv::wgrad);
+  if (kind == Conv::none) {
+    refuse_value("kind is \"none\"; it must be \"fprop\", \"dgrad\" or \"wgrad\"");
+  }
+  return kind;
+}
+Division parse_division(nb::handle value) {
+  return parse_name(value, "division", Division::fast_store);
+}
 KernelFamily parse_kernel(nb::handle value) {
   return parse_name(value, "kernel", KernelFamily::portable);
 }

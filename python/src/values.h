@@ -13,6 +13,8 @@ SplitKMode parse_split_k_mode(nanobind::handle value);
 Activation parse_activation(nanobind::handle value);
 Grouping parse_grouping(nanobind::handle value);
 GroupBounds parse_bounds(nanobind::handle value);
+Conv parse_conv(nanobind::handle value);
+Division parse_division(nanobind::handle value);
 KernelFamily parse_kernel(nanobind::handle value);
 Granularity parse_granularity(nanobind::handle value);
 Major parse_scale_major(nanobind::handle value);

@@ -6,7 +6,8 @@
 //
 // In eager calls torch looks up, by name, each argument that has no position in the call, and pays
 // for a dict if there is a keyword. So what models call most has few arguments, none of them
-// keyword-only: scaled_gemm and grouped_gemm, which leave the rarer ones to their overloads `full`.
+// keyword-only: scaled_gemm, grouped_gemm and convolutions, which leave the rarer ones to their
+// overloads `full`.
 // torch takes the first overload that fits, in the order of definition.
 #include "ops.h"
 
@@ -53,6 +54,45 @@ STABLE_TORCH_LIBRARY(cleave, m) {
       "str activation='none', bool? zero_rest=None, str split_k_mode='auto', "
       "int? split_k_slices=None, Tensor(a!) out) -> ()");
   m.def(
+      "conv(Tensor input, Tensor weight, Tensor? bias=None, int[1] stride=1, int[1] padding=0, "
+      "int[1] dilation=1, int groups=1) -> Tensor");
+  m.def(
+      "conv.full(Tensor input, Tensor weight, Tensor? bias=None, int[1] stride=1, "
+      "int[1] padding=0, int[1] dilation=1, int groups=1, Tensor? c=None, *, float alpha=1.0, "
+      "float? beta=None, str activation='none', ScalarType? out_dtype=None, "
+      "str split_k_mode='auto', int? split_k_slices=None) -> Tensor");
+  m.def(
+      "conv.out(Tensor input, Tensor weight, Tensor? bias=None, int[1] stride=1, "
+      "int[1] padding=0, int[1] dilation=1, int groups=1, Tensor? c=None, *, float alpha=1.0, "
+      "float? beta=None, str activation='none', str split_k_mode='auto', "
+      "int? split_k_slices=None, Tensor(a!) out) -> ()");
+  m.def(
+      "conv_dgrad(SymInt[] input_size, Tensor weight, Tensor grad_output, int[1] stride=1, "
+      "int[1] padding=0, int[1] dilation=1, int groups=1, Tensor? bias=None) -> Tensor");
+  m.def(
+      "conv_dgrad.full(SymInt[] input_size, Tensor weight, Tensor grad_output, int[1] stride=1, "
+      "int[1] padding=0, int[1] dilation=1, int groups=1, Tensor? bias=None, Tensor? c=None, *, "
+      "float alpha=1.0, float? beta=None, str activation='none', ScalarType? out_dtype=None, "
+      "str split_k_mode='auto', int? split_k_slices=None) -> Tensor");
+  m.def(
+      "conv_dgrad.out(SymInt[] input_size, Tensor weight, Tensor grad_output, int[1] stride=1, "
+      "int[1] padding=0, int[1] dilation=1, int groups=1, Tensor? bias=None, Tensor? c=None, *, "
+      "float alpha=1.0, float? beta=None, str activation='none', str split_k_mode='auto', "
+      "int? split_k_slices=None, Tensor(a!) out) -> ()");
+  m.def(
+      "conv_wgrad(Tensor input, SymInt[] weight_size, Tensor grad_output, int[1] stride=1, "
+      "int[1] padding=0, int[1] dilation=1, int groups=1) -> Tensor");
+  m.def(
+      "conv_wgrad.full(Tensor input, SymInt[] weight_size, Tensor grad_output, int[1] stride=1, "
+      "int[1] padding=0, int[1] dilation=1, int groups=1, Tensor? c=None, *, float alpha=1.0, "
+      "float? beta=None, ScalarType? out_dtype=None, str split_k_mode='auto', "
+      "int? split_k_slices=None) -> Tensor");
+  m.def(
+      "conv_wgrad.out(Tensor input, SymInt[] weight_size, Tensor grad_output, int[1] stride=1, "
+      "int[1] padding=0, int[1] dilation=1, int groups=1, Tensor? c=None, *, float alpha=1.0, "
+      "float? beta=None, str split_k_mode='auto', int? split_k_slices=None, "
+      "Tensor(a!) out) -> ()");
+  m.def(
       "quantize(Tensor x, ScalarType dtype, str granularity='row', Tensor? smooth=None, *, "
       "str scale_major='k') -> (Tensor, Tensor)");
   m.def(
@@ -96,6 +136,15 @@ void implement(torch::stable::detail::StableLibrary& m) {
   m.impl("grouped_gemm", TORCH_BOX(&grouped_gemm));
   m.impl("grouped_gemm.full", TORCH_BOX(&grouped_gemm_full));
   m.impl("grouped_gemm.out", TORCH_BOX(&grouped_gemm_out));
+  m.impl("conv", TORCH_BOX(&conv));
+  m.impl("conv.full", TORCH_BOX(&conv_full));
+  m.impl("conv.out", TORCH_BOX(&conv_out));
+  m.impl("conv_dgrad", TORCH_BOX(&conv_dgrad));
+  m.impl("conv_dgrad.full", TORCH_BOX(&conv_dgrad_full));
+  m.impl("conv_dgrad.out", TORCH_BOX(&conv_dgrad_out));
+  m.impl("conv_wgrad", TORCH_BOX(&conv_wgrad));
+  m.impl("conv_wgrad.full", TORCH_BOX(&conv_wgrad_full));
+  m.impl("conv_wgrad.out", TORCH_BOX(&conv_wgrad_out));
   m.impl("quantize", TORCH_BOX(&quantize));
   m.impl("quantize.out", TORCH_BOX(&quantize_out));
   m.impl("quantize_asymmetric", TORCH_BOX(&quantize_asymmetric));

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <tuple>
+#include <vector>
 
 #include "name.h"
 #include "tensor.h"
@@ -63,6 +64,60 @@ void grouped_gemm_out(const Tensor& a, const Tensor& b, const MaybeTensor& offs,
                       Name<Activation> activation, std::optional<bool> zero_rest,
                       Name<SplitKMode> split_k_mode, std::optional<int64_t> split_k_slices,
                       const Tensor& out);
+
+/// Sizes and geometry of convolutions: a list may have one number for all axes, and padding two for
+/// each, those before the axes first.
+using Integers = std::vector<int64_t>;
+
+Tensor conv(const Tensor& input, const Tensor& weight, const MaybeTensor& bias,
+            const Integers& stride, const Integers& padding, const Integers& dilation,
+            int64_t groups);
+
+Tensor conv_full(const Tensor& input, const Tensor& weight, const MaybeTensor& bias,
+                 const Integers& stride, const Integers& padding, const Integers& dilation,
+                 int64_t groups, const MaybeTensor& c, double alpha, std::optional<double> beta,
+                 Name<Activation> activation, std::optional<ScalarType> out_dtype,
+                 Name<SplitKMode> split_k_mode, std::optional<int64_t> split_k_slices);
+
+void conv_out(const Tensor& input, const Tensor& weight, const MaybeTensor& bias,
+              const Integers& stride, const Integers& padding, const Integers& dilation,
+              int64_t groups, const MaybeTensor& c, double alpha, std::optional<double> beta,
+              Name<Activation> activation, Name<SplitKMode> split_k_mode,
+              std::optional<int64_t> split_k_slices, const Tensor& out);
+
+Tensor conv_dgrad(const Integers& input_size, const Tensor& weight, const Tensor& grad_output,
+                  const Integers& stride, const Integers& padding, const Integers& dilation,
+                  int64_t groups, const MaybeTensor& bias);
+
+Tensor conv_dgrad_full(const Integers& input_size, const Tensor& weight, const Tensor& grad_output,
+                       const Integers& stride, const Integers& padding, const Integers& dilation,
+                       int64_t groups, const MaybeTensor& bias, const MaybeTensor& c, double alpha,
+                       std::optional<double> beta, Name<Activation> activation,
+                       std::optional<ScalarType> out_dtype, Name<SplitKMode> split_k_mode,
+                       std::optional<int64_t> split_k_slices);
+
+void conv_dgrad_out(const Integers& input_size, const Tensor& weight, const Tensor& grad_output,
+                    const Integers& stride, const Integers& padding, const Integers& dilation,
+                    int64_t groups, const MaybeTensor& bias, const MaybeTensor& c, double alpha,
+                    std::optional<double> beta, Name<Activation> activation,
+                    Name<SplitKMode> split_k_mode, std::optional<int64_t> split_k_slices,
+                    const Tensor& out);
+
+Tensor conv_wgrad(const Tensor& input, const Integers& weight_size, const Tensor& grad_output,
+                  const Integers& stride, const Integers& padding, const Integers& dilation,
+                  int64_t groups);
+
+Tensor conv_wgrad_full(const Tensor& input, const Integers& weight_size, const Tensor& grad_output,
+                       const Integers& stride, const Integers& padding, const Integers& dilation,
+                       int64_t groups, const MaybeTensor& c, double alpha,
+                       std::optional<double> beta, std::optional<ScalarType> out_dtype,
+                       Name<SplitKMode> split_k_mode, std::optional<int64_t> split_k_slices);
+
+void conv_wgrad_out(const Tensor& input, const Integers& weight_size, const Tensor& grad_output,
+                    const Integers& stride, const Integers& padding, const Integers& dilation,
+                    int64_t groups, const MaybeTensor& c, double alpha, std::optional<double> beta,
+                    Name<SplitKMode> split_k_mode, std::optional<int64_t> split_k_slices,
+                    const Tensor& out);
 
 std::tuple<Tensor, Tensor> quantize(const Tensor& x, ScalarType dtype,
                                     Name<Granularity> granularity, const MaybeTensor& smooth,

@@ -9,24 +9,28 @@ GemmCall describe(const GemmTensors& tensors, const ProductOptions& options) {
                                       .grouped = options.grouped,
                                       .alignment = options.alignment,
                                       .zero_rest = options.zero_rest});
+  set_options(options, call);
+  return call;
+}
+
+}  // namespace
+
+void set_options(const ProductOptions& options, ProductCall& call) {
   std::optional<float> beta;
   if (options.beta) beta = float32_of(*options.beta, "beta");
   set_scalars(float32_of(options.alpha, "alpha"), beta, call);
   call.problem.split_k_mode = options.split_k_mode;
   call.problem.split_k_slices = slice_count(options.split_k_slices);
   call.problem.fast_accumulation = options.use_fast_accum;
-  return call;
 }
 
 /// With the library's pooled workspaces: they belong to one stream, or to one stream of one
 /// capture, and their counters stay zero from launch to launch. Memory from torch's allocator would
 /// have to be zeroed by a kernel of its own each time.
-void run(const GemmCall& call) {
+void run(const ProductCall& call) {
   const int device = call.problem.device;
   plan(call.problem)->run(call.arguments, current_stream(device));
 }
-
-}  // namespace
 
 Tensor multiply(const GemmTensors& tensors, const ProductOptions& options) {
   GemmCall call = describe(tensors, options);

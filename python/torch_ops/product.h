@@ -1,4 +1,4 @@
-// What gemm, scaled_gemm and grouped_gemm share.
+// What gemm, scaled_gemm, grouped_gemm and the convolutions share.
 #pragma once
 
 #include "operands/gemm_operands.h"
@@ -18,6 +18,12 @@ struct ProductOptions {
   std::optional<int64_t> alignment;
   std::optional<bool> zero_rest;
 };
+
+/// All but what `make_call` has taken in.
+void set_options(const ProductOptions& options, ProductCall& call);
+
+/// On the current stream.
+void run(const ProductCall& call);
 
 /// Plans (or finds the plan that did the same before) and enqueues on the current stream. Returns
 /// D, which is new.

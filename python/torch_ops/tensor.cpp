@@ -75,6 +75,11 @@ Tensor empty(std::span<const int64_t> shape, DType dtype, int device, bool by_co
     strides[0] = 1;
     strides[1] = std::max<int64_t>(shape[0], 1);
   }
+  return empty_strided(shape, strides, dtype, device);
+}
+
+Tensor empty_strided(std::span<const int64_t> shape, const int64_t* strides, DType dtype,
+                     int device) {
   const bool cpu = device == kCpu;
   AtenTensorHandle handle = nullptr;
   TORCH_ERROR_CODE_CHECK(aoti_torch_empty_strided(

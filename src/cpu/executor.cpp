@@ -41,11 +41,18 @@ class Executor {
   void run_parallel();
   void run_stream_k();
 
+  Table<G> table() const {
+    if constexpr (G == Grouping::classes) {
+      return tiling_.class_table();
+    } else {
+      return groups_.table();
+    }
+  }
   template <SplitKMode mode>
   Walk<mode, G> walk(uint32_t worker, uint32_t rank = 0) const {
-    return {schedule_, worker, workers_, rank, groups_.table()};
+    return {schedule_, worker, workers_, rank, table()};
   }
-  TileFinder<G> finder() const { return {schedule_, groups_.table()}; }
+  TileFinder<G> finder() const { return {schedule_, table()}; }
 
   void finish(const TileSpot& spot, const Sum* sums) const {
     epilogue_(spot, 0, tiling_.tile_m, sums);
@@ -79,7 +86,7 @@ Executor<Sum, G>::Executor(const GemmProblem& problem, const Tiling& tiling,
     : tiling_(tiling),
       schedule_(tiling.schedule),
       zero_rest_(problem.groups.zero_rest),
-      groups_(problem, arguments, tiling.group_step(G)),
+      groups_(problem, arguments, tiling.group_step()),
       tiles_(finder().tiles()),
       workers_(tiling.workers(tiles_)),
       product_(problem, arguments, tiling),
@@ -218,7 +225,7 @@ void Executor<Sum, G>::run_stream_k() {
 template <class Sum>
 void execute(const GemmProblem& problem, const Tiling& tiling, const GemmArguments& arguments,
              void* workspace, uint32_t threads) {
-  switch (problem.groups.dimension) {
+  switch (tiling.grouping) {
     case Grouping::none:
       return Executor<Sum, Grouping::none>(problem, tiling, arguments, workspace, threads).run();
     case Grouping::m:
@@ -227,6 +234,8 @@ void execute(const GemmProblem& problem, const Tiling& tiling, const GemmArgumen
       return Executor<Sum, Grouping::n>(problem, tiling, arguments, workspace, threads).run();
     case Grouping::k:
       return Executor<Sum, Grouping::k>(problem, tiling, arguments, workspace, threads).run();
+    case Grouping::classes:
+      return Executor<Sum, Grouping::classes>(problem, tiling, arguments, workspace, threads).run();
   }
 }
 

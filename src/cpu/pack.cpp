@@ -70,9 +70,9 @@ void pack_along(In in, const Block& block, int64_t first, uint32_t used, float* 
 
 // A function for each type: inlined into one, their loops would run out of registers.
 template <DType type, uint32_t width>
-[[gnu::noinline]] void pack_panels(const Block& block, float* out) {
+[[gnu::noinline]] void pack_panels(const Block& block, uint32_t depth, float* out) {
   const Elements<type> in(block.data);
-  for (uint32_t begin = 0; begin < block.count; begin += width, out += width * block.k) {
+  for (uint32_t begin = 0; begin < block.count; begin += width, out += width * depth) {
     const uint32_t used = min_of(width, block.count - begin);
     const int64_t first = block.offset + begin * block.stride;
     if (block.stride == 1 && used == width) {
@@ -84,17 +84,17 @@ template <DType type, uint32_t width>
 }
 
 template <uint32_t width>
-void pack(const Block& block, float* out) {
-  for_type(block.type, [&]<DType type>() { pack_panels<type, width>(block, out); });
+void pack(const Block& block, uint32_t depth, float* out) {
+  for_type(block.type, [&]<DType type>() { pack_panels<type, width>(block, depth, out); });
 }
 
 }  // namespace
 
-void pack_a(const Block& block, float* out) {
-  pack<kMicroRows>(block, out);
+void pack_a(const Block& block, uint32_t depth, float* out) {
+  pack<kMicroRows>(block, depth, out);
 }
-void pack_b(const Block& block, float* out) {
-  pack<kMicroColumns>(block, out);
+void pack_b(const Block& block, uint32_t depth, float* out) {
+  pack<kMicroColumns>(block, depth, out);
 }
 
 }  // namespace cleave::cpu

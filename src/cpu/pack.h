@@ -7,6 +7,11 @@
 
 namespace cleave::cpu {
 
+/// Neighbours along a dimension.
+struct Span {
+  uint32_t first, count;
+};
+
 /// A block of A or B: `count` rows of A or columns of B, and `k` elements of each. Strides count
 /// elements.
 struct Block {
@@ -18,12 +23,11 @@ struct Block {
   uint32_t count, k;
 };
 
-/// Float32 panels of kMicroRows rows of A, out[panel][k][row]. The last panel is filled up with
-/// zeros.
-void pack_a(const Block& block, float* out);
+/// Float32 panels of kMicroRows rows of A, out[panel][depth][row], of which the block fills the
+/// first block.k of `depth`. The last panel is filled up with zeros.
+void pack_a(const Block& block, uint32_t depth, float* out);
 
-/// Float32 panels of kMicroColumns columns of B, out[panel][k][column]. The last panel is filled up
-/// with zeros.
-void pack_b(const Block& block, float* out);
+/// Float32 panels of kMicroColumns columns of B, out[panel][depth][column], likewise.
+void pack_b(const Block& block, uint32_t depth, float* out);
 
 }  // namespace cleave::cpu

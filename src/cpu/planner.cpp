@@ -26,7 +26,7 @@ double rounds(double workers, uint32_t threads) {
 
 double predicted_us(const GemmProblem& p, const Tiling& t, uint32_t threads) {
   const double tiles = t.tiles, slices = t.schedule.slices;
-  const double tile_us = 2.0 * t.tile_elements() * tile_depth(p) / kFlops;
+  const double tile_us = 2.0 * t.tile_elements() * t.depth / kFlops;
   const double partials_us = 2.0 * double(t.partials) * t.tile_elements() * kSumSize / kBytes;
 
   double us = minimum_bytes(p) / (kBytes * threads);
@@ -38,8 +38,11 @@ double predicted_us(const GemmProblem& p, const Tiling& t, uint32_t threads) {
       us = std::max(us, rounds(tiles * slices, threads) * tile_us / slices);
       return us + partials_us / threads + 2 * kThreadStart;
     case SplitKMode::stream_k:
-      us = std::max(us, rounds(kStreamWorkers, threads) * tiles * tile_us / kStreamWorkers);
-      return us + partials_us + kThreadStart;
+      if (t.partials > 0) {
+        us = std::max(us, rounds(kStreamWorkers, threads) * tiles * tile_us / kStreamWorkers);
+        return us + partials_us + kThreadStart;
+      }
+      [[fallthrough]];  // it cuts no tile
     default:
       return std::max(us, rounds(tiles, threads) * tile_us) + kThreadStart;
   }
@@ -56,9 +59,9 @@ std::vector<uint32_t> slices_to_weigh(const GemmProblem& p, SplitKMode mode) {
   if (mode == SplitKMode::none || mode == SplitKMode::stream_k) return {1};
   if (p.split_k_slices > 0) return {uint32_t(p.split_k_slices)};
   const bool weighs_none = p.split_k_mode == SplitKMode::automatic;
-  const uint32_t tiles = max_of(make_tiling(p, SplitKMode::none, 1).tiles, 1u);
-  uint32_t most =
-      min_of(2 * kNominalThreads / tiles, tile_depth(p) / (kMaxTileK * kMinBlocksPerSlice));
+  const Tiling whole = make_tiling(p, SplitKMode::none, 1);
+  uint32_t most = min_of(2 * kNominalThreads / max_of(whole.tiles, 1u),
+                         whole.depth / (kMaxTileK * kMinBlocksPerSlice));
   if (mode == SplitKMode::cluster) most = min_of(most, kMaxClusterSlices);
   std::vector<uint32_t> slices;
   for (uint32_t count = weighs_none ? 2 : 1; count <= max_of(most, weighs_none ? 0u : 1u);
@@ -71,6 +74,18 @@ std::vector<uint32_t> slices_to_weigh(const GemmProblem& p, SplitKMode mode) {
 std::string describe(SplitKMode mode, uint32_t slices) {
   return slices > 1 ? fmt::format("{} x {}", to_string(mode), slices)
                     : std::string(to_string(mode));
+}
+
+/// What the tiles are of.
+std::string describe_parts(const Tiling& t) {
+  switch (t.grouping) {
+    case Grouping::none:
+      return {};
+    case Grouping::classes:
+      return fmt::format(" of {} residue classes", t.classes.size());
+    default:
+      return " of equally large groups";
+  }
 }
 
 struct Weighed {
@@ -90,12 +105,15 @@ std::string explain(const GemmProblem& p, const Weighed& chosen, const Weighed* 
         "(the choice ignores this machine's, so that results do not depend on them)",
         describe(second->candidate.split_k_mode, second->candidate.split_k_slices),
         chosen.tiling.tiles, chosen.tiling.tile_m, chosen.tiling.tile_n,
-        p.groups.dimension == Grouping::none ? "" : " of equally large groups", chosen.nominal_us,
-        second->nominal_us, kNominalThreads);
+        describe_parts(chosen.tiling), chosen.nominal_us, second->nominal_us, kNominalThreads);
   }
   if (candidate.split_k_mode == SplitKMode::stream_k && p.split_k_slices > 1) {
     why += fmt::format("; stream_k cuts K by its workers, so split_k_slices={} is not used",
                        p.split_k_slices);
+  }
+  if (candidate.split_k_mode == SplitKMode::stream_k && p.batch > 1 &&
+      chosen.tiling.grouping == Grouping::classes) {
+    why += "; stream_k leaves the tiles of a strided dgrad in groups whole";
   }
   if (candidate.split_k_mode == SplitKMode::cluster && candidate.split_k_slices > 1) {
     why += "; on the CPU one thread computes all slices of a cluster";

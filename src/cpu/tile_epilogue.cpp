@@ -73,7 +73,7 @@ void TileEpilogue<Sum>::operator()(const TileSpot& spot, uint32_t begin, uint32_
   }
   for (uint32_t i = begin; i < min_of(end, area.rows); ++i) {
     const Sum* const line = sums + i * tiling_.tile_n;
-    const uint32_t row = area.row + i;
+    const uint32_t row = tiling_.row_of_d(spot, area.row + i);
     const EpilogueLine row_line = epilogue_row(kind_, params_, row, spot.batch);
     if constexpr (std::is_same_v<Sum, int32_t>) {
       if (kind_.d == DType::i32) {

@@ -8,8 +8,6 @@
 
 #include <algorithm>
 
-#include "cpu/pack.h"
-
 namespace cleave::cpu {
 namespace {
 
@@ -42,28 +40,26 @@ struct StretchScales {
 template <class Sum>
 TileProduct<Sum>::TileProduct(const GemmProblem& problem, const GemmArguments& arguments,
                               const Tiling& tiling)
-    : problem_(problem), arguments_(arguments), tiling_(tiling), micro_kernel_(micro_kernel()) {}
+    : problem_(problem),
+      arguments_(arguments),
+      tiling_(tiling),
+      operands_(problem, arguments, tiling),
+      micro_kernel_(micro_kernel()) {}
 
 template <class Sum>
 void TileProduct<Sum>::operator()(const WorkUnit& unit, Scratch<Sum>& scratch, Sum* sums) const {
   const GemmProblem& p = problem_;
   const Tiling& t = tiling_;
   const TileArea area = area_of(p, t, unit);
-  const int64_t a_tile = unit.batch * p.a.stride_batch + area.row * p.a.stride_row;
 
   std::fill_n(sums, t.tile_elements(), Sum(0));
   for (uint32_t i = 0; i < unit.k_count; ++i) {
-    const int64_t first = area.k.begin + int64_t(unit.k_block(i)) * t.tile_k;
-    const auto k = uint32_t(min_of<int64_t>(t.tile_k, area.k.end - first));
-    pack_a({p.a.dtype, arguments_.a, a_tile + first * p.a.stride_col, p.a.stride_row,
-            p.a.stride_col, area.rows, k},
-           scratch.a);
+    const uint32_t first = area.k.begin + unit.k_block(i) * t.tile_k;
+    const uint32_t k = min_of(t.tile_k, area.k.end - first);
+    operands_.pack_a(unit, {area.row, area.rows}, {first, k}, scratch.a);
     for (uint32_t part = 0; part < t.parts; ++part) {
-      const int64_t column = part * p.n + area.column;
-      const int64_t b_tile = unit.batch * p.b.stride_batch + column * p.b.stride_col;
-      pack_b({p.b.dtype, arguments_.b, b_tile + first * p.b.stride_row, p.b.stride_col,
-              p.b.stride_row, area.columns, k},
-             scratch.b);
+      const uint32_t column = part * uint32_t(p.n) + area.column;
+      operands_.pack_b(unit, {column, area.columns}, {first, k}, scratch.b);
       for (uint32_t j = 0; j < area.columns; j += kMicroColumns) {
         for (uint32_t r = 0; r < area.rows; r += kMicroRows) {
           multiply({unit.batch, area.row + r, column + j, first, k}, scratch.a + r * k,

@@ -3,6 +3,7 @@
 
 #include "cleave/gemm.h"
 #include "cpu/micro_kernel.h"
+#include "cpu/operands.h"
 #include "cpu/tiling.h"
 
 namespace cleave::cpu {
@@ -49,6 +50,7 @@ class TileProduct {
   const GemmProblem& problem_;
   const GemmArguments& arguments_;
   const Tiling& tiling_;
+  const Operands operands_;
   const MicroKernel& micro_kernel_;
 };
 

@@ -2,6 +2,8 @@
 
 #include "cpu/groups.h"
 #include "cpu/micro_kernel.h"
+#include "problem/conv.h"
+#include "problem/conv_classes.h"
 
 namespace cleave::cpu {
 namespace {
@@ -25,37 +27,63 @@ uint32_t mean_size(const GemmProblem& problem, Grouping of, int64_t size) {
   return uint32_t(grouped ? ceil_div(size, max_of<int64_t>(problem.batch, 1)) : size);
 }
 
-}  // namespace
-
-uint32_t tile_depth(const GemmProblem& problem) {
-  return mean_size(problem, Grouping::k, problem.k);
+/// Elements of K that a tile of a class adds up.
+uint32_t class_depth(const GemmProblem& problem, const ConvClass& c) {
+  return c.taps.size * gathered_channels(problem.conv);
 }
+
+/// Of a problem whose rows are pixels: tiles for the classes, each of which has its own.
+void deal_classes(const GemmProblem& problem, Tiling& t, ScheduleShape& shape) {
+  const auto count = uint32_t(t.classes.size());
+  deal_tiles(t.classes.data(), count, t.tile_m, t.tile_k, gathered_channels(problem.conv), true);
+  const ClassTable table = t.class_table();
+  shape.tiles_m = table.tiles_until(count - 1);
+  shape.k_blocks = t.classes.front().depth;
+  uint64_t depth = 0;
+  for (const ConvClass& c : t.classes) depth += uint64_t(c.tiles) * class_depth(problem, c);
+  t.depth = uint32_t(depth / shape.tiles_m);
+  // The line of k blocks runs through one group's tiles.
+  if (shape.mode == SplitKMode::stream_k && shape.batches == 1) {
+    shape.line = table.line_until(count - 1) * shape.tiles_n;
+    for (const ConvClass& c : t.classes) shape.stream_tiles += c.depth > 0 ? c.tiles : 0;
+    shape.stream_tiles *= shape.tiles_n;
+  }
+}
+
+}  // namespace
 
 Tiling make_tiling(const GemmProblem& problem, SplitKMode mode, uint32_t slices) {
   if (mode == SplitKMode::none || mode == SplitKMode::stream_k) slices = 1;
-  const Grouping grouping = problem.groups.dimension;
-  const uint32_t m = mean_size(problem, Grouping::m, problem.m);
-  const uint32_t n = mean_size(problem, Grouping::n, problem.n);
-  const uint32_t k = tile_depth(problem);
-
   Tiling t;
   t.mode = mode;
   t.parts = problem.activation == Activation::swiglu ? 2 : 1;
+  t.classes = conv_classes(problem.conv);
+  t.grouping = t.classes.size() > 1 ? Grouping::classes : problem.groups.dimension;
+  const bool rows_have_classes = gathers_a(problem.conv) && !t.classes.empty();
+
+  uint32_t m = mean_size(problem, Grouping::m, problem.m);
+  const uint32_t n = mean_size(problem, Grouping::n, problem.n);
+  t.depth = mean_size(problem, Grouping::k, problem.k);
+  if (rows_have_classes) {  // the deepest one's, which has the most pixels or nearly
+    m = t.classes.front().rows;
+    t.depth = class_depth(problem, t.classes.front());
+  }
   t.tile_m = even_tile(m, kMaxTileM, kMicroRows);
   t.tile_n = even_tile(n, kMaxTileN / t.parts, kMicroColumns) * t.parts;
-  t.tile_k = choose_tile_k(k, mode, slices);
+  t.tile_k = choose_tile_k(t.depth, mode, slices);
 
   ScheduleShape shape;
   shape.mode = mode;
-  shape.grouping = grouping;
+  shape.grouping = t.grouping;
   shape.tiles_m = ceil_div(m, t.tile_m);
   shape.tiles_n = ceil_div(n, t.columns());
   shape.batches = uint32_t(problem.batch);
-  shape.k_blocks = ceil_div(k, t.tile_k);
+  shape.k_blocks = ceil_div(t.depth, t.tile_k);
   shape.slices = slices;
+  if (mode == SplitKMode::stream_k) shape.workers = kStreamWorkers;
+  if (rows_have_classes) deal_classes(problem, t, shape);
   t.tiles = shape.tiles_m * shape.tiles_n * shape.batches;
-  if (mode == SplitKMode::stream_k) {
-    shape.workers = kStreamWorkers;
+  if (mode == SplitKMode::stream_k && t.grouping != Grouping::classes) {
     shape.stream_tiles = stream_tiles(t.tiles, kStreamWorkers);
   }
   // Few tiles are reduced by several threads each.
@@ -65,13 +93,12 @@ Tiling make_tiling(const GemmProblem& problem, SplitKMode mode, uint32_t slices)
   t.schedule = make_schedule(shape);
 
   // Whatever the sizes of the groups.
-  const bool ragged = grouping == Grouping::m || grouping == Grouping::n;
+  const bool ragged = t.grouping == Grouping::m || t.grouping == Grouping::n;
   const uint32_t most_tiles =
-      ragged ? most_group_steps(problem, t.group_step(grouping)) * t.schedule.tiles_across
-             : t.tiles;
-  const bool cuts = ragged                    ? shape.k_blocks > 0
-                    : grouping == Grouping::k ? most_tiles > 0
-                                              : t.schedule.stream_tiles > 0;
+      ragged ? most_group_steps(problem, t.group_step()) * t.schedule.tiles_across : t.tiles;
+  const bool cuts = ragged                      ? shape.k_blocks > 0
+                    : t.grouping == Grouping::k ? most_tiles > 0
+                                                : t.schedule.stream_tiles > 0;
   switch (mode) {
     case SplitKMode::serial:
       if (slices > 1) t.counters = t.partials = most_tiles;
@@ -90,13 +117,18 @@ Tiling make_tiling(const GemmProblem& problem, SplitKMode mode, uint32_t slices)
 
 TileArea area_of(const GemmProblem& problem, const Tiling& tiling, const TileSpot& spot) {
   const auto range = [&](Grouping dimension, int64_t size) {
-    return problem.groups.dimension == dimension ? spot.range : GroupRange{0, uint32_t(size)};
+    return tiling.grouping == dimension ? spot.range : GroupRange{0, uint32_t(size)};
   };
-  const GroupRange rows = range(Grouping::m, problem.m), columns = range(Grouping::n, problem.n);
+  const GroupRange rows =
+      tiling.grouping == Grouping::classes ? spot.range : range(Grouping::m, problem.m);
+  const GroupRange columns = range(Grouping::n, problem.n);
+  const GroupRange k = gathers_a(problem.conv)
+                           ? GroupRange{0, class_depth(problem, tiling.classes[spot.conv_class])}
+                           : range(Grouping::k, problem.k);
   const uint32_t row = rows.begin + spot.m * tiling.tile_m;
   const uint32_t column = columns.begin + spot.n * tiling.columns();
   return {row, column, min_of(tiling.tile_m, rows.end - row),
-          min_of(tiling.columns(), columns.end - column), range(Grouping::k, problem.k)};
+          min_of(tiling.columns(), columns.end - column), k};
 }
 
 }  // namespace cleave::cpu

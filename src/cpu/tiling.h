@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstddef>
+#include <vector>
 
 #include "cleave/gemm.h"
 #include "cleave/schedule/schedule.h"
@@ -25,8 +26,11 @@ struct Tiling {
   uint32_t tile_m = 1, tile_n = 1, tile_k = 1;
   uint32_t parts =
       1;  ///< of tile_n: 2 under swiglu, the gates and the ups of the same columns of D
+  Grouping grouping = Grouping::none;  ///< the problem's, or classes
+  std::vector<ConvClass> classes;      ///< of a convolution
   Schedule schedule;
 
+  uint32_t depth = 0;   ///< elements of K that a tile adds up; of groups and classes, in the mean
   uint32_t tiles = 0;   ///< if all groups are equally large
   size_t counters = 0;  ///< of the workspace: serial, one per tile; stream_k, one per worker
   size_t partials = 0;  ///< of the workspace: tiles of sums, 4 bytes each
@@ -39,8 +43,17 @@ struct Tiling {
     return partials == 0 ? 0 : partials_offset() + partials * tile_elements() * kSumSize;
   }
 
+  ClassTable class_table() const { return {classes.data(), uint32_t(classes.size())}; }
+
+  /// The row of D that is row `row` of the tile's class, if it has one.
+  uint32_t row_of_d(const TileSpot& spot, uint32_t row) const {
+    if (grouping != Grouping::classes) return row;
+    const ConvClass& c = classes[spot.conv_class];
+    return c.output_row(c.pixels.locate<kConvAxes, true>(row));
+  }
+
   /// Elements of a step along the grouped dimension.
-  uint32_t group_step(Grouping grouping) const {
+  uint32_t group_step() const {
     return grouping == Grouping::m ? tile_m : grouping == Grouping::n ? columns() : tile_k;
   }
 
@@ -54,13 +67,10 @@ struct Tiling {
 /// `mode` is not automatic and `slices` is at least 1; stream_k ignores `slices`.
 Tiling make_tiling(const GemmProblem& problem, SplitKMode mode, uint32_t slices);
 
-/// Elements of K that a tile adds up; of groups of K, in the mean.
-uint32_t tile_depth(const GemmProblem& problem);
-
 /// Where a tile lies.
 struct TileArea {
-  uint32_t row, column;    // of D, its first
-  uint32_t rows, columns;  // of D, as far as they lie in it and in the tile's group
+  uint32_t row, column;    // of D, its first; rows of classes count the class's pixels
+  uint32_t rows, columns;  // of D, as far as they lie in it and in the tile's group or class
   GroupRange k;            // what its product takes
 };
 

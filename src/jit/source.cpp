@@ -16,7 +16,8 @@ std::string initialiser(const GemmConfig& config) {
   // compiler.
   const auto& [family, a, b, c, d, bias_dtype, a_major, b_major, d_order, tile_m, tile_n, tile_k,
                stages, consumers, pingpong, warps_m, warps_n, multicast_m, multicast_n, grouping,
-               group_capacity, split, cluster_k, activation, bias, has_c, scaling, scale_rows_a,
+               group_capacity, conv, conv_axes, class_capacity, side_by_side, gather, fast_load,
+               fast_store, split, cluster_k, activation, bias, has_c, scaling, scale_rows_a,
                scale_rows_b, promote, has_zero, has_scale_d, has_amax, store_by_tma, store_chunks,
                load_bytes_a, load_bytes_b] = config;
   std::string text;
@@ -42,6 +43,13 @@ std::string initialiser(const GemmConfig& config) {
   CLEAVE_PRINT(multicast_n);
   CLEAVE_PRINT(grouping);
   CLEAVE_PRINT(group_capacity);
+  CLEAVE_PRINT(conv);
+  CLEAVE_PRINT(conv_axes);
+  CLEAVE_PRINT(class_capacity);
+  CLEAVE_PRINT(side_by_side);
+  CLEAVE_PRINT(gather);
+  CLEAVE_PRINT(fast_load);
+  CLEAVE_PRINT(fast_store);
   CLEAVE_PRINT(split);
   CLEAVE_PRINT(cluster_k);
   CLEAVE_PRINT(activation);
@@ -71,7 +79,7 @@ constexpr cleave::GemmConfig config = {{
 {1}}};
 
 extern "C" __global__ void __launch_bounds__(cleave::block_threads(config), 1)
-    {2}(const __grid_constant__ cleave::GemmParams params) {{
+    {2}(const __grid_constant__ cleave::Params<config> params) {{
   cleave::{0}<config>(params);
 }}
 )",

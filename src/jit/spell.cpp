@@ -49,6 +49,17 @@ const char* spell(Grouping value) {
     CLEAVE_SPELL(Grouping::m);
     CLEAVE_SPELL(Grouping::n);
     CLEAVE_SPELL(Grouping::k);
+    CLEAVE_SPELL(Grouping::classes);
+  }
+  return "";
+}
+
+const char* spell(Conv value) {
+  switch (value) {
+    CLEAVE_SPELL(Conv::none);
+    CLEAVE_SPELL(Conv::fprop);
+    CLEAVE_SPELL(Conv::dgrad);
+    CLEAVE_SPELL(Conv::wgrad);
   }
   return "";
 }

@@ -10,6 +10,7 @@ const char* spell(DType value);
 const char* spell(SplitKMode value);
 const char* spell(Activation value);
 const char* spell(Grouping value);
+const char* spell(Conv value);
 const char* spell(Bias value);
 const char* spell(Major value);
 const char* spell(Order value);

@@ -325,7 +325,7 @@ DType default_output(const GemmProblem& p) {
   return exact ? DType::i32 : DType::bf16;
 }
 
-void set_scalars(float alpha, std::optional<float> beta, GemmCall& call) {
+void set_scalars(float alpha, std::optional<float> beta, ProductCall& call) {
   const bool has_c = call.problem.has_c;
   if (!has_c && beta.value_or(0.0f) != 0.0f) {
     refuse_value("beta is {} but there is no c; pass c (c=out adds to out in place)", *beta);

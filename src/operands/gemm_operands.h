@@ -28,10 +28,14 @@ struct GemmOptions {
 };
 
 /// A product but for the options that change nothing about its tensors.
-struct GemmCall {
+struct ProductCall {
   GemmProblem problem;
   GemmArguments arguments;  ///< without d if there is no `out`
-  bool batched = false;     ///< D has three dimensions
+};
+
+/// One of matrices.
+struct GemmCall : ProductCall {
+  bool batched = false;  ///< D has three dimensions
 
   /// The sizes of D. The first one does not count unless D is batched.
   std::array<int64_t, 3> d_shape() const;
@@ -46,7 +50,7 @@ GemmCall make_call(const GemmTensors& tensors, const GemmOptions& options);
 DType default_output(const GemmProblem& problem);
 
 /// Without `beta`, C counts once. Throws Error(invalid_argument) for a beta without a C.
-void set_scalars(float alpha, std::optional<float> beta, GemmCall& call);
+void set_scalars(float alpha, std::optional<float> beta, ProductCall& call);
 
 /// Without a count 0, the planner's choice. Throws Error(invalid_argument) for what is no count.
 int32_t slice_count(std::optional<int64_t> slices);

@@ -10,7 +10,7 @@
 namespace cleave {
 
 struct Operand {
-  static constexpr int kMaxRank = 3;
+  static constexpr int kMaxRank = 5;
 
   void* data = nullptr;
   DType dtype = DType::f32;

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <array>
 
+#include "cleave/conv.h"
+
 #include "plan/cost.h"
 
 namespace cleave {
@@ -63,16 +65,33 @@ std::vector<Spec> tiles(KernelFamily family) {
   return specs;
 }
 
+/// `tile` as it is, and in the ways that convolutions with few channels have beside.
+std::vector<Spec> variants(const Spec& tile, const GemmProblem& p) {
+  std::vector<Spec> specs{tile};
+  constexpr int64_t kFew = 64;  // bytes of a pixel: half of what the copy engine fetches
+  const bool plain = tile.multicast_m * tile.multicast_n == 1 && !tile.transposed && !tile.pingpong;
+  if (p.conv.kind == Conv::none || !plain || p.conv.channels * int64_t(size_of(p.a.dtype)) > kFew)
+    return specs;
+  Spec special = tile;
+  special.side_by_side = p.conv.kind == Conv::dgrad;
+  special.gather = tile.family == KernelFamily::sm90;
+  if (special.side_by_side || special.gather) specs.push_back(special);
+  return specs;
+}
+
 /// Tiles more than twice as large as the output (of a group, on average) are left to smaller ones,
 /// if there are any.
 bool oversized(const Spec& s, const GemmProblem& p) {
   const auto size = [&](int64_t total, Grouping grouping) {
     return p.groups.dimension == grouping ? ceil_div(total, p.batch) : total;
   };
-  const int64_t rows = size(p.m, Grouping::m), columns = size(p.n, Grouping::n);
+  int64_t classes = 1;
+  for (const ConvAxis& axis : p.conv.axes) classes *= s.side_by_side ? axis.stride : 1;
+  const int64_t rows = size(p.m, Grouping::m), columns = size(p.n, Grouping::n) * classes;
   const int64_t m = s.transposed ? columns : rows, n = s.transposed ? rows : columns;
   const bool tall = s.tile_m > 64 && m * 2 <= s.tile_m;
-  const bool wide = s.tile_n > (s.family == KernelFamily::portable ? 64 : 16) && n * 2 <= s.tile_n;
+  const uint32_t least = s.family == KernelFamily::portable || s.side_by_side ? 64 : 16;
+  const bool wide = s.tile_n > least && n * 2 <= s.tile_n;
   return tall || wide || (s.multicast_m > 1 && m <= s.tile_m) ||
          (s.multicast_n > 1 && n <= s.tile_n);
 }
@@ -169,7 +188,9 @@ std::vector<Choice> candidates(const GemmProblem& problem, const DeviceInfo& dev
   std::vector<Choice> out;
   for (const bool all : {false, true}) {
     for (const Spec& tile : tiles(problem.kernel)) {
-      if (all || !oversized(tile, problem)) add_splits(out, problem, device, tile);
+      for (const Spec& spec : variants(tile, problem)) {
+        if (all || !oversized(spec, problem)) add_splits(out, problem, device, spec);
+      }
     }
     // The portable kernel is for what the sm90 kernel cannot serve.
     const bool sm90 = std::any_of(out.begin(), out.end(), [](const Choice& c) {
@@ -210,10 +231,13 @@ std::vector<GemmConfig> all_configs(const DeviceInfo& device) {
       if (p.a.alignment < 16 && spec.family == KernelFamily::sm90) continue;
       // Multicast and the order of D's stores do not depend on the rest: once each is enough.
       if (!all_sharings && (spec.transposed || spec.multicast_m * spec.multicast_n > 1)) continue;
-      const auto choice = make_choice(p, device, spec);
-      if (!choice) continue;
-      const bool known = std::find(configs.begin(), configs.end(), choice->config) != configs.end();
-      if (!known) configs.push_back(choice->config);
+      for (const Spec& variant : variants(spec, p)) {
+        const auto choice = make_choice(p, device, variant);
+        if (!choice) continue;
+        const auto& config = choice->config;
+        if (std::find(configs.begin(), configs.end(), config) == configs.end())
+          configs.push_back(config);
+      }
     }
   };
 
@@ -300,6 +324,43 @@ std::vector<GemmConfig> all_configs(const DeviceInfo& device) {
   scaled_gradient.groups.spacing = kScaleBlock;
   for (const SplitKMode split : {SplitKMode::none, SplitKMode::stream_k})
     visit(grouped(scaled_gradient, Grouping::k), split);
+
+  // Convolutions: one class and several, with and without depth, in all three directions.
+  const auto convolution = [&](Conv kind, DType in, DType out, int32_t stride, bool depth = false,
+                               Division division = Division::automatic) {
+    const ConvAxis axis{.size = 28, .filter = 3, .stride = stride, .pad_begin = 1, .pad_end = 1};
+    const ConvLayout conv{.kind = kind,
+                          .images = 8,
+                          .channels = 256,
+                          .filters = 256,
+                          .axes = {depth ? axis : ConvAxis{}, axis, axis},
+                          .division = division};
+    return implicit_gemm(conv, 1, in, out);
+  };
+  for (const Conv kind : {Conv::fprop, Conv::dgrad, Conv::wgrad}) {
+    visit(convolution(kind, DType::f16, DType::f16, 2), SplitKMode::none, true);
+    visit(convolution(kind, DType::bf16, DType::f32, 1), SplitKMode::parallel);
+    visit(convolution(kind, DType::f32, DType::f32, 2));
+    visit(convolution(kind, DType::bf16, DType::bf16, 2, true));
+  }
+  for (const SplitKMode split : {SplitKMode::serial, SplitKMode::parallel, SplitKMode::stream_k})
+    visit(convolution(Conv::dgrad, DType::bf16, DType::bf16, 2), split);
+  visit(convolution(Conv::fprop, DType::i8, DType::i32, 2));
+  for (const Division division : {Division::plain, Division::fast_load})
+    visit(convolution(Conv::dgrad, DType::f16, DType::f16, 2, false, division));
+  // Few channels.
+  for (const Conv kind : {Conv::fprop, Conv::dgrad, Conv::wgrad}) {
+    GemmProblem stem = convolution(kind, DType::f16, DType::f16, 2);
+    stem.conv.channels = 8;
+    stem = implicit_gemm(stem.conv, 1, DType::f16, DType::f16);
+    visit(stem, SplitKMode::none);
+    visit(stem, SplitKMode::parallel);
+  }
+  GemmProblem transposed_layer = convolution(Conv::dgrad, DType::bf16, DType::bf16, 2);
+  transposed_layer.bias = Bias::row;
+  transposed_layer.has_c = true;
+  transposed_layer.activation = Activation::silu;
+  visit(transposed_layer);
   return configs;
 }
 

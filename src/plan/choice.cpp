@@ -8,6 +8,8 @@
 #include "cleave/mainloop/scale_lines.h"
 #include "cleave/mainloop/tma_box.h"
 #include "cleave/memory/smem_plan.h"
+#include "plan/conv_choice.h"
+#include "problem/conv_classes.h"
 #include "problem/problem.h"
 
 namespace cleave {
@@ -65,6 +67,22 @@ Operand operand(const MatrixLayout& layout, int64_t stride_k, int64_t size_k, in
   return o;
 }
 
+/// The operands of a convolution. Their order is given, and each tap's channels begin a line.
+std::pair<Operand, Operand> conv_operands(const GemmProblem& p) {
+  const auto make = [&](const MatrixLayout& layout, Major major, int64_t stride) {
+    const int64_t batch_stride = p.batch > 1 ? layout.stride_batch : 0;
+    Operand o{major, stride, common_alignment(layout.alignment, layout.dtype, stride, batch_stride),
+              0};
+    o.load_bytes = std::min(o.alignment, channel_alignment(p));
+    return o;
+  };
+  const bool forward = p.conv.kind == Conv::fprop;
+  const bool to_filters = p.conv.kind == Conv::wgrad;
+  return {
+      make(p.a, to_filters ? Major::mn : Major::k, to_filters ? p.a.stride_col : p.a.stride_row),
+      make(p.b, forward ? Major::k : Major::mn, forward ? p.b.stride_col : p.b.stride_row)};
+}
+
 /// Bytes that D's lines, and their ends, are at multiples of: the copy engine clips its stores to
 /// whole 16 bytes.
 uint32_t output_alignment(const MatrixLayout& layout, Order order, const GemmProblem& p) {
@@ -113,14 +131,18 @@ bool shape_tile(const Spec& s, const GemmProblem& p, const Operand& a, const Ope
   if (s.family == KernelFamily::portable) {
     // mma.sync has 8-bit floats since sm_89.
     if (is_fp8(c.a) && device.compute_capability < 89) return false;
-    c.warps_n = gated(c) ? 1 : s.tile_m == 64 ? 2 : 4;  // a gate and its up meet in one warp
+    // A gate and its up meet in one warp.
+    c.warps_n = gated(c) ? 1 : s.tile_m == 64 || s.tile_n == 64 ? 2 : 4;
     c.warps_m = (s.tile_m == 64 ? 4 : 8) / c.warps_n;
     c.store_by_tma = false;
     c.load_bytes_a = a.load_bytes;
     c.load_bytes_b = b.load_bytes;
     c.multicast_m = s.multicast_m;
     c.multicast_n = s.multicast_n;
-    c = with_stages(c, 3, uint32_t(device.shared_memory_per_block));
+    if (c.conv != Conv::none && !shape_conv(p, c)) return false;
+    // Gathered pieces come late: more of them are kept on their way.
+    const uint32_t most = c.conv == Conv::none ? 3 : 5;
+    c = with_stages(c, most, uint32_t(device.shared_memory_per_block));
     return c.stages >= kLeastStages && sharers(c) == 1 && !s.pingpong;
   }
 
@@ -142,13 +164,17 @@ bool shape_tile(const Spec& s, const GemmProblem& p, const Operand& a, const Ope
   if (b.major == Major::k && piece % (8 * s.multicast_m) != 0) return false;
   // Small stages are merged: half the barriers for the same bytes. Promotion wants one k block
   // each.
-  if (!c.promote && (s.tile_m + s.tile_n) * 128 < 16384 * 5 / 4 && p.k > int64_t(atom))
+  const bool one_tap =
+      c.gather ? false : !gathers_a(c) || gathered_channels(p.conv) % (2 * atom) == 0;
+  if (!c.promote && (s.tile_m + s.tile_n) * 128 < 16384 * 5 / 4 && p.k > int64_t(atom) && one_tap)
     c.tile_k = 2 * atom;
+  if (c.conv != Conv::none && !shape_conv(p, c)) return false;
   // Joins that end in a share of the tile per block store it directly.
   const bool whole_tiles = c.cluster_k == 1 && c.split != SplitKMode::parallel;
   const bool clipped_stores = c.grouping == Grouping::none || c.grouping == Grouping::k ||
+                              (c.grouping == Grouping::classes && p.batch == 1) ||
                               stores_ragged(c.grouping, c.d_order);
-  c.store_by_tma = whole_tiles && clipped_stores && store_by_tma_fits(c) &&
+  c.store_by_tma = whole_tiles && clipped_stores && !c.side_by_side && store_by_tma_fits(c) &&
                    output_alignment(p.d, c.d_order, p) == 16;
   c = with_stages(c, kMostStages, uint32_t(device.shared_memory_per_block));
   // What is left goes to D: with room for all of a warpgroup's chunks, none waits for another.
@@ -182,13 +208,19 @@ std::optional<Choice> make_choice(const GemmProblem& problem, const DeviceInfo& 
                                   const Spec& spec) {
   Choice choice;
   choice.spec = spec;
-  choice.problem = spec.transposed ? transposed(problem) : problem;
+  const bool is_conv = problem.conv.kind != Conv::none;
+  if (is_conv ? spec.transposed : spec.side_by_side || spec.gather) return std::nullopt;
+  const auto view = spec.transposed ? std::optional(transposed(problem))
+                    : is_conv       ? conv_view(problem, spec)
+                                    : std::optional(problem);
+  if (!view) return std::nullopt;
+  choice.problem = *view;
   const GemmProblem& p = choice.problem;
-  const Grouping grouping = p.groups.dimension;
-  const Operand a =
-      operand(p.a, p.a.stride_col, p.k, p.a.stride_row, p.m, p.batch, p.groups, Grouping::m);
-  const Operand b =
-      operand(p.b, p.b.stride_row, p.k, p.b.stride_col, p.n, p.batch, p.groups, Grouping::n);
+  const auto [a, b] = is_conv ? conv_operands(p)
+                              : std::pair(operand(p.a, p.a.stride_col, p.k, p.a.stride_row, p.m,
+                                                  p.batch, p.groups, Grouping::m),
+                                          operand(p.b, p.b.stride_row, p.k, p.b.stride_col, p.n,
+                                                  p.batch, p.groups, Grouping::n));
 
   GemmConfig& c = choice.config;
   c.family = spec.family;
@@ -207,9 +239,12 @@ std::optional<Choice> make_choice(const GemmProblem& problem, const DeviceInfo& 
   c.scale_rows_a = c.scaling == Scaling::block ? p.scale_a.rows : 1;
   c.scale_rows_b = c.scaling == Scaling::block ? p.scale_b.rows : 1;
   c.promote = c.scaling == Scaling::block || (is_fp8(c.a) && !p.fast_accumulation);
-  c.grouping = grouping;
+  c.conv = p.conv.kind;
+  c.side_by_side = spec.side_by_side;
+  c.gather = spec.gather;
+  c.grouping = p.groups.dimension;
   c.group_capacity =
-      grouping == Grouping::none ? 0 : std::bit_ceil(std::max(uint32_t(p.batch), 16u));
+      c.grouping == Grouping::none ? 0 : std::bit_ceil(std::max(uint32_t(p.batch), 16u));
   c.has_zero = p.has_zero;
   c.has_scale_d = p.has_scale_d;
   c.has_amax = p.has_amax;
@@ -231,7 +266,11 @@ std::optional<Choice> make_choice(const GemmProblem& problem, const DeviceInfo& 
   };
   uint32_t slices = reduce_slices(UINT32_MAX);
   if (!shape_tile(spec, p, a, b, device, c)) return std::nullopt;
-  const uint32_t k_blocks = uint32_t(ceil_div<int64_t>(p.k, c.tile_k));
+  std::vector<ConvClass> classes;
+  if (is_conv) classes = dealt_classes(p, c);
+  const uint32_t k_blocks = classes.empty() || c.conv == Conv::wgrad
+                                ? uint32_t(ceil_div<int64_t>(p.k, c.tile_k))
+                                : classes.front().depth;
   if (slices > k_blocks) {
     slices = reduce_slices(k_blocks);
     if (!shape_tile(spec, p, a, b, device, c)) return std::nullopt;
@@ -241,6 +280,7 @@ std::optional<Choice> make_choice(const GemmProblem& problem, const DeviceInfo& 
     return std::nullopt;
   if (c.split == SplitKMode::cluster && sharers(c) > 1) return std::nullopt;
 
+  const Grouping grouping = c.grouping;
   ScheduleShape& s = choice.schedule;
   s.mode = c.split;
   s.grouping = grouping;
@@ -261,6 +301,14 @@ std::optional<Choice> make_choice(const GemmProblem& problem, const DeviceInfo& 
   } else if (grouping == Grouping::k) {
     s.k_blocks = uint32_t(
         std::max(std::lround(expected_steps(p.k, p.batch, c.tile_k) / double(s.batches)), 1l));
+  } else if (grouping == Grouping::classes) {
+    if (c.split == SplitKMode::stream_k && p.batch > 1) return std::nullopt;
+    const ConvClass& last = classes.back();
+    s.tiles_m = last.tiles_before + last.tiles;
+    s.line = (last.line_before + last.tiles * last.depth) * s.tiles_n;
+    s.k_blocks = ceil_div(s.line, s.tiles_m * s.tiles_n);
+    choice.most_tiles = s.tiles_m * s.tiles_n * s.batches;
+    choice.tiles = choice.most_tiles;
   }
   s.slices = slices;
   s.ranks = c.cluster_k;
@@ -288,6 +336,13 @@ std::optional<Choice> make_choice(const GemmProblem& problem, const DeviceInfo& 
     s.workers = std::max(std::min({resident, wanted, tiles * std::max(k_blocks, 1u)}), 1u);
     choice.spec.slices = spec.slices;
     s.stream_tiles = stream_tiles(tiles, s.workers);
+    if (grouping == Grouping::classes) {
+      // All that have k blocks; those without come last.
+      s.stream_tiles = 0;
+      for (const ConvClass& of : classes)
+        if (of.depth > 0) s.stream_tiles += of.tiles * s.tiles_n;
+      s.workers = std::max(std::min(s.workers, s.line), 1u);
+    }
   } else if (c.family == KernelFamily::sm90 || waits) {
     s.workers = std::min(units, resident);
   } else if (grouping != Grouping::none) {

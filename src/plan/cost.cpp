@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "cleave/mainloop/scale_lines.h"
+#include "problem/conv_classes.h"
 #include "problem/problem.h"
 
 namespace cleave {
@@ -24,7 +25,14 @@ constexpr double kPromoteAloneClocks = 3;      // where no other warpgroup multi
 constexpr double kL2BytesPerClock = 64;        // one multiprocessor reading L2
 constexpr double kL2TotalBytesPerUs = 8.75e6;
 constexpr double kL2GroupedBytesPerUs = 12.5e6;  // whose tiles follow each other group by group
-constexpr double kL2FillBytesPerUs = 5.8e6;      // from memory
+constexpr double kL2ConvBytesPerUs = 12.5e6;     // neighbours read the same pixels, tap after tap
+constexpr double kPixelClocks = 2.5;             // of im2col, for 128 bytes
+constexpr double kEmptyPixelClocks = 8;          // where some of them, or their use, is nothing
+constexpr double kPiecesClocks = 150;            // of gathering by threads, each k block
+constexpr double kPieceClocks = 105;             // of 16 bytes, by each of the threads that copy
+constexpr double kGatherByThreads = 2.7;         // the portable kernel's pixels, in multiplications
+constexpr double kConvShare = 1.25;          // blocks in step gather slower than each for itself
+constexpr double kL2FillBytesPerUs = 5.8e6;  // from memory
 constexpr double kMemoryEfficiency = 0.85;
 constexpr double kShareClocks = 350;  // blocks that share loads wait for each other's tiles
 constexpr double kExposed = 0.1;
@@ -77,6 +85,20 @@ double multiply_clocks(const GemmConfig& c) {
   return kBlockClocks + multiply * overhead + promote;
 }
 
+/// Clocks in which one block fetches one k block of a convolution.
+double gather_clocks(const GemmConfig& c, const GemmProblem& p) {
+  const double pixels =
+      gathers_a(c) ? c.tile_m : c.tile_k * (double(c.tile_n) / atom_elements(c.a));
+  const double boxes = gathers_a(c) ? double(c.tile_k) / atom_elements(c.a) : 1;
+  if (c.family == KernelFamily::portable || !c.gather) {
+    const bool partly_empty = gathered_channels(p.conv) < atom_elements(c.a);
+    if (c.family == KernelFamily::portable) return kGatherByThreads * multiply_clocks(c);
+    return pixels * boxes * (partly_empty ? kEmptyPixelClocks : kPixelClocks);
+  }
+  if (c.side_by_side) return pixels * boxes * kEmptyPixelClocks;
+  return kPiecesClocks + kPieceClocks * pixels * 128 / 16 / copy_threads(c);
+}
+
 double load_bytes(const GemmConfig& c) {
   return (double(c.tile_m) / c.multicast_n + double(c.tile_n) / c.multicast_m) * c.tile_k *
          size_of(c.a);
@@ -102,9 +124,10 @@ double predict_us(const Choice& choice, const DeviceInfo& device) {
   const double sharers = cleave::sharers(c);
   const double tiles = choice.tiles;
   // Of groups, stream_k cuts an unknown number of tiles: those of the last wave, or all.
-  const double streamed = s.grouping == Grouping::none ? s.stream_tiles
-                          : s.grouping == Grouping::k  ? tiles
-                                                       : std::min<double>(tiles, s.workers * 1.5);
+  const double streamed = s.grouping == Grouping::none || s.grouping == Grouping::classes
+                              ? s.stream_tiles
+                          : s.grouping == Grouping::k ? tiles
+                                                      : std::min<double>(tiles, s.workers * 1.5);
   const double concurrent = std::min<double>(choice.blocks, device.multiprocessors);
 
   // The busiest worker's k blocks and tiles.
@@ -119,18 +142,24 @@ double predict_us(const Choice& choice, const DeviceInfo& device) {
     k_blocks = worker_tiles * std::ceil(double(s.k_blocks) / s.slices);
   }
 
-  const double l2_bytes_per_us =
-      s.grouping == Grouping::none ? kL2TotalBytesPerUs : kL2GroupedBytesPerUs;
+  const bool conv = c.conv != Conv::none;
+  const bool grouped = s.grouping != Grouping::none && !conv;
+  const double l2_bytes_per_us = conv      ? kL2ConvBytesPerUs
+                                 : grouped ? kL2GroupedBytesPerUs
+                                           : kL2TotalBytesPerUs;
   const double l2_clocks = std::max(load_bytes(c) / kL2BytesPerClock,
                                     load_bytes(c) * concurrent / l2_bytes_per_us * clock);
-  double mainloop = k_blocks * std::max(multiply_clocks(c), l2_clocks);
+  double block_clocks = std::max(multiply_clocks(c), l2_clocks);
+  if (conv) block_clocks = std::max(block_clocks, gather_clocks(c, choice.problem));
+  double mainloop = k_blocks * block_clocks;
   double epilogue = worker_tiles * epilogue_clocks(c);
-  if (s.grouping != Grouping::none && sharers > 1) epilogue += worker_tiles * kShareClocks;
+  if (grouped && sharers > 1) epilogue += worker_tiles * kShareClocks;
+  if (conv && sharers > 1) mainloop *= kConvShare;
   if (c.pingpong) epilogue = std::max(epilogue_clocks(c), epilogue - mainloop * 0.9);
   const double on_chip = (mainloop + epilogue) / clock;
   const double bytes = minimum_bytes(choice.problem);
   double memory = bytes / (device.memory_gb_per_s * 1e3 * kMemoryEfficiency);
-  if (s.grouping != Grouping::none) {
+  if (grouped) {
     // What comes from memory passes L2 twice; where few rows share a group's weights, that counts.
     const double loaded = tiles * sharers * s.k_blocks * load_bytes(c);
     memory = std::max(memory, loaded / kL2GroupedBytesPerUs + bytes / kL2FillBytesPerUs);
@@ -160,8 +189,8 @@ double predict_us(const Choice& choice, const DeviceInfo& device) {
     default:
       break;
   }
-  // Tile by tile, groups are bound by one or the other: not all of the lesser hides.
-  const double exposed = s.grouping == Grouping::none ? 0 : kExposed * std::min(on_chip, memory);
+  // Tile by tile, groups and classes are bound by one or the other: not all of the lesser hides.
+  const double exposed = grouped || conv ? kExposed * std::min(on_chip, memory) : 0;
   return kLaunchUs + kFirstBytesUs + std::max(on_chip, memory) + exposed + join;
 }
 

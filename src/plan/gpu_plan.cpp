@@ -6,11 +6,13 @@
 #include <cstring>
 #include <mutex>
 
+#include "cleave/conv.h"
 #include "cleave/epilogue/store_chunk.h"
 #include "cleave/kernel/gemm_params.h"
 #include "cleave/mainloop/tma_box.h"
 #include "cleave/names.h"
 #include "jit/source.h"
+#include "plan/conv_params.h"
 #include "plan/cost.h"
 #include "problem/arguments.h"
 #include "problem/problem.h"
@@ -25,6 +27,8 @@ namespace {
 
 static_assert(sizeof(TensorMap) == sizeof(CUtensorMap) &&
               alignof(TensorMap) >= alignof(CUtensorMap));
+
+constexpr size_t kMostParamBytes = 32764;  // of a launch
 
 // Tensor maps are encoded for this address (any aligned one would do) and pointed at the arguments
 // in each run.
@@ -78,6 +82,21 @@ CUtensorMap map_a(const Choice& choice) {
                   loads_ragged(c.grouping, c.a_major));
 }
 
+/// The filters of a convolution, whose batch are the taps.
+CUtensorMap map_filters(const Choice& choice) {
+  const GemmProblem& p = choice.problem;
+  const GemmConfig& c = choice.config;
+  const bool forward = p.conv.kind == Conv::fprop;
+  MatrixLayout one_tap = p.b;
+  one_tap.stride_batch = p.conv.channels;
+  const int64_t channels = p.conv.channels, filters = p.conv.filters * p.batch;
+  return make_map(
+      map_shape("b", one_tap, channels, filters, forward ? p.b.stride_col : p.b.stride_row,
+                taps(p.conv), atom_elements(c.a),
+                box_rows(c.b_major, c.tile_n, c.tile_k, c.multicast_m)),
+      false);
+}
+
 CUtensorMap map_b(const Choice& choice) {
   const GemmProblem& p = choice.problem;
   const GemmConfig& c = choice.config;
@@ -100,14 +119,28 @@ CUtensorMap map_d(const Choice& choice) {
   return make_map(map_shape("d", p.d, p.m, p.n, p.d.stride_col, p.batch, 64, columns), is_ragged);
 }
 
+/// Whether an operand is fetched as a matrix.
+bool has_map_a(const GemmConfig& c) {
+  return !gathers_a(c);
+}
+bool has_map_b(const GemmConfig& c) {
+  return !gathers_b(c) && !c.side_by_side;
+}
+
+/// Whether all of D has one map.
+bool stores_by_map(const GemmConfig& c) {
+  return c.store_by_tma && !scatters(c);
+}
+
 GemmParams make_params(const Choice& choice) {
   const GemmProblem& p = choice.problem;
   const GemmConfig& c = choice.config;
   GemmParams params{};
   if (c.family == KernelFamily::sm90) {
-    driver_map(params.map_a) = map_a(choice);
-    driver_map(params.map_b) = map_b(choice);
-    if (c.store_by_tma) driver_map(params.map_d) = map_d(choice);
+    if (has_map_a(c)) driver_map(params.map_a) = map_a(choice);
+    if (has_map_b(c))
+      driver_map(params.map_b) = gathers_a(c) && !c.gather ? map_filters(choice) : map_b(choice);
+    if (stores_by_map(c)) driver_map(params.map_d) = map_d(choice);
   }
   const auto strided = [](Major major, int64_t k, int64_t other) {
     return major == Major::k ? other : k;
@@ -167,11 +200,14 @@ class GpuPlan final : public GemmPlan {
 
     const GemmArguments arguments = choice_.spec.transposed ? transposed(given) : given;
     const GemmConfig& c = choice_.config;
-    GemmParams params = ready.params;
+    alignas(TensorMap) std::byte buffer[kMostParamBytes];
+    std::memcpy(buffer, ready.params.data(), ready.params.size());
+    GemmParams& params = *reinterpret_cast<GemmParams*>(buffer);
     if (c.family == KernelFamily::sm90) {
-      replace_address(driver_map(params.map_a), arguments.a);
-      replace_address(driver_map(params.map_b), arguments.b);
-      if (c.store_by_tma) replace_address(driver_map(params.map_d), arguments.d);
+      if (has_map_a(c)) replace_address(driver_map(params.map_a), arguments.a);
+      if (has_map_b(c)) replace_address(driver_map(params.map_b), arguments.b);
+      if (stores_by_map(c)) replace_address(driver_map(params.map_d), arguments.d);
+      if (c.conv != Conv::none) place_conv_maps(choice_, buffer, arguments);
     }
     params.a.data = arguments.a;
     params.b.data = arguments.b;
@@ -194,7 +230,7 @@ class GpuPlan final : public GemmPlan {
     params.counters = static_cast<uint32_t*>(space.counters);
     params.partials = static_cast<float*>(space.partials);
     try {
-      ready.kernel->launch(launch_, cuda_stream, &params);
+      ready.kernel->launch(launch_, cuda_stream, buffer);
     } catch (const Error&) {
       check_stream(cuda_stream, problem_.device);
       throw;
@@ -237,7 +273,7 @@ class GpuPlan final : public GemmPlan {
   /// What needs the GPU, made at the first use.
   struct Ready {
     const Kernel* kernel = nullptr;
-    GemmParams params;
+    std::vector<std::byte> params;  // GemmParams, or the ConvParams that begin with it
   };
 
   WorkspaceSize space_needed() const { return {choice_.counter_bytes, choice_.partial_bytes}; }
@@ -256,7 +292,13 @@ class GpuPlan final : public GemmPlan {
     if (const Ready* ready = ready_.load(std::memory_order_acquire)) return *ready;
     storage_.kernel = &kernel_.get(stream);
     check_resident(*storage_.kernel);
-    storage_.params = make_params(choice_);
+    const GemmParams params = make_params(choice_);
+    if (choice_.config.conv != Conv::none) {
+      storage_.params = make_conv_params(choice_, params);
+    } else {
+      const auto* const bytes = reinterpret_cast<const std::byte*>(&params);
+      storage_.params.assign(bytes, bytes + sizeof params);
+    }
     ready_.store(&storage_, std::memory_order_release);
     return storage_;
   }

@@ -29,6 +29,15 @@ struct ProblemHash {
       mix(uint64_t(scale->stride_row) << 32 ^ uint64_t(scale->stride_k) << 12 ^
           uint64_t(scale->rows) << 4 ^ uint64_t(scale->kind));
     }
+    const ConvLayout& conv = p.conv;
+    if (conv.kind != Conv::none) {
+      mix(uint64_t(conv.kind) << 4 ^ uint64_t(conv.division) << 8 ^ uint64_t(conv.images) << 32);
+      for (const ConvAxis& axis : conv.axes) {
+        mix(uint64_t(axis.size) << 32 ^ uint64_t(axis.filter) << 16 ^ uint64_t(axis.stride));
+        mix(uint64_t(axis.pad_begin) << 32 ^ uint64_t(axis.pad_end) << 16 ^
+            uint64_t(axis.dilation));
+      }
+    }
     return size_t(h);
   }
 };

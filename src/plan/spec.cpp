@@ -13,6 +13,8 @@ std::string to_string(const Spec& s) {
   std::string text = fmt::format("{} {}x{}", to_string(s.family), s.tile_m, s.tile_n);
   if (s.transposed) text += " transposed";
   if (s.pingpong) text += " pingpong";
+  if (s.side_by_side) text += " side_by_side";
+  if (s.gather) text += " gather";
   if (s.multicast_m * s.multicast_n > 1)
     text += fmt::format(" multicast {}x{}", s.multicast_m, s.multicast_n);
   if (s.split != SplitKMode::none) text += fmt::format(" {} {}", to_string(s.split), s.slices);
@@ -38,6 +40,10 @@ std::optional<Spec> parse_spec(std::string_view text) {
         spec.transposed = true;
       } else if (word == "pingpong") {
         spec.pingpong = true;
+      } else if (word == "side_by_side") {
+        spec.side_by_side = true;
+      } else if (word == "gather") {
+        spec.gather = true;
       } else if (word == "multicast") {
         if (!pair(spec.multicast_m, spec.multicast_n)) return std::nullopt;
       } else if (word == "clusters") {

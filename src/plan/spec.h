@@ -17,6 +17,8 @@ struct Spec {
       false;  ///< computes D^T = B^T A^T: a small M then rides on the narrow side of the tile
   uint32_t tile_m = 128, tile_n = 128;
   bool pingpong = false;
+  bool side_by_side = false;  ///< dgrad: all residue classes in the columns of one product
+  bool gather = false;  ///< convolutions with few channels, sm90: threads load what is gathered
   uint32_t multicast_m = 1, multicast_n = 1;
   SplitKMode split = SplitKMode::none;
   uint32_t slices = 1;
@@ -26,8 +28,8 @@ struct Spec {
   friend bool operator==(const Spec&, const Spec&) = default;
 };
 
-/// "sm90 128x256 multicast 2x1 parallel 16 clusters 4", with "transposed" and "pingpong" where they
-/// apply.
+/// "sm90 128x256 multicast 2x1 parallel 16 clusters 4", with "transposed", "pingpong" and
+/// "side_by_side" and "gather" where they apply.
 std::string to_string(const Spec& spec);
 
 /// The inverse; nothing if `text` is not of that form.

@@ -99,6 +99,13 @@ void check_groups(const GemmProblem& p, Messages& out) {
         "groups describes groups of no dimension; set groups.dimension, or leave all out");
     return;
   }
+  if (p.groups.dimension == Grouping::classes) {
+    out.push_back(
+        "groups.dimension is classes, which the planner makes of a convolution; set conv, and "
+        "leave "
+        "groups out");
+    return;
+  }
   check_count(p, out);
   check_spacing(p.groups, out);
   check_shared(p, out);

@@ -22,6 +22,8 @@ constexpr std::string_view bias_names[] = {"none", "row", "column"};
 constexpr std::string_view scaling_names[] = {"none", "vector", "block"};
 constexpr std::string_view grouping_names[] = {"none", "m", "n", "k"};
 constexpr std::string_view bounds_names[] = {"ends", "indptr", "starts", "aligned_ends", "counts"};
+constexpr std::string_view conv_names[] = {"none", "fprop", "dgrad", "wgrad"};
+constexpr std::string_view division_names[] = {"auto", "fast", "plain", "fast_load", "fast_store"};
 constexpr std::string_view granularity_names[] = {"tensor", "row", "block_1x128", "block_128x128"};
 constexpr std::string_view major_names[] = {"k", "mn"};
 constexpr std::string_view order_names[] = {"row", "column"};
@@ -66,6 +68,12 @@ std::string_view to_string(Grouping value) {
 std::string_view to_string(GroupBounds value) {
   return name_of(value, bounds_names);
 }
+std::string_view to_string(Conv value) {
+  return name_of(value, conv_names);
+}
+std::string_view to_string(Division value) {
+  return name_of(value, division_names);
+}
 std::string_view to_string(Granularity value) {
   return name_of(value, granularity_names);
 }
@@ -106,6 +114,14 @@ Grouping from_string(std::string_view name) {
 template <>
 GroupBounds from_string(std::string_view name) {
   return find<GroupBounds>("bounds", name, bounds_names);
+}
+template <>
+Conv from_string(std::string_view name) {
+  return find<Conv>("kind", name, conv_names);
+}
+template <>
+Division from_string(std::string_view name) {
+  return find<Division>("division", name, division_names);
 }
 template <>
 Granularity from_string(std::string_view name) {

@@ -2,6 +2,7 @@
 
 #include <limits>
 
+#include "cleave/conv.h"
 #include "cleave/core/math.h"
 #include "problem/problem.h"
 
@@ -73,9 +74,15 @@ bool addressable(const Placement& matrix) {
 }
 
 Placement a_of(const GemmProblem& p) {
+  if (p.conv.kind == Conv::fprop) return {p.a, image_pixels(p.conv), p.conv.channels, p.batch};
+  if (p.conv.kind == Conv::dgrad) return {p.a, output_pixels(p.conv), p.conv.filters, p.batch};
   return {p.a, p.m, p.k, entries(p, Grouping::m, Grouping::k)};
 }
 Placement b_of(const GemmProblem& p) {
+  if (p.conv.kind == Conv::dgrad) {
+    return {p.b, p.conv.filters, taps(p.conv) * p.conv.channels, p.batch};
+  }
+  if (p.conv.kind == Conv::wgrad) return {p.b, image_pixels(p.conv), p.conv.channels, p.batch};
   return {p.b, p.k, columns_of_b(p), entries(p, Grouping::n, Grouping::k)};
 }
 Placement c_of(const GemmProblem& p) {

@@ -20,7 +20,9 @@ bool addressable(const Placement& matrix);
 int64_t entries_of_scale_a(const GemmProblem& problem, Scaling kind);
 int64_t entries_of_scale_b(const GemmProblem& problem, Scaling kind);
 
-// What a problem reads and writes. What takes no part in it is empty.
+// What a problem reads and writes. What takes no part in it is empty. Of a convolution, which
+// gathers an operand from all over a tensor, that tensor: x and y are [pixels, channels], w is
+// [filters, taps x channels], or the transpose of that as B of fprop and y as A of wgrad.
 Placement a_of(const GemmProblem& problem);
 Placement b_of(const GemmProblem& problem);
 Placement c_of(const GemmProblem& problem);

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "problem/conv.h"
 #include "problem/placement.h"
 
 namespace cleave {
@@ -29,7 +30,7 @@ int64_t columns_of_b(const GemmProblem& p) {
 }
 
 bool is_transposable(const GemmProblem& p) {
-  return p.activation != Activation::swiglu;
+  return p.activation != Activation::swiglu && p.conv.kind == Conv::none;
 }
 
 GemmProblem transposed(const GemmProblem& problem) {
@@ -65,6 +66,7 @@ std::optional<Order> output_order(const GemmProblem& p) {
 int64_t grouped_extent(const GemmProblem& problem) {
   switch (problem.groups.dimension) {
     case Grouping::none:
+    case Grouping::classes:
       return 0;
     case Grouping::m:
       return problem.m;
@@ -91,14 +93,21 @@ bool sums_are_integers(const GemmProblem& p) {
 }
 
 double flops(const GemmProblem& p) {
+  if (p.conv.kind != Conv::none) {
+    return 2.0 * double(output_pixels(p.conv)) * double(p.conv.filters) * double(taps(p.conv)) *
+           double(p.conv.channels) * double(p.batch);
+  }
   const double products = p.groups.dimension == Grouping::none ? double(p.batch) : 1.0;
   return 2.0 * double(p.m) * double(columns_of_b(p)) * double(p.k) * products;
 }
 
 double minimum_bytes(const GemmProblem& p) {
-  double total = 0;
-  for (const auto part : {a_of, b_of, c_of, d_of, bias_of, scale_a_of, scale_b_of, zero_a_of,
-                          zero_b_of, scale_d_of, amax_of, group_offsets_of, group_sizes_of}) {
+  Placement a = a_of(p), b = b_of(p);
+  if (p.conv.kind == Conv::fprop) a.rows = pixels_read(p.conv);
+  if (p.conv.kind == Conv::wgrad) b.rows = pixels_read(p.conv);
+  double total = bytes(a) + bytes(b);
+  for (const auto part : {c_of, d_of, bias_of, scale_a_of, scale_b_of, zero_a_of, zero_b_of,
+                          scale_d_of, amax_of, group_offsets_of, group_sizes_of}) {
     total += bytes(part(p));
   }
   return total;

@@ -11,7 +11,8 @@ namespace cleave {
 /// The columns of B, and of the bias of a row: swiglu takes two for each of D's.
 int64_t columns_of_b(const GemmProblem& problem);
 
-/// False where a product cannot be read the other way: swiglu joins columns, never rows.
+/// False where a product cannot be read the other way: swiglu joins columns, never rows, and a
+/// convolution's matrices have roles of their own.
 bool is_transposable(const GemmProblem& problem);
 
 /// The same product read the other way: D^T = B^T A^T. Its arguments are those of
@@ -39,11 +40,13 @@ bool sums_are_integers(const GemmProblem& problem);
 bool types_are_served(const GemmProblem& problem);
 
 /// Multiplications and additions of A @ B, over all batch entries; of groups as if they covered
-/// their dimension, which only the device knows.
+/// their dimension, which only the device knows; of a convolution, whatever its kind, of every tap
+/// for every output.
 double flops(const GemmProblem& problem);
 
 /// Bytes that any implementation must move: every operand, bias and scale read once (also what all
-/// batch entries share), D written once. Of empty groups, too.
+/// batch entries share), D written once. Of empty groups, too; of a convolution's images only where
+/// taps land.
 double minimum_bytes(const GemmProblem& problem);
 
 }  // namespace cleave

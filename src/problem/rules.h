@@ -34,6 +34,13 @@ void check_scaling(const GemmProblem& problem, Messages& out);
 /// Groups, and what may go with them. The sizes are sound.
 void check_groups(const GemmProblem& problem, Messages& out);
 
+/// The numbers of a convolution, if it is one. True if they are sound: only then are its sizes.
+bool check_geometry(const ConvLayout& conv, Messages& out);
+
+/// The sizes and layouts of a convolution's matrices, and what may go with it. The geometry is
+/// sound.
+void check_conv(const GemmProblem& problem, Messages& out);
+
 /// What may go with swiglu. The sizes are sound.
 void check_swiglu(const GemmProblem& problem, Messages& out);
 

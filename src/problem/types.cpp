@@ -28,6 +28,27 @@ void check_addend(const char* argument, DType type, Messages& out) {
                             argument, to_string(type)));
 }
 
+void check_types_of_conv(const GemmProblem& p, Messages& out) {
+  if (p.conv.kind == Conv::none) return;
+  const DType type = p.a.dtype;
+  if (is_fp8(type) || is_fp8(p.b.dtype)) {
+    out.push_back(
+        fmt::format("a is {} and b is {}, but convolutions serve float16, bfloat16, float32 and, "
+                    "fprop, int8. Convert them",
+                    to_string(type), to_string(p.b.dtype)));
+  } else if (type == DType::i8 && p.conv.kind != Conv::fprop) {
+    out.push_back(fmt::format(
+        "a is int8, which only fprop serves, but this is {}; convert a and b to a float type",
+        to_string(p.conv.kind)));
+  }
+  if (size_of(p.d.dtype) == 1) {
+    out.push_back(
+        fmt::format("d is {}, but convolutions have outputs of float16, bfloat16, float32 and, of "
+                    "int8, int32. Quantise in a step of its own",
+                    to_string(p.d.dtype)));
+  }
+}
+
 }  // namespace
 
 void check_types(const GemmProblem& p, Messages& out) {
@@ -40,6 +61,7 @@ void check_types(const GemmProblem& p, Messages& out) {
                     "have. Pass d of a float type",
                     to_string(p.a.dtype)));
   }
+  check_types_of_conv(p, out);
 }
 
 bool types_are_served(const GemmProblem& problem) {

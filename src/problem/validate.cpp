@@ -20,6 +20,7 @@ constexpr int64_t kSmallTile = 64;
 
 /// Whether the sizes make sense: only then can the layouts be judged.
 bool check_sizes(const GemmProblem& p, Messages& out) {
+  if (!check_geometry(p.conv, out)) return false;
   const size_t before = out.size();
   check_size("m", p.m, out);
   check_size("n", p.n, out);
@@ -116,6 +117,7 @@ std::vector<std::string> validate(const GemmProblem& problem) {
     check_scaling(problem, out);
     check_bias(problem, out);
     check_groups(problem, out);
+    check_conv(problem, out);
     check_swiglu(problem, out);
   }
   check_types(problem, out);

@@ -32,6 +32,27 @@ struct TensorMapShape {
 /// kernel can.
 CUtensorMap make_tensor_map(const void* base, const TensorMapShape& shape);
 
+/// A tensor of images as a convolution walks through it (ptx/tma_im2col.h): dimensions channels, width,
+/// height (, depth), images, the first one contiguous. Boxes lie in shared memory as those of matrices.
+struct Im2colMapShape {
+  static constexpr uint32_t max_rank = 5;
+
+  const char* name = "tensor";  ///< in messages
+  DType dtype = DType::bf16;
+  bool round_to_tf32 = false;
+  uint32_t rank = 4;
+  std::array<uint64_t, max_rank> size = {1, 1, 1, 1, 1};
+  std::array<uint64_t, max_rank> stride_bytes = {};  ///< [0] is not used
+  /// Of width, height, depth: the first pixel, the last one less the dimension's last, the way from
+  /// one to the next.
+  std::array<int32_t, 3> lower = {}, upper = {};
+  std::array<uint32_t, 3> step = {1, 1, 1};
+  uint32_t box_channels = 1, box_pixels = 1;
+};
+
+/// Throws Error(unsupported), naming the dimension, for what TMA cannot address.
+CUtensorMap make_tensor_map(const void* base, const Im2colMapShape& shape);
+
 /// Points a map at another matrix of the same shape. Throws Error(unsupported) if `base` is not
 /// 16-byte aligned.
 void replace_address(CUtensorMap& map, const void* base);

@@ -27,6 +27,8 @@ TEST(Names, RoundTrip) {
   expect_round_trip<Scaling>(3);
   expect_round_trip<Grouping>(4);
   expect_round_trip<GroupBounds>(5);
+  expect_round_trip<Conv>(4);
+  expect_round_trip<Division>(5);
   expect_round_trip<Granularity>(4);
   expect_round_trip<Major>(2);
   expect_round_trip<Order>(2);
@@ -47,6 +49,9 @@ TEST(Names, AreWhatUsersType) {
   EXPECT_EQ(to_string(Scaling::vector), "vector");
   EXPECT_EQ(to_string(Grouping::k), "k");
   EXPECT_EQ(to_string(GroupBounds::aligned_ends), "aligned_ends");
+  EXPECT_EQ(to_string(Conv::dgrad), "dgrad");
+  EXPECT_EQ(to_string(Division::automatic), "auto");
+  EXPECT_EQ(to_string(Division::fast_store), "fast_store");
   EXPECT_EQ(to_string(Granularity::block_1x128), "block_1x128");
   EXPECT_EQ(to_string(KernelFamily::sm90), "sm90");
 }

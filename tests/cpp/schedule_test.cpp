@@ -1,4 +1,5 @@
-// Walk and the reduction units: every (group, tile, k block) exactly once, and waits that always end.
+// Walk and the reduction units: every (group or class, tile, k block) exactly once, and waits that
+// always end.
 
 #include "cleave/schedule/schedule.h"
 
@@ -20,31 +21,44 @@ struct Step {
   WorkUnit unit;
 };
 
-/// A schedule, and its groups if it has any.
+/// A schedule, and its groups or classes if it has any.
 struct Case {
   ScheduleShape shape;
   std::vector<GroupRange> ranges;
   std::vector<uint32_t> before;
+  std::vector<ConvClass> classes;
 
   bool grouped(Grouping along) const { return shape.grouping == along; }
   uint32_t steps(uint32_t batch) const { return before[batch + 1] - before[batch]; }
-  uint32_t tiles_m(uint32_t batch) const {
-    return grouped(Grouping::m) ? steps(batch) : shape.tiles_m;
+  // What the part of the problem has that a tile lies in: its batch entry, group or class.
+  uint32_t tiles_m(const TileSpot& spot) const {
+    if (grouped(Grouping::classes)) return classes[spot.conv_class].tiles;
+    return grouped(Grouping::m) ? steps(spot.batch) : shape.tiles_m;
   }
-  uint32_t tiles_n(uint32_t batch) const {
-    return grouped(Grouping::n) ? steps(batch) : shape.tiles_n;
+  uint32_t tiles_n(const TileSpot& spot) const {
+    return grouped(Grouping::n) ? steps(spot.batch) : shape.tiles_n;
   }
-  uint32_t k_blocks(uint32_t batch) const {
-    return grouped(Grouping::k) ? steps(batch) : shape.k_blocks;
+  uint32_t k_blocks(const TileSpot& spot) const {
+    if (grouped(Grouping::classes)) return classes[spot.conv_class].depth;
+    return grouped(Grouping::k) ? steps(spot.batch) : shape.k_blocks;
+  }
+  GroupRange range(const TileSpot& spot) const {
+    if (grouped(Grouping::classes)) return {0, classes[spot.conv_class].rows};
+    return grouped(Grouping::none) ? GroupRange{} : ranges[spot.batch];
   }
   uint32_t tiles() const {
-    uint32_t tiles = 0;
-    for (uint32_t batch = 0; batch < shape.batches; ++batch) {
-      tiles += tiles_m(batch) * tiles_n(batch);
-    }
-    return tiles;
+    if (grouped(Grouping::m)) return before.back() * shape.tiles_n;
+    if (grouped(Grouping::n)) return before.back() * shape.tiles_m;
+    return shape.tiles_m * shape.tiles_n * shape.batches;
   }
-  GroupTable table() const { return {ranges.data(), before.data(), uint32_t(ranges.size())}; }
+  template <Grouping grouping>
+  Table<grouping> table() const {
+    if constexpr (grouping == Grouping::classes) {
+      return {classes.data(), uint32_t(classes.size())};
+    } else {
+      return {ranges.data(), before.data(), uint32_t(ranges.size())};
+    }
+  }
 };
 
 /// The units of every worker, in order.
@@ -56,7 +70,7 @@ Walks walks(const Case& x, uint32_t workers) {
   Walks all(workers);
   for (uint32_t worker = 0; worker < workers; ++worker) {
     for (uint32_t rank = 0; rank < schedule.ranks; ++rank) {
-      Walk<mode, grouping> walk(schedule, worker, workers, rank, x.table());
+      Walk<mode, grouping> walk(schedule, worker, workers, rank, x.table<grouping>());
       for (WorkUnit unit; walk.next(unit);) all[worker].push_back(unit);
     }
   }
@@ -72,6 +86,8 @@ Walks walks(const Case& x, uint32_t workers) {
       return walks<mode, Grouping::n>(x, workers);
     case Grouping::k:
       return walks<mode, Grouping::k>(x, workers);
+    case Grouping::classes:
+      return walks<mode, Grouping::classes>(x, workers);
     default:
       return walks<mode, Grouping::none>(x, workers);
   }
@@ -96,6 +112,9 @@ Walks walks(const Case& x) {
   return walks(x, x.shape.workers);
 }
 
+constexpr Grouping kGroupings[] = {Grouping::none, Grouping::m, Grouping::n, Grouping::k,
+                                   Grouping::classes};
+
 class Cases {
  public:
   explicit Cases(uint32_t seed) : random_(seed) {}
@@ -117,8 +136,12 @@ class Cases {
     if (mode == SplitKMode::parallel) shape.ranks = 1u << number(0, 2);
     shape.slices = shape.ranks * number(1, 17);
     shape.workers = number(0, 3) == 0 ? 132 : number(1, 148);
-    if (grouping != Grouping::none) draw_groups(x);
     shape.stream_tiles = number(0, shape.tiles_m * shape.tiles_n * shape.batches);
+    if (grouping == Grouping::classes) {
+      draw_classes(x);
+    } else if (grouping != Grouping::none) {
+      draw_groups(x);
+    }
     shape.reduce_chunks = number(1, 9);
     shape.band_width = number(0, 10);
     shape.bands_along_m = number(0, 1) == 1;
@@ -128,7 +151,7 @@ class Cases {
   /// One of every grouping.
   std::vector<Case> draw(SplitKMode mode) {
     std::vector<Case> cases;
-    for (const Grouping grouping : {Grouping::none, Grouping::m, Grouping::n, Grouping::k}) {
+    for (const Grouping grouping : kGroupings) {
       cases.push_back(draw(mode, grouping));
     }
     return cases;
@@ -152,6 +175,29 @@ class Cases {
     }
   }
 
+  /// Up to as many as there may be, some without taps.
+  void draw_classes(Case& x) {
+    constexpr uint32_t kTileM = 10;
+    x.classes.resize(number(0, 9) > 0 ? number(0, 9) : kMostClasses);
+    ClassList list{x.classes.data()};
+    for (size_t i = 0; i < x.classes.size(); ++i) {
+      const uint32_t depths[] = {0, 1, number(2, 9), number(10, 70)};
+      ConvClass c;
+      c.rows = number(1, 5 * kTileM);
+      c.taps.size = depths[number(0, 3)];
+      list.add(c);
+    }
+    deal_tiles(x.classes.data(), list.count, kTileM, 1, 1, true);
+    ScheduleShape& shape = x.shape;
+    shape.tiles_m = shape.line = shape.stream_tiles = 0;
+    for (const ConvClass& c : x.classes) {
+      shape.tiles_m += c.tiles;
+      if (shape.batches != 1 || c.depth == 0) continue;  // the line runs through one entry's tiles
+      shape.line += c.tiles * c.depth * shape.tiles_n;
+      shape.stream_tiles += c.tiles * shape.tiles_n;
+    }
+  }
+
   std::mt19937 random_;
 };
 
@@ -161,7 +207,8 @@ std::string text(const Case& x) {
              std::vector<uint32_t>{uint32_t(s.mode), uint32_t(s.grouping), s.tiles_m, s.tiles_n,
                                    s.batches, s.k_blocks, s.slices, s.workers, s.stream_tiles,
                                    s.reduce_chunks, s.band_width, uint32_t(s.bands_along_m)}) +
-         " groups' steps " + testing::PrintToString(x.before);
+         " groups' steps " + testing::PrintToString(x.before) + ", " +
+         std::to_string(x.classes.size()) + " classes";
 }
 
 constexpr SplitKMode kModes[] = {SplitKMode::none, SplitKMode::serial, SplitKMode::parallel,
@@ -173,23 +220,21 @@ void expect_everything_once(const Case& x) {
   const bool sliced = make_schedule(shape).slices > 1;
   std::vector<std::vector<int>> visits(x.tiles());
   std::vector<uint32_t> units(x.tiles());
-  std::map<std::array<uint32_t, 3>, uint32_t> places;
+  std::map<std::array<uint32_t, 4>, uint32_t> places;
   for (const auto& walk : walks(x)) {
     for (const WorkUnit& unit : walk) {
       ASSERT_LT(unit.tile, x.tiles());
       ASSERT_LT(unit.batch, shape.batches);
-      ASSERT_LT(unit.m, x.tiles_m(unit.batch));
-      ASSERT_LT(unit.n, x.tiles_n(unit.batch));
-      const auto place = places.insert({{unit.batch, unit.m, unit.n}, unit.tile});
+      ASSERT_LT(unit.m, x.tiles_m(unit));
+      ASSERT_LT(unit.n, x.tiles_n(unit));
+      const auto place = places.insert({{unit.batch, unit.conv_class, unit.m, unit.n}, unit.tile});
       ASSERT_EQ(place.first->second, unit.tile) << "two tiles in one place";
-      if (shape.grouping != Grouping::none) {
-        ASSERT_EQ(unit.range.begin, x.ranges[unit.batch].begin);
-        ASSERT_EQ(unit.range.end, x.ranges[unit.batch].end);
-      }
+      ASSERT_EQ(unit.range.begin, x.range(unit).begin);
+      ASSERT_EQ(unit.range.end, x.range(unit).end);
       ++units[unit.tile];
-      visits[unit.tile].resize(x.k_blocks(unit.batch));
+      visits[unit.tile].resize(x.k_blocks(unit));
       for (uint32_t i = 0; i < unit.k_count; ++i) {
-        ASSERT_LT(unit.k_block(i), x.k_blocks(unit.batch));
+        ASSERT_LT(unit.k_block(i), x.k_blocks(unit));
         ++visits[unit.tile][unit.k_block(i)];
       }
     }
@@ -236,10 +281,10 @@ TEST(Schedule, SlicesAreEvenAndInterleave) {
           ASSERT_EQ(unit.k_first, key.second);  // slices interleave
           ASSERT_EQ(unit.k_step, x.shape.slices);
           k += unit.k_count;
-          ASSERT_GE(unit.k_count, x.k_blocks(unit.batch) / x.shape.slices);
-          ASSERT_LE(unit.k_count, x.k_blocks(unit.batch) / x.shape.slices + 1);
+          ASSERT_GE(unit.k_count, x.k_blocks(unit) / x.shape.slices);
+          ASSERT_LE(unit.k_count, x.k_blocks(unit) / x.shape.slices + 1);
           if (key.second + 1 == x.shape.slices) {
-            ASSERT_EQ(k, x.k_blocks(unit.batch));
+            ASSERT_EQ(k, x.k_blocks(unit));
           }
         }
       }
@@ -329,7 +374,7 @@ void expect_owners_collect(const Case& x) {
         ASSERT_GT(step.unit.k_count, 0u);
         k += step.unit.k_count;
       }
-      ASSERT_EQ(k, x.k_blocks(unit.batch));
+      ASSERT_EQ(k, x.k_blocks(unit));
     }
   }
 }
@@ -363,12 +408,16 @@ TEST(Schedule, StreamKWorkIsEven) {
   }
 }
 
-TEST(Schedule, StreamKWorkIsEvenHoweverGroupsOfKAreSkewed) {
+// However groups of K are skewed, and however unequal classes are.
+TEST(Schedule, StreamKWorkIsEvenWhereTilesAreNot) {
   Cases cases(7);
-  for (int round = 0; round < 500; ++round) {
-    const Case x = cases.draw(SplitKMode::stream_k, Grouping::k);
+  for (int round = 0; round < 1000; ++round) {
+    const bool classes = round % 2 == 1;
+    const Case x = cases.draw(SplitKMode::stream_k, classes ? Grouping::classes : Grouping::k);
+    if (classes && x.shape.batches != 1) continue;
     SCOPED_TRACE(text(x));
-    const uint32_t blocks = x.before.back() * x.shape.tiles_m * x.shape.tiles_n;
+    const uint32_t blocks =
+        classes ? x.shape.line : x.before.back() * x.shape.tiles_m * x.shape.tiles_n;
     for (const auto& walk : walks(x)) {
       ASSERT_GE(k_blocks_of(walk), blocks / x.shape.workers);
       ASSERT_LE(k_blocks_of(walk), blocks / x.shape.workers + 1);
@@ -380,7 +429,7 @@ template <Grouping grouping>
 void expect_every_chunk_reduced(const Case& x) {
   SCOPED_TRACE(text(x));
   const Schedule schedule = make_schedule(x.shape);
-  TileFinder<grouping> finder(schedule, x.table());
+  TileFinder<grouping> finder(schedule, x.table<grouping>());
   ASSERT_EQ(finder.tiles(), x.tiles());
   std::map<uint32_t, WorkUnit> places;
   for (const auto& walk : walks(x)) {
@@ -394,6 +443,7 @@ void expect_every_chunk_reduced(const Case& x) {
     ASSERT_EQ(unit.m, places.at(unit.tile).m);
     ASSERT_EQ(unit.n, places.at(unit.tile).n);
     ASSERT_EQ(unit.batch, places.at(unit.tile).batch);
+    ASSERT_EQ(unit.conv_class, places.at(unit.tile).conv_class);
     ASSERT_EQ(unit.range.begin, places.at(unit.tile).range.begin);
     ASSERT_EQ(unit.range.end, places.at(unit.tile).range.end);
     visits.insert({unit.tile, unit.chunk});
@@ -409,7 +459,26 @@ TEST(Schedule, ReductionsCoverEveryTileAndChunkOnce) {
     expect_every_chunk_reduced<Grouping::m>(draw(Grouping::m));
     expect_every_chunk_reduced<Grouping::n>(draw(Grouping::n));
     expect_every_chunk_reduced<Grouping::k>(draw(Grouping::k));
+    expect_every_chunk_reduced<Grouping::classes>(draw(Grouping::classes));
     if (HasFatalFailure()) return;
+  }
+}
+
+template <Grouping grouping>
+void expect_found_in_any_order(Cases& cases) {
+  const Case x = cases.draw(SplitKMode::none, grouping);
+  SCOPED_TRACE(text(x));
+  const Schedule schedule = make_schedule(x.shape);
+  TileFinder<grouping> finder(schedule, x.table<grouping>());
+  for (int i = 0; i < 50 && x.tiles() > 0; ++i) {
+    TileSpot found, fresh;
+    const uint32_t tile = cases.number(0, x.tiles() - 1);
+    finder.find(tile, found);
+    TileFinder<grouping>(schedule, x.table<grouping>()).find(tile, fresh);
+    ASSERT_EQ(found.batch, fresh.batch);
+    ASSERT_EQ(found.conv_class, fresh.conv_class);
+    ASSERT_EQ(found.m, fresh.m);
+    ASSERT_EQ(found.n, fresh.n);
   }
 }
 
@@ -417,19 +486,9 @@ TEST(Schedule, ReductionsCoverEveryTileAndChunkOnce) {
 TEST(Schedule, TilesAreFoundInAnyOrder) {
   Cases cases(8);
   for (int round = 0; round < 200; ++round) {
-    const Case x = cases.draw(SplitKMode::none, Grouping::m);
-    SCOPED_TRACE(text(x));
-    const Schedule schedule = make_schedule(x.shape);
-    TileFinder<Grouping::m> finder(schedule, x.table());
-    for (int i = 0; i < 50 && x.tiles() > 0; ++i) {
-      TileSpot found, fresh;
-      const uint32_t tile = cases.number(0, x.tiles() - 1);
-      finder.find(tile, found);
-      TileFinder<Grouping::m>(schedule, x.table()).find(tile, fresh);
-      ASSERT_EQ(found.batch, fresh.batch);
-      ASSERT_EQ(found.m, fresh.m);
-      ASSERT_EQ(found.n, fresh.n);
-    }
+    expect_found_in_any_order<Grouping::m>(cases);
+    expect_found_in_any_order<Grouping::classes>(cases);
+    if (HasFatalFailure()) return;
   }
 }
 

@@ -14,14 +14,18 @@ import numpy as np
 import pytest
 
 import cleave
-from cleave.cli import arrays, dtypes, measure
+from cleave.cli import arrays, dtypes, measure, values
 from cleave.cli.case import GemmCase
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from bench import __main__ as harness
 from bench import (
+    ahead,
     contest,
+    conv,
+    division,
+    division_report,
     expert_offsets,
     gemm,
     grouped,
@@ -64,6 +68,19 @@ def split_row(case, mode, slices, us):
     return row(case, us, ratio=5 / us, slices=slices or 8) | asked
 
 
+def division_row(case, kernel, way, us, **changes):
+    asked = {"requested_kernel": kernel, "requested_division": way, "call": f"{kernel} {way}"}
+    if us is None:
+        return {
+            "case": case,
+            "us": None,
+            "refused": "no TMA",
+            "without": {kernel: "no TMA"},
+        } | asked
+    facts = {"class_taps": "1x4 2x2 1x1", "registers": 40, "instructions": 900, "reciprocals": 0}
+    return row(case, us) | facts | asked | changes
+
+
 PEER_ROWS = [row("x", 10.0, 12.0), row("y", 10.0, 9.0, rms_error=2e-4), row("z", 5.0)]
 STEP_ROWS = [
     {"case": "x", "us": 10.0, "host_us": 4.0, "max_error": 0.0, "rms_error": 0.0, "row_error": 0.0,
@@ -78,6 +95,19 @@ SPLIT_ROWS = [
     split_row("x", "cluster", 64, None),
     split_row("y", "auto", None, 5.0),
     split_row("y", "none", 1, 10.0),
+]
+DIVISION_ROWS = [
+    division_row("x", "sm90", "auto", 4.0, ratio=2.0, chosen="fast fast_store"),
+    division_row("x", "sm90", "fast", 4.0, ratio=2.0),
+    division_row("x", "sm90", "plain", 8.0, ratio=1.0, registers=44, reciprocals=5),
+    division_row("x", "sm90", "fast_load", 10.0, ratio=0.8, registers=44, reciprocals=5),
+    division_row("x", "sm90", "fast_store", 4.0, ratio=2.0),
+    division_row("y", "sm90", "auto", 5.0, ratio=0.8, chosen="fast"),
+    division_row("y", "sm90", "fast", 5.0, ratio=0.8),
+    division_row("y", "sm90", "plain", 4.0, ratio=1.0),
+    division_row("x", "portable", "fast", 4.0),
+    division_row("x", "portable", "plain", None),
+    division_row("y", "portable", "auto", 4.0),
 ]
 
 
@@ -109,6 +139,8 @@ def test_suites_load(name):
         assert case.bytes > 0
         if suite.operation is not expert_offsets:
             assert case.dtype in dtypes.DTYPES
+        if suite.operation is conv:
+            assert min(case.outputs) > 0
         if suite.operation is gemm:
             assert case.layout == "tn"
 
@@ -170,6 +202,34 @@ def test_the_grouped_suites_are_the_baselines_tables():
     assert {case.sizes for case in skew} == {"zipf"}
 
 
+def test_the_conv_suites_are_the_baselines_table():
+    suite_of_kind = {"fprop": ["conv_fprop"], "dgrad": ["conv_dgrad", "conv_dgrad_unit"]}
+    suite_of_kind["wgrad"] = ["conv_wgrad"]
+    layers = {}
+    for kind, names in suite_of_kind.items():
+        cases = [case for name in names for case in suites.load(name).cases]
+        assert {(case.kind, case.dtype) for case in cases} == {(kind, "float16")}
+        layers[kind] = {replace(case, kind="fprop") for case in cases}
+        assert len(layers[kind]) == 13
+    assert layers["fprop"] == layers["dgrad"] == layers["wgrad"]
+    strides = [case.stride for case in suites.load("conv_dgrad").cases]
+    assert strides == [(2, 2)] * 10
+    assert all(case.stride == (1, 1) for case in suites.load("conv_dgrad_unit").cases)
+
+
+def test_the_division_suite_is_wide():
+    cases = suites.load("division").cases
+    assert len(cases) >= 60
+    assert {case.kind for case in cases} == {"dgrad"}
+    assert set(suites.load("conv_dgrad").cases) < set(cases)
+    assert {case.stride for case in cases} >= {(n, n) for n in (1, 2, 3, 4, 8)} | {(2, 1), (1, 2)}
+    assert {case.filter_size for case in cases} >= {(n, n) for n in (1, 2, 3, 4, 5, 6, 7, 8, 11)}
+    assert {case.dilation[0] for case in cases} == {1, 2, 3}
+    assert any(before != after for case in cases for before, after in case.padding)
+    # What the planner serves: at most 64 classes.
+    assert all(math.prod(case.stride) <= 64 for case in cases)
+
+
 def test_the_scaled_suites_ask_for_what_the_peers_compute():
     assert all(c.use_fast_accum and c.scaling == "row" for c in suites.load("fp8_row").cases)
     assert {c.scaling for c in suites.load("fp8_block").cases} == {"block_128x128"}
@@ -183,7 +243,7 @@ def test_match_leaves_the_cases_with_the_text():
 
 
 def test_unknown_suites_are_refused():
-    with pytest.raises(ValueError, match="no suite 'nothing'; there are dense"):
+    with pytest.raises(ValueError, match="no suite 'nothing'; there are conv_dgrad"):
         suites.load("nothing")
     made = {"name": "s", "kind": "odd", "title": "", "operation": "gemm", "groups": []}
     with pytest.raises(ValueError, match="kind 'odd' is not one of peers"):
@@ -255,6 +315,47 @@ def test_modes():
     assert summary.summarize_modes(SPLIT_ROWS[:1]) == {"compared": 0}
 
 
+def test_division():
+    result = division_report.summarize(DIVISION_ROWS)
+    assert list(result) == ["sm90", "portable"]
+    over = result["sm90"]["plain_over"]
+    assert list(over) == ["auto", "fast", "fast_load", "fast_store"]
+    assert over["fast"]["geomean"] == pytest.approx(math.sqrt(2 * 0.8))
+    assert (over["fast"]["worst_case"], over["fast"]["best_case"]) == ("y", "x")
+    assert over["fast_load"]["compared"] == 1
+    # Where ways are the same code, the first counts.
+    assert result["sm90"]["fastest"] == {"fast": 1, "plain": 1}
+    assert result["sm90"]["auto_losses"] == ["y"]
+    assert result["sm90"]["best_over_auto"]["geomean"] == pytest.approx(math.sqrt(0.8))
+    portable = {
+        "plain_over": {}, "fastest": {"fast": 1}, "auto_losses": [], "best_over_auto": {},
+    }  # fmt: skip
+    assert result["portable"] == portable
+    assert division_report.summarize(DIVISION_ROWS[-2:]) == {}
+
+
+def test_division_is_said_in_sentences():
+    said = division_report.lines(division_report.summarize(DIVISION_ROWS))
+    assert said[1].startswith("sm90, plain's time over fast's: geomean 1.265 of 2, worst 0.800 on")
+    assert said[-4:] == [
+        "sm90, cases on which each way is the fastest: fast 1, plain 1.",
+        "sm90, slower with auto than with plain: y.",
+        "sm90, the fastest way's time over auto's: geomean 0.894 of 2, worst 0.800 on y.",
+        "portable, cases on which each way is the fastest: fast 1.",
+    ]
+
+
+def test_division_table_has_a_line_per_case_and_kernel():
+    columns, cells = division_report.table(DIVISION_ROWS)
+    assert [line[0] for line in cells] == ["x", "y", "x"]
+    first = dict(zip(columns, cells[0], strict=True))
+    assert (first["plain us"], first["plain / fast_load"], first["fastest"]) == (8.0, 0.8, "fast")
+    assert first["auto is"] == "fast fast_store"
+    assert first["registers: fast, plain, fast_load, fast_store"] == "40, 44, 44, 40"
+    last = dict(zip(columns, cells[2], strict=True))
+    assert (last["kernel"], last["plain us"], last["auto is"]) == ("portable", None, None)
+
+
 # Reports
 
 
@@ -262,6 +363,7 @@ CONTENTS = {
     "peers": PEER_ROWS,
     "steps": STEP_ROWS,
     "modes": SPLIT_ROWS,
+    "division": DIVISION_ROWS,
     "host": [{"case": "x", "call": "torch.mm", "us": 9.5}],
 }
 
@@ -279,7 +381,7 @@ def test_report(kind, tmp_path):
     assert text.startswith("# Some title\n\ngpu a GPU, commit abc\n")
     assert "A note." in text
     lines = [line for line in text.splitlines() if line.startswith("|")]
-    assert len(lines) == 2 + len(rows)
+    assert len(lines) == 2 + (3 if kind == "division" else len(rows))
     assert len({line.count("|") for line in lines}) == 1
 
 
@@ -342,6 +444,23 @@ def test_readme_has_the_best_of_peers_and_host_times(tmp_path):
         " | geomean 1.50, worst 1.50, best 1.50 |"
     )
     assert loop.endswith("worst 4.00, best 5.00; host at most 8 us, 60% less or better |")
+
+
+def test_table_of_ways_to_divide(tmp_path):
+    assert readme.division_lines(tmp_path) == []
+    verdict = division_report.summarize(DIVISION_ROWS)
+    report.write(tmp_path, replace(suite_of("division"), name="division"), MACHINE, [], [], verdict)
+    said, _, _, _, *rows = readme.division_lines(tmp_path)
+    assert said == "a GPU, plain's time over that of each other way:"
+    assert len(rows) == 2 * len(values.DIVISIONS)
+    assert "| sm90 | `fast` | 1.265 | 0.800 | 2.000 | 1 |" in rows
+    assert "| sm90 | `plain` |  |  |  | 1 |" in rows
+
+
+def test_every_page_with_results_has_a_place_for_them():
+    for page in readme.PAGES:
+        text = (readme.ROOT / page).read_text()
+        assert "a table" in readme.replaced(text, "a table")
 
 
 def test_readme_keeps_what_is_around_the_table():
@@ -622,6 +741,129 @@ def test_deepgemm_computes_padded_groups(short, monkeypatch, options):
     monkeypatch.delitem(sys.modules, "bench.peers.deepgemm_grouped")
 
 
+# Convolutions
+
+
+SMALL = [conv.Case(2, (9, 8), 8, 16, 3, 2, 1, kind=kind) for kind in ("fprop", "dgrad", "wgrad")]
+
+
+@pytest.mark.parametrize("case", SMALL, ids=lambda case: case.kind)
+def test_conv_contest(short, case):
+    pytest.importorskip("torch")
+    found, missing = peers.load(["cudnn"])
+    assert not missing
+    (made,) = contest.against_peers(
+        TorchStandIn("cpu"), case, suite_of("peers", operation=conv), found, 7
+    )
+    assert made["verified"]
+    assert made["without"] == {}
+    assert (made["kind"], made["stride"], made["tflops"] > 0) == (case.kind, (2, 2), True)
+    assert 0 < made["peers"]["cudnn"]["row_error"] < 0.01
+
+
+def test_cudnn_serves_what_it_can():
+    pytest.importorskip("torch")
+    (peer,), _ = peers.load(["cudnn"])
+    volume = conv.Case(2, (4, 9, 8), 8, 16, 3, 2, 1, groups=2, dtype="bfloat16", kind="wgrad")
+    assert all(peer.serves(case) is case for case in (*SMALL, volume))
+    case = SMALL[0]
+    for other in (
+        replace(case, bias="row"),
+        replace(case, dtype="int8"),
+        replace(case, out_dtype="float32"),
+        replace(case, padding=((0, 1), 1)),
+        conv.Case(2, (9,), 8, 16, 3),
+    ):
+        assert peer.serves(other) is None
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"dtype": "float32"},
+        {"dilation": 2, "groups": 2, "dtype": "float32"},
+        {"dtype": "bfloat16", "size": (5, 6, 7)},
+    ],
+    ids=["plain", "groups", "volume"],
+)
+@pytest.mark.parametrize("case", SMALL, ids=lambda case: case.kind)
+def test_cudnn_computes(case, options):
+    pytest.importorskip("torch")
+    one_per_axis = {"filter_size": 3, "stride": 2, "padding": 1, "dilation": 1}
+    case = replace(case, **one_per_axis | options)
+    library = arrays.TorchArrays("cpu")
+    (peer,), _ = peers.load(["cudnn"])
+    operands = conv.make_operands(library, case)
+    given = operands.out
+    (call,) = peer.calls(case, operands).values()
+    call()
+    assert operands.out is not given
+    assert conv.errors(library, case, operands).acceptable
+
+
+@pytest.mark.parametrize(
+    ("case", "said"),
+    [
+        (conv.Case(1, (56, 56), 8, 8, 3, 2, 1, kind="dgrad"), "1x4 2x2 1x1"),
+        (conv.Case(1, (56, 56), 8, 8, 1, 2, 0, kind="dgrad"), "1x1 3x0"),
+        (conv.Case(1, (56, 56), 8, 8, 3, 2, 2, 2, kind="dgrad"), "1x9 3x0"),
+        (conv.Case(1, (56, 56), 8, 8, 4, 2, 1, kind="dgrad"), "4x4"),
+        (conv.Case(1, (56, 56), 8, 8, 3, 1, 1, kind="dgrad"), "1x9"),
+    ],
+)
+def test_class_taps(case, said):
+    assert division.class_taps(case) == said
+
+
+def test_every_way_to_divide_is_measured(short, monkeypatch):
+    def plan_for(case, operands):
+        if case.kernel == "sm90" and case.division == "plain":
+            raise ValueError("channels are\n no multiple of 8")
+        plan = plan_of(replace(case, kernel="auto"), operands)
+        source = "fast" if case.division == "auto" else case.division
+        facts = {name: getattr(plan, name) for name in FACTS}
+        return types.SimpleNamespace(kernel_source=f"{case.kernel} {source}", run=plan.run, **facts)
+
+    plan_of = division.conv.plan_for
+    monkeypatch.setattr(division.conv, "plan_for", plan_for)
+    code = {"registers": 40, "instructions": 9, "reciprocals": 1, "spill_bytes": 0}
+    monkeypatch.setattr(division, "_code", lambda plan: code)
+    case = SMALL[1]
+    made = division.compare(StandInGpu(), case, suite_of("division", operation=conv), 7)
+    assert [row["call"] for row in made] == [
+        f"{kernel} {way}" for kernel in division.KERNELS for way in values.DIVISIONS
+    ]
+    by_call = {row["call"]: row for row in made}
+    refused = by_call.pop("sm90 plain")
+    assert (refused["us"], refused["refused"]) == (None, "channels are no multiple of 8")
+    assert all(row["verified"] and row["us"] > 0 for row in by_call.values())
+    assert all(row["instructions"] == 9 and row["tflops"] > 0 for row in by_call.values())
+    assert by_call["portable auto"]["us"] == by_call["portable fast"]["us"]
+    assert by_call["portable auto"]["chosen"] == "fast"
+    plain = by_call["portable plain"]["us"]
+    assert by_call["portable fast"]["ratio"] == pytest.approx(
+        plain / by_call["portable fast"]["us"]
+    )
+    assert "ratio" not in by_call["sm90 fast"]
+    assert list(division_report.summarize(made)) == ["sm90", "portable"]
+    assert report.missing_lines(made) == [
+        f"Without sm90 plain on {case.title}: channels are no multiple of 8."
+    ]
+
+
+FACTS = ("roofline_us", "kernel_name", "split_k_mode", "split_k_slices", "workspace_size")
+
+
+def test_kernels_are_compiled_ahead_and_once(monkeypatch):
+    sources = []
+    monkeypatch.setattr(
+        ahead._core, "compile_plan", lambda plan: sources.append(plan.kernel_source), raising=False
+    )
+    cases = [*SMALL, SMALL[0], quantize.Case(8, 128), replace(SMALL[0], padding=0, filter_size=99)]
+    assert ahead.compile_kernels(cases, "h100") == len(sources) == len(set(sources)) <= 3
+    assert ahead.compile_kernels(SMALL, "cpu") == 0
+
+
 # Host times
 
 
@@ -769,11 +1011,30 @@ def test_peers_are_imported_or_explained():
 
 def test_time_budget_leaves_cases_out():
     suite = suites.load("large_k")
-    rows, notes = harness._measure(suite, lambda case: [row(case.title, 1.0)], deadline=0.0)
-    assert rows == []
+
+    def measure_case(case):
+        return [row(case.title, 1.0)]
+
+    rows, notes, failed = harness._measure(suite, measure_case, deadline=0.0)
+    assert (rows, failed) == ([], [])
     assert notes == ["7 of 7 cases left out: the time was up."]
-    rows, notes = harness._measure(suite, lambda case: [row(case.title, 1.0)], deadline=math.inf)
-    assert (len(rows), notes) == (7, [])
+    rows, notes, failed = harness._measure(suite, measure_case, deadline=math.inf)
+    assert (len(rows), notes, failed) == (7, [], [])
+
+
+def test_a_case_that_fails_leaves_the_others(capsys):
+    suite = suites.load("large_k")
+    titles = [case.title for case in suite.cases]
+
+    def measure_case(case):
+        if case.title == titles[1]:
+            raise cleave.CudaError("an illegal\n address.")
+        return [row(case.title, 1.0)]
+
+    rows, notes, failed = harness._measure(suite, measure_case, deadline=math.inf)
+    assert [row["case"] for row in rows] == [titles[0], *titles[2:]]
+    assert notes == [f"{titles[1]} failed: an illegal address."]
+    assert failed == [titles[1]]
 
 
 def test_groups_and_steps_from_suite_to_report(short, monkeypatch, tmp_path, capsys):
@@ -802,6 +1063,43 @@ def test_groups_and_steps_from_suite_to_report(short, monkeypatch, tmp_path, cap
         assert (tmp_path / f"{name}.md").read_text().count("\n| ") == 3
     rows = json.loads((tmp_path / "grouped_loop.json").read_text())["rows"]
     assert set(rows[0]["peers"]) == {"expert_loop", "torch_grouped_step"}
+
+
+def test_convolutions_from_suite_to_report(short, monkeypatch, tmp_path, capsys):
+    pytest.importorskip("torch")
+    monkeypatch.setattr(harness, "_gpu", lambda device: TorchStandIn("cpu"))
+    monkeypatch.setattr(harness, "_warm_up", lambda arrays: None)
+    monkeypatch.setattr(machine, "describe", lambda index: MACHINE)
+    load = suites.load
+
+    def small(name, *options):
+        whole = load(name, *options)
+        cases = [replace(case, images=1, size=(6, 7), filters=16) for case in whole.cases[:2]]
+        return replace(whole, groups=[suites.Group("few", cases)])
+
+    monkeypatch.setattr(suites, "load", small)
+    plan_of = division.conv.plan_for  # the CPU has one kernel
+    monkeypatch.setattr(
+        division.conv, "plan_for", lambda case, o: plan_of(replace(case, kernel="auto"), o)
+    )
+    names = "conv_fprop,conv_dgrad,conv_wgrad,division"
+    assert harness.main(["--suite", names, "--quick", "--out", str(tmp_path)]) == 0
+    out = capsys.readouterr().out
+    assert out.count("cudnn's time over ours") == 3
+    assert "portable, cases on which each way is the fastest: fast 2." in out
+    for name in names.split(","):
+        rows = json.loads((tmp_path / f"{name}.json").read_text())["rows"]
+        assert all(row["verified"] for row in rows if row["us"])
+        lines = (tmp_path / f"{name}.md").read_text().splitlines()
+        assert sum(line.startswith("| ") for line in lines) >= 2 + 2
+
+
+def test_what_no_kernel_serves_is_reported(short):
+    case = SMALL[1]
+    made = division.compare(StandInGpu(), case, suite_of("division", operation=conv), 7)
+    assert len(made) == 2 * len(values.DIVISIONS)
+    assert all(row["us"] is None and "kernel" in row["refused"] for row in made)
+    assert harness._line(made[0]).startswith(f"{case.title} ")
 
 
 @pytest.mark.skipif(cleave.device_count() > 0, reason="there is a GPU")

@@ -5,8 +5,10 @@ from __future__ import annotations
 import argparse
 import csv
 import io
+import itertools
 import json
 import math
+import struct
 
 import numpy as np
 import pytest
@@ -18,6 +20,10 @@ from cleave.cli import (
     arrays,
     case,
     compile,
+    conv,
+    conv_operands,
+    conv_reference,
+    cubin,
     dense,
     explain,
     group_sizes,
@@ -29,11 +35,17 @@ from cleave.cli import (
     values,
 )
 from cleave.cli.console import Console, format_bytes, format_cell
+from cleave.cli.conv_axis import Axis
+from cleave.cli.conv_case import KINDS, ConvCase
 from cleave.cli.errors import CommandError
 from cleave.cli.grouped_case import FORMS, GroupedCase
 
 SMALL = ["--m", "48", "--n", "40", "--k", "200"]
 GROUPS = ["--sizes", "20,0,1,47", "--n", "40", "--k", "72"]
+CONV = [
+    "--images", "2", "--size", "9x7", "--channels", "8", "--filters", "16", "--filter-size", "3",
+    "--stride", "2", "--padding", "1",
+]  # fmt: skip
 
 
 # Option values
@@ -90,6 +102,18 @@ def test_group_sizes(tmp_path):
     for text in ("", "10,", "skewed", "10,x", "10,-1", "uniform,10", f"@{path}", "@/no/such/file"):
         with pytest.raises(argparse.ArgumentTypeError):
             values.group_sizes(text)
+
+
+def test_extents_and_paddings():
+    assert values.extents(1)("3,3x5,3") == [3, (3, 5)]
+    assert values.extents(1)("16x56x56") == [(16, 56, 56)]
+    assert values.paddings("0,1x2,0-1x2,0-1x0-1") == [0, (1, 2), ((0, 1), 2), ((0, 1), (0, 1))]
+    for text in ("", "0", "3x0", "3x", "x3", "3-4"):
+        with pytest.raises(argparse.ArgumentTypeError):
+            values.extents(1)(text)
+    for text in ("-1", "1-", "0-1-2", "0-1x", "1.5"):
+        with pytest.raises(argparse.ArgumentTypeError):
+            values.paddings(text)
 
 
 def test_device():
@@ -214,6 +238,80 @@ def test_each_form_is_a_product_of_its_own(form, product):
     assert GroupedCase(1, 4, 5, 7, form=form, layout="nn").group(4).layout == "nn"
 
 
+AXES = [
+    Axis(size, filter_size, stride, before, after, dilation)
+    for size, filter_size, stride, (before, after), dilation in itertools.product(
+        (1, 2, 7), (1, 2, 3, 4), (1, 2, 3, 5), ((0, 0), (1, 1), (0, 1), (4, 3)), (1, 2, 3)
+    )
+]
+
+
+def test_axes_meet_where_brute_force_says():
+    for axis in AXES:
+        meetings = {
+            (tap, output, pixel)
+            for tap, outputs, pixels in axis.meetings()
+            for output, pixel in zip(outputs, pixels, strict=True)
+        }
+        last = axis.size + axis.after - axis.dilation * (axis.filter_size - 1) - 1
+        every = range(-axis.before, last + 1, axis.stride)  # where a filter begins
+        assert axis.outputs == len(every), axis
+        assert meetings == {
+            (tap, output, start + tap * axis.dilation)
+            for output, start in enumerate(every)
+            for tap in range(axis.filter_size)
+            if 0 <= start + tap * axis.dilation < axis.size
+        }, axis
+        assert axis.touched_outputs == len({output for _, output, _ in meetings})
+        assert axis.touched_pixels == len({pixel for _, _, pixel in meetings})
+
+
+def test_classes_of_an_axis_have_the_taps_that_can_land():
+    for axis in AXES:
+        assert axis.class_taps == [
+            sum(
+                (residue + axis.before - tap * axis.dilation) % axis.stride == 0
+                for tap in range(axis.filter_size)
+            )
+            for residue in range(min(axis.stride, axis.size))
+        ]
+
+
+def test_conv_case_counts():
+    layer = ConvCase(32, [56, 56], 256, 128, 1, 2)
+    assert layer.outputs == (28, 28)
+    assert layer.flops == 2 * 32 * 28 * 28 * 128 * 256
+    outputs, weight = 32 * 28 * 28 * 128, 128 * 256
+    # A quarter of the pixels is read, but all of their gradient is written.
+    assert layer.bytes == 2 * (32 * 28 * 28 * 256 + weight + outputs)
+    dgrad = ConvCase(32, (56, 56), 256, 128, 1, 2, kind="dgrad", bias="row", out_dtype="float32")
+    assert dgrad.bytes == 2 * (outputs + weight) + 4 * 32 * 56 * 56 * 256 + 2 * 256
+    assert (dgrad.product.m, dgrad.product.n, dgrad.product.k) == (32 * 56 * 56, 256, 128)
+    wgrad = ConvCase(2, (5, 6), 8, 12, (3, 2), 1, 1, groups=4, kind="wgrad")
+    assert (wgrad.product.m, wgrad.product.n, wgrad.product.k) == (3, 12, 2 * 5 * 7)
+    assert wgrad.flops == 2 * 2 * 5 * 7 * 12 * 6 * 2
+    assert ConvCase(1, (5,), 8, 8, 9).outputs == (0,)
+
+
+def test_conv_case_titles():
+    assert ConvCase(32, [56, 56], 128, 64, 3, 2, 1).title == (
+        "fprop 32x56x56x128 64x3x3 stride 2 pad 1 float16"
+    )
+    everything = ConvCase(
+        1, [9, 8, 7], 4, 8, (3, 1, 2), (1, 2, 1), ((0, 1), (1, 1), (0, 0)), 2, 2, "dgrad", "int8",
+        bias="row", activation="relu", out_dtype="float32", division="plain", kernel="portable",
+    )  # fmt: skip
+    assert everything.title == (
+        "dgrad 1x9x8x7x4 8x3x1x2 stride 1x2x1 pad 0-1x1x0 dilation 2 in 2 groups int8 to float32 "
+        "bias relu division plain kernel portable"
+    )
+
+
+def test_conv_case_wants_a_value_per_axis():
+    with pytest.raises(ValueError, match="stride has 3 values, but the images have 2 axes"):
+        ConvCase(1, (5, 5), 8, 8, 3, (1, 2, 3))
+
+
 # Operands, verification and timing
 
 
@@ -323,6 +421,99 @@ def test_scaled_groups_stand_for_normal_values(dtype, form, scaling):
             if size > 1:
                 assert float((real * real).mean()) == pytest.approx(1, rel=0.1)
                 assert float(abs(real).max()) < 6
+
+
+def conv_cases(**options):
+    """Of each kind, a geometry that has everything."""
+    return [
+        ConvCase(
+            2, (6, 7), 4, 6, (3, 2), (2, 1), ((1, 0), (2, 2)), (1, 2), 2, kind, **options
+        )
+        for kind in KINDS
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_conv_operands_are_channels_last(kind):
+    library = arrays.NumpyArrays()
+    layer = ConvCase(2, (6, 7), 4, 8, 3, groups=2, kind=kind, bias="row")
+    made = conv_operands.make_operands(library, layer)
+    assert list(made.inputs) == {
+        "fprop": ["input", "weight"], "dgrad": ["output", "weight"], "wgrad": ["output", "input"],
+    }[kind]  # fmt: skip
+    shapes = {"input": (2, 4, 6, 7), "weight": (8, 2, 3, 3), "output": (2, 8, 4, 5)}
+    for name, array in (made.inputs | {layer.made: made.out}).items():
+        assert array.shape == shapes[name]
+        assert np.moveaxis(array, 1, -1).flags.c_contiguous
+    assert np.isnan(made.out).all()
+    assert made.bias.shape == (made.out.shape[1],)
+
+
+def direct_convolution(case_, parts):
+    """In float64, one multiplication after the other."""
+    x, w, y = (
+        np.asarray(parts[name], np.float64) if name in parts else np.zeros(case_.shapes[name])
+        for name in ("input", "weight", "output")
+    )
+    channels, filters = w.shape[1], w.shape[0] // case_.groups
+    axis_h, axis_w = case_.axes
+    for n, k, c in itertools.product(range(case_.images), range(w.shape[0]), range(channels)):
+        of_x = k // filters * channels + c
+        for p, q in itertools.product(*map(range, case_.outputs)):
+            for r, s in itertools.product(*map(range, case_.filter_size)):
+                i = p * axis_h.stride + r * axis_h.dilation - axis_h.before
+                j = q * axis_w.stride + s * axis_w.dilation - axis_w.before
+                if not (0 <= i < axis_h.size and 0 <= j < axis_w.size):
+                    continue
+                if case_.kind == "fprop":
+                    y[n, k, p, q] += x[n, of_x, i, j] * w[k, c, r, s]
+                elif case_.kind == "dgrad":
+                    x[n, of_x, i, j] += y[n, k, p, q] * w[k, c, r, s]
+                else:
+                    w[k, c, r, s] += y[n, k, p, q] * x[n, of_x, i, j]
+    return {"fprop": y, "dgrad": x, "wgrad": w}[case_.kind]
+
+
+@pytest.mark.parametrize("library", ["numpy", "torch"])
+@pytest.mark.parametrize("case_", conv_cases(dtype="float32"), ids=KINDS)
+def test_conv_reference(case_, library):
+    if library == "torch":
+        pytest.importorskip("torch")
+    library = arrays.NumpyArrays() if library == "numpy" else arrays.TorchArrays("cpu")
+    made = conv_operands.make_operands(library, case_)
+    parts = {name: np.asarray(array) for name, array in made.inputs.items()}
+    right = library.from_numpy(direct_convolution(case_, parts), "float64")
+    expected = conv_reference.reference(library, case_, made)
+    found = conv_reference.matrices(library, case_, right)
+    assert float(abs(found - expected.values).max()) < 1e-12
+    # Rows are as large as they would be if signs were random.
+    sizes = np.asarray((expected.values**2).mean(-1)) ** 0.5
+    typical = np.asarray(expected.row_magnitudes)
+    assert ((typical > 0) == (sizes > 0)).all()
+    assert 0.5 < sizes.mean() / typical.mean() < 2
+
+
+@pytest.mark.parametrize("case_", conv_cases(dtype="float32"), ids=KINDS)
+def test_a_wrong_element_of_a_convolution_is_not_acceptable(case_):
+    library = arrays.NumpyArrays()
+    made = conv_operands.make_operands(library, case_)
+    assert not conv.errors(library, case_, made).acceptable
+    parts = {name: np.asarray(array) for name, array in made.inputs.items()}
+    made.out[...] = direct_convolution(case_, parts)
+    assert conv.errors(library, case_, made).acceptable
+    made.out[-1, -1, -1, -1] += 0.5
+    assert not conv.errors(library, case_, made).acceptable
+
+
+def test_conv_reference_has_bias_and_activation():
+    library = arrays.NumpyArrays()
+    plain, *_ = conv_cases(dtype="float32")
+    biased, *_ = conv_cases(dtype="float32", bias="row", activation="relu")
+    made = conv_operands.make_operands(library, biased)
+    parts = {name: np.asarray(array) for name, array in made.inputs.items()}
+    right = direct_convolution(plain, parts) + made.bias.reshape(1, -1, 1, 1)
+    made.out[...] = np.maximum(right, 0)
+    assert conv.errors(library, biased, made).acceptable
 
 
 def test_errors_of_several_outputs():
@@ -573,6 +764,13 @@ def run(capsys, *arguments):
         ["profile", "grouped", *GROUPS, "--form", "backward"],
         ["profile", "grouped", *GROUPS, "--scaling", "tensor"],
         ["compile", "--all", "grouped", *GROUPS],
+        ["profile", "conv", "--size", "8x8"],
+        ["profile", "conv", *CONV, "--kind", "backward"],
+        ["profile", "conv", *CONV, "--dtype", "e4m3"],
+        ["profile", "conv", *CONV, "--activation", "swiglu"],
+        ["profile", "conv", *CONV, "--division", "slow"],
+        ["profile", "conv", *CONV, "--stride", "0"],
+        ["compile", "--all", "conv", *CONV],
     ],
 )
 def test_wrong_usage_exits_with_2(arguments, capsys):
@@ -834,10 +1032,140 @@ def test_explain_marks_the_plans_own_candidate():
     assert "parallel" in marked
 
 
+@pytest.mark.parametrize("dtype", ["float16", "float32"])
+def test_profile_convolutions(capsys, tmp_path, dtype):
+    path = tmp_path / "rows.json"
+    status, out, _ = run(
+        capsys, "profile", "conv", *CONV, "--kind", "fprop,dgrad,wgrad", "--groups", "1,2",
+        "--dilation", "1,2", "--division", "auto,plain", "--dtype", dtype, "--device", "cpu",
+        "--iterations", "1", "--json", str(path),
+    )  # fmt: skip
+    assert status == 0, out
+    rows = json.loads(path.read_text())
+    assert len(rows) == 3 * 2 * 2 * 2
+    assert all(row["verified"] and row["us"] > 0 and row["tflops"] > 0 for row in rows)
+    assert f"dgrad 2x9x7x8 16x3x3 stride 2 pad 1 dilation 2 in 2 groups {dtype}" in out
+
+
+@pytest.mark.parametrize("size", ["17", "5x6x7"])
+def test_profile_lines_and_volumes(capsys, tmp_path, size):
+    path = tmp_path / "rows.csv"
+    status, out, _ = run(
+        capsys, "profile", "conv", *CONV, "--size", size, "--kind", "fprop,dgrad,wgrad",
+        "--split-k-mode", "auto,serial,parallel", "--device", "cpu", "--iterations", "1", "--csv",
+        str(path),
+    )  # fmt: skip
+    assert status == 0, out
+    with path.open() as file:
+        assert [row["verified"] for row in csv.DictReader(file)] == ["True"] * 9
+
+
+def test_profile_convolutions_with_everything(capsys):
+    status, out, _ = run(
+        capsys, "profile", "conv", *CONV, "--padding", "1,0-1x2,2x1-0", "--stride", "1,2x3",
+        "--kind", "fprop,dgrad", "--bias", "none,row", "--activation", "none,silu", "--out-dtype",
+        "fp32", "--device", "cpu", "--iterations", "1",
+    )  # fmt: skip
+    assert status == 0, out
+    assert out.count(" yes") == 3 * 2 * 2 * 2 * 2
+
+
+def test_profile_integer_convolutions_are_exact(capsys, tmp_path):
+    path = tmp_path / "rows.json"
+    status, out, _ = run(
+        capsys, "profile", "conv", *CONV, "--dtype", "i8", "--device", "cpu", "--iterations", "1",
+        "--json", str(path),
+    )  # fmt: skip
+    assert status == 0, out
+    (row,) = json.loads(path.read_text())
+    assert (row["max_relative_error"], row["max_row_error"]) == (0, 0)
+
+
+def test_profile_reports_refused_convolutions_and_goes_on(capsys):
+    status, out, _ = run(
+        capsys, "profile", "conv", *CONV, "--padding", "0,1", "--filter-size", "8", "--device",
+        "cpu", "--iterations", "1",
+    )  # fmt: skip
+    assert status == 1
+    assert "size zero" in out
+    assert " yes" in out
+    status, _, err = run(capsys, "profile", "conv", *CONV, "--stride", "1x2x3", "--device", "cpu")
+    assert status == 1
+    assert "stride has 3 values" in err
+
+
+def test_profile_detects_a_wrong_convolution(capsys, monkeypatch):
+    monkeypatch.setattr(conv, "run", lambda plan, operands, stream: operands.out.fill(0))
+    status, out, _ = run(capsys, "profile", "conv", *CONV, "--device", "cpu", "--iterations", "1")
+    assert status == 1
+    assert "WRONG RESULT" in out
+
+
+@pytest.mark.parametrize("device", ["cpu", "h100"])
+def test_explain_convolutions(capsys, device):
+    status, out, _ = run(
+        capsys, "explain", "conv", *CONV, "--kind", "fprop,dgrad,wgrad", "--device", device
+    )
+    assert status == 0
+    assert f"dgrad 2x9x7x8 16x3x3 stride 2 pad 1 float16 on {device}" in out
+    for word in ("why", "moves", "computes"):
+        assert out.count(f"  {word} ") == 3
+
+
+def test_compile_of_convolutions_has_a_kernel_for_each_way_to_divide(capsys, monkeypatch):
+    sources = []
+
+    def compile_plan(plan):
+        sources.append(plan.kernel_source)
+        return compiled("sm_90a")
+
+    monkeypatch.setattr(cleave._core, "compile_plan", compile_plan, raising=False)
+    status, out, _ = run(
+        capsys, "compile", "conv", *CONV, "--kind", "dgrad", "--division", "fast,plain", "--kernel",
+        "portable", "--device", "h100",
+    )  # fmt: skip
+    assert status == 0
+    assert len(set(sources)) == 2
+    assert "2 kernels, 0 with spills" in out
+
+
+# What nvdisasm calls NOP, EXIT, IADD3 and two forms of MUFU.RCP.
+NOP, EXIT, ADD, RECIPROCAL, RECIPROCAL_OF_UNIFORM = 0x7918, 0x794D, 0x7210, 0x7308, 0x7D08
+
+
+def elf(**sections):
+    """A 64-bit ELF file with these instructions (16 bytes each, the opcode first)."""
+    contents = {"": b"", "names": b""}
+    for name, opcodes in sections.items():
+        code = b"".join(struct.pack("<QQ", opcode, 0) for opcode in opcodes)
+        contents[name.replace("_", ".", 2)] = code
+    names = b"\0".join(name.encode() for name in contents) + b"\0"
+    contents["names"] = names
+    body, headers = b"", b""
+    for name, content in contents.items():
+        at = names.index(name.encode() + b"\0") if name else len(names) - 1
+        headers += struct.pack("<IIQQQQIIQQ", at, 1, 0, 0, 64 + len(body), len(content), 0, 0, 0, 0)
+        body += content
+    header = struct.pack("<16sHHIQQQ", b"\x7fELF\x02\x01\x01", 2, 190, 1, 0, 0, 64 + len(body))
+    header += struct.pack("<IHHHHHH", 0, 64, 0, 0, 64, len(contents), 1)
+    return header + body + headers
+
+
+def test_instructions_are_counted():
+    file = elf(
+        _text_one=[ADD, RECIPROCAL, EXIT, NOP, NOP],
+        _text_two=[RECIPROCAL_OF_UNIFORM, ADD, ADD, EXIT],
+        _data_three=[ADD] * 9,
+    )
+    assert cubin.count(file) == cubin.CodeCounts(instructions=7, reciprocals=2)
+    with pytest.raises(ValueError, match="ELF"):
+        cubin.count(b"text")
+
+
 def compiled(arch, spill=0):
     return {
         "name": "kernel", "arch": arch, "registers": 168, "spill_bytes": spill,
-        "shared_bytes": 1024, "seconds": 0.1, "from_cache": False,
+        "shared_bytes": 1024, "seconds": 0.1, "from_cache": False, "cubin": elf(_text_k=[EXIT]),
     }  # fmt: skip
 
 

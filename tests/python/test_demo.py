@@ -12,8 +12,9 @@ import pytest
 
 import cleave
 from cleave.cli import main
+from cleave.cli.arrays import NumpyArrays, TorchArrays
 from cleave.cli.console import Console
-from cleave.demo import embeddings, encoding, flights, least_squares, moe
+from cleave.demo import convolution, embeddings, encoding, flights, least_squares, moe
 from cleave.demo.minilm import sentences, weights
 from cleave.demo.minilm.encoder import Int8Linear
 
@@ -174,6 +175,44 @@ def test_moe_section_fails_on_wrong_products(small_layer, monkeypatch, name):
     which = "the grouped product" if name == "grouped_gemm" else "the loop"
     with pytest.raises(ValueError, match=f"forward: {which} differs from float64 by"):
         moe.run("cpu", Console(io.StringIO()))
+
+
+@pytest.fixture
+def small_network(monkeypatch):
+    size = convolution.Size(images=3, pixels=12, width=8, steps=2)
+    monkeypatch.setattr(convolution, "CPU", size)
+
+
+@pytest.mark.parametrize("library", [NumpyArrays, TorchArrays])
+def test_convolution_section(small_network, monkeypatch, library):
+    if library is TorchArrays:
+        pytest.importorskip("torch")
+        monkeypatch.setattr(convolution, "select", lambda device, _: TorchArrays(device))
+    stream = io.StringIO()
+    convolution.run("cpu", Console(stream))
+    lines = stream.getvalue().splitlines()
+    assert lines[0].startswith("3 pictures of 12x12 in a step, 5 layers of 8 and 16 channels")
+    for name in ("first", "down", "residual", "up", "last"):
+        (line,) = [line for line in lines if line.startswith(f"{name} ")]
+        assert max(map(float, line.split()[1:])) <= convolution.MOST_ERROR
+    assert "after 2 steps of" in lines[-1]
+
+
+def test_convolution_section_learns(monkeypatch):
+    monkeypatch.setattr(convolution, "CPU", replace(convolution.CPU, pixels=16, steps=40))
+    stream = io.StringIO()
+    convolution.run("cpu", Console(stream))
+    *_, last = stream.getvalue().splitlines()
+    before, after = (float(last.split(f" {word} ")[0].split()[-1]) for word in ("before", "after"))
+    assert after < convolution.NOISE**2 / 2 < before
+
+
+@pytest.mark.parametrize("name", ["conv2d", "conv2d_dgrad", "conv2d_wgrad"])
+def test_convolution_section_fails_on_wrong_products(small_network, monkeypatch, name):
+    convolve = getattr(cleave, name)
+    monkeypatch.setattr(cleave, name, lambda *args, **options: convolve(*args, **options) * 1.1)
+    with pytest.raises(ValueError, match=r"gradients differ from float64's by"):
+        convolution.run("cpu", Console(io.StringIO()))
 
 
 def test_demo_command(table, monkeypatch, capsys):

@@ -227,11 +227,62 @@ def test_grouped_gemm_with_few_things_wrong(a: Any, b: Any, wrong: dict[str, Any
         assert isinstance(result, np.ndarray)
 
 
+numbers = st.one_of(
+    anything, st.integers(-2, 3), st.lists(st.integers(-1, 3), max_size=3), st.just("same")
+)
+sizes = st.one_of(numbers, st.tuples(*[st.integers(-1, 5)] * 4))
+four = st.one_of(
+    anything,
+    npst.arrays(np.float32, st.tuples(*[st.integers(0, 4)] * 4), elements=st.just(1.0)),
+)
+CONV_OPTIONS = (
+    OPTIONS
+    | dict.fromkeys(("input", "weight", "grad_output"), four)
+    | dict.fromkeys(("stride", "padding", "dilation", "groups", "output_padding"), numbers)
+    | dict.fromkeys(("input_size", "weight_size"), sizes)
+    | {"convert": st.one_of(st.just(True), anything), "division": anything, "accumulate": anything}
+)
+# What each is called with, and what it alone may be given.
+CONVOLUTIONS = {
+    cleave.conv2d: (("input", "weight"), ()),
+    cleave.conv2d_dgrad: (("input_size", "weight", "grad_output"), ()),
+    cleave.conv2d_wgrad: (("input", "weight_size", "grad_output"), ("accumulate",)),
+    cleave.conv_transpose2d: (("input", "weight"), ("output_padding",)),
+}
+GOOD_CONV = {
+    "input_size": (2, 4, 3, 3),
+    "weight_size": (4, 4, 1, 1),
+    "input": np.ones((2, 4, 3, 3), np.float32),
+    "weight": np.ones((4, 4, 1, 1), np.float32),
+    "grad_output": np.ones((2, 4, 3, 3), np.float32),
+}
+
+
+@settings(max_examples=600)
+@given(st.sampled_from([*CONVOLUTIONS]), st.data())
+def test_convolutions_with_few_things_wrong(function: Any, data: st.DataObject) -> None:
+    taken, alone = CONVOLUTIONS[function]
+    common = ("stride", "padding", "dilation", "groups", "convert", "division")
+    names = data.draw(st.sets(st.sampled_from([*OPTIONS, *taken, *common, *alone]), max_size=3))
+    wrong = {name: data.draw(CONV_OPTIONS[name]) for name in sorted(names)}
+    arguments = {name: GOOD_CONV[name] for name in taken} | {"convert": True} | wrong
+    try:
+        result = function(**arguments)
+    except (TypeError, ValueError) as error:
+        assert str(error)
+    except ZeroDivisionError:
+        pass
+    else:
+        assert isinstance(result, np.ndarray)
+
+
 @settings(max_examples=200)
 @given(
     st.lists(anything, max_size=3),
     st.dictionaries(
-        st.sampled_from([*SCALED_OPTIONS, *GROUPED_OPTIONS, "x"]), anything, max_size=3
+        st.sampled_from([*SCALED_OPTIONS, *GROUPED_OPTIONS, *CONV_OPTIONS, "x"]),
+        anything,
+        max_size=3,
     ),
 )
 def test_plans(positional: list[Any], options: dict[str, Any]) -> None:
@@ -247,6 +298,9 @@ def test_plans(positional: list[Any], options: dict[str, Any]) -> None:
         cleave.op.Gemm,
         cleave.op.ScaledGemm,
         cleave.op.GroupedGemm,
+        cleave.plan_conv2d,
+        cleave.plan_conv_problem,
+        cleave.op.Conv2dFprop,
     ):
         with contextlib.suppress(TypeError, ValueError, ZeroDivisionError, cleave.CudaError):
             call(*positional, **options)

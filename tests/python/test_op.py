@@ -182,3 +182,49 @@ def test_scaled_gemm_checks_as_gemm_does(capsys: pytest.CaptureFixture) -> None:
     D = f32(4, 5)
     cleave.op.ScaledGemm().run(int8(4, 6), int8(6, 5), D=D, print_module=True, **scales)
     assert (D == 6).all() and capsys.readouterr().out == "\n"
+
+
+X, W, Y = (
+    np.moveaxis(np.ones(shape, np.float32), -1, 1)
+    for shape in ((2, 5, 5, 4), (8, 3, 3, 4), (2, 3, 3, 8))
+)
+CONVOLUTIONS = {
+    "Conv2dFprop": (X, W, Y, lambda **options: cleave.conv2d(X, W, **options)),
+    "Conv2dDgrad": (Y, W, X, lambda **options: cleave.conv2d_dgrad(X.shape, W, Y, **options)),
+    "Conv2dWgrad": (Y, X, W, lambda **options: cleave.conv2d_wgrad(X, W.shape, Y, **options)),
+}
+
+
+@pytest.mark.parametrize("name", CONVOLUTIONS)
+def test_convolutions(name: str) -> None:
+    A, B, C, function = CONVOLUTIONS[name]
+    plan = getattr(cleave.op, name)(element=np.float32, element_accumulator=np.float32)
+    D = np.zeros_like(C)
+    run = plan.run(
+        A, B, C, D, beta=2.0, alpha=0.5, padding=(1, 1), stride=(2, 2), split_k=("serial", 2)
+    )
+    assert run.D is D
+    expected = function(stride=2, padding=1, c=C, alpha=0.5, beta=2.0)
+    np.testing.assert_array_equal(D, expected)
+    construct = plan.construct(A, B, D=D, stride=2, padding=1, split_k=("parallel", 3))
+    assert (construct.split_k_mode, construct.split_k_slices) == ("parallel", 3)
+    if name == "Conv2dFprop":
+        assert plan.run(A, B, padding=1, stride=2).D.shape == C.shape
+    else:
+        with pytest.raises(TypeError, match="D is missing"):
+            plan.run(A, B, stride=2, padding=1)
+        assert plan.run(A, B, stride=2, padding=1, size=C.shape).D.shape == C.shape
+
+
+def test_convolutions_check_their_arguments() -> None:
+    plan = cleave.op.Conv2dFprop(element=np.float16)
+    with pytest.raises(TypeError, match="A is float32, but this Conv2dFprop is for float16"):
+        plan.run(X, W)
+    with pytest.raises(TypeError, match="split_k is 4; it must be a mode and a number"):
+        cleave.op.Conv2dFprop().run(X, W, split_k=4)
+    with pytest.raises(TypeError, match="leave size out"):
+        cleave.op.Conv2dFprop().run(X, W, size=Y.shape)
+    wgrad = cleave.op.Conv2dWgrad()
+    wgrad.activation = "relu"
+    with pytest.raises(ValueError, match="activation is relu, but Conv2dWgrad has none"):
+        wgrad.run(Y, X, W, np.zeros_like(W), stride=2, padding=1)

@@ -54,7 +54,10 @@ inline constexpr uint32_t kScaleBlock = 128;
 /// |           |              |              |              | gradient                             |
 /// | n         | [groups,m,k] | [k,n]        | [m,n]        | the same, transposed                 |
 /// | k         | [m,k]        | [k,n]        | [groups,m,n] | expert g's weight gradient           |
-enum class Grouping : uint8_t { none, m, n, k };
+///
+/// `classes` is the planner's: m falls into residue classes of a strided convolution, which the host
+/// knows (schedule/conv_classes.h).
+enum class Grouping : uint8_t { none, m, n, k, classes };
 
 /// How the device arrays `offsets` and `sizes` say which part [begin, end) of the grouped dimension
 /// is group g's.
@@ -68,6 +71,30 @@ enum class Grouping : uint8_t { none, m, n, k };
 /// |              | multiple of spacing                    |                    |                    |
 /// | counts       | g * spacing                            | begin + sizes[g]   | masked             |
 enum class GroupBounds : uint8_t { ends, indptr, starts, aligned_ends, counts };
+
+/// Which of a convolution's three products: of images x [n, spatial, c] with filters w [k, taps, c],
+/// to outputs y [n, spatial, k]. An operand that is `gathered` is no matrix in memory: its rows are
+/// pixels of a tensor, each as often as a tap of the filter lands on it.
+///
+/// | kind  | computes            | m               | n        | k            | A             | B             |
+/// |-------|---------------------|-----------------|----------|--------------|---------------|---------------|
+/// | fprop | y                   | pixels of y     | filters  | taps x c     | x, gathered   | w             |
+/// | dgrad | x's gradient        | pixels of x     | channels | taps x k     | dy, gathered  | w             |
+/// | wgrad | w's gradient        | filters         | taps x c | pixels of y  | dy            | x, gathered   |
+enum class Conv : uint8_t { none, fprop, dgrad, wgrad };
+
+/// How a kernel turns the number of a pixel into its coordinates: divisions by multiplication with
+/// constants of the launch (fast) or by the GPU's own division sequence (plain), where operands are
+/// loaded, and where D is stored.
+///
+/// | division   | in loads | in stores |
+/// |------------|----------|-----------|
+/// | fast       | fast     | fast      |
+/// | plain      | plain    | plain     |
+/// | fast_load  | fast     | plain     |
+/// | fast_store | plain    | fast      |
+/// | automatic  | as measurements on the architecture advise |
+enum class Division : uint8_t { automatic, fast, plain, fast_load, fast_store };
 
 /// Which elements of a matrix share one scale when it is quantised: all of them, those of a row,
 /// 128 neighbours in a row, or a square of 128 by 128.

@@ -57,6 +57,9 @@ struct EpilogueLine {
   float scale = 1.0f;
   float bias = 0.0f;
   int32_t zero = 1;
+  // Where neighbours in a tile are none in D. A row's number there, to which a column of classes side
+  // by side adds; the column; and the axes at whose end the row is, or at which the column stops.
+  uint32_t output_row = 0, output_column = 0, edges = 0;
 };
 
 CLEAVE_HD EpilogueLine epilogue_row(const EpilogueKind kind, const EpilogueParams& p, uint32_t row,

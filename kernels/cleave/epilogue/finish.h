@@ -9,6 +9,12 @@ namespace cleave {
 template <GemmConfig C>
 using Value = typename detail::SumOf<C.d == DType::i32>::type;
 
+/// An element of D.
+struct OutputSpot {
+  uint32_t row, col;
+  bool exists;
+};
+
 /// One tile's epilogue, as one thread sees it. `Lines`: see lines.h.
 template <GemmConfig C, class Lines>
 class Finish {
@@ -30,11 +36,13 @@ class Finish {
       if constexpr (C.d == DType::i32) {
         values[i] = epilogue_integer(kKind, sums[i], rows[i / 2], columns[i % 2]);
       } else if ((!C.has_c && !C.has_amax) || (row < tile_.m_end(p_) && col < tile_.n_end(p_))) {
-        float value =
-            epilogue_value(kKind, p_, sums[i], rows[i / 2], columns[i % 2], row, col, tile_.batch);
+        const OutputSpot at = place(rows[i / 2], columns[i % 2], row, col);
+        if (C.side_by_side && C.has_c && !at.exists) continue;
+        float value = epilogue_value(kKind, p_, sums[i], rows[i / 2], columns[i % 2], at.row,
+                                     at.col, tile_.batch);
         if constexpr (gated(C)) {
           value = swiglu(value, epilogue_value(kKind, p_, ups[i], rows[i / 2], up_columns[i % 2],
-                                               row, col, tile_.batch));
+                                               at.row, at.col, tile_.batch));
         }
         if (C.has_amax) amax_ = max_of(amax_, __float_as_uint(value) & 0x7fffffffu);
         values[i] = value * factor_;
@@ -51,9 +59,31 @@ class Finish {
     }
   }
 
+  /// Where accumulator `i` of the block lies in D.
+  CLEAVE_DEVICE OutputSpot place(uint32_t block, uint32_t i) {
+    EpilogueLine rows[2], columns[2];
+    if constexpr (scatters(C)) lines_.rows(block, rows);
+    if constexpr (C.side_by_side) lines_.columns(block, columns);
+    return place(rows[i / 2], columns[i % 2], tile_.row(block) + i / 2 * 8,
+                 tile_.col(block) + i % 2);
+  }
+
   CLEAVE_DEVICE const Tile<C>& tile() const { return tile_; }
 
  private:
+  /// The same, of the lines that meet there: row `row` and column `col` of the product.
+  CLEAVE_DEVICE OutputSpot place(const EpilogueLine& of_row, const EpilogueLine& of_column,
+                                 uint32_t row, uint32_t col) const {
+    OutputSpot spot{row, col, row < tile_.m_end(p_) && col < tile_.n_end(p_)};
+    if constexpr (scatters(C)) spot.row = of_row.output_row;
+    if constexpr (C.side_by_side) {
+      spot.row += of_column.output_row;
+      spot.col = of_column.output_column;
+      spot.exists = spot.exists && (of_row.edges & of_column.edges) == 0;
+    }
+    return spot;
+  }
+
   static constexpr EpilogueKind kKind = epilogue_kind<C>();
 
   const EpilogueParams& p_;

@@ -28,14 +28,28 @@ CLEAVE_HD constexpr EpilogueKind epilogue_kind() {
           .has_scale_d = C.has_scale_d};
 }
 
+/// Row `row`, within D.
+template <GemmConfig C>
+CLEAVE_DEVICE EpilogueLine epilogue_row_of_tile(const EpilogueParams& p, const Tile<C>& tile,
+                                                uint32_t row) {
+  EpilogueLine line = epilogue_row(epilogue_kind<C>(), p, row, tile.batch);
+  tile.find_row(row, line);
+  return line;
+}
+
 /// Column `column` of the tile, unless it lies outside D: B's columns of ups follow those of gates.
 template <GemmConfig C>
 CLEAVE_DEVICE void epilogue_column_of_tile(const EpilogueParams& p, const Tile<C>& tile,
                                            uint32_t column, EpilogueLine& line) {
   const bool up = gated(C) && column >= output_columns(C);
   const uint32_t col = tile.n0 + (up ? column - output_columns(C) : column);
-  if (col < tile.n_end(p))
-    line = epilogue_column(epilogue_kind<C>(), p, up ? p.n + col : col, tile.batch);
+  if (col >= tile.n_end(p)) return;
+  EpilogueLine place;
+  const uint32_t of_d = tile.find_column(col, place);
+  line = epilogue_column(epilogue_kind<C>(), p, up ? p.n + col : of_d, tile.batch);
+  line.output_row = place.output_row;
+  line.output_column = place.output_column;
+  line.edges = place.edges;
 }
 
 /// Consecutive blocks mostly share their rows: once unrolled, remembering them costs nothing.
@@ -50,8 +64,7 @@ class GlobalLines {
       row_ = row;
       CLEAVE_UNROLL
       for (uint32_t i = 0; i < 2; ++i) {
-        if (row + i * 8 < tile_.m_end(p_))
-          rows_[i] = epilogue_row(epilogue_kind<C>(), p_, row + i * 8, tile_.batch);
+        if (row + i * 8 < tile_.m_end(p_)) rows_[i] = epilogue_row_of_tile(p_, tile_, row + i * 8);
       }
     }
     lines[0] = rows_[0];
@@ -86,7 +99,7 @@ class TileLines {
     CLEAVE_UNROLL
     for (uint32_t i = 0; i < 2 * kWaves; ++i) {
       const uint32_t row = tile.row(i / 2 * Fragment<C>::kColBlocks) + i % 2 * 8;
-      if (row < tile.m_end(p)) rows_[i] = epilogue_row(epilogue_kind<C>(), p, row, tile.batch);
+      if (row < tile.m_end(p)) rows_[i] = epilogue_row_of_tile(p, tile, row);
     }
     CLEAVE_UNROLL
     for (uint32_t i = 0; i < kOwn; ++i) {

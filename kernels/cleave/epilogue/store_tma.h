@@ -3,7 +3,7 @@
 // A warpgroup has at least two chunks: while one drains to global memory the other is filled, and
 // the last ones drain under the next tile's mainloop. stmatrix writes them in the 128-byte swizzle,
 // so neither side has bank conflicts; for a column-major D its transposing form turns the fragment
-// on the way.
+// on the way. Rows that are a class of pixels leave as such: the engine finds each its place.
 #pragma once
 
 #include "cleave/epilogue/finish.h"
@@ -14,6 +14,7 @@
 #include "cleave/ptx/barrier.h"
 #include "cleave/ptx/stmatrix.h"
 #include "cleave/ptx/tma.h"
+#include "cleave/ptx/tma_im2col.h"
 
 namespace cleave {
 
@@ -25,7 +26,7 @@ class TmaStore {
         barrier_(warpgroup_barrier(warpgroup)) {}
 
   template <class Lines>
-  CLEAVE_DEVICE void store(const GemmParams& p, const Tile<C>& tile, Lines& lines,
+  CLEAVE_DEVICE void store(const Params<C>& p, const Tile<C>& tile, Lines& lines,
                            const Sums<C>& sums) {
     constexpr uint32_t kChunk = store_chunk_columns(C), kBox = store_box_columns(C);
     constexpr uint32_t kBoxBytes = 64 * kBox * 2;
@@ -93,9 +94,18 @@ class TmaStore {
 
  private:
   /// The box whose first element is element `across` of D's line `line`; `end`: of the lines.
-  CLEAVE_DEVICE static void store_box(const GemmParams& p, const Tile<C>& tile, uint32_t from,
+  CLEAVE_DEVICE static void store_box(const Params<C>& p, const Tile<C>& tile, uint32_t from,
                                       uint32_t across, uint32_t line, uint32_t end) {
-    if constexpr (stores_ragged(C.grouping, C.d_order)) {
+    if constexpr (scatters(C)) {
+      const ConvClass& c = *tile.conv_class;
+      const TensorMap* const map = &p.maps[tile.conv_class - p.classes].output;
+      const GridSpot at = c.pixels.template locate<C.conv_axes, C.fast_store>(line);
+      if constexpr (C.conv_axes == 3) {
+        ptx::tma_store_im2col(map, from, across, at.at[2], at.at[1], at.at[0], at.image);
+      } else {
+        ptx::tma_store_im2col(map, from, across, at.at[2], at.at[1], at.image);
+      }
+    } else if constexpr (stores_ragged(C.grouping, C.d_order)) {
       const RaggedLine at(end, line);
       ptx::tma_store(&p.map_d, from, across, at.line, at.end, kRaggedExtent);
     } else {

@@ -10,7 +10,7 @@
 namespace cleave {
 
 template <GemmConfig C>
-CLEAVE_DEVICE void reduce(const GemmParams& p, const Place<C>& place, const Fragment<C>& fragment,
+CLEAVE_DEVICE void reduce(const Params<C>& p, const Place<C>& place, const Fragment<C>& fragment,
                           uint32_t thread) {
   const Schedule& s = p.schedule;
   const Shares shares(Fragment<C>::kBlocks, s.reduce_chunks);

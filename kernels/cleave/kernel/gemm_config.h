@@ -44,6 +44,14 @@ struct GemmConfig {
   Grouping grouping = Grouping::none;
   uint32_t group_capacity = 0;  // groups that there is shared memory for
 
+  Conv conv = Conv::none;
+  uint32_t conv_axes = 2;       // 3 where there is depth
+  uint32_t class_capacity = 0;  // convolutions: classes that there is room for in the parameters
+  bool side_by_side = false;    // dgrad: all classes in the columns of one (class_columns.h)
+  bool gather = false;          // sm90: threads copy what the copy engine cannot gather (gather.h)
+  bool fast_load = true;        // Division
+  bool fast_store = true;
+
   SplitKMode split = SplitKMode::none;
   uint32_t cluster_k =
       1;  // cluster, parallel: slices of a tile that one cluster joins in distributed shared memory
@@ -83,6 +91,16 @@ CLEAVE_HD constexpr uint32_t math_threads(const GemmConfig& c) {
                                         : c.warps_m * c.warps_n * 32;
 }
 
+/// Threads that copy operands, piece by piece.
+CLEAVE_HD constexpr uint32_t copy_threads(const GemmConfig& c) {
+  return c.family == KernelFamily::sm90 ? 128 : math_threads(c);
+}
+
+/// Whether K runs over taps and channels without a gap; else every tap begins a k block.
+CLEAVE_HD constexpr bool flattens_taps(const GemmConfig& c) {
+  return c.family == KernelFamily::portable || (c.gather && !c.side_by_side);
+}
+
 /// Threads of a block.
 CLEAVE_HD constexpr uint32_t block_threads(const GemmConfig& c) {
   return c.family == KernelFamily::sm90 ? (c.consumers + 1) * 128 : math_threads(c);
@@ -118,12 +136,26 @@ CLEAVE_HD constexpr uint32_t cluster_size(const GemmConfig& c) {
 CLEAVE_HD constexpr uint32_t group_step(const GemmConfig& c) {
   switch (c.grouping) {
     case Grouping::m:
+    case Grouping::classes:
       return c.tile_m * c.multicast_m;
     case Grouping::n:
       return output_columns(c) * c.multicast_n;
     default:
       return c.tile_k;
   }
+}
+
+/// Whether A's (or B's) rows are pixels of a tensor, each as often as a tap lands on it.
+CLEAVE_HD constexpr bool gathers_a(const GemmConfig& c) {
+  return c.conv == Conv::fprop || c.conv == Conv::dgrad;
+}
+CLEAVE_HD constexpr bool gathers_b(const GemmConfig& c) {
+  return c.conv == Conv::wgrad;
+}
+
+/// Whether neighbours among a tile's rows are none in D.
+CLEAVE_HD constexpr bool scatters(const GemmConfig& c) {
+  return c.grouping == Grouping::classes || c.side_by_side;
 }
 
 /// Values that each column brings to the epilogue: scale, bias, zero point.

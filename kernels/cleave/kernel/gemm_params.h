@@ -1,16 +1,14 @@
-// The one argument of every GEMM kernel, filled by the host for each launch and passed as a
+// The one argument of every kernel, filled by the host for each launch and passed as a
 // __grid_constant__.
 #pragma once
 
 #include "cleave/epilogue/epilogue.h"
+#include "cleave/kernel/gemm_config.h"
+#include "cleave/memory/tensor_map.h"
+#include "cleave/schedule/class_columns.h"
 #include "cleave/schedule/schedule.h"
 
 namespace cleave {
-
-/// The driver's CUtensorMap, opaque.
-struct alignas(128) TensorMap {
-  uint64_t words[16];
-};
 
 /// An operand as the portable kernel reads it; TMA kernels read the same facts from their tensor
 /// maps.
@@ -40,5 +38,40 @@ struct GemmParams {
   float* partials = nullptr;     // float32 shares of tiles, in fragment order
   uint32_t* counters = nullptr;  // one per tile (stream_k: per worker); zero between launches
 };
+
+/// A class's tensor maps (sm90).
+struct ConvMaps {
+  TensorMap gathered;
+  TensorMap output;  // its part of D, where that is strided
+};
+
+/// Of a convolution with up to `Classes` classes.
+template <uint32_t Classes, bool WithMaps>
+struct ConvParams : GemmParams {
+  ConvMaps maps[WithMaps ? Classes : 1];
+  uint32_t extent[kConvAxes] = {};  // of the gathered tensor's images
+  uint32_t channels = 0;            // of a group, in the gathered tensor
+  FastDivmod per_tap;       // fprop, dgrad: k blocks (sm90) or elements (portable) of a tap;
+                            // wgrad: columns of a tap
+  uint32_t taps_apart = 0;  // elements, in a filter
+  ClassColumns columns;     // classes side by side
+  uint32_t class_count = 0;
+  ConvClass classes[Classes];
+};
+
+namespace detail {
+template <GemmConfig C>
+struct ParamsOf {
+  using type = ConvParams<C.class_capacity, C.family == KernelFamily::sm90>;
+};
+template <GemmConfig C>
+  requires(C.conv == Conv::none)
+struct ParamsOf<C> {
+  using type = GemmParams;
+};
+}  // namespace detail
+
+template <GemmConfig C>
+using Params = typename detail::ParamsOf<C>::type;
 
 }  // namespace cleave

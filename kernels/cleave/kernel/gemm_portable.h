@@ -16,7 +16,7 @@
 namespace cleave {
 
 template <GemmConfig C>
-CLEAVE_DEVICE void gemm_portable(const GemmParams& p) {
+CLEAVE_DEVICE void gemm_portable(const Params<C>& p) {
   static_assert(C.multicast_m == 1 && C.multicast_n == 1 && !C.store_by_tma, "these need TMA");
   constexpr SmemPlan kPlan = smem_plan(C);
   extern __shared__ __align__(kSharedAlignment) uint8_t shared[];
@@ -24,7 +24,7 @@ CLEAVE_DEVICE void gemm_portable(const GemmParams& p) {
   const auto join_buffer = reinterpret_cast<const float4*>(shared + kPlan.join);
   Place<C> place;
   const Fragment<C> fragment(threadIdx.x);
-  MmaMainloop<C> mainloop{p, smem, threadIdx.x, {}};
+  MmaMainloop<C> mainloop(p, smem, threadIdx.x);
   Sums<C> sums;
 
   if constexpr (C.cluster_k > 1) {  // every block's barrier is ready before another sends to it
@@ -37,7 +37,7 @@ CLEAVE_DEVICE void gemm_portable(const GemmParams& p) {
   }
   ptx::launch_dependents();
   ptx::grid_dependency_wait();
-  place.find_groups(p, shared);
+  place.find_table(p, shared);
 
   auto walk = place.walk(p.schedule);
   for (WorkUnit unit; walk.next(unit);) {
@@ -57,7 +57,7 @@ CLEAVE_DEVICE void gemm_portable(const GemmParams& p) {
   if constexpr (C.split == SplitKMode::parallel && C.cluster_k == 1)
     reduce<C>(p, place, fragment, threadIdx.x);
   if constexpr (C.grouping == Grouping::m || C.grouping == Grouping::n)
-    zero_rest<C>(p, place.groups, threadIdx.x);
+    zero_rest<C>(p, place.table, threadIdx.x);
 }
 
 }  // namespace cleave

@@ -2,10 +2,11 @@
 //
 // Roles      warpgroups 0 .. consumers-1   multiply, join slices, run the epilogue
 //            the last warpgroup            one lane loads operands; where scales are of blocks, its
-//                                          other three warps load those; its registers go to the
-//                                          consumers
-// Pipelines  full[stage]   producers -> consumers: 1 arrival and the stage's bytes; with scales of
-//                          blocks 96 arrivals more, one a thread that copies them
+//                                          other three warps load those; where few channels are
+//                                          gathered, all its threads copy them; its registers go to
+//                                          the consumers
+// Pipelines  full[stage]   producers -> consumers: 1 arrival and the stage's bytes; one arrival more
+//                          for each thread that copies scales (96) or pieces of operands (128)
 //            empty[stage]  consumers -> producers: 4 arrivals (one a warp) per warpgroup that reads
 //                          the stage, from every block that shares loads by multicast
 // Timeline   cooperative   all consumers share a tile; D's chunks drain under the next mainloop
@@ -14,6 +15,8 @@
 //            parallel      work units first, then reduction units (join/reduce.h)
 //            in clusters   one unit per block, joined through the cluster's shared memory
 //                          (join/cluster.h)
+//            few channels  all threads of the last warpgroup copy (mainloop/gather_loader.h)
+//            convolutions  the walk follows the classes in the parameters (schedule/conv_classes.h)
 //            grouped       first one warp reads the groups' bounds into a table (schedule/groups.h),
 //                          which every role's walk then follows
 #pragma once
@@ -23,32 +26,65 @@
 #include "cleave/join/cluster.h"
 #include "cleave/join/join.h"
 #include "cleave/join/reduce.h"
+#include "cleave/mainloop/gather_loader.h"
+#include "cleave/mainloop/im2col_loader.h"
 #include "cleave/mainloop/scale_loader.h"
 #include "cleave/mainloop/tma_loader.h"
 #include "cleave/mainloop/wgmma_mainloop.h"
 
 namespace cleave {
 
+namespace detail {
 template <GemmConfig C>
-CLEAVE_DEVICE void produce(const GemmParams& p, const Place<C>& place, uint32_t smem) {
+struct LoaderOf {
+  using type = Im2colLoader<C>;
+};
+template <GemmConfig C>
+  requires(C.conv == Conv::none)
+struct LoaderOf<C> {
+  using type = MatrixLoader<C>;
+};
+}  // namespace detail
+
+template <GemmConfig C>
+using Loader = typename detail::LoaderOf<C>::type;
+
+template <GemmConfig C>
+CLEAVE_DEVICE void produce(const Params<C>& p, const Place<C>& place, uint32_t smem) {
   constexpr SmemPlan kPlan = smem_plan(C);
   const uint32_t full = smem + kPlan.barriers, empty = full + C.stages * 8;
-  const Sharing sharing{place.share_rank, place.rank - place.share_rank};
+  Loader<C> loader(p, {place.share_rank, place.rank - place.share_rank});
   PipelineState<C.stages> state;
   auto walk = place.walk(p.schedule);
   for (WorkUnit unit; walk.next(unit);) {
-    const uint32_t m0 = place.first_row(unit), n0 = place.first_column(unit);
+    loader.start(unit, place.first_row(unit), place.first_column(unit));
     for (uint32_t i = 0; i < unit.k_count; ++i) {
-      const uint32_t k0 = unit.k_block(i) * C.tile_k;
       ptx::mbarrier_wait(empty + state.stage * 8, state.parity ^ 1);
       const uint32_t barrier = full + state.stage * 8;
       ptx::mbarrier_arrive_expect(barrier, kPlan.a_stage + kPlan.b_stage);
-      load_operand<C, C.a_major, C.tile_m, C.multicast_n>(
-          &p.map_a, smem + kPlan.a + state.stage * kPlan.a_stage, barrier, m0, k0, unit,
-          unit.batch * p.batched_a, sharing);
-      load_operand<C, C.b_major, C.tile_n, C.multicast_m, gated(C) ? 2 : 1>(
-          &p.map_b, smem + kPlan.b + state.stage * kPlan.b_stage, barrier, n0, k0, unit,
-          unit.batch * p.batched_b, sharing, p.epilogue.n);
+      loader.load(unit, unit.k_block(i), smem + kPlan.a + state.stage * kPlan.a_stage,
+                  smem + kPlan.b + state.stage * kPlan.b_stage, barrier);
+      state.advance();
+    }
+  }
+}
+
+/// The same by all threads of the warpgroup.
+template <GemmConfig C>
+CLEAVE_DEVICE void produce_together(const Params<C>& p, const Place<C>& place, uint32_t smem) {
+  constexpr SmemPlan kPlan = smem_plan(C);
+  const uint32_t full = smem + kPlan.barriers, empty = full + C.stages * 8;
+  GatherLoader<C> loader(p, threadIdx.x % 128);
+  PipelineState<C.stages> state;
+  const Fragment<C> fragment(0);
+  auto walk = place.walk(p.schedule);
+  for (WorkUnit unit; walk.next(unit);) {
+    const Tile<C> tile = place.tile(p, fragment, unit);
+    loader.start(unit, tile);
+    for (uint32_t i = 0; i < unit.k_count; ++i) {
+      ptx::mbarrier_wait(empty + state.stage * 8, state.parity ^ 1);
+      loader.load(unit, tile, unit.k_block(i), smem + kPlan.a + state.stage * kPlan.a_stage,
+                  smem + kPlan.b + state.stage * kPlan.b_stage, full + state.stage * 8);
       state.advance();
     }
   }
@@ -58,7 +94,7 @@ CLEAVE_DEVICE void produce(const GemmParams& p, const Place<C>& place, uint32_t 
 inline constexpr uint32_t kScaleThreads = 96;
 
 template <GemmConfig C>
-CLEAVE_DEVICE void produce_scales(const GemmParams& p, const Place<C>& place, uint32_t smem) {
+CLEAVE_DEVICE void produce_scales(const Params<C>& p, const Place<C>& place, uint32_t smem) {
   constexpr SmemPlan kPlan = smem_plan(C);
   const uint32_t full = smem + kPlan.barriers, empty = full + C.stages * 8;
   PipelineState<C.stages> state;
@@ -77,7 +113,7 @@ CLEAVE_DEVICE void produce_scales(const GemmParams& p, const Place<C>& place, ui
 }
 
 template <GemmConfig C>
-CLEAVE_DEVICE void consume(const GemmParams& p, const Place<C>& place, uint32_t smem,
+CLEAVE_DEVICE void consume(const Params<C>& p, const Place<C>& place, uint32_t smem,
                            const float4* join_buffer, float* line_buffer) {
   constexpr SmemPlan kPlan = smem_plan(C);
   constexpr uint32_t kTurn = 4;  // named barriers 4 and 5: whose turn it is to multiply
@@ -123,6 +159,9 @@ CLEAVE_DEVICE void consume(const GemmParams& p, const Place<C>& place, uint32_t 
       lines.share(warpgroup_barrier(warpgroup));
       if constexpr (C.store_by_tma) {
         tma_store.store(p, tile, lines, sums);
+      } else if constexpr (C.side_by_side) {
+        GlobalLines<C> places(p.epilogue, tile);
+        store_direct<C>(p.epilogue, tile, places, sums);
       } else {
         store_direct<C>(p.epilogue, tile, lines, sums);
       }
@@ -136,12 +175,12 @@ CLEAVE_DEVICE void consume(const GemmParams& p, const Place<C>& place, uint32_t 
   if constexpr (C.split == SplitKMode::parallel && C.cluster_k == 1)
     reduce<C>(p, place, fragment, thread);
   if constexpr (C.grouping == Grouping::m || C.grouping == Grouping::n)
-    zero_rest<C>(p, place.groups, threadIdx.x);
+    zero_rest<C>(p, place.table, threadIdx.x);
   if constexpr (C.store_by_tma) tma_store.drain();
 }
 
 template <GemmConfig C>
-CLEAVE_DEVICE void gemm_sm90(const GemmParams& p) {
+CLEAVE_DEVICE void gemm_sm90(const Params<C>& p) {
   static_assert(C.multicast_m == 1 || C.multicast_n == 1,
                 "a load is shared along one dimension only");
   static_assert(!C.pingpong || (C.consumers == 2 && C.split == SplitKMode::none),
@@ -151,7 +190,9 @@ CLEAVE_DEVICE void gemm_sm90(const GemmParams& p) {
       C.cluster_k == 1 || C.split == SplitKMode::cluster || C.split == SplitKMode::parallel,
       "clusters join these modes only");
   constexpr SmemPlan kPlan = smem_plan(C);
-  constexpr uint32_t kLoaders = C.scaling == Scaling::block ? 1 + kScaleThreads : 1;
+  constexpr uint32_t kLoaders = C.gather                      ? 1 + copy_threads(C)
+                                : C.scaling == Scaling::block ? 1 + kScaleThreads
+                                                              : 1;
   constexpr uint32_t kReaders = (C.pingpong ? 1 : C.consumers) * 4 * sharers(C);
 
   extern __shared__ __align__(kSharedAlignment) uint8_t shared[];
@@ -175,14 +216,21 @@ CLEAVE_DEVICE void gemm_sm90(const GemmParams& p) {
   if constexpr (cluster_size(C) > 1) ptx::cluster_meet();
   ptx::launch_dependents();
   ptx::grid_dependency_wait();
-  place.find_groups(p, shared);
+  place.find_table(p, shared);
 
   // With two consumer warpgroups the launch gives every thread 168 registers; what the producer
   // does not need goes to the consumers.
-  constexpr uint32_t kProducerRegisters = C.scaling == Scaling::block ? 56 : 40;
+  constexpr uint32_t kProducerRegisters = C.gather ? 120
+                                          : C.scaling == Scaling::block || C.conv != Conv::none
+                                              ? 56
+                                              : 40;
   if (threadIdx.x / 128 == C.consumers) {
     if constexpr (C.consumers == 2) ptx::registers_decrease<kProducerRegisters>();
-    if (threadIdx.x == C.consumers * 128) produce<C>(p, place, smem);
+    if constexpr (C.gather) {
+      produce_together<C>(p, place, smem);
+    } else if (threadIdx.x == C.consumers * 128) {
+      produce<C>(p, place, smem);
+    }
     if (C.scaling == Scaling::block && threadIdx.x >= C.consumers * 128 + 32)
       produce_scales<C>(p, place, smem);
   } else {

@@ -9,16 +9,16 @@
 
 namespace cleave {
 
-/// A block's walk. A slice of a short group of K, which has no k block, gets one past its group's
-/// end: that one loads as zeros, and no role needs a case of its own.
+/// A block's walk. A unit without k blocks (a slice of a short group of K, a tile of a class without
+/// taps) gets one past the end: that one loads as zeros, and no role needs a case of its own.
 template <GemmConfig C>
 struct BlockWalk : Walk<C.split, C.grouping> {
   using Walk<C.split, C.grouping>::Walk;
 
   CLEAVE_DEVICE bool next(WorkUnit& unit) {
+    constexpr bool kSliced = C.split != SplitKMode::none && C.split != SplitKMode::stream_k;
     const bool more = Walk<C.split, C.grouping>::next(unit);
-    if constexpr (C.grouping == Grouping::k && C.split != SplitKMode::none &&
-                  C.split != SplitKMode::stream_k)
+    if constexpr ((C.grouping == Grouping::k && kSliced) || C.grouping == Grouping::classes)
       unit.k_count = max_of(unit.k_count, 1u);
     return more;
   }
@@ -32,14 +32,16 @@ struct Place {
   uint32_t k_rank = rank / sharers(C);      // which of the cluster's slices this block has
   uint32_t worker = blockIdx.x / cluster_size(C);
   uint32_t workers = gridDim.x / cluster_size(C);
-  GroupTable groups;
+  Table<C.grouping> table;
 
   /// By all threads of the block, after grid_dependency_wait: an earlier kernel may have written
   /// the groups' bounds.
-  CLEAVE_DEVICE void find_groups(const GemmParams& p, uint8_t* shared) {
-    if constexpr (C.grouping != Grouping::none) {
-      groups = build_group_table<C.group_capacity>(p.groups, C.grouping, group_step(C),
-                                                   shared + smem_plan(C).group_table);
+  CLEAVE_DEVICE void find_table(const Params<C>& p, uint8_t* shared) {
+    if constexpr (C.grouping == Grouping::classes) {
+      table = {p.classes, p.class_count};
+    } else if constexpr (C.grouping != Grouping::none) {
+      table = build_group_table<C.group_capacity>(p.groups, C.grouping, group_step(C),
+                                                  shared + smem_plan(C).group_table);
       __syncthreads();
     }
   }
@@ -53,16 +55,23 @@ struct Place {
     const uint32_t tile = spot.n * C.multicast_n + (C.multicast_n > 1 ? share_rank : 0);
     return tile * output_columns(C) + (C.grouping == Grouping::n ? spot.range.begin : 0);
   }
-  CLEAVE_DEVICE Tile<C> tile(const GemmParams& p, const Fragment<C>& fragment,
+  CLEAVE_DEVICE Tile<C> tile(const Params<C>& p, const Fragment<C>& fragment,
                              const TileSpot& spot) const {
-    return {fragment, first_row(spot), first_column(spot), spot.batch, spot.range.end};
+    const ConvClass* conv_class = nullptr;
+    const ClassColumns* columns = nullptr;
+    if constexpr (C.conv != Conv::none) {
+      conv_class = p.classes + spot.conv_class;
+      columns = &p.columns;
+    }
+    return {fragment,   first_row(spot), first_column(spot), spot.batch, spot.range.end,
+            conv_class, columns};
   }
   /// The tile's number among those of all blocks.
   CLEAVE_DEVICE uint32_t number(uint32_t tile) const { return tile * sharers(C) + share_rank; }
 
-  CLEAVE_DEVICE TileFinder<C.grouping> finder(const Schedule& s) const { return {s, groups}; }
+  CLEAVE_DEVICE TileFinder<C.grouping> finder(const Schedule& s) const { return {s, table}; }
   CLEAVE_DEVICE BlockWalk<C> walk(const Schedule& s) const {
-    return {s, worker, workers, k_rank, groups};
+    return {s, worker, workers, k_rank, table};
   }
 };
 

@@ -1,8 +1,12 @@
-// The portable kernel's loads: one k block of one operand into one stage, by every thread of the
-// block, with any alignment and any edge. The layout in shared memory is TMA's
-// (memory/descriptor.h), so both kernels share the swizzle.
+// Loads by threads: one k block of one operand into one stage, with any alignment and any edge. The
+// portable kernel loads everything so; the Hopper kernel, what its copy engine cannot gather. The
+// layout in shared memory is TMA's (memory/descriptor.h), so both kernels share the swizzle.
+//
+// A tile is copied piece by piece; where each comes from is for a *source* to say (matrices here,
+// convolutions in gather.h).
 #pragma once
 
+#include "cleave/epilogue/tile.h"
 #include "cleave/kernel/gemm_params.h"
 #include "cleave/memory/smem_plan.h"
 #include "cleave/memory/swizzle.h"
@@ -11,47 +15,140 @@
 
 namespace cleave {
 
-/// `rows`: extent of the operand's M (or N); `depth`: of K. Elements outside become zeros.
+/// One copy: `valid` bytes from `from` on exist, the rest become zeros.
+struct CopyPiece {
+  const char* from;
+  uint32_t valid;
+};
+
+/// The pieces of a tile of `TileRows` rows of M (or N), `Bytes` each. A tile has `kLines` lines, which
+/// are strided in memory, of `TileRows` (or tile_k) elements across, in parts of one swizzle atom.
+template <GemmConfig C, Major M, uint32_t TileRows, uint32_t Bytes>
+struct TileCopy {
+  static constexpr uint32_t kElement = size_of(C.a), kAtom = atom_elements(C.a);
+  static constexpr uint32_t kLines = M == Major::k ? TileRows : C.tile_k;
+  static constexpr uint32_t kPerLine = 128 / Bytes;
+  static constexpr uint32_t kPieces = TileRows * C.tile_k * kElement / Bytes;
+  static constexpr uint32_t kThreads = copy_threads(C);
+  static constexpr uint32_t kOwn = ceil_div(kPieces, kThreads);  // pieces of a thread
+  static_assert(kThreads % kPerLine == 0, "a thread's pieces are one below another");
+
+  /// The element within a part's line at which all of a thread's pieces begin.
+  CLEAVE_HD static uint32_t element(uint32_t thread) {
+    return thread % kPerLine * Bytes / kElement;
+  }
+  /// Known to the compiler, where a part is a whole number of pieces of every thread.
+  CLEAVE_HD static uint32_t part(uint32_t own, uint32_t thread) {
+    constexpr uint32_t kPart = kLines * kPerLine;
+    return kPart % kThreads == 0 ? own / (kPart / kThreads) : (own * kThreads + thread) / kPart;
+  }
+  CLEAVE_HD static uint32_t line(uint32_t own, uint32_t thread) {
+    return (own * kThreads + thread) / kPerLine % kLines;
+  }
+
+  /// `source(own, line, across)`: the thread's piece number `own`, in line `line` of the tile, from
+  /// element `across` on. `Source::kGathers`: pieces exist in whole or not at all, and neighbours in
+  /// the tile read the same bytes, which are worth a place in L1.
+  template <class Source>
+  CLEAVE_DEVICE static void run(uint32_t stage, uint32_t thread, const Source& source) {
+    // Narrow copies are many: unrolled in full they would cost more registers than they hide
+    // latency.
+#pragma unroll(Bytes == 16 ? kOwn : 4)
+    for (uint32_t own = 0; own < kOwn; ++own) {
+      if (kPieces % kThreads != 0 && own * kThreads + thread >= kPieces) break;
+      const uint32_t at_part = part(own, thread), at_line = line(own, thread);
+      const CopyPiece piece = source(own, at_line, at_part * kAtom + element(thread));
+      store<Source::kGathers>(
+          stage + at_part * kLines * 128 + swizzle(at_line, thread % kPerLine * Bytes), piece);
+    }
+  }
+
+ private:
+  template <bool Gathers>
+  CLEAVE_DEVICE static void store(uint32_t to, const CopyPiece& piece) {
+    if constexpr (Bytes == 1) {
+      ptx::store_shared_8(to, piece.valid != 0 ? load_8(piece.from) : uint8_t(0));
+    } else if constexpr (Bytes == 2) {
+      // Of 8-bit elements the pair's second may lie outside.
+      const uint16_t pair = piece.valid == 0   ? uint16_t(0)
+                            : piece.valid == 1 ? load_8(piece.from)
+                                               : *reinterpret_cast<const uint16_t*>(piece.from);
+      ptx::store_shared_16(to, pair);
+    } else if constexpr (Gathers) {
+      ptx::copy_async_if<Bytes>(to, piece.from, piece.valid != 0);
+    } else {
+      ptx::copy_async<Bytes>(to, piece.from, min_of(piece.valid, Bytes));
+    }
+  }
+
+  CLEAVE_DEVICE static uint8_t load_8(const char* from) {
+    return *reinterpret_cast<const uint8_t*>(from);
+  }
+};
+
+/// A tile of a matrix, from line `line0` and element `across0` on; what lies past the ends is zeros.
+struct MatrixSource {
+  static constexpr bool kGathers = false;
+
+  const char* base;
+  int64_t stride;  // bytes
+  uint32_t element;
+  uint32_t line0, across0, line_end, across_end;
+
+  CLEAVE_DEVICE CopyPiece operator()(uint32_t, uint32_t line, uint32_t across) const {
+    const bool inside = line0 + line < line_end && across0 + across < across_end;
+    if (!inside) return {base, 0};
+    return {base + (line0 + line) * stride + int64_t(across0 + across) * element,
+            (across_end - across0 - across) * element};
+  }
+};
+
+/// `rows`: extent of the operand's M (or N); `depth`: of K.
 template <GemmConfig C, Major M, uint32_t TileRows, uint32_t Bytes>
 CLEAVE_DEVICE void copy_operand(const OperandParams& operand, uint32_t stage, uint32_t row0,
                                 uint32_t k0, uint32_t rows, uint32_t depth, uint32_t batch,
                                 uint32_t thread) {
   constexpr uint32_t kElement = size_of(C.a);
-  constexpr uint32_t kAtom = atom_elements(C.a);
-  constexpr uint32_t kPieces = TileRows * C.tile_k * kElement / Bytes;
-  constexpr uint32_t kPerLine = 128 / Bytes;
-  // `line`: the index that is strided in memory; `across`: the contiguous one.
-  constexpr uint32_t kLines = M == Major::k ? TileRows : C.tile_k;
-  const uint32_t line_end = M == Major::k ? rows : depth, across_end = M == Major::k ? depth : rows;
-  const uint32_t line0 = M == Major::k ? row0 : k0, across0 = M == Major::k ? k0 : row0;
-  const char* const base =
-      static_cast<const char*>(operand.data) + int64_t(batch) * operand.batch_stride * kElement;
-  // Narrow copies are many: unrolled in full they would cost more registers than they hide latency.
-#pragma unroll(Bytes == 16 ? kPieces / math_threads(C) : 4)
-  for (uint32_t i = 0; i < kPieces; i += math_threads(C)) {
-    const uint32_t piece = i + thread;
-    if (kPieces % math_threads(C) != 0 && piece >= kPieces) break;
-    const uint32_t part = piece / (kLines * kPerLine);
-    const uint32_t line = piece / kPerLine % kLines, byte = piece % kPerLine * Bytes;
-    const uint32_t to = stage + part * kLines * 128 + swizzle(line, byte);
-    const uint32_t across = across0 + part * kAtom + byte / kElement;
-    const bool inside = line0 + line < line_end && across < across_end;
-    const char* const from =
-        inside ? base + (int64_t(line0 + line) * operand.stride + across) * kElement : base;
-    if constexpr (Bytes == 1) {
-      ptx::store_shared_8(to, inside ? *reinterpret_cast<const uint8_t*>(from) : uint8_t(0));
-    } else if constexpr (Bytes == 2) {
-      // Of 8-bit elements the pair's second may lie outside.
-      const bool both = across_end - across >= 2 / kElement;
-      const uint16_t pair = !inside ? uint16_t(0)
-                            : both  ? *reinterpret_cast<const uint16_t*>(from)
-                                    : *reinterpret_cast<const uint8_t*>(from);
-      ptx::store_shared_16(to, pair);
-    } else {
-      ptx::copy_async<Bytes>(to, from,
-                             inside ? min_of((across_end - across) * kElement, Bytes) : 0);
+  constexpr bool kByRow = M == Major::k;  // lines are rows
+  TileCopy<C, M, TileRows, Bytes>::run(
+      stage, thread,
+      MatrixSource{
+          static_cast<const char*>(operand.data) + int64_t(batch) * operand.batch_stride * kElement,
+          operand.stride * kElement, kElement, kByRow ? row0 : k0, kByRow ? k0 : row0,
+          kByRow ? rows : depth, kByRow ? depth : rows});
+}
+
+/// Both operands of a unit, k block by k block.
+template <GemmConfig C>
+class MatrixCopier {
+ public:
+  CLEAVE_DEVICE MatrixCopier(const GemmParams& p, uint32_t thread) : p_(p), thread_(thread) {}
+
+  CLEAVE_DEVICE void start(const WorkUnit&, const Tile<C>&) {}
+
+  /// K block from `k` on, of the unit's group where K is grouped, into the stages `a` and `b`.
+  CLEAVE_DEVICE void load(const WorkUnit& unit, const Tile<C>& tile, uint32_t k, uint32_t a,
+                          uint32_t b) const {
+    constexpr bool kGrouped = C.grouping == Grouping::k;
+    const uint32_t k0 = (kGrouped ? unit.range.begin : 0) + k;
+    const uint32_t depth = kGrouped ? unit.range.end : p_.k;
+    copy_operand<C, C.a_major, C.tile_m, C.load_bytes_a>(
+        p_.a, a, tile.m0, k0, tile.m_end(p_.epilogue), depth, unit.batch, thread_);
+    // Gates and ups lie p.epilogue.n columns apart.
+    constexpr uint32_t kWidth = output_columns(C);
+    CLEAVE_UNROLL
+    for (uint32_t piece = 0; piece < C.tile_n / kWidth; ++piece) {
+      constexpr uint32_t kPieceBytes = kWidth * C.tile_k * size_of(C.b);
+      const uint32_t shift = piece * p_.epilogue.n;
+      copy_operand<C, C.b_major, kWidth, C.load_bytes_b>(
+          p_.b, b + piece * kPieceBytes, tile.n0 + shift, k0, tile.n_end(p_.epilogue) + shift,
+          depth, unit.batch, thread_);
     }
   }
-}
+
+ private:
+  const GemmParams& p_;
+  uint32_t thread_;
+};
 
 }  // namespace cleave

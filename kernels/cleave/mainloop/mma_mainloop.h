@@ -4,6 +4,7 @@
 
 #include "cleave/epilogue/fragment.h"
 #include "cleave/mainloop/copy_loader.h"
+#include "cleave/mainloop/gather.h"
 #include "cleave/mainloop/promotion.h"
 #include "cleave/mainloop/scale_loader.h"
 #include "cleave/ptx/mma_sync.h"
@@ -48,6 +49,21 @@ CLEAVE_DEVICE void load_fragment(uint32_t stage, uint32_t strip, uint32_t step, 
   }
 }
 
+namespace detail {
+template <GemmConfig C>
+struct CopierOf {
+  using type = GatherCopier<C>;
+};
+template <GemmConfig C>
+  requires(C.conv == Conv::none)
+struct CopierOf<C> {
+  using type = MatrixCopier<C>;
+};
+}  // namespace detail
+
+template <GemmConfig C>
+using OperandCopier = typename detail::CopierOf<C>::type;
+
 template <GemmConfig C>
 struct MmaMainloop {
   static constexpr SmemPlan kPlan = smem_plan(C);
@@ -57,9 +73,13 @@ struct MmaMainloop {
   static_assert(C.tile_k == atom_elements(C.a), "a k block is one 128-byte row");
   static_assert(kColBlocks % 2 == 0, "B's fragments come in pairs of column blocks");
 
-  const GemmParams& p;
+  const Params<C>& p;
   uint32_t smem, thread;
+  OperandCopier<C> copier;
   Promotion<C> promotion;
+
+  CLEAVE_DEVICE MmaMainloop(const Params<C>& params, uint32_t shared, uint32_t math_thread)
+      : p(params), smem(shared), thread(math_thread), copier(params, math_thread) {}
 
   /// sums = A @ B over the unit's k blocks (zeros if it has none).
   CLEAVE_DEVICE void run(const WorkUnit& unit, const Tile<C>& tile, Sums<C>& sums) {
@@ -69,8 +89,10 @@ struct MmaMainloop {
     if constexpr (C.promote) promotion.start(tile);
     ScaleLoader<C, math_threads(C)> scale_loader(p, thread);
     if constexpr (C.scaling == Scaling::block) scale_loader.start(unit, tile);
+    copier.start(unit, tile);
     const auto load = [&](uint32_t block, uint32_t stage) {
-      load_operands(unit, tile, block, stage);
+      copier.load(unit, tile, unit.k_block(block) * C.tile_k,
+                  smem + kPlan.a + stage * kPlan.a_stage, smem + kPlan.b + stage * kPlan.b_stage);
       if constexpr (C.scaling == Scaling::block)
         scale_loader.load(smem + kPlan.scales + stage * kPlan.scale_stage);
     };
@@ -101,26 +123,6 @@ struct MmaMainloop {
   }
 
  private:
-  CLEAVE_DEVICE void load_operands(const WorkUnit& unit, const Tile<C>& tile, uint32_t block,
-                                   uint32_t stage) {
-    constexpr bool kGrouped = C.grouping == Grouping::k;
-    const uint32_t k0 = (kGrouped ? unit.range.begin : 0) + unit.k_block(block) * C.tile_k;
-    const uint32_t depth = kGrouped ? unit.range.end : p.k;
-    copy_operand<C, C.a_major, C.tile_m, C.load_bytes_a>(
-        p.a, smem + kPlan.a + stage * kPlan.a_stage, tile.m0, k0, tile.m_end(p.epilogue), depth,
-        unit.batch, thread);
-    // Gates and ups lie p.epilogue.n columns apart.
-    constexpr uint32_t kWidth = output_columns(C);
-    CLEAVE_UNROLL
-    for (uint32_t piece = 0; piece < C.tile_n / kWidth; ++piece) {
-      constexpr uint32_t kPieceBytes = kWidth * C.tile_k * size_of(C.b);
-      const uint32_t shift = piece * p.epilogue.n;
-      copy_operand<C, C.b_major, kWidth, C.load_bytes_b>(
-          p.b, smem + kPlan.b + stage * kPlan.b_stage + piece * kPieceBytes, tile.n0 + shift, k0,
-          tile.n_end(p.epilogue) + shift, depth, unit.batch, thread);
-    }
-  }
-
   CLEAVE_DEVICE void multiply(uint32_t stage, Part<C>* sums) {
     const uint32_t warp = thread / 32;
     const uint32_t a = smem + kPlan.a + stage * kPlan.a_stage,

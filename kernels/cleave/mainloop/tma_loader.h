@@ -1,4 +1,5 @@
-// The producer's half of the sm_90a mainloop: one k block of A and B into one stage.
+// The producer's half of the sm_90a mainloop: one k block of A and B into one stage, from matrices
+// (convolutions: im2col_loader.h).
 //
 // The boxes here and the tensor maps that the host makes agree through tma_box.h;
 // memory/descriptor.h says how the tile then lies in shared memory. K's and rows outside the
@@ -66,5 +67,29 @@ CLEAVE_DEVICE void load_operand(const TensorMap* map, uint32_t stage, uint32_t b
     }
   }
 }
+
+/// Both operands of a unit, k block by k block.
+template <GemmConfig C>
+class MatrixLoader {
+ public:
+  CLEAVE_DEVICE MatrixLoader(const GemmParams& p, Sharing sharing) : p_(p), sharing_(sharing) {}
+
+  /// `m0`, `n0`: the tile's first row and column.
+  CLEAVE_DEVICE void start(const WorkUnit&, uint32_t m0, uint32_t n0) { m0_ = m0, n0_ = n0; }
+
+  CLEAVE_DEVICE void load(const WorkUnit& unit, uint32_t block, uint32_t a, uint32_t b,
+                          uint32_t barrier) const {
+    const uint32_t k0 = block * C.tile_k;
+    load_operand<C, C.a_major, C.tile_m, C.multicast_n>(&p_.map_a, a, barrier, m0_, k0, unit,
+                                                        unit.batch * p_.batched_a, sharing_);
+    load_operand<C, C.b_major, C.tile_n, C.multicast_m, gated(C) ? 2 : 1>(
+        &p_.map_b, b, barrier, n0_, k0, unit, unit.batch * p_.batched_b, sharing_, p_.epilogue.n);
+  }
+
+ private:
+  const GemmParams& p_;
+  Sharing sharing_;
+  uint32_t m0_ = 0, n0_ = 0;
+};
 
 }  // namespace cleave

@@ -19,6 +19,19 @@ CLEAVE_DEVICE void copy_async(uint32_t to, const void* from, uint32_t valid) {
   }
 }
 
+/// All of it or, unless `exists`, only zeros. It stays in L1, too.
+template <uint32_t Bytes>
+CLEAVE_DEVICE void copy_async_if(uint32_t to, const void* from, bool exists) {
+  asm volatile(
+      "{\n"
+      ".reg .pred ignore;\n"
+      "setp.eq.u32 ignore, %2, 0;\n"
+      "cp.async.ca.shared.global [%0], [%1], %3, ignore;\n"
+      "}" ::"r"(to),
+      "l"(from), "r"(uint32_t(exists)), "n"(Bytes)
+      : "memory");
+}
+
 CLEAVE_DEVICE void copy_async_commit() {
   asm volatile("cp.async.commit_group;" ::: "memory");
 }

@@ -21,7 +21,9 @@
 // tiles of their own size: how many there are is known on the device alone, and the same launch
 // serves any number. Groups of K have equally many tiles, but of unequal depth: a slice of a short
 // one may have no k block, and stream_k cuts all of them, so that every worker multiplies equally
-// much however the groups are skewed.
+// much however the groups are skewed. The classes of a strided convolution (conv_classes.h) have both,
+// tiles and a depth of their own, but the host knows them; a slice of a shallow one has no k block
+// either, and tiles of no depth at all come last.
 //
 // Why the waits inside a kernel cannot deadlock: all workers are resident, every worker takes its
 // units in increasing order, and a unit only waits for units of a lower number (serial), for units
@@ -30,6 +32,7 @@
 #pragma once
 
 #include "cleave/core/enums.h"
+#include "cleave/schedule/conv_classes.h"
 #include "cleave/schedule/groups.h"
 #include "cleave/schedule/raster.h"
 
@@ -40,6 +43,7 @@ struct TileSpot {
   uint32_t m = 0, n = 0, batch = 0;  // its place, in tiles; of a group: from the group's first
   uint32_t tile = 0;                 // its number: index of its counter and partials
   GroupRange range;                  // its group's; nothing where there are no groups
+  uint32_t conv_class = 0;           // its class
 };
 
 struct WorkUnit : TileSpot {
@@ -92,22 +96,48 @@ CLEAVE_HD constexpr uint32_t stream_tiles(uint32_t tiles, uint32_t workers) {
   return remainder == 0 ? 0 : remainder + (tiles > workers ? workers : 0);
 }
 
+namespace detail {
+template <Grouping G>
+struct TableOf {
+  using type = GroupTable;
+};
+template <>
+struct TableOf<Grouping::classes> {
+  using type = ClassTable;
+};
+}  // namespace detail
+
+/// What a schedule needs to know of groups or classes.
+template <Grouping G>
+using Table = typename detail::TableOf<G>::type;
+
 /// Finds tiles by their number.
 template <Grouping G>
 class TileFinder {
   static constexpr bool kRagged = G == Grouping::m || G == Grouping::n;
 
  public:
-  CLEAVE_HD constexpr TileFinder(const Schedule& schedule, const GroupTable& table)
+  CLEAVE_HD constexpr TileFinder(const Schedule& schedule, const Table<G>& table)
       : s_(schedule), table_(table) {}
 
   CLEAVE_HD constexpr uint32_t tiles() const {
-    return kRagged ? table_.steps() * s_.tiles_across : s_.tiles;
+    if constexpr (kRagged) return table_.steps() * s_.tiles_across;
+    return s_.tiles;
   }
 
   CLEAVE_HD constexpr void find(uint32_t tile, TileSpot& spot) {
     spot.tile = tile;
-    if constexpr (kRagged) {
+    if constexpr (G == Grouping::classes) {
+      uint32_t in_batch = 0;
+      s_.raster.per_batch.divmod(tile, spot.batch, in_batch);
+      if (in_batch < table_.classes[group_].tiles_before * s_.tiles_across) group_ = 0;
+      while (in_batch >= table_.tiles_until(group_) * s_.tiles_across) ++group_;
+      const ConvClass& c = table_.classes[group_];
+      spot.conv_class = group_;
+      spot.range = {0, c.rows};
+      s_.raster.locate_in_group(in_batch - c.tiles_before * s_.tiles_across, c.tiles, spot.m,
+                                spot.n);
+    } else if constexpr (kRagged) {
       seek(tile, s_.tiles_across);
       spot.batch = group_;
       spot.range = table_.ranges[group_];
@@ -127,21 +157,28 @@ class TileFinder {
     return group_;
   }
 
-  CLEAVE_HD constexpr const GroupTable& table() const { return table_; }
+  /// The class in whose part of the line of k blocks `position` lies.
+  CLEAVE_HD constexpr const ConvClass& seek_class(uint32_t position) {
+    if (position < table_.classes[group_].line_before * s_.tiles_across) group_ = 0;
+    while (position >= table_.line_until(group_) * s_.tiles_across) ++group_;
+    return table_.classes[group_];
+  }
+
+  CLEAVE_HD constexpr const Table<G>& table() const { return table_; }
 
  private:
   const Schedule& s_;
-  GroupTable table_;
+  Table<G> table_;
   uint32_t group_ = 0;
 };
 
 template <SplitKMode Mode, Grouping G = Grouping::none>
 class Walk {
  public:
-  /// `rank`: which of the worker's slices this block takes. `table`: of the groups, if there are
-  /// any.
+  /// `rank`: which of the worker's slices this block takes. `table`: of the groups or classes, if
+  /// there are any.
   CLEAVE_HD constexpr Walk(const Schedule& schedule, uint32_t worker, uint32_t workers,
-                           uint32_t rank = 0, const GroupTable& table = {})
+                           uint32_t rank = 0, const Table<G>& table = {})
       : s_(schedule),
         finder_(schedule, table),
         worker_(worker),
@@ -154,7 +191,7 @@ class Walk {
       if constexpr (G == Grouping::k) {
         streamed = s_.tiles;
         grouped_shares_ = Shares(table.steps() * s_.tiles_across, workers);
-      } else if constexpr (G != Grouping::none) {
+      } else if constexpr (G == Grouping::m || G == Grouping::n) {
         streamed = s_.k_blocks == 0 ? 0 : stream_tiles(grouped_tiles_, workers);
         grouped_shares_ = Shares(streamed * s_.k_blocks, workers);
       }
@@ -191,6 +228,10 @@ class Walk {
       const uint32_t k_blocks = finder_.table().steps(unit.batch);
       unit.k_count =
           Mode == SplitKMode::none ? k_blocks : Shares(k_blocks, s_.slices).count(unit.slice);
+    } else if constexpr (G == Grouping::classes) {
+      const uint32_t depth = finder_.table().classes[unit.conv_class].depth;
+      const bool whole = Mode == SplitKMode::none || Mode == SplitKMode::stream_k;
+      unit.k_count = whole ? depth : Shares(depth, s_.slices).count(unit.slice);
     }
     unit.contributors = 0;
     return true;
@@ -206,6 +247,13 @@ class Walk {
       const uint32_t in_group_tile = in_group / k_blocks;
       offset = in_group - in_group_tile * k_blocks;
       tile = group * s_.tiles_across + in_group_tile;
+    } else if constexpr (G == Grouping::classes) {
+      const ConvClass& c = finder_.seek_class(position_);
+      k_blocks = c.depth;
+      const uint32_t in_class = position_ - c.line_before * s_.tiles_across;
+      const uint32_t in_class_tile = in_class / k_blocks;
+      offset = in_class - in_class_tile * k_blocks;
+      tile = c.tiles_before * s_.tiles_across + in_class_tile;
     } else {
       s_.k_blocks_divmod.divmod(position_, tile, offset);
     }
@@ -229,10 +277,10 @@ class Walk {
   // What the host knows is read from the schedule each time: kept in registers, it makes the largest
   // tiles spill.
   CLEAVE_HD constexpr uint32_t tiles() const {
-    return G == Grouping::none || G == Grouping::k ? s_.tiles : grouped_tiles_;
+    return G == Grouping::m || G == Grouping::n ? grouped_tiles_ : s_.tiles;
   }
   CLEAVE_HD constexpr Shares shares() const {
-    return G == Grouping::none ? s_.worker_shares : grouped_shares_;
+    return G == Grouping::none || G == Grouping::classes ? s_.worker_shares : grouped_shares_;
   }
 
   const Schedule& s_;
@@ -265,21 +313,25 @@ struct ScheduleShape {
   Grouping grouping = Grouping::none;
   uint32_t tiles_m = 1, tiles_n = 1, batches = 1;  // of groups of M (N) tiles_m (tiles_n) is not
                                                    // used
-  uint32_t k_blocks = 0;                           // not used of groups of K
-  uint32_t slices = 1;                             // serial, parallel, cluster; a multiple of ranks
-  uint32_t ranks = 1;                              // parallel (cluster: all slices are ranks)
-  uint32_t workers = 1;                            // stream_k
-  uint32_t stream_tiles = 0;                       // stream_k, not used of groups
-  uint32_t reduce_chunks = 1;                      // parallel
+  uint32_t k_blocks = 0;                           // not used of groups of K and of classes
+  uint32_t line =
+      0;  // classes: k blocks of all tiles together; tiles_m counts those of all classes
+  uint32_t slices = 1;         // serial, parallel, cluster; a multiple of ranks
+  uint32_t ranks = 1;          // parallel (cluster: all slices are ranks)
+  uint32_t workers = 1;        // stream_k
+  uint32_t stream_tiles = 0;   // stream_k, not used of groups; of classes: all with k blocks
+  uint32_t reduce_chunks = 1;  // parallel
   uint32_t band_width = 8;
   bool bands_along_m = false;  // not used of groups of M and N, whose bands cut the other dimension
 };
 
 CLEAVE_HD constexpr Schedule make_schedule(const ScheduleShape& shape) {
   Schedule s;
-  const bool by_m = shape.grouping == Grouping::m, by_n = shape.grouping == Grouping::n;
+  const bool classes = shape.grouping == Grouping::classes;
+  const bool by_m = shape.grouping == Grouping::m || classes, by_n = shape.grouping == Grouping::n;
   s.raster = Raster(by_m ? 1 : shape.tiles_m, by_n ? 1 : shape.tiles_n, shape.band_width,
                     by_n || (!by_m && shape.bands_along_m));
+  if (classes) s.raster.per_batch = FastDivmod(max_of(shape.tiles_m * shape.tiles_n, 1u));
   s.tiles_across = by_m ? shape.tiles_n : by_n ? shape.tiles_m : shape.tiles_m * shape.tiles_n;
   s.tiles = shape.tiles_m * shape.tiles_n * shape.batches;
   s.k_blocks = shape.k_blocks;
@@ -293,8 +345,8 @@ CLEAVE_HD constexpr Schedule make_schedule(const ScheduleShape& shape) {
   s.reduce_chunks = shape.reduce_chunks;
   s.reduce_chunks_divmod = FastDivmod(shape.reduce_chunks);
   if (shape.mode == SplitKMode::stream_k) {
-    s.stream_tiles = shape.k_blocks == 0 ? 0 : shape.stream_tiles;
-    s.worker_shares = Shares(s.stream_tiles * shape.k_blocks, shape.workers);
+    s.stream_tiles = shape.k_blocks == 0 && !classes ? 0 : shape.stream_tiles;
+    s.worker_shares = Shares(classes ? shape.line : s.stream_tiles * shape.k_blocks, shape.workers);
     s.k_blocks_divmod = FastDivmod(max_of(shape.k_blocks, 1u));
   }
   return s;

@@ -11,10 +11,10 @@ import os
 import sys
 from collections.abc import Sequence
 
-from . import cache, compile, demo, explain, info, profile, tune
+from . import cache, compile, demo, emit, explain, info, profile, tune
 from .errors import CommandError, one_line
 
-COMMANDS = (info, profile, explain, compile, cache, tune, demo)
+COMMANDS = (info, profile, explain, compile, emit, cache, tune, demo)
 
 
 def build_parser() -> argparse.ArgumentParser:

@@ -96,11 +96,27 @@ def reference(arrays: Arrays, case: GemmCase, operands: Operands) -> Reference:
     values themselves, it is not small by cancellation.
     """
     a, b = real_factors(arrays, case, operands)
-    values = a @ b.swapaxes(-1, -2)
     column_squares = (b * b).sum(-2) / max(case.columns, 1)
     row_squares = ((a * a) @ column_squares[..., None])[..., 0]
-    if operands.bias is not None:
-        bias = arrays.float64(operands.bias)
+    bias, scale_d = operands.bias, operands.scales.get("scale_d")
+    bias = None if bias is None else arrays.float64(bias)
+    return of_sums(arrays, case, a @ b.swapaxes(-1, -2), row_squares, bias, scale_d)
+
+
+def of_sums(
+    arrays: Arrays,
+    case: GemmCase,
+    values: Any,
+    row_squares: Any,
+    bias: Any = None,
+    scale_d: Any = None,
+) -> Reference:
+    """What becomes of float64 sums of products, [..., rows, columns].
+
+    row_squares: of each row, the mean square that it would have if signs were random. bias:
+    float64, broadcast to `values`.
+    """
+    if bias is not None:
         values = values + bias
         row_squares = row_squares + (bias * bias).sum() / max(math.prod(bias.shape), 1)
     magnitudes = arrays.xp.sqrt(row_squares)
@@ -112,8 +128,8 @@ def reference(arrays: Arrays, case: GemmCase, operands: Operands) -> Reference:
         values = gates * values
     else:
         values = _activate(arrays, case.activation, values)
-    if "scale_d" in operands.scales:
-        scale = arrays.float64(operands.scales["scale_d"])
+    if scale_d is not None:
+        scale = arrays.float64(scale_d)
         largest = DTYPES[case.result_dtype].largest
         least = -128 if case.result_dtype == "int8" else -largest
         values = arrays.xp.clip(values / scale, least, largest)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from . import values
+from . import cubin, values
 from .console import Console
+from .conv_options import add_conv_options, conv_cases
 from .options import (
     add_device_option,
     add_gemm_options,
@@ -57,6 +58,16 @@ def add_parser(subparsers: Any) -> None:
     add_grouped_options(groups)
     add_device_option(groups, "cuda, cuda:<index> or h100; default: the first GPU, else h100")
     groups.set_defaults(run=run_products, cases=grouped_cases)
+    convolutions = operations.add_parser(
+        "conv",
+        help="those of certain convolutions alone",
+        epilog="Example: cleave compile conv --images 32 --size 56x56 --channels 128 --filters 128 "
+        "--filter-size 3 --stride 2 --padding 1 --kind dgrad --division fast,plain",
+        allow_abbrev=False,
+    )
+    add_conv_options(convolutions)
+    add_device_option(convolutions, "cuda, cuda:<index> or h100; default: the first GPU, else h100")
+    convolutions.set_defaults(run=run_products, cases=conv_cases)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -90,7 +101,7 @@ def run_products(arguments: argparse.Namespace) -> int:
 def _report(console: Console, kernels: list[dict[str, Any]]) -> int:
     """Prints a table; the exit status."""
     console.table(
-        ("kernel", "arch", "registers", "spill B", "shared B", "seconds", "cached"),
+        ("kernel", "arch", "registers", "spill B", "shared B", "instructions", "seconds", "cached"),
         [
             (
                 kernel["name"],
@@ -98,6 +109,7 @@ def _report(console: Console, kernels: list[dict[str, Any]]) -> int:
                 kernel["registers"],
                 kernel["spill_bytes"],
                 kernel["shared_bytes"],
+                cubin.count(kernel["cubin"]).instructions,
                 kernel["seconds"],
                 kernel["from_cache"],
             )

@@ -7,6 +7,8 @@ from typing import Any
 
 from .case import GemmCase
 from .console import Console, format_bytes
+from .conv_case import ConvCase
+from .conv_options import add_conv_options, conv_cases
 from .grouped_case import GroupedCase
 from .options import (
     add_candidates_option,
@@ -47,6 +49,20 @@ def add_parser(subparsers: Any) -> None:
     add_device_option(groups, "cpu, cuda, cuda:<index> or h100; default: the first GPU, else h100")
     add_candidates_option(groups, 12, "candidates to show, cheapest first")
     groups.set_defaults(run=run, cases=grouped_cases)
+    convolutions = operations.add_parser(
+        "conv",
+        help="convolutions and their gradients",
+        description="Plans without running, as `explain gemm` does.",
+        epilog="Example: cleave explain conv --images 32 --size 56x56 --channels 128 --filters 128 "
+        "--filter-size 3 --stride 2 --padding 1 --kind dgrad --device h100",
+        allow_abbrev=False,
+    )
+    add_conv_options(convolutions)
+    add_device_option(
+        convolutions, "cpu, cuda, cuda:<index> or h100; default: the first GPU, else h100"
+    )
+    add_candidates_option(convolutions, 12, "candidates to show, cheapest first")
+    convolutions.set_defaults(run=run, cases=conv_cases)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -58,7 +74,11 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _explain(
-    console: Console, case: GemmCase | GroupedCase, plan: Any, device: str, limit: int | None
+    console: Console,
+    case: GemmCase | GroupedCase | ConvCase,
+    plan: Any,
+    device: str,
+    limit: int | None,
 ) -> None:
     candidates = plan.candidates
     # A tuned choice need not be the cheapest candidate.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from . import values
@@ -12,12 +12,13 @@ from .errors import CommandError
 from .grouped_case import FORMS, GroupedCase
 
 _SIZES_HELP = "sizes: one value, a list (128,256) or a range (1024:8192:1024, 1024:65536:*2)"
+RESULT_OPTIONS = ("out_dtype", "activation", "bias", "split_k_mode", "split_k_slices")
 _LAYOUT_HELP = "A's letter, then B's, as BLAS names them"
 
 
 def add_gemm_options(parser: argparse.ArgumentParser) -> None:
     """Problem options; every one takes a list, and the command runs over all combinations."""
-    group = _problem(parser)
+    group = problem_group(parser)
     sizes = values.integers(0)
     group.add_argument("--m", type=sizes, required=True, metavar="SIZES", help=_SIZES_HELP)
     group.add_argument("--n", type=sizes, required=True, metavar="SIZES")
@@ -32,7 +33,7 @@ def add_gemm_options(parser: argparse.ArgumentParser) -> None:
 
 def add_grouped_options(parser: argparse.ArgumentParser) -> None:
     """The same of a mixture of experts' products."""
-    group = _problem(parser)
+    group = problem_group(parser)
     sizes = values.integers(0)
     group.add_argument(
         "--sizes", type=values.group_sizes, default=["uniform"], metavar="SIZES",
@@ -67,18 +68,16 @@ def add_grouped_options(parser: argparse.ArgumentParser) -> None:
     _add_shared_options(group, values.GROUP_SCALINGS, values.GROUP_BIASES)
 
 
-def _problem(parser: argparse.ArgumentParser) -> Any:
+def problem_group(parser: argparse.ArgumentParser) -> Any:
     return parser.add_argument_group(
         "problem", "Every option takes a comma-separated list; all combinations are run."
     )
 
 
 def _add_shared_options(group: Any, scalings: Sequence[str], biases: Sequence[str]) -> None:
-    group.add_argument(
-        "--dtype", type=values.words(values.OPERAND_DTYPES), default=["float16"], metavar="TYPES",
-        help="float16 (default), bfloat16, float32 (through tf32), int8, float8_e4m3fn or "
-        "float8_e5m2; short: fp16, bf16, fp32, i8, e4m3, e5m2",
-    )  # fmt: skip
+    add_dtype_option(
+        group, values.OPERAND_DTYPES, "float32 (through tf32), int8, float8_e4m3fn or float8_e5m2"
+    )
     group.add_argument(
         "--scaling", type=values.words(scalings), default=["none"], metavar="NAMES",
         help=f"what a scale of 8-bit operands serves: {', '.join(scalings)}; rows are A's (columns "
@@ -88,6 +87,19 @@ def _add_shared_options(group: Any, scalings: Sequence[str], biases: Sequence[st
         "--use-fast-accum", type=values.words(values.FLAGS), default=[False], metavar="FLAGS",
         help="yes: sums of 8-bit floats stay in the tensor cores; no (default)",
     )  # fmt: skip
+    add_result_options(group, values.ACTIVATIONS, biases)
+
+
+def add_dtype_option(group: Any, allowed: Mapping[str, str], others: str) -> None:
+    short = ", ".join(spelling for spelling, name in allowed.items() if spelling != name)
+    group.add_argument(
+        "--dtype", type=values.words(allowed), default=["float16"], metavar="TYPES",
+        help=f"float16 (default), bfloat16, {others}; short: {short}",
+    )  # fmt: skip
+
+
+def add_result_options(group: Any, activations: Sequence[str], biases: Sequence[str]) -> None:
+    """What becomes of the sums, and how they are shared."""
     group.add_argument(
         "--out-dtype",
         type=values.words(values.DTYPES),
@@ -96,8 +108,8 @@ def _add_shared_options(group: Any, scalings: Sequence[str], biases: Sequence[st
         help="default: the operands' type; bfloat16 for 8-bit ones, int32 for int8 without scales",
     )
     group.add_argument(
-        "--activation", type=values.words(values.ACTIVATIONS), default=["none"], metavar="NAMES",
-        help=", ".join(values.ACTIVATIONS),
+        "--activation", type=values.words(activations), default=["none"], metavar="NAMES",
+        help=", ".join(activations),
     )  # fmt: skip
     group.add_argument(
         "--bias",
@@ -164,11 +176,12 @@ def _said(asked: list[int] | None, said: int, option: str) -> list[int]:
 
 
 def _chosen(arguments: argparse.Namespace, *names: str) -> dict[str, list[Any]]:
-    shared = (
-        "dtype", "scaling", "use_fast_accum", "out_dtype", "activation", "bias", "split_k_mode",
-        "split_k_slices",
-    )  # fmt: skip
-    return {name: getattr(arguments, name) for name in (*names, *shared)}
+    return chosen(arguments, *names, "dtype", "scaling", "use_fast_accum", *RESULT_OPTIONS)
+
+
+def chosen(arguments: argparse.Namespace, *names: str) -> dict[str, list[Any]]:
+    """These options' values, the last varying fastest in a product of them."""
+    return {name: getattr(arguments, name) for name in names}
 
 
 def default_device(without_gpu: str) -> str:

@@ -13,9 +13,11 @@ from types import ModuleType
 from typing import Any, TextIO
 
 from . import arrays as array_libraries
-from . import dense, grouped, measure, values
+from . import conv, dense, grouped, measure, values
 from .case import GemmCase
 from .console import Console
+from .conv_case import ConvCase
+from .conv_options import add_conv_options, conv_cases
 from .errors import one_line
 from .grouped_case import GroupedCase
 from .options import (
@@ -27,7 +29,7 @@ from .options import (
     grouped_cases,
 )
 
-Case = GemmCase | GroupedCase
+Case = GemmCase | GroupedCase | ConvCase
 
 # What a measured row adds to the fields of its case, in the order of the CSV columns.
 MEASUREMENTS = (
@@ -63,6 +65,19 @@ def add_parser(subparsers: Any) -> None:
     add_grouped_options(groups)
     _add_measuring_options(groups)
     groups.set_defaults(run=run, operation=grouped, cases=grouped_cases)
+    convolutions = operations.add_parser(
+        "conv",
+        help="convolutions and their gradients",
+        description="Times convolutions of channels_last tensors and verifies them.",
+        epilog="Examples: cleave profile conv --images 32 --size 56x56 --channels 128 --filters 64 "
+        "--filter-size 3 --stride 2 --padding 1 --kind fprop,dgrad,wgrad; cleave profile conv "
+        "--images 32 --size 56x56 --channels 256 --filters 128 --filter-size 1 --stride 2 "
+        "--kind dgrad --division fast,plain --kernel sm90,portable",
+        allow_abbrev=False,
+    )
+    add_conv_options(convolutions)
+    _add_measuring_options(convolutions)
+    convolutions.set_defaults(run=run, operation=conv, cases=conv_cases)
 
 
 def _add_measuring_options(parser: argparse.ArgumentParser) -> None:

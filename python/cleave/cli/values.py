@@ -5,6 +5,7 @@
 1024:8192:1024  from 1024 to 8192 in steps of 1024; the end is included when a step meets it
 1024:65536:*2   the same, multiplying
 1,8:64:*2,100   any mixture
+3,3x5           of an image's axes: 3 along each, or 3 along the height and 5 along the width
 """
 
 from __future__ import annotations
@@ -25,6 +26,8 @@ DTYPES = {
 }
 OPERAND_DTYPES = {spelling: name for spelling, name in DTYPES.items() if name != "int32"}
 LAYOUTS = ("tn", "nn", "nt", "tt")
+DIVISIONS = ("auto", "fast", "plain", "fast_load", "fast_store")
+KERNELS = ("auto", "sm90", "portable")
 SPLIT_K_MODES = ("auto", "none", "serial", "parallel", "cluster", "stream_k")
 ACTIVATIONS = ("none", "relu", "gelu", "gelu_tanh", "silu", "swiglu")
 BIASES = ("none", "row", "column")
@@ -40,12 +43,32 @@ def integers(minimum: int) -> Callable[[str], list[int]]:
 
     def parse(text: str) -> list[int]:
         values = [value for part in _parts(text) for value in _expand(part)]
-        for value in values:
-            if value < minimum:
-                raise argparse.ArgumentTypeError(f"{value} is below the minimum of {minimum}")
-        return _unique(values)
+        return _unique([_at_least(minimum, value) for value in values])
 
     return parse
+
+
+def extents(minimum: int) -> Callable[[str], list[int | tuple[int, ...]]]:
+    """Parser of a list of extents: 3 along every axis, or 3x5 along each."""
+
+    def parse(text: str) -> list[int | tuple[int, ...]]:
+        return _unique([_along_axes(part, minimum) for part in _parts(text)])
+
+    return parse
+
+
+def paddings(text: str) -> list[Any]:
+    """The same; an axis may have 0-1, zeros before and after the image."""
+
+    def parse(part: str) -> Any:
+        if "-" not in part:
+            return _along_axes(part, 0)
+        axes = [_along_axes(axis.replace("-", "x"), 0) for axis in part.split("x")]
+        if any(isinstance(axis, tuple) and len(axis) > 2 for axis in axes):
+            raise argparse.ArgumentTypeError(f"'{part}': an axis has two ends, as in 0-1x2")
+        return tuple(axes)
+
+    return _unique([parse(part) for part in _parts(text)])
 
 
 def slices(text: str) -> list[int | None]:
@@ -110,6 +133,17 @@ def _parts(text: str) -> list[str]:
     if not all(parts):
         raise argparse.ArgumentTypeError(f"'{text}' has an empty entry")
     return parts
+
+
+def _along_axes(part: str, minimum: int) -> int | tuple[int, ...]:
+    values = [_at_least(minimum, _integer(axis, part)) for axis in part.split("x")]
+    return tuple(values) if len(values) > 1 else values[0]
+
+
+def _at_least(minimum: int, value: int) -> int:
+    if value < minimum:
+        raise argparse.ArgumentTypeError(f"{value} is below the minimum of {minimum}")
+    return value
 
 
 def _expand(part: str) -> list[int]:

@@ -14,6 +14,7 @@ SECTIONS = {
     "least_squares": "cleave.demo.least_squares",
     "embeddings": "cleave.demo.embeddings",
     "moe": "cleave.demo.moe",
+    "convolution": "cleave.demo.convolution",
 }
 
 

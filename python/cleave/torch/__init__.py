@@ -1,10 +1,12 @@
-"""Cleave's operators in PyTorch, linear layers that multiply 8-bit numbers, mixtures of experts.
+"""Cleave's operators in PyTorch; convolutions, 8-bit linear layers and mixtures of experts.
 
     import cleave.torch
     d = torch.ops.cleave.gemm(a, b, bias)                     # differentiable
     d = torch.ops.cleave.grouped_gemm(rows, weights, offs)    # differentiable
+    y = torch.ops.cleave.conv(x, w, bias, 2, 1)               # differentiable
     q, scale = torch.ops.cleave.quantize(x, torch.int8)
     d = torch.ops.cleave.scaled_gemm(q, weight.t(), scale, weight_scale)
+    cleave.torch.replace_convs(model)
     cleave.torch.replace_linears(model, "int8")
     layer = cleave.torch.MoE(num_experts, top_k, features, hidden_features)
 
@@ -17,6 +19,12 @@ The operators, on CUDA tensors (on torch's current stream) and on CPU tensors:
     grouped_gemm(a, b, offs=None, bias=None, out_dtype=None, scale_a=None, scale_b=None,
         use_fast_accum=False, c=None, indptr=None, starts=None, sizes=None, counts=None, *,
         alignment, alpha, beta, activation, zero_rest, split_k_mode, split_k_slices)
+    conv(input, weight, bias=None, stride=1, padding=0, dilation=1, groups=1, c=None, *, alpha,
+        beta, activation, out_dtype, split_k_mode, split_k_slices)
+    conv_dgrad(input_size, weight, grad_output, stride=1, padding=0, dilation=1, groups=1,
+        bias=None, c=None, *, alpha, beta, activation, out_dtype, split_k_mode, split_k_slices)
+    conv_wgrad(input, weight_size, grad_output, stride=1, padding=0, dilation=1, groups=1, c=None,
+        *, alpha, beta, out_dtype, split_k_mode, split_k_slices)
     quantize(x, dtype, granularity="row", smooth=None, *, scale_major) -> q, scale
     quantize_asymmetric(x, granularity="row", smooth=None) -> q, scale, zero
     quantize_static(x, scale, dtype, granularity="tensor", smooth=None, zero=None) -> q
@@ -28,34 +36,67 @@ The operators, on CUDA tensors (on torch's current stream) and on CPU tensors:
     moe_unpermute(y, indices, weights=None, top_k=None) -> y
 
 Arguments mean what they mean in `cleave.gemm`, `cleave.scaled_gemm`, `cleave.grouped_gemm`,
-`cleave.quantize` (which quantize_grouped calls for blocks of 1x128 with a transpose) and
-`cleave.moe`. Results are new tensors. Products and quantisations but the grouped one have an `out`
-form, torch.ops.cleave.gemm.out(..., out=d), which writes to tensors that are given and returns
-nothing: `out`, of quantize and quantize_asymmetric also `scale_out` and `zero_out`, of scaled_gemm
-also `amax`.
+`cleave.conv2d` and its gradients (here of one to three axes; padding has one number for all axes,
+one for each, or two for each, those before the axes first), `cleave.quantize` (which
+quantize_grouped calls for blocks of 1x128 with a transpose) and `cleave.moe`. Results are new
+tensors. Products, convolutions and quantisations but the grouped one have an `out` form,
+torch.ops.cleave.gemm.out(..., out=d), which writes to tensors that are given and returns nothing:
+`out`, of quantize and quantize_asymmetric also `scale_out` and `zero_out`, of scaled_gemm also
+`amax`.
 
 gemm has gradients for a, b, bias and c, grouped_gemm for a, b and bias: products of the same
-operators. moe_permute, moe_gather and moe_unpermute have them, too.
+operators. The convolutions have them for all their tensors: they are each other's gradients.
+moe_permute, moe_gather and moe_unpermute have them, too.
 
 All work under torch.compile(fullgraph=True), in CUDA graphs too. What `cleave` raises as ValueError
 or TypeError is a RuntimeError here, as it is for torch's own operators. Eager calls cost least host
-time with positional arguments; where scaled_gemm and grouped_gemm take keywords, under their names
-scaled_gemm.full and grouped_gemm.full, which torch need not look for; and in
-torch.inference_mode(), where gradients are left alone.
+time with positional arguments; where scaled_gemm, grouped_gemm and convolutions take keywords,
+under their names scaled_gemm.full, grouped_gemm.full and so on, which torch need not look for; and
+in torch.inference_mode(), where gradients are left alone.
 """
 
 from . import _library
 
 _library.load()
 
-from . import _autograd, _fake, _grouped_autograd, _moe_autograd  # noqa: E402
+from . import (  # noqa: E402
+    _autograd,
+    _conv_autograd,
+    _conv_fake,
+    _fake,
+    _grouped_autograd,
+    _moe_autograd,
+)
+from .conv import (  # noqa: E402
+    Conv1d,
+    Conv2d,
+    Conv3d,
+    ConvTranspose1d,
+    ConvTranspose2d,
+    ConvTranspose3d,
+    replace_convs,
+)
 from .grouped_linear import GroupedLinear  # noqa: E402
 from .linear import W8A8Linear, replace_linears  # noqa: E402
 from .moe import MoE  # noqa: E402
 
-__all__ = ["GroupedLinear", "MoE", "W8A8Linear", "replace_linears"]
+__all__ = [
+    "Conv1d",
+    "Conv2d",
+    "Conv3d",
+    "ConvTranspose1d",
+    "ConvTranspose2d",
+    "ConvTranspose3d",
+    "GroupedLinear",
+    "MoE",
+    "W8A8Linear",
+    "replace_convs",
+    "replace_linears",
+]
 
 _fake.register()
+_conv_fake.register()
 _autograd.register()
+_conv_autograd.register()
 _grouped_autograd.register()
 _moe_autograd.register()

@@ -46,7 +46,7 @@ def _backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         product(operand, b.mT, a, alpha) if needs_a else None,
         _gradient_of_b(a, operand, b, alpha) if needs_b else None,
         grad.sum_to_size(bias.shape).to(bias.dtype) if needs_bias else None,
-        _scaled(grad, beta).sum_to_size(c.shape).to(c.dtype) if needs_c else None,
+        scaled(grad, beta).sum_to_size(c.shape).to(c.dtype) if needs_c else None,
     )
 
 
@@ -78,5 +78,5 @@ def product(x: Tensor, y: Tensor, operand: Tensor, alpha: float) -> Tensor:
     return product.sum_to_size(operand.shape).to(operand.dtype)
 
 
-def _scaled(grad: Tensor, beta: float | None) -> Tensor:
+def scaled(grad: Tensor, beta: float | None) -> Tensor:
     return grad if beta is None or beta == 1 else beta * grad

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -11,23 +12,29 @@ _BLOCK = 128  # elements that share a scale, along each dimension that has block
 
 
 def register() -> None:
-    results = {
-        "gemm": _gemm,
-        "scaled_gemm": _scaled_gemm,
-        "scaled_gemm.full": _scaled_gemm,
-        "grouped_gemm": _grouped_gemm,
-        "grouped_gemm.full": _grouped_gemm,
-        "quantize": _quantize,
-        "quantize_asymmetric": _quantize_asymmetric,
-        "quantize_static": _quantize_static,
-        "quantize_grouped": _quantize_grouped,
-        "moe_expert_offsets": _moe_expert_offsets,
-        "moe_sort_tokens": _moe_sort_tokens,
-        "moe_permute": _moe_permute,
-        "moe_gather": _moe_gather,
-        "moe_unpermute": _moe_unpermute,
-        "moe_unpermute_backward": _moe_unpermute_backward,
-    }
+    declare(
+        {
+            "gemm": _gemm,
+            "scaled_gemm": _scaled_gemm,
+            "scaled_gemm.full": _scaled_gemm,
+            "grouped_gemm": _grouped_gemm,
+            "grouped_gemm.full": _grouped_gemm,
+            "quantize": _quantize,
+            "quantize_asymmetric": _quantize_asymmetric,
+            "quantize_static": _quantize_static,
+            "quantize_grouped": _quantize_grouped,
+            "moe_expert_offsets": _moe_expert_offsets,
+            "moe_sort_tokens": _moe_sort_tokens,
+            "moe_permute": _moe_permute,
+            "moe_gather": _moe_gather,
+            "moe_unpermute": _moe_unpermute,
+            "moe_unpermute_backward": _moe_unpermute_backward,
+        }
+    )
+
+
+def declare(results: Mapping[str, Callable[..., Any]]) -> None:
+    """By the operators' names; of their `out` forms as well."""
     for name, result in results.items():
         torch.library.register_fake(f"cleave::{name}", result)
     for name in dict.fromkeys(name.partition(".")[0] for name in results):
@@ -47,7 +54,7 @@ def _gemm(
     out_dtype: torch.dtype | None = None,
     **__: Any,
 ) -> Tensor:
-    return _product(a, b, out_dtype or _default_dtype(a), activation)
+    return _product(a, b, out_dtype or default_dtype(a), activation)
 
 
 def _scaled_gemm(
@@ -61,7 +68,7 @@ def _scaled_gemm(
     activation: str = "none",
     **__: Any,
 ) -> Tensor:
-    return _product(a, b, out_dtype or _default_dtype(a, scale_a), activation)
+    return _product(a, b, out_dtype or default_dtype(a, scale_a), activation)
 
 
 def _grouped_gemm(
@@ -82,7 +89,7 @@ def _grouped_gemm(
     activation: str = "none",
     **__: Any,
 ) -> Tensor:
-    dtype = out_dtype or _default_dtype(a, scale_a)
+    dtype = out_dtype or default_dtype(a, scale_a)
     if a.dim() == b.dim() == 3:
         return _product(a, b, dtype, activation)
     _check_operands(a, b)
@@ -120,7 +127,7 @@ def _columns(b: Tensor, activation: str) -> Any:
     return b.shape[-1] // 2 if activation == "swiglu" else b.shape[-1]
 
 
-def _default_dtype(a: Tensor, scale: Tensor | None = None) -> torch.dtype:
+def default_dtype(a: Tensor, scale: Tensor | None = None) -> torch.dtype:
     if a.itemsize > 1:
         return a.dtype
     return torch.int32 if a.dtype == torch.int8 and scale is None else torch.bfloat16

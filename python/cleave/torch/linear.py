@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from fnmatch import fnmatchcase
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+
+from ._replace import Skip, replace_layers
 
 _quantize = torch.ops.cleave.quantize.default
 _quantize_static = torch.ops.cleave.quantize_static.default
@@ -17,7 +18,6 @@ _DTYPES = {"int8": torch.int8, "float8_e4m3fn": torch.float8_e4m3fn}
 
 Dtype = str | torch.dtype
 Activation = str | float | Tensor
-Skip = Iterable[str] | Callable[[str, nn.Linear], bool]
 
 
 class W8A8Linear(nn.Module):
@@ -197,34 +197,19 @@ def replace_linears(
     `W8A8Linear.from_linear`; a mapping has them by a layer's first name, and layers that it lacks
     are dynamic or not smoothed.
     """
-    skipped = skip if callable(skip) else _matcher(skip)
-    names: dict[nn.Linear, list[str]] = {}
-    for name, layer in model.named_modules(remove_duplicate=False):
-        if type(layer) is nn.Linear:
-            names.setdefault(layer, []).append(name)
-    if model in names:
+    if type(model) is nn.Linear:
         raise ValueError("model is itself a linear layer; use W8A8Linear.from_linear(model)")
-    replaced = []
-    for layer, places in names.items():
-        if any(skipped(place, layer) for place in places):
-            continue
-        name = places[0]
-        made = W8A8Linear.from_linear(
+
+    def make(name: str, layer: nn.Linear) -> W8A8Linear:
+        return W8A8Linear.from_linear(
             layer,
             dtype,
             activation.get(name, "dynamic") if isinstance(activation, Mapping) else activation,
             smooth=smooth.get(name) if smooth else None,
             use_fast_accum=use_fast_accum,
         )
-        for place in places:
-            model.set_submodule(place, made)
-        replaced += places
-    return replaced
 
-
-def _matcher(patterns: Iterable[str]) -> Callable[[str, nn.Linear], bool]:
-    patterns = (patterns,) if isinstance(patterns, str) else tuple(patterns)
-    return lambda name, _: any(fnmatchcase(name, pattern) for pattern in patterns)
+    return replace_layers(model, (nn.Linear,), make, skip)
 
 
 def _parse_dtype(dtype: Dtype) -> torch.dtype:

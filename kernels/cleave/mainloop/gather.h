@@ -1,0 +1,301 @@
+// Where threads that load find the tiles of a convolution: sources for copy_loader.h.
+//
+// K runs over taps and, within a tap, channels, without a gap: few channels waste nothing. A thread's
+// pieces lie one below another, so it has one place along that order (fprop and dgrad: a new one every
+// k block; wgrad: one for each part of the tile, for all of the unit) and its own few pixels along the
+// other.
+#pragma once
+
+#include "cleave/epilogue/tile.h"
+#include "cleave/mainloop/copy_loader.h"
+
+namespace cleave {
+
+/// A tap and a channel of it, as a number in their order.
+struct TapChannel {
+  GridSpot tap;
+  uint32_t channel = 0;
+  bool exists = false;
+};
+
+template <GemmConfig C>
+CLEAVE_DEVICE TapChannel find_tap(const Params<C>& p, const ConvClass& c, uint32_t number) {
+  TapChannel found;
+  const uint32_t tap = divide<C.fast_load>(p.per_tap, number);
+  found.channel = number - tap * p.per_tap.divisor;
+  found.exists = tap < c.taps.size;
+  found.tap = c.taps.template locate<C.conv_axes, C.fast_load>(tap);
+  return found;
+}
+
+/// A pixel of a class at tap 0: its place in the gathered tensor, possibly outside.
+struct GatheredPixel {
+  int32_t at[kConvAxes] = {};
+  int64_t offset = 0;  // bytes, from the tensor's first pixel
+};
+
+template <GemmConfig C>
+CLEAVE_DEVICE GatheredPixel find_pixel(const Params<C>& p, const ConvClass& c, int64_t pixel_bytes,
+                                       uint32_t row) {
+  GatheredPixel pixel;
+  const GridSpot spot = c.pixels.template locate<C.conv_axes, C.fast_load>(row);
+  int64_t number = spot.image;
+  CLEAVE_UNROLL
+  for (uint32_t i = 0; i < kConvAxes; ++i) {
+    pixel.at[i] = c.origin[i] + int32_t(spot.at[i]) * c.row_step[i];
+    number = number * p.extent[i] + pixel.at[i];
+  }
+  pixel.offset = number * pixel_bytes;
+  // No pixel of that number: so far outside that no tap leads back.
+  if (row >= c.rows) pixel.at[2] = -(1 << 30);
+  return pixel;
+}
+
+/// The way from tap 0 to a channel of a tap, for all pixels.
+struct TapShift {
+  int32_t by[kConvAxes] = {};
+  int64_t offset = 0;  // bytes
+
+  TapShift() = default;
+  template <GemmConfig C>
+  CLEAVE_DEVICE static TapShift to(const Params<C>& p, const ConvClass& c, int64_t pixel_bytes,
+                                   const TapChannel& place) {
+    TapShift shift;
+    int64_t pixels = 0;
+    CLEAVE_UNROLL
+    for (uint32_t i = 0; i < kConvAxes; ++i) {
+      shift.by[i] = int32_t(place.tap.at[i]) * c.tap_step[i];
+      pixels = pixels * p.extent[i] + shift.by[i];
+    }
+    shift.offset = pixels * pixel_bytes + place.channel * size_of(C.a);
+    // A tap that is none leads outside, along another axis than a pixel that is none.
+    if (!place.exists) shift.by[1] = 1 << 30;
+    return shift;
+  }
+
+  template <GemmConfig C>
+  CLEAVE_DEVICE bool inside(const Params<C>& p, const GatheredPixel& pixel) const {
+    bool in = true;
+    CLEAVE_UNROLL
+    for (uint32_t i = kConvAxes - C.conv_axes; i < kConvAxes; ++i)
+      in = bool(in & (uint32_t(pixel.at[i] + by[i]) < p.extent[i]));
+    return in;
+  }
+};
+
+/// A of fprop and dgrad: lines are pixels, across run taps and channels.
+template <GemmConfig C, uint32_t Bytes>
+class PixelRows {
+  using Copy = TileCopy<C, Major::k, C.tile_m, Bytes>;
+  static constexpr bool kKeeps = Copy::kOwn <= 8;  // else there are too many to remember
+
+ public:
+  static constexpr bool kGathers = true;
+
+  CLEAVE_DEVICE PixelRows(const Params<C>& p, uint32_t thread) : p_(p), thread_(thread) {}
+
+  CLEAVE_DEVICE void start(const ConvClass& c, uint32_t row0, uint32_t batch) {
+    class_ = &c;
+    row0_ = row0;
+    base_ = static_cast<const char*>(p_.a.data) + int64_t(batch) * p_.a.batch_stride * size_of(C.a);
+    if constexpr (kKeeps) {
+      CLEAVE_UNROLL
+      for (uint32_t own = 0; own < Copy::kOwn; ++own)
+        kept_[own] = find_pixel<C>(p_, c, pixel_bytes(), row0 + Copy::line(own, thread_));
+    }
+  }
+
+  CLEAVE_DEVICE void load(uint32_t stage, uint32_t k0) {
+    const TapChannel place = find_tap<C>(p_, *class_, k0 + Copy::element(thread_));
+    shift_ = TapShift::to<C>(p_, *class_, pixel_bytes(), place);
+    Copy::run(stage, thread_, *this);
+  }
+
+  CLEAVE_DEVICE CopyPiece operator()(uint32_t own, uint32_t line, uint32_t) const {
+    GatheredPixel pixel;
+    if constexpr (kKeeps) {
+      pixel = kept_[own];
+    } else {
+      pixel = find_pixel<C>(p_, *class_, pixel_bytes(), row0_ + line);
+    }
+    return {base_ + (pixel.offset + shift_.offset), shift_.inside<C>(p_, pixel) ? Bytes : 0};
+  }
+
+ private:
+  CLEAVE_DEVICE int64_t pixel_bytes() const { return p_.a.stride * size_of(C.a); }
+
+  const Params<C>& p_;
+  uint32_t thread_;
+  const ConvClass* class_ = nullptr;
+  const char* base_ = nullptr;
+  uint32_t row0_ = 0;
+  GatheredPixel kept_[kKeeps ? Copy::kOwn : 1];
+  TapShift shift_;
+};
+
+/// B of wgrad: lines are pixels, across run taps and channels.
+template <GemmConfig C, uint32_t Bytes>
+class PixelColumns {
+  using Copy = TileCopy<C, Major::mn, C.tile_n, Bytes>;
+  static constexpr uint32_t kParts = C.tile_n / atom_elements(C.a);
+
+ public:
+  static constexpr bool kGathers = true;
+
+  CLEAVE_DEVICE PixelColumns(const Params<C>& p, uint32_t thread) : p_(p), thread_(thread) {}
+
+  CLEAVE_DEVICE void start(const ConvClass& c, uint32_t column0, uint32_t batch) {
+    class_ = &c;
+    base_ = static_cast<const char*>(p_.b.data) + int64_t(batch) * p_.b.batch_stride * size_of(C.b);
+    CLEAVE_UNROLL
+    for (uint32_t part = 0; part < kParts; ++part) {
+      const uint32_t column = column0 + part * Copy::kAtom + Copy::element(thread_);
+      shifts_[part] = TapShift::to<C>(p_, c, pixel_bytes(), find_tap<C>(p_, c, column));
+    }
+  }
+
+  CLEAVE_DEVICE void load(uint32_t stage, uint32_t k0) {
+    k0_ = k0;
+    Copy::run(stage, thread_, *this);
+  }
+
+  CLEAVE_DEVICE CopyPiece operator()(uint32_t own, uint32_t line, uint32_t) const {
+    const GatheredPixel pixel = find_pixel<C>(p_, *class_, pixel_bytes(), k0_ + line);
+    const TapShift& shift = shifts_[Copy::part(own, thread_)];
+    return {base_ + (pixel.offset + shift.offset), shift.inside<C>(p_, pixel) ? Bytes : 0};
+  }
+
+ private:
+  CLEAVE_DEVICE int64_t pixel_bytes() const { return p_.b.stride * size_of(C.b); }
+
+  const Params<C>& p_;
+  uint32_t thread_;
+  const ConvClass* class_ = nullptr;
+  const char* base_ = nullptr;
+  uint32_t k0_ = 0;
+  TapShift shifts_[kParts];
+};
+
+/// B of dgrad: lines run over taps of the class and, within a tap, filters; across run channels, of
+/// all classes where they are side by side.
+template <GemmConfig C>
+class FilterLines {
+  using Copy = TileCopy<C, C.b_major, C.tile_n, C.load_bytes_b>;
+  static constexpr uint32_t kParts = C.tile_n / atom_elements(C.a);
+
+ public:
+  static constexpr bool kGathers = true;
+
+  CLEAVE_DEVICE FilterLines(const Params<C>& p, uint32_t thread) : p_(p), thread_(thread) {}
+
+  CLEAVE_DEVICE void start(const ConvClass& c, uint32_t column0, uint32_t batch) {
+    class_ = &c;
+    base_ = static_cast<const char*>(p_.b.data) + int64_t(batch) * p_.b.batch_stride * size_of(C.b);
+    CLEAVE_UNROLL
+    for (uint32_t part = 0; part < kParts; ++part) {
+      const uint32_t column = column0 + part * Copy::kAtom + Copy::element(thread_);
+      inside_[part] = column < p_.epilogue.n;
+      spots_[part].channel = column;
+      if constexpr (C.side_by_side)
+        spots_[part] = p_.columns.template locate<C.conv_axes, C.fast_load>(column);
+    }
+  }
+
+  CLEAVE_DEVICE void load(uint32_t stage, uint32_t k0) {
+    k0_ = k0;
+    if constexpr (!flattens_taps(C)) {  // all lines are of one tap
+      const uint32_t block = k0 / C.tile_k, tap = divide<C.fast_load>(p_.per_tap, block);
+      first_.channel = (block - tap * p_.per_tap.divisor) * C.tile_k;
+      first_.exists = tap < class_->taps.size;
+      first_.tap = class_->taps.template locate<C.conv_axes, C.fast_load>(tap);
+      CLEAVE_UNROLL
+      for (uint32_t part = 0; part < kParts; ++part) taps_[part] = filter_tap(first_, part);
+    }
+    Copy::run(stage, thread_, *this);
+  }
+
+  CLEAVE_DEVICE CopyPiece operator()(uint32_t own, uint32_t line, uint32_t) const {
+    const uint32_t part = Copy::part(own, thread_);
+    TapChannel place = first_;
+    int32_t tap = taps_[part];
+    if constexpr (flattens_taps(C)) {
+      place = find_tap<C>(p_, *class_, k0_ + line);
+      tap = filter_tap(place, part);
+    } else {
+      place.channel += line;
+    }
+    if (tap < 0 || place.channel >= p_.channels) return {base_, 0};
+    const uint32_t channel = spots_[part].channel;
+    const int64_t at = place.channel * p_.b.stride + int64_t(tap) * p_.taps_apart + channel;
+    return {base_ + at * size_of(C.b), (p_.taps_apart - channel) * size_of(C.b)};
+  }
+
+ private:
+  /// The filter's tap that a part's columns have at a tap of the class; -1 if there is none.
+  CLEAVE_DEVICE int32_t filter_tap(const TapChannel& place, uint32_t part) const {
+    if (!place.exists || !inside_[part]) return -1;
+    if constexpr (C.side_by_side) return p_.columns.filter_tap(spots_[part], place.tap);
+    return int32_t(class_->filter_tap(place.tap));
+  }
+
+  const Params<C>& p_;
+  uint32_t thread_;
+  const ConvClass* class_ = nullptr;
+  const char* base_ = nullptr;
+  uint32_t k0_ = 0;
+  bool inside_[kParts];
+  ColumnSpot spots_[kParts];
+  TapChannel first_;
+  int32_t taps_[kParts] = {};
+};
+
+namespace detail {
+template <GemmConfig C>
+struct GatheredOf {
+  using type = PixelRows<C, C.load_bytes_a>;
+};
+template <GemmConfig C>
+  requires(gathers_b(C))
+struct GatheredOf<C> {
+  using type = PixelColumns<C, C.load_bytes_b>;
+};
+}  // namespace detail
+
+/// What threads gather: pixels.
+template <GemmConfig C>
+using GatheredPixels = typename detail::GatheredOf<C>::type;
+
+/// Both operands of a unit, k block by k block.
+template <GemmConfig C>
+class GatherCopier {
+ public:
+  CLEAVE_DEVICE GatherCopier(const Params<C>& p, uint32_t thread)
+      : p_(p), thread_(thread), gathered_(p, thread), filters_(p, thread) {}
+
+  CLEAVE_DEVICE void start(const WorkUnit& unit, const Tile<C>& tile) {
+    gathered_.start(*tile.conv_class, gathers_a(C) ? tile.m0 : tile.n0, unit.batch);
+    if constexpr (C.conv == Conv::dgrad) filters_.start(*tile.conv_class, tile.n0, unit.batch);
+  }
+
+  CLEAVE_DEVICE void load(const WorkUnit& unit, const Tile<C>& tile, uint32_t k0, uint32_t a,
+                          uint32_t b) {
+    gathered_.load(gathers_a(C) ? a : b, k0);
+    if constexpr (C.conv == Conv::fprop) {
+      copy_operand<C, C.b_major, C.tile_n, C.load_bytes_b>(p_.b, b, tile.n0, k0, p_.epilogue.n,
+                                                           p_.k, unit.batch, thread_);
+    } else if constexpr (C.conv == Conv::dgrad) {
+      filters_.load(b, k0);
+    } else {
+      copy_operand<C, C.a_major, C.tile_m, C.load_bytes_a>(p_.a, a, tile.m0, k0, p_.epilogue.m,
+                                                           p_.k, unit.batch, thread_);
+    }
+  }
+
+ private:
+  const Params<C>& p_;
+  uint32_t thread_;
+  GatheredPixels<C> gathered_;
+  FilterLines<C> filters_;  // dgrad
+};
+
+}  // namespace cleave

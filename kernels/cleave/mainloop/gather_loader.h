@@ -1,0 +1,74 @@
+// The producer's half of the sm_90a mainloop where there are few channels: the copy engine would fetch
+// a line of 128 bytes for a pixel of 16, and fill most of a tile with nothing. So the threads of the
+// producer warpgroup copy, 16 bytes at a time, what is narrow; one of them has the engine fetch the
+// rest.
+//
+//   fprop   A: pixels, by threads, taps without a gap.   B: filters, a matrix
+//   wgrad   A: dy, a matrix.                             B: pixels, by threads
+//   dgrad   A: dy, by im2col.                            B: filters of all classes, by threads
+//           (its classes side by side: class_columns.h)
+#pragma once
+
+#include "cleave/mainloop/gather.h"
+#include "cleave/mainloop/im2col_loader.h"
+
+namespace cleave {
+
+/// Bytes of a stage that the copy engine brings.
+template <GemmConfig C>
+CLEAVE_HD constexpr uint32_t engine_bytes() {
+  constexpr SmemPlan kPlan = smem_plan(C);
+  if (!C.gather) return kPlan.a_stage + kPlan.b_stage;
+  return C.conv == Conv::fprop ? kPlan.b_stage : kPlan.a_stage;
+}
+
+/// Both operands of a unit, k block by k block, by all threads of the warpgroup.
+template <GemmConfig C>
+class GatherLoader {
+  static_assert(sharers(C) == 1, "what threads copy is nobody else's");
+
+ public:
+  CLEAVE_DEVICE GatherLoader(const Params<C>& p, uint32_t thread)
+      : p_(p), thread_(thread), im2col_(p, {}), pixels_(p, thread), filters_(p, thread) {}
+
+  CLEAVE_DEVICE void start(const WorkUnit& unit, const Tile<C>& tile) {
+    if constexpr (C.side_by_side) {
+      im2col_.start(unit, tile.m0, tile.n0);
+      filters_.start(*tile.conv_class, tile.n0, unit.batch);
+    } else {
+      pixels_.start(*tile.conv_class, gathers_a(C) ? tile.m0 : tile.n0, unit.batch);
+    }
+  }
+
+  CLEAVE_DEVICE void load(const WorkUnit& unit, const Tile<C>& tile, uint32_t block, uint32_t a,
+                          uint32_t b, uint32_t barrier) {
+    const uint32_t k0 = block * C.tile_k;
+    if (thread_ == 0) {
+      ptx::mbarrier_arrive_expect(barrier, engine_bytes<C>());
+      if constexpr (C.side_by_side) {
+        im2col_.gather_a(unit, block, a, barrier);
+      } else if constexpr (gathers_a(C)) {
+        load_operand<C, C.b_major, C.tile_n, 1>(&p_.map_b, b, barrier, tile.n0, k0, unit,
+                                                unit.batch * p_.batched_b, {});
+      } else {
+        load_operand<C, C.a_major, C.tile_m, 1>(&p_.map_a, a, barrier, tile.m0, k0, unit,
+                                                unit.batch * p_.batched_a, {});
+      }
+    }
+    if constexpr (C.side_by_side) {
+      filters_.load(b, k0);
+    } else {
+      pixels_.load(gathers_a(C) ? a : b, k0);
+    }
+    ptx::copy_async_arrive(barrier);
+  }
+
+ private:
+  const Params<C>& p_;
+  uint32_t thread_;
+  Im2colLoader<C> im2col_;
+  GatheredPixels<C> pixels_;
+  FilterLines<C> filters_;
+};
+
+}  // namespace cleave

@@ -1,0 +1,142 @@
+// The producer's half of the sm_90a mainloop, for convolutions: one k block of A and B into one
+// stage.
+//
+//   fprop, dgrad   a k block is tile_k channels of one tap. A: the tile's pixels, moved to the tap.
+//                  B: the filters' matrix of that tap; the taps are its map's batch
+//   wgrad          a k block is tile_k pixels, the batch is the tap. A: dy, a matrix. B: those pixels,
+//                  moved to the tap
+//
+// Gathered tiles lie in shared memory just as those of matrices do, so consumers see no difference.
+#pragma once
+
+#include "cleave/mainloop/tma_loader.h"
+#include "cleave/ptx/tma_im2col.h"
+
+namespace cleave {
+
+template <GemmConfig C>
+class Im2colLoader {
+ public:
+  CLEAVE_DEVICE Im2colLoader(const Params<C>& p, Sharing sharing) : p_(p), sharing_(sharing) {}
+
+  CLEAVE_DEVICE void start(const WorkUnit& unit, uint32_t m0, uint32_t n0) {
+    m0_ = m0, n0_ = n0;
+    depth_ = p_.classes[unit.conv_class].depth;
+    // Without taps, zeros from outside any map do: the first class always has one.
+    const uint32_t of = depth_ == 0 ? 0 : unit.conv_class;
+    class_ = p_.classes + of;
+    map_ = &p_.maps[of].gathered;
+    if constexpr (gathers_a(C)) {
+      constexpr uint32_t kRows = C.tile_m / C.multicast_n;
+      const uint32_t row = m0 + (C.multicast_n == 1 ? 0 : sharing_.share_rank * kRows);
+      go_to(depth_ == 0 ? 0 : row);
+    } else {
+      tap_ = class_->taps.template locate<C.conv_axes, C.fast_load>(unit.batch);
+    }
+  }
+
+  CLEAVE_DEVICE void load(const WorkUnit& unit, uint32_t block, uint32_t a, uint32_t b,
+                          uint32_t barrier) {
+    if constexpr (gathers_a(C)) {
+      const uint32_t channel = gather_a(unit, block, a, barrier);
+      const bool exists = block < depth_;
+      // Groups are rows of the filters' matrix further on: of N in fprop, of K in dgrad.
+      const bool along_n = C.conv == Conv::fprop;
+      const uint32_t group = unit.batch * (along_n ? p_.epilogue.n : p_.channels);
+      load_operand<C, C.b_major, C.tile_n, C.multicast_m>(
+          &p_.map_b, b, barrier, n0_ + (along_n ? group : 0), channel + (along_n ? 0 : group), unit,
+          exists ? class_->filter_tap(tap_) : kNowhere, sharing_);
+    } else {
+      const uint32_t k0 = block * C.tile_k;
+      load_operand<C, C.a_major, C.tile_m, C.multicast_n>(&p_.map_a, a, barrier, m0_, k0, unit, 0,
+                                                          sharing_);
+      go_to(k0);
+      gather<C.tile_n, C.multicast_m>(b, barrier, n0_);
+    }
+  }
+
+  /// The k block's part of A, whose first channel is returned.
+  CLEAVE_DEVICE uint32_t gather_a(const WorkUnit& unit, uint32_t block, uint32_t a,
+                                  uint32_t barrier) {
+    const uint32_t number = divide<C.fast_load>(p_.per_tap, block);
+    const uint32_t channel = (block - number * p_.per_tap.divisor) * C.tile_k;
+    tap_ = class_->taps.template locate<C.conv_axes, C.fast_load>(number);
+    if (block >= depth_) image_ = kNowhere;
+    gather<C.tile_m, C.multicast_n>(a, barrier, unit.batch * p_.channels + channel);
+    return channel;
+  }
+
+ private:
+  /// No image, no tap: all zeros.
+  static constexpr uint32_t kNowhere = 1u << 30;
+
+  /// Makes `row` the box's first; without any tap, a pixel that the map has.
+  CLEAVE_DEVICE void go_to(uint32_t row) {
+    const GridSpot pixel = class_->pixels.template locate<C.conv_axes, C.fast_load>(row);
+    image_ = pixel.image;
+    CLEAVE_UNROLL
+    for (uint32_t i = 0; i < kConvAxes; ++i) {
+      const int32_t at = class_->origin[i] + int32_t(pixel.at[i]) * class_->row_step[i];
+      first_[i] = class_->depth == 0 ? 0 : at;
+    }
+  }
+
+  /// The gathered operand's tile, from `channel` on: strips of one swizzle atom of channels, dealt
+  /// like load_operand's.
+  template <uint32_t TileRows, uint32_t Sharers>
+  CLEAVE_DEVICE void gather(uint32_t stage, uint32_t barrier, uint32_t channel) const {
+    constexpr uint32_t kAtom = atom_elements(C.a);
+    const uint32_t share = Sharers == 1 ? 0 : sharing_.share_rank;
+    if constexpr (gathers_a(C)) {
+      const uint32_t row = share * (TileRows / Sharers);
+      CLEAVE_UNROLL
+      for (uint32_t part = 0; part < C.tile_k / kAtom; ++part)
+        load_box<Sharers>(stage + (part * TileRows + row) * 128, barrier, channel + part * kAtom);
+    } else {
+      constexpr uint32_t kParts = TileRows / kAtom / Sharers;
+      CLEAVE_UNROLL
+      for (uint32_t i = 0; i < kParts; ++i) {
+        const uint32_t part = share * kParts + i;
+        load_box<Sharers>(stage + part * C.tile_k * 128, barrier, channel + part * kAtom);
+      }
+    }
+  }
+
+  template <uint32_t Sharers>
+  CLEAVE_DEVICE void load_box(uint32_t to, uint32_t barrier, uint32_t channel) const {
+    constexpr auto kHint = ptx::CacheHint::normal;
+    const auto blocks = uint16_t(((1 << Sharers) - 1) << sharing_.first_sharer);
+    const int32_t z = first_[0], y = first_[1], x = first_[2];
+    const uint16_t dz = offset(0), dy = offset(1), dx = offset(2);
+    const uint32_t image = image_;
+    if constexpr (C.conv_axes == 3) {
+      if constexpr (Sharers == 1) {
+        ptx::tma_load_im2col(to, map_, barrier, channel, x, y, z, image, dx, dy, dz, kHint);
+      } else {
+        ptx::tma_load_im2col_multicast(to, map_, barrier, channel, x, y, z, image, dx, dy, dz,
+                                       blocks, kHint);
+      }
+    } else if constexpr (Sharers == 1) {
+      ptx::tma_load_im2col(to, map_, barrier, channel, x, y, image, dx, dy, kHint);
+    } else {
+      ptx::tma_load_im2col_multicast(to, map_, barrier, channel, x, y, image, dx, dy, blocks,
+                                     kHint);
+    }
+  }
+
+  /// The way to the tap.
+  CLEAVE_DEVICE uint16_t offset(uint32_t axis) const {
+    return uint16_t(tap_.at[axis] * uint32_t(class_->tap_step[axis]));
+  }
+
+  const Params<C>& p_;
+  Sharing sharing_;
+  const ConvClass* class_ = nullptr;
+  const TensorMap* map_ = nullptr;
+  GridSpot tap_;
+  int32_t first_[kConvAxes] = {};  // the box's first pixel, at tap 0
+  uint32_t image_ = 0;
+  uint32_t m0_ = 0, n0_ = 0, depth_ = 0;
+};
+
+}  // namespace cleave

@@ -1,0 +1,12 @@
+// The driver's CUtensorMap, opaque: how the copy engine sees a tensor.
+#pragma once
+
+#include "cleave/core/config.h"
+
+namespace cleave {
+
+struct alignas(128) TensorMap {
+  uint64_t words[16];
+};
+
+}  // namespace cleave

@@ -1,0 +1,255 @@
+// The pixels of a convolution, in residue classes.
+//
+// dgrad asks, for a pixel h of the image, which taps r reach it from an output p:
+//
+//   p * stride + r * dilation - pad = h
+//
+// Only taps with r * dilation = h + pad (mod stride) do, so pixels of one residue share their taps.
+// Within such a class pixels and outputs advance together: it is a convolution of stride 1 of dy with
+// those taps, turned round. So every class has numbers of its own (pixels, taps, depth of K), all of
+// them known to the host: divisors become constants of the launch, each class has just the tiles that
+// it needs, the deepest classes go first, and classes without taps only store. With as many axes, a
+// class is one class of each. Dilation and padding on one side only enter the congruence alone.
+//
+// fprop, wgrad and a dgrad of stride 1 are one class. All know their operand by the same rule:
+//
+//   pixel of the gathered tensor = origin + row * row_step + tap * tap_step
+//
+// Host+device: the kernels, the CPU backend and the tests share every line.
+#pragma once
+
+#include "cleave/core/enums.h"
+#include "cleave/core/fast_divmod.h"
+#include "cleave/core/math.h"
+
+namespace cleave {
+
+/// Depth, height, width.
+inline constexpr uint32_t kConvAxes = 3;
+
+/// The most classes of one launch: strides up to 8 x 8, or 4 x 4 x 4.
+inline constexpr uint32_t kMostClasses = 64;
+
+/// `n` / the divisor, in the way that the kernel was made for (Division).
+template <bool Fast>
+CLEAVE_HD constexpr uint32_t divide(const FastDivmod& divisor, uint32_t n) {
+  return Fast ? divisor.quotient(n) : n / divisor.divisor;
+}
+
+/// A place in a grid of images: a pixel, or (with image 0) a tap.
+struct GridSpot {
+  uint32_t image = 0;
+  uint32_t at[kConvAxes] = {};
+};
+
+/// How many places a grid has, and how they are numbered: width fastest.
+struct Grid {
+  uint32_t size = 0;  // of one image
+  uint32_t extent[kConvAxes] = {1, 1, 1};
+  FastDivmod per_image, per_plane, per_line;
+
+  Grid() = default;
+  CLEAVE_HD constexpr Grid(uint32_t depth, uint32_t height, uint32_t width)
+      : size(depth * height * width),
+        extent{depth, height, width},
+        per_image(max_of(size, 1u)),
+        per_plane(max_of(height * width, 1u)),
+        per_line(max_of(width, 1u)) {}
+
+  /// `Axes`: 2 where there is no depth.
+  template <uint32_t Axes, bool Fast>
+  CLEAVE_HD constexpr GridSpot locate(uint32_t number) const {
+    GridSpot spot;
+    spot.image = divide<Fast>(per_image, number);
+    uint32_t rest = number - spot.image * per_image.divisor;
+    if (Axes == 3) {
+      spot.at[0] = divide<Fast>(per_plane, rest);
+      rest -= spot.at[0] * per_plane.divisor;
+    }
+    spot.at[1] = divide<Fast>(per_line, rest);
+    spot.at[2] = rest - spot.at[1] * per_line.divisor;
+    return spot;
+  }
+};
+
+struct ConvClass {
+  uint32_t rows = 0;  // pixels of all images
+  Grid pixels, taps;  // of one image; of the class (size 0: it only stores)
+  int32_t origin[kConvAxes] = {}, row_step[kConvAxes] = {1, 1, 1}, tap_step[kConvAxes] = {1, 1, 1};
+
+  uint32_t first_tap = 0;  // number, in the filter, of the class's tap 0
+  int32_t filter_step[kConvAxes] = {};
+
+  uint32_t first_output = 0, outputs_per_image = 0;  // D's row of the class's pixel 0; per image
+  uint32_t output_step[kConvAxes] = {};
+
+  // Its part of the schedule.
+  uint32_t tiles_before = 0;  // along M, of earlier classes
+  uint32_t tiles = 0;         // along M
+  uint32_t depth = 0;         // k blocks of a tile
+  uint32_t line_before = 0;   // k blocks of all earlier tiles of one column of tiles
+
+  /// Of a pixel of the class at a tap: where it lies along `axis`. Outside the tensor: a zero.
+  CLEAVE_HD constexpr int32_t gathered_at(const GridSpot& pixel, const GridSpot& tap,
+                                          uint32_t axis) const {
+    return origin[axis] + int32_t(pixel.at[axis]) * row_step[axis] +
+           int32_t(tap.at[axis]) * tap_step[axis];
+  }
+
+  CLEAVE_HD constexpr uint32_t filter_tap(const GridSpot& tap) const {
+    return first_tap + tap.at[0] * filter_step[0] + tap.at[1] * filter_step[1] +
+           tap.at[2] * filter_step[2];
+  }
+
+  /// The row of D that a pixel of the class is.
+  CLEAVE_HD constexpr uint32_t output_row(const GridSpot& pixel) const {
+    return first_output + pixel.image * outputs_per_image + pixel.at[0] * output_step[0] +
+           pixel.at[1] * output_step[1] + pixel.at[2] * output_step[2];
+  }
+};
+
+/// The classes of one launch, the deepest first.
+struct ClassTable {
+  const ConvClass* classes = nullptr;
+  uint32_t count = 0;
+
+  /// Of the first `i` + 1 classes: tiles along M, and k blocks of the tiles of one column.
+  CLEAVE_HD constexpr uint32_t tiles_until(uint32_t i) const {
+    return classes[i].tiles_before + classes[i].tiles;
+  }
+  CLEAVE_HD constexpr uint32_t line_until(uint32_t i) const {
+    return classes[i].line_before + classes[i].tiles * classes[i].depth;
+  }
+};
+
+/// One class of one axis.
+struct AxisClass {
+  uint32_t pixels = 0, taps = 0;
+  int32_t origin = 0, row_step = 1, tap_step = 1;
+  int32_t first_tap = 0, filter_step = 1;
+  uint32_t first_output = 0, output_step = 1;
+};
+
+/// What an axis is to the kernels, in numbers that are sound.
+struct ConvAxisShape {
+  int32_t size, outputs, filter, stride, pad, dilation;
+};
+
+/// fprop, wgrad: rows are outputs.
+CLEAVE_HD constexpr AxisClass forward_class(const ConvAxisShape& axis) {
+  return {.pixels = uint32_t(axis.outputs),
+          .taps = uint32_t(axis.filter),
+          .origin = -axis.pad,
+          .row_step = axis.stride,
+          .tap_step = axis.dilation};
+}
+
+/// dgrad: rows are the pixels `residue`, residue + stride, ... of the image.
+CLEAVE_HD constexpr AxisClass residue_class(const ConvAxisShape& axis, int32_t residue) {
+  AxisClass c;
+  if (residue >= axis.size) return c;
+  c.pixels = uint32_t(ceil_div(axis.size - residue, axis.stride));
+  c.first_output = uint32_t(residue);
+  c.output_step = uint32_t(axis.stride);
+  const int32_t common =
+      int32_t(greatest_common_divisor(uint32_t(axis.stride), uint32_t(axis.dilation)));
+  const int32_t step = axis.stride / common;  // from a tap of the class to its next
+  int32_t first = 0;
+  while (first < min_of(step, axis.filter) &&
+         (residue + axis.pad - first * axis.dilation) % axis.stride != 0)
+    ++first;
+  if (first >= min_of(step, axis.filter)) return c;
+  c.taps = uint32_t(ceil_div(axis.filter - first, step));
+  // Turned round, so that later taps meet later outputs.
+  const int32_t last = first + int32_t(c.taps - 1) * step;
+  c.first_tap = last;
+  c.filter_step = -step;
+  c.origin = (residue + axis.pad - last * axis.dilation) / axis.stride;
+  c.tap_step = axis.dilation / common;
+  return c;
+}
+
+/// The class that is `axes`' together. `filters`: taps of the whole filter along each axis; `sizes`:
+/// of the tensor that D's rows are pixels of.
+CLEAVE_HD constexpr ConvClass join_axes(const AxisClass (&axes)[kConvAxes], uint32_t images,
+                                        const uint32_t (&filters)[kConvAxes],
+                                        const uint32_t (&sizes)[kConvAxes]) {
+  ConvClass c;
+  c.pixels = Grid(axes[0].pixels, axes[1].pixels, axes[2].pixels);
+  c.taps = Grid(axes[0].taps, axes[1].taps, axes[2].taps);
+  c.rows = images * c.pixels.size;
+  uint32_t taps_apart = 1, outputs_apart = 1;
+  for (uint32_t i = kConvAxes; i-- > 0;) {
+    c.origin[i] = axes[i].origin;
+    c.row_step[i] = axes[i].row_step;
+    c.tap_step[i] = axes[i].tap_step;
+    c.first_tap += uint32_t(axes[i].first_tap) * taps_apart;
+    c.filter_step[i] = axes[i].filter_step * int32_t(taps_apart);
+    c.first_output += axes[i].first_output * outputs_apart;
+    c.output_step[i] = axes[i].output_step * outputs_apart;
+    taps_apart *= filters[i];
+    outputs_apart *= sizes[i];
+  }
+  c.outputs_per_image = outputs_apart;
+  return c;
+}
+
+/// Where a convolution's classes go: `add` puts one in, keeping the deepest first.
+struct ClassList {
+  ConvClass* classes;
+  uint32_t count = 0;
+
+  CLEAVE_HD constexpr void add(const ConvClass& c) {
+    if (c.rows == 0) return;
+    uint32_t i = count++;
+    for (; i > 0 && classes[i - 1].taps.size < c.taps.size; --i) classes[i] = classes[i - 1];
+    classes[i] = c;
+  }
+};
+
+/// All classes of a convolution, into room for kMostClasses of them; how many there are. None
+/// where D has no pixel.
+CLEAVE_HD constexpr uint32_t make_classes(Conv kind, uint32_t images,
+                                          const ConvAxisShape (&axes)[kConvAxes],
+                                          ConvClass* classes) {
+  ClassList list{classes};
+  uint32_t filters[kConvAxes] = {}, sizes[kConvAxes] = {};
+  for (uint32_t i = 0; i < kConvAxes; ++i) {
+    filters[i] = uint32_t(axes[i].filter);
+    sizes[i] = uint32_t(kind == Conv::dgrad ? axes[i].size : axes[i].outputs);
+  }
+  if (kind != Conv::dgrad) {
+    list.add(join_axes({forward_class(axes[0]), forward_class(axes[1]), forward_class(axes[2])},
+                       images, filters, sizes));
+    return list.count;
+  }
+  for (int32_t d = 0; d < axes[0].stride; ++d) {
+    for (int32_t h = 0; h < axes[1].stride; ++h) {
+      for (int32_t w = 0; w < axes[2].stride; ++w) {
+        list.add(join_axes(
+            {residue_class(axes[0], d), residue_class(axes[1], h), residue_class(axes[2], w)},
+            images, filters, sizes));
+      }
+    }
+  }
+  return list.count;
+}
+
+/// Gives the classes their tiles of `tile_m` rows and their k blocks, `per_tap` for each tap or, of
+/// flattened taps, one for `tile_k` of taps x `channels`.
+CLEAVE_HD constexpr void deal_tiles(ConvClass* classes, uint32_t count, uint32_t tile_m,
+                                    uint32_t tile_k, uint32_t channels, bool flattened) {
+  uint32_t tiles = 0, line = 0;
+  for (uint32_t i = 0; i < count; ++i) {
+    ConvClass& c = classes[i];
+    c.tiles = ceil_div(c.rows, tile_m);
+    c.depth = flattened ? ceil_div(c.taps.size * channels, tile_k)
+                        : c.taps.size * ceil_div(channels, tile_k);
+    c.tiles_before = tiles;
+    c.line_before = line;
+    tiles += c.tiles;
+    line += c.tiles * c.depth;
+  }
+}
+
+}  // namespace cleave

@@ -1,0 +1,48 @@
+"""The operation "conv": convolutions and both of their gradients."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from . import accuracy, conv_reference
+from .arrays import Arrays
+from .conv_case import ConvCase
+from .conv_operands import ConvOperands, make_operands
+
+__all__ = ["ConvCase", "errors", "make_operands", "plan_for", "run"]
+
+
+def plan_for(case: ConvCase, operands: ConvOperands) -> Any:
+    """The library's plan for these operands."""
+    import cleave
+
+    plan = (cleave.plan_conv1d, cleave.plan_conv2d, cleave.plan_conv3d)[len(case.size) - 1]
+    return plan(
+        case.kind,
+        *operands.inputs.values(),
+        size=None if case.kind == "fprop" else case.shapes[case.made],
+        stride=case.stride,
+        padding=case.padding,
+        dilation=case.dilation,
+        groups=case.groups,
+        bias=operands.bias,
+        activation=case.activation,
+        out=operands.out,
+        division=case.division,
+        kernel=case.kernel,
+        split_k_mode=case.split_k_mode,
+        split_k_slices=case.split_k_slices,
+    )
+
+
+def run(plan: Any, operands: ConvOperands, stream: int | None) -> None:
+    plan.run(*operands.inputs.values(), bias=operands.bias, out=operands.out, stream=stream)
+
+
+def errors(arrays: Arrays, case: ConvCase, operands: ConvOperands) -> accuracy.Errors:
+    """Of what a run left in `out`."""
+    return accuracy.compare(
+        arrays,
+        conv_reference.matrices(arrays, case, operands.out),
+        conv_reference.reference(arrays, case, operands),
+    )

@@ -1,0 +1,42 @@
+"""Operands of a convolution: random normal values, quantised where the case has integers."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from .arrays import Arrays
+from .conv_case import ConvCase
+from .operands import factor
+
+
+@dataclass
+class ConvOperands:
+    """torch's shapes, channels last in memory. inputs: a and b, by the names of ConvCase.shapes."""
+
+    inputs: dict[str, Any]
+    bias: Any
+    out: Any
+
+
+def make_operands(arrays: Arrays, case: ConvCase, seed: int = 0) -> ConvOperands:
+    """Standard normal inputs, and a poisoned output."""
+    inputs = {}
+    for i, name in enumerate(case.read):
+        shape = case.shapes[name]
+        matrix = math.prod(shape) // max(shape[1], 1), shape[1]
+        values, _ = factor(arrays, matrix, case.dtype, True, None, 4 * seed + i)
+        inputs[name] = _channels_last(arrays, values, shape)
+    shape = case.shapes[case.made]
+    out = _channels_last(arrays, arrays.full((math.prod(shape),), 0, case.result_dtype), shape)
+    arrays.poison(out)
+    biased = case.bias != "none"
+    bias = arrays.normal((shape[1],), case.bias_dtype, 4 * seed + 2) if biased else None
+    return ConvOperands(inputs, bias, out)
+
+
+def _channels_last(arrays: Arrays, values: Any, shape: tuple[int, ...]) -> Any:
+    """`values`, which lie as [images or filters, *size, channels], in torch's shape."""
+    lead, channels, *size = shape
+    return arrays.xp.moveaxis(values.reshape(lead, *size, channels), -1, 1)

@@ -1,0 +1,168 @@
+"""Operations as source code of their own, which builds without this library.
+
+op = cleave.op.Gemm(layout=cleave.LayoutType.RowMajor)
+op.construct(A, B, split_k_mode="parallel")
+cleave.emit.pytorch(op, "projection", "out/projection")  # a package with torch.ops.projection.gemm
+cleave.emit.cpp(op, "projection", "out/projection_cpp")  # a CMake project with one class
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import keyword
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from importlib import metadata
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from . import _core, op
+
+__all__ = ["cpp", "pytorch"]
+
+_OLDEST_TORCH = (2, 10)  # the first with all of the stable ABI that operators are registered by
+_OLDEST_NVCC = (12, 0)  # the first that knows sm_90a
+_DEFAULT_HOME = "/usr/local/cuda"
+
+
+def pytorch(
+    op: op.Gemm | _core.GemmPlan,
+    name: str,
+    sourcedir: str | Path,
+    jit: bool = False,
+    sources: str = "cuda",
+    *,
+    archs: Sequence[str] = (),
+) -> Path | ModuleType:
+    """Writes an operation as a PyTorch extension: a Python package that `pip install` builds.
+
+    It has torch.ops.<name>.gemm and .gemm.out, registered on PyTorch's stable ABI, with shapes for
+    torch.compile and, of floating-point products, gradients. They take tensors of any sizes that
+    the operation's kernel can address.
+
+    Args:
+        op: an operation that `construct` has planned, or a GemmPlan. Plans for "h100" need no GPU.
+        name: of the package, the namespace of the operator, the C++ namespace and the files.
+        sourcedir: the folder to write: a new or an empty one.
+        jit: build it there, and load it.
+        sources: "cuda" for kernels as source, which nvcc 12.0 or later compiles; "cubin" for
+            compiled kernels, which need no nvcc.
+        archs: of "sm_80" and "sm_90a"; the operator picks by its GPU. Default: the plan's own.
+
+    Returns:
+        The folder, or with `jit` the loaded package.
+
+    Raises:
+        ValueError, TypeError: before anything is written, for an operation without a plan, or
+            without a kernel for an architecture, a name that is no identifier, or taken, and a
+            folder that is not empty. RuntimeError: PyTorch or nvcc missing or too old, before
+            anything is written; a failed build.
+    """
+    plan = _planned(op)
+    _check_name(name)
+    if name in sys.stdlib_module_names:
+        raise ValueError(f'name is "{name}", which is a package already; choose another')
+    _check_torch(required=jit)
+    if jit:
+        if name in sys.modules:
+            raise ValueError(f'name is "{name}", which is loaded already; choose another')
+        if sources == "cuda":
+            _check_nvcc()
+    folder = Path(sourcedir).absolute()
+    _core.emit(plan, name, str(folder), target="pytorch", sources=sources, archs=list(archs))
+    return _build(name, folder) if jit else folder
+
+
+def cpp(
+    op: op.Gemm | _core.GemmPlan,
+    name: str,
+    sourcedir: str | Path,
+    sources: str = "cuda",
+    *,
+    archs: Sequence[str] = (),
+) -> Path:
+    """Writes an operation as a C++ library: a CMake project with one class and an example.
+
+    Arguments, result and errors are those of `pytorch`.
+    """
+    plan = _planned(op)
+    _check_name(name)
+    folder = Path(sourcedir).absolute()
+    _core.emit(plan, name, str(folder), target="cpp", sources=sources, archs=list(archs))
+    return folder
+
+
+def _planned(operation: Any) -> _core.GemmPlan:
+    plan = operation.plan if isinstance(operation, op.Gemm) else operation
+    kind = type(operation).__name__
+    if plan is None:
+        raise ValueError(f"op is a {kind} without a plan; call its construct(A, B, ...) first")
+    if not isinstance(plan, _core.GemmPlan):
+        raise TypeError(f"op is a {kind}; it must be a cleave.op.Gemm or a cleave.GemmPlan")
+    return plan
+
+
+def _check_name(name: str) -> None:
+    if not name.isidentifier() or keyword.iskeyword(name):
+        raise ValueError(f'name is "{name}"; it must be an identifier, such as "projection"')
+
+
+def _check_torch(required: bool) -> None:
+    oldest = ".".join(map(str, _OLDEST_TORCH))
+    try:
+        found = metadata.version("torch")
+    except metadata.PackageNotFoundError:
+        if required:
+            raise RuntimeError(f"jit needs torch; install torch {oldest} or later") from None
+        return
+    if _version(found) < _OLDEST_TORCH:
+        raise RuntimeError(
+            f"torch is {found}, but its stable ABI has what operators need from {oldest} on; "
+            "install a later one"
+        )
+
+
+def _check_nvcc() -> None:
+    """As the setup.py that is written looks for it."""
+    remedy = 'install CUDA 12.0 or later (CUDA_HOME says where), or pass sources="cubin"'
+    homes = (os.environ.get("CUDA_HOME"), os.environ.get("CUDA_PATH"))
+    places = [f"{home}/bin" for home in homes if home]
+    places += [os.environ.get("PATH", ""), f"{_DEFAULT_HOME}/bin"]
+    nvcc = shutil.which("nvcc", path=os.pathsep.join(places))
+    if nvcc is None:
+        raise RuntimeError(f"nvcc is missing; {remedy}")
+    text = subprocess.run([nvcc, "--version"], capture_output=True, text=True).stdout
+    found = re.search(r"release ([\d.]+)", text)
+    if found is None or _version(found[1]) < _OLDEST_NVCC:
+        raise RuntimeError(f"{nvcc} is of CUDA {found[1] if found else '?'}; {remedy}")
+
+
+def _version(text: str) -> tuple[int, ...]:
+    return tuple(map(int, re.findall(r"\d+", text)[:2]))
+
+
+def _build(name: str, folder: Path) -> ModuleType:
+    command = [sys.executable, "setup.py", "build_ext", "--inplace"]
+    done = subprocess.run(
+        command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
+    if done.returncode != 0:
+        last = "\n".join(done.stdout.splitlines()[-20:])
+        raise RuntimeError(f"building {folder} failed; its last lines are:\n{last}")
+    package = folder / name
+    spec = importlib.util.spec_from_file_location(
+        name, package / "__init__.py", submodule_search_locations=[str(package)]
+    )
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[name]
+        raise
+    return module

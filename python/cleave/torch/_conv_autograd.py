@@ -1,0 +1,130 @@
+"""The gradients of torch.ops.cleave.conv, conv_dgrad and conv_wgrad, as each other.
+
+The sum of y * conv(x, w) is linear in each of x, w and y. Each operator is its derivative by one of
+them, made of the other two:
+
+    | operator   | makes | of         |
+    |------------|-------|------------|
+    | conv       | y     | x and w    |
+    | conv_dgrad | x     | w and y    |
+    | conv_wgrad | w     | x and y    |
+
+So an operand's gradient is what its own operator makes, with the gradient of the result where the
+result would be an operand.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from . import _activations, _autograd
+from ._channels_last import channels_last, packed
+
+_ops = torch.ops.cleave
+_GEOMETRY = ("stride", "padding", "dilation", "groups")
+
+
+@dataclass(frozen=True)
+class _Operator:
+    name: str
+    made: str
+    operands: tuple[str, str]
+    arguments: tuple[str, ...]  # those with positions; of what is made, the size
+
+
+_OPERATORS = (
+    _Operator("conv", "y", ("x", "w"), ("x", "w", "bias", *_GEOMETRY, "c")),
+    _Operator("conv_dgrad", "x", ("w", "y"), ("x", "w", "y", *_GEOMETRY, "bias", "c")),
+    _Operator("conv_wgrad", "w", ("x", "y"), ("x", "w", "y", *_GEOMETRY, "c")),
+)
+
+
+def register() -> None:
+    for operator in _OPERATORS:
+        for overload in ("", ".full"):
+            torch.library.register_autograd(
+                f"cleave::{operator.name}{overload}",
+                partial(_backward, operator),
+                setup_context=partial(_save, operator),
+            )
+
+
+def _save(
+    operator: _Operator,
+    ctx: Any,
+    inputs: tuple[Any, ...],
+    output: Tensor,
+    keyword_only_inputs: dict[str, Any] | None = None,
+) -> None:
+    given = dict.fromkeys(operator.arguments) | dict(zip(operator.arguments, inputs, strict=False))
+    first, second = (given[name] for name in operator.operands)
+    if first.itemsize == 1:
+        raise RuntimeError(
+            f"{operator.name} is given {first.dtype}; convolutions of 8-bit operands have no "
+            "gradient"
+        )
+    ctx.options = {"activation": "none", "alpha": 1.0, "beta": None} | (keyword_only_inputs or {})
+    ctx.geometry = tuple(given[name] for name in _GEOMETRY)
+    ctx.size = given.get(operator.made)
+    kept = output if ctx.options["activation"] == "relu" else None
+    ctx.save_for_backward(first, second, given.get("bias"), given["c"], kept)
+
+
+def _backward(operator: _Operator, ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+    first, second, bias, c, output = ctx.saved_tensors
+    operands = dict(zip(operator.operands, (first, second), strict=True))
+    activation = ctx.options["activation"]
+    if activation != "none":
+        x = output
+        if activation != "relu":  # whose output says enough; of others the input is made again
+            x = _linear_part(operator, operands, bias, c, grad.dtype, ctx)
+        grad = _activations.backward(activation, grad, x)
+    arranged = packed if operator.made == "w" else channels_last
+    form = {**operands, operator.made: arranged(grad.to(first.dtype))}
+    # Of trailing arguments that the caller left out, torch says nothing, and wants nothing.
+    needed = {
+        name for name, needs in zip(operator.arguments, ctx.needs_input_grad, strict=False) if needs
+    }
+    gradients: dict[str, Tensor] = {}
+    for other in _OPERATORS:
+        if other.made in needed:
+            gradients[other.made] = _make(
+                other, form, form[other.made].shape, ctx.geometry, alpha=ctx.options["alpha"]
+            )
+    if "bias" in needed:
+        gradients["bias"] = grad.sum((0, *range(2, grad.dim()))).to(bias.dtype)
+    if "c" in needed:
+        gradients["c"] = _autograd.scaled(grad, ctx.options["beta"]).to(c.dtype)
+    return tuple(gradients.get(name) for name in operator.arguments)
+
+
+def _linear_part(
+    operator: _Operator,
+    operands: dict[str, Tensor],
+    bias: Tensor | None,
+    c: Tensor | None,
+    dtype: torch.dtype,
+    ctx: Any,
+) -> Tensor:
+    """What the activation was given."""
+    options = ctx.options | {"activation": "none", "out_dtype": dtype}
+    return _make(operator, operands, ctx.size, ctx.geometry, bias=bias, c=c, **options)
+
+
+def _make(
+    operator: _Operator,
+    form: dict[str, Tensor],
+    size: Any,
+    geometry: tuple[Any, ...],
+    **options: Any,
+) -> Tensor:
+    given = dict(zip(_GEOMETRY, geometry, strict=True)) | options
+    given |= {operator.made: size} | {name: form[name] for name in operator.operands}
+    positional = [given.pop(name, None) for name in operator.arguments]
+    given.pop(operator.made, None)  # of what conv makes there is no size to give
+    return getattr(_ops, operator.name).full(*positional, **given)

@@ -1,0 +1,102 @@
+"""What the convolutions return, without computing it: new tensors, their channels adjacent."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ._fake import declare, default_dtype
+
+
+def register() -> None:
+    declare(
+        {
+            "conv": _conv,
+            "conv.full": _conv,
+            "conv_dgrad": _conv_dgrad,
+            "conv_dgrad.full": _conv_dgrad,
+            "conv_wgrad": _conv_wgrad,
+            "conv_wgrad.full": _conv_wgrad,
+        }
+    )
+
+
+def _conv(
+    input: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    stride: Sequence[int] = (1,),
+    padding: Sequence[int] = (0,),
+    dilation: Sequence[int] = (1,),
+    groups: int = 1,
+    *_: Any,
+    out_dtype: torch.dtype | None = None,
+    **__: Any,
+) -> Tensor:
+    sizes = output_sizes(input.shape, weight.shape, stride, padding, dilation)
+    return _new(input, (input.shape[0], weight.shape[0], *sizes), out_dtype)
+
+
+def _conv_dgrad(
+    input_size: Sequence[int],
+    weight: Tensor,
+    grad_output: Tensor,
+    *_: Any,
+    out_dtype: torch.dtype | None = None,
+    **__: Any,
+) -> Tensor:
+    return _new(grad_output, input_size, out_dtype)
+
+
+def _conv_wgrad(
+    input: Tensor,
+    weight_size: Sequence[int],
+    *_: Any,
+    out_dtype: torch.dtype | None = None,
+    **__: Any,
+) -> Tensor:
+    return _new(input, weight_size, out_dtype)
+
+
+def output_sizes(
+    input_size: Sequence[int],
+    weight_size: Sequence[int],
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+) -> list[Any]:
+    """Along each axis."""
+    axes = len(input_size) - 2
+    torch._check(
+        axes in (1, 2, 3) and len(weight_size) == len(input_size),
+        lambda: (
+            f"input is {tuple(input_size)} and weight is {tuple(weight_size)}; both must have 3 "
+            "dimensions, 4, or 5"
+        ),
+    )
+    before, after = _pads(padding, axes)
+    steps, gaps = _per_axis(stride, axes), _per_axis(dilation, axes)
+    return [
+        (size + before[i] + after[i] - gaps[i] * (taps - 1) - 1) // steps[i] + 1
+        for i, (size, taps) in enumerate(zip(input_size[2:], weight_size[2:], strict=True))
+    ]
+
+
+def _per_axis(values: Sequence[int], axes: int) -> list[int]:
+    return [*values] * axes if len(values) == 1 else [*values]
+
+
+def _pads(padding: Sequence[int], axes: int) -> tuple[list[int], list[int]]:
+    """Before and after each axis."""
+    if len(padding) == 2 * axes:
+        return [*padding[:axes]], [*padding[axes:]]
+    return (_per_axis(padding, axes),) * 2
+
+
+def _new(like: Tensor, size: Sequence[int], dtype: torch.dtype | None) -> Tensor:
+    images, channels, *axes = size
+    made = like.new_empty((images, *axes, channels), dtype=dtype or default_dtype(like))
+    return made.movedim(-1, 1)

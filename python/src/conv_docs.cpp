@@ -1,0 +1,198 @@
+#include "conv_docs.h"
+
+#include <fmt/format.h>
+
+namespace cleave::python {
+namespace {
+
+constexpr const char* kOptions =
+    "c: Array | None = None, alpha: float = 1.0, beta: float | None = None, {activation}"
+    "out: Array | None = None, out_dtype: object = None, convert: bool = False, "
+    "split_k_mode: str = 'auto', split_k_slices: int | None = None, deterministic: bool = True, "
+    "kernel: str = 'auto', division: str = 'auto', stream: object = None, "
+    "workspace: object = None) -> Array";
+
+constexpr const char* kConv =
+    "def {name}(input: Array, weight: Array, bias: Array | None = None, stride: object = 1, "
+    "padding: object = 0, dilation: object = 1, groups: int = 1, *, ";
+
+constexpr const char* kConvDoc =
+    R"(The convolution of images with filters, as torch's: an implicit product, nothing is unfolded.
+
+y = activation(alpha * conv(input, weight) + beta * c + bias), where filters are not turned round.
+
+Args:
+    input: [N, C, {image}]; float16, bfloat16, float32 (multiplied as tf32 on the GPU) or int8, with
+        sums in float32, of int8 exact in int32. In memory [N, {image}, C], torch's
+        {format}: the channels of a pixel are neighbours, its pixels equally far apart. So
+        slices of the channels of such an array are taken without a copy, too; other libraries'
+        NHWC arrays are passed with their axes exchanged.
+    weight: [K, C / groups, {filter}], of input's dtype; in memory [K, {filter}, C / groups], packed
+        but for the distance of filters.
+    bias: [K], contiguous; float16, bfloat16 or float32.
+    stride, dilation: 1 or more, one number or one for each of {image}.
+    padding: the zeros around an image: one number, one for each of {image}, each a number or a pair
+        (before, after); "valid" for none; "same", with a stride of 1, for as many outputs as
+        pixels (an odd one more after, as torch has it).
+    groups: how many the channels and filters are cut into, each of a convolution of its own.
+    c: of y's shape and order, float16, bfloat16 or float32; may be `out` itself. Not read if beta
+        is 0.
+    alpha, beta: numbers. By default beta is 1 with a `c`, and 0 without.
+    activation: "none", "relu", "gelu", "gelu_tanh" or "silu".
+    out: where y goes, in the order of input, sharing no memory with it, weight or bias.
+    out_dtype: y's dtype if there is no `out`: float16, bfloat16, float32, by default input's; of
+        int8 also, and by default, int32.
+    convert: True to copy arrays in another order of memory, on their framework's current stream,
+        which are refused otherwise.
+    division: how kernels find the coordinates of pixels: "fast" multiplies and shifts, "plain"
+        divides, "fast_load" and "fast_store" do the former in one place only; "auto" goes by
+        measurements.
+
+    split_k_mode, split_k_slices (from 1 to C / groups times the filter's taps), deterministic,
+    kernel, stream and workspace are those of `gemm`.
+
+Returns:
+    `out`, or a new array [N, K, {output}] of input's framework on its device, in the same order.
+
+Raises:
+    TypeError, ValueError, cleave.CudaError: as `gemm`; also for outputs of size zero.
+
+Empty arrays are served. Results are repeatable bit by bit. Safe in CUDA graphs once the same
+convolution has run, or was prepared, on that stream. There is no autograd formula here (see
+`cleave.torch`): an operand that requires grad is refused while grad mode is on.)";
+
+constexpr const char* kDgrad =
+    "def {name}_dgrad(input_size: tuple[int, ...], weight: Array, grad_output: Array, "
+    "stride: object = 1, padding: object = 0, dilation: object = 1, groups: int = 1, *, "
+    "bias: Array | None = None, ";
+
+constexpr const char* kDgradDoc =
+    R"(The gradient of `{name}` by its input, of any stride up to {classes} residue classes.
+
+dx = activation(alpha * dgrad(grad_output, weight) + beta * c + bias). Pixels that no output saw
+become activation(beta * c + bias).
+
+Args:
+    input_size: (N, C, {image}), the shape of the input.
+    weight: [K, C / groups, {filter}]; float16, bfloat16 or float32.
+    grad_output: [N, K, {output}], of weight's dtype, in {format}.
+    bias: [C], one value for each channel of dx.
+    c, out: of dx's shape, [N, C, {image}].
+
+    The other arguments, orders of memory and errors are those of `{name}`; the product of the
+    strides is at most {classes}.
+
+Returns:
+    `out`, or a new array of grad_output's framework on its device, in {format}.
+
+Results are repeatable bit by bit. Safe in CUDA graphs as `{name}` is.)";
+
+constexpr const char* kWgrad =
+    "def {name}_wgrad(input: Array, weight_size: tuple[int, ...], grad_output: Array, "
+    "stride: object = 1, padding: object = 0, dilation: object = 1, groups: int = 1, *, "
+    "accumulate: bool = False, ";
+
+constexpr const char* kWgradDoc =
+    R"(The gradient of `{name}` by its weight: dw = alpha * wgrad(grad_output, input) + beta * c.
+
+Args:
+    input: [N, C, {image}]; float16, bfloat16 or float32.
+    weight_size: (K, C / groups, {filter}), the shape of the weight.
+    grad_output: [N, K, {output}], of input's dtype, in {format}.
+    accumulate: True to add to `out`: c is `out`.
+    c, out: of dw's shape, [K, C / groups, {filter}], in the order that `{name}` takes weights in.
+
+    The other arguments, orders of memory and errors are those of `{name}`. K, which split_k_slices
+    cuts, are the pixels of the output.
+
+Returns:
+    `out`, or a new array of grad_output's framework on its device, in {format}.
+
+Results are repeatable bit by bit. Safe in CUDA graphs as `{name}` is.)";
+
+constexpr const char* kTranspose =
+    "def {transpose}(input: Array, weight: Array, bias: Array | None = None, stride: object = 1, "
+    "padding: object = 0, output_padding: object = 0, groups: int = 1, dilation: object = 1, *, ";
+
+constexpr const char* kTransposeDoc =
+    R"(The transposed convolution, torch's: what `{name}_dgrad` is, as a layer of its own.
+
+Args:
+    input: [N, C, {output}]; float16, bfloat16 or float32, in {format}.
+    weight: [C, K / groups, {filter}], of input's dtype; in memory [C, {filter}, K / groups].
+    bias: [K], contiguous.
+    padding: numbers, as in `{name}`: what is left away of the output.
+    output_padding: less than the stride: pixels that the output has more after its end.
+    c, out: of the output's shape, [N, K, {image}], each of {image} being (its input's - 1) * stride
+        - the padding before and after + dilation * (its filter's - 1) + output_padding + 1.
+
+    The other arguments, orders of memory and errors are those of `{name}_dgrad`.
+
+Returns:
+    `out`, or a new array of input's framework on its device, in {format}.
+
+Results are repeatable bit by bit. Safe in CUDA graphs as `{name}` is.)";
+
+constexpr const char* kPlan =
+    "def plan_{name}(kind: str, a: Array, b: Array, *, size: tuple[int, ...] | None = None, "
+    "bias: Array | None = None, stride: object = 1, padding: object = 0, dilation: object = 1, "
+    "groups: int = 1, c: Array | None = None, activation: str = 'none', out: Array | None = None, "
+    "out_dtype: object = None, split_k_mode: str = 'auto', split_k_slices: int | None = None, "
+    "deterministic: bool = True, kernel: str = 'auto', division: str = 'auto') -> GemmPlan";
+
+constexpr const char* kPlanDoc =
+    R"(Plans a convolution, or one of its gradients, without running it.
+
+kind and what a and b are, here and in `GemmPlan.run`; size is the shape of what is made:
+
+    "fprop": a is input,       b is weight             (`{name}`)
+    "dgrad": a is grad_output, b is weight, size input_size  (`{name}_dgrad`)
+    "wgrad": a is grad_output, b is input,  size weight_size (`{name}_wgrad`)
+
+The other arguments, and the errors, are those of these functions. Of the arrays only shape,
+strides, dtype, device and alignment matter. Compiles nothing.)";
+
+struct Words {
+  const char *name, *transpose, *image, *filter, *output, *format;
+};
+
+constexpr Words kWords[] = {
+    {"conv1d", "conv_transpose1d", "W", "S", "Q", "layout with the channels last"},
+    {"conv2d", "conv_transpose2d", "H, W", "R, S", "P, Q", "channels_last"},
+    {"conv3d", "conv_transpose3d", "D, H, W", "T, R, S", "O, P, Q", "channels_last_3d"}};
+
+std::string fill(const char* text, int axes, const char* activation = "") {
+  const Words& words = kWords[axes - 1];
+  return fmt::format(fmt::runtime(text), fmt::arg("name", words.name),
+                     fmt::arg("transpose", words.transpose), fmt::arg("image", words.image),
+                     fmt::arg("filter", words.filter), fmt::arg("output", words.output),
+                     fmt::arg("format", words.format), fmt::arg("activation", activation),
+                     fmt::arg("classes", 64));
+}
+
+FunctionText text(const char* name, const char* arguments, const char* doc, int axes,
+                  bool has_activation = true) {
+  const char* const activation = has_activation ? "activation: str = 'none', " : "";
+  return {fill(name, axes), fill(arguments, axes) + fill(kOptions, axes, activation),
+          fill(doc, axes)};
+}
+
+}  // namespace
+
+FunctionText conv_text(int axes) {
+  return text("{name}", kConv, kConvDoc, axes);
+}
+FunctionText conv_dgrad_text(int axes) {
+  return text("{name}_dgrad", kDgrad, kDgradDoc, axes);
+}
+FunctionText conv_wgrad_text(int axes) {
+  return text("{name}_wgrad", kWgrad, kWgradDoc, axes, false);
+}
+FunctionText conv_transpose_text(int axes) {
+  return text("{transpose}", kTranspose, kTransposeDoc, axes);
+}
+FunctionText plan_conv_text(int axes) {
+  return {fill("plan_{name}", axes), fill(kPlan, axes), fill(kPlanDoc, axes)};
+}
+
+}  // namespace cleave::python

@@ -1,0 +1,43 @@
+// From the Python arrays of a convolution to a GemmProblem and its pointers.
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+#include <vector>
+
+#include "operands.h"
+#include "operands/conv_operands.h"
+
+namespace cleave::python {
+
+/// The arrays of one call, as Python handed them over; None or null where absent.
+struct ConvInputs {
+  nanobind::handle input, weight, grad_output, c, bias, out;
+  bool convert = false;  // what is in another order of memory is copied, but never `out`
+};
+
+/// `others` and the operands, by their places in the product.
+ConvInputs with_operands(Conv kind, nanobind::handle a, nanobind::handle b, ConvInputs others);
+
+/// A convolution of arrays, good as long as the reader that read them.
+class ConvOperands : public ConvCall {
+ public:
+  /// Throws Error for everything that is wrong with the arrays, as cleave::make_call does.
+  ConvOperands(const ConvInputs& inputs, TensorReader& reader, const ConvOptions& options);
+
+  /// Makes D where there is no `out`, channels last.
+  void allocate(TensorReader& reader);
+
+  nanobind::object result() const { return result_.get(); }
+
+  /// True if the framework's current stream copied something.
+  bool converted() const { return !copies_.empty(); }
+
+ private:
+  ConvTensors read(const ConvInputs& inputs, TensorReader& reader, const ConvOptions& options);
+
+  std::vector<nanobind::object> copies_;
+  Result result_;
+};
+
+}  // namespace cleave::python

@@ -1,0 +1,33 @@
+// The operands of a tile's product, in panels: matrices as they lie in memory, or those that a
+// convolution stands for.
+#pragma once
+
+#include <optional>
+
+#include "cleave/gemm.h"
+#include "cpu/gather.h"
+#include "cpu/pack.h"
+#include "cpu/tiling.h"
+
+namespace cleave::cpu {
+
+class Operands {
+ public:
+  Operands(const GemmProblem& problem, const GemmArguments& arguments, const Tiling& tiling);
+
+  /// `k` of some rows of A, or columns of B, that the tile at `spot` needs. In fprop and dgrad, rows
+  /// are pixels of the tile's class, and K is the taps of the class x channels.
+  void pack_a(const TileSpot& spot, Span rows, Span k, float* out) const;
+  void pack_b(const TileSpot& spot, Span columns, Span k, float* out) const;
+
+ private:
+  /// dgrad's B: of the filters' taps only those of the class.
+  void pack_filters(const TileSpot& spot, Span columns, Span k, float* out) const;
+
+  const GemmProblem& problem_;
+  const GemmArguments& arguments_;
+  const Tiling& tiling_;
+  std::optional<Gather> gather_;
+};
+
+}  // namespace cleave::cpu

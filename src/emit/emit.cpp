@@ -1,0 +1,179 @@
+#include "cleave/emit.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "cleave/error.h"
+#include "emit/closure.h"
+#include "emit/embedded.h"
+#include "emit/example.h"
+#include "emit/operation.h"
+#include "jit/compiler.h"
+#include "jit/source.h"
+#include "plan/catalogue.h"
+#include "plan/gpu_plan.h"
+#include "plan/model_device.h"
+#include "runtime/kernel_cache.h"
+
+namespace cleave {
+namespace {
+
+/// Words of C++ that a namespace may not be named, and namespaces that there are already.
+bool is_taken(std::string_view name) {
+  constexpr std::string_view kTaken[] = {
+      "alignas",   "alignof",       "and",         "and_eq",       "asm",
+      "auto",      "bitand",        "bitor",       "bool",         "break",
+      "case",      "catch",         "char",        "char8_t",      "char16_t",
+      "char32_t",  "class",         "cleave",      "co_await",     "co_return",
+      "co_yield",  "compl",         "concept",     "const",        "consteval",
+      "constexpr", "constinit",     "const_cast",  "continue",     "decltype",
+      "default",   "delete",        "do",          "double",       "dynamic_cast",
+      "else",      "enum",          "explicit",    "export",       "extern",
+      "false",     "float",         "for",         "friend",       "goto",
+      "if",        "inline",        "int",         "long",         "main",
+      "mutable",   "namespace",     "new",         "noexcept",     "not",
+      "not_eq",    "nullptr",       "operator",    "or",           "or_eq",
+      "private",   "protected",     "public",      "register",     "reinterpret_cast",
+      "requires",  "return",        "short",       "signed",       "sizeof",
+      "static",    "static_assert", "static_cast", "std",          "struct",
+      "switch",    "template",      "this",        "thread_local", "throw",
+      "torch",     "true",          "try",         "typedef",      "typeid",
+      "typename",  "union",         "unsigned",    "using",        "virtual",
+      "void",      "volatile",      "wchar_t",     "while",        "xor",
+      "xor_eq"};
+  return std::ranges::find(kTaken, name) != std::end(kTaken);
+}
+
+void check_name(const std::string& name) {
+  const auto is_letter = [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
+  };
+  const auto is_digit = [](char c) { return c >= '0' && c <= '9'; };
+  const bool sound = !name.empty() && is_letter(name[0]) &&
+                     std::ranges::all_of(name, [&](char c) { return is_letter(c) || is_digit(c); });
+  if (!sound || name.find("__") != name.npos || name.starts_with('_')) {
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("name is \"{}\"; it must be an identifier of letters, digits and "
+                            "single underscores that begins with a letter, such as \"projection\"",
+                            name));
+  }
+  if (is_taken(name)) {
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("name is \"{}\", which C++ or a library uses; pass another, such as "
+                            "\"my_{}\"",
+                            name, name));
+  }
+}
+
+const Choice& planned(const GemmPlan& plan) {
+  const Choice* choice = choice_of(plan);
+  if (choice == nullptr) {
+    throw Error(ErrorCode::invalid_argument,
+                "the operation is planned for the CPU, which has no kernel to emit; plan for "
+                "\"cuda\" or \"h100\"");
+  }
+  if (choice->blocks == 0) {
+    throw Error(ErrorCode::invalid_argument,
+                "the operation is planned for an empty D, which needs no kernel; plan for m, n and "
+                "batch of 1 or more");
+  }
+  if (choice->config.conv != Conv::none) {
+    throw Error(ErrorCode::unsupported,
+                "the operation is a convolution, and products alone can be emitted");
+  }
+  return *choice;
+}
+
+/// The plan's own choice on its own architecture, else what the planner prefers on `arch`.
+Choice choose(const GemmPlan& plan, const std::string& arch, const std::string& own) {
+  const DeviceInfo device = model_device(arch);
+  if (arch == own) return planned(plan);
+  const auto found = candidates(plan.problem(), device);
+  if (found.empty()) {
+    throw Error(ErrorCode::unsupported,
+                fmt::format("arch {} has no kernel for this operation ({}); leave it out of archs, "
+                            "or plan without kernel and split_k_mode",
+                            arch, plan.kernel_name()));
+  }
+  return found.front();
+}
+
+std::vector<ArchChoice> choose_all(const GemmPlan& plan, std::vector<std::string> archs) {
+  planned(plan);
+  const std::string own = device_arch(plan.problem().device);
+  if (archs.empty()) archs = {own};
+  std::ranges::sort(archs);
+  archs.erase(std::ranges::unique(archs).begin(), archs.end());
+  std::vector<ArchChoice> choices;
+  for (const std::string& arch : archs) choices.push_back({arch, choose(plan, arch, own)});
+  return choices;
+}
+
+/// A cubin as numbers of 8 bytes, five in a line.
+std::string as_numbers(const std::string& bytes) {
+  std::string text;
+  for (size_t at = 0, count = 0; at < bytes.size(); at += 8, ++count) {
+    uint64_t number = 0;
+    std::memcpy(&number, bytes.data() + at, std::min<size_t>(8, bytes.size() - at));
+    text +=
+        fmt::format("{}0x{:016x},", count % 5 == 0 ? count == 0 ? "    " : "\n    " : " ", number);
+  }
+  return text;
+}
+
+/// Of "sm_90a": "kSm90a".
+std::string constant_name(const std::string& arch) {
+  return "kSm" + arch.substr(3);
+}
+
+/// The templates below `folder`, filled in.
+void add_templates(std::string_view folder, const Vocabulary& vocabulary, EmittedFiles& files) {
+  constexpr std::string_view kEnding = ".in";
+  for (const EmbeddedFile& file : embedded_templates()) {
+    std::string_view name = file.name;
+    if (!name.starts_with(folder)) continue;
+    name.remove_prefix(folder.size());
+    name.remove_suffix(kEnding.size());
+    if (auto text = expand_file(file.text, vocabulary))
+      files.emplace(expand(name, vocabulary), std::move(*text));
+  }
+}
+
+void add_images(const std::vector<ArchChoice>& choices, Vocabulary vocabulary,
+                EmittedFiles& files) {
+  for (const auto& [arch, choice] : choices) {
+    const std::string cubin = compile(gemm_source(choice.config), arch).cubin;
+    vocabulary.words["arch"] = arch;
+    vocabulary.words["image"] = constant_name(arch) + "Image";
+    vocabulary.words["image_bytes"] = std::to_string(cubin.size());
+    vocabulary.words["image_numbers"] = as_numbers(cubin);
+    add_templates("image/", vocabulary, files);
+  }
+}
+
+}  // namespace
+
+EmittedFiles emit(const GemmPlan& plan, const EmitOptions& options) {
+  check_name(options.name);
+  const auto choices = choose_all(plan, options.archs);
+  Vocabulary vocabulary = describe(plan.problem(), choices);
+  describe_example(plan.problem(), vocabulary);
+  const bool cubin = options.sources == EmitSources::cubin;
+  vocabulary.words["name"] = options.name;
+  vocabulary.words["library"] = "Cleave";
+  vocabulary.words["version"] = CLEAVE_VERSION;
+  vocabulary.words["sources"] = cubin ? "cubin" : "cuda";
+  vocabulary.flags["cubin"] = cubin;
+  vocabulary.flags["cuda"] = !cubin;
+  EmittedFiles files;
+  add_templates("project/", vocabulary, files);
+  add_templates(options.target == EmitTarget::pytorch ? "pytorch/" : "cpp/", vocabulary, files);
+  if (cubin) add_images(choices, vocabulary, files);
+  add_included_headers(files);
+  for (const EmbeddedFile& file : embedded_license()) files.emplace("kernels/LICENSE", file.text);
+  return files;
+}
+
+}  // namespace cleave

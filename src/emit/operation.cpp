@@ -1,0 +1,151 @@
+#include "emit/operation.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "cleave/error.h"
+#include "cleave/names.h"
+#include "emit/parts.h"
+#include "jit/source.h"
+
+namespace cleave {
+namespace {
+
+const char* bounds_text(GroupBounds bounds) {
+  switch (bounds) {
+    case GroupBounds::ends:
+      return "from offsets[g - 1], or 0, to offsets[g]";
+    case GroupBounds::indptr:
+      return "from offsets[g] to offsets[g + 1]";
+    case GroupBounds::starts:
+      return "from offsets[g], sizes[g] long";
+    case GroupBounds::aligned_ends:
+      return "from offsets[g - 1], or 0, rounded up to spacing, to offsets[g]";
+    case GroupBounds::counts:
+      return "from g * spacing, sizes[g] long";
+  }
+  return "";
+}
+
+std::string formula(const GemmProblem& p) {
+  const bool scaled = p.scale_a.kind != Scaling::none;
+  std::string text = fmt::format("alpha * {} @ {}", scaled ? "(scale_a * A)" : "A",
+                                 scaled ? "(scale_b * B)" : "B");
+  if (p.has_zero) {
+    text = fmt::format("alpha * {}(A @ B - zero_a * zero_b)", scaled ? "scale_a * scale_b * " : "");
+  }
+  if (p.has_c) text += " + beta * C";
+  if (p.bias != Bias::none) text += " + bias";
+  if (p.activation != Activation::none) text = fmt::format("{}({})", to_string(p.activation), text);
+  if (p.has_scale_d) text = fmt::format("({}) / scale_d", text);
+  return text;
+}
+
+std::string summary(const GemmProblem& p) {
+  std::string text = p.groups.dimension != Grouping::none ? "Grouped products" : "Products";
+  text += fmt::format(" of {}", to_string(p.a.dtype));
+  if (p.b.dtype != p.a.dtype) text += fmt::format(" and {}", to_string(p.b.dtype));
+  text += " matrices";
+  if (p.scale_a.kind == Scaling::vector) text += " with scales";
+  if (p.scale_a.kind == Scaling::block) text += " with scales of blocks";
+  return text + ".";
+}
+
+void describe_epilogue(const GemmProblem& p, Vocabulary& v) {
+  const Grouping grouped = p.groups.dimension;
+  v.words["formula"] = formula(p);
+  v.words["activation"] = to_string(p.activation);
+  v.words["bias"] = to_string(p.bias);
+  const DType bias_type = p.bias == Bias::none ? p.d.dtype : p.bias_dtype;
+  v.words["bias_dtype"] = to_string(bias_type);
+  v.words["bias_enum"] = enumerator(bias_type);
+  v.flags["has_activation"] = p.activation != Activation::none;
+  for (const Activation kind : {Activation::relu, Activation::gelu_tanh, Activation::gelu_erf,
+                                Activation::silu, Activation::swiglu})
+    v.flags[std::string(to_string(kind))] = p.activation == kind;
+  v.flags["gates_or_silu"] = v.flags["silu"] || v.flags["swiglu"];
+  v.flags["has_c"] = p.has_c;
+  v.flags["has_bias"] = p.bias != Bias::none;
+  v.flags["bias_row"] = p.bias == Bias::row;
+  v.flags["bias_column"] = p.bias == Bias::column;
+  v.flags["bias_batched"] = (p.bias == Bias::row && grouped != Grouping::n) ||
+                            (p.bias == Bias::column && grouped != Grouping::m);
+  v.flags["has_zero"] = p.has_zero;
+  v.flags["has_scale_d"] = p.has_scale_d;
+  v.flags["has_amax"] = p.has_amax;
+  v.flags["int_output"] = p.d.dtype == DType::i32;
+}
+
+void describe_groups(const GemmProblem& p, int64_t step, Vocabulary& v) {
+  const GroupLayout& groups = p.groups;
+  const bool grouped = groups.dimension != Grouping::none;
+  const bool counts = groups.bounds == GroupBounds::counts;
+  v.words["grouping"] = to_string(groups.dimension);
+  v.words["bounds"] = to_string(groups.bounds);
+  v.words["bounds_text"] = bounds_text(groups.bounds);
+  v.words["index_type"] = groups.wide ? "int64_t" : "int32_t";
+  v.words["spacing"] = std::to_string(groups.spacing);
+  v.words["spacing_step"] = std::to_string(step);
+  v.words["zero_rest"] = spell(groups.zero_rest);
+  v.flags["grouped"] = grouped;
+  v.flags["batched"] = !grouped;
+  for (const Grouping dimension : {Grouping::m, Grouping::n, Grouping::k})
+    v.flags[fmt::format("grouped_{}", to_string(dimension))] = groups.dimension == dimension;
+  for (const GroupBounds bounds : {GroupBounds::ends, GroupBounds::indptr, GroupBounds::starts,
+                                   GroupBounds::aligned_ends, GroupBounds::counts})
+    v.flags[fmt::format("bounds_{}", to_string(bounds))] = grouped && groups.bounds == bounds;
+  v.flags["has_offsets"] = grouped && !counts;
+  v.flags["has_sizes"] = grouped && (counts || groups.bounds == GroupBounds::starts);
+  v.flags["has_spacing"] = grouped && (counts || groups.bounds == GroupBounds::aligned_ends);
+  v.flags["spacing_stepped"] = step > 1;
+  v.flags["masked"] = groups.dimension == Grouping::m && counts;
+  v.flags["wide"] = groups.wide;
+}
+
+}  // namespace
+
+Vocabulary describe(const GemmProblem& p, const std::vector<ArchChoice>& choices) {
+  Vocabulary v;
+  const Layouts layouts = layouts_of(choices.front().choice);
+  std::vector<std::string> archs, kernels, gencodes, cmake_archs;
+  for (const char* flag : {"sm_80", "sm_90a", "tma", "portable", "splits", "stores_by_tma"})
+    v.flags[flag] = false;
+  for (const ArchChoice& choice : choices) {
+    if (!(layouts_of(choice.choice) == layouts)) {
+      throw Error(ErrorCode::unsupported,
+                  fmt::format("the kernels of {} and {} read different layouts, since m, n or k is "
+                              "1; plan with larger sizes, or emit one architecture",
+                              choices.front().arch, choice.arch));
+    }
+    describe_arch(choice, v);
+    const std::string number = choice.arch.substr(3);
+    archs.push_back(choice.arch);
+    kernels.push_back(fmt::format("{} on {}", to_string(choice.choice.spec), choice.arch));
+    gencodes.push_back(fmt::format("\"--generate-code=arch=compute_{0},code=[sm_{0}]\"", number));
+    cmake_archs.push_back(number + "-real");
+  }
+  describe_matrices(p, layouts, v);
+  describe_scales(p, v);
+  describe_epilogue(p, v);
+  describe_groups(p, spacing_step(p, choices), v);
+  const bool floats = size_of(p.a.dtype) > 1;
+  v.flags["float_gemm"] = floats;
+  v.flags["differentiable"] =
+      floats && size_of(p.d.dtype) > 1 && !p.has_amax && p.groups.dimension == Grouping::none;
+  v.words["summary"] = summary(p);
+  v.words["archs"] = fmt::format("{}", fmt::join(archs, ", "));
+  v.words["gencode"] = fmt::format("{}", fmt::join(gencodes, ", "));
+  v.words["cmake_archs"] = fmt::format("{}", fmt::join(cmake_archs, ";"));
+  v.words["kernel_description"] = fmt::format("{}", fmt::join(kernels, ", "));
+  v.words["entry"] = gemm_entry;
+  v.words["most_groups"] = std::to_string(choices.front().choice.config.group_capacity);
+  v.words["planned_m"] = std::to_string(p.m);
+  v.words["planned_n"] = std::to_string(p.n);
+  v.words["planned_k"] = std::to_string(p.k);
+  v.words["planned_batch"] = std::to_string(p.batch);
+  v.words["planned"] =
+      fmt::format("m = {}, n = {}, k = {}, {} = {}", p.m, p.n, p.k, v.words["batch"], p.batch);
+  return v;
+}
+
+}  // namespace cleave

@@ -1,0 +1,22 @@
+// An operation in the words that templates use.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "emit/template.h"
+#include "plan/choice.h"
+
+namespace cleave {
+
+/// How an operation runs on one architecture.
+struct ArchChoice {
+  std::string arch;  ///< "sm_80", "sm_90a"
+  Choice choice;
+};
+
+/// Everything but the name and what belongs to a target. `problem` is what was planned. Throws
+/// Error(unsupported) if the architectures' kernels want different layouts.
+Vocabulary describe(const GemmProblem& problem, const std::vector<ArchChoice>& choices);
+
+}  // namespace cleave

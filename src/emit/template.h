@@ -1,0 +1,30 @@
+// Text with gaps. In a template
+//
+//   @word@       is replaced by that word's value
+//   @if flag     (a line of its own) keeps the lines up to @else or @end if the flag is set
+//   @if !flag    if it is not
+//   @only flag   (the first line) makes the whole a file of operations with that flag
+//
+// Anything else with an @ is left as it is.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace cleave {
+
+struct Vocabulary {
+  std::map<std::string, std::string, std::less<>> words;
+  std::map<std::string, bool, std::less<>> flags;
+};
+
+/// Throws std::logic_error for a word or flag that the vocabulary lacks, and for an @if without its
+/// @end.
+std::string expand(std::string_view text, const Vocabulary& vocabulary);
+
+/// Nothing if the template's first line rules the file out.
+std::optional<std::string> expand_file(std::string_view text, const Vocabulary& vocabulary);
+
+}  // namespace cleave

@@ -1,0 +1,53 @@
+#include "operands/channels_last.h"
+
+namespace cleave {
+namespace {
+
+bool channels_are_neighbours(const Operand& x) {
+  return x.shape[1] == 1 || x.stride[1] == 1;
+}
+
+}  // namespace
+
+std::optional<int64_t> pixel_stride(const Operand& x) {
+  if (x.empty()) return x.shape[1];  // NumPy may say strides of 0
+  if (!channels_are_neighbours(x)) return std::nullopt;
+  std::optional<int64_t> pitch;
+  int64_t inner = 1;  // pixels of the axes inside
+  const auto follows = [&](int i) {
+    if (x.shape[i] == 1) return true;
+    if (!pitch) pitch = x.stride[i];
+    const bool even = x.stride[i] == *pitch * inner;
+    inner *= x.shape[i];
+    return even;
+  };
+  for (int i = x.ndim - 1; i > 1; --i) {
+    if (!follows(i)) return std::nullopt;
+  }
+  if (!follows(0)) return std::nullopt;
+  return pitch.value_or(x.shape[1]);
+}
+
+std::optional<int64_t> filter_stride(const Operand& w) {
+  if (!w.empty() && !channels_are_neighbours(w)) return std::nullopt;
+  int64_t inner = w.shape[1];
+  for (int i = w.ndim - 1; i > 1; --i) {
+    if (!w.empty() && w.shape[i] > 1 && w.stride[i] != inner) return std::nullopt;
+    inner *= w.shape[i];
+  }
+  return w.shape[0] > 1 && !w.empty() ? w.stride[0] : inner;
+}
+
+Extents channels_last_strides(const Extents& shape, int ndim) {
+  Extents strides{};
+  strides[1] = 1;
+  int64_t inner = shape[1];
+  for (int i = ndim - 1; i > 1; --i) {
+    strides[i] = inner;
+    inner *= shape[i];
+  }
+  strides[0] = inner;
+  return strides;
+}
+
+}  // namespace cleave

@@ -1,0 +1,74 @@
+#include "operands/conv_geometry.h"
+
+#include <algorithm>
+
+#include "operands/refuse.h"
+
+namespace cleave {
+namespace {
+
+int axes_of(int64_t dimensions, const char* name) {
+  if (dimensions < 3 || dimensions > Operand::kMaxRank) {
+    refuse_value("{} has {} dimensions; it must have 3, 4 or 5: filters, channels, then the axes",
+                 name, dimensions);
+  }
+  return int(dimensions) - 2;
+}
+
+AxisNumbers by_axis(std::span<const int64_t> given, int axes, const char* name) {
+  if (given.size() != 1 && given.size() != size_t(axes)) {
+    refuse_value("{} has {} numbers, but there are {} axes; pass one for all, or one for each",
+                 name, given.size(), axes);
+  }
+  AxisNumbers numbers{};
+  for (int i = 0; i < axes; ++i) numbers[i] = given[given.size() == 1 ? 0 : i];
+  return numbers;
+}
+
+Extents shape_of(std::span<const int64_t> size, int axes, const char* name) {
+  if (size.size() != size_t(axes) + 2) {
+    refuse_value("{} has {} numbers, but weight has {} dimensions; pass one for each", name,
+                 size.size(), axes + 2);
+  }
+  Extents shape{};
+  std::ranges::copy(size, shape.begin());
+  return shape;
+}
+
+ConvOptions options_of(Conv kind, int axes, const ConvGeometry& geometry) {
+  std::span<const int64_t> before = geometry.padding, after = before;
+  if (before.size() == 2 * size_t(axes)) {
+    after = before.last(axes);
+    before = before.first(axes);
+  }
+  return {.kind = kind,
+          .axes = axes,
+          .stride = by_axis(geometry.stride, axes, "stride"),
+          .dilation = by_axis(geometry.dilation, axes, "dilation"),
+          .pad_begin = by_axis(before, axes, "padding"),
+          .pad_end = by_axis(after, axes, "padding"),
+          .groups = geometry.groups};
+}
+
+}  // namespace
+
+ConvOptions fprop_options(int64_t weight_dimensions, const ConvGeometry& geometry) {
+  return options_of(Conv::fprop, axes_of(weight_dimensions, "weight"), geometry);
+}
+
+ConvOptions dgrad_options(std::span<const int64_t> input_size, int64_t weight_dimensions,
+                          const ConvGeometry& geometry) {
+  const int axes = axes_of(weight_dimensions, "weight");
+  ConvOptions options = options_of(Conv::dgrad, axes, geometry);
+  options.size = shape_of(input_size, axes, "input_size");
+  return options;
+}
+
+ConvOptions wgrad_options(std::span<const int64_t> weight_size, const ConvGeometry& geometry) {
+  const int axes = axes_of(int64_t(weight_size.size()), "weight_size");
+  ConvOptions options = options_of(Conv::wgrad, axes, geometry);
+  options.size = shape_of(weight_size, axes, "weight_size");
+  return options;
+}
+
+}  // namespace cleave

@@ -1,0 +1,21 @@
+// The classes that a convolution's pixels fall into, as every backend schedules them.
+#pragma once
+
+#include <vector>
+
+#include "cleave/gemm.h"
+#include "cleave/schedule/class_columns.h"
+
+namespace cleave {
+
+/// Deepest first, without tiles yet (deal_tiles). None where no pixel takes part. `conv` breaks no
+/// rule of `validate`.
+std::vector<ConvClass> conv_classes(const ConvLayout& conv);
+
+/// The classes of a dgrad side by side, without tiles; false if they cannot be (class_columns.h).
+bool put_side_by_side(const ConvLayout& conv, ConvClass& joint, ClassColumns& columns);
+
+/// Channels of the gathered operand, of one group.
+uint32_t gathered_channels(const ConvLayout& conv);
+
+}  // namespace cleave

@@ -1,0 +1,119 @@
+// Operations to emit: one for each kind of kernel, schedule and epilogue.
+#pragma once
+
+#include <ostream>
+#include <vector>
+
+#include "cleave/gemm.h"
+
+namespace cleave {
+
+struct EmitCase {
+  const char* name;
+  GemmProblem problem;
+};
+
+inline std::ostream& operator<<(std::ostream& out, const EmitCase& x) {
+  return out << x.name;
+}
+
+/// Packed matrices; B transposed is what torch's Linear has.
+inline GemmProblem product(int64_t m, int64_t n, int64_t k, DType in, DType out, int64_t batch = 1,
+                           bool a_row = true, bool b_row = false) {
+  const int64_t several = batch > 1;
+  return {.m = m,
+          .n = n,
+          .k = k,
+          .batch = batch,
+          .a = {in, a_row ? k : 1, a_row ? 1 : m, several * m * k},
+          .b = {in, b_row ? n : 1, b_row ? 1 : k, several * n * k},
+          .d = {out, n, 1, several * m * n}};
+}
+
+inline GemmProblem with_epilogue(GemmProblem p) {
+  p.has_c = true;
+  p.c = p.d;
+  p.bias = Bias::row;
+  p.bias_dtype = DType::f32;
+  p.activation = Activation::relu;
+  return p;
+}
+
+inline GemmProblem split(GemmProblem p, SplitKMode mode, int32_t slices = 0) {
+  p.split_k_mode = mode;
+  p.split_k_slices = slices;
+  return p;
+}
+
+inline GemmProblem scaled(GemmProblem p, ScaleLayout a, ScaleLayout b) {
+  p.scale_a = a;
+  p.scale_b = b;
+  return p;
+}
+
+/// `p` with eight groups along `dimension`.
+inline GemmProblem grouped(GemmProblem p, Grouping dimension, GroupLayout layout = {}) {
+  p.batch = 8;
+  p.groups = layout;
+  p.groups.dimension = dimension;
+  p.groups.zero_rest = dimension != Grouping::k;
+  if (dimension == Grouping::m) p.b.stride_batch = p.n * p.k;
+  if (dimension == Grouping::n) p.a.stride_batch = p.m * p.k;
+  if (dimension == Grouping::k) p.d.stride_batch = p.m * p.n;
+  if (dimension == Grouping::k && p.has_c) p.c.stride_batch = p.m * p.n;
+  return p;
+}
+
+inline std::vector<EmitCase> emit_cases() {
+  constexpr DType f16 = DType::f16, bf16 = DType::bf16, f32 = DType::f32, i8 = DType::i8,
+                  e4m3 = DType::e4m3;
+  constexpr ScaleLayout vector{.kind = Scaling::vector, .stride_row = 1};
+  constexpr ScaleLayout one{.kind = Scaling::vector, .stride_row = 0};
+  const auto lines = [](int64_t rows) {
+    return ScaleLayout{.kind = Scaling::block, .stride_row = 1, .stride_k = rows};
+  };
+  const auto squares = [](int64_t k, int64_t batch_stride = 0) {
+    return ScaleLayout{Scaling::block, 128, k / 128, 1, batch_stride};
+  };
+  GemmProblem zero = scaled(product(512, 768, 1024, i8, bf16), vector, vector);
+  zero.has_zero = true;
+  GemmProblem chained = scaled(product(512, 768, 1024, e4m3, e4m3), vector, one);
+  chained.has_scale_d = chained.has_amax = true;
+  GemmProblem gated = product(512, 1024, 512, bf16, bf16);
+  gated.activation = Activation::swiglu;
+  GemmProblem biased = grouped(product(2048, 512, 256, bf16, bf16), Grouping::m,
+                               {.bounds = GroupBounds::starts, .wide = true});
+  biased.bias = Bias::row;
+  biased.bias_stride_batch = 512;
+  return {
+      {"plain", product(4096, 4096, 4096, bf16, bf16)},
+      {"small_m", with_epilogue(product(8, 4096, 4096, bf16, bf16))},
+      {"batched", product(512, 256, 320, f16, f32, 5, false, true)},
+      {"portable", with_epilogue(product(1001, 701, 301, f16, f32, 3))},
+      {"serial", split(product(512, 1000, 5000, f32, f32, 3), SplitKMode::serial)},
+      {"parallel",
+       split(with_epilogue(product(128, 256, 16384, f16, f16)), SplitKMode::parallel, 16)},
+      {"cluster", split(product(128, 128, 8192, bf16, f32), SplitKMode::cluster)},
+      {"stream_k", split(product(1000, 1000, 5000, f16, f16), SplitKMode::stream_k)},
+      {"portable_split", split(product(101, 99, 5001, f16, f32), SplitKMode::parallel, 7)},
+      {"int8", zero},
+      {"int32", product(512, 768, 1024, i8, DType::i32)},
+      {"fp8", chained},
+      {"blocks", scaled(product(512, 768, 1024, e4m3, bf16), lines(512), squares(1024))},
+      {"swiglu", gated},
+      {"rows", grouped(product(4096, 1024, 512, bf16, bf16), Grouping::m)},
+      {"rows_of_blocks",
+       grouped(scaled(product(4096, 1024, 512, e4m3, bf16), lines(4096), squares(512, 32)),
+               Grouping::m, {.bounds = GroupBounds::counts, .spacing = 512})},
+      {"rows_biased", biased},
+      {"columns", grouped(product(1024, 4096, 512, bf16, bf16), Grouping::n)},
+      {"depth",
+       grouped(with_epilogue(product(1024, 512, 4096, bf16, f32, 1, false, true)), Grouping::k)},
+      {"depth_stream_k",
+       split(grouped(product(1024, 512, 4096, bf16, f32, 1, false, true), Grouping::k,
+                     {.bounds = GroupBounds::aligned_ends, .spacing = 64}),
+             SplitKMode::stream_k)},
+  };
+}
+
+}  // namespace cleave

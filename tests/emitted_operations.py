@@ -1,0 +1,77 @@
+"""Operations of many kinds, types and architectures, planned without a GPU, for the tests of what
+`cleave.emit` writes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import cleave
+
+SM_80, SM_90A, BOTH = ("sm_80",), ("sm_90a",), ("sm_80", "sm_90a")
+
+
+@dataclass(frozen=True)
+class Operation:
+    """`options` are those of cleave.plan_problem."""
+
+    name: str
+    archs: tuple[str, ...]
+    options: dict[str, Any] = field(hash=False)
+
+    @property
+    def sizes(self) -> tuple[int, int, int]:
+        """M, N and K."""
+        default = {"m": 256, "n": 384, "k": 1024} | self.options
+        return default["m"], default["n"], default["k"]
+
+    def plan(self, device: str = "h100") -> cleave.GemmPlan:
+        options = {name: value for name, value in self.options.items() if name not in "mnk"}
+        return cleave.plan_problem(*self.sizes, **options, device=device)
+
+
+def _split(mode: str, slices: int | None = None) -> dict[str, Any]:
+    return {"split_k_mode": mode, "split_k_slices": slices}
+
+
+def _groups(dimension: str, bounds: str = "ends", spacing: int = 1) -> dict[str, Any]:
+    sizes = {"m": 512, "n": 512, "k": 512} | {dimension: 2048}
+    return sizes | {"grouping": dimension, "bounds": bounds, "spacing": spacing, "batch": 4}
+
+
+def _operation(name: str, archs: tuple[str, ...], *options: dict[str, Any], **more: Any) -> Any:
+    merged: dict[str, Any] = {}
+    for option in options:
+        merged |= option
+    return Operation(name, archs, merged | more)
+
+
+OPERATIONS = [
+    _operation("f16", BOTH, dtype="float16"),
+    _operation("f16_nn", SM_90A, dtype="float16", layout="nn", out_dtype="float32"),
+    _operation("f16_nt_serial", BOTH, _split("serial", 4), dtype="float16", layout="nt"),
+    _operation("f16_portable", SM_80, dtype="float16", kernel="portable", bias="row"),
+    _operation("bf16", SM_90A, dtype="bfloat16", batch=3),
+    _operation("bf16_bias_relu", BOTH, dtype="bfloat16", bias="row", activation="relu"),
+    _operation("bf16_column_gelu", SM_90A, dtype="bfloat16", bias="column", activation="gelu"),
+    _operation("bf16_gelu_tanh", SM_80, dtype="bfloat16", activation="gelu_tanh", layout="tt"),
+    _operation("bf16_swiglu", SM_90A, dtype="bfloat16", activation="swiglu", bias="row"),
+    _operation("bf16_parallel", BOTH, _split("parallel", 8), dtype="bfloat16", k=8192),
+    _operation("bf16_cluster", SM_90A, _split("cluster", 4), dtype="bfloat16", bias="row"),
+    _operation("bf16_stream_k", BOTH, _split("stream_k"), dtype="bfloat16", batch=2),
+    _operation("f32_silu", BOTH, dtype="float32", activation="silu"),
+    _operation("i8", BOTH, dtype="int8"),
+    _operation("i8_row", BOTH, dtype="int8", scaling="row", bias="row", out_dtype="float16"),
+    _operation("e4m3_row", SM_90A, dtype="float8_e4m3fn", scaling="row", use_fast_accum=True),
+    _operation("e4m3_1x128", SM_90A, dtype="float8_e4m3fn", scaling="block_1x128"),
+    _operation("e4m3_128x128", SM_90A, dtype="float8_e4m3fn", scaling="block_128x128", k=1152),
+    _operation("e5m2", SM_90A, _split("serial", 2), dtype="float8_e5m2", out_dtype="float16"),
+    _operation("experts", BOTH, _groups("m"), dtype="bfloat16"),
+    _operation("experts_bias", SM_90A, _groups("m", "indptr"), dtype="float16", bias="row"),
+    _operation("experts_transposed", SM_80, _groups("n", "starts"), dtype="bfloat16", layout="nn"),
+    _operation("experts_wgrad", BOTH, _groups("k"), dtype="bfloat16", layout="nt"),
+    _operation("experts_padded", SM_90A, _groups("k", "aligned_ends", 128), dtype="bfloat16"),
+    _operation("experts_masked", SM_90A, _groups("m", "counts", 512), dtype="float8_e4m3fn",
+               scaling="block_128x128"),
+    _operation("experts_i8", BOTH, _groups("m"), dtype="int8", scaling="row"),
+]  # fmt: skip

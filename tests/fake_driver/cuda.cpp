@@ -1,0 +1,232 @@
+// A libcuda without a GPU: it says that there is an H100, and remembers the last launch instead of
+// running it. Tensor maps become the description that they were encoded from.
+#include "fake_driver.h"
+
+#include <cuda.h>
+#include <dlfcn.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <string>
+
+// The version of it that the library asks for.
+#undef cuStreamGetCaptureInfo
+
+namespace {
+
+fake_driver::Launch last;
+
+constexpr char kContext = 0, kModule = 0, kFunction = 0;
+
+template <class Handle>
+Handle handle(const char& object) {
+  return reinterpret_cast<Handle>(const_cast<char*>(&object));
+}
+
+int attribute(CUdevice_attribute which) {
+  switch (which) {
+    case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR:
+      return 9;
+    case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR:
+      return 0;
+    case CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT:
+      return 132;
+    case CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN:
+      return 232448;
+    case CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE:
+      return 50 << 20;
+    case CU_DEVICE_ATTRIBUTE_CLOCK_RATE:
+      return 1980000;
+    case CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE:
+      return 2619000;
+    case CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH:
+      return 5120;
+    default:
+      return 1;
+  }
+}
+
+}  // namespace
+
+extern "C" {
+
+const fake_driver::Launch* fake_driver_last_launch() {
+  return &last;
+}
+
+CUresult cuInit(unsigned) {
+  return CUDA_SUCCESS;
+}
+CUresult cuDriverGetVersion(int* version) {
+  *version = CUDA_VERSION;
+  return CUDA_SUCCESS;
+}
+CUresult cuGetErrorName(CUresult, const char** name) {
+  *name = "an error";
+  return CUDA_SUCCESS;
+}
+CUresult cuGetErrorString(CUresult, const char** text) {
+  *text = "of the fake driver";
+  return CUDA_SUCCESS;
+}
+
+CUresult cuDeviceGet(CUdevice* device, int ordinal) {
+  *device = ordinal;
+  return ordinal == 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
+}
+CUresult cuDeviceGetCount(int* count) {
+  *count = 1;
+  return CUDA_SUCCESS;
+}
+CUresult cuDeviceGetName(char* name, int size, CUdevice) {
+  std::strncpy(name, "NVIDIA H100 80GB HBM3", size_t(size));
+  return CUDA_SUCCESS;
+}
+CUresult cuDeviceTotalMem(size_t* bytes, CUdevice) {
+  *bytes = size_t(80) << 30;
+  return CUDA_SUCCESS;
+}
+CUresult cuDeviceGetAttribute(int* value, CUdevice_attribute which, CUdevice) {
+  *value = attribute(which);
+  return CUDA_SUCCESS;
+}
+
+CUresult cuDevicePrimaryCtxRetain(CUcontext* context, CUdevice) {
+  *context = handle<CUcontext>(kContext);
+  return CUDA_SUCCESS;
+}
+CUresult cuDevicePrimaryCtxRelease(CUdevice) {
+  return CUDA_SUCCESS;
+}
+CUresult cuCtxGetCurrent(CUcontext* context) {
+  *context = handle<CUcontext>(kContext);
+  return CUDA_SUCCESS;
+}
+CUresult cuCtxPushCurrent(CUcontext) {
+  return CUDA_SUCCESS;
+}
+CUresult cuCtxPopCurrent(CUcontext* context) {
+  return cuCtxGetCurrent(context);
+}
+CUresult cuCtxSetCurrent(CUcontext) {
+  return CUDA_SUCCESS;
+}
+CUresult cuCtxSynchronize() {
+  return CUDA_SUCCESS;
+}
+CUresult cuCtxGetDevice(CUdevice* device) {
+  *device = 0;
+  return CUDA_SUCCESS;
+}
+CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode*) {
+  return CUDA_SUCCESS;
+}
+
+CUresult cuStreamGetCaptureInfo(CUstream, CUstreamCaptureStatus* status, cuuint64_t*) {
+  *status = CU_STREAM_CAPTURE_STATUS_NONE;
+  return CUDA_SUCCESS;
+}
+
+// The host's memory serves as the device's.
+CUresult cuMemAlloc(CUdeviceptr* data, size_t bytes) {
+  *data = reinterpret_cast<CUdeviceptr>(std::malloc(bytes));
+  return CUDA_SUCCESS;
+}
+CUresult cuMemFree(CUdeviceptr data) {
+  std::free(reinterpret_cast<void*>(data));
+  return CUDA_SUCCESS;
+}
+CUresult cuMemcpyHtoD(CUdeviceptr to, const void* from, size_t bytes) {
+  std::memcpy(reinterpret_cast<void*>(to), from, bytes);
+  return CUDA_SUCCESS;
+}
+CUresult cuMemcpyDtoH(void* to, CUdeviceptr from, size_t bytes) {
+  std::memcpy(to, reinterpret_cast<const void*>(from), bytes);
+  return CUDA_SUCCESS;
+}
+
+CUresult cuModuleLoadData(CUmodule* module, const void* image) {
+  *module = handle<CUmodule>(kModule);
+  return std::memcmp(image, "\177ELF", 4) == 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_IMAGE;
+}
+CUresult cuModuleGetFunction(CUfunction* function, CUmodule, const char*) {
+  *function = handle<CUfunction>(kFunction);
+  return CUDA_SUCCESS;
+}
+CUresult cuModuleUnload(CUmodule) {
+  return CUDA_SUCCESS;
+}
+CUresult cuFuncGetAttribute(int* value, CUfunction_attribute, CUfunction) {
+  *value = 0;
+  return CUDA_SUCCESS;
+}
+CUresult cuFuncSetAttribute(CUfunction, CUfunction_attribute, int) {
+  return CUDA_SUCCESS;
+}
+CUresult cuOccupancyMaxActiveClusters(int* count, CUfunction, const CUlaunchConfig* launch) {
+  for (unsigned i = 0; i < launch->numAttrs; ++i) {
+    const CUlaunchAttribute& attribute = launch->attrs[i];
+    if (attribute.id == CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION)
+      *count = 132 / int(attribute.value.clusterDim.x);
+  }
+  return CUDA_SUCCESS;
+}
+CUresult cuOccupancyMaxActiveBlocksPerMultiprocessor(int* count, CUfunction, int, size_t) {
+  *count = 1;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuTensorMapEncodeTiled(CUtensorMap* map, CUtensorMapDataType type, cuuint32_t rank,
+                                void* address, const cuuint64_t* size, const cuuint64_t* stride,
+                                const cuuint32_t* box, const cuuint32_t*, CUtensorMapInterleave,
+                                CUtensorMapSwizzle swizzle, CUtensorMapL2promotion,
+                                CUtensorMapFloatOOBfill) {
+  *map = {};
+  cuuint64_t* const words = map->opaque;
+  words[0] = reinterpret_cast<uintptr_t>(address);
+  words[1] = uint64_t(type) << 32 | uint64_t(swizzle) << 16 | rank;
+  for (cuuint32_t i = 0; i < rank; ++i) {
+    words[2 + i] = size[i];
+    words[6 + i] = i == 0 ? 0 : stride[i - 1];
+    words[10 + i] = box[i];
+  }
+  return CUDA_SUCCESS;
+}
+CUresult cuTensorMapReplaceAddress(CUtensorMap* map, void* address) {
+  map->opaque[0] = reinterpret_cast<uintptr_t>(address);
+  return CUDA_SUCCESS;
+}
+
+CUresult cuLaunchKernelEx(const CUlaunchConfig* launch, CUfunction, void** arguments, void**) {
+  last.blocks = launch->gridDimX * launch->gridDimY * launch->gridDimZ;
+  last.threads = launch->blockDimX * launch->blockDimY * launch->blockDimZ;
+  last.shared_bytes = launch->sharedMemBytes;
+  last.stream = launch->hStream;
+  last.cluster = 1;
+  last.programmatic = false;
+  for (unsigned i = 0; i < launch->numAttrs; ++i) {
+    const CUlaunchAttribute& attribute = launch->attrs[i];
+    if (attribute.id == CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION)
+      last.cluster = attribute.value.clusterDim.x;
+    if (attribute.id == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION)
+      last.programmatic = attribute.value.programmaticStreamSerializationAllowed != 0;
+  }
+  std::memcpy(&last.params, arguments[0], sizeof(last.params));
+  ++last.count;
+  return CUDA_SUCCESS;
+}
+
+/// Whatever it does not have may be asked for, but not called.
+CUresult cuGetProcAddress_v2(const char* symbol, void** function, int, cuuint64_t,
+                             CUdriverProcAddressQueryResult*) {
+  Dl_info self = {};
+  dladdr(&kContext, &self);
+  void* const library = dlopen(self.dli_fname, RTLD_NOW | RTLD_NOLOAD);
+  const std::string name = symbol;
+  *function = dlsym(library, (name + "_v2").c_str());
+  if (*function == nullptr) *function = dlsym(library, name.c_str());
+  if (*function == nullptr) *function = reinterpret_cast<void*>(&std::abort);
+  return CUDA_SUCCESS;
+}
+
+}  // extern "C"

@@ -1,0 +1,284 @@
+"""Emitted extensions on a GPU: their own tests, streams, graphs, two GPUs, and what they cost."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import re
+import shutil
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch", minversion="2.10")
+
+from emitted_operations import OPERATIONS  # noqa: E402
+
+import cleave  # noqa: E402
+
+MOST_TIME = 1.02  # of an emitted operator, where 1 is the library's own
+MOST_HOST_US = 8.0
+
+
+def arch() -> str:
+    return "sm_90a" if torch.cuda.get_device_capability() == (9, 0) else "sm_80"
+
+
+def with_c() -> Any:
+    op = cleave.op.Gemm(element=torch.bfloat16, element_C=torch.float32)
+    a, b = torch.empty(512, 1024), torch.empty(256, 1024)
+    a, b = (x.to("cuda", torch.bfloat16) for x in (a, b))
+    c = torch.empty(512, 256, device="cuda")
+    return op.construct(a, b.mT, c, beta=1.0, split_k_mode="serial", split_k_slices=2)
+
+
+def with_zero_points() -> Any:
+    a, b = torch.ones(2, 256, 512, device="cuda", dtype=torch.int8)
+    row, column = torch.ones(256, 1, device="cuda"), torch.ones(1, 256, device="cuda")
+    azp = torch.ones(256, device="cuda", dtype=torch.int32)
+    return cleave.op.ScaledGemm().construct(
+        a, b.mT, scale_A=row, scale_B=column, azp=azp, azp_adj=azp
+    )
+
+
+def with_8bit_d() -> Any:
+    a, b = torch.ones(2, 256, 512, device="cuda").to(torch.float8_e4m3fn)
+    one = torch.ones(1, device="cuda")
+    op = cleave.op.ScaledGemm(element_D=torch.float8_e4m3fn)
+    return op.construct(a, b.mT, scale_A=one, scale_B=one, scale_D=one, amax=one)
+
+
+PLANS: dict[str, tuple[tuple[str, ...], Callable[[], Any]]] = {
+    operation.name: (operation.archs, lambda o=operation: o.plan("cuda:0"))
+    for operation in OPERATIONS
+} | {
+    "with_c": (("sm_80", "sm_90a"), with_c),
+    "with_zero_points": (("sm_80", "sm_90a"), with_zero_points),
+    "with_8bit_d": (("sm_90a",), with_8bit_d),
+}
+
+
+def build(folder: Path) -> Path:
+    # Some machines have the driver's library without the name that linkers look for.
+    loaded = re.search(r"/\S*libcuda\.so\S*", Path("/proc/self/maps").read_text())
+    link = folder / "driver" / "libcuda.so"
+    link.parent.mkdir()
+    link.symlink_to(loaded[0])
+    environment = os.environ | {"MAX_JOBS": "2", "LIBRARY_PATH": str(link.parent)}
+    command = [sys.executable, "setup.py", "build_ext", "--inplace"]
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return folder
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """The folders of all operations that this GPU runs, by name."""
+    if not torch.cuda.is_available():
+        pytest.skip("needs torch with CUDA, and a GPU")
+    root = tmp_path_factory.mktemp("emitted")
+    mine = arch()
+    folders = [
+        cleave.emit.pytorch(make(), name, root / name, sources="cubin", archs=[mine])
+        for name, (archs, make) in PLANS.items()
+        if mine in archs
+    ]
+    with ThreadPoolExecutor(max(1, (os.cpu_count() or 2) // 2)) as pool:
+        return {folder.name: folder for folder in pool.map(build, folders)}
+
+
+def loaded(name: str, built: dict[str, Path]) -> Any:
+    """The operator."""
+    if name not in built:
+        pytest.skip(f"{name} has no kernel for {arch()}")
+    folder = str(built[name])
+    if folder not in sys.path:
+        sys.path.insert(0, folder)
+    importlib.import_module(name)
+    return getattr(torch.ops, name).gemm
+
+
+def operands(plan_sizes: tuple[int, int, int], *batch: int, device: str = "cuda") -> list[Any]:
+    """bfloat16 matrices with K as the unit stride of both."""
+    m, n, k = plan_sizes
+    a = torch.randn(*batch, m, k, device=device, dtype=torch.bfloat16)
+    b = torch.randn(*batch, n, k, device=device, dtype=torch.bfloat16).mT
+    return [a, b]
+
+
+@pytest.mark.parametrize("name", PLANS)
+def test_its_own_tests_pass(name: str, built: dict[str, Path]) -> None:
+    if name not in built:
+        pytest.skip(f"{name} has no kernel for {arch()}")
+    folder = built[name]
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"test_{name}.py"],
+        cwd=folder, env=os.environ | {"PYTHONPATH": str(folder)}, capture_output=True, text=True,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "skipped" not in done.stdout.splitlines()[-1]
+
+
+@pytest.mark.parametrize("name", ["bf16", "bf16_parallel", "bf16_stream_k"])
+def test_sizes_that_were_not_planned(name: str, built: dict[str, Path]) -> None:
+    gemm = loaded(name, built)
+    for m, n, k in ((8, 8, 8), (1, 4096, 512), (1000, 24, 4096), (136, 200, 16384), (0, 8, 8)):
+        a, b = operands((m, n, k))
+        d = gemm(a, b)
+        expected = a.double() @ b.double()
+        assert d.shape == expected.shape
+        if d.numel():
+            assert (d - expected).abs().max() <= 1e-2 * expected.abs().max()
+
+
+def test_streams_do_not_share_counters(built: dict[str, Path]) -> None:
+    gemm = loaded("bf16_stream_k", built)
+    cases = [operands((256, 384, 4096)) for _ in range(4)]
+    expected = [gemm(*case) for case in cases]
+    streams = [torch.cuda.Stream() for _ in cases]
+    torch.cuda.synchronize()
+    results: list[list[Any]] = [[] for _ in cases]
+    for _ in range(20):
+        for stream, case, result in zip(streams, cases, results, strict=True):
+            with torch.cuda.stream(stream):
+                result.append(gemm(*case))
+    torch.cuda.synchronize()
+    for result, d in zip(results, expected, strict=True):
+        assert all(torch.equal(x, d) for x in result)
+
+
+def test_graphs_with_branches_beside_eager_calls(built: dict[str, Path]) -> None:
+    gemm = loaded("bf16_stream_k", built)
+    first, second = operands((256, 384, 4096)), operands((256, 384, 2048))
+    expected = gemm(*first), gemm(*second)
+    graph, branch = torch.cuda.CUDAGraph(), torch.cuda.Stream()
+    with torch.cuda.graph(graph):
+        branch.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(branch):
+            d = [gemm(*second) for _ in range(3)]
+        c = [gemm(*first) for _ in range(3)]
+        torch.cuda.current_stream().wait_stream(branch)
+    side = torch.cuda.Stream()
+    for _ in range(20):
+        with torch.cuda.stream(side):
+            graph.replay()
+        eager = gemm(*first)  # at the same time
+        torch.cuda.synchronize()
+        assert torch.equal(eager, expected[0])
+        assert all(torch.equal(x, expected[0]) for x in c)
+        assert all(torch.equal(x, expected[1]) for x in d)
+
+
+def test_capture_does_not_disturb_later_captures(built: dict[str, Path]) -> None:
+    gemm = loaded("bf16_stream_k", built)
+    case = operands((256, 384, 4096))
+    expected = gemm(*case)
+    pool, graphs, results = torch.cuda.graph_pool_handle(), [], []
+    for _ in range(3):
+        graphs.append(torch.cuda.CUDAGraph())
+        with torch.cuda.graph(graphs[-1], pool=pool):
+            results.append(gemm(*case))
+    for _ in range(3):
+        for graph, result in zip(graphs, results, strict=True):
+            graph.replay()
+            assert torch.equal(result, expected)
+
+
+@pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two GPUs")
+def test_a_gpu_that_is_not_the_current_one(built: dict[str, Path]) -> None:
+    for name in ("bf16_bias_relu", "bf16_stream_k"):
+        gemm = loaded(name, built)
+        results = []
+        for device in ("cuda:0", "cuda:1"):
+            torch.manual_seed(0)
+            a, b = (x.to(device) for x in operands((256, 384, 1024), device="cpu"))
+            bias = [torch.zeros(384, device=device, dtype=torch.bfloat16)]
+            results.append(gemm(a, b, *(bias if "bias" in name else [])).cpu())
+            assert torch.cuda.current_device() == 0
+        assert torch.equal(*results)
+        with pytest.raises(ValueError, match="cuda:0"):
+            gemm(a.to("cuda:0"), b, *bias[: "bias" in name])
+
+
+@pytest.mark.skipif(shutil.which("nvcc") is None, reason="needs nvcc")
+def test_sources_built_by_nvcc(tmp_path: Path) -> None:
+    operation = next(o for o in OPERATIONS if o.name == "bf16_bias_relu")
+    plan = operation.plan("cuda:0")
+    folder = build(cleave.emit.pytorch(plan, "from_sources", tmp_path / "x", archs=[arch()]))
+    gemm = loaded("from_sources", {"from_sources": folder})
+    a, b = operands((256, 384, 1024))
+    bias = torch.randn(384, device="cuda", dtype=torch.bfloat16)
+    expected = torch.relu(a.double() @ b.double() + bias)
+    assert (gemm(a, b, bias) - expected).abs().max() <= 1e-2 * expected.max()
+
+
+def replay_us(graph: Any, launches: int) -> float:
+    start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    start.record()
+    graph.replay()
+    end.record()
+    end.synchronize()
+    return start.elapsed_time(end) * 1000 / launches
+
+
+def captured(call: Callable[[], Any], launches: int) -> Any:
+    call()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        for _ in range(launches):
+            call()
+    return graph
+
+
+@pytest.mark.parametrize(
+    ("size", "options"),
+    [
+        ((4096, 4096, 4096), {}),
+        ((128, 128, 16384), {"split_k_mode": "parallel", "split_k_slices": 32}),
+        ((256, 1024, 8192), {"split_k_mode": "serial", "split_k_slices": 8}),
+        ((1024, 1536, 8192), {"split_k_mode": "stream_k"}),
+    ],
+    ids=["dense", "parallel", "serial", "stream_k"],
+)
+def test_time_on_the_gpu(
+    size: tuple[int, int, int], options: dict[str, Any], tmp_path: Path
+) -> None:
+    a, b = operands(size)
+    out = torch.empty(size[0], size[1], device="cuda", dtype=torch.bfloat16)
+    plan = cleave.plan_gemm(a, b, out=out, **options)
+    name = f"timed_{options.get('split_k_mode', 'dense')}"
+    folder = build(
+        cleave.emit.pytorch(plan, name, tmp_path / name, sources="cubin", archs=[arch()])
+    )
+    gemm = loaded(name, {name: folder})
+    launches = 50
+    own = captured(lambda: plan.run(a, b, out=out), launches)
+    emitted = captured(lambda: gemm.out(a, b, out=out), launches)
+    times: list[tuple[float, float]] = []
+    for _ in range(25):
+        times.append((replay_us(own, launches), replay_us(emitted, launches)))
+    own_us, emitted_us = (statistics.median(column) for column in zip(*times[5:], strict=True))
+    assert emitted_us <= MOST_TIME * own_us, f"{emitted_us:.2f} us, the library {own_us:.2f} us"
+
+
+@pytest.mark.parametrize("name", ["bf16", "bf16_parallel"])
+def test_time_on_the_host(name: str, built: dict[str, Path]) -> None:
+    gemm = loaded(name, built)
+    a, b = operands((64, 64, 512))
+    calls, rounds = 200, []
+    with torch.inference_mode():
+        for _ in range(20):
+            gemm(a, b)
+            torch.cuda.synchronize()
+            start = time.perf_counter()
+            for _ in range(calls):
+                gemm(a, b)
+            rounds.append((time.perf_counter() - start) / calls * 1e6)
+    assert min(rounds) <= MOST_HOST_US

@@ -1,0 +1,410 @@
+"""Emitted projects: what they say, and that they build where nothing else of Cleave is.
+
+There need be no GPU: kernels are planned for an H100, PyTorch may be one for the CPU, and a library
+with the driver's names stands in for libcuda. What operators compute is tested in tests/gpu.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import importlib
+import multiprocessing
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch", minversion="2.10")
+
+from emitted_operations import OPERATIONS, Operation  # noqa: E402
+
+import cleave  # noqa: E402
+from cleave.cli import main  # noqa: E402
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+CUDA_HEADERS = next(
+    (
+        folder
+        for folder in (
+            Path(os.environ.get("CUDA_HOME", "/usr/local/cuda")) / "include",
+            *sorted(Path(torch.__file__).parents[1].glob("nvidia/*/include")),
+        )
+        if (folder / "cuda.h").exists()
+    ),
+    None,
+)
+every_operation = pytest.mark.parametrize("operation", OPERATIONS, ids=lambda o: o.name)
+
+
+@pytest.fixture(scope="module")
+def driver(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a libcuda whose functions all fail, to link with and to load."""
+    folder = tmp_path_factory.mktemp("driver")
+    templates = (REPOSITORY / "src" / "emit" / "templates").rglob("*.in")
+    names = {name for path in templates for name in re.findall(r"\bcu[A-Z]\w+", path.read_text())}
+    # cuda.h says which version of each function a name stands for.
+    lines = ["#include <cuda.h>", *(f"IS {name}" for name in sorted(names))]
+    expanded = subprocess.run(
+        ["g++", "-E", f"-I{CUDA_HEADERS}", "-x", "c++", "-"],
+        input="\n".join(lines), capture_output=True, text=True, check=True,
+    ).stdout  # fmt: skip
+    functions = [f"int {name}() {{ return 999; }}" for name in re.findall(r"IS (\w+)", expanded)]
+    library = folder / "libcuda.so.1"
+    subprocess.run(
+        ["g++", "-shared", "-fPIC", f"-Wl,-soname,{library.name}", "-x", "c", "-", "-o", library],
+        input="\n".join(functions), text=True, check=True,
+    )  # fmt: skip
+    (folder / "libcuda.so").symlink_to(library)
+    return folder
+
+
+@pytest.fixture
+def elsewhere() -> Iterator[Path]:
+    """An empty folder that the emitting process never saw."""
+    with tempfile.TemporaryDirectory() as folder:
+        yield Path(folder)
+
+
+def build(command: list[str], folder: Path, driver: Path) -> None:
+    environment = os.environ | {"LIBRARY_PATH": str(driver), "MAX_JOBS": "2"}
+    done = subprocess.run(
+        command, cwd=folder, env=environment,
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout
+
+
+def build_extension(folder: Path, driver: Path) -> None:
+    build([sys.executable, "setup.py", "build_ext", "--inplace"], folder, driver)
+
+
+def in_child(function: Callable[..., None], *arguments: Any) -> None:
+    """Calls it in a child process, which may load what should not stay loaded."""
+    child = multiprocessing.get_context("fork").Process(target=function, args=arguments)
+    child.start()
+    child.join()
+    assert child.exitcode == 0
+
+
+def load(name: str, folder: Path, driver: Path) -> Any:
+    ctypes.CDLL(str(driver / "libcuda.so.1"), mode=ctypes.RTLD_GLOBAL)
+    sys.path.insert(0, str(folder))
+    return importlib.import_module(name)
+
+
+def meta(dtype: str, *shape: int, by_column: bool = False) -> torch.Tensor:
+    if by_column:
+        return meta(dtype, *shape[:-2], shape[-1], shape[-2]).mT
+    return torch.empty(shape, dtype=getattr(torch, dtype), device="meta")
+
+
+def check_operator(operation: Operation, folder: Path, driver: Path) -> None:
+    """Loads it and calls it on tensors without data."""
+    module = load(operation.name, folder, driver)
+    operators = getattr(torch.ops, operation.name).gemm
+    assert operators.overloads() == ["default", "out"]
+    options = operation.options
+    m, n, k = operation.sizes
+    batch = options.get("batch", 1)
+    columns = 2 * n if options.get("activation") == "swiglu" else n
+    grouping = options.get("grouping")
+    dense = grouping is None
+    lead_a = (batch,) if (dense and batch > 1) or grouping == "n" else ()
+    lead_b = (batch,) if grouping == "m" else ()
+    shape_a = (batch, m // batch, k) if options.get("bounds") == "counts" else (*lead_a, m, k)
+    layout = options.get("layout", "tn")
+    given = {
+        "a": meta(options["dtype"], *shape_a, by_column=layout[0] == "n"),
+        "b": meta(options["dtype"], *lead_b, k, columns, by_column=layout[1] == "n"),
+    }
+    for argument in operators.default._schema.arguments[2:]:
+        if str(argument.type) != "Tensor":
+            continue
+        if argument.name in ("offs", "indptr", "starts", "sizes", "counts"):
+            given[argument.name] = meta("int32", batch + (argument.name == "indptr"))
+        elif options.get("bias") == "column":
+            given[argument.name] = meta("float32", m, 1)
+        else:
+            given[argument.name] = meta("float32", columns)
+    differentiable = dense and torch.empty(0, dtype=getattr(torch, options["dtype"])).itemsize > 1
+    if differentiable:
+        for x in given.values():
+            x.requires_grad_()
+    d = module.gemm(**given)
+    lead_d = shape_a[:-2] if grouping != "k" else (batch,)
+    if grouping == "n":
+        lead_d = ()
+    assert d.shape == (*lead_d, shape_a[-2], n)
+    assert module.gemm(**given, out=d.detach()) is not None
+    assert d.requires_grad == differentiable
+    if differentiable:
+        d.sum().backward()
+        assert all(x.grad.shape == x.shape for x in given.values() if x.is_leaf)
+    if operation in OPERATIONS[::5]:  # the slowest part of this
+        compiled = torch.compile(module.gemm, fullgraph=True, backend="aot_eager")
+        assert compiled(**given).shape == d.shape
+
+
+@every_operation
+def test_extension_of_compiled_kernels_builds(
+    operation: Operation, elsewhere: Path, tmp_path: Path, driver: Path
+) -> None:
+    folder = cleave.emit.pytorch(
+        operation.plan(), operation.name, tmp_path / "emitted", sources="cubin",
+        archs=operation.archs,
+    )  # fmt: skip
+    moved = shutil.move(folder, elsewhere / "moved")
+    build_extension(Path(moved), driver)
+    in_child(check_operator, operation, Path(moved), driver)
+
+
+@pytest.mark.parametrize("operation", OPERATIONS[::4], ids=lambda o: o.name)
+def test_cpp_project_builds(
+    operation: Operation, elsewhere: Path, tmp_path: Path, driver: Path
+) -> None:
+    folder = cleave.emit.cpp(
+        operation.plan(), operation.name, tmp_path / "emitted", sources="cubin",
+        archs=operation.archs,
+    )  # fmt: skip
+    moved = shutil.move(folder, elsewhere / "moved")
+    search = [f"-DCMAKE_LIBRARY_PATH={driver}", f"-DCMAKE_INCLUDE_PATH={CUDA_HEADERS}"]
+    build(["cmake", "-S", moved, "-B", "build", *search], elsewhere, driver)
+    build(["cmake", "--build", "build", "--parallel", "2"], elsewhere, driver)
+
+
+@pytest.mark.skipif(shutil.which("nvcc") is None, reason="needs nvcc")
+@pytest.mark.parametrize(
+    "operation",
+    [o for o in OPERATIONS if o.name in ("bf16_bias_relu", "i8_row", "experts_padded")],
+    ids=lambda o: o.name,
+)
+def test_extension_of_sources_builds(
+    operation: Operation, elsewhere: Path, tmp_path: Path, driver: Path
+) -> None:
+    folder = cleave.emit.pytorch(
+        operation.plan(), operation.name, tmp_path / "emitted", archs=operation.archs
+    )
+    moved = shutil.move(folder, elsewhere / "moved")
+    build_extension(Path(moved), driver)
+    in_child(check_operator, operation, Path(moved), driver)
+
+
+def emit_both(operation: Operation, folder: Path, sources: str = "cuda") -> dict[str, str]:
+    """The text of both projects, by path."""
+    options = {"sources": sources, "archs": operation.archs}
+    plan = operation.plan()
+    cleave.emit.pytorch(plan, operation.name, folder / "pytorch", **options)
+    cleave.emit.cpp(plan, operation.name, folder / "cpp", **options)
+    files = (path for path in folder.rglob("*") if path.is_file())
+    return {str(path.relative_to(folder)): path.read_text() for path in files}
+
+
+@every_operation
+def test_nothing_refers_to_this_machine(operation: Operation, tmp_path: Path) -> None:
+    texts = emit_both(operation, tmp_path)
+    places = {str(tmp_path), str(REPOSITORY), f"{Path.home()}/", sys.prefix}
+    for path, text in texts.items():
+        assert not [place for place in places if place in text], path
+        assert "@if" not in text and "@end" not in text, path
+        assert text.endswith("\n") and not text.endswith("\n\n"), path
+
+
+@every_operation
+def test_every_include_is_there_and_every_header_is_included(
+    operation: Operation, tmp_path: Path
+) -> None:
+    emit_both(operation, tmp_path)
+    for project in ("pytorch", "cpp"):
+        root = tmp_path / project
+        places = [root / "include", root / "src", root / "kernels"]
+        included = set()
+        for path in (p for p in root.rglob("*") if p.suffix in (".h", ".cpp", ".cu")):
+            for name in re.findall(r'#include "(.+)"', path.read_text()):
+                found = [
+                    place / name for place in (path.parent, *places) if (place / name).exists()
+                ]
+                assert found, f"{path} includes {name}"
+                included.add(found[0])
+        headers = set(root.rglob("*.h"))
+        assert headers == included
+
+
+@pytest.mark.skipif(
+    not (shutil.which("clang-format") and shutil.which("ruff")),
+    reason="needs clang-format and ruff",
+)
+@every_operation
+def test_emitted_text_is_formatted(operation: Operation, tmp_path: Path) -> None:
+    emit_both(operation, tmp_path)
+    shutil.copy(REPOSITORY / ".clang-format", tmp_path)
+    sources = [str(p) for p in tmp_path.rglob("*") if p.suffix in (".h", ".cpp", ".cu")]
+    config = f"--config={REPOSITORY / 'pyproject.toml'}"
+    for command in (
+        ["clang-format", "--dry-run", "--Werror", *sources],
+        ["ruff", "check", "--no-cache", config, str(tmp_path)],
+        ["ruff", "format", "--no-cache", "--check", config, str(tmp_path)],
+    ):
+        done = subprocess.run(command, capture_output=True, text=True)
+        assert done.returncode == 0, done.stdout + done.stderr
+
+
+def build_and_load_at_once(folder: Path, driver: Path) -> None:
+    os.environ |= {"LIBRARY_PATH": str(driver)}
+    ctypes.CDLL(str(driver / "libcuda.so.1"), mode=ctypes.RTLD_GLOBAL)
+    plan = OPERATIONS[0].plan()
+    module = cleave.emit.pytorch(plan, "projection", folder, jit=True, sources="cubin")
+    assert sys.modules["projection"] is module
+    a, b = meta("float16", 64, 128), meta("float16", 128, 32, by_column=True)
+    assert module.gemm(a, b).shape == torch.ops.projection.gemm(a, b).shape == (64, 32)
+    with pytest.raises(ValueError, match="loaded already"):
+        cleave.emit.pytorch(plan, "projection", folder / "again", jit=True, sources="cubin")
+
+
+def test_jit(tmp_path: Path, driver: Path) -> None:
+    in_child(build_and_load_at_once, tmp_path / "projection", driver)
+
+
+def test_an_operation_says_its_plan() -> None:
+    op = cleave.op.Gemm(element=np.float32, alpha=2.0)
+    a, b = np.ones((4, 8), np.float32), np.ones((8, 5), np.float32)
+    plan = op.construct(a, b, split_k_mode="serial", split_k_slices=2)
+    assert op.plan is plan
+    assert (plan.split_k_mode, plan.split_k_slices) == ("serial", 2)
+    assert (plan.run(a, b) == 8).all()
+    with pytest.raises(TypeError, match="split_k"):
+        op.construct(a, b, split_k="serial")
+
+
+def test_scaled_and_grouped_operations_are_planned_alike() -> None:
+    a, b, d = np.ones((4, 128), np.int8), np.ones((128, 8), np.int8), np.zeros((4, 8), np.float32)
+    one = np.ones(1, np.float32)
+    plan = cleave.op.ScaledGemm().construct(a, b, D=d, scale_A=one, scale_B=one)
+    assert (plan.run(a, b, out=d, scale_a=one, scale_b=one) == 128).all()
+    rows, weights = np.ones((6, 16), np.float32), np.ones((2, 16, 8), np.float32)
+    ends = np.array([2, 6], np.int32)
+    plan = cleave.op.GroupedGemm().construct(rows, weights, offs=ends)
+    assert (plan.run(rows, weights, ends) == 16).all()
+
+
+def test_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    sizes = ["--m", "256", "--n", "384", "--k", "1024", "--device", "h100"]
+    for target, file in (("pytorch", "setup.py"), ("cpp", "CMakeLists.txt")):
+        folder = tmp_path / target
+        options = ["--name", "projection", "--sourcedir", str(folder), "--arch", "sm_80,sm_90a"]
+        assert main(["emit", target, "gemm", *sizes, *options]) == 0
+        assert (folder / file).exists()
+        assert str(folder) in capsys.readouterr().out
+        assert main(["emit", target, "gemm", *sizes, *options]) == 1
+        assert "not an empty folder" in capsys.readouterr().err
+    assert main(["emit", "cpp", "gemm", *sizes, *options, "--batch", "1,2"]) == 1
+    assert "2 products" in capsys.readouterr().err
+    groups = ["--groups", "4", "--tokens", "512", "--n", "512", "--k", "512", "--device", "h100"]
+    options = ["--name", "experts", "--sourcedir", str(tmp_path / "experts")]
+    assert main(["emit", "pytorch", "grouped", *groups, *options]) == 0
+
+
+def plan_of(name: str) -> cleave.GemmPlan:
+    return next(operation for operation in OPERATIONS if operation.name == name).plan()
+
+
+@pytest.fixture
+def plan() -> cleave.GemmPlan:
+    return plan_of("f16")
+
+
+# What to pass instead of something sound, and what is said about it.
+BAD: dict[str, tuple[Callable[[], dict[str, Any]], type[Exception], str]] = {
+    "an operation without a plan": (
+        lambda: {"op": cleave.op.Gemm()}, ValueError, "Gemm without a plan.*construct",
+    ),
+    "no operation": (lambda: {"op": "gemm"}, TypeError, r"str.*cleave\.op\.Gemm"),
+    "a plan for the CPU": (
+        lambda: {"op": cleave.plan_problem(64, 64, 64, dtype="float32", device="cpu")},
+        ValueError, "CPU",
+    ),
+    "an architecture without a kernel": (
+        lambda: {"op": plan_of("e4m3_row"), "archs": ["sm_80"]}, ValueError, "sm_80",
+    ),
+    "an unknown architecture": (lambda: {"archs": ["sm_75"]}, ValueError, "sm_75"),
+    "a name with a dash": (lambda: {"name": "my-gemm"}, ValueError, "identifier"),
+    "no name": (lambda: {"name": ""}, ValueError, "identifier"),
+    "a keyword of Python": (lambda: {"name": "lambda"}, ValueError, "identifier"),
+    "a keyword of C++": (lambda: {"name": "template"}, ValueError, r"which C\+\+"),
+    "a letter that C++ lacks": (lambda: {"name": "größe"}, ValueError, "identifier"),
+    "a name that is taken": (lambda: {"name": "torch"}, ValueError, "another"),
+    "unknown sources": (lambda: {"sources": "ptx"}, ValueError, "ptx.*cubin"),
+}  # fmt: skip
+
+
+every_target = pytest.mark.parametrize("target", [cleave.emit.pytorch, cleave.emit.cpp])
+
+
+@every_target
+@pytest.mark.parametrize("case", BAD.values(), ids=BAD.keys())
+def test_refusals_leave_nothing(
+    target: Callable, case: tuple, plan: cleave.GemmPlan, tmp_path: Path
+) -> None:
+    change, error, message = case
+    folder = tmp_path / "deep" / "folder"
+    with pytest.raises(error, match=message):
+        target(**{"op": plan, "name": "projection", "sourcedir": folder} | change())
+    assert not any(tmp_path.iterdir())
+
+
+@every_target
+def test_a_folder_with_something_in_it_is_left_alone(
+    target: Callable, plan: cleave.GemmPlan, tmp_path: Path
+) -> None:
+    (tmp_path / "thesis.tex").write_text("mine")
+    with pytest.raises(ValueError, match="not an empty folder"):
+        target(plan, "projection", tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
+    with pytest.raises(ValueError, match=r"thesis\.tex"):
+        target(plan, "projection", tmp_path / "thesis.tex")
+
+
+def test_packages_of_python_keep_their_names(plan: cleave.GemmPlan, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="already"):
+        cleave.emit.pytorch(plan, "json", tmp_path)
+    assert not any(tmp_path.iterdir())
+
+
+def test_torch_without_the_stable_abi(
+    plan: cleave.GemmPlan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("importlib.metadata.version", lambda _: "2.9.1+cu128")
+    with pytest.raises(RuntimeError, match=r"torch is 2\.9\.1.*2\.10"):
+        cleave.emit.pytorch(plan, "projection", tmp_path)
+    assert not any(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("version", "message"), [(None, "nvcc is missing"), ("11.8", r"CUDA 11\.8.*12\.0")]
+)
+def test_nvcc_that_cannot_compile_for_hopper(
+    version: str | None,
+    message: str,
+    plan: cleave.GemmPlan,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    home = tmp_path / "cuda"
+    (home / "bin").mkdir(parents=True)
+    if version:
+        nvcc = home / "bin" / "nvcc"
+        nvcc.write_text(f"#!/bin/sh\necho Cuda compilation tools, release {version}, V0\n")
+        nvcc.chmod(0o755)
+    monkeypatch.setenv("CUDA_HOME", str(home))
+    monkeypatch.setenv("PATH", str(home / "bin"))
+    monkeypatch.setattr("cleave.emit._DEFAULT_HOME", str(home))
+    with pytest.raises(RuntimeError, match=message):
+        cleave.emit.pytorch(plan, "projection", tmp_path / "folder", jit=True)
+    assert not (tmp_path / "folder").exists()
