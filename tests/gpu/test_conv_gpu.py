@@ -1,0 +1,286 @@
+"""Convolutions on the GPU: every direction, kernel, mode and geometry against float64."""
+
+from __future__ import annotations
+
+import math
+import random
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from conv_reference import Axis, Convolution  # noqa: E402
+
+import cleave  # noqa: E402
+
+KINDS = ("fprop", "dgrad", "wgrad")
+KERNELS = ("sm90", "portable")
+MODES = ("none", "serial", "parallel", "cluster", "stream_k", "auto")
+DTYPES = ("float16", "bfloat16", "float32")
+ACCURACY = {"float16": 1e-3, "bfloat16": 8e-3, "float32": 2e-5}
+
+SQUARE = (Axis(28, 3, 2, 1, 1), Axis(28, 3, 2, 1, 1))
+CASES = {
+    "3x3 stride 2": Convolution(2, 64, 128, SQUARE),
+    "1x1 stride 2": Convolution(3, 72, 64, (Axis(14, stride=2), Axis(15, stride=2))),
+    "3x3 stride 1": Convolution(2, 64, 64, (Axis(14, 3, 1, 1, 1), Axis(9, 3, 1, 1, 1))),
+    "uneven": Convolution(3, 64, 136, (Axis(13, 5, 3, 2, 1), Axis(17, 2, 4, 0, 3, 2))),
+    "stride above filter": Convolution(2, 8, 64, (Axis(17, 2, 5), Axis(11, 1, 3, 1, 1))),
+    "dilated": Convolution(2, 128, 64, (Axis(19, 3, 2, 2, 2, 2), Axis(23, 3, 3, 3, 3, 2))),
+    "padding above filter": Convolution(2, 64, 64, (Axis(5, 2, 2, 3, 4), Axis(7, 3, 1, 4, 4))),
+    "no tap lands": Convolution(2, 64, 64, (Axis(1, 1, 2, 1, 0), Axis(9, 1, 3, 1, 1))),
+    "one pixel": Convolution(4, 64, 64, (Axis(1, 3, 2, 1, 1), Axis(1, 3, 1, 1, 1))),
+    "few channels": Convolution(2, 8, 64, (Axis(32, 7, 2, 3, 3), Axis(31, 7, 2, 3, 3))),
+    "three channels": Convolution(2, 3, 16, (Axis(17, 4, 2, 1, 1), Axis(16, 4, 2, 1, 1))),
+    "groups": Convolution(2, 256, 128, SQUARE, groups=2),
+    "many groups": Convolution(2, 24, 48, SQUARE, groups=12),
+    "depthwise": Convolution(2, 24, 24, SQUARE, groups=24),
+    "1-D": Convolution(3, 64, 64, (Axis(200, 9, 4, 4, 4),)),
+    "3-D": Convolution(2, 64, 64, (Axis(7, 3, 2, 1, 1), Axis(8, 3, 2, 1, 0), Axis(9, 1, 2))),
+}
+
+
+def sm90() -> bool:
+    return cleave.device_info(0)["compute_capability"] // 10 == 9
+
+
+def channels_last(*shape: int, dtype: str) -> Any:
+    images, channels, *spatial = shape
+    memory = torch.randn(images, *spatial, channels, device="cuda").half()
+    return memory.to(getattr(torch, dtype)).movedim(-1, 1)
+
+
+@dataclass
+class Case:
+    kind: str
+    convolution: Convolution
+    dtype: str = "float16"
+    out_dtype: str | None = None
+    options: dict[str, Any] = field(default_factory=dict)
+    has_c: bool = False
+    has_bias: bool = False
+    activation: str = "none"
+
+    def __post_init__(self) -> None:
+        shapes = self.convolution.shapes
+        self.tensors = {name: channels_last(*shapes[name], dtype=self.dtype) for name in shapes}
+        self.out_dtype = self.out_dtype or self.dtype
+        self.made = {"fprop": "output", "dgrad": "input", "wgrad": "weight"}[self.kind]
+        shape = shapes[self.made]
+        # The result lies between canaries.
+        images, channels, *spatial = shape
+        size, margin = math.prod(shape), 512
+        self.memory = torch.full(
+            (size + 2 * margin,), float("nan"), device="cuda", dtype=getattr(torch, self.out_dtype)
+        )
+        self.margin = margin
+        self.out = (
+            self.memory[margin : margin + size].view(images, *spatial, channels).movedim(-1, 1)
+        )
+        self.extra: dict[str, Any] = dict(self.options)
+        if self.has_c:
+            self.c = channels_last(*shape, dtype=self.out_dtype)
+            self.extra |= {"c": self.c, "beta": 2.0}
+        if self.has_bias:
+            self.bias = torch.randn(channels, device="cuda")
+            self.extra["bias"] = self.bias
+        if self.activation != "none":
+            self.extra["activation"] = self.activation
+
+    def run(self, **more: Any) -> Any:
+        rank = len(self.convolution.axes)
+        suffix = "" if self.kind == "fprop" else f"_{self.kind}"
+        x, w, y = (self.tensors[name] for name in ("input", "weight", "output"))
+        shape = tuple(self.out.shape)
+        first = {"fprop": (x, w), "dgrad": (shape, w, y), "wgrad": (x, shape, y)}[self.kind]
+        arguments = self.convolution.geometry | self.extra | {"alpha": 0.5, "out": self.out}
+        return getattr(cleave, f"conv{rank}d{suffix}")(*first, **(arguments | more))
+
+    def want(self) -> Any:
+        x, w, y = (self.tensors[name].double() for name in ("input", "weight", "output"))
+        axes = self.convolution.axes
+        pads = [p for axis in reversed(axes) for p in (axis.before, axis.after)]
+        convolve = getattr(torch.nn.functional, f"conv{len(axes)}d")
+        stride, dilation = [a.stride for a in axes], [a.dilation for a in axes]
+
+        def forward(x: Any, w: Any) -> Any:
+            padded = torch.nn.functional.pad(x, pads)
+            return convolve(padded, w, None, stride, 0, dilation, self.convolution.groups)
+
+        if self.kind == "fprop":
+            result = forward(x, w)
+        else:
+            x.requires_grad_(), w.requires_grad_()
+            result = torch.autograd.grad(forward(x, w), x if self.kind == "dgrad" else w, y)[0]
+        result = 0.5 * result
+        if self.has_c:
+            result = result + 2.0 * self.c.double()
+        if self.has_bias:
+            result = result + self.bias.double().view(-1, *[1] * len(axes))
+        return result.relu() if self.activation == "relu" else result
+
+    def check(self) -> None:
+        for _ in range(2):  # the second run meets the counters that the first one leaves
+            self.out.fill_(float("nan"))
+            self.run()
+        want = self.want()
+        error = (self.out.double() - want).abs().max().item()
+        largest = max(want.abs().max().item(), 1.0)
+        assert error <= 1.5 * ACCURACY[self.out_dtype] * largest + 1e-4
+        margin = self.margin
+        assert self.memory[:margin].isnan().all() and self.memory[-margin:].isnan().all()
+
+
+def serve(case: Case) -> None:
+    """Runs it, unless the kernel that it asks for says that it cannot."""
+    try:
+        case.run()
+    except cleave.CudaError as error:
+        if "cannot" not in str(error):
+            raise
+        pytest.skip(str(error))
+    case.check()
+
+
+def split(mode: str, slices: int = 3) -> dict[str, Any]:
+    return {"split_k_mode": mode, "split_k_slices": None if mode in ("none", "auto") else slices}
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("name", CASES)
+def test_geometries(name: str, kind: str, kernel: str) -> None:
+    for dtype in DTYPES:
+        case = Case(kind, CASES[name], dtype)
+        try:
+            case.run(kernel=kernel)
+        except cleave.CudaError as error:
+            assert "cannot" in str(error)
+            continue
+        case.options["kernel"] = case.extra["kernel"] = kernel
+        case.check()
+
+
+@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_planners_choice(name: str, kind: str) -> None:
+    for dtype in DTYPES:
+        Case(kind, CASES[name], dtype, out_dtype="float32").check()
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("name", ["3x3 stride 2", "1x1 stride 2", "uneven", "few channels"])
+def test_split_k(name: str, kind: str, mode: str, kernel: str) -> None:
+    serve(Case(kind, CASES[name], options={"kernel": kernel, **split(mode)}))
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+@pytest.mark.parametrize("mode", ["none", "serial", "parallel"])
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("name", ["3x3 stride 2", "stride above filter", "few channels", "groups"])
+def test_epilogues(name: str, kind: str, mode: str, kernel: str) -> None:
+    other = {} if kind == "wgrad" else {"has_bias": True, "activation": "relu"}
+    options = {"kernel": kernel, **split(mode)}
+    serve(Case(kind, CASES[name], "bfloat16", options=options, has_c=True, **other))
+
+
+@pytest.mark.parametrize("division", ["fast", "plain", "fast_load", "fast_store"])
+@pytest.mark.parametrize("kernel", KERNELS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_divisions_agree_bitwise(kind: str, kernel: str, division: str) -> None:
+    case = Case(kind, CASES["uneven"], options={"kernel": kernel})
+    case.run(division="auto")
+    want = case.out.clone()
+    case.out.fill_(float("nan"))
+    case.run(division=division)
+    assert torch.equal(case.out, want)
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_int8(kernel: str) -> None:
+    convolution = CASES["3x3 stride 2"]
+    shapes = convolution.shapes
+    x, w = (
+        torch.randint(-9, 10, shapes[name], device="cuda", dtype=torch.int8).contiguous(
+            memory_format=torch.channels_last
+        )
+        for name in ("input", "weight")
+    )
+    y = cleave.conv2d(x, w, stride=2, padding=1, out_dtype="int32", kernel=kernel)
+    want = torch.nn.functional.conv2d(x.double(), w.double(), stride=2, padding=1)
+    assert torch.equal(y.double(), want)
+
+
+def test_random_geometries() -> None:
+    draw = random.Random(1)
+    for _ in range(120):
+        along = []
+        for _ in range(draw.choice([1, 2, 2, 2, 3])):
+            size, taps = draw.choice([1, 5, 8, 13]), draw.choice([1, 2, 3, 3, 5])
+            dilation, before = draw.choice([1, 1, 2, 3]), draw.choice([0, 1, taps // 2, taps])
+            missing = max(0, dilation * (taps - 1) + 1 - size - before)
+            along.append(Axis(size, taps, draw.choice([1, 2, 3, 4]), before, missing, dilation))
+        groups = draw.choice([1, 1, 1, 2])
+        channels, filters = (draw.choice([1, 8, 24, 64, 72]) * groups for _ in range(2))
+        convolution = Convolution(draw.choice([1, 3]), channels, filters, tuple(along), groups)
+        mode = draw.choice(["auto", "auto", "serial", "parallel"])
+        dtype = draw.choice(DTYPES)
+        Case(draw.choice(KINDS), convolution, dtype, options={"split_k_mode": mode}).check()
+
+
+def test_channel_slices_are_taken_as_they_are() -> None:
+    wide = channels_last(2, 192, 28, 28, dtype="float16")
+    x, w = wide[:, 64:128], channels_last(128, 64, 3, 3, dtype="float16")
+    out_wide = torch.full((2, 14, 14, 256), float("nan"), device="cuda").half().movedim(-1, 1)
+    y = cleave.conv2d(x, w, stride=2, padding=1, out=out_wide[:, 128:])
+    want = torch.nn.functional.conv2d(x.double(), w.double(), stride=2, padding=1)
+    torch.testing.assert_close(y.double(), want, rtol=1e-3, atol=1e-2)
+    assert out_wide[:, :128].isnan().all()
+
+
+def test_a_graph_follows_its_inputs_on_a_side_stream() -> None:
+    case = Case("dgrad", CASES["3x3 stride 2"])
+    stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
+        case.run()
+    stream.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph, stream=stream):
+        case.run()
+    for _ in range(3):
+        case.tensors["output"].normal_()
+        case.out.fill_(float("nan"))
+        graph.replay()
+        torch.cuda.synchronize()
+        first = case.out.clone()
+        error = (first.double() - case.want()).abs().max().item()
+        assert error <= 2e-3 * max(case.want().abs().max().item(), 1.0)
+    for _ in range(200):
+        graph.replay()
+    torch.cuda.synchronize()
+    assert torch.equal(case.out, first)
+
+
+def test_tensors_past_2_to_31_elements() -> None:
+    if torch.cuda.mem_get_info()[0] < 30 * 2**30:
+        pytest.skip("needs 30 GiB of free GPU memory")
+    images, size, channels = 34, 1024, 64  # 2.28e9 elements
+    x = torch.empty(images, size, size, channels, device="cuda", dtype=torch.float16)
+    x.normal_()
+    w = channels_last(64, channels, 1, 1, dtype="float16")
+    y = cleave.conv2d(x.movedim(-1, 1), w, stride=2)
+    dx = cleave.conv2d_dgrad((images, channels, size, size), w, y, stride=2)
+    for image in (0, images - 1):
+        part = x[image : image + 1].movedim(-1, 1).double()
+        want = torch.nn.functional.conv2d(part, w.double(), stride=2)
+        torch.testing.assert_close(y[image : image + 1].double(), want, rtol=2e-3, atol=2e-2)
+        back = torch.nn.grad.conv2d_input(
+            part.shape, w.double(), y[image : image + 1].double(), stride=2
+        )
+        got = dx[image : image + 1].double()
+        torch.testing.assert_close(got, back, rtol=2e-3, atol=5e-2)
