@@ -259,11 +259,26 @@ template <GemmConfig C>
 struct GatheredOf<C> {
   using type = PixelColumns<C, C.load_bytes_b>;
 };
+
+/// Filters are gathered in dgrad only.
+template <GemmConfig C>
+struct FiltersOf {
+  struct type {
+    CLEAVE_DEVICE type(const Params<C>&, uint32_t) {}
+  };
+};
+template <GemmConfig C>
+  requires(C.conv == Conv::dgrad)
+struct FiltersOf<C> {
+  using type = FilterLines<C>;
+};
 }  // namespace detail
 
-/// What threads gather: pixels.
+/// What threads gather: pixels, and filters.
 template <GemmConfig C>
 using GatheredPixels = typename detail::GatheredOf<C>::type;
+template <GemmConfig C>
+using GatheredFilters = typename detail::FiltersOf<C>::type;
 
 /// Both operands of a unit, k block by k block.
 template <GemmConfig C>
@@ -295,7 +310,7 @@ class GatherCopier {
   const Params<C>& p_;
   uint32_t thread_;
   GatheredPixels<C> gathered_;
-  FilterLines<C> filters_;  // dgrad
+  GatheredFilters<C> filters_;
 };
 
 }  // namespace cleave

@@ -68,7 +68,7 @@ class GatherLoader {
   uint32_t thread_;
   Im2colLoader<C> im2col_;
   GatheredPixels<C> pixels_;
-  FilterLines<C> filters_;
+  GatheredFilters<C> filters_;
 };
 
 }  // namespace cleave
