@@ -1,4 +1,4 @@
-# The C++ tests, and the example as a user would build it: against the installed library.
+# The C++ tests, and the examples as a user would build it: against the installed library.
 
 enable_testing()
 include(GoogleTest)
@@ -23,7 +23,7 @@ if(BUILD_SHARED_LIBS)
              --build-and-test "${PROJECT_SOURCE_DIR}/examples/cpp" "${PROJECT_BINARY_DIR}/example_cpp"
              --build-generator "${CMAKE_GENERATOR}"
              --build-options "-DCMAKE_PREFIX_PATH=${prefix}"
-             --test-command covariance)
+             --test-command "${CMAKE_CTEST_COMMAND}" --output-on-failure)
   set_tests_properties(example_cpp PROPERTIES FIXTURES_REQUIRED installed)
 endif()
 

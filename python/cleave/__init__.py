@@ -1,4 +1,4 @@
-"""Matrix products for NVIDIA GPUs, with split-K, compiled at run time.
+"""Matrix products and convolutions for NVIDIA GPUs, with split-K, compiled at run time.
 
     d = cleave.gemm(a, b)                                        # torch, NumPy, CuPy, JAX
     d = cleave.gemm(a, b, split_k_mode="parallel", split_k_slices=16)
@@ -12,7 +12,10 @@
 DeepGEMM. `cleave.emit` writes an operation as a project of its own.
 """
 
-from . import _library_paths, compat, emit, moe, op
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from . import _library_paths, compat, moe, op
 from ._core import (
     CudaError,
     GemmPlan,
@@ -53,6 +56,9 @@ from ._core import (
 )
 from .op import DataType, LayoutType
 from .smoothing import smooth
+
+if TYPE_CHECKING:
+    from . import emit
 
 __all__ = [
     "CudaError",
@@ -99,5 +105,17 @@ __all__ = [
     "scaled_gemm",
     "smooth",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Imports cleave.emit when it is first asked for: it takes as long as all the rest."""
+    if name == "emit":
+        return importlib.import_module(".emit", __name__)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
+
 
 _library_paths.register()

@@ -90,7 +90,9 @@ bool oversized(const Spec& s, const GemmProblem& p) {
   const int64_t rows = size(p.m, Grouping::m), columns = size(p.n, Grouping::n) * classes;
   const int64_t m = s.transposed ? columns : rows, n = s.transposed ? rows : columns;
   const bool tall = s.tile_m > 64 && m * 2 <= s.tile_m;
-  const uint32_t least = s.family == KernelFamily::portable || s.side_by_side ? 64 : 16;
+  // Operands that are contiguous along N come in strips of 128 bytes.
+  const bool strips = p.conv.kind == Conv::dgrad || p.conv.kind == Conv::wgrad;
+  const uint32_t least = s.family == KernelFamily::portable || strips ? 64 : 16;
   const bool wide = s.tile_n > least && n * 2 <= s.tile_n;
   return tall || wide || (s.multicast_m > 1 && m <= s.tile_m) ||
          (s.multicast_n > 1 && n <= s.tile_n);

@@ -136,7 +136,7 @@ def test_a_network_is_torchs(dtype: torch.dtype) -> None:
     exact.load_state_dict(model.state_dict())
     for found, expected in zip(step(model, x), step(exact, x.double()), strict=True):
         error = (found.double() - expected).norm() / expected.norm()
-        assert error < (2e-3 if dtype == torch.float32 else 3e-2)
+        assert error < (5e-3 if dtype == torch.float32 else 3e-2)  # float32 products are tf32
 
 
 def test_steps_repeat_bit_by_bit() -> None:

@@ -11,7 +11,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -78,26 +77,33 @@ def build(folder: Path) -> Path:
     return folder
 
 
+class Built(dict):
+    """The folders of operations, by name: emitted and built when they are first asked for."""
+
+    def __init__(self, root: Path) -> None:
+        super().__init__()
+        self.root = root
+
+    def __missing__(self, name: str) -> Path:
+        archs, make = PLANS[name]
+        if arch() not in archs:
+            pytest.skip(f"{name} has no kernel for {arch()}")
+        folder = self.root / name
+        self[name] = build(
+            cleave.emit.pytorch(make(), name, folder, sources="cubin", archs=[arch()])
+        )
+        return self[name]
+
+
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """The folders of all operations that this GPU runs, by name."""
     if not torch.cuda.is_available():
         pytest.skip("needs torch with CUDA, and a GPU")
-    root = tmp_path_factory.mktemp("emitted")
-    mine = arch()
-    folders = [
-        cleave.emit.pytorch(make(), name, root / name, sources="cubin", archs=[mine])
-        for name, (archs, make) in PLANS.items()
-        if mine in archs
-    ]
-    with ThreadPoolExecutor(max(1, (os.cpu_count() or 2) // 2)) as pool:
-        return {folder.name: folder for folder in pool.map(build, folders)}
+    return Built(tmp_path_factory.mktemp("emitted"))
 
 
 def loaded(name: str, built: dict[str, Path]) -> Any:
     """The operator."""
-    if name not in built:
-        pytest.skip(f"{name} has no kernel for {arch()}")
     folder = str(built[name])
     if folder not in sys.path:
         sys.path.insert(0, folder)
@@ -115,8 +121,6 @@ def operands(plan_sizes: tuple[int, int, int], *batch: int, device: str = "cuda"
 
 @pytest.mark.parametrize("name", PLANS)
 def test_its_own_tests_pass(name: str, built: dict[str, Path]) -> None:
-    if name not in built:
-        pytest.skip(f"{name} has no kernel for {arch()}")
     folder = built[name]
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"test_{name}.py"],

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from doc_snippets import ROOT, python_snippets
+from doc_snippets import ROOT, python_snippets, snippets
 
 import cleave
 
@@ -58,6 +58,21 @@ def test_snippets_take_what_cleave_has(page: Path) -> None:
 def test_links_lead_somewhere(page: Path) -> None:
     for target in re.findall(r"\]\((?!https?:)([^)#]+)[^)]*\)", page.read_text("utf-8")):
         assert (page.parent / target).exists(), target
+
+
+@pytest.mark.parametrize("name", ["convolution.md", "strided-dgrad.md"])
+def test_pages_about_convolutions_run(name: str) -> None:
+    pytest.importorskip("cleave.torch", exc_type=ImportError)
+    program: dict[str, object] = {}
+    for source in python_snippets(ROOT / "docs" / name):
+        exec(compile(source, name, "exec"), program)
+
+
+def test_cpp_snippets_are_of_the_example() -> None:
+    """Which ctest builds and runs."""
+    example = (ROOT / "examples" / "cpp" / "convolution.cpp").read_text("utf-8")
+    excerpts = snippets(ROOT / "docs" / "convolution.md", "cpp")
+    assert excerpts and all(excerpt.strip() in example for excerpt in excerpts)
 
 
 def test_graph_page_has_snippets() -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import pytest
+
 import cleave
 
 
@@ -35,6 +37,21 @@ cleave.gemm(np.ones((2, 3), np.float32), np.ones((3, 2), np.float32))
 print([m for m in ("torch", "cupy", "jax", "ml_dtypes") if m in sys.modules])
 """
     assert run(code).strip() == "[]"
+
+
+def test_what_writes_projects_is_imported_on_demand() -> None:
+    code = """
+import sys
+import cleave
+print("cleave.emit" in sys.modules, "emit" in dir(cleave))
+print(cleave.emit.pytorch.__name__)
+"""
+    assert run(code).splitlines() == ["False True", "pytorch"]
+
+
+def test_a_name_that_is_none_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="module 'cleave' has no attribute 'gem'"):
+        cleave.gem  # noqa: B018
 
 
 def test_public_names_are_documented() -> None:
