@@ -38,7 +38,8 @@ add_library(fake_nvrtc SHARED tests/fake_driver/nvrtc.cpp)
 set_target_properties(fake_nvrtc PROPERTIES LIBRARY_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/fake_driver")
 target_link_libraries(fake_nvrtc PRIVATE cuda_headers)
 
-add_executable(emit_launch_tests tests/fake_driver/emit_launch_test.cpp)
+add_executable(emit_launch_tests
+  tests/fake_driver/emit_launch_test.cpp tests/fake_driver/emit_conv_launch_test.cpp)
 target_link_libraries(emit_launch_tests PRIVATE
   cleave::cleave cleave_private fake_cuda GTest::gtest_main)
 target_include_directories(emit_launch_tests PRIVATE tests/cpp)

@@ -30,6 +30,27 @@ class Operation:
         return cleave.plan_problem(*self.sizes, **options, device=device)
 
 
+@dataclass(frozen=True)
+class Convolution:
+    """`options` are those of cleave.plan_conv_problem."""
+
+    name: str
+    archs: tuple[str, ...]
+    options: dict[str, Any] = field(hash=False)
+
+    @property
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """Of X and W, in PyTorch's order."""
+        o = self.options
+        return {
+            "x": (o["images"], o["channels"], *o["size"]),
+            "w": (o["filters"], o["channels"] // o.get("groups", 1), *o["filter_size"]),
+        }
+
+    def plan(self, device: str = "h100") -> cleave.GemmPlan:
+        return cleave.plan_conv_problem(**self.options, device=device)
+
+
 def _split(mode: str, slices: int | None = None) -> dict[str, Any]:
     return {"split_k_mode": mode, "split_k_slices": slices}
 
@@ -74,4 +95,25 @@ OPERATIONS = [
     _operation("experts_masked", SM_90A, _groups("m", "counts", 512), dtype="float8_e4m3fn",
                scaling="block_128x128"),
     _operation("experts_i8", BOTH, _groups("m"), dtype="int8", scaling="row"),
+]  # fmt: skip
+
+
+def _convolution(name: str, archs: tuple[str, ...], **options: Any) -> Convolution:
+    default = {"images": 8, "size": (56, 56), "channels": 64, "filters": 128}
+    default |= {"filter_size": (3, 3), "padding": 1, "dtype": "float16"}
+    return Convolution(name, archs, default | options)
+
+
+CONVOLUTIONS = [
+    _convolution("conv", BOTH),
+    _convolution("conv_strided", SM_90A, stride=2, dtype="bfloat16", bias="row", activation="relu"),
+    _convolution("conv_stem", SM_90A, channels=8, filter_size=(7, 7), padding=3, stride=2),
+    _convolution("conv_same", BOTH, size=(20, 20), channels=16, filters=64, groups=2,
+                 filter_size=(4, 4), padding=((1, 2), (1, 2)), activation="gelu"),
+    _convolution("conv_deep", SM_90A, size=(12, 12, 12), filter_size=(3, 3, 3), activation="silu"),
+    _convolution("conv_i8", SM_80, dtype="int8", out_dtype="int32"),
+    _convolution("images_gradient", BOTH, kind="dgrad", stride=2),
+    _convolution("upsampling", SM_90A, kind="dgrad", channels=8, filters=64, filter_size=(4, 4),
+                 stride=2, bias="row", activation="gelu_tanh"),
+    _convolution("filters_gradient", BOTH, kind="wgrad", out_dtype="float32"),
 ]  # fmt: skip

@@ -1,4 +1,4 @@
-// A planned product as source code of its own: a folder that builds without this library, for any
+// A planned operation as source code of its own: a folder that builds without this library, for any
 // sizes that the plan's kernel serves.
 //
 //   const auto files = cleave::emit(*plan, {.name = "projection", .archs = {"sm_80", "sm_90a"}});

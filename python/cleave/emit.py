@@ -41,9 +41,10 @@ def pytorch(
 ) -> Path | ModuleType:
     """Writes an operation as a PyTorch extension: a Python package that `pip install` builds.
 
-    It has torch.ops.<name>.gemm and .gemm.out, registered on PyTorch's stable ABI, with shapes for
-    torch.compile and, of floating-point products, gradients. They take tensors of any sizes that
-    the operation's kernel can address.
+    It has torch.ops.<name>.gemm and .gemm.out (of convolutions conv, conv_dgrad or conv_wgrad),
+    registered on PyTorch's stable ABI, with shapes for torch.compile and, of floating-point
+    operands, gradients. They take tensors of any sizes that the operation's kernel can address;
+    of a convolution the images may vary, and the rest is as planned.
 
     Args:
         op: an operation that `construct` has planned, or a GemmPlan. Plans for "h100" need no GPU.

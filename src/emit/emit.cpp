@@ -79,10 +79,6 @@ const Choice& planned(const GemmPlan& plan) {
                 "the operation is planned for an empty D, which needs no kernel; plan for m, n and "
                 "batch of 1 or more");
   }
-  if (choice->config.conv != Conv::none) {
-    throw Error(ErrorCode::unsupported,
-                "the operation is a convolution, and products alone can be emitted");
-  }
   return *choice;
 }
 
@@ -168,8 +164,10 @@ EmittedFiles emit(const GemmPlan& plan, const EmitOptions& options) {
   vocabulary.flags["cubin"] = cubin;
   vocabulary.flags["cuda"] = !cubin;
   EmittedFiles files;
-  add_templates("project/", vocabulary, files);
-  add_templates(options.target == EmitTarget::pytorch ? "pytorch/" : "cpp/", vocabulary, files);
+  const std::string target = options.target == EmitTarget::pytorch ? "pytorch" : "cpp";
+  const std::string kind = vocabulary.flags["convolution"] ? "convolution" : "product";
+  for (const std::string& folder : {std::string("project"), kind, target, target + "_" + kind})
+    add_templates(folder + "/", vocabulary, files);
   if (cubin) add_images(choices, vocabulary, files);
   add_included_headers(files);
   for (const EmbeddedFile& file : embedded_license()) files.emplace("kernels/LICENSE", file.text);

@@ -74,9 +74,13 @@ void describe_example(const GemmProblem& p, Vocabulary& v) {
   v.words["d_unit"] = rounding.unit;
   v.words["d_largest"] = rounding.largest ? rounding.largest : "";
   v.flags["d_saturates"] = rounding.largest != nullptr;
-  v.words["example_alpha"] = p.d.dtype == DType::i32 ? "1" : "1 / std::sqrt(double(k))";
+  const bool is_conv = p.conv.kind != Conv::none;
+  const std::string depth = is_conv ? v.words["depth_of_sums"] : "double(k)";
+  v.words["example_alpha"] =
+      p.d.dtype == DType::i32 ? "1" : fmt::format("1 / std::sqrt({})", depth);
   describe_range("a", p.a.dtype, v);
   describe_range("b", p.b.dtype, v);
+  if (is_conv) return;
   describe_matrix("a", "m", "k", "i", "depth", v);
   describe_matrix("b", "k", "columns", "depth", "column", v);
   describe_matrix("d", "m", "n", "i", "j", v);

@@ -6,26 +6,6 @@
 #include "problem/placement.h"
 
 namespace cleave {
-namespace {
-
-/// What a tensor map calls an element type. float32 is rounded to tf32 as it is loaded.
-const char* map_type(DType type) {
-  switch (type) {
-    case DType::f16:
-      return "FLOAT16";
-    case DType::bf16:
-      return "BFLOAT16";
-    case DType::f32:
-      return "TFLOAT32";
-    case DType::i32:
-      return "INT32";
-    default:
-      return "UINT8";
-  }
-}
-
-}  // namespace
-
 void describe_matrices(const GemmProblem& p, const Layouts& layouts, Vocabulary& v) {
   const bool swiglu = p.activation == Activation::swiglu;
   const Grouping grouped = p.groups.dimension;
@@ -36,7 +16,6 @@ void describe_matrices(const GemmProblem& p, const Layouts& layouts, Vocabulary&
     const std::string across = by_row ? cols : rows;
     v.words[name + "_dtype"] = to_string(type);
     v.words[name + "_enum"] = enumerator(type);
-    v.words[name + "_map_type"] = map_type(type);
     v.words[name + "_layout"] = by_row ? "row" : "column";
     v.words[name + "_across"] = across;
     v.words[name + "_across_name"] = across.substr(across.find('.') + 1);

@@ -27,13 +27,25 @@ const char* bounds_text(GroupBounds bounds) {
   return "";
 }
 
-std::string formula(const GemmProblem& p) {
-  const bool scaled = p.scale_a.kind != Scaling::none;
-  std::string text = fmt::format("alpha * {} @ {}", scaled ? "(scale_a * A)" : "A",
-                                 scaled ? "(scale_b * B)" : "B");
-  if (p.has_zero) {
-    text = fmt::format("alpha * {}(A @ B - zero_a * zero_b)", scaled ? "scale_a * scale_b * " : "");
+std::string product_of(const GemmProblem& p) {
+  switch (p.conv.kind) {
+    case Conv::none:
+      break;
+    case Conv::fprop:
+      return "conv(X, W)";
+    case Conv::dgrad:
+      return "conv_dgrad(W, Y)";
+    case Conv::wgrad:
+      return "conv_wgrad(X, Y)";
   }
+  const bool scaled = p.scale_a.kind != Scaling::none;
+  if (p.has_zero)
+    return fmt::format("{}(A @ B - zero_a * zero_b)", scaled ? "scale_a * scale_b * " : "");
+  return scaled ? "(scale_a * A) @ (scale_b * B)" : "A @ B";
+}
+
+std::string formula(const GemmProblem& p) {
+  std::string text = "alpha * " + product_of(p);
   if (p.has_c) text += " + beta * C";
   if (p.bias != Bias::none) text += " + bias";
   if (p.activation != Activation::none) text = fmt::format("{}({})", to_string(p.activation), text);
@@ -102,21 +114,11 @@ void describe_groups(const GemmProblem& p, int64_t step, Vocabulary& v) {
   v.flags["wide"] = groups.wide;
 }
 
-}  // namespace
-
-Vocabulary describe(const GemmProblem& p, const std::vector<ArchChoice>& choices) {
-  Vocabulary v;
-  const Layouts layouts = layouts_of(choices.front().choice);
+void describe_kernels(const std::vector<ArchChoice>& choices, Vocabulary& v) {
   std::vector<std::string> archs, kernels, gencodes, cmake_archs;
   for (const char* flag : {"sm_80", "sm_90a", "tma", "portable", "splits", "stores_by_tma"})
     v.flags[flag] = false;
   for (const ArchChoice& choice : choices) {
-    if (!(layouts_of(choice.choice) == layouts)) {
-      throw Error(ErrorCode::unsupported,
-                  fmt::format("the kernels of {} and {} read different layouts, since m, n or k is "
-                              "1; plan with larger sizes, or emit one architecture",
-                              choices.front().arch, choice.arch));
-    }
     describe_arch(choice, v);
     const std::string number = choice.arch.substr(3);
     archs.push_back(choice.arch);
@@ -124,20 +126,29 @@ Vocabulary describe(const GemmProblem& p, const std::vector<ArchChoice>& choices
     gencodes.push_back(fmt::format("\"--generate-code=arch=compute_{0},code=[sm_{0}]\"", number));
     cmake_archs.push_back(number + "-real");
   }
-  describe_matrices(p, layouts, v);
-  describe_scales(p, v);
-  describe_epilogue(p, v);
-  describe_groups(p, spacing_step(p, choices), v);
-  const bool floats = size_of(p.a.dtype) > 1;
-  v.flags["float_gemm"] = floats;
-  v.flags["differentiable"] =
-      floats && size_of(p.d.dtype) > 1 && !p.has_amax && p.groups.dimension == Grouping::none;
-  v.words["summary"] = summary(p);
   v.words["archs"] = fmt::format("{}", fmt::join(archs, ", "));
   v.words["gencode"] = fmt::format("{}", fmt::join(gencodes, ", "));
   v.words["cmake_archs"] = fmt::format("{}", fmt::join(cmake_archs, ";"));
   v.words["kernel_description"] = fmt::format("{}", fmt::join(kernels, ", "));
   v.words["entry"] = gemm_entry;
+}
+
+void describe_product(const GemmProblem& p, const std::vector<ArchChoice>& choices, Vocabulary& v) {
+  const Layouts layouts = layouts_of(choices.front().choice);
+  for (const ArchChoice& choice : choices) {
+    if (layouts_of(choice.choice) == layouts) continue;
+    throw Error(ErrorCode::unsupported,
+                fmt::format("the kernels of {} and {} read different layouts, since m, n or k is "
+                            "1; plan with larger sizes, or emit one architecture",
+                            choices.front().arch, choice.arch));
+  }
+  describe_matrices(p, layouts, v);
+  describe_scales(p, v);
+  describe_groups(p, spacing_step(p, choices), v);
+  v.words["class"] = "Gemm";
+  v.words["op"] = "gemm";
+  v.words["result"] = "D";
+  v.words["summary"] = summary(p);
   v.words["most_groups"] = std::to_string(choices.front().choice.config.group_capacity);
   v.words["planned_m"] = std::to_string(p.m);
   v.words["planned_n"] = std::to_string(p.n);
@@ -145,6 +156,23 @@ Vocabulary describe(const GemmProblem& p, const std::vector<ArchChoice>& choices
   v.words["planned_batch"] = std::to_string(p.batch);
   v.words["planned"] =
       fmt::format("m = {}, n = {}, k = {}, {} = {}", p.m, p.n, p.k, v.words["batch"], p.batch);
+}
+
+}  // namespace
+
+Vocabulary describe(const GemmProblem& p, const std::vector<ArchChoice>& choices) {
+  Vocabulary v;
+  describe_kernels(choices, v);
+  describe_epilogue(p, v);
+  const bool floats = size_of(p.a.dtype) > 1;
+  v.flags["float_gemm"] = floats;
+  v.flags["differentiable"] =
+      floats && size_of(p.d.dtype) > 1 && !p.has_amax && p.groups.dimension == Grouping::none;
+  v.flags["convolution"] = p.conv.kind != Conv::none;
+  if (p.conv.kind != Conv::none)
+    describe_convolution(p, v);
+  else
+    describe_product(p, choices, v);
   return v;
 }
 

@@ -30,4 +30,7 @@ void describe_arch(const ArchChoice& choice, Vocabulary& v);
 void describe_matrices(const GemmProblem& problem, const Layouts& layouts, Vocabulary& v);
 void describe_scales(const GemmProblem& problem, Vocabulary& v);
 
+/// A convolution's tensors and what is fixed of it.
+void describe_convolution(const GemmProblem& problem, Vocabulary& v);
+
 }  // namespace cleave

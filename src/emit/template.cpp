@@ -67,7 +67,7 @@ std::pair<std::string_view, std::string_view> split(std::string_view line) {
 std::string expand(std::string_view text, const Vocabulary& vocabulary) {
   std::string out;
   struct Section {
-    bool outside, taken;  // whether the lines around it are kept, and whether its own are
+    bool outside, taken;  // whether the lines around it are kept, and whether its first ones are
   };
   std::vector<Section> sections;
   bool kept = true;
@@ -75,8 +75,8 @@ std::string expand(std::string_view text, const Vocabulary& vocabulary) {
     const std::string_view line = take_line(text);
     const auto [directive, argument] = split(line);
     if (directive == "@if") {
-      sections.push_back({kept, holds(argument, vocabulary)});
-      kept = kept && sections.back().taken;
+      sections.push_back({kept, kept && holds(argument, vocabulary)});
+      kept = sections.back().taken;
     } else if (directive == "@else" || directive == "@end") {
       if (sections.empty())
         throw std::logic_error("a template has an @else or @end without an @if");

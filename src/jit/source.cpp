@@ -16,10 +16,10 @@ std::string initialiser(const GemmConfig& config) {
   // compiler.
   const auto& [family, a, b, c, d, bias_dtype, a_major, b_major, d_order, tile_m, tile_n, tile_k,
                stages, consumers, pingpong, warps_m, warps_n, multicast_m, multicast_n, grouping,
-               group_capacity, conv, conv_axes, class_capacity, side_by_side, gather, fast_load,
-               fast_store, split, cluster_k, activation, bias, has_c, scaling, scale_rows_a,
-               scale_rows_b, promote, has_zero, has_scale_d, has_amax, store_by_tma, store_chunks,
-               load_bytes_a, load_bytes_b] = config;
+               group_capacity, conv, conv_axes, class_capacity, side_by_side, gather, batches_taps,
+               fast_load, fast_store, split, cluster_k, activation, bias, has_c, scaling,
+               scale_rows_a, scale_rows_b, promote, has_zero, has_scale_d, has_amax, store_by_tma,
+               store_chunks, load_bytes_a, load_bytes_b] = config;
   std::string text;
 #define CLEAVE_PRINT(member) text += fmt::format("    .{} = {},\n", #member, spell(member))
   CLEAVE_PRINT(family);
@@ -48,6 +48,7 @@ std::string initialiser(const GemmConfig& config) {
   CLEAVE_PRINT(class_capacity);
   CLEAVE_PRINT(side_by_side);
   CLEAVE_PRINT(gather);
+  CLEAVE_PRINT(batches_taps);
   CLEAVE_PRINT(fast_load);
   CLEAVE_PRINT(fast_store);
   CLEAVE_PRINT(split);

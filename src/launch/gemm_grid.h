@@ -1,7 +1,5 @@
 // The tiles of a product, the blocks that share them and the memory that they meet in: what follows
 // from a kernel's configuration, the sizes of one product and the size of the GPU.
-//
-// The sizes are read from the kernel's parameters: m, n, k and the extents of groups.
 #pragma once
 
 #include <algorithm>
@@ -14,38 +12,56 @@
 
 namespace cleave {
 
+/// Of a product as its kernel sees it.
+struct GemmSizes {
+  uint32_t m = 0, n = 0, k = 0;
+  uint32_t batch = 1;  ///< entries of a batch, or groups
+};
+
 /// A product cut into tiles of D and blocks of K.
 struct GemmTiles {
   uint32_t m = 0, n = 0;  ///< along each dimension; along a grouped one: as if there were one group
   uint32_t batches = 0;   ///< entries of a batch, or groups
   uint64_t total = 0;     ///< where only the GPU knows the groups: at most
-  uint32_t k_blocks = 0;  ///< of a tile; of groups of K: of all groups
-  uint64_t line_steps = 0;  ///< groups of K: the most k blocks of all groups, each rounded up
+  uint32_t k_blocks = 0;  ///< of a tile; of groups of K: of all groups; of classes: of the deepest
+  uint64_t line = 0;      ///< groups of K (at most) and classes: k blocks of all tiles together
+  uint32_t cut = 0;       ///< classes: tiles that have k blocks
 };
 
-inline GemmTiles gemm_tiles(const GemmConfig& config, const GemmParams& params, uint32_t batches) {
+/// `classes`: a convolution's, with their tiles.
+inline GemmTiles gemm_tiles(const GemmConfig& config, const GemmSizes& sizes,
+                            const ClassTable& classes = {}) {
   const uint32_t step_m = config.tile_m * config.multicast_m;
   const uint32_t step_n = output_columns(config) * config.multicast_n;
   const auto most = [&](uint32_t extent, uint32_t step) {
-    return most_group_steps(config.grouping, extent, batches, step);
+    return most_group_steps(config.grouping, extent, sizes.batch, step);
   };
   GemmTiles tiles;
-  tiles.m = ceil_div(params.epilogue.m, step_m);
-  tiles.n = ceil_div(params.epilogue.n, step_n);
-  tiles.batches = batches;
-  tiles.k_blocks = ceil_div(params.k, config.tile_k);
+  tiles.m = ceil_div(sizes.m, step_m);
+  tiles.n = ceil_div(sizes.n, step_n);
+  tiles.batches = sizes.batch;
+  tiles.k_blocks = classes.count > 0 && gathers_a(config) ? classes.classes[0].depth
+                                                          : ceil_div(sizes.k, config.tile_k);
+  if (config.grouping == Grouping::classes && classes.count > 0) {
+    tiles.m = classes.tiles_until(classes.count - 1);
+    for (uint32_t i = 0; i < classes.count; ++i) {
+      const ConvClass& of = classes.classes[i];
+      tiles.line += uint64_t(of.tiles) * of.depth * tiles.n;
+      if (of.depth > 0) tiles.cut += of.tiles * tiles.n;
+    }
+  }
   switch (config.grouping) {
     case Grouping::m:
-      tiles.total = uint64_t(most(params.epilogue.m, step_m)) * tiles.n;
+      tiles.total = uint64_t(most(sizes.m, step_m)) * tiles.n;
       break;
     case Grouping::n:
-      tiles.total = uint64_t(most(params.epilogue.n, step_n)) * tiles.m;
+      tiles.total = uint64_t(most(sizes.n, step_n)) * tiles.m;
       break;
     case Grouping::k:
-      tiles.line_steps = most(params.k, config.tile_k);
+      tiles.line = uint64_t(most(sizes.k, config.tile_k)) * tiles.m * tiles.n;
       [[fallthrough]];
     default:
-      tiles.total = uint64_t(tiles.m) * tiles.n * batches;
+      tiles.total = uint64_t(tiles.m) * tiles.n * sizes.batch;
   }
   return tiles;
 }
@@ -60,12 +76,18 @@ inline bool is_sliced(const GemmConfig& config) {
   return config.split != SplitKMode::none && config.split != SplitKMode::stream_k;
 }
 
+/// Nothing, if there are no tiles.
 struct GemmGrid {
   ScheduleShape schedule;
   uint32_t blocks = 0;
   size_t counter_bytes = 0;  ///< a multiple of 16
   size_t partial_bytes = 0;
 };
+
+/// False if the line that stream_k cuts is too long for the 31 bits that count its k blocks.
+inline bool is_countable(const GemmConfig& config, const GemmTiles& tiles) {
+  return config.split != SplitKMode::stream_k || tiles.line <= uint64_t(INT32_MAX);
+}
 
 /// `slices` of K that a tile has: at least one k block each, and whole clusters of them. For
 /// stream_k: how many workers share a tile, or 1 to use the whole GPU.
@@ -74,9 +96,11 @@ inline GemmGrid gemm_grid(const GemmConfig& config, const GemmTiles& tiles, uint
   const uint32_t total = uint32_t(tiles.total), sharing = sharers(config);
   const uint32_t resident = std::max(multiprocessors / sharing, 1u);
   const bool stream = config.split == SplitKMode::stream_k;
+  const bool classes = config.grouping == Grouping::classes;
   const uint32_t units = stream ? total : total * (slices / config.cluster_k);
 
   GemmGrid grid;
+  if (total == 0) return grid;
   ScheduleShape& s = grid.schedule;
   s.mode = config.split;
   s.grouping = config.grouping;
@@ -84,6 +108,7 @@ inline GemmGrid gemm_grid(const GemmConfig& config, const GemmTiles& tiles, uint
   s.tiles_n = tiles.n;
   s.batches = tiles.batches;
   s.k_blocks = tiles.k_blocks;
+  if (classes) s.line = uint32_t(tiles.line);
   s.slices = stream ? 1 : slices;
   s.ranks = config.cluster_k;
 
@@ -92,9 +117,9 @@ inline GemmGrid gemm_grid(const GemmConfig& config, const GemmTiles& tiles, uint
     s.workers = units;  // one unit each
   } else if (stream) {
     const uint64_t wanted = slices > 1 ? tiles.total * slices : resident;
-    const uint64_t pieces = tiles.total * std::max(tiles.k_blocks, 1u);
+    const uint64_t pieces = classes ? tiles.line : tiles.total * std::max(tiles.k_blocks, 1u);
     s.workers = std::max(uint32_t(std::min<uint64_t>({resident, wanted, pieces})), 1u);
-    s.stream_tiles = stream_tiles(total, s.workers);
+    s.stream_tiles = classes ? tiles.cut : stream_tiles(total, s.workers);
   } else if (config.family == KernelFamily::sm90 || blocks_wait(config)) {
     s.workers = std::min(units, resident);
   } else if (config.grouping != Grouping::none) {

@@ -8,6 +8,7 @@
 #include "cleave/mainloop/scale_lines.h"
 #include "cleave/mainloop/tma_box.h"
 #include "cleave/memory/smem_plan.h"
+#include "launch/gemm_grid.h"
 #include "plan/conv_choice.h"
 #include "problem/conv_classes.h"
 #include "problem/problem.h"
@@ -114,8 +115,8 @@ bool registers_suffice(const GemmConfig& c) {
 
 /// Fills the parts of the configuration that the tile's shape decides; false if the kernel has no
 /// such tile.
-bool shape_tile(const Spec& s, const GemmProblem& p, const Operand& a, const Operand& b,
-                const DeviceInfo& device, GemmConfig& c) {
+bool shape_tile(const Spec& s, const GemmProblem& p, const ConvGeometry& geometry, const Operand& a,
+                const Operand& b, const DeviceInfo& device, GemmConfig& c) {
   const uint32_t atom = atom_elements(c.a);
   c.tile_m = s.tile_m;
   c.tile_n = s.tile_n;
@@ -139,7 +140,7 @@ bool shape_tile(const Spec& s, const GemmProblem& p, const Operand& a, const Ope
     c.load_bytes_b = b.load_bytes;
     c.multicast_m = s.multicast_m;
     c.multicast_n = s.multicast_n;
-    if (c.conv != Conv::none && !shape_conv(p, c)) return false;
+    if (c.conv != Conv::none && !shape_conv(p.conv, geometry, c)) return false;
     // Gathered pieces come late: more of them are kept on their way.
     const uint32_t most = c.conv == Conv::none ? 3 : 5;
     c = with_stages(c, most, uint32_t(device.shared_memory_per_block));
@@ -165,10 +166,10 @@ bool shape_tile(const Spec& s, const GemmProblem& p, const Operand& a, const Ope
   // Small stages are merged: half the barriers for the same bytes. Promotion wants one k block
   // each.
   const bool one_tap =
-      c.gather ? false : !gathers_a(c) || gathered_channels(p.conv) % (2 * atom) == 0;
+      c.gather ? false : !gathers_a(c) || gathered_channels(geometry) % (2 * atom) == 0;
   if (!c.promote && (s.tile_m + s.tile_n) * 128 < 16384 * 5 / 4 && p.k > int64_t(atom) && one_tap)
     c.tile_k = 2 * atom;
-  if (c.conv != Conv::none && !shape_conv(p, c)) return false;
+  if (c.conv != Conv::none && !shape_conv(p.conv, geometry, c)) return false;
   // Joins that end in a share of the tile per block store it directly.
   const bool whole_tiles = c.cluster_k == 1 && c.split != SplitKMode::parallel;
   const bool clipped_stores = c.grouping == Grouping::none || c.grouping == Grouping::k ||
@@ -187,19 +188,36 @@ bool shape_tile(const Spec& s, const GemmProblem& p, const Operand& a, const Ope
   return c.stages >= kLeastStages;
 }
 
-/// Bands that make a wave of blocks touch as few operand bytes as possible: `width` columns of
-/// tiles and wave / width rows.
-void shape_raster(const GemmConfig& c, uint32_t wave, ScheduleShape& s) {
-  const double unit_m = c.tile_m * c.multicast_m, unit_n = output_columns(c) * c.multicast_n;
-  s.bands_along_m = false;
-  s.band_width = std::max(1u, uint32_t(std::lround(std::sqrt(wave * unit_m / unit_n))));
-}
-
 /// Steps of `step` elements that cover all groups of a dimension of `total` elements, as far as the
 /// host can tell: a group ends within a step, halfway on average.
 double expected_steps(int64_t total, int64_t groups, uint32_t step) {
   const double mean = double(total) / double(std::max<int64_t>(groups, 1));
   return double(groups) * std::max(mean / step + (mean > 1 ? 0.5 : 0.0), std::min(mean, 1.0));
+}
+
+/// What the schedule leaves open until the GPU knows the groups, and what differs from tile to tile:
+/// on average.
+void expect(const GemmTiles& tiles, Choice& choice) {
+  const GemmProblem& p = choice.problem;
+  const GemmConfig& c = choice.config;
+  choice.tiles = double(tiles.total);
+  switch (c.grouping) {
+    case Grouping::m:
+      choice.tiles = expected_steps(p.m, p.batch, group_step(c)) * tiles.n;
+      break;
+    case Grouping::n:
+      choice.tiles = expected_steps(p.n, p.batch, group_step(c)) * tiles.m;
+      break;
+    case Grouping::k:
+      choice.schedule.k_blocks = uint32_t(
+          std::max(std::lround(expected_steps(p.k, p.batch, c.tile_k) / double(p.batch)), 1l));
+      break;
+    case Grouping::classes:
+      choice.schedule.k_blocks = uint32_t(ceil_div<uint64_t>(tiles.line, tiles.total / p.batch));
+      break;
+    case Grouping::none:
+      break;
+  }
 }
 
 }  // namespace
@@ -215,6 +233,7 @@ std::optional<Choice> make_choice(const GemmProblem& problem, const DeviceInfo& 
                                     : std::optional(problem);
   if (!view) return std::nullopt;
   choice.problem = *view;
+  if (is_conv) choice.geometry = conv_geometry(problem.conv, problem.batch);
   const GemmProblem& p = choice.problem;
   const auto [a, b] = is_conv ? conv_operands(p)
                               : std::pair(operand(p.a, p.a.stride_col, p.k, p.a.stride_row, p.m,
@@ -242,6 +261,7 @@ std::optional<Choice> make_choice(const GemmProblem& problem, const DeviceInfo& 
   c.conv = p.conv.kind;
   c.side_by_side = spec.side_by_side;
   c.gather = spec.gather;
+  c.batches_taps = batches_taps(problem, spec);
   c.grouping = p.groups.dimension;
   c.group_capacity =
       c.grouping == Grouping::none ? 0 : std::bit_ceil(std::max(uint32_t(p.batch), 16u));
@@ -251,7 +271,7 @@ std::optional<Choice> make_choice(const GemmProblem& problem, const DeviceInfo& 
   c.split = spec.split;
   // Slices: at least one K block each, and whole clusters of them.
   const auto reduce_slices = [&](uint32_t k_blocks) {
-    const bool sliced = c.split != SplitKMode::none && c.split != SplitKMode::stream_k;
+    const bool sliced = is_sliced(c);
     uint32_t slices = sliced ? std::min(std::max(spec.slices, 1u), std::max(k_blocks, 1u)) : 1;
     c.cluster_k = c.split == SplitKMode::cluster    ? slices
                   : c.split == SplitKMode::parallel ? spec.cluster_k
@@ -265,111 +285,34 @@ std::optional<Choice> make_choice(const GemmProblem& problem, const DeviceInfo& 
     return slices;
   };
   uint32_t slices = reduce_slices(UINT32_MAX);
-  if (!shape_tile(spec, p, a, b, device, c)) return std::nullopt;
-  std::vector<ConvClass> classes;
-  if (is_conv) classes = dealt_classes(p, c);
-  const uint32_t k_blocks = classes.empty() || c.conv == Conv::wgrad
-                                ? uint32_t(ceil_div<int64_t>(p.k, c.tile_k))
-                                : classes.front().depth;
-  if (slices > k_blocks) {
-    slices = reduce_slices(k_blocks);
-    if (!shape_tile(spec, p, a, b, device, c)) return std::nullopt;
+  if (!shape_tile(spec, p, choice.geometry, a, b, device, c)) return std::nullopt;
+  const ConvClasses classes = is_conv ? deal_classes(c, choice.geometry) : ConvClasses();
+  const GemmTiles tiles = gemm_tiles(
+      c, {uint32_t(p.m), uint32_t(p.n), uint32_t(p.k), uint32_t(p.batch)}, classes.table());
+  if (slices > tiles.k_blocks) {
+    slices = reduce_slices(tiles.k_blocks);
+    if (!shape_tile(spec, p, choice.geometry, a, b, device, c)) return std::nullopt;
   }
   if (c.cluster_k > 1 &&
       (device.compute_capability / 10 != 9 || cluster_size(c) > kMostClusterBlocks))
     return std::nullopt;
   if (c.split == SplitKMode::cluster && sharers(c) > 1) return std::nullopt;
-
-  const Grouping grouping = c.grouping;
-  ScheduleShape& s = choice.schedule;
-  s.mode = c.split;
-  s.grouping = grouping;
-  const uint32_t step_m = c.tile_m * c.multicast_m, step_n = output_columns(c) * c.multicast_n;
-  s.tiles_m = uint32_t(ceil_div<int64_t>(p.m, step_m));
-  s.tiles_n = uint32_t(ceil_div<int64_t>(p.n, step_n));
-  s.batches = uint32_t(p.batch);
-  s.k_blocks = k_blocks;
-  choice.tiles = double(s.tiles_m) * s.tiles_n * s.batches;
-  choice.most_tiles = s.tiles_m * s.tiles_n * s.batches;
-  if (grouping == Grouping::m || grouping == Grouping::n) {
-    const bool by_m = grouping == Grouping::m;
-    const int64_t total = by_m ? p.m : p.n;
-    const uint32_t step = by_m ? step_m : step_n, across = by_m ? s.tiles_n : s.tiles_m;
-    choice.tiles = expected_steps(total, p.batch, step) * across;
-    choice.most_tiles =
-        most_group_steps(grouping, uint32_t(total), uint32_t(p.batch), step) * across;
-  } else if (grouping == Grouping::k) {
-    s.k_blocks = uint32_t(
-        std::max(std::lround(expected_steps(p.k, p.batch, c.tile_k) / double(s.batches)), 1l));
-  } else if (grouping == Grouping::classes) {
-    if (c.split == SplitKMode::stream_k && p.batch > 1) return std::nullopt;
-    const ConvClass& last = classes.back();
-    s.tiles_m = last.tiles_before + last.tiles;
-    s.line = (last.line_before + last.tiles * last.depth) * s.tiles_n;
-    s.k_blocks = ceil_div(s.line, s.tiles_m * s.tiles_n);
-    choice.most_tiles = s.tiles_m * s.tiles_n * s.batches;
-    choice.tiles = choice.most_tiles;
-  }
-  s.slices = slices;
-  s.ranks = c.cluster_k;
-  choice.spec.slices = slices;
-  choice.spec.cluster_k = c.split == SplitKMode::parallel ? c.cluster_k : 1;
-
-  // Workers: blocks, or clusters. Where units wait for each other, no more than can be resident:
-  // any two blocks find a pair of multiprocessors, but how many larger clusters fit differs from
+  // Any two blocks find a pair of multiprocessors, but how many larger clusters fit differs from
   // chip to chip.
-  const bool waits = c.split != SplitKMode::none && c.cluster_k == 1;
   if (sharers(c) > 2 && c.cluster_k == 1) return std::nullopt;
-  const uint32_t tiles = choice.most_tiles;
-  const uint32_t units = tiles * (slices / c.cluster_k);
-  // The line of k blocks that stream_k cuts is counted in 31 bits.
-  if (c.split == SplitKMode::stream_k && grouping == Grouping::k &&
-      double(most_group_steps(grouping, uint32_t(p.k), uint32_t(p.batch), c.tile_k)) * s.tiles_m *
-              s.tiles_n >
-          INT32_MAX)
-    return std::nullopt;
-  const uint32_t resident = std::max(uint32_t(device.multiprocessors) / sharers(c), 1u);
-  if (c.cluster_k > 1) {
-    s.workers = units;  // one unit each
-  } else if (c.split == SplitKMode::stream_k) {
-    const uint32_t wanted = spec.slices > 1 ? tiles * spec.slices : resident;
-    s.workers = std::max(std::min({resident, wanted, tiles * std::max(k_blocks, 1u)}), 1u);
-    choice.spec.slices = spec.slices;
-    s.stream_tiles = stream_tiles(tiles, s.workers);
-    if (grouping == Grouping::classes) {
-      // All that have k blocks; those without come last.
-      s.stream_tiles = 0;
-      for (const ConvClass& of : classes)
-        if (of.depth > 0) s.stream_tiles += of.tiles * s.tiles_n;
-      s.workers = std::max(std::min(s.workers, s.line), 1u);
-    }
-  } else if (c.family == KernelFamily::sm90 || waits) {
-    s.workers = std::min(units, resident);
-  } else if (grouping != Grouping::none) {
-    s.workers = std::min(units, 2 * resident);
-  } else {
-    s.workers = units;  // portable, unsplit: one tile per block, dealt by the hardware
-  }
-  choice.blocks = s.workers * cluster_size(c);
-  if (c.split == SplitKMode::parallel && c.cluster_k == 1) {
-    s.reduce_chunks =
-        std::clamp(s.workers / std::max(tiles, 1u), 1u, accumulators_per_thread(c) / 4);
-  }
-  shape_raster(c, s.workers, s);
+  const bool streamed = c.split == SplitKMode::stream_k;
+  if (streamed && c.grouping == Grouping::classes && p.batch > 1) return std::nullopt;
+  if (!is_countable(c, tiles)) return std::nullopt;
 
-  const size_t tile_bytes = size_t(c.tile_m) * c.tile_n * sizeof(float);
-  const size_t all_tiles = size_t(tiles) * sharers(c);
-  if (c.split == SplitKMode::serial) {
-    choice.counter_bytes = all_tiles * sizeof(uint32_t);
-    choice.partial_bytes = all_tiles * tile_bytes;
-  } else if (c.split == SplitKMode::parallel) {
-    choice.counter_bytes = all_tiles * c.cluster_k * sizeof(uint32_t);
-    choice.partial_bytes = all_tiles * tile_bytes * (slices / c.cluster_k);
-  } else if (c.split == SplitKMode::stream_k) {
-    choice.counter_bytes = choice.blocks * sizeof(uint32_t);
-    choice.partial_bytes = choice.blocks * tile_bytes;
-  }
-  choice.counter_bytes = round_up<size_t>(choice.counter_bytes, 16);
+  choice.spec.slices = streamed ? spec.slices : slices;
+  choice.spec.cluster_k = c.split == SplitKMode::parallel ? c.cluster_k : 1;
+  const GemmGrid grid = gemm_grid(c, tiles, choice.spec.slices, uint32_t(device.multiprocessors));
+  choice.schedule = grid.schedule;
+  choice.blocks = grid.blocks;
+  choice.counter_bytes = grid.counter_bytes;
+  choice.partial_bytes = grid.partial_bytes;
+  choice.most_tiles = uint32_t(tiles.total);
+  expect(tiles, choice);
   return choice;
 }
 

@@ -9,6 +9,7 @@
 #include "cleave/gemm.h"
 #include "cleave/kernel/gemm_config.h"
 #include "cleave/schedule/schedule.h"
+#include "launch/conv_grid.h"
 #include "plan/spec.h"
 
 namespace cleave {
@@ -17,6 +18,7 @@ struct Choice {
   Spec spec;
   GemmProblem problem;  ///< as the kernel sees it: transposed if the spec says so
   GemmConfig config;
+  ConvGeometry geometry;  ///< of a convolution
   ScheduleShape schedule;
   double tiles = 0;          ///< of D; where only the GPU knows, how many to expect
   uint32_t most_tiles = 0;   ///< and at most

@@ -4,69 +4,65 @@
 #include <bit>
 
 #include "cleave/conv.h"
+#include "launch/conv_maps.h"
+#include "problem/conv.h"
 #include "problem/conv_classes.h"
 
 namespace cleave {
 namespace {
 
-// What cuTensorMapEncodeIm2col allows with two axes, and with three.
-constexpr int32_t kLeastCorner[] = {-128, -16};
-constexpr int32_t kMostCorner[] = {127, 15};
-constexpr int32_t kMostOffset[] = {255, 31};
-constexpr int32_t kMostStep = 8;
-constexpr uint32_t kMostMappedClasses = 16;  // more maps do not fit a launch's parameters
+constexpr uint32_t kMostMappedClasses = 16;  // 4 x 4: every launch brings two maps for each
 
-bool has_depth(const ConvLayout& conv) {
-  return conv.axes[0] != ConvAxis{};
-}
-
-/// Of the gathered tensor, along an axis.
-int32_t gathered_size(const ConvLayout& conv, uint32_t axis) {
-  return conv.kind == Conv::dgrad ? int32_t(outputs(conv.axes[axis])) : conv.axes[axis].size;
-}
-
-/// Whether a tensor map reaches all pixels of the class at all taps.
-bool is_mappable(const ConvLayout& conv, const ConvClass& c) {
-  const uint32_t depth = has_depth(conv) ? 1 : 0;
-  for (uint32_t i = 1 - depth; i < kConvAxes; ++i) {
-    if (gathered_size(conv, i) < 1 || c.row_step[i] > kMostStep) return false;
-    if (c.taps.size == 0) continue;
-    const int32_t last = c.origin[i] + int32_t(c.pixels.extent[i] - 1) * c.row_step[i];
-    const int32_t upper = last - (gathered_size(conv, i) - 1);
-    if (c.origin[i] < kLeastCorner[depth] || c.origin[i] > kMostCorner[depth]) return false;
-    if (upper < kLeastCorner[depth] || upper > kMostCorner[depth]) return false;
-    if (int32_t(c.taps.extent[i] - 1) * c.tap_step[i] > kMostOffset[depth]) return false;
-  }
-  return true;
+/// Whether the groups of what the copy engine gathers, and of the filters beside it, follow each
+/// other: one map shows them all.
+bool groups_adjoin(const GemmProblem& p) {
+  const ConvLayout& conv = p.conv;
+  const MatrixLayout& gathered = gathers_a(conv) ? p.a : p.b;
+  if (gathered.stride_batch != gathered_channels(conv)) return false;
+  if (conv.kind == Conv::wgrad) return true;
+  const int64_t filter = conv.kind == Conv::fprop ? p.b.stride_col : p.b.stride_row;
+  return p.b.stride_batch == conv.filters * filter;
 }
 
 }  // namespace
 
 std::optional<GemmProblem> conv_view(const GemmProblem& problem, const Spec& spec) {
-  GemmProblem view = problem;
-  if (spec.side_by_side) {
-    ConvClass joint;
-    ClassColumns columns;
-    const bool possible = problem.conv.kind == Conv::dgrad && problem.batch == 1 &&
-                          spec.gather == (spec.family == KernelFamily::sm90) &&
-                          put_side_by_side(problem.conv, joint, columns);
-    if (!possible || columns.residues.size == 1 || problem.m == 0) return std::nullopt;
-    view.m = joint.rows;
-    view.n = problem.n * columns.residues.size;
-    view.k = joint.taps.size * problem.conv.filters;
-    return view;
-  }
-  if (spec.gather && (problem.conv.kind == Conv::dgrad || spec.family != KernelFamily::sm90 ||
-                      spec.multicast_m * spec.multicast_n > 1))
+  const GemmConfig kernel{.family = spec.family,
+                          .conv = problem.conv.kind,
+                          .side_by_side = spec.side_by_side,
+                          .gather = spec.gather,
+                          .batches_taps = batches_taps(problem, spec)};
+  const ConvGeometry geometry = conv_geometry(problem.conv, problem.batch);
+  ConvClasses joint;
+  if (kernel.side_by_side) {
+    const bool possible = kernel.conv == Conv::dgrad && problem.batch == 1 && problem.m > 0 &&
+                          kernel.gather == (kernel.family == KernelFamily::sm90);
+    if (possible) joint = find_classes(geometry, true);
+    if (joint.list.empty() || joint.columns.residues.size == 1) return std::nullopt;
+  } else if (kernel.gather && (kernel.conv == Conv::dgrad || kernel.family != KernelFamily::sm90)) {
     return std::nullopt;
-  if (spec.family != KernelFamily::sm90 || problem.conv.kind != Conv::wgrad || spec.gather)
-    return view;
-  if (problem.batch != 1) return std::nullopt;
-  view.batch = taps(problem.conv);
-  view.n = problem.conv.channels;
-  view.a.stride_batch = view.b.stride_batch = 0;
-  view.c.stride_batch = view.d.stride_batch = view.n;
+  }
+  if (kernel.gather && spec.multicast_m * spec.multicast_n > 1) return std::nullopt;
+  if (gathers_by_map(kernel) && problem.batch > 1 && !groups_adjoin(problem)) return std::nullopt;
+  const bool batched = kernel.batches_taps;
+  if (batched && problem.batch != 1) return std::nullopt;
+
+  GemmProblem view = problem;
+  const GemmSizes sizes = conv_sizes(kernel, geometry, joint);
+  view.m = sizes.m;
+  view.n = sizes.n;
+  view.k = sizes.k;
+  view.batch = sizes.batch;
+  if (batched) {
+    view.a.stride_batch = view.b.stride_batch = 0;
+    view.c.stride_batch = view.d.stride_batch = view.n;
+  }
   return view;
+}
+
+bool batches_taps(const GemmProblem& problem, const Spec& spec) {
+  return problem.conv.kind == Conv::wgrad && spec.family == KernelFamily::sm90 && !spec.gather &&
+         problem.conv.channels % atom_elements(problem.a.dtype) != 0;
 }
 
 uint32_t channel_alignment(const GemmProblem& problem) {
@@ -78,49 +74,20 @@ uint32_t channel_alignment(const GemmProblem& problem) {
   return uint32_t(both & -both);
 }
 
-bool shape_conv(const GemmProblem& problem, GemmConfig& config) {
-  const ConvLayout& conv = problem.conv;
-  config.conv = conv.kind;
-  config.conv_axes = has_depth(conv) ? 3 : 2;
+bool shape_conv(const ConvLayout& conv, const ConvGeometry& geometry, GemmConfig& config) {
+  config.conv_axes = conv.axes[0] != ConvAxis{} ? 3 : 2;
   config.fast_load = conv.division != Division::plain && conv.division != Division::fast_store;
   config.fast_store = conv.division != Division::plain && conv.division != Division::fast_load;
-  if (config.side_by_side) {
-    config.class_capacity = 1;
-    ConvClass joint;
-    ClassColumns columns;
-    return put_side_by_side(conv, joint, columns) && (!config.gather || is_mappable(conv, joint));
-  }
-  const auto classes = conv_classes(conv);
-  // A tile without k blocks needs the walk that knows of such.
-  const bool bare = !classes.empty() && classes.front().taps.size == 0;
-  config.grouping = classes.size() > 1 || bare ? Grouping::classes : Grouping::none;
-  config.class_capacity = std::bit_ceil(uint32_t(std::max<size_t>(classes.size(), 1)));
-  if (config.family == KernelFamily::portable || config.gather) return true;
-  const bool many_groups = problem.batch > 1 && conv.kind != Conv::wgrad;
-  return classes.size() <= kMostMappedClasses &&
-         (!many_groups || gathered_channels(conv) % config.tile_k == 0) &&
-         std::all_of(classes.begin(), classes.end(),
-                     [&](const ConvClass& c) { return is_mappable(conv, c); });
-}
-
-std::vector<ConvClass> dealt_classes(const GemmProblem& problem, const GemmConfig& config,
-                                     ClassColumns* columns) {
-  std::vector<ConvClass> classes;
-  if (config.side_by_side) {
-    ClassColumns own;
-    put_side_by_side(problem.conv, classes.emplace_back(), columns == nullptr ? own : *columns);
-  } else {
-    classes = conv_classes(problem.conv);
-  }
-  deal_tiles(classes.data(), uint32_t(classes.size()), group_step(config), config.tile_k,
-             gathered_channels(problem.conv), flattens_taps(config));
-  return classes;
-}
-
-uint32_t per_tap(const GemmProblem& problem, const GemmConfig& config) {
-  const uint32_t channels = gathered_channels(problem.conv);
-  const bool by_block = !flattens_taps(config) && gathers_a(config);
-  return by_block ? ceil_div(channels, config.tile_k) : channels;
+  const ConvClasses classes = find_classes(geometry, config.side_by_side);
+  const bool walk = needs_class_walk(classes);
+  if (walk && config.side_by_side) return false;
+  config.grouping = walk ? Grouping::classes : Grouping::none;
+  config.class_capacity = std::bit_ceil(std::max(uint32_t(classes.list.size()), 1u));
+  if (!gathers_by_map(config)) return true;
+  const bool whole_blocks = geometry.groups == 1 || !gathers_a(config) ||
+                            gathered_channels(geometry) % config.tile_k == 0;
+  return whole_blocks && config.class_capacity <= kMostMappedClasses &&
+         serves(config, geometry, classes);
 }
 
 }  // namespace cleave

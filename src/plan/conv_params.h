@@ -1,4 +1,4 @@
-// The parameters of a convolution's kernel, as far as they do not depend on pointers.
+// The parameters of a convolution's kernel.
 #pragma once
 
 #include <cstddef>
@@ -9,10 +9,11 @@
 
 namespace cleave {
 
-/// The bytes of a kernel's ConvParams. What it begins with is `gemm`.
+/// The bytes of a kernel's ConvParams, as far as they do not depend on pointers. What they begin
+/// with is `gemm`.
 std::vector<std::byte> make_conv_params(const Choice& choice, const GemmParams& gemm);
 
-/// Points the tensor maps in `params` at the operands and at D.
-void place_conv_maps(const Choice& choice, void* params, const GemmArguments& arguments);
+/// Points the classes' tensor maps in `params` at the operands and at D, which it has already.
+void place_class_maps(const Choice& choice, void* params);
 
 }  // namespace cleave

@@ -27,6 +27,7 @@ constexpr double kL2TotalBytesPerUs = 8.75e6;
 constexpr double kL2GroupedBytesPerUs = 12.5e6;  // whose tiles follow each other group by group
 constexpr double kL2ConvBytesPerUs = 12.5e6;     // neighbours read the same pixels, tap after tap
 constexpr double kPixelClocks = 2.5;             // of im2col, for 128 bytes
+constexpr double kPixelDownClocks = 3.4;         // where pixels run along K
 constexpr double kEmptyPixelClocks = 8;          // where some of them, or their use, is nothing
 constexpr double kPiecesClocks = 150;            // of gathering by threads, each k block
 constexpr double kPieceClocks = 105;             // of 16 bytes, by each of the threads that copy
@@ -93,7 +94,8 @@ double gather_clocks(const GemmConfig& c, const GemmProblem& p) {
   if (c.family == KernelFamily::portable || !c.gather) {
     const bool partly_empty = gathered_channels(p.conv) < atom_elements(c.a);
     if (c.family == KernelFamily::portable) return kGatherByThreads * multiply_clocks(c);
-    return pixels * boxes * (partly_empty ? kEmptyPixelClocks : kPixelClocks);
+    const double full = gathers_a(c) ? kPixelClocks : kPixelDownClocks;
+    return pixels * boxes * (partly_empty ? kEmptyPixelClocks : full);
   }
   if (c.side_by_side) return pixels * boxes * kEmptyPixelClocks;
   return kPiecesClocks + kPieceClocks * pixels * 128 / 16 / copy_threads(c);

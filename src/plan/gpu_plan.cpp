@@ -6,12 +6,11 @@
 #include <cstring>
 #include <mutex>
 
-#include "cleave/conv.h"
-#include "cleave/epilogue/store_chunk.h"
 #include "cleave/kernel/gemm_params.h"
-#include "cleave/mainloop/tma_box.h"
 #include "cleave/names.h"
 #include "jit/source.h"
+#include "launch/conv_maps.h"
+#include "launch/gemm_grid.h"
 #include "plan/conv_params.h"
 #include "plan/cost.h"
 #include "problem/arguments.h"
@@ -25,123 +24,12 @@
 namespace cleave {
 namespace {
 
-static_assert(sizeof(TensorMap) == sizeof(CUtensorMap) &&
-              alignof(TensorMap) >= alignof(CUtensorMap));
-
 constexpr size_t kMostParamBytes = 32764;  // of a launch
-
-// Tensor maps are encoded for this address (any aligned one would do) and pointed at the arguments
-// in each run.
-const void* const kNowhere = reinterpret_cast<const void*>(uintptr_t(1) << 20);
-
-CUtensorMap& driver_map(TensorMap& map) {
-  return reinterpret_cast<CUtensorMap&>(map);
-}
-
-/// A matrix with a contiguous dimension of `across` elements and `down` lines `stride` elements
-/// apart, batched.
-TensorMapShape map_shape(const char* name, const MatrixLayout& layout, int64_t across, int64_t down,
-                         int64_t stride, int64_t batch, uint32_t box_across, uint32_t box_down) {
-  const uint64_t element = size_of(layout.dtype);
-  // Strides that are never used still have to be valid ones.
-  const uint64_t line =
-      down > 1 ? uint64_t(stride) * element : round_up<uint64_t>(across * element, 16);
-  const bool batched = batch > 1 && layout.stride_batch != 0;
-  TensorMapShape shape;
-  shape.name = name;
-  shape.dtype = layout.dtype;
-  shape.round_to_tf32 = layout.dtype == DType::f32;
-  shape.rank = 3;
-  shape.size = {uint64_t(across), uint64_t(down), batched ? uint64_t(batch) : 1};
-  shape.stride_bytes = {0, line, batched ? uint64_t(layout.stride_batch) * element : line};
-  shape.box = {box_across, box_down, 1};
-  return shape;
-}
-
-/// The same matrix, not batched, as the ragged map of tma_box.h.
-TensorMapShape ragged(TensorMapShape shape) {
-  const uint64_t lines = shape.size[1], stride = shape.stride_bytes[1];
-  shape.rank = 4;
-  shape.size = {shape.size[0], kRaggedExtent, lines + 1, uint64_t(kRaggedExtent) + 1};
-  shape.stride_bytes = {0, stride, stride, kRaggedWrap - stride};
-  shape.box = {shape.box[0], shape.box[1], 1, 1};
-  return shape;
-}
-
-CUtensorMap make_map(const TensorMapShape& shape, bool is_ragged) {
-  return make_tensor_map(kNowhere, is_ragged ? ragged(shape) : shape);
-}
-
-CUtensorMap map_a(const Choice& choice) {
-  const GemmProblem& p = choice.problem;
-  const GemmConfig& c = choice.config;
-  const bool k = c.a_major == Major::k;
-  return make_map(map_shape("a", p.a, k ? p.k : p.m, k ? p.m : p.k,
-                            k ? p.a.stride_row : p.a.stride_col, p.batch, atom_elements(c.a),
-                            box_rows(c.a_major, c.tile_m, c.tile_k, c.multicast_n)),
-                  loads_ragged(c.grouping, c.a_major));
-}
-
-/// The filters of a convolution, whose batch are the taps.
-CUtensorMap map_filters(const Choice& choice) {
-  const GemmProblem& p = choice.problem;
-  const GemmConfig& c = choice.config;
-  const bool forward = p.conv.kind == Conv::fprop;
-  MatrixLayout one_tap = p.b;
-  one_tap.stride_batch = p.conv.channels;
-  const int64_t channels = p.conv.channels, filters = p.conv.filters * p.batch;
-  return make_map(
-      map_shape("b", one_tap, channels, filters, forward ? p.b.stride_col : p.b.stride_row,
-                taps(p.conv), atom_elements(c.a),
-                box_rows(c.b_major, c.tile_n, c.tile_k, c.multicast_m)),
-      false);
-}
-
-CUtensorMap map_b(const Choice& choice) {
-  const GemmProblem& p = choice.problem;
-  const GemmConfig& c = choice.config;
-  const bool k = c.b_major == Major::k;
-  const uint32_t pieces = gated(c) ? 2 : 1;
-  const int64_t n = p.n * pieces;
-  return make_map(
-      map_shape("b", p.b, k ? p.k : n, k ? n : p.k, k ? p.b.stride_col : p.b.stride_row, p.batch,
-                atom_elements(c.a), box_rows(c.b_major, c.tile_n, c.tile_k, c.multicast_m, pieces)),
-      loads_ragged(c.grouping, c.b_major));
-}
-
-CUtensorMap map_d(const Choice& choice) {
-  const GemmProblem& p = choice.problem;
-  const GemmConfig& c = choice.config;
-  const uint32_t columns = store_box_columns(c);
-  const bool is_ragged = stores_ragged(c.grouping, c.d_order);
-  if (c.d_order == Order::row)
-    return make_map(map_shape("d", p.d, p.n, p.m, p.d.stride_row, p.batch, columns, 64), is_ragged);
-  return make_map(map_shape("d", p.d, p.m, p.n, p.d.stride_col, p.batch, 64, columns), is_ragged);
-}
-
-/// Whether an operand is fetched as a matrix.
-bool has_map_a(const GemmConfig& c) {
-  return !gathers_a(c);
-}
-bool has_map_b(const GemmConfig& c) {
-  return !gathers_b(c) && !c.side_by_side;
-}
-
-/// Whether all of D has one map.
-bool stores_by_map(const GemmConfig& c) {
-  return c.store_by_tma && !scatters(c);
-}
 
 GemmParams make_params(const Choice& choice) {
   const GemmProblem& p = choice.problem;
   const GemmConfig& c = choice.config;
   GemmParams params{};
-  if (c.family == KernelFamily::sm90) {
-    if (has_map_a(c)) driver_map(params.map_a) = map_a(choice);
-    if (has_map_b(c))
-      driver_map(params.map_b) = gathers_a(c) && !c.gather ? map_filters(choice) : map_b(choice);
-    if (stores_by_map(c)) driver_map(params.map_d) = map_d(choice);
-  }
   const auto strided = [](Major major, int64_t k, int64_t other) {
     return major == Major::k ? other : k;
   };
@@ -167,6 +55,11 @@ GemmParams make_params(const Choice& choice) {
   e.n = uint32_t(p.n);
   e.bias_batch_stride = p.bias_stride_batch;
   params.groups = group_params(p);
+  if (c.family == KernelFamily::sm90) {
+    visit_matrix_maps(
+        c, choice.geometry, uint32_t(p.batch), params,
+        [](TensorMap& map, const void*, const auto& shape) { encode_placeless(map, shape()); });
+  }
   return params;
 }
 
@@ -199,16 +92,9 @@ class GpuPlan final : public GemmPlan {
     const Ready& ready = make_ready(cuda_stream);
 
     const GemmArguments arguments = choice_.spec.transposed ? transposed(given) : given;
-    const GemmConfig& c = choice_.config;
     alignas(TensorMap) std::byte buffer[kMostParamBytes];
     std::memcpy(buffer, ready.params.data(), ready.params.size());
     GemmParams& params = *reinterpret_cast<GemmParams*>(buffer);
-    if (c.family == KernelFamily::sm90) {
-      if (has_map_a(c)) replace_address(driver_map(params.map_a), arguments.a);
-      if (has_map_b(c)) replace_address(driver_map(params.map_b), arguments.b);
-      if (stores_by_map(c)) replace_address(driver_map(params.map_d), arguments.d);
-      if (c.conv != Conv::none) place_conv_maps(choice_, buffer, arguments);
-    }
     params.a.data = arguments.a;
     params.b.data = arguments.b;
     params.groups.offsets = arguments.group_offsets;
@@ -229,6 +115,7 @@ class GpuPlan final : public GemmPlan {
     const Workspace space = find_workspace(workspace, workspace_bytes, cuda_stream);
     params.counters = static_cast<uint32_t*>(space.counters);
     params.partials = static_cast<float*>(space.partials);
+    place_maps(buffer, params);
     try {
       ready.kernel->launch(launch_, cuda_stream, buffer);
     } catch (const Error&) {
@@ -286,6 +173,16 @@ class GpuPlan final : public GemmPlan {
     return {given, static_cast<char*>(given) + choice_.counter_bytes};
   }
 
+  /// Points the tensor maps in `buffer`, which begins with `params`, at the arguments.
+  void place_maps(void* buffer, GemmParams& params) const {
+    const GemmConfig& c = choice_.config;
+    if (c.family != KernelFamily::sm90) return;
+    visit_matrix_maps(
+        c, choice_.geometry, uint32_t(choice_.problem.batch), params,
+        [](TensorMap& map, const void* data, const auto&) { replace_address(map, data); });
+    if (c.conv != Conv::none) place_class_maps(choice_, buffer);
+  }
+
   const Ready& make_ready(CUstream stream) const {
     if (const Ready* ready = ready_.load(std::memory_order_acquire)) return *ready;
     const std::lock_guard lock(mutex_);
@@ -307,7 +204,7 @@ class GpuPlan final : public GemmPlan {
   /// through MPS, say).
   void check_resident(const Kernel& kernel) const {
     const GemmConfig& c = choice_.config;
-    if (c.split == SplitKMode::none || c.cluster_k > 1) return;
+    if (!blocks_wait(c)) return;
     const int most = kernel.max_active_clusters(launch_);
     const int needed = int(choice_.blocks / cluster_size(c));
     if (needed > most) {

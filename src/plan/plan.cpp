@@ -26,6 +26,16 @@ void refuse_invalid(const GemmProblem& problem) {
 }
 
 [[noreturn]] void refuse_unserved(const GemmProblem& problem, const DeviceInfo& device) {
+  if (problem.kernel == KernelFamily::sm90 && problem.conv.kind != Conv::none) {
+    throw Error(
+        ErrorCode::unsupported,
+        fmt::format(
+            "kernel=\"sm90\" cannot serve this convolution on {}: it needs sm_90, channels and "
+            "filters whose bytes are multiples of 16, 16-bit operands (or fprop), groups of whole "
+            "blocks of 128 bytes, strides up to 8 (4 x 4 in dgrad), and padding and filters within "
+            "128 pixels (16 where there is depth); use kernel=\"portable\" or \"auto\"",
+            device.name));
+  }
   if (problem.kernel == KernelFamily::sm90) {
     throw Error(
         ErrorCode::unsupported,
@@ -35,6 +45,11 @@ void refuse_invalid(const GemmProblem& problem) {
             "multiples of 16 bytes, K > 0 and, for float32, a and b contiguous along K; use "
             "kernel=\"portable\" or \"auto\"",
             device.name));
+  }
+  if (problem.conv.kind != Conv::none && problem.split_k_mode == SplitKMode::stream_k) {
+    throw Error(ErrorCode::unsupported,
+                "split_k_mode=\"stream_k\" does not serve a strided dgrad with groups; use "
+                "\"parallel\" or \"serial\"");
   }
   throw Error(ErrorCode::unsupported,
               fmt::format("split_k_mode=\"{}\" with split_k_slices={} cannot be served on {}: "

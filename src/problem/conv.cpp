@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "cleave/core/math.h"
+#include "launch/conv_grid.h"
 
 namespace cleave {
 namespace {
@@ -44,9 +45,8 @@ MatrixLayout transposed(const MatrixLayout& layout) {
 }  // namespace
 
 int64_t outputs(const ConvAxis& axis) {
-  const int64_t span = int64_t(axis.filter - int64_t(1)) * axis.dilation + 1;
-  const int64_t room = int64_t(axis.size) + axis.pad_begin + axis.pad_end - span;
-  return room < 0 || axis.stride < 1 ? 0 : room / axis.stride + 1;
+  return conv_outputs(axis.size, int64_t(axis.pad_begin) + axis.pad_end, axis.filter, axis.stride,
+                      axis.dilation);
 }
 
 int64_t image_pixels(const ConvLayout& conv) {

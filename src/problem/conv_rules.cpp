@@ -11,6 +11,10 @@
 namespace cleave {
 namespace {
 
+/// Of an axis, and of images: 2^30 is then outside any of them, wherever a tap leads (gather.h,
+/// im2col_loader.h).
+constexpr int64_t kMostPixels = int64_t(1) << 29;
+
 /// The rules of one axis, called `name`.
 class AxisRules {
  public:
@@ -42,10 +46,9 @@ class AxisRules {
   }
 
   void check_span(const char* what, int64_t pixels, const char* remedy) const {
-    if (pixels <= kMaxSize) return;
+    if (pixels <= kMostPixels) return;
     out_.push_back(
-        fmt::format("the {} spans {} pixels along the {}; at most 2^31 - 1 are served. Pass less "
-                    "{}",
+        fmt::format("the {} spans {} pixels along the {}; at most 2^29 are served. Pass less {}",
                     what, pixels, name_, remedy));
   }
 
@@ -65,17 +68,19 @@ class AxisRules {
   Messages& out_;
 };
 
-/// One of the numbers that a kernel counts in 31 bits.
-void check_count(const char* what, int64_t count, const char* remedy, Messages& out) {
-  if (count >= 0 && count <= kMaxSize) return;
+/// One of the numbers that a kernel counts in 31 bits, or fewer.
+void check_count(const char* what, int64_t count, const char* remedy, Messages& out,
+                 int64_t most = kMaxSize) {
+  if (count >= 0 && count <= most) return;
   const bool known = count < std::numeric_limits<int64_t>::max();
-  out.push_back(fmt::format("the convolution has {} {}; it must be from 0 to 2^31 - 1. {}",
-                            known ? std::to_string(count) : "2^63 or more", what, remedy));
+  out.push_back(fmt::format("the convolution has {} {}; it must be from 0 to {}. {}",
+                            known ? std::to_string(count) : "2^63 or more", what,
+                            most == kMaxSize ? "2^31 - 1" : "2^29", remedy));
 }
 
 void check_counts(const ConvLayout& conv, Messages& out) {
   const size_t before = out.size();
-  check_count("images", conv.images, "Split the batch", out);
+  check_count("images", conv.images, "Split the batch", out, kMostPixels);
   check_count("channels in a group", conv.channels, "Pass another number", out);
   check_count("filters in a group", conv.filters, "Pass another number", out);
   if (out.size() != before) return;

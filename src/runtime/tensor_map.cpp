@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "cleave/error.h"
+#include "launch/encode_map.h"
 #include "runtime/driver.h"
 
 namespace cleave {
@@ -13,6 +14,15 @@ constexpr uint64_t max_size = uint64_t(1) << 32;
 constexpr uint64_t max_stride_bytes = uint64_t(1) << 40;
 constexpr uint32_t max_box = 256;
 constexpr uint32_t max_box_pixels = 1024;
+
+static_assert(sizeof(TensorMap) == sizeof(CUtensorMap) &&
+              alignof(TensorMap) >= alignof(CUtensorMap));
+
+const void* const kNowhere = reinterpret_cast<const void*>(uintptr_t(1) << 20);
+
+CUtensorMap& driver_map(TensorMap& map) {
+  return reinterpret_cast<CUtensorMap&>(map);
+}
 
 template <class... Values>
 [[noreturn]] void refuse(fmt::format_string<Values...> format, Values&&... values) {
@@ -54,36 +64,11 @@ void check_dimensions(const Shape& s) {
   }
 }
 
-/// The swizzle whose span is a row of the box, of `elements`.
-CUtensorMapSwizzle swizzle(const char* name, DType dtype, uint32_t elements) {
-  const uint32_t row_bytes = elements * size_of(dtype);
-  switch (row_bytes) {
-    case 32:
-      return CU_TENSOR_MAP_SWIZZLE_32B;
-    case 64:
-      return CU_TENSOR_MAP_SWIZZLE_64B;
-    case 128:
-      return CU_TENSOR_MAP_SWIZZLE_128B;
-  }
-  refuse("{}.box[0] is {} bytes; swizzles have rows of 32, 64 or 128.", name, row_bytes);
-}
-
-CUtensorMapDataType data_type(DType dtype, bool round_to_tf32) {
-  switch (dtype) {
-    case DType::f16:
-      return CU_TENSOR_MAP_DATA_TYPE_FLOAT16;
-    case DType::bf16:
-      return CU_TENSOR_MAP_DATA_TYPE_BFLOAT16;
-    case DType::i8:
-    case DType::e4m3:
-    case DType::e5m2:
-      return CU_TENSOR_MAP_DATA_TYPE_UINT8;
-    case DType::i32:
-      return CU_TENSOR_MAP_DATA_TYPE_INT32;
-    case DType::f32:
-      break;
-  }
-  return round_to_tf32 ? CU_TENSOR_MAP_DATA_TYPE_TFLOAT32 : CU_TENSOR_MAP_DATA_TYPE_FLOAT32;
+/// Swizzles have rows of 32, 64 or 128 bytes.
+void check_row(const char* name, DType dtype, uint32_t elements) {
+  const uint32_t bytes = elements * size_of(dtype);
+  if (bytes == 32 || bytes == 64 || bytes == 128) return;
+  refuse("{}.box[0] is {} bytes; swizzles have rows of 32, 64 or 128.", name, bytes);
 }
 
 }  // namespace
@@ -92,15 +77,9 @@ CUtensorMap make_tensor_map(const void* base, const TensorMapShape& shape) {
   check_base(base, shape.name);
   check_dimensions(shape);
   for (uint32_t i = 0; i < shape.rank; ++i) check_box(shape.name, i, shape.box[i], max_box);
-  const CUtensorMapSwizzle swizzling = swizzle(shape.name, shape.dtype, shape.box[0]);
-  const std::array<cuuint32_t, TensorMapShape::max_rank> element_strides = {1, 1, 1, 1};
+  check_row(shape.name, shape.dtype, shape.box[0]);
   CUtensorMap map;
-  check(driver().tensor_map_encode_tiled(
-            &map, data_type(shape.dtype, shape.round_to_tf32), shape.rank, const_cast<void*>(base),
-            shape.size.data(), shape.stride_bytes.data() + 1, shape.box.data(),
-            element_strides.data(), CU_TENSOR_MAP_INTERLEAVE_NONE, swizzling,
-            CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE),
-        "cuTensorMapEncodeTiled");
+  check(encode_tiled(driver().tensor_map_encode_tiled, map, base, shape), "cuTensorMapEncodeTiled");
   return map;
 }
 
@@ -109,23 +88,24 @@ CUtensorMap make_tensor_map(const void* base, const Im2colMapShape& shape) {
   check_dimensions(shape);
   check_box(shape.name, 0, shape.box_channels, max_box);
   check_box(shape.name, 1, shape.box_pixels, max_box_pixels);
-  const CUtensorMapSwizzle swizzling = swizzle(shape.name, shape.dtype, shape.box_channels);
-  const std::array<cuuint32_t, Im2colMapShape::max_rank> steps = {
-      1, shape.step[0], shape.step[1], shape.rank == 5 ? shape.step[2] : 1, 1};
+  check_row(shape.name, shape.dtype, shape.box_channels);
   CUtensorMap map;
-  check(
-      driver().tensor_map_encode_im2col(
-          &map, data_type(shape.dtype, shape.round_to_tf32), shape.rank, const_cast<void*>(base),
-          shape.size.data(), shape.stride_bytes.data() + 1, shape.lower.data(), shape.upper.data(),
-          shape.box_channels, shape.box_pixels, steps.data(), CU_TENSOR_MAP_INTERLEAVE_NONE,
-          swizzling, CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE),
-      "cuTensorMapEncodeIm2col");
+  check(encode_im2col(driver().tensor_map_encode_im2col, map, base, shape),
+        "cuTensorMapEncodeIm2col");
   return map;
 }
 
-void replace_address(CUtensorMap& map, const void* base) {
+void encode_placeless(TensorMap& map, const TensorMapShape& shape) {
+  driver_map(map) = make_tensor_map(kNowhere, shape);
+}
+
+void encode_placeless(TensorMap& map, const Im2colMapShape& shape) {
+  driver_map(map) = make_tensor_map(kNowhere, shape);
+}
+
+void replace_address(TensorMap& map, const void* base) {
   check_base(base, "matrix");
-  check(driver().tensor_map_replace_address(&map, const_cast<void*>(base)),
+  check(driver().tensor_map_replace_address(&driver_map(map), const_cast<void*>(base)),
         "cuTensorMapReplaceAddress");
 }
 

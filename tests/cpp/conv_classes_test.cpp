@@ -232,5 +232,13 @@ TEST(Grid, FastAndPlainDivisionAgreeUpToTheLastPixel) {
   }
 }
 
+TEST(ConvClasses, OfTheLargestImage) {
+  const ConvAxis axis{.size = INT32_MAX, .filter = 3, .stride = 2};
+  const ConvLayout conv{.kind = Conv::dgrad, .images = 1, .axes = {{}, {}, axis}};
+  int64_t rows = 0;
+  for (const ConvClass& c : conv_classes(conv)) rows += c.rows;
+  EXPECT_EQ(rows, INT32_MAX);
+}
+
 }  // namespace
 }  // namespace cleave

@@ -4,7 +4,7 @@
 #include <ostream>
 #include <vector>
 
-#include "cleave/gemm.h"
+#include "cleave/conv.h"
 
 namespace cleave {
 
@@ -113,6 +113,60 @@ inline std::vector<EmitCase> emit_cases() {
        split(grouped(product(1024, 512, 4096, bf16, f32, 1, false, true), Grouping::k,
                      {.bounds = GroupBounds::aligned_ends, .spacing = 64}),
              SplitKMode::stream_k)},
+  };
+}
+
+/// Images of 56 x 56 (3-D: 12 x 12 x 12) pixels, filters of 3 x 3.
+inline GemmProblem convolution(Conv kind, DType in, DType out, int64_t channels, int64_t filters,
+                               int32_t stride = 1, int64_t groups = 1, bool deep = false,
+                               int32_t taps = 3) {
+  const ConvAxis axis{.size = deep ? 12 : 56,
+                      .filter = taps,
+                      .stride = stride,
+                      .pad_begin = taps / 2,
+                      .pad_end = (taps - 1) / 2};
+  const ConvLayout conv{.kind = kind,
+                        .images = 8,
+                        .channels = channels,
+                        .filters = filters,
+                        .axes = {deep ? axis : ConvAxis{}, axis, axis}};
+  return implicit_gemm(conv, groups, in, out);
+}
+
+inline GemmProblem portable(GemmProblem p) {
+  p.kernel = KernelFamily::portable;
+  return p;
+}
+
+inline std::vector<EmitCase> emit_conv_cases() {
+  constexpr DType f16 = DType::f16, bf16 = DType::bf16, f32 = DType::f32, i8 = DType::i8;
+  GemmProblem grouped = with_epilogue(convolution(Conv::fprop, bf16, f32, 64, 64, 1, 4));
+  grouped.bias_stride_batch = 64;
+  GemmProblem accumulated = convolution(Conv::wgrad, f16, f32, 128, 64);
+  accumulated.has_c = true;
+  accumulated.c = accumulated.d;
+  return {
+      {"fprop", convolution(Conv::fprop, f16, f16, 128, 256)},
+      {"fprop_strided", with_epilogue(convolution(Conv::fprop, bf16, bf16, 64, 128, 2))},
+      {"fprop_groups", grouped},
+      {"fprop_stem", convolution(Conv::fprop, f16, f16, 8, 64, 2, 1, false, 7)},
+      {"fprop_deep", convolution(Conv::fprop, f16, f16, 64, 64, 1, 1, true)},
+      {"fprop_int8", convolution(Conv::fprop, i8, DType::i32, 128, 128)},
+      {"fprop_portable", with_epilogue(convolution(Conv::fprop, f16, f32, 3, 20, 2))},
+      {"fprop_split", split(convolution(Conv::fprop, f32, f32, 512, 64), SplitKMode::parallel, 4)},
+      {"dgrad", convolution(Conv::dgrad, f16, f16, 128, 256)},
+      {"dgrad_strided", with_epilogue(convolution(Conv::dgrad, bf16, bf16, 128, 128, 2))},
+      {"dgrad_bare", convolution(Conv::dgrad, bf16, bf16, 128, 128, 2, 1, false, 1)},
+      {"dgrad_stem", convolution(Conv::dgrad, f16, f16, 8, 64, 2, 1, false, 4)},
+      {"dgrad_deep", convolution(Conv::dgrad, f16, f16, 64, 64, 2, 1, true)},
+      {"dgrad_groups", convolution(Conv::dgrad, f16, f16, 64, 64, 2, 2)},
+      {"dgrad_portable", portable(convolution(Conv::dgrad, f16, f16, 24, 40, 3))},
+      {"dgrad_stream_k",
+       split(convolution(Conv::dgrad, f16, f16, 128, 128, 2), SplitKMode::stream_k)},
+      {"wgrad", convolution(Conv::wgrad, f16, f16, 128, 128, 2)},
+      {"wgrad_split", split(accumulated, SplitKMode::parallel, 8)},
+      {"wgrad_stem", convolution(Conv::wgrad, f16, f32, 8, 64, 2, 1, false, 7)},
+      {"wgrad_groups", convolution(Conv::wgrad, f16, f16, 32, 32, 1, 4)},
   };
 }
 

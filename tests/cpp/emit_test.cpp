@@ -58,7 +58,7 @@ TEST_P(Emit, IsCompleteAndHasNothingTooMuch) {
     for (const auto& [path, text] : files) {
       for (const std::string& name : included(text)) {
         bool found = false;
-        for (const char* folder : {"include/", "src/", "kernels/"}) {
+        for (const char* folder : {"include/", "src/", "kernels/", "example/"}) {
           if (!files.contains(folder + name)) continue;
           used.insert(folder + name);
           found = true;
@@ -90,7 +90,8 @@ std::string name_of(const testing::TestParamInfo<EmitCase>& info) {
   return info.param.name;
 }
 
-INSTANTIATE_TEST_SUITE_P(Operations, Emit, testing::ValuesIn(emit_cases()), name_of);
+INSTANTIATE_TEST_SUITE_P(Products, Emit, testing::ValuesIn(emit_cases()), name_of);
+INSTANTIATE_TEST_SUITE_P(Convolutions, Emit, testing::ValuesIn(emit_conv_cases()), name_of);
 
 TEST(EmitArchs, BothShareOneKernelFile) {
   const auto own = planned(product(1024, 1024, 1024, DType::bf16, DType::bf16));

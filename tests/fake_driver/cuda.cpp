@@ -15,6 +15,7 @@
 namespace {
 
 fake_driver::Launch last;
+size_t params_bytes = sizeof(cleave::GemmParams);
 
 constexpr char kContext = 0, kModule = 0, kFunction = 0;
 
@@ -52,6 +53,10 @@ extern "C" {
 
 const fake_driver::Launch* fake_driver_last_launch() {
   return &last;
+}
+
+void fake_driver_set_params_bytes(size_t bytes) {
+  params_bytes = bytes;
 }
 
 CUresult cuInit(unsigned) {
@@ -192,6 +197,29 @@ CUresult cuTensorMapEncodeTiled(CUtensorMap* map, CUtensorMapDataType type, cuui
   }
   return CUDA_SUCCESS;
 }
+CUresult cuTensorMapEncodeIm2col(CUtensorMap* map, CUtensorMapDataType type, cuuint32_t rank,
+                                 void* address, const cuuint64_t* size, const cuuint64_t* stride,
+                                 const int* lower, const int* upper, cuuint32_t channels,
+                                 cuuint32_t pixels, const cuuint32_t* step, CUtensorMapInterleave,
+                                 CUtensorMapSwizzle swizzle, CUtensorMapL2promotion,
+                                 CUtensorMapFloatOOBfill) {
+  *map = {};
+  cuuint64_t* const words = map->opaque;
+  words[0] = reinterpret_cast<uintptr_t>(address);
+  words[1] = uint64_t(type) << 32 | uint64_t(swizzle) << 16 | rank;
+  for (cuuint32_t i = 0; i < rank; ++i) {
+    words[2 + i] = size[i];
+    if (i > 0) words[6 + i] = stride[i - 1];
+    words[11] = words[11] << 8 | step[i];
+  }
+  for (cuuint32_t i = 0; i + 2 < rank; ++i) {
+    words[12] = words[12] << 16 | uint16_t(lower[i]);
+    words[13] = words[13] << 16 | uint16_t(upper[i]);
+  }
+  words[14] = channels;
+  words[15] = pixels;
+  return CUDA_SUCCESS;
+}
 CUresult cuTensorMapReplaceAddress(CUtensorMap* map, void* address) {
   map->opaque[0] = reinterpret_cast<uintptr_t>(address);
   return CUDA_SUCCESS;
@@ -211,7 +239,7 @@ CUresult cuLaunchKernelEx(const CUlaunchConfig* launch, CUfunction, void** argum
     if (attribute.id == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION)
       last.programmatic = attribute.value.programmaticStreamSerializationAllowed != 0;
   }
-  std::memcpy(&last.params, arguments[0], sizeof(last.params));
+  std::memcpy(last.memory, arguments[0], params_bytes);
   ++last.count;
   return CUDA_SUCCESS;
 }

@@ -1,6 +1,7 @@
 // What the fake libcuda remembers of a launch.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 #include "cleave/kernel/gemm_params.h"
@@ -12,9 +13,22 @@ struct Launch {
   uint32_t blocks = 0, threads = 0, cluster = 0, shared_bytes = 0;
   bool programmatic = false;
   void* stream = nullptr;
-  cleave::GemmParams params;
+  alignas(cleave::TensorMap) std::byte memory[32764];  // of the parameters
+
+  /// The parameters, or what they begin with.
+  template <class Params = cleave::GemmParams>
+  Params& params() {
+    return *reinterpret_cast<Params*>(memory);
+  }
+  template <class Params = cleave::GemmParams>
+  const Params& params() const {
+    return *reinterpret_cast<const Params*>(memory);
+  }
 };
 
 }  // namespace fake_driver
 
 extern "C" const fake_driver::Launch* fake_driver_last_launch();
+
+/// How many bytes the parameters of launches to come have; those of a product, until it is called.
+extern "C" void fake_driver_set_params_bytes(size_t bytes);

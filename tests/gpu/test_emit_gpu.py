@@ -18,7 +18,7 @@ import pytest
 
 torch = pytest.importorskip("torch", minversion="2.10")
 
-from emitted_operations import OPERATIONS  # noqa: E402
+from emitted_operations import CONVOLUTIONS, OPERATIONS  # noqa: E402
 
 import cleave  # noqa: E402
 
@@ -56,7 +56,7 @@ def with_8bit_d() -> Any:
 
 PLANS: dict[str, tuple[tuple[str, ...], Callable[[], Any]]] = {
     operation.name: (operation.archs, lambda o=operation: o.plan("cuda:0"))
-    for operation in OPERATIONS
+    for operation in [*OPERATIONS, *CONVOLUTIONS]
 } | {
     "with_c": (("sm_80", "sm_90a"), with_c),
     "with_zero_points": (("sm_80", "sm_90a"), with_zero_points),

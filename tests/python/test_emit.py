@@ -24,7 +24,7 @@ import pytest
 
 torch = pytest.importorskip("torch", minversion="2.10")
 
-from emitted_operations import OPERATIONS, Operation  # noqa: E402
+from emitted_operations import CONVOLUTIONS, OPERATIONS, Convolution, Operation  # noqa: E402
 
 import cleave  # noqa: E402
 from cleave.cli import main  # noqa: E402
@@ -41,7 +41,8 @@ CUDA_HEADERS = next(
     ),
     None,
 )
-every_operation = pytest.mark.parametrize("operation", OPERATIONS, ids=lambda o: o.name)
+EVERYTHING = [*OPERATIONS, *CONVOLUTIONS]
+every_operation = pytest.mark.parametrize("operation", EVERYTHING, ids=lambda o: o.name)
 
 
 @pytest.fixture(scope="module")
@@ -106,8 +107,56 @@ def meta(dtype: str, *shape: int, by_column: bool = False) -> torch.Tensor:
     return torch.empty(shape, dtype=getattr(torch, dtype), device="meta")
 
 
-def check_operator(operation: Operation, folder: Path, driver: Path) -> None:
+def check_convolution(operation: Convolution, folder: Path, driver: Path) -> None:
     """Loads it and calls it on tensors without data."""
+    module = load(operation.name, folder, driver)
+    options = operation.options
+    kind = options.get("kind", "fprop")
+    name = {"fprop": "conv", "dgrad": "conv_dgrad", "wgrad": "conv_wgrad"}[kind]
+    function = getattr(module, name)
+    operators = getattr(getattr(torch.ops, operation.name), name)
+    assert operators.overloads() == ["default", "out"]
+    x, w = (meta(options["dtype"], *shape) for shape in operation.shapes.values())
+    paddings = np.broadcast_to(options["padding"], (len(options["size"]), 2)).tolist()
+    outputs = [
+        (size + sum(padding) - taps) // options.get("stride", 1) + 1
+        for size, taps, padding in zip(
+            options["size"], options["filter_size"], paddings, strict=True
+        )
+    ]
+    y = meta(options["dtype"], options["images"], options["filters"], *outputs)
+    given, shape = {
+        "fprop": ([x, w], y.shape),
+        "dgrad": ([x.shape, w, y], x.shape),
+        "wgrad": ([x, y], w.shape),
+    }[kind]
+    if options.get("bias"):
+        given.append(meta("float32", shape[1]))
+    tensors = [value for value in given if isinstance(value, torch.Tensor)]
+    differentiable = tensors[0].itemsize > 1
+    for tensor in tensors if differentiable else ():
+        tensor.requires_grad_()
+    result = function(*given)
+    assert result.shape == shape
+    assert result.stride(1) == 1
+    assert function(*given, out=result.detach()) is not None
+    assert result.requires_grad == differentiable
+    if differentiable:
+        result.sum().backward()
+        assert all(tensor.grad.shape == tensor.shape for tensor in tensors)
+    compiled = torch.compile(function, fullgraph=True, backend="aot_eager")
+    assert compiled(*given).shape == shape
+
+
+def check_operator(operation: Operation | Convolution, folder: Path, driver: Path) -> None:
+    """Loads it and calls it on tensors without data."""
+    if isinstance(operation, Convolution):
+        check_convolution(operation, folder, driver)
+    else:
+        check_product(operation, folder, driver)
+
+
+def check_product(operation: Operation, folder: Path, driver: Path) -> None:
     module = load(operation.name, folder, driver)
     operators = getattr(torch.ops, operation.name).gemm
     assert operators.overloads() == ["default", "out"]
@@ -155,7 +204,7 @@ def check_operator(operation: Operation, folder: Path, driver: Path) -> None:
 
 @every_operation
 def test_extension_of_compiled_kernels_builds(
-    operation: Operation, elsewhere: Path, tmp_path: Path, driver: Path
+    operation: Operation | Convolution, elsewhere: Path, tmp_path: Path, driver: Path
 ) -> None:
     folder = cleave.emit.pytorch(
         operation.plan(), operation.name, tmp_path / "emitted", sources="cubin",
@@ -166,9 +215,9 @@ def test_extension_of_compiled_kernels_builds(
     in_child(check_operator, operation, Path(moved), driver)
 
 
-@pytest.mark.parametrize("operation", OPERATIONS[::4], ids=lambda o: o.name)
+@pytest.mark.parametrize("operation", EVERYTHING[::4], ids=lambda o: o.name)
 def test_cpp_project_builds(
-    operation: Operation, elsewhere: Path, tmp_path: Path, driver: Path
+    operation: Operation | Convolution, elsewhere: Path, tmp_path: Path, driver: Path
 ) -> None:
     folder = cleave.emit.cpp(
         operation.plan(), operation.name, tmp_path / "emitted", sources="cubin",
@@ -183,11 +232,11 @@ def test_cpp_project_builds(
 @pytest.mark.skipif(shutil.which("nvcc") is None, reason="needs nvcc")
 @pytest.mark.parametrize(
     "operation",
-    [o for o in OPERATIONS if o.name in ("bf16_bias_relu", "i8_row", "experts_padded")],
+    [o for o in EVERYTHING if o.name in ("bf16_bias_relu", "i8_row", "experts_padded", "conv")],
     ids=lambda o: o.name,
 )
 def test_extension_of_sources_builds(
-    operation: Operation, elsewhere: Path, tmp_path: Path, driver: Path
+    operation: Operation | Convolution, elsewhere: Path, tmp_path: Path, driver: Path
 ) -> None:
     folder = cleave.emit.pytorch(
         operation.plan(), operation.name, tmp_path / "emitted", archs=operation.archs
@@ -197,7 +246,9 @@ def test_extension_of_sources_builds(
     in_child(check_operator, operation, Path(moved), driver)
 
 
-def emit_both(operation: Operation, folder: Path, sources: str = "cuda") -> dict[str, str]:
+def emit_both(
+    operation: Operation | Convolution, folder: Path, sources: str = "cuda"
+) -> dict[str, str]:
     """The text of both projects, by path."""
     options = {"sources": sources, "archs": operation.archs}
     plan = operation.plan()
@@ -208,7 +259,7 @@ def emit_both(operation: Operation, folder: Path, sources: str = "cuda") -> dict
 
 
 @every_operation
-def test_nothing_refers_to_this_machine(operation: Operation, tmp_path: Path) -> None:
+def test_nothing_refers_to_this_machine(operation: Operation | Convolution, tmp_path: Path) -> None:
     texts = emit_both(operation, tmp_path)
     places = {str(tmp_path), str(REPOSITORY), f"{Path.home()}/", sys.prefix}
     for path, text in texts.items():
@@ -219,7 +270,7 @@ def test_nothing_refers_to_this_machine(operation: Operation, tmp_path: Path) ->
 
 @every_operation
 def test_every_include_is_there_and_every_header_is_included(
-    operation: Operation, tmp_path: Path
+    operation: Operation | Convolution, tmp_path: Path
 ) -> None:
     emit_both(operation, tmp_path)
     for project in ("pytorch", "cpp"):
@@ -242,7 +293,7 @@ def test_every_include_is_there_and_every_header_is_included(
     reason="needs clang-format and ruff",
 )
 @every_operation
-def test_emitted_text_is_formatted(operation: Operation, tmp_path: Path) -> None:
+def test_emitted_text_is_formatted(operation: Operation | Convolution, tmp_path: Path) -> None:
     emit_both(operation, tmp_path)
     shutil.copy(REPOSITORY / ".clang-format", tmp_path)
     sources = [str(p) for p in tmp_path.rglob("*") if p.suffix in (".h", ".cpp", ".cu")]
@@ -305,10 +356,13 @@ def test_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture) -> None
         assert main(["emit", target, "gemm", *sizes, *options]) == 1
         assert "not an empty folder" in capsys.readouterr().err
     assert main(["emit", "cpp", "gemm", *sizes, *options, "--batch", "1,2"]) == 1
-    assert "2 products" in capsys.readouterr().err
+    assert "2 operations" in capsys.readouterr().err
     groups = ["--groups", "4", "--tokens", "512", "--n", "512", "--k", "512", "--device", "h100"]
     options = ["--name", "experts", "--sourcedir", str(tmp_path / "experts")]
     assert main(["emit", "pytorch", "grouped", *groups, *options]) == 0
+    sizes = ["--images", "8", "--size", "28x28", "--channels", "64", "--filters", "64"]
+    options = ["--name", "layer", "--sourcedir", str(tmp_path / "layer"), "--device", "h100"]
+    assert main(["emit", "cpp", "conv", *sizes, "--filter-size", "3", *options]) == 0
 
 
 def plan_of(name: str) -> cleave.GemmPlan:

@@ -1,4 +1,5 @@
-// Where a thread finds the scales, zero points and biases of its rows and columns (EpilogueLine).
+// Where a thread finds the scales, zero points, biases and places of its rows and columns
+// (EpilogueLine).
 //
 //   GlobalLines   in global memory, when they are needed: for threads that finish a few blocks of a
 //                 tile (reductions, shares of a cluster)
@@ -96,6 +97,7 @@ class TileLines {
   /// Before the mainloop.
   CLEAVE_DEVICE TileLines(const EpilogueParams& p, const Tile<C>& tile, float* shared)
       : shared_(shared), col0_(threadIdx.x % 4 * 2) {
+    if constexpr (C.side_by_side) return;  // too much for a thread to keep: GlobalLines serves
     CLEAVE_UNROLL
     for (uint32_t i = 0; i < 2 * kWaves; ++i) {
       const uint32_t row = tile.row(i / 2 * Fragment<C>::kColBlocks) + i % 2 * 8;
@@ -109,7 +111,7 @@ class TileLines {
 
   /// Before the epilogue, by all threads of the warpgroup; `barrier`: its named barrier.
   CLEAVE_DEVICE void share(uint32_t barrier) const {
-    if constexpr (column_line_values(C) > 0) {
+    if constexpr (column_line_values(C) > 0 && !C.side_by_side) {
       ptx::named_barrier_sync(barrier, 128);  // the last tile's are no longer read
       CLEAVE_UNROLL
       for (uint32_t i = 0; i < kOwn; ++i) {

@@ -49,6 +49,7 @@ struct GemmConfig {
   uint32_t class_capacity = 0;  // convolutions: classes that there is room for in the parameters
   bool side_by_side = false;    // dgrad: all classes in the columns of one (class_columns.h)
   bool gather = false;          // sm90: threads copy what the copy engine cannot gather (gather.h)
+  bool batches_taps = false;    // wgrad by im2col: the batch are taps; else columns run over them
   bool fast_load = true;        // Division
   bool fast_store = true;
 
@@ -73,7 +74,7 @@ struct GemmConfig {
       true;  // sm90: D leaves through shared memory and TMA; needs 16-byte aligned rows
   uint32_t store_chunks = 2;  // of D per warpgroup in shared memory: one fills while others drain
   uint32_t load_bytes_a =
-      16;  // portable: widest copy that A's (B's) alignment allows: 16, 8, 4, 2 or 1
+      16;  // copies by threads: the widest that A's (B's) alignment allows: 16, 8, 4, 2 or 1
   uint32_t load_bytes_b = 16;
 
   CLEAVE_HD friend constexpr bool operator==(const GemmConfig&, const GemmConfig&) = default;
@@ -156,6 +157,17 @@ CLEAVE_HD constexpr bool gathers_b(const GemmConfig& c) {
 /// Whether neighbours among a tile's rows are none in D.
 CLEAVE_HD constexpr bool scatters(const GemmConfig& c) {
   return c.grouping == Grouping::classes || c.side_by_side;
+}
+
+/// Whether the copy engine sees A, B, or all of D as a matrix.
+CLEAVE_HD constexpr bool has_map_a(const GemmConfig& c) {
+  return c.family == KernelFamily::sm90 && !gathers_a(c);
+}
+CLEAVE_HD constexpr bool has_map_b(const GemmConfig& c) {
+  return c.family == KernelFamily::sm90 && !gathers_b(c) && !c.side_by_side;
+}
+CLEAVE_HD constexpr bool has_map_d(const GemmConfig& c) {
+  return c.store_by_tma && !scatters(c);
 }
 
 /// Values that each column brings to the epilogue: scale, bias, zero point.

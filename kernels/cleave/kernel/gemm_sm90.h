@@ -202,9 +202,9 @@ CLEAVE_DEVICE void gemm_sm90(const Params<C>& p) {
   Place<C> place;
 
   if (threadIdx.x == 0) {
-    ptx::prefetch_tensor_map(&p.map_a);
-    ptx::prefetch_tensor_map(&p.map_b);
-    if (C.store_by_tma) ptx::prefetch_tensor_map(&p.map_d);
+    if constexpr (has_map_a(C)) ptx::prefetch_tensor_map(&p.map_a);
+    if constexpr (has_map_b(C)) ptx::prefetch_tensor_map(&p.map_b);
+    if constexpr (has_map_d(C)) ptx::prefetch_tensor_map(&p.map_d);
     for (uint32_t i = 0; i < C.stages; ++i) {
       ptx::mbarrier_init(smem + kPlan.barriers + i * 8, kLoaders);
       ptx::mbarrier_init(smem + kPlan.barriers + (C.stages + i) * 8, kReaders);

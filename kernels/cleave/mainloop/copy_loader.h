@@ -53,7 +53,7 @@ struct TileCopy {
   CLEAVE_DEVICE static void run(uint32_t stage, uint32_t thread, const Source& source) {
     // Narrow copies are many: unrolled in full they would cost more registers than they hide
     // latency.
-#pragma unroll(Bytes == 16 ? kOwn : 4)
+#pragma unroll(Bytes >= 8 ? kOwn : 4)
     for (uint32_t own = 0; own < kOwn; ++own) {
       if (kPieces % kThreads != 0 && own * kThreads + thread >= kPieces) break;
       const uint32_t at_part = part(own, thread), at_line = line(own, thread);

@@ -1,6 +1,7 @@
 // Where threads that load find the tiles of a convolution: sources for copy_loader.h.
 //
-// K runs over taps and, within a tap, channels, without a gap: few channels waste nothing. A thread's
+// K runs over taps and, within a tap, channels, without a gap: few channels waste nothing (classes side
+// by side on Hopper begin every tap with a k block, since the copy engine brings the rest). A thread's
 // pieces lie one below another, so it has one place along that order (fprop and dgrad: a new one every
 // k block; wgrad: one for each part of the tile, for all of the unit) and its own few pixels along the
 // other.
@@ -46,7 +47,7 @@ CLEAVE_DEVICE GatheredPixel find_pixel(const Params<C>& p, const ConvClass& c, i
     number = number * p.extent[i] + pixel.at[i];
   }
   pixel.offset = number * pixel_bytes;
-  // No pixel of that number: so far outside that no tap leads back.
+  // No pixel of that number: so far outside that no tap leads back (`validate` bounds spans).
   if (row >= c.rows) pixel.at[2] = -(1 << 30);
   return pixel;
 }
@@ -67,7 +68,7 @@ struct TapShift {
       shift.by[i] = int32_t(place.tap.at[i]) * c.tap_step[i];
       pixels = pixels * p.extent[i] + shift.by[i];
     }
-    shift.offset = pixels * pixel_bytes + place.channel * size_of(C.a);
+    shift.offset = pixels * pixel_bytes + int64_t(place.channel) * size_of(C.a);
     // A tap that is none leads outside, along another axis than a pixel that is none.
     if (!place.exists) shift.by[1] = 1 << 30;
     return shift;
@@ -87,7 +88,7 @@ struct TapShift {
 template <GemmConfig C, uint32_t Bytes>
 class PixelRows {
   using Copy = TileCopy<C, Major::k, C.tile_m, Bytes>;
-  static constexpr bool kKeeps = Copy::kOwn <= 8;  // else there are too many to remember
+  static constexpr bool kKeeps = Bytes >= 8 && Copy::kOwn <= 8;  // else there are too many
 
  public:
   static constexpr bool kGathers = true;

@@ -3,8 +3,9 @@
 //
 //   fprop, dgrad   a k block is tile_k channels of one tap. A: the tile's pixels, moved to the tap.
 //                  B: the filters' matrix of that tap; the taps are its map's batch
-//   wgrad          a k block is tile_k pixels, the batch is the tap. A: dy, a matrix. B: those pixels,
-//                  moved to the tap
+//   wgrad          a k block is tile_k pixels. A: dy, a matrix. B: those pixels, strip by strip of the
+//                  columns, which are channels of the taps (or, where a tap is no whole number of
+//                  strips, of one tap: the batch's entry), each moved to its tap
 //
 // Gathered tiles lie in shared memory just as those of matrices do, so consumers see no difference.
 #pragma once
@@ -31,7 +32,10 @@ class Im2colLoader {
       const uint32_t row = m0 + (C.multicast_n == 1 ? 0 : sharing_.share_rank * kRows);
       go_to(depth_ == 0 ? 0 : row);
     } else {
-      tap_ = class_->taps.template locate<C.conv_axes, C.fast_load>(unit.batch);
+      constexpr uint32_t kStrips = C.tile_n / C.multicast_m / kAtom;
+      first_strip_ = C.multicast_m == 1 ? 0 : sharing_.share_rank * kStrips;
+      CLEAVE_UNROLL
+      for (uint32_t i = 0; i < kStrips; ++i) strips_[i] = find_strip(unit, first_strip_ + i);
     }
   }
 
@@ -48,10 +52,12 @@ class Im2colLoader {
           exists ? class_->filter_tap(tap_) : kNowhere, sharing_);
     } else {
       const uint32_t k0 = block * C.tile_k;
-      load_operand<C, C.a_major, C.tile_m, C.multicast_n>(&p_.map_a, a, barrier, m0_, k0, unit, 0,
-                                                          sharing_);
+      load_operand<C, C.a_major, C.tile_m, C.multicast_n>(&p_.map_a, a, barrier, m0_, k0, unit,
+                                                          unit.batch * p_.batched_a, sharing_);
       go_to(k0);
-      gather<C.tile_n, C.multicast_m>(b, barrier, n0_);
+      CLEAVE_UNROLL
+      for (uint32_t i = 0; i < C.tile_n / C.multicast_m / kAtom; ++i)
+        load_box<C.multicast_m>(b + (first_strip_ + i) * C.tile_k * 128, barrier, strips_[i]);
     }
   }
 
@@ -62,11 +68,43 @@ class Im2colLoader {
     const uint32_t channel = (block - number * p_.per_tap.divisor) * C.tile_k;
     tap_ = class_->taps.template locate<C.conv_axes, C.fast_load>(number);
     if (block >= depth_) image_ = kNowhere;
-    gather<C.tile_m, C.multicast_n>(a, barrier, unit.batch * p_.channels + channel);
+    constexpr uint32_t kRows = C.tile_m / C.multicast_n;
+    const uint32_t row = C.multicast_n == 1 ? 0 : sharing_.share_rank * kRows;
+    Strip strip(*class_, tap_, unit.batch * p_.channels + channel);
+    CLEAVE_UNROLL
+    for (uint32_t part = 0; part < C.tile_k / kAtom; ++part) {
+      load_box<C.multicast_n>(a + (part * C.tile_m + row) * 128, barrier, strip);
+      strip.channel += kAtom;
+    }
     return channel;
   }
 
  private:
+  static constexpr uint32_t kAtom = atom_elements(C.a);
+
+  /// One swizzle atom of channels, of one tap.
+  struct Strip {
+    uint32_t channel = 0;
+    uint16_t offset[kConvAxes] = {};  // the way to the tap
+
+    Strip() = default;
+    CLEAVE_DEVICE Strip(const ConvClass& c, const GridSpot& tap, uint32_t first_channel)
+        : channel(first_channel) {
+      CLEAVE_UNROLL
+      for (uint32_t i = 0; i < kConvAxes; ++i)
+        offset[i] = uint16_t(tap.at[i] * uint32_t(c.tap_step[i]));
+    }
+  };
+
+  /// Strip `i` of wgrad's columns.
+  CLEAVE_DEVICE Strip find_strip(const WorkUnit& unit, uint32_t i) const {
+    const uint32_t column = n0_ + i * kAtom;
+    const uint32_t tap = C.batches_taps ? unit.batch : divide<C.fast_load>(p_.per_tap, column);
+    const uint32_t channel =
+        C.batches_taps ? column : column - tap * p_.per_tap.divisor + unit.batch * p_.channels;
+    return Strip(*class_, class_->taps.template locate<C.conv_axes, C.fast_load>(tap), channel);
+  }
+
   /// No image, no tap: all zeros.
   static constexpr uint32_t kNowhere = 1u << 30;
 
@@ -81,34 +119,13 @@ class Im2colLoader {
     }
   }
 
-  /// The gathered operand's tile, from `channel` on: strips of one swizzle atom of channels, dealt
-  /// like load_operand's.
-  template <uint32_t TileRows, uint32_t Sharers>
-  CLEAVE_DEVICE void gather(uint32_t stage, uint32_t barrier, uint32_t channel) const {
-    constexpr uint32_t kAtom = atom_elements(C.a);
-    const uint32_t share = Sharers == 1 ? 0 : sharing_.share_rank;
-    if constexpr (gathers_a(C)) {
-      const uint32_t row = share * (TileRows / Sharers);
-      CLEAVE_UNROLL
-      for (uint32_t part = 0; part < C.tile_k / kAtom; ++part)
-        load_box<Sharers>(stage + (part * TileRows + row) * 128, barrier, channel + part * kAtom);
-    } else {
-      constexpr uint32_t kParts = TileRows / kAtom / Sharers;
-      CLEAVE_UNROLL
-      for (uint32_t i = 0; i < kParts; ++i) {
-        const uint32_t part = share * kParts + i;
-        load_box<Sharers>(stage + part * C.tile_k * 128, barrier, channel + part * kAtom);
-      }
-    }
-  }
-
   template <uint32_t Sharers>
-  CLEAVE_DEVICE void load_box(uint32_t to, uint32_t barrier, uint32_t channel) const {
+  CLEAVE_DEVICE void load_box(uint32_t to, uint32_t barrier, const Strip& strip) const {
     constexpr auto kHint = ptx::CacheHint::normal;
     const auto blocks = uint16_t(((1 << Sharers) - 1) << sharing_.first_sharer);
     const int32_t z = first_[0], y = first_[1], x = first_[2];
-    const uint16_t dz = offset(0), dy = offset(1), dx = offset(2);
-    const uint32_t image = image_;
+    const uint16_t dz = strip.offset[0], dy = strip.offset[1], dx = strip.offset[2];
+    const uint32_t image = image_, channel = strip.channel;
     if constexpr (C.conv_axes == 3) {
       if constexpr (Sharers == 1) {
         ptx::tma_load_im2col(to, map_, barrier, channel, x, y, z, image, dx, dy, dz, kHint);
@@ -124,16 +141,13 @@ class Im2colLoader {
     }
   }
 
-  /// The way to the tap.
-  CLEAVE_DEVICE uint16_t offset(uint32_t axis) const {
-    return uint16_t(tap_.at[axis] * uint32_t(class_->tap_step[axis]));
-  }
-
   const Params<C>& p_;
   Sharing sharing_;
   const ConvClass* class_ = nullptr;
   const TensorMap* map_ = nullptr;
   GridSpot tap_;
+  Strip strips_[gathers_b(C) ? C.tile_n / C.multicast_m / kAtom : 1];  // wgrad
+  uint32_t first_strip_ = 0;
   int32_t first_[kConvAxes] = {};  // the box's first pixel, at tap 0
   uint32_t image_ = 0;
   uint32_t m0_ = 0, n0_ = 0, depth_ = 0;

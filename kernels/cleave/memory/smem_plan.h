@@ -64,7 +64,7 @@ CLEAVE_HD constexpr SmemPlan smem_plan(const GemmConfig& c) {
   plan.barriers = at;
   if (sm90) at += 2 * c.stages * uint32_t(sizeof(uint64_t));
   plan.group_table = at;
-  if (c.grouping != Grouping::none) at += round_up(group_table_bytes(c.group_capacity), 16u);
+  if (c.group_capacity > 0) at += round_up(group_table_bytes(c.group_capacity), 16u);
   plan.bytes = at;
   return plan;
 }

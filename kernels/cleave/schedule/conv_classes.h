@@ -80,7 +80,8 @@ struct ConvClass {
   uint32_t first_tap = 0;  // number, in the filter, of the class's tap 0
   int32_t filter_step[kConvAxes] = {};
 
-  uint32_t first_output = 0, outputs_per_image = 0;  // D's row of the class's pixel 0; per image
+  // Output: D. Its row of the class's pixel 0; rows of an image, and from a pixel to its next.
+  uint32_t first_output = 0, outputs_per_image = 0;
   uint32_t output_step[kConvAxes] = {};
 
   // Its part of the schedule.
@@ -148,7 +149,7 @@ CLEAVE_HD constexpr AxisClass forward_class(const ConvAxisShape& axis) {
 CLEAVE_HD constexpr AxisClass residue_class(const ConvAxisShape& axis, int32_t residue) {
   AxisClass c;
   if (residue >= axis.size) return c;
-  c.pixels = uint32_t(ceil_div(axis.size - residue, axis.stride));
+  c.pixels = ceil_div(uint32_t(axis.size - residue), uint32_t(axis.stride));
   c.first_output = uint32_t(residue);
   c.output_step = uint32_t(axis.stride);
   const int32_t common =
@@ -159,7 +160,7 @@ CLEAVE_HD constexpr AxisClass residue_class(const ConvAxisShape& axis, int32_t r
          (residue + axis.pad - first * axis.dilation) % axis.stride != 0)
     ++first;
   if (first >= min_of(step, axis.filter)) return c;
-  c.taps = uint32_t(ceil_div(axis.filter - first, step));
+  c.taps = ceil_div(uint32_t(axis.filter - first), uint32_t(step));
   // Turned round, so that later taps meet later outputs.
   const int32_t last = first + int32_t(c.taps - 1) * step;
   c.first_tap = last;

@@ -1,4 +1,4 @@
-"""`cleave emit`: a product as a PyTorch extension or a C++ project of its own."""
+"""`cleave emit`: an operation as a PyTorch extension or a C++ project of its own."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 
 from . import values
 from .compile import ARCHITECTURES
+from .conv_options import add_conv_options, conv_cases
 from .errors import CommandError
 from .options import (
     add_device_option,
@@ -18,7 +19,7 @@ from .options import (
 )
 
 _TARGETS = {
-    "pytorch": "a Python package with torch.ops.NAME.gemm",
+    "pytorch": "a Python package with an operator of torch",
     "cpp": "a CMake project with one class and an example",
 }
 
@@ -26,7 +27,7 @@ _TARGETS = {
 def add_parser(subparsers: Any) -> None:
     parser = subparsers.add_parser(
         "emit",
-        help="write a product as a project that builds without this library",
+        help="write an operation as a project that builds without this library",
         allow_abbrev=False,
     )
     targets = parser.add_subparsers(metavar="TARGET", required=True)
@@ -58,6 +59,18 @@ def add_parser(subparsers: Any) -> None:
         add_grouped_options(groups)
         _add_options(groups, target)
         groups.set_defaults(run=run, target=target, cases=grouped_cases)
+        convolutions = operations.add_parser(
+            "conv",
+            help="a convolution, or one of its gradients",
+            description=f"Writes {description}, for images of any sizes that the kernel of the "
+            "planned convolution serves. Plans without running: no GPU is needed.",
+            epilog=f"Example: cleave emit {target} conv --name layer --sourcedir layer "
+            "--images 32 --size 56x56 --channels 128 --filters 128 --filter-size 3 --padding 1",
+            allow_abbrev=False,
+        )
+        add_conv_options(convolutions)
+        _add_options(convolutions, target)
+        convolutions.set_defaults(run=run, target=target, cases=conv_cases)
 
 
 def _add_options(parser: argparse.ArgumentParser, target: str) -> None:
@@ -86,7 +99,7 @@ def run(arguments: argparse.Namespace) -> int:
     cases = arguments.cases(arguments)
     if len(cases) != 1:
         raise CommandError(
-            f"the options describe {len(cases)} products; pass one value to each, since what is "
+            f"the options describe {len(cases)} operations; pass one value to each, since what is "
             "emitted serves other sizes as well"
         )
     plan = cases[0].plan(arguments.device or default_device("h100"))

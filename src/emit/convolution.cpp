@@ -1,0 +1,143 @@
+// What a convolution's tensors are, and what is fixed of its geometry.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "cleave/conv.h"
+#include "cleave/names.h"
+#include "emit/parts.h"
+
+namespace cleave {
+namespace {
+
+struct NamedAxis {
+  const char* name;     // of the images, as an argument
+  const char* outputs;  // of the outputs, in comments
+  ConvAxis axis;
+};
+
+std::vector<NamedAxis> axes_of(const ConvLayout& conv) {
+  std::vector<NamedAxis> axes = {{"height", "p", conv.axes[1]}, {"width", "q", conv.axes[2]}};
+  if (conv.axes[0] != ConvAxis{}) axes.insert(axes.begin(), {"depth", "o", conv.axes[0]});
+  return axes;
+}
+
+/// What `part` says of every axis, with `between` it.
+template <class Part>
+std::string join(const std::vector<NamedAxis>& axes, const char* between, const Part& part) {
+  std::vector<std::string> parts;
+  for (const NamedAxis& axis : axes) parts.push_back(fmt::format("{}", part(axis)));
+  return fmt::format("{}", fmt::join(parts, between));
+}
+
+std::string padding(const NamedAxis& of) {
+  const auto [begin, end] = std::pair(of.axis.pad_begin, of.axis.pad_end);
+  return begin == end ? std::to_string(begin) : fmt::format("({}, {})", begin, end);
+}
+
+std::string initialiser(const ConvAxis& axis) {
+  return fmt::format(
+      "{{\n    .taps = {}, .stride = {}, .pad_begin = {}, .pad_end = {}, .dilation = {}}}",
+      axis.filter, axis.stride, axis.pad_begin, axis.pad_end, axis.dilation);
+}
+
+struct Tensor {
+  const char* name;
+  const char* variable;  // its strides, in parameters.cpp
+};
+constexpr Tensor kImages{"x", "images"}, kFilters{"w", "filters"}, kOutputs{"y", "outputs"};
+
+struct Roles {
+  Tensor a, b, d;
+  const char *op, *what;
+};
+
+Roles roles_of(Conv kind) {
+  switch (kind) {
+    case Conv::dgrad:
+      return {kOutputs, kFilters, kImages, "conv_dgrad", "Images' gradients of convolutions"};
+    case Conv::wgrad:
+      return {kOutputs, kImages, kFilters, "conv_wgrad", "Filters' gradients of convolutions"};
+    default:
+      return {kImages, kFilters, kOutputs, "conv", "Convolutions"};
+  }
+}
+
+}  // namespace
+
+void describe_convolution(const GemmProblem& p, Vocabulary& v) {
+  const ConvLayout& conv = p.conv;
+  const Roles roles = roles_of(conv.kind);
+  const auto axes = axes_of(conv);
+  const auto tensor = [&](const Tensor& of, const char* role, DType type, const char* access) {
+    const std::string name = of.name;
+    v.words[name + "_dtype"] = to_string(type);
+    v.words[name + "_enum"] = enumerator(type);
+    v.words[name + "_pointer"] = *role == 'd' ? "void*" : "const void*";
+    v.words[name + "_access"] = access;
+    v.words[fmt::format("{}_operand", role)] = of.variable;
+    v.words[fmt::format("{}_name", role)] = name;
+  };
+  tensor(roles.a, "a", p.a.dtype, "loads, config.load_bytes_a");
+  tensor(roles.b, "b", p.b.dtype, "loads, config.load_bytes_b");
+  tensor(roles.d, "d", p.d.dtype, "stores, whole");
+  v.words["made"] = roles.d.name;
+  v.words["result"] = std::string(1, char(std::toupper(*roles.d.name)));
+  v.words["d_dtype"] = to_string(p.d.dtype);
+  v.words["c_dtype"] = to_string(p.has_c ? p.c.dtype : p.d.dtype);
+  v.words["c_enum"] = enumerator(p.has_c ? p.c.dtype : p.d.dtype);
+  v.words["made_channels"] = conv.kind == Conv::dgrad ? "kChannels" : "kFilters";
+  v.words["made_count"] = conv.kind == Conv::fprop   ? "images * product(outputs) * kFilters"
+                          : conv.kind == Conv::dgrad ? "images * product(size) * kChannels"
+                                                     : "kFilters * product(taps) * channels";
+  v.words["result_shape"] = conv.kind == Conv::fprop   ? "outputs"
+                            : conv.kind == Conv::dgrad ? "size"
+                                                       : "filters_shape()";
+  v.words["bias_argument"] = conv.kind == Conv::dgrad ? "3" : "2";
+  v.words["first"] = conv.kind == Conv::dgrad ? "weight" : "input";
+  v.words["depth_of_sums"] = conv.kind == Conv::fprop   ? "double(product(taps) * channels)"
+                             : conv.kind == Conv::dgrad ? "double(product(taps) * filters)"
+                                                        : "double(images * product(outputs))";
+  v.words["class"] = "Conv";
+  v.words["op"] = roles.op;
+  v.words["kind"] = to_string(conv.kind);
+  v.flags["grouped"] = false;
+  v.flags["deep"] = axes.size() == 3;
+  for (const Conv kind : {Conv::fprop, Conv::dgrad, Conv::wgrad})
+    v.flags[std::string(to_string(kind))] = conv.kind == kind;
+
+  const int64_t groups = p.batch;
+  v.words["groups"] = std::to_string(groups);
+  v.words["x_channels"] = std::to_string(groups * conv.channels);
+  v.words["y_channels"] = std::to_string(groups * conv.filters);
+  v.words["w_filters"] = v.words["y_channels"];
+  v.words["w_channels"] = std::to_string(conv.channels);
+  v.words["axes"] = std::to_string(axes.size());
+  v.words["pixels_of_x"] = join(axes, ", ", [](const NamedAxis& x) { return x.name; });
+  v.words["pixels_of_y"] = join(axes, ", ", [](const NamedAxis& x) { return x.outputs; });
+  v.words["filter_size"] = join(axes, ", ", [](const NamedAxis& x) { return x.axis.filter; });
+  v.words["stride"] = join(axes, ", ", [](const NamedAxis& x) { return x.axis.stride; });
+  v.words["dilation"] = join(axes, ", ", [](const NamedAxis& x) { return x.axis.dilation; });
+  v.words["padding"] = join(axes, ", ", padding);
+  bool asymmetric = false;
+  for (const NamedAxis& axis : axes) asymmetric |= axis.axis.pad_begin != axis.axis.pad_end;
+  v.flags["asymmetric"] = asymmetric;
+  v.words["padding_pairs"] = join(axes, ", ", [](const NamedAxis& x) {
+    return fmt::format("({}, {})", x.axis.pad_begin, x.axis.pad_end);
+  });
+  v.words["geometry"] = fmt::format("Stride {}, padding {}, dilation {}, {} {}.", v.words["stride"],
+                                    v.words["padding"], v.words["dilation"], groups,
+                                    groups == 1 ? "group" : "groups");
+  v.words["planned_images"] = std::to_string(conv.images);
+  v.words["planned_size"] = join(axes, ", ", [](const NamedAxis& x) { return x.axis.size; });
+  v.words["planned"] =
+      fmt::format("{} images of {}", conv.images,
+                  join(axes, " x ", [](const NamedAxis& x) { return x.axis.size; }));
+  for (const NamedAxis& axis : axes) {
+    v.words[fmt::format("{}_axis", axis.name)] = initialiser(axis.axis);
+  }
+  v.words["summary"] = fmt::format(
+      "{} with filters of {}, {}.", roles.what,
+      join(axes, " x ", [](const NamedAxis& x) { return x.axis.filter; }), to_string(p.a.dtype));
+}
+
+}  // namespace cleave

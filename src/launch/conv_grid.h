@@ -1,0 +1,113 @@
+// What a kernel computes of a convolution: the sizes of its product, and its classes with their tiles.
+#pragma once
+
+#include <vector>
+
+#include "cleave/kernel/gemm_config.h"
+#include "cleave/schedule/class_columns.h"
+#include "launch/gemm_grid.h"
+
+namespace cleave {
+
+/// Outputs along an axis with `padding` zeros in all; 0 where the filter is larger.
+inline int64_t conv_outputs(int64_t size, int64_t padding, int64_t filter, int64_t stride,
+                            int64_t dilation) {
+  const int64_t room = size + padding - ((filter - 1) * dilation + 1);
+  return room < 0 || stride < 1 ? 0 : room / stride + 1;
+}
+
+/// A convolution's numbers, which are sound.
+struct ConvGeometry {
+  Conv kind = Conv::none;
+  uint32_t images = 0;
+  uint32_t groups = 1, channels = 0, filters = 0;  ///< channels and filters of one group
+  ConvAxisShape axes[kConvAxes] = {};              ///< depth, height, width
+};
+
+/// Channels of the gathered operand, of one group.
+inline uint32_t gathered_channels(const ConvGeometry& g) {
+  return g.kind == Conv::dgrad ? g.filters : g.channels;
+}
+
+/// Of the gathered operand's images, along an axis.
+inline int32_t gathered_size(const ConvGeometry& g, uint32_t axis) {
+  return g.kind == Conv::dgrad ? g.axes[axis].outputs : g.axes[axis].size;
+}
+
+/// Taps of a filter.
+inline uint32_t taps(const ConvGeometry& g) {
+  uint32_t count = 1;
+  for (const ConvAxisShape& axis : g.axes) count *= uint32_t(axis.filter);
+  return count;
+}
+
+/// A convolution's classes, the deepest first, or the one that they are side by side (in `columns`).
+/// None where no pixel takes part.
+struct ConvClasses {
+  std::vector<ConvClass> list;
+  ClassColumns columns;
+
+  ClassTable table() const { return {list.data(), uint32_t(list.size())}; }
+};
+
+/// Without tiles. None, too, where they cannot be side by side (class_columns.h).
+inline ConvClasses find_classes(const ConvGeometry& g, bool side_by_side) {
+  ConvClasses classes{std::vector<ConvClass>(kMostClasses), {}};
+  ConvClass* const list = classes.list.data();
+  uint32_t count = 0;
+  if (side_by_side)
+    count = put_side_by_side(g.images, g.axes, g.channels, *list, classes.columns) ? 1 : 0;
+  else
+    count = make_classes(g.kind, g.images, g.axes, list);
+  classes.list.resize(count);
+  return classes;
+}
+
+inline ConvClasses deal_classes(const GemmConfig& c, const ConvGeometry& g) {
+  ConvClasses classes = find_classes(g, c.side_by_side);
+  deal_tiles(classes.list.data(), uint32_t(classes.list.size()), group_step(c), c.tile_k,
+             gathered_channels(g), flattens_taps(c));
+  return classes;
+}
+
+/// A tile without k blocks is one of several classes', even if there is no other class.
+inline bool needs_class_walk(const ConvClasses& classes) {
+  const std::vector<ConvClass>& list = classes.list;
+  return list.size() > 1 || (!list.empty() && list.front().taps.size == 0);
+}
+
+/// Entries of the batch: groups, or taps.
+inline uint32_t conv_batch(const GemmConfig& c, const ConvGeometry& g) {
+  return c.batches_taps ? taps(g) : g.groups;
+}
+
+/// Classes side by side make one product of a dgrad. Of `c` what names a kernel will do.
+inline GemmSizes conv_sizes(const GemmConfig& c, const ConvGeometry& g,
+                            const ConvClasses& classes) {
+  uint32_t pixels = g.images, outputs = g.images;
+  for (const ConvAxisShape& axis : g.axes) {
+    pixels *= uint32_t(axis.size);
+    outputs *= uint32_t(axis.outputs);
+  }
+  if (c.side_by_side) {
+    const ConvClass& joint = classes.list.front();
+    return {joint.rows, g.channels * classes.columns.residues.size, joint.taps.size * g.filters,
+            g.groups};
+  }
+  switch (g.kind) {
+    case Conv::fprop:
+      return {outputs, g.filters, taps(g) * g.channels, g.groups};
+    case Conv::wgrad:
+      return {g.filters, (c.batches_taps ? 1 : taps(g)) * g.channels, outputs, conv_batch(c, g)};
+    default:
+      return {pixels, g.channels, taps(g) * g.filters, g.groups};
+  }
+}
+
+/// K blocks of a tap, or elements (portable); of wgrad, columns.
+inline uint32_t per_tap(const GemmConfig& c, const ConvGeometry& g) {
+  const bool by_block = !flattens_taps(c) && gathers_a(c);
+  return by_block ? ceil_div(gathered_channels(g), c.tile_k) : gathered_channels(g);
+}
+
+}  // namespace cleave

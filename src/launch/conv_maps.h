@@ -1,0 +1,171 @@
+// The tensor maps of a convolution's TMA kernel: pixels are gathered by im2col, filters are a matrix for
+// each tap, and D's classes have maps of their own.
+//
+// Strides are read from the kernel's parameters.
+#pragma once
+
+#include <algorithm>
+
+#include "launch/conv_grid.h"
+#include "launch/gemm_maps.h"
+
+namespace cleave {
+
+/// Whether pixels come by im2col.
+inline bool gathers_by_map(const GemmConfig& c) {
+  return c.family == KernelFamily::sm90 && c.conv != Conv::none && (!c.gather || c.side_by_side);
+}
+
+namespace detail {
+
+struct Images {
+  int64_t channels, size[kConvAxes], count;
+};
+
+/// A tensor of images whose pixels are `pixel` elements apart; in depth, height and width `apart`
+/// times as much, from image to image `image_apart` times.
+inline Im2colMapShape image_map(const char* name, DType dtype, uint32_t axes, const Images& images,
+                                int64_t pixel, const int64_t (&apart)[kConvAxes],
+                                int64_t image_apart) {
+  const int64_t element = size_of(dtype);
+  Im2colMapShape shape;
+  shape.name = name;
+  shape.dtype = dtype;
+  shape.round_to_tf32 = dtype == DType::f32;
+  shape.rank = axes + 2;
+  shape.size[0] = uint64_t(images.channels);
+  for (uint32_t i = 0; i < axes; ++i) {
+    const uint32_t axis = kConvAxes - 1 - i;
+    shape.size[1 + i] = uint64_t(images.size[axis]);
+    shape.stride_bytes[1 + i] = uint64_t(apart[axis] * pixel * element);
+  }
+  shape.size[1 + axes] = uint64_t(images.count);
+  shape.stride_bytes[1 + axes] = uint64_t(image_apart * pixel * element);
+  return shape;
+}
+
+/// Where the class's first and last pixel meet the gathered tensor, the last one less the tensor's
+/// own last.
+struct Corners {
+  int32_t lower[kConvAxes], upper[kConvAxes];
+
+  Corners(const ConvGeometry& g, const ConvClass& of) {
+    for (uint32_t i = 0; i < kConvAxes; ++i) {
+      lower[i] = of.origin[i];
+      const int32_t last = of.origin[i] + int32_t(of.pixels.extent[i] - 1) * of.row_step[i];
+      upper[i] = last - (gathered_size(g, i) - 1);
+    }
+  }
+};
+
+}  // namespace detail
+
+/// Whether cuTensorMapEncodeIm2col reaches all pixels of the class at all taps.
+inline bool is_mappable(const GemmConfig& c, const ConvGeometry& g, const ConvClass& of) {
+  // What it allows with two axes, and with three.
+  constexpr int32_t kLeastCorner[] = {-128, -16};
+  constexpr int32_t kMostCorner[] = {127, 15};
+  constexpr int32_t kMostOffset[] = {255, 31};
+  constexpr int32_t kMostStep = 8;
+  const uint32_t depth = c.conv_axes - 2;
+  const detail::Corners corners(g, of);
+  for (uint32_t i = 1 - depth; i < kConvAxes; ++i) {
+    if (gathered_size(g, i) < 1 || of.row_step[i] > kMostStep) return false;
+    if (of.taps.size == 0) continue;
+    for (const int32_t corner : {corners.lower[i], corners.upper[i]})
+      if (corner < kLeastCorner[depth] || corner > kMostCorner[depth]) return false;
+    if (int32_t(of.taps.extent[i] - 1) * of.tap_step[i] > kMostOffset[depth]) return false;
+  }
+  return true;
+}
+
+/// Whether the kernel, which may have been made for other sizes, serves these.
+inline bool serves(const GemmConfig& c, const ConvGeometry& g, const ConvClasses& classes) {
+  const std::vector<ConvClass>& list = classes.list;
+  if (list.size() > c.class_capacity) return false;
+  if (c.grouping == Grouping::none && needs_class_walk(classes)) return false;
+  return !gathers_by_map(c) || std::all_of(list.begin(), list.end(), [&](const ConvClass& of) {
+    return is_mappable(c, g, of);
+  });
+}
+
+/// The gathered operand, at tap 0 of a class; all of it, if the class has none.
+inline Im2colMapShape map_of_pixels(const GemmConfig& c, const ConvGeometry& g, const GemmParams& p,
+                                    const ConvClass& of) {
+  detail::Images images{int64_t(gathered_channels(g)) * g.groups, {}, g.images};
+  int64_t apart[kConvAxes], pixels = 1;
+  for (uint32_t i = kConvAxes; i-- > 0;) {
+    images.size[i] = gathered_size(g, i);
+    apart[i] = pixels;
+    pixels *= images.size[i];
+  }
+  Im2colMapShape shape = detail::image_map(gathers_a(c) ? "a" : "b", c.a, c.conv_axes, images,
+                                           gathers_a(c) ? p.a.stride : p.b.stride, apart, pixels);
+  const detail::Corners corners(g, of);
+  for (uint32_t i = 0; of.depth > 0 && i < c.conv_axes; ++i) {
+    const uint32_t axis = kConvAxes - 1 - i;
+    shape.lower[i] = corners.lower[axis];
+    shape.upper[i] = corners.upper[axis];
+    shape.step[i] = uint32_t(of.row_step[axis]);
+  }
+  shape.box_channels = atom_elements(c.a);
+  shape.box_pixels = gathers_a(c) ? c.tile_m / c.multicast_n : c.tile_k;
+  return shape;
+}
+
+/// The filters, whose batch are the taps.
+inline TensorMapShape map_of_taps(const GemmConfig& c, const ConvGeometry& g, const GemmParams& p) {
+  return detail::matrix_map("b", c.b, g.channels, uint64_t(g.filters) * g.groups, p.b.stride,
+                            g.channels, taps(g), atom_elements(c.a),
+                            box_rows(c.b_major, c.tile_n, c.tile_k, c.multicast_m));
+}
+
+/// A class's pixels of D.
+inline Im2colMapShape map_of_outputs(const GemmConfig& c, const ConvGeometry& g,
+                                     const GemmParams& p, const ConvClass& of) {
+  detail::Images images{p.epilogue.n, {}, g.images};
+  int64_t apart[kConvAxes];
+  for (uint32_t i = 0; i < kConvAxes; ++i) {
+    images.size[i] = of.pixels.extent[i];
+    apart[i] = of.output_step[i];
+  }
+  Im2colMapShape shape = detail::image_map("d", c.d, c.conv_axes, images, p.epilogue.d_stride,
+                                           apart, of.outputs_per_image);
+  shape.box_channels = store_box_columns(c);
+  shape.box_pixels = 64;
+  return shape;
+}
+
+/// Calls `visit(map, data, shape)` for the maps of A, B and D as matrices, as far as the kernel has
+/// them: where they are, what they show, and a function that says how.
+template <class Visit>
+void visit_matrix_maps(const GemmConfig& c, const ConvGeometry& g, uint32_t batch, GemmParams& p,
+                       const Visit& visit) {
+  if (has_map_a(c)) visit(p.map_a, p.a.data, [&] { return map_of_a(c, p, batch); });
+  if (has_map_b(c)) {
+    // The copy engine fetches filters tap by tap.
+    const bool by_tap = gathers_a(c) && !flattens_taps(c);
+    visit(p.map_b, p.b.data, [&] { return by_tap ? map_of_taps(c, g, p) : map_of_b(c, p, batch); });
+  }
+  if (has_map_d(c)) visit(p.map_d, p.epilogue.d, [&] { return map_of_d(c, p, batch); });
+}
+
+/// The same for the maps of a convolution's classes, which are set.
+template <class Params, class Visit>
+void visit_class_maps(const GemmConfig& c, const ConvGeometry& g, Params& p, const Visit& visit) {
+  for (uint32_t i = 0; i < p.class_count; ++i) {
+    const ConvClass& of = p.classes[i];
+    // Without taps nothing is gathered but zeros, through the first class's map.
+    if (gathers_by_map(c) && (of.depth > 0 || i == 0)) {
+      visit(p.maps[i].gathered, gathers_a(c) ? p.a.data : p.b.data,
+            [&] { return map_of_pixels(c, g, p, of); });
+    }
+    if (c.store_by_tma && scatters(c)) {
+      const int64_t first = of.first_output * p.epilogue.d_stride * int64_t(size_of(c.d));
+      visit(p.maps[i].output, static_cast<const char*>(p.epilogue.d) + first,
+            [&] { return map_of_outputs(c, g, p, of); });
+    }
+  }
+}
+
+}  // namespace cleave

@@ -1,0 +1,49 @@
+// The parameters of a convolution's kernel beyond those of a product.
+#pragma once
+
+#include <algorithm>
+
+#include "cleave/kernel/gemm_params.h"
+#include "launch/conv_grid.h"
+
+namespace cleave {
+
+/// Calls `body` with a pointer to `params` as the ConvParams that the configuration's kernel takes.
+template <class Body>
+auto visit_params(const GemmConfig& c, void* params, const Body& body) {
+  const bool maps = c.family == KernelFamily::sm90;
+  switch (c.class_capacity) {
+#define CLEAVE_CAPACITY(n)                                        \
+  case n:                                                         \
+    return maps ? body(static_cast<ConvParams<n, true>*>(params)) \
+                : body(static_cast<ConvParams<n, false>*>(params));
+    CLEAVE_CAPACITY(1)
+    CLEAVE_CAPACITY(2)
+    CLEAVE_CAPACITY(4)
+    CLEAVE_CAPACITY(8)
+    CLEAVE_CAPACITY(16)
+    CLEAVE_CAPACITY(32)
+    default:
+      CLEAVE_CAPACITY(64)
+#undef CLEAVE_CAPACITY
+  }
+}
+
+inline size_t params_bytes(const GemmConfig& c) {
+  return visit_params(c, nullptr, [](auto* p) { return sizeof(*p); });
+}
+
+/// All but GemmParams and the maps. There are no more classes than the configuration has room for.
+template <class Params>
+void set_geometry(const GemmConfig& c, const ConvGeometry& g, const ConvClasses& classes,
+                  Params& params) {
+  for (uint32_t i = 0; i < kConvAxes; ++i) params.extent[i] = uint32_t(gathered_size(g, i));
+  params.channels = gathered_channels(g);
+  params.per_tap = FastDivmod(std::max(per_tap(c, g), 1u));
+  params.taps_apart = g.channels;
+  params.columns = classes.columns;
+  params.class_count = uint32_t(classes.list.size());
+  std::copy(classes.list.begin(), classes.list.end(), params.classes);
+}
+
+}  // namespace cleave

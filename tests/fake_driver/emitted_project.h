@@ -1,0 +1,118 @@
+// Projects that are emitted, built by the compiler that built this, and called in this process.
+#pragma once
+
+#include <dlfcn.h>
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+
+#include "cleave/emit.h"
+#include "fake_driver.h"
+#include "probe.h"
+
+namespace cleave {
+
+namespace fs = std::filesystem;
+using fake_driver::Launch;
+using fake_driver::Probe;
+
+/// Pointers that nobody follows, far apart and aligned.
+template <class T>
+T* address(int which) {
+  return reinterpret_cast<T*>(uintptr_t(which + 1) << 40);
+}
+
+/// Calls the emitted class `type`. `assignments`: C++ that fills its arguments `x` from `probe`.
+inline std::string probe_source(const std::string& name, const char* type,
+                                const std::string& assignments) {
+  return fmt::format(R"(#include "probe.h"
+
+#include <cstring>
+
+#include "{0}.h"
+
+extern "C" __attribute__((visibility("default"))) void probe(fake_driver::Probe& probe) {{
+  {0}::Arguments x;
+{1}  static const {0}::{2} operation(0);
+  std::strncpy(probe.reason, operation.why_not(x).c_str(), sizeof(probe.reason) - 1);
+  if (!operation.can_implement(x)) return;
+  probe.workspace_size = operation.workspace_size(x);
+  probe.counter_size = operation.counter_size(x);
+  operation(x, probe.counters, probe.partials, static_cast<CUstream>(probe.stream));
+}}
+)",
+                     name, assignments, type);
+}
+
+inline void run(const std::string& command) {
+  ASSERT_EQ(std::system(command.c_str()), 0) << command;
+}
+
+/// An emitted project, built as a library.
+class Project {
+ public:
+  Project(const std::string& name, const GemmPlan& plan, const std::string& assignments)
+      : folder_(fs::path(testing::TempDir()) / fmt::format("cleave_emit_{}_{}", name, getpid())) {
+    fs::remove_all(folder_);
+    const EmittedFiles files = emit(plan, {.name = name, .sources = EmitSources::cubin});
+    write_folder(files, folder_);
+    std::ofstream probe(folder_ / "probe.cpp");
+    const char* const type = plan.problem().conv.kind == Conv::none ? "Gemm" : "Conv";
+    probe << probe_source(name, type, assignments);
+    // One translation unit compiles several times faster than five.
+    for (const auto& [path, text] : files) {
+      const bool host = path.starts_with("src/") || path.starts_with("kernels/");
+      if (host && path.ends_with(".cpp")) probe << fmt::format("#include \"{}\"\n", path);
+    }
+    probe.close();
+    build();
+  }
+  ~Project() { fs::remove_all(folder_); }
+
+  Probe call(const GemmProblem& problem, const GemmArguments& arguments) const {
+    Probe probe{.problem = problem,
+                .arguments = arguments,
+                .counters = address<void>(20),
+                .partials = address<void>(21),
+                .stream = nullptr};
+    function_(probe);
+    return probe;
+  }
+
+  bool is_built() const { return function_ != nullptr; }
+
+ private:
+  void build() {
+    const std::string folder = folder_.string();
+    run(fmt::format(
+        "{0} -std=c++20 -O0 -Wall -Wextra -Werror -Wno-missing-field-initializers "
+        "-shared -fPIC -fvisibility=hidden -fvisibility-inlines-hidden "
+        "-I{1}/include -I{1}/src -I{1}/kernels -isystem {2} -I{3}/include "
+        "-I{3}/tests/fake_driver {1}/probe.cpp "
+        "-o {1}/project.so {4}",
+        CLEAVE_TEST_CXX, folder, CLEAVE_TEST_CUDA, CLEAVE_TEST_SOURCE, CLEAVE_TEST_DRIVER));
+    library_ = dlopen((folder + "/project.so").c_str(), RTLD_NOW | RTLD_LOCAL);
+    ASSERT_NE(library_, nullptr) << dlerror();
+    function_ = reinterpret_cast<fake_driver::ProbeFunction*>(dlsym(library_, "probe"));
+  }
+
+  fs::path folder_;
+  void* library_ = nullptr;
+  fake_driver::ProbeFunction* function_ = nullptr;
+};
+
+/// What the library launches, with the workspace in two parts as the probe has it.
+inline Launch launch(const GemmPlan& plan, const GemmArguments& arguments) {
+  // The library wants one piece, counters first.
+  char* const partials = address<char>(21);
+  plan.run(arguments, partials - plan.counter_size(), plan.workspace_size(), nullptr);
+  Launch own = *fake_driver_last_launch();
+  own.params().counters = address<uint32_t>(20);
+  return own;
+}
+
+}  // namespace cleave

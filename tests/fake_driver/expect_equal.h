@@ -1,0 +1,110 @@
+// Whether two launches pass the same parameters, part by part.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include "cleave/kernel/gemm_params.h"
+
+namespace cleave {
+
+inline void expect_equal(const char* what, const TensorMap& x, const TensorMap& y) {
+  for (int i = 0; i < 16; ++i) EXPECT_EQ(x.words[i], y.words[i]) << what << " word " << i;
+}
+
+inline void expect_equal(const FastDivmod& x, const FastDivmod& y) {
+  EXPECT_EQ(x.divisor, y.divisor);
+  EXPECT_EQ(x.multiplier, y.multiplier);
+  EXPECT_EQ(x.shift, y.shift);
+}
+
+inline void expect_equal(const Shares& x, const Shares& y) {
+  EXPECT_EQ(x.base, y.base);
+  EXPECT_EQ(x.extra, y.extra);
+}
+
+/// `k_grouped`: what a schedule says of K is then not used.
+inline void expect_equal(const Schedule& x, const Schedule& y, bool k_grouped) {
+  expect_equal(x.raster.per_batch, y.raster.per_batch);
+  expect_equal(x.raster.per_band, y.raster.per_band);
+  expect_equal(x.raster.width, y.raster.width);
+  expect_equal(x.raster.last_width, y.raster.last_width);
+  EXPECT_EQ(x.raster.full_bands, y.raster.full_bands);
+  EXPECT_EQ(x.raster.bands_along_m, y.raster.bands_along_m);
+  EXPECT_EQ(x.tiles, y.tiles);
+  EXPECT_EQ(x.tiles_across, y.tiles_across);
+  EXPECT_EQ(x.slices, y.slices);
+  EXPECT_EQ(x.ranks, y.ranks);
+  EXPECT_EQ(x.bundles, y.bundles);
+  expect_equal(x.tiles_divmod, y.tiles_divmod);
+  EXPECT_EQ(x.stream_tiles, y.stream_tiles);
+  EXPECT_EQ(x.reduce_chunks, y.reduce_chunks);
+  expect_equal(x.reduce_chunks_divmod, y.reduce_chunks_divmod);
+  if (k_grouped) return;
+  EXPECT_EQ(x.k_blocks, y.k_blocks);
+  expect_equal(x.slice_shares, y.slice_shares);
+  expect_equal(x.worker_shares, y.worker_shares);
+  expect_equal(x.k_blocks_divmod, y.k_blocks_divmod);
+}
+
+inline void expect_equal(const GroupParams& x, const GroupParams& y) {
+  EXPECT_EQ(x.offsets, y.offsets);
+  EXPECT_EQ(x.sizes, y.sizes);
+  EXPECT_EQ(x.bounds, y.bounds);
+  EXPECT_EQ(x.wide, y.wide);
+  EXPECT_EQ(x.zero_rest, y.zero_rest);
+  EXPECT_EQ(x.count, y.count);
+  EXPECT_EQ(x.spacing, y.spacing);
+  EXPECT_EQ(x.extent, y.extent);
+}
+
+/// `batched`: else the strides of a batch do not matter.
+inline void expect_equal(const EpilogueParams& x, const EpilogueParams& y, bool batched) {
+  EXPECT_EQ(x.alpha, y.alpha);
+  EXPECT_EQ(x.beta, y.beta);
+  EXPECT_EQ(x.d, y.d);
+  EXPECT_EQ(x.c, y.c);
+  EXPECT_EQ(x.bias, y.bias);
+  EXPECT_EQ(x.d_stride, y.d_stride);
+  if (x.c != nullptr) {
+    EXPECT_EQ(x.c_stride, y.c_stride);
+  }
+  EXPECT_EQ(x.m, y.m);
+  EXPECT_EQ(x.n, y.n);
+  EXPECT_EQ(x.zero_a, y.zero_a);
+  EXPECT_EQ(x.zero_b, y.zero_b);
+  EXPECT_EQ(x.scale_d, y.scale_d);
+  EXPECT_EQ(x.amax, y.amax);
+  if (!batched) return;
+  EXPECT_EQ(x.d_batch_stride, y.d_batch_stride);
+  if (x.c != nullptr) {
+    EXPECT_EQ(x.c_batch_stride, y.c_batch_stride);
+  }
+  EXPECT_EQ(x.bias_batch_stride, y.bias_batch_stride);
+}
+
+inline void expect_equal_scales(const EpilogueParams& x, const EpilogueParams& y, bool batched) {
+  EXPECT_EQ(x.scale_a, y.scale_a);
+  EXPECT_EQ(x.scale_b, y.scale_b);
+  EXPECT_EQ(x.scale_a_stride, y.scale_a_stride);
+  EXPECT_EQ(x.scale_b_stride, y.scale_b_stride);
+  if (!batched) return;
+  EXPECT_EQ(x.scale_a_batch_stride, y.scale_a_batch_stride);
+  EXPECT_EQ(x.scale_b_batch_stride, y.scale_b_batch_stride);
+}
+
+inline void expect_equal(const OperandParams& x, const OperandParams& y, bool batched) {
+  EXPECT_EQ(x.data, y.data);
+  EXPECT_EQ(x.stride, y.stride);
+  if (!batched) return;
+  EXPECT_EQ(x.batch_stride, y.batch_stride);
+}
+
+inline void expect_equal(const BlockScales& x, const BlockScales& y, bool batched) {
+  EXPECT_EQ(x.data, y.data);
+  EXPECT_EQ(x.stride_row, y.stride_row);
+  EXPECT_EQ(x.stride_k, y.stride_k);
+  if (!batched) return;
+  EXPECT_EQ(x.stride_batch, y.stride_batch);
+}
+
+}  // namespace cleave
