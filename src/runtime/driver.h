@@ -43,7 +43,7 @@ namespace cleave {
   X(stream_get_id, StreamGetId, 12000)                                                         \
   X(stream_synchronize, StreamSynchronize, 2000)                                               \
   X(tensor_map_encode_tiled, TensorMapEncodeTiled, 12000)                                      \
-  X(tensor_map_encode_im2col, TensorMapEncodeIm2col, 12000)                                         \
+  X(tensor_map_encode_im2col, TensorMapEncodeIm2col, 12000)                                    \
   X(tensor_map_replace_address, TensorMapReplaceAddress, 12000)                                \
   X(thread_exchange_stream_capture_mode, ThreadExchangeStreamCaptureMode, 10010)
 
