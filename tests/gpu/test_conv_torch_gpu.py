@@ -17,7 +17,7 @@ import resnet_example  # noqa: E402
 from torch import nn  # noqa: E402
 from torch_convolutions import CASES, channels_last, integers, reference  # noqa: E402
 
-from cleave.torch import replace_convs  # noqa: E402
+from cleave.torch import Conv2d, replace_convs  # noqa: E402
 
 ops = torch.ops.cleave
 
@@ -233,3 +233,17 @@ def test_the_example_trains(
     size = ["--images", "16", "--size", "128", "--steps", "3"]
     train.main(["--model", model, "--dtype", dtype, *size])
     assert "in a graph" in capsys.readouterr().out
+
+
+def test_images_of_three_colours() -> None:
+    torch.manual_seed(0)
+    layer = nn.Conv2d(3, 16, 7, 2, 3).to("cuda", torch.float16, memory_format=torch.channels_last)
+    x = channels_last(torch.randn(2, 3, 40, 44, device="cuda")).half().requires_grad_()
+    results = []
+    for conv in (Conv2d.from_conv(layer), layer):
+        y = conv(x)
+        results.append([y, *torch.autograd.grad(y.float().sum(), (x, layer.weight, layer.bias))])
+    for found, expected in zip(*results, strict=True):
+        torch.testing.assert_close(
+            found, expected, rtol=1e-2, atol=1e-2 * expected.abs().max().item()
+        )
