@@ -47,9 +47,8 @@ target_compile_definitions(emit_launch_tests PRIVATE
   CLEAVE_TEST_CXX="${CMAKE_CXX_COMPILER}"
   CLEAVE_TEST_CUDA="${CUDA_H_DIR}"
   CLEAVE_TEST_SOURCE="${PROJECT_SOURCE_DIR}"
-  CLEAVE_TEST_DRIVER="$<TARGET_FILE:fake_cuda>")
+  CLEAVE_TEST_DRIVER="$<TARGET_FILE:fake_cuda>"
+  CLEAVE_TEST_COMPILER="$<TARGET_FILE:fake_nvrtc>"
+  CLEAVE_TEST_CACHE="${PROJECT_BINARY_DIR}/fake_driver/cache")
 add_dependencies(emit_launch_tests fake_nvrtc)
-gtest_discover_tests(emit_launch_tests
-  DISCOVERY_MODE PRE_TEST
-  PROPERTIES ENVIRONMENT
-    "LD_LIBRARY_PATH=$<TARGET_FILE_DIR:fake_cuda>;CLEAVE_NVRTC=$<TARGET_FILE:fake_nvrtc>;CLEAVE_CACHE_DIR=${PROJECT_BINARY_DIR}/fake_driver/cache")
+gtest_discover_tests(emit_launch_tests DISCOVERY_MODE PRE_TEST)

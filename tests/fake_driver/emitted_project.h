@@ -20,6 +20,13 @@ namespace fs = std::filesystem;
 using fake_driver::Launch;
 using fake_driver::Probe;
 
+/// Before anything asks for the compiler, or for the cache of what it made.
+inline const bool environment_is_set = [] {
+  setenv("CLEAVE_NVRTC", CLEAVE_TEST_COMPILER, 1);
+  setenv("CLEAVE_CACHE_DIR", CLEAVE_TEST_CACHE, 1);
+  return true;
+}();
+
 /// Pointers that nobody follows, far apart and aligned.
 template <class T>
 T* address(int which) {

@@ -32,24 +32,43 @@ CLEAVE_DEVICE void store_block_direct(const EpilogueParams& p, Finish<C, Lines>&
                                       uint32_t block, const Sum<C>* sums, const Sum<C>* ups) {
   Value<C> v[4];
   finish(block, sums, ups, v);
-  const int64_t entry = int64_t(finish.tile().batch) * p.d_batch_stride * size_of(C.d);
-  char* const d = static_cast<char*>(p.d) + entry;
-  const auto address = [&](const OutputSpot& at) {
-    return d + epilogue_offset(C.d_order, p.d_stride, at.row, at.col) * size_of(C.d);
-  };
-  CLEAVE_UNROLL
-  for (uint32_t i = 0; i < 4; i += 2) {
-    const OutputSpot first = finish.place(block, i), second = finish.place(block, i + 1);
-    if constexpr (C.d_order == Order::row) {
-      const bool adjacent = !C.side_by_side || second.col == first.col + 1;
-      if (first.exists && second.exists && adjacent &&
+  const Tile<C>& tile = finish.tile();
+  char* const d = static_cast<char*>(p.d) + int64_t(tile.batch) * p.d_batch_stride * size_of(C.d);
+  if constexpr (C.side_by_side) {  // neighbours may belong to other pixels, or to none
+    const auto address = [&](const OutputSpot& at) {
+      return d + epilogue_offset(C.d_order, p.d_stride, at.row, at.col) * size_of(C.d);
+    };
+    CLEAVE_UNROLL
+    for (uint32_t i = 0; i < 4; i += 2) {
+      const OutputSpot first = finish.place(block, i), second = finish.place(block, i + 1);
+      if (first.exists && second.exists && second.col == first.col + 1 &&
           (reinterpret_cast<uint64_t>(address(first)) & (2 * size_of(C.d) - 1)) == 0) {
         store_pair<C.d>(address(first), v[i], v[i + 1]);
         continue;
       }
+      if (first.exists) store_element(C.d, address(first), 0, v[i]);
+      if (second.exists) store_element(C.d, address(second), 0, v[i + 1]);
     }
-    if (first.exists) store_element(C.d, address(first), 0, v[i]);
-    if (second.exists) store_element(C.d, address(second), 0, v[i + 1]);
+    return;
+  }
+  const uint32_t col = tile.col(block);
+  CLEAVE_UNROLL
+  for (uint32_t half = 0; half < 2; ++half) {
+    const uint32_t row = tile.row(block) + half * 8;
+    if (row >= tile.m_end(p) || col >= tile.n_end(p)) continue;
+    const Value<C> first = v[half * 2], second = v[half * 2 + 1];
+    const uint32_t of_d = finish.place(block, half * 2).row;
+    char* const at = d + epilogue_offset(C.d_order, p.d_stride, of_d, col) * size_of(C.d);
+    if constexpr (C.d_order == Order::row) {
+      if (col + 1 < tile.n_end(p) &&
+          (reinterpret_cast<uint64_t>(at) & (2 * size_of(C.d) - 1)) == 0) {
+        store_pair<C.d>(at, first, second);
+        continue;
+      }
+    }
+    store_element(C.d, at, 0, first);
+    if (col + 1 < tile.n_end(p))
+      store_element(C.d, at, C.d_order == Order::row ? 1 : p.d_stride, second);
   }
 }
 
