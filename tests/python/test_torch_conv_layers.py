@@ -15,7 +15,6 @@ from torch_convolutions import channels_last, is_packed  # noqa: E402
 
 import cleave.torch  # noqa: E402
 from cleave.torch import Conv2d, ConvTranspose2d, replace_convs  # noqa: E402
-from cleave.torch.conv import whole_pieces  # noqa: E402
 
 LAYERS = {
     "plain": nn.Conv2d(8, 6, 3),
@@ -248,18 +247,3 @@ def test_training_goes_on() -> None:
 def test_a_lone_layer_has_no_parent() -> None:
     with pytest.raises(ValueError, match=r"use ConvTranspose2d\.from_conv"):
         replace_convs(nn.ConvTranspose2d(8, 6, 3))
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_few_channels_are_filled_up_to_whole_pieces(dtype: torch.dtype) -> None:
-    """What layers do on a GPU."""
-    x = channels_last(torch.randn(2, 3, 9, 9, dtype=dtype)).requires_grad_()
-    weight = channels_last(torch.randn(4, 3, 3, 3, dtype=dtype)).requires_grad_()
-    padded = [whole_pieces(tensor) for tensor in (x, weight)]
-    assert all(tensor.shape[1] * dtype.itemsize == 16 for tensor in padded)
-    y, expected = (nn.functional.conv2d(*pair) for pair in (padded, (x, weight)))
-    torch.testing.assert_close(y, expected)
-    got, wanted = (torch.autograd.grad(z.sum(), (x, weight)) for z in (y, expected))
-    torch.testing.assert_close(got, wanted)
-    wide = channels_last(torch.randn(2, 16, 9, 9, dtype=dtype))
-    assert whole_pieces(wide) is wide

@@ -228,7 +228,7 @@ class FilterLines {
     if (tap < 0 || place.channel >= p_.channels) return {base_, 0};
     const uint32_t channel = spots_[part].channel;
     const int64_t at = place.channel * p_.b.stride + int64_t(tap) * p_.taps_apart + channel;
-    return {base_ + at * size_of(C.b), (p_.taps_apart - channel) * size_of(C.b)};
+    return {base_ + at * size_of(C.b), C.load_bytes_b};
   }
 
  private:

@@ -18,7 +18,6 @@ namespace cleave {
 template <GemmConfig C>
 CLEAVE_HD constexpr uint32_t engine_bytes() {
   constexpr SmemPlan kPlan = smem_plan(C);
-  if (!C.gather) return kPlan.a_stage + kPlan.b_stage;
   return C.conv == Conv::fprop ? kPlan.b_stage : kPlan.a_stage;
 }
 

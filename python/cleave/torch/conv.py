@@ -72,17 +72,6 @@ class _Convolution:
         return super().extra_repr() + (", convert=True" if self.convert else "")
 
 
-def whole_pieces(x: Tensor) -> Tensor:
-    """`x` with zeros for channels up to 16 bytes, which kernels read at once.
-
-    A pass over an image of three channels is much less than reading them two bytes at a time.
-    """
-    extra = 16 // x.element_size() - x.shape[1]
-    if extra <= 0:
-        return x
-    return channels_last(nn.functional.pad(x, [0, 0] * (x.dim() - 2) + [0, extra]))
-
-
 class _Forward(_Convolution):
     _settings = (
         "in_channels",
@@ -99,8 +88,6 @@ class _Forward(_Convolution):
         if input.dim() == weight.dim() - 1:
             return self._conv_forward(input[None], weight, bias)[0]
         input, weight = self._operands(input, weight)
-        if self.groups == 1 and input.is_cuda:
-            input, weight = whole_pieces(input), whole_pieces(weight)
         # torch's own, of any padding: before and after each axis, the last one first.
         padding = self._reversed_padding_repeated_twice
         if self.padding_mode == "zeros":
