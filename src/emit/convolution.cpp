@@ -80,6 +80,7 @@ void describe_convolution(const GemmProblem& p, Vocabulary& v) {
   tensor(roles.a, "a", p.a.dtype, "loads, config.load_bytes_a");
   tensor(roles.b, "b", p.b.dtype, "loads, config.load_bytes_b");
   tensor(roles.d, "d", p.d.dtype, "stores, whole");
+  v.words["gathered"] = conv.kind == Conv::dgrad ? "y" : "x";
   v.words["made"] = roles.d.name;
   v.words["result"] = std::string(1, char(std::toupper(*roles.d.name)));
   v.words["d_dtype"] = to_string(p.d.dtype);

@@ -79,11 +79,29 @@ inline bool is_mappable(const GemmConfig& c, const ConvGeometry& g, const ConvCl
   return true;
 }
 
-/// Whether the kernel, which may have been made for other sizes, serves these.
-inline bool serves(const GemmConfig& c, const ConvGeometry& g, const ConvClasses& classes) {
+/// Whether the numbers of gather_grains.h reach all taps of the class, from pixels `pixel_stride`
+/// elements apart.
+inline bool reaches_grains(const GemmConfig& c, const ConvGeometry& g, const ConvClass& of,
+                           int64_t pixel_stride) {
+  constexpr int64_t kMost = 1 << 14, kMostBytes = int64_t(1) << 31;
+  if (c.conv_axes > 2) return false;
+  int64_t bytes = pixel_stride * size_of(c.a);
+  for (uint32_t i = 0; i < kConvAxes; ++i) {
+    const int64_t span = int64_t(of.taps.extent[i] - 1) * of.tap_step[i];
+    if (gathered_size(g, i) >= kMost || span >= kMost) return false;
+    bytes *= gathered_size(g, i);
+  }
+  return bytes < kMostBytes;
+}
+
+/// Whether the kernel, which may have been made for other sizes, serves these. `pixel_stride`: of the
+/// gathered tensor.
+inline bool serves(const GemmConfig& c, const ConvGeometry& g, const ConvClasses& classes,
+                   int64_t pixel_stride) {
   const std::vector<ConvClass>& list = classes.list;
   if (list.size() > c.class_capacity) return false;
   if (c.grouping == Grouping::none && needs_class_walk(classes)) return false;
+  if (copies_grains(c)) return reaches_grains(c, g, list.front(), pixel_stride);
   return !gathers_by_map(c) || std::all_of(list.begin(), list.end(), [&](const ConvClass& of) {
     return is_mappable(c, g, of);
   });

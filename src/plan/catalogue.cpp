@@ -11,7 +11,7 @@ namespace cleave {
 namespace {
 
 // The tiles. sm90: 64 rows per consumer warpgroup and m64 instruction; narrow tiles for small M or
-// N.
+// N. 192 rows are for promoted sums: while two of three warpgroups multiply, the third adds.
 constexpr Spec kSm90Tiles[] = {
     {.tile_m = 64, .tile_n = 16},
     {.tile_m = 64, .tile_n = 32},
@@ -28,6 +28,7 @@ constexpr Spec kSm90Tiles[] = {
     {.tile_m = 128, .tile_n = 192},
     {.tile_m = 128, .tile_n = 224},
     {.tile_m = 128, .tile_n = 256},
+    {.tile_m = 192, .tile_n = 128},
     {.tile_m = 256, .tile_n = 128},
     {.tile_m = 64, .tile_n = 256, .pingpong = true},
     {.tile_m = 128, .tile_n = 128, .pingpong = true},
@@ -352,11 +353,13 @@ std::vector<GemmConfig> all_configs(const DeviceInfo& device) {
     visit(convolution(Conv::dgrad, DType::f16, DType::f16, 2, false, division));
   // Few channels.
   for (const Conv kind : {Conv::fprop, Conv::dgrad, Conv::wgrad}) {
-    GemmProblem stem = convolution(kind, DType::f16, DType::f16, 2);
-    stem.conv.channels = 8;
-    stem = implicit_gemm(stem.conv, 1, DType::f16, DType::f16);
-    visit(stem, SplitKMode::none);
-    visit(stem, SplitKMode::parallel);
+    for (const int64_t channels : {8, 4, 3}) {
+      GemmProblem stem = convolution(kind, DType::f16, DType::f16, 2);
+      stem.conv.channels = channels;
+      stem = implicit_gemm(stem.conv, 1, DType::f16, DType::f16);
+      visit(stem, SplitKMode::none);
+      visit(stem, SplitKMode::parallel);
+    }
   }
   GemmProblem transposed_layer = convolution(Conv::dgrad, DType::bf16, DType::bf16, 2);
   transposed_layer.bias = Bias::row;

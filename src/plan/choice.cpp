@@ -74,7 +74,8 @@ std::pair<Operand, Operand> conv_operands(const GemmProblem& p) {
     const int64_t batch_stride = p.batch > 1 ? layout.stride_batch : 0;
     Operand o{major, stride, common_alignment(layout.alignment, layout.dtype, stride, batch_stride),
               0};
-    o.load_bytes = std::min(o.alignment, channel_alignment(p));
+    const bool is_matrix = p.conv.kind == Conv::wgrad && &layout == &p.a;
+    o.load_bytes = is_matrix ? o.alignment : std::min(o.alignment, channel_alignment(p));
     return o;
   };
   const bool forward = p.conv.kind == Conv::fprop;
@@ -99,7 +100,7 @@ uint32_t output_alignment(const MatrixLayout& layout, Order order, const GemmPro
 /// Whether a Hopper consumer keeps everything in registers. Where it does not, the compiler said so:
 /// CI compiles every configuration and fails on a spill.
 bool registers_suffice(const GemmConfig& c) {
-  if (c.promote && promotion_registers(c, 1) > kPromotionRegisters) return false;
+  if (c.promote && promotion_registers(c, 1) > spare_registers(c)) return false;
   const bool by_block = c.scaling == Scaling::block;
   // Two waves of accumulators leave nothing for an error function beside C.
   const bool two_waves = c.tile_m / (math_threads(c) / 128) > 64;
@@ -140,7 +141,7 @@ bool shape_tile(const Spec& s, const GemmProblem& p, const ConvGeometry& geometr
     c.load_bytes_b = b.load_bytes;
     c.multicast_m = s.multicast_m;
     c.multicast_n = s.multicast_n;
-    if (c.conv != Conv::none && !shape_conv(p.conv, geometry, c)) return false;
+    if (c.conv != Conv::none && !shape_conv(p, geometry, c)) return false;
     // Gathered pieces come late: more of them are kept on their way.
     const uint32_t most = c.conv == Conv::none ? 3 : 5;
     c = with_stages(c, most, uint32_t(device.shared_memory_per_block));
@@ -148,10 +149,19 @@ bool shape_tile(const Spec& s, const GemmProblem& p, const ConvGeometry& geometr
   }
 
   c.pingpong = s.pingpong;
-  c.consumers = s.pingpong || s.tile_m >= 128 ? 2 : 1;
+  c.consumers = s.tile_m == 192 ? 3 : s.pingpong || s.tile_m >= 128 ? 2 : 1;
+  if (c.consumers == 3 && !c.promote) return false;  // others keep more sums in each thread
   c.multicast_m = s.multicast_m;
   c.multicast_n = s.multicast_n;
-  if (device.compute_capability / 10 != 9 || a.load_bytes < 16 || b.load_bytes < 16) return false;
+  if (device.compute_capability / 10 != 9) return false;
+  if (a.load_bytes < 16 || b.load_bytes < 16) {
+    // Threads put together what they gather of 16-bit elements, and filters beside it.
+    const bool threads_do =
+        c.gather && !c.side_by_side && size_of(c.a) == 2 && s.tile_m <= 128 && s.tile_n <= 128;
+    if (!threads_do || (gathers_b(c) && a.load_bytes < 16)) return false;
+    c.load_bytes_a = gathers_b(c) ? 16 : std::min(a.load_bytes, b.load_bytes);
+    c.load_bytes_b = std::min(a.load_bytes, b.load_bytes);
+  }
   // WGMMA reads only 16-bit elements across their contiguous dimension.
   if (size_of(c.a) != 2 && (a.major == Major::mn || b.major == Major::mn)) return false;
   if (p.k == 0) return false;
@@ -169,7 +179,7 @@ bool shape_tile(const Spec& s, const GemmProblem& p, const ConvGeometry& geometr
       c.gather ? false : !gathers_a(c) || gathered_channels(geometry) % (2 * atom) == 0;
   if (!c.promote && (s.tile_m + s.tile_n) * 128 < 16384 * 5 / 4 && p.k > int64_t(atom) && one_tap)
     c.tile_k = 2 * atom;
-  if (c.conv != Conv::none && !shape_conv(p.conv, geometry, c)) return false;
+  if (c.conv != Conv::none && !shape_conv(p, geometry, c)) return false;
   // Joins that end in a share of the tile per block store it directly.
   const bool whole_tiles = c.cluster_k == 1 && c.split != SplitKMode::parallel;
   const bool clipped_stores = c.grouping == Grouping::none || c.grouping == Grouping::k ||

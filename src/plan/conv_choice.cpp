@@ -74,7 +74,8 @@ uint32_t channel_alignment(const GemmProblem& problem) {
   return uint32_t(both & -both);
 }
 
-bool shape_conv(const ConvLayout& conv, const ConvGeometry& geometry, GemmConfig& config) {
+bool shape_conv(const GemmProblem& problem, const ConvGeometry& geometry, GemmConfig& config) {
+  const ConvLayout& conv = problem.conv;
   config.conv_axes = conv.axes[0] != ConvAxis{} ? 3 : 2;
   // `automatic` is fast in both: nowhere was another way more than noise ahead (the suite `division`,
   // docs/strided-dgrad.md).
@@ -85,11 +86,12 @@ bool shape_conv(const ConvLayout& conv, const ConvGeometry& geometry, GemmConfig
   if (walk && config.side_by_side) return false;
   config.grouping = walk ? Grouping::classes : Grouping::none;
   config.class_capacity = std::bit_ceil(std::max(uint32_t(classes.list.size()), 1u));
-  if (!gathers_by_map(config)) return true;
-  const bool whole_blocks = geometry.groups == 1 || !gathers_a(config) ||
+  if (!gathers_by_map(config) && !copies_grains(config)) return true;
+  const bool whole_blocks = geometry.groups == 1 || !gathers_a(config) || flattens_taps(config) ||
                             gathered_channels(geometry) % config.tile_k == 0;
+  const int64_t pixel_stride = gathers_a(config) ? problem.a.stride_row : problem.b.stride_row;
   return whole_blocks && config.class_capacity <= kMostMappedClasses &&
-         serves(config, geometry, classes);
+         serves(config, geometry, classes, pixel_stride);
 }
 
 }  // namespace cleave

@@ -18,8 +18,8 @@ bool batches_taps(const GemmProblem& problem, const Spec& spec);
 /// multiples of, at most 16.
 uint32_t channel_alignment(const GemmProblem& problem);
 
-/// Fills what the kernel has to know of a convolution, once its tile is known; false if the copy
-/// engine's im2col mode cannot address it.
-bool shape_conv(const ConvLayout& conv, const ConvGeometry& geometry, GemmConfig& config);
+/// Fills what the kernel has to know of a convolution, once its tile is known; false if it cannot
+/// address it.
+bool shape_conv(const GemmProblem& problem, const ConvGeometry& geometry, GemmConfig& config);
 
 }  // namespace cleave

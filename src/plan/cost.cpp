@@ -31,6 +31,8 @@ constexpr double kPixelDownClocks = 3.4;         // where pixels run along K
 constexpr double kEmptyPixelClocks = 8;          // where some of them, or their use, is nothing
 constexpr double kPiecesClocks = 150;            // of gathering by threads, each k block
 constexpr double kPieceClocks = 105;             // of 16 bytes, by each of the threads that copy
+constexpr double kGrainedPieceClocks = 150;      // of 16 bytes put together from grains,
+constexpr double kGrainClocks = 55;              // and of each of those
 constexpr double kGatherByThreads = 2.7;         // the portable kernel's pixels, in multiplications
 constexpr double kConvShare = 1.25;          // blocks in step gather slower than each for itself
 constexpr double kL2FillBytesPerUs = 5.8e6;  // from memory
@@ -74,7 +76,7 @@ double multiply_clocks(const GemmConfig& c) {
   const double waves = c.tile_m / 64.0;
   const double multiply = waves * (c.tile_k * size_of(c.a) / 32.0) * instruction;
   const bool singly = c.scaling == Scaling::block && c.scale_rows_b == 1;
-  const bool exposed = c.tile_m == 64 * c.consumers && !promotes_two_parts(c);
+  const bool exposed = c.consumers < 3 && c.tile_m == 64 * c.consumers && !promotes_two_parts(c);
   const double promote_clocks = c.pingpong ? kPromoteAloneClocks
                                 : singly   ? kPromoteSinglyClocks
                                 : exposed  ? kPromoteExposedClocks
@@ -98,7 +100,10 @@ double gather_clocks(const GemmConfig& c, const GemmProblem& p) {
     return pixels * boxes * (partly_empty ? kEmptyPixelClocks : full);
   }
   if (c.side_by_side) return pixels * boxes * kEmptyPixelClocks;
-  return kPiecesClocks + kPieceClocks * pixels * 128 / 16 / copy_threads(c);
+  const double grains = 16.0 / (gathers_a(c) ? c.load_bytes_a : c.load_bytes_b);
+  const double piece =
+      copies_grains(c) ? kGrainedPieceClocks + kGrainClocks * grains : kPieceClocks;
+  return kPiecesClocks + piece * pixels * 128 / 16 / copy_threads(c);
 }
 
 double load_bytes(const GemmConfig& c) {

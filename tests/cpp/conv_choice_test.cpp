@@ -274,10 +274,41 @@ TEST(ConvChoice, FewChannelsAreGatheredByThreads) {
     EXPECT_TRUE(serves(problem(far), "sm90 64x64 gather"));
     EXPECT_FALSE(serves(problem(far), "sm90 64x64"));
     EXPECT_TRUE(serves(problem(layer(kind, 8, 64), 4), "sm90 64x64 gather"));
-    // Pieces of 16 bytes.
-    EXPECT_FALSE(serves(problem(layer(kind, 4, 64)), "sm90 64x64 gather"));
   }
   EXPECT_FALSE(serves(problem(layer(Conv::dgrad, 8, 64)), "sm90 64x64 gather"));
+}
+
+TEST(ConvChoice, ThreadsPutNarrowPixelsTogether) {
+  for (const Conv kind : {Conv::fprop, Conv::wgrad}) {
+    for (const auto& [channels, grain] : {std::pair(3, 2u), {2, 4u}, {4, 8u}, {8, 16u}}) {
+      const auto choice = choose(problem(layer(kind, channels, 64)), "sm90 64x64 gather");
+      ASSERT_TRUE(choice.has_value());
+      const GemmConfig& c = choice->config;
+      EXPECT_EQ(kind == Conv::fprop ? c.load_bytes_a : c.load_bytes_b, grain);
+      EXPECT_EQ(copies_grains(c), grain < 16);
+      EXPECT_EQ(has_map_a(c), kind == Conv::wgrad);
+      EXPECT_EQ(has_map_b(c), kind == Conv::fprop && grain == 16);
+    }
+    const GemmProblem stem = problem(layer(kind, 3, 64));
+    EXPECT_FALSE(serves(stem, "sm90 64x64"));
+    EXPECT_FALSE(serves(stem, "sm90 256x128 gather")) << "too many registers";
+    EXPECT_FALSE(serves(problem(layer(kind, 3, 64), 1, DType::f32), "sm90 64x64 gather"));
+    // Numbers of 16 bits, and of 32.
+    ConvLayout wide = layer(kind, 3, 64);
+    wide.axes[2].size = 1 << 14;
+    EXPECT_FALSE(serves(problem(wide), "sm90 64x64 gather"));
+    wide.axes[2].size = 1 << 13;
+    EXPECT_TRUE(serves(problem(wide), "sm90 64x64 gather"));
+    GemmProblem apart = problem(wide);
+    (kind == Conv::fprop ? apart.a : apart.b).stride_row = 1 << 14;
+    EXPECT_FALSE(serves(apart, "sm90 64x64 gather"));
+    ConvLayout deep = layer(kind, 3, 64);
+    deep.axes[0] = deep.axes[1];
+    EXPECT_FALSE(serves(problem(deep), "sm90 64x64 gather"));
+  }
+  EXPECT_FALSE(serves(problem(layer(Conv::wgrad, 3, 60)), "sm90 64x64 gather"))
+      << "dy comes by the copy engine";
+  EXPECT_TRUE(serves(problem(layer(Conv::fprop, 3, 60)), "sm90 64x64 gather"));
 }
 
 TEST(ConvChoice, ClassesSideBySide) {
@@ -453,7 +484,7 @@ TEST(ConvCandidates, ArePortableWhereHopperServesNone) {
 }
 
 TEST(ConvCandidates, AreNoneWhereHopperIsAskedForInVain) {
-  GemmProblem p = problem(layer(Conv::fprop, 3, 64));
+  GemmProblem p = problem(layer(Conv::dgrad, 3, 64));
   p.kernel = KernelFamily::sm90;
   EXPECT_TRUE(candidates(p, h100()).empty());
 }

@@ -135,8 +135,10 @@ class Case:
 
 def served(name: str, kind: str, dtype: str = "float16") -> bool:
     """By the Hopper kernel; the portable one serves everything."""
-    too_narrow = name in ("three channels", "many groups", "depthwise")
-    return not too_narrow and (kind == "fprop" or dtype != "float32")
+    if name in ("three channels", "many groups", "depthwise"):  # no whole 16 bytes
+        by_threads = kind == "fprop" or (kind == "wgrad" and name == "three channels")
+        return by_threads and dtype != "float32"
+    return kind == "fprop" or dtype != "float32"
 
 
 def check(name: str, kind: str, kernel: str, dtype: str = "float16", **facts: Any) -> None:

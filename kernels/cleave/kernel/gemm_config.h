@@ -97,6 +97,19 @@ CLEAVE_HD constexpr uint32_t copy_threads(const GemmConfig& c) {
   return c.family == KernelFamily::sm90 ? 128 : math_threads(c);
 }
 
+/// Whether A's (or B's) rows are pixels of a tensor, each as often as a tap lands on it.
+CLEAVE_HD constexpr bool gathers_a(const GemmConfig& c) {
+  return c.conv == Conv::fprop || c.conv == Conv::dgrad;
+}
+CLEAVE_HD constexpr bool gathers_b(const GemmConfig& c) {
+  return c.conv == Conv::wgrad;
+}
+
+/// Whether threads of the Hopper kernel put together 16 bytes of what is aligned to less.
+CLEAVE_HD constexpr bool copies_grains(const GemmConfig& c) {
+  return c.gather && (gathers_a(c) ? c.load_bytes_a : c.load_bytes_b) < 16;
+}
+
 /// Whether K runs over taps and channels without a gap; else every tap begins a k block.
 CLEAVE_HD constexpr bool flattens_taps(const GemmConfig& c) {
   return c.family == KernelFamily::portable || (c.gather && !c.side_by_side);
@@ -105,6 +118,20 @@ CLEAVE_HD constexpr bool flattens_taps(const GemmConfig& c) {
 /// Threads of a block.
 CLEAVE_HD constexpr uint32_t block_threads(const GemmConfig& c) {
   return c.family == KernelFamily::sm90 ? (c.consumers + 1) * 128 : math_threads(c);
+}
+
+/// Registers of a thread of the Hopper kernel's producer warpgroup, once it has given up the rest.
+CLEAVE_HD constexpr uint32_t producer_registers(const GemmConfig& c) {
+  if (c.gather) return copies_grains(c) ? 160 : 120;
+  return c.scaling == Scaling::block || c.conv != Conv::none ? 56 : 40;
+}
+
+/// And of its consumers: with several warpgroups of them the launch gives every thread an equal share,
+/// and what the producer does not need is theirs.
+CLEAVE_HD constexpr uint32_t consumer_registers(const GemmConfig& c) {
+  if (c.consumers == 1) return 255;
+  const uint32_t equal = 65536 / block_threads(c) / 8 * 8;
+  return (equal + (equal - producer_registers(c)) / c.consumers) / 8 * 8;
 }
 
 /// Accumulators that each math thread holds for one tile.
@@ -146,14 +173,6 @@ CLEAVE_HD constexpr uint32_t group_step(const GemmConfig& c) {
   }
 }
 
-/// Whether A's (or B's) rows are pixels of a tensor, each as often as a tap lands on it.
-CLEAVE_HD constexpr bool gathers_a(const GemmConfig& c) {
-  return c.conv == Conv::fprop || c.conv == Conv::dgrad;
-}
-CLEAVE_HD constexpr bool gathers_b(const GemmConfig& c) {
-  return c.conv == Conv::wgrad;
-}
-
 /// Whether neighbours among a tile's rows are none in D.
 CLEAVE_HD constexpr bool scatters(const GemmConfig& c) {
   return c.grouping == Grouping::classes || c.side_by_side;
@@ -164,7 +183,7 @@ CLEAVE_HD constexpr bool has_map_a(const GemmConfig& c) {
   return c.family == KernelFamily::sm90 && !gathers_a(c);
 }
 CLEAVE_HD constexpr bool has_map_b(const GemmConfig& c) {
-  return c.family == KernelFamily::sm90 && !gathers_b(c) && !c.side_by_side;
+  return c.family == KernelFamily::sm90 && !gathers_b(c) && !c.side_by_side && !copies_grains(c);
 }
 CLEAVE_HD constexpr bool has_map_d(const GemmConfig& c) {
   return c.store_by_tma && !scatters(c);

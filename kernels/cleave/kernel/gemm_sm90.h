@@ -218,14 +218,8 @@ CLEAVE_DEVICE void gemm_sm90(const Params<C>& p) {
   ptx::grid_dependency_wait();
   place.find_table(p, shared);
 
-  // With two consumer warpgroups the launch gives every thread 168 registers; what the producer
-  // does not need goes to the consumers.
-  constexpr uint32_t kProducerRegisters = C.gather ? 120
-                                          : C.scaling == Scaling::block || C.conv != Conv::none
-                                              ? 56
-                                              : 40;
   if (threadIdx.x / 128 == C.consumers) {
-    if constexpr (C.consumers == 2) ptx::registers_decrease<kProducerRegisters>();
+    if constexpr (C.consumers > 1) ptx::registers_decrease<producer_registers(C)>();
     if constexpr (C.gather) {
       produce_together<C>(p, place, smem);
     } else if (threadIdx.x == C.consumers * 128) {
@@ -234,7 +228,7 @@ CLEAVE_DEVICE void gemm_sm90(const Params<C>& p) {
     if (C.scaling == Scaling::block && threadIdx.x >= C.consumers * 128 + 32)
       produce_scales<C>(p, place, smem);
   } else {
-    if constexpr (C.consumers == 2) ptx::registers_increase<(3 * 168 - kProducerRegisters) / 2>();
+    if constexpr (C.consumers > 1) ptx::registers_increase<consumer_registers(C)>();
     consume<C>(p, place, smem, join_buffer, line_buffer);
   }
   if constexpr (sharers(C) > 1) {  // a partner may still arrive on this block's barriers

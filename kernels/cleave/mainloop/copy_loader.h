@@ -11,6 +11,7 @@
 #include "cleave/memory/smem_plan.h"
 #include "cleave/memory/swizzle.h"
 #include "cleave/ptx/copy_async.h"
+#include "cleave/ptx/load_global.h"
 #include "cleave/ptx/shared.h"
 
 namespace cleave {
@@ -19,6 +20,30 @@ namespace cleave {
 struct CopyPiece {
   const char* from;
   uint32_t valid;
+};
+
+/// A piece of 16 bytes that comes in grains of `Bytes`, which lie apart.
+template <uint32_t Bytes>
+struct GrainedPiece {
+  static_assert(Bytes == 2 || Bytes == 4 || Bytes == 8);
+  static constexpr uint32_t kGrains = 16 / Bytes, kWords = ceil_div(Bytes, 4u);
+  uint32_t read[kGrains * kWords];
+
+  /// Begins to read grain `i`, which is zeros unless it exists.
+  CLEAVE_DEVICE void load(uint32_t i, const char* from, bool exists) {
+    ptx::load_global_if<Bytes>(&read[i * kWords], from, exists);
+  }
+
+  CLEAVE_DEVICE void store(uint32_t to) const {
+    if constexpr (Bytes == 2) {
+      uint32_t words[4];
+      CLEAVE_UNROLL
+      for (uint32_t i = 0; i < 4; ++i) words[i] = read[2 * i] | read[2 * i + 1] << 16;
+      ptx::store_shared_128(to, words);
+    } else {
+      ptx::store_shared_128(to, read);
+    }
+  }
 };
 
 /// The pieces of a tile of `TileRows` rows of M (or N), `Bytes` each. A tile has `kLines` lines, which
@@ -51,19 +76,54 @@ struct TileCopy {
   /// the tile read the same bytes, which are worth a place in L1.
   template <class Source>
   CLEAVE_DEVICE static void run(uint32_t stage, uint32_t thread, const Source& source) {
+    if constexpr (Source::kGrain != 0) {
+      run_grained(stage, thread, source);
+    } else {
+      run_direct(stage, thread, source);
+    }
+  }
+
+ private:
+  template <class Source>
+  CLEAVE_DEVICE static void run_direct(uint32_t stage, uint32_t thread, const Source& source) {
     // Narrow copies are many: unrolled in full they would cost more registers than they hide
     // latency.
 #pragma unroll(Bytes >= 8 ? kOwn : 4)
     for (uint32_t own = 0; own < kOwn; ++own) {
       if (kPieces % kThreads != 0 && own * kThreads + thread >= kPieces) break;
-      const uint32_t at_part = part(own, thread), at_line = line(own, thread);
-      const CopyPiece piece = source(own, at_line, at_part * kAtom + element(thread));
-      store<Source::kGathers>(
-          stage + at_part * kLines * 128 + swizzle(at_line, thread % kPerLine * Bytes), piece);
+      store<Source::kGathers>(stage + place(own, thread),
+                              source(own, line(own, thread), across(own, thread)));
     }
   }
 
- private:
+  CLEAVE_DEVICE static uint32_t across(uint32_t own, uint32_t thread) {
+    return part(own, thread) * kAtom + element(thread);
+  }
+  /// In the stage, in bytes.
+  CLEAVE_DEVICE static uint32_t place(uint32_t own, uint32_t thread) {
+    return part(own, thread) * kLines * 128 + swizzle(line(own, thread), thread % kPerLine * Bytes);
+  }
+
+  /// `source.load(piece, own, line, across)`: through registers.
+  template <class Source>
+  CLEAVE_DEVICE static void run_grained(uint32_t stage, uint32_t thread, const Source& source) {
+    static_assert(Bytes == 16 && kPieces % kThreads == 0);
+    // On their way at the same time.
+    constexpr uint32_t kTogether = kOwn % 4 == 0 ? 4 : kOwn % 2 == 0 ? 2 : 1;
+    // A source that keeps what it found of each piece has registers for it only by constant number.
+#pragma unroll(Source::kGathers ? kOwn / kTogether : 1)
+    for (uint32_t first = 0; first < kOwn; first += kTogether) {
+      GrainedPiece<Source::kGrain> pieces[kTogether];
+      CLEAVE_UNROLL
+      for (uint32_t i = 0; i < kTogether; ++i) {
+        const uint32_t own = first + i;
+        source.load(pieces[i], own, line(own, thread), across(own, thread));
+      }
+      CLEAVE_UNROLL
+      for (uint32_t i = 0; i < kTogether; ++i) pieces[i].store(stage + place(first + i, thread));
+    }
+  }
+
   template <bool Gathers>
   CLEAVE_DEVICE static void store(uint32_t to, const CopyPiece& piece) {
     if constexpr (Bytes == 1) {
@@ -89,6 +149,7 @@ struct TileCopy {
 /// A tile of a matrix, from line `line0` and element `across0` on; what lies past the ends is zeros.
 struct MatrixSource {
   static constexpr bool kGathers = false;
+  static constexpr uint32_t kGrain = 0;
 
   const char* base;
   int64_t stride;  // bytes
@@ -103,6 +164,22 @@ struct MatrixSource {
   }
 };
 
+/// The same in grains of `Bytes`, of which the ends are multiples.
+template <uint32_t Bytes>
+struct GrainedMatrixSource : MatrixSource {
+  static constexpr uint32_t kGrain = Bytes;
+
+  CLEAVE_DEVICE void load(GrainedPiece<Bytes>& piece, uint32_t, uint32_t line,
+                          uint32_t across) const {
+    const uint32_t first = across0 + across;
+    const char* const from = base + (line0 + line) * stride + int64_t(first) * element;
+    const uint32_t end = line0 + line < line_end ? across_end : 0;
+    CLEAVE_UNROLL
+    for (uint32_t i = 0; i < piece.kGrains; ++i)
+      piece.load(i, from + i * Bytes, first + i * (Bytes / element) < end);
+  }
+};
+
 /// `rows`: extent of the operand's M (or N); `depth`: of K.
 template <GemmConfig C, Major M, uint32_t TileRows, uint32_t Bytes>
 CLEAVE_DEVICE void copy_operand(const OperandParams& operand, uint32_t stage, uint32_t row0,
@@ -110,12 +187,19 @@ CLEAVE_DEVICE void copy_operand(const OperandParams& operand, uint32_t stage, ui
                                 uint32_t thread) {
   constexpr uint32_t kElement = size_of(C.a);
   constexpr bool kByRow = M == Major::k;  // lines are rows
-  TileCopy<C, M, TileRows, Bytes>::run(
-      stage, thread,
-      MatrixSource{
-          static_cast<const char*>(operand.data) + int64_t(batch) * operand.batch_stride * kElement,
-          operand.stride * kElement, kElement, kByRow ? row0 : k0, kByRow ? k0 : row0,
-          kByRow ? rows : depth, kByRow ? depth : rows});
+  const MatrixSource matrix{
+      static_cast<const char*>(operand.data) + int64_t(batch) * operand.batch_stride * kElement,
+      operand.stride * kElement,
+      kElement,
+      kByRow ? row0 : k0,
+      kByRow ? k0 : row0,
+      kByRow ? rows : depth,
+      kByRow ? depth : rows};
+  if constexpr (copies_grains(C)) {
+    TileCopy<C, M, TileRows, 16>::run(stage, thread, GrainedMatrixSource<Bytes>{matrix});
+  } else {
+    TileCopy<C, M, TileRows, Bytes>::run(stage, thread, matrix);
+  }
 }
 
 /// Both operands of a unit, k block by k block.

@@ -9,89 +9,34 @@
 
 #include "cleave/epilogue/tile.h"
 #include "cleave/mainloop/copy_loader.h"
+#include "cleave/mainloop/gather_grains.h"
 
 namespace cleave {
 
-/// A tap and a channel of it, as a number in their order.
-struct TapChannel {
-  GridSpot tap;
-  uint32_t channel = 0;
-  bool exists = false;
+namespace detail {
+template <GemmConfig C, uint32_t Bytes>
+struct PieceOf {
+  static constexpr uint32_t kBytes = Bytes;
+  using Shift = TapShift<C>;
 };
-
-template <GemmConfig C>
-CLEAVE_DEVICE TapChannel find_tap(const Params<C>& p, const ConvClass& c, uint32_t number) {
-  TapChannel found;
-  const uint32_t tap = divide<C.fast_load>(p.per_tap, number);
-  found.channel = number - tap * p.per_tap.divisor;
-  found.exists = tap < c.taps.size;
-  found.tap = c.taps.template locate<C.conv_axes, C.fast_load>(tap);
-  return found;
-}
-
-/// A pixel of a class at tap 0: its place in the gathered tensor, possibly outside.
-struct GatheredPixel {
-  int32_t at[kConvAxes] = {};
-  int64_t offset = 0;  // bytes, from the tensor's first pixel
+template <GemmConfig C, uint32_t Bytes>
+  requires(copies_grains(C))
+struct PieceOf<C, Bytes> {
+  static constexpr uint32_t kBytes = 16;
+  using Shift = GrainShifts<C, Bytes>;
 };
-
-template <GemmConfig C>
-CLEAVE_DEVICE GatheredPixel find_pixel(const Params<C>& p, const ConvClass& c, int64_t pixel_bytes,
-                                       uint32_t row) {
-  GatheredPixel pixel;
-  const GridSpot spot = c.pixels.template locate<C.conv_axes, C.fast_load>(row);
-  int64_t number = spot.image;
-  CLEAVE_UNROLL
-  for (uint32_t i = 0; i < kConvAxes; ++i) {
-    pixel.at[i] = c.origin[i] + int32_t(spot.at[i]) * c.row_step[i];
-    number = number * p.extent[i] + pixel.at[i];
-  }
-  pixel.offset = number * pixel_bytes;
-  // No pixel of that number: so far outside that no tap leads back (`validate` bounds spans).
-  if (row >= c.rows) pixel.at[2] = -(1 << 30);
-  return pixel;
-}
-
-/// The way from tap 0 to a channel of a tap, for all pixels.
-struct TapShift {
-  int32_t by[kConvAxes] = {};
-  int64_t offset = 0;  // bytes
-
-  TapShift() = default;
-  template <GemmConfig C>
-  CLEAVE_DEVICE static TapShift to(const Params<C>& p, const ConvClass& c, int64_t pixel_bytes,
-                                   const TapChannel& place) {
-    TapShift shift;
-    int64_t pixels = 0;
-    CLEAVE_UNROLL
-    for (uint32_t i = 0; i < kConvAxes; ++i) {
-      shift.by[i] = int32_t(place.tap.at[i]) * c.tap_step[i];
-      pixels = pixels * p.extent[i] + shift.by[i];
-    }
-    shift.offset = pixels * pixel_bytes + int64_t(place.channel) * size_of(C.a);
-    // A tap that is none leads outside, along another axis than a pixel that is none.
-    if (!place.exists) shift.by[1] = 1 << 30;
-    return shift;
-  }
-
-  template <GemmConfig C>
-  CLEAVE_DEVICE bool inside(const Params<C>& p, const GatheredPixel& pixel) const {
-    bool in = true;
-    CLEAVE_UNROLL
-    for (uint32_t i = kConvAxes - C.conv_axes; i < kConvAxes; ++i)
-      in = bool(in & (uint32_t(pixel.at[i] + by[i]) < p.extent[i]));
-    return in;
-  }
-};
+}  // namespace detail
 
 /// A of fprop and dgrad: lines are pixels, across run taps and channels.
 template <GemmConfig C, uint32_t Bytes>
 class PixelRows {
-  using Copy = TileCopy<C, Major::k, C.tile_m, Bytes>;
-  static constexpr bool kKeeps = Bytes >= 8 && Copy::kOwn <= 8;  // else there are too many
+  using Piece = detail::PieceOf<C, Bytes>;
+  using Copy = TileCopy<C, Major::k, C.tile_m, Piece::kBytes>;
+  static constexpr bool kKeeps = Piece::kBytes >= 8 && Copy::kOwn <= 8;  // else there are too many
 
  public:
   static constexpr bool kGathers = true;
+  static constexpr uint32_t kGrain = copies_grains(C) ? Bytes : 0;
 
   CLEAVE_DEVICE PixelRows(const Params<C>& p, uint32_t thread) : p_(p), thread_(thread) {}
 
@@ -107,23 +52,27 @@ class PixelRows {
   }
 
   CLEAVE_DEVICE void load(uint32_t stage, uint32_t k0) {
-    const TapChannel place = find_tap<C>(p_, *class_, k0 + Copy::element(thread_));
-    shift_ = TapShift::to<C>(p_, *class_, pixel_bytes(), place);
+    shift_ = Piece::Shift::to(p_, *class_, pixel_bytes(), k0 + Copy::element(thread_));
     Copy::run(stage, thread_, *this);
   }
 
   CLEAVE_DEVICE CopyPiece operator()(uint32_t own, uint32_t line, uint32_t) const {
-    GatheredPixel pixel;
-    if constexpr (kKeeps) {
-      pixel = kept_[own];
-    } else {
-      pixel = find_pixel<C>(p_, *class_, pixel_bytes(), row0_ + line);
-    }
-    return {base_ + (pixel.offset + shift_.offset), shift_.inside<C>(p_, pixel) ? Bytes : 0};
+    return shift_.template piece<Bytes>(p_, base_, pixel(own, line));
+  }
+  CLEAVE_DEVICE void load(GrainedPiece<Bytes>& piece, uint32_t own, uint32_t line, uint32_t) const {
+    shift_.load(piece, p_, base_, pixel(own, line));
   }
 
  private:
   CLEAVE_DEVICE int64_t pixel_bytes() const { return p_.a.stride * size_of(C.a); }
+
+  CLEAVE_DEVICE GatheredPixel pixel(uint32_t own, uint32_t line) const {
+    if constexpr (kKeeps) {
+      return kept_[own];
+    } else {
+      return find_pixel<C>(p_, *class_, pixel_bytes(), row0_ + line);
+    }
+  }
 
   const Params<C>& p_;
   uint32_t thread_;
@@ -131,17 +80,19 @@ class PixelRows {
   const char* base_ = nullptr;
   uint32_t row0_ = 0;
   GatheredPixel kept_[kKeeps ? Copy::kOwn : 1];
-  TapShift shift_;
+  typename Piece::Shift shift_;
 };
 
 /// B of wgrad: lines are pixels, across run taps and channels.
 template <GemmConfig C, uint32_t Bytes>
 class PixelColumns {
-  using Copy = TileCopy<C, Major::mn, C.tile_n, Bytes>;
+  using Piece = detail::PieceOf<C, Bytes>;
+  using Copy = TileCopy<C, Major::mn, C.tile_n, Piece::kBytes>;
   static constexpr uint32_t kParts = C.tile_n / atom_elements(C.a);
 
  public:
   static constexpr bool kGathers = true;
+  static constexpr uint32_t kGrain = copies_grains(C) ? Bytes : 0;
 
   CLEAVE_DEVICE PixelColumns(const Params<C>& p, uint32_t thread) : p_(p), thread_(thread) {}
 
@@ -151,7 +102,7 @@ class PixelColumns {
     CLEAVE_UNROLL
     for (uint32_t part = 0; part < kParts; ++part) {
       const uint32_t column = column0 + part * Copy::kAtom + Copy::element(thread_);
-      shifts_[part] = TapShift::to<C>(p_, c, pixel_bytes(), find_tap<C>(p_, c, column));
+      shifts_[part] = Piece::Shift::to(p_, c, pixel_bytes(), column);
     }
   }
 
@@ -161,20 +112,25 @@ class PixelColumns {
   }
 
   CLEAVE_DEVICE CopyPiece operator()(uint32_t own, uint32_t line, uint32_t) const {
-    const GatheredPixel pixel = find_pixel<C>(p_, *class_, pixel_bytes(), k0_ + line);
-    const TapShift& shift = shifts_[Copy::part(own, thread_)];
-    return {base_ + (pixel.offset + shift.offset), shift.inside<C>(p_, pixel) ? Bytes : 0};
+    return shifts_[Copy::part(own, thread_)].template piece<Bytes>(p_, base_, pixel(line));
+  }
+  CLEAVE_DEVICE void load(GrainedPiece<Bytes>& piece, uint32_t own, uint32_t line, uint32_t) const {
+    shifts_[Copy::part(own, thread_)].load(piece, p_, base_, pixel(line));
   }
 
  private:
   CLEAVE_DEVICE int64_t pixel_bytes() const { return p_.b.stride * size_of(C.b); }
+
+  CLEAVE_DEVICE GatheredPixel pixel(uint32_t line) const {
+    return find_pixel<C>(p_, *class_, pixel_bytes(), k0_ + line);
+  }
 
   const Params<C>& p_;
   uint32_t thread_;
   const ConvClass* class_ = nullptr;
   const char* base_ = nullptr;
   uint32_t k0_ = 0;
-  TapShift shifts_[kParts];
+  typename Piece::Shift shifts_[kParts];
 };
 
 /// B of dgrad: lines run over taps of the class and, within a tap, filters; across run channels, of
@@ -186,6 +142,7 @@ class FilterLines {
 
  public:
   static constexpr bool kGathers = true;
+  static constexpr uint32_t kGrain = 0;
 
   CLEAVE_DEVICE FilterLines(const Params<C>& p, uint32_t thread) : p_(p), thread_(thread) {}
 

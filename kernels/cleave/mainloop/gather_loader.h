@@ -7,6 +7,9 @@
 //   wgrad   A: dy, a matrix.                             B: pixels, by threads
 //   dgrad   A: dy, by im2col.                            B: filters of all classes, by threads
 //           (its classes side by side: class_columns.h)
+//
+// Where a pixel is no whole number of 16 bytes, the threads put pieces together from grains; filters
+// of fprop, too, since the copy engine cannot read their rows.
 #pragma once
 
 #include "cleave/mainloop/gather.h"
@@ -18,7 +21,8 @@ namespace cleave {
 template <GemmConfig C>
 CLEAVE_HD constexpr uint32_t engine_bytes() {
   constexpr SmemPlan kPlan = smem_plan(C);
-  return C.conv == Conv::fprop ? kPlan.b_stage : kPlan.a_stage;
+  if (C.conv != Conv::fprop) return kPlan.a_stage;
+  return has_map_b(C) ? kPlan.b_stage : 0;
 }
 
 /// Both operands of a unit, k block by k block, by all threads of the warpgroup.
@@ -46,10 +50,10 @@ class GatherLoader {
       ptx::mbarrier_arrive_expect(barrier, engine_bytes<C>());
       if constexpr (C.side_by_side) {
         im2col_.gather_a(unit, block, a, barrier);
-      } else if constexpr (gathers_a(C)) {
+      } else if constexpr (has_map_b(C)) {
         load_operand<C, C.b_major, C.tile_n, 1>(&p_.map_b, b, barrier, tile.n0, k0, unit,
                                                 unit.batch * p_.batched_b, {});
-      } else {
+      } else if constexpr (has_map_a(C)) {
         load_operand<C, C.a_major, C.tile_m, 1>(&p_.map_a, a, barrier, tile.m0, k0, unit,
                                                 unit.batch * p_.batched_a, {});
       }
@@ -59,7 +63,16 @@ class GatherLoader {
     } else {
       pixels_.load(gathers_a(C) ? a : b, k0);
     }
-    ptx::copy_async_arrive(barrier);
+    if constexpr (gathers_a(C) && copies_grains(C)) {
+      copy_operand<C, C.b_major, C.tile_n, C.load_bytes_b>(p_.b, b, tile.n0, k0, p_.epilogue.n,
+                                                           p_.k, unit.batch, thread_);
+    }
+    if constexpr (copies_grains(C)) {
+      ptx::fence_async_shared();
+      ptx::mbarrier_arrive(barrier);
+    } else {
+      ptx::copy_async_arrive(barrier);
+    }
   }
 
  private:

@@ -39,13 +39,15 @@ CLEAVE_HD constexpr uint32_t promotion_registers(const GemmConfig& c, uint32_t p
          (c.a == DType::i8 ? 12 : 0);
 }
 
-/// What a thread can spare for them, of 224 registers or more (gemm_sm90.h).
-inline constexpr uint32_t kPromotionRegisters = 206;
+/// What a thread can spare for them.
+CLEAVE_HD constexpr uint32_t spare_registers(const GemmConfig& c) {
+  return min_of(consumer_registers(c), 224u) - 18;
+}
 
 /// Whether a warpgroup multiplies one part of its sums while it adds another.
 CLEAVE_HD constexpr bool promotes_two_parts(const GemmConfig& c) {
   return c.tile_m == 64 * (c.pingpong ? 1 : c.consumers) &&
-         promotion_registers(c, 2) <= kPromotionRegisters;
+         promotion_registers(c, 2) <= spare_registers(c);
 }
 
 }  // namespace cleave

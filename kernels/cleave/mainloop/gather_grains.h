@@ -1,0 +1,86 @@
+// Sixteen bytes that start anywhere: where pixels are no whole number of pieces (three channels), a
+// piece runs over channels of several taps, and is put together from grains of what alignment there is.
+//
+// Almost all pixels have all taps of a piece inside their image, which one comparison of the piece's
+// corners shows; only at edges is every grain asked for itself.
+#pragma once
+
+#include "cleave/mainloop/copy_loader.h"
+#include "cleave/mainloop/gather_place.h"
+
+namespace cleave {
+
+/// The ways from tap 0 to the grains of a piece, for all pixels. Small numbers, of which a thread keeps
+/// many: `serves_grains` (launch/conv_maps.h) bounds images to those.
+template <GemmConfig C, uint32_t Bytes>
+class GrainShifts {
+  static_assert(C.conv_axes == 2);
+
+ public:
+  GrainShifts() = default;
+
+  /// Of the piece that begins with element `number` of all taps' channels.
+  CLEAVE_DEVICE static GrainShifts to(const Params<C>& p, const ConvClass& c, int64_t pixel_bytes,
+                                      uint32_t number) {
+    GrainShifts shifts;
+    TapChannel place = find_tap<C>(p, c, number);
+    CLEAVE_UNROLL
+    for (uint32_t i = 0; i < kGrains; ++i) {
+      const int32_t y = place.exists ? int32_t(place.tap.at[1]) * c.tap_step[1] : kNowhere;
+      const int32_t x = int32_t(place.tap.at[2]) * c.tap_step[2];
+      shifts.by_[i] = pack(y, x);
+      shifts.offset_[i] =
+          (y * int32_t(p.extent[2]) + x) * int32_t(pixel_bytes) + int32_t(place.channel * kElement);
+      if (i == 0) shifts.least_ = shifts.most_ = shifts.by_[0];
+      shifts.least_ = pack(min_of(y_of(shifts.least_), y), min_of(x_of(shifts.least_), x));
+      shifts.most_ = pack(max_of(y_of(shifts.most_), y), max_of(x_of(shifts.most_), x));
+      go_on(p, c, place);
+    }
+    return shifts;
+  }
+
+  /// Begins to read the grains that `pixel` has inside its image.
+  CLEAVE_DEVICE void load(GrainedPiece<Bytes>& piece, const Params<C>& p, const char* base,
+                          const GatheredPixel& pixel) const {
+    const char* const from = base + pixel.offset;
+    uint32_t exist = (1u << kGrains) - 1;
+    if (!inside(p, pixel, least_) || !inside(p, pixel, most_)) {
+      exist = 0;
+      CLEAVE_UNROLL
+      for (uint32_t i = 0; i < kGrains; ++i) exist |= uint32_t(inside(p, pixel, by_[i])) << i;
+    }
+    CLEAVE_UNROLL
+    for (uint32_t i = 0; i < kGrains; ++i) piece.load(i, from + offset_[i], exist >> i & 1);
+  }
+
+ private:
+  static constexpr uint32_t kElement = size_of(C.a), kGrains = 16 / Bytes;
+  static constexpr int32_t kNowhere = -(1 << 15);  // of a grain past the last tap
+
+  CLEAVE_DEVICE static uint32_t pack(int32_t y, int32_t x) {
+    return uint32_t(y) << 16 | (uint32_t(x) & 0xffff);
+  }
+  CLEAVE_DEVICE static int32_t y_of(uint32_t by) { return int32_t(by) >> 16; }
+  CLEAVE_DEVICE static int32_t x_of(uint32_t by) { return int16_t(by); }
+
+  CLEAVE_DEVICE static bool inside(const Params<C>& p, const GatheredPixel& pixel, uint32_t by) {
+    return bool((uint32_t(pixel.at[1] + y_of(by)) < p.extent[1]) &
+                (uint32_t(pixel.at[2] + x_of(by)) < p.extent[2]));
+  }
+
+  /// To the next grain: of the channels, then of the taps.
+  CLEAVE_DEVICE static void go_on(const Params<C>& p, const ConvClass& c, TapChannel& place) {
+    place.channel += Bytes / kElement;
+    if (place.channel < p.per_tap.divisor) return;
+    place.channel = 0;
+    if (++place.tap.at[2] < c.taps.extent[2]) return;
+    place.tap.at[2] = 0;
+    if (++place.tap.at[1] == c.taps.extent[1]) place.exists = false;
+  }
+
+  uint32_t by_[kGrains];  // y and x
+  int32_t offset_[kGrains];
+  uint32_t least_, most_;  // of all grains' y, and x
+};
+
+}  // namespace cleave

@@ -1,0 +1,46 @@
+// Reads of global memory that may or may not happen, without a branch.
+#pragma once
+
+#include "cleave/core/config.h"
+
+namespace cleave::ptx {
+
+/// `Bytes` (2, 4 or 8) of what nobody writes meanwhile, in one register or two; zeros, unless it
+/// exists. Volatile, so that many stay begun one after another before the first is used.
+template <uint32_t Bytes>
+CLEAVE_DEVICE void load_global_if(uint32_t* to, const void* from, bool exists) {
+  if constexpr (Bytes == 2) {
+    asm volatile(
+        "{\n"
+        ".reg .pred exists;\n"
+        "setp.ne.u32 exists, %2, 0;\n"
+        "mov.b32 %0, 0;\n"
+        "@exists ld.global.nc.u16 %0, [%1];\n"
+        "}"
+        : "=&r"(to[0])
+        : "l"(from), "r"(uint32_t(exists)));
+  } else if constexpr (Bytes == 4) {
+    asm volatile(
+        "{\n"
+        ".reg .pred exists;\n"
+        "setp.ne.u32 exists, %2, 0;\n"
+        "mov.b32 %0, 0;\n"
+        "@exists ld.global.nc.u32 %0, [%1];\n"
+        "}"
+        : "=&r"(to[0])
+        : "l"(from), "r"(uint32_t(exists)));
+  } else {
+    asm volatile(
+        "{\n"
+        ".reg .pred exists;\n"
+        "setp.ne.u32 exists, %3, 0;\n"
+        "mov.b32 %0, 0;\n"
+        "mov.b32 %1, 0;\n"
+        "@exists ld.global.nc.v2.u32 {%0, %1}, [%2];\n"
+        "}"
+        : "=&r"(to[0]), "=&r"(to[1])
+        : "l"(from), "r"(uint32_t(exists)));
+  }
+}
+
+}  // namespace cleave::ptx
