@@ -101,9 +101,9 @@ inline bool serves(const GemmConfig& c, const ConvGeometry& g, const ConvClasses
   const std::vector<ConvClass>& list = classes.list;
   if (list.size() > c.class_capacity) return false;
   if (c.grouping == Grouping::none && needs_class_walk(classes)) return false;
-  if (copies_grains(c)) return reaches_grains(c, g, list.front(), pixel_stride);
-  return !gathers_by_map(c) || std::all_of(list.begin(), list.end(), [&](const ConvClass& of) {
-    return is_mappable(c, g, of);
+  return std::all_of(list.begin(), list.end(), [&](const ConvClass& of) {
+    return (!gathers_by_map(c) || is_mappable(c, g, of)) &&
+           (!copies_grains(c) || reaches_grains(c, g, of, pixel_stride));
   });
 }
 

@@ -6,6 +6,7 @@
 #include "cleave/conv.h"
 
 #include "plan/cost.h"
+#include "problem/conv_classes.h"
 
 namespace cleave {
 namespace {
@@ -66,17 +67,22 @@ std::vector<Spec> tiles(KernelFamily family) {
   return specs;
 }
 
-/// `tile` as it is, and in the ways that convolutions with few channels have beside.
+/// `tile` as it is, and in the ways that convolutions with few channels, or filters, have beside.
 std::vector<Spec> variants(const Spec& tile, const GemmProblem& p) {
   std::vector<Spec> specs{tile};
-  constexpr int64_t kFew = 64;  // bytes of a pixel: half of what the copy engine fetches
+  const auto few = [&](int64_t channels) {
+    constexpr int64_t kFew = 64;  // bytes of a pixel: half of what the copy engine fetches
+    return channels * int64_t(size_of(p.a.dtype)) <= kFew;
+  };
   const bool plain = tile.multicast_m * tile.multicast_n == 1 && !tile.transposed && !tile.pingpong;
-  if (p.conv.kind == Conv::none || !plain || p.conv.channels * int64_t(size_of(p.a.dtype)) > kFew)
-    return specs;
-  Spec special = tile;
-  special.side_by_side = p.conv.kind == Conv::dgrad;
-  special.gather = tile.family == KernelFamily::sm90;
-  if (special.side_by_side || special.gather) specs.push_back(special);
+  if (p.conv.kind == Conv::none || !plain) return specs;
+  Spec gathering = tile;
+  gathering.gather = tile.family == KernelFamily::sm90;
+  if (gathering.gather && few(gathered_channels(p.conv))) specs.push_back(gathering);
+  if (p.conv.kind == Conv::dgrad && few(p.conv.channels)) {
+    gathering.side_by_side = true;
+    specs.push_back(gathering);
+  }
   return specs;
 }
 

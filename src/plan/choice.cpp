@@ -70,19 +70,19 @@ Operand operand(const MatrixLayout& layout, int64_t stride_k, int64_t size_k, in
 
 /// The operands of a convolution. Their order is given, and each tap's channels begin a line.
 std::pair<Operand, Operand> conv_operands(const GemmProblem& p) {
-  const auto make = [&](const MatrixLayout& layout, Major major, int64_t stride) {
+  const auto make = [&](const MatrixLayout& layout, Major major, int64_t stride, bool is_a) {
     const int64_t batch_stride = p.batch > 1 ? layout.stride_batch : 0;
     Operand o{major, stride, common_alignment(layout.alignment, layout.dtype, stride, batch_stride),
               0};
-    const bool is_matrix = p.conv.kind == Conv::wgrad && &layout == &p.a;
-    o.load_bytes = is_matrix ? o.alignment : std::min(o.alignment, channel_alignment(p));
+    o.load_bytes = std::min(o.alignment, line_alignment(p.conv, layout, is_a));
     return o;
   };
   const bool forward = p.conv.kind == Conv::fprop;
   const bool to_filters = p.conv.kind == Conv::wgrad;
   return {
-      make(p.a, to_filters ? Major::mn : Major::k, to_filters ? p.a.stride_col : p.a.stride_row),
-      make(p.b, forward ? Major::k : Major::mn, forward ? p.b.stride_col : p.b.stride_row)};
+      make(p.a, to_filters ? Major::mn : Major::k, to_filters ? p.a.stride_col : p.a.stride_row,
+           true),
+      make(p.b, forward ? Major::k : Major::mn, forward ? p.b.stride_col : p.b.stride_row, false)};
 }
 
 /// Bytes that D's lines, and their ends, are at multiples of: the copy engine clips its stores to
@@ -155,12 +155,15 @@ bool shape_tile(const Spec& s, const GemmProblem& p, const ConvGeometry& geometr
   c.multicast_n = s.multicast_n;
   if (device.compute_capability / 10 != 9) return false;
   if (a.load_bytes < 16 || b.load_bytes < 16) {
-    // Threads put together what they gather of 16-bit elements, and filters beside it.
+    // Threads put together what they gather of 16-bit elements, and fprop's filters beside it.
     const bool threads_do =
         c.gather && !c.side_by_side && size_of(c.a) == 2 && s.tile_m <= 128 && s.tile_n <= 128;
-    if (!threads_do || (gathers_b(c) && a.load_bytes < 16)) return false;
-    c.load_bytes_a = gathers_b(c) ? 16 : std::min(a.load_bytes, b.load_bytes);
-    c.load_bytes_b = std::min(a.load_bytes, b.load_bytes);
+    if (!threads_do || (gathers_b(c) && a.load_bytes < 16) ||
+        (c.conv == Conv::dgrad && b.load_bytes < 16))
+      return false;
+    const bool both = c.conv == Conv::fprop;
+    c.load_bytes_a = both ? std::min(a.load_bytes, b.load_bytes) : a.load_bytes;
+    c.load_bytes_b = both ? c.load_bytes_a : b.load_bytes;
   }
   // WGMMA reads only 16-bit elements across their contiguous dimension.
   if (size_of(c.a) != 2 && (a.major == Major::mn || b.major == Major::mn)) return false;

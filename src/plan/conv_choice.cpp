@@ -39,7 +39,7 @@ std::optional<GemmProblem> conv_view(const GemmProblem& problem, const Spec& spe
                           kernel.gather == (kernel.family == KernelFamily::sm90);
     if (possible) joint = find_classes(geometry, true);
     if (joint.list.empty() || joint.columns.residues.size == 1) return std::nullopt;
-  } else if (kernel.gather && (kernel.conv == Conv::dgrad || kernel.family != KernelFamily::sm90)) {
+  } else if (kernel.gather && kernel.family != KernelFamily::sm90) {
     return std::nullopt;
   }
   if (kernel.gather && spec.multicast_m * spec.multicast_n > 1) return std::nullopt;
@@ -65,13 +65,12 @@ bool batches_taps(const GemmProblem& problem, const Spec& spec) {
          problem.conv.channels % atom_elements(problem.a.dtype) != 0;
 }
 
-uint32_t channel_alignment(const GemmProblem& problem) {
-  const ConvLayout& conv = problem.conv;
-  const int64_t gathered = gathered_channels(conv) * int64_t(size_of(problem.a.dtype));
-  const int64_t of_filter =
-      (conv.kind == Conv::wgrad ? 0 : conv.channels) * int64_t(size_of(problem.b.dtype));
-  const int64_t both = gathered | of_filter | 16;
-  return uint32_t(both & -both);
+uint32_t line_alignment(const ConvLayout& conv, const MatrixLayout& layout, bool is_a) {
+  const bool of_filter = conv.kind != Conv::wgrad && !is_a;
+  if (conv.kind == Conv::wgrad && is_a) return 16;  // a matrix
+  const int64_t channels = of_filter ? conv.channels : gathered_channels(conv);
+  const int64_t bytes = channels * int64_t(size_of(layout.dtype)) | 16;
+  return uint32_t(bytes & -bytes);
 }
 
 bool shape_conv(const GemmProblem& problem, const ConvGeometry& geometry, GemmConfig& config) {

@@ -14,9 +14,9 @@ std::optional<GemmProblem> conv_view(const GemmProblem& problem, const Spec& spe
 /// strips of channels, and a tap of other than whole strips does not fit beside its neighbour.
 bool batches_taps(const GemmProblem& problem, const Spec& spec);
 
-/// Bytes that the channels of a tap, of the operand that is gathered and of the filters, are
-/// multiples of, at most 16.
-uint32_t channel_alignment(const GemmProblem& problem);
+/// Bytes, at most 16, that the channels of a tap are multiples of, which is where a line of the
+/// operand may begin: in the gathered tensor, or in a filter.
+uint32_t line_alignment(const ConvLayout& conv, const MatrixLayout& layout, bool is_a);
 
 /// Fills what the kernel has to know of a convolution, once its tile is known; false if it cannot
 /// address it.

@@ -104,8 +104,8 @@ NVIDIA H200 | 4096x32768x512x1 tn float8_e4m3fn bfloat16 scaled fast | sm90 64x2
 NVIDIA H200 | 4096x7168x16384x1 tn float8_e4m3fn bfloat16 scaled fast | sm90 128x128 pingpong multicast 1x2
 NVIDIA H200 | 4096x4096x7168x1 tn float8_e4m3fn bfloat16 scaled fast | sm90 256x128 transposed
 NVIDIA H200 | 4096x7168x2048x1 tn float8_e4m3fn bfloat16 scaled fast | sm90 128x128 pingpong multicast 2x1
-NVIDIA H200 | 4096x4096x4096x1 tn float8_e4m3fn bfloat16 blocks 1x128 | sm90 256x128 multicast 2x1
-NVIDIA H200 | 8192x8192x8192x1 tn float8_e4m3fn bfloat16 blocks 1x128 | sm90 256x128 stream_k 1
+NVIDIA H200 | 4096x4096x4096x1 tn float8_e4m3fn bfloat16 blocks 1x128 | sm90 256x128 multicast 1x2
+NVIDIA H200 | 8192x8192x8192x1 tn float8_e4m3fn bfloat16 blocks 1x128 | sm90 192x128
 NVIDIA H200 | 1x2112x7168x1 tn float8_e4m3fn bfloat16 blocks 1x128 | sm90 64x16 transposed cluster 3
 NVIDIA H200 | 1x576x7168x1 tn float8_e4m3fn bfloat16 blocks 1x128 | sm90 64x16 transposed cluster 8
 NVIDIA H200 | 1x24576x1536x1 tn float8_e4m3fn bfloat16 blocks 1x128 | sm90 64x16 transposed
@@ -127,13 +127,13 @@ NVIDIA H200 | 128x32768x512x1 tn float8_e4m3fn bfloat16 blocks 1x128 | sm90 128x
 NVIDIA H200 | 128x7168x16384x1 tn float8_e4m3fn bfloat16 blocks 1x128 | sm90 64x128 multicast 2x1
 NVIDIA H200 | 128x4096x7168x1 tn float8_e4m3fn bfloat16 blocks 1x128 | sm90 64x64 multicast 2x1
 NVIDIA H200 | 128x7168x2048x1 tn float8_e4m3fn bfloat16 blocks 1x128 | sm90 64x128 multicast 2x1
-NVIDIA H200 | 4096x2112x7168x1 tn float8_e4m3fn bfloat16 blocks 1x128 | sm90 128x192
+NVIDIA H200 | 4096x2112x7168x1 tn float8_e4m3fn bfloat16 blocks 1x128 | sm90 192x128
 NVIDIA H200 | 4096x576x7168x1 tn float8_e4m3fn bfloat16 blocks 1x128 | sm90 128x144 multicast 1x2
-NVIDIA H200 | 4096x24576x1536x1 tn float8_e4m3fn bfloat16 blocks 1x128 | sm90 256x128
-NVIDIA H200 | 4096x32768x512x1 tn float8_e4m3fn bfloat16 blocks 1x128 | sm90 256x128
-NVIDIA H200 | 4096x7168x16384x1 tn float8_e4m3fn bfloat16 blocks 1x128 | sm90 256x128
-NVIDIA H200 | 4096x4096x7168x1 tn float8_e4m3fn bfloat16 blocks 1x128 | sm90 256x128 multicast 2x1
-NVIDIA H200 | 4096x7168x2048x1 tn float8_e4m3fn bfloat16 blocks 1x128 | sm90 256x128 multicast 2x1
+NVIDIA H200 | 4096x24576x1536x1 tn float8_e4m3fn bfloat16 blocks 1x128 | sm90 192x128 multicast 2x1
+NVIDIA H200 | 4096x32768x512x1 tn float8_e4m3fn bfloat16 blocks 1x128 | sm90 192x128 multicast 2x1
+NVIDIA H200 | 4096x7168x16384x1 tn float8_e4m3fn bfloat16 blocks 1x128 | sm90 256x128 multicast 1x2
+NVIDIA H200 | 4096x4096x7168x1 tn float8_e4m3fn bfloat16 blocks 1x128 | sm90 256x128 multicast 1x2
+NVIDIA H200 | 4096x7168x2048x1 tn float8_e4m3fn bfloat16 blocks 1x128 | sm90 256x128 multicast 1x2
 NVIDIA H200 | 4096x4096x4096x1 tn int8 bfloat16 scaled | sm90 64x256 pingpong multicast 2x1
 NVIDIA H200 | 8192x8192x8192x1 tn int8 bfloat16 scaled | sm90 128x128 transposed pingpong
 NVIDIA H200 | 32x4096x4096x1 tn int8 bfloat16 scaled | sm90 64x32 transposed

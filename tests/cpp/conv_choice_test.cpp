@@ -275,7 +275,22 @@ TEST(ConvChoice, FewChannelsAreGatheredByThreads) {
     EXPECT_FALSE(serves(problem(far), "sm90 64x64"));
     EXPECT_TRUE(serves(problem(layer(kind, 8, 64), 4), "sm90 64x64 gather"));
   }
-  EXPECT_FALSE(serves(problem(layer(Conv::dgrad, 8, 64)), "sm90 64x64 gather"));
+}
+
+TEST(ConvChoice, GradientsOfFewFiltersAreGatheredByThreads) {
+  const GemmProblem p = problem(layer(Conv::dgrad, 64, 32));
+  const auto choice = choose(p, "sm90 128x64 gather");
+  ASSERT_TRUE(choice.has_value());
+  EXPECT_EQ(choice->config.grouping, Grouping::classes);
+  EXPECT_FALSE(has_map_a(choice->config) || has_map_b(choice->config));
+  // Classes of 4, 2, 2 and 1 taps of 32 filters, 64 a block; 8 * 14 * 14 rows each.
+  EXPECT_EQ(choice->schedule.k_blocks, ceil_div(2u + 1 + 1 + 1, 4u));
+  // Of ten filters, in grains; filters themselves in pieces of 16 bytes.
+  const auto head = choose(problem(layer(Conv::dgrad, 64, 10)), "sm90 128x64 gather");
+  ASSERT_TRUE(head.has_value());
+  EXPECT_EQ(head->config.load_bytes_a, 4u);
+  EXPECT_EQ(head->config.load_bytes_b, 16u);
+  EXPECT_FALSE(serves(problem(layer(Conv::dgrad, 3, 10)), "sm90 128x64 gather"));
 }
 
 TEST(ConvChoice, ThreadsPutNarrowPixelsTogether) {

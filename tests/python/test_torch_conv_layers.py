@@ -219,6 +219,20 @@ def test_skipped_layers(skip: Any) -> None:
     assert replace_convs(model, skip=skip) == ["body.0", "up"]
 
 
+def test_narrow_groups_are_left_to_torch() -> None:
+    def make() -> nn.Module:
+        layers = {"wide": (64, 64, 2), "depthwise": (64, 64, 64), "narrow": (64, 32, 2)}
+        return nn.ModuleDict(
+            {
+                name: nn.Conv2d(inputs, outputs, 3, groups=groups)
+                for name, (inputs, outputs, groups) in layers.items()
+            }
+        )
+
+    assert replace_convs(make()) == ["wide"]
+    assert replace_convs(make(), skip=()) == ["wide", "depthwise", "narrow"]
+
+
 def test_converting_models() -> None:
     model = Model()
     x = torch.randn(2, 3, 8, 8)

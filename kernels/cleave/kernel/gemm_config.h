@@ -110,6 +110,12 @@ CLEAVE_HD constexpr bool copies_grains(const GemmConfig& c) {
   return c.gather && (gathers_a(c) ? c.load_bytes_a : c.load_bytes_b) < 16;
 }
 
+/// Whether threads of the Hopper kernel copy a convolution's filters, which the copy engine cannot read
+/// as a matrix: rows of any length, or taps of a class without a gap, or those of all classes.
+CLEAVE_HD constexpr bool copies_filters(const GemmConfig& c) {
+  return c.gather && (c.conv == Conv::dgrad || (c.conv == Conv::fprop && copies_grains(c)));
+}
+
 /// Whether K runs over taps and channels without a gap; else every tap begins a k block.
 CLEAVE_HD constexpr bool flattens_taps(const GemmConfig& c) {
   return c.family == KernelFamily::portable || (c.gather && !c.side_by_side);
@@ -183,7 +189,7 @@ CLEAVE_HD constexpr bool has_map_a(const GemmConfig& c) {
   return c.family == KernelFamily::sm90 && !gathers_a(c);
 }
 CLEAVE_HD constexpr bool has_map_b(const GemmConfig& c) {
-  return c.family == KernelFamily::sm90 && !gathers_b(c) && !c.side_by_side && !copies_grains(c);
+  return c.family == KernelFamily::sm90 && !gathers_b(c) && !copies_filters(c);
 }
 CLEAVE_HD constexpr bool has_map_d(const GemmConfig& c) {
   return c.store_by_tma && !scatters(c);

@@ -5,8 +5,9 @@
 //
 //   fprop   A: pixels, by threads, taps without a gap.   B: filters, a matrix
 //   wgrad   A: dy, a matrix.                             B: pixels, by threads
-//   dgrad   A: dy, by im2col.                            B: filters of all classes, by threads
-//           (its classes side by side: class_columns.h)
+//   dgrad   A: dy, by threads, taps without a gap.       B: filters, by threads
+//   dgrad, its classes side by side (class_columns.h)
+//           A: dy, by im2col.                            B: filters of all classes, by threads
 //
 // Where a pixel is no whole number of 16 bytes, the threads put pieces together from grains; filters
 // of fprop, too, since the copy engine cannot read their rows.
@@ -21,8 +22,7 @@ namespace cleave {
 template <GemmConfig C>
 CLEAVE_HD constexpr uint32_t engine_bytes() {
   constexpr SmemPlan kPlan = smem_plan(C);
-  if (C.conv != Conv::fprop) return kPlan.a_stage;
-  return has_map_b(C) ? kPlan.b_stage : 0;
+  return (has_map_a(C) || C.side_by_side ? kPlan.a_stage : 0) + (has_map_b(C) ? kPlan.b_stage : 0);
 }
 
 /// Both operands of a unit, k block by k block, by all threads of the warpgroup.
@@ -37,10 +37,10 @@ class GatherLoader {
   CLEAVE_DEVICE void start(const WorkUnit& unit, const Tile<C>& tile) {
     if constexpr (C.side_by_side) {
       im2col_.start(unit, tile.m0, tile.n0);
-      filters_.start(*tile.conv_class, tile.n0, unit.batch);
     } else {
       pixels_.start(*tile.conv_class, gathers_a(C) ? tile.m0 : tile.n0, unit.batch);
     }
+    if constexpr (C.conv == Conv::dgrad) filters_.start(*tile.conv_class, tile.n0, unit.batch);
   }
 
   CLEAVE_DEVICE void load(const WorkUnit& unit, const Tile<C>& tile, uint32_t block, uint32_t a,
@@ -58,16 +58,14 @@ class GatherLoader {
                                                 unit.batch * p_.batched_a, {});
       }
     }
-    if constexpr (C.side_by_side) {
-      filters_.load(b, k0);
-    } else {
-      pixels_.load(gathers_a(C) ? a : b, k0);
-    }
-    if constexpr (gathers_a(C) && copies_grains(C)) {
+    if constexpr (C.conv == Conv::dgrad) filters_.load(b, k0);
+    if constexpr (!C.side_by_side) pixels_.load(gathers_a(C) ? a : b, k0);
+    if constexpr (C.conv == Conv::fprop && copies_filters(C)) {
       copy_operand<C, C.b_major, C.tile_n, C.load_bytes_b>(p_.b, b, tile.n0, k0, p_.epilogue.n,
                                                            p_.k, unit.batch, thread_);
     }
     if constexpr (copies_grains(C)) {
+      if constexpr (C.conv == Conv::dgrad) ptx::copy_async_wait_all();
       ptx::fence_async_shared();
       ptx::mbarrier_arrive(barrier);
     } else {

@@ -188,7 +188,18 @@ _REPLACEMENTS = {
 }
 
 
-def replace_convs(model: nn.Module, *, convert: bool = False, skip: Skip = ()) -> list[str]:
+# Of a group, below which torch's kernels, made for depthwise convolutions, are many times as fast.
+_LEAST_CHANNELS = 32
+
+
+def _has_narrow_groups(_: str, layer: nn.Module) -> bool:
+    channels = min(layer.in_channels, layer.out_channels) // layer.groups
+    return layer.groups > 1 and channels < _LEAST_CHANNELS
+
+
+def replace_convs(
+    model: nn.Module, *, convert: bool = False, skip: Skip = _has_narrow_groups
+) -> list[str]:
     """Replaces torch's convolutions in a model by Cleave's, in place; returns their names.
 
     Parameters stay the same objects, so optimizers and checkpoints keep working; the rest of the
@@ -197,7 +208,8 @@ def replace_convs(model: nn.Module, *, convert: bool = False, skip: Skip = ()) -
 
     convert: as in `Conv2d`: inputs in another order of memory are copied instead of refused.
     skip: names of layers to leave alone, with * and ? as in file names ("stem.*"), or a function of
-    name and layer; one of a layer's names is enough.
+    name and layer; one of a layer's names is enough. Unless given, layers with groups of fewer than
+    32 channels or filters (depthwise ones among them) are left to torch, which is faster there.
     """
     if type(model) in _REPLACEMENTS:
         replacement = _REPLACEMENTS[type(model)].__name__
