@@ -48,6 +48,8 @@ constexpr double kStreamPenalty = 1.33;  // workers at different places along K 
 constexpr double kTileClocks = 460;      // of an epilogue, beside its elements
 constexpr double kStoreTmaClocks = 3.5;  // per accumulator of a thread
 constexpr double kStoreDirectClocks = 55;
+constexpr double kStoreApartClocks = 170;  // of classes side by side: each to a pixel of its own
+constexpr double kStreamConv = 1.02;       // of the whole: a walk by position costs divisions
 
 /// Clusters of `size` blocks that run at the same time. A cluster lies in one GPC, and GPCs have 14
 /// to 18 working multiprocessors, differently on every chip: these are one H100's, as
@@ -112,8 +114,10 @@ double load_bytes(const GemmConfig& c) {
 }
 
 double epilogue_clocks(const GemmConfig& c) {
-  return kTileClocks +
-         accumulators_per_thread(c) * (c.store_by_tma ? kStoreTmaClocks : kStoreDirectClocks);
+  const double store = c.store_by_tma   ? kStoreTmaClocks
+                       : c.side_by_side ? kStoreApartClocks
+                                        : kStoreDirectClocks;
+  return kTileClocks + accumulators_per_thread(c) * store;
 }
 
 }  // namespace
@@ -162,6 +166,7 @@ double predict_us(const Choice& choice, const DeviceInfo& device) {
   double epilogue = worker_tiles * epilogue_clocks(c);
   if (grouped && sharers > 1) epilogue += worker_tiles * kShareClocks;
   if (conv && sharers > 1) mainloop *= kConvShare;
+  if (conv && s.mode == SplitKMode::stream_k) mainloop *= kStreamConv;
   if (c.pingpong) epilogue = std::max(epilogue_clocks(c), epilogue - mainloop * 0.9);
   const double on_chip = (mainloop + epilogue) / clock;
   const double bytes = minimum_bytes(choice.problem);
