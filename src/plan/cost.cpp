@@ -84,9 +84,10 @@ double multiply_clocks(const GemmConfig& c) {
                                 : exposed  ? kPromoteExposedClocks
                                            : kPromoteClocks;
   const double promote = c.promote ? waves * c.tile_n / 2.0 * promote_clocks : 0;
-  const double overhead = c.pingpong && !c.promote && waves > 1 && c.a_major == Major::k
-                              ? kPingpongOverhead
-                              : kMultiplyOverhead;
+  const bool smooth =
+      c.a_major == Major::k && (c.b_major == Major::k || c.grouping == Grouping::classes);
+  const double overhead =
+      c.pingpong && !c.promote && waves > 1 && smooth ? kPingpongOverhead : kMultiplyOverhead;
   return kBlockClocks + multiply * overhead + promote;
 }
 

@@ -67,9 +67,9 @@ NVIDIA H200 | 4096x32768x512x1 tn bfloat16 bfloat16 | sm90 64x256 pingpong multi
 NVIDIA H200 | 4096x7168x16384x1 tn bfloat16 bfloat16 | sm90 128x224
 NVIDIA H200 | 4096x4096x7168x1 tn bfloat16 bfloat16 | sm90 128x256
 NVIDIA H200 | 4096x7168x2048x1 tn bfloat16 bfloat16 | sm90 128x128 pingpong multicast 2x1
-NVIDIA H200 | 128x128x16384x1 tn float16 float16 | sm90 64x64 parallel 24 clusters 8
-NVIDIA H200 | 64x64x65536x1 tn float16 float16 | sm90 64x64 parallel 64 clusters 8
-NVIDIA H200 | 128x128x131072x1 tn float16 float16 | sm90 64x64 multicast 2x1 parallel 24 clusters 4
+NVIDIA H200 | 128x128x16384x1 tn float16 float16 | sm90 64x32 transposed multicast 1x2 parallel 12 clusters 4
+NVIDIA H200 | 64x64x65536x1 tn float16 float16 | sm90 64x32 multicast 1x2 parallel 60 clusters 4
+NVIDIA H200 | 128x128x131072x1 tn float16 float16 | sm90 64x128 parallel 32
 NVIDIA H200 | 512x512x32768x1 tn float16 float16 | sm90 128x128 multicast 2x1 parallel 8
 NVIDIA H200 | 1024x256x16384x1 tn float16 float16 | sm90 128x128 transposed multicast 2x1 parallel 8
 NVIDIA H200 | 384x384x12288x1 tn float16 float16 | sm90 128x64 transposed multicast 1x2 parallel 6
