@@ -50,9 +50,17 @@ struct ConvClasses {
   ClassTable table() const { return {list.data(), uint32_t(list.size())}; }
 };
 
+/// The most classes that there can be: one for every residue of a dgrad.
+inline size_t most_classes(const ConvGeometry& g, bool side_by_side) {
+  size_t most = 1;
+  for (const ConvAxisShape& axis : g.axes)
+    if (g.kind == Conv::dgrad && !side_by_side) most *= size_t(axis.stride);
+  return most;
+}
+
 /// Without tiles. None, too, where they cannot be side by side (class_columns.h).
 inline ConvClasses find_classes(const ConvGeometry& g, bool side_by_side) {
-  ConvClasses classes{std::vector<ConvClass>(kMostClasses), {}};
+  ConvClasses classes{std::vector<ConvClass>(most_classes(g, side_by_side)), {}};
   ConvClass* const list = classes.list.data();
   uint32_t count = 0;
   if (side_by_side)

@@ -79,31 +79,31 @@ inline bool is_mappable(const GemmConfig& c, const ConvGeometry& g, const ConvCl
   return true;
 }
 
-/// Whether the numbers of gather_grains.h reach all taps of the class, from pixels `pixel_stride`
-/// elements apart.
-inline bool reaches_grains(const GemmConfig& c, const ConvGeometry& g, const ConvClass& of,
-                           int64_t pixel_stride) {
-  constexpr int64_t kMost = 1 << 14, kMostBytes = int64_t(1) << 31;
-  if (c.conv_axes > 2) return false;
-  int64_t bytes = pixel_stride * size_of(c.a);
+/// Whether the numbers of gather_grains.h reach all taps of the class.
+inline bool reaches_grains(const GemmConfig& c, const ConvGeometry& g, const ConvClass& of) {
+  constexpr int64_t kMost = 1 << 14;
   for (uint32_t i = 0; i < kConvAxes; ++i) {
     const int64_t span = int64_t(of.taps.extent[i] - 1) * of.tap_step[i];
     if (gathered_size(g, i) >= kMost || span >= kMost) return false;
-    bytes *= gathered_size(g, i);
   }
-  return bytes < kMostBytes;
+  return c.conv_axes == 2;
 }
 
-/// Whether the kernel, which may have been made for other sizes, serves these. `pixel_stride`: of the
-/// gathered tensor.
-inline bool serves(const GemmConfig& c, const ConvGeometry& g, const ConvClasses& classes,
-                   int64_t pixel_stride) {
+/// Whether they reach all pixels of an image, `pixel_stride` elements apart.
+inline bool reaches_image(const GemmConfig& c, const ConvGeometry& g, int64_t pixel_stride) {
+  int64_t bytes = pixel_stride * size_of(c.a);
+  for (uint32_t i = 0; i < kConvAxes; ++i) bytes *= gathered_size(g, i);
+  return !copies_grains(c) || bytes < int64_t(1) << 31;
+}
+
+/// Whether the kernel, which may have been made for other sizes, serves these.
+inline bool serves(const GemmConfig& c, const ConvGeometry& g, const ConvClasses& classes) {
   const std::vector<ConvClass>& list = classes.list;
   if (list.size() > c.class_capacity) return false;
   if (c.grouping == Grouping::none && needs_class_walk(classes)) return false;
   return std::all_of(list.begin(), list.end(), [&](const ConvClass& of) {
     return (!gathers_by_map(c) || is_mappable(c, g, of)) &&
-           (!copies_grains(c) || reaches_grains(c, g, of, pixel_stride));
+           (!copies_grains(c) || reaches_grains(c, g, of));
   });
 }
 

@@ -90,7 +90,7 @@ bool shape_conv(const GemmProblem& problem, const ConvGeometry& geometry, GemmCo
                             gathered_channels(geometry) % config.tile_k == 0;
   const int64_t pixel_stride = gathers_a(config) ? problem.a.stride_row : problem.b.stride_row;
   return whole_blocks && config.class_capacity <= kMostMappedClasses &&
-         serves(config, geometry, classes, pixel_stride);
+         serves(config, geometry, classes) && reaches_image(config, geometry, pixel_stride);
 }
 
 }  // namespace cleave

@@ -149,7 +149,8 @@ class EmitConvLaunch : public testing::TestWithParam<EmitCase> {
   ~EmitConvLaunch() override { fake_driver_set_params_bytes(sizeof(GemmParams)); }
 };
 
-/// Of the planned sizes, and of others that the kernel serves.
+/// Of the planned sizes, of others that the kernel serves, and of the first again: what is remembered
+/// of a call is used for its like alone.
 TEST_P(EmitConvLaunch, IsTheLibrarys) {
   const GemmProblem& planned = GetParam().problem;
   const auto own = plan(planned);
@@ -164,7 +165,7 @@ TEST_P(EmitConvLaunch, IsTheLibrarys) {
   const GemmProblem sized = implicit_gemm(fewer.conv, planned.batch, planned.a.dtype, DType::f32);
   fewer.m = sized.m;
   fewer.k = sized.k;
-  for (const GemmProblem& problem : {planned, fewer}) {
+  for (const GemmProblem& problem : {planned, planned, fewer, planned}) {
     const auto other = problem == planned ? own : plan_as(problem, choice.spec);
     if (problem != planned && choice_of(*other)->config != choice.config) continue;
     const GemmArguments arguments = some_arguments(problem);
@@ -173,6 +174,7 @@ TEST_P(EmitConvLaunch, IsTheLibrarys) {
     Launch emitted = *fake_driver_last_launch();
     EXPECT_EQ(probe.workspace_size, other->workspace_size());
     EXPECT_EQ(probe.counter_size, other->counter_size());
+    EXPECT_EQ(probe.bytes_asked, other->workspace_size());
     Launch expected = launch(*other, arguments);
     expect_equal_launches(emitted, expected, *choice_of(*other));
   }

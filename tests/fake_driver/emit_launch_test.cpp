@@ -113,6 +113,7 @@ TEST_P(EmitLaunch, IsTheLibrarys) {
   ASSERT_STREQ(probe.reason, "");
   EXPECT_EQ(probe.workspace_size, own->workspace_size());
   EXPECT_EQ(probe.counter_size, own->counter_size());
+  EXPECT_EQ(probe.bytes_asked, own->workspace_size());
   const Launch emitted = *fake_driver_last_launch();
   const Launch expected = launch(*own, arguments);
   EXPECT_EQ(expected.count, emitted.count + 1);

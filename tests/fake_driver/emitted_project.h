@@ -49,7 +49,11 @@ extern "C" __attribute__((visibility("default"))) void probe(fake_driver::Probe&
   if (!operation.can_implement(x)) return;
   probe.workspace_size = operation.workspace_size(x);
   probe.counter_size = operation.counter_size(x);
-  operation(x, probe.counters, probe.partials, static_cast<CUstream>(probe.stream));
+  const auto find_workspace = [&](size_t counters, size_t partials) {{
+    probe.bytes_asked = counters + partials;
+    return {0}::Workspace{{probe.counters, probe.partials}};
+  }};
+  operation(x, find_workspace, static_cast<CUstream>(probe.stream));
 }}
 )",
                      name, assignments, type);

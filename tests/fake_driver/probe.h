@@ -15,6 +15,7 @@ struct Probe {
 
   char reason[512] = {};  // why the sizes are not served; then nothing was launched
   size_t workspace_size = 0, counter_size = 0;
+  size_t bytes_asked = 0;  // of workspace, by the launch
 };
 
 using ProbeFunction = void(Probe&);
