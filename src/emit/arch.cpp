@@ -3,6 +3,7 @@
 
 #include "emit/parts.h"
 #include "jit/source.h"
+#include "launch/gemm_grid.h"
 
 namespace cleave {
 namespace {
@@ -43,7 +44,7 @@ void describe_arch(const ArchChoice& arch_choice, Vocabulary& v) {
   v.flags[arch] = true;
   v.flags[sm90 ? "tma" : "portable"] = true;
   v.flags["stores_by_tma"] |= sm90 && choice.config.store_by_tma;
-  v.flags["splits"] |= choice.spec.split != SplitKMode::none;
+  v.flags["has_workspace"] |= needs_workspace(choice.config);
   v.words[arch + "_config"] = initialiser(choice.config);
   v.words[arch + "_entry"] = sm90 ? "gemm_sm90" : "gemm_portable";
   v.words[arch + "_transposed"] = spell(choice.spec.transposed);

@@ -116,7 +116,7 @@ void describe_groups(const GemmProblem& p, int64_t step, Vocabulary& v) {
 
 void describe_kernels(const std::vector<ArchChoice>& choices, Vocabulary& v) {
   std::vector<std::string> archs, kernels, gencodes, cmake_archs;
-  for (const char* flag : {"sm_80", "sm_90a", "tma", "portable", "splits", "stores_by_tma"})
+  for (const char* flag : {"sm_80", "sm_90a", "tma", "portable", "has_workspace", "stores_by_tma"})
     v.flags[flag] = false;
   for (const ArchChoice& choice : choices) {
     describe_arch(choice, v);

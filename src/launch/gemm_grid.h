@@ -71,6 +71,11 @@ inline bool blocks_wait(const GemmConfig& config) {
   return config.split != SplitKMode::none && config.cluster_k == 1;
 }
 
+/// True if slices meet in memory: those of a cluster meet in its own.
+inline bool needs_workspace(const GemmConfig& config) {
+  return config.split != SplitKMode::none && config.split != SplitKMode::cluster;
+}
+
 /// True if a tile has a number of slices that the host may choose, clusters of `cluster_k` each.
 inline bool is_sliced(const GemmConfig& config) {
   return config.split != SplitKMode::none && config.split != SplitKMode::stream_k;
