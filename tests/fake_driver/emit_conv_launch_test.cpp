@@ -165,10 +165,13 @@ TEST_P(EmitConvLaunch, IsTheLibrarys) {
   const GemmProblem sized = implicit_gemm(fewer.conv, planned.batch, planned.a.dtype, DType::f32);
   fewer.m = sized.m;
   fewer.k = sized.k;
+  int64_t moved = 0;  // bytes
   for (const GemmProblem& problem : {planned, planned, fewer, planned}) {
     const auto other = problem == planned ? own : plan_as(problem, choice.spec);
     if (problem != planned && choice_of(*other)->config != choice.config) continue;
-    const GemmArguments arguments = some_arguments(problem);
+    GemmArguments arguments = some_arguments(problem);
+    arguments.a = static_cast<const char*>(arguments.a) + (moved += 4096);
+    arguments.d = static_cast<char*>(arguments.d) + moved;
     const Probe probe = project.call(problem, arguments);
     ASSERT_STREQ(probe.reason, "");
     Launch emitted = *fake_driver_last_launch();
