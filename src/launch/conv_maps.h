@@ -99,7 +99,7 @@ inline bool reaches_image(const GemmConfig& c, const ConvGeometry& g, int64_t pi
 /// Whether the kernel, which may have been made for other sizes, serves these.
 inline bool serves(const GemmConfig& c, const ConvGeometry& g, const ConvClasses& classes) {
   const std::vector<ConvClass>& list = classes.list;
-  if (list.size() > c.class_capacity) return false;
+  if (list.size() > c.class_capacity || (c.side_by_side && list.empty())) return false;
   if (c.grouping == Grouping::none && needs_class_walk(classes)) return false;
   return std::all_of(list.begin(), list.end(), [&](const ConvClass& of) {
     return (!gathers_by_map(c) || is_mappable(c, g, of)) &&
