@@ -152,7 +152,8 @@ inline std::vector<EmitCase> emit_conv_cases() {
       {"fprop_stem", convolution(Conv::fprop, f16, f16, 8, 64, 2, 1, false, 7)},
       {"fprop_deep", convolution(Conv::fprop, f16, f16, 64, 64, 1, 1, true)},
       {"fprop_int8", convolution(Conv::fprop, i8, DType::i32, 128, 128)},
-      {"fprop_portable", with_epilogue(convolution(Conv::fprop, f16, f32, 3, 20, 2))},
+      {"fprop_rgb", convolution(Conv::fprop, f16, f16, 3, 64, 2, 1, false, 7)},
+      {"fprop_portable", portable(with_epilogue(convolution(Conv::fprop, f16, f32, 3, 20, 2)))},
       {"fprop_split", split(convolution(Conv::fprop, f32, f32, 512, 64), SplitKMode::parallel, 4)},
       {"dgrad", convolution(Conv::dgrad, f16, f16, 128, 256)},
       {"dgrad_strided", with_epilogue(convolution(Conv::dgrad, bf16, bf16, 128, 128, 2))},
@@ -166,6 +167,7 @@ inline std::vector<EmitCase> emit_conv_cases() {
       {"wgrad", convolution(Conv::wgrad, f16, f16, 128, 128, 2)},
       {"wgrad_split", split(accumulated, SplitKMode::parallel, 8)},
       {"wgrad_stem", convolution(Conv::wgrad, f16, f32, 8, 64, 2, 1, false, 7)},
+      {"wgrad_rgb", convolution(Conv::wgrad, f16, f32, 3, 64, 2, 1, false, 7)},
       {"wgrad_groups", convolution(Conv::wgrad, f16, f16, 32, 32, 1, 4)},
   };
 }
