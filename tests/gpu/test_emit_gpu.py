@@ -135,7 +135,7 @@ def test_sizes_that_were_not_planned(name: str, built: dict[str, Path]) -> None:
     gemm = loaded(name, built)
     for m, n, k in ((8, 8, 8), (1, 4096, 512), (1000, 24, 4096), (136, 200, 16384), (0, 8, 8)):
         a, b = operands((m, n, k))
-        if name == "bf16_parallel" and k < 512:
+        if name == "bf16_parallel" and k < 512 and m > 0:  # nothing is computed for no rows
             with pytest.raises(ValueError, match="splits K among"):
                 gemm(a, b)
             continue
