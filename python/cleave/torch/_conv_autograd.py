@@ -15,6 +15,7 @@ result would be an operand.
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -52,6 +53,51 @@ def register() -> None:
                 partial(_backward, operator),
                 setup_context=partial(_save, operator),
             )
+
+
+def conv(*arguments: Any) -> Tensor:
+    """torch.ops.cleave.conv of the arguments that have positions, quicker where gradients are
+    recorded: by a class of our own, since what torch.library makes of a registration asks the
+    operator's schema on every call, which takes longer than the call."""
+    return _call(_OPERATORS[0], arguments)
+
+
+def conv_dgrad(*arguments: Any) -> Tensor:
+    """torch.ops.cleave.conv_dgrad in the same way."""
+    return _call(_OPERATORS[1], arguments)
+
+
+def _call(operator: _Operator, arguments: tuple[Any, ...]) -> Tensor:
+    if torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active():
+        return getattr(_ops, operator.name).default(*arguments)
+    if torch.is_grad_enabled():
+        return _Recorded.apply(*arguments, operator)
+    with _below_autograd():
+        return getattr(_ops, operator.name).default(*arguments)
+
+
+def _below_autograd() -> AbstractContextManager[Any]:
+    """Where nothing is recorded, operators need not be asked whether to."""
+    return nullcontext() if torch.is_grad_enabled() else torch._C._AutoDispatchBelowAutograd()
+
+
+class _Recorded(torch.autograd.Function):
+    """A call of an operator, which is the last argument."""
+
+    @staticmethod
+    def forward(ctx: Any, *arguments: Any) -> Tensor:
+        *given, ctx.operator = arguments
+        ctx.given = len(given)
+        with _below_autograd():
+            output = getattr(_ops, ctx.operator.name).default(*given)
+        _save(ctx.operator, ctx, tuple(given), output)
+        return output
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        with _below_autograd():
+            gradients = _backward(ctx.operator, ctx, grad)
+        return *gradients[: ctx.given], None
 
 
 def _save(

@@ -8,11 +8,9 @@ from typing import Any, Self
 import torch
 from torch import Tensor, nn
 
+from . import _conv_autograd
 from ._channels_last import channels_last, check_channels_last, packed
 from ._replace import Skip, replace_layers
-
-_conv = torch.ops.cleave.conv.default
-_conv_dgrad = torch.ops.cleave.conv_dgrad.default
 
 
 class _Convolution:
@@ -95,7 +93,9 @@ class _Forward(_Convolution):
         else:
             input = channels_last(nn.functional.pad(input, padding, mode=self.padding_mode))
             padding = [0]
-        return _conv(input, weight, bias, self.stride, padding, self.dilation, self.groups)
+        return _conv_autograd.conv(
+            input, weight, bias, self.stride, padding, self.dilation, self.groups
+        )
 
 
 class _Transposed(_Convolution):
@@ -116,7 +116,7 @@ class _Transposed(_Convolution):
         if input.dim() == self.weight.dim() - 1:
             return self.forward(input[None], output_size)[0]
         input, weight = self._operands(input, self.weight)
-        return _conv_dgrad(
+        return _conv_autograd.conv_dgrad(
             self._input_size(input, output_size),
             weight,
             input,
