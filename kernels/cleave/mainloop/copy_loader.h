@@ -56,6 +56,7 @@ struct TileCopy {
   static constexpr uint32_t kPieces = TileRows * C.tile_k * kElement / Bytes;
   static constexpr uint32_t kThreads = copy_threads(C);
   static constexpr uint32_t kOwn = ceil_div(kPieces, kThreads);  // pieces of a thread
+  static constexpr uint32_t kPart = kLines * kPerLine, kParts = ceil_div(kPieces, kPart);
   static_assert(kThreads % kPerLine == 0, "a thread's pieces are one below another");
 
   /// The element within a part's line at which all of a thread's pieces begin.
@@ -64,14 +65,14 @@ struct TileCopy {
   }
   /// Known to the compiler, where a part is a whole number of pieces of every thread.
   CLEAVE_HD static uint32_t part(uint32_t own, uint32_t thread) {
-    constexpr uint32_t kPart = kLines * kPerLine;
+    if (kParts == 1) return 0;
     return kPart % kThreads == 0 ? own / (kPart / kThreads) : (own * kThreads + thread) / kPart;
   }
   CLEAVE_HD static uint32_t line(uint32_t own, uint32_t thread) {
     return (own * kThreads + thread) / kPerLine % kLines;
   }
 
-  /// `source(own, line, across)`: the thread's piece number `own`, in line `line` of the tile, from
+  /// `source(own, part, line, across)`: the thread's piece number `own`, in line `line` of the tile, from
   /// element `across` on. `Source::kGathers`: pieces exist in whole or not at all, and neighbours in
   /// the tile read the same bytes, which are worth a place in L1.
   template <class Source>
@@ -84,27 +85,44 @@ struct TileCopy {
   }
 
  private:
+  // Narrow copies are many: unrolled in full they would cost more registers than they hide latency.
+  // Their parts, of which a source keeps what it knows, are told apart by constant numbers anyway.
   template <class Source>
   CLEAVE_DEVICE static void run_direct(uint32_t stage, uint32_t thread, const Source& source) {
-    // Narrow copies are many: unrolled in full they would cost more registers than they hide
-    // latency.
+    if constexpr (Bytes < 8 && kParts > 1 && kPart % kThreads == 0) {
+      constexpr uint32_t kOfPart = kPart / kThreads;
+      CLEAVE_UNROLL
+      for (uint32_t part = 0; part < kParts; ++part) {
+#pragma unroll 4
+        for (uint32_t i = 0; i < kOfPart; ++i)
+          copy_piece(stage, thread, source, part * kOfPart + i, part);
+      }
+    } else {
 #pragma unroll(Bytes >= 8 ? kOwn : 4)
-    for (uint32_t own = 0; own < kOwn; ++own) {
-      if (kPieces % kThreads != 0 && own * kThreads + thread >= kPieces) break;
-      store<Source::kGathers>(stage + place(own, thread),
-                              source(own, line(own, thread), across(own, thread)));
+      for (uint32_t own = 0; own < kOwn; ++own) {
+        if (kPieces % kThreads != 0 && own * kThreads + thread >= kPieces) break;
+        copy_piece(stage, thread, source, own, part(own, thread));
+      }
     }
   }
 
-  CLEAVE_DEVICE static uint32_t across(uint32_t own, uint32_t thread) {
-    return part(own, thread) * kAtom + element(thread);
-  }
-  /// In the stage, in bytes.
-  CLEAVE_DEVICE static uint32_t place(uint32_t own, uint32_t thread) {
-    return part(own, thread) * kLines * 128 + swizzle(line(own, thread), thread % kPerLine * Bytes);
+  template <class Source>
+  CLEAVE_DEVICE static void copy_piece(uint32_t stage, uint32_t thread, const Source& source,
+                                       uint32_t own, uint32_t part) {
+    const uint32_t at_line = line(own, thread);
+    store<Source::kGathers>(stage + place(part, at_line, thread),
+                            source(own, part, at_line, across(part, thread)));
   }
 
-  /// `source.load(piece, own, line, across)`: through registers.
+  CLEAVE_DEVICE static uint32_t across(uint32_t part, uint32_t thread) {
+    return part * kAtom + element(thread);
+  }
+  /// In the stage, in bytes.
+  CLEAVE_DEVICE static uint32_t place(uint32_t part, uint32_t line, uint32_t thread) {
+    return part * kLines * 128 + swizzle(line, thread % kPerLine * Bytes);
+  }
+
+  /// `source.load(piece, own, part, line, across)`: through registers.
   template <class Source>
   CLEAVE_DEVICE static void run_grained(uint32_t stage, uint32_t thread, const Source& source) {
     static_assert(Bytes == 16 && kPieces % kThreads == 0);
@@ -116,11 +134,14 @@ struct TileCopy {
       GrainedPiece<Source::kGrain> pieces[kTogether];
       CLEAVE_UNROLL
       for (uint32_t i = 0; i < kTogether; ++i) {
-        const uint32_t own = first + i;
-        source.load(pieces[i], own, line(own, thread), across(own, thread));
+        const uint32_t own = first + i, at_part = part(own, thread);
+        source.load(pieces[i], own, at_part, line(own, thread), across(at_part, thread));
       }
       CLEAVE_UNROLL
-      for (uint32_t i = 0; i < kTogether; ++i) pieces[i].store(stage + place(first + i, thread));
+      for (uint32_t i = 0; i < kTogether; ++i) {
+        const uint32_t own = first + i;
+        pieces[i].store(stage + place(part(own, thread), line(own, thread), thread));
+      }
     }
   }
 
@@ -156,7 +177,7 @@ struct MatrixSource {
   uint32_t element;
   uint32_t line0, across0, line_end, across_end;
 
-  CLEAVE_DEVICE CopyPiece operator()(uint32_t, uint32_t line, uint32_t across) const {
+  CLEAVE_DEVICE CopyPiece operator()(uint32_t, uint32_t, uint32_t line, uint32_t across) const {
     const bool inside = line0 + line < line_end && across0 + across < across_end;
     if (!inside) return {base, 0};
     return {base + (line0 + line) * stride + int64_t(across0 + across) * element,
@@ -169,7 +190,7 @@ template <uint32_t Bytes>
 struct GrainedMatrixSource : MatrixSource {
   static constexpr uint32_t kGrain = Bytes;
 
-  CLEAVE_DEVICE void load(GrainedPiece<Bytes>& piece, uint32_t, uint32_t line,
+  CLEAVE_DEVICE void load(GrainedPiece<Bytes>& piece, uint32_t, uint32_t, uint32_t line,
                           uint32_t across) const {
     const uint32_t first = across0 + across;
     const char* const from = base + (line0 + line) * stride + int64_t(first) * element;

@@ -56,10 +56,11 @@ class PixelRows {
     Copy::run(stage, thread_, *this);
   }
 
-  CLEAVE_DEVICE CopyPiece operator()(uint32_t own, uint32_t line, uint32_t) const {
+  CLEAVE_DEVICE CopyPiece operator()(uint32_t own, uint32_t, uint32_t line, uint32_t) const {
     return shift_.template piece<Bytes>(p_, base_, pixel(own, line));
   }
-  CLEAVE_DEVICE void load(GrainedPiece<Bytes>& piece, uint32_t own, uint32_t line, uint32_t) const {
+  CLEAVE_DEVICE void load(GrainedPiece<Bytes>& piece, uint32_t own, uint32_t, uint32_t line,
+                          uint32_t) const {
     shift_.load(piece, p_, base_, pixel(own, line));
   }
 
@@ -111,11 +112,12 @@ class PixelColumns {
     Copy::run(stage, thread_, *this);
   }
 
-  CLEAVE_DEVICE CopyPiece operator()(uint32_t own, uint32_t line, uint32_t) const {
-    return shifts_[Copy::part(own, thread_)].template piece<Bytes>(p_, base_, pixel(line));
+  CLEAVE_DEVICE CopyPiece operator()(uint32_t, uint32_t part, uint32_t line, uint32_t) const {
+    return shifts_[part].template piece<Bytes>(p_, base_, pixel(line));
   }
-  CLEAVE_DEVICE void load(GrainedPiece<Bytes>& piece, uint32_t own, uint32_t line, uint32_t) const {
-    shifts_[Copy::part(own, thread_)].load(piece, p_, base_, pixel(line));
+  CLEAVE_DEVICE void load(GrainedPiece<Bytes>& piece, uint32_t, uint32_t part, uint32_t line,
+                          uint32_t) const {
+    shifts_[part].load(piece, p_, base_, pixel(line));
   }
 
  private:
@@ -172,8 +174,7 @@ class FilterLines {
     Copy::run(stage, thread_, *this);
   }
 
-  CLEAVE_DEVICE CopyPiece operator()(uint32_t own, uint32_t line, uint32_t) const {
-    const uint32_t part = Copy::part(own, thread_);
+  CLEAVE_DEVICE CopyPiece operator()(uint32_t, uint32_t part, uint32_t line, uint32_t) const {
     TapChannel place = first_;
     int32_t tap = taps_[part];
     if constexpr (flattens_taps(C)) {
