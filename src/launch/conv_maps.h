@@ -79,20 +79,26 @@ inline bool is_mappable(const GemmConfig& c, const ConvGeometry& g, const ConvCl
   return true;
 }
 
-/// Whether the numbers of gather_grains.h reach all taps of the class.
-inline bool reaches_grains(const GemmConfig& c, const ConvGeometry& g, const ConvClass& of) {
+/// Whether the numbers of gather_grains.h reach all pixels and taps of the class: 16 bits, of which
+/// the least stands for what is no tap.
+inline bool reaches_grains(const ConvGeometry& g, const ConvClass& of) {
   constexpr int64_t kMost = 1 << 14;
   for (uint32_t i = 0; i < kConvAxes; ++i) {
     const int64_t span = int64_t(of.taps.extent[i] - 1) * of.tap_step[i];
-    if (gathered_size(g, i) >= kMost || span >= kMost) return false;
+    const int64_t last = of.origin[i] + int64_t(of.pixels.extent[i] - 1) * of.row_step[i];
+    if (gathered_size(g, i) >= kMost || span >= kMost || last >= 2 * kMost) return false;
   }
-  return c.conv_axes == 2;
+  return true;
 }
 
-/// Whether they reach all pixels of an image, `pixel_stride` elements apart.
+/// Whether they reach from a pixel to all taps in bytes: 32 bits. Pixels are `pixel_stride` elements
+/// apart; a filter may be larger than the image, which then lies in its padding.
 inline bool reaches_image(const GemmConfig& c, const ConvGeometry& g, int64_t pixel_stride) {
   int64_t bytes = pixel_stride * size_of(c.a);
-  for (uint32_t i = 0; i < kConvAxes; ++i) bytes *= gathered_size(g, i);
+  for (uint32_t i = 0; i < kConvAxes && bytes < int64_t(1) << 31; ++i) {
+    const ConvAxisShape& axis = g.axes[i];
+    bytes *= std::max<int64_t>(gathered_size(g, i), int64_t(axis.filter - 1) * axis.dilation + 1);
+  }
   return !copies_grains(c) || bytes < int64_t(1) << 31;
 }
 
@@ -100,10 +106,11 @@ inline bool reaches_image(const GemmConfig& c, const ConvGeometry& g, int64_t pi
 inline bool serves(const GemmConfig& c, const ConvGeometry& g, const ConvClasses& classes) {
   const std::vector<ConvClass>& list = classes.list;
   if (list.size() > c.class_capacity || (c.side_by_side && list.empty())) return false;
+  if (copies_grains(c) && c.conv_axes != 2) return false;
   if (c.grouping == Grouping::none && needs_class_walk(classes)) return false;
   return std::all_of(list.begin(), list.end(), [&](const ConvClass& of) {
     return (!gathers_by_map(c) || is_mappable(c, g, of)) &&
-           (!copies_grains(c) || reaches_grains(c, g, of));
+           (!copies_grains(c) || reaches_grains(g, of));
   });
 }
 

@@ -78,7 +78,9 @@ std::vector<Spec> variants(const Spec& tile, const GemmProblem& p) {
   if (p.conv.kind == Conv::none || !plain) return specs;
   Spec gathering = tile;
   gathering.gather = tile.family == KernelFamily::sm90;
-  if (gathering.gather && few(gathered_channels(p.conv))) specs.push_back(gathering);
+  const int64_t gathered = gathered_channels(p.conv);
+  const bool narrow = gathered * size_of(p.a.dtype) % 16 != 0;  // not the copy engine's
+  if (gathering.gather && (few(gathered) || narrow)) specs.push_back(gathering);
   if (p.conv.kind == Conv::dgrad && few(p.conv.channels)) {
     gathering.side_by_side = true;
     specs.push_back(gathering);
@@ -359,12 +361,15 @@ std::vector<GemmConfig> all_configs(const DeviceInfo& device) {
     visit(convolution(Conv::dgrad, DType::f16, DType::f16, 2, false, division));
   // Few channels.
   for (const Conv kind : {Conv::fprop, Conv::dgrad, Conv::wgrad}) {
-    for (const int64_t channels : {8, 4, 3}) {
+    for (const int64_t few : {8, 6, 3}) {
       GemmProblem stem = convolution(kind, DType::f16, DType::f16, 2);
-      stem.conv.channels = channels;
-      stem = implicit_gemm(stem.conv, 1, DType::f16, DType::f16);
-      visit(stem, SplitKMode::none);
-      visit(stem, SplitKMode::parallel);
+      stem.conv.channels = few;
+      visit(implicit_gemm(stem.conv, 1, DType::f16, DType::f16), SplitKMode::none);
+      visit(implicit_gemm(stem.conv, 1, DType::f16, DType::f16), SplitKMode::parallel);
+      if (kind != Conv::dgrad) continue;
+      stem.conv.channels = 64;
+      stem.conv.filters = few;
+      visit(implicit_gemm(stem.conv, 1, DType::f16, DType::f16), SplitKMode::none);
     }
   }
   GemmProblem transposed_layer = convolution(Conv::dgrad, DType::bf16, DType::bf16, 2);

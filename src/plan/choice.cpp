@@ -122,6 +122,10 @@ bool shape_tile(const Spec& s, const GemmProblem& p, const ConvGeometry& geometr
   c.tile_m = s.tile_m;
   c.tile_n = s.tile_n;
   c.tile_k = atom;
+  // Scales are looked up from a tile's first row on.
+  if (c.scaling == Scaling::block && s.tile_m % c.scale_rows_a != 0 &&
+      c.scale_rows_a % s.tile_m != 0)
+    return false;
   // What a tile has of B lies in one place, or, under a gate, in two.
   const uint32_t piece = output_columns(c);
   if (gated(c) && (s.transposed || c.cluster_k > 1 || c.scaling == Scaling::block || piece % 16))

@@ -85,7 +85,7 @@ bool shape_conv(const GemmProblem& problem, const ConvGeometry& geometry, GemmCo
   if (walk && config.side_by_side) return false;
   config.grouping = walk ? Grouping::classes : Grouping::none;
   config.class_capacity = std::bit_ceil(std::max(uint32_t(classes.list.size()), 1u));
-  if (!gathers_by_map(config) && !copies_grains(config)) return true;
+  if (config.family == KernelFamily::portable) return true;
   const bool whole_blocks = geometry.groups == 1 || !gathers_a(config) || flattens_taps(config) ||
                             gathered_channels(geometry) % config.tile_k == 0;
   const int64_t pixel_stride = gathers_a(config) ? problem.a.stride_row : problem.b.stride_row;

@@ -291,6 +291,10 @@ TEST(ConvChoice, GradientsOfFewFiltersAreGatheredByThreads) {
   EXPECT_EQ(head->config.load_bytes_a, 4u);
   EXPECT_EQ(head->config.load_bytes_b, 16u);
   EXPECT_FALSE(serves(problem(layer(Conv::dgrad, 3, 10)), "sm90 128x64 gather"));
+  // Every class brings maps of its own.
+  ConvLayout strided = layer(Conv::dgrad, 64, 32);
+  strided.axes[1].stride = strided.axes[2].stride = 8;
+  EXPECT_FALSE(serves(problem(strided), "sm90 128x64 gather"));
 }
 
 TEST(ConvChoice, ThreadsPutNarrowPixelsTogether) {
@@ -320,6 +324,17 @@ TEST(ConvChoice, ThreadsPutNarrowPixelsTogether) {
     ConvLayout deep = layer(kind, 3, 64);
     deep.axes[0] = deep.axes[1];
     EXPECT_FALSE(serves(problem(deep), "sm90 64x64 gather"));
+    deep.images = 0;
+    EXPECT_FALSE(serves(problem(deep), "sm90 64x64 gather"));
+    // Taps further apart than the image is high, over its padding.
+    ConvLayout apart_taps = layer(kind, 30, 64);
+    apart_taps.axes[1] = {.size = 16, .filter = 2, .pad_begin = 4000, .dilation = 4000};
+    apart_taps.axes[2] = {.size = 16000, .filter = 1};
+    EXPECT_FALSE(serves(problem(apart_taps), "sm90 64x64 gather"));
+    // Pixels that far out in the padding.
+    ConvLayout padded = layer(kind, 30, 64);
+    padded.axes[1].pad_end = 40000;
+    EXPECT_FALSE(serves(problem(padded), "sm90 64x64 gather"));
   }
   EXPECT_FALSE(serves(problem(layer(Conv::wgrad, 3, 60)), "sm90 64x64 gather"))
       << "dy comes by the copy engine";

@@ -404,6 +404,29 @@ def test_error_against_float64(kernel: str, mode: str, kind: dict) -> None:
         assert error.mean() <= relative / 4 * exact.abs().mean()
 
 
+@pytest.mark.parametrize("rows", ["1x128", "128x128"])
+@pytest.mark.parametrize("mode", ["none", "serial", "stream_k", "auto"])
+def test_tall_tiles(mode: str, rows: str) -> None:
+    """Of 192 rows, which three warpgroups share, where A's scales allow them; units of few k blocks
+    follow each other quickly."""
+    if not sm90():
+        pytest.skip("needs a Hopper GPU")
+    m, n, k = 2112, 4096, 512
+    a, b = random_operands(m, n, k, E4M3)
+    scale_a, scale_b = random_scales((rows, "128x128"), m, n, k)
+    exact = (a.double() * spread(scale_a, m, k)) @ (b.double() * spread(scale_b.mT, n, k).mT)
+    out = torch.empty(m, n, device="cuda")
+    plan = cleave.plan_scaled_gemm(a, b, scale_a, scale_b, out=out, **split(mode, 2))
+    assert mode != "none" or ("192x128" in plan.kernel_name) == (rows == "1x128")
+    first = None
+    for _ in range(20):
+        out.fill_(float("nan"))
+        plan.run(a, b, scale_a=scale_a, scale_b=scale_b, out=out)
+        first = out.clone() if first is None else first
+        assert torch.equal(out, first)
+    assert ((out - exact).abs().amax(1) <= 2.0**-10 * exact.abs().amax(1)).all()
+
+
 def test_promotion_is_more_accurate_than_fast_accumulation() -> None:
     if not sm90():
         pytest.skip("needs a Hopper GPU, whose tensor cores sum 8-bit floats in few bits")

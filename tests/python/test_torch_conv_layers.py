@@ -230,7 +230,8 @@ def test_narrow_groups_are_left_to_torch() -> None:
         )
 
     assert replace_convs(make()) == ["wide"]
-    assert replace_convs(make(), skip=()) == ["wide", "depthwise", "narrow"]
+    assert replace_convs(make(), skip="wide") == []
+    assert replace_convs(make(), narrow_groups=True) == ["wide", "depthwise", "narrow"]
 
 
 def test_converting_models() -> None:

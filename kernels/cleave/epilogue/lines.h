@@ -85,7 +85,7 @@ class GlobalLines {
   EpilogueLine rows_[2];
 };
 
-/// The named barrier of a consumer warpgroup: 1 or 2.
+/// The named barrier of a consumer warpgroup: 1, 2 or 3.
 CLEAVE_DEVICE uint32_t warpgroup_barrier(uint32_t warpgroup) {
   return 1 + warpgroup;
 }

@@ -9,8 +9,9 @@
 
 namespace cleave {
 
-/// The named barrier of the block's math threads; 1 and 2 belong to the warpgroups.
-inline constexpr uint32_t kMathBarrier = 3;
+/// The named barrier of the block's math threads; 1 to 3 belong to the warpgroups, 4 and 5 say whose
+/// turn it is.
+inline constexpr uint32_t kMathBarrier = 6;
 
 template <GemmConfig C>
 CLEAVE_DEVICE void math_sync() {

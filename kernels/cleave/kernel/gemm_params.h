@@ -10,8 +10,7 @@
 
 namespace cleave {
 
-/// An operand as the portable kernel reads it; TMA kernels read the same facts from their tensor
-/// maps.
+/// An operand as threads read it; the copy engine reads the same facts from a tensor map.
 struct OperandParams {
   const void* data = nullptr;
   int64_t stride = 0;        // elements, of the dimension that is not contiguous
@@ -29,7 +28,7 @@ struct BlockScales {
 struct GemmParams {
   TensorMap map_a, map_b, map_d;  // sm90
   OperandParams a, b;             // copies by threads
-  uint32_t k = 0;  // portable: elements of K; m and n are in the epilogue's parameters
+  uint32_t k = 0;  // copies by threads: elements of K; m and n are in the epilogue's parameters
   BlockScales scales_a, scales_b;         // Scaling::block
   uint32_t batched_a = 0, batched_b = 0;  // sm90: 0 where the batch broadcasts, else 1
   Schedule schedule;
@@ -51,10 +50,10 @@ struct ConvParams : GemmParams {
   ConvMaps maps[WithMaps ? Classes : 1];
   uint32_t extent[kConvAxes] = {};  // of the gathered tensor's images
   uint32_t channels = 0;            // of a group, in the gathered tensor
-  FastDivmod per_tap;       // fprop, dgrad: k blocks (sm90) or elements (portable) of a tap;
-                            // wgrad: columns of a tap
-  uint32_t taps_apart = 0;  // elements, in a filter
-  ClassColumns columns;     // classes side by side
+  FastDivmod per_tap;               // fprop, dgrad: k blocks of a tap, or elements (flattens_taps);
+                                    // wgrad: columns of a tap
+  uint32_t taps_apart = 0;          // elements, in a filter
+  ClassColumns columns;             // classes side by side
   uint32_t class_count = 0;
   ConvClass classes[Classes];
 };

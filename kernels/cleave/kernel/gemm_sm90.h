@@ -185,6 +185,10 @@ CLEAVE_DEVICE void gemm_sm90(const Params<C>& p) {
                 "a load is shared along one dimension only");
   static_assert(!C.pingpong || (C.consumers == 2 && C.split == SplitKMode::none),
                 "ping-pong has two tiles, unsplit");
+  static_assert(C.consumers <= 3, "more have no barriers");
+  static_assert(C.consumers == 1 ||
+                    128 * (producer_registers(C) + C.consumers * consumer_registers(C)) <= 65536,
+                "more registers than there are");
   static_assert(Fragment<C>::kRows % 64 == 0, "a warpgroup multiplies 64 rows at a time");
   static_assert(
       C.cluster_k == 1 || C.split == SplitKMode::cluster || C.split == SplitKMode::parallel,

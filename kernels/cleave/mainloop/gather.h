@@ -219,7 +219,7 @@ struct GatheredOf<C> {
   using type = PixelColumns<C, C.load_bytes_b>;
 };
 
-/// Filters are gathered in dgrad only.
+/// Filters are gathered in dgrad only; fprop's are a matrix.
 template <GemmConfig C>
 struct FiltersOf {
   struct type {

@@ -11,7 +11,7 @@
 namespace cleave {
 
 /// The ways from tap 0 to the grains of a piece, for all pixels. Small numbers, of which a thread keeps
-/// many: `serves_grains` (launch/conv_maps.h) bounds images to those.
+/// many: `reaches_grains` and `reaches_image` (launch/conv_maps.h) bound images to those.
 template <GemmConfig C, uint32_t Bytes>
 class GrainShifts {
   static_assert(C.conv_axes == 2);

@@ -208,8 +208,8 @@ struct ClassList {
   }
 };
 
-/// All classes of a convolution, into room for kMostClasses of them; how many there are. None
-/// where D has no pixel.
+/// All classes of a convolution, into room for as many as the product of its strides; how many there
+/// are. None where D has no pixel.
 CLEAVE_HD constexpr uint32_t make_classes(Conv kind, uint32_t images,
                                           const ConvAxisShape (&axes)[kConvAxes],
                                           ConvClass* classes) {

@@ -70,9 +70,11 @@ def conv_dgrad(*arguments: Any) -> Tensor:
 def _call(operator: _Operator, arguments: tuple[Any, ...]) -> Tensor:
     if torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active():
         return getattr(_ops, operator.name).default(*arguments)
-    if torch.is_grad_enabled():
+    if torch.is_grad_enabled() and any(
+        isinstance(x, Tensor) and x.requires_grad for x in arguments
+    ):
         return _Recorded.apply(*arguments, operator)
-    with _below_autograd():
+    with torch._C._AutoDispatchBelowAutograd():
         return getattr(_ops, operator.name).default(*arguments)
 
 

@@ -22,7 +22,7 @@ def replace_layers(
 
     skip: patterns of names, or a function of name and layer; one of a layer's names is enough.
     """
-    skipped = skip if callable(skip) else _matcher(skip)
+    skipped = matcher(skip)
     names: dict[nn.Module, list[str]] = {}
     for name, layer in model.named_modules(remove_duplicate=False):
         if type(layer) in types:
@@ -38,6 +38,9 @@ def replace_layers(
     return replaced
 
 
-def _matcher(patterns: Iterable[str]) -> Callable[[str, Any], bool]:
-    patterns = (patterns,) if isinstance(patterns, str) else tuple(patterns)
+def matcher(skip: Skip) -> Callable[[str, Any], bool]:
+    """`skip` as a function of name and layer."""
+    if callable(skip):
+        return skip
+    patterns = (skip,) if isinstance(skip, str) else tuple(skip)
     return lambda name, _: any(fnmatchcase(name, pattern) for pattern in patterns)

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from . import _conv_autograd
 from ._channels_last import channels_last, check_channels_last, packed
-from ._replace import Skip, replace_layers
+from ._replace import Skip, matcher, replace_layers
 
 
 class _Convolution:
@@ -192,13 +192,13 @@ _REPLACEMENTS = {
 _LEAST_CHANNELS = 32
 
 
-def _has_narrow_groups(_: str, layer: nn.Module) -> bool:
+def _has_narrow_groups(layer: nn.Module) -> bool:
     channels = min(layer.in_channels, layer.out_channels) // layer.groups
     return layer.groups > 1 and channels < _LEAST_CHANNELS
 
 
 def replace_convs(
-    model: nn.Module, *, convert: bool = False, skip: Skip = _has_narrow_groups
+    model: nn.Module, *, convert: bool = False, skip: Skip = (), narrow_groups: bool = False
 ) -> list[str]:
     """Replaces torch's convolutions in a model by Cleave's, in place; returns their names.
 
@@ -208,8 +208,9 @@ def replace_convs(
 
     convert: as in `Conv2d`: inputs in another order of memory are copied instead of refused.
     skip: names of layers to leave alone, with * and ? as in file names ("stem.*"), or a function of
-    name and layer; one of a layer's names is enough. Unless given, layers with groups of fewer than
-    32 channels or filters (depthwise ones among them) are left to torch, which is faster there.
+    name and layer; one of a layer's names is enough.
+    narrow_groups: whether to replace layers with groups of fewer than 32 channels or filters, too
+    (depthwise ones among them): torch is faster there.
     """
     if type(model) in _REPLACEMENTS:
         replacement = _REPLACEMENTS[type(model)].__name__
@@ -218,4 +219,8 @@ def replace_convs(
     def make(_: str, layer: nn.Module) -> nn.Module:
         return _REPLACEMENTS[type(layer)].from_conv(layer, convert=convert)
 
-    return replace_layers(model, _REPLACEMENTS, make, skip)
+    def skipped(name: str, layer: nn.Module) -> bool:
+        return given(name, layer) or (not narrow_groups and _has_narrow_groups(layer))
+
+    given = matcher(skip)
+    return replace_layers(model, _REPLACEMENTS, make, skipped)

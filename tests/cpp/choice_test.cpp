@@ -1,0 +1,54 @@
+#include "plan/choice.h"
+
+#include <gtest/gtest.h>
+
+#include "cleave/device.h"
+#include "cleave/mainloop/scale_lines.h"
+#include "plan/spec.h"
+
+namespace cleave {
+namespace {
+
+GemmProblem scaled_by_block(uint32_t rows_of_a) {
+  GemmProblem p;
+  p.m = 2112;
+  p.n = 4096;
+  p.k = 512;
+  p.a = {DType::e4m3, p.k, 1};
+  p.b = {DType::e4m3, 1, p.k};
+  p.c = p.d = {DType::bf16, p.n, 1};
+  p.scale_a = {Scaling::block, rows_of_a, 1, p.m};
+  p.scale_b = {Scaling::block, 128, 1, p.n};
+  return p;
+}
+
+std::optional<Choice> choose(const GemmProblem& p, const char* spec) {
+  return make_choice(p, device_info(kPlanOnlyH100), *parse_spec(spec));
+}
+
+TEST(Choice, TallTilesHaveThreeWarpgroups) {
+  const auto choice = choose(scaled_by_block(1), "sm90 192x128");
+  ASSERT_TRUE(choice.has_value());
+  EXPECT_EQ(choice->config.consumers, 3u);
+  EXPECT_FALSE(promotes_two_parts(choice->config));
+  EXPECT_EQ(producer_registers(choice->config) + 3 * consumer_registers(choice->config), 512u);
+}
+
+// A tile finds its scales from its first row on: 192 rows begin within a block of 128.
+TEST(Choice, TallTilesNeedScalesOfSingleRows) {
+  EXPECT_FALSE(choose(scaled_by_block(128), "sm90 192x128").has_value());
+  EXPECT_FALSE(choose(scaled_by_block(1), "sm90 192x128 transposed").has_value());
+  EXPECT_TRUE(choose(scaled_by_block(128), "sm90 256x128").has_value());
+  EXPECT_TRUE(choose(scaled_by_block(128), "sm90 64x128").has_value());
+}
+
+// Others keep more sums in each thread.
+TEST(Choice, TallTilesAreForPromotedSums) {
+  GemmProblem p = scaled_by_block(1);
+  p.a.dtype = p.b.dtype = DType::bf16;
+  p.scale_a = p.scale_b = {};
+  EXPECT_FALSE(choose(p, "sm90 192x128").has_value());
+}
+
+}  // namespace
+}  // namespace cleave
