@@ -116,7 +116,7 @@ class Network(nn.Module):
 
 def network(dtype: torch.dtype = torch.float32) -> nn.Module:
     model = Network().to("cuda", dtype, memory_format=torch.channels_last)
-    assert len(replace_convs(model)) == 4
+    assert len(replace_convs(model, narrow_groups=True)) == 4
     return model
 
 

@@ -276,25 +276,15 @@ def test_time_on_the_gpu(
     assert emitted_us <= MOST_TIME * own_us, f"{emitted_us:.2f} us, the library {own_us:.2f} us"
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "bf16",
-        pytest.param(
-            "bf16_parallel",
-            marks=pytest.mark.xfail(
-                reason="8.9 us on an H200's host: torch's allocator brings the partial sums",
-                strict=False,
-            ),
-        ),
-    ],
-)
+@pytest.mark.parametrize("name", ["bf16", "bf16_parallel"])
 def test_time_on_the_host(name: str, built: dict[str, Path]) -> None:
+    """The least of a second's rounds: what else the host does lasts for many of them."""
     gemm = loaded(name, built)
     a, b = operands((64, 64, 512))
     calls, rounds = 200, []
+    end = time.perf_counter() + 1
     with torch.inference_mode():
-        for _ in range(20):
+        while not rounds or time.perf_counter() < end:
             gemm(a, b)
             torch.cuda.synchronize()
             start = time.perf_counter()
