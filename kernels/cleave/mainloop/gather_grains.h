@@ -29,8 +29,9 @@ class GrainShifts {
       const int32_t y = place.exists ? int32_t(place.tap.at[1]) * c.tap_step[1] : kNowhere;
       const int32_t x = int32_t(place.tap.at[2]) * c.tap_step[2];
       shifts.by_[i] = pack(y, x);
-      shifts.offset_[i] =
-          (y * int32_t(p.extent[2]) + x) * int32_t(pixel_bytes) + int32_t(place.channel * kElement);
+      // Unsigned: past the last tap it means nothing, but may be large.
+      const uint32_t pixels = uint32_t(y) * p.extent[2] + uint32_t(x);
+      shifts.offset_[i] = int32_t(pixels * uint32_t(pixel_bytes) + place.channel * kElement);
       if (i == 0) shifts.least_ = shifts.most_ = shifts.by_[0];
       shifts.least_ = pack(min_of(y_of(shifts.least_), y), min_of(x_of(shifts.least_), x));
       shifts.most_ = pack(max_of(y_of(shifts.most_), y), max_of(x_of(shifts.most_), x));
