@@ -112,7 +112,7 @@ inline GemmSizes conv_sizes(const GemmConfig& c, const ConvGeometry& g,
   }
 }
 
-/// K blocks of a tap, or elements (portable); of wgrad, columns.
+/// K blocks of a tap, or elements (flattens_taps); of wgrad, columns.
 inline uint32_t per_tap(const GemmConfig& c, const ConvGeometry& g) {
   const bool by_block = !flattens_taps(c) && gathers_a(c);
   return by_block ? ceil_div(gathered_channels(g), c.tile_k) : gathered_channels(g);

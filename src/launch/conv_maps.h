@@ -44,16 +44,19 @@ inline Im2colMapShape image_map(const char* name, DType dtype, uint32_t axes, co
   return shape;
 }
 
-/// Where the class's first and last pixel meet the gathered tensor, the last one less the tensor's
-/// own last.
+/// Where the class's last pixel meets the gathered tensor.
+inline int32_t last_pixel(const ConvClass& of, uint32_t axis) {
+  return of.origin[axis] + int32_t(of.pixels.extent[axis] - 1) * of.row_step[axis];
+}
+
+/// Where its first and last pixel do, the last one less the tensor's own last.
 struct Corners {
   int32_t lower[kConvAxes], upper[kConvAxes];
 
   Corners(const ConvGeometry& g, const ConvClass& of) {
     for (uint32_t i = 0; i < kConvAxes; ++i) {
       lower[i] = of.origin[i];
-      const int32_t last = of.origin[i] + int32_t(of.pixels.extent[i] - 1) * of.row_step[i];
-      upper[i] = last - (gathered_size(g, i) - 1);
+      upper[i] = last_pixel(of, i) - (gathered_size(g, i) - 1);
     }
   }
 };
@@ -79,14 +82,13 @@ inline bool is_mappable(const GemmConfig& c, const ConvGeometry& g, const ConvCl
   return true;
 }
 
-/// Whether the numbers of gather_grains.h reach all pixels and taps of the class: 16 bits, of which
-/// the least stands for what is no tap.
+/// Whether the numbers of gather_grains.h reach all pixels and taps of the class.
 inline bool reaches_grains(const ConvGeometry& g, const ConvClass& of) {
-  constexpr int64_t kMost = 1 << 14;
+  constexpr int32_t kMost = kMostGrainPixels;
   for (uint32_t i = 0; i < kConvAxes; ++i) {
     const int64_t span = int64_t(of.taps.extent[i] - 1) * of.tap_step[i];
-    const int64_t last = of.origin[i] + int64_t(of.pixels.extent[i] - 1) * of.row_step[i];
-    if (gathered_size(g, i) >= kMost || span >= kMost || last >= 2 * kMost) return false;
+    if (gathered_size(g, i) >= kMost || span >= kMost || detail::last_pixel(of, i) >= 2 * kMost)
+      return false;
   }
   return true;
 }

@@ -26,7 +26,8 @@ class GrainShifts {
     TapChannel place = find_tap<C>(p, c, number);
     CLEAVE_UNROLL
     for (uint32_t i = 0; i < kGrains; ++i) {
-      const int32_t y = place.exists ? int32_t(place.tap.at[1]) * c.tap_step[1] : kNowhere;
+      const int32_t y =
+          place.exists ? int32_t(place.tap.at[1]) * c.tap_step[1] : kNoGrain;  // past the last tap
       const int32_t x = int32_t(place.tap.at[2]) * c.tap_step[2];
       shifts.by_[i] = pack(y, x);
       // Unsigned: past the last tap it means nothing, but may be large.
@@ -56,7 +57,6 @@ class GrainShifts {
 
  private:
   static constexpr uint32_t kElement = size_of(C.a), kGrains = 16 / Bytes;
-  static constexpr int32_t kNowhere = -(1 << 15);  // of a grain past the last tap
 
   CLEAVE_DEVICE static uint32_t pack(int32_t y, int32_t x) {
     return uint32_t(y) << 16 | (uint32_t(x) & 0xffff);

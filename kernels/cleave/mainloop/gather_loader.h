@@ -65,7 +65,10 @@ class GatherLoader {
                                                            p_.k, unit.batch, thread_);
     }
     if constexpr (copies_grains(C)) {
-      if constexpr (C.conv == Conv::dgrad) ptx::copy_async_wait_all();
+      if constexpr (C.conv == Conv::dgrad) {
+        ptx::copy_async_commit();
+        ptx::copy_async_wait<0>();
+      }
       ptx::fence_async_shared();
       ptx::mbarrier_arrive(barrier);
     } else {

@@ -5,8 +5,9 @@
 
 namespace cleave::ptx {
 
-/// `Bytes` (2, 4 or 8) of what nobody writes meanwhile, in one register or two; zeros, unless it
-/// exists. Volatile, so that many stay begun one after another before the first is used.
+/// `Bytes` (2, 4 or 8) in one register or two; zeros, unless they exist. Volatile, so that many stay
+/// begun one after another before the first is used. Not by the read-only path (.nc): a kernel that
+/// was launched early lives while the one before it still writes.
 template <uint32_t Bytes>
 CLEAVE_DEVICE void load_global_if(uint32_t* to, const void* from, bool exists) {
   if constexpr (Bytes == 2) {
@@ -15,7 +16,7 @@ CLEAVE_DEVICE void load_global_if(uint32_t* to, const void* from, bool exists) {
         ".reg .pred exists;\n"
         "setp.ne.u32 exists, %2, 0;\n"
         "mov.b32 %0, 0;\n"
-        "@exists ld.global.nc.u16 %0, [%1];\n"
+        "@exists ld.global.u16 %0, [%1];\n"
         "}"
         : "=&r"(to[0])
         : "l"(from), "r"(uint32_t(exists)));
@@ -25,7 +26,7 @@ CLEAVE_DEVICE void load_global_if(uint32_t* to, const void* from, bool exists) {
         ".reg .pred exists;\n"
         "setp.ne.u32 exists, %2, 0;\n"
         "mov.b32 %0, 0;\n"
-        "@exists ld.global.nc.u32 %0, [%1];\n"
+        "@exists ld.global.u32 %0, [%1];\n"
         "}"
         : "=&r"(to[0])
         : "l"(from), "r"(uint32_t(exists)));
@@ -36,7 +37,7 @@ CLEAVE_DEVICE void load_global_if(uint32_t* to, const void* from, bool exists) {
         "setp.ne.u32 exists, %3, 0;\n"
         "mov.b32 %0, 0;\n"
         "mov.b32 %1, 0;\n"
-        "@exists ld.global.nc.v2.u32 {%0, %1}, [%2];\n"
+        "@exists ld.global.v2.u32 {%0, %1}, [%2];\n"
         "}"
         : "=&r"(to[0]), "=&r"(to[1])
         : "l"(from), "r"(uint32_t(exists)));

@@ -30,6 +30,11 @@ inline constexpr uint32_t kConvAxes = 3;
 /// The most classes of one launch: strides up to 8 x 8, or 4 x 4 x 4.
 inline constexpr uint32_t kMostClasses = 64;
 
+/// Where threads put pieces together from grains, places along an axis are numbers of 16 bits: sizes and
+/// the ways to taps are less than the first, pixels less than twice that, and one that far below any
+/// tap is none, wherever the pixel is.
+inline constexpr int32_t kMostGrainPixels = 1 << 14, kNoGrain = -2 * kMostGrainPixels;
+
 /// `n` / the divisor, in the way that the kernel was made for (Division).
 template <bool Fast>
 CLEAVE_HD constexpr uint32_t divide(const FastDivmod& divisor, uint32_t n) {

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from . import values
@@ -24,6 +26,43 @@ _TARGETS = {
 }
 
 
+@dataclass(frozen=True)
+class _Operation:
+    help: str
+    serves: str  # what the emitted project is for
+    example: str  # options
+    add_options: Callable[[argparse.ArgumentParser], None]
+    cases: Callable[[argparse.Namespace], Sequence[Any]]
+
+
+_OPERATIONS = {
+    "gemm": _Operation(
+        "a dense matrix product",
+        "products of any sizes that the kernel of the planned one serves",
+        "--name projection --sourcedir projection --m 4096 --n 4096 --k 4096 --dtype bf16 "
+        "--sources cubin",
+        add_gemm_options,
+        gemm_cases,
+    ),
+    "grouped": _Operation(
+        "products of a mixture of experts: one for each group of tokens",
+        "any sizes and numbers of groups that the kernel of the planned product serves",
+        "--name experts --sourcedir experts --groups 64 --tokens 4096 --n 1408 --k 2048 "
+        "--dtype bf16",
+        add_grouped_options,
+        grouped_cases,
+    ),
+    "conv": _Operation(
+        "a convolution, or one of its gradients",
+        "images of any sizes that the kernel of the planned convolution serves",
+        "--name layer --sourcedir layer --images 32 --size 56x56 --channels 128 --filters 128 "
+        "--filter-size 3 --padding 1",
+        add_conv_options,
+        conv_cases,
+    ),
+}
+
+
 def add_parser(subparsers: Any) -> None:
     parser = subparsers.add_parser(
         "emit",
@@ -35,42 +74,18 @@ def add_parser(subparsers: Any) -> None:
         operations = targets.add_parser(
             target, help=description, allow_abbrev=False
         ).add_subparsers(metavar="OPERATION", required=True)
-        gemm = operations.add_parser(
-            "gemm",
-            help="a dense matrix product",
-            description=f"Writes {description}, for products of any sizes that the kernel of the "
-            "planned one serves. Plans without running: no GPU is needed.",
-            epilog=f"Example: cleave emit {target} gemm --name projection --sourcedir projection "
-            "--m 4096 --n 4096 --k 4096 --dtype bf16 --sources cubin",
-            allow_abbrev=False,
-        )
-        add_gemm_options(gemm)
-        _add_options(gemm, target)
-        gemm.set_defaults(run=run, target=target, cases=gemm_cases)
-        groups = operations.add_parser(
-            "grouped",
-            help="products of a mixture of experts: one for each group of tokens",
-            description=f"Writes {description}, for any sizes and numbers of groups that the "
-            "kernel of the planned product serves. Plans without running: no GPU is needed.",
-            epilog=f"Example: cleave emit {target} grouped --name experts --sourcedir experts "
-            "--groups 64 --tokens 4096 --n 1408 --k 2048 --dtype bf16",
-            allow_abbrev=False,
-        )
-        add_grouped_options(groups)
-        _add_options(groups, target)
-        groups.set_defaults(run=run, target=target, cases=grouped_cases)
-        convolutions = operations.add_parser(
-            "conv",
-            help="a convolution, or one of its gradients",
-            description=f"Writes {description}, for images of any sizes that the kernel of the "
-            "planned convolution serves. Plans without running: no GPU is needed.",
-            epilog=f"Example: cleave emit {target} conv --name layer --sourcedir layer "
-            "--images 32 --size 56x56 --channels 128 --filters 128 --filter-size 3 --padding 1",
-            allow_abbrev=False,
-        )
-        add_conv_options(convolutions)
-        _add_options(convolutions, target)
-        convolutions.set_defaults(run=run, target=target, cases=conv_cases)
+        for name, operation in _OPERATIONS.items():
+            options = operations.add_parser(
+                name,
+                help=operation.help,
+                description=f"Writes {description}, for {operation.serves}. Plans without "
+                "running: no GPU is needed.",
+                epilog=f"Example: cleave emit {target} {name} {operation.example}",
+                allow_abbrev=False,
+            )
+            operation.add_options(options)
+            _add_options(options, target)
+            options.set_defaults(run=run, target=target, cases=operation.cases)
 
 
 def _add_options(parser: argparse.ArgumentParser, target: str) -> None:

@@ -15,7 +15,7 @@ result would be an operand.
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -27,6 +27,8 @@ from . import _activations, _autograd
 from ._channels_last import channels_last, packed
 
 _ops = torch.ops.cleave
+# Where nothing is recorded, operators need not be asked whether to.
+_below_autograd = torch._C._AutoDispatchBelowAutograd
 _GEOMETRY = ("stride", "padding", "dilation", "groups")
 
 
@@ -74,13 +76,8 @@ def _call(operator: _Operator, arguments: tuple[Any, ...]) -> Tensor:
         isinstance(x, Tensor) and x.requires_grad for x in arguments
     ):
         return _Recorded.apply(*arguments, operator)
-    with torch._C._AutoDispatchBelowAutograd():
+    with _below_autograd():
         return getattr(_ops, operator.name).default(*arguments)
-
-
-def _below_autograd() -> AbstractContextManager[Any]:
-    """Where nothing is recorded, operators need not be asked whether to."""
-    return nullcontext() if torch.is_grad_enabled() else torch._C._AutoDispatchBelowAutograd()
 
 
 class _Recorded(torch.autograd.Function):
@@ -97,7 +94,7 @@ class _Recorded(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        with _below_autograd():
+        with nullcontext() if torch.is_grad_enabled() else _below_autograd():
             gradients = _backward(ctx.operator, ctx, grad)
         return *gradients[: ctx.given], None
 
