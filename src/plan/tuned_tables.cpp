@@ -44,13 +44,13 @@ NVIDIA H100 80GB HBM3 | 4096x32768x512x1 tn bfloat16 bfloat16 | sm90 128x128 pin
 NVIDIA H100 80GB HBM3 | 4096x7168x16384x1 tn bfloat16 bfloat16 | sm90 128x256 transposed
 NVIDIA H100 80GB HBM3 | 4096x4096x7168x1 tn bfloat16 bfloat16 | sm90 128x256 transposed
 NVIDIA H100 80GB HBM3 | 4096x7168x2048x1 tn bfloat16 bfloat16 | sm90 256x128
-NVIDIA H100 80GB HBM3 | 128x128x16384x1 tn float16 float16 | sm90 64x32 cluster 8
-NVIDIA H100 80GB HBM3 | 256x256x8192x1 tn float16 float16 | sm90 64x64 multicast 1x2 parallel 8
+NVIDIA H100 80GB HBM3 | 128x128x16384x1 tn float16 float16 | sm90 64x32 multicast 1x2 parallel 12 clusters 4
+NVIDIA H100 80GB HBM3 | 256x256x8192x1 tn float16 float16 | sm90 64x64 parallel 8
 NVIDIA H100 80GB HBM3 | 64x64x65536x1 tn float16 float16 | sm90 64x64 parallel 120 clusters 8
-NVIDIA H100 80GB HBM3 | 128x128x131072x1 tn float16 float16 | sm90 64x64 multicast 2x1 parallel 28 clusters 4
-NVIDIA H100 80GB HBM3 | 512x512x32768x1 tn float16 float16 | sm90 128x128 multicast 2x1 parallel 8
-NVIDIA H100 80GB HBM3 | 1024x256x16384x1 tn float16 float16 | sm90 128x64 multicast 1x2 parallel 4
-NVIDIA H100 80GB HBM3 | 384x384x12288x1 tn float16 float16 | sm90 64x128 multicast 2x1 parallel 7
+NVIDIA H100 80GB HBM3 | 128x128x131072x1 tn float16 float16 | sm90 64x64 multicast 1x2 parallel 16
+NVIDIA H100 80GB HBM3 | 512x512x32768x1 tn float16 float16 | sm90 128x128 multicast 1x2 parallel 8
+NVIDIA H100 80GB HBM3 | 1024x256x16384x1 tn float16 float16 | sm90 128x64 transposed multicast 2x1 parallel 4
+NVIDIA H100 80GB HBM3 | 384x384x12288x1 tn float16 float16 | sm90 128x64 multicast 1x2 parallel 7
 NVIDIA H100 80GB HBM3 | 8192x8192x8192x1 tn float16 float16 | sm90 128x192 multicast 2x1
 # On an H200, the same way.
 NVIDIA H200 | 1024x1024x1024x1 tn bfloat16 bfloat16 | sm90 64x128

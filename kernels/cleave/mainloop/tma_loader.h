@@ -25,25 +25,25 @@ struct Sharing {
 template <GemmConfig C, Major M, uint32_t TileRows, uint32_t Sharers, uint32_t Pieces = 1>
 CLEAVE_DEVICE void load_operand(const TensorMap* map, uint32_t stage, uint32_t barrier,
                                 uint32_t row0, uint32_t k0, const WorkUnit& unit, uint32_t batch,
-                                Sharing sharing, uint32_t second = 0) {
+                                Sharing sharing, uint32_t second = 0,
+                                ptx::CacheHint hint = ptx::CacheHint::normal) {
   constexpr uint32_t kAtom = atom_elements(C.a);
   constexpr uint32_t kRows = box_rows(M, TileRows, C.tile_k, Sharers, Pieces);
   const uint32_t share = Sharers == 1 ? 0 : sharing.share_rank;
   const auto blocks = uint16_t(((1 << Sharers) - 1) << sharing.first_sharer);
   const auto load = [&](uint32_t offset, uint32_t x, uint32_t y) {
-    constexpr auto kHint = ptx::CacheHint::normal;
     if constexpr (loads_ragged(C.grouping, M)) {
       const RaggedLine at(unit.range.end, unit.range.begin + y);
       if constexpr (Sharers == 1) {
-        ptx::tma_load(stage + offset, map, barrier, x, at.line, at.end, kRaggedExtent, kHint);
+        ptx::tma_load(stage + offset, map, barrier, x, at.line, at.end, kRaggedExtent, hint);
       } else {
         ptx::tma_load_multicast(stage + offset, map, barrier, x, at.line, at.end, kRaggedExtent,
-                                blocks, kHint);
+                                blocks, hint);
       }
     } else if constexpr (Sharers == 1) {
-      ptx::tma_load(stage + offset, map, barrier, x, y, batch, kHint);
+      ptx::tma_load(stage + offset, map, barrier, x, y, batch, hint);
     } else {
-      ptx::tma_load_multicast(stage + offset, map, barrier, x, y, batch, blocks, kHint);
+      ptx::tma_load_multicast(stage + offset, map, barrier, x, y, batch, blocks, hint);
     }
   };
   if constexpr (M == Major::k) {
@@ -75,21 +75,48 @@ class MatrixLoader {
   CLEAVE_DEVICE MatrixLoader(const GemmParams& p, Sharing sharing) : p_(p), sharing_(sharing) {}
 
   /// `m0`, `n0`: the tile's first row and column.
-  CLEAVE_DEVICE void start(const WorkUnit&, uint32_t m0, uint32_t n0) { m0_ = m0, n0_ = n0; }
+  CLEAVE_DEVICE void start(const WorkUnit& unit, uint32_t m0, uint32_t n0) {
+    m0_ = m0, n0_ = n0;
+    choose_hints(unit);
+  }
 
   CLEAVE_DEVICE void load(const WorkUnit& unit, uint32_t block, uint32_t a, uint32_t b,
                           uint32_t barrier) const {
     const uint32_t k0 = block * C.tile_k;
-    load_operand<C, C.a_major, C.tile_m, C.multicast_n>(&p_.map_a, a, barrier, m0_, k0, unit,
-                                                        unit.batch * p_.batched_a, sharing_);
+    load_operand<C, C.a_major, C.tile_m, C.multicast_n>(
+        &p_.map_a, a, barrier, m0_, k0, unit, unit.batch * p_.batched_a, sharing_, 0, hint_a_);
     load_operand<C, C.b_major, C.tile_n, C.multicast_m, gated(C) ? 2 : 1>(
-        &p_.map_b, b, barrier, n0_, k0, unit, unit.batch * p_.batched_b, sharing_, p_.epilogue.n);
+        &p_.map_b, b, barrier, n0_, k0, unit, unit.batch * p_.batched_b, sharing_, p_.epilogue.n,
+        hint_b_);
   }
 
  private:
+  /// What one tile alone reads, weights of a small batch say, is the first to leave L2: the room is for
+  /// what others read, and for shares of tiles on their way. So it is with two readers, if they read
+  /// together, as slices do, and nothing that is read more often drives the lines out between them.
+  CLEAVE_DEVICE void choose_hints(const WorkUnit& unit) {
+    constexpr bool kSliced = C.split == SplitKMode::serial || C.split == SplitKMode::parallel ||
+                             C.split == SplitKMode::cluster;
+    constexpr uint32_t kRows = C.tile_m * C.multicast_m;
+    constexpr uint32_t kColumns = output_columns(C) * C.multicast_n;
+    const uint32_t in_group = unit.range.end - unit.range.begin;
+    const uint32_t rows = C.grouping == Grouping::m ? in_group : p_.epilogue.m;
+    const uint32_t columns = C.grouping == Grouping::n ? in_group : p_.epilogue.n;
+    const bool two = kSliced && rows <= 2 * kRows && columns <= 2 * kColumns;
+    // What a batch broadcasts, its other entries read again.
+    const bool batch =
+        C.grouping == Grouping::none && p_.schedule.tiles > p_.schedule.raster.per_batch.divisor;
+    const auto hint = [&](bool leaves, uint32_t batched) {
+      return leaves && (!batch || batched) ? ptx::CacheHint::evict_first : ptx::CacheHint::normal;
+    };
+    hint_a_ = hint(two || columns <= kColumns, p_.batched_a);
+    hint_b_ = hint(two || rows <= kRows, p_.batched_b);
+  }
+
   const GemmParams& p_;
   Sharing sharing_;
   uint32_t m0_ = 0, n0_ = 0;
+  ptx::CacheHint hint_a_ = ptx::CacheHint::normal, hint_b_ = ptx::CacheHint::normal;
 };
 
 }  // namespace cleave
