@@ -16,7 +16,7 @@ constexpr double kFlopsPerClock16 =
     4096;  // of one multiprocessor's tensor cores, 16-bit; tf32 has half, 8-bit twice that
 constexpr double kSustainedClock = 0.80;    // of the maximum, under tensor-core load
 constexpr double kMultiplyOverhead = 1.12;  // of the instructions' own clocks
-constexpr double kPingpongOverhead = 1.06;  // of two waves of K-major operands
+constexpr double kPingpongOverhead = 1.06;  // of groups and convolutions, two waves, K-major
 constexpr double kBlockClocks = 34;         // per k block: its barriers
 constexpr double kPromoteClocks = 0.7;  // per accumulator of a thread, beside the multiplication
 constexpr double kPromoteSinglyClocks = 1.9;   // where every column has a scale of its own
@@ -37,6 +37,8 @@ constexpr double kGatherByThreads = 2.7;         // the portable kernel's pixels
 constexpr double kConvShare = 1.25;          // blocks in step gather slower than each for itself
 constexpr double kL2FillBytesPerUs = 5.8e6;  // from memory
 constexpr double kMemoryEfficiency = 0.85;
+constexpr double kReadAgain =
+    0.25;  // share of an operand that a second tile reads from memory again
 constexpr double kShareClocks = 350;  // blocks that share loads wait for each other's tiles
 constexpr double kExposed = 0.1;
 constexpr double kLaunchUs = 1.5;      // start, tensor maps, barriers, the last block's drain
@@ -84,8 +86,9 @@ double multiply_clocks(const GemmConfig& c) {
                                 : exposed  ? kPromoteExposedClocks
                                            : kPromoteClocks;
   const double promote = c.promote ? waves * c.tile_n / 2.0 * promote_clocks : 0;
-  const bool smooth =
-      c.a_major == Major::k && (c.b_major == Major::k || c.grouping == Grouping::classes);
+  const bool smooth = (c.conv != Conv::none || c.grouping != Grouping::none) &&
+                      c.a_major == Major::k &&
+                      (c.b_major == Major::k || c.grouping == Grouping::classes);
   const double overhead =
       c.pingpong && !c.promote && waves > 1 && smooth ? kPingpongOverhead : kMultiplyOverhead;
   return kBlockClocks + multiply * overhead + promote;
@@ -112,6 +115,16 @@ double gather_clocks(const GemmConfig& c, const GemmProblem& p) {
 double load_bytes(const GemmConfig& c) {
   return (double(c.tile_m) / c.multicast_n + double(c.tile_n) / c.multicast_m) * c.tile_k *
          size_of(c.a);
+}
+
+/// Bytes of a product of plain matrices that come from memory: tiles that read the same lines are not
+/// always in step, and what one of them alone reads does not stay (MatrixLoader::choose_hints).
+double memory_bytes(const Choice& choice) {
+  const GemmProblem& p = choice.problem;
+  const double k = double(p.k) * p.batch;
+  const double a = p.m * k * size_of(p.a.dtype), b = p.n * k * size_of(p.b.dtype);
+  return minimum_bytes(p) + kReadAgain * ((choice.schedule.tiles_n > 1 ? a : 0) +
+                                          (choice.schedule.tiles_m > 1 ? b : 0));
 }
 
 double epilogue_clocks(const GemmConfig& c) {
@@ -170,7 +183,7 @@ double predict_us(const Choice& choice, const DeviceInfo& device) {
   if (conv && s.mode == SplitKMode::stream_k) mainloop *= kStreamConv;
   if (c.pingpong) epilogue = std::max(epilogue_clocks(c), epilogue - mainloop * 0.9);
   const double on_chip = (mainloop + epilogue) / clock;
-  const double bytes = minimum_bytes(choice.problem);
+  const double bytes = conv || grouped ? minimum_bytes(choice.problem) : memory_bytes(choice);
   double memory = bytes / (device.memory_gb_per_s * 1e3 * kMemoryEfficiency);
   if (grouped) {
     // What comes from memory passes L2 twice; where few rows share a group's weights, that counts.
