@@ -65,7 +65,12 @@ struct ClusterJoin {
       if (!arrive_last<C>(counter, p.schedule.bundles, thread)) return;
       for_own_blocks([&](uint32_t, uint32_t block) {
         Sum<C> v[4] = {};
-        sum_partials<C>(p, number, block, thread, v);
+        // So few blocks a thread that the trips through L2 are most of the time.
+        if (p.schedule.bundles > kReduceUnroll) {
+          sum_partials<C, 2 * kReduceUnroll>(p, number, block, thread, v);
+        } else {
+          sum_partials<C>(p, number, block, thread, v);
+        }
         store_block_direct<C>(p.epilogue, finish, block, v, v);
       });
     }

@@ -85,32 +85,24 @@ CLEAVE_DEVICE bool arrive_last(uint32_t* counter, uint32_t count, uint32_t threa
   return ptx::named_barrier_any(kMathBarrier, math_threads(C), last);
 }
 
-/// v += the tile's partials of one block, in slice order, so many in flight at once.
-template <GemmConfig C, uint32_t AtOnce>
-CLEAVE_DEVICE void sum_partials_in_rounds(const GemmParams& p, uint32_t tile, uint32_t block,
-                                          uint32_t thread, Sum<C> (&v)[4]) {
+/// Partials in flight per thread: enough to cover L2's latency.
+inline constexpr uint32_t kReduceUnroll = 8;
+
+/// v += the tile's partials of one block, in slice order.
+template <GemmConfig C, uint32_t InFlight = kReduceUnroll>
+CLEAVE_DEVICE void sum_partials(const GemmParams& p, uint32_t tile, uint32_t block, uint32_t thread,
+                                Sum<C> (&v)[4]) {
   const uint32_t parts = p.schedule.bundles;
-  for (uint32_t first = 0; first < parts; first += AtOnce) {
-    float4 part[AtOnce];
+  for (uint32_t first = 0; first < parts; first += InFlight) {
+    float4 part[InFlight];
     CLEAVE_UNROLL
-    for (uint32_t i = 0; i < AtOnce; ++i) {
+    for (uint32_t i = 0; i < InFlight; ++i) {
       part[i] = first + i < parts
                     ? __ldcg(partial_block<C>(p.partials, tile * parts + first + i, block, thread))
                     : make_float4(0, 0, 0, 0);
     }
     CLEAVE_UNROLL
-    for (uint32_t i = 0; i < AtOnce; ++i) add_block(v, part[i]);
-  }
-}
-
-/// The same. A round is a trip through L2, and partials that do not exist cost instructions.
-template <GemmConfig C>
-CLEAVE_DEVICE void sum_partials(const GemmParams& p, uint32_t tile, uint32_t block, uint32_t thread,
-                                Sum<C> (&v)[4]) {
-  if (p.schedule.bundles <= 8) {
-    sum_partials_in_rounds<C, 8>(p, tile, block, thread, v);
-  } else {
-    sum_partials_in_rounds<C, 16>(p, tile, block, thread, v);
+    for (uint32_t i = 0; i < InFlight; ++i) add_block(v, part[i]);
   }
 }
 

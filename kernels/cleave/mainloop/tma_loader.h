@@ -99,6 +99,8 @@ class MatrixLoader {
                              C.split == SplitKMode::cluster;
     constexpr uint32_t kRows = C.tile_m * C.multicast_m;
     constexpr uint32_t kColumns = output_columns(C) * C.multicast_n;
+    // Weight gradients have many tiles, and their walk leaves the producer no register.
+    if constexpr (C.grouping == Grouping::k) return;
     const uint32_t in_group = unit.range.end - unit.range.begin;
     const uint32_t rows = C.grouping == Grouping::m ? in_group : p_.epilogue.m;
     const uint32_t columns = C.grouping == Grouping::n ? in_group : p_.epilogue.n;
