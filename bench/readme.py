@@ -46,12 +46,15 @@ def replaced(text: str, table: str) -> str:
 
 def lines(directory: Path) -> list[str]:
     """A Markdown table: a row for each suite and peer, and for each pair of calls' host times."""
-    rows: list[tuple[str, str]] = []
+    rows: list[tuple[str, str, str]] = []
     for name in suites.names():
         path = directory / f"{name}.json"
         if path.exists():
-            rows += _rows(suites.load(name), json.loads(path.read_text())["rows"])
-    return report.table(("what", "result"), rows)
+            result = json.loads(path.read_text())
+            # "NVIDIA H100 80GB HBM3": the table has room for the second word.
+            gpu = result["machine"]["gpu"].removeprefix("NVIDIA ").split()[0]
+            rows += [(what, gpu, of) for what, of in _rows(suites.load(name), result["rows"])]
+    return report.table(("what", "GPU", "result"), rows)
 
 
 def division_lines(directory: Path) -> list[str]:

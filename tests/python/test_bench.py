@@ -415,20 +415,24 @@ def test_absent_peers_are_named_once_per_reason():
 # The README's table
 
 
-def test_readme_table(tmp_path):
-    def write(name, rows):
-        (tmp_path / f"{name}.json").write_text(json.dumps({"rows": rows}))
+def write_result(directory, name, rows, gpu="NVIDIA H100 80GB HBM3"):
+    result = {"machine": {"gpu": gpu}, "rows": rows}
+    (directory / f"{name}.json").write_text(json.dumps(result))
 
+
+def test_readme_table(tmp_path):
     first, second, *_ = suites.load("large_k").cases
-    write("large_k", [row(first.title, 10.0, 20.0), row(second.title, 10.0, 5.0)])
+    rows = [row(first.title, 10.0, 20.0), row(second.title, 10.0, 5.0)]
+    write_result(tmp_path, "large_k", rows, gpu="NVIDIA H200")
     case = suites.load("host").cases[0].title
     calls = {"cleave.gemm(out=)": 5.6, "torch.mm(out=)": 21.7, "torch.mm": 99.0}
-    write("host", [{"case": case, "call": call, "us": us} for call, us in calls.items()])
+    times = [{"case": case, "call": call, "us": us} for call, us in calls.items()]
+    write_result(tmp_path, "host", times)
     assert readme.lines(tmp_path)[2:] == [
         "| host time of a call with `out=`: `cleave.gemm(out=)` "
-        "| 6 us, where `torch.mm(out=)` takes 22 |",
+        "| H100 | 6 us, where `torch.mm(out=)` takes 22 |",
         "| K much larger than M and N, TN, 2 shapes, against cublas "
-        "| geomean 1.00, worst 0.50, best 2.00 |",
+        "| H200 | geomean 1.00, worst 0.50, best 2.00 |",
     ]
 
 
@@ -436,12 +440,12 @@ def test_readme_has_the_best_of_peers_and_host_times(tmp_path):
     first, *_ = suites.load("grouped_fwd").cases
     both = {"torch_grouped": theirs(20.0, 10.0), "deepgemm_grouped": theirs(15.0, 10.0)}
     rows = [row(first.title, 10.0, peers=both)]
-    (tmp_path / "grouped_fwd.json").write_text(json.dumps({"rows": rows}))
-    (tmp_path / "grouped_loop.json").write_text(json.dumps({"rows": STEP_ROWS}))
+    write_result(tmp_path, "grouped_fwd", rows)
+    write_result(tmp_path, "grouped_loop", STEP_ROWS)
     *_, best, loop = readme.lines(tmp_path)
     assert best == (
         "| Experts' forward, bf16, 1 shapes, against the best of torch grouped and deepgemm grouped"
-        " | geomean 1.50, worst 1.50, best 1.50 |"
+        " | H100 | geomean 1.50, worst 1.50, best 1.50 |"
     )
     assert loop.endswith("worst 4.00, best 5.00; host at most 8 us, 60% less or better |")
 
