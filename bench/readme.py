@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -51,8 +52,8 @@ def lines(directory: Path) -> list[str]:
         path = directory / f"{name}.json"
         if path.exists():
             result = json.loads(path.read_text())
-            # "NVIDIA H100 80GB HBM3": the table has room for the second word.
-            gpu = result["machine"]["gpu"].removeprefix("NVIDIA ").split()[0]
+            # "NVIDIA H100 80GB HBM3": the table has room for the model.
+            gpu = re.sub(r"^NVIDIA | \d+GB.*", "", result["machine"]["gpu"])
             rows += [(what, gpu, of) for what, of in _rows(suites.load(name), result["rows"])]
     return report.table(("what", "GPU", "result"), rows)
 

@@ -66,6 +66,16 @@ void refuse_gradients(nb::handle array, const char* name) {
       name);
 }
 
+/// Whose sign is a bit beside the data (`z.conj().imag`), which no address shows.
+void refuse_negated(nb::handle array, const char* name) {
+  static PyObject* const method = PyUnicode_InternFromString("is_neg");
+  const nb::object negated = nb::steal(PyObject_CallMethodNoArgs(array.ptr(), method));
+  if (!negated.is_valid()) throw nb::python_error();
+  if (negated.ptr() != Py_True) return;
+  refuse_value(
+      "{0} is a lazily negated view, whose data have the other sign; pass {0}.resolve_neg()", name);
+}
+
 }  // namespace
 
 TensorReader::TensorReader(nb::handle stream) : stream_(parse_stream(stream)) {}
@@ -93,7 +103,10 @@ bool TensorReader::read_exchange(nb::handle array, const char* name, TensorView&
     refuse_type("{} cannot be read as a dense array: {}", name, first_line(error));
   }
   assign(tensor, name, view);
-  if (type->tracks_gradients) refuse_gradients(array, name);
+  if (type->tracks_gradients) {
+    refuse_gradients(array, name);
+    refuse_negated(array, name);
+  }
   if (view.device != kCpu) settle_stream(*type, view.device);
   return true;
 }

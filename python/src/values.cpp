@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
 #include <string>
 #include <string_view>
 
@@ -39,6 +40,12 @@ size_t edit_distance(std::string_view from, std::string_view to) {
   return row[to.size()];
 }
 
+std::string lower(std::string_view text) {
+  std::string result(text);
+  for (char& c : result) c = char(std::tolower(static_cast<unsigned char>(c)));
+  return result;
+}
+
 /// from_string, with a guess at what was meant.
 template <class Enum>
 Enum parse_name(nb::handle value, const char* name, Enum last) {
@@ -47,10 +54,10 @@ Enum parse_name(nb::handle value, const char* name, Enum last) {
     return from_string<Enum>(text);
   } catch (const Error& error) {
     std::string_view closest;
-    size_t distance = 4;  // further off, it is no typing mistake
+    size_t distance = 2 + text.size() / 4;  // from there on, it is no typing mistake
     for (int i = 0; i <= int(last) && text.size() < 32; ++i) {
       const std::string_view candidate = to_string(Enum(i));
-      const size_t d = edit_distance(text, candidate);
+      const size_t d = edit_distance(lower(text), candidate);
       if (d < distance) closest = candidate, distance = d;
     }
     if (closest.empty()) throw;

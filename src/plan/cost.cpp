@@ -118,13 +118,12 @@ double load_bytes(const GemmConfig& c) {
 }
 
 /// Bytes of a product of plain matrices that come from memory: tiles that read the same lines are not
-/// always in step, and what one of them alone reads does not stay (MatrixLoader::choose_hints).
+/// always in step.
 double memory_bytes(const Choice& choice) {
   const GemmProblem& p = choice.problem;
-  const double k = double(p.k) * p.batch;
-  const double a = p.m * k * size_of(p.a.dtype), b = p.n * k * size_of(p.b.dtype);
-  return minimum_bytes(p) + kReadAgain * ((choice.schedule.tiles_n > 1 ? a : 0) +
-                                          (choice.schedule.tiles_m > 1 ? b : 0));
+  const ScheduleShape& s = choice.schedule;
+  const double again = (s.tiles_n > 1 ? bytes_of_a(p) : 0) + (s.tiles_m > 1 ? bytes_of_b(p) : 0);
+  return minimum_bytes(p) + kReadAgain * again;
 }
 
 double epilogue_clocks(const GemmConfig& c) {

@@ -61,9 +61,9 @@ void refuse_invalid(const GemmProblem& problem) {
 std::string explain(const GemmProblem& problem, const Choice& choice, size_t considered,
                     bool measured) {
   std::string text =
-      fmt::format("{}: {} of {} candidates", to_string(choice.spec),
-                  measured ? "the measured winner" : "the lowest predicted time", considered);
-  if (!measured) text += fmt::format(" ({:.1f} us)", choice.predicted_us);
+      measured ? fmt::format("{}: measured to be the fastest for this size", to_string(choice.spec))
+               : fmt::format("{}: the lowest predicted time of {} candidates ({:.1f} us)",
+                             to_string(choice.spec), considered, choice.predicted_us);
   if (problem.split_k_slices > int32_t(choice.spec.slices)) {
     text += fmt::format("; split_k_slices={} reduced to {}, one K block of {} each",
                         problem.split_k_slices, choice.spec.slices, choice.config.tile_k);
@@ -89,8 +89,15 @@ std::shared_ptr<const GemmPlan> make_gpu(const GemmProblem& problem) {
   if (const auto spec = tuned(problem, device)) {
     if (auto choice = make_choice(problem, device, *spec)) {
       choice->predicted_us = predict_us(*choice, device);
-      return make_gpu_plan(problem, *choice, considered,
-                           explain(problem, *choice, considered.size(), true));
+      // A measurement may have had candidates that the model does not consider.
+      const auto same = [&](const Choice& c) { return c.spec == choice->spec; };
+      if (std::none_of(considered.begin(), considered.end(), same)) {
+        const auto slower = [&](const Choice& c) { return c.predicted_us > choice->predicted_us; };
+        considered.insert(std::find_if(considered.begin(), considered.end(), slower), *choice);
+      }
+      const size_t count = considered.size();
+      return make_gpu_plan(problem, *choice, std::move(considered),
+                           explain(problem, *choice, count, true));
     }
   }
   const Choice best = considered.front();

@@ -100,8 +100,8 @@ void check_arguments(const GemmProblem& p, const GemmArguments& arguments) {
 void check_workspace(const void* workspace, size_t size, size_t needed) {
   if (size < needed) {
     refuse(
-        fmt::format("workspace_size is {} bytes, but the plan needs {}; pass plan.workspace_size() "
-                    "bytes, or no workspace to use a pooled one",
+        fmt::format("workspace has {} bytes, but the plan needs {} (its workspace_size); pass as "
+                    "many, or no workspace to use a pooled one",
                     size, needed));
   }
   if (needed != 0 && reinterpret_cast<uintptr_t>(workspace) % 16 != 0) {

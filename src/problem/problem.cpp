@@ -101,11 +101,20 @@ double flops(const GemmProblem& p) {
   return 2.0 * double(p.m) * double(columns_of_b(p)) * double(p.k) * products;
 }
 
-double minimum_bytes(const GemmProblem& p) {
-  Placement a = a_of(p), b = b_of(p);
+double bytes_of_a(const GemmProblem& p) {
+  Placement a = a_of(p);
   if (p.conv.kind == Conv::fprop) a.rows = pixels_read(p.conv);
+  return bytes(a);
+}
+
+double bytes_of_b(const GemmProblem& p) {
+  Placement b = b_of(p);
   if (p.conv.kind == Conv::wgrad) b.rows = pixels_read(p.conv);
-  double total = bytes(a) + bytes(b);
+  return bytes(b);
+}
+
+double minimum_bytes(const GemmProblem& p) {
+  double total = bytes_of_a(p) + bytes_of_b(p);
   for (const auto part : {c_of, d_of, bias_of, scale_a_of, scale_b_of, zero_a_of, zero_b_of,
                           scale_d_of, amax_of, group_offsets_of, group_sizes_of}) {
     total += bytes(part(p));

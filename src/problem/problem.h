@@ -49,4 +49,8 @@ double flops(const GemmProblem& problem);
 /// taps land.
 double minimum_bytes(const GemmProblem& problem);
 
+/// Of them, A's and B's: what a batch broadcasts counts once.
+double bytes_of_a(const GemmProblem& problem);
+double bytes_of_b(const GemmProblem& problem);
+
 }  // namespace cleave

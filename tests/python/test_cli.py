@@ -988,6 +988,18 @@ def test_explain_without_a_gpu(capsys):
     assert "\n*  " in out
 
 
+def test_explain_a_measured_choice(capsys):
+    """Of the shipped table; the model alone would not have considered it."""
+    status, out, _ = run(
+        capsys, "explain", "gemm", "--m", "128", "--n", "128", "--k", "16384", "--device", "h100",
+        "--dtype", "float16", "--layout", "tn",
+    )  # fmt: skip
+    assert status == 0
+    assert "measured to be the fastest for this size" in out
+    assert "predicted" in out
+    assert "\n*  " in out
+
+
 @pytest.mark.parametrize("scaling", ["tensor", "row", "block_1x128", "block_128x128"])
 def test_explain_scaled(capsys, scaling):
     status, out, _ = run(

@@ -207,7 +207,7 @@ BAD: dict[str, Case] = {
     "activation backwards": ("wgrad", {"activation": "relu"}, TypeError, ("incompatible",)),
     "workspace is small": (
         "wgrad", {"split_k_mode": "parallel", "split_k_slices": 4, "workspace": line(1)},
-        ValueError, ("workspace_size is 4 bytes",)),
+        ValueError, ("workspace has 4 bytes",)),
 }  # fmt: skip
 
 

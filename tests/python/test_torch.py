@@ -60,6 +60,20 @@ def test_operands_that_require_grad_are_refused() -> None:
         cleave.gemm(torch.ones(2, 3), torch.ones(3, 4, requires_grad=True))
 
 
+@pytest.mark.parametrize("name", ["a", "b", "c", "bias", "out"])
+def test_lazily_negated_views_are_refused(name):
+    """Their sign is a bit that no address shows: `z.conj().imag` has z.imag's data."""
+    ones = {"a": (4, 4), "b": (4, 4), "c": (4, 4), "bias": (4,), "out": (4, 4)}
+    arrays = {key: torch.ones(size) for key, size in ones.items()}
+    arrays[name] = torch.ones(ones[name], dtype=torch.complex64).conj().imag
+    a, b = arrays.pop("a"), arrays.pop("b")
+    with pytest.raises(ValueError, match=rf"{name} is a lazily negated view.*resolve_neg"):
+        cleave.gemm(a, b, beta=1.0, **arrays)
+    arrays = {"a": a, "b": b} | arrays
+    arrays[name] = arrays[name].resolve_neg()
+    cleave.gemm(arrays.pop("a"), arrays.pop("b"), beta=1.0, **arrays)
+
+
 def test_tensors_without_memory_are_refused() -> None:
     b = torch.ones(3, 4)
     with pytest.raises(TypeError, match="a cannot be read as a dense array"):

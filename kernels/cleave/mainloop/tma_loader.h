@@ -105,11 +105,14 @@ class MatrixLoader {
     const uint32_t rows = C.grouping == Grouping::m ? in_group : p_.epilogue.m;
     const uint32_t columns = C.grouping == Grouping::n ? in_group : p_.epilogue.n;
     const bool two = kSliced && rows <= 2 * kRows && columns <= 2 * kColumns;
-    // What a batch broadcasts, its other entries read again.
+    // What a batch broadcasts, its other entries read again; and X in X^T X, the other operand's
+    // tiles.
     const bool batch =
         C.grouping == Grouping::none && p_.schedule.tiles > p_.schedule.raster.per_batch.divisor;
+    const bool same = p_.a.data == p_.b.data;
     const auto hint = [&](bool leaves, uint32_t batched) {
-      return leaves && (!batch || batched) ? ptx::CacheHint::evict_first : ptx::CacheHint::normal;
+      return leaves && !same && (!batch || batched) ? ptx::CacheHint::evict_first
+                                                    : ptx::CacheHint::normal;
     };
     hint_a_ = hint(two || columns <= kColumns, p_.batched_a);
     hint_b_ = hint(two || rows <= kRows, p_.batched_b);
