@@ -988,6 +988,24 @@ def test_explain_without_a_gpu(capsys):
     assert "\n*  " in out
 
 
+@pytest.mark.parametrize(
+    ("arguments", "usage", "meant"),
+    [
+        (("explain", "gemm", *SMALL, "--split-k-slice", "4"), "explain gemm", "--split-k-slices"),
+        (("explain", "gem"), "explain", "gemm"),
+        (("profil", "gemm"), "", "profile"),
+        (("cache", "lss"), "cache", "ls"),
+    ],
+)
+def test_typing_mistakes(capsys, arguments, usage, meant):
+    with pytest.raises(SystemExit) as stopped:
+        cli.main(list(arguments))
+    error = capsys.readouterr().err
+    assert stopped.value.code == 2
+    assert error.startswith(f"usage: cleave {usage}")
+    assert error.rstrip().endswith(f"Did you mean {meant}?")
+
+
 def test_explain_a_measured_choice(capsys):
     """Of the shipped table; the model alone would not have considered it."""
     status, out, _ = run(

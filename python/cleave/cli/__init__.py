@@ -13,6 +13,7 @@ from collections.abc import Sequence
 
 from . import cache, compile, demo, emit, explain, info, profile, tune
 from .errors import CommandError, one_line
+from .parser import Parser
 
 COMMANDS = (info, profile, explain, compile, emit, cache, tune, demo)
 
@@ -20,7 +21,7 @@ COMMANDS = (info, profile, explain, compile, emit, cache, tune, demo)
 def build_parser() -> argparse.ArgumentParser:
     import cleave
 
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="cleave",
         description="Matrix products split across a GPU: explain, measure and compile them.",
         allow_abbrev=False,
