@@ -76,11 +76,6 @@ inline bool needs_workspace(const GemmConfig& config) {
   return config.split != SplitKMode::none && config.split != SplitKMode::cluster;
 }
 
-/// True if a tile has a number of slices that the host may choose, clusters of `cluster_k` each.
-inline bool is_sliced(const GemmConfig& config) {
-  return config.split != SplitKMode::none && config.split != SplitKMode::stream_k;
-}
-
 /// Nothing, if there are no tiles.
 struct GemmGrid {
   ScheduleShape schedule;

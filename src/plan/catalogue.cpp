@@ -129,8 +129,8 @@ void add(std::vector<Choice>& out, const GemmProblem& problem, const DeviceInfo&
          const Spec& spec) {
   auto choice = make_choice(problem, device, spec);
   if (!choice) return;
-  if (spec.split != SplitKMode::none && spec.split != SplitKMode::stream_k &&
-      choice->schedule.slices < 2 && problem.split_k_mode == SplitKMode::automatic) {
+  if (is_sliced(spec.split) && choice->schedule.slices < 2 &&
+      problem.split_k_mode == SplitKMode::automatic) {
     return;  // the same as none
   }
   // Clusters beyond the portable size were never the best by more than noise, and how many fit

@@ -288,7 +288,7 @@ std::optional<Choice> make_choice(const GemmProblem& problem, const DeviceInfo& 
   c.split = spec.split;
   // Slices: at least one K block each, and whole clusters of them.
   const auto reduce_slices = [&](uint32_t k_blocks) {
-    const bool sliced = is_sliced(c);
+    const bool sliced = is_sliced(c.split);
     uint32_t slices = sliced ? std::min(std::max(spec.slices, 1u), std::max(k_blocks, 1u)) : 1;
     c.cluster_k = c.split == SplitKMode::cluster    ? slices
                   : c.split == SplitKMode::parallel ? spec.cluster_k

@@ -61,7 +61,8 @@ void refuse_invalid(const GemmProblem& problem) {
 std::string explain(const GemmProblem& problem, const Choice& choice, size_t considered,
                     bool measured) {
   std::string text =
-      measured ? fmt::format("{}: measured to be the fastest for this size", to_string(choice.spec))
+      measured ? fmt::format("{}: measured to be the fastest for this size on a GPU of this kind",
+                             to_string(choice.spec))
                : fmt::format("{}: the lowest predicted time of {} candidates ({:.1f} us)",
                              to_string(choice.spec), considered, choice.predicted_us);
   if (problem.split_k_slices > int32_t(choice.spec.slices)) {

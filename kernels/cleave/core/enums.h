@@ -22,6 +22,12 @@ enum class DType : uint8_t { f16, bf16, f32, i8, e4m3, e5m2, i32 };
 /// | automatic | the planner chooses among the above          |                    |                |
 enum class SplitKMode : uint8_t { none, serial, parallel, cluster, stream_k, automatic };
 
+/// Whether a tile has a number of slices, which work side by side. stream_k cuts tiles where its workers
+/// end.
+CLEAVE_HD constexpr bool is_sliced(SplitKMode mode) {
+  return mode == SplitKMode::serial || mode == SplitKMode::parallel || mode == SplitKMode::cluster;
+}
+
 /// Applied last: D = activation(alpha * A @ B + beta * C + bias). `swiglu` takes two columns of the
 /// product for each of D's n: silu(column j) * column n + j, so B has 2n columns, the gates first.
 enum class Activation : uint8_t { none, relu, gelu_tanh, gelu_erf, silu, swiglu };

@@ -85,7 +85,7 @@ CLEAVE_DEVICE bool arrive_last(uint32_t* counter, uint32_t count, uint32_t threa
   return ptx::named_barrier_any(kMathBarrier, math_threads(C), last);
 }
 
-/// Partials in flight per thread: enough that a reduction of many threads is bound by L2's throughput.
+/// Partials in flight per thread: what most reductions have. Each that does not exist costs instructions.
 inline constexpr uint32_t kReduceUnroll = 8;
 
 /// v += the tile's partials of one block, in slice order.

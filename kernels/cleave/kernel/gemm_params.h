@@ -27,7 +27,7 @@ struct BlockScales {
 
 struct GemmParams {
   TensorMap map_a, map_b, map_d;  // sm90
-  OperandParams a, b;             // copies by threads
+  OperandParams a, b;             // copies by threads; cache hints
   uint32_t k = 0;  // copies by threads: elements of K; m and n are in the epilogue's parameters
   BlockScales scales_a, scales_b;         // Scaling::block
   uint32_t batched_a = 0, batched_b = 0;  // sm90: 0 where the batch broadcasts, else 1

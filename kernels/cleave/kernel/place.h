@@ -16,9 +16,9 @@ struct BlockWalk : Walk<C.split, C.grouping> {
   using Walk<C.split, C.grouping>::Walk;
 
   CLEAVE_DEVICE bool next(WorkUnit& unit) {
-    constexpr bool kSliced = C.split != SplitKMode::none && C.split != SplitKMode::stream_k;
     const bool more = Walk<C.split, C.grouping>::next(unit);
-    if constexpr ((C.grouping == Grouping::k && kSliced) || C.grouping == Grouping::classes)
+    if constexpr ((C.grouping == Grouping::k && is_sliced(C.split)) ||
+                  C.grouping == Grouping::classes)
       unit.k_count = max_of(unit.k_count, 1u);
     return more;
   }

@@ -95,8 +95,6 @@ class MatrixLoader {
   /// what others read, and for shares of tiles on their way. So it is with two readers, if they read
   /// together, as slices do, and nothing that is read more often drives the lines out between them.
   CLEAVE_DEVICE void choose_hints(const WorkUnit& unit) {
-    constexpr bool kSliced = C.split == SplitKMode::serial || C.split == SplitKMode::parallel ||
-                             C.split == SplitKMode::cluster;
     constexpr uint32_t kRows = C.tile_m * C.multicast_m;
     constexpr uint32_t kColumns = output_columns(C) * C.multicast_n;
     // Weight gradients have many tiles, and their walk leaves the producer no register.
@@ -104,7 +102,7 @@ class MatrixLoader {
     const uint32_t in_group = unit.range.end - unit.range.begin;
     const uint32_t rows = C.grouping == Grouping::m ? in_group : p_.epilogue.m;
     const uint32_t columns = C.grouping == Grouping::n ? in_group : p_.epilogue.n;
-    const bool two = kSliced && rows <= 2 * kRows && columns <= 2 * kColumns;
+    const bool two = is_sliced(C.split) && rows <= 2 * kRows && columns <= 2 * kColumns;
     // What a batch broadcasts, its other entries read again; and X in X^T X, the other operand's
     // tiles.
     const bool batch =

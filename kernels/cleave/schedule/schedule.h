@@ -209,7 +209,7 @@ class Walk {
     if (next_ >= tiles() * s_.bundles) return false;
     uint32_t tile = next_;
     unit.slice = 0;
-    if constexpr (Mode != SplitKMode::none && Mode != SplitKMode::stream_k) {
+    if constexpr (is_sliced(Mode)) {
       uint32_t bundle = 0;
       if constexpr (G == Grouping::m || G == Grouping::n) {
         bundle = next_ / tiles();
@@ -230,8 +230,7 @@ class Walk {
           Mode == SplitKMode::none ? k_blocks : Shares(k_blocks, s_.slices).count(unit.slice);
     } else if constexpr (G == Grouping::classes) {
       const uint32_t depth = finder_.table().classes[unit.conv_class].depth;
-      const bool whole = Mode == SplitKMode::none || Mode == SplitKMode::stream_k;
-      unit.k_count = whole ? depth : Shares(depth, s_.slices).count(unit.slice);
+      unit.k_count = is_sliced(Mode) ? Shares(depth, s_.slices).count(unit.slice) : depth;
     }
     unit.contributors = 0;
     return true;
@@ -335,9 +334,7 @@ CLEAVE_HD constexpr Schedule make_schedule(const ScheduleShape& shape) {
   s.tiles_across = by_m ? shape.tiles_n : by_n ? shape.tiles_m : shape.tiles_m * shape.tiles_n;
   s.tiles = shape.tiles_m * shape.tiles_n * shape.batches;
   s.k_blocks = shape.k_blocks;
-  const bool sliced = shape.mode == SplitKMode::serial || shape.mode == SplitKMode::parallel ||
-                      shape.mode == SplitKMode::cluster;
-  s.slices = sliced ? shape.slices : 1;
+  s.slices = is_sliced(shape.mode) ? shape.slices : 1;
   s.ranks = shape.mode == SplitKMode::cluster ? s.slices : shape.ranks;
   s.bundles = s.slices / s.ranks;
   s.tiles_divmod = FastDivmod(max_of(s.tiles, 1u));
