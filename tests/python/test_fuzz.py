@@ -1,306 +1,130 @@
-"""Arguments of every kind: a result or an exception that says why; never a crash.
-
-ZeroDivisionError stands for an exception of the caller's own object, which may pass.
-"""
+"""The fuzzer on the CPU backend: short runs, and planted mistakes, which it makes small."""
 
 from __future__ import annotations
 
-import contextlib
+from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from hypothesis.extra import numpy as npst
 
-import cleave
+torch = pytest.importorskip("torch")
 
-# Of Python itself, about a __index__ that gives a boolean.
-pytestmark = pytest.mark.filterwarnings("ignore:__index__ returned:DeprecationWarning")
+import cleave  # noqa: E402
+from tests.fuzz.draw import OPERATIONS, draw  # noqa: E402
+from tests.fuzz.problem import Problem, Target  # noqa: E402
+from tests.fuzz.run import Failure, Fuzzer, Settings, summary  # noqa: E402
+from tests.fuzz.trial import Place, explain, run  # noqa: E402
 
-
-class Raises:
-    """Every attribute raises something that has nothing to do with attributes."""
-
-    def __getattr__(self, name: str) -> Any:
-        raise ZeroDivisionError(name)
+HERE = Target("cpu", small=True)
 
 
-class Answers:
-    """The protocols of arrays and streams, with senseless answers."""
-
-    def __init__(self, answer: Any):
-        self._answer = answer
-        self.__array_interface__ = answer
-        self.__cuda_array_interface__ = answer
-        self.cuda_stream = answer
-        self.name = answer
-
-    def __dlpack__(self, **_):
-        return self._answer
-
-    def __dlpack_device__(self):
-        return self._answer
-
-    def __index__(self):
-        return self._answer
-
-    def __float__(self):
-        return self._answer
+def fuzz(operation: str, count: int, **settings: Any):
+    chosen = Settings(seed=7, count=count, operations=[operation], sharing=2, **settings)
+    return Fuzzer(chosen, Place.of("cpu"), lambda _: None).run()
 
 
-class ClaimsDevice(Answers):
-    def __dlpack_device__(self):
-        return (1, 0)
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_random_problems(operation: str) -> None:
+    report = fuzz(operation, 60)
+    assert not report.failures, report.failures[0].script
+    assert not report.refused, summary(report)
+    assert report.count == 60
 
 
-class Failing:
-    def __dlpack_device__(self):
-        return (1, 0)
-
-    def __dlpack__(self, **_):
-        raise ZeroDivisionError
-
-    def __index__(self):
-        raise ZeroDivisionError
-
-    __float__ = __index__
+def test_a_problem_follows_from_its_number() -> None:
+    for index in (0, 77, 1000):
+        first, again = (draw(3, index, HERE) for _ in range(2))
+        assert first == again
+    assert draw(3, 5, HERE) != draw(4, 5, HERE)
 
 
-scalars = st.one_of(
-    st.none(),
-    st.booleans(),
-    st.integers(),
-    st.floats(),
-    st.complex_numbers(),
-    st.text(),
-    st.binary(),
+def test_bounds_that_make_no_sense_are_drawn() -> None:
+    drawn = [draw(1, index, HERE, ["grouped_gemm"]) for index in range(400)]
+    assert sum(problem.groups.hostile is not None for problem in drawn) > 4
+
+
+# --- mistakes, planted ---
+
+
+def without_the_last_k(real: Callable[..., Any]) -> Callable[..., Any]:
+    def gemm(a: Any, b: Any, **options: Any) -> Any:
+        last = a.shape[-1] - 1
+        if last > 0 and (options.get("split_k_slices") or 1) <= last:
+            a, b = a[..., :last], b[..., :last, :]
+        return real(a, b, **options)
+
+    return gemm
+
+
+def without_the_bias(real: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda *arrays, **options: real(*arrays, **options | {"bias": None})
+
+
+def one_element_too_far(real: Callable[..., Any]) -> Callable[..., Any]:
+    """Beyond the end of wide outputs."""
+
+    def call(*arrays: Any, **options: Any) -> Any:
+        result, out = real(*arrays, **options), options.get("out")
+        if out is not None and out.numel() and out.shape[-1] > 5:
+            steps = zip(out.shape, out.stride(), strict=True)
+            end = out.storage_offset() + sum((size - 1) * step for size, step in steps) + 1
+            out.as_strided((1,), (1,), end).fill_(1)
+        return result
+
+    return call
+
+
+def with_a_wrong_scale(real: Callable[..., Any]) -> Callable[..., Any]:
+    """Of the last row."""
+
+    def quantize(x: Any, *rest: Any, **options: Any) -> Any:
+        results = real(x, *rest, **options)
+        if results[1].numel():
+            results[1][-1, -1] *= 1.0001
+        return results
+
+    return quantize
+
+
+PLANTED = [
+    ("gemm", "gemm", without_the_last_k),
+    ("gemm", "gemm", one_element_too_far),
+    ("scaled_gemm", "scaled_gemm", without_the_bias),
+    ("grouped_gemm", "grouped_gemm", one_element_too_far),
+    ("conv", "conv2d", without_the_bias),
+    ("quantize", "quantize", with_a_wrong_scale),
+]
+
+
+def planted(monkeypatch: Any, operation: str, function: str, mistake: Any) -> Failure:
+    monkeypatch.setattr(cleave, function, mistake(getattr(cleave, function)))
+    report = fuzz(operation, 200, every=8, most_failures=1, shrink_seconds=20.0)
+    assert report.failures
+    return report.failures[0]
+
+
+@pytest.mark.parametrize(
+    ("operation", "function", "mistake"), PLANTED, ids=lambda x: getattr(x, "__name__", x)
 )
-junk = st.one_of(
-    scalars,
-    st.lists(scalars, max_size=3),
-    st.tuples(scalars, scalars),
-    st.dictionaries(
-        st.sampled_from(["shape", "typestr", "strides", "version", "stream"]),
-        st.one_of(
-            scalars, st.tuples(st.integers(), st.integers()), st.sampled_from(["<f4", "<V2"])
-        ),
-    ),
-    st.builds(object),
-    st.builds(Raises),
-    st.builds(Failing),
-    st.sampled_from(
-        [int, np.ndarray, len, Ellipsis, NotImplemented, np, np.float16, np.dtype("f2")]
-    ),
-)
-things = st.one_of(junk, st.builds(Answers, junk), st.builds(ClaimsDevice, junk))
+def test_a_mistake_is_found_and_made_small(
+    operation: str, function: str, mistake: Any, monkeypatch: Any, capsys: Any
+) -> None:
+    failure = planted(monkeypatch, operation, function, mistake)
+    assert explain(run(failure.smallest, Place.of("cpu")))
+    assert elements(failure.smallest) <= min(elements(failure.problem), 200)
+    exec(compile(failure.script, "script", "exec"), {})
+    assert "tensor(" in capsys.readouterr().out
+    monkeypatch.undo()
+    assert not explain(run(failure.smallest, Place.of("cpu")))
 
 
-@st.composite
-def arrays(draw) -> np.ndarray:
-    dtype = draw(
-        st.sampled_from(
-            ["f4", "f4", "f2", "i1", "f8", "i4", "?", "c8", ">f4", "O", "V2", "V1", "U3", "M8[s]"]
-        )
-    )
-    array = np.zeros(draw(npst.array_shapes(min_dims=0, max_dims=5, min_side=0, max_side=5)), dtype)
-    if draw(st.booleans()):
-        array = array[draw(npst.basic_indices(array.shape))]
-    if isinstance(array, np.ndarray) and draw(st.booleans()):
-        array = array.T
-        array.flags.writeable = draw(st.booleans())
-    return array
+def elements(problem: Problem) -> int:
+    """Of all operands."""
+    return sum(x.length - 2 * 64 for x in problem.call().operands)
 
 
-def operands() -> st.SearchStrategy:
-    square = st.builds(lambda: np.ones((4, 4), np.float32))
-    return st.one_of(square, square, arrays(), things)
-
-
-anything = st.one_of(operands(), things)
-OPTIONS = {
-    "c": anything,
-    "alpha": anything,
-    "beta": anything,
-    "bias": anything,
-    "activation": st.one_of(anything, st.just("relu")),
-    "out": anything,
-    "out_dtype": anything,
-    "split_k_mode": st.one_of(anything, st.sampled_from(["serial", "auto"])),
-    "split_k_slices": anything,
-    "deterministic": anything,
-    "kernel": anything,
-    "stream": anything,
-    "workspace": anything,
-}
-
-
-@settings(max_examples=600)
-@given(operands(), operands(), st.fixed_dictionaries({}, optional=OPTIONS))
-def test_gemm(a: Any, b: Any, options: dict[str, Any]) -> None:
-    try:
-        result = cleave.gemm(a, b, **options)
-    except (TypeError, ValueError) as error:
-        assert str(error)
-    except ZeroDivisionError:
-        pass
-    else:
-        assert isinstance(result, np.ndarray)
-
-
-# One thing wrong at a time reaches further than many.
-@settings(max_examples=600)
-@given(st.sampled_from(["a", "b", *OPTIONS]), anything)
-def test_gemm_with_one_thing_wrong(name: str, value: Any) -> None:
-    arguments = {"a": np.ones((4, 4), np.float32), "b": np.ones((4, 4), np.float32), name: value}
-    try:
-        cleave.gemm(**arguments)
-    except (TypeError, ValueError) as error:
-        assert str(error)
-    except ZeroDivisionError:
-        pass
-
-
-SCALED_OPTIONS = OPTIONS | {
-    "scale_a": anything,
-    "scale_b": anything,
-    "scale_d": anything,
-    "out_scale": anything,
-    "amax": anything,
-    "azp": anything,
-    "azp_adj": anything,
-    "use_fast_accum": anything,
-}
-
-
-@settings(max_examples=600)
-@given(st.sampled_from(["a", "b", *SCALED_OPTIONS]), anything)
-def test_scaled_gemm_with_one_thing_wrong(name: str, value: Any) -> None:
-    square, one = np.ones((4, 4), np.int8), np.ones(1, np.float32)
-    out = np.ones((4, 4), np.float32)
-    arguments = {"a": square, "b": square, "scale_a": one, "scale_b": one, "out": out}
-    try:
-        cleave.scaled_gemm(**arguments | {name: value})
-    except (TypeError, ValueError) as error:
-        assert str(error)
-    except ZeroDivisionError:
-        pass
-
-
-bounds = st.one_of(
-    anything, st.lists(st.integers(-9, 9), max_size=5).map(np.array), st.just(np.arange(3))
-)
-GROUPED_OPTIONS = OPTIONS | {
-    "offs": bounds,
-    "indptr": bounds,
-    "starts": bounds,
-    "sizes": bounds,
-    "counts": bounds,
-    "alignment": anything,
-    "scale_a": anything,
-    "scale_b": anything,
-    "use_fast_accum": anything,
-    "zero_rest": anything,
-    "check_offsets": st.one_of(anything, st.just(True)),
-}
-
-
-few_wrong = st.sets(st.sampled_from(["a", "b", *GROUPED_OPTIONS]), max_size=3).flatmap(
-    lambda names: st.fixed_dictionaries(
-        {name: GROUPED_OPTIONS.get(name, operands()) for name in sorted(names)}
-    )
-)
-
-
-@settings(max_examples=600)
-@given(st.sampled_from([(4, 4), (2, 4, 4)]), st.sampled_from([(4, 4), (3, 4, 4)]), few_wrong)
-def test_grouped_gemm_with_few_things_wrong(a: Any, b: Any, wrong: dict[str, Any]) -> None:
-    arguments = {"a": np.ones(a, np.float32), "b": np.ones(b, np.float32), "offs": np.arange(3)}
-    try:
-        result = cleave.grouped_gemm(**arguments | wrong)
-    except (TypeError, ValueError) as error:
-        assert str(error)
-    except ZeroDivisionError:
-        pass
-    else:
-        assert isinstance(result, np.ndarray)
-
-
-numbers = st.one_of(
-    anything, st.integers(-2, 3), st.lists(st.integers(-1, 3), max_size=3), st.just("same")
-)
-sizes = st.one_of(numbers, st.tuples(*[st.integers(-1, 5)] * 4))
-four = st.one_of(
-    anything,
-    npst.arrays(np.float32, st.tuples(*[st.integers(0, 4)] * 4), elements=st.just(1.0)),
-)
-CONV_OPTIONS = (
-    OPTIONS
-    | dict.fromkeys(("input", "weight", "grad_output"), four)
-    | dict.fromkeys(("stride", "padding", "dilation", "groups", "output_padding"), numbers)
-    | dict.fromkeys(("input_size", "weight_size"), sizes)
-    | {"convert": st.one_of(st.just(True), anything), "division": anything, "accumulate": anything}
-)
-# What each is called with, and what it alone may be given.
-CONVOLUTIONS = {
-    cleave.conv2d: (("input", "weight"), ()),
-    cleave.conv2d_dgrad: (("input_size", "weight", "grad_output"), ()),
-    cleave.conv2d_wgrad: (("input", "weight_size", "grad_output"), ("accumulate",)),
-    cleave.conv_transpose2d: (("input", "weight"), ("output_padding",)),
-}
-GOOD_CONV = {
-    "input_size": (2, 4, 3, 3),
-    "weight_size": (4, 4, 1, 1),
-    "input": np.ones((2, 4, 3, 3), np.float32),
-    "weight": np.ones((4, 4, 1, 1), np.float32),
-    "grad_output": np.ones((2, 4, 3, 3), np.float32),
-}
-
-
-@settings(max_examples=600)
-@given(st.sampled_from([*CONVOLUTIONS]), st.data())
-def test_convolutions_with_few_things_wrong(function: Any, data: st.DataObject) -> None:
-    taken, alone = CONVOLUTIONS[function]
-    common = ("stride", "padding", "dilation", "groups", "convert", "division")
-    names = data.draw(st.sets(st.sampled_from([*OPTIONS, *taken, *common, *alone]), max_size=3))
-    wrong = {name: data.draw(CONV_OPTIONS[name]) for name in sorted(names)}
-    arguments = {name: GOOD_CONV[name] for name in taken} | {"convert": True} | wrong
-    try:
-        result = function(**arguments)
-    except (TypeError, ValueError) as error:
-        assert str(error)
-    except ZeroDivisionError:
-        pass
-    else:
-        assert isinstance(result, np.ndarray)
-
-
-@settings(max_examples=200)
-@given(
-    st.lists(anything, max_size=3),
-    st.dictionaries(
-        st.sampled_from([*SCALED_OPTIONS, *GROUPED_OPTIONS, *CONV_OPTIONS, "x"]),
-        anything,
-        max_size=3,
-    ),
-)
-def test_plans(positional: list[Any], options: dict[str, Any]) -> None:
-    plan = cleave.plan_gemm(np.ones((4, 4), np.float32), np.ones((4, 4), np.float32))
-    for call in (
-        plan.run,
-        plan.prepare,
-        cleave.plan_gemm,
-        cleave.plan_scaled_gemm,
-        cleave.plan_grouped_gemm,
-        cleave.grouped_gemm_wgrad,
-        cleave.plan_problem,
-        cleave.op.Gemm,
-        cleave.op.ScaledGemm,
-        cleave.op.GroupedGemm,
-        cleave.plan_conv2d,
-        cleave.plan_conv_problem,
-        cleave.op.Conv2dFprop,
-    ):
-        with contextlib.suppress(TypeError, ValueError, ZeroDivisionError, cleave.CudaError):
-            call(*positional, **options)
+def test_the_smallest_product_without_its_last_k(monkeypatch: Any) -> None:
+    smallest: Any = planted(monkeypatch, "gemm", "gemm", without_the_last_k).smallest
+    assert (smallest.m, smallest.n, smallest.k) == (1, 1, 2)
+    assert (smallest.c, smallest.bias, smallest.activation) == (None, None, "none")
+    assert smallest.batches == (None, None) and not smallest.gaps

@@ -1,0 +1,167 @@
+"""What every product has: how it is split, and what becomes of its sums."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from .bound import Expected, Sums, activated, expected, rounded
+from .operand import float64
+from .problem import ACTIVATIONS, FLOATS, MODES, Problem, Target
+
+
+@dataclass
+class Product(Problem):
+    """out_given: D is passed as `out`. c: a dtype, or "D" for in place. align: of lines, in bytes.
+
+    gaps: of the lines of operands, in units of align. fast: use_fast_accum.
+    """
+
+    dtype: str
+    out_dtype: str
+    out_given: bool = True
+    c: str | None = None
+    bias: str | None = None
+    bias_dtype: str = "float32"
+    alpha: float = 1.0
+    beta: float | None = None
+    activation: str = "none"
+    mode: str = "auto"
+    slices: int | None = None
+    kernel: str = "auto"
+    fast: bool = False
+    align: int = 16
+    gaps: dict[str, int] = field(default_factory=dict)
+    shift: int = 0
+
+    def amplitude(self, k: int) -> int:
+        """Of integers whose sums of k products stay exact, if that is possible."""
+        most = 2**12 if self.is_8bit else 2**20
+        return max(1, min(8, int((most / max(k, 1)) ** 0.5)))
+
+    def is_exact(self, k: int) -> bool:
+        """The sums and all that the epilogue makes of them, but for its activation.
+
+        With scales, units are 2^-6 (of two scales, and alpha), and 16 times the sums is the most.
+        """
+        if self.out_dtype == "int32":
+            return True
+        q = self.amplitude(k)
+        return self.contents == "integers" and q * q * k <= (2**12 if self.is_8bit else 2**20)
+
+    @property
+    def is_8bit(self) -> bool:
+        return self.dtype == "int8" or self.dtype.startswith("float8")
+
+    def of_values(self, i: int, k: int) -> tuple[str, float, int]:
+        """Contents of operand i."""
+        seed = self.seed * 16 + i
+        if self.contents == "integers":
+            return ("integers", self.amplitude(k), seed)
+        if self.contents == "wide" and self.dtype != "int8":
+            return ("wide", 3 if self.dtype == "float8_e4m3fn" else 6, seed)
+        return ("normal", 40.0 if self.dtype == "int8" else 1.0, seed)
+
+    def of_addend(self, i: int) -> tuple[str, float, int]:
+        """Contents of c or the bias."""
+        kind = "integers" if self.contents == "integers" else "normal"
+        return (kind, 8 if kind == "integers" else 2.0, self.seed * 16 + i)
+
+    def form(self, name: str) -> dict[str, Any]:
+        return {"align": self.align, "gap": self.gaps.get(name, 0), "shift": self.shift}
+
+    def split(self) -> dict[str, Any]:
+        given: dict[str, Any] = {"split_k_mode": self.mode, "kernel": self.kernel}
+        if self.slices is not None:
+            given["split_k_slices"] = self.slices
+        return given
+
+    def scalars(self) -> dict[str, Any]:
+        given: dict[str, Any] = {}
+        if self.alpha != 1.0:
+            given["alpha"] = self.alpha
+        if self.beta is not None:
+            given["beta"] = self.beta
+        if self.activation != "none":
+            given["activation"] = self.activation
+        return given
+
+    def finish(
+        self, sums: Sums, c: torch.Tensor | None = None, bias: torch.Tensor | None = None
+    ) -> Sums:
+        """Of one matrix or a batch, c and bias as the call has them."""
+        sums = sums.times(self.alpha)
+        if c is not None and self.beta != 0:
+            sums = sums.add((1.0 if self.beta is None else self.beta) * float64(c))
+        if bias is not None:
+            sums = sums.add(bias.double())
+        return activated(rounded(sums), self.activation)
+
+    def output(self, sums: Sums, written: torch.Tensor | None = None) -> Expected:
+        return expected(sums, getattr(torch, self.out_dtype), written)
+
+    def simpler(self) -> list[dict[str, Any]]:
+        """Fields to set that every product has."""
+        tried: list[dict[str, Any]] = [
+            {"activation": "none"} if self.activation != "swiglu" else {},
+            {"c": None, "beta": None},
+            {"bias": None},
+            {"alpha": 1.0},
+            {"beta": None},
+            {"mode": "none", "slices": None},
+            {"slices": None},
+            {"kernel": "auto"},
+            {"gaps": {}, "shift": 0},
+            {"align": 16, "shift": 0},
+            {"fast": False},
+            {"contents": "integers"},
+        ]
+        if self.slices and self.slices > 2:
+            tried += [{"slices": 2}, {"slices": self.slices // 2}]
+        return [fields for fields in tried if any(getattr(self, n) != x for n, x in fields.items())]
+
+
+def draw_contents(rng: random.Random) -> str:
+    return rng.choices(("integers", "normal", "wide"), (8, 3, 1))[0]
+
+
+def draw_split(config: random.Random, target: Target) -> dict[str, Any]:
+    mode = config.choice(MODES)
+    kernel = (
+        "auto" if target.device == "cpu" else config.choice(("auto", "auto", "auto", "portable"))
+    )
+    slices = None
+    if mode not in ("none", "auto") and config.random() < 0.7:
+        slices = config.choice((1, 2, 3, 4, 5, 8, 16) if mode == "cluster" else (2, 3, 5, 16, 37))
+    return {"mode": mode, "kernel": kernel, "slices": slices}
+
+
+def draw_epilogue(config: random.Random, has_c: bool = True) -> dict[str, Any]:
+    """Without the bias, whose forms differ."""
+    given: dict[str, Any] = {"activation": config.choice(("none", "none", "none", *ACTIVATIONS))}
+    if has_c and config.random() < 0.4:
+        given["c"] = config.choice(("D", *FLOATS))
+    return given
+
+
+def draw_scalars(rng: random.Random, has_c: bool) -> dict[str, Any]:
+    given: dict[str, Any] = {"alpha": rng.choice((1.0, 1.0, 1.0, 0.5, -2.0, 0.25, -1.0))}
+    if has_c:
+        given["beta"] = rng.choice((None, None, 1.0, -0.5, 2.0, 0.0))
+    return given
+
+
+def draw_form(config: random.Random, rng: random.Random, names: str) -> dict[str, Any]:
+    """align by configuration, gaps by problem."""
+    align = config.choice((16, 16, 16, 8, 4, 1))
+    chosen = {name: rng.choice((0, 0, 1, 3, 8)) for name in names}
+    shift = rng.choice((0, 0, 1, 3)) if align == 1 else 0
+    return {"align": align, "gaps": {n: g for n, g in chosen.items() if g}, "shift": shift}
+
+
+def least(slices: int | None, k: int) -> int | None:
+    """As many slices as K has room for."""
+    return slices if slices is None else max(1, min(slices, k)) if k else None

@@ -1,0 +1,117 @@
+"""One problem run and checked, on the devices where that happens, without waiting for them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from .bound import Expected
+from .operand import Operand, bits, float64
+from .problem import Problem
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where cleave runs, and where operands are made and results checked."""
+
+    device: torch.device
+    reference: torch.device
+
+    @classmethod
+    def of(cls, device: str, reference: str | None = None) -> Place:
+        return cls(torch.device(device), torch.device(reference or device))
+
+
+@dataclass
+class Output:
+    """Of a call: an array before and after it, on the reference's device; guards are beside it."""
+
+    name: str
+    result: torch.Tensor
+    expected: Expected | None
+    operand: Operand | None = None
+    before: torch.Tensor | None = None
+    after: torch.Tensor | None = None
+
+    def wrong(self) -> torch.Tensor | None:
+        return None if self.expected is None else self.expected.wrong(self.result)
+
+    def strayed(self) -> torch.Tensor | None:
+        """Which elements of the buffer have changed, though they must not have."""
+        if self.operand is None:
+            return None
+        before, after = bits(self.before), bits(self.after).clone()
+        old, new = self.operand.view(before), self.operand.view(after)
+        written = None if self.expected is None else self.expected.written
+        new.copy_(old if written is None else torch.where(written, old, new))
+        return before != after
+
+
+def run(problem: Problem, place: Place) -> list[Output]:
+    """Raises what the call raises."""
+    call = problem.call()
+    operands = {x.name: x for x in call.operands}
+    before = {name: x.make(place.reference) for name, x in operands.items()}
+    buffers = {
+        name: x.to(place.device, copy=operands[name].is_output) for name, x in before.items()
+    }
+    made = call.run({name: x.view(buffers[name]) for name, x in operands.items()})
+    expected = problem.expected({name: x.view(before[name]) for name, x in operands.items()})
+    outputs = []
+    for name, x in operands.items():
+        if x.is_output:
+            after = buffers[name].to(place.reference)
+            outputs.append(Output(name, x.view(after), expected.get(name), x, before[name], after))
+    results = made if isinstance(made, tuple) else (made,)
+    for i, result in enumerate(results):
+        if str(i) in expected:
+            result = result.to(place.reference)
+            outputs.append(Output(str(i), result, expected[str(i)]))
+    return outputs
+
+
+def mistakes(outputs: list[Output]) -> torch.Tensor:
+    """How many elements and guards are wrong; one number, where the reference lives."""
+    counts = []
+    for output in outputs:
+        counts += [x.sum() for x in (output.wrong(), output.strayed()) if x is not None]
+    return torch.stack(counts).sum()
+
+
+def explain(outputs: list[Output]) -> str:
+    """What is wrong; empty if nothing is."""
+    lines = []
+    for output in outputs:
+        wrong = output.wrong()
+        if wrong is not None and wrong.any():
+            lines.append(_wrong_elements(output, wrong))
+        strayed = output.strayed()
+        if strayed is not None and strayed.any():
+            lines.append(_stray_elements(output, strayed))
+    return "\n".join(lines)
+
+
+def _label(output: Output) -> str:
+    return f"result {output.name}" if output.name.isdigit() else output.name
+
+
+def _wrong_elements(output: Output, wrong: torch.Tensor) -> str:
+    at = tuple(wrong.nonzero()[0].tolist())
+    tolerance: Any = output.expected.tolerance
+    within = "exactly" if tolerance is None else f"within {tolerance[at].item():.3g}"
+    got, want = float64(output.result[at]).item(), output.expected.value[at].item()
+    return (
+        f"{_label(output)}: {int(wrong.sum())} of {wrong.numel()} elements are wrong, the first at "
+        f"{list(at)}: {got!r}, where float64 gives {want!r}, {within}"
+    )
+
+
+def _stray_elements(output: Output, strayed: torch.Tensor) -> str:
+    first, operand = int(strayed.nonzero()[0, 0]), output.operand
+    return (
+        f"{_label(output)}: {int(strayed.sum())} elements were written that must not be, the first "
+        f"{first - operand.offset} elements from its beginning (shape {list(operand.shape)}, "
+        f"strides {list(operand.strides)})"
+    )

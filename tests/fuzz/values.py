@@ -1,0 +1,49 @@
+"""What operands hold. This file goes into the scripts that show a failure, as it stands."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+
+def values(
+    shape: tuple[int, ...], dtype: torch.dtype, kind: str, limit: float, seed: int, device: Any
+) -> torch.Tensor:
+    """integers: from -limit to limit. powers: of two, the exponents from -limit to limit. normal:
+    of standard deviation limit. wide: normal, times 2 to powers from -limit to limit."""
+    drawn = {"generator": torch.Generator(device).manual_seed(seed), "device": device}
+    if kind in ("integers", "powers"):
+        whole = torch.randint(-int(limit), int(limit) + 1, shape, dtype=torch.float32, **drawn)
+        return (whole if kind == "integers" else whole.exp2()).to(dtype)
+    x = torch.randn(shape, **drawn)
+    if kind == "wide":
+        x = x * (torch.rand(shape, **drawn) * (2 * limit) - limit).exp2()
+    else:
+        x = x * limit
+    if dtype.is_floating_point:
+        return x.clamp(torch.finfo(dtype).min, torch.finfo(dtype).max).to(dtype)
+    return x.round().clamp(torch.iinfo(dtype).min, torch.iinfo(dtype).max).to(dtype)
+
+
+def buffer_of(
+    length: int,
+    offset: int,
+    shape: tuple[int, ...],
+    strides: tuple[int, ...],
+    dtype: torch.dtype,
+    guard: float,
+    contents: torch.Tensor | None,
+    device: Any,
+) -> torch.Tensor:
+    """One-dimensional and full of guards, but for `contents` at those strides from the offset.
+
+    Without contents it has NaNs there, of integers -112.
+    """
+    buffer = torch.full((length,), guard, dtype=dtype, device=device)
+    view = buffer.as_strided(shape, strides, offset)
+    if contents is None:
+        view.fill_(float("nan") if dtype.is_floating_point else -112)
+    else:
+        view.copy_(contents)
+    return buffer
