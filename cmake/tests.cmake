@@ -7,6 +7,10 @@ find_package(GTest REQUIRED)
 file(GLOB test_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/tests/cpp/*.cpp")
 add_executable(cleave_tests ${test_sources})
 target_link_libraries(cleave_tests PRIVATE cleave::cleave cleave_private GTest::gtest_main)
+set_source_files_properties(tests/cpp/cache_directory.cpp PROPERTIES
+  COMPILE_DEFINITIONS CLEAVE_TEST_CACHE="${PROJECT_BINARY_DIR}/cache")
+set_source_files_properties(tests/cpp/nvrtc_choice_test.cpp PROPERTIES
+  COMPILE_DEFINITIONS CLEAVE_TEST_FAKES="${PROJECT_BINARY_DIR}/fake_driver")
 # A wheel's libnvrtc is on no search path: the Python package points to it, and here the environment does.
 gtest_discover_tests(cleave_tests
   DISCOVERY_MODE PRE_TEST
@@ -34,9 +38,18 @@ set_target_properties(fake_cuda PROPERTIES
   OUTPUT_NAME cuda SOVERSION 1 LIBRARY_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/fake_driver")
 target_include_directories(fake_cuda PRIVATE kernels)
 target_link_libraries(fake_cuda PRIVATE cuda_headers ${CMAKE_DL_LIBS})
-add_library(fake_nvrtc SHARED tests/fake_driver/nvrtc.cpp)
-set_target_properties(fake_nvrtc PROPERTIES LIBRARY_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/fake_driver")
-target_link_libraries(fake_nvrtc PRIVATE cuda_headers)
+# Two builds of one version, and one whose linker gave it no id.
+foreach(build IN ITEMS "" _other _anonymous)
+  add_library(fake_nvrtc${build} SHARED tests/fake_driver/nvrtc.cpp)
+  set_target_properties(fake_nvrtc${build} PROPERTIES
+    LIBRARY_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/fake_driver")
+  target_link_libraries(fake_nvrtc${build} PRIVATE cuda_headers)
+  add_dependencies(cleave_tests fake_nvrtc${build})
+endforeach()
+target_link_options(fake_nvrtc PRIVATE LINKER:--build-id=0x00000001)
+target_link_options(fake_nvrtc_other PRIVATE LINKER:--build-id=0x00000002)
+target_link_options(fake_nvrtc_anonymous PRIVATE LINKER:--build-id=none)
+add_dependencies(cleave_tests fake_cuda)
 
 add_executable(emit_launch_tests
   tests/fake_driver/emit_launch_test.cpp tests/fake_driver/emit_conv_launch_test.cpp)

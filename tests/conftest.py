@@ -1,6 +1,14 @@
-"""Makes this folder importable (for gemm_reference) and sets how hypothesis draws its examples."""
+"""Makes this folder importable (for gemm_reference), sets how hypothesis draws its examples, and
+keeps compiled kernels in the build folder, as the C++ tests do, and out of the user's cache.
+"""
+
+import os
+from pathlib import Path
 
 from hypothesis import HealthCheck, settings
+
+# Before anything asks for the cache: where it is, is found out once.
+os.environ.setdefault("CLEAVE_CACHE_DIR", str(Path(__file__).parents[1] / "build" / "cache"))
 
 settings.register_profile(
     "cleave",

@@ -116,12 +116,22 @@ nb::list compile_all(const std::string& arch) {
   return list;
 }
 
+/// As os.fsdecode does: paths, and what is read from files, need not be UTF-8.
+nb::object fs_decode(const std::string& text) {
+  return nb::steal(PyUnicode_DecodeFSDefaultAndSize(text.data(), Py_ssize_t(text.size())));
+}
+
 nb::dict cache_info() {
   const DiskCache& cache = DiskCache::user();
+  const std::vector<CacheEntryInfo> entries = cache.list();
+  uint64_t bytes = 0;
+  for (const CacheEntryInfo& entry : entries) bytes += entry.bytes;
   nb::dict info;
-  info["path"] = cache.directory().string();
-  info["entries"] = cache.list().size();
-  info["bytes"] = cache.total_bytes();
+  info["path"] = fs_decode(cache.directory().string());
+  info["entries"] = entries.size();
+  info["bytes"] = bytes;
+  info["limit"] = cache.limits().bytes;
+  info["problem"] = fs_decode(cache.problem());
   return info;
 }
 
@@ -129,10 +139,11 @@ nb::list cache_list() {
   nb::list list;
   for (const CacheEntryInfo& entry : DiskCache::user().list()) {
     nb::dict fields;
-    fields["key"] = entry.key;
-    fields["arch"] = entry.arch;
+    fields["key"] = fs_decode(entry.key);
+    fields["arch"] = fs_decode(entry.arch);
     fields["bytes"] = entry.bytes;
     fields["age_seconds"] = double(entry.age.count());
+    fields["current"] = entry.library == library_key().hex();
     list.append(fields);
   }
   return list;
@@ -149,10 +160,14 @@ void bind_kernels(nb::module_& m) {
       "Needs NVRTC but no GPU.",
       nb::sig("def compile_plan(plan: GemmPlan) -> dict[str, object]"));
   m.def("cache_info", &cache_info,
-        "Where compiled kernels are kept on disk: path, entries and bytes.",
+        "Where compiled kernels are kept on disk: path, entries, bytes, the limit of bytes, "
+        "problem.\n\n"
+        "The problem says why kernels are not kept, and the remedy; it is empty if they are. To "
+        "find out, a\nfile is written and removed.",
         nb::sig("def cache_info() -> dict[str, object]"));
   m.def("cache_list", &cache_list,
-        "The kernels on disk, newest first: key, arch, bytes and age_seconds of each.",
+        "The kernels on disk, newest first: key, arch, bytes, age_seconds, and whether this "
+        "version of Cleave\nmade it (current).",
         nb::sig("def cache_list() -> list[dict[str, object]]"));
   m.def(
       "cache_clear", [] { return DiskCache::user().clear(); },

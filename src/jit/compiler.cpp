@@ -38,17 +38,6 @@ std::vector<std::string> options_for(const std::string& arch, NvrtcVersion versi
   return options;
 }
 
-CacheKey key_of(const std::string& source, const std::vector<std::string>& options,
-                const std::string& compiler) {
-  std::vector<std::string_view> parts = {CLEAVE_VERSION, compiler, source};
-  for (const EmbeddedHeader& header : embedded_headers()) {
-    parts.push_back(header.name);
-    parts.push_back(header.text);
-  }
-  parts.insert(parts.end(), options.begin(), options.end());
-  return CacheKey(parts);
-}
-
 CompiledKernel run_nvrtc(const std::string& source, const std::vector<std::string>& options) {
   NvrtcOutput output = nvrtc_compile(source, embedded_headers(), options);
   CompiledKernel kernel{.cubin = std::move(output.cubin), .log = std::move(output.log)};
@@ -58,11 +47,26 @@ CompiledKernel run_nvrtc(const std::string& source, const std::vector<std::strin
 
 }  // namespace
 
+const CacheKey& library_key() {
+  static const CacheKey key = [] {
+    std::vector<std::string_view> parts = {CLEAVE_VERSION};
+    for (const EmbeddedHeader& header : embedded_headers()) {
+      parts.push_back(header.name);
+      parts.push_back(header.text);
+    }
+    return CacheKey(parts);
+  }();
+  return key;
+}
+
 CompiledKernel compile(const std::string& source, const std::string& arch) {
   const Stopwatch stopwatch;
   const NvrtcVersion version = nvrtc_version();
   const auto options = options_for(arch, version);
-  const CacheKey key = key_of(source, options, fmt::format("{}.{}", version.major, version.minor));
+  const std::string compiler = fmt::format("{}.{} {}", version.major, version.minor, nvrtc_build());
+  std::vector<std::string_view> parts = {compiler, source};
+  parts.insert(parts.end(), options.begin(), options.end());
+  const CacheKey key(library_key(), std::move(parts));
   CompiledKernel kernel =
       DiskCache::user().get(key, arch, [&] { return run_nvrtc(source, options); });
   kernel.seconds = stopwatch.seconds();

@@ -6,28 +6,34 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <atomic>
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
-#include <fstream>
 #include <system_error>
 
 #include "jit/digest.h"
 #include "jit/file_lock.h"
+#include "jit/private_directory.h"
 
 namespace cleave {
 namespace {
 
 namespace fs = std::filesystem;
+using std::chrono::seconds;
 
-constexpr const char* entry_suffix = ".kernel";
-constexpr const char* lock_suffix = ".lock";
-constexpr const char* temporary_suffix = ".tmp";
+constexpr std::string_view entry_suffix = ".kernel";
+constexpr std::string_view lock_suffix = ".lock";
+
+constexpr uint64_t largest_entry = 64 << 20;  // kernels take some 50 KB
+constexpr seconds leftover_age = std::chrono::hours(24);
+constexpr seconds use_precision = std::chrono::hours(1);
 
 // An entry file is this header, the cubin and the log. Native byte order: the cache never leaves
 // its machine.
 struct EntryHeader {
-  char magic[8] = {'C', 'L', 'E', 'A', 'V', 'E', 'K', '1'};
+  char magic[8] = {'C', 'L', 'E', 'A', 'V', 'E', 'K', '2'};
+  char key[32] = {};
+  char library[32] = {};
   uint64_t cubin_size = 0;
   uint64_t log_size = 0;
   uint64_t checksum = 0;  // of the header with a checksum of 0, then the payload
@@ -36,7 +42,17 @@ struct EntryHeader {
 
   bool has_magic() const { return std::memcmp(magic, EntryHeader().magic, sizeof(magic)) == 0; }
 };
-static_assert(sizeof(EntryHeader) == 72, "padding would be written, and hashed, uninitialised");
+static_assert(sizeof(EntryHeader) == 136, "padding would be written, and hashed, uninitialised");
+
+template <size_t size>
+void set(char (&field)[size], std::string_view text) {
+  text.copy(field, size);
+}
+
+template <size_t size>
+std::string_view text_of(const char (&field)[size]) {
+  return {field, strnlen(field, size)};
+}
 
 uint64_t checksum_of(EntryHeader header, std::string_view payload) {
   header.checksum = 0;
@@ -46,64 +62,82 @@ uint64_t checksum_of(EntryHeader header, std::string_view payload) {
   return digest.low();
 }
 
-std::optional<std::string> read_file(const fs::path& path) {
-  std::error_code error;
-  const auto size = fs::file_size(path, error);
-  if (error) return std::nullopt;
-  std::string text(size, '\0');
-  std::ifstream file(path, std::ios::binary);
-  if (!file.read(text.data(), std::streamsize(size))) return std::nullopt;
-  return text;
+std::string name_of(const CacheKey& key, std::string_view suffix) {
+  return key.hex() + std::string(suffix);
 }
 
-/// On success the file is complete on the disk, not only in the page cache.
-bool write_file(const fs::path& path, std::string_view text) {
-  const int descriptor = open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-  if (descriptor < 0) return false;
-  while (!text.empty()) {
-    const ssize_t written = write(descriptor, text.data(), text.size());
-    if (written < 0 && errno == EINTR) continue;
-    if (written <= 0) break;
-    text.remove_prefix(size_t(written));
+using Time = std::chrono::sys_time<std::chrono::nanoseconds>;
+
+Time time_of(const timespec& t) {
+  return Time(seconds(t.tv_sec) + std::chrono::nanoseconds(t.tv_nsec));
+}
+
+/// At least 0: clocks are set back, and files come from other machines.
+seconds since(Time then) {
+  const auto passed = std::chrono::system_clock::now() - then;
+  return std::max(seconds(0), std::chrono::duration_cast<seconds>(passed));
+}
+
+struct CacheFile {
+  std::string name;
+  struct stat status;
+
+  bool is_entry() const { return name.ends_with(entry_suffix) && S_ISREG(status.st_mode); }
+  bool is_leftover() const {
+    return name.ends_with(lock_suffix) || name.ends_with(temporary_suffix);
   }
-  const bool complete = text.empty() && fsync(descriptor) == 0;
-  return close(descriptor) == 0 && complete;
+  uint64_t bytes() const { return uint64_t(status.st_size); }
+  Time written() const { return time_of(status.st_mtim); }
+  Time last_use() const { return std::max(written(), time_of(status.st_atim)); }
+};
+
+std::vector<CacheFile> files_of(const PrivateDirectory& directory) {
+  std::vector<CacheFile> files;
+  directory.for_each_name([&](const std::string& name) {
+    const auto status = directory.status(name);
+    if (!status) return;
+    CacheFile file{name, *status};
+    if (file.is_entry() || file.is_leftover()) files.push_back(std::move(file));
+  });
+  return files;
 }
 
-std::string temporary_name() {
-  static std::atomic<unsigned> counter = 0;
-  return fmt::format("{}-{}{}", getpid(), counter++, temporary_suffix);
+std::optional<EntryHeader> read_header(const PrivateDirectory& directory, const std::string& name) {
+  EntryHeader header;
+  const Descriptor file = directory.open_file(name);
+  if (!file || pread(file.get(), &header, sizeof(header), 0) != sizeof(header)) return {};
+  return header.has_magic() ? std::optional(header) : std::nullopt;
 }
 
+// Set by hand, since many file systems do not note that a file was read.
+void note_use(const PrivateDirectory& directory, const std::string& name) {
+  const auto status = directory.status(name);
+  if (!status || since(CacheFile{name, *status}.last_use()) < use_precision) return;
+  const timespec times[2] = {{0, UTIME_NOW}, {0, UTIME_OMIT}};
+  utimensat(directory.descriptor(), name.c_str(), times, AT_SYMLINK_NOFOLLOW);
+}
+
+/// Absolute, or empty.
 fs::path home_directory() {
-  if (const char* home = std::getenv("HOME"); home && *home) return home;
-  const passwd* user = getpwuid(getuid());
-  return user && user->pw_dir ? user->pw_dir : "";
+  const char* home = std::getenv("HOME");
+  if (!home || !*home) {
+    const passwd* user = getpwuid(getuid());
+    home = user && user->pw_dir ? user->pw_dir : "";
+  }
+  return *home == '/' ? home : "";
 }
 
 fs::path user_directory() {
-  if (const char* chosen = std::getenv("CLEAVE_CACHE_DIR"); chosen && *chosen) return chosen;
+  const fs::path home = home_directory();
+  if (const char* chosen = std::getenv("CLEAVE_CACHE_DIR"); chosen && *chosen) {
+    const fs::path path = chosen;
+    std::error_code gone;  // the current directory: an empty path then
+    if (*path.begin() != "~") return fs::absolute(path, gone);
+    return home.empty() ? home : home / fs::path(chosen + 1).relative_path();
+  }
   const char* xdg = std::getenv("XDG_CACHE_HOME");
   if (xdg && fs::path(xdg).is_absolute()) return fs::path(xdg) / "cleave";
-  const fs::path home = home_directory();
-  return home.empty() ? fs::path() : home / ".cache" / "cleave";
-}
-
-template <class Visit>
-void for_each_file(const fs::path& directory, Visit&& visit) {
-  std::error_code error;
-  fs::directory_iterator files(directory, error), end;
-  while (!error && files != end) {
-    visit(files->path());
-    files.increment(error);
-  }
-}
-
-std::optional<EntryHeader> read_header(const fs::path& path) {
-  EntryHeader header;
-  std::ifstream file(path, std::ios::binary);
-  if (!file.read(reinterpret_cast<char*>(&header), sizeof(header))) return std::nullopt;
-  return header.has_magic() ? std::optional(header) : std::nullopt;
+  return home.empty() ? home : home / ".cache" / "cleave";
 }
 
 }  // namespace
@@ -118,26 +152,34 @@ CacheKey::CacheKey(const std::vector<std::string_view>& parts) {
   hex_ = fmt::format("{:016x}{:016x}", digest.high(), digest.low());
 }
 
-DiskCache::DiskCache(fs::path directory, std::chrono::milliseconds lock_timeout)
-    : directory_(std::move(directory)), lock_timeout_(lock_timeout) {}
+CacheKey::CacheKey(const CacheKey& library, std::vector<std::string_view> parts)
+    : library_(library.hex()) {
+  parts.insert(parts.begin(), library_);
+  hex_ = CacheKey(parts).hex_;
+}
+
+DiskCache::DiskCache(fs::path directory) : DiskCache(std::move(directory), Limits()) {}
+
+DiskCache::DiskCache(fs::path directory, Limits limits)
+    : directory_(std::move(directory)),
+      limits_(limits),
+      patience_ms_(limits.patience.count()),
+      stored_bytes_(limits.bytes) {}  // other processes': the first store counts
 
 const DiskCache& DiskCache::user() {
   static const DiskCache cache(user_directory());
   return cache;
 }
 
-fs::path DiskCache::entry_path(const CacheKey& key) const {
-  return directory_ / (key.hex() + entry_suffix);
-}
-
 CompiledKernel DiskCache::get(const CacheKey& key, std::string_view arch,
                               const Compile& compile) const {
-  if (directory_.empty()) return compile();
   if (auto kernel = load(key)) return *std::move(kernel);
+  const PrivateDirectory directory(directory_, PrivateDirectory::IfMissing::create);
+  if (!directory) return compile();
 
-  std::error_code ignored;
-  fs::create_directories(directory_, ignored);
-  const FileLock lock(directory_ / (key.hex() + lock_suffix), lock_timeout_);
+  const std::chrono::milliseconds patience(std::max<int64_t>(0, patience_ms_));
+  const FileLock lock(directory, name_of(key, lock_suffix), patience);
+  if (lock.timed_out()) patience_ms_ -= patience.count();
   if (auto kernel = load(key)) return *std::move(kernel);  // the previous holder's
   CompiledKernel kernel = compile();
   store(key, arch, kernel);
@@ -145,16 +187,20 @@ CompiledKernel DiskCache::get(const CacheKey& key, std::string_view arch,
 }
 
 std::optional<CompiledKernel> DiskCache::load(const CacheKey& key) const {
-  if (directory_.empty()) return std::nullopt;
-  const auto text = read_file(entry_path(key));
+  const PrivateDirectory directory(directory_);
+  if (!directory) return std::nullopt;
+  const std::string name = name_of(key, entry_suffix);
+  const auto text = directory.read_file(name, largest_entry);
   EntryHeader header;
   if (!text || text->size() < sizeof(header)) return std::nullopt;
   std::memcpy(&header, text->data(), sizeof(header));
   const std::string_view payload = std::string_view(*text).substr(sizeof(header));
-  const bool whole = header.has_magic() && header.cubin_size <= payload.size() &&
+  const bool whole = header.has_magic() && text_of(header.key) == key.hex() &&
+                     header.cubin_size <= payload.size() &&
                      header.log_size == payload.size() - header.cubin_size &&
                      header.checksum == checksum_of(header, payload);
   if (!whole) return std::nullopt;
+  note_use(directory, name);
   return CompiledKernel{.cubin = std::string(payload.substr(0, header.cubin_size)),
                         .log = std::string(payload.substr(header.cubin_size)),
                         .resources = header.resources,
@@ -163,60 +209,91 @@ std::optional<CompiledKernel> DiskCache::load(const CacheKey& key) const {
 
 void DiskCache::store(const CacheKey& key, std::string_view arch,
                       const CompiledKernel& kernel) const {
-  if (directory_.empty()) return;
+  const PrivateDirectory directory(directory_, PrivateDirectory::IfMissing::create);
+  if (!directory) return;
   const std::string payload = kernel.cubin + kernel.log;
   EntryHeader header{.cubin_size = kernel.cubin.size(),
                      .log_size = kernel.log.size(),
                      .resources = kernel.resources};
-  arch.copy(header.arch, sizeof(header.arch) - 1);
+  set(header.key, key.hex());
+  set(header.library, key.library());
+  set(header.arch, arch);
   header.checksum = checksum_of(header, payload);
 
-  std::error_code ignored;
-  fs::create_directories(directory_, ignored);
-  const fs::path temporary = directory_ / temporary_name();
-  const std::string_view header_bytes(reinterpret_cast<const char*>(&header), sizeof(header));
-  std::error_code failure;
-  if (write_file(temporary, std::string(header_bytes) + payload)) {
-    fs::rename(temporary, entry_path(key), failure);
-    if (!failure) return;
+  std::string text(reinterpret_cast<const char*>(&header), sizeof(header));
+  text += payload;
+  if (directory.replace_file(name_of(key, entry_suffix), text) != 0) return;
+  // Listing many files takes milliseconds, so not at each store: the limit may be passed by 1/64.
+  if ((stored_bytes_ += text.size()) < limits_.bytes / 64) return;
+  stored_bytes_ = 0;
+  evict(directory, key.library());
+}
+
+void DiskCache::evict(const PrivateDirectory& directory, const std::string& library) const {
+  struct Entry {
+    CacheFile file;
+    bool current;
+  };
+  std::vector<Entry> entries;
+  uint64_t total = 0;
+  for (CacheFile& file : files_of(directory)) {
+    if (file.is_entry()) {
+      total += file.bytes();
+      entries.push_back({std::move(file), false});
+    } else if (since(file.last_use()) > leftover_age) {
+      directory.remove_file(file.name);
+    }
   }
-  fs::remove(temporary, ignored);
+  if (total <= limits_.bytes) return;
+  for (Entry& entry : entries) {
+    const auto header = read_header(directory, entry.file.name);
+    entry.current = header && text_of(header->library) == library;
+  }
+  std::ranges::sort(entries, {}, [](const Entry& entry) {
+    return std::pair(entry.current, entry.file.last_use());
+  });
+  // Some more than must go, or each further store would remove one.
+  const uint64_t kept = limits_.bytes - limits_.bytes / 8;
+  for (const Entry& entry : entries) {
+    if (total <= kept) return;
+    if (directory.remove_file(entry.file.name)) total -= entry.file.bytes();
+  }
+}
+
+std::string DiskCache::problem() const {
+  const PrivateDirectory directory(directory_, PrivateDirectory::IfMissing::create);
+  if (!directory) return directory.problem();
+  // As large as a kernel: a full disk still takes an empty file.
+  const int error = directory.try_to_write(64 << 10);
+  if (error == 0) return "";
+  return fmt::format(
+      "\"{}\" cannot be written ({}); free space there, or set CLEAVE_CACHE_DIR to a directory "
+      "that "
+      "you can write",
+      directory_.string(), std::strerror(error));
 }
 
 std::vector<CacheEntryInfo> DiskCache::list() const {
+  const PrivateDirectory directory(directory_);
   std::vector<CacheEntryInfo> entries;
-  const auto now = fs::file_time_type::clock::now();
-  for_each_file(directory_, [&](const fs::path& path) {
-    if (path.extension() != entry_suffix) return;
-    std::error_code error;
-    const auto bytes = fs::file_size(path, error);
-    const auto written = fs::last_write_time(path, error);
-    const auto header = read_header(path);
-    if (error || !header) return;
-    entries.push_back(
-        {.key = path.stem().string(),
-         .arch = std::string(header->arch, strnlen(header->arch, sizeof(header->arch))),
-         .bytes = bytes,
-         .age = std::chrono::duration_cast<std::chrono::seconds>(now - written)});
-  });
+  for (const CacheFile& file : files_of(directory)) {
+    if (!file.is_entry()) continue;
+    const EntryHeader header = read_header(directory, file.name).value_or(EntryHeader());
+    entries.push_back({.key = file.name.substr(0, file.name.size() - entry_suffix.size()),
+                       .library = std::string(text_of(header.library)),
+                       .arch = std::string(text_of(header.arch)),
+                       .bytes = file.bytes(),
+                       .age = since(file.written())});
+  }
   std::ranges::sort(entries, {}, &CacheEntryInfo::age);
   return entries;
 }
 
-uint64_t DiskCache::total_bytes() const {
-  uint64_t total = 0;
-  for (const CacheEntryInfo& entry : list()) total += entry.bytes;
-  return total;
-}
-
 size_t DiskCache::clear() const {
+  const PrivateDirectory directory(directory_);
   size_t entries = 0;
-  for_each_file(directory_, [&](const fs::path& path) {
-    const fs::path suffix = path.extension();
-    if (suffix != entry_suffix && suffix != lock_suffix && suffix != temporary_suffix) return;
-    std::error_code error;
-    if (fs::remove(path, error) && suffix == entry_suffix) ++entries;
-  });
+  for (const CacheFile& file : files_of(directory))
+    if (directory.remove_file(file.name) && file.is_entry()) ++entries;
   return entries;
 }
 

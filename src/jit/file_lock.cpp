@@ -2,8 +2,6 @@
 
 #include <fcntl.h>
 #include <sys/file.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -14,44 +12,45 @@ namespace cleave {
 
 using Clock = std::chrono::steady_clock;
 
-FileLock::FileLock(std::filesystem::path path, std::chrono::milliseconds timeout)
-    : path_(std::move(path)) {
+FileLock::FileLock(const PrivateDirectory& directory, std::string name,
+                   std::chrono::milliseconds timeout)
+    : directory_(directory), name_(std::move(name)) {
   // flock has no timed wait, so poll: often at first, because most kernels compile in a fraction of
   // a second.
   const auto deadline = Clock::now() + timeout;
   auto pause = std::chrono::milliseconds(2);
-  while (try_acquire() == Attempt::busy && Clock::now() < deadline) {
+  while (try_acquire() == Attempt::busy) {
+    if (Clock::now() >= deadline) {
+      timed_out_ = true;
+      return;
+    }
     std::this_thread::sleep_for(pause);
     pause = std::min(pause * 2, std::chrono::milliseconds(50));
   }
 }
 
 FileLock::Attempt FileLock::try_acquire() {
-  const int descriptor = open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-  if (descriptor < 0) return Attempt::impossible;
-  if (flock(descriptor, LOCK_EX | LOCK_NB) != 0) {
-    const bool busy = errno == EWOULDBLOCK || errno == EINTR;
-    close(descriptor);
-    return busy ? Attempt::busy : Attempt::impossible;
+  Descriptor file(openat(directory_.descriptor(), name_.c_str(),
+                         O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC, 0600));
+  if (!file) return Attempt::impossible;
+  if (flock(file.get(), LOCK_EX | LOCK_NB) != 0) {
+    return errno == EWOULDBLOCK || errno == EINTR ? Attempt::busy : Attempt::impossible;
   }
   // The holder removes the file before it lets go: a lock on a removed file excludes nobody.
-  struct stat opened = {}, named = {};
-  const bool same = fstat(descriptor, &opened) == 0 && stat(path_.c_str(), &named) == 0 &&
-                    opened.st_dev == named.st_dev && opened.st_ino == named.st_ino;
-  if (!same) {
-    close(descriptor);
-    return Attempt::busy;
-  }
-  descriptor_ = descriptor;
+  struct stat opened = {};
+  const auto named = directory_.status(name_);
+  const bool same = fstat(file.get(), &opened) == 0 && named && opened.st_dev == named->st_dev &&
+                    opened.st_ino == named->st_ino;
+  if (!same) return Attempt::busy;
+  file_ = std::move(file);
   return Attempt::acquired;
 }
 
 FileLock::~FileLock() {
   if (!held()) return;
-  unlink(path_.c_str());
-  flock(descriptor_, LOCK_UN);  // a child forked meanwhile shares the lock, and closing alone would
+  directory_.remove_file(name_);
+  flock(file_.get(), LOCK_UN);  // a child forked meanwhile shares the lock, and closing alone would
                                 // leave it locked
-  close(descriptor_);
 }
 
 }  // namespace cleave

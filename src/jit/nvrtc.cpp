@@ -4,17 +4,36 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdlib>
 #include <filesystem>
 #include <mutex>
 
 #include "cleave/error.h"
+#include "jit/build_id.h"
 
 namespace cleave {
 namespace {
 
-constexpr const char* library_names[] = {"libnvrtc.so.13", "libnvrtc.so.12"};
+constexpr int newest_major = 13, oldest_major = 12;
+
+std::string library_name(int major) {
+  return fmt::format("libnvrtc.so.{}", major);
+}
+
+/// The newest CUDA whose cubins the driver loads; without a driver, any: what is compiled is for
+/// other machines. Of one major version it loads all.
+int loadable_major() {
+  // Not the runtime's driver(), which would initialise it.
+  void* const driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+  int version = 0;
+  using GetVersion = int (*)(int*);
+  const auto get =
+      driver ? reinterpret_cast<GetVersion>(dlsym(driver, "cuDriverGetVersion")) : nullptr;
+  const bool known = get && get(&version) == 0 && version > 0;
+  return known ? version / 1000 : newest_major;
+}
 
 struct Nvrtc {
   decltype(&::nvrtcGetErrorString) get_error_string = nullptr;
@@ -27,6 +46,7 @@ struct Nvrtc {
   decltype(&::nvrtcGetCUBINSize) get_cubin_size = nullptr;
   decltype(&::nvrtcGetCUBIN) get_cubin = nullptr;
   std::string path;
+  std::string build;
 };
 
 // Read once: a change of the environment in mid-run must not give two compilers in one process.
@@ -115,26 +135,30 @@ class Loader {
     tried_.clear();
     // An explicit choice is final: quietly taking another library would hide a mistyped path.
     if (!environment().library.empty()) return open(environment().library);
-    for (const char* name : library_names) {
-      if (open(name, RTLD_NOLOAD)) return true;
-    }
-    for (const char* name : library_names) {
-      if (open(name)) return true;
-    }
-    for (const std::string& directory : search_paths_) {
-      if (open_in(directory)) return true;
-    }
-    for (const std::string& toolkit : environment().toolkits) {
-      if (!toolkit.empty() && open_in(toolkit + "/lib64")) return true;
-    }
-    return false;
+    // First what compiles for this driver, wherever it lies: the driver would refuse the others'
+    // cubins.
+    const int loadable = std::clamp(loadable_major(), oldest_major, newest_major);
+    return search(loadable, oldest_major) || search(newest_major, loadable + 1);
   }
 
-  bool open_in(const std::string& directory) {
-    for (const char* name : library_names) {
-      if (open((std::filesystem::path(directory) / name).string())) return true;
+  bool search(int newest, int oldest) {
+    std::vector<std::string> names;
+    for (int major = newest; major >= oldest; --major) names.push_back(library_name(major));
+    for (const std::string& name : names) {
+      if (open(name, RTLD_NOLOAD)) return true;
     }
-    return false;
+    for (const std::string& name : names) {
+      if (open(name)) return true;
+    }
+    const auto open_in = [&](const std::string& directory) {
+      return std::ranges::any_of(names, [&](const std::string& name) {
+        return open((std::filesystem::path(directory) / name).string());
+      });
+    };
+    if (std::ranges::any_of(search_paths_, open_in)) return true;
+    return std::ranges::any_of(environment().toolkits, [&](const std::string& toolkit) {
+      return !toolkit.empty() && open_in(toolkit + "/lib64");
+    });
   }
 
   bool open(const std::string& file, int flags = 0) {
@@ -146,6 +170,7 @@ class Loader {
       return false;
     }
     nvrtc_.path = path_of(reinterpret_cast<void*>(nvrtc_.version));
+    nvrtc_.build = build_of(reinterpret_cast<void*>(nvrtc_.version));
     load_builtins(nvrtc_);
     return true;
   }
@@ -238,6 +263,10 @@ NvrtcVersion nvrtc_version() {
 
 std::string nvrtc_path() {
   return nvrtc().path;
+}
+
+std::string nvrtc_build() {
+  return nvrtc().build;
 }
 
 NvrtcOutput nvrtc_compile(const std::string& source, std::span<const EmbeddedHeader> headers,

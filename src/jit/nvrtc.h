@@ -1,5 +1,5 @@
 // NVRTC, opened when first needed: the library neither links it nor needs it to plan or to run from
-// the cache.
+// the cache. Where there are two, the newest that compiles what the driver can load.
 #pragma once
 
 #include <nvrtc.h>
@@ -30,6 +30,10 @@ NvrtcVersion nvrtc_version();
 
 /// The file it was loaded from, for `cleave info`.
 std::string nvrtc_path();
+
+/// Which build of its version it is, as build_of() has it: updates of one version compile
+/// differently.
+std::string nvrtc_build();
 
 struct NvrtcOutput {
   std::string cubin;

@@ -553,16 +553,17 @@ def test_compile_fails_on_spills(capsys, monkeypatch, spill, status):
 
 
 def test_cache_lists_and_clears(capsys, monkeypatch):
-    entry = {"key": "abc", "arch": "sm_90a", "bytes": 2048, "age_seconds": 7200.0}
-    monkeypatch.setattr(cleave._core, "cache_list", lambda: [entry])
+    entry = {"key": "abc", "arch": "sm_90a", "bytes": 2048, "age_seconds": 7200.0, "current": True}
+    monkeypatch.setattr(cleave._core, "cache_list", lambda: [entry, {**entry, "current": False}])
     monkeypatch.setattr(
-        cleave, "cache_info", lambda: {"path": "/somewhere", "entries": 1, "bytes": 2048}
+        cleave, "cache_info", lambda: {"path": "/somewhere", "entries": 2, "bytes": 4096}
     )
     monkeypatch.setattr(cleave, "cache_clear", lambda: 1)
     status, out, _ = run(capsys, "cache", "ls")
     assert status == 0
     assert "2 h" in out
-    assert "1 kernels, 2.0 KiB in /somewhere" in out
+    assert "2 kernels, 4.0 KiB in /somewhere" in out
+    assert "1 of them by other versions" in out
     assert run(capsys, "cache", "clear") == (0, "removed 1 kernels from /somewhere\n", "")
 
 

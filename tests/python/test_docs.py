@@ -13,7 +13,7 @@ from doc_snippets import ROOT, python_snippets, snippets
 
 import cleave
 
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+PAGES = [ROOT / "README.md", ROOT / "SECURITY.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 pages = pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 
@@ -66,6 +66,14 @@ def test_pages_about_convolutions_run(name: str) -> None:
     program: dict[str, object] = {}
     for source in python_snippets(ROOT / "docs" / name):
         exec(compile(source, name, "exec"), program)
+
+
+def test_every_environment_variable_is_documented() -> None:
+    page = (ROOT / "docs" / "environment.md").read_text("utf-8")
+    sources = [p.read_text("utf-8") for p in (ROOT / "src").rglob("*.cpp")]
+    read = {name for text in sources for name in re.findall(r'"(CLEAVE_[A-Z_]+)"', text)}
+    assert read >= {"CLEAVE_CACHE_DIR", "CLEAVE_CPU_THREADS", "CLEAVE_NVRTC"}
+    assert [name for name in sorted(read) if f"`{name}`" not in page] == []
 
 
 def test_cpp_snippets_are_of_the_example() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from .console import Console, format_bytes
+from .console import Console, format_bytes, format_path
 
 
 def add_parser(subparsers: Any) -> None:
@@ -22,7 +22,6 @@ def add_parser(subparsers: Any) -> None:
 
 
 def run_ls(_: argparse.Namespace) -> int:
-    import cleave
     from cleave import _core
 
     entries = _core.cache_list()
@@ -36,15 +35,23 @@ def run_ls(_: argparse.Namespace) -> int:
             ],
         )
     total = sum(entry["bytes"] for entry in entries)
-    console.print(f"{len(entries)} kernels, {format_bytes(total)} in {cleave.cache_info()['path']}")
+    console.print(f"{len(entries)} kernels, {format_bytes(total)} in {_path()}")
+    if others := sum(not entry["current"] for entry in entries):
+        console.print(f"{others} of them by other versions of Cleave; they go first")
     return 0
 
 
 def run_clear(_: argparse.Namespace) -> int:
     import cleave
 
-    Console().print(f"removed {cleave.cache_clear()} kernels from {cleave.cache_info()['path']}")
+    Console().print(f"removed {cleave.cache_clear()} kernels from {_path()}")
     return 0
+
+
+def _path() -> str:
+    import cleave
+
+    return format_path(cleave.cache_info()["path"])
 
 
 def _age(seconds: float) -> str:

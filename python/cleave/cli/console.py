@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, TextIO
@@ -94,6 +95,11 @@ def format_bytes(count: int) -> str:
             return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
         size /= 1024
     return f"{size:.1f} GiB"
+
+
+def format_path(path: str) -> str:
+    """As it is if it can be printed; bytes that are no text as \\xff."""
+    return os.fsencode(path).decode(errors="backslashreplace")
 
 
 def _is_numeric(values: Iterable[Any]) -> bool:

@@ -12,7 +12,7 @@ from typing import Any
 from . import arrays as array_libraries
 from . import dense, measure
 from .case import GemmCase
-from .console import Console, format_bytes
+from .console import Console, format_bytes, format_path
 from .errors import CommandError, one_line
 
 
@@ -100,7 +100,10 @@ def _cache() -> str:
     import cleave
 
     cache = cleave.cache_info()
-    return f"{cache['path']}: {cache['entries']} kernels, {format_bytes(cache['bytes'])}"
+    return (
+        f"{format_path(cache['path']) or 'none'}: {cache['entries']} kernels, "
+        f"{format_bytes(cache['bytes'])} of at most {format_bytes(cache['limit'])}"
+    )
 
 
 def _cpu() -> str:
@@ -120,6 +123,7 @@ def _checks() -> list[tuple[str, str]]:
     for i in range(cleave.device_count()):
         checks.append((f"product on cuda:{i}", _remedy(lambda i=i: _multiply(f"cuda:{i}"))))
     checks.append(("compiling kernels", _remedy(_core.nvrtc_info)))
+    checks.append(("keeping compiled kernels", format_path(cleave.cache_info()["problem"])))
     for package, purpose in (
         ("torch", "torch tensors; bfloat16 and 8-bit floats on the CPU"),
         ("cupy", "CuPy arrays"),
