@@ -36,8 +36,9 @@ def main() -> int:
     add("--every", type=int, default=64, help="problems between two waits for the device")
     add("--small", action="store_true", help="no large problems, as always on the CPU")
     add("--threads", type=int, default=Settings().threads, help="that compile")
-    add("--sample", type=int, metavar="N",
-        help="N small problems of all configurations, for compute-sanitizer")  # fmt: skip
+    add("--sample", type=int, metavar="N", help="N small problems for compute-sanitizer: of as "
+        "many configurations, one at a time, in memory that ends where arrays do")  # fmt: skip
+    add("--hang", type=float, default=Settings().hang, help="seconds that a problem may last")
     add("--list", action="store_true", help="print the problems, run none")
     arguments = parser.parse_args()
 
@@ -53,7 +54,8 @@ def main() -> int:
         settings = replace(settings, count=arguments.sample, sharing=1, every=1, small=True)
     if settings.count is None and settings.seconds is None:
         settings.seconds = 60.0
-    place = Place.of(arguments.device, arguments.reference)
+    settings.hang = arguments.hang
+    place = Place.of(arguments.device, arguments.reference, tight=bool(arguments.sample))
     fuzzer = Fuzzer(settings, place, lambda text: print(text, flush=True))
     if arguments.list:
         for index in range(settings.first, settings.first + (settings.count or 10)):

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 from .operand import Operand, packed
@@ -27,7 +28,7 @@ class Groups:
     def count(self) -> int:
         return len(self.sizes)
 
-    @property
+    @cached_property
     def ranges(self) -> list[tuple[int, int]]:
         made, at = [], self.rest if self.kind == "indptr" else 0
         if self.kind == "starts":  # the last group comes first, and a rest after each
@@ -74,9 +75,7 @@ class Groups:
         return made
 
     def smaller(self) -> list[Groups]:
-        made = []
-        for fields in self._fewer():
-            made.append(Groups(**{**self.__dict__, **fields}))
+        made = [replace(self, **fields) for fields in self._fewer()]
         return [groups for groups in made if groups != self]
 
     def _fewer(self) -> list[dict[str, Any]]:

@@ -21,6 +21,7 @@ from .epilogue import (
     draw_scalars,
     draw_split,
     least,
+    settle_split,
 )
 from .operand import MARGIN, Operand, float64, packed
 from .problem import FLOATS, Call, Target
@@ -345,4 +346,7 @@ def draw_conv(config: random.Random, rng: random.Random, target: Target) -> Conv
     given |= draw_scalars(rng, bool(given.get("c")))
     given |= {"seed": rng.getrandbits(32), "contents": draw_contents(rng)}
     problem = Conv(**given, device=target.device)
-    return replace(problem, slices=least(problem.slices, problem.k))
+    settled = settle_split(given, problem.k, False, target.device)
+    if settled["kernel"] == "sm90" and (groups > 1 or channels % 8 or filters % 8):
+        settled["kernel"] = "auto"
+    return replace(problem, **settled)

@@ -20,6 +20,7 @@ from .epilogue import (
     draw_scalars,
     draw_split,
     least,
+    settle_split,
 )
 from .operand import Operand, float64, matrix, packed
 from .problem import FLOAT8, FLOATS, Call, Target, plan_call, size
@@ -136,6 +137,17 @@ def draw_sizes(config: random.Random, rng: random.Random, target: Target) -> dic
         sizes["k"] = size(rng, (4 if target.small else 16) * most)
     if config.random() < 0.2:  # a few rows, as in decoding
         sizes["m"] = min(sizes["m"], rng.randint(1, 16))
+    return limited(sizes, target)
+
+
+def limited(sizes: dict[str, int], target: Target, matrices: int = 1) -> dict[str, int]:
+    """The sizes, the largest halved until so many products fit into a gigabyte of float64."""
+    sizes = dict(sizes)
+    while matrices * (
+        sizes["m"] * sizes["k"] + sizes["k"] * sizes["n"] + sizes["m"] * sizes["n"]
+    ) > (2**21 if target.small else 2**26):
+        largest = max(sizes, key=lambda name: sizes[name])
+        sizes[largest] //= 2
     return sizes
 
 
@@ -165,10 +177,10 @@ def draw_gemm(config: random.Random, rng: random.Random, target: Target) -> Gemm
         given["bias"] = config.choice((None, "row"))
     given |= draw_form(config, rng, ("a", "b", "c", "out"))
     given |= draw_sizes(config, rng, target) | {"batches": draw_batches(config, rng)}
-    return Gemm(**completed(given, rng), device=target.device)
+    return Gemm(**completed(given, rng, target), device=target.device)
 
 
-def completed(given: dict[str, Any], rng: random.Random) -> dict[str, Any]:
+def completed(given: dict[str, Any], rng: random.Random, target: Target) -> dict[str, Any]:
     """With what a problem alone draws, and without what contradicts itself."""
     if not given["out_given"]:
         given["orders"] = given["orders"][:2] + "r"
@@ -179,8 +191,16 @@ def completed(given: dict[str, Any], rng: random.Random) -> dict[str, Any]:
         given["c_shared"] = False
     if given["bias"] == "column" and given["m"] == 1:
         given["bias"] = "row"  # of one row and one column alike
-    given["slices"] = least(given["slices"], given["k"])
+    given["k"] = long_enough(given["k"], given["slices"], rng, target)
+    given |= settle_split(given, given["k"], given["orders"][:2] == "rc", target.device)
     return given | {"seed": rng.getrandbits(32), "contents": draw_contents(rng)}
+
+
+def long_enough(k: int, slices: int | None, rng: random.Random, target: Target) -> int:
+    """K, more often with something for each slice to do."""
+    if not slices or slices == 1 or rng.random() < 0.3:
+        return k
+    return min(k * min(slices, rng.choice((2, 8, 37))), 1024 if target.small else 16384)
 
 
 @dataclass
@@ -335,7 +355,7 @@ def draw_scaled_gemm(config: random.Random, rng: random.Random, target: Target) 
     given |= draw_sizes(config, rng, target) | {"batches": draw_batches(config, rng)}
     if given.get("c") == "D" and given["out_dtype"] not in FLOATS:
         given["c"] = "float32"
-    given = completed(given, rng)
+    given = completed(given, rng, target)
     if given["out_dtype"] == "int32":
         given["alpha"] = 1.0
     if given["batches"] == (None, None):

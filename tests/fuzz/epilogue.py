@@ -10,7 +10,7 @@ import torch
 
 from .bound import Expected, Sums, activated, expected, rounded
 from .operand import float64
-from .problem import ACTIVATIONS, FLOATS, MODES, Problem, Target
+from .problem import ACTIVATIONS, FLOATS, HALVES, MODES, Problem, Target
 
 
 @dataclass
@@ -130,13 +130,23 @@ def draw_contents(rng: random.Random) -> str:
 
 def draw_split(config: random.Random, target: Target) -> dict[str, Any]:
     mode = config.choice(MODES)
-    kernel = (
-        "auto" if target.device == "cpu" else config.choice(("auto", "auto", "auto", "portable"))
-    )
+    kernel = config.choice(("auto", "auto", "sm90", "portable"))
     slices = None
-    if mode not in ("none", "auto") and config.random() < 0.7:
+    if mode not in ("none", "auto") and config.random() < 0.85:
         slices = config.choice((1, 2, 3, 4, 5, 8, 16) if mode == "cluster" else (2, 3, 5, 16, 37))
-    return {"mode": mode, "kernel": kernel, "slices": slices}
+    return {"mode": mode, "kernel": "auto" if target.device == "cpu" else kernel, "slices": slices}
+
+
+def settle_split(given: dict[str, Any], k: int, k_contiguous: bool, device: str) -> dict[str, Any]:
+    """The drawn kernel, mode and slices, made such that products of this K are served."""
+    kernel, mode = given["kernel"], given["mode"]
+    by_tma = given["align"] == 16 and k > 0
+    if kernel == "sm90" and not (by_tma and (given["dtype"] in HALVES or k_contiguous)):
+        kernel = "auto"
+    if given["activation"] == "swiglu" and mode == "cluster" and device != "cpu":
+        mode = "parallel"
+    slices = given["slices"]
+    return {"kernel": kernel, "mode": mode, "slices": least(slices, k)}
 
 
 def draw_epilogue(config: random.Random, has_c: bool = True) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from tests.gpu.products import scale_shape, spread
 
 from .bound import Expected, Sums, accumulator, product
 from .bounds import Groups, draw_groups, hostile_bounds
-from .dense import MOST, draw_sizes
+from .dense import MOST, draw_sizes, limited, long_enough
 from .epilogue import (
     Product,
     draw_contents,
@@ -22,6 +22,7 @@ from .epilogue import (
     draw_scalars,
     draw_split,
     least,
+    settle_split,
 )
 from .operand import float64, matrix, packed
 from .problem import FLOAT8, FLOATS, Call, Target, plan_call
@@ -322,6 +323,7 @@ def _fields(
     masked = dimension == "masked"
     most = min(max(sizes.values()), 512)
     groups = draw_groups(config, rng, most, masked, MOST["small" if target.small else "large"])
+    sizes = limited(sizes, target, groups.count)
     dtype = config.choice((*FLOATS, "float16", "bfloat16", "int8", *FLOAT8))
     is_8bit = dtype not in FLOATS
     given: dict[str, Any] = draw_epilogue(config) | draw_split(config, target)
@@ -352,6 +354,8 @@ def _fields(
     if dimension in ("m", "masked") and config.random() < 0.15:
         given |= {"activation": "swiglu", "c": None, "orders": given["orders"][:2] + "r"}
         given["bias"] = config.choice((None, "row", "own"))
+        if is_8bit and target.device != "cpu":  # the portable kernel joins columns of K alone
+            given["orders"] = given["orders"][0] + "c" + "r"
     if masked:  # the rows of all groups are evenly spaced
         given["orders"] = "r" + given["orders"][1] + "r"
     if not given["out_given"]:
@@ -360,8 +364,10 @@ def _fields(
             given["c"] = "float32"
     given |= draw_scalars(rng, bool(given.get("c")))
     given["bias"] = _unambiguous(given)
+    if dimension != "k":
+        given["k"] = long_enough(given["k"], given["slices"], rng, target)
     extent = groups.extent if dimension == "k" else given["k"]
-    given["slices"] = least(given["slices"], extent)
+    given |= settle_split(given, extent, given["orders"][:2] == "rc", target.device)
     given |= {"seed": rng.getrandbits(32), "contents": draw_contents(rng)}
     if dimension != "batched" and given["out_given"] and rng.random() < 0.06:
         given["groups"] = replace(groups, hostile=hostile_bounds(rng, groups))

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import torch
 
 from .bound import Expected, Sums, expected
-from .dense import draw_sizes
+from .dense import draw_sizes, limited
 from .operand import float64, matrix, packed
 from .problem import FLOATS, Call, Problem, Target
 
@@ -134,12 +134,13 @@ class Moe(Problem):
 
 def draw_moe(config: random.Random, rng: random.Random, target: Target) -> Moe:
     function = config.choice(FUNCTIONS)
-    sizes = draw_sizes(config, rng, target)
+    sizes, top_k = draw_sizes(config, rng, target), rng.choice((1, 2, 3, 4, 8))
+    sizes = limited(sizes | {"k": 0}, target, top_k)
     dtypes = FLOATS if function == "unpermute" else (*FLOATS, "int8")
     return Moe(
         function=function,
         tokens=sizes["m"],
-        top_k=rng.choice((1, 2, 4, 8, 3)),
+        top_k=top_k,
         experts=rng.choice((1, 2, 8, 64, 257, 1024)),
         columns=max(1, sizes["n"]),
         dtype=config.choice(dtypes),

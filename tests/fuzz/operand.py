@@ -11,7 +11,7 @@ import torch
 from .values import buffer_of, values
 
 CANARY = 96.0  # exact in every dtype
-MARGIN = 64  # guards before and after, at least
+MARGIN = 64  # guards before, at least, and by default after
 _BITS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 
@@ -42,14 +42,13 @@ class Operand:
             strides[self.order[i]] = max(self.shape[inner], 1) * strides[inner] + self.gaps[i]
         return tuple(strides)
 
-    @property
-    def length(self) -> int:
-        """Of the buffer, in elements."""
+    def length(self, tail: int = MARGIN) -> int:
+        """Of the buffer, in elements, with so many guards at its end."""
         if math.prod(self.shape) == 0:
-            return self.offset + MARGIN
+            return self.offset + tail
         steps = zip(self.shape, self.strides, strict=True)
         last = sum((size - 1) * stride for size, stride in steps)
-        return self.offset + last + 1 + MARGIN
+        return self.offset + last + 1 + tail
 
     def view(self, buffer: torch.Tensor) -> torch.Tensor:
         return buffer.as_strided(self.shape, self.strides, self.offset)
@@ -61,7 +60,7 @@ class Operand:
             return CANARY
         return float("nan") if self.dtype.is_floating_point else 101
 
-    def make(self, device: torch.device) -> torch.Tensor:
+    def make(self, device: torch.device, tail: int = MARGIN) -> torch.Tensor:
         """The buffer."""
         contents = None
         if self.literal is not None:
@@ -70,13 +69,13 @@ class Operand:
         elif self.contents is not None:
             contents = values(self.shape, self.dtype, *self.contents, device)
         return buffer_of(
-            self.length, self.offset, self.shape, self.strides, self.dtype, self.guard,
+            self.length(tail), self.offset, self.shape, self.strides, self.dtype, self.guard,
             contents, device,
         )  # fmt: skip
 
     def empty(self, device: torch.device) -> torch.Tensor:
         """What a plan needs to see."""
-        return self.view(torch.empty(self.length, dtype=self.dtype, device=device))
+        return self.view(torch.empty(self.length(), dtype=self.dtype, device=device))
 
 
 def bits(x: torch.Tensor) -> torch.Tensor:

@@ -17,7 +17,7 @@ from .draw import SHARING, draw
 from .problem import Problem, Target
 from .script import script
 from .shrink import shrink
-from .trial import Place, explain, mistakes, run
+from .trial import Place, Refused, explain, mistakes, run
 
 Print = Callable[[str], None]
 
@@ -27,7 +27,8 @@ class Settings:
     """first: the first problem's number. count, seconds: when to stop, whichever comes first.
 
     small: no large problems, as always on the CPU. every: problems between two waits for the
-    device. hang: seconds without a result after which the process ends.
+    device. hang: seconds without a result after which the process ends. progress: seconds between
+    two lines that say how far it is.
     """
 
     seed: int = 0
@@ -42,6 +43,7 @@ class Settings:
     most_failures: int = 5
     shrink_seconds: float = 60.0
     hang: float = 180.0
+    progress: float = 30.0
 
 
 @dataclass
@@ -116,9 +118,15 @@ class Fuzzer:
         ahead = Ahead(self._place.device, settings.threads, 24 * settings.sharing)
         watchdog = Watchdog(settings.hang, self._say)
         try:
+            said = begin
             for planned in ahead(self._problems(last)):
                 watchdog.alive(f"problem {planned.index}: {planned.problem}")
                 self._step(planned)
+                self._report.seconds = time.monotonic() - begin
+                self._report.kernels = ahead.kernels
+                if time.monotonic() - said > self._settings.progress:
+                    said = time.monotonic()
+                    self._say(total(self._report))
                 if len(self._report.failures) >= settings.most_failures:
                     break
                 if end is not None and time.monotonic() > end:
@@ -132,7 +140,6 @@ class Fuzzer:
         finally:
             watchdog.stop()
             ahead.close()
-        self._report.kernels = ahead.kernels
         self._report.seconds = time.monotonic() - begin
         return self._report
 
@@ -161,7 +168,7 @@ class Fuzzer:
                 self._report.waited += time.monotonic() - begin
             try:
                 self._pending.append((planned, mistakes(run(problem, self._place))))
-            except (ValueError, TypeError) as error:
+            except Refused as error:
                 planned.refused = str(error)
         if planned.refused is not None:
             self._report.refused.setdefault(planned.refused, []).append(planned.index)
@@ -203,21 +210,25 @@ class Fuzzer:
         self._report.failures.append(failure)
         self._say(
             f"WRONG: problem {planned.index} of seed {self._settings.seed}\n{problem}\n"
-            f"{complaint}\n{self._again(planned.index)}\n--- the smallest that still fails: {smallest}\n"
-            f"{failure.script}\n---"
+            f"{complaint}\n{self._again(planned.index)}\n"
+            f"--- the smallest that still fails: {smallest}\n{failure.script}\n---"
         )
+
+
+def total(report: Report) -> str:
+    rate = report.count / max(report.seconds, 1e-9)
+    return (
+        f"{report.count} problems in {report.seconds:.1f} s, {rate:.0f} a second, of "
+        f"{report.kernels} kernels (waited {report.waited:.1f} s for them); "
+        f"{len(report.failures)} wrong, {sum(map(len, report.refused.values()))} refused"
+    )
 
 
 def summary(report: Report) -> str:
     lines = [f"{'operation':<20}{'kernel':<10}{'mode':<10}{'problems':>9}"]
     for (operation, family, mode), count in sorted(report.runs.items()):
         lines.append(f"{operation:<20}{family:<10}{mode:<10}{count:>9}")
-    rate = report.count / max(report.seconds, 1e-9)
-    lines.append(
-        f"{report.count} problems in {report.seconds:.1f} s, {rate:.0f} a second, of "
-        f"{report.kernels} kernels (waited {report.waited:.1f} s for them); "
-        f"{len(report.failures)} wrong, {sum(map(len, report.refused.values()))} refused"
-    )
+    lines.append(total(report))
     for message, indices in sorted(report.refused.items(), key=lambda x: -len(x[1])):
         lines.append(f"refused {len(indices)} times, first problem {indices[0]}: {message}")
     return "\n".join(lines)

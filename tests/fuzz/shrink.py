@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from .problem import Problem
+from .trial import Refused
 
 
 def shrink(problem: Problem, fails: Callable[[Problem], bool], seconds: float = 60.0) -> Problem:
@@ -28,5 +29,5 @@ def shrink(problem: Problem, fails: Callable[[Problem], bool], seconds: float = 
 def _fails(problem: Problem, fails: Callable[[Problem], bool]) -> bool:
     try:
         return fails(problem)
-    except (ValueError, TypeError):
+    except Refused:
         return False

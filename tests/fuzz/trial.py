@@ -8,20 +8,28 @@ from typing import Any
 import torch
 
 from .bound import Expected
-from .operand import Operand, bits, float64
+from .operand import MARGIN, Operand, bits, float64
 from .problem import Problem
 
 
 @dataclass(frozen=True)
 class Place:
-    """Where cleave runs, and where operands are made and results checked."""
+    """Where cleave runs, and where operands are made and results checked.
+
+    tight: buffers end where their arrays do, so that a sanitizer sees what is read beyond.
+    """
 
     device: torch.device
     reference: torch.device
+    tight: bool = False
 
     @classmethod
-    def of(cls, device: str, reference: str | None = None) -> Place:
-        return cls(torch.device(device), torch.device(reference or device))
+    def of(cls, device: str, reference: str | None = None, tight: bool = False) -> Place:
+        return cls(torch.device(device), torch.device(reference or device), tight)
+
+
+class Refused(Exception):
+    """A call that raised ValueError or TypeError; its message."""
 
 
 @dataclass
@@ -50,14 +58,19 @@ class Output:
 
 
 def run(problem: Problem, place: Place) -> list[Output]:
-    """Raises what the call raises."""
+    """Refused if the call is; else raises what it raises."""
     call = problem.call()
     operands = {x.name: x for x in call.operands}
-    before = {name: x.make(place.reference) for name, x in operands.items()}
+    tail = 0 if place.tight else MARGIN
+    before = {name: x.make(place.reference, tail) for name, x in operands.items()}
     buffers = {
         name: x.to(place.device, copy=operands[name].is_output) for name, x in before.items()
     }
-    made = call.run({name: x.view(buffers[name]) for name, x in operands.items()})
+    arrays = {name: x.view(buffers[name]) for name, x in operands.items()}
+    try:
+        made = call.run(arrays)
+    except (ValueError, TypeError) as error:
+        raise Refused(str(error)) from error
     expected = problem.expected({name: x.view(before[name]) for name, x in operands.items()})
     outputs = []
     for name, x in operands.items():

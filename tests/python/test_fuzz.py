@@ -120,7 +120,7 @@ def test_a_mistake_is_found_and_made_small(
 
 def elements(problem: Problem) -> int:
     """Of all operands."""
-    return sum(x.length - 2 * 64 for x in problem.call().operands)
+    return sum(x.length() - 2 * 64 for x in problem.call().operands)
 
 
 def test_the_smallest_product_without_its_last_k(monkeypatch: Any) -> None:
