@@ -52,7 +52,8 @@ target_link_options(fake_nvrtc_anonymous PRIVATE LINKER:--build-id=none)
 add_dependencies(cleave_tests fake_cuda)
 
 add_executable(emit_launch_tests
-  tests/fake_driver/emit_launch_test.cpp tests/fake_driver/emit_conv_launch_test.cpp)
+  tests/fake_driver/emit_launch_test.cpp tests/fake_driver/emit_conv_launch_test.cpp
+  tests/fake_driver/emit_workspaces_test.cpp)
 target_link_libraries(emit_launch_tests PRIVATE
   cleave::cleave cleave_private fake_cuda GTest::gtest_main)
 target_include_directories(emit_launch_tests PRIVATE tests/cpp)
@@ -60,7 +61,6 @@ target_compile_definitions(emit_launch_tests PRIVATE
   CLEAVE_TEST_CXX="${CMAKE_CXX_COMPILER}"
   CLEAVE_TEST_CUDA="${CUDA_H_DIR}"
   CLEAVE_TEST_SOURCE="${PROJECT_SOURCE_DIR}"
-  CLEAVE_TEST_DRIVER="$<TARGET_FILE:fake_cuda>"
   CLEAVE_TEST_COMPILER="$<TARGET_FILE:fake_nvrtc>"
   CLEAVE_TEST_CACHE="${PROJECT_BINARY_DIR}/fake_driver/cache")
 add_dependencies(emit_launch_tests fake_nvrtc)

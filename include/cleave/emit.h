@@ -25,7 +25,7 @@ enum class EmitSources {
 };
 
 struct EmitOptions {
-  std::string name;  ///< of the operation, the namespace and the files
+  std::string name;  ///< of the operation and the files; the namespace is emitted::<name>
   EmitTarget target = EmitTarget::cpp;
   EmitSources sources = EmitSources::cuda;
   std::vector<std::string> archs = {};  ///< of "sm_80" and "sm_90a"; none: the plan's own
@@ -35,15 +35,16 @@ struct EmitOptions {
 using EmittedFiles = std::map<std::string, std::string>;
 
 /// The plan's own architecture gets its kernel, another one the best that the planner knows for it.
-/// Compiling for `cubin` needs NVRTC, but no GPU. Throws Error for a name that is no identifier, a
-/// plan without a kernel (for the CPU, or of an empty D), and an architecture that lacks one.
+/// Compiling for `cubin` needs NVRTC, but no GPU. Throws Error for a name that is no identifier, or
+/// that C++ or CUDA would take for something else, a plan without a kernel (for the CPU, or of an
+/// empty D), and an architecture that lacks one.
 EmittedFiles emit(const GemmPlan& plan, const EmitOptions& options);
 
 /// Throws Error(invalid_argument) if `folder` exists and is anything but an empty folder.
 void check_folder(const std::filesystem::path& folder);
 
 /// All or nothing: the folder appears with all files in it, or an Error is thrown and there is
-/// none. Folders above it are made.
+/// none. Folders above it are made. No link is followed, and nothing of others' becomes part of it.
 void write_folder(const EmittedFiles& files, const std::filesystem::path& folder);
 
 }  // namespace cleave

@@ -28,6 +28,13 @@ __all__ = ["cpp", "pytorch"]
 _OLDEST_TORCH = (2, 10)  # the first with all of the stable ABI that operators are registered by
 _OLDEST_NVCC = (12, 0)  # the first that knows sm_90a
 _DEFAULT_HOME = "/usr/local/cuda"
+_FOLDERS = {"build", "dist", "include", "kernels", "src"}
+_TORCH_OPS = {
+    *("aten", "c10d", "debugprims", "higher_order", "inductor", "inductor_prims", "mkl", "mkldnn"),
+    *("mkldnn_prepacked", "onednn", "prim", "prims", "profiler", "quantization", "quantized"),
+    *("rngprims", "sparse", "static_runtime", "symm_mem"),
+    *("import_module", "load_library", "loaded_libraries"),
+}
 
 
 def pytorch(
@@ -48,7 +55,8 @@ def pytorch(
 
     Args:
         op: an operation that `construct` has planned, or a GemmPlan. Plans for "h100" need no GPU.
-        name: of the package, the namespace of the operator, the C++ namespace and the files.
+        name: of the package, the namespace of the operator and the files; the C++ namespace is
+            emitted::<name>.
         sourcedir: the folder to write: a new or an empty one.
         jit: build it there, and load it.
         sources: "cuda" for kernels as source, which nvcc 12.0 or later compiles; "cubin" for
@@ -66,8 +74,7 @@ def pytorch(
     """
     plan = _planned(op)
     _check_name(name)
-    if name in sys.stdlib_module_names:
-        raise ValueError(f'name is "{name}", which is a package already; choose another')
+    _check_package(name)
     _check_torch(required=jit)
     if jit:
         if name in sys.modules:
@@ -111,6 +118,28 @@ def _planned(operation: Any) -> _core.GemmPlan:
 def _check_name(name: str) -> None:
     if not name.isidentifier() or keyword.iskeyword(name):
         raise ValueError(f'name is "{name}"; it must be an identifier, such as "projection"')
+
+
+def _check_package(name: str) -> None:
+    """Refuses what `import` and torch.ops have for something else."""
+    if name in _FOLDERS:
+        raise ValueError(f'name is "{name}", which is a folder of every extension; choose another')
+    if name in _TORCH_OPS:
+        raise ValueError(f'name is "{name}", and PyTorch has a torch.ops.{name}; choose another')
+    if name in sys.stdlib_module_names or _is_package_of_others(name):
+        raise ValueError(f'name is "{name}", which is a package already; choose another')
+
+
+def _is_package_of_others(name: str) -> bool:
+    """Whether what is installed by that name is no extension that was emitted."""
+    try:
+        spec = importlib.util.find_spec(name)
+    except ValueError:  # a module without a spec is loaded
+        return True
+    if spec is None or spec.origin is None:  # None: a folder in the current one
+        return False
+    source = Path(spec.origin)
+    return source.suffix != ".py" or f"torch.ops.{name}." not in source.read_text()
 
 
 def _check_torch(required: bool) -> None:

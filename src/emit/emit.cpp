@@ -9,6 +9,7 @@
 #include "emit/closure.h"
 #include "emit/embedded.h"
 #include "emit/example.h"
+#include "emit/name.h"
 #include "emit/operation.h"
 #include "jit/compiler.h"
 #include "jit/source.h"
@@ -19,53 +20,6 @@
 
 namespace cleave {
 namespace {
-
-/// Words of C++ that a namespace may not be named, and namespaces that there are already.
-bool is_taken(std::string_view name) {
-  constexpr std::string_view kTaken[] = {
-      "alignas",   "alignof",       "and",         "and_eq",       "asm",
-      "auto",      "bitand",        "bitor",       "bool",         "break",
-      "case",      "catch",         "char",        "char8_t",      "char16_t",
-      "char32_t",  "class",         "cleave",      "co_await",     "co_return",
-      "co_yield",  "compl",         "concept",     "const",        "consteval",
-      "constexpr", "constinit",     "const_cast",  "continue",     "decltype",
-      "default",   "delete",        "do",          "double",       "dynamic_cast",
-      "else",      "enum",          "explicit",    "export",       "extern",
-      "false",     "float",         "for",         "friend",       "goto",
-      "if",        "inline",        "int",         "long",         "main",
-      "mutable",   "namespace",     "new",         "noexcept",     "not",
-      "not_eq",    "nullptr",       "operator",    "or",           "or_eq",
-      "private",   "protected",     "public",      "register",     "reinterpret_cast",
-      "requires",  "return",        "short",       "signed",       "sizeof",
-      "static",    "static_assert", "static_cast", "std",          "struct",
-      "switch",    "template",      "this",        "thread_local", "throw",
-      "torch",     "true",          "try",         "typedef",      "typeid",
-      "typename",  "union",         "unsigned",    "using",        "virtual",
-      "void",      "volatile",      "wchar_t",     "while",        "xor",
-      "xor_eq"};
-  return std::ranges::find(kTaken, name) != std::end(kTaken);
-}
-
-void check_name(const std::string& name) {
-  const auto is_letter = [](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
-  };
-  const auto is_digit = [](char c) { return c >= '0' && c <= '9'; };
-  const bool sound = !name.empty() && is_letter(name[0]) &&
-                     std::ranges::all_of(name, [&](char c) { return is_letter(c) || is_digit(c); });
-  if (!sound || name.find("__") != name.npos || name.starts_with('_')) {
-    throw Error(ErrorCode::invalid_argument,
-                fmt::format("name is \"{}\"; it must be an identifier of letters, digits and "
-                            "single underscores that begins with a letter, such as \"projection\"",
-                            name));
-  }
-  if (is_taken(name)) {
-    throw Error(ErrorCode::invalid_argument,
-                fmt::format("name is \"{}\", which C++ or a library uses; pass another, such as "
-                            "\"my_{}\"",
-                            name, name));
-  }
-}
 
 const Choice& planned(const GemmPlan& plan) {
   const Choice* choice = choice_of(plan);
@@ -163,6 +117,7 @@ EmittedFiles emit(const GemmPlan& plan, const EmitOptions& options) {
   vocabulary.words["sources"] = cubin ? "cubin" : "cuda";
   vocabulary.flags["cubin"] = cubin;
   vocabulary.flags["cuda"] = !cubin;
+  vocabulary.flags["cpp"] = options.target == EmitTarget::cpp;
   EmittedFiles files;
   const std::string target = options.target == EmitTarget::pytorch ? "pytorch" : "cpp";
   const std::string kind = vocabulary.flags["convolution"] ? "convolution" : "product";

@@ -1,7 +1,8 @@
 // Writing an emitted project: beside its place first, then renamed to it.
 #include <fmt/format.h>
-#include <unistd.h>
+#include <stdlib.h>
 
+#include <cerrno>
 #include <fstream>
 #include <system_error>
 
@@ -13,23 +14,25 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// A folder that is removed again unless it has been kept.
-class NewFolder {
+/// A new folder of this user alone, with a name that nobody can guess: what another user could put in
+/// or link to would become part of the project.
+class PrivateFolder {
  public:
-  explicit NewFolder(fs::path path) : path_(std::move(path)) { fs::create_directories(path_); }
-  ~NewFolder() {
-    std::error_code ignored;
-    if (!path_.empty()) fs::remove_all(path_, ignored);
+  explicit PrivateFolder(const fs::path& parent) {
+    fs::create_directories(parent);
+    std::string name = (parent / ".emitted.XXXXXX").string();
+    if (mkdtemp(name.data()) == nullptr)
+      throw fs::filesystem_error("mkdtemp", name, std::error_code(errno, std::generic_category()));
+    path_ = name;
   }
-  NewFolder(const NewFolder&) = delete;
-  NewFolder& operator=(const NewFolder&) = delete;
+  ~PrivateFolder() {
+    std::error_code ignored;
+    fs::remove_all(path_, ignored);
+  }
+  PrivateFolder(const PrivateFolder&) = delete;
+  PrivateFolder& operator=(const PrivateFolder&) = delete;
 
   const fs::path& path() const { return path_; }
-
-  void keep_as(const fs::path& place) {
-    fs::rename(path_, place);  // replaces an empty folder
-    path_.clear();
-  }
 
  private:
   fs::path path_;
@@ -62,10 +65,10 @@ void write_folder(const EmittedFiles& files, const fs::path& folder) {
   try {
     // Without a trailing slash: the folder itself must have a name.
     const fs::path place = fs::absolute(folder / "").lexically_normal().parent_path();
-    NewFolder made(place.parent_path() /
-                   fmt::format(".{}.{}", place.filename().string(), getpid()));
-    for (const auto& [name, bytes] : files) write_file(made.path() / name, bytes);
-    made.keep_as(place);
+    const PrivateFolder around(place.parent_path());
+    const fs::path made = around.path() / "project";  // with the modes that the umask gives
+    for (const auto& [name, bytes] : files) write_file(made / name, bytes);
+    fs::rename(made, place);  // replaces an empty folder, and follows no link
   } catch (const std::system_error& error) {
     throw Error(ErrorCode::invalid_argument,
                 fmt::format("sourcedir is \"{}\", which cannot be written: {}", folder.string(),

@@ -123,11 +123,11 @@ void describe_kernels(const std::vector<ArchChoice>& choices, Vocabulary& v) {
     const std::string number = choice.arch.substr(3);
     archs.push_back(choice.arch);
     kernels.push_back(fmt::format("{} on {}", to_string(choice.choice.spec), choice.arch));
-    gencodes.push_back(fmt::format("\"--generate-code=arch=compute_{0},code=[sm_{0}]\"", number));
+    gencodes.push_back(fmt::format("--generate-code=arch=compute_{0},code=[sm_{0}]", number));
     cmake_archs.push_back(number + "-real");
   }
   v.words["archs"] = fmt::format("{}", fmt::join(archs, ", "));
-  v.words["gencode"] = fmt::format("{}", fmt::join(gencodes, ", "));
+  v.words["gencode"] = fmt::format("{}", fmt::join(gencodes, " "));
   v.words["cmake_archs"] = fmt::format("{}", fmt::join(cmake_archs, ";"));
   v.words["kernel_description"] = fmt::format("{}", fmt::join(kernels, ", "));
   v.words["entry"] = gemm_entry;

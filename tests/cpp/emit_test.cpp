@@ -1,6 +1,8 @@
 #include "cleave/emit.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <fstream>
@@ -107,7 +109,9 @@ TEST(EmitRefuses, NamesThatAreNone) {
     expect_refusal([&] { emit(*own, {.name = name}); }, ErrorCode::invalid_argument,
                    {"name is", "identifier"});
   }
-  for (const char* name : {"class", "int", "std", "cleave"}) {
+  for (const char* name :
+       {"class", "int", "std", "cleave", "torch", "errno", "stdin", "linux", "EOF", "NULL",
+        "SYS_read", "M_PIf", "size_t", "double_t", "my_t", "CUstream", "cuMemAlloc"}) {
     expect_refusal([&] { emit(*own, {.name = name}); }, ErrorCode::invalid_argument,
                    {"name is", "pass another"});
   }
@@ -173,6 +177,44 @@ TEST_F(EmitFolder, IsRefusedWithSomethingInIt) {
   expect_refusal(write("full/a.txt"), ErrorCode::invalid_argument, {"sourcedir is"});
   EXPECT_FALSE(fs::exists(home_ / "full/new.txt"));
   EXPECT_EQ(entries(), std::vector<std::string>{"full"});
+}
+
+/// Whatever another user, or a killed process of the same number, may have left.
+TEST_F(EmitFolder, TakesNothingThatLiesBeside) {
+  const fs::path planted = home_ / fmt::format(".new.{}", getpid());
+  fs::create_directories(planted);
+  std::ofstream(planted / "evil.txt") << "evil";
+  std::ofstream(home_ / "mine.txt") << "mine";
+  fs::create_symlink(home_ / "mine.txt", planted / "a.txt");
+  write_folder(files_, home_ / "new");
+  EXPECT_FALSE(fs::exists(home_ / "new/evil.txt"));
+  EXPECT_FALSE(fs::is_symlink(home_ / "new/a.txt"));
+  EXPECT_TRUE(fs::exists(planted / "evil.txt"));
+  std::stringstream mine;
+  mine << std::ifstream(home_ / "mine.txt").rdbuf();
+  EXPECT_EQ(mine.str(), "mine");
+  EXPECT_EQ(entries().size(), 3u);
+}
+
+TEST_F(EmitFolder, IsNoLink) {
+  fs::create_directory(home_ / "other");
+  fs::create_directory_symlink(home_ / "other", home_ / "link");
+  expect_refusal([&] { write_folder(files_, home_ / "link"); }, ErrorCode::invalid_argument,
+                 {"cannot be written"});
+  EXPECT_TRUE(fs::is_empty(home_ / "other"));
+  EXPECT_EQ(entries().size(), 2u);
+}
+
+TEST_F(EmitFolder, HasTheModesOfTheUmask) {
+  for (const mode_t mask : {022, 027, 077}) {
+    const fs::path folder = home_ / std::to_string(mask);
+    const mode_t before = umask(mask);
+    write_folder(files_, folder);
+    umask(before);
+    EXPECT_EQ(fs::status(folder).permissions(), fs::perms(0777 & ~mask));
+    EXPECT_EQ(fs::status(folder / "b").permissions(), fs::perms(0777 & ~mask));
+    EXPECT_EQ(fs::status(folder / "a.txt").permissions(), fs::perms(0666 & ~mask));
+  }
 }
 
 TEST_F(EmitFolder, LeavesNothingBehindOnAnError) {

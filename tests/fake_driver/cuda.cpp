@@ -5,17 +5,29 @@
 #include <cuda.h>
 #include <dlfcn.h>
 
+#include <atomic>
 #include <cstdlib>
 #include <cstring>
 #include <string>
 
-// The version of it that the library asks for.
+// As the library asks for it, and as cuda.h has it: they begin alike, and what follows is left alone.
+extern "C" CUresult cuStreamGetCaptureInfo(CUstream, CUstreamCaptureStatus* status, cuuint64_t*,
+                                           CUgraph*, const CUgraphNode**,
+#if CUDA_VERSION >= 13000
+                                           const CUgraphEdgeData**,
+#endif
+                                           size_t*) {
+  *status = CU_STREAM_CAPTURE_STATUS_NONE;
+  return CUDA_SUCCESS;
+}
 #undef cuStreamGetCaptureInfo
 
 namespace {
 
 fake_driver::Launch last;
 size_t params_bytes = sizeof(cleave::GemmParams);
+uint64_t stream_id = 1;
+std::atomic<uint64_t> threads;
 
 constexpr char kContext = 0, kModule = 0, kFunction = 0;
 
@@ -57,6 +69,10 @@ const fake_driver::Launch* fake_driver_last_launch() {
 
 void fake_driver_set_params_bytes(size_t bytes) {
   params_bytes = bytes;
+}
+
+void fake_driver_set_stream_id(uint64_t id) {
+  stream_id = id;
 }
 
 CUresult cuInit(unsigned) {
@@ -133,6 +149,22 @@ CUresult cuStreamGetCaptureInfo(CUstream, CUstreamCaptureStatus* status, cuuint6
   return CUDA_SUCCESS;
 }
 
+CUresult cuStreamCreate(CUstream* stream, unsigned) {
+  *stream = nullptr;
+  return CUDA_SUCCESS;
+}
+CUresult cuStreamDestroy(CUstream) {
+  return CUDA_SUCCESS;
+}
+CUresult cuStreamSynchronize(CUstream) {
+  return CUDA_SUCCESS;
+}
+CUresult cuStreamGetId(CUstream stream, unsigned long long* id) {
+  thread_local const uint64_t of_thread = 1'000'000 + threads++;
+  *id = stream == CU_STREAM_PER_THREAD ? of_thread : stream_id;
+  return CUDA_SUCCESS;
+}
+
 // The host's memory serves as the device's.
 CUresult cuMemAlloc(CUdeviceptr* data, size_t bytes) {
   *data = reinterpret_cast<CUdeviceptr>(std::malloc(bytes));
@@ -140,6 +172,10 @@ CUresult cuMemAlloc(CUdeviceptr* data, size_t bytes) {
 }
 CUresult cuMemFree(CUdeviceptr data) {
   std::free(reinterpret_cast<void*>(data));
+  return CUDA_SUCCESS;
+}
+CUresult cuMemsetD8Async(CUdeviceptr data, unsigned char value, size_t bytes, CUstream) {
+  std::memset(reinterpret_cast<void*>(data), value, bytes);
   return CUDA_SUCCESS;
 }
 CUresult cuMemcpyHtoD(CUdeviceptr to, const void* from, size_t bytes) {

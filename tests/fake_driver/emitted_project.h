@@ -40,18 +40,18 @@ inline std::string probe_source(const std::string& name, const char* type,
 
 #include <cstring>
 
-#include "{0}.h"
+#include "emitted/{0}.h"
 
 extern "C" __attribute__((visibility("default"))) void probe(fake_driver::Probe& probe) {{
-  {0}::Arguments x;
-{1}  static const {0}::{2} operation(0);
+  emitted::{0}::Arguments x;
+{1}  static const emitted::{0}::{2} operation(0);
   std::strncpy(probe.reason, operation.why_not(x).c_str(), sizeof(probe.reason) - 1);
   if (!operation.can_implement(x)) return;
   probe.workspace_size = operation.workspace_size(x);
   probe.counter_size = operation.counter_size(x);
   const auto find_workspace = [&](size_t counters, size_t partials) {{
     probe.bytes_asked = counters + partials;
-    return {0}::Workspace{{probe.counters, probe.partials}};
+    return emitted::{0}::Workspace{{probe.counters, probe.partials}};
   }};
   operation(x, find_workspace, static_cast<CUstream>(probe.stream));
 }}
@@ -63,24 +63,47 @@ inline void run(const std::string& command) {
   ASSERT_EQ(std::system(command.c_str()), 0) << command;
 }
 
+/// A folder for an emitted project.
+inline fs::path new_folder(const std::string& name) {
+  const fs::path folder =
+      fs::path(testing::TempDir()) / fmt::format("cleave_emit_{}_{}", name, getpid());
+  fs::remove_all(folder);
+  return folder;
+}
+
+/// The folder's probe.cpp as a library, which nothing of the driver's is linked with, loaded. The
+/// compiler warns of nothing in it.
+inline void* build_probe(const fs::path& folder) {
+  run(
+      fmt::format("{0} -std=c++20 -O0 -Wall -Wextra -Wpedantic -Werror "
+                  "-shared -fPIC -fvisibility=hidden -fvisibility-inlines-hidden "
+                  "-I{1}/include -I{1}/src -I{1}/kernels -isystem {2} -I{3}/include "
+                  "-I{3}/tests/fake_driver {1}/probe.cpp -o {1}/project.so",
+                  CLEAVE_TEST_CXX, folder.string(), CLEAVE_TEST_CUDA, CLEAVE_TEST_SOURCE));
+  void* const library = dlopen((folder / "project.so").c_str(), RTLD_NOW | RTLD_LOCAL);
+  EXPECT_NE(library, nullptr) << dlerror();
+  return library;
+}
+
 /// An emitted project, built as a library.
 class Project {
  public:
   Project(const std::string& name, const GemmPlan& plan, const std::string& assignments)
-      : folder_(fs::path(testing::TempDir()) / fmt::format("cleave_emit_{}_{}", name, getpid())) {
-    fs::remove_all(folder_);
+      : folder_(new_folder(name)) {
     const EmittedFiles files = emit(plan, {.name = name, .sources = EmitSources::cubin});
     write_folder(files, folder_);
     std::ofstream probe(folder_ / "probe.cpp");
     const char* const type = plan.problem().conv.kind == Conv::none ? "Gemm" : "Conv";
     probe << probe_source(name, type, assignments);
-    // One translation unit compiles several times faster than five.
+    // One translation unit compiles several times faster than six.
+    probe << "#include \"example/main.cpp\"\n";
     for (const auto& [path, text] : files) {
       const bool host = path.starts_with("src/") || path.starts_with("kernels/");
       if (host && path.ends_with(".cpp")) probe << fmt::format("#include \"{}\"\n", path);
     }
     probe.close();
-    build();
+    if (void* const library = build_probe(folder_))
+      function_ = reinterpret_cast<fake_driver::ProbeFunction*>(dlsym(library, "probe"));
   }
   ~Project() { fs::remove_all(folder_); }
 
@@ -97,22 +120,7 @@ class Project {
   bool is_built() const { return function_ != nullptr; }
 
  private:
-  void build() {
-    const std::string folder = folder_.string();
-    run(fmt::format(
-        "{0} -std=c++20 -O0 -Wall -Wextra -Werror -Wno-missing-field-initializers "
-        "-shared -fPIC -fvisibility=hidden -fvisibility-inlines-hidden "
-        "-I{1}/include -I{1}/src -I{1}/kernels -isystem {2} -I{3}/include "
-        "-I{3}/tests/fake_driver {1}/probe.cpp "
-        "-o {1}/project.so {4}",
-        CLEAVE_TEST_CXX, folder, CLEAVE_TEST_CUDA, CLEAVE_TEST_SOURCE, CLEAVE_TEST_DRIVER));
-    library_ = dlopen((folder + "/project.so").c_str(), RTLD_NOW | RTLD_LOCAL);
-    ASSERT_NE(library_, nullptr) << dlerror();
-    function_ = reinterpret_cast<fake_driver::ProbeFunction*>(dlsym(library_, "probe"));
-  }
-
   fs::path folder_;
-  void* library_ = nullptr;
   fake_driver::ProbeFunction* function_ = nullptr;
 };
 

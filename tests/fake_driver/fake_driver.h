@@ -32,3 +32,6 @@ extern "C" const fake_driver::Launch* fake_driver_last_launch();
 
 /// How many bytes the parameters of launches to come have; those of a product, until it is called.
 extern "C" void fake_driver_set_params_bytes(size_t bytes);
+
+/// The number of the streams that are made from now on: all have the same handle.
+extern "C" void fake_driver_set_stream_id(uint64_t id);

@@ -1,7 +1,7 @@
 """Emitted projects: what they say, and that they build where nothing else of Cleave is.
 
-There need be no GPU: kernels are planned for an H100, PyTorch may be one for the CPU, and a library
-with the driver's names stands in for libcuda. What operators compute is tested in tests/gpu.
+There need be neither a GPU nor a driver: kernels are planned for an H100, and PyTorch may be one
+for the CPU. What operators compute is tested in tests/gpu.
 """
 
 from __future__ import annotations
@@ -41,13 +41,25 @@ CUDA_HEADERS = next(
     ),
     None,
 )
+WARNINGS = "-Wall -Wextra -Wpedantic -Werror"
 EVERYTHING = [*OPERATIONS, *CONVOLUTIONS]
 every_operation = pytest.mark.parametrize("operation", EVERYTHING, ids=lambda o: o.name)
 
 
+def has_driver() -> bool:
+    try:
+        ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        return False
+    return True
+
+
+HAS_DRIVER = has_driver()
+
+
 @pytest.fixture(scope="module")
 def driver(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a libcuda whose functions all fail, to link with and to load."""
+    """A folder with a libcuda whose functions all fail, to link with."""
     folder = tmp_path_factory.mktemp("driver")
     templates = (REPOSITORY / "src" / "emit" / "templates").rglob("*.in")
     names = {name for path in templates for name in re.findall(r"\bcu[A-Z]\w+", path.read_text())}
@@ -57,7 +69,8 @@ def driver(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ["g++", "-E", f"-I{CUDA_HEADERS}", "-x", "c++", "-"],
         input="\n".join(lines), capture_output=True, text=True, check=True,
     ).stdout  # fmt: skip
-    functions = [f"int {name}() {{ return 999; }}" for name in re.findall(r"IS (\w+)", expanded)]
+    names = sorted(set(re.findall(r"IS (\w+)", expanded)))
+    functions = [f"int {name}() {{ return 999; }}" for name in names]
     library = folder / "libcuda.so.1"
     subprocess.run(
         ["g++", "-shared", "-fPIC", f"-Wl,-soname,{library.name}", "-x", "c", "-", "-o", library],
@@ -74,8 +87,8 @@ def elsewhere() -> Iterator[Path]:
         yield Path(folder)
 
 
-def build(command: list[str], folder: Path, driver: Path) -> None:
-    environment = os.environ | {"LIBRARY_PATH": str(driver), "MAX_JOBS": "2"}
+def build(command: list[str], folder: Path, **environment: str) -> None:
+    environment = os.environ | {"MAX_JOBS": "2"} | environment
     done = subprocess.run(
         command, cwd=folder, env=environment,
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
@@ -83,8 +96,11 @@ def build(command: list[str], folder: Path, driver: Path) -> None:
     assert done.returncode == 0, done.stdout
 
 
-def build_extension(folder: Path, driver: Path) -> None:
-    build([sys.executable, "setup.py", "build_ext", "--inplace"], folder, driver)
+def build_extension(folder: Path, **environment: str) -> None:
+    """The compiler warns of nothing in it, but for what PyTorch's headers do."""
+    headers = [Path(torch.__file__).parent / "include", CUDA_HEADERS]
+    environment |= {"CFLAGS": WARNINGS, "CPLUS_INCLUDE_PATH": os.pathsep.join(map(str, headers))}
+    build([sys.executable, "setup.py", "build_ext", "--inplace"], folder, **environment)
 
 
 def in_child(function: Callable[..., None], *arguments: Any) -> None:
@@ -95,8 +111,7 @@ def in_child(function: Callable[..., None], *arguments: Any) -> None:
     assert child.exitcode == 0
 
 
-def load(name: str, folder: Path, driver: Path) -> Any:
-    ctypes.CDLL(str(driver / "libcuda.so.1"), mode=ctypes.RTLD_GLOBAL)
+def load(name: str, folder: Path) -> Any:
     sys.path.insert(0, str(folder))
     return importlib.import_module(name)
 
@@ -107,9 +122,25 @@ def meta(dtype: str, *shape: int, by_column: bool = False) -> torch.Tensor:
     return torch.empty(shape, dtype=getattr(torch, dtype), device="meta")
 
 
-def check_convolution(operation: Convolution, folder: Path, driver: Path) -> None:
+def check_on_the_cpu(function: Callable[..., Any], result: Any, *given: Any, **named: Any) -> None:
+    """Where there is no driver, that is said."""
+
+    def on_the_cpu(x: Any) -> Any:
+        return torch.empty_like(x, device="cpu") if isinstance(x, torch.Tensor) else x
+
+    given = tuple(on_the_cpu(x) for x in given)
+    named = {name: on_the_cpu(x) for name, x in named.items()}
+    error, reason = RuntimeError, r"no NVIDIA driver can be used: libcuda\.so\.1"
+    if HAS_DRIVER:
+        error, reason = ValueError, "move them to a GPU"
+    for out in ({}, {"out": on_the_cpu(result)}):
+        with pytest.raises(error, match=reason):
+            function(*given, **named, **out)
+
+
+def check_convolution(operation: Convolution, folder: Path) -> None:
     """Loads it and calls it on tensors without data."""
-    module = load(operation.name, folder, driver)
+    module = load(operation.name, folder)
     options = operation.options
     kind = options.get("kind", "fprop")
     name = {"fprop": "conv", "dgrad": "conv_dgrad", "wgrad": "conv_wgrad"}[kind]
@@ -144,20 +175,21 @@ def check_convolution(operation: Convolution, folder: Path, driver: Path) -> Non
     if differentiable:
         result.sum().backward()
         assert all(tensor.grad.shape == tensor.shape for tensor in tensors)
+    check_on_the_cpu(function, result, *given)
     compiled = torch.compile(function, fullgraph=True, backend="aot_eager")
     assert compiled(*given).shape == shape
 
 
-def check_operator(operation: Operation | Convolution, folder: Path, driver: Path) -> None:
+def check_operator(operation: Operation | Convolution, folder: Path) -> None:
     """Loads it and calls it on tensors without data."""
     if isinstance(operation, Convolution):
-        check_convolution(operation, folder, driver)
+        check_convolution(operation, folder)
     else:
-        check_product(operation, folder, driver)
+        check_product(operation, folder)
 
 
-def check_product(operation: Operation, folder: Path, driver: Path) -> None:
-    module = load(operation.name, folder, driver)
+def check_product(operation: Operation, folder: Path) -> None:
+    module = load(operation.name, folder)
     operators = getattr(torch.ops, operation.name).gemm
     assert operators.overloads() == ["default", "out"]
     options = operation.options
@@ -197,6 +229,7 @@ def check_product(operation: Operation, folder: Path, driver: Path) -> None:
     if differentiable:
         d.sum().backward()
         assert all(x.grad.shape == x.shape for x in given.values() if x.is_leaf)
+    check_on_the_cpu(module.gemm, d, **given)
     if operation in OPERATIONS[::5]:  # the slowest part of this
         compiled = torch.compile(module.gemm, fullgraph=True, backend="aot_eager")
         assert compiled(**given).shape == d.shape
@@ -204,29 +237,34 @@ def check_product(operation: Operation, folder: Path, driver: Path) -> None:
 
 @every_operation
 def test_extension_of_compiled_kernels_builds(
-    operation: Operation | Convolution, elsewhere: Path, tmp_path: Path, driver: Path
+    operation: Operation | Convolution, elsewhere: Path, tmp_path: Path
 ) -> None:
     folder = cleave.emit.pytorch(
         operation.plan(), operation.name, tmp_path / "emitted", sources="cubin",
         archs=operation.archs,
     )  # fmt: skip
     moved = shutil.move(folder, elsewhere / "moved")
-    build_extension(Path(moved), driver)
-    in_child(check_operator, operation, Path(moved), driver)
+    build_extension(Path(moved))
+    assert "libcuda" not in libraries_of(Path(moved))
+    in_child(check_operator, operation, Path(moved))
 
 
 @pytest.mark.parametrize("operation", EVERYTHING[::4], ids=lambda o: o.name)
 def test_cpp_project_builds(
-    operation: Operation | Convolution, elsewhere: Path, tmp_path: Path, driver: Path
+    operation: Operation | Convolution, elsewhere: Path, tmp_path: Path
 ) -> None:
     folder = cleave.emit.cpp(
         operation.plan(), operation.name, tmp_path / "emitted", sources="cubin",
         archs=operation.archs,
     )  # fmt: skip
     moved = shutil.move(folder, elsewhere / "moved")
-    search = [f"-DCMAKE_LIBRARY_PATH={driver}", f"-DCMAKE_INCLUDE_PATH={CUDA_HEADERS}"]
-    build(["cmake", "-S", moved, "-B", "build", *search], elsewhere, driver)
-    build(["cmake", "--build", "build", "--parallel", "2"], elsewhere, driver)
+    options = [f"-DCUDA_H_DIR={CUDA_HEADERS}", f"-DCMAKE_CXX_FLAGS={WARNINGS}"]
+    build(["cmake", "-S", moved, "-B", "build", *options], elsewhere)
+    build(["cmake", "--build", "build", "--parallel", "2"], elsewhere)
+    if not HAS_DRIVER:
+        done = subprocess.run([elsewhere / "build" / "example"], capture_output=True, text=True)
+        assert done.returncode == 1
+        assert "no NVIDIA driver can be used: libcuda.so.1" in done.stderr
 
 
 @pytest.mark.skipif(shutil.which("nvcc") is None, reason="needs nvcc")
@@ -236,14 +274,14 @@ def test_cpp_project_builds(
     ids=lambda o: o.name,
 )
 def test_extension_of_sources_builds(
-    operation: Operation | Convolution, elsewhere: Path, tmp_path: Path, driver: Path
+    operation: Operation | Convolution, elsewhere: Path, tmp_path: Path
 ) -> None:
     folder = cleave.emit.pytorch(
         operation.plan(), operation.name, tmp_path / "emitted", archs=operation.archs
     )
     moved = shutil.move(folder, elsewhere / "moved")
-    build_extension(Path(moved), driver)
-    in_child(check_operator, operation, Path(moved), driver)
+    build_extension(Path(moved))
+    in_child(check_operator, operation, Path(moved))
 
 
 def emit_both(
@@ -307,7 +345,7 @@ def test_emitted_text_is_formatted(operation: Operation | Convolution, tmp_path:
         assert done.returncode == 0, done.stdout + done.stderr
 
 
-def build_and_load_at_once(folder: Path, driver: Path) -> None:
+def build_and_load_at_once(folder: Path) -> None:
     os.environ |= {"LIBRARY_PATH": str(driver)}
     ctypes.CDLL(str(driver / "libcuda.so.1"), mode=ctypes.RTLD_GLOBAL)
     plan = OPERATIONS[0].plan()
@@ -319,8 +357,8 @@ def build_and_load_at_once(folder: Path, driver: Path) -> None:
         cleave.emit.pytorch(plan, "projection", folder / "again", jit=True, sources="cubin")
 
 
-def test_jit(tmp_path: Path, driver: Path) -> None:
-    in_child(build_and_load_at_once, tmp_path / "projection", driver)
+def test_jit(tmp_path: Path) -> None:
+    in_child(build_and_load_at_once, tmp_path / "projection")
 
 
 def test_an_operation_says_its_plan() -> None:
@@ -425,12 +463,6 @@ def test_a_folder_with_something_in_it_is_left_alone(
         target(plan, "projection", tmp_path / "thesis.tex")
 
 
-def test_packages_of_python_keep_their_names(plan: cleave.GemmPlan, tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="already"):
-        cleave.emit.pytorch(plan, "json", tmp_path)
-    assert not any(tmp_path.iterdir())
-
-
 def test_torch_without_the_stable_abi(
     plan: cleave.GemmPlan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -462,3 +494,94 @@ def test_nvcc_that_cannot_compile_for_hopper(
     with pytest.raises(RuntimeError, match=message):
         cleave.emit.pytorch(plan, "projection", tmp_path / "folder", jit=True)
     assert not (tmp_path / "folder").exists()
+
+
+def libraries_of(folder: Path) -> str:
+    """What the extension that was built there is linked with."""
+    command = ["readelf", "--dynamic", *folder.glob("*/_C*.so")]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
+def fail_to_load(name: str, folder: Path) -> None:
+    with pytest.raises(ImportError, match=r"_C.*cannot be loaded: libcuda\.so\.1: "):
+        load(name, folder)
+
+
+def test_the_driver_is_linked_if_asked_for(
+    plan: cleave.GemmPlan, tmp_path: Path, driver: Path
+) -> None:
+    folder = cleave.emit.pytorch(plan, "linked", tmp_path / "linked", sources="cubin")
+    build_extension(folder, LINK_CUDA_DRIVER="1", LIBRARY_PATH=str(driver))
+    assert "libcuda.so.1" in libraries_of(folder)
+    if not HAS_DRIVER:
+        in_child(fail_to_load, "linked", folder)
+
+
+# Of functions, headers and files of the project; everything emitted has a namespace and a folder.
+ODD_NAMES = [
+    "index",
+    "abs",
+    "y0",
+    "j1",
+    "cuda",
+    "norm",
+    "string",
+    "time",
+    "driver",
+    "example",
+    "test",
+]
+
+
+def test_names_of_the_c_library_compile(plan: cleave.GemmPlan, tmp_path: Path) -> None:
+    """All in one program, even."""
+    lines, folders = [], []
+    for name in ODD_NAMES:
+        folder = cleave.emit.cpp(plan, name, tmp_path / name)
+        if lines:  # one copy of what all have
+            shutil.rmtree(folder / "src" / "launch")
+        folders += [f"-I{folder / part}" for part in ("include", "src", "kernels")]
+        lines += [f'#include "{path}"' for path in sorted(folder.glob("src/*.cpp"))]
+    command = ["g++", "-std=gnu++20", "-fsyntax-only", *WARNINGS.split(), f"-isystem{CUDA_HEADERS}"]
+    done = subprocess.run(
+        [*command, *folders, "-x", "c++", "-"],
+        input="\n".join(lines) + "\n", capture_output=True, text=True,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(
+    "name", ["errno", "stdin", "EOF", "NULL", "size_t", "double_t", "CUstream", "class"]
+)
+@every_target
+def test_names_of_macros_and_types_are_refused(
+    target: Callable, name: str, plan: cleave.GemmPlan, tmp_path: Path
+) -> None:
+    with pytest.raises(ValueError, match=f'name is "{name}".*another|identifier'):
+        target(plan, name, tmp_path / "folder")
+    assert not any(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        *((name, "is a package already") for name in ("json", "pip", "numpy", "setuptools")),
+        *((name, "is a folder of every extension") for name in ("src", "build", "kernels")),
+        ("quantized", r"PyTorch has a torch\.ops\.quantized"),
+    ],
+)
+def test_packages_keep_their_names(
+    name: str, reason: str, plan: cleave.GemmPlan, tmp_path: Path
+) -> None:
+    with pytest.raises(ValueError, match=reason):
+        cleave.emit.pytorch(plan, name, tmp_path / "folder")
+    assert not any(tmp_path.iterdir())
+    assert cleave.emit.cpp(plan, name, tmp_path / "folder").exists()
+
+
+def test_an_emitted_package_may_be_emitted_again(
+    plan: cleave.GemmPlan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where the first one is installed."""
+    monkeypatch.syspath_prepend(cleave.emit.pytorch(plan, "again", tmp_path / "first"))
+    assert cleave.emit.pytorch(plan, "again", tmp_path / "second").exists()
