@@ -349,4 +349,7 @@ def draw_conv(config: random.Random, rng: random.Random, target: Target) -> Conv
     settled = settle_split(given, problem.k, False, target.device)
     if settled["kernel"] == "sm90" and (groups > 1 or channels % 8 or filters % 8):
         settled["kernel"] = "auto"
+    strided = problem.direction == "dgrad" and any(axis.stride > 1 for axis in axes)
+    if strided and groups > 1 and target.device != "cpu" and settled["mode"] == "stream_k":
+        settled["mode"] = "parallel"
     return replace(problem, **settled)

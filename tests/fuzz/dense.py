@@ -197,10 +197,11 @@ def completed(given: dict[str, Any], rng: random.Random, target: Target) -> dict
 
 
 def long_enough(k: int, slices: int | None, rng: random.Random, target: Target) -> int:
-    """K, more often with something for each slice to do."""
+    """K, more often with a step of 64 or 128 elements for each slice."""
     if not slices or slices == 1 or rng.random() < 0.3:
         return k
-    return min(k * min(slices, rng.choice((2, 8, 37))), 1024 if target.small else 16384)
+    least_k = slices * rng.choice((64, 64, 128)) + rng.randint(-64, 64)
+    return min(max(k, least_k), 1024 if target.small else 16384)
 
 
 @dataclass

@@ -354,8 +354,9 @@ def _fields(
     if dimension in ("m", "masked") and config.random() < 0.15:
         given |= {"activation": "swiglu", "c": None, "orders": given["orders"][:2] + "r"}
         given["bias"] = config.choice((None, "row", "own"))
-        if is_8bit and target.device != "cpu":  # the portable kernel joins columns of K alone
-            given["orders"] = given["orders"][0] + "c" + "r"
+        if is_8bit and target.device != "cpu":  # what the GPU's kernels join columns of
+            given |= {"orders": given["orders"][0] + "cr", "k": max(2, given["k"])}
+            given["scaling"] = given["scaling"] and "vector"
     if masked:  # the rows of all groups are evenly spaced
         given["orders"] = "r" + given["orders"][1] + "r"
     if not given["out_given"]:
@@ -368,6 +369,12 @@ def _fields(
         given["k"] = long_enough(given["k"], given["slices"], rng, target)
     extent = groups.extent if dimension == "k" else given["k"]
     given |= settle_split(given, extent, given["orders"][:2] == "rc", target.device)
+    # TMA needs groups that begin at multiples of 16 bytes: not along what is contiguous.
+    a_order, b_order = given["orders"][:2]
+    cut = {"m": a_order == "c", "masked": a_order == "c", "n": b_order == "r",
+           "k": a_order == "r" or b_order == "c"}  # fmt: skip
+    if given["kernel"] == "sm90" and cut.get(dimension, False):
+        given["kernel"] = "auto"
     given |= {"seed": rng.getrandbits(32), "contents": draw_contents(rng)}
     if dimension != "batched" and given["out_given"] and rng.random() < 0.06:
         given["groups"] = replace(groups, hostile=hostile_bounds(rng, groups))

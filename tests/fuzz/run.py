@@ -173,7 +173,8 @@ class Fuzzer:
         if planned.refused is not None:
             self._report.refused.setdefault(planned.refused, []).append(planned.index)
             return
-        family = plan.kernel_name.split()[0] if plan is not None else "moe"
+        names = plan.kernel_name.split() if plan is not None else ["moe"]
+        family = names[0] if names else "empty"
         mode = getattr(plan, "split_k_mode", "none")
         self._report.runs[problem.operation, family, mode] += 1
         if len(self._pending) >= self._settings.every:
