@@ -540,6 +540,7 @@ def test_names_of_the_c_library_compile(plan: cleave.GemmPlan, tmp_path: Path) -
         folder = cleave.emit.cpp(plan, name, tmp_path / name)
         if lines:  # one copy of what all have
             shutil.rmtree(folder / "src" / "launch")
+            shutil.rmtree(folder / "kernels" / "cleave")
         folders += [f"-I{folder / part}" for part in ("include", "src", "kernels")]
         lines += [f'#include "{path}"' for path in sorted(folder.glob("src/*.cpp"))]
     command = ["g++", "-std=gnu++20", "-fsyntax-only", *WARNINGS.split(), f"-isystem{CUDA_HEADERS}"]
