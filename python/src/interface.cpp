@@ -4,6 +4,7 @@
 #include <string>
 
 #include "errors.h"
+#include "problem/saturate.h"
 
 namespace nb = nanobind;
 
@@ -111,7 +112,7 @@ void assign_interface(nb::handle fields, nb::handle array, const char* name, Ten
     }
     // Sizes that overflow cannot come from memory that exists, and are refused with the other
     // sizes.
-    if (__builtin_mul_overflow(packed, view.shape[i], &packed)) packed = 0;
+    packed = saturating_product(packed, view.shape[i]);
   }
 }
 

@@ -15,6 +15,7 @@
 #include "plan_problem.h"
 #include "problem/placement.h"
 #include "problem/problem.h"
+#include "problem/saturate.h"
 #include "values.h"
 
 namespace nb = nanobind;
@@ -28,8 +29,7 @@ MatrixLayout packed(DType dtype, bool row_major, int64_t rows, int64_t cols, int
   return {.dtype = dtype,
           .stride_row = row_major ? cols : 1,
           .stride_col = row_major ? 1 : rows,
-          // Unsigned: sizes whose product overflows are refused by cleave::plan.
-          .stride_batch = batch == 1 ? 0 : int64_t(uint64_t(rows) * uint64_t(cols))};
+          .stride_batch = batch == 1 ? 0 : saturating_product(rows, cols)};
 }
 
 MatrixLayout packed(DType dtype, bool row_major, const Placement& place) {

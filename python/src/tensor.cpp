@@ -7,6 +7,7 @@
 
 #include "errors.h"
 #include "interface.h"
+#include "problem/saturate.h"
 #include "stream.h"
 
 namespace nb = nanobind;
@@ -38,7 +39,7 @@ void assign(const dlpack::Tensor& tensor, const char* name, TensorView& view) {
   for (int i = tensor.ndim - 1; i >= 0; --i) {
     view.shape[i] = tensor.shape[i];
     view.stride[i] = tensor.strides ? tensor.strides[i] : packed;
-    packed *= tensor.shape[i];
+    packed = saturating_product(packed, tensor.shape[i]);
   }
 }
 

@@ -3,6 +3,7 @@
 #include <bit>
 
 #include "moe/problem.h"
+#include "problem/saturate.h"
 
 namespace cleave {
 namespace {
@@ -22,15 +23,20 @@ uint32_t chunk_of(uint32_t slots) {
   return max_of(ceil_div(slots, kMostChunks), kLeastChunk);
 }
 
+/// From one row to the next. Where there is no next one, the stride may be any number.
+int64_t row_bytes_of(const MatrixLayout& layout) {
+  return saturating_product(layout.stride_row, size_of(layout.dtype));
+}
+
 class Chooser {
  public:
   explicit Chooser(const MoeProblem& problem) : p_(problem) {
     params_.slots = uint32_t(slots_of(p_));
     params_.top_k = uint32_t(p_.top_k);
     params_.row_bytes = uint32_t(p_.columns * size_of(p_.row.dtype));
-    params_.token_stride = p_.token.stride_row * size_of(p_.token.dtype);
-    params_.row_stride = p_.row.stride_row * size_of(p_.row.dtype);
-    params_.row_grad_stride = p_.row_grad.stride_row * size_of(p_.row_grad.dtype);
+    params_.token_stride = row_bytes_of(p_.token);
+    params_.row_stride = row_bytes_of(p_.row);
+    params_.row_grad_stride = row_bytes_of(p_.row_grad);
   }
 
   std::vector<MoeLaunch> launches() {

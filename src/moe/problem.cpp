@@ -1,6 +1,7 @@
 #include "moe/problem.h"
 
 #include "problem/row_operands.h"
+#include "problem/saturate.h"
 
 namespace cleave {
 bool reads_ids(MoeOperation operation) {
@@ -15,7 +16,7 @@ bool has_rows(MoeOperation operation) {
 }
 
 int64_t slots_of(const MoeProblem& p) {
-  return p.tokens * p.top_k;
+  return saturating_product(p.tokens, p.top_k);
 }
 
 Placement ids_of(const MoeProblem& p) {

@@ -1,5 +1,7 @@
 #include "operands/channels_last.h"
 
+#include "problem/saturate.h"
+
 namespace cleave {
 namespace {
 
@@ -17,8 +19,8 @@ std::optional<int64_t> pixel_stride(const Operand& x) {
   const auto follows = [&](int i) {
     if (x.shape[i] == 1) return true;
     if (!pitch) pitch = x.stride[i];
-    const bool even = x.stride[i] == *pitch * inner;
-    inner *= x.shape[i];
+    const bool even = x.stride[i] == saturating_product(*pitch, inner);
+    inner = saturating_product(inner, x.shape[i]);
     return even;
   };
   for (int i = x.ndim - 1; i > 1; --i) {
@@ -33,7 +35,7 @@ std::optional<int64_t> filter_stride(const Operand& w) {
   int64_t inner = w.shape[1];
   for (int i = w.ndim - 1; i > 1; --i) {
     if (!w.empty() && w.shape[i] > 1 && w.stride[i] != inner) return std::nullopt;
-    inner *= w.shape[i];
+    inner = saturating_product(inner, w.shape[i]);
   }
   return w.shape[0] > 1 && !w.empty() ? w.stride[0] : inner;
 }
@@ -44,7 +46,7 @@ Extents channels_last_strides(const Extents& shape, int ndim) {
   int64_t inner = shape[1];
   for (int i = ndim - 1; i > 1; --i) {
     strides[i] = inner;
-    inner *= shape[i];
+    inner = saturating_product(inner, shape[i]);
   }
   strides[0] = inner;
   return strides;

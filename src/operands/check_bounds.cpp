@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <vector>
 
-#include "cleave/core/math.h"
 #include "operands/refuse.h"
 #include "problem/problem.h"
+#include "problem/saturate.h"
 
 namespace cleave {
 namespace {
@@ -62,7 +62,8 @@ void Values::check_aligned() const {
   check_increasing("offs", count_);
   for (int64_t i = 1; i < count_; ++i) {
     const int64_t before = at(offsets_, i - 1), end = at(offsets_, i);
-    const int64_t begin = ceil_div(before, layout_.spacing) * layout_.spacing;
+    const int64_t past = before % layout_.spacing;
+    const int64_t begin = past == 0 ? before : saturating_sum(before, layout_.spacing - past);
     if (end == before || end >= begin) continue;
     refuse_value(
         "offs[{}] is {}, but the group begins at {}, offs[{}] = {} rounded up to a multiple of "

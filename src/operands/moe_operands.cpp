@@ -2,6 +2,7 @@
 
 #include "operands/packed.h"
 #include "operands/refuse.h"
+#include "problem/saturate.h"
 
 namespace cleave {
 namespace {
@@ -123,7 +124,7 @@ void Builder::find_tokens() {
     if (p_.top_k < 1) refuse_value("top_k is {}; it must be at least 1", p_.top_k);
     p_.tokens = slots / p_.top_k;
   }
-  if (p_.tokens * p_.top_k == slots) return;
+  if (saturating_product(p_.tokens, p_.top_k) == slots) return;
   if (p_.has_weights) {
     refuse_value("weights is {} and indices is {}; there must be a weight for each index",
                  shape_text(*t_.weights), shape_text(*t_.indices));

@@ -7,6 +7,7 @@
 
 #include "cleave/names.h"
 #include "operands/refuse.h"
+#include "problem/saturate.h"
 
 namespace cleave {
 
@@ -77,15 +78,16 @@ Operand transposed(Operand x) {
 
 Operand stacked(const Operand& x, const char* name) {
   const int64_t rows = x.shape[1];
-  if (x.shape[0] > 1 && rows > 1 && x.stride[0] != rows * x.stride[1] && !x.empty()) {
+  const int64_t even = saturating_product(rows, x.stride[1]);
+  if (x.shape[0] > 1 && rows > 1 && x.stride[0] != even && !x.empty()) {
     refuse_value(
         "{0} is {1} with strides ({2}, {3}, ...); with counts, a group must begin where the one "
         "before has its last row: a stride of {4}, not {2}. Pass a contiguous copy of {0}",
-        name, shape_text(x), x.stride[0], x.stride[1], rows * x.stride[1]);
+        name, shape_text(x), x.stride[0], x.stride[1], even);
   }
   Operand flat = x;
   flat.ndim = x.ndim - 1;
-  flat.shape[0] = x.shape[0] * rows;
+  flat.shape[0] = saturating_product(x.shape[0], rows);
   flat.stride[0] = rows > 1 ? x.stride[1] : x.stride[0];
   for (int i = 1; i < flat.ndim; ++i) {
     flat.shape[i] = x.shape[i + 1];
@@ -124,8 +126,7 @@ MatrixLayout packed_layout(DType dtype, int64_t batch, int64_t rows, int64_t col
   return {.dtype = dtype,
           .stride_row = columns,
           .stride_col = 1,
-          // Unsigned: sizes whose product overflows are refused when the problem is planned.
-          .stride_batch = batch == 1 ? 0 : int64_t(uint64_t(rows) * uint64_t(columns))};
+          .stride_batch = batch == 1 ? 0 : saturating_product(rows, columns)};
 }
 
 uint32_t alignment_of(const void* data) {

@@ -2,6 +2,7 @@
 
 #include "cleave/names.h"
 #include "operands/refuse.h"
+#include "problem/saturate.h"
 
 namespace cleave {
 
@@ -25,7 +26,7 @@ int64_t packed_count(const Operand& x, const char* name) {
           "numpy.ascontiguousarray({0})",
           name);
     }
-    count *= x.shape[i];
+    count = saturating_product(count, x.shape[i]);
   }
   return count;
 }

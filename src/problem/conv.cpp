@@ -1,23 +1,17 @@
 #include "problem/conv.h"
 
 #include <initializer_list>
-#include <limits>
 
 #include "cleave/core/math.h"
 #include "launch/conv_grid.h"
+#include "problem/saturate.h"
 
 namespace cleave {
 namespace {
 
-constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
-
-/// Of numbers that are not negative; what would overflow is kMost.
 int64_t product(std::initializer_list<int64_t> factors) {
   int64_t result = 1;
-  for (const int64_t factor : factors) {
-    if (factor == 0) return 0;
-    if (__builtin_mul_overflow(result, factor, &result)) result = kMost;
-  }
+  for (const int64_t factor : factors) result = saturating_product(result, factor);
   return result;
 }
 

@@ -53,7 +53,8 @@ Placement scales_of(const ScaleLayout& scales, int64_t rows, int64_t k, int64_t 
     case Scaling::vector:
       return {layout, stored(rows, scales.stride_row), 1, stored(batch, scales.stride_batch)};
     case Scaling::block:
-      return {layout, stored(ceil_div<int64_t>(rows, scales.rows), scales.stride_row),
+      // Rules may ask before another one refuses blocks of no rows.
+      return {layout, stored(ceil_div<int64_t>(rows, max_of(scales.rows, 1u)), scales.stride_row),
               stored(ceil_div<int64_t>(k, kScaleBlock), scales.stride_k),
               stored(batch, scales.stride_batch)};
   }

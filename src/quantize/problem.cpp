@@ -2,11 +2,13 @@
 
 #include "cleave/core/math.h"
 #include "problem/row_operands.h"
+#include "problem/saturate.h"
 
 namespace cleave {
 int64_t padded_extent(int64_t extent, int64_t groups) {
   constexpr int64_t kBlock = kScaleBlock;
-  return (extent + (kBlock - 1) * min_of(extent, groups)) / kBlock * kBlock;
+  const int64_t padding = saturating_product(kBlock - 1, min_of(extent, groups));
+  return saturating_sum(extent, padding) / kBlock * kBlock;
 }
 
 int64_t extent_t(const QuantizeProblem& p) {

@@ -25,6 +25,12 @@ GemmProblem block_scaled_k_groups() {
   return p;
 }
 
+TEST(ValidateGroups, BlocksOfNoRowsAreRefused) {
+  GemmProblem p = block_scaled_k_groups();
+  p.scale_a.rows = p.scale_b.rows = 0;
+  expect_refusal(p, {"scale_a.rows is 0", "scale_b.rows is 0"});
+}
+
 TEST(ValidateGroups, AcceptsEveryDimensionAndBounds) {
   for (const GemmProblem& good : {good_m_groups(), transposed(good_m_groups()), good_k_groups()}) {
     for (const GroupBounds bounds : {GroupBounds::ends, GroupBounds::indptr, GroupBounds::starts,
