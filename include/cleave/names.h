@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "cleave/core/enums.h"
+#include "cleave/error.h"
 
 namespace cleave {
 
@@ -24,7 +25,7 @@ std::string_view to_string(Order value);        ///< row, column
 std::string_view to_string(KernelFamily value);  ///< auto, sm90, portable
 
 /// The inverse of to_string. Throws Error(invalid_argument), or Error(invalid_type) for a DType,
-/// listing every accepted name.
+/// listing every accepted name and saying which one may have been meant.
 template <class Enum>
 Enum from_string(std::string_view name);
 

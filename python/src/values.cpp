@@ -1,8 +1,6 @@
 #include "values.h"
 
-#include <algorithm>
 #include <array>
-#include <cctype>
 #include <string>
 #include <string_view>
 
@@ -26,43 +24,9 @@ std::string_view text_of(nb::handle value, const char* name) {
   return {text, size_t(size)};
 }
 
-/// Insertions, deletions and replacements that turn one word into the other.
-size_t edit_distance(std::string_view from, std::string_view to) {
-  std::array<size_t, 16> row;  // names of the vocabulary are shorter
-  for (size_t j = 0; j <= to.size(); ++j) row[j] = j;
-  for (size_t i = 1; i <= from.size(); ++i) {
-    size_t diagonal = std::exchange(row[0], i);
-    for (size_t j = 1; j <= to.size(); ++j) {
-      const size_t replaced = diagonal + (from[i - 1] != to[j - 1]);
-      diagonal = std::exchange(row[j], std::min({row[j] + 1, row[j - 1] + 1, replaced}));
-    }
-  }
-  return row[to.size()];
-}
-
-std::string lower(std::string_view text) {
-  std::string result(text);
-  for (char& c : result) c = char(std::tolower(static_cast<unsigned char>(c)));
-  return result;
-}
-
-/// from_string, with a guess at what was meant.
 template <class Enum>
-Enum parse_name(nb::handle value, const char* name, Enum last) {
-  const std::string_view text = text_of(value, name);
-  try {
-    return from_string<Enum>(text);
-  } catch (const Error& error) {
-    std::string_view closest;
-    size_t distance = 2 + text.size() / 4;  // from there on, it is no typing mistake
-    for (int i = 0; i <= int(last) && text.size() < 32; ++i) {
-      const std::string_view candidate = to_string(Enum(i));
-      const size_t d = edit_distance(lower(text), candidate);
-      if (d < distance) closest = candidate, distance = d;
-    }
-    if (closest.empty()) throw;
-    throw Error(error.code(), fmt::format("{}. Did you mean \"{}\"?", error.what(), closest));
-  }
+Enum parse_name(nb::handle value, const char* name) {
+  return from_string<Enum>(text_of(value, name));
 }
 
 bool is_array(nb::handle value) {
@@ -72,32 +36,32 @@ bool is_array(nb::handle value) {
 }  // namespace
 
 SplitKMode parse_split_k_mode(nb::handle value) {
-  return parse_name(value, "split_k_mode", SplitKMode::automatic);
+  return parse_name<SplitKMode>(value, "split_k_mode");
 }
 Activation parse_activation(nb::handle value) {
-  return parse_name(value, "activation", Activation::swiglu);
+  return parse_name<Activation>(value, "activation");
 }
 Grouping parse_grouping(nb::handle value) {
-  return parse_name(value, "grouping", Grouping::k);
+  return parse_name<Grouping>(value, "grouping");
 }
 GroupBounds parse_bounds(nb::handle value) {
-  return parse_name(value, "bounds", GroupBounds::counts);
+  return parse_name<GroupBounds>(value, "bounds");
 }
 Conv parse_conv(nb::handle value) {
-  const Conv kind = parse_name(value, "kind", Conv::wgrad);
+  const Conv kind = parse_name<Conv>(value, "kind");
   if (kind == Conv::none) {
     refuse_value("kind is \"none\"; it must be \"fprop\", \"dgrad\" or \"wgrad\"");
   }
   return kind;
 }
 Division parse_division(nb::handle value) {
-  return parse_name(value, "division", Division::fast_store);
+  return parse_name<Division>(value, "division");
 }
 KernelFamily parse_kernel(nb::handle value) {
-  return parse_name(value, "kernel", KernelFamily::portable);
+  return parse_name<KernelFamily>(value, "kernel");
 }
 Granularity parse_granularity(nb::handle value) {
-  return parse_name(value, "granularity", Granularity::block_128x128);
+  return parse_name<Granularity>(value, "granularity");
 }
 Major parse_scale_major(nb::handle value) {
   const std::string_view text = text_of(value, "scale_major");

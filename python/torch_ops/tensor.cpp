@@ -1,7 +1,10 @@
 #include "tensor.h"
 
 #include <algorithm>
+#include <cctype>
 #include <string>
+#include <string_view>
+#include <utility>
 
 // Declared here because torch's header hides it from code that is not built for CUDA. Weak, so that
 // one build loads beside a torch without CUDA too, where nobody defines it.
@@ -25,8 +28,24 @@ std::optional<DType> known_type(int32_t number) {
   return std::nullopt;
 }
 
+/// As Python spells it: torch's C++ has names of its own.
 std::string name_of(ScalarType type) {
-  return std::string("torch's ") + torch::headeronly::toString(type);
+  constexpr std::pair<std::string_view, std::string_view> kPythonNames[] = {
+      {"Byte", "uint8"},
+      {"Short", "int16"},
+      {"Long", "int64"},
+      {"Double", "float64"},
+      {"Bool", "bool"},
+      {"ComplexHalf", "complex32"},
+      {"ComplexFloat", "complex64"},
+      {"ComplexDouble", "complex128"}};
+  const std::string_view name = torch::headeronly::toString(type);
+  for (const auto& [theirs, python] : kPythonNames) {
+    if (name == theirs) return std::string(python);
+  }
+  std::string lower(name);
+  for (char& c : lower) c = char(std::tolower(static_cast<unsigned char>(c)));
+  return lower;
 }
 
 }  // namespace

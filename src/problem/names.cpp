@@ -3,8 +3,14 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
+#include <cctype>
 #include <cstddef>
+#include <numeric>
 #include <span>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "cleave/error.h"
 
@@ -35,14 +41,47 @@ std::string_view name_of(Enum value, std::span<const std::string_view> names) {
   return index < names.size() ? names[index] : "unknown";
 }
 
+std::string lower(std::string_view text) {
+  std::string result(text);
+  for (char& c : result) c = char(std::tolower(static_cast<unsigned char>(c)));
+  return result;
+}
+
+/// Insertions, deletions and replacements that turn one word into the other.
+size_t edit_distance(std::string_view from, std::string_view to) {
+  std::vector<size_t> row(to.size() + 1);
+  std::iota(row.begin(), row.end(), size_t(0));
+  for (size_t i = 1; i <= from.size(); ++i) {
+    size_t diagonal = std::exchange(row[0], i);
+    for (size_t j = 1; j <= to.size(); ++j) {
+      const size_t replaced = diagonal + (from[i - 1] != to[j - 1]);
+      diagonal = std::exchange(row[j], std::min({row[j] + 1, row[j - 1] + 1, replaced}));
+    }
+  }
+  return row[to.size()];
+}
+
+/// `. Did you mean "serial"?`, or nothing where no name is near.
+std::string guess(std::string_view name, std::span<const std::string_view> names) {
+  constexpr size_t kLongest = 32;
+  if (name.size() > kLongest) return {};
+  std::string_view closest;
+  size_t distance = 2 + name.size() / 4;  // from there on, it is no typing mistake
+  for (const std::string_view candidate : names) {
+    const size_t d = edit_distance(lower(name), candidate);
+    if (d < distance) closest = candidate, distance = d;
+  }
+  return closest.empty() ? std::string() : fmt::format(". Did you mean \"{}\"?", closest);
+}
+
 template <class Enum>
 Enum find(std::string_view what, std::string_view name, std::span<const std::string_view> names,
           ErrorCode code = ErrorCode::invalid_argument) {
   for (size_t i = 0; i < names.size(); ++i) {
     if (names[i] == name) return Enum(i);
   }
-  throw Error(code, fmt::format("{} is \"{}\"; it must be one of {}", what, name,
-                                fmt::join(names.begin(), names.end(), ", ")));
+  throw Error(code, fmt::format("{} is \"{}\"; it must be one of {}{}", what, name,
+                                fmt::join(names.begin(), names.end(), ", "), guess(name, names)));
 }
 
 }  // namespace

@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include <string>
+
 #include "cleave/error.h"
 
 namespace cleave {
@@ -56,6 +58,33 @@ TEST(Names, AreWhatUsersType) {
   EXPECT_EQ(to_string(KernelFamily::sm90), "sm90");
 }
 
+/// Each of them, the last one of its table too.
+template <class Enum>
+void expect_guesses(int count) {
+  for (int i = 0; i < count; ++i) {
+    const std::string name(to_string(Enum(i)));
+    try {
+      from_string<Enum>(name + "s");
+      ADD_FAILURE() << name;
+    } catch (const Error& error) {
+      EXPECT_TRUE(std::string(error.what()).ends_with("Did you mean \"" + name + "\"?"))
+          << error.what();
+    }
+  }
+}
+
+TEST(Names, AMistypedNameIsAnsweredWithTheNearest) {
+  expect_guesses<DType>(7);
+  expect_guesses<SplitKMode>(6);
+  expect_guesses<Activation>(6);
+  expect_guesses<Bias>(3);
+  expect_guesses<GroupBounds>(5);
+  expect_guesses<Conv>(4);
+  expect_guesses<Division>(5);
+  expect_guesses<Granularity>(4);
+  expect_guesses<KernelFamily>(3);
+}
+
 TEST(Names, AnUnknownNameListsTheKnownOnes) {
   try {
     from_string<SplitKMode>("paralel");
@@ -64,7 +93,13 @@ TEST(Names, AnUnknownNameListsTheKnownOnes) {
     EXPECT_EQ(error.code(), ErrorCode::invalid_argument);
     EXPECT_STREQ(error.what(),
                  "split_k_mode is \"paralel\"; it must be one of none, serial, parallel, cluster, "
-                 "stream_k, auto");
+                 "stream_k, auto. Did you mean \"parallel\"?");
+  }
+  try {
+    from_string<SplitKMode>("never");
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(std::string(error.what()).find("Did you mean"), std::string::npos);
   }
   try {
     from_string<DType>("float8");
