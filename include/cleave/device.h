@@ -4,6 +4,8 @@
 #include <cstddef>
 #include <string>
 
+#include "cleave/error.h"
+
 namespace cleave {
 
 struct DeviceInfo {

@@ -1,6 +1,10 @@
 // The one exception type of the library.
 #pragma once
 
+#if __cplusplus < 202002L
+#error "Cleave's headers need C++20: compile with -std=c++20 (the target cleave::cleave does)"
+#endif
+
 #include <stdexcept>
 #include <string>
 

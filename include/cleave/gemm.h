@@ -6,8 +6,10 @@
 // and exact up to K = 131071 (beyond, they wrap like any int32), except under scales of blocks.
 //
 //   cleave::GemmProblem problem{.m = 128, .n = 128, .k = 16384, ...};
-//   auto plan = cleave::plan(problem);                       // once; thread-safe, cached
-//   plan->run({.a = a, .b = b, .d = d}, workspace, stream);  // many times; never waits or allocates
+//   auto plan = cleave::plan(problem);            // once; thread-safe, cached
+//   plan->run({.a = a, .b = b, .d = d}, stream);  // many times; never waits or allocates
+//
+// The enumerations (DType, SplitKMode, Activation ...) are in cleave/core/enums.h.
 #pragma once
 
 #include <cstddef>
@@ -29,7 +31,7 @@ inline constexpr int kCpu = -1;
 /// any stride).
 struct MatrixLayout {
   DType dtype = DType::bf16;
-  int64_t stride_row = 0;
+  int64_t stride_row = 0;  ///< to be set: the columns, of a packed row-major matrix
   int64_t stride_col = 1;
   int64_t stride_batch = 0;
   uint32_t alignment =
@@ -101,8 +103,8 @@ struct GemmProblem {
   MatrixLayout d = {};  ///< [batch, m, n]; must not overlap itself
   bool has_c = false;   ///< C takes part (beta is a run-time value); C may be D exactly
   Bias bias = Bias::none;
-  DType bias_dtype = DType::bf16;
-  int64_t bias_stride_batch = 0;  ///< elements to the next batch entry's (group's) bias
+  DType bias_dtype = DType::bf16;  ///< a float type, whatever D's is
+  int64_t bias_stride_batch = 0;   ///< elements to the next batch entry's (group's) bias
   Activation activation = Activation::none;
 
   ScaleLayout scale_a = {}, scale_b = {};  ///< both none, both vector, or both block

@@ -66,8 +66,9 @@ def _numpy_dtype(name: str) -> Any:
     try:
         import ml_dtypes
     except ImportError:
+        other = "pass out_dtype='float32'" if name == "bfloat16" else "ask for int8"
         raise ValueError(
-            f"NumPy has no {name} of its own; pip install ml_dtypes, or pass out_dtype='float32'"
+            f"NumPy has no {name} of its own; pip install ml_dtypes, or {other}"
         ) from None
     return np.dtype(getattr(ml_dtypes, name))
 

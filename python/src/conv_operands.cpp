@@ -27,7 +27,9 @@ ConvInputs with_operands(Conv kind, nb::handle a, nb::handle b, ConvInputs other
 ConvOperands::ConvOperands(const ConvInputs& inputs, TensorReader& reader,
                            const ConvOptions& options)
     : result_(options.kind == Conv::fprop ? inputs.input : inputs.grad_output, inputs.out) {
-  static_cast<ConvCall&>(*this) = make_call(read(inputs, reader, options), options);
+  ConvOptions with_convert = options;
+  with_convert.may_convert = inputs.convert.has_value();
+  static_cast<ConvCall&>(*this) = make_call(read(inputs, reader, options), with_convert);
 }
 
 ConvTensors ConvOperands::read(const ConvInputs& inputs, TensorReader& reader,
@@ -35,7 +37,8 @@ ConvTensors ConvOperands::read(const ConvInputs& inputs, TensorReader& reader,
   using Order = std::optional<int64_t>(const Operand&);
   const auto tensor = [&](nb::handle array, const char* name, Order* stride) -> Operand {
     const TensorView view = reader.read(array, name);
-    if (!inputs.convert || view.ndim != options.axes + 2 || stride(view)) return view;
+    if (!inputs.convert.value_or(false) || view.ndim != options.axes + 2 || stride(view))
+      return view;
     copies_.push_back(copy_of(array, name));
     return reader.read(copies_.back(), name);
   };

@@ -3,6 +3,7 @@
 
 #include <nanobind/nanobind.h>
 
+#include <optional>
 #include <vector>
 
 #include "operands.h"
@@ -13,7 +14,8 @@ namespace cleave::python {
 /// The arrays of one call, as Python handed them over; None or null where absent.
 struct ConvInputs {
   nanobind::handle input, weight, grad_output, c, bias, out;
-  bool convert = false;  // what is in another order of memory is copied, but never `out`
+  /// What is in another order of memory is copied, but never `out`. Nothing: no such argument.
+  std::optional<bool> convert = {};
 };
 
 /// `others` and the operands, by their places in the product.

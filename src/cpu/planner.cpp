@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "cleave/core/math.h"
 #include "cleave/names.h"
 #include "problem/problem.h"
 
@@ -57,7 +58,9 @@ std::vector<SplitKMode> modes_to_weigh(const GemmProblem& p) {
 
 std::vector<uint32_t> slices_to_weigh(const GemmProblem& p, SplitKMode mode) {
   if (mode == SplitKMode::none || mode == SplitKMode::stream_k) return {1};
-  if (p.split_k_slices > 0) return {uint32_t(p.split_k_slices)};
+  if (p.split_k_slices > 0) {  // at least an element of K each
+    return {uint32_t(min_of<int64_t>(p.split_k_slices, max_of<int64_t>(p.k, 1)))};
+  }
   const bool weighs_none = p.split_k_mode == SplitKMode::automatic;
   const Tiling whole = make_tiling(p, SplitKMode::none, 1);
   uint32_t most = min_of(2 * kNominalThreads / max_of(whole.tiles, 1u),
@@ -110,6 +113,10 @@ std::string explain(const GemmProblem& p, const Weighed& chosen, const Weighed* 
   if (candidate.split_k_mode == SplitKMode::stream_k && p.split_k_slices > 1) {
     why += fmt::format("; stream_k cuts K by its workers, so split_k_slices={} is not used",
                        p.split_k_slices);
+  }
+  if (is_sliced(candidate.split_k_mode) && p.split_k_slices > candidate.split_k_slices) {
+    why += fmt::format("; split_k_slices={} reduced to {}, the elements of K", p.split_k_slices,
+                       candidate.split_k_slices);
   }
   if (candidate.split_k_mode == SplitKMode::stream_k && p.batch > 1 &&
       chosen.tiling.grouping == Grouping::classes) {

@@ -9,6 +9,7 @@
 #include "cleave/names.h"
 #include "operands/refuse.h"
 #include "problem/rules.h"
+#include "problem/saturate.h"
 
 namespace cleave {
 namespace {
@@ -131,7 +132,7 @@ void Builder::check_groups() const {
 
 /// The image of which the given outputs and no more than output_padding is left over.
 Extents Builder::transposed_size() const {
-  Extents size{y_[0], w_[1] * options_.groups};
+  Extents size{y_[0], saturating_product(w_[1], options_.groups)};
   for (int i = 0; i < options_.axes; ++i) {
     const int64_t outputs = narrow("the size of input", y_[2 + i]);
     const int64_t filter = narrow("the size of weight", w_[2 + i]);
@@ -236,7 +237,7 @@ void Builder::refuse_order(const Operand& x, const char* name, const char* what)
   const bool written = t_.out && &x == &*t_.out;
   refuse_value("{} is {} with strides ({}), but {}. Pass {}{}", name, shape_text(x),
                fmt::join(x.stride, x.stride + x.ndim, ", "), what, remedy(name, options_.axes),
-               written ? "" : ", or convert=True to have it copied");
+               options_.may_convert && !written ? ", or convert=True to have it copied" : "");
 }
 
 int64_t Builder::pixel_stride_of(const Operand& x, const char* name) const {
@@ -268,13 +269,13 @@ void Builder::place_operands() {
       call_.shape = output_shape();
       p_.a.stride_row = pixel_stride_of(a_, a_name_);
       p_.b.stride_col = filter_stride_of(b_, b_name_);
-      p_.b.stride_batch = filters * p_.b.stride_col;
+      p_.b.stride_batch = saturating_product(filters, p_.b.stride_col);
       break;
     case Conv::dgrad:
       call_.shape = x_;
       p_.a.stride_row = pixel_stride_of(a_, a_name_);
       p_.b.stride_row = filter_stride_of(b_, b_name_);
-      p_.b.stride_batch = filters * p_.b.stride_row;
+      p_.b.stride_batch = saturating_product(filters, p_.b.stride_row);
       break;
     case Conv::wgrad:
       call_.shape = w_;
@@ -293,7 +294,7 @@ MatrixLayout Builder::layout_like_d(const Operand& x, const char* name) const {
   layout.alignment = alignment_of(x.data);
   if (options_.kind == Conv::wgrad) {
     layout.stride_row = filter_stride_of(x, name);
-    layout.stride_batch = conv_.filters * layout.stride_row;
+    layout.stride_batch = saturating_product(conv_.filters, layout.stride_row);
   } else {
     layout.stride_row = pixel_stride_of(x, name);
   }

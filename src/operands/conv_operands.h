@@ -38,6 +38,7 @@ struct ConvOptions {
 
   std::optional<DType> d_type;  ///< of a new D; without one, default_output
   Activation activation = Activation::none;
+  bool may_convert = false;  ///< the call has an argument `convert`, which messages then name
   Division division = Division::automatic;
 };
 

@@ -23,7 +23,8 @@ bool check_stride(const char* argument, const char* which, int64_t stride, bool 
   } else {
     out.push_back(
         fmt::format("{0}.{1} is 0, so elements of {0} share an address; only the batch "
-                    "stride of an input may be 0. Pass a contiguous copy of {0}",
+                    "stride of an input may be 0. Set it to the elements from one to the next, or, "
+                    "where {0} is broadcast, pass a contiguous copy",
                     argument, which));
   }
   return false;

@@ -48,6 +48,11 @@ void check_outputs(const GemmProblem& p, Messages& out) {
   }
 }
 
+/// Planners give no slice less than an element of K.
+int64_t most_slices(const GemmProblem& p) {
+  return min_of<int64_t>(max_of(p.split_k_slices, 1), max_of<int64_t>(p.k, 1));
+}
+
 void check_tile_count(const GemmProblem& p, Messages& out) {
   const Grouping grouping = p.groups.dimension;
   const auto along = [&](int64_t size, Grouping own) {
@@ -56,7 +61,7 @@ void check_tile_count(const GemmProblem& p, Messages& out) {
   };
   const bool ragged = grouping == Grouping::m || grouping == Grouping::n;
   const double tiles = along(p.m, Grouping::m) * along(p.n, Grouping::n) *
-                       (ragged ? 1.0 : double(p.batch)) * max_of(p.split_k_slices, 1);
+                       (ragged ? 1.0 : double(p.batch)) * double(most_slices(p));
   if (tiles > double(kMaxSize)) {
     out.push_back(
         fmt::format("m, n, batch and split_k_slices are {}, {}, {} and {}; that is more than 2^31 "
@@ -78,11 +83,6 @@ void check_split(const GemmProblem& p, Messages& out) {
   if (slices < 0) {
     out.push_back(fmt::format(
         "split_k_slices is {}; pass 1 or more, or 0 to let the planner choose", slices));
-  } else if (p.k > 0 && slices > p.k) {
-    out.push_back(
-        fmt::format("split_k_slices is {0}, but k is {1}: a slice needs at least one element of K. "
-                    "Pass at most {1}",
-                    slices, p.k));
   }
   if (p.split_k_mode == SplitKMode::none && slices > 1) {
     out.push_back(fmt::format(
@@ -99,8 +99,7 @@ void check_split(const GemmProblem& p, Messages& out) {
 void check_kernel(const GemmProblem& p, Messages& out) {
   if (p.device == kCpu && p.kernel != KernelFamily::automatic) {
     out.push_back(
-        fmt::format("kernel is {}, but the device is the CPU, which has one kernel; pass "
-                    "kernel=\"auto\"",
+        fmt::format("kernel is {}, but the device is the CPU, which has one kernel; leave it out",
                     to_string(p.kernel)));
   }
 }

@@ -94,9 +94,11 @@ bool is_capture_error(CUresult result) {
 const Driver& driver() {
   const Loaded& state = loaded();
   if (!state.problem.empty()) {
-    throw Error(ErrorCode::no_device,
-                fmt::format("No GPU can be used: {}. Use the CPU backend (device=\"cpu\") instead.",
-                            state.problem));
+    throw Error(
+        ErrorCode::no_device,
+        fmt::format("No GPU can be used: {}. The CPU backend needs none: pass arrays in the "
+                    "host's memory, or the device cpu (kCpu in C++).",
+                    state.problem));
   }
   return state.functions;
 }

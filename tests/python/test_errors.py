@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import remedies
 
 import cleave
 
@@ -147,7 +148,6 @@ BAD: dict[str, tuple[dict[str, Any], type[Exception], tuple[str, ...]]] = {
     "kernel on the CPU": ({"kernel": "sm90"}, ValueError, ("kernel", "CPU")),
     "no slices": ({"split_k_slices": 0}, ValueError, ("split_k_slices is 0",)),
     "negative slices": ({"split_k_slices": -2}, ValueError, ("split_k_slices is -2",)),
-    "more slices than K": ({"split_k_slices": 7}, ValueError, ("split_k_slices is 7", "k is 6")),
     "absurd slices": ({"split_k_slices": 2**80}, ValueError, ("out of range",)),
     "slices are a float": ({"split_k_slices": 2.0}, TypeError, ("split_k_slices", "float")),
     "slices are a boolean": ({"split_k_slices": True}, TypeError, ("split_k_slices", "bool")),
@@ -191,9 +191,41 @@ def test_bad_input(case: str) -> None:
     with pytest.raises(exception) as caught:
         cleave.gemm(**arguments)
     assert type(caught.value) is exception
+    remedies.check(str(caught.value), cleave.gemm)
     for word in words:
         assert word in str(caught.value)
     np.testing.assert_array_equal(np.array(out), before)
+
+
+@pytest.mark.parametrize("mode", ["serial", "parallel", "cluster", "stream_k", "auto"])
+def test_more_slices_than_k_are_reduced(mode: str) -> None:
+    out = cleave.gemm(A, B, split_k_mode=mode, split_k_slices=7)
+    np.testing.assert_array_equal(out, A @ B)
+    plan = cleave.plan_gemm(A, B, split_k_mode=mode, split_k_slices=7)
+    if mode != "stream_k":
+        assert plan.split_k_slices == 6
+        assert "split_k_slices=7 reduced to 6" in plan.why
+
+
+def test_a_gpu_reduces_them_to_blocks_of_k() -> None:
+    for mode in ("serial", "parallel"):
+        plan = cleave.plan_problem(
+            256, 256, 300, split_k_mode=mode, split_k_slices=2**31 - 1, device="h100"
+        )
+        assert 1 < plan.split_k_slices <= 300
+        assert "split_k_slices=2147483647 reduced to" in plan.why
+
+
+def test_numbers_at_the_ends_of_their_types() -> None:
+    most = 2**31 - 1
+    with pytest.raises(ValueError, match=r"images|pixels|channels"):
+        cleave.plan_conv_problem(most, (most, most), most, most, 3, device="cpu")
+    spread = np.ones((4, 6), np.float32)
+    offs = np.array([1, 4], np.int32)
+    with pytest.raises(ValueError, match="alignment"):
+        cleave.grouped_gemm(
+            spread, np.ones((2, 6, 5), np.float32), offs, alignment=2**63 - 1, check_offsets=True
+        )
 
 
 def test_sizes_that_overflow() -> None:

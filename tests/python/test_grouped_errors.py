@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import remedies
 
 import cleave
 
@@ -270,6 +271,7 @@ def test_bad_input(case: str) -> None:
     with pytest.raises(exception) as caught:
         cleave.grouped_gemm(**arguments)
     assert type(caught.value) is exception
+    remedies.check(str(caught.value), cleave.grouped_gemm)
     for word in words:
         assert word in str(caught.value)
     if out is not None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import numpy as np
 import pytest
+import remedies
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -222,6 +224,17 @@ def test_plans() -> None:
     plan.prepare()
     assert plan.kernel_name == "cpu" and plan.kernel_source == ""
     assert repr(plan) == "<cleave.QuantizePlan cpu>"
+
+
+def test_numpy_alone_has_no_8_bit_floats(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "ml_dtypes", None)
+    with pytest.raises(ValueError, match="pip install ml_dtypes, or ask for int8") as caught:
+        cleave.quantize(np.ones((4, 8), np.float32), "float8_e4m3fn")
+    remedies.check(str(caught.value), cleave.quantize)
+    with pytest.raises(ValueError, match="out_dtype='float32'") as caught:
+        a = np.ones((4, 8), np.float16)
+        cleave.gemm(a, a.T.copy(), out_dtype="bfloat16")
+    remedies.check(str(caught.value), cleave.gemm)
 
 
 # --- bad input ---

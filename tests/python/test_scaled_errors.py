@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import remedies
 
 import cleave
 
@@ -191,6 +192,7 @@ def test_bad_input(case: str) -> None:
     with pytest.raises(exception) as caught:
         cleave.scaled_gemm(**arguments)
     assert type(caught.value) is exception
+    remedies.check(str(caught.value), cleave.scaled_gemm)
     for word in words:
         assert word in str(caught.value)
     np.testing.assert_array_equal(np.array(arguments.get("out")), before)
