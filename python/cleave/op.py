@@ -7,8 +7,10 @@ plan.run(A, B, C, D, alpha=1.0, beta=0.5, split_k_mode="parallel", split_k_slice
 
 from __future__ import annotations
 
+import difflib
 import enum
 import functools
+import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -79,6 +81,12 @@ class Gemm:
         TypeError: an element type that is not supported. ValueError: a layout that is not one.
     """
 
+    # No __dict__, so that a mistyped attribute is not accepted in silence.
+    __slots__ = (
+        "__weakref__", "_accumulator", "_activation", "_elements", "_layouts", "_matrices", "alpha",
+        "beta", "plan",
+    )  # fmt: skip
+
     _planner = staticmethod(_core.plan_gemm)
 
     def __init__(
@@ -128,6 +136,23 @@ class Gemm:
     def activation(self, value: Any) -> None:
         name = value if isinstance(value, str) else getattr(value, "__name__", str(value))
         self._activation = "none" if name == "identity" else name
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        try:
+            super().__setattr__(name, value)
+        except AttributeError:
+            kind = type(self).__name__
+            raise AttributeError(f"{kind} has no attribute {name!r}{self._meant(name)}") from None
+
+    def _meant(self, name: str) -> str:
+        attributes = ("activation", "alpha", "beta")
+        arguments = inspect.signature(self.run).parameters
+        near = difflib.get_close_matches(name, (*attributes, *arguments), 1)
+        if not near:
+            return f"; it has {', '.join(attributes)}, and run has arguments"
+        if near[0] in attributes:
+            return f". Did you mean {near[0]!r}?"
+        return f"; pass {near[0]} to run"
 
     def run(
         self,
@@ -256,6 +281,7 @@ class ScaledGemm(Gemm):
     and a new D is bfloat16 by default.
     """
 
+    __slots__ = ()
     _planner = staticmethod(_core.plan_scaled_gemm)
 
     def __init__(
@@ -313,6 +339,7 @@ class GroupedGemm(Gemm):
     on: the forms are those of `cleave.grouped_gemm`, the arguments and errors those of `Gemm`.
     """
 
+    __slots__ = ()
     _planner = staticmethod(_core.plan_grouped_gemm)
 
     def run(
@@ -355,6 +382,7 @@ class GroupedGemm(Gemm):
 class _Conv2d(Gemm):
     """What the convolutions share: the arguments of `Gemm`, but that there is only one layout."""
 
+    __slots__ = ()
     _kind: str
     _convolve: Callable[..., Any]  # as _core.gemm: A, B and options
 
@@ -379,7 +407,6 @@ class _Conv2d(Gemm):
             element_D=element_D, element_accumulator=element_accumulator, alpha=alpha, beta=beta,
             A=A, B=B, C=C, D=D,
         )  # fmt: skip
-        self._planner = functools.partial(_core.plan_conv2d, self._kind)
 
     def run(
         self,
@@ -463,14 +490,18 @@ class Conv2dFprop(_Conv2d):
     Element types as in `Gemm`; shapes, memory (channels_last) and errors as in `cleave.conv2d`.
     """
 
+    __slots__ = ()
     _kind = "fprop"
+    _planner = staticmethod(functools.partial(_core.plan_conv2d, _kind))
     _convolve = staticmethod(_core.conv2d)
 
 
 class Conv2dDgrad(_Conv2d):
     """The images' gradient D, of the outputs' A and filters B: see `cleave.conv2d_dgrad`."""
 
+    __slots__ = ()
     _kind = "dgrad"
+    _planner = staticmethod(functools.partial(_core.plan_conv2d, _kind))
 
     @staticmethod
     def _convolve(A: Any, B: Any, *, size: tuple[int, ...], **options: Any) -> Any:
@@ -483,7 +514,9 @@ class Conv2dWgrad(_Conv2d):
     Its activation is "none".
     """
 
+    __slots__ = ()
     _kind = "wgrad"
+    _planner = staticmethod(functools.partial(_core.plan_conv2d, _kind))
 
     @staticmethod
     def _convolve(A: Any, B: Any, *, size: tuple[int, ...], activation: str, **options: Any) -> Any:

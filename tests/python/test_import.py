@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -27,6 +28,32 @@ print([m for m in ("numpy", "torch", "cupy", "jax", "rich") if m in sys.modules]
     seconds, modules = min(run(code).splitlines() for _ in range(3))
     assert float(seconds) < 0.15
     assert modules == "[]"
+
+
+def test_what_python_ignores_on_its_path_is_ignored() -> None:
+    assert run("import sys; sys.path += [b'/x', None, 7]; import cleave; print('in')") == "in\n"
+
+
+@pytest.mark.parametrize("arguments", [("-c",), ("-m", "probe")])
+def test_no_library_is_taken_from_the_current_directory(
+    tmp_path: Path, arguments: tuple[str, ...]
+) -> None:
+    (tmp_path / "nvidia" / "cu13" / "lib").mkdir(parents=True)
+    code = """
+import sys
+import cleave
+paths = []
+cleave._core.add_library_search_path = paths.append
+cleave._library_paths.register()
+print([path for path in paths if path.startswith(sys.argv[-1])])
+"""
+    (tmp_path / "probe.py").write_text(code)
+    program = (*arguments, code) if arguments == ("-c",) else arguments
+    printed = subprocess.run(
+        [sys.executable, *program, str(tmp_path)],
+        check=True, capture_output=True, text=True, cwd=tmp_path,
+    ).stdout  # fmt: skip
+    assert printed.strip() == "[]"
 
 
 def test_a_product_of_numpy_arrays_imports_no_other_framework() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+
 import numpy as np
 import pytest
 
@@ -49,6 +51,41 @@ def test_activation() -> None:
         plan.activation = value
         D = plan.run(f32(4, 6), -f32(6, 5)).D
         np.testing.assert_array_equal(D, np.full((4, 5), expected))
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("activaton", "'activaton'. Did you mean 'activation'?"),
+        ("Alpha", "'Alpha'. Did you mean 'alpha'?"),
+        ("split_k_slice", "'split_k_slice'; pass split_k_slices to run"),
+        ("split_k_mode", "'split_k_mode'; pass split_k_mode to run"),
+        ("xyz", "'xyz'; it has activation, alpha, beta, and run has arguments"),
+    ],
+)
+@pytest.mark.parametrize("kind", ["Gemm", "ScaledGemm", "GroupedGemm"])
+def test_a_mistyped_attribute_is_refused(kind: str, name: str, meant: str) -> None:
+    plan = getattr(cleave.op, kind)()
+    with pytest.raises(AttributeError) as caught:
+        setattr(plan, name, 4)
+    assert str(caught.value) == f"{kind} has no attribute {meant}"
+
+
+@pytest.mark.parametrize("kind", ["Conv2dFprop", "Conv2dDgrad", "Conv2dWgrad"])
+def test_convolutions_refuse_it_too(kind: str) -> None:
+    plan = getattr(cleave.op, kind)()
+    plan.beta = 1.0
+    with pytest.raises(AttributeError, match=f"{kind} has no attribute 'dilaton'; pass dilation"):
+        plan.dilaton = 2
+
+
+def test_a_class_derived_from_them_has_attributes_of_its_own() -> None:
+    class Mine(cleave.op.Gemm):
+        pass
+
+    plan = Mine()
+    plan.note = "mine"
+    assert copy.deepcopy(plan).note == "mine"
 
 
 def test_print_module(capsys: pytest.CaptureFixture) -> None:

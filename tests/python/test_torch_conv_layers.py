@@ -212,11 +212,16 @@ def test_replace_convs() -> None:
 
 
 @pytest.mark.parametrize(
-    "skip", ["stem", ["none", "tied"], ["*em"], lambda name, layer: layer.in_channels == 3]
+    "skip", ["stem", ["stem", "tied"], ["*em"], lambda name, layer: layer.in_channels == 3]
 )
 def test_skipped_layers(skip: Any) -> None:
     model = Model()
     assert replace_convs(model, skip=skip) == ["body.0", "up"]
+
+
+def test_a_skip_that_matches_no_layer_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"skip has 'bodies\.0', .* body\.0"):
+        replace_convs(Model(), skip=["stem", "bodies.0"])
 
 
 def test_narrow_groups_are_left_to_torch() -> None:

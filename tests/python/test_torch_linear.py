@@ -160,7 +160,9 @@ def test_infinite_and_missing_values_stay_in_their_rows() -> None:
 
 def test_wrong_arguments() -> None:
     linear = nn.Linear(64, 32)
-    with pytest.raises(ValueError, match="dtype is int4; it must be int8 or float8_e4m3fn"):
+    with pytest.raises(
+        ValueError, match='dtype is \'int4\'; weights are "int8" or "float8_e4m3fn"'
+    ):
         W8A8Linear.from_linear(linear, "int4")
     with pytest.raises(ValueError, match="activation is 'static'; it must be"):
         W8A8Linear.from_linear(linear, activation="static")
@@ -236,13 +238,29 @@ def test_replace_linears() -> None:
 
 
 @pytest.mark.parametrize(
-    "skip", ["head", ["none", "tied"], ["*ead"], lambda name, layer: layer.out_features == 10]
+    "skip", ["head", ["head", "tied"], ["*ead"], lambda name, layer: layer.out_features == 10]
 )
 def test_skipped_layers(skip: Any) -> None:
     model = Model()
     replaced = replace_linears(model, "float8_e4m3fn", skip=skip)
     assert replaced == ["blocks.0.0", "blocks.1.0"]
     assert type(model.head) is type(model.tied) is nn.Linear
+
+
+@pytest.mark.parametrize(
+    ("skip", "meant"),
+    [
+        ("lm_head", "'lm_head', .* head"),
+        (["head", "heda"], "'heda', .* head"),
+        ("blocks", r"'blocks', .* blocks\.\* would be blocks\.0\.0"),
+        ("out_proj", "'out_proj', .* mend it, or leave it out"),
+    ],
+)
+def test_a_skip_that_matches_no_layer_is_refused(skip: Any, meant: str) -> None:
+    model = Model()
+    with pytest.raises(ValueError, match=f"skip has {meant}"):
+        replace_linears(model, skip=skip)
+    assert type(model.head) is nn.Linear
 
 
 def test_settings_by_layer() -> None:

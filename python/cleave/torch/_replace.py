@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+import difflib
+from collections.abc import Callable, Collection, Iterable, Sequence
 from fnmatch import fnmatchcase
 from typing import Any
 
@@ -16,20 +17,22 @@ def replace_layers(
     types: Collection[type[nn.Module]],
     make: Callable[[str, Any], nn.Module],
     skip: Skip,
+    spare: Callable[[Any], bool] = lambda _: False,
 ) -> list[str]:
     """Replaces each layer of one of `types` (not of classes derived from them) by
     make(first name, layer), in all its places; returns their names.
 
-    skip: patterns of names, or a function of name and layer; one of a layer's names is enough.
+    skip: patterns of names, or a function of name and layer; one of a layer's names is enough. A
+    pattern that no layer's name matches is a ValueError. spare: layers to leave alone besides.
     """
-    skipped = matcher(skip)
     names: dict[nn.Module, list[str]] = {}
     for name, layer in model.named_modules(remove_duplicate=False):
         if type(layer) in types:
             names.setdefault(layer, []).append(name)
+    skipped = _matcher(skip, [place for places in names.values() for place in places])
     replaced = []
     for layer, places in names.items():
-        if any(skipped(place, layer) for place in places):
+        if spare(layer) or any(skipped(place, layer) for place in places):
             continue
         made = make(places[0], layer)
         for place in places:
@@ -38,9 +41,25 @@ def replace_layers(
     return replaced
 
 
-def matcher(skip: Skip) -> Callable[[str, Any], bool]:
+def _matcher(skip: Skip, names: Sequence[str]) -> Callable[[str, Any], bool]:
     """`skip` as a function of name and layer."""
     if callable(skip):
         return skip
     patterns = (skip,) if isinstance(skip, str) else tuple(skip)
+    for pattern in patterns:
+        if not any(fnmatchcase(name, pattern) for name in names):
+            raise ValueError(
+                f"skip has {pattern!r}, which no layer that would be replaced is called"
+                f"{_near(pattern, names)}; mend it, or leave it out"
+            )
     return lambda name, _: any(fnmatchcase(name, pattern) for pattern in patterns)
+
+
+def _near(pattern: str, names: Sequence[str]) -> str:
+    """Names that may have been meant: of what lies inside, of the same end, or spelled alike."""
+    inside = [name for name in names if name.startswith(f"{pattern}.")]
+    if inside:
+        return f" (but {pattern}.* would be {', '.join(inside[:3])})"
+    same_end = [name for name in names if name.endswith(f".{pattern}")]
+    near = same_end or difflib.get_close_matches(pattern, names, 3, 0.4) or names
+    return f" (they are {', '.join(near[:3])}{' ...' if len(names) > 3 else ''})" if near else ""

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from . import _conv_autograd
 from ._channels_last import channels_last, check_channels_last, packed
-from ._replace import Skip, matcher, replace_layers
+from ._replace import Skip, replace_layers
 
 
 class _Convolution:
@@ -208,7 +208,7 @@ def replace_convs(
 
     convert: as in `Conv2d`: inputs in another order of memory are copied instead of refused.
     skip: names of layers to leave alone, with * and ? as in file names ("stem.*"), or a function of
-    name and layer; one of a layer's names is enough.
+    name and layer; one of a layer's names is enough. A name that matches no convolution is refused.
     narrow_groups: whether to replace layers with groups of fewer than 32 channels or filters, too
     (depthwise ones among them): torch is faster there.
     """
@@ -219,8 +219,6 @@ def replace_convs(
     def make(_: str, layer: nn.Module) -> nn.Module:
         return _REPLACEMENTS[type(layer)].from_conv(layer, convert=convert)
 
-    def skipped(name: str, layer: nn.Module) -> bool:
-        return given(name, layer) or (not narrow_groups and _has_narrow_groups(layer))
-
-    given = matcher(skip)
-    return replace_layers(model, _REPLACEMENTS, make, skipped)
+    if narrow_groups:
+        return replace_layers(model, _REPLACEMENTS, make, skip)
+    return replace_layers(model, _REPLACEMENTS, make, skip, spare=_has_narrow_groups)

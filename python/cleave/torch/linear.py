@@ -193,9 +193,9 @@ def replace_linears(
     layer that has several names stays one layer.
 
     skip: names of layers to leave alone, with * and ? as in file names ("lm_head", "*.router"), or
-    a function of name and layer; one of a layer's names is enough. activation, smooth: as in
-    `W8A8Linear.from_linear`; a mapping has them by a layer's first name, and layers that it lacks
-    are dynamic or not smoothed.
+    a function of name and layer; one of a layer's names is enough. A name that matches no linear
+    layer is refused. activation, smooth: as in `W8A8Linear.from_linear`; a mapping has them by a
+    layer's first name, and layers that it lacks are dynamic or not smoothed.
     """
     if type(model) is nn.Linear:
         raise ValueError("model is itself a linear layer; use W8A8Linear.from_linear(model)")
@@ -216,4 +216,5 @@ def _parse_dtype(dtype: Dtype) -> torch.dtype:
     for name, known in _DTYPES.items():
         if dtype in (name, known):
             return known
-    raise ValueError(f"dtype is {dtype}; it must be {' or '.join(_DTYPES)}")
+    names = " or ".join(f'"{name}"' for name in _DTYPES)
+    raise ValueError(f"dtype is {dtype!r}; weights are {names}, by name or as torch's dtype")
