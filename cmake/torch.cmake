@@ -5,9 +5,14 @@ set(TORCH_OLDEST_MAJOR 2)
 set(TORCH_OLDEST_MINOR 10)
 
 # Found without being imported, which takes seconds. A package that comes or goes changes its folder, which configures
-# anew.
+# anew. pip builds wheels in an environment of their own, which these variables make; the torch to build for is the one
+# outside.
+set(environment "")
+if(SKBUILD)
+  set(environment "${CMAKE_COMMAND}" -E env --unset=PYTHONPATH --unset=PYTHONNOUSERSITE)
+endif()
 execute_process(
-  COMMAND "${Python_EXECUTABLE}" -c
+  COMMAND ${environment} "${Python_EXECUTABLE}" -c
 "import importlib.util, sysconfig
 torch = importlib.util.find_spec('torch')
 print(sysconfig.get_path('purelib'), torch.submodule_search_locations[0] if torch else '', sep=';')"

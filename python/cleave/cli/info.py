@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import importlib
 import importlib.util
 import os
 import platform
 from collections.abc import Callable
 from typing import Any
 
+from .. import _torch_build
 from . import arrays as array_libraries
 from . import dense, measure
 from .case import GemmCase
@@ -124,6 +126,7 @@ def _checks() -> list[tuple[str, str]]:
         checks.append((f"product on cuda:{i}", _remedy(lambda i=i: _multiply(f"cuda:{i}"))))
     checks.append(("compiling kernels", _remedy(_core.nvrtc_info)))
     checks.append(("keeping compiled kernels", format_path(cleave.cache_info()["problem"])))
+    checks.append(("torch.ops.cleave: import cleave.torch", _torch_ops()))
     for package, purpose in (
         ("torch", "torch tensors; bfloat16 and 8-bit floats on the CPU"),
         ("cupy", "CuPy arrays"),
@@ -149,6 +152,11 @@ _PIP_NAME = {
 }
 
 
+def _torch_ops() -> str:
+    remedy = _torch_build.remedy()
+    return remedy or _remedy(lambda: importlib.import_module("cleave.torch"))
+
+
 def _multiply(device: str) -> None:
     """A small product, verified: the whole path from plan to result."""
     case = GemmCase(64, 64, 256, dtype="float16")
@@ -165,6 +173,6 @@ def _remedy(check: Callable[[], Any]) -> str:
 
     try:
         check()
-    except (CommandError, cleave.CudaError, ValueError) as error:
+    except (CommandError, cleave.CudaError, ImportError, OSError, ValueError) as error:
         return one_line(error)
     return ""
