@@ -1,4 +1,4 @@
-#include "operands/conv_geometry.h"
+#include "operands/conv_settings.h"
 
 #include "ops.h"
 #include "product.h"

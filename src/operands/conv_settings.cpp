@@ -1,4 +1,4 @@
-#include "operands/conv_geometry.h"
+#include "operands/conv_settings.h"
 
 #include <algorithm>
 
@@ -35,38 +35,38 @@ Extents shape_of(std::span<const int64_t> size, int axes, const char* name) {
   return shape;
 }
 
-ConvOptions options_of(Conv kind, int axes, const ConvGeometry& geometry) {
-  std::span<const int64_t> before = geometry.padding, after = before;
+ConvOptions options_of(Conv kind, int axes, const ConvSettings& settings) {
+  std::span<const int64_t> before = settings.padding, after = before;
   if (before.size() == 2 * size_t(axes)) {
     after = before.last(axes);
     before = before.first(axes);
   }
   return {.kind = kind,
           .axes = axes,
-          .stride = by_axis(geometry.stride, axes, "stride"),
-          .dilation = by_axis(geometry.dilation, axes, "dilation"),
+          .stride = by_axis(settings.stride, axes, "stride"),
+          .dilation = by_axis(settings.dilation, axes, "dilation"),
           .pad_begin = by_axis(before, axes, "padding"),
           .pad_end = by_axis(after, axes, "padding"),
-          .groups = geometry.groups};
+          .groups = settings.groups};
 }
 
 }  // namespace
 
-ConvOptions fprop_options(int64_t weight_dimensions, const ConvGeometry& geometry) {
-  return options_of(Conv::fprop, axes_of(weight_dimensions, "weight"), geometry);
+ConvOptions fprop_options(int64_t weight_dimensions, const ConvSettings& settings) {
+  return options_of(Conv::fprop, axes_of(weight_dimensions, "weight"), settings);
 }
 
 ConvOptions dgrad_options(std::span<const int64_t> input_size, int64_t weight_dimensions,
-                          const ConvGeometry& geometry) {
+                          const ConvSettings& settings) {
   const int axes = axes_of(weight_dimensions, "weight");
-  ConvOptions options = options_of(Conv::dgrad, axes, geometry);
+  ConvOptions options = options_of(Conv::dgrad, axes, settings);
   options.size = shape_of(input_size, axes, "input_size");
   return options;
 }
 
-ConvOptions wgrad_options(std::span<const int64_t> weight_size, const ConvGeometry& geometry) {
+ConvOptions wgrad_options(std::span<const int64_t> weight_size, const ConvSettings& settings) {
   const int axes = axes_of(int64_t(weight_size.size()), "weight_size");
-  ConvOptions options = options_of(Conv::wgrad, axes, geometry);
+  ConvOptions options = options_of(Conv::wgrad, axes, settings);
   options.size = shape_of(weight_size, axes, "weight_size");
   return options;
 }

@@ -10,13 +10,13 @@ namespace {
 
 /// Scales as those of A are: [batch, rows, ks]. Those of B, seen so, are transposed. `by_group`: of
 /// two dimensions the first is the batch.
-struct Grid {
+struct ScaleGrid {
   int64_t rows = 1, ks = 1, batch = 1;
   int64_t stride_row = 0, stride_k = 0, stride_batch = 0;
 };
 
-Grid grid_of(const Operand& v, bool transposed, bool by_group) {
-  Grid grid;
+ScaleGrid grid_of(const Operand& v, bool transposed, bool by_group) {
+  ScaleGrid grid;
   if (v.ndim == 0) return grid;
   if (v.ndim == 1) {
     grid.rows = v.shape[0];
@@ -50,7 +50,7 @@ int64_t stride(int64_t size, int64_t stride) {
 
 /// The scales of an operand with `rows` rows and `k` elements of K.
 struct Fit {
-  Grid grid;
+  ScaleGrid grid;
   int64_t rows, row_blocks, k_blocks;
 
   Fit(const Operand& view, bool transposed, bool by_group, int64_t rows, int64_t k)

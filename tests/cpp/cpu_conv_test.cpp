@@ -57,7 +57,7 @@ void expect_correct(ConvCase& x, uint32_t threads, bool exact) {
   SCOPED_TRACE(text(x));
   ASSERT_EQ(validate(x.problem), std::vector<std::string>{});
   const auto plan = make_cpu_plan(x.problem, threads);
-  Workspace workspace(*plan);
+  PlanWorkspace workspace(*plan);
   Tensor want = x.d();
   const std::vector<double> values = x.expected();
   auto value = values.begin();
@@ -203,7 +203,7 @@ TEST(CpuConv, BitwiseRepeatableForAnyThreadCount) {
         std::vector<unsigned char> first;
         for (const uint32_t threads : {1u, 2u, 5u, 16u}) {
           const auto plan = make_cpu_plan(x.problem, threads);
-          Workspace workspace(*plan);
+          PlanWorkspace workspace(*plan);
           for (int run = 0; run < 2;
                ++run) {  // the second finds the counters as the first left them
             std::fill(x.d().bytes.begin(), x.d().bytes.end(), 0xEE);

@@ -147,7 +147,7 @@ inline Kinds any_kinds(Random& random) {
 }
 
 /// What makes a product more than a dense one.
-struct Form {
+struct CaseForm {
   bool swiglu = false;
   std::optional<GroupCase> groups = {};
 
@@ -162,7 +162,7 @@ struct Form {
 /// and values are exact in float32.
 struct Case {
   /// Of groups, `shape` has the extent and the number.
-  Case(Random& random, const Shape& shape, const Kinds& kinds, bool integers, Form form_of = {})
+  Case(Random& random, const Shape& shape, const Kinds& kinds, bool integers, CaseForm form_of = {})
       : form(std::move(form_of)),
         parts(form.swiglu ? 2 : 1),
         d_row_major(form.swiglu || random.number(0, 3) != 0),
@@ -279,7 +279,7 @@ struct Case {
     return activated(Activation::silu, linear(e, i, j)) * linear(e, i, problem.n + j);
   }
 
-  Form form;
+  CaseForm form;
   int64_t parts;  // columns of B for each of D's
   bool d_row_major;
   bool flat_a, flat_b, flat_d;

@@ -20,9 +20,9 @@ inline constexpr SplitKMode kModes[] = {SplitKMode::none,     SplitKMode::serial
                                         SplitKMode::stream_k, SplitKMode::automatic};
 
 /// The plan's workspace with a canary after its end.
-class Workspace {
+class PlanWorkspace {
  public:
-  explicit Workspace(const GemmPlan& plan)
+  explicit PlanWorkspace(const GemmPlan& plan)
       : size_(plan.workspace_size()),
         counters_(plan.counter_size()),
         memory_(size_ + kCanary, 0xEE) {
@@ -86,7 +86,7 @@ inline void expect_correct(Case& x, uint32_t threads, bool exact) {
   ASSERT_EQ(validate(x.problem), std::vector<std::string>{});
   const auto plan = make_cpu_plan(x.problem, threads);
   ASSERT_NE(plan->split_k_mode(), SplitKMode::automatic);
-  Workspace workspace(*plan);
+  PlanWorkspace workspace(*plan);
   Tensor want = x.d;
   double largest = x.amax;
   const double factor = x.problem.has_scale_d ? 1 / x.scale_d : 1;

@@ -181,7 +181,7 @@ TEST(CpuGemm, BitwiseRepeatableForAnyThreadCount) {
       std::vector<unsigned char> first;
       for (const uint32_t threads : {1u, 2u, 3u, 5u, 16u, 3u}) {
         const auto plan = make_cpu_plan(x.problem, threads);
-        Workspace workspace(*plan);
+        PlanWorkspace workspace(*plan);
         for (int run = 0; run < 2; ++run) {  // the second finds the counters as the first left them
           std::fill(x.d.bytes.begin(), x.d.bytes.end(), 0xEE);
           plan->run(x.arguments(), workspace.data(), workspace.size(), nullptr);
@@ -237,7 +237,7 @@ TEST(CpuGemm, RefusesBadArgumentsAndKeepsD) {
   GemmArguments arguments = x.arguments();
   arguments.a = nullptr;
   EXPECT_THROW(plan->run(arguments, nullptr), Error);
-  Workspace workspace(*plan);
+  PlanWorkspace workspace(*plan);
   EXPECT_THROW(plan->run(x.arguments(), workspace.data(), workspace.size() - 1, nullptr), Error);
   EXPECT_EQ(x.d.bytes, before);
 }

@@ -16,14 +16,14 @@ int64_t& size_along(Shape& shape, Grouping dimension) {
 }
 
 /// Groups along `dimension`; `shape` gets their extent and number.
-Form draw_groups(Random& random, Grouping dimension, GroupBounds bounds, const Kinds& kinds,
-                 Shape& shape) {
+CaseForm draw_groups(Random& random, Grouping dimension, GroupBounds bounds, const Kinds& kinds,
+                     Shape& shape) {
   // Scales of blocks along a K that is grouped: a block lies in one group.
   const bool blocks = dimension == Grouping::k && kinds.scaling == Scaling::block;
   const uint32_t counts[] = {1, 2, uint32_t(random.number(3, 9)), uint32_t(random.number(10, 30))};
   const uint32_t largest[] = {1, 7, uint32_t(random.number(8, 40)), 130};
   const uint32_t spacing[] = {1, 8, kScaleBlock};
-  Form form;
+  CaseForm form;
   form.groups.emplace(random, bounds, random.pick(counts), random.pick(largest),
                       blocks ? kScaleBlock : random.pick(spacing));
   form.groups->layout.dimension = dimension;
@@ -42,7 +42,7 @@ Case draw_case(Random& random, Grouping dimension, bool integers, bool swiglu = 
   const bool blocks = dimension == Grouping::k && kinds.scaling == Scaling::block;
   const GroupBounds bounds =
       blocks ? random.pick({GroupBounds::aligned_ends, GroupBounds::counts}) : random.pick(kBounds);
-  Form form = draw_groups(random, dimension, bounds, kinds, shape);
+  CaseForm form = draw_groups(random, dimension, bounds, kinds, shape);
   form.swiglu = swiglu;
   if (shape.m * shape.n * shape.k > 5'000'000) {
     (dimension == Grouping::k ? shape.n : shape.k) = random.number(1, 20);
@@ -106,7 +106,7 @@ TEST(CpuGrouped, EmptyGroupsOfKGiveZerosOrC) {
     for (const bool accumulate : {false, true}) {
       Shape shape{30, 40, 0};
       const Kinds kinds{DType::bf16, DType::bf16, DType::f32};
-      Form form = draw_groups(random, Grouping::k, GroupBounds::ends, kinds, shape);
+      CaseForm form = draw_groups(random, Grouping::k, GroupBounds::ends, kinds, shape);
       for (GroupRange& range : form.groups->ranges) range = {0, 0};
       form.groups->offsets = {};
       for (uint32_t g = 0; g < form.groups->count(); ++g) form.groups->offsets.push_back(0);
@@ -131,7 +131,7 @@ TEST(CpuGrouped, CMayBeDExactly) {
     for (const Grouping dimension : kGroupings) {
       Shape shape{60, 70, 200};
       const Kinds kinds{DType::bf16, DType::bf16, DType::f32};
-      Form form = draw_groups(random, dimension, GroupBounds::ends, kinds, shape);
+      CaseForm form = draw_groups(random, dimension, GroupBounds::ends, kinds, shape);
       form.groups->layout.zero_rest = false;
       Case x(random, shape, kinds, true, std::move(form));
       x.problem.has_c = true;
@@ -196,7 +196,7 @@ TEST(CpuGrouped, WrongBoundsWriteNothingOutsideD) {
         arguments.group_offsets = offsets.data(x.problem.groups.wide);
         arguments.group_sizes = sizes.data(x.problem.groups.wide);
         const auto plan = make_cpu_plan(x.problem, uint32_t(random.number(1, 4)));
-        Workspace workspace(*plan);
+        PlanWorkspace workspace(*plan);
         Tensor want = x.d;
         plan->run(arguments, workspace.data(), workspace.size(), nullptr);
         workspace.expect_intact();
@@ -221,7 +221,7 @@ TEST(CpuGrouped, BitwiseRepeatableForAnyThreadCount) {
       // Deep and ragged, and enough of it that 16 threads are worth starting.
       Shape shape{120, 140, 2000};
       const Kinds kinds = any_kinds(random);
-      Form form;
+      CaseForm form;
       form.groups.emplace(random, GroupBounds::ends, 7, 150, 1);
       if (dimension == Grouping::k && kinds.scaling == Scaling::block) {
         form.groups.emplace(random, GroupBounds::aligned_ends, 7, 150, kScaleBlock);
@@ -236,7 +236,7 @@ TEST(CpuGrouped, BitwiseRepeatableForAnyThreadCount) {
       std::vector<unsigned char> first;
       for (const uint32_t threads : {1u, 2u, 5u, 16u}) {
         const auto plan = make_cpu_plan(x.problem, threads);
-        Workspace workspace(*plan);
+        PlanWorkspace workspace(*plan);
         for (int run = 0; run < 2; ++run) {  // the second finds the counters as the first left them
           std::fill(x.d.bytes.begin(), x.d.bytes.end(), 0xEE);
           plan->run(x.arguments(), workspace.data(), workspace.size(), nullptr);
@@ -256,12 +256,12 @@ TEST(CpuGrouped, OnePlanServesNewBounds) {
     for (const Grouping dimension : kGroupings) {
       Shape shape{90, 100, 500};
       const Kinds kinds{DType::bf16, DType::bf16, DType::f32};
-      Form form = draw_groups(random, dimension, GroupBounds::ends, kinds, shape);
+      CaseForm form = draw_groups(random, dimension, GroupBounds::ends, kinds, shape);
       Case x(random, shape, kinds, true, std::move(form));
       x.problem.groups.zero_rest = dimension != Grouping::k;
       x.problem.split_k_mode = mode;
       const auto plan = make_cpu_plan(x.problem, 3);
-      Workspace workspace(*plan);
+      PlanWorkspace workspace(*plan);
       for (int run = 0; run < 4; ++run) {
         GroupCase& groups = *x.form.groups;
         groups.offsets = {};

@@ -177,8 +177,8 @@ def test_profile_to_standard_output_leaves_it_clean(capsys):
 
 def test_profile_reports_refused_combinations_and_goes_on(capsys):
     status, out, _ = run(
-        capsys, "profile", "gemm", "--m", "16", "--n", "16", "--k", "4", "--split-k-mode", "serial",
-        "--split-k-slices", "5,1", "--device", "cpu", "--iterations", "1",
+        capsys, "profile", "gemm", "--m", "16", "--n", "16", "--k", "4", "--split-k-mode",
+        "cluster", "--split-k-slices", "17,1", "--device", "cpu", "--iterations", "1",
     )  # fmt: skip
     assert status == 1
     assert "split_k_slices" in out
@@ -317,6 +317,29 @@ def test_typing_mistakes(capsys, arguments, usage, meant):
     assert error.rstrip().endswith(f"Did you mean {meant}?")
 
 
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("--k", "16k"), "'16k' is not an integer. Did you mean 16384?"),
+        (("--dtype", "half"), "Did you mean float16?"),
+        (("--dtype", "bfloat"), "Did you mean bfloat16?"),
+        (("--device", "H100"), "Did you mean h100?"),
+        (("--split-k-mode", "stream-k"), "Did you mean stream_k?"),
+    ],
+)
+def test_mistaken_values(capsys, arguments, says):
+    with pytest.raises(SystemExit):
+        cli.main(["explain", "gemm", *SMALL, *arguments])
+    assert capsys.readouterr().err.rstrip().endswith(says)
+
+
+def test_what_is_missing_is_shown_by_example(capsys):
+    with pytest.raises(SystemExit):
+        cli.main(["profile", "gemm"])
+    error = capsys.readouterr().err
+    assert "are required: --m, --n, --k. For example: cleave profile gemm --m 128" in error
+
+
 def test_explain_a_measured_choice(capsys):
     """Of the shipped table; the model alone would not have considered it."""
     status, out, _ = run(
@@ -341,7 +364,7 @@ def test_explain_scaled(capsys, scaling):
 
 def test_explain_library_errors_are_one_line(capsys):
     status, _, err = run(
-        capsys, "explain", "gemm", *SMALL, "--device", "h100", "--split-k-mode", "serial",
+        capsys, "explain", "gemm", *SMALL, "--device", "h100", "--split-k-mode", "cluster",
         "--split-k-slices", "1000000",
     )  # fmt: skip
     assert status == 1

@@ -19,7 +19,7 @@ inline constexpr uint32_t kTileSide = kScaleBlock;
 
 /// A block's square, and the part of it that a thread holds.
 template <QuantizeConfig C>
-struct Tile {
+struct QuantizeTile {
   static constexpr uint32_t kLanes = kTileSide / C.width;               // threads along a row
   static constexpr uint32_t kRows = kTileSide * kLanes / kTileThreads;  // of a thread, neighbours
   static_assert(kRows % 4 == 0 && kRows * C.width == kHeldValues);
@@ -30,7 +30,7 @@ struct Tile {
   const uint32_t row = threadIdx.x / kLanes * kRows, col = threadIdx.x % kLanes * C.width;
   float held[kRows][C.width] = {};  // zeros reach nowhere
 
-  CLEAVE_DEVICE explicit Tile(const QuantizeParams& p) {
+  CLEAVE_DEVICE explicit QuantizeTile(const QuantizeParams& p) {
     p.groups_per_row.divmod(p.groups - 1 - blockIdx.x, tile_row, tile_col);
     if constexpr (C.grouped) {
       band = p.band_table[tile_row];
@@ -61,11 +61,11 @@ struct TileInverses {
 
 /// One scale for the square.
 template <QuantizeConfig C>
-CLEAVE_DEVICE void find_one_scale(const QuantizeParams& p, const Tile<C>& tile,
+CLEAVE_DEVICE void find_one_scale(const QuantizeParams& p, const QuantizeTile<C>& tile,
                                   TileInverses& inverses) {
   Reach reach;
   CLEAVE_UNROLL
-  for (uint32_t i = 0; i < Tile<C>::kRows; ++i) {
+  for (uint32_t i = 0; i < QuantizeTile<C>::kRows; ++i) {
     CLEAVE_UNROLL
     for (uint32_t j = 0; j < C.width; ++j) reach.add(true, tile.held[i][j]);
   }
@@ -81,14 +81,15 @@ CLEAVE_DEVICE void find_one_scale(const QuantizeParams& p, const Tile<C>& tile,
 
 /// One scale for each row, and one for each column.
 template <QuantizeConfig C>
-CLEAVE_DEVICE void find_scales(const QuantizeParams& p, const Tile<C>& tile,
+CLEAVE_DEVICE void find_scales(const QuantizeParams& p, const QuantizeTile<C>& tile,
                                TileInverses& inverses) {
   __shared__ int32_t row_reach[kTileSide], col_reach[kTileSide];
   if (threadIdx.x < kTileSide) row_reach[threadIdx.x] = col_reach[threadIdx.x] = 0;
   __syncthreads();
-  constexpr uint32_t kLanes = min_of(Tile<C>::kLanes, 32u);  // neighbours in a warp and in a row
+  constexpr uint32_t kLanes =
+      min_of(QuantizeTile<C>::kLanes, 32u);  // neighbours in a warp and in a row
   CLEAVE_UNROLL
-  for (uint32_t i = 0; i < Tile<C>::kRows; ++i) {
+  for (uint32_t i = 0; i < QuantizeTile<C>::kRows; ++i) {
     Reach reach;
     CLEAVE_UNROLL
     for (uint32_t j = 0; j < C.width; ++j) reach.add(true, tile.held[i][j]);
@@ -99,7 +100,7 @@ CLEAVE_DEVICE void find_scales(const QuantizeParams& p, const Tile<C>& tile,
   for (uint32_t j = 0; j < C.width; ++j) {
     Reach reach;
     CLEAVE_UNROLL
-    for (uint32_t i = 0; i < Tile<C>::kRows; ++i) reach.add(true, tile.held[i][j]);
+    for (uint32_t i = 0; i < QuantizeTile<C>::kRows; ++i) reach.add(true, tile.held[i][j]);
     atomicMax(&col_reach[tile.col + j], reach.above);
   }
   __syncthreads();
@@ -124,14 +125,14 @@ CLEAVE_DEVICE uint32_t turned(uint32_t row, uint32_t col) {
 }
 
 template <QuantizeConfig C>
-CLEAVE_DEVICE void store_transpose(const QuantizeParams& p, const Tile<C>& tile,
+CLEAVE_DEVICE void store_transpose(const QuantizeParams& p, const QuantizeTile<C>& tile,
                                    const TileInverses& inverses) {
   alignas(16) __shared__ uint8_t bytes[kTileSide * kTileSide];
   CLEAVE_UNROLL
   for (uint32_t j = 0; j < C.width; ++j) {
     const Quantizer quantizer{.inverse = inverses.of_col[tile.col + j]};
     CLEAVE_UNROLL
-    for (uint32_t i = 0; i < Tile<C>::kRows; i += 4) {
+    for (uint32_t i = 0; i < QuantizeTile<C>::kRows; i += 4) {
       Packed<4> word;
       CLEAVE_UNROLL
       for (uint32_t k = 0; k < 4; ++k) {
@@ -158,7 +159,7 @@ CLEAVE_DEVICE void quantize_tiles(const QuantizeParams& p) {
   ptx::launch_dependents();
   ptx::grid_dependency_wait();
 
-  const Tile<C> tile(p);
+  const QuantizeTile<C> tile(p);
   __shared__ TileInverses inverses;
   if constexpr (C.square) {
     find_one_scale<C>(p, tile, inverses);
@@ -167,7 +168,7 @@ CLEAVE_DEVICE void quantize_tiles(const QuantizeParams& p) {
   }
   __syncthreads();
   CLEAVE_UNROLL
-  for (uint32_t i = 0; i < Tile<C>::kRows; ++i) {
+  for (uint32_t i = 0; i < QuantizeTile<C>::kRows; ++i) {
     if (tile.inside(p, tile.row + i, tile.col)) {
       store_values<C>(p, tile.band.row + tile.row + i, tile.col0() + tile.col,
                       {.inverse = inverses.of_row[tile.row + i]}, tile.held[i]);

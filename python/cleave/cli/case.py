@@ -24,6 +24,11 @@ SCALINGS: dict[str, tuple[Block, Block] | None] = {
 }
 
 
+def slice_count(mode: str, slices: int) -> int | None:
+    """What tables say of a plan's slices: nothing of a mode that cuts no tile into them."""
+    return slices if mode in ("serial", "parallel", "cluster") else None
+
+
 @dataclass(frozen=True)
 class GemmCase:
     """D = activation(A @ B + bias), contiguous operands.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from .case import GemmCase
+from .case import GemmCase, slice_count
 from .console import Console, format_bytes
 from .conv_case import ConvCase
 from .conv_options import add_conv_options, conv_cases
@@ -73,6 +73,11 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def _split(plan: Any) -> str:
+    slices = slice_count(plan.split_k_mode, plan.split_k_slices)
+    return f"{plan.split_k_mode}, {slices} slices" if slices else plan.split_k_mode
+
+
 def _explain(
     console: Console,
     case: GemmCase | GroupedCase | ConvCase,
@@ -87,7 +92,7 @@ def _explain(
     console.pairs(
         [
             ("kernel", plan.kernel_name),
-            ("split-K", f"{plan.split_k_mode}, {plan.split_k_slices} slices"),
+            ("split-K", _split(plan)),
             ("workspace", format_bytes(plan.workspace_size)),
             ("why", plan.why),
             ("moves", format_bytes(case.bytes)),
@@ -111,7 +116,7 @@ def _explain(
                 "*" if candidate is chosen else "",
                 candidate["kernel"],
                 candidate["split_k_mode"],
-                candidate["split_k_slices"],
+                slice_count(candidate["split_k_mode"], candidate["split_k_slices"]),
                 candidate["predicted_us"],
                 _percent(plan.roofline_us, candidate["predicted_us"]),
                 format_bytes(candidate["workspace_size"]),

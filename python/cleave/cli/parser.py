@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import argparse
 import difflib
-from typing import Any
+from typing import Any, NoReturn
 
 
 class Parser(argparse.ArgumentParser):
     """Refuses an unknown option with the usage of the command that it was given to, and the option
-    nearest to it; an unknown command with the nearest command."""
+    nearest to it; an unknown command with the nearest command; and, where something is missing,
+    shows the first example of the epilog."""
+
+    def error(self, message: str) -> NoReturn:
+        if (self.epilog or "").startswith("Example") and "are required" in message:
+            example = self.epilog.partition(": ")[2].partition("; ")[0]
+            message += f". For example: {example}"
+        super().error(message)
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         namespace, rest = super().parse_known_args(args, namespace)

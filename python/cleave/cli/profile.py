@@ -14,7 +14,7 @@ from typing import Any, TextIO
 
 from . import arrays as array_libraries
 from . import conv, dense, grouped, measure, values
-from .case import GemmCase
+from .case import GemmCase, slice_count
 from .console import Console
 from .conv_case import ConvCase
 from .conv_options import add_conv_options, conv_cases
@@ -183,12 +183,21 @@ _COLUMNS = {
 }
 
 
+def _cell(row: dict[str, Any], field: str) -> Any:
+    if field == "chosen_slices":
+        return slice_count(row["chosen_mode"], row[field])
+    return row[field]
+
+
 def _print_table(console: Console, cases: Sequence[Case], rows: Sequence[dict[str, Any]]) -> None:
     served = [(case, row) for case, row in zip(cases, rows, strict=True) if not row["error"]]
     if served:
         console.table(
             ("case", *_COLUMNS),
-            [(case.title, *(row[field] for field in _COLUMNS.values())) for case, row in served],
+            [
+                (case.title, *(_cell(row, field) for field in _COLUMNS.values()))
+                for case, row in served
+            ],
         )
     for case, row in zip(cases, rows, strict=True):
         split = f"{case.split_k_mode} {case.split_k_slices or ''}".strip()

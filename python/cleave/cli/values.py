@@ -11,7 +11,8 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Mapping, Sequence
+import difflib
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -101,7 +102,9 @@ def words(allowed: Sequence[str] | Mapping[str, Any]) -> Callable[[str], list[An
     def parse(text: str) -> list[Any]:
         for part in _parts(text):
             if part not in meaning:
-                raise argparse.ArgumentTypeError(f"'{part}' is not one of {', '.join(meaning)}")
+                raise argparse.ArgumentTypeError(
+                    f"'{part}' is not one of {', '.join(meaning)}{_guess(part, meaning)}"
+                )
         return _unique([meaning[part] for part in _parts(text)])
 
     return parse
@@ -125,7 +128,21 @@ def device(text: str) -> str:
     kind, _, index = text.partition(":")
     if text in ("cpu", "h100") or (kind == "cuda" and index.isdecimal()):
         return text
-    raise argparse.ArgumentTypeError(f"'{text}' is not one of cpu, cuda, cuda:<index>, h100")
+    known = ("cpu", "cuda", "cuda:<index>", "h100")
+    raise argparse.ArgumentTypeError(
+        f"'{text}' is not one of {', '.join(known)}{_guess(text, known)}"
+    )
+
+
+# Spelled unlike what is meant.
+_ALSO_CALLED = {"half": "float16", "float": "float32", "fp8": "float8_e4m3fn"}
+
+
+def _guess(text: str, known: Iterable[str]) -> str:
+    known = list(known)
+    other = _ALSO_CALLED.get(text.lower())
+    near = [other] if other in known else difflib.get_close_matches(text.lower(), known, 1)
+    return f". Did you mean {near[0]}?" if near else ""
 
 
 def _parts(text: str) -> list[str]:
@@ -172,7 +189,11 @@ def _integer(text: str, context: str) -> int:
     try:
         return int(text)
     except ValueError:
-        raise argparse.ArgumentTypeError(f"'{context}': '{text}' is not an integer") from None
+        pass
+    guess = ""
+    if text[:-1].isdecimal() and text[-1] in "kK":
+        guess = f". Did you mean {1024 * int(text[:-1])}?"
+    raise argparse.ArgumentTypeError(f"'{context}': '{text}' is not an integer{guess}")
 
 
 def _unique(values: list) -> list:
