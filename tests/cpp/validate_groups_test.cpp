@@ -27,8 +27,8 @@ GemmProblem block_scaled_k_groups() {
 
 TEST(ValidateGroups, BlocksOfNoRowsAreRefused) {
   GemmProblem p = block_scaled_k_groups();
-  p.scale_a.rows = p.scale_b.rows = 0;
-  expect_refusal(p, {"scale_a.rows is 0", "scale_b.rows is 0"});
+  p.scale_a.rows = 0;
+  expect_refusal(p, {"scale_a.rows is 0"});
 }
 
 TEST(ValidateGroups, AcceptsEveryDimensionAndBounds) {

@@ -327,7 +327,7 @@ TEST(Validate, ReportsEveryBrokenRule) {
   p.a.stride_row = -1;
   p.b.dtype = DType::f32;
   p.d.stride_row = 3;
-  p.split_k_slices = 99;
+  p.split_k_slices = -9;
   p.device = -9;
   EXPECT_EQ(validate(p).size(), 5u);
 }
