@@ -7,7 +7,6 @@ plan.run(A, B, C, D, alpha=1.0, beta=0.5, split_k_mode="parallel", split_k_slice
 
 from __future__ import annotations
 
-import difflib
 import enum
 import functools
 import inspect
@@ -145,6 +144,8 @@ class Gemm:
             raise AttributeError(f"{kind} has no attribute {name!r}{self._meant(name)}") from None
 
     def _meant(self, name: str) -> str:
+        import difflib  # takes a millisecond, which imports without mistakes can do without
+
         attributes = ("activation", "alpha", "beta")
         arguments = inspect.signature(self.run).parameters
         near = difflib.get_close_matches(name, (*attributes, *arguments), 1)
