@@ -51,6 +51,15 @@ void refuse_invalid(const GemmProblem& problem) {
                 "split_k_mode=\"stream_k\" does not serve a strided dgrad with groups; use "
                 "\"parallel\" or \"serial\"");
   }
+  if (problem.activation == Activation::swiglu) {
+    throw Error(
+        ErrorCode::unsupported,
+        fmt::format(
+            "activation=\"swiglu\" cannot be served on {}: its kernels take no scales of blocks, no "
+            "8-bit b that is contiguous along n, and no split_k_mode=\"cluster\"; copy b, choose "
+            "another mode, or apply the activation in a step of its own",
+            device.name));
+  }
   throw Error(ErrorCode::unsupported,
               fmt::format("split_k_mode=\"{}\" with split_k_slices={} cannot be served on {}: "
                           "cluster needs sm_90 and at most "

@@ -344,7 +344,7 @@ def draw_conv(config: random.Random, rng: random.Random, target: Target) -> Conv
     if not given["out_given"] and given.get("c") == "D":
         given["c"] = "float32"
     given |= draw_scalars(rng, bool(given.get("c")))
-    given |= {"seed": rng.getrandbits(32), "contents": draw_contents(rng)}
+    given |= {"seed": rng.getrandbits(32), "contents": draw_contents(rng, given, 0)}
     problem = Conv(**given, device=target.device)
     settled = settle_split(given, problem.k, False, target.device)
     if settled["kernel"] == "sm90" and (groups > 1 or channels % 8 or filters % 8):

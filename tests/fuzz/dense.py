@@ -193,7 +193,7 @@ def completed(given: dict[str, Any], rng: random.Random, target: Target) -> dict
         given["bias"] = "row"  # of one row and one column alike
     given["k"] = long_enough(given["k"], given["slices"], rng, target)
     given |= settle_split(given, given["k"], given["orders"][:2] == "rc", target.device)
-    return given | {"seed": rng.getrandbits(32), "contents": draw_contents(rng)}
+    return given | {"seed": rng.getrandbits(32), "contents": draw_contents(rng, given, given["k"])}
 
 
 def long_enough(k: int, slices: int | None, rng: random.Random, target: Target) -> int:
@@ -225,7 +225,7 @@ class ScaledGemm(Gemm):
         return self.b_dtype
 
     def of_scale(self, i: int) -> tuple[str, float, int]:
-        exact = self.contents == "integers"
+        exact = self.are_whole
         return ("powers" if exact else "wide", 2, self.seed * 16 + i)
 
     def scale(self, i: int, rows: int) -> Operand:

@@ -50,7 +50,12 @@ class Product(Problem):
         if self.out_dtype == "int32":
             return True
         q = self.amplitude(k)
-        return self.contents == "integers" and q * q * k <= (2**12 if self.is_8bit else 2**20)
+        return self.are_whole and q * q * k <= (2**12 if self.is_8bit else 2**20)
+
+    @property
+    def are_whole(self) -> bool:
+        """Integers, or NaNs and infinities, which are exact wherever they get."""
+        return self.contents in ("integers", "special")
 
     @property
     def is_8bit(self) -> bool:
@@ -59,15 +64,15 @@ class Product(Problem):
     def of_values(self, i: int, k: int) -> tuple[str, float, int]:
         """Contents of operand i."""
         seed = self.seed * 16 + i
-        if self.contents == "integers":
-            return ("integers", self.amplitude(k), seed)
+        if self.are_whole:
+            return (self.contents, self.amplitude(k), seed)
         if self.contents == "wide" and self.dtype != "int8":
             return ("wide", 3 if self.dtype == "float8_e4m3fn" else 6, seed)
         return ("normal", 40.0 if self.dtype == "int8" else 1.0, seed)
 
     def of_addend(self, i: int) -> tuple[str, float, int]:
         """Contents of c or the bias."""
-        kind = "integers" if self.contents == "integers" else "normal"
+        kind = "integers" if self.are_whole else "normal"
         return (kind, 8 if kind == "integers" else 2.0, self.seed * 16 + i)
 
     def form(self, name: str) -> dict[str, Any]:
@@ -124,8 +129,19 @@ class Product(Problem):
         return [fields for fields in tried if any(getattr(self, n) != x for n, x in fields.items())]
 
 
-def draw_contents(rng: random.Random) -> str:
-    return rng.choices(("integers", "normal", "wide"), (8, 3, 1))[0]
+def draw_contents(rng: random.Random, given: dict[str, Any], k: int) -> str:
+    """NaNs and infinities only where what becomes of them is defined: not beside functions of them,
+    in integers, or where float64 alone multiplies them by zero."""
+    contents = rng.choices(("integers", "normal", "wide", "special"), (16, 6, 2, 1))[0]
+    defined = (
+        given["activation"] in ("none", "relu")
+        and given["dtype"] != "int8"
+        and given["out_dtype"] not in ("int8", "int32")
+        and not given.get("amax")
+        and "geometry" not in given
+        and k <= 2**12
+    )
+    return contents if defined or contents != "special" else "integers"
 
 
 def draw_split(config: random.Random, target: Target) -> dict[str, Any]:

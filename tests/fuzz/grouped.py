@@ -164,7 +164,7 @@ class GroupedGemm(Product):
     def scale(self, name: str):
         rows = self.shape(name)[-2 if name == "a" else -1]
         coarse, lead = self.coarse["ab".index(name)], self.scale_lead(name)
-        exact = self.contents == "integers"
+        exact = self.are_whole
         contents = ("powers" if exact else "wide", 2, self.seed * 16 + 4 + "ab".index(name))
         if self.scaling == "vector":
             # Rows of masked matrices have one value for all groups, or one each.
@@ -375,7 +375,7 @@ def _fields(
            "k": a_order == "r" or b_order == "c"}  # fmt: skip
     if given["kernel"] == "sm90" and cut.get(dimension, False):
         given["kernel"] = "auto"
-    given |= {"seed": rng.getrandbits(32), "contents": draw_contents(rng)}
+    given |= {"seed": rng.getrandbits(32), "contents": draw_contents(rng, given, extent)}
     if dimension != "batched" and given["out_given"] and rng.random() < 0.06:
         given["groups"] = replace(groups, hostile=hostile_bounds(rng, groups))
     return given

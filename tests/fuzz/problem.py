@@ -50,8 +50,8 @@ class Call:
 class Problem:
     """Drawn, or made smaller. Plain fields that `shrink` may set one by one.
 
-    seed: of the operands' values. contents: "integers", "normal" or "wide". device: "cpu" or
-    "cuda", since sums are made differently.
+    seed: of the operands' values, whose contents are "integers", "normal", "wide" or "special".
+    device: "cpu" or "cuda", since sums are made differently.
     """
 
     operation: ClassVar[str]

@@ -9,6 +9,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 
@@ -173,10 +174,7 @@ class Fuzzer:
         if planned.refused is not None:
             self._report.refused.setdefault(planned.refused, []).append(planned.index)
             return
-        names = plan.kernel_name.split() if plan is not None else ["moe"]
-        family = names[0] if names else "empty"
-        mode = getattr(plan, "split_k_mode", "none")
-        self._report.runs[problem.operation, family, mode] += 1
+        self._report.runs[problem.operation, *family_and_mode(plan)] += 1
         if len(self._pending) >= self._settings.every:
             self._settle()
 
@@ -214,6 +212,14 @@ class Fuzzer:
             f"{complaint}\n{self._again(planned.index)}\n"
             f"--- the smallest that still fails: {smallest}\n{failure.script}\n---"
         )
+
+
+def family_and_mode(plan: Any) -> tuple[str, str]:
+    """Of a plan's kernel; moe has no plan, and nothing at all no kernel."""
+    if plan is None:
+        return "moe", "none"
+    names = plan.kernel_name.split()
+    return names[0] if names else "empty", getattr(plan, "split_k_mode", "none")
 
 
 def total(report: Report) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,6 +29,9 @@ class Place:
         return cls(torch.device(device), torch.device(reference or device), tight)
 
 
+REPEATING = 8  # one problem of so many is run twice
+
+
 class Refused(Exception):
     """A call that raised ValueError or TypeError; its message."""
 
@@ -42,6 +46,7 @@ class Output:
     operand: Operand | None = None
     before: torch.Tensor | None = None
     after: torch.Tensor | None = None
+    again: torch.Tensor | None = None  # after a second call
 
     def wrong(self) -> torch.Tensor | None:
         return None if self.expected is None else self.expected.wrong(self.result)
@@ -56,6 +61,10 @@ class Output:
         new.copy_(old if written is None else torch.where(written, old, new))
         return before != after
 
+    def changed(self) -> torch.Tensor | None:
+        """Which elements a second call gave other bits."""
+        return None if self.again is None else bits(self.again) != bits(self.after)
+
 
 def run(problem: Problem, place: Place) -> list[Output]:
     """Refused if the call is; else raises what it raises."""
@@ -66,17 +75,22 @@ def run(problem: Problem, place: Place) -> list[Output]:
     buffers = {
         name: x.to(place.device, copy=operands[name].is_output) for name, x in before.items()
     }
-    arrays = {name: x.view(buffers[name]) for name, x in operands.items()}
-    try:
-        made = call.run(arrays)
-    except (ValueError, TypeError) as error:
-        raise Refused(str(error)) from error
+
+    def invoke() -> Any:
+        try:
+            return call.run({name: x.view(buffers[name]) for name, x in operands.items()})
+        except (ValueError, TypeError) as error:
+            raise Refused(str(error)) from error
+
+    made = invoke()
     expected = problem.expected({name: x.view(before[name]) for name, x in operands.items()})
     outputs = []
     for name, x in operands.items():
         if x.is_output:
             after = buffers[name].to(place.reference)
             outputs.append(Output(name, x.view(after), expected.get(name), x, before[name], after))
+    if problem.seed % REPEATING == 0 and expected and outputs:
+        _repeat(outputs, before, buffers, invoke)
     results = made if isinstance(made, tuple) else (made,)
     for i, result in enumerate(results):
         if str(i) in expected:
@@ -85,11 +99,27 @@ def run(problem: Problem, place: Place) -> list[Output]:
     return outputs
 
 
+def _repeat(
+    outputs: list[Output],
+    before: dict[str, torch.Tensor],
+    buffers: dict[str, torch.Tensor],
+    invoke: Callable[[], Any],
+) -> None:
+    """Calls again, on outputs as they were."""
+    for output in outputs:
+        buffer = buffers[output.name]
+        buffers[output.name] = before[output.name].to(buffer.device, copy=True)
+    invoke()
+    for output in outputs:
+        output.again = buffers[output.name].to(output.after.device)
+
+
 def mistakes(outputs: list[Output]) -> torch.Tensor:
     """How many elements and guards are wrong; one number, where the reference lives."""
     counts = []
     for output in outputs:
-        counts += [x.sum() for x in (output.wrong(), output.strayed()) if x is not None]
+        masks = (output.wrong(), output.strayed(), output.changed())
+        counts += [mask.sum() for mask in masks if mask is not None]
     return torch.stack(counts).sum()
 
 
@@ -103,6 +133,11 @@ def explain(outputs: list[Output]) -> str:
         strayed = output.strayed()
         if strayed is not None and strayed.any():
             lines.append(_stray_elements(output, strayed))
+        changed = output.changed()
+        if changed is not None and changed.any():
+            lines.append(
+                f"{_label(output)}: a second call gave {int(changed.sum())} other elements"
+            )
     return "\n".join(lines)
 
 

@@ -10,12 +10,16 @@ import torch
 def values(
     shape: tuple[int, ...], dtype: torch.dtype, kind: str, limit: float, seed: int, device: Any
 ) -> torch.Tensor:
-    """integers: from -limit to limit. powers: of two, the exponents from -limit to limit. normal:
-    of standard deviation limit. wide: normal, times 2 to powers from -limit to limit."""
+    """integers: from -limit to limit. special: some of them NaN or infinite. powers: of two, the
+    exponents from -limit to limit. normal: of standard deviation limit. wide: normal, times 2 to
+    powers from -limit to limit."""
     drawn = {"generator": torch.Generator(device).manual_seed(seed), "device": device}
-    if kind in ("integers", "powers"):
+    if kind in ("integers", "powers", "special"):
         whole = torch.randint(-int(limit), int(limit) + 1, shape, dtype=torch.float32, **drawn)
-        return (whole if kind == "integers" else whole.exp2()).to(dtype)
+        if kind == "special":
+            for value in (float("nan"), float("inf"), -float("inf")):
+                whole = whole.masked_fill(torch.rand(shape, **drawn) < 1 / 512, value)
+        return (whole.exp2() if kind == "powers" else whole).to(dtype)
     x = torch.randn(shape, **drawn)
     if kind == "wide":
         x = x * (torch.rand(shape, **drawn) * (2 * limit) - limit).exp2()

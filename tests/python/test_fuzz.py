@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -41,6 +45,23 @@ def test_a_problem_follows_from_its_number() -> None:
 def test_bounds_that_make_no_sense_are_drawn() -> None:
     drawn = [draw(1, index, HERE, ["grouped_gemm"]) for index in range(400)]
     assert sum(problem.groups.hostile is not None for problem in drawn) > 4
+
+
+def test_a_gpu_serves_what_is_drawn() -> None:
+    """By the driver that has no GPU; plans read no memory."""
+    root = Path(__file__).parents[2]
+    driver = root / "build" / "fake_driver"
+    if not driver.exists():
+        pytest.skip(f"needs {driver}, which `make build` makes")
+    made = subprocess.run(
+        [sys.executable, "-m", "tests.fuzz.on_paper", "1500"],
+        cwd=root,
+        env=os.environ | {"LD_LIBRARY_PATH": str(driver)},
+        capture_output=True,
+        text=True,
+    )
+    assert made.returncode == 0, made.stdout + made.stderr
+    assert "sm90" in made.stdout and "portable" in made.stdout
 
 
 # --- mistakes, planted ---

@@ -153,3 +153,19 @@ def test_default_types_of_plan_problem() -> None:
     pytest.importorskip("ml_dtypes")
     scaled = cleave.plan_problem(4, 5, 6, dtype="int8", scaling="tensor", device="cpu")
     assert scaled.run(a, b, scale_a=f32(1), scale_b=f32(1)).dtype.name == "bfloat16"
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"dtype": "bfloat16", "split_k_mode": "cluster", "split_k_slices": 2},
+        {"dtype": "float8_e4m3fn", "layout": "tt"},
+        {"dtype": "float8_e4m3fn", "scaling": "block_128x128"},
+    ],
+    ids=str,
+)
+def test_swiglu_that_no_kernel_serves_is_named(options: dict[str, object]) -> None:
+    with pytest.raises(
+        ValueError, match=r'activation="swiglu".*blocks.*contiguous along n.*cluster'
+    ):
+        cleave.plan_problem(256, 256, 256, activation="swiglu", device="h100", **options)
