@@ -78,13 +78,15 @@ void check_options(const QuantizeProblem& p, Messages& out) {
   }
   if (p.has_transpose && !blocks) {
     out.push_back(
-        fmt::format("has_transpose is true, but granularity is {}; the transpose is "
+        fmt::format("has_transpose (transpose) is true, but granularity is {}; the transpose is "
                     "served for block_1x128 and block_128x128",
                     to_string(p.granularity)));
   }
   if (p.has_transpose && p.given_scale) {
     out.push_back(
-        "has_transpose and given_scale are both true; the scales of a transpose are always found");
+        "has_transpose (transpose) and given_scale (scale) are both set; the scales of a transpose "
+        "are "
+        "always found: leave one out");
   }
   if (p.groups < 0 || p.groups > kMostGroups) {
     out.push_back(fmt::format("groups is {}; it must be from 0 to {}", p.groups, kMostGroups));

@@ -40,12 +40,12 @@ def test_no_library_is_taken_from_the_current_directory(
 ) -> None:
     (tmp_path / "nvidia" / "cu13" / "lib").mkdir(parents=True)
     code = """
-import sys
+import os, sys
 import cleave
 paths = []
 cleave._core.add_library_search_path = paths.append
 cleave._library_paths.register()
-print([path for path in paths if path.startswith(sys.argv[-1])])
+print([path for path in paths if os.path.abspath(path).startswith(sys.argv[-1])])
 """
     (tmp_path / "probe.py").write_text(code)
     program = (*arguments, code) if arguments == ("-c",) else arguments
