@@ -27,6 +27,7 @@ def add_parser(subparsers: Any) -> None:
         help="dense matrix products",
         description="Measures candidates of each product on this GPU and stores the fastest in the "
         "tuning file beside the kernel cache, where later plans find it.",
+        epilog="Example: cleave tune gemm --m 128 --n 128 --k 8192:131072:*2 --dtype fp16,bf16",
         allow_abbrev=False,
     )
     add_gemm_options(gemm)
