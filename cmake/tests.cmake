@@ -7,8 +7,9 @@ find_package(GTest REQUIRED)
 file(GLOB test_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/tests/cpp/*.cpp")
 add_executable(cleave_tests ${test_sources})
 target_link_libraries(cleave_tests PRIVATE cleave::cleave cleave_private GTest::gtest_main)
+set(test_cache "${PROJECT_BINARY_DIR}/cache")  # tests/conftest.py has the same
 set_source_files_properties(tests/cpp/cache_directory.cpp PROPERTIES
-  COMPILE_DEFINITIONS CLEAVE_TEST_CACHE="${PROJECT_BINARY_DIR}/cache")
+  COMPILE_DEFINITIONS CLEAVE_TEST_CACHE="${test_cache}")
 set_source_files_properties(tests/cpp/nvrtc_choice_test.cpp PROPERTIES
   COMPILE_DEFINITIONS CLEAVE_TEST_FAKES="${PROJECT_BINARY_DIR}/fake_driver")
 # A wheel's libnvrtc is on no search path: the Python package points to it, and here the environment does.
@@ -28,7 +29,9 @@ if(BUILD_SHARED_LIBS)
              --build-generator "${CMAKE_GENERATOR}"
              --build-options "-DCMAKE_PREFIX_PATH=${prefix}"
              --test-command "${CMAKE_CTEST_COMMAND}" --output-on-failure)
-  set_tests_properties(example_cpp PROPERTIES FIXTURES_REQUIRED installed)
+  set_tests_properties(example_cpp PROPERTIES
+    FIXTURES_REQUIRED installed
+    ENVIRONMENT "CLEAVE_CACHE_DIR=${test_cache}")
 endif()
 
 # What emitted projects launch, on a driver and a compiler that are not real: a process of its own, since the library
