@@ -270,6 +270,13 @@ def test_settings_by_layer() -> None:
     assert model[1].activation_scale is None and model[1].smooth is not None
 
 
+@pytest.mark.parametrize("argument", ["activation", "smooth"])
+def test_settings_of_no_layer_are_refused(argument: str) -> None:
+    for name, meant in (("haed", "head"), ("tied", "head")):
+        with pytest.raises(ValueError, match=f"{argument} has '{name}', which is no .*{meant}"):
+            replace_linears(Model(), **{argument: {name: torch.ones(64)}})
+
+
 def test_a_lone_layer_has_no_parent() -> None:
     with pytest.raises(ValueError, match=r"use W8A8Linear\.from_linear"):
         replace_linears(nn.Linear(64, 32))

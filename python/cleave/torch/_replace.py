@@ -41,6 +41,17 @@ def replace_layers(
     return replaced
 
 
+def check_names(argument: str, given: Iterable[str], model: nn.Module) -> None:
+    """Refuses what is no module's first name, by which settings are looked up."""
+    names = [name for name, _ in model.named_modules() if name]
+    for name in given:
+        if name not in names:
+            raise ValueError(
+                f"{argument} has {name!r}, which is no module's first name{_near(name, names)}; "
+                "mend it, or leave it out"
+            )
+
+
 def _matcher(skip: Skip, names: Sequence[str]) -> Callable[[str, Any], bool]:
     """`skip` as a function of name and layer."""
     if callable(skip):

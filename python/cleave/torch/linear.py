@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ._replace import Skip, replace_layers
+from ._replace import Skip, check_names, replace_layers
 
 _quantize = torch.ops.cleave.quantize.default
 _quantize_static = torch.ops.cleave.quantize_static.default
@@ -199,6 +199,10 @@ def replace_linears(
     """
     if type(model) is nn.Linear:
         raise ValueError("model is itself a linear layer; use W8A8Linear.from_linear(model)")
+
+    for argument, settings in (("activation", activation), ("smooth", smooth)):
+        if isinstance(settings, Mapping):
+            check_names(argument, settings, model)
 
     def make(name: str, layer: nn.Linear) -> W8A8Linear:
         return W8A8Linear.from_linear(
