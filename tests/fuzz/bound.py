@@ -47,7 +47,9 @@ class Accumulator:
     exact_units: float
 
 
-def accumulator(dtype: str, k: int, device: str, fast: bool = False, ieee: bool = False):
+def accumulator(
+    dtype: str, k: int, device: str, fast: bool = False, ieee: bool = False
+) -> Accumulator:
     """Of sums of k products of `dtype`, on "cpu" or "cuda"."""
     if dtype == "int8":
         return Accumulator(0.0, 2.0**31)

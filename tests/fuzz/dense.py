@@ -51,7 +51,9 @@ class Gemm(Product):
         own = [x for x in self.batches if x is not None]
         return () if not own else (own[0] if 1 not in own else max(own, key=lambda x: x != 1),)
 
-    def operand(self, name: str, shape: tuple[int, ...], dtype: str, order: str, **given: Any):
+    def operand(
+        self, name: str, shape: tuple[int, ...], dtype: str, order: str, **given: Any
+    ) -> Operand:
         return matrix(name, shape, dtype, column_major=order == "c", **self.form(name), **given)
 
     def call(self) -> Call:

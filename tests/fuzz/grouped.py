@@ -24,7 +24,7 @@ from .epilogue import (
     least,
     settle_split,
 )
-from .operand import float64, matrix, packed
+from .operand import Operand, float64, matrix, packed
 from .problem import FLOAT8, FLOATS, Call, Target, plan_call
 
 Index = tuple[Any, ...]
@@ -103,22 +103,35 @@ class GroupedGemm(Product):
         """Of the groups' K."""
         return max(self.groups.sizes) if self.dimension == "k" else self.k
 
-    def array(self, name: str, of: str, dtype: str, order: str, **given: Any):
+    def array(self, name: str, of: str, dtype: str, order: str, **given: Any) -> Operand:
         even = self.dimension == "masked" and of in "ad"
         return matrix(
             name, self.shape(of), dtype, column_major=order == "c", even=even,
             **self.form(name), **given,
         )  # fmt: skip
 
+    def kept(self, name: str) -> tuple[int, tuple[tuple[int, int], ...]] | None:
+        """Where an operand has values; what belongs to no group is poison."""
+        dim = {"m": {"a": 0}, "n": {"b": 1}, "k": {"a": 1, "b": 0}}.get(self.dimension, {}).get(
+            name
+        )
+        if dim is None or self.groups.hostile is not None:
+            return None
+        return dim, tuple(self.groups.ranges)
+
     def call(self) -> Call:
         a_order, b_order, d_order = self.orders
         longest = self.longest
         given: dict[str, Any] = {
-            "a": self.array("a", "a", self.dtype, a_order, contents=self.of_values(0, longest)),
-            "b": self.array(
-                "b", "b", self.b_dtype or self.dtype, b_order, contents=self.of_values(1, longest)
+            "a": self.array(
+                "a", "a", self.dtype, a_order, contents=self.of_values(0, longest),
+                kept=self.kept("a"),
             ),
-        }
+            "b": self.array(
+                "b", "b", self.b_dtype or self.dtype, b_order, contents=self.of_values(1, longest),
+                kept=self.kept("b"),
+            ),
+        }  # fmt: skip
         if self.dimension != "batched":
             given |= self.groups.keywords(self.dimension == "masked")
         if self.out_given:
@@ -161,7 +174,7 @@ class GroupedGemm(Product):
             return self.leads[name]
         return () if (name, self.dimension) in (("a", "m"), ("b", "n")) else (self.count,)
 
-    def scale(self, name: str):
+    def scale(self, name: str) -> Operand:
         rows = self.shape(name)[-2 if name == "a" else -1]
         coarse, lead = self.coarse["ab".index(name)], self.scale_lead(name)
         exact = self.are_whole
@@ -226,8 +239,6 @@ class GroupedGemm(Product):
                 bound[place["d"]] = sums.bound
         zeroed = not self.out_given if self.zero_rest is None else self.zero_rest
         everything = zeroed or self.dimension in ("k", "batched")
-        if not everything and not self.out_given:
-            return {name: self.output(Sums(value, bound), written)}
         return {name: self.output(Sums(value, bound), None if everything else written)}
 
     def group(self, g: int, a: torch.Tensor, b: torch.Tensor, arrays: Any) -> Sums:
@@ -269,7 +280,7 @@ class GroupedGemm(Product):
 
 @dataclass
 class GroupedWgrad(GroupedGemm):
-    """Of dy [T, N] and x [T, K], which lie as `a` transposed and b. c: "D" to accumulate."""
+    """Of dy [T, N], which is `a` transposed, and x [T, K]. c: "D" to accumulate."""
 
     operation: ClassVar[str] = "grouped_gemm_wgrad"
 
@@ -277,30 +288,46 @@ class GroupedWgrad(GroupedGemm):
         given = super().call().keywords
         for name in ("activation", "bias", "beta"):
             given.pop(name, None)
-        a = given.pop("a")
-        shape = (a.shape[1], a.shape[0])
-        order = tuple(1 - d for d in a.order)
-        given["dy"] = replace(a, name="dy", shape=shape, order=order)
+        given["dy"] = transposed(given.pop("a"), "dy")
         given["x"] = replace(given.pop("b"), name="x")
         if given.pop("c", None) is not None:
             given["accumulate"] = True
         if self.scaling:
-            given["scale_dy"], given["scale_x"] = given.pop("scale_a"), given.pop("scale_b")
+            scale = given.pop("scale_a")
+            blocks = self.scaling == "block"
+            given["scale_dy"] = transposed(scale, "scale_dy") if blocks else scale
+            given["scale_x"] = given.pop("scale_b")
         return Call("grouped_gemm_wgrad", given)
 
+    def as_product(self, arrays: dict[str, Any]) -> dict[str, Any]:
+        """By the names of grouped_gemm."""
+        arrays = dict(arrays)
+        arrays |= {"a": arrays.pop("dy").mT, "b": arrays.pop("x")}
+        if "scale_dy" in arrays:
+            arrays["scale_a"] = arrays.pop("scale_dy")
+            if self.scaling == "block":
+                arrays["scale_a"] = arrays["scale_a"].mT
+        if "scale_x" in arrays:
+            arrays["scale_b"] = arrays.pop("scale_x")
+        return arrays
+
     def expected(self, arrays: dict[str, torch.Tensor]) -> dict[str, Expected]:
-        return super().expected(arrays | {"a": arrays["dy"].mT, "b": arrays["x"]})
+        return super().expected(self.as_product(arrays))
 
     def plan(self, arrays: dict[str, torch.Tensor]) -> Any:
-        keywords = self.call().fill(arrays)
-        given = {"a": keywords.pop("dy").mT, "b": keywords.pop("x")}
+        keywords = self.as_product(self.call().fill(arrays))
         if keywords.pop("accumulate", False):
-            given["c"] = keywords["out"]
-        if self.scaling:
-            given["scale_a"] = keywords.pop("scale_dy")
-            given["scale_b"] = keywords.pop("scale_x")
+            keywords["c"] = keywords["out"]
         keywords.pop("alpha", None)
-        return cleave.plan_grouped_gemm(**given, **keywords)
+        return cleave.plan_grouped_gemm(**keywords)
+
+
+def transposed(x: Operand, name: str) -> Operand:
+    """A matrix whose rows are x's columns, in the same memory."""
+    rows, columns = x.shape
+    kept = x.kept and (1 - x.kept[0], x.kept[1])
+    order = tuple(1 - d for d in x.order)
+    return replace(x, name=name, shape=(columns, rows), order=order, kept=kept)
 
 
 def draw_grouped_gemm(config: random.Random, rng: random.Random, target: Target) -> GroupedGemm:

@@ -10,7 +10,7 @@ import torch
 
 from .bound import Expected, Sums, expected
 from .dense import draw_sizes, limited
-from .operand import float64, matrix, packed
+from .operand import Operand, float64, matrix, packed
 from .problem import FLOATS, Call, Problem, Target
 
 FUNCTIONS = ("expert_offsets", "sort_tokens", "permute", "gather", "unpermute")
@@ -77,7 +77,7 @@ class Moe(Problem):
             given["num_experts"] = self.experts
         return Call(f"moe.{self.function}", given)
 
-    def rows(self, name: str, count: int):
+    def rows(self, name: str, count: int) -> Operand:
         contents = ("normal", 1.0 if self.dtype in FLOATS else 40.0, self.seed * 16)
         shape = (count, self.columns)
         return matrix(name, shape, self.dtype, align=self.align, gap=self.gap, contents=contents)

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from .values import buffer_of, values
+from .values import buffer_of, only, values
 
 CANARY = 96.0  # exact in every dtype
 MARGIN = 64  # guards before, at least, and by default after
@@ -22,6 +22,7 @@ class Operand:
     order: its dimensions, the last of which has neighbours in memory. gaps: elements left free
     after each step of a dimension but the last, in that order. is_output: the call writes it.
     contents: as `values` makes them; literal: these values; neither: poison.
+    kept: a dimension, and ranges of it, outside of which there is poison all the same.
     """
 
     name: str
@@ -32,6 +33,7 @@ class Operand:
     offset: int = MARGIN
     contents: tuple[str, float, int] | None = None
     literal: tuple[Any, ...] | None = None
+    kept: tuple[int, tuple[tuple[int, int], ...]] | None = None
     is_output: bool = False
 
     @property
@@ -68,6 +70,8 @@ class Operand:
             contents = contents.reshape(self.shape)
         elif self.contents is not None:
             contents = values(self.shape, self.dtype, *self.contents, device)
+            if self.kept is not None:
+                contents = only(contents, *self.kept)
         return buffer_of(
             self.length(tail), self.offset, self.shape, self.strides, self.dtype, self.guard,
             contents, device,

@@ -7,7 +7,7 @@ import os
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -117,15 +117,15 @@ class Fuzzer:
         last = None if settings.count is None else settings.first + settings.count
         end = None if settings.seconds is None else begin + settings.seconds
         ahead = Ahead(self._place.device, settings.threads, 24 * settings.sharing)
-        watchdog = Watchdog(settings.hang, self._say)
+        self._watchdog = Watchdog(settings.hang, self._say)
+        planned, said = None, begin
         try:
-            said = begin
             for planned in ahead(self._problems(last)):
-                watchdog.alive(f"problem {planned.index}: {planned.problem}")
+                self._watchdog.alive(f"problem {planned.index}: {planned.problem}")
                 self._step(planned)
                 self._report.seconds = time.monotonic() - begin
                 self._report.kernels = ahead.kernels
-                if time.monotonic() - said > self._settings.progress:
+                if time.monotonic() - said > settings.progress:
                     said = time.monotonic()
                     self._say(total(self._report))
                 if len(self._report.failures) >= settings.most_failures:
@@ -134,17 +134,18 @@ class Fuzzer:
                     break
             self._settle()
         except Exception:
-            numbers = [planned.index for planned, _ in self._pending]
-            self._say(f"DIED at problem {planned.index}; not yet known: {numbers}")
-            self._say(self._again(numbers[0] if numbers else planned.index))
+            at = planned.index if planned else settings.first
+            numbers = [other.index for other, _ in self._pending]
+            self._say(f"DIED at problem {at}; not yet known: {numbers}")
+            self._say(self._again(numbers[0] if numbers else at))
             raise
         finally:
-            watchdog.stop()
+            self._watchdog.stop()
             ahead.close()
         self._report.seconds = time.monotonic() - begin
         return self._report
 
-    def _problems(self, last: int | None):
+    def _problems(self, last: int | None) -> Iterator[tuple[int, Problem]]:
         settings, index = self._settings, self._settings.first
         while last is None or index < last:
             problem = draw(settings.seed, index, self.target, settings.operations, settings.sharing)
@@ -163,7 +164,7 @@ class Fuzzer:
     def _step(self, planned: Planned) -> None:
         problem, plan = planned.problem, planned.plan
         if planned.refused is None:
-            if planned.compiled is not None and not planned.compiled.done():
+            if planned.compiled is not None:
                 begin = time.monotonic()
                 planned.compiled.result()
                 self._report.waited += time.monotonic() - begin
@@ -182,6 +183,8 @@ class Fuzzer:
         """Waits for what is pending, and looks into what is wrong."""
         if not self._pending:
             return
+        first, last = self._pending[0][0].index, self._pending[-1][0].index
+        self._watchdog.alive(f"problems {first} to {last} were begun\n{self._again(first)}")
         counts = torch.stack([count for _, count in self._pending]).tolist()
         wrong = [
             planned for (planned, _), count in zip(self._pending, counts, strict=True) if count
@@ -192,6 +195,7 @@ class Fuzzer:
 
     def _fail(self, planned: Planned) -> None:
         problem = planned.problem
+        self._watchdog.alive(f"problem {planned.index} was wrong, and was to be made smaller")
 
         def fails(candidate: Problem) -> bool:
             return bool(mistakes(run(candidate, self._place)).item())

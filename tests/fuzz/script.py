@@ -35,6 +35,8 @@ def _array(x: Operand) -> str:
     elif x.contents is not None:
         kind, limit, seed = x.contents
         contents = f"values({x.shape}, {x.dtype}, {kind!r}, {limit}, {seed}, device)"
+        if x.kept is not None:
+            contents = f"only({contents}, {x.kept[0]}, {x.kept[1]})"
     else:
         contents = "None"
     guard = "float('nan')" if x.guard != x.guard else repr(x.guard)

@@ -30,6 +30,14 @@ def values(
     return x.round().clamp(torch.iinfo(dtype).min, torch.iinfo(dtype).max).to(dtype)
 
 
+def only(x: torch.Tensor, dim: int, ranges: tuple[tuple[int, int], ...]) -> torch.Tensor:
+    """With NaNs outside of the ranges, of integers 101."""
+    poisoned = torch.full_like(x, float("nan") if x.dtype.is_floating_point else 101)
+    for begin, end in ranges:
+        poisoned.narrow(dim, begin, end - begin).copy_(x.narrow(dim, begin, end - begin))
+    return poisoned
+
+
 def buffer_of(
     length: int,
     offset: int,
