@@ -37,7 +37,7 @@ Args:
         int32 for int8, which is exact, and bfloat16 for 8-bit floats.
     split_k_mode: "none", "serial", "parallel", "cluster", "stream_k" or "auto". Every mode is
         repeatable bit by bit, but results of two modes or slice counts may differ in the last bits.
-    split_k_slices: from 1 to K; None lets the planner choose.
+    split_k_slices: 1 or more, of which at most K are used; None lets the planner choose.
     deterministic: repeatable results are demanded: honoured or refused.
     kernel: "auto", "sm90" (TMA and WGMMA) or "portable" (sm_80 and later, any alignment).
     stream: a CUDA stream of torch, CuPy, Numba or cuda.core, or its handle as an integer, which is

@@ -84,7 +84,7 @@ int64_t parse_integer(nb::handle value, const char* name, const char* expected) 
 
 int32_t parse_split_k_slices(nb::handle value) {
   if (value.is_none()) return 0;
-  return slice_count(parse_integer(value, "split_k_slices", "an integer from 1 to K, or None"));
+  return slice_count(parse_integer(value, "split_k_slices", "an integer of 1 or more, or None"));
 }
 
 bool parse_flag(nb::handle value, const char* name) {

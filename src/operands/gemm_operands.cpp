@@ -337,8 +337,9 @@ void set_scalars(float alpha, std::optional<float> beta, ProductCall& call) {
 int32_t slice_count(std::optional<int64_t> slices) {
   if (!slices) return 0;
   if (*slices < 1 || *slices > std::numeric_limits<int32_t>::max()) {
-    refuse_value("split_k_slices is {}; it must be from 1 to K, or None to let the planner choose",
-                 *slices);
+    refuse_value(
+        "split_k_slices is {}; it must be from 1 to 2^31 - 1, or None to let the planner choose",
+        *slices);
   }
   return int32_t(*slices);
 }
