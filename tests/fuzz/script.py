@@ -5,14 +5,17 @@ from __future__ import annotations
 import inspect
 from typing import Any
 
+import torch
+
 from . import values
 from .operand import Operand
 from .problem import Problem
+from .trial import call_of
 
 
 def script(problem: Problem, complaint: str, device: str) -> str:
     """What to paste into a Python interpreter."""
-    call = problem.call()
+    call = call_of(problem, torch.device(device))
     source = inspect.getsource(values).split('"""', 2)[2]
     lines = [
         f'"""cleave.{call.function}', "", complaint, '"""',

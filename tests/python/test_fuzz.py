@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import subprocess
 import sys
@@ -15,9 +16,10 @@ torch = pytest.importorskip("torch")
 
 import cleave  # noqa: E402
 from tests.fuzz.draw import OPERATIONS, draw  # noqa: E402
+from tests.fuzz.operand import bits  # noqa: E402
 from tests.fuzz.problem import Problem, Target  # noqa: E402
 from tests.fuzz.run import Failure, Fuzzer, Settings, summary  # noqa: E402
-from tests.fuzz.trial import Place, explain, run  # noqa: E402
+from tests.fuzz.trial import REPEATING, Place, explain, run  # noqa: E402
 
 HERE = Target("cpu", small=True)
 
@@ -95,6 +97,16 @@ def one_element_too_far(real: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
+def beyond_the_workspace(real: Callable[..., Any]) -> Callable[..., Any]:
+    def call(*arrays: Any, workspace: Any = None, **options: Any) -> Any:
+        if workspace is not None:
+            size = workspace.numel()
+            workspace.as_strided((1,), (1,), workspace.storage_offset() + size).fill_(1)
+        return real(*arrays, workspace=workspace, **options)
+
+    return call
+
+
 def with_a_wrong_scale(real: Callable[..., Any]) -> Callable[..., Any]:
     """Of the last row."""
 
@@ -111,6 +123,7 @@ PLANTED = [
     ("gemm", "gemm", without_the_last_k),
     ("gemm", "gemm", one_element_too_far),
     ("scaled_gemm", "scaled_gemm", without_the_bias),
+    ("scaled_gemm", "scaled_gemm", beyond_the_workspace),
     ("grouped_gemm", "grouped_gemm", one_element_too_far),
     ("conv", "conv2d", without_the_bias),
     ("quantize", "quantize", with_a_wrong_scale),
@@ -137,6 +150,22 @@ def test_a_mistake_is_found_and_made_small(
     assert "tensor(" in capsys.readouterr().out
     monkeypatch.undo()
     assert not explain(run(failure.smallest, Place.of("cpu")))
+
+
+def test_a_second_call_that_differs_is_found(monkeypatch: Any) -> None:
+    drawn: Any = (draw(7, index, HERE, ["gemm"]) for index in itertools.count())
+    problem = next(x for x in drawn if x.seed % REPEATING == 0 and x.out_given and x.m * x.n)
+    assert not explain(run(problem, Place.of("cpu")))
+    real, times = cleave.gemm, itertools.count()
+
+    def gemm(*arrays: Any, out: Any, **options: Any) -> Any:
+        real(*arrays, out=out, **options)
+        if next(times) == 1:
+            bits(out)[(0,) * out.dim()] ^= 1
+        return out
+
+    monkeypatch.setattr(cleave, "gemm", gemm)
+    assert "a second call gave 1 other" in explain(run(problem, Place.of("cpu")))
 
 
 def elements(problem: Problem) -> int:
