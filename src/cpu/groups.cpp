@@ -25,8 +25,8 @@ Groups::Groups(const GemmProblem& problem, const GemmArguments& arguments, uint3
   for (uint32_t g = 0; g < params.count; ++g) {
     ranges_.push_back(group_range(params, g));
     const uint32_t own = group_steps(layout.dimension, ranges_.back(), step);
-    before_.push_back(min_of(before_.back() + own,
-                             most_steps_before(layout.dimension, most, params.count - g - 1)));
+    before_.push_back(add_steps(before_.back(), own,
+                                most_steps_before(layout.dimension, most, params.count - g - 1)));
   }
 }
 

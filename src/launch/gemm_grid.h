@@ -84,9 +84,20 @@ struct GemmGrid {
   size_t partial_bytes = 0;
 };
 
-/// False if the line that stream_k cuts is too long for the 31 bits that count its k blocks.
-inline bool is_countable(const GemmConfig& config, const GemmTiles& tiles) {
-  return config.split != SplitKMode::stream_k || tiles.line <= uint64_t(INT32_MAX);
+/// More tiles than stream_k ever cuts of products without groups of K or classes: two waves, on a GPU
+/// with many more multiprocessors than any has.
+inline constexpr uint64_t kMostCutTiles = 1024;
+
+/// False if the blocks of all units of work, or the k blocks of the line that stream_k cuts, are more
+/// than 31 bits count. `slices`: as for gemm_grid.
+inline bool is_countable(const GemmConfig& config, const GemmTiles& tiles, uint32_t slices) {
+  constexpr uint64_t kMost = INT32_MAX;
+  const bool stream = config.split == SplitKMode::stream_k;
+  const uint64_t blocks_of_tile = uint64_t(sharers(config)) * (stream ? 1 : std::max(slices, 1u));
+  if (tiles.total > kMost / blocks_of_tile) return false;
+  const uint64_t line =
+      tiles.line > 0 ? tiles.line : std::min(tiles.total, kMostCutTiles) * tiles.k_blocks;
+  return !stream || line <= kMost;
 }
 
 /// `slices` of K that a tile has: at least one k block each, and whole clusters of them. For

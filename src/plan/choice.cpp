@@ -319,7 +319,7 @@ std::optional<Choice> make_choice(const GemmProblem& problem, const DeviceInfo& 
   if (sharers(c) > 2 && c.cluster_k == 1) return std::nullopt;
   const bool streamed = c.split == SplitKMode::stream_k;
   if (streamed && c.grouping == Grouping::classes && p.batch > 1) return std::nullopt;
-  if (!is_countable(c, tiles)) return std::nullopt;
+  if (!is_countable(c, tiles, slices)) return std::nullopt;
 
   choice.spec.slices = streamed ? spec.slices : slices;
   choice.spec.cluster_k = c.split == SplitKMode::parallel ? c.cluster_k : 1;

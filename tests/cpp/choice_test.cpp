@@ -2,8 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include <limits>
+
 #include "cleave/device.h"
 #include "cleave/mainloop/scale_lines.h"
+#include "plan/catalogue.h"
 #include "plan/spec.h"
 
 namespace cleave {
@@ -48,6 +51,41 @@ TEST(Choice, TallTilesAreForPromotedSums) {
   p.a.dtype = p.b.dtype = DType::bf16;
   p.scale_a = p.scale_b = {};
   EXPECT_FALSE(choose(p, "sm90 192x128").has_value());
+}
+
+// Tiles are numbered with 31 bits.
+TEST(Choice, NobodyCutsAProductIntoMoreTilesThanAreCounted) {
+  GemmProblem p;
+  p.m = 1;
+  p.n = 33;
+  p.k = 64;
+  p.batch = std::numeric_limits<int32_t>::max();
+  p.activation = Activation::swiglu;
+  p.a = {DType::bf16, p.k, 1, p.k};
+  p.b = {DType::bf16, 1, p.k, 2 * p.n * p.k};
+  p.c = p.d = {DType::bf16, p.n, 1, p.n};
+  ASSERT_TRUE(validate(p).empty());
+  EXPECT_FALSE(choose(p, "sm90 64x32").has_value()) << "three tiles of 16 columns each";
+  EXPECT_TRUE(choose(p, "sm90 64x128").has_value());
+  const std::vector<Choice> all = candidates(p, device_info(kPlanOnlyH100));
+  ASSERT_FALSE(all.empty());
+  for (const Choice& choice : all)
+    EXPECT_LE(choice.tiles * sharers(choice.config) * choice.spec.slices, double(p.batch))
+        << to_string(choice.spec);
+}
+
+TEST(Choice, StreamKCutsNoLineLongerThanIsCounted) {
+  GemmProblem p;
+  p.m = p.n = 20 * 128;
+  p.k = std::numeric_limits<int32_t>::max() / 64 * 64;
+  p.a = {DType::bf16, p.k, 1};
+  p.b = {DType::bf16, 1, p.k};
+  p.c = p.d = {DType::bf16, p.n, 1};
+  p.split_k_mode = SplitKMode::stream_k;
+  ASSERT_TRUE(validate(p).empty());
+  EXPECT_FALSE(choose(p, "sm90 128x128 stream_k 1").has_value()) << "136 tiles of 2^25 k blocks";
+  p.m = p.n = 128;
+  EXPECT_TRUE(choose(p, "sm90 128x128 stream_k 1").has_value());
 }
 
 }  // namespace

@@ -169,3 +169,12 @@ def test_swiglu_that_no_kernel_serves_is_named(options: dict[str, object]) -> No
         ValueError, match=r'activation="swiglu".*blocks.*contiguous along n.*cluster'
     ):
         cleave.plan_problem(256, 256, 256, activation="swiglu", device="h100", **options)
+
+
+def test_no_plan_has_more_tiles_than_31_bits_count() -> None:
+    plan = cleave.plan_problem(
+        1, 33, 64, batch=2**31 - 1, activation="swiglu", dtype="bfloat16", device="h100"
+    )
+    # A tile of fewer columns would be one of two for each entry.
+    columns = {int(c["kernel"].split("x")[1].split()[0]) // 2 for c in plan.candidates}
+    assert columns and min(columns) >= 33

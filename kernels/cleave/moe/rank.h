@@ -58,7 +58,8 @@ CLEAVE_DEVICE void rank(const MoeParams& p) {
     __syncwarp();
     if (!exists) continue;
     const bool dropped = bin == p.experts;
-    p.indices[row] = signed_index(slot, dropped);
+    // Were the ids written while this kernel reads them twice, a row may be none.
+    if (row < p.slots) p.indices[row] = signed_index(slot, dropped);
     if (p.positions != nullptr) p.positions[slot] = signed_index(row, dropped);
   }
 }

@@ -22,17 +22,17 @@ CLEAVE_DEVICE GroupTable build_group_table(const GroupParams& p, Grouping groupi
       const uint32_t g = first + lane;
       const bool exists = g < p.count;
       const GroupRange range = exists ? group_range(p, g) : GroupRange{};
-      uint32_t sum = exists ? group_steps(grouping, range, step) : 0;
+      uint32_t sum = exists ? min_of(group_steps(grouping, range, step), most) : 0;
       CLEAVE_UNROLL
       for (uint32_t distance = 1; distance < 32; distance *= 2) {
         const uint32_t other = __shfl_up_sync(0xffffffffu, sum, distance);
-        if (lane >= distance) sum += other;
+        if (lane >= distance) sum = add_steps(sum, other, most);
       }
       if (exists) {
         ranges[g] = range;
-        before[g + 1] = min_of(total + sum, most_steps_before(grouping, most, p.count - g - 1));
+        before[g + 1] = add_steps(total, sum, most_steps_before(grouping, most, p.count - g - 1));
       }
-      total += __shfl_sync(0xffffffffu, sum, 31);
+      total = add_steps(total, __shfl_sync(0xffffffffu, sum, 31), most);
     }
     if (lane == 0) before[0] = 0;
   }
