@@ -157,6 +157,18 @@ def rows_of(ranges: Any, rows: int) -> torch.Tensor:
     return groups
 
 
+def padded_ranges(ranges: Any, rows: int) -> list[tuple[int, int]]:
+    """Ranges with the padding that follows each, up to a multiple of 128, if nothing is there."""
+    taken = rows_of(ranges, rows)
+    padded = []
+    for begin, end in ranges:
+        last = end
+        while begin < end and last % 128 and last < rows and taken[last] < 0:
+            last += 1
+        padded.append((begin, last))
+    return padded
+
+
 ALIGNED = ranges_of(SIZES, spacing=128)
 ALIGNED_ROWS = 512
 LAYOUTS = {
@@ -173,9 +185,10 @@ def test_m_grouped_bf16_gemm_contiguous(layout: Any) -> None:
     ranges, rows, groups, psum = layout
     a, b = integers(rows, K), integers(G, N, K)
     expected = product(a, b.mT, ranges).bfloat16()
-    inside = torch.zeros(rows, dtype=torch.bool)
-    for begin, end in ranges:
-        inside[begin:end] = True
+    # With what follows a group in its last block of 128 rows.
+    padded = padded_ranges(ranges, rows)
+    with_padding = product(a, b.mT, padded).bfloat16()
+    with_padding[rows_of(padded, rows) < 0] = 7
     for function, weights in (
         (deep_gemm.m_grouped_bf16_gemm_nt_contiguous, b),
         (deep_gemm.m_grouped_bf16_gemm_nn_contiguous, b.mT),
@@ -186,7 +199,28 @@ def test_m_grouped_bf16_gemm_contiguous(layout: Any) -> None:
         assert torch.equal(d, expected)
         d.fill_(7)
         function(a, weights, d, groups, use_psum_layout=psum, ensure_zero_padding=False)
-        assert torch.equal(d[inside], expected[inside]) and (d[~inside] == 7).all()
+        assert torch.equal(d, with_padding)
+
+
+@pytest.mark.parametrize("psum", [False, True])
+def test_padding_of_zeros_gives_zeros_without_ensure_zero_padding(psum: bool) -> None:
+    """All of d is compared by DeepGEMM's own tests, which do not ask for zeros there."""
+    rows = 640
+    ranges = ranges_of([100, 128, 0, 130], spacing=128)
+    groups = int32([end for _, end in ranges]) if psum else rows_of(ranges, rows)
+    a, b = integers(rows, K), integers(4, N, K)
+    scale_a, scale_b = scales(rows, K_BLOCKS), scales(4, -(-N // 128), K_BLOCKS)
+    a[rows_of(ranges, rows) < 0] = 0
+    expected = product(a, b.mT, ranges).bfloat16()
+    d = torch.full((rows, N), torch.nan, dtype=torch.bfloat16)
+    options = {"use_psum_layout": psum, "ensure_zero_padding": False}
+    deep_gemm.m_grouped_bf16_gemm_nt_contiguous(a, b, d, groups, **options)
+    assert torch.equal(d[:512], expected[:512]) and d[512:].isnan().all()
+    d.fill_(torch.nan)
+    pairs = (a.to(E4M3), scale_a), (b.to(E4M3), scale_b)
+    deep_gemm.m_grouped_fp8_gemm_nt_contiguous(*pairs, d, groups, **options)
+    assert not d[:512].isnan().any() and d[512:].isnan().all()
+    assert (d[rows_of(ranges, rows) < 0][: 512 - 358] == 0).all()
 
 
 @layouts

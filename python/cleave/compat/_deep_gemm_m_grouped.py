@@ -9,6 +9,10 @@
 The arrays are int32, on the operands' device, and stay there. Groups may have any size: nothing
 needs alignment but psum's beginnings. compiled_dims, the expected sizes and disable_ue8m0_cast
 change no result.
+
+What ensure_zero_padding leaves open is as DeepGEMM has it: without it, padding that follows a
+group's rows in the same 128 rows is multiplied like them, so that zeros in a give zeros in d, and
+other padding is not written.
 """
 
 from __future__ import annotations
@@ -18,7 +22,7 @@ from typing import Any
 from .. import _core
 from ._deep_gemm_recipe import check_recipes
 
-_ALIGNMENT = 128  # of the groups in a psum layout
+_ALIGNMENT = 128  # of the groups in a psum layout; rows that DeepGEMM computes together
 
 
 def m_grouped_bf16_gemm_nt_contiguous(
@@ -33,9 +37,9 @@ def m_grouped_bf16_gemm_nt_contiguous(
 ) -> None:
     """Fills the rows of d [M, N] with a @ b[group].T; a is [M, K], b [G, N, K].
 
-    Rows of no group become zero, or stay as they are if not ensure_zero_padding.
+    Rows of no group become zero with ensure_zero_padding.
     """
-    bounds = _row_bounds(grouped_layout, b.shape[0], use_psum_layout)
+    bounds = _row_bounds(grouped_layout, b.shape[0], use_psum_layout, not ensure_zero_padding)
     _core.grouped_gemm(a, b.mT, **bounds, out=d, zero_rest=ensure_zero_padding)
 
 
@@ -84,7 +88,7 @@ def m_grouped_fp8_gemm_nt_contiguous(
     a's scales are [M, K / 128], b's [G, N, K / 128] or [G, N / 128, K / 128], quotients rounded up.
     """
     check_recipes(a, b, recipe, recipe_a, recipe_b)
-    bounds = _row_bounds(grouped_layout, b[0].shape[0], use_psum_layout)
+    bounds = _row_bounds(grouped_layout, b[0].shape[0], use_psum_layout, not ensure_zero_padding)
     _core.grouped_gemm(
         a[0], b[0].mT, **bounds, scale_a=a[1], scale_b=b[1].mT, out=d,
         zero_rest=ensure_zero_padding,
@@ -131,21 +135,30 @@ def m_grouped_fp8_gemm_nt_masked(
     _core.grouped_gemm(a[0], b[0].mT, counts=masked_m, scale_a=a[1], scale_b=b[1].mT, out=d)
 
 
-def _row_bounds(grouped_layout: Any, groups: int, use_psum_layout: bool) -> dict[str, Any]:
-    """Keywords of cleave.grouped_gemm."""
+def _row_bounds(
+    grouped_layout: Any, groups: int, use_psum_layout: bool, with_padding: bool
+) -> dict[str, Any]:
+    """Keywords of cleave.grouped_gemm. with_padding: a group has that of its last block of rows."""
     if use_psum_layout:
-        return {"offs": grouped_layout, "alignment": _ALIGNMENT}
-    starts, sizes = _runs(grouped_layout, groups)
+        ends = grouped_layout
+        if with_padding:
+            ends = (ends + (_ALIGNMENT - 1)) // _ALIGNMENT * _ALIGNMENT
+        return {"offs": ends, "alignment": _ALIGNMENT}
+    starts, sizes = _runs(grouped_layout, groups, with_padding)
     return {"starts": starts, "sizes": sizes}
 
 
-def _runs(group_of_row: Any, groups: int) -> tuple[Any, Any]:
+def _runs(group_of_row: Any, groups: int, with_padding: bool) -> tuple[Any, Any]:
     """Where each group's rows begin and how many there are, found on the device."""
     import torch
 
     count = group_of_row.shape[0]
     row = torch.arange(count, dtype=torch.int32, device=group_of_row.device)
     padding = (group_of_row < 0) | (group_of_row >= groups)
+    if with_padding:
+        before = row.masked_fill(padding, -1).cummax(0).values  # the last row that has a group
+        padding = before // _ALIGNMENT != row // _ALIGNMENT
+        group_of_row = group_of_row[before.clamp(min=0).long()]
     group = group_of_row.masked_fill(padding, 0).long()
     starts = row.new_full((groups,), count)
     starts.scatter_reduce_(0, group, row.masked_fill(padding, count), "amin")
