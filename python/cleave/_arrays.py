@@ -16,13 +16,15 @@ class Adapter:
 
     empty(like, shape, dtype name) makes an uninitialised array beside `like`, and
     empty_channels_last one whose second dimension lies closest in memory; channels_last copies an
-    array into that order; finish turns a new array, filled, into what the user gets;
-    current_stream(device) is a stream or its handle.
+    array into that order; assign(target, source) copies elements into an array of any order; finish
+    turns a new array, filled, into what the user gets; current_stream(device) is a stream or its
+    handle.
     """
 
     empty: Callable[[Any, tuple[int, ...], str], Any] | None = None
     empty_channels_last: Callable[[Any, tuple[int, ...], str], Any] | None = None
     channels_last: Callable[[Any], Any] | None = None
+    assign: Callable[[Any, Any], Any] | None = None
     finish: Callable[[Any], Any] | None = None
     current_stream: Callable[[int], Any] | None = None
     tracks_gradients: bool = False
@@ -85,10 +87,14 @@ def _in_both_orders(
     def channels_last(array: Any) -> Any:
         return module.moveaxis(module.ascontiguousarray(module.moveaxis(array, 1, -1)), -1, 1)
 
+    def assign(target: Any, source: Any) -> None:
+        target[...] = source
+
     return {
         "empty": empty,
         "empty_channels_last": empty_channels_last,
         "channels_last": channels_last,
+        "assign": assign,
     }
 
 
@@ -126,6 +132,7 @@ def _torch() -> Adapter:
         empty=empty,
         empty_channels_last=empty_channels_last,
         channels_last=lambda array: array.movedim(1, -1).contiguous().movedim(-1, 1),
+        assign=lambda target, source: target.copy_(source),
         current_stream=getattr(torch._C, "_cuda_getCurrentRawStream", None),
         tracks_gradients=True,
     )

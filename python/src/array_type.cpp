@@ -27,6 +27,7 @@ std::shared_ptr<const ArrayType> describe(nb::handle type) {
                 .empty = adapter.attr("empty"),
                 .empty_channels_last = adapter.attr("empty_channels_last"),
                 .channels_last = adapter.attr("channels_last"),
+                .assign = adapter.attr("assign"),
                 .finish = adapter.attr("finish"),
                 .current_stream = adapter.attr("current_stream"),
                 .tracks_gradients = nb::cast<bool>(adapter.attr("tracks_gradients")),

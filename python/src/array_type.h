@@ -18,6 +18,7 @@ struct ArrayType {
   nanobind::object empty;                // (like, shape, dtype name) -> a new array beside `like`
   nanobind::object empty_channels_last;  // the same, shape[1] being what lies closest in memory
   nanobind::object channels_last;        // (array) -> a copy in that order
+  nanobind::object assign;               // (target, source): copies elements
   nanobind::object finish;               // what `empty` gave, filled -> what the user gets
   nanobind::object current_stream;       // (device ordinal) -> the stream's handle
   bool tracks_gradients = false;

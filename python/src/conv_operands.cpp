@@ -1,19 +1,33 @@
 #include "conv_operands.h"
 
+#include <fmt/ranges.h>
+
 #include "errors.h"
+#include "values.h"
 
 namespace nb = nanobind;
 
 namespace cleave::python {
 namespace {
 
-nb::object copy_of(nb::handle array, const char* name) {
-  const nb::object copy = array_type_of(array)->channels_last;
-  if (!copy.is_none()) return copy(array);
+using Order = std::optional<int64_t>(const Operand&);
+
+/// The order of memory of what is made, and of C.
+Order* order_of_d(const ConvOptions& options) {
+  return options.kind == Conv::wgrad ? filter_stride : pixel_stride;
+}
+
+[[noreturn]] void refuse_conversion(nb::handle array, const char* name) {
   refuse_value(
       "{} is a {}, which convert=True cannot copy; only arrays of torch, NumPy, CuPy and "
       "JAX can be copied here",
       name, class_name(array));
+}
+
+nb::object copy_of(nb::handle array, const char* name) {
+  const nb::object copy = array_type_of(array)->channels_last;
+  if (copy.is_none()) refuse_conversion(array, name);
+  return copy(array);
 }
 
 }  // namespace
@@ -34,7 +48,6 @@ ConvOperands::ConvOperands(const ConvInputs& inputs, TensorReader& reader,
 
 ConvTensors ConvOperands::read(const ConvInputs& inputs, TensorReader& reader,
                                const ConvOptions& options) {
-  using Order = std::optional<int64_t>(const Operand&);
   const auto tensor = [&](nb::handle array, const char* name, Order* stride) -> Operand {
     const TensorView view = reader.read(array, name);
     if (!inputs.convert.value_or(false) || view.ndim != options.axes + 2 || stride(view))
@@ -49,12 +62,37 @@ ConvTensors ConvOperands::read(const ConvInputs& inputs, TensorReader& reader,
   }
   if (inputs.input.is_valid()) tensors.input = tensor(inputs.input, "input", pixel_stride);
   if (inputs.weight.is_valid()) tensors.weight = tensor(inputs.weight, "weight", filter_stride);
-  if (given(inputs.c)) {
-    tensors.c = tensor(inputs.c, "c", options.kind == Conv::wgrad ? filter_stride : pixel_stride);
-  }
+  if (given(inputs.c)) tensors.c = tensor(inputs.c, "c", order_of_d(options));
   tensors.bias = reader.read_given(inputs.bias, "bias");
-  tensors.out = reader.read_written(inputs.out, "out");
+  tensors.out = read_out(inputs, reader, options);
   return tensors;
+}
+
+std::optional<Operand> ConvOperands::read_out(const ConvInputs& inputs, TensorReader& reader,
+                                              const ConvOptions& options) {
+  const std::optional<Operand> out = reader.read_written(inputs.out, "out");
+  if (!out || !inputs.convert.value_or(false) || out->ndim != options.axes + 2 || !out->other_type.empty() ||
+      order_of_d(options)(*out))
+    return out;
+  if (may_overlap_itself(*out)) {
+    refuse_value(
+        "out is {} with strides ({}), so that its elements may share addresses; pass one "
+        "whose elements are apart",
+        shape_text(*out), fmt::join(out->stride, out->stride + out->ndim, ", "));
+  }
+  const auto type = array_type_of(inputs.out);
+  if (type->empty_channels_last.is_none() || type->assign.is_none())
+    refuse_conversion(inputs.out, "out");
+  nb::list shape;
+  for (int i = 0; i < out->ndim; ++i) shape.append(out->shape[i]);
+  staged_ = type->empty_channels_last(inputs.out, nb::tuple(shape), dtype_name(out->dtype));
+  return reader.read(staged_, "out");
+}
+
+nb::object ConvOperands::result() const {
+  const nb::object result = result_.get();
+  if (staged_.is_valid()) array_type_of(result)->assign(result, staged_);
+  return result;
 }
 
 void ConvOperands::allocate(TensorReader& reader) {

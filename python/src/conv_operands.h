@@ -14,7 +14,7 @@ namespace cleave::python {
 /// The arrays of one call, as Python handed them over; None or null where absent.
 struct ConvInputs {
   nanobind::handle input, weight, grad_output, c, bias, out;
-  /// What is in another order of memory is copied, but never `out`. Nothing: no such argument.
+  /// What is in another order of memory is copied. Nothing: no such argument.
   std::optional<bool> convert = {};
 };
 
@@ -30,15 +30,19 @@ class ConvOperands : public ConvCall {
   /// Makes D where there is no `out`, channels last.
   void allocate(TensorReader& reader);
 
-  nanobind::object result() const { return result_.get(); }
+  /// After the launch. An `out` in another order of memory is filled first.
+  nanobind::object result() const;
 
-  /// True if the framework's current stream copied something.
-  bool converted() const { return !copies_.empty(); }
+  /// True if the framework's current stream copies something.
+  bool converted() const { return !copies_.empty() || staged_.is_valid(); }
 
  private:
   ConvTensors read(const ConvInputs& inputs, TensorReader& reader, const ConvOptions& options);
+  std::optional<Operand> read_out(const ConvInputs& inputs, TensorReader& reader,
+                                  const ConvOptions& options);
 
   std::vector<nanobind::object> copies_;
+  nanobind::object staged_;  // what is computed in the place of `out`
   Result result_;
 };
 

@@ -1,5 +1,9 @@
 #include "operands/channels_last.h"
 
+#include <algorithm>
+#include <cstdlib>
+#include <numeric>
+
 #include "problem/saturate.h"
 
 namespace cleave {
@@ -38,6 +42,23 @@ std::optional<int64_t> filter_stride(const Operand& w) {
     inner = saturating_product(inner, w.shape[i]);
   }
   return w.shape[0] > 1 && !w.empty() ? w.stride[0] : inner;
+}
+
+bool may_overlap_itself(const Operand& x) {
+  if (x.empty()) return false;
+  std::array<int, Operand::kMaxRank> axes{};
+  std::iota(axes.begin(), axes.end(), 0);
+  const auto step = [&](int axis) { return std::abs(x.stride[axis]); };
+  std::sort(axes.begin(), axes.begin() + x.ndim,
+            [&](int first, int second) { return step(first) < step(second); });
+  int64_t reach = 0;  // of the axes so far
+  for (int i = 0; i < x.ndim; ++i) {
+    const int axis = axes[i];
+    if (x.shape[axis] == 1) continue;
+    if (step(axis) <= reach) return true;
+    reach += step(axis) * (x.shape[axis] - 1);
+  }
+  return false;
 }
 
 Extents channels_last_strides(const Extents& shape, int ndim) {

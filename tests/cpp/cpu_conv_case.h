@@ -106,7 +106,7 @@ struct ConvCase {
     });
     for_each([&](int64_t g, int64_t i, int64_t j) {
       double& result = value(g, i, j);
-      result *= alpha;
+      result = problem.k > 0 ? result * alpha : 0;  // never -0
       if (problem.has_c && beta != 0) result += double(beta) * c.get(g, i, j);
       if (problem.bias == Bias::row) {
         const int64_t at = problem.bias_stride_batch * g + j;
