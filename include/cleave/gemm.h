@@ -99,7 +99,7 @@ struct GemmProblem {
   int64_t batch = 1;
   MatrixLayout a = {};  ///< [batch, m, k]
   MatrixLayout b = {};  ///< [batch, k, n]; [batch, k, 2n] under swiglu
-  MatrixLayout c = {};  ///< [batch, m, n]; read only if has_c
+  MatrixLayout c = {};  ///< [batch, m, n], read if has_c; a float of 16 or 32 bits, or D's type
   MatrixLayout d = {};  ///< [batch, m, n]; must not overlap itself
   bool has_c = false;   ///< C takes part (beta is a run-time value); C may be D exactly
   Bias bias = Bias::none;
@@ -143,8 +143,8 @@ struct GemmArguments {
   const void* c = nullptr;  ///< read if has_c and beta != 0
   void* d = nullptr;
   const void* bias = nullptr;  ///< n (row; 2n under swiglu) or m (column) contiguous values
-  float alpha = 1.0f;
-  float beta = 0.0f;
+  float alpha = 1.0f;          ///< of an int32 D a whole number, and 1 without C
+  float beta = 0.0f;  ///< of an int32 D a whole number: sums and C are added as int32, and wrap
   const float* scale_a = nullptr;  ///< as the problem's ScaleLayout says; on the device
   const float* scale_b = nullptr;
   const int32_t* zero_a = nullptr;  ///< m contiguous values (vLLM's azp), or nullptr for all ones

@@ -35,15 +35,16 @@ Args:
         (before, after); "valid" for none; "same", with a stride of 1, for as many outputs as
         pixels (an odd one more after, as torch has it).
     groups: how many the channels and filters are cut into, each of a convolution of its own.
-    c: of y's shape and order, float16, bfloat16 or float32; may be `out` itself. Not read if beta
-        is 0.
+    c: of y's shape and order, float16, bfloat16 or float32, to int32 y int32; may be `out` itself.
+        Not read if beta is 0.
     alpha, beta: numbers. By default beta is 1 with a `c`, and 0 without.
     activation: "none", "relu", "gelu", "gelu_tanh" or "silu".
     out: where y goes, in the order of input, sharing no memory with it, weight or bias.
     out_dtype: y's dtype if there is no `out`: float16, bfloat16, float32, by default input's; of
         int8 also, and by default, int32.
     convert: True to copy arrays in another order of memory, on their framework's current stream,
-        which are refused otherwise.
+        which are refused otherwise. What goes to such an `out`, of images whose rows are unevenly
+        spaced, say, is made in a new array, and copied to it.
     division: how kernels find the coordinates of pixels: "fast" multiplies and shifts, "plain"
         divides, "fast_load" and "fast_store" do the former in one place only; "auto" goes by
         measurements.

@@ -24,9 +24,10 @@ Args:
     b: [K, N] or [B, K, N], of a's dtype. A two-dimensional operand, or one with B = 1, serves the
         whole batch. Of the last two strides of every array one must be 1: transposed and sliced
         views go through without a copy.
-    c: [M, N] or [B, M, N], of float16, bfloat16 or float32; may be `out` itself. Not read if beta
-        is 0.
-    alpha, beta: numbers. By default beta is 1 with a `c`, and 0 without.
+    c: [M, N] or [B, M, N], of float16, bfloat16, float32 or D's own dtype (of int32 D: int32); may
+        be `out` itself. Not read if beta is 0.
+    alpha, beta: numbers. By default beta is 1 with a `c`, and 0 without. Of int32 D, whose sums and
+        c are multiplied and added as integers, whole numbers, and without a c alpha is 1.
     bias: [N] or [1, N] adds one value per column of D, [M, 1] one per row; contiguous, of float16,
         bfloat16 or float32.
     activation: "none", "relu", "gelu", "gelu_tanh", "silu", or "swiglu", for which b (and a bias
@@ -56,8 +57,8 @@ Raises:
         product needs a kernel that `GemmPlan.prepare` would have compiled.
     After any error `out` has its old contents.
 
-Safe in CUDA graphs once the same product has run, or was prepared, on that stream. There is no
-autograd formula: an operand that requires grad is refused while grad mode is on.)";
+With K = 0, a @ b is 0, whatever alpha (and scales) are. Safe in CUDA graphs once the same product
+has run, or was prepared, on that stream. There is no autograd formula: an operand that requires grad is refused while grad mode is on.)";
 
 inline constexpr const char* kPlanGemmSignature =
     "def plan_gemm(a: Array, b: Array, *, c: Array | None = None, bias: Array | None = None, "
@@ -99,8 +100,8 @@ Args:
         [ceil(K / 128), ceil(N / 128)]. Scale both operands in blocks, or neither. The scales are
         read on the device: a NaN reaches the values it scales, a 0 makes them 0. None for both:
         there are none.
-    out_dtype: D's dtype if there is no `out`: any float, int8, or, for int8 without scales, c, bias
-        or activation, int32. By default bfloat16; without scales, of int8, int32.
+    out_dtype: D's dtype if there is no `out`: any float, int8, or, for int8 without scales, bias or
+        activation, int32. By default bfloat16; without scales, of int8, int32.
     scale_d: float32, one value. D of 8 bits is stored as D * (1 / scale_d), rounded to the nearest (ties
         to even) and saturated; without it as D.
     out_scale: "row" to have D's scales computed, one per row: returns (q, scale), q of the 8-bit

@@ -63,6 +63,7 @@ template <class Sum>
 void TileEpilogue<Sum>::operator()(const TileSpot& spot, uint32_t begin, uint32_t end,
                                    const Sum* sums) const {
   const TileArea area = area_of(problem_, tiling_, spot);
+  const bool empty = tiling_.grouping == Grouping::k ? spot.range.size() == 0 : problem_.k == 0;
   const uint32_t ups = tiling_.columns();  // under swiglu: where they begin in a line of sums
   EpilogueLine column_lines[kMaxTileN];
   for (uint32_t part = 0; part < tiling_.parts; ++part) {
@@ -75,19 +76,21 @@ void TileEpilogue<Sum>::operator()(const TileSpot& spot, uint32_t begin, uint32_
     const Sum* const line = sums + i * tiling_.tile_n;
     const uint32_t row = tiling_.row_of_d(spot, area.row + i);
     const EpilogueLine row_line = epilogue_row(kind_, params_, row, spot.batch);
+    const auto at = [&](uint32_t j) {
+      return EpilogueSpot{row, area.column + j, spot.batch, empty};
+    };
     if constexpr (std::is_same_v<Sum, int32_t>) {
       if (kind_.d == DType::i32) {
         int32_t integers[kMaxTileN];
         for (uint32_t j = 0; j < area.columns; ++j) {
-          integers[j] = epilogue_integer(kind_, line[j], row_line, column_lines[j]);
+          integers[j] = epilogue_integer(kind_, params_, line[j], row_line, column_lines[j], at(j));
         }
         store_line(integers, area.columns, row, area.column, spot.batch);
         continue;
       }
     }
-    const auto value_of = [&](uint32_t j) {
-      return epilogue_value(kind_, params_, line[j], row_line, column_lines[j], row,
-                            area.column + j, spot.batch);
+    const auto value_of = [&](uint32_t j) {  // of a gate or, from `ups` on, of an up
+      return epilogue_value(kind_, params_, line[j], row_line, column_lines[j], at(j));
     };
     float values[kMaxTileN];
     for (uint32_t j = 0; j < area.columns; ++j) {

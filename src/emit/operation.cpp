@@ -86,6 +86,7 @@ void describe_epilogue(const GemmProblem& p, Vocabulary& v) {
   v.flags["has_scale_d"] = p.has_scale_d;
   v.flags["has_amax"] = p.has_amax;
   v.flags["int_output"] = p.d.dtype == DType::i32;
+  v.flags["int_c"] = p.has_c && p.d.dtype == DType::i32;
 }
 
 void describe_groups(const GemmProblem& p, int64_t step, Vocabulary& v) {

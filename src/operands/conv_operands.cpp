@@ -234,10 +234,9 @@ void Builder::find_geometry() {
 }
 
 void Builder::refuse_order(const Operand& x, const char* name, const char* what) const {
-  const bool written = t_.out && &x == &*t_.out;
   refuse_value("{} is {} with strides ({}), but {}. Pass {}{}", name, shape_text(x),
                fmt::join(x.stride, x.stride + x.ndim, ", "), what, remedy(name, options_.axes),
-               options_.may_convert && !written ? ", or convert=True to have it copied" : "");
+               options_.may_convert ? ", or convert=True to have it copied" : "");
 }
 
 int64_t Builder::pixel_stride_of(const Operand& x, const char* name) const {
@@ -303,7 +302,7 @@ MatrixLayout Builder::layout_like_d(const Operand& x, const char* name) const {
 
 void Builder::place_c() {
   const Operand& c = *t_.c;
-  check(c, "c", form(kFloatTypes));
+  check(c, "c", form(kAnyType));
   p_.has_c = true;
   p_.c = layout_like_d(c, "c");
   arguments_.c = c.data;

@@ -184,7 +184,7 @@ void Builder::place_matrices() {
 
 void Builder::place_c() {
   const Operand& c = *t_.c;
-  check(c, "c", {2, 3, kFloatTypes});
+  check(c, "c", {2, 3, kAnyType});
   if (!has_shape_of_d(c, !masked())) {
     refuse_value("c is {}; it must be {}", shape_text(c), shape_of_d());
   }

@@ -291,12 +291,14 @@ std::vector<GemmConfig> all_configs(const DeviceInfo& device) {
   asymmetric.has_zero = true;
   asymmetric.bias = Bias::row;
   visit(asymmetric);
-  visit(problem(DType::i8, DType::i8, DType::i32));
+  GemmProblem exact = problem(DType::i8, DType::i8, DType::i32);
+  exact.has_c = true;
+  visit(exact);
   visit(scaled(DType::e4m3, DType::e4m3, DType::bf16, vector, vector, true), SplitKMode::none,
         true);
   visit(scaled(DType::e5m2, DType::e4m3, DType::f32, vector, vector));
   GemmProblem chained = scaled(DType::e4m3, DType::e5m2, DType::e4m3, vector, vector);
-  chained.has_scale_d = chained.has_amax = true;
+  chained.has_scale_d = chained.has_amax = chained.has_c = true;
   visit(chained);
   visit(scaled(DType::e4m3, DType::e4m3, DType::bf16, lines, squares));
   visit(scaled(DType::e4m3, DType::e4m3, DType::bf16, squares, lines));

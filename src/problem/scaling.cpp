@@ -64,21 +64,21 @@ void check_zero(const GemmProblem& p, Messages& out) {
   }
 }
 
-/// An int32 D takes the sums as they are, so nothing may be left to do.
+/// An int32 D takes integers, so nothing may be left to do that makes others of them.
 void check_integer_output(const GemmProblem& p, Messages& out) {
   if (p.d.dtype != DType::i32) return;
   std::vector<const char*> given;
   if (p.scale_a.kind != Scaling::none) given.push_back("scale_a");
   if (p.scale_b.kind != Scaling::none) given.push_back("scale_b");
-  if (p.has_c) given.push_back("c");
   if (p.bias != Bias::none) given.push_back("bias");
   if (p.activation != Activation::none) given.push_back("activation");
   if (p.has_amax) given.push_back("amax");
   if (given.empty()) return;
-  out.push_back(fmt::format(
-      "d is int32, which takes the integer sums as they are, but there is {}; leave that out, or "
-      "pass d of a float type",
-      fmt::join(given, ", ")));
+  out.push_back(
+      fmt::format("d is int32, which takes the integer sums, and a c of int32, but there is {}; "
+                  "leave that out, "
+                  "or pass d of a float type",
+                  fmt::join(given, ", ")));
 }
 
 }  // namespace

@@ -9,10 +9,11 @@ namespace {
 
 void check_pair(DType a, DType b, Messages& out) {
   if (a == DType::i32 || b == DType::i32) {
-    out.push_back(fmt::format(
-        "a is {} and b is {}, but int32 is a type of d only; pass operands of int8 or of a float "
-        "type",
-        to_string(a), to_string(b)));
+    out.push_back(
+        fmt::format("a is {} and b is {}, but int32 is a type of c and d only; pass operands of "
+                    "int8 or of a float "
+                    "type",
+                    to_string(a), to_string(b)));
   } else if (a != b && !(is_fp8(a) && is_fp8(b))) {
     out.push_back(
         fmt::format("a is {} and b is {}; they must be equal, or both be 8-bit floats. Convert one "
@@ -21,11 +22,29 @@ void check_pair(DType a, DType b, Messages& out) {
   }
 }
 
-/// C and the bias are added in float32, as they are.
-void check_addend(const char* argument, DType type, Messages& out) {
-  if (type == DType::f16 || type == DType::bf16 || type == DType::f32) return;
-  out.push_back(fmt::format("{0} is {1}; it must be float16, bfloat16 or float32. Convert {0}",
-                            argument, to_string(type)));
+bool is_wide_float(DType type) {
+  return type == DType::f16 || type == DType::bf16 || type == DType::f32;
+}
+
+void check_bias(DType type, Messages& out) {
+  if (is_wide_float(type)) return;
+  out.push_back(fmt::format("bias is {}; it must be float16, bfloat16 or float32. Convert bias",
+                            to_string(type)));
+}
+
+/// C is added in float32, as it is; to integers, as an integer.
+void check_c(DType type, DType d, Messages& out) {
+  if (type == d || (is_wide_float(type) && d != DType::i32)) return;
+  if (d == DType::i32) {
+    out.push_back(
+        fmt::format("c is {}, but d is int32, to which only a c of int32 is added. Convert c, or "
+                    "pass d of a float type",
+                    to_string(type)));
+  } else {
+    out.push_back(fmt::format(
+        "c is {}; it must be float16, bfloat16 or float32, or of d's type, {}. Convert c",
+        to_string(type), to_string(d)));
+  }
 }
 
 void check_types_of_conv(const GemmProblem& p, Messages& out) {
@@ -53,8 +72,8 @@ void check_types_of_conv(const GemmProblem& p, Messages& out) {
 
 void check_types(const GemmProblem& p, Messages& out) {
   check_pair(p.a.dtype, p.b.dtype, out);
-  if (p.has_c) check_addend("c", p.c.dtype, out);
-  if (p.bias != Bias::none) check_addend("bias", p.bias_dtype, out);
+  if (p.has_c) check_c(p.c.dtype, p.d.dtype, out);
+  if (p.bias != Bias::none) check_bias(p.bias_dtype, out);
   if (p.d.dtype == DType::i32 && p.a.dtype != DType::i8) {
     out.push_back(
         fmt::format("d is int32, but a is {}; int32 takes exact sums, which only int8 operands "

@@ -2,8 +2,10 @@
 
 #include "problem/arguments.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <string>
 #include <vector>
 
@@ -130,14 +132,28 @@ TEST(Arguments, BlockScalesOfEmptyKAreNotRead) {
   EXPECT_EQ(refusal(p, {.d = d}), "");
 }
 
-TEST(Arguments, Int32TakesNoAlpha) {
+TEST(Arguments, Int32TakesWholeNumbersOfSumsAndC) {
   alignas(16) static int8_t a[4500], b[3000];
   alignas(16) static int32_t d[1800];
   GemmProblem p = good();
   p.a.dtype = p.b.dtype = DType::i8;
   p.d.dtype = DType::i32;
   EXPECT_EQ(refusal(p, {.a = a, .b = b, .d = d}), "");
-  expect_parts(refusal(p, {.a = a, .b = b, .d = d, .alpha = 0.5f}), {"alpha is 0.5", "int32"});
+  for (const float alpha : {0.5f, 2.0f})
+    expect_parts(refusal(p, {.a = a, .b = b, .d = d, .alpha = alpha}),
+                 {fmt::format("alpha is {}", alpha), "int32", "without a c"});
+  alignas(16) static int32_t c[1800];
+  p.c.dtype = DType::i32;
+  p.has_c = true;
+  const auto with = [&](float alpha, float beta) {
+    return refusal(p, {.a = a, .b = b, .c = c, .d = d, .alpha = alpha, .beta = beta});
+  };
+  for (const float whole : {1.0f, 0.0f, -3.0f, -2147483520.0f, 2147483520.0f})
+    EXPECT_EQ(with(whole, whole), "") << whole;
+  for (const float other : {0.5f, 2147483648.0f, INFINITY, NAN}) {
+    expect_parts(with(other, 1), {fmt::format("alpha is {}", other), "int32", "whole number"});
+    expect_parts(with(1, other), {fmt::format("beta is {}", other), "int32", "whole number"});
+  }
 }
 
 TEST(Arguments, BoundsOfGroups) {

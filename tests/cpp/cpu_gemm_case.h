@@ -146,6 +146,11 @@ inline Kinds any_kinds(Random& random) {
   return random.coin() ? wide_kinds(random) : narrow_kinds(random);
 }
 
+/// Any type of C that goes with a type of D.
+inline DType addend_type(Random& random, DType d) {
+  return d == DType::i32 || random.number(0, 2) == 0 ? d : random.pick(kTypes);
+}
+
 /// What makes a product more than a dense one.
 struct CaseForm {
   bool swiglu = false;
@@ -171,8 +176,8 @@ struct Case {
         flat_d(form.flat(Grouping::m, Grouping::n)),
         a(random, kinds.a, shape.m, shape.k, flat_a ? 1 : shape.batch, random.coin(), true),
         b(random, kinds.b, shape.k, parts * shape.n, flat_b ? 1 : shape.batch, random.coin(), true),
-        c(random, random.pick(kTypes), shape.m, shape.n, flat_d ? 1 : shape.batch, d_row_major,
-          true),
+        c(random, addend_type(random, kinds.d), shape.m, shape.n, flat_d ? 1 : shape.batch,
+          d_row_major, true),
         d(random, kinds.d, shape.m, shape.n, flat_d ? 1 : shape.batch, d_row_major, false),
         scale_a(random, kinds.scaling, shape.m, shape.k, shape.batch, integers,
                 form.grouped(Grouping::m)),
@@ -187,7 +192,9 @@ struct Case {
 
     const auto draw = [&] { return integers ? float(random.number(-2, 2)) : random.real(); };
     const auto fill = [&](Tensor& t, int64_t batch, int64_t rows, int64_t columns) {
-      const float factor = t.layout.dtype == DType::i8 && !integers ? 128 : 1;
+      const float factor = t.layout.dtype == DType::i32               ? 1e6
+                           : t.layout.dtype == DType::i8 && !integers ? 128
+                                                                      : 1;
       for (int64_t e = 0; e < batch; ++e) {
         for (int64_t i = 0; i < rows; ++i) {
           for (int64_t j = 0; j < columns; ++j) t.set(e, i, j, factor * draw());
@@ -219,7 +226,14 @@ struct Case {
       for (int32_t& zero : zero_a) zero = int32_t(random.number(-3, 3));
       for (int32_t& zero : zero_b) zero = int32_t(random.number(-50, 50));
     }
-    if (kinds.d == DType::i32) return;
+    if (kinds.d == DType::i32) {
+      problem.has_c = random.coin();
+      if (problem.has_c) {
+        alpha = float(random.number(-2, 2));
+        beta = float(random.number(-3, 3));
+      }
+      return;
+    }
 
     problem.has_c = !form.swiglu && random.coin();
     problem.bias = form.swiglu ? random.pick({Bias::none, Bias::row})
@@ -309,7 +323,7 @@ struct Case {
       const double zero = double(has_zero_a ? zero_a[i] : 1) * zero_b[j];
       sum -= zero * scale_a.get(e, i, 0) * scale_b.get(e, j, 0);
     }
-    double value = alpha * sum;
+    double value = depth.size() > 0 ? alpha * sum : 0;  // never -0
     if (problem.has_c && beta != 0) value += double(beta) * c.get(e, i, j);
     if (problem.bias != Bias::none) {
       const int64_t at = problem.bias_stride_batch * e + (problem.bias == Bias::row ? j : i);

@@ -141,6 +141,20 @@ TEST(CpuGemm, ScalesOfZeroAndNaNStayInTheirRows) {
   }
 }
 
+TEST(CpuGemm, TheSumOfNothingIsZeroWhateverItsScales) {
+  Random random(9);
+  for (const Scaling kind : {Scaling::vector, Scaling::block}) {
+    for (const DType type : kNarrowTypes) {
+      for (int round = 0; round < 4; ++round) {
+        Case x(random, {9, 5, 0, 2}, {type, type, DType::f32, kind}, true);
+        for (float& scale : x.scale_a.values) scale = INFINITY;
+        for (float& scale : x.scale_b.values) scale = NAN;
+        expect_correct(x, 2, true);
+      }
+    }
+  }
+}
+
 TEST(CpuGemm, CMayBeDExactly) {
   Random random(3);
   for (const SplitKMode mode : kModes) {

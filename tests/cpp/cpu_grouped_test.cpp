@@ -2,7 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <initializer_list>
 #include <limits>
+#include <utility>
 
 #include "cpu_gemm_check.h"
 
@@ -102,10 +105,12 @@ TEST(CpuGrouped, SwigluJoinsGatesAndUpsOfItsGroup) {
 
 TEST(CpuGrouped, EmptyGroupsOfKGiveZerosOrC) {
   Random random(4);
+  const Kinds scaled{DType::e4m3, DType::e5m2, DType::f32, Scaling::vector};
+  const Kinds plain{DType::bf16, DType::bf16, DType::f32};
   for (const SplitKMode mode : kModes) {
-    for (const bool accumulate : {false, true}) {
+    for (const auto& [kinds, accumulate] : std::initializer_list<std::pair<Kinds, bool>>{
+             {plain, false}, {plain, true}, {scaled, false}, {scaled, true}}) {
       Shape shape{30, 40, 0};
-      const Kinds kinds{DType::bf16, DType::bf16, DType::f32};
       CaseForm form = draw_groups(random, Grouping::k, GroupBounds::ends, kinds, shape);
       for (GroupRange& range : form.groups->ranges) range = {0, 0};
       form.groups->offsets = {};
@@ -114,6 +119,7 @@ TEST(CpuGrouped, EmptyGroupsOfKGiveZerosOrC) {
       x.problem.bias = Bias::none;
       x.problem.has_c = accumulate;
       x.beta = 1;
+      for (float& scale : x.scale_a.values) scale = INFINITY;  // times nothing
       x.problem.split_k_mode = mode;
       const auto plan = make_cpu_plan(x.problem, 2);
       plan->run(x.arguments(), nullptr);

@@ -78,7 +78,11 @@ inline std::vector<EmitCase> emit_cases() {
   GemmProblem zero = scaled(product(512, 768, 1024, i8, bf16), vector, vector);
   zero.has_zero = true;
   GemmProblem chained = scaled(product(512, 768, 1024, e4m3, e4m3), vector, one);
-  chained.has_scale_d = chained.has_amax = true;
+  chained.has_scale_d = chained.has_amax = chained.has_c = true;
+  chained.c = chained.d;
+  GemmProblem exact = product(512, 768, 1024, i8, DType::i32);
+  exact.has_c = true;
+  exact.c = exact.d;
   GemmProblem gated = product(512, 1024, 512, bf16, bf16);
   gated.activation = Activation::swiglu;
   GemmProblem biased = grouped(product(2048, 512, 256, bf16, bf16), Grouping::m,
@@ -97,7 +101,7 @@ inline std::vector<EmitCase> emit_cases() {
       {"stream_k", split(product(1000, 1000, 5000, f16, f16), SplitKMode::stream_k)},
       {"portable_split", split(product(101, 99, 5001, f16, f32), SplitKMode::parallel, 7)},
       {"int8", zero},
-      {"int32", product(512, 768, 1024, i8, DType::i32)},
+      {"int32", exact},
       {"fp8", chained},
       {"blocks", scaled(product(512, 768, 1024, e4m3, bf16), lines(512), squares(1024))},
       {"swiglu", gated},

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <limits>
 #include <random>
 #include <vector>
 
@@ -16,9 +17,16 @@ namespace {
 /// One element on its own; kernels keep the lines of a row and a column for many.
 template <class Sum>
 float value_at(const EpilogueKind& kind, const EpilogueParams& p, Sum sum, uint32_t row,
-               uint32_t col, uint32_t batch) {
+               uint32_t col, uint32_t batch, bool empty = false) {
   return epilogue_value(kind, p, sum, epilogue_row(kind, p, row, batch),
-                        epilogue_column(kind, p, col, batch), row, col, batch);
+                        epilogue_column(kind, p, col, batch), {row, col, batch, empty});
+}
+
+/// The same of an int32 D.
+int32_t integer_at(const EpilogueKind& kind, const EpilogueParams& p, int32_t sum, uint32_t row,
+                   uint32_t col, uint32_t batch, bool empty = false) {
+  return epilogue_integer(kind, p, sum, epilogue_row(kind, p, row, batch),
+                          epilogue_column(kind, p, col, batch), {row, col, batch, empty});
 }
 
 constexpr Activation kActivations[] = {Activation::none, Activation::relu, Activation::gelu_tanh,
@@ -232,9 +240,7 @@ TEST(Epilogue, ZeroPointsAreTakenOffTheExactSum) {
                   2e-7 * std::abs(expected));
       const int64_t left =
           kSum - int64_t(has_zero_a ? scales.zero_a[i] : 1) * int64_t(scales.zero_b[j]);
-      EXPECT_EQ(epilogue_integer(kInteger, kSum, epilogue_row(kInteger, scales.params, i, batch),
-                                 epilogue_column(kInteger, scales.params, j, batch)),
-                left);
+      EXPECT_EQ(integer_at(kInteger, scales.params, kSum, i, j, batch), left);
     });
   }
 }
@@ -257,6 +263,46 @@ TEST(Epilogue, ScaledSumsMeetTheRest) {
     EXPECT_NEAR(value_at(kind, scales.params, int32_t(1000), i, j, batch), expected,
                 3e-7 * (expected + 10));
   });
+}
+
+TEST(Epilogue, TheSumOfNothingIsZeroWhateverItIsMultipliedBy) {
+  Scales scales;
+  scales.a[0] = INFINITY;
+  scales.b[1] = NAN;
+  scales.params.alpha = INFINITY;
+  const float c[] = {5, 6};
+  scales.params.c = c;
+  scales.params.beta = 2.0f;
+  EpilogueKind kind = kInteger;
+  EXPECT_EQ(value_at(kind, scales.params, 0, 0, 0, 0, true), 0.0f);
+  EXPECT_EQ(value_at(kind, scales.params, NAN, 0, 1, 0, true), 0.0f);
+  EXPECT_TRUE(std::isnan(value_at(kind, scales.params, 0, 0, 1, 0)));
+  kind.has_c = true;
+  EXPECT_EQ(value_at(kind, scales.params, 0, 0, 1, 0, true), 12.0f);
+  kind.has_c = false;
+  EXPECT_EQ(integer_at(kind, scales.params, 0, 1, 1, 0, true), 0);
+}
+
+TEST(Epilogue, IntegersAreAddedAsSuch) {
+  const int32_t c[] = {2'000'000'011, -2'000'000'011, 3, std::numeric_limits<int32_t>::max()};
+  EpilogueKind kind = kInteger;
+  kind.has_zero = false;
+  kind.has_c = true;
+  kind.c = kind.d = DType::i32;
+  EpilogueParams p;
+  p.c = c;
+  p.c_stride = 2;
+  p.beta = 1.0f;
+  EXPECT_EQ(integer_at(kind, p, 100'000'007, 0, 0, 0), 2'100'000'018);  // neither is a float
+  EXPECT_EQ(integer_at(kind, p, -100'000'007, 0, 1, 0), -2'100'000'018);
+  EXPECT_EQ(integer_at(kind, p, 1, 1, 1, 0), std::numeric_limits<int32_t>::min());  // it wraps
+  p.alpha = -3.0f;
+  p.beta = 7.0f;
+  EXPECT_EQ(integer_at(kind, p, 100'000'007, 1, 0, 0), -300'000'000);
+  EXPECT_EQ(integer_at(kind, p, 100'000'007, 1, 0, 0, true), 21);
+  p.beta = 0.0f;
+  p.c = nullptr;  // a read would crash
+  EXPECT_EQ(integer_at(kind, p, 100'000'007, 0, 0, 0), -300'000'021);
 }
 
 TEST(Epilogue, StoredValueIsDividedByScaleD) {

@@ -160,13 +160,13 @@ TEST(Validate, TypesThatGoTogether) {
   p.b.dtype = DType::i8;
   expect_refusal(p, {"a is float8_e4m3fn and b is int8", "equal", "8-bit floats"});
   p.a.dtype = p.b.dtype = DType::i32;
-  expect_refusal(p, {"a is int32 and b is int32", "of d only"});
+  expect_refusal(p, {"a is int32 and b is int32", "of c and d only"});
   for (const DType type : {DType::i8, DType::e4m3, DType::e5m2, DType::i32}) {
     p = good();
     p.c.dtype = type;
     EXPECT_EQ(validate(p), kFine) << "C takes no part";
     p.has_c = true;
-    expect_refusal(p, {"c is " + std::string(to_string(type)), "Convert c"});
+    expect_refusal(p, {"c is " + std::string(to_string(type)), "d's type, bfloat16", "Convert c"});
     EXPECT_FALSE(types_are_served(p));
     p = good();
     p.bias_dtype = type;
@@ -189,12 +189,30 @@ TEST(Validate, Int32IsForExactSums) {
   p.has_zero = true;
   EXPECT_EQ(validate(p), kFine);
 
-  p.has_c = true;
   p.bias = Bias::column;
   p.activation = Activation::silu;
   p.has_amax = true;
   p.scale_a = p.scale_b = {.kind = Scaling::vector};
-  expect_refusal(p, {"d is int32", "scale_a, scale_b, c, bias, activation, amax"});
+  expect_refusal(p, {"d is int32", "scale_a, scale_b, bias, activation, amax"});
+}
+
+TEST(Validate, CMayBeOfDsType) {
+  for (const DType type : {DType::i8, DType::e4m3, DType::e5m2, DType::i32}) {
+    GemmProblem p = good();
+    p.a.dtype = p.b.dtype = DType::i8;
+    p.has_c = true;
+    p.c.dtype = p.d.dtype = type;
+    EXPECT_EQ(validate(p), kFine) << to_string(type);
+    p.c.dtype = DType::f32;
+    if (type == DType::i32) {
+      expect_refusal(p, {"c is float32", "d is int32", "Convert c"});
+    } else {
+      EXPECT_EQ(validate(p), kFine) << to_string(type);
+    }
+    p.c.dtype = type == DType::e4m3 ? DType::e5m2 : DType::e4m3;
+    expect_refusal(p, {"c is " + std::string(to_string(p.c.dtype)), "Convert c"});
+    EXPECT_FALSE(types_are_served(p));
+  }
 }
 
 TEST(Validate, EightBitOutputs) {

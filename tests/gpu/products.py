@@ -138,7 +138,7 @@ class Product:
             self.out.copy_(torch.randint(-9, 10, shape, device=self.device))
             self.c_values = self.out
         elif self.c:
-            self.c_values = integers(shape, DTYPES[self.c], **made)
+            self.c_values = integers(shape, ALL_DTYPES[self.c], **made)
         self.bias_values = None
         if self.bias:
             shape = (self.n,) if self.bias == "row" else (self.m, 1)

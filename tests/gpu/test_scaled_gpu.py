@@ -114,6 +114,83 @@ def test_int8_gives_exact_int32(kernel: str, mode: str, layout: str) -> None:
 
 
 @pytest.mark.parametrize("kernel", KERNELS)
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("out_dtype", ["int32", *DTYPES_8BIT])
+def test_c_of_the_type_of_d(kernel: str, mode: str, out_dtype: str) -> None:
+    dtype = "int8" if out_dtype == "int32" else E4M3
+    skip_unless_served(kernel, mode, dtype)
+    for c in ("D", out_dtype):
+        for alpha, beta in ((1.0, None), (3.0, -2.0), (2.0, 0.0)):
+            run(
+                136, 200, 336, kernel, mode, dtype=dtype, out_dtype=out_dtype, c=c,
+                alpha=alpha if dtype == "int8" else alpha / 32, beta=beta,
+            )  # fmt: skip
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_int32_is_added_exactly(kernel: str) -> None:
+    """Sums and C have more than the 24 bits of a float32."""
+    skip_unless_served(kernel, "none", "int8")
+    product = make(136, 200, 70000, kernel, dtype="int8", out_dtype="int32", c="D")
+    product.a.fill_(101)
+    product.b.fill_(127)
+    product.out.random_(2**24, 2**30)
+    product.expected = product._expected()
+    product.run()
+    product.check()
+
+
+@pytest.mark.parametrize("dtype", ["int8", E4M3])
+@pytest.mark.parametrize("value", [float("inf"), float("nan")])
+def test_the_sum_of_nothing_is_zero_whatever_its_scales(dtype: str, value: float) -> None:
+    a = torch.zeros(32, 0, device="cuda").to(DTYPES_8BIT[dtype])
+    b = torch.zeros(48, 0, device="cuda").to(DTYPES_8BIT[dtype]).mT
+    one = torch.full((), value, device="cuda")
+    rows, columns = one.expand(32, 1).contiguous(), one.expand(1, 48).contiguous()
+    c, bias = torch.randn(32, 48, device="cuda"), torch.randn(48, device="cuda")
+    for scale_a, scale_b in ((one, one), (rows, columns)):
+        d = cleave.scaled_gemm(a, b, scale_a, scale_b, out_dtype="float32")
+        assert torch.equal(d, torch.zeros_like(d))
+        d = cleave.scaled_gemm(a, b, scale_a, scale_b, c=c, bias=bias, out_dtype="float32")
+        assert torch.equal(d, c + bias)
+    d = cleave.gemm(a.bfloat16(), b.bfloat16(), alpha=value)
+    assert torch.equal(d, torch.zeros_like(d))
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("blocks", [False, True])
+def test_empty_groups_of_k_take_no_scale(kernel: str, mode: str, blocks: bool) -> None:
+    """Nor do slices without a k block, which lie behind their group."""
+    skip_unless_served(kernel, mode, E4M3)
+    m, n, sizes = 136, 72, [0, 128, 0, 512, 0]  # the last empty one lies behind all scales
+    total, count = sum(sizes), len(sizes)
+    offs = torch.tensor(sizes, device="cuda").cumsum(0).to(torch.int32)
+    a, b = (torch.randint(-3, 4, (x, total), device="cuda").float() for x in (m, n))
+    scales = [torch.ones(count, m, device="cuda"), torch.ones(count, n, device="cuda")]
+    options = {}
+    if blocks:
+        scales = [torch.ones(x, total // 128, device="cuda") for x in (m, n)]
+        scales[1] = scales[1].mT
+        scales[0][:, 1:] = float("inf")  # of the group of 512: that of 128 has one block
+        options["alignment"] = 128
+    else:
+        for g, size in enumerate(sizes):
+            if size == 0:
+                scales[0][g], scales[1][g] = float("inf"), float("nan")
+    if mode not in ("none", "auto", "stream_k"):
+        options["split_k_slices"] = 3
+    d = cleave.grouped_gemm(
+        a.to(torch.float8_e4m3fn), b.to(torch.float8_e4m3fn).mT, offs, scale_a=scales[0],
+        scale_b=scales[1], out_dtype="float32", kernel=kernel, split_k_mode=mode, **options,
+    )  # fmt: skip
+    for g, size in enumerate(sizes):
+        if size == 0:
+            assert (d[g] == 0).all()
+    assert torch.equal(d[1], a[:, :128] @ b[:, :128].T)
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
 @pytest.mark.parametrize("mode", ["none", "parallel"])
 @pytest.mark.parametrize("out_dtype", [*DTYPES, *DTYPES_8BIT])
 @pytest.mark.parametrize("dtype", ["int8", E4M3])

@@ -120,6 +120,22 @@ def test_scaled_mm_of_rows_and_blocks() -> None:
         assert_close(d, product(a, b, scale_a, scale_b), torch.bfloat16)
 
 
+@pytest.mark.parametrize("scale", [float("inf"), -float("inf"), float("nan")])
+def test_scaled_mm_of_nothing_is_zero(scale: float) -> None:
+    a, b = operand(M, k=0), operand(N, k=0)
+    one = torch.tensor(scale)
+    zeros = torch.zeros(M, N, dtype=torch.bfloat16)
+    assert torch.equal(compat_torch._scaled_mm(a, b.t(), one, one, out_dtype=torch.bfloat16), zeros)
+    rows, columns = one.expand(M, 1).contiguous(), one.expand(1, N).contiguous()
+    d = compat_torch._scaled_mm(a, b.t(), rows, columns, out_dtype=torch.bfloat16)
+    assert torch.equal(d, zeros)
+    of_tensor = recipe("TensorWise")
+    d = compat_torch.scaled_mm(
+        a, b.t(), one, of_tensor, one, of_tensor, output_dtype=torch.bfloat16
+    )
+    assert torch.equal(d, zeros)
+
+
 def test_scaled_mm_refuses_microscaling() -> None:
     a, b = operand(M), operand(N)
     mx = torch.ones(M * K // 32, dtype=torch.uint8).view(torch.float8_e8m0fnu)

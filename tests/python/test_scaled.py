@@ -114,7 +114,8 @@ def problems(draw) -> Problem:
             options["azp"] = rng.integers(-128, 128, shape, dtype=np.int32)
             zero = zero * options["azp"].reshape(m, 1)
         zero = np.broadcast_to(zero, (m, n)) * problem.scale_a.matrix
-        epilogue["zero"] = zero * problem.scale_b.matrix.swapaxes(-1, -2)
+        if k > 0:  # of the sum of nothing, nothing is taken
+            epilogue["zero"] = zero * problem.scale_b.matrix.swapaxes(-1, -2)
     if draw(st.booleans()):
         shape = draw(st.sampled_from([(n,), (1, n)]))
         dtype = draw(st.sampled_from([np.float16, np.float32]))
@@ -184,6 +185,69 @@ def test_int8_is_exact(mode: str) -> None:
     azp, azp_adj = np.arange(33, dtype=np.int32), b.sum(0, dtype=np.int32)
     d = cleave.scaled_gemm(a, b, None, None, azp=azp, azp_adj=azp_adj, out_dtype="int32", **options)
     np.testing.assert_array_equal(d, (a - azp[:, None].astype(np.int64)) @ b.astype(np.int64))
+
+
+@pytest.mark.parametrize("mode", gemm_reference.MODES)
+def test_integers_are_added_to_integers(mode: str) -> None:
+    slices = None if mode in ("none", "auto") else 5
+    a, b = int8(33, 70000, low=100), int8(70000, 17, low=100)
+    sums = a.astype(np.int64) @ b.astype(np.int64)
+    c = np.random.default_rng(3).integers(-(2**31), 2**31, (33, 17), dtype=np.int32)
+    options = {"split_k_mode": mode, "split_k_slices": slices}
+    for alpha, beta in ((1, 1), (1, -1), (-3, 7), (2, 0)):
+        for function in (cleave.gemm, lambda a, b, **k: cleave.scaled_gemm(a, b, None, None, **k)):
+            expected = (alpha * sums + beta * c.astype(np.int64)).astype(np.int32)  # they wrap
+            d = function(a, b, c=c, alpha=alpha, beta=beta, **options)
+            assert d.dtype == np.int32
+            np.testing.assert_array_equal(d, expected)
+            d = c.copy()
+            assert function(a, b, c=d, out=d, alpha=alpha, beta=beta, **options) is d
+            np.testing.assert_array_equal(d, expected)
+
+
+def test_factors_of_integers_are_whole_numbers() -> None:
+    a, b = int8(4, 20), int8(20, 5)
+    c, d = np.ones((4, 5), np.int32), np.full((4, 5), 7, np.int32)
+    for options, words in (
+        ({"alpha": 2}, "alpha is 2, but d is int32, which without a c"),
+        ({"c": c, "alpha": 0.5}, "alpha is 0.5, but d is int32: .* whole number"),
+        ({"c": c, "beta": 1.5}, "beta is 1.5, but d is int32: .* whole number"),
+        ({"c": c, "beta": 2.0**31}, "beta is .*, but d is int32: .* whole number"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            cleave.gemm(a, b, out=d, **options)
+    for other in (np.ones((4, 5), np.float32), np.ones((4, 5), np.int8)):
+        with pytest.raises(TypeError, match=rf"c is {other.dtype}, but d is int32.* Convert c"):
+            cleave.gemm(a, b, c=other, out=d)
+    with pytest.raises(TypeError, match=r"c is int32; .* or of d's type, float32. Convert c"):
+        cleave.gemm(a, b, c=c, out_dtype="float32")
+    assert (d == 7).all()
+
+
+@pytest.mark.parametrize("dtype", ["int8", *FLOAT8])
+def test_c_of_the_type_of_a_narrow_d(dtype: str) -> None:
+    a, b = int8(33, 10, low=-3) // 40, int8(10, 17, low=-3) // 40
+    c = np.random.default_rng(3).integers(-9, 10, (33, 17)).astype(DTYPES[dtype])
+    expected = a.astype(np.float64) @ b.astype(np.float64) - 2 * c.astype(np.float64)
+    expected = expected.astype(np.float32).astype(DTYPES[dtype])
+    one = f32(1)
+    d = cleave.scaled_gemm(a, b, one, one, c=c, beta=-2, out_dtype=dtype)
+    np.testing.assert_array_equal(d.view(np.uint8), expected.view(np.uint8))
+
+
+@pytest.mark.parametrize("dtype", ["int8", *FLOAT8])
+@pytest.mark.parametrize("value", [np.inf, np.nan])
+def test_the_sum_of_nothing_is_zero_whatever_its_scales(dtype: str, value: float) -> None:
+    a, b = np.zeros((32, 0), DTYPES[dtype]), np.zeros((0, 48), DTYPES[dtype])
+    c, bias = np.full((32, 48), 3, np.float32), np.arange(48, dtype=np.float32)
+    one = np.full((), value, np.float32)
+    for scale_a, scale_b in ((one, one), (f32(32, 1) * one, f32(1, 48) * one)):
+        d = cleave.scaled_gemm(a, b, scale_a, scale_b, out_dtype="float32")
+        assert (d == 0).all()
+        d = cleave.scaled_gemm(
+            a, b, scale_a, scale_b, c=c, bias=bias, alpha=value, out_dtype="float32"
+        )
+        np.testing.assert_array_equal(d, c + bias)
 
 
 @pytest.mark.parametrize("mode", gemm_reference.MODES)

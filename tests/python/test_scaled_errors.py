@@ -237,5 +237,5 @@ def test_plan_problem_arguments() -> None:
     ):
         with pytest.raises(ValueError, match=words):
             cleave.plan_problem(8, 8, 8, device="cpu", **options)
-    with pytest.raises(TypeError, match="int32 is a type of d only"):
+    with pytest.raises(TypeError, match="int32 is a type of c and d only"):
         cleave.plan_problem(8, 8, 8, device="cpu", dtype="int32")

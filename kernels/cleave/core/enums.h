@@ -7,7 +7,7 @@ namespace cleave {
 
 /// Element types. `f32` operands are rounded to tf32 by the tensor cores. Accumulation is float32,
 /// of `i8` operands int32. `e4m3` and `e5m2` are the 8-bit floats of OCP (torch's float8_e4m3fn and
-/// float8_e5m2). `i32` is an output only.
+/// float8_e5m2). `i32` is a type of C and D only.
 enum class DType : uint8_t { f16, bf16, f32, i8, e4m3, e5m2, i32 };
 
 /// How the K dimension of one output tile is shared, and how the shares are joined.

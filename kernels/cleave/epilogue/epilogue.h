@@ -3,7 +3,8 @@
 //   value = activation(alpha * scale_a * scale_b * (sum - zero_a * zero_b) + beta * C + bias)
 //   D     = value * (1 / scale_d)
 //
-// (scales of blocks are applied to the sums as they grow: mainloop/promotion.h).
+// (scales of blocks are applied to the sums as they grow: mainloop/promotion.h). Of an int32 D all of
+// it is integers, modulo 2^32. The sum of an empty K is 0 whatever alpha, scales and zero points are.
 // One definition for the kernels and the CPU backend. It runs once per element of D, on the sum of
 // all slices, whatever the split-K mode.
 #pragma once
@@ -84,27 +85,53 @@ CLEAVE_HD EpilogueLine epilogue_column(const EpilogueKind kind, const EpiloguePa
   return line;
 }
 
-/// An integer sum free of the operands' zero points; what an `i32` D holds. Like the sum, it wraps.
-CLEAVE_HD int32_t epilogue_integer(const EpilogueKind kind, int32_t sum,
-                                   const EpilogueLine& row_line, const EpilogueLine& col_line) {
+/// An element of D, and whether its sum is of nothing.
+struct EpilogueSpot {
+  uint32_t row, col, batch;
+  bool empty;
+};
+
+/// C's element there.
+CLEAVE_HD int64_t addend_offset(const EpilogueKind kind, const EpilogueParams& p,
+                                const EpilogueSpot& at) {
+  return int64_t(at.batch) * p.c_batch_stride +
+         epilogue_offset(kind.order, p.c_stride, at.row, at.col);
+}
+
+/// An integer sum free of the operands' zero points. Like the sum, it wraps.
+CLEAVE_HD int32_t without_zeros(const EpilogueKind kind, int32_t sum, const EpilogueLine& row_line,
+                                const EpilogueLine& col_line) {
   if (!kind.has_zero) return sum;
   return int32_t(uint32_t(sum) - uint32_t(row_line.zero) * uint32_t(col_line.zero));
 }
 
-/// The value at (row, col) of batch entry `batch`, in float32, before it is divided by scale_d.
-/// beta == 0 never reads C, so C may hold NaNs. `Sum`: float, or int32_t for i8 operands.
+/// What an `i32` D holds; it wraps. alpha and beta are whole numbers, and alpha is 1 without a C.
+CLEAVE_HD int32_t epilogue_integer(const EpilogueKind kind, const EpilogueParams& p, int32_t sum,
+                                   const EpilogueLine& row_line, const EpilogueLine& col_line,
+                                   const EpilogueSpot& at) {
+  uint32_t value = at.empty ? 0 : uint32_t(without_zeros(kind, sum, row_line, col_line));
+  if (kind.has_c) {
+    value *= uint32_t(int32_t(p.alpha));
+    if (p.beta != 0.0f) {
+      const auto c = static_cast<const int32_t*>(p.c);
+      value += uint32_t(int32_t(p.beta)) * uint32_t(c[addend_offset(kind, p, at)]);
+    }
+  }
+  return int32_t(value);
+}
+
+/// The value there in float32, before it is divided by scale_d. beta == 0 never reads C, so C may hold
+/// NaNs. `Sum`: float, or int32_t for i8 operands.
 template <class Sum>
 CLEAVE_HD float epilogue_value(const EpilogueKind kind, const EpilogueParams& p, Sum sum,
                                const EpilogueLine& row_line, const EpilogueLine& col_line,
-                               uint32_t row, uint32_t col, uint32_t batch) {
-  if (kind.has_zero) sum = Sum(epilogue_integer(kind, int32_t(sum), row_line, col_line));
+                               const EpilogueSpot& at) {
+  if (kind.has_zero) sum = Sum(without_zeros(kind, int32_t(sum), row_line, col_line));
   float value = p.alpha * float(sum);
   if (kind.scaled) value *= row_line.scale * col_line.scale;
-  if (kind.has_c && p.beta != 0.0f) {
-    const int64_t at =
-        int64_t(batch) * p.c_batch_stride + epilogue_offset(kind.order, p.c_stride, row, col);
-    value += p.beta * load_element(kind.c, p.c, at);
-  }
+  if (at.empty) value = 0.0f;
+  if (kind.has_c && p.beta != 0.0f)
+    value += p.beta * load_element(kind.c, p.c, addend_offset(kind, p, at));
   if (kind.bias == Bias::row) value += col_line.bias;
   if (kind.bias == Bias::column) value += row_line.bias;
   return activate(kind.activation, value);

@@ -33,16 +33,17 @@ class Finish {
     CLEAVE_UNROLL
     for (uint32_t i = 0; i < 4; ++i) {
       const uint32_t row = tile_.row(block) + i / 2 * 8, col = tile_.col(block) + i % 2;
+      if ((C.has_c || C.has_amax) && (row >= tile_.m_end(p_) || col >= tile_.n_end(p_))) continue;
+      const OutputSpot place_of_d = place(rows[i / 2], columns[i % 2], row, col);
+      if (C.side_by_side && C.has_c && !place_of_d.exists) continue;
+      const EpilogueSpot at{place_of_d.row, place_of_d.col, tile_.batch, tile_.empty};
       if constexpr (C.d == DType::i32) {
-        values[i] = epilogue_integer(kKind, sums[i], rows[i / 2], columns[i % 2]);
-      } else if ((!C.has_c && !C.has_amax) || (row < tile_.m_end(p_) && col < tile_.n_end(p_))) {
-        const OutputSpot at = place(rows[i / 2], columns[i % 2], row, col);
-        if (C.side_by_side && C.has_c && !at.exists) continue;
-        float value = epilogue_value(kKind, p_, sums[i], rows[i / 2], columns[i % 2], at.row,
-                                     at.col, tile_.batch);
+        values[i] = epilogue_integer(kKind, p_, sums[i], rows[i / 2], columns[i % 2], at);
+      } else {
+        float value = epilogue_value(kKind, p_, sums[i], rows[i / 2], columns[i % 2], at);
         if constexpr (gated(C)) {
-          value = swiglu(value, epilogue_value(kKind, p_, ups[i], rows[i / 2], up_columns[i % 2],
-                                               at.row, at.col, tile_.batch));
+          value =
+              swiglu(value, epilogue_value(kKind, p_, ups[i], rows[i / 2], up_columns[i % 2], at));
         }
         if (C.has_amax) amax_ = max_of(amax_, __float_as_uint(value) & 0x7fffffffu);
         values[i] = value * factor_;

@@ -15,6 +15,7 @@ struct Tile {
   uint32_t group_end;           // past the group's last row (column), where those are grouped
   const ConvClass* conv_class;  // of a convolution
   const ClassColumns* columns;  // of its classes, side by side
+  bool empty;                   // its sums are of nothing, however many slices have a share
 
   /// Past the last row and column of D, or of the tile's group. What is not grouped is read from the
   /// parameters every time: two registers more, and the largest tiles spill.

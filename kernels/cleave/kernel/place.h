@@ -63,8 +63,19 @@ struct Place {
       conv_class = p.classes + spot.conv_class;
       columns = &p.columns;
     }
-    return {fragment,   first_row(spot), first_column(spot), spot.batch, spot.range.end,
-            conv_class, columns};
+    // The Hopper kernel serves no K of nothing, but groups of K may be empty. What a tile knows of that
+    // occupies registers, which only scales are worth: those of blocks are 0 there (scale_loader.h).
+    const bool empty = C.grouping == Grouping::k
+                           ? C.scaling == Scaling::vector && spot.range.size() == 0
+                           : C.family == KernelFamily::portable && p.k == 0;
+    return {fragment,
+            first_row(spot),
+            first_column(spot),
+            spot.batch,
+            spot.range.end,
+            conv_class,
+            columns,
+            empty};
   }
   /// The tile's number among those of all blocks.
   CLEAVE_DEVICE uint32_t number(uint32_t tile) const { return tile * sharers(C) + share_rank; }

@@ -18,12 +18,14 @@ class ScaleLoader {
   CLEAVE_DEVICE ScaleLoader(const GemmParams& p, uint32_t thread) : p_(p), thread_(thread) {}
 
   /// Lines outside the operands get the last one's scale; nothing of theirs is stored. Groups of K
-  /// begin with a block of scales.
+  /// begin with a block of scales. A unit past its group's end (BlockWalk) gets scales of 0: what lies
+  /// there is another group's, and may be infinite.
   CLEAVE_DEVICE void start(const WorkUnit& unit, const Tile<C>& tile) {
     uint32_t block = unit.k_first;
     if constexpr (C.grouping == Grouping::k) {
       const uint32_t last = ceil_div(p_.groups.extent, kScaleBlock) - 1;
-      block = min_of(unit.range.begin / kScaleBlock + block, last);  // past its end: any
+      bytes_ = block * kScaleBlock < unit.range.size() ? 4 : 0;
+      block = min_of(unit.range.begin / kScaleBlock + block, last);
     }
     a_.start(p_.scales_a, unit, block, C.scale_rows_a, tile.m0, tile.m_end(p_.epilogue), thread_);
     b_.start(p_.scales_b, unit, block, C.scale_rows_b, tile.n0, tile.n_end(p_.epilogue), thread_);
@@ -31,8 +33,9 @@ class ScaleLoader {
 
   /// The unit's next k block, into the stage at `stage`.
   CLEAVE_DEVICE void load(uint32_t stage) {
-    a_.load(stage, thread_);
-    b_.load(stage + scale_lines_b_at(C) * 4, thread_);
+    const uint32_t bytes = C.grouping == Grouping::k ? bytes_ : 4;
+    a_.load(stage, bytes, thread_);
+    b_.load(stage + scale_lines_b_at(C) * 4, bytes, thread_);
   }
 
  private:
@@ -54,11 +57,11 @@ class ScaleLoader {
       }
     }
 
-    CLEAVE_DEVICE void load(uint32_t to, uint32_t thread) {
+    CLEAVE_DEVICE void load(uint32_t to, uint32_t bytes, uint32_t thread) {
       CLEAVE_UNROLL
       for (uint32_t i = 0; i < kOwn; ++i) {
         const uint32_t line = i * Threads + thread;
-        if (Lines % Threads == 0 || line < Lines) ptx::copy_async<4>(to + line * 4, from[i], 4);
+        if (Lines % Threads == 0 || line < Lines) ptx::copy_async<4>(to + line * 4, from[i], bytes);
         from[i] += step;
       }
     }
@@ -66,6 +69,7 @@ class ScaleLoader {
 
   const GemmParams& p_;
   uint32_t thread_;
+  uint32_t bytes_ = 4;  // of a scale that are read; the rest are zeros
   Operand<scale_lines_a(C)> a_;
   Operand<scale_lines_b(C)> b_;
 };
