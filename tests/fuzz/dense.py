@@ -272,7 +272,7 @@ class ScaledGemm(Gemm):
         relative = None if self.is_exact(self.k) else rule.relative
         a, b = float64(arrays["a"]), float64(arrays["b"])
         zero = None
-        if self.azp:
+        if self.azp and self.k:  # of the sum of nothing, nothing is taken
             zero = arrays["azp_adj"].double().expand(self.m, self.n)
             if self.azp == "row":
                 zero = zero * arrays["azp"].double()[:, None]
@@ -282,11 +282,8 @@ class ScaledGemm(Gemm):
         of_a = spread(arrays["scale_a"], self.m, self.k)
         of_b = spread(arrays["scale_b"].mT, self.columns, self.k).mT
         sums = product(a * of_a, b * of_b, relative)
-        if zero is not None and self.k:
+        if zero is not None:
             sums = sums.add(-(zero * of_a[..., :1] * of_b[..., :1, :]))
-        elif zero is not None:
-            scale_a, scale_b = arrays["scale_a"].double(), arrays["scale_b"].double()
-            sums = sums.add(-(zero * scale_a * scale_b))
         return sums
 
     def expected(self, arrays: dict[str, torch.Tensor]) -> dict[str, Expected]:

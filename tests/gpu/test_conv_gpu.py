@@ -270,6 +270,34 @@ def test_a_graph_follows_its_inputs_on_a_side_stream() -> None:
     assert torch.equal(case.out, first)
 
 
+def test_an_out_whose_rows_are_unevenly_spaced_is_filled_in_a_graph() -> None:
+    x, w = (channels_last(*shape, dtype="float16") for shape in ((2, 64, 28, 28), (128, 64, 3, 3)))
+    memory = torch.full((2, 15, 17, 128), 7.0, device="cuda", dtype=torch.float16)
+    out = memory[:, :14, 1:15].permute(0, 3, 1, 2)
+
+    def run() -> None:
+        result = cleave.conv2d(x, w, stride=2, padding=1, out=out, convert=True)
+        assert result is out
+
+    with pytest.raises(ValueError, match=r"out is .* convert=True"):
+        cleave.conv2d(x, w, stride=2, padding=1, out=out)
+    stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
+        run()
+    stream.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph, stream=stream):
+        run()
+    for _ in range(3):
+        x.normal_()
+        out.zero_()
+        graph.replay()
+        assert torch.equal(out, cleave.conv2d(x, w, stride=2, padding=1))
+    out.fill_(7)
+    assert (memory == 7).all()
+
+
 def test_tensors_past_2_to_31_elements() -> None:
     if torch.cuda.mem_get_info()[0] < 30 * 2**30:
         pytest.skip("needs 30 GiB of free GPU memory")
