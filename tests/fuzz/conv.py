@@ -12,7 +12,7 @@ import torch
 import cleave
 from tests.conv_reference import Axis, Convolution
 
-from .bound import Expected, accumulator, product
+from .bound import Expected, product
 from .epilogue import (
     Product,
     draw_contents,
@@ -21,6 +21,7 @@ from .epilogue import (
     draw_scalars,
     draw_split,
     least,
+    settle_c,
     settle_split,
 )
 from .operand import MARGIN, Operand, float64, packed
@@ -132,7 +133,7 @@ class Conv(Product):
             "wgrad": ("output", "input"),
         }[self.direction]
         names = ("out", "out_dtype", "c", "bias", "activation", "split_k_mode", "split_k_slices",
-                 "kernel", "division")  # fmt: skip
+                 "kernel", "precision", "division")  # fmt: skip
         given = {name: keywords[name] for name in names if name in keywords}
         if self.direction != "fprop":
             given["size"] = self.geometry.shapes[self.made]
@@ -154,7 +155,7 @@ class Conv(Product):
     def expected(self, arrays: dict[str, torch.Tensor]) -> dict[str, Expected]:
         parts = {name: float64(x) for name, x in self.parts(arrays).items()}
         a, b = operands(self.geometry, self.direction, parts)
-        rule = accumulator(self.dtype, self.k, self.device)
+        rule = self.accumulator(self.k)
         sums = product(a, b, None if self.is_exact(self.k) else rule.relative)
         c = arrays.get("out" if self.c == "D" else "c")
         c = None if c is None else matrices(self.geometry, self.direction, float64(c))
@@ -332,7 +333,9 @@ def draw_conv(config: random.Random, rng: random.Random, target: Target) -> Conv
         "kind": kind,
         "geometry": geometry,
         "dtype": dtype,
-        "out_dtype": config.choice((*FLOATS,) if dtype == "int8" else (dtype, dtype, *FLOATS)),
+        "out_dtype": config.choice(
+            (*FLOATS, "int32") if dtype == "int8" else (dtype, dtype, *FLOATS)
+        ),
         "out_given": config.random() < 0.9,
         "bias": "row" if kind != "wgrad" and config.random() < 0.4 else None,
         "bias_dtype": config.choice(FLOATS),
@@ -341,9 +344,10 @@ def draw_conv(config: random.Random, rng: random.Random, target: Target) -> Conv
     given |= draw_form(config, rng, ("input", "weight", "grad_output", "c", "out"))
     if kind == "wgrad":
         given["activation"] = "none"
-    if not given["out_given"] and given.get("c") == "D":
-        given["c"] = "float32"
-    given |= draw_scalars(rng, bool(given.get("c")))
+    if given["out_dtype"] == "int32":
+        given |= {"bias": None, "activation": "none"}
+    given |= settle_c(given)
+    given |= draw_scalars(rng, bool(given["c"]), given["out_dtype"] == "int32")
     given |= {"seed": rng.getrandbits(32), "contents": draw_contents(rng, given, 0)}
     problem = Conv(**given, device=target.device)
     settled = settle_split(given, problem.k, False, target.device)

@@ -11,7 +11,7 @@ import torch
 import cleave
 from tests.gpu.products import scale_shape, spread
 
-from .bound import Expected, Sums, accumulator, product
+from .bound import Expected, Sums, product
 from .epilogue import (
     Product,
     draw_contents,
@@ -20,6 +20,7 @@ from .epilogue import (
     draw_scalars,
     draw_split,
     least,
+    settle_c,
     settle_split,
 )
 from .operand import Operand, float64, matrix, packed
@@ -100,7 +101,7 @@ class Gemm(Product):
         return plan_call(cleave.plan_gemm, self.call(), arrays)
 
     def sums(self, arrays: dict[str, torch.Tensor]) -> Sums:
-        rule = accumulator(self.dtype, self.k, self.device)
+        rule = self.accumulator(self.k)
         relative = None if self.is_exact(self.k) else rule.relative
         return product(float64(arrays["a"]), float64(arrays["b"]), relative)
 
@@ -186,10 +187,9 @@ def completed(given: dict[str, Any], rng: random.Random, target: Target) -> dict
     """With what a problem alone draws, and without what contradicts itself."""
     if not given["out_given"]:
         given["orders"] = given["orders"][:2] + "r"
-        if given.get("c") == "D":
-            given["c"] = given["out_dtype"] if given["out_dtype"] in FLOATS else "float32"
-    given |= draw_scalars(rng, bool(given.get("c")))
-    if given.get("c") == "D" or given["batches"] == (None, None):
+    given |= settle_c(given)
+    given |= draw_scalars(rng, bool(given["c"]), given["out_dtype"] == "int32")
+    if given["c"] == "D" or given["batches"] == (None, None):
         given["c_shared"] = False
     if given["bias"] == "column" and given["m"] == 1:
         given["bias"] = "row"  # of one row and one column alike
@@ -268,7 +268,7 @@ class ScaledGemm(Gemm):
         return plan_call(cleave.plan_scaled_gemm, self.call(), arrays)
 
     def sums(self, arrays: dict[str, torch.Tensor]) -> Sums:
-        rule = accumulator(self.dtype, self.k, self.device, self.fast)
+        rule = self.accumulator(self.k)
         relative = None if self.is_exact(self.k) else rule.relative
         a, b = float64(arrays["a"]), float64(arrays["b"])
         zero = None
@@ -347,17 +347,13 @@ def draw_scaled_gemm(config: random.Random, rng: random.Random, target: Target) 
     if integer and kind != "block" and config.random() < 0.3:
         given["azp"] = config.choice(("tensor", "row"))
     if integer and kind == "none" and "azp" not in given and config.random() < 0.6:
-        given |= {"out_dtype": "int32", "c": None, "bias": None, "activation": "none"}
+        given |= {"out_dtype": "int32", "bias": None, "activation": "none"}
         given["amax"] = False
     if given["out_dtype"] in ("int8", *FLOAT8):
         given["scale_d"] = config.choice((None, 0.25, 4.0))
     given |= draw_form(config, rng, ("a", "b", "c", "out", "scale_a", "scale_b"))
     given |= draw_sizes(config, rng, target) | {"batches": draw_batches(config, rng)}
-    if given.get("c") == "D" and given["out_dtype"] not in FLOATS:
-        given["c"] = "float32"
     given = completed(given, rng, target)
-    if given["out_dtype"] == "int32":
-        given["alpha"] = 1.0
     if given["batches"] == (None, None):
         given["scale_batch"] = False
     return ScaledGemm(**given, device=target.device)

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from .bound import Expected, Sums, activated, expected, rounded
+from .bound import Accumulator, Expected, Sums, accumulator, activated, expected, rounded
 from .operand import float64
 from .problem import ACTIVATIONS, FLOATS, HALVES, MODES, Problem, Target
 
@@ -32,6 +32,7 @@ class Product(Problem):
     mode: str = "auto"
     slices: int | None = None
     kernel: str = "auto"
+    precision: str = "tf32"
     fast: bool = False
     align: int = 16
     gaps: dict[str, int] = field(default_factory=dict)
@@ -82,7 +83,12 @@ class Product(Problem):
         given: dict[str, Any] = {"split_k_mode": self.mode, "kernel": self.kernel}
         if self.slices is not None:
             given["split_k_slices"] = self.slices
+        if self.precision != "tf32":
+            given["precision"] = self.precision
         return given
+
+    def accumulator(self, k: int) -> Accumulator:
+        return accumulator(self.dtype, k, self.device, self.fast, self.precision == "ieee")
 
     def scalars(self) -> dict[str, Any]:
         given: dict[str, Any] = {}
@@ -119,6 +125,7 @@ class Product(Problem):
             {"mode": "none", "slices": None},
             {"slices": None},
             {"kernel": "auto"},
+            {"precision": "tf32"},
             {"gaps": {}, "shift": 0},
             {"align": 16, "shift": 0},
             {"fast": False},
@@ -150,31 +157,54 @@ def draw_split(config: random.Random, target: Target) -> dict[str, Any]:
     slices = None
     if mode not in ("none", "auto") and config.random() < 0.85:
         slices = config.choice((1, 2, 3, 4, 5, 8, 16) if mode == "cluster" else (2, 3, 5, 16, 37))
-    return {"mode": mode, "kernel": "auto" if target.device == "cpu" else kernel, "slices": slices}
+    return {
+        "mode": mode,
+        "kernel": "auto" if target.device == "cpu" else kernel,
+        "slices": slices,
+        "precision": config.choice(("tf32",)),
+    }
 
 
 def settle_split(given: dict[str, Any], k: int, k_contiguous: bool, device: str) -> dict[str, Any]:
     """The drawn kernel, mode and slices, made such that products of this K are served."""
     kernel, mode = given["kernel"], given["mode"]
+    precision = given["precision"] if given["dtype"] == "float32" else "tf32"
     by_tma = given["align"] == 16 and k > 0
     if kernel == "sm90" and not (by_tma and (given["dtype"] in HALVES or k_contiguous)):
+        kernel = "auto"
+    if kernel == "sm90" and precision == "ieee":
         kernel = "auto"
     if given["activation"] == "swiglu" and mode == "cluster" and device != "cpu":
         mode = "parallel"
     slices = given["slices"]
-    return {"kernel": kernel, "mode": mode, "slices": least(slices, k)}
+    slices = least(slices, k)
+    return {"kernel": kernel, "mode": mode, "slices": slices, "precision": precision}
 
 
 def draw_epilogue(config: random.Random, has_c: bool = True) -> dict[str, Any]:
     """Without the bias, whose forms differ."""
     given: dict[str, Any] = {"activation": config.choice(("none", "none", "none", *ACTIVATIONS))}
     if has_c and config.random() < 0.4:
-        given["c"] = config.choice(("D", *FLOATS))
+        given["c"] = config.choice(("D", "own", *FLOATS))
     return given
 
 
-def draw_scalars(rng: random.Random, has_c: bool) -> dict[str, Any]:
+def settle_c(given: dict[str, Any]) -> dict[str, Any]:
+    """The drawn c: of D's own type, or D itself if there is one; to int32 nothing else is added."""
+    c, own = given.get("c"), given["out_dtype"]
+    if c == "own" or (c == "D" and not given["out_given"]):
+        c = own
+    if own == "int32" and c not in (None, "D"):
+        c = own
+    return {"c": c}
+
+
+def draw_scalars(rng: random.Random, has_c: bool, whole: bool = False) -> dict[str, Any]:
+    """whole: factors of integers."""
     given: dict[str, Any] = {"alpha": rng.choice((1.0, 1.0, 1.0, 0.5, -2.0, 0.25, -1.0))}
+    if whole:
+        given["alpha"] = rng.choice((1, 1, -2, 3)) if has_c else 1.0
+        return given | ({"beta": rng.choice((None, 1, -1, 2, 0))} if has_c else {})
     if has_c:
         given["beta"] = rng.choice((None, None, 1.0, -0.5, 2.0, 0.0))
     return given

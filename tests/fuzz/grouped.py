@@ -11,7 +11,7 @@ import torch
 import cleave
 from tests.gpu.products import scale_shape, spread
 
-from .bound import Expected, Sums, accumulator, product
+from .bound import Expected, Sums, product
 from .bounds import Groups, draw_groups, hostile_bounds
 from .dense import MOST, draw_sizes, limited, long_enough
 from .epilogue import (
@@ -22,6 +22,7 @@ from .epilogue import (
     draw_scalars,
     draw_split,
     least,
+    settle_c,
     settle_split,
 )
 from .operand import Operand, float64, matrix, packed
@@ -243,7 +244,7 @@ class GroupedGemm(Product):
 
     def group(self, g: int, a: torch.Tensor, b: torch.Tensor, arrays: Any) -> Sums:
         k = a.shape[-1]
-        rule = accumulator(self.dtype, k, self.device, self.fast)
+        rule = self.accumulator(k)
         relative = None if self.is_exact(self.longest) else rule.relative
         a, b = float64(a), float64(b)
         if self.scaling:
@@ -339,7 +340,7 @@ def draw_grouped_wgrad(config: random.Random, rng: random.Random, target: Target
     given = _fields(config, rng, target, "k")
     given |= {"bias": None, "activation": "none", "beta": None, "zero_rest": None}
     if given.get("c") is not None:
-        given["c"] = "D" if given["out_given"] and given["out_dtype"] in FLOATS else None
+        given["c"] = "D" if given["out_given"] else None
     return GroupedWgrad(**given, device=target.device)
 
 
@@ -370,6 +371,8 @@ def _fields(
     if is_8bit:
         blocks = dtype != "int8" and (dimension != "k" or _by_blocks(groups))
         given["scaling"] = config.choice(("vector", "block") if blocks else ("vector", None))
+        if dtype == "int8" and given["scaling"] is None and config.random() < 0.6:
+            given |= {"out_dtype": "int32", "bias": None, "activation": "none"}
         given["coarse"] = (False, config.random() < 0.5)
         if given["scaling"] == "vector":
             given["coarse"] = (config.random() < 0.3, given["coarse"][1])
@@ -378,7 +381,8 @@ def _fields(
             given["orders"] = "rcr"
     if given.get("scaling") == "block" and dimension == "n":
         given["coarse"] = (given["coarse"][1], False)
-    if dimension in ("m", "masked") and config.random() < 0.15:
+    sums_alone = given["out_dtype"] == "int32"
+    if dimension in ("m", "masked") and config.random() < 0.15 and not sums_alone:
         given |= {"activation": "swiglu", "c": None, "orders": given["orders"][:2] + "r"}
         given["bias"] = config.choice((None, "row", "own"))
         if is_8bit and target.device != "cpu":  # what the GPU's kernels join columns of
@@ -388,9 +392,8 @@ def _fields(
         given["orders"] = "r" + given["orders"][1] + "r"
     if not given["out_given"]:
         given["orders"] = given["orders"][:2] + "r"
-        if given.get("c") == "D":
-            given["c"] = "float32"
-    given |= draw_scalars(rng, bool(given.get("c")))
+    given |= settle_c(given)
+    given |= draw_scalars(rng, bool(given["c"]), given["out_dtype"] == "int32")
     given["bias"] = _unambiguous(given)
     if dimension != "k":
         given["k"] = long_enough(given["k"], given["slices"], rng, target)

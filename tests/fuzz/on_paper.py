@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ctypes
 import sys
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -63,7 +64,7 @@ class Scratch:
 def plan(
     seed: int, count: int, operations: Sequence[str] = (), sharing: int = SHARING, first: int = 0
 ) -> Report:
-    report, scratch, kernels = Report(), Scratch(), set()
+    report, scratch, kernels, begin = Report(), Scratch(), set(), time.monotonic()
     for index in range(first, first + count):
         problem = draw(seed, index, Target("cuda", small=False), operations, sharing)
         arrays: Any = {x.name: scratch.array(x) for x in problem.call().operands}
@@ -74,7 +75,7 @@ def plan(
             continue
         report.runs[problem.operation, *family_and_mode(planned)] += 1
         kernels.add(hash(planned.kernel_source) if planned is not None else 0)
-    report.kernels = len(kernels)
+    report.kernels, report.seconds = len(kernels), time.monotonic() - begin
     return report
 
 
