@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "cleave/error.h"
+#include "cpu/processors.h"
 
 namespace cleave::cpu {
 namespace {
@@ -21,7 +22,7 @@ constexpr uint32_t kMaxThreads = 1024;
 uint32_t read_thread_count() {
   const char* text = std::getenv("CLEAVE_CPU_THREADS");
   if (text == nullptr || *text == '\0') {
-    return std::clamp(std::thread::hardware_concurrency(), 1u, kMaxThreads);
+    return std::min(usable_processors(), kMaxThreads);
   }
   uint32_t threads = 0;
   const char* end = text + std::strlen(text);

@@ -9,7 +9,7 @@
 
 namespace cleave::cpu {
 
-/// CLEAVE_CPU_THREADS, read once, or else the processors that this process may use.
+/// CLEAVE_CPU_THREADS, read once, or else the processors that this process may use (processors.h).
 /// Throws Error if the variable is not a number from 1 to 1024.
 uint32_t available_threads();
 
