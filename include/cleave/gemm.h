@@ -181,8 +181,10 @@ class GemmPlan {
   /// when done). `workspace`: at least workspace_size() bytes, 16-byte aligned, its first
   /// counter_size() bytes zero before its first use, and again before a use with a plan of another
   /// counter_size(), whose partial sums may have lain there (launches leave them zero); not shared
-  /// by launches that may run at the same time. nullptr: a pooled workspace of (device,
-  /// stream) is used. Never allocates, synchronises or compiles once `prepare` has run (first use
+  /// by launches that may run at the same time; apart from everything that the launch reads or
+  /// writes, or it is refused. The CPU backend refuses one that is not zeroed or in use; on a GPU,
+  /// where only the kernel sees it, D is then wrong, and so may be what later launches make of the
+  /// counters. nullptr: a pooled workspace of (device, stream) is used. Never allocates, synchronises or compiles once `prepare` has run (first use
   /// prepares by itself, outside capture).
   virtual void run(const GemmArguments& arguments, void* workspace, size_t workspace_size,
                    void* stream) const = 0;

@@ -1,6 +1,10 @@
 #include "cpu/cpu_plan.h"
 
-#include <cstring>
+#include <fmt/format.h>
+
+#include <atomic>
+#include <cstddef>
+#include <optional>
 #include <utility>
 
 #include "cpu/executor.h"
@@ -11,6 +15,28 @@
 namespace cleave {
 namespace {
 
+/// A run has a workspace to itself: its first word, 0 otherwise, is 1 meanwhile.
+class Occupation {
+ public:
+  explicit Occupation(void* workspace) : word_(*static_cast<uint32_t*>(workspace)) {
+    uint32_t seen = 0;
+    if (word_.compare_exchange_strong(seen, 1)) return;
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("workspace begins with {}, not with 0: it was not zeroed before its "
+                            "first use, or another run is using it; zero its first {} bytes "
+                            "(counter_size), and give each of two runs at a time its own",
+                            seen, kSize));
+  }
+  ~Occupation() { word_.store(0); }
+  Occupation(const Occupation&) = delete;
+  Occupation& operator=(const Occupation&) = delete;
+
+  static constexpr size_t kSize = sizeof(uint32_t);
+
+ private:
+  std::atomic_ref<uint32_t> word_;
+};
+
 class CpuPlan final : public GemmPlan {
  public:
   CpuPlan(const GemmProblem& problem, uint32_t threads)
@@ -20,21 +46,25 @@ class CpuPlan final : public GemmPlan {
            void* /*stream*/) const override {
     check_arguments(problem_, arguments);
     if (d_of(problem_).empty()) return;
+    const size_t needed = choice_.tiling.workspace_size();
     std::unique_ptr<std::byte[]> own;
+    std::optional<Occupation> occupation;
     if (workspace != nullptr) {
-      check_workspace(workspace, workspace_size, choice_.tiling.workspace_size());
-    } else if (choice_.tiling.workspace_size() > 0) {
-      own = std::make_unique_for_overwrite<std::byte[]>(choice_.tiling.workspace_size());
-      std::memset(own.get(), 0, choice_.tiling.counter_size());
+      check_workspace(workspace, workspace_size, needed);
+      check_workspace_apart(problem_, arguments, workspace, needed);
+      if (needed > 0) occupation.emplace(workspace);
+    } else if (needed > 0) {
+      own = std::make_unique_for_overwrite<std::byte[]>(needed);
       workspace = own.get();
     }
-    cpu::execute(problem_, choice_.tiling, arguments, workspace, threads_);
+    std::byte* const partials = static_cast<std::byte*>(workspace) + cpu::kPartialsOffset;
+    cpu::execute(problem_, choice_.tiling, arguments, needed > 0 ? partials : nullptr, threads_);
   }
 
   void prepare(void* /*stream*/) const override {}
 
   size_t workspace_size() const override { return choice_.tiling.workspace_size(); }
-  size_t counter_size() const override { return choice_.tiling.counter_size(); }
+  size_t counter_size() const override { return workspace_size() > 0 ? Occupation::kSize : 0; }
   const GemmProblem& problem() const override { return problem_; }
   SplitKMode split_k_mode() const override { return choice_.tiling.mode; }
   int32_t split_k_slices() const override { return int32_t(choice_.tiling.schedule.slices); }

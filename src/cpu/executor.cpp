@@ -30,7 +30,7 @@ template <class Sum, Grouping G>
 class Executor {
  public:
   Executor(const GemmProblem& problem, const Tiling& tiling, const GemmArguments& arguments,
-           void* workspace, uint32_t threads);
+           void* partials, uint32_t threads);
 
   void run();
 
@@ -58,9 +58,7 @@ class Executor {
     epilogue_(spot, 0, tiling_.tile_m, sums);
   }
   Sum* partial(size_t index) const { return partials_ + index * tiling_.tile_elements(); }
-  std::atomic_ref<uint32_t> counter(uint32_t index) const {
-    return std::atomic_ref(counters_[index]);
-  }
+  std::atomic<uint32_t>& counter(uint32_t index) const { return counters_[index]; }
   /// sums = first + second, element by element of a tile.
   void add_tiles(const Sum* first, const Sum* second, Sum* sums) const {
     std::transform(first, first + tiling_.tile_elements(), second, sums,
@@ -76,13 +74,14 @@ class Executor {
   const TileEpilogue<Sum> epilogue_;
   uint32_t threads_;
   std::unique_ptr<Scratch<Sum>[]> scratch_;  // one per thread
-  uint32_t* counters_;
-  Sum* partials_;
+  // Not of the workspace: what waits for a counter relies on nobody else's memory.
+  const std::unique_ptr<std::atomic<uint32_t>[]> counters_;
+  Sum* const partials_;
 };
 
 template <class Sum, Grouping G>
 Executor<Sum, G>::Executor(const GemmProblem& problem, const Tiling& tiling,
-                           const GemmArguments& arguments, void* workspace, uint32_t threads)
+                           const GemmArguments& arguments, void* partials, uint32_t threads)
     : tiling_(tiling),
       schedule_(tiling.schedule),
       zero_rest_(problem.groups.zero_rest),
@@ -90,13 +89,13 @@ Executor<Sum, G>::Executor(const GemmProblem& problem, const Tiling& tiling,
       tiles_(finder().tiles()),
       workers_(tiling.workers(tiles_)),
       product_(problem, arguments, tiling),
-      epilogue_(problem, arguments, tiling) {
+      epilogue_(problem, arguments, tiling),
+      counters_(std::make_unique<std::atomic<uint32_t>[]>(tiling.counters)),
+      partials_(static_cast<Sum*>(partials)) {
   const double worth = flops(problem) / kFlopsWorthAThread;
   threads_ = worth < threads ? max_of(uint32_t(worth), 1u) : threads;
   threads_ = max_of(min_of(threads_, workers_), 1u);
   scratch_ = std::make_unique_for_overwrite<Scratch<Sum>[]>(threads_);
-  counters_ = static_cast<uint32_t*>(workspace);
-  partials_ = reinterpret_cast<Sum*>(static_cast<std::byte*>(workspace) + tiling.partials_offset());
 }
 
 template <class Sum, Grouping G>
@@ -153,13 +152,12 @@ void Executor<Sum, G>::run_serial() {
     auto units = walk<SplitKMode::serial>(worker);
     for (WorkUnit unit; units.next(unit);) {
       product_(unit, scratch, scratch.sums);
-      const auto turn = counter(unit.tile);
+      std::atomic<uint32_t>& turn = counter(unit.tile);
       Sum* const total = partial(unit.tile);
       for (uint32_t slice = turn.load(); slice != unit.slice; slice = turn.load()) turn.wait(slice);
       if (unit.slice > 0) add_tiles(total, scratch.sums, scratch.sums);
       if (unit.slice + 1 == schedule_.slices) {
         finish(unit, scratch.sums);
-        turn.store(0);
       } else {
         std::copy_n(scratch.sums, tiling_.tile_elements(), total);
         turn.store(unit.slice + 1);
@@ -215,7 +213,6 @@ void Executor<Sum, G>::run_stream_k() {
       for (uint32_t other = worker + 1; other <= worker + unit.contributors; ++other) {
         counter(other).wait(0);
         add_tiles(scratch.sums, partial(other), scratch.sums);
-        counter(other).store(0);
       }
       finish(unit, scratch.sums);
     }
@@ -224,29 +221,29 @@ void Executor<Sum, G>::run_stream_k() {
 
 template <class Sum>
 void execute(const GemmProblem& problem, const Tiling& tiling, const GemmArguments& arguments,
-             void* workspace, uint32_t threads) {
+             void* partials, uint32_t threads) {
   switch (tiling.grouping) {
     case Grouping::none:
-      return Executor<Sum, Grouping::none>(problem, tiling, arguments, workspace, threads).run();
+      return Executor<Sum, Grouping::none>(problem, tiling, arguments, partials, threads).run();
     case Grouping::m:
-      return Executor<Sum, Grouping::m>(problem, tiling, arguments, workspace, threads).run();
+      return Executor<Sum, Grouping::m>(problem, tiling, arguments, partials, threads).run();
     case Grouping::n:
-      return Executor<Sum, Grouping::n>(problem, tiling, arguments, workspace, threads).run();
+      return Executor<Sum, Grouping::n>(problem, tiling, arguments, partials, threads).run();
     case Grouping::k:
-      return Executor<Sum, Grouping::k>(problem, tiling, arguments, workspace, threads).run();
+      return Executor<Sum, Grouping::k>(problem, tiling, arguments, partials, threads).run();
     case Grouping::classes:
-      return Executor<Sum, Grouping::classes>(problem, tiling, arguments, workspace, threads).run();
+      return Executor<Sum, Grouping::classes>(problem, tiling, arguments, partials, threads).run();
   }
 }
 
 }  // namespace
 
 void execute(const GemmProblem& problem, const Tiling& tiling, const GemmArguments& arguments,
-             void* workspace, uint32_t threads) {
+             void* partials, uint32_t threads) {
   if (sums_are_integers(problem)) {
-    execute<int32_t>(problem, tiling, arguments, workspace, threads);
+    execute<int32_t>(problem, tiling, arguments, partials, threads);
   } else {
-    execute<float>(problem, tiling, arguments, workspace, threads);
+    execute<float>(problem, tiling, arguments, partials, threads);
   }
 }
 

@@ -7,9 +7,9 @@
 
 namespace cleave::cpu {
 
-/// Returns when D is complete. `workspace` holds tiling.workspace_size() bytes, its counters zero
-/// before and after. `threads` bounds the threads used and does not change the result by a bit.
+/// Returns when D is complete, whatever `partials` holds: room for tiling.partials tiles. `threads`
+/// bounds the threads used and does not change the result by a bit.
 void execute(const GemmProblem& problem, const Tiling& tiling, const GemmArguments& arguments,
-             void* workspace, uint32_t threads);
+             void* partials, uint32_t threads);
 
 }  // namespace cleave::cpu

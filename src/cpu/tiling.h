@@ -20,6 +20,8 @@ inline constexpr uint32_t kMaxTileK = 256;
 inline constexpr uint32_t kStreamWorkers = 16;
 
 inline constexpr size_t kSumSize = 4;  ///< bytes of a sum: float32 or int32
+inline constexpr size_t kPartialsOffset =
+    16;  ///< of the workspace; before them, whether it is used
 
 struct Tiling {
   SplitKMode mode = SplitKMode::none;
@@ -32,15 +34,13 @@ struct Tiling {
 
   uint32_t depth = 0;   ///< elements of K that a tile adds up; of groups and classes, in the mean
   uint32_t tiles = 0;   ///< if all groups are equally large
-  size_t counters = 0;  ///< of the workspace: serial, one per tile; stream_k, one per worker
+  size_t counters = 0;  ///< of a run: serial, one per tile; stream_k, one per worker
   size_t partials = 0;  ///< of the workspace: tiles of sums, 4 bytes each
 
   uint32_t columns() const { return tile_n / parts; }  ///< of D, in a tile
   uint32_t tile_elements() const { return tile_m * tile_n; }
-  size_t counter_size() const { return counters * sizeof(uint32_t); }
-  size_t partials_offset() const { return round_up(counter_size(), size_t(16)); }
   size_t workspace_size() const {
-    return partials == 0 ? 0 : partials_offset() + partials * tile_elements() * kSumSize;
+    return partials == 0 ? 0 : kPartialsOffset + partials * tile_elements() * kSumSize;
   }
 
   ClassTable class_table() const { return {classes.data(), uint32_t(classes.size())}; }

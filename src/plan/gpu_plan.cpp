@@ -112,6 +112,7 @@ class GpuPlan final : public GemmPlan {
     params.epilogue.zero_b = arguments.zero_b;
     params.epilogue.scale_d = arguments.scale_d;
     params.epilogue.amax = arguments.amax;
+    if (workspace != nullptr) check_workspace_apart(problem_, given, workspace, workspace_size());
     const Workspace space = find_workspace(workspace, workspace_bytes, cuda_stream);
     params.counters = static_cast<uint32_t*>(space.counters);
     params.partials = static_cast<float*>(space.partials);

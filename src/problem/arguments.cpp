@@ -54,6 +54,36 @@ void check_integer_factors(const GemmProblem& p, const GemmArguments& arguments)
   check("beta", arguments.beta);
 }
 
+/// Something that a launch reads.
+struct Input {
+  const char* name;
+  Placement place;
+  const void* data;
+  bool bounds = false;  // of groups
+};
+
+/// use(input) for each but C.
+template <class Use>
+void for_each_input(const GemmProblem& p, const GemmArguments& arguments, const Use& use) {
+  const auto visit = [&](const Input& input) {
+    if (!input.place.empty()) use(input);
+  };
+  visit({"a", a_of(p), arguments.a});
+  visit({"b", b_of(p), arguments.b});
+  visit({"bias", bias_of(p), arguments.bias});
+  visit({"scale_a", scale_a_of(p), arguments.scale_a});
+  visit({"scale_b", scale_b_of(p), arguments.scale_b});
+  if (arguments.zero_a != nullptr) visit({"zero_a", zero_a_of(p), arguments.zero_a});
+  visit({"zero_b", zero_b_of(p), arguments.zero_b});
+  visit({"scale_d", scale_d_of(p), arguments.scale_d});
+  visit({"group_offsets", group_offsets_of(p), arguments.group_offsets, true});
+  visit({"group_sizes", group_sizes_of(p), arguments.group_sizes, true});
+}
+
+bool reads_c(const GemmProblem& p, const GemmArguments& arguments) {
+  return p.has_c && arguments.beta != 0.0f;
+}
+
 }  // namespace
 
 void check_pointer(const char* name, const MatrixLayout& layout, const void* data) {
@@ -79,30 +109,16 @@ void check_arguments(const GemmProblem& p, const GemmArguments& arguments) {
   if (p.has_amax) check_pointer(amax.name, amax.place.layout, amax.data);
   amax.check_apart("d", d.place, d.data);
 
-  const auto check_input = [&](const char* name, const Placement& place, const void* data) {
-    if (place.empty()) return;
-    check_pointer(name, place.layout, data);
-    d.check_apart(name, place, data);
-    amax.check_apart(name, place, data);
-  };
-  const auto check_bounds = [&](const char* name, const Placement& place, const void* data) {
-    if (!place.empty()) check_group_bounds(name, place.layout.alignment, data);
-    check_input(name, place, data);
-  };
-  check_input("a", a_of(p), arguments.a);
-  check_input("b", b_of(p), arguments.b);
-  check_input("bias", bias_of(p), arguments.bias);
-  check_input("scale_a", scale_a_of(p), arguments.scale_a);
-  check_input("scale_b", scale_b_of(p), arguments.scale_b);
-  if (arguments.zero_a != nullptr) check_input("zero_a", zero_a_of(p), arguments.zero_a);
-  check_input("zero_b", zero_b_of(p), arguments.zero_b);
-  check_input("scale_d", scale_d_of(p), arguments.scale_d);
-  check_bounds("group_offsets", group_offsets_of(p), arguments.group_offsets);
-  check_bounds("group_sizes", group_sizes_of(p), arguments.group_sizes);
+  for_each_input(p, arguments, [&](const Input& x) {
+    if (x.bounds) check_group_bounds(x.name, x.place.layout.alignment, x.data);
+    check_pointer(x.name, x.place.layout, x.data);
+    d.check_apart(x.name, x.place, x.data);
+    amax.check_apart(x.name, x.place, x.data);
+  });
 
   if (p.d.dtype == DType::i32) check_integer_factors(p, arguments);
 
-  if (!p.has_c || arguments.beta == 0.0f) return;
+  if (!reads_c(p, arguments)) return;
   const Placement c = c_of(p);
   check_pointer("c", c.layout, arguments.c);
   amax.check_apart("c", c, arguments.c);
@@ -124,6 +140,19 @@ void check_workspace(const void* workspace, size_t size, size_t needed) {
     refuse(fmt::format("workspace is at {}, which is not a multiple of 16 bytes; align it",
                        workspace));
   }
+}
+
+void check_workspace_apart(const GemmProblem& p, const GemmArguments& arguments,
+                           const void* workspace, size_t needed) {
+  if (needed == 0) return;
+  const int64_t bytes = int64_t(needed);
+  const MatrixLayout line{.dtype = DType::i8, .stride_row = bytes, .alignment = 1};
+  const Output output{"workspace", {line, 1, bytes, 1}, workspace};
+  for_each_input(p, arguments,
+                 [&](const Input& x) { output.check_apart(x.name, x.place, x.data); });
+  if (reads_c(p, arguments)) output.check_apart("c", c_of(p), arguments.c);
+  output.check_apart("d", d_of(p), arguments.d);
+  if (p.has_amax) output.check_apart("amax", amax_of(p), arguments.amax);
 }
 
 }  // namespace cleave

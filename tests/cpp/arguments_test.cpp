@@ -241,5 +241,26 @@ TEST(Arguments, Workspace) {
   EXPECT_THROW(check_workspace(memory + 4, 60, 32), Error);
 }
 
+TEST(Arguments, WorkspaceIsApart) {
+  alignas(16) static uint16_t a[1500], b[3000], d[600], workspace[64];
+  static int32_t ends[3];
+  const GemmProblem p = good_m_groups();
+  const GemmArguments arguments{.a = a, .b = b, .d = d, .group_offsets = ends};
+  const auto refusal = [&](const void* data, size_t bytes) -> std::string {
+    try {
+      check_workspace_apart(p, arguments, data, bytes);
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "";
+  };
+  EXPECT_EQ(refusal(workspace, sizeof workspace), "");
+  EXPECT_EQ(refusal(a, 0), "") << "none is needed";
+  expect_parts(refusal(a, 16), {"workspace overlaps a in memory"});
+  expect_parts(refusal(b + 8, 16), {"workspace overlaps b in memory"});
+  expect_parts(refusal(d + 8, 16), {"workspace overlaps d in memory"});
+  expect_parts(refusal(ends, 4), {"workspace overlaps group_offsets in memory"});
+}
+
 }  // namespace
 }  // namespace cleave

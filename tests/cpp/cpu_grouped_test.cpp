@@ -315,9 +315,9 @@ TEST(CpuGrouped, WorkspaceServesTheMostTilesThatGroupsCanHave) {
     p.split_k_mode = mode;
     return make_cpu_plan(p, 2)->workspace_size();
   };
-  EXPECT_EQ(size(SplitKMode::serial), round_up(kTiles * 4, size_t(16)) + kTiles * kTile);
-  EXPECT_EQ(size(SplitKMode::parallel), kTiles * 8 * kTile);
-  EXPECT_EQ(size(SplitKMode::stream_k), 16 * 4 + 16 * kTile);
+  EXPECT_EQ(size(SplitKMode::serial), 16 + kTiles * kTile);
+  EXPECT_EQ(size(SplitKMode::parallel), 16 + kTiles * 8 * kTile);
+  EXPECT_EQ(size(SplitKMode::stream_k), 16 + 16 * kTile);
   EXPECT_EQ(size(SplitKMode::cluster), 0u);
 }
 

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+import threading
+
 import numpy as np
 import pytest
 
@@ -98,6 +102,92 @@ def test_workspace() -> None:
         with pytest.raises(ValueError, match=words):
             plan.run(a, b, out=out, workspace=bad)
     assert (out == 7).all()
+
+
+def serial_product() -> tuple[np.ndarray, np.ndarray, cleave.GemmPlan]:
+    a, b = f32(64, 4096), f32(4096, 64)
+    return a, b, cleave.plan_gemm(a, b, split_k_mode="serial", split_k_slices=3)
+
+
+def aligned_bytes(size: int, value: int = 0) -> np.ndarray:
+    memory = np.full(size + 16, value, np.uint8)
+    return memory[-memory.ctypes.data % 16 :][:size]
+
+
+@pytest.mark.parametrize("mode", ["serial", "parallel", "stream_k"])
+def test_a_workspace_that_was_not_zeroed_is_refused(mode: str) -> None:
+    """In a child: what waits for counters that never come would hang the tests."""
+    slices = None if mode == "stream_k" else 3
+    script = f"""
+import subprocess
+import sys
+import threading
+
+import numpy as np
+import cleave
+a, b, out = (np.ones((300, 300), np.float32) for _ in range(3))
+plan = cleave.plan_gemm(a, b, split_k_mode="{mode}", split_k_slices={slices})
+memory = np.ones(plan.workspace_size + 16, np.uint8)
+workspace = memory[-memory.ctypes.data % 16 :][: plan.workspace_size]
+assert workspace.size > 0
+try:
+    plan.run(a, b, out=out, workspace=workspace)
+except ValueError as error:
+    print(error)
+assert (out == 1).all()
+workspace[: plan.counter_size] = 0
+plan.run(a, b, out=out, workspace=workspace)
+assert (out == 300).all()
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 0, done.stderr
+    assert "workspace begins with 16843009, not with 0" in done.stdout
+    assert "counter_size" in done.stdout
+
+
+def test_a_workspace_in_use_is_refused() -> None:
+    """Every call of two threads gives the right product or is refused."""
+    a, b, plan = serial_product()
+    workspace = aligned_bytes(plan.workspace_size)
+    outcomes = []
+
+    def work() -> None:
+        for _ in range(100):
+            try:
+                outcomes.append((plan.run(a, b, workspace=workspace) == 4096).all())
+            except ValueError as error:
+                outcomes.append("another run is using it" in str(error))
+
+    threads = [threading.Thread(target=work, daemon=True) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert len(outcomes) == 200 and all(outcomes)
+    assert not workspace[: plan.counter_size].any()
+
+
+def test_a_workspace_shares_no_memory_with_other_arrays() -> None:
+    a, b, plan = serial_product()
+    memory = aligned_bytes(plan.workspace_size + a.nbytes)
+    workspace, rest = memory[: plan.workspace_size], memory[plan.workspace_size :]
+    inside = rest.view(np.float32)[: a.size].reshape(a.shape)
+    inside[:] = 1
+    assert (plan.run(inside, b, workspace=workspace) == 4096).all()
+    out = np.full((64, 64), 7, np.float32)
+    for shift in (16, plan.workspace_size):
+        bad = memory[shift:][: plan.workspace_size]
+        with pytest.raises(ValueError, match="workspace overlaps a in memory; pass workspace of"):
+            plan.run(inside, b, out=out, workspace=bad)
+    assert (out == 7).all() and (inside == 1).all()
+    out = workspace.view(np.float32)[-64 * 64 :].reshape(64, 64)
+    with pytest.raises(ValueError, match="workspace overlaps d in memory"):
+        plan.run(a, b, out=out, workspace=workspace)
+    c = workspace.view(np.float32)[: 64 * 64].reshape(64, 64)
+    with pytest.raises(ValueError, match="workspace overlaps c in memory"):
+        cleave.gemm(a, b, c=c, workspace=workspace, split_k_mode="serial", split_k_slices=3)
 
 
 def test_planning_for_an_h100_needs_none() -> None:
