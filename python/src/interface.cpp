@@ -36,8 +36,13 @@ uint8_t named_type(nb::handle array, int bytes) {
 
 /// "<f4" and the like: byte order, kind, bytes per element.
 dlpack::DataType parse_typestr(nb::handle typestr, nb::handle array, const char* name) {
-  if (!PyUnicode_Check(typestr.ptr())) refuse_value("{}'s array interface has no typestr", name);
-  const std::string text = nb::str(typestr).c_str();
+  const char* const utf8 =
+      PyUnicode_Check(typestr.ptr()) ? PyUnicode_AsUTF8(typestr.ptr()) : nullptr;
+  if (utf8 == nullptr) {
+    PyErr_Clear();
+    refuse_value("{}'s array interface has no typestr that can be read as text", name);
+  }
+  const std::string text = utf8;
   const int bytes = text.size() >= 3 ? std::atoi(text.c_str() + 2) : 0;
   if (bytes < 1 || bytes > 16 || text[0] == '>') {
     refuse_type(

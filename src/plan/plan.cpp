@@ -78,7 +78,8 @@ std::string explain(const GemmProblem& problem, const Choice& choice, size_t con
     text += fmt::format("; split_k_slices={} reduced to {}, one K block of {} each",
                         problem.split_k_slices, choice.spec.slices, choice.config.tile_k);
   }
-  if (choice.config.family == KernelFamily::portable && problem.kernel == KernelFamily::automatic) {
+  if (!measured && choice.config.family == KernelFamily::portable &&
+      problem.kernel == KernelFamily::automatic) {
     text +=
         "; the portable kernel, because TMA cannot address these operands (or the GPU is not "
         "sm_90)";

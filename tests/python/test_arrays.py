@@ -134,6 +134,7 @@ def test_alpha_and_beta_take_any_number() -> None:
         {"typestr": None},
         {"typestr": "<"},
         {"typestr": "<f999"},
+        {"typestr": "<f\udcff"},
     ],
 )
 def test_senseless_array_interfaces(changes: dict) -> None:

@@ -22,7 +22,7 @@ _BLOCK = 128
 
 
 def _int_mm(input: Any, mat2: Any, *, out: Any = None) -> Any:
-    """int8 [M, K] times int8 [K, N], exactly, as int32 [M, N]."""
+    """int8 [M, K] times int8 [K, N] as int32 [M, N], exact for K < 131072."""
     return _core.gemm(input, mat2, out=out, out_dtype="int32")
 
 
