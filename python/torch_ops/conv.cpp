@@ -1,5 +1,6 @@
 #include "operands/conv_settings.h"
 
+#include "autograd.h"
 #include "ops.h"
 #include "product.h"
 
@@ -55,12 +56,13 @@ void conv_out(const Tensor& input, const Tensor& weight, const MaybeTensor& bias
               Name<Activation> activation, Name<SplitKMode> split_k_mode,
               std::optional<int64_t> split_k_slices, const Tensor& out) {
   const ProductOptions options{alpha, beta, activation, {}, split_k_mode, split_k_slices};
-  convolve_out({.input = read(input),
-                .weight = read(weight),
-                .c = read(c),
-                .bias = read(bias),
-                .out = read(out)},
+  convolve_out({.input = read_untracked(input, "input"),
+                .weight = read_untracked(weight, "weight"),
+                .c = read_untracked(c, "c"),
+                .bias = read_untracked(bias, "bias"),
+                .out = read_untracked(out, "out")},
                fprop_options(weight.dim(), {stride, padding, dilation, groups}), options);
+  mark_written(out);
 }
 
 Tensor conv_dgrad(const Integers& input_size, const Tensor& weight, const Tensor& grad_output,
@@ -89,13 +91,14 @@ void conv_dgrad_out(const Integers& input_size, const Tensor& weight, const Tens
                     Name<SplitKMode> split_k_mode, std::optional<int64_t> split_k_slices,
                     const Tensor& out) {
   const ProductOptions options{alpha, beta, activation, {}, split_k_mode, split_k_slices};
-  convolve_out({.weight = read(weight),
-                .grad_output = read(grad_output),
-                .c = read(c),
-                .bias = read(bias),
-                .out = read(out)},
+  convolve_out({.weight = read_untracked(weight, "weight"),
+                .grad_output = read_untracked(grad_output, "grad_output"),
+                .c = read_untracked(c, "c"),
+                .bias = read_untracked(bias, "bias"),
+                .out = read_untracked(out, "out")},
                dgrad_options(input_size, weight.dim(), {stride, padding, dilation, groups}),
                options);
+  mark_written(out);
 }
 
 Tensor conv_wgrad(const Tensor& input, const Integers& weight_size, const Tensor& grad_output,
@@ -122,9 +125,12 @@ void conv_wgrad_out(const Tensor& input, const Integers& weight_size, const Tens
                     Name<SplitKMode> split_k_mode, std::optional<int64_t> split_k_slices,
                     const Tensor& out) {
   const ProductOptions options{alpha, beta, Activation::none, {}, split_k_mode, split_k_slices};
-  convolve_out(
-      {.input = read(input), .grad_output = read(grad_output), .c = read(c), .out = read(out)},
-      wgrad_options(weight_size, {stride, padding, dilation, groups}), options);
+  convolve_out({.input = read_untracked(input, "input"),
+                .grad_output = read_untracked(grad_output, "grad_output"),
+                .c = read_untracked(c, "c"),
+                .out = read_untracked(out, "out")},
+               wgrad_options(weight_size, {stride, padding, dilation, groups}), options);
+  mark_written(out);
 }
 
 }  // namespace cleave::torch_ops

@@ -1,3 +1,4 @@
+#include "autograd.h"
 #include "ops.h"
 #include "product.h"
 
@@ -51,19 +52,20 @@ void grouped_gemm_out(const Tensor& a, const Tensor& b, const MaybeTensor& offs,
                       const Tensor& out) {
   const ProductOptions options{alpha,          beta,           activation, {},        split_k_mode,
                                split_k_slices, use_fast_accum, true,       alignment, zero_rest};
-  multiply_out({.a = read(a),
-                .b = read(b),
-                .c = read(c),
-                .bias = read(bias),
-                .out = read(out),
-                .scale_a = read(scale_a),
-                .scale_b = read(scale_b),
-                .offs = read(offs),
-                .indptr = read(indptr),
-                .starts = read(starts),
-                .sizes = read(sizes),
-                .counts = read(counts)},
+  multiply_out({.a = read_untracked(a, "a"),
+                .b = read_untracked(b, "b"),
+                .c = read_untracked(c, "c"),
+                .bias = read_untracked(bias, "bias"),
+                .out = read_untracked(out, "out"),
+                .scale_a = read_untracked(scale_a, "scale_a"),
+                .scale_b = read_untracked(scale_b, "scale_b"),
+                .offs = read_untracked(offs, "offs"),
+                .indptr = read_untracked(indptr, "indptr"),
+                .starts = read_untracked(starts, "starts"),
+                .sizes = read_untracked(sizes, "sizes"),
+                .counts = read_untracked(counts, "counts")},
                options);
+  mark_written(out);
 }
 
 }  // namespace cleave::torch_ops

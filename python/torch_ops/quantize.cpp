@@ -1,5 +1,6 @@
 #include "operands/quantize_operands.h"
 
+#include "autograd.h"
 #include "ops.h"
 
 namespace cleave::torch_ops {
@@ -49,8 +50,13 @@ std::tuple<Tensor, Tensor> quantize(const Tensor& x, ScalarType dtype,
 void quantize_out(const Tensor& x, Name<Granularity> granularity, const MaybeTensor& smooth,
                   const Tensor& out, const Tensor& scale_out) {
   const QuantizeOptions options{.granularity = granularity};
-  run(make_call({.x = read(x), .q = read(out), .scale = read(scale_out), .smooth = read(smooth)},
+  run(make_call({.x = read_untracked(x, "x"),
+                 .q = read_untracked(out, "out"),
+                 .scale = read_untracked(scale_out, "scale_out"),
+                 .smooth = read_untracked(smooth, "smooth")},
                 options));
+  mark_written(out);
+  mark_written(scale_out);
 }
 
 std::tuple<Tensor, Tensor, Tensor> quantize_asymmetric(const Tensor& x,
@@ -65,12 +71,15 @@ void quantize_asymmetric_out(const Tensor& x, Name<Granularity> granularity,
                              const MaybeTensor& smooth, const Tensor& out, const Tensor& scale_out,
                              const Tensor& zero_out) {
   const QuantizeOptions options{.granularity = granularity, .symmetric = false};
-  run(make_call({.x = read(x),
-                 .q = read(out),
-                 .scale = read(scale_out),
-                 .zero = read(zero_out),
-                 .smooth = read(smooth)},
+  run(make_call({.x = read_untracked(x, "x"),
+                 .q = read_untracked(out, "out"),
+                 .scale = read_untracked(scale_out, "scale_out"),
+                 .zero = read_untracked(zero_out, "zero_out"),
+                 .smooth = read_untracked(smooth, "smooth")},
                 options));
+  mark_written(out);
+  mark_written(scale_out);
+  mark_written(zero_out);
 }
 
 Tensor quantize_static(const Tensor& x, const Tensor& scale, ScalarType dtype,
@@ -89,12 +98,13 @@ void quantize_static_out(const Tensor& x, const Tensor& scale, Name<Granularity>
                          const MaybeTensor& smooth, const MaybeTensor& zero, const Tensor& out) {
   const QuantizeOptions options{
       .granularity = granularity, .given_scale = true, .symmetric = !zero};
-  run(make_call({.x = read(x),
-                 .q = read(out),
-                 .scale = read(scale),
-                 .zero = read(zero),
-                 .smooth = read(smooth)},
+  run(make_call({.x = read_untracked(x, "x"),
+                 .q = read_untracked(out, "out"),
+                 .scale = read_untracked(scale, "scale"),
+                 .zero = read_untracked(zero, "zero"),
+                 .smooth = read_untracked(smooth, "smooth")},
                 options));
+  mark_written(out);
 }
 
 std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> quantize_grouped(const Tensor& x,

@@ -1,3 +1,4 @@
+#include "autograd.h"
 #include "ops.h"
 #include "product.h"
 
@@ -44,18 +45,20 @@ void scaled_gemm_out(const Tensor& a, const Tensor& b, const MaybeTensor& scale_
                      const Tensor& out, const MaybeTensor& amax) {
   const ProductOptions options{alpha,        beta,           activation,    {},
                                split_k_mode, split_k_slices, use_fast_accum};
-  multiply_out({.a = read(a),
-                .b = read(b),
-                .c = read(c),
-                .bias = read(bias),
-                .out = read(out),
-                .scale_a = read(scale_a),
-                .scale_b = read(scale_b),
-                .scale_d = read(scale_d),
-                .amax = read(amax),
-                .azp = read(azp),
-                .azp_adj = read(azp_adj)},
+  multiply_out({.a = read_untracked(a, "a"),
+                .b = read_untracked(b, "b"),
+                .c = read_untracked(c, "c"),
+                .bias = read_untracked(bias, "bias"),
+                .out = read_untracked(out, "out"),
+                .scale_a = read_untracked(scale_a, "scale_a"),
+                .scale_b = read_untracked(scale_b, "scale_b"),
+                .scale_d = read_untracked(scale_d, "scale_d"),
+                .amax = read_untracked(amax, "amax"),
+                .azp = read_untracked(azp, "azp"),
+                .azp_adj = read_untracked(azp_adj, "azp_adj")},
                options);
+  mark_written(out);
+  mark_written(amax);
 }
 
 }  // namespace cleave::torch_ops

@@ -42,7 +42,7 @@ quantize_grouped calls for blocks of 1x128 with a transpose) and `cleave.moe`. R
 tensors. Products, convolutions and quantisations but the grouped one have an `out` form,
 torch.ops.cleave.gemm.out(..., out=d), which writes to tensors that are given and returns nothing:
 `out`, of quantize and quantize_asymmetric also `scale_out` and `zero_out`, of scaled_gemm also
-`amax`.
+`amax`. With gradients on, they refuse tensors that require grad, as torch's own do.
 
 gemm has gradients for a, b, bias and c, grouped_gemm for a, b and bias: products of the same
 operators. The convolutions have them for all their tensors: they are each other's gradients.

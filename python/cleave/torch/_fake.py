@@ -8,6 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from . import _negated
+
 _BLOCK = 128  # elements that share a scale, along each dimension that has blocks
 
 
@@ -38,8 +40,10 @@ def declare(results: Mapping[str, Callable[..., Any]]) -> None:
     for name, result in results.items():
         torch.library.register_fake(f"cleave::{name}", result)
     for name in dict.fromkeys(name.partition(".")[0] for name in results):
-        if hasattr(getattr(torch.ops.cleave, name), "out"):
+        overloads = getattr(torch.ops.cleave, name)
+        if hasattr(overloads, "out"):
             torch.library.register_fake(f"cleave::{name}.out", _nothing)
+            _negated.refuse(overloads.out)
 
 
 def _nothing(*_: Any, **__: Any) -> None:

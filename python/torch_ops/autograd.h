@@ -1,0 +1,20 @@
+// What torch's autograd has to know of an operator that writes to its arguments. The stable ABI has
+// no kernels for autograd's dispatch keys that could go on to the next one, so the kernels of `out`
+// forms see to it.
+#pragma once
+
+#include "tensor.h"
+
+namespace cleave::torch_ops {
+
+/// `read` for a form that has no gradients: throws Error(invalid_argument), naming the argument, if
+/// torch is to compute a gradient of `tensor`.
+Operand read_untracked(const Tensor& tensor, const char* name);
+std::optional<Operand> read_untracked(const std::optional<Tensor>& tensor, const char* name);
+
+/// After it was written: what autograd saved of `tensor` before is no longer good, and backward()
+/// says so.
+void mark_written(const Tensor& tensor);
+void mark_written(const std::optional<Tensor>& tensor);
+
+}  // namespace cleave::torch_ops
