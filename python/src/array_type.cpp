@@ -30,6 +30,9 @@ std::shared_ptr<const ArrayType> describe(nb::handle type) {
                 .assign = adapter.attr("assign"),
                 .finish = adapter.attr("finish"),
                 .current_stream = adapter.attr("current_stream"),
+                .on_stream = adapter.attr("on_stream"),
+                .record_stream = adapter.attr("record_stream"),
+                .increment_version = adapter.attr("increment_version"),
                 .tracks_gradients = nb::cast<bool>(adapter.attr("tracks_gradients")),
                 .immutable = nb::cast<bool>(adapter.attr("immutable"))});
 }

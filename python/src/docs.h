@@ -20,7 +20,7 @@ once the work is enqueued; host arrays run on the CPU backend, and it returns wh
 
 Args:
     a: [M, K] or [B, M, K]; float16, bfloat16 or float32 (multiplied as tf32 on the GPU), with sums
-        in float32. Also int8, with exact sums in int32, and the 8-bit floats: see `scaled_gemm`.
+        in float32. Also int8, with sums in int32, and the 8-bit floats: see `scaled_gemm`.
     b: [K, N] or [B, K, N], of a's dtype. A two-dimensional operand, or one with B = 1, serves the
         whole batch. Of the last two strides of every array one must be 1: transposed and sliced
         views go through without a copy.
@@ -35,17 +35,22 @@ Args:
     out: where D goes: [M, N], or [B, M, N] if an operand has a batch. Shares no memory with a, b
         or bias.
     out_dtype: D's dtype if there is no `out`: a name, or a torch or NumPy dtype. By default a's, but
-        int32 for int8, which is exact, and bfloat16 for 8-bit floats.
+        int32 for int8, exact for K < 131072, and bfloat16 for 8-bit floats.
     split_k_mode: "none", "serial", "parallel", "cluster", "stream_k" or "auto". Every mode is
         repeatable bit by bit, but results of two modes or slice counts may differ in the last bits.
     split_k_slices: 1 or more, of which at most K are used; None lets the planner choose.
     deterministic: repeatable results are demanded: honoured or refused.
     kernel: "auto", "sm90" (TMA and WGMMA) or "portable" (sm_80 and later, any alignment).
     stream: a CUDA stream of torch, CuPy, Numba or cuda.core, or its handle as an integer, which is
-        not checked. By default the current stream of a's framework.
+        not checked. By default the current stream of a's framework. On another one, the result is
+        memory of that stream, as under `torch.cuda.stream(stream)`, and torch keeps the memory of
+        all arrays until that stream is done with them (`Tensor.record_stream`; CuPy cannot: keep
+        them yourself). Whoever works on arrays before and after orders the streams.
     workspace: a one-dimensional array of at least `GemmPlan.workspace_size` bytes on the same
-        device, its first `counter_size` bytes zero before its first use. By default a pooled one
-        of the stream.
+        device, its first `counter_size` bytes zero before its first use; of this call alone until
+        it is done, and apart from all other arrays. Otherwise the CPU backend refuses it, but on a
+        GPU, where nobody looks, D is wrong, of this call and perhaps of later ones with the same
+        workspace. By default a pooled one of the stream.
 
 Returns:
     `out`, or a new array of a's framework on a's device.
@@ -86,7 +91,9 @@ inline constexpr const char* kScaledGemmDoc =
     R"(D = activation(alpha * (scale_a * a) @ (scale_b * b) + beta * c + bias), of 8-bit operands.
 
 Args:
-    a: [M, K] or [B, M, K]; int8, float8_e4m3fn or float8_e5m2. Sums of int8 are exact, in int32.
+    a: [M, K] or [B, M, K]; int8, float8_e4m3fn or float8_e5m2. Sums of int8 are int32: exact for
+        K < 131072. From there on large ones wrap, scaled or not; under scales of blocks only 128 of
+        K are added in int32.
     b: [K, N] or [B, K, N]; int8 if a is, else either 8-bit float. K contiguous in both (a row-major,
         b column-major, as in torch.nn.Linear's x @ weight.T) is what tensor cores read; other
         layouts are served by the portable kernel.

@@ -19,6 +19,7 @@
 #include "plan/model_device.h"
 #include "plan_object.h"
 #include "runtime/kernel_cache.h"
+#include "unlocked.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -78,7 +79,7 @@ nb::dict compile_plan(const PlanObject& planned) {
   std::string arch;
   CompiledKernel kernel;
   {
-    nb::gil_scoped_release unlocked;
+    const Unlocked unlocked;
     arch = device_arch(planned.problem().device);
     kernel = compile(planned.plan().kernel_source(), arch);
   }
@@ -89,7 +90,7 @@ nb::list compile_all(const std::string& arch) {
   std::vector<GemmConfig> configs;
   std::vector<CompiledKernel> kernels;
   {
-    nb::gil_scoped_release unlocked;
+    const Unlocked unlocked;
     configs = all_configs(model_device(arch));
     kernels.resize(configs.size());
     std::atomic<size_t> next = 0;

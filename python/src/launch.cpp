@@ -1,6 +1,7 @@
 #include "launch.h"
 
 #include "errors.h"
+#include "unlocked.h"
 #include "values.h"
 
 namespace nb = nanobind;
@@ -14,7 +15,9 @@ struct Workspace {
 };
 
 /// Size and alignment are for GemmPlan::run to check.
-Workspace read_workspace(const TensorView& view, int device) {
+Workspace read_workspace(nb::handle array, int device, TensorReader& reader) {
+  if (array.is_none()) return {};
+  const TensorView view = reader.read_output(array, "workspace");
   if (view.device != device) {
     refuse_value("workspace is on {}, but the product runs on {}", device_text(view.device),
                  device_text(device));
@@ -22,7 +25,6 @@ Workspace read_workspace(const TensorView& view, int device) {
   if (view.ndim != 1 || (view.shape[0] > 1 && view.stride[0] != 1)) {
     refuse_value("workspace is {}; it must be one-dimensional and contiguous", shape_text(view));
   }
-  if (view.readonly) refuse_value("workspace is read-only; pass an array that can be written");
   return {view.data, size_t(view.shape[0]) * view.element.bits * view.element.lanes / 8};
 }
 
@@ -35,19 +37,13 @@ void set_scalars(const LaunchOptions& options, ProductCall& call) {
 }
 
 void launch(const GemmPlan& plan, const ProductCall& call, const LaunchOptions& options,
-            TensorReader& reader, bool warm) {
-  TensorView view;
-  Workspace workspace;
-  if (!options.workspace.is_none()) {
-    view = reader.read(options.workspace, "workspace");
-    workspace = read_workspace(view, call.problem.device);
-  }
-  const auto run = [&] {
+            TensorReader& reader) {
+  const Workspace workspace = read_workspace(options.workspace, call.problem.device, reader);
+  {
+    const Unlocked unlocked;
     plan.run(call.arguments, workspace.data, workspace.bytes, reader.stream());
-  };
-  if (warm && call.problem.device != kCpu) return run();
-  nb::gil_scoped_release unlocked;
-  run();
+  }
+  reader.mark_written();
 }
 
 }  // namespace cleave::python

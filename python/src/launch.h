@@ -18,8 +18,9 @@ struct LaunchOptions {
 /// beta without a C.
 void set_scalars(const LaunchOptions& options, ProductCall& call);
 
-/// Reads the workspace and runs. `warm`: the plan has run before, so a GPU launch keeps the GIL.
+/// Reads the workspace and runs. Without the GIL, even where that takes microseconds: a full launch
+/// queue makes the driver wait, perhaps for a host callback that needs the GIL.
 void launch(const GemmPlan& plan, const ProductCall& call, const LaunchOptions& options,
-            TensorReader& reader, bool warm);
+            TensorReader& reader);
 
 }  // namespace cleave::python

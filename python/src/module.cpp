@@ -2,6 +2,10 @@
 
 NB_MODULE(_core, m) {
   using namespace cleave::python;
+#ifdef NDEBUG
+  // The frames of daemon threads, for which the exit does not wait, hold objects to the end.
+  nanobind::set_leak_warnings(false);
+#endif
   m.doc() = "The compiled part of the package `cleave`.";
   m.attr("__version__") = CLEAVE_VERSION;
   bind_errors(m);

@@ -6,6 +6,7 @@
 #include "operands/moe_operands.h"
 #include "plan_cache.h"
 #include "tensor.h"
+#include "unlocked.h"
 #include "values.h"
 
 namespace nb = nanobind;
@@ -22,9 +23,9 @@ class Call {
   Call(nb::handle like, TensorReader& reader, const MoeTensors& tensors, const MoeOptions& options)
       : like_(like), reader_(reader), call_(make_call(tensors, options)) {
     plan_ = MoePlans::shared().find(call_.problem);
-    warm_ = plan_ != nullptr;
-    if (warm_) return;
-    nb::gil_scoped_release unlocked;
+    known_ = plan_ != nullptr;
+    if (known_) return;
+    const Unlocked unlocked;
     plan_ = plan(call_.problem);
   }
 
@@ -47,13 +48,11 @@ class Call {
   /// Runs, and gives what the user gets.
   template <class... Arrays>
   auto run(const Arrays&... made) {
-    if (warm_ && call_.problem.device != kCpu) {
-      plan_->run(call_.arguments, reader_.stream());
-    } else {
-      nb::gil_scoped_release unlocked;
+    {
+      const Unlocked unlocked;
       plan_->run(call_.arguments, reader_.stream());
     }
-    if (!warm_) MoePlans::shared().insert(call_.problem, std::move(plan_));
+    if (!known_) MoePlans::shared().insert(call_.problem, std::move(plan_));
     if constexpr (sizeof...(made) == 1) {
       return (finish(made), ...);
     } else {
@@ -64,14 +63,13 @@ class Call {
  private:
   template <class T>
   nb::object make(nb::tuple shape, DType dtype, T*& data) {
-    const nb::object empty = array_type_of(like_)->empty;
-    if (empty.is_none()) {
+    if (array_type_of(like_)->empty.is_none()) {
       refuse_value(
           "{} is of no framework that arrays can be made of; pass torch, NumPy, CuPy or "
           "JAX arrays",
           class_name(like_));
     }
-    nb::object array = empty(like_, shape, dtype_name(dtype));
+    nb::object array = reader_.make(&ArrayType::empty, like_, shape, dtype, call_.problem.device);
     data = static_cast<T*>(reader_.read(array, "the result").data);
     return array;
   }
@@ -85,7 +83,7 @@ class Call {
   TensorReader& reader_;
   MoeCall call_;
   std::shared_ptr<const MoePlan> plan_;
-  bool warm_ = false;
+  bool known_ = false;
 };
 
 int64_t parse_experts(nb::handle num_experts) {

@@ -10,13 +10,12 @@ namespace cleave::python {
 void Result::allocate(nb::object ArrayType::* make, nb::handle shape, ProductCall& call,
                       TensorReader& reader) {
   if (given(out_)) return;
-  const nb::object empty = (*array_type_of(leader_)).*make;
-  if (empty.is_none()) {
+  if (((*array_type_of(leader_)).*make).is_none()) {
     refuse_value(
         "the product of a {} needs `out`: only torch, NumPy, CuPy and JAX arrays can be made here",
         class_name(leader_));
   }
-  made_ = empty(leader_, shape, dtype_name(call.problem.d.dtype));
+  made_ = reader.make(make, leader_, shape, call.problem.d.dtype, call.problem.device);
   call.arguments.d = reader.read(made_, "out").data;
 }
 

@@ -9,9 +9,8 @@
 
 namespace cleave::python {
 
-/// By problem. Direct-mapped, guarded by the GIL. A hit says that the plan has run before: its next
-/// launch compiles nothing, so it is worth no release of the GIL. A miss costs little more than
-/// that, as cleave::plan has a cache of its own.
+/// By problem. Direct-mapped, guarded by the GIL. A miss costs little, as cleave::plan has a cache of
+/// its own.
 template <class Problem, class Plan, class Hash>
 class RecentPlans {
  public:

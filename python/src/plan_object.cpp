@@ -7,6 +7,7 @@
 #include "docs.h"
 #include "errors.h"
 #include "stream.h"
+#include "unlocked.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -186,8 +187,7 @@ nb::object PlanObject::run(const GemmInputs& inputs, const LaunchOptions& launch
     adopt(problem_, operands.problem);
     if (!(operands.problem == problem_)) refuse(problem_, operands.problem);
     operands.allocate(reader);
-    launch(*plan_, operands, launch_options, reader, warm_.load(std::memory_order_relaxed));
-    warm_.store(true, std::memory_order_relaxed);
+    launch(*plan_, operands, launch_options, reader);
     return operands.result();
   });
 }
@@ -198,7 +198,7 @@ GemmArguments PlanObject::read(const GemmInputs& inputs, TensorReader& reader) c
 
 void PlanObject::prepare(nb::handle stream) const {
   void* handle = parse_stream(stream).value_or(nullptr);
-  nb::gil_scoped_release unlocked;
+  const Unlocked unlocked;
   plan_->prepare(handle);
 }
 

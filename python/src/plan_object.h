@@ -3,7 +3,6 @@
 
 #include <nanobind/nanobind.h>
 
-#include <atomic>
 #include <memory>
 #include <variant>
 
@@ -20,8 +19,6 @@ class PlanObject {
   PlanObject(const GemmProblem& problem, const ReadOptions& options,
              std::shared_ptr<const GemmPlan> plan)
       : problem_(problem), options_(options), plan_(std::move(plan)) {}
-  PlanObject(PlanObject&& other) noexcept
-      : problem_(other.problem_), options_(other.options_), plan_(std::move(other.plan_)) {}
 
   /// The arrays and scalars of one call; `launch_options` says where it runs.
   nanobind::object run(const GemmInputs& inputs, const LaunchOptions& launch_options) const;
@@ -42,7 +39,6 @@ class PlanObject {
   GemmProblem problem_;
   ReadOptions options_;
   std::shared_ptr<const GemmPlan> plan_;
-  mutable std::atomic<bool> warm_ = false;
 };
 
 }  // namespace cleave::python

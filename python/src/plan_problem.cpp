@@ -16,6 +16,7 @@
 #include "problem/placement.h"
 #include "problem/problem.h"
 #include "problem/saturate.h"
+#include "unlocked.h"
 #include "values.h"
 
 namespace nb = nanobind;
@@ -121,7 +122,7 @@ PlanObject plan_problem(int64_t m, int64_t n, int64_t k, int64_t batch, nb::hand
       out_dtype.is_none() ? default_output(problem) : parse_dtype(out_dtype, "out_dtype");
   problem.d = packed(d_type, true, d_of(problem));
   if (problem.bias != Bias::none) problem.bias_dtype = bias_type(problem);
-  nb::gil_scoped_release unlocked;
+  const Unlocked unlocked;
   return PlanObject(problem, options_of(problem), plan(problem));
 }
 

@@ -1,6 +1,7 @@
 #include "product.h"
 
 #include "check_offsets.h"
+#include "unlocked.h"
 #include "values.h"
 
 namespace nb = nanobind;
@@ -39,7 +40,7 @@ void set_plan_options(const PlanOptions& options, GemmProblem& problem) {
 }
 
 std::shared_ptr<const GemmPlan> make_plan(const GemmProblem& problem) {
-  nb::gil_scoped_release unlocked;
+  const Unlocked unlocked;
   return plan(problem);
 }
 

@@ -26,11 +26,11 @@ nanobind::object plan_and_run(Operands& operands, const LaunchOptions& launch_op
                               TensorReader& reader) {
   PlanCache& cache = PlanCache::shared();
   std::shared_ptr<const GemmPlan> plan = cache.find(operands.problem);
-  const bool warm = plan != nullptr;
-  if (!warm) plan = make_plan(operands.problem);
+  const bool known = plan != nullptr;
+  if (!known) plan = make_plan(operands.problem);
   operands.allocate(reader);
-  launch(*plan, operands, launch_options, reader, warm);
-  if (!warm) cache.insert(operands.problem, std::move(plan));
+  launch(*plan, operands, launch_options, reader);
+  if (!known) cache.insert(operands.problem, std::move(plan));
   return operands.result();
 }
 

@@ -6,6 +6,7 @@
 #include "quantize/problem_hash.h"
 #include "quantize_operands.h"
 #include "stream.h"
+#include "unlocked.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -16,7 +17,7 @@ namespace {
 using QuantizePlans = RecentPlans<QuantizeProblem, QuantizePlan, QuantizeHash>;
 
 std::shared_ptr<const QuantizePlan> make_plan(const QuantizeProblem& problem) {
-  nb::gil_scoped_release unlocked;
+  const Unlocked unlocked;
   return plan(problem);
 }
 
@@ -30,17 +31,15 @@ nb::tuple quantize(nb::handle x, nb::handle dtype, nb::handle granularity, nb::h
                             reader);
   QuantizePlans& plans = QuantizePlans::shared();
   std::shared_ptr<const QuantizePlan> plan = plans.find(operands.problem);
-  const bool warm = plan != nullptr;
-  if (!warm) plan = make_plan(operands.problem);
+  const bool known = plan != nullptr;
+  if (!known) plan = make_plan(operands.problem);
   operands.allocate(reader);
-  const auto run = [&] { plan->run(operands.arguments, reader.stream()); };
-  if (warm && operands.problem.device != kCpu) {
-    run();
-  } else {
-    nb::gil_scoped_release unlocked;
-    run();
+  {
+    const Unlocked unlocked;
+    plan->run(operands.arguments, reader.stream());
   }
-  if (!warm) plans.insert(operands.problem, std::move(plan));
+  reader.mark_written();
+  if (!known) plans.insert(operands.problem, std::move(plan));
   return operands.results();
 }
 
@@ -62,7 +61,7 @@ PlanHandle plan_quantize(nb::handle x, nb::handle dtype, nb::handle granularity,
 
 void prepare(const PlanHandle& self, nb::handle stream) {
   void* handle = parse_stream(stream).value_or(nullptr);
-  nb::gil_scoped_release unlocked;
+  const Unlocked unlocked;
   self.plan->prepare(handle);
 }
 

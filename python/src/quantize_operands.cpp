@@ -49,14 +49,13 @@ QuantizeOperands::QuantizeOperands(const QuantizeInputs& inputs, TensorReader& r
 }
 
 void* QuantizeOperands::make(nb::tuple shape, DType dtype, bool turned, TensorReader& reader) {
-  const nb::object empty = array_type_of(inputs_.x)->empty;
-  if (empty.is_none()) {
+  if (array_type_of(inputs_.x)->empty.is_none()) {
     refuse_value(
         "quantising a {} needs `out` and `scale_out`: only torch, NumPy, CuPy and JAX arrays can "
         "be made here",
         class_name(inputs_.x));
   }
-  const nb::object array = empty(inputs_.x, shape, dtype_name(dtype));
+  const nb::object array = reader.make(&ArrayType::empty, inputs_.x, shape, dtype, problem.device);
   results_.push_back({array, true, turned});
   return reader.read(array, "the result").data;
 }

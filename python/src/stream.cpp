@@ -4,6 +4,7 @@
 #include "errors.h"
 #include "runtime/context.h"
 #include "runtime/driver.h"
+#include "unlocked.h"
 
 namespace nb = nanobind;
 
@@ -67,7 +68,7 @@ std::optional<void*> parse_stream(nb::handle stream) {
 
 void synchronize(int device, void* stream) {
   if (device == kCpu) return;
-  nb::gil_scoped_release unlocked;
+  const Unlocked unlocked;
   const ContextGuard guard(device);
   check(driver().stream_synchronize(static_cast<CUstream>(stream)), "cuStreamSynchronize");
 }

@@ -9,6 +9,7 @@
 #include "interface.h"
 #include "problem/saturate.h"
 #include "stream.h"
+#include "values.h"
 
 namespace nb = nanobind;
 
@@ -54,6 +55,18 @@ void rethrow_unless_exception(nb::python_error& error) {
   if (!error.matches(PyExc_Exception)) throw nb::python_error(std::move(error));
 }
 
+/// A framework's current stream; the legacy default stream where it has none.
+void* current_stream(const ArrayType& type, int device) {
+  void* stream = nullptr;
+  if (type.exchange) {
+    if (type.exchange->current_stream(dlpack::kCuda, device, &stream) != 0)
+      throw nb::python_error();
+  } else if (!type.current_stream.is_none()) {
+    stream = parse_stream(type.current_stream(device)).value_or(nullptr);
+  }
+  return stream;
+}
+
 /// There is no autograd formula, and a result that silently has no gradient would be a trap.
 void refuse_gradients(nb::handle array, const char* name) {
   static PyObject* const attribute = PyUnicode_InternFromString("requires_grad");
@@ -79,19 +92,16 @@ void refuse_negated(nb::handle array, const char* name) {
 
 }  // namespace
 
-TensorReader::TensorReader(nb::handle stream) : stream_(parse_stream(stream)) {}
+TensorReader::TensorReader(nb::handle stream)
+    : stream_(parse_stream(stream)), stream_given_(stream_.has_value()) {}
 
 void* TensorReader::settle_stream(const ArrayType& type, int device) {
-  if (stream_) return *stream_;
-  void* stream = nullptr;
-  if (type.exchange) {
-    if (type.exchange->current_stream(dlpack::kCuda, device, &stream) != 0)
-      throw nb::python_error();
-  } else if (!type.current_stream.is_none()) {
-    stream = parse_stream(type.current_stream(device)).value_or(nullptr);
-  }
-  stream_ = stream;
-  return stream;
+  if (!stream_) stream_ = current_stream(type, device);
+  return *stream_;
+}
+
+bool TensorReader::leaves_current_stream(const ArrayType& type, int device) const {
+  return stream_given_ && device != kCpu && current_stream(type, device) != *stream_;
 }
 
 bool TensorReader::read_exchange(nb::handle array, const char* name, TensorView& view) {
@@ -172,6 +182,16 @@ bool TensorReader::read_interface(nb::handle array, const char* name, bool cuda,
 }
 
 TensorView TensorReader::read(nb::handle array, const char* name) {
+  const TensorView view = read_as_it_can(array, name);
+  if (stream_given_ && view.device != kCpu) {
+    const auto type = array_type_of(array);
+    if (!type->record_stream.is_none() && leaves_current_stream(*type, view.device))
+      type->record_stream(array, uintptr_t(*stream_), view.device);
+  }
+  return view;
+}
+
+TensorView TensorReader::read_as_it_can(nb::handle array, const char* name) {
   TensorView view;
   if (read_exchange(array, name, view)) return view;
   std::string reason;
@@ -193,13 +213,41 @@ std::optional<Operand> TensorReader::read_given(nb::handle array, const char* na
   return read(array, name);
 }
 
-std::optional<Operand> TensorReader::read_written(nb::handle array, const char* name) {
-  if (!given(array)) return std::nullopt;
+TensorView TensorReader::read_output(nb::handle array, const char* name) {
   const TensorView view = read(array, name);
-  if (view.readonly || array_type_of(array)->immutable) {
+  const auto type = array_type_of(array);
+  if (view.readonly || type->immutable) {
     refuse_value("{0} is read-only; pass an array that can be written, or no {0}", name);
   }
+  if (!type->increment_version.is_none()) {
+    outputs_.at(output_count_++) = array;
+    increment_version_ = type->increment_version;
+  }
   return view;
+}
+
+std::optional<Operand> TensorReader::read_written(nb::handle array, const char* name) {
+  if (!given(array)) return std::nullopt;
+  return read_output(array, name);
+}
+
+nb::object TensorReader::make(nb::object ArrayType::* empty, nb::handle like, nb::handle shape,
+                              DType dtype, int device) const {
+  const auto type = array_type_of(like);
+  const nb::object& make = (*type).*empty;
+  if (type->on_stream.is_none() || !leaves_current_stream(*type, device))
+    return make(like, shape, dtype_name(dtype));
+  return type->on_stream(uintptr_t(*stream_), device, make, like, shape, dtype_name(dtype));
+}
+
+void TensorReader::mark_written() const {
+  if (output_count_ == 0) return;
+  const nb::object arrays = nb::steal(PyTuple_New(Py_ssize_t(output_count_)));
+  if (!arrays.is_valid()) throw nb::python_error();
+  for (size_t i = 0; i < output_count_; ++i)
+    PyTuple_SET_ITEM(arrays.ptr(), Py_ssize_t(i), outputs_[i].inc_ref().ptr());
+  const nb::object done = nb::steal(PyObject_CallOneArg(increment_version_.ptr(), arrays.ptr()));
+  if (!done.is_valid()) throw nb::python_error();
 }
 
 }  // namespace cleave::python

@@ -5,6 +5,7 @@
 
 #include <nanobind/nanobind.h>
 
+#include <array>
 #include <optional>
 #include <vector>
 
@@ -29,6 +30,10 @@ inline bool given(nanobind::handle argument) {
 /// Reads the arrays of one call, keeps their memory, and settles the call's stream: the one given,
 /// or else the current stream of the framework of the first CUDA array (the legacy default stream
 /// where the framework has none).
+///
+/// Where the stream given is not the current one, frameworks that reuse memory in the order of
+/// streams are told: what is read stays until that stream is done with it, and what is made is that
+/// stream's.
 class TensorReader {
  public:
   explicit TensorReader(nanobind::handle stream);
@@ -40,17 +45,33 @@ class TensorReader {
   std::optional<Operand> read_given(nanobind::handle array, const char* name);
 
   /// The same of an array that will be written. Throws Error(invalid_argument) if it cannot be.
+  TensorView read_output(nanobind::handle array, const char* name);
   std::optional<Operand> read_written(nanobind::handle array, const char* name);
+
+  /// Makes an array by one of the two functions of `like`'s ArrayType, which must not be None.
+  nanobind::object make(nanobind::object ArrayType::* empty, nanobind::handle like,
+                        nanobind::handle shape, DType dtype, int device) const;
+
+  /// Once they are written: tells torch's autograd, which may have saved them, of the outputs.
+  void mark_written() const;
 
   void* stream() const { return stream_.value_or(nullptr); }
 
  private:
+  static constexpr size_t kMaxOutputs = 3;  // out, and scale_out or amax and workspace
+
   void* settle_stream(const ArrayType& type, int device);
+  bool leaves_current_stream(const ArrayType& type, int device) const;
+  TensorView read_as_it_can(nanobind::handle array, const char* name);
   bool read_exchange(nanobind::handle array, const char* name, TensorView& view);
   bool read_dlpack(nanobind::handle array, const char* name, TensorView& view);
   bool read_interface(nanobind::handle array, const char* name, bool cuda, TensorView& view);
 
   std::optional<void*> stream_;
+  const bool stream_given_;
+  std::array<nanobind::handle, kMaxOutputs> outputs_;  // of a framework that counts writes
+  size_t output_count_ = 0;
+  nanobind::object increment_version_;    // that framework's
   std::vector<nanobind::object> owners_;  // of memory that the arrays themselves do not keep
 };
 

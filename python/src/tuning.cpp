@@ -7,6 +7,7 @@
 #include "plan/make_plan.h"
 #include "plan_cache.h"
 #include "plan_object.h"
+#include "unlocked.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -23,7 +24,7 @@ PlanObject plan_candidate(const PlanObject& planned, size_t index) {
   if (!spec)
     refuse_value("\"{}\" cannot be planned by name; only plans for a GPU can",
                  candidates[index].kernel);
-  nb::gil_scoped_release unlocked;
+  const Unlocked unlocked;
   return PlanObject(planned.problem(), planned.options(), plan_as(planned.problem(), *spec));
 }
 
