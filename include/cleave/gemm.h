@@ -113,6 +113,7 @@ struct GemmProblem {
   bool has_amax = false;     ///< the largest |D|, before scale_d, is gathered
   bool fast_accumulation = false;  ///< fp8: leave sums in the tensor cores (about 14 bits of
                                    ///< mantissa); else float32 takes over every 128 elements of K
+  Precision precision = Precision::tf32;  ///< of float32 operands; others have no choice
 
   /// Where a dimension is grouped, matrices that Grouping's table shows without groups have a
   /// stride_batch of 0, and m, n or k counts the elements of that dimension of all groups.

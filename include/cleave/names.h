@@ -11,6 +11,7 @@ namespace cleave {
 
 /// float16, bfloat16, float32, int8, float8_e4m3fn, float8_e5m2, int32
 std::string_view to_string(DType value);
+std::string_view to_string(Precision value);    ///< tf32, ieee
 std::string_view to_string(SplitKMode value);   ///< none, serial, parallel, cluster, stream_k, auto
 std::string_view to_string(Activation value);   ///< none, relu, gelu_tanh, gelu, silu, swiglu
 std::string_view to_string(Bias value);         ///< none, row, column
@@ -31,6 +32,8 @@ Enum from_string(std::string_view name);
 
 template <>
 DType from_string(std::string_view name);
+template <>
+Precision from_string(std::string_view name);
 template <>
 SplitKMode from_string(std::string_view name);
 template <>

@@ -166,6 +166,7 @@ class Gemm:
         sync: bool = True,
         print_module: bool = False,
         *,
+        precision: str = "tf32",
         split_k_mode: str = "auto",
         split_k_slices: int | None = None,
         stream: Any = None,
@@ -177,7 +178,7 @@ class Gemm:
         arguments, and the errors, are those of `cleave.gemm`.
         """
         return self._run(
-            _core.gemm, (A, B, C, D), alpha, beta, sync, print_module, stream,
+            _core.gemm, (A, B, C, D), alpha, beta, sync, print_module, stream, precision=precision,
             split_k_mode=split_k_mode, split_k_slices=split_k_slices,
         )  # fmt: skip
 
@@ -366,6 +367,7 @@ class GroupedGemm(Gemm):
         use_fast_accum: bool = False,
         zero_rest: bool | None = None,
         check_offsets: bool = False,
+        precision: str = "tf32",
         split_k_mode: str = "auto",
         split_k_slices: int | None = None,
         stream: Any = None,
@@ -376,7 +378,8 @@ class GroupedGemm(Gemm):
             multiply, (A, B, C, D), alpha, beta, sync, print_module, stream, offs=offs,
             indptr=indptr, starts=starts, sizes=sizes, counts=counts, alignment=alignment,
             scale_a=scale_A, scale_b=scale_B, bias=bias, use_fast_accum=use_fast_accum,
-            zero_rest=zero_rest, split_k_mode=split_k_mode, split_k_slices=split_k_slices,
+            zero_rest=zero_rest, precision=precision, split_k_mode=split_k_mode,
+            split_k_slices=split_k_slices,
         )  # fmt: skip
 
 
@@ -428,6 +431,7 @@ class _Conv2d(Gemm):
         size: tuple[int, ...] | None = None,
         groups: int = 1,
         bias: Any = None,
+        precision: str = "tf32",
     ) -> GemmRun:
         """Convolves. Without D the result is a new array, found in the returned object's `D`.
 
@@ -438,6 +442,7 @@ class _Conv2d(Gemm):
         """
         options = self._sizes((A, B, C, D), size, split_k)
         options |= {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups}
+        options["precision"] = precision
         if bias is not None:
             options["bias"] = bias
         return self._run(

@@ -50,7 +50,8 @@ nb::object conv(nb::handle input, nb::handle weight, nb::handle bias, nb::handle
                 nb::handle alpha, nb::handle beta, nb::handle activation, nb::handle out,
                 nb::handle out_dtype, nb::handle convert, nb::handle split_k_mode,
                 nb::handle split_k_slices, nb::handle deterministic, nb::handle kernel,
-                nb::handle division, nb::handle stream, nb::handle workspace) {
+                nb::handle precision, nb::handle division, nb::handle stream,
+                nb::handle workspace) {
   return convolve(
       {.input = input,
        .weight = weight,
@@ -60,7 +61,7 @@ nb::object conv(nb::handle input, nb::handle weight, nb::handle bias, nb::handle
        .convert = parse_flag(convert, "convert")},
       parse_conv_options(Conv::fprop, kAxes,
                          {stride, padding, dilation, groups, division, activation, out_dtype}),
-      {activation, out_dtype, split_k_mode, split_k_slices, deterministic, kernel},
+      {activation, out_dtype, split_k_mode, split_k_slices, deterministic, kernel, precision},
       {alpha, beta, stream, workspace});
 }
 
@@ -70,20 +71,21 @@ nb::object conv_dgrad(nb::handle input_size, nb::handle weight, nb::handle grad_
                       nb::handle bias, nb::handle c, nb::handle alpha, nb::handle beta,
                       nb::handle activation, nb::handle out, nb::handle out_dtype,
                       nb::handle convert, nb::handle split_k_mode, nb::handle split_k_slices,
-                      nb::handle deterministic, nb::handle kernel, nb::handle division,
-                      nb::handle stream, nb::handle workspace) {
+                      nb::handle deterministic, nb::handle kernel, nb::handle precision,
+                      nb::handle division, nb::handle stream, nb::handle workspace) {
   ConvOptions options = parse_conv_options(
       Conv::dgrad, kAxes, {stride, padding, dilation, groups, division, activation, out_dtype});
   options.size = parse_size(input_size, "input_size", kAxes);
-  return convolve({.weight = weight,
-                   .grad_output = grad_output,
-                   .c = c,
-                   .bias = bias,
-                   .out = out,
-                   .convert = parse_flag(convert, "convert")},
-                  options,
-                  {activation, out_dtype, split_k_mode, split_k_slices, deterministic, kernel},
-                  {alpha, beta, stream, workspace});
+  return convolve(
+      {.weight = weight,
+       .grad_output = grad_output,
+       .c = c,
+       .bias = bias,
+       .out = out,
+       .convert = parse_flag(convert, "convert")},
+      options,
+      {activation, out_dtype, split_k_mode, split_k_slices, deterministic, kernel, precision},
+      {alpha, beta, stream, workspace});
 }
 
 template <int kAxes>
@@ -92,8 +94,8 @@ nb::object conv_wgrad(nb::handle input, nb::handle weight_size, nb::handle grad_
                       nb::handle accumulate, nb::handle c, nb::handle alpha, nb::handle beta,
                       nb::handle out, nb::handle out_dtype, nb::handle convert,
                       nb::handle split_k_mode, nb::handle split_k_slices, nb::handle deterministic,
-                      nb::handle kernel, nb::handle division, nb::handle stream,
-                      nb::handle workspace) {
+                      nb::handle kernel, nb::handle precision, nb::handle division,
+                      nb::handle stream, nb::handle workspace) {
   ConvOptions options = parse_conv_options(
       Conv::wgrad, kAxes, {stride, padding, dilation, groups, division, {}, out_dtype});
   options.size = parse_size(weight_size, "weight_size", kAxes);
@@ -107,7 +109,8 @@ nb::object conv_wgrad(nb::handle input, nb::handle weight_size, nb::handle grad_
                    .c = adds ? out : c,
                    .out = out,
                    .convert = parse_flag(convert, "convert")},
-                  options, {{}, out_dtype, split_k_mode, split_k_slices, deterministic, kernel},
+                  options,
+                  {{}, out_dtype, split_k_mode, split_k_slices, deterministic, kernel, precision},
                   {alpha, beta, stream, workspace});
 }
 
@@ -117,8 +120,8 @@ nb::object conv_transpose(nb::handle input, nb::handle weight, nb::handle bias, 
                           nb::handle dilation, nb::handle c, nb::handle alpha, nb::handle beta,
                           nb::handle activation, nb::handle out, nb::handle out_dtype,
                           nb::handle convert, nb::handle split_k_mode, nb::handle split_k_slices,
-                          nb::handle deterministic, nb::handle kernel, nb::handle division,
-                          nb::handle stream, nb::handle workspace) {
+                          nb::handle deterministic, nb::handle kernel, nb::handle precision,
+                          nb::handle division, nb::handle stream, nb::handle workspace) {
   ConvOptions options = parse_conv_options(
       Conv::dgrad, kAxes, {stride, padding, dilation, groups, division, activation, out_dtype});
   if (options.same) {
@@ -126,15 +129,16 @@ nb::object conv_transpose(nb::handle input, nb::handle weight, nb::handle bias, 
   }
   options.transposed = true;
   options.output_padding = parse_numbers(output_padding, "output_padding", kAxes);
-  return convolve({.weight = weight,
-                   .grad_output = input,
-                   .c = c,
-                   .bias = bias,
-                   .out = out,
-                   .convert = parse_flag(convert, "convert")},
-                  options,
-                  {activation, out_dtype, split_k_mode, split_k_slices, deterministic, kernel},
-                  {alpha, beta, stream, workspace});
+  return convolve(
+      {.weight = weight,
+       .grad_output = input,
+       .c = c,
+       .bias = bias,
+       .out = out,
+       .convert = parse_flag(convert, "convert")},
+      options,
+      {activation, out_dtype, split_k_mode, split_k_slices, deterministic, kernel, precision},
+      {alpha, beta, stream, workspace});
 }
 
 template <int kAxes>
@@ -142,7 +146,7 @@ PlanObject plan_conv(nb::handle kind, nb::handle a, nb::handle b, nb::handle siz
                      nb::handle stride, nb::handle padding, nb::handle dilation, nb::handle groups,
                      nb::handle c, nb::handle activation, nb::handle out, nb::handle out_dtype,
                      nb::handle split_k_mode, nb::handle split_k_slices, nb::handle deterministic,
-                     nb::handle kernel, nb::handle division) {
+                     nb::handle kernel, nb::handle precision, nb::handle division) {
   ConvOptions options =
       parse_conv_options(parse_conv(kind), kAxes,
                          {stride, padding, dilation, groups, division, activation, out_dtype});
@@ -156,8 +160,9 @@ PlanObject plan_conv(nb::handle kind, nb::handle a, nb::handle b, nb::handle siz
   TensorReader reader{nb::none()};
   ConvOperands operands(with_operands(options.kind, a, b, {.c = c, .bias = bias, .out = out}),
                         reader, options);
-  set_plan_options({activation, out_dtype, split_k_mode, split_k_slices, deterministic, kernel},
-                   operands.problem);
+  set_plan_options(
+      {activation, out_dtype, split_k_mode, split_k_slices, deterministic, kernel, precision},
+      operands.problem);
   return PlanObject(operands.problem, options, make_plan(operands.problem));
 }
 
@@ -172,9 +177,9 @@ void bind_rank(nb::module_& m) {
         "alpha"_a.none() = 1.0, "beta"_a = nb::none(), "activation"_a.none() = "none",
         "out"_a = nb::none(), "out_dtype"_a = nb::none(), "convert"_a.none() = false,
         "split_k_mode"_a.none() = "auto", "split_k_slices"_a = nb::none(),
-        "deterministic"_a.none() = true, "kernel"_a.none() = "auto", "division"_a.none() = "auto",
-        "stream"_a = nb::none(), "workspace"_a = nb::none(), conv_is.doc.c_str(),
-        nb::sig(conv_is.signature.c_str()));
+        "deterministic"_a.none() = true, "kernel"_a.none() = "auto", "precision"_a.none() = "tf32",
+        "division"_a.none() = "auto", "stream"_a = nb::none(), "workspace"_a = nb::none(),
+        conv_is.doc.c_str(), nb::sig(conv_is.signature.c_str()));
 
   m.def(dgrad_is.name.c_str(), &conv_dgrad<kAxes>, "input_size"_a.none(), "weight"_a.none(),
         "grad_output"_a.none(), "stride"_a.none() = 1, "padding"_a.none() = 0,
@@ -183,18 +188,19 @@ void bind_rank(nb::module_& m) {
         "activation"_a.none() = "none", "out"_a = nb::none(), "out_dtype"_a = nb::none(),
         "convert"_a.none() = false, "split_k_mode"_a.none() = "auto",
         "split_k_slices"_a = nb::none(), "deterministic"_a.none() = true,
-        "kernel"_a.none() = "auto", "division"_a.none() = "auto", "stream"_a = nb::none(),
-        "workspace"_a = nb::none(), dgrad_is.doc.c_str(), nb::sig(dgrad_is.signature.c_str()));
+        "kernel"_a.none() = "auto", "precision"_a.none() = "tf32", "division"_a.none() = "auto",
+        "stream"_a = nb::none(), "workspace"_a = nb::none(), dgrad_is.doc.c_str(),
+        nb::sig(dgrad_is.signature.c_str()));
 
-  m.def(wgrad_is.name.c_str(), &conv_wgrad<kAxes>, "input"_a.none(), "weight_size"_a.none(),
-        "grad_output"_a.none(), "stride"_a.none() = 1, "padding"_a.none() = 0,
-        "dilation"_a.none() = 1, "groups"_a.none() = 1, nb::kw_only(),
-        "accumulate"_a.none() = false, "c"_a = nb::none(), "alpha"_a.none() = 1.0,
-        "beta"_a = nb::none(), "out"_a = nb::none(), "out_dtype"_a = nb::none(),
-        "convert"_a.none() = false, "split_k_mode"_a.none() = "auto",
-        "split_k_slices"_a = nb::none(), "deterministic"_a.none() = true,
-        "kernel"_a.none() = "auto", "division"_a.none() = "auto", "stream"_a = nb::none(),
-        "workspace"_a = nb::none(), wgrad_is.doc.c_str(), nb::sig(wgrad_is.signature.c_str()));
+  m.def(
+      wgrad_is.name.c_str(), &conv_wgrad<kAxes>, "input"_a.none(), "weight_size"_a.none(),
+      "grad_output"_a.none(), "stride"_a.none() = 1, "padding"_a.none() = 0,
+      "dilation"_a.none() = 1, "groups"_a.none() = 1, nb::kw_only(), "accumulate"_a.none() = false,
+      "c"_a = nb::none(), "alpha"_a.none() = 1.0, "beta"_a = nb::none(), "out"_a = nb::none(),
+      "out_dtype"_a = nb::none(), "convert"_a.none() = false, "split_k_mode"_a.none() = "auto",
+      "split_k_slices"_a = nb::none(), "deterministic"_a.none() = true, "kernel"_a.none() = "auto",
+      "precision"_a.none() = "tf32", "division"_a.none() = "auto", "stream"_a = nb::none(),
+      "workspace"_a = nb::none(), wgrad_is.doc.c_str(), nb::sig(wgrad_is.signature.c_str()));
 
   m.def(transpose_is.name.c_str(), &conv_transpose<kAxes>, "input"_a.none(), "weight"_a.none(),
         "bias"_a = nb::none(), "stride"_a.none() = 1, "padding"_a.none() = 0,
@@ -203,8 +209,8 @@ void bind_rank(nb::module_& m) {
         "activation"_a.none() = "none", "out"_a = nb::none(), "out_dtype"_a = nb::none(),
         "convert"_a.none() = false, "split_k_mode"_a.none() = "auto",
         "split_k_slices"_a = nb::none(), "deterministic"_a.none() = true,
-        "kernel"_a.none() = "auto", "division"_a.none() = "auto", "stream"_a = nb::none(),
-        "workspace"_a = nb::none(), transpose_is.doc.c_str(),
+        "kernel"_a.none() = "auto", "precision"_a.none() = "tf32", "division"_a.none() = "auto",
+        "stream"_a = nb::none(), "workspace"_a = nb::none(), transpose_is.doc.c_str(),
         nb::sig(transpose_is.signature.c_str()));
 
   m.def(plan_is.name.c_str(), &plan_conv<kAxes>, "kind"_a.none(), "a"_a.none(), "b"_a.none(),
@@ -212,8 +218,8 @@ void bind_rank(nb::module_& m) {
         "padding"_a.none() = 0, "dilation"_a.none() = 1, "groups"_a.none() = 1, "c"_a = nb::none(),
         "activation"_a.none() = "none", "out"_a = nb::none(), "out_dtype"_a = nb::none(),
         "split_k_mode"_a.none() = "auto", "split_k_slices"_a = nb::none(),
-        "deterministic"_a.none() = true, "kernel"_a.none() = "auto", "division"_a.none() = "auto",
-        plan_is.doc.c_str(), nb::sig(plan_is.signature.c_str()));
+        "deterministic"_a.none() = true, "kernel"_a.none() = "auto", "precision"_a.none() = "tf32",
+        "division"_a.none() = "auto", plan_is.doc.c_str(), nb::sig(plan_is.signature.c_str()));
 }
 
 }  // namespace

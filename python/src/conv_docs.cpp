@@ -9,7 +9,7 @@ constexpr const char* kOptions =
     "c: Array | None = None, alpha: float = 1.0, beta: float | None = None, {activation}"
     "out: Array | None = None, out_dtype: object = None, convert: bool = False, "
     "split_k_mode: str = 'auto', split_k_slices: int | None = None, deterministic: bool = True, "
-    "kernel: str = 'auto', division: str = 'auto', stream: object = None, "
+    "kernel: str = 'auto', precision: str = 'tf32', division: str = 'auto', stream: object = None, "
     "workspace: object = None) -> Array";
 
 constexpr const char* kConv =
@@ -22,8 +22,8 @@ constexpr const char* kConvDoc =
 y = activation(alpha * conv(input, weight) + beta * c + bias), where filters are not turned round.
 
 Args:
-    input: [N, C, {image}]; float16, bfloat16, float32 (multiplied as tf32 on the GPU) or int8, with
-        sums in float32, of int8 exact in int32. In memory [N, {image}, C], torch's
+    input: [N, C, {image}]; float16, bfloat16, float32 (see `precision`) or int8, with sums in
+        float32, of int8 exact in int32. In memory [N, {image}, C], torch's
         {format}: the channels of a pixel are neighbours, its pixels equally far apart. So
         slices of the channels of such an array are taken without a copy, too; other libraries'
         NHWC arrays are passed with their axes exchanged.
@@ -50,7 +50,7 @@ Args:
         measurements.
 
     split_k_mode, split_k_slices (from 1 to C / groups times the filter's taps), deterministic,
-    kernel, stream and workspace are those of `gemm`.
+    kernel, precision, stream and workspace are those of `gemm`.
 
 Returns:
     `out`, or a new array [N, K, {output}] of input's framework on its device, in the same order.
@@ -139,7 +139,8 @@ constexpr const char* kPlan =
     "bias: Array | None = None, stride: object = 1, padding: object = 0, dilation: object = 1, "
     "groups: int = 1, c: Array | None = None, activation: str = 'none', out: Array | None = None, "
     "out_dtype: object = None, split_k_mode: str = 'auto', split_k_slices: int | None = None, "
-    "deterministic: bool = True, kernel: str = 'auto', division: str = 'auto') -> GemmPlan";
+    "deterministic: bool = True, kernel: str = 'auto', precision: str = 'tf32', "
+    "division: str = 'auto') -> GemmPlan";
 
 constexpr const char* kPlanDoc =
     R"(Plans a convolution, or one of its gradients, without running it.

@@ -23,7 +23,7 @@ inline constexpr const char* kPlanConvProblemSignature =
     "groups: int = 1, kind: str = 'fprop', dtype: object = 'bfloat16', out_dtype: object = None, "
     "activation: str = 'none', bias: str = 'none', division: str = 'auto', "
     "split_k_mode: str = 'auto', split_k_slices: int | None = None, deterministic: bool = True, "
-    "kernel: str = 'auto', device: str = 'cuda') -> GemmPlan";
+    "kernel: str = 'auto', precision: str = 'tf32', device: str = 'cuda') -> GemmPlan";
 
 inline constexpr const char* kPlanConvProblemDoc =
     R"(Plans a convolution of packed arrays from its sizes alone.

@@ -9,7 +9,7 @@ inline constexpr const char* kGemmSignature =
     "beta: float | None = None, bias: Array | None = None, activation: str = 'none', "
     "out: Array | None = None, out_dtype: object = None, split_k_mode: str = 'auto', "
     "split_k_slices: int | None = None, deterministic: bool = True, kernel: str = 'auto', "
-    "stream: object = None, workspace: object = None) -> Array";
+    "precision: str = 'tf32', stream: object = None, workspace: object = None) -> Array";
 
 inline constexpr const char* kGemmDoc =
     R"(D = activation(alpha * a @ b + beta * c + bias), with K split where that is faster.
@@ -19,8 +19,8 @@ Arrays are torch tensors, NumPy, CuPy or JAX arrays, or anything else with DLPac
 once the work is enqueued; host arrays run on the CPU backend, and it returns when it is done.
 
 Args:
-    a: [M, K] or [B, M, K]; float16, bfloat16 or float32 (multiplied as tf32 on the GPU), with sums
-        in float32. Also int8, with sums in int32, and the 8-bit floats: see `scaled_gemm`.
+    a: [M, K] or [B, M, K]; float16, bfloat16 or float32 (see `precision`), with sums in float32.
+        Also int8, with sums in int32, and the 8-bit floats: see `scaled_gemm`.
     b: [K, N] or [B, K, N], of a's dtype. A two-dimensional operand, or one with B = 1, serves the
         whole batch. Of the last two strides of every array one must be 1: transposed and sliced
         views go through without a copy.
@@ -41,6 +41,10 @@ Args:
     split_k_slices: 1 or more, of which at most K are used; None lets the planner choose.
     deterministic: repeatable results are demanded: honoured or refused.
     kernel: "auto", "sm90" (TMA and WGMMA) or "portable" (sm_80 and later, any alignment).
+    precision: of float32 operands on a GPU. "tf32" has them rounded to 10 bits of mantissa, which is
+        what tensor cores multiply: errors of about 1e-3. "ieee" has them multiplied as they are, by
+        the portable kernel, in up to 8 times the time. The CPU rounds no operand. torch's operators
+        (`cleave.torch`, `cleave.compat.torch`) follow torch's own fp32_precision instead.
     stream: a CUDA stream of torch, CuPy, Numba or cuda.core, or its handle as an integer, which is
         not checked. By default the current stream of a's framework. On another one, the result is
         memory of that stream, as under `torch.cuda.stream(stream)`, and torch keeps the memory of
@@ -69,7 +73,7 @@ inline constexpr const char* kPlanGemmSignature =
     "def plan_gemm(a: Array, b: Array, *, c: Array | None = None, bias: Array | None = None, "
     "activation: str = 'none', out: Array | None = None, out_dtype: object = None, "
     "split_k_mode: str = 'auto', split_k_slices: int | None = None, "
-    "deterministic: bool = True, kernel: str = 'auto') -> GemmPlan";
+    "deterministic: bool = True, kernel: str = 'auto', precision: str = 'tf32') -> GemmPlan";
 
 inline constexpr const char* kPlanGemmDoc =
     R"(Plans a product without running it; the arguments and errors are those of `gemm`.
@@ -155,7 +159,7 @@ inline constexpr const char* kGroupedGemmSignature =
     "out: Array | None = None, out_dtype: object = None, use_fast_accum: bool = False, "
     "zero_rest: bool | None = None, check_offsets: bool = False, split_k_mode: str = 'auto', "
     "split_k_slices: int | None = None, deterministic: bool = True, kernel: str = 'auto', "
-    "stream: object = None, workspace: object = None) -> Array";
+    "precision: str = 'tf32', stream: object = None, workspace: object = None) -> Array";
 
 inline constexpr const char* kGroupedGemmDoc =
     R"(A product for each of G groups, 1 to 1024, of any sizes, in one launch: a mixture of experts.
@@ -217,8 +221,8 @@ inline constexpr const char* kPlanGroupedGemmSignature =
     "scale_b: Array | None = None, bias: Array | None = None, c: Array | None = None, "
     "activation: str = 'none', out: Array | None = None, out_dtype: object = None, "
     "use_fast_accum: bool = False, zero_rest: bool | None = None, split_k_mode: str = 'auto', "
-    "split_k_slices: int | None = None, deterministic: bool = True, kernel: str = 'auto') "
-    "-> GemmPlan";
+    "split_k_slices: int | None = None, deterministic: bool = True, kernel: str = 'auto', "
+    "precision: str = 'tf32') -> GemmPlan";
 
 inline constexpr const char* kPlanGroupedGemmDoc =
     R"(Plans a grouped product without running it; the arguments and errors are those of `grouped_gemm`.
@@ -233,8 +237,8 @@ inline constexpr const char* kGroupedGemmWgradSignature =
     "scale_x: Array | None = None, alpha: float = 1.0, out: Array | None = None, "
     "out_dtype: object = None, accumulate: bool = False, use_fast_accum: bool = False, "
     "check_offsets: bool = False, split_k_mode: str = 'auto', split_k_slices: int | None = None, "
-    "deterministic: bool = True, kernel: str = 'auto', stream: object = None, "
-    "workspace: object = None) -> Array";
+    "deterministic: bool = True, kernel: str = 'auto', precision: str = 'tf32', "
+    "stream: object = None, workspace: object = None) -> Array";
 
 inline constexpr const char* kGroupedGemmWgradDoc =
     R"(The weight gradient of every expert: dw[g] = alpha * dy[begin:end].T @ x[begin:end].
@@ -249,6 +253,7 @@ Args:
     scale_x: the same of x.
     out: [G, N, K], of any float dtype; float32 for a main_grad.
     out_dtype: dw's dtype if there is no `out`; by default dy's, bfloat16 for 8-bit gradients.
+    precision: of float32 gradients, as in `gemm`.
     accumulate: True to add to `out`, in which an empty group then leaves its part as it is.
 
 Returns:
@@ -260,7 +265,7 @@ inline constexpr const char* kPlanProblemSignature =
     "bias: str = 'none', scaling: str = 'none', use_fast_accum: bool = False, "
     "split_k_mode: str = 'auto', "
     "split_k_slices: int | None = None, deterministic: bool = True, "
-    "kernel: str = 'auto', device: str = 'cuda', grouping: str = 'none', "
+    "kernel: str = 'auto', precision: str = 'tf32', device: str = 'cuda', grouping: str = 'none', "
     "bounds: str = 'ends', spacing: int = 1) -> GemmPlan";
 
 inline constexpr const char* kPlanProblemDoc =

@@ -17,8 +17,8 @@ nb::object grouped_gemm(nb::handle a, nb::handle b, nb::handle offs, nb::handle 
                         nb::handle activation, nb::handle out, nb::handle out_dtype,
                         nb::handle use_fast_accum, nb::handle zero_rest, nb::handle check_offsets,
                         nb::handle split_k_mode, nb::handle split_k_slices,
-                        nb::handle deterministic, nb::handle kernel, nb::handle stream,
-                        nb::handle workspace) {
+                        nb::handle deterministic, nb::handle kernel, nb::handle precision,
+                        nb::handle stream, nb::handle workspace) {
   return multiply({.a = a,
                    .b = b,
                    .c = c,
@@ -37,6 +37,7 @@ nb::object grouped_gemm(nb::handle a, nb::handle b, nb::handle offs, nb::handle 
                    .split_k_slices = split_k_slices,
                    .deterministic = deterministic,
                    .kernel = kernel,
+                   .precision = precision,
                    .use_fast_accum = use_fast_accum,
                    .alignment = alignment,
                    .zero_rest = zero_rest,
@@ -50,7 +51,7 @@ PlanObject plan_grouped_gemm(nb::handle a, nb::handle b, nb::handle offs, nb::ha
                              nb::handle bias, nb::handle c, nb::handle activation, nb::handle out,
                              nb::handle out_dtype, nb::handle use_fast_accum, nb::handle zero_rest,
                              nb::handle split_k_mode, nb::handle split_k_slices,
-                             nb::handle deterministic, nb::handle kernel) {
+                             nb::handle deterministic, nb::handle kernel, nb::handle precision) {
   return plan_product({.a = a,
                        .b = b,
                        .c = c,
@@ -69,6 +70,7 @@ PlanObject plan_grouped_gemm(nb::handle a, nb::handle b, nb::handle offs, nb::ha
                        .split_k_slices = split_k_slices,
                        .deterministic = deterministic,
                        .kernel = kernel,
+                       .precision = precision,
                        .use_fast_accum = use_fast_accum,
                        .alignment = alignment,
                        .zero_rest = zero_rest,
@@ -91,7 +93,8 @@ nb::object grouped_gemm_wgrad(nb::handle dy, nb::handle x, nb::handle offs, nb::
                               nb::handle accumulate, nb::handle use_fast_accum,
                               nb::handle check_offsets, nb::handle split_k_mode,
                               nb::handle split_k_slices, nb::handle deterministic,
-                              nb::handle kernel, nb::handle stream, nb::handle workspace) {
+                              nb::handle kernel, nb::handle precision, nb::handle stream,
+                              nb::handle workspace) {
   check_ranks(dy, x, given(counts));
   const bool adds = parse_flag(accumulate, "accumulate");
   if (adds && !given(out)) {
@@ -115,6 +118,7 @@ nb::object grouped_gemm_wgrad(nb::handle dy, nb::handle x, nb::handle offs, nb::
                      .split_k_slices = split_k_slices,
                      .deterministic = deterministic,
                      .kernel = kernel,
+                     .precision = precision,
                      .use_fast_accum = use_fast_accum,
                      .alignment = alignment,
                      .grouped = true,
@@ -136,8 +140,8 @@ void bind_grouped_gemm(nb::module_& m) {
         "out_dtype"_a = nb::none(), "use_fast_accum"_a.none() = false, "zero_rest"_a = nb::none(),
         "check_offsets"_a.none() = false, "split_k_mode"_a.none() = "auto",
         "split_k_slices"_a = nb::none(), "deterministic"_a.none() = true,
-        "kernel"_a.none() = "auto", "stream"_a = nb::none(), "workspace"_a = nb::none(),
-        kGroupedGemmDoc, nb::sig(kGroupedGemmSignature));
+        "kernel"_a.none() = "auto", "precision"_a.none() = "tf32", "stream"_a = nb::none(),
+        "workspace"_a = nb::none(), kGroupedGemmDoc, nb::sig(kGroupedGemmSignature));
 
   m.def("plan_grouped_gemm", &plan_grouped_gemm, "a"_a.none(), "b"_a.none(), "offs"_a = nb::none(),
         nb::kw_only(), "indptr"_a = nb::none(), "starts"_a = nb::none(), "sizes"_a = nb::none(),
@@ -146,8 +150,8 @@ void bind_grouped_gemm(nb::module_& m) {
         "activation"_a.none() = "none", "out"_a = nb::none(), "out_dtype"_a = nb::none(),
         "use_fast_accum"_a.none() = false, "zero_rest"_a = nb::none(),
         "split_k_mode"_a.none() = "auto", "split_k_slices"_a = nb::none(),
-        "deterministic"_a.none() = true, "kernel"_a.none() = "auto", kPlanGroupedGemmDoc,
-        nb::sig(kPlanGroupedGemmSignature));
+        "deterministic"_a.none() = true, "kernel"_a.none() = "auto", "precision"_a.none() = "tf32",
+        kPlanGroupedGemmDoc, nb::sig(kPlanGroupedGemmSignature));
 
   m.def("grouped_gemm_wgrad", &grouped_gemm_wgrad, "dy"_a.none(), "x"_a.none(),
         "offs"_a = nb::none(), nb::kw_only(), "indptr"_a = nb::none(), "starts"_a = nb::none(),
@@ -156,8 +160,9 @@ void bind_grouped_gemm(nb::module_& m) {
         "out"_a = nb::none(), "out_dtype"_a = nb::none(), "accumulate"_a.none() = false,
         "use_fast_accum"_a.none() = false, "check_offsets"_a.none() = false,
         "split_k_mode"_a.none() = "auto", "split_k_slices"_a = nb::none(),
-        "deterministic"_a.none() = true, "kernel"_a.none() = "auto", "stream"_a = nb::none(),
-        "workspace"_a = nb::none(), kGroupedGemmWgradDoc, nb::sig(kGroupedGemmWgradSignature));
+        "deterministic"_a.none() = true, "kernel"_a.none() = "auto", "precision"_a.none() = "tf32",
+        "stream"_a = nb::none(), "workspace"_a = nb::none(), kGroupedGemmWgradDoc,
+        nb::sig(kGroupedGemmWgradSignature));
 }
 
 }  // namespace cleave::python

@@ -43,7 +43,7 @@ PlanObject plan_conv_problem(int64_t images, nb::sequence size, int64_t channels
                              nb::handle out_dtype, nb::handle activation, std::string_view bias,
                              nb::handle division, nb::handle split_k_mode,
                              nb::handle split_k_slices, nb::handle deterministic, nb::handle kernel,
-                             std::string_view device_text) {
+                             nb::handle precision, std::string_view device_text) {
   const int axes = int(nb::len(size));
   if (axes < 1 || axes > 3) {
     refuse_value("size has {} numbers; it must have one for each of 1 to 3 axes", axes);
@@ -72,8 +72,9 @@ PlanObject plan_conv_problem(int64_t images, nb::sequence size, int64_t channels
     call = make_call(tensors, options);
   }
   GemmProblem& problem = call.problem;
-  set_plan_options({activation, out_dtype, split_k_mode, split_k_slices, deterministic, kernel},
-                   problem);
+  set_plan_options(
+      {activation, out_dtype, split_k_mode, split_k_slices, deterministic, kernel, precision},
+      problem);
   problem.bias = parse_bias(bias);
   if (problem.bias != Bias::none) {
     problem.bias_dtype = bias_type(problem);
@@ -90,7 +91,7 @@ void bind_plan_conv_problem(nb::module_& m) {
         "groups"_a = 1, "kind"_a = "fprop", "dtype"_a = "bfloat16", "out_dtype"_a = nb::none(),
         "activation"_a = "none", "bias"_a = "none", "division"_a = "auto",
         "split_k_mode"_a = "auto", "split_k_slices"_a = nb::none(), "deterministic"_a = true,
-        "kernel"_a = "auto", "device"_a = "cuda", kPlanConvProblemDoc,
+        "kernel"_a = "auto", "precision"_a = "tf32", "device"_a = "cuda", kPlanConvProblemDoc,
         nb::sig(kPlanConvProblemSignature));
 }
 

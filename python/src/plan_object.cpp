@@ -22,6 +22,7 @@ void adopt(const GemmProblem& planned, GemmProblem& given) {
   given.deterministic = planned.deterministic;
   given.kernel = planned.kernel;
   given.fast_accumulation = planned.fast_accumulation;
+  given.precision = planned.precision;
   for (MatrixLayout GemmProblem::* matrix :
        {&GemmProblem::a, &GemmProblem::b, &GemmProblem::c, &GemmProblem::d}) {
     (given.*matrix).alignment = std::min((given.*matrix).alignment, (planned.*matrix).alignment);

@@ -95,8 +95,9 @@ PlanObject plan_problem(int64_t m, int64_t n, int64_t k, int64_t batch, nb::hand
                         std::string_view layout, nb::handle out_dtype, nb::handle activation,
                         std::string_view bias, std::string_view scaling, nb::handle use_fast_accum,
                         nb::handle split_k_mode, nb::handle split_k_slices,
-                        nb::handle deterministic, nb::handle kernel, std::string_view device,
-                        nb::handle grouping, nb::handle bounds, int64_t spacing) {
+                        nb::handle deterministic, nb::handle kernel, nb::handle precision,
+                        std::string_view device, nb::handle grouping, nb::handle bounds,
+                        int64_t spacing) {
   const auto is_layout_letter = [](char letter) { return letter == 't' || letter == 'n'; };
   if (layout.size() != 2 || !is_layout_letter(layout[0]) || !is_layout_letter(layout[1])) {
     refuse_value("layout is \"{}\"; it must be \"tn\", \"nn\", \"nt\" or \"tt\"", layout);
@@ -109,6 +110,7 @@ PlanObject plan_problem(int64_t m, int64_t n, int64_t k, int64_t batch, nb::hand
                       .bias = parse_bias(bias),
                       .activation = parse_activation(activation),
                       .fast_accumulation = parse_flag(use_fast_accum, "use_fast_accum"),
+                      .precision = parse_precision(precision),
                       .groups = parse_groups(grouping, bounds, spacing),
                       .split_k_mode = parse_split_k_mode(split_k_mode),
                       .split_k_slices = parse_split_k_slices(split_k_slices),
@@ -162,8 +164,9 @@ void bind_plan_problem(nb::module_& m) {
         "dtype"_a = "bfloat16", "layout"_a = "tn", "out_dtype"_a = nb::none(),
         "activation"_a = "none", "bias"_a = "none", "scaling"_a = "none",
         "use_fast_accum"_a = false, "split_k_mode"_a = "auto", "split_k_slices"_a = nb::none(),
-        "deterministic"_a = true, "kernel"_a = "auto", "device"_a = "cuda", "grouping"_a = "none",
-        "bounds"_a = "ends", "spacing"_a = 1, kPlanProblemDoc, nb::sig(kPlanProblemSignature));
+        "deterministic"_a = true, "kernel"_a = "auto", "precision"_a = "tf32", "device"_a = "cuda",
+        "grouping"_a = "none", "bounds"_a = "ends", "spacing"_a = 1, kPlanProblemDoc,
+        nb::sig(kPlanProblemSignature));
 }
 
 }  // namespace cleave::python

@@ -34,6 +34,7 @@ void set_plan_options(const PlanOptions& options, GemmProblem& problem) {
   problem.split_k_slices = parse_split_k_slices(options.split_k_slices);
   problem.deterministic = parse_flag(options.deterministic, "deterministic");
   problem.kernel = parse_kernel(options.kernel);
+  if (options.precision.is_valid()) problem.precision = parse_precision(options.precision);
   if (options.use_fast_accum.is_valid()) {
     problem.fast_accumulation = parse_flag(options.use_fast_accum, "use_fast_accum");
   }

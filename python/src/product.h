@@ -8,7 +8,8 @@ namespace cleave::python {
 
 /// The arguments that choose a kernel; null where the caller has none.
 struct PlanOptions {
-  nanobind::handle activation, out_dtype, split_k_mode, split_k_slices, deterministic, kernel;
+  nanobind::handle activation, out_dtype, split_k_mode, split_k_slices, deterministic, kernel,
+      precision;
   nanobind::handle use_fast_accum, alignment, zero_rest;
   bool grouped = false, a_is_transposed = false;  // as in GemmOptions
 };

@@ -65,8 +65,8 @@ nb::object scaled_gemm(nb::handle a, nb::handle b, nb::handle scale_a, nb::handl
                        nb::handle split_k_slices, nb::handle deterministic, nb::handle kernel,
                        nb::handle stream, nb::handle workspace) {
   const GemmInputs inputs{a, b, c, bias, out, scale_a, scale_b, scale_d, amax, azp, azp_adj};
-  const PlanOptions options{activation,    out_dtype, split_k_mode,  split_k_slices,
-                            deterministic, kernel,    use_fast_accum};
+  const PlanOptions options{activation,    out_dtype, split_k_mode, split_k_slices,
+                            deterministic, kernel,    {},           use_fast_accum};
   const LaunchOptions launch_options{alpha, beta, stream, workspace};
   if (out_scale.is_none()) return multiply(inputs, options, launch_options);
   return multiply_and_quantize(inputs, options, launch_options, out_scale);
@@ -79,9 +79,15 @@ PlanObject plan_scaled_gemm(nb::handle a, nb::handle b, nb::handle scale_a, nb::
                             nb::handle use_fast_accum, nb::handle split_k_mode,
                             nb::handle split_k_slices, nb::handle deterministic,
                             nb::handle kernel) {
-  return plan_product(
-      {a, b, c, bias, out, scale_a, scale_b, scale_d, amax, azp, azp_adj},
-      {activation, out_dtype, split_k_mode, split_k_slices, deterministic, kernel, use_fast_accum});
+  return plan_product({a, b, c, bias, out, scale_a, scale_b, scale_d, amax, azp, azp_adj},
+                      {activation,
+                       out_dtype,
+                       split_k_mode,
+                       split_k_slices,
+                       deterministic,
+                       kernel,
+                       {},
+                       use_fast_accum});
 }
 
 }  // namespace

@@ -60,6 +60,9 @@ Division parse_division(nb::handle value) {
 KernelFamily parse_kernel(nb::handle value) {
   return parse_name<KernelFamily>(value, "kernel");
 }
+Precision parse_precision(nb::handle value) {
+  return parse_name<Precision>(value, "precision");
+}
 Granularity parse_granularity(nb::handle value) {
   return parse_name<Granularity>(value, "granularity");
 }

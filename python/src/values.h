@@ -16,6 +16,7 @@ GroupBounds parse_bounds(nanobind::handle value);
 Conv parse_conv(nanobind::handle value);
 Division parse_division(nanobind::handle value);
 KernelFamily parse_kernel(nanobind::handle value);
+Precision parse_precision(nanobind::handle value);
 Granularity parse_granularity(nanobind::handle value);
 Major parse_scale_major(nanobind::handle value);
 

@@ -1,5 +1,7 @@
 #include "product.h"
 
+#include "precision.h"
+
 namespace cleave::torch_ops {
 namespace {
 
@@ -22,6 +24,9 @@ void set_options(const ProductOptions& options, ProductCall& call) {
   call.problem.split_k_mode = options.split_k_mode;
   call.problem.split_k_slices = slice_count(options.split_k_slices);
   call.problem.fast_accumulation = options.use_fast_accum;
+  if (call.problem.a.dtype == DType::f32) {
+    call.problem.precision = current_precision(call.problem.conv.kind != Conv::none);
+  }
 }
 
 /// With the library's pooled workspaces: they belong to one stream, or to one stream of one

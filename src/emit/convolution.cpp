@@ -136,9 +136,10 @@ void describe_convolution(const GemmProblem& p, Vocabulary& v) {
   for (const NamedAxis& axis : axes) {
     v.words[fmt::format("{}_axis", axis.name)] = initialiser(axis.axis);
   }
-  v.words["summary"] = fmt::format(
-      "{} with filters of {}, {}.", roles.what,
-      join(axes, " x ", [](const NamedAxis& x) { return x.axis.filter; }), to_string(p.a.dtype));
+  v.words["summary"] =
+      fmt::format("{} with filters of {}, {}{}.", roles.what,
+                  join(axes, " x ", [](const NamedAxis& x) { return x.axis.filter; }),
+                  to_string(p.a.dtype), multiplied_as(p));
 }
 
 }  // namespace cleave

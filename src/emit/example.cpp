@@ -74,6 +74,9 @@ void describe_example(const GemmProblem& p, Vocabulary& v) {
   v.words["d_unit"] = rounding.unit;
   v.words["d_largest"] = rounding.largest ? rounding.largest : "";
   v.flags["d_saturates"] = rounding.largest != nullptr;
+  const bool ieee = p.precision == Precision::ieee;
+  v.words["product_unit"] = ieee ? "0x1p-18" : "0x1p-9";
+  v.words["float32_tolerance"] = ieee ? "2e-5" : "2e-3";
   const bool is_conv = p.conv.kind != Conv::none;
   const std::string depth = is_conv ? v.words["depth_of_sums"] : "double(k)";
   v.words["example_alpha"] =

@@ -57,7 +57,7 @@ std::string summary(const GemmProblem& p) {
   std::string text = p.groups.dimension != Grouping::none ? "Grouped products" : "Products";
   text += fmt::format(" of {}", to_string(p.a.dtype));
   if (p.b.dtype != p.a.dtype) text += fmt::format(" and {}", to_string(p.b.dtype));
-  text += " matrices";
+  text += " matrices" + multiplied_as(p);
   if (p.scale_a.kind == Scaling::vector) text += " with scales";
   if (p.scale_a.kind == Scaling::block) text += " with scales of blocks";
   return text + ".";
@@ -160,6 +160,11 @@ void describe_product(const GemmProblem& p, const std::vector<ArchChoice>& choic
 }
 
 }  // namespace
+
+std::string multiplied_as(const GemmProblem& p) {
+  if (p.a.dtype != DType::f32) return "";
+  return p.precision == Precision::ieee ? ", multiplied as they are" : ", rounded to tf32";
+}
 
 Vocabulary describe(const GemmProblem& p, const std::vector<ArchChoice>& choices) {
   Vocabulary v;

@@ -26,6 +26,9 @@ Layouts layouts_of(const Choice& choice);
 /// and for scales of blocks of K.
 int64_t spacing_step(const GemmProblem& problem, const std::vector<ArchChoice>& choices);
 
+/// Of float32 operands, what becomes of them; else nothing.
+std::string multiplied_as(const GemmProblem& problem);
+
 void describe_arch(const ArchChoice& choice, Vocabulary& v);
 void describe_matrices(const GemmProblem& problem, const Layouts& layouts, Vocabulary& v);
 void describe_scales(const GemmProblem& problem, Vocabulary& v);

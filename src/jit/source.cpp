@@ -14,12 +14,12 @@ const char* kernel_name(const GemmConfig& config) {
 std::string initialiser(const GemmConfig& config) {
   // Naming every member makes a member added to GemmConfig, and forgotten here, an error of the
   // compiler.
-  const auto& [family, a, b, c, d, bias_dtype, a_major, b_major, d_order, tile_m, tile_n, tile_k,
-               stages, consumers, pingpong, warps_m, warps_n, multicast_m, multicast_n, grouping,
-               group_capacity, conv, conv_axes, class_capacity, side_by_side, gather, batches_taps,
-               fast_load, fast_store, split, cluster_k, activation, bias, has_c, scaling,
-               scale_rows_a, scale_rows_b, promote, has_zero, has_scale_d, has_amax, store_by_tma,
-               store_chunks, load_bytes_a, load_bytes_b] = config;
+  const auto& [family, a, b, c, d, bias_dtype, precision, a_major, b_major, d_order, tile_m, tile_n,
+               tile_k, stages, consumers, pingpong, warps_m, warps_n, multicast_m, multicast_n,
+               grouping, group_capacity, conv, conv_axes, class_capacity, side_by_side, gather,
+               batches_taps, fast_load, fast_store, split, cluster_k, activation, bias, has_c,
+               scaling, scale_rows_a, scale_rows_b, promote, has_zero, has_scale_d, has_amax,
+               store_by_tma, store_chunks, load_bytes_a, load_bytes_b] = config;
   std::string text;
 #define CLEAVE_PRINT(member) text += fmt::format("    .{} = {},\n", #member, spell(member))
   CLEAVE_PRINT(family);
@@ -28,6 +28,7 @@ std::string initialiser(const GemmConfig& config) {
   CLEAVE_PRINT(c);
   CLEAVE_PRINT(d);
   CLEAVE_PRINT(bias_dtype);
+  CLEAVE_PRINT(precision);
   CLEAVE_PRINT(a_major);
   CLEAVE_PRINT(b_major);
   CLEAVE_PRINT(d_order);

@@ -19,6 +19,14 @@ const char* spell(DType value) {
   return "";
 }
 
+const char* spell(Precision value) {
+  switch (value) {
+    CLEAVE_SPELL(Precision::tf32);
+    CLEAVE_SPELL(Precision::ieee);
+  }
+  return "";
+}
+
 const char* spell(SplitKMode value) {
   switch (value) {
     CLEAVE_SPELL(SplitKMode::none);

@@ -7,6 +7,7 @@
 namespace cleave {
 
 const char* spell(DType value);
+const char* spell(Precision value);
 const char* spell(SplitKMode value);
 const char* spell(Activation value);
 const char* spell(Grouping value);

@@ -374,6 +374,20 @@ std::vector<GemmConfig> all_configs(const DeviceInfo& device) {
       visit(implicit_gemm(stem.conv, 1, DType::f16, DType::f16), SplitKMode::none);
     }
   }
+  // float32 as it is: the portable kernel with another multiplication.
+  const auto ieee = [](GemmProblem p) {
+    p.precision = Precision::ieee;
+    return p;
+  };
+  for (const Major a : majors) {
+    for (const Major b : majors) visit(ieee(problem(DType::f32, DType::f32, DType::f32, a, b)));
+  }
+  for (const SplitKMode split : {SplitKMode::parallel, SplitKMode::stream_k})
+    visit(ieee(problem(DType::f32, DType::f32, DType::f32, Major::mn, Major::mn)), split);
+  visit(ieee(
+      grouped(problem(DType::f32, DType::f32, DType::f32, Major::mn, Major::mn), Grouping::k)));
+  for (const Conv kind : {Conv::fprop, Conv::dgrad, Conv::wgrad})
+    visit(ieee(convolution(kind, DType::f32, DType::f32, 2)));
   GemmProblem transposed_layer = convolution(Conv::dgrad, DType::bf16, DType::bf16, 2);
   transposed_layer.bias = Bias::row;
   transposed_layer.has_c = true;

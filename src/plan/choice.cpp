@@ -245,6 +245,8 @@ std::optional<Choice> make_choice(const GemmProblem& problem, const DeviceInfo& 
   choice.spec = spec;
   const bool is_conv = problem.conv.kind != Conv::none;
   if (is_conv ? spec.transposed : spec.side_by_side || spec.gather) return std::nullopt;
+  if (problem.precision == Precision::ieee && spec.family == KernelFamily::sm90)
+    return std::nullopt;
   const auto view = spec.transposed ? std::optional(transposed(problem))
                     : is_conv       ? conv_view(problem, spec)
                                     : std::optional(problem);
@@ -263,6 +265,7 @@ std::optional<Choice> make_choice(const GemmProblem& problem, const DeviceInfo& 
   c.a = p.a.dtype;
   c.b = p.b.dtype;
   c.d = p.d.dtype;
+  c.precision = p.precision;
   c.has_c = p.has_c;
   c.c = p.has_c ? p.c.dtype : c.d;  // one kernel for all problems that do not read C (or the bias)
   c.bias = p.bias;

@@ -14,6 +14,9 @@ namespace {
 // (docs/notes/cost-model.md).
 constexpr double kFlopsPerClock16 =
     4096;  // of one multiprocessor's tensor cores, 16-bit; tf32 has half, 8-bit twice that
+constexpr double kFlopsPerClockIeee = 256;  // of its 128 lanes, which multiply and add float32
+constexpr double kIeeeOverhead = 1.3;       // of reading operands and addresses, not yet measured
+constexpr double kPortableOverhead = 2;     // of mma.sync, beside WGMMA
 constexpr double kSustainedClock = 0.80;    // of the maximum, under tensor-core load
 constexpr double kMultiplyOverhead = 1.12;  // of the instructions' own clocks
 constexpr double kPingpongOverhead = 1.06;  // of groups and convolutions, two waves, K-major
@@ -33,8 +36,9 @@ constexpr double kPiecesClocks = 150;            // of gathering by threads, eac
 constexpr double kPieceClocks = 105;             // of 16 bytes, by each of the threads that copy
 constexpr double kGrainedPieceClocks = 150;      // of 16 bytes put together from grains,
 constexpr double kGrainClocks = 55;              // and of each of those
-constexpr double kGatherByThreads = 2.7;         // the portable kernel's pixels, in multiplications
-constexpr double kConvShare = 1.25;          // blocks in step gather slower than each for itself
+constexpr double kGatherByThreads =
+    2.7;                             // the portable kernel's pixels, in tensor-core multiplications
+constexpr double kConvShare = 1.25;  // blocks in step gather slower than each for itself
 constexpr double kL2FillBytesPerUs = 5.8e6;  // from memory
 constexpr double kMemoryEfficiency = 0.85;
 constexpr double kReadAgain =
@@ -65,15 +69,20 @@ double clock_per_us(const DeviceInfo& device) {
   return device.clock_ghz * 1000 * kSustainedClock;
 }
 
-double flops_per_clock(DType type) {
-  return kFlopsPerClock16 * 2 / size_of(type);
+double flops_per_clock(DType type, Precision precision) {
+  return precision == Precision::ieee ? kFlopsPerClockIeee : kFlopsPerClock16 * 2 / size_of(type);
+}
+
+/// Clocks in which a block of the portable kernel multiplies one k block.
+double portable_clocks(const GemmConfig& c, Precision precision) {
+  const double overhead = precision == Precision::ieee ? kIeeeOverhead : kPortableOverhead;
+  const double flops = 2.0 * c.tile_m * c.tile_n * c.tile_k;
+  return overhead * flops / flops_per_clock(c.a, precision);
 }
 
 /// Clocks in which one block multiplies one k block.
 double multiply_clocks(const GemmConfig& c) {
-  if (c.family == KernelFamily::portable) {
-    return double(c.tile_m) * c.tile_n * c.tile_k / (flops_per_clock(c.a) / 2 * 0.5);
-  }
+  if (c.family == KernelFamily::portable) return portable_clocks(c, c.precision);
   // An instruction of 64 x N x 32 bytes takes N / 2 clocks, or as long as its operands take through
   // shared memory (128 bytes a clock): 16 clocks for A, N / 4 for B.
   const double instruction = std::max(c.tile_n / 2.0, 16 + c.tile_n / 4.0);
@@ -101,7 +110,8 @@ double gather_clocks(const GemmConfig& c, const GemmProblem& p) {
   const double boxes = gathers_a(c) ? double(c.tile_k) / atom_elements(c.a) : 1;
   if (c.family == KernelFamily::portable || !c.gather) {
     const bool partly_empty = gathered_channels(p.conv) < atom_elements(c.a);
-    if (c.family == KernelFamily::portable) return kGatherByThreads * multiply_clocks(c);
+    if (c.family == KernelFamily::portable)
+      return kGatherByThreads * portable_clocks(c, Precision::tf32);
     const double full = gathers_a(c) ? kPixelClocks : kPixelDownClocks;
     return pixels * boxes * (partly_empty ? kEmptyPixelClocks : full);
   }
@@ -136,8 +146,8 @@ double epilogue_clocks(const GemmConfig& c) {
 }  // namespace
 
 double roofline_us(const GemmProblem& problem, const DeviceInfo& device) {
-  const double peak =
-      device.multiprocessors * flops_per_clock(problem.a.dtype) * device.clock_ghz * 1e3;
+  const double peak = device.multiprocessors * flops_per_clock(problem.a.dtype, problem.precision) *
+                      device.clock_ghz * 1e3;
   return std::max(flops(problem) / peak, minimum_bytes(problem) / (device.memory_gb_per_s * 1e3));
 }
 

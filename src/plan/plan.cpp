@@ -78,12 +78,16 @@ std::string explain(const GemmProblem& problem, const Choice& choice, size_t con
     text += fmt::format("; split_k_slices={} reduced to {}, one K block of {} each",
                         problem.split_k_slices, choice.spec.slices, choice.config.tile_k);
   }
-  if (!measured && choice.config.family == KernelFamily::portable &&
-      problem.kernel == KernelFamily::automatic) {
+  if (problem.precision == Precision::ieee) {
+    text += "; the portable kernel, which multiplies float32 operands as they are (precision ieee)";
+  } else if (!measured && choice.config.family == KernelFamily::portable &&
+             problem.kernel == KernelFamily::automatic) {
     text +=
         "; the portable kernel, because TMA cannot address these operands (or the GPU is not "
         "sm_90)";
   }
+  if (problem.a.dtype == DType::f32 && problem.precision == Precision::tf32)
+    text += "; float32 operands are rounded to tf32 (precision tf32)";
   return text;
 }
 

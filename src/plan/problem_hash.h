@@ -19,8 +19,8 @@ struct ProblemHash {
           uint64_t(layout->dtype) << 4 ^ layout->alignment);
     }
     mix(uint64_t(p.split_k_slices) << 32 ^ uint64_t(p.split_k_mode) << 24 ^
-        uint64_t(p.kernel) << 16 ^ uint64_t(p.activation) << 12 ^ uint64_t(p.bias) << 8 ^
-        uint64_t(p.has_c) << 4 ^ uint64_t(p.device + 2));
+        uint64_t(p.precision) << 20 ^ uint64_t(p.kernel) << 16 ^ uint64_t(p.activation) << 12 ^
+        uint64_t(p.bias) << 8 ^ uint64_t(p.has_c) << 4 ^ uint64_t(p.device + 2));
     const GroupLayout& groups = p.groups;
     mix(uint64_t(groups.spacing) << 8 ^ uint64_t(groups.dimension) << 6 ^
         uint64_t(groups.bounds) << 2 ^ uint64_t(groups.wide) << 1 ^ uint64_t(groups.zero_rest));

@@ -22,6 +22,7 @@ std::string problem_key(const GemmProblem& p) {
   if (p.scale_a.kind == Scaling::block)
     key += fmt::format(" blocks {}x{}", p.scale_a.rows, p.scale_b.rows);
   if (p.fast_accumulation) key += " fast";
+  if (p.precision == Precision::ieee) key += " ieee";
   if (p.conv.kind != Conv::none) {
     key += fmt::format(" {}", to_string(p.conv.kind));
     for (const ConvAxis& axis : p.conv.axes)

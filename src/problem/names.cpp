@@ -20,6 +20,7 @@ namespace {
 // Each table lists its names in the order of the enumerators.
 constexpr std::string_view dtype_names[] = {"float16",       "bfloat16",    "float32", "int8",
                                             "float8_e4m3fn", "float8_e5m2", "int32"};
+constexpr std::string_view precision_names[] = {"tf32", "ieee"};
 constexpr std::string_view split_k_mode_names[] = {"none",    "serial",   "parallel",
                                                    "cluster", "stream_k", "auto"};
 constexpr std::string_view activation_names[] = {"none", "relu", "gelu_tanh",
@@ -89,6 +90,9 @@ Enum find(std::string_view what, std::string_view name, std::span<const std::str
 std::string_view to_string(DType value) {
   return name_of(value, dtype_names);
 }
+std::string_view to_string(Precision value) {
+  return name_of(value, precision_names);
+}
 std::string_view to_string(SplitKMode value) {
   return name_of(value, split_k_mode_names);
 }
@@ -129,6 +133,10 @@ std::string_view to_string(KernelFamily value) {
 template <>
 DType from_string(std::string_view name) {
   return find<DType>("dtype", name, dtype_names, ErrorCode::invalid_type);
+}
+template <>
+Precision from_string(std::string_view name) {
+  return find<Precision>("precision", name, precision_names);
 }
 template <>
 SplitKMode from_string(std::string_view name) {

@@ -104,6 +104,21 @@ void check_kernel(const GemmProblem& p, Messages& out) {
   }
 }
 
+void check_precision(const GemmProblem& p, Messages& out) {
+  if (p.precision == Precision::tf32) return;
+  if (p.a.dtype != DType::f32) {
+    out.push_back(
+        fmt::format("precision is {}, but a is {}; float32 operands alone have that choice. Leave "
+                    "precision out",
+                    to_string(p.precision), to_string(p.a.dtype)));
+  } else if (p.kernel == KernelFamily::sm90) {
+    out.push_back(
+        fmt::format("precision is {}, but kernel is sm90, whose tensor cores round float32 to "
+                    "tf32; pass kernel=\"portable\" or \"auto\", or precision=\"tf32\"",
+                    to_string(p.precision)));
+  }
+}
+
 }  // namespace
 
 std::vector<std::string> validate(const GemmProblem& problem) {
@@ -123,6 +138,7 @@ std::vector<std::string> validate(const GemmProblem& problem) {
   check_split(problem, out);
   check_device(problem.device, out);
   check_kernel(problem, out);
+  check_precision(problem, out);
   return out;
 }
 

@@ -23,6 +23,7 @@ void expect_round_trip(int count) {
 
 TEST(Names, RoundTrip) {
   expect_round_trip<DType>(7);
+  expect_round_trip<Precision>(2);
   expect_round_trip<SplitKMode>(6);
   expect_round_trip<Activation>(6);
   expect_round_trip<Bias>(3);
@@ -43,6 +44,7 @@ TEST(Names, AreWhatUsersType) {
   EXPECT_EQ(to_string(DType::e4m3), "float8_e4m3fn");
   EXPECT_EQ(to_string(DType::e5m2), "float8_e5m2");
   EXPECT_EQ(to_string(DType::i32), "int32");
+  EXPECT_EQ(to_string(Precision::ieee), "ieee");
   EXPECT_EQ(to_string(SplitKMode::automatic), "auto");
   EXPECT_EQ(to_string(SplitKMode::stream_k), "stream_k");
   EXPECT_EQ(to_string(Activation::gelu_erf), "gelu");

@@ -313,6 +313,18 @@ TEST(Validate, FastAccumulationIsForEightBitFloats) {
   expect_refusal(p, {"fast_accumulation (use_fast_accum) is set", "a is int8"});
 }
 
+TEST(Validate, PrecisionIsForFloat32AndThePortableKernel) {
+  GemmProblem p = good();
+  p.precision = Precision::ieee;
+  expect_refusal(p, {"precision is ieee", "a is bfloat16", "Leave precision out"});
+  p.a.dtype = p.b.dtype = DType::f32;
+  EXPECT_EQ(validate(p), kFine);
+  p.kernel = KernelFamily::portable;
+  EXPECT_EQ(validate(p), kFine);
+  p.kernel = KernelFamily::sm90;
+  expect_refusal(p, {"precision is ieee", "kernel is sm90", "precision=\"tf32\""});
+}
+
 TEST(Validate, Slices) {
   GemmProblem p = good();
   p.split_k_slices = -1;

@@ -43,7 +43,7 @@ def test_results_are_those_of_the_cpu(name: str) -> None:
     for on_gpu, on_cpu in zip(*(_drawn(name, device) for device in ("cuda", "cpu")), strict=True):
         for x, y in zip(on_gpu, on_cpu, strict=True):
             assert x.dtype == y.dtype and x.stride() == y.stride()
-            # Neighbours in the coarsest type, since float32 operands are tf32 on a GPU.
+            # Neighbours in the coarsest type, since convolutions of float32 are tf32 on a GPU.
             exact = x.dtype in (torch.int8, torch.int32)
             tolerance = {"rtol": 0, "atol": 1} if exact else {"rtol": 0.26, "atol": 0.1}
             torch.testing.assert_close(x.cpu().float(), y.float(), **tolerance, equal_nan=True)

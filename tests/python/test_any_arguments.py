@@ -131,6 +131,7 @@ OPTIONS = {
     "split_k_slices": anything,
     "deterministic": anything,
     "kernel": anything,
+    "precision": anything,
     "stream": anything,
     "workspace": anything,
 }

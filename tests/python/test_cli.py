@@ -289,6 +289,16 @@ def test_explain_groups_without_a_gpu(capsys):
     assert out.count("of the roofline") == 3
 
 
+def test_explain_says_how_float32_is_multiplied(capsys):
+    options = ("--dtype", "fp32", "--precision", "tf32,ieee", "--device", "h100")
+    for operation, sizes in (("gemm", SMALL), ("grouped", GROUPS), ("conv", CONV)):
+        status, out, _ = run(capsys, "explain", operation, *sizes, *options)
+        assert status == 0
+        fast, exact = out.split(" ieee")[0], out.split(" ieee", 1)[1]
+        assert "rounded to tf32" in fast and "sm90" in fast
+        assert "as they are" in exact and "sm90" not in exact
+
+
 def test_explain_without_a_gpu(capsys):
     status, out, _ = run(
         capsys, "explain", "gemm", "--m", "128", "--n", "128", "--k", "16384", "--device", "h100"

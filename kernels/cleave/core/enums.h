@@ -5,10 +5,19 @@
 
 namespace cleave {
 
-/// Element types. `f32` operands are rounded to tf32 by the tensor cores. Accumulation is float32,
-/// of `i8` operands int32. `e4m3` and `e5m2` are the 8-bit floats of OCP (torch's float8_e4m3fn and
+/// Element types. `f32` operands are multiplied as Precision says. Accumulation is float32, of `i8`
+/// operands int32. `e4m3` and `e5m2` are the 8-bit floats of OCP (torch's float8_e4m3fn and
 /// float8_e5m2). `i32` is a type of C and D only.
 enum class DType : uint8_t { f16, bf16, f32, i8, e4m3, e5m2, i32 };
+
+/// What float32 operands are multiplied as, on a GPU; sums are float32 in both. Names and meaning are
+/// those of torch's fp32_precision. The CPU multiplies them as they are, whatever is allowed.
+///
+/// | precision | an operand is                            | multiplied by                    |
+/// |-----------|------------------------------------------|----------------------------------|
+/// | tf32      | rounded to TF32, 10 bits of its mantissa | tensor cores                     |
+/// | ieee      | float32 as it is                         | multiply-adds (kernel: portable) |
+enum class Precision : uint8_t { tf32, ieee };
 
 /// How the K dimension of one output tile is shared, and how the shares are joined.
 ///

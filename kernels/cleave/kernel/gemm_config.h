@@ -18,6 +18,7 @@ struct GemmConfig {
   DType c = DType::bf16;
   DType d = DType::bf16;
   DType bias_dtype = DType::bf16;
+  Precision precision = Precision::tf32;  // of float32 operands; ieee: portable alone
   Major a_major = Major::k;
   Major b_major = Major::k;
   Order d_order = Order::row;

@@ -1,9 +1,10 @@
-// The portable mainloop (sm_80 and later): a ring of cp.async stages, ldmatrix, mma.sync. All
-// threads load and multiply.
+// The portable mainloop (sm_80 and later): a ring of cp.async stages, ldmatrix, mma.sync (or, of float32
+// as it is, fma.h). All threads load and multiply.
 #pragma once
 
 #include "cleave/epilogue/fragment.h"
 #include "cleave/mainloop/copy_loader.h"
+#include "cleave/mainloop/fma.h"
 #include "cleave/mainloop/gather.h"
 #include "cleave/mainloop/promotion.h"
 #include "cleave/mainloop/scale_loader.h"
@@ -110,23 +111,31 @@ struct MmaMainloop {
       ptx::copy_async_commit();
       if constexpr (C.promote) {
         Part<C> part[accumulators_per_thread(C)] = {};
-        multiply(i % C.stages, part);
+        multiply(tile, i % C.stages, part);
         const auto scales = promotion.load(smem + kPlan.scales + i % C.stages * kPlan.scale_stage);
         CLEAVE_UNROLL
         for (uint32_t row = 0; row < kRowBlocks; ++row)
           promotion.add(part + row * kColBlocks * 4, sums + row * kColBlocks * 4, row, scales);
       } else {
-        multiply(i % C.stages, sums);
+        multiply(tile, i % C.stages, sums);
       }
     }
     ptx::copy_async_wait<0>();
   }
 
  private:
-  CLEAVE_DEVICE void multiply(uint32_t stage, Part<C>* sums) {
-    const uint32_t warp = thread / 32;
+  CLEAVE_DEVICE void multiply(const Tile<C>& tile, uint32_t stage, Part<C>* sums) {
     const uint32_t a = smem + kPlan.a + stage * kPlan.a_stage,
                    b = smem + kPlan.b + stage * kPlan.b_stage;
+    if constexpr (C.precision == Precision::ieee) {
+      multiply_ieee<C>(a, b, tile.fragment, sums);
+    } else {
+      multiply_by_tensor_cores(a, b, sums);
+    }
+  }
+
+  CLEAVE_DEVICE void multiply_by_tensor_cores(uint32_t a, uint32_t b, Part<C>* sums) {
+    const uint32_t warp = thread / 32;
     const uint32_t row = warp / C.warps_n * Fragment<C>::kRows,
                    col = warp % C.warps_n * Fragment<C>::kCols;
     // Hopper's mma.sync has 8-bit floats converted first: unrolled, that takes too many registers.

@@ -148,7 +148,7 @@ def _sum_roundoff(case: GemmCase) -> float:
     # Rounding errors add up as random ones do, truncation in the tensor cores as it stands: 16
     # products a step, 32 of 8-bit floats.
     magnitudes = float32 * (32 * math.sqrt(max(case.k, 1)) + case.k / 2)
-    if case.dtype == "float32":
+    if case.dtype == "float32" and case.precision == "tf32":
         magnitudes += 16 * _TF32_ROUNDOFF
     elif case.dtype.startswith("float8"):
         # Where float32 takes over every 128 products, they lose 4 steps of that part of the sum.

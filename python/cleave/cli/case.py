@@ -34,7 +34,8 @@ class GemmCase:
     """D = activation(A @ B + bias), contiguous operands.
 
     layout: a letter for A, then one for B, as in BLAS: 't' is row-major, 'n' column-major. So 'tn'
-    is the product whose operands both have K as their unit stride. scaling: one of SCALINGS; 8-bit
+    is the product whose operands both have K as their unit stride. precision: of float32, as in
+    `cleave.gemm`. scaling: one of SCALINGS; 8-bit
     operands stand for scale * value, where one scale serves a matrix ("tensor"), a row of A or
     column of B ("row"), or a block; "block_128x128" has blocks of 1x128 in A. out_dtype: by default
     that of the operands; bfloat16 for 8-bit ones, int32 for integers without scales. 8-bit D has a
@@ -46,6 +47,7 @@ class GemmCase:
     k: int
     batch: int = 1
     dtype: str = "bfloat16"
+    precision: str = "tf32"
     layout: str = "tn"
     out_dtype: str | None = None
     activation: str = "none"
@@ -113,6 +115,8 @@ class GemmCase:
         parts = [f"{self.m}x{self.n}x{self.k}", self.dtype, self.layout]
         if self.batch != 1:
             parts.insert(0, f"{self.batch} of")
+        if self.precision != "tf32":
+            parts.append(self.precision)
         if self.scaling != "none":
             parts.append(f"scales {self.scaling}")
         if self.result_dtype != self._default_result_dtype:

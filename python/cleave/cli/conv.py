@@ -30,6 +30,7 @@ def plan_for(case: ConvCase, operands: ConvOperands) -> Any:
         out=operands.out,
         division=case.division,
         kernel=case.kernel,
+        precision=case.precision,
         split_k_mode=case.split_k_mode,
         split_k_slices=case.split_k_slices,
     )

@@ -46,6 +46,7 @@ class ConvCase:
     groups: int = 1
     kind: str = "fprop"
     dtype: str = "float16"
+    precision: str = "tf32"
     out_dtype: str | None = None
     activation: str = "none"
     bias: str = "none"
@@ -129,6 +130,7 @@ class ConvCase:
             n,
             k,
             dtype=self.dtype,
+            precision=self.precision,
             out_dtype=self.out_dtype,
             activation=self.activation,
             bias=self.bias,
@@ -201,6 +203,8 @@ class ConvCase:
         if self.groups != 1:
             parts.append(f"in {self.groups} groups")
         parts.append(self.dtype)
+        if self.precision != "tf32":
+            parts.append(self.precision)
         if self.out_dtype not in (None, self.dtype):
             parts.append(f"to {self.out_dtype}")
         if self.bias != "none":

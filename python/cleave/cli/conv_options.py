@@ -7,7 +7,14 @@ import argparse
 from . import values
 from .case import product
 from .conv_case import KINDS, ConvCase
-from .options import RESULT_OPTIONS, add_dtype_option, add_result_options, chosen, problem_group
+from .options import (
+    RESULT_OPTIONS,
+    add_dtype_option,
+    add_precision_option,
+    add_result_options,
+    chosen,
+    problem_group,
+)
 
 _DTYPES = {
     spelling: name
@@ -51,7 +58,8 @@ def add_conv_options(parser: argparse.ArgumentParser) -> None:
         "--kind", type=values.words(KINDS), default=["fprop"], metavar="KINDS",
         help="fprop (default): the outputs; dgrad: the images' gradient; wgrad: the filters'",
     )  # fmt: skip
-    add_dtype_option(group, _DTYPES, "float32 (through tf32), or int8")
+    add_dtype_option(group, _DTYPES, "float32, or int8")
+    add_precision_option(group)
     group.add_argument(
         "--division", type=values.words(values.DIVISIONS), default=["auto"], metavar="NAMES",
         help=f"how kernels divide pixel numbers: {', '.join(values.DIVISIONS)}",
@@ -65,6 +73,8 @@ def add_conv_options(parser: argparse.ArgumentParser) -> None:
 
 def conv_cases(arguments: argparse.Namespace) -> list[ConvCase]:
     """All combinations, the slice count varying fastest."""
-    options = chosen(arguments, *_GEOMETRY, "dtype", "division", "kernel", *RESULT_OPTIONS)
+    options = chosen(
+        arguments, *_GEOMETRY, "dtype", "precision", "division", "kernel", *RESULT_OPTIONS
+    )
     options["size"] = [size if isinstance(size, tuple) else (size,) for size in arguments.size]
     return list(product(ConvCase, options))

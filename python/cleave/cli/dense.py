@@ -24,7 +24,7 @@ def plan_for(case: GemmCase, operands: Operands) -> Any:
         "split_k_slices": case.split_k_slices,
     }
     if not case.quantized and not operands.scales:
-        return cleave.plan_gemm(operands.a, operands.b, **options)
+        return cleave.plan_gemm(operands.a, operands.b, precision=case.precision, **options)
     scales = {"scale_a": None, "scale_b": None} | operands.scales
     options["use_fast_accum"] = case.use_fast_accum
     return cleave.plan_scaled_gemm(operands.a, operands.b, **scales, **options)

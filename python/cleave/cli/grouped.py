@@ -25,6 +25,7 @@ def plan_for(case: GroupedCase, operands: GroupedOperands) -> Any:
         activation=case.activation,
         out=operands.out,
         use_fast_accum=case.use_fast_accum,
+        precision=case.precision,
         split_k_mode=case.split_k_mode,
         split_k_slices=case.split_k_slices,
         **operands.scales,

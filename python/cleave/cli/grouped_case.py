@@ -41,6 +41,7 @@ class GroupedCase:
     sizes: str | tuple[int, ...] = "varied"
     form: str = "forward"
     dtype: str = "bfloat16"
+    precision: str = "tf32"
     layout: str | None = None
     out_dtype: str | None = None
     activation: str = "none"

@@ -75,9 +75,8 @@ def problem_group(parser: argparse.ArgumentParser) -> Any:
 
 
 def _add_shared_options(group: Any, scalings: Sequence[str], biases: Sequence[str]) -> None:
-    add_dtype_option(
-        group, values.OPERAND_DTYPES, "float32 (through tf32), int8, float8_e4m3fn or float8_e5m2"
-    )
+    add_dtype_option(group, values.OPERAND_DTYPES, "float32, int8, float8_e4m3fn or float8_e5m2")
+    add_precision_option(group)
     group.add_argument(
         "--scaling", type=values.words(scalings), default=["none"], metavar="NAMES",
         help=f"what a scale of 8-bit operands serves: {', '.join(scalings)}; rows are A's (columns "
@@ -95,6 +94,13 @@ def add_dtype_option(group: Any, allowed: Mapping[str, str], others: str) -> Non
     group.add_argument(
         "--dtype", type=values.words(allowed), default=["float16"], metavar="TYPES",
         help=f"float16 (default), bfloat16, {others}; short: {short}",
+    )  # fmt: skip
+
+
+def add_precision_option(group: Any) -> None:
+    group.add_argument(
+        "--precision", type=values.words(values.PRECISIONS), default=["tf32"], metavar="NAMES",
+        help="of float32 on a GPU: rounded to tf32 (default), or ieee: multiplied as it is",
     )  # fmt: skip
 
 
@@ -176,7 +182,8 @@ def _said(asked: list[int] | None, said: int, option: str) -> list[int]:
 
 
 def _chosen(arguments: argparse.Namespace, *names: str) -> dict[str, list[Any]]:
-    return chosen(arguments, *names, "dtype", "scaling", "use_fast_accum", *RESULT_OPTIONS)
+    own = ("dtype", "precision", "scaling", "use_fast_accum")
+    return chosen(arguments, *names, *own, *RESULT_OPTIONS)
 
 
 def chosen(arguments: argparse.Namespace, *names: str) -> dict[str, list[Any]]:

@@ -29,6 +29,7 @@ OPERAND_DTYPES = {spelling: name for spelling, name in DTYPES.items() if name !=
 LAYOUTS = ("tn", "nn", "nt", "tt")
 DIVISIONS = ("auto", "fast", "plain", "fast_load", "fast_store")
 KERNELS = ("auto", "sm90", "portable")
+PRECISIONS = ("tf32", "ieee")
 SPLIT_K_MODES = ("auto", "none", "serial", "parallel", "cluster", "stream_k")
 ACTIVATIONS = ("none", "relu", "gelu", "gelu_tanh", "silu", "swiglu")
 BIASES = ("none", "row", "column")

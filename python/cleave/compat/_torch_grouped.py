@@ -11,11 +11,13 @@ the operands' device):
 | [G, M, K] | [G, K, N] | [G, M, N] | mat_a[g] @ mat_b[g], without offs        |
 
 What lies past the last offset is zero in the result (torch leaves it as it finds it), and so is the
-product of an empty group.
+product of an empty group. float32 is multiplied as torch's own switch says,
+torch.backends.cuda.matmul.fp32_precision.
 """
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 from .. import _core
@@ -26,7 +28,20 @@ def _grouped_mm(
     input: Any, mat2: Any, offs: Any = None, bias: Any = None, out_dtype: Any = None
 ) -> Any:
     """input @ mat2 in groups; of input's dtype by default. Not differentiable."""
-    return _core.grouped_gemm(input, mat2, offs, bias=bias, out_dtype=out_dtype)
+    return _core.grouped_gemm(
+        input, mat2, offs, bias=bias, out_dtype=out_dtype, precision=_precision(input)
+    )
+
+
+def _precision(operand: Any) -> str:
+    """Of its products: torch's, or for arrays of others, where torch is not, torch's default."""
+    if str(getattr(operand, "dtype", None)).rpartition(".")[2] != "float32":
+        return "tf32"  # others have no choice
+    if "torch" not in sys.modules:
+        return "ieee"
+    from .._torch_precision import allows_tf32
+
+    return "tf32" if allows_tf32() else "ieee"
 
 
 def grouped_mm(

@@ -44,6 +44,10 @@ torch.ops.cleave.gemm.out(..., out=d), which writes to tensors that are given an
 `out`, of quantize and quantize_asymmetric also `scale_out` and `zero_out`, of scaled_gemm also
 `amax`. With gradients on, they refuse tensors that require grad, as torch's own do.
 
+float32 operands on a GPU are multiplied as torch's own switches say when the operator is called, or
+captured: gemm and grouped_gemm go by torch.backends.cuda.matmul.fp32_precision (by default "ieee",
+which takes up to 8 times the time of "tf32"), convolutions by torch.backends.cudnn.conv's ("tf32").
+
 gemm has gradients for a, b, bias and c, grouped_gemm for a, b and bias: products of the same
 operators. The convolutions have them for all their tensors: they are each other's gradients.
 moe_permute, moe_gather and moe_unpermute have them, too.

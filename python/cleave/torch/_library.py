@@ -21,6 +21,9 @@ def load() -> None:
     remedy = _torch_build.remedy()
     if not remedy:
         torch.ops.load_library(_torch_build.LIBRARY)
+        from .._torch_precision import follow_torch
+
+        follow_torch(_torch_build.LIBRARY)
         return
     raise ImportError(
         f"torch.ops.cleave is missing: it is built where there is torch "

@@ -26,9 +26,10 @@ class _Convolution:
     or, with `convert`, copied. Weights are made, and loaded by load_state_dict, in that order;
     gradients that come in another one are copied.
 
-    Tensors are float16, bfloat16 or float32 (whose products are tf32 on a GPU); under
-    torch.autocast, input and weight are cast as torch casts them. Calls are legal in CUDA graphs
-    once they have run with the same sizes; results are repeatable bit by bit.
+    Tensors are float16, bfloat16 or float32 (multiplied on a GPU as
+    torch.backends.cudnn.conv.fp32_precision says: as tf32 by default); under torch.autocast, input
+    and weight are cast as torch casts them. Calls are legal in CUDA graphs once they have run with
+    the same sizes; results are repeatable bit by bit.
 
     convert: whether inputs in another order are copied instead of refused.
     """
