@@ -209,12 +209,17 @@ class GemmPlan {
       const = 0;  ///< the translation unit given to NVRTC; empty on the CPU
   virtual std::string why()
       const = 0;  ///< one sentence: what was chosen, against what, and any note
-  virtual std::vector<Candidate> candidates() const = 0;  ///< considered, cheapest first
+  /// Every way that was considered, cheapest first; worked out anew by each call, as planning is.
+  virtual std::vector<Candidate> candidates() const = 0;
   virtual double roofline_us()
       const = 0;  ///< max(bytes / bandwidth, operations / peak) on this device
+
+  /// Host memory that the plan keeps: at most 4 KiB, and 512 bytes for each residue class of a
+  /// strided dgrad. The process keeps 24 MiB of plans of products, those used last.
+  virtual size_t host_bytes() const = 0;
 };
 
-/// The cached plan of `problem`. Throws Error with every broken rule. Works without a GPU, driver
+/// The plan of `problem`, cached (see host_bytes). Throws Error with every broken rule. Works without a GPU, driver
 /// or NVRTC when the problem's device is kCpu; for a CUDA ordinal without a GPU it throws
 /// no_device.
 std::shared_ptr<const GemmPlan> plan(const GemmProblem& problem);

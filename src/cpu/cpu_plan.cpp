@@ -11,6 +11,7 @@
 #include "cpu/planner.h"
 #include "problem/arguments.h"
 #include "problem/placement.h"
+#include "process/host_bytes.h"
 
 namespace cleave {
 namespace {
@@ -40,13 +41,13 @@ class Occupation {
 class CpuPlan final : public GemmPlan {
  public:
   CpuPlan(const GemmProblem& problem, uint32_t threads)
-      : problem_(problem), threads_(threads), choice_(cpu::choose(problem, threads)) {}
+      : CpuPlan(problem, threads, cpu::choose(problem, threads)) {}
 
   void run(const GemmArguments& arguments, void* workspace, size_t workspace_size,
            void* /*stream*/) const override {
     check_arguments(problem_, arguments);
     if (d_of(problem_).empty()) return;
-    const size_t needed = choice_.tiling.workspace_size();
+    const size_t needed = tiling_.workspace_size();
     std::unique_ptr<std::byte[]> own;
     std::optional<Occupation> occupation;
     if (workspace != nullptr) {
@@ -58,26 +59,38 @@ class CpuPlan final : public GemmPlan {
       workspace = own.get();
     }
     std::byte* const partials = static_cast<std::byte*>(workspace) + cpu::kPartialsOffset;
-    cpu::execute(problem_, choice_.tiling, arguments, needed > 0 ? partials : nullptr, threads_);
+    cpu::execute(problem_, tiling_, arguments, needed > 0 ? partials : nullptr, threads_);
   }
 
   void prepare(void* /*stream*/) const override {}
 
-  size_t workspace_size() const override { return choice_.tiling.workspace_size(); }
+  size_t workspace_size() const override { return tiling_.workspace_size(); }
   size_t counter_size() const override { return workspace_size() > 0 ? Occupation::kSize : 0; }
   const GemmProblem& problem() const override { return problem_; }
-  SplitKMode split_k_mode() const override { return choice_.tiling.mode; }
-  int32_t split_k_slices() const override { return int32_t(choice_.tiling.schedule.slices); }
+  SplitKMode split_k_mode() const override { return tiling_.mode; }
+  int32_t split_k_slices() const override { return int32_t(tiling_.schedule.slices); }
   std::string kernel_name() const override { return "cpu"; }
   std::string kernel_source() const override { return {}; }
-  std::string why() const override { return choice_.why; }
-  std::vector<Candidate> candidates() const override { return choice_.candidates; }
+  std::string why() const override { return why_; }
+  std::vector<Candidate> candidates() const override {
+    return cpu::choose(problem_, threads_).candidates;
+  }
   double roofline_us() const override { return cpu::roofline_us(problem_, threads_); }
+  size_t host_bytes() const override {
+    return shared_bytes(*this) + heap_bytes(why_) + heap_bytes(tiling_.classes);
+  }
 
  private:
+  CpuPlan(const GemmProblem& problem, uint32_t threads, cpu::Choice choice)
+      : problem_(problem),
+        threads_(threads),
+        tiling_(std::move(choice.tiling)),
+        why_(std::move(choice.why)) {}
+
   const GemmProblem problem_;
   const uint32_t threads_;
-  const cpu::Choice choice_;
+  const cpu::Tiling tiling_;
+  const std::string why_;
 };
 
 }  // namespace

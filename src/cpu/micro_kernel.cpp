@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "cleave/core/math.h"
+#include "process/fork.h"
 
 namespace cleave::cpu {
 namespace {
@@ -78,8 +79,8 @@ MicroKernel choose() {
 }  // namespace
 
 const MicroKernel& micro_kernel() {
-  static const MicroKernel kernel = choose();
-  return kernel;
+  static constinit Lazy<const MicroKernel> kernel;
+  return kernel.get(choose);
 }
 
 }  // namespace cleave::cpu

@@ -6,6 +6,7 @@
 #include "cleave/core/math.h"
 #include "cpu/for_type.h"
 #include "cpu/micro_kernel.h"
+#include "process/fork.h"
 
 namespace cleave::cpu {
 namespace {
@@ -31,15 +32,17 @@ struct Elements<type> {
   const float* values;
 
   explicit Elements(const void* from) : data(static_cast<const uint8_t*>(from)) {
-    static const auto table = [] {
-      std::array<float, 256> decoded;
-      for (uint32_t code = 0; code < decoded.size(); ++code) {
-        const auto byte = uint8_t(code);
-        decoded[code] = load_element(type, &byte, 0);
-      }
-      return decoded;
-    }();
-    values = table.data();
+    static constinit Lazy<const std::array<float, 256>> table;
+    values = table
+                 .get([] {
+                   std::array<float, 256> decoded;
+                   for (uint32_t code = 0; code < decoded.size(); ++code) {
+                     const auto byte = uint8_t(code);
+                     decoded[code] = load_element(type, &byte, 0);
+                   }
+                   return decoded;
+                 })
+                 .data();
   }
   float operator[](int64_t index) const { return values[data[index]]; }
 };

@@ -13,6 +13,7 @@
 
 #include "cleave/error.h"
 #include "cpu/processors.h"
+#include "process/fork.h"
 
 namespace cleave::cpu {
 namespace {
@@ -38,8 +39,8 @@ uint32_t read_thread_count() {
 }  // namespace
 
 uint32_t available_threads() {
-  static const uint32_t threads = read_thread_count();
-  return threads;
+  static constinit Lazy<const uint32_t> threads;
+  return threads.get(read_thread_count);
 }
 
 void run_in_order(uint32_t threads, uint32_t count,

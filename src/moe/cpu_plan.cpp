@@ -8,6 +8,7 @@
 #include "cleave/moe/moe_params.h"
 #include "moe/arguments.h"
 #include "moe/problem.h"
+#include "process/host_bytes.h"
 
 namespace cleave {
 namespace {
@@ -166,6 +167,7 @@ class CpuPlan final : public MoePlan {
   const MoeProblem& problem() const override { return problem_; }
   std::string kernel_name() const override { return "cpu"; }
   std::string kernel_source() const override { return {}; }
+  size_t host_bytes() const override { return shared_bytes(*this); }
 
  private:
   const MoeProblem problem_;

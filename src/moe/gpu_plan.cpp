@@ -5,6 +5,7 @@
 #include "cleave/device.h"
 #include "moe/arguments.h"
 #include "moe/launches.h"
+#include "process/host_bytes.h"
 #include "runtime/context.h"
 #include "runtime/lazy_kernel.h"
 #include "runtime/stream_workspace.h"
@@ -13,13 +14,19 @@ namespace cleave {
 namespace {
 
 struct Step {
-  Step(const MoeLaunch& launch, int device)
-      : launch(launch),
-        kernel({moe_source(launch.kernel, launch.config),
-                moe_entry,
-                device,
-                {launch.shape.dynamic_shared_bytes}},
-               to_string(launch.kernel)) {}
+  explicit Step(const MoeLaunch& launch) : launch(launch) {}
+
+  std::string source() const { return moe_source(launch.kernel, launch.config); }
+
+  const Kernel& load(int device, CUstream stream) const {
+    return kernel.get(stream, [&] {
+      return KernelRequest{to_string(launch.kernel),
+                           source(),
+                           moe_entry,
+                           device,
+                           {launch.shape.dynamic_shared_bytes}};
+    });
+  }
 
   const MoeLaunch launch;
   const LazyKernel kernel;
@@ -31,8 +38,7 @@ class GpuPlan final : public MoePlan {
     device_info(problem.device);  // throws if there is no such device
     const std::vector<MoeLaunch> launches = moe_launches(problem);
     scratch_ = moe_scratch(launches);
-    for (const MoeLaunch& launch : launches)
-      steps_.push_back(std::make_unique<Step>(launch, problem.device));
+    for (const MoeLaunch& launch : launches) steps_.push_back(std::make_unique<Step>(launch));
   }
 
   void run(const MoeArguments& arguments, void* stream) const override {
@@ -55,7 +61,7 @@ class GpuPlan final : public MoePlan {
       params.arrived = static_cast<uint32_t*>(space.counters);
       if (scratch_.positions != 0) params.positions = static_cast<int32_t*>(space.partials);
       params.counts = static_cast<uint32_t*>(space.partials) + scratch_.positions;
-      step->kernel.get(cuda_stream).launch(step->launch.shape, cuda_stream, &params);
+      step->load(problem_.device, cuda_stream).launch(step->launch.shape, cuda_stream, &params);
     }
   }
 
@@ -83,13 +89,17 @@ class GpuPlan final : public MoePlan {
 
   std::string kernel_source() const override {
     std::string source;
-    for (const auto& step : steps_) source += step->kernel.source();
+    for (const auto& step : steps_) source += step->source();
     return source;
+  }
+
+  size_t host_bytes() const override {
+    return shared_bytes(*this) + heap_bytes(steps_) + steps_.size() * (sizeof(Step) + kBlockBytes);
   }
 
  private:
   void load(CUstream stream) const {
-    for (const auto& step : steps_) step->kernel.get(stream);
+    for (const auto& step : steps_) step->load(problem_.device, stream);
   }
 
   Workspace workspace(CUstream stream) const {

@@ -8,7 +8,7 @@
 namespace cleave {
 
 std::shared_ptr<const MoePlan> plan(const MoeProblem& problem) {
-  return cached_plan<MoePlan, MoeHash>(problem, [&] {
+  return cached_plan<MoePlan, MoeHash, kMostMoePlanBytes>(problem, [&] {
     return problem.device == kCpu ? make_cpu_plan(problem) : make_gpu_plan(problem);
   });
 }

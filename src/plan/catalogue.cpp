@@ -42,6 +42,10 @@ constexpr Spec kPortableTiles[] = {
 
 constexpr uint32_t kMulticasts[][2] = {{1, 1}, {2, 1}, {1, 2}};
 
+constexpr uint32_t kMostSlices = 1024;
+constexpr uint32_t kMostClusterSlices = 16;
+constexpr uint32_t kClusters[] = {2, 4, 8};  // of slices that are joined first
+
 /// Large enough that sharing a load pays for keeping two blocks in step.
 bool worth_multicast(const Spec& s) {
   return s.tile_m * s.tile_n >= 64 * 64;
@@ -67,6 +71,10 @@ std::vector<Spec> tiles(KernelFamily family) {
   return specs;
 }
 
+bool is_plain(const Spec& tile) {
+  return tile.multicast_m * tile.multicast_n == 1 && !tile.transposed && !tile.pingpong;
+}
+
 /// `tile` as it is, and in the ways that convolutions with few channels, or filters, have beside.
 std::vector<Spec> variants(const Spec& tile, const GemmProblem& p) {
   std::vector<Spec> specs{tile};
@@ -74,8 +82,7 @@ std::vector<Spec> variants(const Spec& tile, const GemmProblem& p) {
     constexpr int64_t kFew = 64;  // bytes of a pixel: half of what the copy engine fetches
     return channels * int64_t(size_of(p.a.dtype)) <= kFew;
   };
-  const bool plain = tile.multicast_m * tile.multicast_n == 1 && !tile.transposed && !tile.pingpong;
-  if (p.conv.kind == Conv::none || !plain) return specs;
+  if (p.conv.kind == Conv::none || !is_plain(tile)) return specs;
   Spec gathering = tile;
   gathering.gather = tile.family == KernelFamily::sm90;
   const int64_t gathered = gathered_channels(p.conv);
@@ -143,7 +150,7 @@ void add(std::vector<Choice>& out, const GemmProblem& problem, const DeviceInfo&
 /// Parallel split-K whose clusters join first.
 void add_clustered(std::vector<Choice>& out, const GemmProblem& problem, const DeviceInfo& device,
                    Spec spec) {
-  for (const uint32_t cluster_k : {2u, 4u, 8u}) {
+  for (const uint32_t cluster_k : kClusters) {
     if (spec.slices % cluster_k != 0 || spec.slices == cluster_k) continue;
     spec.cluster_k = cluster_k;
     add(out, problem, device, spec);
@@ -174,8 +181,8 @@ void add_splits(std::vector<Choice>& out, const GemmProblem& problem, const Devi
       if (m == SplitKMode::parallel) add_clustered(out, problem, device, spec);
       continue;
     }
-    const auto counts =
-        slice_counts(tiles, k_blocks, device.multiprocessors, m == SplitKMode::cluster ? 16 : 1024);
+    const auto counts = slice_counts(tiles, k_blocks, device.multiprocessors,
+                                     m == SplitKMode::cluster ? kMostClusterSlices : kMostSlices);
     for (const uint32_t slices : counts) {
       spec.slices = slices;
       add(out, problem, device, spec);
@@ -193,9 +200,8 @@ void add_splits(std::vector<Choice>& out, const GemmProblem& problem, const Devi
   }
 }
 
-}  // namespace
-
-std::vector<Choice> candidates(const GemmProblem& problem, const DeviceInfo& device) {
+/// In no order.
+std::vector<Choice> consider(const GemmProblem& problem, const DeviceInfo& device) {
   std::vector<Choice> out;
   for (const bool all : {false, true}) {
     for (const Spec& tile : tiles(problem.kernel)) {
@@ -211,10 +217,45 @@ std::vector<Choice> candidates(const GemmProblem& problem, const DeviceInfo& dev
       std::erase_if(out, [](const Choice& c) { return c.config.family == KernelFamily::portable; });
     if (!out.empty()) break;
   }
-  std::stable_sort(out.begin(), out.end(), [](const Choice& a, const Choice& b) {
-    return a.predicted_us < b.predicted_us;
-  });
   return out;
+}
+
+bool is_cheaper(const Choice& a, const Choice& b) {
+  return a.predicted_us < b.predicted_us;
+}
+
+}  // namespace
+
+std::vector<Choice> candidates(const GemmProblem& problem, const DeviceInfo& device) {
+  std::vector<Choice> out = consider(problem, device);
+  std::stable_sort(out.begin(), out.end(), is_cheaper);
+  return out;
+}
+
+Cheapest cheapest(const GemmProblem& problem, const DeviceInfo& device) {
+  const std::vector<Choice> out = consider(problem, device);
+  const auto least = std::min_element(out.begin(), out.end(), is_cheaper);
+  return {least == out.end() ? std::nullopt : std::optional(*least), out.size()};
+}
+
+bool is_listed(const Spec& spec) {
+  Spec tile = spec;
+  tile.split = SplitKMode::none;
+  tile.slices = tile.cluster_k = 1;
+  tile.gather = tile.side_by_side = false;
+  const std::vector<Spec> listed = tiles(spec.family);
+  if (std::ranges::find(listed, tile) == listed.end()) return false;
+  // As variants() makes them: what lies side by side is gathered where that exists.
+  const bool sm90 = spec.family == KernelFamily::sm90;
+  if ((spec.gather || spec.side_by_side) && (!is_plain(tile) || spec.gather != sm90)) return false;
+  const uint32_t most = spec.split == SplitKMode::none      ? 1
+                        : spec.split == SplitKMode::cluster ? kMostClusterSlices
+                                                            : kMostSlices;
+  if (spec.split == SplitKMode::automatic || spec.slices < 1 || spec.slices > most) return false;
+  return spec.cluster_k == 1 ||
+         (spec.split == SplitKMode::parallel &&
+          std::ranges::find(kClusters, spec.cluster_k) != std::end(kClusters) &&
+          spec.slices % spec.cluster_k == 0);
 }
 
 std::vector<GemmConfig> all_configs(const DeviceInfo& device) {

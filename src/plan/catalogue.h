@@ -1,6 +1,7 @@
 // Every kernel the planner can choose.
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include "plan/choice.h"
@@ -11,6 +12,15 @@ namespace cleave {
 /// first. Explicit requests (kernel, split mode, slices) restrict the list; it is empty only if
 /// nothing serves the problem.
 std::vector<Choice> candidates(const GemmProblem& problem, const DeviceInfo& device);
+
+struct Cheapest {
+  std::optional<Choice> choice;  ///< the first of candidates()
+  size_t considered = 0;         ///< how many there are
+};
+Cheapest cheapest(const GemmProblem& problem, const DeviceInfo& device);
+
+/// Whether candidates() of some problem may have `spec`, as far as the spec alone tells.
+bool is_listed(const Spec& spec);
 
 /// One configuration of every kernel that candidates() can name on `device`, for `cleave compile
 /// --all`.

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstring>
 #include <mutex>
@@ -10,11 +11,15 @@
 #include "cleave/names.h"
 #include "jit/source.h"
 #include "launch/conv_maps.h"
+#include "launch/conv_params.h"
 #include "launch/gemm_grid.h"
+#include "plan/catalogue.h"
 #include "plan/conv_params.h"
 #include "plan/cost.h"
 #include "problem/arguments.h"
 #include "problem/problem.h"
+#include "process/fork.h"
+#include "process/host_bytes.h"
 #include "runtime/context.h"
 #include "runtime/lazy_kernel.h"
 #include "runtime/module.h"
@@ -65,17 +70,8 @@ GemmParams make_params(const Choice& choice) {
 
 class GpuPlan final : public GemmPlan {
  public:
-  GpuPlan(const GemmProblem& problem, const Choice& choice, std::vector<Choice> considered,
-          std::string why)
-      : problem_(problem),
-        choice_(choice),
-        considered_(std::move(considered)),
-        why_(std::move(why)),
-        kernel_({gemm_source(choice.config),
-                 gemm_entry,
-                 problem.device,
-                 {smem_plan(choice.config).bytes, cluster_size(choice.config)}},
-                to_string(choice.spec)) {
+  GpuPlan(const GemmProblem& problem, const Choice& choice, std::string why)
+      : problem_(problem), choice_(choice), why_(std::move(why)) {
     const GemmConfig& c = choice_.config;
     launch_.grid = {choice_.blocks, 1, 1};
     launch_.block = {block_threads(c), 1, 1};
@@ -140,19 +136,32 @@ class GpuPlan final : public GemmPlan {
   SplitKMode split_k_mode() const override { return choice_.spec.split; }
   int32_t split_k_slices() const override { return int32_t(choice_.spec.slices); }
   std::string kernel_name() const override { return to_string(choice_.spec); }
-  std::string kernel_source() const override { return kernel_.source(); }
+  std::string kernel_source() const override { return gemm_source(choice_.config); }
   std::string why() const override { return why_; }
   double roofline_us() const override {
     return cleave::roofline_us(problem_, device_info(problem_.device));
   }
 
   std::vector<Candidate> candidates() const override {
+    if (choice_.blocks == 0) return {};
+    std::vector<Choice> considered = cleave::candidates(problem_, device_info(problem_.device));
+    // A measurement may have had candidates that the model does not consider.
+    const auto same = [&](const Choice& c) { return c.spec == choice_.spec; };
+    if (std::none_of(considered.begin(), considered.end(), same)) {
+      const auto slower = [&](const Choice& c) { return c.predicted_us > choice_.predicted_us; };
+      considered.insert(std::find_if(considered.begin(), considered.end(), slower), choice_);
+    }
     std::vector<Candidate> list;
-    for (const Choice& c : considered_) {
+    for (const Choice& c : considered) {
       list.push_back({to_string(c.spec), c.spec.split, int32_t(c.spec.slices), c.predicted_us,
                       c.counter_bytes + c.partial_bytes});
     }
     return list;
+  }
+
+  size_t host_bytes() const override {
+    const size_t params = choice_.blocks == 0 ? 0 : params_size() + kBlockBytes;
+    return shared_bytes(*this) + heap_bytes(why_) + params;
   }
 
   const Choice& choice() const { return choice_; }
@@ -163,6 +172,20 @@ class GpuPlan final : public GemmPlan {
     const Kernel* kernel = nullptr;
     std::vector<std::byte> params;  // GemmParams, or the ConvParams that begin with it
   };
+
+  /// Of what a launch passes.
+  size_t params_size() const {
+    return choice_.config.conv == Conv::none ? sizeof(GemmParams) : params_bytes(choice_.config);
+  }
+
+  KernelRequest request() const {
+    const GemmConfig& c = choice_.config;
+    return {to_string(choice_.spec),
+            gemm_source(c),
+            gemm_entry,
+            problem_.device,
+            {smem_plan(c).bytes, cluster_size(c)}};
+  }
 
   WorkspaceSize space_needed() const { return {choice_.counter_bytes, choice_.partial_bytes}; }
 
@@ -188,7 +211,7 @@ class GpuPlan final : public GemmPlan {
     if (const Ready* ready = ready_.load(std::memory_order_acquire)) return *ready;
     const std::lock_guard lock(mutex_);
     if (const Ready* ready = ready_.load(std::memory_order_acquire)) return *ready;
-    storage_.kernel = &kernel_.get(stream);
+    storage_.kernel = &kernel_.get(stream, [this] { return request(); });
     check_resident(*storage_.kernel);
     const GemmParams params = make_params(choice_);
     if (choice_.config.conv != Conv::none) {
@@ -220,11 +243,10 @@ class GpuPlan final : public GemmPlan {
 
   GemmProblem problem_;
   Choice choice_;
-  std::vector<Choice> considered_;
   std::string why_;
   LazyKernel kernel_;
   LaunchShape launch_{.programmatic = true};
-  mutable std::mutex mutex_;
+  mutable ForkMutex mutex_;
   mutable Ready storage_;
   mutable std::atomic<const Ready*> ready_{nullptr};
 };
@@ -232,8 +254,8 @@ class GpuPlan final : public GemmPlan {
 }  // namespace
 
 std::shared_ptr<const GemmPlan> make_gpu_plan(const GemmProblem& problem, const Choice& choice,
-                                              std::vector<Choice> considered, std::string why) {
-  return std::make_shared<GpuPlan>(problem, choice, std::move(considered), std::move(why));
+                                              std::string why) {
+  return std::make_shared<GpuPlan>(problem, choice, std::move(why));
 }
 
 const Choice* choice_of(const GemmPlan& plan) {

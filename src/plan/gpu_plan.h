@@ -3,16 +3,15 @@
 
 #include <memory>
 #include <string>
-#include <vector>
 
 #include "cleave/gemm.h"
 #include "plan/choice.h"
 
 namespace cleave {
 
-/// `why`: for GemmPlan::why(). `considered`: cheapest first, `choice` among them.
+/// `why`: for GemmPlan::why().
 std::shared_ptr<const GemmPlan> make_gpu_plan(const GemmProblem& problem, const Choice& choice,
-                                              std::vector<Choice> considered, std::string why);
+                                              std::string why);
 
 /// The choice behind a GPU plan; nullptr for a CPU plan.
 const Choice* choice_of(const GemmPlan& plan);

@@ -13,6 +13,7 @@
 #include "plan/problem_hash.h"
 #include "plan/tuned.h"
 #include "problem/problem.h"
+#include "process/fork.h"
 
 namespace cleave {
 namespace {
@@ -67,20 +68,21 @@ void refuse_invalid(const GemmProblem& problem) {
                           to_string(problem.split_k_mode), problem.split_k_slices, device.name));
 }
 
-std::string explain(const GemmProblem& problem, const Choice& choice, size_t considered,
-                    bool measured) {
+/// `considered`: candidates, or 0 of a measured choice.
+std::string explain(const GemmProblem& problem, const Choice& choice, size_t considered) {
   std::string text =
-      measured ? fmt::format("{}: measured to be the fastest for this size on a GPU of this kind",
-                             to_string(choice.spec))
-               : fmt::format("{}: the lowest predicted time of {} candidates ({:.1f} us)",
-                             to_string(choice.spec), considered, choice.predicted_us);
+      considered == 0
+          ? fmt::format("{}: measured to be the fastest for this size on a GPU of this kind",
+                        to_string(choice.spec))
+          : fmt::format("{}: the lowest predicted time of {} candidates ({:.1f} us)",
+                        to_string(choice.spec), considered, choice.predicted_us);
   if (problem.split_k_slices > int32_t(choice.spec.slices)) {
     text += fmt::format("; split_k_slices={} reduced to {}, one K block of {} each",
                         problem.split_k_slices, choice.spec.slices, choice.config.tile_k);
   }
   if (problem.precision == Precision::ieee) {
     text += "; the portable kernel, which multiplies float32 operands as they are (precision ieee)";
-  } else if (!measured && choice.config.family == KernelFamily::portable &&
+  } else if (considered > 0 && choice.config.family == KernelFamily::portable &&
              problem.kernel == KernelFamily::automatic) {
     text +=
         "; the portable kernel, because TMA cannot address these operands (or the GPU is not "
@@ -93,38 +95,27 @@ std::string explain(const GemmProblem& problem, const Choice& choice, size_t con
 
 std::shared_ptr<const GemmPlan> make_gpu(const GemmProblem& problem) {
   const DeviceInfo& device = device_info(problem.device);
-  std::vector<Choice> considered;
   if (problem.m == 0 || problem.n == 0 || problem.batch == 0) {
     Choice nothing;
     nothing.problem = problem;
-    return make_gpu_plan(problem, nothing, {}, "D is empty: nothing is launched");
+    return make_gpu_plan(problem, nothing, "D is empty: nothing is launched");
   }
-  considered = candidates(problem, device);
-  if (considered.empty()) refuse_unserved(problem, device);
   if (const auto spec = tuned(problem, device)) {
     if (auto choice = make_choice(problem, device, *spec)) {
       choice->predicted_us = predict_us(*choice, device);
-      // A measurement may have had candidates that the model does not consider.
-      const auto same = [&](const Choice& c) { return c.spec == choice->spec; };
-      if (std::none_of(considered.begin(), considered.end(), same)) {
-        const auto slower = [&](const Choice& c) { return c.predicted_us > choice->predicted_us; };
-        considered.insert(std::find_if(considered.begin(), considered.end(), slower), *choice);
-      }
-      const size_t count = considered.size();
-      return make_gpu_plan(problem, *choice, std::move(considered),
-                           explain(problem, *choice, count, true));
+      return make_gpu_plan(problem, *choice, explain(problem, *choice, 0));
     }
   }
-  const Choice best = considered.front();
-  const size_t count = considered.size();
-  return make_gpu_plan(problem, best, std::move(considered), explain(problem, best, count, false));
+  const Cheapest best = cheapest(problem, device);
+  if (!best.choice) refuse_unserved(problem, device);
+  return make_gpu_plan(problem, *best.choice, explain(problem, *best.choice, best.considered));
 }
 
 using Plans = PlanMap<GemmProblem, GemmPlan, ProblemHash>;
 
 Plans& plans() {
-  static Plans plans;
-  return plans;
+  static constinit Lazy<Plans> plans;
+  return plans.get([] { return Plans(kMostGemmPlanBytes); });
 }
 
 }  // namespace
@@ -138,13 +129,15 @@ std::shared_ptr<const GemmPlan> plan(const GemmProblem& problem) {
 
 std::shared_ptr<const GemmPlan> plan_as(const GemmProblem& problem, const Spec& spec) {
   refuse_invalid(problem);
-  const auto choice = make_choice(problem, device_info(problem.device), spec);
+  const DeviceInfo& device = device_info(problem.device);
+  auto choice = make_choice(problem, device, spec);
   if (!choice) {
     throw Error(ErrorCode::unsupported,
                 fmt::format("\"{}\" cannot serve this problem; see the plan's candidates",
                             to_string(spec)));
   }
-  return make_gpu_plan(problem, *choice, {*choice}, "asked for by name");
+  choice->predicted_us = predict_us(*choice, device);
+  return make_gpu_plan(problem, *choice, "asked for by name");
 }
 
 std::string remember(const GemmPlan& plan) {

@@ -10,6 +10,7 @@
 #include "cleave/names.h"
 #include "jit/disk_cache.h"
 #include "plan/tuned_tables.h"
+#include "process/fork.h"
 
 namespace cleave {
 namespace {
@@ -78,13 +79,13 @@ class Table {
   }
 
   std::filesystem::path path_;
-  std::mutex mutex_;
+  ForkSharedMutex mutex_;
   std::unordered_map<std::string, Spec> winners_;
 };
 
 Table& table() {
-  static Table table;
-  return table;
+  static constinit Lazy<Table> table;
+  return table.get();
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "cleave/quantize/quantize_params.h"
+#include "process/host_bytes.h"
 #include "quantize/arguments.h"
 #include "quantize/problem.h"
 
@@ -181,6 +182,7 @@ class CpuPlan final : public QuantizePlan {
   const QuantizeProblem& problem() const override { return problem_; }
   std::string kernel_name() const override { return "cpu"; }
   std::string kernel_source() const override { return {}; }
+  size_t host_bytes() const override { return shared_bytes(*this); }
 
  private:
   const QuantizeProblem problem_;

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "cleave/device.h"
+#include "process/host_bytes.h"
 #include "quantize/arguments.h"
 #include "quantize/launches.h"
 #include "runtime/context.h"
@@ -18,10 +19,15 @@ namespace {
 constexpr size_t kCounterSize = 3 * sizeof(uint32_t);
 
 struct Step {
-  Step(const QuantizeLaunch& launch, int device)
-      : launch(launch),
-        kernel({quantize_source(launch.kernel, launch.config), quantize_entry, device, {}},
-               to_string(launch.kernel)) {}
+  explicit Step(const QuantizeLaunch& launch) : launch(launch) {}
+
+  std::string source() const { return quantize_source(launch.kernel, launch.config); }
+
+  const Kernel& load(int device, CUstream stream) const {
+    return kernel.get(stream, [&] {
+      return KernelRequest{to_string(launch.kernel), source(), quantize_entry, device};
+    });
+  }
 
   LaunchShape shape() const {
     return {.grid = {launch.blocks, 1, 1}, .block = {launch.threads, 1, 1}, .programmatic = true};
@@ -35,7 +41,7 @@ class GpuPlan final : public QuantizePlan {
  public:
   explicit GpuPlan(const QuantizeProblem& problem) : problem_(problem) {
     for (const QuantizeLaunch& launch : quantize_launches(problem, device_info(problem.device)))
-      steps_.push_back(std::make_unique<Step>(launch, problem.device));
+      steps_.push_back(std::make_unique<Step>(launch));
     if (steps_.empty()) return;
     const QuantizeLaunch& first = steps_.front()->launch;
     if (first.kernel == QuantizeKernel::measure) workspace_size_.counters = kCounterSize;
@@ -62,7 +68,7 @@ class GpuPlan final : public QuantizePlan {
       params.padded_ends = arguments.padded_ends;
       params.counters = static_cast<uint32_t*>(space.counters);
       params.band_table = static_cast<Band*>(space.partials);
-      step->kernel.get(cuda_stream).launch(step->shape(), cuda_stream, &params);
+      step->load(problem_.device, cuda_stream).launch(step->shape(), cuda_stream, &params);
     }
   }
 
@@ -90,13 +96,17 @@ class GpuPlan final : public QuantizePlan {
 
   std::string kernel_source() const override {
     std::string source;
-    for (const auto& step : steps_) source += step->kernel.source();
+    for (const auto& step : steps_) source += step->source();
     return source;
+  }
+
+  size_t host_bytes() const override {
+    return shared_bytes(*this) + heap_bytes(steps_) + steps_.size() * (sizeof(Step) + kBlockBytes);
   }
 
  private:
   void load(CUstream stream) const {
-    for (const auto& step : steps_) step->kernel.get(stream);
+    for (const auto& step : steps_) step->load(problem_.device, stream);
   }
 
   Workspace workspace(CUstream stream) const {

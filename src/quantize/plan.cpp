@@ -8,7 +8,7 @@
 namespace cleave {
 
 std::shared_ptr<const QuantizePlan> plan(const QuantizeProblem& problem) {
-  return cached_plan<QuantizePlan, QuantizeHash>(problem, [&] {
+  return cached_plan<QuantizePlan, QuantizeHash, kMostQuantizePlanBytes>(problem, [&] {
     return problem.device == kCpu ? make_cpu_plan(problem) : make_gpu_plan(problem);
   });
 }

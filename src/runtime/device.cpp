@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "cleave/error.h"
+#include "process/fork.h"
 #include "runtime/driver.h"
 
 namespace cleave {
@@ -48,8 +49,8 @@ std::vector<DeviceInfo> query_all() {
 }
 
 const std::vector<DeviceInfo>& devices() {
-  static const std::vector<DeviceInfo> all = query_all();
-  return all;
+  static constinit Lazy<const std::vector<DeviceInfo>> all;
+  return all.get(query_all);
 }
 
 DeviceInfo h100_sxm() {
@@ -74,8 +75,8 @@ int device_count() noexcept {
 }
 
 const DeviceInfo& device_info(int device) {
-  static const DeviceInfo planning_target = h100_sxm();
-  if (device == kPlanOnlyH100) return planning_target;
+  static constinit Lazy<const DeviceInfo> planning_target;
+  if (device == kPlanOnlyH100) return planning_target.get(h100_sxm);
   driver();
   if (device < 0 || device >= device_count()) {
     throw Error(ErrorCode::invalid_argument,

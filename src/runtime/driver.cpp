@@ -3,9 +3,12 @@
 #include <dlfcn.h>
 #include <fmt/format.h>
 
+#include <atomic>
+#include <cstdint>
 #include <string>
 
 #include "cleave/error.h"
+#include "process/fork.h"
 
 namespace cleave {
 namespace {
@@ -15,6 +18,11 @@ struct Loaded {
   int version = 0;
   std::string problem;  // empty: usable
 };
+
+/// The process that began to use CUDA, as fork_count() has it: a child cannot go on with it, which
+/// the driver says in less clear words, or not at all.
+constexpr uint32_t kNone = UINT32_MAX;
+constinit std::atomic<uint32_t> began_in = kNone;
 
 std::string too_old(const char* missing) {
   return fmt::format("the NVIDIA driver lacks {}; CUDA 12.0 (driver 525) or newer is needed",
@@ -35,10 +43,16 @@ std::string load(Driver& f, int& version) {
   }
   CLEAVE_DRIVER_FUNCTIONS(CLEAVE_RESOLVE)
 #undef CLEAVE_RESOLVE
+  began_in = fork_count();
   if (const CUresult result = f.init(0); result != CUDA_SUCCESS) {
+    began_in = kNone;
     const char* text = nullptr;
     f.get_error_string(result, &text);
-    return fmt::format("cuInit: {} (error {})", text ? text : "unknown", int(result));
+    return fmt::format("cuInit: {} (error {}){}", text ? text : "unknown", int(result),
+                       result == CUDA_ERROR_NOT_INITIALIZED
+                           ? "; a process that was forked from one that uses CUDA cannot use it: "
+                             "start it by spawn or forkserver"
+                           : "");
   }
   int devices = 0;
   if (f.device_get_count(&devices) != CUDA_SUCCESS || devices == 0)
@@ -48,12 +62,21 @@ std::string load(Driver& f, int& version) {
 }
 
 const Loaded& loaded() noexcept {
-  static const Loaded& instance = [&]() -> const Loaded& {
-    auto& result = *new Loaded;  // leaked: other static objects may launch while the process exits
+  static constinit Lazy<const Loaded> here, in_child;
+  const uint32_t began = began_in.load(std::memory_order_relaxed);
+  if (began != kNone && began != fork_count()) {
+    return in_child.get([] {
+      return Loaded{
+          .problem =
+              "this process was forked from one that uses CUDA, which does not survive it; "
+              "start it by spawn or forkserver (multiprocessing.set_start_method)"};
+    });
+  }
+  return here.get([] {
+    Loaded result;
     result.problem = load(result.functions, result.version);
     return result;
-  }();
-  return instance;
+  });
 }
 
 const char* remedy(CUresult result) {

@@ -10,21 +10,21 @@
 #include "cleave/device.h"
 #include "cleave/error.h"
 #include "jit/compiler.h"
+#include "process/fork.h"
 
 namespace cleave {
 namespace {
 
 struct Slot {
-  std::mutex loading;
+  ForkMutex loading;
   std::atomic<const Kernel*> kernel = nullptr;
 };
 
 class KernelCache {
  public:
   static KernelCache& instance() {
-    static auto& cache =
-        *new KernelCache;  // leaked: unloading after the driver has shut down would fail
-    return cache;
+    static constinit Lazy<KernelCache> cache;
+    return cache.get();
   }
 
   Slot& slot(const KernelRequest& request) {
@@ -38,7 +38,7 @@ class KernelCache {
   }
 
  private:
-  std::mutex mutex_;
+  ForkSharedMutex mutex_;
   std::unordered_map<std::string, std::unique_ptr<Slot>> slots_;
 };
 

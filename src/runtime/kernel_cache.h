@@ -8,14 +8,16 @@
 namespace cleave {
 
 struct KernelRequest {
+  std::string name;  ///< for messages
   std::string source;
   const char* entry = nullptr;
   int device = 0;
-  KernelLimits limits;
+  KernelLimits limits = {};
 };
 
-/// Compiled and loaded at the first request, and kept for the life of the process. Threads that
-/// want the same kernel wait for one of them; different kernels compile side by side. Throws
+/// Compiled and loaded at the first request, and kept for the life of the process: a captured graph
+/// may hold it, and no plan knows. Their number is bounded by what sources there are, which sizes
+/// of a problem enter as choices alone (tile, stages, alignment, a capacity). Threads that want the same kernel wait for one of them; different kernels compile side by side. Throws
 /// Error(compiler) or Error(driver); a later request then tries again.
 const Kernel& load_kernel(const KernelRequest& request);
 

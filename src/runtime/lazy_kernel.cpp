@@ -7,18 +7,17 @@
 
 namespace cleave {
 
-const Kernel& LazyKernel::get(CUstream stream) const {
-  if (const Kernel* kernel = kernel_.load(std::memory_order_acquire)) return *kernel;
-  const Kernel* kernel = find_kernel(request_);
+const Kernel& LazyKernel::find(CUstream stream, const KernelRequest& request) const {
+  const Kernel* kernel = find_kernel(request);
   if (kernel == nullptr) {
     if (is_capturing(stream)) {
       throw Error(ErrorCode::capture,
                   fmt::format("the kernel of this plan ({}) is not compiled yet, and compiling is "
                               "not possible while the stream is capturing a CUDA graph; call "
                               "plan.prepare(stream) or run it once before capture",
-                              name_));
+                              request.name));
     }
-    kernel = &load_kernel(request_);
+    kernel = &load_kernel(request);
   }
   kernel_.store(kernel, std::memory_order_release);
   return *kernel;

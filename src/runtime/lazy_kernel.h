@@ -2,7 +2,6 @@
 #pragma once
 
 #include <atomic>
-#include <string>
 
 #include "runtime/kernel_cache.h"
 
@@ -11,19 +10,18 @@ namespace cleave {
 /// Thread-safe.
 class LazyKernel {
  public:
-  /// `name` is for messages.
-  LazyKernel(KernelRequest request, std::string name)
-      : request_(std::move(request)), name_(std::move(name)) {}
-
-  /// Costs nothing from the second call on. Throws Error(capture) if the kernel has to be compiled
-  /// while `stream` is capturing. The device must be current (ContextGuard).
-  const Kernel& get(CUstream stream) const;
-
-  const std::string& source() const { return request_.source; }
+  /// Of `request()`, always the same: plans are many, and do not keep the text. Costs nothing from
+  /// the second call on. Throws Error(capture) if the kernel has to be compiled while `stream` is
+  /// capturing. The device must be current (ContextGuard).
+  template <class Request>
+  const Kernel& get(CUstream stream, const Request& request) const {
+    if (const Kernel* kernel = kernel_.load(std::memory_order_acquire)) return *kernel;
+    return find(stream, request());
+  }
 
  private:
-  const KernelRequest request_;
-  const std::string name_;
+  const Kernel& find(CUstream stream, const KernelRequest& request) const;
+
   mutable std::atomic<const Kernel*> kernel_ = nullptr;
 };
 

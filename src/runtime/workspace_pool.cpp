@@ -4,13 +4,12 @@
 #include <functional>
 
 #include "cleave/device.h"
+#include "process/fork.h"
 #include "runtime/context.h"
 #include "runtime/driver.h"
 
 namespace cleave {
 namespace {
-
-constexpr size_t smallest_buffer = 64 << 10;
 
 class CudaMemory : public DeviceMemory {
  public:
@@ -43,10 +42,9 @@ class CudaMemory : public DeviceMemory {
 };
 
 WorkspacePool& process_pool() {
-  static auto& memory =
-      *new CudaMemory;  // leaked: the driver may be gone when static objects are destroyed
-  static auto& pool = *new WorkspacePool(memory);
-  return pool;
+  static constinit Lazy<CudaMemory> memory;
+  static constinit Lazy<WorkspacePool> pool;
+  return pool.get([] { return WorkspacePool(memory.get()); });
 }
 
 }  // namespace
@@ -68,7 +66,7 @@ void* WorkspacePool::fit(int device, Buffer& buffer, size_t size, bool zeroed) {
   if (size == 0) return nullptr;
   if (size > buffer.size) {
     // Doubling keeps all outgrown buffers together smaller than the newest.
-    const size_t grown = std::max({size, 2 * buffer.size, smallest_buffer});
+    const size_t grown = std::max({size, 2 * buffer.size, kSmallestBuffer});
     allocations_.reserve(allocations_.size() + 1);
     buffer.data = memory_.allocate(device, grown, zeroed);
     buffer.size = grown;

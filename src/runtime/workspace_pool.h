@@ -4,16 +4,19 @@
 // Work on one stream runs in order, so it can share a workspace; so can the nodes that one stream
 // adds to one captured graph. Everything else may run at the same time, and gets memory of its own.
 // Nothing is freed before release(): a graph may be replayed at any time, and its nodes hold the
-// addresses.
+// addresses; and nothing tells that a stream is gone. So the pool keeps, for each stream and each
+// capture that ever needed one, less than four times its largest workspace (kSmallestBuffer each of
+// counters and partials if that is more).
 #pragma once
 
 #include <cuda.h>
 
 #include <cstddef>
 #include <cstdint>
-#include <mutex>
 #include <unordered_map>
 #include <vector>
+
+#include "process/fork.h"
 
 namespace cleave {
 
@@ -29,6 +32,8 @@ struct Workspace {
   void* counters = nullptr;
   void* partials = nullptr;
 };
+
+inline constexpr size_t kSmallestBuffer = 64 << 10;
 
 /// What the pool needs of a device; the tests have one on the host.
 class DeviceMemory {
@@ -80,7 +85,7 @@ class WorkspacePool {
   void* fit(int device, Buffer& buffer, size_t size, bool zeroed);
 
   DeviceMemory& memory_;
-  std::mutex mutex_;
+  ForkMutex mutex_;
   std::unordered_map<Owner, Entry, Hash> entries_;
   std::vector<Allocation> allocations_;  // outgrown ones too
 };

@@ -26,6 +26,7 @@ class HostMemory : public DeviceMemory {
     std::memset(memory, zeroed ? 0 : 0xAB, bytes);
     live_.insert(memory);
     ++allocations_;
+    bytes_ += bytes;
     return memory;
   }
   void free(int, void* memory) override {
@@ -35,6 +36,7 @@ class HostMemory : public DeviceMemory {
 
   std::set<void*> live_;
   int allocations_ = 0;
+  size_t bytes_ = 0;
 };
 
 class WorkspacePoolTest : public testing::Test {
@@ -78,6 +80,20 @@ TEST_F(WorkspacePoolTest, GrowsAndKeepsWhatWorkInFlightUses) {
   EXPECT_NE(small.partials, large.partials);
   EXPECT_TRUE(memory_.live_.contains(small.partials));
   std::memset(large.partials, 1, 10 << 20);  // big enough, or the sanitizer objects
+}
+
+TEST_F(WorkspacePoolTest, AnOwnerKeepsLessThanFourTimesItsLargestNeed) {
+  for (uint64_t stream = 0; stream < 20; ++stream) {
+    const size_t before = memory_.bytes_;
+    size_t need = 0;
+    for (const size_t growth : {1, 70'000, 70'001, 150'000, 300'001, 300'002, 5'000'000}) {
+      need = growth;
+      pool_.get({.stream = stream}, {.partials = need});
+      EXPECT_LT(memory_.bytes_ - before, std::max(4 * need, kSmallestBuffer + 1));
+    }
+    for (int i = 0; i < 100; ++i) pool_.get({.stream = stream}, {.partials = need / 2});
+    EXPECT_LT(memory_.bytes_ - before, 4 * need);
+  }
 }
 
 TEST_F(WorkspacePoolTest, CountersStayZeroHoweverPartialsAreUsed) {

@@ -1,0 +1,140 @@
+// What plans cost in host memory. Nothing needs a GPU: plans are for an H100 that is not there.
+#include <gtest/gtest.h>
+#include <malloc.h>
+#include <unistd.h>
+
+#include <fstream>
+#include <set>
+
+#include "cleave/conv.h"
+#include "cleave/device.h"
+#include "cleave/moe.h"
+#include "cleave/quantize.h"
+#include "gemm_problems.h"
+#include "plan/plan_map.h"
+#include "problem/conv_classes.h"
+#include "problem/problem.h"
+
+namespace cleave {
+namespace {
+
+size_t resident_bytes() {
+  std::ifstream file("/proc/self/statm");
+  size_t all = 0, resident = 0;
+  file >> all >> resident;
+  return resident * size_t(sysconf(_SC_PAGESIZE));
+}
+
+size_t allocated_bytes() {
+  return mallinfo2().uordblks;
+}
+
+/// Of a language model's layer. With the split given, planning considers fewer candidates.
+GemmProblem layer(int64_t m, int64_t n, int64_t k, int device = kPlanOnlyH100) {
+  GemmProblem p{.m = m, .n = n, .k = k, .split_k_mode = SplitKMode::none, .device = device};
+  p.a = row_major(k);
+  p.b = column_major(k);
+  p.c = p.d = row_major(n);
+  return p;
+}
+
+GemmProblem strided_dgrad(int32_t stride, int device) {
+  const ConvAxis axis{.size = 28, .filter = 3, .stride = stride, .pad_begin = 1, .pad_end = 1};
+  ConvLayout conv{
+      .kind = Conv::dgrad, .images = 8, .channels = 128, .filters = 128, .axes = {{}, axis, axis}};
+  GemmProblem p = implicit_gemm(conv, 1, DType::bf16, DType::bf16);
+  p.device = device;
+  return p;
+}
+
+TEST(PlanMemory, TwentyThousandShapes) {
+  constexpr size_t kMiB = 1 << 20;
+  plan(layer(1, 4096, 4096));
+  const size_t before = resident_bytes();
+  std::set<std::string> kernels;
+  for (int64_t m = 1; m <= 10'000; ++m) {
+    GemmProblem one = layer(m, 4096, 4096), other = layer(m, 1408, 2048);
+    // Few tiles to choose from, for most: planning takes its time.
+    if (m % 10 != 0) one.kernel = other.kernel = KernelFamily::portable;
+    const auto planned = {plan(one), plan(other)};
+    if (m % 30 == 0) {
+      for (const auto& each : planned) kernels.insert(each->kernel_source());
+    }
+  }
+  EXPECT_LT(resident_bytes(), before + 64 * kMiB);
+  // Loaded kernels stay for ever: sizes must not make more of them.
+  EXPECT_LT(kernels.size(), 40u);
+}
+
+TEST(PlanMemory, OneMapHoldsAllPlansOfAKind) {
+  EXPECT_LE(kMostGemmPlanBytes + kMostQuantizePlanBytes + kMostMoePlanBytes, size_t(32) << 20);
+}
+
+TEST(PlanMemory, APlanKeepsFourKilobytes) {
+  for (const int device : {kCpu, kPlanOnlyH100}) {
+    for (const int64_t m : {1, 100, 5000}) {
+      GemmProblem p = layer(m, 4096, 16384, device);
+      EXPECT_LE(plan(p)->host_bytes(), 4096u);
+      p.split_k_mode = SplitKMode::automatic;
+      EXPECT_LE(plan(p)->host_bytes(), 4096u);
+    }
+    for (const int32_t stride : {1, 2, 4, 5}) {
+      const GemmProblem p = strided_dgrad(stride, device);
+      EXPECT_LE(plan(p)->host_bytes(), 4096u + 512u * uint32_t(stride * stride)) << stride;
+    }
+  }
+}
+
+/// Heap that stays taken by what `make` returns.
+template <class Make>
+size_t bytes_kept(const Make& make) {
+  make();  // what is made once
+  const size_t before = allocated_bytes();
+  const auto kept = make();
+  return allocated_bytes() - before;
+}
+
+TEST(PlanMemory, APlanSaysWhatItKeeps) {
+  int64_t m = 1000;
+  const auto check = [&](const char* what, auto make_problem) {
+    std::shared_ptr<const GemmPlan> last;
+    const size_t kept = bytes_kept([&] { return last = plan(make_problem(++m)); });
+    // What the map and its key take, and what a launch would pass, comes to less than this.
+    EXPECT_LE(kept, last->host_bytes() + 2048) << what;
+  };
+  for (const int device : {kCpu, kPlanOnlyH100}) {
+    check("a product", [&](int64_t rows) { return layer(rows, 4096, 4096, device); });
+    check("a strided dgrad", [&](int64_t rows) {
+      GemmProblem p = strided_dgrad(3, device);
+      p.conv.images = rows;
+      p = implicit_gemm(p.conv, 1, DType::bf16, DType::bf16);
+      p.device = device;
+      return p;
+    });
+  }
+}
+
+TEST(PlanMemory, CandidatesAreWorkedOutOnRequest) {
+  GemmProblem p = layer(64, 4096, 4096);
+  p.split_k_mode = SplitKMode::automatic;
+  const auto made = plan(p);
+  const std::vector<Candidate> candidates = made->candidates();
+  ASSERT_GT(candidates.size(), 100u);
+  EXPECT_EQ(candidates.front().kernel, made->kernel_name());
+  const size_t before = allocated_bytes();
+  made->candidates();
+  EXPECT_LT(allocated_bytes(), before + 4096);  // a list of them takes twenty times that
+}
+
+TEST(PlanMemory, PlansOfEveryKindSayWhatTheyKeep) {
+  QuantizeProblem q;
+  q.rows = 128, q.cols = 256;
+  q.x = row_major(256);
+  q.q = row_major(256, 0, DType::i8);
+  q.scale = {.dtype = DType::f32, .stride_row = 1, .stride_col = 0};
+  q.device = kPlanOnlyH100;
+  EXPECT_LE(plan(q)->host_bytes(), 4096u);
+}
+
+}  // namespace
+}  // namespace cleave
