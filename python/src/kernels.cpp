@@ -17,6 +17,7 @@
 #include "plan/catalogue.h"
 #include "plan/gpu_plan.h"
 #include "plan/model_device.h"
+#include "plan/tuned.h"
 #include "plan_object.h"
 #include "runtime/kernel_cache.h"
 #include "unlocked.h"
@@ -136,6 +137,20 @@ nb::dict cache_info() {
   return info;
 }
 
+nb::dict tuned_info() {
+  const TunedTable table = tuned_table();
+  nb::dict info;
+  info["path"] = fs_decode(table.path);
+  info["entries"] = table.entries;
+  info["problem"] = fs_decode(table.problem);
+  return info;
+}
+
+size_t cache_clear() {
+  clear_tuned();
+  return DiskCache::user().clear();
+}
+
 nb::list cache_list() {
   nb::list list;
   for (const CacheEntryInfo& entry : DiskCache::user().list()) {
@@ -170,9 +185,14 @@ void bind_kernels(nb::module_& m) {
         "The kernels on disk, newest first: key, arch, bytes, age_seconds, and whether this "
         "version of Cleave\nmade it (current).",
         nb::sig("def cache_list() -> list[dict[str, object]]"));
-  m.def(
-      "cache_clear", [] { return DiskCache::user().clear(); },
-      "Removes the compiled kernels from disk, not from memory. Returns how many.");
+  m.def("tuned_info", &tuned_info,
+        "What `cleave tune` has measured: the path of the file, entries, and the problem, which "
+        "says\n"
+        "why it is not believed, or not all of it.",
+        nb::sig("def tuned_info() -> dict[str, object]"));
+  m.def("cache_clear", &cache_clear,
+        "Removes the compiled kernels and the tuning file from disk, not from memory. Returns how "
+        "many\nkernels.");
 }
 
 }  // namespace cleave::python

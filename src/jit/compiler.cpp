@@ -10,6 +10,7 @@
 #include "jit/disk_cache.h"
 #include "jit/embedded.h"
 #include "jit/nvrtc.h"
+#include "process/fork.h"
 
 namespace cleave {
 namespace {
@@ -48,15 +49,15 @@ CompiledKernel run_nvrtc(const std::string& source, const std::vector<std::strin
 }  // namespace
 
 const CacheKey& library_key() {
-  static const CacheKey key = [] {
+  static constinit Lazy<const CacheKey> key;
+  return key.get([] {
     std::vector<std::string_view> parts = {CLEAVE_VERSION};
     for (const EmbeddedHeader& header : embedded_headers()) {
       parts.push_back(header.name);
       parts.push_back(header.text);
     }
     return CacheKey(parts);
-  }();
-  return key;
+  });
 }
 
 CompiledKernel compile(const std::string& source, const std::string& arch) {

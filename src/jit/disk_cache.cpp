@@ -14,6 +14,7 @@
 #include "jit/digest.h"
 #include "jit/file_lock.h"
 #include "jit/private_directory.h"
+#include "process/fork.h"
 
 namespace cleave {
 namespace {
@@ -167,8 +168,8 @@ DiskCache::DiskCache(fs::path directory, Limits limits)
       stored_bytes_(limits.bytes) {}  // other processes': the first store counts
 
 const DiskCache& DiskCache::user() {
-  static const DiskCache cache(user_directory());
-  return cache;
+  static constinit Lazy<const DiskCache> cache;
+  return cache.get([] { return DiskCache(user_directory()); });
 }
 
 CompiledKernel DiskCache::get(const CacheKey& key, std::string_view arch,

@@ -12,6 +12,7 @@
 
 #include "cleave/error.h"
 #include "jit/build_id.h"
+#include "process/fork.h"
 
 namespace cleave {
 namespace {
@@ -61,8 +62,8 @@ struct Environment {
 };
 
 const Environment& environment() {
-  static const Environment instance;
-  return instance;
+  static constinit Lazy<const Environment> instance;
+  return instance.get();
 }
 
 template <class Function>
@@ -102,8 +103,8 @@ void load_builtins(const Nvrtc& nvrtc) {
 class Loader {
  public:
   static Loader& instance() {
-    static auto& loader = *new Loader;  // leaked: threads may still compile while the process exits
-    return loader;
+    static constinit Lazy<Loader> loader;
+    return loader.get();
   }
 
   void add_search_path(std::string directory) {
@@ -175,7 +176,7 @@ class Loader {
     return true;
   }
 
-  std::mutex mutex_;
+  ForkSharedMutex mutex_;
   std::vector<std::string> search_paths_;
   std::vector<std::string> tried_;
   Nvrtc nvrtc_;

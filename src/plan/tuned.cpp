@@ -2,27 +2,36 @@
 
 #include <fmt/format.h>
 
-#include <fstream>
 #include <mutex>
+#include <shared_mutex>
 #include <sstream>
 #include <unordered_map>
 
 #include "cleave/names.h"
 #include "jit/disk_cache.h"
+#include "plan/catalogue.h"
+#include "plan/tuned_file.h"
 #include "plan/tuned_tables.h"
 #include "process/fork.h"
 
 namespace cleave {
 namespace {
 
-std::string problem_key(const GemmProblem& p) {
+/// `adds`: with what is added to the sums from memory.
+std::string problem_key(const GemmProblem& p, bool adds) {
   const char a = p.a.stride_col == 1 ? 't' : 'n', b = p.b.stride_row == 1 ? 'n' : 't';
   std::string key = fmt::format("{}x{}x{}x{} {}{} {} {}", p.m, p.n, p.k, p.batch, a, b,
                                 to_string(p.a.dtype), to_string(p.d.dtype));
+  if (p.b.dtype != p.a.dtype) key += fmt::format(" by {}", to_string(p.b.dtype));
+  if (p.groups.dimension != Grouping::none)
+    key += fmt::format(" grouped {}", to_string(p.groups.dimension));
   if (p.scale_a.kind == Scaling::vector) key += " scaled";
   if (p.scale_a.kind == Scaling::block)
     key += fmt::format(" blocks {}x{}", p.scale_a.rows, p.scale_b.rows);
   if (p.fast_accumulation) key += " fast";
+  if (p.activation == Activation::swiglu) key += " swiglu";
+  if (adds && p.has_c) key += " c";
+  if (adds && p.bias != Bias::none) key += " bias";
   if (p.precision == Precision::ieee) key += " ieee";
   if (p.conv.kind != Conv::none) {
     key += fmt::format(" {}", to_string(p.conv.kind));
@@ -33,54 +42,44 @@ std::string problem_key(const GemmProblem& p) {
   return key;
 }
 
-std::string key(const std::string& device, const GemmProblem& problem) {
-  return device + " | " + problem_key(problem);
+std::string key(const std::string& device, const std::string& problem) {
+  return device + " | " + problem;
+}
+
+TunedFile user_file() {
+  return TunedFile(DiskCache::user().directory());
+}
+
+using Winners = std::unordered_map<std::string, Spec>;
+
+Winners read_winners() {
+  Winners winners;
+  std::istringstream shipped{std::string(shipped_tuned_table())};
+  for (std::string line; std::getline(shipped, line);) {
+    if (auto parsed = parse_tuned(line)) winners.insert(std::move(*parsed));
+  }
+  for (const auto& [key, spec] : user_file().read().lines) winners[key] = spec;
+  return winners;
 }
 
 class Table {
  public:
-  Table() : path_(DiskCache::user().directory() / "tuned.txt") {
-    std::istringstream shipped{std::string(shipped_tuned_table())};
-    read(shipped);
-    if (std::ifstream own(path_); own) read(own);
-  }
+  Table() : winners_(read_winners()) {}
 
-  std::optional<Spec> find(const std::string& key) {
-    const std::lock_guard lock(mutex_);
+  std::optional<Spec> find(const std::string& key) const {
+    const std::shared_lock lock(mutex_);
     const auto it = winners_.find(key);
     return it == winners_.end() ? std::nullopt : std::optional(it->second);
   }
 
-  std::string store(const std::string& key, const Spec& spec) {
-    const std::lock_guard lock(mutex_);
+  void store(const std::string& key, const Spec& spec) {
+    const std::unique_lock lock(mutex_);
     winners_[key] = spec;
-    std::error_code ignored;
-    std::filesystem::create_directories(path_.parent_path(), ignored);
-    std::ofstream file(path_, std::ios::app);  // later lines win
-    file << key << " | " << to_string(spec) << '\n';
-    file.flush();
-    if (!file) {
-      throw Error(
-          ErrorCode::invalid_argument,
-          fmt::format(
-              "the tuning file {} cannot be written; set CLEAVE_CACHE_DIR to a writable directory",
-              path_.string()));
-    }
-    return path_.string();
   }
 
  private:
-  void read(std::istream& in) {
-    for (std::string line; std::getline(in, line);) {
-      const size_t bar = line.rfind(" | ");
-      if (line.starts_with('#') || bar == std::string::npos) continue;
-      if (const auto spec = parse_spec(line.substr(bar + 3))) winners_[line.substr(0, bar)] = *spec;
-    }
-  }
-
-  std::filesystem::path path_;
-  ForkSharedMutex mutex_;
-  std::unordered_map<std::string, Spec> winners_;
+  mutable ForkSharedMutex mutex_;
+  Winners winners_;
 };
 
 Table& table() {
@@ -95,17 +94,41 @@ std::optional<Spec> tuned(const GemmProblem& problem, const DeviceInfo& device) 
       problem.kernel != KernelFamily::automatic) {
     return std::nullopt;
   }
-  if (auto spec = table().find(key(device.name, problem))) return spec;
+  const std::string exact = problem_key(problem, true), bare = problem_key(problem, false);
+  const auto find = [&](const std::string& name) {
+    auto spec = table().find(key(name, exact));
+    return spec || bare == exact ? spec : table().find(key(name, bare));
+  };
+  if (auto spec = find(device.name)) return spec;
   // Until it has been measured itself, a chip does what was best on another of its kind.
   if (device.compute_capability != 90 || device.multiprocessors != 132) return std::nullopt;
   for (const char* measured : {"NVIDIA H100 80GB HBM3", "NVIDIA H200"}) {
-    if (auto spec = table().find(key(measured, problem))) return spec;
+    if (auto spec = find(measured)) return spec;
   }
   return std::nullopt;
 }
 
 std::string store_tuned(const GemmProblem& problem, const DeviceInfo& device, const Spec& spec) {
-  return table().store(key(device.name, problem), spec);
+  if (!is_listed(spec)) {
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("the plan runs as \"{}\", which split_k_mode=\"auto\" would not "
+                            "consider; tune one of the plan's candidates",
+                            to_string(spec)));
+  }
+  const TunedLine line(key(device.name, problem_key(problem, true)), spec);
+  user_file().store(line);
+  table().store(line.first, spec);
+  return user_file().path().string();
+}
+
+TunedTable tuned_table() {
+  const TunedFile file = user_file();
+  const TunedFile::Contents contents = file.read();
+  return {file.path().string(), contents.lines.size(), contents.problem};
+}
+
+bool clear_tuned() {
+  return user_file().remove();
 }
 
 }  // namespace cleave

@@ -134,7 +134,7 @@ TEST(Fork, ChildrenPlanAndMultiply) {
       for (int64_t i = 0; !done; ++i) plan(problem(1 + (i * 2 + t) % 5000));
     });
   }
-  for (int i = 0; i < 100; ++i) {
+  for (int i = 0; i < 40; ++i) {
     ASSERT_TRUE(holds_in_child([&] {
       std::vector<float> a(8 * 4, 1.0f), b(8 * 8, 2.0f), d(8 * 4);
       const auto made = plan(problem(4));

@@ -123,6 +123,29 @@ def test_gemm_is_captured_with_its_new_output() -> None:
     assert torch.equal(out, exact(a, b))
 
 
+@pytest.mark.parametrize("mode", ["none", "parallel"])
+def test_a_graph_outlives_its_plan(mode: str) -> None:
+    """Plans that are not used any more go; kernels and workspaces, which graphs refer to, stay."""
+    a, b = operands()
+    options = split(mode)
+    out = cleave.gemm(a, b, **options)
+    expected = out.clone()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        out = cleave.gemm(a, b, **options)
+    for m in range(1, 20_000):  # more than are kept
+        cleave.plan_problem(m, 64, 64, split_k_mode="none", kernel="portable")
+    for rows in range(1, 129):  # also of those that the Python module remembers
+        for columns in range(8, 48, 8):
+            cleave.gemm(a[:rows], b[:, :columns], kernel="portable", split_k_mode="none")
+    out.zero_()
+    graph.replay()
+    assert torch.equal(out, expected)
+    a.copy_(integers(tuple(a.shape), torch.float16, padding=0, device="cuda"))
+    graph.replay()
+    assert torch.equal(out, cleave.gemm(a, b, **options))
+
+
 def test_capture_without_prepare() -> None:
     """Of a kernel that no other test has compiled: its epilogue is unusual."""
     a = integers((136, 328), torch.bfloat16)

@@ -16,9 +16,9 @@ def add_parser(subparsers: Any) -> None:
     actions.add_parser(
         "ls", help="list the entries, newest first", allow_abbrev=False
     ).set_defaults(run=run_ls)
-    actions.add_parser("clear", help="remove the entries", allow_abbrev=False).set_defaults(
-        run=run_clear
-    )
+    actions.add_parser(
+        "clear", help="remove the entries, and the tuning file", allow_abbrev=False
+    ).set_defaults(run=run_clear)
 
 
 def run_ls(_: argparse.Namespace) -> int:
@@ -43,8 +43,13 @@ def run_ls(_: argparse.Namespace) -> int:
 
 def run_clear(_: argparse.Namespace) -> int:
     import cleave
+    from cleave import _core
 
-    Console().print(f"removed {cleave.cache_clear()} kernels from {_path()}")
+    console = Console()
+    tuned = _core.tuned_info()["entries"]
+    console.print(f"removed {cleave.cache_clear()} kernels from {_path()}")
+    if tuned:
+        console.print(f"removed the tuning file, {tuned} measured choice{'s' * (tuned > 1)}")
     return 0
 
 

@@ -39,6 +39,7 @@ def run(_: argparse.Namespace) -> int:
             ("CUDA driver", _driver()),
             ("NVRTC", _nvrtc()),
             ("kernel cache", _cache()),
+            ("tuning file", _tuned()),
             ("CPU backend", _cpu()),
         ]
     )
@@ -106,6 +107,16 @@ def _cache() -> str:
         f"{format_path(cache['path']) or 'none'}: {cache['entries']} kernels, "
         f"{format_bytes(cache['bytes'])} of at most {format_bytes(cache['limit'])}"
     )
+
+
+def _tuned() -> str:
+    from cleave import _core
+
+    tuned = _core.tuned_info()
+    if not tuned["path"]:
+        return "none"  # the check of the cache says why
+    said = f"{tuned['entries']} measured choices"
+    return f"{format_path(tuned['path'])}: {said}" + (tuned["problem"] and f" ({tuned['problem']})")
 
 
 def _cpu() -> str:
