@@ -242,12 +242,18 @@ bool is_listed(const Spec& spec) {
   Spec tile = spec;
   tile.split = SplitKMode::none;
   tile.slices = tile.cluster_k = 1;
+  tile.multicast_m = tile.multicast_n = 1;
   tile.gather = tile.side_by_side = false;
   const std::vector<Spec> listed = tiles(spec.family);
   if (std::ranges::find(listed, tile) == listed.end()) return false;
-  // As variants() makes them: what lies side by side is gathered where that exists.
   const bool sm90 = spec.family == KernelFamily::sm90;
-  if ((spec.gather || spec.side_by_side) && (!is_plain(tile) || spec.gather != sm90)) return false;
+  const auto shares = [&](const auto& shape) {
+    return shape[0] == spec.multicast_m && shape[1] == spec.multicast_n;
+  };
+  const bool alone = spec.multicast_m == 1 && spec.multicast_n == 1;
+  if (!alone && (!sm90 || std::ranges::none_of(kMulticasts, shares))) return false;
+  // As variants() makes them: what lies side by side is gathered where that exists.
+  if ((spec.gather || spec.side_by_side) && (!is_plain(spec) || spec.gather != sm90)) return false;
   const uint32_t most = spec.split == SplitKMode::none      ? 1
                         : spec.split == SplitKMode::cluster ? kMostClusterSlices
                                                             : kMostSlices;

@@ -19,7 +19,8 @@ struct Cheapest {
 };
 Cheapest cheapest(const GemmProblem& problem, const DeviceInfo& device);
 
-/// Whether candidates() of some problem may have `spec`, as far as the spec alone tells.
+/// Whether `spec` is of the catalogue's tiles, multicasts and slices: a measurement may have had it,
+/// though candidates() leaves out what never paid (shared loads of small tiles).
 bool is_listed(const Spec& spec);
 
 /// One configuration of every kernel that candidates() can name on `device`, for `cleave compile
