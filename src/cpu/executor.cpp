@@ -5,8 +5,7 @@
 //   waits.
 // - serial: a worker is one unit. It waits for the slice before it, which is an earlier worker.
 // - parallel: a worker is one unit. The reductions are a second region, after all of them.
-// - stream_k: the owner of a tile waits for later workers, so the last worker is claimed first. A
-//   contribution is always the first unit of its worker: it waits for nobody.
+// - stream_k: the last to compute a part of a tile adds its parts up. Nobody waits.
 
 #include "cpu/executor.h"
 
@@ -177,14 +176,15 @@ void Executor<Sum, G>::run_parallel() {
   });
 
   const uint32_t width = tiling_.tile_n;
-  const Shares rows(tiling_.tile_m, schedule_.reduce_chunks);
-  const uint32_t reductions = tiles_ * schedule_.reduce_chunks;
+  const Shares rows(tiling_.tile_m, tiling_.reduce_chunks);
+  const uint32_t reductions = tiles_ * tiling_.reduce_chunks;
   run_in_order(threads_, reductions, [&](uint32_t thread, uint32_t index) {
-    TileFinder<G> tiles = finder();
-    const ReduceUnit unit = reduce_unit(schedule_, tiles, index);
-    const uint32_t first = rows.begin(unit.chunk), last = rows.begin(unit.chunk + 1);
+    const uint32_t tile = index / tiling_.reduce_chunks, chunk = index % tiling_.reduce_chunks;
+    TileSpot spot;
+    finder().find(tile, spot);
+    const uint32_t first = rows.begin(chunk), last = rows.begin(chunk + 1);
     Sum* const sums = scratch_[thread].sums;
-    const Sum* const shares = partial(size_t(unit.tile) * schedule_.slices);
+    const Sum* const shares = partial(size_t(tile) * schedule_.slices);
     for (uint32_t i = first * width; i < last * width; ++i) {
       Sum sum = shares[i];
       for (uint32_t slice = 1; slice < schedule_.slices; ++slice) {
@@ -192,28 +192,28 @@ void Executor<Sum, G>::run_parallel() {
       }
       sums[i] = sum;
     }
-    epilogue_(unit, first, last, sums);
+    epilogue_(spot, first, last, sums);
   });
 }
 
 template <class Sum, Grouping G>
 void Executor<Sum, G>::run_stream_k() {
-  run_in_order(threads_, workers_, [&](uint32_t thread, uint32_t index) {
+  run_in_order(threads_, workers_, [&](uint32_t thread, uint32_t worker) {
     Scratch<Sum>& scratch = scratch_[thread];
-    const uint32_t worker = workers_ - 1 - index;
     auto units = walk<SplitKMode::stream_k>(worker);
     for (WorkUnit unit; units.next(unit);) {
-      if (unit.slice > 0) {
-        product_(unit, scratch, partial(worker));
-        counter(worker).store(1);
-        counter(worker).notify_all();
+      if (unit.parts == 1) {
+        product_(unit, scratch, scratch.sums);
+        finish(unit, scratch.sums);
         continue;
       }
-      product_(unit, scratch, scratch.sums);
-      for (uint32_t other = worker + 1; other <= worker + unit.contributors; ++other) {
-        counter(other).wait(0);
-        add_tiles(scratch.sums, partial(other), scratch.sums);
-      }
+      // Successive workers hold the parts; one may hold the first of a tile and another's rest.
+      const uint32_t owner = worker - unit.slice;
+      const auto part = [&](uint32_t i) { return partial(i == 0 ? workers_ + owner : owner + i); };
+      product_(unit, scratch, part(unit.slice));
+      if (counter(owner).fetch_add(1) + 1 != unit.parts) continue;
+      add_tiles(part(0), part(1), scratch.sums);
+      for (uint32_t i = 2; i < unit.parts; ++i) add_tiles(scratch.sums, part(i), scratch.sums);
       finish(unit, scratch.sums);
     }
   });

@@ -88,7 +88,7 @@ Tiling make_tiling(const GemmProblem& problem, SplitKMode mode, uint32_t slices)
   }
   // Few tiles are reduced by several threads each.
   if (mode == SplitKMode::parallel && t.tiles < kStreamWorkers) {
-    shape.reduce_chunks = t.tile_m / kMicroRows;
+    t.reduce_chunks = t.tile_m / kMicroRows;
   }
   t.schedule = make_schedule(shape);
 
@@ -107,7 +107,10 @@ Tiling make_tiling(const GemmProblem& problem, SplitKMode mode, uint32_t slices)
       if (slices > 1) t.partials = size_t(most_tiles) * slices;
       break;
     case SplitKMode::stream_k:
-      if (cuts) t.counters = t.partials = kStreamWorkers;
+      if (cuts) {
+        t.counters = kStreamWorkers;
+        t.partials = 2 * kStreamWorkers;  // the end of one tile, the start of another
+      }
       break;
     default:
       break;

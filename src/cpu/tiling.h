@@ -34,6 +34,7 @@ struct Tiling {
 
   uint32_t depth = 0;   ///< elements of K that a tile adds up; of groups and classes, in the mean
   uint32_t tiles = 0;   ///< if all groups are equally large
+  uint32_t reduce_chunks = 1;  ///< parallel: units of rows that a tile's reduction is dealt in
   size_t counters = 0;  ///< of a run: serial, one per tile; stream_k, one per worker
   size_t partials = 0;  ///< of the workspace: tiles of sums, 4 bytes each
 

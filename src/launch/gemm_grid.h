@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "cleave/join/fixup_word.h"
 #include "cleave/kernel/gemm_config.h"
 #include "cleave/kernel/gemm_params.h"
 
@@ -66,10 +67,8 @@ inline GemmTiles gemm_tiles(const GemmConfig& config, const GemmSizes& sizes,
   return tiles;
 }
 
-/// True if blocks wait for each other, so that all of them have to be resident at once.
-inline bool blocks_wait(const GemmConfig& config) {
-  return config.split != SplitKMode::none && config.cluster_k == 1;
-}
+/// True if CTAs wait for others of the launch, so that all of them have to be resident at once.
+inline bool blocks_wait(const GemmConfig& config) { return config.split == SplitKMode::serial; }
 
 /// True if slices meet in memory: those of a cluster meet in its own.
 inline bool needs_workspace(const GemmConfig& config) {
@@ -131,7 +130,7 @@ inline GemmGrid gemm_grid(const GemmConfig& config, const GemmTiles& tiles, uint
     const uint64_t pieces = classes ? tiles.line : tiles.total * std::max(tiles.k_blocks, 1u);
     s.workers = std::max(uint32_t(std::min<uint64_t>({resident, wanted, pieces})), 1u);
     s.stream_tiles = classes ? tiles.cut : stream_tiles(total, s.workers);
-  } else if (config.family == KernelFamily::sm90 || blocks_wait(config)) {
+  } else if (config.family == KernelFamily::sm90 || config.split != SplitKMode::none) {
     s.workers = std::min(units, resident);
   } else if (config.grouping != Grouping::none) {
     s.workers = std::min(units, 2 * resident);
@@ -139,10 +138,6 @@ inline GemmGrid gemm_grid(const GemmConfig& config, const GemmTiles& tiles, uint
     s.workers = units;  // one tile per block, dealt by the hardware
   }
   grid.blocks = s.workers * cluster_size(config);
-  if (config.split == SplitKMode::parallel && config.cluster_k == 1) {
-    s.reduce_chunks =
-        std::clamp(s.workers / std::max(total, 1u), 1u, accumulators_per_thread(config) / 4);
-  }
 
   // Bands that make a wave of blocks touch as few bytes of the operands as possible: `width` columns
   // of tiles and wave / width rows.
@@ -156,11 +151,12 @@ inline GemmGrid gemm_grid(const GemmConfig& config, const GemmTiles& tiles, uint
     grid.counter_bytes = all_tiles * sizeof(uint32_t);
     grid.partial_bytes = all_tiles * tile_bytes;
   } else if (config.split == SplitKMode::parallel) {
-    grid.counter_bytes = all_tiles * config.cluster_k * sizeof(uint32_t);
+    grid.counter_bytes = all_tiles * (config.cluster_k > 1 ? config.cluster_k * sizeof(uint32_t)
+                                                           : sizeof(FixupWord));
     grid.partial_bytes = all_tiles * tile_bytes * (slices / config.cluster_k);
   } else if (stream) {
     grid.counter_bytes = grid.blocks * sizeof(uint32_t);
-    grid.partial_bytes = grid.blocks * tile_bytes;
+    grid.partial_bytes = 2 * grid.blocks * tile_bytes;  // the end of one tile, the start of another
   }
   grid.counter_bytes = round_up<size_t>(grid.counter_bytes, 16);
   return grid;

@@ -173,7 +173,7 @@ void add_splits(std::vector<Choice>& out, const GemmProblem& problem, const Devi
   const uint32_t k_blocks = whole->schedule.k_blocks;
 
   for (const SplitKMode m : {SplitKMode::serial, SplitKMode::parallel, SplitKMode::cluster}) {
-    if (!wants(m)) continue;
+    if (!wants(m) || (any && m == SplitKMode::serial)) continue;  // its CTAs wait for each other
     spec.split = m;
     if (given > 0) {
       spec.slices = given;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "cleave/join/fixup_word.h"
 #include "cleave/mainloop/scale_lines.h"
 #include "problem/conv_classes.h"
 #include "problem/problem.h"
@@ -210,10 +211,11 @@ double predict_us(const Choice& choice, const DeviceInfo& device) {
       join += s.slices * (2 * tile_us + kSignalUs);
       break;
     case SplitKMode::parallel: {
-      // Written once; read by the reduction units, or by the last group's ranks.
-      const double share = c.cluster_k > 1
-                               ? c.cluster_k
-                               : std::min<double>(s.reduce_chunks, concurrent / tiles / sharers);
+      // Written once; read by the slices that stay, or by the last group's ranks.
+      const double share =
+          c.cluster_k > 1 ? c.cluster_k
+                          : std::min<double>(FixupWord::chunks(s.slices, accumulators_per_thread(c) / 4),
+                                             concurrent / tiles / sharers);
       join += worker_tiles * tile_us / c.cluster_k + kSignalUs +
               groups * tile_us / std::max(share, 1.0);
       break;

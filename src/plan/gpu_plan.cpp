@@ -76,6 +76,7 @@ class GpuPlan final : public GemmPlan {
     launch_.grid = {choice_.blocks, 1, 1};
     launch_.block = {block_threads(c), 1, 1};
     launch_.cluster = {cluster_size(c), 1, 1};
+    launch_.cooperative = blocks_wait(c);
     launch_.dynamic_shared_bytes = smem_plan(c).bytes;
   }
 
@@ -234,8 +235,7 @@ class GpuPlan final : public GemmPlan {
     if (needed > most) {
       throw Error(ErrorCode::unsupported,
                   fmt::format("split_k_mode=\"{}\" needs {} blocks running at once, but this "
-                              "context has room for {}; use "
-                              "split_k_mode=\"cluster\" or \"none\"",
+                              "context has room for {}; use split_k_mode=\"parallel\"",
                               to_string(c.split), needed * int(cluster_size(c)),
                               most * int(cluster_size(c))));
     }

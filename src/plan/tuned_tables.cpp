@@ -44,7 +44,6 @@ NVIDIA H100 80GB HBM3 | 256x32768x512x1 tn bfloat16 bfloat16 | sm90 128x128 tran
 NVIDIA H100 80GB HBM3 | 256x7168x16384x1 tn bfloat16 bfloat16 | sm90 128x128 transposed multicast 1x2
 NVIDIA H100 80GB HBM3 | 256x4096x7168x1 tn bfloat16 bfloat16 | sm90 128x64 transposed multicast 1x2
 NVIDIA H100 80GB HBM3 | 256x7168x2048x1 tn bfloat16 bfloat16 | sm90 128x128 transposed pingpong multicast 1x2
-NVIDIA H100 80GB HBM3 | 512x2112x7168x1 tn bfloat16 bfloat16 | sm90 128x144 multicast 2x1 serial 2
 NVIDIA H100 80GB HBM3 | 512x576x7168x1 tn bfloat16 bfloat16 | sm90 128x96 multicast 2x1 parallel 5
 NVIDIA H100 80GB HBM3 | 512x24576x1536x1 tn bfloat16 bfloat16 | sm90 128x256 transposed
 NVIDIA H100 80GB HBM3 | 512x32768x512x1 tn bfloat16 bfloat16 | sm90 128x128 transposed pingpong multicast 1x2
@@ -59,7 +58,6 @@ NVIDIA H100 80GB HBM3 | 1024x7168x16384x1 tn bfloat16 bfloat16 | sm90 128x224 mu
 NVIDIA H100 80GB HBM3 | 1024x4096x7168x1 tn bfloat16 bfloat16 | sm90 128x256 multicast 2x1
 NVIDIA H100 80GB HBM3 | 1024x7168x2048x1 tn bfloat16 bfloat16 | sm90 128x224 multicast 1x2
 NVIDIA H100 80GB HBM3 | 2048x2112x7168x1 tn bfloat16 bfloat16 | sm90 128x144 multicast 2x1
-NVIDIA H100 80GB HBM3 | 2048x576x7168x1 tn bfloat16 bfloat16 | sm90 128x144 multicast 1x2 serial 2
 NVIDIA H100 80GB HBM3 | 2048x24576x1536x1 tn bfloat16 bfloat16 | sm90 128x256 transposed multicast 2x1
 NVIDIA H100 80GB HBM3 | 2048x32768x512x1 tn bfloat16 bfloat16 | sm90 128x128 pingpong multicast 2x1
 NVIDIA H100 80GB HBM3 | 2048x7168x16384x1 tn bfloat16 bfloat16 | sm90 128x176 multicast 2x1

@@ -12,6 +12,10 @@ namespace {
 
 constexpr uint32_t portable_cluster_blocks = 8;  // larger clusters exist only on some devices
 
+uint32_t blocks(const Dim3& size) {
+  return size.x * size.y * size.z;
+}
+
 // A launch's configuration with the storage of its attributes: on the stack, so launching is
 // thread-safe and allocates nothing.
 class LaunchConfig {
@@ -36,13 +40,13 @@ class LaunchConfig {
       add(CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION)
           .value.programmaticStreamSerializationAllowed = 1;
     }
+    if (shape.cooperative) add(CU_LAUNCH_ATTRIBUTE_COOPERATIVE).value.cooperative = 1;
   }
   LaunchConfig(const LaunchConfig&) = delete;
   LaunchConfig& operator=(const LaunchConfig&) = delete;
 
   const CUlaunchConfig* get() const { return &config_; }
 
-  static uint32_t blocks(const Dim3& cluster) { return cluster.x * cluster.y * cluster.z; }
 
  private:
   CUlaunchAttribute& add(CUlaunchAttributeID id) {
@@ -51,7 +55,7 @@ class LaunchConfig {
     return attribute;
   }
 
-  CUlaunchAttribute attributes_[2] = {};
+  CUlaunchAttribute attributes_[3] = {};
   CUlaunchConfig config_ = {};
 };
 
@@ -102,6 +106,13 @@ void Kernel::launch(const LaunchShape& shape, CUstream stream, const void* param
   void* arguments[] = {const_cast<void*>(params)};
   const CUresult result = driver().launch_kernel_ex(config.get(), function_, arguments, nullptr);
   if (result == CUDA_SUCCESS) return;
+  if (result == CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE) {
+    throw Error(ErrorCode::unsupported,
+                fmt::format("the kernel's {} CTAs wait for each other, and the stream's context "
+                            "cannot run all of them at once (a green context, or MPS's limits); use "
+                            "split_k_mode=\"parallel\"",
+                            blocks(shape.grid)));
+  }
   check_stream(stream, device_);
   throw_driver_error(result, "cuLaunchKernelEx");
 }
@@ -109,7 +120,7 @@ void Kernel::launch(const LaunchShape& shape, CUstream stream, const void* param
 int Kernel::max_active_clusters(const LaunchShape& shape) const {
   const ContextGuard context(device_);
   int count = 0;
-  if (LaunchConfig::blocks(shape.cluster) > 1) {
+  if (blocks(shape.cluster) > 1) {
     const LaunchConfig config(shape, nullptr);
     check(driver().occupancy_max_active_clusters(&count, function_, config.get()),
           "cuOccupancyMaxActiveClusters");

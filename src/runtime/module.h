@@ -20,6 +20,8 @@ struct LaunchShape {
   uint32_t dynamic_shared_bytes = 0;
   /// May start before the stream's previous kernel has ended; the kernel waits by griddepcontrol.
   bool programmatic = false;
+  /// All CTAs are resident together, or the launch fails: for those that wait for each other.
+  bool cooperative = false;
 };
 
 /// What a kernel needs to be allowed before it is launched.

@@ -1,5 +1,5 @@
-// Walk and the reduction units: every (group or class, tile, k block) exactly once, and waits that
-// always end.
+// Walk: every (group or class, tile, k block) exactly once, parts of tiles that whoever comes last can
+// add up, and waits that always end.
 
 #include "cleave/schedule/schedule.h"
 
@@ -142,7 +142,6 @@ class Cases {
     } else if (grouping != Grouping::none) {
       draw_groups(x);
     }
-    shape.reduce_chunks = number(1, 9);
     shape.band_width = number(0, 10);
     shape.bands_along_m = number(0, 1) == 1;
     return x;
@@ -206,7 +205,7 @@ std::string text(const Case& x) {
   return testing::PrintToString(
              std::vector<uint32_t>{uint32_t(s.mode), uint32_t(s.grouping), s.tiles_m, s.tiles_n,
                                    s.batches, s.k_blocks, s.slices, s.workers, s.stream_tiles,
-                                   s.reduce_chunks, s.band_width, uint32_t(s.bands_along_m)}) +
+                                   s.band_width, uint32_t(s.bands_along_m)}) +
          " groups' steps " + testing::PrintToString(x.before) + ", " +
          std::to_string(x.classes.size()) + " classes";
 }
@@ -343,48 +342,66 @@ TEST(Schedule, SerialUnitsWaitForLowerNumbersOnly) {
   }
 }
 
-void expect_owners_collect(const Case& x) {
+void expect_parts_of_successive_workers(const Case& x) {
   SCOPED_TRACE(text(x));
   const auto all = walks(x);
-  std::map<uint32_t, std::vector<Step>> contributions;  // by tile, in worker order
+  std::map<uint32_t, std::vector<Step>> parts;  // by tile, in worker order
+  std::set<uint32_t> holds_first;
   for (uint32_t worker = 0; worker < x.shape.workers; ++worker) {
     for (size_t i = 0; i < all[worker].size(); ++i) {
-      if (all[worker][i].slice == 0) continue;
-      // One slot per worker is enough, and a contribution is made before its worker can wait.
-      ASSERT_EQ(i, 0u);
-      contributions[all[worker][i].tile].push_back({worker, all[worker][i]});
+      const WorkUnit& unit = all[worker][i];
+      parts[unit.tile].push_back({worker, unit});
+      if (unit.parts == 1) continue;
+      // Two partials per worker are enough: one of a tile's first part, one of another's rest.
+      if (unit.slice == 0) {
+        ASSERT_TRUE(holds_first.insert(worker).second);
+      } else {
+        ASSERT_EQ(i, 0u);
+      }
     }
   }
-  for (uint32_t worker = 0; worker < x.shape.workers; ++worker) {
-    for (const WorkUnit& unit : all[worker]) {
-      if (unit.slice != 0) {
-        ASSERT_EQ(unit.contributors, 0u);
-        continue;
+  for (const auto& [tile, steps] : parts) {
+    uint32_t k = 0;
+    for (size_t i = 0; i < steps.size(); ++i) {
+      const WorkUnit& unit = steps[i].unit;
+      ASSERT_EQ(unit.parts, steps.size());
+      ASSERT_EQ(unit.slice, i);
+      ASSERT_EQ(steps[i].worker, steps[0].worker + i);
+      ASSERT_EQ(unit.k_first, k);
+      ASSERT_EQ(unit.k_step, 1u);
+      if (steps.size() > 1) {
+        ASSERT_GT(unit.k_count, 0u);
       }
-      const auto found = contributions.find(unit.tile);
-      const size_t others = found == contributions.end() ? 0 : found->second.size();
-      ASSERT_EQ(unit.contributors, others);
-      ASSERT_EQ(unit.k_first, 0u);
-      uint32_t k = unit.k_count;
-      for (size_t i = 0; i < others; ++i) {
-        const Step& step = found->second[i];
-        ASSERT_EQ(step.worker, worker + 1 + i);
-        ASSERT_EQ(step.unit.k_first, k);
-        ASSERT_EQ(step.unit.k_step, 1u);
-        ASSERT_GT(step.unit.k_count, 0u);
-        k += step.unit.k_count;
-      }
-      ASSERT_EQ(k, x.k_blocks(unit));
+      k += unit.k_count;
+    }
+    ASSERT_EQ(k, x.k_blocks(steps[0].unit));
+  }
+}
+
+TEST(Schedule, StreamKPartsOfATileLieInSuccessiveWorkers) {
+  Cases cases(5);
+  for (int round = 0; round < 1000; ++round) {
+    for (const Case& x : cases.draw(SplitKMode::stream_k)) {
+      expect_parts_of_successive_workers(x);
+      if (HasFatalFailure()) return;
     }
   }
 }
 
-TEST(Schedule, StreamKOwnersCollectExactlyTheRestOfTheirTile) {
-  Cases cases(5);
-  for (int round = 0; round < 1000; ++round) {
-    for (const Case& x : cases.draw(SplitKMode::stream_k)) {
-      expect_owners_collect(x);
-      if (HasFatalFailure()) return;
+// A CTA that has nothing else to do may stay and help; one that has must go on.
+TEST(Schedule, WalksKnowWhenTheyAreFinished) {
+  Cases cases(9);
+  for (int round = 0; round < 100; ++round) {
+    const Case x = cases.draw(SplitKMode::parallel, Grouping::none);
+    const Schedule schedule = make_schedule(x.shape);
+    for (uint32_t worker = 0; worker < x.shape.workers; ++worker) {
+      Walk<SplitKMode::parallel> walk(schedule, worker, x.shape.workers);
+      WorkUnit unit;
+      for (bool more = true; more;) {
+        const bool finished = walk.finished();
+        more = walk.next(unit);
+        ASSERT_EQ(more, !finished);
+      }
     }
   }
 }
@@ -422,45 +439,6 @@ TEST(Schedule, StreamKWorkIsEvenWhereTilesAreNot) {
       ASSERT_GE(k_blocks_of(walk), blocks / x.shape.workers);
       ASSERT_LE(k_blocks_of(walk), blocks / x.shape.workers + 1);
     }
-  }
-}
-
-template <Grouping grouping>
-void expect_every_chunk_reduced(const Case& x) {
-  SCOPED_TRACE(text(x));
-  const Schedule schedule = make_schedule(x.shape);
-  TileFinder<grouping> finder(schedule, x.table<grouping>());
-  ASSERT_EQ(finder.tiles(), x.tiles());
-  std::map<uint32_t, WorkUnit> places;
-  for (const auto& walk : walks(x)) {
-    for (const WorkUnit& unit : walk) places[unit.tile] = unit;
-  }
-  std::set<std::pair<uint32_t, uint32_t>> visits;
-  for (uint32_t i = 0; i < x.tiles() * schedule.reduce_chunks; ++i) {
-    const ReduceUnit unit = reduce_unit(schedule, finder, i);
-    ASSERT_LT(unit.tile, x.tiles());
-    ASSERT_LT(unit.chunk, x.shape.reduce_chunks);
-    ASSERT_EQ(unit.m, places.at(unit.tile).m);
-    ASSERT_EQ(unit.n, places.at(unit.tile).n);
-    ASSERT_EQ(unit.batch, places.at(unit.tile).batch);
-    ASSERT_EQ(unit.conv_class, places.at(unit.tile).conv_class);
-    ASSERT_EQ(unit.range.begin, places.at(unit.tile).range.begin);
-    ASSERT_EQ(unit.range.end, places.at(unit.tile).range.end);
-    visits.insert({unit.tile, unit.chunk});
-  }
-  ASSERT_EQ(visits.size(), size_t(x.tiles()) * x.shape.reduce_chunks);
-}
-
-TEST(Schedule, ReductionsCoverEveryTileAndChunkOnce) {
-  Cases cases(6);
-  for (int round = 0; round < 500; ++round) {
-    const auto draw = [&](Grouping grouping) { return cases.draw(SplitKMode::parallel, grouping); };
-    expect_every_chunk_reduced<Grouping::none>(draw(Grouping::none));
-    expect_every_chunk_reduced<Grouping::m>(draw(Grouping::m));
-    expect_every_chunk_reduced<Grouping::n>(draw(Grouping::n));
-    expect_every_chunk_reduced<Grouping::k>(draw(Grouping::k));
-    expect_every_chunk_reduced<Grouping::classes>(draw(Grouping::classes));
-    if (HasFatalFailure()) return;
   }
 }
 
@@ -505,6 +483,8 @@ TEST(Shares, DifferByAtMostOneLargerFirst) {
         EXPECT_GE(share, total / takers);
         EXPECT_LE(share, total / takers + 1);
         last = share;
+        for (uint32_t at = shares.begin(i); at < shares.begin(i + 1); ++at)
+          EXPECT_EQ(shares.taker(at), i);
       }
     }
   }

@@ -37,8 +37,6 @@ inline void expect_equal(const Schedule& x, const Schedule& y, bool k_grouped) {
   EXPECT_EQ(x.bundles, y.bundles);
   expect_equal(x.tiles_divmod, y.tiles_divmod);
   EXPECT_EQ(x.stream_tiles, y.stream_tiles);
-  EXPECT_EQ(x.reduce_chunks, y.reduce_chunks);
-  expect_equal(x.reduce_chunks_divmod, y.reduce_chunks_divmod);
   if (k_grouped) return;
   EXPECT_EQ(x.k_blocks, y.k_blocks);
   expect_equal(x.slice_shares, y.slice_shares);

@@ -27,8 +27,13 @@ enum class Precision : uint8_t { tf32, ieee };
 /// | serial    | in slice order, behind a turnstile           | one tile per tile  | bitwise        |
 /// | parallel  | float32 partials, summed in slice order      | one tile per slice | bitwise        |
 /// | cluster   | distributed shared memory of a block cluster | none               | bitwise        |
-/// | stream_k  | fractional tiles; the tile's owner collects  | one tile per block | on one GPU     |
-/// | automatic | the planner chooses among the above          |                    |                |
+/// | stream_k  | fractional tiles, added in order of K        | two tiles per CTA  | on one GPU     |
+/// | automatic | the planner chooses among the above, but     |                    |                |
+/// |           | for serial                                   |                    |                |
+///
+/// CTAs of serial wait for others of the launch, so it is launched cooperatively and refused where not
+/// all of them fit (green contexts, MPS). In the other modes whoever finishes a tile's last part adds
+/// its parts up: those launches end however few of their CTAs run at a time.
 enum class SplitKMode : uint8_t { none, serial, parallel, cluster, stream_k, automatic };
 
 /// Whether a tile has a number of slices, which work side by side. stream_k cuts tiles where its workers

@@ -35,8 +35,8 @@ struct ClusterJoin {
     ptx::mbarrier_arrive_expect(barrier(), own_blocks() * C.cluster_k * kBlockBytes);
   }
 
-  /// By all threads of the block, once it has multiplied: a larger buffer lies over the stages of
-  /// every rank.
+  /// By all threads of the block, producers too, once it has multiplied: a larger buffer lies over the
+  /// stages of every rank.
   CLEAVE_DEVICE static void meet() {
     if constexpr (kPlan.join_over_stages) ptx::cluster_meet();
   }

@@ -1,52 +1,71 @@
-// How the slices of a tile become one sum, for each split-K mode. `join` is called with a unit's
-// accumulators and says whether this block now holds the whole tile and must run the epilogue.
+// How the parts of a tile become one sum, for each split-K mode that joins through global memory.
 //
-// Counters are zero when a launch starts and zero again when it ends: the last to need one resets
-// it.
+// Counters are zero when a launch starts and zero again when it ends: the last to need one clears it.
 #pragma once
 
-#include "cleave/join/partials.h"
-#include "cleave/kernel/gemm_params.h"
-#include "cleave/ptx/barrier.h"
-#include "cleave/ptx/sync.h"
+#include "cleave/join/parallel.h"
 
 namespace cleave {
 
-/// `tile`: the tile's number; `worker`: this block's (stream_k). Both index counters and partials.
+/// Turnstile: slice s adds itself to the running sum after slice s - 1 has. True for the last.
 template <GemmConfig C>
-CLEAVE_DEVICE bool join(const GemmParams& p, const WorkUnit& unit, uint32_t tile, uint32_t worker,
-                        Sums<C>& sums, uint32_t thread) {
+CLEAVE_DEVICE bool join_serial(const GemmParams& p, const WorkUnit& unit, uint32_t number,
+                               Sums<C>& sums, uint32_t thread) {
+  uint32_t* const counter = p.counters + number;
+  if (unit.slice > 0) {
+    wait_for_turn<C>(counter, unit.slice, thread);
+    add_partial<C>(p.partials, number, sums, thread);
+  }
+  const bool last = unit.slice + 1 == p.schedule.slices;
+  if (!last) write_partial<C>(p.partials, number, sums, thread);
+  math_sync<C>();
+  if (thread == 0) ptx::store_release(counter, last ? 0 : unit.slice + 1);
+  return last;
+}
+
+/// Stream-K's fixup: a tile that the line's cuts go through is finished by whoever computes its last
+/// missing part. True for that one, which then has the whole sum.
+///
+/// Successive workers hold the parts. The first worker comes to its part at the end of its share of
+/// the line, the others at the beginning of theirs: it mostly finds all others there, and then its own
+/// part never leaves the registers. The parts are added in the order of K, whoever does it.
+template <GemmConfig C>
+CLEAVE_DEVICE bool join_stream(const GemmParams& p, const WorkUnit& unit, Sums<C>& sums,
+                               uint32_t thread) {
+  if (unit.parts == 1) return true;
+  // The CTAs that hold the parts, one in each of successive workers.
+  const uint32_t owner = blockIdx.x - unit.slice * sharers(C);
+  const auto slot = [&](uint32_t part) {  // a worker may hold the first part of one tile and another's rest
+    return part == 0 ? gridDim.x + owner : owner + part * sharers(C);
+  };
+  uint32_t* const counter = p.counters + owner;
+
+  if (unit.slice == 0 && others_arrived<C>(counter, unit.parts - 1, thread)) {
+    if (thread == 0) *counter = 0;
+  } else {
+    write_partial<C>(p.partials, slot(unit.slice), sums, thread);
+    if (!arrive_last<C>(counter, unit.parts, thread)) return false;
+    read_partial<C>(p.partials, slot(0), sums, thread);
+  }
+  for (uint32_t part = 1; part < unit.parts; ++part)
+    add_partial<C>(p.partials, slot(part), sums, thread);
+  return true;
+}
+
+/// True if this CTA now holds the whole tile in `sums` and must run the epilogue. `number`: the
+/// tile's; `idle`: the CTA has no unit after this one; `shared`: SmemPlan::fixup. parallel runs the
+/// epilogue by itself.
+template <GemmConfig C>
+CLEAVE_DEVICE bool join(const GemmParams& p, const WorkUnit& unit, uint32_t number,
+                        const Tile<C>& tile, bool idle, Sums<C>& sums, uint32_t thread,
+                        uint32_t* shared) {
   if constexpr (C.split == SplitKMode::serial) {
-    // Turnstile: slice s adds itself to the running sum after slice s - 1 has.
-    uint32_t* const counter = p.counters + tile;
-    if (unit.slice > 0) {
-      wait_counter<C>(counter, unit.slice, thread);
-      add_partial<C>(p.partials, tile, sums, thread);
-    }
-    const bool last = unit.slice + 1 == p.schedule.slices;
-    if (!last) write_partial<C>(p.partials, tile, sums, thread);
-    math_sync<C>();
-    if (thread == 0) ptx::store_release(counter, last ? 0 : unit.slice + 1);
-    return last;
+    return join_serial<C>(p, unit, number, sums, thread);
   } else if constexpr (C.split == SplitKMode::parallel) {
-    write_partial<C>(p.partials, tile * p.schedule.slices + unit.slice, sums, thread);
-    math_sync<C>();
-    if (thread == 0) ptx::add_release(p.counters + tile, 1);
+    join_parallel<C>(p, unit, number, tile, idle, sums, thread, shared);
     return false;
   } else if constexpr (C.split == SplitKMode::stream_k) {
-    if (unit.slice != 0) {
-      write_partial<C>(p.partials, worker, sums, thread);
-      math_sync<C>();
-      if (thread == 0) ptx::store_release(p.counters + worker, 1);
-      return false;
-    }
-    for (uint32_t i = 1; i <= unit.contributors; ++i) {
-      const uint32_t from = worker + i * sharers(C);
-      wait_counter<C>(p.counters + from, 1, thread);
-      add_partial<C>(p.partials, from, sums, thread);
-      if (thread == 0) ptx::store_release(p.counters + from, 0);
-    }
-    return true;
+    return join_stream<C>(p, unit, sums, thread);
   } else {
     return true;
   }

@@ -33,6 +33,13 @@ CLEAVE_DEVICE float4 pack_block(const int32_t* v) {
   return make_float4(__int_as_float(v[0]), __int_as_float(v[1]), __int_as_float(v[2]),
                      __int_as_float(v[3]));
 }
+CLEAVE_DEVICE void unpack_block(const float4& part, float* v) {
+  v[0] = part.x, v[1] = part.y, v[2] = part.z, v[3] = part.w;
+}
+CLEAVE_DEVICE void unpack_block(const float4& part, int32_t* v) {
+  v[0] = __float_as_int(part.x), v[1] = __float_as_int(part.y);
+  v[2] = __float_as_int(part.z), v[3] = __float_as_int(part.w);
+}
 CLEAVE_DEVICE void add_block(float* v, const float4& part) {
   v[0] += part.x;
   v[1] += part.y;
@@ -61,15 +68,35 @@ CLEAVE_DEVICE void add_partial(float* partials, uint32_t slot, Sums<C>& sums, ui
     add_block(sums + block * 4, __ldcg(partial_block<C>(partials, slot, block, thread)));
 }
 
-/// All math threads wait until `*counter` is at least `value`, and then see what was written before
-/// it got there.
 template <GemmConfig C>
-CLEAVE_DEVICE void wait_counter(const uint32_t* counter, uint32_t value, uint32_t thread) {
+CLEAVE_DEVICE void read_partial(float* partials, uint32_t slot, Sums<C>& sums, uint32_t thread) {
+  CLEAVE_UNROLL
+  for (uint32_t block = 0; block < Fragment<C>::kBlocks; ++block)
+    unpack_block(__ldcg(partial_block<C>(partials, slot, block, thread)), sums + block * 4);
+}
+
+/// Looks at a counter before a wait gives up: some ten seconds. They are counted and not timed, so
+/// that a debugger or a sanitizer, which slows all CTAs alike, does not end them.
+inline constexpr uint32_t kMostLooks = 1u << 24;
+
+/// All math threads wait until `*counter` is `turn`, and then see what was written before it became
+/// that. If it never does, because the counters were not zero when the launch began, the launch
+/// fails. (No assertion says so: a function call anywhere in a kernel serialises its WGMMAs.)
+template <GemmConfig C>
+CLEAVE_DEVICE void wait_for_turn(const uint32_t* counter, uint32_t turn, uint32_t thread) {
   if (thread == 0) {
-    while (ptx::load_acquire(counter) < value) {
+    for (uint32_t looks = 0; ptx::load_acquire(counter) != turn; ++looks) {
+      if (looks == kMostLooks) ptx::trap();
     }
   }
   math_sync<C>();
+}
+
+/// Whether `others` have arrived at the counter. All math threads then see what those wrote.
+template <GemmConfig C>
+CLEAVE_DEVICE bool others_arrived(const uint32_t* counter, uint32_t others, uint32_t thread) {
+  const bool all = thread == 0 && ptx::load_acquire(counter) == others;
+  return ptx::named_barrier_any(kMathBarrier, math_threads(C), all);
 }
 
 /// All math threads have written; true in all of them if this block was the last of `count` to

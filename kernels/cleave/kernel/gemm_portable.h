@@ -2,15 +2,14 @@
 //
 // Roles      every warp loads, multiplies and stores; no specialisation
 // Pipeline   cp.async groups, one per k block, `stages` deep; one __syncthreads per k block
-// Timeline   units in schedule order; parallel split-K: then reduction units; split-K in clusters
-//            (sm_90): one unit
+// Timeline   units in schedule order; split-K in clusters (sm_90): one unit
 #pragma once
 
 #include "cleave/epilogue/store_direct.h"
 #include "cleave/epilogue/zero_rest.h"
 #include "cleave/join/cluster.h"
 #include "cleave/join/join.h"
-#include "cleave/join/reduce.h"
+#include "cleave/kernel/place.h"
 #include "cleave/mainloop/mma_mainloop.h"
 
 namespace cleave {
@@ -22,6 +21,7 @@ CLEAVE_DEVICE void gemm_portable(const Params<C>& p) {
   extern __shared__ __align__(kSharedAlignment) uint8_t shared[];
   const uint32_t smem = ptx::shared_address(shared);
   const auto join_buffer = reinterpret_cast<const float4*>(shared + kPlan.join);
+  const auto fixup = reinterpret_cast<uint32_t*>(shared + kPlan.fixup);
   Place<C> place;
   const Fragment<C> fragment(threadIdx.x);
   MmaMainloop<C> mainloop(p, smem, threadIdx.x);
@@ -49,13 +49,11 @@ CLEAVE_DEVICE void gemm_portable(const Params<C>& p) {
       join.run(p, unit, unit.tile, tile, join_buffer, sums, threadIdx.x);
       break;
     }
-    if (join<C>(p, unit, unit.tile, blockIdx.x, sums, threadIdx.x)) {
+    if (join<C>(p, unit, unit.tile, tile, walk.finished(), sums, threadIdx.x, fixup)) {
       GlobalLines<C> lines(p.epilogue, tile);
       store_direct<C>(p.epilogue, tile, lines, sums);
     }
   }
-  if constexpr (C.split == SplitKMode::parallel && C.cluster_k == 1)
-    reduce<C>(p, place, fragment, threadIdx.x);
   if constexpr (C.grouping == Grouping::m || C.grouping == Grouping::n)
     zero_rest<C>(p, place.table, threadIdx.x);
 }

@@ -12,7 +12,7 @@
 // Timeline   cooperative   all consumers share a tile; D's chunks drain under the next mainloop
 //            ping-pong     each consumer has its own tile; one multiplies while the other runs its
 //                          epilogue
-//            parallel      work units first, then reduction units (join/reduce.h)
+//            parallel      the slices that are still there reduce their tile (join/parallel.h)
 //            in clusters   one unit per block, joined through the cluster's shared memory
 //                          (join/cluster.h)
 //            few channels  all threads of the last warpgroup copy (mainloop/gather_loader.h)
@@ -25,7 +25,7 @@
 #include "cleave/epilogue/zero_rest.h"
 #include "cleave/join/cluster.h"
 #include "cleave/join/join.h"
-#include "cleave/join/reduce.h"
+#include "cleave/kernel/place.h"
 #include "cleave/mainloop/gather_loader.h"
 #include "cleave/mainloop/im2col_loader.h"
 #include "cleave/mainloop/scale_loader.h"
@@ -114,8 +114,11 @@ CLEAVE_DEVICE void produce_scales(const Params<C>& p, const Place<C>& place, uin
 
 template <GemmConfig C>
 CLEAVE_DEVICE void consume(const Params<C>& p, const Place<C>& place, uint32_t smem,
-                           const float4* join_buffer, float* line_buffer) {
+                           uint8_t* shared) {
   constexpr SmemPlan kPlan = smem_plan(C);
+  const auto join_buffer = reinterpret_cast<const float4*>(shared + kPlan.join);
+  const auto line_buffer = reinterpret_cast<float*>(shared + kPlan.lines);
+  const auto fixup = reinterpret_cast<uint32_t*>(shared + kPlan.fixup);
   constexpr uint32_t kTurn = 4;  // named barriers 4 and 5: whose turn it is to multiply
   // Told that it is the same in a whole warp, the compiler keeps descriptors in uniform registers.
   const uint32_t warpgroup = __shfl_sync(0xffffffffu, threadIdx.x / 128, 0);
@@ -155,7 +158,7 @@ CLEAVE_DEVICE void consume(const Params<C>& p, const Place<C>& place, uint32_t s
       join.run(p, unit, place.number(unit.tile), tile, join_buffer, sums, thread);
       break;
     }
-    if (join<C>(p, unit, place.number(unit.tile), blockIdx.x, sums, thread)) {
+    if (join<C>(p, unit, place.number(unit.tile), tile, walk.finished(), sums, thread, fixup)) {
       lines.share(warpgroup_barrier(warpgroup));
       if constexpr (C.store_by_tma) {
         tma_store.store(p, tile, lines, sums);
@@ -172,8 +175,6 @@ CLEAVE_DEVICE void consume(const Params<C>& p, const Place<C>& place, uint32_t s
       more = walk.next(unit);
     }
   }
-  if constexpr (C.split == SplitKMode::parallel && C.cluster_k == 1)
-    reduce<C>(p, place, fragment, thread);
   if constexpr (C.grouping == Grouping::m || C.grouping == Grouping::n)
     zero_rest<C>(p, place.table, threadIdx.x);
   if constexpr (C.store_by_tma) tma_store.drain();
@@ -201,8 +202,6 @@ CLEAVE_DEVICE void gemm_sm90(const Params<C>& p) {
 
   extern __shared__ __align__(kSharedAlignment) uint8_t shared[];
   const uint32_t smem = ptx::shared_address(shared);
-  const auto join_buffer = reinterpret_cast<const float4*>(shared + kPlan.join);
-  const auto line_buffer = reinterpret_cast<float*>(shared + kPlan.lines);
   Place<C> place;
 
   if (threadIdx.x == 0) {
@@ -231,11 +230,15 @@ CLEAVE_DEVICE void gemm_sm90(const Params<C>& p) {
     }
     if (C.scaling == Scaling::block && threadIdx.x >= C.consumers * 128 + 32)
       produce_scales<C>(p, place, smem);
+    if constexpr (C.cluster_k > 1 && kPlan.join_over_stages) {
+      __syncwarp();
+      ClusterJoin<C>::meet();
+    }
   } else {
     if constexpr (C.consumers > 1) ptx::registers_increase<consumer_registers(C)>();
-    consume<C>(p, place, smem, join_buffer, line_buffer);
+    consume<C>(p, place, smem, shared);
   }
-  if constexpr (sharers(C) > 1) {  // a partner may still arrive on this block's barriers
+  if constexpr (sharers(C) > 1) {  // all threads: a partner may still arrive on this block's barriers
     __syncwarp();
     ptx::cluster_meet();
   }

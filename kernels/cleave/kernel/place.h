@@ -80,7 +80,6 @@ struct Place {
   /// The tile's number among those of all blocks.
   CLEAVE_DEVICE uint32_t number(uint32_t tile) const { return tile * sharers(C) + share_rank; }
 
-  CLEAVE_DEVICE TileFinder<C.grouping> finder(const Schedule& s) const { return {s, table}; }
   CLEAVE_DEVICE BlockWalk<C> walk(const Schedule& s) const {
     return {s, worker, workers, k_rank, table};
   }

@@ -30,6 +30,7 @@ struct SmemPlan {
   uint32_t join = 0;                  // cluster_k > 1: shares of the tile sent by the other ranks
   bool join_over_stages = false;      // that buffer is too large for a place of its own
   uint32_t join_barrier = 0;
+  uint32_t fixup = 0;     // parallel without clusters: a word for the math threads
   uint32_t barriers = 0;  // sm90: full[stages], empty[stages]
   uint32_t bytes = 0;     // dynamic shared memory to ask for
 };
@@ -61,6 +62,8 @@ CLEAVE_HD constexpr SmemPlan smem_plan(const GemmConfig& c) {
     plan.join_barrier = at;
     at += uint32_t(sizeof(uint64_t));
   }
+  plan.fixup = at;
+  if (c.split == SplitKMode::parallel && c.cluster_k == 1) at += uint32_t(sizeof(uint64_t));
   plan.barriers = at;
   if (sm90) at += 2 * c.stages * uint32_t(sizeof(uint64_t));
   plan.group_table = at;

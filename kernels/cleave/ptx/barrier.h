@@ -71,7 +71,8 @@ CLEAVE_DEVICE void named_barrier_sync(uint32_t id, uint32_t threads) {
   asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
 }
 
-/// The same, and whether `predicate` was true in any of them.
+/// The same, and whether `predicate` was true in any of them. The vote at the end changes nothing but
+/// tells the compiler that a warp agrees: after a branch on this, descriptors stay in uniform registers.
 CLEAVE_DEVICE bool named_barrier_any(uint32_t id, uint32_t threads, bool predicate) {
   uint32_t any;
   asm volatile(
@@ -84,7 +85,7 @@ CLEAVE_DEVICE bool named_barrier_any(uint32_t id, uint32_t threads, bool predica
       : "=r"(any)
       : "r"(id), "r"(threads), "r"(uint32_t(predicate))
       : "memory");
-  return any != 0;
+  return __any_sync(0xffffffffu, any != 0);
 }
 
 CLEAVE_DEVICE void named_barrier_arrive(uint32_t id, uint32_t threads) {

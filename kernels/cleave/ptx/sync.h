@@ -12,12 +12,18 @@ CLEAVE_DEVICE uint32_t load_acquire(const uint32_t* p) {
   return value;
 }
 
+CLEAVE_DEVICE uint64_t load_acquire(const uint64_t* p) {
+  uint64_t value;
+  asm volatile("ld.acquire.gpu.global.u64 %0, [%1];" : "=l"(value) : "l"(p) : "memory");
+  return value;
+}
+
 CLEAVE_DEVICE void store_release(uint32_t* p, uint32_t value) {
   asm volatile("st.release.gpu.global.u32 [%0], %1;" ::"l"(p), "r"(value) : "memory");
 }
 
-CLEAVE_DEVICE void add_release(uint32_t* p, uint32_t value) {
-  asm volatile("red.release.gpu.global.add.u32 [%0], %1;" ::"l"(p), "r"(value) : "memory");
+CLEAVE_DEVICE void add_release(uint64_t* p, uint64_t value) {
+  asm volatile("red.release.gpu.global.add.u64 [%0], %1;" ::"l"(p), "l"(value) : "memory");
 }
 
 CLEAVE_DEVICE uint32_t add_acquire_release(uint32_t* p, uint32_t value) {
@@ -29,15 +35,37 @@ CLEAVE_DEVICE uint32_t add_acquire_release(uint32_t* p, uint32_t value) {
   return before;
 }
 
-/// Orders nothing: for counts that guard no data.
-CLEAVE_DEVICE uint32_t add_relaxed(uint32_t* p, uint32_t value) {
-  uint32_t before;
-  asm volatile("atom.relaxed.gpu.global.add.u32 %0, [%1], %2;"
-               : "=r"(before)
-               : "l"(p), "r"(value)
+CLEAVE_DEVICE uint64_t add_acquire_release(uint64_t* p, uint64_t value) {
+  uint64_t before;
+  asm volatile("atom.acq_rel.gpu.global.add.u64 %0, [%1], %2;"
+               : "=l"(before)
+               : "l"(p), "l"(value)
                : "memory");
   return before;
 }
+
+/// Orders nothing: for counts that guard no data.
+CLEAVE_DEVICE uint64_t add_relaxed(uint64_t* p, uint64_t value) {
+  uint64_t before;
+  asm volatile("atom.relaxed.gpu.global.add.u64 %0, [%1], %2;"
+               : "=l"(before)
+               : "l"(p), "l"(value)
+               : "memory");
+  return before;
+}
+
+/// `*p = desired` if it was `expected`; what it was.
+CLEAVE_DEVICE uint64_t compare_exchange_acquire(uint64_t* p, uint64_t expected, uint64_t desired) {
+  uint64_t before;
+  asm volatile("atom.acquire.gpu.global.cas.b64 %0, [%1], %2, %3;"
+               : "=l"(before)
+               : "l"(p), "l"(expected), "l"(desired)
+               : "memory");
+  return before;
+}
+
+/// Ends the launch with an error, and with it all work of the process on this GPU.
+CLEAVE_DEVICE void trap() { asm volatile("trap;"); }
 
 /// Lets the next launch in the stream start its blocks as soon as there is room. It still waits for
 /// this one's results, in grid_dependency_wait.

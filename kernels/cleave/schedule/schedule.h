@@ -25,10 +25,10 @@
 // tiles and a depth of their own, but the host knows them; a slice of a shallow one has no k block
 // either, and tiles of no depth at all come last.
 //
-// Why the waits inside a kernel cannot deadlock: all workers are resident, every worker takes its
-// units in increasing order, and a unit only waits for units of a lower number (serial), for units
-// that are first in their worker's list (stream_k), or after the worker has finished all its units
-// (parallel's reductions).
+// Who waits for whom: nobody, in all modes but serial. The last to finish a part of a tile adds the
+// parts up (split_k/), whoever that is, so a launch ends even if its CTAs run one after the other.
+// In serial, a unit waits for units of a lower number, and every worker takes its units in
+// increasing order: that ends if all workers are resident, which serial's launches ask for.
 #pragma once
 
 #include "cleave/core/enums.h"
@@ -49,8 +49,8 @@ struct TileSpot {
 struct WorkUnit : TileSpot {
   uint32_t k_first = 0, k_step = 1;  // its k blocks: first, first + step, ...
   uint32_t k_count = 0;
-  uint32_t slice = 0;         // which share of K this is
-  uint32_t contributors = 0;  // stream_k: later workers that hold the rest of this tile
+  uint32_t slice = 0;  // which part of the tile's K this is; the parts are added in this order
+  uint32_t parts = 1;  // stream_k: how many the tile has; successive workers hold them
 
   CLEAVE_HD constexpr uint32_t k_block(uint32_t i) const { return k_first + i * k_step; }
 };
@@ -64,6 +64,11 @@ struct Shares {
       : base(total / count), extra(total % count) {}
   CLEAVE_HD constexpr uint32_t begin(uint32_t taker) const {
     return taker * base + min_of(taker, extra);
+  }
+  /// Who takes the thing at `position`, which is less than the total.
+  CLEAVE_HD constexpr uint32_t taker(uint32_t position) const {
+    const uint32_t larger = extra * (base + 1);
+    return position < larger ? position / (base + 1) : extra + (position - larger) / base;
   }
   CLEAVE_HD constexpr uint32_t count(uint32_t taker) const {
     return base + (taker < extra ? 1 : 0);
@@ -85,8 +90,6 @@ struct Schedule {
   uint32_t stream_tiles = 0;   // stream_k: tiles that are cut
   Shares worker_shares;        // stream_k: k blocks of the line, dealt to the workers
   FastDivmod k_blocks_divmod;  // stream_k
-  uint32_t reduce_chunks = 1;  // parallel: reduction units per tile
-  FastDivmod reduce_chunks_divmod;
 };
 
 /// Tiles that stream_k cuts: whole waves run unsplit, but for the last one, which shares the line
@@ -209,6 +212,7 @@ class Walk {
     if (next_ >= tiles() * s_.bundles) return false;
     uint32_t tile = next_;
     unit.slice = 0;
+    unit.parts = 1;
     if constexpr (is_sliced(Mode)) {
       uint32_t bundle = 0;
       if constexpr (G == Grouping::m || G == Grouping::n) {
@@ -232,8 +236,12 @@ class Walk {
       const uint32_t depth = finder_.table().classes[unit.conv_class].depth;
       unit.k_count = is_sliced(Mode) ? Shares(depth, s_.slices).count(unit.slice) : depth;
     }
-    unit.contributors = 0;
     return true;
+  }
+
+  /// True if `next` would give no more.
+  CLEAVE_HD constexpr bool finished() const {
+    return (Mode != SplitKMode::stream_k || position_ >= end_) && next_ >= tiles() * s_.bundles;
   }
 
  private:
@@ -261,13 +269,13 @@ class Walk {
     unit.k_first = offset;
     unit.k_step = 1;
     unit.k_count = min_of(end_, tile_end) - position_;
-    unit.slice = offset == 0 ? 0 : 1;  // 0 owns the tile, others contribute to it
     position_ += unit.k_count;
-    unit.contributors = 0;
-    if (offset == 0 && unit.k_count < k_blocks) {
-      // The owner collects from the workers after it, up to the one that holds the tile's last k
-      // block.
-      while (shares().begin(worker_ + unit.contributors + 1) < tile_end) ++unit.contributors;
+    unit.slice = 0;
+    unit.parts = 1;
+    if (unit.k_count < k_blocks) {
+      const uint32_t first = shares().taker(tile_begin);
+      unit.slice = worker_ - first;
+      unit.parts = shares().taker(tile_end - 1) - first + 1;
     }
     finder_.find(tile, unit);
     return true;
@@ -291,21 +299,6 @@ class Walk {
   Shares grouped_shares_;            // stream_k of groups
 };
 
-/// Parallel split-K, second half: reduction units, dealt after all of a worker's work units.
-struct ReduceUnit : TileSpot {
-  uint32_t chunk = 0;  // which of the tile's `reduce_chunks` shares of accumulators
-};
-
-template <Grouping G>
-CLEAVE_HD constexpr ReduceUnit reduce_unit(const Schedule& s, TileFinder<G>& finder,
-                                           uint32_t index) {
-  ReduceUnit unit;
-  uint32_t tile = 0;
-  s.reduce_chunks_divmod.divmod(index, tile, unit.chunk);
-  finder.find(tile, unit);
-  return unit;
-}
-
 /// How the planner describes a schedule; `make_schedule` precomputes the divisions.
 struct ScheduleShape {
   SplitKMode mode = SplitKMode::none;
@@ -319,7 +312,6 @@ struct ScheduleShape {
   uint32_t ranks = 1;          // parallel (cluster: all slices are ranks)
   uint32_t workers = 1;        // stream_k
   uint32_t stream_tiles = 0;   // stream_k, not used of groups; of classes: all with k blocks
-  uint32_t reduce_chunks = 1;  // parallel
   uint32_t band_width = 8;
   bool bands_along_m = false;  // not used of groups of M and N, whose bands cut the other dimension
 };
@@ -339,8 +331,6 @@ CLEAVE_HD constexpr Schedule make_schedule(const ScheduleShape& shape) {
   s.bundles = s.slices / s.ranks;
   s.tiles_divmod = FastDivmod(max_of(s.tiles, 1u));
   s.slice_shares = Shares(shape.k_blocks, s.slices);
-  s.reduce_chunks = shape.reduce_chunks;
-  s.reduce_chunks_divmod = FastDivmod(shape.reduce_chunks);
   if (shape.mode == SplitKMode::stream_k) {
     s.stream_tiles = shape.k_blocks == 0 && !classes ? 0 : shape.stream_tiles;
     s.worker_shares = Shares(classes ? shape.line : s.stream_tiles * shape.k_blocks, shape.workers);

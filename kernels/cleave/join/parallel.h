@@ -1,0 +1,79 @@
+// parallel split-K without clusters: every slice writes its partial, and the slices that are still
+// there when the last one arrives share the sum and the epilogue (fixup_word.h). No second launch.
+#pragma once
+
+#include "cleave/epilogue/store_direct.h"
+#include "cleave/join/fixup_word.h"
+#include "cleave/join/partials.h"
+
+namespace cleave {
+
+/// Looks that a slice takes at its tile's word before it leaves: some 50 us. CTAs of one launch end
+/// up to 10 us apart.
+inline constexpr uint32_t kLingerLooks = 64;
+
+/// By one thread: the chunks that are this slice's to reduce, as bits. `stays`: the CTA has no other
+/// unit to go on with.
+CLEAVE_DEVICE uint32_t arrive_and_linger(uint64_t* address, uint32_t slice, uint32_t slices,
+                                         uint32_t chunks, bool stays) {
+  if (!stays) {
+    const FixupWord found{ptx::add_acquire_release(address, FixupWord::arrival(slice, false))};
+    if (!found.leaves_all(slices)) return 0;
+    *address = 0;
+    return FixupWord::all(chunks);
+  }
+  ptx::add_release(address, FixupWord::arrival(slice, true));
+  FixupWord seen;
+  for (uint32_t i = 0; i < kLingerLooks && !seen.complete(slices); ++i)
+    seen = {ptx::load_acquire(address)};
+  while (!seen.complete(slices)) {
+    const FixupWord found{
+        ptx::compare_exchange_acquire(address, seen.bits, seen.without(slice).bits)};
+    if (found.bits == seen.bits) return 0;
+    seen = found;
+  }
+  if (FixupWord{ptx::add_relaxed(address, FixupWord::kOne)}.clears(slices)) *address = 0;
+  return seen.chunks_of(slice, chunks);
+}
+
+/// The blocks of accumulators of one chunk: their sums over all slices, and the epilogue.
+template <GemmConfig C>
+CLEAVE_DEVICE void reduce_chunk(const GemmParams& p, Finish<C, GlobalLines<C>>& finish,
+                                uint32_t number, uint32_t chunk, const Shares& chunks,
+                                uint32_t thread) {
+  for (uint32_t block = chunks.begin(chunk); block < chunks.begin(chunk + 1); ++block) {
+    if (!Fragment<C>::stored(block)) continue;
+    Sum<C> v[4] = {}, ups[4] = {};
+    sum_partials<C>(p, number, block, thread, v);
+    if constexpr (gated(C)) sum_partials<C>(p, number, block + Fragment<C>::kUpBlocks, thread, ups);
+    store_block_direct<C>(p.epilogue, finish, block, v, ups);
+  }
+}
+
+/// By the math threads. `number`: the tile's, for its word and partials; `idle`: the CTA has no unit
+/// after this one; `shared`: a word of shared memory.
+template <GemmConfig C>
+CLEAVE_DEVICE void join_parallel(const GemmParams& p, const WorkUnit& unit, uint32_t number,
+                                 const Tile<C>& tile, bool idle, const Sums<C>& sums,
+                                 uint32_t thread, uint32_t* shared) {
+  const uint32_t slices = p.schedule.slices;
+  const uint32_t count = FixupWord::chunks(slices, Fragment<C>::kBlocks);
+  write_partial<C>(p.partials, number * slices + unit.slice, sums, thread);
+  math_sync<C>();
+  if (thread == 0) {
+    uint64_t* const word = reinterpret_cast<uint64_t*>(p.counters) + number;
+    *shared = arrive_and_linger(word, unit.slice, slices, count, idle && unit.slice < count);
+  }
+  math_sync<C>();
+  const uint32_t mine = __shfl_sync(0xffffffffu, *shared, 0);
+  if (mine == 0) return;
+  GlobalLines<C> lines(p.epilogue, tile);
+  Finish<C, GlobalLines<C>> finish(p.epilogue, tile, lines);
+  const Shares chunks(Fragment<C>::kBlocks, count);
+  for (uint32_t chunk = 0; mine >> chunk != 0; ++chunk) {
+    if (mine >> chunk & 1) reduce_chunk<C>(p, finish, number, chunk, chunks, thread);
+  }
+  finish.done();
+}
+
+}  // namespace cleave
