@@ -75,7 +75,7 @@ class GpuPlan final : public GemmPlan {
     const GemmConfig& c = choice_.config;
     launch_.grid = {choice_.blocks, 1, 1};
     launch_.block = {block_threads(c), 1, 1};
-    launch_.cluster = {cluster_size(c), 1, 1};
+    launch_.cluster = cluster_size(c);
     launch_.cooperative = blocks_wait(c);
     launch_.dynamic_shared_bytes = smem_plan(c).bytes;
   }

@@ -4,6 +4,7 @@
 
 #include "cleave/device.h"
 #include "cleave/error.h"
+#include "launch/launch_attributes.h"
 #include "runtime/context.h"
 #include "runtime/driver.h"
 
@@ -12,15 +13,13 @@ namespace {
 
 constexpr uint32_t portable_cluster_blocks = 8;  // larger clusters exist only on some devices
 
-uint32_t blocks(const Dim3& size) {
-  return size.x * size.y * size.z;
-}
-
 // A launch's configuration with the storage of its attributes: on the stack, so launching is
 // thread-safe and allocates nothing.
 class LaunchConfig {
  public:
-  LaunchConfig(const LaunchShape& shape, CUstream stream) {
+  LaunchConfig(const LaunchShape& shape, bool can_overlap, CUstream stream)
+      : attributes_(launch_attributes(shape.cluster, shape.programmatic && can_overlap,
+                                      shape.cooperative)) {
     config_.gridDimX = shape.grid.x;
     config_.gridDimY = shape.grid.y;
     config_.gridDimZ = shape.grid.z;
@@ -29,40 +28,25 @@ class LaunchConfig {
     config_.blockDimZ = shape.block.z;
     config_.sharedMemBytes = shape.dynamic_shared_bytes;
     config_.hStream = stream;
-    config_.attrs = attributes_;
-    if (blocks(shape.cluster) > 1) {
-      CUlaunchAttribute& cluster = add(CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION);
-      cluster.value.clusterDim.x = shape.cluster.x;
-      cluster.value.clusterDim.y = shape.cluster.y;
-      cluster.value.clusterDim.z = shape.cluster.z;
-    }
-    if (shape.programmatic) {
-      add(CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION)
-          .value.programmaticStreamSerializationAllowed = 1;
-    }
-    if (shape.cooperative) add(CU_LAUNCH_ATTRIBUTE_COOPERATIVE).value.cooperative = 1;
+    config_.attrs = attributes_.list;
+    config_.numAttrs = attributes_.count;
   }
   LaunchConfig(const LaunchConfig&) = delete;
   LaunchConfig& operator=(const LaunchConfig&) = delete;
 
   const CUlaunchConfig* get() const { return &config_; }
 
-
  private:
-  CUlaunchAttribute& add(CUlaunchAttributeID id) {
-    CUlaunchAttribute& attribute = attributes_[config_.numAttrs++];
-    attribute.id = id;
-    return attribute;
-  }
-
-  CUlaunchAttribute attributes_[3] = {};
+  LaunchAttributes attributes_;
   CUlaunchConfig config_ = {};
 };
 
 }  // namespace
 
 Kernel::Kernel(const CompiledKernel& compiled, const char* entry, int device, KernelLimits limits)
-    : device_(device), resources_(compiled.resources) {
+    : device_(device),
+      can_overlap_(launches_overlap(device_info(device).compute_capability, driver_version())),
+      resources_(compiled.resources) {
   const ContextGuard context(device);
   const RelaxedCapture relaxed;
   const Driver& cuda = driver();
@@ -102,7 +86,7 @@ Kernel::~Kernel() {
 }
 
 void Kernel::launch(const LaunchShape& shape, CUstream stream, const void* params) const {
-  const LaunchConfig config(shape, stream);
+  const LaunchConfig config(shape, can_overlap_, stream);
   void* arguments[] = {const_cast<void*>(params)};
   const CUresult result = driver().launch_kernel_ex(config.get(), function_, arguments, nullptr);
   if (result == CUDA_SUCCESS) return;
@@ -111,7 +95,7 @@ void Kernel::launch(const LaunchShape& shape, CUstream stream, const void* param
                 fmt::format("the kernel's {} CTAs wait for each other, and the stream's context "
                             "cannot run all of them at once (a green context, or MPS's limits); use "
                             "split_k_mode=\"parallel\"",
-                            blocks(shape.grid)));
+                            shape.grid.x * shape.grid.y * shape.grid.z));
   }
   check_stream(stream, device_);
   throw_driver_error(result, "cuLaunchKernelEx");
@@ -120,8 +104,8 @@ void Kernel::launch(const LaunchShape& shape, CUstream stream, const void* param
 int Kernel::max_active_clusters(const LaunchShape& shape) const {
   const ContextGuard context(device_);
   int count = 0;
-  if (blocks(shape.cluster) > 1) {
-    const LaunchConfig config(shape, nullptr);
+  if (shape.cluster > 1) {
+    const LaunchConfig config(shape, can_overlap_, nullptr);
     check(driver().occupancy_max_active_clusters(&count, function_, config.get()),
           "cuOccupancyMaxActiveClusters");
     return count;

@@ -16,9 +16,10 @@ struct Dim3 {
 struct LaunchShape {
   Dim3 grid = {};
   Dim3 block = {};
-  Dim3 cluster = {};  ///< blocks; all 1: no cluster launch
+  uint32_t cluster = 1;  ///< CTAs along x; 1: no cluster launch
   uint32_t dynamic_shared_bytes = 0;
-  /// May start before the stream's previous kernel has ended; the kernel waits by griddepcontrol.
+  /// May start before the stream's previous kernel has ended, if launches can overlap on this device
+  /// (launch_attributes.h); the kernel waits by griddepcontrol.
   bool programmatic = false;
   /// All CTAs are resident together, or the launch fails: for those that wait for each other.
   bool cooperative = false;
@@ -54,6 +55,7 @@ class Kernel {
 
  private:
   int device_;
+  bool can_overlap_;
   KernelResources resources_;
   CUmodule module_ = nullptr;
   CUfunction function_ = nullptr;
