@@ -161,7 +161,7 @@ def draw_split(config: random.Random, target: Target) -> dict[str, Any]:
         "mode": mode,
         "kernel": "auto" if target.device == "cpu" else kernel,
         "slices": slices,
-        "precision": config.choice(("tf32",)),
+        "precision": config.choice(("tf32", "ieee")),
     }
 
 
