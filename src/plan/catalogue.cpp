@@ -173,7 +173,7 @@ void add_splits(std::vector<Choice>& out, const GemmProblem& problem, const Devi
   const uint32_t k_blocks = whole->schedule.k_blocks;
 
   for (const SplitKMode m : {SplitKMode::serial, SplitKMode::parallel, SplitKMode::cluster}) {
-    if (!wants(m) || (any && m == SplitKMode::serial)) continue;  // its CTAs wait for each other
+    if (!wants(m) || (any && blocks_wait(m))) continue;
     spec.split = m;
     if (given > 0) {
       spec.slices = given;
@@ -257,7 +257,8 @@ bool is_listed(const Spec& spec) {
   const uint32_t most = spec.split == SplitKMode::none      ? 1
                         : spec.split == SplitKMode::cluster ? kMostClusterSlices
                                                             : kMostSlices;
-  if (spec.split == SplitKMode::automatic || spec.slices < 1 || spec.slices > most) return false;
+  if (spec.split == SplitKMode::automatic || blocks_wait(spec.split)) return false;
+  if (spec.slices < 1 || spec.slices > most) return false;
   return spec.cluster_k == 1 ||
          (spec.split == SplitKMode::parallel &&
           std::ranges::find(kClusters, spec.cluster_k) != std::end(kClusters) &&

@@ -42,6 +42,12 @@ CLEAVE_HD constexpr bool is_sliced(SplitKMode mode) {
   return mode == SplitKMode::serial || mode == SplitKMode::parallel || mode == SplitKMode::cluster;
 }
 
+/// Whether CTAs wait for others of their launch that need not be resident. `automatic` never chooses
+/// such a mode.
+CLEAVE_HD constexpr bool blocks_wait(SplitKMode mode) {
+  return mode == SplitKMode::serial;
+}
+
 /// Applied last: D = activation(alpha * A @ B + beta * C + bias). `swiglu` takes two columns of the
 /// product for each of D's n: silu(column j) * column n + j, so B has 2n columns, the gates first.
 enum class Activation : uint8_t { none, relu, gelu_tanh, gelu_erf, silu, swiglu };
