@@ -14,7 +14,7 @@ run: build  ## the demo: ARGS="..." goes to `cleave demo`
 
 test: build  ## C++ tests, then Python tests; GPU tests run where there is a GPU
 	ctest --test-dir $(BUILD) --output-on-failure --parallel $(shell nproc)
-	$(PYTHON) -m pytest $$($(PYTHON) -c 'import xdist' 2>/dev/null && echo -n auto --maxprocesses 12)
+	$(PYTHON) -m pytest -n auto --maxprocesses 12
 
 bench: build  ## measurements against the peers that are installed: ARGS="--help" lists the suites
 	$(PYTHON) -m bench $(ARGS)

@@ -1,23 +1,37 @@
-// Every kernel that the planner can choose, compiled for the architectures it serves: none spills
-// registers or keeps an array in local memory, and none has its WGMMAs serialised by ptxas.
+// The kernels that the planner can choose, compiled for the architectures they serve: none spills
+// registers or keeps an array in local memory, and none has its WGMMAs serialised by ptxas. A sample
+// of them as a rule; all of them, which takes twenty minutes of one core, where disabled tests are
+// run, too.
 #include <gtest/gtest.h>
 
 #include <atomic>
 #include <mutex>
+#include <set>
 #include <thread>
 
 #include "cleave/device.h"
 #include "jit/compiler.h"
 #include "jit/nvrtc.h"
 #include "jit/source.h"
+#include "kernel_sample.h"
 #include "plan/catalogue.h"
 
 namespace cleave {
 namespace {
 
-void compile_all(const DeviceInfo& device, const std::string& arch) {
+DeviceInfo hopper() {
+  return device_info(kPlanOnlyH100);
+}
+
+DeviceInfo ampere() {
+  DeviceInfo a100 = device_info(kPlanOnlyH100);
+  a100.compute_capability = 80;
+  a100.shared_memory_per_block = 163 * 1024;
+  return a100;
+}
+
+void compile_all(const std::vector<GemmConfig>& configs, const std::string& arch) {
   if (!nvrtc_available()) GTEST_SKIP() << "NVRTC is not installed: pip install nvidia-cuda-nvrtc";
-  const std::vector<GemmConfig> configs = all_configs(device);
   ASSERT_GT(configs.size(), 20u);
   std::atomic<size_t> next = 0;
   std::mutex mutex;
@@ -43,15 +57,46 @@ void compile_all(const DeviceInfo& device, const std::string& arch) {
   for (std::jthread& thread : threads) thread = std::jthread(work);
 }
 
-TEST(Kernels, EveryHopperKernelCompilesWithoutSpills) {
-  compile_all(device_info(kPlanOnlyH100), "sm_90a");
+TEST(Kernels, SampleForHopperCompilesWithoutSpills) {
+  compile_all(kernel_sample(all_configs(hopper())), "sm_90a");
 }
 
-TEST(Kernels, EveryAmpereKernelCompilesWithoutSpills) {
-  DeviceInfo a100 = device_info(kPlanOnlyH100);
-  a100.compute_capability = 80;
-  a100.shared_memory_per_block = 163 * 1024;
-  compile_all(a100, "sm_80");
+TEST(Kernels, SampleForAmpereCompilesWithoutSpills) {
+  compile_all(kernel_sample(all_configs(ampere())), "sm_80");
+}
+
+TEST(Kernels, DISABLED_AllForHopperCompileWithoutSpills) {
+  compile_all(all_configs(hopper()), "sm_90a");
+}
+
+TEST(Kernels, DISABLED_AllForAmpereCompileWithoutSpills) {
+  compile_all(all_configs(ampere()), "sm_80");
+}
+
+TEST(KernelSample, HasEveryTwoSettingsThatOccurTogether) {
+  const std::vector<GemmConfig> all = all_configs(hopper());
+  const std::vector<GemmConfig> sample = kernel_sample(all);
+  EXPECT_LT(sample.size(), all.size() / 2);
+  // Of both at once: settings have the same numbers in both then.
+  std::vector<GemmConfig> both = all;
+  both.insert(both.end(), sample.begin(), sample.end());
+  const auto pairs = settings_by_two(both);
+  std::set<uint32_t> of_all, of_sample;
+  for (size_t i = 0; i < both.size(); ++i)
+    (i < all.size() ? of_all : of_sample).insert(pairs[i].begin(), pairs[i].end());
+  EXPECT_GT(of_all.size(), 1000u);
+  EXPECT_EQ(of_sample, of_all);
+}
+
+TEST(KernelSample, HasTheLargestTileWithEveryCombinationOfFeatures) {
+  const std::vector<GemmConfig> all = all_configs(hopper());
+  std::map<std::string, uint32_t> largest;
+  for (const GemmConfig& config : kernel_sample(all)) {
+    uint32_t& most = largest[features(config)];
+    most = std::max(most, accumulators(config));
+  }
+  for (const GemmConfig& config : all)
+    ASSERT_GE(largest[features(config)], accumulators(config)) << gemm_source(config);
 }
 
 }  // namespace

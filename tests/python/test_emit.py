@@ -235,7 +235,67 @@ def check_product(operation: Operation, folder: Path) -> None:
         assert compiled(**given).shape == d.shape
 
 
-@every_operation
+def compile_together(name: str, files: list[Path], includes: list[str], folder: Path) -> Path:
+    """The object of a translation unit that has all of these."""
+    lines = [f'#include "{path}"' for path in files]
+    done = subprocess.run(
+        ["g++", "-std=c++20", "-O0", "-fPIC", "-c", *WARNINGS.split(), *includes,
+         f"-DTORCH_TARGET_VERSION={hex(2 << 56 | 10 << 48)}", "-x", "c++", "-", "-o", name],
+        input="\n".join(lines) + "\n", cwd=folder, capture_output=True, text=True,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return folder / name
+
+
+def build_together(operations: list[Operation | Convolution], folder: Path) -> None:
+    """Their packages, with one library for all. A build of each spends most of its time on headers,
+    over and over: here the files that have one name in all projects are compiled as one, which they
+    can be, since each operation has a namespace."""
+    common = folder / "common"
+    torch_folder = Path(torch.__file__).parent
+    includes = [f"-isystem{torch_folder / 'include'}", f"-isystem{CUDA_HEADERS}"]
+    includes += [f"-I{common / part}" for part in ("src", "kernels")]
+    units: dict[str, list[Path]] = {}
+    for operation in operations:
+        project = cleave.emit.pytorch(
+            operation.plan(), operation.name, folder / operation.name, sources="cubin",
+            archs=operation.archs,
+        )  # fmt: skip
+        for part in ("src/launch", "kernels/cleave"):  # of these, too, each has what it needs
+            shutil.copytree(project / part, common / part, dirs_exist_ok=True)
+            shutil.rmtree(project / part)
+        includes += [f"-I{project / part}" for part in ("include", "src", "kernels")]
+        for source in sorted(project.glob("src/*.cpp")):
+            units.setdefault(f"{source.stem}.o", []).append(source)
+        units.setdefault("kernels.o", []).extend(sorted(project.glob("kernels/*.cpp")))
+        (project / operation.name / "_C.so").symlink_to(folder / "together.so")
+    objects = [compile_together(*unit, includes, folder) for unit in units.items()]
+    libraries = [f"-L{torch_folder / 'lib'}", "-ltorch", "-ltorch_cpu", "-ldl"]
+    build(["g++", "-shared", *map(str, objects), *libraries, "-o", "together.so"], folder)
+
+
+def check_operators(operations: list[Operation | Convolution], folder: Path) -> None:
+    for operation in operations:
+        print(operation.name, file=sys.stderr)
+        check_operator(operation, folder / operation.name)
+
+
+@pytest.mark.parametrize("half", [0, 1])  # for two processes
+def test_extensions_of_compiled_kernels(half: int, elsewhere: Path) -> None:
+    operations = EVERYTHING[half::2]
+    build_together(operations, elsewhere)
+    in_child(check_operators, operations, elsewhere)
+
+
+# Of each kind one: dense, scaled, grouped, a convolution.
+some_operations = pytest.mark.parametrize(
+    "operation",
+    [o for o in EVERYTHING if o.name in ("bf16_bias_relu", "i8_row", "experts_padded", "conv")],
+    ids=lambda o: o.name,
+)
+
+
+@some_operations
 def test_extension_of_compiled_kernels_builds(
     operation: Operation | Convolution, elsewhere: Path, tmp_path: Path
 ) -> None:
@@ -268,11 +328,7 @@ def test_cpp_project_builds(
 
 
 @pytest.mark.skipif(shutil.which("nvcc") is None, reason="needs nvcc")
-@pytest.mark.parametrize(
-    "operation",
-    [o for o in EVERYTHING if o.name in ("bf16_bias_relu", "i8_row", "experts_padded", "conv")],
-    ids=lambda o: o.name,
-)
+@some_operations
 def test_extension_of_sources_builds(
     operation: Operation | Convolution, elsewhere: Path, tmp_path: Path
 ) -> None:
