@@ -261,16 +261,18 @@ def build_together(operations: list[Operation | Convolution], folder: Path) -> N
             operation.plan(), operation.name, folder / operation.name, sources="cubin",
             archs=operation.archs,
         )  # fmt: skip
-        for part in ("src/launch", "kernels/cleave"):  # of these, too, each has what it needs
+        for part in ("src/launch", "kernels/cleave"):  # of these each has what it needs
             shutil.copytree(project / part, common / part, dirs_exist_ok=True)
             shutil.rmtree(project / part)
+        header = Path("src") / "torch_unstable.h"  # which is in no namespace of the operation
+        (project / header).replace(common / header)
         includes += [f"-I{project / part}" for part in ("include", "src", "kernels")]
         for source in sorted(project.glob("src/*.cpp")):
             units.setdefault(f"{source.stem}.o", []).append(source)
         units.setdefault("kernels.o", []).extend(sorted(project.glob("kernels/*.cpp")))
         (project / operation.name / "_C.so").symlink_to(folder / "together.so")
     objects = [compile_together(*unit, includes, folder) for unit in units.items()]
-    libraries = [f"-L{torch_folder / 'lib'}", "-ltorch", "-ltorch_cpu", "-ldl"]
+    libraries = [f"-L{torch_folder / 'lib'}", "-ltorch", "-ltorch_cpu", "-lc10", "-ldl"]
     build(["g++", "-shared", *map(str, objects), *libraries, "-o", "together.so"], folder)
 
 
