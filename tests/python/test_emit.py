@@ -311,7 +311,8 @@ def test_extension_of_compiled_kernels_builds(
     in_child(check_operator, operation, Path(moved))
 
 
-@pytest.mark.parametrize("operation", EVERYTHING[::4], ids=lambda o: o.name)
+# Dense, with swiglu, with scales of blocks, in groups, a convolution's gradient.
+@pytest.mark.parametrize("operation", EVERYTHING[::8], ids=lambda o: o.name)
 def test_cpp_project_builds(
     operation: Operation | Convolution, elsewhere: Path, tmp_path: Path
 ) -> None:
