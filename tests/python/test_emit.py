@@ -289,15 +289,13 @@ def test_extensions_of_compiled_kernels(half: int, elsewhere: Path) -> None:
     in_child(check_operators, operations, elsewhere)
 
 
-# Of each kind one: dense, scaled, grouped, a convolution.
-some_operations = pytest.mark.parametrize(
-    "operation",
-    [o for o in EVERYTHING if o.name in ("bf16_bias_relu", "i8_row", "experts_padded", "conv")],
-    ids=lambda o: o.name,
-)
+def named(*names: str) -> Any:
+    """As the parameter `operation`."""
+    operations = [operation for operation in EVERYTHING if operation.name in names]
+    return pytest.mark.parametrize("operation", operations, ids=lambda o: o.name)
 
 
-@some_operations
+@named("i8_row", "conv")  # the others differ in what is built together above
 def test_extension_of_compiled_kernels_builds(
     operation: Operation | Convolution, elsewhere: Path, tmp_path: Path
 ) -> None:
@@ -331,7 +329,7 @@ def test_cpp_project_builds(
 
 
 @pytest.mark.skipif(shutil.which("nvcc") is None, reason="needs nvcc")
-@some_operations
+@named("bf16_bias_relu", "i8_row", "experts_padded", "conv")
 def test_extension_of_sources_builds(
     operation: Operation | Convolution, elsewhere: Path, tmp_path: Path
 ) -> None:
