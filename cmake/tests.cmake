@@ -41,6 +41,7 @@ set_target_properties(fake_cuda PROPERTIES
   OUTPUT_NAME cuda SOVERSION 1 LIBRARY_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/fake_driver")
 target_include_directories(fake_cuda PRIVATE kernels)
 target_link_libraries(fake_cuda PRIVATE cuda_headers ${CMAKE_DL_LIBS})
+target_link_options(fake_cuda PRIVATE "LINKER:--exclude-libs,ALL")  # as in library.cmake
 # Two builds of one version, and one whose linker gave it no id.
 foreach(build IN ITEMS "" _other _anonymous)
   add_library(fake_nvrtc${build} SHARED tests/fake_driver/nvrtc.cpp)
