@@ -71,8 +71,8 @@ ConvTensors ConvOperands::read(const ConvInputs& inputs, TensorReader& reader,
 std::optional<Operand> ConvOperands::read_out(const ConvInputs& inputs, TensorReader& reader,
                                               const ConvOptions& options) {
   const std::optional<Operand> out = reader.read_written(inputs.out, "out");
-  if (!out || !inputs.convert.value_or(false) || out->ndim != options.axes + 2 || !out->other_type.empty() ||
-      order_of_d(options)(*out))
+  if (!out || !inputs.convert.value_or(false) || out->ndim != options.axes + 2 ||
+      !out->other_type.empty() || order_of_d(options)(*out))
     return out;
   if (may_overlap_itself(*out)) {
     refuse_value(

@@ -32,11 +32,11 @@ struct Tiling {
   std::vector<ConvClass> classes;      ///< of a convolution
   Schedule schedule;
 
-  uint32_t depth = 0;   ///< elements of K that a tile adds up; of groups and classes, in the mean
-  uint32_t tiles = 0;   ///< if all groups are equally large
+  uint32_t depth = 0;  ///< elements of K that a tile adds up; of groups and classes, in the mean
+  uint32_t tiles = 0;  ///< if all groups are equally large
   uint32_t reduce_chunks = 1;  ///< parallel: units of rows that a tile's reduction is dealt in
-  size_t counters = 0;  ///< of a run: serial, one per tile; stream_k, one per worker
-  size_t partials = 0;  ///< of the workspace: tiles of sums, 4 bytes each
+  size_t counters = 0;         ///< of a run: serial, one per tile; stream_k, one per worker
+  size_t partials = 0;         ///< of the workspace: tiles of sums, 4 bytes each
 
   uint32_t columns() const { return tile_n / parts; }  ///< of D, in a tile
   uint32_t tile_elements() const { return tile_m * tile_n; }

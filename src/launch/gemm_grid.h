@@ -68,7 +68,9 @@ inline GemmTiles gemm_tiles(const GemmConfig& config, const GemmSizes& sizes,
 }
 
 /// True if CTAs wait for others of the launch, so that all of them have to be resident at once.
-inline bool blocks_wait(const GemmConfig& config) { return blocks_wait(config.split); }
+inline bool blocks_wait(const GemmConfig& config) {
+  return blocks_wait(config.split);
+}
 
 /// True if slices meet in memory: those of a cluster meet in its own.
 inline bool needs_workspace(const GemmConfig& config) {

@@ -213,9 +213,10 @@ double predict_us(const Choice& choice, const DeviceInfo& device) {
     case SplitKMode::parallel: {
       // Written once; read by the slices that stay, or by the last group's ranks.
       const double share =
-          c.cluster_k > 1 ? c.cluster_k
-                          : std::min<double>(FixupWord::chunks(s.slices, accumulators_per_thread(c) / 4),
-                                             concurrent / tiles / sharers);
+          c.cluster_k > 1
+              ? c.cluster_k
+              : std::min<double>(FixupWord::chunks(s.slices, accumulators_per_thread(c) / 4),
+                                 concurrent / tiles / sharers);
       join += worker_tiles * tile_us / c.cluster_k + kSignalUs +
               groups * tile_us / std::max(share, 1.0);
       break;

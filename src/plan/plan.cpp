@@ -56,7 +56,8 @@ void refuse_invalid(const GemmProblem& problem) {
     throw Error(
         ErrorCode::unsupported,
         fmt::format(
-            "activation=\"swiglu\" cannot be served on {}: its kernels take no scales of blocks, no "
+            "activation=\"swiglu\" cannot be served on {}: its kernels take no scales of blocks, "
+            "no "
             "8-bit b that is contiguous along n, and no split_k_mode=\"cluster\"; copy b, choose "
             "another mode, or apply the activation in a step of its own",
             device.name));

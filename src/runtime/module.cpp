@@ -91,11 +91,12 @@ void Kernel::launch(const LaunchShape& shape, CUstream stream, const void* param
   const CUresult result = driver().launch_kernel_ex(config.get(), function_, arguments, nullptr);
   if (result == CUDA_SUCCESS) return;
   if (result == CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE) {
-    throw Error(ErrorCode::unsupported,
-                fmt::format("the kernel's {} CTAs wait for each other, and the stream's context "
-                            "cannot run all of them at once (a green context, or MPS's limits); use "
-                            "split_k_mode=\"parallel\"",
-                            shape.grid.x * shape.grid.y * shape.grid.z));
+    throw Error(
+        ErrorCode::unsupported,
+        fmt::format("the kernel's {} CTAs wait for each other, and the stream's context "
+                    "cannot run all of them at once (a green context, or MPS's limits); use "
+                    "split_k_mode=\"parallel\"",
+                    shape.grid.x * shape.grid.y * shape.grid.z));
   }
   check_stream(stream, device_);
   throw_driver_error(result, "cuLaunchKernelEx");

@@ -29,6 +29,32 @@ std::optional<Choice> choose(const GemmProblem& p, const char* spec) {
   return make_choice(p, device_info(kPlanOnlyH100), *parse_spec(spec));
 }
 
+// B has two columns for each of D's: with one column of D its stride counts all the same, and the ups
+// begin where copies of 16 bytes need not.
+TEST(Choice, UpsAreReadAsTheyLie) {
+  GemmProblem p;
+  p.m = 5;
+  p.n = 1;
+  p.k = 153;
+  p.activation = Activation::swiglu;
+  p.a = {DType::f32, 156, 1};
+  p.b = {DType::f32, 1, p.k};  // column by column
+  p.c = p.d = {DType::f16, p.n, 1};
+  auto choice = choose(p, "portable 64x64");
+  ASSERT_TRUE(choice.has_value());
+  EXPECT_EQ(choice->config.load_bytes_b, 4u);
+  p.b = {DType::f32, 4, 1};  // row by row
+  choice = choose(p, "portable 64x64");
+  ASSERT_TRUE(choice.has_value());
+  EXPECT_EQ(choice->config.b_major, Major::mn);
+  EXPECT_EQ(choice->config.load_bytes_b, 4u);
+  p.n = 8;
+  p.b = {DType::f32, 16, 1};
+  choice = choose(p, "portable 64x64");
+  ASSERT_TRUE(choice.has_value());
+  EXPECT_EQ(choice->config.load_bytes_b, 16u);
+}
+
 TEST(Choice, TallTilesHaveThreeWarpgroups) {
   const auto choice = choose(scaled_by_block(1), "sm90 192x128");
   ASSERT_TRUE(choice.has_value());

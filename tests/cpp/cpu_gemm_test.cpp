@@ -273,7 +273,7 @@ TEST(CpuGemm, WorkspaceIsWhatTheModeNeeds) {
   EXPECT_EQ(size(SplitKMode::serial), 16 + 2 * kTile);
   EXPECT_EQ(size(SplitKMode::parallel), 16 + 2 * 8 * kTile);
   EXPECT_EQ(size(SplitKMode::cluster), 0u);
-  EXPECT_EQ(size(SplitKMode::stream_k), 16 + 16 * kTile);
+  EXPECT_EQ(size(SplitKMode::stream_k), 16 + 2 * 16 * kTile);
   p.split_k_slices = 1;
   EXPECT_EQ(size(SplitKMode::serial), 0u);
 }

@@ -317,7 +317,7 @@ TEST(CpuGrouped, WorkspaceServesTheMostTilesThatGroupsCanHave) {
   };
   EXPECT_EQ(size(SplitKMode::serial), 16 + kTiles * kTile);
   EXPECT_EQ(size(SplitKMode::parallel), 16 + kTiles * 8 * kTile);
-  EXPECT_EQ(size(SplitKMode::stream_k), 16 + 16 * kTile);
+  EXPECT_EQ(size(SplitKMode::stream_k), 16 + 2 * 16 * kTile);
   EXPECT_EQ(size(SplitKMode::cluster), 0u);
 }
 

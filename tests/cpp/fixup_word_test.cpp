@@ -16,7 +16,8 @@ namespace {
 /// One slice, a step at a time, as kernels/cleave/join/parallel.h goes through it.
 class Slice {
  public:
-  Slice(uint32_t slice, bool stays, uint32_t patience) : slice_(slice), stays_(stays), patience_(patience) {}
+  Slice(uint32_t slice, bool stays, uint32_t patience)
+      : slice_(slice), stays_(stays), patience_(patience) {}
 
   bool done() const { return stage_ == Stage::done; }
 
@@ -119,7 +120,8 @@ TEST(FixupWord, EveryChunkHasOneReducerWhateverTheOrder) {
       if (HasFatalFailure()) return;
       if (running[one].done()) running.erase(running.begin() + one);
     }
-    for (const int count : reducers) ASSERT_EQ(count, 1) << slices << " slices, " << chunks << " chunks";
+    for (const int count : reducers)
+      ASSERT_EQ(count, 1) << slices << " slices, " << chunks << " chunks";
     ASSERT_EQ(word.bits, 0u);
   }
 }

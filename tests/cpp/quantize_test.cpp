@@ -407,7 +407,8 @@ TEST(Quantize, RefusesWhatNoKernelServes) {
                 p.scale.stride_row = 2;
               })),
               "granularity is block_1x128");
-  expect_says(refusal(changed([](P& p) { p.has_transpose = true; })), "has_transpose (transpose) is true");
+  expect_says(refusal(changed([](P& p) { p.has_transpose = true; })),
+              "has_transpose (transpose) is true");
   expect_says(refusal(changed([](P& p) { p.has_smooth = true, p.smooth_alignment = 2; })),
               "smooth.alignment is 2 bytes");
   expect_says(refusal(changed([](P& p) { p.scale.alignment = 0; })), "scale.alignment is 0 bytes");

@@ -202,10 +202,9 @@ class Cases {
 
 std::string text(const Case& x) {
   const ScheduleShape& s = x.shape;
-  return testing::PrintToString(
-             std::vector<uint32_t>{uint32_t(s.mode), uint32_t(s.grouping), s.tiles_m, s.tiles_n,
-                                   s.batches, s.k_blocks, s.slices, s.workers, s.stream_tiles,
-                                   s.band_width, uint32_t(s.bands_along_m)}) +
+  return testing::PrintToString(std::vector<uint32_t>{
+             uint32_t(s.mode), uint32_t(s.grouping), s.tiles_m, s.tiles_n, s.batches, s.k_blocks,
+             s.slices, s.workers, s.stream_tiles, s.band_width, uint32_t(s.bands_along_m)}) +
          " groups' steps " + testing::PrintToString(x.before) + ", " +
          std::to_string(x.classes.size()) + " classes";
 }

@@ -2,8 +2,8 @@
 
     python tests/gpu/provocations.py WHAT MODE ROUNDS
 
-runs one of them in this process and prints what came of it. A launch whose CTAs wait for others that
-never start hangs the process, so `test_liveness_gpu.py` runs each in a child that it can kill.
+runs one of them in this process and prints what came of it. A launch whose CTAs wait for others
+that never start hangs the process: `test_liveness_gpu.py` runs each in a child that it can kill.
 
 green       a green context of half the GPU's multiprocessors
 priorities  two streams of different priority, while another kernel holds half of the GPU: each gets

@@ -174,12 +174,11 @@ def test_empty_groups_of_k_take_no_scale(kernel: str, mode: str, blocks: bool) -
     offs = torch.tensor(sizes, device="cuda").cumsum(0).to(torch.int32)
     a, b = (torch.randint(-3, 4, (x, total), device="cuda").float() for x in (m, n))
     scales = [torch.ones(count, m, device="cuda"), torch.ones(count, n, device="cuda")]
-    options = {}
+    options = {"alignment": 128}
     if blocks:
         scales = [torch.ones(x, total // 128, device="cuda") for x in (m, n)]
         scales[1] = scales[1].mT
         scales[0][:, 1:] = float("inf")  # of the group of 512: that of 128 has one block
-        options["alignment"] = 128
     else:
         for g, size in enumerate(sizes):
             if size == 0:

@@ -35,9 +35,10 @@ CLEAVE_DEVICE bool join_stream(const GemmParams& p, const WorkUnit& unit, Sums<C
   if (unit.parts == 1) return true;
   // The CTAs that hold the parts, one in each of successive workers.
   const uint32_t owner = blockIdx.x - unit.slice * sharers(C);
-  const auto slot = [&](uint32_t part) {  // a worker may hold the first part of one tile and another's rest
-    return part == 0 ? gridDim.x + owner : owner + part * sharers(C);
-  };
+  const auto slot =
+      [&](uint32_t part) {  // a worker may hold the first part of one tile and another's rest
+        return part == 0 ? gridDim.x + owner : owner + part * sharers(C);
+      };
   uint32_t* const counter = p.counters + owner;
 
   if (unit.slice == 0 && others_arrived<C>(counter, unit.parts - 1, thread)) {

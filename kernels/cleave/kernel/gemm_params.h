@@ -34,9 +34,10 @@ struct GemmParams {
   Schedule schedule;
   GroupParams groups;
   EpilogueParams epilogue;
-  float* partials = nullptr;     // float32 parts of tiles, in fragment order
-  uint32_t* counters = nullptr;  // one per tile (parallel: a FixupWord; stream_k: one per CTA); zero
-                                 // between launches
+  float* partials = nullptr;  // float32 parts of tiles, in fragment order
+  uint32_t* counters =
+      nullptr;  // one per tile (parallel: a FixupWord; stream_k: one per CTA); zero
+                // between launches
 };
 
 /// A class's tensor maps (sm90).

@@ -238,7 +238,8 @@ CLEAVE_DEVICE void gemm_sm90(const Params<C>& p) {
     if constexpr (C.consumers > 1) ptx::registers_increase<consumer_registers(C)>();
     consume<C>(p, place, smem, shared);
   }
-  if constexpr (sharers(C) > 1) {  // all threads: a partner may still arrive on this block's barriers
+  if constexpr (sharers(C) >
+                1) {  // all threads: a partner may still arrive on this block's barriers
     __syncwarp();
     ptx::cluster_meet();
   }

@@ -65,7 +65,9 @@ CLEAVE_DEVICE uint64_t compare_exchange_acquire(uint64_t* p, uint64_t expected, 
 }
 
 /// Ends the launch with an error, and with it all work of the process on this GPU.
-CLEAVE_DEVICE void trap() { asm volatile("trap;"); }
+CLEAVE_DEVICE void trap() {
+  asm volatile("trap;");
+}
 
 /// Lets the next launch in the stream start its blocks as soon as there is room. It still waits for
 /// this one's results, in grid_dependency_wait.

@@ -308,10 +308,10 @@ struct ScheduleShape {
   uint32_t k_blocks = 0;                           // not used of groups of K and of classes
   uint32_t line =
       0;  // classes: k blocks of all tiles together; tiles_m counts those of all classes
-  uint32_t slices = 1;         // serial, parallel, cluster; a multiple of ranks
-  uint32_t ranks = 1;          // parallel (cluster: all slices are ranks)
-  uint32_t workers = 1;        // stream_k
-  uint32_t stream_tiles = 0;   // stream_k, not used of groups; of classes: all with k blocks
+  uint32_t slices = 1;        // serial, parallel, cluster; a multiple of ranks
+  uint32_t ranks = 1;         // parallel (cluster: all slices are ranks)
+  uint32_t workers = 1;       // stream_k
+  uint32_t stream_tiles = 0;  // stream_k, not used of groups; of classes: all with k blocks
   uint32_t band_width = 8;
   bool bands_along_m = false;  // not used of groups of M and N, whose bands cut the other dimension
 };
