@@ -576,9 +576,9 @@ def test_a_peer_that_refuses_is_left_out(short):
 
 
 def test_against_auto(short):
-    splits = [("none", 1), ("serial", 2), ("serial", 100_000)]
+    splits = [("none", 1), ("serial", 2), ("cluster", 17)]
     made = contest.against_auto(StandInGpu(), CASE, suite_of("modes", [CASE], splits), 7)
-    assert [row["requested_mode"] for row in made] == ["auto", "none", "serial", "serial"]
+    assert [row["requested_mode"] for row in made] == ["auto", "none", "serial", "cluster"]
     assert made[0]["ratio"] == 1
     assert (made[2]["mode"], made[2]["slices"]) == ("serial", 2)
     assert all(row["verified"] and row["us"] > 0 for row in made[:3])

@@ -76,6 +76,19 @@ def test_every_environment_variable_is_documented() -> None:
     assert [name for name in sorted(read) if f"`{name}`" not in page] == []
 
 
+def test_promises_name_tests_that_exist() -> None:
+    page = (ROOT / "docs" / "reliability.md").read_text("utf-8")
+    promised = re.findall(r"`(tests/[\w/]+\.(?:py|cpp))(?:::([\w.]+))?`", page)
+    assert len(promised) > 30
+    for path, name in promised:
+        text = (ROOT / path).read_text("utf-8")
+        if path.endswith(".cpp") and name:
+            suite, _, case = name.partition(".")
+            assert re.search(rf"TEST(_[FP])?\({suite}, {case}\)", text), f"{path}::{name}"
+        elif name:
+            assert f"def {name}(" in text, f"{path}::{name}"
+
+
 def test_cpp_snippets_are_of_the_example() -> None:
     """Which ctest builds and runs."""
     example = (ROOT / "examples" / "cpp" / "convolution.cpp").read_text("utf-8")

@@ -403,8 +403,6 @@ def test_emitted_text_is_formatted(operation: Operation | Convolution, tmp_path:
 
 
 def build_and_load_at_once(folder: Path) -> None:
-    os.environ |= {"LIBRARY_PATH": str(driver)}
-    ctypes.CDLL(str(driver / "libcuda.so.1"), mode=ctypes.RTLD_GLOBAL)
     plan = OPERATIONS[0].plan()
     module = cleave.emit.pytorch(plan, "projection", folder, jit=True, sources="cubin")
     assert sys.modules["projection"] is module

@@ -213,11 +213,13 @@ def test_torchs_switch_is_read_however_it_was_set(monkeypatch: pytest.MonkeyPatc
     torch = pytest.importorskip("torch", minversion="2.10")
     from cleave._torch_precision import allows_tf32
 
-    assert not allows_tf32() and allows_tf32(convolution=True)  # torch's defaults
+    torch.set_float32_matmul_precision("highest")  # the default, which other tests change
+    monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", True)
+    assert not allows_tf32() and allows_tf32(convolution=True)
     monkeypatch.setattr(torch.backends.cuda.matmul, "allow_tf32", True)
     monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)
     assert allows_tf32() and not allows_tf32(convolution=True)
-    monkeypatch.undo()
+    monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", True)
     torch.set_float32_matmul_precision("high")
     assert allows_tf32()
     torch.set_float32_matmul_precision("highest")
