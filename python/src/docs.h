@@ -38,6 +38,8 @@ Args:
         int32 for int8, exact for K < 131072, and bfloat16 for 8-bit floats.
     split_k_mode: "none", "serial", "parallel", "cluster", "stream_k" or "auto". Every mode is
         repeatable bit by bit, but results of two modes or slice counts may differ in the last bits.
+        "auto" never chooses "serial", whose CTAs wait for each other: it is refused where they do
+        not fit (in a green context, say). All others end wherever they run.
     split_k_slices: 1 or more, of which at most K are used; None lets the planner choose.
     deterministic: repeatable results are demanded: honoured or refused.
     kernel: "auto", "sm90" (TMA and WGMMA) or "portable" (sm_80 and later, any alignment).
