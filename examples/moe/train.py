@@ -21,8 +21,8 @@ from torch import Tensor, nn
 
 from cleave.torch import MoE
 
-# Of the reference's loss. On a GPU sums have another order, and roundings add up from step to step;
-# what a rounding sends to another expert counts as well.
+# A share of the reference's loss. On a GPU sums have another order, and roundings add up from step
+# to step; what a rounding sends to another expert counts as well.
 TOLERANCE = {
     "cpu": {"float32": 1e-4, "bfloat16": 0.03},
     "cuda": {"float32": 0.03, "bfloat16": 0.03},

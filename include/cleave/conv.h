@@ -35,7 +35,8 @@ int64_t taps(const ConvLayout& conv);
 
 /// The problem of a convolution with `groups` groups (of conv.channels and conv.filters each) over
 /// packed tensors. Bias (fprop and dgrad: Bias::row), C, activation, precision, split-K, other pixel
-/// strides (a.stride_row ...) may be set afterwards. `validate` judges the result, so any numbers may go in.
+/// strides (a.stride_row ...) may be set afterwards. `validate` judges the result, so any numbers may
+/// go in.
 GemmProblem implicit_gemm(const ConvLayout& conv, int64_t groups, DType operands, DType output);
 
 }  // namespace cleave

@@ -185,8 +185,8 @@ class GemmPlan {
   /// by launches that may run at the same time; apart from everything that the launch reads or
   /// writes, or it is refused. The CPU backend refuses one that is not zeroed or in use; on a GPU,
   /// where only the kernel sees it, D is then wrong, and so may be what later launches make of the
-  /// counters. nullptr: a pooled workspace of (device, stream) is used. Never allocates, synchronises or compiles once `prepare` has run (first use
-  /// prepares by itself, outside capture).
+  /// counters. nullptr: a pooled workspace of (device, stream) is used. Never allocates,
+  /// synchronises or compiles once `prepare` has run (first use prepares by itself, outside capture).
   virtual void run(const GemmArguments& arguments, void* workspace, size_t workspace_size,
                    void* stream) const = 0;
   void run(const GemmArguments& arguments, void* stream) const {
@@ -215,13 +215,14 @@ class GemmPlan {
       const = 0;  ///< max(bytes / bandwidth, operations / peak) on this device
 
   /// Host memory that the plan keeps: at most 4 KiB, and 512 bytes for each residue class of a
-  /// strided dgrad. The process keeps 24 MiB of plans of products, those used last.
+  /// strided dgrad, counted up to a power of two. The process keeps 24 MiB of plans of products,
+  /// those used last.
   virtual size_t host_bytes() const = 0;
 };
 
-/// The plan of `problem`, cached (see host_bytes). Throws Error with every broken rule. Works without a GPU, driver
-/// or NVRTC when the problem's device is kCpu; for a CUDA ordinal without a GPU it throws
-/// no_device.
+/// The plan of `problem`, cached (see host_bytes). Throws Error with every broken rule. Works
+/// without a GPU, driver or NVRTC when the problem's device is kCpu; for a CUDA ordinal without a GPU
+/// it throws no_device.
 std::shared_ptr<const GemmPlan> plan(const GemmProblem& problem);
 
 }  // namespace cleave

@@ -103,9 +103,9 @@ class MoePlan {
   virtual size_t host_bytes() const = 0;
 };
 
-/// The plan of `problem`, cached (see host_bytes). Throws Error with every broken rule. Works without a GPU, driver
-/// or NVRTC when the problem's device is kCpu; for a CUDA ordinal without a GPU it throws
-/// no_device.
+/// The plan of `problem`, cached (see host_bytes). Throws Error with every broken rule. Works
+/// without a GPU, driver or NVRTC when the problem's device is kCpu; for a CUDA ordinal without a GPU
+/// it throws no_device.
 std::shared_ptr<const MoePlan> plan(const MoeProblem& problem);
 
 }  // namespace cleave

@@ -45,7 +45,7 @@ Args:
     kernel: "auto", "sm90" (TMA and WGMMA) or "portable" (sm_80 and later, any alignment).
     precision: of float32 operands on a GPU. "tf32" has them rounded to 10 bits of mantissa, which is
         what tensor cores multiply: errors of about 1e-3. "ieee" has them multiplied as they are, by
-        the portable kernel, in up to 8 times the time. The CPU rounds no operand. torch's operators
+        the portable kernel, at an eighth of the peak. The CPU rounds no operand. torch's operators
         (`cleave.torch`, `cleave.compat.torch`) follow torch's own fp32_precision instead.
     stream: a CUDA stream of torch, CuPy, Numba or cuda.core, or its handle as an integer, which is
         not checked. By default the current stream of a's framework. On another one, the result is
@@ -69,7 +69,8 @@ Raises:
     After any error `out` has its old contents.
 
 With K = 0, a @ b is 0, whatever alpha (and scales) are. Safe in CUDA graphs once the same product
-has run, or was prepared, on that stream. There is no autograd formula: an operand that requires grad is refused while grad mode is on.)";
+has run, or was prepared, on that stream. There is no autograd formula: an operand that requires
+grad is refused while grad mode is on.)";
 
 inline constexpr const char* kPlanGemmSignature =
     "def plan_gemm(a: Array, b: Array, *, c: Array | None = None, bias: Array | None = None, "

@@ -29,8 +29,8 @@ uint32_t processors_of_affinity() {
   return 0;
 }
 
-/// Of one group: version 2 has quota and period in one file, where the quota may be "max", version 1
-/// in two, where it may be -1.
+/// One group's limit: version 2 has quota and period in one file, where the quota may be "max",
+/// version 1 in two, where it may be -1.
 std::optional<double> limit_of(const fs::path& group) {
   double quota = 0, period = 0;
   const bool limited = (std::ifstream(group / "cpu.max") >> quota >> period) ||
@@ -40,8 +40,8 @@ std::optional<double> limit_of(const fs::path& group) {
   return quota / period;
 }
 
-/// Of the group at `path` and those around it, down from `mount`, which is the outermost that can
-/// be seen. In a container `path` may be the host's, and not there: then `mount` is the group.
+/// The limit of the group at `path` and those around it, down from `mount`, which is the outermost
+/// that can be seen. In a container `path` may be the host's, and not there: then `mount` is the group.
 void tighten(std::optional<double>& least, const fs::path& mount, const std::string& path) {
   fs::path group = mount;
   const auto look = [&] {

@@ -5,8 +5,8 @@
 
 namespace cleave {
 
-/// Of the library that contains `address`: the build id that its linker gave it, or else the file's
-/// path, size and time. Reads what is mapped, in microseconds. Empty where there is no library.
+/// The library that contains `address`, as one string: the build id that its linker gave it, or else
+/// the file's path, size and time. Reads what is mapped, in microseconds. Empty where there is no library.
 std::string build_of(const void* address);
 
 }  // namespace cleave

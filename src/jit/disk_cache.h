@@ -53,7 +53,7 @@ class DiskCache {
  public:
   struct Limits {
     uint64_t bytes = uint64_t(1) << 30;  ///< of all entries; some 20,000 kernels
-    /// Of all waits for other processes that did not end: a kernel takes at most some seconds, so
+    /// For all waits for other processes that did not end: a kernel takes at most some seconds, so
     /// whoever needs longer has probably been stopped.
     std::chrono::milliseconds patience = std::chrono::seconds(10);
   };

@@ -67,7 +67,7 @@ class PrivateDirectory {
 
   bool remove_file(const std::string& name) const;
 
-  /// Of the name itself, were it a link. Nothing where it has gone.
+  /// What the name itself is, were it a link. Nothing where it has gone.
   std::optional<struct stat> status(const std::string& name) const;
 
   void for_each_name(const std::function<void(const std::string&)>& visit) const;

@@ -174,7 +174,7 @@ class GpuPlan final : public GemmPlan {
     std::vector<std::byte> params;  // GemmParams, or the ConvParams that begin with it
   };
 
-  /// Of what a launch passes.
+  /// Bytes that a launch passes.
   size_t params_size() const {
     return choice_.config.conv == Conv::none ? sizeof(GemmParams) : params_bytes(choice_.config);
   }

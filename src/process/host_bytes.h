@@ -19,7 +19,7 @@ size_t heap_bytes(const std::vector<T>& list) {
   return list.capacity() == 0 ? 0 : list.capacity() * sizeof(T) + kBlockBytes;
 }
 
-/// Of an object that make_shared made, without what it has on the heap itself.
+/// An object that make_shared made, without what it has on the heap itself.
 template <class T>
 size_t shared_bytes(const T&) {
   return sizeof(T) + kBlockBytes + 2 * sizeof(void*);

@@ -29,7 +29,7 @@ size_t allocated_bytes() {
   return mallinfo2().uordblks;
 }
 
-/// Of a language model's layer. With the split given, planning considers fewer candidates.
+/// A language model's layer. With the split given, planning considers fewer candidates.
 GemmProblem layer(int64_t m, int64_t n, int64_t k, int device = kPlanOnlyH100) {
   GemmProblem p{.m = m, .n = n, .k = k, .split_k_mode = SplitKMode::none, .device = device};
   p.a = row_major(k);
@@ -82,6 +82,8 @@ TEST(PlanMemory, APlanKeepsFourKilobytes) {
       const GemmProblem p = strided_dgrad(stride, device);
       EXPECT_LE(plan(p)->host_bytes(), 4096u + 512u * uint32_t(stride * stride)) << stride;
     }
+    // Kernels have room for a power of two of classes: 16 for these 9.
+    EXPECT_LE(plan(strided_dgrad(3, device))->host_bytes(), 4096u + 512u * 16);
   }
 }
 

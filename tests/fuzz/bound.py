@@ -8,8 +8,8 @@ the sum of magnitudes so far, a step loses at most (s + 1) 2^-23 of that, and K 
 K (1 + 1/s) 2^-23. To this come the sums of up to 264 parts where K is split, each one rounding.
 8-bit floats lose (32 + 1) 2^-13 in each step of 32, of four steps before float32 takes over, or,
 with fast accumulation, of all of K. The tensor cores read float32 as tf32, cut off after 10 bits:
-each product is off by at most 2^-9 (1 + 2^-11) of itself, but not with precision="ieee". Of int8
-all sums are exact.
+each product is off by at most 2^-9 (1 + 2^-11) of itself, but not with precision="ieee". All
+sums of int8 are exact.
 
 Integers. Where all products are multiples of a unit and the magnitudes of a sum stay below 2^24
 units (2^13 of the 8-bit floats), nothing is ever cut off: the sum, and likewise what the epilogue

@@ -66,7 +66,7 @@ class Conv(Product):
         kind = getattr(torch, dtype)
         order = (0, *range(2, len(shape)), 1)
         step = max(1, self.align // kind.itemsize)
-        # Of filters only the distance is free, of images that of pixels.
+        # Filters have only their distance free, images that of pixels.
         free = 0 if part == "weight" else len(order) - 2
         packed_size = math.prod(max(1, shape[d]) for d in order[free + 1 :])
         gap = self.gaps.get(name, 0) * step + -packed_size % step

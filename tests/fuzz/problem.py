@@ -86,7 +86,7 @@ class Target:
     small: bool
 
 
-# Of what a configuration shares, what a problem has alone, and where it runs.
+# What a configuration shares, what a problem has alone, and where it runs.
 Draw = Callable[[random.Random, random.Random, Target], Problem]
 
 

@@ -25,7 +25,7 @@ import torch
 import cleave
 from cleave import _core
 
-# Plans that fill the GPU: M, N, K, slices. Of stream_k, slices say nothing.
+# Plans that fill the GPU: M, N, K, slices, which say nothing to stream_k.
 SHAPES = {
     "parallel": (512, 512, 8192, 8),
     "serial": (512, 512, 16384, 24),

@@ -114,7 +114,7 @@ def test_what_is_no_file_is_not_waited_for(tmp_path, kind):
 
 
 def test_without_a_cache_directory_there_is_no_file(tmp_path):
-    """Not one of the current directory, either. Of a user that has no home, nor an entry."""
+    """Not one of the current directory, either, where a user has no home and no entry."""
     if os.geteuid() != 0:
         pytest.skip("only root can become a user without an entry")
     script = f"import os; os.setgroups([]); os.setgid(54321); os.setuid(54321)\n{EXPLAIN}"

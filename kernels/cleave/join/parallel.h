@@ -70,9 +70,8 @@ CLEAVE_DEVICE void join_parallel(const GemmParams& p, const WorkUnit& unit, uint
   GlobalLines<C> lines(p.epilogue, tile);
   Finish<C, GlobalLines<C>> finish(p.epilogue, tile, lines);
   const Shares chunks(Fragment<C>::kBlocks, count);
-  for (uint32_t chunk = 0; mine >> chunk != 0; ++chunk) {
-    if (mine >> chunk & 1) reduce_chunk<C>(p, finish, number, chunk, chunks, thread);
-  }
+  for (uint32_t left = mine; left != 0; left &= left - 1)
+    reduce_chunk<C>(p, finish, number, __ffs(int(left)) - 1, chunks, thread);
   finish.done();
 }
 

@@ -35,9 +35,8 @@ struct GemmParams {
   GroupParams groups;
   EpilogueParams epilogue;
   float* partials = nullptr;  // float32 parts of tiles, in fragment order
-  uint32_t* counters =
-      nullptr;  // one per tile (parallel: a FixupWord; stream_k: one per CTA); zero
-                // between launches
+  // One per tile (parallel: a FixupWord), of stream_k one per CTA; zero between launches.
+  uint32_t* counters = nullptr;
 };
 
 /// A class's tensor maps (sm90).

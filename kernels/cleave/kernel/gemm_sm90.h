@@ -238,8 +238,8 @@ CLEAVE_DEVICE void gemm_sm90(const Params<C>& p) {
     if constexpr (C.consumers > 1) ptx::registers_increase<consumer_registers(C)>();
     consume<C>(p, place, smem, shared);
   }
-  if constexpr (sharers(C) >
-                1) {  // all threads: a partner may still arrive on this block's barriers
+  // A partner may still arrive on this block's barriers: all threads wait for it.
+  if constexpr (sharers(C) > 1) {
     __syncwarp();
     ptx::cluster_meet();
   }

@@ -46,7 +46,7 @@ torch.ops.cleave.gemm.out(..., out=d), which writes to tensors that are given an
 
 float32 operands on a GPU are multiplied as torch's own switches say when the operator is called, or
 captured: gemm and grouped_gemm go by torch.backends.cuda.matmul.fp32_precision (by default "ieee",
-which takes up to 8 times the time of "tf32"), convolutions by torch.backends.cudnn.conv's ("tf32").
+at an eighth of the peak of "tf32"), convolutions by torch.backends.cudnn.conv's ("tf32").
 
 gemm has gradients for a, b, bias and c, grouped_gemm for a, b and bias: products of the same
 operators. The convolutions have them for all their tensors: they are each other's gradients.
