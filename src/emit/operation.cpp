@@ -5,6 +5,7 @@
 
 #include "cleave/error.h"
 #include "cleave/names.h"
+#include "cleave/schedule/groups.h"
 #include "emit/parts.h"
 #include "jit/source.h"
 
@@ -109,7 +110,7 @@ void describe_groups(const GemmProblem& p, int64_t step, Vocabulary& v) {
     v.flags[fmt::format("bounds_{}", to_string(bounds))] = grouped && groups.bounds == bounds;
   v.flags["has_offsets"] = grouped && !counts;
   v.flags["has_sizes"] = grouped && (counts || groups.bounds == GroupBounds::starts);
-  v.flags["has_spacing"] = grouped && (counts || groups.bounds == GroupBounds::aligned_ends);
+  v.flags["has_spacing"] = grouped && is_spaced(groups.bounds);
   v.flags["spacing_stepped"] = step > 1;
   v.flags["masked"] = groups.dimension == Grouping::m && counts;
   v.flags["wide"] = groups.wide;

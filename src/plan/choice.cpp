@@ -8,6 +8,7 @@
 #include "cleave/mainloop/scale_lines.h"
 #include "cleave/mainloop/tma_box.h"
 #include "cleave/memory/smem_plan.h"
+#include "cleave/schedule/groups.h"
 #include "launch/gemm_grid.h"
 #include "plan/conv_choice.h"
 #include "problem/conv_classes.h"
@@ -47,9 +48,7 @@ uint32_t common_alignment(uint32_t pointer, DType type, int64_t stride, int64_t 
 
 /// Bytes that the addresses at which groups begin are multiples of, along a contiguous dimension.
 uint32_t group_alignment(const GroupLayout& groups, DType type) {
-  const bool spaced =
-      groups.bounds == GroupBounds::aligned_ends || groups.bounds == GroupBounds::counts;
-  const uint64_t bytes = (spaced ? uint64_t(groups.spacing) : 1) * size_of(type);
+  const uint64_t bytes = (is_spaced(groups.bounds) ? uint64_t(groups.spacing) : 1) * size_of(type);
   return uint32_t(std::min<uint64_t>(bytes & -bytes, 16));
 }
 

@@ -313,6 +313,20 @@ def test_wrong_offsets_stay_inside(form, mode, kernel):
             assert outside == frame
 
 
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_the_last_groups_are_empty_and_k_ends_anywhere(kernel):
+    """The zeros of an empty group are loaded from where TMA may load, not from the end of K."""
+    ends, rows = [202, 424, 513, 513, 513], [(0, 202), (208, 424), (424, 513)]
+    a = torch.randn(283, 520, device="cuda", dtype=torch.half)[:, :513]
+    b = torch.randn(40, 520, device="cuda", dtype=torch.half)[:, :513].T
+    offs = torch.tensor(ends, dtype=torch.int32, device="cuda")
+    out = cleave.grouped_gemm(a, b, offs=offs, alignment=8, kernel=kernel)
+    for got, (begin, end) in zip(out, rows, strict=False):
+        want = a[:, begin:end].double() @ b[begin:end].double()
+        torch.testing.assert_close(got.double(), want, rtol=2e-3, atol=2e-2)
+    assert not out[3:].any()
+
+
 @pytest.mark.parametrize("form", "mk")
 def test_a_captured_graph_follows_new_offsets(form):
     groups = Groups([100, 20, 0, 200], slack=120)

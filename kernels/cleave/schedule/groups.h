@@ -32,6 +32,11 @@ CLEAVE_HD int64_t group_value(const GroupParams& p, const void* array, uint32_t 
   return p.wide ? static_cast<const int64_t*>(array)[i] : static_cast<const int32_t*>(array)[i];
 }
 
+/// Whether groups begin at multiples of the spacing.
+CLEAVE_HD constexpr bool is_spaced(GroupBounds bounds) {
+  return bounds == GroupBounds::aligned_ends || bounds == GroupBounds::counts;
+}
+
 /// Group `g`'s range, within the dimension whatever the arrays hold.
 CLEAVE_HD GroupRange group_range(const GroupParams& p, uint32_t g) {
   int64_t begin = 0, end = 0;
@@ -55,7 +60,11 @@ CLEAVE_HD GroupRange group_range(const GroupParams& p, uint32_t g) {
   const int64_t extent = p.extent;
   begin = min_of(max_of<int64_t>(begin, 0), extent);
   if (p.bounds == GroupBounds::aligned_ends)
-    begin = min_of(ceil_div<int64_t>(begin, p.spacing) * p.spacing, extent);
+    begin = ceil_div<int64_t>(begin, p.spacing) * p.spacing;
+  // TMA loads from where a group begins, though it holds nothing: where the spacing says, never where
+  // the dimension happens to end.
+  if (is_spaced(p.bounds) && begin >= extent) return {};
+  begin = min_of(begin, extent);
   if (p.bounds == GroupBounds::starts || p.bounds == GroupBounds::counts)
     end = begin + min_of(max_of<int64_t>(group_value(p, p.sizes, g), 0), extent - begin);
   if (p.bounds == GroupBounds::counts) end = min_of(end, begin + p.spacing);
