@@ -7,6 +7,7 @@ filled with NaNs (of int8, 101s), which reach D if they are read, and D's with a
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,6 +21,23 @@ DTYPES_8BIT = {
 }
 ALL_DTYPES = DTYPES | DTYPES_8BIT | {"int32": torch.int32}
 CANARY = 96.0  # exact in every dtype
+
+
+def allocates(call: Callable[[], Any]) -> bool:
+    """Whether memory of the GPU is taken while `call` runs 100 times. The driver counts for all
+    processes, among which other tests are: what takes memory does so in each of ten rounds."""
+
+    def taken() -> tuple[int, int]:
+        torch.cuda.synchronize()
+        return torch.cuda.mem_get_info()[0], torch.cuda.memory_stats()["allocation.all.allocated"]
+
+    for _ in range(10):
+        before = taken()
+        for _ in range(100):
+            call()
+        if taken() == before:
+            return False
+    return True
 
 
 def framed(

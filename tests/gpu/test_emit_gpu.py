@@ -276,20 +276,20 @@ def test_time_on_the_gpu(
 
 @pytest.mark.parametrize("name", ["bf16", "bf16_parallel"])
 def test_time_on_the_host(name: str, built: dict[str, Path]) -> None:
-    """The least of a second's rounds: what else the host does lasts for many of them."""
+    """The least of many rounds: what else the host does, other tests say, lasts for many."""
     gemm = loaded(name, built)
     a, b = operands((64, 64, 512))
-    calls, rounds = 200, []
-    end = time.perf_counter() + 1
+    calls, best = 200, float("inf")
+    stream = torch.cuda.current_stream()
+    floor = min(_core.launch_floor(0, calls, stream) for _ in range(20))
+    most = MOST_HOST_US * max(1.0, floor / EMPTY_KERNEL_US)
+    end = time.perf_counter() + 10
     with torch.inference_mode():
-        while not rounds or time.perf_counter() < end:
+        while best > most and time.perf_counter() < end:
             gemm(a, b)
             torch.cuda.synchronize()
             start = time.perf_counter()
             for _ in range(calls):
                 gemm(a, b)
-            rounds.append((time.perf_counter() - start) / calls * 1e6)
-    stream = torch.cuda.current_stream()
-    floor = min(_core.launch_floor(0, calls, stream) for _ in range(20))
-    most = MOST_HOST_US * max(1.0, floor / EMPTY_KERNEL_US)
-    assert min(rounds) <= most, f"an empty kernel takes {floor:.2f} us"
+            best = min(best, (time.perf_counter() - start) / calls * 1e6)
+    assert best <= most, f"an empty kernel takes {floor:.2f} us"
