@@ -17,6 +17,11 @@ gtest_discover_tests(cleave_tests
   DISCOVERY_MODE PRE_TEST
   PROPERTIES ENVIRONMENT_MODIFICATION "LD_LIBRARY_PATH=path_list_append:${CLEAVE_NVRTC_DIR}")
 
+# Shows that an edit of the kernels leaves their cubins as they are: built when it is asked for.
+add_executable(kernel_digests EXCLUDE_FROM_ALL tools/kernel_digests.cpp)
+target_include_directories(kernel_digests PRIVATE tests/cpp)
+target_link_libraries(kernel_digests PRIVATE cleave::cleave cleave_private)
+
 if(BUILD_SHARED_LIBS)
   set(prefix "${PROJECT_BINARY_DIR}/prefix")
   add_test(NAME install

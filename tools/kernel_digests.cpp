@@ -1,0 +1,101 @@
+// One line for each of a sample of the kernels, to show that an edit leaves them as they are:
+//
+//   build/kernel_digests 20 > before; (edit, build) build/kernel_digests 20 > after; diff before after
+//
+// The argument takes every so many of the sample that the tests compile; 1 is all of it. The columns are
+// architecture, number, a digest of the cubin, one of its instructions, one of how often it has each
+// opcode, bytes of instructions, registers, bytes of the stack and of spills. An edit of names leaves
+// all of them; one that moves a kernel's parameters leaves what follows the instructions' digest.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+#include "cleave/device.h"
+#include "jit/compiler.h"
+#include "jit/source.h"
+#include "kernel_sample.h"
+#include "plan/catalogue.h"
+
+namespace {
+
+using namespace cleave;
+
+uint64_t digest(std::string_view text) {
+  uint64_t hash = 0xcbf29ce484222325;  // FNV-1a
+  for (const unsigned char byte : text) hash = (hash ^ byte) * 0x100000001b3;
+  return hash;
+}
+
+template <class T>
+T read(std::string_view bytes, size_t at) {
+  T value;
+  std::memcpy(&value, bytes.data() + at, sizeof value);
+  return value;
+}
+
+/// The instructions in a cubin, which is an ELF file of 64 bits.
+std::string instructions(std::string_view cubin) {
+  std::string code;
+  const auto sections = read<uint64_t>(cubin, 0x28);
+  const auto bytes = read<uint16_t>(cubin, 0x3a), count = read<uint16_t>(cubin, 0x3c);
+  const auto header = [&](uint32_t i) { return cubin.substr(sections + i * bytes, bytes); };
+  const auto names = read<uint64_t>(header(read<uint16_t>(cubin, 0x3e)), 0x18);
+  for (uint32_t i = 0; i < count; ++i) {
+    if (std::string_view(cubin.data() + names + read<uint32_t>(header(i), 0)).starts_with(".text."))
+      code += cubin.substr(read<uint64_t>(header(i), 0x18), read<uint64_t>(header(i), 0x20));
+  }
+  return code;
+}
+
+/// How often each opcode occurs, as text. Instructions are 16 bytes, the opcode their lowest 12 bits.
+std::string opcodes(std::string_view code) {
+  std::map<uint32_t, uint32_t> counts;
+  for (size_t at = 0; at + 16 <= code.size(); at += 16) ++counts[read<uint16_t>(code, at) & 0xfff];
+  std::string text;
+  for (const auto& [opcode, count] : counts) text += fmt::format("{:x} {} ", opcode, count);
+  return text;
+}
+
+std::string line(const std::string& arch, size_t number, const GemmConfig& config) {
+  const CompiledKernel kernel = compile_uncached(gemm_source(config), arch);
+  const std::string code = instructions(kernel.cubin);
+  const KernelResources& used = kernel.resources;
+  return fmt::format("{} {} {:016x} {:016x} {:016x} {} {} {} {}\n", arch, number,
+                     digest(kernel.cubin), digest(code), digest(opcodes(code)), code.size(),
+                     used.registers, used.stack_bytes,
+                     used.spill_store_bytes + used.spill_load_bytes);
+}
+
+void print_digests(const std::string& arch, size_t every) {
+  DeviceInfo device = device_info(kPlanOnlyH100);
+  if (arch == "sm_80") {
+    device.compute_capability = 80;
+    device.shared_memory_per_block = 163 * 1024;
+  }
+  const std::vector<GemmConfig> sample = kernel_sample(all_configs(device));
+  std::vector<std::string> lines(sample.size());
+  std::atomic<size_t> next = 0;
+  {
+    std::vector<std::jthread> threads(std::max(1u, std::thread::hardware_concurrency()));
+    for (std::jthread& thread : threads) {
+      thread = std::jthread([&] {
+        for (size_t i; (i = next++ * every) < sample.size();) lines[i] = line(arch, i, sample[i]);
+      });
+    }
+  }
+  for (const std::string& text : lines) fmt::print("{}", text);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const size_t every = argc > 1 ? std::strtoul(argv[1], nullptr, 10) : 1;
+  for (const char* arch : {"sm_90a", "sm_80"}) print_digests(arch, std::max<size_t>(every, 1));
+}
