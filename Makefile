@@ -9,8 +9,8 @@ export PATH := $(CURDIR)/.venv/bin:$(PATH)
 
 .PHONY: run test bench build setup format lint lint-tools clean
 
-run: build  ## the demo: ARGS="..." goes to `cleave demo`
-	.venv/bin/cleave demo $(ARGS)
+run: build  ## the demo: ARGS="--help" lists its sections
+	$(PYTHON) -m examples.demo $(ARGS)
 
 test: build  ## C++ tests, then Python tests; GPU tests run where there is a GPU
 	ctest --test-dir $(BUILD) --output-on-failure --parallel $(shell nproc)

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from cleave.cli import values
-from cleave.cli.arrays import TorchArrays, select
-from cleave.cli.errors import CommandError, one_line
+from cleave.testing.arrays import TorchArrays, select
+from cleave.testing.errors import ToolError, one_line
 
 from . import (
     ahead,
@@ -39,7 +39,7 @@ def main(argv: list[str] | None = None) -> int:
 
     try:
         return _run(arguments)
-    except (CommandError, cleave.CudaError, ValueError) as error:
+    except (ToolError, cleave.CudaError, ValueError) as error:
         print(f"bench: {one_line(error)}", file=sys.stderr)
         return 1
 
@@ -74,7 +74,7 @@ def _run(arguments: argparse.Namespace) -> int:
     loaded = [suites.load(name, arguments.quick, arguments.match) for name in arguments.suite]
     chosen = [suite for suite in loaded if suite.cases]
     if not chosen:
-        raise CommandError(f"no case has '{arguments.match}' in its title")
+        raise ToolError(f"no case has '{arguments.match}' in its title")
     arrays = _gpu(arguments.device)
     deadline = time.monotonic() + arguments.seconds if arguments.seconds else float("inf")
     description = machine.describe(arrays.device.index)
@@ -101,7 +101,7 @@ def _run(arguments: argparse.Namespace) -> int:
         wrong += [row["case"] for row in rows if row.get("verified") is False]
         wrong += failed
     if wrong:
-        raise CommandError(f"wrong results or none: {', '.join(dict.fromkeys(wrong))}")
+        raise ToolError(f"wrong results or none: {', '.join(dict.fromkeys(wrong))}")
     return 0
 
 
@@ -109,14 +109,14 @@ def _gpu(device: str) -> TorchArrays:
     import cleave
 
     if not device.startswith("cuda"):
-        raise CommandError("the benchmark measures GPUs: use --device cuda")
+        raise ToolError("the benchmark measures GPUs: use --device cuda")
     if not cleave.device_count():
-        raise CommandError(
+        raise ToolError(
             "the benchmark needs an NVIDIA GPU and its driver, and there is none; see `cleave info`"
         )
     arrays = select(device, {"bfloat16"})
     if not isinstance(arrays, TorchArrays):
-        raise CommandError("the benchmark needs torch with CUDA, its yardstick")
+        raise ToolError("the benchmark needs torch with CUDA, its yardstick")
     return arrays
 
 

@@ -7,10 +7,10 @@ from dataclasses import replace
 from types import ModuleType
 from typing import Any
 
-from cleave.cli import measure
-from cleave.cli.accuracy import Errors
-from cleave.cli.arrays import TorchArrays
-from cleave.cli.errors import one_line
+from cleave.testing import measure
+from cleave.testing.accuracy import Errors
+from cleave.testing.arrays import TorchArrays
+from cleave.testing.errors import one_line
 
 from .peers import Peer, reason
 from .suites import Case, Suite

@@ -5,9 +5,9 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from cleave.cli import conv
-from cleave.cli.conv import errors, make_operands
-from cleave.cli.conv_case import ConvCase as Case
+from cleave.testing import conv
+from cleave.testing.conv import errors, make_operands
+from cleave.testing.conv_case import ConvCase as Case
 
 from . import products
 from .products import poison

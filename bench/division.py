@@ -10,11 +10,11 @@ from dataclasses import replace
 from typing import Any
 
 from cleave import CudaError, _core
-from cleave.cli import conv, cubin
-from cleave.cli.arrays import TorchArrays
-from cleave.cli.conv_case import ConvCase
-from cleave.cli.errors import one_line
 from cleave.cli.values import DIVISIONS
+from cleave.testing import conv, cubin
+from cleave.testing.arrays import TorchArrays
+from cleave.testing.conv_case import ConvCase
+from cleave.testing.errors import one_line
 
 from . import products
 from .contest import Contest, rates_of, replayed, row_of

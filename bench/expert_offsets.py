@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from cleave.cli.accuracy import Errors, Reference, compare
-from cleave.cli.arrays import Arrays, TorchArrays
-from cleave.cli.group_sizes import spread_over
+from cleave.testing.accuracy import Errors, Reference, compare
+from cleave.testing.arrays import Arrays, TorchArrays
+from cleave.testing.group_sizes import spread_over
 
 ID_DTYPE = "int64"  # that of torch.topk's indices
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from cleave.cli import dense
-from cleave.cli.case import GemmCase as Case
-from cleave.cli.dense import errors, make_operands
+from cleave.testing import dense
+from cleave.testing.case import GemmCase as Case
+from cleave.testing.dense import errors, make_operands
 
 from . import products
 from .products import poison

@@ -5,9 +5,9 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from cleave.cli import grouped
-from cleave.cli.grouped import errors, make_operands
-from cleave.cli.grouped_case import GroupedCase as Case
+from cleave.testing import grouped
+from cleave.testing.grouped import errors, make_operands
+from cleave.testing.grouped_case import GroupedCase as Case
 
 from . import products
 from .products import poison

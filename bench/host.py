@@ -8,10 +8,10 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from cleave.cli import dense
-from cleave.cli.arrays import TorchArrays
-from cleave.cli.case import GemmCase
-from cleave.cli.operands import Operands, make_operands
+from cleave.testing import dense
+from cleave.testing.arrays import TorchArrays
+from cleave.testing.case import GemmCase
+from cleave.testing.operands import Operands, make_operands
 
 from .peers import Peer, reason
 

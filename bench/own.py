@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from cleave.cli import grouped
-from cleave.cli.grouped_case import GroupedCase
-from cleave.cli.grouped_operands import GroupedOperands
+from cleave.testing import grouped
+from cleave.testing.grouped_case import GroupedCase
+from cleave.testing.grouped_operands import GroupedOperands
 
 
 def calls(case: GroupedCase, operands: GroupedOperands) -> dict[str, Callable[[], object]]:

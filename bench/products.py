@@ -7,8 +7,8 @@ from dataclasses import replace
 from types import ModuleType
 from typing import Any
 
-from cleave.cli.arrays import Arrays, TorchArrays
-from cleave.cli.operands import Operands
+from cleave.testing.arrays import Arrays, TorchArrays
+from cleave.testing.operands import Operands
 
 
 def ours(

@@ -6,12 +6,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from cleave.cli.accuracy import Errors, Reference, compare, rounding
-from cleave.cli.arrays import Arrays, TorchArrays
-from cleave.cli.case import SCALINGS, Block
-from cleave.cli.dtypes import DTYPES
-from cleave.cli.quantization import dequantize
-from cleave.cli.quantization import quantize as quantize_plainly
+from cleave.testing.accuracy import Errors, Reference, compare, rounding
+from cleave.testing.arrays import Arrays, TorchArrays
+from cleave.testing.case import SCALINGS, Block
+from cleave.testing.dtypes import DTYPES
+from cleave.testing.quantization import dequantize
+from cleave.testing.quantization import quantize as quantize_plainly
 
 
 @dataclass(frozen=True)

@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 import torch
 
-from cleave.cli.case import GemmCase
-from cleave.cli.dtypes import FLOATS
-from cleave.cli.operands import Operands
+from cleave.testing.case import GemmCase
+from cleave.testing.dtypes import FLOATS
+from cleave.testing.operands import Operands
 
 
 def takes(case: GemmCase) -> bool:

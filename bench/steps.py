@@ -7,8 +7,8 @@ import statistics
 import time
 from collections.abc import Sequence
 
-from cleave.cli import measure
-from cleave.cli.arrays import TorchArrays
+from cleave.testing import measure
+from cleave.testing.arrays import TorchArrays
 
 from .contest import Calls
 

@@ -9,11 +9,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from cleave.cli.arrays import Arrays, TorchArrays
-from cleave.cli.grouped import errors
-from cleave.cli.grouped_case import GroupedCase as Case
-from cleave.cli.grouped_operands import GroupedOperands
-from cleave.cli.grouped_operands import make_operands as make_grouped_operands
+from cleave.testing.arrays import Arrays, TorchArrays
+from cleave.testing.grouped import errors
+from cleave.testing.grouped_case import GroupedCase as Case
+from cleave.testing.grouped_operands import GroupedOperands
+from cleave.testing.grouped_operands import make_operands as make_grouped_operands
 
 from .expert_offsets import expert_ids
 from .grouped import describe

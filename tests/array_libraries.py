@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cleave.cli import arrays
+from cleave.testing import arrays
 
 
 def library_for(*dtypes: str) -> arrays.Arrays:

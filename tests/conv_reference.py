@@ -9,37 +9,25 @@ from typing import Any
 
 import numpy as np
 
+from cleave.testing.conv_axis import Axis
+
 KINDS = ("fprop", "dgrad", "wgrad")
 
 
-@dataclass(frozen=True)
-class Axis:
-    """Output o and tap t meet at pixel o * stride + t * dilation - before."""
+def pixels_met(axis: Axis) -> np.ndarray:
+    """[outputs, taps]: the pixel where they meet, or -1."""
+    met = np.full((axis.outputs, axis.filter_size), -1)
+    for tap, outputs, pixels in axis.meetings():
+        met[outputs, tap] = pixels
+    return met
 
-    size: int
-    filter: int = 1
-    stride: int = 1
-    before: int = 0
-    after: int = 0
-    dilation: int = 1
 
-    @property
-    def outputs(self) -> int:
-        room = self.before + self.size + self.after - self.dilation * (self.filter - 1) - 1
-        return room // self.stride + 1 if room >= 0 else 0
-
-    def pixels_met(self) -> np.ndarray:
-        """[outputs, taps]: the pixel where they meet, or -1."""
-        output, tap = np.ogrid[: self.outputs, : self.filter]
-        pixel = output * self.stride + tap * self.dilation - self.before
-        return np.where((pixel >= 0) & (pixel < self.size), pixel, -1)
-
-    def outputs_met(self) -> np.ndarray:
-        """[pixels, taps]: the output whose tap lands on the pixel, or -1."""
-        pixel, tap = np.ogrid[: self.size, : self.filter]
-        reach = pixel + self.before - tap * self.dilation
-        output = reach // self.stride
-        return np.where((reach % self.stride == 0) & (output < self.outputs), output, -1).clip(-1)
+def outputs_met(axis: Axis) -> np.ndarray:
+    """[pixels, taps]: the output whose tap lands on the pixel, or -1."""
+    met = np.full((axis.size, axis.filter_size), -1)
+    for tap, outputs, pixels in axis.meetings():
+        met[pixels, tap] = outputs
+    return met
 
 
 @dataclass(frozen=True)
@@ -60,7 +48,7 @@ class Convolution:
             "weight": (
                 self.filters,
                 self.channels // self.groups,
-                *(axis.filter for axis in self.axes),
+                *(axis.filter_size for axis in self.axes),
             ),
             "output": (self.images, self.filters, *(axis.outputs for axis in self.axes)),
         }
@@ -79,10 +67,10 @@ class Convolution:
         """[groups, m, k] and [groups, k, n], of the two of input, weight and output it takes."""
         tensors = {name: np.asarray(x, np.float64) for name, x in tensors.items()}
         if kind == "fprop":
-            met = [axis.pixels_met() for axis in self.axes]
+            met = [pixels_met(axis) for axis in self.axes]
             return self._rows(_unfold(tensors["input"], met)), self._weight(tensors["weight"]).mT
         if kind == "dgrad":
-            met = [axis.outputs_met() for axis in self.axes]
+            met = [outputs_met(axis) for axis in self.axes]
             by_filter = self._weight(tensors["weight"])  # [groups, filters, taps x channels]
             _, filters, _ = by_filter.shape
             channels = self.channels // self.groups
@@ -91,7 +79,7 @@ class Convolution:
                 self._rows(_unfold(tensors["output"], met)),
                 b.reshape(self.groups, self._taps * filters, channels),
             )
-        met = [axis.pixels_met() for axis in self.axes]
+        met = [pixels_met(axis) for axis in self.axes]
         return (
             self.matrix("fprop", tensors["output"]).mT,
             self._rows(_unfold(tensors["input"], met)),
@@ -112,7 +100,7 @@ class Convolution:
 
     @property
     def _taps(self) -> int:
-        return math.prod(axis.filter for axis in self.axes)
+        return math.prod(axis.filter_size for axis in self.axes)
 
     def _weight(self, weight: np.ndarray) -> np.ndarray:
         """[groups, filters, taps x channels]."""

@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
+from cleave.testing.group_sizes import ranges_of
+
 BOUNDS = ("ends", "indptr", "starts", "aligned_ends", "counts")
 
 
@@ -22,15 +24,6 @@ class Groups:
         return len(self.ranges)
 
 
-def in_order(sizes: list[int], alignment: int = 1, begin: int = 0) -> list[tuple[int, int]]:
-    ranges = []
-    for size in sizes:
-        begin = -(-begin // alignment) * alignment
-        ranges.append((begin, begin + size))
-        begin += size
-    return ranges
-
-
 def describe(kind: str, sizes: list[int], dtype: Any, rest: int = 0, spacing: int = 1) -> Groups:
     """Groups of these sizes, beside which `rest` elements belong to none."""
 
@@ -39,18 +32,18 @@ def describe(kind: str, sizes: list[int], dtype: Any, rest: int = 0, spacing: in
 
     match kind:
         case "ends":
-            ranges = in_order(sizes)
+            ranges = ranges_of(sizes)
             keywords = {"offs": array(end for _, end in ranges)}
         case "indptr":
-            ranges = in_order(sizes, begin=rest)
+            ranges = ranges_of(sizes, begin=rest)
             keywords = {"indptr": array([rest, *(end for _, end in ranges)])}
         case "starts":
             # The last group comes first, and what belongs to none after each.
-            ranges = in_order([size + rest for size in reversed(sizes)])[::-1]
+            ranges = ranges_of([size + rest for size in reversed(sizes)])[::-1]
             ranges = [(begin, begin + size) for (begin, _), size in zip(ranges, sizes, strict=True)]
             keywords = {"starts": array(begin for begin, _ in ranges), "sizes": array(sizes)}
         case "aligned_ends":
-            ranges = in_order(sizes, spacing)
+            ranges = ranges_of(sizes, spacing)
             keywords = {"offs": array(end for _, end in ranges), "alignment": spacing}
         case "counts":
             ranges = [(g * spacing, g * spacing + size) for g, size in enumerate(sizes)]

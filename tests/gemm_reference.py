@@ -2,56 +2,25 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
 
-# Unit roundoff: the largest relative error of rounding to the nearest. Integers have none.
-ROUNDOFF = {
-    "float16": 2.0**-11,
-    "bfloat16": 2.0**-8,
-    "float32": 2.0**-24,
-    "float8_e4m3fn": 2.0**-4,
-    "float8_e5m2": 2.0**-3,
-    "int8": 0.0,
-}
-# Half the distance of neighbours near zero, or more.
-SMALLEST = {
-    "float16": 2.0**-24,
-    "bfloat16": 2.0**-133,
-    "float32": 2.0**-149,
-    "float8_e4m3fn": 2.0**-10,
-    "float8_e5m2": 2.0**-17,
-    "int8": 0.5,
-}
-# What saturates, or, of float16, becomes infinite.
-RANGE = {
-    "float16": (-65504, 65504),
-    "float8_e4m3fn": (-448, 448),
-    "float8_e5m2": (-57344, 57344),
-    "int8": (-128, 127),
-}
+from cleave.testing import activations
+from cleave.testing.arrays import NumpyArrays
+from cleave.testing.dtypes import DTYPES
+
+# What rounding to a type loses, of large values and of small ones, and where it ends.
+ROUNDOFF = {name: dtype.roundoff for name, dtype in DTYPES.items()}
+SMALLEST = {name: dtype.step / (2 if name == "int8" else 1) for name, dtype in DTYPES.items()}
+RANGE = {name: dtype.limits for name, dtype in DTYPES.items() if dtype.limits}
 
 MODES = ("none", "serial", "parallel", "cluster", "stream_k", "auto")
 ACTIVATIONS = ("none", "relu", "gelu", "gelu_tanh", "silu")
 
-_erf = np.vectorize(math.erf, otypes=[np.float64])
-
 
 def activate(name: str, x: np.ndarray) -> np.ndarray:
-    if name == "relu":
-        return np.where(x < 0, 0.0, x)
-    if name == "gelu":
-        return 0.5 * x * (1 + _erf(x / math.sqrt(2)))
-    if name == "gelu_tanh":
-        return 0.5 * x * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))
-    if name == "silu":
-        return x * 0.5 * (1 + np.tanh(x / 2))
-    if name == "swiglu":
-        gates, ups = halves(x)
-        return activate("silu", gates) * ups
-    return x
+    return activations.activate(NumpyArrays(), name, x)
 
 
 def halves(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -7,17 +7,10 @@ from typing import Any
 
 import torch
 
+from cleave.testing.activations import activate
+from cleave.testing.arrays import TorchArrays
+
 Range = tuple[int, int]
-
-
-def ranges_of(sizes: Sequence[int], spacing: int = 1) -> list[Range]:
-    """Where groups lie that follow each other, from multiples of `spacing` on."""
-    ranges, end = [], 0
-    for size in sizes:
-        begin = -(-end // spacing) * spacing
-        end = begin + size
-        ranges.append((begin, end))
-    return ranges
 
 
 def bounds_of(ranges: Sequence[Range], kind: str, dtype: torch.dtype = torch.int32) -> Any:
@@ -35,19 +28,6 @@ def bounds_of(ranges: Sequence[Range], kind: str, dtype: torch.dtype = torch.int
         "starts": tensor([begin for begin, _ in ranges]),
         "sizes": tensor([end - begin for begin, end in ranges]),
     }
-
-
-def activate(x: torch.Tensor, activation: str) -> torch.Tensor:
-    functional = torch.nn.functional
-    match activation:
-        case "none":
-            return x
-        case "swiglu":
-            gate, up = x.chunk(2, dim=-1)
-            return functional.silu(gate) * up
-        case "gelu_tanh":
-            return functional.gelu(x, approximate="tanh")
-    return getattr(functional, activation)(x)
 
 
 def product(
@@ -69,7 +49,7 @@ def product(
             d = d + beta * c
         if bias is not None:
             d = d + (bias[group] if bias.dim() == 3 else bias)
-        return activate(d, activation)
+        return activate(TorchArrays("cpu"), activation, d)
 
     if a.dim() == 2 and b.dim() == 2:
         return torch.stack(

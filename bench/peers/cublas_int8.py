@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import torch
 
-from cleave.cli.case import GemmCase
-from cleave.cli.operands import Operands
+from cleave.testing.case import GemmCase
+from cleave.testing.operands import Operands
 
 
 def serves(case: GemmCase) -> GemmCase | None:

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import torch
 
-from cleave.cli.case import GemmCase
-from cleave.cli.operands import Operands
+from cleave.testing.case import GemmCase
+from cleave.testing.operands import Operands
 
 
 def serves(case: GemmCase) -> GemmCase | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from bench.scaled_mm import calls, takes
-from cleave.cli.case import GemmCase
+from cleave.testing.case import GemmCase
 
 __all__ = ["calls", "serves"]
 

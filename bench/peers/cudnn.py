@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 import torch
 
-from cleave.cli.conv_case import ConvCase
-from cleave.cli.conv_operands import ConvOperands
-from cleave.cli.dtypes import FLOATS
+from cleave.testing.conv_case import ConvCase
+from cleave.testing.conv_operands import ConvOperands
+from cleave.testing.dtypes import FLOATS
 
 
 def serves(case: ConvCase) -> ConvCase | None:

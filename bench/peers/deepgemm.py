@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import deep_gemm
 
-from cleave.cli.case import GemmCase
-from cleave.cli.operands import Operands
+from cleave.testing.case import GemmCase
+from cleave.testing.operands import Operands
 
 _SERVED = (("bfloat16", "none"), ("float8_e4m3fn", "block_128x128"))
 

@@ -12,8 +12,8 @@ from dataclasses import replace
 import deep_gemm
 import torch
 
-from cleave.cli.grouped_case import GroupedCase
-from cleave.cli.grouped_operands import GroupedOperands
+from cleave.testing.grouped_case import GroupedCase
+from cleave.testing.grouped_operands import GroupedOperands
 
 _SERVED = (("bfloat16", "none"), ("float8_e4m3fn", "block_128x128"))
 _ROWS = 128

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import torch
 
 from bench.quantize import Case, Operands
-from cleave.cli.dtypes import DTYPES
+from cleave.testing.dtypes import DTYPES
 
 
 def serves(case: Case) -> Case | None:

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import torch
 
-from cleave.cli.grouped_case import GroupedCase
-from cleave.cli.grouped_operands import GroupedOperands
+from cleave.testing.grouped_case import GroupedCase
+from cleave.testing.grouped_operands import GroupedOperands
 
 
 def serves(case: GroupedCase) -> GroupedCase | None:

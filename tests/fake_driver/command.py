@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from cleave import cli
-from cleave.cli import arrays, measure
+from cleave.testing import arrays, measure
 
 
 class DeviceArray(np.ndarray):

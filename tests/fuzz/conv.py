@@ -10,7 +10,8 @@ from typing import Any, ClassVar
 import torch
 
 import cleave
-from tests.conv_reference import Axis, Convolution
+from cleave.testing.conv_axis import Axis
+from tests.conv_reference import Convolution, outputs_met, pixels_met
 
 from .bound import Expected, product
 from .epilogue import (
@@ -55,7 +56,7 @@ class Conv(Product):
     @property
     def k(self) -> int:
         g = self.geometry
-        taps = math.prod(axis.filter for axis in g.axes)
+        taps = math.prod(axis.filter_size for axis in g.axes)
         if self.direction == "wgrad":
             return g.images * math.prod(axis.outputs for axis in g.axes)
         return taps * (g.channels if self.direction == "fprop" else g.filters) // g.groups
@@ -201,7 +202,7 @@ class _Spanned:
 
     def __init__(self, axis: Axis):
         self._axis = axis
-        self.span = axis.dilation * (axis.filter - 1) + 1
+        self.span = axis.dilation * (axis.filter_size - 1) + 1
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._axis, name)
@@ -209,8 +210,8 @@ class _Spanned:
 
 def _smaller_axes(axis: Axis) -> list[Axis]:
     made = [replace(axis, **{name: x}) for name, x in (("stride", 1), ("dilation", 1),
-            ("before", 0), ("after", 0), ("filter", 1))]  # fmt: skip
-    for name in ("size", "filter", "stride", "before", "after", "dilation"):
+            ("before", 0), ("after", 0), ("filter_size", 1))]  # fmt: skip
+    for name in ("size", "filter_size", "stride", "before", "after", "dilation"):
         value = getattr(axis, name)
         made += [replace(axis, **{name: x}) for x in (value // 2, value - 1) if x >= 1]
     return [x for x in made if x != axis]
@@ -221,13 +222,13 @@ def operands(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """[groups, m, k] and [groups, k, n], in float64, as Convolution.operands of NumPy arrays."""
     if direction == "dgrad":
-        met = [axis.outputs_met() for axis in g.axes]
+        met = [outputs_met(axis) for axis in g.axes]
         weight = _filters(g, parts["weight"])  # [groups, filters, taps, channels]
         return (
             _rows(g, _unfold(parts["output"], met)),
             weight.transpose(1, 2).reshape(g.groups, -1, weight.shape[-1]),
         )
-    met = [axis.pixels_met() for axis in g.axes]
+    met = [pixels_met(axis) for axis in g.axes]
     rows = _rows(g, _unfold(parts["input"], met))
     if direction == "fprop":
         return rows, _filters(g, parts["weight"]).flatten(2).mT

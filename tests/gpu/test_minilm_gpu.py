@@ -11,8 +11,8 @@ pytest.importorskip("torch")
 pytest.importorskip("cleave.torch", exc_type=ImportError)
 
 from cleave.cli.console import Console
-from cleave.demo import embeddings
-from cleave.demo.minilm import weights
+from examples.demo import embeddings
+from examples.minilm import weights
 
 VARIANTS = ("float16", "int8", "int8, fused", "float8_e4m3fn", "float8_e4m3fn, fused")
 

@@ -1,4 +1,4 @@
-"""A GPU that is not there."""
+"""Fixtures: a GPU that is not there, and measurements that take no time."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import os
 from pathlib import Path
 
 import pytest
+
+from cleave.testing import measure
 
 ROOT = Path(__file__).parents[2]
 FAKE = ROOT / "build" / "fake_driver"
@@ -22,3 +24,9 @@ def fake_gpu(tmp_path: Path) -> dict[str, str]:
         "CLEAVE_CACHE_DIR": str(tmp_path / "cache"),
         "PYTHONPATH": str(ROOT / "python"),
     }
+
+
+@pytest.fixture
+def short(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(measure, "COLD_BYTES", 1)
+    monkeypatch.setattr(measure, "REPLAY_US", 1.0)

@@ -12,8 +12,9 @@ from array_libraries import library_for
 
 import cleave
 from cleave import cli
-from cleave.cli import case, compile, conv, cubin, dense, explain, grouped
+from cleave.cli import compile, explain
 from cleave.cli.console import Console, format_bytes, format_cell
+from cleave.testing import case, conv, cubin, dense, grouped
 
 SMALL = ["--m", "48", "--n", "40", "--k", "200"]
 GROUPS = ["--sizes", "20,0,1,47", "--n", "40", "--k", "72"]

@@ -7,14 +7,11 @@ import itertools
 
 import pytest
 
-from cleave.cli import (
-    case,
-    group_sizes,
-    values,
-)
-from cleave.cli.conv_axis import Axis
-from cleave.cli.conv_case import ConvCase
-from cleave.cli.grouped_case import GroupedCase
+from cleave.cli import values
+from cleave.testing import case, group_sizes
+from cleave.testing.conv_axis import Axis
+from cleave.testing.conv_case import ConvCase
+from cleave.testing.grouped_case import GroupedCase
 
 # Option values
 

@@ -47,7 +47,6 @@ COMMANDS = [
     (["cache", "ls"], "kernels, "),
     (["cache", "clear"], "removed "),
     (["tune", *GEMM, *GPU, "--candidates", "6"], "stored in "),
-    (["demo", "--section", "moe", "--device", "cpu"], ""),
 ]  # fmt: skip
 
 

@@ -10,7 +10,8 @@ import pytest
 from array_libraries import library_for
 
 import cleave
-from cleave.cli import (
+from cleave.cli import values
+from cleave.testing import (
     accuracy,
     arrays,
     case,
@@ -22,11 +23,10 @@ from cleave.cli import (
     measure,
     operands,
     quantization,
-    values,
 )
-from cleave.cli.conv_case import KINDS, ConvCase
-from cleave.cli.errors import CommandError
-from cleave.cli.grouped_case import FORMS, GroupedCase
+from cleave.testing.conv_case import KINDS, ConvCase
+from cleave.testing.errors import ToolError
+from cleave.testing.grouped_case import FORMS, GroupedCase
 
 
 @pytest.mark.parametrize("layout", values.LAYOUTS)
@@ -408,12 +408,12 @@ def test_operand_sets_exceed_the_cache():
 
 def test_select_says_what_is_missing(monkeypatch):
     monkeypatch.setattr(arrays, "_importable", lambda name: False)
-    with pytest.raises(CommandError, match="NumPy has no bfloat16, float8_e5m2: install torch"):
+    with pytest.raises(ToolError, match="NumPy has no bfloat16, float8_e5m2: install torch"):
         arrays.select("cpu", {"bfloat16", "float8_e5m2", "int8"})
     monkeypatch.setattr(cleave, "device_count", lambda: 1)
-    with pytest.raises(CommandError, match="torch with CUDA or CuPy"):
+    with pytest.raises(ToolError, match="torch with CUDA or CuPy"):
         arrays.select("cuda:0", {"float16"})
-    with pytest.raises(CommandError, match="there is no cuda:1: cleave sees 1 GPUs"):
+    with pytest.raises(ToolError, match="there is no cuda:1: cleave sees 1 GPUs"):
         arrays.select("cuda:1", {"float16"})
-    with pytest.raises(CommandError, match="planning target"):
+    with pytest.raises(ToolError, match="planning target"):
         arrays.select("h100", {"float16"})

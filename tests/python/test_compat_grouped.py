@@ -14,7 +14,8 @@ from cleave.compat import torch as compat_torch
 torch = pytest.importorskip("torch")
 
 import grouped_reference  # noqa: E402
-from grouped_reference import ranges_of  # noqa: E402
+
+from cleave.testing.group_sizes import ranges_of  # noqa: E402
 
 E4M3 = torch.float8_e4m3fn
 SIZES = (130, 0, 1, 70)

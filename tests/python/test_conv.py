@@ -8,13 +8,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conv_reference import KINDS, Axis, Convolution
+from conv_reference import KINDS, Convolution
 from drawn_matrices import DTYPES
 from gemm_reference import ACTIVATIONS, MODES, assert_close
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import cleave
+from cleave.testing.conv_axis import Axis
 
 FLOATS = [name for name in ("float16", "float32", "bfloat16") if name in DTYPES]
 CANARY = 96.0  # exact in every dtype

@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 
 import cleave
-from cleave.cli import main
-from cleave.cli.arrays import NumpyArrays, TorchArrays
 from cleave.cli.console import Console
-from cleave.demo import convolution, embeddings, encoding, flights, least_squares, moe
-from cleave.demo.minilm import sentences, weights
-from cleave.demo.minilm.encoder import Int8Linear
+from cleave.testing.arrays import NumpyArrays, TorchArrays
+from examples.demo import convolution, embeddings, encoding, flights, least_squares, moe
+from examples.demo.__main__ import main
+from examples.minilm import sentences, weights
+from examples.minilm.encoder import Int8Linear
 
 HEADER = "year,month,day,dep_delay,arr_delay,carrier,origin,dest,distance,hour"
 LINES = [
@@ -218,5 +218,5 @@ def test_convolution_section_fails_on_wrong_products(small_network, monkeypatch,
 def test_demo_command(table, monkeypatch, capsys):
     monkeypatch.setattr(flights, "load", lambda: table)
     monkeypatch.setattr(least_squares, "CPU_SECONDS", 0.0)
-    assert main(["demo", "--section", "least_squares", "--device", "cpu"]) == 0
+    assert main(["--section", "least_squares", "--device", "cpu"]) == 0
     assert least_squares.TITLE in capsys.readouterr().out

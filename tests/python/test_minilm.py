@@ -9,11 +9,11 @@ import minilm_checkpoint
 import numpy as np
 import pytest
 
-from cleave.demo import embeddings
-from cleave.demo.minilm import tokenizer, weights
-from cleave.demo.minilm.encoder import Encoder, Float32Linear, Int8Linear
-from cleave.demo.minilm.sentences import SENTENCES
-from cleave.demo.minilm.tokenizer import Tokenizer
+from examples.demo import embeddings
+from examples.minilm import tokenizer, weights
+from examples.minilm.encoder import Encoder, Float32Linear, Int8Linear
+from examples.minilm.sentences import SENTENCES
+from examples.minilm.tokenizer import Tokenizer
 
 
 @pytest.fixture(scope="module")
@@ -195,7 +195,7 @@ def test_module_is_the_encoder(
     small: weights.Checkpoint, batch: tuple[np.ndarray, np.ndarray]
 ) -> None:
     torch = pytest.importorskip("torch")
-    from cleave.demo.minilm import module
+    from examples.minilm import module
 
     ids, mask = batch
     expected = Encoder(small)(ids, mask)
@@ -271,12 +271,12 @@ def test_replaced_linears(
     """cleave.torch's layers in the torch module, on the CPU backend."""
     torch = pytest.importorskip("torch")
     cleave_torch = pytest.importorskip("cleave.torch", exc_type=ImportError)
-    from cleave.demo.minilm import module
+    from examples.minilm import module
 
     model = module.Encoder(real)
     assert len(cleave_torch.replace_linears(model, dtype=dtype)) == 4 * real.layers
     if with_fused:
-        from cleave.demo.minilm.fused import fused
+        from examples.minilm.fused import fused
 
         model.use(fused)
     with torch.inference_mode():

@@ -11,8 +11,9 @@ import pytest
 torch = pytest.importorskip("torch", minversion="2.10")
 
 import grouped_reference  # noqa: E402
-from grouped_reference import Range, bounds_of, ranges_of  # noqa: E402
+from grouped_reference import Range, bounds_of  # noqa: E402
 
+from cleave.testing.group_sizes import ranges_of  # noqa: E402
 from cleave.torch import GroupedLinear  # noqa: E402
 
 ops = torch.ops.cleave

@@ -11,11 +11,11 @@ import os
 import sys
 from collections.abc import Sequence
 
-from . import cache, compile, demo, emit, explain, info, profile, tune
-from .errors import CommandError, one_line
+from ..testing.errors import ToolError, one_line
+from . import cache, compile, emit, explain, info, profile, tune
 from .parser import Parser
 
-COMMANDS = (info, profile, explain, compile, emit, cache, tune, demo)
+COMMANDS = (info, profile, explain, compile, emit, cache, tune)
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -40,7 +40,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = build_parser().parse_args(argv)
     try:
         return arguments.run(arguments)
-    except (CommandError, cleave.CudaError, ValueError, TypeError, OSError) as error:
+    except (ToolError, cleave.CudaError, ValueError, TypeError, OSError) as error:
         if isinstance(error, BrokenPipeError):  # the reader (head, less) has seen enough
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return 0

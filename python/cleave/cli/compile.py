@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from . import cubin, values
+from ..testing import cubin
+from . import values
 from .console import Console
 from .conv_options import add_conv_options, conv_cases
 from .options import (

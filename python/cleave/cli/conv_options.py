@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import argparse
 
+from ..testing.case import product
+from ..testing.conv_case import KINDS, ConvCase
 from . import values
-from .case import product
-from .conv_case import KINDS, ConvCase
 from .options import (
     RESULT_OPTIONS,
     add_dtype_option,

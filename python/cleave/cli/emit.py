@@ -7,10 +7,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ..testing.errors import ToolError
 from . import values
 from .compile import ARCHITECTURES
 from .conv_options import add_conv_options, conv_cases
-from .errors import CommandError
 from .options import (
     add_device_option,
     add_gemm_options,
@@ -113,7 +113,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     cases = arguments.cases(arguments)
     if len(cases) != 1:
-        raise CommandError(
+        raise ToolError(
             f"the options describe {len(cases)} operations; pass one value to each, since what is "
             "emitted serves other sizes as well"
         )

@@ -5,11 +5,11 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from .case import GemmCase, slice_count
+from ..testing.case import GemmCase, slice_count
+from ..testing.conv_case import ConvCase
+from ..testing.grouped_case import GroupedCase
 from .console import Console, format_bytes
-from .conv_case import ConvCase
 from .conv_options import add_conv_options, conv_cases
-from .grouped_case import GroupedCase
 from .options import (
     add_candidates_option,
     add_device_option,

@@ -11,11 +11,11 @@ from collections.abc import Callable
 from typing import Any
 
 from .. import _torch_build
-from . import arrays as array_libraries
-from . import dense, measure
-from .case import GemmCase
+from ..testing import arrays as array_libraries
+from ..testing import dense, measure
+from ..testing.case import GemmCase
+from ..testing.errors import ToolError, one_line
 from .console import Console, format_bytes, format_path
-from .errors import CommandError, one_line
 
 
 def add_parser(subparsers: Any) -> None:
@@ -176,7 +176,7 @@ def _multiply(device: str) -> None:
     plan = dense.plan_for(case, operands)
     measure.run_to_completion(library, lambda: dense.run(plan, operands, library.stream))
     if not dense.errors(library, case, operands).acceptable:
-        raise CommandError("wrong result: please report this")
+        raise ToolError("wrong result: please report this")
 
 
 def _remedy(check: Callable[[], Any]) -> str:
@@ -184,6 +184,6 @@ def _remedy(check: Callable[[], Any]) -> str:
 
     try:
         check()
-    except (CommandError, cleave.CudaError, ImportError, OSError, ValueError) as error:
+    except (ToolError, cleave.CudaError, ImportError, OSError, ValueError) as error:
         return one_line(error)
     return ""

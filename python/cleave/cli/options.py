@@ -6,10 +6,10 @@ import argparse
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ..testing.case import GemmCase, product
+from ..testing.errors import ToolError
+from ..testing.grouped_case import FORMS, GroupedCase
 from . import values
-from .case import GemmCase, product
-from .errors import CommandError
-from .grouped_case import FORMS, GroupedCase
 
 _SIZES_HELP = "sizes: one value, a list (128,256) or a range (1024:8192:1024, 1024:65536:*2)"
 RESULT_OPTIONS = ("out_dtype", "activation", "bias", "split_k_mode", "split_k_slices")
@@ -158,7 +158,7 @@ def gemm_cases(arguments: argparse.Namespace) -> list[GemmCase]:
 
 
 def grouped_cases(arguments: argparse.Namespace) -> list[GroupedCase]:
-    """The same. CommandError where sizes are given and something else is asked for."""
+    """The same. ToolError where sizes are given and something else is asked for."""
     cases: list[GroupedCase] = []
     for sizes in arguments.sizes:
         if isinstance(sizes, tuple):
@@ -177,7 +177,7 @@ def grouped_cases(arguments: argparse.Namespace) -> list[GroupedCase]:
 def _said(asked: list[int] | None, said: int, option: str) -> list[int]:
     """What --sizes says, which the option may only repeat."""
     if asked and asked != [said]:
-        raise CommandError(f"--sizes makes {option} {said}: leave {option} out")
+        raise ToolError(f"--sizes makes {option} {said}: leave {option} out")
     return [said]
 
 

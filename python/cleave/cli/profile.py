@@ -12,14 +12,15 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, TextIO
 
-from . import arrays as array_libraries
-from . import conv, dense, grouped, measure, values
-from .case import GemmCase, slice_count
+from ..testing import arrays as array_libraries
+from ..testing import conv, dense, grouped, measure
+from ..testing.case import GemmCase, slice_count
+from ..testing.conv_case import ConvCase
+from ..testing.errors import one_line
+from ..testing.grouped_case import GroupedCase
+from . import values
 from .console import Console
-from .conv_case import ConvCase
 from .conv_options import add_conv_options, conv_cases
-from .errors import one_line
-from .grouped_case import GroupedCase
 from .options import (
     add_device_option,
     add_gemm_options,

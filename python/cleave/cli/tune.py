@@ -5,12 +5,12 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from . import arrays as array_libraries
-from . import dense, measure
-from .case import GemmCase
+from ..testing import arrays as array_libraries
+from ..testing import dense, measure
+from ..testing.case import GemmCase
+from ..testing.errors import ToolError
+from ..testing.operands import make_operands
 from .console import Console
-from .errors import CommandError
-from .operands import make_operands
 from .options import add_candidates_option, add_device_option, add_gemm_options, gemm_cases
 
 # The best of a first, short measurement are measured again, more carefully.
@@ -41,7 +41,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     device = arguments.device or "cuda:0"
     if device == "cpu":
-        raise CommandError("tuning is for GPUs: use --device cuda")
+        raise ToolError("tuning is for GPUs: use --device cuda")
     console = Console()
     rows = []
     path = None

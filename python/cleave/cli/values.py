@@ -16,8 +16,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from . import case, dtypes
-from .group_sizes import SPREADS
+from ..testing import case, dtypes
+from ..testing.group_sizes import SPREADS
 
 # A range that expands to more values than this is a mistyped step.
 MAX_RANGE_LENGTH = 10_000

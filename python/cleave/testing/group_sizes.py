@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import random
+from collections.abc import Sequence
 
 # The same sizes in every run, on every machine.
 _SEED = 0
@@ -28,6 +29,16 @@ def _zipf(groups: int) -> list[float]:
 
 _WEIGHTS = {"uniform": _uniform, "varied": _varied, "zipf": _zipf}
 SPREADS = tuple(_WEIGHTS)
+
+
+def ranges_of(sizes: Sequence[int], spacing: int = 1, begin: int = 0) -> list[tuple[int, int]]:
+    """Where groups lie that follow each other, each from a multiple of `spacing` on."""
+    ranges = []
+    for size in sizes:
+        begin = -(-begin // spacing) * spacing
+        ranges.append((begin, begin + size))
+        begin += size
+    return ranges
 
 
 def spread_over(groups: int, rows: int, spread: str) -> tuple[int, ...]:

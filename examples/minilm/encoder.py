@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import numpy as np
 
 import cleave
-from cleave.cli.arrays import NumpyArrays
+from cleave.testing.arrays import NumpyArrays
 
 from .weights import Checkpoint
 

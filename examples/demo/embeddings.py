@@ -16,13 +16,12 @@ from typing import Any
 
 import numpy as np
 
-from cleave.cli.arrays import TorchArrays
 from cleave.cli.console import Console
-
-from .minilm import weights
-from .minilm.encoder import Encoder, Int8Linear
-from .minilm.sentences import SENTENCES
-from .minilm.tokenizer import Tokenizer
+from cleave.testing.arrays import TorchArrays
+from examples.minilm import weights
+from examples.minilm.encoder import Encoder, Int8Linear
+from examples.minilm.sentences import SENTENCES
+from examples.minilm.tokenizer import Tokenizer
 
 TITLE = "Sentence embeddings: MiniLM with 8-bit weights and activations"
 
@@ -87,9 +86,8 @@ def _on_cpu(
 def _models(checkpoint: weights.Checkpoint, arrays: TorchArrays) -> dict[str, Any]:
     """torch's float16 module, and copies of it whose linear layers are 8-bit."""
     from cleave.torch import replace_linears
-
-    from .minilm import module
-    from .minilm.fused import fused
+    from examples.minilm import module
+    from examples.minilm.fused import fused
 
     models = {_FLOAT16: module.Encoder(checkpoint).to(arrays.device, arrays.xp.float16)}
     for dtype in _QUANTISED:
@@ -153,7 +151,7 @@ def _time(
     batch: Sequence[np.ndarray],
 ) -> None:
     """One sentence, which needs no padding, and all of them."""
-    from .minilm.latency import measure_all
+    from examples.minilm.latency import measure_all
 
     ids, mask = (arrays.xp.from_numpy(array).to(arrays.device) for array in batch)
     rows = []

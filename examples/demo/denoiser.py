@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from cleave.cli import conv_reference
-from cleave.cli.arrays import Arrays
-from cleave.cli.conv_case import ConvCase
+from cleave.testing import conv_reference
+from cleave.testing.arrays import Arrays
+from cleave.testing.conv_case import ConvCase
 
 Parameters = list[tuple[Any, Any]]  # weight and bias of each layer
 

@@ -14,10 +14,10 @@ from typing import Any
 
 import numpy as np
 
-from cleave.cli import measure
-from cleave.cli.arrays import Arrays, select
 from cleave.cli.console import Console
-from cleave.cli.errors import one_line
+from cleave.testing import measure
+from cleave.testing.arrays import Arrays, select
+from cleave.testing.errors import one_line
 
 from . import flights
 from .encoding import Regression, encode

@@ -11,7 +11,7 @@ from collections.abc import Callable, Set
 from typing import Any
 
 from .dtypes import TORCH_ONLY
-from .errors import CommandError
+from .errors import ToolError
 
 
 class _NumpyLike:
@@ -218,9 +218,9 @@ Arrays = NumpyArrays | TorchArrays | CupyArrays
 
 
 def select(device: str, dtypes: Set[str]) -> Arrays:
-    """The library for operands of `dtypes` on `device`; CommandError names what to install."""
+    """The library for operands of `dtypes` on `device`; ToolError names what to install."""
     if device == "h100":
-        raise CommandError(
+        raise ToolError(
             "device h100 is a planning target without hardware; run this on cpu or cuda"
         )
     for_torch = ", ".join(sorted(TORCH_ONLY & dtypes))
@@ -229,9 +229,7 @@ def select(device: str, dtypes: Set[str]) -> Arrays:
             return NumpyArrays()
         if _importable("torch"):
             return TorchArrays("cpu")
-        raise CommandError(
-            f"NumPy has no {for_torch}: install torch, or use another dtype on the CPU"
-        )
+        raise ToolError(f"NumPy has no {for_torch}: install torch, or use another dtype on the CPU")
     _require_gpu(device)
     if _importable("torch"):
         import torch
@@ -240,11 +238,11 @@ def select(device: str, dtypes: Set[str]) -> Arrays:
             return TorchArrays(device)
     if _importable("cupy"):
         if for_torch:
-            raise CommandError(
+            raise ToolError(
                 f"CuPy has no {for_torch}: install torch with CUDA, or use another dtype"
             )
         return CupyArrays(int(device.partition(":")[2]))
-    raise CommandError(
+    raise ToolError(
         f"operands on {device} need torch with CUDA or CuPy: install one, or use --device cpu"
     )
 
@@ -254,7 +252,7 @@ def _require_gpu(device: str) -> None:
 
     count = cleave.device_count()
     if int(device.partition(":")[2]) >= count:
-        raise CommandError(f"there is no {device}: cleave sees {count} GPUs (see `cleave info`)")
+        raise ToolError(f"there is no {device}: cleave sees {count} GPUs (see `cleave info`)")
 
 
 def _importable(name: str) -> bool:

@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from cleave.cli import measure
-from cleave.cli.arrays import TorchArrays
+from cleave.testing import measure
+from cleave.testing.arrays import TorchArrays
 
 # Runs per sample, one after the other: events cannot tell much less than their sum.
 _RUNS = 20

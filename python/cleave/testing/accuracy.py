@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from .activations import activate
 from .arrays import Arrays
 from .case import GemmCase
 from .dtypes import DTYPES
@@ -122,17 +123,15 @@ def of_sums(
     magnitudes = arrays.xp.sqrt(row_squares)
     slack = _sum_roundoff(case) * magnitudes[..., None]
     if case.activation == "swiglu":
-        gates, values = _activate(arrays, "silu", values[..., : case.n]), values[..., case.n :]
+        gates, values = activate(arrays, "silu", values[..., : case.n]), values[..., case.n :]
         slack = slack * (abs(gates) + 1.1 * abs(values))  # silu's slope is below 1.1
         magnitudes = magnitudes * arrays.xp.sqrt((gates * gates).sum(-1) / max(case.n, 1))
         values = gates * values
     else:
-        values = _activate(arrays, case.activation, values)
+        values = activate(arrays, case.activation, values)
     if scale_d is not None:
         scale = arrays.float64(scale_d)
-        largest = DTYPES[case.result_dtype].largest
-        least = -128 if case.result_dtype == "int8" else -largest
-        values = arrays.xp.clip(values / scale, least, largest)
+        values = arrays.xp.clip(values / scale, *DTYPES[case.result_dtype].limits)
         magnitudes, slack = magnitudes / scale, slack / scale
     tolerance = slack + rounding(values, case.result_dtype)
     return Reference(values, magnitudes, 1.01 * tolerance)
@@ -159,17 +158,3 @@ def _sum_roundoff(case: GemmCase) -> float:
 
 def _rms(x: Any) -> float:
     return math.sqrt(float((x * x).mean()))
-
-
-def _activate(arrays: Arrays, name: str, x: Any) -> Any:
-    if name == "none":
-        return x
-    if name == "relu":
-        return x * (x > 0)
-    if name == "gelu":
-        return 0.5 * x * (1.0 + arrays.erf(x * math.sqrt(0.5)))
-    if name == "gelu_tanh":
-        return 0.5 * x * (1.0 + arrays.xp.tanh(math.sqrt(2.0 / math.pi) * (x + 0.044715 * x**3)))
-    if name == "silu":
-        return 0.5 * x * (1.0 + arrays.xp.tanh(0.5 * x))
-    raise ValueError(f"unknown activation '{name}'")

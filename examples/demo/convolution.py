@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cleave.cli.arrays import Arrays, select
 from cleave.cli.console import Console
+from cleave.testing.arrays import Arrays, select
 
 from .denoiser import Cleave, Float64, Layer, Network, Parameters, layers
 

@@ -11,11 +11,11 @@ class Axis:
     """Output o and tap t meet at pixel o * stride + t * dilation - before."""
 
     size: int
-    filter_size: int
-    stride: int
-    before: int
-    after: int
-    dilation: int
+    filter_size: int = 1
+    stride: int = 1
+    before: int = 0
+    after: int = 0
+    dilation: int = 1
 
     @property
     def outputs(self) -> int:

@@ -11,10 +11,10 @@ from collections.abc import Iterable
 from typing import Any
 
 SECTIONS = {
-    "least_squares": "cleave.demo.least_squares",
-    "embeddings": "cleave.demo.embeddings",
-    "moe": "cleave.demo.moe",
-    "convolution": "cleave.demo.convolution",
+    "least_squares": "examples.demo.least_squares",
+    "embeddings": "examples.demo.embeddings",
+    "moe": "examples.demo.moe",
+    "convolution": "examples.demo.convolution",
 }
 
 

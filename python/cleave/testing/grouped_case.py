@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import Any
 
 from .case import GemmCase
-from .group_sizes import spread_over
+from .group_sizes import ranges_of, spread_over
 
 # Of a layer with weights W [groups, n, k], inputs X [tokens, k] and outputs [tokens, n]:
 #
@@ -71,12 +71,7 @@ class GroupedCase:
         sizes = self.sizes
         if isinstance(sizes, str):
             sizes = spread_over(self.groups, self.tokens, sizes)
-        ranges, end = [], 0
-        for size in sizes:
-            begin = -(-end // self.spacing) * self.spacing
-            end = begin + size
-            ranges.append((begin, end))
-        return ranges
+        return ranges_of(sizes, self.spacing)
 
     @property
     def rows(self) -> int:

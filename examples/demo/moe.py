@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from cleave.cli import measure
-from cleave.cli.arrays import Arrays, select
 from cleave.cli.console import Console
+from cleave.testing import measure
+from cleave.testing.arrays import Arrays, select
 
 TITLE = "Mixture of experts: one product for all of them"
 

@@ -1,7 +1,7 @@
-"""How a command says that it cannot go on."""
+"""How the command, the benchmark and the examples say that they cannot go on."""
 
 
-class CommandError(Exception):
+class ToolError(Exception):
     """One line for the user: what is wrong and the remedy. The process exits with status 1."""
 
 

@@ -1,0 +1,68 @@
+"""A GPU's place taken by the CPU backend, timed by the clock: small cases, and a peer in NumPy."""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+
+from bench import (
+    conv,
+    grouped,
+    peers,
+)
+from cleave.testing import arrays
+from cleave.testing.case import GemmCase
+
+
+class StandInGpu(arrays.NumpyArrays):
+    """Replays are calls, timed by the clock."""
+
+    on_gpu = True
+
+    def on_stream(self, enqueue):
+        enqueue()
+
+    def capture(self, enqueue):
+        return enqueue
+
+    def microseconds(self, replay):
+        start = time.perf_counter()
+        replay()
+        return (time.perf_counter() - start) * 1e6
+
+
+class TorchStandIn(arrays.TorchArrays):
+    on_stream, capture, microseconds = (
+        getattr(StandInGpu, name) for name in ("on_stream", "capture", "microseconds")
+    )
+
+
+CASE = GemmCase(32, 24, 512, dtype="float16")
+SCALED = GemmCase(32, 24, 512, dtype="int8", scaling="row", out_dtype="float32")
+SMALL = [conv.Case(2, (9, 8), 8, 16, 3, 2, 1, kind=kind) for kind in ("fprop", "dgrad", "wgrad")]
+
+
+def multiply_real(case, operands):
+    a, b = (np.asarray(x, np.float64) for x in (operands.a, operands.b))
+    scales = operands.scales
+    return (a * scales.get("scale_a", 1)) @ (b * scales.get("scale_b", 1))
+
+
+def numpy_peer(serves):
+    def calls(case, operands):
+        def call():
+            operands.out[...] = multiply_real(case, operands)
+
+        return {"numpy.matmul": call}
+
+    return peers.Peer("numpy", serves, calls)
+
+
+ABSENT = peers.Peer("absent", lambda case: None, lambda case, operands: {})
+
+
+def grouped_cases(**changes):
+    return [
+        grouped.Case(4, 90, 32, 48, form=form, **changes) for form in ("forward", "dgrad", "wgrad")
+    ]

@@ -1,0 +1,265 @@
+"""What is made of measurements: statistics, reports, the README's table and plots."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import replace
+
+import pytest
+from bench_rows import (
+    DIVISION_ROWS,
+    MACHINE,
+    PEER_ROWS,
+    SPLIT_ROWS,
+    STEP_ROWS,
+    row,
+    suite_of,
+    theirs,
+)
+
+from bench import __main__ as harness
+from bench import (
+    division_report,
+    plot,
+    readme,
+    report,
+    suites,
+    summary,
+)
+from cleave.cli import values
+
+# Statistics
+
+
+def test_geomean():
+    assert summary.geomean([1, 4]) == pytest.approx(2)
+    assert math.isnan(summary.geomean([]))
+
+
+def test_ratios():
+    result = summary.summarize_peers(PEER_ROWS)["cublas"]
+    assert result["compared"] == 2
+    assert result["geomean"] == pytest.approx(math.sqrt(1.2 * 0.9))
+    assert (result["worst_case"], result["best_case"]) == ("y", "x")
+    assert (result["wins"], result["losses"]) == (1, ["y"])
+    assert result["less_accurate"] == ["y"]
+    assert summary.summarize_peers([]) == {}
+
+
+def test_the_best_of_some_peers_is_one_more():
+    rows = [row("x", 10.0), row("y", 10.0), row("z", 10.0)]
+    rows[0]["peers"] = {"first": theirs(20.0, 10.0), "second": theirs(5.0, 10.0)}
+    rows[1]["peers"] = {"first": theirs(40.0, 10.0), "third": theirs(1.0, 10.0)}
+    rows[2]["peers"] = {"third": theirs(1.0, 10.0)}
+    result = summary.summarize_peers(rows, ["first", "second"])
+    assert list(result) == ["first", "second", "third", "the best of first and second"]
+    best = result["the best of first and second"]
+    assert (best["compared"], best["worst_case"], best["best_case"]) == (2, "x", "y")
+    assert best["geomean"] == pytest.approx(math.sqrt(0.5 * 4))
+    assert list(summary.summarize_peers(rows, ["second"])) == ["first", "second", "third"]
+
+
+def test_steps_compare_host_times_too():
+    result = summary.summarize_peers(STEP_ROWS)["loop"]
+    assert result["geomean"] == pytest.approx(math.sqrt(5 * 4))
+    assert (result["host_us"], result["host_saved"]) == (8.0, pytest.approx(0.6))
+    assert report.summary_lines("steps", {"loop": result})[-1] == (
+        "Host time at most 8.0 us a step, everywhere less than loop's by 60.0% or more."
+    )
+
+
+def test_every_peer_has_its_own_ratios():
+    rows = [row("x", 10.0), row("y", 10.0, rms_error=2e-4)]
+    rows[0]["peers"] = {"first": theirs(20.0, 10.0), "second": theirs(5.0, 10.0)}
+    rows[1]["peers"] = {"second": theirs(10.0, 10.0, case="less work")}
+    result = summary.summarize_peers(rows)
+    assert list(result) == ["first", "second"]
+    assert (result["first"]["compared"], result["first"]["geomean"]) == (1, pytest.approx(2))
+    assert result["second"]["losses"] == ["x"]
+    assert "less_accurate" not in result["second"]  # errors of different work say nothing
+    assert "second computes something else, such as less work." in report.summary_lines(
+        "peers", result
+    )
+
+
+def test_modes():
+    result = summary.summarize_modes(SPLIT_ROWS)
+    assert result["compared"] == 2
+    assert result["worst"] == pytest.approx(5 / 4)
+    assert result["worst_case"] == "x"
+    assert result["geomean"] == pytest.approx(math.sqrt(5 / 4 * 5 / 10))
+    assert summary.summarize_modes(SPLIT_ROWS[:1]) == {"compared": 0}
+
+
+def test_division():
+    result = division_report.summarize(DIVISION_ROWS)
+    assert list(result) == ["sm90", "portable"]
+    over = result["sm90"]["plain_over"]
+    assert list(over) == ["auto", "fast", "fast_load", "fast_store"]
+    assert over["fast"]["geomean"] == pytest.approx(math.sqrt(2 * 0.8))
+    assert (over["fast"]["worst_case"], over["fast"]["best_case"]) == ("y", "x")
+    assert over["fast_load"]["compared"] == 1
+    # Where ways are the same code, the first counts.
+    assert result["sm90"]["fastest"] == {"fast": 1, "plain": 1}
+    assert result["sm90"]["auto_losses"] == ["y"]
+    assert result["sm90"]["best_over_auto"]["geomean"] == pytest.approx(math.sqrt(0.8))
+    portable = {
+        "plain_over": {}, "fastest": {"fast": 1}, "auto_losses": [], "best_over_auto": {},
+    }  # fmt: skip
+    assert result["portable"] == portable
+    assert division_report.summarize(DIVISION_ROWS[-2:]) == {}
+
+
+def test_division_is_said_in_sentences():
+    said = division_report.lines(division_report.summarize(DIVISION_ROWS))
+    assert said[1].startswith("sm90, plain's time over fast's: geomean 1.265 of 2, worst 0.800 on")
+    assert said[-4:] == [
+        "sm90, cases on which each way is the fastest: fast 1, plain 1.",
+        "sm90, slower with auto than with plain: y.",
+        "sm90, the fastest way's time over auto's: geomean 0.894 of 2, worst 0.800 on y.",
+        "portable, cases on which each way is the fastest: fast 1.",
+    ]
+
+
+def test_division_table_has_a_line_per_case_and_kernel():
+    columns, cells = division_report.table(DIVISION_ROWS)
+    assert [line[0] for line in cells] == ["x", "y", "x"]
+    first = dict(zip(columns, cells[0], strict=True))
+    assert (first["plain us"], first["plain / fast_load"], first["fastest"]) == (8.0, 0.8, "fast")
+    assert first["auto is"] == "fast fast_store"
+    assert first["registers: fast, plain, fast_load, fast_store"] == "40, 44, 44, 40"
+    last = dict(zip(columns, cells[2], strict=True))
+    assert (last["kernel"], last["plain us"], last["auto is"]) == ("portable", None, None)
+
+
+# Reports
+
+
+CONTENTS = {
+    "peers": PEER_ROWS,
+    "steps": STEP_ROWS,
+    "modes": SPLIT_ROWS,
+    "division": DIVISION_ROWS,
+    "host": [{"case": "x", "call": "torch.mm", "us": 9.5}],
+}
+
+
+@pytest.mark.parametrize("kind", suites.KINDS)
+def test_report(kind, tmp_path):
+    suite = suite_of(kind)
+    rows = CONTENTS[kind]
+    verdict = harness._summarize(suite, rows)
+    paths = report.write(tmp_path, suite, MACHINE, rows, ["A note."], verdict)
+    data = json.loads(paths[0].read_text())
+    assert data["rows"] == rows
+    assert data["machine"] == MACHINE
+    text = paths[1].read_text()
+    assert text.startswith("# Some title\n\ngpu a GPU, commit abc\n")
+    assert "A note." in text
+    lines = [line for line in text.splitlines() if line.startswith("|")]
+    assert len(lines) == 2 + (3 if kind == "division" else len(rows))
+    assert len({line.count("|") for line in lines}) == 1
+
+
+@pytest.mark.parametrize("kind", suites.KINDS)
+def test_lines_name_the_case(kind):
+    for made in CONTENTS[kind]:
+        assert harness._line(made).startswith(made["case"])
+
+
+def test_wrong_results_are_marked():
+    assert "WRONG" in harness._line(row("x", 1.0, verified=False))
+
+
+def test_summaries_name_the_losses():
+    lines = report.summary_lines("peers", summary.summarize_peers(PEER_ROWS))
+    assert lines[0].startswith("cublas's time over ours: geomean 1.039 of 2, worst 0.900 on y")
+    assert lines[1] == "Slower than cublas: y."
+
+
+def test_absent_peers_are_named_once_per_reason():
+    rows = [
+        row("x", 1.0, without={"peer": "too small.", "other": "no"}),
+        row("y", 1.0, without={"peer": "too small."}),
+    ]
+    assert report.missing_lines(rows) == [
+        "Without peer on x, y: too small.",
+        "Without other on x: no.",
+    ]
+
+
+# The README's table
+
+
+def write_result(directory, name, rows, gpu="NVIDIA H100 80GB HBM3"):
+    result = {"machine": {"gpu": gpu}, "rows": rows}
+    (directory / f"{name}.json").write_text(json.dumps(result))
+
+
+def test_readme_table(tmp_path):
+    first, second, *_ = suites.load("large_k").cases
+    rows = [row(first.title, 10.0, 20.0), row(second.title, 10.0, 5.0)]
+    write_result(tmp_path, "large_k", rows, gpu="NVIDIA H200")
+    case = suites.load("host").cases[0].title
+    calls = {"cleave.gemm(out=)": 5.6, "torch.mm(out=)": 21.7, "torch.mm": 99.0}
+    times = [{"case": case, "call": call, "us": us} for call, us in calls.items()]
+    write_result(tmp_path, "host", times)
+    assert readme.lines(tmp_path)[2:] == [
+        "| host time of a call with `out=`: `cleave.gemm(out=)` "
+        "| H100 | 6 us, where `torch.mm(out=)` takes 22 |",
+        "| K much larger than M and N, TN, 2 shapes, against cublas "
+        "| H200 | geomean 1.00, worst 0.50, best 2.00 |",
+    ]
+
+
+def test_readme_has_the_best_of_peers_and_host_times(tmp_path):
+    first, *_ = suites.load("grouped_fwd").cases
+    both = {"torch_grouped": theirs(20.0, 10.0), "deepgemm_grouped": theirs(15.0, 10.0)}
+    rows = [row(first.title, 10.0, peers=both)]
+    write_result(tmp_path, "grouped_fwd", rows)
+    write_result(tmp_path, "grouped_loop", STEP_ROWS)
+    *_, best, loop = readme.lines(tmp_path)
+    assert best == (
+        "| Experts' forward, bf16, 1 shapes, against the best of torch grouped and deepgemm grouped"
+        " | H100 | geomean 1.50, worst 1.50, best 1.50 |"
+    )
+    assert loop.endswith("worst 4.00, best 5.00; host at most 8 us, 60% less or better |")
+
+
+def test_table_of_ways_to_divide(tmp_path):
+    assert readme.division_lines(tmp_path) == []
+    verdict = division_report.summarize(DIVISION_ROWS)
+    report.write(tmp_path, replace(suite_of("division"), name="division"), MACHINE, [], [], verdict)
+    said, _, _, _, *rows = readme.division_lines(tmp_path)
+    assert said == "a GPU, plain's time over that of each other way:"
+    assert len(rows) == 2 * len(values.DIVISIONS)
+    assert "| sm90 | `fast` | 1.265 | 0.800 | 2.000 | 1 |" in rows
+    assert "| sm90 | `plain` |  |  |  | 1 |" in rows
+
+
+def test_every_page_with_results_has_a_place_for_them():
+    for page in readme.PAGES:
+        text = (readme.ROOT / page).read_text()
+        assert "a table" in readme.replaced(text, "a table")
+
+
+def test_readme_keeps_what_is_around_the_table():
+    start, end = readme.MARKERS
+    text = f"before\n{start}\nold\n{end}\nafter\n"
+    assert readme.replaced(text, "new") == f"before\n{start}\nnew\n{end}\nafter\n"
+    with pytest.raises(ValueError, match="has no lines"):
+        readme.replaced("nothing here", "new")
+
+
+@pytest.mark.parametrize("kind", suites.KINDS)
+def test_plot(kind, tmp_path):
+    pytest.importorskip("matplotlib")
+    path = plot.write(tmp_path, suite_of(kind), CONTENTS[kind])
+    if kind in ("host", "steps"):
+        assert path is None
+    else:
+        text = path.read_text()
+        assert "Some title" in text
+        again = plot.write(tmp_path, suite_of(kind), CONTENTS[kind])
+        assert again.read_text() == text
