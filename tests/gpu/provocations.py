@@ -11,6 +11,7 @@ priorities  two streams of different priority, while another kernel holds half o
 dependents  a chain of dependent launches beside a second one: CTAs start in the holes that a
             predecessor leaves, a few at a time
 storm       products of all modes on streams of all priorities
+alone       products one after the other: for several processes at once, which share the GPU
 """
 
 from __future__ import annotations
@@ -170,15 +171,19 @@ def storm(mode: str, rounds: int) -> None:
     in_rounds(rounds, each, products)
 
 
+def alone(mode: str, rounds: int) -> None:
+    product = Product(mode)
+    in_rounds(rounds, lambda: product.run(torch.cuda.current_stream()), [product])
+
+
 def main() -> None:
     what, mode, rounds = sys.argv[1], sys.argv[2], int(sys.argv[3])
     for module in ("cupy", "cuda.bindings"):
         if importlib.util.find_spec(module) is None:
             print(f"needs {module}")
             sys.exit(77)
-    {"green": green, "priorities": priorities, "dependents": dependents, "storm": storm}[what](
-        mode, rounds
-    )
+    kinds = (green, priorities, dependents, storm, alone)
+    next(kind for kind in kinds if kind.__name__ == what)(mode, rounds)
     print(f"{what} {mode}: {rounds} rounds ended", flush=True)
 
 
