@@ -141,9 +141,7 @@ bool shape_tile(const Spec& s, const GemmProblem& p, const ConvGeometry& geometr
     c.warps_m = (s.tile_m == 64 ? 4 : 8) / c.warps_n;
     c.store_by_tma = false;
     c.load_bytes_a = a.load_bytes;
-    // The ups begin n columns after the gates.
-    const bool apart = gated(c) && b.major == Major::mn;
-    c.load_bytes_b = apart ? common_alignment(b.load_bytes, p.b.dtype, p.n, 0) : b.load_bytes;
+    c.load_bytes_b = b.load_bytes;
     c.multicast_m = s.multicast_m;
     c.multicast_n = s.multicast_n;
     if (c.conv != Conv::none && !shape_conv(p, geometry, c)) return false;
@@ -255,11 +253,14 @@ std::optional<Choice> make_choice(const GemmProblem& problem, const DeviceInfo& 
   choice.problem = *view;
   if (is_conv) choice.geometry = conv_geometry(problem.conv, problem.batch);
   const GemmProblem& p = choice.problem;
-  const auto [a, b] = is_conv ? conv_operands(p)
-                              : std::pair(operand(p.a, p.a.stride_col, p.k, p.a.stride_row, p.m,
-                                                  p.batch, p.groups, Grouping::m),
-                                          operand(p.b, p.b.stride_row, p.k, p.b.stride_col,
-                                                  columns_of_b(p), p.batch, p.groups, Grouping::n));
+  auto [a, b] = is_conv ? conv_operands(p)
+                        : std::pair(operand(p.a, p.a.stride_col, p.k, p.a.stride_row, p.m, p.batch,
+                                            p.groups, Grouping::m),
+                                    operand(p.b, p.b.stride_row, p.k, p.b.stride_col,
+                                            columns_of_b(p), p.batch, p.groups, Grouping::n));
+  // The ups begin n columns after the gates.
+  if (p.activation == Activation::swiglu && b.major == Major::mn)
+    b.load_bytes = common_alignment(b.load_bytes, p.b.dtype, p.n, 0);
 
   GemmConfig& c = choice.config;
   c.family = spec.family;

@@ -55,6 +55,22 @@ TEST(Choice, UpsAreReadAsTheyLie) {
   EXPECT_EQ(choice->config.load_bytes_b, 16u);
 }
 
+// Nor does TMA load from there.
+TEST(Choice, TmaWantsUpsAtMultiplesOf16Bytes) {
+  GemmProblem p;
+  p.m = p.k = 128;
+  p.activation = Activation::swiglu;
+  p.a = {DType::bf16, p.k, 1};
+  for (const int64_t n : {1538, 1544}) {
+    p.n = n;
+    p.b = {DType::bf16, 3200, 1};  // row by row
+    p.c = p.d = {DType::bf16, p.n, 1};
+    EXPECT_EQ(choose(p, "sm90 64x128").has_value(), n % 8 == 0) << n;
+    p.b = {DType::bf16, 1, p.k};  // column by column, each of which begins anywhere
+    EXPECT_TRUE(choose(p, "sm90 64x128").has_value()) << n;
+  }
+}
+
 TEST(Choice, TallTilesHaveThreeWarpgroups) {
   const auto choice = choose(scaled_by_block(1), "sm90 192x128");
   ASSERT_TRUE(choice.has_value());

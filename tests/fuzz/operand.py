@@ -45,12 +45,15 @@ class Operand:
         return tuple(strides)
 
     def length(self, tail: int = MARGIN) -> int:
-        """Of the buffer, in elements, with so many guards at its end."""
-        if math.prod(self.shape) == 0:
-            return self.offset + tail
-        steps = zip(self.shape, self.strides, strict=True)
-        last = sum((size - 1) * stride for size, stride in steps)
-        return self.offset + last + 1 + tail
+        """Of the buffer, in elements, with so many guards at its end, and some to make its bytes a
+        multiple of 16: to a sanitizer, cp.async reads 16 bytes also where it is told to read fewer.
+        """
+        length = self.offset + tail
+        if math.prod(self.shape) != 0:
+            steps = zip(self.shape, self.strides, strict=True)
+            length += sum((size - 1) * stride for size, stride in steps) + 1
+        piece = 16 // self.dtype.itemsize
+        return -(-length // piece) * piece
 
     def view(self, buffer: torch.Tensor) -> torch.Tensor:
         return buffer.as_strided(self.shape, self.strides, self.offset)

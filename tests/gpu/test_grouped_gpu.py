@@ -223,6 +223,12 @@ def test_swiglu(majors, kernel):
         run("m", groups, n=264, k=72, activation="swiglu", majors=majors, bias=bias, kernel=kernel)
 
 
+@pytest.mark.parametrize("majors", [(True, True), (True, False)])
+def test_swiglu_whose_ups_begin_beside_a_multiple_of_16_bytes(majors):
+    """B's lines do begin at such."""
+    run("m", Groups(SIZES["ragged"]), n=260, k=72, activation="swiglu", majors=majors)
+
+
 @pytest.mark.parametrize("count", [1, 31, 33, 256, 1024])
 @pytest.mark.parametrize("form", "mnk")
 def test_many_groups(form, count):
