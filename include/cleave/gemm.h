@@ -173,11 +173,29 @@ struct Candidate {
   size_t workspace_size = 0;
 };
 
-/// An immutable, thread-safe way to run one problem on one device.
-class GemmPlan {
+/// An immutable, thread-safe way to run one problem on one device: what the plans of all operations
+/// have. Each runs by a `run` of its own.
+class Plan {
  public:
-  virtual ~GemmPlan() = default;
+  virtual ~Plan() = default;
 
+  /// Compiles and loads the kernels, and allocates the pooled workspace of `stream`, if there is
+  /// one: call it before capturing a CUDA graph.
+  virtual void prepare(void* stream) const = 0;
+
+  virtual std::string kernel_name() const = 0;  ///< of each launch; "cpu" on the CPU
+  virtual std::string kernel_source()
+      const = 0;  ///< the translation units given to NVRTC; empty on the CPU
+
+  /// Host memory that the plan keeps. The process keeps plans up to a bound, those used last: of
+  /// products 24 MiB, of quantisation and of mixtures of experts 4 MiB each.
+  virtual size_t host_bytes() const = 0;
+};
+
+/// Of a GEMM problem. host_bytes() is at most 4 KiB, and 512 bytes for each residue class of a
+/// strided dgrad, counted up to a power of two.
+class GemmPlan : public Plan {
+ public:
   /// Enqueues on `stream` (a CUstream / cudaStream_t; ignored by the CPU backend, which returns
   /// when done). `workspace`: at least workspace_size() bytes, 16-byte aligned, its first
   /// counter_size() bytes zero before its first use, and again before a use with a plan of another
@@ -193,10 +211,6 @@ class GemmPlan {
     run(arguments, nullptr, 0, stream);
   }
 
-  /// Compiles and loads the kernel, and allocates the pooled workspace of `stream`: call it before
-  /// capturing a CUDA graph.
-  virtual void prepare(void* stream) const = 0;
-
   virtual size_t workspace_size() const = 0;  ///< exact, in bytes; 0 where the mode needs none
   virtual size_t counter_size()
       const = 0;  ///< leading bytes of the workspace that must start as zero
@@ -204,20 +218,12 @@ class GemmPlan {
   virtual const GemmProblem& problem() const = 0;
   virtual SplitKMode split_k_mode() const = 0;  ///< what was chosen, never automatic
   virtual int32_t split_k_slices() const = 0;
-  virtual std::string kernel_name() const = 0;
-  virtual std::string kernel_source()
-      const = 0;  ///< the translation unit given to NVRTC; empty on the CPU
   virtual std::string why()
       const = 0;  ///< one sentence: what was chosen, against what, and any note
   /// Every way that was considered, cheapest first; worked out anew by each call, as planning is.
   virtual std::vector<Candidate> candidates() const = 0;
   virtual double roofline_us()
       const = 0;  ///< max(bytes / bandwidth, operations / peak) on this device
-
-  /// Host memory that the plan keeps: at most 4 KiB, and 512 bytes for each residue class of a
-  /// strided dgrad, counted up to a power of two. The process keeps 24 MiB of plans of products,
-  /// those used last.
-  virtual size_t host_bytes() const = 0;
 };
 
 /// The plan of `problem`, cached (see host_bytes). Throws Error with every broken rule. Works

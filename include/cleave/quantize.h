@@ -108,26 +108,14 @@ std::vector<std::string> validate(const QuantizeProblem& problem);
 /// second reads x again, backwards, so that it finds in the L2 cache what the first read last. With
 /// groups there are two as well, of which the first reads offsets only. Of
 /// rows longer than 32768 elements (16384 with `smooth`) a `row`'s scale needs a second read too.
-class QuantizePlan {
+class QuantizePlan : public Plan {
  public:
-  virtual ~QuantizePlan() = default;
-
   /// Enqueues on `stream` (a CUstream / cudaStream_t; ignored by the CPU backend, which returns
   /// when done). Never allocates, synchronises or compiles once `prepare` has run (first use
   /// prepares by itself, outside capture).
   virtual void run(const QuantizeArguments& arguments, void* stream) const = 0;
 
-  /// Compiles and loads the kernels, and allocates what the stream needs: call it before capturing
-  /// a CUDA graph.
-  virtual void prepare(void* stream) const = 0;
-
   virtual const QuantizeProblem& problem() const = 0;
-  virtual std::string kernel_name() const = 0;  ///< which kernels, and how their threads are dealt
-  virtual std::string kernel_source()
-      const = 0;  ///< the translation units given to NVRTC; empty on the CPU
-
-  /// Host memory that the plan keeps. The process keeps 4 MiB of these plans, those used last.
-  virtual size_t host_bytes() const = 0;
 };
 
 /// The plan of `problem`, cached (see host_bytes). Throws Error with every broken rule. Works

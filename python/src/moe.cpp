@@ -2,7 +2,6 @@
 #include "array_type.h"
 #include "bindings.h"
 #include "errors.h"
-#include "moe/problem_hash.h"
 #include "operands/moe_operands.h"
 #include "plan_cache.h"
 #include "tensor.h"
@@ -15,7 +14,7 @@ using namespace nb::literals;
 namespace cleave::python {
 namespace {
 
-using MoePlans = RecentPlans<MoeProblem, MoePlan, MoeHash>;
+using MoePlans = RecentPlans<MoeProblem, MoePlan>;
 
 /// One call: planned at once, so that what cannot be is refused before anything is made.
 class Call {

@@ -5,22 +5,22 @@
 #include <memory>
 
 #include "cleave/gemm.h"
-#include "plan/problem_hash.h"
+#include "problem/problem_hash.h"
 
 namespace cleave::python {
 
 /// By problem. Direct-mapped, guarded by the GIL. A miss costs little, as cleave::plan has a cache of
 /// its own.
-template <class Problem, class Plan, class Hash>
+template <class Problem, class Plan>
 class RecentPlans {
  public:
   std::shared_ptr<const Plan> find(const Problem& problem) const {
-    const Slot& slot = slots_[Hash()(problem) % kSlots];
+    const Slot& slot = slots_[ProblemHash()(problem) % kSlots];
     return slot.plan && slot.problem == problem ? slot.plan : nullptr;
   }
 
   void insert(const Problem& problem, std::shared_ptr<const Plan> plan) {
-    slots_[Hash()(problem) % kSlots] = {problem, std::move(plan)};
+    slots_[ProblemHash()(problem) % kSlots] = {problem, std::move(plan)};
   }
 
   void clear() { slots_ = {}; }
@@ -41,6 +41,6 @@ class RecentPlans {
   std::array<Slot, kSlots> slots_;
 };
 
-using PlanCache = RecentPlans<GemmProblem, GemmPlan, ProblemHash>;
+using PlanCache = RecentPlans<GemmProblem, GemmPlan>;
 
 }  // namespace cleave::python

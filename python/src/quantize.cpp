@@ -3,7 +3,6 @@
 #include "bindings.h"
 #include "docs.h"
 #include "plan_cache.h"
-#include "quantize/problem_hash.h"
 #include "quantize_operands.h"
 #include "stream.h"
 #include "unlocked.h"
@@ -14,7 +13,7 @@ using namespace nb::literals;
 namespace cleave::python {
 namespace {
 
-using QuantizePlans = RecentPlans<QuantizeProblem, QuantizePlan, QuantizeHash>;
+using QuantizePlans = RecentPlans<QuantizeProblem, QuantizePlan>;
 
 std::shared_ptr<const QuantizePlan> make_plan(const QuantizeProblem& problem) {
   const Unlocked unlocked;

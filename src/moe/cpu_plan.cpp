@@ -1,12 +1,10 @@
-#include "moe/cpu_plan.h"
-
+// The operations on the host.
 #include <cstring>
 #include <vector>
 
 #include "cleave/core/element.h"
 #include "cleave/core/multiply_add.h"
 #include "cleave/moe/moe_params.h"
-#include "moe/arguments.h"
 #include "moe/problem.h"
 #include "process/host_bytes.h"
 

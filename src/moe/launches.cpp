@@ -2,6 +2,7 @@
 
 #include <bit>
 
+#include "jit/translation_unit.h"
 #include "moe/problem.h"
 #include "problem/saturate.h"
 
@@ -147,6 +148,19 @@ class Chooser {
   std::vector<MoeLaunch> launches_;
 };
 
+/// The most threads of a block, and how many blocks a multiprocessor must have room for: what
+/// leaves each thread at most 64 registers.
+const char* launch_bounds(MoeKernel kernel) {
+  switch (kernel) {
+    case MoeKernel::count:
+      return "cleave::kCountThreads, 1";
+    case MoeKernel::rank:
+      return "cleave::kMostRankThreads, 1";
+    default:
+      return "cleave::kRowThreads, 8";
+  }
+}
+
 }  // namespace
 
 std::vector<MoeLaunch> moe_launches(const MoeProblem& problem) {
@@ -163,6 +177,36 @@ MoeScratch moe_scratch(const std::vector<MoeLaunch>& launches) {
     if (launch.kernel >= MoeKernel::invert) scratch.positions = params.slots;
   }
   return scratch;
+}
+
+const char* to_string(MoeKernel kernel) {
+  switch (kernel) {
+    case MoeKernel::count:
+      return "count";
+    case MoeKernel::rank:
+      return "rank";
+    case MoeKernel::invert:
+      return "invert";
+    case MoeKernel::scatter:
+      return "scatter";
+    case MoeKernel::combine:
+      return "combine";
+    case MoeKernel::combine_backward:
+      break;
+  }
+  return "combine_backward";
+}
+
+std::string translation_unit(MoeKernel kernel, const MoeConfig& config) {
+  return translation_unit({
+      .folder = "moe",
+      .name = to_string(kernel),
+      .config = "MoeConfig",
+      .members = CLEAVE_PRINT_MEMBERS(config, wide_ids, type, has_weights, weights, width),
+      .launch_bounds = launch_bounds(kernel),
+      .entry = moe_entry,
+      .params = "MoeParams",
+  });
 }
 
 }  // namespace cleave

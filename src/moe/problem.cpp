@@ -1,5 +1,9 @@
 #include "moe/problem.h"
 
+#include <fmt/format.h>
+
+#include "cleave/moe/moe_config.h"
+#include "cleave/names.h"
 #include "problem/row_operands.h"
 #include "problem/saturate.h"
 
@@ -44,6 +48,110 @@ Placement weights_of(const MoeProblem& p) {
 Placement weights_grad_of(const MoeProblem& p) {
   const bool backward = p.operation == MoeOperation::combine_backward;
   return vector_of(p.weights_dtype, backward ? slots_of(p) : 0, size_of(p.weights_dtype));
+}
+
+// The rules. Each broken one is reported with the argument, the value seen and the remedy.
+
+namespace {
+
+bool is_float(DType type) {
+  return type == DType::f16 || type == DType::bf16 || type == DType::f32;
+}
+
+void check_types(const MoeProblem& p, Messages& out) {
+  const bool adds =
+      p.operation == MoeOperation::combine || p.operation == MoeOperation::combine_backward;
+  if (adds && !is_float(p.row.dtype)) {
+    out.push_back(
+        fmt::format("row is {}; rows that are added up must be float16, bfloat16 or float32, "
+                    "convert them",
+                    to_string(p.row.dtype)));
+  }
+  if (has_rows(p.operation) && p.token.dtype != p.row.dtype) {
+    out.push_back(fmt::format("token is {} and row is {}; they must be equal",
+                              to_string(p.token.dtype), to_string(p.row.dtype)));
+  }
+  if (p.operation == MoeOperation::combine_backward && p.row_grad.dtype != p.row.dtype) {
+    out.push_back(fmt::format("row_grad is {} and row is {}; they must be equal",
+                              to_string(p.row_grad.dtype), to_string(p.row.dtype)));
+  }
+  if (p.has_weights && !is_float(p.weights_dtype)) {
+    out.push_back(
+        fmt::format("weights_dtype is {}; it must be float16, bfloat16 or float32, convert them",
+                    to_string(p.weights_dtype)));
+  }
+}
+
+/// A grid has at most 65535 blocks for the pieces of a row, which have 2 bytes per thread where rows
+/// are aligned the least.
+constexpr int64_t kMostRowBytes = 65535 * int64_t(kRowThreads) * 2;
+
+void check_counts(const MoeProblem& p, Messages& out) {
+  if (p.top_k < 1) {
+    out.push_back(fmt::format("top_k is {}; it must be at least 1: the slots of a token", p.top_k));
+  } else if (p.top_k > kMaxSize || slots_of(p) > kMaxSize) {
+    out.push_back(
+        fmt::format("tokens and top_k are {} and {}; that is 2^31 slots or more. Split the tokens",
+                    p.tokens, p.top_k));
+  }
+  if (has_rows(p.operation) && p.columns * size_of(p.row.dtype) > kMostRowBytes) {
+    out.push_back(fmt::format("columns is {}; rows may have up to {} bytes. Split them", p.columns,
+                              kMostRowBytes));
+  }
+  if (reads_ids(p.operation) && (p.experts < 1 || p.experts > kMostGroups)) {
+    out.push_back(
+        fmt::format("experts is {}; it must be from 1 to {}, the most groups of a grouped "
+                    "product",
+                    p.experts, kMostGroups));
+  }
+  if (p.operation == MoeOperation::combine_backward && !p.has_weights) {
+    out.push_back(
+        "has_weights is false; without weights, the gradient of the rows is gather's result");
+  }
+  if (p.has_weights && p.operation < MoeOperation::combine)
+    out.push_back("has_weights is true; weights are for combine and combine_backward");
+}
+
+}  // namespace
+
+bool types_are_served(const MoeProblem& p) {
+  Messages broken;
+  check_types(p, broken);
+  return broken.empty();
+}
+
+std::vector<std::string> validate(const MoeProblem& p) {
+  Messages out;
+  const bool tokens = check_size("tokens", p.tokens, out);
+  const bool columns = check_size("columns", p.columns, out);
+  if (tokens && columns) check_counts(p, out);
+  if (tokens && columns && out.empty()) {
+    const bool combines = p.operation == MoeOperation::combine;
+    const bool scatters =
+        p.operation == MoeOperation::permute || p.operation == MoeOperation::gather;
+    check_rows("token", tokens_of(p), combines, out);
+    check_rows("row", rows_of(p), scatters, out);
+    check_rows("row_grad", rows_grad_of(p), true, out);
+  }
+  check_types(p, out);
+  check_device(p.device, out);
+  return out;
+}
+
+void check_arguments(const MoeProblem& p, const MoeArguments& arguments) {
+  const bool combines = p.operation == MoeOperation::combine;
+  const bool backward = p.operation == MoeOperation::combine_backward;
+  const NamedOperand operands[] = {
+      {"offsets", offsets_of(p), arguments.offsets, true},
+      {"indices", indices_of(p), arguments.indices, reads_ids(p.operation)},
+      {"tokens", tokens_of(p), arguments.tokens, combines},
+      {"rows", rows_of(p), arguments.rows, !combines && !backward},
+      {"rows_grad", rows_grad_of(p), arguments.rows_grad, true},
+      {"weights_grad", weights_grad_of(p), arguments.weights_grad, true},
+      {"ids", ids_of(p), arguments.ids, false},
+      {"weights", weights_of(p), arguments.weights, false},
+  };
+  check_operands(operands);
 }
 
 }  // namespace cleave

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "cleave/moe.h"
+#include "cpu/thread_team.h"
 #include "problem/placement.h"
 
 namespace cleave {
@@ -25,5 +26,14 @@ Placement rows_of(const MoeProblem& problem);
 Placement weights_of(const MoeProblem& problem);
 Placement rows_grad_of(const MoeProblem& problem);
 Placement weights_grad_of(const MoeProblem& problem);
+
+/// Throws invalid_argument for a missing or misaligned pointer, and for something that is written
+/// sharing elements with anything else. Costs a few comparisons, so every run makes them.
+void check_arguments(const MoeProblem& problem, const MoeArguments& arguments);
+
+/// A plan for the host of `problem`, which has passed `validate`. At most `threads` threads run it;
+/// their number does not change its results.
+std::shared_ptr<const MoePlan> make_cpu_plan(const MoeProblem& problem,
+                                             uint32_t threads = cpu::available_threads());
 
 }  // namespace cleave

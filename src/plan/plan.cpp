@@ -1,6 +1,5 @@
 // From a problem to its plan: validate, look up, choose.
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include "cleave/device.h"
 #include "cleave/names.h"
@@ -9,22 +8,12 @@
 #include "plan/cost.h"
 #include "plan/gpu_plan.h"
 #include "plan/make_plan.h"
-#include "plan/plan_map.h"
-#include "plan/problem_hash.h"
 #include "plan/tuned.h"
+#include "problem/cached_plan.h"
 #include "problem/problem.h"
-#include "process/fork.h"
 
 namespace cleave {
 namespace {
-
-void refuse_invalid(const GemmProblem& problem) {
-  const auto broken = validate(problem);
-  if (broken.empty()) return;
-  const bool types = !types_are_served(problem);
-  throw Error(types ? ErrorCode::invalid_type : ErrorCode::invalid_argument,
-              fmt::format("{}", fmt::join(broken, "; ")));
-}
 
 [[noreturn]] void refuse_unserved(const GemmProblem& problem, const DeviceInfo& device) {
   if (problem.kernel == KernelFamily::sm90 && problem.conv.kind != Conv::none) {
@@ -112,20 +101,11 @@ std::shared_ptr<const GemmPlan> make_gpu(const GemmProblem& problem) {
   return make_gpu_plan(problem, *best.choice, explain(problem, *best.choice, best.considered));
 }
 
-using Plans = PlanMap<GemmProblem, GemmPlan, ProblemHash>;
-
-Plans& plans() {
-  static constinit Lazy<Plans> plans;
-  return plans.get([] { return Plans(kMostGemmPlanBytes); });
-}
-
 }  // namespace
 
 std::shared_ptr<const GemmPlan> plan(const GemmProblem& problem) {
-  if (auto known = plans().find(problem)) return known;
-  refuse_invalid(problem);
-  return plans().insert(problem,
-                        problem.device == kCpu ? make_cpu_plan(problem) : make_gpu(problem));
+  return cached_plan<GemmPlan, kMostGemmPlanBytes>(
+      problem, [&] { return problem.device == kCpu ? make_cpu_plan(problem) : make_gpu(problem); });
 }
 
 std::shared_ptr<const GemmPlan> plan_as(const GemmProblem& problem, const Spec& spec) {
@@ -152,7 +132,8 @@ std::string remember(const GemmPlan& plan) {
   problem.split_k_slices = 0;
   problem.kernel = KernelFamily::automatic;
   const std::string path = store_tuned(problem, device_info(problem.device), choice->spec);
-  plans().clear();  // what was planned before the measurement may now be planned better
+  // What was planned before the measurement may now be planned better.
+  known_plans<GemmPlan, kMostGemmPlanBytes, GemmProblem>().clear();
   return path;
 }
 

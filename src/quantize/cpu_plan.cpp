@@ -1,10 +1,8 @@
-#include "quantize/cpu_plan.h"
-
+// Quantisation on the host.
 #include <vector>
 
 #include "cleave/quantize/quantize_params.h"
 #include "process/host_bytes.h"
-#include "quantize/arguments.h"
 #include "quantize/problem.h"
 
 namespace cleave {

@@ -3,6 +3,7 @@
 #include <bit>
 
 #include "cleave/core/math.h"
+#include "jit/translation_unit.h"
 #include "quantize/problem.h"
 
 namespace cleave {
@@ -70,7 +71,7 @@ class Chooser {
     } else {
       launches.push_back(blocks ? groups(kScaleBlock) : rows());
     }
-    std::erase_if(launches, [](const QuantizeLaunch& launch) { return launch.blocks == 0; });
+    std::erase_if(launches, [](const QuantizeLaunch& launch) { return launch.shape.grid.x == 0; });
     return launches;
   }
 
@@ -92,14 +93,17 @@ class Chooser {
     params_.rows = 1;
   }
 
+  static LaunchShape shape(uint32_t blocks, uint32_t threads) {
+    return {.grid = {blocks, 1, 1}, .block = {threads, 1, 1}, .programmatic = true};
+  }
+
   /// Of groups of `cols` elements.
   QuantizeLaunch launch(QuantizeKernel kernel, int64_t cols, uint32_t threads) const {
-    QuantizeLaunch made{kernel, config_, params_};
+    QuantizeLaunch made{kernel, config_, params_, shape(0, threads)};
     const int64_t per_row = cols == 0 ? 1 : ceil_div(params_.cols, cols);
     made.params.group_cols = uint32_t(cols);
     made.params.groups = uint32_t(per_row * params_.rows);
     made.params.groups_per_row = FastDivmod(uint32_t(max_of<int64_t>(per_row, 1)));
-    made.threads = threads;
     return made;
   }
 
@@ -121,7 +125,7 @@ class Chooser {
       config_.batch = min_of(held_values() / (config_.hold * config_.width), kMostBatch);
     }
     QuantizeLaunch made = launch(QuantizeKernel::rows, cols, kLaneThreads);
-    made.blocks = ceil_div(made.params.groups, kLaneThreads / config_.lanes * config_.batch);
+    made.shape.grid.x = ceil_div(made.params.groups, kLaneThreads / config_.lanes * config_.batch);
     return made;
   }
 
@@ -139,7 +143,7 @@ class Chooser {
     QuantizeLaunch made = launch(QuantizeKernel::measure, piece, kMeasureThreads);
     const uint32_t enough = ceil_div(made.params.groups, kMeasureThreads / config_.lanes);
     const uint32_t fit = uint32_t(device_.multiprocessors) * kMeasureBlocks;
-    made.blocks = max_of(min_of(enough, fit), 1u);  // one writes the scale of an empty tensor
+    made.shape.grid.x = max_of(min_of(enough, fit), 1u);  // one writes the scale of an empty tensor
     return made;
   }
 
@@ -154,7 +158,7 @@ class Chooser {
     const int64_t threads = round_up<int64_t>(ceil_div<int64_t>(accesses, config_.hold), kWarp);
     QuantizeLaunch made =
         launch(QuantizeKernel::rows, p_.cols, uint32_t(min_of(threads, kMostThreads)));
-    made.blocks = made.params.groups;
+    made.shape.grid.x = made.params.groups;
     return made;
   }
 
@@ -164,7 +168,7 @@ class Chooser {
         .wide = p_.wide_offsets, .count = uint32_t(p_.groups), .extent = uint32_t(p_.rows)};
     params_.bands = uint32_t(padded_extent(p_.rows, p_.groups + 1) / kScaleBlock);
     params_.padded_bands = uint32_t(extent_t(p_) / kScaleBlock);
-    return {QuantizeKernel::bands, {}, params_, 1, kBandThreads};
+    return {QuantizeKernel::bands, {}, params_, shape(1, kBandThreads)};
   }
 
   QuantizeLaunch tiles(bool square) {
@@ -174,7 +178,7 @@ class Chooser {
     QuantizeLaunch made = launch(QuantizeKernel::tiles, kScaleBlock, kTileThreads);
     const int64_t bands = config_.grouped ? params_.bands : ceil_div<int64_t>(p_.rows, kScaleBlock);
     made.params.groups = uint32_t(bands * ceil_div<int64_t>(p_.cols, kScaleBlock));
-    made.blocks = made.params.groups;
+    made.shape.grid.x = made.params.groups;
     return made;
   }
 
@@ -184,11 +188,62 @@ class Chooser {
   QuantizeParams params_;
 };
 
+/// The most threads of a block, and how many blocks a multiprocessor must have room for: what
+/// leaves each thread at most 64 registers.
+const char* launch_bounds(QuantizeKernel kernel, const QuantizeConfig& config) {
+  switch (kernel) {
+    case QuantizeKernel::rows:
+      return config.lanes == 0 ? "1024, 1" : "cleave::kLaneThreads, 8";
+    case QuantizeKernel::measure:
+      return "cleave::kMeasureThreads, 2";
+    case QuantizeKernel::bands:
+      return "cleave::kBandThreads, 1";
+    case QuantizeKernel::tiles:
+      break;
+  }
+  return "cleave::kTileThreads, 2";
+}
+
 }  // namespace
 
 std::vector<QuantizeLaunch> quantize_launches(const QuantizeProblem& problem,
                                               const DeviceInfo& device) {
   return Chooser(problem, device).launches();
+}
+
+WorkspaceSize quantize_workspace(const std::vector<QuantizeLaunch>& launches) {
+  if (launches.empty()) return {};
+  constexpr size_t kCounterSize = 3 * sizeof(uint32_t);  // see QuantizeParams::counters
+  const QuantizeLaunch& first = launches.front();
+  return {.counters = first.kernel == QuantizeKernel::measure ? kCounterSize : 0,
+          .partials = first.params.bands * sizeof(Band)};
+}
+
+const char* to_string(QuantizeKernel kernel) {
+  switch (kernel) {
+    case QuantizeKernel::rows:
+      return "quantize_rows";
+    case QuantizeKernel::measure:
+      return "measure";
+    case QuantizeKernel::bands:
+      return "find_bands";
+    case QuantizeKernel::tiles:
+      break;
+  }
+  return "quantize_tiles";
+}
+
+std::string translation_unit(QuantizeKernel kernel, const QuantizeConfig& config) {
+  return translation_unit({
+      .folder = "quantize",
+      .name = to_string(kernel),
+      .config = "QuantizeConfig",
+      .members = CLEAVE_PRINT_MEMBERS(config, x, q, width, given_scale, symmetric, has_smooth,
+                                      lanes, hold, batch, square, width_t, grouped),
+      .launch_bounds = launch_bounds(kernel, config),
+      .entry = quantize_entry,
+      .params = "QuantizeParams",
+  });
 }
 
 }  // namespace cleave

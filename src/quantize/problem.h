@@ -2,6 +2,7 @@
 #pragma once
 
 #include "cleave/quantize.h"
+#include "cpu/thread_team.h"
 #include "problem/placement.h"
 
 namespace cleave {
@@ -20,5 +21,14 @@ Placement q_t_of(const QuantizeProblem& problem);
 Placement scale_t_of(const QuantizeProblem& problem);
 Placement offsets_of(const QuantizeProblem& problem);
 Placement padded_ends_of(const QuantizeProblem& problem);
+
+/// Throws invalid_argument for a missing or misaligned pointer, and for something that is written
+/// sharing elements with anything else. Costs a few comparisons, so every run makes them.
+void check_arguments(const QuantizeProblem& problem, const QuantizeArguments& arguments);
+
+/// A plan for the host of `problem`, which has passed `validate`. At most `threads` threads run it;
+/// their number does not change its results.
+std::shared_ptr<const QuantizePlan> make_cpu_plan(const QuantizeProblem& problem,
+                                                  uint32_t threads = cpu::available_threads());
 
 }  // namespace cleave

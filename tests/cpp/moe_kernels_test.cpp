@@ -118,7 +118,7 @@ TEST(MoeSource, TheConstantEqualsTheConfiguration) {
                           .has_weights = true,
                           .weights = DType::bf16,
                           .width = 4};
-  const std::string text = moe_source(MoeKernel::combine, unusual);
+  const std::string text = translation_unit(MoeKernel::combine, unusual);
   const size_t begin = text.find("{"), end = text.find("};");
   const std::string source =
       "#include \"cleave/moe/moe_config.h\"\n"
@@ -136,7 +136,7 @@ std::set<std::string> typical_sources() {
   std::set<std::string> sources;
   const auto add = [&](const MoeProblem& p) {
     for (const MoeLaunch& launch : moe_launches(p))
-      sources.insert(moe_source(launch.kernel, launch.config));
+      sources.insert(translation_unit(launch.kernel, launch.config));
   };
   for (const DType type : {DType::f16, DType::bf16, DType::f32}) {
     for (const int64_t columns : {2048, 2047}) {

@@ -7,7 +7,7 @@
 #include <functional>
 #include <random>
 
-#include "moe/cpu_plan.h"
+#include "moe/problem.h"
 
 namespace cleave {
 namespace {

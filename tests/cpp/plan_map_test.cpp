@@ -1,4 +1,4 @@
-#include "plan/plan_map.h"
+#include "process/plan_map.h"
 
 #include <gtest/gtest.h>
 

@@ -11,9 +11,9 @@
 #include "cleave/moe.h"
 #include "cleave/quantize.h"
 #include "gemm_problems.h"
-#include "plan/plan_map.h"
 #include "problem/conv_classes.h"
 #include "problem/problem.h"
+#include "process/plan_map.h"
 
 namespace cleave {
 namespace {

@@ -82,7 +82,7 @@ TEST(QuantizeLaunches, GroupsHaveBandsForEveryCut) {
     ASSERT_EQ(made.size(), rows + rest == 0 ? 1u : 2u);
     if (made.size() == 1) continue;
     ASSERT_TRUE(made.back().config.grouped);
-    ASSERT_EQ(made.back().blocks, made.front().params.bands * 2);
+    ASSERT_EQ(made.back().shape.grid.x, made.front().params.bands * 2);
     ASSERT_EQ(made.back().config.width_t, 16u);
   }
 }
@@ -113,7 +113,7 @@ TEST(QuantizeLaunches, DealEveryGroup) {
     for (const QuantizeLaunch& launch : launches(p)) {
       const QuantizeConfig& c = launch.config;
       const QuantizeParams& params = launch.params;
-      SCOPED_TRACE(quantize_source(launch.kernel, c));
+      SCOPED_TRACE(translation_unit(launch.kernel, c));
       ASSERT_EQ(params.cols % c.width, 0);
       ASSERT_LE(c.width * size_of(p.x.dtype), p.x.alignment);
       if (params.rows > 1) {
@@ -124,7 +124,8 @@ TEST(QuantizeLaunches, DealEveryGroup) {
         ASSERT_LE(min_of(4 * c.width, 16u), p.smooth_alignment);
       }
       if (launch.kernel == QuantizeKernel::tiles) {
-        ASSERT_EQ(launch.blocks, ceil_div<int64_t>(p.rows, 128) * ceil_div<int64_t>(p.cols, 128));
+        ASSERT_EQ(launch.shape.grid.x,
+                  ceil_div<int64_t>(p.rows, 128) * ceil_div<int64_t>(p.cols, 128));
         if (p.has_transpose) {
           ASSERT_EQ(p.rows % c.width_t, 0);
         }
@@ -133,16 +134,16 @@ TEST(QuantizeLaunches, DealEveryGroup) {
       const int64_t per_row = max_of<int64_t>(params.groups_per_row.divisor, 1);
       ASSERT_EQ(params.groups, params.rows * per_row);
       ASSERT_GE(per_row * params.group_cols, params.cols);
-      ASSERT_LE(launch.threads, 1024u);
+      ASSERT_LE(launch.shape.block.x, 1024u);
       if (c.lanes == 0) {
-        ASSERT_EQ(launch.blocks, params.groups);
-        ASSERT_EQ(launch.threads % 32, 0u);
+        ASSERT_EQ(launch.shape.grid.x, params.groups);
+        ASSERT_EQ(launch.shape.block.x % 32, 0u);
         ASSERT_EQ(c.batch, 1u);
       } else {
         ASSERT_GE(int64_t(c.lanes) * c.hold * c.width, params.group_cols);
-        const uint32_t at_once = launch.threads / c.lanes * c.batch;
+        const uint32_t at_once = launch.shape.block.x / c.lanes * c.batch;
         if (launch.kernel == QuantizeKernel::rows) {
-          ASSERT_EQ(launch.blocks, ceil_div(params.groups, at_once));
+          ASSERT_EQ(launch.shape.grid.x, ceil_div(params.groups, at_once));
         }
       }
     }
@@ -154,7 +155,7 @@ TEST(QuantizeLaunches, RowsUpTo32768ElementsStayInRegisters) {
     for (const int64_t cols : {1032, 7168, 16384, 32768}) {
       const auto launch =
           launches(problem_of(rows, cols, Granularity::row, DType::bf16, DType::i8)).front();
-      EXPECT_GE(launch.threads * launch.config.hold * launch.config.width, cols);
+      EXPECT_GE(launch.shape.block.x * launch.config.hold * launch.config.width, cols);
     }
   }
 }
@@ -173,7 +174,7 @@ TEST(QuantizeSource, TheConstantEqualsTheConfiguration) {
                                .square = false,
                                .width_t = 4,
                                .grouped = true};
-  const std::string text = quantize_source(QuantizeKernel::rows, unusual);
+  const std::string text = translation_unit(QuantizeKernel::rows, unusual);
   const size_t begin = text.find("{"), end = text.find("};");
   const std::string source =
       "#include \"cleave/quantize/quantize_config.h\"\n"
@@ -191,7 +192,7 @@ std::set<std::string> typical_sources() {
   std::set<std::string> sources;
   const auto add = [&](QuantizeProblem p) {
     for (const QuantizeLaunch& launch : launches(p))
-      sources.insert(quantize_source(launch.kernel, launch.config));
+      sources.insert(translation_unit(launch.kernel, launch.config));
   };
   const auto make = [](int64_t cols, Granularity granularity, DType x, DType q) {
     return problem_of(4096, cols, granularity, x, q);

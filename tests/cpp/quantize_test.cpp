@@ -13,7 +13,7 @@
 #include "cleave/core/math.h"
 #include "cleave/names.h"
 #include "cleave/quantize/quantizer.h"
-#include "quantize/cpu_plan.h"
+#include "quantize/problem.h"
 
 namespace cleave {
 namespace {

@@ -1,17 +1,19 @@
+// From a problem to a number: for maps of plans.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 
 #include "cleave/gemm.h"
+#include "cleave/moe.h"
+#include "cleave/quantize.h"
 
 namespace cleave {
 
 /// Mixes every field that distinguishes problems in practice; equality decides the rest.
 struct ProblemHash {
   size_t operator()(const GemmProblem& p) const {
-    uint64_t h = 0x9e3779b97f4a7c15ull;
-    const auto mix = [&](uint64_t value) { h = (h ^ value) * 0xff51afd7ed558ccdull, h ^= h >> 32; };
+    Mix mix;
     mix(uint64_t(p.m) << 32 ^ uint64_t(p.n));
     mix(uint64_t(p.k) << 16 ^ uint64_t(p.batch));
     for (const MatrixLayout* layout : {&p.a, &p.b, &p.d}) {
@@ -38,8 +40,41 @@ struct ProblemHash {
             uint64_t(axis.dilation));
       }
     }
-    return size_t(h);
+    return size_t(mix.hash);
   }
+
+  size_t operator()(const QuantizeProblem& p) const {
+    Mix mix;
+    mix(uint64_t(p.rows) << 32 ^ uint64_t(p.cols));
+    mix(uint64_t(p.x.stride_row) << 32 ^ uint64_t(p.q.stride_row) << 8 ^ uint64_t(p.q.alignment));
+    mix(uint64_t(p.groups));
+    mix(uint64_t(p.scale.stride_row) << 32 ^ uint64_t(p.scale.stride_col));
+    mix(uint64_t(p.x.alignment) << 32 ^ uint64_t(p.x.dtype) << 28 ^ uint64_t(p.q.dtype) << 24 ^
+        uint64_t(p.granularity) << 20 ^ uint64_t(p.given_scale) << 16 ^
+        uint64_t(p.symmetric) << 12 ^ uint64_t(p.has_smooth) << 8 ^ uint64_t(p.has_transpose) << 4 ^
+        uint64_t(p.device + 2));
+    return size_t(mix.hash);
+  }
+
+  size_t operator()(const MoeProblem& p) const {
+    Mix mix;
+    mix(uint64_t(p.tokens) << 32 ^ uint64_t(p.columns));
+    mix(uint64_t(p.token.stride_row) << 32 ^ uint64_t(p.row.stride_row));
+    mix(uint64_t(p.experts) << 32 ^ uint64_t(p.top_k));
+    mix(uint64_t(p.operation) << 32 ^ uint64_t(p.token.dtype) << 28 ^
+        uint64_t(p.weights_dtype) << 24 ^ uint64_t(p.has_weights) << 20 ^
+        uint64_t(p.wide_ids) << 16 ^ uint64_t(p.token.alignment) << 8 ^ uint64_t(p.device + 2));
+    return size_t(mix.hash);
+  }
+
+ private:
+  struct Mix {
+    uint64_t hash = 0x9e3779b97f4a7c15ull;
+    void operator()(uint64_t value) {
+      hash = (hash ^ value) * 0xff51afd7ed558ccdull;
+      hash ^= hash >> 32;
+    }
+  };
 };
 
 }  // namespace cleave

@@ -1,0 +1,110 @@
+// Kernels that run one after the other on a stream.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <string>
+#include <vector>
+
+#include "process/host_bytes.h"
+#include "runtime/context.h"
+#include "runtime/lazy_kernel.h"
+#include "runtime/stream_workspace.h"
+
+namespace cleave {
+
+/// Has to_string(kernel), and translation_unit(kernel, config) with its text.
+template <class Kernel, class Config, class Params>
+struct KernelLaunch {
+  Kernel kernel = {};
+  Config config = {};
+  Params params = {};  // but for the pointers
+  LaunchShape shape = {};
+};
+
+/// Immutable, thread-safe.
+template <class Launch>
+class KernelSequence {
+ public:
+  /// Of kernels whose entry points are `entry`. `workspace`: what a run needs, of all together.
+  KernelSequence(int device, const char* entry, std::vector<Launch> launches,
+                 const WorkspaceSize& workspace)
+      : device_(device),
+        entry_(entry),
+        launches_(std::move(launches)),
+        kernels_(launches_.size()),
+        workspace_size_(workspace) {}
+
+  /// Enqueues them. `fill(params, workspace)` adds the pointers.
+  template <class Fill>
+  void run(void* stream, const Fill& fill) const {
+    if (launches_.empty()) return;
+    const auto cuda_stream = static_cast<CUstream>(stream);
+    const ContextGuard context(device_);
+    load(cuda_stream);  // all, before the first is launched
+    const Workspace space = workspace(cuda_stream);
+    for (size_t i = 0; i < launches_.size(); ++i) {
+      auto params = launches_[i].params;
+      fill(params, space);
+      kernel(i, cuda_stream).launch(launches_[i].shape, cuda_stream, &params);
+    }
+  }
+
+  /// Compiles and loads the kernels, and allocates the workspace of `stream`.
+  void prepare(void* stream) const {
+    if (launches_.empty()) return;
+    const ContextGuard context(device_);
+    const RelaxedCapture relaxed;  // another thread may be capturing
+    load(static_cast<CUstream>(stream));
+    workspace(static_cast<CUstream>(stream));
+  }
+
+  /// "measure 32 x 256 threads, quantize_rows 32 x 256 threads"
+  std::string name() const {
+    std::string name;
+    for (const Launch& launch : launches_) {
+      const Dim3& grid = launch.shape.grid;
+      if (!name.empty()) name += ", ";
+      name += fmt::format("{} {} x {} threads", to_string(launch.kernel), uint64_t(grid.x) * grid.y,
+                          launch.shape.block.x);
+    }
+    return name;
+  }
+
+  /// The translation units.
+  std::string source() const {
+    std::string source;
+    for (const Launch& launch : launches_) source += translation_unit(launch.kernel, launch.config);
+    return source;
+  }
+
+  size_t heap_bytes() const { return cleave::heap_bytes(launches_) + cleave::heap_bytes(kernels_); }
+
+ private:
+  const Kernel& kernel(size_t i, CUstream stream) const {
+    return kernels_[i].get(stream, [&] {
+      const Launch& launch = launches_[i];
+      return KernelRequest{to_string(launch.kernel),
+                           translation_unit(launch.kernel, launch.config),
+                           entry_,
+                           device_,
+                           {launch.shape.dynamic_shared_bytes}};
+    });
+  }
+
+  void load(CUstream stream) const {
+    for (size_t i = 0; i < kernels_.size(); ++i) kernel(i, stream);
+  }
+
+  Workspace workspace(CUstream stream) const {
+    return stream_workspace(device_, stream, workspace_size_);
+  }
+
+  const int device_;
+  const char* const entry_;
+  const std::vector<Launch> launches_;
+  const std::vector<LazyKernel> kernels_;
+  const WorkspaceSize workspace_size_;
+};
+
+}  // namespace cleave
