@@ -50,8 +50,7 @@ nb::object conv(nb::handle input, nb::handle weight, nb::handle bias, nb::handle
                 nb::handle alpha, nb::handle beta, nb::handle activation, nb::handle out,
                 nb::handle out_dtype, nb::handle convert, nb::handle split_k_mode,
                 nb::handle split_k_slices, nb::handle deterministic, nb::handle kernel,
-                nb::handle precision, nb::handle division, nb::handle stream,
-                nb::handle workspace) {
+                nb::handle precision, nb::handle stream, nb::handle workspace) {
   return convolve(
       {.input = input,
        .weight = weight,
@@ -60,7 +59,7 @@ nb::object conv(nb::handle input, nb::handle weight, nb::handle bias, nb::handle
        .out = out,
        .convert = parse_flag(convert, "convert")},
       parse_conv_options(Conv::fprop, kAxes,
-                         {stride, padding, dilation, groups, division, activation, out_dtype}),
+                         {stride, padding, dilation, groups, activation, out_dtype}),
       {activation, out_dtype, split_k_mode, split_k_slices, deterministic, kernel, precision},
       {alpha, beta, stream, workspace});
 }
@@ -74,7 +73,7 @@ nb::object conv_dgrad(nb::handle input_size, nb::handle weight, nb::handle grad_
                       nb::handle deterministic, nb::handle kernel, nb::handle precision,
                       nb::handle division, nb::handle stream, nb::handle workspace) {
   ConvOptions options = parse_conv_options(
-      Conv::dgrad, kAxes, {stride, padding, dilation, groups, division, activation, out_dtype});
+      Conv::dgrad, kAxes, {stride, padding, dilation, groups, activation, out_dtype, division});
   options.size = parse_size(input_size, "input_size", kAxes);
   return convolve(
       {.weight = weight,
@@ -94,10 +93,10 @@ nb::object conv_wgrad(nb::handle input, nb::handle weight_size, nb::handle grad_
                       nb::handle accumulate, nb::handle c, nb::handle alpha, nb::handle beta,
                       nb::handle out, nb::handle out_dtype, nb::handle convert,
                       nb::handle split_k_mode, nb::handle split_k_slices, nb::handle deterministic,
-                      nb::handle kernel, nb::handle precision, nb::handle division,
-                      nb::handle stream, nb::handle workspace) {
-  ConvOptions options = parse_conv_options(
-      Conv::wgrad, kAxes, {stride, padding, dilation, groups, division, {}, out_dtype});
+                      nb::handle kernel, nb::handle precision, nb::handle stream,
+                      nb::handle workspace) {
+  ConvOptions options =
+      parse_conv_options(Conv::wgrad, kAxes, {stride, padding, dilation, groups, {}, out_dtype});
   options.size = parse_size(weight_size, "weight_size", kAxes);
   const bool adds = parse_flag(accumulate, "accumulate");
   if (adds && (!given(out) || given(c))) {
@@ -121,9 +120,9 @@ nb::object conv_transpose(nb::handle input, nb::handle weight, nb::handle bias, 
                           nb::handle activation, nb::handle out, nb::handle out_dtype,
                           nb::handle convert, nb::handle split_k_mode, nb::handle split_k_slices,
                           nb::handle deterministic, nb::handle kernel, nb::handle precision,
-                          nb::handle division, nb::handle stream, nb::handle workspace) {
+                          nb::handle stream, nb::handle workspace) {
   ConvOptions options = parse_conv_options(
-      Conv::dgrad, kAxes, {stride, padding, dilation, groups, division, activation, out_dtype});
+      Conv::dgrad, kAxes, {stride, padding, dilation, groups, activation, out_dtype});
   if (options.same) {
     refuse_value("padding is \"same\", which transposed convolutions do not have; pass numbers");
   }
@@ -149,7 +148,7 @@ PlanObject plan_conv(nb::handle kind, nb::handle a, nb::handle b, nb::handle siz
                      nb::handle kernel, nb::handle precision, nb::handle division) {
   ConvOptions options =
       parse_conv_options(parse_conv(kind), kAxes,
-                         {stride, padding, dilation, groups, division, activation, out_dtype});
+                         {stride, padding, dilation, groups, activation, out_dtype, division});
   if (options.kind != Conv::fprop) {
     options.size = parse_size(size, "size", kAxes);
   } else if (given(size)) {
@@ -178,8 +177,8 @@ void bind_rank(nb::module_& m) {
         "out"_a = nb::none(), "out_dtype"_a = nb::none(), "convert"_a.none() = false,
         "split_k_mode"_a.none() = "auto", "split_k_slices"_a = nb::none(),
         "deterministic"_a.none() = true, "kernel"_a.none() = "auto", "precision"_a.none() = "tf32",
-        "division"_a.none() = "auto", "stream"_a = nb::none(), "workspace"_a = nb::none(),
-        conv_is.doc.c_str(), nb::sig(conv_is.signature.c_str()));
+        "stream"_a = nb::none(), "workspace"_a = nb::none(), conv_is.doc.c_str(),
+        nb::sig(conv_is.signature.c_str()));
 
   m.def(dgrad_is.name.c_str(), &conv_dgrad<kAxes>, "input_size"_a.none(), "weight"_a.none(),
         "grad_output"_a.none(), "stride"_a.none() = 1, "padding"_a.none() = 0,
@@ -192,15 +191,15 @@ void bind_rank(nb::module_& m) {
         "stream"_a = nb::none(), "workspace"_a = nb::none(), dgrad_is.doc.c_str(),
         nb::sig(dgrad_is.signature.c_str()));
 
-  m.def(
-      wgrad_is.name.c_str(), &conv_wgrad<kAxes>, "input"_a.none(), "weight_size"_a.none(),
-      "grad_output"_a.none(), "stride"_a.none() = 1, "padding"_a.none() = 0,
-      "dilation"_a.none() = 1, "groups"_a.none() = 1, nb::kw_only(), "accumulate"_a.none() = false,
-      "c"_a = nb::none(), "alpha"_a.none() = 1.0, "beta"_a = nb::none(), "out"_a = nb::none(),
-      "out_dtype"_a = nb::none(), "convert"_a.none() = false, "split_k_mode"_a.none() = "auto",
-      "split_k_slices"_a = nb::none(), "deterministic"_a.none() = true, "kernel"_a.none() = "auto",
-      "precision"_a.none() = "tf32", "division"_a.none() = "auto", "stream"_a = nb::none(),
-      "workspace"_a = nb::none(), wgrad_is.doc.c_str(), nb::sig(wgrad_is.signature.c_str()));
+  m.def(wgrad_is.name.c_str(), &conv_wgrad<kAxes>, "input"_a.none(), "weight_size"_a.none(),
+        "grad_output"_a.none(), "stride"_a.none() = 1, "padding"_a.none() = 0,
+        "dilation"_a.none() = 1, "groups"_a.none() = 1, nb::kw_only(),
+        "accumulate"_a.none() = false, "c"_a = nb::none(), "alpha"_a.none() = 1.0,
+        "beta"_a = nb::none(), "out"_a = nb::none(), "out_dtype"_a = nb::none(),
+        "convert"_a.none() = false, "split_k_mode"_a.none() = "auto",
+        "split_k_slices"_a = nb::none(), "deterministic"_a.none() = true,
+        "kernel"_a.none() = "auto", "precision"_a.none() = "tf32", "stream"_a = nb::none(),
+        "workspace"_a = nb::none(), wgrad_is.doc.c_str(), nb::sig(wgrad_is.signature.c_str()));
 
   m.def(transpose_is.name.c_str(), &conv_transpose<kAxes>, "input"_a.none(), "weight"_a.none(),
         "bias"_a = nb::none(), "stride"_a.none() = 1, "padding"_a.none() = 0,
@@ -209,8 +208,8 @@ void bind_rank(nb::module_& m) {
         "activation"_a.none() = "none", "out"_a = nb::none(), "out_dtype"_a = nb::none(),
         "convert"_a.none() = false, "split_k_mode"_a.none() = "auto",
         "split_k_slices"_a = nb::none(), "deterministic"_a.none() = true,
-        "kernel"_a.none() = "auto", "precision"_a.none() = "tf32", "division"_a.none() = "auto",
-        "stream"_a = nb::none(), "workspace"_a = nb::none(), transpose_is.doc.c_str(),
+        "kernel"_a.none() = "auto", "precision"_a.none() = "tf32", "stream"_a = nb::none(),
+        "workspace"_a = nb::none(), transpose_is.doc.c_str(),
         nb::sig(transpose_is.signature.c_str()));
 
   m.def(plan_is.name.c_str(), &plan_conv<kAxes>, "kind"_a.none(), "a"_a.none(), "b"_a.none(),

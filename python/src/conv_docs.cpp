@@ -9,7 +9,7 @@ constexpr const char* kOptions =
     "c: Array | None = None, alpha: float = 1.0, beta: float | None = None, {activation}"
     "out: Array | None = None, out_dtype: object = None, convert: bool = False, "
     "split_k_mode: str = 'auto', split_k_slices: int | None = None, deterministic: bool = True, "
-    "kernel: str = 'auto', precision: str = 'tf32', division: str = 'auto', stream: object = None, "
+    "kernel: str = 'auto', precision: str = 'tf32', {division}stream: object = None, "
     "workspace: object = None) -> Array";
 
 constexpr const char* kConv =
@@ -45,9 +45,6 @@ Args:
     convert: True to copy arrays in another order of memory, on their framework's current stream,
         which are refused otherwise. What goes to such an `out`, of images whose rows are unevenly
         spaced, say, is made in a new array, and copied to it.
-    division: how kernels find the coordinates of pixels: "fast" multiplies and shifts, "plain"
-        divides, "fast_load" and "fast_store" do the former in one place only; "auto" goes by
-        measurements.
 
     split_k_mode, split_k_slices (from 1 to C / groups times the filter's taps), deterministic,
     kernel, precision, stream and workspace are those of `gemm`.
@@ -79,6 +76,9 @@ Args:
     grad_output: [N, K, {output}], of weight's dtype, in {format}.
     bias: [C], one value for each channel of dx.
     c, out: of dx's shape, [N, C, {image}].
+    division: how kernels find the coordinates of pixels: "fast" multiplies and shifts, "plain"
+        divides, "fast_load" and "fast_store" do the former in one place only; "auto" goes by
+        measurements.
 
     The other arguments, orders of memory and errors are those of `{name}`; the product of the
     strides is at most {classes}.
@@ -151,8 +151,9 @@ kind and what a and b are, here and in `GemmPlan.run`; size is the shape of what
     "dgrad": a is grad_output, b is weight, size input_size  (`{name}_dgrad`)
     "wgrad": a is grad_output, b is input,  size weight_size (`{name}_wgrad`)
 
-The other arguments, and the errors, are those of these functions. Of the arrays only shape,
-strides, dtype, device and alignment matter. Compiles nothing.)";
+The other arguments, and the errors, are those of these functions; division, of every kind, is as in
+`{name}_dgrad`. Of the arrays only shape, strides, dtype, device and alignment matter. Compiles
+nothing.)";
 
 struct Words {
   const char *name, *transpose, *image, *filter, *output, *format;
@@ -163,19 +164,20 @@ constexpr Words kWords[] = {
     {"conv2d", "conv_transpose2d", "H, W", "R, S", "P, Q", "channels_last"},
     {"conv3d", "conv_transpose3d", "D, H, W", "T, R, S", "O, P, Q", "channels_last_3d"}};
 
-std::string fill(const char* text, int axes, const char* activation = "") {
+std::string fill(const char* text, int axes, const char* activation = "",
+                 const char* division = "") {
   const Words& words = kWords[axes - 1];
   return fmt::format(fmt::runtime(text), fmt::arg("name", words.name),
                      fmt::arg("transpose", words.transpose), fmt::arg("image", words.image),
                      fmt::arg("filter", words.filter), fmt::arg("output", words.output),
                      fmt::arg("format", words.format), fmt::arg("activation", activation),
-                     fmt::arg("classes", 64));
+                     fmt::arg("division", division), fmt::arg("classes", 64));
 }
 
 FunctionText text(const char* name, const char* arguments, const char* doc, int axes,
-                  bool has_activation = true) {
-  const char* const activation = has_activation ? "activation: str = 'none', " : "";
-  return {fill(name, axes), fill(arguments, axes) + fill(kOptions, axes, activation),
+                  const char* activation = "activation: str = 'none', ",
+                  const char* division = "") {
+  return {fill(name, axes), fill(arguments, axes) + fill(kOptions, axes, activation, division),
           fill(doc, axes)};
 }
 
@@ -185,10 +187,11 @@ FunctionText conv_text(int axes) {
   return text("{name}", kConv, kConvDoc, axes);
 }
 FunctionText conv_dgrad_text(int axes) {
-  return text("{name}_dgrad", kDgrad, kDgradDoc, axes);
+  return text("{name}_dgrad", kDgrad, kDgradDoc, axes, "activation: str = 'none', ",
+              "division: str = 'auto', ");
 }
 FunctionText conv_wgrad_text(int axes) {
-  return text("{name}_wgrad", kWgrad, kWgradDoc, axes, false);
+  return text("{name}_wgrad", kWgrad, kWgradDoc, axes, "");
 }
 FunctionText conv_transpose_text(int axes) {
   return text("{transpose}", kTranspose, kTransposeDoc, axes);

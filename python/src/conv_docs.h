@@ -32,6 +32,6 @@ Of images [images, channels, *size], size having 1 to 3 numbers, and filters [fi
 groups, *filter_size]. kind: "fprop", or "dgrad" and "wgrad", its gradients. bias: "none" or "row".
 device: "cpu", "cuda", "cuda:<index>", or "h100" to plan for an H100 on any machine.
 
-The other arguments, and the errors, are those of `conv2d`.)";
+The other arguments, and the errors, are those of `conv2d`; division is as in `conv2d_dgrad`.)";
 
 }  // namespace cleave::python

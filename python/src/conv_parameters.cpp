@@ -88,10 +88,10 @@ ConvOptions parse_conv_options(Conv kind, int axes, const ConvParameters& parame
   parse_padding(parameters.padding, axes, options);
   options.dilation = parse_numbers(parameters.dilation, "dilation", axes);
   options.groups = parse_integer(parameters.groups, "groups");
-  options.division = parse_division(parameters.division);
   if (parameters.activation.is_valid()) {
     options.activation = parse_activation(parameters.activation);
   }
+  if (parameters.division.is_valid()) options.division = parse_division(parameters.division);
   if (given(parameters.out_dtype)) options.d_type = parse_dtype(parameters.out_dtype, "out_dtype");
   return options;
 }

@@ -9,7 +9,8 @@ namespace cleave::python {
 
 /// As Python handed them over; null where the caller has none.
 struct ConvParameters {
-  nanobind::handle stride, padding, dilation, groups, division, activation, out_dtype;
+  nanobind::handle stride, padding, dilation, groups, activation, out_dtype;
+  nanobind::handle division = {};  ///< where it can be chosen
 };
 
 /// Throws Error for what is no number, no sequence of as many as there are axes, or no name.

@@ -55,7 +55,7 @@ PlanObject plan_conv_problem(int64_t images, nb::sequence size, int64_t channels
   const int device = parse_device(device_text), ndim = axes + 2;
   ConvOptions options = parse_conv_options(
       parse_conv(kind), axes,
-      {stride, padding, dilation, nb::int_(groups), division, activation, out_dtype});
+      {stride, padding, dilation, nb::int_(groups), activation, out_dtype, division});
   const Extents x = shape_of(images, channels, size, "size", axes);
   const Extents w = shape_of(filters, channels / groups, filter_size, "filter_size", axes);
   const Operand input = packed(type, device, x, ndim), weight = packed(type, device, w, ndim);

@@ -115,7 +115,9 @@ class Conv(Product):
         if self.bias:
             shape = (shapes[self.made][1],)
             given["bias"] = packed("bias", shape, self.bias_dtype, contents=self.of_addend(5))
-        given |= self.numbers | self.scalars() | self.split() | {"division": self.division}
+        given |= self.numbers | self.scalars() | self.split()
+        if self.kind == "dgrad":
+            given["division"] = self.division
         return Call(self.function, given)
 
     @property
@@ -134,8 +136,9 @@ class Conv(Product):
             "wgrad": ("output", "input"),
         }[self.direction]
         names = ("out", "out_dtype", "c", "bias", "activation", "split_k_mode", "split_k_slices",
-                 "kernel", "precision", "division")  # fmt: skip
+                 "kernel", "precision")  # fmt: skip
         given = {name: keywords[name] for name in names if name in keywords}
+        given["division"] = self.division
         if self.direction != "fprop":
             given["size"] = self.geometry.shapes[self.made]
         function = getattr(cleave, f"plan_conv{len(self.geometry.axes)}d")

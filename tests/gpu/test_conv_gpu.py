@@ -196,12 +196,29 @@ def test_epilogues(name: str, kind: str, mode: str, kernel: str) -> None:
 @pytest.mark.parametrize("kernel", KERNELS)
 @pytest.mark.parametrize("kind", KINDS)
 def test_divisions_agree_bitwise(kind: str, kernel: str, division: str) -> None:
-    case = Case(kind, CASES["uneven"], options={"kernel": kernel})
-    case.run(division="auto")
-    want = case.out.clone()
-    case.out.fill_(float("nan"))
-    case.run(division=division)
-    assert torch.equal(case.out, want)
+    case = Case(kind, CASES["uneven"])
+    tensors = case.tensors
+    a, b = {
+        "fprop": (tensors["input"], tensors["weight"]),
+        "dgrad": (tensors["output"], tensors["weight"]),
+        "wgrad": (tensors["output"], tensors["input"]),
+    }[kind]
+    size = {} if kind == "fprop" else {"size": tuple(case.out.shape)}
+    made = []
+    for way in ("auto", division):
+        plan = cleave.plan_conv2d(
+            kind, a, b, out=case.out, kernel=kernel, division=way, **size,
+            **case.convolution.geometry,
+        )  # fmt: skip
+        case.out.fill_(float("nan"))
+        made.append(plan.run(a, b, out=case.out).clone())
+    assert torch.equal(*made)
+
+
+def test_a_dgrad_chooses_its_division() -> None:
+    case = Case("dgrad", CASES["uneven"])
+    made = [case.run(division=way).clone() for way in ("auto", "plain")]
+    assert torch.equal(*made)
 
 
 @pytest.mark.parametrize("kernel", KERNELS)
