@@ -7,7 +7,7 @@
 #include <thread>
 
 #include "bindings.h"
-#include "cleave/memory/smem_plan.h"
+#include "cleave/config/smem_plan.h"
 #include "cleave/names.h"
 #include "docs.h"
 #include "errors.h"

@@ -2,8 +2,8 @@
 // each pixel of a class, columns of taps x channels.
 #pragma once
 
+#include "cleave/conv/conv_classes.h"
 #include "cleave/gemm.h"
-#include "cleave/schedule/conv_classes.h"
 #include "cpu/pack.h"
 
 namespace cleave::cpu {

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "cleave/kernel/gemm_config.h"
+#include "cleave/config/gemm_config.h"
 
 namespace cleave {
 

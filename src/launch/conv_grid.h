@@ -3,8 +3,8 @@
 
 #include <vector>
 
-#include "cleave/kernel/gemm_config.h"
-#include "cleave/schedule/class_columns.h"
+#include "cleave/config/gemm_config.h"
+#include "cleave/conv/fused_classes.h"
 #include "launch/gemm_grid.h"
 
 namespace cleave {
@@ -58,7 +58,7 @@ inline size_t most_classes(const ConvGeometry& g, bool side_by_side) {
   return most;
 }
 
-/// Without tiles. None, too, where they cannot be side by side (class_columns.h).
+/// Without tiles. None, too, where they cannot be side by side (fused_classes.h).
 inline ConvClasses find_classes(const ConvGeometry& g, bool side_by_side) {
   ConvClasses classes{std::vector<ConvClass>(most_classes(g, side_by_side)), {}};
   ConvClass* const list = classes.list.data();

@@ -82,7 +82,7 @@ inline bool is_mappable(const GemmConfig& c, const ConvGeometry& g, const ConvCl
   return true;
 }
 
-/// Whether the numbers of gather_grains.h reach all pixels and taps of the class.
+/// Whether the numbers of unaligned_gather.h reach all pixels and taps of the class.
 inline bool reaches_grains(const ConvGeometry& g, const ConvClass& of) {
   constexpr int32_t kMost = kMostGrainPixels;
   for (uint32_t i = 0; i < kConvAxes; ++i) {

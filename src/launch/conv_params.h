@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "cleave/kernel/gemm_params.h"
+#include "cleave/config/gemm_params.h"
 #include "launch/conv_grid.h"
 
 namespace cleave {

@@ -7,9 +7,9 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "cleave/join/fixup_word.h"
-#include "cleave/kernel/gemm_config.h"
-#include "cleave/kernel/gemm_params.h"
+#include "cleave/config/gemm_config.h"
+#include "cleave/config/gemm_params.h"
+#include "cleave/split_k/fixup_word.h"
 
 namespace cleave {
 

@@ -3,9 +3,9 @@
 // Sizes and strides are read from the kernel's parameters.
 #pragma once
 
-#include "cleave/epilogue/store_chunk.h"
-#include "cleave/kernel/gemm_params.h"
-#include "cleave/mainloop/tma_box.h"
+#include "cleave/config/gemm_params.h"
+#include "cleave/config/store_chunk.h"
+#include "cleave/config/tma_box.h"
 #include "launch/map_shapes.h"
 
 namespace cleave {

@@ -4,10 +4,10 @@
 #include <bit>
 #include <cmath>
 
-#include "cleave/epilogue/store_chunk.h"
-#include "cleave/mainloop/scale_lines.h"
-#include "cleave/mainloop/tma_box.h"
-#include "cleave/memory/smem_plan.h"
+#include "cleave/config/scale_lines.h"
+#include "cleave/config/smem_plan.h"
+#include "cleave/config/store_chunk.h"
+#include "cleave/config/tma_box.h"
 #include "cleave/schedule/groups.h"
 #include "launch/gemm_grid.h"
 #include "plan/conv_choice.h"

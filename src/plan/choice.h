@@ -5,9 +5,9 @@
 #include <cstddef>
 #include <optional>
 
+#include "cleave/config/gemm_config.h"
 #include "cleave/device.h"
 #include "cleave/gemm.h"
-#include "cleave/kernel/gemm_config.h"
 #include "cleave/schedule/schedule.h"
 #include "launch/conv_grid.h"
 #include "plan/spec.h"

@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <vector>
 
-#include "cleave/kernel/gemm_params.h"
+#include "cleave/config/gemm_params.h"
 #include "plan/choice.h"
 
 namespace cleave {

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "cleave/join/fixup_word.h"
-#include "cleave/mainloop/scale_lines.h"
+#include "cleave/config/scale_lines.h"
+#include "cleave/split_k/fixup_word.h"
 #include "problem/conv_classes.h"
 #include "problem/problem.h"
 

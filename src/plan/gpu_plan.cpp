@@ -7,7 +7,7 @@
 #include <cstring>
 #include <mutex>
 
-#include "cleave/kernel/gemm_params.h"
+#include "cleave/config/gemm_params.h"
 #include "cleave/names.h"
 #include "jit/source.h"
 #include "launch/conv_maps.h"

@@ -15,7 +15,7 @@ ConvGeometry conv_geometry(const ConvLayout& conv, int64_t groups);
 /// rule of `validate`.
 std::vector<ConvClass> conv_classes(const ConvLayout& conv);
 
-/// The classes of a dgrad side by side, without tiles; false if they cannot be (class_columns.h).
+/// The classes of a dgrad side by side, without tiles; false if they cannot be (fused_classes.h).
 bool put_side_by_side(const ConvLayout& conv, ConvClass& joint, ClassColumns& columns);
 
 /// Channels of the gathered operand, of one group.

@@ -3,8 +3,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "cleave/conv/conv_classes.h"
 #include "cleave/names.h"
-#include "cleave/schedule/conv_classes.h"
 #include "problem/conv.h"
 #include "problem/rules.h"
 

@@ -4,8 +4,8 @@
 
 #include <limits>
 
+#include "cleave/config/scale_lines.h"
 #include "cleave/device.h"
-#include "cleave/mainloop/scale_lines.h"
 #include "plan/catalogue.h"
 #include "plan/spec.h"
 

@@ -1,7 +1,7 @@
 // Residue classes side by side against brute force: every pixel of the image, and every output and tap
 // that meet it, exactly once among the rows and columns of one product.
 
-#include "cleave/schedule/class_columns.h"
+#include "cleave/conv/fused_classes.h"
 
 #include <gtest/gtest.h>
 

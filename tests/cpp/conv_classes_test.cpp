@@ -1,7 +1,7 @@
 // Residue classes against brute force: every output and tap that meet a pixel of the image exactly
 // once, for any geometry.
 
-#include "cleave/schedule/conv_classes.h"
+#include "cleave/conv/conv_classes.h"
 
 #include <gtest/gtest.h>
 

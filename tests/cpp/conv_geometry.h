@@ -5,7 +5,7 @@
 #include <string>
 
 #include "cleave/conv.h"
-#include "cleave/schedule/conv_classes.h"
+#include "cleave/conv/conv_classes.h"
 #include "random.h"
 
 namespace cleave {

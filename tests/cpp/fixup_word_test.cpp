@@ -2,7 +2,7 @@
 // few of them run at a time, every chunk has one reducer, who comes after all arrivals, and the word
 // ends as it began.
 
-#include "cleave/join/fixup_word.h"
+#include "cleave/split_k/fixup_word.h"
 
 #include <gtest/gtest.h>
 
@@ -13,7 +13,7 @@
 namespace cleave {
 namespace {
 
-/// One slice, a step at a time, as kernels/cleave/join/parallel.h goes through it.
+/// One slice, a step at a time, as kernels/cleave/split_k/parallel.h goes through it.
 class Slice {
  public:
   Slice(uint32_t slice, bool stays, uint32_t patience)

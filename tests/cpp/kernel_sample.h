@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "cleave/kernel/gemm_config.h"
+#include "cleave/config/gemm_config.h"
 #include "jit/source.h"
 
 namespace cleave {

@@ -79,7 +79,7 @@ TEST(Source, TheConstantEqualsTheConfiguration) {
     return "constexpr cleave::GemmConfig " + name + " = " + text.substr(begin, end - begin) +
            "};\n";
   };
-  const std::string source = "#include \"cleave/kernel/gemm_config.h\"\n" +
+  const std::string source = "#include \"cleave/config/gemm_config.h\"\n" +
                              constant_of(unusual, "unusual") + constant_of({}, "plain") +
                              "static_assert(plain == cleave::GemmConfig());\n"
                              "static_assert(unusual.load_bytes_b == 2 && !unusual.store_by_tma);\n"

@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "cleave/kernel/gemm_params.h"
+#include "cleave/config/gemm_params.h"
 
 namespace cleave {
 

@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "cleave/kernel/gemm_params.h"
+#include "cleave/config/gemm_params.h"
 
 namespace fake_driver {
 

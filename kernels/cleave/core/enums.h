@@ -1,7 +1,7 @@
 // The vocabulary of a problem: shared by the public API, the planner and the kernels.
 #pragma once
 
-#include "cleave/core/config.h"
+#include "cleave/core/macros.h"
 
 namespace cleave {
 
@@ -82,7 +82,7 @@ inline constexpr uint32_t kScaleBlock = 128;
 /// | k         | [m,k]        | [k,n]        | [groups,m,n] | expert g's weight gradient           |
 ///
 /// `classes` is the planner's: m falls into residue classes of a strided convolution, which the host
-/// knows (schedule/conv_classes.h).
+/// knows (conv/conv_classes.h).
 enum class Grouping : uint8_t { none, m, n, k, classes };
 
 /// How the device arrays `offsets` and `sizes` say which part [begin, end) of the grouped dimension

@@ -1,7 +1,7 @@
 // Small integer maths, constexpr, host and device.
 #pragma once
 
-#include "cleave/core/config.h"
+#include "cleave/core/macros.h"
 
 namespace cleave {
 

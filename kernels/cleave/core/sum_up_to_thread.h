@@ -1,7 +1,7 @@
 // Prefix sums over the threads of a block.
 #pragma once
 
-#include "cleave/core/config.h"
+#include "cleave/core/macros.h"
 
 namespace cleave {
 

@@ -9,44 +9,12 @@
 // all slices, whatever the split-K mode.
 #pragma once
 
+#include "cleave/config/epilogue_params.h"
+#include "cleave/core/activation.h"
 #include "cleave/core/element.h"
-#include "cleave/epilogue/activation.h"
+#include "cleave/tile/tile.h"
 
 namespace cleave {
-
-/// Run-time values. Strides count elements; D and C have one unit stride each, given by
-/// GemmConfig::d_order.
-struct EpilogueParams {
-  float alpha = 1.0f;
-  float beta = 0.0f;
-  void* d = nullptr;
-  const void* c = nullptr;
-  const void* bias = nullptr;
-  int64_t d_stride = 0, d_batch_stride = 0;  // d_stride: of the dimension that is not contiguous
-  int64_t c_stride = 0, c_batch_stride = 0;
-  uint32_t m = 0, n = 0;
-  int64_t bias_batch_stride = 0;
-  // Scaling::vector: by row of A and column of B; a stride of 0 has one for all.
-  const float* scale_a = nullptr;
-  const float* scale_b = nullptr;
-  int64_t scale_a_stride = 0, scale_a_batch_stride = 0;
-  int64_t scale_b_stride = 0, scale_b_batch_stride = 0;
-  const int32_t* zero_a = nullptr;  // nullptr: ones; so for zero_b
-  const int32_t* zero_b = nullptr;
-  const float* scale_d = nullptr;
-  float* amax = nullptr;
-};
-
-/// The types and choices that the epilogue is specialised for.
-struct EpilogueKind {
-  DType c, d, bias_dtype;
-  Order order;
-  Activation activation;
-  Bias bias;
-  bool has_c;
-  bool scaled;  // Scaling::vector
-  bool has_zero, has_scale_d;
-};
 
 CLEAVE_HD int64_t epilogue_offset(Order order, int64_t stride, uint32_t row, uint32_t col) {
   return order == Order::row ? int64_t(row) * stride + col : int64_t(col) * stride + row;
@@ -54,13 +22,10 @@ CLEAVE_HD int64_t epilogue_offset(Order order, int64_t stride, uint32_t row, uin
 
 /// What one row of D (or one column) brings to each of its values: its operand's scale and zero
 /// point, and its bias.
-struct EpilogueLine {
+struct EpilogueLine : OutputOffset {
   float scale = 1.0f;
   float bias = 0.0f;
   int32_t zero = 1;
-  // Where neighbours in a tile are none in D. A row's number there, to which a column of classes side
-  // by side adds; the column; and the axes at whose end the row is, or at which the column stops.
-  uint32_t output_row = 0, output_column = 0, edges = 0;
 };
 
 CLEAVE_HD EpilogueLine epilogue_row(const EpilogueKind kind, const EpilogueParams& p, uint32_t row,

@@ -8,10 +8,10 @@
 //                 and spread over the warpgroup through shared memory.
 #pragma once
 
+#include "cleave/config/smem_plan.h"
 #include "cleave/epilogue/epilogue.h"
-#include "cleave/epilogue/tile.h"
-#include "cleave/memory/smem_plan.h"
-#include "cleave/ptx/barrier.h"
+#include "cleave/tile/named_barriers.h"
+#include "cleave/tile/tile.h"
 
 namespace cleave {
 
@@ -45,12 +45,10 @@ CLEAVE_DEVICE void epilogue_column_of_tile(const EpilogueParams& p, const Tile<C
   const bool up = gated(C) && column >= output_columns(C);
   const uint32_t col = tile.n0 + (up ? column - output_columns(C) : column);
   if (col >= tile.n_end(p)) return;
-  EpilogueLine place;
-  const uint32_t of_d = tile.find_column(col, place);
+  OutputOffset offset;
+  const uint32_t of_d = tile.find_column(col, offset);
   line = epilogue_column(epilogue_kind<C>(), p, up ? p.n + col : of_d, tile.batch);
-  line.output_row = place.output_row;
-  line.output_column = place.output_column;
-  line.edges = place.edges;
+  static_cast<OutputOffset&>(line) = offset;
 }
 
 /// Consecutive blocks mostly share their rows: once unrolled, remembering them costs nothing.
@@ -84,11 +82,6 @@ class GlobalLines {
   uint32_t row_ = 0xffffffffu;
   EpilogueLine rows_[2];
 };
-
-/// The named barrier of a consumer warpgroup: 1, 2 or 3.
-CLEAVE_DEVICE uint32_t warpgroup_barrier(uint32_t warpgroup) {
-  return 1 + warpgroup;
-}
 
 /// sm90 kernels only: `shared` is the warpgroup's part of SmemPlan::lines.
 template <GemmConfig C>

@@ -6,10 +6,10 @@
 // on the way. Rows that are a class of pixels leave as such: the engine finds each its place.
 #pragma once
 
+#include "cleave/config/gemm_params.h"
+#include "cleave/config/store_chunk.h"
+#include "cleave/config/tma_box.h"
 #include "cleave/epilogue/finish.h"
-#include "cleave/epilogue/store_chunk.h"
-#include "cleave/kernel/gemm_params.h"
-#include "cleave/mainloop/tma_box.h"
 #include "cleave/memory/swizzle.h"
 #include "cleave/ptx/barrier.h"
 #include "cleave/ptx/stmatrix.h"

@@ -3,7 +3,7 @@
 // nobody's. Nobody else writes there, so it needs no order.
 #pragma once
 
-#include "cleave/kernel/gemm_params.h"
+#include "cleave/config/gemm_params.h"
 
 namespace cleave {
 

@@ -5,14 +5,30 @@
 // Timeline   units in schedule order; split-K in clusters (sm_90): one unit
 #pragma once
 
+#include "cleave/conv_load/gather.h"
 #include "cleave/epilogue/store_direct.h"
 #include "cleave/epilogue/zero_rest.h"
-#include "cleave/join/cluster.h"
-#include "cleave/join/join.h"
-#include "cleave/kernel/place.h"
 #include "cleave/mainloop/mma_mainloop.h"
+#include "cleave/split_k/cluster.h"
+#include "cleave/split_k/reduce.h"
+#include "cleave/tile/cta_coord.h"
 
 namespace cleave {
+
+namespace detail {
+template <GemmConfig C>
+struct CopierOf {
+  using type = GatherCopier<C>;
+};
+template <GemmConfig C>
+  requires(C.conv == Conv::none)
+struct CopierOf<C> {
+  using type = MatrixCopier<C>;
+};
+}  // namespace detail
+
+template <GemmConfig C>
+using OperandCopier = typename detail::CopierOf<C>::type;
 
 template <GemmConfig C>
 CLEAVE_DEVICE void gemm_portable(const Params<C>& p) {
@@ -24,7 +40,7 @@ CLEAVE_DEVICE void gemm_portable(const Params<C>& p) {
   const auto fixup = reinterpret_cast<uint32_t*>(shared + kPlan.fixup);
   Place<C> place;
   const Fragment<C> fragment(threadIdx.x);
-  MmaMainloop<C> mainloop(p, smem, threadIdx.x);
+  MmaMainloop<C, OperandCopier<C>> mainloop(p, smem, threadIdx.x);
   Sums<C> sums;
 
   if constexpr (C.cluster_k > 1) {  // every block's barrier is ready before another sends to it

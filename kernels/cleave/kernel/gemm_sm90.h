@@ -12,25 +12,25 @@
 // Timeline   cooperative   all consumers share a tile; D's chunks drain under the next mainloop
 //            ping-pong     each consumer has its own tile; one multiplies while the other runs its
 //                          epilogue
-//            parallel      the slices that are still there reduce their tile (join/parallel.h)
+//            parallel      the slices that are still there reduce their tile (split_k/parallel.h)
 //            in clusters   one unit per block, joined through the cluster's shared memory
-//                          (join/cluster.h)
-//            few channels  all threads of the last warpgroup copy (mainloop/gather_loader.h)
-//            convolutions  the walk follows the classes in the parameters (schedule/conv_classes.h)
+//                          (split_k/cluster.h)
+//            few channels  all threads of the last warpgroup copy (conv_load/gather_loader.h)
+//            convolutions  the walk follows the classes in the parameters (conv/conv_classes.h)
 //            grouped       first one warp reads the groups' bounds into a table (schedule/groups.h),
 //                          which every role's walk then follows
 #pragma once
 
+#include "cleave/conv_load/gather_loader.h"
+#include "cleave/conv_load/im2col_loader.h"
 #include "cleave/epilogue/store_tma.h"
 #include "cleave/epilogue/zero_rest.h"
-#include "cleave/join/cluster.h"
-#include "cleave/join/join.h"
-#include "cleave/kernel/place.h"
-#include "cleave/mainloop/gather_loader.h"
-#include "cleave/mainloop/im2col_loader.h"
 #include "cleave/mainloop/scale_loader.h"
 #include "cleave/mainloop/tma_loader.h"
 #include "cleave/mainloop/wgmma_mainloop.h"
+#include "cleave/split_k/cluster.h"
+#include "cleave/split_k/reduce.h"
+#include "cleave/tile/cta_coord.h"
 
 namespace cleave {
 
@@ -119,7 +119,6 @@ CLEAVE_DEVICE void consume(const Params<C>& p, const Place<C>& place, uint32_t s
   const auto join_buffer = reinterpret_cast<const float4*>(shared + kPlan.join);
   const auto line_buffer = reinterpret_cast<float*>(shared + kPlan.lines);
   const auto fixup = reinterpret_cast<uint32_t*>(shared + kPlan.fixup);
-  constexpr uint32_t kTurn = 4;  // named barriers 4 and 5: whose turn it is to multiply
   // Told that it is the same in a whole warp, the compiler keeps descriptors in uniform registers.
   const uint32_t warpgroup = __shfl_sync(0xffffffffu, threadIdx.x / 128, 0);
   const uint32_t thread = C.pingpong ? threadIdx.x % 128 : threadIdx.x;
@@ -140,7 +139,7 @@ CLEAVE_DEVICE void consume(const Params<C>& p, const Place<C>& place, uint32_t s
   WorkUnit unit;
   bool more = walk.next(unit);
   if (C.pingpong && warpgroup == 1) {
-    ptx::named_barrier_arrive(kTurn, 256);
+    ptx::named_barrier_arrive(turn_barrier(0), 256);
     if (more) mainloop.state.advance(unit.k_count);
     more = more && walk.next(unit);
   }
@@ -148,9 +147,9 @@ CLEAVE_DEVICE void consume(const Params<C>& p, const Place<C>& place, uint32_t s
     const Tile<C> tile = place.tile(p, fragment, unit);
     TileLines<C> lines(p.epilogue, tile,
                        line_buffer + warpgroup * C.tile_n * column_line_values(C));
-    if constexpr (C.pingpong) ptx::named_barrier_sync(kTurn + warpgroup, 256);
+    if constexpr (C.pingpong) ptx::named_barrier_sync(turn_barrier(warpgroup), 256);
     mainloop.run(unit, tile, sums, [&] {
-      if constexpr (C.pingpong) ptx::named_barrier_arrive(kTurn + (warpgroup ^ 1), 256);
+      if constexpr (C.pingpong) ptx::named_barrier_arrive(turn_barrier(warpgroup ^ 1), 256);
     });
     if constexpr (C.cluster_k > 1) {
       const ClusterJoin<C> join{smem, place.k_rank, place.share_rank};

@@ -3,11 +3,12 @@
 // group's, which the consumers overwrite with zeros before they multiply.
 #pragma once
 
-#include "cleave/join/partials.h"
-#include "cleave/memory/smem_plan.h"
+#include "cleave/config/smem_plan.h"
 #include "cleave/memory/swizzle.h"
 #include "cleave/ptx/shared.h"
 #include "cleave/ptx/tma.h"
+#include "cleave/schedule/schedule.h"
+#include "cleave/tile/named_barriers.h"
 
 namespace cleave {
 

@@ -6,13 +6,13 @@
 // convolutions in gather.h).
 #pragma once
 
-#include "cleave/epilogue/tile.h"
-#include "cleave/kernel/gemm_params.h"
-#include "cleave/memory/smem_plan.h"
+#include "cleave/config/gemm_params.h"
+#include "cleave/config/smem_plan.h"
 #include "cleave/memory/swizzle.h"
 #include "cleave/ptx/copy_async.h"
 #include "cleave/ptx/load_global.h"
 #include "cleave/ptx/shared.h"
+#include "cleave/tile/tile.h"
 
 namespace cleave {
 

@@ -8,9 +8,9 @@
 #pragma once
 
 #include "cleave/core/multiply_add.h"
-#include "cleave/epilogue/fragment.h"
 #include "cleave/memory/swizzle.h"
 #include "cleave/ptx/shared.h"
+#include "cleave/tile/fragment.h"
 
 namespace cleave {
 

@@ -2,13 +2,12 @@
 // as it is, fma.h). All threads load and multiply.
 #pragma once
 
-#include "cleave/epilogue/fragment.h"
 #include "cleave/mainloop/copy_loader.h"
 #include "cleave/mainloop/fma.h"
-#include "cleave/mainloop/gather.h"
 #include "cleave/mainloop/promotion.h"
 #include "cleave/mainloop/scale_loader.h"
 #include "cleave/ptx/mma_sync.h"
+#include "cleave/tile/fragment.h"
 
 namespace cleave {
 
@@ -50,22 +49,8 @@ CLEAVE_DEVICE void load_fragment(uint32_t stage, uint32_t strip, uint32_t step, 
   }
 }
 
-namespace detail {
-template <GemmConfig C>
-struct CopierOf {
-  using type = GatherCopier<C>;
-};
-template <GemmConfig C>
-  requires(C.conv == Conv::none)
-struct CopierOf<C> {
-  using type = MatrixCopier<C>;
-};
-}  // namespace detail
-
-template <GemmConfig C>
-using OperandCopier = typename detail::CopierOf<C>::type;
-
-template <GemmConfig C>
+/// `Copier`: loads both operands (MatrixCopier, or GatherCopier of convolutions).
+template <GemmConfig C, class Copier>
 struct MmaMainloop {
   static constexpr SmemPlan kPlan = smem_plan(C);
   static constexpr uint32_t kSteps = C.tile_k * size_of(C.a) / 32;
@@ -76,7 +61,7 @@ struct MmaMainloop {
 
   const Params<C>& p;
   uint32_t smem, thread;
-  OperandCopier<C> copier;
+  Copier copier;
   Promotion<C> promotion;
 
   CLEAVE_DEVICE MmaMainloop(const Params<C>& params, uint32_t shared, uint32_t math_thread)

@@ -6,9 +6,9 @@
 // cannot wait for the epilogue. Those come with their k block's stage (scale_loader.h).
 #pragma once
 
-#include "cleave/epilogue/tile.h"
-#include "cleave/mainloop/scale_lines.h"
+#include "cleave/config/scale_lines.h"
 #include "cleave/ptx/shared.h"
+#include "cleave/tile/tile.h"
 
 namespace cleave {
 

@@ -2,11 +2,11 @@
 // strides.
 #pragma once
 
-#include "cleave/epilogue/tile.h"
-#include "cleave/kernel/gemm_params.h"
-#include "cleave/mainloop/scale_lines.h"
+#include "cleave/config/gemm_params.h"
+#include "cleave/config/scale_lines.h"
 #include "cleave/ptx/copy_async.h"
 #include "cleave/schedule/schedule.h"
+#include "cleave/tile/tile.h"
 
 namespace cleave {
 

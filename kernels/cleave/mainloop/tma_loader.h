@@ -6,9 +6,9 @@
 // tensors arrive as zeros.
 #pragma once
 
-#include "cleave/kernel/gemm_params.h"
-#include "cleave/mainloop/tma_box.h"
-#include "cleave/memory/smem_plan.h"
+#include "cleave/config/gemm_params.h"
+#include "cleave/config/smem_plan.h"
+#include "cleave/config/tma_box.h"
 #include "cleave/ptx/tma.h"
 
 namespace cleave {

@@ -9,11 +9,11 @@
 //              multiplications fill the gap.
 #pragma once
 
+#include "cleave/config/smem_plan.h"
 #include "cleave/mainloop/clip.h"
 #include "cleave/mainloop/promotion.h"
 #include "cleave/memory/descriptor.h"
 #include "cleave/memory/pipeline.h"
-#include "cleave/memory/smem_plan.h"
 #include "cleave/ptx/barrier.h"
 #include "cleave/ptx/wgmma.h"
 

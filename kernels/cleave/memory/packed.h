@@ -1,7 +1,7 @@
 // Bytes that move together, in one access.
 #pragma once
 
-#include "cleave/core/config.h"
+#include "cleave/core/macros.h"
 
 namespace cleave {
 

@@ -4,7 +4,7 @@
 // WGMMA and our own ldmatrix/stmatrix code agree on it, so one formula serves every kernel.
 #pragma once
 
-#include "cleave/core/config.h"
+#include "cleave/core/macros.h"
 
 namespace cleave {
 

@@ -1,7 +1,7 @@
 // The driver's CUtensorMap, opaque: how the copy engine sees a tensor.
 #pragma once
 
-#include "cleave/core/config.h"
+#include "cleave/core/macros.h"
 
 namespace cleave {
 

@@ -1,7 +1,7 @@
 // mbarriers, named barriers and cluster barriers: one instruction each.
 #pragma once
 
-#include "cleave/core/config.h"
+#include "cleave/core/macros.h"
 
 namespace cleave::ptx {
 

@@ -1,7 +1,7 @@
 // Asynchronous copies from global to shared memory (sm_80 and later), one instruction each.
 #pragma once
 
-#include "cleave/core/config.h"
+#include "cleave/core/macros.h"
 
 namespace cleave::ptx {
 

@@ -1,7 +1,7 @@
 // Reads of global memory that may or may not happen, without a branch.
 #pragma once
 
-#include "cleave/core/config.h"
+#include "cleave/core/macros.h"
 
 namespace cleave::ptx {
 

@@ -1,7 +1,7 @@
 // Single accesses to shared memory by 32-bit address.
 #pragma once
 
-#include "cleave/core/config.h"
+#include "cleave/core/macros.h"
 
 namespace cleave::ptx {
 

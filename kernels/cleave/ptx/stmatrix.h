@@ -2,7 +2,7 @@
 // memory.
 #pragma once
 
-#include "cleave/core/config.h"
+#include "cleave/core/macros.h"
 
 namespace cleave::ptx {
 

@@ -1,7 +1,7 @@
 // Stores to another block's shared memory that announce themselves on an mbarrier there (sm_90).
 #pragma once
 
-#include "cleave/core/config.h"
+#include "cleave/core/macros.h"
 
 namespace cleave::ptx {
 

@@ -1,7 +1,7 @@
 // The bulk tensor copy engine (TMA): loads, multicast loads, stores. Call them from one thread.
 #pragma once
 
-#include "cleave/core/config.h"
+#include "cleave/core/macros.h"
 
 namespace cleave::ptx {
 

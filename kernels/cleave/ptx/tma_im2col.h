@@ -4,7 +4,7 @@
 // its pixels, to a tap. Call these from one thread.
 #pragma once
 
-#include "cleave/core/config.h"
+#include "cleave/core/macros.h"
 #include "cleave/ptx/tma.h"
 
 namespace cleave::ptx {

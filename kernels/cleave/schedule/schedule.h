@@ -26,13 +26,13 @@
 // either, and tiles of no depth at all come last.
 //
 // Who waits for whom: nobody, in all modes but serial. The last to finish a part of a tile adds the
-// parts up (join/), whoever that is, so a launch ends even if its CTAs run one after the other.
+// parts up (split_k/), whoever that is, so a launch ends even if its CTAs run one after the other.
 // In serial, a unit waits for units of a lower number, and every worker takes its units in
 // increasing order: that ends if all workers are resident, which serial's launches ask for.
 #pragma once
 
+#include "cleave/conv/conv_classes.h"
 #include "cleave/core/enums.h"
-#include "cleave/schedule/conv_classes.h"
 #include "cleave/schedule/groups.h"
 #include "cleave/schedule/raster.h"
 

@@ -7,7 +7,7 @@
 // read as zeros of the filter, and pixels past the image's end are not stored.
 #pragma once
 
-#include "cleave/schedule/conv_classes.h"
+#include "cleave/conv/conv_classes.h"
 
 namespace cleave {
 

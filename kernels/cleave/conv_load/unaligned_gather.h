@@ -5,8 +5,8 @@
 // corners shows; only at edges is every grain asked for itself.
 #pragma once
 
+#include "cleave/conv_load/gather_coord.h"
 #include "cleave/mainloop/copy_loader.h"
-#include "cleave/mainloop/gather_place.h"
 
 namespace cleave {
 

@@ -3,7 +3,7 @@
 // needs to know.
 #pragma once
 
-#include "cleave/kernel/gemm_config.h"
+#include "cleave/config/gemm_config.h"
 
 namespace cleave {
 

@@ -7,7 +7,7 @@
 //   accumulator 4 * block + i  ->  row(block) + 8 * (i / 2),  column(block) + i % 2
 #pragma once
 
-#include "cleave/kernel/gemm_config.h"
+#include "cleave/config/gemm_config.h"
 
 namespace cleave {
 

@@ -1,11 +1,11 @@
 // Which worker, which part of a cluster, and so which tile and slice, a block is.
 #pragma once
 
-#include "cleave/epilogue/tile.h"
-#include "cleave/kernel/gemm_params.h"
-#include "cleave/memory/smem_plan.h"
+#include "cleave/config/gemm_params.h"
+#include "cleave/config/smem_plan.h"
 #include "cleave/ptx/barrier.h"
 #include "cleave/schedule/group_table.h"
+#include "cleave/tile/tile.h"
 
 namespace cleave {
 

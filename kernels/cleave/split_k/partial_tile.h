@@ -2,21 +2,12 @@
 // float4 per math thread, so every access is a full, coalesced line whatever the tile's layout.
 #pragma once
 
-#include "cleave/epilogue/fragment.h"
-#include "cleave/kernel/gemm_params.h"
+#include "cleave/config/gemm_params.h"
 #include "cleave/ptx/barrier.h"
 #include "cleave/ptx/sync.h"
+#include "cleave/tile/fragment.h"
 
 namespace cleave {
-
-/// The named barrier of the block's math threads; 1 to 3 belong to the warpgroups, 4 and 5 say whose
-/// turn it is.
-inline constexpr uint32_t kMathBarrier = 6;
-
-template <GemmConfig C>
-CLEAVE_DEVICE void math_sync() {
-  ptx::named_barrier_sync(kMathBarrier, math_threads(C));
-}
 
 template <GemmConfig C>
 CLEAVE_DEVICE float4* partial_block(float* partials, uint32_t slot, uint32_t block,

@@ -7,9 +7,9 @@
 // other.
 #pragma once
 
-#include "cleave/epilogue/tile.h"
+#include "cleave/conv_load/unaligned_gather.h"
 #include "cleave/mainloop/copy_loader.h"
-#include "cleave/mainloop/gather_grains.h"
+#include "cleave/tile/tile.h"
 
 namespace cleave {
 

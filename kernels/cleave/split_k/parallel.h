@@ -3,8 +3,8 @@
 #pragma once
 
 #include "cleave/epilogue/store_direct.h"
-#include "cleave/join/fixup_word.h"
-#include "cleave/join/partials.h"
+#include "cleave/split_k/fixup_word.h"
+#include "cleave/split_k/partial_tile.h"
 
 namespace cleave {
 

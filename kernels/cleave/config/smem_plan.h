@@ -2,7 +2,7 @@
 // launch and the number of stages, and by the kernels for the offsets.
 #pragma once
 
-#include "cleave/mainloop/scale_lines.h"
+#include "cleave/config/scale_lines.h"
 #include "cleave/schedule/groups.h"
 
 namespace cleave {

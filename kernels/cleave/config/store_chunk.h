@@ -2,7 +2,7 @@
 // map, so the host needs it too.
 #pragma once
 
-#include "cleave/memory/smem_plan.h"
+#include "cleave/config/smem_plan.h"
 
 namespace cleave {
 

@@ -2,10 +2,10 @@
 // __grid_constant__.
 #pragma once
 
-#include "cleave/epilogue/epilogue.h"
-#include "cleave/kernel/gemm_config.h"
+#include "cleave/config/epilogue_params.h"
+#include "cleave/config/gemm_config.h"
+#include "cleave/conv/fused_classes.h"
 #include "cleave/memory/tensor_map.h"
-#include "cleave/schedule/class_columns.h"
 #include "cleave/schedule/schedule.h"
 
 namespace cleave {

@@ -1,11 +1,18 @@
 // One tile of D as a thread sees it: where its accumulators belong.
 #pragma once
 
-#include "cleave/epilogue/epilogue.h"
-#include "cleave/epilogue/fragment.h"
-#include "cleave/schedule/class_columns.h"
+#include "cleave/config/epilogue_params.h"
+#include "cleave/conv/fused_classes.h"
+#include "cleave/tile/fragment.h"
 
 namespace cleave {
+
+/// What a row and a column of the product add up to in D, where neighbours in a tile are none there.
+struct OutputOffset {
+  uint32_t output_row = 0;  // a row's in D, to which a column of classes side by side adds
+  uint32_t output_column = 0;
+  uint32_t edges = 0;  // the axes at whose end the row is, or at which the column stops
+};
 
 template <GemmConfig C>
 struct Tile {
@@ -30,7 +37,7 @@ struct Tile {
   CLEAVE_HD uint32_t col(uint32_t block) const { return n0 + fragment.col(block); }
 
   /// Where a row that the tile counts as `row` lies in D.
-  CLEAVE_HD void find_row(uint32_t row, EpilogueLine& line) const {
+  CLEAVE_HD void find_row(uint32_t row, OutputOffset& line) const {
     if constexpr (scatters(C)) {
       const GridSpot pixel = conv_class->pixels.template locate<C.conv_axes, C.fast_store>(row);
       line.output_row = conv_class->output_row(pixel);
@@ -39,7 +46,7 @@ struct Tile {
   }
 
   /// And a column; the column of D that it is.
-  CLEAVE_HD uint32_t find_column(uint32_t col, EpilogueLine& line) const {
+  CLEAVE_HD uint32_t find_column(uint32_t col, OutputOffset& line) const {
     if constexpr (C.side_by_side) {
       const ColumnSpot spot = columns->locate<C.conv_axes, C.fast_store>(col);
       line.output_row = columns->output_row(spot);

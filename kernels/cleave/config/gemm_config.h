@@ -48,7 +48,7 @@ struct GemmConfig {
   Conv conv = Conv::none;
   uint32_t conv_axes = 2;       // 3 where there is depth
   uint32_t class_capacity = 0;  // convolutions: classes that there is room for in the parameters
-  bool side_by_side = false;    // dgrad: all classes in the columns of one (class_columns.h)
+  bool side_by_side = false;    // dgrad: all classes in the columns of one (fused_classes.h)
   bool gather = false;          // sm90: threads copy what the copy engine cannot gather (gather.h)
   bool batches_taps = false;    // wgrad by im2col: the batch are taps; else columns run over them
   bool fast_load = true;        // Division

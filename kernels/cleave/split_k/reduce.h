@@ -3,7 +3,7 @@
 // Counters are zero when a launch starts and zero again when it ends: the last to need one clears it.
 #pragma once
 
-#include "cleave/join/parallel.h"
+#include "cleave/split_k/parallel.h"
 
 namespace cleave {
 

@@ -11,10 +11,11 @@
 // Each block has one unit.
 #pragma once
 
+#include "cleave/config/smem_plan.h"
 #include "cleave/epilogue/store_direct.h"
-#include "cleave/join/partials.h"
-#include "cleave/memory/smem_plan.h"
+#include "cleave/ptx/barrier.h"
 #include "cleave/ptx/store_async.h"
+#include "cleave/split_k/partial_tile.h"
 
 namespace cleave {
 

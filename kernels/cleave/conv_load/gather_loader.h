@@ -6,15 +6,17 @@
 //   fprop   A: pixels, by threads, taps without a gap.   B: filters, a matrix
 //   wgrad   A: dy, a matrix.                             B: pixels, by threads
 //   dgrad   A: dy, by threads, taps without a gap.       B: filters, by threads
-//   dgrad, its classes side by side (class_columns.h)
+//   dgrad, its classes side by side (fused_classes.h)
 //           A: dy, by im2col.                            B: filters of all classes, by threads
 //
 // Where a pixel is no whole number of 16 bytes, the threads put pieces together from grains; filters
 // of fprop, too, since the copy engine cannot read their rows.
 #pragma once
 
-#include "cleave/mainloop/gather.h"
-#include "cleave/mainloop/im2col_loader.h"
+#include "cleave/conv_load/gather.h"
+#include "cleave/conv_load/im2col_loader.h"
+#include "cleave/ptx/barrier.h"
+#include "cleave/ptx/copy_async.h"
 
 namespace cleave {
 

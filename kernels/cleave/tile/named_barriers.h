@@ -1,0 +1,27 @@
+// The named barriers of a CTA: who meets at which.
+#pragma once
+
+#include "cleave/config/gemm_config.h"
+#include "cleave/ptx/barrier.h"
+
+namespace cleave {
+
+/// A consumer warpgroup's own: 1, 2 or 3.
+CLEAVE_DEVICE uint32_t warpgroup_barrier(uint32_t warpgroup) {
+  return 1 + warpgroup;
+}
+
+/// Ping-pong: that of warpgroup 0 or 1, which says that it is its turn to multiply.
+CLEAVE_DEVICE uint32_t turn_barrier(uint32_t warpgroup) {
+  return 4 + warpgroup;
+}
+
+/// All math threads'.
+inline constexpr uint32_t kMathBarrier = 6;
+
+template <GemmConfig C>
+CLEAVE_DEVICE void math_sync() {
+  ptx::named_barrier_sync(kMathBarrier, math_threads(C));
+}
+
+}  // namespace cleave
