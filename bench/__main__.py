@@ -21,7 +21,6 @@ from . import (
     host,
     machine,
     peers,
-    plot,
     report,
     steps,
     suites,
@@ -92,12 +91,8 @@ def _run(arguments: argparse.Namespace) -> int:
         notes += report.missing_lines(rows)
         verdict = _summarize(suite, rows)
         paths = report.write(arguments.out, suite, description, rows, notes, verdict)
-        try:
-            paths.append(plot.write(arguments.out, suite, rows))
-        except ImportError:
-            print("no plot: it needs matplotlib")
         print("\n".join([*report.summary_lines(suite.kind, verdict), *notes]))
-        print("wrote", ", ".join(str(path) for path in paths if path))
+        print("wrote", ", ".join(map(str, paths)))
         wrong += [row["case"] for row in rows if row.get("verified") is False]
         wrong += failed
     if wrong:
@@ -166,8 +161,8 @@ def _line(row: dict[str, Any]) -> str:
     what = row.get("call") or " ".join(str(row[key]) for key in ("mode", "slices") if key in row)
     host = f" ({row['host_us']:.2f} host)" if "host_us" in row else ""
     against = "".join(
-        f"  {peer} {theirs['us']:.2f} us x{theirs['ratio']:.3f}"
-        for peer, theirs in row.get("peers", {}).items()
+        f"  {name} {other['us']:.2f} us x{other['us'] / row['us']:.3f}"
+        for name, other in row.get("peers", row.get("ways", {})).items()
     )
     ratio = f"  x{row['ratio']:.3f}" if "ratio" in row else ""
     wrong = "  WRONG" if row.get("verified") is False else ""

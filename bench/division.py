@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import math
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -17,14 +16,15 @@ from cleave.testing.conv_case import ConvCase
 from cleave.testing.errors import one_line
 
 from . import products
-from .contest import Contest, rates_of, replayed, row_of
+from .contest import Calls, Contest, rates_of, replayed, row_of
+from .division_report import WAYS
 from .suites import Suite
 
 KERNELS = ("sm90", "portable")
 
 
 def variants(case: ConvCase) -> list[ConvCase]:
-    """`auto`, then every way, of every kernel."""
+    """Every way, `auto` first, of every kernel."""
     return [
         replace(case, kernel=kernel, division=division)
         for kernel, division in itertools.product(KERNELS, DIVISIONS)
@@ -32,47 +32,66 @@ def variants(case: ConvCase) -> list[ConvCase]:
 
 
 def compare(arrays: TorchArrays, case: ConvCase, suite: Suite, rounds: int) -> list[dict[str, Any]]:
-    """One row per variant; 'ratio' is plain's time on the same kernel over the row's.
+    """One row per kernel, with each way's time and code in 'ways'; its 'us' is the fastest one's.
 
-    Variants that come to the same code are measured once. One that is refused is a row with the
-    reason and without a time.
+    Ways that come to the same code are measured once; 'chosen' are those that `auto` comes to. What
+    is refused is in 'without'. A kernel that refuses all is a row with the reason, without a time.
     """
     contest = Contest(arrays, suite.operation)
     sets = contest.sets(case)
-    rows: list[dict[str, Any]] = []
-    contenders: dict[Any, Any] = {}
-    measured: dict[Any, dict[str, Any]] = {}
+    contenders: dict[Any, Calls] = {}
+    facts: dict[Any, dict[str, Any]] = {}
+    timed: dict[Any, dict[str, Any]] = {}
+    codes: dict[str, dict[str, Any]] = {kernel: {} for kernel in KERNELS}
+    without: dict[str, dict[str, str]] = {kernel: {} for kernel in KERNELS}
     for variant in variants(case):
-        asked = {
-            "call": f"{variant.kernel} {variant.division}",
-            "requested_kernel": variant.kernel,
-            "requested_division": variant.division,
-        }
         try:
             plan = conv.plan_for(variant, sets[0])
-            key = plan.kernel_source, plan.split_k_mode, plan.split_k_slices
-            if key not in measured:
+            code = plan.kernel_source, plan.split_k_mode, plan.split_k_slices
+            if code not in contenders:
                 calls = products.calls(conv, arrays, plan, sets)
-                facts = products.facts(plan) | _code(plan)
-                measured[key] = row_of(contest, case, facts, contest.errors(case, calls))
-                contenders[key] = calls
+                errors = contest.errors(case, calls)
+                facts[code] = row_of(contest, case, products.facts(plan), errors)
+                timed[code] = _code(plan)
+                contenders[code] = calls
+            codes[variant.kernel][variant.division] = code
         except (ValueError, CudaError) as error:
-            refused = {"refused": one_line(error), "without": {asked["call"]: one_line(error)}}
-            rows.append({"case": case.title, "us": None} | refused | asked)
-            continue
-        code = {"code": list(measured).index(key), "class_taps": class_taps(case)}
-        rows.append(measured[key] | asked | code)
-    if not contenders:
-        return rows
-    times = [time["us"] for time in replayed(arrays, list(contenders.values()), rounds)]
-    for row in rows:
-        if "code" in row:
-            us = times[row["code"]]
-            row |= {"us": us} | rates_of(case, us)
-    for row in rows:
-        if "code" in row:
-            row |= _against_its_kind(row, rows)
-    return rows
+            without[variant.kernel][variant.division] = one_line(error)
+    times = replayed(arrays, list(contenders.values()), rounds) if contenders else []
+    for way, time in zip(timed.values(), times, strict=True):
+        way |= time
+    return [_row(case, kernel, codes[kernel], without[kernel], facts, timed) for kernel in KERNELS]
+
+
+def _row(
+    case: ConvCase,
+    kernel: str,
+    codes: dict[str, Any],
+    without: dict[str, str],
+    facts: dict[Any, dict[str, Any]],
+    timed: dict[Any, dict[str, Any]],
+) -> dict[str, Any]:
+    asked = {"call": kernel, "class_taps": class_taps(case)}
+    if not codes:
+        reason = next(iter(without.values()))
+        refused = {"us": None, "refused": reason, "without": {kernel: reason}}
+        return {"case": case.title} | asked | refused
+    same = [way for way in WAYS if "auto" in codes and codes.get(way) == codes["auto"]]
+    ways = {way: timed[code] for way, code in codes.items() if way != "auto" or not same}
+    us = min(of["us"] for of in ways.values())
+    rows = [facts[code] for code in codes.values()]
+    return (
+        rows[0]
+        | asked
+        | rates_of(case, us)
+        | {
+            "us": us,
+            "verified": all(row["verified"] for row in rows),
+            "ways": ways,
+            "chosen": " ".join(same),
+            "without": {f"{kernel} {way}": reason for way, reason in without.items()},
+        }
+    )
 
 
 def class_taps(case: ConvCase) -> str:
@@ -80,25 +99,6 @@ def class_taps(case: ConvCase) -> str:
     along = (axis.class_taps for axis in case.axes)
     classes = Counter(map(math.prod, itertools.product(*along)))
     return " ".join(f"{classes[taps]}x{taps}" for taps in sorted(classes, reverse=True))
-
-
-def _against_its_kind(row: dict[str, Any], rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """The ratio, and of `auto` the ways that are the same code."""
-    kernel = row["requested_kernel"]
-    ways = {
-        other["requested_division"]: other
-        for other in rows
-        if other["requested_kernel"] == kernel and "code" in other
-    }
-    facts: dict[str, Any] = {}
-    if "plain" in ways:
-        facts["ratio"] = ways["plain"]["us"] / row["us"]
-    if row["requested_division"] == "auto":
-        same = [
-            way for way, other in ways.items() if other["code"] == row["code"] and way != "auto"
-        ]
-        facts["chosen"] = " ".join(same)
-    return facts
 
 
 def _code(plan: Any) -> dict[str, int]:

@@ -15,7 +15,7 @@ WAYS = tuple(way for way in DIVISIONS if way != "auto")
 _AGAINST_PLAIN = tuple(way for way in DIVISIONS if way != "plain")
 _CODE_FACTS = ("registers", "instructions", "reciprocals")
 
-# Of one case on one kernel: the row of each way to divide that was measured.
+# Of one case on one kernel: the time and the code of each way to divide that was measured.
 Ways = dict[str, dict[str, Any]]
 
 
@@ -56,44 +56,51 @@ def lines(summary: dict[str, Any]) -> list[str]:
 
 def table(rows: Sequence[dict[str, Any]]) -> tuple[list[str], list[list[Any]]]:
     """A line per case and kernel. Counts of the machine code are in the order of WAYS."""
-    columns = ["case", "taps of classes", "kernel", "tile", "mode", "slices"]
+    columns = ["case", "taps of classes", "kernel"]
     columns += [f"{way} us" for way in WAYS]
-    columns += [f"plain / {way}" for way in _AGAINST_PLAIN]
+    columns += [f"plain / {way}" for way in WAYS if way != "plain"]
     columns += ["fastest", "auto is", *(f"{fact}: {', '.join(WAYS)}" for fact in _CODE_FACTS)]
-    return columns, [
-        _line(case, ways) for cases in _by_kernel(rows).values() for case, ways in cases.items()
-    ]
+    return columns, [_line(row, ways_of(row)) for row in _compared(rows)]
 
 
-def _line(case: str, ways: Ways) -> list[Any]:
+def _line(row: dict[str, Any], ways: Ways) -> list[Any]:
     def of(way: str, field: str, otherwise: Any = None) -> Any:
         return ways.get(way, {}).get(field, otherwise)
 
-    fastest = _fastest(ways)
-    plan = ("class_taps", "requested_kernel", "kernel", "mode", "slices")
+    def over(way: str) -> float | None:
+        both = "plain" in ways and way in ways
+        return ways["plain"]["us"] / ways[way]["us"] if both else None
+
+    facts = ("case", "class_taps", "kernel")
     return [
-        case,
-        *(of(fastest, field) for field in plan),
+        *(row[fact] for fact in facts),
         *(of(way, "us") for way in WAYS),
-        *(of(way, "ratio") for way in _AGAINST_PLAIN),
-        fastest,
-        of("auto", "chosen"),
+        *(over(way) for way in WAYS if way != "plain"),
+        _fastest(ways),
+        row.get("chosen"),
         *(", ".join(str(of(way, fact, "-")) for way in WAYS) for fact in _CODE_FACTS),
     ]
 
 
+def ways_of(row: dict[str, Any]) -> Ways:
+    """With `auto`, which mostly comes to the code of another way."""
+    chosen = (row.get("chosen") or "").split()
+    return row.get("ways", {}) | ({"auto": row["ways"][chosen[0]]} if chosen else {})
+
+
+def _compared(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Those of which more than `auto` was measured, kernel by kernel."""
+    rows = [row for row in rows if row.get("ways", {}).keys() - {"auto"}]
+    kernels = list(dict.fromkeys(row["call"] for row in rows))
+    return sorted(rows, key=lambda row: kernels.index(row["call"]))
+
+
 def _by_kernel(rows: Sequence[dict[str, Any]]) -> dict[str, dict[str, Ways]]:
-    """Of each kernel its cases, without those of which only `auto` was measured."""
+    """Of each kernel its cases."""
     kernels: dict[str, dict[str, Ways]] = {}
-    for row in rows:
-        if row["us"] is not None:
-            cases = kernels.setdefault(row["requested_kernel"], {})
-            cases.setdefault(row["case"], {})[row["requested_division"]] = row
-    return {
-        kernel: served
-        for kernel, cases in kernels.items()
-        if (served := {case: ways for case, ways in cases.items() if ways.keys() - {"auto"}})
-    }
+    for row in _compared(rows):
+        kernels.setdefault(row["call"], {})[row["case"]] = ways_of(row)
+    return kernels
 
 
 def _fastest(ways: Ways) -> str:

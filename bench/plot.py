@@ -1,12 +1,35 @@
-"""Pictures of a suite's rows, as SVG. Need matplotlib."""
+"""python -m bench.plot: pictures of suites' results, as SVG. Need matplotlib."""
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from cleave.cli import values
+
+from . import division_report, report, suites
 from .suites import Suite
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m bench.plot", description=__doc__, allow_abbrev=False
+    )
+    names = suites.names()
+    parser.add_argument(
+        "--suite", type=values.words(names), default=names, metavar="NAMES", help=", ".join(names)
+    )
+    parser.add_argument("--results", type=Path, default=Path("bench/results"), metavar="DIR")
+    parser.add_argument("--out", type=Path, default=Path("build/plots"), metavar="DIR")
+    arguments = parser.parse_args(argv)
+    arguments.out.mkdir(parents=True, exist_ok=True)
+    for name in arguments.suite:
+        path = arguments.results / f"{name}.json"
+        made = write(arguments.out, suites.load(name), report.load(path)["rows"])
+        print("no picture of" if made is None else "wrote", made or name)
+    return 0
 
 
 def write(directory: Path, suite: Suite, rows: Sequence[dict[str, Any]]) -> Path | None:
@@ -73,10 +96,10 @@ def _against_slices(rows: Sequence[dict[str, Any]]) -> Any:
     figure = Figure(figsize=(4 * width, 3.2 * height), layout="constrained")
     panels = figure.subplots(height, width, squeeze=False).flat
     for case, axes in zip(cases, panels, strict=False):
-        measured = [row for row in rows if row["case"] == case and row["us"] is not None]
+        measured = [row for row in rows if row["case"] == case and row.get("us") is not None]
         for mode in dict.fromkeys(row["requested_mode"] for row in measured):
             asked = [row for row in measured if row["requested_mode"] == mode]
-            if asked[0]["requested_slices"] is None:  # the planner's count, if the mode has any
+            if asked[0].get("requested_slices") is None:  # the planner's count, if the mode has any
                 style = (
                     {"color": "black", "linestyle": "--"} if mode == "auto" else {"linestyle": ":"}
                 )
@@ -97,18 +120,26 @@ def _against_plain(rows: Sequence[dict[str, Any]]) -> Any:
     """One panel per kernel: the distribution of plain's time over that of every other way."""
     from matplotlib.figure import Figure
 
-    measured = [row for row in rows if "ratio" in row and row["requested_division"] != "plain"]
-    kernels = list(dict.fromkeys(row["requested_kernel"] for row in measured))
-    figure = Figure(figsize=(5 * max(len(kernels), 1), 4), layout="constrained")
-    panels = figure.subplots(1, max(len(kernels), 1), squeeze=False, sharey=True).flat
-    for kernel, axes in zip(kernels, panels, strict=False):
-        of_kernel = [row for row in measured if row["requested_kernel"] == kernel]
-        for way in dict.fromkeys(row["requested_division"] for row in of_kernel):
-            ratios = [row["ratio"] for row in of_kernel if row["requested_division"] == way]
+    ratios: dict[str, dict[str, list[float]]] = {}
+    for row in rows:
+        ways = division_report.ways_of(row)
+        for way, of in ways.items() if "plain" in ways else ():
+            of_kernel = ratios.setdefault(row["call"], {})
+            of_kernel.setdefault(way, []).append(ways["plain"]["us"] / of["us"])
+    width = max(len(ratios), 1)
+    figure = Figure(figsize=(5 * width, 4), layout="constrained")
+    panels = figure.subplots(1, width, squeeze=False, sharey=True).flat
+    for (kernel, of_kernel), axes in zip(ratios.items(), panels, strict=False):
+        for way, over in of_kernel.items():
             style = {"color": "black", "linestyle": "--"} if way == "auto" else {}
-            axes.plot(sorted(ratios), label=way, **style)
+            if way != "plain":
+                axes.plot(sorted(over), label=way, **style)
         axes.axhline(1, color="gray", linewidth=0.8)
         axes.set(title=kernel, xlabel="cases, in order of the ratio", ylabel="time of plain / time")
         axes.grid(alpha=0.2)
         axes.legend()
     return figure
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

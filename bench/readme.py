@@ -6,7 +6,6 @@ Prints them; with --write also puts each between its page's lines MARKERS.
 from __future__ import annotations
 
 import argparse
-import json
 import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -51,7 +50,7 @@ def lines(directory: Path) -> list[str]:
     for name in suites.names():
         path = directory / f"{name}.json"
         if path.exists():
-            result = json.loads(path.read_text())
+            result = report.load(path)
             # "NVIDIA H100 80GB HBM3": the table has room for the model.
             gpu = re.sub(r"^NVIDIA | \d+GB.*", "", result["machine"]["gpu"])
             rows += [(what, gpu, of) for what, of in _rows(suites.load(name), result["rows"])]
@@ -63,7 +62,7 @@ def division_lines(directory: Path) -> list[str]:
     path = directory / "division.json"
     if not path.exists():
         return []
-    result = json.loads(path.read_text())
+    result = report.load(path)
     columns = ("kernel", "division", "geomean", "worst", "best", "fastest way on, cases")
     rows = [
         (kernel, f"`{way}`", *_spread(of["plain_over"].get(way)), of["fastest"].get(way))

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from . import division_report
+from . import division_report, tables
 from .suites import Suite
 from .summary import listed, spread_text
 
@@ -28,12 +28,18 @@ def write(
         "machine": machine,
         "notes": notes,
         "summary": summary,
-        "rows": rows,
+        **tables.pack(rows),
     }
     json_path, markdown_path = directory / f"{suite.name}.json", directory / f"{suite.name}.md"
-    json_path.write_text(json.dumps(result, indent=1) + "\n")
+    json_path.write_text(tables.text(result))
     markdown_path.write_text(markdown(suite, machine, rows, notes, summary))
     return [json_path, markdown_path]
+
+
+def load(path: Path) -> dict[str, Any]:
+    """What `write` wrote as JSON. Fields that were None are absent."""
+    result = json.loads(path.read_text())
+    return result | {"rows": tables.unpack(result)}
 
 
 def markdown(

@@ -93,8 +93,10 @@ def summarize_modes(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
         by_case.setdefault(row["case"], []).append(row)
     excess = {}
     for case, group in by_case.items():
-        explicit = [row["us"] for row in group if row["requested_mode"] != "auto" and row["us"]]
-        automatic = [row["us"] for row in group if row["requested_mode"] == "auto" and row["us"]]
+        explicit = [row["us"] for row in group if row["requested_mode"] != "auto" and row.get("us")]
+        automatic = [
+            row["us"] for row in group if row["requested_mode"] == "auto" and row.get("us")
+        ]
         if explicit and automatic:
             excess[case] = automatic[0] / min(explicit)
     if not excess:

@@ -33,17 +33,19 @@ def split_row(case, mode, slices, us):
     return row(case, us, ratio=5 / us, slices=slices or 8) | asked
 
 
-def division_row(case, kernel, way, us, **changes):
-    asked = {"requested_kernel": kernel, "requested_division": way, "call": f"{kernel} {way}"}
-    if us is None:
+def division_row(case, kernel, us, chosen="", **codes):
+    """`us`: of each way; `codes`: of ways whose code is not `fast`'s."""
+    asked = {"call": kernel, "class_taps": "1x4 2x2 1x1"}
+    if not us:
         return {
             "case": case,
             "us": None,
             "refused": "no TMA",
             "without": {kernel: "no TMA"},
         } | asked
-    facts = {"class_taps": "1x4 2x2 1x1", "registers": 40, "instructions": 900, "reciprocals": 0}
-    return row(case, us) | facts | asked | changes
+    code = {"registers": 40, "instructions": 900, "reciprocals": 0}
+    ways = {way: {"us": time} | code | codes.get(way, {}) for way, time in us.items()}
+    return row(case, min(us.values()), kernel=f"{kernel} tile", ways=ways, chosen=chosen) | asked
 
 
 PEER_ROWS = [row("x", 10.0, 12.0), row("y", 10.0, 9.0, rms_error=2e-4), row("z", 5.0)]
@@ -61,19 +63,17 @@ SPLIT_ROWS = [
     split_row("y", "auto", None, 5.0),
     split_row("y", "none", 1, 10.0),
 ]
+PLAIN = {"registers": 44, "reciprocals": 5}
 DIVISION_ROWS = [
-    division_row("x", "sm90", "auto", 4.0, ratio=2.0, chosen="fast fast_store"),
-    division_row("x", "sm90", "fast", 4.0, ratio=2.0),
-    division_row("x", "sm90", "plain", 8.0, ratio=1.0, registers=44, reciprocals=5),
-    division_row("x", "sm90", "fast_load", 10.0, ratio=0.8, registers=44, reciprocals=5),
-    division_row("x", "sm90", "fast_store", 4.0, ratio=2.0),
-    division_row("y", "sm90", "auto", 5.0, ratio=0.8, chosen="fast"),
-    division_row("y", "sm90", "fast", 5.0, ratio=0.8),
-    division_row("y", "sm90", "plain", 4.0, ratio=1.0),
-    division_row("x", "portable", "fast", 4.0),
-    division_row("x", "portable", "plain", None),
-    division_row("y", "portable", "auto", 4.0),
-]
+    division_row(
+        "x", "sm90", {"fast": 4.0, "plain": 8.0, "fast_load": 10.0, "fast_store": 4.0},
+        "fast fast_store", plain=PLAIN, fast_load=PLAIN,
+    ),
+    division_row("x", "portable", {"fast": 4.0}),
+    division_row("y", "sm90", {"fast": 5.0, "plain": 4.0}, "fast"),
+    division_row("y", "portable", {"auto": 4.0}),
+    division_row("z", "sm90", {}),
+]  # fmt: skip
 
 
 def suite_of(kind, cases=(), splits=(), operation=gemm, best_of=()):

@@ -26,6 +26,7 @@ from bench import (
     report,
     suites,
     summary,
+    tables,
 )
 from cleave.cli import values
 
@@ -130,7 +131,7 @@ def test_division_table_has_a_line_per_case_and_kernel():
     assert first["auto is"] == "fast fast_store"
     assert first["registers: fast, plain, fast_load, fast_store"] == "40, 44, 44, 40"
     last = dict(zip(columns, cells[2], strict=True))
-    assert (last["kernel"], last["plain us"], last["auto is"]) == ("portable", None, None)
+    assert (last["kernel"], last["plain us"], last["auto is"]) == ("portable tile", None, "")
 
 
 # Reports
@@ -151,8 +152,11 @@ def test_report(kind, tmp_path):
     rows = CONTENTS[kind]
     verdict = harness._summarize(suite, rows)
     paths = report.write(tmp_path, suite, MACHINE, rows, ["A note."], verdict)
-    data = json.loads(paths[0].read_text())
-    assert data["rows"] == rows
+    data = report.load(paths[0])
+    assert data["rows"] == [
+        {name: value for name, value in row.items() if value is not None} for row in rows
+    ]
+    assert len(paths[0].read_text().splitlines()) == 2 + 8 + 1 + len(rows)  # a line for each
     assert data["machine"] == MACHINE
     text = paths[1].read_text()
     assert text.startswith("# Some title\n\ngpu a GPU, commit abc\n")
@@ -193,8 +197,8 @@ def test_absent_peers_are_named_once_per_reason():
 
 
 def write_result(directory, name, rows, gpu="NVIDIA H100 80GB HBM3"):
-    result = {"machine": {"gpu": gpu}, "rows": rows}
-    (directory / f"{name}.json").write_text(json.dumps(result))
+    result = {"machine": {"gpu": gpu}} | tables.pack(rows)
+    (directory / f"{name}.json").write_text(tables.text(result))
 
 
 def test_readme_table(tmp_path):
@@ -252,6 +256,32 @@ def test_readme_keeps_what_is_around_the_table():
         readme.replaced("nothing here", "new")
 
 
+def test_tables_give_back_what_they_were_given():
+    rows = [
+        {"case": "x", "us": 1.23456789, "dtype": "f", "peers": {"a": {"us": 2.0}}, "without": {}},
+        {"case": "y", "us": 2e-7, "dtype": "f", "peers": {}, "without": {"a": "no"}},
+        {"case": "z", "us": None, "refused": "no"},
+    ]
+    table = tables.pack(rows)
+    assert table["shared"] == {"dtype": "f"}
+    assert table["columns"] == ["case", "us", "peers.a.us", "without", "peers", "without.a"]
+    assert tables.unpack(table) == [*rows[:2], {"case": "z", "refused": "no"}]
+    assert tables.unpack(json.loads(tables.text(table)))[0]["us"] == 1.23457
+    assert tables.unpack(tables.pack([])) == []
+
+
+def test_the_results_that_are_kept():
+    kept = readme.ROOT / "bench" / "results"
+    assert {path.stem for path in kept.iterdir()} == set(suites.names())
+    assert {path.suffix for path in kept.iterdir()} == {".json", ".md"}
+    for name in suites.names():
+        result = report.load(kept / f"{name}.json")
+        assert (result["suite"], len(result["rows"]) > 0) == (name, True)
+        assert tables.unpack(tables.pack(result["rows"])) == result["rows"]
+        assert "\n " not in (kept / f"{name}.json").read_text(), "write it by bench.report"
+    assert sum(path.stat().st_size for path in kept.iterdir()) < 320_000
+
+
 @pytest.mark.parametrize("kind", suites.KINDS)
 def test_plot(kind, tmp_path):
     pytest.importorskip("matplotlib")
@@ -263,3 +293,10 @@ def test_plot(kind, tmp_path):
         assert "Some title" in text
         again = plot.write(tmp_path, suite_of(kind), CONTENTS[kind])
         assert again.read_text() == text
+
+
+def test_plots_of_results(tmp_path, capsys):
+    pytest.importorskip("matplotlib")
+    assert plot.main(["--suite", "large_k,host,division", "--out", str(tmp_path)]) == 0
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["division.svg", "large_k.svg"]
+    assert "no picture of host" in capsys.readouterr().out

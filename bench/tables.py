@@ -1,0 +1,89 @@
+"""Rows of results as a table, which is how files keep them.
+
+What all rows share is said once, as `shared`; the rest is a line of values for each row, under
+`columns`. A field of a field is named with a point, as peers.cublas.us. A row that lacks a field
+has null there; one that lacks most is an object of its own. Numbers keep six digits: more than
+any clock has.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+Row = dict[str, Any]
+
+
+def pack(rows: Sequence[Row]) -> dict[str, Any]:
+    """Fields that are None are left out."""
+    flat = [dict(_fields(row)) for row in rows]
+    most = max(map(len, flat), default=0)
+    regular = [row for row in flat if 2 * len(row) > most]
+    names = dict.fromkeys(name for row in regular for name in row)
+    shared = {
+        name: regular[0][name]
+        for name in names
+        if all(name in row and row[name] == regular[0][name] for row in regular)
+    }
+    columns = [name for name in names if name not in shared]
+    return {
+        "shared": shared,
+        "columns": columns,
+        "rows": [
+            [row.get(name) for name in columns] if 2 * len(row) > most else row for row in flat
+        ],
+    }
+
+
+def unpack(table: Mapping[str, Any]) -> list[Row]:
+    def fields(values: Any) -> list[tuple[str, Any]]:
+        if isinstance(values, Mapping):
+            return [*values.items()]
+        return [*table["shared"].items(), *zip(table["columns"], values, strict=True)]
+
+    return [_row(fields(values)) for values in table["rows"]]
+
+
+def text(result: Mapping[str, Any]) -> str:
+    """As JSON, with a line for each key and for each row."""
+
+    def line(value: Any) -> str:
+        return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+
+    lines = [
+        f'"{key}":[\n' + ",\n".join(map(line, value)) + "\n]"
+        if key == "rows"
+        else f'"{key}":{line(value)}'
+        for key, value in rounded(result).items()
+    ]
+    return "{\n" + ",\n".join(lines) + "\n}\n"
+
+
+def rounded(value: Any) -> Any:
+    if isinstance(value, float):
+        return float(f"{value:.6g}")
+    if isinstance(value, Mapping):
+        return {key: rounded(each) for key, each in value.items()}
+    return [rounded(each) for each in value] if isinstance(value, list | tuple) else value
+
+
+def _fields(value: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for key, each in value.items():
+        if isinstance(each, Mapping) and each:
+            yield from _fields(each, f"{prefix}{key}.")
+        elif each is not None:
+            yield prefix + key, each
+
+
+def _row(fields: Iterable[tuple[str, Any]]) -> Row:
+    row: Row = {}
+    for name, value in fields:
+        if value is None:
+            continue
+        *path, last = name.split(".")
+        at = row
+        for key in path:
+            at = at.setdefault(key, {})
+        at[last] = value
+    return row
