@@ -80,8 +80,10 @@ void refuse_gradients(nb::handle array, const char* name) {
       name);
 }
 
-/// Whose sign is a bit beside the data (`z.conj().imag`), which no address shows.
-void refuse_negated(nb::handle array, const char* name) {
+/// Whose sign is a bit beside the data (`z.conj().imag`), which no address shows. Only parts of
+/// complex numbers have it: asking every tensor would be a tenth of a call.
+void refuse_negated(nb::handle array, dlpack::DataType dtype, const char* name) {
+  if (dtype.code != dlpack::kFloat) return;
   static PyObject* const method = PyUnicode_InternFromString("is_neg");
   const nb::object negated = nb::steal(PyObject_CallMethodNoArgs(array.ptr(), method));
   if (!negated.is_valid()) throw nb::python_error();
@@ -116,7 +118,7 @@ bool TensorReader::read_exchange(nb::handle array, const char* name, TensorView&
   assign(tensor, name, view);
   if (type->tracks_gradients) {
     refuse_gradients(array, name);
-    refuse_negated(array, name);
+    refuse_negated(array, tensor.dtype, name);
   }
   if (view.device != kCpu) settle_stream(*type, view.device);
   return true;

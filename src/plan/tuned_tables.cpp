@@ -93,6 +93,7 @@ NVIDIA H200 | 4096x32768x512x1 tn bfloat16 bfloat16 | sm90 64x256 pingpong multi
 NVIDIA H200 | 4096x7168x16384x1 tn bfloat16 bfloat16 | sm90 128x224
 NVIDIA H200 | 4096x4096x7168x1 tn bfloat16 bfloat16 | sm90 128x256
 NVIDIA H200 | 4096x7168x2048x1 tn bfloat16 bfloat16 | sm90 128x128 pingpong multicast 2x1
+NVIDIA H200 | 512x2112x7168x1 tn bfloat16 bfloat16 | sm90 128x64 multicast 2x1
 NVIDIA H200 | 2048x576x7168x1 tn bfloat16 bfloat16 | sm90 128x144 cluster 2
 NVIDIA H200 | 128x128x16384x1 tn float16 float16 | sm90 64x32 transposed multicast 1x2 parallel 12 clusters 4
 NVIDIA H200 | 64x64x65536x1 tn float16 float16 | sm90 64x32 multicast 1x2 parallel 60 clusters 4

@@ -25,24 +25,28 @@ class ForkMutex {
   ForkMutex& operator=(const ForkMutex&) = delete;
 
   void lock() noexcept {
-    const uint32_t locked = 2 * fork_count() + 1;  // differs from what a parent's threads left
+    const uint32_t locked = 4 * fork_count() + 1;  // differs from what a parent's threads left
+    const uint32_t waited_for = locked + kWaitedFor;
+    uint32_t own = locked;
     for (uint32_t seen = state_.load(std::memory_order_relaxed);;) {
-      if (seen == locked) {
-        state_.wait(seen, std::memory_order_relaxed);
+      if (seen != locked && seen != waited_for) {
+        if (state_.compare_exchange_weak(seen, own, std::memory_order_acquire)) return;
+      } else if (seen == waited_for ||
+                 state_.compare_exchange_weak(seen, waited_for, std::memory_order_relaxed)) {
+        state_.wait(waited_for, std::memory_order_relaxed);
+        own = waited_for;  // others may still wait
         seen = state_.load(std::memory_order_relaxed);
-      } else if (state_.compare_exchange_weak(seen, locked, std::memory_order_acquire)) {
-        return;
       }
     }
   }
 
+  /// Calls the system only where somebody waits.
   void unlock() noexcept {
-    state_.store(kFree, std::memory_order_release);
-    state_.notify_one();
+    if (state_.exchange(kFree, std::memory_order_release) & kWaitedFor) state_.notify_one();
   }
 
  private:
-  static constexpr uint32_t kFree = 0;
+  static constexpr uint32_t kFree = 0, kWaitedFor = 2;
   std::atomic<uint32_t> state_ = kFree;
 };
 
