@@ -3,12 +3,11 @@
 #include "bindings.h"
 #include "conv_docs.h"
 #include "conv_parameters.h"
+#include "define.h"
 #include "errors.h"
 #include "product.h"
-#include "values.h"
 
 namespace nb = nanobind;
-using namespace nb::literals;
 
 namespace cleave::python {
 namespace {
@@ -26,207 +25,138 @@ const char* roles(const ConvOptions& options) {
   }
 }
 
+using InputSize = Other<"input_size", "tuple[int, ...]">;
+using WeightSize = Other<"weight_size", "tuple[int, ...]">;
+using Size = Other<"size", "tuple[int, ...] | None", "None">;
+using OutputPadding = Other<"output_padding", "object", "0">;
+
 nb::object convolve(const ConvInputs& inputs, const ConvOptions& options,
-                    const PlanOptions& plan_options, const LaunchOptions& launch_options) {
-  TensorReader reader(launch_options.stream);
+                    const CallArguments& call) {
+  TensorReader reader(call.get<arg::Stream>());
   ConvOperands operands(inputs, reader, options);
-  if (operands.converted() && !launch_options.stream.is_none() && operands.problem.device != kCpu) {
+  if (operands.converted() && given(call.get<arg::Stream>()) && operands.problem.device != kCpu) {
     refuse_value(
         "convert is True and an array needs a copy, which is made on the current stream, but "
         "stream is given; make it the current one");
   }
-  set_plan_options(plan_options, operands.problem);
-  set_scalars(launch_options, operands);
+  set_scalars(call, operands);
   try {
-    return plan_and_run(operands, launch_options, reader);
+    return plan_and_run(operands, call, reader);
   } catch (const Error& error) {
     throw Error(error.code(), fmt::format("{} ({})", error.what(), roles(options)));
   }
 }
 
-template <int kAxes>
-nb::object conv(nb::handle input, nb::handle weight, nb::handle bias, nb::handle stride,
-                nb::handle padding, nb::handle dilation, nb::handle groups, nb::handle c,
-                nb::handle alpha, nb::handle beta, nb::handle activation, nb::handle out,
-                nb::handle out_dtype, nb::handle convert, nb::handle split_k_mode,
-                nb::handle split_k_slices, nb::handle deterministic, nb::handle kernel,
-                nb::handle precision, nb::handle stream, nb::handle workspace) {
-  return convolve(
-      {.input = input,
-       .weight = weight,
-       .c = c,
-       .bias = bias,
-       .out = out,
-       .convert = parse_flag(convert, "convert")},
-      parse_conv_options(Conv::fprop, kAxes,
-                         {stride, padding, dilation, groups, activation, out_dtype}),
-      {activation, out_dtype, split_k_mode, split_k_slices, deterministic, kernel, precision},
-      {alpha, beta, stream, workspace});
+template <class Call>
+ConvInputs inputs_of(const Call& call) {
+  return {.input = call.template get<arg::Input>(),
+          .weight = call.template get<arg::Weight>(),
+          .grad_output = call.template get<arg::GradOutput>(),
+          .c = call.template get<arg::C>(),
+          .bias = call.template get<arg::Bias>(),
+          .out = call.template get<arg::Out>(),
+          .convert = arg::Convert::parse(call.template get<arg::Convert>())};
 }
 
-template <int kAxes>
-nb::object conv_dgrad(nb::handle input_size, nb::handle weight, nb::handle grad_output,
-                      nb::handle stride, nb::handle padding, nb::handle dilation, nb::handle groups,
-                      nb::handle bias, nb::handle c, nb::handle alpha, nb::handle beta,
-                      nb::handle activation, nb::handle out, nb::handle out_dtype,
-                      nb::handle convert, nb::handle split_k_mode, nb::handle split_k_slices,
-                      nb::handle deterministic, nb::handle kernel, nb::handle precision,
-                      nb::handle division, nb::handle stream, nb::handle workspace) {
-  ConvOptions options = parse_conv_options(
-      Conv::dgrad, kAxes, {stride, padding, dilation, groups, activation, out_dtype, division});
-  options.size = parse_size(input_size, "input_size", kAxes);
-  return convolve(
-      {.weight = weight,
-       .grad_output = grad_output,
-       .c = c,
-       .bias = bias,
-       .out = out,
-       .convert = parse_flag(convert, "convert")},
-      options,
-      {activation, out_dtype, split_k_mode, split_k_slices, deterministic, kernel, precision},
-      {alpha, beta, stream, workspace});
+template <class Call>
+nb::object conv(int axes, const Call& call) {
+  const ConvOptions options = parse_conv_options(Conv::fprop, axes, call, call);
+  return convolve(inputs_of(call), options, call);
 }
 
-template <int kAxes>
-nb::object conv_wgrad(nb::handle input, nb::handle weight_size, nb::handle grad_output,
-                      nb::handle stride, nb::handle padding, nb::handle dilation, nb::handle groups,
-                      nb::handle accumulate, nb::handle c, nb::handle alpha, nb::handle beta,
-                      nb::handle out, nb::handle out_dtype, nb::handle convert,
-                      nb::handle split_k_mode, nb::handle split_k_slices, nb::handle deterministic,
-                      nb::handle kernel, nb::handle precision, nb::handle stream,
-                      nb::handle workspace) {
-  ConvOptions options =
-      parse_conv_options(Conv::wgrad, kAxes, {stride, padding, dilation, groups, {}, out_dtype});
-  options.size = parse_size(weight_size, "weight_size", kAxes);
-  const bool adds = parse_flag(accumulate, "accumulate");
-  if (adds && (!given(out) || given(c))) {
+template <class Call>
+nb::object conv_dgrad(int axes, const Call& call) {
+  ConvOptions options = parse_conv_options(Conv::dgrad, axes, call, call);
+  options.size = parse_size(call.template get<InputSize>(), InputSize::name(), axes);
+  return convolve(inputs_of(call), options, call);
+}
+
+template <class Call>
+nb::object conv_wgrad(int axes, const Call& call) {
+  ConvOptions options = parse_conv_options(Conv::wgrad, axes, call, call);
+  options.size = parse_size(call.template get<WeightSize>(), WeightSize::name(), axes);
+  ConvInputs inputs = inputs_of(call);
+  bool accumulate = false;
+  call.template read<arg::Accumulate>(accumulate);
+  if (accumulate && (!given(inputs.out) || given(inputs.c))) {
     refuse_value("accumulate is True, but {}; pass out, to which is added, and no c",
-                 given(out) ? "there is a c, too" : "there is no out to add to");
+                 given(inputs.out) ? "there is a c, too" : "there is no out to add to");
   }
-  return convolve({.input = input,
-                   .grad_output = grad_output,
-                   .c = adds ? out : c,
-                   .out = out,
-                   .convert = parse_flag(convert, "convert")},
-                  options,
-                  {{}, out_dtype, split_k_mode, split_k_slices, deterministic, kernel, precision},
-                  {alpha, beta, stream, workspace});
+  if (accumulate) inputs.c = inputs.out;
+  return convolve(inputs, options, call);
 }
 
-template <int kAxes>
-nb::object conv_transpose(nb::handle input, nb::handle weight, nb::handle bias, nb::handle stride,
-                          nb::handle padding, nb::handle output_padding, nb::handle groups,
-                          nb::handle dilation, nb::handle c, nb::handle alpha, nb::handle beta,
-                          nb::handle activation, nb::handle out, nb::handle out_dtype,
-                          nb::handle convert, nb::handle split_k_mode, nb::handle split_k_slices,
-                          nb::handle deterministic, nb::handle kernel, nb::handle precision,
-                          nb::handle stream, nb::handle workspace) {
-  ConvOptions options = parse_conv_options(
-      Conv::dgrad, kAxes, {stride, padding, dilation, groups, activation, out_dtype});
+template <class Call>
+nb::object conv_transpose(int axes, const Call& call) {
+  ConvOptions options = parse_conv_options(Conv::dgrad, axes, call, call);
   if (options.same) {
     refuse_value("padding is \"same\", which transposed convolutions do not have; pass numbers");
   }
   options.transposed = true;
-  options.output_padding = parse_numbers(output_padding, "output_padding", kAxes);
-  return convolve(
-      {.weight = weight,
-       .grad_output = input,
-       .c = c,
-       .bias = bias,
-       .out = out,
-       .convert = parse_flag(convert, "convert")},
-      options,
-      {activation, out_dtype, split_k_mode, split_k_slices, deterministic, kernel, precision},
-      {alpha, beta, stream, workspace});
+  options.output_padding =
+      parse_numbers(call.template get<OutputPadding>(), OutputPadding::name(), axes);
+  ConvInputs inputs = inputs_of(call);
+  inputs.grad_output = std::exchange(inputs.input, {});
+  return convolve(inputs, options, call);
 }
 
-template <int kAxes>
-PlanObject plan_conv(nb::handle kind, nb::handle a, nb::handle b, nb::handle size, nb::handle bias,
-                     nb::handle stride, nb::handle padding, nb::handle dilation, nb::handle groups,
-                     nb::handle c, nb::handle activation, nb::handle out, nb::handle out_dtype,
-                     nb::handle split_k_mode, nb::handle split_k_slices, nb::handle deterministic,
-                     nb::handle kernel, nb::handle precision, nb::handle division) {
-  ConvOptions options =
-      parse_conv_options(parse_conv(kind), kAxes,
-                         {stride, padding, dilation, groups, activation, out_dtype, division});
-  if (options.kind != Conv::fprop) {
-    options.size = parse_size(size, "size", kAxes);
+template <class Call>
+PlanObject plan_conv(int axes, const Call& call) {
+  const Conv kind = arg::Kind::parse(call.template get<arg::Kind>());
+  ConvOptions options = parse_conv_options(kind, axes, call, call);
+  const nb::handle size = call.template get<Size>();
+  if (kind != Conv::fprop) {
+    options.size = parse_size(size, Size::name(), axes);
   } else if (given(size)) {
     refuse_value(
         "size is given, but an output has the size that input and weight say; leave it "
         "out");
   }
   TensorReader reader{nb::none()};
-  ConvOperands operands(with_operands(options.kind, a, b, {.c = c, .bias = bias, .out = out}),
-                        reader, options);
-  set_plan_options(
-      {activation, out_dtype, split_k_mode, split_k_slices, deterministic, kernel, precision},
-      operands.problem);
+  const ConvInputs others{.c = call.template get<arg::C>(),
+                          .bias = call.template get<arg::Bias>(),
+                          .out = call.template get<arg::Out>()};
+  ConvOperands operands(
+      with_operands(kind, call.template get<arg::A>(), call.template get<arg::B>(), others), reader,
+      options);
   return PlanObject(operands.problem, options, make_plan(operands.problem));
 }
 
-template <int kAxes>
-void bind_rank(nb::module_& m) {
-  const FunctionText conv_is = conv_text(kAxes), dgrad_is = conv_dgrad_text(kAxes),
-                     wgrad_is = conv_wgrad_text(kAxes), transpose_is = conv_transpose_text(kAxes),
-                     plan_is = plan_conv_text(kAxes);
-  m.def(conv_is.name.c_str(), &conv<kAxes>, "input"_a.none(), "weight"_a.none(),
-        "bias"_a = nb::none(), "stride"_a.none() = 1, "padding"_a.none() = 0,
-        "dilation"_a.none() = 1, "groups"_a.none() = 1, nb::kw_only(), "c"_a = nb::none(),
-        "alpha"_a.none() = 1.0, "beta"_a = nb::none(), "activation"_a.none() = "none",
-        "out"_a = nb::none(), "out_dtype"_a = nb::none(), "convert"_a.none() = false,
-        "split_k_mode"_a.none() = "auto", "split_k_slices"_a = nb::none(),
-        "deterministic"_a.none() = true, "kernel"_a.none() = "auto", "precision"_a.none() = "tf32",
-        "stream"_a = nb::none(), "workspace"_a = nb::none(), conv_is.doc.c_str(),
-        nb::sig(conv_is.signature.c_str()));
+/// The functions of images with so many axes.
+void bind_rank(nb::module_& m, int axes) {
+  using Result = List<arg::Activation, arg::Out, arg::OutDtype>;
+  using How = Concat<SplitK, List<arg::Precision>>;
+  using Options = Concat<List<arg::C>, Scalars, Result, List<arg::Convert>, How, Place>;
+  using Division = List<arg::Division>;
+  const auto add = [&](const FunctionText& text, auto positional, auto keywords,
+                       const auto& function) {
+    define(m, text.name.c_str(), positional, keywords, "Array", text.doc.c_str(),
+           [axes, function](const auto& call) { return function(axes, call); });
+  };
 
-  m.def(dgrad_is.name.c_str(), &conv_dgrad<kAxes>, "input_size"_a.none(), "weight"_a.none(),
-        "grad_output"_a.none(), "stride"_a.none() = 1, "padding"_a.none() = 0,
-        "dilation"_a.none() = 1, "groups"_a.none() = 1, nb::kw_only(), "bias"_a = nb::none(),
-        "c"_a = nb::none(), "alpha"_a.none() = 1.0, "beta"_a = nb::none(),
-        "activation"_a.none() = "none", "out"_a = nb::none(), "out_dtype"_a = nb::none(),
-        "convert"_a.none() = false, "split_k_mode"_a.none() = "auto",
-        "split_k_slices"_a = nb::none(), "deterministic"_a.none() = true,
-        "kernel"_a.none() = "auto", "precision"_a.none() = "tf32", "division"_a.none() = "auto",
-        "stream"_a = nb::none(), "workspace"_a = nb::none(), dgrad_is.doc.c_str(),
-        nb::sig(dgrad_is.signature.c_str()));
+  add(conv_text(axes), Concat<List<arg::Input, arg::Weight, arg::Bias>, Geometry>(), Options(),
+      [](int axes, const auto& call) { return conv(axes, call); });
+  add(conv_dgrad_text(axes), Concat<List<InputSize, arg::Weight, arg::GradOutput>, Geometry>(),
+      Concat<List<arg::Bias>, Options, Division>(),
+      [](int axes, const auto& call) { return conv_dgrad(axes, call); });
+  add(conv_wgrad_text(axes), Concat<List<arg::Input, WeightSize, arg::GradOutput>, Geometry>(),
+      Concat<List<arg::Accumulate>, Without<Options, List<arg::Activation>>>(),
+      [](int axes, const auto& call) { return conv_wgrad(axes, call); });
+  add(conv_transpose_text(axes),
+      List<arg::Input, arg::Weight, arg::Bias, arg::Stride, arg::Padding, OutputPadding,
+           arg::Groups, arg::Dilation>(),
+      Options(), [](int axes, const auto& call) { return conv_transpose(axes, call); });
 
-  m.def(wgrad_is.name.c_str(), &conv_wgrad<kAxes>, "input"_a.none(), "weight_size"_a.none(),
-        "grad_output"_a.none(), "stride"_a.none() = 1, "padding"_a.none() = 0,
-        "dilation"_a.none() = 1, "groups"_a.none() = 1, nb::kw_only(),
-        "accumulate"_a.none() = false, "c"_a = nb::none(), "alpha"_a.none() = 1.0,
-        "beta"_a = nb::none(), "out"_a = nb::none(), "out_dtype"_a = nb::none(),
-        "convert"_a.none() = false, "split_k_mode"_a.none() = "auto",
-        "split_k_slices"_a = nb::none(), "deterministic"_a.none() = true,
-        "kernel"_a.none() = "auto", "precision"_a.none() = "tf32", "stream"_a = nb::none(),
-        "workspace"_a = nb::none(), wgrad_is.doc.c_str(), nb::sig(wgrad_is.signature.c_str()));
-
-  m.def(transpose_is.name.c_str(), &conv_transpose<kAxes>, "input"_a.none(), "weight"_a.none(),
-        "bias"_a = nb::none(), "stride"_a.none() = 1, "padding"_a.none() = 0,
-        "output_padding"_a.none() = 0, "groups"_a.none() = 1, "dilation"_a.none() = 1,
-        nb::kw_only(), "c"_a = nb::none(), "alpha"_a.none() = 1.0, "beta"_a = nb::none(),
-        "activation"_a.none() = "none", "out"_a = nb::none(), "out_dtype"_a = nb::none(),
-        "convert"_a.none() = false, "split_k_mode"_a.none() = "auto",
-        "split_k_slices"_a = nb::none(), "deterministic"_a.none() = true,
-        "kernel"_a.none() = "auto", "precision"_a.none() = "tf32", "stream"_a = nb::none(),
-        "workspace"_a = nb::none(), transpose_is.doc.c_str(),
-        nb::sig(transpose_is.signature.c_str()));
-
-  m.def(plan_is.name.c_str(), &plan_conv<kAxes>, "kind"_a.none(), "a"_a.none(), "b"_a.none(),
-        nb::kw_only(), "size"_a = nb::none(), "bias"_a = nb::none(), "stride"_a.none() = 1,
-        "padding"_a.none() = 0, "dilation"_a.none() = 1, "groups"_a.none() = 1, "c"_a = nb::none(),
-        "activation"_a.none() = "none", "out"_a = nb::none(), "out_dtype"_a = nb::none(),
-        "split_k_mode"_a.none() = "auto", "split_k_slices"_a = nb::none(),
-        "deterministic"_a.none() = true, "kernel"_a.none() = "auto", "precision"_a.none() = "tf32",
-        "division"_a.none() = "auto", plan_is.doc.c_str(), nb::sig(plan_is.signature.c_str()));
+  const FunctionText plan = plan_conv_text(axes);
+  define(m, plan.name.c_str(), List<arg::Kind, arg::A, arg::B>(),
+         Concat<List<Size>, Geometry, List<arg::Bias, arg::C>, Result, How, Division>(), "GemmPlan",
+         plan.doc.c_str(), [axes](const auto& call) { return plan_conv(axes, call); });
 }
 
 }  // namespace
 
 void bind_conv(nb::module_& m) {
-  bind_rank<1>(m);
-  bind_rank<2>(m);
-  bind_rank<3>(m);
+  for (int axes = 1; axes <= 3; ++axes) bind_rank(m, axes);
 }
 
 }  // namespace cleave::python

@@ -5,17 +5,6 @@
 namespace cleave::python {
 namespace {
 
-constexpr const char* kOptions =
-    "c: Array | None = None, alpha: float = 1.0, beta: float | None = None, {activation}"
-    "out: Array | None = None, out_dtype: object = None, convert: bool = False, "
-    "split_k_mode: str = 'auto', split_k_slices: int | None = None, deterministic: bool = True, "
-    "kernel: str = 'auto', precision: str = 'tf32', {division}stream: object = None, "
-    "workspace: object = None) -> Array";
-
-constexpr const char* kConv =
-    "def {name}(input: Array, weight: Array, bias: Array | None = None, stride: object = 1, "
-    "padding: object = 0, dilation: object = 1, groups: int = 1, *, ";
-
 constexpr const char* kConvDoc =
     R"(The convolution of images with filters, as torch's: an implicit product, nothing is unfolded.
 
@@ -59,11 +48,6 @@ Empty arrays are served. Results are repeatable bit by bit. Safe in CUDA graphs 
 convolution has run, or was prepared, on that stream. There is no autograd formula here (see
 `cleave.torch`): an operand that requires grad is refused while grad mode is on.)";
 
-constexpr const char* kDgrad =
-    "def {name}_dgrad(input_size: tuple[int, ...], weight: Array, grad_output: Array, "
-    "stride: object = 1, padding: object = 0, dilation: object = 1, groups: int = 1, *, "
-    "bias: Array | None = None, ";
-
 constexpr const char* kDgradDoc =
     R"(The gradient of `{name}` by its input, of any stride up to {classes} residue classes.
 
@@ -88,11 +72,6 @@ Returns:
 
 Results are repeatable bit by bit. Safe in CUDA graphs as `{name}` is.)";
 
-constexpr const char* kWgrad =
-    "def {name}_wgrad(input: Array, weight_size: tuple[int, ...], grad_output: Array, "
-    "stride: object = 1, padding: object = 0, dilation: object = 1, groups: int = 1, *, "
-    "accumulate: bool = False, ";
-
 constexpr const char* kWgradDoc =
     R"(The gradient of `{name}` by its weight: dw = alpha * wgrad(grad_output, input) + beta * c.
 
@@ -110,10 +89,6 @@ Returns:
     `out`, or a new array of grad_output's framework on its device, in {format}.
 
 Results are repeatable bit by bit. Safe in CUDA graphs as `{name}` is.)";
-
-constexpr const char* kTranspose =
-    "def {transpose}(input: Array, weight: Array, bias: Array | None = None, stride: object = 1, "
-    "padding: object = 0, output_padding: object = 0, groups: int = 1, dilation: object = 1, *, ";
 
 constexpr const char* kTransposeDoc =
     R"(The transposed convolution, torch's: what `{name}_dgrad` is, as a layer of its own.
@@ -133,14 +108,6 @@ Returns:
     `out`, or a new array of input's framework on its device, in {format}.
 
 Results are repeatable bit by bit. Safe in CUDA graphs as `{name}` is.)";
-
-constexpr const char* kPlan =
-    "def plan_{name}(kind: str, a: Array, b: Array, *, size: tuple[int, ...] | None = None, "
-    "bias: Array | None = None, stride: object = 1, padding: object = 0, dilation: object = 1, "
-    "groups: int = 1, c: Array | None = None, activation: str = 'none', out: Array | None = None, "
-    "out_dtype: object = None, split_k_mode: str = 'auto', split_k_slices: int | None = None, "
-    "deterministic: bool = True, kernel: str = 'auto', precision: str = 'tf32', "
-    "division: str = 'auto') -> GemmPlan";
 
 constexpr const char* kPlanDoc =
     R"(Plans a convolution, or one of its gradients, without running it.
@@ -164,40 +131,34 @@ constexpr Words kWords[] = {
     {"conv2d", "conv_transpose2d", "H, W", "R, S", "P, Q", "channels_last"},
     {"conv3d", "conv_transpose3d", "D, H, W", "T, R, S", "O, P, Q", "channels_last_3d"}};
 
-std::string fill(const char* text, int axes, const char* activation = "",
-                 const char* division = "") {
+std::string fill(const char* text, int axes) {
   const Words& words = kWords[axes - 1];
   return fmt::format(fmt::runtime(text), fmt::arg("name", words.name),
                      fmt::arg("transpose", words.transpose), fmt::arg("image", words.image),
                      fmt::arg("filter", words.filter), fmt::arg("output", words.output),
-                     fmt::arg("format", words.format), fmt::arg("activation", activation),
-                     fmt::arg("division", division), fmt::arg("classes", 64));
+                     fmt::arg("format", words.format), fmt::arg("classes", 64));
 }
 
-FunctionText text(const char* name, const char* arguments, const char* doc, int axes,
-                  const char* activation = "activation: str = 'none', ",
-                  const char* division = "") {
-  return {fill(name, axes), fill(arguments, axes) + fill(kOptions, axes, activation, division),
-          fill(doc, axes)};
+FunctionText text(const char* name, const char* doc, int axes) {
+  return {fill(name, axes), fill(doc, axes)};
 }
 
 }  // namespace
 
 FunctionText conv_text(int axes) {
-  return text("{name}", kConv, kConvDoc, axes);
+  return text("{name}", kConvDoc, axes);
 }
 FunctionText conv_dgrad_text(int axes) {
-  return text("{name}_dgrad", kDgrad, kDgradDoc, axes, "activation: str = 'none', ",
-              "division: str = 'auto', ");
+  return text("{name}_dgrad", kDgradDoc, axes);
 }
 FunctionText conv_wgrad_text(int axes) {
-  return text("{name}_wgrad", kWgrad, kWgradDoc, axes, "");
+  return text("{name}_wgrad", kWgradDoc, axes);
 }
 FunctionText conv_transpose_text(int axes) {
-  return text("{transpose}", kTranspose, kTransposeDoc, axes);
+  return text("{transpose}", kTransposeDoc, axes);
 }
 FunctionText plan_conv_text(int axes) {
-  return {fill("plan_{name}", axes), fill(kPlan, axes), fill(kPlanDoc, axes)};
+  return text("plan_{name}", kPlanDoc, axes);
 }
 
 }  // namespace cleave::python

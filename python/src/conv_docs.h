@@ -1,13 +1,12 @@
-// Signatures and docstrings of the convolutions, of any rank.
+// Names and docstrings of the convolutions, of any rank.
 #pragma once
 
 #include <string>
 
 namespace cleave::python {
 
-/// A function's text; a signature is one line.
 struct FunctionText {
-  std::string name, signature, doc;
+  std::string name, doc;
 };
 
 // Of images with 1 to 3 axes.
@@ -16,14 +15,6 @@ FunctionText conv_dgrad_text(int axes);
 FunctionText conv_wgrad_text(int axes);
 FunctionText conv_transpose_text(int axes);
 FunctionText plan_conv_text(int axes);
-
-inline constexpr const char* kPlanConvProblemSignature =
-    "def plan_conv_problem(images: int, size: tuple[int, ...], channels: int, filters: int, "
-    "filter_size: object, *, stride: object = 1, padding: object = 0, dilation: object = 1, "
-    "groups: int = 1, kind: str = 'fprop', dtype: object = 'bfloat16', out_dtype: object = None, "
-    "activation: str = 'none', bias: str = 'none', division: str = 'auto', "
-    "split_k_mode: str = 'auto', split_k_slices: int | None = None, deterministic: bool = True, "
-    "kernel: str = 'auto', precision: str = 'tf32', device: str = 'cuda') -> GemmPlan";
 
 inline constexpr const char* kPlanConvProblemDoc =
     R"(Plans a convolution of packed arrays from its sizes alone.

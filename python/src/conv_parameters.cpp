@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "errors.h"
+#include "product.h"
 #include "tensor.h"
 #include "values.h"
 
@@ -82,17 +83,25 @@ Extents parse_size(nb::handle value, const char* name, int axes) {
   return size;
 }
 
-ConvOptions parse_conv_options(Conv kind, int axes, const ConvParameters& parameters) {
-  ConvOptions options{.kind = kind, .axes = axes};
-  options.stride = parse_numbers(parameters.stride, "stride", axes);
-  parse_padding(parameters.padding, axes, options);
-  options.dilation = parse_numbers(parameters.dilation, "dilation", axes);
-  options.groups = parse_integer(parameters.groups, "groups");
-  if (parameters.activation.is_valid()) {
-    options.activation = parse_activation(parameters.activation);
+Conv arg::Kind::parse(nb::handle value) {
+  const Conv kind = parse_name<Conv>(value, name());
+  if (kind == Conv::none) {
+    refuse_value("kind is \"none\"; it must be \"fprop\", \"dgrad\" or \"wgrad\"");
   }
-  if (parameters.division.is_valid()) options.division = parse_division(parameters.division);
-  if (given(parameters.out_dtype)) options.d_type = parse_dtype(parameters.out_dtype, "out_dtype");
+  return kind;
+}
+
+ConvOptions parse_conv_options(Conv kind, int axes, const ConvArguments& arguments,
+                               const ProductArguments& product) {
+  ConvOptions options{.kind = kind, .axes = axes};
+  options.stride = parse_numbers(arguments.get<arg::Stride>(), "stride", axes);
+  parse_padding(arguments.get<arg::Padding>(), axes, options);
+  options.dilation = parse_numbers(arguments.get<arg::Dilation>(), "dilation", axes);
+  arguments.read<arg::Groups>(options.groups);
+  arguments.read<arg::Division>(options.division);
+  arguments.read<arg::Activation>(options.activation);
+  arguments.read<arg::OutDtype>(options.d_type);
+  options.plan = parse_plan_options(product);
   return options;
 }
 

@@ -4,17 +4,38 @@
 #include <nanobind/nanobind.h>
 
 #include "operands/conv_operands.h"
+#include "parameters.h"
 
 namespace cleave::python {
 
-/// As Python handed them over; null where the caller has none.
-struct ConvParameters {
-  nanobind::handle stride, padding, dilation, groups, activation, out_dtype;
-  nanobind::handle division = {};  ///< where it can be chosen
+namespace arg {
+
+using Input = Array<"input">;
+using Weight = Array<"weight">;
+using GradOutput = Array<"grad_output">;
+using Stride = Other<"stride", "object", "1">;
+using Padding = Other<"padding", "object", "0">;
+using Dilation = Other<"dilation", "object", "1">;
+using Groups = Integer<"groups", "1">;
+using Convert = Flag<"convert", "False">;
+using Division = OneOf<"division", cleave::Division, "'auto'">;
+
+/// A convolution, and so never "none".
+struct Kind : Parameter<"kind", "str"> {
+  static Conv parse(nanobind::handle value);
 };
 
-/// Throws Error for what is no number, no sequence of as many as there are axes, or no name.
-ConvOptions parse_conv_options(Conv kind, int axes, const ConvParameters& parameters);
+}  // namespace arg
+
+using Geometry = List<arg::Stride, arg::Padding, arg::Dilation, arg::Groups>;
+
+using ConvArguments = Values<arg::Stride, arg::Padding, arg::Dilation, arg::Groups, arg::Division,
+                             arg::Activation, arg::OutDtype>;
+
+/// Throws Error for what is no number, no sequence of as many as there are axes, or no name. What of
+/// the plan there is in `product` is the plan's.
+ConvOptions parse_conv_options(Conv kind, int axes, const ConvArguments& arguments,
+                               const ProductArguments& product);
 
 /// One integer for all axes, or one for each.
 AxisNumbers parse_numbers(nanobind::handle value, const char* name, int axes);

@@ -1,15 +1,7 @@
-// Signatures and docstrings of the functions with many arguments, as users and the type stub see
-// them. A signature is one line: of several, nanobind would show only the last.
+// Docstrings, as users and the type stub see them.
 #pragma once
 
 namespace cleave::python {
-
-inline constexpr const char* kGemmSignature =
-    "def gemm(a: Array, b: Array, *, c: Array | None = None, alpha: float = 1.0, "
-    "beta: float | None = None, bias: Array | None = None, activation: str = 'none', "
-    "out: Array | None = None, out_dtype: object = None, split_k_mode: str = 'auto', "
-    "split_k_slices: int | None = None, deterministic: bool = True, kernel: str = 'auto', "
-    "precision: str = 'tf32', stream: object = None, workspace: object = None) -> Array";
 
 inline constexpr const char* kGemmDoc =
     R"(D = activation(alpha * a @ b + beta * c + bias), with K split where that is faster.
@@ -72,27 +64,11 @@ With K = 0, a @ b is 0, whatever alpha (and scales) are. Safe in CUDA graphs onc
 has run, or was prepared, on that stream. There is no autograd formula: an operand that requires
 grad is refused while grad mode is on.)";
 
-inline constexpr const char* kPlanGemmSignature =
-    "def plan_gemm(a: Array, b: Array, *, c: Array | None = None, bias: Array | None = None, "
-    "activation: str = 'none', out: Array | None = None, out_dtype: object = None, "
-    "split_k_mode: str = 'auto', split_k_slices: int | None = None, "
-    "deterministic: bool = True, kernel: str = 'auto', precision: str = 'tf32') -> GemmPlan";
-
 inline constexpr const char* kPlanGemmDoc =
     R"(Plans a product without running it; the arguments and errors are those of `gemm`.
 
 Of the arrays only shape, strides, dtype, device and alignment matter; `c` and `bias` say whether
 the product has them. Returns a `GemmPlan` for arrays of just this form. Compiles nothing.)";
-
-inline constexpr const char* kScaledGemmSignature =
-    "def scaled_gemm(a: Array, b: Array, scale_a: Array | None, scale_b: Array | None, *, "
-    "bias: Array | None = None, out_dtype: object = None, c: Array | None = None, "
-    "alpha: float = 1.0, beta: float | None = None, activation: str = 'none', "
-    "out: Array | None = None, scale_d: Array | None = None, out_scale: str | None = None, "
-    "amax: Array | None = None, azp: Array | None = None, azp_adj: Array | None = None, "
-    "use_fast_accum: bool = False, split_k_mode: str = 'auto', "
-    "split_k_slices: int | None = None, deterministic: bool = True, kernel: str = 'auto', "
-    "stream: object = None, workspace: object = None) -> Array | tuple[Array, Array]";
 
 inline constexpr const char* kScaledGemmDoc =
     R"(D = activation(alpha * (scale_a * a) @ (scale_b * b) + beta * c + bias), of 8-bit operands.
@@ -137,32 +113,12 @@ Returns:
 Raises as `gemm` does. Results are repeatable bit by bit. Safe in CUDA graphs once the same product
 has run, or was prepared, on that stream; replays follow the contents of every array, scales too.)";
 
-inline constexpr const char* kPlanScaledGemmSignature =
-    "def plan_scaled_gemm(a: Array, b: Array, scale_a: Array | None, scale_b: Array | None, *, "
-    "bias: Array | None = None, out_dtype: object = None, c: Array | None = None, "
-    "activation: str = 'none', out: Array | None = None, scale_d: Array | None = None, "
-    "amax: Array | None = None, azp: Array | None = None, azp_adj: Array | None = None, "
-    "use_fast_accum: bool = False, split_k_mode: str = 'auto', "
-    "split_k_slices: int | None = None, deterministic: bool = True, kernel: str = 'auto') "
-    "-> GemmPlan";
-
 inline constexpr const char* kPlanScaledGemmDoc =
     R"(Plans a product of 8-bit operands without running it; the arguments and errors are those of
 `scaled_gemm`.
 
 Of the arrays only shape, strides, dtype, device and alignment matter. Returns a `GemmPlan` for
 arrays of just this form. Compiles nothing.)";
-
-inline constexpr const char* kGroupedGemmSignature =
-    "def grouped_gemm(a: Array, b: Array, offs: Array | None = None, *, "
-    "indptr: Array | None = None, starts: Array | None = None, sizes: Array | None = None, "
-    "counts: Array | None = None, alignment: int | None = None, scale_a: Array | None = None, "
-    "scale_b: Array | None = None, bias: Array | None = None, c: Array | None = None, "
-    "alpha: float = 1.0, beta: float | None = None, activation: str = 'none', "
-    "out: Array | None = None, out_dtype: object = None, use_fast_accum: bool = False, "
-    "zero_rest: bool | None = None, check_offsets: bool = False, split_k_mode: str = 'auto', "
-    "split_k_slices: int | None = None, deterministic: bool = True, kernel: str = 'auto', "
-    "precision: str = 'tf32', stream: object = None, workspace: object = None) -> Array";
 
 inline constexpr const char* kGroupedGemmDoc =
     R"(A product for each of G groups, 1 to 1024, of any sizes, in one launch: a mixture of experts.
@@ -217,31 +173,11 @@ Results are repeatable bit by bit. Safe in CUDA graphs once the same product has
 prepared, on that stream (without check_offsets); replays follow the contents of every array,
 offsets too.)";
 
-inline constexpr const char* kPlanGroupedGemmSignature =
-    "def plan_grouped_gemm(a: Array, b: Array, offs: Array | None = None, *, "
-    "indptr: Array | None = None, starts: Array | None = None, sizes: Array | None = None, "
-    "counts: Array | None = None, alignment: int | None = None, scale_a: Array | None = None, "
-    "scale_b: Array | None = None, bias: Array | None = None, c: Array | None = None, "
-    "activation: str = 'none', out: Array | None = None, out_dtype: object = None, "
-    "use_fast_accum: bool = False, zero_rest: bool | None = None, split_k_mode: str = 'auto', "
-    "split_k_slices: int | None = None, deterministic: bool = True, kernel: str = 'auto', "
-    "precision: str = 'tf32') -> GemmPlan";
-
 inline constexpr const char* kPlanGroupedGemmDoc =
     R"(Plans a grouped product without running it; the arguments and errors are those of `grouped_gemm`.
 
 Of the arrays only shape, strides, dtype, device and alignment matter: the plan serves any sizes of
 the groups. Returns a `GemmPlan` for arrays of just this form. Compiles nothing.)";
-
-inline constexpr const char* kGroupedGemmWgradSignature =
-    "def grouped_gemm_wgrad(dy: Array, x: Array, offs: Array | None = None, *, "
-    "indptr: Array | None = None, starts: Array | None = None, sizes: Array | None = None, "
-    "counts: Array | None = None, alignment: int | None = None, scale_dy: Array | None = None, "
-    "scale_x: Array | None = None, alpha: float = 1.0, out: Array | None = None, "
-    "out_dtype: object = None, accumulate: bool = False, use_fast_accum: bool = False, "
-    "check_offsets: bool = False, split_k_mode: str = 'auto', split_k_slices: int | None = None, "
-    "deterministic: bool = True, kernel: str = 'auto', precision: str = 'tf32', "
-    "stream: object = None, workspace: object = None) -> Array";
 
 inline constexpr const char* kGroupedGemmWgradDoc =
     R"(The weight gradient of every expert: dw[g] = alpha * dy[begin:end].T @ x[begin:end].
@@ -261,15 +197,6 @@ Args:
 
 Returns:
     `out`, or a new array [G, N, K]. The gradient of an empty group is exactly zero.)";
-
-inline constexpr const char* kPlanProblemSignature =
-    "def plan_problem(m: int, n: int, k: int, *, batch: int = 1, dtype: object = 'bfloat16', "
-    "layout: str = 'tn', out_dtype: object = None, activation: str = 'none', "
-    "bias: str = 'none', scaling: str = 'none', use_fast_accum: bool = False, "
-    "split_k_mode: str = 'auto', "
-    "split_k_slices: int | None = None, deterministic: bool = True, "
-    "kernel: str = 'auto', precision: str = 'tf32', device: str = 'cuda', grouping: str = 'none', "
-    "bounds: str = 'ends', spacing: int = 1) -> GemmPlan";
 
 inline constexpr const char* kPlanProblemDoc =
     R"(Plans a product of packed matrices from its sizes alone.
@@ -291,15 +218,6 @@ inline constexpr const char* kGemmPlanDoc =
     R"(One way to run products of one form: shapes, strides, dtypes, device and options.
 
 Immutable and thread-safe. Made by `plan_gemm`, `plan_scaled_gemm` and `plan_grouped_gemm`.)";
-
-inline constexpr const char* kRunSignature =
-    "def run(self, a: Array, b: Array, offs: Array | None = None, *, c: Array | None = None, out: "
-    "Array | None = None, "
-    "bias: Array | None = None, alpha: float = 1.0, beta: float | None = None, "
-    "scale_a: Array | None = None, scale_b: Array | None = None, scale_d: Array | None = None, "
-    "amax: Array | None = None, azp: Array | None = None, azp_adj: Array | None = None, "
-    "indptr: Array | None = None, starts: Array | None = None, sizes: Array | None = None, "
-    "counts: Array | None = None, stream: object = None, workspace: object = None) -> Array";
 
 inline constexpr const char* kRunDoc =
     R"(Runs the product on arrays of the planned form.
@@ -325,14 +243,6 @@ inline constexpr const char* kCompileAllDoc =
 
 Needs NVRTC but no GPU, and fills the disk cache. Returns of each its name, arch, registers,
 spill_bytes, shared_bytes, seconds, from_cache and cubin. Raises CudaError if one does not compile.)";
-
-inline constexpr const char* kQuantizeSignature =
-    "def quantize(x: Array, dtype: object = 'int8', granularity: str = 'row', *, "
-    "scale: Array | None = None, zero: Array | None = None, smooth: Array | None = None, "
-    "symmetric: bool = True, transpose: bool = False, offs: Array | None = None, "
-    "out: Array | None = None, "
-    "scale_out: Array | None = None, scale_major: str = 'k', stream: object = None"
-    ") -> tuple[Array, ...]";
 
 inline constexpr const char* kQuantizeDoc =
     R"(8-bit elements q and float32 scales with x ~ smooth * scale * (q - zero).
@@ -378,13 +288,6 @@ Raises:
 Scales are amax / 127, 448 (e4m3) or 57344 (e5m2) in float32. A group of zeros has scale 0 and q 0,
 one with a NaN scale NaN. Results are bitwise repeatable, and equal on every device. Safe in CUDA
 graphs once the same call has run, or was prepared by `plan_quantize(...).prepare(stream)`.)";
-
-inline constexpr const char* kPlanQuantizeSignature =
-    "def plan_quantize(x: Array, dtype: object = 'int8', granularity: str = 'row', *, "
-    "scale: Array | None = None, zero: Array | None = None, smooth: Array | None = None, "
-    "symmetric: bool = True, transpose: bool = False, offs: Array | None = None, "
-    "out: Array | None = None, "
-    "scale_out: Array | None = None, scale_major: str = 'k') -> QuantizePlan";
 
 inline constexpr const char* kPlanQuantizeDoc =
     R"(What `quantize` would run for arrays of this form; its arguments and errors. Compiles nothing.)";

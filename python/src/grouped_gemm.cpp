@@ -1,81 +1,13 @@
 #include "bindings.h"
+#include "define.h"
 #include "docs.h"
 #include "errors.h"
 #include "product.h"
-#include "values.h"
 
 namespace nb = nanobind;
-using namespace nb::literals;
 
 namespace cleave::python {
 namespace {
-
-nb::object grouped_gemm(nb::handle a, nb::handle b, nb::handle offs, nb::handle indptr,
-                        nb::handle starts, nb::handle sizes, nb::handle counts,
-                        nb::handle alignment, nb::handle scale_a, nb::handle scale_b,
-                        nb::handle bias, nb::handle c, nb::handle alpha, nb::handle beta,
-                        nb::handle activation, nb::handle out, nb::handle out_dtype,
-                        nb::handle use_fast_accum, nb::handle zero_rest, nb::handle check_offsets,
-                        nb::handle split_k_mode, nb::handle split_k_slices,
-                        nb::handle deterministic, nb::handle kernel, nb::handle precision,
-                        nb::handle stream, nb::handle workspace) {
-  return multiply({.a = a,
-                   .b = b,
-                   .c = c,
-                   .bias = bias,
-                   .out = out,
-                   .scale_a = scale_a,
-                   .scale_b = scale_b,
-                   .offs = offs,
-                   .indptr = indptr,
-                   .starts = starts,
-                   .sizes = sizes,
-                   .counts = counts},
-                  {.activation = activation,
-                   .out_dtype = out_dtype,
-                   .split_k_mode = split_k_mode,
-                   .split_k_slices = split_k_slices,
-                   .deterministic = deterministic,
-                   .kernel = kernel,
-                   .precision = precision,
-                   .use_fast_accum = use_fast_accum,
-                   .alignment = alignment,
-                   .zero_rest = zero_rest,
-                   .grouped = true},
-                  {alpha, beta, stream, workspace, parse_flag(check_offsets, "check_offsets")});
-}
-
-PlanObject plan_grouped_gemm(nb::handle a, nb::handle b, nb::handle offs, nb::handle indptr,
-                             nb::handle starts, nb::handle sizes, nb::handle counts,
-                             nb::handle alignment, nb::handle scale_a, nb::handle scale_b,
-                             nb::handle bias, nb::handle c, nb::handle activation, nb::handle out,
-                             nb::handle out_dtype, nb::handle use_fast_accum, nb::handle zero_rest,
-                             nb::handle split_k_mode, nb::handle split_k_slices,
-                             nb::handle deterministic, nb::handle kernel, nb::handle precision) {
-  return plan_product({.a = a,
-                       .b = b,
-                       .c = c,
-                       .bias = bias,
-                       .out = out,
-                       .scale_a = scale_a,
-                       .scale_b = scale_b,
-                       .offs = offs,
-                       .indptr = indptr,
-                       .starts = starts,
-                       .sizes = sizes,
-                       .counts = counts},
-                      {.activation = activation,
-                       .out_dtype = out_dtype,
-                       .split_k_mode = split_k_mode,
-                       .split_k_slices = split_k_slices,
-                       .deterministic = deterministic,
-                       .kernel = kernel,
-                       .precision = precision,
-                       .use_fast_accum = use_fast_accum,
-                       .alignment = alignment,
-                       .zero_rest = zero_rest,
-                       .grouped = true});
-}
 
 void check_ranks(nb::handle dy, nb::handle x, bool has_counts) {
   TensorReader reader{nb::none()};
@@ -86,44 +18,28 @@ void check_ranks(nb::handle dy, nb::handle x, bool has_counts) {
                shape_text(view_dy), shape_text(view_x));
 }
 
-nb::object grouped_gemm_wgrad(nb::handle dy, nb::handle x, nb::handle offs, nb::handle indptr,
-                              nb::handle starts, nb::handle sizes, nb::handle counts,
-                              nb::handle alignment, nb::handle scale_dy, nb::handle scale_x,
-                              nb::handle alpha, nb::handle out, nb::handle out_dtype,
-                              nb::handle accumulate, nb::handle use_fast_accum,
-                              nb::handle check_offsets, nb::handle split_k_mode,
-                              nb::handle split_k_slices, nb::handle deterministic,
-                              nb::handle kernel, nb::handle precision, nb::handle stream,
-                              nb::handle workspace) {
-  check_ranks(dy, x, given(counts));
-  const bool adds = parse_flag(accumulate, "accumulate");
-  if (adds && !given(out)) {
+using Dy = Array<"dy">;
+using X = Array<"x">;
+using ScaleDy = MaybeArray<"scale_dy">;
+using ScaleX = MaybeArray<"scale_x">;
+
+template <class Call>
+nb::object weight_gradient(const Call& call) {
+  check_ranks(call.template get<Dy>(), call.template get<X>(),
+              given(call.template get<arg::Counts>()));
+  GemmInputs inputs(call);
+  inputs.set<arg::A>(call.template get<Dy>());
+  inputs.set<arg::B>(call.template get<X>());
+  inputs.set<arg::ScaleA>(call.template get<ScaleDy>());
+  inputs.set<arg::ScaleB>(call.template get<ScaleX>());
+  bool accumulate = false;
+  call.template read<arg::Accumulate>(accumulate);
+  if (accumulate && !given(inputs.get<arg::Out>())) {
     refuse_value("accumulate is True, but there is no out to add to; pass out");
   }
-  const nb::object none = nb::none();
+  if (accumulate) inputs.set<arg::C>(inputs.get<arg::Out>());
   try {
-    return multiply({.a = dy,
-                     .b = x,
-                     .c = adds ? out : nb::handle(none),
-                     .out = out,
-                     .scale_a = scale_dy,
-                     .scale_b = scale_x,
-                     .offs = offs,
-                     .indptr = indptr,
-                     .starts = starts,
-                     .sizes = sizes,
-                     .counts = counts},
-                    {.out_dtype = out_dtype,
-                     .split_k_mode = split_k_mode,
-                     .split_k_slices = split_k_slices,
-                     .deterministic = deterministic,
-                     .kernel = kernel,
-                     .precision = precision,
-                     .use_fast_accum = use_fast_accum,
-                     .alignment = alignment,
-                     .grouped = true,
-                     .a_is_transposed = true},
-                    {alpha, none, stream, workspace, parse_flag(check_offsets, "check_offsets")});
+    return multiply(inputs, call, call, {.grouped = true, .a_is_transposed = true});
   } catch (const Error& error) {
     throw Error(error.code(), fmt::format("{} (a is dy transposed, b is x)", error.what()));
   }
@@ -132,37 +48,25 @@ nb::object grouped_gemm_wgrad(nb::handle dy, nb::handle x, nb::handle offs, nb::
 }  // namespace
 
 void bind_grouped_gemm(nb::module_& m) {
-  m.def("grouped_gemm", &grouped_gemm, "a"_a.none(), "b"_a.none(), "offs"_a = nb::none(),
-        nb::kw_only(), "indptr"_a = nb::none(), "starts"_a = nb::none(), "sizes"_a = nb::none(),
-        "counts"_a = nb::none(), "alignment"_a = nb::none(), "scale_a"_a = nb::none(),
-        "scale_b"_a = nb::none(), "bias"_a = nb::none(), "c"_a = nb::none(), "alpha"_a.none() = 1.0,
-        "beta"_a = nb::none(), "activation"_a.none() = "none", "out"_a = nb::none(),
-        "out_dtype"_a = nb::none(), "use_fast_accum"_a.none() = false, "zero_rest"_a = nb::none(),
-        "check_offsets"_a.none() = false, "split_k_mode"_a.none() = "auto",
-        "split_k_slices"_a = nb::none(), "deterministic"_a.none() = true,
-        "kernel"_a.none() = "auto", "precision"_a.none() = "tf32", "stream"_a = nb::none(),
-        "workspace"_a = nb::none(), kGroupedGemmDoc, nb::sig(kGroupedGemmSignature));
+  using Operands = List<arg::A, arg::B, arg::Offs>;
+  using Options = Concat<Bounds, List<arg::ScaleA, arg::ScaleB, arg::Bias, arg::C>, Scalars,
+                         List<arg::Activation, arg::Out, arg::OutDtype, arg::UseFastAccum,
+                              arg::ZeroRest, arg::CheckOffsets>,
+                         SplitK, List<arg::Precision>, Place>;
 
-  m.def("plan_grouped_gemm", &plan_grouped_gemm, "a"_a.none(), "b"_a.none(), "offs"_a = nb::none(),
-        nb::kw_only(), "indptr"_a = nb::none(), "starts"_a = nb::none(), "sizes"_a = nb::none(),
-        "counts"_a = nb::none(), "alignment"_a = nb::none(), "scale_a"_a = nb::none(),
-        "scale_b"_a = nb::none(), "bias"_a = nb::none(), "c"_a = nb::none(),
-        "activation"_a.none() = "none", "out"_a = nb::none(), "out_dtype"_a = nb::none(),
-        "use_fast_accum"_a.none() = false, "zero_rest"_a = nb::none(),
-        "split_k_mode"_a.none() = "auto", "split_k_slices"_a = nb::none(),
-        "deterministic"_a.none() = true, "kernel"_a.none() = "auto", "precision"_a.none() = "tf32",
-        kPlanGroupedGemmDoc, nb::sig(kPlanGroupedGemmSignature));
+  define(m, "grouped_gemm", Operands(), Options(), "Array", kGroupedGemmDoc,
+         [](const auto& call) { return multiply(call, call, call, {.grouped = true}); });
+  define(m, "plan_grouped_gemm", Operands(), Without<Options, OfCalls>(), "GemmPlan",
+         kPlanGroupedGemmDoc,
+         [](const auto& call) { return plan_product(call, call, {.grouped = true}); });
 
-  m.def("grouped_gemm_wgrad", &grouped_gemm_wgrad, "dy"_a.none(), "x"_a.none(),
-        "offs"_a = nb::none(), nb::kw_only(), "indptr"_a = nb::none(), "starts"_a = nb::none(),
-        "sizes"_a = nb::none(), "counts"_a = nb::none(), "alignment"_a = nb::none(),
-        "scale_dy"_a = nb::none(), "scale_x"_a = nb::none(), "alpha"_a.none() = 1.0,
-        "out"_a = nb::none(), "out_dtype"_a = nb::none(), "accumulate"_a.none() = false,
-        "use_fast_accum"_a.none() = false, "check_offsets"_a.none() = false,
-        "split_k_mode"_a.none() = "auto", "split_k_slices"_a = nb::none(),
-        "deterministic"_a.none() = true, "kernel"_a.none() = "auto", "precision"_a.none() = "tf32",
-        "stream"_a = nb::none(), "workspace"_a = nb::none(), kGroupedGemmWgradDoc,
-        nb::sig(kGroupedGemmWgradSignature));
+  using WgradOptions = Concat<Bounds,
+                              List<ScaleDy, ScaleX, arg::Alpha, arg::Out, arg::OutDtype,
+                                   arg::Accumulate, arg::UseFastAccum, arg::CheckOffsets>,
+                              SplitK, List<arg::Precision>, Place>;
+
+  define(m, "grouped_gemm_wgrad", List<Dy, X, arg::Offs>(), WgradOptions(), "Array",
+         kGroupedGemmWgradDoc, [](const auto& call) { return weight_gradient(call); });
 }
 
 }  // namespace cleave::python

@@ -2,7 +2,6 @@
 
 #include "errors.h"
 #include "unlocked.h"
-#include "values.h"
 
 namespace nb = nanobind;
 
@@ -16,8 +15,8 @@ struct Workspace {
 
 /// Size and alignment are for GemmPlan::run to check.
 Workspace read_workspace(nb::handle array, int device, TensorReader& reader) {
-  if (array.is_none()) return {};
-  const TensorView view = reader.read_output(array, "workspace");
+  if (!given(array)) return {};
+  const TensorView view = reader.read_output(array, arg::Workspace::name());
   if (view.device != device) {
     refuse_value("workspace is on {}, but the product runs on {}", device_text(view.device),
                  device_text(device));
@@ -30,15 +29,18 @@ Workspace read_workspace(nb::handle array, int device, TensorReader& reader) {
 
 }  // namespace
 
-void set_scalars(const LaunchOptions& options, ProductCall& call) {
+void set_scalars(const CallArguments& arguments, ProductCall& call) {
+  float alpha = 1.0f;
   std::optional<float> beta;
-  if (!options.beta.is_none()) beta = parse_scalar(options.beta, "beta");
-  cleave::set_scalars(parse_scalar(options.alpha, "alpha"), beta, call);
+  arguments.read<arg::Alpha>(alpha);
+  arguments.read<arg::Beta>(beta);
+  cleave::set_scalars(alpha, beta, call);
 }
 
-void launch(const GemmPlan& plan, const ProductCall& call, const LaunchOptions& options,
+void launch(const GemmPlan& plan, const ProductCall& call, const CallArguments& arguments,
             TensorReader& reader) {
-  const Workspace workspace = read_workspace(options.workspace, call.problem.device, reader);
+  const Workspace workspace =
+      read_workspace(arguments.get<arg::Workspace>(), call.problem.device, reader);
   {
     const Unlocked unlocked;
     plan.run(call.arguments, workspace.data, workspace.bytes, reader.stream());

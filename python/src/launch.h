@@ -8,19 +8,13 @@
 
 namespace cleave::python {
 
-/// The arguments that do not shape the plan.
-struct LaunchOptions {
-  nanobind::handle alpha, beta, stream, workspace;
-  bool check_offsets = false;
-};
-
 /// Sets alpha and beta; beta None is 1 with a C and 0 without. Throws Error(invalid_argument) for a
 /// beta without a C.
-void set_scalars(const LaunchOptions& options, ProductCall& call);
+void set_scalars(const CallArguments& arguments, ProductCall& call);
 
 /// Reads the workspace and runs. Without the GIL, even where that takes microseconds: a full launch
 /// queue makes the driver wait, perhaps for a host callback that needs the GIL.
-void launch(const GemmPlan& plan, const ProductCall& call, const LaunchOptions& options,
+void launch(const GemmPlan& plan, const ProductCall& call, const CallArguments& arguments,
             TensorReader& reader);
 
 }  // namespace cleave::python

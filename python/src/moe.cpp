@@ -1,15 +1,15 @@
 // cleave._core.moe_*: what cleave.moe documents.
 #include "array_type.h"
 #include "bindings.h"
+#include "define.h"
 #include "errors.h"
 #include "operands/moe_operands.h"
+#include "parameters.h"
 #include "plan_cache.h"
 #include "tensor.h"
 #include "unlocked.h"
-#include "values.h"
 
 namespace nb = nanobind;
-using namespace nb::literals;
 
 namespace cleave::python {
 namespace {
@@ -85,68 +85,87 @@ class Call {
   bool known_ = false;
 };
 
-int64_t parse_experts(nb::handle num_experts) {
-  return parse_integer(num_experts, "num_experts");
+using ExpertIds = Array<"expert_ids">;
+using NumExperts = Integer<"num_experts">;
+using X = Array<"x">;
+using Y = Array<"y">;
+using Indices = Array<"indices">;
+using Weights = MaybeArray<"weights">;
+using TopK = Integer<"top_k", "None", "int | None">;
+
+using Arguments = Values<ExpertIds, NumExperts, X, Y, Indices, Weights, TopK, arg::Stream>;
+
+MoeOptions parse_options(MoeOperation operation, const Arguments& arguments) {
+  MoeOptions options{.operation = operation};
+  arguments.read<NumExperts>(options.experts);
+  arguments.read<TopK>(options.top_k);
+  return options;
 }
 
-nb::object expert_offsets(nb::handle expert_ids, nb::handle num_experts, nb::handle stream) {
-  TensorReader reader(stream);
-  Call call(expert_ids, reader, {.ids = reader.read(expert_ids, "expert_ids")},
-            {.operation = MoeOperation::offsets, .experts = parse_experts(num_experts)});
+template <class P>
+Operand read(const Arguments& arguments, TensorReader& reader) {
+  return reader.read(arguments.get<P>(), P::name());
+}
+
+nb::object expert_offsets(const Arguments& arguments) {
+  TensorReader reader(arguments.get<arg::Stream>());
+  Call call(arguments.get<ExpertIds>(), reader, {.ids = read<ExpertIds>(arguments, reader)},
+            parse_options(MoeOperation::offsets, arguments));
   return call.run(call.offsets());
 }
 
-nb::tuple sort_tokens(nb::handle expert_ids, nb::handle num_experts, nb::handle stream) {
-  TensorReader reader(stream);
-  Call call(expert_ids, reader, {.ids = reader.read(expert_ids, "expert_ids")},
-            {.operation = MoeOperation::sort, .experts = parse_experts(num_experts)});
+nb::tuple sort_tokens(const Arguments& arguments) {
+  TensorReader reader(arguments.get<arg::Stream>());
+  Call call(arguments.get<ExpertIds>(), reader, {.ids = read<ExpertIds>(arguments, reader)},
+            parse_options(MoeOperation::sort, arguments));
   const nb::object offs = call.offsets(), indices = call.indices();
   return call.run(offs, indices);
 }
 
-nb::tuple permute(nb::handle x, nb::handle expert_ids, nb::handle num_experts, nb::handle stream) {
-  TensorReader reader(stream);
-  const TensorView tokens = reader.read(x, "x");
-  Call call(x, reader, {.ids = reader.read(expert_ids, "expert_ids"), .tokens = tokens},
-            {.operation = MoeOperation::permute, .experts = parse_experts(num_experts)});
+nb::tuple permute(const Arguments& arguments) {
+  TensorReader reader(arguments.get<arg::Stream>());
+  const Operand tokens = read<X>(arguments, reader);
+  Call call(arguments.get<X>(), reader,
+            {.ids = read<ExpertIds>(arguments, reader), .tokens = tokens},
+            parse_options(MoeOperation::permute, arguments));
   const nb::object rows = call.rows(), offs = call.offsets(), indices = call.indices();
   return call.run(rows, offs, indices);
 }
 
-nb::object gather(nb::handle x, nb::handle indices, nb::handle stream) {
-  TensorReader reader(stream);
-  const TensorView tokens = reader.read(x, "x");
-  Call call(x, reader, {.indices = reader.read(indices, "indices"), .tokens = tokens},
-            {.operation = MoeOperation::gather});
+nb::object gather(const Arguments& arguments) {
+  TensorReader reader(arguments.get<arg::Stream>());
+  const Operand tokens = read<X>(arguments, reader);
+  Call call(arguments.get<X>(), reader,
+            {.indices = read<Indices>(arguments, reader), .tokens = tokens},
+            parse_options(MoeOperation::gather, arguments));
   return call.run(call.rows());
 }
 
-nb::object unpermute(nb::handle y, nb::handle indices, nb::handle weights, nb::handle top_k,
-                     nb::handle stream) {
-  TensorReader reader(stream);
-  const TensorView rows = reader.read(y, "y");
-  MoeOptions options{.operation = MoeOperation::combine};
-  if (given(top_k)) options.top_k = parse_integer(top_k, "top_k");
-  Call call(y, reader,
-            {.indices = reader.read(indices, "indices"),
+nb::object unpermute(const Arguments& arguments) {
+  TensorReader reader(arguments.get<arg::Stream>());
+  const Operand rows = read<Y>(arguments, reader);
+  Call call(arguments.get<Y>(), reader,
+            {.indices = read<Indices>(arguments, reader),
              .rows = rows,
-             .weights = reader.read_given(weights, "weights")},
-            options);
+             .weights = reader.read_given(arguments.get<Weights>(), Weights::name())},
+            parse_options(MoeOperation::combine, arguments));
   return call.run(call.tokens());
 }
 
 }  // namespace
 
 void bind_moe(nb::module_& m) {
-  m.def("moe_expert_offsets", &expert_offsets, "expert_ids"_a.none(), "num_experts"_a.none(),
-        "stream"_a = nb::none());
-  m.def("moe_sort_tokens", &sort_tokens, "expert_ids"_a.none(), "num_experts"_a.none(),
-        "stream"_a = nb::none());
-  m.def("moe_permute", &permute, "x"_a.none(), "expert_ids"_a.none(), "num_experts"_a.none(),
-        "stream"_a = nb::none());
-  m.def("moe_gather", &gather, "x"_a.none(), "indices"_a.none(), "stream"_a = nb::none());
-  m.def("moe_unpermute", &unpermute, "y"_a.none(), "indices"_a.none(), "weights"_a = nb::none(),
-        "top_k"_a = nb::none(), "stream"_a = nb::none());
+  const char* const doc = "See cleave.moe.";
+  define(m, "moe_expert_offsets", List<ExpertIds, NumExperts, arg::Stream>(), List<>(), "Array",
+         doc, [](const auto& call) { return expert_offsets(call); });
+  define(m, "moe_sort_tokens", List<ExpertIds, NumExperts, arg::Stream>(), List<>(),
+         "tuple[Array, Array]", doc, [](const auto& call) { return sort_tokens(call); });
+  define(m, "moe_permute", List<X, ExpertIds, NumExperts, arg::Stream>(), List<>(),
+         "tuple[Array, Array, Array]", doc, [](const auto& call) { return permute(call); });
+  define(m, "moe_gather", List<X, Indices, arg::Stream>(), List<>(), "Array", doc,
+         [](const auto& call) { return gather(call); });
+  define(m, "moe_unpermute", List<Y, Indices, Weights, TopK, arg::Stream>(), List<>(), "Array", doc,
+         [](const auto& call) { return unpermute(call); });
 }
 
 }  // namespace cleave::python

@@ -6,6 +6,43 @@
 namespace nb = nanobind;
 
 namespace cleave::python {
+namespace {
+
+template <class P>
+Operand operand(const GemmInputs& inputs, TensorReader& reader) {
+  return reader.read(inputs.get<P>(), P::name());
+}
+
+template <class P>
+std::optional<Operand> given_operand(const GemmInputs& inputs, TensorReader& reader) {
+  return reader.read_given(inputs.get<P>(), P::name());
+}
+
+template <class P>
+std::optional<Operand> written_operand(const GemmInputs& inputs, TensorReader& reader) {
+  return reader.read_written(inputs.get<P>(), P::name());
+}
+
+GemmTensors read_tensors(const GemmInputs& inputs, TensorReader& reader) {
+  return {.a = operand<arg::A>(inputs, reader),
+          .b = operand<arg::B>(inputs, reader),
+          .c = given_operand<arg::C>(inputs, reader),
+          .bias = given_operand<arg::Bias>(inputs, reader),
+          .out = written_operand<arg::Out>(inputs, reader),
+          .scale_a = given_operand<arg::ScaleA>(inputs, reader),
+          .scale_b = given_operand<arg::ScaleB>(inputs, reader),
+          .scale_d = given_operand<arg::ScaleD>(inputs, reader),
+          .amax = written_operand<arg::Amax>(inputs, reader),
+          .azp = given_operand<arg::Azp>(inputs, reader),
+          .azp_adj = given_operand<arg::AzpAdj>(inputs, reader),
+          .offs = given_operand<arg::Offs>(inputs, reader),
+          .indptr = given_operand<arg::Indptr>(inputs, reader),
+          .starts = given_operand<arg::Starts>(inputs, reader),
+          .sizes = given_operand<arg::Sizes>(inputs, reader),
+          .counts = given_operand<arg::Counts>(inputs, reader)};
+}
+
+}  // namespace
 
 void Result::allocate(nb::object ArrayType::* make, nb::handle shape, ProductCall& call,
                       TensorReader& reader) {
@@ -27,24 +64,8 @@ nb::object Result::get() const {
 
 GemmOperands::GemmOperands(const GemmInputs& inputs, TensorReader& reader,
                            const GemmOptions& options)
-    : GemmCall(make_call({.a = reader.read(inputs.a, "a"),
-                          .b = reader.read(inputs.b, "b"),
-                          .c = reader.read_given(inputs.c, "c"),
-                          .bias = reader.read_given(inputs.bias, "bias"),
-                          .out = reader.read_written(inputs.out, "out"),
-                          .scale_a = reader.read_given(inputs.scale_a, "scale_a"),
-                          .scale_b = reader.read_given(inputs.scale_b, "scale_b"),
-                          .scale_d = reader.read_given(inputs.scale_d, "scale_d"),
-                          .amax = reader.read_written(inputs.amax, "amax"),
-                          .azp = reader.read_given(inputs.azp, "azp"),
-                          .azp_adj = reader.read_given(inputs.azp_adj, "azp_adj"),
-                          .offs = reader.read_given(inputs.offs, "offs"),
-                          .indptr = reader.read_given(inputs.indptr, "indptr"),
-                          .starts = reader.read_given(inputs.starts, "starts"),
-                          .sizes = reader.read_given(inputs.sizes, "sizes"),
-                          .counts = reader.read_given(inputs.counts, "counts")},
-                         options)),
-      result_(inputs.a, inputs.out) {}
+    : GemmCall(make_call(read_tensors(inputs, reader), options)),
+      result_(inputs.get<arg::A>(), inputs.get<arg::Out>()) {}
 
 void GemmOperands::allocate(TensorReader& reader) {
   const auto [batch, rows, columns] = d_shape();

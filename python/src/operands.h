@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "operands/gemm_operands.h"
+#include "parameters.h"
 #include "tensor.h"
 
 namespace cleave::python {
@@ -25,13 +26,6 @@ class Result {
  private:
   nanobind::handle leader_, out_;
   nanobind::object made_;
-};
-
-/// The arrays of one call, as Python handed them over; None or null where absent.
-struct GemmInputs {
-  nanobind::handle a, b, c, bias, out;
-  nanobind::handle scale_a, scale_b, scale_d, amax, azp, azp_adj;
-  nanobind::handle offs, indptr, starts, sizes, counts;
 };
 
 /// A product of arrays, good as long as the reader that read them.

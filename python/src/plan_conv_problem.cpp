@@ -1,20 +1,16 @@
 // Planning a convolution without arrays, for tools that explain and compile on machines without a
 // GPU.
-#include <nanobind/stl/string_view.h>
-
 #include <algorithm>
 
 #include "bindings.h"
 #include "conv_docs.h"
 #include "conv_parameters.h"
+#include "define.h"
 #include "errors.h"
-#include "plan_object.h"
 #include "plan_problem.h"
 #include "product.h"
-#include "values.h"
 
 namespace nb = nanobind;
-using namespace nb::literals;
 
 namespace cleave::python {
 namespace {
@@ -37,45 +33,49 @@ Extents shape_of(int64_t images, int64_t channels, nb::handle axes, const char* 
   return shape;
 }
 
-PlanObject plan_conv_problem(int64_t images, nb::sequence size, int64_t channels, int64_t filters,
-                             nb::handle filter_size, nb::handle stride, nb::handle padding,
-                             nb::handle dilation, int64_t groups, nb::handle kind, nb::handle dtype,
-                             nb::handle out_dtype, nb::handle activation, std::string_view bias,
-                             nb::handle division, nb::handle split_k_mode,
-                             nb::handle split_k_slices, nb::handle deterministic, nb::handle kernel,
-                             nb::handle precision, std::string_view device_text) {
+using Images = Integer<"images">;
+using Size = Other<"size", "tuple[int, ...]">;
+using Channels = Integer<"channels">;
+using Filters = Integer<"filters">;
+using FilterSize = Other<"filter_size", "object">;
+using Direction = OneOf<"kind", Conv, "'fprop'">;
+
+template <class Call>
+PlanObject plan_conv_problem(const Call& call) {
+  const nb::handle size = call.template get<Size>();
+  if (!PySequence_Check(size.ptr())) refuse_type("size must be a tuple, got {}", class_name(size));
   const int axes = int(nb::len(size));
   if (axes < 1 || axes > 3) {
     refuse_value("size has {} numbers; it must have one for each of 1 to 3 axes", axes);
   }
+  const Conv kind = arg::Kind::parse(call.template get<Direction>());
+  ConvOptions options = parse_conv_options(kind, axes, call, call);
+  const int64_t groups = options.groups, channels = Channels::parse(call.template get<Channels>());
   if (groups < 1 || channels % groups != 0) {
     refuse_value("channels is {} and groups is {}; groups must divide channels", channels, groups);
   }
-  const DType type = parse_dtype(dtype, "dtype");
-  const int device = parse_device(device_text), ndim = axes + 2;
-  ConvOptions options = parse_conv_options(
-      parse_conv(kind), axes,
-      {stride, padding, dilation, nb::int_(groups), activation, out_dtype, division});
-  const Extents x = shape_of(images, channels, size, "size", axes);
-  const Extents w = shape_of(filters, channels / groups, filter_size, "filter_size", axes);
+  const DType type = arg::OperandDtype::parse(call.template get<arg::OperandDtype>());
+  const int device = parse_device(arg::Device::parse(call.template get<arg::Device>()));
+  const int ndim = axes + 2;
+  const Extents x =
+      shape_of(Images::parse(call.template get<Images>()), channels, size, Size::name(), axes);
+  const Extents w = shape_of(Filters::parse(call.template get<Filters>()), channels / groups,
+                             call.template get<FilterSize>(), FilterSize::name(), axes);
   const Operand input = packed(type, device, x, ndim), weight = packed(type, device, w, ndim);
 
   ConvOptions forward = options;
   forward.kind = Conv::fprop;
-  ConvCall call = make_call(ConvTensors{.input = input, .weight = weight}, forward);
-  if (options.kind != Conv::fprop) {
-    const Operand grad_output = packed(type, device, call.shape, ndim);
-    const bool is_dgrad = options.kind == Conv::dgrad;
+  ConvCall made = make_call(ConvTensors{.input = input, .weight = weight}, forward);
+  if (kind != Conv::fprop) {
+    const Operand grad_output = packed(type, device, made.shape, ndim);
+    const bool is_dgrad = kind == Conv::dgrad;
     options.size = is_dgrad ? x : w;
     ConvTensors tensors{.grad_output = grad_output};
     (is_dgrad ? tensors.weight : tensors.input) = is_dgrad ? weight : input;
-    call = make_call(tensors, options);
+    made = make_call(tensors, options);
   }
-  GemmProblem& problem = call.problem;
-  set_plan_options(
-      {activation, out_dtype, split_k_mode, split_k_slices, deterministic, kernel, precision},
-      problem);
-  problem.bias = parse_bias(bias);
+  GemmProblem& problem = made.problem;
+  call.template read<arg::BiasKind>(problem.bias);
   if (problem.bias != Bias::none) {
     problem.bias_dtype = bias_type(problem);
     if (groups > 1) problem.bias_stride_batch = problem.n;
@@ -86,13 +86,12 @@ PlanObject plan_conv_problem(int64_t images, nb::sequence size, int64_t channels
 }  // namespace
 
 void bind_plan_conv_problem(nb::module_& m) {
-  m.def("plan_conv_problem", &plan_conv_problem, "images"_a, "size"_a, "channels"_a, "filters"_a,
-        "filter_size"_a, nb::kw_only(), "stride"_a = 1, "padding"_a = 0, "dilation"_a = 1,
-        "groups"_a = 1, "kind"_a = "fprop", "dtype"_a = "bfloat16", "out_dtype"_a = nb::none(),
-        "activation"_a = "none", "bias"_a = "none", "division"_a = "auto",
-        "split_k_mode"_a = "auto", "split_k_slices"_a = nb::none(), "deterministic"_a = true,
-        "kernel"_a = "auto", "precision"_a = "tf32", "device"_a = "cuda", kPlanConvProblemDoc,
-        nb::sig(kPlanConvProblemSignature));
+  using Options = Concat<Geometry,
+                         List<Direction, arg::OperandDtype, arg::OutDtype, arg::BiasKind,
+                              arg::Activation, arg::Division>,
+                         SplitK, List<arg::Precision, arg::Device>>;
+  define(m, "plan_conv_problem", List<Images, Size, Channels, Filters, FilterSize>(), Options(),
+         "GemmPlan", kPlanConvProblemDoc, [](const auto& call) { return plan_conv_problem(call); });
 }
 
 }  // namespace cleave::python

@@ -4,6 +4,7 @@
 
 #include "bindings.h"
 #include "cleave/names.h"
+#include "define.h"
 #include "docs.h"
 #include "errors.h"
 #include "stream.h"
@@ -15,14 +16,8 @@ using namespace nb::literals;
 namespace cleave::python {
 namespace {
 
-/// The options are the plan's; a pointer may be better aligned than the plan needs.
-void adopt(const GemmProblem& planned, GemmProblem& given) {
-  given.split_k_mode = planned.split_k_mode;
-  given.split_k_slices = planned.split_k_slices;
-  given.deterministic = planned.deterministic;
-  given.kernel = planned.kernel;
-  given.fast_accumulation = planned.fast_accumulation;
-  given.precision = planned.precision;
+/// A pointer may be better aligned than the plan needs.
+void adopt_alignment(const GemmProblem& planned, GemmProblem& given) {
   for (MatrixLayout GemmProblem::* matrix :
        {&GemmProblem::a, &GemmProblem::b, &GemmProblem::c, &GemmProblem::d}) {
     (given.*matrix).alignment = std::min((given.*matrix).alignment, (planned.*matrix).alignment);
@@ -116,16 +111,6 @@ std::string describe(const GroupLayout& x) {
   throw std::logic_error("unreachable");
 }
 
-nb::object run(const PlanObject& self, nb::handle a, nb::handle b, nb::handle offs, nb::handle c,
-               nb::handle out, nb::handle bias, nb::handle alpha, nb::handle beta,
-               nb::handle scale_a, nb::handle scale_b, nb::handle scale_d, nb::handle amax,
-               nb::handle azp, nb::handle azp_adj, nb::handle indptr, nb::handle starts,
-               nb::handle sizes, nb::handle counts, nb::handle stream, nb::handle workspace) {
-  return self.run({a, b, c, bias, out, scale_a, scale_b, scale_d, amax, azp, azp_adj, offs, indptr,
-                   starts, sizes, counts},
-                  {alpha, beta, stream, workspace});
-}
-
 nb::list candidates(const PlanObject& self) {
   nb::list list;
   for (const Candidate& candidate : self.plan().candidates()) {
@@ -144,15 +129,16 @@ nb::str text(std::string_view value) {
   return nb::str(value.data(), value.size());
 }
 
-bool has_bounds(const GemmInputs& inputs) {
-  return given(inputs.offs) || given(inputs.indptr) || given(inputs.starts) ||
-         given(inputs.sizes) || given(inputs.counts);
+template <class... Ps>
+bool any_given(const GemmInputs& inputs, List<Ps...>) {
+  return (given(inputs.get<Ps>()) || ...);
 }
 
+using AllBounds = List<arg::Offs, arg::Indptr, arg::Starts, arg::Sizes, arg::Counts>;
+using Scales = List<arg::ScaleA, arg::ScaleB, arg::ScaleD, arg::Amax, arg::Azp, arg::AzpAdj>;
+
 void refuse_extras(const GemmInputs& inputs) {
-  if (!has_bounds(inputs) && !given(inputs.scale_a) && !given(inputs.scale_b) &&
-      !given(inputs.scale_d) && !given(inputs.amax) && !given(inputs.azp) && !given(inputs.azp_adj))
-    return;
+  if (!any_given(inputs, Concat<AllBounds, Scales>())) return;
   refuse_value(
       "the plan is for a convolution, which has no scales, zero points, amax or groups of rows; "
       "leave them out");
@@ -163,32 +149,35 @@ void refuse_extras(const GemmInputs& inputs) {
 template <class Use>
 auto PlanObject::with_operands(const GemmInputs& inputs, TensorReader& reader,
                                const Use& use) const {
-  const auto d_type = given(inputs.out) ? std::nullopt : std::optional(problem_.d.dtype);
+  const auto d_type =
+      given(inputs.get<arg::Out>()) ? std::nullopt : std::optional(problem_.d.dtype);
   if (const auto* conv = std::get_if<ConvOptions>(&options_)) {
     refuse_extras(inputs);
     ConvOptions options = *conv;
     options.d_type = d_type;
     ConvOperands operands(
-        python::with_operands(options.kind, inputs.a, inputs.b,
-                              {.c = inputs.c, .bias = inputs.bias, .out = inputs.out}),
+        python::with_operands(options.kind, inputs.get<arg::A>(), inputs.get<arg::B>(),
+                              {.c = inputs.get<arg::C>(),
+                               .bias = inputs.get<arg::Bias>(),
+                               .out = inputs.get<arg::Out>()}),
         reader, options);
     return use(operands);
   }
   GemmOptions options = std::get<GemmOptions>(options_);
   options.d_type = d_type;
-  options.grouped |= has_bounds(inputs);
+  options.grouped |= any_given(inputs, AllBounds());
   GemmOperands operands(inputs, reader, options);
   return use(operands);
 }
 
-nb::object PlanObject::run(const GemmInputs& inputs, const LaunchOptions& launch_options) const {
-  TensorReader reader(launch_options.stream);
+nb::object PlanObject::run(const GemmInputs& inputs, const CallArguments& call) const {
+  TensorReader reader(call.get<arg::Stream>());
   return with_operands(inputs, reader, [&](auto& operands) {
-    set_scalars(launch_options, operands);
-    adopt(problem_, operands.problem);
+    set_scalars(call, operands);
+    adopt_alignment(problem_, operands.problem);
     if (!(operands.problem == problem_)) refuse(problem_, operands.problem);
     operands.allocate(reader);
-    launch(*plan_, operands, launch_options, reader);
+    launch(*plan_, operands, call, reader);
     return operands.result();
   });
 }
@@ -204,15 +193,13 @@ void PlanObject::prepare(nb::handle stream) const {
 }
 
 void bind_gemm_plan(nb::module_& m) {
-  nb::class_<PlanObject>(m, "GemmPlan", kGemmPlanDoc)
-      .def("run", &run, "a"_a.none(), "b"_a.none(), "offs"_a = nb::none(), nb::kw_only(),
-           "c"_a = nb::none(), "out"_a = nb::none(), "bias"_a = nb::none(), "alpha"_a.none() = 1.0,
-           "beta"_a = nb::none(), "scale_a"_a = nb::none(), "scale_b"_a = nb::none(),
-           "scale_d"_a = nb::none(), "amax"_a = nb::none(), "azp"_a = nb::none(),
-           "azp_adj"_a = nb::none(), "indptr"_a = nb::none(), "starts"_a = nb::none(),
-           "sizes"_a = nb::none(), "counts"_a = nb::none(), "stream"_a = nb::none(),
-           "workspace"_a = nb::none(), kRunDoc, nb::sig(kRunSignature))
-      .def("prepare", &PlanObject::prepare, "stream"_a = nb::none(), kPrepareDoc,
+  nb::class_<PlanObject> type(m, "GemmPlan", kGemmPlanDoc);
+  using Operands = List<arg::A, arg::B, arg::Offs>;
+  using Options = Concat<List<arg::Bias, arg::C, arg::Out>, Scalars, Scales,
+                         Without<Bounds, List<arg::Alignment>>, Place>;
+  define(type, "run", Operands(), Options(), "Array", kRunDoc,
+         [](const PlanObject& self, const auto& call) { return self.run(call, call); });
+  type.def("prepare", &PlanObject::prepare, "stream"_a = nb::none(), kPrepareDoc,
            nb::sig("def prepare(self, stream: object = None) -> None"))
       .def_prop_ro(
           "workspace_size", [](const PlanObject& self) { return self.plan().workspace_size(); },

@@ -20,8 +20,8 @@ class PlanObject {
              std::shared_ptr<const GemmPlan> plan)
       : problem_(problem), options_(options), plan_(std::move(plan)) {}
 
-  /// The arrays and scalars of one call; `launch_options` says where it runs.
-  nanobind::object run(const GemmInputs& inputs, const LaunchOptions& launch_options) const;
+  /// The arrays and scalars of one call; `call` says where it runs.
+  nanobind::object run(const GemmInputs& inputs, const CallArguments& call) const;
 
   /// The pointers of arrays that are of the planned form.
   GemmArguments read(const GemmInputs& inputs, TensorReader& reader) const;

@@ -1,6 +1,4 @@
 // Planning without arrays, for tools that explain and compile on machines without a GPU.
-#include <nanobind/stl/string_view.h>
-
 #include <algorithm>
 #include <charconv>
 #include <string_view>
@@ -8,19 +6,18 @@
 #include "bindings.h"
 #include "cleave/core/math.h"
 #include "cleave/device.h"
+#include "define.h"
 #include "docs.h"
 #include "errors.h"
 #include "operands/scales.h"
-#include "plan_object.h"
 #include "plan_problem.h"
 #include "problem/placement.h"
 #include "problem/problem.h"
 #include "problem/saturate.h"
-#include "unlocked.h"
+#include "product.h"
 #include "values.h"
 
 namespace nb = nanobind;
-using namespace nb::literals;
 
 namespace cleave::python {
 namespace {
@@ -70,62 +67,68 @@ void place_scaling(std::string_view text, GemmProblem& p) {
   }
 }
 
+using M = Integer<"m">;
+using N = Integer<"n">;
+using K = Integer<"k">;
+using Batch = Integer<"batch", "1">;
+using Layout = Word<"layout", "'tn'">;
+using Scaled = Word<"scaling", "'none'">;
+using GroupedDimension = OneOf<"grouping", Grouping, "'none'">;
+using BoundsKind = OneOf<"bounds", GroupBounds, "'ends'">;
+using Spacing = Integer<"spacing", "1">;
+
 /// Bounds of int32. What is left of D is zeroed where that means anything, as for a new D.
-GroupLayout parse_groups(nb::handle grouping, nb::handle bounds, int64_t spacing) {
-  const Grouping dimension = parse_grouping(grouping);
-  if (dimension == Grouping::none) return {};
-  return {.dimension = dimension,
-          .bounds = parse_bounds(bounds),
-          .spacing = spacing,
-          .zero_rest = dimension != Grouping::k};
+template <class Call>
+GroupLayout parse_groups(const Call& call) {
+  GroupLayout groups;
+  call.template read<GroupedDimension>(groups.dimension);
+  if (groups.dimension == Grouping::none) return {};
+  call.template read<BoundsKind>(groups.bounds);
+  call.template read<Spacing>(groups.spacing);
+  groups.zero_rest = groups.dimension != Grouping::k;
+  return groups;
 }
 
 /// How arrays of the problem are read: matrices, and batches of them.
-GemmOptions options_of(const GemmProblem& p) {
-  if (p.groups.dimension == Grouping::none) return {.activation = p.activation};
+GemmOptions options_of(const GemmProblem& p, const PlanOptions& plan) {
+  if (p.groups.dimension == Grouping::none) return {.activation = p.activation, .plan = plan};
   const bool aligned =
       p.groups.bounds == GroupBounds::aligned_ends || p.groups.bounds == GroupBounds::counts;
   return {.activation = p.activation,
           .grouped = true,
           .alignment = aligned ? std::optional(p.groups.spacing) : std::nullopt,
-          .zero_rest = p.groups.zero_rest};
+          .zero_rest = p.groups.zero_rest,
+          .plan = plan};
 }
 
-PlanObject plan_problem(int64_t m, int64_t n, int64_t k, int64_t batch, nb::handle dtype,
-                        std::string_view layout, nb::handle out_dtype, nb::handle activation,
-                        std::string_view bias, std::string_view scaling, nb::handle use_fast_accum,
-                        nb::handle split_k_mode, nb::handle split_k_slices,
-                        nb::handle deterministic, nb::handle kernel, nb::handle precision,
-                        std::string_view device, nb::handle grouping, nb::handle bounds,
-                        int64_t spacing) {
+template <class Call>
+PlanObject plan_problem(const Call& call) {
+  const std::string_view layout = Layout::parse(call.template get<Layout>());
   const auto is_layout_letter = [](char letter) { return letter == 't' || letter == 'n'; };
   if (layout.size() != 2 || !is_layout_letter(layout[0]) || !is_layout_letter(layout[1])) {
     refuse_value("layout is \"{}\"; it must be \"tn\", \"nn\", \"nt\" or \"tt\"", layout);
   }
-  const DType type = parse_dtype(dtype, "dtype");
-  GemmProblem problem{.m = m,
-                      .n = n,
-                      .k = k,
-                      .batch = batch,
-                      .bias = parse_bias(bias),
-                      .activation = parse_activation(activation),
-                      .fast_accumulation = parse_flag(use_fast_accum, "use_fast_accum"),
-                      .precision = parse_precision(precision),
-                      .groups = parse_groups(grouping, bounds, spacing),
-                      .split_k_mode = parse_split_k_mode(split_k_mode),
-                      .split_k_slices = parse_split_k_slices(split_k_slices),
-                      .deterministic = parse_flag(deterministic, "deterministic"),
-                      .kernel = parse_kernel(kernel),
-                      .device = parse_device(device)};
+  GemmProblem problem;
+  call.template read<M>(problem.m);
+  call.template read<N>(problem.n);
+  call.template read<K>(problem.k);
+  call.template read<Batch>(problem.batch);
+  call.template read<arg::BiasKind>(problem.bias);
+  call.template read<arg::Activation>(problem.activation);
+  problem.groups = parse_groups(call);
+  problem.device = parse_device(arg::Device::parse(call.template get<arg::Device>()));
+  const PlanOptions options = parse_plan_options(call);
+  set_plan_options(options, problem);
+
+  const DType type = arg::OperandDtype::parse(call.template get<arg::OperandDtype>());
   problem.a = packed(type, layout[0] == 't', a_of(problem));
   problem.b = packed(type, layout[1] == 't', b_of(problem));
-  place_scaling(scaling, problem);
-  const DType d_type =
-      out_dtype.is_none() ? default_output(problem) : parse_dtype(out_dtype, "out_dtype");
+  place_scaling(Scaled::parse(call.template get<Scaled>()), problem);
+  DType d_type = default_output(problem);
+  call.template read<arg::OutDtype>(d_type);
   problem.d = packed(d_type, true, d_of(problem));
   if (problem.bias != Bias::none) problem.bias_dtype = bias_type(problem);
-  const Unlocked unlocked;
-  return PlanObject(problem, options_of(problem), plan(problem));
+  return PlanObject(problem, options_of(problem, options), make_plan(problem));
 }
 
 }  // namespace
@@ -145,13 +148,6 @@ int parse_device(std::string_view text) {
   return ordinal;
 }
 
-Bias parse_bias(std::string_view text) {
-  if (text == "none") return Bias::none;
-  if (text == "row") return Bias::row;
-  if (text == "column") return Bias::column;
-  refuse_value("bias is \"{}\"; it must be \"none\", \"row\" or \"column\"", text);
-}
-
 DType bias_type(const GemmProblem& p) {
   for (const DType type : {p.a.dtype, p.d.dtype}) {
     if (std::ranges::find(kFloatTypes, type) != kFloatTypes.end()) return type;
@@ -160,13 +156,12 @@ DType bias_type(const GemmProblem& p) {
 }
 
 void bind_plan_problem(nb::module_& m) {
-  m.def("plan_problem", &plan_problem, "m"_a, "n"_a, "k"_a, nb::kw_only(), "batch"_a = 1,
-        "dtype"_a = "bfloat16", "layout"_a = "tn", "out_dtype"_a = nb::none(),
-        "activation"_a = "none", "bias"_a = "none", "scaling"_a = "none",
-        "use_fast_accum"_a = false, "split_k_mode"_a = "auto", "split_k_slices"_a = nb::none(),
-        "deterministic"_a = true, "kernel"_a = "auto", "precision"_a = "tf32", "device"_a = "cuda",
-        "grouping"_a = "none", "bounds"_a = "ends", "spacing"_a = 1, kPlanProblemDoc,
-        nb::sig(kPlanProblemSignature));
+  using Options =
+      Concat<List<Batch, arg::OperandDtype, Layout, arg::OutDtype, arg::BiasKind, arg::Activation,
+                  Scaled, arg::UseFastAccum>,
+             SplitK, List<arg::Precision, arg::Device, GroupedDimension, BoundsKind, Spacing>>;
+  define(m, "plan_problem", List<M, N, K>(), Options(), "GemmPlan", kPlanProblemDoc,
+         [](const auto& call) { return plan_problem(call); });
 }
 
 }  // namespace cleave::python

@@ -1,6 +1,7 @@
 #include <nanobind/stl/string.h>
 
 #include "bindings.h"
+#include "define.h"
 #include "docs.h"
 #include "plan_cache.h"
 #include "quantize_operands.h"
@@ -20,14 +21,9 @@ std::shared_ptr<const QuantizePlan> make_plan(const QuantizeProblem& problem) {
   return plan(problem);
 }
 
-nb::tuple quantize(nb::handle x, nb::handle dtype, nb::handle granularity, nb::handle scale,
-                   nb::handle zero, nb::handle smooth, nb::handle symmetric, nb::handle transpose,
-                   nb::handle offs, nb::handle out, nb::handle scale_out, nb::handle scale_major,
-                   nb::handle stream) {
+nb::tuple quantize(const QuantizeInputs& inputs, nb::handle stream) {
   TensorReader reader(stream);
-  QuantizeOperands operands({x, dtype, granularity, scale, zero, smooth, symmetric, transpose, offs,
-                             out, scale_out, scale_major},
-                            reader);
+  QuantizeOperands operands(inputs, reader);
   QuantizePlans& plans = QuantizePlans::shared();
   std::shared_ptr<const QuantizePlan> plan = plans.find(operands.problem);
   const bool known = plan != nullptr;
@@ -47,14 +43,9 @@ struct PlanHandle {
   std::shared_ptr<const QuantizePlan> plan;
 };
 
-PlanHandle plan_quantize(nb::handle x, nb::handle dtype, nb::handle granularity, nb::handle scale,
-                         nb::handle zero, nb::handle smooth, nb::handle symmetric,
-                         nb::handle transpose, nb::handle offs, nb::handle out,
-                         nb::handle scale_out, nb::handle scale_major) {
+PlanHandle plan_quantize(const QuantizeInputs& inputs) {
   TensorReader reader{nb::none()};
-  const QuantizeOperands operands({x, dtype, granularity, scale, zero, smooth, symmetric, transpose,
-                                   offs, out, scale_out, scale_major},
-                                  reader);
+  const QuantizeOperands operands(inputs, reader);
   return {make_plan(operands.problem)};
 }
 
@@ -80,19 +71,13 @@ void bind_quantize(nb::module_& m) {
         return "<cleave.QuantizePlan " + self.plan->kernel_name() + ">";
       });
 
-  m.def("quantize", &quantize, "x"_a.none(), "dtype"_a.none() = "int8",
-        "granularity"_a.none() = "row", nb::kw_only(), "scale"_a = nb::none(),
-        "zero"_a = nb::none(), "smooth"_a = nb::none(), "symmetric"_a.none() = true,
-        "transpose"_a.none() = false, "offs"_a = nb::none(), "out"_a = nb::none(),
-        "scale_out"_a = nb::none(), "scale_major"_a.none() = "k", "stream"_a = nb::none(),
-        kQuantizeDoc, nb::sig(kQuantizeSignature));
-
-  m.def("plan_quantize", &plan_quantize, "x"_a.none(), "dtype"_a.none() = "int8",
-        "granularity"_a.none() = "row", nb::kw_only(), "scale"_a = nb::none(),
-        "zero"_a = nb::none(), "smooth"_a = nb::none(), "symmetric"_a.none() = true,
-        "transpose"_a.none() = false, "offs"_a = nb::none(), "out"_a = nb::none(),
-        "scale_out"_a = nb::none(), "scale_major"_a.none() = "k", kPlanQuantizeDoc,
-        nb::sig(kPlanQuantizeSignature));
+  using Positional = List<arg::X, arg::QuantizedDtype, arg::Granularity>;
+  using Options = List<arg::Scale, arg::Zero, arg::Smooth, arg::Symmetric, arg::Transpose,
+                       arg::Offs, arg::Out, arg::ScaleOut, arg::ScaleMajor, arg::Stream>;
+  define(m, "quantize", Positional(), Options(), "tuple[Array, ...]", kQuantizeDoc,
+         [](const auto& call) { return quantize(call, call.template get<arg::Stream>()); });
+  define(m, "plan_quantize", Positional(), Without<Options, List<arg::Stream>>(), "QuantizePlan",
+         kPlanQuantizeDoc, [](const auto& call) { return plan_quantize(call); });
 }
 
 }  // namespace cleave::python

@@ -13,12 +13,12 @@ namespace {
 
 /// Which go together: what is found has no scales that are given, and the other way round.
 void check_presence(const QuantizeInputs& inputs, const QuantizeOptions& options) {
-  if (options.given_scale && given(inputs.scale_out)) {
+  if (options.given_scale && given(inputs.get<arg::ScaleOut>())) {
     refuse_value(
         "scale_out is given beside scale, but given scales are not written; leave one out");
   }
   const bool needs_zero = options.given_scale && !options.symmetric;
-  if (needs_zero != given(inputs.zero)) {
+  if (needs_zero != given(inputs.get<arg::Zero>())) {
     refuse_value(
         "zero is {}; the zero points are given where, and only where, scale is given and "
         "symmetric is False",
@@ -29,33 +29,35 @@ void check_presence(const QuantizeInputs& inputs, const QuantizeOptions& options
 }  // namespace
 
 QuantizeOperands::QuantizeOperands(const QuantizeInputs& inputs, TensorReader& reader)
-    : inputs_(inputs), scale_major_(parse_scale_major(inputs.scale_major)) {
-  const QuantizeOptions options{.granularity = parse_granularity(inputs.granularity),
-                                .scale_major = scale_major_,
-                                .dtype = parse_dtype(inputs.dtype, "dtype", kQuantizedTypes),
-                                .given_scale = given(inputs.scale),
-                                .symmetric = parse_flag(inputs.symmetric, "symmetric"),
-                                .transpose = parse_flag(inputs.transpose, "transpose")};
+    : inputs_(inputs) {
+  QuantizeOptions options{.given_scale = given(inputs.get<arg::Scale>())};
+  inputs.read<arg::Granularity>(options.granularity);
+  inputs.read<arg::ScaleMajor>(scale_major_);
+  options.scale_major = scale_major_;
+  options.dtype = parse_dtype(inputs.get<arg::QuantizedDtype>(), "dtype", kQuantizedTypes);
+  inputs.read<arg::Symmetric>(options.symmetric);
+  inputs.read<arg::Transpose>(options.transpose);
   check_presence(inputs, options);
-  const QuantizeTensors tensors{.x = reader.read(inputs.x, "x"),
-                                .q = reader.read_written(inputs.out, "out"),
-                                .scale = options.given_scale
-                                             ? reader.read_given(inputs.scale, "scale")
-                                             : reader.read_written(inputs.scale_out, "scale_out"),
-                                .zero = reader.read_given(inputs.zero, "zero"),
-                                .smooth = reader.read_given(inputs.smooth, "smooth"),
-                                .offs = reader.read_given(inputs.offs, "offs")};
+  const QuantizeTensors tensors{
+      .x = reader.read(inputs.get<arg::X>(), "x"),
+      .q = reader.read_written(inputs.get<arg::Out>(), "out"),
+      .scale = options.given_scale ? reader.read_given(inputs.get<arg::Scale>(), "scale")
+                                   : reader.read_written(inputs.get<arg::ScaleOut>(), "scale_out"),
+      .zero = reader.read_given(inputs.get<arg::Zero>(), "zero"),
+      .smooth = reader.read_given(inputs.get<arg::Smooth>(), "smooth"),
+      .offs = reader.read_given(inputs.get<arg::Offs>(), "offs")};
   static_cast<QuantizeCall&>(*this) = make_call(tensors, options);
 }
 
 void* QuantizeOperands::make(nb::tuple shape, DType dtype, bool turned, TensorReader& reader) {
-  if (array_type_of(inputs_.x)->empty.is_none()) {
+  if (array_type_of(inputs_.get<arg::X>())->empty.is_none()) {
     refuse_value(
         "quantising a {} needs `out` and `scale_out`: only torch, NumPy, CuPy and JAX arrays can "
         "be made here",
-        class_name(inputs_.x));
+        class_name(inputs_.get<arg::X>()));
   }
-  const nb::object array = reader.make(&ArrayType::empty, inputs_.x, shape, dtype, problem.device);
+  const nb::object array =
+      reader.make(&ArrayType::empty, inputs_.get<arg::X>(), shape, dtype, problem.device);
   results_.push_back({array, true, turned});
   return reader.read(array, "the result").data;
 }
@@ -72,12 +74,12 @@ void QuantizeOperands::allocate(TensorReader& reader) {
     data = static_cast<std::remove_reference_t<decltype(data)>>(
         make(nb::make_tuple(shape.rows, shape.cols), dtype, turned, reader));
   };
-  add(inputs_.out, {p.rows, p.cols}, p.q.dtype, false, arguments.q);
-  add(p.given_scale ? inputs_.scale : inputs_.scale_out, scale_shape(p.granularity, p.rows, p.cols),
-      DType::f32, turned, arguments.scale);
+  add(inputs_.get<arg::Out>(), {p.rows, p.cols}, p.q.dtype, false, arguments.q);
+  add(p.given_scale ? inputs_.get<arg::Scale>() : inputs_.get<arg::ScaleOut>(),
+      scale_shape(p.granularity, p.rows, p.cols), DType::f32, turned, arguments.scale);
   if (!p.symmetric) {
     const int64_t count = p.granularity == Granularity::tensor ? 1 : p.rows;
-    add(inputs_.zero, {count, 1}, DType::i32, false, arguments.zero);
+    add(inputs_.get<arg::Zero>(), {count, 1}, DType::i32, false, arguments.zero);
   }
   if (!p.has_transpose) return;
   add({}, {p.cols, extent_t(p)}, p.q.dtype, false, arguments.q_t);
@@ -89,7 +91,7 @@ void QuantizeOperands::allocate(TensorReader& reader) {
 }
 
 nb::tuple QuantizeOperands::results() const {
-  const nb::object finish = array_type_of(inputs_.x)->finish;
+  const nb::object finish = array_type_of(inputs_.get<arg::X>())->finish;
   nb::list list;
   for (const Result& result : results_) {
     nb::object array = result.array;

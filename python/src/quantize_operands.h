@@ -6,15 +6,29 @@
 #include <vector>
 
 #include "operands/quantize_operands.h"
+#include "parameters.h"
 #include "tensor.h"
 
 namespace cleave::python {
 
-/// The arguments of one call, as Python handed them over; None where absent.
-struct QuantizeInputs {
-  nanobind::handle x, dtype, granularity, scale, zero, smooth, symmetric, transpose, offs, out,
-      scale_out, scale_major;
-};
+namespace arg {
+
+using X = Array<"x">;
+using QuantizedDtype = Dtype<"dtype", "'int8'">;
+using Granularity = OneOf<"granularity", cleave::Granularity, "'row'">;
+using Scale = MaybeArray<"scale">;
+using Zero = MaybeArray<"zero">;
+using Smooth = MaybeArray<"smooth">;
+using Symmetric = Flag<"symmetric", "True">;
+using Transpose = Flag<"transpose", "False">;
+using ScaleOut = MaybeArray<"scale_out">;
+using ScaleMajor = OneOf<"scale_major", Major, "'k'">;
+
+}  // namespace arg
+
+using QuantizeInputs =
+    Values<arg::X, arg::QuantizedDtype, arg::Granularity, arg::Scale, arg::Zero, arg::Smooth,
+           arg::Symmetric, arg::Transpose, arg::Offs, arg::Out, arg::ScaleOut, arg::ScaleMajor>;
 
 /// One matrix to quantise, good as long as the reader that read it.
 class QuantizeOperands : public QuantizeCall {
@@ -40,7 +54,7 @@ class QuantizeOperands : public QuantizeCall {
   void* make(nanobind::tuple shape, DType dtype, bool turned, TensorReader& reader);
 
   QuantizeInputs inputs_;
-  Major scale_major_;
+  Major scale_major_ = Major::k;
   std::vector<Result> results_;
 };
 

@@ -4,6 +4,7 @@
 #include <chrono>
 
 #include "bindings.h"
+#include "define.h"
 #include "errors.h"
 #include "launch.h"
 #include "plan/make_plan.h"
@@ -37,16 +38,15 @@ std::string tune_store(const PlanObject& plan) {
 
 /// Microseconds per call of the C++ plan, which GemmPlan.run adds the reading of Python's arguments
 /// to.
-double host_bench(const PlanObject& self, nb::handle a, nb::handle b, nb::handle out, int calls,
-                  nb::handle stream, nb::handle scale_a, nb::handle scale_b, nb::handle offs) {
+double host_bench(const PlanObject& self, const GemmInputs& inputs, nb::handle stream,
+                  int64_t calls) {
   TensorReader reader(stream);
-  const GemmArguments arguments = self.read(
-      {.a = a, .b = b, .out = out, .scale_a = scale_a, .scale_b = scale_b, .offs = offs}, reader);
+  const GemmArguments arguments = self.read(inputs, reader);
   const auto start = std::chrono::steady_clock::now();
-  for (int i = 0; i < calls; ++i) self.plan().run(arguments, reader.stream());
+  for (int64_t i = 0; i < calls; ++i) self.plan().run(arguments, reader.stream());
   return std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - start)
              .count() /
-         calls;
+         double(calls);
 }
 
 }  // namespace
@@ -58,13 +58,16 @@ void bind_tuning(nb::module_& m) {
   m.def("tune_store", &tune_store, "plan"_a,
         "Makes the plan's choice the automatic one for its problem. Returns the tuning file.",
         nb::sig("def tune_store(plan: GemmPlan) -> str"));
-  m.def("host_bench", &host_bench, "plan"_a, "a"_a, "b"_a, "out"_a, "calls"_a, "stream"_a,
-        "scale_a"_a = nb::none(), "scale_b"_a = nb::none(), "offs"_a = nb::none(),
-        "Microseconds of host time per launch from C++.",
-        nb::sig(
-            "def host_bench(plan: GemmPlan, a: object, b: object, out: object, calls: int, "
-            "stream: object, scale_a: object = None, scale_b: object = None, offs: object = None) "
-            "-> float"));
+  using Plan = Other<"plan", "GemmPlan">;
+  using Calls = Integer<"calls">;
+  define(m, "host_bench",
+         List<Plan, arg::A, arg::B, Required<arg::Out>, Calls, Required<arg::Stream>, arg::ScaleA,
+              arg::ScaleB, arg::Offs>(),
+         List<>(), "float", "Microseconds of host time per launch from C++.", [](const auto& call) {
+           return host_bench(nb::cast<const PlanObject&>(call.template get<Plan>()), call,
+                             call.template get<arg::Stream>(),
+                             Calls::parse(call.template get<Calls>()));
+         });
 }
 
 }  // namespace cleave::python

@@ -4,16 +4,20 @@
 #include <string>
 #include <string_view>
 
-#include "cleave/names.h"
 #include "errors.h"
-#include "operands/gemm_operands.h"
 
 namespace nb = nanobind;
 
 namespace cleave::python {
 namespace {
 
-std::string_view text_of(nb::handle value, const char* name) {
+bool is_array(nb::handle value) {
+  return nb::hasattr(value, "__dlpack__") || nb::hasattr(value, "__cuda_array_interface__");
+}
+
+}  // namespace
+
+std::string_view parse_text(nb::handle value, const char* name) {
   Py_ssize_t size = 0;
   const char* text =
       PyUnicode_Check(value.ptr()) ? PyUnicode_AsUTF8AndSize(value.ptr(), &size) : nullptr;
@@ -22,55 +26,6 @@ std::string_view text_of(nb::handle value, const char* name) {
     refuse_type("{} must be a string, got {}", name, class_name(value));
   }
   return {text, size_t(size)};
-}
-
-template <class Enum>
-Enum parse_name(nb::handle value, const char* name) {
-  return from_string<Enum>(text_of(value, name));
-}
-
-bool is_array(nb::handle value) {
-  return nb::hasattr(value, "__dlpack__") || nb::hasattr(value, "__cuda_array_interface__");
-}
-
-}  // namespace
-
-SplitKMode parse_split_k_mode(nb::handle value) {
-  return parse_name<SplitKMode>(value, "split_k_mode");
-}
-Activation parse_activation(nb::handle value) {
-  return parse_name<Activation>(value, "activation");
-}
-Grouping parse_grouping(nb::handle value) {
-  return parse_name<Grouping>(value, "grouping");
-}
-GroupBounds parse_bounds(nb::handle value) {
-  return parse_name<GroupBounds>(value, "bounds");
-}
-Conv parse_conv(nb::handle value) {
-  const Conv kind = parse_name<Conv>(value, "kind");
-  if (kind == Conv::none) {
-    refuse_value("kind is \"none\"; it must be \"fprop\", \"dgrad\" or \"wgrad\"");
-  }
-  return kind;
-}
-Division parse_division(nb::handle value) {
-  return parse_name<Division>(value, "division");
-}
-KernelFamily parse_kernel(nb::handle value) {
-  return parse_name<KernelFamily>(value, "kernel");
-}
-Precision parse_precision(nb::handle value) {
-  return parse_name<Precision>(value, "precision");
-}
-Granularity parse_granularity(nb::handle value) {
-  return parse_name<Granularity>(value, "granularity");
-}
-Major parse_scale_major(nb::handle value) {
-  const std::string_view text = text_of(value, "scale_major");
-  if (text == "k") return Major::k;
-  if (text == "mn") return Major::mn;
-  refuse_value("scale_major is \"{}\"; it must be \"k\" or \"mn\"", text.substr(0, 60));
 }
 
 int64_t parse_integer(nb::handle value, const char* name, const char* expected) {
@@ -83,11 +38,6 @@ int64_t parse_integer(nb::handle value, const char* name, const char* expected) 
   const int64_t number = PyLong_AsLongLongAndOverflow(integer.ptr(), &overflow);
   if (overflow) refuse_value("{} is out of range; it must be {}", name, expected);
   return number;
-}
-
-int32_t parse_split_k_slices(nb::handle value) {
-  if (value.is_none()) return 0;
-  return slice_count(parse_integer(value, "split_k_slices", "an integer of 1 or more, or None"));
 }
 
 bool parse_flag(nb::handle value, const char* name) {
@@ -128,7 +78,7 @@ DType parse_dtype(nb::handle value, const char* name, std::span<const DType> all
     if (!PyUnicode_Check(label.ptr()))
       label = nb::str(value);  // torch.float16 has no name but this one
   }
-  std::string_view text = text_of(label, name);
+  std::string_view text = parse_text(label, name);
   if (text.starts_with("torch.")) text.remove_prefix(6);
   constexpr std::pair<std::string_view, DType> short_names[] = {
       {"f16", DType::f16},   {"fp16", DType::f16},  {"bf16", DType::bf16},

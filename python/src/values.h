@@ -4,28 +4,24 @@
 #include <nanobind/nanobind.h>
 
 #include <span>
+#include <string_view>
 
+#include "cleave/names.h"
 #include "operands/operand.h"
 
 namespace cleave::python {
 
-SplitKMode parse_split_k_mode(nanobind::handle value);
-Activation parse_activation(nanobind::handle value);
-Grouping parse_grouping(nanobind::handle value);
-GroupBounds parse_bounds(nanobind::handle value);
-Conv parse_conv(nanobind::handle value);
-Division parse_division(nanobind::handle value);
-KernelFamily parse_kernel(nanobind::handle value);
-Precision parse_precision(nanobind::handle value);
-Granularity parse_granularity(nanobind::handle value);
-Major parse_scale_major(nanobind::handle value);
+/// Throws Error(invalid_type) for what is no string.
+std::string_view parse_text(nanobind::handle value, const char* name);
+
+template <class Enum>
+Enum parse_name(nanobind::handle value, const char* name) {
+  return from_string<Enum>(parse_text(value, name));
+}
 
 /// An integer of any class. `expected` says, in messages, what it must be.
 int64_t parse_integer(nanobind::handle value, const char* name,
                       const char* expected = "an integer");
-
-/// None gives 0, the planner's choice.
-int32_t parse_split_k_slices(nanobind::handle value);
 
 /// True or False; nothing that merely counts as one of them.
 bool parse_flag(nanobind::handle value, const char* name);

@@ -348,6 +348,7 @@ ConvCall make_call(const ConvTensors& tensors, const ConvOptions& options) {
   if (tensors.c) builder.place_c();
   if (tensors.bias) builder.place_bias();
   builder.place_d();
+  set_plan_options(options.plan, call.problem);
   return call;
 }
 

@@ -40,6 +40,7 @@ struct ConvOptions {
   Activation activation = Activation::none;
   bool may_convert = false;  ///< the call has an argument `convert`, which messages then name
   Division division = Division::automatic;
+  PlanOptions plan;
 };
 
 struct ConvCall : ProductCall {

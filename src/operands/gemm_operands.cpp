@@ -303,6 +303,15 @@ std::array<int64_t, 3> GemmCall::d_shape() const {
   return {problem.batch, rows_by_group ? problem.m / problem.batch : problem.m, problem.n};
 }
 
+void set_plan_options(const PlanOptions& options, GemmProblem& problem) {
+  problem.split_k_mode = options.split_k_mode;
+  problem.split_k_slices = options.split_k_slices;
+  problem.deterministic = options.deterministic;
+  problem.kernel = options.kernel;
+  problem.precision = options.precision;
+  problem.fast_accumulation = options.fast_accumulation;
+}
+
 GemmCall make_call(const GemmTensors& tensors, const GemmOptions& options) {
   GemmCall call;
   Builder builder(tensors, options, call);
@@ -316,6 +325,7 @@ GemmCall make_call(const GemmTensors& tensors, const GemmOptions& options) {
   builder.place_d();
   if (tensors.scale_d) builder.place_scale_d();
   if (tensors.amax) builder.place_amax();
+  set_plan_options(options.plan, call.problem);
   return call;
 }
 

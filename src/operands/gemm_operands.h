@@ -17,7 +17,19 @@ struct GemmTensors {
   std::optional<Operand> offs, indptr, starts, sizes, counts;  ///< of a grouped product
 };
 
-/// What tensors do not determine, but what they mean depends on.
+/// What says how a product is planned, whatever its tensors mean.
+struct PlanOptions {
+  SplitKMode split_k_mode = SplitKMode::automatic;
+  int32_t split_k_slices = 0;  ///< 0: the planner chooses
+  bool deterministic = true;
+  KernelFamily kernel = KernelFamily::automatic;
+  Precision precision = Precision::tf32;
+  bool fast_accumulation = false;
+};
+
+void set_plan_options(const PlanOptions& options, GemmProblem& problem);
+
+/// What tensors do not determine.
 struct GemmOptions {
   std::optional<DType> d_type;  ///< of a new D; without one, default_output
   Activation activation = Activation::none;
@@ -25,9 +37,10 @@ struct GemmOptions {
   std::optional<int64_t> alignment;  ///< offs are aligned prefix sums; counts of matrices: spacing
   std::optional<bool> zero_rest;     ///< without a value: of a new D only
   bool a_is_transposed = false;      ///< a is [k, m], its scales [scales along K, m]
+  PlanOptions plan;
 };
 
-/// A product but for the options that change nothing about its tensors.
+/// A product but for alpha and beta.
 struct ProductCall {
   GemmProblem problem;
   GemmArguments arguments;  ///< without d if there is no `out`

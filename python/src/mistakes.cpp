@@ -1,0 +1,104 @@
+#include "mistakes.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <algorithm>
+#include <unordered_map>
+
+#include "bindings.h"
+
+namespace nb = nanobind;
+
+namespace cleave::python {
+namespace {
+
+/// Of callables that live as long as the process.
+std::unordered_map<PyObject*, Signature>* signatures = nullptr;
+
+/// Where a callable keeps how it is called: CPython's vectorcall protocol.
+vectorcallfunc& entry_of(PyObject* callable) {
+  char* const object = reinterpret_cast<char*>(callable);
+  return *reinterpret_cast<vectorcallfunc*>(object + Py_TYPE(callable)->tp_vectorcall_offset);
+}
+
+std::string guess(const std::string& word, const std::vector<std::string>& known) {
+  const nb::list near =
+      nb::cast<nb::list>(nb::module_::import_("difflib").attr("get_close_matches")(word, known, 1));
+  if (near.size() == 0) return fmt::format("; it has {}", fmt::join(known, ", "));
+  return fmt::format(". Did you mean '{}'?", nb::cast<std::string>(near[0]));
+}
+
+/// Empty where the arguments fit.
+std::string mistake_of(const Signature& s, size_t count, nb::handle names) {
+  std::vector<std::string> keywords;
+  if (names.is_valid()) keywords = nb::cast<std::vector<std::string>>(nb::list(names));
+  const auto begin = s.parameters.begin();
+  for (const std::string& keyword : keywords) {
+    const auto place = std::find(begin, s.parameters.end(), keyword);
+    if (place == s.parameters.end()) {
+      return fmt::format("{}() got an unexpected keyword argument '{}'{}", s.function, keyword,
+                         guess(keyword, s.parameters));
+    }
+    if (place < begin + ptrdiff_t(std::min(count, s.positional)))
+      return fmt::format("{}() got multiple values for argument '{}'", s.function, keyword);
+  }
+  if (count > s.positional) {
+    return fmt::format("{}() takes {} positional arguments but {} were given; pass {} by name",
+                       s.function, s.positional, count,
+                       s.positional < s.parameters.size() ? s.parameters[s.positional] : "none");
+  }
+  std::vector<std::string> missing;
+  for (size_t i = count; i < s.required; ++i) {
+    if (std::ranges::find(keywords, begin[i]) == keywords.end()) missing.push_back(begin[i]);
+  }
+  if (missing.empty()) return {};
+  return fmt::format("{}() is missing {}", s.function, fmt::join(missing, ", "));
+}
+
+/// Replaces the exception that is set, if the call fits no signature.
+void explain(PyObject* callable, size_t count, PyObject* names) {
+  const Signature& signature = signatures->at(callable);
+  if (signature.is_method && count > 0) --count;
+  nb::python_error original;  // takes the exception
+  try {
+    const std::string mistake = mistake_of(signature, count, names);
+    if (!mistake.empty()) return PyErr_SetString(PyExc_TypeError, mistake.c_str());
+  } catch (nb::python_error&) {  // a keyword that is no UTF-8, say
+  }
+  original.restore();
+}
+
+/// Of functions there are but a few kinds, each with one entry of its own.
+constexpr size_t kKinds = 4;
+vectorcallfunc originals[kKinds] = {};
+
+template <size_t kKind>
+PyObject* call(PyObject* callable, PyObject* const* arguments, size_t count, PyObject* names) {
+  PyObject* const result = originals[kKind](callable, arguments, count, names);
+  if (!result && PyErr_ExceptionMatches(PyExc_TypeError)) {
+    explain(callable, size_t(PyVectorcall_NARGS(count)), names);
+  }
+  return result;
+}
+
+constexpr vectorcallfunc kEntries[kKinds] = {call<0>, call<1>, call<2>, call<3>};
+
+}  // namespace
+
+void explain_mistakes(nb::handle function, Signature signature) {
+  if (!signatures) signatures = new std::unordered_map<PyObject*, Signature>;
+  vectorcallfunc& entry = entry_of(function.ptr());
+  if (std::ranges::find(kEntries, entry) != std::end(kEntries)) return;
+  for (size_t kind = 0; kind < kKinds; ++kind) {
+    if (originals[kind] && originals[kind] != entry) continue;
+    originals[kind] = entry;
+    entry = kEntries[kind];
+    signatures->insert_or_assign(nb::borrow(function).release().ptr(), std::move(signature));
+    return;
+  }
+}
+
+}  // namespace cleave::python

@@ -1,0 +1,73 @@
+// The parameters of the functions on arrays, each once, and what functions have in common of them.
+#pragma once
+
+#include "parameter.h"
+
+namespace cleave::python {
+
+namespace arg {
+
+// Arrays
+using A = Array<"a">;
+using B = Array<"b">;
+using Bias = MaybeArray<"bias">;
+using C = MaybeArray<"c">;
+using Out = MaybeArray<"out">;
+using ScaleA = MaybeArray<"scale_a">;
+using ScaleB = MaybeArray<"scale_b">;
+using ScaleD = MaybeArray<"scale_d">;
+using Amax = MaybeArray<"amax">;
+using Azp = MaybeArray<"azp">;
+using AzpAdj = MaybeArray<"azp_adj">;
+using Offs = MaybeArray<"offs">;
+using Indptr = MaybeArray<"indptr">;
+using Starts = MaybeArray<"starts">;
+using Sizes = MaybeArray<"sizes">;
+using Counts = MaybeArray<"counts">;
+
+// What is done with the product
+using Alpha = Number<"alpha", "1.0">;
+using Beta = Number<"beta", "None", "float | None">;
+using Activation = OneOf<"activation", cleave::Activation, "'none'">;
+using OutDtype = Dtype<"out_dtype", "None">;
+using Alignment = Integer<"alignment", "None", "int | None", "an integer or None">;
+using ZeroRest = Flag<"zero_rest", "None", "bool | None">;
+using CheckOffsets = Flag<"check_offsets", "False">;
+using Accumulate = Flag<"accumulate", "False">;
+
+// How it is computed
+using UseFastAccum = Flag<"use_fast_accum", "False">;
+using SplitKMode = OneOf<"split_k_mode", cleave::SplitKMode, "'auto'">;
+using SplitKSlices =
+    Integer<"split_k_slices", "None", "int | None", "an integer of 1 or more, or None">;
+using Deterministic = Flag<"deterministic", "True">;
+using Kernel = OneOf<"kernel", KernelFamily, "'auto'">;
+using Precision = OneOf<"precision", cleave::Precision, "'tf32'">;
+
+// Where
+using Stream = Other<"stream", "object", "None">;
+using Workspace = Other<"workspace", "object", "None">;
+
+}  // namespace arg
+
+using Bounds = List<arg::Indptr, arg::Starts, arg::Sizes, arg::Counts, arg::Alignment>;
+using Scalars = List<arg::Alpha, arg::Beta>;
+using SplitK = List<arg::SplitKMode, arg::SplitKSlices, arg::Deterministic, arg::Kernel>;
+using Place = List<arg::Stream, arg::Workspace>;
+
+/// What a plan leaves to its calls.
+using OfCalls = Concat<Scalars, List<arg::CheckOffsets>, Place>;
+
+/// All arrays that products have.
+using GemmInputs = Values<arg::A, arg::B, arg::Bias, arg::C, arg::Out, arg::ScaleA, arg::ScaleB,
+                          arg::ScaleD, arg::Amax, arg::Azp, arg::AzpAdj, arg::Offs, arg::Indptr,
+                          arg::Starts, arg::Sizes, arg::Counts>;
+
+/// All that says what becomes of the operands, and how.
+using ProductArguments =
+    Values<arg::Activation, arg::OutDtype, arg::Alignment, arg::ZeroRest, arg::UseFastAccum,
+           arg::SplitKMode, arg::SplitKSlices, arg::Deterministic, arg::Kernel, arg::Precision>;
+
+using CallArguments = Values<arg::Alpha, arg::Beta, arg::CheckOffsets, arg::Stream, arg::Workspace>;
+
+}  // namespace cleave::python
