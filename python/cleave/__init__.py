@@ -13,9 +13,10 @@ DeepGEMM. `cleave.emit` writes an operation as a project of its own.
 """
 
 import importlib
+import sys
 from typing import TYPE_CHECKING, Any
 
-from . import _library_paths, compat, moe, op
+from . import _library_paths, _mistakes, compat, moe, op
 from ._core import (
     CudaError,
     GemmPlan,
@@ -119,3 +120,5 @@ def __dir__() -> list[str]:
 
 
 _library_paths.register()
+_mistakes.explain(sys.modules[__name__], moe, op)
+_mistakes.explain(compat.deep_gemm, compat.flashinfer, compat.torch, compat.vllm)

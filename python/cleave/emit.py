@@ -21,7 +21,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from . import _core, op
+from . import _core, _mistakes, op
 
 __all__ = ["cpp", "pytorch"]
 
@@ -196,3 +196,6 @@ def _build(name: str, folder: Path) -> ModuleType:
         del sys.modules[name]
         raise
     return module
+
+
+_mistakes.explain(sys.modules[__name__])

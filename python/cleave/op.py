@@ -10,11 +10,11 @@ from __future__ import annotations
 import enum
 import functools
 import inspect
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from . import _core
+from ._mistakes import parameters_of
 
 __all__ = [
     "Conv2dDgrad",
@@ -86,6 +86,7 @@ class Gemm:
         "beta", "plan",
     )  # fmt: skip
 
+    _multiply = staticmethod(_core.gemm)
     _planner = staticmethod(_core.plan_gemm)
 
     def __init__(
@@ -147,7 +148,7 @@ class Gemm:
         import difflib  # takes a millisecond, which imports without mistakes can do without
 
         attributes = ("activation", "alpha", "beta")
-        arguments = inspect.signature(self.run).parameters
+        arguments = (*inspect.signature(self.run).parameters, *parameters_of(self._multiply))
         near = difflib.get_close_matches(name, (*attributes, *arguments), 1)
         if not near:
             return f"; it has {', '.join(attributes)}, and run has arguments"
@@ -166,21 +167,30 @@ class Gemm:
         sync: bool = True,
         print_module: bool = False,
         *,
-        precision: str = "tf32",
-        split_k_mode: str = "auto",
-        split_k_slices: int | None = None,
         stream: Any = None,
+        **options: Any,
     ) -> GemmRun:
         """Multiplies. Without D the result is a new array, found in the returned object's `D`.
 
         C is read only if beta is not 0. sync: wait for the stream before returning; False to stay
-        asynchronous, and in CUDA graphs. print_module: print the kernel's source. The other
-        arguments, and the errors, are those of `cleave.gemm`.
+        asynchronous, and in CUDA graphs. print_module: print the kernel's source. `options` and the
+        errors are those of `cleave.gemm`: split_k_mode, split_k_slices, precision, bias and so on.
         """
-        return self._run(
-            _core.gemm, (A, B, C, D), alpha, beta, sync, print_module, stream, precision=precision,
-            split_k_mode=split_k_mode, split_k_slices=split_k_slices,
-        )  # fmt: skip
+        alpha, beta = _either(alpha, self.alpha), _either(beta, self.beta)
+        A, B, read = self._read((A, B, C, D), beta)
+        options = _lowered(options) | read
+        dtype, _, _, device, stream = _core.inspect(A, "A", stream)
+        self._check_accumulator(dtype)
+        if print_module:
+            planned = {name: options[name] for name in options if name not in _OF_CALLS}
+            print(self._planner(A, B, **planned).kernel_source)
+        result = self._multiply(
+            A, B, alpha=alpha, beta=beta if beta != 0 else None, stream=stream, **options
+        )
+        done = GemmRun(result, device, stream)
+        if sync:
+            done.sync()
+        return done
 
     def construct(
         self,
@@ -199,35 +209,8 @@ class Gemm:
         """
         A, B, read = self._read((A, B, C, D), _either(beta, self.beta))
         self._check_accumulator(_core.inspect(A, "A")[0])
-        lowered = {name.lower(): value for name, value in options.items()}
-        self.plan = self._planner(A, B, **lowered, **read)
+        self.plan = self._planner(A, B, **_lowered(options), **read)
         return self.plan
-
-    def _run(
-        self,
-        multiply: Callable[..., Any],
-        matrices: tuple[Any, ...],
-        alpha: float | None,
-        beta: float | None,
-        sync: bool,
-        print_module: bool,
-        stream: Any,
-        **options: Any,
-    ) -> GemmRun:
-        alpha, beta = _either(alpha, self.alpha), _either(beta, self.beta)
-        A, B, read = self._read(matrices, beta)
-        options |= read
-        dtype, _, _, device, stream = _core.inspect(A, "A", stream)
-        self._check_accumulator(dtype)
-        if print_module:
-            print(self._planner(A, B, **options).kernel_source)
-        result = multiply(
-            A, B, alpha=alpha, beta=beta if beta != 0 else None, stream=stream, **options
-        )
-        done = GemmRun(result, device, stream)
-        if sync:
-            done.sync()
-        return done
 
     def _read(self, matrices: tuple[Any, ...], beta: float) -> tuple[Any, Any, dict[str, Any]]:
         """A, B, and C, D and the attributes as options of a product, all checked."""
@@ -280,10 +263,12 @@ class ScaledGemm(Gemm):
     """D = activation(alpha * (scale_A * A) @ (scale_B * B) + beta * C + bias), of 8-bit elements.
 
     The arguments and errors are those of `Gemm`, but that `element` is the type of A and B alone,
-    and a new D is bfloat16 by default.
+    and a new D is bfloat16 by default. The options of `run` are those of `cleave.scaled_gemm`, with
+    scale_A, scale_B and scale_D.
     """
 
     __slots__ = ()
+    _multiply = staticmethod(_core.scaled_gemm)
     _planner = staticmethod(_core.plan_scaled_gemm)
 
     def __init__(
@@ -302,85 +287,18 @@ class ScaledGemm(Gemm):
             **others,
         )
 
-    def run(
-        self,
-        A: Any = None,
-        B: Any = None,
-        C: Any = None,
-        D: Any = None,
-        alpha: float | None = None,
-        beta: float | None = None,
-        sync: bool = True,
-        print_module: bool = False,
-        *,
-        scale_A: Any,
-        scale_B: Any,
-        scale_D: Any = None,
-        bias: Any = None,
-        amax: Any = None,
-        azp: Any = None,
-        azp_adj: Any = None,
-        use_fast_accum: bool = False,
-        split_k_mode: str = "auto",
-        split_k_slices: int | None = None,
-        stream: Any = None,
-    ) -> GemmRun:
-        """Multiplies, as `Gemm.run` does. What is new is as in `cleave.scaled_gemm`."""
-        return self._run(
-            _core.scaled_gemm, (A, B, C, D), alpha, beta, sync, print_module, stream,
-            scale_a=scale_A, scale_b=scale_B, scale_d=scale_D, bias=bias, amax=amax, azp=azp,
-            azp_adj=azp_adj, use_fast_accum=use_fast_accum, split_k_mode=split_k_mode,
-            split_k_slices=split_k_slices,
-        )  # fmt: skip
-
 
 class GroupedGemm(Gemm):
     """A product for each of many groups, of any sizes, which the ranks of A and B tell.
 
     D[begin:end] = activation(alpha * A[begin:end] @ B[g] + beta * C[begin:end] + bias[g]) and so
-    on: the forms are those of `cleave.grouped_gemm`, the arguments and errors those of `Gemm`.
+    on: the forms, and the options of `run`, are those of `cleave.grouped_gemm`, the arguments and
+    errors those of `Gemm`.
     """
 
     __slots__ = ()
+    _multiply = staticmethod(_core.grouped_gemm)
     _planner = staticmethod(_core.plan_grouped_gemm)
-
-    def run(
-        self,
-        A: Any = None,
-        B: Any = None,
-        C: Any = None,
-        D: Any = None,
-        alpha: float | None = None,
-        beta: float | None = None,
-        sync: bool = True,
-        print_module: bool = False,
-        *,
-        offs: Any = None,
-        indptr: Any = None,
-        starts: Any = None,
-        sizes: Any = None,
-        counts: Any = None,
-        alignment: int | None = None,
-        scale_A: Any = None,
-        scale_B: Any = None,
-        bias: Any = None,
-        use_fast_accum: bool = False,
-        zero_rest: bool | None = None,
-        check_offsets: bool = False,
-        precision: str = "tf32",
-        split_k_mode: str = "auto",
-        split_k_slices: int | None = None,
-        stream: Any = None,
-    ) -> GemmRun:
-        """Multiplies, as `Gemm.run` does. What is new is as in `cleave.grouped_gemm`."""
-        multiply = functools.partial(_core.grouped_gemm, check_offsets=check_offsets)
-        return self._run(
-            multiply, (A, B, C, D), alpha, beta, sync, print_module, stream, offs=offs,
-            indptr=indptr, starts=starts, sizes=sizes, counts=counts, alignment=alignment,
-            scale_a=scale_A, scale_b=scale_B, bias=bias, use_fast_accum=use_fast_accum,
-            zero_rest=zero_rest, precision=precision, split_k_mode=split_k_mode,
-            split_k_slices=split_k_slices,
-        )  # fmt: skip
 
 
 class _Conv2d(Gemm):
@@ -388,7 +306,6 @@ class _Conv2d(Gemm):
 
     __slots__ = ()
     _kind: str
-    _convolve: Callable[..., Any]  # as _core.gemm: A, B and options
 
     def __init__(
         self,
@@ -429,25 +346,18 @@ class _Conv2d(Gemm):
         stream: Any = None,
         *,
         size: tuple[int, ...] | None = None,
-        groups: int = 1,
-        bias: Any = None,
-        precision: str = "tf32",
+        **options: Any,
     ) -> GemmRun:
         """Convolves. Without D the result is a new array, found in the returned object's `D`.
 
         C is read only if beta is not 0. split_k: a mode and a number of slices, or None for the
         planner's. size: of Dgrad and Wgrad the shape of the result, where neither D nor C has it.
-        sync and print_module are those of `Gemm.run`, the other arguments, and the errors, those
-        of `cleave.conv2d` and its gradients.
+        sync and print_module are those of `Gemm.run`, the other arguments and `options` (groups,
+        bias, precision and so on), and the errors, those of `cleave.conv2d` and its gradients.
         """
-        options = self._sizes((A, B, C, D), size, split_k)
-        options |= {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups}
-        options["precision"] = precision
-        if bias is not None:
-            options["bias"] = bias
-        return self._run(
-            self._convolve, (A, B, C, D), alpha, beta, sync, print_module, stream, **options
-        )
+        options |= self._sizes((A, B, C, D), size, split_k)
+        options |= {"stride": stride, "padding": padding, "dilation": dilation}
+        return super().run(A, B, C, D, alpha, beta, sync, print_module, stream=stream, **options)
 
     def construct(
         self,
@@ -499,7 +409,7 @@ class Conv2dFprop(_Conv2d):
     __slots__ = ()
     _kind = "fprop"
     _planner = staticmethod(functools.partial(_core.plan_conv2d, _kind))
-    _convolve = staticmethod(_core.conv2d)
+    _multiply = staticmethod(_core.conv2d)
 
 
 class Conv2dDgrad(_Conv2d):
@@ -510,7 +420,7 @@ class Conv2dDgrad(_Conv2d):
     _planner = staticmethod(functools.partial(_core.plan_conv2d, _kind))
 
     @staticmethod
-    def _convolve(A: Any, B: Any, *, size: tuple[int, ...], **options: Any) -> Any:
+    def _multiply(A: Any, B: Any, *, size: tuple[int, ...], **options: Any) -> Any:
         return _core.conv2d_dgrad(size, B, A, **options)
 
 
@@ -525,10 +435,19 @@ class Conv2dWgrad(_Conv2d):
     _planner = staticmethod(functools.partial(_core.plan_conv2d, _kind))
 
     @staticmethod
-    def _convolve(A: Any, B: Any, *, size: tuple[int, ...], activation: str, **options: Any) -> Any:
+    def _multiply(A: Any, B: Any, *, size: tuple[int, ...], activation: str, **options: Any) -> Any:
         if activation != "none":
             raise ValueError(f"activation is {activation}, but Conv2dWgrad has none; leave it out")
         return _core.conv2d_wgrad(B, size, A, **options)
+
+
+# What shapes no plan.
+_OF_CALLS = ("check_offsets", "workspace")
+
+
+def _lowered(options: dict[str, Any]) -> dict[str, Any]:
+    """scale_A as `cleave.scaled_gemm` calls it, and so on."""
+    return {name.lower(): value for name, value in options.items()}
 
 
 def _either(own: Any, common: Any) -> Any:

@@ -17,6 +17,7 @@ void bind_plan_problem(nanobind::module_& m);       // plan_problem
 void bind_plan_conv_problem(nanobind::module_& m);  // plan_conv_problem
 void bind_tuning(nanobind::module_& m);             // plan_candidate, tune_store, host_bench
 void bind_launch_floor(nanobind::module_& m);       // launch_floor
+void bind_mistakes(nanobind::module_& m);           // explain_mistakes
 void bind_inspect(nanobind::module_& m);            // inspect, dtype_name
 void bind_emit(nanobind::module_& m);               // emit
 void bind_kernels(nanobind::module_& m);            // compile_all, compile_plan, the disk cache

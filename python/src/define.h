@@ -94,7 +94,9 @@ void define(nanobind::class_<Class>& type, const char* name, List<Ps...> positio
         },
         annotations..., doc, nanobind::sig(signature.c_str()));
   });
+  const nanobind::str qualified = nanobind::borrow<nanobind::str>(type.attr("__name__"));
   Signature names = detail::names(name, positional, keywords);
+  names.function = std::string(qualified.c_str()) + "." + name;
   names.is_method = true;
   explain_mistakes(type.attr("__dict__")[name], std::move(names));
 }

@@ -11,6 +11,7 @@
 #include "bindings.h"
 
 namespace nb = nanobind;
+using namespace nb::literals;
 
 namespace cleave::python {
 namespace {
@@ -25,8 +26,8 @@ vectorcallfunc& entry_of(PyObject* callable) {
 }
 
 std::string guess(const std::string& word, const std::vector<std::string>& known) {
-  const nb::list near =
-      nb::cast<nb::list>(nb::module_::import_("difflib").attr("get_close_matches")(word, known, 1));
+  const nb::list near = nb::cast<nb::list>(
+      nb::module_::import_("difflib").attr("get_close_matches")(word, known, 1, 0.7));
   if (near.size() == 0) return fmt::format("; it has {}", fmt::join(known, ", "));
   return fmt::format(". Did you mean '{}'?", nb::cast<std::string>(near[0]));
 }
@@ -95,10 +96,26 @@ void explain_mistakes(nb::handle function, Signature signature) {
   for (size_t kind = 0; kind < kKinds; ++kind) {
     if (originals[kind] && originals[kind] != entry) continue;
     originals[kind] = entry;
+#if PY_VERSION_HEX >= 0x030C0000
+    if (PyFunction_Check(function.ptr())) {
+      PyFunction_SetVectorcall(reinterpret_cast<PyFunctionObject*>(function.ptr()), kEntries[kind]);
+    }
+#endif
     entry = kEntries[kind];
     signatures->insert_or_assign(nb::borrow(function).release().ptr(), std::move(signature));
     return;
   }
+}
+
+void bind_mistakes(nb::module_& m) {
+  m.def(
+      "explain_mistakes",
+      [](nb::handle function, const std::string& name, const std::vector<std::string>& parameters) {
+        explain_mistakes(function, {name, parameters, parameters.size()});
+      },
+      "function"_a, "name"_a, "parameters"_a,
+      "Calls of `function` with a keyword that it does not have say which one was meant.",
+      nb::sig("def explain_mistakes(function: object, name: str, parameters: list[str]) -> None"));
 }
 
 }  // namespace cleave::python

@@ -18,6 +18,7 @@ NB_MODULE(_core, m) {
   bind_moe(m);
   bind_plan_problem(m);
   bind_plan_conv_problem(m);
+  bind_mistakes(m);
   bind_inspect(m);
   bind_tuning(m);
   bind_launch_floor(m);

@@ -176,7 +176,7 @@ Granularity from_string(std::string_view name) {
 }
 template <>
 Major from_string(std::string_view name) {
-  return find<Major>("major", name, major_names);
+  return find<Major>("scale_major", name, major_names);
 }
 template <>
 Order from_string(std::string_view name) {

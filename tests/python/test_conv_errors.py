@@ -203,7 +203,7 @@ BAD: dict[str, Case] = {
         "wgrad", {"accumulate": True, "out": WEIGHT.copy("K"), "c": WEIGHT}, ValueError,
         ("accumulate is True", "no c")),
     "accumulate is a number": ("wgrad", {"accumulate": 1}, TypeError, ("accumulate", "int")),
-    "activation backwards": ("wgrad", {"activation": "relu"}, TypeError, ("incompatible",)),
+    "activation backwards": ("wgrad", {"activation": "relu"}, TypeError, ("'activation'",)),
     "workspace is small": (
         "wgrad", {"split_k_mode": "parallel", "split_k_slices": 4, "workspace": line(1)},
         ValueError, ("workspace has 4 bytes",)),

@@ -301,7 +301,7 @@ BAD: dict[str, tuple[dict[str, Any], type[Exception], tuple[str, ...]]] = {
         ValueError,
         ("scale_out is read-only",),
     ),
-    "scale_major": ({"scale_major": "m"}, ValueError, ('scale_major is "m"', '"mn"')),
+    "scale_major": ({"scale_major": "m"}, ValueError, ('scale_major is "m"', "of k, mn")),
     "zero without scale": (
         {"zero": np.ones(4, np.int32), "symmetric": False},
         ValueError,

@@ -59,6 +59,9 @@ under their names scaled_gemm.full, grouped_gemm.full and so on, which torch nee
 in torch.inference_mode(), where gradients are left alone.
 """
 
+import sys
+
+from .. import _mistakes
 from . import _library
 
 _library.load()
@@ -104,3 +107,4 @@ _autograd.register()
 _conv_autograd.register()
 _grouped_autograd.register()
 _moe_autograd.register()
+_mistakes.explain(sys.modules[__name__])

@@ -1,0 +1,47 @@
+"""What was meant by a keyword that a function has not: a call that failed is looked at again."""
+
+from __future__ import annotations
+
+import inspect
+import re
+import sys
+from collections.abc import Callable
+from types import FunctionType, ModuleType
+from typing import Any
+
+from . import _core
+
+
+def explain(*scopes: ModuleType | type) -> None:
+    """Makes what is public in modules, and in classes, say which keyword was meant."""
+    for scope in scopes:
+        for name, found in vars(scope).items():
+            found = getattr(found, "__func__", found)  # of a classmethod
+            if isinstance(scope, ModuleType) and name not in getattr(scope, "__all__", ()):
+                continue
+            if isinstance(scope, type) and name.startswith("_") and name != "__init__":
+                continue
+            if isinstance(found, type):
+                explain(found)
+            elif _is_native(found) or _needs_help(found):
+                _core.explain_mistakes(found, found.__qualname__, parameters_of(found))
+
+
+def parameters_of(function: Callable[..., Any]) -> list[str]:
+    """The names of its parameters, those first that may be passed by position."""
+    if isinstance(function, FunctionType):
+        return list(inspect.signature(function).parameters)
+    declaration = function.__nb_signature__[0][0]
+    names = re.findall(r"(\w+): ", declaration)
+    return ["self", *names] if "(self" in declaration else names
+
+
+def _is_native(function: Any) -> bool:
+    return type(function).__name__ in ("nb_func", "nb_method")
+
+
+def _needs_help(function: Any) -> bool:
+    """From 3.13 on, Python says by itself what was meant."""
+    if not isinstance(function, FunctionType) or sys.version_info >= (3, 13):
+        return False
+    return not function.__code__.co_flags & inspect.CO_VARKEYWORDS
