@@ -22,6 +22,8 @@ add_library(cleave ${cleave_sources})
 add_library(cleave::cleave ALIAS cleave)
 cleave_embed_files(cleave FUNCTION embedded_headers TYPE EmbeddedHeader HEADER jit/embedded.h
                    ROOT kernels PATTERN cleave/*.h)
+cleave_embed_files(cleave FUNCTION shipped_tuned_tables TYPE ShippedTable HEADER plan/tuned_tables.h
+                   ROOT src/plan/tuned PATTERN *.txt)
 cleave_embed_files(cleave FUNCTION embedded_templates TYPE EmbeddedFile HEADER emit/embedded.h
                    ROOT src/emit/templates PATTERN *.in)
 cleave_embed_files(cleave FUNCTION embedded_host_headers TYPE EmbeddedFile HEADER emit/embedded.h

@@ -21,7 +21,7 @@
 #include "jit/compiler.h"
 #include "jit/source.h"
 #include "kernel_sample.h"
-#include "plan/catalogue.h"
+#include "plan/all_configs.h"
 
 namespace {
 

@@ -14,7 +14,7 @@
 #include "jit/compiler.h"
 #include "jit/disk_cache.h"
 #include "jit/source.h"
-#include "plan/catalogue.h"
+#include "plan/all_configs.h"
 #include "plan/gpu_plan.h"
 #include "plan/model_device.h"
 #include "plan/tuned.h"

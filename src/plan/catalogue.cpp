@@ -51,6 +51,12 @@ bool worth_multicast(const Spec& s) {
   return s.tile_m * s.tile_n >= 64 * 64;
 }
 
+bool is_plain(const Spec& tile) {
+  return tile.multicast_m * tile.multicast_n == 1 && !tile.transposed && !tile.pingpong;
+}
+
+}  // namespace
+
 std::vector<Spec> tiles(KernelFamily family) {
   std::vector<Spec> specs;
   if (family != KernelFamily::portable) {
@@ -71,11 +77,6 @@ std::vector<Spec> tiles(KernelFamily family) {
   return specs;
 }
 
-bool is_plain(const Spec& tile) {
-  return tile.multicast_m * tile.multicast_n == 1 && !tile.transposed && !tile.pingpong;
-}
-
-/// `tile` as it is, and in the ways that convolutions with few channels, or filters, have beside.
 std::vector<Spec> variants(const Spec& tile, const GemmProblem& p) {
   std::vector<Spec> specs{tile};
   const auto few = [&](int64_t channels) {
@@ -94,6 +95,8 @@ std::vector<Spec> variants(const Spec& tile, const GemmProblem& p) {
   }
   return specs;
 }
+
+namespace {
 
 /// Tiles more than twice as large as the output (of a group, on average) are left to smaller ones,
 /// if there are any.
@@ -263,185 +266,6 @@ bool is_listed(const Spec& spec) {
          (spec.split == SplitKMode::parallel &&
           std::ranges::find(kClusters, spec.cluster_k) != std::end(kClusters) &&
           spec.slices % spec.cluster_k == 0);
-}
-
-std::vector<GemmConfig> all_configs(const DeviceInfo& device) {
-  std::vector<GemmConfig> configs;
-  const auto matrix = [](DType type, bool rows, int64_t m, int64_t n, uint32_t alignment = 16) {
-    return rows ? MatrixLayout{type, n, 1, 0, alignment} : MatrixLayout{type, 1, m, 0, alignment};
-  };
-  // A problem that no dimension of makes special; `a`, `b`: types of the operands.
-  const auto problem = [&](DType a, DType b, DType d, Major a_major = Major::k,
-                           Major b_major = Major::k, uint32_t alignment = 16) {
-    GemmProblem p;
-    p.m = p.n = 1024;
-    p.k = 4096;
-    p.a = matrix(a, a_major == Major::k, p.m, p.k, alignment);
-    p.b = matrix(b, b_major == Major::mn, p.k, p.n, alignment);
-    p.c = p.d = matrix(d, true, p.m, p.n);
-    p.bias_dtype = DType::f32;
-    return p;
-  };
-  const auto visit = [&](const GemmProblem& p, SplitKMode split = SplitKMode::none,
-                         bool all_sharings = false) {
-    for (Spec spec : tiles(KernelFamily::automatic)) {
-      spec.split = split;
-      spec.slices = split == SplitKMode::none ? 1 : 8;
-      if (p.a.alignment < 16 && spec.family == KernelFamily::sm90) continue;
-      // Multicast and the order of D's stores do not depend on the rest: once each is enough.
-      if (!all_sharings && (spec.transposed || spec.multicast_m * spec.multicast_n > 1)) continue;
-      for (const Spec& variant : variants(spec, p)) {
-        const auto choice = make_choice(p, device, variant);
-        if (!choice) continue;
-        const auto& config = choice->config;
-        if (std::find(configs.begin(), configs.end(), config) == configs.end())
-          configs.push_back(config);
-      }
-    }
-  };
-
-  constexpr Major majors[] = {Major::k, Major::mn};
-  for (const Major a : majors) {
-    for (const Major b : majors) {
-      const bool base = a == Major::k && b == Major::k;
-      for (const DType in : {DType::bf16, DType::f32})
-        visit(problem(in, in, in, a, b), SplitKMode::none, base);
-      visit(problem(DType::f16, DType::f16, DType::f16, a, b, 2), SplitKMode::none, base);
-    }
-  }
-  for (const SplitKMode split :
-       {SplitKMode::serial, SplitKMode::parallel, SplitKMode::cluster, SplitKMode::stream_k}) {
-    for (const DType in : {DType::f16, DType::f32, DType::i8})
-      visit(problem(in, in, DType::f32), split);
-  }
-  for (const Activation activation :
-       {Activation::relu, Activation::gelu_tanh, Activation::gelu_erf, Activation::silu}) {
-    GemmProblem p = problem(DType::bf16, DType::bf16, DType::bf16);
-    p.activation = activation;
-    p.bias = Bias::row;
-    p.has_c = true;
-    visit(p);
-  }
-
-  // 8-bit operands: every way to scale them, and to store what comes out.
-  const auto scaled = [&](DType a, DType b, DType d, ScaleLayout scale_a, ScaleLayout scale_b,
-                          bool fast = false) {
-    GemmProblem p = problem(a, b, d);
-    p.scale_a = scale_a;
-    p.scale_b = scale_b;
-    p.fast_accumulation = fast;
-    return p;
-  };
-  constexpr ScaleLayout vector{.kind = Scaling::vector, .stride_row = 1};
-  constexpr ScaleLayout lines{.kind = Scaling::block, .rows = 1, .stride_row = 1};
-  constexpr ScaleLayout squares{.kind = Scaling::block, .rows = 128, .stride_row = 1};
-  GemmProblem asymmetric = scaled(DType::i8, DType::i8, DType::bf16, vector, vector);
-  asymmetric.has_zero = true;
-  asymmetric.bias = Bias::row;
-  visit(asymmetric);
-  GemmProblem exact = problem(DType::i8, DType::i8, DType::i32);
-  exact.has_c = true;
-  visit(exact);
-  visit(scaled(DType::e4m3, DType::e4m3, DType::bf16, vector, vector, true), SplitKMode::none,
-        true);
-  visit(scaled(DType::e5m2, DType::e4m3, DType::f32, vector, vector));
-  GemmProblem chained = scaled(DType::e4m3, DType::e5m2, DType::e4m3, vector, vector);
-  chained.has_scale_d = chained.has_amax = chained.has_c = true;
-  visit(chained);
-  visit(scaled(DType::e4m3, DType::e4m3, DType::bf16, lines, squares));
-  visit(scaled(DType::e4m3, DType::e4m3, DType::bf16, squares, lines));
-  visit(scaled(DType::e4m3, DType::e4m3, DType::f32, lines, lines));
-  visit(scaled(DType::i8, DType::i8, DType::bf16, lines, squares));
-
-  // Groups, as a mixture of experts has them: forward, data gradient, weight gradient.
-  const auto grouped = [&](GemmProblem p, Grouping dimension) {
-    p.batch = 64;
-    p.groups.dimension = dimension;
-    if (dimension == Grouping::m) p.b.stride_batch = p.k * p.n;
-    if (dimension == Grouping::n) p.a.stride_batch = p.m * p.k;
-    if (dimension == Grouping::k) p.c.stride_batch = p.d.stride_batch = p.m * p.n;
-    return p;
-  };
-  for (const SplitKMode split : {SplitKMode::none, SplitKMode::parallel, SplitKMode::stream_k}) {
-    const bool all_sharings = split == SplitKMode::none;
-    const GemmProblem tn = problem(DType::bf16, DType::bf16, DType::bf16);
-    visit(grouped(tn, Grouping::m), split, all_sharings);
-    visit(grouped(tn, Grouping::n), split);
-    visit(grouped(problem(DType::bf16, DType::bf16, DType::bf16, Major::k, Major::mn), Grouping::m),
-          split);
-    GemmProblem gradient = problem(DType::bf16, DType::bf16, DType::f32, Major::mn, Major::mn);
-    gradient.has_c = true;
-    visit(grouped(gradient, Grouping::k), split, all_sharings);
-  }
-  GemmProblem feed_forward = problem(DType::bf16, DType::bf16, DType::bf16);
-  feed_forward.activation = Activation::swiglu;
-  feed_forward.b.stride_batch = 0;
-  visit(feed_forward, SplitKMode::none, true);
-  visit(grouped(feed_forward, Grouping::m));
-  visit(grouped(scaled(DType::e4m3, DType::e4m3, DType::bf16, vector, vector, true), Grouping::m));
-  visit(grouped(scaled(DType::e4m3, DType::e4m3, DType::bf16, lines, squares), Grouping::m));
-  GemmProblem scaled_gradient = scaled(DType::e4m3, DType::e4m3, DType::f32, lines, lines);
-  scaled_gradient.groups.bounds = GroupBounds::aligned_ends;
-  scaled_gradient.groups.spacing = kScaleBlock;
-  for (const SplitKMode split : {SplitKMode::none, SplitKMode::stream_k})
-    visit(grouped(scaled_gradient, Grouping::k), split);
-
-  // Convolutions: one class and several, with and without depth, in all three directions.
-  const auto convolution = [&](Conv kind, DType in, DType out, int32_t stride, bool depth = false,
-                               Division division = Division::automatic) {
-    const ConvAxis axis{.size = 28, .filter = 3, .stride = stride, .pad_begin = 1, .pad_end = 1};
-    const ConvLayout conv{.kind = kind,
-                          .images = 8,
-                          .channels = 256,
-                          .filters = 256,
-                          .axes = {depth ? axis : ConvAxis{}, axis, axis},
-                          .division = division};
-    return implicit_gemm(conv, 1, in, out);
-  };
-  for (const Conv kind : {Conv::fprop, Conv::dgrad, Conv::wgrad}) {
-    visit(convolution(kind, DType::f16, DType::f16, 2), SplitKMode::none, true);
-    visit(convolution(kind, DType::bf16, DType::f32, 1), SplitKMode::parallel);
-    visit(convolution(kind, DType::f32, DType::f32, 2));
-    visit(convolution(kind, DType::bf16, DType::bf16, 2, true));
-  }
-  for (const SplitKMode split : {SplitKMode::serial, SplitKMode::parallel, SplitKMode::stream_k})
-    visit(convolution(Conv::dgrad, DType::bf16, DType::bf16, 2), split);
-  visit(convolution(Conv::fprop, DType::i8, DType::i32, 2));
-  for (const Division division : {Division::plain, Division::fast_load})
-    visit(convolution(Conv::dgrad, DType::f16, DType::f16, 2, false, division));
-  // Few channels.
-  for (const Conv kind : {Conv::fprop, Conv::dgrad, Conv::wgrad}) {
-    for (const int64_t few : {8, 6, 3}) {
-      GemmProblem stem = convolution(kind, DType::f16, DType::f16, 2);
-      stem.conv.channels = few;
-      visit(implicit_gemm(stem.conv, 1, DType::f16, DType::f16), SplitKMode::none);
-      visit(implicit_gemm(stem.conv, 1, DType::f16, DType::f16), SplitKMode::parallel);
-      if (kind != Conv::dgrad) continue;
-      stem.conv.channels = 64;
-      stem.conv.filters = few;
-      visit(implicit_gemm(stem.conv, 1, DType::f16, DType::f16), SplitKMode::none);
-    }
-  }
-  // float32 as it is: the portable kernel with another multiplication.
-  const auto ieee = [](GemmProblem p) {
-    p.precision = Precision::ieee;
-    return p;
-  };
-  for (const Major a : majors) {
-    for (const Major b : majors) visit(ieee(problem(DType::f32, DType::f32, DType::f32, a, b)));
-  }
-  for (const SplitKMode split : {SplitKMode::parallel, SplitKMode::stream_k})
-    visit(ieee(problem(DType::f32, DType::f32, DType::f32, Major::mn, Major::mn)), split);
-  visit(ieee(
-      grouped(problem(DType::f32, DType::f32, DType::f32, Major::mn, Major::mn), Grouping::k)));
-  for (const Conv kind : {Conv::fprop, Conv::dgrad, Conv::wgrad})
-    visit(ieee(convolution(kind, DType::f32, DType::f32, 2)));
-  GemmProblem transposed_layer = convolution(Conv::dgrad, DType::bf16, DType::bf16, 2);
-  transposed_layer.bias = Bias::row;
-  transposed_layer.has_c = true;
-  transposed_layer.activation = Activation::silu;
-  visit(transposed_layer);
-  return configs;
 }
 
 }  // namespace cleave

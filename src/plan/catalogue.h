@@ -23,8 +23,10 @@ Cheapest cheapest(const GemmProblem& problem, const DeviceInfo& device);
 /// though candidates() leaves out what never paid (shared loads of small tiles).
 bool is_listed(const Spec& spec);
 
-/// One configuration of every kernel that candidates() can name on `device`, for `cleave compile
-/// --all`.
-std::vector<GemmConfig> all_configs(const DeviceInfo& device);
+/// Every tile of a family, in every order and multicast; of both families for `automatic`.
+std::vector<Spec> tiles(KernelFamily family);
+
+/// `tile` as it is, and in the ways that convolutions with few channels, or filters, have beside.
+std::vector<Spec> variants(const Spec& tile, const GemmProblem& problem);
 
 }  // namespace cleave

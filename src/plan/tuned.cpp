@@ -54,9 +54,11 @@ using Winners = std::unordered_map<std::string, Spec>;
 
 Winners read_winners() {
   Winners winners;
-  std::istringstream shipped{std::string(shipped_tuned_table())};
-  for (std::string line; std::getline(shipped, line);) {
-    if (auto parsed = parse_tuned(line)) winners.insert(std::move(*parsed));
+  for (const ShippedTable& table : shipped_tuned_tables()) {
+    std::istringstream shipped{std::string(table.text)};
+    for (std::string line; std::getline(shipped, line);) {
+      if (auto parsed = parse_tuned(line)) winners.insert(std::move(*parsed));
+    }
   }
   for (const auto& [key, spec] : user_file().read().lines) winners[key] = spec;
   return winners;

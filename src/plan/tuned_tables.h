@@ -1,10 +1,16 @@
+// The measured winners that ship with the library, src/plan/tuned, as text inside it.
+// embed_files.cmake generates the definition.
 #pragma once
 
-#include <string_view>
+#include <span>
 
 namespace cleave {
 
-/// The tables of measured winners that ship with the library (see tuned.h for the form).
-std::string_view shipped_tuned_table();
+struct ShippedTable {
+  const char* name;  ///< "h100.txt"
+  const char* text;  ///< see tuned.h for the form
+};
+
+std::span<const ShippedTable> shipped_tuned_tables();
 
 }  // namespace cleave

@@ -14,7 +14,7 @@
 #include "jit/nvrtc.h"
 #include "jit/source.h"
 #include "kernel_sample.h"
-#include "plan/catalogue.h"
+#include "plan/all_configs.h"
 
 namespace cleave {
 namespace {

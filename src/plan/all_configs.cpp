@@ -1,0 +1,247 @@
+#include "plan/all_configs.h"
+
+#include <algorithm>
+
+#include "cleave/conv.h"
+#include "plan/catalogue.h"
+
+namespace cleave {
+namespace {
+
+constexpr Major kMajors[] = {Major::k, Major::mn};
+constexpr Conv kConvs[] = {Conv::fprop, Conv::dgrad, Conv::wgrad};
+
+MatrixLayout matrix(DType type, bool rows, int64_t m, int64_t n, uint32_t alignment = 16) {
+  return rows ? MatrixLayout{type, n, 1, 0, alignment} : MatrixLayout{type, 1, m, 0, alignment};
+}
+
+/// A problem that no dimension of makes special; `a`, `b`: types of the operands.
+GemmProblem product(DType a, DType b, DType d, Major a_major = Major::k, Major b_major = Major::k,
+                    uint32_t alignment = 16) {
+  GemmProblem p;
+  p.m = p.n = 1024;
+  p.k = 4096;
+  p.a = matrix(a, a_major == Major::k, p.m, p.k, alignment);
+  p.b = matrix(b, b_major == Major::mn, p.k, p.n, alignment);
+  p.c = p.d = matrix(d, true, p.m, p.n);
+  p.bias_dtype = DType::f32;
+  return p;
+}
+
+constexpr ScaleLayout kVector{.kind = Scaling::vector, .stride_row = 1};
+constexpr ScaleLayout kLines{.kind = Scaling::block, .rows = 1, .stride_row = 1};
+constexpr ScaleLayout kSquares{.kind = Scaling::block, .rows = 128, .stride_row = 1};
+
+GemmProblem scaled(DType a, DType b, DType d, ScaleLayout scale_a, ScaleLayout scale_b,
+                   bool fast = false) {
+  GemmProblem p = product(a, b, d);
+  p.scale_a = scale_a;
+  p.scale_b = scale_b;
+  p.fast_accumulation = fast;
+  return p;
+}
+
+/// As a mixture of experts has it.
+GemmProblem grouped(GemmProblem p, Grouping dimension) {
+  p.batch = 64;
+  p.groups.dimension = dimension;
+  if (dimension == Grouping::m) p.b.stride_batch = p.k * p.n;
+  if (dimension == Grouping::n) p.a.stride_batch = p.m * p.k;
+  if (dimension == Grouping::k) p.c.stride_batch = p.d.stride_batch = p.m * p.n;
+  return p;
+}
+
+GemmProblem convolution(Conv kind, DType in, DType out, int32_t stride, bool depth = false,
+                        Division division = Division::automatic) {
+  const ConvAxis axis{.size = 28, .filter = 3, .stride = stride, .pad_begin = 1, .pad_end = 1};
+  const ConvLayout conv{.kind = kind,
+                        .images = 8,
+                        .channels = 256,
+                        .filters = 256,
+                        .axes = {depth ? axis : ConvAxis{}, axis, axis},
+                        .division = division};
+  return implicit_gemm(conv, 1, in, out);
+}
+
+GemmProblem convolution_of(Conv kind, int64_t channels, int64_t filters) {
+  ConvLayout conv = convolution(kind, DType::f16, DType::f16, 2).conv;
+  conv.channels = channels;
+  conv.filters = filters;
+  return implicit_gemm(conv, 1, DType::f16, DType::f16);
+}
+
+/// float32 as it is: the portable kernel with another multiplication.
+GemmProblem ieee(GemmProblem p) {
+  p.precision = Precision::ieee;
+  return p;
+}
+
+class Collector {
+ public:
+  explicit Collector(const DeviceInfo& device) : device_(device) {}
+
+  std::vector<GemmConfig> configs() {
+    layouts();
+    split_modes();
+    epilogues();
+    scales();
+    groups();
+    convolutions();
+    few_channels();
+    exact_float32();
+    visit_layer();
+    return std::move(configs_);
+  }
+
+ private:
+  void visit(const GemmProblem& p, SplitKMode split = SplitKMode::none, bool all_sharings = false) {
+    for (Spec spec : tiles(KernelFamily::automatic)) {
+      spec.split = split;
+      spec.slices = split == SplitKMode::none ? 1 : 8;
+      if (p.a.alignment < 16 && spec.family == KernelFamily::sm90) continue;
+      // Multicast and the order of D's stores do not depend on the rest: once each is enough.
+      if (!all_sharings && (spec.transposed || spec.multicast_m * spec.multicast_n > 1)) continue;
+      for (const Spec& variant : variants(spec, p)) {
+        const auto choice = make_choice(p, device_, variant);
+        if (choice && std::ranges::find(configs_, choice->config) == configs_.end())
+          configs_.push_back(choice->config);
+      }
+    }
+  }
+
+  void layouts() {
+    for (const Major a : kMajors) {
+      for (const Major b : kMajors) {
+        const bool base = a == Major::k && b == Major::k;
+        for (const DType in : {DType::bf16, DType::f32})
+          visit(product(in, in, in, a, b), SplitKMode::none, base);
+        visit(product(DType::f16, DType::f16, DType::f16, a, b, 2), SplitKMode::none, base);
+      }
+    }
+  }
+
+  void split_modes() {
+    for (const SplitKMode split :
+         {SplitKMode::serial, SplitKMode::parallel, SplitKMode::cluster, SplitKMode::stream_k}) {
+      for (const DType in : {DType::f16, DType::f32, DType::i8})
+        visit(product(in, in, DType::f32), split);
+    }
+  }
+
+  void epilogues() {
+    for (const Activation activation :
+         {Activation::relu, Activation::gelu_tanh, Activation::gelu_erf, Activation::silu}) {
+      GemmProblem p = product(DType::bf16, DType::bf16, DType::bf16);
+      p.activation = activation;
+      p.bias = Bias::row;
+      p.has_c = true;
+      visit(p);
+    }
+  }
+
+  /// 8-bit operands: every way to scale them, and to store what comes out.
+  void scales() {
+    GemmProblem asymmetric = scaled(DType::i8, DType::i8, DType::bf16, kVector, kVector);
+    asymmetric.has_zero = true;
+    asymmetric.bias = Bias::row;
+    visit(asymmetric);
+    GemmProblem exact = product(DType::i8, DType::i8, DType::i32);
+    exact.has_c = true;
+    visit(exact);
+    visit(scaled(DType::e4m3, DType::e4m3, DType::bf16, kVector, kVector, true), SplitKMode::none,
+          true);
+    visit(scaled(DType::e5m2, DType::e4m3, DType::f32, kVector, kVector));
+    GemmProblem chained = scaled(DType::e4m3, DType::e5m2, DType::e4m3, kVector, kVector);
+    chained.has_scale_d = chained.has_amax = chained.has_c = true;
+    visit(chained);
+    visit(scaled(DType::e4m3, DType::e4m3, DType::bf16, kLines, kSquares));
+    visit(scaled(DType::e4m3, DType::e4m3, DType::bf16, kSquares, kLines));
+    visit(scaled(DType::e4m3, DType::e4m3, DType::f32, kLines, kLines));
+    visit(scaled(DType::i8, DType::i8, DType::bf16, kLines, kSquares));
+  }
+
+  /// Forward, data gradient, weight gradient.
+  void groups() {
+    for (const SplitKMode split : {SplitKMode::none, SplitKMode::parallel, SplitKMode::stream_k}) {
+      const bool all_sharings = split == SplitKMode::none;
+      const GemmProblem tn = product(DType::bf16, DType::bf16, DType::bf16);
+      visit(grouped(tn, Grouping::m), split, all_sharings);
+      visit(grouped(tn, Grouping::n), split);
+      visit(
+          grouped(product(DType::bf16, DType::bf16, DType::bf16, Major::k, Major::mn), Grouping::m),
+          split);
+      GemmProblem gradient = product(DType::bf16, DType::bf16, DType::f32, Major::mn, Major::mn);
+      gradient.has_c = true;
+      visit(grouped(gradient, Grouping::k), split, all_sharings);
+    }
+    GemmProblem feed_forward = product(DType::bf16, DType::bf16, DType::bf16);
+    feed_forward.activation = Activation::swiglu;
+    feed_forward.b.stride_batch = 0;
+    visit(feed_forward, SplitKMode::none, true);
+    visit(grouped(feed_forward, Grouping::m));
+    visit(grouped(scaled(DType::e4m3, DType::e4m3, DType::bf16, kVector, kVector, true),
+                  Grouping::m));
+    visit(grouped(scaled(DType::e4m3, DType::e4m3, DType::bf16, kLines, kSquares), Grouping::m));
+    GemmProblem gradient = scaled(DType::e4m3, DType::e4m3, DType::f32, kLines, kLines);
+    gradient.groups.bounds = GroupBounds::aligned_ends;
+    gradient.groups.spacing = kScaleBlock;
+    for (const SplitKMode split : {SplitKMode::none, SplitKMode::stream_k})
+      visit(grouped(gradient, Grouping::k), split);
+  }
+
+  /// One class and several, with and without depth, in all three directions.
+  void convolutions() {
+    for (const Conv kind : kConvs) {
+      visit(convolution(kind, DType::f16, DType::f16, 2), SplitKMode::none, true);
+      visit(convolution(kind, DType::bf16, DType::f32, 1), SplitKMode::parallel);
+      visit(convolution(kind, DType::f32, DType::f32, 2));
+      visit(convolution(kind, DType::bf16, DType::bf16, 2, true));
+    }
+    for (const SplitKMode split : {SplitKMode::serial, SplitKMode::parallel, SplitKMode::stream_k})
+      visit(convolution(Conv::dgrad, DType::bf16, DType::bf16, 2), split);
+    visit(convolution(Conv::fprop, DType::i8, DType::i32, 2));
+    for (const Division division : {Division::plain, Division::fast_load})
+      visit(convolution(Conv::dgrad, DType::f16, DType::f16, 2, false, division));
+  }
+
+  void few_channels() {
+    for (const Conv kind : kConvs) {
+      for (const int64_t few : {8, 6, 3}) {
+        visit(convolution_of(kind, few, 256));
+        visit(convolution_of(kind, few, 256), SplitKMode::parallel);
+        if (kind == Conv::dgrad) visit(convolution_of(kind, 64, few));
+      }
+    }
+  }
+
+  void exact_float32() {
+    for (const Major a : kMajors) {
+      for (const Major b : kMajors) visit(ieee(product(DType::f32, DType::f32, DType::f32, a, b)));
+    }
+    const GemmProblem nt = product(DType::f32, DType::f32, DType::f32, Major::mn, Major::mn);
+    for (const SplitKMode split : {SplitKMode::parallel, SplitKMode::stream_k})
+      visit(ieee(nt), split);
+    visit(ieee(grouped(nt, Grouping::k)));
+    for (const Conv kind : kConvs) visit(ieee(convolution(kind, DType::f32, DType::f32, 2)));
+  }
+
+  /// A transposed convolution as a layer.
+  void visit_layer() {
+    GemmProblem layer = convolution(Conv::dgrad, DType::bf16, DType::bf16, 2);
+    layer.bias = Bias::row;
+    layer.has_c = true;
+    layer.activation = Activation::silu;
+    visit(layer);
+  }
+
+  const DeviceInfo& device_;
+  std::vector<GemmConfig> configs_;
+};
+
+}  // namespace
+
+std::vector<GemmConfig> all_configs(const DeviceInfo& device) {
+  return Collector(device).configs();
+}
+
+}  // namespace cleave

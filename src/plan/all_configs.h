@@ -1,0 +1,14 @@
+// Every kernel, for `cleave compile --all` and the tests that compile them.
+#pragma once
+
+#include <vector>
+
+#include "cleave/config/gemm_config.h"
+#include "cleave/device.h"
+
+namespace cleave {
+
+/// One configuration of every kernel that candidates() can name on `device`.
+std::vector<GemmConfig> all_configs(const DeviceInfo& device);
+
+}  // namespace cleave
