@@ -71,4 +71,13 @@ inline TensorMapShape map_of_d(const GemmConfig& c, const GemmParams& p, uint32_
   return stores_ragged(c.grouping, c.d_order) ? detail::ragged(map) : map;
 }
 
+/// Calls `visit(map, data, shape)` for the maps of A, B and D, as far as the kernel has them: where
+/// they are, what they show, and a function that says how.
+template <class Visit>
+void visit_matrix_maps(const GemmConfig& c, uint32_t batch, GemmParams& p, const Visit& visit) {
+  if (has_map_a(c)) visit(p.map_a, p.a.data, [&] { return map_of_a(c, p, batch); });
+  if (has_map_b(c)) visit(p.map_b, p.b.data, [&] { return map_of_b(c, p, batch); });
+  if (has_map_d(c)) visit(p.map_d, p.epilogue.d, [&] { return map_of_d(c, p, batch); });
+}
+
 }  // namespace cleave

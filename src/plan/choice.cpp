@@ -7,9 +7,9 @@
 #include "cleave/config/scale_lines.h"
 #include "cleave/config/smem_plan.h"
 #include "cleave/config/store_chunk.h"
-#include "cleave/config/tma_box.h"
 #include "cleave/schedule/groups.h"
 #include "launch/gemm_grid.h"
+#include "launch/limits.h"
 #include "plan/conv_choice.h"
 #include "problem/conv_classes.h"
 #include "problem/problem.h"
@@ -170,8 +170,7 @@ bool shape_tile(const Spec& s, const GemmProblem& p, const ConvGeometry& geometr
   }
   // WGMMA reads only 16-bit elements across their contiguous dimension.
   if (size_of(c.a) != 2 && (a.major == Major::mn || b.major == Major::mn)) return false;
-  if (p.k == 0) return false;
-  if (grouped_extent(p) > int64_t(kRaggedExtent)) return false;
+  if (!fits_maps(c, p)) return false;
   if (c.pingpong && c.split != SplitKMode::none) return false;
   if (!registers_suffice(c)) return false;
   // With one warpgroup multiplying, nothing covers the additions of columns scaled singly.

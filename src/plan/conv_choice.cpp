@@ -44,20 +44,8 @@ std::optional<GemmProblem> conv_view(const GemmProblem& problem, const Spec& spe
   }
   if (kernel.gather && spec.multicast_m * spec.multicast_n > 1) return std::nullopt;
   if (gathers_by_map(kernel) && problem.batch > 1 && !groups_adjoin(problem)) return std::nullopt;
-  const bool batched = kernel.batches_taps;
-  if (batched && problem.batch != 1) return std::nullopt;
-
-  GemmProblem view = problem;
-  const GemmSizes sizes = conv_sizes(kernel, geometry, joint);
-  view.m = sizes.m;
-  view.n = sizes.n;
-  view.k = sizes.k;
-  view.batch = sizes.batch;
-  if (batched) {
-    view.a.stride_batch = view.b.stride_batch = 0;
-    view.c.stride_batch = view.d.stride_batch = view.n;
-  }
-  return view;
+  if (kernel.batches_taps && problem.batch != 1) return std::nullopt;
+  return conv_view(problem, kernel, geometry, joint);
 }
 
 bool batches_taps(const GemmProblem& problem, const Spec& spec) {

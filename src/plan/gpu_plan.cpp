@@ -13,6 +13,7 @@
 #include "launch/conv_maps.h"
 #include "launch/conv_params.h"
 #include "launch/gemm_grid.h"
+#include "launch/product_params.h"
 #include "plan/catalogue.h"
 #include "plan/conv_params.h"
 #include "plan/cost.h"
@@ -35,31 +36,8 @@ GemmParams make_params(const Choice& choice) {
   const GemmProblem& p = choice.problem;
   const GemmConfig& c = choice.config;
   GemmParams params{};
-  const auto strided = [](Major major, int64_t k, int64_t other) {
-    return major == Major::k ? other : k;
-  };
-  params.a = {nullptr, strided(c.a_major, p.a.stride_col, p.a.stride_row), p.a.stride_batch};
-  params.b = {nullptr, strided(c.b_major, p.b.stride_row, p.b.stride_col), p.b.stride_batch};
-  params.k = uint32_t(p.k);
-  params.batched_a = p.batch > 1 && p.a.stride_batch != 0;
-  params.batched_b = p.batch > 1 && p.b.stride_batch != 0;
+  set_problem(c, p, params);
   params.schedule = make_schedule(choice.schedule);
-  EpilogueParams& e = params.epilogue;
-  const bool row = c.d_order == Order::row;
-  e.d_stride = row ? p.d.stride_row : p.d.stride_col;
-  e.c_stride = row ? p.c.stride_row : p.c.stride_col;
-  e.d_batch_stride = p.d.stride_batch;
-  e.c_batch_stride = p.c.stride_batch;
-  e.scale_a_stride = p.scale_a.stride_row;
-  e.scale_b_stride = p.scale_b.stride_row;
-  e.scale_a_batch_stride = p.scale_a.stride_batch;
-  e.scale_b_batch_stride = p.scale_b.stride_batch;
-  params.scales_a = {nullptr, p.scale_a.stride_row, p.scale_a.stride_k, p.scale_a.stride_batch};
-  params.scales_b = {nullptr, p.scale_b.stride_row, p.scale_b.stride_k, p.scale_b.stride_batch};
-  e.m = uint32_t(p.m);
-  e.n = uint32_t(p.n);
-  e.bias_batch_stride = p.bias_stride_batch;
-  params.groups = group_params(p);
   if (c.family == KernelFamily::sm90) {
     visit_matrix_maps(
         c, choice.geometry, uint32_t(p.batch), params,
@@ -92,23 +70,7 @@ class GpuPlan final : public GemmPlan {
     alignas(TensorMap) std::byte buffer[kMostParamBytes];
     std::memcpy(buffer, ready.params.data(), ready.params.size());
     GemmParams& params = *reinterpret_cast<GemmParams*>(buffer);
-    params.a.data = arguments.a;
-    params.b.data = arguments.b;
-    params.groups.offsets = arguments.group_offsets;
-    params.groups.sizes = arguments.group_sizes;
-    params.epilogue.alpha = arguments.alpha;
-    params.epilogue.beta = arguments.beta;
-    params.epilogue.c = arguments.c;
-    params.epilogue.d = arguments.d;
-    params.epilogue.bias = arguments.bias;
-    params.epilogue.scale_a = arguments.scale_a;
-    params.epilogue.scale_b = arguments.scale_b;
-    params.scales_a.data = arguments.scale_a;
-    params.scales_b.data = arguments.scale_b;
-    params.epilogue.zero_a = arguments.zero_a;
-    params.epilogue.zero_b = arguments.zero_b;
-    params.epilogue.scale_d = arguments.scale_d;
-    params.epilogue.amax = arguments.amax;
+    set_arguments(arguments, params);
     if (workspace != nullptr) check_workspace_apart(problem_, given, workspace, workspace_size());
     const Workspace space = find_workspace(workspace, workspace_bytes, cuda_stream);
     params.counters = static_cast<uint32_t*>(space.counters);

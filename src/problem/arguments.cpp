@@ -2,9 +2,8 @@
 
 #include <fmt/format.h>
 
-#include <cmath>
-
 #include "cleave/names.h"
+#include "launch/limits.h"
 #include "problem/overlap.h"
 
 namespace cleave {
@@ -33,25 +32,6 @@ void check_group_bounds(const char* name, size_t size, const void* data) {
   if (reinterpret_cast<uintptr_t>(data) % size == 0) return;
   refuse(fmt::format("{} is at {}, which is not a multiple of the {} bytes of an int{}; align it",
                      name, data, size, 8 * size));
-}
-
-void check_integer_factors(const GemmProblem& p, const GemmArguments& arguments) {
-  if (!p.has_c) {
-    if (arguments.alpha == 1.0f) return;
-    refuse(
-        fmt::format("alpha is {}, but d is int32, which without a c takes the integer sums as they "
-                    "are; pass 1, or d of a float type",
-                    arguments.alpha));
-  }
-  const auto check = [](const char* name, float factor) {
-    if (std::abs(factor) < 0x1p31f && factor == std::trunc(factor)) return;
-    refuse(
-        fmt::format("{} is {}, but d is int32: sums and c are multiplied as integers. Pass a whole "
-                    "number below 2^31, or d of a float type",
-                    name, factor));
-  };
-  check("alpha", arguments.alpha);
-  check("beta", arguments.beta);
 }
 
 /// Something that a launch reads.
@@ -116,7 +96,7 @@ void check_arguments(const GemmProblem& p, const GemmArguments& arguments) {
     amax.check_apart(x.name, x.place, x.data);
   });
 
-  if (p.d.dtype == DType::i32) check_integer_factors(p, arguments);
+  if (const std::string fault = find_factor_fault(p, arguments); !fault.empty()) refuse(fault);
 
   if (!reads_c(p, arguments)) return;
   const Placement c = c_of(p);

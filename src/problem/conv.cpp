@@ -3,7 +3,7 @@
 #include <initializer_list>
 
 #include "cleave/core/math.h"
-#include "launch/conv_grid.h"
+#include "launch/conv_view.h"
 #include "problem/saturate.h"
 
 namespace cleave {
@@ -39,8 +39,7 @@ MatrixLayout transposed(const MatrixLayout& layout) {
 }  // namespace
 
 int64_t outputs(const ConvAxis& axis) {
-  return conv_outputs(axis.size, int64_t(axis.pad_begin) + axis.pad_end, axis.filter, axis.stride,
-                      axis.dilation);
+  return conv_outputs(axis);
 }
 
 int64_t image_pixels(const ConvLayout& conv) {

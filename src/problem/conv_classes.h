@@ -4,12 +4,9 @@
 #include <vector>
 
 #include "cleave/gemm.h"
-#include "launch/conv_grid.h"
+#include "launch/conv_view.h"
 
 namespace cleave {
-
-/// A convolution that breaks no rule of `validate`, in a kernel's numbers.
-ConvGeometry conv_geometry(const ConvLayout& conv, int64_t groups);
 
 /// Deepest first, without tiles yet (deal_tiles). None where no pixel takes part. `conv` breaks no
 /// rule of `validate`.

@@ -21,22 +21,6 @@ Placement bounds_of(const GemmProblem& p, int64_t count) {
   return place;
 }
 
-/// The matrices of an operand or of D, of which the groups share one where their dimension is one
-/// of its own.
-int64_t entries(const GemmProblem& p, Grouping first, Grouping second) {
-  const Grouping grouped = p.groups.dimension;
-  return grouped != Grouping::none && (grouped == first || grouped == second) ? 1 : p.batch;
-}
-
-int64_t entries_of_d(const GemmProblem& p) {
-  return entries(p, Grouping::m, Grouping::n);
-}
-
-/// Scales along K lie with K's groups; of whole rows there is one for each group of K.
-int64_t entries_of_scales(const GemmProblem& p, Scaling kind, Grouping own) {
-  return entries(p, own, kind == Scaling::block ? Grouping::k : own);
-}
-
 /// The scales of an operand of `rows` rows (columns of B). Where a stride is 0, there is only one.
 Placement scales_of(const ScaleLayout& scales, int64_t rows, int64_t k, int64_t batch) {
   const MatrixLayout layout{.dtype = DType::f32,
@@ -77,14 +61,14 @@ bool addressable(const Placement& matrix) {
 Placement a_of(const GemmProblem& p) {
   if (p.conv.kind == Conv::fprop) return {p.a, image_pixels(p.conv), p.conv.channels, p.batch};
   if (p.conv.kind == Conv::dgrad) return {p.a, output_pixels(p.conv), p.conv.filters, p.batch};
-  return {p.a, p.m, p.k, entries(p, Grouping::m, Grouping::k)};
+  return {p.a, p.m, p.k, entries_of_a(p)};
 }
 Placement b_of(const GemmProblem& p) {
   if (p.conv.kind == Conv::dgrad) {
     return {p.b, p.conv.filters, taps(p.conv) * p.conv.channels, p.batch};
   }
   if (p.conv.kind == Conv::wgrad) return {p.b, image_pixels(p.conv), p.conv.channels, p.batch};
-  return {p.b, p.k, columns_of_b(p), entries(p, Grouping::n, Grouping::k)};
+  return {p.b, p.k, columns_of_b(p), entries_of_b(p)};
 }
 Placement c_of(const GemmProblem& p) {
   return {p.c, p.m, p.n, p.has_c ? entries_of_d(p) : 0};
@@ -98,12 +82,6 @@ Placement bias_of(const GemmProblem& p) {
   place.layout.stride_batch = p.bias_stride_batch;
   if (p.bias_stride_batch != 0) place.batch = p.batch;
   return place;
-}
-int64_t entries_of_scale_a(const GemmProblem& p, Scaling kind) {
-  return entries_of_scales(p, kind, Grouping::m);
-}
-int64_t entries_of_scale_b(const GemmProblem& p, Scaling kind) {
-  return entries_of_scales(p, kind, Grouping::n);
 }
 Placement scale_a_of(const GemmProblem& p) {
   return scales_of(p.scale_a, p.m, p.k, entries_of_scale_a(p, p.scale_a.kind));

@@ -1,7 +1,7 @@
 // Where the tensors of a problem lie in memory.
 #pragma once
 
-#include "cleave/gemm.h"
+#include "launch/product.h"
 
 namespace cleave {
 
@@ -15,10 +15,6 @@ struct Placement {
 
 /// False if the matrices of a batch span 2^63 bytes or more. No stride may be negative.
 bool addressable(const Placement& matrix);
-
-/// Batch entries or groups with scales of their own, if they are of this kind and not shared.
-int64_t entries_of_scale_a(const GemmProblem& problem, Scaling kind);
-int64_t entries_of_scale_b(const GemmProblem& problem, Scaling kind);
 
 // What a problem reads and writes. What takes no part in it is empty. Of a convolution, which
 // gathers an operand from all over a tensor, that tensor: x and y are [pixels, channels], w is

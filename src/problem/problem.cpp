@@ -1,17 +1,10 @@
 #include "problem/problem.h"
 
-#include <utility>
-
 #include "problem/conv.h"
 #include "problem/placement.h"
 
 namespace cleave {
 namespace {
-
-MatrixLayout transposed(MatrixLayout layout) {
-  std::swap(layout.stride_row, layout.stride_col);
-  return layout;
-}
 
 bool serves(Order order, const MatrixLayout& layout, int64_t rows, int64_t columns) {
   return order == Order::row ? layout.stride_col == 1 || columns <= 1
@@ -25,67 +18,11 @@ double bytes(const Placement& x) {
 
 }  // namespace
 
-int64_t columns_of_b(const GemmProblem& p) {
-  return p.activation == Activation::swiglu ? 2 * p.n : p.n;
-}
-
-bool is_transposable(const GemmProblem& p) {
-  return p.activation != Activation::swiglu && p.conv.kind == Conv::none;
-}
-
-GemmProblem transposed(const GemmProblem& problem) {
-  GemmProblem t = problem;
-  std::swap(t.m, t.n);
-  t.a = transposed(problem.b);
-  t.b = transposed(problem.a);
-  t.c = transposed(problem.c);
-  t.d = transposed(problem.d);
-  std::swap(t.scale_a, t.scale_b);
-  if (problem.groups.dimension == Grouping::m) t.groups.dimension = Grouping::n;
-  if (problem.groups.dimension == Grouping::n) t.groups.dimension = Grouping::m;
-  if (problem.bias == Bias::row) t.bias = Bias::column;
-  if (problem.bias == Bias::column) t.bias = Bias::row;
-  return t;
-}
-
-GemmArguments transposed(const GemmArguments& arguments) {
-  GemmArguments t = arguments;
-  std::swap(t.a, t.b);
-  std::swap(t.scale_a, t.scale_b);
-  std::swap(t.zero_a, t.zero_b);
-  return t;
-}
-
 std::optional<Order> output_order(const GemmProblem& p) {
   for (const Order order : {Order::row, Order::column}) {
     if (serves(order, p.d, p.m, p.n) && (!p.has_c || serves(order, p.c, p.m, p.n))) return order;
   }
   return std::nullopt;
-}
-
-int64_t grouped_extent(const GemmProblem& problem) {
-  switch (problem.groups.dimension) {
-    case Grouping::none:
-    case Grouping::classes:
-      return 0;
-    case Grouping::m:
-      return problem.m;
-    case Grouping::n:
-      return problem.n;
-    case Grouping::k:
-      return problem.k;
-  }
-  return 0;
-}
-
-GroupParams group_params(const GemmProblem& problem) {
-  const GroupLayout& layout = problem.groups;
-  return {.bounds = layout.bounds,
-          .wide = layout.wide,
-          .zero_rest = layout.zero_rest,
-          .count = uint32_t(problem.batch),
-          .spacing = uint32_t(layout.spacing),
-          .extent = uint32_t(grouped_extent(problem))};
 }
 
 bool sums_are_integers(const GemmProblem& p) {

@@ -1,34 +1,17 @@
-// Facts that follow from a GemmProblem alone, whatever device runs it.
+// Facts that follow from a GemmProblem alone, whatever device runs it; launch/product.h has those
+// that a launch needs.
 #pragma once
 
 #include <optional>
 
 #include "cleave/gemm.h"
-#include "cleave/schedule/groups.h"
+#include "launch/product.h"
 
 namespace cleave {
-
-/// The columns of B, and of the bias of a row: swiglu takes two for each of D's.
-int64_t columns_of_b(const GemmProblem& problem);
-
-/// False where a product cannot be read the other way: swiglu joins columns, never rows, and a
-/// convolution's matrices have roles of their own.
-bool is_transposable(const GemmProblem& problem);
-
-/// The same product read the other way: D^T = B^T A^T. Its arguments are those of
-/// `transposed(arguments)`. The problem is transposable.
-GemmProblem transposed(const GemmProblem& problem);
-GemmArguments transposed(const GemmArguments& arguments);
 
 /// The order in which D, and C if it takes part, have unit stride (row order where both serve, as
 /// for vectors). Nothing if there is none.
 std::optional<Order> output_order(const GemmProblem& problem);
-
-/// Elements of the grouped dimension, of all groups and of what belongs to none; 0 without groups.
-int64_t grouped_extent(const GemmProblem& problem);
-
-/// The groups as a schedule reads them, but for the arrays.
-GroupParams group_params(const GemmProblem& problem);
 
 /// True if the sums of products are int32: of 8-bit integers, unless every 128 of K have scales of
 /// their own. They are exact for K up to 131071, where the largest, 128 * 128 * K, still fits;

@@ -150,9 +150,11 @@ TEST(Arguments, Int32TakesWholeNumbersOfSumsAndC) {
   };
   for (const float whole : {1.0f, 0.0f, -3.0f, -2147483520.0f, 2147483520.0f})
     EXPECT_EQ(with(whole, whole), "") << whole;
-  for (const float other : {0.5f, 2147483648.0f, INFINITY, NAN}) {
-    expect_parts(with(other, 1), {fmt::format("alpha is {}", other), "int32", "whole number"});
-    expect_parts(with(1, other), {fmt::format("beta is {}", other), "int32", "whole number"});
+  const std::pair<float, std::string> others[] = {
+      {0.5f, "0.5"}, {2147483648.0f, "2147483648"}, {INFINITY, "inf"}, {NAN, "nan"}};
+  for (const auto& [other, text] : others) {
+    expect_parts(with(other, 1), {"alpha is " + text, "int32", "whole number"});
+    expect_parts(with(1, other), {"beta is " + text, "int32", "whole number"});
   }
 }
 

@@ -1,0 +1,150 @@
+// What to compute, as plain values: a GemmProblem says it, GemmArguments point to the data.
+//
+// The enumerations (DType, SplitKMode, Activation ...) are in cleave/core/enums.h.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "cleave/core/enums.h"
+
+namespace cleave {
+
+/// Device ordinal of the CPU backend.
+inline constexpr int kCpu = -1;
+
+/// Placement of one matrix of a batch. Strides count elements and may be 0 only for dimensions that
+/// broadcast (batch). One of stride_row and stride_col must be 1 (a dimension of size 1 may have
+/// any stride).
+struct MatrixLayout {
+  DType dtype = DType::bf16;
+  int64_t stride_row = 0;  ///< to be set: the columns, of a packed row-major matrix
+  int64_t stride_col = 1;
+  int64_t stride_batch = 0;
+  uint32_t alignment =
+      16;  ///< of the base pointer, in bytes: a power of two; 16 stands for "16 or more"
+
+  friend bool operator==(const MatrixLayout&, const MatrixLayout&) = default;
+};
+
+/// Where an operand's float32 scales lie. Rows are A's; of B read "columns". Strides count
+/// elements.
+struct ScaleLayout {
+  Scaling kind = Scaling::none;
+  uint32_t rows = 1;  ///< block: rows that share a scale, 1 or 128
+  int64_t stride_row =
+      0;  ///< to the next row's (or block of rows') scale; vector: 0 if one serves all
+  int64_t stride_k = 0;  ///< block: to the scale of the next 128 elements of K
+  int64_t stride_batch = 0;
+
+  friend bool operator==(const ScaleLayout&, const ScaleLayout&) = default;
+};
+
+/// The groups of a grouped product; GemmProblem::batch is their number.
+struct GroupLayout {
+  Grouping dimension = Grouping::none;
+  GroupBounds bounds = GroupBounds::ends;
+  bool wide = false;       ///< offsets and sizes are int64, else int32
+  int64_t spacing = 1;     ///< aligned_ends: what begins are multiples of; counts: from one group's
+                           ///< begin to the next one's
+  bool zero_rest = false;  ///< m, n: what of D belongs to no group is zeroed, else left as it is
+
+  friend bool operator==(const GroupLayout&, const GroupLayout&) = default;
+};
+
+/// The most groups of one product: their bounds lie in shared memory.
+inline constexpr int64_t kMostGroups = 1024;
+
+/// One spatial dimension of a convolution. Output o and tap t meet at pixel
+/// o * stride + t * dilation - pad_begin of the image.
+struct ConvAxis {
+  int32_t size = 1;    ///< pixels of the image, without padding
+  int32_t filter = 1;  ///< taps
+  int32_t stride = 1;
+  int32_t pad_begin = 0, pad_end = 0;  ///< zeros before and after the image
+  int32_t dilation = 1;                ///< pixels from one tap to the next
+
+  friend bool operator==(const ConvAxis&, const ConvAxis&) = default;
+};
+
+/// A convolution as a product: GemmProblem::batch is the number of its groups, channels and filters
+/// are those of one group. conv.h makes the whole problem of it.
+struct ConvLayout {
+  Conv kind = Conv::none;
+  int64_t images = 0;
+  int64_t channels = 0, filters = 0;
+  ConvAxis axes[3] = {};  ///< depth, height, width; those that do not exist have size and filter 1
+  Division division = Division::automatic;
+
+  friend bool operator==(const ConvLayout&, const ConvLayout&) = default;
+};
+
+/// A plain value that says what to compute; it holds no pointer but what their alignment is. POD:
+/// it is the plan cache's key.
+struct GemmProblem {
+  int64_t m = 0, n = 0, k = 0;
+  int64_t batch = 1;
+  MatrixLayout a = {};  ///< [batch, m, k]
+  MatrixLayout b = {};  ///< [batch, k, n]; [batch, k, 2n] under swiglu
+  MatrixLayout c = {};  ///< [batch, m, n], read if has_c; a float of 16 or 32 bits, or D's type
+  MatrixLayout d = {};  ///< [batch, m, n]; must not overlap itself
+  bool has_c = false;   ///< C takes part (beta is a run-time value); C may be D exactly
+  Bias bias = Bias::none;
+  DType bias_dtype = DType::bf16;  ///< a float type, whatever D's is
+  int64_t bias_stride_batch = 0;   ///< elements to the next batch entry's (group's) bias
+  Activation activation = Activation::none;
+
+  ScaleLayout scale_a = {}, scale_b = {};  ///< both none, both vector, or both block
+  bool has_zero = false;     ///< i8: zero_a[row] * zero_b[column] is taken off the integer sum
+  bool has_scale_d = false;  ///< D * (1 / scale_d) is stored
+  bool has_amax = false;     ///< the largest |D|, before scale_d, is gathered
+  bool fast_accumulation = false;  ///< fp8: leave sums in the tensor cores (about 14 bits of
+                                   ///< mantissa); else float32 takes over every 128 elements of K
+  Precision precision = Precision::tf32;  ///< of float32 operands; others have no choice
+
+  /// Where a dimension is grouped, matrices that Grouping's table shows without groups have a
+  /// stride_batch of 0, and m, n or k counts the elements of that dimension of all groups.
+  /// Vectors go with their operand: the scales of a grouped m are m values, those of B n per group.
+  GroupLayout groups = {};
+
+  /// The matrices of a convolution: rows of x and y are pixels in the order of memory (images,
+  /// depth, height, width), columns the channels of a group, stride_batch leads to the next group's.
+  /// Rows of w are filters (`stride` apart), columns taps x channels without a gap. So A of fprop is
+  /// [pixels of x, channels], B of dgrad [filters, channels] of the first tap.
+  ConvLayout conv = {};
+
+  SplitKMode split_k_mode = SplitKMode::automatic;
+  int32_t split_k_slices = 0;  ///< 0: the planner chooses
+  bool deterministic = true;  ///< bitwise equal results from run to run; honoured or refused (every
+                              ///< mode honours it today)
+  KernelFamily kernel = KernelFamily::automatic;
+  int device = 0;  ///< CUDA ordinal, or kCpu
+
+  friend bool operator==(const GemmProblem&, const GemmProblem&) = default;
+};
+
+/// What `run` needs beside the plan. Device pointers (host pointers on the CPU backend), aligned as
+/// the problem says.
+struct GemmArguments {
+  const void* a = nullptr;
+  const void* b = nullptr;
+  const void* c = nullptr;  ///< read if has_c and beta != 0
+  void* d = nullptr;
+  const void* bias = nullptr;  ///< n (row; 2n under swiglu) or m (column) contiguous values
+  float alpha = 1.0f;          ///< of an int32 D a whole number, and 1 without C
+  float beta = 0.0f;  ///< of an int32 D a whole number: sums and C are added as int32, and wrap
+  const float* scale_a = nullptr;  ///< as the problem's ScaleLayout says; on the device
+  const float* scale_b = nullptr;
+  const int32_t* zero_a = nullptr;  ///< m contiguous values (vLLM's azp), or nullptr for all ones
+  const int32_t* zero_b =
+      nullptr;                     ///< n contiguous values (vLLM's azp_adj: the columns' sums of B)
+  const float* scale_d = nullptr;  ///< one value
+  /// Read by the kernel, never by the host, and clamped to the dimension: wrong values give wrong
+  /// results, but no access outside the matrices. Sizes: `batch` values; so offsets, but for one
+  /// more of indptr.
+  const void* group_offsets = nullptr;  ///< every bounds but counts
+  const void* group_sizes = nullptr;    ///< starts, counts
+  float* amax = nullptr;  ///< one value, raised to the largest |D|: zero it to start anew
+};
+
+}  // namespace cleave

@@ -1,0 +1,112 @@
+// What follows from a GemmProblem alone, and the same product read the other way: D^T = B^T A^T.
+#pragma once
+
+#include <utility>
+
+#include "cleave/problem.h"
+#include "cleave/schedule/groups.h"
+
+namespace cleave {
+
+/// The columns of B, and of the bias of a row: swiglu takes two for each of D's.
+inline int64_t columns_of_b(const GemmProblem& p) {
+  return p.activation == Activation::swiglu ? 2 * p.n : p.n;
+}
+
+/// False where a product cannot be read the other way: swiglu joins columns, never rows, and a
+/// convolution's matrices have roles of their own.
+inline bool is_transposable(const GemmProblem& p) {
+  return p.activation != Activation::swiglu && p.conv.kind == Conv::none;
+}
+
+namespace detail {
+
+inline MatrixLayout transposed(MatrixLayout layout) {
+  std::swap(layout.stride_row, layout.stride_col);
+  return layout;
+}
+
+}  // namespace detail
+
+/// The same product read the other way. Its arguments are those of `transposed(arguments)`. The
+/// problem is transposable.
+inline GemmProblem transposed(const GemmProblem& problem) {
+  GemmProblem t = problem;
+  std::swap(t.m, t.n);
+  t.a = detail::transposed(problem.b);
+  t.b = detail::transposed(problem.a);
+  t.c = detail::transposed(problem.c);
+  t.d = detail::transposed(problem.d);
+  std::swap(t.scale_a, t.scale_b);
+  if (problem.groups.dimension == Grouping::m) t.groups.dimension = Grouping::n;
+  if (problem.groups.dimension == Grouping::n) t.groups.dimension = Grouping::m;
+  if (problem.bias == Bias::row) t.bias = Bias::column;
+  if (problem.bias == Bias::column) t.bias = Bias::row;
+  return t;
+}
+
+inline GemmArguments transposed(const GemmArguments& arguments) {
+  GemmArguments t = arguments;
+  std::swap(t.a, t.b);
+  std::swap(t.scale_a, t.scale_b);
+  std::swap(t.zero_a, t.zero_b);
+  return t;
+}
+
+// Entries of the batch, or groups, that have a matrix of their own: one, where the groups cut a
+// dimension of it.
+
+namespace detail {
+
+constexpr int64_t entries(const GemmProblem& p, Grouping first, Grouping second) {
+  const Grouping grouped = p.groups.dimension;
+  return grouped != Grouping::none && (grouped == first || grouped == second) ? 1 : p.batch;
+}
+
+}  // namespace detail
+
+constexpr int64_t entries_of_a(const GemmProblem& p) {
+  return detail::entries(p, Grouping::m, Grouping::k);
+}
+constexpr int64_t entries_of_b(const GemmProblem& p) {
+  return detail::entries(p, Grouping::n, Grouping::k);
+}
+constexpr int64_t entries_of_d(const GemmProblem& p) {
+  return detail::entries(p, Grouping::m, Grouping::n);
+}
+
+/// And those with scales of this kind: along K they lie with K's groups, while of whole rows there is
+/// one for each group of K.
+constexpr int64_t entries_of_scale_a(const GemmProblem& p, Scaling kind) {
+  return detail::entries(p, Grouping::m, kind == Scaling::block ? Grouping::k : Grouping::m);
+}
+constexpr int64_t entries_of_scale_b(const GemmProblem& p, Scaling kind) {
+  return detail::entries(p, Grouping::n, kind == Scaling::block ? Grouping::k : Grouping::n);
+}
+
+/// Elements of the grouped dimension, of all groups and of what belongs to none; 0 without groups.
+inline int64_t grouped_extent(const GemmProblem& p) {
+  switch (p.groups.dimension) {
+    case Grouping::m:
+      return p.m;
+    case Grouping::n:
+      return p.n;
+    case Grouping::k:
+      return p.k;
+    default:
+      return 0;
+  }
+}
+
+/// The groups as a schedule reads them, but for the arrays.
+inline GroupParams group_params(const GemmProblem& p) {
+  const GroupLayout& layout = p.groups;
+  return {.bounds = layout.bounds,
+          .wide = layout.wide,
+          .zero_rest = layout.zero_rest,
+          .count = uint32_t(p.batch),
+          .spacing = uint32_t(layout.spacing),
+          .extent = uint32_t(grouped_extent(p))};
+}
+
+}  // namespace cleave

@@ -1,0 +1,60 @@
+// The parameters of a kernel that follow from its problem, and those that a launch brings.
+#pragma once
+
+#include "cleave/config/gemm_params.h"
+#include "launch/product.h"
+
+namespace cleave {
+
+/// All but pointers, factors, the schedule and the tensor maps. The problem is as the kernel reads
+/// it: transposed if the kernel is, and a convolution's as conv_view makes it.
+inline void set_problem(const GemmConfig& c, const GemmProblem& p, GemmParams& params) {
+  const auto strided = [](Major major, int64_t k, int64_t other) {
+    return major == Major::k ? other : k;
+  };
+  params.a = {nullptr, strided(c.a_major, p.a.stride_col, p.a.stride_row), p.a.stride_batch};
+  params.b = {nullptr, strided(c.b_major, p.b.stride_row, p.b.stride_col), p.b.stride_batch};
+  params.k = uint32_t(p.k);
+  params.batched_a = p.batch > 1 && p.a.stride_batch != 0;
+  params.batched_b = p.batch > 1 && p.b.stride_batch != 0;
+  params.scales_a = {nullptr, p.scale_a.stride_row, p.scale_a.stride_k, p.scale_a.stride_batch};
+  params.scales_b = {nullptr, p.scale_b.stride_row, p.scale_b.stride_k, p.scale_b.stride_batch};
+  params.groups = group_params(p);
+  EpilogueParams& e = params.epilogue;
+  const bool row = c.d_order == Order::row;
+  e.m = uint32_t(p.m);
+  e.n = uint32_t(p.n);
+  e.d_stride = row ? p.d.stride_row : p.d.stride_col;
+  e.c_stride = row ? p.c.stride_row : p.c.stride_col;
+  e.d_batch_stride = p.d.stride_batch;
+  e.c_batch_stride = p.c.stride_batch;
+  e.bias_batch_stride = p.bias_stride_batch;
+  e.scale_a_stride = p.scale_a.stride_row;
+  e.scale_b_stride = p.scale_b.stride_row;
+  e.scale_a_batch_stride = p.scale_a.stride_batch;
+  e.scale_b_batch_stride = p.scale_b.stride_batch;
+}
+
+/// Pointers and factors. The arguments are as the kernel reads them, as the problem above.
+inline void set_arguments(const GemmArguments& x, GemmParams& params) {
+  params.a.data = x.a;
+  params.b.data = x.b;
+  params.scales_a.data = x.scale_a;
+  params.scales_b.data = x.scale_b;
+  params.groups.offsets = x.group_offsets;
+  params.groups.sizes = x.group_sizes;
+  EpilogueParams& e = params.epilogue;
+  e.alpha = x.alpha;
+  e.beta = x.beta;
+  e.d = x.d;
+  e.c = x.c;
+  e.bias = x.bias;
+  e.scale_a = x.scale_a;
+  e.scale_b = x.scale_b;
+  e.zero_a = x.zero_a;
+  e.zero_b = x.zero_b;
+  e.scale_d = x.scale_d;
+  e.amax = x.amax;
+}
+
+}  // namespace cleave
