@@ -1,6 +1,6 @@
 """Every form of the `cleave` command to its last line, on a GPU that is not there.
 
-What the forms compute, test_cli.py checks on the CPU and tests/gpu on a GPU. Here kernels do not
+What the forms compute, test_cli_profile.py checks on the CPU and tests/gpu on a GPU. Here kernels do not
 run (tests/fake_driver), and nothing between the arguments and the last line may fail.
 """
 

@@ -1,0 +1,119 @@
+"""`cleave explain`, with and without a GPU."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+from cli_calls import CONV, GROUPS, SMALL, run
+
+from cleave.cli import explain
+from cleave.cli.console import Console
+from cleave.testing import case
+
+
+def test_explain_groups(capsys):
+    status, out, _ = run(
+        capsys, "explain", "grouped", *GROUPS, "--form", "forward,wgrad", "--device", "cpu"
+    )
+    assert status == 0
+    assert "forward 68x40x72 in 4 given groups float16 tn on cpu" in out
+    for word in ("why", "moves", "computes"):
+        assert out.count(f"  {word} ") == 2
+
+
+def test_explain_groups_without_a_gpu(capsys):
+    status, out, _ = run(
+        capsys, "explain", "grouped", "--groups", "64", "--n", "1408", "--k", "2048", "--dtype",
+        "e4m3", "--scaling", "block_1x128", "--form", "forward,dgrad,wgrad", "--device", "h100",
+    )  # fmt: skip
+    assert status == 0
+    assert out.count("scales block_1x128 on h100") == 3
+    assert out.count("of the roofline") == 3
+
+
+def test_explain_says_how_float32_is_multiplied(capsys):
+    options = ("--dtype", "fp32", "--precision", "tf32,ieee", "--device", "h100")
+    for operation, sizes in (("gemm", SMALL), ("grouped", GROUPS), ("conv", CONV)):
+        status, out, _ = run(capsys, "explain", operation, *sizes, *options)
+        assert status == 0
+        fast, exact = out.split(" ieee")[0], out.split(" ieee", 1)[1]
+        assert "rounded to tf32" in fast and "sm90" in fast
+        assert "as they are" in exact and "sm90" not in exact
+
+
+def test_explain_without_a_gpu(capsys):
+    status, out, _ = run(
+        capsys, "explain", "gemm", "--m", "128", "--n", "128", "--k", "16384", "--device", "h100"
+    )
+    assert status == 0
+    for word in ("kernel", "why", "roofline", "candidates"):
+        assert word in out
+    assert "\n*  " in out
+
+
+def test_explain_a_measured_choice(capsys):
+    """Of the shipped table; the model alone would not have considered it."""
+    status, out, _ = run(
+        capsys, "explain", "gemm", "--m", "128", "--n", "128", "--k", "16384", "--device", "h100",
+        "--dtype", "float16", "--layout", "tn",
+    )  # fmt: skip
+    assert status == 0
+    assert "measured to be the fastest for this size" in out
+    assert "of the roofline" in out
+    assert "\n*  " in out
+
+
+@pytest.mark.parametrize("scaling", ["tensor", "row", "block_1x128", "block_128x128"])
+def test_explain_scaled(capsys, scaling):
+    status, out, _ = run(
+        capsys, "explain", "gemm", *SMALL, "--dtype", "e4m3", "--scaling", scaling, "--device",
+        "cpu",
+    )  # fmt: skip
+    assert status == 0
+    assert f"48x40x200 float8_e4m3fn tn scales {scaling} on cpu" in out
+
+
+def test_explain_library_errors_are_one_line(capsys):
+    status, _, err = run(
+        capsys, "explain", "gemm", *SMALL, "--device", "h100", "--split-k-mode", "cluster",
+        "--split-k-slices", "1000000",
+    )  # fmt: skip
+    assert status == 1
+    assert err.startswith("cleave: ")
+    assert err.count("\n") == 1
+
+
+def test_explain_marks_the_plans_own_candidate():
+    candidates = [
+        {
+            "kernel": "x",
+            "split_k_mode": mode,
+            "split_k_slices": 2,
+            "predicted_us": us,
+            "workspace_size": 0,
+        }
+        for mode, us in (("serial", 4.0), ("parallel", 5.0))
+    ]
+
+    class Plan:
+        kernel_name, split_k_mode, split_k_slices = "x", "parallel", 2
+        workspace_size, why, roofline_us = 0, "because", 2.0
+
+    Plan.candidates = candidates
+    stream = io.StringIO()
+    explain._explain(Console(stream), case.GemmCase(1, 1, 1), Plan, "h100", limit=1)
+    assert "5 us, 40% of the roofline" in stream.getvalue()
+    (marked,) = [line for line in stream.getvalue().splitlines() if line.startswith("*")]
+    assert "parallel" in marked
+
+
+@pytest.mark.parametrize("device", ["cpu", "h100"])
+def test_explain_convolutions(capsys, device):
+    status, out, _ = run(
+        capsys, "explain", "conv", *CONV, "--kind", "fprop,dgrad,wgrad", "--device", device
+    )
+    assert status == 0
+    assert f"dgrad 2x9x7x8 16x3x3 stride 2 pad 1 float16 on {device}" in out
+    for word in ("why", "moves", "computes"):
+        assert out.count(f"  {word} ") == 3

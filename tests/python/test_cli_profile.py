@@ -1,0 +1,245 @@
+"""`cleave profile` on the CPU."""
+
+from __future__ import annotations
+
+import csv
+import json
+
+import pytest
+from array_libraries import library_for
+from cli_calls import CONV, GROUPS, SMALL, run
+
+from cleave.testing import conv, dense, grouped
+
+
+def test_profile_writes_rows(capsys, tmp_path):
+    csv_path, json_path = tmp_path / "rows.csv", tmp_path / "rows.json"
+    status, out, _ = run(
+        capsys, "profile", "gemm", *SMALL, "--dtype", "fp16,fp32", "--layout", "tn,nt",
+        "--activation", "gelu", "--bias", "column", "--split-k-mode", "none,serial",
+        "--split-k-slices", "2,3", "--device", "cpu", "--iterations", "1",
+        "--csv", str(csv_path), "--json", str(json_path),
+    )  # fmt: skip
+    assert status == 0, out
+    rows = json.loads(json_path.read_text())
+    assert len(rows) == 2 * 2 * 3
+    assert all(row["verified"] for row in rows)
+    assert all(row["us"] > 0 and row["tflops"] > 0 for row in rows)
+    assert {row["chosen_mode"] for row in rows} == {"none", "serial"}
+    with csv_path.open() as file:
+        assert [row["layout"] for row in csv.DictReader(file)] == [row["layout"] for row in rows]
+
+
+def test_profile_scaled(capsys, tmp_path):
+    path = tmp_path / "rows.json"
+    status, out, _ = run(
+        capsys, "profile", "gemm", "--m", "48", "--n", "40", "--k", "300", "--dtype", "int8",
+        "--scaling", "none,tensor,row,block_1x128,block_128x128", "--layout", "tn,nt",
+        "--out-dtype", "fp32,i8", "--device", "cpu", "--iterations", "1", "--json", str(path),
+    )  # fmt: skip
+    assert status == 0, out
+    rows = json.loads(path.read_text())
+    assert len(rows) == 5 * 2 * 2
+    assert all(row["verified"] for row in rows)
+    assert all(row["max_row_error"] < 0.02 for row in rows)
+
+
+def test_profile_8_bit_floats(capsys, tmp_path):
+    pytest.importorskip("torch")
+    path = tmp_path / "rows.json"
+    status, out, _ = run(
+        capsys, "profile", "gemm", "--m", "48", "--n", "40", "--k", "300", "--dtype", "e4m3,e5m2",
+        "--scaling", "none,row,block_128x128", "--use-fast-accum", "no,yes", "--out-dtype",
+        "bf16,e4m3", "--bias", "none,row", "--device", "cpu", "--iterations", "1", "--json",
+        str(path),
+    )  # fmt: skip
+    assert status == 0, out
+    rows = json.loads(path.read_text())
+    assert len(rows) == 2 * 3 * 2 * 2 * 2
+    assert all(row["verified"] for row in rows)
+    assert {row["use_fast_accum"] for row in rows} == {False, True}
+
+
+def test_profile_exact_integers(capsys, tmp_path):
+    path = tmp_path / "rows.json"
+    status, out, _ = run(
+        capsys, "profile", "gemm", *SMALL, "--dtype", "i8", "--device", "cpu", "--iterations", "1",
+        "--json", str(path),
+    )  # fmt: skip
+    assert status == 0, out
+    (row,) = json.loads(path.read_text())
+    assert row["max_relative_error"] == 0
+
+
+def test_profile_to_standard_output_leaves_it_clean(capsys):
+    status, out, err = run(
+        capsys, "profile", "gemm", *SMALL, "--device", "cpu", "--iterations", "1", "--no-verify",
+        "--json", "-",
+    )  # fmt: skip
+    assert status == 0
+    (row,) = json.loads(out)
+    assert row["verified"] is None
+    assert row["kernel"] in err
+
+
+def test_profile_reports_refused_combinations_and_goes_on(capsys):
+    status, out, _ = run(
+        capsys, "profile", "gemm", "--m", "16", "--n", "16", "--k", "4", "--split-k-mode",
+        "cluster", "--split-k-slices", "17,1", "--device", "cpu", "--iterations", "1",
+    )  # fmt: skip
+    assert status == 1
+    assert "split_k_slices" in out
+    assert " yes" in out
+
+
+def test_profile_detects_wrong_results(capsys, monkeypatch):
+    monkeypatch.setattr(dense, "run", lambda plan, operands, stream: operands.out.fill(0))
+    status, out, _ = run(capsys, "profile", "gemm", *SMALL, "--device", "cpu", "--iterations", "1")
+    assert status == 1
+    assert "WRONG RESULT" in out
+
+
+def test_profile_groups(capsys, tmp_path):
+    path = tmp_path / "rows.json"
+    status, out, _ = run(
+        capsys, "profile", "grouped", *GROUPS, "--form", "forward,dgrad,wgrad", "--dtype",
+        "fp16,fp32", "--split-k-mode", "auto,serial", "--device", "cpu", "--iterations", "1",
+        "--json", str(path),
+    )  # fmt: skip
+    assert status == 0, out
+    rows = json.loads(path.read_text())
+    assert len(rows) == 3 * 2 * 2
+    assert all(row["verified"] and row["us"] > 0 and row["tflops"] > 0 for row in rows)
+    assert {tuple(row["sizes"]) for row in rows} == {(20, 0, 1, 47)}
+    assert "wgrad 68x40x72 in 4 given groups float32 nt" in out
+
+
+def test_profile_swiglu_groups(capsys):
+    status, out, _ = run(
+        capsys, "profile", "grouped", *GROUPS, "--activation", "swiglu", "--bias", "none,row",
+        "--device", "cpu", "--iterations", "1",
+    )  # fmt: skip
+    assert status == 0, out
+    assert out.count(" swiglu") == 2
+
+
+def test_profile_spread_groups(capsys, tmp_path):
+    path = tmp_path / "rows.csv"
+    status, out, _ = run(
+        capsys, "profile", "grouped", "--groups", "3,70", "--tokens", "100", "--sizes",
+        "uniform,varied,zipf", "--n", "24", "--k", "40", "--bias", "none,row", "--activation",
+        "silu", "--device", "cpu", "--iterations", "1", "--csv", str(path),
+    )  # fmt: skip
+    assert status == 0, out
+    with path.open() as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == 2 * 3 * 2
+    assert {row["groups"] for row in rows} == {"3", "70"}
+
+
+@pytest.mark.parametrize("dtype", ["int8", "float8_e4m3fn"])
+def test_profile_scaled_groups(capsys, tmp_path, dtype):
+    library_for(dtype)
+    path = tmp_path / "rows.json"
+    status, out, _ = run(
+        capsys, "profile", "grouped", "--sizes", "130,0,1,60", "--n", "40", "--k", "300", "--form",
+        "forward,dgrad,wgrad", "--dtype", dtype, "--scaling", "none,row,block_1x128", "--out-dtype",
+        "fp32", "--device", "cpu", "--iterations", "1", "--json", str(path),
+    )  # fmt: skip
+    assert status == 0, out
+    rows = json.loads(path.read_text())
+    assert len(rows) == 3 * 3
+    assert all(row["verified"] for row in rows)
+
+
+def test_sizes_that_contradict_are_refused(capsys):
+    for option in ("--groups", "--tokens"):
+        status, _, err = run(capsys, "profile", "grouped", *GROUPS, option, "5", "--device", "cpu")
+        assert status == 1
+        assert option in err
+    status, out, _ = run(
+        capsys, "profile", "grouped", *GROUPS, "--groups", "4", "--device", "cpu", "--iterations",
+        "1",
+    )  # fmt: skip
+    assert status == 0, out
+
+
+def test_profile_detects_a_wrong_group(capsys, monkeypatch):
+    def leave_one_out(plan, operands, stream):
+        operands.out[...] = 0
+
+    monkeypatch.setattr(grouped, "run", leave_one_out)
+    status, out, _ = run(
+        capsys, "profile", "grouped", *GROUPS, "--device", "cpu", "--iterations", "1"
+    )
+    assert status == 1
+    assert "WRONG RESULT" in out
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32"])
+def test_profile_convolutions(capsys, tmp_path, dtype):
+    path = tmp_path / "rows.json"
+    status, out, _ = run(
+        capsys, "profile", "conv", *CONV, "--kind", "fprop,dgrad,wgrad", "--groups", "1,2",
+        "--dilation", "1,2", "--division", "auto,plain", "--dtype", dtype, "--device", "cpu",
+        "--iterations", "1", "--json", str(path),
+    )  # fmt: skip
+    assert status == 0, out
+    rows = json.loads(path.read_text())
+    assert len(rows) == 3 * 2 * 2 * 2
+    assert all(row["verified"] and row["us"] > 0 and row["tflops"] > 0 for row in rows)
+    assert f"dgrad 2x9x7x8 16x3x3 stride 2 pad 1 dilation 2 in 2 groups {dtype}" in out
+
+
+@pytest.mark.parametrize("size", ["17", "5x6x7"])
+def test_profile_lines_and_volumes(capsys, tmp_path, size):
+    path = tmp_path / "rows.csv"
+    status, out, _ = run(
+        capsys, "profile", "conv", *CONV, "--size", size, "--kind", "fprop,dgrad,wgrad",
+        "--split-k-mode", "auto,serial,parallel", "--device", "cpu", "--iterations", "1", "--csv",
+        str(path),
+    )  # fmt: skip
+    assert status == 0, out
+    with path.open() as file:
+        assert [row["verified"] for row in csv.DictReader(file)] == ["True"] * 9
+
+
+def test_profile_convolutions_with_everything(capsys):
+    status, out, _ = run(
+        capsys, "profile", "conv", *CONV, "--padding", "1,0-1x2,2x1-0", "--stride", "1,2x3",
+        "--kind", "fprop,dgrad", "--bias", "none,row", "--activation", "none,silu", "--out-dtype",
+        "fp32", "--device", "cpu", "--iterations", "1",
+    )  # fmt: skip
+    assert status == 0, out
+    assert out.count(" yes") == 3 * 2 * 2 * 2 * 2
+
+
+def test_profile_integer_convolutions_are_exact(capsys, tmp_path):
+    path = tmp_path / "rows.json"
+    status, out, _ = run(
+        capsys, "profile", "conv", *CONV, "--dtype", "i8", "--device", "cpu", "--iterations", "1",
+        "--json", str(path),
+    )  # fmt: skip
+    assert status == 0, out
+    (row,) = json.loads(path.read_text())
+    assert (row["max_relative_error"], row["max_row_error"]) == (0, 0)
+
+
+def test_profile_reports_refused_convolutions_and_goes_on(capsys):
+    status, out, _ = run(
+        capsys, "profile", "conv", *CONV, "--padding", "0,1", "--filter-size", "8", "--device",
+        "cpu", "--iterations", "1",
+    )  # fmt: skip
+    assert status == 1
+    assert "size zero" in out
+    assert " yes" in out
+    status, _, err = run(capsys, "profile", "conv", *CONV, "--stride", "1x2x3", "--device", "cpu")
+    assert status == 1
+    assert "stride has 3 values" in err
+
+
+def test_profile_detects_a_wrong_convolution(capsys, monkeypatch):
+    monkeypatch.setattr(conv, "run", lambda plan, operands, stream: operands.out.fill(0))
+    status, out, _ = run(capsys, "profile", "conv", *CONV, "--device", "cpu", "--iterations", "1")
+    assert status == 1
+    assert "WRONG RESULT" in out
