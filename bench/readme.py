@@ -1,4 +1,4 @@
-"""python -m bench.readme: the tables of results in the README and the documentation.
+"""python -m bench.readme: the tables of results in the README, a line per job, and in docs.
 
 Prints them; with --write also puts each between its page's lines MARKERS.
 """
@@ -44,16 +44,26 @@ def replaced(text: str, table: str) -> str:
     return f"{head}{start}\n{table}\n{end}{tail}"
 
 
-def lines(directory: Path) -> list[str]:
-    """A Markdown table: a row for each suite and peer, and for each pair of calls' host times."""
+JOBS = ("large_k", "grouped_wgrad", "grouped_loop", "conv_dgrad", "fp8_row", "dense", "host")
+
+
+def job_lines(directory: Path) -> list[str]:
+    """A Markdown table: the first of each job's rows."""
+    return lines(directory, JOBS, most=1)
+
+
+def lines(directory: Path, names: Sequence[str] = (), most: int | None = None) -> list[str]:
+    """A Markdown table: a row for each suite and peer, and for each pair of calls' host times; or
+    the first `most` of each suite in `names`."""
     rows: list[tuple[str, str, str]] = []
-    for name in suites.names():
+    for name in names or suites.names():
         path = directory / f"{name}.json"
         if path.exists():
             result = report.load(path)
             # "NVIDIA H100 80GB HBM3": the table has room for the model.
             gpu = re.sub(r"^NVIDIA | \d+GB.*", "", result["machine"]["gpu"])
-            rows += [(what, gpu, of) for what, of in _rows(suites.load(name), result["rows"])]
+            found = list(_rows(suites.load(name), result["rows"]))[:most]
+            rows += [(what, gpu, of) for what, of in found]
     return report.table(("what", "GPU", "result"), rows)
 
 
@@ -119,7 +129,11 @@ def _range(values: Sequence[float]) -> str:
     return low if low == high else f"{low} to {high}"
 
 
-PAGES = {"README.md": lines, "docs/strided-dgrad.md": division_lines}
+PAGES = {
+    "README.md": job_lines,
+    "docs/benchmarks.md": lines,
+    "docs/strided-dgrad.md": division_lines,
+}
 
 
 if __name__ == "__main__":

@@ -217,6 +217,16 @@ def test_readme_table(tmp_path):
     ]
 
 
+def test_readme_has_a_line_per_job(tmp_path):
+    for name in ("dense", "large_k"):
+        first, *_ = suites.load(name).cases
+        peers = {peer: theirs(20.0, 10.0) for peer in suites.load(name).peers}
+        write_result(tmp_path, name, [row(first.title, 10.0, peers=peers)])
+    _, _, split_k, dense = readme.job_lines(tmp_path)
+    assert split_k.startswith("| K much larger") and "against cublas" in split_k
+    assert dense.startswith("| Dense") and "against cublas" in dense
+
+
 def test_readme_has_the_best_of_peers_and_host_times(tmp_path):
     first, *_ = suites.load("grouped_fwd").cases
     both = {"torch_grouped": theirs(20.0, 10.0), "deepgemm_grouped": theirs(15.0, 10.0)}
