@@ -60,6 +60,23 @@ def test_links_lead_somewhere(page: Path) -> None:
         assert (page.parent / target).exists(), target
 
 
+def test_files_that_the_architecture_names_are_there() -> None:
+    text = (ROOT / "docs" / "ARCHITECTURE.md").read_text("utf-8")
+    named = set(re.findall(r"`([\w@./-]+\.(?:h|cpp|py|in|md|txt))`", text))
+    assert len(named) > 20
+    folders = [ROOT / name for name in ("include", "kernels", "src", "python", "bench", "tests")]
+    files = [str(path) for folder in folders for path in folder.rglob("*.*")]
+    for name in sorted(named):
+        assert any(file.endswith(f"/{name}") for file in files), name
+
+
+def test_the_readmes_example_runs() -> None:
+    program: dict[str, object] = {}
+    (example,) = python_snippets(ROOT / "README.md")
+    exec(compile(example, "README.md", "exec"), program)
+    assert program["dw"].shape == (3, 64, 128)
+
+
 @pytest.mark.parametrize("name", ["convolution.md", "strided-dgrad.md"])
 def test_pages_about_convolutions_run(name: str) -> None:
     pytest.importorskip("cleave.torch", exc_type=ImportError)
