@@ -50,6 +50,32 @@ void deal_classes(const GemmProblem& problem, Tiling& t, ScheduleShape& shape) {
   }
 }
 
+/// What slices, or the parts of cut tiles, take, whatever the sizes of the groups.
+void set_workspace(const GemmProblem& problem, const ScheduleShape& shape, Tiling& t) {
+  const bool ragged = t.grouping == Grouping::m || t.grouping == Grouping::n;
+  const uint32_t most_tiles =
+      ragged ? most_group_steps(problem, t.group_step()) * t.schedule.tiles_across : t.tiles;
+  const bool cuts = ragged                      ? shape.k_blocks > 0
+                    : t.grouping == Grouping::k ? most_tiles > 0
+                                                : t.schedule.stream_tiles > 0;
+  switch (t.mode) {
+    case SplitKMode::serial:
+      if (shape.slices > 1) t.counters = t.partials = most_tiles;
+      break;
+    case SplitKMode::parallel:
+      if (shape.slices > 1) t.partials = size_t(most_tiles) * shape.slices;
+      break;
+    case SplitKMode::stream_k:
+      if (cuts) {
+        t.counters = kStreamWorkers;
+        t.partials = 2 * kStreamWorkers;  // the end of one tile, the start of another
+      }
+      break;
+    default:
+      break;
+  }
+}
+
 }  // namespace
 
 Tiling make_tiling(const GemmProblem& problem, SplitKMode mode, uint32_t slices) {
@@ -91,30 +117,7 @@ Tiling make_tiling(const GemmProblem& problem, SplitKMode mode, uint32_t slices)
     t.reduce_chunks = t.tile_m / kMicroRows;
   }
   t.schedule = make_schedule(shape);
-
-  // Whatever the sizes of the groups.
-  const bool ragged = t.grouping == Grouping::m || t.grouping == Grouping::n;
-  const uint32_t most_tiles =
-      ragged ? most_group_steps(problem, t.group_step()) * t.schedule.tiles_across : t.tiles;
-  const bool cuts = ragged                      ? shape.k_blocks > 0
-                    : t.grouping == Grouping::k ? most_tiles > 0
-                                                : t.schedule.stream_tiles > 0;
-  switch (mode) {
-    case SplitKMode::serial:
-      if (slices > 1) t.counters = t.partials = most_tiles;
-      break;
-    case SplitKMode::parallel:
-      if (slices > 1) t.partials = size_t(most_tiles) * slices;
-      break;
-    case SplitKMode::stream_k:
-      if (cuts) {
-        t.counters = kStreamWorkers;
-        t.partials = 2 * kStreamWorkers;  // the end of one tile, the start of another
-      }
-      break;
-    default:
-      break;
-  }
+  set_workspace(problem, shape, t);
   return t;
 }
 
