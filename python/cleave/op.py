@@ -126,7 +126,7 @@ class Gemm:
 
     @property
     def activation(self) -> str:
-        """What is applied last: "none", "relu", "gelu", "gelu_tanh", "silu" or "swiglu".
+        """What is applied last: an activation of `cleave.gemm`.
 
         May be set by a class of such a name, as CUTLASS has them.
         """

@@ -27,7 +27,7 @@ Args:
     c: of y's shape and order, float16, bfloat16 or float32, to int32 y int32; may be `out` itself.
         Not read if beta is 0.
     alpha, beta: numbers. By default beta is 1 with a `c`, and 0 without.
-    activation: "none", "relu", "gelu", "gelu_tanh" or "silu".
+    activation: as in `gemm`, but "swiglu".
     out: where y goes, in the order of input, sharing no memory with it, weight or bias.
     out_dtype: y's dtype if there is no `out`: float16, bfloat16, float32, by default input's; of
         int8 also, and by default, int32.

@@ -64,6 +64,20 @@ auto with_annotations(List<Ps...>, List<Ks...>, const Define& define) {
 
 }  // namespace detail
 
+/// With the names of enumerations where braces call for them.
+inline std::string filled(std::string doc) {
+  const auto fill = [&doc](std::string_view place, const std::vector<std::string>& names) {
+    const size_t at = doc.find(place);
+    if (at == std::string::npos) return;
+    std::string text;
+    for (const std::string& name : names) text += (text.empty() ? "\"" : ", \"") + name + '"';
+    doc.replace(at, place.size(), text);
+  };
+  fill("{activations}", names_of<Activation>());
+  fill("{modes}", names_of<SplitKMode>());
+  return doc;
+}
+
 /// Adds a function of a module: `function` takes Values<Ps..., Ks...>. The `Ps` may be passed by
 /// position, the `Ks` only by name.
 template <class... Ps, class... Ks, class Function>
@@ -76,7 +90,7 @@ void define(nanobind::module_& m, const char* name, List<Ps...> positional, List
         [function](Ps... by_position, Ks... by_name) {
           return function(Values<Ps..., Ks...>(by_position..., by_name...));
         },
-        annotations..., doc, nanobind::sig(signature.c_str()));
+        annotations..., filled(doc).c_str(), nanobind::sig(signature.c_str()));
   });
   explain_mistakes(m.attr(name), detail::names(name, positional, keywords));
 }
@@ -92,7 +106,7 @@ void define(nanobind::class_<Class>& type, const char* name, List<Ps...> positio
         [function](const Class& self, Ps... by_position, Ks... by_name) {
           return function(self, Values<Ps..., Ks...>(by_position..., by_name...));
         },
-        annotations..., doc, nanobind::sig(signature.c_str()));
+        annotations..., filled(doc).c_str(), nanobind::sig(signature.c_str()));
   });
   const nanobind::str qualified = nanobind::borrow<nanobind::str>(type.attr("__name__"));
   Signature names = detail::names(name, positional, keywords);

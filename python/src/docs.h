@@ -22,13 +22,13 @@ Args:
         c are multiplied and added as integers, whole numbers, and without a c alpha is 1.
     bias: [N] or [1, N] adds one value per column of D, [M, 1] one per row; contiguous, of float16,
         bfloat16 or float32.
-    activation: "none", "relu", "gelu", "gelu_tanh", "silu", or "swiglu", for which b (and a bias
-        per column) has 2 N columns, gates before ups: D = silu(gates) * ups, without c, row-major.
+    activation: {activations}. For "swiglu", b (and a bias per column) has 2 N
+        columns, gates before ups: D = silu(gates) * ups, without c, row-major.
     out: where D goes: [M, N], or [B, M, N] if an operand has a batch. Shares no memory with a, b
         or bias.
     out_dtype: D's dtype if there is no `out`: a name, or a torch or NumPy dtype. By default a's, but
         int32 for int8, exact for K < 131072, and bfloat16 for 8-bit floats.
-    split_k_mode: "none", "serial", "parallel", "cluster", "stream_k" or "auto". Every mode is
+    split_k_mode: {modes}. Every mode is
         repeatable bit by bit, but results of two modes or slice counts may differ in the last bits.
         "auto" never chooses "serial", whose CTAs wait for each other: it is refused where they do
         not fit (in a green context, say). All others end wherever they run.

@@ -1,6 +1,7 @@
 // What `cleave.op` asks about arrays.
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
+#include <nanobind/stl/vector.h>
 
 #include "bindings.h"
 #include "cleave/names.h"
@@ -30,6 +31,14 @@ nb::tuple inspect(nb::handle array, const char* name, nb::handle stream) {
 }  // namespace
 
 void bind_inspect(nb::module_& m) {
+  nb::dict choices;
+  choices["activation"] = nb::tuple(nb::cast(names_of<Activation>()));
+  choices["bias"] = nb::tuple(nb::cast(names_of<Bias>()));
+  choices["division"] = nb::tuple(nb::cast(names_of<Division>()));
+  choices["kernel"] = nb::tuple(nb::cast(names_of<KernelFamily>()));
+  choices["precision"] = nb::tuple(nb::cast(names_of<Precision>()));
+  choices["split_k_mode"] = nb::tuple(nb::cast(names_of<SplitKMode>()));
+  m.attr("choices") = choices;  // what these parameters may be
   m.def("inspect", &inspect, "array"_a, "name"_a, "stream"_a = nb::none(),
         "dtype, shape, strides, device and stream of an array, as `gemm` reads it.",
         nb::sig("def inspect(array: object, name: str, stream: object = None) -> "

@@ -3,8 +3,11 @@
 
 #include <nanobind/nanobind.h>
 
+#include <algorithm>
 #include <span>
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "cleave/names.h"
 #include "operands/operand.h"
@@ -17,6 +20,15 @@ std::string_view parse_text(nanobind::handle value, const char* name);
 template <class Enum>
 Enum parse_name(nanobind::handle value, const char* name) {
   return from_string<Enum>(parse_text(value, name));
+}
+
+/// All names of an enumeration, "auto" first.
+template <class Enum>
+std::vector<std::string> names_of() {
+  std::vector<std::string> names;
+  for (int i = 0; to_string(Enum(i)) != "unknown"; ++i) names.emplace_back(to_string(Enum(i)));
+  std::ranges::stable_partition(names, [](const auto& name) { return name == "auto"; });
+  return names;
 }
 
 /// An integer of any class. `expected` says, in messages, what it must be.

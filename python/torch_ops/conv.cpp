@@ -1,136 +1,83 @@
 #include "operands/conv_settings.h"
 
-#include "autograd.h"
-#include "ops.h"
 #include "product.h"
 
 namespace cleave::torch_ops {
 namespace {
 
-ConvCall describe(const ConvTensors& tensors, ConvOptions conv, const ProductOptions& options) {
-  conv.d_type = dtype_of(options.out_dtype, "out_dtype");
-  conv.activation = options.activation;
-  ConvCall call = make_call(tensors, conv);
-  set_options(options, call);
-  return call;
+using Input = TensorArgument<"input">;
+using Weight = TensorArgument<"weight">;
+using GradOutput = TensorArgument<"grad_output">;
+using InputSize = Argument<"input_size", "SymInt[]", const Integers&>;
+using WeightSize = Argument<"weight_size", "SymInt[]", const Integers&>;
+using Stride = Argument<"stride", "int[1]", const Integers&, "1">;
+using Padding = Argument<"padding", "int[1]", const Integers&, "0">;
+using Dilation = Argument<"dilation", "int[1]", const Integers&, "1">;
+using Groups = Argument<"groups", "int", int64_t, "1">;
+
+template <class Call>
+ConvSettings settings_of(const Call& call) {
+  return {call.template get<Stride>(), call.template get<Padding>(), call.template get<Dilation>(),
+          call.template get<Groups>()};
 }
 
-Tensor convolve(const ConvTensors& tensors, const ConvOptions& conv,
-                const ProductOptions& options) {
-  ConvCall call = describe(tensors, conv, options);
-  const Extents strides = channels_last_strides(call.shape, call.ndim);
-  Tensor d = empty_strided(std::span(call.shape).first(call.ndim), strides.data(),
-                           call.problem.d.dtype, call.problem.device);
-  call.arguments.d = d.data_ptr();
-  run(call);
-  return d;
+/// What the sizes say: those of an input or a weight are an argument where they are made.
+template <class Call>
+ConvOptions geometry_of(const Call& call) {
+  if constexpr (Call::template has<WeightSize>()) {
+    return wgrad_options(call.template get<WeightSize>(), settings_of(call));
+  } else if constexpr (Call::template has<InputSize>()) {
+    return dgrad_options(call.template get<InputSize>(), call.template get<Weight>().dim(),
+                         settings_of(call));
+  } else {
+    return fprop_options(call.template get<Weight>().dim(), settings_of(call));
+  }
 }
 
-void convolve_out(const ConvTensors& tensors, const ConvOptions& conv,
-                  const ProductOptions& options) {
-  run(describe(tensors, conv, options));
+template <class Call>
+auto convolve(const Call& call) {
+  const ConvTensors tensors{.input = operand<Input>(call),
+                            .weight = operand<Weight>(call),
+                            .grad_output = operand<GradOutput>(call),
+                            .c = operand<arg::C>(call),
+                            .bias = operand<arg::Bias>(call),
+                            .out = operand<arg::Out>(call)};
+  ConvOptions options = geometry_of(call);
+  read_options(call, (tensors.weight ? tensors.weight : tensors.input)->dtype, true, options);
+  ConvCall product = make_call(tensors, options);
+  read_scalars(call, product);
+  if constexpr (Call::template has<arg::Out>()) {
+    run(product);
+    mark_written(call.template get<arg::Out>());
+  } else {
+    const Extents strides = channels_last_strides(product.shape, product.ndim);
+    Tensor d = empty_strided(std::span(product.shape).first(product.ndim), strides.data(),
+                             product.problem.d.dtype, product.problem.device);
+    product.arguments.d = d.data_ptr();
+    run(product);
+    return d;
+  }
+}
+
+/// The three forms of an operator: with few arguments, with all, and with `out`.
+template <class Short, class Scalars>
+void add(Operators& operators, const std::string& name, Short, Scalars) {
+  const auto function = [](const auto& call) { return convolve(call); };
+  using Full = Concat<Short, List<arg::C>>;
+  operators.add(name, Short(), List<>(), function);
+  operators.add(name + ".full", Full(), Concat<Scalars, List<arg::OutDtype>, SplitK>(), function);
+  operators.add(name + ".out", Full(), Concat<Scalars, SplitK, List<arg::Out>>(), function);
 }
 
 }  // namespace
 
-Tensor conv(const Tensor& input, const Tensor& weight, const MaybeTensor& bias,
-            const Integers& stride, const Integers& padding, const Integers& dilation,
-            int64_t groups) {
-  return convolve({.input = read(input), .weight = read(weight), .bias = read(bias)},
-                  fprop_options(weight.dim(), {stride, padding, dilation, groups}), {});
-}
-
-Tensor conv_full(const Tensor& input, const Tensor& weight, const MaybeTensor& bias,
-                 const Integers& stride, const Integers& padding, const Integers& dilation,
-                 int64_t groups, const MaybeTensor& c, double alpha, std::optional<double> beta,
-                 Name<Activation> activation, std::optional<ScalarType> out_dtype,
-                 Name<SplitKMode> split_k_mode, std::optional<int64_t> split_k_slices) {
-  const ProductOptions options{alpha, beta, activation, out_dtype, split_k_mode, split_k_slices};
-  return convolve({.input = read(input), .weight = read(weight), .c = read(c), .bias = read(bias)},
-                  fprop_options(weight.dim(), {stride, padding, dilation, groups}), options);
-}
-
-void conv_out(const Tensor& input, const Tensor& weight, const MaybeTensor& bias,
-              const Integers& stride, const Integers& padding, const Integers& dilation,
-              int64_t groups, const MaybeTensor& c, double alpha, std::optional<double> beta,
-              Name<Activation> activation, Name<SplitKMode> split_k_mode,
-              std::optional<int64_t> split_k_slices, const Tensor& out) {
-  const ProductOptions options{alpha, beta, activation, {}, split_k_mode, split_k_slices};
-  convolve_out({.input = read_untracked(input, "input"),
-                .weight = read_untracked(weight, "weight"),
-                .c = read_untracked(c, "c"),
-                .bias = read_untracked(bias, "bias"),
-                .out = read_untracked(out, "out")},
-               fprop_options(weight.dim(), {stride, padding, dilation, groups}), options);
-  mark_written(out);
-}
-
-Tensor conv_dgrad(const Integers& input_size, const Tensor& weight, const Tensor& grad_output,
-                  const Integers& stride, const Integers& padding, const Integers& dilation,
-                  int64_t groups, const MaybeTensor& bias) {
-  return convolve({.weight = read(weight), .grad_output = read(grad_output), .bias = read(bias)},
-                  dgrad_options(input_size, weight.dim(), {stride, padding, dilation, groups}), {});
-}
-
-Tensor conv_dgrad_full(const Integers& input_size, const Tensor& weight, const Tensor& grad_output,
-                       const Integers& stride, const Integers& padding, const Integers& dilation,
-                       int64_t groups, const MaybeTensor& bias, const MaybeTensor& c, double alpha,
-                       std::optional<double> beta, Name<Activation> activation,
-                       std::optional<ScalarType> out_dtype, Name<SplitKMode> split_k_mode,
-                       std::optional<int64_t> split_k_slices) {
-  const ProductOptions options{alpha, beta, activation, out_dtype, split_k_mode, split_k_slices};
-  return convolve(
-      {.weight = read(weight), .grad_output = read(grad_output), .c = read(c), .bias = read(bias)},
-      dgrad_options(input_size, weight.dim(), {stride, padding, dilation, groups}), options);
-}
-
-void conv_dgrad_out(const Integers& input_size, const Tensor& weight, const Tensor& grad_output,
-                    const Integers& stride, const Integers& padding, const Integers& dilation,
-                    int64_t groups, const MaybeTensor& bias, const MaybeTensor& c, double alpha,
-                    std::optional<double> beta, Name<Activation> activation,
-                    Name<SplitKMode> split_k_mode, std::optional<int64_t> split_k_slices,
-                    const Tensor& out) {
-  const ProductOptions options{alpha, beta, activation, {}, split_k_mode, split_k_slices};
-  convolve_out({.weight = read_untracked(weight, "weight"),
-                .grad_output = read_untracked(grad_output, "grad_output"),
-                .c = read_untracked(c, "c"),
-                .bias = read_untracked(bias, "bias"),
-                .out = read_untracked(out, "out")},
-               dgrad_options(input_size, weight.dim(), {stride, padding, dilation, groups}),
-               options);
-  mark_written(out);
-}
-
-Tensor conv_wgrad(const Tensor& input, const Integers& weight_size, const Tensor& grad_output,
-                  const Integers& stride, const Integers& padding, const Integers& dilation,
-                  int64_t groups) {
-  return convolve({.input = read(input), .grad_output = read(grad_output)},
-                  wgrad_options(weight_size, {stride, padding, dilation, groups}), {});
-}
-
-Tensor conv_wgrad_full(const Tensor& input, const Integers& weight_size, const Tensor& grad_output,
-                       const Integers& stride, const Integers& padding, const Integers& dilation,
-                       int64_t groups, const MaybeTensor& c, double alpha,
-                       std::optional<double> beta, std::optional<ScalarType> out_dtype,
-                       Name<SplitKMode> split_k_mode, std::optional<int64_t> split_k_slices) {
-  const ProductOptions options{alpha,     beta,         Activation::none,
-                               out_dtype, split_k_mode, split_k_slices};
-  return convolve({.input = read(input), .grad_output = read(grad_output), .c = read(c)},
-                  wgrad_options(weight_size, {stride, padding, dilation, groups}), options);
-}
-
-void conv_wgrad_out(const Tensor& input, const Integers& weight_size, const Tensor& grad_output,
-                    const Integers& stride, const Integers& padding, const Integers& dilation,
-                    int64_t groups, const MaybeTensor& c, double alpha, std::optional<double> beta,
-                    Name<SplitKMode> split_k_mode, std::optional<int64_t> split_k_slices,
-                    const Tensor& out) {
-  const ProductOptions options{alpha, beta, Activation::none, {}, split_k_mode, split_k_slices};
-  convolve_out({.input = read_untracked(input, "input"),
-                .grad_output = read_untracked(grad_output, "grad_output"),
-                .c = read_untracked(c, "c"),
-                .out = read_untracked(out, "out")},
-               wgrad_options(weight_size, {stride, padding, dilation, groups}), options);
-  mark_written(out);
+void add_conv(Operators& operators) {
+  using Geometry = List<Stride, Padding, Dilation, Groups>;
+  add(operators, "conv", Concat<List<Input, Weight, arg::Bias>, Geometry>(), Scalars());
+  add(operators, "conv_dgrad",
+      Concat<List<InputSize, Weight, GradOutput>, Geometry, List<arg::Bias>>(), Scalars());
+  add(operators, "conv_wgrad", Concat<List<Input, WeightSize, GradOutput>, Geometry>(),
+      List<arg::Alpha, arg::Beta>());
 }
 
 }  // namespace cleave::torch_ops

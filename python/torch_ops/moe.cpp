@@ -1,6 +1,6 @@
 #include "operands/moe_operands.h"
 
-#include "ops.h"
+#include "product.h"
 
 namespace cleave::torch_ops {
 namespace {
@@ -47,56 +47,76 @@ class Call {
   std::shared_ptr<const MoePlan> plan_;
 };
 
+using ExpertIds = TensorArgument<"expert_ids">;
+using NumExperts = Argument<"num_experts", "int", int64_t>;
+using X = TensorArgument<"x">;
+using Y = TensorArgument<"y">;
+using Grad = TensorArgument<"grad">;
+using Indices = TensorArgument<"indices">;
+using Weights = MaybeTensorArgument<"weights">;
+using GivenWeights = TensorArgument<"weights">;
+using TopK = Argument<"top_k", "int?", std::optional<int64_t>, "None">;
+
+/// Plans what the operation makes of the arguments that it has.
+template <class Arguments>
+Call begin(MoeOperation operation, const Arguments& arguments) {
+  MoeOptions options{.operation = operation};
+  arguments.template read<NumExperts>(options.experts);
+  arguments.template read<TopK>(options.top_k);
+  const bool is_backward = operation == MoeOperation::combine_backward;
+  return Call(
+      {.ids = operand<ExpertIds>(arguments),
+       .indices = operand<Indices>(arguments),
+       .tokens = is_backward ? operand<Grad>(arguments) : operand<X>(arguments),
+       .rows = operand<Y>(arguments),
+       .weights = is_backward ? operand<GivenWeights>(arguments) : operand<Weights>(arguments)},
+      options);
+}
+
 }  // namespace
 
-Tensor moe_expert_offsets(const Tensor& expert_ids, int64_t num_experts) {
-  Call call({.ids = read(expert_ids)},
-            {.operation = MoeOperation::offsets, .experts = num_experts});
-  const Tensor offs = call.offsets();
-  call.run();
-  return offs;
-}
-
-std::tuple<Tensor, Tensor> moe_sort_tokens(const Tensor& expert_ids, int64_t num_experts) {
-  Call call({.ids = read(expert_ids)}, {.operation = MoeOperation::sort, .experts = num_experts});
-  const Tensor offs = call.offsets(), indices = call.indices();
-  call.run();
-  return {offs, indices};
-}
-
-std::tuple<Tensor, Tensor, Tensor> moe_permute(const Tensor& x, const Tensor& expert_ids,
-                                               int64_t num_experts) {
-  Call call({.ids = read(expert_ids), .tokens = read(x)},
-            {.operation = MoeOperation::permute, .experts = num_experts});
-  const Tensor rows = call.rows(), offs = call.offsets(), indices = call.indices();
-  call.run();
-  return {rows, offs, indices};
-}
-
-Tensor moe_gather(const Tensor& x, const Tensor& indices) {
-  Call call({.indices = read(indices), .tokens = read(x)}, {.operation = MoeOperation::gather});
-  const Tensor rows = call.rows();
-  call.run();
-  return rows;
-}
-
-Tensor moe_unpermute(const Tensor& y, const Tensor& indices, const MaybeTensor& weights,
-                     std::optional<int64_t> top_k) {
-  Call call({.indices = read(indices), .rows = read(y), .weights = read(weights)},
-            {.operation = MoeOperation::combine, .top_k = top_k});
-  const Tensor tokens = call.tokens();
-  call.run();
-  return tokens;
-}
-
-std::tuple<Tensor, Tensor> moe_unpermute_backward(const Tensor& grad, const Tensor& y,
-                                                  const Tensor& indices, const Tensor& weights) {
-  Call call(
-      {.indices = read(indices), .tokens = read(grad), .rows = read(y), .weights = read(weights)},
-      {.operation = MoeOperation::combine_backward});
-  const Tensor rows_grad = call.rows_grad(), weights_grad = call.weights_grad();
-  call.run();
-  return {rows_grad, weights_grad};
+void add_moe(Operators& operators) {
+  operators.add("moe_expert_offsets", List<ExpertIds, NumExperts>(), List<>(),
+                [](const auto& arguments) {
+                  Call call = begin(MoeOperation::offsets, arguments);
+                  const Tensor offs = call.offsets();
+                  call.run();
+                  return offs;
+                });
+  operators.add("moe_sort_tokens", List<ExpertIds, NumExperts>(), List<>(),
+                [](const auto& arguments) {
+                  Call call = begin(MoeOperation::sort, arguments);
+                  const Tensor offs = call.offsets(), indices = call.indices();
+                  call.run();
+                  return std::tuple{offs, indices};
+                });
+  operators.add("moe_permute", List<X, ExpertIds, NumExperts>(), List<>(),
+                [](const auto& arguments) {
+                  Call call = begin(MoeOperation::permute, arguments);
+                  const Tensor rows = call.rows(), offs = call.offsets(), indices = call.indices();
+                  call.run();
+                  return std::tuple{rows, offs, indices};
+                });
+  operators.add("moe_gather", List<X, Indices>(), List<>(), [](const auto& arguments) {
+    Call call = begin(MoeOperation::gather, arguments);
+    const Tensor rows = call.rows();
+    call.run();
+    return rows;
+  });
+  operators.add("moe_unpermute", List<Y, Indices, Weights, TopK>(), List<>(),
+                [](const auto& arguments) {
+                  Call call = begin(MoeOperation::combine, arguments);
+                  const Tensor tokens = call.tokens();
+                  call.run();
+                  return tokens;
+                });
+  operators.add("moe_unpermute_backward", List<Grad, Y, Indices, GivenWeights>(), List<>(),
+                [](const auto& arguments) {
+                  Call call = begin(MoeOperation::combine_backward, arguments);
+                  const Tensor rows_grad = call.rows_grad(), weights_grad = call.weights_grad();
+                  call.run();
+                  return std::tuple{rows_grad, weights_grad};
+                });
 }
 
 }  // namespace cleave::torch_ops

@@ -1,35 +1,107 @@
 // What gemm, scaled_gemm, grouped_gemm and the convolutions share.
 #pragma once
 
+#include "arguments.h"
+#include "autograd.h"
 #include "operands/gemm_operands.h"
-#include "tensor.h"
+#include "precision.h"
 
 namespace cleave::torch_ops {
 
-struct ProductOptions {
+/// None where there is no such argument. A form that writes to its arguments has no gradients, and
+/// refuses what requires them.
+template <class P, class Call>
+std::optional<Operand> operand(const Call& call) {
+  if constexpr (!Call::template has<P>()) {
+    return std::nullopt;
+  } else if constexpr (Call::template has<arg::Out>()) {
+    return read_untracked(call.template get<P>(), P::name());
+  } else {
+    return read(call.template get<P>());
+  }
+}
+
+/// By name, whether they must be passed or not.
+template <Text kName, class Call>
+std::optional<Operand> scale(const Call& call) {
+  if constexpr (Call::template has<NullableArgument<kName>>()) {
+    return operand<NullableArgument<kName>>(call);
+  } else {
+    return operand<MaybeTensorArgument<kName>>(call);
+  }
+}
+
+template <class Call>
+GemmTensors tensors_of(const Call& call) {
+  return {.a = operand<arg::A>(call),
+          .b = operand<arg::B>(call),
+          .c = operand<arg::C>(call),
+          .bias = operand<arg::Bias>(call),
+          .out = operand<arg::Out>(call),
+          .scale_a = scale<"scale_a">(call),
+          .scale_b = scale<"scale_b">(call),
+          .scale_d = operand<arg::ScaleD>(call),
+          .amax = operand<arg::Amax>(call),
+          .azp = operand<arg::Azp>(call),
+          .azp_adj = operand<arg::AzpAdj>(call),
+          .offs = operand<arg::Offs>(call),
+          .indptr = operand<arg::Indptr>(call),
+          .starts = operand<arg::Starts>(call),
+          .sizes = operand<arg::Sizes>(call),
+          .counts = operand<arg::Counts>(call)};
+}
+
+/// What matrices and convolutions have alike; `options` are of either. `type`: of the operands.
+template <class Options, class Call>
+void read_options(const Call& call, DType type, bool is_conv, Options& options) {
+  std::optional<ScalarType> out_dtype;
+  call.template read<arg::OutDtype>(out_dtype);
+  options.d_type = dtype_of(out_dtype, "out_dtype");
+  call.template read<arg::Activation>(options.activation);
+  call.template read<arg::SplitKMode>(options.plan.split_k_mode);
+  std::optional<int64_t> slices;
+  call.template read<arg::SplitKSlices>(slices);
+  options.plan.split_k_slices = slice_count(slices);
+  call.template read<arg::UseFastAccum>(options.plan.fast_accumulation);
+  if (type == DType::f32) options.plan.precision = current_precision(is_conv);
+}
+
+template <class Call>
+void read_scalars(const Call& call, ProductCall& product) {
   double alpha = 1.0;
   std::optional<double> beta;
-  Activation activation = Activation::none;
-  std::optional<ScalarType> out_dtype;
-  SplitKMode split_k_mode = SplitKMode::automatic;
-  std::optional<int64_t> split_k_slices;
-  bool use_fast_accum = false;
-  bool grouped = false;
-  std::optional<int64_t> alignment;
-  std::optional<bool> zero_rest;
-};
-
-/// All but what `make_call` has taken in.
-void set_options(const ProductOptions& options, ProductCall& call);
+  call.template read<arg::Alpha>(alpha);
+  call.template read<arg::Beta>(beta);
+  std::optional<float> rounded;
+  if (beta) rounded = float32_of(*beta, "beta");
+  set_scalars(float32_of(alpha, "alpha"), rounded, product);
+}
 
 /// On the current stream.
 void run(const ProductCall& call);
 
 /// Plans (or finds the plan that did the same before) and enqueues on the current stream. Returns
-/// D, which is new.
-Tensor multiply(const GemmTensors& tensors, const ProductOptions& options);
-
-/// The same, into the tensors' `out`.
-void multiply_out(const GemmTensors& tensors, const ProductOptions& options);
+/// D, unless there is an `out`.
+template <class Call>
+auto multiply(const Call& call, GemmOptions form = {}) {
+  const GemmTensors tensors = tensors_of(call);
+  read_options(call, tensors.a->dtype, false, form);
+  call.template read<arg::Alignment>(form.alignment);
+  call.template read<arg::ZeroRest>(form.zero_rest);
+  GemmCall product = make_call(tensors, form);
+  read_scalars(call, product);
+  if constexpr (Call::template has<arg::Out>()) {
+    run(product);
+    mark_written(call.template get<arg::Out>());
+    if constexpr (Call::template has<arg::Amax>()) mark_written(call.template get<arg::Amax>());
+  } else {
+    const GemmProblem& p = product.problem;
+    const auto shape = product.d_shape();
+    Tensor d = empty(std::span(shape).subspan(product.batched ? 0 : 1), p.d.dtype, p.device);
+    product.arguments.d = d.data_ptr();
+    run(product);
+    return d;
+  }
+}
 
 }  // namespace cleave::torch_ops

@@ -1,7 +1,6 @@
 #include "operands/quantize_operands.h"
 
-#include "autograd.h"
-#include "ops.h"
+#include "product.h"
 
 namespace cleave::torch_ops {
 namespace {
@@ -36,86 +35,57 @@ Quantized run_new(const QuantizeTensors& tensors, const QuantizeOptions& options
   return made;
 }
 
-}  // namespace
+using X = TensorArgument<"x">;
+using Scale = TensorArgument<"scale">;
+using Offs = TensorArgument<"offs">;
+using Smooth = MaybeTensorArgument<"smooth">;
+using Zero = MaybeTensorArgument<"zero">;
+using Dtype = Argument<"dtype", "ScalarType", ScalarType>;
+using ByRow = NameArgument<"granularity", Granularity, "'row'">;
+using ByTensor = NameArgument<"granularity", Granularity, "'tensor'">;
+using ScaleMajor = NameArgument<"scale_major", Major, "'k'">;
+using ScaleOut = Argument<"scale_out", "Tensor(b!)", const Tensor&>;
+using ZeroOut = Argument<"zero_out", "Tensor(c!)", const Tensor&>;
 
-std::tuple<Tensor, Tensor> quantize(const Tensor& x, ScalarType dtype,
-                                    Name<Granularity> granularity, const MaybeTensor& smooth,
-                                    Name<Major> scale_major) {
-  const QuantizeOptions options{
-      .granularity = granularity, .scale_major = scale_major, .dtype = dtype_of(dtype, "dtype")};
-  const Quantized made = run_new({.x = read(x), .smooth = read(smooth)}, options);
-  return {made.q, *made.scale};
+template <class Call>
+QuantizeTensors quantize_tensors(const Call& call) {
+  const bool written = Call::template has<ScaleOut>();
+  return {.x = operand<X>(call),
+          .q = operand<arg::Out>(call),
+          .scale = written ? operand<ScaleOut>(call) : operand<Scale>(call),
+          .zero = written ? operand<ZeroOut>(call) : operand<Zero>(call),
+          .smooth = operand<Smooth>(call),
+          .offs = operand<Offs>(call)};
 }
 
-void quantize_out(const Tensor& x, Name<Granularity> granularity, const MaybeTensor& smooth,
-                  const Tensor& out, const Tensor& scale_out) {
-  const QuantizeOptions options{.granularity = granularity};
-  run(make_call({.x = read_untracked(x, "x"),
-                 .q = read_untracked(out, "out"),
-                 .scale = read_untracked(scale_out, "scale_out"),
-                 .smooth = read_untracked(smooth, "smooth")},
-                options));
-  mark_written(out);
-  mark_written(scale_out);
+template <class Call>
+QuantizeOptions quantize_options(const Call& call, QuantizeOptions form = {}) {
+  call.template read<ByRow>(form.granularity);
+  call.template read<ByTensor>(form.granularity);
+  call.template read<ScaleMajor>(form.scale_major);
+  if constexpr (Call::template has<Dtype>()) {
+    form.dtype = dtype_of(call.template get<Dtype>(), "dtype");
+  }
+  return form;
 }
 
-std::tuple<Tensor, Tensor, Tensor> quantize_asymmetric(const Tensor& x,
-                                                       Name<Granularity> granularity,
-                                                       const MaybeTensor& smooth) {
-  const QuantizeOptions options{.granularity = granularity, .dtype = DType::i8, .symmetric = false};
-  const Quantized made = run_new({.x = read(x), .smooth = read(smooth)}, options);
-  return {made.q, *made.scale, *made.zero};
+template <class Call>
+QuantizeOptions static_options_of(const Call& call) {
+  return quantize_options(
+      call, {.given_scale = true, .symmetric = !call.template get<Zero>().has_value()});
 }
 
-void quantize_asymmetric_out(const Tensor& x, Name<Granularity> granularity,
-                             const MaybeTensor& smooth, const Tensor& out, const Tensor& scale_out,
-                             const Tensor& zero_out) {
-  const QuantizeOptions options{.granularity = granularity, .symmetric = false};
-  run(make_call({.x = read_untracked(x, "x"),
-                 .q = read_untracked(out, "out"),
-                 .scale = read_untracked(scale_out, "scale_out"),
-                 .zero = read_untracked(zero_out, "zero_out"),
-                 .smooth = read_untracked(smooth, "smooth")},
-                options));
-  mark_written(out);
-  mark_written(scale_out);
-  mark_written(zero_out);
+template <class... Written, class Call>
+void run_into(const Call& call, const QuantizeOptions& options) {
+  run(make_call(quantize_tensors(call), options));
+  (mark_written(call.template get<Written>()), ...);
 }
 
-Tensor quantize_static(const Tensor& x, const Tensor& scale, ScalarType dtype,
-                       Name<Granularity> granularity, const MaybeTensor& smooth,
-                       const MaybeTensor& zero) {
-  const QuantizeOptions options{.granularity = granularity,
-                                .dtype = dtype_of(dtype, "dtype"),
-                                .given_scale = true,
-                                .symmetric = !zero};
-  return run_new({.x = read(x), .scale = read(scale), .zero = read(zero), .smooth = read(smooth)},
-                 options)
-      .q;
-}
-
-void quantize_static_out(const Tensor& x, const Tensor& scale, Name<Granularity> granularity,
-                         const MaybeTensor& smooth, const MaybeTensor& zero, const Tensor& out) {
-  const QuantizeOptions options{
-      .granularity = granularity, .given_scale = true, .symmetric = !zero};
-  run(make_call({.x = read_untracked(x, "x"),
-                 .q = read_untracked(out, "out"),
-                 .scale = read_untracked(scale, "scale"),
-                 .zero = read_untracked(zero, "zero"),
-                 .smooth = read_untracked(smooth, "smooth")},
-                options));
-  mark_written(out);
-}
-
-std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> quantize_grouped(const Tensor& x,
-                                                                    const Tensor& offs,
-                                                                    ScalarType dtype,
-                                                                    Name<Major> scale_major) {
-  const QuantizeOptions options{.granularity = Granularity::block_1x128,
-                                .scale_major = scale_major,
-                                .dtype = dtype_of(dtype, "dtype"),
-                                .transpose = true};
-  QuantizeCall call = make_call({.x = read(x), .offs = read(offs)}, options);
+template <class Call>
+std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> quantize_grouped(const Call& arguments) {
+  const QuantizeOptions options =
+      quantize_options(arguments, {.granularity = Granularity::block_1x128, .transpose = true});
+  QuantizeCall call = make_call(quantize_tensors(arguments), options);
   const QuantizeProblem& p = call.problem;
   const auto make = [&](MatrixShape of, DType type, bool by_column, auto*& data) {
     const int64_t shape[] = {of.rows, of.cols};
@@ -135,6 +105,37 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> quantize_grouped(const Tensor
   call.arguments.padded_ends = static_cast<int32_t*>(ends.data_ptr());
   run(call);
   return {q, scale, q_t, scale_t, ends};
+}
+
+}  // namespace
+
+void add_quantize(Operators& operators) {
+  operators.add("quantize", List<X, Dtype, ByRow, Smooth>(), List<ScaleMajor>(),
+                [](const auto& call) {
+                  const Quantized made = run_new(quantize_tensors(call), quantize_options(call));
+                  return std::tuple{made.q, *made.scale};
+                });
+  operators.add(
+      "quantize.out", List<X, ByRow, Smooth>(), List<arg::Out, ScaleOut>(),
+      [](const auto& call) { run_into<arg::Out, ScaleOut>(call, quantize_options(call)); });
+  operators.add("quantize_asymmetric", List<X, ByRow, Smooth>(), List<>(), [](const auto& call) {
+    const QuantizeOptions options =
+        quantize_options(call, {.dtype = DType::i8, .symmetric = false});
+    const Quantized made = run_new(quantize_tensors(call), options);
+    return std::tuple{made.q, *made.scale, *made.zero};
+  });
+  operators.add("quantize_asymmetric.out", List<X, ByRow, Smooth>(),
+                List<arg::Out, ScaleOut, ZeroOut>(), [](const auto& call) {
+                  run_into<arg::Out, ScaleOut, ZeroOut>(
+                      call, quantize_options(call, {.symmetric = false}));
+                });
+  operators.add(
+      "quantize_static", List<X, Scale, Dtype, ByTensor, Smooth, Zero>(), List<>(),
+      [](const auto& call) { return run_new(quantize_tensors(call), static_options_of(call)).q; });
+  operators.add("quantize_static.out", List<X, Scale, ByTensor, Smooth, Zero>(), List<arg::Out>(),
+                [](const auto& call) { run_into<arg::Out>(call, static_options_of(call)); });
+  operators.add("quantize_grouped", List<X, Offs, Dtype>(), List<ScaleMajor>(),
+                [](const auto& call) { return quantize_grouped(call); });
 }
 
 }  // namespace cleave::torch_ops

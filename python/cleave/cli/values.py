@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from .. import _core
 from ..testing import case, dtypes
 from ..testing.group_sizes import SPREADS
 
@@ -27,12 +28,12 @@ DTYPES = {
 }
 OPERAND_DTYPES = {spelling: name for spelling, name in DTYPES.items() if name != "int32"}
 LAYOUTS = ("tn", "nn", "nt", "tt")
-DIVISIONS = ("auto", "fast", "plain", "fast_load", "fast_store")
-KERNELS = ("auto", "sm90", "portable")
-PRECISIONS = ("tf32", "ieee")
-SPLIT_K_MODES = ("auto", "none", "serial", "parallel", "cluster", "stream_k")
-ACTIVATIONS = ("none", "relu", "gelu", "gelu_tanh", "silu", "swiglu")
-BIASES = ("none", "row", "column")
+DIVISIONS = _core.choices["division"]
+KERNELS = _core.choices["kernel"]
+PRECISIONS = _core.choices["precision"]
+SPLIT_K_MODES = _core.choices["split_k_mode"]
+ACTIVATIONS = _core.choices["activation"]
+BIASES = _core.choices["bias"]
 GROUP_BIASES = ("none", "row")
 SCALINGS = tuple(case.SCALINGS)
 # Of groups each row has a scale, or each block.

@@ -1,0 +1,65 @@
+// The arguments that operators share, each once.
+#pragma once
+
+#include "name.h"
+#include "schema.h"
+#include "tensor.h"
+
+namespace cleave::torch_ops {
+
+using MaybeTensor = std::optional<Tensor>;
+/// Sizes and geometry of convolutions: a list may have one number for all axes, and padding two for
+/// each, those before the axes first.
+using Integers = std::vector<int64_t>;
+
+template <Text kName>
+using TensorArgument = Argument<kName, "Tensor", const Tensor&>;
+/// One that may be None, but must be passed.
+template <Text kName>
+using NullableArgument = Argument<kName, "Tensor?", const MaybeTensor&>;
+template <Text kName>
+using MaybeTensorArgument = Argument<kName, "Tensor?", const MaybeTensor&, "None">;
+template <Text kName, class Enum, Text kDefault>
+using NameArgument = Argument<kName, "str", Name<Enum>, kDefault>;
+
+namespace arg {
+
+using A = TensorArgument<"a">;
+using B = TensorArgument<"b">;
+using Bias = MaybeTensorArgument<"bias">;
+using C = MaybeTensorArgument<"c">;
+using Out = Argument<"out", "Tensor(a!)", const Tensor&>;
+using Amax = Argument<"amax", "Tensor(b!)?", const MaybeTensor&, "None">;
+using ScaleD = MaybeTensorArgument<"scale_d">;
+using Azp = MaybeTensorArgument<"azp">;
+using AzpAdj = MaybeTensorArgument<"azp_adj">;
+using Offs = MaybeTensorArgument<"offs">;
+using Indptr = MaybeTensorArgument<"indptr">;
+using Starts = MaybeTensorArgument<"starts">;
+using Sizes = MaybeTensorArgument<"sizes">;
+using Counts = MaybeTensorArgument<"counts">;
+
+using Alpha = Argument<"alpha", "float", double, "1.0">;
+using Beta = Argument<"beta", "float?", std::optional<double>, "None">;
+using Activation = NameArgument<"activation", cleave::Activation, "'none'">;
+using OutDtype = Argument<"out_dtype", "ScalarType?", std::optional<ScalarType>, "None">;
+using Alignment = Argument<"alignment", "int?", std::optional<int64_t>, "None">;
+using ZeroRest = Argument<"zero_rest", "bool?", std::optional<bool>, "None">;
+using UseFastAccum = Argument<"use_fast_accum", "bool", bool, "False">;
+using SplitKMode = NameArgument<"split_k_mode", cleave::SplitKMode, "'auto'">;
+using SplitKSlices = Argument<"split_k_slices", "int?", std::optional<int64_t>, "None">;
+
+}  // namespace arg
+
+using Scalars = List<arg::Alpha, arg::Beta, arg::Activation>;
+using SplitK = List<arg::SplitKMode, arg::SplitKSlices>;
+
+// Each file adds the operators of its own.
+void add_gemm(Operators& operators);
+void add_scaled_gemm(Operators& operators);
+void add_grouped_gemm(Operators& operators);
+void add_conv(Operators& operators);
+void add_quantize(Operators& operators);
+void add_moe(Operators& operators);
+
+}  // namespace cleave::torch_ops
