@@ -16,8 +16,6 @@ from cleave.testing.errors import ToolError, one_line
 from . import (
     ahead,
     contest,
-    division,
-    division_report,
     host,
     machine,
     peers,
@@ -124,7 +122,6 @@ def _measurer(
             arrays, case, suite, found, rounds, steps.called
         ),
         "modes": lambda case: contest.against_auto(arrays, case, suite, rounds),
-        "division": lambda case: division.compare(arrays, case, suite, rounds),
         "host": lambda case: host.host_times(arrays, case, found, rounds),
     }[suite.kind]
 
@@ -161,8 +158,8 @@ def _line(row: dict[str, Any]) -> str:
     what = row.get("call") or " ".join(str(row[key]) for key in ("mode", "slices") if key in row)
     host = f" ({row['host_us']:.2f} host)" if "host_us" in row else ""
     against = "".join(
-        f"  {name} {other['us']:.2f} us x{other['us'] / row['us']:.3f}"
-        for name, other in row.get("peers", row.get("ways", {})).items()
+        f"  {peer} {theirs['us']:.2f} us x{theirs['ratio']:.3f}"
+        for peer, theirs in row.get("peers", {}).items()
     )
     ratio = f"  x{row['ratio']:.3f}" if "ratio" in row else ""
     wrong = "  WRONG" if row.get("verified") is False else ""
@@ -170,11 +167,8 @@ def _line(row: dict[str, Any]) -> str:
 
 
 def _compile_ahead(arrays: TorchArrays, suite: Suite) -> None:
-    cases = suite.cases
-    if suite.kind == "division":
-        cases = [variant for case in cases for variant in division.variants(case)]
     start = time.monotonic()
-    count = ahead.compile_kernels(cases, str(arrays.device))
+    count = ahead.compile_kernels(suite.cases, str(arrays.device))
     if count:
         print(f"{count} kernels compiled or found in {time.monotonic() - start:.1f} s", flush=True)
 
@@ -184,8 +178,6 @@ def _summarize(suite: Suite, rows: list[dict[str, Any]]) -> dict[str, Any]:
         return {}
     if suite.kind == "modes":
         return summary.summarize_modes(rows)
-    if suite.kind == "division":
-        return division_report.summarize(rows)
     return summary.summarize_peers(rows, suite.best_of)
 
 

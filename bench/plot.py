@@ -9,7 +9,7 @@ from typing import Any
 
 from cleave.cli import values
 
-from . import division_report, report, suites
+from . import report, suites
 from .suites import Suite
 
 
@@ -37,7 +37,6 @@ def write(directory: Path, suite: Suite, rows: Sequence[dict[str, Any]]) -> Path
     draw = {
         "peers": _against_floor,
         "modes": _against_slices,
-        "division": _against_plain,
     }.get(suite.kind)
     if not draw or not rows:
         return None
@@ -113,31 +112,6 @@ def _against_slices(rows: Sequence[dict[str, Any]]) -> Any:
         axes.legend(fontsize="small")
     for axes in list(panels):
         axes.set_visible(False)
-    return figure
-
-
-def _against_plain(rows: Sequence[dict[str, Any]]) -> Any:
-    """One panel per kernel: the distribution of plain's time over that of every other way."""
-    from matplotlib.figure import Figure
-
-    ratios: dict[str, dict[str, list[float]]] = {}
-    for row in rows:
-        ways = division_report.ways_of(row)
-        for way, of in ways.items() if "plain" in ways else ():
-            of_kernel = ratios.setdefault(row["call"], {})
-            of_kernel.setdefault(way, []).append(ways["plain"]["us"] / of["us"])
-    width = max(len(ratios), 1)
-    figure = Figure(figsize=(5 * width, 4), layout="constrained")
-    panels = figure.subplots(1, width, squeeze=False, sharey=True).flat
-    for (kernel, of_kernel), axes in zip(ratios.items(), panels, strict=False):
-        for way, over in of_kernel.items():
-            style = {"color": "black", "linestyle": "--"} if way == "auto" else {}
-            if way != "plain":
-                axes.plot(sorted(over), label=way, **style)
-        axes.axhline(1, color="gray", linewidth=0.8)
-        axes.set(title=kernel, xlabel="cases, in order of the ratio", ylabel="time of plain / time")
-        axes.grid(alpha=0.2)
-        axes.legend()
     return figure
 
 

@@ -11,8 +11,6 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from cleave.cli.values import DIVISIONS
-
 from . import report, suites, summary
 
 ROOT = Path(__file__).parent.parent
@@ -73,18 +71,18 @@ def division_lines(directory: Path) -> list[str]:
     if not path.exists():
         return []
     result = report.load(path)
-    columns = ("kernel", "division", "geomean", "worst", "best", "fastest way on, cases")
-    rows = [
-        (kernel, f"`{way}`", *_spread(of["plain_over"].get(way)), of["fastest"].get(way))
-        for kernel, of in result["summary"].items()
-        for way in DIVISIONS
-    ]
-    said = f"{result['machine']['gpu']}, plain's time over that of each other way:"
+    rows = []
+    for kernel in ("sm90", "portable"):
+        measured = [row for row in result["rows"] if row["kernel"].startswith(kernel)]
+        for peer, of in summary.summarize_peers(measured).items():
+            spread = [f"{of[key]:.3f}" for key in ("geomean", "worst", "best")]
+            slower = len(of["losses"])
+            rows.append((kernel, f"`{peer.removeprefix('cleave_')}`", *spread, slower))
+    columns = ("kernel", "division", "geomean", "worst", "best", "faster than auto on, cases")
+    said = (
+        f"{result['machine']['gpu']}, each other way's time over that of `auto`, which is `fast`:"
+    )
     return [said, "", *report.table(columns, rows)]
-
-
-def _spread(ratios: dict[str, Any] | None) -> list[str]:
-    return [f"{ratios[key]:.3f}" if ratios else "" for key in ("geomean", "worst", "best")]
 
 
 def _rows(suite: suites.Suite, measured: list[dict[str, Any]]) -> Iterable[tuple[str, str]]:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from . import division_report, tables
+from . import tables
 from .suites import Suite
 from .summary import listed, spread_text
 
@@ -78,8 +78,6 @@ def summary_lines(kind: str, summary: dict[str, Any]) -> list[str]:
     """Sentences, for the report and for the terminal."""
     if kind == "modes" and summary.get("compared"):
         return [f"auto's time over that of the best explicit split: {spread_text(summary)}."]
-    if kind == "division":
-        return division_report.lines(summary)
     lines = []
     for peer, ratios in summary.items() if kind in ("peers", "steps") else ():
         lines += [
@@ -138,8 +136,13 @@ def _peers_table(rows: Sequence[dict[str, Any]]) -> tuple[list[str], list[list[A
         "row error": "row_error",
         "/ ours": "ratio",
     }
-    measured = [measured for row in rows for measured in row["peers"].values()]
-    theirs = {title: key for title, key in theirs.items() if any(key in m for m in measured)}
+    # Where a peer's errors are ours, in every row, they are not said again.
+    pairs = [(row, measured) for row in rows for measured in row["peers"].values()]
+    theirs = {
+        title: key
+        for title, key in theirs.items()
+        if any(key in m and ("error" not in key or m[key] != row[key]) for row, m in pairs)
+    }
     peers = list(dict.fromkeys(name for row in rows for name in row["peers"]))
     columns = [*ours, *(f"{peer} {title}" for peer in peers for title in theirs)]
     cells = []
@@ -176,7 +179,6 @@ _TABLES = {
     "peers": _peers_table,
     "steps": _peers_table,
     "modes": _modes_table,
-    "division": division_report.table,
     "host": _host_table,
 }
 

@@ -2,15 +2,15 @@
 
 name, title
 kind        'peers': against other libraries; 'steps': the same, without graphs and with the host's
-            time; 'modes': split-K modes against auto; 'division': ways to divide, on every kernel;
-            'host': host time of every way to call
+            time; 'modes': split-K modes against auto; 'host': host time of every way to call
 operation   the module of OPERATIONS that makes and runs the cases
 peers       modules of bench/peers
 best_of     those of the peers of which the fastest is to be beaten, case by case
 splits      of a 'modes' suite: the slice counts of each mode, null for the planner's choice
 groups      a title, shapes (the first fields of the operation's Case), and the other fields that
-            those cases share. A 'host' group has a headline: two calls, ours and the one it is
-            to be compared with.
+            those cases share; 'each': fields with several values, with each of which all shapes are
+            cases. A 'host' group has a headline: two calls, ours and the one it is to be compared
+            with.
 quick       the shapes of the short version
 """
 
@@ -18,13 +18,14 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
+from itertools import product
 from pathlib import Path
 from types import ModuleType
 
 from . import conv, expert_offsets, gemm, grouped, quantize, wgrad_step
 
 DIRECTORY = Path(__file__).parent / "suites"
-KINDS = ("peers", "steps", "modes", "division", "host")
+KINDS = ("peers", "steps", "modes", "host")
 OPERATIONS = {
     "gemm": gemm,
     "quantize": quantize,
@@ -83,9 +84,11 @@ def parse(data: dict, quick: bool = False, match: str = "") -> Suite:
     operation = OPERATIONS[data["operation"]]
     groups = []
     for group in data["groups"]:
-        shared = {key: group[key] for key in group.keys() - {"title", "shapes", "headline"}}
+        shared = {key: group[key] for key in group.keys() - {"title", "shapes", "headline", "each"}}
+        each = group.get("each", {})
+        chosen = [dict(zip(each, values, strict=True)) for values in product(*each.values())]
         shapes = [shape for shape in group["shapes"] if not quick or shape in data["quick"]]
-        cases = [operation.Case(*shape, **shared) for shape in shapes]
+        cases = [operation.Case(*shape, **shared, **one) for one in chosen for shape in shapes]
         cases = [case for case in cases if match in case.title]
         if cases:
             groups.append(Group(group["title"], cases, group.get("headline", [])))

@@ -33,21 +33,6 @@ def split_row(case, mode, slices, us):
     return row(case, us, ratio=5 / us, slices=slices or 8) | asked
 
 
-def division_row(case, kernel, us, chosen="", **codes):
-    """`us`: of each way; `codes`: of ways whose code is not `fast`'s."""
-    asked = {"call": kernel, "class_taps": "1x4 2x2 1x1"}
-    if not us:
-        return {
-            "case": case,
-            "us": None,
-            "refused": "no TMA",
-            "without": {kernel: "no TMA"},
-        } | asked
-    code = {"registers": 40, "instructions": 900, "reciprocals": 0}
-    ways = {way: {"us": time} | code | codes.get(way, {}) for way, time in us.items()}
-    return row(case, min(us.values()), kernel=f"{kernel} tile", ways=ways, chosen=chosen) | asked
-
-
 PEER_ROWS = [row("x", 10.0, 12.0), row("y", 10.0, 9.0, rms_error=2e-4), row("z", 5.0)]
 STEP_ROWS = [
     {"case": "x", "us": 10.0, "host_us": 4.0, "max_error": 0.0, "rms_error": 0.0, "row_error": 0.0,
@@ -63,17 +48,6 @@ SPLIT_ROWS = [
     split_row("y", "auto", None, 5.0),
     split_row("y", "none", 1, 10.0),
 ]
-PLAIN = {"registers": 44, "reciprocals": 5}
-DIVISION_ROWS = [
-    division_row(
-        "x", "sm90", {"fast": 4.0, "plain": 8.0, "fast_load": 10.0, "fast_store": 4.0},
-        "fast fast_store", plain=PLAIN, fast_load=PLAIN,
-    ),
-    division_row("x", "portable", {"fast": 4.0}),
-    division_row("y", "sm90", {"fast": 5.0, "plain": 4.0}, "fast"),
-    division_row("y", "portable", {"auto": 4.0}),
-    division_row("z", "sm90", {}),
-]  # fmt: skip
 
 
 def suite_of(kind, cases=(), splits=(), operation=gemm, best_of=()):

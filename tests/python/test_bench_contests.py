@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import types
 from dataclasses import replace
 
 import numpy as np
@@ -25,18 +24,16 @@ import cleave
 from bench import (
     contest,
     conv,
-    division,
-    division_report,
     expert_offsets,
     grouped,
     peers,
     quantize,
     report,
     steps,
+    suites,
     summary,
     wgrad_step,
 )
-from cleave.cli import values
 from cleave.testing import arrays
 
 
@@ -187,49 +184,27 @@ def test_conv_contest(short, case):
     assert 0 < made["peers"]["cudnn"]["row_error"] < 0.01
 
 
-@pytest.mark.parametrize(
-    ("case", "said"),
-    [
-        (conv.Case(1, (56, 56), 8, 8, 3, 2, 1, kind="dgrad"), "1x4 2x2 1x1"),
-        (conv.Case(1, (56, 56), 8, 8, 1, 2, 0, kind="dgrad"), "1x1 3x0"),
-        (conv.Case(1, (56, 56), 8, 8, 3, 2, 2, 2, kind="dgrad"), "1x9 3x0"),
-        (conv.Case(1, (56, 56), 8, 8, 4, 2, 1, kind="dgrad"), "4x4"),
-        (conv.Case(1, (56, 56), 8, 8, 3, 1, 1, kind="dgrad"), "1x9"),
-    ],
-)
-def test_class_taps(case, said):
-    assert division.class_taps(case) == said
-
-
 def test_every_way_to_divide_is_measured(short, monkeypatch):
-    def plan_for(case, operands):
-        if case.kernel == "sm90" and case.division == "plain":
-            raise ValueError("channels are\n no multiple of 8")
-        plan = plan_of(replace(case, kernel="auto"), operands)
-        source = "fast" if case.division == "auto" else case.division
-        facts = {name: getattr(plan, name) for name in FACTS}
-        return types.SimpleNamespace(kernel_source=f"{case.kernel} {source}", run=plan.run, **facts)
+    asked = []
 
-    plan_of = division.conv.plan_for
-    monkeypatch.setattr(division.conv, "plan_for", plan_for)
-    code = {"registers": 40, "instructions": 9, "reciprocals": 1, "spill_bytes": 0}
-    monkeypatch.setattr(division, "_code", lambda plan: code)
-    case = SMALL[1]
-    made = division.compare(StandInGpu(), case, suite_of("division", operation=conv), 7)
-    assert [row["call"] for row in made] == ["sm90", "portable"]
-    sm90, portable = (row["ways"] for row in made)
-    assert set(portable) == set(values.DIVISIONS) - {"auto"}
-    assert set(sm90) == set(portable) - {"plain"}
-    assert made[0]["without"] == {"sm90 plain": "channels are no multiple of 8"}
-    assert all(row["verified"] and row["tflops"] > 0 for row in made)
-    assert all(way["instructions"] == 9 and way["us"] > 0 for way in portable.values())
-    assert [row["chosen"] for row in made] == ["fast", "fast"]
-    assert made[1]["us"] == min(way["us"] for way in portable.values())
-    assert division_report.ways_of(made[1])["auto"] == portable["fast"]
-    assert list(division_report.summarize(made)) == ["sm90", "portable"]
-    assert report.missing_lines(made) == [
-        f"Without sm90 plain on {case.title}: channels are no multiple of 8."
-    ]
+    def plan_for(case, operands):
+        asked.append(case.division)
+        return plan_of(case, operands)
+
+    plan_of = conv.conv.plan_for
+    monkeypatch.setattr(conv.conv, "plan_for", plan_for)
+    found, missing = peers.load(suites.load("division").peers)
+    assert not missing
+    case = replace(SMALL[1], kernel="auto")
+    suite = suite_of("peers", operation=conv)
+    (made,) = contest.against_peers(StandInGpu(), case, suite, found, 7)
+    ways = ("plain", "fast_load", "fast_store")
+    assert asked[0] == "auto" and set(asked[1:]) == set(ways)
+    assert set(made["peers"]) == {f"cleave_{way}" for way in ways}
+    assert all("case" not in theirs for theirs in made["peers"].values())  # the same product
+    assert all(theirs["rms_error"] == made["rms_error"] for theirs in made["peers"].values())
+    columns, _ = report._peers_table([made])
+    assert "cleave_plain us" in columns and "cleave_plain rms error" not in columns
 
 
 FACTS = ("roofline_us", "kernel_name", "split_k_mode", "split_k_slices", "workspace_size")

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import replace
 
 import pytest
 from bench_rows import (
-    DIVISION_ROWS,
     MACHINE,
     PEER_ROWS,
     SPLIT_ROWS,
@@ -20,7 +18,6 @@ from bench_rows import (
 
 from bench import __main__ as harness
 from bench import (
-    division_report,
     plot,
     readme,
     report,
@@ -28,7 +25,6 @@ from bench import (
     summary,
     tables,
 )
-from cleave.cli import values
 
 # Statistics
 
@@ -93,47 +89,6 @@ def test_modes():
     assert summary.summarize_modes(SPLIT_ROWS[:1]) == {"compared": 0}
 
 
-def test_division():
-    result = division_report.summarize(DIVISION_ROWS)
-    assert list(result) == ["sm90", "portable"]
-    over = result["sm90"]["plain_over"]
-    assert list(over) == ["auto", "fast", "fast_load", "fast_store"]
-    assert over["fast"]["geomean"] == pytest.approx(math.sqrt(2 * 0.8))
-    assert (over["fast"]["worst_case"], over["fast"]["best_case"]) == ("y", "x")
-    assert over["fast_load"]["compared"] == 1
-    # Where ways are the same code, the first counts.
-    assert result["sm90"]["fastest"] == {"fast": 1, "plain": 1}
-    assert result["sm90"]["auto_losses"] == ["y"]
-    assert result["sm90"]["best_over_auto"]["geomean"] == pytest.approx(math.sqrt(0.8))
-    portable = {
-        "plain_over": {}, "fastest": {"fast": 1}, "auto_losses": [], "best_over_auto": {},
-    }  # fmt: skip
-    assert result["portable"] == portable
-    assert division_report.summarize(DIVISION_ROWS[-2:]) == {}
-
-
-def test_division_is_said_in_sentences():
-    said = division_report.lines(division_report.summarize(DIVISION_ROWS))
-    assert said[1].startswith("sm90, plain's time over fast's: geomean 1.265 of 2, worst 0.800 on")
-    assert said[-4:] == [
-        "sm90, cases on which each way is the fastest: fast 1, plain 1.",
-        "sm90, slower with auto than with plain: y.",
-        "sm90, the fastest way's time over auto's: geomean 0.894 of 2, worst 0.800 on y.",
-        "portable, cases on which each way is the fastest: fast 1.",
-    ]
-
-
-def test_division_table_has_a_line_per_case_and_kernel():
-    columns, cells = division_report.table(DIVISION_ROWS)
-    assert [line[0] for line in cells] == ["x", "y", "x"]
-    first = dict(zip(columns, cells[0], strict=True))
-    assert (first["plain us"], first["plain / fast_load"], first["fastest"]) == (8.0, 0.8, "fast")
-    assert first["auto is"] == "fast fast_store"
-    assert first["registers: fast, plain, fast_load, fast_store"] == "40, 44, 44, 40"
-    last = dict(zip(columns, cells[2], strict=True))
-    assert (last["kernel"], last["plain us"], last["auto is"]) == ("portable tile", None, "")
-
-
 # Reports
 
 
@@ -141,7 +96,6 @@ CONTENTS = {
     "peers": PEER_ROWS,
     "steps": STEP_ROWS,
     "modes": SPLIT_ROWS,
-    "division": DIVISION_ROWS,
     "host": [{"case": "x", "call": "torch.mm", "us": 9.5}],
 }
 
@@ -162,7 +116,7 @@ def test_report(kind, tmp_path):
     assert text.startswith("# Some title\n\ngpu a GPU, commit abc\n")
     assert "A note." in text
     lines = [line for line in text.splitlines() if line.startswith("|")]
-    assert len(lines) == 2 + (3 if kind == "division" else len(rows))
+    assert len(lines) == 2 + len(rows)
     assert len({line.count("|") for line in lines}) == 1
 
 
@@ -243,13 +197,19 @@ def test_readme_has_the_best_of_peers_and_host_times(tmp_path):
 
 def test_table_of_ways_to_divide(tmp_path):
     assert readme.division_lines(tmp_path) == []
-    verdict = division_report.summarize(DIVISION_ROWS)
-    report.write(tmp_path, replace(suite_of("division"), name="division"), MACHINE, [], [], verdict)
-    said, _, _, _, *rows = readme.division_lines(tmp_path)
-    assert said == "a GPU, plain's time over that of each other way:"
-    assert len(rows) == 2 * len(values.DIVISIONS)
-    assert "| sm90 | `fast` | 1.265 | 0.800 | 2.000 | 1 |" in rows
-    assert "| sm90 | `plain` |  |  |  | 1 |" in rows
+    ways = {"cleave_plain": theirs(12.0, 10.0), "cleave_fast_load": theirs(9.0, 10.0)}
+    rows = [
+        row("x kernel sm90", 10.0, kernel="sm90 128x128", peers=ways),
+        row("x kernel portable", 10.0, 20.0, kernel="portable 64x64"),
+    ]
+    write_result(tmp_path, "division", rows, gpu="a GPU")
+    said, _, _, _, *lines = readme.division_lines(tmp_path)
+    assert said == "a GPU, each other way's time over that of `auto`, which is `fast`:"
+    assert lines == [
+        "| sm90 | `plain` | 1.200 | 1.200 | 1.200 | 0 |",
+        "| sm90 | `fast_load` | 0.900 | 0.900 | 0.900 | 1 |",
+        "| portable | `cublas` | 2.000 | 2.000 | 2.000 | 0 |",
+    ]
 
 
 def test_every_page_with_results_has_a_place_for_them():

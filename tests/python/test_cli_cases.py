@@ -231,17 +231,6 @@ def test_axes_meet_where_brute_force_says():
         assert axis.touched_pixels == len({pixel for _, _, pixel in meetings})
 
 
-def test_classes_of_an_axis_have_the_taps_that_can_land():
-    for axis in AXES:
-        assert axis.class_taps == [
-            sum(
-                (residue + axis.before - tap * axis.dilation) % axis.stride == 0
-                for tap in range(axis.filter_size)
-            )
-            for residue in range(min(axis.stride, axis.size))
-        ]
-
-
 def test_conv_case_counts():
     layer = ConvCase(32, [56, 56], 256, 128, 1, 2)
     assert layer.outputs == (28, 28)

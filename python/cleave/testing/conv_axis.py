@@ -43,11 +43,3 @@ class Axis:
     def touched_pixels(self) -> int:
         """How many a tap lands on."""
         return len({pixel for _, _, pixels in self.meetings() for pixel in pixels})
-
-    @property
-    def class_taps(self) -> list[int]:
-        """Of the pixels of each residue modulo the stride: how many taps can land on them."""
-        landing = [
-            (tap * self.dilation - self.before) % self.stride for tap in range(self.filter_size)
-        ]
-        return [landing.count(residue) for residue in range(min(self.stride, self.size))]
