@@ -7,7 +7,7 @@ ARGS ?=
 # Where setup finds the system's cmake too old, it puts one into .venv.
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 
-.PHONY: run test bench build setup format lint lint-tools clean
+.PHONY: run test test-kernels bench build setup format lint lint-tools clean
 
 run: build  ## the demo: ARGS="--help" lists its sections
 	$(PYTHON) -m examples.demo $(ARGS)
@@ -15,6 +15,9 @@ run: build  ## the demo: ARGS="--help" lists its sections
 test: build  ## C++ tests, then Python tests; GPU tests run where there is a GPU
 	ctest --test-dir $(BUILD) --output-on-failure --parallel $(shell nproc)
 	$(PYTHON) -m pytest -n auto --maxprocesses 12
+
+test-kernels: build  ## every kernel of the catalogue compiles without spills: for a machine of many cores
+	ctest --test-dir $(BUILD) -C all_kernels -R all_kernels --output-on-failure --parallel $(shell nproc)
 
 bench: build  ## measurements against the peers that are installed: ARGS="--help" lists the suites
 	$(PYTHON) -m bench $(ARGS)

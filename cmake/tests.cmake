@@ -17,6 +17,16 @@ gtest_discover_tests(cleave_tests
   DISCOVERY_MODE PRE_TEST
   PROPERTIES ENVIRONMENT_MODIFICATION "LD_LIBRARY_PATH=path_list_append:${CLEAVE_NVRTC_DIR}")
 
+# Every kernel of the catalogue, by `ctest -C all_kernels` alone (`make test-kernels`): minutes of many cores.
+foreach(gpu Hopper Ampere)
+  add_test(NAME all_kernels_for_${gpu}
+           COMMAND cleave_tests --gtest_also_run_disabled_tests
+                   "--gtest_filter=Kernels.DISABLED_AllFor${gpu}CompileWithoutSpills"
+           CONFIGURATIONS all_kernels)
+  set_tests_properties(all_kernels_for_${gpu} PROPERTIES
+    ENVIRONMENT_MODIFICATION "LD_LIBRARY_PATH=path_list_append:${CLEAVE_NVRTC_DIR}")
+endforeach()
+
 # Shows that an edit of the kernels leaves their cubins as they are: built when it is asked for.
 add_executable(kernel_digests EXCLUDE_FROM_ALL tools/kernel_digests.cpp)
 target_include_directories(kernel_digests PRIVATE tests/cpp)

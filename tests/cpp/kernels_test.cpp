@@ -1,7 +1,6 @@
 // The kernels that the planner can choose, compiled for the architectures they serve: none spills
 // registers or keeps an array in local memory, and none has its WGMMAs serialised by ptxas. A sample
-// of them as a rule; all of them, which takes twenty minutes of one core, where disabled tests are
-// run, too.
+// of them as a rule; all of them, which takes twenty minutes of one core, by `make test-kernels`.
 #include <gtest/gtest.h>
 
 #include <atomic>
