@@ -2,22 +2,24 @@
 // do.
 #pragma once
 
-#include "cleave/core/enums.h"
+#include <cstdint>
+#include <string>
+#include <type_traits>
+
+#include "base/enumerators.h"
 
 namespace cleave {
 
-const char* spell(DType value);
-const char* spell(Precision value);
-const char* spell(SplitKMode value);
-const char* spell(Activation value);
-const char* spell(Grouping value);
-const char* spell(Conv value);
-const char* spell(Bias value);
-const char* spell(Major value);
-const char* spell(Order value);
-const char* spell(KernelFamily value);
-const char* spell(Scaling value);
-const char* spell(bool value);
-uint32_t spell(uint32_t value);
+template <class Enum>
+  requires std::is_enum_v<Enum>
+std::string spell(Enum value) {
+  return std::string(enumerators<Enum>.at(size_t(value)));
+}
+inline const char* spell(bool value) {
+  return value ? "true" : "false";
+}
+inline uint32_t spell(uint32_t value) {
+  return value;
+}
 
 }  // namespace cleave

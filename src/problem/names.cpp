@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
 #include <cctype>
 #include <cstddef>
 #include <numeric>
@@ -12,35 +13,28 @@
 #include <utility>
 #include <vector>
 
+#include "base/enumerators.h"
 #include "cleave/error.h"
 
 namespace cleave {
 namespace {
 
-// Each table lists its names in the order of the enumerators.
-constexpr std::string_view dtype_names[] = {"float16",       "bfloat16",    "float32", "int8",
-                                            "float8_e4m3fn", "float8_e5m2", "int32"};
-constexpr std::string_view precision_names[] = {"tf32", "ieee"};
-constexpr std::string_view split_k_mode_names[] = {"none",    "serial",   "parallel",
-                                                   "cluster", "stream_k", "auto"};
-constexpr std::string_view activation_names[] = {"none", "relu", "gelu_tanh",
-                                                 "gelu", "silu", "swiglu"};
-constexpr std::string_view bias_names[] = {"none", "row", "column"};
-constexpr std::string_view scaling_names[] = {"none", "vector", "block"};
-constexpr std::string_view grouping_names[] = {"none", "m", "n", "k"};
-constexpr std::string_view bounds_names[] = {"ends", "indptr", "starts", "aligned_ends", "counts"};
-constexpr std::string_view conv_names[] = {"none", "fprop", "dgrad", "wgrad"};
-constexpr std::string_view division_names[] = {"auto", "fast", "plain", "fast_load", "fast_store"};
-constexpr std::string_view granularity_names[] = {"tensor", "row", "block_1x128", "block_128x128"};
-constexpr std::string_view major_names[] = {"k", "mn"};
-constexpr std::string_view order_names[] = {"row", "column"};
-constexpr std::string_view family_names[] = {"auto", "sm90", "portable"};
-
+/// Enumerators are their own names, with these exceptions.
 template <class Enum>
-std::string_view name_of(Enum value, std::span<const std::string_view> names) {
-  const size_t index = size_t(value);
-  return index < names.size() ? names[index] : "unknown";
-}
+constexpr auto kNames = [] {
+  auto names = enumerators<Enum>;
+  for (std::string_view& name : names) {
+    name.remove_prefix(name.rfind(':') + 1);
+    if (name == "automatic") name = "auto";
+    if (name == "gelu_erf") name = "gelu";
+  }
+  return names;
+}();
+template <>
+constexpr std::array<std::string_view, enumerators<DType>.size()> kNames<DType> = {
+    "float16", "bfloat16", "float32", "int8", "float8_e4m3fn", "float8_e5m2", "int32"};
+template <>
+constexpr std::array<std::string_view, 4> kNames<Grouping> = {"none", "m", "n", "k"};
 
 std::string lower(std::string_view text) {
   std::string result(text);
@@ -75,116 +69,53 @@ std::string guess(std::string_view name, std::span<const std::string_view> names
   return closest.empty() ? std::string() : fmt::format(". Did you mean \"{}\"?", closest);
 }
 
+/// Enumerations, and what users call them.
+#define CLEAVE_NAMED_ENUMERATIONS(X) \
+  X(DType, "dtype")                  \
+  X(Precision, "precision")          \
+  X(SplitKMode, "split_k_mode")      \
+  X(Activation, "activation")        \
+  X(Bias, "bias")                    \
+  X(Scaling, "scaling")              \
+  X(Grouping, "grouping")            \
+  X(GroupBounds, "bounds")           \
+  X(Conv, "kind")                    \
+  X(Division, "division")            \
+  X(Granularity, "granularity")      \
+  X(Major, "scale_major")            \
+  X(Order, "order")                  \
+  X(KernelFamily, "kernel")
+
 template <class Enum>
-Enum find(std::string_view what, std::string_view name, std::span<const std::string_view> names,
-          ErrorCode code = ErrorCode::invalid_argument) {
-  for (size_t i = 0; i < names.size(); ++i) {
-    if (names[i] == name) return Enum(i);
-  }
-  throw Error(code, fmt::format("{} is \"{}\"; it must be one of {}{}", what, name,
-                                fmt::join(names.begin(), names.end(), ", "), guess(name, names)));
-}
+constexpr const char* kArgument = nullptr;
+#define CLEAVE_ARGUMENT(Enum, argument) \
+  template <>                           \
+  constexpr const char* kArgument<Enum> = argument;
+CLEAVE_NAMED_ENUMERATIONS(CLEAVE_ARGUMENT)
 
 }  // namespace
 
-std::string_view to_string(DType value) {
-  return name_of(value, dtype_names);
-}
-std::string_view to_string(Precision value) {
-  return name_of(value, precision_names);
-}
-std::string_view to_string(SplitKMode value) {
-  return name_of(value, split_k_mode_names);
-}
-std::string_view to_string(Activation value) {
-  return name_of(value, activation_names);
-}
-std::string_view to_string(Bias value) {
-  return name_of(value, bias_names);
-}
-std::string_view to_string(Scaling value) {
-  return name_of(value, scaling_names);
-}
-std::string_view to_string(Grouping value) {
-  return name_of(value, grouping_names);
-}
-std::string_view to_string(GroupBounds value) {
-  return name_of(value, bounds_names);
-}
-std::string_view to_string(Conv value) {
-  return name_of(value, conv_names);
-}
-std::string_view to_string(Division value) {
-  return name_of(value, division_names);
-}
-std::string_view to_string(Granularity value) {
-  return name_of(value, granularity_names);
-}
-std::string_view to_string(Major value) {
-  return name_of(value, major_names);
-}
-std::string_view to_string(Order value) {
-  return name_of(value, order_names);
-}
-std::string_view to_string(KernelFamily value) {
-  return name_of(value, family_names);
+template <class Enum>
+  requires std::is_enum_v<Enum>
+std::string_view to_string(Enum value) {
+  constexpr auto& names = kNames<Enum>;
+  return size_t(value) < names.size() ? names[size_t(value)] : "unknown";
 }
 
-template <>
-DType from_string(std::string_view name) {
-  return find<DType>("dtype", name, dtype_names, ErrorCode::invalid_type);
+template <class Enum>
+Enum from_string(std::string_view name) {
+  constexpr auto& names = kNames<Enum>;
+  const auto found = std::ranges::find(names, name);
+  if (found != names.end()) return Enum(found - names.begin());
+  constexpr bool is_type = std::is_same_v<Enum, DType>;
+  throw Error(is_type ? ErrorCode::invalid_type : ErrorCode::invalid_argument,
+              fmt::format("{} is \"{}\"; it must be one of {}{}", kArgument<Enum>, name,
+                          fmt::join(names, ", "), guess(name, names)));
 }
-template <>
-Precision from_string(std::string_view name) {
-  return find<Precision>("precision", name, precision_names);
-}
-template <>
-SplitKMode from_string(std::string_view name) {
-  return find<SplitKMode>("split_k_mode", name, split_k_mode_names);
-}
-template <>
-Activation from_string(std::string_view name) {
-  return find<Activation>("activation", name, activation_names);
-}
-template <>
-Bias from_string(std::string_view name) {
-  return find<Bias>("bias", name, bias_names);
-}
-template <>
-Scaling from_string(std::string_view name) {
-  return find<Scaling>("scaling", name, scaling_names);
-}
-template <>
-Grouping from_string(std::string_view name) {
-  return find<Grouping>("grouping", name, grouping_names);
-}
-template <>
-GroupBounds from_string(std::string_view name) {
-  return find<GroupBounds>("bounds", name, bounds_names);
-}
-template <>
-Conv from_string(std::string_view name) {
-  return find<Conv>("kind", name, conv_names);
-}
-template <>
-Division from_string(std::string_view name) {
-  return find<Division>("division", name, division_names);
-}
-template <>
-Granularity from_string(std::string_view name) {
-  return find<Granularity>("granularity", name, granularity_names);
-}
-template <>
-Major from_string(std::string_view name) {
-  return find<Major>("scale_major", name, major_names);
-}
-template <>
-Order from_string(std::string_view name) {
-  return find<Order>("order", name, order_names);
-}
-template <>
-KernelFamily from_string(std::string_view name) {
-  return find<KernelFamily>("kernel", name, family_names);
-}
+
+#define CLEAVE_INSTANTIATE(Enum, argument)               \
+  template std::string_view to_string<Enum>(Enum value); \
+  template Enum from_string<Enum>(std::string_view name);
+CLEAVE_NAMED_ENUMERATIONS(CLEAVE_INSTANTIATE)
 
 }  // namespace cleave

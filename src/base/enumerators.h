@@ -1,0 +1,37 @@
+// The enumerators of an enumeration that counts from 0, as the compiler spells them: they are
+// written in its definition alone.
+#pragma once
+
+#include <array>
+#include <string_view>
+#include <utility>
+
+namespace cleave {
+namespace detail {
+
+/// "cleave::DType::f16"; nothing of a number that is no enumerator's, "(cleave::DType)7".
+template <auto value>
+consteval std::string_view enumerator() {
+  std::string_view text = __PRETTY_FUNCTION__;
+  text.remove_prefix(text.find("value = ") + 8);
+  text = text.substr(0, text.find_first_of(";]"));
+  return text.starts_with('(') ? std::string_view() : text;
+}
+
+template <class Enum, size_t first = 0>
+consteval size_t count_enumerators() {
+  if constexpr (enumerator<Enum(first)>().empty()) {
+    return first;
+  } else {
+    return count_enumerators<Enum, first + 1>();
+  }
+}
+
+}  // namespace detail
+
+template <class Enum>
+inline constexpr auto enumerators = []<size_t... i>(std::index_sequence<i...>) {
+  return std::array{detail::enumerator<Enum(i)>()...};
+}(std::make_index_sequence<detail::count_enumerators<Enum>()>());
+
+}  // namespace cleave
