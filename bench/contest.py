@@ -45,7 +45,7 @@ class Contest:
         return [next(iter(peer.calls(case, o).values())) for o in self.sets(case)]
 
     def errors(self, case: Case, calls: Calls) -> Errors:
-        """Of the first set's output, which is poisoned before."""
+        """Errors of the first set's output, which is poisoned before."""
         first = self.sets(case)[0]
         self.operation.poison(self.arrays, first)
         measure.run_to_completion(self.arrays, lambda: self.arrays.on_stream(calls[0]))
@@ -55,7 +55,7 @@ class Contest:
 def replayed(
     arrays: TorchArrays, contenders: Sequence[Calls], rounds: int
 ) -> list[dict[str, float]]:
-    """Of each contender: median microseconds per call, in replays of graphs."""
+    """Each contender's median microseconds per call, in replays of graphs."""
     graphs = measure.rotating_graphs(
         arrays,
         [lambda i, calls=calls: calls[i % len(calls)]() for calls in contenders],

@@ -99,7 +99,7 @@ def poison(arrays: Arrays, operands: Operands) -> None:
 
 
 def errors(arrays: Arrays, case: Case, operands: Operands) -> Errors:
-    """Of scale * value."""
+    """Errors of scale * value."""
     height, width = case.block[0] or case.rows, case.block[1] or case.columns
     scales = operands.scales.reshape(-(-case.rows // height), -(-case.columns // width))
     real = dequantize(arrays, operands.values, scales, case.block)

@@ -17,7 +17,7 @@ STEPS = 20
 
 
 def called(arrays: TorchArrays, contenders: Sequence[Calls], rounds: int) -> list[dict[str, float]]:
-    """Of each contender: median microseconds per step, of the clock and of the calling thread."""
+    """Each contender's median microseconds per step, of the clock and of the calling thread."""
     steps = [_Steps(arrays, calls) for calls in contenders]
     gc.disable()
     try:

@@ -16,7 +16,7 @@ def geomean(values: Iterable[float]) -> float:
 def summarize_peers(
     rows: Sequence[dict[str, Any]], best_of: Sequence[str] = ()
 ) -> dict[str, dict[str, Any]]:
-    """Of each peer, its time over ours: above 1 is a win. Also of the fastest among `best_of`."""
+    """Each peer's time over ours, and that of the fastest among `best_of`: above 1 is a win."""
     peers = dict.fromkeys(name for row in rows for name in row["peers"])
     result = {peer: _ratios([row for row in rows if peer in row["peers"]], peer) for peer in peers}
     if len(peers.keys() & set(best_of)) > 1:
@@ -48,7 +48,7 @@ def _ratios(rows: Sequence[dict[str, Any]], peer: str) -> dict[str, Any]:
 
 
 def spread(ratios: dict[str, float]) -> dict[str, Any]:
-    """Of ratios by case."""
+    """What ratios, which have their cases as keys, amount to."""
     worst, best = min(ratios, key=ratios.__getitem__), max(ratios, key=ratios.__getitem__)
     return {
         "compared": len(ratios),
@@ -69,7 +69,7 @@ def listed(cases: Sequence[str]) -> str:
 
 
 def _host(rows: Sequence[dict[str, Any]], peer: str) -> dict[str, float]:
-    """Of steps, our longest host time, and the least part of the peer's that we save."""
+    """Our longest host time of a step, and the least part of the peer's that we save."""
     if "host_us" not in rows[0]:
         return {}
     shares = [row["host_us"] / row["peers"][peer]["host_us"] for row in rows]

@@ -177,7 +177,7 @@ class Network:
         return gradients[::-1]
 
     def _image_shape(self, layer: Layer, x: Any) -> tuple[int, ...]:
-        """Of the larger side of the convolution: the output, if transposed."""
+        """The larger side of the convolution: the output, if transposed."""
         if not layer.transposed:
             return tuple(x.shape)
         edges = (layer.output_edge(edge) for edge in x.shape[2:])

@@ -59,7 +59,7 @@ def run(device: str, console: Console) -> None:
 
 
 def nearest(embeddings: np.ndarray) -> np.ndarray:
-    """Of each the index of the most similar other one."""
+    """For each the index of the most similar other one."""
     similarity = embeddings @ embeddings.T
     np.fill_diagonal(similarity, -np.inf)
     return similarity.argmax(axis=1)

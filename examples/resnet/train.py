@@ -49,7 +49,7 @@ class Step:
     gradients: list[Tensor]
 
     def error(self, exact: Step) -> float:
-        """Of all gradients as one vector, relative to its norm."""
+        """The error of all gradients as one vector, relative to its norm."""
         pairs = list(zip(self.gradients, exact.gradients, strict=True))
         off = sum(float((found - wanted).square().sum()) for found, wanted in pairs)
         return (off / sum(float(wanted.square().sum()) for _, wanted in pairs)) ** 0.5
@@ -127,7 +127,7 @@ class Trainer:
 
 
 def milliseconds(step: Callable[[], object], repetitions: int = 20) -> float:
-    """Of one of many in a row."""
+    """The time of one step of many in a row."""
     step()
     torch.cuda.synchronize()
     start = time.perf_counter()

@@ -54,7 +54,7 @@ class Plan {
   virtual size_t host_bytes() const = 0;
 };
 
-/// Of a GEMM problem. host_bytes() is at most 4 KiB, and 512 bytes for each residue class of a
+/// The plan of a GEMM problem. host_bytes() is at most 4 KiB, and 512 bytes for each residue class of a
 /// strided dgrad, counted up to a power of two.
 class GemmPlan : public Plan {
  public:

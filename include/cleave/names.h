@@ -16,7 +16,7 @@ namespace cleave {
 /// | Activation | gelu, for gelu_erf                                                  |
 /// | all        | auto, for automatic                                                 |
 ///
-/// Of DType, Precision, SplitKMode, Activation, Bias, Scaling, Grouping (without classes),
+/// For DType, Precision, SplitKMode, Activation, Bias, Scaling, Grouping (without classes),
 /// GroupBounds, Conv, Division, Granularity, Major, Order and KernelFamily.
 template <class Enum>
   requires std::is_enum_v<Enum>

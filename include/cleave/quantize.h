@@ -69,7 +69,7 @@ int64_t padded_extent(int64_t extent, int64_t groups);
 /// Columns of q_t.
 int64_t extent_t(const QuantizeProblem& problem);
 
-/// Of the scales of a [rows, cols] matrix. Of its transpose: swap rows and cols.
+/// The shape of the scales of a [rows, cols] matrix. For its transpose swap rows and cols.
 MatrixShape scale_shape(Granularity granularity, int64_t rows, int64_t cols);
 
 /// Device pointers (host pointers on the CPU backend), aligned as the problem says. Nothing that is

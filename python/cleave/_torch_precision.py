@@ -9,7 +9,7 @@ import torch
 
 
 def _read_allow_tf32(_: str, op: str) -> str:
-    """Of torch before 2.9."""
+    """The setting of torch before 2.9."""
     switch = torch.backends.cudnn if op == "conv" else torch.backends.cuda.matmul
     return "tf32" if switch.allow_tf32 else "ieee"
 

@@ -32,7 +32,7 @@ uint32_t class_depth(const GemmProblem& problem, const ConvClass& c) {
   return c.taps.size * gathered_channels(problem.conv);
 }
 
-/// Of a problem whose rows are pixels: tiles for the classes, each of which has its own.
+/// Tiles for the classes of a problem whose rows are pixels: each class has its own.
 void deal_classes(const GemmProblem& problem, Tiling& t, ScheduleShape& shape) {
   const auto count = uint32_t(t.classes.size());
   deal_tiles(t.classes.data(), count, t.tile_m, t.tile_k, gathered_channels(problem.conv), true);

@@ -24,7 +24,7 @@ std::string library_name(int major) {
 }
 
 /// The newest CUDA whose cubins the driver loads; without a driver, any: what is compiled is for
-/// other machines. Of one major version it loads all.
+/// other machines. The driver loads all of one major version.
 int loadable_major() {
   // Not the runtime's driver(), which would initialise it.
   void* const driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);

@@ -29,7 +29,7 @@ inline uint32_t gathered_channels(const ConvGeometry& g) {
   return g.kind == Conv::dgrad ? g.filters : g.channels;
 }
 
-/// Of the gathered operand's images, along an axis.
+/// Size of the gathered operand's images along an axis.
 inline int32_t gathered_size(const ConvGeometry& g, uint32_t axis) {
   return g.kind == Conv::dgrad ? g.axes[axis].outputs : g.axes[axis].size;
 }
@@ -89,7 +89,7 @@ inline uint32_t conv_batch(const GemmConfig& c, const ConvGeometry& g) {
   return c.batches_taps ? taps(g) : g.groups;
 }
 
-/// Classes side by side make one product of a dgrad. Of `c` what names a kernel will do.
+/// Classes side by side make one product of a dgrad. `c` needs only what names a kernel.
 inline GemmSizes conv_sizes(const GemmConfig& c, const ConvGeometry& g,
                             const ConvClasses& classes) {
   uint32_t pixels = g.images, outputs = g.images;

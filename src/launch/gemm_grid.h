@@ -13,7 +13,7 @@
 
 namespace cleave {
 
-/// Of a product as its kernel sees it.
+/// The sizes of a product as its kernel sees it.
 struct GemmSizes {
   uint32_t m = 0, n = 0, k = 0;
   uint32_t batch = 1;  ///< entries of a batch, or groups

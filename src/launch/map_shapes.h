@@ -38,7 +38,7 @@ struct Im2colMapShape {
   uint32_t rank = 4;
   std::array<uint64_t, max_rank> size = {1, 1, 1, 1, 1};
   std::array<uint64_t, max_rank> stride_bytes = {};  ///< [0] is not used
-  /// Of width, height, depth: the first pixel, the last one less the dimension's last, the way from
+  /// For width, height, depth: the first pixel, the last one less the dimension's last, the way from
   /// one to the next.
   std::array<int32_t, 3> lower = {}, upper = {};
   std::array<uint32_t, 3> step = {1, 1, 1};

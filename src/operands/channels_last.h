@@ -18,7 +18,7 @@ std::optional<int64_t> pixel_stride(const Operand& x);
 std::optional<int64_t> filter_stride(const Operand& w);
 
 /// False if no two elements share an address, told by the strides: each is larger than the extent of
-/// all smaller ones together. Of tensors that are more interlaced than that, true may be wrong.
+/// all smaller ones together. For tensors that are more interlaced than that, true may be wrong.
 bool may_overlap_itself(const Operand& x);
 
 /// A shape, and the strides of a new tensor: the first `ndim` count.

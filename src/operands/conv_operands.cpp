@@ -71,7 +71,7 @@ class Builder {
     check_form(operand, name, form, a_.device, a_name_);
   }
   Form form(std::span<const DType> types) const { return {call_.ndim, call_.ndim, types}; }
-  /// Of ConvLayout::axes, where the tensors' begin.
+  /// Where the tensors' axes begin in ConvLayout::axes.
   size_t first_axis() const { return std::size(conv_.axes) - options_.axes; }
   Extents shape_of(const Operand& operand) const;
   std::string text(const Extents& shape) const;

@@ -9,7 +9,7 @@
 
 namespace cleave {
 
-/// Of torch's logical shapes: input [N, C, ...], weight [K, C / groups, ...], output and
+/// In torch's logical shapes: input [N, C, ...], weight [K, C / groups, ...], output and
 /// grad_output [N, K, ...], in the order of memory of channels_last.h. Absent ones are empty.
 struct ConvTensors {
   /// The two that the kind multiplies: fprop input and weight, dgrad grad_output and weight, wgrad

@@ -101,7 +101,7 @@ void Builder::check_entries(const char* name, const Operand& x) const {
       name, shape_text(x), p_.batch, x.rows(), x.columns());
 }
 
-/// Of matrices with room for `spacing` rows in every group, and counts of those that it uses.
+/// For matrices with room for `spacing` rows in every group, and counts of those that it uses.
 void Builder::stack_operands(int64_t groups) {
   if (!t_.counts) {
     refuse_value(

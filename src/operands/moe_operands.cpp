@@ -71,7 +71,7 @@ void Builder::place_top_k(int64_t top_k) {
   p_.top_k = top_k;
 }
 
-/// Of any shape for themselves; beside tokens, a row for each.
+/// The ids have any shape by themselves, and a row for each token beside tokens.
 void Builder::place_ids() {
   const Operand& ids = *t_.ids;
   check_rank(ids, "expert_ids", t_.tokens ? 1 : 0, t_.tokens ? 2 : Operand::kMaxRank);
@@ -115,7 +115,7 @@ void Builder::place_indices() {
   arguments_.indices = static_cast<int32_t*>(indices.data);
 }
 
-/// Of tokens and top_k, what only the number of slots says.
+/// Finds of tokens and top_k what only the number of slots says.
 void Builder::find_tokens() {
   const int64_t slots = t_.indices->shape[0];
   if (t_.tokens && !p_.has_weights) {

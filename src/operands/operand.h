@@ -21,7 +21,7 @@ struct Operand {
   int64_t shape[kMaxRank] = {};   ///< not filled if ndim is larger
   int64_t stride[kMaxRank] = {};  ///< in elements
 
-  // Of the matrices in it: ndim is 2 or 3.
+  // The matrices in it: ndim is 2 or 3.
   int64_t rows() const { return shape[ndim - 2]; }
   int64_t columns() const { return shape[ndim - 1]; }
   int64_t batch() const { return ndim == 3 ? shape[0] : 1; }

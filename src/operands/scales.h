@@ -12,8 +12,8 @@ struct ScaleForm {
   bool a_is_transposed = false;  ///< those of A stand as those of B do
 };
 
-/// Sets the problem's scale_a and scale_b, its sizes and groups being known. Of the shapes that fit
-/// more than one kind of scaling the simpler is taken: for one value, per row and column, per
+/// Sets the problem's scale_a and scale_b, its sizes and groups being known. Where a shape fits
+/// more than one kind of scaling the simplest is taken: for one value, per row and column, per
 /// block; but where groups of K begin with blocks, blocks before a vector for each group. Throws
 /// Error(invalid_argument) for shapes that fit none, and for two that do not go together.
 void place_scales(const Operand& scale_a, const Operand& scale_b, const ScaleForm& form,

@@ -11,7 +11,7 @@
 namespace cleave {
 namespace {
 
-/// Of an axis, and of images: 2^30 is then outside any of them, wherever a tap leads (gather.h,
+/// The most pixels of an axis, and images: 2^30 is then outside any of them, wherever a tap leads (gather.h,
 /// im2col_loader.h).
 constexpr int64_t kMostPixels = int64_t(1) << 29;
 

@@ -16,8 +16,8 @@ struct Placement {
 /// False if the matrices of a batch span 2^63 bytes or more. No stride may be negative.
 bool addressable(const Placement& matrix);
 
-// What a problem reads and writes. What takes no part in it is empty. Of a convolution, which
-// gathers an operand from all over a tensor, that tensor: x and y are [pixels, channels], w is
+// What a problem reads and writes. What takes no part in it is empty. A convolution, which
+// gathers an operand from all over a tensor, has that tensor: x and y are [pixels, channels], w is
 // [filters, taps x channels], or the transpose of that as B of fprop and y as A of wgrad.
 Placement a_of(const GemmProblem& problem);
 Placement b_of(const GemmProblem& problem);

@@ -28,11 +28,11 @@ bool types_are_served(const GemmProblem& problem);
 double flops(const GemmProblem& problem);
 
 /// Bytes that any implementation must move: every operand, bias and scale read once (also what all
-/// batch entries share), D written once. Of empty groups, too; of a convolution's images only where
+/// batch entries share), D written once. Empty groups count, too; a convolution's images only where
 /// taps land.
 double minimum_bytes(const GemmProblem& problem);
 
-/// Of them, A's and B's: what a batch broadcasts counts once.
+/// A's and B's part of them: what a batch broadcasts counts once.
 double bytes_of_a(const GemmProblem& problem);
 double bytes_of_b(const GemmProblem& problem);
 

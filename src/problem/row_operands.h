@@ -15,7 +15,7 @@ Placement vector_of(DType type, int64_t count, uint32_t alignment);
 /// int32.
 Placement integers_of(int64_t count, bool wide);
 
-/// Of a matrix in a problem. `written`: it must not overlap itself.
+/// The rules of a matrix in a problem. `written`: it must not overlap itself.
 void check_rows(const char* argument, const Placement& matrix, bool written, Messages& out);
 
 /// What a launch reads or writes; nothing if its place is empty.

@@ -61,7 +61,7 @@ class PlanMap {
     bytes_ = 0;
   }
 
-  /// Of host memory, with what the map itself takes for them.
+  /// Host memory of the plans, with what the map itself takes for them.
   size_t bytes() const {
     const std::shared_lock lock(mutex_);
     return bytes_;

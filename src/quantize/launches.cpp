@@ -97,7 +97,7 @@ class Chooser {
     return {.grid = {blocks, 1, 1}, .block = {threads, 1, 1}, .programmatic = true};
   }
 
-  /// Of groups of `cols` elements.
+  /// A launch for groups of `cols` elements.
   QuantizeLaunch launch(QuantizeKernel kernel, int64_t cols, uint32_t threads) const {
     QuantizeLaunch made{kernel, config_, params_, shape(0, threads)};
     const int64_t per_row = cols == 0 ? 1 : ceil_div(params_.cols, cols);

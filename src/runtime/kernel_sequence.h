@@ -26,7 +26,7 @@ struct KernelLaunch {
 template <class Launch>
 class KernelSequence {
  public:
-  /// Of kernels whose entry points are `entry`. `workspace`: what a run needs, of all together.
+  /// `entry` is the entry point of every kernel, `workspace` what one run of all of them needs.
   KernelSequence(int device, const char* entry, std::vector<Launch> launches,
                  const WorkspaceSize& workspace)
       : device_(device),

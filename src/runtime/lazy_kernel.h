@@ -10,9 +10,9 @@ namespace cleave {
 /// Thread-safe.
 class LazyKernel {
  public:
-  /// Of `request()`, always the same: plans are many, and do not keep the text. Costs nothing from
-  /// the second call on. Throws Error(capture) if the kernel has to be compiled while `stream` is
-  /// capturing. The device must be current (ContextGuard).
+  /// The kernel of `request()`, which is always the same one: plans are many, and do not keep the
+  /// text. Costs nothing from the second call on. Throws Error(capture) if the kernel has to be
+  /// compiled while `stream` is capturing. The device must be current (ContextGuard).
   template <class Request>
   const Kernel& get(CUstream stream, const Request& request) const {
     if (const Kernel* kernel = kernel_.load(std::memory_order_acquire)) return *kernel;

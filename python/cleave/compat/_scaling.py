@@ -45,5 +45,5 @@ def _levels(value: Any) -> list[Any]:
 
 
 def _number(member: Any) -> int:
-    """Of a ScalingType or SwizzleType."""
+    """The name of a ScalingType or SwizzleType."""
     return int(getattr(member, "value", member))

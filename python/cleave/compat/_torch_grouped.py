@@ -34,7 +34,7 @@ def _grouped_mm(
 
 
 def _precision(operand: Any) -> str:
-    """Of its products: torch's, or for arrays of others, where torch is not, torch's default."""
+    """The precision of its products: torch's, or its default for others' arrays without torch."""
     if str(getattr(operand, "dtype", None)).rpartition(".")[2] != "float32":
         return "tf32"  # others have no choice
     if "torch" not in sys.modules:

@@ -29,7 +29,7 @@ class Reference:
 
 @dataclass(frozen=True)
 class Errors:
-    """Of one output against float64.
+    """Errors of one output against float64.
 
     max_relative: largest absolute error over the reference's largest magnitude; rms_relative: root
     mean square of the error over that of the reference; max_row: the largest of the rows' maximum
@@ -65,7 +65,7 @@ def compare(arrays: Arrays, result: Any, expected: Reference) -> Errors:
 
 
 def overall(parts: Sequence[tuple[Errors, int]]) -> Errors:
-    """Of several outputs, each with its number of elements: the largest, and the mean squares'."""
+    """Errors of several outputs, each with its size: the largest, and the mean squares'."""
 
     def largest(name: str) -> float:
         values = [getattr(errors, name) for errors, _ in parts]

@@ -9,7 +9,7 @@ from .arrays import Arrays
 
 
 def activate(arrays: Arrays, name: str, x: Any) -> Any:
-    """Of float64 values; of "swiglu" the gates come before what they open."""
+    """Takes float64 values; under "swiglu" the gates come before what they open."""
     xp = arrays.xp
     if name == "none":
         return x

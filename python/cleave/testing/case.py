@@ -59,7 +59,7 @@ class GemmCase:
 
     @property
     def columns(self) -> int:
-        """Of B: the gates, then what they open, under swiglu."""
+        """Columns of B: the gates, then what they open, under swiglu."""
         return self.n * (2 if self.activation == "swiglu" else 1)
 
     @property
@@ -83,7 +83,7 @@ class GemmCase:
 
     @property
     def dtypes(self) -> frozenset[str]:
-        """Of all matrices."""
+        """Bytes of all matrices."""
         bias = () if self.bias == "none" else (self.bias_dtype,)
         return frozenset((self.dtype, self.result_dtype, *bias))
 

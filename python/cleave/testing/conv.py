@@ -41,7 +41,7 @@ def run(plan: Any, operands: ConvOperands, stream: int | None) -> None:
 
 
 def errors(arrays: Arrays, case: ConvCase, operands: ConvOperands) -> accuracy.Errors:
-    """Of what a run left in `out`."""
+    """Errors of what a run left in `out`."""
     return accuracy.compare(
         arrays,
         conv_reference.matrices(arrays, case, operands.out),

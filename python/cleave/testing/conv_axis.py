@@ -24,7 +24,7 @@ class Axis:
         return max(0, (padded - self.dilation * (self.filter_size - 1) - 1) // self.stride + 1)
 
     def meetings(self) -> Iterator[tuple[int, range, range]]:
-        """Of each tap: the outputs that have it inside the image, and the pixels it lands on."""
+        """Each tap, the outputs that have it inside the image, and the pixels it lands on."""
         for tap in range(self.filter_size):
             offset = tap * self.dilation - self.before
             first = max(0, -(offset // self.stride))

@@ -27,7 +27,7 @@ Padding = int | Sequence[int | Sequence[int]]
 
 @dataclass(frozen=True)
 class ConvCase:
-    """Of images [images, channels, *size] and filters [filters, channels / groups, *filter_size].
+    """Images [images, channels, *size] and filters [filters, channels / groups, *filter_size].
 
     size: [width], [height, width] or [depth, height, width]. filter_size, stride, padding and
     dilation: one number for every axis, or one for each; a padding may be (before, after). kind:

@@ -51,7 +51,7 @@ def split_channels(arrays: Arrays, case: ConvCase, name: str, array: Any) -> Any
 
 
 def _rows(case: ConvCase, part: Any) -> Any:
-    """Of filters: the taps are columns, as the channels are."""
+    """Filters as a matrix: the taps are columns, as the channels are."""
     return part.reshape(*part.shape[:2], -1) if case.kind == "wgrad" else part
 
 
@@ -90,7 +90,7 @@ def _unflat(product: Any, met: Any) -> Any:
 
 
 def _meetings(case: ConvCase) -> Iterator[tuple[Index, Index, Index]]:
-    """Of each tap that meets the image: where it, its outputs and its pixels are in their parts."""
+    """For each tap that meets the image: where it, its outputs and its pixels are."""
     for met in itertools.product(*(axis.meetings() for axis in case.axes)):
         taps, outputs, pixels = zip(*met, strict=True)
         if all(outputs):

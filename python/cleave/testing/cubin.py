@@ -24,7 +24,7 @@ class CodeCounts:
 
 
 def count(cubin: bytes) -> CodeCounts:
-    """Of all functions in a 64-bit ELF file. ValueError if it is none."""
+    """Counts for all functions in a 64-bit ELF file. ValueError if it is none."""
     if cubin[:5] != b"\x7fELF\x02":
         raise ValueError("a cubin begins with the bytes of a 64-bit ELF file; this does not")
     opcodes = [

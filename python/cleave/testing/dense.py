@@ -42,5 +42,5 @@ def run(plan: Any, operands: Operands, stream: int | None) -> None:
 
 
 def errors(arrays: Arrays, case: GemmCase, operands: Operands) -> accuracy.Errors:
-    """Of what a run left in `out`."""
+    """Errors of what a run left in `out`."""
     return accuracy.compare(arrays, operands.out, accuracy.reference(arrays, case, operands))

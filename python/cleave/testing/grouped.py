@@ -45,7 +45,7 @@ def run(plan: Any, operands: GroupedOperands, stream: int | None) -> None:
 
 
 def errors(arrays: Arrays, case: GroupedCase, operands: GroupedOperands) -> accuracy.Errors:
-    """Of what a run left in `out`, group by group: a float64 product of all might not fit."""
+    """Errors of what a run left in `out`, group by group: a product of all might not fit."""
     parts = []
     for group in range(case.groups):
         product, own = of_group(case, operands, group)

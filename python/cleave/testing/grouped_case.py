@@ -75,7 +75,7 @@ class GroupedCase:
 
     @property
     def rows(self) -> int:
-        """Of the matrices that hold the tokens: the last group's end, rounded up."""
+        """Rows of the matrices that hold the tokens: the last group's end, rounded up."""
         return -(-self.ranges[-1][1] // self.spacing) * self.spacing
 
     @property

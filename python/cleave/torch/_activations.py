@@ -11,7 +11,7 @@ aten = torch.ops.aten
 def backward(activation: str, grad: Tensor, x: Tensor) -> Tensor:
     """The gradient before an activation, from the one after it and what the activation was given.
 
-    Of "relu", x may be its output as well.
+    With "relu", x may be its output as well.
     """
     return _BACKWARD[activation](grad, x)
 

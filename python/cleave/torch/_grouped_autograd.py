@@ -1,6 +1,6 @@
 """The gradients of torch.ops.cleave.grouped_gemm, as products of the same operator.
 
-Of d = a @ b in groups, a's gradient is d's @ b.mT and b's is a.mT @ d's, in the same groups: the
+Where d = a @ b in groups, a's gradient is d's @ b.mT and b's is a.mT @ d's, in the same groups: the
 ranks of the operands say each time what is grouped. What belongs to no group gets a gradient of
 zero, and so does the b of an empty group.
 """

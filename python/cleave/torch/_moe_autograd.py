@@ -1,6 +1,6 @@
 """The gradients of torch.ops.cleave.moe_permute, moe_gather and moe_unpermute.
 
-Of the former two they are sums of a token's rows, which moe_unpermute makes; of the latter copies
+For the former two they are sums of a token's rows, which moe_unpermute makes; for the latter copies
 of a token's gradient, times the weights if there are any.
 """
 

@@ -15,7 +15,7 @@ _LIBRARY = torch.library.Library("cleave", "IMPL")  # registrations live as long
 
 
 def refuse(op: Any) -> None:
-    """Of the operator `op`, an `out` form."""
+    """Refuses negated operands of the operator `op`, an `out` form."""
     _LIBRARY.impl(f"{op._schema.name}.out", _refusal(op), "Negative")
 
 
