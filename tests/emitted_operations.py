@@ -40,7 +40,7 @@ class Convolution:
 
     @property
     def shapes(self) -> dict[str, tuple[int, ...]]:
-        """Of X and W, in PyTorch's order."""
+        """Shapes of X and W, in PyTorch's order."""
         o = self.options
         return {
             "x": (o["images"], o["channels"], *o["size"]),

@@ -10,13 +10,14 @@ UNIT = 2.0**-24
 
 
 def bound(k: int, squares: Any) -> Any:
-    """Of a sum of k products of random signs, whose squares add up to `squares`.
+    """The error of a sum of k products of random signs, whose squares add up to `squares`.
 
     After i of them the sum is some sqrt(i) products large, and is rounded: k roundings add up, as
     random ones do, to about UNIT * sqrt(k) * 0.3 for products of size 1. The largest of n elements
     is one whose sum happened to stay large for long, too (the integral of a squared Brownian
     motion, whose tail falls as exp(-pi^2 x / 8)): it stays within UNIT * sqrt(k) * t but for
-    n * exp(-3.6 t) cases. The 7 makes that 1e-5 of half a million elements; the 8 are the epilogue's.
+    n * exp(-3.6 t) cases. The 7 makes that 1e-5 of half a million elements; the 8 are the
+    epilogue's.
     """
     return UNIT * (7 * k**0.5 + 8) * squares**0.5
 

@@ -101,8 +101,8 @@ def assert_close(
 def spread(scale: Any, rows: int, cols: int) -> np.ndarray:
     """One value for each element of [..., rows, cols], in float64.
 
-    Of scales that have one for all, for a row, for a column, or for a block of 128, along each of
-    the two dimensions.
+    The scales are one for all, for a row, for a column, or for a block of 128, along each of the
+    two dimensions.
     """
     scale = np.asarray(scale, np.float64)
     for axis, size in ((-2, rows), (-1, cols)):

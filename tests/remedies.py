@@ -20,7 +20,7 @@ def check(message: str, call: Callable[..., Any]) -> None:
 
 
 def arguments_of(call: Callable[..., Any]) -> set[str]:
-    """Of a function of Python or of nanobind, or of all overloads of an operator of torch."""
+    """Those of a function of Python or of nanobind, or of all overloads of an operator of torch."""
     if hasattr(call, "overloads"):
         forms = (getattr(call, name) for name in call.overloads())
         return {argument.name for form in forms for argument in form._schema.arguments}

@@ -17,7 +17,7 @@ def is_fp8(dtype: torch.dtype) -> bool:
 
 
 def every_name() -> set[str]:
-    """Of the operators that are registered: "gemm", "gemm.out" and so on."""
+    """The operators that are registered: "gemm", "gemm.out" and so on."""
     names = torch._C._dispatch_get_all_op_names()
     return {name.removeprefix("cleave::") for name in names if name.startswith("cleave::")}
 
@@ -27,7 +27,7 @@ def integers(*shape: int, dtype: torch.dtype, device: str) -> torch.Tensor:
 
 
 def calls(device: str) -> dict[str, list[Call]]:
-    """Of each operator some that use all of its arguments."""
+    """For each operator some that use all of its arguments."""
     ops = torch.ops.cleave
 
     def draw(*shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:

@@ -185,7 +185,7 @@ TEST(ConvChoice, NarrowCopiesKeepWithinATap) {
     for (const auto& [channels, bytes] : {std::pair{8u, 16u}, {12, 8}, {6, 4}, {3, 2}}) {
       const auto choice = choose(problem(layer(kind, channels, 64)), "portable 64x64");
       ASSERT_TRUE(choice.has_value());
-      // Of dgrad the channels are those of filters, and dy has 64.
+      // In dgrad the channels are those of filters, and dy has 64.
       const auto& config = choice->config;
       EXPECT_EQ(kind == Conv::fprop ? config.load_bytes_a : config.load_bytes_b, bytes);
     }
@@ -285,7 +285,7 @@ TEST(ConvChoice, GradientsOfFewFiltersAreGatheredByThreads) {
   EXPECT_FALSE(has_map_a(choice->config) || has_map_b(choice->config));
   // Classes of 4, 2, 2 and 1 taps of 32 filters, 64 a block; 8 * 14 * 14 rows each.
   EXPECT_EQ(choice->schedule.k_blocks, ceil_div(2u + 1 + 1 + 1, 4u));
-  // Of ten filters, in grains; filters themselves in pieces of 16 bytes.
+  // Ten filters are put together; the filters themselves come in pieces of 16 bytes.
   const auto head = choose(problem(layer(Conv::dgrad, 64, 10)), "sm90 128x64 gather");
   ASSERT_TRUE(head.has_value());
   EXPECT_EQ(head->config.load_bytes_a, 4u);
@@ -439,7 +439,7 @@ TEST(ConvChoice, StreamKCutsWhatHasBlocks) {
   EXPECT_EQ(choice->schedule.line, of_class * (256 / 64));
 }
 
-// Of one class that only stores, the walk must still know that it is one.
+// A single class that only stores: the walk must still know that it is one.
 TEST(ConvChoice, NoTapAtAll) {
   const GemmProblem p = problem(along_width(
       Conv::dgrad, {.size = 1, .filter = 1, .stride = 4, .pad_begin = 1, .pad_end = 2}));

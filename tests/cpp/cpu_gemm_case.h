@@ -87,7 +87,7 @@ class Scales {
     }
   }
 
-  /// Of an element of the operand.
+  /// The value of an element of the operand.
   double get(int64_t b, int64_t row, int64_t k) const {
     if (layout.kind == Scaling::none) return 1;
     const int64_t block = layout.kind == Scaling::block ? k / kScaleBlock : 0;
@@ -159,14 +159,14 @@ struct CaseForm {
   bool grouped(Grouping dimension) const {
     return dimension == (groups ? groups->layout.dimension : Grouping::none);
   }
-  /// Of a tensor that has one matrix for all groups of dimension `one` or `other`.
+  /// Whether a tensor has one matrix for all groups of dimension `one` or `other`.
   bool flat(Grouping one, Grouping other) const { return grouped(one) || grouped(other); }
 };
 
 /// A problem with its data. `integers`: small ones, and scales that are powers of two, so that sums
 /// and values are exact in float32.
 struct Case {
-  /// Of groups, `shape` has the extent and the number.
+  /// `shape` has the extent and the number of groups.
   Case(Random& random, const Shape& shape, const Kinds& kinds, bool integers, CaseForm form_of = {})
       : form(std::move(form_of)),
         parts(form.swiglu ? 2 : 1),

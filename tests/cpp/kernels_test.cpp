@@ -76,7 +76,7 @@ TEST(KernelSample, HasEveryTwoSettingsThatOccurTogether) {
   const std::vector<GemmConfig> all = all_configs(hopper());
   const std::vector<GemmConfig> sample = kernel_sample(all);
   EXPECT_LT(sample.size(), all.size() / 2);
-  // Of both at once: settings have the same numbers in both then.
+  // Both at once: settings have the same numbers in both then.
   std::vector<GemmConfig> both = all;
   both.insert(both.end(), sample.begin(), sample.end());
   const auto pairs = settings_by_two(both);

@@ -14,7 +14,7 @@ namespace {
 
 constexpr int32_t kMost = std::numeric_limits<int32_t>::max();
 
-/// Of a layout that breaks a rule, as a problem.
+/// A layout that breaks a rule is refused as a problem.
 void expect_layout_refusal(const ConvLayout& conv, const std::vector<std::string>& parts) {
   expect_refusal(implicit_gemm(conv, 1, DType::bf16, DType::bf16), parts);
 }

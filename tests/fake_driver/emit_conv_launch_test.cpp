@@ -149,8 +149,8 @@ class EmitConvLaunch : public testing::TestWithParam<EmitCase> {
   ~EmitConvLaunch() override { fake_driver_set_params_bytes(sizeof(GemmParams)); }
 };
 
-/// Of the planned sizes, of others that the kernel serves, and of the first again: what is remembered
-/// of a call is used for its like alone.
+/// The planned sizes, others that the kernel serves, and the first again: what is remembered of a
+/// call is used for its like alone.
 TEST_P(EmitConvLaunch, IsTheLibrarys) {
   const GemmProblem& planned = GetParam().problem;
   const auto own = plan(planned);

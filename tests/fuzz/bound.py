@@ -51,7 +51,7 @@ class Accumulator:
 def accumulator(
     dtype: str, k: int, device: str, fast: bool = False, ieee: bool = False
 ) -> Accumulator:
-    """Of sums of k products of `dtype`, on "cpu" or "cuda"."""
+    """How sums of k products of `dtype` are accumulated, on "cpu" or "cuda"."""
     if dtype == "int8":
         return Accumulator(0.0, 2.0**31)
     if device == "cpu":
@@ -89,7 +89,7 @@ class Sums:
 
 
 def product(a: torch.Tensor, b: torch.Tensor, relative: float | None) -> Sums:
-    """Of float64 matrices; relative None where it is exact."""
+    """The product of float64 matrices; relative None where it is exact."""
     value = a @ b
     if relative is None:
         return Sums(value)
@@ -134,7 +134,7 @@ class Expected:
     written: torch.Tensor | None = None
 
     def wrong(self, result: torch.Tensor) -> torch.Tensor:
-        """Of each element whether."""
+        """Whether each element is wrong."""
         got = float64(result)
         if self.tolerance is None:
             want = float64(stored(self.value, result.dtype))
@@ -150,7 +150,7 @@ class Expected:
 
 
 def expected(sums: Sums, dtype: torch.dtype, written: torch.Tensor | None = None) -> Expected:
-    """Of an output of that dtype."""
+    """What an output of that dtype may have."""
     if sums.bound is None:
         return Expected(sums.value, None, written)
     name = str(dtype).removeprefix("torch.")

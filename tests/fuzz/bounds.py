@@ -47,7 +47,7 @@ class Groups:
 
     @property
     def extent(self) -> int:
-        """Of the dimension."""
+        """Size of the dimension."""
         if self.kind == "counts":
             return self.count * self.spacing + self.rest
         return max(end for _, end in self.ranges) + self.rest
@@ -104,7 +104,7 @@ def is_bound(operand: Operand) -> bool:
 def draw_groups(
     config: random.Random, rng: random.Random, most: int, masked: bool, total: int
 ) -> Groups:
-    """Of at most `most` elements each, about, and `total` together."""
+    """Groups of about `most` elements at most, and `total` together."""
     kind = config.choice(KINDS) if not masked else "counts"
     alignment = config.choice((1, 8, 128))
     count = rng.choice((1, 2, 3, 4, 8, 8, 16)) if rng.random() < 0.97 else rng.choice((64, 257))

@@ -62,7 +62,7 @@ class Conv(Product):
         return taps * (g.channels if self.direction == "fprop" else g.filters) // g.groups
 
     def array(self, name: str, part: str, dtype: str, **given: Any) -> Operand:
-        """Of the form of `part`: channels last."""
+        """An array of the form of `part`: channels last."""
         shape = self.geometry.shapes[part]
         kind = getattr(torch, dtype)
         order = (0, *range(2, len(shape)), 1)

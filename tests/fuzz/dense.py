@@ -48,7 +48,7 @@ class Gemm(Product):
 
     @property
     def batch(self) -> tuple[int, ...]:
-        """Of D."""
+        """D's batch."""
         own = [x for x in self.batches if x is not None]
         return () if not own else (own[0] if 1 not in own else max(own, key=lambda x: x != 1),)
 

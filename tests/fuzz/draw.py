@@ -29,7 +29,7 @@ SHARING = 128
 def draw(
     seed: int, index: int, target: Target, operations: Sequence[str] = (), sharing: int = SHARING
 ) -> Problem:
-    """Of those operations alone; of all by default."""
+    """A problem of those operations alone; by default of all."""
     config = random.Random(f"{seed} configuration {index // sharing}")
     rng = random.Random(f"{seed} problem {index}")
     names = list(operations) or list(OPERATIONS)

@@ -39,7 +39,7 @@ class Product(Problem):
     shift: int = 0
 
     def amplitude(self, k: int) -> int:
-        """Of integers whose sums of k products stay exact, if that is possible."""
+        """The largest integers whose sums of k products stay exact, if that is possible."""
         most = 2**12 if self.is_8bit else 2**20
         return max(1, min(8, int((most / max(k, 1)) ** 0.5)))
 
@@ -103,7 +103,7 @@ class Product(Problem):
     def finish(
         self, sums: Sums, c: torch.Tensor | None = None, bias: torch.Tensor | None = None
     ) -> Sums:
-        """Of one matrix or a batch, c and bias as the call has them."""
+        """Takes one matrix or a batch, c and bias as the call has them."""
         sums = sums.times(self.alpha)
         if c is not None and self.beta != 0:
             sums = sums.add((1.0 if self.beta is None else self.beta) * float64(c))

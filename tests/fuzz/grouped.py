@@ -67,7 +67,7 @@ class GroupedGemm(Product):
         return {"masked": "m", "batched": ""}.get(self.dimension, self.dimension)
 
     def size(self, name: str) -> int:
-        """Of all groups."""
+        """Size of all groups."""
         if name != self.grouped:
             return getattr(self, name)
         return self.groups.extent
@@ -101,7 +101,7 @@ class GroupedGemm(Product):
 
     @property
     def longest(self) -> int:
-        """Of the groups' K."""
+        """The longest of the groups' K."""
         return max(self.groups.sizes) if self.dimension == "k" else self.k
 
     def array(self, name: str, of: str, dtype: str, order: str, **given: Any) -> Operand:
@@ -194,7 +194,7 @@ class GroupedGemm(Product):
         )  # fmt: skip
 
     def factors(self, name: str, scale: torch.Tensor, g: int) -> torch.Tensor:
-        """Of group g's part of a, or of b transposed: [rows, K] or [rows, 1]."""
+        """Factors of group g's part of a, or of b transposed: [rows, K] or [rows, 1]."""
         part = self.place(g)[name]
         if self.scaling == "block":
             rows, k = self.shape(name)[-2 if name == "a" else -1], self.size("k")
@@ -281,7 +281,7 @@ class GroupedGemm(Product):
 
 @dataclass
 class GroupedWgrad(GroupedGemm):
-    """Of dy [T, N], which is `a` transposed, and x [T, K]. c: "D" to accumulate."""
+    """Takes dy [T, N], which is `a` transposed, and x [T, K]. c: "D" to accumulate."""
 
     operation: ClassVar[str] = "grouped_gemm_wgrad"
 

@@ -45,8 +45,9 @@ class Operand:
         return tuple(strides)
 
     def length(self, tail: int = MARGIN) -> int:
-        """Of the buffer, in elements, with so many guards at its end, and some to make its bytes a
-        multiple of 16: to a sanitizer, cp.async reads 16 bytes also where it is told to read fewer.
+        """Length of the buffer, in elements, with so many guards at its end, and some to make its
+        bytes a multiple of 16: to a sanitizer, cp.async reads 16 bytes also where it is told to
+        read fewer.
         """
         length = self.offset + tail
         if math.prod(self.shape) != 0:

@@ -67,9 +67,9 @@ class Problem:
         raise NotImplementedError
 
     def expected(self, arrays: dict[str, torch.Tensor]) -> dict[str, Expected]:
-        """Of each output operand, and of each new result by its number, from the arrays before.
+        """For each output operand, and each new result by its number, from the arrays before.
 
-        Of what is not in it, only the guards are checked.
+        Only the guards of what is not in it are checked.
         """
         raise NotImplementedError
 

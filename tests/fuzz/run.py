@@ -219,7 +219,7 @@ class Fuzzer:
 
 
 def family_and_mode(plan: Any) -> tuple[str, str]:
-    """Of a plan's kernel; moe has no plan, and nothing at all no kernel."""
+    """The plan's; moe has no plan, and nothing at all no kernel."""
     if plan is None:
         return "moe", "none"
     names = plan.kernel_name.split()

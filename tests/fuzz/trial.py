@@ -39,7 +39,7 @@ class Refused(Exception):
 
 @dataclass
 class Output:
-    """Of a call: an array before and after it, on the reference's device; guards are beside it."""
+    """An array before and after a call, on the reference's device; guards are beside it."""
 
     name: str
     result: torch.Tensor

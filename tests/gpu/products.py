@@ -84,7 +84,7 @@ def powers_of_two(
 
 
 def scale_shape(kind: str, rows: int, k: int) -> tuple[int, int]:
-    """Of A's scales; B's are the transpose of those of [N, K]."""
+    """Shape of A's scales; B's are the transpose of those of [N, K]."""
     k_blocks = -(-k // 128)
     return {
         "tensor": (1, 1),

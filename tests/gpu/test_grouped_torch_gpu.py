@@ -26,7 +26,7 @@ GROUPS, TOKENS, FEATURES, OUTPUTS = 16, 1000, 256, 192
 
 
 def ends(generator_seed: int, tokens: int = TOKENS) -> torch.Tensor:
-    """Of groups of any sizes, some of them empty, that leave some tokens to nobody."""
+    """The ends of groups of any sizes, some of them empty, that leave some tokens to nobody."""
     generator = torch.Generator().manual_seed(generator_seed)
     cuts = torch.randint(0, tokens + 1, (GROUPS,), generator=generator).sort().values
     cuts[3] = cuts[4]

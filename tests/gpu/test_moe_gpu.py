@@ -170,7 +170,7 @@ def quantize(x: torch.Tensor, offs: torch.Tensor, dtype: torch.dtype) -> tuple[A
 
 
 def draw_offs(groups: int, rows: int, rest: int) -> torch.Tensor:
-    """Of `rows`, of which the last `rest` belong to no group; some groups are empty."""
+    """Cuts of `rows`, of which the last `rest` belong to no group; some groups are empty."""
     cuts = torch.randint(0, rows - rest + 1, (groups - 1,)).sort().values
     cuts[: groups // 4] = 0
     ends = torch.cat([cuts, torch.tensor([rows - rest])])

@@ -200,7 +200,7 @@ def test_a_quantised_product_in_one_graph() -> None:
 
 
 def test_capture_without_prepare() -> None:
-    """Of a kernel that no other test has compiled."""
+    """The kernel is one that no other test has compiled."""
     x = values(24, 2056, torch.float16)
     smooth = torch.ones(2056, device="cuda")
     out = torch.full((24, 2056), CANARY, dtype=torch.int8, device="cuda")

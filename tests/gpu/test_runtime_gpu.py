@@ -147,7 +147,7 @@ def test_a_graph_outlives_its_plan(mode: str) -> None:
 
 
 def test_capture_without_prepare() -> None:
-    """Of a kernel that no other test has compiled: its epilogue is unusual."""
+    """The kernel is one that no other test has compiled: its epilogue is unusual."""
     a = integers((136, 328), torch.bfloat16)
     b = integers((328, 72), torch.bfloat16)
     c = integers((136, 72), torch.float16)
@@ -232,7 +232,7 @@ def test_a_tensor_of_the_host() -> None:
 
 @pytest.mark.parametrize("mode", MODES)
 def test_given_workspaces(mode: str) -> None:
-    """Of exactly the size that the plan names, between canaries."""
+    """They have exactly the size that the plan names, between canaries."""
     skip_unless_served("auto", mode)
     a, b = operands(m=136, n=200)
     out = torch.full((136, 200), 7.0, dtype=torch.float16, device="cuda")

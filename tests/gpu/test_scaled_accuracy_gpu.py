@@ -55,7 +55,7 @@ def test_int_mm_is_torchs() -> None:
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("kind", KINDS, ids=str)
 def test_error_against_float64(kernel: str, mode: str, kind: dict) -> None:
-    """Of the dequantised operands, in each row and as a whole."""
+    """The dequantised operands' product, in each row and as a whole."""
     dtype, scaling = kind["dtype"], kind["scaling"]
     skip_unless_served(kernel, mode, dtype)
     fast = kind.get("options", {}).get("use_fast_accum", False)
@@ -78,7 +78,7 @@ def test_error_against_float64(kernel: str, mode: str, kind: dict) -> None:
 @pytest.mark.parametrize("rows", ["1x128", "128x128"])
 @pytest.mark.parametrize("mode", ["none", "serial", "stream_k", "auto"])
 def test_tall_tiles(mode: str, rows: str) -> None:
-    """Of 192 rows, which three warpgroups share, where A's scales allow them; units of few k blocks
+    """192 rows, which three warpgroups share, where A's scales allow them; units of few k blocks
     follow each other quickly."""
     if not sm90():
         pytest.skip("needs a Hopper GPU")

@@ -116,7 +116,7 @@ def test_capture_of_forks_and_joins() -> None:
 
 
 def test_capture_without_prepare() -> None:
-    """Of a kernel that no other test has compiled: its epilogue is unusual."""
+    """The kernel is one that no other test has compiled: its epilogue is unusual."""
     product = make(
         72, 136, 336, dtype="int8", scaling=("row", "tensor"), azp="row", amax=True,
         bias="column", bias_dtype="float16", activation="silu", c="float16", out_dtype="float16",

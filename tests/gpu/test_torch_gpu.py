@@ -161,7 +161,7 @@ def test_prepared_layers_can_be_captured(dtype: str) -> None:
 
 
 def test_capture_without_prepare() -> None:
-    """Of a kernel that no other test has compiled: its epilogue is unusual."""
+    """The kernel is one that no other test has compiled: its epilogue is unusual."""
     a = torch.ones(136, 328, dtype=torch.bfloat16, device="cuda")
     b = torch.ones(328, 72, dtype=torch.bfloat16, device="cuda")
     c = torch.ones(136, 72, device="cuda")
@@ -180,7 +180,7 @@ def test_capture_without_prepare() -> None:
 
 @dtypes
 def test_graphs_that_share_a_pool(dtype: str) -> None:
-    """Of several batch sizes, replayed in the order of their captures."""
+    """Graphs of several batch sizes, replayed in the order of their captures."""
     model = linears(dtype)
     pool = torch.cuda.graph_pool_handle()
     inputs = [draw(tokens) for tokens in (64, 16, 1)]

@@ -1,7 +1,7 @@
 """Every form of the `cleave` command to its last line, on a GPU that is not there.
 
-What the forms compute, test_cli_profile.py checks on the CPU and tests/gpu on a GPU. Here kernels do not
-run (tests/fake_driver), and nothing between the arguments and the last line may fail.
+What the forms compute, test_cli_profile.py checks on the CPU and tests/gpu on a GPU. Here kernels
+do not run (tests/fake_driver), and nothing between the arguments and the last line may fail.
 """
 
 from __future__ import annotations

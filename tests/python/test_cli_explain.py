@@ -53,7 +53,7 @@ def test_explain_without_a_gpu(capsys):
 
 
 def test_explain_a_measured_choice(capsys):
-    """Of the shipped table; the model alone would not have considered it."""
+    """A choice of the shipped table; the model alone would not have considered it."""
     status, out, _ = run(
         capsys, "explain", "gemm", "--m", "128", "--n", "128", "--k", "16384", "--device", "h100",
         "--dtype", "float16", "--layout", "tn",

@@ -138,7 +138,7 @@ def test_scaled_groups_stand_for_normal_values(dtype, form, scaling):
 
 
 def conv_cases(**options):
-    """Of each kind, a geometry that has everything."""
+    """A geometry of each kind that has everything."""
     return [
         ConvCase(
             2, (6, 7), 4, 6, (3, 2), (2, 1), ((1, 0), (2, 2)), (1, 2), 2, kind, **options

@@ -151,7 +151,7 @@ def test_scaled_grouped_mm_refusals() -> None:
 
 
 def rows_of(ranges: Any, rows: int) -> torch.Tensor:
-    """Of every row its group, or -1."""
+    """Every row's group, or -1."""
     groups = torch.full((rows,), -1, dtype=torch.int32)
     for group, (begin, end) in enumerate(ranges):
         groups[begin:end] = group

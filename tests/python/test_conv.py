@@ -145,7 +145,7 @@ def test_against_unfolded_products(data: st.DataObject) -> None:
 
 
 def nhwc(*shape: int, dtype: Any = np.float32, seed: int = 0) -> np.ndarray:
-    """Of a logical shape (N, C, ...)."""
+    """An array of a logical shape (N, C, ...)."""
     first, channels, *axes = shape
     values = np.random.default_rng(seed).standard_normal((first, *axes, channels))
     return np.moveaxis((values * 4).astype(dtype), -1, 1)

@@ -108,7 +108,7 @@ def beyond_the_workspace(real: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def with_a_wrong_scale(real: Callable[..., Any]) -> Callable[..., Any]:
-    """Of the last row."""
+    """The last row's scale is wrong."""
 
     def quantize(x: Any, *rest: Any, **options: Any) -> Any:
         results = real(x, *rest, **options)
@@ -169,7 +169,7 @@ def test_a_second_call_that_differs_is_found(monkeypatch: Any) -> None:
 
 
 def elements(problem: Problem) -> int:
-    """Of all operands."""
+    """Elements of all operands."""
     return sum(x.length() - 2 * 64 for x in problem.call().operands)
 
 

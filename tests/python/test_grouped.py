@@ -296,7 +296,7 @@ def test_integers_are_exact(mode: str, kind: str) -> None:
 
 
 def test_as_many_groups_as_there_can_be() -> None:
-    """Of one row each but for every seventh, which has none, and one, which has a thousand."""
+    """One row each but for every seventh, which has none, and one, which has a thousand."""
     sizes = [0 if g % 7 == 0 else 1 for g in range(1024)]
     sizes[500] = 1000
     groups = describe("ends", sizes, np.int64)

@@ -154,7 +154,7 @@ def test_padding_changes_nothing(
 def test_encoder_is_torchs_transformer(
     small: weights.Checkpoint, batch: tuple[np.ndarray, np.ndarray]
 ) -> None:
-    """Of another implementation's layers, float64, given the same weights."""
+    """Another implementation's layers, float64, are given the same weights."""
     torch = pytest.importorskip("torch")
     tensors = {name: torch.from_numpy(x).double() for name, x in small.tensors.items()}
     ids, mask = map(torch.from_numpy, batch)
@@ -208,7 +208,7 @@ def test_module_is_the_encoder(
 @pytest.mark.parametrize("gelu", [False, True])
 @pytest.mark.parametrize("with_residual", [False, True])
 def test_int8_linear_rounds_its_operands_only(gelu: bool, with_residual: bool) -> None:
-    """Of whole numbers that fill int8's range in every row nothing is rounded."""
+    """Whole numbers that fill int8's range in every row are not rounded."""
     rng = np.random.default_rng(0)
     weight, x = (rng.integers(-127, 128, (rows, 80)).astype(np.float32) for rows in (48, 5))
     weight[:, 0] = x[:, 0] = 127

@@ -24,7 +24,7 @@ CANARY = 96.0  # exact in every dtype
 
 @dataclass
 class Scales:
-    """Of A. Those of B are the transpose of [N, K]'s."""
+    """A's scales. Those of B are the transpose of [N, K]'s."""
 
     array: np.ndarray | None
     matrix: np.ndarray  # the same in float64, with at least two dimensions

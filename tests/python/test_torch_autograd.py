@@ -30,7 +30,7 @@ every_out_form = pytest.mark.parametrize("call", out_forms())
 
 
 def function_calls() -> dict[str, tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]]:
-    """Of every function of `cleave` that writes to what it is given."""
+    """A call of every function of `cleave` that writes to what it is given."""
     a, b = torch.ones(8, 16), torch.ones(16, 4)
     q, one = a.to(torch.int8), torch.ones(1)
     offs = torch.tensor([3, 8], dtype=torch.int32)

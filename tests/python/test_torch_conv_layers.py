@@ -48,7 +48,7 @@ def example(layer: nn.Module, dtype: torch.dtype = torch.float32) -> torch.Tenso
 
 
 def from_conv(layer: nn.Module, **options: Any) -> nn.Module:
-    """Of a copy, since parameters are shared."""
+    """Made of a copy, since parameters are shared."""
     kind = getattr(cleave.torch, type(layer).__name__)
     return kind.from_conv(copy.deepcopy(layer), **options)
 

@@ -142,7 +142,7 @@ def test_scales_of_rows_and_columns(dtype: torch.dtype) -> None:
 
 
 def test_scales_of_blocks() -> None:
-    """Of a weight gradient: groups begin at multiples of 128, and so do the scales along K."""
+    """A weight gradient's: groups begin at multiples of 128, and so do the scales along K."""
     ranges = ranges_of((130, 0, 3), spacing=128)
     a = integers(M, 512, dtype=torch.float8_e4m3fn)
     b = integers(512, N, dtype=torch.float8_e4m3fn)
@@ -360,7 +360,7 @@ def test_what_has_no_gradient_says_so() -> None:
 
 @pytest.mark.parametrize("dynamic", [False, True])
 def test_compiled_training(dynamic: bool) -> None:
-    """Of tokens and offsets that change from call to call."""
+    """Tokens and offsets change from call to call."""
     torch.compiler.reset()
 
     def loss(x: torch.Tensor, w: torch.Tensor, bias: torch.Tensor, offs: Any) -> torch.Tensor:
