@@ -7,31 +7,38 @@
 #
 # adds a generated source that defines `std::span<const TYPE> FUNCTION()`, declared in HEADER, with the name (below ROOT)
 # and the text of each file that matches, at any depth (or of the one file that PATTERN names); it follows changes of the
-# files.
+# files. ROOT and PATTERN may be lists of the same length.
 #
 # The generation is this same file in script mode.
 
 set(_embed_files_script "${CMAKE_CURRENT_LIST_FILE}")
 
-# Sets `files` to what matches, relative to `root` and sorted. What follows are options of file(GLOB).
-macro(_embed_files_find root pattern)
-  if("${pattern}" MATCHES "[*]")
-    file(GLOB_RECURSE files RELATIVE "${root}" ${ARGN} "${root}/${pattern}")
-  else()
-    set(files "${pattern}")
-  endif()
-  list(SORT files)
+# Sets `names` to what matches, relative to its root, and `files` to the same with the roots. What follows the patterns
+# are options of file(GLOB).
+macro(_embed_files_find roots patterns)
+  set(names "")
+  set(files "")
+  foreach(root pattern IN ZIP_LISTS ${roots} ${patterns})
+    if("${pattern}" MATCHES "[*]")
+      file(GLOB_RECURSE found RELATIVE "${root}" ${ARGN} "${root}/${pattern}")
+    else()
+      set(found "${pattern}")
+    endif()
+    list(SORT found)
+    list(APPEND names ${found})
+    list(TRANSFORM found PREPEND "${root}/")
+    list(APPEND files ${found})
+  endforeach()
 endmacro()
 
 function(cleave_embed_files target)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "" "FUNCTION;TYPE;HEADER;ROOT;PATTERN" "")
-  set(root "${PROJECT_SOURCE_DIR}/${arg_ROOT}")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "FUNCTION;TYPE;HEADER" "ROOT;PATTERN")
+  list(TRANSFORM arg_ROOT PREPEND "${PROJECT_SOURCE_DIR}/" OUTPUT_VARIABLE roots)
   set(output "${PROJECT_BINARY_DIR}/generated/${arg_FUNCTION}.cpp")
-  _embed_files_find("${root}" "${arg_PATTERN}" CONFIGURE_DEPENDS)
-  list(TRANSFORM files PREPEND "${root}/")
+  _embed_files_find(roots arg_PATTERN CONFIGURE_DEPENDS)
   add_custom_command(
     OUTPUT "${output}"
-    COMMAND "${CMAKE_COMMAND}" "-DROOT=${root}" "-DPATTERN=${arg_PATTERN}" "-DHEADER=${arg_HEADER}"
+    COMMAND "${CMAKE_COMMAND}" "-DROOT=${roots}" "-DPATTERN=${arg_PATTERN}" "-DHEADER=${arg_HEADER}"
             "-DTYPE=${arg_TYPE}" "-DFUNCTION=${arg_FUNCTION}" "-DOUTPUT=${output}"
             -P "${_embed_files_script}"
     DEPENDS ${files} "${_embed_files_script}"
@@ -47,11 +54,11 @@ endif()
 # The standard only promises 65536 characters per literal, and some compilers stop at 16 KiB: adjacent literals join.
 set(chunk_size 8000)
 
-_embed_files_find("${ROOT}" "${PATTERN}")
+_embed_files_find(ROOT PATTERN)
 
 set(entries "")
-foreach(name IN LISTS files)
-  file(READ "${ROOT}/${name}" text)
+foreach(name file IN ZIP_LISTS names files)
+  file(READ "${file}" text)
   string(LENGTH "${text}" length)
   set(literals "")
   set(position 0)

@@ -5,7 +5,7 @@ include(CMakePackageConfigHelpers)
 set(config_dir "${CMAKE_INSTALL_LIBDIR}/cmake/cleave")
 
 install(TARGETS cleave EXPORT cleave_targets)
-install(DIRECTORY include/cleave kernels/cleave DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}"
+install(DIRECTORY include/cleave DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}"
         FILES_MATCHING PATTERN "*.h")
 install(EXPORT cleave_targets NAMESPACE cleave:: FILE cleaveConfig.cmake DESTINATION "${config_dir}")
 write_basic_package_version_file(

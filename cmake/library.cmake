@@ -11,17 +11,21 @@ endif()
 
 # What the library's sources and its tests need, and its users do not.
 add_library(cleave_private INTERFACE)
-target_include_directories(cleave_private INTERFACE "${PROJECT_SOURCE_DIR}/src")
+target_include_directories(cleave_private INTERFACE
+  "${PROJECT_SOURCE_DIR}/src" "${PROJECT_SOURCE_DIR}/kernels")
 target_link_libraries(cleave_private INTERFACE
   cuda_headers fmt::fmt Threads::Threads ${CMAKE_DL_LIBS})
 target_compile_definitions(cleave_private INTERFACE CLEAVE_VERSION="${PROJECT_VERSION}")
 target_compile_options(cleave_private INTERFACE -Wall -Wextra -Wno-missing-field-initializers)
 
 file(GLOB cleave_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/src/*/*.cpp")
+file(GLOB frontend_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/src/operands/*.cpp")
+file(GLOB problem_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/src/problem/*.cpp")
+list(REMOVE_ITEM cleave_sources ${frontend_sources})
 add_library(cleave ${cleave_sources})
 add_library(cleave::cleave ALIAS cleave)
 cleave_embed_files(cleave FUNCTION embedded_headers TYPE EmbeddedHeader HEADER jit/embedded.h
-                   ROOT kernels PATTERN cleave/*.h)
+                   ROOT kernels include PATTERN cleave/*.h cleave/core/*.h)
 cleave_embed_files(cleave FUNCTION shipped_tuned_tables TYPE ShippedTable HEADER plan/tuned_tables.h
                    ROOT src/plan/tuned PATTERN *.txt)
 cleave_embed_files(cleave FUNCTION embedded_templates TYPE EmbeddedFile HEADER emit/embedded.h
@@ -38,10 +42,18 @@ endif()
 target_compile_features(cleave PUBLIC cxx_std_20)
 target_include_directories(cleave PUBLIC
   "$<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>"
-  "$<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/kernels>"
   "$<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>")
 target_link_libraries(cleave PRIVATE cleave_private)
 
 # Some compilers link libstdc++ statically. Its symbols must then stay inside: exported, they would be mixed with those
 # of the copy that a process like Python with torch already has.
 target_link_options(cleave PRIVATE "LINKER:--exclude-libs,ALL")
+
+# It exports what is marked (cleave/core/api.h).
+set_target_properties(cleave PROPERTIES CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON)
+
+# What Python's module and torch's operators share, and have inside themselves: from the tensors of a call to a problem.
+# It keeps no state.
+add_library(cleave_frontend STATIC ${frontend_sources} ${problem_sources})
+target_link_libraries(cleave_frontend PUBLIC cleave_private)
+target_include_directories(cleave_frontend PUBLIC "${PROJECT_SOURCE_DIR}/include")

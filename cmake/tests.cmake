@@ -5,8 +5,13 @@ include(GoogleTest)
 find_package(GTest REQUIRED)
 
 file(GLOB test_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/tests/cpp/*.cpp")
+# The library's own objects, since libcleave exports its interface alone.
+add_library(cleave_tested INTERFACE)
+target_sources(cleave_tested INTERFACE "$<TARGET_OBJECTS:cleave>")
+target_include_directories(cleave_tested INTERFACE "${PROJECT_SOURCE_DIR}/include")
+target_link_libraries(cleave_tested INTERFACE cleave_frontend cleave_private)
 add_executable(cleave_tests ${test_sources})
-target_link_libraries(cleave_tests PRIVATE cleave::cleave cleave_private GTest::gtest_main)
+target_link_libraries(cleave_tests PRIVATE cleave_tested GTest::gtest_main)
 set(test_cache "${PROJECT_BINARY_DIR}/cache")  # tests/conftest.py has the same
 set_source_files_properties(tests/cpp/cache_directory.cpp PROPERTIES
   COMPILE_DEFINITIONS CLEAVE_TEST_CACHE="${test_cache}")
@@ -30,7 +35,7 @@ endforeach()
 # Shows that an edit of the kernels leaves their cubins as they are: built when it is asked for.
 add_executable(kernel_digests EXCLUDE_FROM_ALL tools/kernel_digests.cpp)
 target_include_directories(kernel_digests PRIVATE tests/cpp)
-target_link_libraries(kernel_digests PRIVATE cleave::cleave cleave_private)
+target_link_libraries(kernel_digests PRIVATE cleave_tested)
 
 if(BUILD_SHARED_LIBS)
   set(prefix "${PROJECT_BINARY_DIR}/prefix")
@@ -54,7 +59,7 @@ endif()
 add_library(fake_cuda SHARED tests/fake_driver/cuda.cpp)
 set_target_properties(fake_cuda PROPERTIES
   OUTPUT_NAME cuda SOVERSION 1 LIBRARY_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/fake_driver")
-target_include_directories(fake_cuda PRIVATE kernels)
+target_include_directories(fake_cuda PRIVATE include kernels)
 target_link_libraries(fake_cuda PRIVATE cuda_headers ${CMAKE_DL_LIBS})
 target_link_options(fake_cuda PRIVATE "LINKER:--exclude-libs,ALL")  # as in library.cmake
 # Two builds of one version, and one whose linker gave it no id.
@@ -74,7 +79,7 @@ add_executable(emit_launch_tests
   tests/fake_driver/emit_launch_test.cpp tests/fake_driver/emit_conv_launch_test.cpp
   tests/fake_driver/emit_workspaces_test.cpp tests/fake_driver/kernel_sequence_test.cpp)
 target_link_libraries(emit_launch_tests PRIVATE
-  cleave::cleave cleave_private fake_cuda GTest::gtest_main)
+  cleave_tested fake_cuda GTest::gtest_main)
 target_include_directories(emit_launch_tests PRIVATE tests/cpp)
 target_compile_definitions(emit_launch_tests PRIVATE
   CLEAVE_TEST_CXX="${CMAKE_CXX_COMPILER}"

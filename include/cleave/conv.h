@@ -22,21 +22,22 @@
 namespace cleave {
 
 /// Outputs along an axis; 0 where the filter is larger than the padded image.
-int64_t outputs(const ConvAxis& axis);
+CLEAVE_API int64_t outputs(const ConvAxis& axis);
 
 // Counts, of numbers that are not negative; 2^63 - 1 stands for all that are larger.
 
 /// Pixels of all images, and of all outputs.
-int64_t image_pixels(const ConvLayout& conv);
-int64_t output_pixels(const ConvLayout& conv);
+CLEAVE_API int64_t image_pixels(const ConvLayout& conv);
+CLEAVE_API int64_t output_pixels(const ConvLayout& conv);
 
 /// Taps of a filter.
-int64_t taps(const ConvLayout& conv);
+CLEAVE_API int64_t taps(const ConvLayout& conv);
 
 /// The problem of a convolution with `groups` groups (of conv.channels and conv.filters each) over
 /// packed tensors. Bias (fprop and dgrad: Bias::row), C, activation, precision, split-K, other pixel
 /// strides (a.stride_row ...) may be set afterwards. `validate` judges the result, so any numbers may
 /// go in.
-GemmProblem implicit_gemm(const ConvLayout& conv, int64_t groups, DType operands, DType output);
+CLEAVE_API GemmProblem implicit_gemm(const ConvLayout& conv, int64_t groups, DType operands,
+                                     DType output);
 
 }  // namespace cleave

@@ -20,15 +20,15 @@ struct DeviceInfo {
 };
 
 /// Number of usable CUDA devices; 0 without a GPU or driver (never throws).
-int device_count() noexcept;
+CLEAVE_API int device_count() noexcept;
 
 /// Cached after the first call. An H100 SXM's values for the pseudo ordinal kPlanOnlyH100.
-const DeviceInfo& device_info(int device);
+CLEAVE_API const DeviceInfo& device_info(int device);
 
 /// Planning target without a GPU: plans, explains and compiles as for an H100 SXM, but cannot run.
 inline constexpr int kPlanOnlyH100 = -2;
 
 /// Frees every pooled workspace (graphs captured with them must not be replayed afterwards).
-void release_workspaces();
+CLEAVE_API void release_workspaces();
 
 }  // namespace cleave

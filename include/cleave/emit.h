@@ -38,13 +38,13 @@ using EmittedFiles = std::map<std::string, std::string>;
 /// Compiling for `cubin` needs NVRTC, but no GPU. Throws Error for a name that is no identifier, or
 /// that C++ or CUDA would take for something else, a plan without a kernel (for the CPU, or of an
 /// empty D), and an architecture that lacks one.
-EmittedFiles emit(const GemmPlan& plan, const EmitOptions& options);
+CLEAVE_API EmittedFiles emit(const GemmPlan& plan, const EmitOptions& options);
 
 /// Throws Error(invalid_argument) if `folder` exists and is anything but an empty folder.
-void check_folder(const std::filesystem::path& folder);
+CLEAVE_API void check_folder(const std::filesystem::path& folder);
 
 /// All or nothing: the folder appears with all files in it, or an Error is thrown and there is
 /// none. Folders above it are made. No link is followed, and nothing of others' becomes part of it.
-void write_folder(const EmittedFiles& files, const std::filesystem::path& folder);
+CLEAVE_API void write_folder(const EmittedFiles& files, const std::filesystem::path& folder);
 
 }  // namespace cleave

@@ -1,12 +1,10 @@
 // The one exception type of the library.
 #pragma once
 
-#if __cplusplus < 202002L
-#error "Cleave's headers need C++20: compile with -std=c++20 (the target cleave::cleave does)"
-#endif
-
 #include <stdexcept>
 #include <string>
+
+#include "cleave/core/api.h"
 
 namespace cleave {
 
@@ -21,7 +19,7 @@ enum class ErrorCode {
 };
 
 /// `what()` names the argument, the value seen and the remedy.
-class Error : public std::runtime_error {
+class CLEAVE_API Error : public std::runtime_error {
  public:
   Error(ErrorCode code, const std::string& message) : std::runtime_error(message), code_(code) {}
   ErrorCode code() const noexcept { return code_; }

@@ -24,7 +24,7 @@ namespace cleave {
 
 /// Every rule that `problem` breaks, each with the value seen and the remedy. Empty: it can be
 /// planned.
-std::vector<std::string> validate(const GemmProblem& problem);
+CLEAVE_API std::vector<std::string> validate(const GemmProblem& problem);
 
 /// One way to run a problem, with what the cost model expects of it.
 struct Candidate {
@@ -37,7 +37,7 @@ struct Candidate {
 
 /// An immutable, thread-safe way to run one problem on one device: what the plans of all operations
 /// have. Each runs by a `run` of its own.
-class Plan {
+class CLEAVE_API Plan {
  public:
   virtual ~Plan() = default;
 
@@ -56,7 +56,7 @@ class Plan {
 
 /// The plan of a GEMM problem. host_bytes() is at most 4 KiB, and 512 bytes for each residue class of a
 /// strided dgrad, counted up to a power of two.
-class GemmPlan : public Plan {
+class CLEAVE_API GemmPlan : public Plan {
  public:
   /// Enqueues on `stream` (a CUstream / cudaStream_t; ignored by the CPU backend, which returns
   /// when done). `workspace`: at least workspace_size() bytes, 16-byte aligned, its first
@@ -91,6 +91,6 @@ class GemmPlan : public Plan {
 /// The plan of `problem`, cached (see host_bytes). Throws Error with every broken rule. Works
 /// without a GPU, driver or NVRTC when the problem's device is kCpu; for a CUDA ordinal without a GPU
 /// it throws no_device.
-std::shared_ptr<const GemmPlan> plan(const GemmProblem& problem);
+CLEAVE_API std::shared_ptr<const GemmPlan> plan(const GemmProblem& problem);
 
 }  // namespace cleave

@@ -75,13 +75,13 @@ struct MoeArguments {
 
 /// Every rule that `problem` breaks, each with the value seen and the remedy. Empty: it can be
 /// planned.
-std::vector<std::string> validate(const MoeProblem& problem);
+CLEAVE_API std::vector<std::string> validate(const MoeProblem& problem);
 
 /// An immutable, thread-safe way to run one problem on one device.
 ///
 /// Results are the same in every run, and on every device but for weights_grad, whose sums differ
 /// in their last bits. `offsets` is one launch.
-class MoePlan : public Plan {
+class CLEAVE_API MoePlan : public Plan {
  public:
   /// Enqueues on `stream` (a CUstream / cudaStream_t; ignored by the CPU backend, which returns
   /// when done). Never allocates, synchronises or compiles once `prepare` has run (first use
@@ -94,6 +94,6 @@ class MoePlan : public Plan {
 /// The plan of `problem`, cached (see host_bytes). Throws Error with every broken rule. Works
 /// without a GPU, driver or NVRTC when the problem's device is kCpu; for a CUDA ordinal without a GPU
 /// it throws no_device.
-std::shared_ptr<const MoePlan> plan(const MoeProblem& problem);
+CLEAVE_API std::shared_ptr<const MoePlan> plan(const MoeProblem& problem);
 
 }  // namespace cleave

@@ -5,6 +5,7 @@
 #include <string_view>
 #include <type_traits>
 
+#include "cleave/core/api.h"
 #include "cleave/core/enums.h"
 #include "cleave/error.h"
 
@@ -20,11 +21,11 @@ namespace cleave {
 /// GroupBounds, Conv, Division, Granularity, Major, Order and KernelFamily.
 template <class Enum>
   requires std::is_enum_v<Enum>
-std::string_view to_string(Enum value);
+CLEAVE_API std::string_view to_string(Enum value);
 
 /// The inverse of to_string. Throws Error(invalid_argument), or Error(invalid_type) for a DType,
 /// listing every accepted name and saying which one may have been meant.
 template <class Enum>
-Enum from_string(std::string_view name);
+CLEAVE_API Enum from_string(std::string_view name);
 
 }  // namespace cleave

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "cleave/core/api.h"
 #include "cleave/core/enums.h"
 
 namespace cleave {

@@ -64,13 +64,13 @@ struct MatrixShape {
 
 /// Columns enough for `extent` rows that are cut into any `groups`, each of which begins at a
 /// multiple of 128. Itself one.
-int64_t padded_extent(int64_t extent, int64_t groups);
+CLEAVE_API int64_t padded_extent(int64_t extent, int64_t groups);
 
 /// Columns of q_t.
-int64_t extent_t(const QuantizeProblem& problem);
+CLEAVE_API int64_t extent_t(const QuantizeProblem& problem);
 
 /// The shape of the scales of a [rows, cols] matrix. For its transpose swap rows and cols.
-MatrixShape scale_shape(Granularity granularity, int64_t rows, int64_t cols);
+CLEAVE_API MatrixShape scale_shape(Granularity granularity, int64_t rows, int64_t cols);
 
 /// Device pointers (host pointers on the CPU backend), aligned as the problem says. Nothing that is
 /// written may overlap anything else.
@@ -93,7 +93,7 @@ struct QuantizeArguments {
 
 /// Every rule that `problem` breaks, each with the value seen and the remedy. Empty: it can be
 /// planned.
-std::vector<std::string> validate(const QuantizeProblem& problem);
+CLEAVE_API std::vector<std::string> validate(const QuantizeProblem& problem);
 
 /// An immutable, thread-safe way to run one problem on one device.
 ///
@@ -108,7 +108,7 @@ std::vector<std::string> validate(const QuantizeProblem& problem);
 /// second reads x again, backwards, so that it finds in the L2 cache what the first read last. With
 /// groups there are two as well, of which the first reads offsets only. Of
 /// rows longer than 32768 elements (16384 with `smooth`) a `row`'s scale needs a second read too.
-class QuantizePlan : public Plan {
+class CLEAVE_API QuantizePlan : public Plan {
  public:
   /// Enqueues on `stream` (a CUstream / cudaStream_t; ignored by the CPU backend, which returns
   /// when done). Never allocates, synchronises or compiles once `prepare` has run (first use
@@ -121,6 +121,6 @@ class QuantizePlan : public Plan {
 /// The plan of `problem`, cached (see host_bytes). Throws Error with every broken rule. Works
 /// without a GPU, driver or NVRTC when the problem's device is kCpu; for a CUDA ordinal without a GPU
 /// it throws no_device.
-std::shared_ptr<const QuantizePlan> plan(const QuantizeProblem& problem);
+CLEAVE_API std::shared_ptr<const QuantizePlan> plan(const QuantizeProblem& problem);
 
 }  // namespace cleave

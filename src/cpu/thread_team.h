@@ -7,11 +7,13 @@
 #include <cstdint>
 #include <functional>
 
+#include "cleave/core/api.h"
+
 namespace cleave::cpu {
 
 /// CLEAVE_CPU_THREADS, read once, or else the processors that this process may use (processors.h).
 /// Throws Error if the variable is not a number from 1 to 1024.
-uint32_t available_threads();
+CLEAVE_TOOLS uint32_t available_threads();
 
 /// Calls body(thread, index) once for each index below `count`, from at most `threads` threads (the
 /// caller is thread 0). Indices are claimed in increasing order, so a body may wait for bodies of

@@ -19,6 +19,8 @@
 
 #include "jit/compiled_kernel.h"
 
+#include "cleave/core/api.h"
+
 namespace cleave {
 
 class PrivateDirectory;
@@ -49,7 +51,7 @@ struct CacheEntryInfo {
   std::chrono::seconds age{0};
 };
 
-class DiskCache {
+class CLEAVE_TOOLS DiskCache {
  public:
   struct Limits {
     uint64_t bytes = uint64_t(1) << 30;  ///< of all entries; some 20,000 kernels

@@ -11,7 +11,7 @@ struct EmbeddedHeader {
   const char* text;
 };
 
-/// Every header of kernels/cleave, sorted by name. Defined in a source that embed_kernels.cmake
+/// Every header of kernels/cleave, and those of include/cleave/core. Defined in a source that embed_kernels.cmake
 /// generates.
 std::span<const EmbeddedHeader> embedded_headers();
 

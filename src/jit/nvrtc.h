@@ -10,6 +10,8 @@
 
 #include "jit/embedded.h"
 
+#include "cleave/core/api.h"
+
 namespace cleave {
 
 struct NvrtcVersion {
@@ -19,17 +21,17 @@ struct NvrtcVersion {
 
 /// A further directory to look for libnvrtc in: the Python package names those of NVIDIA's wheels.
 /// Thread-safe; has no effect once NVRTC has been found.
-void add_library_search_path(std::string directory);
+CLEAVE_TOOLS void add_library_search_path(std::string directory);
 
 /// Whether `nvrtc_compile` can work. Never throws.
 bool nvrtc_available() noexcept;
 
 /// The functions below throw Error(compiler) if NVRTC cannot be found, saying where it was looked
 /// for.
-NvrtcVersion nvrtc_version();
+CLEAVE_TOOLS NvrtcVersion nvrtc_version();
 
 /// The file it was loaded from, for `cleave info`.
-std::string nvrtc_path();
+CLEAVE_TOOLS std::string nvrtc_path();
 
 /// Which build of its version it is, as build_of() has it: updates of one version compile
 /// differently.

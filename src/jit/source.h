@@ -5,6 +5,8 @@
 
 #include "cleave/config/gemm_config.h"
 
+#include "cleave/core/api.h"
+
 namespace cleave {
 
 /// The name of every kernel's entry point.
@@ -12,6 +14,6 @@ inline constexpr const char* gemm_entry = "cleave_gemm";
 
 /// What NVRTC compiles for `config`. Equal configurations give equal text, since the text is part
 /// of the cache key.
-std::string gemm_source(const GemmConfig& config);
+CLEAVE_TOOLS std::string gemm_source(const GemmConfig& config);
 
 }  // namespace cleave

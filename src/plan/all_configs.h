@@ -6,9 +6,11 @@
 #include "cleave/config/gemm_config.h"
 #include "cleave/device.h"
 
+#include "cleave/core/api.h"
+
 namespace cleave {
 
 /// One configuration of every kernel that candidates() can name on `device`.
-std::vector<GemmConfig> all_configs(const DeviceInfo& device);
+CLEAVE_TOOLS std::vector<GemmConfig> all_configs(const DeviceInfo& device);
 
 }  // namespace cleave

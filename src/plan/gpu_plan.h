@@ -14,6 +14,6 @@ std::shared_ptr<const GemmPlan> make_gpu_plan(const GemmProblem& problem, const 
                                               std::string why);
 
 /// The choice behind a GPU plan; nullptr for a CPU plan.
-const Choice* choice_of(const GemmPlan& plan);
+CLEAVE_TOOLS const Choice* choice_of(const GemmPlan& plan);
 
 }  // namespace cleave

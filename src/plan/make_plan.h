@@ -11,10 +11,10 @@ namespace cleave {
 
 /// The plan of `problem` that runs as `spec` says. Not cached. Throws Error(unsupported) if it
 /// cannot.
-std::shared_ptr<const GemmPlan> plan_as(const GemmProblem& problem, const Spec& spec);
+CLEAVE_TOOLS std::shared_ptr<const GemmPlan> plan_as(const GemmProblem& problem, const Spec& spec);
 
 /// Makes `plan`'s choice the automatic one for its problem, here and in later processes. Returns
 /// the tuning file.
-std::string remember(const GemmPlan& plan);
+CLEAVE_TOOLS std::string remember(const GemmPlan& plan);
 
 }  // namespace cleave

@@ -5,10 +5,12 @@
 
 #include "cleave/device.h"
 
+#include "cleave/core/api.h"
+
 namespace cleave {
 
 /// A stand-in for the smallest device of an architecture, as far as planning and compiling are
 /// concerned. Throws Error(invalid_argument) for what is neither "sm_80" nor "sm_90a".
-DeviceInfo model_device(const std::string& arch);
+CLEAVE_TOOLS DeviceInfo model_device(const std::string& arch);
 
 }  // namespace cleave

@@ -9,6 +9,8 @@
 
 #include "cleave/core/enums.h"
 
+#include "cleave/core/api.h"
+
 namespace cleave {
 
 struct Spec {
@@ -33,6 +35,6 @@ struct Spec {
 std::string to_string(const Spec& spec);
 
 /// The inverse; nothing if `text` is not of that form.
-std::optional<Spec> parse_spec(std::string_view text);
+CLEAVE_TOOLS std::optional<Spec> parse_spec(std::string_view text);
 
 }  // namespace cleave

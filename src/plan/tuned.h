@@ -37,9 +37,9 @@ struct TunedTable {
 };
 
 /// What is on disk.
-TunedTable tuned_table();
+CLEAVE_TOOLS TunedTable tuned_table();
 
 /// Removes the user's table from disk, not from this process. Whether there was one.
-bool clear_tuned();
+CLEAVE_TOOLS bool clear_tuned();
 
 }  // namespace cleave

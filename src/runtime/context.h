@@ -3,6 +3,8 @@
 
 #include <cuda.h>
 
+#include "cleave/core/api.h"
+
 namespace cleave {
 
 /// The context that the CUDA runtime, and so PyTorch, uses on `device`. Retained once per process,
@@ -11,7 +13,7 @@ CUcontext primary_context(int device);
 
 /// Makes `device` current in this thread for a scope, whatever was, or if nothing was. Nearly free
 /// if it is already.
-class ContextGuard {
+class CLEAVE_TOOLS ContextGuard {
  public:
   explicit ContextGuard(int device);
   ~ContextGuard();
@@ -39,7 +41,7 @@ class RelaxedCapture {
 /// The capture that `stream` takes part in, or 0: unique for the life of the process. Needs a
 /// current context. Throws Error(capture) for a broken capture, and for the default stream while
 /// another stream is capturing.
-unsigned long long capture_id(CUstream stream);
+CLEAVE_TOOLS unsigned long long capture_id(CUstream stream);
 
 inline bool is_capturing(CUstream stream) {
   return capture_id(stream) != 0;

@@ -5,6 +5,8 @@
 #include <cuda.h>
 #include <cudaTypedefs.h>
 
+#include "cleave/core/api.h"
+
 namespace cleave {
 
 // Every entry point the library uses, with the version of the API that fixes its signature. All
@@ -55,7 +57,7 @@ struct Driver {
 
 /// Initialises CUDA at the first call. Throws Error(no_device), saying why, where there is no
 /// driver or no GPU.
-const Driver& driver();
+CLEAVE_TOOLS const Driver& driver();
 
 /// Whether driver() would return.
 bool driver_available() noexcept;
@@ -64,9 +66,9 @@ bool driver_available() noexcept;
 const char* driver_problem() noexcept;
 
 /// The newest CUDA version that the driver supports: 13000 for 13.0.
-int driver_version();
+CLEAVE_TOOLS int driver_version();
 
-[[noreturn]] void throw_driver_error(CUresult result, const char* what);
+[[noreturn]] CLEAVE_TOOLS void throw_driver_error(CUresult result, const char* what);
 
 /// Throws Error(driver), or Error(capture) for what a capturing stream forbids: the call, CUDA's
 /// name and text for the error, and the remedy where one is known.

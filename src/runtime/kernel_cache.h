@@ -5,6 +5,8 @@
 
 #include "runtime/module.h"
 
+#include "cleave/core/api.h"
+
 namespace cleave {
 
 struct KernelRequest {
@@ -19,13 +21,13 @@ struct KernelRequest {
 /// may hold it, and no plan knows. Their number is bounded by what sources there are, which sizes
 /// of a problem enter as choices alone (tile, stages, alignment, a capacity). Threads that want the same kernel wait for one of them; different kernels compile side by side. Throws
 /// Error(compiler) or Error(driver); a later request then tries again.
-const Kernel& load_kernel(const KernelRequest& request);
+CLEAVE_TOOLS const Kernel& load_kernel(const KernelRequest& request);
 
 /// The same if it is loaded already, else nullptr; never compiles, never waits for a compile.
 const Kernel* find_kernel(const KernelRequest& request);
 
 /// What the kernels of a device are compiled for: "sm_90a", "sm_80". Throws Error(unsupported) for
 /// a device older than sm_80.
-std::string device_arch(int device);
+CLEAVE_TOOLS std::string device_arch(int device);
 
 }  // namespace cleave

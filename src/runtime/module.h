@@ -7,6 +7,8 @@
 
 #include "jit/compiled_kernel.h"
 
+#include "cleave/core/api.h"
+
 namespace cleave {
 
 struct Dim3 {
@@ -44,7 +46,7 @@ class Kernel {
 
   /// Enqueues; neither allocates nor synchronises. `params` is the kernel's one argument, copied
   /// before the return. The device must be current (ContextGuard).
-  void launch(const LaunchShape& shape, CUstream stream, const void* params) const;
+  CLEAVE_TOOLS void launch(const LaunchShape& shape, CUstream stream, const void* params) const;
 
   /// Clusters (blocks, where a cluster is one block) of this shape that the device can run at the
   /// same time.
