@@ -8,17 +8,29 @@ from typing import Any
 from ..testing import cubin
 from . import values
 from .console import Console
-from .conv_options import add_conv_options, conv_cases
-from .options import (
-    add_device_option,
-    add_gemm_options,
-    add_grouped_options,
-    default_device,
-    gemm_cases,
-    grouped_cases,
-)
+from .operations import add_operations
+from .options import add_device_option, default_device
 
 ARCHITECTURES = ("sm_80", "sm_90a")
+
+
+_TEXTS = {
+    "gemm": {
+        "help": "those of certain products alone",
+        "epilog": "Example: cleave compile gemm --m 1:64:*2 --n 4096 --k 4096 --dtype e4m3 "
+        "--scaling row --device h100",
+    },
+    "grouped": {
+        "help": "those of certain grouped products alone",
+        "epilog": "Example: cleave compile grouped --groups 64 --tokens 4096 --n 1408 --k 2048 "
+        "--dtype bf16 --form forward,dgrad,wgrad",
+    },
+    "conv": {
+        "help": "those of certain convolutions alone",
+        "epilog": "Example: cleave compile conv --images 32 --size 56x56 --channels 128 "
+        "--filters 128 --filter-size 3 --stride 2 --padding 1 --kind dgrad --division fast,plain",
+    },
+}
 
 
 def add_parser(subparsers: Any) -> None:
@@ -39,36 +51,11 @@ def add_parser(subparsers: Any) -> None:
     parser.add_argument("--all", action="store_true", help="every architecture")
     parser.set_defaults(run=run, parser=parser)
     operations = parser.add_subparsers(metavar="OPERATION")
-    gemm = operations.add_parser(
-        "gemm",
-        help="those of certain products alone",
-        epilog="Example: cleave compile gemm --m 1:64:*2 --n 4096 --k 4096 --dtype e4m3 "
-        "--scaling row --device h100",
-        allow_abbrev=False,
-    )
-    add_gemm_options(gemm)
-    add_device_option(gemm, "cuda, cuda:<index> or h100; default: the first GPU, else h100")
-    gemm.set_defaults(run=run_products, cases=gemm_cases)
-    groups = operations.add_parser(
-        "grouped",
-        help="those of certain grouped products alone",
-        epilog="Example: cleave compile grouped --groups 64 --tokens 4096 --n 1408 --k 2048 "
-        "--dtype bf16 --form forward,dgrad,wgrad",
-        allow_abbrev=False,
-    )
-    add_grouped_options(groups)
-    add_device_option(groups, "cuda, cuda:<index> or h100; default: the first GPU, else h100")
-    groups.set_defaults(run=run_products, cases=grouped_cases)
-    convolutions = operations.add_parser(
-        "conv",
-        help="those of certain convolutions alone",
-        epilog="Example: cleave compile conv --images 32 --size 56x56 --channels 128 --filters 128 "
-        "--filter-size 3 --stride 2 --padding 1 --kind dgrad --division fast,plain",
-        allow_abbrev=False,
-    )
-    add_conv_options(convolutions)
-    add_device_option(convolutions, "cuda, cuda:<index> or h100; default: the first GPU, else h100")
-    convolutions.set_defaults(run=run_products, cases=conv_cases)
+    add_operations(operations, run_products, _TEXTS, _add_device)
+
+
+def _add_device(parser: argparse.ArgumentParser) -> None:
+    add_device_option(parser, "cuda, cuda:<index> or h100; default: the first GPU, else h100")
 
 
 def run(arguments: argparse.Namespace) -> int:

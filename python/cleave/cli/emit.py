@@ -3,22 +3,14 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+import functools
 from typing import Any
 
 from ..testing.errors import ToolError
 from . import values
 from .compile import ARCHITECTURES
-from .conv_options import add_conv_options, conv_cases
-from .options import (
-    add_device_option,
-    add_gemm_options,
-    add_grouped_options,
-    default_device,
-    gemm_cases,
-    grouped_cases,
-)
+from .operations import add_operations
+from .options import add_device_option, default_device
 
 _TARGETS = {
     "pytorch": "a Python package with an operator of torch",
@@ -26,39 +18,25 @@ _TARGETS = {
 }
 
 
-@dataclass(frozen=True)
-class _Operation:
-    help: str
-    serves: str  # what the emitted project is for
-    example: str  # options
-    add_options: Callable[[argparse.ArgumentParser], None]
-    cases: Callable[[argparse.Namespace], Sequence[Any]]
-
-
-_OPERATIONS = {
-    "gemm": _Operation(
+# Of each: what it is, what the emitted project is for, and options as an example.
+_TEXTS = {
+    "gemm": (
         "a dense matrix product",
         "products of any sizes that the kernel of the planned one serves",
         "--name projection --sourcedir projection --m 4096 --n 4096 --k 4096 --dtype bf16 "
         "--sources cubin",
-        add_gemm_options,
-        gemm_cases,
     ),
-    "grouped": _Operation(
+    "grouped": (
         "products of a mixture of experts: one for each group of tokens",
         "any sizes and numbers of groups that the kernel of the planned product serves",
         "--name experts --sourcedir experts --groups 64 --tokens 4096 --n 1408 --k 2048 "
         "--dtype bf16",
-        add_grouped_options,
-        grouped_cases,
     ),
-    "conv": _Operation(
+    "conv": (
         "a convolution, or one of its gradients",
         "images of any sizes that the kernel of the planned convolution serves",
         "--name layer --sourcedir layer --images 32 --size 56x56 --channels 128 --filters 128 "
         "--filter-size 3 --padding 1",
-        add_conv_options,
-        conv_cases,
     ),
 }
 
@@ -74,21 +52,20 @@ def add_parser(subparsers: Any) -> None:
         operations = targets.add_parser(
             target, help=description, allow_abbrev=False
         ).add_subparsers(metavar="OPERATION", required=True)
-        for name, operation in _OPERATIONS.items():
-            options = operations.add_parser(
-                name,
-                help=operation.help,
-                description=f"Writes {description}, for {operation.serves}. Plans without "
-                "running: no GPU is needed.",
-                epilog=f"Example: cleave emit {target} {name} {operation.example}",
-                allow_abbrev=False,
-            )
-            operation.add_options(options)
-            _add_options(options, target)
-            options.set_defaults(run=run, target=target, cases=operation.cases)
+        texts = {
+            name: {
+                "help": help,
+                "description": f"Writes {description}, for {serves}. Plans without running: no GPU "
+                "is needed.",
+                "epilog": f"Example: cleave emit {target} {name} {example}",
+            }
+            for name, (help, serves, example) in _TEXTS.items()
+        }
+        add_operations(operations, run, texts, functools.partial(_add_options, target))
 
 
-def _add_options(parser: argparse.ArgumentParser, target: str) -> None:
+def _add_options(target: str, parser: argparse.ArgumentParser) -> None:
+    parser.set_defaults(target=target)
     parser.add_argument(
         "--name", required=True, help="of the operation: of namespaces, files and the package"
     )

@@ -9,16 +9,25 @@ from ..testing.case import GemmCase, slice_count
 from ..testing.conv_case import ConvCase
 from ..testing.grouped_case import GroupedCase
 from .console import Console, format_bytes
-from .conv_options import add_conv_options, conv_cases
-from .options import (
-    add_candidates_option,
-    add_device_option,
-    add_gemm_options,
-    add_grouped_options,
-    default_device,
-    gemm_cases,
-    grouped_cases,
-)
+from .operations import add_operations
+from .options import add_candidates_option, add_device_option, default_device
+
+_TEXTS = {
+    "gemm": {
+        "description": "Plans without running: no GPU is needed, and h100 plans as on an H100 SXM.",
+        "epilog": "Example: cleave explain gemm --m 128 --n 128 --k 16384 --device h100",
+    },
+    "grouped": {
+        "description": "Plans without running, as `explain gemm` does: one plan for any sizes of "
+        "the groups.",
+        "epilog": "Example: cleave explain grouped --groups 64 --tokens 4096 --n 1408 --k 2048",
+    },
+    "conv": {
+        "description": "Plans without running, as `explain gemm` does.",
+        "epilog": "Example: cleave explain conv --images 32 --size 56x56 --channels 128 "
+        "--filters 128 --filter-size 3 --stride 2 --padding 1 --kind dgrad --device h100",
+    },
+}
 
 
 def add_parser(subparsers: Any) -> None:
@@ -26,43 +35,12 @@ def add_parser(subparsers: Any) -> None:
         "explain", help="show the plan of a product and why", allow_abbrev=False
     )
     operations = parser.add_subparsers(metavar="OPERATION", required=True)
-    gemm = operations.add_parser(
-        "gemm",
-        help="dense matrix products",
-        description="Plans without running: no GPU is needed, and h100 plans as on an H100 SXM.",
-        epilog="Example: cleave explain gemm --m 128 --n 128 --k 16384 --device h100",
-        allow_abbrev=False,
-    )
-    add_gemm_options(gemm)
-    add_device_option(gemm, "cpu, cuda, cuda:<index> or h100; default: the first GPU, else h100")
-    add_candidates_option(gemm, 12, "candidates to show, cheapest first")
-    gemm.set_defaults(run=run, cases=gemm_cases)
-    groups = operations.add_parser(
-        "grouped",
-        help="products of a mixture of experts: one for each group of tokens",
-        description="Plans without running, as `explain gemm` does: one plan for any sizes of the "
-        "groups.",
-        epilog="Example: cleave explain grouped --groups 64 --tokens 4096 --n 1408 --k 2048",
-        allow_abbrev=False,
-    )
-    add_grouped_options(groups)
-    add_device_option(groups, "cpu, cuda, cuda:<index> or h100; default: the first GPU, else h100")
-    add_candidates_option(groups, 12, "candidates to show, cheapest first")
-    groups.set_defaults(run=run, cases=grouped_cases)
-    convolutions = operations.add_parser(
-        "conv",
-        help="convolutions and their gradients",
-        description="Plans without running, as `explain gemm` does.",
-        epilog="Example: cleave explain conv --images 32 --size 56x56 --channels 128 --filters 128 "
-        "--filter-size 3 --stride 2 --padding 1 --kind dgrad --device h100",
-        allow_abbrev=False,
-    )
-    add_conv_options(convolutions)
-    add_device_option(
-        convolutions, "cpu, cuda, cuda:<index> or h100; default: the first GPU, else h100"
-    )
-    add_candidates_option(convolutions, 12, "candidates to show, cheapest first")
-    convolutions.set_defaults(run=run, cases=conv_cases)
+    add_operations(operations, run, _TEXTS, _add_options)
+
+
+def _add_options(parser: argparse.ArgumentParser) -> None:
+    add_device_option(parser, "cpu, cuda, cuda:<index> or h100; default: the first GPU, else h100")
+    add_candidates_option(parser, 12, "candidates to show, cheapest first")
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -13,22 +13,15 @@ from types import ModuleType
 from typing import Any, TextIO
 
 from ..testing import arrays as array_libraries
-from ..testing import conv, dense, grouped, measure
+from ..testing import measure
 from ..testing.case import GemmCase, slice_count
 from ..testing.conv_case import ConvCase
 from ..testing.errors import one_line
 from ..testing.grouped_case import GroupedCase
 from . import values
 from .console import Console
-from .conv_options import add_conv_options, conv_cases
-from .options import (
-    add_device_option,
-    add_gemm_options,
-    add_grouped_options,
-    default_device,
-    gemm_cases,
-    grouped_cases,
-)
+from .operations import add_operations
+from .options import add_device_option, default_device
 
 Case = GemmCase | GroupedCase | ConvCase
 
@@ -40,45 +33,33 @@ MEASUREMENTS = (
 )  # fmt: skip
 
 
+_TEXTS = {
+    "gemm": {
+        "description": "Times products (on a GPU, with a cold L2 cache) and verifies them.",
+        "epilog": "Examples: cleave profile gemm --m 128 --n 128 --k 1024:65536:*2 "
+        "--dtype fp16,bf16; cleave profile gemm --m 64 --n 2112 --k 7168 --dtype e4m3,i8 "
+        "--scaling row",
+    },
+    "grouped": {
+        "description": "Times grouped products and verifies each group's.",
+        "epilog": "Examples: cleave profile grouped --groups 64 --tokens 4096 --sizes uniform,zipf "
+        "--n 1408 --k 2048 --dtype bf16 --form forward,dgrad,wgrad; cleave profile grouped "
+        "--sizes 10,0,300 --n 4096 --k 7168 --dtype e4m3 --scaling row,block_128x128",
+    },
+    "conv": {
+        "description": "Times convolutions of channels_last tensors and verifies them.",
+        "epilog": "Examples: cleave profile conv --images 32 --size 56x56 --channels 128 "
+        "--filters 64 --filter-size 3 --stride 2 --padding 1 --kind fprop,dgrad,wgrad; cleave "
+        "profile conv --images 32 --size 56x56 --channels 256 --filters 128 --filter-size 1 "
+        "--stride 2 --kind dgrad --division fast,plain --kernel sm90,portable",
+    },
+}
+
+
 def add_parser(subparsers: Any) -> None:
     parser = subparsers.add_parser("profile", help="measure products", allow_abbrev=False)
     operations = parser.add_subparsers(metavar="OPERATION", required=True)
-    gemm = operations.add_parser(
-        "gemm",
-        help="dense matrix products",
-        description="Times products (on a GPU, with a cold L2 cache) and verifies them.",
-        epilog="Examples: cleave profile gemm --m 128 --n 128 --k 1024:65536:*2 --dtype fp16,bf16; "
-        "cleave profile gemm --m 64 --n 2112 --k 7168 --dtype e4m3,i8 --scaling row",
-        allow_abbrev=False,
-    )
-    add_gemm_options(gemm)
-    _add_measuring_options(gemm)
-    gemm.set_defaults(run=run, operation=dense, cases=gemm_cases)
-    groups = operations.add_parser(
-        "grouped",
-        help="products of a mixture of experts: one for each group of tokens",
-        description="Times grouped products and verifies each group's.",
-        epilog="Examples: cleave profile grouped --groups 64 --tokens 4096 --sizes uniform,zipf "
-        "--n 1408 --k 2048 --dtype bf16 --form forward,dgrad,wgrad; cleave profile grouped "
-        "--sizes 10,0,300 --n 4096 --k 7168 --dtype e4m3 --scaling row,block_128x128",
-        allow_abbrev=False,
-    )
-    add_grouped_options(groups)
-    _add_measuring_options(groups)
-    groups.set_defaults(run=run, operation=grouped, cases=grouped_cases)
-    convolutions = operations.add_parser(
-        "conv",
-        help="convolutions and their gradients",
-        description="Times convolutions of channels_last tensors and verifies them.",
-        epilog="Examples: cleave profile conv --images 32 --size 56x56 --channels 128 --filters 64 "
-        "--filter-size 3 --stride 2 --padding 1 --kind fprop,dgrad,wgrad; cleave profile conv "
-        "--images 32 --size 56x56 --channels 256 --filters 128 --filter-size 1 --stride 2 "
-        "--kind dgrad --division fast,plain --kernel sm90,portable",
-        allow_abbrev=False,
-    )
-    add_conv_options(convolutions)
-    _add_measuring_options(convolutions)
-    convolutions.set_defaults(run=run, operation=conv, cases=conv_cases)
+    add_operations(operations, run, _TEXTS, _add_measuring_options)
 
 
 def _add_measuring_options(parser: argparse.ArgumentParser) -> None:

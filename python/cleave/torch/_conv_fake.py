@@ -24,41 +24,19 @@ def register() -> None:
     )
 
 
-def _conv(
-    input: Tensor,
-    weight: Tensor,
-    bias: Tensor | None = None,
-    stride: Sequence[int] = (1,),
-    padding: Sequence[int] = (0,),
-    dilation: Sequence[int] = (1,),
-    groups: int = 1,
-    *_: Any,
-    out_dtype: torch.dtype | None = None,
-    **__: Any,
-) -> Tensor:
-    sizes = output_sizes(input.shape, weight.shape, stride, padding, dilation)
-    return _new(input, (input.shape[0], weight.shape[0], *sizes), out_dtype)
+def _conv(call: Any) -> Tensor:
+    sizes = output_sizes(
+        call.input.shape, call.weight.shape, call.stride, call.padding, call.dilation
+    )
+    return _new(call.input, (call.input.shape[0], call.weight.shape[0], *sizes), call.out_dtype)
 
 
-def _conv_dgrad(
-    input_size: Sequence[int],
-    weight: Tensor,
-    grad_output: Tensor,
-    *_: Any,
-    out_dtype: torch.dtype | None = None,
-    **__: Any,
-) -> Tensor:
-    return _new(grad_output, input_size, out_dtype)
+def _conv_dgrad(call: Any) -> Tensor:
+    return _new(call.grad_output, call.input_size, call.out_dtype)
 
 
-def _conv_wgrad(
-    input: Tensor,
-    weight_size: Sequence[int],
-    *_: Any,
-    out_dtype: torch.dtype | None = None,
-    **__: Any,
-) -> Tensor:
-    return _new(input, weight_size, out_dtype)
+def _conv_wgrad(call: Any) -> Tensor:
+    return _new(call.input, call.weight_size, call.out_dtype)
 
 
 def output_sizes(

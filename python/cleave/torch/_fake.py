@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -35,10 +36,16 @@ def register() -> None:
     )
 
 
-def declare(results: Mapping[str, Callable[..., Any]]) -> None:
-    """By the operators' names; of their `out` forms as well."""
+# Of arguments that only an overload has.
+_ELSE = {"activation": "none", "out_dtype": None, "indptr": None, "starts": None, "counts": None}
+
+
+def declare(results: Mapping[str, Callable[[Any], Any]]) -> None:
+    """By the operators' names, from arguments that have theirs; of their `out` forms as well."""
     for name, result in results.items():
-        torch.library.register_fake(f"cleave::{name}", result)
+        operator, _, overload = name.partition(".")
+        schema = getattr(getattr(torch.ops.cleave, operator), overload or "default")._schema
+        torch.library.register_fake(f"cleave::{name}", _with_names(schema, result))
     for name in dict.fromkeys(name.partition(".")[0] for name in results):
         overloads = getattr(torch.ops.cleave, name)
         if hasattr(overloads, "out"):
@@ -46,60 +53,39 @@ def declare(results: Mapping[str, Callable[..., Any]]) -> None:
             _negated.refuse(overloads.out)
 
 
+def _with_names(schema: Any, result: Callable[[Any], Any]) -> Callable[..., Any]:
+    names = [argument.name for argument in schema.arguments]
+    given = {a.name: a.default_value for a in schema.arguments if a.has_default_value()}
+
+    def fake(*arguments: Any, **keywords: Any) -> Any:
+        by_position = dict(zip(names, arguments, strict=False))
+        return result(SimpleNamespace(**_ELSE | given | by_position | keywords))
+
+    return fake
+
+
 def _nothing(*_: Any, **__: Any) -> None:
     """All that an `out` form does is write."""
 
 
-def _gemm(
-    a: Tensor,
-    b: Tensor,
-    *_: Any,
-    activation: str = "none",
-    out_dtype: torch.dtype | None = None,
-    **__: Any,
-) -> Tensor:
-    return _product(a, b, out_dtype or default_dtype(a), activation)
+def _gemm(call: Any) -> Tensor:
+    return _product(call.a, call.b, call.out_dtype or default_dtype(call.a), call.activation)
 
 
-def _scaled_gemm(
-    a: Tensor,
-    b: Tensor,
-    scale_a: Tensor | None,
-    scale_b: Tensor | None,
-    bias: Tensor | None = None,
-    out_dtype: torch.dtype | None = None,
-    *_: Any,
-    activation: str = "none",
-    **__: Any,
-) -> Tensor:
-    return _product(a, b, out_dtype or default_dtype(a, scale_a), activation)
+def _scaled_gemm(call: Any) -> Tensor:
+    dtype = call.out_dtype or default_dtype(call.a, call.scale_a)
+    return _product(call.a, call.b, dtype, call.activation)
 
 
-def _grouped_gemm(
-    a: Tensor,
-    b: Tensor,
-    offs: Tensor | None = None,
-    bias: Tensor | None = None,
-    out_dtype: torch.dtype | None = None,
-    scale_a: Tensor | None = None,
-    scale_b: Tensor | None = None,
-    use_fast_accum: bool = False,
-    c: Tensor | None = None,
-    indptr: Tensor | None = None,
-    starts: Tensor | None = None,
-    sizes: Tensor | None = None,
-    counts: Tensor | None = None,
-    *,
-    activation: str = "none",
-    **__: Any,
-) -> Tensor:
-    dtype = out_dtype or default_dtype(a, scale_a)
+def _grouped_gemm(call: Any) -> Tensor:
+    a, b = call.a, call.b
+    dtype = call.out_dtype or default_dtype(a, call.scale_a)
     if a.dim() == b.dim() == 3:
-        return _product(a, b, dtype, activation)
+        return _product(a, b, dtype, call.activation)
     _check_operands(a, b)
-    shape = (a.shape[-2], _columns(b, activation))
+    shape = (a.shape[-2], _columns(b, call.activation))
     if a.dim() == b.dim():
-        shape = (_group_count(offs, indptr, starts, counts), *shape)
+        shape = (_group_count(call.offs, call.indptr, call.starts, call.counts), *shape)
     return a.new_empty(shape, dtype=dtype)
 
 
@@ -137,13 +123,12 @@ def default_dtype(a: Tensor, scale: Tensor | None = None) -> torch.dtype:
     return torch.int32 if a.dtype == torch.int8 and scale is None else torch.bfloat16
 
 
-def _quantize(
-    x: Tensor,
-    dtype: torch.dtype,
-    granularity: str = "row",
-    smooth: Tensor | None = None,
-    *,
-    scale_major: str = "k",
+def _quantize(call: Any) -> tuple[Tensor, Tensor]:
+    return _quantized(call.x, call.dtype, call.granularity, call.scale_major)
+
+
+def _quantized(
+    x: Tensor, dtype: torch.dtype, granularity: str, scale_major: str = "k"
 ) -> tuple[Tensor, Tensor]:
     rows, cols = _scale_shape(x, granularity)
     if scale_major == "mn":
@@ -153,57 +138,51 @@ def _quantize(
     return _packed(x, dtype), scale
 
 
-def _quantize_asymmetric(
-    x: Tensor, granularity: str = "row", smooth: Tensor | None = None
-) -> tuple[Tensor, Tensor, Tensor]:
-    q, scale = _quantize(x, torch.int8, granularity)
+def _quantize_asymmetric(call: Any) -> tuple[Tensor, Tensor, Tensor]:
+    q, scale = _quantized(call.x, torch.int8, call.granularity)
     return q, scale, torch.empty_like(scale, dtype=torch.int32)
 
 
-def _quantize_static(x: Tensor, scale: Tensor, dtype: torch.dtype, *_: Any, **__: Any) -> Tensor:
-    return _packed(x, dtype)
+def _quantize_static(call: Any) -> Tensor:
+    return _packed(call.x, call.dtype)
 
 
-def _quantize_grouped(
-    x: Tensor, offs: Tensor, dtype: torch.dtype, *, scale_major: str = "k"
-) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-    q, scale = _quantize(x, dtype, "block_1x128", scale_major=scale_major)
+def _quantize_grouped(call: Any) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    x, offs = call.x, call.offs
+    q, scale = _quantized(x, call.dtype, "block_1x128", call.scale_major)
     (rows, cols), groups = x.shape, offs.shape[0]
     blocks = (rows + (_BLOCK - 1) * torch.sym_min(groups, rows)) // _BLOCK
     scale_t = x.new_empty((blocks, cols), dtype=torch.float32).t()
-    q_t = x.new_empty((cols, blocks * _BLOCK), dtype=dtype)
+    q_t = x.new_empty((cols, blocks * _BLOCK), dtype=call.dtype)
     return q, scale, q_t, scale_t, offs.new_empty(groups, dtype=torch.int32)
 
 
-def _moe_expert_offsets(expert_ids: Tensor, num_experts: int) -> Tensor:
-    return expert_ids.new_empty(num_experts, dtype=torch.int32)
+def _moe_expert_offsets(call: Any) -> Tensor:
+    return call.expert_ids.new_empty(call.num_experts, dtype=torch.int32)
 
 
-def _moe_sort_tokens(expert_ids: Tensor, num_experts: int) -> tuple[Tensor, Tensor]:
-    indices = expert_ids.new_empty(expert_ids.numel(), dtype=torch.int32)
-    return _moe_expert_offsets(expert_ids, num_experts), indices
+def _moe_sort_tokens(call: Any) -> tuple[Tensor, Tensor]:
+    indices = call.expert_ids.new_empty(call.expert_ids.numel(), dtype=torch.int32)
+    return _moe_expert_offsets(call), indices
 
 
-def _moe_permute(x: Tensor, expert_ids: Tensor, num_experts: int) -> tuple[Tensor, Tensor, Tensor]:
-    rows = x.new_empty(expert_ids.numel(), x.shape[1])
-    return rows, *_moe_sort_tokens(expert_ids, num_experts)
+def _moe_permute(call: Any) -> tuple[Tensor, Tensor, Tensor]:
+    rows = call.x.new_empty(call.expert_ids.numel(), call.x.shape[1])
+    return rows, *_moe_sort_tokens(call)
 
 
-def _moe_gather(x: Tensor, indices: Tensor) -> Tensor:
-    return x.new_empty(indices.shape[0], x.shape[1])
+def _moe_gather(call: Any) -> Tensor:
+    return call.x.new_empty(call.indices.shape[0], call.x.shape[1])
 
 
-def _moe_unpermute(
-    y: Tensor, indices: Tensor, weights: Tensor | None = None, top_k: int | None = None
-) -> Tensor:
-    tokens = y.shape[0] // (top_k or 1) if weights is None else weights.shape[0]
+def _moe_unpermute(call: Any) -> Tensor:
+    y, weights = call.y, call.weights
+    tokens = y.shape[0] // (call.top_k or 1) if weights is None else weights.shape[0]
     return y.new_empty(tokens, y.shape[1])
 
 
-def _moe_unpermute_backward(
-    grad: Tensor, y: Tensor, indices: Tensor, weights: Tensor
-) -> tuple[Tensor, Tensor]:
-    return y.new_empty(y.shape), weights.new_empty(weights.shape)
+def _moe_unpermute_backward(call: Any) -> tuple[Tensor, Tensor]:
+    return call.y.new_empty(call.y.shape), call.weights.new_empty(call.weights.shape)
 
 
 def _packed(x: Tensor, dtype: torch.dtype) -> Tensor:
