@@ -1,5 +1,5 @@
-"""The public C++ headers: each compiles alone, says what it needs where that is missing, and all that
-a program needs is among them."""
+"""The public C++ headers: each compiles alone, says what it needs where that is missing, and they
+are all that a program needs."""
 
 from __future__ import annotations
 
