@@ -11,7 +11,7 @@ namespace cleave {
 struct DeviceInfo {
   std::string name;
   int compute_capability = 0;  ///< 90 for an H100
-  int multiprocessors = 0;
+  int num_sms = 0;
   int shared_memory_per_block = 0;  ///< opt-in maximum, bytes
   int l2_bytes = 0;
   double memory_gb_per_s = 0;  ///< theoretical

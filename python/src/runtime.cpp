@@ -20,7 +20,7 @@ nb::dict device_dict(int device) {
   nb::dict info;
   info["name"] = found.name;
   info["compute_capability"] = found.compute_capability;
-  info["multiprocessors"] = found.multiprocessors;
+  info["multiprocessors"] = found.num_sms;
   info["shared_memory_per_block"] = found.shared_memory_per_block;
   info["l2_bytes"] = found.l2_bytes;
   info["memory_gb_per_s"] = found.memory_gb_per_s;

@@ -1,10 +1,10 @@
-// How threads stand in for the blocks of a GPU. Workers are claimed one at a time by whatever
+// How threads stand in for the CTAs of a GPU. Workers are claimed one at a time by whatever
 // threads there are, so a worker may only wait for workers claimed before it:
 //
 // - none, cluster: a worker is one tile (a cluster's, with all slices, added in rank order). Nobody
 //   waits.
-// - serial: a worker is one unit. It waits for the slice before it, which is an earlier worker.
-// - parallel: a worker is one unit. The reductions are a second region, after all of them.
+// - serial: a worker is one work tile. It waits for the slice before it, which is an earlier worker.
+// - parallel: a worker is one work tile. The reductions are a second region, after all of them.
 // - stream_k: the last to compute a part of a tile adds its parts up. Nobody waits.
 
 #include "cpu/executor.h"
@@ -48,13 +48,13 @@ class Executor {
     }
   }
   template <SplitKMode mode>
-  Walk<mode, G> walk(uint32_t worker, uint32_t rank = 0) const {
+  TileScheduler<mode, G> scheduler(uint32_t worker, uint32_t rank = 0) const {
     return {schedule_, worker, workers_, rank, table()};
   }
   TileFinder<G> finder() const { return {schedule_, table()}; }
 
-  void finish(const TileSpot& spot, const Sum* sums) const {
-    epilogue_(spot, 0, tiling_.tile_m, sums);
+  void finish(const TileCoord& coord, const Sum* sums) const {
+    epilogue_(coord, 0, tiling_.tile_m, sums);
   }
   Sum* partial(size_t index) const { return partials_ + index * tiling_.tile_elements(); }
   std::atomic<uint32_t>& counter(uint32_t index) const { return counters_[index]; }
@@ -122,10 +122,10 @@ template <class Sum, Grouping G>
 void Executor<Sum, G>::run_tiles() {
   run_in_order(threads_, workers_, [&](uint32_t thread, uint32_t worker) {
     Scratch<Sum>& scratch = scratch_[thread];
-    auto units = walk<SplitKMode::none>(worker);
-    for (WorkUnit unit; units.next(unit);) {
-      product_(unit, scratch, scratch.sums);
-      finish(unit, scratch.sums);
+    auto tiles = scheduler<SplitKMode::none>(worker);
+    for (WorkTile work; tiles.next(work);) {
+      product_(work, scratch, scratch.sums);
+      finish(work, scratch.sums);
     }
   });
 }
@@ -134,13 +134,13 @@ template <class Sum, Grouping G>
 void Executor<Sum, G>::run_clusters() {
   run_in_order(threads_, workers_, [&](uint32_t thread, uint32_t worker) {
     Scratch<Sum>& scratch = scratch_[thread];
-    WorkUnit unit;
+    WorkTile work;
     for (uint32_t rank = 0; rank < schedule_.slices; ++rank) {
-      walk<SplitKMode::cluster>(worker, rank).next(unit);
-      product_(unit, scratch, rank == 0 ? scratch.sums : scratch.share);
+      scheduler<SplitKMode::cluster>(worker, rank).next(work);
+      product_(work, scratch, rank == 0 ? scratch.sums : scratch.share);
       if (rank > 0) add_tiles(scratch.sums, scratch.share, scratch.sums);
     }
-    finish(unit, scratch.sums);
+    finish(work, scratch.sums);
   });
 }
 
@@ -148,18 +148,18 @@ template <class Sum, Grouping G>
 void Executor<Sum, G>::run_serial() {
   run_in_order(threads_, workers_, [&](uint32_t thread, uint32_t worker) {
     Scratch<Sum>& scratch = scratch_[thread];
-    auto units = walk<SplitKMode::serial>(worker);
-    for (WorkUnit unit; units.next(unit);) {
-      product_(unit, scratch, scratch.sums);
-      std::atomic<uint32_t>& turn = counter(unit.tile);
-      Sum* const total = partial(unit.tile);
-      for (uint32_t slice = turn.load(); slice != unit.slice; slice = turn.load()) turn.wait(slice);
-      if (unit.slice > 0) add_tiles(total, scratch.sums, scratch.sums);
-      if (unit.slice + 1 == schedule_.slices) {
-        finish(unit, scratch.sums);
+    auto tiles = scheduler<SplitKMode::serial>(worker);
+    for (WorkTile work; tiles.next(work);) {
+      product_(work, scratch, scratch.sums);
+      std::atomic<uint32_t>& turn = counter(work.tile);
+      Sum* const total = partial(work.tile);
+      for (uint32_t slice = turn.load(); slice != work.slice; slice = turn.load()) turn.wait(slice);
+      if (work.slice > 0) add_tiles(total, scratch.sums, scratch.sums);
+      if (work.slice + 1 == schedule_.slices) {
+        finish(work, scratch.sums);
       } else {
         std::copy_n(scratch.sums, tiling_.tile_elements(), total);
-        turn.store(unit.slice + 1);
+        turn.store(work.slice + 1);
         turn.notify_all();
       }
     }
@@ -169,30 +169,30 @@ void Executor<Sum, G>::run_serial() {
 template <class Sum, Grouping G>
 void Executor<Sum, G>::run_parallel() {
   run_in_order(threads_, workers_, [&](uint32_t thread, uint32_t worker) {
-    auto units = walk<SplitKMode::parallel>(worker);
-    for (WorkUnit unit; units.next(unit);) {
-      product_(unit, scratch_[thread], partial(size_t(unit.tile) * schedule_.slices + unit.slice));
+    auto tiles = scheduler<SplitKMode::parallel>(worker);
+    for (WorkTile work; tiles.next(work);) {
+      product_(work, scratch_[thread], partial(size_t(work.tile) * schedule_.slices + work.slice));
     }
   });
 
   const uint32_t width = tiling_.tile_n;
-  const Shares rows(tiling_.tile_m, tiling_.reduce_chunks);
+  const EvenPartition rows(tiling_.tile_m, tiling_.reduce_chunks);
   const uint32_t reductions = tiles_ * tiling_.reduce_chunks;
   run_in_order(threads_, reductions, [&](uint32_t thread, uint32_t index) {
     const uint32_t tile = index / tiling_.reduce_chunks, chunk = index % tiling_.reduce_chunks;
-    TileSpot spot;
-    finder().find(tile, spot);
+    TileCoord coord;
+    finder().find(tile, coord);
     const uint32_t first = rows.begin(chunk), last = rows.begin(chunk + 1);
     Sum* const sums = scratch_[thread].sums;
-    const Sum* const shares = partial(size_t(tile) * schedule_.slices);
+    const Sum* const partials = partial(size_t(tile) * schedule_.slices);
     for (uint32_t i = first * width; i < last * width; ++i) {
-      Sum sum = shares[i];
+      Sum sum = partials[i];
       for (uint32_t slice = 1; slice < schedule_.slices; ++slice) {
-        sum = add(sum, shares[size_t(slice) * tiling_.tile_elements() + i]);
+        sum = add(sum, partials[size_t(slice) * tiling_.tile_elements() + i]);
       }
       sums[i] = sum;
     }
-    epilogue_(spot, first, last, sums);
+    epilogue_(coord, first, last, sums);
   });
 }
 
@@ -200,21 +200,21 @@ template <class Sum, Grouping G>
 void Executor<Sum, G>::run_stream_k() {
   run_in_order(threads_, workers_, [&](uint32_t thread, uint32_t worker) {
     Scratch<Sum>& scratch = scratch_[thread];
-    auto units = walk<SplitKMode::stream_k>(worker);
-    for (WorkUnit unit; units.next(unit);) {
-      if (unit.parts == 1) {
-        product_(unit, scratch, scratch.sums);
-        finish(unit, scratch.sums);
+    auto tiles = scheduler<SplitKMode::stream_k>(worker);
+    for (WorkTile work; tiles.next(work);) {
+      if (work.parts == 1) {
+        product_(work, scratch, scratch.sums);
+        finish(work, scratch.sums);
         continue;
       }
       // Successive workers hold the parts; one may hold the first of a tile and another's rest.
-      const uint32_t owner = worker - unit.slice;
+      const uint32_t owner = worker - work.slice;
       const auto part = [&](uint32_t i) { return partial(i == 0 ? workers_ + owner : owner + i); };
-      product_(unit, scratch, part(unit.slice));
-      if (counter(owner).fetch_add(1) + 1 != unit.parts) continue;
+      product_(work, scratch, part(work.slice));
+      if (counter(owner).fetch_add(1) + 1 != work.parts) continue;
       add_tiles(part(0), part(1), scratch.sums);
-      for (uint32_t i = 2; i < unit.parts; ++i) add_tiles(scratch.sums, part(i), scratch.sums);
-      finish(unit, scratch.sums);
+      for (uint32_t i = 2; i < work.parts; ++i) add_tiles(scratch.sums, part(i), scratch.sums);
+      finish(work, scratch.sums);
     }
   });
 }

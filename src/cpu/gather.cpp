@@ -10,7 +10,7 @@
 namespace cleave::cpu {
 namespace {
 
-GridSpot locate(const ConvClass& c, uint32_t pixel) {
+PixelCoord locate(const ConvClass& c, uint32_t pixel) {
   return c.pixels.locate<kConvAxes, true>(pixel);
 }
 
@@ -27,7 +27,7 @@ Gather::Gather(const GemmProblem& problem, const GemmArguments& arguments) {
   }
 }
 
-int64_t Gather::find(const ConvClass& c, const GridSpot& pixel, const GridSpot& tap) const {
+int64_t Gather::find(const ConvClass& c, const PixelCoord& pixel, const PixelCoord& tap) const {
   int64_t number = pixel.image;
   for (uint32_t i = 0; i < kConvAxes; ++i) {
     const auto at = uint32_t(c.gathered_at(pixel, tap, i));  // before the tensor: far beyond it
@@ -44,7 +44,7 @@ template <DType type>
   constexpr uint32_t width = kMicroRows;
   for (uint32_t begin = 0; begin < pixels.count; begin += width, out += width * depth.count) {
     const uint32_t used = min_of(width, pixels.count - begin);
-    GridSpot rows[width];
+    PixelCoord rows[width];
     for (uint32_t i = 0; i < used; ++i) rows[i] = locate(c, pixels.first + begin + i);
     for_each_tap(c, channels_, depth, [&](const TapRun& run) {
       for (uint32_t i = 0; i < width; ++i) {
@@ -68,12 +68,12 @@ template <DType type>
 [[gnu::noinline]] void Gather::pack_columns(const ConvClass& c, int64_t group, Span columns,
                                             Span pixels, float* out) const {
   constexpr uint32_t width = kMicroColumns;
-  GridSpot spots[kMaxTileK];
-  for (uint32_t p = 0; p < pixels.count; ++p) spots[p] = locate(c, pixels.first + p);
+  PixelCoord coords[kMaxTileK];
+  for (uint32_t p = 0; p < pixels.count; ++p) coords[p] = locate(c, pixels.first + p);
   const auto copy = [&](const TapRun& run, uint32_t count) {
     float* to = out + run.begin;
     for (uint32_t p = 0; p < pixels.count; ++p, to += width) {
-      const int64_t found = find(c, spots[p], run.tap);
+      const int64_t found = find(c, coords[p], run.tap);
       if (found == kOutside) {
         for (uint32_t j = 0; j < count; ++j) to[j] = 0.0f;
         continue;

@@ -10,7 +10,7 @@ namespace cleave::cpu {
 
 /// Part of taps x channels that lies in one tap.
 struct TapRun {
-  GridSpot tap;
+  PixelCoord tap;
   uint32_t channel;  // its first
   uint32_t begin;    // in the span that it is of
   uint32_t count;
@@ -46,7 +46,7 @@ class Gather {
   void pack_columns(const ConvClass& c, int64_t group, Span columns, Span pixels, float* out) const;
 
   /// The offset, in a group, of the pixel on which `tap` lands; kOutside if it is padding.
-  int64_t find(const ConvClass& c, const GridSpot& pixel, const GridSpot& tap) const;
+  int64_t find(const ConvClass& c, const PixelCoord& pixel, const PixelCoord& tap) const;
 
   static constexpr int64_t kOutside = -1;
 

@@ -10,37 +10,37 @@ Operands::Operands(const GemmProblem& problem, const GemmArguments& arguments, c
   if (problem.conv.kind != Conv::none) gather_.emplace(problem, arguments);
 }
 
-void Operands::pack_a(const TileSpot& spot, Span rows, Span k, float* out) const {
+void Operands::pack_a(const TileCoord& coord, Span rows, Span k, float* out) const {
   if (gathers_a(problem_.conv)) {
-    return gather_->pack_a(tiling_.classes[spot.conv_class], spot.batch, rows, k, out);
+    return gather_->pack_a(tiling_.classes[coord.conv_class], coord.batch, rows, k, out);
   }
   const MatrixLayout& a = problem_.a;
   cpu::pack_a({a.dtype, arguments_.a,
-               spot.batch * a.stride_batch + rows.first * a.stride_row + k.first * a.stride_col,
+               coord.batch * a.stride_batch + rows.first * a.stride_row + k.first * a.stride_col,
                a.stride_row, a.stride_col, rows.count, k.count},
               k.count, out);
 }
 
-void Operands::pack_b(const TileSpot& spot, Span columns, Span k, float* out) const {
+void Operands::pack_b(const TileCoord& coord, Span columns, Span k, float* out) const {
   switch (problem_.conv.kind) {
     case Conv::wgrad:
-      return gather_->pack_b(tiling_.classes[spot.conv_class], spot.batch, columns, k, out);
+      return gather_->pack_b(tiling_.classes[coord.conv_class], coord.batch, columns, k, out);
     case Conv::dgrad:
-      return pack_filters(spot, columns, k, out);
+      return pack_filters(coord, columns, k, out);
     default:
       break;
   }
   const MatrixLayout& b = problem_.b;
   cpu::pack_b({b.dtype, arguments_.b,
-               spot.batch * b.stride_batch + columns.first * b.stride_col + k.first * b.stride_row,
+               coord.batch * b.stride_batch + columns.first * b.stride_col + k.first * b.stride_row,
                b.stride_col, b.stride_row, columns.count, k.count},
               k.count, out);
 }
 
-void Operands::pack_filters(const TileSpot& spot, Span columns, Span k, float* out) const {
+void Operands::pack_filters(const TileCoord& coord, Span columns, Span k, float* out) const {
   const MatrixLayout& b = problem_.b;
-  const ConvClass& c = tiling_.classes[spot.conv_class];
-  const int64_t first = spot.batch * b.stride_batch + columns.first;
+  const ConvClass& c = tiling_.classes[coord.conv_class];
+  const int64_t first = coord.batch * b.stride_batch + columns.first;
   for_each_tap(c, gather_->channels(), k, [&](const TapRun& run) {
     const int64_t tap = c.filter_tap(run.tap) * problem_.conv.channels;
     cpu::pack_b({b.dtype, arguments_.b, first + tap + run.channel * b.stride_row, b.stride_col,

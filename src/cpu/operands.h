@@ -15,14 +15,14 @@ class Operands {
  public:
   Operands(const GemmProblem& problem, const GemmArguments& arguments, const Tiling& tiling);
 
-  /// `k` of some rows of A, or columns of B, that the tile at `spot` needs. In fprop and dgrad, rows
+  /// `k` of some rows of A, or columns of B, that the tile at `coord` needs. In fprop and dgrad, rows
   /// are pixels of the tile's class, and K is the taps of the class x channels.
-  void pack_a(const TileSpot& spot, Span rows, Span k, float* out) const;
-  void pack_b(const TileSpot& spot, Span columns, Span k, float* out) const;
+  void pack_a(const TileCoord& coord, Span rows, Span k, float* out) const;
+  void pack_b(const TileCoord& coord, Span columns, Span k, float* out) const;
 
  private:
   /// dgrad's B: of the filters' taps only those of the class.
-  void pack_filters(const TileSpot& spot, Span columns, Span k, float* out) const;
+  void pack_filters(const TileCoord& coord, Span columns, Span k, float* out) const;
 
   const GemmProblem& problem_;
   const GemmArguments& arguments_;

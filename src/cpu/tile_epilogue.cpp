@@ -60,37 +60,38 @@ TileEpilogue<Sum>::TileEpilogue(const GemmProblem& problem, const GemmArguments&
 }
 
 template <class Sum>
-void TileEpilogue<Sum>::operator()(const TileSpot& spot, uint32_t begin, uint32_t end,
+void TileEpilogue<Sum>::operator()(const TileCoord& coord, uint32_t begin, uint32_t end,
                                    const Sum* sums) const {
-  const TileArea area = area_of(problem_, tiling_, spot);
-  const bool empty = tiling_.grouping == Grouping::k ? spot.range.size() == 0 : problem_.k == 0;
+  const TileArea area = area_of(problem_, tiling_, coord);
+  const bool empty = tiling_.grouping == Grouping::k ? coord.range.size() == 0 : problem_.k == 0;
   const uint32_t ups = tiling_.columns();  // under swiglu: where they begin in a line of sums
-  EpilogueLine column_lines[kMaxTileN];
+  BroadcastValues column_values[kMaxTileN];
   for (uint32_t part = 0; part < tiling_.parts; ++part) {
     const uint32_t column = part * params_.n + area.column;
     for (uint32_t j = 0; j < area.columns; ++j) {
-      column_lines[part * ups + j] = epilogue_column(kind_, params_, column + j, spot.batch);
+      column_values[part * ups + j] = column_broadcast(kind_, params_, column + j, coord.batch);
     }
   }
   for (uint32_t i = begin; i < min_of(end, area.rows); ++i) {
     const Sum* const line = sums + i * tiling_.tile_n;
-    const uint32_t row = tiling_.row_of_d(spot, area.row + i);
-    const EpilogueLine row_line = epilogue_row(kind_, params_, row, spot.batch);
+    const uint32_t row = tiling_.row_of_d(coord, area.row + i);
+    const BroadcastValues row_values = row_broadcast(kind_, params_, row, coord.batch);
     const auto at = [&](uint32_t j) {
-      return EpilogueSpot{row, area.column + j, spot.batch, empty};
+      return ElementCoord{row, area.column + j, coord.batch, empty};
     };
     if constexpr (std::is_same_v<Sum, int32_t>) {
       if (kind_.d == DType::i32) {
         int32_t integers[kMaxTileN];
         for (uint32_t j = 0; j < area.columns; ++j) {
-          integers[j] = epilogue_integer(kind_, params_, line[j], row_line, column_lines[j], at(j));
+          integers[j] =
+              epilogue_integer(kind_, params_, line[j], row_values, column_values[j], at(j));
         }
-        store_line(integers, area.columns, row, area.column, spot.batch);
+        store_line(integers, area.columns, row, area.column, coord.batch);
         continue;
       }
     }
     const auto value_of = [&](uint32_t j) {  // of a gate or, from `ups` on, of an up
-      return epilogue_value(kind_, params_, line[j], row_line, column_lines[j], at(j));
+      return epilogue_value(kind_, params_, line[j], row_values, column_values[j], at(j));
     };
     float values[kMaxTileN];
     for (uint32_t j = 0; j < area.columns; ++j) {
@@ -101,7 +102,7 @@ void TileEpilogue<Sum>::operator()(const TileSpot& spot, uint32_t begin, uint32_
       const float factor = stored_factor(kind_, params_);
       for (uint32_t j = 0; j < area.columns; ++j) values[j] *= factor;
     }
-    store_line(values, area.columns, row, area.column, spot.batch);
+    store_line(values, area.columns, row, area.column, coord.batch);
   }
 }
 

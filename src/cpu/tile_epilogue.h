@@ -14,7 +14,7 @@ class TileEpilogue {
   TileEpilogue(const GemmProblem& problem, const GemmArguments& arguments, const Tiling& tiling);
 
   /// Rows [begin, end) of a tile, as far as they lie in D. `sums`: of the whole tile.
-  void operator()(const TileSpot& spot, uint32_t begin, uint32_t end, const Sum* sums) const;
+  void operator()(const TileCoord& coord, uint32_t begin, uint32_t end, const Sum* sums) const;
 
   /// Zeros for a range of the grouped dimension of D.
   void zero(GroupRange range) const;

@@ -47,22 +47,22 @@ TileProduct<Sum>::TileProduct(const GemmProblem& problem, const GemmArguments& a
       micro_kernel_(micro_kernel()) {}
 
 template <class Sum>
-void TileProduct<Sum>::operator()(const WorkUnit& unit, Scratch<Sum>& scratch, Sum* sums) const {
+void TileProduct<Sum>::operator()(const WorkTile& work, Scratch<Sum>& scratch, Sum* sums) const {
   const GemmProblem& p = problem_;
   const Tiling& t = tiling_;
-  const TileArea area = area_of(p, t, unit);
+  const TileArea area = area_of(p, t, work);
 
   std::fill_n(sums, t.tile_elements(), Sum(0));
-  for (uint32_t i = 0; i < unit.k_count; ++i) {
-    const uint32_t first = area.k.begin + unit.k_block(i) * t.tile_k;
+  for (uint32_t i = 0; i < work.k_count; ++i) {
+    const uint32_t first = area.k.begin + work.k_block(i) * t.tile_k;
     const uint32_t k = min_of(t.tile_k, area.k.end - first);
-    operands_.pack_a(unit, {area.row, area.rows}, {first, k}, scratch.a);
+    operands_.pack_a(work, {area.row, area.rows}, {first, k}, scratch.a);
     for (uint32_t part = 0; part < t.parts; ++part) {
       const uint32_t column = part * uint32_t(p.n) + area.column;
-      operands_.pack_b(unit, {column, area.columns}, {first, k}, scratch.b);
+      operands_.pack_b(work, {column, area.columns}, {first, k}, scratch.b);
       for (uint32_t j = 0; j < area.columns; j += kMicroColumns) {
         for (uint32_t r = 0; r < area.rows; r += kMicroRows) {
-          multiply({unit.batch, area.row + r, column + j, first, k}, scratch.a + r * k,
+          multiply({work.batch, area.row + r, column + j, first, k}, scratch.a + r * k,
                    scratch.b + j * k, sums + r * t.tile_n + part * t.columns() + j);
         }
       }

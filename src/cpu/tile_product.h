@@ -1,4 +1,4 @@
-// The mainloop of the CPU backend: one work unit's share of A @ B.
+// The mainloop of the CPU backend: one work tile's share of A @ B.
 #pragma once
 
 #include "cleave/gemm.h"
@@ -32,9 +32,9 @@ class TileProduct {
  public:
   TileProduct(const GemmProblem& problem, const GemmArguments& arguments, const Tiling& tiling);
 
-  /// sums[tile_m][tile_n] = the unit's K blocks of A @ B, times the scales of blocks; zeros where
-  /// the unit has none. Rows and columns beyond M and N are zeros.
-  void operator()(const WorkUnit& unit, Scratch<Sum>& scratch, Sum* sums) const;
+  /// sums[tile_m][tile_n] = the work tile's K blocks of A @ B, times the scales of blocks; zeros where
+  /// the work tile has none. Rows and columns beyond M and N are zeros.
+  void operator()(const WorkTile& work, Scratch<Sum>& scratch, Sum* sums) const;
 
  private:
   /// `k` elements of K from `first` on, for the micro-tile at (row, column) of D.

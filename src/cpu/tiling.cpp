@@ -106,7 +106,7 @@ Tiling make_tiling(const GemmProblem& problem, SplitKMode mode, uint32_t slices)
   shape.batches = uint32_t(problem.batch);
   shape.k_blocks = ceil_div(t.depth, t.tile_k);
   shape.slices = slices;
-  if (mode == SplitKMode::stream_k) shape.workers = kStreamWorkers;
+  if (mode == SplitKMode::stream_k) shape.clusters = kStreamWorkers;
   if (rows_have_classes) deal_classes(problem, t, shape);
   t.tiles = shape.tiles_m * shape.tiles_n * shape.batches;
   if (mode == SplitKMode::stream_k && t.grouping != Grouping::classes) {
@@ -121,18 +121,18 @@ Tiling make_tiling(const GemmProblem& problem, SplitKMode mode, uint32_t slices)
   return t;
 }
 
-TileArea area_of(const GemmProblem& problem, const Tiling& tiling, const TileSpot& spot) {
+TileArea area_of(const GemmProblem& problem, const Tiling& tiling, const TileCoord& coord) {
   const auto range = [&](Grouping dimension, int64_t size) {
-    return tiling.grouping == dimension ? spot.range : GroupRange{0, uint32_t(size)};
+    return tiling.grouping == dimension ? coord.range : GroupRange{0, uint32_t(size)};
   };
   const GroupRange rows =
-      tiling.grouping == Grouping::classes ? spot.range : range(Grouping::m, problem.m);
+      tiling.grouping == Grouping::classes ? coord.range : range(Grouping::m, problem.m);
   const GroupRange columns = range(Grouping::n, problem.n);
   const GroupRange k = gathers_a(problem.conv)
-                           ? GroupRange{0, class_depth(problem, tiling.classes[spot.conv_class])}
+                           ? GroupRange{0, class_depth(problem, tiling.classes[coord.conv_class])}
                            : range(Grouping::k, problem.k);
-  const uint32_t row = rows.begin + spot.m * tiling.tile_m;
-  const uint32_t column = columns.begin + spot.n * tiling.columns();
+  const uint32_t row = rows.begin + coord.m * tiling.tile_m;
+  const uint32_t column = columns.begin + coord.n * tiling.columns();
   return {row, column, min_of(tiling.tile_m, rows.end - row),
           min_of(tiling.columns(), columns.end - column), k};
 }

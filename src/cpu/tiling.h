@@ -47,9 +47,9 @@ struct Tiling {
   ClassTable class_table() const { return {classes.data(), uint32_t(classes.size())}; }
 
   /// The row of D that is row `row` of the tile's class, if it has one.
-  uint32_t row_of_d(const TileSpot& spot, uint32_t row) const {
+  uint32_t row_of_d(const TileCoord& coord, uint32_t row) const {
     if (grouping != Grouping::classes) return row;
-    const ConvClass& c = classes[spot.conv_class];
+    const ConvClass& c = classes[coord.conv_class];
     return c.output_row(c.pixels.locate<kConvAxes, true>(row));
   }
 
@@ -61,7 +61,7 @@ struct Tiling {
   /// Walkers of the schedule of so many tiles. A thread works for many, one after the other; a
   /// worker is bound to no thread.
   uint32_t workers(uint32_t of_tiles) const {
-    return mode == SplitKMode::stream_k ? kStreamWorkers : of_tiles * schedule.bundles;
+    return mode == SplitKMode::stream_k ? kStreamWorkers : of_tiles * schedule.clusters_per_tile;
   }
 };
 
@@ -75,6 +75,6 @@ struct TileArea {
   GroupRange k;            // what its product takes
 };
 
-TileArea area_of(const GemmProblem& problem, const Tiling& tiling, const TileSpot& spot);
+TileArea area_of(const GemmProblem& problem, const Tiling& tiling, const TileCoord& coord);
 
 }  // namespace cleave::cpu

@@ -41,30 +41,30 @@ inline uint32_t taps(const ConvGeometry& g) {
   return count;
 }
 
-/// A convolution's classes, the deepest first, or the one that they are side by side (in `columns`).
+/// A convolution's classes, the deepest first, or the one that they are fused into (in `columns`).
 /// None where no pixel takes part.
 struct ConvClasses {
   std::vector<ConvClass> list;
-  ClassColumns columns;
+  FusedClasses columns;
 
   ClassTable table() const { return {list.data(), uint32_t(list.size())}; }
 };
 
 /// The most classes that there can be: one for every residue of a dgrad.
-inline size_t most_classes(const ConvGeometry& g, bool side_by_side) {
+inline size_t most_classes(const ConvGeometry& g, bool fuses_classes) {
   size_t most = 1;
   for (const ConvAxisShape& axis : g.axes)
-    if (g.kind == Conv::dgrad && !side_by_side) most *= size_t(axis.stride);
+    if (g.kind == Conv::dgrad && !fuses_classes) most *= size_t(axis.stride);
   return most;
 }
 
-/// Without tiles. None, too, where they cannot be side by side (fused_classes.h).
-inline ConvClasses find_classes(const ConvGeometry& g, bool side_by_side) {
-  ConvClasses classes{std::vector<ConvClass>(most_classes(g, side_by_side)), {}};
+/// Without tiles. None, too, where they cannot be fused (fused_classes.h).
+inline ConvClasses find_classes(const ConvGeometry& g, bool fuses_classes) {
+  ConvClasses classes{std::vector<ConvClass>(most_classes(g, fuses_classes)), {}};
   ConvClass* const list = classes.list.data();
   uint32_t count = 0;
-  if (side_by_side)
-    count = put_side_by_side(g.images, g.axes, g.channels, *list, classes.columns) ? 1 : 0;
+  if (fuses_classes)
+    count = fuse_classes(g.images, g.axes, g.channels, *list, classes.columns) ? 1 : 0;
   else
     count = make_classes(g.kind, g.images, g.axes, list);
   classes.list.resize(count);
@@ -72,7 +72,7 @@ inline ConvClasses find_classes(const ConvGeometry& g, bool side_by_side) {
 }
 
 inline ConvClasses deal_classes(const GemmConfig& c, const ConvGeometry& g) {
-  ConvClasses classes = find_classes(g, c.side_by_side);
+  ConvClasses classes = find_classes(g, c.fuses_classes);
   deal_tiles(classes.list.data(), uint32_t(classes.list.size()), group_step(c), c.tile_k,
              gathered_channels(g), flattens_taps(c));
   return classes;
@@ -89,7 +89,7 @@ inline uint32_t conv_batch(const GemmConfig& c, const ConvGeometry& g) {
   return c.batches_taps ? taps(g) : g.groups;
 }
 
-/// Classes side by side make one product of a dgrad. `c` needs only what names a kernel.
+/// Fused classes make one product of a dgrad. `c` needs only what names a kernel.
 inline GemmSizes conv_sizes(const GemmConfig& c, const ConvGeometry& g,
                             const ConvClasses& classes) {
   uint32_t pixels = g.images, outputs = g.images;
@@ -97,9 +97,9 @@ inline GemmSizes conv_sizes(const GemmConfig& c, const ConvGeometry& g,
     pixels *= uint32_t(axis.size);
     outputs *= uint32_t(axis.outputs);
   }
-  if (c.side_by_side) {
-    const ConvClass& joint = classes.list.front();
-    return {joint.rows, g.channels * classes.columns.residues.size, joint.taps.size * g.filters,
+  if (c.fuses_classes) {
+    const ConvClass& fused = classes.list.front();
+    return {fused.rows, g.channels * classes.columns.residues.size, fused.taps.size * g.filters,
             g.groups};
   }
   switch (g.kind) {

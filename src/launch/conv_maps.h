@@ -13,7 +13,7 @@ namespace cleave {
 
 /// Whether pixels come by im2col.
 inline bool gathers_by_map(const GemmConfig& c) {
-  return c.family == KernelFamily::sm90 && c.conv != Conv::none && (!c.gather || c.side_by_side);
+  return c.family == KernelFamily::sm90 && c.conv != Conv::none && (!c.gather || c.fuses_classes);
 }
 
 namespace detail {
@@ -83,8 +83,8 @@ inline bool is_mappable(const GemmConfig& c, const ConvGeometry& g, const ConvCl
 }
 
 /// Whether the numbers of unaligned_gather.h reach all pixels and taps of the class.
-inline bool reaches_grains(const ConvGeometry& g, const ConvClass& of) {
-  constexpr int32_t kMost = kMostGrainPixels;
+inline bool reaches_packed(const ConvGeometry& g, const ConvClass& of) {
+  constexpr int32_t kMost = kMostPackedPixels;
   for (uint32_t i = 0; i < kConvAxes; ++i) {
     const int64_t span = int64_t(of.taps.extent[i] - 1) * of.tap_step[i];
     if (gathered_size(g, i) >= kMost || span >= kMost || detail::last_pixel(of, i) >= 2 * kMost)
@@ -101,18 +101,18 @@ inline bool reaches_image(const GemmConfig& c, const ConvGeometry& g, int64_t pi
     const ConvAxisShape& axis = g.axes[i];
     bytes *= std::max<int64_t>(gathered_size(g, i), int64_t(axis.filter - 1) * axis.dilation + 1);
   }
-  return !copies_grains(c) || bytes < int64_t(1) << 31;
+  return !copies_unaligned(c) || bytes < int64_t(1) << 31;
 }
 
 /// Whether the kernel, which may have been made for other sizes, serves these.
 inline bool serves(const GemmConfig& c, const ConvGeometry& g, const ConvClasses& classes) {
   const std::vector<ConvClass>& list = classes.list;
-  if (list.size() > c.class_capacity || (c.side_by_side && list.empty())) return false;
-  if (copies_grains(c) && c.conv_axes != 2) return false;
+  if (list.size() > c.class_capacity || (c.fuses_classes && list.empty())) return false;
+  if (copies_unaligned(c) && c.conv_axes != 2) return false;
   if (c.grouping == Grouping::none && needs_class_walk(classes)) return false;
   return std::all_of(list.begin(), list.end(), [&](const ConvClass& of) {
     return (!gathers_by_map(c) || is_mappable(c, g, of)) &&
-           (!copies_grains(c) || reaches_grains(g, of));
+           (!copies_unaligned(c) || reaches_packed(g, of));
   });
 }
 
@@ -170,7 +170,7 @@ void visit_matrix_maps(const GemmConfig& c, const ConvGeometry& g, uint32_t batc
                        const Visit& visit) {
   if (has_map_a(c)) visit(p.map_a, p.a.data, [&] { return map_of_a(c, p, batch); });
   if (has_map_b(c)) {
-    // The copy engine fetches filters tap by tap.
+    // TMA fetches filters tap by tap.
     const bool by_tap = gathers_a(c) && !flattens_taps(c);
     visit(p.map_b, p.b.data, [&] { return by_tap ? map_of_taps(c, g, p) : map_of_b(c, p, batch); });
   }

@@ -1,4 +1,4 @@
-// The tiles of a product, the blocks that share them and the memory that they meet in: what follows
+// The tiles of a product, the CTAs that share them and the memory that they meet in: what follows
 // from a kernel's configuration, the sizes of one product and the size of the GPU.
 #pragma once
 
@@ -68,8 +68,8 @@ inline GemmTiles gemm_tiles(const GemmConfig& config, const GemmSizes& sizes,
 }
 
 /// True if CTAs wait for others of the launch, so that all of them have to be resident at once.
-inline bool blocks_wait(const GemmConfig& config) {
-  return blocks_wait(config.split);
+inline bool ctas_wait(const GemmConfig& config) {
+  return ctas_wait(config.split);
 }
 
 /// True if slices meet in memory: those of a cluster meet in its own.
@@ -86,10 +86,10 @@ struct GemmGrid {
 };
 
 /// More tiles than stream_k ever cuts of products without groups of K or classes: two waves, on a GPU
-/// with many more multiprocessors than any has.
+/// with many more SMs than any has.
 inline constexpr uint64_t kMostCutTiles = 1024;
 
-/// False if the blocks of all units of work, or the k blocks of the line that stream_k cuts, are more
+/// False if the CTAs of all work tiles, or the k blocks of the line that stream_k cuts, are more
 /// than 31 bits count. `slices`: as for gemm_grid.
 inline bool is_countable(const GemmConfig& config, const GemmTiles& tiles, uint32_t slices) {
   constexpr uint64_t kMost = INT32_MAX;
@@ -102,11 +102,11 @@ inline bool is_countable(const GemmConfig& config, const GemmTiles& tiles, uint3
 }
 
 /// `slices` of K that a tile has: at least one k block each, and whole clusters of them. For
-/// stream_k: how many workers share a tile, or 1 to use the whole GPU.
+/// stream_k: how many clusters share a tile, or 1 to use the whole GPU.
 inline GemmGrid gemm_grid(const GemmConfig& config, const GemmTiles& tiles, uint32_t slices,
-                          uint32_t multiprocessors) {
+                          uint32_t num_sms) {
   const uint32_t total = uint32_t(tiles.total), sharing = sharers(config);
-  const uint32_t resident = std::max(multiprocessors / sharing, 1u);
+  const uint32_t resident = std::max(num_sms / sharing, 1u);
   const bool stream = config.split == SplitKMode::stream_k;
   const bool classes = config.grouping == Grouping::classes;
   const uint32_t units = stream ? total : total * (slices / config.cluster_k);
@@ -122,30 +122,30 @@ inline GemmGrid gemm_grid(const GemmConfig& config, const GemmTiles& tiles, uint
   s.k_blocks = tiles.k_blocks;
   if (classes) s.line = uint32_t(tiles.line);
   s.slices = stream ? 1 : slices;
-  s.ranks = config.cluster_k;
+  s.slices_per_cluster = config.cluster_k;
 
-  // Workers: blocks, or clusters of them.
+  // Persistent clusters.
   if (config.cluster_k > 1) {
-    s.workers = units;  // one unit each
+    s.clusters = units;  // one work tile each
   } else if (stream) {
     const uint64_t wanted = slices > 1 ? tiles.total * slices : resident;
     const uint64_t pieces = classes ? tiles.line : tiles.total * std::max(tiles.k_blocks, 1u);
-    s.workers = std::max(uint32_t(std::min<uint64_t>({resident, wanted, pieces})), 1u);
-    s.stream_tiles = classes ? tiles.cut : stream_tiles(total, s.workers);
+    s.clusters = std::max(uint32_t(std::min<uint64_t>({resident, wanted, pieces})), 1u);
+    s.stream_tiles = classes ? tiles.cut : stream_tiles(total, s.clusters);
   } else if (config.family == KernelFamily::sm90 || config.split != SplitKMode::none) {
-    s.workers = std::min(units, resident);
+    s.clusters = std::min(units, resident);
   } else if (config.grouping != Grouping::none) {
-    s.workers = std::min(units, 2 * resident);
+    s.clusters = std::min(units, 2 * resident);
   } else {
-    s.workers = units;  // one tile per block, dealt by the hardware
+    s.clusters = units;  // one tile per CTA, dealt by the hardware
   }
-  grid.blocks = s.workers * cluster_size(config);
+  grid.blocks = s.clusters * cluster_size(config);
 
-  // Bands that make a wave of blocks touch as few bytes of the operands as possible: `width` columns
+  // Bands that make a wave of CTAs touch as few bytes of the operands as possible: `width` columns
   // of tiles and wave / width rows.
   const double step_m = config.tile_m * config.multicast_m;
   const double step_n = output_columns(config) * config.multicast_n;
-  s.band_width = std::max(1u, uint32_t(std::lround(std::sqrt(s.workers * step_m / step_n))));
+  s.band_width = std::max(1u, uint32_t(std::lround(std::sqrt(s.clusters * step_m / step_n))));
 
   const size_t tile_bytes = size_t(config.tile_m) * config.tile_n * sizeof(float);
   const size_t all_tiles = size_t(total) * sharing;

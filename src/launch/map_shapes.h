@@ -1,4 +1,4 @@
-// What a tensor map says, as the driver takes it: how the copy engine sees a matrix or a tensor of
+// What a tensor map says, as the driver takes it: how TMA sees a matrix or a tensor of
 // images in memory.
 #pragma once
 

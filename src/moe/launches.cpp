@@ -148,7 +148,7 @@ class Chooser {
   std::vector<MoeLaunch> launches_;
 };
 
-/// The most threads of a block, and how many blocks a multiprocessor must have room for: what
+/// The most threads of a block, and how many blocks a SM must have room for: what
 /// leaves each thread at most 64 registers.
 const char* launch_bounds(MoeKernel kernel) {
   switch (kernel) {

@@ -46,7 +46,7 @@ constexpr uint32_t kMostSlices = 1024;
 constexpr uint32_t kMostClusterSlices = 16;
 constexpr uint32_t kClusters[] = {2, 4, 8};  // of slices that are joined first
 
-/// Large enough that sharing a load pays for keeping two blocks in step.
+/// Large enough that sharing a load pays for keeping two CTAs in step.
 bool worth_multicast(const Spec& s) {
   return s.tile_m * s.tile_n >= 64 * 64;
 }
@@ -80,17 +80,17 @@ std::vector<Spec> tiles(KernelFamily family) {
 std::vector<Spec> variants(const Spec& tile, const GemmProblem& p) {
   std::vector<Spec> specs{tile};
   const auto few = [&](int64_t channels) {
-    constexpr int64_t kFew = 64;  // bytes of a pixel: half of what the copy engine fetches
+    constexpr int64_t kFew = 64;  // bytes of a pixel: half of what TMA fetches
     return channels * int64_t(size_of(p.a.dtype)) <= kFew;
   };
   if (p.conv.kind == Conv::none || !is_plain(tile)) return specs;
   Spec gathering = tile;
   gathering.gather = tile.family == KernelFamily::sm90;
   const int64_t gathered = gathered_channels(p.conv);
-  const bool narrow = gathered * size_of(p.a.dtype) % 16 != 0;  // not the copy engine's
+  const bool narrow = gathered * size_of(p.a.dtype) % 16 != 0;  // TMA cannot fetch it
   if (gathering.gather && (few(gathered) || narrow)) specs.push_back(gathering);
   if (p.conv.kind == Conv::dgrad && few(p.conv.channels)) {
-    gathering.side_by_side = true;
+    gathering.fuses_classes = true;
     specs.push_back(gathering);
   }
   return specs;
@@ -105,7 +105,7 @@ bool oversized(const Spec& s, const GemmProblem& p) {
     return p.groups.dimension == grouping ? ceil_div(total, p.batch) : total;
   };
   int64_t classes = 1;
-  for (const ConvAxis& axis : p.conv.axes) classes *= s.side_by_side ? axis.stride : 1;
+  for (const ConvAxis& axis : p.conv.axes) classes *= s.fuses_classes ? axis.stride : 1;
   const int64_t rows = size(p.m, Grouping::m), columns = size(p.n, Grouping::n) * classes;
   const int64_t m = s.transposed ? columns : rows, n = s.transposed ? rows : columns;
   const bool tall = s.tile_m > 64 && m * 2 <= s.tile_m;
@@ -117,8 +117,8 @@ bool oversized(const Spec& s, const GemmProblem& p) {
          (s.multicast_n > 1 && n <= s.tile_n);
 }
 
-/// Slice counts that leave the GPU full: from two to about one unit per multiprocessor.
-std::vector<uint32_t> slice_counts(uint32_t tiles, uint32_t k_blocks, uint32_t multiprocessors,
+/// Slice counts that leave the GPU full: from two to about one unit per SM.
+std::vector<uint32_t> slice_counts(uint32_t tiles, uint32_t k_blocks, uint32_t num_sms,
                                    uint32_t most) {
   std::vector<uint32_t> counts;
   const auto add = [&](uint32_t count) {
@@ -126,10 +126,10 @@ std::vector<uint32_t> slice_counts(uint32_t tiles, uint32_t k_blocks, uint32_t m
   };
   for (const uint32_t count :
        {2u, 3u, 4u, 5u, 6u, 8u, 10u, 12u, 14u, 16u, 24u, 32u, 48u, 64u, 96u, 128u}) {
-    if (uint64_t(count) * tiles <= 2ull * multiprocessors) add(count);
+    if (uint64_t(count) * tiles <= 2ull * num_sms) add(count);
   }
-  add(multiprocessors / std::max(tiles, 1u));
-  add(2 * multiprocessors / std::max(tiles, 1u));
+  add(num_sms / std::max(tiles, 1u));
+  add(2 * num_sms / std::max(tiles, 1u));
   std::sort(counts.begin(), counts.end());
   counts.erase(std::unique(counts.begin(), counts.end()), counts.end());
   return counts;
@@ -176,7 +176,7 @@ void add_splits(std::vector<Choice>& out, const GemmProblem& problem, const Devi
   const uint32_t k_blocks = whole->schedule.k_blocks;
 
   for (const SplitKMode m : {SplitKMode::serial, SplitKMode::parallel, SplitKMode::cluster}) {
-    if (!wants(m) || (any && blocks_wait(m))) continue;
+    if (!wants(m) || (any && ctas_wait(m))) continue;
     spec.split = m;
     if (given > 0) {
       spec.slices = given;
@@ -184,7 +184,7 @@ void add_splits(std::vector<Choice>& out, const GemmProblem& problem, const Devi
       if (m == SplitKMode::parallel) add_clustered(out, problem, device, spec);
       continue;
     }
-    const auto counts = slice_counts(tiles, k_blocks, device.multiprocessors,
+    const auto counts = slice_counts(tiles, k_blocks, device.num_sms,
                                      m == SplitKMode::cluster ? kMostClusterSlices : kMostSlices);
     for (const uint32_t slices : counts) {
       spec.slices = slices;
@@ -199,7 +199,7 @@ void add_splits(std::vector<Choice>& out, const GemmProblem& problem, const Devi
   if (wants(SplitKMode::stream_k)) {
     spec.split = SplitKMode::stream_k;
     spec.slices = std::max(given, 1u);
-    if (!any || tiles % uint32_t(device.multiprocessors) != 0) add(out, problem, device, spec);
+    if (!any || tiles % uint32_t(device.num_sms) != 0) add(out, problem, device, spec);
   }
 }
 
@@ -246,7 +246,7 @@ bool is_listed(const Spec& spec) {
   tile.split = SplitKMode::none;
   tile.slices = tile.cluster_k = 1;
   tile.multicast_m = tile.multicast_n = 1;
-  tile.gather = tile.side_by_side = false;
+  tile.gather = tile.fuses_classes = false;
   const std::vector<Spec> listed = tiles(spec.family);
   if (std::ranges::find(listed, tile) == listed.end()) return false;
   const bool sm90 = spec.family == KernelFamily::sm90;
@@ -255,12 +255,12 @@ bool is_listed(const Spec& spec) {
   };
   const bool alone = spec.multicast_m == 1 && spec.multicast_n == 1;
   if (!alone && (!sm90 || std::ranges::none_of(kMulticasts, shares))) return false;
-  // As variants() makes them: what lies side by side is gathered where that exists.
-  if ((spec.gather || spec.side_by_side) && (!is_plain(spec) || spec.gather != sm90)) return false;
+  // As variants() makes them: fused classes are gathered where that exists.
+  if ((spec.gather || spec.fuses_classes) && (!is_plain(spec) || spec.gather != sm90)) return false;
   const uint32_t most = spec.split == SplitKMode::none      ? 1
                         : spec.split == SplitKMode::cluster ? kMostClusterSlices
                                                             : kMostSlices;
-  if (spec.split == SplitKMode::automatic || blocks_wait(spec.split)) return false;
+  if (spec.split == SplitKMode::automatic || ctas_wait(spec.split)) return false;
   if (spec.slices < 1 || spec.slices > most) return false;
   return spec.cluster_k == 1 ||
          (spec.split == SplitKMode::parallel &&

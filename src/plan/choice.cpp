@@ -84,7 +84,7 @@ std::pair<Operand, Operand> conv_operands(const GemmProblem& p) {
       make(p.b, forward ? Major::k : Major::mn, forward ? p.b.stride_col : p.b.stride_row, false)};
 }
 
-/// Bytes that D's lines, and their ends, are at multiples of: the copy engine clips its stores to
+/// Bytes that D's lines, and their ends, are at multiples of: TMA clips its stores to
 /// whole 16 bytes.
 uint32_t output_alignment(const MatrixLayout& layout, Order order, const GemmProblem& p) {
   const bool strided_matters = (order == Order::row ? p.m : p.n) > 1;
@@ -160,7 +160,7 @@ bool shape_tile(const Spec& s, const GemmProblem& p, const ConvGeometry& geometr
   if (a.load_bytes < 16 || b.load_bytes < 16) {
     // Threads put together what they gather of 16-bit elements, and fprop's filters beside it.
     const bool threads_do =
-        c.gather && !c.side_by_side && size_of(c.a) == 2 && s.tile_m <= 128 && s.tile_n <= 128;
+        c.gather && !c.fuses_classes && size_of(c.a) == 2 && s.tile_m <= 128 && s.tile_n <= 128;
     if (!threads_do || (gathers_b(c) && a.load_bytes < 16) ||
         (c.conv == Conv::dgrad && b.load_bytes < 16))
       return false;
@@ -185,12 +185,12 @@ bool shape_tile(const Spec& s, const GemmProblem& p, const ConvGeometry& geometr
   if (!c.promote && (s.tile_m + s.tile_n) * 128 < 16384 * 5 / 4 && p.k > int64_t(atom) && one_tap)
     c.tile_k = 2 * atom;
   if (c.conv != Conv::none && !shape_conv(p, geometry, c)) return false;
-  // Joins that end in a share of the tile per block store it directly.
+  // Joins that end in a part of the tile per CTA store it directly.
   const bool whole_tiles = c.cluster_k == 1 && c.split != SplitKMode::parallel;
   const bool clipped_stores = c.grouping == Grouping::none || c.grouping == Grouping::k ||
                               (c.grouping == Grouping::classes && p.batch == 1) ||
                               stores_ragged(c.grouping, c.d_order);
-  c.store_by_tma = whole_tiles && clipped_stores && !c.side_by_side && store_by_tma_fits(c) &&
+  c.store_by_tma = whole_tiles && clipped_stores && !c.fuses_classes && store_by_tma_fits(c) &&
                    output_alignment(p.d, c.d_order, p) == 16;
   c = with_stages(c, kMostStages, uint32_t(device.shared_memory_per_block));
   // What is left goes to D: with room for all of a warpgroup's chunks, none waits for another.
@@ -242,7 +242,7 @@ std::optional<Choice> make_choice(const GemmProblem& problem, const DeviceInfo& 
   Choice choice;
   choice.spec = spec;
   const bool is_conv = problem.conv.kind != Conv::none;
-  if (is_conv ? spec.transposed : spec.side_by_side || spec.gather) return std::nullopt;
+  if (is_conv ? spec.transposed : spec.fuses_classes || spec.gather) return std::nullopt;
   if (problem.precision == Precision::ieee && spec.family == KernelFamily::sm90)
     return std::nullopt;
   const auto view = spec.transposed ? std::optional(transposed(problem))
@@ -280,7 +280,7 @@ std::optional<Choice> make_choice(const GemmProblem& problem, const DeviceInfo& 
   c.scale_rows_b = c.scaling == Scaling::block ? p.scale_b.rows : 1;
   c.promote = c.scaling == Scaling::block || (is_fp8(c.a) && !p.fast_accumulation);
   c.conv = p.conv.kind;
-  c.side_by_side = spec.side_by_side;
+  c.fuses_classes = spec.fuses_classes;
   c.gather = spec.gather;
   c.batches_taps = batches_taps(problem, spec);
   c.grouping = p.groups.dimension;
@@ -318,7 +318,7 @@ std::optional<Choice> make_choice(const GemmProblem& problem, const DeviceInfo& 
       (device.compute_capability / 10 != 9 || cluster_size(c) > kMostClusterBlocks))
     return std::nullopt;
   if (c.split == SplitKMode::cluster && sharers(c) > 1) return std::nullopt;
-  // Any two blocks find a pair of multiprocessors, but how many larger clusters fit differs from
+  // Any two CTAs find a pair of SMs, but how many larger clusters fit differs from
   // chip to chip.
   if (sharers(c) > 2 && c.cluster_k == 1) return std::nullopt;
   const bool streamed = c.split == SplitKMode::stream_k;
@@ -327,7 +327,7 @@ std::optional<Choice> make_choice(const GemmProblem& problem, const DeviceInfo& 
 
   choice.spec.slices = streamed ? spec.slices : slices;
   choice.spec.cluster_k = c.split == SplitKMode::parallel ? c.cluster_k : 1;
-  const GemmGrid grid = gemm_grid(c, tiles, choice.spec.slices, uint32_t(device.multiprocessors));
+  const GemmGrid grid = gemm_grid(c, tiles, choice.spec.slices, uint32_t(device.num_sms));
   choice.schedule = grid.schedule;
   choice.blocks = grid.blocks;
   choice.counter_bytes = grid.counter_bytes;

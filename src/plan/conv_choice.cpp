@@ -13,7 +13,7 @@ namespace {
 
 constexpr uint32_t kMostMappedClasses = 16;  // 4 x 4: every launch brings two maps for each
 
-/// Whether the groups of what the copy engine gathers, and of the filters beside it, follow each
+/// Whether the groups of what TMA gathers, and of the filters beside it, follow each
 /// other: one map shows them all.
 bool groups_adjoin(const GemmProblem& p) {
   const ConvLayout& conv = p.conv;
@@ -29,23 +29,23 @@ bool groups_adjoin(const GemmProblem& p) {
 std::optional<GemmProblem> conv_view(const GemmProblem& problem, const Spec& spec) {
   const GemmConfig kernel{.family = spec.family,
                           .conv = problem.conv.kind,
-                          .side_by_side = spec.side_by_side,
+                          .fuses_classes = spec.fuses_classes,
                           .gather = spec.gather,
                           .batches_taps = batches_taps(problem, spec)};
   const ConvGeometry geometry = conv_geometry(problem.conv, problem.batch);
-  ConvClasses joint;
-  if (kernel.side_by_side) {
+  ConvClasses fused;
+  if (kernel.fuses_classes) {
     const bool possible = kernel.conv == Conv::dgrad && problem.batch == 1 && problem.m > 0 &&
                           kernel.gather == (kernel.family == KernelFamily::sm90);
-    if (possible) joint = find_classes(geometry, true);
-    if (joint.list.empty() || joint.columns.residues.size == 1) return std::nullopt;
+    if (possible) fused = find_classes(geometry, true);
+    if (fused.list.empty() || fused.columns.residues.size == 1) return std::nullopt;
   } else if (kernel.gather && kernel.family != KernelFamily::sm90) {
     return std::nullopt;
   }
   if (kernel.gather && spec.multicast_m * spec.multicast_n > 1) return std::nullopt;
   if (gathers_by_map(kernel) && problem.batch > 1 && !groups_adjoin(problem)) return std::nullopt;
   if (kernel.batches_taps && problem.batch != 1) return std::nullopt;
-  return conv_view(problem, kernel, geometry, joint);
+  return conv_view(problem, kernel, geometry, fused);
 }
 
 bool batches_taps(const GemmProblem& problem, const Spec& spec) {
@@ -68,9 +68,9 @@ bool shape_conv(const GemmProblem& problem, const ConvGeometry& geometry, GemmCo
   // docs/strided-dgrad.md).
   config.fast_load = conv.division != Division::plain && conv.division != Division::fast_store;
   config.fast_store = conv.division != Division::plain && conv.division != Division::fast_load;
-  const ConvClasses classes = find_classes(geometry, config.side_by_side);
+  const ConvClasses classes = find_classes(geometry, config.fuses_classes);
   const bool walk = needs_class_walk(classes);
-  if (walk && config.side_by_side) return false;
+  if (walk && config.fuses_classes) return false;
   config.grouping = walk ? Grouping::classes : Grouping::none;
   config.class_capacity = std::bit_ceil(std::max(uint32_t(classes.list.size()), 1u));
   if (config.family == KernelFamily::portable) return true;

@@ -10,7 +10,7 @@ namespace cleave {
 /// The problem as `spec`'s kernel sees it, or nothing if it cannot serve it.
 std::optional<GemmProblem> conv_view(const GemmProblem& problem, const Spec& spec);
 
-/// Whether the kernel makes a wgrad a batch of products, one for each tap: the copy engine fetches
+/// Whether the kernel makes a wgrad a batch of products, one for each tap: TMA fetches
 /// strips of channels, and a tap of other than whole strips does not fit beside its neighbour.
 bool batches_taps(const GemmProblem& problem, const Spec& spec);
 

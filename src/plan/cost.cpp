@@ -14,7 +14,7 @@ namespace {
 // Hopper. What no data sheet gives was fitted to measurements on an H100
 // (docs/notes/cost-model.md).
 constexpr double kFlopsPerClock16 =
-    4096;  // of one multiprocessor's tensor cores, 16-bit; tf32 has half, 8-bit twice that
+    4096;  // of one SM's tensor cores, 16-bit; tf32 has half, 8-bit twice that
 constexpr double kFlopsPerClockIeee = 256;  // of its 128 lanes, which multiply and add float32
 constexpr double kIeeeOverhead = 1.3;       // of reading operands and addresses, not yet measured
 constexpr double kPortableOverhead = 2;     // of mma.sync, beside WGMMA
@@ -26,44 +26,44 @@ constexpr double kPromoteClocks = 0.7;  // per accumulator of a thread, beside t
 constexpr double kPromoteSinglyClocks = 1.9;   // where every column has a scale of its own
 constexpr double kPromoteExposedClocks = 1.6;  // where no second part multiplies meanwhile
 constexpr double kPromoteAloneClocks = 3;      // where no other warpgroup multiplies meanwhile
-constexpr double kL2BytesPerClock = 64;        // one multiprocessor reading L2
+constexpr double kL2BytesPerClock = 64;        // one SM reading L2
 constexpr double kL2TotalBytesPerUs = 8.75e6;
 constexpr double kL2GroupedBytesPerUs = 12.5e6;  // whose tiles follow each other group by group
 constexpr double kL2ConvBytesPerUs = 12.5e6;     // neighbours read the same pixels, tap after tap
 constexpr double kPixelClocks = 2.5;             // of im2col, for 128 bytes
 constexpr double kPixelDownClocks = 3.4;         // where pixels run along K
 constexpr double kEmptyPixelClocks = 8;          // where some of them, or their use, is nothing
-constexpr double kPiecesClocks = 150;            // of gathering by threads, each k block
-constexpr double kPieceClocks = 105;             // of 16 bytes, by each of the threads that copy
-constexpr double kGrainedPieceClocks = 150;      // of 16 bytes put together from grains,
-constexpr double kGrainClocks = 55;              // and of each of those
+constexpr double kGatherClocks = 150;            // of gathering by threads, each k block
+constexpr double kVectorClocks = 105;            // of 16 bytes, by each of the threads that copy
+constexpr double kUnalignedVectorClocks = 150;   // of 16 bytes put together from narrower reads,
+constexpr double kReadClocks = 55;               // and of each of those
 constexpr double kGatherByThreads =
     2.7;                             // the portable kernel's pixels, in tensor-core multiplications
-constexpr double kConvShare = 1.25;  // blocks in step gather slower than each for itself
+constexpr double kConvShare = 1.25;  // CTAs in step gather slower than each for itself
 constexpr double kL2FillBytesPerUs = 5.8e6;  // from memory
 constexpr double kMemoryEfficiency = 0.85;
 constexpr double kReadAgain =
     0.25;  // share of an operand that a second tile reads from memory again
-constexpr double kShareClocks = 350;  // blocks that share loads wait for each other's tiles
+constexpr double kShareClocks = 350;  // CTAs that share loads wait for each other's tiles
 constexpr double kExposed = 0.1;
-constexpr double kLaunchUs = 1.5;      // start, tensor maps, barriers, the last block's drain
-constexpr double kFirstBytesUs = 0.5;  // from the first load to the first multiplication
-constexpr double kSignalUs = 0.9;      // a release in one block seen by an acquire in another
-constexpr double kClusterUs = 0.75;    // a cluster's launch and its join's latency
-constexpr double kPartialBytesPerClock = 23;  // one multiprocessor moving partials
-constexpr double kStreamPenalty = 1.33;  // workers at different places along K share nothing in L2
+constexpr double kLaunchUs = 1.5;             // start, tensor maps, barriers, the last CTA's drain
+constexpr double kFirstBytesUs = 0.5;         // from the first load to the first multiplication
+constexpr double kSignalUs = 0.9;             // a release in one CTA seen by an acquire in another
+constexpr double kClusterUs = 0.75;           // a cluster's launch and its join's latency
+constexpr double kPartialBytesPerClock = 23;  // one SM moving partials
+constexpr double kStreamPenalty = 1.33;  // clusters at different places along K share nothing in L2
 constexpr double kTileClocks = 460;      // of an epilogue, beside its elements
 constexpr double kStoreTmaClocks = 3.5;  // per accumulator of a thread
 constexpr double kStoreDirectClocks = 55;
-constexpr double kStoreApartClocks = 170;  // of classes side by side: each to a pixel of its own
+constexpr double kStoreApartClocks = 170;  // of fused classes: each to a pixel of its own
 constexpr double kStreamConv = 1.02;       // of the whole: a walk by position costs divisions
 
-/// Clusters of `size` blocks that run at the same time. A cluster lies in one GPC, and GPCs have 14
-/// to 18 working multiprocessors, differently on every chip: these are one H100's, as
+/// Clusters of `size` CTAs that run at the same time. A cluster lies in one GPC, and GPCs have 14
+/// to 18 working SMs, differently on every chip: these are one H100's, as
 /// cuOccupancyMaxActiveClusters gave them.
 double resident_clusters(uint32_t size, const DeviceInfo& device) {
   constexpr uint8_t h100[] = {132, 66, 39, 30, 22, 17, 15, 15, 9, 7, 7, 7, 7, 7, 7, 7};
-  return std::max(1.0, std::floor(h100[size - 1] * (device.multiprocessors / 132.0)));
+  return std::max(1.0, std::floor(h100[size - 1] * (device.num_sms / 132.0)));
 }
 
 double clock_per_us(const DeviceInfo& device) {
@@ -74,14 +74,14 @@ double flops_per_clock(DType type, Precision precision) {
   return precision == Precision::ieee ? kFlopsPerClockIeee : kFlopsPerClock16 * 2 / size_of(type);
 }
 
-/// Clocks in which a block of the portable kernel multiplies one k block.
+/// Clocks in which a CTA of the portable kernel multiplies one k block.
 double portable_clocks(const GemmConfig& c, Precision precision) {
   const double overhead = precision == Precision::ieee ? kIeeeOverhead : kPortableOverhead;
   const double flops = 2.0 * c.tile_m * c.tile_n * c.tile_k;
   return overhead * flops / flops_per_clock(c.a, precision);
 }
 
-/// Clocks in which one block multiplies one k block.
+/// Clocks in which one CTA multiplies one k block.
 double multiply_clocks(const GemmConfig& c) {
   if (c.family == KernelFamily::portable) return portable_clocks(c, c.precision);
   // An instruction of 64 x N x 32 bytes takes N / 2 clocks, or as long as its operands take through
@@ -104,7 +104,7 @@ double multiply_clocks(const GemmConfig& c) {
   return kBlockClocks + multiply * overhead + promote;
 }
 
-/// Clocks in which one block fetches one k block of a convolution.
+/// Clocks in which one CTA fetches one k block of a convolution.
 double gather_clocks(const GemmConfig& c, const GemmProblem& p) {
   const double pixels =
       gathers_a(c) ? c.tile_m : c.tile_k * (double(c.tile_n) / atom_elements(c.a));
@@ -116,11 +116,11 @@ double gather_clocks(const GemmConfig& c, const GemmProblem& p) {
     const double full = gathers_a(c) ? kPixelClocks : kPixelDownClocks;
     return pixels * boxes * (partly_empty ? kEmptyPixelClocks : full);
   }
-  if (c.side_by_side) return pixels * boxes * kEmptyPixelClocks;
-  const double grains = 16.0 / (gathers_a(c) ? c.load_bytes_a : c.load_bytes_b);
-  const double piece =
-      copies_grains(c) ? kGrainedPieceClocks + kGrainClocks * grains : kPieceClocks;
-  return kPiecesClocks + piece * pixels * 128 / 16 / copy_threads(c);
+  if (c.fuses_classes) return pixels * boxes * kEmptyPixelClocks;
+  const double reads = 16.0 / (gathers_a(c) ? c.load_bytes_a : c.load_bytes_b);
+  const double vector =
+      copies_unaligned(c) ? kUnalignedVectorClocks + kReadClocks * reads : kVectorClocks;
+  return kGatherClocks + vector * pixels * 128 / 16 / copy_threads(c);
 }
 
 double load_bytes(const GemmConfig& c) {
@@ -138,17 +138,17 @@ double memory_bytes(const Choice& choice) {
 }
 
 double epilogue_clocks(const GemmConfig& c) {
-  const double store = c.store_by_tma   ? kStoreTmaClocks
-                       : c.side_by_side ? kStoreApartClocks
-                                        : kStoreDirectClocks;
+  const double store = c.store_by_tma    ? kStoreTmaClocks
+                       : c.fuses_classes ? kStoreApartClocks
+                                         : kStoreDirectClocks;
   return kTileClocks + accumulators_per_thread(c) * store;
 }
 
 }  // namespace
 
 double roofline_us(const GemmProblem& problem, const DeviceInfo& device) {
-  const double peak = device.multiprocessors * flops_per_clock(problem.a.dtype, problem.precision) *
-                      device.clock_ghz * 1e3;
+  const double peak =
+      device.num_sms * flops_per_clock(problem.a.dtype, problem.precision) * device.clock_ghz * 1e3;
   return std::max(flops(problem) / peak, minimum_bytes(problem) / (device.memory_gb_per_s * 1e3));
 }
 
@@ -162,19 +162,19 @@ double predict_us(const Choice& choice, const DeviceInfo& device) {
   const double streamed = s.grouping == Grouping::none || s.grouping == Grouping::classes
                               ? s.stream_tiles
                           : s.grouping == Grouping::k ? tiles
-                                                      : std::min<double>(tiles, s.workers * 1.5);
-  const double concurrent = std::min<double>(choice.blocks, device.multiprocessors);
+                                                      : std::min<double>(tiles, s.clusters * 1.5);
+  const double concurrent = std::min<double>(choice.blocks, device.num_sms);
 
-  // The busiest worker's k blocks and tiles.
-  double k_blocks = 0, worker_tiles = 0;
+  // The busiest cluster's k blocks and tiles.
+  double k_blocks = 0, cluster_tiles = 0;
   if (s.mode == SplitKMode::stream_k) {
-    k_blocks = s.k_blocks * ((tiles - streamed) + kStreamPenalty * streamed) / s.workers;
-    worker_tiles = std::ceil(tiles / s.workers);
+    k_blocks = s.k_blocks * ((tiles - streamed) + kStreamPenalty * streamed) / s.clusters;
+    cluster_tiles = std::ceil(tiles / s.clusters);
   } else {
     const double units = tiles * s.slices / c.cluster_k;
-    worker_tiles =
-        std::ceil(units / std::min<double>(s.workers, resident_clusters(cluster_size(c), device)));
-    k_blocks = worker_tiles * std::ceil(double(s.k_blocks) / s.slices);
+    cluster_tiles =
+        std::ceil(units / std::min<double>(s.clusters, resident_clusters(cluster_size(c), device)));
+    k_blocks = cluster_tiles * std::ceil(double(s.k_blocks) / s.slices);
   }
 
   const bool conv = c.conv != Conv::none;
@@ -187,8 +187,8 @@ double predict_us(const Choice& choice, const DeviceInfo& device) {
   double block_clocks = std::max(multiply_clocks(c), l2_clocks);
   if (conv) block_clocks = std::max(block_clocks, gather_clocks(c, choice.problem));
   double mainloop = k_blocks * block_clocks;
-  double epilogue = worker_tiles * epilogue_clocks(c);
-  if (grouped && sharers > 1) epilogue += worker_tiles * kShareClocks;
+  double epilogue = cluster_tiles * epilogue_clocks(c);
+  if (grouped && sharers > 1) epilogue += cluster_tiles * kShareClocks;
   if (conv && sharers > 1) mainloop *= kConvShare;
   if (conv && s.mode == SplitKMode::stream_k) mainloop *= kStreamConv;
   if (c.pingpong) epilogue = std::max(epilogue_clocks(c), epilogue - mainloop * 0.9);
@@ -217,12 +217,12 @@ double predict_us(const Choice& choice, const DeviceInfo& device) {
               ? c.cluster_k
               : std::min<double>(FixupWord::chunks(s.slices, accumulators_per_thread(c) / 4),
                                  concurrent / tiles / sharers);
-      join += worker_tiles * tile_us / c.cluster_k + kSignalUs +
+      join += cluster_tiles * tile_us / c.cluster_k + kSignalUs +
               groups * tile_us / std::max(share, 1.0);
       break;
     }
     case SplitKMode::stream_k:
-      if (streamed > 0) join += kSignalUs + tile_us * (1 + std::ceil(s.workers / streamed));
+      if (streamed > 0) join += kSignalUs + tile_us * (1 + std::ceil(s.clusters / streamed));
       break;
     default:
       break;

@@ -52,9 +52,9 @@ class GpuPlan final : public GemmPlan {
       : problem_(problem), choice_(choice), why_(std::move(why)) {
     const GemmConfig& c = choice_.config;
     launch_.grid = {choice_.blocks, 1, 1};
-    launch_.block = {block_threads(c), 1, 1};
+    launch_.block = {cta_threads(c), 1, 1};
     launch_.cluster = cluster_size(c);
-    launch_.cooperative = blocks_wait(c);
+    launch_.cooperative = ctas_wait(c);
     launch_.dynamic_shared_bytes = smem_plan(c).bytes;
   }
 
@@ -191,7 +191,7 @@ class GpuPlan final : public GemmPlan {
   /// through MPS, say).
   void check_resident(const Kernel& kernel) const {
     const GemmConfig& c = choice_.config;
-    if (!blocks_wait(c)) return;
+    if (!ctas_wait(c)) return;
     const int most = kernel.max_active_clusters(launch_);
     const int needed = int(choice_.blocks / cluster_size(c));
     if (needed > most) {

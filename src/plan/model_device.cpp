@@ -15,7 +15,7 @@ DeviceInfo model_device(const std::string& arch) {
   }
   device.name = "NVIDIA A100";
   device.compute_capability = 80;
-  device.multiprocessors = 108;
+  device.num_sms = 108;
   device.shared_memory_per_block = 163 * 1024;
   return device;
 }

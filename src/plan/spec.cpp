@@ -13,7 +13,7 @@ std::string to_string(const Spec& s) {
   std::string text = fmt::format("{} {}x{}", to_string(s.family), s.tile_m, s.tile_n);
   if (s.transposed) text += " transposed";
   if (s.pingpong) text += " pingpong";
-  if (s.side_by_side) text += " side_by_side";
+  if (s.fuses_classes) text += " side_by_side";
   if (s.gather) text += " gather";
   if (s.multicast_m * s.multicast_n > 1)
     text += fmt::format(" multicast {}x{}", s.multicast_m, s.multicast_n);
@@ -41,7 +41,7 @@ std::optional<Spec> parse_spec(std::string_view text) {
       } else if (word == "pingpong") {
         spec.pingpong = true;
       } else if (word == "side_by_side") {
-        spec.side_by_side = true;
+        spec.fuses_classes = true;
       } else if (word == "gather") {
         spec.gather = true;
       } else if (word == "multicast") {

@@ -19,7 +19,7 @@ struct Spec {
       false;  ///< computes D^T = B^T A^T: a small M then rides on the narrow side of the tile
   uint32_t tile_m = 128, tile_n = 128;
   bool pingpong = false;
-  bool side_by_side = false;  ///< dgrad: all residue classes in the columns of one product
+  bool fuses_classes = false;  ///< dgrad: all residue classes in the columns of one product
   bool gather = false;  ///< convolutions with few channels, sm90: threads load what is gathered
   uint32_t multicast_m = 1, multicast_n = 1;
   SplitKMode split = SplitKMode::none;

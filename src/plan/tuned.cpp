@@ -103,7 +103,7 @@ std::optional<Spec> tuned(const GemmProblem& problem, const DeviceInfo& device) 
   };
   if (auto spec = find(device.name)) return spec;
   // Until it has been measured itself, a chip does what was best on another of its kind.
-  if (device.compute_capability != 90 || device.multiprocessors != 132) return std::nullopt;
+  if (device.compute_capability != 90 || device.num_sms != 132) return std::nullopt;
   for (const char* measured : {"NVIDIA H100 80GB HBM3", "NVIDIA H200"}) {
     if (auto spec = find(measured)) return spec;
   }

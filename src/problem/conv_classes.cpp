@@ -6,9 +6,9 @@ std::vector<ConvClass> conv_classes(const ConvLayout& conv) {
   return find_classes(conv_geometry(conv, 1), false).list;
 }
 
-bool put_side_by_side(const ConvLayout& conv, ConvClass& joint, ClassColumns& columns) {
+bool fuse_classes(const ConvLayout& conv, ConvClass& fused, FusedClasses& columns) {
   const ConvGeometry g = conv_geometry(conv, 1);
-  return put_side_by_side(g.images, g.axes, g.channels, joint, columns);
+  return fuse_classes(g.images, g.axes, g.channels, fused, columns);
 }
 
 uint32_t gathered_channels(const ConvLayout& conv) {

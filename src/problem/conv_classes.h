@@ -12,8 +12,8 @@ namespace cleave {
 /// rule of `validate`.
 std::vector<ConvClass> conv_classes(const ConvLayout& conv);
 
-/// The classes of a dgrad side by side, without tiles; false if they cannot be (fused_classes.h).
-bool put_side_by_side(const ConvLayout& conv, ConvClass& joint, ClassColumns& columns);
+/// A dgrad's classes fused, without tiles; false if they cannot be (fused_classes.h).
+bool fuse_classes(const ConvLayout& conv, ConvClass& fused, FusedClasses& columns);
 
 /// Channels of the gathered operand, of one group.
 uint32_t gathered_channels(const ConvLayout& conv);

@@ -11,7 +11,7 @@ namespace {
 
 constexpr uint32_t kWarp = 32;
 
-/// Blocks of the measuring kernel for each multiprocessor: all the threads that it has room for.
+/// Blocks of the measuring kernel for each SM: all the threads that it has room for.
 constexpr uint32_t kMeasureBlocks = 4;
 
 /// The widest access, in elements and a power of two up to `most`, that all rows are aligned to.
@@ -83,7 +83,7 @@ class Chooser {
   /// Fewer accesses than threads that the GPU can have: one for each thread is fastest.
   bool is_small() const {
     constexpr double kThreads = 2048;
-    return double(p_.rows) * double(p_.cols) < kThreads * device_.multiprocessors * config_.width;
+    return double(p_.rows) * double(p_.cols) < kThreads * device_.num_sms * config_.width;
   }
 
   /// A contiguous tensor is one long row, unless its columns matter.
@@ -142,7 +142,7 @@ class Chooser {
     const int64_t piece = deal(params_.cols, is_small() ? 1 : most_held());
     QuantizeLaunch made = launch(QuantizeKernel::measure, piece, kMeasureThreads);
     const uint32_t enough = ceil_div(made.params.groups, kMeasureThreads / config_.lanes);
-    const uint32_t fit = uint32_t(device_.multiprocessors) * kMeasureBlocks;
+    const uint32_t fit = uint32_t(device_.num_sms) * kMeasureBlocks;
     made.shape.grid.x = max_of(min_of(enough, fit), 1u);  // one writes the scale of an empty tensor
     return made;
   }
@@ -188,7 +188,7 @@ class Chooser {
   QuantizeParams params_;
 };
 
-/// The most threads of a block, and how many blocks a multiprocessor must have room for: what
+/// The most threads of a block, and how many blocks a SM must have room for: what
 /// leaves each thread at most 64 registers.
 const char* launch_bounds(QuantizeKernel kernel, const QuantizeConfig& config) {
   switch (kernel) {

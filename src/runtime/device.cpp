@@ -28,7 +28,7 @@ DeviceInfo query(int ordinal) {
   check(cuda.device_total_mem(&info.memory_bytes, device), "cuDeviceTotalMem");
   info.compute_capability = 10 * attribute(device, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR) +
                             attribute(device, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR);
-  info.multiprocessors = attribute(device, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
+  info.num_sms = attribute(device, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
   info.shared_memory_per_block =
       attribute(device, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN);
   info.l2_bytes = attribute(device, CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE);
@@ -56,7 +56,7 @@ const std::vector<DeviceInfo>& devices() {
 DeviceInfo h100_sxm() {
   return {.name = "NVIDIA H100 80GB HBM3",  // as the driver says it: measured winners apply
           .compute_capability = 90,
-          .multiprocessors = 132,
+          .num_sms = 132,
           .shared_memory_per_block = 232448,
           .l2_bytes = 50 << 20,
           .memory_gb_per_s = 3350,

@@ -115,7 +115,7 @@ int Kernel::max_active_clusters(const LaunchShape& shape) const {
   check(driver().occupancy_max_active_blocks_per_multiprocessor(&count, function_, threads,
                                                                 shape.dynamic_shared_bytes),
         "cuOccupancyMaxActiveBlocksPerMultiprocessor");
-  return count * device_info(device_).multiprocessors;
+  return count * device_info(device_).num_sms;
 }
 
 }  // namespace cleave

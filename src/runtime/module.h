@@ -48,7 +48,7 @@ class Kernel {
   /// before the return. The device must be current (ContextGuard).
   CLEAVE_TOOLS void launch(const LaunchShape& shape, CUstream stream, const void* params) const;
 
-  /// Clusters (blocks, where a cluster is one block) of this shape that the device can run at the
+  /// Clusters (CTAs, where a cluster is one CTA) of this shape that the device can run at the
   /// same time.
   int max_active_clusters(const LaunchShape& shape) const;
 

@@ -304,7 +304,7 @@ TEST(ConvChoice, ThreadsPutNarrowPixelsTogether) {
       ASSERT_TRUE(choice.has_value());
       const GemmConfig& c = choice->config;
       EXPECT_EQ(kind == Conv::fprop ? c.load_bytes_a : c.load_bytes_b, grain);
-      EXPECT_EQ(copies_grains(c), grain < 16);
+      EXPECT_EQ(copies_unaligned(c), grain < 16);
       EXPECT_EQ(has_map_a(c), kind == Conv::wgrad);
       EXPECT_EQ(has_map_b(c), kind == Conv::fprop && grain == 16);
     }
@@ -337,7 +337,7 @@ TEST(ConvChoice, ThreadsPutNarrowPixelsTogether) {
     EXPECT_FALSE(serves(problem(padded), "sm90 64x64 gather"));
   }
   EXPECT_FALSE(serves(problem(layer(Conv::wgrad, 3, 60)), "sm90 64x64 gather"))
-      << "dy comes by the copy engine";
+      << "dy comes by TMA";
   EXPECT_TRUE(serves(problem(layer(Conv::fprop, 3, 60)), "sm90 64x64 gather"));
 }
 
@@ -354,7 +354,7 @@ TEST(ConvChoice, ClassesSideBySide) {
     EXPECT_EQ(choice->config.grouping, Grouping::none);
     EXPECT_FALSE(choice->config.store_by_tma);
   }
-  EXPECT_FALSE(serves(p, "sm90 128x64 side_by_side")) << "the engine cannot fetch such filters";
+  EXPECT_FALSE(serves(p, "sm90 128x64 side_by_side")) << "TMA cannot fetch such filters";
   EXPECT_FALSE(serves(p, "portable 64x64 side_by_side gather"));
 }
 
@@ -549,7 +549,7 @@ TEST(Spec, OfConvolutionsInWords) {
   const Spec stem{.tile_m = 64, .tile_n = 32, .gather = true};
   EXPECT_EQ(to_string(stem), "sm90 64x32 gather");
   const Spec columns{.tile_n = 64,
-                     .side_by_side = true,
+                     .fuses_classes = true,
                      .gather = true,
                      .split = SplitKMode::parallel,
                      .slices = 8,
@@ -570,7 +570,7 @@ TEST(Spec, EveryOneComesBack) {
               .tile_m = uint32_t(random.number(1, 512)),
               .tile_n = uint32_t(random.number(1, 512)),
               .pingpong = random.coin(),
-              .side_by_side = random.coin(),
+              .fuses_classes = random.coin(),
               .gather = random.coin(),
               .multicast_m = uint32_t(random.number(1, 2)),
               .multicast_n = uint32_t(random.number(1, 2)),

@@ -40,12 +40,12 @@ void expect_meetings(Conv kind, const ConvLayout& conv, const std::set<Meeting>&
   std::set<Meeting> seen;
   for (const ConvClass& c : classes_of(kind, conv)) {
     for (uint32_t row = 0; row < c.rows; ++row) {
-      const GridSpot pixel = c.pixels.locate<3, Fast>(row);
+      const PixelCoord pixel = c.pixels.locate<3, Fast>(row);
       const uint32_t d_row = c.output_row(pixel);
       ASSERT_LT(d_row, stores.size());
       ++stores[d_row];
       for (uint32_t t = 0; t < c.taps.size; ++t) {
-        const GridSpot tap = c.taps.locate<3, Fast>(t);
+        const PixelCoord tap = c.taps.locate<3, Fast>(t);
         ASSERT_EQ(tap.image, 0u);
         int64_t gathered = pixel.image;
         bool inside = true;
@@ -167,7 +167,7 @@ TEST(ConvClasses, NumbersOfTheLargestGeometryFit) {
     ASSERT_EQ(c.rows, 1u);
     ASSERT_EQ(c.taps.size, 2u);
     for (const uint32_t t : {0, 1}) {
-      const GridSpot tap = c.taps.locate<3, true>(t);
+      const PixelCoord tap = c.taps.locate<3, true>(t);
       // Only the filter's second tap meets the pixel.
       EXPECT_EQ(c.gathered_at({}, tap, 2) == 0, c.filter_tap(tap) == 1);
     }
@@ -215,7 +215,7 @@ TEST(Grid, FastAndPlainDivisionAgreeUpToTheLastPixel) {
     for (int i = 0; i < 50; ++i) {
       const int64_t last = INT32_MAX;
       const auto number = uint32_t(i == 0 ? last : random.number(0, last));
-      const GridSpot fast = grid.locate<3, true>(number), plain = grid.locate<3, false>(number);
+      const PixelCoord fast = grid.locate<3, true>(number), plain = grid.locate<3, false>(number);
       ASSERT_EQ(fast.image, plain.image);
       ASSERT_TRUE(std::equal(fast.at, fast.at + kConvAxes, plain.at));
       uint64_t back = plain.image;
@@ -225,7 +225,7 @@ TEST(Grid, FastAndPlainDivisionAgreeUpToTheLastPixel) {
       }
       ASSERT_EQ(back, number);
       if (grid.extent[0] > 1) continue;
-      const GridSpot flat = grid.locate<2, true>(number);
+      const PixelCoord flat = grid.locate<2, true>(number);
       ASSERT_EQ(flat.image, plain.image);
       ASSERT_TRUE(std::equal(flat.at, flat.at + kConvAxes, plain.at));
     }

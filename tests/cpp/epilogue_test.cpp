@@ -18,15 +18,15 @@ namespace {
 template <class Sum>
 float value_at(const EpilogueKind& kind, const EpilogueParams& p, Sum sum, uint32_t row,
                uint32_t col, uint32_t batch, bool empty = false) {
-  return epilogue_value(kind, p, sum, epilogue_row(kind, p, row, batch),
-                        epilogue_column(kind, p, col, batch), {row, col, batch, empty});
+  return epilogue_value(kind, p, sum, row_broadcast(kind, p, row, batch),
+                        column_broadcast(kind, p, col, batch), {row, col, batch, empty});
 }
 
 /// The same of an int32 D.
 int32_t integer_at(const EpilogueKind& kind, const EpilogueParams& p, int32_t sum, uint32_t row,
                    uint32_t col, uint32_t batch, bool empty = false) {
-  return epilogue_integer(kind, p, sum, epilogue_row(kind, p, row, batch),
-                          epilogue_column(kind, p, col, batch), {row, col, batch, empty});
+  return epilogue_integer(kind, p, sum, row_broadcast(kind, p, row, batch),
+                          column_broadcast(kind, p, col, batch), {row, col, batch, empty});
 }
 
 constexpr Activation kActivations[] = {Activation::none, Activation::relu, Activation::gelu_tanh,

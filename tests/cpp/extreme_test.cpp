@@ -151,7 +151,7 @@ TEST(Extreme, QuantisationsAreJudgedAndDealt) {
     p.q.dtype = p.q_t.dtype = DType::i8;
     p.scale.dtype = p.scale_t.dtype = DType::f32;
     if (validate(p).empty()) {
-      quantize_launches(p, {.multiprocessors = 132});
+      quantize_launches(p, {.num_sms = 132});
     } else {
       ++refused;
     }

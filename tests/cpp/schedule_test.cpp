@@ -1,4 +1,4 @@
-// Walk: every (group or class, tile, k block) exactly once, parts of tiles that whoever comes last can
+// TileScheduler: every (group or class, tile, k block) exactly once, parts of tiles that whoever comes last can
 // add up, and waits that always end.
 
 #include "cleave/schedule/schedule.h"
@@ -18,7 +18,7 @@ namespace {
 
 struct Step {
   uint32_t worker;
-  WorkUnit unit;
+  WorkTile work;
 };
 
 /// A schedule, and its groups or classes if it has any.
@@ -31,20 +31,20 @@ struct Case {
   bool grouped(Grouping along) const { return shape.grouping == along; }
   uint32_t steps(uint32_t batch) const { return before[batch + 1] - before[batch]; }
   // What the part of the problem has that a tile lies in: its batch entry, group or class.
-  uint32_t tiles_m(const TileSpot& spot) const {
-    if (grouped(Grouping::classes)) return classes[spot.conv_class].tiles;
-    return grouped(Grouping::m) ? steps(spot.batch) : shape.tiles_m;
+  uint32_t tiles_m(const TileCoord& coord) const {
+    if (grouped(Grouping::classes)) return classes[coord.conv_class].tiles;
+    return grouped(Grouping::m) ? steps(coord.batch) : shape.tiles_m;
   }
-  uint32_t tiles_n(const TileSpot& spot) const {
-    return grouped(Grouping::n) ? steps(spot.batch) : shape.tiles_n;
+  uint32_t tiles_n(const TileCoord& coord) const {
+    return grouped(Grouping::n) ? steps(coord.batch) : shape.tiles_n;
   }
-  uint32_t k_blocks(const TileSpot& spot) const {
-    if (grouped(Grouping::classes)) return classes[spot.conv_class].depth;
-    return grouped(Grouping::k) ? steps(spot.batch) : shape.k_blocks;
+  uint32_t k_blocks(const TileCoord& coord) const {
+    if (grouped(Grouping::classes)) return classes[coord.conv_class].depth;
+    return grouped(Grouping::k) ? steps(coord.batch) : shape.k_blocks;
   }
-  GroupRange range(const TileSpot& spot) const {
-    if (grouped(Grouping::classes)) return {0, classes[spot.conv_class].rows};
-    return grouped(Grouping::none) ? GroupRange{} : ranges[spot.batch];
+  GroupRange range(const TileCoord& coord) const {
+    if (grouped(Grouping::classes)) return {0, classes[coord.conv_class].rows};
+    return grouped(Grouping::none) ? GroupRange{} : ranges[coord.batch];
   }
   uint32_t tiles() const {
     if (grouped(Grouping::m)) return before.back() * shape.tiles_n;
@@ -62,23 +62,23 @@ struct Case {
 };
 
 /// The units of every worker, in order.
-using Walks = std::vector<std::vector<WorkUnit>>;
+using Schedules = std::vector<std::vector<WorkTile>>;
 
 template <SplitKMode mode, Grouping grouping>
-Walks walks(const Case& x, uint32_t workers) {
+Schedules walks(const Case& x, uint32_t workers) {
   const Schedule schedule = make_schedule(x.shape);
-  Walks all(workers);
+  Schedules all(workers);
   for (uint32_t worker = 0; worker < workers; ++worker) {
-    for (uint32_t rank = 0; rank < schedule.ranks; ++rank) {
-      Walk<mode, grouping> walk(schedule, worker, workers, rank, x.table<grouping>());
-      for (WorkUnit unit; walk.next(unit);) all[worker].push_back(unit);
+    for (uint32_t rank = 0; rank < schedule.slices_per_cluster; ++rank) {
+      TileScheduler<mode, grouping> walk(schedule, worker, workers, rank, x.table<grouping>());
+      for (WorkTile work; walk.next(work);) all[worker].push_back(work);
     }
   }
   return all;
 }
 
 template <SplitKMode mode>
-Walks walks(const Case& x, uint32_t workers) {
+Schedules walks(const Case& x, uint32_t workers) {
   switch (x.shape.grouping) {
     case Grouping::m:
       return walks<mode, Grouping::m>(x, workers);
@@ -93,7 +93,7 @@ Walks walks(const Case& x, uint32_t workers) {
   }
 }
 
-Walks walks(const Case& x, uint32_t workers) {
+Schedules walks(const Case& x, uint32_t workers) {
   switch (x.shape.mode) {
     case SplitKMode::serial:
       return walks<SplitKMode::serial>(x, workers);
@@ -108,8 +108,8 @@ Walks walks(const Case& x, uint32_t workers) {
   }
 }
 
-Walks walks(const Case& x) {
-  return walks(x, x.shape.workers);
+Schedules walks(const Case& x) {
+  return walks(x, x.shape.clusters);
 }
 
 constexpr Grouping kGroupings[] = {Grouping::none, Grouping::m, Grouping::n, Grouping::k,
@@ -133,9 +133,9 @@ class Cases {
     shape.batches = number(0, 3) == 0 ? number(0, 3) : 1;
     const uint32_t kinds[] = {0, 1, 2, number(3, 9), number(10, 70)};
     shape.k_blocks = kinds[number(0, 4)];
-    if (mode == SplitKMode::parallel) shape.ranks = 1u << number(0, 2);
-    shape.slices = shape.ranks * number(1, 17);
-    shape.workers = number(0, 3) == 0 ? 132 : number(1, 148);
+    if (mode == SplitKMode::parallel) shape.slices_per_cluster = 1u << number(0, 2);
+    shape.slices = shape.slices_per_cluster * number(1, 17);
+    shape.clusters = number(0, 3) == 0 ? 132 : number(1, 148);
     shape.stream_tiles = number(0, shape.tiles_m * shape.tiles_n * shape.batches);
     if (grouping == Grouping::classes) {
       draw_classes(x);
@@ -204,7 +204,7 @@ std::string text(const Case& x) {
   const ScheduleShape& s = x.shape;
   return testing::PrintToString(std::vector<uint32_t>{
              uint32_t(s.mode), uint32_t(s.grouping), s.tiles_m, s.tiles_n, s.batches, s.k_blocks,
-             s.slices, s.workers, s.stream_tiles, s.band_width, uint32_t(s.bands_along_m)}) +
+             s.slices, s.clusters, s.stream_tiles, s.band_width, uint32_t(s.bands_along_m)}) +
          " groups' steps " + testing::PrintToString(x.before) + ", " +
          std::to_string(x.classes.size()) + " classes";
 }
@@ -220,20 +220,20 @@ void expect_everything_once(const Case& x) {
   std::vector<uint32_t> units(x.tiles());
   std::map<std::array<uint32_t, 4>, uint32_t> places;
   for (const auto& walk : walks(x)) {
-    for (const WorkUnit& unit : walk) {
-      ASSERT_LT(unit.tile, x.tiles());
-      ASSERT_LT(unit.batch, shape.batches);
-      ASSERT_LT(unit.m, x.tiles_m(unit));
-      ASSERT_LT(unit.n, x.tiles_n(unit));
-      const auto place = places.insert({{unit.batch, unit.conv_class, unit.m, unit.n}, unit.tile});
-      ASSERT_EQ(place.first->second, unit.tile) << "two tiles in one place";
-      ASSERT_EQ(unit.range.begin, x.range(unit).begin);
-      ASSERT_EQ(unit.range.end, x.range(unit).end);
-      ++units[unit.tile];
-      visits[unit.tile].resize(x.k_blocks(unit));
-      for (uint32_t i = 0; i < unit.k_count; ++i) {
-        ASSERT_LT(unit.k_block(i), x.k_blocks(unit));
-        ++visits[unit.tile][unit.k_block(i)];
+    for (const WorkTile& work : walk) {
+      ASSERT_LT(work.tile, x.tiles());
+      ASSERT_LT(work.batch, shape.batches);
+      ASSERT_LT(work.m, x.tiles_m(work));
+      ASSERT_LT(work.n, x.tiles_n(work));
+      const auto place = places.insert({{work.batch, work.conv_class, work.m, work.n}, work.tile});
+      ASSERT_EQ(place.first->second, work.tile) << "two tiles in one place";
+      ASSERT_EQ(work.range.begin, x.range(work).begin);
+      ASSERT_EQ(work.range.end, x.range(work).end);
+      ++units[work.tile];
+      visits[work.tile].resize(x.k_blocks(work));
+      for (uint32_t i = 0; i < work.k_count; ++i) {
+        ASSERT_LT(work.k_block(i), x.k_blocks(work));
+        ++visits[work.tile][work.k_block(i)];
       }
     }
   }
@@ -269,20 +269,20 @@ TEST(Schedule, SlicesAreEvenAndInterleave) {
     for (const SplitKMode mode : {SplitKMode::serial, SplitKMode::parallel, SplitKMode::cluster}) {
       for (const Case& x : cases.draw(mode)) {
         SCOPED_TRACE(text(x));
-        std::map<std::pair<uint32_t, uint32_t>, WorkUnit> by_slice;
+        std::map<std::pair<uint32_t, uint32_t>, WorkTile> by_slice;
         for (const auto& walk : walks(x)) {
-          for (const WorkUnit& unit : walk) by_slice[{unit.tile, unit.slice}] = unit;
+          for (const WorkTile& work : walk) by_slice[{work.tile, work.slice}] = work;
         }
         uint32_t k = 0;
-        for (const auto& [key, unit] : by_slice) {
+        for (const auto& [key, work] : by_slice) {
           if (key.second == 0) k = 0;
-          ASSERT_EQ(unit.k_first, key.second);  // slices interleave
-          ASSERT_EQ(unit.k_step, x.shape.slices);
-          k += unit.k_count;
-          ASSERT_GE(unit.k_count, x.k_blocks(unit) / x.shape.slices);
-          ASSERT_LE(unit.k_count, x.k_blocks(unit) / x.shape.slices + 1);
+          ASSERT_EQ(work.k_first, key.second);  // slices interleave
+          ASSERT_EQ(work.k_step, x.shape.slices);
+          k += work.k_count;
+          ASSERT_GE(work.k_count, x.k_blocks(work) / x.shape.slices);
+          ASSERT_LE(work.k_count, x.k_blocks(work) / x.shape.slices + 1);
           if (key.second + 1 == x.shape.slices) {
-            ASSERT_EQ(k, x.k_blocks(unit));
+            ASSERT_EQ(k, x.k_blocks(work));
           }
         }
       }
@@ -290,14 +290,14 @@ TEST(Schedule, SlicesAreEvenAndInterleave) {
   }
 }
 
-// All workers run at once, as blocks on a GPU, each in its own order. A unit of slice s may add its
+// All workers run at once, as blocks on a GPU, each in its own order. A work of slice s may add its
 // sums only after slice s - 1 of its tile did; until then its worker is stuck.
 TEST(Schedule, SerialTurnstileNeverDeadlocks) {
   Cases cases(3);
   for (int round = 0; round < 500; ++round) {
     for (const Case& x : cases.draw(SplitKMode::serial)) {
       SCOPED_TRACE(text(x));
-      const uint32_t workers = x.shape.workers;
+      const uint32_t workers = x.shape.clusters;
       const auto all = walks(x);
       size_t left = 0;
       for (const auto& walk : all) left += walk.size();
@@ -309,9 +309,9 @@ TEST(Schedule, SerialTurnstileNeverDeadlocks) {
         for (uint32_t i = 0; i < workers; ++i) {
           const uint32_t worker = (first + i) % workers;
           if (done[worker] == all[worker].size()) continue;
-          const WorkUnit& unit = all[worker][done[worker]];
-          if (turn[unit.tile] != unit.slice) continue;
-          ++turn[unit.tile];
+          const WorkTile& work = all[worker][done[worker]];
+          if (turn[work.tile] != work.slice) continue;
+          ++turn[work.tile];
           ++done[worker];
           --left;
         }
@@ -322,14 +322,14 @@ TEST(Schedule, SerialTurnstileNeverDeadlocks) {
   }
 }
 
-// Units of one range of K are neighbours in the unit order, so that they share it in L2. What lets
-// workers run one after the other: no unit waits for one of a higher number.
+// Units of one range of K are neighbours in the work order, so that they share it in L2. What lets
+// workers run one after the other: no work waits for one of a higher number.
 TEST(Schedule, SerialUnitsWaitForLowerNumbersOnly) {
   Cases cases(4);
   for (int round = 0; round < 200; ++round) {
     for (const Case& x : cases.draw(SplitKMode::serial)) {
       SCOPED_TRACE(text(x));
-      const uint32_t units = x.tiles() * make_schedule(x.shape).bundles;
+      const uint32_t units = x.tiles() * make_schedule(x.shape).clusters_per_tile;
       const auto all = walks(x, max_of(units, 1u));
       std::vector<uint32_t> turn(x.tiles());
       for (uint32_t worker = 0; worker < units; ++worker) {
@@ -346,13 +346,13 @@ void expect_parts_of_successive_workers(const Case& x) {
   const auto all = walks(x);
   std::map<uint32_t, std::vector<Step>> parts;  // by tile, in worker order
   std::set<uint32_t> holds_first;
-  for (uint32_t worker = 0; worker < x.shape.workers; ++worker) {
+  for (uint32_t worker = 0; worker < x.shape.clusters; ++worker) {
     for (size_t i = 0; i < all[worker].size(); ++i) {
-      const WorkUnit& unit = all[worker][i];
-      parts[unit.tile].push_back({worker, unit});
-      if (unit.parts == 1) continue;
+      const WorkTile& work = all[worker][i];
+      parts[work.tile].push_back({worker, work});
+      if (work.parts == 1) continue;
       // Two partials per worker are enough: one of a tile's first part, one of another's rest.
-      if (unit.slice == 0) {
+      if (work.slice == 0) {
         ASSERT_TRUE(holds_first.insert(worker).second);
       } else {
         ASSERT_EQ(i, 0u);
@@ -362,18 +362,18 @@ void expect_parts_of_successive_workers(const Case& x) {
   for (const auto& [tile, steps] : parts) {
     uint32_t k = 0;
     for (size_t i = 0; i < steps.size(); ++i) {
-      const WorkUnit& unit = steps[i].unit;
-      ASSERT_EQ(unit.parts, steps.size());
-      ASSERT_EQ(unit.slice, i);
+      const WorkTile& work = steps[i].work;
+      ASSERT_EQ(work.parts, steps.size());
+      ASSERT_EQ(work.slice, i);
       ASSERT_EQ(steps[i].worker, steps[0].worker + i);
-      ASSERT_EQ(unit.k_first, k);
-      ASSERT_EQ(unit.k_step, 1u);
+      ASSERT_EQ(work.k_first, k);
+      ASSERT_EQ(work.k_step, 1u);
       if (steps.size() > 1) {
-        ASSERT_GT(unit.k_count, 0u);
+        ASSERT_GT(work.k_count, 0u);
       }
-      k += unit.k_count;
+      k += work.k_count;
     }
-    ASSERT_EQ(k, x.k_blocks(steps[0].unit));
+    ASSERT_EQ(k, x.k_blocks(steps[0].work));
   }
 }
 
@@ -393,21 +393,21 @@ TEST(Schedule, WalksKnowWhenTheyAreFinished) {
   for (int round = 0; round < 100; ++round) {
     const Case x = cases.draw(SplitKMode::parallel, Grouping::none);
     const Schedule schedule = make_schedule(x.shape);
-    for (uint32_t worker = 0; worker < x.shape.workers; ++worker) {
-      Walk<SplitKMode::parallel> walk(schedule, worker, x.shape.workers);
-      WorkUnit unit;
+    for (uint32_t worker = 0; worker < x.shape.clusters; ++worker) {
+      TileScheduler<SplitKMode::parallel> walk(schedule, worker, x.shape.clusters);
+      WorkTile work;
       for (bool more = true; more;) {
         const bool finished = walk.finished();
-        more = walk.next(unit);
+        more = walk.next(work);
         ASSERT_EQ(more, !finished);
       }
     }
   }
 }
 
-uint32_t k_blocks_of(const std::vector<WorkUnit>& walk) {
+uint32_t k_blocks_of(const std::vector<WorkTile>& walk) {
   uint32_t blocks = 0;
-  for (const WorkUnit& unit : walk) blocks += unit.k_count;
+  for (const WorkTile& work : walk) blocks += work.k_count;
   return blocks;
 }
 
@@ -416,7 +416,7 @@ TEST(Schedule, StreamKWorkIsEven) {
                          .tiles_m = 5,
                          .tiles_n = 7,
                          .k_blocks = 37,
-                         .workers = 16,
+                         .clusters = 16,
                          .stream_tiles = 35}};
   for (const auto& walk : walks(x)) {
     EXPECT_GE(k_blocks_of(walk), 35 * 37 / 16u);
@@ -435,8 +435,8 @@ TEST(Schedule, StreamKWorkIsEvenWhereTilesAreNot) {
     const uint32_t blocks =
         classes ? x.shape.line : x.before.back() * x.shape.tiles_m * x.shape.tiles_n;
     for (const auto& walk : walks(x)) {
-      ASSERT_GE(k_blocks_of(walk), blocks / x.shape.workers);
-      ASSERT_LE(k_blocks_of(walk), blocks / x.shape.workers + 1);
+      ASSERT_GE(k_blocks_of(walk), blocks / x.shape.clusters);
+      ASSERT_LE(k_blocks_of(walk), blocks / x.shape.clusters + 1);
     }
   }
 }
@@ -448,7 +448,7 @@ void expect_found_in_any_order(Cases& cases) {
   const Schedule schedule = make_schedule(x.shape);
   TileFinder<grouping> finder(schedule, x.table<grouping>());
   for (int i = 0; i < 50 && x.tiles() > 0; ++i) {
-    TileSpot found, fresh;
+    TileCoord found, fresh;
     const uint32_t tile = cases.number(0, x.tiles() - 1);
     finder.find(tile, found);
     TileFinder<grouping>(schedule, x.table<grouping>()).find(tile, fresh);
@@ -469,10 +469,10 @@ TEST(Schedule, TilesAreFoundInAnyOrder) {
   }
 }
 
-TEST(Shares, DifferByAtMostOneLargerFirst) {
+TEST(EvenPartition, DifferByAtMostOneLargerFirst) {
   for (uint32_t total = 0; total < 60; ++total) {
     for (uint32_t takers = 1; takers < 20; ++takers) {
-      const Shares shares(total, takers);
+      const EvenPartition shares(total, takers);
       EXPECT_EQ(shares.begin(0), 0u);
       EXPECT_EQ(shares.begin(takers), total);
       uint32_t last = total;
@@ -492,7 +492,7 @@ TEST(Shares, DifferByAtMostOneLargerFirst) {
 // A planner may make a schedule at compile time.
 constexpr Schedule kConstant =
     make_schedule({.mode = SplitKMode::serial, .tiles_m = 3, .slices = 4});
-static_assert(kConstant.tiles * kConstant.bundles == 12);
+static_assert(kConstant.tiles * kConstant.clusters_per_tile == 12);
 
 }  // namespace
 }  // namespace cleave

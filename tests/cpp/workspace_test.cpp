@@ -124,7 +124,7 @@ TEST_F(WorkspacePoolTest, ThreadsMayShareIt) {
 TEST(Device, ThePlanningTargetNeedsNoGpu) {
   const DeviceInfo& h100 = device_info(kPlanOnlyH100);
   EXPECT_EQ(h100.compute_capability, 90);
-  EXPECT_EQ(h100.multiprocessors, 132);
+  EXPECT_EQ(h100.num_sms, 132);
   EXPECT_EQ(h100.shared_memory_per_block, 227 * 1024);
   EXPECT_EQ(device_arch(kPlanOnlyH100), "sm_90a");
 }

@@ -74,7 +74,7 @@ void expect_equal(const ConvClass& x, const ConvClass& y) {
   EXPECT_EQ(x.line_before, y.line_before);
 }
 
-void expect_equal(const ClassColumns& x, const ClassColumns& y) {
+void expect_equal(const FusedClasses& x, const FusedClasses& y) {
   expect_equal(x.per_class, y.per_class);
   expect_equal(x.residues, y.residues);
   for (uint32_t i = 0; i < kConvAxes; ++i) {
@@ -129,7 +129,7 @@ void expect_equal_launches(Launch& emitted, Launch& own, const Choice& choice) {
   EXPECT_EQ(x.batched_b, y.batched_b);
   // What the schedule says of K is not used of classes, but for the line that stream_k cuts.
   expect_equal(x.schedule, y.schedule, classes);
-  expect_equal(x.schedule.worker_shares, y.schedule.worker_shares);
+  expect_equal(x.schedule.stream_partition, y.schedule.stream_partition);
   expect_equal(x.epilogue, y.epilogue, batched);
   if (c.split != SplitKMode::none && c.split != SplitKMode::cluster) {
     EXPECT_EQ(x.counters, y.counters);

@@ -17,7 +17,7 @@ inline void expect_equal(const FastDivmod& x, const FastDivmod& y) {
   EXPECT_EQ(x.shift, y.shift);
 }
 
-inline void expect_equal(const Shares& x, const Shares& y) {
+inline void expect_equal(const EvenPartition& x, const EvenPartition& y) {
   EXPECT_EQ(x.base, y.base);
   EXPECT_EQ(x.extra, y.extra);
 }
@@ -39,8 +39,8 @@ inline void expect_equal(const Schedule& x, const Schedule& y, bool k_grouped) {
   EXPECT_EQ(x.stream_tiles, y.stream_tiles);
   if (k_grouped) return;
   EXPECT_EQ(x.k_blocks, y.k_blocks);
-  expect_equal(x.slice_shares, y.slice_shares);
-  expect_equal(x.worker_shares, y.worker_shares);
+  expect_equal(x.slice_partition, y.slice_partition);
+  expect_equal(x.stream_partition, y.stream_partition);
   expect_equal(x.k_blocks_divmod, y.k_blocks_divmod);
 }
 

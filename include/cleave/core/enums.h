@@ -19,14 +19,14 @@ enum class DType : uint8_t { f16, bf16, f32, i8, e4m3, e5m2, i32 };
 /// | ieee      | float32 as it is                         | multiply-adds (kernel: portable) |
 enum class Precision : uint8_t { tf32, ieee };
 
-/// How the K dimension of one output tile is shared, and how the shares are joined.
+/// How the K dimension of one output tile is split, and how the parts are added up.
 ///
-/// | mode      | how the slices of a tile are joined          | workspace          | repeatable     |
+/// | mode      | how the slices of a tile are added up         | workspace          | repeatable     |
 /// |-----------|----------------------------------------------|--------------------|----------------|
 /// | none      | one slice                                    | none               | bitwise        |
 /// | serial    | in slice order, behind a turnstile           | one tile per tile  | bitwise        |
 /// | parallel  | float32 partials, summed in slice order      | one tile per slice | bitwise        |
-/// | cluster   | distributed shared memory of a block cluster | none               | bitwise        |
+/// | cluster   | distributed shared memory of a CTA cluster   | none               | bitwise        |
 /// | stream_k  | fractional tiles, added in order of K        | two tiles per CTA  | on one GPU     |
 /// | automatic | the planner chooses among the above, but     |                    |                |
 /// |           | for serial                                   |                    |                |
@@ -36,15 +36,15 @@ enum class Precision : uint8_t { tf32, ieee };
 /// its parts up: those launches end however few of their CTAs run at a time.
 enum class SplitKMode : uint8_t { none, serial, parallel, cluster, stream_k, automatic };
 
-/// Whether a tile has a number of slices, which work side by side. stream_k cuts tiles where its workers
-/// end.
+/// Whether a tile has a number of slices, which work side by side. stream_k cuts tiles where its clusters'
+/// stretches end.
 CLEAVE_HD constexpr bool is_sliced(SplitKMode mode) {
   return mode == SplitKMode::serial || mode == SplitKMode::parallel || mode == SplitKMode::cluster;
 }
 
 /// Whether CTAs wait for others of their launch that need not be resident. `automatic` never chooses
 /// such a mode.
-CLEAVE_HD constexpr bool blocks_wait(SplitKMode mode) {
+CLEAVE_HD constexpr bool ctas_wait(SplitKMode mode) {
   return mode == SplitKMode::serial;
 }
 

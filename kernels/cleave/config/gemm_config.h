@@ -23,7 +23,7 @@ struct GemmConfig {
   Major b_major = Major::k;
   Order d_order = Order::row;
 
-  // One tile, computed by one block. tile_k is a multiple of a 128-byte row of the operands.
+  // One tile, computed by one CTA. tile_k is a multiple of a 128-byte row of the operands.
   uint32_t tile_m = 128;
   uint32_t tile_n = 128;
   uint32_t tile_k = 64;
@@ -36,7 +36,7 @@ struct GemmConfig {
   uint32_t warps_m = 2;
   uint32_t warps_n = 4;
 
-  // Blocks that share a B tile (multicast_m) or an A tile (multicast_n) by TMA multicast. At most
+  // CTAs that share a B tile (multicast_m) or an A tile (multicast_n) by TMA multicast. At most
   // one is not 1. A cluster's ranks are numbered cluster_k-major: rank = k_rank * sharers +
   // share_rank.
   uint32_t multicast_m = 1;
@@ -48,15 +48,15 @@ struct GemmConfig {
   Conv conv = Conv::none;
   uint32_t conv_axes = 2;       // 3 where there is depth
   uint32_t class_capacity = 0;  // convolutions: classes that there is room for in the parameters
-  bool side_by_side = false;    // dgrad: all classes in the columns of one (fused_classes.h)
-  bool gather = false;          // sm90: threads copy what the copy engine cannot gather (gather.h)
+  bool fuses_classes = false;   // dgrad: all classes are columns of one (fused_classes.h)
+  bool gather = false;          // sm90: threads copy what TMA cannot gather (gather.h)
   bool batches_taps = false;    // wgrad by im2col: the batch are taps; else columns run over them
   bool fast_load = true;        // Division
   bool fast_store = true;
 
   SplitKMode split = SplitKMode::none;
   uint32_t cluster_k =
-      1;  // cluster, parallel: slices of a tile that one cluster joins in distributed shared memory
+      1;  // cluster, parallel: slices of a tile that one cluster adds up in distributed shared memory
 
   Activation activation = Activation::none;
   Bias bias = Bias::none;
@@ -93,7 +93,7 @@ CLEAVE_HD constexpr uint32_t math_threads(const GemmConfig& c) {
                                         : c.warps_m * c.warps_n * 32;
 }
 
-/// Threads that copy operands, piece by piece.
+/// Threads that copy operands, vector by vector.
 CLEAVE_HD constexpr uint32_t copy_threads(const GemmConfig& c) {
   return c.family == KernelFamily::sm90 ? 128 : math_threads(c);
 }
@@ -106,30 +106,30 @@ CLEAVE_HD constexpr bool gathers_b(const GemmConfig& c) {
   return c.conv == Conv::wgrad;
 }
 
-/// Whether threads of the Hopper kernel put together 16 bytes of what is aligned to less.
-CLEAVE_HD constexpr bool copies_grains(const GemmConfig& c) {
+/// Whether threads of the Hopper kernel put together vectors of 16 bytes of what is aligned to less.
+CLEAVE_HD constexpr bool copies_unaligned(const GemmConfig& c) {
   return c.gather && (gathers_a(c) ? c.load_bytes_a : c.load_bytes_b) < 16;
 }
 
-/// Whether threads of the Hopper kernel copy a convolution's filters, which the copy engine cannot read
+/// Whether threads of the Hopper kernel copy a convolution's filters, which TMA cannot read
 /// as a matrix: rows of any length, or taps of a class without a gap, or those of all classes.
 CLEAVE_HD constexpr bool copies_filters(const GemmConfig& c) {
-  return c.gather && (c.conv == Conv::dgrad || (c.conv == Conv::fprop && copies_grains(c)));
+  return c.gather && (c.conv == Conv::dgrad || (c.conv == Conv::fprop && copies_unaligned(c)));
 }
 
 /// Whether K runs over taps and channels without a gap; else every tap begins a k block.
 CLEAVE_HD constexpr bool flattens_taps(const GemmConfig& c) {
-  return c.family == KernelFamily::portable || (c.gather && !c.side_by_side);
+  return c.family == KernelFamily::portable || (c.gather && !c.fuses_classes);
 }
 
-/// Threads of a block.
-CLEAVE_HD constexpr uint32_t block_threads(const GemmConfig& c) {
+/// Threads of a CTA.
+CLEAVE_HD constexpr uint32_t cta_threads(const GemmConfig& c) {
   return c.family == KernelFamily::sm90 ? (c.consumers + 1) * 128 : math_threads(c);
 }
 
 /// Registers of a thread of the Hopper kernel's producer warpgroup, once it has given up the rest.
 CLEAVE_HD constexpr uint32_t producer_registers(const GemmConfig& c) {
-  if (c.gather) return copies_grains(c) ? 160 : 120;
+  if (c.gather) return copies_unaligned(c) ? 160 : 120;
   return c.scaling == Scaling::block || c.conv != Conv::none ? 56 : 40;
 }
 
@@ -137,7 +137,7 @@ CLEAVE_HD constexpr uint32_t producer_registers(const GemmConfig& c) {
 /// and what the producer does not need is theirs.
 CLEAVE_HD constexpr uint32_t consumer_registers(const GemmConfig& c) {
   if (c.consumers == 1) return 255;
-  const uint32_t equal = 65536 / block_threads(c) / 8 * 8;
+  const uint32_t equal = 65536 / cta_threads(c) / 8 * 8;
   return (equal + (equal - producer_registers(c)) / c.consumers) / 8 * 8;
 }
 
@@ -146,8 +146,8 @@ CLEAVE_HD constexpr uint32_t accumulators_per_thread(const GemmConfig& c) {
   return c.tile_m * c.tile_n / math_threads(c);
 }
 
-/// Whether two columns of the product make one of D. The tile's left half are then gates, its right
-/// half the ups that go with them.
+/// Whether two columns of the product make one of D. The tile's left half are then columns of the
+/// gate projection, its right half those of the up projection that go with them.
 CLEAVE_HD constexpr bool gated(const GemmConfig& c) {
   return c.activation == Activation::swiglu;
 }
@@ -157,12 +157,12 @@ CLEAVE_HD constexpr uint32_t output_columns(const GemmConfig& c) {
   return gated(c) ? c.tile_n / 2 : c.tile_n;
 }
 
-/// Blocks that share loads.
+/// CTAs that share loads.
 CLEAVE_HD constexpr uint32_t sharers(const GemmConfig& c) {
   return c.multicast_m * c.multicast_n;
 }
 
-/// Blocks of one cluster (1: no cluster launch).
+/// CTAs of one cluster (1: no cluster launch).
 CLEAVE_HD constexpr uint32_t cluster_size(const GemmConfig& c) {
   return sharers(c) * c.cluster_k;
 }
@@ -182,10 +182,10 @@ CLEAVE_HD constexpr uint32_t group_step(const GemmConfig& c) {
 
 /// Whether neighbours among a tile's rows are none in D.
 CLEAVE_HD constexpr bool scatters(const GemmConfig& c) {
-  return c.grouping == Grouping::classes || c.side_by_side;
+  return c.grouping == Grouping::classes || c.fuses_classes;
 }
 
-/// Whether the copy engine sees A, B, or all of D as a matrix.
+/// Whether TMA sees A, B, or all of D as a matrix.
 CLEAVE_HD constexpr bool has_map_a(const GemmConfig& c) {
   return c.family == KernelFamily::sm90 && !gathers_a(c);
 }
@@ -197,7 +197,7 @@ CLEAVE_HD constexpr bool has_map_d(const GemmConfig& c) {
 }
 
 /// Values that each column brings to the epilogue: scale, bias, zero point.
-CLEAVE_HD constexpr uint32_t column_line_values(const GemmConfig& c) {
+CLEAVE_HD constexpr uint32_t column_broadcast_values(const GemmConfig& c) {
   return (c.scaling == Scaling::vector) + (c.bias == Bias::row) + c.has_zero;
 }
 

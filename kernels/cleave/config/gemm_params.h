@@ -10,7 +10,7 @@
 
 namespace cleave {
 
-/// An operand as threads read it; the copy engine reads the same facts from a tensor map.
+/// An operand as threads read it; TMA reads the same facts from a tensor map.
 struct OperandParams {
   const void* data = nullptr;
   int64_t stride = 0;        // elements, of the dimension that is not contiguous
@@ -54,7 +54,7 @@ struct ConvParams : GemmParams {
   FastDivmod per_tap;               // fprop, dgrad: k blocks of a tap, or elements (flattens_taps);
                                     // wgrad: columns of a tap
   uint32_t taps_apart = 0;          // elements, in a filter
-  ClassColumns columns;             // classes side by side
+  FusedClasses columns;             // fused classes
   uint32_t class_count = 0;
   ConvClass classes[Classes];
 };

@@ -1,4 +1,4 @@
-// Where everything lies in a block's shared memory: one plan, used by the host for the size of the
+// Where everything lies in a CTA's shared memory: one plan, used by the host for the size of the
 // launch and the number of stages, and by the kernels for the offsets.
 #pragma once
 
@@ -10,11 +10,11 @@ namespace cleave {
 /// A chunk of D on its way out: 64 rows of 128 bytes.
 inline constexpr uint32_t kStagingChunkBytes = 64 * 128;
 
-/// A join buffer up to this size lies beside the stages; a larger one over them, at the price of
+/// A cluster's buffer for partial tiles up to this size lies beside the stages; a larger one over them, at the price of
 /// one more meeting of the cluster, since a rank may only send once all are done with their stages.
-inline constexpr uint32_t kOwnJoinBytes = 32768;
+inline constexpr uint32_t kOwnClusterBytes = 32768;
 
-/// The most shared memory a block may have (sm_90). Swizzles want its base at a multiple of 1024
+/// The most shared memory a CTA may have (sm_90). Swizzles want its base at a multiple of 1024
 /// bytes.
 inline constexpr uint32_t kSharedLimit = 232448;
 inline constexpr uint32_t kSharedAlignment = 1024;
@@ -26,10 +26,10 @@ struct SmemPlan {
   uint32_t scale_stage = 0;           // Scaling::block: bytes of one stage's scales
   uint32_t scales = 0;                // and the first stage's offset
   uint32_t group_table = 0;           // Grouping: groups.h
-  uint32_t lines = 0;                 // sm90: what columns bring to the epilogue, per warpgroup
-  uint32_t join = 0;                  // cluster_k > 1: shares of the tile sent by the other ranks
-  bool join_over_stages = false;      // that buffer is too large for a place of its own
-  uint32_t join_barrier = 0;
+  uint32_t broadcast = 0;             // sm90: what columns bring to the epilogue, per warpgroup
+  uint32_t cluster_reduce = 0;        // cluster_k > 1: parts of the tile sent by the other ranks
+  bool cluster_over_stages = false;   // that buffer is too large for a place of its own
+  uint32_t cluster_barrier = 0;
   uint32_t fixup = 0;     // parallel without clusters: a word for the math threads
   uint32_t barriers = 0;  // sm90: full[stages], empty[stages]
   uint32_t bytes = 0;     // dynamic shared memory to ask for
@@ -50,16 +50,16 @@ CLEAVE_HD constexpr SmemPlan smem_plan(const GemmConfig& c) {
   plan.scale_stage = scale_stage_bytes(c);
   plan.scales = at;
   at += c.stages * plan.scale_stage;
-  plan.lines = at;
-  if (sm90) at += c.consumers * c.tile_n * column_line_values(c) * uint32_t(sizeof(float));
+  plan.broadcast = at;
+  if (sm90) at += c.consumers * c.tile_n * column_broadcast_values(c) * uint32_t(sizeof(float));
   if (c.cluster_k > 1) {
-    const uint32_t share =
+    const uint32_t part =
         ceil_div(accumulators_per_thread(c) / 4, c.cluster_k);  // float4 per thread from each rank
-    const uint32_t bytes = c.cluster_k * share * math_threads(c) * 16;
-    plan.join_over_stages = bytes > kOwnJoinBytes;
-    plan.join = plan.join_over_stages ? 0 : at;
-    at = plan.join_over_stages ? max_of(at, bytes) : at + bytes;
-    plan.join_barrier = at;
+    const uint32_t bytes = c.cluster_k * part * math_threads(c) * 16;
+    plan.cluster_over_stages = bytes > kOwnClusterBytes;
+    plan.cluster_reduce = plan.cluster_over_stages ? 0 : at;
+    at = plan.cluster_over_stages ? max_of(at, bytes) : at + bytes;
+    plan.cluster_barrier = at;
     at += uint32_t(sizeof(uint64_t));
   }
   plan.fixup = at;

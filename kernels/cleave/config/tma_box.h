@@ -7,7 +7,7 @@
 
 namespace cleave {
 
-/// 128-byte rows in one TMA box of an operand whose tile is shared by `sharers` blocks (each loads
+/// 128-byte rows in one TMA box of an operand whose tile is shared by `sharers` CTAs (each loads
 /// its part for all) and comes in `pieces` from different places.
 CLEAVE_HD constexpr uint32_t box_rows(Major major, uint32_t tile_rows, uint32_t tile_k,
                                       uint32_t sharers, uint32_t pieces = 1) {

@@ -30,10 +30,10 @@ inline constexpr uint32_t kConvAxes = 3;
 /// The most classes of one launch: strides up to 8 x 8, or 4 x 4 x 4.
 inline constexpr uint32_t kMostClasses = 64;
 
-/// Where threads put pieces together from grains, places along an axis are numbers of 16 bits: sizes and
+/// Where threads put vectors together from narrower reads, places along an axis are numbers of 16 bits: sizes and
 /// the ways to taps are less than the first, pixels less than twice that, and one that far below any
 /// tap is none, wherever the pixel is.
-inline constexpr int32_t kMostGrainPixels = 1 << 14, kNoGrain = -2 * kMostGrainPixels;
+inline constexpr int32_t kMostPackedPixels = 1 << 14, kNoPackedTap = -2 * kMostPackedPixels;
 
 /// `n` / the divisor, in the way that the kernel was made for (Division).
 template <bool Fast>
@@ -42,7 +42,7 @@ CLEAVE_HD constexpr uint32_t divide(const FastDivmod& divisor, uint32_t n) {
 }
 
 /// A place in a grid of images: a pixel, or (with image 0) a tap.
-struct GridSpot {
+struct PixelCoord {
   uint32_t image = 0;
   uint32_t at[kConvAxes] = {};
 };
@@ -63,17 +63,17 @@ struct Grid {
 
   /// `Axes`: 2 where there is no depth.
   template <uint32_t Axes, bool Fast>
-  CLEAVE_HD constexpr GridSpot locate(uint32_t number) const {
-    GridSpot spot;
-    spot.image = divide<Fast>(per_image, number);
-    uint32_t rest = number - spot.image * per_image.divisor;
+  CLEAVE_HD constexpr PixelCoord locate(uint32_t number) const {
+    PixelCoord coord;
+    coord.image = divide<Fast>(per_image, number);
+    uint32_t rest = number - coord.image * per_image.divisor;
     if (Axes == 3) {
-      spot.at[0] = divide<Fast>(per_plane, rest);
-      rest -= spot.at[0] * per_plane.divisor;
+      coord.at[0] = divide<Fast>(per_plane, rest);
+      rest -= coord.at[0] * per_plane.divisor;
     }
-    spot.at[1] = divide<Fast>(per_line, rest);
-    spot.at[2] = rest - spot.at[1] * per_line.divisor;
-    return spot;
+    coord.at[1] = divide<Fast>(per_line, rest);
+    coord.at[2] = rest - coord.at[1] * per_line.divisor;
+    return coord;
   }
 };
 
@@ -96,19 +96,19 @@ struct ConvClass {
   uint32_t line_before = 0;   // k blocks of all earlier tiles of one column of tiles
 
   /// Of a pixel of the class at a tap: where it lies along `axis`. Outside the tensor: a zero.
-  CLEAVE_HD constexpr int32_t gathered_at(const GridSpot& pixel, const GridSpot& tap,
+  CLEAVE_HD constexpr int32_t gathered_at(const PixelCoord& pixel, const PixelCoord& tap,
                                           uint32_t axis) const {
     return origin[axis] + int32_t(pixel.at[axis]) * row_step[axis] +
            int32_t(tap.at[axis]) * tap_step[axis];
   }
 
-  CLEAVE_HD constexpr uint32_t filter_tap(const GridSpot& tap) const {
+  CLEAVE_HD constexpr uint32_t filter_tap(const PixelCoord& tap) const {
     return first_tap + tap.at[0] * filter_step[0] + tap.at[1] * filter_step[1] +
            tap.at[2] * filter_step[2];
   }
 
   /// The row of D that a pixel of the class is.
-  CLEAVE_HD constexpr uint32_t output_row(const GridSpot& pixel) const {
+  CLEAVE_HD constexpr uint32_t output_row(const PixelCoord& pixel) const {
     return first_output + pixel.image * outputs_per_image + pixel.at[0] * output_step[0] +
            pixel.at[1] * output_step[1] + pixel.at[2] * output_step[2];
   }
@@ -177,9 +177,9 @@ CLEAVE_HD constexpr AxisClass residue_class(const ConvAxisShape& axis, int32_t r
 
 /// The class that is `axes`' together. `filters`: taps of the whole filter along each axis; `sizes`:
 /// of the tensor that D's rows are pixels of.
-CLEAVE_HD constexpr ConvClass join_axes(const AxisClass (&axes)[kConvAxes], uint32_t images,
-                                        const uint32_t (&filters)[kConvAxes],
-                                        const uint32_t (&sizes)[kConvAxes]) {
+CLEAVE_HD constexpr ConvClass combine_axes(const AxisClass (&axes)[kConvAxes], uint32_t images,
+                                           const uint32_t (&filters)[kConvAxes],
+                                           const uint32_t (&sizes)[kConvAxes]) {
   ConvClass c;
   c.pixels = Grid(axes[0].pixels, axes[1].pixels, axes[2].pixels);
   c.taps = Grid(axes[0].taps, axes[1].taps, axes[2].taps);
@@ -225,14 +225,14 @@ CLEAVE_HD constexpr uint32_t make_classes(Conv kind, uint32_t images,
     sizes[i] = uint32_t(kind == Conv::dgrad ? axes[i].size : axes[i].outputs);
   }
   if (kind != Conv::dgrad) {
-    list.add(join_axes({forward_class(axes[0]), forward_class(axes[1]), forward_class(axes[2])},
-                       images, filters, sizes));
+    list.add(combine_axes({forward_class(axes[0]), forward_class(axes[1]), forward_class(axes[2])},
+                          images, filters, sizes));
     return list.count;
   }
   for (int32_t d = 0; d < axes[0].stride; ++d) {
     for (int32_t h = 0; h < axes[1].stride; ++h) {
       for (int32_t w = 0; w < axes[2].stride; ++w) {
-        list.add(join_axes(
+        list.add(combine_axes(
             {residue_class(axes[0], d), residue_class(axes[1], h), residue_class(axes[2], w)},
             images, filters, sizes));
       }

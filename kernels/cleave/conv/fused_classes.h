@@ -1,9 +1,9 @@
-// All residue classes of a dgrad (conv_classes.h) side by side, in the columns of one product.
+// All residue classes of a dgrad (conv_classes.h) fused: they are the columns of one product.
 //
 // A row is then pixel i * stride of every axis together with its neighbours, one for each residue;
 // D's columns are (residues, channel), and K runs over the taps that any class has, in the order of the
 // outputs that they meet. Where there are few channels a class alone would leave most of a tile's
-// columns empty; side by side, an output that is loaded serves all of them. Taps that a class lacks
+// columns empty; fused, an output that is loaded serves all of them. Taps that a class lacks
 // read as zeros of the filter, and pixels past the image's end are not stored.
 #pragma once
 
@@ -23,12 +23,12 @@ struct ResidueColumns {
 };
 
 /// What a column is.
-struct ColumnSpot {
+struct ColumnCoord {
   uint32_t residue[kConvAxes] = {};
   uint32_t channel = 0;
 };
 
-struct ClassColumns {
+struct FusedClasses {
   FastDivmod per_class;  // columns: channels
   Grid residues;
   ResidueColumns axes[kConvAxes][kMostResidues];
@@ -37,17 +37,17 @@ struct ClassColumns {
   uint32_t rows_apart[kConvAxes] = {};  // of D, from a pixel to its neighbour
 
   template <uint32_t Axes, bool Fast>
-  CLEAVE_HD constexpr ColumnSpot locate(uint32_t column) const {
-    ColumnSpot spot;
+  CLEAVE_HD constexpr ColumnCoord locate(uint32_t column) const {
+    ColumnCoord coord;
     const uint32_t number = divide<Fast>(per_class, column);
-    spot.channel = column - number * per_class.divisor;
-    const GridSpot at = residues.locate<Axes, Fast>(number);
-    for (uint32_t i = 0; i < kConvAxes; ++i) spot.residue[i] = at.at[i];
-    return spot;
+    coord.channel = column - number * per_class.divisor;
+    const PixelCoord at = residues.locate<Axes, Fast>(number);
+    for (uint32_t i = 0; i < kConvAxes; ++i) coord.residue[i] = at.at[i];
+    return coord;
   }
 
-  /// The number of the filter's tap at the joint tap `tap`; -1 where the column's class has none.
-  CLEAVE_HD constexpr int32_t filter_tap(const ColumnSpot& column, const GridSpot& tap) const {
+  /// The number of the filter's tap at the fused tap `tap`; -1 where the column's class has none.
+  CLEAVE_HD constexpr int32_t filter_tap(const ColumnCoord& column, const PixelCoord& tap) const {
     int32_t number = 0;
     for (uint32_t i = 0; i < kConvAxes; ++i) {
       const ResidueColumns& of = axes[i][column.residue[i]];
@@ -59,14 +59,14 @@ struct ClassColumns {
   }
 
   /// Rows of D from residue 0's pixel to this column's.
-  CLEAVE_HD constexpr uint32_t output_row(const ColumnSpot& column) const {
+  CLEAVE_HD constexpr uint32_t output_row(const ColumnCoord& column) const {
     uint32_t row = 0;
     for (uint32_t i = 0; i < kConvAxes; ++i) row += column.residue[i] * rows_apart[i];
     return row;
   }
 
   /// A bit for each axis at whose last pixels the column's class has none any more.
-  CLEAVE_HD constexpr uint32_t edges(const ColumnSpot& column) const {
+  CLEAVE_HD constexpr uint32_t edges(const ColumnCoord& column) const {
     uint32_t bits = 0;
     for (uint32_t i = 0; i < kConvAxes; ++i)
       bits |= uint32_t(axes[i][column.residue[i]].shorter) << i;
@@ -75,18 +75,17 @@ struct ClassColumns {
 };
 
 /// A bit for each axis at whose last pixel `pixel` is.
-CLEAVE_HD constexpr uint32_t edges(const Grid& pixels, const GridSpot& pixel) {
+CLEAVE_HD constexpr uint32_t edges(const Grid& pixels, const PixelCoord& pixel) {
   uint32_t bits = 0;
   for (uint32_t i = 0; i < kConvAxes; ++i)
     bits |= uint32_t(pixel.at[i] + 1 == pixels.extent[i]) << i;
   return bits;
 }
 
-/// A dgrad's classes side by side: `joint` is the one class that rows and taps then are of, without
+/// Fuses a dgrad's classes: `fused` is the one class that rows and taps then are of, without
 /// tiles. False if there are too many, or if they meet outputs that lie apart (some dilations).
-CLEAVE_HD constexpr bool put_side_by_side(uint32_t images, const ConvAxisShape (&axes)[kConvAxes],
-                                          uint32_t channels, ConvClass& joint,
-                                          ClassColumns& columns) {
+CLEAVE_HD constexpr bool fuse_classes(uint32_t images, const ConvAxisShape (&axes)[kConvAxes],
+                                      uint32_t channels, ConvClass& fused, FusedClasses& columns) {
   AxisClass shared[kConvAxes];
   uint32_t filters[kConvAxes] = {}, sizes[kConvAxes] = {};
   for (uint32_t i = 0; i < kConvAxes; ++i) {
@@ -117,7 +116,7 @@ CLEAVE_HD constexpr bool put_side_by_side(uint32_t images, const ConvAxisShape (
                             .shorter = c.pixels < shared[i].pixels};
     }
   }
-  joint = join_axes(shared, images, filters, sizes);
+  fused = combine_axes(shared, images, filters, sizes);
   columns.per_class = FastDivmod(max_of(channels, 1u));
   columns.residues =
       Grid(uint32_t(axes[0].stride), uint32_t(axes[1].stride), uint32_t(axes[2].stride));

@@ -1,9 +1,9 @@
 // Where threads that load find the tiles of a convolution: sources for copy_loader.h.
 //
-// K runs over taps and, within a tap, channels, without a gap: few channels waste nothing (classes side
-// by side on Hopper begin every tap with a k block, since the copy engine brings the rest). A thread's
-// pieces lie one below another, so it has one place along that order (fprop and dgrad: a new one every
-// k block; wgrad: one for each part of the tile, for all of the unit) and its own few pixels along the
+// K runs over taps and, within a tap, channels, without a gap: few channels waste nothing (fused classes
+// on Hopper begin every tap with a k block, since TMA brings the rest). A thread's
+// vectors lie one below another, so it has one place along that order (fprop and dgrad: a new one every
+// k block; wgrad: one for each part of the tile, for all of the work tile) and its own few pixels along the
 // other.
 #pragma once
 
@@ -15,28 +15,28 @@ namespace cleave {
 
 namespace detail {
 template <GemmConfig C, uint32_t Bytes>
-struct PieceOf {
+struct VectorOf {
   static constexpr uint32_t kBytes = Bytes;
   using Shift = TapShift<C>;
 };
 template <GemmConfig C, uint32_t Bytes>
-  requires(copies_grains(C))
-struct PieceOf<C, Bytes> {
+  requires(copies_unaligned(C))
+struct VectorOf<C, Bytes> {
   static constexpr uint32_t kBytes = 16;
-  using Shift = GrainShifts<C, Bytes>;
+  using Shift = UnalignedTapShift<C, Bytes>;
 };
 }  // namespace detail
 
 /// A of fprop and dgrad: lines are pixels, across run taps and channels.
 template <GemmConfig C, uint32_t Bytes>
 class PixelRows {
-  using Piece = detail::PieceOf<C, Bytes>;
-  using Copy = TileCopy<C, Major::k, C.tile_m, Piece::kBytes>;
-  static constexpr bool kKeeps = Piece::kBytes >= 8 && Copy::kOwn <= 8;  // else there are too many
+  using Vector = detail::VectorOf<C, Bytes>;
+  using Copy = TileCopy<C, Major::k, C.tile_m, Vector::kBytes>;
+  static constexpr bool kKeeps = Vector::kBytes >= 8 && Copy::kOwn <= 8;  // else there are too many
 
  public:
   static constexpr bool kGathers = true;
-  static constexpr uint32_t kGrain = copies_grains(C) ? Bytes : 0;
+  static constexpr uint32_t kReadBytes = copies_unaligned(C) ? Bytes : 0;
 
   CLEAVE_DEVICE PixelRows(const Params<C>& p, uint32_t thread) : p_(p), thread_(thread) {}
 
@@ -52,16 +52,16 @@ class PixelRows {
   }
 
   CLEAVE_DEVICE void load(uint32_t stage, uint32_t k0) {
-    shift_ = Piece::Shift::to(p_, *class_, pixel_bytes(), k0 + Copy::element(thread_));
+    shift_ = Vector::Shift::to(p_, *class_, pixel_bytes(), k0 + Copy::element(thread_));
     Copy::run(stage, thread_, *this);
   }
 
-  CLEAVE_DEVICE CopyPiece operator()(uint32_t own, uint32_t, uint32_t line, uint32_t) const {
-    return shift_.template piece<Bytes>(p_, base_, pixel(own, line));
+  CLEAVE_DEVICE CopyVector operator()(uint32_t own, uint32_t, uint32_t line, uint32_t) const {
+    return shift_.template vector<Bytes>(p_, base_, pixel(own, line));
   }
-  CLEAVE_DEVICE void load(GrainedPiece<Bytes>& piece, uint32_t own, uint32_t, uint32_t line,
+  CLEAVE_DEVICE void load(UnalignedVector<Bytes>& vector, uint32_t own, uint32_t, uint32_t line,
                           uint32_t) const {
-    shift_.load(piece, p_, base_, pixel(own, line));
+    shift_.load(vector, p_, base_, pixel(own, line));
   }
 
  private:
@@ -81,19 +81,19 @@ class PixelRows {
   const char* base_ = nullptr;
   uint32_t row0_ = 0;
   GatheredPixel kept_[kKeeps ? Copy::kOwn : 1];
-  typename Piece::Shift shift_;
+  typename Vector::Shift shift_;
 };
 
 /// B of wgrad: lines are pixels, across run taps and channels.
 template <GemmConfig C, uint32_t Bytes>
 class PixelColumns {
-  using Piece = detail::PieceOf<C, Bytes>;
-  using Copy = TileCopy<C, Major::mn, C.tile_n, Piece::kBytes>;
+  using Vector = detail::VectorOf<C, Bytes>;
+  using Copy = TileCopy<C, Major::mn, C.tile_n, Vector::kBytes>;
   static constexpr uint32_t kParts = C.tile_n / atom_elements(C.a);
 
  public:
   static constexpr bool kGathers = true;
-  static constexpr uint32_t kGrain = copies_grains(C) ? Bytes : 0;
+  static constexpr uint32_t kReadBytes = copies_unaligned(C) ? Bytes : 0;
 
   CLEAVE_DEVICE PixelColumns(const Params<C>& p, uint32_t thread) : p_(p), thread_(thread) {}
 
@@ -103,7 +103,7 @@ class PixelColumns {
     CLEAVE_UNROLL
     for (uint32_t part = 0; part < kParts; ++part) {
       const uint32_t column = column0 + part * Copy::kAtom + Copy::element(thread_);
-      shifts_[part] = Piece::Shift::to(p_, c, pixel_bytes(), column);
+      shifts_[part] = Vector::Shift::to(p_, c, pixel_bytes(), column);
     }
   }
 
@@ -112,12 +112,12 @@ class PixelColumns {
     Copy::run(stage, thread_, *this);
   }
 
-  CLEAVE_DEVICE CopyPiece operator()(uint32_t, uint32_t part, uint32_t line, uint32_t) const {
-    return shifts_[part].template piece<Bytes>(p_, base_, pixel(line));
+  CLEAVE_DEVICE CopyVector operator()(uint32_t, uint32_t part, uint32_t line, uint32_t) const {
+    return shifts_[part].template vector<Bytes>(p_, base_, pixel(line));
   }
-  CLEAVE_DEVICE void load(GrainedPiece<Bytes>& piece, uint32_t, uint32_t part, uint32_t line,
+  CLEAVE_DEVICE void load(UnalignedVector<Bytes>& vector, uint32_t, uint32_t part, uint32_t line,
                           uint32_t) const {
-    shifts_[part].load(piece, p_, base_, pixel(line));
+    shifts_[part].load(vector, p_, base_, pixel(line));
   }
 
  private:
@@ -132,11 +132,11 @@ class PixelColumns {
   const ConvClass* class_ = nullptr;
   const char* base_ = nullptr;
   uint32_t k0_ = 0;
-  typename Piece::Shift shifts_[kParts];
+  typename Vector::Shift shifts_[kParts];
 };
 
 /// B of dgrad: lines run over taps of the class and, within a tap, filters; across run channels, of
-/// all classes where they are side by side.
+/// all classes where they are fused.
 template <GemmConfig C>
 class FilterLines {
   using Copy = TileCopy<C, C.b_major, C.tile_n, C.load_bytes_b>;
@@ -144,7 +144,7 @@ class FilterLines {
 
  public:
   static constexpr bool kGathers = true;
-  static constexpr uint32_t kGrain = 0;
+  static constexpr uint32_t kReadBytes = 0;
 
   CLEAVE_DEVICE FilterLines(const Params<C>& p, uint32_t thread) : p_(p), thread_(thread) {}
 
@@ -155,9 +155,9 @@ class FilterLines {
     for (uint32_t part = 0; part < kParts; ++part) {
       const uint32_t column = column0 + part * Copy::kAtom + Copy::element(thread_);
       inside_[part] = column < p_.epilogue.n;
-      spots_[part].channel = column;
-      if constexpr (C.side_by_side)
-        spots_[part] = p_.columns.template locate<C.conv_axes, C.fast_load>(column);
+      coords_[part].channel = column;
+      if constexpr (C.fuses_classes)
+        coords_[part] = p_.columns.template locate<C.conv_axes, C.fast_load>(column);
     }
   }
 
@@ -174,7 +174,7 @@ class FilterLines {
     Copy::run(stage, thread_, *this);
   }
 
-  CLEAVE_DEVICE CopyPiece operator()(uint32_t, uint32_t part, uint32_t line, uint32_t) const {
+  CLEAVE_DEVICE CopyVector operator()(uint32_t, uint32_t part, uint32_t line, uint32_t) const {
     TapChannel place = first_;
     int32_t tap = taps_[part];
     if constexpr (flattens_taps(C)) {
@@ -184,7 +184,7 @@ class FilterLines {
       place.channel += line;
     }
     if (tap < 0 || place.channel >= p_.channels) return {base_, 0};
-    const uint32_t channel = spots_[part].channel;
+    const uint32_t channel = coords_[part].channel;
     const int64_t at = place.channel * p_.b.stride + int64_t(tap) * p_.taps_apart + channel;
     return {base_ + at * size_of(C.b), C.load_bytes_b};
   }
@@ -193,7 +193,7 @@ class FilterLines {
   /// The filter's tap that a part's columns have at a tap of the class; -1 if there is none.
   CLEAVE_DEVICE int32_t filter_tap(const TapChannel& place, uint32_t part) const {
     if (!place.exists || !inside_[part]) return -1;
-    if constexpr (C.side_by_side) return p_.columns.filter_tap(spots_[part], place.tap);
+    if constexpr (C.fuses_classes) return p_.columns.filter_tap(coords_[part], place.tap);
     return int32_t(class_->filter_tap(place.tap));
   }
 
@@ -203,7 +203,7 @@ class FilterLines {
   const char* base_ = nullptr;
   uint32_t k0_ = 0;
   bool inside_[kParts];
-  ColumnSpot spots_[kParts];
+  ColumnCoord coords_[kParts];
   TapChannel first_;
   int32_t taps_[kParts] = {};
 };
@@ -239,29 +239,29 @@ using GatheredPixels = typename detail::GatheredOf<C>::type;
 template <GemmConfig C>
 using GatheredFilters = typename detail::FiltersOf<C>::type;
 
-/// Both operands of a unit, k block by k block.
+/// Both operands of a work tile, k block by k block.
 template <GemmConfig C>
 class GatherCopier {
  public:
   CLEAVE_DEVICE GatherCopier(const Params<C>& p, uint32_t thread)
       : p_(p), thread_(thread), gathered_(p, thread), filters_(p, thread) {}
 
-  CLEAVE_DEVICE void start(const WorkUnit& unit, const Tile<C>& tile) {
-    gathered_.start(*tile.conv_class, gathers_a(C) ? tile.m0 : tile.n0, unit.batch);
-    if constexpr (C.conv == Conv::dgrad) filters_.start(*tile.conv_class, tile.n0, unit.batch);
+  CLEAVE_DEVICE void start(const WorkTile& work, const Tile<C>& tile) {
+    gathered_.start(*tile.conv_class, gathers_a(C) ? tile.m0 : tile.n0, work.batch);
+    if constexpr (C.conv == Conv::dgrad) filters_.start(*tile.conv_class, tile.n0, work.batch);
   }
 
-  CLEAVE_DEVICE void load(const WorkUnit& unit, const Tile<C>& tile, uint32_t k0, uint32_t a,
+  CLEAVE_DEVICE void load(const WorkTile& work, const Tile<C>& tile, uint32_t k0, uint32_t a,
                           uint32_t b) {
     gathered_.load(gathers_a(C) ? a : b, k0);
     if constexpr (C.conv == Conv::fprop) {
       copy_operand<C, C.b_major, C.tile_n, C.load_bytes_b>(p_.b, b, tile.n0, k0, p_.epilogue.n,
-                                                           p_.k, unit.batch, thread_);
+                                                           p_.k, work.batch, thread_);
     } else if constexpr (C.conv == Conv::dgrad) {
       filters_.load(b, k0);
     } else {
       copy_operand<C, C.a_major, C.tile_m, C.load_bytes_a>(p_.a, a, tile.m0, k0, p_.epilogue.m,
-                                                           p_.k, unit.batch, thread_);
+                                                           p_.k, work.batch, thread_);
     }
   }
 

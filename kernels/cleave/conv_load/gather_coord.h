@@ -8,7 +8,7 @@ namespace cleave {
 
 /// A tap and a channel of it, as a number in their order.
 struct TapChannel {
-  GridSpot tap;
+  PixelCoord tap;
   uint32_t channel = 0;
   bool exists = false;
 };
@@ -33,11 +33,11 @@ template <GemmConfig C>
 CLEAVE_DEVICE GatheredPixel find_pixel(const Params<C>& p, const ConvClass& c, int64_t pixel_bytes,
                                        uint32_t row) {
   GatheredPixel pixel;
-  const GridSpot spot = c.pixels.template locate<C.conv_axes, C.fast_load>(row);
-  int64_t number = spot.image;
+  const PixelCoord coord = c.pixels.template locate<C.conv_axes, C.fast_load>(row);
+  int64_t number = coord.image;
   CLEAVE_UNROLL
   for (uint32_t i = 0; i < kConvAxes; ++i) {
-    pixel.at[i] = c.origin[i] + int32_t(spot.at[i]) * c.row_step[i];
+    pixel.at[i] = c.origin[i] + int32_t(coord.at[i]) * c.row_step[i];
     number = number * p.extent[i] + pixel.at[i];
   }
   pixel.offset = number * pixel_bytes;
@@ -71,8 +71,8 @@ struct TapShift {
   }
 
   template <uint32_t Bytes>
-  CLEAVE_DEVICE CopyPiece piece(const Params<C>& p, const char* base,
-                                const GatheredPixel& pixel) const {
+  CLEAVE_DEVICE CopyVector vector(const Params<C>& p, const char* base,
+                                  const GatheredPixel& pixel) const {
     return {base + (pixel.offset + offset), inside(p, pixel) ? Bytes : 0};
   }
 

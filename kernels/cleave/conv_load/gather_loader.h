@@ -1,16 +1,16 @@
-// The producer's half of the sm_90a mainloop where there are few channels: the copy engine would fetch
+// The producer's half of the sm_90a mainloop where there are few channels: TMA would fetch
 // a line of 128 bytes for a pixel of 16, and fill most of a tile with nothing. So the threads of the
-// producer warpgroup copy, 16 bytes at a time, what is narrow; one of them has the engine fetch the
+// producer warpgroup copy, 16 bytes at a time, what is narrow; one of them has TMA fetch the
 // rest.
 //
 //   fprop   A: pixels, by threads, taps without a gap.   B: filters, a matrix
 //   wgrad   A: dy, a matrix.                             B: pixels, by threads
 //   dgrad   A: dy, by threads, taps without a gap.       B: filters, by threads
-//   dgrad, its classes side by side (fused_classes.h)
+//   dgrad, its classes fused (fused_classes.h)
 //           A: dy, by im2col.                            B: filters of all classes, by threads
 //
-// Where a pixel is no whole number of 16 bytes, the threads put pieces together from grains; filters
-// of fprop, too, since the copy engine cannot read their rows.
+// Where a pixel is no whole number of 16 bytes, the threads put vectors together from narrower reads; filters
+// of fprop, too, since TMA cannot read their rows.
 #pragma once
 
 #include "cleave/conv_load/gather.h"
@@ -20,14 +20,14 @@
 
 namespace cleave {
 
-/// Bytes of a stage that the copy engine brings.
+/// Bytes of a stage that TMA brings.
 template <GemmConfig C>
-CLEAVE_HD constexpr uint32_t engine_bytes() {
+CLEAVE_HD constexpr uint32_t tma_bytes() {
   constexpr SmemPlan kPlan = smem_plan(C);
-  return (has_map_a(C) || C.side_by_side ? kPlan.a_stage : 0) + (has_map_b(C) ? kPlan.b_stage : 0);
+  return (has_map_a(C) || C.fuses_classes ? kPlan.a_stage : 0) + (has_map_b(C) ? kPlan.b_stage : 0);
 }
 
-/// Both operands of a unit, k block by k block, by all threads of the warpgroup.
+/// Both operands of a work tile, k block by k block, by all threads of the warpgroup.
 template <GemmConfig C>
 class GatherLoader {
   static_assert(sharers(C) == 1, "what threads copy is nobody else's");
@@ -36,37 +36,37 @@ class GatherLoader {
   CLEAVE_DEVICE GatherLoader(const Params<C>& p, uint32_t thread)
       : p_(p), thread_(thread), im2col_(p, {}), pixels_(p, thread), filters_(p, thread) {}
 
-  CLEAVE_DEVICE void start(const WorkUnit& unit, const Tile<C>& tile) {
-    if constexpr (C.side_by_side) {
-      im2col_.start(unit, tile.m0, tile.n0);
+  CLEAVE_DEVICE void start(const WorkTile& work, const Tile<C>& tile) {
+    if constexpr (C.fuses_classes) {
+      im2col_.start(work, tile.m0, tile.n0);
     } else {
-      pixels_.start(*tile.conv_class, gathers_a(C) ? tile.m0 : tile.n0, unit.batch);
+      pixels_.start(*tile.conv_class, gathers_a(C) ? tile.m0 : tile.n0, work.batch);
     }
-    if constexpr (C.conv == Conv::dgrad) filters_.start(*tile.conv_class, tile.n0, unit.batch);
+    if constexpr (C.conv == Conv::dgrad) filters_.start(*tile.conv_class, tile.n0, work.batch);
   }
 
-  CLEAVE_DEVICE void load(const WorkUnit& unit, const Tile<C>& tile, uint32_t block, uint32_t a,
+  CLEAVE_DEVICE void load(const WorkTile& work, const Tile<C>& tile, uint32_t block, uint32_t a,
                           uint32_t b, uint32_t barrier) {
     const uint32_t k0 = block * C.tile_k;
     if (thread_ == 0) {
-      ptx::mbarrier_arrive_expect(barrier, engine_bytes<C>());
-      if constexpr (C.side_by_side) {
-        im2col_.gather_a(unit, block, a, barrier);
+      ptx::mbarrier_arrive_expect(barrier, tma_bytes<C>());
+      if constexpr (C.fuses_classes) {
+        im2col_.gather_a(work, block, a, barrier);
       } else if constexpr (has_map_b(C)) {
-        load_operand<C, C.b_major, C.tile_n, 1>(&p_.map_b, b, barrier, tile.n0, k0, unit,
-                                                unit.batch * p_.batched_b, {});
+        load_operand<C, C.b_major, C.tile_n, 1>(&p_.map_b, b, barrier, tile.n0, k0, work,
+                                                work.batch * p_.batched_b, {});
       } else if constexpr (has_map_a(C)) {
-        load_operand<C, C.a_major, C.tile_m, 1>(&p_.map_a, a, barrier, tile.m0, k0, unit,
-                                                unit.batch * p_.batched_a, {});
+        load_operand<C, C.a_major, C.tile_m, 1>(&p_.map_a, a, barrier, tile.m0, k0, work,
+                                                work.batch * p_.batched_a, {});
       }
     }
     if constexpr (C.conv == Conv::dgrad) filters_.load(b, k0);
-    if constexpr (!C.side_by_side) pixels_.load(gathers_a(C) ? a : b, k0);
+    if constexpr (!C.fuses_classes) pixels_.load(gathers_a(C) ? a : b, k0);
     if constexpr (C.conv == Conv::fprop && copies_filters(C)) {
       copy_operand<C, C.b_major, C.tile_n, C.load_bytes_b>(p_.b, b, tile.n0, k0, p_.epilogue.n,
-                                                           p_.k, unit.batch, thread_);
+                                                           p_.k, work.batch, thread_);
     }
-    if constexpr (copies_grains(C)) {
+    if constexpr (copies_unaligned(C)) {
       if constexpr (C.conv == Conv::dgrad) {
         ptx::copy_async_commit();
         ptx::copy_async_wait<0>();

@@ -20,11 +20,11 @@ class Im2colLoader {
  public:
   CLEAVE_DEVICE Im2colLoader(const Params<C>& p, Sharing sharing) : p_(p), sharing_(sharing) {}
 
-  CLEAVE_DEVICE void start(const WorkUnit& unit, uint32_t m0, uint32_t n0) {
+  CLEAVE_DEVICE void start(const WorkTile& work, uint32_t m0, uint32_t n0) {
     m0_ = m0, n0_ = n0;
-    depth_ = p_.classes[unit.conv_class].depth;
+    depth_ = p_.classes[work.conv_class].depth;
     // Without taps, zeros from outside any map do: the first class always has one.
-    const uint32_t of = depth_ == 0 ? 0 : unit.conv_class;
+    const uint32_t of = depth_ == 0 ? 0 : work.conv_class;
     class_ = p_.classes + of;
     map_ = &p_.maps[of].gathered;
     if constexpr (gathers_a(C)) {
@@ -35,25 +35,25 @@ class Im2colLoader {
       constexpr uint32_t kStrips = C.tile_n / C.multicast_m / kAtom;
       first_strip_ = C.multicast_m == 1 ? 0 : sharing_.share_rank * kStrips;
       CLEAVE_UNROLL
-      for (uint32_t i = 0; i < kStrips; ++i) strips_[i] = find_strip(unit, first_strip_ + i);
+      for (uint32_t i = 0; i < kStrips; ++i) strips_[i] = find_strip(work, first_strip_ + i);
     }
   }
 
-  CLEAVE_DEVICE void load(const WorkUnit& unit, uint32_t block, uint32_t a, uint32_t b,
+  CLEAVE_DEVICE void load(const WorkTile& work, uint32_t block, uint32_t a, uint32_t b,
                           uint32_t barrier) {
     if constexpr (gathers_a(C)) {
-      const uint32_t channel = gather_a(unit, block, a, barrier);
+      const uint32_t channel = gather_a(work, block, a, barrier);
       const bool exists = block < depth_;
       // Groups are rows of the filters' matrix further on: of N in fprop, of K in dgrad.
       const bool along_n = C.conv == Conv::fprop;
-      const uint32_t group = unit.batch * (along_n ? p_.epilogue.n : p_.channels);
+      const uint32_t group = work.batch * (along_n ? p_.epilogue.n : p_.channels);
       load_operand<C, C.b_major, C.tile_n, C.multicast_m>(
-          &p_.map_b, b, barrier, n0_ + (along_n ? group : 0), channel + (along_n ? 0 : group), unit,
+          &p_.map_b, b, barrier, n0_ + (along_n ? group : 0), channel + (along_n ? 0 : group), work,
           exists ? class_->filter_tap(tap_) : kNowhere, sharing_);
     } else {
       const uint32_t k0 = block * C.tile_k;
-      load_operand<C, C.a_major, C.tile_m, C.multicast_n>(&p_.map_a, a, barrier, m0_, k0, unit,
-                                                          unit.batch * p_.batched_a, sharing_);
+      load_operand<C, C.a_major, C.tile_m, C.multicast_n>(&p_.map_a, a, barrier, m0_, k0, work,
+                                                          work.batch * p_.batched_a, sharing_);
       go_to(k0);
       CLEAVE_UNROLL
       for (uint32_t i = 0; i < C.tile_n / C.multicast_m / kAtom; ++i)
@@ -62,7 +62,7 @@ class Im2colLoader {
   }
 
   /// The k block's part of A, whose first channel is returned.
-  CLEAVE_DEVICE uint32_t gather_a(const WorkUnit& unit, uint32_t block, uint32_t a,
+  CLEAVE_DEVICE uint32_t gather_a(const WorkTile& work, uint32_t block, uint32_t a,
                                   uint32_t barrier) {
     const uint32_t number = divide<C.fast_load>(p_.per_tap, block);
     const uint32_t channel = (block - number * p_.per_tap.divisor) * C.tile_k;
@@ -70,7 +70,7 @@ class Im2colLoader {
     if (block >= depth_) image_ = kNowhere;
     constexpr uint32_t kRows = C.tile_m / C.multicast_n;
     const uint32_t row = C.multicast_n == 1 ? 0 : sharing_.share_rank * kRows;
-    Strip strip(*class_, tap_, unit.batch * p_.channels + channel);
+    Strip strip(*class_, tap_, work.batch * p_.channels + channel);
     CLEAVE_UNROLL
     for (uint32_t part = 0; part < C.tile_k / kAtom; ++part) {
       load_box<C.multicast_n>(a + (part * C.tile_m + row) * 128, barrier, strip);
@@ -88,7 +88,7 @@ class Im2colLoader {
     uint16_t offset[kConvAxes] = {};  // the way to the tap
 
     Strip() = default;
-    CLEAVE_DEVICE Strip(const ConvClass& c, const GridSpot& tap, uint32_t first_channel)
+    CLEAVE_DEVICE Strip(const ConvClass& c, const PixelCoord& tap, uint32_t first_channel)
         : channel(first_channel) {
       CLEAVE_UNROLL
       for (uint32_t i = 0; i < kConvAxes; ++i)
@@ -97,11 +97,11 @@ class Im2colLoader {
   };
 
   /// Strip `i` of wgrad's columns.
-  CLEAVE_DEVICE Strip find_strip(const WorkUnit& unit, uint32_t i) const {
+  CLEAVE_DEVICE Strip find_strip(const WorkTile& work, uint32_t i) const {
     const uint32_t column = n0_ + i * kAtom;
-    const uint32_t tap = C.batches_taps ? unit.batch : divide<C.fast_load>(p_.per_tap, column);
+    const uint32_t tap = C.batches_taps ? work.batch : divide<C.fast_load>(p_.per_tap, column);
     const uint32_t channel =
-        C.batches_taps ? column : column - tap * p_.per_tap.divisor + unit.batch * p_.channels;
+        C.batches_taps ? column : column - tap * p_.per_tap.divisor + work.batch * p_.channels;
     return Strip(*class_, class_->taps.template locate<C.conv_axes, C.fast_load>(tap), channel);
   }
 
@@ -110,7 +110,7 @@ class Im2colLoader {
 
   /// Makes `row` the box's first; without any tap, a pixel that the map has.
   CLEAVE_DEVICE void go_to(uint32_t row) {
-    const GridSpot pixel = class_->pixels.template locate<C.conv_axes, C.fast_load>(row);
+    const PixelCoord pixel = class_->pixels.template locate<C.conv_axes, C.fast_load>(row);
     image_ = pixel.image;
     CLEAVE_UNROLL
     for (uint32_t i = 0; i < kConvAxes; ++i) {
@@ -122,7 +122,7 @@ class Im2colLoader {
   template <uint32_t Sharers>
   CLEAVE_DEVICE void load_box(uint32_t to, uint32_t barrier, const Strip& strip) const {
     constexpr auto kHint = ptx::CacheHint::normal;
-    const auto blocks = uint16_t(((1 << Sharers) - 1) << sharing_.first_sharer);
+    const auto ctas = uint16_t(((1 << Sharers) - 1) << sharing_.first_sharer);
     const int32_t z = first_[0], y = first_[1], x = first_[2];
     const uint16_t dz = strip.offset[0], dy = strip.offset[1], dx = strip.offset[2];
     const uint32_t image = image_, channel = strip.channel;
@@ -130,14 +130,13 @@ class Im2colLoader {
       if constexpr (Sharers == 1) {
         ptx::tma_load_im2col(to, map_, barrier, channel, x, y, z, image, dx, dy, dz, kHint);
       } else {
-        ptx::tma_load_im2col_multicast(to, map_, barrier, channel, x, y, z, image, dx, dy, dz,
-                                       blocks, kHint);
+        ptx::tma_load_im2col_multicast(to, map_, barrier, channel, x, y, z, image, dx, dy, dz, ctas,
+                                       kHint);
       }
     } else if constexpr (Sharers == 1) {
       ptx::tma_load_im2col(to, map_, barrier, channel, x, y, image, dx, dy, kHint);
     } else {
-      ptx::tma_load_im2col_multicast(to, map_, barrier, channel, x, y, image, dx, dy, blocks,
-                                     kHint);
+      ptx::tma_load_im2col_multicast(to, map_, barrier, channel, x, y, image, dx, dy, ctas, kHint);
     }
   }
 
@@ -145,7 +144,7 @@ class Im2colLoader {
   Sharing sharing_;
   const ConvClass* class_ = nullptr;
   const TensorMap* map_ = nullptr;
-  GridSpot tap_;
+  PixelCoord tap_;
   Strip strips_[gathers_b(C) ? C.tile_n / C.multicast_m / kAtom : 1];  // wgrad
   uint32_t first_strip_ = 0;
   int32_t first_[kConvAxes] = {};  // the box's first pixel, at tap 0

@@ -1,8 +1,8 @@
-// Sixteen bytes that start anywhere: where pixels are no whole number of pieces (three channels), a
-// piece runs over channels of several taps, and is put together from grains of what alignment there is.
+// Sixteen bytes that start anywhere: where pixels are no whole number of vectors (three channels), a
+// vector runs over channels of several taps, and is put together from reads of what alignment there is.
 //
-// Almost all pixels have all taps of a piece inside their image, which one comparison of the piece's
-// corners shows; only at edges is every grain asked for itself.
+// Almost all pixels have all taps of a vector inside their image, which one comparison of the vector's
+// corners shows; only at edges is every read checked for itself.
 #pragma once
 
 #include "cleave/conv_load/gather_coord.h"
@@ -10,24 +10,24 @@
 
 namespace cleave {
 
-/// The ways from tap 0 to the grains of a piece, for all pixels. Small numbers, of which a thread keeps
-/// many: `reaches_grains` and `reaches_image` (launch/conv_maps.h) bound images to those.
+/// The ways from tap 0 to the reads of a vector, for all pixels. Small numbers, of which a thread keeps
+/// many: `reaches_packed` and `reaches_image` (launch/conv_maps.h) bound images to those.
 template <GemmConfig C, uint32_t Bytes>
-class GrainShifts {
+class UnalignedTapShift {
   static_assert(C.conv_axes == 2);
 
  public:
-  GrainShifts() = default;
+  UnalignedTapShift() = default;
 
-  /// Of the piece that begins with element `number` of all taps' channels.
-  CLEAVE_DEVICE static GrainShifts to(const Params<C>& p, const ConvClass& c, int64_t pixel_bytes,
-                                      uint32_t number) {
-    GrainShifts shifts;
+  /// For the vector that begins with element `number` of all taps' channels.
+  CLEAVE_DEVICE static UnalignedTapShift to(const Params<C>& p, const ConvClass& c,
+                                            int64_t pixel_bytes, uint32_t number) {
+    UnalignedTapShift shifts;
     TapChannel place = find_tap<C>(p, c, number);
     CLEAVE_UNROLL
-    for (uint32_t i = 0; i < kGrains; ++i) {
-      const int32_t y =
-          place.exists ? int32_t(place.tap.at[1]) * c.tap_step[1] : kNoGrain;  // past the last tap
+    for (uint32_t i = 0; i < kReads; ++i) {
+      const int32_t y = place.exists ? int32_t(place.tap.at[1]) * c.tap_step[1]
+                                     : kNoPackedTap;  // past the last tap
       const int32_t x = int32_t(place.tap.at[2]) * c.tap_step[2];
       shifts.by_[i] = pack(y, x);
       // Unsigned: past the last tap it means nothing, but may be large.
@@ -41,22 +41,22 @@ class GrainShifts {
     return shifts;
   }
 
-  /// Begins to read the grains that `pixel` has inside its image.
-  CLEAVE_DEVICE void load(GrainedPiece<Bytes>& piece, const Params<C>& p, const char* base,
+  /// Begins the reads that `pixel` has inside its image.
+  CLEAVE_DEVICE void load(UnalignedVector<Bytes>& vector, const Params<C>& p, const char* base,
                           const GatheredPixel& pixel) const {
     const char* const from = base + pixel.offset;
-    uint32_t exist = (1u << kGrains) - 1;
+    uint32_t exist = (1u << kReads) - 1;
     if (!inside(p, pixel, least_) || !inside(p, pixel, most_)) {
       exist = 0;
       CLEAVE_UNROLL
-      for (uint32_t i = 0; i < kGrains; ++i) exist |= uint32_t(inside(p, pixel, by_[i])) << i;
+      for (uint32_t i = 0; i < kReads; ++i) exist |= uint32_t(inside(p, pixel, by_[i])) << i;
     }
     CLEAVE_UNROLL
-    for (uint32_t i = 0; i < kGrains; ++i) piece.load(i, from + offset_[i], exist >> i & 1);
+    for (uint32_t i = 0; i < kReads; ++i) vector.load(i, from + offset_[i], exist >> i & 1);
   }
 
  private:
-  static constexpr uint32_t kElement = size_of(C.a), kGrains = 16 / Bytes;
+  static constexpr uint32_t kElement = size_of(C.a), kReads = 16 / Bytes;
 
   CLEAVE_DEVICE static uint32_t pack(int32_t y, int32_t x) {
     return uint32_t(y) << 16 | (uint32_t(x) & 0xffff);
@@ -69,7 +69,7 @@ class GrainShifts {
                 (uint32_t(pixel.at[2] + x_of(by)) < p.extent[2]));
   }
 
-  /// To the next grain: of the channels, then of the taps.
+  /// To the next read: of the channels, then of the taps.
   CLEAVE_DEVICE static void go_on(const Params<C>& p, const ConvClass& c, TapChannel& place) {
     place.channel += Bytes / kElement;
     if (place.channel < p.per_tap.divisor) return;
@@ -79,9 +79,9 @@ class GrainShifts {
     if (++place.tap.at[1] == c.taps.extent[1]) place.exists = false;
   }
 
-  uint32_t by_[kGrains];  // y and x
-  int32_t offset_[kGrains];
-  uint32_t least_, most_;  // of all grains' y, and x
+  uint32_t by_[kReads];  // y and x
+  int32_t offset_[kReads];
+  uint32_t least_, most_;  // of all reads' y, and x
 };
 
 }  // namespace cleave

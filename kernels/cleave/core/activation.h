@@ -27,7 +27,7 @@ CLEAVE_HD float activate(Activation kind, float x) {
       return 0.5f * x * (1.0f + erf(x * 0.7071067811865476f));
     case Activation::silu:
       return x / (1.0f + exp(-x));
-    case Activation::swiglu:  // joins two values: below
+    case Activation::swiglu:  // of two values: below
       return x;
   }
   return x;

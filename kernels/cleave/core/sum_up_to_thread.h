@@ -1,11 +1,11 @@
-// Prefix sums over the threads of a block.
+// Prefix sums over the threads of a CTA.
 #pragma once
 
 #include "cleave/core/macros.h"
 
 namespace cleave {
 
-/// The sum of `value` over all threads before this one, and itself. The block is whole warps. Once
+/// The sum of `value` over all threads before this one, and itself. The CTA is whole warps. Once
 /// per kernel: the shared memory is not freed.
 CLEAVE_DEVICE uint32_t sum_up_to_thread(uint32_t value) {
   __shared__ uint32_t of_warps[32];

@@ -22,59 +22,60 @@ CLEAVE_HD int64_t epilogue_offset(Order order, int64_t stride, uint32_t row, uin
 
 /// What one row of D (or one column) brings to each of its values: its operand's scale and zero
 /// point, and its bias.
-struct EpilogueLine : OutputOffset {
+struct BroadcastValues : OutputOffset {
   float scale = 1.0f;
   float bias = 0.0f;
   int32_t zero = 1;
 };
 
-CLEAVE_HD EpilogueLine epilogue_row(const EpilogueKind kind, const EpilogueParams& p, uint32_t row,
-                                    uint32_t batch) {
-  EpilogueLine line;
+CLEAVE_HD BroadcastValues row_broadcast(const EpilogueKind kind, const EpilogueParams& p,
+                                        uint32_t row, uint32_t batch) {
+  BroadcastValues values;
   if (kind.scaled)
-    line.scale = p.scale_a[int64_t(batch) * p.scale_a_batch_stride + row * p.scale_a_stride];
+    values.scale = p.scale_a[int64_t(batch) * p.scale_a_batch_stride + row * p.scale_a_stride];
   if (kind.bias == Bias::column)
-    line.bias = load_element(kind.bias_dtype, p.bias, batch * p.bias_batch_stride + row);
-  if (kind.has_zero && p.zero_a != nullptr) line.zero = p.zero_a[row];
-  return line;
+    values.bias = load_element(kind.bias_dtype, p.bias, batch * p.bias_batch_stride + row);
+  if (kind.has_zero && p.zero_a != nullptr) values.zero = p.zero_a[row];
+  return values;
 }
 
-CLEAVE_HD EpilogueLine epilogue_column(const EpilogueKind kind, const EpilogueParams& p,
-                                       uint32_t col, uint32_t batch) {
-  EpilogueLine line;
+CLEAVE_HD BroadcastValues column_broadcast(const EpilogueKind kind, const EpilogueParams& p,
+                                           uint32_t col, uint32_t batch) {
+  BroadcastValues values;
   if (kind.scaled)
-    line.scale = p.scale_b[int64_t(batch) * p.scale_b_batch_stride + col * p.scale_b_stride];
+    values.scale = p.scale_b[int64_t(batch) * p.scale_b_batch_stride + col * p.scale_b_stride];
   if (kind.bias == Bias::row)
-    line.bias = load_element(kind.bias_dtype, p.bias, batch * p.bias_batch_stride + col);
-  if (kind.has_zero && p.zero_b != nullptr) line.zero = p.zero_b[col];
-  return line;
+    values.bias = load_element(kind.bias_dtype, p.bias, batch * p.bias_batch_stride + col);
+  if (kind.has_zero && p.zero_b != nullptr) values.zero = p.zero_b[col];
+  return values;
 }
 
 /// An element of D, and whether its sum is of nothing.
-struct EpilogueSpot {
+struct ElementCoord {
   uint32_t row, col, batch;
   bool empty;
 };
 
 /// C's element there.
 CLEAVE_HD int64_t addend_offset(const EpilogueKind kind, const EpilogueParams& p,
-                                const EpilogueSpot& at) {
+                                const ElementCoord& at) {
   return int64_t(at.batch) * p.c_batch_stride +
          epilogue_offset(kind.order, p.c_stride, at.row, at.col);
 }
 
 /// An integer sum free of the operands' zero points. Like the sum, it wraps.
-CLEAVE_HD int32_t without_zeros(const EpilogueKind kind, int32_t sum, const EpilogueLine& row_line,
-                                const EpilogueLine& col_line) {
+CLEAVE_HD int32_t without_zeros(const EpilogueKind kind, int32_t sum,
+                                const BroadcastValues& row_values,
+                                const BroadcastValues& col_values) {
   if (!kind.has_zero) return sum;
-  return int32_t(uint32_t(sum) - uint32_t(row_line.zero) * uint32_t(col_line.zero));
+  return int32_t(uint32_t(sum) - uint32_t(row_values.zero) * uint32_t(col_values.zero));
 }
 
 /// What an `i32` D holds; it wraps. alpha and beta are whole numbers, and alpha is 1 without a C.
 CLEAVE_HD int32_t epilogue_integer(const EpilogueKind kind, const EpilogueParams& p, int32_t sum,
-                                   const EpilogueLine& row_line, const EpilogueLine& col_line,
-                                   const EpilogueSpot& at) {
-  uint32_t value = at.empty ? 0 : uint32_t(without_zeros(kind, sum, row_line, col_line));
+                                   const BroadcastValues& row_values,
+                                   const BroadcastValues& col_values, const ElementCoord& at) {
+  uint32_t value = at.empty ? 0 : uint32_t(without_zeros(kind, sum, row_values, col_values));
   if (kind.has_c) {
     value *= uint32_t(int32_t(p.alpha));
     if (p.beta != 0.0f) {
@@ -89,16 +90,16 @@ CLEAVE_HD int32_t epilogue_integer(const EpilogueKind kind, const EpilogueParams
 /// NaNs. `Sum`: float, or int32_t for i8 operands.
 template <class Sum>
 CLEAVE_HD float epilogue_value(const EpilogueKind kind, const EpilogueParams& p, Sum sum,
-                               const EpilogueLine& row_line, const EpilogueLine& col_line,
-                               const EpilogueSpot& at) {
-  if (kind.has_zero) sum = Sum(without_zeros(kind, int32_t(sum), row_line, col_line));
+                               const BroadcastValues& row_values, const BroadcastValues& col_values,
+                               const ElementCoord& at) {
+  if (kind.has_zero) sum = Sum(without_zeros(kind, int32_t(sum), row_values, col_values));
   float value = p.alpha * float(sum);
-  if (kind.scaled) value *= row_line.scale * col_line.scale;
+  if (kind.scaled) value *= row_values.scale * col_values.scale;
   if (at.empty) value = 0.0f;
   if (kind.has_c && p.beta != 0.0f)
     value += p.beta * load_element(kind.c, p.c, addend_offset(kind, p, at));
-  if (kind.bias == Bias::row) value += col_line.bias;
-  if (kind.bias == Bias::column) value += row_line.bias;
+  if (kind.bias == Bias::row) value += col_values.bias;
+  if (kind.bias == Bias::column) value += row_values.bias;
   return activate(kind.activation, value);
 }
 

@@ -3,7 +3,7 @@
 // cannot address.
 #pragma once
 
-#include "cleave/epilogue/finish.h"
+#include "cleave/epilogue/epilogue_op.h"
 
 namespace cleave {
 
@@ -27,20 +27,20 @@ CLEAVE_DEVICE void store_pair(void* at, int32_t first, int32_t second) {
   *static_cast<int2*>(at) = make_int2(first, second);
 }
 
-template <GemmConfig C, class Lines>
-CLEAVE_DEVICE void store_block_direct(const EpilogueParams& p, Finish<C, Lines>& finish,
-                                      uint32_t block, const Sum<C>* sums, const Sum<C>* ups) {
+template <GemmConfig C, class Broadcast>
+CLEAVE_DEVICE void store_block_direct(const EpilogueParams& p, EpilogueOp<C, Broadcast>& op,
+                                      uint32_t block, const Sum<C>* sums, const Sum<C>* up_sums) {
   Value<C> v[4];
-  finish(block, sums, ups, v);
-  const Tile<C>& tile = finish.tile();
+  op(block, sums, up_sums, v);
+  const Tile<C>& tile = op.tile();
   char* const d = static_cast<char*>(p.d) + int64_t(tile.batch) * p.d_batch_stride * size_of(C.d);
-  if constexpr (C.side_by_side) {  // neighbours may belong to other pixels, or to none
-    const auto address = [&](const OutputSpot& at) {
+  if constexpr (C.fuses_classes) {  // neighbours may belong to other pixels, or to none
+    const auto address = [&](const OutputCoord& at) {
       return d + epilogue_offset(C.d_order, p.d_stride, at.row, at.col) * size_of(C.d);
     };
     CLEAVE_UNROLL
     for (uint32_t i = 0; i < 4; i += 2) {
-      const OutputSpot first = finish.place(block, i), second = finish.place(block, i + 1);
+      const OutputCoord first = op.place(block, i), second = op.place(block, i + 1);
       if (first.exists && second.exists && second.col == first.col + 1 &&
           (reinterpret_cast<uint64_t>(address(first)) & (2 * size_of(C.d) - 1)) == 0) {
         store_pair<C.d>(address(first), v[i], v[i + 1]);
@@ -57,7 +57,7 @@ CLEAVE_DEVICE void store_block_direct(const EpilogueParams& p, Finish<C, Lines>&
     const uint32_t row = tile.row(block) + half * 8;
     if (row >= tile.m_end(p) || col >= tile.n_end(p)) continue;
     const Value<C> first = v[half * 2], second = v[half * 2 + 1];
-    const uint32_t of_d = finish.place(block, half * 2).row;
+    const uint32_t of_d = op.place(block, half * 2).row;
     char* const at = d + epilogue_offset(C.d_order, p.d_stride, of_d, col) * size_of(C.d);
     if constexpr (C.d_order == Order::row) {
       if (col + 1 < tile.n_end(p) &&
@@ -73,17 +73,17 @@ CLEAVE_DEVICE void store_block_direct(const EpilogueParams& p, Finish<C, Lines>&
 }
 
 /// All of a thread's accumulators.
-template <GemmConfig C, class Lines>
-CLEAVE_DEVICE void store_direct(const EpilogueParams& p, const Tile<C>& tile, Lines& lines,
+template <GemmConfig C, class Broadcast>
+CLEAVE_DEVICE void store_direct(const EpilogueParams& p, const Tile<C>& tile, Broadcast& broadcast,
                                 const Sums<C>& sums) {
-  Finish<C, Lines> finish(p, tile, lines);
+  EpilogueOp<C, Broadcast> op(p, tile, broadcast);
   CLEAVE_UNROLL
   for (uint32_t block = 0; block < Fragment<C>::kBlocks; ++block) {
     if (!Fragment<C>::stored(block)) continue;
     const Sum<C>* const own = sums + block * 4;
-    store_block_direct<C>(p, finish, block, own, own + Fragment<C>::kUpBlocks * 4);
+    store_block_direct<C>(p, op, block, own, own + Fragment<C>::kUpBlocks * 4);
   }
-  finish.done();
+  op.done();
 }
 
 }  // namespace cleave

@@ -1,15 +1,15 @@
-// 16-bit D through shared memory and the copy engine, in chunks of 64 rows of up to 128 bytes.
+// 16-bit D through shared memory and TMA, in chunks of 64 rows of up to 128 bytes.
 //
 // A warpgroup has at least two chunks: while one drains to global memory the other is filled, and
 // the last ones drain under the next tile's mainloop. stmatrix writes them in the 128-byte swizzle,
 // so neither side has bank conflicts; for a column-major D its transposing form turns the fragment
-// on the way. Rows that are a class of pixels leave as such: the engine finds each its place.
+// on the way. Rows that are a class of pixels leave as such: TMA finds each its place.
 #pragma once
 
 #include "cleave/config/gemm_params.h"
 #include "cleave/config/store_chunk.h"
 #include "cleave/config/tma_box.h"
-#include "cleave/epilogue/finish.h"
+#include "cleave/epilogue/epilogue_op.h"
 #include "cleave/memory/swizzle.h"
 #include "cleave/ptx/barrier.h"
 #include "cleave/ptx/stmatrix.h"
@@ -25,8 +25,8 @@ class TmaStore {
       : staging_(staging + warpgroup * C.store_chunks * kStagingChunkBytes),
         barrier_(warpgroup_barrier(warpgroup)) {}
 
-  template <class Lines>
-  CLEAVE_DEVICE void store(const Params<C>& p, const Tile<C>& tile, Lines& lines,
+  template <class Broadcast>
+  CLEAVE_DEVICE void store(const Params<C>& p, const Tile<C>& tile, Broadcast& broadcast,
                            const Sums<C>& sums) {
     constexpr uint32_t kChunk = store_chunk_columns(C), kBox = store_box_columns(C);
     constexpr uint32_t kBoxBytes = 64 * kBox * 2;
@@ -36,7 +36,7 @@ class TmaStore {
     const bool issuer = threadIdx.x % 128 == 0;
     const uint32_t group_row =
         tile.m0 + (tile.fragment.row0 / Fragment<C>::kRows) * Fragment<C>::kRows;
-    Finish<C, Lines> finish(p.epilogue, tile, lines);
+    EpilogueOp<C, Broadcast> op(p.epilogue, tile, broadcast);
     CLEAVE_UNROLL
     for (uint32_t i = 0; i < Fragment<C>::kRows / 64 * kChunksPerRow; ++i) {
       const uint32_t wave = i / kChunksPerRow, col = i % kChunksPerRow * kChunk;
@@ -52,7 +52,7 @@ class TmaStore {
           const uint32_t block = wave * Fragment<C>::kColBlocks + (col + x) / 8 + half;
           float values[4];
           const Sum<C>* const own = sums + block * 4;
-          finish(block, own, own + Fragment<C>::kUpBlocks * 4, values);
+          op(block, own, own + Fragment<C>::kUpBlocks * 4, values);
           packed[2 * half] = pack_pair(C.d, values[0], values[1]);
           packed[2 * half + 1] = pack_pair(C.d, values[2], values[3]);
         }
@@ -84,7 +84,7 @@ class TmaStore {
       }
       next_ = (next_ + 1) % C.store_chunks;
     }
-    finish.done();
+    op.done();
   }
 
   /// Shared memory must outlive the stores that read it.
@@ -99,7 +99,7 @@ class TmaStore {
     if constexpr (scatters(C)) {
       const ConvClass& c = *tile.conv_class;
       const TensorMap* const map = &p.maps[tile.conv_class - p.classes].output;
-      const GridSpot at = c.pixels.template locate<C.conv_axes, C.fast_store>(line);
+      const PixelCoord at = c.pixels.template locate<C.conv_axes, C.fast_store>(line);
       if constexpr (C.conv_axes == 3) {
         ptx::tma_store_im2col(map, from, across, at.at[2], at.at[1], at.at[0], at.image);
       } else {

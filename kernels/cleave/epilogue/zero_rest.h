@@ -24,7 +24,7 @@ CLEAVE_DEVICE void zero_line(const EpilogueParams& p, uint32_t line) {
     store_element(C.d, d, kContiguous ? int64_t(i) : i * p.d_stride, 0.0f);
 }
 
-/// By the math threads of all blocks.
+/// By the math threads of all CTAs.
 template <GemmConfig C>
 CLEAVE_DEVICE void zero_rest(const GemmParams& p, const GroupTable& groups, uint32_t thread) {
   if (!p.groups.zero_rest) return;

@@ -2,7 +2,7 @@
 //
 // Roles      every warp loads, multiplies and stores; no specialisation
 // Pipeline   cp.async groups, one per k block, `stages` deep; one __syncthreads per k block
-// Timeline   units in schedule order; split-K in clusters (sm_90): one unit
+// Timeline   work tiles in schedule order; split-K in clusters (sm_90): one work tile
 #pragma once
 
 #include "cleave/conv_load/gather.h"
@@ -36,16 +36,16 @@ CLEAVE_DEVICE void gemm_portable(const Params<C>& p) {
   constexpr SmemPlan kPlan = smem_plan(C);
   extern __shared__ __align__(kSharedAlignment) uint8_t shared[];
   const uint32_t smem = ptx::shared_address(shared);
-  const auto join_buffer = reinterpret_cast<const float4*>(shared + kPlan.join);
+  const auto received = reinterpret_cast<const float4*>(shared + kPlan.cluster_reduce);
   const auto fixup = reinterpret_cast<uint32_t*>(shared + kPlan.fixup);
-  Place<C> place;
+  CtaCoord<C> cta;
   const Fragment<C> fragment(threadIdx.x);
   MmaMainloop<C, OperandCopier<C>> mainloop(p, smem, threadIdx.x);
   Sums<C> sums;
 
-  if constexpr (C.cluster_k > 1) {  // every block's barrier is ready before another sends to it
+  if constexpr (C.cluster_k > 1) {  // every CTA's barrier is ready before another sends to it
     if (threadIdx.x == 0) {
-      ClusterJoin<C>{smem, place.k_rank, place.share_rank}.init();
+      ClusterReduce<C>{smem, cta.k_rank, cta.share_rank}.init();
       ptx::fence_mbarrier_init();
     }
     __syncthreads();
@@ -53,25 +53,26 @@ CLEAVE_DEVICE void gemm_portable(const Params<C>& p) {
   }
   ptx::launch_dependents();
   ptx::grid_dependency_wait();
-  place.find_table(p, shared);
+  cta.find_table(p, shared);
 
-  auto walk = place.walk(p.schedule);
-  for (WorkUnit unit; walk.next(unit);) {
-    const Tile<C> tile = place.tile(p, fragment, unit);
-    mainloop.run(unit, tile, sums);
+  auto scheduler = cta.scheduler(p.schedule);
+  for (WorkTile work; scheduler.next(work);) {
+    const Tile<C> tile = cta.tile(p, fragment, work);
+    mainloop.run(work, tile, sums);
     if constexpr (C.cluster_k > 1) {
-      const ClusterJoin<C> join{smem, place.k_rank, place.share_rank};
-      join.meet();
-      join.run(p, unit, unit.tile, tile, join_buffer, sums, threadIdx.x);
+      const ClusterReduce<C> reduce{smem, cta.k_rank, cta.share_rank};
+      reduce.meet();
+      reduce.run(p, work, work.tile, tile, received, sums, threadIdx.x);
       break;
     }
-    if (join<C>(p, unit, unit.tile, tile, walk.finished(), sums, threadIdx.x, fixup)) {
-      GlobalLines<C> lines(p.epilogue, tile);
-      store_direct<C>(p.epilogue, tile, lines, sums);
+    if (reduce_split_k<C>(p, work, work.tile, tile, scheduler.finished(), sums, threadIdx.x,
+                          fixup)) {
+      GlobalBroadcast<C> broadcast(p.epilogue, tile);
+      store_direct<C>(p.epilogue, tile, broadcast, sums);
     }
   }
   if constexpr (C.grouping == Grouping::m || C.grouping == Grouping::n)
-    zero_rest<C>(p, place.table, threadIdx.x);
+    zero_rest<C>(p, cta.table, threadIdx.x);
 }
 
 }  // namespace cleave

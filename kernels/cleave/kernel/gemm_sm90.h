@@ -1,24 +1,24 @@
 // GEMM for Hopper: TMA + WGMMA, persistent, warp-specialised.
 //
-// Roles      warpgroups 0 .. consumers-1   multiply, join slices, run the epilogue
+// Roles      warpgroups 0 .. consumers-1   multiply, add up slices, run the epilogue
 //            the last warpgroup            one lane loads operands; where scales are of blocks, its
 //                                          other three warps load those; where few channels are
 //                                          gathered, all its threads copy them; its registers go to
 //                                          the consumers
 // Pipelines  full[stage]   producers -> consumers: 1 arrival and the stage's bytes; one arrival more
-//                          for each thread that copies scales (96) or pieces of operands (128)
+//                          for each thread that copies scales (96) or vectors of operands (128)
 //            empty[stage]  consumers -> producers: 4 arrivals (one a warp) per warpgroup that reads
-//                          the stage, from every block that shares loads by multicast
+//                          the stage, from every CTA that shares loads by multicast
 // Timeline   cooperative   all consumers share a tile; D's chunks drain under the next mainloop
 //            ping-pong     each consumer has its own tile; one multiplies while the other runs its
 //                          epilogue
 //            parallel      the slices that are still there reduce their tile (split_k/parallel.h)
-//            in clusters   one unit per block, joined through the cluster's shared memory
-//                          (split_k/cluster.h)
+//            in clusters   one work tile per CTA, added up through the cluster's shared
+//                          memory (split_k/cluster.h)
 //            few channels  all threads of the last warpgroup copy (conv_load/gather_loader.h)
-//            convolutions  the walk follows the classes in the parameters (conv/conv_classes.h)
+//            convolutions  the scheduler follows the classes in the parameters (conv/conv_classes.h)
 //            grouped       first one warp reads the groups' bounds into a table (schedule/groups.h),
-//                          which every role's walk then follows
+//                          which every role's scheduler then follows
 #pragma once
 
 #include "cleave/conv_load/gather_loader.h"
@@ -50,19 +50,19 @@ template <GemmConfig C>
 using Loader = typename detail::LoaderOf<C>::type;
 
 template <GemmConfig C>
-CLEAVE_DEVICE void produce(const Params<C>& p, const Place<C>& place, uint32_t smem) {
+CLEAVE_DEVICE void produce(const Params<C>& p, const CtaCoord<C>& cta, uint32_t smem) {
   constexpr SmemPlan kPlan = smem_plan(C);
   const uint32_t full = smem + kPlan.barriers, empty = full + C.stages * 8;
-  Loader<C> loader(p, {place.share_rank, place.rank - place.share_rank});
+  Loader<C> loader(p, {cta.share_rank, cta.rank - cta.share_rank});
   PipelineState<C.stages> state;
-  auto walk = place.walk(p.schedule);
-  for (WorkUnit unit; walk.next(unit);) {
-    loader.start(unit, place.first_row(unit), place.first_column(unit));
-    for (uint32_t i = 0; i < unit.k_count; ++i) {
+  auto scheduler = cta.scheduler(p.schedule);
+  for (WorkTile work; scheduler.next(work);) {
+    loader.start(work, cta.first_row(work), cta.first_column(work));
+    for (uint32_t i = 0; i < work.k_count; ++i) {
       ptx::mbarrier_wait(empty + state.stage * 8, state.parity ^ 1);
       const uint32_t barrier = full + state.stage * 8;
       ptx::mbarrier_arrive_expect(barrier, kPlan.a_stage + kPlan.b_stage);
-      loader.load(unit, unit.k_block(i), smem + kPlan.a + state.stage * kPlan.a_stage,
+      loader.load(work, work.k_block(i), smem + kPlan.a + state.stage * kPlan.a_stage,
                   smem + kPlan.b + state.stage * kPlan.b_stage, barrier);
       state.advance();
     }
@@ -71,19 +71,19 @@ CLEAVE_DEVICE void produce(const Params<C>& p, const Place<C>& place, uint32_t s
 
 /// The same by all threads of the warpgroup.
 template <GemmConfig C>
-CLEAVE_DEVICE void produce_together(const Params<C>& p, const Place<C>& place, uint32_t smem) {
+CLEAVE_DEVICE void produce_together(const Params<C>& p, const CtaCoord<C>& cta, uint32_t smem) {
   constexpr SmemPlan kPlan = smem_plan(C);
   const uint32_t full = smem + kPlan.barriers, empty = full + C.stages * 8;
   GatherLoader<C> loader(p, threadIdx.x % 128);
   PipelineState<C.stages> state;
   const Fragment<C> fragment(0);
-  auto walk = place.walk(p.schedule);
-  for (WorkUnit unit; walk.next(unit);) {
-    const Tile<C> tile = place.tile(p, fragment, unit);
-    loader.start(unit, tile);
-    for (uint32_t i = 0; i < unit.k_count; ++i) {
+  auto scheduler = cta.scheduler(p.schedule);
+  for (WorkTile work; scheduler.next(work);) {
+    const Tile<C> tile = cta.tile(p, fragment, work);
+    loader.start(work, tile);
+    for (uint32_t i = 0; i < work.k_count; ++i) {
       ptx::mbarrier_wait(empty + state.stage * 8, state.parity ^ 1);
-      loader.load(unit, tile, unit.k_block(i), smem + kPlan.a + state.stage * kPlan.a_stage,
+      loader.load(work, tile, work.k_block(i), smem + kPlan.a + state.stage * kPlan.a_stage,
                   smem + kPlan.b + state.stage * kPlan.b_stage, full + state.stage * 8);
       state.advance();
     }
@@ -94,16 +94,16 @@ CLEAVE_DEVICE void produce_together(const Params<C>& p, const Place<C>& place, u
 inline constexpr uint32_t kScaleThreads = 96;
 
 template <GemmConfig C>
-CLEAVE_DEVICE void produce_scales(const Params<C>& p, const Place<C>& place, uint32_t smem) {
+CLEAVE_DEVICE void produce_scales(const Params<C>& p, const CtaCoord<C>& cta, uint32_t smem) {
   constexpr SmemPlan kPlan = smem_plan(C);
   const uint32_t full = smem + kPlan.barriers, empty = full + C.stages * 8;
   PipelineState<C.stages> state;
   ScaleLoader<C, kScaleThreads> loader(p, threadIdx.x % 128 - 32);
   const Fragment<C> fragment(0);
-  auto walk = place.walk(p.schedule);
-  for (WorkUnit unit; walk.next(unit);) {
-    loader.start(unit, place.tile(p, fragment, unit));
-    for (uint32_t i = 0; i < unit.k_count; ++i) {
+  auto scheduler = cta.scheduler(p.schedule);
+  for (WorkTile work; scheduler.next(work);) {
+    loader.start(work, cta.tile(p, fragment, work));
+    for (uint32_t i = 0; i < work.k_count; ++i) {
       ptx::mbarrier_wait(empty + state.stage * 8, state.parity ^ 1);
       loader.load(smem + kPlan.scales + state.stage * kPlan.scale_stage);
       ptx::copy_async_arrive(full + state.stage * 8);
@@ -113,11 +113,11 @@ CLEAVE_DEVICE void produce_scales(const Params<C>& p, const Place<C>& place, uin
 }
 
 template <GemmConfig C>
-CLEAVE_DEVICE void consume(const Params<C>& p, const Place<C>& place, uint32_t smem,
+CLEAVE_DEVICE void consume(const Params<C>& p, const CtaCoord<C>& cta, uint32_t smem,
                            uint8_t* shared) {
   constexpr SmemPlan kPlan = smem_plan(C);
-  const auto join_buffer = reinterpret_cast<const float4*>(shared + kPlan.join);
-  const auto line_buffer = reinterpret_cast<float*>(shared + kPlan.lines);
+  const auto received = reinterpret_cast<const float4*>(shared + kPlan.cluster_reduce);
+  const auto broadcast_buffer = reinterpret_cast<float*>(shared + kPlan.broadcast);
   const auto fixup = reinterpret_cast<uint32_t*>(shared + kPlan.fixup);
   // Told that it is the same in a whole warp, the compiler keeps descriptors in uniform registers.
   const uint32_t warpgroup = __shfl_sync(0xffffffffu, threadIdx.x / 128, 0);
@@ -129,53 +129,54 @@ CLEAVE_DEVICE void consume(const Params<C>& p, const Place<C>& place, uint32_t s
                             smem + kPlan.barriers,
                             smem + kPlan.barriers + C.stages * 8,
                             smem + kPlan.scales,
-                            place.rank - place.share_rank,
+                            cta.rank - cta.share_rank,
                             {},
                             {}};
   TmaStore<C> tma_store(smem + kPlan.staging, warpgroup);
   Sums<C> sums;
 
-  auto walk = place.walk(p.schedule);
-  WorkUnit unit;
-  bool more = walk.next(unit);
+  auto scheduler = cta.scheduler(p.schedule);
+  WorkTile work;
+  bool more = scheduler.next(work);
   if (C.pingpong && warpgroup == 1) {
     ptx::named_barrier_arrive(turn_barrier(0), 256);
-    if (more) mainloop.state.advance(unit.k_count);
-    more = more && walk.next(unit);
+    if (more) mainloop.state.advance(work.k_count);
+    more = more && scheduler.next(work);
   }
   while (more) {
-    const Tile<C> tile = place.tile(p, fragment, unit);
-    TileLines<C> lines(p.epilogue, tile,
-                       line_buffer + warpgroup * C.tile_n * column_line_values(C));
+    const Tile<C> tile = cta.tile(p, fragment, work);
+    TileBroadcast<C> broadcast(
+        p.epilogue, tile, broadcast_buffer + warpgroup * C.tile_n * column_broadcast_values(C));
     if constexpr (C.pingpong) ptx::named_barrier_sync(turn_barrier(warpgroup), 256);
-    mainloop.run(unit, tile, sums, [&] {
+    mainloop.run(work, tile, sums, [&] {
       if constexpr (C.pingpong) ptx::named_barrier_arrive(turn_barrier(warpgroup ^ 1), 256);
     });
     if constexpr (C.cluster_k > 1) {
-      const ClusterJoin<C> join{smem, place.k_rank, place.share_rank};
-      join.meet();
-      join.run(p, unit, place.number(unit.tile), tile, join_buffer, sums, thread);
+      const ClusterReduce<C> reduce{smem, cta.k_rank, cta.share_rank};
+      reduce.meet();
+      reduce.run(p, work, cta.linear_tile(work.tile), tile, received, sums, thread);
       break;
     }
-    if (join<C>(p, unit, place.number(unit.tile), tile, walk.finished(), sums, thread, fixup)) {
-      lines.share(warpgroup_barrier(warpgroup));
+    if (reduce_split_k<C>(p, work, cta.linear_tile(work.tile), tile, scheduler.finished(), sums,
+                          thread, fixup)) {
+      broadcast.share(warpgroup_barrier(warpgroup));
       if constexpr (C.store_by_tma) {
-        tma_store.store(p, tile, lines, sums);
-      } else if constexpr (C.side_by_side) {
-        GlobalLines<C> places(p.epilogue, tile);
-        store_direct<C>(p.epilogue, tile, places, sums);
+        tma_store.store(p, tile, broadcast, sums);
+      } else if constexpr (C.fuses_classes) {
+        GlobalBroadcast<C> global(p.epilogue, tile);
+        store_direct<C>(p.epilogue, tile, global, sums);
       } else {
-        store_direct<C>(p.epilogue, tile, lines, sums);
+        store_direct<C>(p.epilogue, tile, broadcast, sums);
       }
     }
-    more = walk.next(unit);
+    more = scheduler.next(work);
     if (C.pingpong && more) {
-      mainloop.state.advance(unit.k_count);
-      more = walk.next(unit);
+      mainloop.state.advance(work.k_count);
+      more = scheduler.next(work);
     }
   }
   if constexpr (C.grouping == Grouping::m || C.grouping == Grouping::n)
-    zero_rest<C>(p, place.table, threadIdx.x);
+    zero_rest<C>(p, cta.table, threadIdx.x);
   if constexpr (C.store_by_tma) tma_store.drain();
 }
 
@@ -201,7 +202,7 @@ CLEAVE_DEVICE void gemm_sm90(const Params<C>& p) {
 
   extern __shared__ __align__(kSharedAlignment) uint8_t shared[];
   const uint32_t smem = ptx::shared_address(shared);
-  Place<C> place;
+  CtaCoord<C> cta;
 
   if (threadIdx.x == 0) {
     if constexpr (has_map_a(C)) ptx::prefetch_tensor_map(&p.map_a);
@@ -211,33 +212,33 @@ CLEAVE_DEVICE void gemm_sm90(const Params<C>& p) {
       ptx::mbarrier_init(smem + kPlan.barriers + i * 8, kLoaders);
       ptx::mbarrier_init(smem + kPlan.barriers + (C.stages + i) * 8, kReaders);
     }
-    if constexpr (C.cluster_k > 1) ClusterJoin<C>{smem, place.k_rank, place.share_rank}.init();
+    if constexpr (C.cluster_k > 1) ClusterReduce<C>{smem, cta.k_rank, cta.share_rank}.init();
     ptx::fence_mbarrier_init();
   }
   __syncthreads();
   if constexpr (cluster_size(C) > 1) ptx::cluster_meet();
   ptx::launch_dependents();
   ptx::grid_dependency_wait();
-  place.find_table(p, shared);
+  cta.find_table(p, shared);
 
   if (threadIdx.x / 128 == C.consumers) {
     if constexpr (C.consumers > 1) ptx::registers_decrease<producer_registers(C)>();
     if constexpr (C.gather) {
-      produce_together<C>(p, place, smem);
+      produce_together<C>(p, cta, smem);
     } else if (threadIdx.x == C.consumers * 128) {
-      produce<C>(p, place, smem);
+      produce<C>(p, cta, smem);
     }
     if (C.scaling == Scaling::block && threadIdx.x >= C.consumers * 128 + 32)
-      produce_scales<C>(p, place, smem);
-    if constexpr (C.cluster_k > 1 && kPlan.join_over_stages) {
+      produce_scales<C>(p, cta, smem);
+    if constexpr (C.cluster_k > 1 && kPlan.cluster_over_stages) {
       __syncwarp();
-      ClusterJoin<C>::meet();
+      ClusterReduce<C>::meet();
     }
   } else {
     if constexpr (C.consumers > 1) ptx::registers_increase<consumer_registers(C)>();
-    consume<C>(p, place, smem, shared);
+    consume<C>(p, cta, smem, shared);
   }
-  // A partner may still arrive on this block's barriers: all threads wait for it.
+  // A partner may still arrive on this CTA's barriers: all threads wait for it.
   if constexpr (sharers(C) > 1) {
     __syncwarp();
     ptx::cluster_meet();

@@ -1,4 +1,4 @@
-// What the copy engine cannot clip: the end of a group of K within an operand that is contiguous
+// What TMA cannot clip: the end of a group of K within an operand that is contiguous
 // along K. The tile's last k block then begins with this group's k's and goes on with the next
 // group's, which the consumers overwrite with zeros before they multiply.
 #pragma once
@@ -41,13 +41,13 @@ CLEAVE_DEVICE void clip_operand(uint32_t stage, uint32_t valid, uint32_t thread,
   }
 }
 
-/// By all math threads of a tile, before they multiply the unit's k block `block`, which lies in the
+/// By all math threads of a tile, before they multiply the work tile's k block `block`, which lies in the
 /// stages `a` and `b`.
 template <GemmConfig C>
-CLEAVE_DEVICE void clip_stage(const WorkUnit& unit, uint32_t block, uint32_t a, uint32_t b) {
-  const uint32_t first = unit.k_block(block) * C.tile_k;
-  if (first + C.tile_k <= unit.range.size()) return;
-  const uint32_t valid = max_of(unit.range.size(), first) - first;  // 0 of an empty group
+CLEAVE_DEVICE void clip_stage(const WorkTile& work, uint32_t block, uint32_t a, uint32_t b) {
+  const uint32_t first = work.k_block(block) * C.tile_k;
+  if (first + C.tile_k <= work.range.size()) return;
+  const uint32_t valid = max_of(work.range.size(), first) - first;  // 0 of an empty group
   constexpr uint32_t kThreads = math_threads(C);
   const uint32_t thread = threadIdx.x % kThreads;
   if constexpr (C.a_major == Major::k) clip_operand<C, C.tile_m>(a, valid, thread, kThreads);

@@ -1,8 +1,8 @@
 // Loads by threads: one k block of one operand into one stage, with any alignment and any edge. The
-// portable kernel loads everything so; the Hopper kernel, what its copy engine cannot gather. The
+// portable kernel loads everything so; the Hopper kernel, what TMA cannot gather. The
 // layout in shared memory is TMA's (memory/descriptor.h), so both kernels share the swizzle.
 //
-// A tile is copied piece by piece; where each comes from is for a *source* to say (matrices here,
+// A tile is copied vector by vector; where each comes from is for a *source* to say (matrices here,
 // convolutions in gather.h).
 #pragma once
 
@@ -17,19 +17,19 @@
 namespace cleave {
 
 /// One copy: `valid` bytes from `from` on exist, the rest become zeros.
-struct CopyPiece {
+struct CopyVector {
   const char* from;
   uint32_t valid;
 };
 
-/// A piece of 16 bytes that comes in grains of `Bytes`, which lie apart.
+/// A vector of 16 bytes that is read `Bytes` at a time, from places that lie apart.
 template <uint32_t Bytes>
-struct GrainedPiece {
+struct UnalignedVector {
   static_assert(Bytes == 2 || Bytes == 4 || Bytes == 8);
-  static constexpr uint32_t kGrains = 16 / Bytes, kWords = ceil_div(Bytes, 4u);
-  uint32_t read[kGrains * kWords];
+  static constexpr uint32_t kReads = 16 / Bytes, kWords = ceil_div(Bytes, 4u);
+  uint32_t read[kReads * kWords];
 
-  /// Begins to read grain `i`, which is zeros unless it exists.
+  /// Begins read `i`, which is zeros unless it exists.
   CLEAVE_DEVICE void load(uint32_t i, const char* from, bool exists) {
     ptx::load_global_if<Bytes>(&read[i * kWords], from, exists);
   }
@@ -46,24 +46,24 @@ struct GrainedPiece {
   }
 };
 
-/// The pieces of a tile of `TileRows` rows of M (or N), `Bytes` each. A tile has `kLines` lines, which
+/// The vectors of a tile of `TileRows` rows of M (or N), `Bytes` each. A tile has `kLines` lines, which
 /// are strided in memory, of `TileRows` (or tile_k) elements across, in parts of one swizzle atom.
 template <GemmConfig C, Major M, uint32_t TileRows, uint32_t Bytes>
 struct TileCopy {
   static constexpr uint32_t kElement = size_of(C.a), kAtom = atom_elements(C.a);
   static constexpr uint32_t kLines = M == Major::k ? TileRows : C.tile_k;
   static constexpr uint32_t kPerLine = 128 / Bytes;
-  static constexpr uint32_t kPieces = TileRows * C.tile_k * kElement / Bytes;
+  static constexpr uint32_t kVectors = TileRows * C.tile_k * kElement / Bytes;
   static constexpr uint32_t kThreads = copy_threads(C);
-  static constexpr uint32_t kOwn = ceil_div(kPieces, kThreads);  // pieces of a thread
-  static constexpr uint32_t kPart = kLines * kPerLine, kParts = ceil_div(kPieces, kPart);
-  static_assert(kThreads % kPerLine == 0, "a thread's pieces are one below another");
+  static constexpr uint32_t kOwn = ceil_div(kVectors, kThreads);  // vectors of a thread
+  static constexpr uint32_t kPart = kLines * kPerLine, kParts = ceil_div(kVectors, kPart);
+  static_assert(kThreads % kPerLine == 0, "a thread's vectors are one below another");
 
-  /// The element within a part's line at which all of a thread's pieces begin.
+  /// The element within a part's line at which all of a thread's vectors begin.
   CLEAVE_HD static uint32_t element(uint32_t thread) {
     return thread % kPerLine * Bytes / kElement;
   }
-  /// Known to the compiler, where a part is a whole number of pieces of every thread.
+  /// Known to the compiler, where a part is a whole number of vectors of every thread.
   CLEAVE_HD static uint32_t part(uint32_t own, uint32_t thread) {
     if (kParts == 1) return 0;
     return kPart % kThreads == 0 ? own / (kPart / kThreads) : (own * kThreads + thread) / kPart;
@@ -72,13 +72,13 @@ struct TileCopy {
     return (own * kThreads + thread) / kPerLine % kLines;
   }
 
-  /// `source(own, part, line, across)`: the thread's piece number `own`, in line `line` of the tile, from
-  /// element `across` on. `Source::kGathers`: pieces exist in whole or not at all, and neighbours in
+  /// `source(own, part, line, across)`: the thread's vector number `own`, in line `line` of the tile, from
+  /// element `across` on. `Source::kGathers`: vectors exist in whole or not at all, and neighbours in
   /// the tile read the same bytes, which are worth a place in L1.
   template <class Source>
   CLEAVE_DEVICE static void run(uint32_t stage, uint32_t thread, const Source& source) {
-    if constexpr (Source::kGrain != 0) {
-      run_grained(stage, thread, source);
+    if constexpr (Source::kReadBytes != 0) {
+      run_unaligned(stage, thread, source);
     } else {
       run_direct(stage, thread, source);
     }
@@ -95,20 +95,20 @@ struct TileCopy {
       for (uint32_t part = 0; part < kParts; ++part) {
 #pragma unroll 4
         for (uint32_t i = 0; i < kOfPart; ++i)
-          copy_piece(stage, thread, source, part * kOfPart + i, part);
+          copy_vector(stage, thread, source, part * kOfPart + i, part);
       }
     } else {
 #pragma unroll(Bytes >= 8 ? kOwn : 4)
       for (uint32_t own = 0; own < kOwn; ++own) {
-        if (kPieces % kThreads != 0 && own * kThreads + thread >= kPieces) break;
-        copy_piece(stage, thread, source, own, part(own, thread));
+        if (kVectors % kThreads != 0 && own * kThreads + thread >= kVectors) break;
+        copy_vector(stage, thread, source, own, part(own, thread));
       }
     }
   }
 
   template <class Source>
-  CLEAVE_DEVICE static void copy_piece(uint32_t stage, uint32_t thread, const Source& source,
-                                       uint32_t own, uint32_t part) {
+  CLEAVE_DEVICE static void copy_vector(uint32_t stage, uint32_t thread, const Source& source,
+                                        uint32_t own, uint32_t part) {
     const uint32_t at_line = line(own, thread);
     store<Source::kGathers>(stage + place(part, at_line, thread),
                             source(own, part, at_line, across(part, thread)));
@@ -122,43 +122,43 @@ struct TileCopy {
     return part * kLines * 128 + swizzle(line, thread % kPerLine * Bytes);
   }
 
-  /// `source.load(piece, own, part, line, across)`: through registers.
+  /// `source.load(vector, own, part, line, across)`: through registers.
   template <class Source>
-  CLEAVE_DEVICE static void run_grained(uint32_t stage, uint32_t thread, const Source& source) {
-    static_assert(Bytes == 16 && kPieces % kThreads == 0);
+  CLEAVE_DEVICE static void run_unaligned(uint32_t stage, uint32_t thread, const Source& source) {
+    static_assert(Bytes == 16 && kVectors % kThreads == 0);
     // On their way at the same time.
-    constexpr uint32_t kTogether = kOwn % 4 == 0 ? 4 : kOwn % 2 == 0 ? 2 : 1;
-    // A source that keeps what it found of each piece has registers for it only by constant number.
-#pragma unroll(Source::kGathers ? kOwn / kTogether : 1)
-    for (uint32_t first = 0; first < kOwn; first += kTogether) {
-      GrainedPiece<Source::kGrain> pieces[kTogether];
+    constexpr uint32_t kInFlight = kOwn % 4 == 0 ? 4 : kOwn % 2 == 0 ? 2 : 1;
+    // A source that keeps what it found of each vector has registers for it only by constant number.
+#pragma unroll(Source::kGathers ? kOwn / kInFlight : 1)
+    for (uint32_t first = 0; first < kOwn; first += kInFlight) {
+      UnalignedVector<Source::kReadBytes> vectors[kInFlight];
       CLEAVE_UNROLL
-      for (uint32_t i = 0; i < kTogether; ++i) {
+      for (uint32_t i = 0; i < kInFlight; ++i) {
         const uint32_t own = first + i, at_part = part(own, thread);
-        source.load(pieces[i], own, at_part, line(own, thread), across(at_part, thread));
+        source.load(vectors[i], own, at_part, line(own, thread), across(at_part, thread));
       }
       CLEAVE_UNROLL
-      for (uint32_t i = 0; i < kTogether; ++i) {
+      for (uint32_t i = 0; i < kInFlight; ++i) {
         const uint32_t own = first + i;
-        pieces[i].store(stage + place(part(own, thread), line(own, thread), thread));
+        vectors[i].store(stage + place(part(own, thread), line(own, thread), thread));
       }
     }
   }
 
   template <bool Gathers>
-  CLEAVE_DEVICE static void store(uint32_t to, const CopyPiece& piece) {
+  CLEAVE_DEVICE static void store(uint32_t to, const CopyVector& vector) {
     if constexpr (Bytes == 1) {
-      ptx::store_shared_8(to, piece.valid != 0 ? load_8(piece.from) : uint8_t(0));
+      ptx::store_shared_8(to, vector.valid != 0 ? load_8(vector.from) : uint8_t(0));
     } else if constexpr (Bytes == 2) {
       // Of 8-bit elements the pair's second may lie outside.
-      const uint16_t pair = piece.valid == 0   ? uint16_t(0)
-                            : piece.valid == 1 ? load_8(piece.from)
-                                               : *reinterpret_cast<const uint16_t*>(piece.from);
+      const uint16_t pair = vector.valid == 0   ? uint16_t(0)
+                            : vector.valid == 1 ? load_8(vector.from)
+                                                : *reinterpret_cast<const uint16_t*>(vector.from);
       ptx::store_shared_16(to, pair);
     } else if constexpr (Gathers) {
-      ptx::copy_async_if<Bytes>(to, piece.from, piece.valid != 0);
+      ptx::copy_async_if<Bytes>(to, vector.from, vector.valid != 0);
     } else {
-      ptx::copy_async<Bytes>(to, piece.from, min_of(piece.valid, Bytes));
+      ptx::copy_async<Bytes>(to, vector.from, min_of(vector.valid, Bytes));
     }
   }
 
@@ -170,14 +170,14 @@ struct TileCopy {
 /// A tile of a matrix, from line `line0` and element `across0` on; what lies past the ends is zeros.
 struct MatrixSource {
   static constexpr bool kGathers = false;
-  static constexpr uint32_t kGrain = 0;
+  static constexpr uint32_t kReadBytes = 0;
 
   const char* base;
   int64_t stride;  // bytes
   uint32_t element;
   uint32_t line0, across0, line_end, across_end;
 
-  CLEAVE_DEVICE CopyPiece operator()(uint32_t, uint32_t, uint32_t line, uint32_t across) const {
+  CLEAVE_DEVICE CopyVector operator()(uint32_t, uint32_t, uint32_t line, uint32_t across) const {
     const bool inside = line0 + line < line_end && across0 + across < across_end;
     if (!inside) return {base, 0};
     return {base + (line0 + line) * stride + int64_t(across0 + across) * element,
@@ -185,19 +185,19 @@ struct MatrixSource {
   }
 };
 
-/// The same in grains of `Bytes`, of which the ends are multiples.
+/// The same, read `Bytes` at a time, of which the ends are multiples.
 template <uint32_t Bytes>
-struct GrainedMatrixSource : MatrixSource {
-  static constexpr uint32_t kGrain = Bytes;
+struct UnalignedMatrixSource : MatrixSource {
+  static constexpr uint32_t kReadBytes = Bytes;
 
-  CLEAVE_DEVICE void load(GrainedPiece<Bytes>& piece, uint32_t, uint32_t, uint32_t line,
+  CLEAVE_DEVICE void load(UnalignedVector<Bytes>& vector, uint32_t, uint32_t, uint32_t line,
                           uint32_t across) const {
     const uint32_t first = across0 + across;
     const char* const from = base + (line0 + line) * stride + int64_t(first) * element;
     const uint32_t end = line0 + line < line_end ? across_end : 0;
     CLEAVE_UNROLL
-    for (uint32_t i = 0; i < piece.kGrains; ++i)
-      piece.load(i, from + i * Bytes, first + i * (Bytes / element) < end);
+    for (uint32_t i = 0; i < vector.kReads; ++i)
+      vector.load(i, from + i * Bytes, first + i * (Bytes / element) < end);
   }
 };
 
@@ -216,30 +216,30 @@ CLEAVE_DEVICE void copy_operand(const OperandParams& operand, uint32_t stage, ui
       kByRow ? k0 : row0,
       kByRow ? rows : depth,
       kByRow ? depth : rows};
-  if constexpr (copies_grains(C)) {
-    TileCopy<C, M, TileRows, 16>::run(stage, thread, GrainedMatrixSource<Bytes>{matrix});
+  if constexpr (copies_unaligned(C)) {
+    TileCopy<C, M, TileRows, 16>::run(stage, thread, UnalignedMatrixSource<Bytes>{matrix});
   } else {
     TileCopy<C, M, TileRows, Bytes>::run(stage, thread, matrix);
   }
 }
 
-/// Both operands of a unit, k block by k block.
+/// Both operands of a work tile, k block by k block.
 template <GemmConfig C>
 class MatrixCopier {
  public:
   CLEAVE_DEVICE MatrixCopier(const GemmParams& p, uint32_t thread) : p_(p), thread_(thread) {}
 
-  CLEAVE_DEVICE void start(const WorkUnit&, const Tile<C>&) {}
+  CLEAVE_DEVICE void start(const WorkTile&, const Tile<C>&) {}
 
-  /// K block from `k` on, of the unit's group where K is grouped, into the stages `a` and `b`.
-  CLEAVE_DEVICE void load(const WorkUnit& unit, const Tile<C>& tile, uint32_t k, uint32_t a,
+  /// K block from `k` on, of the work tile's group where K is grouped, into the stages `a` and `b`.
+  CLEAVE_DEVICE void load(const WorkTile& work, const Tile<C>& tile, uint32_t k, uint32_t a,
                           uint32_t b) const {
     constexpr bool kGrouped = C.grouping == Grouping::k;
-    const uint32_t k0 = (kGrouped ? unit.range.begin : 0) + k;
-    const uint32_t depth = kGrouped ? unit.range.end : p_.k;
+    const uint32_t k0 = (kGrouped ? work.range.begin : 0) + k;
+    const uint32_t depth = kGrouped ? work.range.end : p_.k;
     copy_operand<C, C.a_major, C.tile_m, C.load_bytes_a>(
-        p_.a, a, tile.m0, k0, tile.m_end(p_.epilogue), depth, unit.batch, thread_);
-    // Gates and ups lie p.epilogue.n columns apart.
+        p_.a, a, tile.m0, k0, tile.m_end(p_.epilogue), depth, work.batch, thread_);
+    // Columns of the gate and the up projection lie p.epilogue.n apart.
     constexpr uint32_t kWidth = output_columns(C);
     CLEAVE_UNROLL
     for (uint32_t piece = 0; piece < C.tile_n / kWidth; ++piece) {
@@ -247,7 +247,7 @@ class MatrixCopier {
       const uint32_t shift = piece * p_.epilogue.n;
       copy_operand<C, C.b_major, kWidth, C.load_bytes_b>(
           p_.b, b + piece * kPieceBytes, tile.n0 + shift, k0, tile.n_end(p_.epilogue) + shift,
-          depth, unit.batch, thread_);
+          depth, work.batch, thread_);
     }
   }
 

@@ -67,22 +67,22 @@ struct MmaMainloop {
   CLEAVE_DEVICE MmaMainloop(const Params<C>& params, uint32_t shared, uint32_t math_thread)
       : p(params), smem(shared), thread(math_thread), copier(params, math_thread) {}
 
-  /// sums = A @ B over the unit's k blocks (zeros if it has none).
-  CLEAVE_DEVICE void run(const WorkUnit& unit, const Tile<C>& tile, Sums<C>& sums) {
+  /// sums = A @ B over the work tile's k blocks (zeros if it has none).
+  CLEAVE_DEVICE void run(const WorkTile& work, const Tile<C>& tile, Sums<C>& sums) {
     CLEAVE_UNROLL
     for (Sum<C>& sum : sums) sum = 0;
-    const uint32_t count = unit.k_count;
+    const uint32_t count = work.k_count;
     if constexpr (C.promote) promotion.start(tile);
     ScaleLoader<C, math_threads(C)> scale_loader(p, thread);
-    if constexpr (C.scaling == Scaling::block) scale_loader.start(unit, tile);
-    copier.start(unit, tile);
+    if constexpr (C.scaling == Scaling::block) scale_loader.start(work, tile);
+    copier.start(work, tile);
     const auto load = [&](uint32_t block, uint32_t stage) {
-      copier.load(unit, tile, unit.k_block(block) * C.tile_k,
+      copier.load(work, tile, work.k_block(block) * C.tile_k,
                   smem + kPlan.a + stage * kPlan.a_stage, smem + kPlan.b + stage * kPlan.b_stage);
       if constexpr (C.scaling == Scaling::block)
         scale_loader.load(smem + kPlan.scales + stage * kPlan.scale_stage);
     };
-    __syncthreads();  // the last unit's readers are done with the stages
+    __syncthreads();  // the last work tile's readers are done with the stages
     CLEAVE_UNROLL
     for (uint32_t i = 0; i + 1 < C.stages; ++i) {
       if (i < count) load(i, i);

@@ -23,7 +23,7 @@ class Promotion {
   /// Whether `add` still reads scales from the stage, which may not be handed back before.
   static constexpr bool kReadsStage = kScaled && C.scale_rows_b == 1;
 
-  /// Before a unit's first k block.
+  /// Before a work tile's first k block.
   CLEAVE_DEVICE void start(const Tile<C>& tile) {
     row0_ = tile.fragment.row0;
     col0_ = tile.fragment.col0;

@@ -10,7 +10,7 @@
 
 namespace cleave {
 
-/// One of `Threads` threads that load them together. Its addresses are worked out once a unit, and
+/// One of `Threads` threads that load them together. Its addresses are worked out once a work tile, and
 /// then only advance from k block to k block.
 template <GemmConfig C, uint32_t Threads>
 class ScaleLoader {
@@ -18,20 +18,20 @@ class ScaleLoader {
   CLEAVE_DEVICE ScaleLoader(const GemmParams& p, uint32_t thread) : p_(p), thread_(thread) {}
 
   /// Lines outside the operands get the last one's scale; nothing of theirs is stored. Groups of K
-  /// begin with a block of scales. A unit past its group's end (BlockWalk) gets scales of 0: what lies
+  /// begin with a block of scales. A work tile past its group's end (CtaScheduler) gets scales of 0: what lies
   /// there is another group's, and may be infinite.
-  CLEAVE_DEVICE void start(const WorkUnit& unit, const Tile<C>& tile) {
-    uint32_t block = unit.k_first;
+  CLEAVE_DEVICE void start(const WorkTile& work, const Tile<C>& tile) {
+    uint32_t block = work.k_first;
     if constexpr (C.grouping == Grouping::k) {
       const uint32_t last = ceil_div(p_.groups.extent, kScaleBlock) - 1;
-      bytes_ = block * kScaleBlock < unit.range.size() ? 4 : 0;
-      block = min_of(unit.range.begin / kScaleBlock + block, last);
+      bytes_ = block * kScaleBlock < work.range.size() ? 4 : 0;
+      block = min_of(work.range.begin / kScaleBlock + block, last);
     }
-    a_.start(p_.scales_a, unit, block, C.scale_rows_a, tile.m0, tile.m_end(p_.epilogue), thread_);
-    b_.start(p_.scales_b, unit, block, C.scale_rows_b, tile.n0, tile.n_end(p_.epilogue), thread_);
+    a_.start(p_.scales_a, work, block, C.scale_rows_a, tile.m0, tile.m_end(p_.epilogue), thread_);
+    b_.start(p_.scales_b, work, block, C.scale_rows_b, tile.n0, tile.n_end(p_.epilogue), thread_);
   }
 
-  /// The unit's next k block, into the stage at `stage`.
+  /// The work tile's next k block, into the stage at `stage`.
   CLEAVE_DEVICE void load(uint32_t stage) {
     const uint32_t bytes = C.grouping == Grouping::k ? bytes_ : 4;
     a_.load(stage, bytes, thread_);
@@ -45,11 +45,11 @@ class ScaleLoader {
     const float* from[kOwn];
     int64_t step;
 
-    CLEAVE_DEVICE void start(const BlockScales& scales, const WorkUnit& unit, uint32_t block,
+    CLEAVE_DEVICE void start(const BlockScales& scales, const WorkTile& work, uint32_t block,
                              uint32_t rows, uint32_t first, uint32_t end, uint32_t thread) {
-      const float* const base = scales.data + int64_t(unit.batch) * scales.stride_batch +
+      const float* const base = scales.data + int64_t(work.batch) * scales.stride_batch +
                                 int64_t(block) * scales.stride_k;
-      step = int64_t(unit.k_step) * scales.stride_k;
+      step = int64_t(work.k_step) * scales.stride_k;
       CLEAVE_UNROLL
       for (uint32_t i = 0; i < kOwn; ++i) {
         const uint32_t line = min_of(first / rows + i * Threads + thread, (end - 1) / rows);

@@ -15,39 +15,39 @@ namespace cleave {
 
 /// Who loads what of a shared tile.
 struct Sharing {
-  uint32_t share_rank;    // this block's among those that share loads: the part that it loads
+  uint32_t share_rank;    // this CTA's among those that share loads: the part that it loads
   uint32_t first_sharer;  // the cluster rank of the first of them
 };
 
 /// One operand. `row0`: first row (m or n) of the tile, whose right half, if Pieces is 2, begins
-/// `second` rows further on; `k0`: first k, of the unit's group if K is
+/// `second` rows further on; `k0`: first k, of the work tile's group if K is
 /// grouped; `batch`: 0 where all batch entries share the operand.
 template <GemmConfig C, Major M, uint32_t TileRows, uint32_t Sharers, uint32_t Pieces = 1>
 CLEAVE_DEVICE void load_operand(const TensorMap* map, uint32_t stage, uint32_t barrier,
-                                uint32_t row0, uint32_t k0, const WorkUnit& unit, uint32_t batch,
+                                uint32_t row0, uint32_t k0, const WorkTile& work, uint32_t batch,
                                 Sharing sharing, uint32_t second = 0,
                                 ptx::CacheHint hint = ptx::CacheHint::normal) {
   constexpr uint32_t kAtom = atom_elements(C.a);
   constexpr uint32_t kRows = box_rows(M, TileRows, C.tile_k, Sharers, Pieces);
   const uint32_t share = Sharers == 1 ? 0 : sharing.share_rank;
-  const auto blocks = uint16_t(((1 << Sharers) - 1) << sharing.first_sharer);
+  const auto ctas = uint16_t(((1 << Sharers) - 1) << sharing.first_sharer);
   const auto load = [&](uint32_t offset, uint32_t x, uint32_t y) {
     if constexpr (loads_ragged(C.grouping, M)) {
-      const RaggedLine at(unit.range.end, unit.range.begin + y);
+      const RaggedLine at(work.range.end, work.range.begin + y);
       if constexpr (Sharers == 1) {
         ptx::tma_load(stage + offset, map, barrier, x, at.line, at.end, kRaggedExtent, hint);
       } else {
         ptx::tma_load_multicast(stage + offset, map, barrier, x, at.line, at.end, kRaggedExtent,
-                                blocks, hint);
+                                ctas, hint);
       }
     } else if constexpr (Sharers == 1) {
       ptx::tma_load(stage + offset, map, barrier, x, y, batch, hint);
     } else {
-      ptx::tma_load_multicast(stage + offset, map, barrier, x, y, batch, blocks, hint);
+      ptx::tma_load_multicast(stage + offset, map, barrier, x, y, batch, ctas, hint);
     }
   };
   if constexpr (M == Major::k) {
-    if constexpr (C.grouping == Grouping::k) k0 += unit.range.begin;
+    if constexpr (C.grouping == Grouping::k) k0 += work.range.begin;
     CLEAVE_UNROLL
     for (uint32_t part = 0; part < C.tile_k / kAtom; ++part) {
       CLEAVE_UNROLL
@@ -68,38 +68,38 @@ CLEAVE_DEVICE void load_operand(const TensorMap* map, uint32_t stage, uint32_t b
   }
 }
 
-/// Both operands of a unit, k block by k block.
+/// Both operands of a work tile, k block by k block.
 template <GemmConfig C>
 class MatrixLoader {
  public:
   CLEAVE_DEVICE MatrixLoader(const GemmParams& p, Sharing sharing) : p_(p), sharing_(sharing) {}
 
   /// `m0`, `n0`: the tile's first row and column.
-  CLEAVE_DEVICE void start(const WorkUnit& unit, uint32_t m0, uint32_t n0) {
+  CLEAVE_DEVICE void start(const WorkTile& work, uint32_t m0, uint32_t n0) {
     m0_ = m0, n0_ = n0;
-    choose_hints(unit);
+    choose_hints(work);
   }
 
-  CLEAVE_DEVICE void load(const WorkUnit& unit, uint32_t block, uint32_t a, uint32_t b,
+  CLEAVE_DEVICE void load(const WorkTile& work, uint32_t block, uint32_t a, uint32_t b,
                           uint32_t barrier) const {
     const uint32_t k0 = block * C.tile_k;
     load_operand<C, C.a_major, C.tile_m, C.multicast_n>(
-        &p_.map_a, a, barrier, m0_, k0, unit, unit.batch * p_.batched_a, sharing_, 0, hint_a_);
+        &p_.map_a, a, barrier, m0_, k0, work, work.batch * p_.batched_a, sharing_, 0, hint_a_);
     load_operand<C, C.b_major, C.tile_n, C.multicast_m, gated(C) ? 2 : 1>(
-        &p_.map_b, b, barrier, n0_, k0, unit, unit.batch * p_.batched_b, sharing_, p_.epilogue.n,
+        &p_.map_b, b, barrier, n0_, k0, work, work.batch * p_.batched_b, sharing_, p_.epilogue.n,
         hint_b_);
   }
 
  private:
   /// What one tile alone reads, weights of a small batch say, is the first to leave L2: the room is for
-  /// what others read, and for shares of tiles on their way. So it is with two readers, if they read
+  /// what others read, and for partial tiles on their way. So it is with two readers, if they read
   /// together, as slices do, and nothing that is read more often drives the lines out between them.
-  CLEAVE_DEVICE void choose_hints(const WorkUnit& unit) {
+  CLEAVE_DEVICE void choose_hints(const WorkTile& work) {
     constexpr uint32_t kRows = C.tile_m * C.multicast_m;
     constexpr uint32_t kColumns = output_columns(C) * C.multicast_n;
     // Weight gradients have many tiles, and their walk leaves the producer no register.
     if constexpr (C.grouping == Grouping::k) return;
-    const uint32_t in_group = unit.range.end - unit.range.begin;
+    const uint32_t in_group = work.range.end - work.range.begin;
     const uint32_t rows = C.grouping == Grouping::m ? in_group : p_.epilogue.m;
     const uint32_t columns = C.grouping == Grouping::n ? in_group : p_.epilogue.n;
     const bool two = is_sliced(C.split) && rows <= 2 * kRows && columns <= 2 * kColumns;

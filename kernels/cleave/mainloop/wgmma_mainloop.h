@@ -35,35 +35,35 @@ struct WgmmaMainloop {
   uint32_t stage_a, stage_b;  // shared addresses of stage 0, A's at this warpgroup's first row
   uint32_t full, empty;       // barriers of stage 0
   uint32_t scales;            // shared address of stage 0's
-  uint32_t first_sharer;      // cluster rank of the first block that shares loads with this one
+  uint32_t first_sharer;      // cluster rank of the first CTA that shares loads with this one
   PipelineState<C.stages> state;
   Promotion<C> promotion;
 
-  /// sums = A @ B over the unit's k blocks, at least one. `issued()` is called when the last
+  /// sums = A @ B over the work tile's k blocks, at least one. `issued()` is called when the last
   /// instructions are on their way.
   template <class Issued>
-  CLEAVE_DEVICE void run(const WorkUnit& unit, const Tile<C>& tile, Sums<C>& sums, Issued issued) {
+  CLEAVE_DEVICE void run(const WorkTile& work, const Tile<C>& tile, Sums<C>& sums, Issued issued) {
     auto& waves = reinterpret_cast<Wave(&)[kWaves]>(sums);
     if constexpr (!C.promote) {
-      run_plain(unit, waves, issued);
+      run_plain(work, waves, issued);
     } else {
       promotion.start(tile);
       CLEAVE_UNROLL
       for (Sum<C>& sum : sums) sum = 0;
       if constexpr (kTwoParts) {
-        run_two_parts(unit, waves[0], issued);
+        run_two_parts(work, waves[0], issued);
       } else {
-        run_one_part(unit, waves, issued);
+        run_one_part(work, waves, issued);
       }
     }
   }
 
  private:
   template <class Issued>
-  CLEAVE_DEVICE void run_plain(const WorkUnit& unit, Wave (&waves)[kWaves], Issued issued) {
+  CLEAVE_DEVICE void run_plain(const WorkTile& work, Wave (&waves)[kWaves], Issued issued) {
     uint32_t previous = 0;
-    for (uint32_t block = 0; block < unit.k_count; ++block) {
-      wait_full(unit, block);
+    for (uint32_t block = 0; block < work.k_count; ++block) {
+      wait_full(work, block);
       ptx::wgmma_fence();
       CLEAVE_UNROLL
       for (uint32_t step = 0; step < kSteps; ++step) {
@@ -87,15 +87,15 @@ struct WgmmaMainloop {
   }
 
   template <class Issued>
-  CLEAVE_DEVICE void run_one_part(const WorkUnit& unit, Wave (&waves)[kWaves], Issued issued) {
+  CLEAVE_DEVICE void run_one_part(const WorkTile& work, Wave (&waves)[kWaves], Issued issued) {
     WavePart part;
-    for (uint32_t block = 0; block < unit.k_count; ++block) {
-      wait_full(unit, block);
+    for (uint32_t block = 0; block < work.k_count; ++block) {
+      wait_full(work, block);
       const auto scales = promotion.load(scales_of(state.stage));
       CLEAVE_UNROLL
       for (uint32_t wave = 0; wave < kWaves; ++wave) {
         start_part(wave, part);
-        if (wave + 1 == kWaves && block + 1 == unit.k_count) issued();
+        if (wave + 1 == kWaves && block + 1 == work.k_count) issued();
         ptx::wgmma_wait<0>();
         pin(part);
         const bool last = wave + 1 == kWaves;
@@ -111,20 +111,20 @@ struct WgmmaMainloop {
   // Straight-line code from one multiplication to its wait: with a branch between them ptxas could
   // not tell which part is in flight, and would serialise them.
   template <class Issued>
-  CLEAVE_DEVICE void run_two_parts(const WorkUnit& unit, Wave& sums, Issued issued) {
+  CLEAVE_DEVICE void run_two_parts(const WorkTile& work, Wave& sums, Issued issued) {
     WavePart even, odd;
     uint32_t begun = 1, oldest = state.stage;
-    begin(unit, 0, even);
-    for (; begun + 1 < unit.k_count; begun += 2) {
-      begin(unit, begun, odd);
+    begin(work, 0, even);
+    for (; begun + 1 < work.k_count; begun += 2) {
+      begin(work, begun, odd);
       ptx::wgmma_wait<1>();
       finish(even, sums, oldest);
-      begin(unit, begun + 1, even);
+      begin(work, begun + 1, even);
       ptx::wgmma_wait<1>();
       finish(odd, sums, oldest);
     }
-    if (begun < unit.k_count) {
-      begin(unit, begun, odd);
+    if (begun < work.k_count) {
+      begin(work, begun, odd);
       issued();
       ptx::wgmma_wait<1>();
       finish(even, sums, oldest);
@@ -137,21 +137,21 @@ struct WgmmaMainloop {
     }
   }
 
-  /// Until the unit's k block `block` is in the current stage.
-  CLEAVE_DEVICE void wait_full(const WorkUnit& unit, uint32_t block) const {
+  /// Until the work tile's k block `block` is in the current stage.
+  CLEAVE_DEVICE void wait_full(const WorkTile& work, uint32_t block) const {
     constexpr SmemPlan kPlan = smem_plan(C);
     ptx::mbarrier_wait(full + state.stage * 8, state.parity);
     // What threads copied, the tensor cores have yet to see.
-    if constexpr (C.gather && !copies_grains(C)) ptx::fence_async_shared();
+    if constexpr (C.gather && !copies_unaligned(C)) ptx::fence_async_shared();
     if constexpr (clips<C>()) {
       const uint32_t b = stage_b + state.stage * kPlan.b_stage;
       const uint32_t a = stage_b - kPlan.b + kPlan.a + state.stage * kPlan.a_stage;
-      clip_stage<C>(unit, block, a, b);
+      clip_stage<C>(work, block, a, b);
     }
   }
 
-  CLEAVE_DEVICE void begin(const WorkUnit& unit, uint32_t block, WavePart& part) {
-    wait_full(unit, block);
+  CLEAVE_DEVICE void begin(const WorkTile& work, uint32_t block, WavePart& part) {
+    wait_full(work, block);
     start_part(0, part);
     state.advance();
   }
@@ -199,7 +199,7 @@ struct WgmmaMainloop {
     for (uint32_t i = 0; i < kWaveSums; ++i) ptx::wgmma_pin(wave[i]);
   }
 
-  /// Hands the stage back to the producers that fill it: this block's, and its multicast partners'.
+  /// Hands the stage back to the producers that fill it: this CTA's, and its multicast partners'.
   CLEAVE_DEVICE void release(uint32_t stage) {
     const uint32_t lane = threadIdx.x % 32;
     if constexpr (C.scaling == Scaling::block) __syncwarp();  // every lane has read its scales

@@ -1,4 +1,4 @@
-// The driver's CUtensorMap, opaque: how the copy engine sees a tensor.
+// The driver's CUtensorMap, opaque: how TMA sees a tensor.
 #pragma once
 
 #include "cleave/core/macros.h"

@@ -16,7 +16,7 @@ namespace cleave {
 
 template <MoeConfig C>
 CLEAVE_DEVICE void combine(const MoeParams& p) {
-  constexpr uint32_t kTogether = 4, kValues = C.width / size_of(C.type);
+  constexpr uint32_t kInFlight = 4, kValues = C.width / size_of(C.type);
   ptx::launch_dependents();
   ptx::grid_dependency_wait();
   const uint32_t token = blockIdx.x;
@@ -25,18 +25,18 @@ CLEAVE_DEVICE void combine(const MoeParams& p) {
 
   float sums[kValues] = {};
   const uint32_t end = (token + 1) * p.top_k;
-  for (uint32_t first = token * p.top_k; first < end; first += kTogether) {
-    Packed<C.width> held[kTogether];
-    bool takes_part[kTogether];
+  for (uint32_t first = token * p.top_k; first < end; first += kInFlight) {
+    Packed<C.width> held[kInFlight];
+    bool takes_part[kInFlight];
     CLEAVE_UNROLL
-    for (uint32_t i = 0; i < kTogether; ++i) {
+    for (uint32_t i = 0; i < kInFlight; ++i) {
       const int32_t row = first + i < end ? p.positions[first + i] : -1;
       takes_part[i] = uint32_t(row) < p.slots;
       if (takes_part[i])
         held[i] = load_packed<C.width>(static_cast<char*>(p.rows) + row * p.row_stride + byte);
     }
     CLEAVE_UNROLL
-    for (uint32_t i = 0; i < kTogether; ++i) {
+    for (uint32_t i = 0; i < kInFlight; ++i) {
       if (!takes_part[i]) continue;
       const float weight = C.has_weights ? load_element(C.weights, p.weights, first + i) : 1.0f;
       CLEAVE_UNROLL

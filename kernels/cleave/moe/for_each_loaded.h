@@ -9,16 +9,16 @@ namespace cleave {
 template <class Load, class Use>
 CLEAVE_DEVICE void for_each_loaded(uint32_t begin, uint32_t end, uint32_t stride, const Load& load,
                                    const Use& use) {
-  constexpr uint32_t kTogether = 8;
-  for (uint32_t first = begin; first < end; first += kTogether * stride) {
-    uint32_t values[kTogether];
+  constexpr uint32_t kInFlight = 8;
+  for (uint32_t first = begin; first < end; first += kInFlight * stride) {
+    uint32_t values[kInFlight];
     CLEAVE_UNROLL
-    for (uint32_t j = 0; j < kTogether; ++j) {
+    for (uint32_t j = 0; j < kInFlight; ++j) {
       const uint32_t i = first + j * stride;
       if (i < end) values[j] = load(i);
     }
     CLEAVE_UNROLL
-    for (uint32_t j = 0; j < kTogether; ++j) {
+    for (uint32_t j = 0; j < kInFlight; ++j) {
       const uint32_t i = first + j * stride;
       if (i < end) use(i, values[j]);
     }

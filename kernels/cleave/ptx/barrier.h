@@ -13,7 +13,7 @@ CLEAVE_DEVICE void mbarrier_init(uint32_t barrier, uint32_t arrivals) {
   asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals) : "memory");
 }
 
-/// Makes initialised mbarriers visible to the copy engine and to the other blocks of the cluster.
+/// Makes initialised mbarriers visible to TMA and to the other CTAs of the cluster.
 CLEAVE_DEVICE void fence_mbarrier_init() {
   asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
 }
@@ -53,7 +53,7 @@ CLEAVE_DEVICE void mbarrier_wait(uint32_t barrier, uint32_t parity) {
       : "memory");
 }
 
-/// As mbarrier_wait, and also orders what other blocks of the cluster did before they arrived.
+/// As mbarrier_wait, and also orders what other CTAs of the cluster did before they arrived.
 CLEAVE_DEVICE void mbarrier_wait_cluster(uint32_t barrier, uint32_t parity) {
   asm volatile(
       "{\n"
@@ -66,7 +66,7 @@ CLEAVE_DEVICE void mbarrier_wait_cluster(uint32_t barrier, uint32_t parity) {
       : "memory");
 }
 
-/// Barrier `id` among `threads` threads (a multiple of 32) of the block.
+/// Barrier `id` among `threads` threads (a multiple of 32) of the CTA.
 CLEAVE_DEVICE void named_barrier_sync(uint32_t id, uint32_t threads) {
   asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
 }
@@ -92,7 +92,7 @@ CLEAVE_DEVICE void named_barrier_arrive(uint32_t id, uint32_t threads) {
   asm volatile("bar.arrive %0, %1;" ::"r"(id), "r"(threads) : "memory");
 }
 
-/// All threads of all blocks of the cluster meet. Orders no memory: it says that the others are
+/// All threads of all CTAs of the cluster meet. Orders no memory: it says that the others are
 /// there, and what they initialised is fenced on its own.
 CLEAVE_DEVICE void cluster_meet() {
   asm volatile("barrier.cluster.arrive.relaxed.aligned;\nbarrier.cluster.wait.aligned;" ::

@@ -1,11 +1,11 @@
-// Stores to another block's shared memory that announce themselves on an mbarrier there (sm_90).
+// Stores to another CTA's shared memory that announce themselves on an mbarrier there (sm_90).
 #pragma once
 
 #include "cleave/core/macros.h"
 
 namespace cleave::ptx {
 
-/// Stores to `address` of block `rank` of the cluster; `barrier` of that block counts 16 bytes.
+/// Stores to `address` of block `rank` of the cluster; `barrier` of that CTA counts 16 bytes.
 CLEAVE_DEVICE void store_async(uint32_t address, uint32_t barrier, uint32_t rank, float4 v) {
   asm volatile(
       "{\n"

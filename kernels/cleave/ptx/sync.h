@@ -1,4 +1,4 @@
-// Ordering between blocks through global memory, between launches (programmatic dependent launch),
+// Ordering between CTAs through global memory, between launches (programmatic dependent launch),
 // and registers.
 #pragma once
 
@@ -69,7 +69,7 @@ CLEAVE_DEVICE void trap() {
   asm volatile("trap;");
 }
 
-/// Lets the next launch in the stream start its blocks as soon as there is room. It still waits for
+/// Lets the next launch in the stream start its CTAs as soon as there is room. It still waits for
 /// this one's results, in grid_dependency_wait.
 CLEAVE_DEVICE void launch_dependents() {
 #if __CUDA_ARCH__ >= 900

@@ -1,4 +1,4 @@
-// The bulk tensor copy engine (TMA): loads, multicast loads, stores. Call them from one thread.
+// The Tensor Memory Accelerator (TMA): loads, multicast loads, stores. Call them from one thread.
 #pragma once
 
 #include "cleave/core/macros.h"
@@ -28,15 +28,15 @@ CLEAVE_DEVICE void tma_load(uint32_t to, const void* map, uint32_t barrier, int3
       : "memory");
 }
 
-/// The same into the same place of every block in `blocks` (a bit per cluster rank), each on its
+/// The same into the same place of every CTA in `ctas` (a bit per cluster rank), each on its
 /// own barrier.
 CLEAVE_DEVICE void tma_load_multicast(uint32_t to, const void* map, uint32_t barrier, int32_t x,
-                                      int32_t y, int32_t z, uint16_t blocks, CacheHint hint) {
+                                      int32_t y, int32_t z, uint16_t ctas, CacheHint hint) {
   asm volatile(
       "cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::"
       "cluster"
       ".L2::cache_hint [%0], [%1, {%3, %4, %5}], [%2], %6, %7;" ::"r"(to),
-      "l"(map), "r"(barrier), "r"(x), "r"(y), "r"(z), "h"(blocks), "l"(uint64_t(hint))
+      "l"(map), "r"(barrier), "r"(x), "r"(y), "r"(z), "h"(ctas), "l"(uint64_t(hint))
       : "memory");
 }
 
@@ -52,13 +52,13 @@ CLEAVE_DEVICE void tma_load(uint32_t to, const void* map, uint32_t barrier, int3
 }
 
 CLEAVE_DEVICE void tma_load_multicast(uint32_t to, const void* map, uint32_t barrier, int32_t x,
-                                      int32_t y, int32_t z, int32_t w, uint16_t blocks,
+                                      int32_t y, int32_t z, int32_t w, uint16_t ctas,
                                       CacheHint hint) {
   asm volatile(
       "cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::"
       "cluster"
       ".L2::cache_hint [%0], [%1, {%3, %4, %5, %6}], [%2], %7, %8;" ::"r"(to),
-      "l"(map), "r"(barrier), "r"(x), "r"(y), "r"(z), "r"(w), "h"(blocks), "l"(uint64_t(hint))
+      "l"(map), "r"(barrier), "r"(x), "r"(y), "r"(z), "r"(w), "h"(ctas), "l"(uint64_t(hint))
       : "memory");
 }
 
@@ -90,7 +90,7 @@ CLEAVE_DEVICE void tma_store_wait_read() {
   asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(Pending) : "memory");
 }
 
-/// Orders this thread's ordinary writes to shared memory before later reads by the copy engine or
+/// Orders this thread's ordinary writes to shared memory before later reads by TMA or
 /// the tensor cores.
 CLEAVE_DEVICE void fence_async_shared() {
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");

@@ -17,12 +17,12 @@ CLEAVE_DEVICE void load_values(const QuantizeParams& p, uint32_t row, int64_t co
   CLEAVE_UNROLL
   for (uint32_t i = 0; i < C.width; ++i) values[i] = load_element(C.x, packed.bytes(), i);
   if constexpr (C.has_smooth) {
-    constexpr uint32_t kTogether = min_of(C.width, 4u);
+    constexpr uint32_t kInFlight = min_of(C.width, 4u);
     CLEAVE_UNROLL
-    for (uint32_t i = 0; i < C.width; i += kTogether) {
-      const auto smooth = load_packed<kTogether * 4>(p.smooth + col + i);
+    for (uint32_t i = 0; i < C.width; i += kInFlight) {
+      const auto smooth = load_packed<kInFlight * 4>(p.smooth + col + i);
       CLEAVE_UNROLL
-      for (uint32_t j = 0; j < kTogether; ++j)
+      for (uint32_t j = 0; j < kInFlight; ++j)
         values[i + j] /= load_element(DType::f32, smooth.bytes(), j);
     }
   }

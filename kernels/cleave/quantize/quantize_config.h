@@ -35,7 +35,7 @@ inline constexpr uint32_t kTileThreads = 512;
 inline constexpr uint32_t kBandThreads = 1024;
 
 /// Values that a thread keeps in registers: half of the 64 registers that let 1024 threads share a
-/// multiprocessor.
+/// SM.
 inline constexpr uint32_t kHeldValues = 32;
 
 }  // namespace cleave

@@ -1,12 +1,12 @@
-// Building the table of groups (groups.h) in a block's shared memory.
+// Building the table of groups (groups.h) in a CTA's shared memory.
 #pragma once
 
 #include "cleave/schedule/groups.h"
 
 namespace cleave {
 
-/// By all threads of a block; others may read the table after the block's next barrier. `memory`:
-/// group_table_bytes(Capacity) of shared memory, 8-byte aligned. `step`: of a schedule's unit along
+/// By all threads of a CTA; others may read the table after the CTA's next barrier. `memory`:
+/// group_table_bytes(Capacity) of shared memory, 8-byte aligned. `step`: of a schedule's work tile along
 /// the grouped dimension, in elements.
 template <uint32_t Capacity>
 CLEAVE_DEVICE GroupTable build_group_table(const GroupParams& p, Grouping grouping, uint32_t step,

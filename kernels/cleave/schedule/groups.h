@@ -1,7 +1,7 @@
-// The groups of a grouped product, as a block sees them: where each begins and ends, and how much
+// The groups of a grouped product, as a CTA sees them: where each begins and ends, and how much
 // work lies before it. Read once from device memory, clamped, and kept in shared memory.
 //
-// A block's threads build the table together (group_table.h); the host builds the same one alone.
+// A CTA's threads build the table together (group_table.h); the host builds the same one alone.
 #pragma once
 
 #include "cleave/core/enums.h"

@@ -2,7 +2,7 @@
 // operands in L2.
 //
 // Tiles are taken in bands of `width` columns of tiles; inside a band, rows advance slowest-last:
-// the band's tiles of one row come first, then the next row. A wave of W blocks then touches about
+// the band's tiles of one row come first, then the next row. A wave of W CTAs then touches about
 // W / width rows of A and `width` columns of B instead of one row and W columns. The last band is
 // narrower when width does not divide.
 #pragma once

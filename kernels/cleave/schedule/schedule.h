@@ -1,34 +1,34 @@
-// The schedule: which work units a worker processes, in order.
+// The schedule: which work tiles a persistent cluster of CTAs computes, in order.
 //
-// A *worker* is one block, or one cluster of blocks that load together. Every role of a block
-// (producer, consumers) walks its own copy of the schedule, so the roles need no communication to
-// agree on the work. The same code runs on the host, where the CPU backend executes it and the
-// tests prove that every (tile, k block) is done exactly once.
+// A cluster is what loads together: a single CTA where launches have no clusters. Every role of a CTA
+// (producer, consumers) has a TileScheduler of its own, so the roles need no communication to agree on
+// the work. The same code runs on the host, where the CPU backend executes it and the tests prove that
+// every (tile, k block) is done exactly once.
 //
-//   none              one unit per tile, all of K
-//   serial, parallel  `bundles` units per tile: u = bundle * tiles + tile, so that workers in step
-//                     read the same range of K and share it in L2. A bundle is one slice, or, if the
-//                     worker is a cluster that splits K among its `ranks`, as many slices
-//   cluster           the same with one bundle: the ranks of one cluster hold all slices of a tile
+//   none              one work tile per tile, all of K
+//   serial, parallel  `clusters_per_tile` work tiles per tile: u = split * tiles + tile, so that clusters
+//                     in step read the same range of K and share it in L2. A split is one slice or,
+//                     where K is split among the CTAs of a cluster, `slices_per_cluster` of them
+//   cluster           the same with one split: the CTAs of one cluster hold all slices of a tile
 //                     Slices interleave: slice s takes the k blocks s, s + slices, ... so that all
 //                     slices in flight read one window of K together, whole DRAM pages instead of a
 //                     line here and there
-//   stream_k          the first `stream_tiles` tiles form one line of k blocks that the workers cut
+//   stream_k          the first `stream_tiles` tiles form one line of k blocks that the clusters cut
 //                     into equal parts; the remaining tiles are whole and follow. (Osama et al.,
 //                     "Stream-K", PPoPP 2023.)
 //
 // Where a dimension is grouped (groups.h), tiles are counted group by group. Groups of M or N have
 // tiles of their own size: how many there are is known on the device alone, and the same launch
 // serves any number. Groups of K have equally many tiles, but of unequal depth: a slice of a short
-// one may have no k block, and stream_k cuts all of them, so that every worker multiplies equally
+// one may have no k block, and stream_k cuts all of them, so that every cluster multiplies equally
 // much however the groups are skewed. The classes of a strided convolution (conv_classes.h) have both,
 // tiles and a depth of their own, but the host knows them; a slice of a shallow one has no k block
 // either, and tiles of no depth at all come last.
 //
 // Who waits for whom: nobody, in all modes but serial. The last to finish a part of a tile adds the
 // parts up (split_k/), whoever that is, so a launch ends even if its CTAs run one after the other.
-// In serial, a unit waits for units of a lower number, and every worker takes its units in
-// increasing order: that ends if all workers are resident, which serial's launches ask for.
+// In serial, a work tile waits for work tiles of a lower number, and every cluster takes its own in
+// increasing order: that ends if all clusters are resident, which serial's launches ask for.
 #pragma once
 
 #include "cleave/conv/conv_classes.h"
@@ -39,40 +39,37 @@
 namespace cleave {
 
 /// A tile of D.
-struct TileSpot {
+struct TileCoord {
   uint32_t m = 0, n = 0, batch = 0;  // its place, in tiles; of a group: from the group's first
   uint32_t tile = 0;                 // its number: index of its counter and partials
   GroupRange range;                  // its group's; nothing where there are no groups
   uint32_t conv_class = 0;           // its class
 };
 
-struct WorkUnit : TileSpot {
+struct WorkTile : TileCoord {
   uint32_t k_first = 0, k_step = 1;  // its k blocks: first, first + step, ...
   uint32_t k_count = 0;
   uint32_t slice = 0;  // which part of the tile's K this is; the parts are added in this order
-  uint32_t parts = 1;  // stream_k: how many the tile has; successive workers hold them
+  uint32_t parts = 1;  // stream_k: how many the tile has; successive clusters hold them
 
   CLEAVE_HD constexpr uint32_t k_block(uint32_t i) const { return k_first + i * k_step; }
 };
 
-/// `total` things dealt to `count` takers in order: shares differ by at most one, the larger ones
-/// first.
-struct Shares {
+/// `total` things in `count` parts, in order: their sizes differ by at most one, the larger ones first.
+struct EvenPartition {
   uint32_t base = 0, extra = 0;
-  Shares() = default;
-  CLEAVE_HD constexpr Shares(uint32_t total, uint32_t count)
+  EvenPartition() = default;
+  CLEAVE_HD constexpr EvenPartition(uint32_t total, uint32_t count)
       : base(total / count), extra(total % count) {}
-  CLEAVE_HD constexpr uint32_t begin(uint32_t taker) const {
-    return taker * base + min_of(taker, extra);
+  CLEAVE_HD constexpr uint32_t begin(uint32_t part) const {
+    return part * base + min_of(part, extra);
   }
-  /// Who takes the thing at `position`, which is less than the total.
-  CLEAVE_HD constexpr uint32_t taker(uint32_t position) const {
+  /// The part that has the thing at `position`, which is less than the total.
+  CLEAVE_HD constexpr uint32_t part(uint32_t position) const {
     const uint32_t larger = extra * (base + 1);
     return position < larger ? position / (base + 1) : extra + (position - larger) / base;
   }
-  CLEAVE_HD constexpr uint32_t count(uint32_t taker) const {
-    return base + (taker < extra ? 1 : 0);
-  }
+  CLEAVE_HD constexpr uint32_t count(uint32_t part) const { return base + (part < extra ? 1 : 0); }
 };
 
 /// The fixed part: made by the planner, passed to the kernel by value.
@@ -82,21 +79,21 @@ struct Schedule {
   uint32_t tiles_across = 0;  // groups of M or N: tiles of one step along the grouped dimension;
                               // of K: tiles of a group
   uint32_t k_blocks = 0;      // per tile; of groups of K: unknown
-  uint32_t slices = 1;        // of a tile: bundles * ranks
-  uint32_t ranks = 1;         // slices that one worker, a cluster of blocks, takes at a time
-  uint32_t bundles = 1;
+  uint32_t slices = 1;        // of a tile: clusters_per_tile * slices_per_cluster
+  uint32_t slices_per_cluster = 1;  // that the CTAs of one cluster take
+  uint32_t clusters_per_tile = 1;
   FastDivmod tiles_divmod;
-  Shares slice_shares;         // k blocks of a tile, dealt to its slices
-  uint32_t stream_tiles = 0;   // stream_k: tiles that are cut
-  Shares worker_shares;        // stream_k: k blocks of the line, dealt to the workers
-  FastDivmod k_blocks_divmod;  // stream_k
+  EvenPartition slice_partition;   // k blocks of a tile, in its slices
+  uint32_t stream_tiles = 0;       // stream_k: tiles that are cut
+  EvenPartition stream_partition;  // stream_k: k blocks of the line, of each cluster
+  FastDivmod k_blocks_divmod;      // stream_k
 };
 
 /// Tiles that stream_k cuts: whole waves run unsplit, but for the last one, which shares the line
 /// with the remainder.
-CLEAVE_HD constexpr uint32_t stream_tiles(uint32_t tiles, uint32_t workers) {
-  const uint32_t remainder = tiles % workers;
-  return remainder == 0 ? 0 : remainder + (tiles > workers ? workers : 0);
+CLEAVE_HD constexpr uint32_t stream_tiles(uint32_t tiles, uint32_t clusters) {
+  const uint32_t remainder = tiles % clusters;
+  return remainder == 0 ? 0 : remainder + (tiles > clusters ? clusters : 0);
 }
 
 namespace detail {
@@ -128,27 +125,27 @@ class TileFinder {
     return s_.tiles;
   }
 
-  CLEAVE_HD constexpr void find(uint32_t tile, TileSpot& spot) {
-    spot.tile = tile;
+  CLEAVE_HD constexpr void find(uint32_t tile, TileCoord& coord) {
+    coord.tile = tile;
     if constexpr (G == Grouping::classes) {
       uint32_t in_batch = 0;
-      s_.raster.per_batch.divmod(tile, spot.batch, in_batch);
+      s_.raster.per_batch.divmod(tile, coord.batch, in_batch);
       if (in_batch < table_.classes[group_].tiles_before * s_.tiles_across) group_ = 0;
       while (in_batch >= table_.tiles_until(group_) * s_.tiles_across) ++group_;
       const ConvClass& c = table_.classes[group_];
-      spot.conv_class = group_;
-      spot.range = {0, c.rows};
-      s_.raster.locate_in_group(in_batch - c.tiles_before * s_.tiles_across, c.tiles, spot.m,
-                                spot.n);
+      coord.conv_class = group_;
+      coord.range = {0, c.rows};
+      s_.raster.locate_in_group(in_batch - c.tiles_before * s_.tiles_across, c.tiles, coord.m,
+                                coord.n);
     } else if constexpr (kRagged) {
       seek(tile, s_.tiles_across);
-      spot.batch = group_;
-      spot.range = table_.ranges[group_];
+      coord.batch = group_;
+      coord.range = table_.ranges[group_];
       s_.raster.locate_in_group(tile - table_.before[group_] * s_.tiles_across,
-                                table_.steps(group_), spot.m, spot.n);
+                                table_.steps(group_), coord.m, coord.n);
     } else {
-      s_.raster.locate(tile, spot.m, spot.n, spot.batch);
-      if constexpr (G == Grouping::k) spot.range = table_.ranges[spot.batch];
+      s_.raster.locate(tile, coord.m, coord.n, coord.batch);
+      if constexpr (G == Grouping::k) coord.range = table_.ranges[coord.batch];
     }
   }
 
@@ -176,76 +173,78 @@ class TileFinder {
 };
 
 template <SplitKMode Mode, Grouping G = Grouping::none>
-class Walk {
+class TileScheduler {
  public:
-  /// `rank`: which of the worker's slices this block takes. `table`: of the groups or classes, if
+  /// `rank`: which of the cluster's slices this CTA takes. `table`: of the groups or classes, if
   /// there are any.
-  CLEAVE_HD constexpr Walk(const Schedule& schedule, uint32_t worker, uint32_t workers,
-                           uint32_t rank = 0, const Table<G>& table = {})
+  CLEAVE_HD constexpr TileScheduler(const Schedule& schedule, uint32_t cluster, uint32_t clusters,
+                                    uint32_t rank = 0, const Table<G>& table = {})
       : s_(schedule),
         finder_(schedule, table),
-        worker_(worker),
-        workers_(workers),
+        cluster_(cluster),
+        clusters_(clusters),
         rank_(rank),
-        next_(worker),
+        next_(cluster),
         grouped_tiles_(finder_.tiles()) {
     if constexpr (Mode == SplitKMode::stream_k) {
       uint32_t streamed = s_.stream_tiles;
       if constexpr (G == Grouping::k) {
         streamed = s_.tiles;
-        grouped_shares_ = Shares(table.steps() * s_.tiles_across, workers);
+        grouped_partition_ = EvenPartition(table.steps() * s_.tiles_across, clusters);
       } else if constexpr (G == Grouping::m || G == Grouping::n) {
-        streamed = s_.k_blocks == 0 ? 0 : stream_tiles(grouped_tiles_, workers);
-        grouped_shares_ = Shares(streamed * s_.k_blocks, workers);
+        streamed = s_.k_blocks == 0 ? 0 : stream_tiles(grouped_tiles_, clusters);
+        grouped_partition_ = EvenPartition(streamed * s_.k_blocks, clusters);
       }
-      position_ = shares().begin(worker);
-      end_ = shares().begin(worker + 1);
-      next_ = streamed + worker;
+      position_ = partition().begin(cluster);
+      end_ = partition().begin(cluster + 1);
+      next_ = streamed + cluster;
     }
   }
 
-  /// The worker's next unit; false when it has none left.
-  CLEAVE_HD constexpr bool next(WorkUnit& unit) {
+  /// The cluster's next work tile; false when it has none left.
+  CLEAVE_HD constexpr bool next(WorkTile& work) {
     if constexpr (Mode == SplitKMode::stream_k) {
-      if (position_ < end_) return next_stream(unit);
+      if (position_ < end_) return next_stream(work);
     }
-    if (next_ >= tiles() * s_.bundles) return false;
+    if (next_ >= tiles() * s_.clusters_per_tile) return false;
     uint32_t tile = next_;
-    unit.slice = 0;
-    unit.parts = 1;
+    work.slice = 0;
+    work.parts = 1;
     if constexpr (is_sliced(Mode)) {
-      uint32_t bundle = 0;
+      uint32_t split = 0;
       if constexpr (G == Grouping::m || G == Grouping::n) {
-        bundle = next_ / tiles();
-        tile = next_ - bundle * tiles();
+        split = next_ / tiles();
+        tile = next_ - split * tiles();
       } else {
-        s_.tiles_divmod.divmod(next_, bundle, tile);
+        s_.tiles_divmod.divmod(next_, split, tile);
       }
-      unit.slice = bundle * s_.ranks + rank_;
+      work.slice = split * s_.slices_per_cluster + rank_;
     }
-    next_ += workers_;
-    finder_.find(tile, unit);
-    unit.k_first = unit.slice;
-    unit.k_step = s_.slices;
-    unit.k_count = s_.slice_shares.count(unit.slice);
+    next_ += clusters_;
+    finder_.find(tile, work);
+    work.k_first = work.slice;
+    work.k_step = s_.slices;
+    work.k_count = s_.slice_partition.count(work.slice);
     if constexpr (G == Grouping::k) {
-      const uint32_t k_blocks = finder_.table().steps(unit.batch);
-      unit.k_count =
-          Mode == SplitKMode::none ? k_blocks : Shares(k_blocks, s_.slices).count(unit.slice);
+      const uint32_t k_blocks = finder_.table().steps(work.batch);
+      work.k_count = Mode == SplitKMode::none
+                         ? k_blocks
+                         : EvenPartition(k_blocks, s_.slices).count(work.slice);
     } else if constexpr (G == Grouping::classes) {
-      const uint32_t depth = finder_.table().classes[unit.conv_class].depth;
-      unit.k_count = is_sliced(Mode) ? Shares(depth, s_.slices).count(unit.slice) : depth;
+      const uint32_t depth = finder_.table().classes[work.conv_class].depth;
+      work.k_count = is_sliced(Mode) ? EvenPartition(depth, s_.slices).count(work.slice) : depth;
     }
     return true;
   }
 
   /// True if `next` would give no more.
   CLEAVE_HD constexpr bool finished() const {
-    return (Mode != SplitKMode::stream_k || position_ >= end_) && next_ >= tiles() * s_.bundles;
+    return (Mode != SplitKMode::stream_k || position_ >= end_) &&
+           next_ >= tiles() * s_.clusters_per_tile;
   }
 
  private:
-  CLEAVE_HD constexpr bool next_stream(WorkUnit& unit) {
+  CLEAVE_HD constexpr bool next_stream(WorkTile& work) {
     uint32_t tile = 0, offset = 0, k_blocks = s_.k_blocks;
     if constexpr (G == Grouping::k) {
       const uint32_t group = finder_.seek(position_, s_.tiles_across);
@@ -266,18 +265,18 @@ class Walk {
     }
     const uint32_t tile_begin = position_ - offset;
     const uint32_t tile_end = tile_begin + k_blocks;
-    unit.k_first = offset;
-    unit.k_step = 1;
-    unit.k_count = min_of(end_, tile_end) - position_;
-    position_ += unit.k_count;
-    unit.slice = 0;
-    unit.parts = 1;
-    if (unit.k_count < k_blocks) {
-      const uint32_t first = shares().taker(tile_begin);
-      unit.slice = worker_ - first;
-      unit.parts = shares().taker(tile_end - 1) - first + 1;
+    work.k_first = offset;
+    work.k_step = 1;
+    work.k_count = min_of(end_, tile_end) - position_;
+    position_ += work.k_count;
+    work.slice = 0;
+    work.parts = 1;
+    if (work.k_count < k_blocks) {
+      const uint32_t first = partition().part(tile_begin);
+      work.slice = cluster_ - first;
+      work.parts = partition().part(tile_end - 1) - first + 1;
     }
-    finder_.find(tile, unit);
+    finder_.find(tile, work);
     return true;
   }
 
@@ -286,17 +285,17 @@ class Walk {
   CLEAVE_HD constexpr uint32_t tiles() const {
     return G == Grouping::m || G == Grouping::n ? grouped_tiles_ : s_.tiles;
   }
-  CLEAVE_HD constexpr Shares shares() const {
-    return G == Grouping::none || G == Grouping::classes ? s_.worker_shares : grouped_shares_;
+  CLEAVE_HD constexpr EvenPartition partition() const {
+    return G == Grouping::none || G == Grouping::classes ? s_.stream_partition : grouped_partition_;
   }
 
   const Schedule& s_;
   TileFinder<G> finder_;
-  uint32_t worker_, workers_, rank_;
+  uint32_t cluster_, clusters_, rank_;
   uint32_t next_;
-  uint32_t position_ = 0, end_ = 0;  // stream_k: what is left of this worker's part of the line
+  uint32_t position_ = 0, end_ = 0;  // stream_k: what is left of this cluster's part of the line
   uint32_t grouped_tiles_;           // groups of M or N: how many there are
-  Shares grouped_shares_;            // stream_k of groups
+  EvenPartition grouped_partition_;  // stream_k of groups
 };
 
 /// How the planner describes a schedule; `make_schedule` precomputes the divisions.
@@ -308,10 +307,10 @@ struct ScheduleShape {
   uint32_t k_blocks = 0;                           // not used of groups of K and of classes
   uint32_t line =
       0;  // classes: k blocks of all tiles together; tiles_m counts those of all classes
-  uint32_t slices = 1;        // serial, parallel, cluster; a multiple of ranks
-  uint32_t ranks = 1;         // parallel (cluster: all slices are ranks)
-  uint32_t workers = 1;       // stream_k
-  uint32_t stream_tiles = 0;  // stream_k, not used of groups; of classes: all with k blocks
+  uint32_t slices = 1;              // serial, parallel, cluster; a multiple of slices_per_cluster
+  uint32_t slices_per_cluster = 1;  // parallel (cluster: all slices are slices_per_cluster)
+  uint32_t clusters = 1;            // stream_k
+  uint32_t stream_tiles = 0;        // stream_k, not used of groups; of classes: all with k blocks
   uint32_t band_width = 8;
   bool bands_along_m = false;  // not used of groups of M and N, whose bands cut the other dimension
 };
@@ -327,13 +326,14 @@ CLEAVE_HD constexpr Schedule make_schedule(const ScheduleShape& shape) {
   s.tiles = shape.tiles_m * shape.tiles_n * shape.batches;
   s.k_blocks = shape.k_blocks;
   s.slices = is_sliced(shape.mode) ? shape.slices : 1;
-  s.ranks = shape.mode == SplitKMode::cluster ? s.slices : shape.ranks;
-  s.bundles = s.slices / s.ranks;
+  s.slices_per_cluster = shape.mode == SplitKMode::cluster ? s.slices : shape.slices_per_cluster;
+  s.clusters_per_tile = s.slices / s.slices_per_cluster;
   s.tiles_divmod = FastDivmod(max_of(s.tiles, 1u));
-  s.slice_shares = Shares(shape.k_blocks, s.slices);
+  s.slice_partition = EvenPartition(shape.k_blocks, s.slices);
   if (shape.mode == SplitKMode::stream_k) {
     s.stream_tiles = shape.k_blocks == 0 && !classes ? 0 : shape.stream_tiles;
-    s.worker_shares = Shares(classes ? shape.line : s.stream_tiles * shape.k_blocks, shape.workers);
+    s.stream_partition =
+        EvenPartition(classes ? shape.line : s.stream_tiles * shape.k_blocks, shape.clusters);
     s.k_blocks_divmod = FastDivmod(max_of(shape.k_blocks, 1u));
   }
   return s;

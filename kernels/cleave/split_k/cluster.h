@@ -1,14 +1,14 @@
-// Slices of a tile joined inside a thread-block cluster, through distributed shared memory. Blocks
-// of accumulators are dealt to the ranks; every rank sends each rank its share, then sums what it
+// Slices of a tile added up inside a thread-block cluster, through distributed shared memory. Blocks
+// of accumulators are dealt to the ranks; every rank sends each rank its part, then sums what it
 // received in rank order. The receiver's mbarrier counts the bytes, so no barrier across the
 // cluster is needed to know that they have arrived.
 //
 //   cluster split    the cluster holds all slices: the sums are final, the epilogue follows
-//   parallel split   the cluster holds one bundle of slices: a rank writes its share of the bundle's
-//                    sum to global memory, and the last to do so adds the bundles up in order.
+//   parallel split   the cluster holds some of the slices: a rank writes its part of their sum to
+//                    global memory, and the last to do so adds the clusters' sums up in order.
 //                    Nobody waits for another cluster, so the clusters need not all be resident.
 //
-// Each block has one unit.
+// Each CTA has one work tile.
 #pragma once
 
 #include "cleave/config/smem_plan.h"
@@ -20,66 +20,66 @@
 namespace cleave {
 
 template <GemmConfig C>
-struct ClusterJoin {
+struct ClusterReduce {
   static constexpr SmemPlan kPlan = smem_plan(C);
-  static constexpr uint32_t kShare =
+  static constexpr uint32_t kMostBlocks =
       ceil_div(Fragment<C>::kBlocks, C.cluster_k);  // most blocks of one rank
   static constexpr uint32_t kBlockBytes = math_threads(C) * 16;
 
-  static_assert(!gated(C), "a gate and its up may be other ranks' shares");
+  static_assert(!gated(C), "a gate and its up projection may be different ranks'");
 
   uint32_t smem, k_rank, share_rank;
 
-  /// By one thread, before the blocks of the cluster meet for the first time.
+  /// By one thread, before the CTAs of the cluster meet for the first time.
   CLEAVE_DEVICE void init() const {
     ptx::mbarrier_init(barrier(), 1);
     ptx::mbarrier_arrive_expect(barrier(), own_blocks() * C.cluster_k * kBlockBytes);
   }
 
-  /// By all threads of the block, producers too, once it has multiplied: a larger buffer lies over the
+  /// By all threads of the CTA, producers too, once it has multiplied: a larger buffer lies over the
   /// stages of every rank.
   CLEAVE_DEVICE static void meet() {
-    if constexpr (kPlan.join_over_stages) ptx::cluster_meet();
+    if constexpr (kPlan.cluster_over_stages) ptx::cluster_meet();
   }
 
-  /// By the math threads. `received`: the join buffer; `number`: the tile's, for its counters and
+  /// By the math threads. `received`: the cluster's buffer; `number`: the tile's, for its counters and
   /// partials.
-  CLEAVE_DEVICE void run(const GemmParams& p, const WorkUnit& unit, uint32_t number,
+  CLEAVE_DEVICE void run(const GemmParams& p, const WorkTile& work, uint32_t number,
                          const Tile<C>& tile, const float4* received, const Sums<C>& sums,
                          uint32_t thread) const {
-    const uint32_t slot = number * p.schedule.bundles + unit.slice / C.cluster_k;
-    GlobalLines<C> lines(p.epilogue, tile);
-    Finish<C, GlobalLines<C>> finish(p.epilogue, tile, lines);
+    const uint32_t slot = number * p.schedule.clusters_per_tile + work.slice / C.cluster_k;
+    GlobalBroadcast<C> broadcast(p.epilogue, tile);
+    EpilogueOp<C, GlobalBroadcast<C>> op(p.epilogue, tile, broadcast);
     send(sums, thread);
     ptx::mbarrier_wait_cluster(barrier(), 0);
     for_own_blocks([&](uint32_t i, uint32_t block) {
       Sum<C> v[4] = {};
       sum_ranks(received, i, thread, v);
       if constexpr (C.split == SplitKMode::cluster) {
-        store_block_direct<C>(p.epilogue, finish, block, v, v);
+        store_block_direct<C>(p.epilogue, op, block, v, v);
       } else {
-        __stcg(partial_block<C>(p.partials, slot, block, thread), pack_block(v));
+        __stcg(partial_tile_block<C>(p.partials, slot, block, thread), pack_block(v));
       }
     });
     if constexpr (C.split == SplitKMode::parallel) {
       uint32_t* const counter = p.counters + number * C.cluster_k + k_rank;
-      if (!arrive_last<C>(counter, p.schedule.bundles, thread)) return;
+      if (!arrive_last<C>(counter, p.schedule.clusters_per_tile, thread)) return;
       for_own_blocks([&](uint32_t, uint32_t block) {
         Sum<C> v[4] = {};
         // So few blocks a thread that the trips through L2 are most of the time.
-        if (p.schedule.bundles > kReduceUnroll) {
+        if (p.schedule.clusters_per_tile > kReduceUnroll) {
           sum_partials<C, 2 * kReduceUnroll>(p, number, block, thread, v);
         } else {
           sum_partials<C>(p, number, block, thread, v);
         }
-        store_block_direct<C>(p.epilogue, finish, block, v, v);
+        store_block_direct<C>(p.epilogue, op, block, v, v);
       });
     }
-    finish.done();
+    op.done();
   }
 
  private:
-  CLEAVE_DEVICE uint32_t barrier() const { return smem + kPlan.join_barrier; }
+  CLEAVE_DEVICE uint32_t barrier() const { return smem + kPlan.cluster_barrier; }
 
   /// Blocks k_rank, k_rank + cluster_k, ... are this rank's.
   CLEAVE_DEVICE uint32_t own_blocks() const {
@@ -89,7 +89,7 @@ struct ClusterJoin {
   template <class Body>
   CLEAVE_DEVICE void for_own_blocks(Body body) const {
     CLEAVE_UNROLL
-    for (uint32_t i = 0; i < kShare; ++i) {
+    for (uint32_t i = 0; i < kMostBlocks; ++i) {
       if (i < own_blocks()) body(i, i * C.cluster_k + k_rank);
     }
   }
@@ -97,8 +97,8 @@ struct ClusterJoin {
   CLEAVE_DEVICE void send(const Sums<C>& sums, uint32_t thread) const {
     CLEAVE_UNROLL
     for (uint32_t block = 0; block < Fragment<C>::kBlocks; ++block) {
-      const uint32_t to =
-          smem + kPlan.join + (k_rank * kShare + block / C.cluster_k) * kBlockBytes + thread * 16;
+      const uint32_t to = smem + kPlan.cluster_reduce +
+                          (k_rank * kMostBlocks + block / C.cluster_k) * kBlockBytes + thread * 16;
       ptx::store_async(to, barrier(), block % C.cluster_k * sharers(C) + share_rank,
                        pack_block(sums + block * 4));
     }
@@ -108,7 +108,7 @@ struct ClusterJoin {
                                       Sum<C> (&v)[4]) {
     CLEAVE_UNROLL
     for (uint32_t from = 0; from < C.cluster_k; ++from)
-      add_block(v, received[(from * kShare + i) * math_threads(C) + thread]);
+      add_block(v, received[(from * kMostBlocks + i) * math_threads(C) + thread]);
   }
 };
 

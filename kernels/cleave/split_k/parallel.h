@@ -13,7 +13,7 @@ namespace cleave {
 inline constexpr uint32_t kLingerLooks = 64;
 
 /// By one thread: the chunks that are this slice's to reduce, as bits. `stays`: the CTA has no other
-/// unit to go on with.
+/// work tile to go on with.
 CLEAVE_DEVICE uint32_t arrive_and_linger(uint64_t* address, uint32_t slice, uint32_t slices,
                                          uint32_t chunks, bool stays) {
   if (!stays) {
@@ -38,41 +38,42 @@ CLEAVE_DEVICE uint32_t arrive_and_linger(uint64_t* address, uint32_t slice, uint
 
 /// The blocks of accumulators of one chunk: their sums over all slices, and the epilogue.
 template <GemmConfig C>
-CLEAVE_DEVICE void reduce_chunk(const GemmParams& p, Finish<C, GlobalLines<C>>& finish,
-                                uint32_t number, uint32_t chunk, const Shares& chunks,
+CLEAVE_DEVICE void reduce_chunk(const GemmParams& p, EpilogueOp<C, GlobalBroadcast<C>>& op,
+                                uint32_t number, uint32_t chunk, const EvenPartition& chunks,
                                 uint32_t thread) {
   for (uint32_t block = chunks.begin(chunk); block < chunks.begin(chunk + 1); ++block) {
     if (!Fragment<C>::stored(block)) continue;
-    Sum<C> v[4] = {}, ups[4] = {};
+    Sum<C> v[4] = {}, up_sums[4] = {};
     sum_partials<C>(p, number, block, thread, v);
-    if constexpr (gated(C)) sum_partials<C>(p, number, block + Fragment<C>::kUpBlocks, thread, ups);
-    store_block_direct<C>(p.epilogue, finish, block, v, ups);
+    if constexpr (gated(C))
+      sum_partials<C>(p, number, block + Fragment<C>::kUpBlocks, thread, up_sums);
+    store_block_direct<C>(p.epilogue, op, block, v, up_sums);
   }
 }
 
-/// By the math threads. `number`: the tile's, for its word and partials; `idle`: the CTA has no unit
+/// By the math threads. `number`: the tile's, for its word and partials; `idle`: the CTA has no work tile
 /// after this one; `shared`: a word of shared memory.
 template <GemmConfig C>
-CLEAVE_DEVICE void join_parallel(const GemmParams& p, const WorkUnit& unit, uint32_t number,
-                                 const Tile<C>& tile, bool idle, const Sums<C>& sums,
-                                 uint32_t thread, uint32_t* shared) {
+CLEAVE_DEVICE void reduce_parallel(const GemmParams& p, const WorkTile& work, uint32_t number,
+                                   const Tile<C>& tile, bool idle, const Sums<C>& sums,
+                                   uint32_t thread, uint32_t* shared) {
   const uint32_t slices = p.schedule.slices;
   const uint32_t count = FixupWord::chunks(slices, Fragment<C>::kBlocks);
-  write_partial<C>(p.partials, number * slices + unit.slice, sums, thread);
+  write_partial<C>(p.partials, number * slices + work.slice, sums, thread);
   math_sync<C>();
   if (thread == 0) {
     uint64_t* const word = reinterpret_cast<uint64_t*>(p.counters) + number;
-    *shared = arrive_and_linger(word, unit.slice, slices, count, idle && unit.slice < count);
+    *shared = arrive_and_linger(word, work.slice, slices, count, idle && work.slice < count);
   }
   math_sync<C>();
   const uint32_t mine = __shfl_sync(0xffffffffu, *shared, 0);
   if (mine == 0) return;
-  GlobalLines<C> lines(p.epilogue, tile);
-  Finish<C, GlobalLines<C>> finish(p.epilogue, tile, lines);
-  const Shares chunks(Fragment<C>::kBlocks, count);
+  GlobalBroadcast<C> broadcast(p.epilogue, tile);
+  EpilogueOp<C, GlobalBroadcast<C>> op(p.epilogue, tile, broadcast);
+  const EvenPartition chunks(Fragment<C>::kBlocks, count);
   for (uint32_t left = mine; left != 0; left &= left - 1)
-    reduce_chunk<C>(p, finish, number, __ffs(int(left)) - 1, chunks, thread);
-  finish.done();
+    reduce_chunk<C>(p, op, number, __ffs(int(left)) - 1, chunks, thread);
+  op.done();
 }
 
 }  // namespace cleave

@@ -1,4 +1,4 @@
-// Shares of a tile in global memory, in fragment order: block by block, and within a block one
+// Partial tiles in global memory, in fragment order: block by block, and within a block one
 // float4 per math thread, so every access is a full, coalesced line whatever the tile's layout.
 #pragma once
 
@@ -10,8 +10,8 @@
 namespace cleave {
 
 template <GemmConfig C>
-CLEAVE_DEVICE float4* partial_block(float* partials, uint32_t slot, uint32_t block,
-                                    uint32_t thread) {
+CLEAVE_DEVICE float4* partial_tile_block(float* partials, uint32_t slot, uint32_t block,
+                                         uint32_t thread) {
   const uint64_t index = (uint64_t(slot) * Fragment<C>::kBlocks + block) * math_threads(C) + thread;
   return reinterpret_cast<float4*>(partials) + index;
 }
@@ -49,21 +49,21 @@ CLEAVE_DEVICE void write_partial(float* partials, uint32_t slot, const Sums<C>& 
                                  uint32_t thread) {
   CLEAVE_UNROLL
   for (uint32_t block = 0; block < Fragment<C>::kBlocks; ++block)
-    __stcg(partial_block<C>(partials, slot, block, thread), pack_block(sums + block * 4));
+    __stcg(partial_tile_block<C>(partials, slot, block, thread), pack_block(sums + block * 4));
 }
 
 template <GemmConfig C>
 CLEAVE_DEVICE void add_partial(float* partials, uint32_t slot, Sums<C>& sums, uint32_t thread) {
   CLEAVE_UNROLL
   for (uint32_t block = 0; block < Fragment<C>::kBlocks; ++block)
-    add_block(sums + block * 4, __ldcg(partial_block<C>(partials, slot, block, thread)));
+    add_block(sums + block * 4, __ldcg(partial_tile_block<C>(partials, slot, block, thread)));
 }
 
 template <GemmConfig C>
 CLEAVE_DEVICE void read_partial(float* partials, uint32_t slot, Sums<C>& sums, uint32_t thread) {
   CLEAVE_UNROLL
   for (uint32_t block = 0; block < Fragment<C>::kBlocks; ++block)
-    unpack_block(__ldcg(partial_block<C>(partials, slot, block, thread)), sums + block * 4);
+    unpack_block(__ldcg(partial_tile_block<C>(partials, slot, block, thread)), sums + block * 4);
 }
 
 /// Looks at a counter before a wait gives up: some ten seconds. They are counted and not timed, so
@@ -90,7 +90,7 @@ CLEAVE_DEVICE bool others_arrived(const uint32_t* counter, uint32_t others, uint
   return ptx::named_barrier_any(kMathBarrier, math_threads(C), all);
 }
 
-/// All math threads have written; true in all of them if this block was the last of `count` to
+/// All math threads have written; true in all of them if this CTA was the last of `count` to
 /// arrive at the counter, which is then zero again. The last sees what the others wrote.
 template <GemmConfig C>
 CLEAVE_DEVICE bool arrive_last(uint32_t* counter, uint32_t count, uint32_t thread) {
@@ -110,14 +110,15 @@ inline constexpr uint32_t kReduceUnroll = 8;
 template <GemmConfig C, uint32_t InFlight = kReduceUnroll>
 CLEAVE_DEVICE void sum_partials(const GemmParams& p, uint32_t tile, uint32_t block, uint32_t thread,
                                 Sum<C> (&v)[4]) {
-  const uint32_t parts = p.schedule.bundles;
+  const uint32_t parts = p.schedule.clusters_per_tile;
   for (uint32_t first = 0; first < parts; first += InFlight) {
     float4 part[InFlight];
     CLEAVE_UNROLL
     for (uint32_t i = 0; i < InFlight; ++i) {
-      part[i] = first + i < parts
-                    ? __ldcg(partial_block<C>(p.partials, tile * parts + first + i, block, thread))
-                    : make_float4(0, 0, 0, 0);
+      part[i] =
+          first + i < parts
+              ? __ldcg(partial_tile_block<C>(p.partials, tile * parts + first + i, block, thread))
+              : make_float4(0, 0, 0, 0);
     }
     CLEAVE_UNROLL
     for (uint32_t i = 0; i < InFlight; ++i) add_block(v, part[i]);

@@ -1,4 +1,4 @@
-// How the parts of a tile become one sum, for each split-K mode that joins through global memory.
+// How the parts of a tile become one sum, for each split-K mode that adds them up through global memory.
 //
 // Counters are zero when a launch starts and zero again when it ends: the last to need one clears it.
 #pragma once
@@ -9,64 +9,64 @@ namespace cleave {
 
 /// Turnstile: slice s adds itself to the running sum after slice s - 1 has. True for the last.
 template <GemmConfig C>
-CLEAVE_DEVICE bool join_serial(const GemmParams& p, const WorkUnit& unit, uint32_t number,
-                               Sums<C>& sums, uint32_t thread) {
+CLEAVE_DEVICE bool reduce_serial(const GemmParams& p, const WorkTile& work, uint32_t number,
+                                 Sums<C>& sums, uint32_t thread) {
   uint32_t* const counter = p.counters + number;
-  if (unit.slice > 0) {
-    wait_for_turn<C>(counter, unit.slice, thread);
+  if (work.slice > 0) {
+    wait_for_turn<C>(counter, work.slice, thread);
     add_partial<C>(p.partials, number, sums, thread);
   }
-  const bool last = unit.slice + 1 == p.schedule.slices;
+  const bool last = work.slice + 1 == p.schedule.slices;
   if (!last) write_partial<C>(p.partials, number, sums, thread);
   math_sync<C>();
-  if (thread == 0) ptx::store_release(counter, last ? 0 : unit.slice + 1);
+  if (thread == 0) ptx::store_release(counter, last ? 0 : work.slice + 1);
   return last;
 }
 
 /// Stream-K's fixup: a tile that the line's cuts go through is finished by whoever computes its last
 /// missing part. True for that one, which then has the whole sum.
 ///
-/// Successive workers hold the parts. The first worker comes to its part at the end of its share of
+/// Successive clusters hold the parts. The first cluster comes to its part at the end of its stretch of
 /// the line, the others at the beginning of theirs: it mostly finds all others there, and then its own
 /// part never leaves the registers. The parts are added in the order of K, whoever does it.
 template <GemmConfig C>
-CLEAVE_DEVICE bool join_stream(const GemmParams& p, const WorkUnit& unit, Sums<C>& sums,
-                               uint32_t thread) {
-  if (unit.parts == 1) return true;
-  // The CTAs that hold the parts, one in each of successive workers.
-  const uint32_t owner = blockIdx.x - unit.slice * sharers(C);
+CLEAVE_DEVICE bool fixup_stream_k(const GemmParams& p, const WorkTile& work, Sums<C>& sums,
+                                  uint32_t thread) {
+  if (work.parts == 1) return true;
+  // The CTAs that hold the parts, one in each of successive clusters.
+  const uint32_t owner = blockIdx.x - work.slice * sharers(C);
   const auto slot =
-      [&](uint32_t part) {  // a worker may hold the first part of one tile and another's rest
+      [&](uint32_t part) {  // a cluster may hold the first part of one tile and another's rest
         return part == 0 ? gridDim.x + owner : owner + part * sharers(C);
       };
   uint32_t* const counter = p.counters + owner;
 
-  if (unit.slice == 0 && others_arrived<C>(counter, unit.parts - 1, thread)) {
+  if (work.slice == 0 && others_arrived<C>(counter, work.parts - 1, thread)) {
     if (thread == 0) *counter = 0;
   } else {
-    write_partial<C>(p.partials, slot(unit.slice), sums, thread);
-    if (!arrive_last<C>(counter, unit.parts, thread)) return false;
+    write_partial<C>(p.partials, slot(work.slice), sums, thread);
+    if (!arrive_last<C>(counter, work.parts, thread)) return false;
     read_partial<C>(p.partials, slot(0), sums, thread);
   }
-  for (uint32_t part = 1; part < unit.parts; ++part)
+  for (uint32_t part = 1; part < work.parts; ++part)
     add_partial<C>(p.partials, slot(part), sums, thread);
   return true;
 }
 
 /// True if this CTA now holds the whole tile in `sums` and must run the epilogue. `number`: the
-/// tile's; `idle`: the CTA has no unit after this one; `shared`: SmemPlan::fixup. parallel runs the
+/// tile's; `idle`: the CTA has no work tile after this one; `shared`: SmemPlan::fixup. parallel runs the
 /// epilogue by itself.
 template <GemmConfig C>
-CLEAVE_DEVICE bool join(const GemmParams& p, const WorkUnit& unit, uint32_t number,
-                        const Tile<C>& tile, bool idle, Sums<C>& sums, uint32_t thread,
-                        uint32_t* shared) {
+CLEAVE_DEVICE bool reduce_split_k(const GemmParams& p, const WorkTile& work, uint32_t number,
+                                  const Tile<C>& tile, bool idle, Sums<C>& sums, uint32_t thread,
+                                  uint32_t* shared) {
   if constexpr (C.split == SplitKMode::serial) {
-    return join_serial<C>(p, unit, number, sums, thread);
+    return reduce_serial<C>(p, work, number, sums, thread);
   } else if constexpr (C.split == SplitKMode::parallel) {
-    join_parallel<C>(p, unit, number, tile, idle, sums, thread, shared);
+    reduce_parallel<C>(p, work, number, tile, idle, sums, thread, shared);
     return false;
   } else if constexpr (C.split == SplitKMode::stream_k) {
-    return join_stream<C>(p, unit, sums, thread);
+    return fixup_stream_k<C>(p, work, sums, thread);
   } else {
     return true;
   }

@@ -1,4 +1,4 @@
-// Which worker, which part of a cluster, and so which tile and slice, a block is.
+// Which cluster, which part of a cluster, and so which tile and slice, a CTA is.
 #pragma once
 
 #include "cleave/config/gemm_params.h"
@@ -9,32 +9,32 @@
 
 namespace cleave {
 
-/// A block's walk. A unit without k blocks (a slice of a short group of K, a tile of a class without
+/// A CTA's walk. A work tile without k blocks (a slice of a short group of K, a tile of a class without
 /// taps) gets one past the end: that one loads as zeros, and no role needs a case of its own.
 template <GemmConfig C>
-struct BlockWalk : Walk<C.split, C.grouping> {
-  using Walk<C.split, C.grouping>::Walk;
+struct CtaScheduler : TileScheduler<C.split, C.grouping> {
+  using TileScheduler<C.split, C.grouping>::TileScheduler;
 
-  CLEAVE_DEVICE bool next(WorkUnit& unit) {
-    const bool more = Walk<C.split, C.grouping>::next(unit);
+  CLEAVE_DEVICE bool next(WorkTile& work) {
+    const bool more = TileScheduler<C.split, C.grouping>::next(work);
     if constexpr ((C.grouping == Grouping::k && is_sliced(C.split)) ||
                   C.grouping == Grouping::classes)
-      unit.k_count = max_of(unit.k_count, 1u);
+      work.k_count = max_of(work.k_count, 1u);
     return more;
   }
 };
 
-/// A block's place in the launch.
+/// A CTA's place in the launch.
 template <GemmConfig C>
-struct Place {
+struct CtaCoord {
   uint32_t rank = cluster_size(C) > 1 ? ptx::cluster_rank() : 0;
-  uint32_t share_rank = rank % sharers(C);  // among the blocks that share loads
-  uint32_t k_rank = rank / sharers(C);      // which of the cluster's slices this block has
-  uint32_t worker = blockIdx.x / cluster_size(C);
-  uint32_t workers = gridDim.x / cluster_size(C);
+  uint32_t share_rank = rank % sharers(C);  // among the CTAs that share loads
+  uint32_t k_rank = rank / sharers(C);      // which of the cluster's slices this CTA has
+  uint32_t cluster = blockIdx.x / cluster_size(C);
+  uint32_t clusters = gridDim.x / cluster_size(C);
   Table<C.grouping> table;
 
-  /// By all threads of the block, after grid_dependency_wait: an earlier kernel may have written
+  /// By all threads of the CTA, after grid_dependency_wait: an earlier kernel may have written
   /// the groups' bounds.
   CLEAVE_DEVICE void find_table(const Params<C>& p, uint8_t* shared) {
     if constexpr (C.grouping == Grouping::classes) {
@@ -46,42 +46,42 @@ struct Place {
     }
   }
 
-  /// The first row of the block's tile: of the matrices, not of the group.
-  CLEAVE_DEVICE uint32_t first_row(const TileSpot& spot) const {
-    const uint32_t tile = spot.m * C.multicast_m + (C.multicast_m > 1 ? share_rank : 0);
-    return tile * C.tile_m + (C.grouping == Grouping::m ? spot.range.begin : 0);
+  /// The first row of the CTA's tile: of the matrices, not of the group.
+  CLEAVE_DEVICE uint32_t first_row(const TileCoord& coord) const {
+    const uint32_t tile = coord.m * C.multicast_m + (C.multicast_m > 1 ? share_rank : 0);
+    return tile * C.tile_m + (C.grouping == Grouping::m ? coord.range.begin : 0);
   }
-  CLEAVE_DEVICE uint32_t first_column(const TileSpot& spot) const {
-    const uint32_t tile = spot.n * C.multicast_n + (C.multicast_n > 1 ? share_rank : 0);
-    return tile * output_columns(C) + (C.grouping == Grouping::n ? spot.range.begin : 0);
+  CLEAVE_DEVICE uint32_t first_column(const TileCoord& coord) const {
+    const uint32_t tile = coord.n * C.multicast_n + (C.multicast_n > 1 ? share_rank : 0);
+    return tile * output_columns(C) + (C.grouping == Grouping::n ? coord.range.begin : 0);
   }
   CLEAVE_DEVICE Tile<C> tile(const Params<C>& p, const Fragment<C>& fragment,
-                             const TileSpot& spot) const {
+                             const TileCoord& coord) const {
     const ConvClass* conv_class = nullptr;
-    const ClassColumns* columns = nullptr;
+    const FusedClasses* columns = nullptr;
     if constexpr (C.conv != Conv::none) {
-      conv_class = p.classes + spot.conv_class;
+      conv_class = p.classes + coord.conv_class;
       columns = &p.columns;
     }
     // The Hopper kernel serves no K of nothing, but groups of K may be empty. What a tile knows of that
     // occupies registers, which only scales are worth: those of blocks are 0 there (scale_loader.h).
     const bool empty = C.grouping == Grouping::k
-                           ? C.scaling == Scaling::vector && spot.range.size() == 0
+                           ? C.scaling == Scaling::vector && coord.range.size() == 0
                            : C.family == KernelFamily::portable && p.k == 0;
     return {fragment,
-            first_row(spot),
-            first_column(spot),
-            spot.batch,
-            spot.range.end,
+            first_row(coord),
+            first_column(coord),
+            coord.batch,
+            coord.range.end,
             conv_class,
             columns,
             empty};
   }
-  /// The tile's number among those of all blocks.
-  CLEAVE_DEVICE uint32_t number(uint32_t tile) const { return tile * sharers(C) + share_rank; }
+  /// The tile's number among those of all CTAs.
+  CLEAVE_DEVICE uint32_t linear_tile(uint32_t tile) const { return tile * sharers(C) + share_rank; }
 
-  CLEAVE_DEVICE BlockWalk<C> walk(const Schedule& s) const {
-    return {s, worker, workers, k_rank, table};
+  CLEAVE_DEVICE CtaScheduler<C> scheduler(const Schedule& s) const {
+    return {s, cluster, clusters, k_rank, table};
   }
 };
 

@@ -2,7 +2,7 @@
 //
 // Both kernels hold a tile as blocks of 16 rows x 8 columns, four accumulators of each block per
 // thread: mma.sync and WGMMA spread a block over a warp in the same way. So a fragment is a list of
-// blocks, and everything after the mainloop (joins, stores) is written once:
+// blocks, and everything after the mainloop (split-K, stores) is written once:
 //
 //   accumulator 4 * block + i  ->  row(block) + 8 * (i / 2),  column(block) + i % 2
 #pragma once
@@ -20,7 +20,7 @@ struct Fragment {
       kWgmma ? C.tile_m / (math_threads(C) / 128) : C.tile_m / C.warps_m;
   static constexpr uint32_t kCols = kWgmma ? C.tile_n : C.tile_n / C.warps_n;
   static constexpr uint32_t kColBlocks = kCols / 8;
-  // From a block of gates to that of their ups.
+  // From a block of the gate projection to that of the up projection.
   static constexpr uint32_t kUpBlocks = gated(C) ? kColBlocks / 2 : 0;
   // From one block to the one below it: a warpgroup's four warps take 16 rows each of every 64; a
   // lone warp's blocks follow each other.
@@ -42,7 +42,7 @@ struct Fragment {
   CLEAVE_HD uint32_t row(uint32_t block) const { return row0 + block / kColBlocks * kRowStep; }
   CLEAVE_HD uint32_t col(uint32_t block) const { return col0 + block % kColBlocks * 8; }
 
-  /// Whether the block's values belong to D; those of ups go into their gates'.
+  /// Whether the block's values belong to D; those of the up projection go into the gate's.
   CLEAVE_HD static constexpr bool stored(uint32_t block) {
     return !gated(C) || block % kColBlocks < kUpBlocks;
   }

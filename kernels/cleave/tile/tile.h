@@ -9,7 +9,7 @@ namespace cleave {
 
 /// What a row and a column of the product add up to in D, where neighbours in a tile are none there.
 struct OutputOffset {
-  uint32_t output_row = 0;  // a row's in D, to which a column of classes side by side adds
+  uint32_t output_row = 0;  // a row's in D, to which a column of fused classes adds
   uint32_t output_column = 0;
   uint32_t edges = 0;  // the axes at whose end the row is, or at which the column stops
 };
@@ -21,7 +21,7 @@ struct Tile {
   uint32_t batch;
   uint32_t group_end;           // past the group's last row (column), where those are grouped
   const ConvClass* conv_class;  // of a convolution
-  const ClassColumns* columns;  // of its classes, side by side
+  const FusedClasses* columns;  // of fused classes
   bool empty;                   // its sums are of nothing, however many slices have a share
 
   /// Past the last row and column of D, or of the tile's group. What is not grouped is read from the
@@ -37,23 +37,23 @@ struct Tile {
   CLEAVE_HD uint32_t col(uint32_t block) const { return n0 + fragment.col(block); }
 
   /// Where a row that the tile counts as `row` lies in D.
-  CLEAVE_HD void find_row(uint32_t row, OutputOffset& line) const {
+  CLEAVE_HD void find_row(uint32_t row, OutputOffset& offset) const {
     if constexpr (scatters(C)) {
-      const GridSpot pixel = conv_class->pixels.template locate<C.conv_axes, C.fast_store>(row);
-      line.output_row = conv_class->output_row(pixel);
-      if constexpr (C.side_by_side) line.edges = edges(conv_class->pixels, pixel);
+      const PixelCoord pixel = conv_class->pixels.template locate<C.conv_axes, C.fast_store>(row);
+      offset.output_row = conv_class->output_row(pixel);
+      if constexpr (C.fuses_classes) offset.edges = edges(conv_class->pixels, pixel);
     }
   }
 
   /// And a column; the column of D that it is.
-  CLEAVE_HD uint32_t find_column(uint32_t col, OutputOffset& line) const {
-    if constexpr (C.side_by_side) {
-      const ColumnSpot spot = columns->locate<C.conv_axes, C.fast_store>(col);
-      line.output_row = columns->output_row(spot);
-      line.edges = columns->edges(spot);
-      col = spot.channel;
+  CLEAVE_HD uint32_t find_column(uint32_t col, OutputOffset& offset) const {
+    if constexpr (C.fuses_classes) {
+      const ColumnCoord coord = columns->locate<C.conv_axes, C.fast_store>(col);
+      offset.output_row = columns->output_row(coord);
+      offset.edges = columns->edges(coord);
+      col = coord.channel;
     }
-    line.output_column = col;
+    offset.output_column = col;
     return col;
   }
 };

@@ -1,7 +1,7 @@
 // The epilogue of a thread's accumulators, a block of four at a time (fragment.h).
 #pragma once
 
-#include "cleave/epilogue/lines.h"
+#include "cleave/epilogue/broadcast.h"
 
 namespace cleave {
 
@@ -10,40 +10,40 @@ template <GemmConfig C>
 using Value = typename detail::SumOf<C.d == DType::i32>::type;
 
 /// An element of D.
-struct OutputSpot {
+struct OutputCoord {
   uint32_t row, col;
   bool exists;
 };
 
-/// One tile's epilogue, as one thread sees it. `Lines`: see lines.h.
-template <GemmConfig C, class Lines>
-class Finish {
+/// One tile's epilogue, as one thread sees it. `Broadcast`: see broadcast.h.
+template <GemmConfig C, class Broadcast>
+class EpilogueOp {
  public:
-  CLEAVE_DEVICE Finish(const EpilogueParams& p, const Tile<C>& tile, Lines& lines)
-      : p_(p), tile_(tile), lines_(lines), factor_(stored_factor(kKind, p)) {}
+  CLEAVE_DEVICE EpilogueOp(const EpilogueParams& p, const Tile<C>& tile, Broadcast& broadcast)
+      : p_(p), tile_(tile), broadcast_(broadcast), factor_(stored_factor(kKind, p)) {}
 
-  /// Turns a block's sums into what D stores. `ups`: the sums of the ups where those are gates.
+  /// Turns a block's sums into what D stores. `up_sums`: those of the up projection, where `sums` are the gate's.
   /// Elements outside D get any value.
-  CLEAVE_DEVICE void operator()(uint32_t block, const Sum<C>* sums, const Sum<C>* ups,
+  CLEAVE_DEVICE void operator()(uint32_t block, const Sum<C>* sums, const Sum<C>* up_sums,
                                 Value<C> (&values)[4]) {
-    EpilogueLine rows[2], columns[2], up_columns[2];
-    lines_.rows(block, rows);
-    lines_.columns(block, columns);
-    if constexpr (gated(C)) lines_.columns(block + Fragment<C>::kUpBlocks, up_columns);
+    BroadcastValues rows[2], columns[2], up_columns[2];
+    broadcast_.rows(block, rows);
+    broadcast_.columns(block, columns);
+    if constexpr (gated(C)) broadcast_.columns(block + Fragment<C>::kUpBlocks, up_columns);
     CLEAVE_UNROLL
     for (uint32_t i = 0; i < 4; ++i) {
       const uint32_t row = tile_.row(block) + i / 2 * 8, col = tile_.col(block) + i % 2;
       if ((C.has_c || C.has_amax) && (row >= tile_.m_end(p_) || col >= tile_.n_end(p_))) continue;
-      const OutputSpot place_of_d = place(rows[i / 2], columns[i % 2], row, col);
-      if (C.side_by_side && C.has_c && !place_of_d.exists) continue;
-      const EpilogueSpot at{place_of_d.row, place_of_d.col, tile_.batch, tile_.empty};
+      const OutputCoord at_d = place(rows[i / 2], columns[i % 2], row, col);
+      if (C.fuses_classes && C.has_c && !at_d.exists) continue;
+      const ElementCoord at{at_d.row, at_d.col, tile_.batch, tile_.empty};
       if constexpr (C.d == DType::i32) {
         values[i] = epilogue_integer(kKind, p_, sums[i], rows[i / 2], columns[i % 2], at);
       } else {
         float value = epilogue_value(kKind, p_, sums[i], rows[i / 2], columns[i % 2], at);
         if constexpr (gated(C)) {
-          value =
-              swiglu(value, epilogue_value(kKind, p_, ups[i], rows[i / 2], up_columns[i % 2], at));
+          value = swiglu(value,
+                         epilogue_value(kKind, p_, up_sums[i], rows[i / 2], up_columns[i % 2], at));
         }
         if (C.has_amax) amax_ = max_of(amax_, __float_as_uint(value) & 0x7fffffffu);
         values[i] = value * factor_;
@@ -61,10 +61,10 @@ class Finish {
   }
 
   /// Where accumulator `i` of the block lies in D.
-  CLEAVE_DEVICE OutputSpot place(uint32_t block, uint32_t i) {
-    EpilogueLine rows[2], columns[2];
-    if constexpr (scatters(C)) lines_.rows(block, rows);
-    if constexpr (C.side_by_side) lines_.columns(block, columns);
+  CLEAVE_DEVICE OutputCoord place(uint32_t block, uint32_t i) {
+    BroadcastValues rows[2], columns[2];
+    if constexpr (scatters(C)) broadcast_.rows(block, rows);
+    if constexpr (C.fuses_classes) broadcast_.columns(block, columns);
     return place(rows[i / 2], columns[i % 2], tile_.row(block) + i / 2 * 8,
                  tile_.col(block) + i % 2);
   }
@@ -73,23 +73,23 @@ class Finish {
 
  private:
   /// The same, of the lines that meet there: row `row` and column `col` of the product.
-  CLEAVE_DEVICE OutputSpot place(const EpilogueLine& of_row, const EpilogueLine& of_column,
-                                 uint32_t row, uint32_t col) const {
-    OutputSpot spot{row, col, row < tile_.m_end(p_) && col < tile_.n_end(p_)};
-    if constexpr (scatters(C)) spot.row = of_row.output_row;
-    if constexpr (C.side_by_side) {
-      spot.row += of_column.output_row;
-      spot.col = of_column.output_column;
-      spot.exists = spot.exists && (of_row.edges & of_column.edges) == 0;
+  CLEAVE_DEVICE OutputCoord place(const BroadcastValues& of_row, const BroadcastValues& of_column,
+                                  uint32_t row, uint32_t col) const {
+    OutputCoord coord{row, col, row < tile_.m_end(p_) && col < tile_.n_end(p_)};
+    if constexpr (scatters(C)) coord.row = of_row.output_row;
+    if constexpr (C.fuses_classes) {
+      coord.row += of_column.output_row;
+      coord.col = of_column.output_column;
+      coord.exists = coord.exists && (of_row.edges & of_column.edges) == 0;
     }
-    return spot;
+    return coord;
   }
 
   static constexpr EpilogueKind kKind = epilogue_kind<C>();
 
   const EpilogueParams& p_;
   const Tile<C>& tile_;
-  Lines& lines_;
+  Broadcast& broadcast_;
   float factor_;
   uint32_t amax_ = 0;
 };

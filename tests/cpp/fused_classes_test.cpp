@@ -1,4 +1,4 @@
-// Residue classes side by side against brute force: every pixel of the image, and every output and tap
+// Fused residue classes against brute force: every pixel of the image, and every output and tap
 // that meet it, exactly once among the rows and columns of one product.
 
 #include "cleave/conv/fused_classes.h"
@@ -20,14 +20,14 @@ constexpr ConvAxis kNone = {};
 /// The numbers of a pixel of the image, a tap and an output.
 using Meeting = std::tuple<int64_t, int64_t, int64_t>;
 
-struct SideBySide {
+struct Fused {
   bool possible = false;
-  ConvClass joint;
-  ClassColumns columns;
+  ConvClass fused;
+  FusedClasses columns;
 
-  explicit SideBySide(ConvLayout conv) {
+  explicit Fused(ConvLayout conv) {
     conv.kind = Conv::dgrad;
-    possible = put_side_by_side(conv, joint, columns);
+    possible = fuse_classes(conv, fused, columns);
   }
 };
 
@@ -45,12 +45,12 @@ ConvLayout draw_possible(Random& random) {
   return conv;
 }
 
-/// The output that a pixel of the joint class meets at a tap; -1 outside.
-int64_t output_met(const ConvLayout& conv, const ConvClass& joint, const GridSpot& pixel,
-                   const GridSpot& tap) {
+/// The output that a pixel of the fused class meets at a tap; -1 outside.
+int64_t output_met(const ConvLayout& conv, const ConvClass& fused, const PixelCoord& pixel,
+                   const PixelCoord& tap) {
   int64_t number = pixel.image;
   for (uint32_t i = 0; i < kConvAxes; ++i) {
-    const int64_t at = joint.gathered_at(pixel, tap, i);
+    const int64_t at = fused.gathered_at(pixel, tap, i);
     if (at < 0 || at >= outputs(conv.axes[i])) return -1;
     number = number * outputs(conv.axes[i]) + at;
   }
@@ -60,7 +60,7 @@ int64_t output_met(const ConvLayout& conv, const ConvClass& joint, const GridSpo
 /// Walks through the product as a kernel does.
 template <bool Fast>
 void expect_meetings(const ConvLayout& conv) {
-  const SideBySide all(conv);
+  const Fused all(conv);
   ASSERT_TRUE(all.possible);
   std::set<Meeting> wanted;
   for_each_meeting(conv, [&](int64_t x, int64_t tap, int64_t y) { wanted.insert({x, tap, y}); });
@@ -69,21 +69,21 @@ void expect_meetings(const ConvLayout& conv) {
   std::vector<int> stores(size_t(pixels * conv.channels));
   std::vector<std::set<Meeting>> seen(size_t(conv.channels));
   const auto columns = uint32_t(all.columns.residues.size * conv.channels);
-  for (uint32_t row = 0; row < all.joint.rows; ++row) {
-    const GridSpot pixel = all.joint.pixels.locate<3, Fast>(row);
+  for (uint32_t row = 0; row < all.fused.rows; ++row) {
+    const PixelCoord pixel = all.fused.pixels.locate<3, Fast>(row);
     for (uint32_t column = 0; column < columns; ++column) {
-      const ColumnSpot spot = all.columns.locate<3, Fast>(column);
-      ASSERT_LT(spot.channel, conv.channels);
-      if ((edges(all.joint.pixels, pixel) & all.columns.edges(spot)) != 0) continue;
-      const uint32_t d_row = all.joint.output_row(pixel) + all.columns.output_row(spot);
+      const ColumnCoord coord = all.columns.locate<3, Fast>(column);
+      ASSERT_LT(coord.channel, conv.channels);
+      if ((edges(all.fused.pixels, pixel) & all.columns.edges(coord)) != 0) continue;
+      const uint32_t d_row = all.fused.output_row(pixel) + all.columns.output_row(coord);
       ASSERT_LT(d_row, pixels);
-      ++stores[size_t(d_row * conv.channels + spot.channel)];
-      for (uint32_t t = 0; t < all.joint.taps.size; ++t) {
-        const GridSpot tap = all.joint.taps.locate<3, Fast>(t);
-        const int64_t number = all.columns.filter_tap(spot, tap);
-        const int64_t y = output_met(conv, all.joint, pixel, tap);
+      ++stores[size_t(d_row * conv.channels + coord.channel)];
+      for (uint32_t t = 0; t < all.fused.taps.size; ++t) {
+        const PixelCoord tap = all.fused.taps.locate<3, Fast>(t);
+        const int64_t number = all.columns.filter_tap(coord, tap);
+        const int64_t y = output_met(conv, all.fused, pixel, tap);
         if (number < 0 || y < 0) continue;
-        ASSERT_TRUE(seen[spot.channel].insert({d_row, number, y}).second)
+        ASSERT_TRUE(seen[coord.channel].insert({d_row, number, y}).second)
             << "pixel " << d_row << " and tap " << number << " twice";
       }
     }
@@ -93,7 +93,7 @@ void expect_meetings(const ConvLayout& conv) {
     ASSERT_TRUE(of_channel == wanted) << of_channel.size() << " pairs, not " << wanted.size();
 }
 
-TEST(ClassColumns, EveryPixelAndTapExactlyOnce) {
+TEST(FusedClasses, EveryPixelAndTapExactlyOnce) {
   Random random(1);
   for (int round = 0; round < 1000; ++round) {
     const ConvLayout conv = draw_possible(random);
@@ -105,18 +105,18 @@ TEST(ClassColumns, EveryPixelAndTapExactlyOnce) {
 }
 
 // No row, and no tap of K at either end, is there for nothing.
-TEST(ClassColumns, AreNoLargerThanTheyMust) {
+TEST(FusedClasses, AreNoLargerThanTheyMust) {
   Random random(2);
   for (int round = 0; round < 1000; ++round) {
     const ConvLayout conv = draw_possible(random);
     SCOPED_TRACE(text(conv));
-    const SideBySide all(conv);
+    const Fused all(conv);
     ASSERT_TRUE(all.possible);
-    ASSERT_EQ(all.joint.rows, conv.images * all.joint.pixels.size);
+    ASSERT_EQ(all.fused.rows, conv.images * all.fused.pixels.size);
     for (uint32_t i = 0; i < kConvAxes; ++i) {
       const ConvAxis& axis = conv.axes[i];
-      ASSERT_EQ(all.joint.pixels.extent[i], (axis.size + axis.stride - 1) / axis.stride);
-      const int32_t taps = int32_t(all.joint.taps.extent[i]);
+      ASSERT_EQ(all.fused.pixels.extent[i], (axis.size + axis.stride - 1) / axis.stride);
+      const int32_t taps = int32_t(all.fused.taps.extent[i]);
       bool first = taps == 0, last = taps == 0;
       for (int32_t r = 0; r < axis.stride; ++r) {
         const ResidueColumns& of = all.columns.axes[i][r];
@@ -128,67 +128,66 @@ TEST(ClassColumns, AreNoLargerThanTheyMust) {
   }
 }
 
-TEST(ClassColumns, ShareTheOutputs) {
+TEST(FusedClasses, ShareTheOutputs) {
   const ConvAxis three{.size = 56, .filter = 3, .stride = 2, .pad_begin = 1, .pad_end = 1};
-  const SideBySide all({.images = 2, .channels = 8, .axes = {kNone, three, three}});
+  const Fused all({.images = 2, .channels = 8, .axes = {kNone, three, three}});
   ASSERT_TRUE(all.possible);
-  EXPECT_EQ(all.joint.rows, 2u * 28 * 28);
-  EXPECT_EQ(all.joint.taps.size, 4u) << "two outputs along each axis";
+  EXPECT_EQ(all.fused.rows, 2u * 28 * 28);
+  EXPECT_EQ(all.fused.taps.size, 4u) << "two outputs along each axis";
   EXPECT_EQ(all.columns.residues.size, 4u);
-  const ColumnSpot even = all.columns.locate<2, true>(7), odd = all.columns.locate<2, true>(8 * 3);
+  const ColumnCoord even = all.columns.locate<2, true>(7), odd = all.columns.locate<2, true>(8 * 3);
   EXPECT_EQ(all.columns.filter_tap(even, {.at = {0, 0, 0}}), 4) << "the filter's middle";
   EXPECT_EQ(all.columns.filter_tap(even, {.at = {0, 0, 1}}), -1) << "that is its only tap";
   EXPECT_EQ(all.columns.filter_tap(odd, {.at = {0, 0, 0}}), 8);
   EXPECT_EQ(all.columns.filter_tap(odd, {.at = {0, 1, 1}}), 0);
 }
 
-TEST(ClassColumns, OfStrideOneAreTheOnlyClass) {
+TEST(FusedClasses, OfStrideOneAreTheOnlyClass) {
   const ConvAxis three{.size = 9, .filter = 3, .pad_begin = 1, .pad_end = 1};
   ConvLayout conv{.kind = Conv::dgrad, .images = 3, .channels = 5, .axes = {kNone, three, three}};
-  const SideBySide all(conv);
+  const Fused all(conv);
   ASSERT_TRUE(all.possible);
   EXPECT_EQ(all.columns.residues.size, 1u);
   const auto classes = conv_classes(conv);
   ASSERT_EQ(classes.size(), 1u);
-  EXPECT_EQ(all.joint.rows, classes[0].rows);
+  EXPECT_EQ(all.fused.rows, classes[0].rows);
   for (uint32_t t = 0; t < 9; ++t) {
-    const GridSpot tap = classes[0].taps.locate<3, true>(t);
+    const PixelCoord tap = classes[0].taps.locate<3, true>(t);
     EXPECT_EQ(all.columns.filter_tap({}, tap), int64_t(classes[0].filter_tap(tap)));
   }
 }
 
-TEST(ClassColumns, WithoutTapsReadZerosOnly) {
-  const SideBySide all(along_width({.size = 9, .filter = 1, .stride = 3}));
+TEST(FusedClasses, WithoutTapsReadZerosOnly) {
+  const Fused all(along_width({.size = 9, .filter = 1, .stride = 3}));
   ASSERT_TRUE(all.possible);
-  EXPECT_EQ(all.joint.taps.size, 1u);
+  EXPECT_EQ(all.fused.taps.size, 1u);
   for (uint32_t r = 0; r < 3; ++r)
     EXPECT_EQ(all.columns.filter_tap({.residue = {0, 0, r}}, {}), r == 0 ? 0 : -1);
 }
 
 // The only residue with a tap is that of a pixel that the image is too short for.
-TEST(ClassColumns, MayAllBeWithoutTaps) {
-  const SideBySide all(along_width({.size = 2, .filter = 1, .stride = 4, .pad_begin = 1}));
+TEST(FusedClasses, MayAllBeWithoutTaps) {
+  const Fused all(along_width({.size = 2, .filter = 1, .stride = 4, .pad_begin = 1}));
   ASSERT_TRUE(all.possible);
-  EXPECT_EQ(all.joint.rows, 1u);
-  EXPECT_EQ(all.joint.taps.size, 0u);
+  EXPECT_EQ(all.fused.rows, 1u);
+  EXPECT_EQ(all.fused.taps.size, 0u);
 }
 
-TEST(ClassColumns, StopWhereTheImageEnds) {
-  const SideBySide all(along_width({.size = 10, .filter = 4, .stride = 4}));
+TEST(FusedClasses, StopWhereTheImageEnds) {
+  const Fused all(along_width({.size = 10, .filter = 4, .stride = 4}));
   ASSERT_TRUE(all.possible);
   const auto edges_of = [&](uint32_t r) { return all.columns.edges({.residue = {0, 0, r}}); };
   EXPECT_EQ(edges_of(0), 0u);
   EXPECT_EQ(edges_of(1), 0u);
   EXPECT_EQ(edges_of(2), 4u) << "pixels 2 and 6, but no 10";
   EXPECT_EQ(edges_of(3), 4u);
-  EXPECT_EQ(edges(all.joint.pixels, {.at = {0, 0, 1}}) & 4u, 0u);
-  EXPECT_EQ(edges(all.joint.pixels, {.at = {0, 0, 2}}) & 4u, 4u);
+  EXPECT_EQ(edges(all.fused.pixels, {.at = {0, 0, 1}}) & 4u, 0u);
+  EXPECT_EQ(edges(all.fused.pixels, {.at = {0, 0, 2}}) & 4u, 4u);
 }
 
-TEST(ClassColumns, DilationsThatDivideTheStrideOnly) {
+TEST(FusedClasses, DilationsThatDivideTheStrideOnly) {
   const auto possible = [](int32_t stride, int32_t dilation) {
-    return SideBySide(
-               along_width({.size = 20, .filter = 3, .stride = stride, .dilation = dilation}))
+    return Fused(along_width({.size = 20, .filter = 3, .stride = stride, .dilation = dilation}))
         .possible;
   };
   for (int32_t stride = 1; stride <= 8; ++stride) {
@@ -197,49 +196,48 @@ TEST(ClassColumns, DilationsThatDivideTheStrideOnly) {
   }
 }
 
-TEST(ClassColumns, AreAsManyAsThereIsRoomFor) {
+TEST(FusedClasses, AreAsManyAsThereIsRoomFor) {
   const ConvAxis eight{.size = 16, .filter = 2, .stride = 8};
   const ConvAxis nine{.size = 18, .filter = 2, .stride = 9};
-  EXPECT_TRUE(SideBySide({.images = 1, .axes = {kNone, eight, eight}}).possible);
-  EXPECT_FALSE(SideBySide(along_width(nine)).possible);
+  EXPECT_TRUE(Fused({.images = 1, .axes = {kNone, eight, eight}}).possible);
+  EXPECT_FALSE(Fused(along_width(nine)).possible);
 }
 
-TEST(ClassColumns, HaveNoRowsWhereThereIsNoPixel) {
+TEST(FusedClasses, HaveNoRowsWhereThereIsNoPixel) {
   const ConvAxis some{.size = 8, .filter = 3, .stride = 2, .pad_begin = 1};
   const ConvAxis empty{.size = 0, .filter = 3, .stride = 2, .pad_begin = 2, .pad_end = 2};
-  EXPECT_EQ(SideBySide({.images = 0, .axes = {kNone, some, some}}).joint.rows, 0u);
-  EXPECT_EQ(SideBySide({.images = 4, .axes = {kNone, empty, some}}).joint.rows, 0u);
+  EXPECT_EQ(Fused({.images = 0, .axes = {kNone, some, some}}).fused.rows, 0u);
+  EXPECT_EQ(Fused({.images = 4, .axes = {kNone, empty, some}}).fused.rows, 0u);
 }
 
 // One pixel behind 2^31 - 3 of padding, under a filter of 2^31 - 2 taps.
-TEST(ClassColumns, NumbersOfALargeGeometryFit) {
+TEST(FusedClasses, NumbersOfALargeGeometryFit) {
   constexpr int32_t kPad = INT32_MAX - 2;
-  const SideBySide all(
-      along_width({.size = 1, .filter = kPad + 1, .stride = 2, .pad_begin = kPad}));
+  const Fused all(along_width({.size = 1, .filter = kPad + 1, .stride = 2, .pad_begin = kPad}));
   ASSERT_TRUE(all.possible);
-  ASSERT_EQ(all.joint.rows, 1u);
-  ASSERT_EQ(all.joint.taps.size, (1u << 30) - 1);
+  ASSERT_EQ(all.fused.rows, 1u);
+  ASSERT_EQ(all.fused.taps.size, (1u << 30) - 1);
   // The filter's last tap meets the one output.
-  const GridSpot first = all.joint.taps.locate<3, true>(0);
-  EXPECT_EQ(all.joint.gathered_at({}, first, 2), 0);
+  const PixelCoord first = all.fused.taps.locate<3, true>(0);
+  EXPECT_EQ(all.fused.gathered_at({}, first, 2), 0);
   EXPECT_EQ(all.columns.filter_tap({}, first), kPad);
-  const GridSpot last = all.joint.taps.locate<3, true>((1u << 30) - 2);
+  const PixelCoord last = all.fused.taps.locate<3, true>((1u << 30) - 2);
   EXPECT_EQ(all.columns.filter_tap({}, last), 1);
 }
 
 // Every channel of every class has a column, class by class.
-TEST(ClassColumns, FastAndPlainDivisionAgree) {
+TEST(FusedClasses, FastAndPlainDivisionAgree) {
   Random random(3);
   for (int round = 0; round < 300; ++round) {
     ConvLayout conv = draw_possible(random);
     conv.channels = random.number(1, (int64_t(1) << 31) / kMostClasses - 1);
-    const SideBySide all(conv);
+    const Fused all(conv);
     ASSERT_TRUE(all.possible);
     const uint32_t columns = all.columns.residues.size * uint32_t(conv.channels);
     for (int i = 0; i < 50; ++i) {
       const auto column = uint32_t(i == 0 ? columns - 1 : random.number(0, columns - 1));
-      const ColumnSpot fast = all.columns.locate<3, true>(column);
-      const ColumnSpot plain = all.columns.locate<3, false>(column);
+      const ColumnCoord fast = all.columns.locate<3, true>(column);
+      const ColumnCoord plain = all.columns.locate<3, false>(column);
       uint32_t back = 0;
       for (uint32_t axis = 0; axis < kConvAxes; ++axis) {
         ASSERT_EQ(fast.residue[axis], plain.residue[axis]);

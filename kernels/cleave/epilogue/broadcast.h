@@ -1,9 +1,9 @@
 // Where a thread finds the scales, zero points, biases and places of its rows and columns
-// (EpilogueLine).
+// (BroadcastValues).
 //
-//   GlobalLines   in global memory, when they are needed: for threads that finish a few blocks of a
-//                 tile (reductions, shares of a cluster)
-//   TileLines     for whole tiles: asked for before the mainloop, so that their latency hides
+//   GlobalBroadcast   in global memory, when they are needed: for threads that finish a few blocks of a
+//                 tile (reductions, parts of a cluster)
+//   TileBroadcast     for whole tiles: asked for before the mainloop, so that their latency hides
 //                 behind it. A thread keeps those of its own rows; columns are read one a thread
 //                 and spread over the warpgroup through shared memory.
 #pragma once
@@ -31,80 +31,81 @@ CLEAVE_HD constexpr EpilogueKind epilogue_kind() {
 
 /// Row `row`, within D.
 template <GemmConfig C>
-CLEAVE_DEVICE EpilogueLine epilogue_row_of_tile(const EpilogueParams& p, const Tile<C>& tile,
-                                                uint32_t row) {
-  EpilogueLine line = epilogue_row(epilogue_kind<C>(), p, row, tile.batch);
-  tile.find_row(row, line);
-  return line;
+CLEAVE_DEVICE BroadcastValues tile_row_broadcast(const EpilogueParams& p, const Tile<C>& tile,
+                                                 uint32_t row) {
+  BroadcastValues values = row_broadcast(epilogue_kind<C>(), p, row, tile.batch);
+  tile.find_row(row, values);
+  return values;
 }
 
-/// Column `column` of the tile, unless it lies outside D: B's columns of ups follow those of gates.
+/// Column `column` of the tile, unless it lies outside D: in B the columns of the up projection follow those of the gate.
 template <GemmConfig C>
-CLEAVE_DEVICE void epilogue_column_of_tile(const EpilogueParams& p, const Tile<C>& tile,
-                                           uint32_t column, EpilogueLine& line) {
+CLEAVE_DEVICE void tile_column_broadcast(const EpilogueParams& p, const Tile<C>& tile,
+                                         uint32_t column, BroadcastValues& values) {
   const bool up = gated(C) && column >= output_columns(C);
   const uint32_t col = tile.n0 + (up ? column - output_columns(C) : column);
   if (col >= tile.n_end(p)) return;
   OutputOffset offset;
   const uint32_t of_d = tile.find_column(col, offset);
-  line = epilogue_column(epilogue_kind<C>(), p, up ? p.n + col : of_d, tile.batch);
-  static_cast<OutputOffset&>(line) = offset;
+  values = column_broadcast(epilogue_kind<C>(), p, up ? p.n + col : of_d, tile.batch);
+  static_cast<OutputOffset&>(values) = offset;
 }
 
 /// Consecutive blocks mostly share their rows: once unrolled, remembering them costs nothing.
 template <GemmConfig C>
-class GlobalLines {
+class GlobalBroadcast {
  public:
-  CLEAVE_DEVICE GlobalLines(const EpilogueParams& p, const Tile<C>& tile) : p_(p), tile_(tile) {}
+  CLEAVE_DEVICE GlobalBroadcast(const EpilogueParams& p, const Tile<C>& tile)
+      : p_(p), tile_(tile) {}
 
-  CLEAVE_DEVICE void rows(uint32_t block, EpilogueLine (&lines)[2]) {
+  CLEAVE_DEVICE void rows(uint32_t block, BroadcastValues (&values)[2]) {
     const uint32_t row = tile_.row(block);
     if (row != row_) {
       row_ = row;
       CLEAVE_UNROLL
       for (uint32_t i = 0; i < 2; ++i) {
-        if (row + i * 8 < tile_.m_end(p_)) rows_[i] = epilogue_row_of_tile(p_, tile_, row + i * 8);
+        if (row + i * 8 < tile_.m_end(p_)) rows_[i] = tile_row_broadcast(p_, tile_, row + i * 8);
       }
     }
-    lines[0] = rows_[0];
-    lines[1] = rows_[1];
+    values[0] = rows_[0];
+    values[1] = rows_[1];
   }
 
-  CLEAVE_DEVICE void columns(uint32_t block, EpilogueLine (&lines)[2]) const {
+  CLEAVE_DEVICE void columns(uint32_t block, BroadcastValues (&values)[2]) const {
     CLEAVE_UNROLL
     for (uint32_t i = 0; i < 2; ++i)
-      epilogue_column_of_tile(p_, tile_, tile_.fragment.col(block) + i, lines[i]);
+      tile_column_broadcast(p_, tile_, tile_.fragment.col(block) + i, values[i]);
   }
 
  private:
   const EpilogueParams& p_;
   const Tile<C>& tile_;
   uint32_t row_ = 0xffffffffu;
-  EpilogueLine rows_[2];
+  BroadcastValues rows_[2];
 };
 
 /// sm90 kernels only: `shared` is the warpgroup's part of SmemPlan::lines.
 template <GemmConfig C>
-class TileLines {
+class TileBroadcast {
  public:
   /// Before the mainloop.
-  CLEAVE_DEVICE TileLines(const EpilogueParams& p, const Tile<C>& tile, float* shared)
+  CLEAVE_DEVICE TileBroadcast(const EpilogueParams& p, const Tile<C>& tile, float* shared)
       : shared_(shared), col0_(threadIdx.x % 4 * 2) {
-    if constexpr (C.side_by_side) return;  // too much for a thread to keep: GlobalLines serves
+    if constexpr (C.fuses_classes) return;  // too much for a thread to keep: GlobalBroadcast serves
     CLEAVE_UNROLL
     for (uint32_t i = 0; i < 2 * kWaves; ++i) {
       const uint32_t row = tile.row(i / 2 * Fragment<C>::kColBlocks) + i % 2 * 8;
-      if (row < tile.m_end(p)) rows_[i] = epilogue_row_of_tile(p, tile, row);
+      if (row < tile.m_end(p)) rows_[i] = tile_row_broadcast(p, tile, row);
     }
     CLEAVE_UNROLL
     for (uint32_t i = 0; i < kOwn; ++i) {
-      if (own_column(i) < C.tile_n) epilogue_column_of_tile(p, tile, own_column(i), columns_[i]);
+      if (own_column(i) < C.tile_n) tile_column_broadcast(p, tile, own_column(i), columns_[i]);
     }
   }
 
   /// Before the epilogue, by all threads of the warpgroup; `barrier`: its named barrier.
   CLEAVE_DEVICE void share(uint32_t barrier) const {
-    if constexpr (column_line_values(C) > 0 && !C.side_by_side) {
+    if constexpr (column_broadcast_values(C) > 0 && !C.fuses_classes) {
       ptx::named_barrier_sync(barrier, 128);  // the last tile's are no longer read
       CLEAVE_UNROLL
       for (uint32_t i = 0; i < kOwn; ++i) {
@@ -118,25 +119,25 @@ class TileLines {
     }
   }
 
-  CLEAVE_DEVICE void rows(uint32_t block, EpilogueLine (&lines)[2]) const {
-    lines[0] = rows_[block / Fragment<C>::kColBlocks * 2];
-    lines[1] = rows_[block / Fragment<C>::kColBlocks * 2 + 1];
+  CLEAVE_DEVICE void rows(uint32_t block, BroadcastValues (&values)[2]) const {
+    values[0] = rows_[block / Fragment<C>::kColBlocks * 2];
+    values[1] = rows_[block / Fragment<C>::kColBlocks * 2 + 1];
   }
 
-  CLEAVE_DEVICE void columns(uint32_t block, EpilogueLine (&lines)[2]) const {
+  CLEAVE_DEVICE void columns(uint32_t block, BroadcastValues (&values)[2]) const {
     const float* const at = shared_ + col0_ + block % Fragment<C>::kColBlocks * 8;
     const auto pair = [&](uint32_t kind) { return *reinterpret_cast<const float2*>(at + kind); };
     if constexpr (kScales) {
       const float2 scales = pair(0);
-      lines[0].scale = scales.x, lines[1].scale = scales.y;
+      values[0].scale = scales.x, values[1].scale = scales.y;
     }
     if constexpr (kBiases) {
       const float2 biases = pair(kBiasAt);
-      lines[0].bias = biases.x, lines[1].bias = biases.y;
+      values[0].bias = biases.x, values[1].bias = biases.y;
     }
     if constexpr (C.has_zero) {
       const float2 zeros = pair(kZeroAt);
-      lines[0].zero = __float_as_int(zeros.x), lines[1].zero = __float_as_int(zeros.y);
+      values[0].zero = __float_as_int(zeros.x), values[1].zero = __float_as_int(zeros.y);
     }
   }
 
@@ -151,8 +152,8 @@ class TileLines {
 
   float* shared_;
   uint32_t col0_;
-  EpilogueLine rows_[2 * kWaves];
-  EpilogueLine columns_[kOwn];
+  BroadcastValues rows_[2 * kWaves];
+  BroadcastValues columns_[kOwn];
 };
 
 }  // namespace cleave
