@@ -29,31 +29,32 @@ namespace cleave::python {
 namespace {
 
 Division division_of(const GemmConfig& c) {
-  if (c.fast_load) return c.fast_store ? Division::fast : Division::fast_load;
-  return c.fast_store ? Division::fast_store : Division::plain;
+  if (c.conv.fast_load) return c.conv.fast_store ? Division::fast : Division::fast_load;
+  return c.conv.fast_store ? Division::fast_store : Division::plain;
 }
 
 std::string describe(const GemmConfig& c) {
   std::string text =
-      fmt::format("{} {}x{}x{}{} {}{} {}", to_string(c.family), c.tile_m, c.tile_n, c.tile_k,
-                  c.pingpong ? " pingpong" : "", c.a_major == Major::k ? 't' : 'n',
-                  c.b_major == Major::k ? 'n' : 't', to_string(c.a));
-  if (c.b != c.a) text += fmt::format("*{}", to_string(c.b));
-  text += fmt::format("->{} {}", to_string(c.d), to_string(c.split));
-  if (c.conv != Conv::none) {
-    text += fmt::format(" {} division {}", to_string(c.conv), to_string(division_of(c)));
+      fmt::format("{} {}x{}x{}{} {}{} {}", to_string(c.family), c.tile.m, c.tile.n, c.tile.k,
+                  c.warps.pingpong ? " pingpong" : "", c.operands.a_major == Major::k ? 't' : 'n',
+                  c.operands.b_major == Major::k ? 'n' : 't', to_string(c.operands.a));
+  if (c.operands.b != c.operands.a) text += fmt::format("*{}", to_string(c.operands.b));
+  text += fmt::format("->{} {}", to_string(c.epilogue.d), to_string(c.schedule.split));
+  if (c.conv.kind != Conv::none) {
+    text += fmt::format(" {} division {}", to_string(c.conv.kind), to_string(division_of(c)));
   }
-  if (c.scaling == Scaling::vector) text += " scaled";
-  if (c.scaling == Scaling::block) {
-    text += fmt::format(" scaled {}x{}", c.scale_rows_a, c.scale_rows_b);
+  if (c.epilogue.scaling == Scaling::vector) text += " scaled";
+  if (c.epilogue.scaling == Scaling::block) {
+    text += fmt::format(" scaled {}x{}", c.scales.rows_a, c.scales.rows_b);
   }
-  if (c.promote) text += " promoted";
-  if (c.activation != Activation::none) text += fmt::format(" {}", to_string(c.activation));
-  if (c.bias != Bias::none) text += " bias";
-  if (c.has_c) text += " c";
-  if (c.has_zero) text += " zero points";
-  if (c.has_scale_d) text += " scale_d";
-  if (c.has_amax) text += " amax";
+  if (c.scales.promote) text += " promoted";
+  if (c.epilogue.activation != Activation::none)
+    text += fmt::format(" {}", to_string(c.epilogue.activation));
+  if (c.epilogue.bias != Bias::none) text += " bias";
+  if (c.epilogue.has_c) text += " c";
+  if (c.epilogue.has_zero) text += " zero points";
+  if (c.epilogue.has_scale_d) text += " scale_d";
+  if (c.epilogue.has_amax) text += " amax";
   return text;
 }
 

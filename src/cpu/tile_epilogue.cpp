@@ -25,16 +25,16 @@ TileEpilogue<Sum>::TileEpilogue(const GemmProblem& problem, const GemmArguments&
                                 const Tiling& tiling)
     : problem_(problem), tiling_(tiling) {
   const Order order = output_order(problem).value();
-  kind_ = {.c = problem.c.dtype,
-           .d = problem.d.dtype,
-           .bias_dtype = problem.bias_dtype,
-           .order = order,
-           .activation = problem.activation,
-           .bias = problem.bias,
-           .has_c = problem.has_c,
-           .scaled = problem.scale_a.kind == Scaling::vector,
-           .has_zero = problem.has_zero,
-           .has_scale_d = problem.has_scale_d};
+  config_ = {.c = problem.c.dtype,
+             .d = problem.d.dtype,
+             .bias_dtype = problem.bias_dtype,
+             .order = order,
+             .activation = problem.activation,
+             .bias = problem.bias,
+             .has_c = problem.has_c,
+             .scaling = problem.scale_a.kind,
+             .has_zero = problem.has_zero,
+             .has_scale_d = problem.has_scale_d};
   params_ = {.alpha = arguments.alpha,
              .beta = arguments.beta,
              .d = arguments.d,
@@ -69,37 +69,37 @@ void TileEpilogue<Sum>::operator()(const TileCoord& coord, uint32_t begin, uint3
   for (uint32_t part = 0; part < tiling_.parts; ++part) {
     const uint32_t column = part * params_.n + area.column;
     for (uint32_t j = 0; j < area.columns; ++j) {
-      column_values[part * ups + j] = column_broadcast(kind_, params_, column + j, coord.batch);
+      column_values[part * ups + j] = column_broadcast(config_, params_, column + j, coord.batch);
     }
   }
   for (uint32_t i = begin; i < min_of(end, area.rows); ++i) {
     const Sum* const line = sums + i * tiling_.tile_n;
     const uint32_t row = tiling_.row_of_d(coord, area.row + i);
-    const BroadcastValues row_values = row_broadcast(kind_, params_, row, coord.batch);
+    const BroadcastValues row_values = row_broadcast(config_, params_, row, coord.batch);
     const auto at = [&](uint32_t j) {
       return ElementCoord{row, area.column + j, coord.batch, empty};
     };
     if constexpr (std::is_same_v<Sum, int32_t>) {
-      if (kind_.d == DType::i32) {
+      if (config_.d == DType::i32) {
         int32_t integers[kMaxTileN];
         for (uint32_t j = 0; j < area.columns; ++j) {
           integers[j] =
-              epilogue_integer(kind_, params_, line[j], row_values, column_values[j], at(j));
+              epilogue_integer(config_, params_, line[j], row_values, column_values[j], at(j));
         }
         store_line(integers, area.columns, row, area.column, coord.batch);
         continue;
       }
     }
     const auto value_of = [&](uint32_t j) {  // of a gate or, from `ups` on, of an up
-      return epilogue_value(kind_, params_, line[j], row_values, column_values[j], at(j));
+      return epilogue_value(config_, params_, line[j], row_values, column_values[j], at(j));
     };
     float values[kMaxTileN];
     for (uint32_t j = 0; j < area.columns; ++j) {
       values[j] = tiling_.parts == 2 ? swiglu(value_of(j), value_of(ups + j)) : value_of(j);
     }
     if (params_.amax != nullptr) raise_amax(values, area.columns);
-    if (kind_.has_scale_d) {
-      const float factor = stored_factor(kind_, params_);
+    if (config_.has_scale_d) {
+      const float factor = stored_factor(config_, params_);
       for (uint32_t j = 0; j < area.columns; ++j) values[j] *= factor;
     }
     store_line(values, area.columns, row, area.column, coord.batch);
@@ -124,9 +124,9 @@ template <class Value>
 void TileEpilogue<Sum>::store_line(const Value* values, uint32_t count, uint32_t row,
                                    uint32_t column, uint32_t batch) const {
   const int64_t first = int64_t(batch) * params_.d_batch_stride +
-                        epilogue_offset(kind_.order, params_.d_stride, row, column);
-  const int64_t step = epilogue_offset(kind_.order, params_.d_stride, 0, 1);
-  for_type(kind_.d, [&, d = params_.d]<DType type>() {
+                        epilogue_offset(config_.order, params_.d_stride, row, column);
+  const int64_t step = epilogue_offset(config_.order, params_.d_stride, 0, 1);
+  for_type(config_.d, [&, d = params_.d]<DType type>() {
     for (uint32_t j = 0; j < count; ++j) store_element(type, d, first + j * step, values[j]);
   });
 }

@@ -28,7 +28,7 @@ class TileEpilogue {
 
   const GemmProblem& problem_;
   const Tiling& tiling_;
-  EpilogueKind kind_;
+  EpilogueConfig config_;
   EpilogueParams params_;
 };
 

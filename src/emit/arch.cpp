@@ -20,8 +20,9 @@ std::string initialiser(const GemmConfig& config) {
 Layouts layouts_of(const Choice& choice) {
   const GemmConfig& c = choice.config;
   const bool swapped = choice.spec.transposed;
-  const Major a = swapped ? c.b_major : c.a_major, b = swapped ? c.a_major : c.b_major;
-  return {a == Major::k, b == Major::mn, (c.d_order == Order::row) != swapped};
+  const Major a = swapped ? c.operands.b_major : c.operands.a_major,
+              b = swapped ? c.operands.a_major : c.operands.b_major;
+  return {a == Major::k, b == Major::mn, (c.epilogue.order == Order::row) != swapped};
 }
 
 int64_t spacing_step(const GemmProblem& p, const std::vector<ArchChoice>& choices) {
@@ -30,10 +31,12 @@ int64_t spacing_step(const GemmProblem& p, const std::vector<ArchChoice>& choice
   for (const auto& [arch, choice] : choices) {
     const GemmConfig& c = choice.config;
     const auto contiguous = [&](Major major, Grouping other) {
-      return c.grouping == (major == Major::k ? Grouping::k : other);
+      return c.schedule.grouping == (major == Major::k ? Grouping::k : other);
     };
-    if (contiguous(c.a_major, Grouping::m)) step = std::max(step, c.load_bytes_a / size_of(c.a));
-    if (contiguous(c.b_major, Grouping::n)) step = std::max(step, c.load_bytes_b / size_of(c.b));
+    if (contiguous(c.operands.a_major, Grouping::m))
+      step = std::max(step, c.operands.load_bytes_a / size_of(c.operands.a));
+    if (contiguous(c.operands.b_major, Grouping::n))
+      step = std::max(step, c.operands.load_bytes_b / size_of(c.operands.b));
   }
   return step;
 }
@@ -43,7 +46,7 @@ void describe_arch(const ArchChoice& arch_choice, Vocabulary& v) {
   const bool sm90 = choice.config.family == KernelFamily::sm90;
   v.flags[arch] = true;
   v.flags[sm90 ? "tma" : "portable"] = true;
-  v.flags["stores_by_tma"] |= sm90 && choice.config.store_by_tma;
+  v.flags["stores_by_tma"] |= sm90 && choice.config.store.by_tma;
   v.flags["has_workspace"] |= needs_workspace(choice.config);
   v.words[arch + "_config"] = initialiser(choice.config);
   v.words[arch + "_entry"] = sm90 ? "gemm_sm90" : "gemm_portable";

@@ -77,8 +77,8 @@ void describe_convolution(const GemmProblem& p, Vocabulary& v) {
     v.words[fmt::format("{}_operand", role)] = of.variable;
     v.words[fmt::format("{}_name", role)] = name;
   };
-  tensor(roles.a, "a", p.a.dtype, "loads, config.load_bytes_a");
-  tensor(roles.b, "b", p.b.dtype, "loads, config.load_bytes_b");
+  tensor(roles.a, "a", p.a.dtype, "loads, config.operands.load_bytes_a");
+  tensor(roles.b, "b", p.b.dtype, "loads, config.operands.load_bytes_b");
   tensor(roles.d, "d", p.d.dtype, "stores, whole");
   v.words["gathered"] = conv.kind == Conv::dgrad ? "y" : "x";
   v.words["made"] = roles.d.name;

@@ -151,7 +151,7 @@ void describe_product(const GemmProblem& p, const std::vector<ArchChoice>& choic
   v.words["op"] = "gemm";
   v.words["result"] = "D";
   v.words["summary"] = summary(p);
-  v.words["most_groups"] = std::to_string(choices.front().choice.config.group_capacity);
+  v.words["most_groups"] = std::to_string(choices.front().choice.config.schedule.group_capacity);
   v.words["planned_m"] = std::to_string(p.m);
   v.words["planned_n"] = std::to_string(p.n);
   v.words["planned_k"] = std::to_string(p.k);

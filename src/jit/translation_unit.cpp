@@ -2,6 +2,15 @@
 
 namespace cleave {
 
+std::string braced(const std::string& members) {
+  std::string text = "{\n";
+  for (size_t begin = 0, end; begin < members.size(); begin = end) {
+    end = members.find('\n', begin) + 1;
+    text += "    " + members.substr(begin, end - begin);
+  }
+  return text + "    }";
+}
+
 std::string translation_unit(const KernelText& kernel) {
   return fmt::format(R"(#include "cleave/{0}/{1}.h"
 

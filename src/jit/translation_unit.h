@@ -31,6 +31,11 @@ std::string print_members(std::string_view names, const Values&... values) {
     return ::cleave::print_members(#__VA_ARGS__, __VA_ARGS__); \
   }()
 
+/// The same of a member that is a struct itself: its lines, one level further in, between braces.
+std::string braced(const std::string& members);
+
+#define CLEAVE_PRINT_STRUCT(config, ...) ::cleave::braced(CLEAVE_PRINT_MEMBERS(config, __VA_ARGS__))
+
 /// A kernel of kernels/cleave: the template `name` of the header of that name in `folder`.
 struct KernelText {
   const char* folder;

@@ -72,8 +72,8 @@ inline ConvClasses find_classes(const ConvGeometry& g, bool fuses_classes) {
 }
 
 inline ConvClasses deal_classes(const GemmConfig& c, const ConvGeometry& g) {
-  ConvClasses classes = find_classes(g, c.fuses_classes);
-  deal_tiles(classes.list.data(), uint32_t(classes.list.size()), group_step(c), c.tile_k,
+  ConvClasses classes = find_classes(g, c.conv.fuses_classes);
+  deal_tiles(classes.list.data(), uint32_t(classes.list.size()), group_step(c), c.tile.k,
              gathered_channels(g), flattens_taps(c));
   return classes;
 }
@@ -86,7 +86,7 @@ inline bool needs_class_walk(const ConvClasses& classes) {
 
 /// Entries of the batch: groups, or taps.
 inline uint32_t conv_batch(const GemmConfig& c, const ConvGeometry& g) {
-  return c.batches_taps ? taps(g) : g.groups;
+  return c.conv.batches_taps ? taps(g) : g.groups;
 }
 
 /// Fused classes make one product of a dgrad. `c` needs only what names a kernel.
@@ -97,7 +97,7 @@ inline GemmSizes conv_sizes(const GemmConfig& c, const ConvGeometry& g,
     pixels *= uint32_t(axis.size);
     outputs *= uint32_t(axis.outputs);
   }
-  if (c.fuses_classes) {
+  if (c.conv.fuses_classes) {
     const ConvClass& fused = classes.list.front();
     return {fused.rows, g.channels * classes.columns.residues.size, fused.taps.size * g.filters,
             g.groups};
@@ -106,7 +106,8 @@ inline GemmSizes conv_sizes(const GemmConfig& c, const ConvGeometry& g,
     case Conv::fprop:
       return {outputs, g.filters, taps(g) * g.channels, g.groups};
     case Conv::wgrad:
-      return {g.filters, (c.batches_taps ? 1 : taps(g)) * g.channels, outputs, conv_batch(c, g)};
+      return {g.filters, (c.conv.batches_taps ? 1 : taps(g)) * g.channels, outputs,
+              conv_batch(c, g)};
     default:
       return {pixels, g.channels, taps(g) * g.filters, g.groups};
   }
@@ -115,7 +116,7 @@ inline GemmSizes conv_sizes(const GemmConfig& c, const ConvGeometry& g,
 /// K blocks of a tap, or elements (flattens_taps); of wgrad, columns.
 inline uint32_t per_tap(const GemmConfig& c, const ConvGeometry& g) {
   const bool by_block = !flattens_taps(c) && gathers_a(c);
-  return by_block ? ceil_div(gathered_channels(g), c.tile_k) : gathered_channels(g);
+  return by_block ? ceil_div(gathered_channels(g), c.tile.k) : gathered_channels(g);
 }
 
 }  // namespace cleave

@@ -13,7 +13,8 @@ namespace cleave {
 
 /// Whether pixels come by im2col.
 inline bool gathers_by_map(const GemmConfig& c) {
-  return c.family == KernelFamily::sm90 && c.conv != Conv::none && (!c.gather || c.fuses_classes);
+  return c.family == KernelFamily::sm90 && c.conv.kind != Conv::none &&
+         (!c.conv.gather || c.conv.fuses_classes);
 }
 
 namespace detail {
@@ -70,7 +71,7 @@ inline bool is_mappable(const GemmConfig& c, const ConvGeometry& g, const ConvCl
   constexpr int32_t kMostCorner[] = {127, 15};
   constexpr int32_t kMostOffset[] = {255, 31};
   constexpr int32_t kMostStep = 8;
-  const uint32_t depth = c.conv_axes - 2;
+  const uint32_t depth = c.conv.axes - 2;
   const detail::Corners corners(g, of);
   for (uint32_t i = 1 - depth; i < kConvAxes; ++i) {
     if (gathered_size(g, i) < 1 || of.row_step[i] > kMostStep) return false;
@@ -96,7 +97,7 @@ inline bool reaches_packed(const ConvGeometry& g, const ConvClass& of) {
 /// Whether they reach from a pixel to all taps in bytes: 32 bits. Pixels are `pixel_stride` elements
 /// apart; a filter may be larger than the image, which then lies in its padding.
 inline bool reaches_image(const GemmConfig& c, const ConvGeometry& g, int64_t pixel_stride) {
-  int64_t bytes = pixel_stride * size_of(c.a);
+  int64_t bytes = pixel_stride * size_of(c.operands.a);
   for (uint32_t i = 0; i < kConvAxes && bytes < int64_t(1) << 31; ++i) {
     const ConvAxisShape& axis = g.axes[i];
     bytes *= std::max<int64_t>(gathered_size(g, i), int64_t(axis.filter - 1) * axis.dilation + 1);
@@ -107,9 +108,9 @@ inline bool reaches_image(const GemmConfig& c, const ConvGeometry& g, int64_t pi
 /// Whether the kernel, which may have been made for other sizes, serves these.
 inline bool serves(const GemmConfig& c, const ConvGeometry& g, const ConvClasses& classes) {
   const std::vector<ConvClass>& list = classes.list;
-  if (list.size() > c.class_capacity || (c.fuses_classes && list.empty())) return false;
-  if (copies_unaligned(c) && c.conv_axes != 2) return false;
-  if (c.grouping == Grouping::none && needs_class_walk(classes)) return false;
+  if (list.size() > c.conv.class_capacity || (c.conv.fuses_classes && list.empty())) return false;
+  if (copies_unaligned(c) && c.conv.axes != 2) return false;
+  if (c.schedule.grouping == Grouping::none && needs_class_walk(classes)) return false;
   return std::all_of(list.begin(), list.end(), [&](const ConvClass& of) {
     return (!gathers_by_map(c) || is_mappable(c, g, of)) &&
            (!copies_unaligned(c) || reaches_packed(g, of));
@@ -126,25 +127,27 @@ inline Im2colMapShape map_of_pixels(const GemmConfig& c, const ConvGeometry& g, 
     apart[i] = pixels;
     pixels *= images.size[i];
   }
-  Im2colMapShape shape = detail::image_map(gathers_a(c) ? "a" : "b", c.a, c.conv_axes, images,
-                                           gathers_a(c) ? p.a.stride : p.b.stride, apart, pixels);
+  Im2colMapShape shape =
+      detail::image_map(gathers_a(c) ? "a" : "b", c.operands.a, c.conv.axes, images,
+                        gathers_a(c) ? p.a.stride : p.b.stride, apart, pixels);
   const detail::Corners corners(g, of);
-  for (uint32_t i = 0; of.depth > 0 && i < c.conv_axes; ++i) {
+  for (uint32_t i = 0; of.depth > 0 && i < c.conv.axes; ++i) {
     const uint32_t axis = kConvAxes - 1 - i;
     shape.lower[i] = corners.lower[axis];
     shape.upper[i] = corners.upper[axis];
     shape.step[i] = uint32_t(of.row_step[axis]);
   }
-  shape.box_channels = atom_elements(c.a);
-  shape.box_pixels = gathers_a(c) ? c.tile_m / c.multicast_n : c.tile_k;
+  shape.box_channels = atom_elements(c.operands.a);
+  shape.box_pixels = gathers_a(c) ? c.tile.m / c.cluster.multicast_n : c.tile.k;
   return shape;
 }
 
 /// The filters, whose batch are the taps.
 inline TensorMapShape map_of_taps(const GemmConfig& c, const ConvGeometry& g, const GemmParams& p) {
-  return detail::matrix_map("b", c.b, g.channels, uint64_t(g.filters) * g.groups, p.b.stride,
-                            g.channels, taps(g), atom_elements(c.a),
-                            box_rows(c.b_major, c.tile_n, c.tile_k, c.multicast_m));
+  return detail::matrix_map(
+      "b", c.operands.b, g.channels, uint64_t(g.filters) * g.groups, p.b.stride, g.channels,
+      taps(g), atom_elements(c.operands.a),
+      box_rows(c.operands.b_major, c.tile.n, c.tile.k, c.cluster.multicast_m));
 }
 
 /// A class's pixels of D.
@@ -156,8 +159,8 @@ inline Im2colMapShape map_of_outputs(const GemmConfig& c, const ConvGeometry& g,
     images.size[i] = of.pixels.extent[i];
     apart[i] = of.output_step[i];
   }
-  Im2colMapShape shape = detail::image_map("d", c.d, c.conv_axes, images, p.epilogue.d_stride,
-                                           apart, of.outputs_per_image);
+  Im2colMapShape shape = detail::image_map("d", c.epilogue.d, c.conv.axes, images,
+                                           p.epilogue.d_stride, apart, of.outputs_per_image);
   shape.box_channels = store_box_columns(c);
   shape.box_pixels = 64;
   return shape;
@@ -187,8 +190,8 @@ void visit_class_maps(const GemmConfig& c, const ConvGeometry& g, Params& p, con
       visit(p.maps[i].gathered, gathers_a(c) ? p.a.data : p.b.data,
             [&] { return map_of_pixels(c, g, p, of); });
     }
-    if (c.store_by_tma && scatters(c)) {
-      const int64_t first = of.first_output * p.epilogue.d_stride * int64_t(size_of(c.d));
+    if (c.store.by_tma && scatters(c)) {
+      const int64_t first = of.first_output * p.epilogue.d_stride * int64_t(size_of(c.epilogue.d));
       visit(p.maps[i].output, static_cast<const char*>(p.epilogue.d) + first,
             [&] { return map_of_outputs(c, g, p, of); });
     }

@@ -12,7 +12,7 @@ namespace cleave {
 template <class Body>
 auto visit_params(const GemmConfig& c, void* params, const Body& body) {
   const bool maps = c.family == KernelFamily::sm90;
-  switch (c.class_capacity) {
+  switch (c.conv.class_capacity) {
 #define CLEAVE_CAPACITY(n)                                        \
   case n:                                                         \
     return maps ? body(static_cast<ConvParams<n, true>*>(params)) \

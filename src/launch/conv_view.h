@@ -40,7 +40,7 @@ inline GemmProblem conv_view(const GemmProblem& problem, const GemmConfig& c,
   view.n = sizes.n;
   view.k = sizes.k;
   view.batch = sizes.batch;
-  if (c.batches_taps) {
+  if (c.conv.batches_taps) {
     view.a.stride_batch = view.b.stride_batch = 0;
     view.c.stride_batch = view.d.stride_batch = view.n;
   }

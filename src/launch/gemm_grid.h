@@ -32,18 +32,18 @@ struct GemmTiles {
 /// `classes`: a convolution's, with their tiles.
 inline GemmTiles gemm_tiles(const GemmConfig& config, const GemmSizes& sizes,
                             const ClassTable& classes = {}) {
-  const uint32_t step_m = config.tile_m * config.multicast_m;
-  const uint32_t step_n = output_columns(config) * config.multicast_n;
+  const uint32_t step_m = config.tile.m * config.cluster.multicast_m;
+  const uint32_t step_n = output_columns(config) * config.cluster.multicast_n;
   const auto most = [&](uint32_t extent, uint32_t step) {
-    return most_group_steps(config.grouping, extent, sizes.batch, step);
+    return most_group_steps(config.schedule.grouping, extent, sizes.batch, step);
   };
   GemmTiles tiles;
   tiles.m = ceil_div(sizes.m, step_m);
   tiles.n = ceil_div(sizes.n, step_n);
   tiles.batches = sizes.batch;
   tiles.k_blocks = classes.count > 0 && gathers_a(config) ? classes.classes[0].depth
-                                                          : ceil_div(sizes.k, config.tile_k);
-  if (config.grouping == Grouping::classes && classes.count > 0) {
+                                                          : ceil_div(sizes.k, config.tile.k);
+  if (config.schedule.grouping == Grouping::classes && classes.count > 0) {
     tiles.m = classes.tiles_until(classes.count - 1);
     for (uint32_t i = 0; i < classes.count; ++i) {
       const ConvClass& of = classes.classes[i];
@@ -51,7 +51,7 @@ inline GemmTiles gemm_tiles(const GemmConfig& config, const GemmSizes& sizes,
       if (of.depth > 0) tiles.cut += of.tiles * tiles.n;
     }
   }
-  switch (config.grouping) {
+  switch (config.schedule.grouping) {
     case Grouping::m:
       tiles.total = uint64_t(most(sizes.m, step_m)) * tiles.n;
       break;
@@ -59,7 +59,7 @@ inline GemmTiles gemm_tiles(const GemmConfig& config, const GemmSizes& sizes,
       tiles.total = uint64_t(most(sizes.n, step_n)) * tiles.m;
       break;
     case Grouping::k:
-      tiles.line = uint64_t(most(sizes.k, config.tile_k)) * tiles.m * tiles.n;
+      tiles.line = uint64_t(most(sizes.k, config.tile.k)) * tiles.m * tiles.n;
       [[fallthrough]];
     default:
       tiles.total = uint64_t(tiles.m) * tiles.n * sizes.batch;
@@ -69,12 +69,12 @@ inline GemmTiles gemm_tiles(const GemmConfig& config, const GemmSizes& sizes,
 
 /// True if CTAs wait for others of the launch, so that all of them have to be resident at once.
 inline bool ctas_wait(const GemmConfig& config) {
-  return ctas_wait(config.split);
+  return ctas_wait(config.schedule.split);
 }
 
 /// True if slices meet in memory: those of a cluster meet in its own.
 inline bool needs_workspace(const GemmConfig& config) {
-  return config.split != SplitKMode::none && config.split != SplitKMode::cluster;
+  return config.schedule.split != SplitKMode::none && config.schedule.split != SplitKMode::cluster;
 }
 
 /// Nothing, if there are no tiles.
@@ -93,7 +93,7 @@ inline constexpr uint64_t kMostCutTiles = 1024;
 /// than 31 bits count. `slices`: as for gemm_grid.
 inline bool is_countable(const GemmConfig& config, const GemmTiles& tiles, uint32_t slices) {
   constexpr uint64_t kMost = INT32_MAX;
-  const bool stream = config.split == SplitKMode::stream_k;
+  const bool stream = config.schedule.split == SplitKMode::stream_k;
   const uint64_t blocks_of_tile = uint64_t(sharers(config)) * (stream ? 1 : std::max(slices, 1u));
   if (tiles.total > kMost / blocks_of_tile) return false;
   const uint64_t line =
@@ -107,34 +107,34 @@ inline GemmGrid gemm_grid(const GemmConfig& config, const GemmTiles& tiles, uint
                           uint32_t num_sms) {
   const uint32_t total = uint32_t(tiles.total), sharing = sharers(config);
   const uint32_t resident = std::max(num_sms / sharing, 1u);
-  const bool stream = config.split == SplitKMode::stream_k;
-  const bool classes = config.grouping == Grouping::classes;
-  const uint32_t units = stream ? total : total * (slices / config.cluster_k);
+  const bool stream = config.schedule.split == SplitKMode::stream_k;
+  const bool classes = config.schedule.grouping == Grouping::classes;
+  const uint32_t units = stream ? total : total * (slices / config.cluster.k);
 
   GemmGrid grid;
   if (total == 0) return grid;
   ScheduleShape& s = grid.schedule;
-  s.mode = config.split;
-  s.grouping = config.grouping;
+  s.mode = config.schedule.split;
+  s.grouping = config.schedule.grouping;
   s.tiles_m = tiles.m;
   s.tiles_n = tiles.n;
   s.batches = tiles.batches;
   s.k_blocks = tiles.k_blocks;
   if (classes) s.line = uint32_t(tiles.line);
   s.slices = stream ? 1 : slices;
-  s.slices_per_cluster = config.cluster_k;
+  s.slices_per_cluster = config.cluster.k;
 
   // Persistent clusters.
-  if (config.cluster_k > 1) {
+  if (config.cluster.k > 1) {
     s.clusters = units;  // one work tile each
   } else if (stream) {
     const uint64_t wanted = slices > 1 ? tiles.total * slices : resident;
     const uint64_t pieces = classes ? tiles.line : tiles.total * std::max(tiles.k_blocks, 1u);
     s.clusters = std::max(uint32_t(std::min<uint64_t>({resident, wanted, pieces})), 1u);
     s.stream_tiles = classes ? tiles.cut : stream_tiles(total, s.clusters);
-  } else if (config.family == KernelFamily::sm90 || config.split != SplitKMode::none) {
+  } else if (config.family == KernelFamily::sm90 || config.schedule.split != SplitKMode::none) {
     s.clusters = std::min(units, resident);
-  } else if (config.grouping != Grouping::none) {
+  } else if (config.schedule.grouping != Grouping::none) {
     s.clusters = std::min(units, 2 * resident);
   } else {
     s.clusters = units;  // one tile per CTA, dealt by the hardware
@@ -143,19 +143,19 @@ inline GemmGrid gemm_grid(const GemmConfig& config, const GemmTiles& tiles, uint
 
   // Bands that make a wave of CTAs touch as few bytes of the operands as possible: `width` columns
   // of tiles and wave / width rows.
-  const double step_m = config.tile_m * config.multicast_m;
-  const double step_n = output_columns(config) * config.multicast_n;
+  const double step_m = config.tile.m * config.cluster.multicast_m;
+  const double step_n = output_columns(config) * config.cluster.multicast_n;
   s.band_width = std::max(1u, uint32_t(std::lround(std::sqrt(s.clusters * step_m / step_n))));
 
-  const size_t tile_bytes = size_t(config.tile_m) * config.tile_n * sizeof(float);
+  const size_t tile_bytes = size_t(config.tile.m) * config.tile.n * sizeof(float);
   const size_t all_tiles = size_t(total) * sharing;
-  if (config.split == SplitKMode::serial) {
+  if (config.schedule.split == SplitKMode::serial) {
     grid.counter_bytes = all_tiles * sizeof(uint32_t);
     grid.partial_bytes = all_tiles * tile_bytes;
-  } else if (config.split == SplitKMode::parallel) {
-    grid.counter_bytes = all_tiles * (config.cluster_k > 1 ? config.cluster_k * sizeof(uint32_t)
+  } else if (config.schedule.split == SplitKMode::parallel) {
+    grid.counter_bytes = all_tiles * (config.cluster.k > 1 ? config.cluster.k * sizeof(uint32_t)
                                                            : sizeof(FixupWord));
-    grid.partial_bytes = all_tiles * tile_bytes * (slices / config.cluster_k);
+    grid.partial_bytes = all_tiles * tile_bytes * (slices / config.cluster.k);
   } else if (stream) {
     grid.counter_bytes = grid.blocks * sizeof(uint32_t);
     grid.partial_bytes = 2 * grid.blocks * tile_bytes;  // the end of one tile, the start of another

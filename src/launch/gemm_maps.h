@@ -43,32 +43,34 @@ inline TensorMapShape ragged(TensorMapShape map) {
 }  // namespace detail
 
 inline TensorMapShape map_of_a(const GemmConfig& c, const GemmParams& p, uint32_t batch) {
-  const bool by_k = c.a_major == Major::k;
+  const bool by_k = c.operands.a_major == Major::k;
   const uint32_t m = p.epilogue.m;
-  const TensorMapShape map = detail::matrix_map(
-      "a", c.a, by_k ? p.k : m, by_k ? m : p.k, p.a.stride, p.a.batch_stride, batch,
-      atom_elements(c.a), box_rows(c.a_major, c.tile_m, c.tile_k, c.multicast_n));
-  return loads_ragged(c.grouping, c.a_major) ? detail::ragged(map) : map;
+  const TensorMapShape map =
+      detail::matrix_map("a", c.operands.a, by_k ? p.k : m, by_k ? m : p.k, p.a.stride,
+                         p.a.batch_stride, batch, atom_elements(c.operands.a),
+                         box_rows(c.operands.a_major, c.tile.m, c.tile.k, c.cluster.multicast_n));
+  return loads_ragged(c.schedule.grouping, c.operands.a_major) ? detail::ragged(map) : map;
 }
 
 inline TensorMapShape map_of_b(const GemmConfig& c, const GemmParams& p, uint32_t batch) {
-  const bool by_k = c.b_major == Major::k;
+  const bool by_k = c.operands.b_major == Major::k;
   const uint32_t pieces = gated(c) ? 2 : 1;
   const uint32_t n = p.epilogue.n * pieces;
   const TensorMapShape map = detail::matrix_map(
-      "b", c.b, by_k ? p.k : n, by_k ? n : p.k, p.b.stride, p.b.batch_stride, batch,
-      atom_elements(c.a), box_rows(c.b_major, c.tile_n, c.tile_k, c.multicast_m, pieces));
-  return loads_ragged(c.grouping, c.b_major) ? detail::ragged(map) : map;
+      "b", c.operands.b, by_k ? p.k : n, by_k ? n : p.k, p.b.stride, p.b.batch_stride, batch,
+      atom_elements(c.operands.a),
+      box_rows(c.operands.b_major, c.tile.n, c.tile.k, c.cluster.multicast_m, pieces));
+  return loads_ragged(c.schedule.grouping, c.operands.b_major) ? detail::ragged(map) : map;
 }
 
 inline TensorMapShape map_of_d(const GemmConfig& c, const GemmParams& p, uint32_t batch) {
   const EpilogueParams& e = p.epilogue;
-  const bool by_row = c.d_order == Order::row;
+  const bool by_row = c.epilogue.order == Order::row;
   const uint32_t columns = store_box_columns(c);
   const TensorMapShape map =
-      detail::matrix_map("d", c.d, by_row ? e.n : e.m, by_row ? e.m : e.n, e.d_stride,
+      detail::matrix_map("d", c.epilogue.d, by_row ? e.n : e.m, by_row ? e.m : e.n, e.d_stride,
                          e.d_batch_stride, batch, by_row ? columns : 64, by_row ? 64 : columns);
-  return stores_ragged(c.grouping, c.d_order) ? detail::ragged(map) : map;
+  return stores_ragged(c.schedule.grouping, c.epilogue.order) ? detail::ragged(map) : map;
 }
 
 /// Calls `visit(map, data, shape)` for the maps of A, B and D, as far as the kernel has them: where

@@ -22,8 +22,9 @@ inline bool fits_maps(const GemmConfig& c, const GemmProblem& p) {
 /// Rows of B that lie between a gate's columns and those that it multiplies begin where the kernel
 /// may load: in bytes of `load_bytes`.
 inline bool gates_are_aligned(const GemmConfig& c, const GemmProblem& p) {
-  const bool apart = gated(c) && c.family == KernelFamily::portable && c.b_major == Major::mn;
-  return !apart || p.n * size_of(c.b) % c.load_bytes_b == 0;
+  const bool apart =
+      gated(c) && c.family == KernelFamily::portable && c.operands.b_major == Major::mn;
+  return !apart || p.n * size_of(c.operands.b) % c.operands.load_bytes_b == 0;
 }
 
 /// What is wrong with the factors of an int32 D, and the remedy; empty if nothing is.

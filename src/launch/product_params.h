@@ -12,8 +12,10 @@ inline void set_problem(const GemmConfig& c, const GemmProblem& p, GemmParams& p
   const auto strided = [](Major major, int64_t k, int64_t other) {
     return major == Major::k ? other : k;
   };
-  params.a = {nullptr, strided(c.a_major, p.a.stride_col, p.a.stride_row), p.a.stride_batch};
-  params.b = {nullptr, strided(c.b_major, p.b.stride_row, p.b.stride_col), p.b.stride_batch};
+  params.a = {nullptr, strided(c.operands.a_major, p.a.stride_col, p.a.stride_row),
+              p.a.stride_batch};
+  params.b = {nullptr, strided(c.operands.b_major, p.b.stride_row, p.b.stride_col),
+              p.b.stride_batch};
   params.k = uint32_t(p.k);
   params.batched_a = p.batch > 1 && p.a.stride_batch != 0;
   params.batched_b = p.batch > 1 && p.b.stride_batch != 0;
@@ -21,7 +23,7 @@ inline void set_problem(const GemmConfig& c, const GemmProblem& p, GemmParams& p
   params.scales_b = {nullptr, p.scale_b.stride_row, p.scale_b.stride_k, p.scale_b.stride_batch};
   params.groups = group_params(p);
   EpilogueParams& e = params.epilogue;
-  const bool row = c.d_order == Order::row;
+  const bool row = c.epilogue.order == Order::row;
   e.m = uint32_t(p.m);
   e.n = uint32_t(p.n);
   e.d_stride = row ? p.d.stride_row : p.d.stride_col;

@@ -99,35 +99,37 @@ uint32_t output_alignment(const MatrixLayout& layout, Order order, const GemmPro
 /// Whether a Hopper consumer keeps everything in registers. Where it does not, the compiler said so:
 /// CI compiles every configuration and fails on a spill.
 bool registers_suffice(const GemmConfig& c) {
-  if (c.promote && promotion_registers(c, 1) > spare_registers(c)) return false;
-  const bool by_block = c.scaling == Scaling::block;
+  if (c.scales.promote && promotion_registers(c, 1) > spare_registers(c)) return false;
+  const bool by_block = c.epilogue.scaling == Scaling::block;
   // Two waves of accumulators leave nothing for an error function beside C.
-  const bool two_waves = c.tile_m / (math_threads(c) / 128) > 64;
-  if (two_waves && c.has_c && c.activation == Activation::gelu_erf) return false;
+  const bool two_waves = c.tile.m / (math_threads(c) / 128) > 64;
+  if (two_waves && c.epilogue.has_c && c.epilogue.activation == Activation::gelu_erf) return false;
   // Nor does a part of 96 sums with scales of its own for a walk through groups of rows.
-  const bool ragged = c.grouping == Grouping::m || c.grouping == Grouping::n;
-  if (ragged && by_block && c.tile_n > 176) return false;
+  const bool ragged = c.schedule.grouping == Grouping::m || c.schedule.grouping == Grouping::n;
+  if (ragged && by_block && c.tile.n > 176) return false;
   // Nor do 128 accumulators and a walk through groups of K for C, or for shares of slices.
-  const bool joins = c.split == SplitKMode::serial || c.split == SplitKMode::parallel;
-  const bool crowded = c.grouping == Grouping::k && accumulators_per_thread(c) >= 128;
-  return !crowded || !(joins || (c.has_c && sharers(c) > 1));
+  const bool joins =
+      c.schedule.split == SplitKMode::serial || c.schedule.split == SplitKMode::parallel;
+  const bool crowded = c.schedule.grouping == Grouping::k && accumulators_per_thread(c) >= 128;
+  return !crowded || !(joins || (c.epilogue.has_c && sharers(c) > 1));
 }
 
 /// Fills the parts of the configuration that the tile's shape decides; false if the kernel has no
 /// such tile.
 bool shape_tile(const Spec& s, const GemmProblem& p, const ConvGeometry& geometry, const Operand& a,
                 const Operand& b, const DeviceInfo& device, GemmConfig& c) {
-  const uint32_t atom = atom_elements(c.a);
-  c.tile_m = s.tile_m;
-  c.tile_n = s.tile_n;
-  c.tile_k = atom;
+  const uint32_t atom = atom_elements(c.operands.a);
+  c.tile.m = s.tile_m;
+  c.tile.n = s.tile_n;
+  c.tile.k = atom;
   // Scales are looked up from a tile's first row on.
-  if (c.scaling == Scaling::block && s.tile_m % c.scale_rows_a != 0 &&
-      c.scale_rows_a % s.tile_m != 0)
+  if (c.epilogue.scaling == Scaling::block && s.tile_m % c.scales.rows_a != 0 &&
+      c.scales.rows_a % s.tile_m != 0)
     return false;
   // What a tile has of B lies in one place, or, under a gate, in two.
   const uint32_t piece = output_columns(c);
-  if (gated(c) && (s.transposed || c.cluster_k > 1 || c.scaling == Scaling::block || piece % 16))
+  if (gated(c) &&
+      (s.transposed || c.cluster.k > 1 || c.epilogue.scaling == Scaling::block || piece % 16))
     return false;
   // An operand that is contiguous along M or N comes in strips of one swizzle atom, dealt whole to
   // multicast partners.
@@ -135,72 +137,76 @@ bool shape_tile(const Spec& s, const GemmProblem& p, const ConvGeometry& geometr
   if (a.major == Major::mn && s.tile_m % (atom * s.multicast_n) != 0) return false;
   if (s.family == KernelFamily::portable) {
     // mma.sync has 8-bit floats since sm_89.
-    if (is_fp8(c.a) && device.compute_capability < 89) return false;
+    if (is_fp8(c.operands.a) && device.compute_capability < 89) return false;
     // A gate and its up meet in one warp.
-    c.warps_n = gated(c) ? 1 : s.tile_m == 64 || s.tile_n == 64 ? 2 : 4;
-    c.warps_m = (s.tile_m == 64 ? 4 : 8) / c.warps_n;
-    c.store_by_tma = false;
-    c.load_bytes_a = a.load_bytes;
-    c.load_bytes_b = b.load_bytes;
-    c.multicast_m = s.multicast_m;
-    c.multicast_n = s.multicast_n;
-    if (c.conv != Conv::none && !shape_conv(p, geometry, c)) return false;
+    c.warps.n = gated(c) ? 1 : s.tile_m == 64 || s.tile_n == 64 ? 2 : 4;
+    c.warps.m = (s.tile_m == 64 ? 4 : 8) / c.warps.n;
+    c.store.by_tma = false;
+    c.operands.load_bytes_a = a.load_bytes;
+    c.operands.load_bytes_b = b.load_bytes;
+    c.cluster.multicast_m = s.multicast_m;
+    c.cluster.multicast_n = s.multicast_n;
+    if (c.conv.kind != Conv::none && !shape_conv(p, geometry, c)) return false;
     // Gathered pieces come late: more of them are kept on their way.
-    const uint32_t most = c.conv == Conv::none ? 3 : 5;
+    const uint32_t most = c.conv.kind == Conv::none ? 3 : 5;
     c = with_stages(c, most, uint32_t(device.shared_memory_per_block));
-    return c.stages >= kLeastStages && sharers(c) == 1 && !s.pingpong;
+    return c.tile.stages >= kLeastStages && sharers(c) == 1 && !s.pingpong;
   }
 
-  c.pingpong = s.pingpong;
-  c.consumers = s.tile_m == 192 ? 3 : s.pingpong || s.tile_m >= 128 ? 2 : 1;
-  if (c.consumers == 3 && !c.promote) return false;  // others keep more sums in each thread
-  c.multicast_m = s.multicast_m;
-  c.multicast_n = s.multicast_n;
+  c.warps.pingpong = s.pingpong;
+  c.warps.consumers = s.tile_m == 192 ? 3 : s.pingpong || s.tile_m >= 128 ? 2 : 1;
+  if (c.warps.consumers == 3 && !c.scales.promote)
+    return false;  // others keep more sums in each thread
+  c.cluster.multicast_m = s.multicast_m;
+  c.cluster.multicast_n = s.multicast_n;
   if (device.compute_capability / 10 != 9) return false;
   if (a.load_bytes < 16 || b.load_bytes < 16) {
     // Threads put together what they gather of 16-bit elements, and fprop's filters beside it.
-    const bool threads_do =
-        c.gather && !c.fuses_classes && size_of(c.a) == 2 && s.tile_m <= 128 && s.tile_n <= 128;
+    const bool threads_do = c.conv.gather && !c.conv.fuses_classes && size_of(c.operands.a) == 2 &&
+                            s.tile_m <= 128 && s.tile_n <= 128;
     if (!threads_do || (gathers_b(c) && a.load_bytes < 16) ||
-        (c.conv == Conv::dgrad && b.load_bytes < 16))
+        (c.conv.kind == Conv::dgrad && b.load_bytes < 16))
       return false;
-    const bool both = c.conv == Conv::fprop;
-    c.load_bytes_a = both ? std::min(a.load_bytes, b.load_bytes) : a.load_bytes;
-    c.load_bytes_b = both ? c.load_bytes_a : b.load_bytes;
+    const bool both = c.conv.kind == Conv::fprop;
+    c.operands.load_bytes_a = both ? std::min(a.load_bytes, b.load_bytes) : a.load_bytes;
+    c.operands.load_bytes_b = both ? c.operands.load_bytes_a : b.load_bytes;
   }
   // WGMMA reads only 16-bit elements across their contiguous dimension.
-  if (size_of(c.a) != 2 && (a.major == Major::mn || b.major == Major::mn)) return false;
+  if (size_of(c.operands.a) != 2 && (a.major == Major::mn || b.major == Major::mn)) return false;
   if (!fits_maps(c, p)) return false;
-  if (c.pingpong && c.split != SplitKMode::none) return false;
+  if (c.warps.pingpong && c.schedule.split != SplitKMode::none) return false;
   if (!registers_suffice(c)) return false;
   // With one warpgroup multiplying, nothing covers the additions of columns scaled singly.
-  if (c.pingpong && c.scaling == Scaling::block && c.scale_rows_b == 1) return false;
+  if (c.warps.pingpong && c.epilogue.scaling == Scaling::block && c.scales.rows_b == 1)
+    return false;
   // A K-major operand's share of a multicast must be whole groups of 8 rows, so that the swizzle
   // fits together.
   if (b.major == Major::k && piece % (8 * s.multicast_m) != 0) return false;
   // Small stages are merged: half the barriers for the same bytes. Promotion wants one k block
   // each.
   const bool one_tap =
-      c.gather ? false : !gathers_a(c) || gathered_channels(geometry) % (2 * atom) == 0;
-  if (!c.promote && (s.tile_m + s.tile_n) * 128 < 16384 * 5 / 4 && p.k > int64_t(atom) && one_tap)
-    c.tile_k = 2 * atom;
-  if (c.conv != Conv::none && !shape_conv(p, geometry, c)) return false;
+      c.conv.gather ? false : !gathers_a(c) || gathered_channels(geometry) % (2 * atom) == 0;
+  if (!c.scales.promote && (s.tile_m + s.tile_n) * 128 < 16384 * 5 / 4 && p.k > int64_t(atom) &&
+      one_tap)
+    c.tile.k = 2 * atom;
+  if (c.conv.kind != Conv::none && !shape_conv(p, geometry, c)) return false;
   // Joins that end in a part of the tile per CTA store it directly.
-  const bool whole_tiles = c.cluster_k == 1 && c.split != SplitKMode::parallel;
-  const bool clipped_stores = c.grouping == Grouping::none || c.grouping == Grouping::k ||
-                              (c.grouping == Grouping::classes && p.batch == 1) ||
-                              stores_ragged(c.grouping, c.d_order);
-  c.store_by_tma = whole_tiles && clipped_stores && !c.fuses_classes && store_by_tma_fits(c) &&
-                   output_alignment(p.d, c.d_order, p) == 16;
+  const bool whole_tiles = c.cluster.k == 1 && c.schedule.split != SplitKMode::parallel;
+  const bool clipped_stores = c.schedule.grouping == Grouping::none ||
+                              c.schedule.grouping == Grouping::k ||
+                              (c.schedule.grouping == Grouping::classes && p.batch == 1) ||
+                              stores_ragged(c.schedule.grouping, c.epilogue.order);
+  c.store.by_tma = whole_tiles && clipped_stores && !c.conv.fuses_classes && store_by_tma_fits(c) &&
+                   output_alignment(p.d, c.epilogue.order, p) == 16;
   c = with_stages(c, kMostStages, uint32_t(device.shared_memory_per_block));
   // What is left goes to D: with room for all of a warpgroup's chunks, none waits for another.
-  while (c.store_by_tma && c.store_chunks < store_chunks_of_tile(c)) {
+  while (c.store.by_tma && c.store.chunks < store_chunks_of_tile(c)) {
     GemmConfig roomier = c;
-    ++roomier.store_chunks;
+    ++roomier.store.chunks;
     if (smem_plan(roomier).bytes > uint32_t(device.shared_memory_per_block)) break;
     c = roomier;
   }
-  return c.stages >= kLeastStages;
+  return c.tile.stages >= kLeastStages;
 }
 
 /// Steps of `step` elements that cover all groups of a dimension of `total` elements, as far as the
@@ -216,7 +222,7 @@ void expect(const GemmTiles& tiles, Choice& choice) {
   const GemmProblem& p = choice.problem;
   const GemmConfig& c = choice.config;
   choice.tiles = double(tiles.total);
-  switch (c.grouping) {
+  switch (c.schedule.grouping) {
     case Grouping::m:
       choice.tiles = expected_steps(p.m, p.batch, group_step(c)) * tiles.n;
       break;
@@ -225,7 +231,7 @@ void expect(const GemmTiles& tiles, Choice& choice) {
       break;
     case Grouping::k:
       choice.schedule.k_blocks = uint32_t(
-          std::max(std::lround(expected_steps(p.k, p.batch, c.tile_k) / double(p.batch)), 1l));
+          std::max(std::lround(expected_steps(p.k, p.batch, c.tile.k) / double(p.batch)), 1l));
       break;
     case Grouping::classes:
       choice.schedule.k_blocks = uint32_t(ceil_div<uint64_t>(tiles.line, tiles.total / p.batch));
@@ -263,44 +269,47 @@ std::optional<Choice> make_choice(const GemmProblem& problem, const DeviceInfo& 
 
   GemmConfig& c = choice.config;
   c.family = spec.family;
-  c.a = p.a.dtype;
-  c.b = p.b.dtype;
-  c.d = p.d.dtype;
-  c.precision = p.precision;
-  c.has_c = p.has_c;
-  c.c = p.has_c ? p.c.dtype : c.d;  // one kernel for all problems that do not read C (or the bias)
-  c.bias = p.bias;
-  c.bias_dtype = p.bias == Bias::none ? c.d : p.bias_dtype;
-  c.activation = p.activation;
-  c.a_major = a.major;
-  c.b_major = b.major;
-  c.d_order = output_order(p).value_or(Order::row);
-  c.scaling = p.scale_a.kind;
-  c.scale_rows_a = c.scaling == Scaling::block ? p.scale_a.rows : 1;
-  c.scale_rows_b = c.scaling == Scaling::block ? p.scale_b.rows : 1;
-  c.promote = c.scaling == Scaling::block || (is_fp8(c.a) && !p.fast_accumulation);
-  c.conv = p.conv.kind;
-  c.fuses_classes = spec.fuses_classes;
-  c.gather = spec.gather;
-  c.batches_taps = batches_taps(problem, spec);
-  c.grouping = p.groups.dimension;
-  c.group_capacity =
-      c.grouping == Grouping::none ? 0 : std::bit_ceil(std::max(uint32_t(p.batch), 16u));
-  c.has_zero = p.has_zero;
-  c.has_scale_d = p.has_scale_d;
-  c.has_amax = p.has_amax;
-  c.split = spec.split;
+  c.operands.a = p.a.dtype;
+  c.operands.b = p.b.dtype;
+  c.epilogue.d = p.d.dtype;
+  c.operands.precision = p.precision;
+  c.epilogue.has_c = p.has_c;
+  c.epilogue.c =
+      p.has_c ? p.c.dtype
+              : c.epilogue.d;  // one kernel for all problems that do not read C (or the bias)
+  c.epilogue.bias = p.bias;
+  c.epilogue.bias_dtype = p.bias == Bias::none ? c.epilogue.d : p.bias_dtype;
+  c.epilogue.activation = p.activation;
+  c.operands.a_major = a.major;
+  c.operands.b_major = b.major;
+  c.epilogue.order = output_order(p).value_or(Order::row);
+  c.epilogue.scaling = p.scale_a.kind;
+  c.scales.rows_a = c.epilogue.scaling == Scaling::block ? p.scale_a.rows : 1;
+  c.scales.rows_b = c.epilogue.scaling == Scaling::block ? p.scale_b.rows : 1;
+  c.scales.promote =
+      c.epilogue.scaling == Scaling::block || (is_fp8(c.operands.a) && !p.fast_accumulation);
+  c.conv.kind = p.conv.kind;
+  c.conv.fuses_classes = spec.fuses_classes;
+  c.conv.gather = spec.gather;
+  c.conv.batches_taps = batches_taps(problem, spec);
+  c.schedule.grouping = p.groups.dimension;
+  c.schedule.group_capacity =
+      c.schedule.grouping == Grouping::none ? 0 : std::bit_ceil(std::max(uint32_t(p.batch), 16u));
+  c.epilogue.has_zero = p.has_zero;
+  c.epilogue.has_scale_d = p.has_scale_d;
+  c.epilogue.has_amax = p.has_amax;
+  c.schedule.split = spec.split;
   // Slices: at least one K block each, and whole clusters of them.
   const auto reduce_slices = [&](uint32_t k_blocks) {
-    const bool sliced = is_sliced(c.split);
+    const bool sliced = is_sliced(c.schedule.split);
     uint32_t slices = sliced ? std::min(std::max(spec.slices, 1u), std::max(k_blocks, 1u)) : 1;
-    c.cluster_k = c.split == SplitKMode::cluster    ? slices
-                  : c.split == SplitKMode::parallel ? spec.cluster_k
-                                                    : 1;
-    slices -= slices % c.cluster_k;
+    c.cluster.k = c.schedule.split == SplitKMode::cluster    ? slices
+                  : c.schedule.split == SplitKMode::parallel ? spec.cluster_k
+                                                             : 1;
+    slices -= slices % c.cluster.k;
     if (sliced && slices <= 1) {  // nothing to join
-      choice.spec.split = c.split = SplitKMode::none;
-      c.cluster_k = 1;
+      choice.spec.split = c.schedule.split = SplitKMode::none;
+      c.cluster.k = 1;
       slices = 1;
     }
     return slices;
@@ -314,19 +323,19 @@ std::optional<Choice> make_choice(const GemmProblem& problem, const DeviceInfo& 
     slices = reduce_slices(tiles.k_blocks);
     if (!shape_tile(spec, p, choice.geometry, a, b, device, c)) return std::nullopt;
   }
-  if (c.cluster_k > 1 &&
+  if (c.cluster.k > 1 &&
       (device.compute_capability / 10 != 9 || cluster_size(c) > kMostClusterBlocks))
     return std::nullopt;
-  if (c.split == SplitKMode::cluster && sharers(c) > 1) return std::nullopt;
+  if (c.schedule.split == SplitKMode::cluster && sharers(c) > 1) return std::nullopt;
   // Any two CTAs find a pair of SMs, but how many larger clusters fit differs from
   // chip to chip.
-  if (sharers(c) > 2 && c.cluster_k == 1) return std::nullopt;
-  const bool streamed = c.split == SplitKMode::stream_k;
-  if (streamed && c.grouping == Grouping::classes && p.batch > 1) return std::nullopt;
+  if (sharers(c) > 2 && c.cluster.k == 1) return std::nullopt;
+  const bool streamed = c.schedule.split == SplitKMode::stream_k;
+  if (streamed && c.schedule.grouping == Grouping::classes && p.batch > 1) return std::nullopt;
   if (!is_countable(c, tiles, slices)) return std::nullopt;
 
   choice.spec.slices = streamed ? spec.slices : slices;
-  choice.spec.cluster_k = c.split == SplitKMode::parallel ? c.cluster_k : 1;
+  choice.spec.cluster_k = c.schedule.split == SplitKMode::parallel ? c.cluster.k : 1;
   const GemmGrid grid = gemm_grid(c, tiles, choice.spec.slices, uint32_t(device.num_sms));
   choice.schedule = grid.schedule;
   choice.blocks = grid.blocks;

@@ -28,23 +28,23 @@ bool groups_adjoin(const GemmProblem& p) {
 
 std::optional<GemmProblem> conv_view(const GemmProblem& problem, const Spec& spec) {
   const GemmConfig kernel{.family = spec.family,
-                          .conv = problem.conv.kind,
-                          .fuses_classes = spec.fuses_classes,
-                          .gather = spec.gather,
-                          .batches_taps = batches_taps(problem, spec)};
+                          .conv = {.kind = problem.conv.kind,
+                                   .fuses_classes = spec.fuses_classes,
+                                   .gather = spec.gather,
+                                   .batches_taps = batches_taps(problem, spec)}};
   const ConvGeometry geometry = conv_geometry(problem.conv, problem.batch);
   ConvClasses fused;
-  if (kernel.fuses_classes) {
-    const bool possible = kernel.conv == Conv::dgrad && problem.batch == 1 && problem.m > 0 &&
-                          kernel.gather == (kernel.family == KernelFamily::sm90);
+  if (kernel.conv.fuses_classes) {
+    const bool possible = kernel.conv.kind == Conv::dgrad && problem.batch == 1 && problem.m > 0 &&
+                          kernel.conv.gather == (kernel.family == KernelFamily::sm90);
     if (possible) fused = find_classes(geometry, true);
     if (fused.list.empty() || fused.columns.residues.size == 1) return std::nullopt;
-  } else if (kernel.gather && kernel.family != KernelFamily::sm90) {
+  } else if (kernel.conv.gather && kernel.family != KernelFamily::sm90) {
     return std::nullopt;
   }
-  if (kernel.gather && spec.multicast_m * spec.multicast_n > 1) return std::nullopt;
+  if (kernel.conv.gather && spec.multicast_m * spec.multicast_n > 1) return std::nullopt;
   if (gathers_by_map(kernel) && problem.batch > 1 && !groups_adjoin(problem)) return std::nullopt;
-  if (kernel.batches_taps && problem.batch != 1) return std::nullopt;
+  if (kernel.conv.batches_taps && problem.batch != 1) return std::nullopt;
   return conv_view(problem, kernel, geometry, fused);
 }
 
@@ -63,21 +63,21 @@ uint32_t line_alignment(const ConvLayout& conv, const MatrixLayout& layout, bool
 
 bool shape_conv(const GemmProblem& problem, const ConvGeometry& geometry, GemmConfig& config) {
   const ConvLayout& conv = problem.conv;
-  config.conv_axes = conv.axes[0] != ConvAxis{} ? 3 : 2;
+  config.conv.axes = conv.axes[0] != ConvAxis{} ? 3 : 2;
   // `automatic` is fast in both: nowhere was another way more than noise ahead (the suite `division`,
   // docs/strided-dgrad.md).
-  config.fast_load = conv.division != Division::plain && conv.division != Division::fast_store;
-  config.fast_store = conv.division != Division::plain && conv.division != Division::fast_load;
-  const ConvClasses classes = find_classes(geometry, config.fuses_classes);
+  config.conv.fast_load = conv.division != Division::plain && conv.division != Division::fast_store;
+  config.conv.fast_store = conv.division != Division::plain && conv.division != Division::fast_load;
+  const ConvClasses classes = find_classes(geometry, config.conv.fuses_classes);
   const bool walk = needs_class_walk(classes);
-  if (walk && config.fuses_classes) return false;
-  config.grouping = walk ? Grouping::classes : Grouping::none;
-  config.class_capacity = std::bit_ceil(std::max(uint32_t(classes.list.size()), 1u));
+  if (walk && config.conv.fuses_classes) return false;
+  config.schedule.grouping = walk ? Grouping::classes : Grouping::none;
+  config.conv.class_capacity = std::bit_ceil(std::max(uint32_t(classes.list.size()), 1u));
   if (config.family == KernelFamily::portable) return true;
   const bool whole_blocks = geometry.groups == 1 || !gathers_a(config) || flattens_taps(config) ||
-                            gathered_channels(geometry) % config.tile_k == 0;
+                            gathered_channels(geometry) % config.tile.k == 0;
   const int64_t pixel_stride = gathers_a(config) ? problem.a.stride_row : problem.b.stride_row;
-  return whole_blocks && config.class_capacity <= kMostMappedClasses &&
+  return whole_blocks && config.conv.class_capacity <= kMostMappedClasses &&
          serves(config, geometry, classes) && reaches_image(config, geometry, pixel_stride);
 }
 

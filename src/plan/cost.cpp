@@ -77,55 +77,57 @@ double flops_per_clock(DType type, Precision precision) {
 /// Clocks in which a CTA of the portable kernel multiplies one k block.
 double portable_clocks(const GemmConfig& c, Precision precision) {
   const double overhead = precision == Precision::ieee ? kIeeeOverhead : kPortableOverhead;
-  const double flops = 2.0 * c.tile_m * c.tile_n * c.tile_k;
-  return overhead * flops / flops_per_clock(c.a, precision);
+  const double flops = 2.0 * c.tile.m * c.tile.n * c.tile.k;
+  return overhead * flops / flops_per_clock(c.operands.a, precision);
 }
 
 /// Clocks in which one CTA multiplies one k block.
 double multiply_clocks(const GemmConfig& c) {
-  if (c.family == KernelFamily::portable) return portable_clocks(c, c.precision);
+  if (c.family == KernelFamily::portable) return portable_clocks(c, c.operands.precision);
   // An instruction of 64 x N x 32 bytes takes N / 2 clocks, or as long as its operands take through
   // shared memory (128 bytes a clock): 16 clocks for A, N / 4 for B.
-  const double instruction = std::max(c.tile_n / 2.0, 16 + c.tile_n / 4.0);
-  const double waves = c.tile_m / 64.0;
-  const double multiply = waves * (c.tile_k * size_of(c.a) / 32.0) * instruction;
-  const bool singly = c.scaling == Scaling::block && c.scale_rows_b == 1;
-  const bool exposed = c.consumers < 3 && c.tile_m == 64 * c.consumers && !promotes_two_parts(c);
-  const double promote_clocks = c.pingpong ? kPromoteAloneClocks
-                                : singly   ? kPromoteSinglyClocks
-                                : exposed  ? kPromoteExposedClocks
-                                           : kPromoteClocks;
-  const double promote = c.promote ? waves * c.tile_n / 2.0 * promote_clocks : 0;
-  const bool smooth = (c.conv != Conv::none || c.grouping != Grouping::none) &&
-                      c.a_major == Major::k &&
-                      (c.b_major == Major::k || c.grouping == Grouping::classes);
-  const double overhead =
-      c.pingpong && !c.promote && waves > 1 && smooth ? kPingpongOverhead : kMultiplyOverhead;
+  const double instruction = std::max(c.tile.n / 2.0, 16 + c.tile.n / 4.0);
+  const double waves = c.tile.m / 64.0;
+  const double multiply = waves * (c.tile.k * size_of(c.operands.a) / 32.0) * instruction;
+  const bool singly = c.epilogue.scaling == Scaling::block && c.scales.rows_b == 1;
+  const bool exposed =
+      c.warps.consumers < 3 && c.tile.m == 64 * c.warps.consumers && !promotes_two_parts(c);
+  const double promote_clocks = c.warps.pingpong ? kPromoteAloneClocks
+                                : singly         ? kPromoteSinglyClocks
+                                : exposed        ? kPromoteExposedClocks
+                                                 : kPromoteClocks;
+  const double promote = c.scales.promote ? waves * c.tile.n / 2.0 * promote_clocks : 0;
+  const bool smooth = (c.conv.kind != Conv::none || c.schedule.grouping != Grouping::none) &&
+                      c.operands.a_major == Major::k &&
+                      (c.operands.b_major == Major::k || c.schedule.grouping == Grouping::classes);
+  const double overhead = c.warps.pingpong && !c.scales.promote && waves > 1 && smooth
+                              ? kPingpongOverhead
+                              : kMultiplyOverhead;
   return kBlockClocks + multiply * overhead + promote;
 }
 
 /// Clocks in which one CTA fetches one k block of a convolution.
 double gather_clocks(const GemmConfig& c, const GemmProblem& p) {
   const double pixels =
-      gathers_a(c) ? c.tile_m : c.tile_k * (double(c.tile_n) / atom_elements(c.a));
-  const double boxes = gathers_a(c) ? double(c.tile_k) / atom_elements(c.a) : 1;
-  if (c.family == KernelFamily::portable || !c.gather) {
-    const bool partly_empty = gathered_channels(p.conv) < atom_elements(c.a);
+      gathers_a(c) ? c.tile.m : c.tile.k * (double(c.tile.n) / atom_elements(c.operands.a));
+  const double boxes = gathers_a(c) ? double(c.tile.k) / atom_elements(c.operands.a) : 1;
+  if (c.family == KernelFamily::portable || !c.conv.gather) {
+    const bool partly_empty = gathered_channels(p.conv) < atom_elements(c.operands.a);
     if (c.family == KernelFamily::portable)
       return kGatherByThreads * portable_clocks(c, Precision::tf32);
     const double full = gathers_a(c) ? kPixelClocks : kPixelDownClocks;
     return pixels * boxes * (partly_empty ? kEmptyPixelClocks : full);
   }
-  if (c.fuses_classes) return pixels * boxes * kEmptyPixelClocks;
-  const double reads = 16.0 / (gathers_a(c) ? c.load_bytes_a : c.load_bytes_b);
+  if (c.conv.fuses_classes) return pixels * boxes * kEmptyPixelClocks;
+  const double reads = 16.0 / (gathers_a(c) ? c.operands.load_bytes_a : c.operands.load_bytes_b);
   const double vector =
       copies_unaligned(c) ? kUnalignedVectorClocks + kReadClocks * reads : kVectorClocks;
   return kGatherClocks + vector * pixels * 128 / 16 / copy_threads(c);
 }
 
 double load_bytes(const GemmConfig& c) {
-  return (double(c.tile_m) / c.multicast_n + double(c.tile_n) / c.multicast_m) * c.tile_k *
-         size_of(c.a);
+  return (double(c.tile.m) / c.cluster.multicast_n + double(c.tile.n) / c.cluster.multicast_m) *
+         c.tile.k * size_of(c.operands.a);
 }
 
 /// Bytes of a product of plain matrices that come from memory: tiles that read the same lines are not
@@ -138,9 +140,9 @@ double memory_bytes(const Choice& choice) {
 }
 
 double epilogue_clocks(const GemmConfig& c) {
-  const double store = c.store_by_tma    ? kStoreTmaClocks
-                       : c.fuses_classes ? kStoreApartClocks
-                                         : kStoreDirectClocks;
+  const double store = c.store.by_tma         ? kStoreTmaClocks
+                       : c.conv.fuses_classes ? kStoreApartClocks
+                                              : kStoreDirectClocks;
   return kTileClocks + accumulators_per_thread(c) * store;
 }
 
@@ -171,13 +173,13 @@ double predict_us(const Choice& choice, const DeviceInfo& device) {
     k_blocks = s.k_blocks * ((tiles - streamed) + kStreamPenalty * streamed) / s.clusters;
     cluster_tiles = std::ceil(tiles / s.clusters);
   } else {
-    const double units = tiles * s.slices / c.cluster_k;
+    const double units = tiles * s.slices / c.cluster.k;
     cluster_tiles =
         std::ceil(units / std::min<double>(s.clusters, resident_clusters(cluster_size(c), device)));
     k_blocks = cluster_tiles * std::ceil(double(s.k_blocks) / s.slices);
   }
 
-  const bool conv = c.conv != Conv::none;
+  const bool conv = c.conv.kind != Conv::none;
   const bool grouped = s.grouping != Grouping::none && !conv;
   const double l2_bytes_per_us = conv      ? kL2ConvBytesPerUs
                                  : grouped ? kL2GroupedBytesPerUs
@@ -191,7 +193,7 @@ double predict_us(const Choice& choice, const DeviceInfo& device) {
   if (grouped && sharers > 1) epilogue += cluster_tiles * kShareClocks;
   if (conv && sharers > 1) mainloop *= kConvShare;
   if (conv && s.mode == SplitKMode::stream_k) mainloop *= kStreamConv;
-  if (c.pingpong) epilogue = std::max(epilogue_clocks(c), epilogue - mainloop * 0.9);
+  if (c.warps.pingpong) epilogue = std::max(epilogue_clocks(c), epilogue - mainloop * 0.9);
   const double on_chip = (mainloop + epilogue) / clock;
   const double bytes = conv || grouped ? minimum_bytes(choice.problem) : memory_bytes(choice);
   double memory = bytes / (device.memory_gb_per_s * 1e3 * kMemoryEfficiency);
@@ -201,11 +203,11 @@ double predict_us(const Choice& choice, const DeviceInfo& device) {
     memory = std::max(memory, loaded / kL2GroupedBytesPerUs + bytes / kL2FillBytesPerUs);
   }
 
-  const double tile_bytes = double(c.tile_m) * c.tile_n * 4;
+  const double tile_bytes = double(c.tile.m) * c.tile.n * 4;
   const double tile_us = tile_bytes / kPartialBytesPerClock / clock;
-  const double groups = double(s.slices) / c.cluster_k;
+  const double groups = double(s.slices) / c.cluster.k;
   double join = cluster_size(c) > 1 ? kClusterUs : 0;
-  if (c.cluster_k > 1) join += tile_us;  // sent to the other ranks
+  if (c.cluster.k > 1) join += tile_us;  // sent to the other ranks
   switch (s.mode) {
     case SplitKMode::serial:
       join += s.slices * (2 * tile_us + kSignalUs);
@@ -213,11 +215,11 @@ double predict_us(const Choice& choice, const DeviceInfo& device) {
     case SplitKMode::parallel: {
       // Written once; read by the slices that stay, or by the last group's ranks.
       const double share =
-          c.cluster_k > 1
-              ? c.cluster_k
+          c.cluster.k > 1
+              ? c.cluster.k
               : std::min<double>(FixupWord::chunks(s.slices, accumulators_per_thread(c) / 4),
                                  concurrent / tiles / sharers);
-      join += cluster_tiles * tile_us / c.cluster_k + kSignalUs +
+      join += cluster_tiles * tile_us / c.cluster.k + kSignalUs +
               groups * tile_us / std::max(share, 1.0);
       break;
     }

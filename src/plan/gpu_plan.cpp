@@ -138,7 +138,8 @@ class GpuPlan final : public GemmPlan {
 
   /// Bytes that a launch passes.
   size_t params_size() const {
-    return choice_.config.conv == Conv::none ? sizeof(GemmParams) : params_bytes(choice_.config);
+    return choice_.config.conv.kind == Conv::none ? sizeof(GemmParams)
+                                                  : params_bytes(choice_.config);
   }
 
   KernelRequest request() const {
@@ -167,7 +168,7 @@ class GpuPlan final : public GemmPlan {
     visit_matrix_maps(
         c, choice_.geometry, uint32_t(choice_.problem.batch), params,
         [](TensorMap& map, const void* data, const auto&) { replace_address(map, data); });
-    if (c.conv != Conv::none) place_class_maps(choice_, buffer);
+    if (c.conv.kind != Conv::none) place_class_maps(choice_, buffer);
   }
 
   const Ready& make_ready(CUstream stream) const {
@@ -177,7 +178,7 @@ class GpuPlan final : public GemmPlan {
     storage_.kernel = &kernel_.get(stream, [this] { return request(); });
     check_resident(*storage_.kernel);
     const GemmParams params = make_params(choice_);
-    if (choice_.config.conv != Conv::none) {
+    if (choice_.config.conv.kind != Conv::none) {
       storage_.params = make_conv_params(choice_, params);
     } else {
       const auto* const bytes = reinterpret_cast<const std::byte*>(&params);
@@ -198,7 +199,7 @@ class GpuPlan final : public GemmPlan {
       throw Error(ErrorCode::unsupported,
                   fmt::format("split_k_mode=\"{}\" needs {} blocks running at once, but this "
                               "context has room for {}; use split_k_mode=\"parallel\"",
-                              to_string(c.split), needed * int(cluster_size(c)),
+                              to_string(c.schedule.split), needed * int(cluster_size(c)),
                               most * int(cluster_size(c))));
     }
   }

@@ -68,7 +68,7 @@ std::string explain(const GemmProblem& problem, const Choice& choice, size_t con
                         to_string(choice.spec), considered, choice.predicted_us);
   if (problem.split_k_slices > int32_t(choice.spec.slices)) {
     text += fmt::format("; split_k_slices={} reduced to {}, one K block of {} each",
-                        problem.split_k_slices, choice.spec.slices, choice.config.tile_k);
+                        problem.split_k_slices, choice.spec.slices, choice.config.tile.k);
   }
   if (problem.precision == Precision::ieee) {
     text += "; the portable kernel, which multiplies float32 operands as they are (precision ieee)";

@@ -42,17 +42,17 @@ TEST(Choice, UpsAreReadAsTheyLie) {
   p.c = p.d = {DType::f16, p.n, 1};
   auto choice = choose(p, "portable 64x64");
   ASSERT_TRUE(choice.has_value());
-  EXPECT_EQ(choice->config.load_bytes_b, 4u);
+  EXPECT_EQ(choice->config.operands.load_bytes_b, 4u);
   p.b = {DType::f32, 4, 1};  // row by row
   choice = choose(p, "portable 64x64");
   ASSERT_TRUE(choice.has_value());
-  EXPECT_EQ(choice->config.b_major, Major::mn);
-  EXPECT_EQ(choice->config.load_bytes_b, 4u);
+  EXPECT_EQ(choice->config.operands.b_major, Major::mn);
+  EXPECT_EQ(choice->config.operands.load_bytes_b, 4u);
   p.n = 8;
   p.b = {DType::f32, 16, 1};
   choice = choose(p, "portable 64x64");
   ASSERT_TRUE(choice.has_value());
-  EXPECT_EQ(choice->config.load_bytes_b, 16u);
+  EXPECT_EQ(choice->config.operands.load_bytes_b, 16u);
 }
 
 // Nor does TMA load from there.
@@ -74,7 +74,7 @@ TEST(Choice, TmaWantsUpsAtMultiplesOf16Bytes) {
 TEST(Choice, TallTilesHaveThreeWarpgroups) {
   const auto choice = choose(scaled_by_block(1), "sm90 192x128");
   ASSERT_TRUE(choice.has_value());
-  EXPECT_EQ(choice->config.consumers, 3u);
+  EXPECT_EQ(choice->config.warps.consumers, 3u);
   EXPECT_FALSE(promotes_two_parts(choice->config));
   EXPECT_EQ(producer_registers(choice->config) + 3 * consumer_registers(choice->config), 512u);
 }

@@ -61,9 +61,9 @@ TEST(ConvChoice, HopperServesEveryDirection) {
     for (const DType type : {DType::f16, DType::bf16}) {
       const auto choice = choose(problem(layer(kind), 1, type), "sm90 128x128");
       ASSERT_TRUE(choice.has_value()) << to_string(kind);
-      EXPECT_EQ(choice->config.conv, kind);
-      EXPECT_EQ(choice->config.conv_axes, 2u);
-      EXPECT_TRUE(choice->config.store_by_tma);
+      EXPECT_EQ(choice->config.conv.kind, kind);
+      EXPECT_EQ(choice->config.conv.axes, 2u);
+      EXPECT_TRUE(choice->config.store.by_tma);
     }
   }
 }
@@ -136,7 +136,7 @@ TEST(ConvChoice, ClassesWithMaps) {
   EXPECT_TRUE(mapped(strided(4, 4)));
   EXPECT_FALSE(mapped(strided(4, 5)));
   EXPECT_FALSE(mapped(strided(8, 8)));
-  EXPECT_EQ(choose(strided(8, 8), "portable 64x64")->config.class_capacity, 64u);
+  EXPECT_EQ(choose(strided(8, 8), "portable 64x64")->config.conv.class_capacity, 64u);
 }
 
 TEST(ConvChoice, DepthIsAThirdAxis) {
@@ -144,8 +144,8 @@ TEST(ConvChoice, DepthIsAThirdAxis) {
   conv.axes[0] = conv.axes[1];
   const auto choice = choose(problem(conv), "sm90 128x128");
   ASSERT_TRUE(choice.has_value());
-  EXPECT_EQ(choice->config.conv_axes, 3u);
-  EXPECT_EQ(choice->config.class_capacity, 8u);
+  EXPECT_EQ(choice->config.conv.axes, 3u);
+  EXPECT_EQ(choice->config.conv.class_capacity, 8u);
 }
 
 TEST(ConvChoice, NothingToGatherFromIsNoMap) {
@@ -176,8 +176,8 @@ TEST(ConvChoice, AlignmentOfTaps) {
   p.a.stride_row = 72;
   p.b.stride_col = 9 * 68 + 4;
   EXPECT_FALSE(mapped(p));
-  EXPECT_EQ(choose(p, "portable 64x64")->config.load_bytes_a, 8u);
-  EXPECT_EQ(choose(p, "portable 64x64")->config.load_bytes_b, 8u);
+  EXPECT_EQ(choose(p, "portable 64x64")->config.operands.load_bytes_a, 8u);
+  EXPECT_EQ(choose(p, "portable 64x64")->config.operands.load_bytes_b, 8u);
 }
 
 TEST(ConvChoice, NarrowCopiesKeepWithinATap) {
@@ -187,7 +187,8 @@ TEST(ConvChoice, NarrowCopiesKeepWithinATap) {
       ASSERT_TRUE(choice.has_value());
       // In dgrad the channels are those of filters, and dy has 64.
       const auto& config = choice->config;
-      EXPECT_EQ(kind == Conv::fprop ? config.load_bytes_a : config.load_bytes_b, bytes);
+      EXPECT_EQ(kind == Conv::fprop ? config.operands.load_bytes_a : config.operands.load_bytes_b,
+                bytes);
     }
   }
 }
@@ -196,10 +197,10 @@ TEST(ConvChoice, SlicesOfWiderTensors) {
   GemmProblem p = problem(layer(Conv::fprop));
   p.a.stride_row = 136;
   EXPECT_TRUE(mapped(p));
-  EXPECT_TRUE(choose(p, "sm90 128x128")->config.store_by_tma);
+  EXPECT_TRUE(choose(p, "sm90 128x128")->config.store.by_tma);
   p.d.stride_row = 260;
   EXPECT_TRUE(mapped(p));
-  EXPECT_FALSE(choose(p, "sm90 128x128")->config.store_by_tma);
+  EXPECT_FALSE(choose(p, "sm90 128x128")->config.store.by_tma);
   p.a.stride_row = 132;
   EXPECT_FALSE(mapped(p));
   p.a.stride_row = 136;
@@ -220,8 +221,8 @@ TEST(ConvChoice, GroupsHaveWholeBlocksOfChannels) {
 TEST(ConvChoice, ClassesOfSeveralGroups) {
   const GemmProblem one = problem(layer(Conv::dgrad, 64, 64)),
                     four = problem(layer(Conv::dgrad, 64, 64), 4);
-  EXPECT_TRUE(choose(one, "sm90 128x128")->config.store_by_tma);
-  EXPECT_FALSE(choose(four, "sm90 128x128")->config.store_by_tma);
+  EXPECT_TRUE(choose(one, "sm90 128x128")->config.store.by_tma);
+  EXPECT_FALSE(choose(four, "sm90 128x128")->config.store.by_tma);
   EXPECT_TRUE(serves(one, "sm90 128x128 stream_k 1"));
   EXPECT_FALSE(serves(four, "sm90 128x128 stream_k 1"));
   ConvLayout unstrided = layer(Conv::dgrad, 64, 64);
@@ -231,7 +232,7 @@ TEST(ConvChoice, ClassesOfSeveralGroups) {
 
 TEST(ConvChoice, ABlockIsOfOneTap) {
   const auto depth = [](int64_t channels) {
-    return choose(problem(layer(Conv::fprop, channels)), "sm90 64x64")->config.tile_k;
+    return choose(problem(layer(Conv::fprop, channels)), "sm90 64x64")->config.tile.k;
   };
   EXPECT_EQ(depth(128), 128u) << "small stages are merged";
   EXPECT_EQ(depth(192), 64u);
@@ -263,7 +264,7 @@ TEST(ConvChoice, FewChannelsAreGatheredByThreads) {
     const auto choice = choose(stem, "sm90 64x64 gather");
     ASSERT_TRUE(choice.has_value());
     EXPECT_EQ(choice->problem, stem) << "taps without a gap, no batch of them";
-    EXPECT_EQ(choice->config.tile_k, 64u);
+    EXPECT_EQ(choice->config.tile.k, 64u);
     const uint32_t elements = kind == Conv::fprop ? 9 * 8 : 8 * 14 * 14;
     EXPECT_EQ(choice->schedule.k_blocks, ceil_div(elements, 64u));
     EXPECT_FALSE(serves(stem, "sm90 64x64 gather multicast 2x1"));
@@ -281,15 +282,15 @@ TEST(ConvChoice, GradientsOfFewFiltersAreGatheredByThreads) {
   const GemmProblem p = problem(layer(Conv::dgrad, 64, 32));
   const auto choice = choose(p, "sm90 128x64 gather");
   ASSERT_TRUE(choice.has_value());
-  EXPECT_EQ(choice->config.grouping, Grouping::classes);
+  EXPECT_EQ(choice->config.schedule.grouping, Grouping::classes);
   EXPECT_FALSE(has_map_a(choice->config) || has_map_b(choice->config));
   // Classes of 4, 2, 2 and 1 taps of 32 filters, 64 a block; 8 * 14 * 14 rows each.
   EXPECT_EQ(choice->schedule.k_blocks, ceil_div(2u + 1 + 1 + 1, 4u));
   // Ten filters are put together; the filters themselves come in pieces of 16 bytes.
   const auto head = choose(problem(layer(Conv::dgrad, 64, 10)), "sm90 128x64 gather");
   ASSERT_TRUE(head.has_value());
-  EXPECT_EQ(head->config.load_bytes_a, 4u);
-  EXPECT_EQ(head->config.load_bytes_b, 16u);
+  EXPECT_EQ(head->config.operands.load_bytes_a, 4u);
+  EXPECT_EQ(head->config.operands.load_bytes_b, 16u);
   EXPECT_FALSE(serves(problem(layer(Conv::dgrad, 3, 10)), "sm90 128x64 gather"));
   // Every class brings maps of its own.
   ConvLayout strided = layer(Conv::dgrad, 64, 32);
@@ -303,7 +304,7 @@ TEST(ConvChoice, ThreadsPutNarrowPixelsTogether) {
       const auto choice = choose(problem(layer(kind, channels, 64)), "sm90 64x64 gather");
       ASSERT_TRUE(choice.has_value());
       const GemmConfig& c = choice->config;
-      EXPECT_EQ(kind == Conv::fprop ? c.load_bytes_a : c.load_bytes_b, grain);
+      EXPECT_EQ(kind == Conv::fprop ? c.operands.load_bytes_a : c.operands.load_bytes_b, grain);
       EXPECT_EQ(copies_unaligned(c), grain < 16);
       EXPECT_EQ(has_map_a(c), kind == Conv::wgrad);
       EXPECT_EQ(has_map_b(c), kind == Conv::fprop && grain == 16);
@@ -350,9 +351,9 @@ TEST(ConvChoice, ClassesSideBySide) {
     EXPECT_EQ(choice->problem.n, 4 * 8);
     EXPECT_EQ(choice->problem.k, 4 * 64);
     EXPECT_EQ(choice->schedule.k_blocks, 4u);
-    EXPECT_EQ(choice->config.class_capacity, 1u);
-    EXPECT_EQ(choice->config.grouping, Grouping::none);
-    EXPECT_FALSE(choice->config.store_by_tma);
+    EXPECT_EQ(choice->config.conv.class_capacity, 1u);
+    EXPECT_EQ(choice->config.schedule.grouping, Grouping::none);
+    EXPECT_FALSE(choice->config.store.by_tma);
   }
   EXPECT_FALSE(serves(p, "sm90 128x64 side_by_side")) << "TMA cannot fetch such filters";
   EXPECT_FALSE(serves(p, "portable 64x64 side_by_side gather"));
@@ -415,7 +416,7 @@ TEST(ConvChoice, TilesOfClassesAreExact) {
     const auto across = uint32_t(ceil_div<int64_t>(conv.channels, 64));
     ASSERT_EQ(choice->schedule.tiles_m, tiles);
     ASSERT_EQ(choice->most_tiles, tiles * across);
-    if (choice->config.grouping == Grouping::classes) {
+    if (choice->config.schedule.grouping == Grouping::classes) {
       ASSERT_EQ(choice->schedule.line, line * across);
     } else {
       ASSERT_EQ(choice->schedule.k_blocks, deepest);
@@ -448,7 +449,7 @@ TEST(ConvChoice, NoTapAtAll) {
   for (const char* spec : {"sm90 128x128", "portable 64x64", "sm90 128x128 stream_k 1"}) {
     const auto choice = choose(p, spec);
     ASSERT_TRUE(choice.has_value()) << spec;
-    EXPECT_EQ(choice->config.grouping, Grouping::classes);
+    EXPECT_EQ(choice->config.schedule.grouping, Grouping::classes);
     EXPECT_EQ(choice->schedule.line, 0u);
     EXPECT_GT(choice->blocks, 0u);
   }
@@ -475,8 +476,8 @@ TEST(ConvChoice, DivisionsAreTheKernels) {
     for (const char* spec : {"sm90 128x128", "portable 64x64"}) {
       const auto choice = choose(problem(conv), spec);
       ASSERT_TRUE(choice.has_value());
-      EXPECT_EQ(choice->config.fast_load, ways.load);
-      EXPECT_EQ(choice->config.fast_store, ways.store);
+      EXPECT_EQ(choice->config.conv.fast_load, ways.load);
+      EXPECT_EQ(choice->config.conv.fast_store, ways.store);
     }
   }
 }

@@ -16,25 +16,25 @@ namespace {
 
 /// One element on its own; kernels keep the lines of a row and a column for many.
 template <class Sum>
-float value_at(const EpilogueKind& kind, const EpilogueParams& p, Sum sum, uint32_t row,
+float value_at(const EpilogueConfig& config, const EpilogueParams& p, Sum sum, uint32_t row,
                uint32_t col, uint32_t batch, bool empty = false) {
-  return epilogue_value(kind, p, sum, row_broadcast(kind, p, row, batch),
-                        column_broadcast(kind, p, col, batch), {row, col, batch, empty});
+  return epilogue_value(config, p, sum, row_broadcast(config, p, row, batch),
+                        column_broadcast(config, p, col, batch), {row, col, batch, empty});
 }
 
 /// The same of an int32 D.
-int32_t integer_at(const EpilogueKind& kind, const EpilogueParams& p, int32_t sum, uint32_t row,
+int32_t integer_at(const EpilogueConfig& config, const EpilogueParams& p, int32_t sum, uint32_t row,
                    uint32_t col, uint32_t batch, bool empty = false) {
-  return epilogue_integer(kind, p, sum, row_broadcast(kind, p, row, batch),
-                          column_broadcast(kind, p, col, batch), {row, col, batch, empty});
+  return epilogue_integer(config, p, sum, row_broadcast(config, p, row, batch),
+                          column_broadcast(config, p, col, batch), {row, col, batch, empty});
 }
 
 constexpr Activation kActivations[] = {Activation::none, Activation::relu, Activation::gelu_tanh,
                                        Activation::gelu_erf, Activation::silu};
 constexpr DType kTypes[] = {DType::f16, DType::bf16, DType::f32};
 
-double reference(Activation kind, double x) {
-  switch (kind) {
+double reference(Activation config, double x) {
+  switch (config) {
     case Activation::none:
       return x;
     case Activation::relu:
@@ -52,21 +52,21 @@ double reference(Activation kind, double x) {
 }
 
 TEST(Epilogue, ActivationsMatchTheirDefinition) {
-  for (const Activation kind : kActivations) {
+  for (const Activation config : kActivations) {
     for (float x = -12; x <= 12; x += 0.0078125f) {
-      ASSERT_NEAR(activate(kind, x), reference(kind, x), 2e-6 * std::max(1.0f, std::abs(x)))
-          << int(kind) << " at " << x;
+      ASSERT_NEAR(activate(config, x), reference(config, x), 2e-6 * std::max(1.0f, std::abs(x)))
+          << int(config) << " at " << x;
     }
   }
 }
 
 TEST(Epilogue, ActivationsAtTheEdges) {
-  for (const Activation kind : kActivations) {
-    EXPECT_TRUE(std::isnan(activate(kind, NAN))) << int(kind);
-    EXPECT_EQ(activate(kind, 0.0f), 0.0f) << int(kind);
-    EXPECT_EQ(activate(kind, 1e4f), 1e4f) << int(kind);
-    if (kind != Activation::none) {
-      EXPECT_EQ(activate(kind, -1e4f), 0.0f) << int(kind);
+  for (const Activation config : kActivations) {
+    EXPECT_TRUE(std::isnan(activate(config, NAN))) << int(config);
+    EXPECT_EQ(activate(config, 0.0f), 0.0f) << int(config);
+    EXPECT_EQ(activate(config, 1e4f), 1e4f) << int(config);
+    if (config != Activation::none) {
+      EXPECT_EQ(activate(config, -1e4f), 0.0f) << int(config);
     }
   }
 }
@@ -104,8 +104,8 @@ TEST(Epilogue, EveryCombination) {
       for (const Bias bias_kind : {Bias::none, Bias::row, Bias::column}) {
         for (const Activation activation : kActivations) {
           for (const bool has_c : {false, true}) {
-            const EpilogueKind kind{c_type,     DType::f32, c_type, order,
-                                    activation, bias_kind,  has_c};
+            const EpilogueConfig config{c_type,     DType::f32, c_type, order,
+                                        activation, bias_kind,  has_c};
             p.alpha = value(random);
             p.beta = value(random);
             for (uint32_t batch = 0; batch < batches; ++batch) {
@@ -121,8 +121,8 @@ TEST(Epilogue, EveryCombination) {
                     expected += load_element(
                         c_type, bias.data(),
                         batch * p.bias_batch_stride + (bias_kind == Bias::row ? j : i));
-                  ASSERT_NEAR(value_at(kind, p, sum, i, j, batch), reference(activation, expected),
-                              1e-5);
+                  ASSERT_NEAR(value_at(config, p, sum, i, j, batch),
+                              reference(activation, expected), 1e-5);
                 }
               }
             }
@@ -134,17 +134,17 @@ TEST(Epilogue, EveryCombination) {
 }
 
 TEST(Epilogue, BetaZeroNeverReadsC) {
-  const EpilogueKind kind{DType::f32,       DType::f32, DType::f32, Order::row,
-                          Activation::none, Bias::none, true};
+  const EpilogueConfig config{DType::f32,       DType::f32, DType::f32, Order::row,
+                              Activation::none, Bias::none, true};
   EpilogueParams p;
   p.alpha = 3.0f;
   p.c = nullptr;  // a read would crash
-  EXPECT_EQ(value_at(kind, p, 2.0f, 0, 0, 0), 6.0f);
+  EXPECT_EQ(value_at(config, p, 2.0f, 0, 0, 0), 6.0f);
   const float nan = NAN;
   p.c = &nan;
-  EXPECT_EQ(value_at(kind, p, 2.0f, 0, 0, 0), 6.0f);
+  EXPECT_EQ(value_at(config, p, 2.0f, 0, 0, 0), 6.0f);
   p.beta = 1.0f;
-  EXPECT_TRUE(std::isnan(value_at(kind, p, 2.0f, 0, 0, 0)));
+  EXPECT_TRUE(std::isnan(value_at(config, p, 2.0f, 0, 0, 0)));
 }
 
 /// Scales and zero points of a small batch, and what they make of a sum.
@@ -190,28 +190,28 @@ struct Scales {
   EpilogueParams params;
 };
 
-constexpr EpilogueKind kInteger{.c = DType::f32,
-                                .d = DType::f32,
-                                .bias_dtype = DType::f32,
-                                .order = Order::row,
-                                .activation = Activation::none,
-                                .bias = Bias::none,
-                                .scaled = true,
-                                .has_zero = true};
+constexpr EpilogueConfig kInteger{.c = DType::f32,
+                                  .d = DType::f32,
+                                  .bias_dtype = DType::f32,
+                                  .order = Order::row,
+                                  .activation = Activation::none,
+                                  .bias = Bias::none,
+                                  .scaling = Scaling::vector,
+                                  .has_zero = true};
 
 TEST(Epilogue, ScalesOfRowsAndColumns) {
   Scales scales;
-  EpilogueKind kind = kInteger;
-  kind.has_zero = false;
+  EpilogueConfig config = kInteger;
+  config.has_zero = false;
   std::fill(scales.zero_b.begin(), scales.zero_b.end(), 0);  // for `expected`
   for (const bool one_of_a : {false, true}) {
     for (const bool one_of_b : {false, true}) {
       scales.params.scale_a_stride = one_of_a ? 0 : 2;
       scales.params.scale_b_stride = one_of_b ? 0 : 1;
       scales.at_each([&](uint32_t i, uint32_t j, uint32_t batch) {
-        EXPECT_EQ(value_at(kind, scales.params, 40.0f, i, j, batch),
+        EXPECT_EQ(value_at(config, scales.params, 40.0f, i, j, batch),
                   scales.expected(40, i, j, batch));
-        EXPECT_EQ(value_at(kind, scales.params, int32_t(40), i, j, batch),
+        EXPECT_EQ(value_at(config, scales.params, int32_t(40), i, j, batch),
                   scales.expected(40, i, j, batch));
       });
     }
@@ -220,13 +220,13 @@ TEST(Epilogue, ScalesOfRowsAndColumns) {
 
 TEST(Epilogue, ScalesMayBeZeroOrNaN) {
   Scales scales;
-  EpilogueKind kind = kInteger;
-  kind.has_zero = false;
+  EpilogueConfig config = kInteger;
+  config.has_zero = false;
   scales.a[2] = 0.0f;
   scales.b[1] = NAN;
-  EXPECT_EQ(value_at(kind, scales.params, 40.0f, 1, 0, 0), 0.0f);
-  EXPECT_TRUE(std::isnan(value_at(kind, scales.params, 40.0f, 0, 1, 0)));
-  EXPECT_TRUE(std::isnan(value_at(kind, scales.params, 0.0f, 1, 1, 0)));
+  EXPECT_EQ(value_at(config, scales.params, 40.0f, 1, 0, 0), 0.0f);
+  EXPECT_TRUE(std::isnan(value_at(config, scales.params, 40.0f, 0, 1, 0)));
+  EXPECT_TRUE(std::isnan(value_at(config, scales.params, 0.0f, 1, 1, 0)));
 }
 
 TEST(Epilogue, ZeroPointsAreTakenOffTheExactSum) {
@@ -247,10 +247,10 @@ TEST(Epilogue, ZeroPointsAreTakenOffTheExactSum) {
 
 TEST(Epilogue, ScaledSumsMeetTheRest) {
   Scales scales;
-  EpilogueKind kind = kInteger;
-  kind.bias = Bias::row;
-  kind.has_c = true;
-  kind.activation = Activation::relu;
+  EpilogueConfig config = kInteger;
+  config.bias = Bias::row;
+  config.has_c = true;
+  config.activation = Activation::relu;
   const std::vector<float> c(64, 3.0f), bias = {1, -2, 3, -4, 5, -6};
   scales.params.alpha = 2.0f;
   scales.params.beta = -0.5f;
@@ -260,7 +260,7 @@ TEST(Epilogue, ScaledSumsMeetTheRest) {
   scales.at_each([&](uint32_t i, uint32_t j, uint32_t batch) {
     const double expected =
         std::max(2 * scales.expected(1000, i, j, batch) - 0.5 * 3 + bias[j], 0.0);
-    EXPECT_NEAR(value_at(kind, scales.params, int32_t(1000), i, j, batch), expected,
+    EXPECT_NEAR(value_at(config, scales.params, int32_t(1000), i, j, batch), expected,
                 3e-7 * (expected + 10));
   });
 }
@@ -273,47 +273,47 @@ TEST(Epilogue, TheSumOfNothingIsZeroWhateverItIsMultipliedBy) {
   const float c[] = {5, 6};
   scales.params.c = c;
   scales.params.beta = 2.0f;
-  EpilogueKind kind = kInteger;
-  EXPECT_EQ(value_at(kind, scales.params, 0, 0, 0, 0, true), 0.0f);
-  EXPECT_EQ(value_at(kind, scales.params, NAN, 0, 1, 0, true), 0.0f);
-  EXPECT_TRUE(std::isnan(value_at(kind, scales.params, 0, 0, 1, 0)));
-  kind.has_c = true;
-  EXPECT_EQ(value_at(kind, scales.params, 0, 0, 1, 0, true), 12.0f);
-  kind.has_c = false;
-  EXPECT_EQ(integer_at(kind, scales.params, 0, 1, 1, 0, true), 0);
+  EpilogueConfig config = kInteger;
+  EXPECT_EQ(value_at(config, scales.params, 0, 0, 0, 0, true), 0.0f);
+  EXPECT_EQ(value_at(config, scales.params, NAN, 0, 1, 0, true), 0.0f);
+  EXPECT_TRUE(std::isnan(value_at(config, scales.params, 0, 0, 1, 0)));
+  config.has_c = true;
+  EXPECT_EQ(value_at(config, scales.params, 0, 0, 1, 0, true), 12.0f);
+  config.has_c = false;
+  EXPECT_EQ(integer_at(config, scales.params, 0, 1, 1, 0, true), 0);
 }
 
 TEST(Epilogue, IntegersAreAddedAsSuch) {
   const int32_t c[] = {2'000'000'011, -2'000'000'011, 3, std::numeric_limits<int32_t>::max()};
-  EpilogueKind kind = kInteger;
-  kind.has_zero = false;
-  kind.has_c = true;
-  kind.c = kind.d = DType::i32;
+  EpilogueConfig config = kInteger;
+  config.has_zero = false;
+  config.has_c = true;
+  config.c = config.d = DType::i32;
   EpilogueParams p;
   p.c = c;
   p.c_stride = 2;
   p.beta = 1.0f;
-  EXPECT_EQ(integer_at(kind, p, 100'000'007, 0, 0, 0), 2'100'000'018);  // neither is a float
-  EXPECT_EQ(integer_at(kind, p, -100'000'007, 0, 1, 0), -2'100'000'018);
-  EXPECT_EQ(integer_at(kind, p, 1, 1, 1, 0), std::numeric_limits<int32_t>::min());  // it wraps
+  EXPECT_EQ(integer_at(config, p, 100'000'007, 0, 0, 0), 2'100'000'018);  // neither is a float
+  EXPECT_EQ(integer_at(config, p, -100'000'007, 0, 1, 0), -2'100'000'018);
+  EXPECT_EQ(integer_at(config, p, 1, 1, 1, 0), std::numeric_limits<int32_t>::min());  // it wraps
   p.alpha = -3.0f;
   p.beta = 7.0f;
-  EXPECT_EQ(integer_at(kind, p, 100'000'007, 1, 0, 0), -300'000'000);
-  EXPECT_EQ(integer_at(kind, p, 100'000'007, 1, 0, 0, true), 21);
+  EXPECT_EQ(integer_at(config, p, 100'000'007, 1, 0, 0), -300'000'000);
+  EXPECT_EQ(integer_at(config, p, 100'000'007, 1, 0, 0, true), 21);
   p.beta = 0.0f;
   p.c = nullptr;  // a read would crash
-  EXPECT_EQ(integer_at(kind, p, 100'000'007, 0, 0, 0), -300'000'021);
+  EXPECT_EQ(integer_at(config, p, 100'000'007, 0, 0, 0), -300'000'021);
 }
 
 TEST(Epilogue, StoredValueIsDividedByScaleD) {
   const float scale_d = 0.25f;
   EpilogueParams p;
   p.scale_d = nullptr;  // a read would crash
-  EpilogueKind kind = kInteger;
-  EXPECT_EQ(stored_factor(kind, p), 1.0f);
+  EpilogueConfig config = kInteger;
+  EXPECT_EQ(stored_factor(config, p), 1.0f);
   p.scale_d = &scale_d;
-  kind.has_scale_d = true;
-  EXPECT_EQ(stored_factor(kind, p), 4.0f);
+  config.has_scale_d = true;
+  EXPECT_EQ(stored_factor(config, p), 4.0f);
 }
 
 TEST(Epilogue, OffsetsPass32Bits) {

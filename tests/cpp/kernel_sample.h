@@ -18,21 +18,21 @@ namespace cleave {
 /// What `config` says beside its tile, as text.
 inline std::string features(GemmConfig config) {
   const GemmConfig usual;
-  config.tile_m = usual.tile_m;
-  config.tile_n = usual.tile_n;
-  config.tile_k = usual.tile_k;
-  config.stages = usual.stages;
-  config.consumers = usual.consumers;
-  config.pingpong = usual.pingpong;
-  config.warps_m = usual.warps_m;
-  config.warps_n = usual.warps_n;
-  config.store_chunks = usual.store_chunks;
+  config.tile.m = usual.tile.m;
+  config.tile.n = usual.tile.n;
+  config.tile.k = usual.tile.k;
+  config.tile.stages = usual.tile.stages;
+  config.warps.consumers = usual.warps.consumers;
+  config.warps.pingpong = usual.warps.pingpong;
+  config.warps.m = usual.warps.m;
+  config.warps.n = usual.warps.n;
+  config.store.chunks = usual.store.chunks;
   return gemm_source(config);
 }
 
 /// The accumulators of a thread, which fill its registers before anything else does.
 inline uint32_t accumulators(const GemmConfig& config) {
-  return config.tile_m * config.tile_n / math_threads(config);
+  return config.tile.m * config.tile.n / math_threads(config);
 }
 
 /// For each configuration, every two members with their values, as a number for both.
@@ -42,9 +42,15 @@ inline std::vector<std::vector<uint32_t>> settings_by_two(const std::vector<Gemm
   for (const GemmConfig& config : configs) {
     std::vector<uint32_t> settings;
     std::istringstream source(gemm_source(config));
+    std::string subject;
     for (std::string line; std::getline(source, line);) {
-      if (line.starts_with("    ."))  // of a member
-        settings.push_back(numbers.try_emplace(line, uint32_t(numbers.size())).first->second);
+      if (!line.starts_with("    ") || line.find('=') == line.npos) continue;
+      if (line.ends_with('{')) {
+        subject = line;
+      } else {
+        const auto number = uint32_t(numbers.size());
+        settings.push_back(numbers.try_emplace(subject + line, number).first->second);
+      }
     }
     std::vector<uint32_t>& pairs = all.emplace_back();
     for (size_t i = 0; i < settings.size(); ++i) {
@@ -74,7 +80,7 @@ inline std::vector<GemmConfig> kernel_sample(const std::vector<GemmConfig>& conf
   };
 
   const auto size = [&](size_t i) {
-    return std::pair(accumulators(configs[i]), configs[i].tile_m * configs[i].tile_n);
+    return std::pair(accumulators(configs[i]), configs[i].tile.m * configs[i].tile.n);
   };
   std::map<std::string, size_t> largest;
   for (size_t i = 0; i < configs.size(); ++i) {

@@ -483,7 +483,7 @@ TEST(EvenPartition, DifferByAtMostOneLargerFirst) {
         EXPECT_LE(share, total / takers + 1);
         last = share;
         for (uint32_t at = shares.begin(i); at < shares.begin(i + 1); ++at)
-          EXPECT_EQ(shares.taker(at), i);
+          EXPECT_EQ(shares.part(at), i);
       }
     }
   }

@@ -15,50 +15,48 @@ bool contains(const std::string& text, const std::string& part) {
 }
 
 // Every member differs from its default.
-constexpr GemmConfig unusual = {.family = KernelFamily::portable,
-                                .a = DType::e4m3,
-                                .b = DType::e5m2,
-                                .c = DType::f32,
-                                .d = DType::f16,
-                                .bias_dtype = DType::f32,
-                                .precision = Precision::ieee,
-                                .a_major = Major::mn,
-                                .b_major = Major::mn,
-                                .d_order = Order::column,
-                                .tile_m = 64,
-                                .tile_n = 256,
-                                .tile_k = 32,
-                                .stages = 3,
-                                .consumers = 1,
-                                .pingpong = true,
-                                .warps_m = 1,
-                                .warps_n = 8,
-                                .multicast_m = 2,
-                                .multicast_n = 4,
-                                .split = SplitKMode::stream_k,
-                                .cluster_k = 8,
-                                .activation = Activation::gelu_erf,
-                                .bias = Bias::column,
-                                .has_c = true,
-                                .scaling = Scaling::block,
-                                .scale_rows_a = 128,
-                                .scale_rows_b = 128,
-                                .promote = true,
-                                .has_zero = true,
-                                .has_scale_d = true,
-                                .has_amax = true,
-                                .store_by_tma = false,
-                                .store_chunks = 1,
-                                .load_bytes_a = 4,
-                                .load_bytes_b = 2};
+constexpr GemmConfig unusual = {
+    .family = KernelFamily::portable,
+    .operands = {.a = DType::e4m3,
+                 .b = DType::e5m2,
+                 .a_major = Major::mn,
+                 .b_major = Major::mn,
+                 .precision = Precision::ieee,
+                 .load_bytes_a = 4,
+                 .load_bytes_b = 2},
+    .tile = {.m = 64, .n = 256, .k = 32, .stages = 3},
+    .warps = {.consumers = 1, .pingpong = true, .m = 1, .n = 8},
+    .cluster = {.multicast_m = 2, .multicast_n = 4, .k = 8},
+    .schedule = {.split = SplitKMode::stream_k, .grouping = Grouping::k, .group_capacity = 16},
+    .conv = {.kind = Conv::dgrad,
+             .axes = 3,
+             .class_capacity = 4,
+             .fuses_classes = true,
+             .gather = true,
+             .batches_taps = true,
+             .fast_load = false,
+             .fast_store = false},
+    .scales = {.rows_a = 128, .rows_b = 128, .promote = true},
+    .epilogue = {.c = DType::f32,
+                 .d = DType::f16,
+                 .bias_dtype = DType::f32,
+                 .order = Order::column,
+                 .activation = Activation::gelu_erf,
+                 .bias = Bias::column,
+                 .has_c = true,
+                 .scaling = Scaling::block,
+                 .has_zero = true,
+                 .has_scale_d = true,
+                 .has_amax = true},
+    .store = {.by_tma = false, .chunks = 1}};
 
 TEST(Source, ReadsLikeSource) {
   const std::string text = gemm_source(GemmConfig());
   EXPECT_TRUE(text.starts_with("#include \"cleave/kernel/gemm_sm90.h\"\n")) << text;
   EXPECT_TRUE(contains(text, "    .family = cleave::KernelFamily::sm90,\n")) << text;
-  EXPECT_TRUE(contains(text, "    .a_major = cleave::Major::k,\n")) << text;
-  EXPECT_TRUE(contains(text, "    .tile_m = 128,\n")) << text;
-  EXPECT_TRUE(contains(text, "    .has_c = false,\n")) << text;
+  EXPECT_TRUE(contains(text, "    .operands = {\n        .a = cleave::DType::bf16,\n")) << text;
+  EXPECT_TRUE(contains(text, "    .tile = {\n        .m = 128,\n")) << text;
+  EXPECT_TRUE(contains(text, "        .has_c = false,\n")) << text;
   EXPECT_TRUE(contains(text, "cleave::gemm_sm90<config>(params);")) << text;
   EXPECT_TRUE(contains(text, gemm_entry)) << text;
   EXPECT_EQ(text, gemm_source(GemmConfig()));
@@ -79,12 +77,13 @@ TEST(Source, TheConstantEqualsTheConfiguration) {
     return "constexpr cleave::GemmConfig " + name + " = " + text.substr(begin, end - begin) +
            "};\n";
   };
-  const std::string source = "#include \"cleave/config/gemm_config.h\"\n" +
-                             constant_of(unusual, "unusual") + constant_of({}, "plain") +
-                             "static_assert(plain == cleave::GemmConfig());\n"
-                             "static_assert(unusual.load_bytes_b == 2 && !unusual.store_by_tma);\n"
-                             "static_assert(unusual.split == cleave::SplitKMode::stream_k);\n"
-                             "extern \"C\" __global__ void empty() {}\n";
+  const std::string source =
+      "#include \"cleave/config/gemm_config.h\"\n" + constant_of(unusual, "unusual") +
+      constant_of({}, "plain") +
+      "static_assert(plain == cleave::GemmConfig());\n"
+      "static_assert(unusual.operands.load_bytes_b == 2 && !unusual.store.by_tma);\n"
+      "static_assert(unusual.schedule.split == cleave::SplitKMode::stream_k);\n"
+      "extern \"C\" __global__ void empty() {}\n";
   EXPECT_NO_THROW(compile_uncached(source, "sm_80")) << source;
 }
 

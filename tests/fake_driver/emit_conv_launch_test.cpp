@@ -121,7 +121,7 @@ void expect_equal_launches(Launch& emitted, Launch& own, const Choice& choice) {
   EXPECT_EQ(emitted.cluster, own.cluster);
   EXPECT_EQ(emitted.shared_bytes, own.shared_bytes);
   const GemmParams &x = emitted.params(), &y = own.params();
-  const bool batched = choice.problem.batch > 1, classes = c.grouping == Grouping::classes;
+  const bool batched = choice.problem.batch > 1, classes = c.schedule.grouping == Grouping::classes;
   expect_equal(x.a, y.a, batched);
   expect_equal(x.b, y.b, batched);
   EXPECT_EQ(x.k, y.k);
@@ -131,7 +131,7 @@ void expect_equal_launches(Launch& emitted, Launch& own, const Choice& choice) {
   expect_equal(x.schedule, y.schedule, classes);
   expect_equal(x.schedule.stream_partition, y.schedule.stream_partition);
   expect_equal(x.epilogue, y.epilogue, batched);
-  if (c.split != SplitKMode::none && c.split != SplitKMode::cluster) {
+  if (c.schedule.split != SplitKMode::none && c.schedule.split != SplitKMode::cluster) {
     EXPECT_EQ(x.counters, y.counters);
     EXPECT_EQ(x.partials, y.partials);
   }

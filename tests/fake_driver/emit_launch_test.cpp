@@ -76,7 +76,7 @@ void expect_equal(const Launch& emitted, const Launch& own, const GemmProblem& p
   if (config.family == KernelFamily::sm90) {
     expect_equal("map_a", x.map_a, y.map_a);
     expect_equal("map_b", x.map_b, y.map_b);
-    if (config.store_by_tma) expect_equal("map_d", x.map_d, y.map_d);
+    if (config.store.by_tma) expect_equal("map_d", x.map_d, y.map_d);
     EXPECT_EQ(x.batched_a, y.batched_a);
     EXPECT_EQ(x.batched_b, y.batched_b);
   } else {
@@ -84,16 +84,17 @@ void expect_equal(const Launch& emitted, const Launch& own, const GemmProblem& p
     expect_equal(x.b, y.b, batched);
     EXPECT_EQ(x.k, y.k);
   }
-  expect_equal(x.schedule, y.schedule, config.grouping == Grouping::k);
+  expect_equal(x.schedule, y.schedule, config.schedule.grouping == Grouping::k);
   expect_equal(x.epilogue, y.epilogue, batched);
-  if (config.grouping != Grouping::none) expect_equal(x.groups, y.groups);
-  if (config.scaling == Scaling::vector) expect_equal_scales(x.epilogue, y.epilogue, batched);
-  if (config.scaling == Scaling::block) {
+  if (config.schedule.grouping != Grouping::none) expect_equal(x.groups, y.groups);
+  if (config.epilogue.scaling == Scaling::vector)
+    expect_equal_scales(x.epilogue, y.epilogue, batched);
+  if (config.epilogue.scaling == Scaling::block) {
     expect_equal(x.scales_a, y.scales_a, batched);
     expect_equal(x.scales_b, y.scales_b, batched);
   }
-  if (p.split_k_mode != SplitKMode::none && config.split != SplitKMode::none &&
-      config.split != SplitKMode::cluster) {
+  if (p.split_k_mode != SplitKMode::none && config.schedule.split != SplitKMode::none &&
+      config.schedule.split != SplitKMode::cluster) {
     EXPECT_EQ(x.counters, y.counters);
     EXPECT_EQ(x.partials, y.partials);
   }

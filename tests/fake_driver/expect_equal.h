@@ -33,8 +33,8 @@ inline void expect_equal(const Schedule& x, const Schedule& y, bool k_grouped) {
   EXPECT_EQ(x.tiles, y.tiles);
   EXPECT_EQ(x.tiles_across, y.tiles_across);
   EXPECT_EQ(x.slices, y.slices);
-  EXPECT_EQ(x.ranks, y.ranks);
-  EXPECT_EQ(x.bundles, y.bundles);
+  EXPECT_EQ(x.slices_per_cluster, y.slices_per_cluster);
+  EXPECT_EQ(x.clusters_per_tile, y.clusters_per_tile);
   expect_equal(x.tiles_divmod, y.tiles_divmod);
   EXPECT_EQ(x.stream_tiles, y.stream_tiles);
   if (k_grouped) return;

@@ -1,12 +1,26 @@
-// What the epilogue (epilogue/epilogue.h) is given: values of a launch, and what it is specialised for.
+// What the epilogue (epilogue/epilogue.h) is specialised for, and the values of a launch.
 #pragma once
 
 #include "cleave/core/enums.h"
 
 namespace cleave {
 
+/// What the epilogue is specialised for.
+struct EpilogueConfig {
+  DType c = DType::bf16, d = DType::bf16, bias_dtype = DType::bf16;
+  Order order = Order::row;  // of C and D
+  Activation activation = Activation::none;
+  Bias bias = Bias::none;
+  bool has_c = false;
+  Scaling scaling = Scaling::none;  // of vectors: here; of blocks: in the mainloop
+  bool has_zero = false, has_scale_d = false, has_amax = false;
+
+  CLEAVE_HD friend constexpr bool operator==(const EpilogueConfig&,
+                                             const EpilogueConfig&) = default;
+};
+
 /// Run-time values. Strides count elements; D and C have one unit stride each, given by
-/// GemmConfig::d_order.
+/// EpilogueConfig::order.
 struct EpilogueParams {
   float alpha = 1.0f;
   float beta = 0.0f;
@@ -26,17 +40,6 @@ struct EpilogueParams {
   const int32_t* zero_b = nullptr;
   const float* scale_d = nullptr;
   float* amax = nullptr;
-};
-
-/// The types and choices that the epilogue is specialised for.
-struct EpilogueKind {
-  DType c, d, bias_dtype;
-  Order order;
-  Activation activation;
-  Bias bias;
-  bool has_c;
-  bool scaled;  // Scaling::vector
-  bool has_zero, has_scale_d;
 };
 
 }  // namespace cleave

@@ -5,92 +5,122 @@
 // shape.
 #pragma once
 
+#include "cleave/config/epilogue_params.h"
 #include "cleave/core/enums.h"
 #include "cleave/core/math.h"
 
 namespace cleave {
 
-struct GemmConfig {
-  KernelFamily family = KernelFamily::sm90;
-
+struct OperandConfig {
   DType a = DType::bf16;
   DType b = DType::bf16;  // differs from A's among the 8-bit floats only
-  DType c = DType::bf16;
-  DType d = DType::bf16;
-  DType bias_dtype = DType::bf16;
-  Precision precision = Precision::tf32;  // of float32 operands; ieee: portable alone
   Major a_major = Major::k;
   Major b_major = Major::k;
-  Order d_order = Order::row;
+  Precision precision = Precision::tf32;  // of float32 operands; ieee: portable alone
+  // Copies by threads: the widest that A's (B's) alignment allows: 16, 8, 4, 2 or 1 bytes.
+  uint32_t load_bytes_a = 16;
+  uint32_t load_bytes_b = 16;
 
-  // One tile, computed by one CTA. tile_k is a multiple of a 128-byte row of the operands.
-  uint32_t tile_m = 128;
-  uint32_t tile_n = 128;
-  uint32_t tile_k = 64;
+  CLEAVE_HD friend constexpr bool operator==(const OperandConfig&, const OperandConfig&) = default;
+};
+
+/// One tile, computed by one CTA. k is a multiple of a 128-byte row of the operands.
+struct TileConfig {
+  uint32_t m = 128;
+  uint32_t n = 128;
+  uint32_t k = 64;
   uint32_t stages = 4;
 
-  // sm90: consumer warpgroups, each owning tile_m / consumers rows (cooperative) or a tile of its
-  // own (ping-pong). portable: warps_m x warps_n warps share the tile.
+  CLEAVE_HD friend constexpr bool operator==(const TileConfig&, const TileConfig&) = default;
+};
+
+/// sm90: consumer warpgroups, each owning tile.m / consumers rows (cooperative) or a tile of its own
+/// (ping-pong). portable: m x n warps share the tile.
+struct WarpConfig {
   uint32_t consumers = 2;
   bool pingpong = false;
-  uint32_t warps_m = 2;
-  uint32_t warps_n = 4;
+  uint32_t m = 2;
+  uint32_t n = 4;
 
-  // CTAs that share a B tile (multicast_m) or an A tile (multicast_n) by TMA multicast. At most
-  // one is not 1. A cluster's ranks are numbered cluster_k-major: rank = k_rank * sharers +
-  // share_rank.
+  CLEAVE_HD friend constexpr bool operator==(const WarpConfig&, const WarpConfig&) = default;
+};
+
+/// A cluster's ranks are numbered k-major: rank = k_rank * sharers + share_rank.
+struct ClusterConfig {
+  // CTAs that share a B tile (multicast_m) or an A tile (multicast_n) by TMA multicast. At most one
+  // is not 1.
   uint32_t multicast_m = 1;
   uint32_t multicast_n = 1;
+  // cluster, parallel: slices of a tile that one cluster adds up in distributed shared memory.
+  uint32_t k = 1;
 
+  CLEAVE_HD friend constexpr bool operator==(const ClusterConfig&, const ClusterConfig&) = default;
+};
+
+struct ScheduleConfig {
+  SplitKMode split = SplitKMode::none;
   Grouping grouping = Grouping::none;
   uint32_t group_capacity = 0;  // groups that there is shared memory for
 
-  Conv conv = Conv::none;
-  uint32_t conv_axes = 2;       // 3 where there is depth
-  uint32_t class_capacity = 0;  // convolutions: classes that there is room for in the parameters
+  CLEAVE_HD friend constexpr bool operator==(const ScheduleConfig&,
+                                             const ScheduleConfig&) = default;
+};
+
+struct ConvConfig {
+  Conv kind = Conv::none;
+  uint32_t axes = 2;            // 3 where there is depth
+  uint32_t class_capacity = 0;  // classes that there is room for in the parameters
   bool fuses_classes = false;   // dgrad: all classes are columns of one (fused_classes.h)
   bool gather = false;          // sm90: threads copy what TMA cannot gather (gather.h)
   bool batches_taps = false;    // wgrad by im2col: the batch are taps; else columns run over them
   bool fast_load = true;        // Division
   bool fast_store = true;
 
-  SplitKMode split = SplitKMode::none;
-  uint32_t cluster_k =
-      1;  // cluster, parallel: slices of a tile that one cluster adds up in distributed shared memory
+  CLEAVE_HD friend constexpr bool operator==(const ConvConfig&, const ConvConfig&) = default;
+};
 
-  Activation activation = Activation::none;
-  Bias bias = Bias::none;
-  bool has_c = false;
-
-  Scaling scaling = Scaling::none;
-  uint32_t scale_rows_a =
-      1;  // Scaling::block: rows of A (columns of B) that share a scale, 1 or 128
-  uint32_t scale_rows_b = 1;
+/// Of sums that grow in float32 beside the tensor cores.
+struct ScaleConfig {
+  // Scaling::block: rows of A (columns of B) that share a scale, 1 or 128.
+  uint32_t rows_a = 1;
+  uint32_t rows_b = 1;
   bool promote = false;  // float32 takes over from the tensor cores' sums after every k block
-  bool has_zero = false;
-  bool has_scale_d = false;
-  bool has_amax = false;
 
-  bool store_by_tma =
-      true;  // sm90: D leaves through shared memory and TMA; needs 16-byte aligned rows
-  uint32_t store_chunks = 2;  // of D per warpgroup in shared memory: one fills while others drain
-  uint32_t load_bytes_a =
-      16;  // copies by threads: the widest that A's (B's) alignment allows: 16, 8, 4, 2 or 1
-  uint32_t load_bytes_b = 16;
+  CLEAVE_HD friend constexpr bool operator==(const ScaleConfig&, const ScaleConfig&) = default;
+};
+
+struct StoreConfig {
+  bool by_tma = true;   // sm90: D leaves through shared memory and TMA; needs 16-byte aligned rows
+  uint32_t chunks = 2;  // of D per warpgroup in shared memory: one fills while others drain
+
+  CLEAVE_HD friend constexpr bool operator==(const StoreConfig&, const StoreConfig&) = default;
+};
+
+struct GemmConfig {
+  KernelFamily family = KernelFamily::sm90;
+  OperandConfig operands;
+  TileConfig tile;
+  WarpConfig warps;
+  ClusterConfig cluster;
+  ScheduleConfig schedule;
+  ConvConfig conv;
+  ScaleConfig scales;
+  EpilogueConfig epilogue;
+  StoreConfig store;
 
   CLEAVE_HD friend constexpr bool operator==(const GemmConfig&, const GemmConfig&) = default;
 };
 
-/// Elements of one 128-byte row of shared memory: the swizzle atom's width and the unit tile_k
-/// comes in.
+/// Elements of one 128-byte row of shared memory: the swizzle atom's width and the unit that
+/// tile.k comes in.
 CLEAVE_HD constexpr uint32_t atom_elements(DType t) {
   return 128 / size_of(t);
 }
 
 /// Threads that hold accumulators.
 CLEAVE_HD constexpr uint32_t math_threads(const GemmConfig& c) {
-  return c.family == KernelFamily::sm90 ? (c.pingpong ? 1 : c.consumers) * 128
-                                        : c.warps_m * c.warps_n * 32;
+  return c.family == KernelFamily::sm90 ? (c.warps.pingpong ? 1 : c.warps.consumers) * 128
+                                        : c.warps.m * c.warps.n * 32;
 }
 
 /// Threads that copy operands, vector by vector.
@@ -100,89 +130,90 @@ CLEAVE_HD constexpr uint32_t copy_threads(const GemmConfig& c) {
 
 /// Whether A's (or B's) rows are pixels of a tensor, each as often as a tap lands on it.
 CLEAVE_HD constexpr bool gathers_a(const GemmConfig& c) {
-  return c.conv == Conv::fprop || c.conv == Conv::dgrad;
+  return c.conv.kind == Conv::fprop || c.conv.kind == Conv::dgrad;
 }
 CLEAVE_HD constexpr bool gathers_b(const GemmConfig& c) {
-  return c.conv == Conv::wgrad;
+  return c.conv.kind == Conv::wgrad;
 }
 
 /// Whether threads of the Hopper kernel put together vectors of 16 bytes of what is aligned to less.
 CLEAVE_HD constexpr bool copies_unaligned(const GemmConfig& c) {
-  return c.gather && (gathers_a(c) ? c.load_bytes_a : c.load_bytes_b) < 16;
+  return c.conv.gather && (gathers_a(c) ? c.operands.load_bytes_a : c.operands.load_bytes_b) < 16;
 }
 
 /// Whether threads of the Hopper kernel copy a convolution's filters, which TMA cannot read
 /// as a matrix: rows of any length, or taps of a class without a gap, or those of all classes.
 CLEAVE_HD constexpr bool copies_filters(const GemmConfig& c) {
-  return c.gather && (c.conv == Conv::dgrad || (c.conv == Conv::fprop && copies_unaligned(c)));
+  return c.conv.gather &&
+         (c.conv.kind == Conv::dgrad || (c.conv.kind == Conv::fprop && copies_unaligned(c)));
 }
 
 /// Whether K runs over taps and channels without a gap; else every tap begins a k block.
 CLEAVE_HD constexpr bool flattens_taps(const GemmConfig& c) {
-  return c.family == KernelFamily::portable || (c.gather && !c.fuses_classes);
+  return c.family == KernelFamily::portable || (c.conv.gather && !c.conv.fuses_classes);
 }
 
 /// Threads of a CTA.
 CLEAVE_HD constexpr uint32_t cta_threads(const GemmConfig& c) {
-  return c.family == KernelFamily::sm90 ? (c.consumers + 1) * 128 : math_threads(c);
+  return c.family == KernelFamily::sm90 ? (c.warps.consumers + 1) * 128 : math_threads(c);
 }
 
 /// Registers of a thread of the Hopper kernel's producer warpgroup, once it has given up the rest.
 CLEAVE_HD constexpr uint32_t producer_registers(const GemmConfig& c) {
-  if (c.gather) return copies_unaligned(c) ? 160 : 120;
-  return c.scaling == Scaling::block || c.conv != Conv::none ? 56 : 40;
+  if (c.conv.gather) return copies_unaligned(c) ? 160 : 120;
+  return c.epilogue.scaling == Scaling::block || c.conv.kind != Conv::none ? 56 : 40;
 }
 
 /// And of its consumers: with several warpgroups of them the launch gives every thread an equal share,
 /// and what the producer does not need is theirs.
 CLEAVE_HD constexpr uint32_t consumer_registers(const GemmConfig& c) {
-  if (c.consumers == 1) return 255;
+  if (c.warps.consumers == 1) return 255;
   const uint32_t equal = 65536 / cta_threads(c) / 8 * 8;
-  return (equal + (equal - producer_registers(c)) / c.consumers) / 8 * 8;
+  return (equal + (equal - producer_registers(c)) / c.warps.consumers) / 8 * 8;
 }
 
 /// Accumulators that each math thread holds for one tile.
 CLEAVE_HD constexpr uint32_t accumulators_per_thread(const GemmConfig& c) {
-  return c.tile_m * c.tile_n / math_threads(c);
+  return c.tile.m * c.tile.n / math_threads(c);
 }
 
 /// Whether two columns of the product make one of D. The tile's left half are then columns of the
 /// gate projection, its right half those of the up projection that go with them.
 CLEAVE_HD constexpr bool gated(const GemmConfig& c) {
-  return c.activation == Activation::swiglu;
+  return c.epilogue.activation == Activation::swiglu;
 }
 
 /// Columns of D that a tile covers.
 CLEAVE_HD constexpr uint32_t output_columns(const GemmConfig& c) {
-  return gated(c) ? c.tile_n / 2 : c.tile_n;
+  return gated(c) ? c.tile.n / 2 : c.tile.n;
 }
 
 /// CTAs that share loads.
 CLEAVE_HD constexpr uint32_t sharers(const GemmConfig& c) {
-  return c.multicast_m * c.multicast_n;
+  return c.cluster.multicast_m * c.cluster.multicast_n;
 }
 
 /// CTAs of one cluster (1: no cluster launch).
 CLEAVE_HD constexpr uint32_t cluster_size(const GemmConfig& c) {
-  return sharers(c) * c.cluster_k;
+  return sharers(c) * c.cluster.k;
 }
 
 /// Elements of the grouped dimension that one step of the schedule covers (groups.h).
 CLEAVE_HD constexpr uint32_t group_step(const GemmConfig& c) {
-  switch (c.grouping) {
+  switch (c.schedule.grouping) {
     case Grouping::m:
     case Grouping::classes:
-      return c.tile_m * c.multicast_m;
+      return c.tile.m * c.cluster.multicast_m;
     case Grouping::n:
-      return output_columns(c) * c.multicast_n;
+      return output_columns(c) * c.cluster.multicast_n;
     default:
-      return c.tile_k;
+      return c.tile.k;
   }
 }
 
 /// Whether neighbours among a tile's rows are none in D.
 CLEAVE_HD constexpr bool scatters(const GemmConfig& c) {
-  return c.grouping == Grouping::classes || c.fuses_classes;
+  return c.schedule.grouping == Grouping::classes || c.conv.fuses_classes;
 }
 
 /// Whether TMA sees A, B, or all of D as a matrix.
@@ -193,12 +224,13 @@ CLEAVE_HD constexpr bool has_map_b(const GemmConfig& c) {
   return c.family == KernelFamily::sm90 && !gathers_b(c) && !copies_filters(c);
 }
 CLEAVE_HD constexpr bool has_map_d(const GemmConfig& c) {
-  return c.store_by_tma && !scatters(c);
+  return c.store.by_tma && !scatters(c);
 }
 
 /// Values that each column brings to the epilogue: scale, bias, zero point.
 CLEAVE_HD constexpr uint32_t column_broadcast_values(const GemmConfig& c) {
-  return (c.scaling == Scaling::vector) + (c.bias == Bias::row) + c.has_zero;
+  return (c.epilogue.scaling == Scaling::vector) + (c.epilogue.bias == Bias::row) +
+         c.epilogue.has_zero;
 }
 
 namespace detail {
@@ -214,11 +246,11 @@ struct SumOf<true> {
 
 /// What the tensor cores add up.
 template <GemmConfig C>
-using Part = typename detail::SumOf<C.a == DType::i8>::type;
+using Part = typename detail::SumOf<C.operands.a == DType::i8>::type;
 
 /// The type of an accumulator, and of a partial sum in the workspace: 32 bits in any case.
 template <GemmConfig C>
-using Sum = typename detail::SumOf<C.a == DType::i8 && !C.promote>::type;
+using Sum = typename detail::SumOf<C.operands.a == DType::i8 && !C.scales.promote>::type;
 
 /// All of a thread's accumulators.
 template <GemmConfig C>

@@ -62,10 +62,10 @@ struct ConvParams : GemmParams {
 namespace detail {
 template <GemmConfig C>
 struct ParamsOf {
-  using type = ConvParams<C.class_capacity, C.family == KernelFamily::sm90>;
+  using type = ConvParams<C.conv.class_capacity, C.family == KernelFamily::sm90>;
 };
 template <GemmConfig C>
-  requires(C.conv == Conv::none)
+  requires(C.conv.kind == Conv::none)
 struct ParamsOf<C> {
   using type = GemmParams;
 };

@@ -13,10 +13,10 @@ CLEAVE_HD constexpr uint32_t touched_blocks(uint32_t tile_n) {
 }
 
 CLEAVE_HD constexpr uint32_t scale_lines_a(const GemmConfig& c) {
-  return ceil_div(c.tile_m, c.scale_rows_a);
+  return ceil_div(c.tile.m, c.scales.rows_a);
 }
 CLEAVE_HD constexpr uint32_t scale_lines_b(const GemmConfig& c) {
-  return c.scale_rows_b == 1 ? c.tile_n : touched_blocks(c.tile_n);
+  return c.scales.rows_b == 1 ? c.tile.n : touched_blocks(c.tile.n);
 }
 
 /// Index of the first of B's; even, since columns are read in pairs.
@@ -26,7 +26,7 @@ CLEAVE_HD constexpr uint32_t scale_lines_b_at(const GemmConfig& c) {
 
 /// Bytes in one stage.
 CLEAVE_HD constexpr uint32_t scale_stage_bytes(const GemmConfig& c) {
-  if (c.scaling != Scaling::block) return 0;
+  if (c.epilogue.scaling != Scaling::block) return 0;
   return round_up((scale_lines_b_at(c) + scale_lines_b(c)) * 4, 16u);
 }
 
@@ -34,9 +34,9 @@ CLEAVE_HD constexpr uint32_t scale_stage_bytes(const GemmConfig& c) {
 /// what it takes to scale each on its own, and to convert integers.
 CLEAVE_HD constexpr uint32_t promotion_registers(const GemmConfig& c, uint32_t parts) {
   const bool scaled_singly =
-      c.scaling == Scaling::block && c.scale_rows_a == 1 && c.scale_rows_b == 1;
-  return accumulators_per_thread(c) + parts * c.tile_n / 2 + (scaled_singly ? 12 : 0) +
-         (c.a == DType::i8 ? 12 : 0);
+      c.epilogue.scaling == Scaling::block && c.scales.rows_a == 1 && c.scales.rows_b == 1;
+  return accumulators_per_thread(c) + parts * c.tile.n / 2 + (scaled_singly ? 12 : 0) +
+         (c.operands.a == DType::i8 ? 12 : 0);
 }
 
 /// What a thread can spare for them.
@@ -46,7 +46,7 @@ CLEAVE_HD constexpr uint32_t spare_registers(const GemmConfig& c) {
 
 /// Whether a warpgroup multiplies one part of its sums while it adds another.
 CLEAVE_HD constexpr bool promotes_two_parts(const GemmConfig& c) {
-  return c.tile_m == 64 * (c.pingpong ? 1 : c.consumers) &&
+  return c.tile.m == 64 * (c.warps.pingpong ? 1 : c.warps.consumers) &&
          promotion_registers(c, 2) <= spare_registers(c);
 }
 

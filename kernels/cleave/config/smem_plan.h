@@ -38,24 +38,25 @@ struct SmemPlan {
 CLEAVE_HD constexpr SmemPlan smem_plan(const GemmConfig& c) {
   const bool sm90 = c.family == KernelFamily::sm90;
   SmemPlan plan;
-  plan.a_stage = c.tile_m * c.tile_k * size_of(c.a);
-  plan.b_stage = c.tile_n * c.tile_k * size_of(c.a);
+  plan.a_stage = c.tile.m * c.tile.k * size_of(c.operands.a);
+  plan.b_stage = c.tile.n * c.tile.k * size_of(c.operands.a);
   uint32_t at = 0;
   plan.a = at;
-  at += c.stages * plan.a_stage;
+  at += c.tile.stages * plan.a_stage;
   plan.b = at;
-  at += c.stages * plan.b_stage;
+  at += c.tile.stages * plan.b_stage;
   plan.staging = at;
-  if (sm90 && c.store_by_tma) at += c.consumers * c.store_chunks * kStagingChunkBytes;
+  if (sm90 && c.store.by_tma) at += c.warps.consumers * c.store.chunks * kStagingChunkBytes;
   plan.scale_stage = scale_stage_bytes(c);
   plan.scales = at;
-  at += c.stages * plan.scale_stage;
+  at += c.tile.stages * plan.scale_stage;
   plan.broadcast = at;
-  if (sm90) at += c.consumers * c.tile_n * column_broadcast_values(c) * uint32_t(sizeof(float));
-  if (c.cluster_k > 1) {
+  if (sm90)
+    at += c.warps.consumers * c.tile.n * column_broadcast_values(c) * uint32_t(sizeof(float));
+  if (c.cluster.k > 1) {
     const uint32_t part =
-        ceil_div(accumulators_per_thread(c) / 4, c.cluster_k);  // float4 per thread from each rank
-    const uint32_t bytes = c.cluster_k * part * math_threads(c) * 16;
+        ceil_div(accumulators_per_thread(c) / 4, c.cluster.k);  // float4 per thread from each rank
+    const uint32_t bytes = c.cluster.k * part * math_threads(c) * 16;
     plan.cluster_over_stages = bytes > kOwnClusterBytes;
     plan.cluster_reduce = plan.cluster_over_stages ? 0 : at;
     at = plan.cluster_over_stages ? max_of(at, bytes) : at + bytes;
@@ -63,11 +64,13 @@ CLEAVE_HD constexpr SmemPlan smem_plan(const GemmConfig& c) {
     at += uint32_t(sizeof(uint64_t));
   }
   plan.fixup = at;
-  if (c.split == SplitKMode::parallel && c.cluster_k == 1) at += uint32_t(sizeof(uint64_t));
+  if (c.schedule.split == SplitKMode::parallel && c.cluster.k == 1)
+    at += uint32_t(sizeof(uint64_t));
   plan.barriers = at;
-  if (sm90) at += 2 * c.stages * uint32_t(sizeof(uint64_t));
+  if (sm90) at += 2 * c.tile.stages * uint32_t(sizeof(uint64_t));
   plan.group_table = at;
-  if (c.group_capacity > 0) at += round_up(group_table_bytes(c.group_capacity), 16u);
+  if (c.schedule.group_capacity > 0)
+    at += round_up(group_table_bytes(c.schedule.group_capacity), 16u);
   plan.bytes = at;
   return plan;
 }
@@ -75,8 +78,8 @@ CLEAVE_HD constexpr SmemPlan smem_plan(const GemmConfig& c) {
 /// `c` with as many stages as fit, at most `most`; 0 stages if not even one fits.
 CLEAVE_HD constexpr GemmConfig with_stages(GemmConfig c, uint32_t most,
                                            uint32_t limit = kSharedLimit) {
-  c.stages = most;
-  while (c.stages > 0 && smem_plan(c).bytes > limit) --c.stages;
+  c.tile.stages = most;
+  while (c.tile.stages > 0 && smem_plan(c).bytes > limit) --c.tile.stages;
   return c;
 }
 

@@ -10,13 +10,13 @@ namespace cleave {
 /// row-major D is 64 columns (the tile's last one: what is left), cut into boxes side by side.
 CLEAVE_HD constexpr uint32_t store_chunk_columns(const GemmConfig& c) {
   uint32_t columns = 64;
-  while (c.d_order == Order::column && output_columns(c) % columns != 0) columns -= 16;
+  while (c.epilogue.order == Order::column && output_columns(c) % columns != 0) columns -= 16;
   return columns;
 }
 
 /// Chunks that a consumer warpgroup stores of one tile.
 CLEAVE_HD constexpr uint32_t store_chunks_of_tile(const GemmConfig& c) {
-  return accumulators_per_thread(c) * 2 / c.tile_n *
+  return accumulators_per_thread(c) * 2 / c.tile.n *
          ceil_div(output_columns(c), store_chunk_columns(c));
 }
 
@@ -29,7 +29,7 @@ CLEAVE_HD constexpr uint32_t store_box_columns(const GemmConfig& c) {
 
 /// Whether D's type allows this path.
 CLEAVE_HD constexpr bool store_by_tma_fits(const GemmConfig& c) {
-  return size_of(c.d) == 2;
+  return size_of(c.epilogue.d) == 2;
 }
 
 }  // namespace cleave

@@ -31,7 +31,7 @@ struct VectorOf<C, Bytes> {
 template <GemmConfig C, uint32_t Bytes>
 class PixelRows {
   using Vector = detail::VectorOf<C, Bytes>;
-  using Copy = TileCopy<C, Major::k, C.tile_m, Vector::kBytes>;
+  using Copy = TileCopy<C, Major::k, C.tile.m, Vector::kBytes>;
   static constexpr bool kKeeps = Vector::kBytes >= 8 && Copy::kOwn <= 8;  // else there are too many
 
  public:
@@ -43,7 +43,8 @@ class PixelRows {
   CLEAVE_DEVICE void start(const ConvClass& c, uint32_t row0, uint32_t batch) {
     class_ = &c;
     row0_ = row0;
-    base_ = static_cast<const char*>(p_.a.data) + int64_t(batch) * p_.a.batch_stride * size_of(C.a);
+    base_ = static_cast<const char*>(p_.a.data) +
+            int64_t(batch) * p_.a.batch_stride * size_of(C.operands.a);
     if constexpr (kKeeps) {
       CLEAVE_UNROLL
       for (uint32_t own = 0; own < Copy::kOwn; ++own)
@@ -65,7 +66,7 @@ class PixelRows {
   }
 
  private:
-  CLEAVE_DEVICE int64_t pixel_bytes() const { return p_.a.stride * size_of(C.a); }
+  CLEAVE_DEVICE int64_t pixel_bytes() const { return p_.a.stride * size_of(C.operands.a); }
 
   CLEAVE_DEVICE GatheredPixel pixel(uint32_t own, uint32_t line) const {
     if constexpr (kKeeps) {
@@ -88,8 +89,8 @@ class PixelRows {
 template <GemmConfig C, uint32_t Bytes>
 class PixelColumns {
   using Vector = detail::VectorOf<C, Bytes>;
-  using Copy = TileCopy<C, Major::mn, C.tile_n, Vector::kBytes>;
-  static constexpr uint32_t kParts = C.tile_n / atom_elements(C.a);
+  using Copy = TileCopy<C, Major::mn, C.tile.n, Vector::kBytes>;
+  static constexpr uint32_t kParts = C.tile.n / atom_elements(C.operands.a);
 
  public:
   static constexpr bool kGathers = true;
@@ -99,7 +100,8 @@ class PixelColumns {
 
   CLEAVE_DEVICE void start(const ConvClass& c, uint32_t column0, uint32_t batch) {
     class_ = &c;
-    base_ = static_cast<const char*>(p_.b.data) + int64_t(batch) * p_.b.batch_stride * size_of(C.b);
+    base_ = static_cast<const char*>(p_.b.data) +
+            int64_t(batch) * p_.b.batch_stride * size_of(C.operands.b);
     CLEAVE_UNROLL
     for (uint32_t part = 0; part < kParts; ++part) {
       const uint32_t column = column0 + part * Copy::kAtom + Copy::element(thread_);
@@ -121,7 +123,7 @@ class PixelColumns {
   }
 
  private:
-  CLEAVE_DEVICE int64_t pixel_bytes() const { return p_.b.stride * size_of(C.b); }
+  CLEAVE_DEVICE int64_t pixel_bytes() const { return p_.b.stride * size_of(C.operands.b); }
 
   CLEAVE_DEVICE GatheredPixel pixel(uint32_t line) const {
     return find_pixel<C>(p_, *class_, pixel_bytes(), k0_ + line);
@@ -139,8 +141,8 @@ class PixelColumns {
 /// all classes where they are fused.
 template <GemmConfig C>
 class FilterLines {
-  using Copy = TileCopy<C, C.b_major, C.tile_n, C.load_bytes_b>;
-  static constexpr uint32_t kParts = C.tile_n / atom_elements(C.a);
+  using Copy = TileCopy<C, C.operands.b_major, C.tile.n, C.operands.load_bytes_b>;
+  static constexpr uint32_t kParts = C.tile.n / atom_elements(C.operands.a);
 
  public:
   static constexpr bool kGathers = true;
@@ -150,24 +152,25 @@ class FilterLines {
 
   CLEAVE_DEVICE void start(const ConvClass& c, uint32_t column0, uint32_t batch) {
     class_ = &c;
-    base_ = static_cast<const char*>(p_.b.data) + int64_t(batch) * p_.b.batch_stride * size_of(C.b);
+    base_ = static_cast<const char*>(p_.b.data) +
+            int64_t(batch) * p_.b.batch_stride * size_of(C.operands.b);
     CLEAVE_UNROLL
     for (uint32_t part = 0; part < kParts; ++part) {
       const uint32_t column = column0 + part * Copy::kAtom + Copy::element(thread_);
       inside_[part] = column < p_.epilogue.n;
       coords_[part].channel = column;
-      if constexpr (C.fuses_classes)
-        coords_[part] = p_.columns.template locate<C.conv_axes, C.fast_load>(column);
+      if constexpr (C.conv.fuses_classes)
+        coords_[part] = p_.columns.template locate<C.conv.axes, C.conv.fast_load>(column);
     }
   }
 
   CLEAVE_DEVICE void load(uint32_t stage, uint32_t k0) {
     k0_ = k0;
     if constexpr (!flattens_taps(C)) {  // all lines are of one tap
-      const uint32_t block = k0 / C.tile_k, tap = divide<C.fast_load>(p_.per_tap, block);
-      first_.channel = (block - tap * p_.per_tap.divisor) * C.tile_k;
+      const uint32_t block = k0 / C.tile.k, tap = divide<C.conv.fast_load>(p_.per_tap, block);
+      first_.channel = (block - tap * p_.per_tap.divisor) * C.tile.k;
       first_.exists = tap < class_->taps.size;
-      first_.tap = class_->taps.template locate<C.conv_axes, C.fast_load>(tap);
+      first_.tap = class_->taps.template locate<C.conv.axes, C.conv.fast_load>(tap);
       CLEAVE_UNROLL
       for (uint32_t part = 0; part < kParts; ++part) taps_[part] = filter_tap(first_, part);
     }
@@ -186,14 +189,14 @@ class FilterLines {
     if (tap < 0 || place.channel >= p_.channels) return {base_, 0};
     const uint32_t channel = coords_[part].channel;
     const int64_t at = place.channel * p_.b.stride + int64_t(tap) * p_.taps_apart + channel;
-    return {base_ + at * size_of(C.b), C.load_bytes_b};
+    return {base_ + at * size_of(C.operands.b), C.operands.load_bytes_b};
   }
 
  private:
   /// The filter's tap that a part's columns have at a tap of the class; -1 if there is none.
   CLEAVE_DEVICE int32_t filter_tap(const TapChannel& place, uint32_t part) const {
     if (!place.exists || !inside_[part]) return -1;
-    if constexpr (C.fuses_classes) return p_.columns.filter_tap(coords_[part], place.tap);
+    if constexpr (C.conv.fuses_classes) return p_.columns.filter_tap(coords_[part], place.tap);
     return int32_t(class_->filter_tap(place.tap));
   }
 
@@ -211,12 +214,12 @@ class FilterLines {
 namespace detail {
 template <GemmConfig C>
 struct GatheredOf {
-  using type = PixelRows<C, C.load_bytes_a>;
+  using type = PixelRows<C, C.operands.load_bytes_a>;
 };
 template <GemmConfig C>
   requires(gathers_b(C))
 struct GatheredOf<C> {
-  using type = PixelColumns<C, C.load_bytes_b>;
+  using type = PixelColumns<C, C.operands.load_bytes_b>;
 };
 
 /// Filters are gathered in dgrad only; fprop's are a matrix.
@@ -227,7 +230,7 @@ struct FiltersOf {
   };
 };
 template <GemmConfig C>
-  requires(C.conv == Conv::dgrad)
+  requires(C.conv.kind == Conv::dgrad)
 struct FiltersOf<C> {
   using type = FilterLines<C>;
 };
@@ -248,20 +251,20 @@ class GatherCopier {
 
   CLEAVE_DEVICE void start(const WorkTile& work, const Tile<C>& tile) {
     gathered_.start(*tile.conv_class, gathers_a(C) ? tile.m0 : tile.n0, work.batch);
-    if constexpr (C.conv == Conv::dgrad) filters_.start(*tile.conv_class, tile.n0, work.batch);
+    if constexpr (C.conv.kind == Conv::dgrad) filters_.start(*tile.conv_class, tile.n0, work.batch);
   }
 
   CLEAVE_DEVICE void load(const WorkTile& work, const Tile<C>& tile, uint32_t k0, uint32_t a,
                           uint32_t b) {
     gathered_.load(gathers_a(C) ? a : b, k0);
-    if constexpr (C.conv == Conv::fprop) {
-      copy_operand<C, C.b_major, C.tile_n, C.load_bytes_b>(p_.b, b, tile.n0, k0, p_.epilogue.n,
-                                                           p_.k, work.batch, thread_);
-    } else if constexpr (C.conv == Conv::dgrad) {
+    if constexpr (C.conv.kind == Conv::fprop) {
+      copy_operand<C, C.operands.b_major, C.tile.n, C.operands.load_bytes_b>(
+          p_.b, b, tile.n0, k0, p_.epilogue.n, p_.k, work.batch, thread_);
+    } else if constexpr (C.conv.kind == Conv::dgrad) {
       filters_.load(b, k0);
     } else {
-      copy_operand<C, C.a_major, C.tile_m, C.load_bytes_a>(p_.a, a, tile.m0, k0, p_.epilogue.m,
-                                                           p_.k, work.batch, thread_);
+      copy_operand<C, C.operands.a_major, C.tile.m, C.operands.load_bytes_a>(
+          p_.a, a, tile.m0, k0, p_.epilogue.m, p_.k, work.batch, thread_);
     }
   }
 

@@ -16,10 +16,10 @@ struct TapChannel {
 template <GemmConfig C>
 CLEAVE_DEVICE TapChannel find_tap(const Params<C>& p, const ConvClass& c, uint32_t number) {
   TapChannel found;
-  const uint32_t tap = divide<C.fast_load>(p.per_tap, number);
+  const uint32_t tap = divide<C.conv.fast_load>(p.per_tap, number);
   found.channel = number - tap * p.per_tap.divisor;
   found.exists = tap < c.taps.size;
-  found.tap = c.taps.template locate<C.conv_axes, C.fast_load>(tap);
+  found.tap = c.taps.template locate<C.conv.axes, C.conv.fast_load>(tap);
   return found;
 }
 
@@ -33,7 +33,7 @@ template <GemmConfig C>
 CLEAVE_DEVICE GatheredPixel find_pixel(const Params<C>& p, const ConvClass& c, int64_t pixel_bytes,
                                        uint32_t row) {
   GatheredPixel pixel;
-  const PixelCoord coord = c.pixels.template locate<C.conv_axes, C.fast_load>(row);
+  const PixelCoord coord = c.pixels.template locate<C.conv.axes, C.conv.fast_load>(row);
   int64_t number = coord.image;
   CLEAVE_UNROLL
   for (uint32_t i = 0; i < kConvAxes; ++i) {
@@ -64,7 +64,7 @@ struct TapShift {
       shift.by[i] = int32_t(place.tap.at[i]) * c.tap_step[i];
       pixels = pixels * p.extent[i] + shift.by[i];
     }
-    shift.offset = pixels * pixel_bytes + int64_t(place.channel) * size_of(C.a);
+    shift.offset = pixels * pixel_bytes + int64_t(place.channel) * size_of(C.operands.a);
     // A tap that is none leads outside, along another axis than a pixel that is none.
     if (!place.exists) shift.by[1] = 1 << 30;
     return shift;
@@ -80,7 +80,7 @@ struct TapShift {
   CLEAVE_DEVICE bool inside(const Params<C>& p, const GatheredPixel& pixel) const {
     bool in = true;
     CLEAVE_UNROLL
-    for (uint32_t i = kConvAxes - C.conv_axes; i < kConvAxes; ++i)
+    for (uint32_t i = kConvAxes - C.conv.axes; i < kConvAxes; ++i)
       in = bool(in & (uint32_t(pixel.at[i] + by[i]) < p.extent[i]));
     return in;
   }

@@ -24,7 +24,8 @@ namespace cleave {
 template <GemmConfig C>
 CLEAVE_HD constexpr uint32_t tma_bytes() {
   constexpr SmemPlan kPlan = smem_plan(C);
-  return (has_map_a(C) || C.fuses_classes ? kPlan.a_stage : 0) + (has_map_b(C) ? kPlan.b_stage : 0);
+  return (has_map_a(C) || C.conv.fuses_classes ? kPlan.a_stage : 0) +
+         (has_map_b(C) ? kPlan.b_stage : 0);
 }
 
 /// Both operands of a work tile, k block by k block, by all threads of the warpgroup.
@@ -37,37 +38,37 @@ class GatherLoader {
       : p_(p), thread_(thread), im2col_(p, {}), pixels_(p, thread), filters_(p, thread) {}
 
   CLEAVE_DEVICE void start(const WorkTile& work, const Tile<C>& tile) {
-    if constexpr (C.fuses_classes) {
+    if constexpr (C.conv.fuses_classes) {
       im2col_.start(work, tile.m0, tile.n0);
     } else {
       pixels_.start(*tile.conv_class, gathers_a(C) ? tile.m0 : tile.n0, work.batch);
     }
-    if constexpr (C.conv == Conv::dgrad) filters_.start(*tile.conv_class, tile.n0, work.batch);
+    if constexpr (C.conv.kind == Conv::dgrad) filters_.start(*tile.conv_class, tile.n0, work.batch);
   }
 
   CLEAVE_DEVICE void load(const WorkTile& work, const Tile<C>& tile, uint32_t block, uint32_t a,
                           uint32_t b, uint32_t barrier) {
-    const uint32_t k0 = block * C.tile_k;
+    const uint32_t k0 = block * C.tile.k;
     if (thread_ == 0) {
       ptx::mbarrier_arrive_expect(barrier, tma_bytes<C>());
-      if constexpr (C.fuses_classes) {
+      if constexpr (C.conv.fuses_classes) {
         im2col_.gather_a(work, block, a, barrier);
       } else if constexpr (has_map_b(C)) {
-        load_operand<C, C.b_major, C.tile_n, 1>(&p_.map_b, b, barrier, tile.n0, k0, work,
-                                                work.batch * p_.batched_b, {});
+        load_operand<C, C.operands.b_major, C.tile.n, 1>(&p_.map_b, b, barrier, tile.n0, k0, work,
+                                                         work.batch * p_.batched_b, {});
       } else if constexpr (has_map_a(C)) {
-        load_operand<C, C.a_major, C.tile_m, 1>(&p_.map_a, a, barrier, tile.m0, k0, work,
-                                                work.batch * p_.batched_a, {});
+        load_operand<C, C.operands.a_major, C.tile.m, 1>(&p_.map_a, a, barrier, tile.m0, k0, work,
+                                                         work.batch * p_.batched_a, {});
       }
     }
-    if constexpr (C.conv == Conv::dgrad) filters_.load(b, k0);
-    if constexpr (!C.fuses_classes) pixels_.load(gathers_a(C) ? a : b, k0);
-    if constexpr (C.conv == Conv::fprop && copies_filters(C)) {
-      copy_operand<C, C.b_major, C.tile_n, C.load_bytes_b>(p_.b, b, tile.n0, k0, p_.epilogue.n,
-                                                           p_.k, work.batch, thread_);
+    if constexpr (C.conv.kind == Conv::dgrad) filters_.load(b, k0);
+    if constexpr (!C.conv.fuses_classes) pixels_.load(gathers_a(C) ? a : b, k0);
+    if constexpr (C.conv.kind == Conv::fprop && copies_filters(C)) {
+      copy_operand<C, C.operands.b_major, C.tile.n, C.operands.load_bytes_b>(
+          p_.b, b, tile.n0, k0, p_.epilogue.n, p_.k, work.batch, thread_);
     }
     if constexpr (copies_unaligned(C)) {
-      if constexpr (C.conv == Conv::dgrad) {
+      if constexpr (C.conv.kind == Conv::dgrad) {
         ptx::copy_async_commit();
         ptx::copy_async_wait<0>();
       }

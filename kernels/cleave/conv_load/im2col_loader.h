@@ -28,12 +28,12 @@ class Im2colLoader {
     class_ = p_.classes + of;
     map_ = &p_.maps[of].gathered;
     if constexpr (gathers_a(C)) {
-      constexpr uint32_t kRows = C.tile_m / C.multicast_n;
-      const uint32_t row = m0 + (C.multicast_n == 1 ? 0 : sharing_.share_rank * kRows);
+      constexpr uint32_t kRows = C.tile.m / C.cluster.multicast_n;
+      const uint32_t row = m0 + (C.cluster.multicast_n == 1 ? 0 : sharing_.share_rank * kRows);
       go_to(depth_ == 0 ? 0 : row);
     } else {
-      constexpr uint32_t kStrips = C.tile_n / C.multicast_m / kAtom;
-      first_strip_ = C.multicast_m == 1 ? 0 : sharing_.share_rank * kStrips;
+      constexpr uint32_t kStrips = C.tile.n / C.cluster.multicast_m / kAtom;
+      first_strip_ = C.cluster.multicast_m == 1 ? 0 : sharing_.share_rank * kStrips;
       CLEAVE_UNROLL
       for (uint32_t i = 0; i < kStrips; ++i) strips_[i] = find_strip(work, first_strip_ + i);
     }
@@ -45,42 +45,43 @@ class Im2colLoader {
       const uint32_t channel = gather_a(work, block, a, barrier);
       const bool exists = block < depth_;
       // Groups are rows of the filters' matrix further on: of N in fprop, of K in dgrad.
-      const bool along_n = C.conv == Conv::fprop;
+      const bool along_n = C.conv.kind == Conv::fprop;
       const uint32_t group = work.batch * (along_n ? p_.epilogue.n : p_.channels);
-      load_operand<C, C.b_major, C.tile_n, C.multicast_m>(
+      load_operand<C, C.operands.b_major, C.tile.n, C.cluster.multicast_m>(
           &p_.map_b, b, barrier, n0_ + (along_n ? group : 0), channel + (along_n ? 0 : group), work,
           exists ? class_->filter_tap(tap_) : kNowhere, sharing_);
     } else {
-      const uint32_t k0 = block * C.tile_k;
-      load_operand<C, C.a_major, C.tile_m, C.multicast_n>(&p_.map_a, a, barrier, m0_, k0, work,
-                                                          work.batch * p_.batched_a, sharing_);
+      const uint32_t k0 = block * C.tile.k;
+      load_operand<C, C.operands.a_major, C.tile.m, C.cluster.multicast_n>(
+          &p_.map_a, a, barrier, m0_, k0, work, work.batch * p_.batched_a, sharing_);
       go_to(k0);
       CLEAVE_UNROLL
-      for (uint32_t i = 0; i < C.tile_n / C.multicast_m / kAtom; ++i)
-        load_box<C.multicast_m>(b + (first_strip_ + i) * C.tile_k * 128, barrier, strips_[i]);
+      for (uint32_t i = 0; i < C.tile.n / C.cluster.multicast_m / kAtom; ++i)
+        load_box<C.cluster.multicast_m>(b + (first_strip_ + i) * C.tile.k * 128, barrier,
+                                        strips_[i]);
     }
   }
 
   /// The k block's part of A, whose first channel is returned.
   CLEAVE_DEVICE uint32_t gather_a(const WorkTile& work, uint32_t block, uint32_t a,
                                   uint32_t barrier) {
-    const uint32_t number = divide<C.fast_load>(p_.per_tap, block);
-    const uint32_t channel = (block - number * p_.per_tap.divisor) * C.tile_k;
-    tap_ = class_->taps.template locate<C.conv_axes, C.fast_load>(number);
+    const uint32_t number = divide<C.conv.fast_load>(p_.per_tap, block);
+    const uint32_t channel = (block - number * p_.per_tap.divisor) * C.tile.k;
+    tap_ = class_->taps.template locate<C.conv.axes, C.conv.fast_load>(number);
     if (block >= depth_) image_ = kNowhere;
-    constexpr uint32_t kRows = C.tile_m / C.multicast_n;
-    const uint32_t row = C.multicast_n == 1 ? 0 : sharing_.share_rank * kRows;
+    constexpr uint32_t kRows = C.tile.m / C.cluster.multicast_n;
+    const uint32_t row = C.cluster.multicast_n == 1 ? 0 : sharing_.share_rank * kRows;
     Strip strip(*class_, tap_, work.batch * p_.channels + channel);
     CLEAVE_UNROLL
-    for (uint32_t part = 0; part < C.tile_k / kAtom; ++part) {
-      load_box<C.multicast_n>(a + (part * C.tile_m + row) * 128, barrier, strip);
+    for (uint32_t part = 0; part < C.tile.k / kAtom; ++part) {
+      load_box<C.cluster.multicast_n>(a + (part * C.tile.m + row) * 128, barrier, strip);
       strip.channel += kAtom;
     }
     return channel;
   }
 
  private:
-  static constexpr uint32_t kAtom = atom_elements(C.a);
+  static constexpr uint32_t kAtom = atom_elements(C.operands.a);
 
   /// One swizzle atom of channels, of one tap.
   struct Strip {
@@ -99,10 +100,12 @@ class Im2colLoader {
   /// Strip `i` of wgrad's columns.
   CLEAVE_DEVICE Strip find_strip(const WorkTile& work, uint32_t i) const {
     const uint32_t column = n0_ + i * kAtom;
-    const uint32_t tap = C.batches_taps ? work.batch : divide<C.fast_load>(p_.per_tap, column);
+    const uint32_t tap =
+        C.conv.batches_taps ? work.batch : divide<C.conv.fast_load>(p_.per_tap, column);
     const uint32_t channel =
-        C.batches_taps ? column : column - tap * p_.per_tap.divisor + work.batch * p_.channels;
-    return Strip(*class_, class_->taps.template locate<C.conv_axes, C.fast_load>(tap), channel);
+        C.conv.batches_taps ? column : column - tap * p_.per_tap.divisor + work.batch * p_.channels;
+    return Strip(*class_, class_->taps.template locate<C.conv.axes, C.conv.fast_load>(tap),
+                 channel);
   }
 
   /// No image, no tap: all zeros.
@@ -110,7 +113,7 @@ class Im2colLoader {
 
   /// Makes `row` the box's first; without any tap, a pixel that the map has.
   CLEAVE_DEVICE void go_to(uint32_t row) {
-    const PixelCoord pixel = class_->pixels.template locate<C.conv_axes, C.fast_load>(row);
+    const PixelCoord pixel = class_->pixels.template locate<C.conv.axes, C.conv.fast_load>(row);
     image_ = pixel.image;
     CLEAVE_UNROLL
     for (uint32_t i = 0; i < kConvAxes; ++i) {
@@ -126,7 +129,7 @@ class Im2colLoader {
     const int32_t z = first_[0], y = first_[1], x = first_[2];
     const uint16_t dz = strip.offset[0], dy = strip.offset[1], dx = strip.offset[2];
     const uint32_t image = image_, channel = strip.channel;
-    if constexpr (C.conv_axes == 3) {
+    if constexpr (C.conv.axes == 3) {
       if constexpr (Sharers == 1) {
         ptx::tma_load_im2col(to, map_, barrier, channel, x, y, z, image, dx, dy, dz, kHint);
       } else {
@@ -145,7 +148,7 @@ class Im2colLoader {
   const ConvClass* class_ = nullptr;
   const TensorMap* map_ = nullptr;
   PixelCoord tap_;
-  Strip strips_[gathers_b(C) ? C.tile_n / C.multicast_m / kAtom : 1];  // wgrad
+  Strip strips_[gathers_b(C) ? C.tile.n / C.cluster.multicast_m / kAtom : 1];  // wgrad
   uint32_t first_strip_ = 0;
   int32_t first_[kConvAxes] = {};  // the box's first pixel, at tap 0
   uint32_t image_ = 0;

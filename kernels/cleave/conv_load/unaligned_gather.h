@@ -14,7 +14,7 @@ namespace cleave {
 /// many: `reaches_packed` and `reaches_image` (launch/conv_maps.h) bound images to those.
 template <GemmConfig C, uint32_t Bytes>
 class UnalignedTapShift {
-  static_assert(C.conv_axes == 2);
+  static_assert(C.conv.axes == 2);
 
  public:
   UnalignedTapShift() = default;
@@ -56,7 +56,7 @@ class UnalignedTapShift {
   }
 
  private:
-  static constexpr uint32_t kElement = size_of(C.a), kReads = 16 / Bytes;
+  static constexpr uint32_t kElement = size_of(C.operands.a), kReads = 16 / Bytes;
 
   CLEAVE_DEVICE static uint32_t pack(int32_t y, int32_t x) {
     return uint32_t(y) << 16 | (uint32_t(x) & 0xffff);

@@ -15,25 +15,11 @@
 
 namespace cleave {
 
-template <GemmConfig C>
-CLEAVE_HD constexpr EpilogueKind epilogue_kind() {
-  return {.c = C.c,
-          .d = C.d,
-          .bias_dtype = C.bias_dtype,
-          .order = C.d_order,
-          .activation = C.activation,
-          .bias = C.bias,
-          .has_c = C.has_c,
-          .scaled = C.scaling == Scaling::vector,
-          .has_zero = C.has_zero,
-          .has_scale_d = C.has_scale_d};
-}
-
 /// Row `row`, within D.
 template <GemmConfig C>
 CLEAVE_DEVICE BroadcastValues tile_row_broadcast(const EpilogueParams& p, const Tile<C>& tile,
                                                  uint32_t row) {
-  BroadcastValues values = row_broadcast(epilogue_kind<C>(), p, row, tile.batch);
+  BroadcastValues values = row_broadcast(C.epilogue, p, row, tile.batch);
   tile.find_row(row, values);
   return values;
 }
@@ -47,7 +33,7 @@ CLEAVE_DEVICE void tile_column_broadcast(const EpilogueParams& p, const Tile<C>&
   if (col >= tile.n_end(p)) return;
   OutputOffset offset;
   const uint32_t of_d = tile.find_column(col, offset);
-  values = column_broadcast(epilogue_kind<C>(), p, up ? p.n + col : of_d, tile.batch);
+  values = column_broadcast(C.epilogue, p, up ? p.n + col : of_d, tile.batch);
   static_cast<OutputOffset&>(values) = offset;
 }
 
@@ -91,7 +77,8 @@ class TileBroadcast {
   /// Before the mainloop.
   CLEAVE_DEVICE TileBroadcast(const EpilogueParams& p, const Tile<C>& tile, float* shared)
       : shared_(shared), col0_(threadIdx.x % 4 * 2) {
-    if constexpr (C.fuses_classes) return;  // too much for a thread to keep: GlobalBroadcast serves
+    if constexpr (C.conv.fuses_classes)
+      return;  // too much for a thread to keep: GlobalBroadcast serves
     CLEAVE_UNROLL
     for (uint32_t i = 0; i < 2 * kWaves; ++i) {
       const uint32_t row = tile.row(i / 2 * Fragment<C>::kColBlocks) + i % 2 * 8;
@@ -99,21 +86,22 @@ class TileBroadcast {
     }
     CLEAVE_UNROLL
     for (uint32_t i = 0; i < kOwn; ++i) {
-      if (own_column(i) < C.tile_n) tile_column_broadcast(p, tile, own_column(i), columns_[i]);
+      if (own_column(i) < C.tile.n) tile_column_broadcast(p, tile, own_column(i), columns_[i]);
     }
   }
 
   /// Before the epilogue, by all threads of the warpgroup; `barrier`: its named barrier.
   CLEAVE_DEVICE void share(uint32_t barrier) const {
-    if constexpr (column_broadcast_values(C) > 0 && !C.fuses_classes) {
+    if constexpr (column_broadcast_values(C) > 0 && !C.conv.fuses_classes) {
       ptx::named_barrier_sync(barrier, 128);  // the last tile's are no longer read
       CLEAVE_UNROLL
       for (uint32_t i = 0; i < kOwn; ++i) {
         const uint32_t col = own_column(i);
-        if (col >= C.tile_n) break;
+        if (col >= C.tile.n) break;
         if constexpr (kScales) shared_[col] = columns_[i].scale;
         if constexpr (kBiases) shared_[kBiasAt + col] = columns_[i].bias;
-        if constexpr (C.has_zero) shared_[kZeroAt + col] = __int_as_float(columns_[i].zero);
+        if constexpr (C.epilogue.has_zero)
+          shared_[kZeroAt + col] = __int_as_float(columns_[i].zero);
       }
       ptx::named_barrier_sync(barrier, 128);
     }
@@ -135,7 +123,7 @@ class TileBroadcast {
       const float2 biases = pair(kBiasAt);
       values[0].bias = biases.x, values[1].bias = biases.y;
     }
-    if constexpr (C.has_zero) {
+    if constexpr (C.epilogue.has_zero) {
       const float2 zeros = pair(kZeroAt);
       values[0].zero = __float_as_int(zeros.x), values[1].zero = __float_as_int(zeros.y);
     }
@@ -143,10 +131,11 @@ class TileBroadcast {
 
  private:
   static constexpr uint32_t kWaves = Fragment<C>::kRows / 64;
-  static constexpr uint32_t kOwn = ceil_div(C.tile_n, 128u);
-  static constexpr bool kScales = C.scaling == Scaling::vector, kBiases = C.bias == Bias::row;
-  static constexpr uint32_t kBiasAt = kScales ? C.tile_n : 0;
-  static constexpr uint32_t kZeroAt = kBiasAt + (kBiases ? C.tile_n : 0);
+  static constexpr uint32_t kOwn = ceil_div(C.tile.n, 128u);
+  static constexpr bool kScales = C.epilogue.scaling == Scaling::vector,
+                        kBiases = C.epilogue.bias == Bias::row;
+  static constexpr uint32_t kBiasAt = kScales ? C.tile.n : 0;
+  static constexpr uint32_t kZeroAt = kBiasAt + (kBiases ? C.tile.n : 0);
 
   CLEAVE_DEVICE static uint32_t own_column(uint32_t i) { return i * 128 + threadIdx.x % 128; }
 

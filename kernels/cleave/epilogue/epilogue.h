@@ -28,25 +28,25 @@ struct BroadcastValues : OutputOffset {
   int32_t zero = 1;
 };
 
-CLEAVE_HD BroadcastValues row_broadcast(const EpilogueKind kind, const EpilogueParams& p,
+CLEAVE_HD BroadcastValues row_broadcast(const EpilogueConfig& config, const EpilogueParams& p,
                                         uint32_t row, uint32_t batch) {
   BroadcastValues values;
-  if (kind.scaled)
+  if (config.scaling == Scaling::vector)
     values.scale = p.scale_a[int64_t(batch) * p.scale_a_batch_stride + row * p.scale_a_stride];
-  if (kind.bias == Bias::column)
-    values.bias = load_element(kind.bias_dtype, p.bias, batch * p.bias_batch_stride + row);
-  if (kind.has_zero && p.zero_a != nullptr) values.zero = p.zero_a[row];
+  if (config.bias == Bias::column)
+    values.bias = load_element(config.bias_dtype, p.bias, batch * p.bias_batch_stride + row);
+  if (config.has_zero && p.zero_a != nullptr) values.zero = p.zero_a[row];
   return values;
 }
 
-CLEAVE_HD BroadcastValues column_broadcast(const EpilogueKind kind, const EpilogueParams& p,
+CLEAVE_HD BroadcastValues column_broadcast(const EpilogueConfig& config, const EpilogueParams& p,
                                            uint32_t col, uint32_t batch) {
   BroadcastValues values;
-  if (kind.scaled)
+  if (config.scaling == Scaling::vector)
     values.scale = p.scale_b[int64_t(batch) * p.scale_b_batch_stride + col * p.scale_b_stride];
-  if (kind.bias == Bias::row)
-    values.bias = load_element(kind.bias_dtype, p.bias, batch * p.bias_batch_stride + col);
-  if (kind.has_zero && p.zero_b != nullptr) values.zero = p.zero_b[col];
+  if (config.bias == Bias::row)
+    values.bias = load_element(config.bias_dtype, p.bias, batch * p.bias_batch_stride + col);
+  if (config.has_zero && p.zero_b != nullptr) values.zero = p.zero_b[col];
   return values;
 }
 
@@ -57,30 +57,30 @@ struct ElementCoord {
 };
 
 /// C's element there.
-CLEAVE_HD int64_t addend_offset(const EpilogueKind kind, const EpilogueParams& p,
+CLEAVE_HD int64_t addend_offset(const EpilogueConfig& config, const EpilogueParams& p,
                                 const ElementCoord& at) {
   return int64_t(at.batch) * p.c_batch_stride +
-         epilogue_offset(kind.order, p.c_stride, at.row, at.col);
+         epilogue_offset(config.order, p.c_stride, at.row, at.col);
 }
 
 /// An integer sum free of the operands' zero points. Like the sum, it wraps.
-CLEAVE_HD int32_t without_zeros(const EpilogueKind kind, int32_t sum,
+CLEAVE_HD int32_t without_zeros(const EpilogueConfig& config, int32_t sum,
                                 const BroadcastValues& row_values,
                                 const BroadcastValues& col_values) {
-  if (!kind.has_zero) return sum;
+  if (!config.has_zero) return sum;
   return int32_t(uint32_t(sum) - uint32_t(row_values.zero) * uint32_t(col_values.zero));
 }
 
 /// What an `i32` D holds; it wraps. alpha and beta are whole numbers, and alpha is 1 without a C.
-CLEAVE_HD int32_t epilogue_integer(const EpilogueKind kind, const EpilogueParams& p, int32_t sum,
-                                   const BroadcastValues& row_values,
+CLEAVE_HD int32_t epilogue_integer(const EpilogueConfig& config, const EpilogueParams& p,
+                                   int32_t sum, const BroadcastValues& row_values,
                                    const BroadcastValues& col_values, const ElementCoord& at) {
-  uint32_t value = at.empty ? 0 : uint32_t(without_zeros(kind, sum, row_values, col_values));
-  if (kind.has_c) {
+  uint32_t value = at.empty ? 0 : uint32_t(without_zeros(config, sum, row_values, col_values));
+  if (config.has_c) {
     value *= uint32_t(int32_t(p.alpha));
     if (p.beta != 0.0f) {
       const auto c = static_cast<const int32_t*>(p.c);
-      value += uint32_t(int32_t(p.beta)) * uint32_t(c[addend_offset(kind, p, at)]);
+      value += uint32_t(int32_t(p.beta)) * uint32_t(c[addend_offset(config, p, at)]);
     }
   }
   return int32_t(value);
@@ -89,23 +89,23 @@ CLEAVE_HD int32_t epilogue_integer(const EpilogueKind kind, const EpilogueParams
 /// The value there in float32, before it is divided by scale_d. beta == 0 never reads C, so C may hold
 /// NaNs. `Sum`: float, or int32_t for i8 operands.
 template <class Sum>
-CLEAVE_HD float epilogue_value(const EpilogueKind kind, const EpilogueParams& p, Sum sum,
+CLEAVE_HD float epilogue_value(const EpilogueConfig& config, const EpilogueParams& p, Sum sum,
                                const BroadcastValues& row_values, const BroadcastValues& col_values,
                                const ElementCoord& at) {
-  if (kind.has_zero) sum = Sum(without_zeros(kind, int32_t(sum), row_values, col_values));
+  if (config.has_zero) sum = Sum(without_zeros(config, int32_t(sum), row_values, col_values));
   float value = p.alpha * float(sum);
-  if (kind.scaled) value *= row_values.scale * col_values.scale;
+  if (config.scaling == Scaling::vector) value *= row_values.scale * col_values.scale;
   if (at.empty) value = 0.0f;
-  if (kind.has_c && p.beta != 0.0f)
-    value += p.beta * load_element(kind.c, p.c, addend_offset(kind, p, at));
-  if (kind.bias == Bias::row) value += col_values.bias;
-  if (kind.bias == Bias::column) value += row_values.bias;
-  return activate(kind.activation, value);
+  if (config.has_c && p.beta != 0.0f)
+    value += p.beta * load_element(config.c, p.c, addend_offset(config, p, at));
+  if (config.bias == Bias::row) value += col_values.bias;
+  if (config.bias == Bias::column) value += row_values.bias;
+  return activate(config.activation, value);
 }
 
 /// What a value is multiplied by before it is stored.
-CLEAVE_HD float stored_factor(const EpilogueKind kind, const EpilogueParams& p) {
-  return kind.has_scale_d ? 1.0f / *p.scale_d : 1.0f;
+CLEAVE_HD float stored_factor(const EpilogueConfig& config, const EpilogueParams& p) {
+  return config.has_scale_d ? 1.0f / *p.scale_d : 1.0f;
 }
 
 }  // namespace cleave

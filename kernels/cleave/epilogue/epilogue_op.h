@@ -7,7 +7,7 @@ namespace cleave {
 
 /// What D's elements are before they are converted: integers stay integers.
 template <GemmConfig C>
-using Value = typename detail::SumOf<C.d == DType::i32>::type;
+using Value = typename detail::SumOf<C.epilogue.d == DType::i32>::type;
 
 /// An element of D.
 struct OutputCoord {
@@ -20,7 +20,7 @@ template <GemmConfig C, class Broadcast>
 class EpilogueOp {
  public:
   CLEAVE_DEVICE EpilogueOp(const EpilogueParams& p, const Tile<C>& tile, Broadcast& broadcast)
-      : p_(p), tile_(tile), broadcast_(broadcast), factor_(stored_factor(kKind, p)) {}
+      : p_(p), tile_(tile), broadcast_(broadcast), factor_(stored_factor(C.epilogue, p)) {}
 
   /// Turns a block's sums into what D stores. `up_sums`: those of the up projection, where `sums` are the gate's.
   /// Elements outside D get any value.
@@ -33,19 +33,21 @@ class EpilogueOp {
     CLEAVE_UNROLL
     for (uint32_t i = 0; i < 4; ++i) {
       const uint32_t row = tile_.row(block) + i / 2 * 8, col = tile_.col(block) + i % 2;
-      if ((C.has_c || C.has_amax) && (row >= tile_.m_end(p_) || col >= tile_.n_end(p_))) continue;
+      if ((C.epilogue.has_c || C.epilogue.has_amax) &&
+          (row >= tile_.m_end(p_) || col >= tile_.n_end(p_)))
+        continue;
       const OutputCoord at_d = place(rows[i / 2], columns[i % 2], row, col);
-      if (C.fuses_classes && C.has_c && !at_d.exists) continue;
+      if (C.conv.fuses_classes && C.epilogue.has_c && !at_d.exists) continue;
       const ElementCoord at{at_d.row, at_d.col, tile_.batch, tile_.empty};
-      if constexpr (C.d == DType::i32) {
-        values[i] = epilogue_integer(kKind, p_, sums[i], rows[i / 2], columns[i % 2], at);
+      if constexpr (C.epilogue.d == DType::i32) {
+        values[i] = epilogue_integer(C.epilogue, p_, sums[i], rows[i / 2], columns[i % 2], at);
       } else {
-        float value = epilogue_value(kKind, p_, sums[i], rows[i / 2], columns[i % 2], at);
+        float value = epilogue_value(C.epilogue, p_, sums[i], rows[i / 2], columns[i % 2], at);
         if constexpr (gated(C)) {
-          value = swiglu(value,
-                         epilogue_value(kKind, p_, up_sums[i], rows[i / 2], up_columns[i % 2], at));
+          value = swiglu(value, epilogue_value(C.epilogue, p_, up_sums[i], rows[i / 2],
+                                               up_columns[i % 2], at));
         }
-        if (C.has_amax) amax_ = max_of(amax_, __float_as_uint(value) & 0x7fffffffu);
+        if (C.epilogue.has_amax) amax_ = max_of(amax_, __float_as_uint(value) & 0x7fffffffu);
         values[i] = value * factor_;
       }
     }
@@ -54,7 +56,7 @@ class EpilogueOp {
   /// After the last call, by all threads of a warp. Magnitudes order like their bits, NaNs last;
   /// what was there before may be a zero of either sign.
   CLEAVE_DEVICE void done() const {
-    if constexpr (C.has_amax) {
+    if constexpr (C.epilogue.has_amax) {
       const uint32_t most = __reduce_max_sync(0xffffffffu, amax_);
       if (threadIdx.x % 32 == 0) atomicMax(reinterpret_cast<int32_t*>(p_.amax), int32_t(most));
     }
@@ -64,7 +66,7 @@ class EpilogueOp {
   CLEAVE_DEVICE OutputCoord place(uint32_t block, uint32_t i) {
     BroadcastValues rows[2], columns[2];
     if constexpr (scatters(C)) broadcast_.rows(block, rows);
-    if constexpr (C.fuses_classes) broadcast_.columns(block, columns);
+    if constexpr (C.conv.fuses_classes) broadcast_.columns(block, columns);
     return place(rows[i / 2], columns[i % 2], tile_.row(block) + i / 2 * 8,
                  tile_.col(block) + i % 2);
   }
@@ -77,15 +79,13 @@ class EpilogueOp {
                                   uint32_t row, uint32_t col) const {
     OutputCoord coord{row, col, row < tile_.m_end(p_) && col < tile_.n_end(p_)};
     if constexpr (scatters(C)) coord.row = of_row.output_row;
-    if constexpr (C.fuses_classes) {
+    if constexpr (C.conv.fuses_classes) {
       coord.row += of_column.output_row;
       coord.col = of_column.output_column;
       coord.exists = coord.exists && (of_row.edges & of_column.edges) == 0;
     }
     return coord;
   }
-
-  static constexpr EpilogueKind kKind = epilogue_kind<C>();
 
   const EpilogueParams& p_;
   const Tile<C>& tile_;

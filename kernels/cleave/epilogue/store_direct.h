@@ -33,21 +33,23 @@ CLEAVE_DEVICE void store_block_direct(const EpilogueParams& p, EpilogueOp<C, Bro
   Value<C> v[4];
   op(block, sums, up_sums, v);
   const Tile<C>& tile = op.tile();
-  char* const d = static_cast<char*>(p.d) + int64_t(tile.batch) * p.d_batch_stride * size_of(C.d);
-  if constexpr (C.fuses_classes) {  // neighbours may belong to other pixels, or to none
+  char* const d =
+      static_cast<char*>(p.d) + int64_t(tile.batch) * p.d_batch_stride * size_of(C.epilogue.d);
+  if constexpr (C.conv.fuses_classes) {  // neighbours may belong to other pixels, or to none
     const auto address = [&](const OutputCoord& at) {
-      return d + epilogue_offset(C.d_order, p.d_stride, at.row, at.col) * size_of(C.d);
+      return d +
+             epilogue_offset(C.epilogue.order, p.d_stride, at.row, at.col) * size_of(C.epilogue.d);
     };
     CLEAVE_UNROLL
     for (uint32_t i = 0; i < 4; i += 2) {
       const OutputCoord first = op.place(block, i), second = op.place(block, i + 1);
       if (first.exists && second.exists && second.col == first.col + 1 &&
-          (reinterpret_cast<uint64_t>(address(first)) & (2 * size_of(C.d) - 1)) == 0) {
-        store_pair<C.d>(address(first), v[i], v[i + 1]);
+          (reinterpret_cast<uint64_t>(address(first)) & (2 * size_of(C.epilogue.d) - 1)) == 0) {
+        store_pair<C.epilogue.d>(address(first), v[i], v[i + 1]);
         continue;
       }
-      if (first.exists) store_element(C.d, address(first), 0, v[i]);
-      if (second.exists) store_element(C.d, address(second), 0, v[i + 1]);
+      if (first.exists) store_element(C.epilogue.d, address(first), 0, v[i]);
+      if (second.exists) store_element(C.epilogue.d, address(second), 0, v[i + 1]);
     }
     return;
   }
@@ -58,17 +60,18 @@ CLEAVE_DEVICE void store_block_direct(const EpilogueParams& p, EpilogueOp<C, Bro
     if (row >= tile.m_end(p) || col >= tile.n_end(p)) continue;
     const Value<C> first = v[half * 2], second = v[half * 2 + 1];
     const uint32_t of_d = op.place(block, half * 2).row;
-    char* const at = d + epilogue_offset(C.d_order, p.d_stride, of_d, col) * size_of(C.d);
-    if constexpr (C.d_order == Order::row) {
+    char* const at =
+        d + epilogue_offset(C.epilogue.order, p.d_stride, of_d, col) * size_of(C.epilogue.d);
+    if constexpr (C.epilogue.order == Order::row) {
       if (col + 1 < tile.n_end(p) &&
-          (reinterpret_cast<uint64_t>(at) & (2 * size_of(C.d) - 1)) == 0) {
-        store_pair<C.d>(at, first, second);
+          (reinterpret_cast<uint64_t>(at) & (2 * size_of(C.epilogue.d) - 1)) == 0) {
+        store_pair<C.epilogue.d>(at, first, second);
         continue;
       }
     }
-    store_element(C.d, at, 0, first);
+    store_element(C.epilogue.d, at, 0, first);
     if (col + 1 < tile.n_end(p))
-      store_element(C.d, at, C.d_order == Order::row ? 1 : p.d_stride, second);
+      store_element(C.epilogue.d, at, C.epilogue.order == Order::row ? 1 : p.d_stride, second);
   }
 }
 

@@ -22,7 +22,7 @@ template <GemmConfig C>
 class TmaStore {
  public:
   CLEAVE_DEVICE TmaStore(uint32_t staging, uint32_t warpgroup)
-      : staging_(staging + warpgroup * C.store_chunks * kStagingChunkBytes),
+      : staging_(staging + warpgroup * C.store.chunks * kStagingChunkBytes),
         barrier_(warpgroup_barrier(warpgroup)) {}
 
   template <class Broadcast>
@@ -30,7 +30,7 @@ class TmaStore {
                            const Sums<C>& sums) {
     constexpr uint32_t kChunk = store_chunk_columns(C), kBox = store_box_columns(C);
     constexpr uint32_t kBoxBytes = 64 * kBox * 2;
-    constexpr bool kRowMajor = C.d_order == Order::row;
+    constexpr bool kRowMajor = C.epilogue.order == Order::row;
     constexpr uint32_t kChunksPerRow = ceil_div(output_columns(C), kChunk);
     const uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4;
     const bool issuer = threadIdx.x % 128 == 0;
@@ -42,7 +42,7 @@ class TmaStore {
       const uint32_t wave = i / kChunksPerRow, col = i % kChunksPerRow * kChunk;
       const uint32_t columns = min_of(kChunk, output_columns(C) - col);
       const uint32_t chunk = staging_ + next_ * kStagingChunkBytes;
-      if (issuer) ptx::tma_store_wait_read<C.store_chunks - 1>();
+      if (issuer) ptx::tma_store_wait_read<C.store.chunks - 1>();
       ptx::named_barrier_sync(barrier_, 128);
       CLEAVE_UNROLL
       for (uint32_t x = 0; x < columns; x += 16) {
@@ -53,8 +53,8 @@ class TmaStore {
           float values[4];
           const Sum<C>* const own = sums + block * 4;
           op(block, own, own + Fragment<C>::kUpBlocks * 4, values);
-          packed[2 * half] = pack_pair(C.d, values[0], values[1]);
-          packed[2 * half + 1] = pack_pair(C.d, values[2], values[3]);
+          packed[2 * half] = pack_pair(C.epilogue.d, values[0], values[1]);
+          packed[2 * half + 1] = pack_pair(C.epilogue.d, values[2], values[3]);
         }
         // Lane l addresses row l % 8 of the 8 x 8 matrix l / 8: matrices 0 and 1 are the upper and
         // lower half of the first block, 2 and 3 of the second.
@@ -82,7 +82,7 @@ class TmaStore {
         }
         ptx::tma_store_commit();
       }
-      next_ = (next_ + 1) % C.store_chunks;
+      next_ = (next_ + 1) % C.store.chunks;
     }
     op.done();
   }
@@ -99,13 +99,13 @@ class TmaStore {
     if constexpr (scatters(C)) {
       const ConvClass& c = *tile.conv_class;
       const TensorMap* const map = &p.maps[tile.conv_class - p.classes].output;
-      const PixelCoord at = c.pixels.template locate<C.conv_axes, C.fast_store>(line);
-      if constexpr (C.conv_axes == 3) {
+      const PixelCoord at = c.pixels.template locate<C.conv.axes, C.conv.fast_store>(line);
+      if constexpr (C.conv.axes == 3) {
         ptx::tma_store_im2col(map, from, across, at.at[2], at.at[1], at.at[0], at.image);
       } else {
         ptx::tma_store_im2col(map, from, across, at.at[2], at.at[1], at.image);
       }
-    } else if constexpr (stores_ragged(C.grouping, C.d_order)) {
+    } else if constexpr (stores_ragged(C.schedule.grouping, C.epilogue.order)) {
       const RaggedLine at(end, line);
       ptx::tma_store(&p.map_d, from, across, at.line, at.end, kRaggedExtent);
     } else {

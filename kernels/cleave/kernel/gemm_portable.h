@@ -21,7 +21,7 @@ struct CopierOf {
   using type = GatherCopier<C>;
 };
 template <GemmConfig C>
-  requires(C.conv == Conv::none)
+  requires(C.conv.kind == Conv::none)
 struct CopierOf<C> {
   using type = MatrixCopier<C>;
 };
@@ -32,7 +32,8 @@ using OperandCopier = typename detail::CopierOf<C>::type;
 
 template <GemmConfig C>
 CLEAVE_DEVICE void gemm_portable(const Params<C>& p) {
-  static_assert(C.multicast_m == 1 && C.multicast_n == 1 && !C.store_by_tma, "these need TMA");
+  static_assert(C.cluster.multicast_m == 1 && C.cluster.multicast_n == 1 && !C.store.by_tma,
+                "these need TMA");
   constexpr SmemPlan kPlan = smem_plan(C);
   extern __shared__ __align__(kSharedAlignment) uint8_t shared[];
   const uint32_t smem = ptx::shared_address(shared);
@@ -43,7 +44,7 @@ CLEAVE_DEVICE void gemm_portable(const Params<C>& p) {
   MmaMainloop<C, OperandCopier<C>> mainloop(p, smem, threadIdx.x);
   Sums<C> sums;
 
-  if constexpr (C.cluster_k > 1) {  // every CTA's barrier is ready before another sends to it
+  if constexpr (C.cluster.k > 1) {  // every CTA's barrier is ready before another sends to it
     if (threadIdx.x == 0) {
       ClusterReduce<C>{smem, cta.k_rank, cta.share_rank}.init();
       ptx::fence_mbarrier_init();
@@ -59,7 +60,7 @@ CLEAVE_DEVICE void gemm_portable(const Params<C>& p) {
   for (WorkTile work; scheduler.next(work);) {
     const Tile<C> tile = cta.tile(p, fragment, work);
     mainloop.run(work, tile, sums);
-    if constexpr (C.cluster_k > 1) {
+    if constexpr (C.cluster.k > 1) {
       const ClusterReduce<C> reduce{smem, cta.k_rank, cta.share_rank};
       reduce.meet();
       reduce.run(p, work, work.tile, tile, received, sums, threadIdx.x);
@@ -71,7 +72,7 @@ CLEAVE_DEVICE void gemm_portable(const Params<C>& p) {
       store_direct<C>(p.epilogue, tile, broadcast, sums);
     }
   }
-  if constexpr (C.grouping == Grouping::m || C.grouping == Grouping::n)
+  if constexpr (C.schedule.grouping == Grouping::m || C.schedule.grouping == Grouping::n)
     zero_rest<C>(p, cta.table, threadIdx.x);
 }
 

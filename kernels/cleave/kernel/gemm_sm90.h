@@ -40,7 +40,7 @@ struct LoaderOf {
   using type = Im2colLoader<C>;
 };
 template <GemmConfig C>
-  requires(C.conv == Conv::none)
+  requires(C.conv.kind == Conv::none)
 struct LoaderOf<C> {
   using type = MatrixLoader<C>;
 };
@@ -52,9 +52,9 @@ using Loader = typename detail::LoaderOf<C>::type;
 template <GemmConfig C>
 CLEAVE_DEVICE void produce(const Params<C>& p, const CtaCoord<C>& cta, uint32_t smem) {
   constexpr SmemPlan kPlan = smem_plan(C);
-  const uint32_t full = smem + kPlan.barriers, empty = full + C.stages * 8;
+  const uint32_t full = smem + kPlan.barriers, empty = full + C.tile.stages * 8;
   Loader<C> loader(p, {cta.share_rank, cta.rank - cta.share_rank});
-  PipelineState<C.stages> state;
+  PipelineState<C.tile.stages> state;
   auto scheduler = cta.scheduler(p.schedule);
   for (WorkTile work; scheduler.next(work);) {
     loader.start(work, cta.first_row(work), cta.first_column(work));
@@ -73,9 +73,9 @@ CLEAVE_DEVICE void produce(const Params<C>& p, const CtaCoord<C>& cta, uint32_t 
 template <GemmConfig C>
 CLEAVE_DEVICE void produce_together(const Params<C>& p, const CtaCoord<C>& cta, uint32_t smem) {
   constexpr SmemPlan kPlan = smem_plan(C);
-  const uint32_t full = smem + kPlan.barriers, empty = full + C.stages * 8;
+  const uint32_t full = smem + kPlan.barriers, empty = full + C.tile.stages * 8;
   GatherLoader<C> loader(p, threadIdx.x % 128);
-  PipelineState<C.stages> state;
+  PipelineState<C.tile.stages> state;
   const Fragment<C> fragment(0);
   auto scheduler = cta.scheduler(p.schedule);
   for (WorkTile work; scheduler.next(work);) {
@@ -96,8 +96,8 @@ inline constexpr uint32_t kScaleThreads = 96;
 template <GemmConfig C>
 CLEAVE_DEVICE void produce_scales(const Params<C>& p, const CtaCoord<C>& cta, uint32_t smem) {
   constexpr SmemPlan kPlan = smem_plan(C);
-  const uint32_t full = smem + kPlan.barriers, empty = full + C.stages * 8;
-  PipelineState<C.stages> state;
+  const uint32_t full = smem + kPlan.barriers, empty = full + C.tile.stages * 8;
+  PipelineState<C.tile.stages> state;
   ScaleLoader<C, kScaleThreads> loader(p, threadIdx.x % 128 - 32);
   const Fragment<C> fragment(0);
   auto scheduler = cta.scheduler(p.schedule);
@@ -121,24 +121,25 @@ CLEAVE_DEVICE void consume(const Params<C>& p, const CtaCoord<C>& cta, uint32_t 
   const auto fixup = reinterpret_cast<uint32_t*>(shared + kPlan.fixup);
   // Told that it is the same in a whole warp, the compiler keeps descriptors in uniform registers.
   const uint32_t warpgroup = __shfl_sync(0xffffffffu, threadIdx.x / 128, 0);
-  const uint32_t thread = C.pingpong ? threadIdx.x % 128 : threadIdx.x;
+  const uint32_t thread = C.warps.pingpong ? threadIdx.x % 128 : threadIdx.x;
   const Fragment<C> fragment(thread);
-  const uint32_t first_row = C.pingpong ? 0 : warpgroup * Fragment<C>::kRows;
-  WgmmaMainloop<C> mainloop{smem + kPlan.a + row_offset_bytes<C.a_major>(first_row, C.tile_k, C.a),
-                            smem + kPlan.b,
-                            smem + kPlan.barriers,
-                            smem + kPlan.barriers + C.stages * 8,
-                            smem + kPlan.scales,
-                            cta.rank - cta.share_rank,
-                            {},
-                            {}};
+  const uint32_t first_row = C.warps.pingpong ? 0 : warpgroup * Fragment<C>::kRows;
+  WgmmaMainloop<C> mainloop{
+      smem + kPlan.a + row_offset_bytes<C.operands.a_major>(first_row, C.tile.k, C.operands.a),
+      smem + kPlan.b,
+      smem + kPlan.barriers,
+      smem + kPlan.barriers + C.tile.stages * 8,
+      smem + kPlan.scales,
+      cta.rank - cta.share_rank,
+      {},
+      {}};
   TmaStore<C> tma_store(smem + kPlan.staging, warpgroup);
   Sums<C> sums;
 
   auto scheduler = cta.scheduler(p.schedule);
   WorkTile work;
   bool more = scheduler.next(work);
-  if (C.pingpong && warpgroup == 1) {
+  if (C.warps.pingpong && warpgroup == 1) {
     ptx::named_barrier_arrive(turn_barrier(0), 256);
     if (more) mainloop.state.advance(work.k_count);
     more = more && scheduler.next(work);
@@ -146,12 +147,12 @@ CLEAVE_DEVICE void consume(const Params<C>& p, const CtaCoord<C>& cta, uint32_t 
   while (more) {
     const Tile<C> tile = cta.tile(p, fragment, work);
     TileBroadcast<C> broadcast(
-        p.epilogue, tile, broadcast_buffer + warpgroup * C.tile_n * column_broadcast_values(C));
-    if constexpr (C.pingpong) ptx::named_barrier_sync(turn_barrier(warpgroup), 256);
+        p.epilogue, tile, broadcast_buffer + warpgroup * C.tile.n * column_broadcast_values(C));
+    if constexpr (C.warps.pingpong) ptx::named_barrier_sync(turn_barrier(warpgroup), 256);
     mainloop.run(work, tile, sums, [&] {
-      if constexpr (C.pingpong) ptx::named_barrier_arrive(turn_barrier(warpgroup ^ 1), 256);
+      if constexpr (C.warps.pingpong) ptx::named_barrier_arrive(turn_barrier(warpgroup ^ 1), 256);
     });
-    if constexpr (C.cluster_k > 1) {
+    if constexpr (C.cluster.k > 1) {
       const ClusterReduce<C> reduce{smem, cta.k_rank, cta.share_rank};
       reduce.meet();
       reduce.run(p, work, cta.linear_tile(work.tile), tile, received, sums, thread);
@@ -160,9 +161,9 @@ CLEAVE_DEVICE void consume(const Params<C>& p, const CtaCoord<C>& cta, uint32_t 
     if (reduce_split_k<C>(p, work, cta.linear_tile(work.tile), tile, scheduler.finished(), sums,
                           thread, fixup)) {
       broadcast.share(warpgroup_barrier(warpgroup));
-      if constexpr (C.store_by_tma) {
+      if constexpr (C.store.by_tma) {
         tma_store.store(p, tile, broadcast, sums);
-      } else if constexpr (C.fuses_classes) {
+      } else if constexpr (C.conv.fuses_classes) {
         GlobalBroadcast<C> global(p.epilogue, tile);
         store_direct<C>(p.epilogue, tile, global, sums);
       } else {
@@ -170,35 +171,37 @@ CLEAVE_DEVICE void consume(const Params<C>& p, const CtaCoord<C>& cta, uint32_t 
       }
     }
     more = scheduler.next(work);
-    if (C.pingpong && more) {
+    if (C.warps.pingpong && more) {
       mainloop.state.advance(work.k_count);
       more = scheduler.next(work);
     }
   }
-  if constexpr (C.grouping == Grouping::m || C.grouping == Grouping::n)
+  if constexpr (C.schedule.grouping == Grouping::m || C.schedule.grouping == Grouping::n)
     zero_rest<C>(p, cta.table, threadIdx.x);
-  if constexpr (C.store_by_tma) tma_store.drain();
+  if constexpr (C.store.by_tma) tma_store.drain();
 }
 
 template <GemmConfig C>
 CLEAVE_DEVICE void gemm_sm90(const Params<C>& p) {
-  static_assert(C.multicast_m == 1 || C.multicast_n == 1,
+  static_assert(C.cluster.multicast_m == 1 || C.cluster.multicast_n == 1,
                 "a load is shared along one dimension only");
-  static_assert(!C.pingpong || (C.consumers == 2 && C.split == SplitKMode::none),
-                "ping-pong has two tiles, unsplit");
-  static_assert(C.consumers <= 3, "more have no barriers");
-  static_assert(C.consumers == 1 ||
-                    128 * (producer_registers(C) + C.consumers * consumer_registers(C)) <= 65536,
-                "more registers than there are");
-  static_assert(Fragment<C>::kRows % 64 == 0, "a warpgroup multiplies 64 rows at a time");
   static_assert(
-      C.cluster_k == 1 || C.split == SplitKMode::cluster || C.split == SplitKMode::parallel,
-      "clusters join these modes only");
+      !C.warps.pingpong || (C.warps.consumers == 2 && C.schedule.split == SplitKMode::none),
+      "ping-pong has two tiles, unsplit");
+  static_assert(C.warps.consumers <= 3, "more have no barriers");
+  static_assert(
+      C.warps.consumers == 1 ||
+          128 * (producer_registers(C) + C.warps.consumers * consumer_registers(C)) <= 65536,
+      "more registers than there are");
+  static_assert(Fragment<C>::kRows % 64 == 0, "a warpgroup multiplies 64 rows at a time");
+  static_assert(C.cluster.k == 1 || C.schedule.split == SplitKMode::cluster ||
+                    C.schedule.split == SplitKMode::parallel,
+                "clusters join these modes only");
   constexpr SmemPlan kPlan = smem_plan(C);
-  constexpr uint32_t kLoaders = C.gather                      ? 1 + copy_threads(C)
-                                : C.scaling == Scaling::block ? 1 + kScaleThreads
-                                                              : 1;
-  constexpr uint32_t kReaders = (C.pingpong ? 1 : C.consumers) * 4 * sharers(C);
+  constexpr uint32_t kLoaders = C.conv.gather                          ? 1 + copy_threads(C)
+                                : C.epilogue.scaling == Scaling::block ? 1 + kScaleThreads
+                                                                       : 1;
+  constexpr uint32_t kReaders = (C.warps.pingpong ? 1 : C.warps.consumers) * 4 * sharers(C);
 
   extern __shared__ __align__(kSharedAlignment) uint8_t shared[];
   const uint32_t smem = ptx::shared_address(shared);
@@ -208,11 +211,11 @@ CLEAVE_DEVICE void gemm_sm90(const Params<C>& p) {
     if constexpr (has_map_a(C)) ptx::prefetch_tensor_map(&p.map_a);
     if constexpr (has_map_b(C)) ptx::prefetch_tensor_map(&p.map_b);
     if constexpr (has_map_d(C)) ptx::prefetch_tensor_map(&p.map_d);
-    for (uint32_t i = 0; i < C.stages; ++i) {
+    for (uint32_t i = 0; i < C.tile.stages; ++i) {
       ptx::mbarrier_init(smem + kPlan.barriers + i * 8, kLoaders);
-      ptx::mbarrier_init(smem + kPlan.barriers + (C.stages + i) * 8, kReaders);
+      ptx::mbarrier_init(smem + kPlan.barriers + (C.tile.stages + i) * 8, kReaders);
     }
-    if constexpr (C.cluster_k > 1) ClusterReduce<C>{smem, cta.k_rank, cta.share_rank}.init();
+    if constexpr (C.cluster.k > 1) ClusterReduce<C>{smem, cta.k_rank, cta.share_rank}.init();
     ptx::fence_mbarrier_init();
   }
   __syncthreads();
@@ -221,21 +224,21 @@ CLEAVE_DEVICE void gemm_sm90(const Params<C>& p) {
   ptx::grid_dependency_wait();
   cta.find_table(p, shared);
 
-  if (threadIdx.x / 128 == C.consumers) {
-    if constexpr (C.consumers > 1) ptx::registers_decrease<producer_registers(C)>();
-    if constexpr (C.gather) {
+  if (threadIdx.x / 128 == C.warps.consumers) {
+    if constexpr (C.warps.consumers > 1) ptx::registers_decrease<producer_registers(C)>();
+    if constexpr (C.conv.gather) {
       produce_together<C>(p, cta, smem);
-    } else if (threadIdx.x == C.consumers * 128) {
+    } else if (threadIdx.x == C.warps.consumers * 128) {
       produce<C>(p, cta, smem);
     }
-    if (C.scaling == Scaling::block && threadIdx.x >= C.consumers * 128 + 32)
+    if (C.epilogue.scaling == Scaling::block && threadIdx.x >= C.warps.consumers * 128 + 32)
       produce_scales<C>(p, cta, smem);
-    if constexpr (C.cluster_k > 1 && kPlan.cluster_over_stages) {
+    if constexpr (C.cluster.k > 1 && kPlan.cluster_over_stages) {
       __syncwarp();
       ClusterReduce<C>::meet();
     }
   } else {
-    if constexpr (C.consumers > 1) ptx::registers_increase<consumer_registers(C)>();
+    if constexpr (C.warps.consumers > 1) ptx::registers_increase<consumer_registers(C)>();
     consume<C>(p, cta, smem, shared);
   }
   // A partner may still arrive on this CTA's barriers: all threads wait for it.

@@ -14,14 +14,15 @@ namespace cleave {
 
 template <GemmConfig C>
 CLEAVE_HD constexpr bool clips() {
-  return C.grouping == Grouping::k && (C.a_major == Major::k || C.b_major == Major::k);
+  return C.schedule.grouping == Grouping::k &&
+         (C.operands.a_major == Major::k || C.operands.b_major == Major::k);
 }
 
 /// Zeros from k `valid` on in `TileRows` rows of a K-major stage, by `threads` threads together: of
 /// a row's 16-byte pieces one may be cut, later ones are cleared.
 template <GemmConfig C, uint32_t TileRows>
 CLEAVE_DEVICE void clip_operand(uint32_t stage, uint32_t valid, uint32_t thread, uint32_t threads) {
-  constexpr uint32_t kElement = size_of(C.a), kRowBytes = C.tile_k * kElement;
+  constexpr uint32_t kElement = size_of(C.operands.a), kRowBytes = C.tile.k * kElement;
   const uint32_t kept = valid * kElement, first = kept / 16;  // the first piece that is not kept
   const uint32_t pieces = kRowBytes / 16 - first;
   for (uint32_t i = thread; i < TileRows * pieces; i += threads) {
@@ -45,15 +46,17 @@ CLEAVE_DEVICE void clip_operand(uint32_t stage, uint32_t valid, uint32_t thread,
 /// stages `a` and `b`.
 template <GemmConfig C>
 CLEAVE_DEVICE void clip_stage(const WorkTile& work, uint32_t block, uint32_t a, uint32_t b) {
-  const uint32_t first = work.k_block(block) * C.tile_k;
-  if (first + C.tile_k <= work.range.size()) return;
+  const uint32_t first = work.k_block(block) * C.tile.k;
+  if (first + C.tile.k <= work.range.size()) return;
   const uint32_t valid = max_of(work.range.size(), first) - first;  // 0 of an empty group
   constexpr uint32_t kThreads = math_threads(C);
   const uint32_t thread = threadIdx.x % kThreads;
-  if constexpr (C.a_major == Major::k) clip_operand<C, C.tile_m>(a, valid, thread, kThreads);
-  if constexpr (C.b_major == Major::k) clip_operand<C, C.tile_n>(b, valid, thread, kThreads);
+  if constexpr (C.operands.a_major == Major::k)
+    clip_operand<C, C.tile.m>(a, valid, thread, kThreads);
+  if constexpr (C.operands.b_major == Major::k)
+    clip_operand<C, C.tile.n>(b, valid, thread, kThreads);
   ptx::fence_async_shared();
-  if constexpr (C.pingpong) {
+  if constexpr (C.warps.pingpong) {
     ptx::named_barrier_sync(warpgroup_barrier(threadIdx.x / 128), 128);
   } else {
     math_sync<C>();

@@ -50,10 +50,10 @@ struct UnalignedVector {
 /// are strided in memory, of `TileRows` (or tile_k) elements across, in parts of one swizzle atom.
 template <GemmConfig C, Major M, uint32_t TileRows, uint32_t Bytes>
 struct TileCopy {
-  static constexpr uint32_t kElement = size_of(C.a), kAtom = atom_elements(C.a);
-  static constexpr uint32_t kLines = M == Major::k ? TileRows : C.tile_k;
+  static constexpr uint32_t kElement = size_of(C.operands.a), kAtom = atom_elements(C.operands.a);
+  static constexpr uint32_t kLines = M == Major::k ? TileRows : C.tile.k;
   static constexpr uint32_t kPerLine = 128 / Bytes;
-  static constexpr uint32_t kVectors = TileRows * C.tile_k * kElement / Bytes;
+  static constexpr uint32_t kVectors = TileRows * C.tile.k * kElement / Bytes;
   static constexpr uint32_t kThreads = copy_threads(C);
   static constexpr uint32_t kOwn = ceil_div(kVectors, kThreads);  // vectors of a thread
   static constexpr uint32_t kPart = kLines * kPerLine, kParts = ceil_div(kVectors, kPart);
@@ -206,7 +206,7 @@ template <GemmConfig C, Major M, uint32_t TileRows, uint32_t Bytes>
 CLEAVE_DEVICE void copy_operand(const OperandParams& operand, uint32_t stage, uint32_t row0,
                                 uint32_t k0, uint32_t rows, uint32_t depth, uint32_t batch,
                                 uint32_t thread) {
-  constexpr uint32_t kElement = size_of(C.a);
+  constexpr uint32_t kElement = size_of(C.operands.a);
   constexpr bool kByRow = M == Major::k;  // lines are rows
   const MatrixSource matrix{
       static_cast<const char*>(operand.data) + int64_t(batch) * operand.batch_stride * kElement,
@@ -234,18 +234,18 @@ class MatrixCopier {
   /// K block from `k` on, of the work tile's group where K is grouped, into the stages `a` and `b`.
   CLEAVE_DEVICE void load(const WorkTile& work, const Tile<C>& tile, uint32_t k, uint32_t a,
                           uint32_t b) const {
-    constexpr bool kGrouped = C.grouping == Grouping::k;
+    constexpr bool kGrouped = C.schedule.grouping == Grouping::k;
     const uint32_t k0 = (kGrouped ? work.range.begin : 0) + k;
     const uint32_t depth = kGrouped ? work.range.end : p_.k;
-    copy_operand<C, C.a_major, C.tile_m, C.load_bytes_a>(
+    copy_operand<C, C.operands.a_major, C.tile.m, C.operands.load_bytes_a>(
         p_.a, a, tile.m0, k0, tile.m_end(p_.epilogue), depth, work.batch, thread_);
     // Columns of the gate and the up projection lie p.epilogue.n apart.
     constexpr uint32_t kWidth = output_columns(C);
     CLEAVE_UNROLL
-    for (uint32_t piece = 0; piece < C.tile_n / kWidth; ++piece) {
-      constexpr uint32_t kPieceBytes = kWidth * C.tile_k * size_of(C.b);
+    for (uint32_t piece = 0; piece < C.tile.n / kWidth; ++piece) {
+      constexpr uint32_t kPieceBytes = kWidth * C.tile.k * size_of(C.operands.b);
       const uint32_t shift = piece * p_.epilogue.n;
-      copy_operand<C, C.b_major, kWidth, C.load_bytes_b>(
+      copy_operand<C, C.operands.b_major, kWidth, C.operands.load_bytes_b>(
           p_.b, b + piece * kPieceBytes, tile.n0 + shift, k0, tile.n_end(p_.epilogue) + shift,
           depth, work.batch, thread_);
     }

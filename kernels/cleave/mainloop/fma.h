@@ -22,7 +22,7 @@ inline constexpr uint32_t kFmaDepth = 4;
 template <GemmConfig C, Major M, uint32_t Lines>
 CLEAVE_DEVICE void load_lines(uint32_t stage, uint32_t line, uint32_t k,
                               float (&v)[kFmaDepth][Lines]) {
-  constexpr uint32_t kElement = size_of(C.a), kAtom = atom_elements(C.a);
+  constexpr uint32_t kElement = size_of(C.operands.a), kAtom = atom_elements(C.operands.a);
   if constexpr (M == Major::k) {
     CLEAVE_UNROLL
     for (uint32_t i = 0; i < Lines; ++i) {
@@ -32,7 +32,7 @@ CLEAVE_DEVICE void load_lines(uint32_t stage, uint32_t line, uint32_t k,
       for (uint32_t j = 0; j < kFmaDepth; ++j) v[j][i] = __uint_as_float(along[j]);
     }
   } else {
-    const uint32_t part = stage + line / kAtom * C.tile_k * 128, across = line % kAtom * kElement;
+    const uint32_t part = stage + line / kAtom * C.tile.k * 128, across = line % kAtom * kElement;
     CLEAVE_UNROLL
     for (uint32_t j = 0; j < kFmaDepth; ++j) {
       const uint32_t at = part + swizzle(k + j, across);
@@ -48,19 +48,19 @@ CLEAVE_DEVICE void load_lines(uint32_t stage, uint32_t line, uint32_t k,
 /// sums += the product of the stages `a` and `b`, in the order of K.
 template <GemmConfig C>
 CLEAVE_DEVICE void multiply_ieee(uint32_t a, uint32_t b, const Fragment<C>& fragment, float* sums) {
-  static_assert(C.a == DType::f32 && C.b == DType::f32);
+  static_assert(C.operands.a == DType::f32 && C.operands.b == DType::f32);
   constexpr uint32_t kColBlocks = Fragment<C>::kColBlocks, kRows = Fragment<C>::kRows / 8;
   // A swizzle's pattern has 8 lines: within them all addresses differ by constants.
 #pragma unroll(8 / kFmaDepth)
-  for (uint32_t k = 0; k < C.tile_k; k += kFmaDepth) {
+  for (uint32_t k = 0; k < C.tile.k; k += kFmaDepth) {
     float rows[kRows][kFmaDepth][1];
     CLEAVE_UNROLL
     for (uint32_t i = 0; i < kRows; ++i)
-      load_lines<C, C.a_major>(a, fragment.row0 + i * 8, k, rows[i]);
+      load_lines<C, C.operands.a_major>(a, fragment.row0 + i * 8, k, rows[i]);
     CLEAVE_UNROLL
     for (uint32_t block = 0; block < kColBlocks; ++block) {
       float columns[kFmaDepth][2];
-      load_lines<C, C.b_major>(b, fragment.col0 + block * 8, k, columns);
+      load_lines<C, C.operands.b_major>(b, fragment.col0 + block * 8, k, columns);
       CLEAVE_UNROLL
       for (uint32_t j = 0; j < kFmaDepth; ++j) {
         CLEAVE_UNROLL

@@ -16,7 +16,7 @@ namespace cleave {
 /// other bit of i choosing the half of the step.
 template <GemmConfig C, Major M, bool RowsFirst>
 CLEAVE_DEVICE void load_fragment(uint32_t stage, uint32_t strip, uint32_t step, uint32_t (&v)[4]) {
-  constexpr uint32_t kElement = size_of(C.a), kAtom = atom_elements(C.a);
+  constexpr uint32_t kElement = size_of(C.operands.a), kAtom = atom_elements(C.operands.a);
   const uint32_t lane = threadIdx.x % 32;
   const uint32_t matrix = lane / 8;
   const uint32_t row8 = (RowsFirst ? matrix % 2 : matrix / 2) * 8,
@@ -25,14 +25,14 @@ CLEAVE_DEVICE void load_fragment(uint32_t stage, uint32_t strip, uint32_t step, 
     ptx::ldmatrix<false>(stage + swizzle(strip + row8 + lane % 8, step * 32 + half * 16), v);
   } else if constexpr (kElement == 2) {
     const uint32_t row = strip + row8, k = step * 16 + half * 8 + lane % 8;
-    ptx::ldmatrix<true>(stage + row / kAtom * C.tile_k * 128 + swizzle(k, row % kAtom * 2), v);
+    ptx::ldmatrix<true>(stage + row / kAtom * C.tile.k * 128 + swizzle(k, row % kAtom * 2), v);
   } else {  // ldmatrix cannot transpose 32-bit or 8-bit elements
     constexpr uint32_t kPerRegister = 4 / kElement;
     CLEAVE_UNROLL
     for (uint32_t i = 0; i < 4; ++i) {
       const uint32_t row = strip + (RowsFirst ? i % 2 : i / 2) * 8 + lane / 4;
       const uint32_t k = (step * 8 + (RowsFirst ? i / 2 : i % 2) * 4 + lane % 4) * kPerRegister;
-      const uint32_t part = stage + row / kAtom * C.tile_k * 128, across = row % kAtom * kElement;
+      const uint32_t part = stage + row / kAtom * C.tile.k * 128, across = row % kAtom * kElement;
       if constexpr (kElement == 4) {
         v[i] = ptx::load_shared_32(part + swizzle(k, across));
       } else {
@@ -43,7 +43,7 @@ CLEAVE_DEVICE void load_fragment(uint32_t stage, uint32_t strip, uint32_t step, 
       }
     }
   }
-  if constexpr (C.a == DType::f32) {
+  if constexpr (C.operands.a == DType::f32) {
     CLEAVE_UNROLL
     for (uint32_t& bits : v) bits = ptx::round_to_tf32(bits);
   }
@@ -53,10 +53,10 @@ CLEAVE_DEVICE void load_fragment(uint32_t stage, uint32_t strip, uint32_t step, 
 template <GemmConfig C, class Copier>
 struct MmaMainloop {
   static constexpr SmemPlan kPlan = smem_plan(C);
-  static constexpr uint32_t kSteps = C.tile_k * size_of(C.a) / 32;
+  static constexpr uint32_t kSteps = C.tile.k * size_of(C.operands.a) / 32;
   static constexpr uint32_t kRowBlocks = Fragment<C>::kRows / 16,
                             kColBlocks = Fragment<C>::kColBlocks;
-  static_assert(C.tile_k == atom_elements(C.a), "a k block is one 128-byte row");
+  static_assert(C.tile.k == atom_elements(C.operands.a), "a k block is one 128-byte row");
   static_assert(kColBlocks % 2 == 0, "B's fragments come in pairs of column blocks");
 
   const Params<C>& p;
@@ -72,37 +72,38 @@ struct MmaMainloop {
     CLEAVE_UNROLL
     for (Sum<C>& sum : sums) sum = 0;
     const uint32_t count = work.k_count;
-    if constexpr (C.promote) promotion.start(tile);
+    if constexpr (C.scales.promote) promotion.start(tile);
     ScaleLoader<C, math_threads(C)> scale_loader(p, thread);
-    if constexpr (C.scaling == Scaling::block) scale_loader.start(work, tile);
+    if constexpr (C.epilogue.scaling == Scaling::block) scale_loader.start(work, tile);
     copier.start(work, tile);
     const auto load = [&](uint32_t block, uint32_t stage) {
-      copier.load(work, tile, work.k_block(block) * C.tile_k,
+      copier.load(work, tile, work.k_block(block) * C.tile.k,
                   smem + kPlan.a + stage * kPlan.a_stage, smem + kPlan.b + stage * kPlan.b_stage);
-      if constexpr (C.scaling == Scaling::block)
+      if constexpr (C.epilogue.scaling == Scaling::block)
         scale_loader.load(smem + kPlan.scales + stage * kPlan.scale_stage);
     };
     __syncthreads();  // the last work tile's readers are done with the stages
     CLEAVE_UNROLL
-    for (uint32_t i = 0; i + 1 < C.stages; ++i) {
+    for (uint32_t i = 0; i + 1 < C.tile.stages; ++i) {
       if (i < count) load(i, i);
       ptx::copy_async_commit();
     }
     for (uint32_t i = 0; i < count; ++i) {
-      ptx::copy_async_wait<C.stages - 2>();
+      ptx::copy_async_wait<C.tile.stages - 2>();
       __syncthreads();
-      const uint32_t ahead = i + C.stages - 1;
-      if (ahead < count) load(ahead, ahead % C.stages);
+      const uint32_t ahead = i + C.tile.stages - 1;
+      if (ahead < count) load(ahead, ahead % C.tile.stages);
       ptx::copy_async_commit();
-      if constexpr (C.promote) {
+      if constexpr (C.scales.promote) {
         Part<C> part[accumulators_per_thread(C)] = {};
-        multiply(tile, i % C.stages, part);
-        const auto scales = promotion.load(smem + kPlan.scales + i % C.stages * kPlan.scale_stage);
+        multiply(tile, i % C.tile.stages, part);
+        const auto scales =
+            promotion.load(smem + kPlan.scales + i % C.tile.stages * kPlan.scale_stage);
         CLEAVE_UNROLL
         for (uint32_t row = 0; row < kRowBlocks; ++row)
           promotion.add(part + row * kColBlocks * 4, sums + row * kColBlocks * 4, row, scales);
       } else {
-        multiply(tile, i % C.stages, sums);
+        multiply(tile, i % C.tile.stages, sums);
       }
     }
     ptx::copy_async_wait<0>();
@@ -112,7 +113,7 @@ struct MmaMainloop {
   CLEAVE_DEVICE void multiply(const Tile<C>& tile, uint32_t stage, Part<C>* sums) {
     const uint32_t a = smem + kPlan.a + stage * kPlan.a_stage,
                    b = smem + kPlan.b + stage * kPlan.b_stage;
-    if constexpr (C.precision == Precision::ieee) {
+    if constexpr (C.operands.precision == Precision::ieee) {
       multiply_ieee<C>(a, b, tile.fragment, sums);
     } else {
       multiply_by_tensor_cores(a, b, sums);
@@ -121,24 +122,24 @@ struct MmaMainloop {
 
   CLEAVE_DEVICE void multiply_by_tensor_cores(uint32_t a, uint32_t b, Part<C>* sums) {
     const uint32_t warp = thread / 32;
-    const uint32_t row = warp / C.warps_n * Fragment<C>::kRows,
-                   col = warp % C.warps_n * Fragment<C>::kCols;
+    const uint32_t row = warp / C.warps.n * Fragment<C>::kRows,
+                   col = warp % C.warps.n * Fragment<C>::kCols;
     // Hopper's mma.sync has 8-bit floats converted first: unrolled, that takes too many registers.
-#pragma unroll(is_fp8(C.a) ? 1 : kSteps)
+#pragma unroll(is_fp8(C.operands.a) ? 1 : kSteps)
     for (uint32_t step = 0; step < kSteps; ++step) {
       uint32_t rows[kRowBlocks][4], cols[kColBlocks / 2][4];
       CLEAVE_UNROLL
       for (uint32_t i = 0; i < kRowBlocks; ++i)
-        load_fragment<C, C.a_major, true>(a, row + i * 16, step, rows[i]);
+        load_fragment<C, C.operands.a_major, true>(a, row + i * 16, step, rows[i]);
       CLEAVE_UNROLL
       for (uint32_t j = 0; j < kColBlocks / 2; ++j)
-        load_fragment<C, C.b_major, false>(b, col + j * 16, step, cols[j]);
+        load_fragment<C, C.operands.b_major, false>(b, col + j * 16, step, cols[j]);
       CLEAVE_UNROLL
       for (uint32_t i = 0; i < kRowBlocks; ++i) {
         CLEAVE_UNROLL
         for (uint32_t j = 0; j < kColBlocks; ++j) {
-          ptx::mma<C.a, C.b>(&sums[(i * kColBlocks + j) * 4], rows[i], cols[j / 2][j % 2 * 2],
-                             cols[j / 2][j % 2 * 2 + 1]);
+          ptx::mma<C.operands.a, C.operands.b>(&sums[(i * kColBlocks + j) * 4], rows[i],
+                                               cols[j / 2][j % 2 * 2], cols[j / 2][j % 2 * 2 + 1]);
         }
       }
     }

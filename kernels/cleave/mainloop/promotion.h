@@ -14,14 +14,14 @@ namespace cleave {
 
 template <GemmConfig C>
 class Promotion {
-  static constexpr bool kScaled = C.scaling == Scaling::block;
+  static constexpr bool kScaled = C.epilogue.scaling == Scaling::block;
   static constexpr uint32_t kColBlocks = Fragment<C>::kColBlocks;
   static constexpr uint32_t kRowBlocks = Fragment<C>::kBlocks / kColBlocks;
-  static constexpr uint32_t kTouched = touched_blocks(C.tile_n);
+  static constexpr uint32_t kTouched = touched_blocks(C.tile.n);
 
  public:
   /// Whether `add` still reads scales from the stage, which may not be handed back before.
-  static constexpr bool kReadsStage = kScaled && C.scale_rows_b == 1;
+  static constexpr bool kReadsStage = kScaled && C.scales.rows_b == 1;
 
   /// Before a work tile's first k block.
   CLEAVE_DEVICE void start(const Tile<C>& tile) {
@@ -45,9 +45,9 @@ class Promotion {
       CLEAVE_UNROLL
       for (uint32_t i = 0; i < 2 * kRowBlocks; ++i) {
         const uint32_t row = row0_ + i / 2 * Fragment<C>::kRowStep + i % 2 * 8;
-        scales.rows[i / 2][i % 2] = load_line(stage, row / C.scale_rows_a);
+        scales.rows[i / 2][i % 2] = load_line(stage, row / C.scales.rows_a);
       }
-      if constexpr (C.scale_rows_b == kScaleBlock) {
+      if constexpr (C.scales.rows_b == kScaleBlock) {
         CLEAVE_UNROLL
         for (uint32_t i = 0; i < kTouched; ++i)
           scales.touched[i] = load_line(stage, scale_lines_b_at(C) + i);
@@ -81,7 +81,7 @@ class Promotion {
   }
 
   CLEAVE_DEVICE void column_scales(const Scales& scales, uint32_t col, float (&columns)[2]) const {
-    if constexpr (C.scale_rows_b == 1) {
+    if constexpr (C.scales.rows_b == 1) {
       ptx::load_shared_pair(scales.stage + (scale_lines_b_at(C) + col0_ + col * 8) * 4, columns);
     } else {
       float scale = scales.touched[0];

@@ -22,18 +22,18 @@ class ScaleLoader {
   /// there is another group's, and may be infinite.
   CLEAVE_DEVICE void start(const WorkTile& work, const Tile<C>& tile) {
     uint32_t block = work.k_first;
-    if constexpr (C.grouping == Grouping::k) {
+    if constexpr (C.schedule.grouping == Grouping::k) {
       const uint32_t last = ceil_div(p_.groups.extent, kScaleBlock) - 1;
       bytes_ = block * kScaleBlock < work.range.size() ? 4 : 0;
       block = min_of(work.range.begin / kScaleBlock + block, last);
     }
-    a_.start(p_.scales_a, work, block, C.scale_rows_a, tile.m0, tile.m_end(p_.epilogue), thread_);
-    b_.start(p_.scales_b, work, block, C.scale_rows_b, tile.n0, tile.n_end(p_.epilogue), thread_);
+    a_.start(p_.scales_a, work, block, C.scales.rows_a, tile.m0, tile.m_end(p_.epilogue), thread_);
+    b_.start(p_.scales_b, work, block, C.scales.rows_b, tile.n0, tile.n_end(p_.epilogue), thread_);
   }
 
   /// The work tile's next k block, into the stage at `stage`.
   CLEAVE_DEVICE void load(uint32_t stage) {
-    const uint32_t bytes = C.grouping == Grouping::k ? bytes_ : 4;
+    const uint32_t bytes = C.schedule.grouping == Grouping::k ? bytes_ : 4;
     a_.load(stage, bytes, thread_);
     b_.load(stage + scale_lines_b_at(C) * 4, bytes, thread_);
   }

@@ -27,12 +27,12 @@ CLEAVE_DEVICE void load_operand(const TensorMap* map, uint32_t stage, uint32_t b
                                 uint32_t row0, uint32_t k0, const WorkTile& work, uint32_t batch,
                                 Sharing sharing, uint32_t second = 0,
                                 ptx::CacheHint hint = ptx::CacheHint::normal) {
-  constexpr uint32_t kAtom = atom_elements(C.a);
-  constexpr uint32_t kRows = box_rows(M, TileRows, C.tile_k, Sharers, Pieces);
+  constexpr uint32_t kAtom = atom_elements(C.operands.a);
+  constexpr uint32_t kRows = box_rows(M, TileRows, C.tile.k, Sharers, Pieces);
   const uint32_t share = Sharers == 1 ? 0 : sharing.share_rank;
   const auto ctas = uint16_t(((1 << Sharers) - 1) << sharing.first_sharer);
   const auto load = [&](uint32_t offset, uint32_t x, uint32_t y) {
-    if constexpr (loads_ragged(C.grouping, M)) {
+    if constexpr (loads_ragged(C.schedule.grouping, M)) {
       const RaggedLine at(work.range.end, work.range.begin + y);
       if constexpr (Sharers == 1) {
         ptx::tma_load(stage + offset, map, barrier, x, at.line, at.end, kRaggedExtent, hint);
@@ -47,9 +47,9 @@ CLEAVE_DEVICE void load_operand(const TensorMap* map, uint32_t stage, uint32_t b
     }
   };
   if constexpr (M == Major::k) {
-    if constexpr (C.grouping == Grouping::k) k0 += work.range.begin;
+    if constexpr (C.schedule.grouping == Grouping::k) k0 += work.range.begin;
     CLEAVE_UNROLL
-    for (uint32_t part = 0; part < C.tile_k / kAtom; ++part) {
+    for (uint32_t part = 0; part < C.tile.k / kAtom; ++part) {
       CLEAVE_UNROLL
       for (uint32_t piece = 0; piece < Pieces; ++piece) {
         const uint32_t row = share * kRows;
@@ -63,7 +63,7 @@ CLEAVE_DEVICE void load_operand(const TensorMap* map, uint32_t stage, uint32_t b
     for (uint32_t i = 0; i < kParts; ++i) {
       const uint32_t part = share * kParts + i;
       constexpr uint32_t kPerPiece = TileRows / kAtom / Pieces;
-      load(part * C.tile_k * 128, row0 + part % kPerPiece * kAtom + part / kPerPiece * second, k0);
+      load(part * C.tile.k * 128, row0 + part % kPerPiece * kAtom + part / kPerPiece * second, k0);
     }
   }
 }
@@ -82,10 +82,10 @@ class MatrixLoader {
 
   CLEAVE_DEVICE void load(const WorkTile& work, uint32_t block, uint32_t a, uint32_t b,
                           uint32_t barrier) const {
-    const uint32_t k0 = block * C.tile_k;
-    load_operand<C, C.a_major, C.tile_m, C.multicast_n>(
+    const uint32_t k0 = block * C.tile.k;
+    load_operand<C, C.operands.a_major, C.tile.m, C.cluster.multicast_n>(
         &p_.map_a, a, barrier, m0_, k0, work, work.batch * p_.batched_a, sharing_, 0, hint_a_);
-    load_operand<C, C.b_major, C.tile_n, C.multicast_m, gated(C) ? 2 : 1>(
+    load_operand<C, C.operands.b_major, C.tile.n, C.cluster.multicast_m, gated(C) ? 2 : 1>(
         &p_.map_b, b, barrier, n0_, k0, work, work.batch * p_.batched_b, sharing_, p_.epilogue.n,
         hint_b_);
   }
@@ -95,18 +95,18 @@ class MatrixLoader {
   /// what others read, and for partial tiles on their way. So it is with two readers, if they read
   /// together, as slices do, and nothing that is read more often drives the lines out between them.
   CLEAVE_DEVICE void choose_hints(const WorkTile& work) {
-    constexpr uint32_t kRows = C.tile_m * C.multicast_m;
-    constexpr uint32_t kColumns = output_columns(C) * C.multicast_n;
+    constexpr uint32_t kRows = C.tile.m * C.cluster.multicast_m;
+    constexpr uint32_t kColumns = output_columns(C) * C.cluster.multicast_n;
     // Weight gradients have many tiles, and their walk leaves the producer no register.
-    if constexpr (C.grouping == Grouping::k) return;
+    if constexpr (C.schedule.grouping == Grouping::k) return;
     const uint32_t in_group = work.range.end - work.range.begin;
-    const uint32_t rows = C.grouping == Grouping::m ? in_group : p_.epilogue.m;
-    const uint32_t columns = C.grouping == Grouping::n ? in_group : p_.epilogue.n;
-    const bool two = is_sliced(C.split) && rows <= 2 * kRows && columns <= 2 * kColumns;
+    const uint32_t rows = C.schedule.grouping == Grouping::m ? in_group : p_.epilogue.m;
+    const uint32_t columns = C.schedule.grouping == Grouping::n ? in_group : p_.epilogue.n;
+    const bool two = is_sliced(C.schedule.split) && rows <= 2 * kRows && columns <= 2 * kColumns;
     // What a batch broadcasts, its other entries read again; and X in X^T X, the other operand's
     // tiles.
-    const bool batch =
-        C.grouping == Grouping::none && p_.schedule.tiles > p_.schedule.raster.per_batch.divisor;
+    const bool batch = C.schedule.grouping == Grouping::none &&
+                       p_.schedule.tiles > p_.schedule.raster.per_batch.divisor;
     const bool same = p_.a.data == p_.b.data;
     const auto hint = [&](bool leaves, uint32_t batched) {
       return leaves && !same && (!batch || batched) ? ptx::CacheHint::evict_first

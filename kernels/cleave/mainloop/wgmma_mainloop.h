@@ -23,20 +23,20 @@ template <GemmConfig C>
 struct WgmmaMainloop {
   static constexpr uint32_t kWaves =
       Fragment<C>::kRows / 64;  // m64 instructions per step: rows of this warpgroup / 64
-  static constexpr uint32_t kSteps = C.tile_k * size_of(C.a) / 32;
+  static constexpr uint32_t kSteps = C.tile.k * size_of(C.operands.a) / 32;
   static constexpr uint32_t kSharers = sharers(C);
-  static constexpr uint32_t kWaveSums = C.tile_n / 2;
+  static constexpr uint32_t kWaveSums = C.tile.n / 2;
   static constexpr bool kTwoParts = promotes_two_parts(C);
   using Wave = Sum<C>[kWaveSums];
   using WavePart = Part<C>[kWaveSums];
-  using Instruction =
-      ptx::Wgmma<C.a, C.b, C.tile_n, C.a_major == Major::mn, C.b_major == Major::mn>;
+  using Instruction = ptx::Wgmma<C.operands.a, C.operands.b, C.tile.n,
+                                 C.operands.a_major == Major::mn, C.operands.b_major == Major::mn>;
 
   uint32_t stage_a, stage_b;  // shared addresses of stage 0, A's at this warpgroup's first row
   uint32_t full, empty;       // barriers of stage 0
   uint32_t scales;            // shared address of stage 0's
   uint32_t first_sharer;      // cluster rank of the first CTA that shares loads with this one
-  PipelineState<C.stages> state;
+  PipelineState<C.tile.stages> state;
   Promotion<C> promotion;
 
   /// sums = A @ B over the work tile's k blocks, at least one. `issued()` is called when the last
@@ -44,7 +44,7 @@ struct WgmmaMainloop {
   template <class Issued>
   CLEAVE_DEVICE void run(const WorkTile& work, const Tile<C>& tile, Sums<C>& sums, Issued issued) {
     auto& waves = reinterpret_cast<Wave(&)[kWaves]>(sums);
-    if constexpr (!C.promote) {
+    if constexpr (!C.scales.promote) {
       run_plain(work, waves, issued);
     } else {
       promotion.start(tile);
@@ -142,7 +142,7 @@ struct WgmmaMainloop {
     constexpr SmemPlan kPlan = smem_plan(C);
     ptx::mbarrier_wait(full + state.stage * 8, state.parity);
     // What threads copied, the tensor cores have yet to see.
-    if constexpr (C.gather && !copies_unaligned(C)) ptx::fence_async_shared();
+    if constexpr (C.conv.gather && !copies_unaligned(C)) ptx::fence_async_shared();
     if constexpr (clips<C>()) {
       const uint32_t b = stage_b + state.stage * kPlan.b_stage;
       const uint32_t a = stage_b - kPlan.b + kPlan.a + state.stage * kPlan.a_stage;
@@ -164,7 +164,7 @@ struct WgmmaMainloop {
     promotion.add(part, sums, 0, scales);
     pin(sums);  // added before the part is multiplied anew
     if constexpr (Promotion<C>::kReadsStage) release(stage);
-    stage = stage + 1 == C.stages ? 0 : stage + 1;
+    stage = stage + 1 == C.tile.stages ? 0 : stage + 1;
   }
 
   CLEAVE_DEVICE uint32_t scales_of(uint32_t stage) const {
@@ -184,11 +184,14 @@ struct WgmmaMainloop {
   CLEAVE_DEVICE void multiply(uint32_t stage, uint32_t step, uint32_t wave, WavePart& sums,
                               bool accumulate) {
     constexpr SmemPlan kPlan = smem_plan(C);
-    const uint64_t a = make_descriptor<C.a_major>(stage_a + stage * kPlan.a_stage, C.tile_k);
-    const uint64_t b = make_descriptor<C.b_major>(stage_b + stage * kPlan.b_stage, C.tile_k);
-    const uint32_t a_bytes = k_step_bytes<C.a_major>(step, C.tile_m, C.a) +
-                             row_offset_bytes<C.a_major>(wave * 64, C.tile_k, C.a);
-    const uint32_t b_bytes = k_step_bytes<C.b_major>(step, C.tile_n, C.b);
+    const uint64_t a =
+        make_descriptor<C.operands.a_major>(stage_a + stage * kPlan.a_stage, C.tile.k);
+    const uint64_t b =
+        make_descriptor<C.operands.b_major>(stage_b + stage * kPlan.b_stage, C.tile.k);
+    const uint32_t a_bytes =
+        k_step_bytes<C.operands.a_major>(step, C.tile.m, C.operands.a) +
+        row_offset_bytes<C.operands.a_major>(wave * 64, C.tile.k, C.operands.a);
+    const uint32_t b_bytes = k_step_bytes<C.operands.b_major>(step, C.tile.n, C.operands.b);
     Instruction::mma(sums, a + a_bytes / 16, b + b_bytes / 16, accumulate);
   }
 
@@ -202,7 +205,8 @@ struct WgmmaMainloop {
   /// Hands the stage back to the producers that fill it: this CTA's, and its multicast partners'.
   CLEAVE_DEVICE void release(uint32_t stage) {
     const uint32_t lane = threadIdx.x % 32;
-    if constexpr (C.scaling == Scaling::block) __syncwarp();  // every lane has read its scales
+    if constexpr (C.epilogue.scaling == Scaling::block)
+      __syncwarp();  // every lane has read its scales
     if constexpr (kSharers == 1) {
       if (lane == 0) ptx::mbarrier_arrive(empty + stage * 8);
     } else {

@@ -23,7 +23,7 @@ template <GemmConfig C>
 struct ClusterReduce {
   static constexpr SmemPlan kPlan = smem_plan(C);
   static constexpr uint32_t kMostBlocks =
-      ceil_div(Fragment<C>::kBlocks, C.cluster_k);  // most blocks of one rank
+      ceil_div(Fragment<C>::kBlocks, C.cluster.k);  // most blocks of one rank
   static constexpr uint32_t kBlockBytes = math_threads(C) * 16;
 
   static_assert(!gated(C), "a gate and its up projection may be different ranks'");
@@ -33,7 +33,7 @@ struct ClusterReduce {
   /// By one thread, before the CTAs of the cluster meet for the first time.
   CLEAVE_DEVICE void init() const {
     ptx::mbarrier_init(barrier(), 1);
-    ptx::mbarrier_arrive_expect(barrier(), own_blocks() * C.cluster_k * kBlockBytes);
+    ptx::mbarrier_arrive_expect(barrier(), own_blocks() * C.cluster.k * kBlockBytes);
   }
 
   /// By all threads of the CTA, producers too, once it has multiplied: a larger buffer lies over the
@@ -47,7 +47,7 @@ struct ClusterReduce {
   CLEAVE_DEVICE void run(const GemmParams& p, const WorkTile& work, uint32_t number,
                          const Tile<C>& tile, const float4* received, const Sums<C>& sums,
                          uint32_t thread) const {
-    const uint32_t slot = number * p.schedule.clusters_per_tile + work.slice / C.cluster_k;
+    const uint32_t slot = number * p.schedule.clusters_per_tile + work.slice / C.cluster.k;
     GlobalBroadcast<C> broadcast(p.epilogue, tile);
     EpilogueOp<C, GlobalBroadcast<C>> op(p.epilogue, tile, broadcast);
     send(sums, thread);
@@ -55,14 +55,14 @@ struct ClusterReduce {
     for_own_blocks([&](uint32_t i, uint32_t block) {
       Sum<C> v[4] = {};
       sum_ranks(received, i, thread, v);
-      if constexpr (C.split == SplitKMode::cluster) {
+      if constexpr (C.schedule.split == SplitKMode::cluster) {
         store_block_direct<C>(p.epilogue, op, block, v, v);
       } else {
         __stcg(partial_tile_block<C>(p.partials, slot, block, thread), pack_block(v));
       }
     });
-    if constexpr (C.split == SplitKMode::parallel) {
-      uint32_t* const counter = p.counters + number * C.cluster_k + k_rank;
+    if constexpr (C.schedule.split == SplitKMode::parallel) {
+      uint32_t* const counter = p.counters + number * C.cluster.k + k_rank;
       if (!arrive_last<C>(counter, p.schedule.clusters_per_tile, thread)) return;
       for_own_blocks([&](uint32_t, uint32_t block) {
         Sum<C> v[4] = {};
@@ -83,14 +83,14 @@ struct ClusterReduce {
 
   /// Blocks k_rank, k_rank + cluster_k, ... are this rank's.
   CLEAVE_DEVICE uint32_t own_blocks() const {
-    return (Fragment<C>::kBlocks + C.cluster_k - 1 - k_rank) / C.cluster_k;
+    return (Fragment<C>::kBlocks + C.cluster.k - 1 - k_rank) / C.cluster.k;
   }
 
   template <class Body>
   CLEAVE_DEVICE void for_own_blocks(Body body) const {
     CLEAVE_UNROLL
     for (uint32_t i = 0; i < kMostBlocks; ++i) {
-      if (i < own_blocks()) body(i, i * C.cluster_k + k_rank);
+      if (i < own_blocks()) body(i, i * C.cluster.k + k_rank);
     }
   }
 
@@ -98,8 +98,8 @@ struct ClusterReduce {
     CLEAVE_UNROLL
     for (uint32_t block = 0; block < Fragment<C>::kBlocks; ++block) {
       const uint32_t to = smem + kPlan.cluster_reduce +
-                          (k_rank * kMostBlocks + block / C.cluster_k) * kBlockBytes + thread * 16;
-      ptx::store_async(to, barrier(), block % C.cluster_k * sharers(C) + share_rank,
+                          (k_rank * kMostBlocks + block / C.cluster.k) * kBlockBytes + thread * 16;
+      ptx::store_async(to, barrier(), block % C.cluster.k * sharers(C) + share_rank,
                        pack_block(sums + block * 4));
     }
   }
@@ -107,7 +107,7 @@ struct ClusterReduce {
   CLEAVE_DEVICE static void sum_ranks(const float4* received, uint32_t i, uint32_t thread,
                                       Sum<C> (&v)[4]) {
     CLEAVE_UNROLL
-    for (uint32_t from = 0; from < C.cluster_k; ++from)
+    for (uint32_t from = 0; from < C.cluster.k; ++from)
       add_block(v, received[(from * kMostBlocks + i) * math_threads(C) + thread]);
   }
 };

@@ -60,12 +60,12 @@ template <GemmConfig C>
 CLEAVE_DEVICE bool reduce_split_k(const GemmParams& p, const WorkTile& work, uint32_t number,
                                   const Tile<C>& tile, bool idle, Sums<C>& sums, uint32_t thread,
                                   uint32_t* shared) {
-  if constexpr (C.split == SplitKMode::serial) {
+  if constexpr (C.schedule.split == SplitKMode::serial) {
     return reduce_serial<C>(p, work, number, sums, thread);
-  } else if constexpr (C.split == SplitKMode::parallel) {
+  } else if constexpr (C.schedule.split == SplitKMode::parallel) {
     reduce_parallel<C>(p, work, number, tile, idle, sums, thread, shared);
     return false;
-  } else if constexpr (C.split == SplitKMode::stream_k) {
+  } else if constexpr (C.schedule.split == SplitKMode::stream_k) {
     return fixup_stream_k<C>(p, work, sums, thread);
   } else {
     return true;

@@ -12,13 +12,13 @@ namespace cleave {
 /// A CTA's walk. A work tile without k blocks (a slice of a short group of K, a tile of a class without
 /// taps) gets one past the end: that one loads as zeros, and no role needs a case of its own.
 template <GemmConfig C>
-struct CtaScheduler : TileScheduler<C.split, C.grouping> {
-  using TileScheduler<C.split, C.grouping>::TileScheduler;
+struct CtaScheduler : TileScheduler<C.schedule.split, C.schedule.grouping> {
+  using TileScheduler<C.schedule.split, C.schedule.grouping>::TileScheduler;
 
   CLEAVE_DEVICE bool next(WorkTile& work) {
-    const bool more = TileScheduler<C.split, C.grouping>::next(work);
-    if constexpr ((C.grouping == Grouping::k && is_sliced(C.split)) ||
-                  C.grouping == Grouping::classes)
+    const bool more = TileScheduler<C.schedule.split, C.schedule.grouping>::next(work);
+    if constexpr ((C.schedule.grouping == Grouping::k && is_sliced(C.schedule.split)) ||
+                  C.schedule.grouping == Grouping::classes)
       work.k_count = max_of(work.k_count, 1u);
     return more;
   }
@@ -32,41 +32,43 @@ struct CtaCoord {
   uint32_t k_rank = rank / sharers(C);      // which of the cluster's slices this CTA has
   uint32_t cluster = blockIdx.x / cluster_size(C);
   uint32_t clusters = gridDim.x / cluster_size(C);
-  Table<C.grouping> table;
+  Table<C.schedule.grouping> table;
 
   /// By all threads of the CTA, after grid_dependency_wait: an earlier kernel may have written
   /// the groups' bounds.
   CLEAVE_DEVICE void find_table(const Params<C>& p, uint8_t* shared) {
-    if constexpr (C.grouping == Grouping::classes) {
+    if constexpr (C.schedule.grouping == Grouping::classes) {
       table = {p.classes, p.class_count};
-    } else if constexpr (C.grouping != Grouping::none) {
-      table = build_group_table<C.group_capacity>(p.groups, C.grouping, group_step(C),
-                                                  shared + smem_plan(C).group_table);
+    } else if constexpr (C.schedule.grouping != Grouping::none) {
+      table = build_group_table<C.schedule.group_capacity>(
+          p.groups, C.schedule.grouping, group_step(C), shared + smem_plan(C).group_table);
       __syncthreads();
     }
   }
 
   /// The first row of the CTA's tile: of the matrices, not of the group.
   CLEAVE_DEVICE uint32_t first_row(const TileCoord& coord) const {
-    const uint32_t tile = coord.m * C.multicast_m + (C.multicast_m > 1 ? share_rank : 0);
-    return tile * C.tile_m + (C.grouping == Grouping::m ? coord.range.begin : 0);
+    const uint32_t tile =
+        coord.m * C.cluster.multicast_m + (C.cluster.multicast_m > 1 ? share_rank : 0);
+    return tile * C.tile.m + (C.schedule.grouping == Grouping::m ? coord.range.begin : 0);
   }
   CLEAVE_DEVICE uint32_t first_column(const TileCoord& coord) const {
-    const uint32_t tile = coord.n * C.multicast_n + (C.multicast_n > 1 ? share_rank : 0);
-    return tile * output_columns(C) + (C.grouping == Grouping::n ? coord.range.begin : 0);
+    const uint32_t tile =
+        coord.n * C.cluster.multicast_n + (C.cluster.multicast_n > 1 ? share_rank : 0);
+    return tile * output_columns(C) + (C.schedule.grouping == Grouping::n ? coord.range.begin : 0);
   }
   CLEAVE_DEVICE Tile<C> tile(const Params<C>& p, const Fragment<C>& fragment,
                              const TileCoord& coord) const {
     const ConvClass* conv_class = nullptr;
     const FusedClasses* columns = nullptr;
-    if constexpr (C.conv != Conv::none) {
+    if constexpr (C.conv.kind != Conv::none) {
       conv_class = p.classes + coord.conv_class;
       columns = &p.columns;
     }
     // The Hopper kernel serves no K of nothing, but groups of K may be empty. What a tile knows of that
     // occupies registers, which only scales are worth: those of blocks are 0 there (scale_loader.h).
-    const bool empty = C.grouping == Grouping::k
-                           ? C.scaling == Scaling::vector && coord.range.size() == 0
+    const bool empty = C.schedule.grouping == Grouping::k
+                           ? C.epilogue.scaling == Scaling::vector && coord.range.size() == 0
                            : C.family == KernelFamily::portable && p.k == 0;
     return {fragment,
             first_row(coord),

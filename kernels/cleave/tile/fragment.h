@@ -17,8 +17,8 @@ struct Fragment {
   static constexpr uint32_t kBlocks = accumulators_per_thread(C) / 4;
   // Rows and columns that one warp (portable) or one warpgroup (WGMMA) owns.
   static constexpr uint32_t kRows =
-      kWgmma ? C.tile_m / (math_threads(C) / 128) : C.tile_m / C.warps_m;
-  static constexpr uint32_t kCols = kWgmma ? C.tile_n : C.tile_n / C.warps_n;
+      kWgmma ? C.tile.m / (math_threads(C) / 128) : C.tile.m / C.warps.m;
+  static constexpr uint32_t kCols = kWgmma ? C.tile.n : C.tile.n / C.warps.n;
   static constexpr uint32_t kColBlocks = kCols / 8;
   // From a block of the gate projection to that of the up projection.
   static constexpr uint32_t kUpBlocks = gated(C) ? kColBlocks / 2 : 0;
@@ -34,8 +34,8 @@ struct Fragment {
       row0 = warp / 4 * kRows + warp % 4 * 16 + lane / 4;
       col0 = lane % 4 * 2;
     } else {
-      row0 = warp / C.warps_n * kRows + lane / 4;
-      col0 = warp % C.warps_n * kCols + lane % 4 * 2;
+      row0 = warp / C.warps.n * kRows + lane / 4;
+      col0 = warp % C.warps.n * kCols + lane % 4 * 2;
     }
   }
 

@@ -27,10 +27,12 @@ struct Tile {
   /// Past the last row and column of D, or of the tile's group. What is not grouped is read from the
   /// parameters every time: two registers more, and the largest tiles spill.
   CLEAVE_HD uint32_t m_end(const EpilogueParams& p) const {
-    return C.grouping == Grouping::m || C.grouping == Grouping::classes ? group_end : p.m;
+    return C.schedule.grouping == Grouping::m || C.schedule.grouping == Grouping::classes
+               ? group_end
+               : p.m;
   }
   CLEAVE_HD uint32_t n_end(const EpilogueParams& p) const {
-    return C.grouping == Grouping::n ? group_end : p.n;
+    return C.schedule.grouping == Grouping::n ? group_end : p.n;
   }
 
   CLEAVE_HD uint32_t row(uint32_t block) const { return m0 + fragment.row(block); }
@@ -39,16 +41,17 @@ struct Tile {
   /// Where a row that the tile counts as `row` lies in D.
   CLEAVE_HD void find_row(uint32_t row, OutputOffset& offset) const {
     if constexpr (scatters(C)) {
-      const PixelCoord pixel = conv_class->pixels.template locate<C.conv_axes, C.fast_store>(row);
+      const PixelCoord pixel =
+          conv_class->pixels.template locate<C.conv.axes, C.conv.fast_store>(row);
       offset.output_row = conv_class->output_row(pixel);
-      if constexpr (C.fuses_classes) offset.edges = edges(conv_class->pixels, pixel);
+      if constexpr (C.conv.fuses_classes) offset.edges = edges(conv_class->pixels, pixel);
     }
   }
 
   /// And a column; the column of D that it is.
   CLEAVE_HD uint32_t find_column(uint32_t col, OutputOffset& offset) const {
-    if constexpr (C.fuses_classes) {
-      const ColumnCoord coord = columns->locate<C.conv_axes, C.fast_store>(col);
+    if constexpr (C.conv.fuses_classes) {
+      const ColumnCoord coord = columns->locate<C.conv.axes, C.conv.fast_store>(col);
       offset.output_row = columns->output_row(coord);
       offset.edges = columns->edges(coord);
       col = coord.channel;
