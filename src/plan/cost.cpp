@@ -146,6 +146,119 @@ double epilogue_clocks(const GemmConfig& c) {
   return kTileClocks + accumulators_per_thread(c) * store;
 }
 
+/// What a launch is predicted to take.
+class Prediction {
+ public:
+  Prediction(const Choice& choice, const DeviceInfo& device)
+      : choice_(choice),
+        device_(device),
+        clock_(clock_per_us(device)),
+        sharers_(sharers(c_)),
+        conv_(c_.conv.kind != Conv::none),
+        grouped_(s_.grouping != Grouping::none && !conv_),
+        streamed_(streamed_tiles()) {
+    find_busiest();
+  }
+
+  double us() const {
+    const double on_chip = on_chip_us(), memory = memory_us();
+    // Tile by tile, groups and classes are bound by one or the other: not all of the lesser hides.
+    const double exposed = grouped_ || conv_ ? kExposed * std::min(on_chip, memory) : 0;
+    return kLaunchUs + kFirstBytesUs + std::max(on_chip, memory) + exposed + reduction_us();
+  }
+
+ private:
+  /// Tiles that stream_k cuts: of groups an unknown number, those of the last wave, or all.
+  double streamed_tiles() const {
+    if (s_.grouping == Grouping::none || s_.grouping == Grouping::classes) return s_.stream_tiles;
+    if (s_.grouping == Grouping::k) return tiles_;
+    return std::min<double>(tiles_, s_.clusters * 1.5);
+  }
+
+  void find_busiest() {
+    if (s_.mode == SplitKMode::stream_k) {
+      k_blocks_ = s_.k_blocks * ((tiles_ - streamed_) + kStreamPenalty * streamed_) / s_.clusters;
+      cluster_tiles_ = std::ceil(tiles_ / s_.clusters);
+      return;
+    }
+    const double units = tiles_ * s_.slices / c_.cluster.k;
+    const double resident = resident_clusters(cluster_size(c_), device_);
+    cluster_tiles_ = std::ceil(units / std::min<double>(s_.clusters, resident));
+    k_blocks_ = cluster_tiles_ * std::ceil(double(s_.k_blocks) / s_.slices);
+  }
+
+  /// CTAs at the same time.
+  double concurrent() const { return std::min<double>(choice_.blocks, device_.num_sms); }
+
+  /// Clocks of one k block in the mainloop.
+  double block_clocks() const {
+    const double l2_bytes_per_us = conv_      ? kL2ConvBytesPerUs
+                                   : grouped_ ? kL2GroupedBytesPerUs
+                                              : kL2TotalBytesPerUs;
+    const double l2_clocks = std::max(load_bytes(c_) / kL2BytesPerClock,
+                                      load_bytes(c_) * concurrent() / l2_bytes_per_us * clock_);
+    const double clocks = std::max(multiply_clocks(c_), l2_clocks);
+    return conv_ ? std::max(clocks, gather_clocks(c_, choice_.problem)) : clocks;
+  }
+
+  /// Time of the busiest cluster.
+  double on_chip_us() const {
+    double mainloop = k_blocks_ * block_clocks();
+    double epilogue = cluster_tiles_ * epilogue_clocks(c_);
+    if (grouped_ && sharers_ > 1) epilogue += cluster_tiles_ * kShareClocks;
+    if (conv_ && sharers_ > 1) mainloop *= kConvShare;
+    if (conv_ && s_.mode == SplitKMode::stream_k) mainloop *= kStreamConv;
+    if (c_.warps.pingpong) epilogue = std::max(epilogue_clocks(c_), epilogue - mainloop * 0.9);
+    return (mainloop + epilogue) / clock_;
+  }
+
+  double memory_us() const {
+    const double bytes = conv_ || grouped_ ? minimum_bytes(choice_.problem) : memory_bytes(choice_);
+    const double us = bytes / (device_.memory_gb_per_s * 1e3 * kMemoryEfficiency);
+    if (!grouped_) return us;
+    // What comes from memory passes L2 twice; where few rows share a group's weights, that counts.
+    const double loaded = tiles_ * sharers_ * s_.k_blocks * load_bytes(c_);
+    return std::max(us, loaded / kL2GroupedBytesPerUs + bytes / kL2FillBytesPerUs);
+  }
+
+  /// Adding up partial tiles.
+  double reduction_us() const {
+    const double tile_us = double(c_.tile.m) * c_.tile.n * 4 / kPartialBytesPerClock / clock_;
+    double us = cluster_size(c_) > 1 ? kClusterUs : 0;
+    if (c_.cluster.k > 1) us += tile_us;  // sent to the other ranks
+    switch (s_.mode) {
+      case SplitKMode::serial:
+        return us + s_.slices * (2 * tile_us + kSignalUs);
+      case SplitKMode::parallel:
+        return us + (cluster_tiles_ * tile_us / c_.cluster.k + kSignalUs +
+                     double(s_.slices) / c_.cluster.k * tile_us / std::max(reducers(), 1.0));
+      case SplitKMode::stream_k:
+        if (streamed_ == 0) return us;
+        return us + (kSignalUs + tile_us * (1 + std::ceil(s_.clusters / streamed_)));
+      default:
+        return us;
+    }
+  }
+
+  /// parallel: CTAs that read a tile's partials, which are written once: the slices that stay, or
+  /// the last group's ranks.
+  double reducers() const {
+    if (c_.cluster.k > 1) return c_.cluster.k;
+    return std::min<double>(FixupWord::chunks(s_.slices, accumulators_per_thread(c_) / 4),
+                            concurrent() / tiles_ / sharers_);
+  }
+
+  const Choice& choice_;
+  const DeviceInfo& device_;
+  const GemmConfig& c_ = choice_.config;
+  const ScheduleShape& s_ = choice_.schedule;
+  const double tiles_ = choice_.tiles;
+  const double clock_, sharers_;
+  const bool conv_, grouped_;
+  const double streamed_;
+  double k_blocks_ = 0, cluster_tiles_ = 0;  // the busiest cluster's
+};
+
 }  // namespace
 
 double roofline_us(const GemmProblem& problem, const DeviceInfo& device) {
@@ -155,83 +268,7 @@ double roofline_us(const GemmProblem& problem, const DeviceInfo& device) {
 }
 
 double predict_us(const Choice& choice, const DeviceInfo& device) {
-  const GemmConfig& c = choice.config;
-  const ScheduleShape& s = choice.schedule;
-  const double clock = clock_per_us(device);
-  const double sharers = cleave::sharers(c);
-  const double tiles = choice.tiles;
-  // Of groups, stream_k cuts an unknown number of tiles: those of the last wave, or all.
-  const double streamed = s.grouping == Grouping::none || s.grouping == Grouping::classes
-                              ? s.stream_tiles
-                          : s.grouping == Grouping::k ? tiles
-                                                      : std::min<double>(tiles, s.clusters * 1.5);
-  const double concurrent = std::min<double>(choice.blocks, device.num_sms);
-
-  // The busiest cluster's k blocks and tiles.
-  double k_blocks = 0, cluster_tiles = 0;
-  if (s.mode == SplitKMode::stream_k) {
-    k_blocks = s.k_blocks * ((tiles - streamed) + kStreamPenalty * streamed) / s.clusters;
-    cluster_tiles = std::ceil(tiles / s.clusters);
-  } else {
-    const double units = tiles * s.slices / c.cluster.k;
-    cluster_tiles =
-        std::ceil(units / std::min<double>(s.clusters, resident_clusters(cluster_size(c), device)));
-    k_blocks = cluster_tiles * std::ceil(double(s.k_blocks) / s.slices);
-  }
-
-  const bool conv = c.conv.kind != Conv::none;
-  const bool grouped = s.grouping != Grouping::none && !conv;
-  const double l2_bytes_per_us = conv      ? kL2ConvBytesPerUs
-                                 : grouped ? kL2GroupedBytesPerUs
-                                           : kL2TotalBytesPerUs;
-  const double l2_clocks = std::max(load_bytes(c) / kL2BytesPerClock,
-                                    load_bytes(c) * concurrent / l2_bytes_per_us * clock);
-  double block_clocks = std::max(multiply_clocks(c), l2_clocks);
-  if (conv) block_clocks = std::max(block_clocks, gather_clocks(c, choice.problem));
-  double mainloop = k_blocks * block_clocks;
-  double epilogue = cluster_tiles * epilogue_clocks(c);
-  if (grouped && sharers > 1) epilogue += cluster_tiles * kShareClocks;
-  if (conv && sharers > 1) mainloop *= kConvShare;
-  if (conv && s.mode == SplitKMode::stream_k) mainloop *= kStreamConv;
-  if (c.warps.pingpong) epilogue = std::max(epilogue_clocks(c), epilogue - mainloop * 0.9);
-  const double on_chip = (mainloop + epilogue) / clock;
-  const double bytes = conv || grouped ? minimum_bytes(choice.problem) : memory_bytes(choice);
-  double memory = bytes / (device.memory_gb_per_s * 1e3 * kMemoryEfficiency);
-  if (grouped) {
-    // What comes from memory passes L2 twice; where few rows share a group's weights, that counts.
-    const double loaded = tiles * sharers * s.k_blocks * load_bytes(c);
-    memory = std::max(memory, loaded / kL2GroupedBytesPerUs + bytes / kL2FillBytesPerUs);
-  }
-
-  const double tile_bytes = double(c.tile.m) * c.tile.n * 4;
-  const double tile_us = tile_bytes / kPartialBytesPerClock / clock;
-  const double groups = double(s.slices) / c.cluster.k;
-  double join = cluster_size(c) > 1 ? kClusterUs : 0;
-  if (c.cluster.k > 1) join += tile_us;  // sent to the other ranks
-  switch (s.mode) {
-    case SplitKMode::serial:
-      join += s.slices * (2 * tile_us + kSignalUs);
-      break;
-    case SplitKMode::parallel: {
-      // Written once; read by the slices that stay, or by the last group's ranks.
-      const double share =
-          c.cluster.k > 1
-              ? c.cluster.k
-              : std::min<double>(FixupWord::chunks(s.slices, accumulators_per_thread(c) / 4),
-                                 concurrent / tiles / sharers);
-      join += cluster_tiles * tile_us / c.cluster.k + kSignalUs +
-              groups * tile_us / std::max(share, 1.0);
-      break;
-    }
-    case SplitKMode::stream_k:
-      if (streamed > 0) join += kSignalUs + tile_us * (1 + std::ceil(s.clusters / streamed));
-      break;
-    default:
-      break;
-  }
-  // Tile by tile, groups and classes are bound by one or the other: not all of the lesser hides.
-  const double exposed = grouped || conv ? kExposed * std::min(on_chip, memory) : 0;
-  return kLaunchUs + kFirstBytesUs + std::max(on_chip, memory) + exposed + join;
+  return Prediction(choice, device).us();
 }
 
 }  // namespace cleave

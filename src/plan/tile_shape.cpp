@@ -1,0 +1,178 @@
+#include "plan/tile_shape.h"
+
+#include <algorithm>
+
+#include "cleave/config/scale_lines.h"
+#include "cleave/config/smem_plan.h"
+#include "cleave/config/store_chunk.h"
+#include "launch/limits.h"
+#include "plan/conv_choice.h"
+
+namespace cleave {
+namespace {
+
+constexpr uint32_t kMostStages = 12;
+constexpr uint32_t kLeastStages = 2;
+
+/// Whether a Hopper consumer keeps everything in registers. Where it does not, the compiler said so:
+/// CI compiles every configuration and fails on a spill.
+bool registers_suffice(const GemmConfig& c) {
+  if (c.scales.promote && promotion_registers(c, 1) > spare_registers(c)) return false;
+  const bool by_block = c.epilogue.scaling == Scaling::block;
+  // Two waves of accumulators leave nothing for an error function beside C.
+  const bool two_waves = c.tile.m / (math_threads(c) / 128) > 64;
+  if (two_waves && c.epilogue.has_c && c.epilogue.activation == Activation::gelu_erf) return false;
+  // Nor does a part of 96 sums with scales of its own for a walk through groups of rows.
+  const bool ragged = c.schedule.grouping == Grouping::m || c.schedule.grouping == Grouping::n;
+  if (ragged && by_block && c.tile.n > 176) return false;
+  // Nor do 128 accumulators and a walk through groups of K for C, or for shares of slices.
+  const bool joins =
+      c.schedule.split == SplitKMode::serial || c.schedule.split == SplitKMode::parallel;
+  const bool crowded = c.schedule.grouping == Grouping::k && accumulators_per_thread(c) >= 128;
+  return !crowded || !(joins || (c.epilogue.has_c && sharers(c) > 1));
+}
+
+class TileShaper {
+ public:
+  TileShaper(const Spec& spec, const GemmProblem& p, const ConvGeometry& geometry,
+             const OperandLayouts& operands, const DeviceInfo& device, GemmConfig& c)
+      : s_(spec),
+        p_(p),
+        geometry_(geometry),
+        a_(operands.a),
+        b_(operands.b),
+        device_(device),
+        c_(c),
+        atom_(atom_elements(c.operands.a)),
+        by_block_(c.epilogue.scaling == Scaling::block) {}
+
+  bool shape() {
+    c_.tile.m = s_.tile_m;
+    c_.tile.n = s_.tile_n;
+    c_.tile.k = atom_;
+    c_.cluster.multicast_m = s_.multicast_m;
+    c_.cluster.multicast_n = s_.multicast_n;
+    if (!cuts_are_whole()) return false;
+    return s_.family == KernelFamily::portable ? shape_portable() : shape_sm90();
+  }
+
+ private:
+  bool cuts_are_whole() const {
+    // Scales are looked up from a tile's first row on.
+    if (by_block_ && s_.tile_m % c_.scales.rows_a != 0 && c_.scales.rows_a % s_.tile_m != 0)
+      return false;
+    // What a tile has of B lies in one place, or, under a gate, in two.
+    const uint32_t piece = output_columns(c_);
+    if (gated(c_) && (s_.transposed || c_.cluster.k > 1 || by_block_ || piece % 16)) return false;
+    // An operand that is contiguous along M or N comes in strips of one swizzle atom, dealt whole
+    // to multicast partners.
+    if (b_.major == Major::mn && piece % (atom_ * s_.multicast_m) != 0) return false;
+    return a_.major != Major::mn || s_.tile_m % (atom_ * s_.multicast_n) == 0;
+  }
+
+  bool shape_portable() {
+    // mma.sync has 8-bit floats since sm_89.
+    if (is_fp8(c_.operands.a) && device_.compute_capability < 89) return false;
+    // A gate and its up meet in one warp.
+    c_.warps.n = gated(c_) ? 1 : s_.tile_m == 64 || s_.tile_n == 64 ? 2 : 4;
+    c_.warps.m = (s_.tile_m == 64 ? 4 : 8) / c_.warps.n;
+    c_.store.by_tma = false;
+    c_.operands.load_bytes_a = a_.load_bytes;
+    c_.operands.load_bytes_b = b_.load_bytes;
+    if (!shape_convolution()) return false;
+    // Gathered pieces come late: more of them are kept on their way.
+    const uint32_t most = c_.conv.kind == Conv::none ? 3 : 5;
+    c_ = with_stages(c_, most, shared_memory());
+    return c_.tile.stages >= kLeastStages && sharers(c_) == 1 && !s_.pingpong;
+  }
+
+  bool shape_sm90() {
+    c_.warps.pingpong = s_.pingpong;
+    c_.warps.consumers = s_.tile_m == 192 ? 3 : s_.pingpong || s_.tile_m >= 128 ? 2 : 1;
+    if (c_.warps.consumers == 3 && !c_.scales.promote)
+      return false;  // others keep more sums in each thread
+    if (device_.compute_capability / 10 != 9) return false;
+    if ((a_.load_bytes < 16 || b_.load_bytes < 16) && !threads_load()) return false;
+    // WGMMA reads only 16-bit elements across their contiguous dimension.
+    const bool across = a_.major == Major::mn || b_.major == Major::mn;
+    if (size_of(c_.operands.a) != 2 && across) return false;
+    if (!fits_maps(c_, p_)) return false;
+    if (c_.warps.pingpong && c_.schedule.split != SplitKMode::none) return false;
+    if (!registers_suffice(c_)) return false;
+    // With one warpgroup multiplying, nothing covers the additions of columns scaled singly.
+    if (c_.warps.pingpong && by_block_ && c_.scales.rows_b == 1) return false;
+    // A K-major operand's share of a multicast must be whole groups of 8 rows, so that the swizzle
+    // fits together.
+    if (b_.major == Major::k && output_columns(c_) % (8 * s_.multicast_m) != 0) return false;
+    if (merges_stages()) c_.tile.k = 2 * atom_;
+    if (!shape_convolution()) return false;
+    c_.store.by_tma = stores_by_tma();
+    c_ = with_stages(c_, kMostStages, shared_memory());
+    add_store_chunks();
+    return c_.tile.stages >= kLeastStages;
+  }
+
+  /// Threads put together what they gather of 16-bit elements, and fprop's filters beside it.
+  bool threads_load() {
+    const bool threads_do = c_.conv.gather && !c_.conv.fuses_classes &&
+                            size_of(c_.operands.a) == 2 && s_.tile_m <= 128 && s_.tile_n <= 128;
+    if (!threads_do || (gathers_b(c_) && a_.load_bytes < 16) ||
+        (c_.conv.kind == Conv::dgrad && b_.load_bytes < 16))
+      return false;
+    const bool both = c_.conv.kind == Conv::fprop;
+    c_.operands.load_bytes_a = both ? std::min(a_.load_bytes, b_.load_bytes) : a_.load_bytes;
+    c_.operands.load_bytes_b = both ? c_.operands.load_bytes_a : b_.load_bytes;
+    return true;
+  }
+
+  /// Small stages are merged: half the barriers for the same bytes. Promotion wants one k block
+  /// each.
+  bool merges_stages() const {
+    const bool one_tap =
+        !c_.conv.gather && (!gathers_a(c_) || gathered_channels(geometry_) % (2 * atom_) == 0);
+    return !c_.scales.promote && (s_.tile_m + s_.tile_n) * 128 < 16384 * 5 / 4 &&
+           p_.k > int64_t(atom_) && one_tap;
+  }
+
+  bool stores_by_tma() const {
+    // Joins that end in a part of the tile per CTA store it directly.
+    const bool whole_tiles = c_.cluster.k == 1 && c_.schedule.split != SplitKMode::parallel;
+    const Grouping grouping = c_.schedule.grouping;
+    const bool clipped_stores = grouping == Grouping::none || grouping == Grouping::k ||
+                                (grouping == Grouping::classes && p_.batch == 1) ||
+                                stores_ragged(grouping, c_.epilogue.order);
+    return whole_tiles && clipped_stores && !c_.conv.fuses_classes && store_by_tma_fits(c_) &&
+           output_alignment(p_, c_.epilogue.order) == 16;
+  }
+
+  /// What is left goes to D: with room for all of a warpgroup's chunks, none waits for another.
+  void add_store_chunks() {
+    while (c_.store.by_tma && c_.store.chunks < store_chunks_of_tile(c_)) {
+      GemmConfig roomier = c_;
+      ++roomier.store.chunks;
+      if (smem_plan(roomier).bytes > shared_memory()) break;
+      c_ = roomier;
+    }
+  }
+
+  bool shape_convolution() { return c_.conv.kind == Conv::none || shape_conv(p_, geometry_, c_); }
+  uint32_t shared_memory() const { return uint32_t(device_.shared_memory_per_block); }
+
+  const Spec& s_;
+  const GemmProblem& p_;
+  const ConvGeometry& geometry_;
+  const OperandLayout &a_, &b_;
+  const DeviceInfo& device_;
+  GemmConfig& c_;
+  const uint32_t atom_;
+  const bool by_block_;
+};
+
+}  // namespace
+
+bool shape_tile(const Spec& spec, const GemmProblem& problem, const ConvGeometry& geometry,
+                const OperandLayouts& operands, const DeviceInfo& device, GemmConfig& config) {
+  return TileShaper(spec, problem, geometry, operands, device, config).shape();
+}
+
+}  // namespace cleave
