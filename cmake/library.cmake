@@ -30,8 +30,16 @@ cleave_embed_files(cleave FUNCTION shipped_tuned_tables TYPE ShippedTable HEADER
                    ROOT src/plan/tuned PATTERN *.txt)
 cleave_embed_files(cleave FUNCTION embedded_templates TYPE EmbeddedFile HEADER emit/embedded.h
                    ROOT src/emit/templates PATTERN *.in)
+cleave_embed_files(cleave FUNCTION embedded_project TYPE EmbeddedFile HEADER emit/embedded.h
+                   ROOT src/emit/project PATTERN *.*)
 cleave_embed_files(cleave FUNCTION embedded_host_headers TYPE EmbeddedFile HEADER emit/embedded.h
                    ROOT src PATTERN launch/*.h)
+cleave_embed_files(cleave FUNCTION embedded_public_headers TYPE EmbeddedFile HEADER emit/embedded.h
+                   ROOT include PATTERN cleave/problem.h)
+cleave_embed_files(cleave FUNCTION embedded_torch_headers TYPE EmbeddedFile HEADER emit/embedded.h
+                   ROOT python PATTERN torch_ops/unstable.h)
+cleave_embed_files(cleave FUNCTION embedded_activations TYPE EmbeddedFile HEADER emit/embedded.h
+                   ROOT python/cleave/torch PATTERN _activations.py)
 cleave_embed_files(cleave FUNCTION embedded_license TYPE EmbeddedFile HEADER emit/embedded.h
                    ROOT . PATTERN LICENSE)
 if(NOT SKBUILD)  # a wheel holds no symbolic links

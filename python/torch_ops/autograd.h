@@ -4,6 +4,7 @@
 #pragma once
 
 #include "tensor.h"
+#include "unstable.h"
 
 namespace cleave::torch_ops {
 
@@ -12,9 +13,7 @@ namespace cleave::torch_ops {
 Operand read_untracked(const Tensor& tensor, const char* name);
 std::optional<Operand> read_untracked(const std::optional<Tensor>& tensor, const char* name);
 
-/// After it was written: what autograd saved of `tensor` before is no longer good, and backward()
-/// says so.
-void mark_written(const Tensor& tensor);
+/// As unstable.h has it.
 void mark_written(const std::optional<Tensor>& tensor);
 
 }  // namespace cleave::torch_ops

@@ -45,8 +45,6 @@ void describe_arch(const ArchChoice& arch_choice, Vocabulary& v) {
   const auto& [arch, choice] = arch_choice;
   const bool sm90 = choice.config.family == KernelFamily::sm90;
   v.flags[arch] = true;
-  v.flags[sm90 ? "tma" : "portable"] = true;
-  v.flags["stores_by_tma"] |= sm90 && choice.config.store.by_tma;
   v.flags["has_workspace"] |= needs_workspace(choice.config);
   v.words[arch + "_config"] = initialiser(choice.config);
   v.words[arch + "_entry"] = sm90 ? "gemm_sm90" : "gemm_portable";
@@ -54,7 +52,6 @@ void describe_arch(const ArchChoice& arch_choice, Vocabulary& v) {
   v.words[arch + "_slices"] = std::to_string(choice.spec.slices);
   v.words[arch + "_units"] =
       std::to_string(uint64_t(choice.most_tiles) * std::max(choice.spec.slices, 1u));
-  v.words[arch + "_kernel"] = to_string(choice.spec);
 }
 
 }  // namespace cleave

@@ -43,7 +43,9 @@ void add_included_headers(EmittedFiles& files) {
     texts.pop_back();
     for (const std::string& name : names) {
       add("kernels/" + name, find(embedded_headers(), name));
-      add("src/" + name, find(embedded_host_headers(), name));
+      for (const auto& of :
+           {embedded_host_headers(), embedded_public_headers(), embedded_torch_headers()})
+        add("src/" + name, find(of, name));
     }
   }
 }

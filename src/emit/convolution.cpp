@@ -40,25 +40,18 @@ std::string initialiser(const ConvAxis& axis) {
       axis.filter, axis.stride, axis.pad_begin, axis.pad_end, axis.dilation);
 }
 
-struct Tensor {
-  const char* name;
-  const char* variable;  // its strides, in parameters.cpp
-};
-constexpr Tensor kImages{"x", "images"}, kFilters{"w", "filters"}, kOutputs{"y", "outputs"};
-
 struct Roles {
-  Tensor a, b, d;
-  const char *op, *what;
+  const char *result, *op, *what;
 };
 
 Roles roles_of(Conv kind) {
   switch (kind) {
     case Conv::dgrad:
-      return {kOutputs, kFilters, kImages, "conv_dgrad", "Images' gradients of convolutions"};
+      return {"X", "conv_dgrad", "Images' gradients of convolutions"};
     case Conv::wgrad:
-      return {kOutputs, kImages, kFilters, "conv_wgrad", "Filters' gradients of convolutions"};
+      return {"W", "conv_wgrad", "Filters' gradients of convolutions"};
     default:
-      return {kImages, kFilters, kOutputs, "conv", "Convolutions"};
+      return {"Y", "conv", "Convolutions"};
   }
 }
 
@@ -68,60 +61,35 @@ void describe_convolution(const GemmProblem& p, Vocabulary& v) {
   const ConvLayout& conv = p.conv;
   const Roles roles = roles_of(conv.kind);
   const auto axes = axes_of(conv);
-  const auto tensor = [&](const Tensor& of, const char* role, DType type, const char* access) {
-    const std::string name = of.name;
-    v.words[name + "_dtype"] = to_string(type);
-    v.words[name + "_enum"] = enumerator(type);
-    v.words[name + "_pointer"] = *role == 'd' ? "void*" : "const void*";
-    v.words[name + "_access"] = access;
-    v.words[fmt::format("{}_operand", role)] = of.variable;
-    v.words[fmt::format("{}_name", role)] = name;
-  };
-  tensor(roles.a, "a", p.a.dtype, "loads, config.operands.load_bytes_a");
-  tensor(roles.b, "b", p.b.dtype, "loads, config.operands.load_bytes_b");
-  tensor(roles.d, "d", p.d.dtype, "stores, whole");
-  v.words["gathered"] = conv.kind == Conv::dgrad ? "y" : "x";
-  v.words["made"] = roles.d.name;
-  v.words["result"] = std::string(1, char(std::toupper(*roles.d.name)));
+  for (const char* const name : {"X", "W", "Y"}) {
+    const bool made = std::string_view(name) == roles.result;
+    const std::string small(1, char(std::tolower(*name)));
+    v.words[small + "_dtype"] = to_string(made ? p.d.dtype : p.a.dtype);
+    v.words[small + "_pointer"] = made ? "void*" : "const void*";
+  }
+  v.words["result"] = roles.result;
   v.words["d_dtype"] = to_string(p.d.dtype);
   v.words["c_dtype"] = to_string(p.has_c ? p.c.dtype : p.d.dtype);
-  v.words["c_enum"] = enumerator(p.has_c ? p.c.dtype : p.d.dtype);
-  v.words["made_channels"] = conv.kind == Conv::dgrad ? "kChannels" : "kFilters";
-  v.words["made_count"] = conv.kind == Conv::fprop   ? "images * product(outputs) * kFilters"
-                          : conv.kind == Conv::dgrad ? "images * product(size) * kChannels"
-                                                     : "kFilters * product(taps) * channels";
-  v.words["result_shape"] = conv.kind == Conv::fprop   ? "outputs"
-                            : conv.kind == Conv::dgrad ? "size"
-                                                       : "filters_shape()";
-  v.words["bias_argument"] = conv.kind == Conv::dgrad ? "3" : "2";
-  v.words["first"] = conv.kind == Conv::dgrad ? "weight" : "input";
-  v.words["depth_of_sums"] = conv.kind == Conv::fprop   ? "double(product(taps) * channels)"
-                             : conv.kind == Conv::dgrad ? "double(product(taps) * filters)"
-                                                        : "double(images * product(outputs))";
   v.words["class"] = "Conv";
   v.words["op"] = roles.op;
   v.words["kind"] = to_string(conv.kind);
   v.flags["grouped"] = false;
   v.flags["deep"] = axes.size() == 3;
-  for (const Conv kind : {Conv::fprop, Conv::dgrad, Conv::wgrad})
-    v.flags[std::string(to_string(kind))] = conv.kind == kind;
 
   const int64_t groups = p.batch;
   v.words["groups"] = std::to_string(groups);
+  v.words["operand_dtype"] = to_string(p.a.dtype);
+  v.words["memory_format"] = axes.size() == 3 ? "channels_last_3d" : "channels_last";
   v.words["x_channels"] = std::to_string(groups * conv.channels);
   v.words["y_channels"] = std::to_string(groups * conv.filters);
   v.words["w_filters"] = v.words["y_channels"];
   v.words["w_channels"] = std::to_string(conv.channels);
-  v.words["axes"] = std::to_string(axes.size());
   v.words["pixels_of_x"] = join(axes, ", ", [](const NamedAxis& x) { return x.name; });
   v.words["pixels_of_y"] = join(axes, ", ", [](const NamedAxis& x) { return x.outputs; });
   v.words["filter_size"] = join(axes, ", ", [](const NamedAxis& x) { return x.axis.filter; });
   v.words["stride"] = join(axes, ", ", [](const NamedAxis& x) { return x.axis.stride; });
   v.words["dilation"] = join(axes, ", ", [](const NamedAxis& x) { return x.axis.dilation; });
   v.words["padding"] = join(axes, ", ", padding);
-  bool asymmetric = false;
-  for (const NamedAxis& axis : axes) asymmetric |= axis.axis.pad_begin != axis.axis.pad_end;
-  v.flags["asymmetric"] = asymmetric;
   v.words["padding_pairs"] = join(axes, ", ", [](const NamedAxis& x) {
     return fmt::format("({}, {})", x.axis.pad_begin, x.axis.pad_end);
   });

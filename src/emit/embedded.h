@@ -14,8 +14,19 @@ struct EmbeddedFile {
 /// Of src/emit/templates: "cpp/CMakeLists.txt.in".
 std::span<const EmbeddedFile> embedded_templates();
 
+/// Of src/emit/project, code that emitted projects copy: "common/src/driver.h".
+std::span<const EmbeddedFile> embedded_project();
+
 /// Of src/launch, which both the library and emitted projects include: "launch/gemm_grid.h".
 std::span<const EmbeddedFile> embedded_host_headers();
+
+/// What both include of the public headers, and of the torch operators: "cleave/problem.h",
+/// "torch_ops/unstable.h".
+std::span<const EmbeddedFile> embedded_public_headers();
+std::span<const EmbeddedFile> embedded_torch_headers();
+
+/// The gradients of activations in Python, which both have: "_activations.py".
+std::span<const EmbeddedFile> embedded_activations();
 
 /// LICENSE alone.
 std::span<const EmbeddedFile> embedded_license();

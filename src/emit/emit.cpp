@@ -8,7 +8,6 @@
 #include "cleave/error.h"
 #include "emit/closure.h"
 #include "emit/embedded.h"
-#include "emit/example.h"
 #include "emit/name.h"
 #include "emit/operation.h"
 #include "jit/compiler.h"
@@ -91,6 +90,30 @@ void add_templates(std::string_view folder, const Vocabulary& vocabulary, Emitte
   }
 }
 
+std::string with_word(std::string text, std::string_view from, std::string_view to) {
+  for (size_t at = 0; (at = text.find(from, at)) != text.npos; at += to.size())
+    text.replace(at, from.size(), to);
+  return text;
+}
+
+/// The code below `folder`, which has the operation's name where it says "operation".
+void add_code(std::string_view folder, const std::string& name, EmittedFiles& files) {
+  const std::pair<const char*, std::string> words[] = {
+      {"emitted::operation", "emitted::" + name},
+      {"\"emitted/operation.h\"", "\"emitted/" + name + ".h\""},
+      {"import operation\n", "import " + name + " as operation\n"},
+      {"from operation import", "from " + name + " import"}};
+  for (const EmbeddedFile& file : embedded_project()) {
+    const std::string_view path = file.name;
+    if (!path.starts_with(folder)) continue;
+    std::string text = file.text;
+    for (const auto& [from, to] : words) text = with_word(std::move(text), from, to);
+    std::string place(path.substr(folder.size()));
+    place = with_word(std::move(place), "package/", name + "/");
+    files.emplace(with_word(std::move(place), "test_operation", "test_" + name), std::move(text));
+  }
+}
+
 void add_images(const std::vector<ArchChoice>& choices, Vocabulary vocabulary,
                 EmittedFiles& files) {
   for (const auto& [arch, choice] : choices) {
@@ -109,7 +132,6 @@ EmittedFiles emit(const GemmPlan& plan, const EmitOptions& options) {
   check_name(options.name);
   const auto choices = choose_all(plan, options.archs);
   Vocabulary vocabulary = describe(plan.problem(), choices);
-  describe_example(plan.problem(), vocabulary);
   const bool cubin = options.sources == EmitSources::cubin;
   vocabulary.words["name"] = options.name;
   vocabulary.words["library"] = "Cleave";
@@ -121,8 +143,17 @@ EmittedFiles emit(const GemmPlan& plan, const EmitOptions& options) {
   EmittedFiles files;
   const std::string target = options.target == EmitTarget::pytorch ? "pytorch" : "cpp";
   const std::string kind = vocabulary.flags["convolution"] ? "convolution" : "product";
-  for (const std::string& folder : {std::string("project"), kind, target, target + "_" + kind})
+  for (const auto& [arch, choice] : choices)
+    vocabulary.words[arch + "_image"] = cubin ? constant_name(arch) + "Image" : "nullptr";
+  for (const std::string& folder : {std::string("common"), kind, target, target + "_" + kind}) {
     add_templates(folder + "/", vocabulary, files);
+    add_code(folder + "/", options.name, files);
+  }
+  if (cubin) add_code("cubin/", options.name, files);
+  if (options.target == EmitTarget::pytorch) {
+    for (const EmbeddedFile& file : embedded_activations())
+      files.emplace(options.name + "/" + file.name, file.text);
+  }
   if (cubin) add_images(choices, vocabulary, files);
   add_included_headers(files);
   for (const EmbeddedFile& file : embedded_license()) files.emplace("kernels/LICENSE", file.text);

@@ -71,12 +71,7 @@ void describe_epilogue(const GemmProblem& p, Vocabulary& v) {
   v.words["bias"] = to_string(p.bias);
   const DType bias_type = p.bias == Bias::none ? p.d.dtype : p.bias_dtype;
   v.words["bias_dtype"] = to_string(bias_type);
-  v.words["bias_enum"] = enumerator(bias_type);
-  v.flags["has_activation"] = p.activation != Activation::none;
-  for (const Activation kind : {Activation::relu, Activation::gelu_tanh, Activation::gelu_erf,
-                                Activation::silu, Activation::swiglu})
-    v.flags[std::string(to_string(kind))] = p.activation == kind;
-  v.flags["gates_or_silu"] = v.flags["silu"] || v.flags["swiglu"];
+  v.flags["swiglu"] = p.activation == Activation::swiglu;
   v.flags["has_c"] = p.has_c;
   v.flags["has_bias"] = p.bias != Bias::none;
   v.flags["bias_row"] = p.bias == Bias::row;
@@ -86,8 +81,6 @@ void describe_epilogue(const GemmProblem& p, Vocabulary& v) {
   v.flags["has_zero"] = p.has_zero;
   v.flags["has_scale_d"] = p.has_scale_d;
   v.flags["has_amax"] = p.has_amax;
-  v.flags["int_output"] = p.d.dtype == DType::i32;
-  v.flags["int_c"] = p.has_c && p.d.dtype == DType::i32;
 }
 
 void describe_groups(const GemmProblem& p, int64_t step, Vocabulary& v) {
@@ -97,29 +90,22 @@ void describe_groups(const GemmProblem& p, int64_t step, Vocabulary& v) {
   v.words["grouping"] = to_string(groups.dimension);
   v.words["bounds"] = to_string(groups.bounds);
   v.words["bounds_text"] = bounds_text(groups.bounds);
-  v.words["index_type"] = groups.wide ? "int64_t" : "int32_t";
+  v.words["index_dtype"] = groups.wide ? "int64" : "int32";
+  v.words["index_type"] = v.words["index_dtype"] + "_t";
   v.words["spacing"] = std::to_string(groups.spacing);
   v.words["spacing_step"] = std::to_string(step);
   v.words["zero_rest"] = spell(groups.zero_rest);
   v.flags["grouped"] = grouped;
-  v.flags["batched"] = !grouped;
   for (const Grouping dimension : {Grouping::m, Grouping::n, Grouping::k})
     v.flags[fmt::format("grouped_{}", to_string(dimension))] = groups.dimension == dimension;
-  for (const GroupBounds bounds : {GroupBounds::ends, GroupBounds::indptr, GroupBounds::starts,
-                                   GroupBounds::aligned_ends, GroupBounds::counts})
-    v.flags[fmt::format("bounds_{}", to_string(bounds))] = grouped && groups.bounds == bounds;
   v.flags["has_offsets"] = grouped && !counts;
   v.flags["has_sizes"] = grouped && (counts || groups.bounds == GroupBounds::starts);
   v.flags["has_spacing"] = grouped && is_spaced(groups.bounds);
-  v.flags["spacing_stepped"] = step > 1;
-  v.flags["masked"] = groups.dimension == Grouping::m && counts;
-  v.flags["wide"] = groups.wide;
 }
 
 void describe_kernels(const std::vector<ArchChoice>& choices, Vocabulary& v) {
   std::vector<std::string> archs, kernels, gencodes, cmake_archs;
-  for (const char* flag : {"sm_80", "sm_90a", "tma", "portable", "has_workspace", "stores_by_tma"})
-    v.flags[flag] = false;
+  for (const char* flag : {"sm_80", "sm_90a", "has_workspace"}) v.flags[flag] = false;
   for (const ArchChoice& choice : choices) {
     describe_arch(choice, v);
     const std::string number = choice.arch.substr(3);
@@ -151,13 +137,12 @@ void describe_product(const GemmProblem& p, const std::vector<ArchChoice>& choic
   v.words["op"] = "gemm";
   v.words["result"] = "D";
   v.words["summary"] = summary(p);
-  v.words["most_groups"] = std::to_string(choices.front().choice.config.schedule.group_capacity);
   v.words["planned_m"] = std::to_string(p.m);
   v.words["planned_n"] = std::to_string(p.n);
   v.words["planned_k"] = std::to_string(p.k);
   v.words["planned_batch"] = std::to_string(p.batch);
-  v.words["planned"] =
-      fmt::format("m = {}, n = {}, k = {}, {} = {}", p.m, p.n, p.k, v.words["batch"], p.batch);
+  v.words["planned"] = fmt::format("m = {}, n = {}, k = {}, {} = {}", p.m, p.n, p.k,
+                                   v.flags["grouped"] ? "groups" : "batch", p.batch);
 }
 
 }  // namespace
@@ -176,10 +161,16 @@ Vocabulary describe(const GemmProblem& p, const std::vector<ArchChoice>& choices
   v.flags["differentiable"] =
       floats && size_of(p.d.dtype) > 1 && !p.has_amax && p.groups.dimension == Grouping::none;
   v.flags["convolution"] = p.conv.kind != Conv::none;
+  v.flags["dgrad"] = p.conv.kind == Conv::dgrad;
+  v.flags["wgrad"] = p.conv.kind == Conv::wgrad;
   if (p.conv.kind != Conv::none)
     describe_convolution(p, v);
   else
     describe_product(p, choices, v);
+  v.words["problem"] = print_operation(p);
+  describe_signature(p, v);
+  v.flags["ieee"] = p.precision == Precision::ieee;
+  for (const auto& [flag, value] : v.flags) v.words.emplace(flag, value ? "True" : "False");
   return v;
 }
 

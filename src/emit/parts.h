@@ -6,13 +6,6 @@
 
 namespace cleave {
 
-/// The enumerator alone: spell() says "cleave::DType::bf16".
-template <class Enum>
-std::string enumerator(Enum value) {
-  const std::string text = spell(value);
-  return text.substr(text.rfind(':') + 1);
-}
-
 /// Which of the user's matrices are row-major in a kernel's eyes.
 struct Layouts {
   bool a_row, b_row, d_row;
@@ -21,6 +14,9 @@ struct Layouts {
 };
 
 Layouts layouts_of(const Choice& choice);
+
+/// The lines of an initialiser of a GemmProblem: as much of it as calls do not bring.
+std::string print_operation(const GemmProblem& problem);
 
 /// What elements the begins of groups have to be multiples of: for the widths of the kernels' loads,
 /// and for scales of blocks of K.
@@ -32,6 +28,9 @@ std::string multiplied_as(const GemmProblem& problem);
 void describe_arch(const ArchChoice& choice, Vocabulary& v);
 void describe_matrices(const GemmProblem& problem, const Layouts& layouts, Vocabulary& v);
 void describe_scales(const GemmProblem& problem, Vocabulary& v);
+
+/// The operator's arguments, as PyTorch's schema and as Python have them.
+void describe_signature(const GemmProblem& problem, Vocabulary& v);
 
 /// A convolution's tensors and what is fixed of it.
 void describe_convolution(const GemmProblem& problem, Vocabulary& v);

@@ -19,11 +19,9 @@ inline bool fits_maps(const GemmConfig& c, const GemmProblem& p) {
   return c.family != KernelFamily::sm90 || (p.k > 0 && grouped_extent(p) <= int64_t(kRaggedExtent));
 }
 
-/// Rows of B that lie between a gate's columns and those that it multiplies begin where the kernel
-/// may load: in bytes of `load_bytes`.
+/// Whether B's ups, which begin n columns after the gates, begin where the kernel may load.
 inline bool gates_are_aligned(const GemmConfig& c, const GemmProblem& p) {
-  const bool apart =
-      gated(c) && c.family == KernelFamily::portable && c.operands.b_major == Major::mn;
+  const bool apart = gated(c) && c.operands.b_major == Major::mn;
   return !apart || p.n * size_of(c.operands.b) % c.operands.load_bytes_b == 0;
 }
 

@@ -100,7 +100,7 @@ TEST(EmitArchs, BothShareOneKernelFile) {
   const EmittedFiles files = emit(*own, as_cuda(EmitTarget::cpp, {"sm_90a", "sm_80"}));
   expect_parts(files.at("kernels/projection.cu"), {"gemm_sm90.h", "gemm_portable.h"});
   expect_parts(files.at("CMakeLists.txt"), {"80-real;90a-real"});
-  expect_parts(files.at("src/kernel.cpp"), {"kSm80Config", "kSm90aConfig"});
+  expect_parts(files.at("src/config.h"), {"kSm80Config", "kSm90aConfig"});
 }
 
 TEST(EmitRefuses, NamesThatAreNone) {

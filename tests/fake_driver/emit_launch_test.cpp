@@ -127,7 +127,8 @@ std::string name_of(const testing::TestParamInfo<EmitCase>& info) {
 
 INSTANTIATE_TEST_SUITE_P(Operations, EmitLaunch, testing::ValuesIn(emit_cases()), name_of);
 
-/// The kernel of one plan, given the sizes of others, launches as if planned with that kernel.
+/// The kernel of one plan, given the sizes of others, launches as if planned with that kernel; and
+/// what is remembered of a call serves its like alone.
 TEST(EmitLaunchSizes, FollowThePlannersRules) {
   const GemmProblem planned = product(4096, 4096, 4096, DType::bf16, DType::bf16);
   const auto own = plan(planned);
@@ -140,10 +141,14 @@ TEST(EmitLaunchSizes, FollowThePlannersRules) {
     const auto other = plan_as(problem, spec);
     const GemmConfig& config = choice_of(*other)->config;
     ASSERT_EQ(config, choice_of(*own)->config);
-    const GemmArguments arguments = some_arguments(problem);
-    ASSERT_STREQ(project.call(problem, arguments).reason, "");
-    const Launch emitted = *fake_driver_last_launch();
-    expect_equal(emitted, launch(*other, arguments), problem, config);
+    for (const int64_t moved : {0, 4096}) {
+      GemmArguments arguments = some_arguments(problem);
+      arguments.a = static_cast<const char*>(arguments.a) + moved;
+      arguments.alpha += float(moved);
+      ASSERT_STREQ(project.call(problem, arguments).reason, "");
+      const Launch emitted = *fake_driver_last_launch();
+      expect_equal(emitted, launch(*other, arguments), problem, config);
+    }
   }
 }
 

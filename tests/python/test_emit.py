@@ -61,8 +61,8 @@ HAS_DRIVER = has_driver()
 def driver(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a libcuda whose functions all fail, to link with."""
     folder = tmp_path_factory.mktemp("driver")
-    templates = (REPOSITORY / "src" / "emit" / "templates").rglob("*.in")
-    names = {name for path in templates for name in re.findall(r"\bcu[A-Z]\w+", path.read_text())}
+    code = (REPOSITORY / "src" / "emit").rglob("*.*")
+    names = {name for path in code for name in re.findall(r"\bcu[A-Z]\w+", path.read_text())}
     # cuda.h says which version of each function a name stands for.
     lines = ["#include <cuda.h>", *(f"IS {name}" for name in sorted(names))]
     expanded = subprocess.run(
@@ -247,6 +247,10 @@ def compile_together(name: str, files: list[Path], includes: list[str], folder: 
     return folder / name
 
 
+# The library's own code, which is in no namespace of the operation.
+COPIED = ("src/launch", "src/cleave", "src/torch_ops", "kernels/cleave")
+
+
 def build_together(operations: list[Operation | Convolution], folder: Path) -> None:
     """Their packages, with one library for all. A build of each spends most of its time on headers,
     over and over: here the files that have one name in all projects are compiled as one, which they
@@ -261,11 +265,9 @@ def build_together(operations: list[Operation | Convolution], folder: Path) -> N
             operation.plan(), operation.name, folder / operation.name, sources="cubin",
             archs=operation.archs,
         )  # fmt: skip
-        for part in ("src/launch", "kernels/cleave"):  # of these each has what it needs
+        for part in COPIED:  # of these each has what it needs
             shutil.copytree(project / part, common / part, dirs_exist_ok=True)
             shutil.rmtree(project / part)
-        header = Path("src") / "torch_unstable.h"  # which is in no namespace of the operation
-        (project / header).replace(common / header)
         includes += [f"-I{project / part}" for part in ("include", "src", "kernels")]
         for source in sorted(project.glob("src/*.cpp")):
             units.setdefault(f"{source.stem}.o", []).append(source)
@@ -594,8 +596,8 @@ def test_names_of_the_c_library_compile(plan: cleave.GemmPlan, tmp_path: Path) -
     for name in ODD_NAMES:
         folder = cleave.emit.cpp(plan, name, tmp_path / name)
         if lines:  # one copy of what all have
-            shutil.rmtree(folder / "src" / "launch")
-            shutil.rmtree(folder / "kernels" / "cleave")
+            for part in COPIED:
+                shutil.rmtree(folder / part, ignore_errors=True)
         folders += [f"-I{folder / part}" for part in ("include", "src", "kernels")]
         lines += [f'#include "{path}"' for path in sorted(folder.glob("src/*.cpp"))]
     command = ["g++", "-std=gnu++20", "-fsyntax-only", *WARNINGS.split(), f"-isystem{CUDA_HEADERS}"]

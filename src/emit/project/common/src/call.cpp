@@ -1,0 +1,76 @@
+#include "call.h"
+
+#include <cstring>
+
+#include "checks.h"
+#include "driver.h"
+#include "launch/encode_map.h"
+
+namespace emitted::operation {
+namespace {
+
+static_assert(sizeof(cleave::TensorMap) == sizeof(CUtensorMap));
+
+CUtensorMap& driver_map(cleave::TensorMap& map) {
+  return reinterpret_cast<CUtensorMap&>(map);
+}
+
+/// What a map points to until there is a launch.
+const void* const kNowhere = reinterpret_cast<const void*>(uintptr_t(1) << 20);
+
+void encode(cleave::TensorMap& map, const cleave::TensorMapShape& shape) {
+  check(cleave::encode_tiled(driver().cuTensorMapEncodeTiled, driver_map(map), kNowhere, shape),
+        "cuTensorMapEncodeTiled");
+}
+
+[[maybe_unused]] void encode(cleave::TensorMap& map, const cleave::Im2colMapShape& shape) {
+  check(cleave::encode_im2col(driver().cuTensorMapEncodeIm2col, driver_map(map), kNowhere, shape),
+        "cuTensorMapEncodeIm2col");
+}
+
+}  // namespace
+
+const Call& Call::of(const cleave::GemmProblem& problem, const Kernel& kernel,
+                     uint32_t num_sms) {
+  thread_local Call last;
+  const bool same = last.kernel_ == &kernel && last.num_sms_ == num_sms &&
+                    last.problem_ == problem;
+  if (same) return last;
+  last.kernel_ = nullptr;
+  last.problem_ = problem;
+  last.work_out(kernel, num_sms);
+  last.kernel_ = &kernel;
+  last.num_sms_ = num_sms;
+  return last;
+}
+
+void Call::work_out(const Kernel& kernel, uint32_t num_sms) {
+  const cleave::GemmConfig& config = kernel.config;
+  grid_ = {};
+  view_ = {};
+  obstacle_ = find_obstacle(problem_, kernel);
+  if (!obstacle_.empty() || is_empty(problem_)) return;
+  obstacle_ = view(problem_, kernel, view_);
+  if (!obstacle_.empty()) return;
+  const uint32_t slices = find_slices(kernel, view_.tiles, num_sms);
+  grid_ = cleave::gemm_grid(config, view_.tiles, slices, num_sms);
+  cleave::GemmParams& params = construct_params(view_, config, params_);
+  cleave::set_problem(config, view_.problem, params);
+  params.schedule = cleave::make_schedule(grid_.schedule);
+  visit_maps(view_, config, params_,
+             [](cleave::TensorMap& map, const void*, const auto& shape) { encode(map, shape()); });
+}
+
+cleave::GemmParams& Call::make_params(const cleave::GemmArguments& arguments, void* memory) const {
+  std::memcpy(memory, params_, kParamsBytes);
+  auto& params = *static_cast<cleave::GemmParams*>(memory);
+  cleave::set_arguments(kernel_->transposed ? transposed(arguments) : arguments, params);
+  visit_maps(view_, kernel_->config, memory,
+             [](cleave::TensorMap& map, const void* data, const auto&) {
+               check(driver().cuTensorMapReplaceAddress(&driver_map(map), const_cast<void*>(data)),
+                     "cuTensorMapReplaceAddress");
+             });
+  return params;
+}
+
+}  // namespace emitted::operation

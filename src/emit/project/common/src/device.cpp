@@ -1,0 +1,104 @@
+#include "device.h"
+
+#include <stdexcept>
+#include <string>
+
+#include "cleave/config/smem_plan.h"
+#include "driver.h"
+
+namespace emitted::operation {
+namespace {
+
+int attribute(CUdevice device, CUdevice_attribute which) {
+  int value = 0;
+  check(driver().cuDeviceGetAttribute(&value, which, device), "cuDeviceGetAttribute");
+  return value;
+}
+
+}  // namespace
+
+Device::Device(int ordinal) {
+  check(driver().cuInit(0), "cuInit");
+  check(driver().cuDeviceGet(&device_, ordinal), "cuDeviceGet");
+  kernel_ = &find_kernel(attribute(device_, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR),
+                         attribute(device_, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR));
+  num_sms_ = uint32_t(attribute(device_, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT));
+  check(driver().cuDevicePrimaryCtxRetain(&context_, device_), "cuDevicePrimaryCtxRetain");
+  try {
+    prepare_launch();
+    load_kernel();
+  } catch (...) {
+    driver().cuDevicePrimaryCtxRelease(device_);
+    throw;
+  }
+}
+
+Device::~Device() {
+  if (loaded_.module != nullptr && driver().cuCtxPushCurrent(context_) == CUDA_SUCCESS) {
+    driver().cuModuleUnload(loaded_.module);
+    driver().cuCtxPopCurrent(&context_);
+  }
+  driver().cuDevicePrimaryCtxRelease(device_);
+}
+
+void Device::prepare_launch() {
+  const cleave::GemmConfig& kernel = kernel_->config;
+  const uint32_t cluster = cleave::cluster_size(kernel);
+  launch_.gridDimX = cluster;
+  launch_.blockDimX = cleave::cta_threads(kernel);
+  launch_.gridDimY = launch_.gridDimZ = launch_.blockDimY = launch_.blockDimZ = 1;
+  launch_.sharedMemBytes = cleave::smem_plan(kernel).bytes;
+  int version = 0;
+  check(driver().cuDriverGetVersion(&version), "cuDriverGetVersion");
+  const int capability = 10 * attribute(device_, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR) +
+                         attribute(device_, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR);
+  attributes_ = cleave::launch_attributes(cluster, cleave::launches_overlap(capability, version),
+                                          cleave::ctas_wait(kernel));
+  launch_.attrs = attributes_.list;
+  launch_.numAttrs = attributes_.count;
+}
+
+void Device::load_kernel() {
+  const cleave::GemmConfig& config = kernel_->config;
+  const ContextGuard guard(context_);
+  const RelaxedCapture relaxed;
+  loaded_ = load(*kernel_);
+  int fixed = 0;
+  check(driver().cuFuncGetAttribute(&fixed, CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES, loaded_.function),
+        "cuFuncGetAttribute");
+  const int needed = int(launch_.sharedMemBytes);
+  const int most = attribute(device_, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN);
+  if (fixed + needed > most) {
+    throw std::runtime_error("the kernel needs " + std::to_string(fixed + needed) +
+                             " bytes of shared memory per block, and the GPU has " +
+                             std::to_string(most) + "; emit the operation for this GPU");
+  }
+  const auto set = [&](CUfunction_attribute which, int value) {
+    check(driver().cuFuncSetAttribute(loaded_.function, which, value), "cuFuncSetAttribute");
+  };
+  set(CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, needed);
+  const uint32_t cluster = cleave::cluster_size(config);
+  int resident = 0;
+  if (cluster > 1) {
+    // Clusters of more than 8 blocks have to be asked for.
+    if (cluster > 8) set(CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED, 1);
+    check(driver().cuOccupancyMaxActiveClusters(&resident, loaded_.function, &launch_),
+          "cuOccupancyMaxActiveClusters");
+    resident_blocks_ = uint32_t(resident) * cluster;
+  } else {
+    const CUresult result = driver().cuOccupancyMaxActiveBlocksPerMultiprocessor(
+        &resident, loaded_.function, int(launch_.blockDimX), needed);
+    check(result, "cuOccupancyMaxActiveBlocksPerMultiprocessor");
+    resident_blocks_ = uint32_t(resident) * num_sms_;
+  }
+}
+
+void Device::launch(void* params, uint32_t blocks, CUstream stream) const {
+  const ContextGuard guard(context_);
+  CUlaunchConfig launch = launch_;
+  launch.gridDimX = blocks;
+  launch.hStream = stream;
+  check(driver().cuLaunchKernelEx(&launch, loaded_.function, &params, nullptr), "cuLaunchKernelEx");
+}
+
+}  // namespace emitted::operation

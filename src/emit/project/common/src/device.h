@@ -1,0 +1,40 @@
+// A GPU with its kernel loaded.
+#pragma once
+
+#include <cuda.h>
+
+#include "kernel.h"
+#include "launch/launch_attributes.h"
+
+namespace emitted::operation {
+
+class Device {
+ public:
+  explicit Device(int ordinal);
+  ~Device();
+  Device(const Device&) = delete;
+  Device& operator=(const Device&) = delete;
+
+  const Kernel& kernel() const { return *kernel_; }
+  uint32_t num_sms() const { return num_sms_; }
+
+  /// Blocks of the kernel that run at the same time.
+  uint32_t resident_blocks() const { return resident_blocks_; }
+
+  /// `params`: of the kernel's type.
+  void launch(void* params, uint32_t blocks, CUstream stream) const;
+
+ private:
+  void load_kernel();
+  void prepare_launch();
+
+  CUdevice device_ = 0;
+  CUcontext context_ = nullptr;
+  const Kernel* kernel_ = nullptr;
+  LoadedKernel loaded_;
+  cleave::LaunchAttributes attributes_;
+  CUlaunchConfig launch_ = {};  // but for the grid and the stream
+  uint32_t num_sms_ = 0, resident_blocks_ = 0;
+};
+
+}  // namespace emitted::operation

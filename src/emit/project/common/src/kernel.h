@@ -1,0 +1,42 @@
+// A kernel of the operation, and how it was planned. config.h has one for each architecture.
+#pragma once
+
+#include <cuda.h>
+
+#include "cleave/config/gemm_config.h"
+#include "launch/gemm_grid.h"
+
+namespace emitted::operation {
+
+struct Kernel {
+  const char* arch;  ///< "sm_80"
+  int major;         ///< of the compute capability that runs it
+  bool any_minor;    ///< else that of `major`.0 alone
+  const cleave::GemmConfig& config;
+  /// It computes D^T = B^T A^T: what it calls A is our B, its rows are our columns.
+  bool transposed;
+  /// Of K, that a tile has. stream_k: workers that share a tile, 1 for all that the GPU has.
+  uint32_t slices;
+  /// Tiles times slices.
+  uint64_t units;
+  /// The compiled kernel; nullptr where nvcc has linked it.
+  const void* image;
+};
+
+/// The kernel that GPUs of this compute capability run.
+const Kernel& find_kernel(int major, int minor);
+
+struct LoadedKernel {
+  CUfunction function = nullptr;
+  CUmodule module = nullptr;  ///< of an image
+};
+
+/// Loads it into the current context.
+LoadedKernel load(const Kernel& kernel);
+
+/// Slices of K for so many tiles: as planned, but a k block each, and, the more tiles there are, the
+/// fewer, since tiles alone then fill the GPU.
+uint32_t find_slices(const Kernel& kernel, const cleave::GemmTiles& tiles,
+                     uint32_t num_sms);
+
+}  // namespace emitted::operation

@@ -1,0 +1,96 @@
+// Runs the operation on random tensors and compares elements of D with sums in double precision.
+#include <cmath>
+#include <cstdio>
+#include <exception>
+#include <stdexcept>
+#include <string>
+
+#include "emitted/operation.h"
+
+#include "operands.h"
+
+namespace emitted::operation::example {
+namespace {
+
+constexpr int kSamples = 512;
+
+/// How a value of D may differ from a sum in double precision: by half a unit in the last place,
+/// and by `absolute` near zero.
+struct Rounding {
+  double absolute, unit;
+  double largest;  // what is beyond is saturated
+};
+
+constexpr Rounding rounding_of(cleave::DType type) {
+  switch (type) {
+    case cleave::DType::f16:
+      return {1e-4, 0x1p-10, INFINITY};
+    case cleave::DType::bf16:
+      return {1e-4, 0x1p-7, INFINITY};
+    case cleave::DType::f32:
+      return {1e-5, 0x1p-20, INFINITY};
+    case cleave::DType::i8:
+      return {0.51, 0x1p-20, 127};
+    case cleave::DType::e4m3:
+      return {0.01, 0x1p-3, 448};
+    case cleave::DType::e5m2:
+      return {0.01, 0x1p-2, 57344};
+    case cleave::DType::i32:
+      break;
+  }
+  return {1e-3, 0, INFINITY};
+}
+
+/// The largest error of some elements of D, in units of what rounding may cause.
+double largest_error(const Operands& x) {
+  constexpr Rounding rounding = rounding_of(kOperation.d.dtype);
+  constexpr double product = kOperation.precision == cleave::Precision::ieee ? 0x1p-18 : 0x1p-9;
+  double largest = 0;
+  for (int i = 0; i < kSamples; ++i) {
+    const Sample expected = x.draw_sample();
+    const auto [value, magnitude] = expected.sum;
+    if (std::abs(value) > rounding.largest) continue;
+    const double allowed =
+        rounding.absolute + std::abs(value) * rounding.unit + magnitude * product;
+    largest = std::max(largest, std::abs(x.d[expected.index] - value) / allowed);
+  }
+  return largest;
+}
+
+int run() {
+  check(driver().cuInit(0), "cuInit");
+  CUdevice device = 0;
+  CUcontext context = nullptr;
+  check(driver().cuDeviceGet(&device, 0), "cuDeviceGet");
+  check(driver().cuDevicePrimaryCtxRetain(&context, device), "cuDevicePrimaryCtxRetain");
+  check(driver().cuCtxSetCurrent(context), "cuCtxSetCurrent");
+
+  Operands x;
+  const Arguments arguments = x.arguments();
+  const Operation operation(0);
+  if (const std::string reason = operation.why_not(arguments); !reason.empty())
+    throw std::runtime_error(reason);
+
+  // All of it zero, which is more than the counters alone need.
+  Tensor workspace(cleave::DType::i32, int64_t(operation.workspace_size(arguments) / 4));
+  operation(arguments, workspace.device(), nullptr);
+  check(driver().cuCtxSynchronize(), "cuCtxSynchronize");
+  x.d.download();
+
+  const double error = largest_error(x);
+  std::printf("%d elements of D: the largest error is %.3f of what rounding may cause\n", kSamples,
+              error);
+  return error < 1 ? 0 : 1;
+}
+
+}  // namespace
+}  // namespace emitted::operation::example
+
+int main() {
+  try {
+    return emitted::operation::example::run();
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "%s\n", error.what());
+    return 1;
+  }
+}

@@ -1,0 +1,92 @@
+// What the example is made of: random elements, on the host and on the GPU, and sums of them.
+#pragma once
+
+#include <cuda.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <random>
+#include <vector>
+
+#include "cleave/core/element.h"
+#include "driver.h"
+
+namespace emitted::operation::example {
+
+inline std::mt19937 generator(0);
+
+/// A number below `count`.
+inline int64_t draw(int64_t count) {
+  return std::uniform_int_distribution<int64_t>(0, count - 1)(generator);
+}
+
+/// Elements on the host, and a copy on the GPU.
+class Tensor {
+ public:
+  Tensor(cleave::DType type, int64_t count)
+      : type_(type), count_(count), host_(size_t(std::max<int64_t>(count, 1)) * size_of(type)) {
+    check(driver().cuMemAlloc(&device_, host_.size()), "cuMemAlloc");
+    upload();
+  }
+  ~Tensor() { driver().cuMemFree(device_); }
+  Tensor(const Tensor&) = delete;
+  Tensor& operator=(const Tensor&) = delete;
+
+  template <class T = void>
+  T* device() const {
+    return reinterpret_cast<T*>(device_);
+  }
+  double operator[](int64_t i) const { return cleave::load_element(type_, host_.data(), i); }
+  void download() {
+    check(driver().cuMemcpyDtoH(host_.data(), device_, host_.size()), "cuMemcpyDtoH");
+  }
+
+  void fill(float low, float high) {
+    std::uniform_real_distribution<float> value(low, high);
+    for (int64_t i = 0; i < count_; ++i)
+      cleave::store_element(type_, host_.data(), i, value(generator));
+    upload();
+  }
+  /// An operand: 8-bit integers are larger.
+  void fill() { type_ == cleave::DType::i8 ? fill(-6, 6) : fill(-1, 1); }
+
+  template <class Value>
+  void assign(const std::vector<Value>& values) {
+    std::memcpy(host_.data(), values.data(), values.size() * sizeof(Value));
+    upload();
+  }
+
+ private:
+  void upload() {
+    check(driver().cuMemcpyHtoD(device_, host_.data(), host_.size()), "cuMemcpyHtoD");
+  }
+
+  cleave::DType type_;
+  int64_t count_;
+  std::vector<uint8_t> host_;
+  CUdeviceptr device_ = 0;
+};
+
+/// A sum, and how large its terms are.
+struct Sum {
+  double value = 0, magnitude = 0;
+
+  void add(double term) {
+    value += term;
+    magnitude += std::abs(term);
+  }
+  void scale(double factor) {
+    value *= factor;
+    magnitude *= std::abs(factor);
+  }
+};
+
+/// An element of D: its sum, before the activation, and its place in memory.
+struct Sample {
+  Sum sum;
+  int64_t index;
+};
+
+}  // namespace emitted::operation::example
