@@ -34,22 +34,6 @@ class Initialiser {
   std::vector<std::string> members_;
 };
 
-const char* spell(GroupBounds bounds) {
-  switch (bounds) {
-    case GroupBounds::ends:
-      return "cleave::GroupBounds::ends";
-    case GroupBounds::indptr:
-      return "cleave::GroupBounds::indptr";
-    case GroupBounds::starts:
-      return "cleave::GroupBounds::starts";
-    case GroupBounds::aligned_ends:
-      return "cleave::GroupBounds::aligned_ends";
-    case GroupBounds::counts:
-      return "cleave::GroupBounds::counts";
-  }
-  return "";
-}
-
 /// Strides of products are those of a call.
 std::string print(const MatrixLayout& layout, bool with_strides) {
   Initialiser text;
