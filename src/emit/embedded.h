@@ -11,13 +11,13 @@ struct EmbeddedFile {
   const char* text;
 };
 
-/// Of src/emit/templates: "cpp/CMakeLists.txt.in".
+/// Text with gaps, below src/emit/templates: "cpp/CMakeLists.txt.in".
 std::span<const EmbeddedFile> embedded_templates();
 
-/// Of src/emit/project, code that emitted projects copy: "common/src/driver.h".
+/// Code that emitted projects copy, below src/emit/project: "common/src/driver.h".
 std::span<const EmbeddedFile> embedded_project();
 
-/// Of src/launch, which both the library and emitted projects include: "launch/gemm_grid.h".
+/// Headers of src/launch, which both the library and emitted projects include: "launch/gemm_grid.h".
 std::span<const EmbeddedFile> embedded_host_headers();
 
 /// What both include of the public headers, and of the torch operators: "cleave/problem.h",

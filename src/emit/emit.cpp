@@ -72,7 +72,7 @@ std::string as_numbers(const std::string& bytes) {
   return text;
 }
 
-/// Of "sm_90a": "kSm90a".
+/// "kSm90a" for "sm_90a".
 std::string constant_name(const std::string& arch) {
   return "kSm" + arch.substr(3);
 }

@@ -22,7 +22,7 @@ std::string print_operation(const GemmProblem& problem);
 /// and for scales of blocks of K.
 int64_t spacing_step(const GemmProblem& problem, const std::vector<ArchChoice>& choices);
 
-/// Of float32 operands, what becomes of them; else nothing.
+/// What becomes of float32 operands; nothing for others.
 std::string multiplied_as(const GemmProblem& problem);
 
 void describe_arch(const ArchChoice& choice, Vocabulary& v);

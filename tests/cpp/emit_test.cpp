@@ -34,7 +34,8 @@ std::vector<std::string> included(const std::string& text) {
   std::vector<std::string> names;
   std::istringstream lines(text);
   for (std::string line; std::getline(lines, line);) {
-    if (line.starts_with("#include \"")) names.push_back(line.substr(10, line.size() - 11));
+    if (line.starts_with("#include \"") && line.ends_with('"'))
+      names.push_back(line.substr(10, line.size() - 11));
   }
   return names;
 }

@@ -375,7 +375,7 @@ def test_every_include_is_there_and_every_header_is_included(
         places = [root / "include", root / "src", root / "kernels"]
         included = set()
         for path in (p for p in root.rglob("*") if p.suffix in (".h", ".cpp", ".cu")):
-            for name in re.findall(r'#include "(.+)"', path.read_text()):
+            for name in re.findall(r'^#include "(.+)"$', path.read_text(), re.M):
                 found = [
                     place / name for place in (path.parent, *places) if (place / name).exists()
                 ]

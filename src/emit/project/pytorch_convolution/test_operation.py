@@ -18,7 +18,7 @@ conv = getattr(operation, operation.__all__[0])
 LARGER = [size + 2 * stride for size, stride in zip(fixed.PLANNED[1:], fixed.STRIDE, strict=True)]
 SIZES = [fixed.PLANNED, (3, *LARGER)]
 every_size = pytest.mark.parametrize("size", SIZES, ids=str)
-# Of the rounding of operands and of the result, relative to the largest value.
+# What the rounding of operands and of the result may cause, relative to the largest value.
 TOLERANCE = {
     torch.float32: 2e-5 if fixed.IEEE else 2e-3,
     torch.float16: 2e-3,

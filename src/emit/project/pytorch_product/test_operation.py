@@ -22,7 +22,7 @@ SIZES = [  # m, n, k, batch or groups
 every_size = pytest.mark.parametrize("size", SIZES, ids=str)
 GROUPED = fixed.GROUPING != "none"
 MASKED = fixed.GROUPING == "m" and fixed.BOUNDS == "counts"
-# Of the rounding of operands and of D, relative to the largest value.
+# What the rounding of operands and of D may cause, relative to the largest value.
 TOLERANCE = {
     torch.float32: 2e-5 if fixed.IEEE else 2e-3,
     torch.float16: 2e-3,

@@ -30,11 +30,9 @@ void encode(cleave::TensorMap& map, const cleave::TensorMapShape& shape) {
 
 }  // namespace
 
-const Call& Call::of(const cleave::GemmProblem& problem, const Kernel& kernel,
-                     uint32_t num_sms) {
+const Call& Call::of(const cleave::GemmProblem& problem, const Kernel& kernel, uint32_t num_sms) {
   thread_local Call last;
-  const bool same = last.kernel_ == &kernel && last.num_sms_ == num_sms &&
-                    last.problem_ == problem;
+  const bool same = last.kernel_ == &kernel && last.num_sms_ == num_sms && last.problem_ == problem;
   if (same) return last;
   last.kernel_ = nullptr;
   last.problem_ = problem;
@@ -50,7 +48,7 @@ void Call::work_out(const Kernel& kernel, uint32_t num_sms) {
   view_ = {};
   obstacle_ = find_obstacle(problem_, kernel);
   if (!obstacle_.empty() || is_empty(problem_)) return;
-  obstacle_ = view(problem_, kernel, view_);
+  obstacle_ = find_view(problem_, kernel, view_);
   if (!obstacle_.empty()) return;
   const uint32_t slices = find_slices(kernel, view_.tiles, num_sms);
   grid_ = cleave::gemm_grid(config, view_.tiles, slices, num_sms);

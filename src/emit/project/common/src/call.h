@@ -22,8 +22,7 @@ std::string read(const Arguments& arguments, Given& given);
 class Call {
  public:
   /// The thread's last one, if it was of the same problem; else it is worked out, and then the last.
-  static const Call& of(const cleave::GemmProblem& problem, const Kernel& kernel,
-                        uint32_t num_sms);
+  static const Call& of(const cleave::GemmProblem& problem, const Kernel& kernel, uint32_t num_sms);
 
   /// Why the kernel does not serve the problem, and the remedy; empty if it does.
   const std::string& obstacle() const { return obstacle_; }

@@ -15,16 +15,17 @@ std::string text(const Parts&... parts) {
   return out.str();
 }
 
-/// Of the strides, and of sizes that no tile serves.
+/// What is wrong with strides, or with sizes that no tile serves.
 std::string find_obstacle(const cleave::GemmProblem& problem, const Kernel& kernel);
 
 /// Whether there is nothing to compute.
 bool is_empty(const cleave::GemmProblem& problem);
 
 /// Fills `view`, unless the kernel cannot count the tiles.
-std::string view(const cleave::GemmProblem& problem, const Kernel& kernel, View& view);
+std::string find_view(const cleave::GemmProblem& problem, const Kernel& kernel, View& view);
 
-/// Of what else a call brings: pointers that are not null, factors, and C where it is read.
+/// What is wrong with the rest of a call: pointers that are not null, factors, and C where it is
+/// read.
 std::string find_misplaced(const Given& given, const Kernel& kernel);
 
 /// Which of the pointers that a launch follows is null.

@@ -19,8 +19,7 @@ const Kernel& find_kernel(int major, int minor) {
                            ". Emit it for this GPU, too");
 }
 
-uint32_t find_slices(const Kernel& kernel, const cleave::GemmTiles& tiles,
-                     uint32_t num_sms) {
+uint32_t find_slices(const Kernel& kernel, const cleave::GemmTiles& tiles, uint32_t num_sms) {
   if (!cleave::is_sliced(kernel.config.schedule.split)) return kernel.slices;
   const uint64_t units = std::max<uint64_t>(kernel.units, num_sms);
   const uint64_t fill = units / std::max<uint64_t>(tiles.total, 1);

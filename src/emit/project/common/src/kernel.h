@@ -15,7 +15,7 @@ struct Kernel {
   const cleave::GemmConfig& config;
   /// It computes D^T = B^T A^T: what it calls A is our B, its rows are our columns.
   bool transposed;
-  /// Of K, that a tile has. stream_k: workers that share a tile, 1 for all that the GPU has.
+  /// Slices of K that a tile has. stream_k: CTAs that share a tile, 1 for all that the GPU has.
   uint32_t slices;
   /// Tiles times slices.
   uint64_t units;
@@ -36,7 +36,6 @@ LoadedKernel load(const Kernel& kernel);
 
 /// Slices of K for so many tiles: as planned, but a k block each, and, the more tiles there are, the
 /// fewer, since tiles alone then fill the GPU.
-uint32_t find_slices(const Kernel& kernel, const cleave::GemmTiles& tiles,
-                     uint32_t num_sms);
+uint32_t find_slices(const Kernel& kernel, const cleave::GemmTiles& tiles, uint32_t num_sms);
 
 }  // namespace emitted::operation

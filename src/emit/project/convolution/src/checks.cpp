@@ -19,7 +19,8 @@ struct Tensors {
 
   Tensors(const cleave::GemmProblem& p, const cleave::GemmArguments& x,
           const cleave::GemmConfig& config) {
-    const uint32_t load = cleave::size_of(config.operands.a), store = cleave::size_of(config.epilogue.d);
+    const uint32_t load = cleave::size_of(config.operands.a),
+                   store = cleave::size_of(config.epilogue.d);
     const uint32_t whole = config.store.by_tma ? 16 : store;
     const auto tensor = [&](const char* name, const void* data, bool is_d, uint32_t loads) {
       return Tensor{name, data, is_d ? store : load, is_d ? whole : loads, 0, 0};
@@ -41,7 +42,7 @@ std::string check_address(const Tensor& x) {
   return text(x.name, " is at ", x.data, "; it must be at a multiple of ", x.alignment, " bytes");
 }
 
-/// Of images: filters are packed.
+/// Pixels of images; filters are packed.
 std::string check_stride(const Tensor& x) {
   if (x.stride < x.channels)
     return text("pixel_stride_", x.name, " is ", x.stride, "; it must be at least the ", x.channels,
@@ -69,7 +70,7 @@ std::string find_obstacle(const cleave::GemmProblem& p, const Kernel& kernel) {
   return fault.empty() ? check_stride(tensors.d) : fault;
 }
 
-std::string view(const cleave::GemmProblem& problem, const Kernel& kernel, View& view) {
+std::string find_view(const cleave::GemmProblem& problem, const Kernel& kernel, View& view) {
   const cleave::GemmConfig& config = kernel.config;
   view.geometry = conv_geometry(problem.conv, problem.batch);
   view.classes = deal_classes(config, view.geometry);

@@ -46,7 +46,7 @@ inline bool meet(const Place& output, const Place& tap, const Place& size, Place
   return true;
 }
 
-/// Of the planned sizes, packed.
+/// Packed tensors of the planned sizes.
 class Operands {
   static constexpr const cleave::ConvLayout& kConv = kOperation.conv;
   static constexpr int64_t channels_ = kConv.channels, filters_ = kConv.filters;

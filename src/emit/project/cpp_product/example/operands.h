@@ -15,7 +15,7 @@ using cleave::Scaling;
 
 using Index = std::conditional_t<kGroups.wide, int64_t, int32_t>;
 
-/// Of the planned sizes, with all that an operation may have.
+/// Tensors of the planned sizes: all that an operation may have.
 class Operands {
   const cleave::GemmProblem problem_ = [] {
     Given given;
@@ -23,7 +23,7 @@ class Operands {
     return given.problem;
   }();
   const int64_t columns_ = columns_of_b(problem_);
-  /// Of groups, elements along the grouped dimension, and from one's begin to the next one's.
+  /// Elements from one group's begin to the next one's; below, those of a group.
   const int64_t pitch_ = [] {
     const cleave::GemmProblem& p = kOperation;
     const int64_t each = cleave::grouped_extent(p) / p.batch;
@@ -134,7 +134,7 @@ class Operands {
     return {DType::f32, at(x, entries - 1, rows - 1, k - 1) + 1};
   }
 
-  /// Of a column of B: alpha times the product, scaled, and the bias.
+  /// Alpha times the scaled product, and the bias, for a row of A and a column of B.
   Sum sum_of(int64_t g, int64_t i, int64_t column) const {
     const cleave::GemmProblem& p = problem_;
     const bool in_groups = kGroups.dimension == Grouping::k;

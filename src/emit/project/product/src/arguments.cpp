@@ -10,7 +10,7 @@ using cleave::Scaling;
 
 constexpr int64_t kMost = std::numeric_limits<int32_t>::max();
 
-/// Of the planned operation, as if it had more than one entry.
+/// The planned operation, as if its batch had more than one entry.
 constexpr cleave::GemmProblem kSeveral = [] {
   cleave::GemmProblem several = kOperation;
   several.batch = 2;
@@ -71,7 +71,7 @@ void place_matrices(const Arguments& x, cleave::GemmProblem& p) {
   }
 }
 
-/// Of `rows` rows, or columns of B.
+/// Scales of `rows` rows, or columns of B.
 template <bool Batched>
 void place_vector(cleave::ScaleLayout& layout, int64_t rows, int64_t stride, int64_t batch_stride) {
   layout.stride_row = stride;

@@ -96,7 +96,8 @@ bool is_empty(const cleave::GemmProblem& p) {
 std::string find_obstacle(const cleave::GemmProblem& p, const Kernel& kernel) {
   const cleave::GemmConfig& config = kernel.config;
   if (kGrouped && (p.batch < 1 || p.batch > config.schedule.group_capacity))
-    return text("groups is ", p.batch, "; this kernel serves 1 to ", config.schedule.group_capacity);
+    return text("groups is ", p.batch, "; this kernel serves 1 to ",
+                config.schedule.group_capacity);
   if (is_empty(p)) return {};
   if (!cleave::fits_maps(config, p)) {
     if (p.k == 0) return "k is 0; this kernel needs at least 1. Fill D without it";
@@ -123,7 +124,7 @@ std::string find_obstacle(const cleave::GemmProblem& p, const Kernel& kernel) {
   return {};
 }
 
-std::string view(const cleave::GemmProblem& problem, const Kernel& kernel, View& view) {
+std::string find_view(const cleave::GemmProblem& problem, const Kernel& kernel, View& view) {
   view.problem = kernel.transposed ? transposed(problem) : problem;
   const cleave::GemmProblem& p = view.problem;
   view.tiles = cleave::gemm_tiles(kernel.config,

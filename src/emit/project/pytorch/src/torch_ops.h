@@ -12,7 +12,7 @@ extern const char kOutSchema[];
 void run(StableIValue* stack, uint64_t count, uint64_t outputs);
 void run_out(StableIValue* stack, uint64_t count, uint64_t outputs);
 
-/// Of operands on the CPU, with `out` or without.
+/// Refuses operands on the CPU, with `out` or without.
 void refuse_cpu(StableIValue* stack, uint64_t count, uint64_t outputs);
 
 }  // namespace emitted::operation

@@ -44,7 +44,7 @@ inline Shape shape_of(const Tensor& x) {
   return {sizes.begin(), sizes.end()};
 }
 
-/// The same without an allocation, for what every call asks.
+/// Whether `x` has this shape, told without an allocation, as every call asks.
 inline bool has_shape(const Tensor& x, std::span<const int64_t> shape) {
   return std::ranges::equal(x.sizes(), shape);
 }

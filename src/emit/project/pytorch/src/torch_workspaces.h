@@ -18,7 +18,7 @@
 
 namespace emitted::operation {
 
-/// Of one GPU, whose context is current in calls.
+/// The workspaces of one GPU, whose context is current in calls.
 class Workspaces {
  public:
   /// For the next launch on `stream`: so many bytes of counters, and of partial sums or null. Many

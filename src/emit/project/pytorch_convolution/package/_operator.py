@@ -69,7 +69,7 @@ def _conv(x: Tensor, w: Tensor) -> Tensor:
 def _gradients(
     x: Tensor, w: Tensor, y: Tensor, of_x: bool, of_w: bool
 ) -> tuple[Tensor | None, Tensor | None]:
-    """Of sum(y * conv(x, w)), by x and w."""
+    """The gradients of sum(y * conv(x, w)) by x and w."""
     padded, wanted = _padded(x), (of_x, of_w, False)
     grads = torch.ops.aten.convolution_backward(y, padded, w, None, *_GEOMETRY, wanted)
     grad_x = grads[0]

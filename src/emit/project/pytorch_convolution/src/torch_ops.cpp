@@ -17,7 +17,7 @@ constexpr Element kTypeOperands = element_of(kOperation.a.dtype);
 constexpr Element kTypeResult = element_of(kOperation.d.dtype);
 constexpr Element kTypeC = element_of(kOperation.c.dtype);
 constexpr Element kTypeBias = element_of(kOperation.bias_dtype);
-/// Of the result of fprop and dgrad.
+/// Channels of what fprop and dgrad make.
 constexpr int64_t kResultChannels = kKind == Kind::fprop ? kFilters : kChannels;
 
 /// What the operator is given, in the order of its schema: what the operation has.
