@@ -44,19 +44,16 @@ TileEpilogue<Sum>::TileEpilogue(const GemmProblem& problem, const GemmArguments&
              .d_batch_stride = problem.d.stride_batch,
              .c_stride = line_stride(order, problem.c),
              .c_batch_stride = problem.c.stride_batch,
-             .m = uint32_t(problem.m),
-             .n = uint32_t(problem.n),
              .bias_batch_stride = problem.bias_stride_batch,
-             .scale_a = arguments.scale_a,
-             .scale_b = arguments.scale_b,
-             .scale_a_stride = problem.scale_a.stride_row,
-             .scale_a_batch_stride = problem.scale_a.stride_batch,
-             .scale_b_stride = problem.scale_b.stride_row,
-             .scale_b_batch_stride = problem.scale_b.stride_batch,
              .zero_a = arguments.zero_a,
              .zero_b = arguments.zero_b,
              .scale_d = arguments.scale_d,
              .amax = problem.has_amax ? arguments.amax : nullptr};
+  const auto scales = [](const ScaleLayout& layout, const float* data) {
+    return ScaleParams{data, layout.stride_row, layout.stride_k, layout.stride_batch};
+  };
+  scales_a_ = scales(problem.scale_a, arguments.scale_a);
+  scales_b_ = scales(problem.scale_b, arguments.scale_b);
 }
 
 template <class Sum>
@@ -67,15 +64,16 @@ void TileEpilogue<Sum>::operator()(const TileCoord& coord, uint32_t begin, uint3
   const uint32_t ups = tiling_.columns();  // under swiglu: where they begin in a line of sums
   BroadcastValues column_values[kMaxTileN];
   for (uint32_t part = 0; part < tiling_.parts; ++part) {
-    const uint32_t column = part * params_.n + area.column;
+    const uint32_t column = part * uint32_t(problem_.n) + area.column;
     for (uint32_t j = 0; j < area.columns; ++j) {
-      column_values[part * ups + j] = column_broadcast(config_, params_, column + j, coord.batch);
+      column_values[part * ups + j] =
+          column_broadcast(config_, params_, scales_b_, column + j, coord.batch);
     }
   }
   for (uint32_t i = begin; i < min_of(end, area.rows); ++i) {
     const Sum* const line = sums + i * tiling_.tile_n;
     const uint32_t row = tiling_.row_of_d(coord, area.row + i);
-    const BroadcastValues row_values = row_broadcast(config_, params_, row, coord.batch);
+    const BroadcastValues row_values = row_broadcast(config_, params_, scales_a_, row, coord.batch);
     const auto at = [&](uint32_t j) {
       return ElementCoord{row, area.column + j, coord.batch, empty};
     };
@@ -109,8 +107,8 @@ void TileEpilogue<Sum>::operator()(const TileCoord& coord, uint32_t begin, uint3
 template <class Sum>
 void TileEpilogue<Sum>::zero(GroupRange range) const {
   const bool of_rows = problem_.groups.dimension == Grouping::m;
-  const GroupRange rows = of_rows ? range : GroupRange{0, params_.m};
-  const GroupRange columns = of_rows ? GroupRange{0, params_.n} : range;
+  const GroupRange rows = of_rows ? range : GroupRange{0, uint32_t(problem_.m)};
+  const GroupRange columns = of_rows ? GroupRange{0, uint32_t(problem_.n)} : range;
   const float zeros[kMaxTileN] = {};
   for (uint32_t row = rows.begin; row < rows.end; ++row) {
     for (uint32_t column = columns.begin; column < columns.end; column += kMaxTileN) {

@@ -1,6 +1,7 @@
 // The epilogue of the CPU backend: from a tile's sums to D.
 #pragma once
 
+#include "cleave/config/gemm_params.h"
 #include "cleave/epilogue/epilogue.h"
 #include "cleave/gemm.h"
 #include "cpu/tiling.h"
@@ -30,6 +31,7 @@ class TileEpilogue {
   const Tiling& tiling_;
   EpilogueConfig config_;
   EpilogueParams params_;
+  ScaleParams scales_a_, scales_b_;
 };
 
 }  // namespace cleave::cpu

@@ -153,7 +153,7 @@ inline TensorMapShape map_of_taps(const GemmConfig& c, const ConvGeometry& g, co
 /// A class's pixels of D.
 inline Im2colMapShape map_of_outputs(const GemmConfig& c, const ConvGeometry& g,
                                      const GemmParams& p, const ConvClass& of) {
-  detail::Images images{p.epilogue.n, {}, g.images};
+  detail::Images images{p.size.n, {}, g.images};
   int64_t apart[kConvAxes];
   for (uint32_t i = 0; i < kConvAxes; ++i) {
     images.size[i] = of.pixels.extent[i];

@@ -14,8 +14,7 @@
 namespace cleave {
 
 /// The sizes of a product as its kernel sees it.
-struct GemmSizes {
-  uint32_t m = 0, n = 0, k = 0;
+struct GemmSizes : ProblemSize {
   uint32_t batch = 1;  ///< entries of a batch, or groups
 };
 

@@ -16,7 +16,7 @@ inline void set_problem(const GemmConfig& c, const GemmProblem& p, GemmParams& p
               p.a.stride_batch};
   params.b = {nullptr, strided(c.operands.b_major, p.b.stride_row, p.b.stride_col),
               p.b.stride_batch};
-  params.k = uint32_t(p.k);
+  params.size = {uint32_t(p.m), uint32_t(p.n), uint32_t(p.k)};
   params.batched_a = p.batch > 1 && p.a.stride_batch != 0;
   params.batched_b = p.batch > 1 && p.b.stride_batch != 0;
   params.scales_a = {nullptr, p.scale_a.stride_row, p.scale_a.stride_k, p.scale_a.stride_batch};
@@ -24,17 +24,11 @@ inline void set_problem(const GemmConfig& c, const GemmProblem& p, GemmParams& p
   params.groups = group_params(p);
   EpilogueParams& e = params.epilogue;
   const bool row = c.epilogue.order == Order::row;
-  e.m = uint32_t(p.m);
-  e.n = uint32_t(p.n);
   e.d_stride = row ? p.d.stride_row : p.d.stride_col;
   e.c_stride = row ? p.c.stride_row : p.c.stride_col;
   e.d_batch_stride = p.d.stride_batch;
   e.c_batch_stride = p.c.stride_batch;
   e.bias_batch_stride = p.bias_stride_batch;
-  e.scale_a_stride = p.scale_a.stride_row;
-  e.scale_b_stride = p.scale_b.stride_row;
-  e.scale_a_batch_stride = p.scale_a.stride_batch;
-  e.scale_b_batch_stride = p.scale_b.stride_batch;
 }
 
 /// Pointers and factors. The arguments are as the kernel reads them, as the problem above.
@@ -51,8 +45,6 @@ inline void set_arguments(const GemmArguments& x, GemmParams& params) {
   e.d = x.d;
   e.c = x.c;
   e.bias = x.bias;
-  e.scale_a = x.scale_a;
-  e.scale_b = x.scale_b;
   e.zero_a = x.zero_a;
   e.zero_b = x.zero_b;
   e.scale_d = x.scale_d;

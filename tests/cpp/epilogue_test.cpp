@@ -14,19 +14,25 @@
 namespace cleave {
 namespace {
 
+struct Given : EpilogueParams {
+  ScaleParams scales_a, scales_b;
+};
+
 /// One element on its own; kernels keep the lines of a row and a column for many.
 template <class Sum>
-float value_at(const EpilogueConfig& config, const EpilogueParams& p, Sum sum, uint32_t row,
-               uint32_t col, uint32_t batch, bool empty = false) {
-  return epilogue_value(config, p, sum, row_broadcast(config, p, row, batch),
-                        column_broadcast(config, p, col, batch), {row, col, batch, empty});
+float value_at(const EpilogueConfig& config, const Given& p, Sum sum, uint32_t row, uint32_t col,
+               uint32_t batch, bool empty = false) {
+  return epilogue_value(config, p, sum, row_broadcast(config, p, p.scales_a, row, batch),
+                        column_broadcast(config, p, p.scales_b, col, batch),
+                        {row, col, batch, empty});
 }
 
 /// The same of an int32 D.
-int32_t integer_at(const EpilogueConfig& config, const EpilogueParams& p, int32_t sum, uint32_t row,
+int32_t integer_at(const EpilogueConfig& config, const Given& p, int32_t sum, uint32_t row,
                    uint32_t col, uint32_t batch, bool empty = false) {
-  return epilogue_integer(config, p, sum, row_broadcast(config, p, row, batch),
-                          column_broadcast(config, p, col, batch), {row, col, batch, empty});
+  return epilogue_integer(config, p, sum, row_broadcast(config, p, p.scales_a, row, batch),
+                          column_broadcast(config, p, p.scales_b, col, batch),
+                          {row, col, batch, empty});
 }
 
 constexpr Activation kActivations[] = {Activation::none, Activation::relu, Activation::gelu_tanh,
@@ -88,9 +94,7 @@ TEST(Epilogue, EveryCombination) {
   std::uniform_real_distribution<float> value(-2, 2);
   for (const DType c_type : kTypes) {
     for (const Order order : {Order::row, Order::column}) {
-      EpilogueParams p;
-      p.m = m;
-      p.n = n;
+      Given p;
       p.c_stride = (order == Order::row ? n : m) + 3;
       p.c_batch_stride = p.c_stride * 8;
       p.bias_batch_stride = m + n;
@@ -136,7 +140,7 @@ TEST(Epilogue, EveryCombination) {
 TEST(Epilogue, BetaZeroNeverReadsC) {
   const EpilogueConfig config{DType::f32,       DType::f32, DType::f32, Order::row,
                               Activation::none, Bias::none, true};
-  EpilogueParams p;
+  Given p;
   p.alpha = 3.0f;
   p.c = nullptr;  // a read would crash
   EXPECT_EQ(value_at(config, p, 2.0f, 0, 0, 0), 6.0f);
@@ -156,20 +160,20 @@ struct Scales {
     for (size_t i = 0; i < b.size(); ++i) b[i] = 3.0f - 0.125f * i;
     for (size_t i = 0; i < zero_a.size(); ++i) zero_a[i] = 7 - 5 * int32_t(i);
     for (size_t i = 0; i < zero_b.size(); ++i) zero_b[i] = 100'003 * int32_t(i) - 200'000;
-    params.scale_a = a.data();
-    params.scale_b = b.data();
-    params.scale_a_stride = 2;
-    params.scale_a_batch_stride = 9;
-    params.scale_b_stride = 1;
-    params.scale_b_batch_stride = 7;
+    params.scales_a.data = a.data();
+    params.scales_b.data = b.data();
+    params.scales_a.stride_row = 2;
+    params.scales_a.stride_batch = 9;
+    params.scales_b.stride_row = 1;
+    params.scales_b.stride_batch = 7;
     params.zero_a = zero_a.data();
     params.zero_b = zero_b.data();
   }
 
   double expected(int64_t sum, uint32_t i, uint32_t j, uint32_t batch) const {
     const double scale =
-        double(a[batch * params.scale_a_batch_stride + i * params.scale_a_stride]) *
-        b[batch * params.scale_b_batch_stride + j * params.scale_b_stride];
+        double(a[batch * params.scales_a.stride_batch + i * params.scales_a.stride_row]) *
+        b[batch * params.scales_b.stride_batch + j * params.scales_b.stride_row];
     const int64_t zero = int64_t(params.zero_a == nullptr ? 1 : zero_a[i]) * zero_b[j];
     return scale * double(sum - zero);
   }
@@ -187,7 +191,7 @@ struct Scales {
   std::array<float, 7 + n> b;
   std::array<int32_t, m> zero_a;
   std::array<int32_t, n> zero_b;
-  EpilogueParams params;
+  Given params;
 };
 
 constexpr EpilogueConfig kInteger{.c = DType::f32,
@@ -206,8 +210,8 @@ TEST(Epilogue, ScalesOfRowsAndColumns) {
   std::fill(scales.zero_b.begin(), scales.zero_b.end(), 0);  // for `expected`
   for (const bool one_of_a : {false, true}) {
     for (const bool one_of_b : {false, true}) {
-      scales.params.scale_a_stride = one_of_a ? 0 : 2;
-      scales.params.scale_b_stride = one_of_b ? 0 : 1;
+      scales.params.scales_a.stride_row = one_of_a ? 0 : 2;
+      scales.params.scales_b.stride_row = one_of_b ? 0 : 1;
       scales.at_each([&](uint32_t i, uint32_t j, uint32_t batch) {
         EXPECT_EQ(value_at(config, scales.params, 40.0f, i, j, batch),
                   scales.expected(40, i, j, batch));
@@ -289,7 +293,7 @@ TEST(Epilogue, IntegersAreAddedAsSuch) {
   config.has_zero = false;
   config.has_c = true;
   config.c = config.d = DType::i32;
-  EpilogueParams p;
+  Given p;
   p.c = c;
   p.c_stride = 2;
   p.beta = 1.0f;
@@ -307,7 +311,7 @@ TEST(Epilogue, IntegersAreAddedAsSuch) {
 
 TEST(Epilogue, StoredValueIsDividedByScaleD) {
   const float scale_d = 0.25f;
-  EpilogueParams p;
+  Given p;
   p.scale_d = nullptr;  // a read would crash
   EpilogueConfig config = kInteger;
   EXPECT_EQ(stored_factor(config, p), 1.0f);

@@ -124,7 +124,7 @@ void expect_equal_launches(Launch& emitted, Launch& own, const Choice& choice) {
   const bool batched = choice.problem.batch > 1, classes = c.schedule.grouping == Grouping::classes;
   expect_equal(x.a, y.a, batched);
   expect_equal(x.b, y.b, batched);
-  EXPECT_EQ(x.k, y.k);
+  expect_equal(x.size, y.size);
   EXPECT_EQ(x.batched_a, y.batched_a);
   EXPECT_EQ(x.batched_b, y.batched_b);
   // What the schedule says of K is not used of classes, but for the line that stream_k cuts.

@@ -66,8 +66,6 @@ inline void expect_equal(const EpilogueParams& x, const EpilogueParams& y, bool 
   if (x.c != nullptr) {
     EXPECT_EQ(x.c_stride, y.c_stride);
   }
-  EXPECT_EQ(x.m, y.m);
-  EXPECT_EQ(x.n, y.n);
   EXPECT_EQ(x.zero_a, y.zero_a);
   EXPECT_EQ(x.zero_b, y.zero_b);
   EXPECT_EQ(x.scale_d, y.scale_d);
@@ -80,14 +78,10 @@ inline void expect_equal(const EpilogueParams& x, const EpilogueParams& y, bool 
   EXPECT_EQ(x.bias_batch_stride, y.bias_batch_stride);
 }
 
-inline void expect_equal_scales(const EpilogueParams& x, const EpilogueParams& y, bool batched) {
-  EXPECT_EQ(x.scale_a, y.scale_a);
-  EXPECT_EQ(x.scale_b, y.scale_b);
-  EXPECT_EQ(x.scale_a_stride, y.scale_a_stride);
-  EXPECT_EQ(x.scale_b_stride, y.scale_b_stride);
-  if (!batched) return;
-  EXPECT_EQ(x.scale_a_batch_stride, y.scale_a_batch_stride);
-  EXPECT_EQ(x.scale_b_batch_stride, y.scale_b_batch_stride);
+inline void expect_equal(const ProblemSize& x, const ProblemSize& y) {
+  EXPECT_EQ(x.m, y.m);
+  EXPECT_EQ(x.n, y.n);
+  EXPECT_EQ(x.k, y.k);
 }
 
 inline void expect_equal(const OperandParams& x, const OperandParams& y, bool batched) {
@@ -97,7 +91,7 @@ inline void expect_equal(const OperandParams& x, const OperandParams& y, bool ba
   EXPECT_EQ(x.batch_stride, y.batch_stride);
 }
 
-inline void expect_equal(const BlockScales& x, const BlockScales& y, bool batched) {
+inline void expect_equal(const ScaleParams& x, const ScaleParams& y, bool batched) {
   EXPECT_EQ(x.data, y.data);
   EXPECT_EQ(x.stride_row, y.stride_row);
   EXPECT_EQ(x.stride_k, y.stride_k);

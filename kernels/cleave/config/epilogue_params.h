@@ -29,13 +29,7 @@ struct EpilogueParams {
   const void* bias = nullptr;
   int64_t d_stride = 0, d_batch_stride = 0;  // d_stride: of the dimension that is not contiguous
   int64_t c_stride = 0, c_batch_stride = 0;
-  uint32_t m = 0, n = 0;
   int64_t bias_batch_stride = 0;
-  // Scaling::vector: by row of A and column of B; a stride of 0 has one for all.
-  const float* scale_a = nullptr;
-  const float* scale_b = nullptr;
-  int64_t scale_a_stride = 0, scale_a_batch_stride = 0;
-  int64_t scale_b_stride = 0, scale_b_batch_stride = 0;
   const int32_t* zero_a = nullptr;  // nullptr: ones; so for zero_b
   const int32_t* zero_b = nullptr;
   const float* scale_d = nullptr;

@@ -17,19 +17,25 @@ struct OperandParams {
   int64_t batch_stride = 0;  // elements; 0 broadcasts
 };
 
-/// Scales of blocks of an operand. Strides count elements.
-struct BlockScales {
+/// Rows and columns of D, and elements of K.
+struct ProblemSize {
+  uint32_t m = 0, n = 0, k = 0;
+};
+
+/// Scales of an operand. Strides count elements.
+struct ScaleParams {
   const float* data = nullptr;
-  int64_t stride_row = 0;  // to the next row's scale, or the next 128 rows'
-  int64_t stride_k = 0;    // to the next k block's
+  int64_t stride_row =
+      0;  // to the next row's (column's) scale, or the next 128 rows'; 0: one for all
+  int64_t stride_k = 0;  // Scaling::block: to the next k block's
   int64_t stride_batch = 0;
 };
 
 struct GemmParams {
   TensorMap map_a, map_b, map_d;  // sm90
   OperandParams a, b;             // copies by threads; cache hints
-  uint32_t k = 0;  // copies by threads: elements of K; m and n are in the epilogue's parameters
-  BlockScales scales_a, scales_b;         // Scaling::block
+  ProblemSize size;
+  ScaleParams scales_a, scales_b;
   uint32_t batched_a = 0, batched_b = 0;  // sm90: 0 where the batch broadcasts, else 1
   Schedule schedule;
   GroupParams groups;
@@ -48,7 +54,6 @@ struct ConvMaps {
 /// Of a convolution with up to `Classes` classes.
 template <uint32_t Classes, bool WithMaps>
 struct ConvParams : GemmParams {
-  ConvMaps maps[WithMaps ? Classes : 1];
   uint32_t extent[kConvAxes] = {};  // of the gathered tensor's images
   uint32_t channels = 0;            // of a group, in the gathered tensor
   FastDivmod per_tap;               // fprop, dgrad: k blocks of a tap, or elements (flattens_taps);
@@ -57,6 +62,8 @@ struct ConvParams : GemmParams {
   FusedClasses columns;             // fused classes
   uint32_t class_count = 0;
   ConvClass classes[Classes];
+  // Last, so that what keeps parameters need not keep maps of classes that there are not.
+  ConvMaps maps[WithMaps ? Classes : 1];
 };
 
 namespace detail {

@@ -157,7 +157,7 @@ class FilterLines {
     CLEAVE_UNROLL
     for (uint32_t part = 0; part < kParts; ++part) {
       const uint32_t column = column0 + part * Copy::kAtom + Copy::element(thread_);
-      inside_[part] = column < p_.epilogue.n;
+      inside_[part] = column < p_.size.n;
       coords_[part].channel = column;
       if constexpr (C.conv.fuses_classes)
         coords_[part] = p_.columns.template locate<C.conv.axes, C.conv.fast_load>(column);
@@ -259,12 +259,12 @@ class GatherCopier {
     gathered_.load(gathers_a(C) ? a : b, k0);
     if constexpr (C.conv.kind == Conv::fprop) {
       copy_operand<C, C.operands.b_major, C.tile.n, C.operands.load_bytes_b>(
-          p_.b, b, tile.n0, k0, p_.epilogue.n, p_.k, work.batch, thread_);
+          p_.b, b, tile.n0, k0, p_.size.n, p_.size.k, work.batch, thread_);
     } else if constexpr (C.conv.kind == Conv::dgrad) {
       filters_.load(b, k0);
     } else {
       copy_operand<C, C.operands.a_major, C.tile.m, C.operands.load_bytes_a>(
-          p_.a, a, tile.m0, k0, p_.epilogue.m, p_.k, work.batch, thread_);
+          p_.a, a, tile.m0, k0, p_.size.m, p_.size.k, work.batch, thread_);
     }
   }
 

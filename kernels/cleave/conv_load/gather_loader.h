@@ -65,7 +65,7 @@ class GatherLoader {
     if constexpr (!C.conv.fuses_classes) pixels_.load(gathers_a(C) ? a : b, k0);
     if constexpr (C.conv.kind == Conv::fprop && copies_filters(C)) {
       copy_operand<C, C.operands.b_major, C.tile.n, C.operands.load_bytes_b>(
-          p_.b, b, tile.n0, k0, p_.epilogue.n, p_.k, work.batch, thread_);
+          p_.b, b, tile.n0, k0, p_.size.n, p_.size.k, work.batch, thread_);
     }
     if constexpr (copies_unaligned(C)) {
       if constexpr (C.conv.kind == Conv::dgrad) {

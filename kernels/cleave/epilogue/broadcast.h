@@ -17,23 +17,24 @@ namespace cleave {
 
 /// Row `row`, within D.
 template <GemmConfig C>
-CLEAVE_DEVICE BroadcastValues tile_row_broadcast(const EpilogueParams& p, const Tile<C>& tile,
+CLEAVE_DEVICE BroadcastValues tile_row_broadcast(const GemmParams& p, const Tile<C>& tile,
                                                  uint32_t row) {
-  BroadcastValues values = row_broadcast(C.epilogue, p, row, tile.batch);
+  BroadcastValues values = row_broadcast(C.epilogue, p.epilogue, p.scales_a, row, tile.batch);
   tile.find_row(row, values);
   return values;
 }
 
 /// Column `column` of the tile, unless it lies outside D: in B the columns of the up projection follow those of the gate.
 template <GemmConfig C>
-CLEAVE_DEVICE void tile_column_broadcast(const EpilogueParams& p, const Tile<C>& tile,
-                                         uint32_t column, BroadcastValues& values) {
+CLEAVE_DEVICE void tile_column_broadcast(const GemmParams& p, const Tile<C>& tile, uint32_t column,
+                                         BroadcastValues& values) {
   const bool up = gated(C) && column >= output_columns(C);
   const uint32_t col = tile.n0 + (up ? column - output_columns(C) : column);
-  if (col >= tile.n_end(p)) return;
+  if (col >= tile.n_end(p.size)) return;
   OutputOffset offset;
   const uint32_t of_d = tile.find_column(col, offset);
-  values = column_broadcast(C.epilogue, p, up ? p.n + col : of_d, tile.batch);
+  values =
+      column_broadcast(C.epilogue, p.epilogue, p.scales_b, up ? p.size.n + col : of_d, tile.batch);
   static_cast<OutputOffset&>(values) = offset;
 }
 
@@ -41,8 +42,7 @@ CLEAVE_DEVICE void tile_column_broadcast(const EpilogueParams& p, const Tile<C>&
 template <GemmConfig C>
 class GlobalBroadcast {
  public:
-  CLEAVE_DEVICE GlobalBroadcast(const EpilogueParams& p, const Tile<C>& tile)
-      : p_(p), tile_(tile) {}
+  CLEAVE_DEVICE GlobalBroadcast(const GemmParams& p, const Tile<C>& tile) : p_(p), tile_(tile) {}
 
   CLEAVE_DEVICE void rows(uint32_t block, BroadcastValues (&values)[2]) {
     const uint32_t row = tile_.row(block);
@@ -50,7 +50,8 @@ class GlobalBroadcast {
       row_ = row;
       CLEAVE_UNROLL
       for (uint32_t i = 0; i < 2; ++i) {
-        if (row + i * 8 < tile_.m_end(p_)) rows_[i] = tile_row_broadcast(p_, tile_, row + i * 8);
+        if (row + i * 8 < tile_.m_end(p_.size))
+          rows_[i] = tile_row_broadcast(p_, tile_, row + i * 8);
       }
     }
     values[0] = rows_[0];
@@ -64,7 +65,7 @@ class GlobalBroadcast {
   }
 
  private:
-  const EpilogueParams& p_;
+  const GemmParams& p_;
   const Tile<C>& tile_;
   uint32_t row_ = 0xffffffffu;
   BroadcastValues rows_[2];
@@ -75,14 +76,14 @@ template <GemmConfig C>
 class TileBroadcast {
  public:
   /// Before the mainloop.
-  CLEAVE_DEVICE TileBroadcast(const EpilogueParams& p, const Tile<C>& tile, float* shared)
+  CLEAVE_DEVICE TileBroadcast(const GemmParams& p, const Tile<C>& tile, float* shared)
       : shared_(shared), col0_(threadIdx.x % 4 * 2) {
     if constexpr (C.conv.fuses_classes)
       return;  // too much for a thread to keep: GlobalBroadcast serves
     CLEAVE_UNROLL
     for (uint32_t i = 0; i < 2 * kWaves; ++i) {
       const uint32_t row = tile.row(i / 2 * Fragment<C>::kColBlocks) + i % 2 * 8;
-      if (row < tile.m_end(p)) rows_[i] = tile_row_broadcast(p, tile, row);
+      if (row < tile.m_end(p.size)) rows_[i] = tile_row_broadcast(p, tile, row);
     }
     CLEAVE_UNROLL
     for (uint32_t i = 0; i < kOwn; ++i) {

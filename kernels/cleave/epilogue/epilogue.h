@@ -29,10 +29,10 @@ struct BroadcastValues : OutputOffset {
 };
 
 CLEAVE_HD BroadcastValues row_broadcast(const EpilogueConfig& config, const EpilogueParams& p,
-                                        uint32_t row, uint32_t batch) {
+                                        const ScaleParams& scales, uint32_t row, uint32_t batch) {
   BroadcastValues values;
   if (config.scaling == Scaling::vector)
-    values.scale = p.scale_a[int64_t(batch) * p.scale_a_batch_stride + row * p.scale_a_stride];
+    values.scale = scales.data[int64_t(batch) * scales.stride_batch + row * scales.stride_row];
   if (config.bias == Bias::column)
     values.bias = load_element(config.bias_dtype, p.bias, batch * p.bias_batch_stride + row);
   if (config.has_zero && p.zero_a != nullptr) values.zero = p.zero_a[row];
@@ -40,10 +40,11 @@ CLEAVE_HD BroadcastValues row_broadcast(const EpilogueConfig& config, const Epil
 }
 
 CLEAVE_HD BroadcastValues column_broadcast(const EpilogueConfig& config, const EpilogueParams& p,
-                                           uint32_t col, uint32_t batch) {
+                                           const ScaleParams& scales, uint32_t col,
+                                           uint32_t batch) {
   BroadcastValues values;
   if (config.scaling == Scaling::vector)
-    values.scale = p.scale_b[int64_t(batch) * p.scale_b_batch_stride + col * p.scale_b_stride];
+    values.scale = scales.data[int64_t(batch) * scales.stride_batch + col * scales.stride_row];
   if (config.bias == Bias::row)
     values.bias = load_element(config.bias_dtype, p.bias, batch * p.bias_batch_stride + col);
   if (config.has_zero && p.zero_b != nullptr) values.zero = p.zero_b[col];

@@ -19,8 +19,8 @@ struct OutputCoord {
 template <GemmConfig C, class Broadcast>
 class EpilogueOp {
  public:
-  CLEAVE_DEVICE EpilogueOp(const EpilogueParams& p, const Tile<C>& tile, Broadcast& broadcast)
-      : p_(p), tile_(tile), broadcast_(broadcast), factor_(stored_factor(C.epilogue, p)) {}
+  CLEAVE_DEVICE EpilogueOp(const GemmParams& p, const Tile<C>& tile, Broadcast& broadcast)
+      : p_(p), tile_(tile), broadcast_(broadcast), factor_(stored_factor(C.epilogue, p.epilogue)) {}
 
   /// Turns a block's sums into what D stores. `up_sums`: those of the up projection, where `sums` are the gate's.
   /// Elements outside D get any value.
@@ -34,17 +34,19 @@ class EpilogueOp {
     for (uint32_t i = 0; i < 4; ++i) {
       const uint32_t row = tile_.row(block) + i / 2 * 8, col = tile_.col(block) + i % 2;
       if ((C.epilogue.has_c || C.epilogue.has_amax) &&
-          (row >= tile_.m_end(p_) || col >= tile_.n_end(p_)))
+          (row >= tile_.m_end(p_.size) || col >= tile_.n_end(p_.size)))
         continue;
       const OutputCoord at_d = place(rows[i / 2], columns[i % 2], row, col);
       if (C.conv.fuses_classes && C.epilogue.has_c && !at_d.exists) continue;
       const ElementCoord at{at_d.row, at_d.col, tile_.batch, tile_.empty};
       if constexpr (C.epilogue.d == DType::i32) {
-        values[i] = epilogue_integer(C.epilogue, p_, sums[i], rows[i / 2], columns[i % 2], at);
+        values[i] =
+            epilogue_integer(C.epilogue, p_.epilogue, sums[i], rows[i / 2], columns[i % 2], at);
       } else {
-        float value = epilogue_value(C.epilogue, p_, sums[i], rows[i / 2], columns[i % 2], at);
+        float value =
+            epilogue_value(C.epilogue, p_.epilogue, sums[i], rows[i / 2], columns[i % 2], at);
         if constexpr (gated(C)) {
-          value = swiglu(value, epilogue_value(C.epilogue, p_, up_sums[i], rows[i / 2],
+          value = swiglu(value, epilogue_value(C.epilogue, p_.epilogue, up_sums[i], rows[i / 2],
                                                up_columns[i % 2], at));
         }
         if (C.epilogue.has_amax) amax_ = max_of(amax_, __float_as_uint(value) & 0x7fffffffu);
@@ -58,7 +60,8 @@ class EpilogueOp {
   CLEAVE_DEVICE void done() const {
     if constexpr (C.epilogue.has_amax) {
       const uint32_t most = __reduce_max_sync(0xffffffffu, amax_);
-      if (threadIdx.x % 32 == 0) atomicMax(reinterpret_cast<int32_t*>(p_.amax), int32_t(most));
+      if (threadIdx.x % 32 == 0)
+        atomicMax(reinterpret_cast<int32_t*>(p_.epilogue.amax), int32_t(most));
     }
   }
 
@@ -77,7 +80,7 @@ class EpilogueOp {
   /// The same, of the lines that meet there: row `row` and column `col` of the product.
   CLEAVE_DEVICE OutputCoord place(const BroadcastValues& of_row, const BroadcastValues& of_column,
                                   uint32_t row, uint32_t col) const {
-    OutputCoord coord{row, col, row < tile_.m_end(p_) && col < tile_.n_end(p_)};
+    OutputCoord coord{row, col, row < tile_.m_end(p_.size) && col < tile_.n_end(p_.size)};
     if constexpr (scatters(C)) coord.row = of_row.output_row;
     if constexpr (C.conv.fuses_classes) {
       coord.row += of_column.output_row;
@@ -87,7 +90,7 @@ class EpilogueOp {
     return coord;
   }
 
-  const EpilogueParams& p_;
+  const GemmParams& p_;
   const Tile<C>& tile_;
   Broadcast& broadcast_;
   float factor_;

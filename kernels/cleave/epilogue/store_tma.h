@@ -36,7 +36,7 @@ class TmaStore {
     const bool issuer = threadIdx.x % 128 == 0;
     const uint32_t group_row =
         tile.m0 + (tile.fragment.row0 / Fragment<C>::kRows) * Fragment<C>::kRows;
-    EpilogueOp<C, Broadcast> op(p.epilogue, tile, broadcast);
+    EpilogueOp<C, Broadcast> op(p, tile, broadcast);
     CLEAVE_UNROLL
     for (uint32_t i = 0; i < Fragment<C>::kRows / 64 * kChunksPerRow; ++i) {
       const uint32_t wave = i / kChunksPerRow, col = i % kChunksPerRow * kChunk;
@@ -76,9 +76,9 @@ class TmaStore {
           CLEAVE_UNROLL
           for (uint32_t x = 0; x < columns; x += kBox)
             store_box(p, tile, chunk + x / kBox * kBoxBytes, tile.n0 + col + x, row,
-                      tile.m_end(p.epilogue));
+                      tile.m_end(p.size));
         } else {
-          store_box(p, tile, chunk, row, tile.n0 + col, tile.n_end(p.epilogue));
+          store_box(p, tile, chunk, row, tile.n0 + col, tile.n_end(p.size));
         }
         ptx::tma_store_commit();
       }

@@ -9,19 +9,20 @@ namespace cleave {
 
 /// One line of D, a row where M is grouped, a column where N is, by one warp.
 template <GemmConfig C>
-CLEAVE_DEVICE void zero_line(const EpilogueParams& p, uint32_t line) {
+CLEAVE_DEVICE void zero_line(const GemmParams& p, uint32_t line) {
   constexpr bool kAlongRow = C.schedule.grouping == Grouping::m;
   constexpr bool kContiguous = kAlongRow == (C.epilogue.order == Order::row);
-  const uint32_t lane = threadIdx.x % 32, length = kAlongRow ? p.n : p.m;
-  char* const d = static_cast<char*>(p.d) + (kContiguous ? line * p.d_stride : int64_t(line)) *
-                                                int64_t(size_of(C.epilogue.d));
+  const uint32_t lane = threadIdx.x % 32, length = kAlongRow ? p.size.n : p.size.m;
+  char* const d =
+      static_cast<char*>(p.epilogue.d) +
+      (kContiguous ? line * p.epilogue.d_stride : int64_t(line)) * int64_t(size_of(C.epilogue.d));
   constexpr uint32_t kPerPiece = 16 / size_of(C.epilogue.d);
   const bool pieces = kContiguous && (reinterpret_cast<uint64_t>(d) & 15) == 0;
   const uint32_t in_pieces = pieces ? length / kPerPiece : 0;
   for (uint32_t i = lane; i < in_pieces; i += 32)
     reinterpret_cast<uint4*>(d)[i] = make_uint4(0, 0, 0, 0);
   for (uint32_t i = in_pieces * kPerPiece + lane; i < length; i += 32)
-    store_element(C.epilogue.d, d, kContiguous ? int64_t(i) : i * p.d_stride, 0.0f);
+    store_element(C.epilogue.d, d, kContiguous ? int64_t(i) : i * p.epilogue.d_stride, 0.0f);
 }
 
 /// By the math threads of all CTAs.
@@ -41,7 +42,7 @@ CLEAVE_DEVICE void zero_rest(const GemmParams& p, const GroupTable& groups, uint
       nobodys = nobodys && (line < range.begin || line >= range.end);
     }
     uint32_t mask = __ballot_sync(0xffffffffu, nobodys);
-    for (; mask != 0; mask &= mask - 1) zero_line<C>(p.epilogue, first + __ffs(mask) - 1);
+    for (; mask != 0; mask &= mask - 1) zero_line<C>(p, first + __ffs(mask) - 1);
   }
 }
 

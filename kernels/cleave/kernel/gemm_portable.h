@@ -68,8 +68,8 @@ CLEAVE_DEVICE void gemm_portable(const Params<C>& p) {
     }
     if (reduce_split_k<C>(p, work, work.tile, tile, scheduler.finished(), sums, threadIdx.x,
                           fixup)) {
-      GlobalBroadcast<C> broadcast(p.epilogue, tile);
-      store_direct<C>(p.epilogue, tile, broadcast, sums);
+      GlobalBroadcast<C> broadcast(p, tile);
+      store_direct<C>(p, tile, broadcast, sums);
     }
   }
   if constexpr (C.schedule.grouping == Grouping::m || C.schedule.grouping == Grouping::n)

@@ -147,7 +147,7 @@ CLEAVE_DEVICE void consume(const Params<C>& p, const CtaCoord<C>& cta, uint32_t 
   while (more) {
     const Tile<C> tile = cta.tile(p, fragment, work);
     TileBroadcast<C> broadcast(
-        p.epilogue, tile, broadcast_buffer + warpgroup * C.tile.n * column_broadcast_values(C));
+        p, tile, broadcast_buffer + warpgroup * C.tile.n * column_broadcast_values(C));
     if constexpr (C.warps.pingpong) ptx::named_barrier_sync(turn_barrier(warpgroup), 256);
     mainloop.run(work, tile, sums, [&] {
       if constexpr (C.warps.pingpong) ptx::named_barrier_arrive(turn_barrier(warpgroup ^ 1), 256);
@@ -164,10 +164,10 @@ CLEAVE_DEVICE void consume(const Params<C>& p, const CtaCoord<C>& cta, uint32_t 
       if constexpr (C.store.by_tma) {
         tma_store.store(p, tile, broadcast, sums);
       } else if constexpr (C.conv.fuses_classes) {
-        GlobalBroadcast<C> global(p.epilogue, tile);
-        store_direct<C>(p.epilogue, tile, global, sums);
+        GlobalBroadcast<C> global(p, tile);
+        store_direct<C>(p, tile, global, sums);
       } else {
-        store_direct<C>(p.epilogue, tile, broadcast, sums);
+        store_direct<C>(p, tile, broadcast, sums);
       }
     }
     more = scheduler.next(work);

@@ -236,18 +236,18 @@ class MatrixCopier {
                           uint32_t b) const {
     constexpr bool kGrouped = C.schedule.grouping == Grouping::k;
     const uint32_t k0 = (kGrouped ? work.range.begin : 0) + k;
-    const uint32_t depth = kGrouped ? work.range.end : p_.k;
+    const uint32_t depth = kGrouped ? work.range.end : p_.size.k;
     copy_operand<C, C.operands.a_major, C.tile.m, C.operands.load_bytes_a>(
-        p_.a, a, tile.m0, k0, tile.m_end(p_.epilogue), depth, work.batch, thread_);
-    // Columns of the gate and the up projection lie p.epilogue.n apart.
+        p_.a, a, tile.m0, k0, tile.m_end(p_.size), depth, work.batch, thread_);
+    // Columns of the gate and the up projection lie p.size.n apart.
     constexpr uint32_t kWidth = output_columns(C);
     CLEAVE_UNROLL
     for (uint32_t piece = 0; piece < C.tile.n / kWidth; ++piece) {
       constexpr uint32_t kPieceBytes = kWidth * C.tile.k * size_of(C.operands.b);
-      const uint32_t shift = piece * p_.epilogue.n;
+      const uint32_t shift = piece * p_.size.n;
       copy_operand<C, C.operands.b_major, kWidth, C.operands.load_bytes_b>(
-          p_.b, b + piece * kPieceBytes, tile.n0 + shift, k0, tile.n_end(p_.epilogue) + shift,
-          depth, work.batch, thread_);
+          p_.b, b + piece * kPieceBytes, tile.n0 + shift, k0, tile.n_end(p_.size) + shift, depth,
+          work.batch, thread_);
     }
   }
 

@@ -27,8 +27,8 @@ class ScaleLoader {
       bytes_ = block * kScaleBlock < work.range.size() ? 4 : 0;
       block = min_of(work.range.begin / kScaleBlock + block, last);
     }
-    a_.start(p_.scales_a, work, block, C.scales.rows_a, tile.m0, tile.m_end(p_.epilogue), thread_);
-    b_.start(p_.scales_b, work, block, C.scales.rows_b, tile.n0, tile.n_end(p_.epilogue), thread_);
+    a_.start(p_.scales_a, work, block, C.scales.rows_a, tile.m0, tile.m_end(p_.size), thread_);
+    b_.start(p_.scales_b, work, block, C.scales.rows_b, tile.n0, tile.n_end(p_.size), thread_);
   }
 
   /// The work tile's next k block, into the stage at `stage`.
@@ -45,7 +45,7 @@ class ScaleLoader {
     const float* from[kOwn];
     int64_t step;
 
-    CLEAVE_DEVICE void start(const BlockScales& scales, const WorkTile& work, uint32_t block,
+    CLEAVE_DEVICE void start(const ScaleParams& scales, const WorkTile& work, uint32_t block,
                              uint32_t rows, uint32_t first, uint32_t end, uint32_t thread) {
       const float* const base = scales.data + int64_t(work.batch) * scales.stride_batch +
                                 int64_t(block) * scales.stride_k;

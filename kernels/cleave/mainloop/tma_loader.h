@@ -86,7 +86,7 @@ class MatrixLoader {
     load_operand<C, C.operands.a_major, C.tile.m, C.cluster.multicast_n>(
         &p_.map_a, a, barrier, m0_, k0, work, work.batch * p_.batched_a, sharing_, 0, hint_a_);
     load_operand<C, C.operands.b_major, C.tile.n, C.cluster.multicast_m, gated(C) ? 2 : 1>(
-        &p_.map_b, b, barrier, n0_, k0, work, work.batch * p_.batched_b, sharing_, p_.epilogue.n,
+        &p_.map_b, b, barrier, n0_, k0, work, work.batch * p_.batched_b, sharing_, p_.size.n,
         hint_b_);
   }
 
@@ -100,8 +100,8 @@ class MatrixLoader {
     // Weight gradients have many tiles, and their walk leaves the producer no register.
     if constexpr (C.schedule.grouping == Grouping::k) return;
     const uint32_t in_group = work.range.end - work.range.begin;
-    const uint32_t rows = C.schedule.grouping == Grouping::m ? in_group : p_.epilogue.m;
-    const uint32_t columns = C.schedule.grouping == Grouping::n ? in_group : p_.epilogue.n;
+    const uint32_t rows = C.schedule.grouping == Grouping::m ? in_group : p_.size.m;
+    const uint32_t columns = C.schedule.grouping == Grouping::n ? in_group : p_.size.n;
     const bool two = is_sliced(C.schedule.split) && rows <= 2 * kRows && columns <= 2 * kColumns;
     // What a batch broadcasts, its other entries read again; and X in X^T X, the other operand's
     // tiles.

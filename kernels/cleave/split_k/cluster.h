@@ -48,15 +48,15 @@ struct ClusterReduce {
                          const Tile<C>& tile, const float4* received, const Sums<C>& sums,
                          uint32_t thread) const {
     const uint32_t slot = number * p.schedule.clusters_per_tile + work.slice / C.cluster.k;
-    GlobalBroadcast<C> broadcast(p.epilogue, tile);
-    EpilogueOp<C, GlobalBroadcast<C>> op(p.epilogue, tile, broadcast);
+    GlobalBroadcast<C> broadcast(p, tile);
+    EpilogueOp<C, GlobalBroadcast<C>> op(p, tile, broadcast);
     send(sums, thread);
     ptx::mbarrier_wait_cluster(barrier(), 0);
     for_own_blocks([&](uint32_t i, uint32_t block) {
       Sum<C> v[4] = {};
       sum_ranks(received, i, thread, v);
       if constexpr (C.schedule.split == SplitKMode::cluster) {
-        store_block_direct<C>(p.epilogue, op, block, v, v);
+        store_block_direct<C>(p, op, block, v, v);
       } else {
         __stcg(partial_tile_block<C>(p.partials, slot, block, thread), pack_block(v));
       }
@@ -72,7 +72,7 @@ struct ClusterReduce {
         } else {
           sum_partials<C>(p, number, block, thread, v);
         }
-        store_block_direct<C>(p.epilogue, op, block, v, v);
+        store_block_direct<C>(p, op, block, v, v);
       });
     }
     op.done();

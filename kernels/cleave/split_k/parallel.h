@@ -47,7 +47,7 @@ CLEAVE_DEVICE void reduce_chunk(const GemmParams& p, EpilogueOp<C, GlobalBroadca
     sum_partials<C>(p, number, block, thread, v);
     if constexpr (gated(C))
       sum_partials<C>(p, number, block + Fragment<C>::kUpBlocks, thread, up_sums);
-    store_block_direct<C>(p.epilogue, op, block, v, up_sums);
+    store_block_direct<C>(p, op, block, v, up_sums);
   }
 }
 
@@ -68,8 +68,8 @@ CLEAVE_DEVICE void reduce_parallel(const GemmParams& p, const WorkTile& work, ui
   math_sync<C>();
   const uint32_t mine = __shfl_sync(0xffffffffu, *shared, 0);
   if (mine == 0) return;
-  GlobalBroadcast<C> broadcast(p.epilogue, tile);
-  EpilogueOp<C, GlobalBroadcast<C>> op(p.epilogue, tile, broadcast);
+  GlobalBroadcast<C> broadcast(p, tile);
+  EpilogueOp<C, GlobalBroadcast<C>> op(p, tile, broadcast);
   const EvenPartition chunks(Fragment<C>::kBlocks, count);
   for (uint32_t left = mine; left != 0; left &= left - 1)
     reduce_chunk<C>(p, op, number, __ffs(int(left)) - 1, chunks, thread);

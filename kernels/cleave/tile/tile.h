@@ -1,7 +1,7 @@
 // One tile of D as a thread sees it: where its accumulators belong.
 #pragma once
 
-#include "cleave/config/epilogue_params.h"
+#include "cleave/config/gemm_params.h"
 #include "cleave/conv/fused_classes.h"
 #include "cleave/tile/fragment.h"
 
@@ -26,13 +26,13 @@ struct Tile {
 
   /// Past the last row and column of D, or of the tile's group. What is not grouped is read from the
   /// parameters every time: two registers more, and the largest tiles spill.
-  CLEAVE_HD uint32_t m_end(const EpilogueParams& p) const {
+  CLEAVE_HD uint32_t m_end(const ProblemSize& size) const {
     return C.schedule.grouping == Grouping::m || C.schedule.grouping == Grouping::classes
                ? group_end
-               : p.m;
+               : size.m;
   }
-  CLEAVE_HD uint32_t n_end(const EpilogueParams& p) const {
-    return C.schedule.grouping == Grouping::n ? group_end : p.n;
+  CLEAVE_HD uint32_t n_end(const ProblemSize& size) const {
+    return C.schedule.grouping == Grouping::n ? group_end : size.n;
   }
 
   CLEAVE_HD uint32_t row(uint32_t block) const { return m0 + fragment.row(block); }
