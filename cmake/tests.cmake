@@ -77,7 +77,8 @@ add_dependencies(cleave_tests fake_cuda)
 
 add_executable(emit_launch_tests
   tests/fake_driver/emit_launch_test.cpp tests/fake_driver/emit_conv_launch_test.cpp
-  tests/fake_driver/emit_workspaces_test.cpp tests/fake_driver/kernel_sequence_test.cpp)
+  tests/fake_driver/emit_workspaces_test.cpp tests/fake_driver/kernel_sequence_test.cpp
+  tests/fake_driver/prepared_plan_test.cpp)
 target_link_libraries(emit_launch_tests PRIVATE
   cleave_tested fake_cuda GTest::gtest_main)
 target_include_directories(emit_launch_tests PRIVATE tests/cpp)

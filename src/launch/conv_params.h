@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <iterator>
 
 #include "cleave/config/gemm_params.h"
 #include "launch/conv_grid.h"
@@ -29,8 +30,18 @@ auto visit_params(const GemmConfig& c, void* params, const Body& body) {
   }
 }
 
+/// Bytes that a launch passes.
 inline size_t params_bytes(const GemmConfig& c) {
   return visit_params(c, nullptr, [](auto* p) { return sizeof(*p); });
+}
+
+/// Bytes of ConvParams that mean something where there are `classes` classes: maps are last, and those
+/// that no class has need not be kept.
+inline size_t used_params_bytes(const GemmConfig& c, uint32_t classes) {
+  return visit_params(c, nullptr, [&](auto* p) {
+    const size_t maps = c.family == KernelFamily::sm90 ? classes : 0;
+    return sizeof(*p) - (std::size(p->maps) - maps) * sizeof(ConvMaps);
+  });
 }
 
 /// All but GemmParams and the maps. There are no more classes than the configuration has room for.

@@ -14,7 +14,7 @@ std::vector<std::byte> make_conv_params(const Choice& choice, const GemmParams& 
   const GemmConfig& c = choice.config;
   const ConvGeometry& g = choice.geometry;
   // A vector's memory is not aligned to TensorMap's 128 bytes; what the driver encodes has to be.
-  std::vector<std::byte> bytes(params_bytes(c));
+  std::vector<std::byte> bytes;
   visit_params(c, nullptr, [&](auto* type) {
     auto params = std::make_unique<std::remove_pointer_t<decltype(type)>>();
     static_cast<GemmParams&>(*params) = gemm;
@@ -22,7 +22,8 @@ std::vector<std::byte> make_conv_params(const Choice& choice, const GemmParams& 
     visit_class_maps(c, g, *params, [](TensorMap& map, const void*, const auto& shape) {
       encode_placeless(map, shape());
     });
-    std::memcpy(bytes.data(), params.get(), sizeof(*params));
+    bytes.resize(used_params_bytes(c, params->class_count));
+    std::memcpy(bytes.data(), static_cast<const void*>(params.get()), bytes.size());
   });
   return bytes;
 }

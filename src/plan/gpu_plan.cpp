@@ -136,10 +136,12 @@ class GpuPlan final : public GemmPlan {
     std::vector<std::byte> params;  // GemmParams, or the ConvParams that begin with it
   };
 
-  /// Bytes that a launch passes.
+  /// Bytes of Ready::params, at most.
   size_t params_size() const {
-    return choice_.config.conv.kind == Conv::none ? sizeof(GemmParams)
-                                                  : params_bytes(choice_.config);
+    const GemmConfig& c = choice_.config;
+    if (c.conv.kind == Conv::none) return sizeof(GemmParams);
+    const size_t most = most_classes(choice_.geometry, c.conv.fuses_classes);
+    return used_params_bytes(c, uint32_t(std::min<size_t>(most, c.conv.class_capacity)));
   }
 
   KernelRequest request() const {

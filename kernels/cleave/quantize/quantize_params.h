@@ -9,7 +9,7 @@
 namespace cleave {
 
 /// Where scales lie: by group of rows, and by group along a row.
-struct ScaleParams {
+struct StoredScales {
   float* data = nullptr;
   int64_t stride_row = 0, stride_col = 0;
 
@@ -40,7 +40,7 @@ struct QuantizeParams {
   int64_t cols = 0;  // beyond 32 bits where a whole tensor is one row
   const float* smooth = nullptr;
 
-  ScaleParams scale;
+  StoredScales scale;
   uint32_t rows_per_scale_log2 = 0;  // given_scale
   int32_t* zero = nullptr;
   int64_t zero_stride = 0;  // to the next row's; 0 has one for all
@@ -53,7 +53,7 @@ struct QuantizeParams {
   // tiles: the transpose
   void* q_t = nullptr;
   int64_t q_t_stride = 0;
-  ScaleParams scale_t;
+  StoredScales scale_t;
 
   // find_bands, and tiles where grouped: the transpose's columns are whole bands, of which the last
   // may be fewer than those of x, since rows in no group have none.
