@@ -50,7 +50,7 @@ Kept bytes_kept(const GemmProblem& first, const GemmProblem& second) {
 }
 
 TEST(PreparedPlan, KeepsWhatItSays) {
-  constexpr size_t kNoise = 256;  // what the allocator rounds up, and keeps for the next
+  constexpr size_t kNoise = 1024;  // what the allocator rounds up: it may hand out a larger chunk
   const Kept dense = bytes_kept(product(512), product(640));
   EXPECT_LE(dense.bytes, dense.said + kNoise);
   EXPECT_LE(dense.said, 4096u);
