@@ -45,7 +45,7 @@ static std::string spell(const StoreConfig& c) {
 std::string gemm_source(const GemmConfig& config) {
   return translation_unit({
       .folder = "kernel",
-      .name = config.family == KernelFamily::sm90 ? "gemm_sm90" : "gemm_portable",
+      .name = family_traits(config.family).kernel,
       .config = "GemmConfig",
       .members = CLEAVE_PRINT_MEMBERS(config, family, operands, tile, warps, cluster, schedule,
                                       conv, scales, epilogue, store),

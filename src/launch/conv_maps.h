@@ -13,8 +13,7 @@ namespace cleave {
 
 /// Whether pixels come by im2col.
 inline bool gathers_by_map(const GemmConfig& c) {
-  return c.family == KernelFamily::sm90 && c.conv.kind != Conv::none &&
-         (!c.conv.gather || c.conv.fuses_classes);
+  return has_tma(c.family) && c.conv.kind != Conv::none && (!c.conv.gather || c.conv.fuses_classes);
 }
 
 namespace detail {

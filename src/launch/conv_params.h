@@ -12,7 +12,7 @@ namespace cleave {
 /// Calls `body` with a pointer to `params` as the ConvParams that the configuration's kernel takes.
 template <class Body>
 auto visit_params(const GemmConfig& c, void* params, const Body& body) {
-  const bool maps = c.family == KernelFamily::sm90;
+  const bool maps = has_tma(c.family);
   switch (c.conv.class_capacity) {
 #define CLEAVE_CAPACITY(n)                                        \
   case n:                                                         \
@@ -39,7 +39,7 @@ inline size_t params_bytes(const GemmConfig& c) {
 /// that no class has need not be kept.
 inline size_t used_params_bytes(const GemmConfig& c, uint32_t classes) {
   return visit_params(c, nullptr, [&](auto* p) {
-    const size_t maps = c.family == KernelFamily::sm90 ? classes : 0;
+    const size_t maps = has_tma(c.family) ? classes : 0;
     return sizeof(*p) - (std::size(p->maps) - maps) * sizeof(ConvMaps);
   });
 }

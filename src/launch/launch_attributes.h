@@ -5,13 +5,15 @@
 
 #include <cstdint>
 
+#include "cleave/config/arch_traits.h"
+
 namespace cleave {
 
 /// Whether launches may begin before the stream's previous kernel has ended (the kernels wait for it
 /// themselves, by griddepcontrol): from sm_90 on, and with drivers whose graphs can hold such an edge,
 /// from CUDA 12.3 on. `compute_capability`: 90 for sm_90.
 constexpr bool launches_overlap(int compute_capability, int driver_version) {
-  return compute_capability >= 90 && driver_version >= 12030;
+  return arch_traits(compute_capability).has_overlap && driver_version >= 12030;
 }
 
 struct LaunchAttributes {

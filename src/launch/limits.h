@@ -16,7 +16,7 @@ namespace cleave {
 /// False for what the Hopper kernel's tensor maps cannot show: nothing, and groups along a dimension
 /// that is too long.
 inline bool fits_maps(const GemmConfig& c, const GemmProblem& p) {
-  return c.family != KernelFamily::sm90 || (p.k > 0 && grouped_extent(p) <= int64_t(kRaggedExtent));
+  return !has_tma(c.family) || (p.k > 0 && grouped_extent(p) <= int64_t(kRaggedExtent));
 }
 
 /// Whether B's ups, which begin n columns after the gates, begin where the kernel may load.

@@ -85,7 +85,7 @@ std::vector<Spec> variants(const Spec& tile, const GemmProblem& p) {
   };
   if (p.conv.kind == Conv::none || !is_plain(tile)) return specs;
   Spec gathering = tile;
-  gathering.gather = tile.family == KernelFamily::sm90;
+  gathering.gather = has_tma(tile.family);
   const int64_t gathered = gathered_channels(p.conv);
   const bool narrow = gathered * size_of(p.a.dtype) % 16 != 0;  // TMA cannot fetch it
   if (gathering.gather && (few(gathered) || narrow)) specs.push_back(gathering);
@@ -111,7 +111,7 @@ bool oversized(const Spec& s, const GemmProblem& p) {
   const bool tall = s.tile_m > 64 && m * 2 <= s.tile_m;
   // Operands that are contiguous along N come in strips of 128 bytes.
   const bool strips = p.conv.kind == Conv::dgrad || p.conv.kind == Conv::wgrad;
-  const uint32_t least = s.family == KernelFamily::portable || strips ? 64 : 16;
+  const uint32_t least = strips ? 64 : family_traits(s.family).least_tile_n;
   const bool wide = s.tile_n > least && n * 2 <= s.tile_n;
   return tall || wide || (s.multicast_m > 1 && m <= s.tile_m) ||
          (s.multicast_n > 1 && n <= s.tile_n);
@@ -249,14 +249,14 @@ bool is_listed(const Spec& spec) {
   tile.gather = tile.fuses_classes = false;
   const std::vector<Spec> listed = tiles(spec.family);
   if (std::ranges::find(listed, tile) == listed.end()) return false;
-  const bool sm90 = spec.family == KernelFamily::sm90;
+  const bool tma = has_tma(spec.family);
   const auto shares = [&](const auto& shape) {
     return shape[0] == spec.multicast_m && shape[1] == spec.multicast_n;
   };
   const bool alone = spec.multicast_m == 1 && spec.multicast_n == 1;
-  if (!alone && (!sm90 || std::ranges::none_of(kMulticasts, shares))) return false;
+  if (!alone && (!tma || std::ranges::none_of(kMulticasts, shares))) return false;
   // As variants() makes them: fused classes are gathered where that exists.
-  if ((spec.gather || spec.fuses_classes) && (!is_plain(spec) || spec.gather != sm90)) return false;
+  if ((spec.gather || spec.fuses_classes) && (!is_plain(spec) || spec.gather != tma)) return false;
   const uint32_t most = spec.split == SplitKMode::none      ? 1
                         : spec.split == SplitKMode::cluster ? kMostClusterSlices
                                                             : kMostSlices;

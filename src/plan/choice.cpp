@@ -102,8 +102,8 @@ uint32_t set_slices(const Spec& spec, uint32_t k_blocks, Choice& choice) {
 
 /// Whether the kernel's clusters, and the split's, are ones that the device runs.
 bool clusters_fit(const GemmConfig& c, const DeviceInfo& device) {
-  if (c.cluster.k > 1 &&
-      (device.compute_capability / 10 != 9 || cluster_size(c) > kMostClusterBlocks))
+  if (c.cluster.k > 1 && (!arch_traits(device.compute_capability).has_clusters ||
+                          cluster_size(c) > kMostClusterBlocks))
     return false;
   if (c.schedule.split == SplitKMode::cluster && sharers(c) > 1) return false;
   // Any two CTAs find a pair of SMs, but how many larger clusters fit differs from chip to chip.
@@ -118,8 +118,7 @@ std::optional<Choice> make_choice(const GemmProblem& problem, const DeviceInfo& 
   choice.spec = spec;
   const bool is_conv = problem.conv.kind != Conv::none;
   if (is_conv ? spec.transposed : spec.fuses_classes || spec.gather) return std::nullopt;
-  if (problem.precision == Precision::ieee && spec.family == KernelFamily::sm90)
-    return std::nullopt;
+  if (problem.precision == Precision::ieee && has_wgmma(spec.family)) return std::nullopt;
   const auto view = spec.transposed ? std::optional(transposed(problem))
                     : is_conv       ? conv_view(problem, spec)
                                     : std::optional(problem);

@@ -36,10 +36,10 @@ std::optional<GemmProblem> conv_view(const GemmProblem& problem, const Spec& spe
   ConvClasses fused;
   if (kernel.conv.fuses_classes) {
     const bool possible = kernel.conv.kind == Conv::dgrad && problem.batch == 1 && problem.m > 0 &&
-                          kernel.conv.gather == (kernel.family == KernelFamily::sm90);
+                          kernel.conv.gather == (has_tma(kernel.family));
     if (possible) fused = find_classes(geometry, true);
     if (fused.list.empty() || fused.columns.residues.size == 1) return std::nullopt;
-  } else if (kernel.conv.gather && kernel.family != KernelFamily::sm90) {
+  } else if (kernel.conv.gather && !has_tma(kernel.family)) {
     return std::nullopt;
   }
   if (kernel.conv.gather && spec.multicast_m * spec.multicast_n > 1) return std::nullopt;
@@ -49,7 +49,7 @@ std::optional<GemmProblem> conv_view(const GemmProblem& problem, const Spec& spe
 }
 
 bool batches_taps(const GemmProblem& problem, const Spec& spec) {
-  return problem.conv.kind == Conv::wgrad && spec.family == KernelFamily::sm90 && !spec.gather &&
+  return problem.conv.kind == Conv::wgrad && has_tma(spec.family) && !spec.gather &&
          problem.conv.channels % atom_elements(problem.a.dtype) != 0;
 }
 
@@ -73,7 +73,7 @@ bool shape_conv(const GemmProblem& problem, const ConvGeometry& geometry, GemmCo
   if (walk && config.conv.fuses_classes) return false;
   config.schedule.grouping = walk ? Grouping::classes : Grouping::none;
   config.conv.class_capacity = std::bit_ceil(std::max(uint32_t(classes.list.size()), 1u));
-  if (config.family == KernelFamily::portable) return true;
+  if (!has_tma(config.family)) return true;
   const bool whole_blocks = geometry.groups == 1 || !gathers_a(config) || flattens_taps(config) ||
                             gathered_channels(geometry) % config.tile.k == 0;
   const int64_t pixel_stride = gathers_a(config) ? problem.a.stride_row : problem.b.stride_row;

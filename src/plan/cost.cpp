@@ -83,7 +83,7 @@ double portable_clocks(const GemmConfig& c, Precision precision) {
 
 /// Clocks in which one CTA multiplies one k block.
 double multiply_clocks(const GemmConfig& c) {
-  if (c.family == KernelFamily::portable) return portable_clocks(c, c.operands.precision);
+  if (!has_wgmma(c.family)) return portable_clocks(c, c.operands.precision);
   // An instruction of 64 x N x 32 bytes takes N / 2 clocks, or as long as its operands take through
   // shared memory (128 bytes a clock): 16 clocks for A, N / 4 for B.
   const double instruction = std::max(c.tile.n / 2.0, 16 + c.tile.n / 4.0);
@@ -111,10 +111,9 @@ double gather_clocks(const GemmConfig& c, const GemmProblem& p) {
   const double pixels =
       gathers_a(c) ? c.tile.m : c.tile.k * (double(c.tile.n) / atom_elements(c.operands.a));
   const double boxes = gathers_a(c) ? double(c.tile.k) / atom_elements(c.operands.a) : 1;
-  if (c.family == KernelFamily::portable || !c.conv.gather) {
+  if (!has_tma(c.family) || !c.conv.gather) {
     const bool partly_empty = gathered_channels(p.conv) < atom_elements(c.operands.a);
-    if (c.family == KernelFamily::portable)
-      return kGatherByThreads * portable_clocks(c, Precision::tf32);
+    if (!has_tma(c.family)) return kGatherByThreads * portable_clocks(c, Precision::tf32);
     const double full = gathers_a(c) ? kPixelClocks : kPixelDownClocks;
     return pixels * boxes * (partly_empty ? kEmptyPixelClocks : full);
   }

@@ -38,7 +38,7 @@ GemmParams make_params(const Choice& choice) {
   GemmParams params{};
   set_problem(c, p, params);
   params.schedule = make_schedule(choice.schedule);
-  if (c.family == KernelFamily::sm90) {
+  if (has_tma(c.family)) {
     visit_matrix_maps(
         c, choice.geometry, uint32_t(p.batch), params,
         [](TensorMap& map, const void*, const auto& shape) { encode_placeless(map, shape()); });
@@ -166,7 +166,7 @@ class GpuPlan final : public GemmPlan {
   /// Points the tensor maps in `buffer`, which begins with `params`, at the arguments.
   void place_maps(void* buffer, GemmParams& params) const {
     const GemmConfig& c = choice_.config;
-    if (c.family != KernelFamily::sm90) return;
+    if (!has_tma(c.family)) return;
     visit_matrix_maps(
         c, choice_.geometry, uint32_t(choice_.problem.batch), params,
         [](TensorMap& map, const void* data, const auto&) { replace_address(map, data); });

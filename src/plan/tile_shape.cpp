@@ -53,7 +53,7 @@ class TileShaper {
     c_.cluster.multicast_m = s_.multicast_m;
     c_.cluster.multicast_n = s_.multicast_n;
     if (!cuts_are_whole()) return false;
-    return s_.family == KernelFamily::portable ? shape_portable() : shape_sm90();
+    return has_wgmma(s_.family) ? shape_sm90() : shape_portable();
   }
 
  private:
@@ -72,7 +72,7 @@ class TileShaper {
 
   bool shape_portable() {
     // mma.sync has 8-bit floats since sm_89.
-    if (is_fp8(c_.operands.a) && device_.compute_capability < 89) return false;
+    if (is_fp8(c_.operands.a) && !arch_traits(device_.compute_capability).has_fp8_mma) return false;
     // A gate and its up meet in one warp.
     c_.warps.n = gated(c_) ? 1 : s_.tile_m == 64 || s_.tile_n == 64 ? 2 : 4;
     c_.warps.m = (s_.tile_m == 64 ? 4 : 8) / c_.warps.n;
@@ -91,7 +91,7 @@ class TileShaper {
     c_.warps.consumers = s_.tile_m == 192 ? 3 : s_.pingpong || s_.tile_m >= 128 ? 2 : 1;
     if (c_.warps.consumers == 3 && !c_.scales.promote)
       return false;  // others keep more sums in each thread
-    if (device_.compute_capability / 10 != 9) return false;
+    if (!arch_traits(device_.compute_capability).has_wgmma) return false;
     if ((a_.load_bytes < 16 || b_.load_bytes < 16) && !threads_load()) return false;
     // WGMMA reads only 16-bit elements across their contiguous dimension.
     const bool across = a_.major == Major::mn || b_.major == Major::mn;

@@ -5,6 +5,7 @@
 // shape.
 #pragma once
 
+#include "cleave/config/arch_traits.h"
 #include "cleave/config/epilogue_params.h"
 #include "cleave/core/enums.h"
 #include "cleave/core/math.h"
@@ -119,13 +120,13 @@ CLEAVE_HD constexpr uint32_t atom_elements(DType t) {
 
 /// Threads that hold accumulators.
 CLEAVE_HD constexpr uint32_t math_threads(const GemmConfig& c) {
-  return c.family == KernelFamily::sm90 ? (c.warps.pingpong ? 1 : c.warps.consumers) * 128
-                                        : c.warps.m * c.warps.n * 32;
+  return has_wgmma(c.family) ? (c.warps.pingpong ? 1 : c.warps.consumers) * 128
+                             : c.warps.m * c.warps.n * 32;
 }
 
 /// Threads that copy operands, vector by vector.
 CLEAVE_HD constexpr uint32_t copy_threads(const GemmConfig& c) {
-  return c.family == KernelFamily::sm90 ? 128 : math_threads(c);
+  return has_tma(c.family) ? 128 : math_threads(c);
 }
 
 /// Whether A's (or B's) rows are pixels of a tensor, each as often as a tap lands on it.
@@ -150,12 +151,12 @@ CLEAVE_HD constexpr bool copies_filters(const GemmConfig& c) {
 
 /// Whether K runs over taps and channels without a gap; else every tap begins a k block.
 CLEAVE_HD constexpr bool flattens_taps(const GemmConfig& c) {
-  return c.family == KernelFamily::portable || (c.conv.gather && !c.conv.fuses_classes);
+  return !has_tma(c.family) || (c.conv.gather && !c.conv.fuses_classes);
 }
 
 /// Threads of a CTA.
 CLEAVE_HD constexpr uint32_t cta_threads(const GemmConfig& c) {
-  return c.family == KernelFamily::sm90 ? (c.warps.consumers + 1) * 128 : math_threads(c);
+  return has_tma(c.family) ? (c.warps.consumers + 1) * 128 : math_threads(c);
 }
 
 /// Registers of a thread of the Hopper kernel's producer warpgroup, once it has given up the rest.
@@ -218,10 +219,10 @@ CLEAVE_HD constexpr bool scatters(const GemmConfig& c) {
 
 /// Whether TMA sees A, B, or all of D as a matrix.
 CLEAVE_HD constexpr bool has_map_a(const GemmConfig& c) {
-  return c.family == KernelFamily::sm90 && !gathers_a(c);
+  return has_tma(c.family) && !gathers_a(c);
 }
 CLEAVE_HD constexpr bool has_map_b(const GemmConfig& c) {
-  return c.family == KernelFamily::sm90 && !gathers_b(c) && !copies_filters(c);
+  return has_tma(c.family) && !gathers_b(c) && !copies_filters(c);
 }
 CLEAVE_HD constexpr bool has_map_d(const GemmConfig& c) {
   return c.store.by_tma && !scatters(c);

@@ -69,7 +69,7 @@ struct ConvParams : GemmParams {
 namespace detail {
 template <GemmConfig C>
 struct ParamsOf {
-  using type = ConvParams<C.conv.class_capacity, C.family == KernelFamily::sm90>;
+  using type = ConvParams<C.conv.class_capacity, has_tma(C.family)>;
 };
 template <GemmConfig C>
   requires(C.conv.kind == Conv::none)

@@ -36,7 +36,7 @@ struct SmemPlan {
 };
 
 CLEAVE_HD constexpr SmemPlan smem_plan(const GemmConfig& c) {
-  const bool sm90 = c.family == KernelFamily::sm90;
+  const bool specialised = has_tma(c.family);
   SmemPlan plan;
   plan.a_stage = c.tile.m * c.tile.k * size_of(c.operands.a);
   plan.b_stage = c.tile.n * c.tile.k * size_of(c.operands.a);
@@ -46,12 +46,12 @@ CLEAVE_HD constexpr SmemPlan smem_plan(const GemmConfig& c) {
   plan.b = at;
   at += c.tile.stages * plan.b_stage;
   plan.staging = at;
-  if (sm90 && c.store.by_tma) at += c.warps.consumers * c.store.chunks * kStagingChunkBytes;
+  if (specialised && c.store.by_tma) at += c.warps.consumers * c.store.chunks * kStagingChunkBytes;
   plan.scale_stage = scale_stage_bytes(c);
   plan.scales = at;
   at += c.tile.stages * plan.scale_stage;
   plan.broadcast = at;
-  if (sm90)
+  if (specialised)
     at += c.warps.consumers * c.tile.n * column_broadcast_values(c) * uint32_t(sizeof(float));
   if (c.cluster.k > 1) {
     const uint32_t part =
@@ -67,7 +67,7 @@ CLEAVE_HD constexpr SmemPlan smem_plan(const GemmConfig& c) {
   if (c.schedule.split == SplitKMode::parallel && c.cluster.k == 1)
     at += uint32_t(sizeof(uint64_t));
   plan.barriers = at;
-  if (sm90) at += 2 * c.tile.stages * uint32_t(sizeof(uint64_t));
+  if (specialised) at += 2 * c.tile.stages * uint32_t(sizeof(uint64_t));
   plan.group_table = at;
   if (c.schedule.group_capacity > 0)
     at += round_up(group_table_bytes(c.schedule.group_capacity), 16u);

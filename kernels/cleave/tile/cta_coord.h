@@ -69,7 +69,7 @@ struct CtaCoord {
     // occupies registers, which only scales are worth: those of blocks are 0 there (scale_loader.h).
     const bool empty = C.schedule.grouping == Grouping::k
                            ? C.epilogue.scaling == Scaling::vector && coord.range.size() == 0
-                           : C.family == KernelFamily::portable && p.size.k == 0;
+                           : !has_tma(C.family) && p.size.k == 0;
     return {fragment,
             first_row(coord),
             first_column(coord),

@@ -13,7 +13,7 @@ namespace cleave {
 
 template <GemmConfig C>
 struct Fragment {
-  static constexpr bool kWgmma = C.family == KernelFamily::sm90;
+  static constexpr bool kWgmma = has_wgmma(C.family);
   static constexpr uint32_t kBlocks = accumulators_per_thread(C) / 4;
   // Rows and columns that one warp (portable) or one warpgroup (WGMMA) owns.
   static constexpr uint32_t kRows =
