@@ -8,6 +8,7 @@ cleave.emit.cpp(op, "projection", "out/projection_cpp")  # a CMake project with 
 
 from __future__ import annotations
 
+import importlib.machinery
 import importlib.util
 import keyword
 import os
@@ -133,7 +134,9 @@ def _check_package(name: str) -> None:
 def _is_package_of_others(name: str) -> bool:
     """Whether what is installed by that name is no extension that was emitted."""
     try:
-        spec = importlib.util.find_spec(name)
+        # Other finders are asked only for what lies on no path: setuptools' one, when it hears of pip,
+        # takes the process's distutils away from setuptools.
+        spec = importlib.machinery.PathFinder.find_spec(name) or importlib.util.find_spec(name)
     except ValueError:  # a module without a spec is loaded
         return True
     if spec is None or spec.origin is None:  # None: a folder in the current one

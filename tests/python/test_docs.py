@@ -64,7 +64,7 @@ def test_files_that_the_architecture_names_are_there() -> None:
     text = (ROOT / "docs" / "ARCHITECTURE.md").read_text("utf-8")
     named = set(re.findall(r"`([\w@./-]+\.(?:h|cpp|py|in|md|txt))`", text))
     assert len(named) > 20
-    folders = [ROOT / name for name in ("include", "kernels", "src", "python", "bench", "tests")]
+    folders = [ROOT / name for name in ("include", "kernels", "src", "python", "tests", "docs")]
     files = [str(path) for folder in folders for path in folder.rglob("*.*")]
     for name in sorted(named):
         assert any(file.endswith(f"/{name}") for file in files), name

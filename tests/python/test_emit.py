@@ -7,7 +7,7 @@ for the CPU. What operators compute is tested in tests/gpu.
 from __future__ import annotations
 
 import ctypes
-import importlib
+import importlib.abc
 import multiprocessing
 import os
 import re
@@ -635,6 +635,24 @@ def test_packages_keep_their_names(
         cleave.emit.pytorch(plan, name, tmp_path / "folder")
     assert not any(tmp_path.iterdir())
     assert cleave.emit.cpp(plan, name, tmp_path / "folder").exists()
+
+
+def test_the_search_for_a_package_disturbs_no_import(plan: cleave.GemmPlan, tmp_path: Path) -> None:
+    """setuptools' finder gives up its own distutils in a process in which pip is looked for."""
+    asked = []
+
+    class Hook(importlib.abc.MetaPathFinder):
+        def find_spec(self, name: str, *_: object) -> None:
+            asked.append(name)
+
+    hook = Hook()
+    sys.meta_path.insert(0, hook)
+    try:
+        with pytest.raises(ValueError, match="is a package already"):
+            cleave.emit.pytorch(plan, "pip", tmp_path / "folder")
+    finally:
+        sys.meta_path.remove(hook)
+    assert "pip" not in asked
 
 
 def test_an_emitted_package_may_be_emitted_again(

@@ -155,7 +155,7 @@ def test_an_emitted_operation_keeps_its_precision(tmp_path: Any) -> None:
     for precision, words in (("tf32", "rounded to tf32"), ("ieee", "multiplied as they are")):
         folder = tmp_path / precision
         cleave.emit.cpp(plan(precision=precision), "product", folder, archs=["sm_80", "sm_90a"])
-        config = (folder / "kernels" / "product_config.h").read_text()
+        config = (folder / "src" / "config.h").read_text()
         assert config.count(f".precision = cleave::Precision::{precision}") == 2
         assert words in (folder / "README.md").read_text()
         headers = {path.name for path in (folder / "kernels").rglob("*.h")}
