@@ -134,8 +134,8 @@ def _check_package(name: str) -> None:
 def _is_package_of_others(name: str) -> bool:
     """Whether what is installed by that name is no extension that was emitted."""
     try:
-        # Other finders are asked only for what lies on no path: setuptools' one, when it hears of pip,
-        # takes the process's distutils away from setuptools.
+        # Other finders are asked only for what lies on no path: setuptools' own, when it hears of
+        # pip, takes the process's distutils away from setuptools.
         spec = importlib.machinery.PathFinder.find_spec(name) or importlib.util.find_spec(name)
     except ValueError:  # a module without a spec is loaded
         return True
