@@ -14,7 +14,7 @@ from cleave.testing.dtypes import FLOATS
 def serves(case: ConvCase) -> ConvCase | None:
     floats = case.dtype in FLOATS and case.result_dtype == case.dtype
     symmetric = all(before == after for before, after in case.padding)
-    # Of lines torch has no channels_last.
+    # torch has no channels_last of lines.
     fits = case.plain and floats and symmetric and len(case.size) > 1
     return case if fits else None
 
@@ -22,7 +22,7 @@ def serves(case: ConvCase) -> ConvCase | None:
 def calls(case: ConvCase, operands: ConvOperands) -> dict[str, Callable[[], object]]:
     # The first call of a form tries kernels: that is before a graph is captured.
     torch.backends.cudnn.benchmark = True
-    # Of the tensor that is computed, the gradients look at the shape alone.
+    # The gradients look at the shape alone of the tensor that is computed.
     tensors = operands.inputs | {case.made: operands.out}
     x, w, dy = tensors["input"], tensors["weight"], tensors["output"]
     padding = [before for before, _ in case.padding]

@@ -32,7 +32,7 @@ CLASSES = 10
 # How much further than torch's gradients ours may be from float64's: both are off by roundings,
 # which a deep network of random weights amplifies, each in its way.
 MOST_RATIO = 2.0
-# Of a gradient's norm, what is not worth comparing.
+# Share of a gradient's norm that is not worth comparing.
 LEAST_ERROR = 1e-5
 # The first factor of each residual branch's last normalisation: with torch's 1, signals would grow
 # from block to block, and roundings with them.

@@ -9,7 +9,7 @@ struct FunctionText {
   std::string name, doc;
 };
 
-// Of images with 1 to 3 axes.
+// For images with 1 to 3 axes.
 FunctionText conv_text(int axes);
 FunctionText conv_dgrad_text(int axes);
 FunctionText conv_wgrad_text(int axes);
@@ -19,7 +19,7 @@ FunctionText plan_conv_text(int axes);
 inline constexpr const char* kPlanConvProblemDoc =
     R"(Plans a convolution of packed arrays from its sizes alone.
 
-Of images [images, channels, *size], size having 1 to 3 numbers, and filters [filters, channels /
+Takes images [images, channels, *size], size having 1 to 3 numbers, and filters [filters, channels /
 groups, *filter_size]. kind: "fprop", or "dgrad" and "wgrad", its gradients. bias: "none" or "row".
 device: "cpu", "cuda", "cuda:<index>", or "h100" to plan for an H100 on any machine.
 

@@ -12,7 +12,7 @@ namespace nb = nanobind;
 namespace cleave::python {
 namespace {
 
-/// Of a tuple, a list or the like; nothing of anything else.
+/// A tuple's, a list's or the like; nothing of anything else.
 std::optional<std::vector<nb::object>> items_of(nb::handle value) {
   if (PyUnicode_Check(value.ptr()) || !PySequence_Check(value.ptr())) return std::nullopt;
   const Py_ssize_t size = PySequence_Size(value.ptr());

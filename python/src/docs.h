@@ -67,7 +67,7 @@ grad is refused while grad mode is on.)";
 inline constexpr const char* kPlanGemmDoc =
     R"(Plans a product without running it; the arguments and errors are those of `gemm`.
 
-Of the arrays only shape, strides, dtype, device and alignment matter; `c` and `bias` say whether
+Only shape, strides, dtype, device and alignment of the arrays matter; `c` and `bias` say whether
 the product has them. Returns a `GemmPlan` for arrays of just this form. Compiles nothing.)";
 
 inline constexpr const char* kScaledGemmDoc =
@@ -117,7 +117,7 @@ inline constexpr const char* kPlanScaledGemmDoc =
     R"(Plans a product of 8-bit operands without running it; the arguments and errors are those of
 `scaled_gemm`.
 
-Of the arrays only shape, strides, dtype, device and alignment matter. Returns a `GemmPlan` for
+Only shape, strides, dtype, device and alignment of the arrays matter. Returns a `GemmPlan` for
 arrays of just this form. Compiles nothing.)";
 
 inline constexpr const char* kGroupedGemmDoc =
@@ -176,7 +176,7 @@ offsets too.)";
 inline constexpr const char* kPlanGroupedGemmDoc =
     R"(Plans a grouped product without running it; the arguments and errors are those of `grouped_gemm`.
 
-Of the arrays only shape, strides, dtype, device and alignment matter: the plan serves any sizes of
+Only shape, strides, dtype, device and alignment of the arrays matter: the plan serves any sizes of
 the groups. Returns a `GemmPlan` for arrays of just this form. Compiles nothing.)";
 
 inline constexpr const char* kGroupedGemmWgradDoc =
@@ -236,7 +236,7 @@ Call it before capturing a CUDA graph on that stream (None: the legacy default s
 inline constexpr const char* kCandidatesDoc =
     R"(What was considered, cheapest first.
 
-Of each: kernel, split_k_mode, split_k_slices, predicted_us and workspace_size.)";
+Each has kernel, split_k_mode, split_k_slices, predicted_us and workspace_size.)";
 
 inline constexpr const char* kCompileAllDoc =
     R"(Compiles every kernel that the planner can choose for "sm_90a" or "sm_80", on all cores.

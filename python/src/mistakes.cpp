@@ -16,7 +16,7 @@ using namespace nb::literals;
 namespace cleave::python {
 namespace {
 
-/// Of callables that live as long as the process.
+/// By callable; they live as long as the process.
 std::unordered_map<PyObject*, Signature>* signatures = nullptr;
 
 /// Where a callable keeps how it is called: CPython's vectorcall protocol.
@@ -61,18 +61,19 @@ std::string mistake_of(const Signature& s, size_t count, nb::handle names) {
 
 /// Replaces the exception that is set, if the call fits no signature.
 void explain(PyObject* callable, size_t count, PyObject* names) {
-  const Signature& signature = signatures->at(callable);
-  if (signature.is_method && count > 0) --count;
   nb::python_error original;  // takes the exception
   try {
+    const Signature& signature = signatures->at(callable);
+    if (signature.is_method && count > 0) --count;
     const std::string mistake = mistake_of(signature, count, names);
     if (!mistake.empty()) return PyErr_SetString(PyExc_TypeError, mistake.c_str());
-  } catch (nb::python_error&) {  // a keyword that is no UTF-8, say
+  } catch (const std::exception&) {
+    // A keyword that is no UTF-8, say. Nothing may be thrown through CPython's frames.
   }
   original.restore();
 }
 
-/// Of functions there are but a few kinds, each with one entry of its own.
+/// Functions are of a few kinds, each with one entry of its own.
 constexpr size_t kKinds = 4;
 vectorcallfunc originals[kKinds] = {};
 

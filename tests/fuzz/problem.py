@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -47,7 +48,7 @@ class Call:
 
 
 @dataclass
-class Problem:
+class Problem(ABC):
     """Drawn, or made smaller. Plain fields that `shrink` may set one by one.
 
     seed: of the operands' values, whose contents are "integers", "normal", "wide" or "special".
@@ -59,23 +60,23 @@ class Problem:
     contents: str
     device: str
 
-    def call(self) -> Call:
-        raise NotImplementedError
+    @abstractmethod
+    def call(self) -> Call: ...
 
+    @abstractmethod
     def plan(self, arrays: dict[str, torch.Tensor]) -> Any:
         """What the call would run; None if that is not planned."""
-        raise NotImplementedError
 
+    @abstractmethod
     def expected(self, arrays: dict[str, torch.Tensor]) -> dict[str, Expected]:
         """For each output operand, and each new result by its number, from the arrays before.
 
         Only the guards of what is not in it are checked.
         """
-        raise NotImplementedError
 
+    @abstractmethod
     def smaller(self) -> list[dict[str, Any]]:
         """Fields to set, the greatest simplifications first."""
-        raise NotImplementedError
 
 
 @dataclass(frozen=True)

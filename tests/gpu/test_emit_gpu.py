@@ -23,7 +23,7 @@ import cleave  # noqa: E402
 from cleave import _core  # noqa: E402
 
 MOST_TIME = 1.02  # of an emitted operator, where 1 is the library's own
-# Of a call, on a host that launches an empty kernel in EMPTY_KERNEL_US; a slower one may take
+# A call's time on a host that launches an empty kernel in EMPTY_KERNEL_US; a slower one may take
 # longer in proportion.
 MOST_HOST_US = 8.0
 EMPTY_KERNEL_US = 2.4

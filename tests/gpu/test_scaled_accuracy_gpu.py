@@ -68,7 +68,7 @@ def test_error_against_float64(kernel: str, mode: str, kind: dict) -> None:
             **split(mode, 4),
         )  # fmt: skip
         error = (d.double() - exact).abs()
-        # Of int8 a few float32 roundings; of 8-bit floats what the tensor cores drop within 128
+        # For int8 a few float32 roundings; for 8-bit floats what the tensor cores drop within 128
         # elements of K (or, fast, from first to last).
         relative = 2.0**-21 if dtype == "int8" else 2.0**-6 if fast else 2.0**-10
         assert (error.amax(1) <= relative * exact.abs().amax(1)).all()

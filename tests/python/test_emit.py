@@ -574,7 +574,7 @@ def test_the_driver_is_linked_if_asked_for(
         in_child(fail_to_load, "linked", folder)
 
 
-# Of functions, headers and files of the project; everything emitted has a namespace and a folder.
+# Functions, headers and files have them; everything emitted has a namespace and a folder.
 ODD_NAMES = [
     "index",
     "abs",

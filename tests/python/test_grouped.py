@@ -20,7 +20,7 @@ import cleave
 CANARY = 96.0  # exact in every dtype
 FLOATS = [name for name in ("float16", "float32", "bfloat16") if name in DTYPES]
 
-# Of group g: what its scaled operands are multiplied by.
+# What group g's scaled operands are multiplied by.
 Factors = Callable[[int], tuple[np.ndarray, np.ndarray]]
 
 

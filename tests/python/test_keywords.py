@@ -35,6 +35,13 @@ FUNCTIONS = [
 ]
 
 
+@pytest.mark.parametrize("function", [cleave.gemm, cleave.moe.gather, cleave.conv2d])
+def test_a_keyword_that_is_no_text_is_refused(function: Callable[..., Any]) -> None:
+    """In words of nanobind's or CPython's."""
+    with pytest.raises((TypeError, UnicodeEncodeError)):
+        function(A, B, **{"\ud800": 1})
+
+
 @pytest.mark.parametrize("function", FUNCTIONS, ids=lambda function: function.__name__)
 def test_every_function_says_which_keyword_was_meant(function: Callable[..., Any]) -> None:
     (meant, *_) = (name for name in parameters_of(function) if len(name) > 3)

@@ -15,7 +15,7 @@ from torch import nn  # noqa: E402
 from cleave.torch import W8A8Linear, replace_linears  # noqa: E402
 
 QMAX = {"int8": 127.0, "float8_e4m3fn": 448.0}
-# Of y's norm: roundings of activations and weights by half a step, or by 2^-4 of each value.
+# Share of y's norm: roundings of activations and weights by half a step, or by 2^-4 of each value.
 ERROR = {"int8": 0.02, "float8_e4m3fn": 0.05}
 
 dtypes = pytest.mark.parametrize("dtype", QMAX)

@@ -80,7 +80,7 @@ struct ConvConfig {
   CLEAVE_HD friend constexpr bool operator==(const ConvConfig&, const ConvConfig&) = default;
 };
 
-/// Of sums that grow in float32 beside the tensor cores.
+/// For sums that grow in float32 beside the tensor cores.
 struct ScaleConfig {
   // Scaling::block: rows of A (columns of B) that share a scale, 1 or 128.
   uint32_t rows_a = 1;

@@ -51,7 +51,7 @@ struct ConvMaps {
   TensorMap output;  // its part of D, where that is strided
 };
 
-/// Of a convolution with up to `Classes` classes.
+/// For a convolution with up to `Classes` classes.
 template <uint32_t Classes, bool WithMaps>
 struct ConvParams : GemmParams {
   uint32_t extent[kConvAxes] = {};  // of the gathered tensor's images

@@ -95,7 +95,7 @@ struct ConvClass {
   uint32_t depth = 0;         // k blocks of a tile
   uint32_t line_before = 0;   // k blocks of all earlier tiles of one column of tiles
 
-  /// Of a pixel of the class at a tap: where it lies along `axis`. Outside the tensor: a zero.
+  /// Where a pixel of the class at a tap lies along `axis`. Outside the tensor: a zero.
   CLEAVE_HD constexpr int32_t gathered_at(const PixelCoord& pixel, const PixelCoord& tap,
                                           uint32_t axis) const {
     return origin[axis] + int32_t(pixel.at[axis]) * row_step[axis] +
@@ -119,7 +119,7 @@ struct ClassTable {
   const ConvClass* classes = nullptr;
   uint32_t count = 0;
 
-  /// Of the first `i` + 1 classes: tiles along M, and k blocks of the tiles of one column.
+  /// The first `i` + 1 classes': tiles along M, and k blocks of the tiles of one column.
   CLEAVE_HD constexpr uint32_t tiles_until(uint32_t i) const {
     return classes[i].tiles_before + classes[i].tiles;
   }

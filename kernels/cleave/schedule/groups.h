@@ -96,7 +96,7 @@ CLEAVE_HD constexpr uint32_t most_steps_before(Grouping grouping, uint32_t most,
 }
 
 /// The steps of groups in a row, `most` at the most: those of groups that overlap may be more than 32
-/// bits count. Of two such numbers the sum is not, since a step has many elements.
+/// bits count. The sum of two such numbers is not, since a step has many elements.
 CLEAVE_HD constexpr uint32_t add_steps(uint32_t x, uint32_t y, uint32_t most) {
   return min_of(x + y, most);
 }

@@ -18,7 +18,7 @@ _TARGETS = {
 }
 
 
-# Of each: what it is, what the emitted project is for, and options as an example.
+# What each is, what the emitted project is for, and options as an example.
 _TEXTS = {
     "gemm": (
         "a dense matrix product",

@@ -36,7 +36,7 @@ ACTIVATIONS = _core.choices["activation"]
 BIASES = _core.choices["bias"]
 GROUP_BIASES = ("none", "row")
 SCALINGS = tuple(case.SCALINGS)
-# Of groups each row has a scale, or each block.
+# Groups have a scale for each row, or for each block.
 GROUP_SCALINGS = tuple(name for name in SCALINGS if name != "tensor")
 FLAGS = {"no": False, "yes": True}
 

@@ -20,7 +20,7 @@ _KINDS = {
 }
 KINDS = tuple(_KINDS)
 
-# Of one axis, or of each.
+# One axis', or each one's.
 Extent = int | Sequence[int]
 Padding = int | Sequence[int | Sequence[int]]
 

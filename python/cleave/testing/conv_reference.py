@@ -22,7 +22,7 @@ def reference(arrays: Arrays, case: ConvCase, operands: ConvOperands) -> accurac
     }
     values = convolve(arrays, case, parts)
     squares = {name: part * part for name, part in parts.items()}
-    # Of what a row of the output does not go with, the mean of all columns.
+    # The mean of all columns stands for what a row of the output does not go with.
     averaged = "input" if case.kind == "wgrad" else "weight"
     axis = 1 if case.kind == "fprop" else -1
     squares[averaged] = _mean(squares[averaged], axis)

@@ -9,7 +9,7 @@ from typing import Any
 from .case import GemmCase
 from .group_sizes import ranges_of, spread_over
 
-# Of a layer with weights W [groups, n, k], inputs X [tokens, k] and outputs [tokens, n]:
+# For a layer with weights W [groups, n, k], inputs X [tokens, k] and outputs [tokens, n]:
 #
 # | form    | computes                            | A, B, and the layout in which they are at hand |
 # |---------|-------------------------------------|------------------------------------------------|

@@ -39,7 +39,7 @@ def _backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         # Of ReLU the sign of the output says as much; of the others the input is made again.
         x = output if activation == "relu" else _linear_part(a, b, bias, c, grad.dtype, ctx.options)
         grad = _activations.backward(activation, grad, x)
-    # Of trailing arguments that the caller left out, torch says nothing.
+    # torch says nothing of trailing arguments that the caller left out.
     needs_a, needs_b, needs_bias, needs_c = (*ctx.needs_input_grad, False, False)[:4]
     operand = grad.to(a.dtype).contiguous()
     return (

@@ -131,7 +131,7 @@ def _backward(operator: _Operator, ctx: Any, grad: Tensor) -> tuple[Tensor | Non
         grad = _activations.backward(activation, grad, x)
     arranged = packed if operator.made == "w" else channels_last
     form = {**operands, operator.made: arranged(grad.to(first.dtype))}
-    # Of trailing arguments that the caller left out, torch says nothing, and wants nothing.
+    # torch says nothing of trailing arguments that the caller left out, and wants nothing.
     needed = {
         name for name, needs in zip(operator.arguments, ctx.needs_input_grad, strict=False) if needs
     }

@@ -36,7 +36,7 @@ def register() -> None:
     )
 
 
-# Of arguments that only an overload has.
+# For arguments that only an overload has.
 _ELSE = {"activation": "none", "out_dtype": None, "indptr": None, "starts": None, "counts": None}
 
 

@@ -62,7 +62,7 @@ def _backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
     shape = a.shape
     if a.dim() == b.dim() == 3 and groups.counted:
         a, grad, groups = a.flatten(0, 1), grad.flatten(0, 1), groups.flattened(shape[1])
-    # Of trailing arguments that the caller left out, torch says nothing, and wants nothing.
+    # torch says nothing of trailing arguments that the caller left out, and wants nothing.
     needs_a, needs_b, _, needs_bias = (*ctx.needs_input_grad, False, False)[:4]
     return (
         groups.gradient(grad, b.mT, a, ctx.alpha).reshape(shape) if needs_a else None,

@@ -75,8 +75,8 @@ void Operation::operator()(const Arguments& arguments, const FindWorkspace& find
     throw std::runtime_error("too few of the kernel's blocks run at once; leave it the whole GPU");
   alignas(cleave::TensorMap) std::byte memory[kParamsBytes];
   cleave::GemmParams& params = call.make_params(given.arguments, memory);
-  if (grid.counter_bytes >
-      0) {  // who brings it may call other operations: `call` is no longer used
+  // Who brings the workspace may call other operations: `call` is no longer used.
+  if (grid.counter_bytes > 0) {
     const Workspace workspace = find_workspace(grid.counter_bytes, grid.partial_bytes);
     if (workspace.counters == nullptr || workspace.partials == nullptr)
       throw std::invalid_argument("the workspace is a null pointer; pass workspace_size bytes");
