@@ -189,7 +189,7 @@ _REPLACEMENTS = {
 }
 
 
-# Channels of a group below which torch's kernels, made for depthwise convolutions, are many times as fast.
+# Channels of a group below which torch's kernels for depthwise convolutions are many times as fast.
 _LEAST_CHANNELS = 32
 
 
