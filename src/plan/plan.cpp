@@ -31,9 +31,9 @@ namespace {
         ErrorCode::unsupported,
         fmt::format(
             "kernel=\"sm90\" cannot serve this problem on {}: TMA needs sm_90, rows of a and b "
-            "that start at "
-            "multiples of 16 bytes, K > 0 and, for float32, a and b contiguous along K; use "
-            "kernel=\"portable\" or \"auto\"",
+            "that start at multiples of 16 bytes (under swiglu, with b contiguous along n, n "
+            "columns of whole 16 bytes, too), K > 0 and, for float32, a and b contiguous along K; "
+            "use kernel=\"portable\" or \"auto\"",
             device.name));
   }
   if (problem.conv.kind != Conv::none && problem.split_k_mode == SplitKMode::stream_k) {
@@ -46,15 +46,14 @@ namespace {
         ErrorCode::unsupported,
         fmt::format(
             "activation=\"swiglu\" cannot be served on {}: its kernels take no scales of blocks, "
-            "no "
-            "8-bit b that is contiguous along n, and no split_k_mode=\"cluster\"; copy b, choose "
+            "no 8-bit b that is contiguous along n, and no split_k_mode=\"cluster\"; copy b, "
+            "choose "
             "another mode, or apply the activation in a step of its own",
             device.name));
   }
   throw Error(ErrorCode::unsupported,
               fmt::format("split_k_mode=\"{}\" with split_k_slices={} cannot be served on {}: "
-                          "cluster needs sm_90 and at most "
-                          "16 slices; use \"parallel\"",
+                          "cluster needs sm_90 and at most 16 slices; use \"parallel\"",
                           to_string(problem.split_k_mode), problem.split_k_slices, device.name));
 }
 
