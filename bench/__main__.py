@@ -42,17 +42,11 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _parse(argv: list[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        prog="python -m bench", description=__doc__, allow_abbrev=False
-    )
+    parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__, allow_abbrev=False)
     names = suites.names()
-    parser.add_argument(
-        "--suite", type=values.words(names), default=names, metavar="NAMES", help=", ".join(names)
-    )
+    parser.add_argument("--suite", type=values.words(names), default=names, metavar="NAMES", help=", ".join(names))
     parser.add_argument("--quick", action="store_true", help="a few cases of each suite")
-    parser.add_argument(
-        "--match", default="", metavar="TEXT", help="only cases with this in their title"
-    )
+    parser.add_argument("--match", default="", metavar="TEXT", help="only cases with this in their title")
     parser.add_argument("--out", type=Path, default=Path("bench/results"), metavar="DIR")
     parser.add_argument(
         "--rounds",
@@ -104,9 +98,7 @@ def _gpu(device: str) -> TorchArrays:
     if not device.startswith("cuda"):
         raise ToolError("the benchmark measures GPUs: use --device cuda")
     if not cleave.device_count():
-        raise ToolError(
-            "the benchmark needs an NVIDIA GPU and its driver, and there is none; see `cleave info`"
-        )
+        raise ToolError("the benchmark needs an NVIDIA GPU and its driver, and there is none; see `cleave info`")
     arrays = select(device, {"bfloat16"})
     if not isinstance(arrays, TorchArrays):
         raise ToolError("the benchmark needs torch with CUDA, its yardstick")
@@ -118,9 +110,7 @@ def _measurer(
 ) -> Callable[[Case], list[dict[str, Any]]]:
     return {
         "peers": lambda case: contest.against_peers(arrays, case, suite, found, rounds),
-        "steps": lambda case: contest.against_peers(
-            arrays, case, suite, found, rounds, steps.called
-        ),
+        "steps": lambda case: contest.against_peers(arrays, case, suite, found, rounds, steps.called),
         "modes": lambda case: contest.against_auto(arrays, case, suite, rounds),
         "host": lambda case: host.host_times(arrays, case, found, rounds),
     }[suite.kind]
@@ -158,8 +148,7 @@ def _line(row: dict[str, Any]) -> str:
     what = row.get("call") or " ".join(str(row[key]) for key in ("mode", "slices") if key in row)
     host = f" ({row['host_us']:.2f} host)" if "host_us" in row else ""
     against = "".join(
-        f"  {peer} {theirs['us']:.2f} us x{theirs['ratio']:.3f}"
-        for peer, theirs in row.get("peers", {}).items()
+        f"  {peer} {theirs['us']:.2f} us x{theirs['ratio']:.3f}" for peer, theirs in row.get("peers", {}).items()
     )
     ratio = f"  x{row['ratio']:.3f}" if "ratio" in row else ""
     wrong = "  WRONG" if row.get("verified") is False else ""

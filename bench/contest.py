@@ -31,9 +31,7 @@ class Contest:
         """The case's operands, in as many sets as leave the L2 cold."""
         if case not in self._sets:
             count = measure.set_count(case.bytes)
-            self._sets[case] = [
-                self.operation.make_operands(self.arrays, case, seed) for seed in range(count)
-            ]
+            self._sets[case] = [self.operation.make_operands(self.arrays, case, seed) for seed in range(count)]
         return self._sets[case]
 
     def ours(self, case: Case) -> tuple[Calls, dict[str, Any]]:
@@ -52,9 +50,7 @@ class Contest:
         return self.operation.errors(self.arrays, case, first)
 
 
-def replayed(
-    arrays: TorchArrays, contenders: Sequence[Calls], rounds: int
-) -> list[dict[str, float]]:
+def replayed(arrays: TorchArrays, contenders: Sequence[Calls], rounds: int) -> list[dict[str, float]]:
     """Each contender's median microseconds per call, in replays of graphs."""
     graphs = measure.rotating_graphs(
         arrays,
@@ -97,9 +93,7 @@ def against_peers(
     return [row | ours | rates_of(case, ours["us"]) | {"peers": theirs, "without": without}]
 
 
-def against_auto(
-    arrays: TorchArrays, case: Case, suite: Suite, rounds: int
-) -> list[dict[str, Any]]:
+def against_auto(arrays: TorchArrays, case: Case, suite: Suite, rounds: int) -> list[dict[str, Any]]:
     """One row per split, `auto` first; 'ratio' is auto's time over the row's.
 
     A split that the library refuses is a row with the reason and without a time.

@@ -54,9 +54,7 @@ def make_operands(arrays: Arrays, case: Case, seed: int) -> Operands:
     return Operands(ids, arrays.full((case.experts,), 0, "int32"))
 
 
-def ours(
-    arrays: TorchArrays, case: Case, sets: Sequence[Operands]
-) -> tuple[list[Callable[[], None]], dict[str, Any]]:
+def ours(arrays: TorchArrays, case: Case, sets: Sequence[Operands]) -> tuple[list[Callable[[], None]], dict[str, Any]]:
     """One call per operand set, as an application would make it."""
     from cleave import moe
 

@@ -21,9 +21,7 @@ CALLS = 200
 Loop = Callable[[], float]
 
 
-def host_times(
-    arrays: TorchArrays, case: GemmCase, peers: Sequence[Peer], rounds: int
-) -> list[dict[str, Any]]:
+def host_times(arrays: TorchArrays, case: GemmCase, peers: Sequence[Peer], rounds: int) -> list[dict[str, Any]]:
     """One row per way to call; everything on torch's current stream, as an application would."""
     import torch
 
@@ -56,10 +54,7 @@ def host_times(
         gc.enable()
         arrays.synchronize()
     # The first round pays for whatever happens once.
-    rows = [
-        {"case": case.title, "call": name, "us": statistics.median(s[1:])}
-        for name, s in samples.items()
-    ]
+    rows = [{"case": case.title, "call": name, "us": statistics.median(s[1:])} for name, s in samples.items()]
     rows[0]["without"] = without
     return rows
 
@@ -104,9 +99,7 @@ def _registered(case: GemmCase, operands: Operands) -> dict[str, Loop]:
     name, inputs, options = _call(case, operands)
     operator, out = getattr(torch.ops.cleave, name), operands.out
     return {
-        f"torch.ops.cleave.{name}.out": _repeated(
-            lambda: operator.out(*inputs, out=out, **options)
-        ),
+        f"torch.ops.cleave.{name}.out": _repeated(lambda: operator.out(*inputs, out=out, **options)),
         f"torch.ops.cleave.{name}": _repeated(lambda: operator(*inputs, **options)),
     }
 

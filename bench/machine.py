@@ -45,8 +45,6 @@ def commit() -> str | None:
 
 def _output(*command: str) -> str | None:
     try:
-        return subprocess.run(
-            command, capture_output=True, text=True, check=True, timeout=30
-        ).stdout.strip()
+        return subprocess.run(command, capture_output=True, text=True, check=True, timeout=30).stdout.strip()
     except (OSError, subprocess.SubprocessError):
         return None

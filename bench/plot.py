@@ -14,13 +14,9 @@ from .suites import Suite
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(
-        prog="python -m bench.plot", description=__doc__, allow_abbrev=False
-    )
+    parser = argparse.ArgumentParser(prog="python -m bench.plot", description=__doc__, allow_abbrev=False)
     names = suites.names()
-    parser.add_argument(
-        "--suite", type=values.words(names), default=names, metavar="NAMES", help=", ".join(names)
-    )
+    parser.add_argument("--suite", type=values.words(names), default=names, metavar="NAMES", help=", ".join(names))
     parser.add_argument("--results", type=Path, default=Path("bench/results"), metavar="DIR")
     parser.add_argument("--out", type=Path, default=Path("build/plots"), metavar="DIR")
     arguments = parser.parse_args(argv)
@@ -99,9 +95,7 @@ def _against_slices(rows: Sequence[dict[str, Any]]) -> Any:
         for mode in dict.fromkeys(row["requested_mode"] for row in measured):
             asked = [row for row in measured if row["requested_mode"] == mode]
             if asked[0].get("requested_slices") is None:  # the planner's count, if the mode has any
-                style = (
-                    {"color": "black", "linestyle": "--"} if mode == "auto" else {"linestyle": ":"}
-                )
+                style = {"color": "black", "linestyle": "--"} if mode == "auto" else {"linestyle": ":"}
                 axes.axhline(asked[0]["us"], label=mode, **style)
             else:
                 points = sorted((row["slices"], row["us"]) for row in asked)

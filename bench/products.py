@@ -19,9 +19,7 @@ def ours(
     return calls(operation, arrays, plan, sets), facts(plan)
 
 
-def calls(
-    operation: ModuleType, arrays: TorchArrays, plan: Any, sets: Sequence[Operands]
-) -> list[Callable[[], None]]:
+def calls(operation: ModuleType, arrays: TorchArrays, plan: Any, sets: Sequence[Operands]) -> list[Callable[[], None]]:
     """One call of the plan per operand set."""
 
     def bind(operands: Operands) -> Callable[[], None]:

@@ -66,21 +66,15 @@ def make_operands(arrays: Arrays, case: Case, seed: int) -> Operands:
     return Operands(x, values, scales)
 
 
-def ours(
-    arrays: TorchArrays, case: Case, sets: Sequence[Operands]
-) -> tuple[list[Callable[[], None]], dict[str, Any]]:
+def ours(arrays: TorchArrays, case: Case, sets: Sequence[Operands]) -> tuple[list[Callable[[], None]], dict[str, Any]]:
     """One call per operand set, and how fast the memory could be."""
     import cleave
 
     def bind(x: Any, values: Any, scales: Any) -> Callable[[], None]:
-        return lambda: cleave.quantize(
-            x, case.to, case.granularity, out=values, scale_out=scales, stream=arrays.stream
-        )
+        return lambda: cleave.quantize(x, case.to, case.granularity, out=values, scale_out=scales, stream=arrays.stream)
 
     bandwidth = cleave.device_info(arrays.device.index)["memory_gb_per_s"]
-    return [bind(o.x, o.values, o.scales) for o in sets], {
-        "floor_us": case.bytes / bandwidth * 1e-3
-    }
+    return [bind(o.x, o.values, o.scales) for o in sets], {"floor_us": case.bytes / bandwidth * 1e-3}
 
 
 def describe(case: Case) -> dict[str, Any]:

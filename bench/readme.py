@@ -18,9 +18,7 @@ MARKERS = ("<!-- python -m bench.readme --write -->", "<!-- end -->")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(
-        prog="python -m bench.readme", description=__doc__, allow_abbrev=False
-    )
+    parser = argparse.ArgumentParser(prog="python -m bench.readme", description=__doc__, allow_abbrev=False)
     parser.add_argument("--results", type=Path, default=ROOT / "bench/results", metavar="DIR")
     parser.add_argument("--write", action="store_true", help="replace the tables in their pages")
     arguments = parser.parse_args(argv)
@@ -79,9 +77,7 @@ def division_lines(directory: Path) -> list[str]:
             slower = len(of["losses"])
             rows.append((kernel, f"`{peer.removeprefix('cleave_')}`", *spread, slower))
     columns = ("kernel", "division", "geomean", "worst", "best", "faster than auto on, cases")
-    said = (
-        f"{result['machine']['gpu']}, each other way's time over that of `auto`, which is `fast`:"
-    )
+    said = f"{result['machine']['gpu']}, each other way's time over that of `auto`, which is `fast`:"
     return [said, "", *report.table(columns, rows)]
 
 
@@ -103,20 +99,13 @@ def _ratios(suite: suites.Suite, rows: list[dict[str, Any]]) -> Iterable[tuple[s
     for peer, of in (best or ratios).items():
         result = f"geomean {of['geomean']:.2f}, worst {of['worst']:.2f}, best {of['best']:.2f}"
         if "host_us" in of:
-            result += (
-                f"; host at most {of['host_us']:.0f} us, {of['host_saved']:.0%} less or better"
-            )
+            result += f"; host at most {of['host_us']:.0f} us, {of['host_saved']:.0%} less or better"
         yield f"{suite.title}, {of['compared']} shapes, against {peer.replace('_', ' ')}", result
 
 
-def _host(
-    title: str, groups: list[suites.Group], rows: list[dict[str, Any]]
-) -> Iterable[tuple[str, str]]:
+def _host(title: str, groups: list[suites.Group], rows: list[dict[str, Any]]) -> Iterable[tuple[str, str]]:
     for ours, theirs in dict.fromkeys(tuple(group.headline) for group in groups):
-        times = {
-            call: sorted(row["us"] for row in rows if row["call"] == call)
-            for call in (ours, theirs)
-        }
+        times = {call: sorted(row["us"] for row in rows if row["call"] == call) for call in (ours, theirs)}
         if all(times.values()):
             us = {call: _range(values) for call, values in times.items()}
             yield f"{title}: `{ours}`", f"{us[ours]} us, where `{theirs}` takes {us[theirs]}"

@@ -53,11 +53,7 @@ def markdown(
     lines = [
         f"# {suite.title}",
         "",
-        ", ".join(
-            f"{key.replace('_', ' ')} {value}"
-            for key, value in machine.items()
-            if value is not None
-        ),
+        ", ".join(f"{key.replace('_', ' ')} {value}" for key, value in machine.items() if value is not None),
         "",
         *summary_lines(suite.kind, summary),
         *notes,
@@ -106,10 +102,7 @@ def missing_lines(rows: Sequence[dict[str, Any]]) -> list[str]:
     for row in rows:
         for name, reason in row.get("without", {}).items():
             cases.setdefault((name, reason), []).append(row["case"])
-    return [
-        f"Without {name} on {', '.join(names)}: {reason.rstrip('.')}."
-        for (name, reason), names in cases.items()
-    ]
+    return [f"Without {name} on {', '.join(names)}: {reason.rstrip('.')}." for (name, reason), names in cases.items()]
 
 
 def _peers_table(rows: Sequence[dict[str, Any]]) -> tuple[list[str], list[list[Any]]]:
@@ -147,9 +140,7 @@ def _peers_table(rows: Sequence[dict[str, Any]]) -> tuple[list[str], list[list[A
     columns = [*ours, *(f"{peer} {title}" for peer in peers for title in theirs)]
     cells = []
     for row in rows:
-        measured = [
-            row["peers"].get(peer, {}).get(key) for peer in peers for key in theirs.values()
-        ]
+        measured = [row["peers"].get(peer, {}).get(key) for peer in peers for key in theirs.values()]
         cells.append([*(row[key] for key in ours.values()), *measured])
     return columns, cells
 

@@ -26,8 +26,7 @@ def called(arrays: TorchArrays, contenders: Sequence[Calls], rounds: int) -> lis
         gc.enable()
     # The first sample is a warm-up, and none of `walls`.
     return [
-        {"us": us, "host_us": statistics.median(contender.host[1:])}
-        for us, contender in zip(walls, steps, strict=True)
+        {"us": us, "host_us": statistics.median(contender.host[1:])} for us, contender in zip(walls, steps, strict=True)
     ]
 
 

@@ -78,9 +78,7 @@ def load(name: str, quick: bool = False, match: str = "") -> Suite:
 def parse(data: dict, quick: bool = False, match: str = "") -> Suite:
     for key, allowed in (("kind", KINDS), ("operation", tuple(OPERATIONS))):
         if data[key] not in allowed:
-            raise ValueError(
-                f"suite {data['name']}: {key} '{data[key]}' is not one of {', '.join(allowed)}"
-            )
+            raise ValueError(f"suite {data['name']}: {key} '{data[key]}' is not one of {', '.join(allowed)}")
     operation = OPERATIONS[data["operation"]]
     groups = []
     for group in data["groups"]:
@@ -92,9 +90,7 @@ def parse(data: dict, quick: bool = False, match: str = "") -> Suite:
         cases = [case for case in cases if match in case.title]
         if cases:
             groups.append(Group(group["title"], cases, group.get("headline", [])))
-    splits = [
-        (mode, slices) for mode, counts in data.get("splits", {}).items() for slices in counts
-    ]
+    splits = [(mode, slices) for mode, counts in data.get("splits", {}).items() for slices in counts]
     return Suite(
         data["name"],
         data["kind"],

@@ -13,9 +13,7 @@ def geomean(values: Iterable[float]) -> float:
     return math.exp(sum(logs) / len(logs)) if logs else math.nan
 
 
-def summarize_peers(
-    rows: Sequence[dict[str, Any]], best_of: Sequence[str] = ()
-) -> dict[str, dict[str, Any]]:
+def summarize_peers(rows: Sequence[dict[str, Any]], best_of: Sequence[str] = ()) -> dict[str, dict[str, Any]]:
     """Each peer's time over ours, and that of the fastest among `best_of`: above 1 is a win."""
     peers = dict.fromkeys(name for row in rows for name in row["peers"])
     result = {peer: _ratios([row for row in rows if peer in row["peers"]], peer) for peer in peers}
@@ -26,9 +24,7 @@ def summarize_peers(
     return result
 
 
-def _fastest(
-    rows: Sequence[dict[str, Any]], names: Sequence[str]
-) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
+def _fastest(rows: Sequence[dict[str, Any]], names: Sequence[str]) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
     """Each row that has one of the peers, and the fastest of those."""
     for row in rows:
         present = [row["peers"][name] for name in names if name in row["peers"]]
@@ -94,9 +90,7 @@ def summarize_modes(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
     excess = {}
     for case, group in by_case.items():
         explicit = [row["us"] for row in group if row["requested_mode"] != "auto" and row.get("us")]
-        automatic = [
-            row["us"] for row in group if row["requested_mode"] == "auto" and row.get("us")
-        ]
+        automatic = [row["us"] for row in group if row["requested_mode"] == "auto" and row.get("us")]
         if explicit and automatic:
             excess[case] = automatic[0] / min(explicit)
     if not excess:

@@ -30,9 +30,7 @@ def pack(rows: Sequence[Row]) -> dict[str, Any]:
     return {
         "shared": shared,
         "columns": columns,
-        "rows": [
-            [row.get(name) for name in columns] if 2 * len(row) > most else row for row in flat
-        ],
+        "rows": [[row.get(name) for name in columns] if 2 * len(row) > most else row for row in flat],
     }
 
 
@@ -52,9 +50,7 @@ def text(result: Mapping[str, Any]) -> str:
         return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
 
     lines = [
-        f'"{key}":[\n' + ",\n".join(map(line, value)) + "\n]"
-        if key == "rows"
-        else f'"{key}":{line(value)}'
+        f'"{key}":[\n' + ",\n".join(map(line, value)) + "\n]" if key == "rows" else f'"{key}":{line(value)}'
         for key, value in rounded(result).items()
     ]
     return "{\n" + ",\n".join(lines) + "\n}\n"

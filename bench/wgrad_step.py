@@ -45,16 +45,12 @@ def make_operands(arrays: Arrays, case: Case, seed: int) -> Operands:
     return Operands(**vars(made), expert_ids=expert_ids(arrays, sizes, seed))
 
 
-def ours(
-    arrays: TorchArrays, case: Case, sets: Sequence[Operands]
-) -> tuple[list[Callable[[], None]], dict[str, Any]]:
+def ours(arrays: TorchArrays, case: Case, sets: Sequence[Operands]) -> tuple[list[Callable[[], None]], dict[str, Any]]:
     """One call per operand set, as an application would make it."""
     import cleave
     from cleave import moe
 
     def bind(dy: Any, x: Any, ids: Any, out: Any) -> Callable[[], None]:
-        return lambda: cleave.grouped_gemm_wgrad(
-            dy, x, moe.expert_offsets(ids, case.groups), out=out
-        )
+        return lambda: cleave.grouped_gemm_wgrad(dy, x, moe.expert_offsets(ids, case.groups), out=out)
 
     return [bind(o.dy, o.x, o.expert_ids, o.out) for o in sets], {}

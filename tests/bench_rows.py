@@ -52,6 +52,4 @@ SPLIT_ROWS = [
 
 def suite_of(kind, cases=(), splits=(), operation=gemm, best_of=()):
     group = suites.Group("A group", list(cases))
-    return suites.Suite(
-        "some", kind, "Some title", operation, [group], splits=list(splits), best_of=list(best_of)
-    )
+    return suites.Suite("some", kind, "Some title", operation, [group], splits=list(splits), best_of=list(best_of))

@@ -33,9 +33,7 @@ class StandInGpu(arrays.NumpyArrays):
 
 
 class TorchStandIn(arrays.TorchArrays):
-    on_stream, capture, microseconds = (
-        getattr(StandInGpu, name) for name in ("on_stream", "capture", "microseconds")
-    )
+    on_stream, capture, microseconds = (getattr(StandInGpu, name) for name in ("on_stream", "capture", "microseconds"))
 
 
 CASE = GemmCase(32, 24, 512, dtype="float16")
@@ -63,6 +61,4 @@ ABSENT = peers.Peer("absent", lambda case: None, lambda case, operands: {})
 
 
 def grouped_cases(**changes):
-    return [
-        grouped.Case(4, 90, 32, 48, form=form, **changes) for form in ("forward", "dgrad", "wgrad")
-    ]
+    return [grouped.Case(4, 90, 32, 48, form=form, **changes) for form in ("forward", "dgrad", "wgrad")]

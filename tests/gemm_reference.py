@@ -69,13 +69,9 @@ def assert_close(
     assert result.shape == expected.shape
     if expected.size == 0:
         return
-    magnitudes = {
-        name: None if x is None else abs(x) for name, x in epilogue.items() if name in ("c", "bias")
-    }
+    magnitudes = {name: None if x is None else abs(x) for name, x in epilogue.items() if name in ("c", "bias")}
     magnitudes["zero"] = -abs(epilogue.get("zero", 0.0))
-    scalars = {
-        name: abs(x) for name, x in epilogue.items() if name in ("alpha", "beta") and x is not None
-    }
+    scalars = {name: abs(x) for name, x in epilogue.items() if name in ("alpha", "beta") and x is not None}
     summed = gemm(abs(a), abs(b), **magnitudes, **scalars)
     # No activation is steeper than 1.13; a few more roundings happen in the epilogue.
     bound = 1.13 * slack * (a.shape[-1] + 8) * ROUNDOFF["float32"] * summed

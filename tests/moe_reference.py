@@ -33,9 +33,7 @@ def unpermute(y: np.ndarray, indices: np.ndarray, weights: np.ndarray) -> np.nda
     return sums
 
 
-def grouped_transpose(
-    x: np.ndarray, offs: np.ndarray, quantize: Any
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def grouped_transpose(x: np.ndarray, offs: np.ndarray, quantize: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """q_t, scale_t and ends: each group's transpose quantised alone, then placed."""
     rows, cols = x.shape
     columns = (rows + 127 * min(len(offs), rows)) // 128 * 128

@@ -42,9 +42,7 @@ def calls(device: str) -> dict[str, list[Call]]:
     def add(op: Any, *arguments: Any, **options: Any) -> None:
         name = op._schema.name.removeprefix("cleave::")
         overload = op._schema.overload_name
-        made.setdefault(f"{name}.{overload}" if overload else name, []).append(
-            (op, arguments, options)
-        )
+        made.setdefault(f"{name}.{overload}" if overload else name, []).append((op, arguments, options))
 
     split = {"split_k_mode": "serial", "split_k_slices": 2}
     for dtype in FLOATS:

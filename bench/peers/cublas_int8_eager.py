@@ -19,8 +19,6 @@ def calls(case: GemmCase, operands: Operands) -> dict[str, Callable[[], object]]
     a, b, out = operands.a, operands.b, operands.out
     scale_a, scale_b = operands.scales["scale_a"], operands.scales["scale_b"]
     return {
-        "torch._int_mm * scales, copied to out": lambda: out.copy_(
-            torch._int_mm(a, b) * scale_a * scale_b
-        ),
+        "torch._int_mm * scales, copied to out": lambda: out.copy_(torch._int_mm(a, b) * scale_a * scale_b),
         "torch._int_mm * scales": lambda: (torch._int_mm(a, b) * scale_a * scale_b).to(out.dtype),
     }

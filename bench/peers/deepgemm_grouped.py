@@ -41,8 +41,4 @@ def calls(case: GroupedCase, operands: GroupedOperands) -> dict[str, Callable[[]
     scaled_a = a, deep_gemm.get_mn_major_tma_aligned_tensor(scale_a)
     scaled_b = b, operands.scales["scale_b"].swapaxes(1, 2)
     multiply = deep_gemm.m_grouped_fp8_gemm_nt_contiguous
-    return {
-        "deep_gemm.m_grouped_fp8_gemm_nt_contiguous": lambda: multiply(
-            scaled_a, scaled_b, out, groups
-        )
-    }
+    return {"deep_gemm.m_grouped_fp8_gemm_nt_contiguous": lambda: multiply(scaled_a, scaled_b, out, groups)}

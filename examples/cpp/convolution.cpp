@@ -19,8 +19,7 @@ namespace {
 // 64 filters of 3 x 3 taps on 4 images of 28 x 28 pixels and 32 channels.
 cleave::GemmProblem convolution(cleave::Conv kind, int device) {
   const cleave::ConvAxis axis{.size = 28, .filter = 3, .stride = 2, .pad_begin = 1, .pad_end = 1};
-  const cleave::ConvLayout conv{
-      .kind = kind, .images = 4, .channels = 32, .filters = 64, .axes = {{}, axis, axis}};
+  const cleave::ConvLayout conv{.kind = kind, .images = 4, .channels = 32, .filters = 64, .axes = {{}, axis, axis}};
   auto problem = cleave::implicit_gemm(conv, 1, cleave::DType::f32, cleave::DType::f32);
   problem.device = device;
   return problem;

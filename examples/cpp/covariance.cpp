@@ -58,9 +58,8 @@ double largest_error(const std::vector<float>& table, const std::vector<float>& 
 }
 
 void explain(const char* where, const cleave::GemmPlan& plan) {
-  std::printf("%s: %s, %d slices of K, %zu bytes of workspace\n  %s\n", where,
-              plan.kernel_name().c_str(), plan.split_k_slices(), plan.workspace_size(),
-              plan.why().c_str());
+  std::printf("%s: %s, %d slices of K, %zu bytes of workspace\n  %s\n", where, plan.kernel_name().c_str(),
+              plan.split_k_slices(), plan.workspace_size(), plan.why().c_str());
 }
 
 int run() {
@@ -70,8 +69,7 @@ int run() {
   std::vector<float> covariance(columns * columns);
   const auto plan = cleave::plan(covariance_problem(cleave::kCpu));
   explain("CPU", *plan);
-  plan->run({.a = table.data(), .b = table.data(), .d = covariance.data(), .alpha = 1.0f / rows},
-            nullptr);
+  plan->run({.a = table.data(), .b = table.data(), .d = covariance.data(), .alpha = 1.0f / rows}, nullptr);
 
   const double error = largest_error(table, covariance);
   std::printf("largest error against double precision: %.1e\n", error);

@@ -84,9 +84,7 @@ class Cleave:
         if kind == "dgrad":
             weight = operands["weight"]
             return cleave.conv2d_dgrad(input_shape, weight, grad, **geometry, **around)
-        return cleave.conv2d_wgrad(
-            operands["input"], layer.weight_shape, grad, **geometry, out_dtype="float32"
-        )
+        return cleave.conv2d_wgrad(operands["input"], layer.weight_shape, grad, **geometry, out_dtype="float32")
 
 
 class Float64:
@@ -110,16 +108,11 @@ class Float64:
     ) -> Any:
         images, channels, *size = input_shape
         filters, _, *filter_size = layer.weight_shape
-        case = ConvCase(
-            images, size, channels, filters, filter_size, layer.stride, layer.padding, kind=kind
-        )
+        case = ConvCase(images, size, channels, filters, filter_size, layer.stride, layer.padding, kind=kind)
         parts = {
-            name: conv_reference.split_channels(self._arrays, case, name, array)
-            for name, array in operands.items()
+            name: conv_reference.split_channels(self._arrays, case, name, array) for name, array in operands.items()
         }
-        made = self._arrays.xp.moveaxis(
-            conv_reference.convolve(self._arrays, case, parts)[0], -1, 1
-        )
+        made = self._arrays.xp.moveaxis(conv_reference.convolve(self._arrays, case, parts)[0], -1, 1)
         if bias is not None:
             made = made + bias[:, None, None]
         if c is not None:

@@ -73,9 +73,7 @@ def _torch_has_cuda() -> bool:
     return torch.cuda.is_available()
 
 
-def _on_cpu(
-    checkpoint: weights.Checkpoint, batch: tuple[np.ndarray, np.ndarray], console: Console
-) -> np.ndarray:
+def _on_cpu(checkpoint: weights.Checkpoint, batch: tuple[np.ndarray, np.ndarray], console: Console) -> np.ndarray:
     encoder = Encoder(checkpoint, Int8Linear)
     start = time.perf_counter()
     embeddings = encoder(*batch)
@@ -98,9 +96,7 @@ def _models(checkpoint: weights.Checkpoint, arrays: TorchArrays) -> dict[str, An
     return models
 
 
-def _on_gpu(
-    arrays: TorchArrays, models: dict[str, Any], batch: tuple[np.ndarray, np.ndarray]
-) -> dict[str, np.ndarray]:
+def _on_gpu(arrays: TorchArrays, models: dict[str, Any], batch: tuple[np.ndarray, np.ndarray]) -> dict[str, np.ndarray]:
     ids, mask = (arrays.xp.from_numpy(array).to(arrays.device) for array in batch)
     with arrays.xp.inference_mode():
         return {name: arrays.to_numpy(model(ids, mask)) for name, model in models.items()}
@@ -111,10 +107,7 @@ def _report(console: Console, expected: np.ndarray, embeddings: dict[str, np.nda
     console.heading("Cosine between each sentence's embedding and its float32 one")
     console.table(
         ("sentence", *cosines),
-        [
-            (sentence, *(f"{cosine[i]:.4f}" for cosine in cosines.values()))
-            for i, sentence in enumerate(SENTENCES)
-        ],
+        [(sentence, *(f"{cosine[i]:.4f}" for cosine in cosines.values())) for i, sentence in enumerate(SENTENCES)],
     )
     console.heading("Is a sentence's nearest neighbour the one that says the same?")
     console.table(

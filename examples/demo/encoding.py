@@ -25,9 +25,7 @@ class Regression:
 
 def encode(flights: Flights) -> Regression:
     """Drops rows with missing values; the commonest destinations fill what is left of COLUMNS."""
-    present = (
-        ~np.isnan(flights.dep_delay) & ~np.isnan(flights.arr_delay) & ~np.isnan(flights.distance)
-    )
+    present = ~np.isnan(flights.dep_delay) & ~np.isnan(flights.arr_delay) & ~np.isnan(flights.distance)
     rows = int(present.sum())
     x = np.zeros((rows, COLUMNS), np.float16)
     x[:, 0] = 1
@@ -44,15 +42,11 @@ def encode(flights: Flights) -> Regression:
     room = COLUMNS - len(names)
     _one_hot(x, names, "dest", flights.dest[present], skip=0, limit=room)
     if len(names) != COLUMNS:
-        raise ValueError(
-            f"the table encodes to {len(names)} columns; it needs more than {room} destinations"
-        )
+        raise ValueError(f"the table encodes to {len(names)} columns; it needs more than {room} destinations")
     return Regression(x, flights.arr_delay[present].astype(np.float16), names, scales)
 
 
-def _one_hot(
-    x: np.ndarray, names: list[str], name: str, values: np.ndarray, skip: int, limit: int
-) -> None:
+def _one_hot(x: np.ndarray, names: list[str], name: str, values: np.ndarray, skip: int, limit: int) -> None:
     """Appends a column for each of the commonest `limit` values but the commonest `skip`."""
     distinct, codes, counts = np.unique(values, return_inverse=True, return_counts=True)
     ranked = np.argsort(-counts, kind="stable")[:limit]

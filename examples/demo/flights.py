@@ -70,9 +70,7 @@ def read(path: Path) -> Flights:
         columns = dict(zip(_FIELDS, zip(*map(pick, rows), strict=True), strict=True))
 
     def number(name: str) -> np.ndarray:
-        return np.array(
-            [float(value) if value not in _MISSING else np.nan for value in columns[name]]
-        )
+        return np.array([float(value) if value not in _MISSING else np.nan for value in columns[name]])
 
     year, month, day = (number(name).astype(np.int64) for name in ("year", "month", "day"))
     months = ((year - 1970) * 12 + month - 1).astype("datetime64[M]")
@@ -102,9 +100,7 @@ def synthesize(rows: int) -> Flights:
     hour = 5 + rng.permutation(skewed(19))
     distance = np.round(rng.uniform(100, 4983, 105))[dest] + origin
     dep_delay = np.round(rng.exponential(30, rows) - 15)
-    arr_delay = np.round(
-        dep_delay - 6 + carrier / 4 + hour / 5 - distance / 400 + rng.normal(0, 18, rows)
-    )
+    arr_delay = np.round(dep_delay - 6 + carrier / 4 + hour / 5 - distance / 400 + rng.normal(0, 18, rows))
     arr_delay[rng.random(rows) < 0.03] = np.nan
     return Flights(
         source="synthetic",
@@ -121,6 +117,4 @@ def synthesize(rows: int) -> Flights:
 
 
 def _weekday(dates: np.ndarray) -> np.ndarray:
-    return (
-        dates.astype("datetime64[D]").astype(np.int64) + 3
-    ) % 7  # day 0 of the epoch was a Thursday
+    return (dates.astype("datetime64[D]").astype(np.int64) + 3) % 7  # day 0 of the epoch was a Thursday

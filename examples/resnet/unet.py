@@ -31,9 +31,7 @@ class UNet(nn.Module):
         pairs = list(zip(widths, deeper, strict=False))
         self.top = block(channels, first)
         self.down = nn.ModuleList(block(above, below, stride=2) for above, below in pairs)
-        self.up = nn.ModuleList(
-            nn.ConvTranspose2d(below, above, 2, stride=2) for above, below in reversed(pairs)
-        )
+        self.up = nn.ModuleList(nn.ConvTranspose2d(below, above, 2, stride=2) for above, below in reversed(pairs))
         self.join = nn.ModuleList(block(2 * above, above) for above, _ in reversed(pairs))
         self.head = nn.Conv2d(first, classes, 1)
 

@@ -37,7 +37,6 @@ CLEAVE_API int64_t taps(const ConvLayout& conv);
 /// packed tensors. Bias (fprop and dgrad: Bias::row), C, activation, precision, split-K, other pixel
 /// strides (a.stride_row ...) may be set afterwards. `validate` judges the result, so any numbers may
 /// go in.
-CLEAVE_API GemmProblem implicit_gemm(const ConvLayout& conv, int64_t groups, DType operands,
-                                     DType output);
+CLEAVE_API GemmProblem implicit_gemm(const ConvLayout& conv, int64_t groups, DType operands, DType output);
 
 }  // namespace cleave

@@ -15,7 +15,7 @@ enum class ErrorCode {
   no_device,         ///< a GPU was asked for and there is none: cleave.CudaError
   driver,            ///< a CUDA driver call failed: cleave.CudaError
   compiler,          ///< NVRTC is missing or refused a kernel: cleave.CudaError
-  capture,  ///< a compile or allocation was needed while a stream was capturing: cleave.CudaError
+  capture,           ///< a compile or allocation was needed while a stream was capturing: cleave.CudaError
 };
 
 /// `what()` names the argument, the value seen and the remedy.

@@ -45,9 +45,8 @@ class CLEAVE_API Plan {
   /// one: call it before capturing a CUDA graph.
   virtual void prepare(void* stream) const = 0;
 
-  virtual std::string kernel_name() const = 0;  ///< of each launch; "cpu" on the CPU
-  virtual std::string kernel_source()
-      const = 0;  ///< the translation units given to NVRTC; empty on the CPU
+  virtual std::string kernel_name() const = 0;    ///< of each launch; "cpu" on the CPU
+  virtual std::string kernel_source() const = 0;  ///< the translation units given to NVRTC; empty on the CPU
 
   /// Host memory that the plan keeps. The process keeps plans up to a bound, those used last: of
   /// products 24 MiB, of quantisation and of mixtures of experts 4 MiB each.
@@ -67,25 +66,19 @@ class CLEAVE_API GemmPlan : public Plan {
   /// where only the kernel sees it, D is then wrong, and so may be what later launches make of the
   /// counters. nullptr: a pooled workspace of (device, stream) is used. Never allocates,
   /// synchronises or compiles once `prepare` has run (first use prepares by itself, outside capture).
-  virtual void run(const GemmArguments& arguments, void* workspace, size_t workspace_size,
-                   void* stream) const = 0;
-  void run(const GemmArguments& arguments, void* stream) const {
-    run(arguments, nullptr, 0, stream);
-  }
+  virtual void run(const GemmArguments& arguments, void* workspace, size_t workspace_size, void* stream) const = 0;
+  void run(const GemmArguments& arguments, void* stream) const { run(arguments, nullptr, 0, stream); }
 
   virtual size_t workspace_size() const = 0;  ///< exact, in bytes; 0 where the mode needs none
-  virtual size_t counter_size()
-      const = 0;  ///< leading bytes of the workspace that must start as zero
+  virtual size_t counter_size() const = 0;    ///< leading bytes of the workspace that must start as zero
 
   virtual const GemmProblem& problem() const = 0;
   virtual SplitKMode split_k_mode() const = 0;  ///< what was chosen, never automatic
   virtual int32_t split_k_slices() const = 0;
-  virtual std::string why()
-      const = 0;  ///< one sentence: what was chosen, against what, and any note
+  virtual std::string why() const = 0;  ///< one sentence: what was chosen, against what, and any note
   /// Every way that was considered, cheapest first; worked out anew by each call, as planning is.
   virtual std::vector<Candidate> candidates() const = 0;
-  virtual double roofline_us()
-      const = 0;  ///< max(bytes / bandwidth, operations / peak) on this device
+  virtual double roofline_us() const = 0;  ///< max(bytes / bandwidth, operations / peak) on this device
 };
 
 /// The plan of `problem`, cached (see host_bytes). Throws Error with every broken rule. Works

@@ -43,12 +43,12 @@ enum class MoeOperation : uint8_t { offsets, sort, permute, gather, combine, com
 struct MoeProblem {
   MoeOperation operation = MoeOperation::offsets;
   int64_t tokens = 0;
-  int64_t top_k = 1;        ///< slots of a token; tokens * top_k is below 2^31
-  int64_t experts = 0;      ///< from 1 to kMostGroups, where ids are read
-  bool wide_ids = false;    ///< ids are int64, else int32
-  int64_t columns = 0;      ///< of tokens and rows, up to 16 MiB; equal dtypes, stride_col 1
-  MatrixLayout token = {};  ///< [tokens, columns]; of any dtype where it is copied, else of floats
-  MatrixLayout row = {};    ///< [tokens * top_k, columns]
+  int64_t top_k = 1;                 ///< slots of a token; tokens * top_k is below 2^31
+  int64_t experts = 0;               ///< from 1 to kMostGroups, where ids are read
+  bool wide_ids = false;             ///< ids are int64, else int32
+  int64_t columns = 0;               ///< of tokens and rows, up to 16 MiB; equal dtypes, stride_col 1
+  MatrixLayout token = {};           ///< [tokens, columns]; of any dtype where it is copied, else of floats
+  MatrixLayout row = {};             ///< [tokens * top_k, columns]
   MatrixLayout row_grad = {};        ///< [tokens * top_k, columns]
   bool has_weights = false;          ///< combine; always for combine_backward
   DType weights_dtype = DType::f32;  ///< f16, bf16 or f32

@@ -22,8 +22,7 @@ struct MatrixLayout {
   int64_t stride_row = 0;  ///< to be set: the columns, of a packed row-major matrix
   int64_t stride_col = 1;
   int64_t stride_batch = 0;
-  uint32_t alignment =
-      16;  ///< of the base pointer, in bytes: a power of two; 16 stands for "16 or more"
+  uint32_t alignment = 16;  ///< of the base pointer, in bytes: a power of two; 16 stands for "16 or more"
 
   friend bool operator==(const MatrixLayout&, const MatrixLayout&) = default;
 };
@@ -32,10 +31,9 @@ struct MatrixLayout {
 /// elements.
 struct ScaleLayout {
   Scaling kind = Scaling::none;
-  uint32_t rows = 1;  ///< block: rows that share a scale, 1 or 128
-  int64_t stride_row =
-      0;  ///< to the next row's (or block of rows') scale; vector: 0 if one serves all
-  int64_t stride_k = 0;  ///< block: to the scale of the next 128 elements of K
+  uint32_t rows = 1;       ///< block: rows that share a scale, 1 or 128
+  int64_t stride_row = 0;  ///< to the next row's (or block of rows') scale; vector: 0 if one serves all
+  int64_t stride_k = 0;    ///< block: to the scale of the next 128 elements of K
   int64_t stride_batch = 0;
 
   friend bool operator==(const ScaleLayout&, const ScaleLayout&) = default;
@@ -96,12 +94,12 @@ struct GemmProblem {
   Activation activation = Activation::none;
 
   ScaleLayout scale_a = {}, scale_b = {};  ///< both none, both vector, or both block
-  bool has_zero = false;     ///< i8: zero_a[row] * zero_b[column] is taken off the integer sum
-  bool has_scale_d = false;  ///< D * (1 / scale_d) is stored
-  bool has_amax = false;     ///< the largest |D|, before scale_d, is gathered
-  bool fast_accumulation = false;  ///< fp8: leave sums in the tensor cores (about 14 bits of
-                                   ///< mantissa); else float32 takes over every 128 elements of K
-  Precision precision = Precision::tf32;  ///< of float32 operands; others have no choice
+  bool has_zero = false;                   ///< i8: zero_a[row] * zero_b[column] is taken off the integer sum
+  bool has_scale_d = false;                ///< D * (1 / scale_d) is stored
+  bool has_amax = false;                   ///< the largest |D|, before scale_d, is gathered
+  bool fast_accumulation = false;          ///< fp8: leave sums in the tensor cores (about 14 bits of
+                                           ///< mantissa); else float32 takes over every 128 elements of K
+  Precision precision = Precision::tf32;   ///< of float32 operands; others have no choice
 
   /// Where a dimension is grouped, matrices that Grouping's table shows without groups have a
   /// stride_batch of 0, and m, n or k counts the elements of that dimension of all groups.
@@ -116,8 +114,8 @@ struct GemmProblem {
 
   SplitKMode split_k_mode = SplitKMode::automatic;
   int32_t split_k_slices = 0;  ///< 0: the planner chooses
-  bool deterministic = true;  ///< bitwise equal results from run to run; honoured or refused (every
-                              ///< mode honours it today)
+  bool deterministic = true;   ///< bitwise equal results from run to run; honoured or refused (every
+                               ///< mode honours it today)
   KernelFamily kernel = KernelFamily::automatic;
   int device = 0;  ///< CUDA ordinal, or kCpu
 
@@ -131,21 +129,20 @@ struct GemmArguments {
   const void* b = nullptr;
   const void* c = nullptr;  ///< read if has_c and beta != 0
   void* d = nullptr;
-  const void* bias = nullptr;  ///< n (row; 2n under swiglu) or m (column) contiguous values
-  float alpha = 1.0f;          ///< of an int32 D a whole number, and 1 without C
-  float beta = 0.0f;  ///< of an int32 D a whole number: sums and C are added as int32, and wrap
+  const void* bias = nullptr;      ///< n (row; 2n under swiglu) or m (column) contiguous values
+  float alpha = 1.0f;              ///< of an int32 D a whole number, and 1 without C
+  float beta = 0.0f;               ///< of an int32 D a whole number: sums and C are added as int32, and wrap
   const float* scale_a = nullptr;  ///< as the problem's ScaleLayout says; on the device
   const float* scale_b = nullptr;
   const int32_t* zero_a = nullptr;  ///< m contiguous values (vLLM's azp), or nullptr for all ones
-  const int32_t* zero_b =
-      nullptr;                     ///< n contiguous values (vLLM's azp_adj: the columns' sums of B)
-  const float* scale_d = nullptr;  ///< one value
+  const int32_t* zero_b = nullptr;  ///< n contiguous values (vLLM's azp_adj: the columns' sums of B)
+  const float* scale_d = nullptr;   ///< one value
   /// Read by the kernel, never by the host, and clamped to the dimension: wrong values give wrong
   /// results, but no access outside the matrices. Sizes: `batch` values; so offsets, but for one
   /// more of indptr.
   const void* group_offsets = nullptr;  ///< every bounds but counts
   const void* group_sizes = nullptr;    ///< starts, counts
-  float* amax = nullptr;  ///< one value, raised to the largest |D|: zero it to start anew
+  float* amax = nullptr;                ///< one value, raised to the largest |D|: zero it to start anew
 };
 
 }  // namespace cleave

@@ -32,10 +32,10 @@ struct QuantizeProblem {
   MatrixLayout x = {};                         ///< [rows, cols]; f16, bf16, f32; stride_col 1
   MatrixLayout q = {.dtype = DType::i8};       ///< [rows, cols]; i8, e4m3, e5m2; stride_col 1
   MatrixLayout scale = {.dtype = DType::f32};  ///< any strides
-  bool given_scale = false;        ///< scale (and zero) are read; else they are found and written
-  bool symmetric = true;           ///< false, i8 per row or tensor only: q has a zero point
-  bool has_smooth = false;         ///< x is divided, column by column, before anything else
-  uint32_t smooth_alignment = 16;  ///< of that pointer, in bytes: as MatrixLayout::alignment
+  bool given_scale = false;                    ///< scale (and zero) are read; else they are found and written
+  bool symmetric = true;                       ///< false, i8 per row or tensor only: q has a zero point
+  bool has_smooth = false;                     ///< x is divided, column by column, before anything else
+  uint32_t smooth_alignment = 16;              ///< of that pointer, in bytes: as MatrixLayout::alignment
 
   /// Also the transpose, from the same read: q_t[c, r] ~ x[r, c] / scale_t. For blocks only.
   /// block_1x128: scale_t [cols, ceil(rows / 128)] covers 128 neighbours of a *column* of x.

@@ -56,12 +56,8 @@ def pointer_device(pointer: int) -> int:
     try:
         driver = ctypes.CDLL("libcuda.so.1")
     except OSError as error:
-        raise CudaError(
-            f"an array claims to be on a GPU, but there is no driver: {error}"
-        ) from None
-    status = driver.cuPointerGetAttribute(
-        ctypes.byref(ordinal), device_ordinal_attribute, ctypes.c_uint64(pointer)
-    )
+        raise CudaError(f"an array claims to be on a GPU, but there is no driver: {error}") from None
+    status = driver.cuPointerGetAttribute(ctypes.byref(ordinal), device_ordinal_attribute, ctypes.c_uint64(pointer))
     if status:
         raise ValueError(f"address {pointer:#x} is not on a CUDA device (CUDA error {status})")
     return ordinal.value
@@ -76,15 +72,11 @@ def _numpy_dtype(name: str) -> Any:
         import ml_dtypes
     except ImportError:
         other = "pass out_dtype='float32'" if name == "bfloat16" else "ask for int8"
-        raise ValueError(
-            f"NumPy has no {name} of its own; pip install ml_dtypes, or {other}"
-        ) from None
+        raise ValueError(f"NumPy has no {name} of its own; pip install ml_dtypes, or {other}") from None
     return np.dtype(getattr(ml_dtypes, name))
 
 
-def _in_both_orders(
-    empty: Callable[[Any, tuple[int, ...], str], Any], module: Any
-) -> dict[str, Callable[..., Any]]:
+def _in_both_orders(empty: Callable[[Any, tuple[int, ...], str], Any], module: Any) -> dict[str, Callable[..., Any]]:
     """What an Adapter needs to make arrays, by the functions of NumPy or a module like it."""
 
     def empty_channels_last(like: Any, shape: tuple[int, ...], dtype: str) -> Any:
@@ -108,9 +100,7 @@ def _in_both_orders(
 def _numpy() -> Adapter:
     import numpy as np
 
-    return Adapter(
-        **_in_both_orders(lambda like, shape, dtype: np.empty(shape, _numpy_dtype(dtype)), np)
-    )
+    return Adapter(**_in_both_orders(lambda like, shape, dtype: np.empty(shape, _numpy_dtype(dtype)), np))
 
 
 def _torch() -> Adapter:
@@ -130,9 +120,7 @@ def _torch() -> Adapter:
 
     def empty_channels_last(like: Any, shape: tuple[int, ...], dtype: str) -> Any:
         images, channels, *pixels = shape
-        made = torch.empty(
-            (images, *pixels, channels), dtype=getattr(torch, dtype), device=like.device
-        )
+        made = torch.empty((images, *pixels, channels), dtype=getattr(torch, dtype), device=like.device)
         return made.movedim(-1, 1)
 
     @lru_cache(maxsize=64)  # of objects that hold no more than the handle

@@ -155,8 +155,7 @@ def _check_torch(required: bool) -> None:
         return
     if _version(found) < _OLDEST_TORCH:
         raise RuntimeError(
-            f"torch is {found}, but its stable ABI has what operators need from {oldest} on; "
-            "install a later one"
+            f"torch is {found}, but its stable ABI has what operators need from {oldest} on; install a later one"
         )
 
 
@@ -181,9 +180,7 @@ def _version(text: str) -> tuple[int, ...]:
 
 def _build(name: str, folder: Path) -> ModuleType:
     command = [sys.executable, "setup.py", "build_ext", "--inplace"]
-    done = subprocess.run(
-        command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-    )
+    done = subprocess.run(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     if done.returncode != 0:
         last = "\n".join(done.stdout.splitlines()[-20:])
         raise RuntimeError(f"building {folder} failed; its last lines are:\n{last}")

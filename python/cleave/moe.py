@@ -53,9 +53,7 @@ def sort_tokens(expert_ids: Any, num_experts: int, *, stream: Any = None) -> tup
     return _core.moe_sort_tokens(expert_ids, num_experts, stream)
 
 
-def permute(
-    x: Any, expert_ids: Any, num_experts: int, *, stream: Any = None
-) -> tuple[Any, Any, Any]:
+def permute(x: Any, expert_ids: Any, num_experts: int, *, stream: Any = None) -> tuple[Any, Any, Any]:
     """The tokens' rows sorted by expert.
 
     Args:

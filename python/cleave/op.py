@@ -111,9 +111,7 @@ class Gemm:
     ):
         self._accumulator = _element(element_accumulator)
         if self._accumulator not in (None, DataType.f32, DataType.s32):
-            raise TypeError(
-                f"element_accumulator is {element_accumulator}; it must be float32 or int32"
-            )
+            raise TypeError(f"element_accumulator is {element_accumulator}; it must be float32 or int32")
         elements = {"A": element_A, "B": element_B, "C": element_C, "D": element_D}
         layouts = {"A": layout_A, "B": layout_B, "C": layout_C, "D": layout_C}
         self._elements = {name: _element(_either(own, element)) for name, own in elements.items()}
@@ -184,9 +182,7 @@ class Gemm:
         if print_module:
             planned = {name: options[name] for name in options if name not in _OF_CALLS}
             print(self._planner(A, B, **planned).kernel_source)
-        result = self._multiply(
-            A, B, alpha=alpha, beta=beta if beta != 0 else None, stream=stream, **options
-        )
+        result = self._multiply(A, B, alpha=alpha, beta=beta if beta != 0 else None, stream=stream, **options)
         done = GemmRun(result, device, stream)
         if sync:
             done.sync()
@@ -246,9 +242,7 @@ class Gemm:
         element, layout = self._elements[name], self._layouts[name]
         if element and element.value != dtype:
             kind = type(self).__name__
-            raise TypeError(
-                f"{name} is {dtype}, but this {kind} is for {element.value}; convert it"
-            )
+            raise TypeError(f"{name} is {dtype}, but this {kind} is for {element.value}; convert it")
         if not layout or len(shape) < 2:
             return
         unit = -1 if layout is LayoutType.RowMajor else -2
@@ -375,16 +369,12 @@ class _Conv2d(Gemm):
         options |= self._sizes((A, B, C, D), size, split_k)
         return super().construct(A, B, C, D, beta=beta, **options)
 
-    def _sizes(
-        self, matrices: tuple[Any, ...], size: Any, split_k: tuple[str, int | None]
-    ) -> dict[str, Any]:
+    def _sizes(self, matrices: tuple[Any, ...], size: Any, split_k: tuple[str, int | None]) -> dict[str, Any]:
         """What is made of the split, and of the size if A and B do not say it."""
         try:
             mode, slices = split_k
         except (TypeError, ValueError):
-            raise TypeError(
-                f'split_k is {split_k!r}; it must be a mode and a number, as ("serial", 4)'
-            ) from None
+            raise TypeError(f'split_k is {split_k!r}; it must be a mode and a number, as ("serial", 4)') from None
         options = {"split_k_mode": mode, "split_k_slices": slices}
         if self._kind == "fprop":
             if size is not None:

@@ -37,8 +37,7 @@ def smooth(amax: Any, weight: Any, alpha: float = 0.5) -> tuple[Any, Any]:
         raise TypeError(f"amax is {amax.dtype}; it must be float32, convert it")
     if len(weight.shape) != 2 or tuple(amax.shape) != (weight.shape[1],):
         raise ValueError(
-            f"amax is {tuple(amax.shape)} and weight is {tuple(weight.shape)}; they must be (K,) "
-            "and (N, K)"
+            f"amax is {tuple(amax.shape)} and weight is {tuple(weight.shape)}; they must be (K,) and (N, K)"
         )
     xp = _namespace(weight)
     weight_amax = xp.amax(xp.abs(weight), axis=0) if weight.shape[0] else xp.zeros_like(amax)

@@ -12,8 +12,7 @@ const dlpack::ExchangeApi* find_exchange(nb::handle type) {
   nb::object capsule = nb::getattr(type, "__dlpack_c_exchange_api__", nb::none());
   constexpr const char* kName = "dlpack_exchange_api";
   if (!PyCapsule_IsValid(capsule.ptr(), kName)) return nullptr;
-  auto* header =
-      static_cast<const dlpack::ExchangeHeader*>(PyCapsule_GetPointer(capsule.ptr(), kName));
+  auto* header = static_cast<const dlpack::ExchangeHeader*>(PyCapsule_GetPointer(capsule.ptr(), kName));
   while (header && header->version.major != 1) header = header->previous;
   auto* api = reinterpret_cast<const dlpack::ExchangeApi*>(header);
   return api && api->view && api->current_stream ? api : nullptr;

@@ -21,9 +21,9 @@ struct ArrayType {
   nanobind::object assign;               // (target, source): copies elements
   nanobind::object finish;               // what `empty` gave, filled -> what the user gets
   nanobind::object current_stream;       // (device ordinal) -> the stream's handle
-  nanobind::object on_stream;      // (handle, device, f, *args) -> f(*args), its memory's stream
-  nanobind::object record_stream;  // (array, handle, device): keeps its memory for the stream
-  nanobind::object increment_version;  // (tuple of arrays): their elements have changed
+  nanobind::object on_stream;            // (handle, device, f, *args) -> f(*args), its memory's stream
+  nanobind::object record_stream;        // (array, handle, device): keeps its memory for the stream
+  nanobind::object increment_version;    // (tuple of arrays): their elements have changed
   bool tracks_gradients = false;
   bool immutable = false;
 };

@@ -19,8 +19,7 @@ std::vector<std::byte> fetch(const Placement& place, const void* data, CUstream 
   std::vector<std::byte> bytes(size_t(place.columns) * size_of(place.layout.dtype));
   if (bytes.empty()) return bytes;
   const auto address = reinterpret_cast<CUdeviceptr>(data);
-  check(driver().memcpy_dtoh_async(bytes.data(), address, bytes.size(), stream),
-        "cuMemcpyDtoHAsync");
+  check(driver().memcpy_dtoh_async(bytes.data(), address, bytes.size(), stream), "cuMemcpyDtoHAsync");
   check(driver().stream_synchronize(stream), "cuStreamSynchronize");
   return bytes;
 }

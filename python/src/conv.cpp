@@ -30,8 +30,7 @@ using WeightSize = Other<"weight_size", "tuple[int, ...]">;
 using Size = Other<"size", "tuple[int, ...] | None", "None">;
 using OutputPadding = Other<"output_padding", "object", "0">;
 
-nb::object convolve(const ConvInputs& inputs, const ConvOptions& options,
-                    const CallArguments& call) {
+nb::object convolve(const ConvInputs& inputs, const ConvOptions& options, const CallArguments& call) {
   TensorReader reader(call.get<arg::Stream>());
   ConvOperands operands(inputs, reader, options);
   if (operands.converted() && given(call.get<arg::Stream>()) && operands.problem.device != kCpu) {
@@ -93,8 +92,7 @@ nb::object conv_transpose(int axes, const Call& call) {
     refuse_value("padding is \"same\", which transposed convolutions do not have; pass numbers");
   }
   options.transposed = true;
-  options.output_padding =
-      parse_numbers(call.template get<OutputPadding>(), OutputPadding::name(), axes);
+  options.output_padding = parse_numbers(call.template get<OutputPadding>(), OutputPadding::name(), axes);
   ConvInputs inputs = inputs_of(call);
   inputs.grad_output = std::exchange(inputs.input, {});
   return convolve(inputs, options, call);
@@ -113,12 +111,10 @@ PlanObject plan_conv(int axes, const Call& call) {
         "out");
   }
   TensorReader reader{nb::none()};
-  const ConvInputs others{.c = call.template get<arg::C>(),
-                          .bias = call.template get<arg::Bias>(),
-                          .out = call.template get<arg::Out>()};
-  ConvOperands operands(
-      with_operands(kind, call.template get<arg::A>(), call.template get<arg::B>(), others), reader,
-      options);
+  const ConvInputs others{
+      .c = call.template get<arg::C>(), .bias = call.template get<arg::Bias>(), .out = call.template get<arg::Out>()};
+  ConvOperands operands(with_operands(kind, call.template get<arg::A>(), call.template get<arg::B>(), others), reader,
+                        options);
   return PlanObject(operands.problem, options, make_plan(operands.problem));
 }
 
@@ -128,8 +124,7 @@ void bind_rank(nb::module_& m, int axes) {
   using How = Concat<SplitK, List<arg::Precision>>;
   using Options = Concat<List<arg::C>, Scalars, Result, List<arg::Convert>, How, Place>;
   using Division = List<arg::Division>;
-  const auto add = [&](const FunctionText& text, auto positional, auto keywords,
-                       const auto& function) {
+  const auto add = [&](const FunctionText& text, auto positional, auto keywords, const auto& function) {
     define(m, text.name.c_str(), positional, keywords, "Array", text.doc.c_str(),
            [axes, function](const auto& call) { return function(axes, call); });
   };
@@ -137,20 +132,18 @@ void bind_rank(nb::module_& m, int axes) {
   add(conv_text(axes), Concat<List<arg::Input, arg::Weight, arg::Bias>, Geometry>(), Options(),
       [](int axes, const auto& call) { return conv(axes, call); });
   add(conv_dgrad_text(axes), Concat<List<InputSize, arg::Weight, arg::GradOutput>, Geometry>(),
-      Concat<List<arg::Bias>, Options, Division>(),
-      [](int axes, const auto& call) { return conv_dgrad(axes, call); });
+      Concat<List<arg::Bias>, Options, Division>(), [](int axes, const auto& call) { return conv_dgrad(axes, call); });
   add(conv_wgrad_text(axes), Concat<List<arg::Input, WeightSize, arg::GradOutput>, Geometry>(),
       Concat<List<arg::Accumulate>, Without<Options, List<arg::Activation>>>(),
       [](int axes, const auto& call) { return conv_wgrad(axes, call); });
   add(conv_transpose_text(axes),
-      List<arg::Input, arg::Weight, arg::Bias, arg::Stride, arg::Padding, OutputPadding,
-           arg::Groups, arg::Dilation>(),
+      List<arg::Input, arg::Weight, arg::Bias, arg::Stride, arg::Padding, OutputPadding, arg::Groups, arg::Dilation>(),
       Options(), [](int axes, const auto& call) { return conv_transpose(axes, call); });
 
   const FunctionText plan = plan_conv_text(axes);
   define(m, plan.name.c_str(), List<arg::Kind, arg::A, arg::B>(),
-         Concat<List<Size>, Geometry, List<arg::Bias, arg::C>, Result, How, Division>(), "GemmPlan",
-         plan.doc.c_str(), [axes](const auto& call) { return plan_conv(axes, call); });
+         Concat<List<Size>, Geometry, List<arg::Bias, arg::C>, Result, How, Division>(), "GemmPlan", plan.doc.c_str(),
+         [axes](const auto& call) { return plan_conv(axes, call); });
 }
 
 }  // namespace

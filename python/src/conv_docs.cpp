@@ -126,16 +126,14 @@ struct Words {
   const char *name, *transpose, *image, *filter, *output, *format;
 };
 
-constexpr Words kWords[] = {
-    {"conv1d", "conv_transpose1d", "W", "S", "Q", "layout with the channels last"},
-    {"conv2d", "conv_transpose2d", "H, W", "R, S", "P, Q", "channels_last"},
-    {"conv3d", "conv_transpose3d", "D, H, W", "T, R, S", "O, P, Q", "channels_last_3d"}};
+constexpr Words kWords[] = {{"conv1d", "conv_transpose1d", "W", "S", "Q", "layout with the channels last"},
+                            {"conv2d", "conv_transpose2d", "H, W", "R, S", "P, Q", "channels_last"},
+                            {"conv3d", "conv_transpose3d", "D, H, W", "T, R, S", "O, P, Q", "channels_last_3d"}};
 
 std::string fill(const char* text, int axes) {
   const Words& words = kWords[axes - 1];
-  return fmt::format(fmt::runtime(text), fmt::arg("name", words.name),
-                     fmt::arg("transpose", words.transpose), fmt::arg("image", words.image),
-                     fmt::arg("filter", words.filter), fmt::arg("output", words.output),
+  return fmt::format(fmt::runtime(text), fmt::arg("name", words.name), fmt::arg("transpose", words.transpose),
+                     fmt::arg("image", words.image), fmt::arg("filter", words.filter), fmt::arg("output", words.output),
                      fmt::arg("format", words.format), fmt::arg("classes", 64));
 }
 

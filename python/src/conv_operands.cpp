@@ -38,27 +38,23 @@ ConvInputs with_operands(Conv kind, nb::handle a, nb::handle b, ConvInputs other
   return others;
 }
 
-ConvOperands::ConvOperands(const ConvInputs& inputs, TensorReader& reader,
-                           const ConvOptions& options)
+ConvOperands::ConvOperands(const ConvInputs& inputs, TensorReader& reader, const ConvOptions& options)
     : result_(options.kind == Conv::fprop ? inputs.input : inputs.grad_output, inputs.out) {
   ConvOptions with_convert = options;
   with_convert.may_convert = inputs.convert.has_value();
   static_cast<ConvCall&>(*this) = make_call(read(inputs, reader, options), with_convert);
 }
 
-ConvTensors ConvOperands::read(const ConvInputs& inputs, TensorReader& reader,
-                               const ConvOptions& options) {
+ConvTensors ConvOperands::read(const ConvInputs& inputs, TensorReader& reader, const ConvOptions& options) {
   const auto tensor = [&](nb::handle array, const char* name, Order* stride) -> Operand {
     const TensorView view = reader.read(array, name);
-    if (!inputs.convert.value_or(false) || view.ndim != options.axes + 2 || stride(view))
-      return view;
+    if (!inputs.convert.value_or(false) || view.ndim != options.axes + 2 || stride(view)) return view;
     copies_.push_back(copy_of(array, name));
     return reader.read(copies_.back(), name);
   };
   ConvTensors tensors;
   if (inputs.grad_output.is_valid()) {
-    tensors.grad_output =
-        tensor(inputs.grad_output, options.transposed ? "input" : "grad_output", pixel_stride);
+    tensors.grad_output = tensor(inputs.grad_output, options.transposed ? "input" : "grad_output", pixel_stride);
   }
   if (inputs.input.is_valid()) tensors.input = tensor(inputs.input, "input", pixel_stride);
   if (inputs.weight.is_valid()) tensors.weight = tensor(inputs.weight, "weight", filter_stride);
@@ -71,8 +67,8 @@ ConvTensors ConvOperands::read(const ConvInputs& inputs, TensorReader& reader,
 std::optional<Operand> ConvOperands::read_out(const ConvInputs& inputs, TensorReader& reader,
                                               const ConvOptions& options) {
   const std::optional<Operand> out = reader.read_written(inputs.out, "out");
-  if (!out || !inputs.convert.value_or(false) || out->ndim != options.axes + 2 ||
-      !out->other_type.empty() || order_of_d(options)(*out))
+  if (!out || !inputs.convert.value_or(false) || out->ndim != options.axes + 2 || !out->other_type.empty() ||
+      order_of_d(options)(*out))
     return out;
   if (may_overlap_itself(*out)) {
     refuse_value(
@@ -81,8 +77,7 @@ std::optional<Operand> ConvOperands::read_out(const ConvInputs& inputs, TensorRe
         shape_text(*out), fmt::join(out->stride, out->stride + out->ndim, ", "));
   }
   const auto type = array_type_of(inputs.out);
-  if (type->empty_channels_last.is_none() || type->assign.is_none())
-    refuse_conversion(inputs.out, "out");
+  if (type->empty_channels_last.is_none() || type->assign.is_none()) refuse_conversion(inputs.out, "out");
   nb::list shape;
   for (int i = 0; i < out->ndim; ++i) shape.append(out->shape[i]);
   staged_ = type->empty_channels_last(inputs.out, nb::tuple(shape), dtype_name(out->dtype));

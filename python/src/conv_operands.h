@@ -38,8 +38,7 @@ class ConvOperands : public ConvCall {
 
  private:
   ConvTensors read(const ConvInputs& inputs, TensorReader& reader, const ConvOptions& options);
-  std::optional<Operand> read_out(const ConvInputs& inputs, TensorReader& reader,
-                                  const ConvOptions& options);
+  std::optional<Operand> read_out(const ConvInputs& inputs, TensorReader& reader, const ConvOptions& options);
 
   std::vector<nanobind::object> copies_;
   nanobind::object staged_;  // what is computed in the place of `out`

@@ -30,19 +30,15 @@ std::vector<nb::object> spread(nb::handle value, const char* name, int axes) {
   auto items = items_of(value).value_or(std::vector{nb::borrow(value)});
   if (items.size() == 1) items.resize(axes, items[0]);
   if (items.size() == size_t(axes)) return items;
-  refuse_value("{} has {} values; pass one, or one for each of the {} axes", name, items.size(),
-               axes);
+  refuse_value("{} has {} values; pass one, or one for each of the {} axes", name, items.size(), axes);
 }
 
 void parse_padding(nb::handle value, int axes, ConvOptions& options) {
   if (PyUnicode_Check(value.ptr())) {
-    const auto is = [&](const char* text) {
-      return PyUnicode_CompareWithASCIIString(value.ptr(), text) == 0;
-    };
+    const auto is = [&](const char* text) { return PyUnicode_CompareWithASCIIString(value.ptr(), text) == 0; };
     options.same = is("same");
     if (!options.same && !is("valid")) {
-      refuse_value("padding is {}; it must be \"same\", \"valid\" or numbers",
-                   nb::repr(value).c_str());
+      refuse_value("padding is {}; it must be \"same\", \"valid\" or numbers", nb::repr(value).c_str());
     }
     return;
   }
@@ -51,8 +47,7 @@ void parse_padding(nb::handle value, int axes, ConvOptions& options) {
   for (int i = 0; i < axes; ++i) {
     const auto pair = items_of(items[i]).value_or(std::vector{items[i], items[i]});
     if (pair.size() != 2) {
-      refuse_value("padding of an axis has {} values; pass one, or a pair (before, after)",
-                   pair.size());
+      refuse_value("padding of an axis has {} values; pass one, or a pair (before, after)", pair.size());
     }
     options.pad_begin[i] = parse_integer(pair[0], "padding", kExpected);
     options.pad_end[i] = parse_integer(pair[1], "padding", kExpected);
@@ -91,8 +86,7 @@ Conv arg::Kind::parse(nb::handle value) {
   return kind;
 }
 
-ConvOptions parse_conv_options(Conv kind, int axes, const ConvArguments& arguments,
-                               const ProductArguments& product) {
+ConvOptions parse_conv_options(Conv kind, int axes, const ConvArguments& arguments, const ProductArguments& product) {
   ConvOptions options{.kind = kind, .axes = axes};
   options.stride = parse_numbers(arguments.get<arg::Stride>(), "stride", axes);
   parse_padding(arguments.get<arg::Padding>(), axes, options);

@@ -29,13 +29,12 @@ struct Kind : Parameter<"kind", "str"> {
 
 using Geometry = List<arg::Stride, arg::Padding, arg::Dilation, arg::Groups>;
 
-using ConvArguments = Values<arg::Stride, arg::Padding, arg::Dilation, arg::Groups, arg::Division,
-                             arg::Activation, arg::OutDtype>;
+using ConvArguments =
+    Values<arg::Stride, arg::Padding, arg::Dilation, arg::Groups, arg::Division, arg::Activation, arg::OutDtype>;
 
 /// Throws Error for what is no number, no sequence of as many as there are axes, or no name. What of
 /// the plan there is in `product` is the plan's.
-ConvOptions parse_conv_options(Conv kind, int axes, const ConvArguments& arguments,
-                               const ProductArguments& product);
+ConvOptions parse_conv_options(Conv kind, int axes, const ConvArguments& arguments, const ProductArguments& product);
 
 /// One integer for all axes, or one for each.
 AxisNumbers parse_numbers(nanobind::handle value, const char* name, int axes);

@@ -22,8 +22,7 @@ std::string declaration() {
 
 /// One line: of several, nanobind would show only the last.
 template <class... Ps, class... Ks>
-std::string signature(const char* name, bool is_method, List<Ps...>, List<Ks...>,
-                      const char* returns) {
+std::string signature(const char* name, bool is_method, List<Ps...>, List<Ks...>, const char* returns) {
   std::vector<std::string> parts;
   if (is_method) parts.push_back("self");
   (parts.push_back(declaration<Ps>()), ...);
@@ -40,8 +39,7 @@ auto annotation() {
   if constexpr (P::default_text().empty()) {
     return nanobind::arg(P::name()).none();
   } else {
-    return nanobind::arg(P::name()).none() =
-               nanobind::eval(nanobind::str(P::default_text().data()));
+    return nanobind::arg(P::name()).none() = nanobind::eval(nanobind::str(P::default_text().data()));
   }
 }
 
@@ -81,8 +79,8 @@ inline std::string filled(std::string doc) {
 /// Adds a function of a module: `function` takes Values<Ps..., Ks...>. The `Ps` may be passed by
 /// position, the `Ks` only by name.
 template <class... Ps, class... Ks, class Function>
-void define(nanobind::module_& m, const char* name, List<Ps...> positional, List<Ks...> keywords,
-            const char* returns, const char* doc, const Function& function) {
+void define(nanobind::module_& m, const char* name, List<Ps...> positional, List<Ks...> keywords, const char* returns,
+            const char* doc, const Function& function) {
   const std::string signature = detail::signature(name, false, positional, keywords, returns);
   detail::with_annotations(positional, keywords, [&](const auto&... annotations) {
     m.def(
@@ -97,8 +95,8 @@ void define(nanobind::module_& m, const char* name, List<Ps...> positional, List
 
 /// The same of a method, whose `function` takes the object first.
 template <class Class, class... Ps, class... Ks, class Function>
-void define(nanobind::class_<Class>& type, const char* name, List<Ps...> positional,
-            List<Ks...> keywords, const char* returns, const char* doc, const Function& function) {
+void define(nanobind::class_<Class>& type, const char* name, List<Ps...> positional, List<Ks...> keywords,
+            const char* returns, const char* doc, const Function& function) {
   const std::string signature = detail::signature(name, true, positional, keywords, returns);
   detail::with_annotations(positional, keywords, [&](const auto&... annotations) {
     type.def(

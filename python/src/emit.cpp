@@ -26,9 +26,8 @@ EmitSources parse_sources(const std::string& text) {
   refuse_value("sources is \"{}\"; it must be \"cuda\" or \"cubin\"", text);
 }
 
-std::vector<std::string> emit_project(const PlanObject& plan, const std::string& name,
-                                      const std::string& sourcedir, const std::string& target,
-                                      const std::string& sources,
+std::vector<std::string> emit_project(const PlanObject& plan, const std::string& name, const std::string& sourcedir,
+                                      const std::string& target, const std::string& sources,
                                       const std::vector<std::string>& archs) {
   const EmitOptions options{name, parse_target(target), parse_sources(sources), archs};
   const Unlocked unlocked;
@@ -43,8 +42,8 @@ std::vector<std::string> emit_project(const PlanObject& plan, const std::string&
 }  // namespace
 
 void bind_emit(nb::module_& m) {
-  m.def("emit", &emit_project, "plan"_a, "name"_a, "sourcedir"_a, nb::kw_only(), "target"_a,
-        "sources"_a, "archs"_a = std::vector<std::string>(),
+  m.def("emit", &emit_project, "plan"_a, "name"_a, "sourcedir"_a, nb::kw_only(), "target"_a, "sources"_a,
+        "archs"_a = std::vector<std::string>(),
         "Writes the plan's operation as a project of its own. Returns the paths of its files.\n\n"
         "archs: of \"sm_80\" and \"sm_90a\"; none: the plan's own.",
         nb::sig("def emit(plan: GemmPlan, name: str, sourcedir: str, *, target: str, sources: str, "

@@ -29,8 +29,7 @@ PyObject* exception_for(ErrorCode code) {
 
 void bind_errors(nb::module_& m) {
   cuda_error = PyErr_NewExceptionWithDoc(
-      "cleave.CudaError",
-      "No usable GPU, a failed driver call or compilation, or a forbidden one during capture.",
+      "cleave.CudaError", "No usable GPU, a failed driver call or compilation, or a forbidden one during capture.",
       PyExc_RuntimeError, nullptr);
   if (!cuda_error) throw nb::python_error();
   m.attr("CudaError") = nb::handle(cuda_error);

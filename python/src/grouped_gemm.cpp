@@ -14,8 +14,8 @@ void check_ranks(nb::handle dy, nb::handle x, bool has_counts) {
   const TensorView view_dy = reader.read(dy, "dy"), view_x = reader.read(x, "x");
   const int rank = view_dy.ndim;
   if (rank == view_x.ndim && (rank == 2 || (rank == 3 && has_counts))) return;
-  refuse_value("dy is {} and x is {}; both must be matrices, or, with counts, batches of them",
-               shape_text(view_dy), shape_text(view_x));
+  refuse_value("dy is {} and x is {}; both must be matrices, or, with counts, batches of them", shape_text(view_dy),
+               shape_text(view_x));
 }
 
 using Dy = Array<"dy">;
@@ -25,8 +25,7 @@ using ScaleX = MaybeArray<"scale_x">;
 
 template <class Call>
 nb::object weight_gradient(const Call& call) {
-  check_ranks(call.template get<Dy>(), call.template get<X>(),
-              given(call.template get<arg::Counts>()));
+  check_ranks(call.template get<Dy>(), call.template get<X>(), given(call.template get<arg::Counts>()));
   GemmInputs inputs(call);
   inputs.set<arg::A>(call.template get<Dy>());
   inputs.set<arg::B>(call.template get<X>());
@@ -49,24 +48,23 @@ nb::object weight_gradient(const Call& call) {
 
 void bind_grouped_gemm(nb::module_& m) {
   using Operands = List<arg::A, arg::B, arg::Offs>;
-  using Options = Concat<Bounds, List<arg::ScaleA, arg::ScaleB, arg::Bias, arg::C>, Scalars,
-                         List<arg::Activation, arg::Out, arg::OutDtype, arg::UseFastAccum,
-                              arg::ZeroRest, arg::CheckOffsets>,
-                         SplitK, List<arg::Precision>, Place>;
+  using Options =
+      Concat<Bounds, List<arg::ScaleA, arg::ScaleB, arg::Bias, arg::C>, Scalars,
+             List<arg::Activation, arg::Out, arg::OutDtype, arg::UseFastAccum, arg::ZeroRest, arg::CheckOffsets>,
+             SplitK, List<arg::Precision>, Place>;
 
   define(m, "grouped_gemm", Operands(), Options(), "Array", kGroupedGemmDoc,
          [](const auto& call) { return multiply(call, call, call, {.grouped = true}); });
-  define(m, "plan_grouped_gemm", Operands(), Without<Options, OfCalls>(), "GemmPlan",
-         kPlanGroupedGemmDoc,
+  define(m, "plan_grouped_gemm", Operands(), Without<Options, OfCalls>(), "GemmPlan", kPlanGroupedGemmDoc,
          [](const auto& call) { return plan_product(call, call, {.grouped = true}); });
 
-  using WgradOptions = Concat<Bounds,
-                              List<ScaleDy, ScaleX, arg::Alpha, arg::Out, arg::OutDtype,
-                                   arg::Accumulate, arg::UseFastAccum, arg::CheckOffsets>,
-                              SplitK, List<arg::Precision>, Place>;
+  using WgradOptions = Concat<
+      Bounds,
+      List<ScaleDy, ScaleX, arg::Alpha, arg::Out, arg::OutDtype, arg::Accumulate, arg::UseFastAccum, arg::CheckOffsets>,
+      SplitK, List<arg::Precision>, Place>;
 
-  define(m, "grouped_gemm_wgrad", List<Dy, X, arg::Offs>(), WgradOptions(), "Array",
-         kGroupedGemmWgradDoc, [](const auto& call) { return weight_gradient(call); });
+  define(m, "grouped_gemm_wgrad", List<Dy, X, arg::Offs>(), WgradOptions(), "Array", kGroupedGemmWgradDoc,
+         [](const auto& call) { return weight_gradient(call); });
 }
 
 }  // namespace cleave::python

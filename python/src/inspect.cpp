@@ -24,8 +24,8 @@ nb::tuple inspect(nb::handle array, const char* name, nb::handle stream) {
     shape.append(view.shape[i]);
     strides.append(view.stride[i]);
   }
-  return nb::make_tuple(nb::borrow(dtype_name(view.dtype)), nb::tuple(shape), nb::tuple(strides),
-                        view.device, reinterpret_cast<uintptr_t>(reader.stream()));
+  return nb::make_tuple(nb::borrow(dtype_name(view.dtype)), nb::tuple(shape), nb::tuple(strides), view.device,
+                        reinterpret_cast<uintptr_t>(reader.stream()));
 }
 
 }  // namespace
@@ -44,9 +44,7 @@ void bind_inspect(nb::module_& m) {
         nb::sig("def inspect(array: object, name: str, stream: object = None) -> "
                 "tuple[str, tuple[int, ...], tuple[int, ...], int, int]"));
   m.def(
-      "dtype_name",
-      [](nb::handle dtype) { return nb::borrow(dtype_name(parse_dtype(dtype, "element"))); },
-      "dtype"_a,
+      "dtype_name", [](nb::handle dtype) { return nb::borrow(dtype_name(parse_dtype(dtype, "element"))); }, "dtype"_a,
       "The name of an element type, for that or another name, or a torch or NumPy dtype.",
       nb::sig("def dtype_name(dtype: object) -> str"));
 }

@@ -25,9 +25,7 @@ int64_t integer(nb::handle value, const char* name, const char* field) {
 uint8_t named_type(nb::handle array, int bytes) {
   const nb::object label = nb::getattr(nb::getattr(array, "dtype", nb::none()), "name", nb::none());
   if (!PyUnicode_Check(label.ptr())) return dlpack::kUInt;
-  const auto is = [&](const char* name) {
-    return PyUnicode_CompareWithASCIIString(label.ptr(), name) == 0;
-  };
+  const auto is = [&](const char* name) { return PyUnicode_CompareWithASCIIString(label.ptr(), name) == 0; };
   if (bytes == 2 && is("bfloat16")) return dlpack::kBfloat;
   if (bytes == 1 && is("float8_e4m3fn")) return dlpack::kFloat8E4m3fn;
   if (bytes == 1 && is("float8_e5m2")) return dlpack::kFloat8E5m2;
@@ -36,8 +34,7 @@ uint8_t named_type(nb::handle array, int bytes) {
 
 /// "<f4" and the like: byte order, kind, bytes per element.
 dlpack::DataType parse_typestr(nb::handle typestr, nb::handle array, const char* name) {
-  const char* const utf8 =
-      PyUnicode_Check(typestr.ptr()) ? PyUnicode_AsUTF8(typestr.ptr()) : nullptr;
+  const char* const utf8 = PyUnicode_Check(typestr.ptr()) ? PyUnicode_AsUTF8(typestr.ptr()) : nullptr;
   if (utf8 == nullptr) {
     PyErr_Clear();
     refuse_value("{}'s array interface has no typestr that can be read as text", name);
@@ -83,19 +80,16 @@ void assign_interface(nb::handle fields, nb::handle array, const char* name, Ten
   nb::object data = interface_field(fields, "data");
   nb::object shape = interface_field(fields, "shape");
   nb::object strides = interface_field(fields, "strides");
-  if (!PyTuple_Check(data.ptr()) || PyTuple_GET_SIZE(data.ptr()) != 2 ||
-      !PyTuple_Check(shape.ptr())) {
+  if (!PyTuple_Check(data.ptr()) || PyTuple_GET_SIZE(data.ptr()) != 2 || !PyTuple_Check(shape.ptr())) {
     refuse_value("{}'s array interface has no address or no shape", name);
   }
   set_element(view, parse_typestr(interface_field(fields, "typestr"), array, name));
-  view.data =
-      reinterpret_cast<void*>(integer(PyTuple_GET_ITEM(data.ptr(), 0), name, "data pointer"));
+  view.data = reinterpret_cast<void*>(integer(PyTuple_GET_ITEM(data.ptr(), 0), name, "data pointer"));
   view.readonly = PyObject_IsTrue(PyTuple_GET_ITEM(data.ptr(), 1)) != 0;
   PyErr_Clear();  // a flag that is neither true nor false counts as read-only
   view.ndim = int(PyTuple_GET_SIZE(shape.ptr()));
   if (view.ndim > TensorView::kMaxRank) return;
-  if (!strides.is_none() &&
-      (!PyTuple_Check(strides.ptr()) || PyTuple_GET_SIZE(strides.ptr()) != view.ndim)) {
+  if (!strides.is_none() && (!PyTuple_Check(strides.ptr()) || PyTuple_GET_SIZE(strides.ptr()) != view.ndim)) {
     refuse_value("{}'s array interface has strides that do not match its shape", name);
   }
 
@@ -103,15 +97,13 @@ void assign_interface(nb::handle fields, nb::handle array, const char* name, Ten
   int64_t packed = 1;
   for (int i = view.ndim - 1; i >= 0; --i) {
     view.shape[i] = integer(PyTuple_GET_ITEM(shape.ptr(), i), name, "shape");
-    if (view.shape[i] < 0)
-      refuse_value("{}'s array interface has the shape {}", name, shape_text(view));
+    if (view.shape[i] < 0) refuse_value("{}'s array interface has the shape {}", name, shape_text(view));
     view.stride[i] = packed;
     if (!strides.is_none()) {
       const int64_t stride = integer(PyTuple_GET_ITEM(strides.ptr(), i), name, "stride");
       if (stride % bytes != 0) {
-        refuse_value(
-            "{} has a stride of {} bytes, not a multiple of its {}-byte elements; pass a copy",
-            name, stride, bytes);
+        refuse_value("{} has a stride of {} bytes, not a multiple of its {}-byte elements; pass a copy", name, stride,
+                     bytes);
       }
       view.stride[i] = stride / bytes;
     }

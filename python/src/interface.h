@@ -10,8 +10,7 @@ namespace cleave::python {
 nanobind::object interface_field(nanobind::handle fields, const char* key);
 
 /// Fills everything but the device. Throws Error naming `name` for fields that make no sense.
-void assign_interface(nanobind::handle fields, nanobind::handle array, const char* name,
-                      TensorView& view);
+void assign_interface(nanobind::handle fields, nanobind::handle array, const char* name, TensorView& view);
 
 /// The CUDA device that owns an address: the CUDA dictionary does not say.
 int pointer_device(const void* pointer);

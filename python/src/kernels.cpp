@@ -34,10 +34,9 @@ Division division_of(const GemmConfig& c) {
 }
 
 std::string describe(const GemmConfig& c) {
-  std::string text =
-      fmt::format("{} {}x{}x{}{} {}{} {}", to_string(c.family), c.tile.m, c.tile.n, c.tile.k,
-                  c.warps.pingpong ? " pingpong" : "", c.operands.a_major == Major::k ? 't' : 'n',
-                  c.operands.b_major == Major::k ? 'n' : 't', to_string(c.operands.a));
+  std::string text = fmt::format("{} {}x{}x{}{} {}{} {}", to_string(c.family), c.tile.m, c.tile.n, c.tile.k,
+                                 c.warps.pingpong ? " pingpong" : "", c.operands.a_major == Major::k ? 't' : 'n',
+                                 c.operands.b_major == Major::k ? 'n' : 't', to_string(c.operands.a));
   if (c.operands.b != c.operands.a) text += fmt::format("*{}", to_string(c.operands.b));
   text += fmt::format("->{} {}", to_string(c.epilogue.d), to_string(c.schedule.split));
   if (c.conv.kind != Conv::none) {
@@ -48,8 +47,7 @@ std::string describe(const GemmConfig& c) {
     text += fmt::format(" scaled {}x{}", c.scales.rows_a, c.scales.rows_b);
   }
   if (c.scales.promote) text += " promoted";
-  if (c.epilogue.activation != Activation::none)
-    text += fmt::format(" {}", to_string(c.epilogue.activation));
+  if (c.epilogue.activation != Activation::none) text += fmt::format(" {}", to_string(c.epilogue.activation));
   if (c.epilogue.bias != Bias::none) text += " bias";
   if (c.epilogue.has_c) text += " c";
   if (c.epilogue.has_zero) text += " zero points";
@@ -75,8 +73,7 @@ nb::dict report(const GemmConfig& config, const std::string& arch, const Compile
 nb::dict compile_plan(const PlanObject& planned) {
   const Choice* choice = choice_of(planned.plan());
   if (choice == nullptr) {
-    refuse_value(
-        "the plan is for the CPU, where nothing is compiled; plan for \"cuda\" or \"h100\"");
+    refuse_value("the plan is for the CPU, where nothing is compiled; plan for \"cuda\" or \"h100\"");
   }
   std::string arch;
   CompiledKernel kernel;
@@ -100,8 +97,7 @@ nb::list compile_all(const std::string& arch) {
     std::mutex failure_mutex;
     const auto work = [&] {
       try {
-        for (size_t i; (i = next++) < configs.size();)
-          kernels[i] = compile(gemm_source(configs[i]), arch);
+        for (size_t i; (i = next++) < configs.size();) kernels[i] = compile(gemm_source(configs[i]), arch);
       } catch (...) {
         const std::lock_guard lock(failure_mutex);
         failure = std::current_exception();
@@ -171,11 +167,10 @@ nb::list cache_list() {
 void bind_kernels(nb::module_& m) {
   m.def("compile_all", &compile_all, "arch"_a, kCompileAllDoc,
         nb::sig("def compile_all(arch: str) -> list[dict[str, object]]"));
-  m.def(
-      "compile_plan", &compile_plan, "plan"_a,
-      "Compiles the plan's kernel into the disk cache. Returns what `compile_all` does of each.\n\n"
-      "Needs NVRTC but no GPU.",
-      nb::sig("def compile_plan(plan: GemmPlan) -> dict[str, object]"));
+  m.def("compile_plan", &compile_plan, "plan"_a,
+        "Compiles the plan's kernel into the disk cache. Returns what `compile_all` does of each.\n\n"
+        "Needs NVRTC but no GPU.",
+        nb::sig("def compile_plan(plan: GemmPlan) -> dict[str, object]"));
   m.def("cache_info", &cache_info,
         "Where compiled kernels are kept on disk: path, entries, bytes, the limit of bytes, "
         "problem.\n\n"

@@ -18,8 +18,7 @@ Workspace read_workspace(nb::handle array, int device, TensorReader& reader) {
   if (!given(array)) return {};
   const TensorView view = reader.read_output(array, arg::Workspace::name());
   if (view.device != device) {
-    refuse_value("workspace is on {}, but the product runs on {}", device_text(view.device),
-                 device_text(device));
+    refuse_value("workspace is on {}, but the product runs on {}", device_text(view.device), device_text(device));
   }
   if (view.ndim != 1 || (view.shape[0] > 1 && view.stride[0] != 1)) {
     refuse_value("workspace is {}; it must be one-dimensional and contiguous", shape_text(view));
@@ -37,10 +36,8 @@ void set_scalars(const CallArguments& arguments, ProductCall& call) {
   cleave::set_scalars(alpha, beta, call);
 }
 
-void launch(const GemmPlan& plan, const ProductCall& call, const CallArguments& arguments,
-            TensorReader& reader) {
-  const Workspace workspace =
-      read_workspace(arguments.get<arg::Workspace>(), call.problem.device, reader);
+void launch(const GemmPlan& plan, const ProductCall& call, const CallArguments& arguments, TensorReader& reader) {
+  const Workspace workspace = read_workspace(arguments.get<arg::Workspace>(), call.problem.device, reader);
   {
     const Unlocked unlocked;
     plan.run(call.arguments, workspace.data, workspace.bytes, reader.stream());

@@ -14,7 +14,6 @@ void set_scalars(const CallArguments& arguments, ProductCall& call);
 
 /// Reads the workspace and runs. Without the GIL, even where that takes microseconds: a full launch
 /// queue makes the driver wait, perhaps for a host callback that needs the GIL.
-void launch(const GemmPlan& plan, const ProductCall& call, const CallArguments& arguments,
-            TensorReader& reader);
+void launch(const GemmPlan& plan, const ProductCall& call, const CallArguments& arguments, TensorReader& reader);
 
 }  // namespace cleave::python

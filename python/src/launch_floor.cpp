@@ -25,9 +25,7 @@ double launch_floor(int device, int calls, nb::handle stream) {
   const int parameter = 0;
   const auto start = std::chrono::steady_clock::now();
   for (int i = 0; i < calls; ++i) kernel.launch(shape, cuda_stream, &parameter);
-  return std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - start)
-             .count() /
-         calls;
+  return std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - start).count() / calls;
 }
 
 }  // namespace

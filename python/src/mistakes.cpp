@@ -26,8 +26,8 @@ vectorcallfunc& entry_of(PyObject* callable) {
 }
 
 std::string guess(const std::string& word, const std::vector<std::string>& known) {
-  const nb::list near = nb::cast<nb::list>(
-      nb::module_::import_("difflib").attr("get_close_matches")(word, known, 1, 0.7));
+  const nb::list near =
+      nb::cast<nb::list>(nb::module_::import_("difflib").attr("get_close_matches")(word, known, 1, 0.7));
   if (near.size() == 0) return fmt::format("; it has {}", fmt::join(known, ", "));
   return fmt::format(". Did you mean '{}'?", nb::cast<std::string>(near[0]));
 }
@@ -47,9 +47,8 @@ std::string mistake_of(const Signature& s, size_t count, nb::handle names) {
       return fmt::format("{}() got multiple values for argument '{}'", s.function, keyword);
   }
   if (count > s.positional) {
-    return fmt::format("{}() takes {} positional arguments but {} were given; pass {} by name",
-                       s.function, s.positional, count,
-                       s.positional < s.parameters.size() ? s.parameters[s.positional] : "none");
+    return fmt::format("{}() takes {} positional arguments but {} were given; pass {} by name", s.function,
+                       s.positional, count, s.positional < s.parameters.size() ? s.parameters[s.positional] : "none");
   }
   std::vector<std::string> missing;
   for (size_t i = count; i < s.required; ++i) {

@@ -29,19 +29,14 @@ class Call {
   }
 
   // What is returned, as arrays of the framework and class of `like`.
-  nb::object offsets() {
-    return make(nb::make_tuple(call_.problem.experts), DType::i32, call_.arguments.offsets);
-  }
-  nb::object indices() {
-    return make(nb::make_tuple(call_.slots()), DType::i32, call_.arguments.indices);
-  }
+  nb::object offsets() { return make(nb::make_tuple(call_.problem.experts), DType::i32, call_.arguments.offsets); }
+  nb::object indices() { return make(nb::make_tuple(call_.slots()), DType::i32, call_.arguments.indices); }
   nb::object rows() {
-    return make(nb::make_tuple(call_.slots(), call_.problem.columns), call_.problem.row.dtype,
-                call_.arguments.rows);
+    return make(nb::make_tuple(call_.slots(), call_.problem.columns), call_.problem.row.dtype, call_.arguments.rows);
   }
   nb::object tokens() {
-    return make(nb::make_tuple(call_.problem.tokens, call_.problem.columns),
-                call_.problem.token.dtype, call_.arguments.tokens);
+    return make(nb::make_tuple(call_.problem.tokens, call_.problem.columns), call_.problem.token.dtype,
+                call_.arguments.tokens);
   }
 
   /// Runs, and gives what the user gets.
@@ -125,8 +120,7 @@ nb::tuple sort_tokens(const Arguments& arguments) {
 nb::tuple permute(const Arguments& arguments) {
   TensorReader reader(arguments.get<arg::Stream>());
   const Operand tokens = read<X>(arguments, reader);
-  Call call(arguments.get<X>(), reader,
-            {.ids = read<ExpertIds>(arguments, reader), .tokens = tokens},
+  Call call(arguments.get<X>(), reader, {.ids = read<ExpertIds>(arguments, reader), .tokens = tokens},
             parse_options(MoeOperation::permute, arguments));
   const nb::object rows = call.rows(), offs = call.offsets(), indices = call.indices();
   return call.run(rows, offs, indices);
@@ -135,8 +129,7 @@ nb::tuple permute(const Arguments& arguments) {
 nb::object gather(const Arguments& arguments) {
   TensorReader reader(arguments.get<arg::Stream>());
   const Operand tokens = read<X>(arguments, reader);
-  Call call(arguments.get<X>(), reader,
-            {.indices = read<Indices>(arguments, reader), .tokens = tokens},
+  Call call(arguments.get<X>(), reader, {.indices = read<Indices>(arguments, reader), .tokens = tokens},
             parse_options(MoeOperation::gather, arguments));
   return call.run(call.rows());
 }
@@ -156,12 +149,12 @@ nb::object unpermute(const Arguments& arguments) {
 
 void bind_moe(nb::module_& m) {
   const char* const doc = "See cleave.moe.";
-  define(m, "moe_expert_offsets", List<ExpertIds, NumExperts, arg::Stream>(), List<>(), "Array",
-         doc, [](const auto& call) { return expert_offsets(call); });
-  define(m, "moe_sort_tokens", List<ExpertIds, NumExperts, arg::Stream>(), List<>(),
-         "tuple[Array, Array]", doc, [](const auto& call) { return sort_tokens(call); });
-  define(m, "moe_permute", List<X, ExpertIds, NumExperts, arg::Stream>(), List<>(),
-         "tuple[Array, Array, Array]", doc, [](const auto& call) { return permute(call); });
+  define(m, "moe_expert_offsets", List<ExpertIds, NumExperts, arg::Stream>(), List<>(), "Array", doc,
+         [](const auto& call) { return expert_offsets(call); });
+  define(m, "moe_sort_tokens", List<ExpertIds, NumExperts, arg::Stream>(), List<>(), "tuple[Array, Array]", doc,
+         [](const auto& call) { return sort_tokens(call); });
+  define(m, "moe_permute", List<X, ExpertIds, NumExperts, arg::Stream>(), List<>(), "tuple[Array, Array, Array]", doc,
+         [](const auto& call) { return permute(call); });
   define(m, "moe_gather", List<X, Indices, arg::Stream>(), List<>(), "Array", doc,
          [](const auto& call) { return gather(call); });
   define(m, "moe_unpermute", List<Y, Indices, Weights, TopK, arg::Stream>(), List<>(), "Array", doc,

@@ -44,13 +44,11 @@ GemmTensors read_tensors(const GemmInputs& inputs, TensorReader& reader) {
 
 }  // namespace
 
-void Result::allocate(nb::object ArrayType::* make, nb::handle shape, ProductCall& call,
-                      TensorReader& reader) {
+void Result::allocate(nb::object ArrayType::* make, nb::handle shape, ProductCall& call, TensorReader& reader) {
   if (given(out_)) return;
   if (((*array_type_of(leader_)).*make).is_none()) {
-    refuse_value(
-        "the product of a {} needs `out`: only torch, NumPy, CuPy and JAX arrays can be made here",
-        class_name(leader_));
+    refuse_value("the product of a {} needs `out`: only torch, NumPy, CuPy and JAX arrays can be made here",
+                 class_name(leader_));
   }
   made_ = reader.make(make, leader_, shape, call.problem.d.dtype, call.problem.device);
   call.arguments.d = reader.read(made_, "out").data;
@@ -62,15 +60,13 @@ nb::object Result::get() const {
   return finish.is_none() ? made_ : finish(made_);
 }
 
-GemmOperands::GemmOperands(const GemmInputs& inputs, TensorReader& reader,
-                           const GemmOptions& options)
+GemmOperands::GemmOperands(const GemmInputs& inputs, TensorReader& reader, const GemmOptions& options)
     : GemmCall(make_call(read_tensors(inputs, reader), options)),
       result_(inputs.get<arg::A>(), inputs.get<arg::Out>()) {}
 
 void GemmOperands::allocate(TensorReader& reader) {
   const auto [batch, rows, columns] = d_shape();
-  result_.allocate(&ArrayType::empty,
-                   batched ? nb::make_tuple(batch, rows, columns) : nb::make_tuple(rows, columns),
+  result_.allocate(&ArrayType::empty, batched ? nb::make_tuple(batch, rows, columns) : nb::make_tuple(rows, columns),
                    *this, reader);
 }
 

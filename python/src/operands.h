@@ -18,8 +18,7 @@ class Result {
 
   /// Makes it by one of the two functions of the leader's ArrayType, unless there is an `out`. Sets
   /// the call's pointer.
-  void allocate(nanobind::object ArrayType::* make, nanobind::handle shape, ProductCall& call,
-                TensorReader& reader);
+  void allocate(nanobind::object ArrayType::* make, nanobind::handle shape, ProductCall& call, TensorReader& reader);
 
   nanobind::object get() const;
 

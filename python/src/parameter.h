@@ -40,9 +40,7 @@ struct OneOf : Parameter<kName, "str", kDefault> {
 /// Any string.
 template <Text kName, Text kDefault>
 struct Word : Parameter<kName, "str", kDefault> {
-  static std::string_view parse(nanobind::handle value) {
-    return parse_text(value, kName.characters);
-  }
+  static std::string_view parse(nanobind::handle value) { return parse_text(value, kName.characters); }
 };
 
 template <Text kName, Text kDefault, Text kType = "bool">
@@ -53,9 +51,7 @@ struct Flag : Parameter<kName, kType, kDefault> {
 /// `kExpected` says, in messages, what it must be.
 template <Text kName, Text kDefault = "", Text kType = "int", Text kExpected = "an integer">
 struct Integer : Parameter<kName, kType, kDefault> {
-  static int64_t parse(nanobind::handle value) {
-    return parse_integer(value, kName.characters, kExpected.characters);
-  }
+  static int64_t parse(nanobind::handle value) { return parse_integer(value, kName.characters, kExpected.characters); }
 };
 
 template <Text kName, Text kDefault, Text kType = "float">

@@ -57,8 +57,7 @@ PlanObject plan_conv_problem(const Call& call) {
   const DType type = arg::OperandDtype::parse(call.template get<arg::OperandDtype>());
   const int device = parse_device(arg::Device::parse(call.template get<arg::Device>()));
   const int ndim = axes + 2;
-  const Extents x =
-      shape_of(Images::parse(call.template get<Images>()), channels, size, Size::name(), axes);
+  const Extents x = shape_of(Images::parse(call.template get<Images>()), channels, size, Size::name(), axes);
   const Extents w = shape_of(Filters::parse(call.template get<Filters>()), channels / groups,
                              call.template get<FilterSize>(), FilterSize::name(), axes);
   const Operand input = packed(type, device, x, ndim), weight = packed(type, device, w, ndim);
@@ -86,12 +85,11 @@ PlanObject plan_conv_problem(const Call& call) {
 }  // namespace
 
 void bind_plan_conv_problem(nb::module_& m) {
-  using Options = Concat<Geometry,
-                         List<Direction, arg::OperandDtype, arg::OutDtype, arg::BiasKind,
-                              arg::Activation, arg::Division>,
-                         SplitK, List<arg::Precision, arg::Device>>;
-  define(m, "plan_conv_problem", List<Images, Size, Channels, Filters, FilterSize>(), Options(),
-         "GemmPlan", kPlanConvProblemDoc, [](const auto& call) { return plan_conv_problem(call); });
+  using Options =
+      Concat<Geometry, List<Direction, arg::OperandDtype, arg::OutDtype, arg::BiasKind, arg::Activation, arg::Division>,
+             SplitK, List<arg::Precision, arg::Device>>;
+  define(m, "plan_conv_problem", List<Images, Size, Channels, Filters, FilterSize>(), Options(), "GemmPlan",
+         kPlanConvProblemDoc, [](const auto& call) { return plan_conv_problem(call); });
 }
 
 }  // namespace cleave::python

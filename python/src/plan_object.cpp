@@ -18,15 +18,14 @@ namespace {
 
 /// A pointer may be better aligned than the plan needs.
 void adopt_alignment(const GemmProblem& planned, GemmProblem& given) {
-  for (MatrixLayout GemmProblem::* matrix :
-       {&GemmProblem::a, &GemmProblem::b, &GemmProblem::c, &GemmProblem::d}) {
+  for (MatrixLayout GemmProblem::* matrix : {&GemmProblem::a, &GemmProblem::b, &GemmProblem::c, &GemmProblem::d}) {
     (given.*matrix).alignment = std::min((given.*matrix).alignment, (planned.*matrix).alignment);
   }
 }
 
 std::string describe(const MatrixLayout& x) {
-  return fmt::format("{} with strides ({}, {}, {}) aligned to {} bytes", to_string(x.dtype),
-                     x.stride_batch, x.stride_row, x.stride_col, x.alignment);
+  return fmt::format("{} with strides ({}, {}, {}) aligned to {} bytes", to_string(x.dtype), x.stride_batch,
+                     x.stride_row, x.stride_col, x.alignment);
 }
 
 std::string describe(const ScaleLayout& x) {
@@ -34,30 +33,30 @@ std::string describe(const ScaleLayout& x) {
     case Scaling::none:
       return "missing";
     case Scaling::vector:
-      return fmt::format("{} with strides ({}, {})", x.stride_row == 0 ? "one value" : "a vector",
-                         x.stride_batch, x.stride_row);
+      return fmt::format("{} with strides ({}, {})", x.stride_row == 0 ? "one value" : "a vector", x.stride_batch,
+                         x.stride_row);
     case Scaling::block:
       break;
   }
-  return fmt::format("blocks of {}x{} with strides ({}, {}, {})", x.rows, kScaleBlock,
-                     x.stride_batch, x.stride_row, x.stride_k);
+  return fmt::format("blocks of {}x{} with strides ({}, {}, {})", x.rows, kScaleBlock, x.stride_batch, x.stride_row,
+                     x.stride_k);
 }
 
 std::string describe(const ConvLayout& x) {
   if (x.kind == Conv::none) return "none";
-  std::string text = fmt::format("{} of {} images of {} channels with {} filters a group",
-                                 to_string(x.kind), x.images, x.channels, x.filters);
+  std::string text = fmt::format("{} of {} images of {} channels with {} filters a group", to_string(x.kind), x.images,
+                                 x.channels, x.filters);
   for (const ConvAxis& axis : x.axes) {
-    text += fmt::format(", {} x {} by {} padded {} and {} dilated {}", axis.size, axis.filter,
-                        axis.stride, axis.pad_begin, axis.pad_end, axis.dilation);
+    text += fmt::format(", {} x {} by {} padded {} and {} dilated {}", axis.size, axis.filter, axis.stride,
+                        axis.pad_begin, axis.pad_end, axis.dilation);
   }
   return text;
 }
 
 std::string describe(const GroupLayout& x) {
   if (x.dimension == Grouping::none) return "none";
-  return fmt::format("groups of {} by {} of int{} with spacing {}", to_string(x.dimension),
-                     to_string(x.bounds), x.wide ? 64 : 32, x.spacing);
+  return fmt::format("groups of {} by {} of int{} with spacing {}", to_string(x.dimension), to_string(x.bounds),
+                     x.wide ? 64 : 32, x.spacing);
 }
 
 /// The first difference, in the order in which a reader would look for it.
@@ -68,17 +67,11 @@ std::string describe(const GroupLayout& x) {
   const auto differ = [&](const char* what, const std::string& seen, const std::string& expected) {
     refuse_value("{} is {}, but the plan is for {}; {}", what, seen, expected, kRemedy);
   };
-  if (given.device != planned.device)
-    differ("the device", device_text(given.device), device_text(planned.device));
-  if (!(given.groups == planned.groups))
-    differ("the grouping", describe(given.groups), describe(planned.groups));
-  if (!(given.conv == planned.conv))
-    differ("the convolution", describe(given.conv), describe(planned.conv));
-  const auto size = [](const GemmProblem& p) {
-    return fmt::format("{} x {} x {} x {}", p.batch, p.m, p.n, p.k);
-  };
-  if (size(given) != size(planned))
-    differ("the problem's batch x M x N x K", size(given), size(planned));
+  if (given.device != planned.device) differ("the device", device_text(given.device), device_text(planned.device));
+  if (!(given.groups == planned.groups)) differ("the grouping", describe(given.groups), describe(planned.groups));
+  if (!(given.conv == planned.conv)) differ("the convolution", describe(given.conv), describe(planned.conv));
+  const auto size = [](const GemmProblem& p) { return fmt::format("{} x {} x {} x {}", p.batch, p.m, p.n, p.k); };
+  if (size(given) != size(planned)) differ("the problem's batch x M x N x K", size(given), size(planned));
   const auto presence = [&](const char* name, bool seen, bool expected) {
     if (seen != expected) differ(name, seen ? "given" : "missing", expected ? "one" : "none");
   };
@@ -93,8 +86,7 @@ std::string describe(const GroupLayout& x) {
     differ("the bias's distance from group to group", std::to_string(given.bias_stride_batch),
            std::to_string(planned.bias_stride_batch));
   }
-  const auto matrix = [&](const char* name, const MatrixLayout& seen,
-                          const MatrixLayout& expected) {
+  const auto matrix = [&](const char* name, const MatrixLayout& seen, const MatrixLayout& expected) {
     if (!(seen == expected)) differ(name, describe(seen), describe(expected));
   };
   matrix("a", given.a, planned.a);
@@ -106,8 +98,7 @@ std::string describe(const GroupLayout& x) {
   };
   scale("scale_a", given.scale_a, planned.scale_a);
   scale("scale_b", given.scale_b, planned.scale_b);
-  differ("the bias", std::string(to_string(given.bias_dtype)),
-         std::string(to_string(planned.bias_dtype)));
+  differ("the bias", std::string(to_string(given.bias_dtype)), std::string(to_string(planned.bias_dtype)));
   throw std::logic_error("unreachable");
 }
 
@@ -147,19 +138,16 @@ void refuse_extras(const GemmInputs& inputs) {
 }  // namespace
 
 template <class Use>
-auto PlanObject::with_operands(const GemmInputs& inputs, TensorReader& reader,
-                               const Use& use) const {
-  const auto d_type =
-      given(inputs.get<arg::Out>()) ? std::nullopt : std::optional(problem_.d.dtype);
+auto PlanObject::with_operands(const GemmInputs& inputs, TensorReader& reader, const Use& use) const {
+  const auto d_type = given(inputs.get<arg::Out>()) ? std::nullopt : std::optional(problem_.d.dtype);
   if (const auto* conv = std::get_if<ConvOptions>(&options_)) {
     refuse_extras(inputs);
     ConvOptions options = *conv;
     options.d_type = d_type;
     ConvOperands operands(
-        python::with_operands(options.kind, inputs.get<arg::A>(), inputs.get<arg::B>(),
-                              {.c = inputs.get<arg::C>(),
-                               .bias = inputs.get<arg::Bias>(),
-                               .out = inputs.get<arg::Out>()}),
+        python::with_operands(
+            options.kind, inputs.get<arg::A>(), inputs.get<arg::B>(),
+            {.c = inputs.get<arg::C>(), .bias = inputs.get<arg::Bias>(), .out = inputs.get<arg::Out>()}),
         reader, options);
     return use(operands);
   }
@@ -195,8 +183,8 @@ void PlanObject::prepare(nb::handle stream) const {
 void bind_gemm_plan(nb::module_& m) {
   nb::class_<PlanObject> type(m, "GemmPlan", kGemmPlanDoc);
   using Operands = List<arg::A, arg::B, arg::Offs>;
-  using Options = Concat<List<arg::Bias, arg::C, arg::Out>, Scalars, Scales,
-                         Without<Bounds, List<arg::Alignment>>, Place>;
+  using Options =
+      Concat<List<arg::Bias, arg::C, arg::Out>, Scalars, Scales, Without<Bounds, List<arg::Alignment>>, Place>;
   define(type, "run", Operands(), Options(), "Array", kRunDoc,
          [](const PlanObject& self, const auto& call) { return self.run(call, call); });
   type.def("prepare", &PlanObject::prepare, "stream"_a = nb::none(), kPrepareDoc,
@@ -208,8 +196,7 @@ void bind_gemm_plan(nb::module_& m) {
           "counter_size", [](const PlanObject& self) { return self.plan().counter_size(); },
           "Leading bytes of the workspace that must be zero before its first use.")
       .def_prop_ro(
-          "split_k_mode",
-          [](const PlanObject& self) { return text(to_string(self.plan().split_k_mode())); },
+          "split_k_mode", [](const PlanObject& self) { return text(to_string(self.plan().split_k_mode())); },
           "The mode that was chosen, never \"auto\".")
       .def_prop_ro(
           "split_k_slices", [](const PlanObject& self) { return self.plan().split_k_slices(); },
@@ -230,9 +217,8 @@ void bind_gemm_plan(nb::module_& m) {
                    nb::sig("def candidates(self) -> list[dict[str, object]]"))
       .def("__repr__", [](const PlanObject& self) {
         const GemmPlan& plan = self.plan();
-        return text(fmt::format("<cleave.GemmPlan {} split_k_mode={} split_k_slices={}>",
-                                plan.kernel_name(), to_string(plan.split_k_mode()),
-                                plan.split_k_slices()));
+        return text(fmt::format("<cleave.GemmPlan {} split_k_mode={} split_k_slices={}>", plan.kernel_name(),
+                                to_string(plan.split_k_mode()), plan.split_k_slices()));
       });
 }
 

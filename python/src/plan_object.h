@@ -16,8 +16,7 @@ using ReadOptions = std::variant<GemmOptions, ConvOptions>;
 
 class PlanObject {
  public:
-  PlanObject(const GemmProblem& problem, const ReadOptions& options,
-             std::shared_ptr<const GemmPlan> plan)
+  PlanObject(const GemmProblem& problem, const ReadOptions& options, std::shared_ptr<const GemmPlan> plan)
       : problem_(problem), options_(options), plan_(std::move(plan)) {}
 
   /// The arrays and scalars of one call; `call` says where it runs.

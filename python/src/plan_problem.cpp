@@ -37,9 +37,8 @@ MatrixLayout packed(DType dtype, bool row_major, const Placement& place) {
 /// A packed array, as TensorReader would see it.
 Operand packed_scales(bool row_major, int64_t rows, int64_t cols, int64_t batch) {
   const MatrixLayout layout = packed(DType::f32, row_major, rows, cols, batch);
-  return {.ndim = 3,
-          .shape = {batch, rows, cols},
-          .stride = {layout.stride_batch, layout.stride_row, layout.stride_col}};
+  return {
+      .ndim = 3, .shape = {batch, rows, cols}, .stride = {layout.stride_batch, layout.stride_row, layout.stride_col}};
 }
 
 void place_scaling(std::string_view text, GemmProblem& p) {
@@ -54,11 +53,10 @@ void place_scaling(std::string_view text, GemmProblem& p) {
   } else if (text == "row") {
     place_scales(packed_scales(true, p.m, 1, batch_a), packed_scales(true, 1, n, batch_b), {}, p);
   } else if (text == "block_1x128") {
-    place_scales(packed_scales(false, p.m, k_blocks, batch_a),
-                 packed_scales(true, k_blocks, n, batch_b), {}, p);
+    place_scales(packed_scales(false, p.m, k_blocks, batch_a), packed_scales(true, k_blocks, n, batch_b), {}, p);
   } else if (text == "block_128x128") {
-    place_scales(packed_scales(false, p.m, k_blocks, batch_a),
-                 packed_scales(false, k_blocks, n_blocks, batch_b), {}, p);
+    place_scales(packed_scales(false, p.m, k_blocks, batch_a), packed_scales(false, k_blocks, n_blocks, batch_b), {},
+                 p);
   } else {
     refuse_value(
         "scaling is \"{}\"; it must be \"none\", \"tensor\", \"row\", \"block_1x128\" or "
@@ -92,8 +90,7 @@ GroupLayout parse_groups(const Call& call) {
 /// How arrays of the problem are read: matrices, and batches of them.
 GemmOptions options_of(const GemmProblem& p, const PlanOptions& plan) {
   if (p.groups.dimension == Grouping::none) return {.activation = p.activation, .plan = plan};
-  const bool aligned =
-      p.groups.bounds == GroupBounds::aligned_ends || p.groups.bounds == GroupBounds::counts;
+  const bool aligned = p.groups.bounds == GroupBounds::aligned_ends || p.groups.bounds == GroupBounds::counts;
   return {.activation = p.activation,
           .grouped = true,
           .alignment = aligned ? std::optional(p.groups.spacing) : std::nullopt,
@@ -142,9 +139,7 @@ int parse_device(std::string_view text) {
     const auto [end, error] = std::from_chars(text.data() + 5, text.data() + text.size(), ordinal);
     if (error != std::errc() || end != text.data() + text.size()) ordinal = -1;
   }
-  if (ordinal < 0)
-    refuse_value("device is \"{}\"; it must be \"cpu\", \"cuda\", \"cuda:<index>\" or \"h100\"",
-                 text);
+  if (ordinal < 0) refuse_value("device is \"{}\"; it must be \"cpu\", \"cuda\", \"cuda:<index>\" or \"h100\"", text);
   return ordinal;
 }
 
@@ -156,10 +151,9 @@ DType bias_type(const GemmProblem& p) {
 }
 
 void bind_plan_problem(nb::module_& m) {
-  using Options =
-      Concat<List<Batch, arg::OperandDtype, Layout, arg::OutDtype, arg::BiasKind, arg::Activation,
-                  Scaled, arg::UseFastAccum>,
-             SplitK, List<arg::Precision, arg::Device, GroupedDimension, BoundsKind, Spacing>>;
+  using Options = Concat<
+      List<Batch, arg::OperandDtype, Layout, arg::OutDtype, arg::BiasKind, arg::Activation, Scaled, arg::UseFastAccum>,
+      SplitK, List<arg::Precision, arg::Device, GroupedDimension, BoundsKind, Spacing>>;
   define(m, "plan_problem", List<M, N, K>(), Options(), "GemmPlan", kPlanProblemDoc,
          [](const auto& call) { return plan_problem(call); });
 }

@@ -37,8 +37,8 @@ std::shared_ptr<const GemmPlan> make_plan(const GemmProblem& problem) {
   return plan(problem);
 }
 
-nb::object multiply(const GemmInputs& inputs, const ProductArguments& arguments,
-                    const CallArguments& call, const GemmOptions& form) {
+nb::object multiply(const GemmInputs& inputs, const ProductArguments& arguments, const CallArguments& call,
+                    const GemmOptions& form) {
   TensorReader reader(call.get<arg::Stream>());
   GemmOperands operands(inputs, reader, parse_options(arguments, form));
   set_scalars(call, operands);
@@ -48,8 +48,7 @@ nb::object multiply(const GemmInputs& inputs, const ProductArguments& arguments,
   return plan_and_run(operands, call, reader);
 }
 
-PlanObject plan_product(const GemmInputs& inputs, const ProductArguments& arguments,
-                        const GemmOptions& form) {
+PlanObject plan_product(const GemmInputs& inputs, const ProductArguments& arguments, const GemmOptions& form) {
   TensorReader reader{nb::none()};
   GemmOptions options = parse_options(arguments, form);
   const GemmOperands operands(inputs, reader, options);

@@ -27,10 +27,9 @@ nanobind::object plan_and_run(Operands& operands, const CallArguments& call, Ten
 }
 
 /// Reads matrices, plans and runs. Returns D. `form`: what the operation is, apart from its arguments.
-nanobind::object multiply(const GemmInputs& inputs, const ProductArguments& arguments,
-                          const CallArguments& call, const GemmOptions& form = {});
+nanobind::object multiply(const GemmInputs& inputs, const ProductArguments& arguments, const CallArguments& call,
+                          const GemmOptions& form = {});
 
-PlanObject plan_product(const GemmInputs& inputs, const ProductArguments& arguments,
-                        const GemmOptions& form = {});
+PlanObject plan_product(const GemmInputs& inputs, const ProductArguments& arguments, const GemmOptions& form = {});
 
 }  // namespace cleave::python

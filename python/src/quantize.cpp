@@ -67,17 +67,15 @@ void bind_quantize(nb::module_& m) {
       .def_prop_ro(
           "kernel_source", [](const PlanHandle& self) { return self.plan->kernel_source(); },
           "The source text that is compiled; empty for the CPU backend.")
-      .def("__repr__", [](const PlanHandle& self) {
-        return "<cleave.QuantizePlan " + self.plan->kernel_name() + ">";
-      });
+      .def("__repr__", [](const PlanHandle& self) { return "<cleave.QuantizePlan " + self.plan->kernel_name() + ">"; });
 
   using Positional = List<arg::X, arg::QuantizedDtype, arg::Granularity>;
-  using Options = List<arg::Scale, arg::Zero, arg::Smooth, arg::Symmetric, arg::Transpose,
-                       arg::Offs, arg::Out, arg::ScaleOut, arg::ScaleMajor, arg::Stream>;
+  using Options = List<arg::Scale, arg::Zero, arg::Smooth, arg::Symmetric, arg::Transpose, arg::Offs, arg::Out,
+                       arg::ScaleOut, arg::ScaleMajor, arg::Stream>;
   define(m, "quantize", Positional(), Options(), "tuple[Array, ...]", kQuantizeDoc,
          [](const auto& call) { return quantize(call, call.template get<arg::Stream>()); });
-  define(m, "plan_quantize", Positional(), Without<Options, List<arg::Stream>>(), "QuantizePlan",
-         kPlanQuantizeDoc, [](const auto& call) { return plan_quantize(call); });
+  define(m, "plan_quantize", Positional(), Without<Options, List<arg::Stream>>(), "QuantizePlan", kPlanQuantizeDoc,
+         [](const auto& call) { return plan_quantize(call); });
 }
 
 }  // namespace cleave::python

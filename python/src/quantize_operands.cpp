@@ -14,8 +14,7 @@ namespace {
 /// Which go together: what is found has no scales that are given, and the other way round.
 void check_presence(const QuantizeInputs& inputs, const QuantizeOptions& options) {
   if (options.given_scale && given(inputs.get<arg::ScaleOut>())) {
-    refuse_value(
-        "scale_out is given beside scale, but given scales are not written; leave one out");
+    refuse_value("scale_out is given beside scale, but given scales are not written; leave one out");
   }
   const bool needs_zero = options.given_scale && !options.symmetric;
   if (needs_zero != given(inputs.get<arg::Zero>())) {
@@ -28,8 +27,7 @@ void check_presence(const QuantizeInputs& inputs, const QuantizeOptions& options
 
 }  // namespace
 
-QuantizeOperands::QuantizeOperands(const QuantizeInputs& inputs, TensorReader& reader)
-    : inputs_(inputs) {
+QuantizeOperands::QuantizeOperands(const QuantizeInputs& inputs, TensorReader& reader) : inputs_(inputs) {
   QuantizeOptions options{.given_scale = given(inputs.get<arg::Scale>())};
   inputs.read<arg::Granularity>(options.granularity);
   inputs.read<arg::ScaleMajor>(scale_major_);
@@ -38,14 +36,14 @@ QuantizeOperands::QuantizeOperands(const QuantizeInputs& inputs, TensorReader& r
   inputs.read<arg::Symmetric>(options.symmetric);
   inputs.read<arg::Transpose>(options.transpose);
   check_presence(inputs, options);
-  const QuantizeTensors tensors{
-      .x = reader.read(inputs.get<arg::X>(), "x"),
-      .q = reader.read_written(inputs.get<arg::Out>(), "out"),
-      .scale = options.given_scale ? reader.read_given(inputs.get<arg::Scale>(), "scale")
-                                   : reader.read_written(inputs.get<arg::ScaleOut>(), "scale_out"),
-      .zero = reader.read_given(inputs.get<arg::Zero>(), "zero"),
-      .smooth = reader.read_given(inputs.get<arg::Smooth>(), "smooth"),
-      .offs = reader.read_given(inputs.get<arg::Offs>(), "offs")};
+  const QuantizeTensors tensors{.x = reader.read(inputs.get<arg::X>(), "x"),
+                                .q = reader.read_written(inputs.get<arg::Out>(), "out"),
+                                .scale = options.given_scale
+                                             ? reader.read_given(inputs.get<arg::Scale>(), "scale")
+                                             : reader.read_written(inputs.get<arg::ScaleOut>(), "scale_out"),
+                                .zero = reader.read_given(inputs.get<arg::Zero>(), "zero"),
+                                .smooth = reader.read_given(inputs.get<arg::Smooth>(), "smooth"),
+                                .offs = reader.read_given(inputs.get<arg::Offs>(), "offs")};
   static_cast<QuantizeCall&>(*this) = make_call(tensors, options);
 }
 
@@ -56,8 +54,7 @@ void* QuantizeOperands::make(nb::tuple shape, DType dtype, bool turned, TensorRe
         "be made here",
         class_name(inputs_.get<arg::X>()));
   }
-  const nb::object array =
-      reader.make(&ArrayType::empty, inputs_.get<arg::X>(), shape, dtype, problem.device);
+  const nb::object array = reader.make(&ArrayType::empty, inputs_.get<arg::X>(), shape, dtype, problem.device);
   results_.push_back({array, true, turned});
   return reader.read(array, "the result").data;
 }
@@ -83,11 +80,9 @@ void QuantizeOperands::allocate(TensorReader& reader) {
   }
   if (!p.has_transpose) return;
   add({}, {p.cols, extent_t(p)}, p.q.dtype, false, arguments.q_t);
-  add({}, scale_shape(p.granularity, p.cols, extent_t(p)), DType::f32, turned || p.groups > 0,
-      arguments.scale_t);
+  add({}, scale_shape(p.granularity, p.cols, extent_t(p)), DType::f32, turned || p.groups > 0, arguments.scale_t);
   if (p.groups == 0) return;
-  arguments.padded_ends =
-      static_cast<int32_t*>(make(nb::make_tuple(p.groups), DType::i32, false, reader));
+  arguments.padded_ends = static_cast<int32_t*>(make(nb::make_tuple(p.groups), DType::i32, false, reader));
 }
 
 nb::tuple QuantizeOperands::results() const {

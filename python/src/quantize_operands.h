@@ -26,9 +26,8 @@ using ScaleMajor = OneOf<"scale_major", Major, "'k'">;
 
 }  // namespace arg
 
-using QuantizeInputs =
-    Values<arg::X, arg::QuantizedDtype, arg::Granularity, arg::Scale, arg::Zero, arg::Smooth,
-           arg::Symmetric, arg::Transpose, arg::Offs, arg::Out, arg::ScaleOut, arg::ScaleMajor>;
+using QuantizeInputs = Values<arg::X, arg::QuantizedDtype, arg::Granularity, arg::Scale, arg::Zero, arg::Smooth,
+                              arg::Symmetric, arg::Transpose, arg::Offs, arg::Out, arg::ScaleOut, arg::ScaleMajor>;
 
 /// One matrix to quantise, good as long as the reader that read it.
 class QuantizeOperands : public QuantizeCall {

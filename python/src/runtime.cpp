@@ -47,24 +47,19 @@ nb::dict nvrtc_info() {
 }  // namespace
 
 void bind_runtime(nb::module_& m) {
-  m.def("device_count", &device_count,
-        "The number of usable CUDA devices; 0 without a GPU or driver.");
+  m.def("device_count", &device_count, "The number of usable CUDA devices; 0 without a GPU or driver.");
   m.def("device_info", &device_dict, "device"_a,
         "Name, compute_capability (90 for an H100), multiprocessors and more of a CUDA device.",
         nb::sig("def device_info(device: int) -> dict[str, object]"));
   m.def("release_workspaces", &release_workspaces,
         "Frees every pooled workspace; graphs captured with them must not be replayed.");
-  m.def("driver_info", &driver_info,
-        "The newest CUDA version that the driver supports. Raises CudaError without one.",
+  m.def("driver_info", &driver_info, "The newest CUDA version that the driver supports. Raises CudaError without one.",
         nb::sig("def driver_info() -> dict[str, str]"));
   m.def("nvrtc_info", &nvrtc_info, "NVRTC's version and path. Raises CudaError without one.",
         nb::sig("def nvrtc_info() -> dict[str, str]"));
   m.def("cpu_threads", &cpu::available_threads, "The number of threads that the CPU backend uses.");
   m.def(
-      "synchronize",
-      [](int device, nb::handle stream) {
-        synchronize(device, parse_stream(stream).value_or(nullptr));
-      },
+      "synchronize", [](int device, nb::handle stream) { synchronize(device, parse_stream(stream).value_or(nullptr)); },
       "device"_a, "stream"_a, "Blocks until the work of `stream` is done.",
       nb::sig("def synchronize(device: int, stream: object) -> None"));
   m.def("add_library_search_path", &add_library_search_path, "directory"_a,

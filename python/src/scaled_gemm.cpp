@@ -28,10 +28,9 @@ DType quantized_type(nb::handle out, nb::handle out_dtype) {
 
 /// A row's scale needs the whole row, so the product is made in a wider type and quantised by a
 /// second kernel.
-nb::object multiply_and_quantize(GemmInputs inputs, ProductArguments arguments,
-                                 const CallArguments& call, nb::handle out_scale) {
-  if (!PyUnicode_Check(out_scale.ptr()) ||
-      PyUnicode_CompareWithASCIIString(out_scale.ptr(), "row") != 0) {
+nb::object multiply_and_quantize(GemmInputs inputs, ProductArguments arguments, const CallArguments& call,
+                                 nb::handle out_scale) {
+  if (!PyUnicode_Check(out_scale.ptr()) || PyUnicode_CompareWithASCIIString(out_scale.ptr(), "row") != 0) {
     refuse_value("out_scale is {}; it must be \"row\" or None", nb::repr(out_scale).c_str());
   }
   if (given(inputs.get<arg::ScaleD>())) {
@@ -54,8 +53,7 @@ nb::object multiply_and_quantize(GemmInputs inputs, ProductArguments arguments,
   // bfloat16 has four bits more than the 8-bit floats, but only one more than int8.
   arguments.set<arg::OutDtype>(dtype_name(type == DType::i8 ? DType::f32 : DType::bf16));
   const nb::object product = multiply(inputs, arguments, call);
-  return nb::module_::import_("cleave._core")
-      .attr("quantize")(product, dtype_name(type), "row", "out"_a = out);
+  return nb::module_::import_("cleave._core").attr("quantize")(product, dtype_name(type), "row", "out"_a = out);
 }
 
 }  // namespace
@@ -64,18 +62,17 @@ void bind_scaled_gemm(nb::module_& m) {
   using OutScale = Other<"out_scale", "str | None", "None">;
   using Operands = List<arg::A, arg::B, Required<arg::ScaleA>, Required<arg::ScaleB>>;
   using Options = Concat<List<arg::Bias, arg::C>, Scalars,
-                         List<arg::Activation, arg::Out, arg::OutDtype, arg::ScaleD, OutScale,
-                              arg::Amax, arg::Azp, arg::AzpAdj, arg::UseFastAccum>,
+                         List<arg::Activation, arg::Out, arg::OutDtype, arg::ScaleD, OutScale, arg::Amax, arg::Azp,
+                              arg::AzpAdj, arg::UseFastAccum>,
                          SplitK, Place>;
 
-  define(m, "scaled_gemm", Operands(), Options(), "Array | tuple[Array, Array]", kScaledGemmDoc,
-         [](const auto& call) {
-           const nb::handle out_scale = call.template get<OutScale>();
-           if (out_scale.is_none()) return multiply(call, call, call);
-           return multiply_and_quantize(call, call, call, out_scale);
-         });
-  define(m, "plan_scaled_gemm", Operands(), Without<Options, Concat<OfCalls, List<OutScale>>>(),
-         "GemmPlan", kPlanScaledGemmDoc, [](const auto& call) { return plan_product(call, call); });
+  define(m, "scaled_gemm", Operands(), Options(), "Array | tuple[Array, Array]", kScaledGemmDoc, [](const auto& call) {
+    const nb::handle out_scale = call.template get<OutScale>();
+    if (out_scale.is_none()) return multiply(call, call, call);
+    return multiply_and_quantize(call, call, call, out_scale);
+  });
+  define(m, "plan_scaled_gemm", Operands(), Without<Options, Concat<OfCalls, List<OutScale>>>(), "GemmPlan",
+         kPlanScaledGemmDoc, [](const auto& call) { return plan_product(call, call); });
 }
 
 }  // namespace cleave::python

@@ -28,8 +28,7 @@ void* handle_from_int(nb::handle value) {
   void* handle = PyLong_AsVoidPtr(integer.ptr());
   if (PyErr_Occurred() || intptr_t(handle) < 0) {
     PyErr_Clear();
-    refuse_value("stream is {}, which is no stream's handle; pass a stream object",
-                 nb::str(value).c_str());
+    refuse_value("stream is {}, which is no stream's handle; pass a stream object", nb::str(value).c_str());
   }
   return handle;
 }
@@ -39,8 +38,7 @@ void* handle_from_int(nb::handle value) {
 nb::object protocol_handle(nb::handle stream) {
   nb::object pair = attribute(stream, "__cuda_stream__");
   if (pair.is_valid() && PyCallable_Check(pair.ptr())) pair = pair();
-  if (!pair.is_valid() || !PyTuple_Check(pair.ptr()) || PyTuple_GET_SIZE(pair.ptr()) != 2)
-    return {};
+  if (!pair.is_valid() || !PyTuple_Check(pair.ptr()) || PyTuple_GET_SIZE(pair.ptr()) != 2) return {};
   return nb::borrow(PyTuple_GET_ITEM(pair.ptr(), 1));
 }
 
@@ -54,16 +52,14 @@ std::optional<void*> parse_stream(nb::handle stream) {
     for (const char* name : {"cuda_stream", "ptr", "handle"}) {
       nb::object value = attribute(stream, name);
       if (value.is_valid() && nb::hasattr(value, "value")) value = attribute(value, "value");
-      if (value.is_none() && value.is_valid())
-        return nullptr;  // ctypes reads a null pointer as None
+      if (value.is_none() && value.is_valid()) return nullptr;  // ctypes reads a null pointer as None
       if (is_integer(value)) return handle_from_int(value);
     }
     nb::object value = protocol_handle(stream);
     if (is_integer(value)) return handle_from_int(value);
   }
-  refuse_type(
-      "stream must be an integer handle or a stream of torch, CuPy, Numba or cuda.core, got {}",
-      class_name(stream));
+  refuse_type("stream must be an integer handle or a stream of torch, CuPy, Numba or cuda.core, got {}",
+              class_name(stream));
 }
 
 void synchronize(int device, void* stream) {

@@ -25,8 +25,7 @@ int device_of(dlpack::Device device, const char* name) {
     case dlpack::kCudaManaged:
       return device.id;
     default:
-      refuse_value("{} is on a device of DLPack type {}; move it to the CPU or to a CUDA device",
-                   name, device.type);
+      refuse_value("{} is on a device of DLPack type {}; move it to the CPU or to a CUDA device", name, device.type);
   }
 }
 
@@ -59,8 +58,7 @@ void rethrow_unless_exception(nb::python_error& error) {
 void* current_stream(const ArrayType& type, int device) {
   void* stream = nullptr;
   if (type.exchange) {
-    if (type.exchange->current_stream(dlpack::kCuda, device, &stream) != 0)
-      throw nb::python_error();
+    if (type.exchange->current_stream(dlpack::kCuda, device, &stream) != 0) throw nb::python_error();
   } else if (!type.current_stream.is_none()) {
     stream = parse_stream(type.current_stream(device)).value_or(nullptr);
   }
@@ -88,14 +86,12 @@ void refuse_negated(nb::handle array, dlpack::DataType dtype, const char* name) 
   const nb::object negated = nb::steal(PyObject_CallMethodNoArgs(array.ptr(), method));
   if (!negated.is_valid()) throw nb::python_error();
   if (negated.ptr() != Py_True) return;
-  refuse_value(
-      "{0} is a lazily negated view, whose data have the other sign; pass {0}.resolve_neg()", name);
+  refuse_value("{0} is a lazily negated view, whose data have the other sign; pass {0}.resolve_neg()", name);
 }
 
 }  // namespace
 
-TensorReader::TensorReader(nb::handle stream)
-    : stream_(parse_stream(stream)), stream_given_(stream_.has_value()) {}
+TensorReader::TensorReader(nb::handle stream) : stream_(parse_stream(stream)), stream_given_(stream_.has_value()) {}
 
 void* TensorReader::settle_stream(const ArrayType& type, int device) {
   if (!stream_) stream_ = current_stream(type, device);
@@ -145,22 +141,19 @@ bool TensorReader::read_dlpack(nb::handle array, const char* name, TensorView& v
   try {
     capsule = method(**keywords);
   } catch (nb::python_error& error) {
-    if (!error.matches(PyExc_TypeError))
-      throw;  // producers older than DLPack 1.0 refuse the keyword
+    if (!error.matches(PyExc_TypeError)) throw;  // producers older than DLPack 1.0 refuse the keyword
     PyDict_DelItemString(keywords.ptr(), "max_version");
     capsule = method(**keywords);
   }
 
   if (PyCapsule_IsValid(capsule.ptr(), "dltensor_versioned")) {
-    const auto* versioned = static_cast<dlpack::VersionedTensor*>(
-        PyCapsule_GetPointer(capsule.ptr(), "dltensor_versioned"));
+    const auto* versioned =
+        static_cast<dlpack::VersionedTensor*>(PyCapsule_GetPointer(capsule.ptr(), "dltensor_versioned"));
     if (versioned->version.major != 1) return false;
     assign(versioned->tensor, name, view);
     view.readonly = versioned->flags & dlpack::kReadOnly;
   } else if (PyCapsule_IsValid(capsule.ptr(), "dltensor")) {
-    assign(static_cast<dlpack::ManagedTensor*>(PyCapsule_GetPointer(capsule.ptr(), "dltensor"))
-               ->tensor,
-           name, view);
+    assign(static_cast<dlpack::ManagedTensor*>(PyCapsule_GetPointer(capsule.ptr(), "dltensor"))->tensor, name, view);
   } else {
     return false;
   }
@@ -169,8 +162,7 @@ bool TensorReader::read_dlpack(nb::handle array, const char* name, TensorView& v
 }
 
 bool TensorReader::read_interface(nb::handle array, const char* name, bool cuda, TensorView& view) {
-  nb::object fields =
-      nb::getattr(array, cuda ? "__cuda_array_interface__" : "__array_interface__", nb::none());
+  nb::object fields = nb::getattr(array, cuda ? "__cuda_array_interface__" : "__array_interface__", nb::none());
   if (!PyDict_Check(fields.ptr())) return false;
   assign_interface(fields, array, name, view);
   if (!cuda) return true;
@@ -203,11 +195,9 @@ TensorView TensorReader::read_as_it_can(nb::handle array, const char* name) {
     rethrow_unless_exception(error);
     reason = fmt::format(" (__dlpack__ says: {})", first_line(error));
   }
-  if (read_interface(array, name, true, view) || read_interface(array, name, false, view))
-    return view;
-  refuse_type(
-      "{} must be an array of torch, NumPy, CuPy, JAX or another library with DLPack, got {}{}",
-      name, class_name(array), reason);
+  if (read_interface(array, name, true, view) || read_interface(array, name, false, view)) return view;
+  refuse_type("{} must be an array of torch, NumPy, CuPy, JAX or another library with DLPack, got {}{}", name,
+              class_name(array), reason);
 }
 
 std::optional<Operand> TensorReader::read_given(nb::handle array, const char* name) {
@@ -233,12 +223,11 @@ std::optional<Operand> TensorReader::read_written(nb::handle array, const char* 
   return read_output(array, name);
 }
 
-nb::object TensorReader::make(nb::object ArrayType::* empty, nb::handle like, nb::handle shape,
-                              DType dtype, int device) const {
+nb::object TensorReader::make(nb::object ArrayType::* empty, nb::handle like, nb::handle shape, DType dtype,
+                              int device) const {
   const auto type = array_type_of(like);
   const nb::object& make = (*type).*empty;
-  if (type->on_stream.is_none() || !leaves_current_stream(*type, device))
-    return make(like, shape, dtype_name(dtype));
+  if (type->on_stream.is_none() || !leaves_current_stream(*type, device)) return make(like, shape, dtype_name(dtype));
   return type->on_stream(uintptr_t(*stream_), device, make, like, shape, dtype_name(dtype));
 }
 
@@ -246,8 +235,7 @@ void TensorReader::mark_written() const {
   if (output_count_ == 0) return;
   const nb::object arrays = nb::steal(PyTuple_New(Py_ssize_t(output_count_)));
   if (!arrays.is_valid()) throw nb::python_error();
-  for (size_t i = 0; i < output_count_; ++i)
-    PyTuple_SET_ITEM(arrays.ptr(), Py_ssize_t(i), outputs_[i].inc_ref().ptr());
+  for (size_t i = 0; i < output_count_; ++i) PyTuple_SET_ITEM(arrays.ptr(), Py_ssize_t(i), outputs_[i].inc_ref().ptr());
   const nb::object done = nb::steal(PyObject_CallOneArg(increment_version_.ptr(), arrays.ptr()));
   if (!done.is_valid()) throw nb::python_error();
 }

@@ -49,8 +49,8 @@ class TensorReader {
   std::optional<Operand> read_written(nanobind::handle array, const char* name);
 
   /// Makes an array by one of the two functions of `like`'s ArrayType, which must not be None.
-  nanobind::object make(nanobind::object ArrayType::* empty, nanobind::handle like,
-                        nanobind::handle shape, DType dtype, int device) const;
+  nanobind::object make(nanobind::object ArrayType::* empty, nanobind::handle like, nanobind::handle shape, DType dtype,
+                        int device) const;
 
   /// Once they are written: tells torch's autograd, which may have saved them, of the outputs.
   void mark_written() const;

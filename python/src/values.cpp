@@ -19,8 +19,7 @@ bool is_array(nb::handle value) {
 
 std::string_view parse_text(nb::handle value, const char* name) {
   Py_ssize_t size = 0;
-  const char* text =
-      PyUnicode_Check(value.ptr()) ? PyUnicode_AsUTF8AndSize(value.ptr(), &size) : nullptr;
+  const char* text = PyUnicode_Check(value.ptr()) ? PyUnicode_AsUTF8AndSize(value.ptr(), &size) : nullptr;
   if (!text) {
     PyErr_Clear();  // a lone surrogate has no UTF-8
     refuse_type("{} must be a string, got {}", name, class_name(value));
@@ -41,8 +40,7 @@ int64_t parse_integer(nb::handle value, const char* name, const char* expected) 
 }
 
 bool parse_flag(nb::handle value, const char* name) {
-  if (!PyBool_Check(value.ptr()))
-    refuse_type("{} must be True or False, got {}", name, class_name(value));
+  if (!PyBool_Check(value.ptr())) refuse_type("{} must be True or False, got {}", name, class_name(value));
   return value.ptr() == Py_True;
 }
 
@@ -75,15 +73,13 @@ DType parse_dtype(nb::handle value, const char* name, std::span<const DType> all
   nb::object label = nb::borrow(value);
   if (!PyUnicode_Check(value.ptr())) {
     label = nb::getattr(value, PyType_Check(value.ptr()) ? "__name__" : "name", nb::none());
-    if (!PyUnicode_Check(label.ptr()))
-      label = nb::str(value);  // torch.float16 has no name but this one
+    if (!PyUnicode_Check(label.ptr())) label = nb::str(value);  // torch.float16 has no name but this one
   }
   std::string_view text = parse_text(label, name);
   if (text.starts_with("torch.")) text.remove_prefix(6);
   constexpr std::pair<std::string_view, DType> short_names[] = {
-      {"f16", DType::f16},   {"fp16", DType::f16},  {"bf16", DType::bf16},
-      {"f32", DType::f32},   {"fp32", DType::f32},  {"i8", DType::i8},
-      {"e4m3", DType::e4m3}, {"e5m2", DType::e5m2}, {"i32", DType::i32}};
+      {"f16", DType::f16}, {"fp16", DType::f16},  {"bf16", DType::bf16}, {"f32", DType::f32}, {"fp32", DType::f32},
+      {"i8", DType::i8},   {"e4m3", DType::e4m3}, {"e5m2", DType::e5m2}, {"i32", DType::i32}};
   for (const auto& [short_name, type] : short_names) {
     if (text == short_name) text = to_string(type);
   }

@@ -32,8 +32,7 @@ std::vector<std::string> names_of() {
 }
 
 /// An integer of any class. `expected` says, in messages, what it must be.
-int64_t parse_integer(nanobind::handle value, const char* name,
-                      const char* expected = "an integer");
+int64_t parse_integer(nanobind::handle value, const char* name, const char* expected = "an integer");
 
 /// True or False; nothing that merely counts as one of them.
 bool parse_flag(nanobind::handle value, const char* name);
@@ -44,8 +43,7 @@ float parse_scalar(nanobind::handle value, const char* name);
 /// A name, a torch or NumPy dtype, or an object with a `name`: "float16", "float8_e4m3fn" and so
 /// on, as cleave/names.h has them (also "f16", "e4m3" and so on). Throws Error(invalid_type) for
 /// what is none of `allowed`.
-DType parse_dtype(nanobind::handle value, const char* name,
-                  std::span<const DType> allowed = kAnyType);
+DType parse_dtype(nanobind::handle value, const char* name, std::span<const DType> allowed = kAnyType);
 
 /// The name as a Python string that is made once.
 nanobind::handle dtype_name(DType dtype);

@@ -27,8 +27,7 @@ ConvOptions geometry_of(const Call& call) {
   if constexpr (Call::template has<WeightSize>()) {
     return wgrad_options(call.template get<WeightSize>(), settings_of(call));
   } else if constexpr (Call::template has<InputSize>()) {
-    return dgrad_options(call.template get<InputSize>(), call.template get<Weight>().dim(),
-                         settings_of(call));
+    return dgrad_options(call.template get<InputSize>(), call.template get<Weight>().dim(), settings_of(call));
   } else {
     return fprop_options(call.template get<Weight>().dim(), settings_of(call));
   }
@@ -51,8 +50,8 @@ auto convolve(const Call& call) {
     mark_written(call.template get<arg::Out>());
   } else {
     const Extents strides = channels_last_strides(product.shape, product.ndim);
-    Tensor d = empty_strided(std::span(product.shape).first(product.ndim), strides.data(),
-                             product.problem.d.dtype, product.problem.device);
+    Tensor d = empty_strided(std::span(product.shape).first(product.ndim), strides.data(), product.problem.d.dtype,
+                             product.problem.device);
     product.arguments.d = d.data_ptr();
     run(product);
     return d;
@@ -74,10 +73,8 @@ void add(Operators& operators, const std::string& name, Short, Scalars) {
 void add_conv(Operators& operators) {
   using Geometry = List<Stride, Padding, Dilation, Groups>;
   add(operators, "conv", Concat<List<Input, Weight, arg::Bias>, Geometry>(), Scalars());
-  add(operators, "conv_dgrad",
-      Concat<List<InputSize, Weight, GradOutput>, Geometry, List<arg::Bias>>(), Scalars());
-  add(operators, "conv_wgrad", Concat<List<Input, WeightSize, GradOutput>, Geometry>(),
-      List<arg::Alpha, arg::Beta>());
+  add(operators, "conv_dgrad", Concat<List<InputSize, Weight, GradOutput>, Geometry, List<arg::Bias>>(), Scalars());
+  add(operators, "conv_wgrad", Concat<List<Input, WeightSize, GradOutput>, Geometry>(), List<arg::Alpha, arg::Beta>());
 }
 
 }  // namespace cleave::torch_ops

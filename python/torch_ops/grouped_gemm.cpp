@@ -4,17 +4,14 @@ namespace cleave::torch_ops {
 
 void add_grouped_gemm(Operators& operators) {
   using Operands = List<arg::A, arg::B, arg::Offs, arg::Bias>;
-  using Scales =
-      List<MaybeTensorArgument<"scale_a">, MaybeTensorArgument<"scale_b">, arg::UseFastAccum>;
+  using Scales = List<MaybeTensorArgument<"scale_a">, MaybeTensorArgument<"scale_b">, arg::UseFastAccum>;
   using Rare = List<arg::C, arg::Indptr, arg::Starts, arg::Sizes, arg::Counts>;
   using Short = Concat<Operands, List<arg::OutDtype>, Scales>;
   using Options = Concat<List<arg::Alignment>, Scalars, List<arg::ZeroRest>, SplitK>;
-  operators.add("grouped_gemm", Short(), List<>(),
-                [](const auto& call) { return multiply(call, {.grouped = true}); });
+  operators.add("grouped_gemm", Short(), List<>(), [](const auto& call) { return multiply(call, {.grouped = true}); });
   operators.add("grouped_gemm.full", Concat<Short, Rare>(), Options(),
                 [](const auto& call) { return multiply(call, {.grouped = true}); });
-  operators.add("grouped_gemm.out", Concat<Operands, Scales, Rare>(),
-                Concat<Options, List<arg::Out>>(),
+  operators.add("grouped_gemm.out", Concat<Operands, Scales, Rare>(), Concat<Options, List<arg::Out>>(),
                 [](const auto& call) { return multiply(call, {.grouped = true}); });
 }
 

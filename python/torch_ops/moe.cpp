@@ -14,12 +14,8 @@ class Call {
   Tensor offsets() { return vector(call_.problem.experts, call_.arguments.offsets); }
   Tensor indices() { return vector(call_.slots(), call_.arguments.indices); }
   Tensor rows() { return matrix(call_.slots(), call_.problem.row, call_.arguments.rows); }
-  Tensor rows_grad() {
-    return matrix(call_.slots(), call_.problem.row_grad, call_.arguments.rows_grad);
-  }
-  Tensor tokens() {
-    return matrix(call_.problem.tokens, call_.problem.token, call_.arguments.tokens);
-  }
+  Tensor rows_grad() { return matrix(call_.slots(), call_.problem.row_grad, call_.arguments.rows_grad); }
+  Tensor tokens() { return matrix(call_.problem.tokens, call_.problem.token, call_.arguments.tokens); }
   Tensor weights_grad() {
     const int64_t shape[] = {call_.problem.tokens, call_.problem.top_k};
     return made(shape, call_.problem.weights_dtype, call_.arguments.weights_grad);
@@ -64,59 +60,53 @@ Call begin(MoeOperation operation, const Arguments& arguments) {
   arguments.template read<NumExperts>(options.experts);
   arguments.template read<TopK>(options.top_k);
   const bool is_backward = operation == MoeOperation::combine_backward;
-  return Call(
-      {.ids = operand<ExpertIds>(arguments),
-       .indices = operand<Indices>(arguments),
-       .tokens = is_backward ? operand<Grad>(arguments) : operand<X>(arguments),
-       .rows = operand<Y>(arguments),
-       .weights = is_backward ? operand<GivenWeights>(arguments) : operand<Weights>(arguments)},
-      options);
+  return Call({.ids = operand<ExpertIds>(arguments),
+               .indices = operand<Indices>(arguments),
+               .tokens = is_backward ? operand<Grad>(arguments) : operand<X>(arguments),
+               .rows = operand<Y>(arguments),
+               .weights = is_backward ? operand<GivenWeights>(arguments) : operand<Weights>(arguments)},
+              options);
 }
 
 }  // namespace
 
 void add_moe(Operators& operators) {
-  operators.add("moe_expert_offsets", List<ExpertIds, NumExperts>(), List<>(),
-                [](const auto& arguments) {
-                  Call call = begin(MoeOperation::offsets, arguments);
-                  const Tensor offs = call.offsets();
-                  call.run();
-                  return offs;
-                });
-  operators.add("moe_sort_tokens", List<ExpertIds, NumExperts>(), List<>(),
-                [](const auto& arguments) {
-                  Call call = begin(MoeOperation::sort, arguments);
-                  const Tensor offs = call.offsets(), indices = call.indices();
-                  call.run();
-                  return std::tuple{offs, indices};
-                });
-  operators.add("moe_permute", List<X, ExpertIds, NumExperts>(), List<>(),
-                [](const auto& arguments) {
-                  Call call = begin(MoeOperation::permute, arguments);
-                  const Tensor rows = call.rows(), offs = call.offsets(), indices = call.indices();
-                  call.run();
-                  return std::tuple{rows, offs, indices};
-                });
+  operators.add("moe_expert_offsets", List<ExpertIds, NumExperts>(), List<>(), [](const auto& arguments) {
+    Call call = begin(MoeOperation::offsets, arguments);
+    const Tensor offs = call.offsets();
+    call.run();
+    return offs;
+  });
+  operators.add("moe_sort_tokens", List<ExpertIds, NumExperts>(), List<>(), [](const auto& arguments) {
+    Call call = begin(MoeOperation::sort, arguments);
+    const Tensor offs = call.offsets(), indices = call.indices();
+    call.run();
+    return std::tuple{offs, indices};
+  });
+  operators.add("moe_permute", List<X, ExpertIds, NumExperts>(), List<>(), [](const auto& arguments) {
+    Call call = begin(MoeOperation::permute, arguments);
+    const Tensor rows = call.rows(), offs = call.offsets(), indices = call.indices();
+    call.run();
+    return std::tuple{rows, offs, indices};
+  });
   operators.add("moe_gather", List<X, Indices>(), List<>(), [](const auto& arguments) {
     Call call = begin(MoeOperation::gather, arguments);
     const Tensor rows = call.rows();
     call.run();
     return rows;
   });
-  operators.add("moe_unpermute", List<Y, Indices, Weights, TopK>(), List<>(),
-                [](const auto& arguments) {
-                  Call call = begin(MoeOperation::combine, arguments);
-                  const Tensor tokens = call.tokens();
-                  call.run();
-                  return tokens;
-                });
-  operators.add("moe_unpermute_backward", List<Grad, Y, Indices, GivenWeights>(), List<>(),
-                [](const auto& arguments) {
-                  Call call = begin(MoeOperation::combine_backward, arguments);
-                  const Tensor rows_grad = call.rows_grad(), weights_grad = call.weights_grad();
-                  call.run();
-                  return std::tuple{rows_grad, weights_grad};
-                });
+  operators.add("moe_unpermute", List<Y, Indices, Weights, TopK>(), List<>(), [](const auto& arguments) {
+    Call call = begin(MoeOperation::combine, arguments);
+    const Tensor tokens = call.tokens();
+    call.run();
+    return tokens;
+  });
+  operators.add("moe_unpermute_backward", List<Grad, Y, Indices, GivenWeights>(), List<>(), [](const auto& arguments) {
+    Call call = begin(MoeOperation::combine_backward, arguments);
+    const Tensor rows_grad = call.rows_grad(), weights_grad = call.weights_grad();
+    call.run();
+    return std::tuple{rows_grad, weights_grad};
+  });
 }
 
 }  // namespace cleave::torch_ops

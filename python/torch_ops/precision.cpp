@@ -18,7 +18,6 @@ Precision current_precision(bool convolution) {
 }  // namespace cleave::torch_ops
 
 /// For cleave.torch, which calls it by this name: whom to ask. May be called by any thread.
-extern "C" __attribute__((visibility("default"))) void cleave_torch_follow_precision(
-    bool (*ask)(bool convolution)) {
+extern "C" __attribute__((visibility("default"))) void cleave_torch_follow_precision(bool (*ask)(bool convolution)) {
   cleave::torch_ops::allows_tf32.store(ask, std::memory_order_relaxed);
 }

@@ -71,8 +71,7 @@ QuantizeOptions quantize_options(const Call& call, QuantizeOptions form = {}) {
 
 template <class Call>
 QuantizeOptions static_options_of(const Call& call) {
-  return quantize_options(
-      call, {.given_scale = true, .symmetric = !call.template get<Zero>().has_value()});
+  return quantize_options(call, {.given_scale = true, .symmetric = !call.template get<Zero>().has_value()});
 }
 
 template <class... Written, class Call>
@@ -110,28 +109,23 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> quantize_grouped(const Call& 
 }  // namespace
 
 void add_quantize(Operators& operators) {
-  operators.add("quantize", List<X, Dtype, ByRow, Smooth>(), List<ScaleMajor>(),
-                [](const auto& call) {
-                  const Quantized made = run_new(quantize_tensors(call), quantize_options(call));
-                  return std::tuple{made.q, *made.scale};
-                });
-  operators.add(
-      "quantize.out", List<X, ByRow, Smooth>(), List<arg::Out, ScaleOut>(),
-      [](const auto& call) { run_into<arg::Out, ScaleOut>(call, quantize_options(call)); });
+  operators.add("quantize", List<X, Dtype, ByRow, Smooth>(), List<ScaleMajor>(), [](const auto& call) {
+    const Quantized made = run_new(quantize_tensors(call), quantize_options(call));
+    return std::tuple{made.q, *made.scale};
+  });
+  operators.add("quantize.out", List<X, ByRow, Smooth>(), List<arg::Out, ScaleOut>(),
+                [](const auto& call) { run_into<arg::Out, ScaleOut>(call, quantize_options(call)); });
   operators.add("quantize_asymmetric", List<X, ByRow, Smooth>(), List<>(), [](const auto& call) {
-    const QuantizeOptions options =
-        quantize_options(call, {.dtype = DType::i8, .symmetric = false});
+    const QuantizeOptions options = quantize_options(call, {.dtype = DType::i8, .symmetric = false});
     const Quantized made = run_new(quantize_tensors(call), options);
     return std::tuple{made.q, *made.scale, *made.zero};
   });
-  operators.add("quantize_asymmetric.out", List<X, ByRow, Smooth>(),
-                List<arg::Out, ScaleOut, ZeroOut>(), [](const auto& call) {
-                  run_into<arg::Out, ScaleOut, ZeroOut>(
-                      call, quantize_options(call, {.symmetric = false}));
+  operators.add("quantize_asymmetric.out", List<X, ByRow, Smooth>(), List<arg::Out, ScaleOut, ZeroOut>(),
+                [](const auto& call) {
+                  run_into<arg::Out, ScaleOut, ZeroOut>(call, quantize_options(call, {.symmetric = false}));
                 });
-  operators.add(
-      "quantize_static", List<X, Scale, Dtype, ByTensor, Smooth, Zero>(), List<>(),
-      [](const auto& call) { return run_new(quantize_tensors(call), static_options_of(call)).q; });
+  operators.add("quantize_static", List<X, Scale, Dtype, ByTensor, Smooth, Zero>(), List<>(),
+                [](const auto& call) { return run_new(quantize_tensors(call), static_options_of(call)).q; });
   operators.add("quantize_static.out", List<X, Scale, ByTensor, Smooth, Zero>(), List<arg::Out>(),
                 [](const auto& call) { run_into<arg::Out>(call, static_options_of(call)); });
   operators.add("quantize_grouped", List<X, Offs, Dtype>(), List<ScaleMajor>(),

@@ -64,20 +64,14 @@ struct ResultText<void> {
 };
 template <class... Tensors>
 struct ResultText<std::tuple<Tensors...>> {
-  static constexpr const char* texts[] = {"",
-                                          "",
-                                          "(Tensor, Tensor)",
-                                          "(Tensor, Tensor, Tensor)",
-                                          "",
-                                          "(Tensor, Tensor, Tensor, Tensor, Tensor)"};
+  static constexpr const char* texts[] = {
+      "", "", "(Tensor, Tensor)", "(Tensor, Tensor, Tensor)", "", "(Tensor, Tensor, Tensor, Tensor, Tensor)"};
   static constexpr const char* text = texts[sizeof...(Tensors)];
 };
 
 template <class Function, class... Ps>
 struct Boxed {
-  static auto call(typename Ps::Parameter... values) {
-    return Function()(Values<Ps...>(values...));
-  }
+  static auto call(typename Ps::Parameter... values) { return Function()(Values<Ps...>(values...)); }
   static constexpr auto* function = &call;
 };
 
@@ -96,8 +90,8 @@ class Operators {
     (parts.push_back(Ks::declaration()), ...);
     std::string schema = name + "(";
     for (size_t i = 0; i < parts.size(); ++i) schema += (i ? ", " : "") + parts[i];
-    using Result = decltype(Boxed::call(std::declval<typename Ps::Parameter>()...,
-                                        std::declval<typename Ks::Parameter>()...));
+    using Result =
+        decltype(Boxed::call(std::declval<typename Ps::Parameter>()..., std::declval<typename Ks::Parameter>()...));
     schema += std::string(") -> ") + detail::ResultText<Result>::text;
     list_.push_back({name, std::move(schema), TORCH_BOX(Boxed::function)});
   }

@@ -8,17 +8,16 @@
 
 // Declared here because torch's header hides it from code that is not built for CUDA. Weak, so that
 // one build loads beside a torch without CUDA too, where nobody defines it.
-extern "C" __attribute__((weak)) AOTITorchError
-aoti_torch_get_current_cuda_stream(int32_t device_index, void** ret_stream);
+extern "C" __attribute__((weak)) AOTITorchError aoti_torch_get_current_cuda_stream(int32_t device_index,
+                                                                                   void** ret_stream);
 
 namespace cleave::torch_ops {
 namespace {
 
 /// By DType: the numbers of the torch that is loaded, which may differ from those of its headers.
 constexpr int32_t (*kTypeNumbers[])() = {
-    aoti_torch_dtype_float16, aoti_torch_dtype_bfloat16,      aoti_torch_dtype_float32,
-    aoti_torch_dtype_int8,    aoti_torch_dtype_float8_e4m3fn, aoti_torch_dtype_float8_e5m2,
-    aoti_torch_dtype_int32};
+    aoti_torch_dtype_float16,       aoti_torch_dtype_bfloat16,    aoti_torch_dtype_float32, aoti_torch_dtype_int8,
+    aoti_torch_dtype_float8_e4m3fn, aoti_torch_dtype_float8_e5m2, aoti_torch_dtype_int32};
 static_assert(std::size(kTypeNumbers) == std::size(kAnyType));
 
 std::optional<DType> known_type(int32_t number) {
@@ -30,15 +29,14 @@ std::optional<DType> known_type(int32_t number) {
 
 /// As Python spells it: torch's C++ has names of its own.
 std::string name_of(ScalarType type) {
-  constexpr std::pair<std::string_view, std::string_view> kPythonNames[] = {
-      {"Byte", "uint8"},
-      {"Short", "int16"},
-      {"Long", "int64"},
-      {"Double", "float64"},
-      {"Bool", "bool"},
-      {"ComplexHalf", "complex32"},
-      {"ComplexFloat", "complex64"},
-      {"ComplexDouble", "complex128"}};
+  constexpr std::pair<std::string_view, std::string_view> kPythonNames[] = {{"Byte", "uint8"},
+                                                                            {"Short", "int16"},
+                                                                            {"Long", "int64"},
+                                                                            {"Double", "float64"},
+                                                                            {"Bool", "bool"},
+                                                                            {"ComplexHalf", "complex32"},
+                                                                            {"ComplexFloat", "complex64"},
+                                                                            {"ComplexDouble", "complex128"}};
   const std::string_view name = torch::headeronly::toString(type);
   for (const auto& [theirs, python] : kPythonNames) {
     if (name == theirs) return std::string(python);
@@ -97,14 +95,12 @@ Tensor empty(std::span<const int64_t> shape, DType dtype, int device, bool by_co
   return empty_strided(shape, strides, dtype, device);
 }
 
-Tensor empty_strided(std::span<const int64_t> shape, const int64_t* strides, DType dtype,
-                     int device) {
+Tensor empty_strided(std::span<const int64_t> shape, const int64_t* strides, DType dtype, int device) {
   const bool cpu = device == kCpu;
   AtenTensorHandle handle = nullptr;
   TORCH_ERROR_CODE_CHECK(aoti_torch_empty_strided(
       int64_t(shape.size()), shape.data(), strides, kTypeNumbers[size_t(dtype)](),
-      cpu ? aoti_torch_device_type_cpu() : aoti_torch_device_type_cuda(), cpu ? 0 : device,
-      &handle));
+      cpu ? aoti_torch_device_type_cpu() : aoti_torch_device_type_cuda(), cpu ? 0 : device, &handle));
   return Tensor(handle);
 }
 

@@ -25,8 +25,7 @@ std::optional<DType> dtype_of(std::optional<ScalarType> type, const char* name);
 Tensor empty(std::span<const int64_t> shape, DType dtype, int device, bool by_column = false);
 
 /// The same of any strides, in elements.
-Tensor empty_strided(std::span<const int64_t> shape, const int64_t* strides, DType dtype,
-                     int device);
+Tensor empty_strided(std::span<const int64_t> shape, const int64_t* strides, DType dtype, int device);
 
 /// The handle of torch's current stream; null on the CPU.
 void* current_stream(int device);

@@ -30,9 +30,8 @@ consteval size_t count_enumerators() {
 }  // namespace detail
 
 template <class Enum>
-[[gnu::visibility("hidden")]] inline constexpr auto enumerators =
-    []<size_t... i>(std::index_sequence<i...>) {
-      return std::array{detail::enumerator<Enum(i)>()...};
-    }(std::make_index_sequence<detail::count_enumerators<Enum>()>());
+[[gnu::visibility("hidden")]] inline constexpr auto enumerators = []<size_t... i>(std::index_sequence<i...>) {
+  return std::array{detail::enumerator<Enum(i)>()...};
+}(std::make_index_sequence<detail::count_enumerators<Enum>()>());
 
 }  // namespace cleave

@@ -40,11 +40,9 @@ class Occupation {
 
 class CpuPlan final : public GemmPlan {
  public:
-  CpuPlan(const GemmProblem& problem, uint32_t threads)
-      : CpuPlan(problem, threads, cpu::choose(problem, threads)) {}
+  CpuPlan(const GemmProblem& problem, uint32_t threads) : CpuPlan(problem, threads, cpu::choose(problem, threads)) {}
 
-  void run(const GemmArguments& arguments, void* workspace, size_t workspace_size,
-           void* /*stream*/) const override {
+  void run(const GemmArguments& arguments, void* workspace, size_t workspace_size, void* /*stream*/) const override {
     check_arguments(problem_, arguments);
     if (d_of(problem_).empty()) return;
     const size_t needed = tiling_.workspace_size();
@@ -72,20 +70,13 @@ class CpuPlan final : public GemmPlan {
   std::string kernel_name() const override { return "cpu"; }
   std::string kernel_source() const override { return {}; }
   std::string why() const override { return why_; }
-  std::vector<Candidate> candidates() const override {
-    return cpu::choose(problem_, threads_).candidates;
-  }
+  std::vector<Candidate> candidates() const override { return cpu::choose(problem_, threads_).candidates; }
   double roofline_us() const override { return cpu::roofline_us(problem_, threads_); }
-  size_t host_bytes() const override {
-    return shared_bytes(*this) + heap_bytes(why_) + heap_bytes(tiling_.classes);
-  }
+  size_t host_bytes() const override { return shared_bytes(*this) + heap_bytes(why_) + heap_bytes(tiling_.classes); }
 
  private:
   CpuPlan(const GemmProblem& problem, uint32_t threads, cpu::Choice choice)
-      : problem_(problem),
-        threads_(threads),
-        tiling_(std::move(choice.tiling)),
-        why_(std::move(choice.why)) {}
+      : problem_(problem), threads_(threads), tiling_(std::move(choice.tiling)), why_(std::move(choice.why)) {}
 
   const GemmProblem problem_;
   const uint32_t threads_;

@@ -28,8 +28,8 @@ constexpr double kFlopsWorthAThread = 2e6;  // about what starting it costs
 template <class Sum, Grouping G>
 class Executor {
  public:
-  Executor(const GemmProblem& problem, const Tiling& tiling, const GemmArguments& arguments,
-           void* partials, uint32_t threads);
+  Executor(const GemmProblem& problem, const Tiling& tiling, const GemmArguments& arguments, void* partials,
+           uint32_t threads);
 
   void run();
 
@@ -53,15 +53,12 @@ class Executor {
   }
   TileFinder<G> finder() const { return {schedule_, table()}; }
 
-  void finish(const TileCoord& coord, const Sum* sums) const {
-    epilogue_(coord, 0, tiling_.tile_m, sums);
-  }
+  void finish(const TileCoord& coord, const Sum* sums) const { epilogue_(coord, 0, tiling_.tile_m, sums); }
   Sum* partial(size_t index) const { return partials_ + index * tiling_.tile_elements(); }
   std::atomic<uint32_t>& counter(uint32_t index) const { return counters_[index]; }
   /// sums = first + second, element by element of a tile.
   void add_tiles(const Sum* first, const Sum* second, Sum* sums) const {
-    std::transform(first, first + tiling_.tile_elements(), second, sums,
-                   [](Sum x, Sum y) { return add(x, y); });
+    std::transform(first, first + tiling_.tile_elements(), second, sums, [](Sum x, Sum y) { return add(x, y); });
   }
 
   const Tiling& tiling_;
@@ -79,8 +76,8 @@ class Executor {
 };
 
 template <class Sum, Grouping G>
-Executor<Sum, G>::Executor(const GemmProblem& problem, const Tiling& tiling,
-                           const GemmArguments& arguments, void* partials, uint32_t threads)
+Executor<Sum, G>::Executor(const GemmProblem& problem, const Tiling& tiling, const GemmArguments& arguments,
+                           void* partials, uint32_t threads)
     : tiling_(tiling),
       schedule_(tiling.schedule),
       zero_rest_(problem.groups.zero_rest),
@@ -220,8 +217,8 @@ void Executor<Sum, G>::run_stream_k() {
 }
 
 template <class Sum>
-void execute(const GemmProblem& problem, const Tiling& tiling, const GemmArguments& arguments,
-             void* partials, uint32_t threads) {
+void execute(const GemmProblem& problem, const Tiling& tiling, const GemmArguments& arguments, void* partials,
+             uint32_t threads) {
   switch (tiling.grouping) {
     case Grouping::none:
       return Executor<Sum, Grouping::none>(problem, tiling, arguments, partials, threads).run();
@@ -238,8 +235,8 @@ void execute(const GemmProblem& problem, const Tiling& tiling, const GemmArgumen
 
 }  // namespace
 
-void execute(const GemmProblem& problem, const Tiling& tiling, const GemmArguments& arguments,
-             void* partials, uint32_t threads) {
+void execute(const GemmProblem& problem, const Tiling& tiling, const GemmArguments& arguments, void* partials,
+             uint32_t threads) {
   if (sums_are_integers(problem)) {
     execute<int32_t>(problem, tiling, arguments, partials, threads);
   } else {

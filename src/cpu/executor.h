@@ -9,7 +9,7 @@ namespace cleave::cpu {
 
 /// Returns when D is complete, whatever `partials` holds: room for tiling.partials tiles. `threads`
 /// bounds the threads used and does not change the result by a bit.
-void execute(const GemmProblem& problem, const Tiling& tiling, const GemmArguments& arguments,
-             void* partials, uint32_t threads);
+void execute(const GemmProblem& problem, const Tiling& tiling, const GemmArguments& arguments, void* partials,
+             uint32_t threads);
 
 }  // namespace cleave::cpu

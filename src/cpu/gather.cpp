@@ -39,8 +39,7 @@ int64_t Gather::find(const ConvClass& c, const PixelCoord& pixel, const PixelCoo
 
 // Functions for each type, as in pack.cpp.
 template <DType type>
-[[gnu::noinline]] void Gather::pack_rows(const ConvClass& c, int64_t group, Span pixels, Span depth,
-                                         float* out) const {
+[[gnu::noinline]] void Gather::pack_rows(const ConvClass& c, int64_t group, Span pixels, Span depth, float* out) const {
   constexpr uint32_t width = kMicroRows;
   for (uint32_t begin = 0; begin < pixels.count; begin += width, out += width * depth.count) {
     const uint32_t used = min_of(width, pixels.count - begin);
@@ -65,8 +64,8 @@ template <DType type>
 }
 
 template <DType type>
-[[gnu::noinline]] void Gather::pack_columns(const ConvClass& c, int64_t group, Span columns,
-                                            Span pixels, float* out) const {
+[[gnu::noinline]] void Gather::pack_columns(const ConvClass& c, int64_t group, Span columns, Span pixels,
+                                            float* out) const {
   constexpr uint32_t width = kMicroColumns;
   PixelCoord coords[kMaxTileK];
   for (uint32_t p = 0; p < pixels.count; ++p) coords[p] = locate(c, pixels.first + p);
@@ -98,16 +97,12 @@ template <DType type>
 }
 
 void Gather::pack_a(const ConvClass& c, uint32_t batch, Span pixels, Span depth, float* out) const {
-  for_type(layout_.dtype, [&]<DType type>() {
-    pack_rows<type>(c, batch * layout_.stride_batch, pixels, depth, out);
-  });
+  for_type(layout_.dtype, [&]<DType type>() { pack_rows<type>(c, batch * layout_.stride_batch, pixels, depth, out); });
 }
 
-void Gather::pack_b(const ConvClass& c, uint32_t batch, Span columns, Span pixels,
-                    float* out) const {
-  for_type(layout_.dtype, [&]<DType type>() {
-    pack_columns<type>(c, batch * layout_.stride_batch, columns, pixels, out);
-  });
+void Gather::pack_b(const ConvClass& c, uint32_t batch, Span columns, Span pixels, float* out) const {
+  for_type(layout_.dtype,
+           [&]<DType type>() { pack_columns<type>(c, batch * layout_.stride_batch, columns, pixels, out); });
 }
 
 }  // namespace cleave::cpu

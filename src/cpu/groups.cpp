@@ -7,8 +7,8 @@
 namespace cleave::cpu {
 
 uint32_t most_group_steps(const GemmProblem& problem, uint32_t step) {
-  return cleave::most_group_steps(problem.groups.dimension, uint32_t(grouped_extent(problem)),
-                                  uint32_t(problem.batch), step);
+  return cleave::most_group_steps(problem.groups.dimension, uint32_t(grouped_extent(problem)), uint32_t(problem.batch),
+                                  step);
 }
 
 Groups::Groups(const GemmProblem& problem, const GemmArguments& arguments, uint32_t step)
@@ -25,15 +25,13 @@ Groups::Groups(const GemmProblem& problem, const GemmArguments& arguments, uint3
   for (uint32_t g = 0; g < params.count; ++g) {
     ranges_.push_back(group_range(params, g));
     const uint32_t own = group_steps(layout.dimension, ranges_.back(), step);
-    before_.push_back(add_steps(before_.back(), own,
-                                most_steps_before(layout.dimension, most, params.count - g - 1)));
+    before_.push_back(add_steps(before_.back(), own, most_steps_before(layout.dimension, most, params.count - g - 1)));
   }
 }
 
 std::vector<GroupRange> Groups::rest() const {
   std::vector<GroupRange> ranges = ranges_, rest;
-  std::sort(ranges.begin(), ranges.end(),
-            [](GroupRange x, GroupRange y) { return x.begin < y.begin; });
+  std::sort(ranges.begin(), ranges.end(), [](GroupRange x, GroupRange y) { return x.begin < y.begin; });
   ranges.push_back({extent_, extent_});
   uint32_t end = 0;
   for (const GroupRange range : ranges) {

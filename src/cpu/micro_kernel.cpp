@@ -16,8 +16,7 @@ struct Vector {
 /// With vectors of `bytes`, the micro-tile is worked off in strips of at most two vectors of
 /// columns, so that a strip's sums fit the registers also where they are narrow.
 template <uint32_t bytes, bool adds>
-[[gnu::always_inline]] inline void multiply(uint32_t k, const float* a, const float* b, float* sums,
-                                            uint32_t stride) {
+[[gnu::always_inline]] inline void multiply(uint32_t k, const float* a, const float* b, float* sums, uint32_t stride) {
   using Lanes = typename Vector<bytes>::type;
   constexpr uint32_t lanes = bytes / sizeof(float);
   constexpr uint32_t vectors = min_of(kMicroColumns / lanes, 2u);
@@ -54,14 +53,14 @@ void multiply_baseline(uint32_t k, const float* a, const float* b, float* sums, 
 
 #if defined(__x86_64__)
 template <bool adds>
-[[gnu::target("avx2,fma")]] void multiply_avx2(uint32_t k, const float* a, const float* b,
-                                               float* sums, uint32_t stride) {
+[[gnu::target("avx2,fma")]] void multiply_avx2(uint32_t k, const float* a, const float* b, float* sums,
+                                               uint32_t stride) {
   multiply<32, adds>(k, a, b, sums, stride);
 }
 
 template <bool adds>
-[[gnu::target("avx512f,avx2,fma")]] void multiply_avx512(uint32_t k, const float* a, const float* b,
-                                                         float* sums, uint32_t stride) {
+[[gnu::target("avx512f,avx2,fma")]] void multiply_avx512(uint32_t k, const float* a, const float* b, float* sums,
+                                                         uint32_t stride) {
   multiply<64, adds>(k, a, b, sums, stride);
 }
 #endif

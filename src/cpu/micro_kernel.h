@@ -12,8 +12,7 @@ inline constexpr uint32_t kMicroColumns = 16;
 
 /// Sums over p < k of a[p * kMicroRows + i] * b[p * kMicroColumns + j].
 struct MicroKernel {
-  using Function = void (*)(uint32_t k, const float* a, const float* b, float* sums,
-                            uint32_t stride);
+  using Function = void (*)(uint32_t k, const float* a, const float* b, float* sums, uint32_t stride);
   Function add;    ///< sums[i * stride + j] += ...
   Function store;  ///< sums[i * stride + j] = ...
 };

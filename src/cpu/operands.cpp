@@ -15,8 +15,7 @@ void Operands::pack_a(const TileCoord& coord, Span rows, Span k, float* out) con
     return gather_->pack_a(tiling_.classes[coord.conv_class], coord.batch, rows, k, out);
   }
   const MatrixLayout& a = problem_.a;
-  cpu::pack_a({a.dtype, arguments_.a,
-               coord.batch * a.stride_batch + rows.first * a.stride_row + k.first * a.stride_col,
+  cpu::pack_a({a.dtype, arguments_.a, coord.batch * a.stride_batch + rows.first * a.stride_row + k.first * a.stride_col,
                a.stride_row, a.stride_col, rows.count, k.count},
               k.count, out);
 }
@@ -31,10 +30,10 @@ void Operands::pack_b(const TileCoord& coord, Span columns, Span k, float* out) 
       break;
   }
   const MatrixLayout& b = problem_.b;
-  cpu::pack_b({b.dtype, arguments_.b,
-               coord.batch * b.stride_batch + columns.first * b.stride_col + k.first * b.stride_row,
-               b.stride_col, b.stride_row, columns.count, k.count},
-              k.count, out);
+  cpu::pack_b(
+      {b.dtype, arguments_.b, coord.batch * b.stride_batch + columns.first * b.stride_col + k.first * b.stride_row,
+       b.stride_col, b.stride_row, columns.count, k.count},
+      k.count, out);
 }
 
 void Operands::pack_filters(const TileCoord& coord, Span columns, Span k, float* out) const {
@@ -43,8 +42,8 @@ void Operands::pack_filters(const TileCoord& coord, Span columns, Span k, float*
   const int64_t first = coord.batch * b.stride_batch + columns.first;
   for_each_tap(c, gather_->channels(), k, [&](const TapRun& run) {
     const int64_t tap = c.filter_tap(run.tap) * problem_.conv.channels;
-    cpu::pack_b({b.dtype, arguments_.b, first + tap + run.channel * b.stride_row, b.stride_col,
-                 b.stride_row, columns.count, run.count},
+    cpu::pack_b({b.dtype, arguments_.b, first + tap + run.channel * b.stride_row, b.stride_col, b.stride_row,
+                 columns.count, run.count},
                 k.count, out + run.begin * kMicroColumns);
   });
 }

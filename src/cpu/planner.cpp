@@ -17,8 +17,7 @@ constexpr double kFlops = 60e3;
 constexpr double kBytes = 10e3;
 constexpr double kThreadStart = 15;  // microseconds
 
-constexpr uint32_t kMinBlocksPerSlice =
-    4;  // fewer, and storing the partial sums costs more than it gains
+constexpr uint32_t kMinBlocksPerSlice = 4;  // fewer, and storing the partial sums costs more than it gains
 constexpr uint32_t kMaxClusterSlices = 16;
 
 double rounds(double workers, uint32_t threads) {
@@ -63,20 +62,17 @@ std::vector<uint32_t> slices_to_weigh(const GemmProblem& p, SplitKMode mode) {
   }
   const bool weighs_none = p.split_k_mode == SplitKMode::automatic;
   const Tiling whole = make_tiling(p, SplitKMode::none, 1);
-  uint32_t most = min_of(2 * kNominalThreads / max_of(whole.tiles, 1u),
-                         whole.depth / (kMaxTileK * kMinBlocksPerSlice));
+  uint32_t most = min_of(2 * kNominalThreads / max_of(whole.tiles, 1u), whole.depth / (kMaxTileK * kMinBlocksPerSlice));
   if (mode == SplitKMode::cluster) most = min_of(most, kMaxClusterSlices);
   std::vector<uint32_t> slices;
-  for (uint32_t count = weighs_none ? 2 : 1; count <= max_of(most, weighs_none ? 0u : 1u);
-       count *= 2) {
+  for (uint32_t count = weighs_none ? 2 : 1; count <= max_of(most, weighs_none ? 0u : 1u); count *= 2) {
     slices.push_back(count);
   }
   return slices;
 }
 
 std::string describe(SplitKMode mode, uint32_t slices) {
-  return slices > 1 ? fmt::format("{} x {}", to_string(mode), slices)
-                    : std::string(to_string(mode));
+  return slices > 1 ? fmt::format("{} x {}", to_string(mode), slices) : std::string(to_string(mode));
 }
 
 /// What the tiles are of.
@@ -106,20 +102,18 @@ std::string explain(const GemmProblem& p, const Weighed& chosen, const Weighed* 
     why += fmt::format(
         " over {}: {} tile(s) of {} x {}{}; {:.0f} us against {:.0f} us predicted for {} threads "
         "(the choice ignores this machine's, so that results do not depend on them)",
-        describe(second->candidate.split_k_mode, second->candidate.split_k_slices),
-        chosen.tiling.tiles, chosen.tiling.tile_m, chosen.tiling.tile_n,
-        describe_parts(chosen.tiling), chosen.nominal_us, second->nominal_us, kNominalThreads);
+        describe(second->candidate.split_k_mode, second->candidate.split_k_slices), chosen.tiling.tiles,
+        chosen.tiling.tile_m, chosen.tiling.tile_n, describe_parts(chosen.tiling), chosen.nominal_us,
+        second->nominal_us, kNominalThreads);
   }
   if (candidate.split_k_mode == SplitKMode::stream_k && p.split_k_slices > 1) {
-    why += fmt::format("; stream_k cuts K by its workers, so split_k_slices={} is not used",
-                       p.split_k_slices);
+    why += fmt::format("; stream_k cuts K by its workers, so split_k_slices={} is not used", p.split_k_slices);
   }
   if (is_sliced(candidate.split_k_mode) && p.split_k_slices > candidate.split_k_slices) {
-    why += fmt::format("; split_k_slices={} reduced to {}, the elements of K", p.split_k_slices,
-                       candidate.split_k_slices);
+    why +=
+        fmt::format("; split_k_slices={} reduced to {}, the elements of K", p.split_k_slices, candidate.split_k_slices);
   }
-  if (candidate.split_k_mode == SplitKMode::stream_k && p.batch > 1 &&
-      chosen.tiling.grouping == Grouping::classes) {
+  if (candidate.split_k_mode == SplitKMode::stream_k && p.batch > 1 && chosen.tiling.grouping == Grouping::classes) {
     why += "; stream_k leaves the tiles of a strided dgrad in groups whole";
   }
   if (candidate.split_k_mode == SplitKMode::cluster && candidate.split_k_slices > 1) {
@@ -135,26 +129,23 @@ Choice choose(const GemmProblem& problem, uint32_t threads) {
   for (const SplitKMode mode : modes_to_weigh(problem)) {
     for (const uint32_t slices : slices_to_weigh(problem, mode)) {
       const Tiling tiling = make_tiling(problem, mode, slices);
-      weighed.push_back(
-          {tiling,
-           predicted_us(problem, tiling, kNominalThreads),
-           {.kernel = fmt::format("cpu {}x{}x{}", tiling.tile_m, tiling.tile_n, tiling.tile_k),
-            .split_k_mode = mode,
-            .split_k_slices = int32_t(tiling.schedule.slices),
-            .predicted_us = predicted_us(problem, tiling, threads),
-            .workspace_size = tiling.workspace_size()}});
+      weighed.push_back({tiling,
+                         predicted_us(problem, tiling, kNominalThreads),
+                         {.kernel = fmt::format("cpu {}x{}x{}", tiling.tile_m, tiling.tile_n, tiling.tile_k),
+                          .split_k_mode = mode,
+                          .split_k_slices = int32_t(tiling.schedule.slices),
+                          .predicted_us = predicted_us(problem, tiling, threads),
+                          .workspace_size = tiling.workspace_size()}});
     }
   }
   std::stable_sort(weighed.begin(), weighed.end(),
                    [](const Weighed& x, const Weighed& y) { return x.nominal_us < y.nominal_us; });
 
-  Choice choice{weighed.front().tiling,
-                {},
-                explain(problem, weighed.front(), weighed.size() > 1 ? &weighed[1] : nullptr)};
+  Choice choice{
+      weighed.front().tiling, {}, explain(problem, weighed.front(), weighed.size() > 1 ? &weighed[1] : nullptr)};
   for (Weighed& w : weighed) choice.candidates.push_back(std::move(w.candidate));
-  std::stable_sort(
-      choice.candidates.begin(), choice.candidates.end(),
-      [](const Candidate& x, const Candidate& y) { return x.predicted_us < y.predicted_us; });
+  std::stable_sort(choice.candidates.begin(), choice.candidates.end(),
+                   [](const Candidate& x, const Candidate& y) { return x.predicted_us < y.predicted_us; });
   return choice;
 }
 

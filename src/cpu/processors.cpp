@@ -33,9 +33,9 @@ uint32_t processors_of_affinity() {
 /// version 1 in two, where it may be -1.
 std::optional<double> limit_of(const fs::path& group) {
   double quota = 0, period = 0;
-  const bool limited = (std::ifstream(group / "cpu.max") >> quota >> period) ||
-                       ((std::ifstream(group / "cpu.cfs_quota_us") >> quota) &&
-                        (std::ifstream(group / "cpu.cfs_period_us") >> period));
+  const bool limited =
+      (std::ifstream(group / "cpu.max") >> quota >> period) ||
+      ((std::ifstream(group / "cpu.cfs_quota_us") >> quota) && (std::ifstream(group / "cpu.cfs_period_us") >> period));
   if (!limited || quota <= 0 || period <= 0) return std::nullopt;
   return quota / period;
 }
@@ -68,9 +68,8 @@ std::optional<uint32_t> control_group_limit(const fs::path& root) {
   const fs::path mounts = root / "sys/fs/cgroup";
   // Each line is hierarchy:controllers:path; version 2 names no controllers.
   std::ifstream groups(root / "proc/self/cgroup");
-  for (std::string hierarchy, controllers, path; std::getline(groups, hierarchy, ':') &&
-                                                 std::getline(groups, controllers, ':') &&
-                                                 std::getline(groups, path);) {
+  for (std::string hierarchy, controllers, path;
+       std::getline(groups, hierarchy, ':') && std::getline(groups, controllers, ':') && std::getline(groups, path);) {
     if (controllers.empty()) tighten(least, mounts, path);
     if (has_cpu(controllers)) tighten(least, mounts / controllers, path);
   }

@@ -30,8 +30,7 @@ uint32_t read_thread_count() {
   const auto [stop, error] = std::from_chars(text, end, threads);
   if (error != std::errc() || stop != end || threads < 1 || threads > kMaxThreads) {
     throw Error(ErrorCode::invalid_argument,
-                fmt::format("CLEAVE_CPU_THREADS is \"{}\"; set a number from 1 to {}, or unset it",
-                            text, kMaxThreads));
+                fmt::format("CLEAVE_CPU_THREADS is \"{}\"; set a number from 1 to {}, or unset it", text, kMaxThreads));
   }
   return threads;
 }
@@ -43,8 +42,7 @@ uint32_t available_threads() {
   return threads.get(read_thread_count);
 }
 
-void run_in_order(uint32_t threads, uint32_t count,
-                  const std::function<void(uint32_t thread, uint32_t index)>& body) {
+void run_in_order(uint32_t threads, uint32_t count, const std::function<void(uint32_t thread, uint32_t index)>& body) {
   std::atomic<uint32_t> next{0};
   const auto work = [&](uint32_t thread) noexcept {
     // Fewer than 2^31 indices, so the overshoot of the last claims cannot wrap.

@@ -18,7 +18,6 @@ CLEAVE_TOOLS uint32_t available_threads();
 /// Calls body(thread, index) once for each index below `count`, from at most `threads` threads (the
 /// caller is thread 0). Indices are claimed in increasing order, so a body may wait for bodies of
 /// lower indices, however few threads there are. `body` must not throw.
-void run_in_order(uint32_t threads, uint32_t count,
-                  const std::function<void(uint32_t thread, uint32_t index)>& body);
+void run_in_order(uint32_t threads, uint32_t count, const std::function<void(uint32_t thread, uint32_t index)>& body);
 
 }  // namespace cleave::cpu

@@ -21,8 +21,7 @@ int64_t line_stride(Order order, const MatrixLayout& layout) {
 }  // namespace
 
 template <class Sum>
-TileEpilogue<Sum>::TileEpilogue(const GemmProblem& problem, const GemmArguments& arguments,
-                                const Tiling& tiling)
+TileEpilogue<Sum>::TileEpilogue(const GemmProblem& problem, const GemmArguments& arguments, const Tiling& tiling)
     : problem_(problem), tiling_(tiling) {
   const Order order = output_order(problem).value();
   config_ = {.c = problem.c.dtype,
@@ -57,8 +56,7 @@ TileEpilogue<Sum>::TileEpilogue(const GemmProblem& problem, const GemmArguments&
 }
 
 template <class Sum>
-void TileEpilogue<Sum>::operator()(const TileCoord& coord, uint32_t begin, uint32_t end,
-                                   const Sum* sums) const {
+void TileEpilogue<Sum>::operator()(const TileCoord& coord, uint32_t begin, uint32_t end, const Sum* sums) const {
   const TileArea area = area_of(problem_, tiling_, coord);
   const bool empty = tiling_.grouping == Grouping::k ? coord.range.size() == 0 : problem_.k == 0;
   const uint32_t ups = tiling_.columns();  // under swiglu: where they begin in a line of sums
@@ -66,23 +64,19 @@ void TileEpilogue<Sum>::operator()(const TileCoord& coord, uint32_t begin, uint3
   for (uint32_t part = 0; part < tiling_.parts; ++part) {
     const uint32_t column = part * uint32_t(problem_.n) + area.column;
     for (uint32_t j = 0; j < area.columns; ++j) {
-      column_values[part * ups + j] =
-          column_broadcast(config_, params_, scales_b_, column + j, coord.batch);
+      column_values[part * ups + j] = column_broadcast(config_, params_, scales_b_, column + j, coord.batch);
     }
   }
   for (uint32_t i = begin; i < min_of(end, area.rows); ++i) {
     const Sum* const line = sums + i * tiling_.tile_n;
     const uint32_t row = tiling_.row_of_d(coord, area.row + i);
     const BroadcastValues row_values = row_broadcast(config_, params_, scales_a_, row, coord.batch);
-    const auto at = [&](uint32_t j) {
-      return ElementCoord{row, area.column + j, coord.batch, empty};
-    };
+    const auto at = [&](uint32_t j) { return ElementCoord{row, area.column + j, coord.batch, empty}; };
     if constexpr (std::is_same_v<Sum, int32_t>) {
       if (config_.d == DType::i32) {
         int32_t integers[kMaxTileN];
         for (uint32_t j = 0; j < area.columns; ++j) {
-          integers[j] =
-              epilogue_integer(config_, params_, line[j], row_values, column_values[j], at(j));
+          integers[j] = epilogue_integer(config_, params_, line[j], row_values, column_values[j], at(j));
         }
         store_line(integers, area.columns, row, area.column, coord.batch);
         continue;
@@ -119,10 +113,10 @@ void TileEpilogue<Sum>::zero(GroupRange range) const {
 
 template <class Sum>
 template <class Value>
-void TileEpilogue<Sum>::store_line(const Value* values, uint32_t count, uint32_t row,
-                                   uint32_t column, uint32_t batch) const {
-  const int64_t first = int64_t(batch) * params_.d_batch_stride +
-                        epilogue_offset(config_.order, params_.d_stride, row, column);
+void TileEpilogue<Sum>::store_line(const Value* values, uint32_t count, uint32_t row, uint32_t column,
+                                   uint32_t batch) const {
+  const int64_t first =
+      int64_t(batch) * params_.d_batch_stride + epilogue_offset(config_.order, params_.d_stride, row, column);
   const int64_t step = epilogue_offset(config_.order, params_.d_stride, 0, 1);
   for_type(config_.d, [&, d = params_.d]<DType type>() {
     for (uint32_t j = 0; j < count; ++j) store_element(type, d, first + j * step, values[j]);
@@ -135,8 +129,7 @@ void TileEpilogue<Sum>::raise_amax(const float* values, uint32_t count) const {
   for (uint32_t j = 0; j < count; ++j) largest = max_of(largest, magnitude(values[j]));
   const std::atomic_ref amax(*params_.amax);
   float seen = amax.load();
-  while (int32_t(float_bits(seen)) < largest &&
-         !amax.compare_exchange_weak(seen, bits_float(uint32_t(largest)))) {
+  while (int32_t(float_bits(seen)) < largest && !amax.compare_exchange_weak(seen, bits_float(uint32_t(largest)))) {
   }
 }
 

@@ -23,8 +23,7 @@ class TileEpilogue {
  private:
   /// Stores `count` values of a row of D.
   template <class Value>
-  void store_line(const Value* values, uint32_t count, uint32_t row, uint32_t column,
-                  uint32_t batch) const;
+  void store_line(const Value* values, uint32_t count, uint32_t row, uint32_t column, uint32_t batch) const;
   void raise_amax(const float* values, uint32_t count) const;
 
   const GemmProblem& problem_;

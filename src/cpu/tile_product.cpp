@@ -24,10 +24,8 @@ template <uint32_t count>
 struct StretchScales {
   float of[count];
 
-  StretchScales(const ScaleLayout& layout, const float* data, uint32_t batch, int64_t row,
-                int64_t rows, int64_t k) {
-    const float* const block =
-        data + batch * layout.stride_batch + k / kScaleBlock * layout.stride_k;
+  StretchScales(const ScaleLayout& layout, const float* data, uint32_t batch, int64_t row, int64_t rows, int64_t k) {
+    const float* const block = data + batch * layout.stride_batch + k / kScaleBlock * layout.stride_k;
     for (uint32_t i = 0; i < count; ++i) {
       const int64_t line = min_of(row + i, rows - 1);
       of[i] = block[(layout.rows == 1 ? line : line / kScaleBlock) * layout.stride_row];
@@ -38,8 +36,7 @@ struct StretchScales {
 }  // namespace
 
 template <class Sum>
-TileProduct<Sum>::TileProduct(const GemmProblem& problem, const GemmArguments& arguments,
-                              const Tiling& tiling)
+TileProduct<Sum>::TileProduct(const GemmProblem& problem, const GemmArguments& arguments, const Tiling& tiling)
     : problem_(problem),
       arguments_(arguments),
       tiling_(tiling),
@@ -62,8 +59,8 @@ void TileProduct<Sum>::operator()(const WorkTile& work, Scratch<Sum>& scratch, S
       operands_.pack_b(work, {column, area.columns}, {first, k}, scratch.b);
       for (uint32_t j = 0; j < area.columns; j += kMicroColumns) {
         for (uint32_t r = 0; r < area.rows; r += kMicroRows) {
-          multiply({work.batch, area.row + r, column + j, first, k}, scratch.a + r * k,
-                   scratch.b + j * k, sums + r * t.tile_n + part * t.columns() + j);
+          multiply({work.batch, area.row + r, column + j, first, k}, scratch.a + r * k, scratch.b + j * k,
+                   sums + r * t.tile_n + part * t.columns() + j);
         }
       }
     }
@@ -71,8 +68,7 @@ void TileProduct<Sum>::operator()(const WorkTile& work, Scratch<Sum>& scratch, S
 }
 
 template <>
-void TileProduct<int32_t>::multiply(const Step& step, const float* a, const float* b,
-                                    int32_t* sums) const {
+void TileProduct<int32_t>::multiply(const Step& step, const float* a, const float* b, int32_t* sums) const {
   Stretch stretch;
   micro_kernel_.store(step.k, a, b, stretch.sums[0], kMicroColumns);
   for (uint32_t i = 0; i < kMicroRows; ++i, sums += tiling_.tile_n) {
@@ -83,22 +79,18 @@ void TileProduct<int32_t>::multiply(const Step& step, const float* a, const floa
 }
 
 template <>
-void TileProduct<float>::multiply(const Step& step, const float* a, const float* b,
-                                  float* sums) const {
+void TileProduct<float>::multiply(const Step& step, const float* a, const float* b, float* sums) const {
   const GemmProblem& p = problem_;
-  if (p.scale_a.kind != Scaling::block)
-    return micro_kernel_.add(step.k, a, b, sums, tiling_.tile_n);
+  if (p.scale_a.kind != Scaling::block) return micro_kernel_.add(step.k, a, b, sums, tiling_.tile_n);
 
   for (uint32_t begin = 0, end; begin < step.k; begin = end) {
     const int64_t first = step.first + begin;
     end = min_of(step.k, begin + kScaleBlock - uint32_t(first % kScaleBlock));
     Stretch stretch;
-    micro_kernel_.store(end - begin, a + begin * kMicroRows, b + begin * kMicroColumns,
-                        stretch.sums[0], kMicroColumns);
-    const StretchScales<kMicroRows> scale_a(p.scale_a, arguments_.scale_a, step.batch, step.row,
-                                            p.m, first);
-    const StretchScales<kMicroColumns> scale_b(p.scale_b, arguments_.scale_b, step.batch,
-                                               step.column, tiling_.parts * p.n, first);
+    micro_kernel_.store(end - begin, a + begin * kMicroRows, b + begin * kMicroColumns, stretch.sums[0], kMicroColumns);
+    const StretchScales<kMicroRows> scale_a(p.scale_a, arguments_.scale_a, step.batch, step.row, p.m, first);
+    const StretchScales<kMicroColumns> scale_b(p.scale_b, arguments_.scale_b, step.batch, step.column,
+                                               tiling_.parts * p.n, first);
     for (uint32_t i = 0; i < kMicroRows; ++i) {
       float* const line = sums + i * tiling_.tile_n;
       for (uint32_t j = 0; j < kMicroColumns; ++j) {

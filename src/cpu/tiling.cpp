@@ -53,8 +53,7 @@ void deal_classes(const GemmProblem& problem, Tiling& t, ScheduleShape& shape) {
 /// What slices, or the parts of cut tiles, take, whatever the sizes of the groups.
 void set_workspace(const GemmProblem& problem, const ScheduleShape& shape, Tiling& t) {
   const bool ragged = t.grouping == Grouping::m || t.grouping == Grouping::n;
-  const uint32_t most_tiles =
-      ragged ? most_group_steps(problem, t.group_step()) * t.schedule.tiles_across : t.tiles;
+  const uint32_t most_tiles = ragged ? most_group_steps(problem, t.group_step()) * t.schedule.tiles_across : t.tiles;
   const bool cuts = ragged                      ? shape.k_blocks > 0
                     : t.grouping == Grouping::k ? most_tiles > 0
                                                 : t.schedule.stream_tiles > 0;
@@ -125,16 +124,13 @@ TileArea area_of(const GemmProblem& problem, const Tiling& tiling, const TileCoo
   const auto range = [&](Grouping dimension, int64_t size) {
     return tiling.grouping == dimension ? coord.range : GroupRange{0, uint32_t(size)};
   };
-  const GroupRange rows =
-      tiling.grouping == Grouping::classes ? coord.range : range(Grouping::m, problem.m);
+  const GroupRange rows = tiling.grouping == Grouping::classes ? coord.range : range(Grouping::m, problem.m);
   const GroupRange columns = range(Grouping::n, problem.n);
-  const GroupRange k = gathers_a(problem.conv)
-                           ? GroupRange{0, class_depth(problem, tiling.classes[coord.conv_class])}
-                           : range(Grouping::k, problem.k);
+  const GroupRange k = gathers_a(problem.conv) ? GroupRange{0, class_depth(problem, tiling.classes[coord.conv_class])}
+                                               : range(Grouping::k, problem.k);
   const uint32_t row = rows.begin + coord.m * tiling.tile_m;
   const uint32_t column = columns.begin + coord.n * tiling.columns();
-  return {row, column, min_of(tiling.tile_m, rows.end - row),
-          min_of(tiling.columns(), columns.end - column), k};
+  return {row, column, min_of(tiling.tile_m, rows.end - row), min_of(tiling.columns(), columns.end - column), k};
 }
 
 }  // namespace cleave::cpu

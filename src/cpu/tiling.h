@@ -19,30 +19,26 @@ inline constexpr uint32_t kMaxTileK = 256;
 /// Workers of stream_k: what the tiles that do not fill a whole round are cut into.
 inline constexpr uint32_t kStreamWorkers = 16;
 
-inline constexpr size_t kSumSize = 4;  ///< bytes of a sum: float32 or int32
-inline constexpr size_t kPartialsOffset =
-    16;  ///< of the workspace; before them, whether it is used
+inline constexpr size_t kSumSize = 4;          ///< bytes of a sum: float32 or int32
+inline constexpr size_t kPartialsOffset = 16;  ///< of the workspace; before them, whether it is used
 
 struct Tiling {
   SplitKMode mode = SplitKMode::none;
   uint32_t tile_m = 1, tile_n = 1, tile_k = 1;
-  uint32_t parts =
-      1;  ///< of tile_n: 2 under swiglu, the gates and the ups of the same columns of D
+  uint32_t parts = 1;                  ///< of tile_n: 2 under swiglu, the gates and the ups of the same columns of D
   Grouping grouping = Grouping::none;  ///< the problem's, or classes
   std::vector<ConvClass> classes;      ///< of a convolution
   Schedule schedule;
 
-  uint32_t depth = 0;  ///< elements of K that a tile adds up; of groups and classes, in the mean
-  uint32_t tiles = 0;  ///< if all groups are equally large
+  uint32_t depth = 0;          ///< elements of K that a tile adds up; of groups and classes, in the mean
+  uint32_t tiles = 0;          ///< if all groups are equally large
   uint32_t reduce_chunks = 1;  ///< parallel: units of rows that a tile's reduction is dealt in
   size_t counters = 0;         ///< of a run: serial, one per tile; stream_k, one per worker
   size_t partials = 0;         ///< of the workspace: tiles of sums, 4 bytes each
 
   uint32_t columns() const { return tile_n / parts; }  ///< of D, in a tile
   uint32_t tile_elements() const { return tile_m * tile_n; }
-  size_t workspace_size() const {
-    return partials == 0 ? 0 : kPartialsOffset + partials * tile_elements() * kSumSize;
-  }
+  size_t workspace_size() const { return partials == 0 ? 0 : kPartialsOffset + partials * tile_elements() * kSumSize; }
 
   ClassTable class_table() const { return {classes.data(), uint32_t(classes.size())}; }
 

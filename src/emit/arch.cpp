@@ -26,8 +26,7 @@ Layouts layouts_of(const Choice& choice) {
 }
 
 int64_t spacing_step(const GemmProblem& p, const std::vector<ArchChoice>& choices) {
-  uint32_t step =
-      p.groups.dimension == Grouping::k && p.scale_a.kind == Scaling::block ? kScaleBlock : 1;
+  uint32_t step = p.groups.dimension == Grouping::k && p.scale_a.kind == Scaling::block ? kScaleBlock : 1;
   for (const auto& [arch, choice] : choices) {
     const GemmConfig& c = choice.config;
     const auto contiguous = [&](Major major, Grouping other) {
@@ -50,8 +49,7 @@ void describe_arch(const ArchChoice& arch_choice, Vocabulary& v) {
   v.words[arch + "_entry"] = sm90 ? "gemm_sm90" : "gemm_portable";
   v.words[arch + "_transposed"] = spell(choice.spec.transposed);
   v.words[arch + "_slices"] = std::to_string(choice.spec.slices);
-  v.words[arch + "_units"] =
-      std::to_string(uint64_t(choice.most_tiles) * std::max(choice.spec.slices, 1u));
+  v.words[arch + "_units"] = std::to_string(uint64_t(choice.most_tiles) * std::max(choice.spec.slices, 1u));
 }
 
 }  // namespace cleave

@@ -43,8 +43,7 @@ void add_included_headers(EmittedFiles& files) {
     texts.pop_back();
     for (const std::string& name : names) {
       add("kernels/" + name, find(embedded_headers(), name));
-      for (const auto& of :
-           {embedded_host_headers(), embedded_public_headers(), embedded_torch_headers()})
+      for (const auto& of : {embedded_host_headers(), embedded_public_headers(), embedded_torch_headers()})
         add("src/" + name, find(of, name));
     }
   }

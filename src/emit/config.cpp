@@ -23,9 +23,7 @@ class Initialiser {
     else
       add(member, std::to_string(value));
   }
-  void add(const char* member, const std::string& value) {
-    members_.push_back(fmt::format(".{} = {}", member, value));
-  }
+  void add(const char* member, const std::string& value) { members_.push_back(fmt::format(".{} = {}", member, value)); }
 
   std::string in_braces() const { return fmt::format("{{{}}}", fmt::join(members_, ", ")); }
   std::string lines() const { return fmt::format("    {},", fmt::join(members_, ",\n    ")); }
@@ -84,8 +82,8 @@ std::string print(const ConvLayout& conv) {
   text.add("channels", conv.channels, int64_t(0));
   text.add("filters", conv.filters, int64_t(0));
   const auto& [depth, height, width] = conv.axes;
-  text.add("axes", fmt::format("{{{},\n             {},\n             {}}}", print(depth),
-                               print(height), print(width)));
+  text.add("axes",
+           fmt::format("{{{},\n             {},\n             {}}}", print(depth), print(height), print(width)));
   return text.in_braces();
 }
 

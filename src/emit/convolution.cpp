@@ -35,9 +35,8 @@ std::string padding(const NamedAxis& of) {
 }
 
 std::string initialiser(const ConvAxis& axis) {
-  return fmt::format(
-      "{{\n    .taps = {}, .stride = {}, .pad_begin = {}, .pad_end = {}, .dilation = {}}}",
-      axis.filter, axis.stride, axis.pad_begin, axis.pad_end, axis.dilation);
+  return fmt::format("{{\n    .taps = {}, .stride = {}, .pad_begin = {}, .pad_end = {}, .dilation = {}}}", axis.filter,
+                     axis.stride, axis.pad_begin, axis.pad_end, axis.dilation);
 }
 
 struct Roles {
@@ -90,24 +89,20 @@ void describe_convolution(const GemmProblem& p, Vocabulary& v) {
   v.words["stride"] = join(axes, ", ", [](const NamedAxis& x) { return x.axis.stride; });
   v.words["dilation"] = join(axes, ", ", [](const NamedAxis& x) { return x.axis.dilation; });
   v.words["padding"] = join(axes, ", ", padding);
-  v.words["padding_pairs"] = join(axes, ", ", [](const NamedAxis& x) {
-    return fmt::format("({}, {})", x.axis.pad_begin, x.axis.pad_end);
-  });
-  v.words["geometry"] = fmt::format("Stride {}, padding {}, dilation {}, {} {}.", v.words["stride"],
-                                    v.words["padding"], v.words["dilation"], groups,
-                                    groups == 1 ? "group" : "groups");
+  v.words["padding_pairs"] =
+      join(axes, ", ", [](const NamedAxis& x) { return fmt::format("({}, {})", x.axis.pad_begin, x.axis.pad_end); });
+  v.words["geometry"] = fmt::format("Stride {}, padding {}, dilation {}, {} {}.", v.words["stride"], v.words["padding"],
+                                    v.words["dilation"], groups, groups == 1 ? "group" : "groups");
   v.words["planned_images"] = std::to_string(conv.images);
   v.words["planned_size"] = join(axes, ", ", [](const NamedAxis& x) { return x.axis.size; });
   v.words["planned"] =
-      fmt::format("{} images of {}", conv.images,
-                  join(axes, " x ", [](const NamedAxis& x) { return x.axis.size; }));
+      fmt::format("{} images of {}", conv.images, join(axes, " x ", [](const NamedAxis& x) { return x.axis.size; }));
   for (const NamedAxis& axis : axes) {
     v.words[fmt::format("{}_axis", axis.name)] = initialiser(axis.axis);
   }
-  v.words["summary"] =
-      fmt::format("{} with filters of {}, {}{}.", roles.what,
-                  join(axes, " x ", [](const NamedAxis& x) { return x.axis.filter; }),
-                  to_string(p.a.dtype), multiplied_as(p));
+  v.words["summary"] = fmt::format("{} with filters of {}, {}{}.", roles.what,
+                                   join(axes, " x ", [](const NamedAxis& x) { return x.axis.filter; }),
+                                   to_string(p.a.dtype), multiplied_as(p));
 }
 
 }  // namespace cleave

@@ -66,8 +66,7 @@ std::string as_numbers(const std::string& bytes) {
   for (size_t at = 0, count = 0; at < bytes.size(); at += 8, ++count) {
     uint64_t number = 0;
     std::memcpy(&number, bytes.data() + at, std::min<size_t>(8, bytes.size() - at));
-    text +=
-        fmt::format("{}0x{:016x},", count % 5 == 0 ? count == 0 ? "    " : "\n    " : " ", number);
+    text += fmt::format("{}0x{:016x},", count % 5 == 0 ? count == 0 ? "    " : "\n    " : " ", number);
   }
   return text;
 }
@@ -85,24 +84,21 @@ void add_templates(std::string_view folder, const Vocabulary& vocabulary, Emitte
     if (!name.starts_with(folder)) continue;
     name.remove_prefix(folder.size());
     name.remove_suffix(kEnding.size());
-    if (auto text = expand_file(file.text, vocabulary))
-      files.emplace(expand(name, vocabulary), std::move(*text));
+    if (auto text = expand_file(file.text, vocabulary)) files.emplace(expand(name, vocabulary), std::move(*text));
   }
 }
 
 std::string with_word(std::string text, std::string_view from, std::string_view to) {
-  for (size_t at = 0; (at = text.find(from, at)) != text.npos; at += to.size())
-    text.replace(at, from.size(), to);
+  for (size_t at = 0; (at = text.find(from, at)) != text.npos; at += to.size()) text.replace(at, from.size(), to);
   return text;
 }
 
 /// The code below `folder`, which has the operation's name where it says "operation".
 void add_code(std::string_view folder, const std::string& name, EmittedFiles& files) {
-  const std::pair<const char*, std::string> words[] = {
-      {"emitted::operation", "emitted::" + name},
-      {"\"emitted/operation.h\"", "\"emitted/" + name + ".h\""},
-      {"import operation\n", "import " + name + " as operation\n"},
-      {"from operation import", "from " + name + " import"}};
+  const std::pair<const char*, std::string> words[] = {{"emitted::operation", "emitted::" + name},
+                                                       {"\"emitted/operation.h\"", "\"emitted/" + name + ".h\""},
+                                                       {"import operation\n", "import " + name + " as operation\n"},
+                                                       {"from operation import", "from " + name + " import"}};
   for (const EmbeddedFile& file : embedded_project()) {
     const std::string_view path = file.name;
     if (!path.starts_with(folder)) continue;
@@ -114,8 +110,7 @@ void add_code(std::string_view folder, const std::string& name, EmittedFiles& fi
   }
 }
 
-void add_images(const std::vector<ArchChoice>& choices, Vocabulary vocabulary,
-                EmittedFiles& files) {
+void add_images(const std::vector<ArchChoice>& choices, Vocabulary vocabulary, EmittedFiles& files) {
   for (const auto& [arch, choice] : choices) {
     const std::string cubin = compile(gemm_source(choice.config), arch).cubin;
     vocabulary.words["arch"] = arch;
@@ -151,8 +146,7 @@ EmittedFiles emit(const GemmPlan& plan, const EmitOptions& options) {
   }
   if (cubin) add_code("cubin/", options.name, files);
   if (options.target == EmitTarget::pytorch) {
-    for (const EmbeddedFile& file : embedded_activations())
-      files.emplace(options.name + "/" + file.name, file.text);
+    for (const EmbeddedFile& file : embedded_activations()) files.emplace(options.name + "/" + file.name, file.text);
   }
   if (cubin) add_images(choices, vocabulary, files);
   add_included_headers(files);

@@ -53,11 +53,10 @@ void check_folder(const fs::path& folder) {
   const fs::file_status status = fs::status(folder, unreadable);
   if (!fs::exists(status) && status.type() != fs::file_type::unknown) return;
   if (fs::is_directory(status) && fs::is_empty(folder, unreadable) && !unreadable) return;
-  throw Error(
-      ErrorCode::invalid_argument,
-      fmt::format("sourcedir is \"{}\", which exists and is not an empty folder; pass a new "
-                  "folder, or remove what is there",
-                  folder.string()));
+  throw Error(ErrorCode::invalid_argument,
+              fmt::format("sourcedir is \"{}\", which exists and is not an empty folder; pass a new "
+                          "folder, or remove what is there",
+                          folder.string()));
 }
 
 void write_folder(const EmittedFiles& files, const fs::path& folder) {
@@ -71,8 +70,7 @@ void write_folder(const EmittedFiles& files, const fs::path& folder) {
     fs::rename(made, place);  // replaces an empty folder, and follows no link
   } catch (const std::system_error& error) {
     throw Error(ErrorCode::invalid_argument,
-                fmt::format("sourcedir is \"{}\", which cannot be written: {}", folder.string(),
-                            error.what()));
+                fmt::format("sourcedir is \"{}\", which cannot be written: {}", folder.string(), error.what()));
   }
 }
 

@@ -11,13 +11,13 @@ void describe_matrices(const GemmProblem& p, const Layouts& layouts, Vocabulary&
   GemmProblem several = p;
   several.batch = 2;
   const char* const batch = p.groups.dimension == Grouping::none ? "batch" : "groups";
-  const auto matrix = [&](const std::string& name, DType type, bool by_row, int64_t entries,
-                          const char* rows, const char* columns) {
+  const auto matrix = [&](const std::string& name, DType type, bool by_row, int64_t entries, const char* rows,
+                          const char* columns) {
     v.words[name + "_dtype"] = to_string(type);
     v.words[name + "_layout"] = by_row ? "row" : "column";
     v.flags[name + "_batched"] = entries > 1;
-    v.words[name + "_shape"] = entries > 1 ? fmt::format("[{}, {}, {}]", batch, rows, columns)
-                                           : fmt::format("[{}, {}]", rows, columns);
+    v.words[name + "_shape"] =
+        entries > 1 ? fmt::format("[{}, {}, {}]", batch, rows, columns) : fmt::format("[{}, {}]", rows, columns);
   };
   const char* const columns = p.activation == Activation::swiglu ? "2n" : "n";
   matrix("a", p.a.dtype, layouts.a_row, entries_of_a(several), "m", "k");

@@ -23,49 +23,31 @@ bool is_digit(char c) {
 
 bool is_identifier(std::string_view name) {
   const auto sound = [](char c) { return is_small(c) || is_capital(c) || is_digit(c) || c == '_'; };
-  return !name.empty() && std::ranges::all_of(name, sound) && !is_digit(name[0]) &&
-         name[0] != '_' && name.find("__") == name.npos;
+  return !name.empty() && std::ranges::all_of(name, sound) && !is_digit(name[0]) && name[0] != '_' &&
+         name.find("__") == name.npos;
 }
 
 constexpr std::string_view kKeywords[] = {
-    "alignas",       "alignof",     "and",
-    "and_eq",        "asm",         "auto",
-    "bitand",        "bitor",       "bool",
-    "break",         "case",        "catch",
-    "char",          "char8_t",     "char16_t",
-    "char32_t",      "class",       "co_await",
-    "co_return",     "co_yield",    "compl",
-    "concept",       "const",       "consteval",
-    "constexpr",     "constinit",   "const_cast",
-    "continue",      "decltype",    "default",
-    "delete",        "do",          "double",
-    "dynamic_cast",  "else",        "enum",
-    "explicit",      "export",      "extern",
-    "false",         "float",       "for",
-    "friend",        "goto",        "if",
-    "inline",        "int",         "long",
-    "mutable",       "namespace",   "new",
-    "noexcept",      "not",         "not_eq",
-    "nullptr",       "operator",    "or",
-    "or_eq",         "private",     "protected",
-    "public",        "register",    "reinterpret_cast",
-    "requires",      "return",      "short",
-    "signed",        "sizeof",      "static",
-    "static_assert", "static_cast", "struct",
-    "switch",        "template",    "this",
-    "thread_local",  "throw",       "true",
-    "try",           "typedef",     "typeid",
-    "typename",      "union",       "unsigned",
-    "using",         "virtual",     "void",
-    "volatile",      "wchar_t",     "while",
-    "xor",           "xor_eq",
+    "alignas",     "alignof",  "and",       "and_eq",    "asm",       "auto",         "bitand",
+    "bitor",       "bool",     "break",     "case",      "catch",     "char",         "char8_t",
+    "char16_t",    "char32_t", "class",     "co_await",  "co_return", "co_yield",     "compl",
+    "concept",     "const",    "consteval", "constexpr", "constinit", "const_cast",   "continue",
+    "decltype",    "default",  "delete",    "do",        "double",    "dynamic_cast", "else",
+    "enum",        "explicit", "export",    "extern",    "false",     "float",        "for",
+    "friend",      "goto",     "if",        "inline",    "int",       "long",         "mutable",
+    "namespace",   "new",      "noexcept",  "not",       "not_eq",    "nullptr",      "operator",
+    "or",          "or_eq",    "private",   "protected", "public",    "register",     "reinterpret_cast",
+    "requires",    "return",   "short",     "signed",    "sizeof",    "static",       "static_assert",
+    "static_cast", "struct",   "switch",    "template",  "this",      "thread_local", "throw",
+    "true",        "try",      "typedef",   "typeid",    "typename",  "union",        "unsigned",
+    "using",       "virtual",  "void",      "volatile",  "wchar_t",   "while",        "xor",
+    "xor_eq",
 };
 
 /// What emitted code says of others, from within a namespace of that name; and macros that are not
 /// written as macros are.
 constexpr std::string_view kUsed[] = {
-    "cleave", "errno", "linux", "main", "math_errhandling", "stderr", "stdin",
-    "stdout", "std",   "torch", "unix",
+    "cleave", "errno", "linux", "main", "math_errhandling", "stderr", "stdin", "stdout", "std", "torch", "unix",
 };
 
 bool is_one_of(std::span<const std::string_view> names, std::string_view name) {
@@ -79,8 +61,7 @@ bool is_like_a_macro(std::string_view name) {
 
 /// cuInit, CUstream
 bool is_like_cuda(std::string_view name) {
-  return name.starts_with("CU") ||
-         (name.starts_with("cu") && name.size() > 2 && is_capital(name[2]));
+  return name.starts_with("CU") || (name.starts_with("cu") && name.size() > 2 && is_capital(name[2]));
 }
 
 /// Why C++ would take the name for something else; nullptr if it would not.

@@ -40,8 +40,7 @@ std::string product_of(const GemmProblem& p) {
       return "conv_wgrad(X, Y)";
   }
   const bool scaled = p.scale_a.kind != Scaling::none;
-  if (p.has_zero)
-    return fmt::format("{}(A @ B - zero_a * zero_b)", scaled ? "scale_a * scale_b * " : "");
+  if (p.has_zero) return fmt::format("{}(A @ B - zero_a * zero_b)", scaled ? "scale_a * scale_b * " : "");
   return scaled ? "(scale_a * A) @ (scale_b * B)" : "A @ B";
 }
 
@@ -76,8 +75,8 @@ void describe_epilogue(const GemmProblem& p, Vocabulary& v) {
   v.flags["has_bias"] = p.bias != Bias::none;
   v.flags["bias_row"] = p.bias == Bias::row;
   v.flags["bias_column"] = p.bias == Bias::column;
-  v.flags["bias_batched"] = (p.bias == Bias::row && grouped != Grouping::n) ||
-                            (p.bias == Bias::column && grouped != Grouping::m);
+  v.flags["bias_batched"] =
+      (p.bias == Bias::row && grouped != Grouping::n) || (p.bias == Bias::column && grouped != Grouping::m);
   v.flags["has_zero"] = p.has_zero;
   v.flags["has_scale_d"] = p.has_scale_d;
   v.flags["has_amax"] = p.has_amax;
@@ -141,8 +140,8 @@ void describe_product(const GemmProblem& p, const std::vector<ArchChoice>& choic
   v.words["planned_n"] = std::to_string(p.n);
   v.words["planned_k"] = std::to_string(p.k);
   v.words["planned_batch"] = std::to_string(p.batch);
-  v.words["planned"] = fmt::format("m = {}, n = {}, k = {}, {} = {}", p.m, p.n, p.k,
-                                   v.flags["grouped"] ? "groups" : "batch", p.batch);
+  v.words["planned"] =
+      fmt::format("m = {}, n = {}, k = {}, {} = {}", p.m, p.n, p.k, v.flags["grouped"] ? "groups" : "batch", p.batch);
 }
 
 }  // namespace
@@ -158,8 +157,7 @@ Vocabulary describe(const GemmProblem& p, const std::vector<ArchChoice>& choices
   describe_epilogue(p, v);
   const bool floats = size_of(p.a.dtype) > 1;
   v.flags["float_gemm"] = floats;
-  v.flags["differentiable"] =
-      floats && size_of(p.d.dtype) > 1 && !p.has_amax && p.groups.dimension == Grouping::none;
+  v.flags["differentiable"] = floats && size_of(p.d.dtype) > 1 && !p.has_amax && p.groups.dimension == Grouping::none;
   v.flags["convolution"] = p.conv.kind != Conv::none;
   v.flags["dgrad"] = p.conv.kind == Conv::dgrad;
   v.flags["wgrad"] = p.conv.kind == Conv::wgrad;

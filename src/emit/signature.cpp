@@ -22,8 +22,7 @@ struct Signature {
 
 void add_epilogue(const GemmProblem& p, const char* bias_of, const std::string& c, Signature& s) {
   if (p.bias != Bias::none)
-    s.positional.push_back(
-        {.name = "bias", .about = fmt::format("@bias_dtype@, one value for each {}.", bias_of)});
+    s.positional.push_back({.name = "bias", .about = fmt::format("@bias_dtype@, one value for each {}.", bias_of)});
   if (p.has_c) s.positional.push_back({.name = "c", .about = c});
   if (p.has_c) s.by_keyword.push_back({"beta", "float", "1.0"});
 }
@@ -32,26 +31,21 @@ Signature signature_of_conv(const GemmProblem& p) {
   Signature s;
   const Conv kind = p.conv.kind;
   if (kind == Conv::dgrad)
-    s.positional.push_back({"input_size", "SymInt[]", "",
-                            "(images, @x_channels@, @pixels_of_x@), the shape of the result."});
+    s.positional.push_back(
+        {"input_size", "SymInt[]", "", "(images, @x_channels@, @pixels_of_x@), the shape of the result."});
   else
-    s.positional.push_back(
-        {.name = "input", .about = "@x_dtype@ (images, @x_channels@, @pixels_of_x@)."});
+    s.positional.push_back({.name = "input", .about = "@x_dtype@ (images, @x_channels@, @pixels_of_x@)."});
   if (kind != Conv::wgrad)
-    s.positional.push_back(
-        {.name = "weight", .about = "@w_dtype@ (@w_filters@, @w_channels@, @filter_size@)."});
+    s.positional.push_back({.name = "weight", .about = "@w_dtype@ (@w_filters@, @w_channels@, @filter_size@)."});
   if (kind != Conv::fprop)
-    s.positional.push_back(
-        {.name = "grad_output", .about = "@y_dtype@ (images, @y_channels@, @pixels_of_y@)."});
-  add_epilogue(p, "channel of the result",
-               "@c_dtype@ of the result's shape; may be `out`, of the same type.", s);
+    s.positional.push_back({.name = "grad_output", .about = "@y_dtype@ (images, @y_channels@, @pixels_of_y@)."});
+  add_epilogue(p, "channel of the result", "@c_dtype@ of the result's shape; may be `out`, of the same type.", s);
   return s;
 }
 
 void add_bounds(const GroupLayout& groups, Signature& s) {
   const auto add = [&](const char* name, const char* shape, const char* about) {
-    s.positional.push_back(
-        {.name = name, .about = fmt::format("@index_type@ [{}], on the GPU: {}.", shape, about)});
+    s.positional.push_back({.name = name, .about = fmt::format("@index_type@ [{}], on the GPU: {}.", shape, about)});
   };
   switch (groups.bounds) {
     case GroupBounds::ends:
@@ -74,40 +68,30 @@ Signature signature_of_product(const GemmProblem& p) {
   const bool masked = p.groups.dimension == Grouping::m && p.groups.bounds == GroupBounds::counts;
   const bool gated = p.activation == Activation::swiglu;
   const auto matrix = [&](const char* name, const std::string& shape) {
-    s.positional.push_back(
-        {.name = name, .about = fmt::format("@{0}_dtype@ {1}, @{0}_layout@-major.", name, shape)});
+    s.positional.push_back({.name = name, .about = fmt::format("@{0}_dtype@ {1}, @{0}_layout@-major.", name, shape)});
   };
   matrix("a", masked    ? "[groups, rows, k], room for `rows` rows in each group"
               : grouped ? "@a_shape@"
                         : "[m, k] or [batch, m, k]");
-  matrix("b", gated     ? "with 2n columns, the gates first"
-              : grouped ? "@b_shape@"
-                        : "[k, n] or [batch, k, n]");
-  const char* const values[] = {"one value for each row of a, or one",
-                                "one value for each column of b, or one"};
+  matrix("b", gated ? "with 2n columns, the gates first" : grouped ? "@b_shape@" : "[k, n] or [batch, k, n]");
+  const char* const values[] = {"one value for each row of a, or one", "one value for each column of b, or one"};
   const char* const blocks[] = {"one value for each block of @scale_rows_a@ x 128 of a",
                                 "one value for each block of 128 x @scale_rows_b@ of b"};
   for (int i = 0; i < 2 && p.scale_a.kind != Scaling::none; ++i) {
     s.positional.push_back(
         {.name = i == 0 ? "scale_a" : "scale_b",
-         .about = fmt::format("float32, {}.",
-                              p.scale_a.kind == Scaling::block ? blocks[i] : values[i])});
+         .about = fmt::format("float32, {}.", p.scale_a.kind == Scaling::block ? blocks[i] : values[i])});
   }
   if (grouped) add_bounds(p.groups, s);
   add_epilogue(p, p.bias == Bias::row ? "column of b" : "row of a",
                "@c_dtype@ of D's shape, @d_layout@-major; may be `out`, of the same type.", s);
-  if (p.has_scale_d)
-    s.positional.push_back(
-        {.name = "scale_d", .about = "float32, one value, by which D is divided."});
+  if (p.has_scale_d) s.positional.push_back({.name = "scale_d", .about = "float32, one value, by which D is divided."});
   if (p.has_zero) {
     s.positional.push_back(
-        {.name = "azp_adj",
-         .about = "int32, the sums of b's columns; azp times them is taken off the sums."});
-    s.positional.push_back(
-        {"azp", "Tensor?", "None", "int32, the zero points of a's rows. Default: 1."});
+        {.name = "azp_adj", .about = "int32, the sums of b's columns; azp times them is taken off the sums."});
+    s.positional.push_back({"azp", "Tensor?", "None", "int32, the zero points of a's rows. Default: 1."});
   }
-  if (grouped && is_spaced(p.groups.bounds) && !masked)
-    s.by_keyword.push_back({"alignment", "int", "@spacing@"});
+  if (grouped && is_spaced(p.groups.bounds) && !masked) s.by_keyword.push_back({"alignment", "int", "@spacing@"});
   return s;
 }
 
@@ -128,8 +112,7 @@ std::string in_schema(const Argument& x) {
 
 /// What `part` says of each, between `before` and `after`.
 template <class Part>
-std::string each(const std::vector<Argument>& arguments, const char* before, const char* after,
-                 const Part& part) {
+std::string each(const std::vector<Argument>& arguments, const char* before, const char* after, const Part& part) {
   std::string text;
   for (const Argument& x : arguments) text += before + part(x) + after;
   if (!text.empty() && text.back() == '\n') text.pop_back();
@@ -142,19 +125,16 @@ void describe_signature(const GemmProblem& p, Vocabulary& v) {
   Signature s = p.conv.kind != Conv::none ? signature_of_conv(p) : signature_of_product(p);
   s.by_keyword.push_back({"alpha", "float", "1.0"});
   const auto name = [](const Argument& x) { return x.name; };
-  const auto set = [&](const char* word, const std::string& text) {
-    v.words[word] = expand(text, v);
-  };
+  const auto set = [&](const char* word, const std::string& text) { v.words[word] = expand(text, v); };
   set("schema", each(s.positional, "    \"", ", \"\n", in_schema) + "\n    \"*, \"\n" +
                     each(s.by_keyword, "    \"", ", \"\n", in_schema));
   v.words["schema"].resize(v.words["schema"].size() - 3);  // no comma after the last one
-  set("parameters", each(s.positional, "    ", ",\n", in_python) + "\n    *,\n" +
-                        each(s.by_keyword, "    ", ",\n", in_python));
+  set("parameters",
+      each(s.positional, "    ", ",\n", in_python) + "\n    *,\n" + each(s.by_keyword, "    ", ",\n", in_python));
   set("arguments", each(s.positional, "        ", ",\n", name));
-  set("options", each(s.by_keyword, "        ", ",\n",
-                      [](const Argument& x) { return fmt::format("\"{0}\": {0}", x.name); }));
-  set("about", each(s.positional, "        ", "\n",
-                    [](const Argument& x) { return x.name + ": " + x.about; }));
+  set("options",
+      each(s.by_keyword, "        ", ",\n", [](const Argument& x) { return fmt::format("\"{0}\": {0}", x.name); }));
+  set("about", each(s.positional, "        ", "\n", [](const Argument& x) { return x.name + ": " + x.about; }));
 }
 
 }  // namespace cleave

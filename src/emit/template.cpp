@@ -34,8 +34,7 @@ void append_line(std::string_view line, const Vocabulary& vocabulary, std::strin
       return;
     }
     const size_t end = line.find('@', begin + 1);
-    const std::string_view word =
-        end == line.npos ? std::string_view() : line.substr(begin + 1, end - begin - 1);
+    const std::string_view word = end == line.npos ? std::string_view() : line.substr(begin + 1, end - begin - 1);
     if (is_word(word)) {
       out += line.substr(at, begin - at);
       out += look_up(vocabulary.words, word);
@@ -78,8 +77,7 @@ std::string expand(std::string_view text, const Vocabulary& vocabulary) {
       sections.push_back({kept, kept && holds(argument, vocabulary)});
       kept = sections.back().taken;
     } else if (directive == "@else" || directive == "@end") {
-      if (sections.empty())
-        throw std::logic_error("a template has an @else or @end without an @if");
+      if (sections.empty()) throw std::logic_error("a template has an @else or @end without an @if");
       const Section section = sections.back();
       kept = section.outside && (directive == "@end" || !section.taken);
       if (directive == "@end") sections.pop_back();

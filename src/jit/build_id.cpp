@@ -29,8 +29,7 @@ std::string id_in_notes(const char* notes, size_t size) {
     const std::string_view owner(notes + name, note.n_namesz);
     if (note.n_type != NT_GNU_BUILD_ID || owner != std::string_view("GNU", 4)) continue;
     std::string id;
-    for (size_t i = 0; i < note.n_descsz; ++i)
-      id += fmt::format("{:02x}", uint8_t(notes[text + i]));
+    for (size_t i = 0; i < note.n_descsz; ++i) id += fmt::format("{:02x}", uint8_t(notes[text + i]));
     return id;
   }
   return "";
@@ -41,14 +40,12 @@ int visit(dl_phdr_info* library, size_t, void* data) {
   bool found = false;
   for (int i = 0; i < library->dlpi_phnum; ++i) {
     const ElfW(Phdr) & part = library->dlpi_phdr[i];
-    found |= part.p_type == PT_LOAD &&
-             search.address - (library->dlpi_addr + part.p_vaddr) < part.p_memsz;
+    found |= part.p_type == PT_LOAD && search.address - (library->dlpi_addr + part.p_vaddr) < part.p_memsz;
   }
   for (int i = 0; found && i < library->dlpi_phnum && search.id.empty(); ++i) {
     const ElfW(Phdr) & part = library->dlpi_phdr[i];
     if (part.p_type != PT_NOTE) continue;
-    search.id =
-        id_in_notes(reinterpret_cast<const char*>(library->dlpi_addr + part.p_vaddr), part.p_memsz);
+    search.id = id_in_notes(reinterpret_cast<const char*>(library->dlpi_addr + part.p_vaddr), part.p_memsz);
   }
   return found;
 }
@@ -62,8 +59,7 @@ std::string build_of(const void* address) {
   Dl_info info = {};
   struct stat status = {};
   if (!dladdr(address, &info) || !info.dli_fname || stat(info.dli_fname, &status) != 0) return "";
-  return fmt::format("{} {} {}.{:09}", info.dli_fname, status.st_size, status.st_mtim.tv_sec,
-                     status.st_mtim.tv_nsec);
+  return fmt::format("{} {} {}.{:09}", info.dli_fname, status.st_size, status.st_mtim.tv_sec, status.st_mtim.tv_nsec);
 }
 
 }  // namespace cleave

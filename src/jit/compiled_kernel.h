@@ -19,8 +19,7 @@ struct KernelResources {
 
 struct CompiledKernel {
   std::string cubin;
-  std::string
-      log;  ///< NVRTC's and ptxas's, warnings included; also of the run that filled the cache
+  std::string log;  ///< NVRTC's and ptxas's, warnings included; also of the run that filled the cache
   KernelResources resources = {};
   double seconds = 0;  ///< spent by this call, in the cache or in the compiler
   bool from_cache = false;

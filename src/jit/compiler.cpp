@@ -17,9 +17,7 @@ namespace {
 
 class Stopwatch {
  public:
-  double seconds() const {
-    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
-  }
+  double seconds() const { return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count(); }
 
  private:
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
@@ -68,8 +66,7 @@ CompiledKernel compile(const std::string& source, const std::string& arch) {
   std::vector<std::string_view> parts = {compiler, source};
   parts.insert(parts.end(), options.begin(), options.end());
   const CacheKey key(library_key(), std::move(parts));
-  CompiledKernel kernel =
-      DiskCache::user().get(key, arch, [&] { return run_nvrtc(source, options); });
+  CompiledKernel kernel = DiskCache::user().get(key, arch, [&] { return run_nvrtc(source, options); });
   kernel.seconds = stopwatch.seconds();
   return kernel;
 }
@@ -100,8 +97,7 @@ KernelResources parse_resources(const std::string& ptxas_log) {
     };
     resources.registers = std::max(resources.registers, number_before(" registers"));
     resources.stack_bytes = std::max(resources.stack_bytes, number_before(" bytes stack frame"));
-    resources.static_shared_bytes =
-        std::max(resources.static_shared_bytes, number_before(" bytes smem"));
+    resources.static_shared_bytes = std::max(resources.static_shared_bytes, number_before(" bytes smem"));
     resources.spill_store_bytes += number_before(" bytes spill stores");
     resources.spill_load_bytes += number_before(" bytes spill loads");
   }

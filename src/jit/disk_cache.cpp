@@ -84,9 +84,7 @@ struct CacheFile {
   struct stat status;
 
   bool is_entry() const { return name.ends_with(entry_suffix) && S_ISREG(status.st_mode); }
-  bool is_leftover() const {
-    return name.ends_with(lock_suffix) || name.ends_with(temporary_suffix);
-  }
+  bool is_leftover() const { return name.ends_with(lock_suffix) || name.ends_with(temporary_suffix); }
   uint64_t bytes() const { return uint64_t(status.st_size); }
   Time written() const { return time_of(status.st_mtim); }
   Time last_use() const { return std::max(written(), time_of(status.st_atim)); }
@@ -153,8 +151,7 @@ CacheKey::CacheKey(const std::vector<std::string_view>& parts) {
   hex_ = fmt::format("{:016x}{:016x}", digest.high(), digest.low());
 }
 
-CacheKey::CacheKey(const CacheKey& library, std::vector<std::string_view> parts)
-    : library_(library.hex()) {
+CacheKey::CacheKey(const CacheKey& library, std::vector<std::string_view> parts) : library_(library.hex()) {
   parts.insert(parts.begin(), library_);
   hex_ = CacheKey(parts).hex_;
 }
@@ -172,8 +169,7 @@ const DiskCache& DiskCache::user() {
   return cache.get([] { return DiskCache(user_directory()); });
 }
 
-CompiledKernel DiskCache::get(const CacheKey& key, std::string_view arch,
-                              const Compile& compile) const {
+CompiledKernel DiskCache::get(const CacheKey& key, std::string_view arch, const Compile& compile) const {
   if (auto kernel = load(key)) return *std::move(kernel);
   const PrivateDirectory directory(directory_, PrivateDirectory::IfMissing::create);
   if (!directory) return compile();
@@ -196,8 +192,7 @@ std::optional<CompiledKernel> DiskCache::load(const CacheKey& key) const {
   if (!text || text->size() < sizeof(header)) return std::nullopt;
   std::memcpy(&header, text->data(), sizeof(header));
   const std::string_view payload = std::string_view(*text).substr(sizeof(header));
-  const bool whole = header.has_magic() && text_of(header.key) == key.hex() &&
-                     header.cubin_size <= payload.size() &&
+  const bool whole = header.has_magic() && text_of(header.key) == key.hex() && header.cubin_size <= payload.size() &&
                      header.log_size == payload.size() - header.cubin_size &&
                      header.checksum == checksum_of(header, payload);
   if (!whole) return std::nullopt;
@@ -208,14 +203,11 @@ std::optional<CompiledKernel> DiskCache::load(const CacheKey& key) const {
                         .from_cache = true};
 }
 
-void DiskCache::store(const CacheKey& key, std::string_view arch,
-                      const CompiledKernel& kernel) const {
+void DiskCache::store(const CacheKey& key, std::string_view arch, const CompiledKernel& kernel) const {
   const PrivateDirectory directory(directory_, PrivateDirectory::IfMissing::create);
   if (!directory) return;
   const std::string payload = kernel.cubin + kernel.log;
-  EntryHeader header{.cubin_size = kernel.cubin.size(),
-                     .log_size = kernel.log.size(),
-                     .resources = kernel.resources};
+  EntryHeader header{.cubin_size = kernel.cubin.size(), .log_size = kernel.log.size(), .resources = kernel.resources};
   set(header.key, key.hex());
   set(header.library, key.library());
   set(header.arch, arch);
@@ -250,9 +242,7 @@ void DiskCache::evict(const PrivateDirectory& directory, const std::string& libr
     const auto header = read_header(directory, entry.file.name);
     entry.current = header && text_of(header->library) == library;
   }
-  std::ranges::sort(entries, {}, [](const Entry& entry) {
-    return std::pair(entry.current, entry.file.last_use());
-  });
+  std::ranges::sort(entries, {}, [](const Entry& entry) { return std::pair(entry.current, entry.file.last_use()); });
   // Some more than must go, or each further store would remove one.
   const uint64_t kept = limits_.bytes - limits_.bytes / 8;
   for (const Entry& entry : entries) {

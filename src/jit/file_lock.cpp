@@ -12,8 +12,7 @@ namespace cleave {
 
 using Clock = std::chrono::steady_clock;
 
-FileLock::FileLock(const PrivateDirectory& directory, std::string name,
-                   std::chrono::milliseconds timeout)
+FileLock::FileLock(const PrivateDirectory& directory, std::string name, std::chrono::milliseconds timeout)
     : directory_(directory), name_(std::move(name)) {
   // flock has no timed wait, so poll: often at first, because most kernels compile in a fraction of
   // a second.
@@ -39,8 +38,8 @@ FileLock::Attempt FileLock::try_acquire() {
   // The holder removes the file before it lets go: a lock on a removed file excludes nobody.
   struct stat opened = {};
   const auto named = directory_.status(name_);
-  const bool same = fstat(file.get(), &opened) == 0 && named && opened.st_dev == named->st_dev &&
-                    opened.st_ino == named->st_ino;
+  const bool same =
+      fstat(file.get(), &opened) == 0 && named && opened.st_dev == named->st_dev && opened.st_ino == named->st_ino;
   if (!same) return Attempt::busy;
   file_ = std::move(file);
   return Attempt::acquired;

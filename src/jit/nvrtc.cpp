@@ -30,8 +30,7 @@ int loadable_major() {
   void* const driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
   int version = 0;
   using GetVersion = int (*)(int*);
-  const auto get =
-      driver ? reinterpret_cast<GetVersion>(dlsym(driver, "cuDriverGetVersion")) : nullptr;
+  const auto get = driver ? reinterpret_cast<GetVersion>(dlsym(driver, "cuDriverGetVersion")) : nullptr;
   const bool known = get && get(&version) == 0 && version > 0;
   return known ? version / 1000 : newest_major;
 }
@@ -123,12 +122,11 @@ class Loader {
   const Nvrtc& get() {
     if (const Nvrtc* found = find()) return *found;
     const std::lock_guard lock(mutex_);
-    throw Error(
-        ErrorCode::compiler,
-        fmt::format("NVRTC, which compiles the kernels, was not found. Run `pip install "
-                    "nvidia-cuda-nvrtc`, install the CUDA toolkit, or set CLEAVE_NVRTC to the path "
-                    "of libnvrtc.so. Tried: {}",
-                    fmt::join(tried_, ", ")));
+    throw Error(ErrorCode::compiler,
+                fmt::format("NVRTC, which compiles the kernels, was not found. Run `pip install "
+                            "nvidia-cuda-nvrtc`, install the CUDA toolkit, or set CLEAVE_NVRTC to the path "
+                            "of libnvrtc.so. Tried: {}",
+                            fmt::join(tried_, ", ")));
   }
 
  private:
@@ -152,9 +150,8 @@ class Loader {
       if (open(name)) return true;
     }
     const auto open_in = [&](const std::string& directory) {
-      return std::ranges::any_of(names, [&](const std::string& name) {
-        return open((std::filesystem::path(directory) / name).string());
-      });
+      return std::ranges::any_of(
+          names, [&](const std::string& name) { return open((std::filesystem::path(directory) / name).string()); });
     };
     if (std::ranges::any_of(search_paths_, open_in)) return true;
     return std::ranges::any_of(environment().toolkits, [&](const std::string& toolkit) {
@@ -189,8 +186,7 @@ const Nvrtc& nvrtc() {
 
 void check(nvrtcResult result, const char* what) {
   if (result == NVRTC_SUCCESS) return;
-  throw Error(ErrorCode::compiler,
-              fmt::format("{} failed: {}", what, nvrtc().get_error_string(result)));
+  throw Error(ErrorCode::compiler, fmt::format("{} failed: {}", what, nvrtc().get_error_string(result)));
 }
 
 class Program {
@@ -201,9 +197,9 @@ class Program {
       texts.push_back(header.text);
       names.push_back(header.name);
     }
-    check(nvrtc().create_program(&program_, source.c_str(), "cleave.cu", int(headers.size()),
-                                 texts.data(), names.data()),
-          "nvrtcCreateProgram");
+    check(
+        nvrtc().create_program(&program_, source.c_str(), "cleave.cu", int(headers.size()), texts.data(), names.data()),
+        "nvrtcCreateProgram");
   }
   ~Program() { nvrtc().destroy_program(&program_); }
   Program(const Program&) = delete;
@@ -276,9 +272,8 @@ NvrtcOutput nvrtc_compile(const std::string& source, std::span<const EmbeddedHea
   const nvrtcResult result = program.compile(options);
   if (result != NVRTC_SUCCESS) {
     throw Error(ErrorCode::compiler,
-                fmt::format("NVRTC refused a kernel ({}, options {}):\n{}",
-                            nvrtc().get_error_string(result), fmt::join(options, " "),
-                            first_lines(program.log(), 20)));
+                fmt::format("NVRTC refused a kernel ({}, options {}):\n{}", nvrtc().get_error_string(result),
+                            fmt::join(options, " "), first_lines(program.log(), 20)));
   }
   return {.cubin = program.cubin(), .log = program.log()};
 }

@@ -95,9 +95,7 @@ PrivateDirectory::PrivateDirectory(const fs::path& path, IfMissing if_missing) {
     problem_ = "no home directory is known; set CLEAVE_CACHE_DIR to a directory of your own";
     return;
   }
-  const auto open_it = [&] {
-    return Descriptor(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  };
+  const auto open_it = [&] { return Descriptor(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)); };
   Descriptor opened = open_it();
   const char* refused = "opened";
   if (!opened && errno == ENOENT) {
@@ -106,9 +104,8 @@ PrivateDirectory::PrivateDirectory(const fs::path& path, IfMissing if_missing) {
     if (make_directories(path)) opened = open_it();
   }
   if (!opened) {
-    problem_ =
-        fmt::format("{} cannot be {} ({}); set CLEAVE_CACHE_DIR to a directory that you can write",
-                    quoted(path), refused, std::strerror(errno));
+    problem_ = fmt::format("{} cannot be {} ({}); set CLEAVE_CACHE_DIR to a directory that you can write", quoted(path),
+                           refused, std::strerror(errno));
     return;
   }
   problem_ = distrust(opened.get(), path);
@@ -117,16 +114,14 @@ PrivateDirectory::PrivateDirectory(const fs::path& path, IfMissing if_missing) {
 
 Descriptor PrivateDirectory::open_file(const std::string& name) const {
   // O_NONBLOCK: a FIFO is opened, and then refused, instead of waited for.
-  Descriptor file(openat(descriptor_.get(), name.c_str(),
-                         O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));
+  Descriptor file(openat(descriptor_.get(), name.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));
   struct stat status;
   const bool believed = file && fstat(file.get(), &status) == 0 && S_ISREG(status.st_mode) &&
                         is_trusted(status.st_uid) && !others_may_write(status);
   return believed ? std::move(file) : Descriptor();
 }
 
-std::optional<std::string> PrivateDirectory::read_file(const std::string& name,
-                                                       uint64_t limit) const {
+std::optional<std::string> PrivateDirectory::read_file(const std::string& name, uint64_t limit) const {
   const Descriptor file = open_file(name);
   struct stat status;
   if (!file || fstat(file.get(), &status) != 0 || uint64_t(status.st_size) > limit) return {};
@@ -144,8 +139,7 @@ template <class Finish>
 int PrivateDirectory::with_temporary(std::string_view text, Finish&& finish) const {
   // Random, since process ids are the same in two containers, or on two hosts with one home.
   const std::string name = temporary_name();
-  Descriptor file(openat(descriptor_.get(), name.c_str(),
-                         O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
+  Descriptor file(openat(descriptor_.get(), name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
   if (!file) return errno;  // whoever has this name keeps the file
   int error = write_out(std::move(file), text);
   if (error == 0 && !finish(name)) error = errno;
@@ -160,8 +154,7 @@ int PrivateDirectory::replace_file(const std::string& name, std::string_view tex
 }
 
 int PrivateDirectory::try_to_write(size_t bytes) const {
-  return with_temporary(std::string(bytes, '\0'),
-                        [&](const std::string& temporary) { return remove_file(temporary); });
+  return with_temporary(std::string(bytes, '\0'), [&](const std::string& temporary) { return remove_file(temporary); });
 }
 
 bool PrivateDirectory::remove_file(const std::string& name) const {

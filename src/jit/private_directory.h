@@ -43,8 +43,7 @@ class PrivateDirectory {
 
   /// Opens `path`, an absolute one or an empty one, which is no directory. What it creates, parents
   /// included, nobody else may enter.
-  explicit PrivateDirectory(const std::filesystem::path& path,
-                            IfMissing if_missing = IfMissing::leave);
+  explicit PrivateDirectory(const std::filesystem::path& path, IfMissing if_missing = IfMissing::leave);
 
   /// Whether the directory is open and nobody else can have written there.
   explicit operator bool() const { return bool(descriptor_); }

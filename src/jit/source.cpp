@@ -25,8 +25,7 @@ static std::string spell(const ScheduleConfig& c) {
 }
 
 static std::string spell(const ConvConfig& c) {
-  return CLEAVE_PRINT_STRUCT(c, kind, axes, class_capacity, fuses_classes, gather, batches_taps,
-                             fast_load, fast_store);
+  return CLEAVE_PRINT_STRUCT(c, kind, axes, class_capacity, fuses_classes, gather, batches_taps, fast_load, fast_store);
 }
 
 static std::string spell(const ScaleConfig& c) {
@@ -34,8 +33,8 @@ static std::string spell(const ScaleConfig& c) {
 }
 
 static std::string spell(const EpilogueConfig& config) {
-  return CLEAVE_PRINT_STRUCT(config, c, d, bias_dtype, order, activation, bias, has_c, scaling,
-                             has_zero, has_scale_d, has_amax);
+  return CLEAVE_PRINT_STRUCT(config, c, d, bias_dtype, order, activation, bias, has_c, scaling, has_zero, has_scale_d,
+                             has_amax);
 }
 
 static std::string spell(const StoreConfig& c) {
@@ -47,8 +46,8 @@ std::string gemm_source(const GemmConfig& config) {
       .folder = "kernel",
       .name = family_traits(config.family).kernel,
       .config = "GemmConfig",
-      .members = CLEAVE_PRINT_MEMBERS(config, family, operands, tile, warps, cluster, schedule,
-                                      conv, scales, epilogue, store),
+      .members =
+          CLEAVE_PRINT_MEMBERS(config, family, operands, tile, warps, cluster, schedule, conv, scales, epilogue, store),
       .launch_bounds = "cleave::cta_threads(config), 1",
       .entry = gemm_entry,
       .params = "Params<config>",

@@ -22,8 +22,8 @@ extern "C" __global__ void __launch_bounds__({4})
   cleave::{1}<config>(params);
 }}
 )",
-                     kernel.folder, kernel.name, kernel.config, kernel.members,
-                     kernel.launch_bounds, kernel.entry, kernel.params);
+                     kernel.folder, kernel.name, kernel.config, kernel.members, kernel.launch_bounds, kernel.entry,
+                     kernel.params);
 }
 
 }  // namespace cleave

@@ -10,8 +10,7 @@
 namespace cleave {
 
 /// Outputs along an axis with `padding` zeros in all; 0 where the filter is larger.
-inline int64_t conv_outputs(int64_t size, int64_t padding, int64_t filter, int64_t stride,
-                            int64_t dilation) {
+inline int64_t conv_outputs(int64_t size, int64_t padding, int64_t filter, int64_t stride, int64_t dilation) {
   const int64_t room = size + padding - ((filter - 1) * dilation + 1);
   return room < 0 || stride < 1 ? 0 : room / stride + 1;
 }
@@ -73,8 +72,8 @@ inline ConvClasses find_classes(const ConvGeometry& g, bool fuses_classes) {
 
 inline ConvClasses deal_classes(const GemmConfig& c, const ConvGeometry& g) {
   ConvClasses classes = find_classes(g, c.conv.fuses_classes);
-  deal_tiles(classes.list.data(), uint32_t(classes.list.size()), group_step(c), c.tile.k,
-             gathered_channels(g), flattens_taps(c));
+  deal_tiles(classes.list.data(), uint32_t(classes.list.size()), group_step(c), c.tile.k, gathered_channels(g),
+             flattens_taps(c));
   return classes;
 }
 
@@ -90,8 +89,7 @@ inline uint32_t conv_batch(const GemmConfig& c, const ConvGeometry& g) {
 }
 
 /// Fused classes make one product of a dgrad. `c` needs only what names a kernel.
-inline GemmSizes conv_sizes(const GemmConfig& c, const ConvGeometry& g,
-                            const ConvClasses& classes) {
+inline GemmSizes conv_sizes(const GemmConfig& c, const ConvGeometry& g, const ConvClasses& classes) {
   uint32_t pixels = g.images, outputs = g.images;
   for (const ConvAxisShape& axis : g.axes) {
     pixels *= uint32_t(axis.size);
@@ -99,15 +97,13 @@ inline GemmSizes conv_sizes(const GemmConfig& c, const ConvGeometry& g,
   }
   if (c.conv.fuses_classes) {
     const ConvClass& fused = classes.list.front();
-    return {fused.rows, g.channels * classes.columns.residues.size, fused.taps.size * g.filters,
-            g.groups};
+    return {fused.rows, g.channels * classes.columns.residues.size, fused.taps.size * g.filters, g.groups};
   }
   switch (g.kind) {
     case Conv::fprop:
       return {outputs, g.filters, taps(g) * g.channels, g.groups};
     case Conv::wgrad:
-      return {g.filters, (c.conv.batches_taps ? 1 : taps(g)) * g.channels, outputs,
-              conv_batch(c, g)};
+      return {g.filters, (c.conv.batches_taps ? 1 : taps(g)) * g.channels, outputs, conv_batch(c, g)};
     default:
       return {pixels, g.channels, taps(g) * g.filters, g.groups};
   }

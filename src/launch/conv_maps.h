@@ -24,9 +24,8 @@ struct Images {
 
 /// A tensor of images whose pixels are `pixel` elements apart; in depth, height and width `apart`
 /// times as much, from image to image `image_apart` times.
-inline Im2colMapShape image_map(const char* name, DType dtype, uint32_t axes, const Images& images,
-                                int64_t pixel, const int64_t (&apart)[kConvAxes],
-                                int64_t image_apart) {
+inline Im2colMapShape image_map(const char* name, DType dtype, uint32_t axes, const Images& images, int64_t pixel,
+                                const int64_t (&apart)[kConvAxes], int64_t image_apart) {
   const int64_t element = size_of(dtype);
   Im2colMapShape shape;
   shape.name = name;
@@ -87,8 +86,7 @@ inline bool reaches_packed(const ConvGeometry& g, const ConvClass& of) {
   constexpr int32_t kMost = kMostPackedPixels;
   for (uint32_t i = 0; i < kConvAxes; ++i) {
     const int64_t span = int64_t(of.taps.extent[i] - 1) * of.tap_step[i];
-    if (gathered_size(g, i) >= kMost || span >= kMost || detail::last_pixel(of, i) >= 2 * kMost)
-      return false;
+    if (gathered_size(g, i) >= kMost || span >= kMost || detail::last_pixel(of, i) >= 2 * kMost) return false;
   }
   return true;
 }
@@ -111,8 +109,7 @@ inline bool serves(const GemmConfig& c, const ConvGeometry& g, const ConvClasses
   if (copies_unaligned(c) && c.conv.axes != 2) return false;
   if (c.schedule.grouping == Grouping::none && needs_class_walk(classes)) return false;
   return std::all_of(list.begin(), list.end(), [&](const ConvClass& of) {
-    return (!gathers_by_map(c) || is_mappable(c, g, of)) &&
-           (!copies_unaligned(c) || reaches_packed(g, of));
+    return (!gathers_by_map(c) || is_mappable(c, g, of)) && (!copies_unaligned(c) || reaches_packed(g, of));
   });
 }
 
@@ -126,9 +123,8 @@ inline Im2colMapShape map_of_pixels(const GemmConfig& c, const ConvGeometry& g, 
     apart[i] = pixels;
     pixels *= images.size[i];
   }
-  Im2colMapShape shape =
-      detail::image_map(gathers_a(c) ? "a" : "b", c.operands.a, c.conv.axes, images,
-                        gathers_a(c) ? p.a.stride : p.b.stride, apart, pixels);
+  Im2colMapShape shape = detail::image_map(gathers_a(c) ? "a" : "b", c.operands.a, c.conv.axes, images,
+                                           gathers_a(c) ? p.a.stride : p.b.stride, apart, pixels);
   const detail::Corners corners(g, of);
   for (uint32_t i = 0; of.depth > 0 && i < c.conv.axes; ++i) {
     const uint32_t axis = kConvAxes - 1 - i;
@@ -143,23 +139,22 @@ inline Im2colMapShape map_of_pixels(const GemmConfig& c, const ConvGeometry& g, 
 
 /// The filters, whose batch are the taps.
 inline TensorMapShape map_of_taps(const GemmConfig& c, const ConvGeometry& g, const GemmParams& p) {
-  return detail::matrix_map(
-      "b", c.operands.b, g.channels, uint64_t(g.filters) * g.groups, p.b.stride, g.channels,
-      taps(g), atom_elements(c.operands.a),
-      box_rows(c.operands.b_major, c.tile.n, c.tile.k, c.cluster.multicast_m));
+  return detail::matrix_map("b", c.operands.b, g.channels, uint64_t(g.filters) * g.groups, p.b.stride, g.channels,
+                            taps(g), atom_elements(c.operands.a),
+                            box_rows(c.operands.b_major, c.tile.n, c.tile.k, c.cluster.multicast_m));
 }
 
 /// A class's pixels of D.
-inline Im2colMapShape map_of_outputs(const GemmConfig& c, const ConvGeometry& g,
-                                     const GemmParams& p, const ConvClass& of) {
+inline Im2colMapShape map_of_outputs(const GemmConfig& c, const ConvGeometry& g, const GemmParams& p,
+                                     const ConvClass& of) {
   detail::Images images{p.size.n, {}, g.images};
   int64_t apart[kConvAxes];
   for (uint32_t i = 0; i < kConvAxes; ++i) {
     images.size[i] = of.pixels.extent[i];
     apart[i] = of.output_step[i];
   }
-  Im2colMapShape shape = detail::image_map("d", c.epilogue.d, c.conv.axes, images,
-                                           p.epilogue.d_stride, apart, of.outputs_per_image);
+  Im2colMapShape shape =
+      detail::image_map("d", c.epilogue.d, c.conv.axes, images, p.epilogue.d_stride, apart, of.outputs_per_image);
   shape.box_channels = store_box_columns(c);
   shape.box_pixels = 64;
   return shape;
@@ -168,8 +163,7 @@ inline Im2colMapShape map_of_outputs(const GemmConfig& c, const ConvGeometry& g,
 /// Calls `visit(map, data, shape)` for the maps of A, B and D as matrices, as far as the kernel has
 /// them: where they are, what they show, and a function that says how.
 template <class Visit>
-void visit_matrix_maps(const GemmConfig& c, const ConvGeometry& g, uint32_t batch, GemmParams& p,
-                       const Visit& visit) {
+void visit_matrix_maps(const GemmConfig& c, const ConvGeometry& g, uint32_t batch, GemmParams& p, const Visit& visit) {
   if (has_map_a(c)) visit(p.map_a, p.a.data, [&] { return map_of_a(c, p, batch); });
   if (has_map_b(c)) {
     // TMA fetches filters tap by tap.
@@ -186,8 +180,7 @@ void visit_class_maps(const GemmConfig& c, const ConvGeometry& g, Params& p, con
     const ConvClass& of = p.classes[i];
     // Without taps nothing is gathered but zeros, through the first class's map.
     if (gathers_by_map(c) && (of.depth > 0 || i == 0)) {
-      visit(p.maps[i].gathered, gathers_a(c) ? p.a.data : p.b.data,
-            [&] { return map_of_pixels(c, g, p, of); });
+      visit(p.maps[i].gathered, gathers_a(c) ? p.a.data : p.b.data, [&] { return map_of_pixels(c, g, p, of); });
     }
     if (c.store.by_tma && scatters(c)) {
       const int64_t first = of.first_output * p.epilogue.d_stride * int64_t(size_of(c.epilogue.d));

@@ -14,10 +14,9 @@ template <class Body>
 auto visit_params(const GemmConfig& c, void* params, const Body& body) {
   const bool maps = has_tma(c.family);
   switch (c.conv.class_capacity) {
-#define CLEAVE_CAPACITY(n)                                        \
-  case n:                                                         \
-    return maps ? body(static_cast<ConvParams<n, true>*>(params)) \
-                : body(static_cast<ConvParams<n, false>*>(params));
+#define CLEAVE_CAPACITY(n) \
+  case n:                  \
+    return maps ? body(static_cast<ConvParams<n, true>*>(params)) : body(static_cast<ConvParams<n, false>*>(params));
     CLEAVE_CAPACITY(1)
     CLEAVE_CAPACITY(2)
     CLEAVE_CAPACITY(4)
@@ -46,8 +45,7 @@ inline size_t used_params_bytes(const GemmConfig& c, uint32_t classes) {
 
 /// All but GemmParams and the maps. There are no more classes than the configuration has room for.
 template <class Params>
-void set_geometry(const GemmConfig& c, const ConvGeometry& g, const ConvClasses& classes,
-                  Params& params) {
+void set_geometry(const GemmConfig& c, const ConvGeometry& g, const ConvClasses& classes, Params& params) {
   for (uint32_t i = 0; i < kConvAxes; ++i) params.extent[i] = uint32_t(gathered_size(g, i));
   params.channels = gathered_channels(g);
   params.per_tap = FastDivmod(std::max(per_tap(c, g), 1u));

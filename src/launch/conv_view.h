@@ -7,8 +7,7 @@
 namespace cleave {
 
 inline int64_t conv_outputs(const ConvAxis& axis) {
-  return conv_outputs(axis.size, int64_t(axis.pad_begin) + axis.pad_end, axis.filter, axis.stride,
-                      axis.dilation);
+  return conv_outputs(axis.size, int64_t(axis.pad_begin) + axis.pad_end, axis.filter, axis.stride, axis.dilation);
 }
 
 /// A convolution that breaks no rule of `validate`, in a kernel's numbers.
@@ -32,8 +31,8 @@ inline ConvGeometry conv_geometry(const ConvLayout& conv, int64_t groups) {
 
 /// The problem as the kernel sees it: with the sizes of its product, in which the batch may be taps.
 /// `c`: what names a kernel will do. `classes`: those side by side, of a kernel that has them so.
-inline GemmProblem conv_view(const GemmProblem& problem, const GemmConfig& c,
-                             const ConvGeometry& geometry, const ConvClasses& classes) {
+inline GemmProblem conv_view(const GemmProblem& problem, const GemmConfig& c, const ConvGeometry& geometry,
+                             const ConvClasses& classes) {
   GemmProblem view = problem;
   const GemmSizes sizes = conv_sizes(c, geometry, classes);
   view.m = sizes.m;

@@ -36,24 +36,21 @@ inline CUtensorMapSwizzle map_swizzle(uint32_t row_bytes) {
 }  // namespace detail
 
 template <class Encode>
-CUresult encode_tiled(const Encode& encode, CUtensorMap& map, const void* data,
-                      const TensorMapShape& s) {
+CUresult encode_tiled(const Encode& encode, CUtensorMap& map, const void* data, const TensorMapShape& s) {
   constexpr std::array<cuuint32_t, TensorMapShape::max_rank> steps = {1, 1, 1, 1};
-  return encode(&map, detail::map_type(s.dtype, s.round_to_tf32), s.rank, const_cast<void*>(data),
-                s.size.data(), s.stride_bytes.data() + 1, s.box.data(), steps.data(),
-                CU_TENSOR_MAP_INTERLEAVE_NONE, detail::map_swizzle(s.box[0] * size_of(s.dtype)),
-                CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+  return encode(&map, detail::map_type(s.dtype, s.round_to_tf32), s.rank, const_cast<void*>(data), s.size.data(),
+                s.stride_bytes.data() + 1, s.box.data(), steps.data(), CU_TENSOR_MAP_INTERLEAVE_NONE,
+                detail::map_swizzle(s.box[0] * size_of(s.dtype)), CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+                CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
 }
 
 template <class Encode>
-CUresult encode_im2col(const Encode& encode, CUtensorMap& map, const void* data,
-                       const Im2colMapShape& s) {
-  const std::array<cuuint32_t, Im2colMapShape::max_rank> steps = {1, s.step[0], s.step[1],
-                                                                  s.rank == 5 ? s.step[2] : 1, 1};
-  return encode(&map, detail::map_type(s.dtype, s.round_to_tf32), s.rank, const_cast<void*>(data),
-                s.size.data(), s.stride_bytes.data() + 1, s.lower.data(), s.upper.data(),
-                s.box_channels, s.box_pixels, steps.data(), CU_TENSOR_MAP_INTERLEAVE_NONE,
-                detail::map_swizzle(s.box_channels * size_of(s.dtype)),
+CUresult encode_im2col(const Encode& encode, CUtensorMap& map, const void* data, const Im2colMapShape& s) {
+  const std::array<cuuint32_t, Im2colMapShape::max_rank> steps = {1, s.step[0], s.step[1], s.rank == 5 ? s.step[2] : 1,
+                                                                  1};
+  return encode(&map, detail::map_type(s.dtype, s.round_to_tf32), s.rank, const_cast<void*>(data), s.size.data(),
+                s.stride_bytes.data() + 1, s.lower.data(), s.upper.data(), s.box_channels, s.box_pixels, steps.data(),
+                CU_TENSOR_MAP_INTERLEAVE_NONE, detail::map_swizzle(s.box_channels * size_of(s.dtype)),
                 CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
 }
 

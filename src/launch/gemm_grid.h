@@ -29,8 +29,7 @@ struct GemmTiles {
 };
 
 /// `classes`: a convolution's, with their tiles.
-inline GemmTiles gemm_tiles(const GemmConfig& config, const GemmSizes& sizes,
-                            const ClassTable& classes = {}) {
+inline GemmTiles gemm_tiles(const GemmConfig& config, const GemmSizes& sizes, const ClassTable& classes = {}) {
   const uint32_t step_m = config.tile.m * config.cluster.multicast_m;
   const uint32_t step_n = output_columns(config) * config.cluster.multicast_n;
   const auto most = [&](uint32_t extent, uint32_t step) {
@@ -40,8 +39,7 @@ inline GemmTiles gemm_tiles(const GemmConfig& config, const GemmSizes& sizes,
   tiles.m = ceil_div(sizes.m, step_m);
   tiles.n = ceil_div(sizes.n, step_n);
   tiles.batches = sizes.batch;
-  tiles.k_blocks = classes.count > 0 && gathers_a(config) ? classes.classes[0].depth
-                                                          : ceil_div(sizes.k, config.tile.k);
+  tiles.k_blocks = classes.count > 0 && gathers_a(config) ? classes.classes[0].depth : ceil_div(sizes.k, config.tile.k);
   if (config.schedule.grouping == Grouping::classes && classes.count > 0) {
     tiles.m = classes.tiles_until(classes.count - 1);
     for (uint32_t i = 0; i < classes.count; ++i) {
@@ -95,15 +93,13 @@ inline bool is_countable(const GemmConfig& config, const GemmTiles& tiles, uint3
   const bool stream = config.schedule.split == SplitKMode::stream_k;
   const uint64_t blocks_of_tile = uint64_t(sharers(config)) * (stream ? 1 : std::max(slices, 1u));
   if (tiles.total > kMost / blocks_of_tile) return false;
-  const uint64_t line =
-      tiles.line > 0 ? tiles.line : std::min(tiles.total, kMostCutTiles) * tiles.k_blocks;
+  const uint64_t line = tiles.line > 0 ? tiles.line : std::min(tiles.total, kMostCutTiles) * tiles.k_blocks;
   return !stream || line <= kMost;
 }
 
 /// `slices` of K that a tile has: at least one k block each, and whole clusters of them. For
 /// stream_k: how many clusters share a tile, or 1 to use the whole GPU.
-inline GemmGrid gemm_grid(const GemmConfig& config, const GemmTiles& tiles, uint32_t slices,
-                          uint32_t num_sms) {
+inline GemmGrid gemm_grid(const GemmConfig& config, const GemmTiles& tiles, uint32_t slices, uint32_t num_sms) {
   const uint32_t total = uint32_t(tiles.total), sharing = sharers(config);
   const uint32_t resident = std::max(num_sms / sharing, 1u);
   const bool stream = config.schedule.split == SplitKMode::stream_k;
@@ -152,8 +148,7 @@ inline GemmGrid gemm_grid(const GemmConfig& config, const GemmTiles& tiles, uint
     grid.counter_bytes = all_tiles * sizeof(uint32_t);
     grid.partial_bytes = all_tiles * tile_bytes;
   } else if (config.schedule.split == SplitKMode::parallel) {
-    grid.counter_bytes = all_tiles * (config.cluster.k > 1 ? config.cluster.k * sizeof(uint32_t)
-                                                           : sizeof(FixupWord));
+    grid.counter_bytes = all_tiles * (config.cluster.k > 1 ? config.cluster.k * sizeof(uint32_t) : sizeof(FixupWord));
     grid.partial_bytes = all_tiles * tile_bytes * (slices / config.cluster.k);
   } else if (stream) {
     grid.counter_bytes = grid.blocks * sizeof(uint32_t);

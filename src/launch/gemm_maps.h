@@ -13,13 +13,11 @@ namespace detail {
 
 /// A matrix with a contiguous dimension of `across` elements and `down` lines `stride` elements
 /// apart, batched unless its batch stride is 0.
-inline TensorMapShape matrix_map(const char* name, DType dtype, uint64_t across, uint64_t down,
-                                 int64_t stride, int64_t batch_stride, uint32_t batch,
-                                 uint32_t box_across, uint32_t box_down) {
+inline TensorMapShape matrix_map(const char* name, DType dtype, uint64_t across, uint64_t down, int64_t stride,
+                                 int64_t batch_stride, uint32_t batch, uint32_t box_across, uint32_t box_down) {
   const uint64_t element = size_of(dtype);
   // Strides that are never used still have to be valid ones.
-  const uint64_t line =
-      down > 1 ? uint64_t(stride) * element : round_up<uint64_t>(across * element, 16);
+  const uint64_t line = down > 1 ? uint64_t(stride) * element : round_up<uint64_t>(across * element, 16);
   const bool batched = batch > 1 && batch_stride != 0;
   return {.name = name,
           .dtype = dtype,
@@ -45,10 +43,9 @@ inline TensorMapShape ragged(TensorMapShape map) {
 inline TensorMapShape map_of_a(const GemmConfig& c, const GemmParams& p, uint32_t batch) {
   const bool by_k = c.operands.a_major == Major::k;
   const uint32_t m = p.size.m;
-  const TensorMapShape map =
-      detail::matrix_map("a", c.operands.a, by_k ? p.size.k : m, by_k ? m : p.size.k, p.a.stride,
-                         p.a.batch_stride, batch, atom_elements(c.operands.a),
-                         box_rows(c.operands.a_major, c.tile.m, c.tile.k, c.cluster.multicast_n));
+  const TensorMapShape map = detail::matrix_map(
+      "a", c.operands.a, by_k ? p.size.k : m, by_k ? m : p.size.k, p.a.stride, p.a.batch_stride, batch,
+      atom_elements(c.operands.a), box_rows(c.operands.a_major, c.tile.m, c.tile.k, c.cluster.multicast_n));
   return loads_ragged(c.schedule.grouping, c.operands.a_major) ? detail::ragged(map) : map;
 }
 
@@ -57,9 +54,8 @@ inline TensorMapShape map_of_b(const GemmConfig& c, const GemmParams& p, uint32_
   const uint32_t pieces = gated(c) ? 2 : 1;
   const uint32_t n = p.size.n * pieces;
   const TensorMapShape map = detail::matrix_map(
-      "b", c.operands.b, by_k ? p.size.k : n, by_k ? n : p.size.k, p.b.stride, p.b.batch_stride,
-      batch, atom_elements(c.operands.a),
-      box_rows(c.operands.b_major, c.tile.n, c.tile.k, c.cluster.multicast_m, pieces));
+      "b", c.operands.b, by_k ? p.size.k : n, by_k ? n : p.size.k, p.b.stride, p.b.batch_stride, batch,
+      atom_elements(c.operands.a), box_rows(c.operands.b_major, c.tile.n, c.tile.k, c.cluster.multicast_m, pieces));
   return loads_ragged(c.schedule.grouping, c.operands.b_major) ? detail::ragged(map) : map;
 }
 
@@ -67,9 +63,9 @@ inline TensorMapShape map_of_d(const GemmConfig& c, const GemmParams& p, uint32_
   const EpilogueParams& e = p.epilogue;
   const bool by_row = c.epilogue.order == Order::row;
   const uint32_t columns = store_box_columns(c);
-  const TensorMapShape map = detail::matrix_map(
-      "d", c.epilogue.d, by_row ? p.size.n : p.size.m, by_row ? p.size.m : p.size.n, e.d_stride,
-      e.d_batch_stride, batch, by_row ? columns : 64, by_row ? 64 : columns);
+  const TensorMapShape map =
+      detail::matrix_map("d", c.epilogue.d, by_row ? p.size.n : p.size.m, by_row ? p.size.m : p.size.n, e.d_stride,
+                         e.d_batch_stride, batch, by_row ? columns : 64, by_row ? 64 : columns);
   return stores_ragged(c.schedule.grouping, c.epilogue.order) ? detail::ragged(map) : map;
 }
 

@@ -30,11 +30,9 @@ struct LaunchAttributes {
 /// together, or the launch fails: for those that wait for each other.
 inline LaunchAttributes launch_attributes(uint32_t cluster, bool overlaps, bool cooperative) {
   LaunchAttributes attributes;
-  if (cluster > 1)
-    attributes.add(CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION).clusterDim = {cluster, 1, 1};
+  if (cluster > 1) attributes.add(CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION).clusterDim = {cluster, 1, 1};
   if (overlaps) {
-    attributes.add(CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION)
-        .programmaticStreamSerializationAllowed = 1;
+    attributes.add(CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION).programmaticStreamSerializationAllowed = 1;
   }
   if (cooperative) attributes.add(CU_LAUNCH_ATTRIBUTE_COOPERATIVE).cooperative = 1;
   return attributes;

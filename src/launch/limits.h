@@ -35,17 +35,15 @@ inline std::string find_factor_fault(const GemmProblem& p, const GemmArguments& 
   };
   if (!p.has_c) {
     if (x.alpha == 1.0f) return {};
-    return text(
-        "alpha", x.alpha,
-        ", but d is int32, which without a c takes the integer sums as they are; pass 1, or "
-        "d of a float type");
+    return text("alpha", x.alpha,
+                ", but d is int32, which without a c takes the integer sums as they are; pass 1, or "
+                "d of a float type");
   }
   for (const auto& [name, factor] : {std::pair("alpha", x.alpha), std::pair("beta", x.beta)}) {
     if (std::abs(factor) < 0x1p31f && factor == std::trunc(factor)) continue;
-    return text(
-        name, factor,
-        ", but d is int32: sums and c are multiplied as integers. Pass a whole number below "
-        "2^31, or d of a float type");
+    return text(name, factor,
+                ", but d is int32: sums and c are multiplied as integers. Pass a whole number below "
+                "2^31, or d of a float type");
   }
   return {};
 }

@@ -17,13 +17,11 @@ struct TensorMapShape {
 
   const char* name = "matrix";  ///< in messages
   DType dtype = DType::bf16;
-  bool round_to_tf32 =
-      false;  ///< f32: loads round to nearest instead of leaving it to the tensor core to truncate
+  bool round_to_tf32 = false;  ///< f32: loads round to nearest instead of leaving it to the tensor core to truncate
   uint32_t rank = 2;
   std::array<uint64_t, max_rank> size = {1, 1, 1, 1};
-  std::array<uint64_t, max_rank> stride_bytes = {
-      0, 0, 0, 0};  ///< [0] is not used: the first dimension is contiguous
-  std::array<uint32_t, max_rank> box = {1, 1, 1, 1};  ///< elements
+  std::array<uint64_t, max_rank> stride_bytes = {0, 0, 0, 0};  ///< [0] is not used: the first dimension is contiguous
+  std::array<uint32_t, max_rank> box = {1, 1, 1, 1};           ///< elements
 };
 
 /// A tensor of images as a convolution walks through it (ptx/tma_im2col.h): dimensions channels,

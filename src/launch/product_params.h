@@ -9,13 +9,9 @@ namespace cleave {
 /// All but pointers, factors, the schedule and the tensor maps. The problem is as the kernel reads
 /// it: transposed if the kernel is, and a convolution's as conv_view makes it.
 inline void set_problem(const GemmConfig& c, const GemmProblem& p, GemmParams& params) {
-  const auto strided = [](Major major, int64_t k, int64_t other) {
-    return major == Major::k ? other : k;
-  };
-  params.a = {nullptr, strided(c.operands.a_major, p.a.stride_col, p.a.stride_row),
-              p.a.stride_batch};
-  params.b = {nullptr, strided(c.operands.b_major, p.b.stride_row, p.b.stride_col),
-              p.b.stride_batch};
+  const auto strided = [](Major major, int64_t k, int64_t other) { return major == Major::k ? other : k; };
+  params.a = {nullptr, strided(c.operands.a_major, p.a.stride_col, p.a.stride_row), p.a.stride_batch};
+  params.b = {nullptr, strided(c.operands.b_major, p.b.stride_row, p.b.stride_col), p.b.stride_batch};
   params.size = {uint32_t(p.m), uint32_t(p.n), uint32_t(p.k)};
   params.batched_a = p.batch > 1 && p.a.stride_batch != 0;
   params.batched_b = p.batch > 1 && p.b.stride_batch != 0;

@@ -20,8 +20,7 @@ class Job {
   Job(const MoeProblem& problem, const MoeArguments& arguments, uint32_t threads)
       : p_(problem),
         arguments_(arguments),
-        threads_(
-            uint32_t(min_of<int64_t>(threads, slots_of(p_) * p_.columns / kElementsPerThread + 1))),
+        threads_(uint32_t(min_of<int64_t>(threads, slots_of(p_) * p_.columns / kElementsPerThread + 1))),
         slots_(uint32_t(slots_of(p_))),
         top_k_(uint32_t(p_.top_k)) {}
 
@@ -91,10 +90,7 @@ class Job {
     if (row.dropped) {
       std::memset(to, 0, bytes);
     } else {
-      std::memcpy(
-          to,
-          static_cast<const char*>(arguments_.tokens) + slot / top_k_ * p_.token.stride_row * size,
-          bytes);
+      std::memcpy(to, static_cast<const char*>(arguments_.tokens) + slot / top_k_ * p_.token.stride_row * size, bytes);
     }
   }
 
@@ -110,8 +106,7 @@ class Job {
       }
     }
     for (int64_t col = 0; col < p_.columns; ++col) {
-      store_element(p_.token.dtype, arguments_.tokens, token * p_.token.stride_row + col,
-                    sums[size_t(col)]);
+      store_element(p_.token.dtype, arguments_.tokens, token * p_.token.stride_row + col, sums[size_t(col)]);
     }
   }
 
@@ -126,15 +121,12 @@ class Job {
         sum = multiply_add(x, element(p_.row, arguments_.rows, row.index, col), sum);
         product = weight * x;
       }
-      store_element(p_.row_grad.dtype, arguments_.rows_grad,
-                    row.index * p_.row_grad.stride_row + col, product);
+      store_element(p_.row_grad.dtype, arguments_.rows_grad, row.index * p_.row_grad.stride_row + col, product);
     }
     store_element(p_.weights_dtype, arguments_.weights_grad, slot, sum);
   }
 
-  float weight_of(uint32_t slot) const {
-    return load_element(p_.weights_dtype, arguments_.weights, slot);
-  }
+  float weight_of(uint32_t slot) const { return load_element(p_.weights_dtype, arguments_.weights, slot); }
 
   static float element(const MatrixLayout& layout, const void* data, int64_t row, int64_t col) {
     return load_element(layout.dtype, data, row * layout.stride_row + col);

@@ -67,22 +67,18 @@ class Chooser {
         combine_backward();
         break;
     }
-    std::erase_if(launches_, [](const MoeLaunch& launch) {
-      return launch.shape.grid.x == 0 || launch.shape.grid.y == 0;
-    });
+    std::erase_if(launches_,
+                  [](const MoeLaunch& launch) { return launch.shape.grid.x == 0 || launch.shape.grid.y == 0; });
     return std::move(launches_);
   }
 
  private:
-  void add(MoeKernel kernel, const MoeConfig& config, Dim3 grid, uint32_t threads,
-           uint32_t shared_bytes = 0) {
-    launches_.push_back({kernel,
-                         config,
-                         params_,
-                         {.grid = grid,
-                          .block = {threads, 1, 1},
-                          .dynamic_shared_bytes = shared_bytes,
-                          .programmatic = true}});
+  void add(MoeKernel kernel, const MoeConfig& config, Dim3 grid, uint32_t threads, uint32_t shared_bytes = 0) {
+    launches_.push_back(
+        {kernel,
+         config,
+         params_,
+         {.grid = grid, .block = {threads, 1, 1}, .dynamic_shared_bytes = shared_bytes, .programmatic = true}});
   }
 
   /// Always a block: without slots, offsets are zeros.
@@ -98,13 +94,10 @@ class Chooser {
     const uint32_t bins = params_.bins.divisor;
     const uint32_t fit = kSharedBytes / rank_shared_bytes(bins, 0) - 1;
     const uint32_t warps = std::bit_floor(min_of(fit, kMostRankThreads / kWarp));
-    add(MoeKernel::rank, {.wide_ids = p_.wide_ids}, {chunks(), 1, 1}, warps * kWarp,
-        rank_shared_bytes(bins, warps));
+    add(MoeKernel::rank, {.wide_ids = p_.wide_ids}, {chunks(), 1, 1}, warps * kWarp, rank_shared_bytes(bins, warps));
   }
 
-  void invert() {
-    add(MoeKernel::invert, {}, {ceil_div(params_.slots, kRowThreads), 1, 1}, kRowThreads);
-  }
+  void invert() { add(MoeKernel::invert, {}, {ceil_div(params_.slots, kRowThreads), 1, 1}, kRowThreads); }
 
   void scatter() {
     const uint32_t width = widest_access();
@@ -118,8 +111,7 @@ class Chooser {
   }
 
   void combine_backward() {
-    add(MoeKernel::combine_backward,
-        {.type = p_.row.dtype, .weights = p_.weights_dtype, .width = widest_access()},
+    add(MoeKernel::combine_backward, {.type = p_.row.dtype, .weights = p_.weights_dtype, .width = widest_access()},
         {ceil_div(params_.slots, kRowThreads / kWarp), 1, 1}, kRowThreads);
   }
 
@@ -172,8 +164,7 @@ MoeScratch moe_scratch(const std::vector<MoeLaunch>& launches) {
   for (const MoeLaunch& launch : launches) {
     const MoeParams& params = launch.params;
     const uint32_t blocks = launch.shape.grid.x;
-    if (launch.kernel == MoeKernel::count && blocks > 1)
-      scratch.counts = size_t(blocks) * params.bins.divisor;
+    if (launch.kernel == MoeKernel::count && blocks > 1) scratch.counts = size_t(blocks) * params.bins.divisor;
     if (launch.kernel >= MoeKernel::invert) scratch.positions = params.slots;
   }
   return scratch;

@@ -33,8 +33,7 @@ struct MoeScratch {
   size_t positions = 0, counts = 0;
 
   WorkspaceSize workspace() const {
-    return {.counters = counts != 0 ? sizeof(uint32_t) : 0,
-            .partials = (positions + counts) * sizeof(uint32_t)};
+    return {.counters = counts != 0 ? sizeof(uint32_t) : 0, .partials = (positions + counts) * sizeof(uint32_t)};
   }
 };
 MoeScratch moe_scratch(const std::vector<MoeLaunch>& launches);

@@ -9,8 +9,7 @@
 
 namespace cleave {
 bool reads_ids(MoeOperation operation) {
-  return operation == MoeOperation::offsets || operation == MoeOperation::sort ||
-         operation == MoeOperation::permute;
+  return operation == MoeOperation::offsets || operation == MoeOperation::sort || operation == MoeOperation::permute;
 }
 bool has_indices(MoeOperation operation) {
   return operation != MoeOperation::offsets;
@@ -39,8 +38,7 @@ Placement rows_of(const MoeProblem& p) {
   return {p.row, slots_of(p), p.columns, has_rows(p.operation) ? 1 : 0};
 }
 Placement rows_grad_of(const MoeProblem& p) {
-  return {p.row_grad, slots_of(p), p.columns,
-          p.operation == MoeOperation::combine_backward ? 1 : 0};
+  return {p.row_grad, slots_of(p), p.columns, p.operation == MoeOperation::combine_backward ? 1 : 0};
 }
 Placement weights_of(const MoeProblem& p) {
   return vector_of(p.weights_dtype, p.has_weights ? slots_of(p) : 0, size_of(p.weights_dtype));
@@ -59,8 +57,7 @@ bool is_float(DType type) {
 }
 
 void check_types(const MoeProblem& p, Messages& out) {
-  const bool adds =
-      p.operation == MoeOperation::combine || p.operation == MoeOperation::combine_backward;
+  const bool adds = p.operation == MoeOperation::combine || p.operation == MoeOperation::combine_backward;
   if (adds && !is_float(p.row.dtype)) {
     out.push_back(
         fmt::format("row is {}; rows that are added up must be float16, bfloat16 or float32, "
@@ -68,17 +65,16 @@ void check_types(const MoeProblem& p, Messages& out) {
                     to_string(p.row.dtype)));
   }
   if (has_rows(p.operation) && p.token.dtype != p.row.dtype) {
-    out.push_back(fmt::format("token is {} and row is {}; they must be equal",
-                              to_string(p.token.dtype), to_string(p.row.dtype)));
+    out.push_back(
+        fmt::format("token is {} and row is {}; they must be equal", to_string(p.token.dtype), to_string(p.row.dtype)));
   }
   if (p.operation == MoeOperation::combine_backward && p.row_grad.dtype != p.row.dtype) {
-    out.push_back(fmt::format("row_grad is {} and row is {}; they must be equal",
-                              to_string(p.row_grad.dtype), to_string(p.row.dtype)));
+    out.push_back(fmt::format("row_grad is {} and row is {}; they must be equal", to_string(p.row_grad.dtype),
+                              to_string(p.row.dtype)));
   }
   if (p.has_weights && !is_float(p.weights_dtype)) {
-    out.push_back(
-        fmt::format("weights_dtype is {}; it must be float16, bfloat16 or float32, convert them",
-                    to_string(p.weights_dtype)));
+    out.push_back(fmt::format("weights_dtype is {}; it must be float16, bfloat16 or float32, convert them",
+                              to_string(p.weights_dtype)));
   }
 }
 
@@ -91,12 +87,10 @@ void check_counts(const MoeProblem& p, Messages& out) {
     out.push_back(fmt::format("top_k is {}; it must be at least 1: the slots of a token", p.top_k));
   } else if (p.top_k > kMaxSize || slots_of(p) > kMaxSize) {
     out.push_back(
-        fmt::format("tokens and top_k are {} and {}; that is 2^31 slots or more. Split the tokens",
-                    p.tokens, p.top_k));
+        fmt::format("tokens and top_k are {} and {}; that is 2^31 slots or more. Split the tokens", p.tokens, p.top_k));
   }
   if (has_rows(p.operation) && p.columns * size_of(p.row.dtype) > kMostRowBytes) {
-    out.push_back(fmt::format("columns is {}; rows may have up to {} bytes. Split them", p.columns,
-                              kMostRowBytes));
+    out.push_back(fmt::format("columns is {}; rows may have up to {} bytes. Split them", p.columns, kMostRowBytes));
   }
   if (reads_ids(p.operation) && (p.experts < 1 || p.experts > kMostGroups)) {
     out.push_back(
@@ -105,8 +99,7 @@ void check_counts(const MoeProblem& p, Messages& out) {
                     p.experts, kMostGroups));
   }
   if (p.operation == MoeOperation::combine_backward && !p.has_weights) {
-    out.push_back(
-        "has_weights is false; without weights, the gradient of the rows is gather's result");
+    out.push_back("has_weights is false; without weights, the gradient of the rows is gather's result");
   }
   if (p.has_weights && p.operation < MoeOperation::combine)
     out.push_back("has_weights is true; weights are for combine and combine_backward");
@@ -127,8 +120,7 @@ std::vector<std::string> validate(const MoeProblem& p) {
   if (tokens && columns) check_counts(p, out);
   if (tokens && columns && out.empty()) {
     const bool combines = p.operation == MoeOperation::combine;
-    const bool scatters =
-        p.operation == MoeOperation::permute || p.operation == MoeOperation::gather;
+    const bool scatters = p.operation == MoeOperation::permute || p.operation == MoeOperation::gather;
     check_rows("token", tokens_of(p), combines, out);
     check_rows("row", rows_of(p), scatters, out);
     check_rows("row_grad", rows_grad_of(p), true, out);

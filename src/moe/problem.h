@@ -33,7 +33,6 @@ void check_arguments(const MoeProblem& problem, const MoeArguments& arguments);
 
 /// A plan for the host of `problem`, which has passed `validate`. At most `threads` threads run it;
 /// their number does not change its results.
-std::shared_ptr<const MoePlan> make_cpu_plan(const MoeProblem& problem,
-                                             uint32_t threads = cpu::available_threads());
+std::shared_ptr<const MoePlan> make_cpu_plan(const MoeProblem& problem, uint32_t threads = cpu::available_threads());
 
 }  // namespace cleave

@@ -49,8 +49,7 @@ bool may_overlap_itself(const Operand& x) {
   std::array<int, Operand::kMaxRank> axes{};
   std::iota(axes.begin(), axes.end(), 0);
   const auto step = [&](int axis) { return std::abs(x.stride[axis]); };
-  std::sort(axes.begin(), axes.begin() + x.ndim,
-            [&](int first, int second) { return step(first) < step(second); });
+  std::sort(axes.begin(), axes.begin() + x.ndim, [&](int first, int second) { return step(first) < step(second); });
   int64_t reach = 0;  // of the axes so far
   for (int i = 0; i < x.ndim; ++i) {
     const int axis = axes[i];

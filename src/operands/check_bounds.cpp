@@ -24,8 +24,7 @@ class Values {
 
  private:
   int64_t at(const void* array, int64_t i) const {
-    return layout_.wide ? static_cast<const int64_t*>(array)[i]
-                        : static_cast<const int32_t*>(array)[i];
+    return layout_.wide ? static_cast<const int64_t*>(array)[i] : static_cast<const int32_t*>(array)[i];
   }
   void check_increasing(const char* name, int64_t count) const;
   void check_aligned() const;
@@ -51,8 +50,8 @@ void Values::check_increasing(const char* name, int64_t count) const {
           name, i, value, i - 1, before);
     }
     if (value > extent_) {
-      refuse_value("{}[{}] is {}, but the grouped dimension has {} elements; pass at most that",
-                   name, i, value, extent_);
+      refuse_value("{}[{}] is {}, but the grouped dimension has {} elements; pass at most that", name, i, value,
+                   extent_);
     }
     before = value;
   }
@@ -77,8 +76,7 @@ void Values::check_sizes(const char* name) const {
     const int64_t size = at(sizes_, i);
     if (size < 0) refuse_value("{}[{}] is {}; sizes must not be negative", name, i, size);
     if (layout_.bounds == GroupBounds::counts && size > layout_.spacing) {
-      refuse_value("{}[{}] is {}, but a group has room for {}; pass at most that", name, i, size,
-                   layout_.spacing);
+      refuse_value("{}[{}] is {}, but a group has room for {}; pass at most that", name, i, size, layout_.spacing);
     }
   }
 }

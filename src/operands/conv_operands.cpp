@@ -137,11 +137,9 @@ Extents Builder::transposed_size() const {
     const int64_t outputs = narrow("the size of input", y_[2 + i]);
     const int64_t filter = narrow("the size of weight", w_[2 + i]);
     const int64_t stride = narrow("stride", options_.stride[i]);
-    const int64_t reach = (outputs - 1) * stride +
-                          (filter - 1) * narrow("dilation", options_.dilation[i]) + 1 +
+    const int64_t reach = (outputs - 1) * stride + (filter - 1) * narrow("dilation", options_.dilation[i]) + 1 +
                           narrow("output_padding", options_.output_padding[i]);
-    const int64_t padding =
-        int64_t(narrow("padding", options_.pad_begin[i])) + narrow("padding", options_.pad_end[i]);
+    const int64_t padding = int64_t(narrow("padding", options_.pad_begin[i])) + narrow("padding", options_.pad_end[i]);
     if (options_.output_padding[i] < 0 || (stride > 0 && options_.output_padding[i] >= stride)) {
       refuse_value(
           "output_padding is {}, but the stride is {}; pass 0 or more, and less than the "
@@ -165,8 +163,7 @@ void Builder::check_channels() const {
       "{0} is {1} and {2} is {3}, with groups = {4}: {2} is for {4} x {5} channels, but "
       "{0} has {6}. Pass one with other channels, or other groups",
       options_.kind == Conv::dgrad ? "input_size" : "input", text(x_),
-      options_.kind == Conv::wgrad ? "weight_size" : "weight", text(w_), options_.groups, w_[1],
-      x_[1]);
+      options_.kind == Conv::wgrad ? "weight_size" : "weight", text(w_), options_.groups, w_[1], x_[1]);
 }
 
 ConvAxis Builder::make_axis(int i) const {
@@ -312,8 +309,8 @@ void Builder::place_bias() {
   const Operand& bias = *t_.bias;
   check(bias, "bias", {1, 1, kFloatTypes});
   if (line_length(bias) != call_.shape[1]) {
-    refuse_value("bias is {}; it must be ({},), contiguous, a value for each channel of the output",
-                 shape_text(bias), call_.shape[1]);
+    refuse_value("bias is {}; it must be ({},), contiguous, a value for each channel of the output", shape_text(bias),
+                 call_.shape[1]);
   }
   p_.bias = Bias::row;
   p_.bias_dtype = bias.dtype;
@@ -330,8 +327,7 @@ void Builder::place_d() {
   const Operand& out = *t_.out;
   check(out, "out", form(kAnyType));
   if (d_type && *d_type != out.dtype) {
-    refuse_type("out is {}, but out_dtype is {}; leave one of them away", to_string(out.dtype),
-                to_string(*d_type));
+    refuse_type("out is {}, but out_dtype is {}; leave one of them away", to_string(out.dtype), to_string(*d_type));
   }
   p_.d = layout_like_d(out, "out");
   arguments_.d = out.data;

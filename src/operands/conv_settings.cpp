@@ -9,16 +9,15 @@ namespace {
 
 int axes_of(int64_t dimensions, const char* name) {
   if (dimensions < 3 || dimensions > Operand::kMaxRank) {
-    refuse_value("{} has {} dimensions; it must have 3, 4 or 5: filters, channels, then the axes",
-                 name, dimensions);
+    refuse_value("{} has {} dimensions; it must have 3, 4 or 5: filters, channels, then the axes", name, dimensions);
   }
   return int(dimensions) - 2;
 }
 
 AxisNumbers by_axis(std::span<const int64_t> given, int axes, const char* name) {
   if (given.size() != 1 && given.size() != size_t(axes)) {
-    refuse_value("{} has {} numbers, but there are {} axes; pass one for all, or one for each",
-                 name, given.size(), axes);
+    refuse_value("{} has {} numbers, but there are {} axes; pass one for all, or one for each", name, given.size(),
+                 axes);
   }
   AxisNumbers numbers{};
   for (int i = 0; i < axes; ++i) numbers[i] = given[given.size() == 1 ? 0 : i];
@@ -27,8 +26,7 @@ AxisNumbers by_axis(std::span<const int64_t> given, int axes, const char* name) 
 
 Extents shape_of(std::span<const int64_t> size, int axes, const char* name) {
   if (size.size() != size_t(axes) + 2) {
-    refuse_value("{} has {} numbers, but weight has {} dimensions; pass one for each", name,
-                 size.size(), axes + 2);
+    refuse_value("{} has {} numbers, but weight has {} dimensions; pass one for each", name, size.size(), axes + 2);
   }
   Extents shape{};
   std::ranges::copy(size, shape.begin());

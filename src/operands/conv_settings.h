@@ -18,8 +18,7 @@ struct ConvSettings {
 // What is left to fill in is the type and the activation of D. All throw Error(invalid_argument)
 // for a list of another length; the axes are as many as the weight has.
 ConvOptions fprop_options(int64_t weight_dimensions, const ConvSettings& settings);
-ConvOptions dgrad_options(std::span<const int64_t> input_size, int64_t weight_dimensions,
-                          const ConvSettings& settings);
+ConvOptions dgrad_options(std::span<const int64_t> input_size, int64_t weight_dimensions, const ConvSettings& settings);
 ConvOptions wgrad_options(std::span<const int64_t> weight_size, const ConvSettings& settings);
 
 }  // namespace cleave

@@ -40,8 +40,7 @@ class Builder {
   }
   /// Rows of D of all groups, where each has [Mmax, n] of its own.
   bool masked() const {
-    return p_.groups.dimension == Grouping::m && p_.groups.bounds == GroupBounds::counts &&
-           call_.batched;
+    return p_.groups.dimension == Grouping::m && p_.groups.bounds == GroupBounds::counts && call_.batched;
   }
   Grouping grouped_dimension() const;
   void stack_operands(int64_t groups);
@@ -62,15 +61,13 @@ class Builder {
 
 std::string Builder::shape_of_d() const {
   const auto [batch, rows, columns] = call_.d_shape();
-  return call_.batched ? fmt::format("({}, {}, {})", batch, rows, columns)
-                       : fmt::format("({}, {})", rows, columns);
+  return call_.batched ? fmt::format("({}, {}, {})", batch, rows, columns) : fmt::format("({}, {})", rows, columns);
 }
 
 bool Builder::has_shape_of_d(const Operand& x, bool may_broadcast) const {
   const auto [batch, rows, columns] = call_.d_shape();
   const int64_t entries = call_.batched ? batch : 1;
-  return x.rows() == rows && x.columns() == columns &&
-         (x.batch() == entries || (may_broadcast && x.batch() == 1));
+  return x.rows() == rows && x.columns() == columns && (x.batch() == entries || (may_broadcast && x.batch() == 1));
 }
 
 MatrixLayout Builder::layout_like_d(const Operand& x, const char* name) const {
@@ -153,13 +150,13 @@ void Builder::place_groups() {
 void Builder::place_matrices() {
   if (options_.a_is_transposed) a_ = transposed(a_);
   if (a_.columns() != b_.rows()) {
-    refuse_value("a is {} and b is {}: a's columns ({}) must match b's rows ({})", shape_text(a_),
-                 shape_text(b_), a_.columns(), b_.rows());
+    refuse_value("a is {} and b is {}: a's columns ({}) must match b's rows ({})", shape_text(a_), shape_text(b_),
+                 a_.columns(), b_.rows());
   }
   if (p_.groups.dimension == Grouping::none) {
     if (a_.batch() != b_.batch() && a_.batch() != 1 && b_.batch() != 1) {
-      refuse_value("a is {} and b is {}: their batches ({} and {}) must be equal, or one of them 1",
-                   shape_text(a_), shape_text(b_), a_.batch(), b_.batch());
+      refuse_value("a is {} and b is {}: their batches ({} and {}) must be equal, or one of them 1", shape_text(a_),
+                   shape_text(b_), a_.batch(), b_.batch());
     }
     call_.batched = a_.ndim == 3 || b_.ndim == 3;
     p_.batch = a_.batch() == 1 ? b_.batch() : a_.batch();
@@ -200,8 +197,7 @@ void Builder::place_bias() {
   // One vector for each group, along a dimension that they all have in full.
   const bool rows_grouped = p_.groups.dimension == Grouping::n;
   const int64_t length = rows_grouped ? p_.m : n;
-  const bool by_group =
-      options_.grouped && bias.ndim == 2 && bias.rows() == p_.batch && bias.columns() == length;
+  const bool by_group = options_.grouped && bias.ndim == 2 && bias.rows() == p_.batch && bias.columns() == length;
   const bool row = bias.ndim == 1 ? bias.shape[0] == n : bias.rows() == 1 && bias.columns() == n;
   const bool column = bias.ndim == 2 && bias.rows() == p_.m && bias.columns() == 1;
   if (!by_group && !row && !column) {
@@ -209,9 +205,7 @@ void Builder::place_bias() {
         "bias is {}; it must be ({},) or (1, {}), one value per column of {}, or ({}, 1), one per "
         "row{}",
         shape_text(bias), n, n, n == p_.n ? "D" : "b", p_.m,
-        options_.grouped
-            ? fmt::format(", or ({}, {}), such a vector for each group", p_.batch, length)
-            : "");
+        options_.grouped ? fmt::format(", or ({}, {}), such a vector for each group", p_.batch, length) : "");
   }
   p_.bias = (by_group ? !rows_grouped : row) ? Bias::row : Bias::column;
   p_.bias_dtype = bias.dtype;
@@ -268,8 +262,7 @@ void Builder::place_d() {
   const Operand& out = *t_.out;
   check(out, "out", {2, 3, kAnyType});
   if (d_type && *d_type != out.dtype) {
-    refuse_type("out is {}, but out_dtype is {}; leave one of them away", to_string(out.dtype),
-                to_string(*d_type));
+    refuse_type("out is {}, but out_dtype is {}; leave one of them away", to_string(out.dtype), to_string(*d_type));
   }
   if (call_.batched != (out.ndim == 3) || !has_shape_of_d(out, false)) {
     refuse_value("out is {}; it must be {}", shape_text(out), shape_of_d());
@@ -347,9 +340,7 @@ void set_scalars(float alpha, std::optional<float> beta, ProductCall& call) {
 int32_t slice_count(std::optional<int64_t> slices) {
   if (!slices) return 0;
   if (*slices < 1 || *slices > std::numeric_limits<int32_t>::max()) {
-    refuse_value(
-        "split_k_slices is {}; it must be from 1 to 2^31 - 1, or None to let the planner choose",
-        *slices);
+    refuse_value("split_k_slices is {}; it must be from 1 to 2^31 - 1, or None to let the planner choose", *slices);
   }
   return int32_t(*slices);
 }

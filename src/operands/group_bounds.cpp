@@ -23,20 +23,19 @@ bool check_integers(const Operand& x, const char* name, int device) {
 
 void check_sizes_fit(const Operand& starts, const Operand& sizes) {
   if (starts.int64 != sizes.int64) {
-    refuse_type("starts is {} and sizes is {}; convert one of them",
-                starts.int64 ? "int64" : "int32", sizes.int64 ? "int64" : "int32");
+    refuse_type("starts is {} and sizes is {}; convert one of them", starts.int64 ? "int64" : "int32",
+                sizes.int64 ? "int64" : "int32");
   }
   if (starts.shape[0] != sizes.shape[0]) {
-    refuse_value("starts is {} and sizes is {}; each must have one value per group",
-                 shape_text(starts), shape_text(sizes));
+    refuse_value("starts is {} and sizes is {}; each must have one value per group", shape_text(starts),
+                 shape_text(sizes));
   }
 }
 
 int64_t read_alignment(std::optional<int64_t> alignment, GroupBounds bounds) {
   if (!alignment) return 1;
   if (bounds != GroupBounds::ends && bounds != GroupBounds::counts) {
-    refuse_value("alignment is {}, but {} says where each group begins; leave it out", *alignment,
-                 to_string(bounds));
+    refuse_value("alignment is {}, but {} says where each group begins; leave it out", *alignment, to_string(bounds));
   }
   if (*alignment < 1) {
     refuse_value("alignment is {}; groups begin at multiples of it: pass 1 or more", *alignment);
@@ -46,13 +45,11 @@ int64_t read_alignment(std::optional<int64_t> alignment, GroupBounds bounds) {
 
 }  // namespace
 
-std::optional<DescribedGroups> read_bounds(const GemmTensors& t, std::optional<int64_t> alignment,
-                                           int device) {
+std::optional<DescribedGroups> read_bounds(const GemmTensors& t, std::optional<int64_t> alignment, int device) {
   if (t.starts.has_value() != t.sizes.has_value()) {
     refuse_value("{} is missing; starts and sizes go together", t.starts ? "sizes" : "starts");
   }
-  const int given =
-      t.offs.has_value() + t.indptr.has_value() + t.starts.has_value() + t.counts.has_value();
+  const int given = t.offs.has_value() + t.indptr.has_value() + t.starts.has_value() + t.counts.has_value();
   if (given == 0) return std::nullopt;
   if (given > 1) {
     refuse_value(

@@ -17,7 +17,6 @@ struct DescribedGroups {
 
 /// Nothing if no tensor of bounds is given. `device` is a's. Throws Error for tensors that are no
 /// bounds, and for more or less than one description of the groups.
-std::optional<DescribedGroups> read_bounds(const GemmTensors& tensors,
-                                           std::optional<int64_t> alignment, int device);
+std::optional<DescribedGroups> read_bounds(const GemmTensors& tensors, std::optional<int64_t> alignment, int device);
 
 }  // namespace cleave

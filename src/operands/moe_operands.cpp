@@ -57,16 +57,15 @@ void Builder::place_weights() {
 
 void Builder::place_experts(int64_t experts) {
   if (experts < 1 || experts > kMostGroups) {
-    refuse_value("num_experts is {}; it must be from 1 to {}, the most groups of a grouped product",
-                 experts, kMostGroups);
+    refuse_value("num_experts is {}; it must be from 1 to {}, the most groups of a grouped product", experts,
+                 kMostGroups);
   }
   p_.experts = experts;
 }
 
 void Builder::place_top_k(int64_t top_k) {
   if (p_.has_weights && p_.top_k != top_k) {
-    refuse_value("top_k is {}, but weights is {}; leave top_k out, or let them agree", top_k,
-                 shape_text(*t_.weights));
+    refuse_value("top_k is {}, but weights is {}; leave top_k out, or let them agree", top_k, shape_text(*t_.weights));
   }
   p_.top_k = top_k;
 }
@@ -77,8 +76,8 @@ void Builder::place_ids() {
   check_rank(ids, "expert_ids", t_.tokens ? 1 : 0, t_.tokens ? 2 : Operand::kMaxRank);
   check_integers(ids, "expert_ids", p_.device, leader_);
   if (t_.tokens && ids.shape[0] != t_.tokens->rows()) {
-    refuse_value("expert_ids is {} and x is {}; both must have a row for each token",
-                 shape_text(ids), shape_text(*t_.tokens));
+    refuse_value("expert_ids is {} and x is {}; both must have a row for each token", shape_text(ids),
+                 shape_text(*t_.tokens));
   }
   const int64_t slots = packed_count(ids, "expert_ids");
   p_.wide_ids = ids.int64;
@@ -99,8 +98,7 @@ void Builder::place_rows() {
   p_.columns = t_.rows->columns();
   arguments_.rows = t_.rows->data;
   if (t_.tokens && t_.tokens->columns() != p_.columns) {
-    refuse_value("y is {} and x is {}; they must have as many columns", shape_text(*t_.rows),
-                 shape_text(*t_.tokens));
+    refuse_value("y is {} and x is {}; they must have as many columns", shape_text(*t_.rows), shape_text(*t_.tokens));
   }
 }
 
@@ -109,8 +107,7 @@ void Builder::place_indices() {
   check_form(indices, "indices", {1, 1, kInt32}, p_.device, leader_);
   packed_count(indices, "indices");
   if (t_.rows && indices.shape[0] != t_.rows->rows()) {
-    refuse_value("indices is {} and y is {}; they must have as many rows", shape_text(indices),
-                 shape_text(*t_.rows));
+    refuse_value("indices is {} and y is {}; they must have as many rows", shape_text(indices), shape_text(*t_.rows));
   }
   arguments_.indices = static_cast<int32_t*>(indices.data);
 }
@@ -126,20 +123,19 @@ void Builder::find_tokens() {
   }
   if (saturating_product(p_.tokens, p_.top_k) == slots) return;
   if (p_.has_weights) {
-    refuse_value("weights is {} and indices is {}; there must be a weight for each index",
-                 shape_text(*t_.weights), shape_text(*t_.indices));
+    refuse_value("weights is {} and indices is {}; there must be a weight for each index", shape_text(*t_.weights),
+                 shape_text(*t_.indices));
   }
   if (t_.tokens) {
-    refuse_value("indices is {} and x is {}; there must be as many indices for each token",
-                 shape_text(*t_.indices), shape_text(*t_.tokens));
+    refuse_value("indices is {} and x is {}; there must be as many indices for each token", shape_text(*t_.indices),
+                 shape_text(*t_.tokens));
   }
-  refuse_value("indices is {} and top_k is {}; the former must be a multiple of the latter",
-               shape_text(*t_.indices), p_.top_k);
+  refuse_value("indices is {} and top_k is {}; the former must be a multiple of the latter", shape_text(*t_.indices),
+               p_.top_k);
 }
 
 void Builder::pack() {
-  const MatrixLayout packed =
-      packed_layout((t_.tokens ? p_.token : p_.row).dtype, 1, 0, p_.columns);
+  const MatrixLayout packed = packed_layout((t_.tokens ? p_.token : p_.row).dtype, 1, 0, p_.columns);
   if (!t_.tokens) p_.token = packed;
   if (!t_.rows) p_.row = packed;
   p_.row_grad = packed;

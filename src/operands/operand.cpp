@@ -40,31 +40,28 @@ std::string types_text(std::span<const DType> types) {
 void check_type(const Operand& operand, const char* name, std::span<const DType> types) {
   const bool known = operand.other_type.empty();
   if (known && std::ranges::find(types, operand.dtype) != types.end()) return;
-  refuse_type("{} is {}; it must be {}, convert it", name,
-              known ? to_string(operand.dtype) : operand.other_type, types_text(types));
+  refuse_type("{} is {}; it must be {}, convert it", name, known ? to_string(operand.dtype) : operand.other_type,
+              types_text(types));
 }
 
 void check_rank(const Operand& operand, const char* name, int min_rank, int max_rank) {
   if (operand.ndim >= min_rank && operand.ndim <= max_rank) return;
   const int between = max_rank - min_rank;
-  refuse_value("{} has {} dimension{}; it must have {}{}", name, operand.ndim,
-               operand.ndim == 1 ? "" : "s", min_rank,
+  refuse_value("{} has {} dimension{}; it must have {}{}", name, operand.ndim, operand.ndim == 1 ? "" : "s", min_rank,
                between == 0 ? "" : fmt::format(" {} {}", between == 1 ? "or" : "to", max_rank));
 }
 
 void check_place(const Operand& operand, const char* name, int device, const char* leader) {
   if (operand.device != device) {
-    refuse_value("tensors on different devices: {} is on {}, {} on {}; move them to one device",
-                 leader, device_text(device), name, device_text(operand.device));
+    refuse_value("tensors on different devices: {} is on {}, {} on {}; move them to one device", leader,
+                 device_text(device), name, device_text(operand.device));
   }
   if (!operand.data && !operand.empty()) {
-    refuse_value(
-        "{} has a shape but no data; meta, fake and traced tensors cannot be computed with", name);
+    refuse_value("{} has a shape but no data; meta, fake and traced tensors cannot be computed with", name);
   }
 }
 
-void check_form(const Operand& operand, const char* name, const Form& form, int device,
-                const char* leader) {
+void check_form(const Operand& operand, const char* name, const Form& form, int device, const char* leader) {
   check_rank(operand, name, form.min_rank, form.max_rank);
   check_type(operand, name, form.types);
   check_place(operand, name, device, leader);

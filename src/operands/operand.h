@@ -63,8 +63,7 @@ void check_type(const Operand& operand, const char* name, std::span<const DType>
 void check_place(const Operand& operand, const char* name, int device, const char* leader);
 
 /// All three.
-void check_form(const Operand& operand, const char* name, const Form& form, int device,
-                const char* leader);
+void check_form(const Operand& operand, const char* name, const Form& form, int device, const char* leader);
 
 /// Throws Error(invalid_argument) if neither of the last two strides is 1.
 MatrixLayout layout_of(const Operand& operand, const char* name);

@@ -35,8 +35,7 @@ void check_integers(const Operand& x, const char* name, int device, const char* 
   if (!x.int64) {
     const bool known = x.other_type.empty();
     if (!known || x.dtype != DType::i32) {
-      refuse_type("{} is {}; it must be int32 or int64, convert it", name,
-                  known ? to_string(x.dtype) : x.other_type);
+      refuse_type("{} is {}; it must be int32 or int64, convert it", name, known ? to_string(x.dtype) : x.other_type);
     }
   }
   check_place(x, name, device, leader);

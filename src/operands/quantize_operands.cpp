@@ -20,8 +20,7 @@ MatrixLayout scale_layout(const Operand& scale, const MatrixShape& shape, const 
   } else if (scale.ndim == 1 && shape.cols == 1 && scale.shape[0] == shape.rows) {
     layout.stride_row = scale.stride[0];
   } else if (!one) {
-    refuse_value("{} is {}; it must be ({}, {}) for this granularity", name, shape_text(scale),
-                 shape.rows, shape.cols);
+    refuse_value("{} is {}; it must be ({}, {}) for this granularity", name, shape_text(scale), shape.rows, shape.cols);
   }
   return layout;
 }
@@ -72,8 +71,7 @@ void Builder::place_x() {
 void Builder::place_q() {
   if (!t_.q) {
     if (std::ranges::find(kQuantizedTypes, *options_.dtype) == kQuantizedTypes.end()) {
-      refuse_type("dtype is {}; it must be {}", to_string(*options_.dtype),
-                  types_text(kQuantizedTypes));
+      refuse_type("dtype is {}; it must be {}", to_string(*options_.dtype), types_text(kQuantizedTypes));
     }
     p_.q = packed_layout(*options_.dtype, 1, p_.rows, p_.cols);
     return;
@@ -81,8 +79,7 @@ void Builder::place_q() {
   const Operand& q = *t_.q;
   check(q, "out", {2, 2, kQuantizedTypes});
   if (options_.dtype && *options_.dtype != q.dtype) {
-    refuse_type("out is {}, but dtype is {}; let them agree", to_string(q.dtype),
-                to_string(*options_.dtype));
+    refuse_type("out is {}, but dtype is {}; let them agree", to_string(q.dtype), to_string(*options_.dtype));
   }
   if (q.rows() != p_.rows || q.columns() != p_.cols) {
     refuse_value("out is {}; it must be ({}, {}), as x is", shape_text(q), p_.rows, p_.cols);
@@ -135,8 +132,7 @@ void Builder::place_groups() {
   check_integers(offs, "offs", t_.x->device, "x");
   p_.groups = packed_count(offs, "offs");
   if (p_.groups < 1 || p_.groups > kMostGroups) {
-    refuse_value("offs is {}; it must have a value for each of 1 to {} groups", shape_text(offs),
-                 kMostGroups);
+    refuse_value("offs is {}; it must have a value for each of 1 to {} groups", shape_text(offs), kMostGroups);
   }
   p_.wide_offsets = offs.int64;
   arguments_.offsets = offs.data;
@@ -145,8 +141,8 @@ void Builder::place_groups() {
 void Builder::place_transpose() {
   p_.has_transpose = true;
   p_.q_t = packed_layout(p_.q.dtype, 1, p_.cols, extent_t(p_));
-  p_.scale_t = made_scales(scale_shape(p_.granularity, p_.cols, extent_t(p_)),
-                           p_.groups > 0 ? Major::mn : options_.scale_major);
+  p_.scale_t =
+      made_scales(scale_shape(p_.granularity, p_.cols, extent_t(p_)), p_.groups > 0 ? Major::mn : options_.scale_major);
 }
 
 }  // namespace

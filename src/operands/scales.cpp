@@ -60,9 +60,7 @@ struct Fit {
         k_blocks(ceil_div(k, int64_t(kScaleBlock))) {}
 
   bool vector() const { return grid.ks == 1 && (grid.rows == 1 || grid.rows == rows); }
-  bool block() const {
-    return grid.ks == k_blocks && (grid.rows == rows || grid.rows == row_blocks);
-  }
+  bool block() const { return grid.ks == k_blocks && (grid.rows == rows || grid.rows == row_blocks); }
 
   ScaleLayout layout(Scaling kind) const {
     return {.kind = kind,
@@ -85,13 +83,11 @@ class Shapes {
 
   std::string vector(int64_t rows) const {
     if (groups_ > 0) return fmt::format("({}, {})", groups_, rows);
-    return transposed_ ? fmt::format("({0},) or (1, {0})", rows)
-                       : fmt::format("({0},) or ({0}, 1)", rows);
+    return transposed_ ? fmt::format("({0},) or (1, {0})", rows) : fmt::format("({0},) or ({0}, 1)", rows);
   }
   std::string blocks(int64_t rows, int64_t ks, bool in_groups) const {
     const int64_t first = transposed_ ? ks : rows, second = transposed_ ? rows : ks;
-    return in_groups ? fmt::format("({}, {}, {})", groups_, first, second)
-                     : fmt::format("({}, {})", first, second);
+    return in_groups ? fmt::format("({}, {}, {})", groups_, first, second) : fmt::format("({}, {})", first, second);
   }
 
  private:
@@ -119,11 +115,8 @@ void Scales::refuse(const GemmProblem& p) const {
       "{} is {}; it must be one value, one per {}{} {}, or{} one per block of 128 elements of K {} "
       "or {}",
       name, shape_text(view), line, by_group ? " and group" : "", shapes.vector(rows),
-      k_grouped && !groups_begin_with_blocks(p.groups)
-          ? ", with an alignment that is a multiple of 128,"
-          : "",
-      shapes.blocks(rows, f.k_blocks, blocks_in_groups),
-      shapes.blocks(f.row_blocks, f.k_blocks, blocks_in_groups));
+      k_grouped && !groups_begin_with_blocks(p.groups) ? ", with an alignment that is a multiple of 128," : "",
+      shapes.blocks(rows, f.k_blocks, blocks_in_groups), shapes.blocks(f.row_blocks, f.k_blocks, blocks_in_groups));
 }
 
 void check_batch(const Scales& scales, const Fit& fit, int64_t batch) {
@@ -134,10 +127,8 @@ void check_batch(const Scales& scales, const Fit& fit, int64_t batch) {
 
 }  // namespace
 
-void place_scales(const Operand& scale_a, const Operand& scale_b, const ScaleForm& form,
-                  GemmProblem& p) {
-  const Scales of_a{"scale_a",       "row of a", scale_a, form.a_is_transposed,
-                    form.a_by_group, p.m,        p.k};
+void place_scales(const Operand& scale_a, const Operand& scale_b, const ScaleForm& form, GemmProblem& p) {
+  const Scales of_a{"scale_a", "row of a", scale_a, form.a_is_transposed, form.a_by_group, p.m, p.k};
   const Scales of_b{"scale_b", "column of b", scale_b, true, form.b_by_group, columns_of_b(p), p.k};
   const Grouping grouped = p.groups.dimension;
   const auto place = [&](const Fit& a, const Fit& b, Scaling kind) {

@@ -16,7 +16,6 @@ struct ScaleForm {
 /// more than one kind of scaling the simplest is taken: for one value, per row and column, per
 /// block; but where groups of K begin with blocks, blocks before a vector for each group. Throws
 /// Error(invalid_argument) for shapes that fit none, and for two that do not go together.
-void place_scales(const Operand& scale_a, const Operand& scale_b, const ScaleForm& form,
-                  GemmProblem& problem);
+void place_scales(const Operand& scale_a, const Operand& scale_b, const ScaleForm& form, GemmProblem& problem);
 
 }  // namespace cleave

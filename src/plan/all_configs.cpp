@@ -32,8 +32,7 @@ constexpr ScaleLayout kVector{.kind = Scaling::vector, .stride_row = 1};
 constexpr ScaleLayout kLines{.kind = Scaling::block, .rows = 1, .stride_row = 1};
 constexpr ScaleLayout kSquares{.kind = Scaling::block, .rows = 128, .stride_row = 1};
 
-GemmProblem scaled(DType a, DType b, DType d, ScaleLayout scale_a, ScaleLayout scale_b,
-                   bool fast = false) {
+GemmProblem scaled(DType a, DType b, DType d, ScaleLayout scale_a, ScaleLayout scale_b, bool fast = false) {
   GemmProblem p = product(a, b, d);
   p.scale_a = scale_a;
   p.scale_b = scale_b;
@@ -103,8 +102,7 @@ class Collector {
       if (!all_sharings && (spec.transposed || spec.multicast_m * spec.multicast_n > 1)) continue;
       for (const Spec& variant : variants(spec, p)) {
         const auto choice = make_choice(p, device_, variant);
-        if (choice && std::ranges::find(configs_, choice->config) == configs_.end())
-          configs_.push_back(choice->config);
+        if (choice && std::ranges::find(configs_, choice->config) == configs_.end()) configs_.push_back(choice->config);
       }
     }
   }
@@ -113,8 +111,7 @@ class Collector {
     for (const Major a : kMajors) {
       for (const Major b : kMajors) {
         const bool base = a == Major::k && b == Major::k;
-        for (const DType in : {DType::bf16, DType::f32})
-          visit(product(in, in, in, a, b), SplitKMode::none, base);
+        for (const DType in : {DType::bf16, DType::f32}) visit(product(in, in, in, a, b), SplitKMode::none, base);
         visit(product(DType::f16, DType::f16, DType::f16, a, b, 2), SplitKMode::none, base);
       }
     }
@@ -123,8 +120,7 @@ class Collector {
   void split_modes() {
     for (const SplitKMode split :
          {SplitKMode::serial, SplitKMode::parallel, SplitKMode::cluster, SplitKMode::stream_k}) {
-      for (const DType in : {DType::f16, DType::f32, DType::i8})
-        visit(product(in, in, DType::f32), split);
+      for (const DType in : {DType::f16, DType::f32, DType::i8}) visit(product(in, in, DType::f32), split);
     }
   }
 
@@ -148,8 +144,7 @@ class Collector {
     GemmProblem exact = product(DType::i8, DType::i8, DType::i32);
     exact.has_c = true;
     visit(exact);
-    visit(scaled(DType::e4m3, DType::e4m3, DType::bf16, kVector, kVector, true), SplitKMode::none,
-          true);
+    visit(scaled(DType::e4m3, DType::e4m3, DType::bf16, kVector, kVector, true), SplitKMode::none, true);
     visit(scaled(DType::e5m2, DType::e4m3, DType::f32, kVector, kVector));
     GemmProblem chained = scaled(DType::e4m3, DType::e5m2, DType::e4m3, kVector, kVector);
     chained.has_scale_d = chained.has_amax = chained.has_c = true;
@@ -167,9 +162,7 @@ class Collector {
       const GemmProblem tn = product(DType::bf16, DType::bf16, DType::bf16);
       visit(grouped(tn, Grouping::m), split, all_sharings);
       visit(grouped(tn, Grouping::n), split);
-      visit(
-          grouped(product(DType::bf16, DType::bf16, DType::bf16, Major::k, Major::mn), Grouping::m),
-          split);
+      visit(grouped(product(DType::bf16, DType::bf16, DType::bf16, Major::k, Major::mn), Grouping::m), split);
       GemmProblem gradient = product(DType::bf16, DType::bf16, DType::f32, Major::mn, Major::mn);
       gradient.has_c = true;
       visit(grouped(gradient, Grouping::k), split, all_sharings);
@@ -179,8 +172,7 @@ class Collector {
     feed_forward.b.stride_batch = 0;
     visit(feed_forward, SplitKMode::none, true);
     visit(grouped(feed_forward, Grouping::m));
-    visit(grouped(scaled(DType::e4m3, DType::e4m3, DType::bf16, kVector, kVector, true),
-                  Grouping::m));
+    visit(grouped(scaled(DType::e4m3, DType::e4m3, DType::bf16, kVector, kVector, true), Grouping::m));
     visit(grouped(scaled(DType::e4m3, DType::e4m3, DType::bf16, kLines, kSquares), Grouping::m));
     GemmProblem gradient = scaled(DType::e4m3, DType::e4m3, DType::f32, kLines, kLines);
     gradient.groups.bounds = GroupBounds::aligned_ends;
@@ -219,8 +211,7 @@ class Collector {
       for (const Major b : kMajors) visit(ieee(product(DType::f32, DType::f32, DType::f32, a, b)));
     }
     const GemmProblem nt = product(DType::f32, DType::f32, DType::f32, Major::mn, Major::mn);
-    for (const SplitKMode split : {SplitKMode::parallel, SplitKMode::stream_k})
-      visit(ieee(nt), split);
+    for (const SplitKMode split : {SplitKMode::parallel, SplitKMode::stream_k}) visit(ieee(nt), split);
     visit(ieee(grouped(nt, Grouping::k)));
     for (const Conv kind : kConvs) visit(ieee(convolution(kind, DType::f32, DType::f32, 2)));
   }

@@ -72,8 +72,7 @@ std::vector<Spec> tiles(KernelFamily family) {
       }
     }
   }
-  if (family != KernelFamily::sm90)
-    specs.insert(specs.end(), std::begin(kPortableTiles), std::end(kPortableTiles));
+  if (family != KernelFamily::sm90) specs.insert(specs.end(), std::begin(kPortableTiles), std::end(kPortableTiles));
   return specs;
 }
 
@@ -113,19 +112,16 @@ bool oversized(const Spec& s, const GemmProblem& p) {
   const bool strips = p.conv.kind == Conv::dgrad || p.conv.kind == Conv::wgrad;
   const uint32_t least = strips ? 64 : family_traits(s.family).least_tile_n;
   const bool wide = s.tile_n > least && n * 2 <= s.tile_n;
-  return tall || wide || (s.multicast_m > 1 && m <= s.tile_m) ||
-         (s.multicast_n > 1 && n <= s.tile_n);
+  return tall || wide || (s.multicast_m > 1 && m <= s.tile_m) || (s.multicast_n > 1 && n <= s.tile_n);
 }
 
 /// Slice counts that leave the GPU full: from two to about one unit per SM.
-std::vector<uint32_t> slice_counts(uint32_t tiles, uint32_t k_blocks, uint32_t num_sms,
-                                   uint32_t most) {
+std::vector<uint32_t> slice_counts(uint32_t tiles, uint32_t k_blocks, uint32_t num_sms, uint32_t most) {
   std::vector<uint32_t> counts;
   const auto add = [&](uint32_t count) {
     if (count >= 2 && count <= std::min(k_blocks, most)) counts.push_back(count);
   };
-  for (const uint32_t count :
-       {2u, 3u, 4u, 5u, 6u, 8u, 10u, 12u, 14u, 16u, 24u, 32u, 48u, 64u, 96u, 128u}) {
+  for (const uint32_t count : {2u, 3u, 4u, 5u, 6u, 8u, 10u, 12u, 14u, 16u, 24u, 32u, 48u, 64u, 96u, 128u}) {
     if (uint64_t(count) * tiles <= 2ull * num_sms) add(count);
   }
   add(num_sms / std::max(tiles, 1u));
@@ -135,12 +131,10 @@ std::vector<uint32_t> slice_counts(uint32_t tiles, uint32_t k_blocks, uint32_t n
   return counts;
 }
 
-void add(std::vector<Choice>& out, const GemmProblem& problem, const DeviceInfo& device,
-         const Spec& spec) {
+void add(std::vector<Choice>& out, const GemmProblem& problem, const DeviceInfo& device, const Spec& spec) {
   auto choice = make_choice(problem, device, spec);
   if (!choice) return;
-  if (is_sliced(spec.split) && choice->schedule.slices < 2 &&
-      problem.split_k_mode == SplitKMode::automatic) {
+  if (is_sliced(spec.split) && choice->schedule.slices < 2 && problem.split_k_mode == SplitKMode::automatic) {
     return;  // the same as none
   }
   // Clusters beyond the portable size were never the best by more than noise, and how many fit
@@ -151,8 +145,7 @@ void add(std::vector<Choice>& out, const GemmProblem& problem, const DeviceInfo&
 }
 
 /// Parallel split-K whose clusters join first.
-void add_clustered(std::vector<Choice>& out, const GemmProblem& problem, const DeviceInfo& device,
-                   Spec spec) {
+void add_clustered(std::vector<Choice>& out, const GemmProblem& problem, const DeviceInfo& device, Spec spec) {
   for (const uint32_t cluster_k : kClusters) {
     if (spec.slices % cluster_k != 0 || spec.slices == cluster_k) continue;
     spec.cluster_k = cluster_k;
@@ -160,8 +153,7 @@ void add_clustered(std::vector<Choice>& out, const GemmProblem& problem, const D
   }
 }
 
-void add_splits(std::vector<Choice>& out, const GemmProblem& problem, const DeviceInfo& device,
-                Spec spec) {
+void add_splits(std::vector<Choice>& out, const GemmProblem& problem, const DeviceInfo& device, Spec spec) {
   const SplitKMode mode = problem.split_k_mode;
   const bool any = mode == SplitKMode::automatic;
   const uint32_t given = uint32_t(problem.split_k_slices);
@@ -184,8 +176,8 @@ void add_splits(std::vector<Choice>& out, const GemmProblem& problem, const Devi
       if (m == SplitKMode::parallel) add_clustered(out, problem, device, spec);
       continue;
     }
-    const auto counts = slice_counts(tiles, k_blocks, device.num_sms,
-                                     m == SplitKMode::cluster ? kMostClusterSlices : kMostSlices);
+    const auto counts =
+        slice_counts(tiles, k_blocks, device.num_sms, m == SplitKMode::cluster ? kMostClusterSlices : kMostSlices);
     for (const uint32_t slices : counts) {
       spec.slices = slices;
       add(out, problem, device, spec);
@@ -213,11 +205,9 @@ std::vector<Choice> consider(const GemmProblem& problem, const DeviceInfo& devic
       }
     }
     // The portable kernel is for what the sm90 kernel cannot serve.
-    const bool sm90 = std::any_of(out.begin(), out.end(), [](const Choice& c) {
-      return c.config.family == KernelFamily::sm90;
-    });
-    if (sm90)
-      std::erase_if(out, [](const Choice& c) { return c.config.family == KernelFamily::portable; });
+    const bool sm90 =
+        std::any_of(out.begin(), out.end(), [](const Choice& c) { return c.config.family == KernelFamily::sm90; });
+    if (sm90) std::erase_if(out, [](const Choice& c) { return c.config.family == KernelFamily::portable; });
     if (!out.empty()) break;
   }
   return out;
@@ -250,9 +240,7 @@ bool is_listed(const Spec& spec) {
   const std::vector<Spec> listed = tiles(spec.family);
   if (std::ranges::find(listed, tile) == listed.end()) return false;
   const bool tma = has_tma(spec.family);
-  const auto shares = [&](const auto& shape) {
-    return shape[0] == spec.multicast_m && shape[1] == spec.multicast_n;
-  };
+  const auto shares = [&](const auto& shape) { return shape[0] == spec.multicast_m && shape[1] == spec.multicast_n; };
   const bool alone = spec.multicast_m == 1 && spec.multicast_n == 1;
   if (!alone && (!tma || std::ranges::none_of(kMulticasts, shares))) return false;
   // As variants() makes them: fused classes are gathered where that exists.
@@ -263,8 +251,7 @@ bool is_listed(const Spec& spec) {
   if (spec.split == SplitKMode::automatic || ctas_wait(spec.split)) return false;
   if (spec.slices < 1 || spec.slices > most) return false;
   return spec.cluster_k == 1 ||
-         (spec.split == SplitKMode::parallel &&
-          std::ranges::find(kClusters, spec.cluster_k) != std::end(kClusters) &&
+         (spec.split == SplitKMode::parallel && std::ranges::find(kClusters, spec.cluster_k) != std::end(kClusters) &&
           spec.slices % spec.cluster_k == 0);
 }
 

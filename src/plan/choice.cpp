@@ -38,8 +38,8 @@ void expect(const GemmTiles& tiles, Choice& choice) {
       choice.tiles = expected_steps(p.n, p.batch, group_step(c)) * tiles.m;
       break;
     case Grouping::k:
-      choice.schedule.k_blocks = uint32_t(
-          std::max(std::lround(expected_steps(p.k, p.batch, c.tile.k) / double(p.batch)), 1l));
+      choice.schedule.k_blocks =
+          uint32_t(std::max(std::lround(expected_steps(p.k, p.batch, c.tile.k) / double(p.batch)), 1l));
       break;
     case Grouping::classes:
       choice.schedule.k_blocks = uint32_t(ceil_div<uint64_t>(tiles.line, tiles.total / p.batch));
@@ -58,9 +58,7 @@ GemmConfig base_config(const Spec& spec, const GemmProblem& p, const OperandLayo
   c.epilogue.d = p.d.dtype;
   c.operands.precision = p.precision;
   c.epilogue.has_c = p.has_c;
-  c.epilogue.c =
-      p.has_c ? p.c.dtype
-              : c.epilogue.d;  // one kernel for all problems that do not read C (or the bias)
+  c.epilogue.c = p.has_c ? p.c.dtype : c.epilogue.d;  // one kernel for all problems that do not read C (or the bias)
   c.epilogue.bias = p.bias;
   c.epilogue.bias_dtype = p.bias == Bias::none ? c.epilogue.d : p.bias_dtype;
   c.epilogue.activation = p.activation;
@@ -70,8 +68,7 @@ GemmConfig base_config(const Spec& spec, const GemmProblem& p, const OperandLayo
   c.epilogue.scaling = p.scale_a.kind;
   c.scales.rows_a = c.epilogue.scaling == Scaling::block ? p.scale_a.rows : 1;
   c.scales.rows_b = c.epilogue.scaling == Scaling::block ? p.scale_b.rows : 1;
-  c.scales.promote =
-      c.epilogue.scaling == Scaling::block || (is_fp8(c.operands.a) && !p.fast_accumulation);
+  c.scales.promote = c.epilogue.scaling == Scaling::block || (is_fp8(c.operands.a) && !p.fast_accumulation);
   c.conv.kind = p.conv.kind;
   c.conv.fuses_classes = spec.fuses_classes;
   c.conv.gather = spec.gather;
@@ -102,8 +99,7 @@ uint32_t set_slices(const Spec& spec, uint32_t k_blocks, Choice& choice) {
 
 /// Whether the kernel's clusters, and the split's, are ones that the device runs.
 bool clusters_fit(const GemmConfig& c, const DeviceInfo& device) {
-  if (c.cluster.k > 1 && (!arch_traits(device.compute_capability).has_clusters ||
-                          cluster_size(c) > kMostClusterBlocks))
+  if (c.cluster.k > 1 && (!arch_traits(device.compute_capability).has_clusters || cluster_size(c) > kMostClusterBlocks))
     return false;
   if (c.schedule.split == SplitKMode::cluster && sharers(c) > 1) return false;
   // Any two CTAs find a pair of SMs, but how many larger clusters fit differs from chip to chip.
@@ -112,8 +108,7 @@ bool clusters_fit(const GemmConfig& c, const DeviceInfo& device) {
 
 }  // namespace
 
-std::optional<Choice> make_choice(const GemmProblem& problem, const DeviceInfo& device,
-                                  const Spec& spec) {
+std::optional<Choice> make_choice(const GemmProblem& problem, const DeviceInfo& device, const Spec& spec) {
   Choice choice;
   choice.spec = spec;
   const bool is_conv = problem.conv.kind != Conv::none;
@@ -133,8 +128,8 @@ std::optional<Choice> make_choice(const GemmProblem& problem, const DeviceInfo& 
   const auto shape = [&] { return shape_tile(spec, p, choice.geometry, operands, device, c); };
   if (!shape()) return std::nullopt;
   const ConvClasses classes = is_conv ? deal_classes(c, choice.geometry) : ConvClasses();
-  const GemmTiles tiles = gemm_tiles(
-      c, {uint32_t(p.m), uint32_t(p.n), uint32_t(p.k), uint32_t(p.batch)}, classes.table());
+  const GemmTiles tiles =
+      gemm_tiles(c, {uint32_t(p.m), uint32_t(p.n), uint32_t(p.k), uint32_t(p.batch)}, classes.table());
   if (slices > tiles.k_blocks) {
     slices = set_slices(spec, tiles.k_blocks, choice);
     if (!shape()) return std::nullopt;

@@ -30,7 +30,6 @@ struct Choice {
 
 /// Nothing if the spec's kernel cannot serve the problem: alignment, layout, dtype, shared memory,
 /// architecture. Slices beyond one K block each are reduced to that.
-std::optional<Choice> make_choice(const GemmProblem& problem, const DeviceInfo& device,
-                                  const Spec& spec);
+std::optional<Choice> make_choice(const GemmProblem& problem, const DeviceInfo& device, const Spec& spec);
 
 }  // namespace cleave

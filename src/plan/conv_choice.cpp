@@ -77,8 +77,8 @@ bool shape_conv(const GemmProblem& problem, const ConvGeometry& geometry, GemmCo
   const bool whole_blocks = geometry.groups == 1 || !gathers_a(config) || flattens_taps(config) ||
                             gathered_channels(geometry) % config.tile.k == 0;
   const int64_t pixel_stride = gathers_a(config) ? problem.a.stride_row : problem.b.stride_row;
-  return whole_blocks && config.conv.class_capacity <= kMostMappedClasses &&
-         serves(config, geometry, classes) && reaches_image(config, geometry, pixel_stride);
+  return whole_blocks && config.conv.class_capacity <= kMostMappedClasses && serves(config, geometry, classes) &&
+         reaches_image(config, geometry, pixel_stride);
 }
 
 }  // namespace cleave

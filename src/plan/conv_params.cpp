@@ -19,9 +19,8 @@ std::vector<std::byte> make_conv_params(const Choice& choice, const GemmParams& 
     auto params = std::make_unique<std::remove_pointer_t<decltype(type)>>();
     static_cast<GemmParams&>(*params) = gemm;
     set_geometry(c, g, deal_classes(c, g), *params);
-    visit_class_maps(c, g, *params, [](TensorMap& map, const void*, const auto& shape) {
-      encode_placeless(map, shape());
-    });
+    visit_class_maps(c, g, *params,
+                     [](TensorMap& map, const void*, const auto& shape) { encode_placeless(map, shape()); });
     bytes.resize(used_params_bytes(c, params->class_count));
     std::memcpy(bytes.data(), static_cast<const void*>(params.get()), bytes.size());
   });
@@ -31,9 +30,8 @@ std::vector<std::byte> make_conv_params(const Choice& choice, const GemmParams& 
 void place_class_maps(const Choice& choice, void* params) {
   const GemmConfig& c = choice.config;
   visit_params(c, params, [&](auto* conv) {
-    visit_class_maps(c, choice.geometry, *conv, [](TensorMap& map, const void* data, const auto&) {
-      replace_address(map, data);
-    });
+    visit_class_maps(c, choice.geometry, *conv,
+                     [](TensorMap& map, const void* data, const auto&) { replace_address(map, data); });
   });
 }
 

@@ -13,16 +13,15 @@ namespace {
 
 // Hopper. What no data sheet gives was fitted to measurements on an H100
 // (docs/notes/cost-model.md).
-constexpr double kFlopsPerClock16 =
-    4096;  // of one SM's tensor cores, 16-bit; tf32 has half, 8-bit twice that
-constexpr double kFlopsPerClockIeee = 256;  // of its 128 lanes, which multiply and add float32
-constexpr double kIeeeOverhead = 1.3;       // of reading operands and addresses, not yet measured
-constexpr double kPortableOverhead = 2;     // of mma.sync, beside WGMMA
-constexpr double kSustainedClock = 0.80;    // of the maximum, under tensor-core load
-constexpr double kMultiplyOverhead = 1.12;  // of the instructions' own clocks
-constexpr double kPingpongOverhead = 1.06;  // of groups and convolutions, two waves, K-major
-constexpr double kBlockClocks = 34;         // per k block: its barriers
-constexpr double kPromoteClocks = 0.7;  // per accumulator of a thread, beside the multiplication
+constexpr double kFlopsPerClock16 = 4096;      // of one SM's tensor cores, 16-bit; tf32 has half, 8-bit twice that
+constexpr double kFlopsPerClockIeee = 256;     // of its 128 lanes, which multiply and add float32
+constexpr double kIeeeOverhead = 1.3;          // of reading operands and addresses, not yet measured
+constexpr double kPortableOverhead = 2;        // of mma.sync, beside WGMMA
+constexpr double kSustainedClock = 0.80;       // of the maximum, under tensor-core load
+constexpr double kMultiplyOverhead = 1.12;     // of the instructions' own clocks
+constexpr double kPingpongOverhead = 1.06;     // of groups and convolutions, two waves, K-major
+constexpr double kBlockClocks = 34;            // per k block: its barriers
+constexpr double kPromoteClocks = 0.7;         // per accumulator of a thread, beside the multiplication
 constexpr double kPromoteSinglyClocks = 1.9;   // where every column has a scale of its own
 constexpr double kPromoteExposedClocks = 1.6;  // where no second part multiplies meanwhile
 constexpr double kPromoteAloneClocks = 3;      // where no other warpgroup multiplies meanwhile
@@ -37,13 +36,11 @@ constexpr double kGatherClocks = 150;            // of gathering by threads, eac
 constexpr double kVectorClocks = 105;            // of 16 bytes, by each of the threads that copy
 constexpr double kUnalignedVectorClocks = 150;   // of 16 bytes put together from narrower reads,
 constexpr double kReadClocks = 55;               // and of each of those
-constexpr double kGatherByThreads =
-    2.7;                             // the portable kernel's pixels, in tensor-core multiplications
-constexpr double kConvShare = 1.25;  // CTAs in step gather slower than each for itself
-constexpr double kL2FillBytesPerUs = 5.8e6;  // from memory
+constexpr double kGatherByThreads = 2.7;         // the portable kernel's pixels, in tensor-core multiplications
+constexpr double kConvShare = 1.25;              // CTAs in step gather slower than each for itself
+constexpr double kL2FillBytesPerUs = 5.8e6;      // from memory
 constexpr double kMemoryEfficiency = 0.85;
-constexpr double kReadAgain =
-    0.25;  // share of an operand that a second tile reads from memory again
+constexpr double kReadAgain = 0.25;   // share of an operand that a second tile reads from memory again
 constexpr double kShareClocks = 350;  // CTAs that share loads wait for each other's tiles
 constexpr double kExposed = 0.1;
 constexpr double kLaunchUs = 1.5;             // start, tensor maps, barriers, the last CTA's drain
@@ -51,9 +48,9 @@ constexpr double kFirstBytesUs = 0.5;         // from the first load to the firs
 constexpr double kSignalUs = 0.9;             // a release in one CTA seen by an acquire in another
 constexpr double kClusterUs = 0.75;           // a cluster's launch and its join's latency
 constexpr double kPartialBytesPerClock = 23;  // one SM moving partials
-constexpr double kStreamPenalty = 1.33;  // clusters at different places along K share nothing in L2
-constexpr double kTileClocks = 460;      // of an epilogue, beside its elements
-constexpr double kStoreTmaClocks = 3.5;  // per accumulator of a thread
+constexpr double kStreamPenalty = 1.33;       // clusters at different places along K share nothing in L2
+constexpr double kTileClocks = 460;           // of an epilogue, beside its elements
+constexpr double kStoreTmaClocks = 3.5;       // per accumulator of a thread
 constexpr double kStoreDirectClocks = 55;
 constexpr double kStoreApartClocks = 170;  // of fused classes: each to a pixel of its own
 constexpr double kStreamConv = 1.02;       // of the whole: a walk by position costs divisions
@@ -90,8 +87,7 @@ double multiply_clocks(const GemmConfig& c) {
   const double waves = c.tile.m / 64.0;
   const double multiply = waves * (c.tile.k * size_of(c.operands.a) / 32.0) * instruction;
   const bool singly = c.epilogue.scaling == Scaling::block && c.scales.rows_b == 1;
-  const bool exposed =
-      c.warps.consumers < 3 && c.tile.m == 64 * c.warps.consumers && !promotes_two_parts(c);
+  const bool exposed = c.warps.consumers < 3 && c.tile.m == 64 * c.warps.consumers && !promotes_two_parts(c);
   const double promote_clocks = c.warps.pingpong ? kPromoteAloneClocks
                                 : singly         ? kPromoteSinglyClocks
                                 : exposed        ? kPromoteExposedClocks
@@ -100,16 +96,14 @@ double multiply_clocks(const GemmConfig& c) {
   const bool smooth = (c.conv.kind != Conv::none || c.schedule.grouping != Grouping::none) &&
                       c.operands.a_major == Major::k &&
                       (c.operands.b_major == Major::k || c.schedule.grouping == Grouping::classes);
-  const double overhead = c.warps.pingpong && !c.scales.promote && waves > 1 && smooth
-                              ? kPingpongOverhead
-                              : kMultiplyOverhead;
+  const double overhead =
+      c.warps.pingpong && !c.scales.promote && waves > 1 && smooth ? kPingpongOverhead : kMultiplyOverhead;
   return kBlockClocks + multiply * overhead + promote;
 }
 
 /// Clocks in which one CTA fetches one k block of a convolution.
 double gather_clocks(const GemmConfig& c, const GemmProblem& p) {
-  const double pixels =
-      gathers_a(c) ? c.tile.m : c.tile.k * (double(c.tile.n) / atom_elements(c.operands.a));
+  const double pixels = gathers_a(c) ? c.tile.m : c.tile.k * (double(c.tile.n) / atom_elements(c.operands.a));
   const double boxes = gathers_a(c) ? double(c.tile.k) / atom_elements(c.operands.a) : 1;
   if (!has_tma(c.family) || !c.conv.gather) {
     const bool partly_empty = gathered_channels(p.conv) < atom_elements(c.operands.a);
@@ -119,14 +113,13 @@ double gather_clocks(const GemmConfig& c, const GemmProblem& p) {
   }
   if (c.conv.fuses_classes) return pixels * boxes * kEmptyPixelClocks;
   const double reads = 16.0 / (gathers_a(c) ? c.operands.load_bytes_a : c.operands.load_bytes_b);
-  const double vector =
-      copies_unaligned(c) ? kUnalignedVectorClocks + kReadClocks * reads : kVectorClocks;
+  const double vector = copies_unaligned(c) ? kUnalignedVectorClocks + kReadClocks * reads : kVectorClocks;
   return kGatherClocks + vector * pixels * 128 / 16 / copy_threads(c);
 }
 
 double load_bytes(const GemmConfig& c) {
-  return (double(c.tile.m) / c.cluster.multicast_n + double(c.tile.n) / c.cluster.multicast_m) *
-         c.tile.k * size_of(c.operands.a);
+  return (double(c.tile.m) / c.cluster.multicast_n + double(c.tile.n) / c.cluster.multicast_m) * c.tile.k *
+         size_of(c.operands.a);
 }
 
 /// Bytes of a product of plain matrices that come from memory: tiles that read the same lines are not
@@ -139,9 +132,7 @@ double memory_bytes(const Choice& choice) {
 }
 
 double epilogue_clocks(const GemmConfig& c) {
-  const double store = c.store.by_tma         ? kStoreTmaClocks
-                       : c.conv.fuses_classes ? kStoreApartClocks
-                                              : kStoreDirectClocks;
+  const double store = c.store.by_tma ? kStoreTmaClocks : c.conv.fuses_classes ? kStoreApartClocks : kStoreDirectClocks;
   return kTileClocks + accumulators_per_thread(c) * store;
 }
 
@@ -191,11 +182,9 @@ class Prediction {
 
   /// Clocks of one k block in the mainloop.
   double block_clocks() const {
-    const double l2_bytes_per_us = conv_      ? kL2ConvBytesPerUs
-                                   : grouped_ ? kL2GroupedBytesPerUs
-                                              : kL2TotalBytesPerUs;
-    const double l2_clocks = std::max(load_bytes(c_) / kL2BytesPerClock,
-                                      load_bytes(c_) * concurrent() / l2_bytes_per_us * clock_);
+    const double l2_bytes_per_us = conv_ ? kL2ConvBytesPerUs : grouped_ ? kL2GroupedBytesPerUs : kL2TotalBytesPerUs;
+    const double l2_clocks =
+        std::max(load_bytes(c_) / kL2BytesPerClock, load_bytes(c_) * concurrent() / l2_bytes_per_us * clock_);
     const double clocks = std::max(multiply_clocks(c_), l2_clocks);
     return conv_ ? std::max(clocks, gather_clocks(c_, choice_.problem)) : clocks;
   }
@@ -261,8 +250,7 @@ class Prediction {
 }  // namespace
 
 double roofline_us(const GemmProblem& problem, const DeviceInfo& device) {
-  const double peak =
-      device.num_sms * flops_per_clock(problem.a.dtype, problem.precision) * device.clock_ghz * 1e3;
+  const double peak = device.num_sms * flops_per_clock(problem.a.dtype, problem.precision) * device.clock_ghz * 1e3;
   return std::max(flops(problem) / peak, minimum_bytes(problem) / (device.memory_gb_per_s * 1e3));
 }
 

@@ -39,9 +39,8 @@ GemmParams make_params(const Choice& choice) {
   set_problem(c, p, params);
   params.schedule = make_schedule(choice.schedule);
   if (has_tma(c.family)) {
-    visit_matrix_maps(
-        c, choice.geometry, uint32_t(p.batch), params,
-        [](TensorMap& map, const void*, const auto& shape) { encode_placeless(map, shape()); });
+    visit_matrix_maps(c, choice.geometry, uint32_t(p.batch), params,
+                      [](TensorMap& map, const void*, const auto& shape) { encode_placeless(map, shape()); });
   }
   return params;
 }
@@ -58,8 +57,7 @@ class GpuPlan final : public GemmPlan {
     launch_.dynamic_shared_bytes = smem_plan(c).bytes;
   }
 
-  void run(const GemmArguments& given, void* workspace, size_t workspace_bytes,
-           void* stream) const override {
+  void run(const GemmArguments& given, void* workspace, size_t workspace_bytes, void* stream) const override {
     check_arguments(problem_, given);
     if (choice_.blocks == 0) return;  // D is empty
     const auto cuda_stream = static_cast<CUstream>(stream);
@@ -89,8 +87,7 @@ class GpuPlan final : public GemmPlan {
     const ContextGuard context(problem_.device);
     const RelaxedCapture relaxed;  // another thread may be capturing
     make_ready(static_cast<CUstream>(stream));
-    if (workspace_size() > 0)
-      pooled_workspace(problem_.device, static_cast<CUstream>(stream), space_needed());
+    if (workspace_size() > 0) pooled_workspace(problem_.device, static_cast<CUstream>(stream), space_needed());
   }
 
   size_t workspace_size() const override { return choice_.counter_bytes + choice_.partial_bytes; }
@@ -101,9 +98,7 @@ class GpuPlan final : public GemmPlan {
   std::string kernel_name() const override { return to_string(choice_.spec); }
   std::string kernel_source() const override { return gemm_source(choice_.config); }
   std::string why() const override { return why_; }
-  double roofline_us() const override {
-    return cleave::roofline_us(problem_, device_info(problem_.device));
-  }
+  double roofline_us() const override { return cleave::roofline_us(problem_, device_info(problem_.device)); }
 
   std::vector<Candidate> candidates() const override {
     if (choice_.blocks == 0) return {};
@@ -116,8 +111,8 @@ class GpuPlan final : public GemmPlan {
     }
     std::vector<Candidate> list;
     for (const Choice& c : considered) {
-      list.push_back({to_string(c.spec), c.spec.split, int32_t(c.spec.slices), c.predicted_us,
-                      c.counter_bytes + c.partial_bytes});
+      list.push_back(
+          {to_string(c.spec), c.spec.split, int32_t(c.spec.slices), c.predicted_us, c.counter_bytes + c.partial_bytes});
     }
     return list;
   }
@@ -146,19 +141,15 @@ class GpuPlan final : public GemmPlan {
 
   KernelRequest request() const {
     const GemmConfig& c = choice_.config;
-    return {to_string(choice_.spec),
-            gemm_source(c),
-            gemm_entry,
-            problem_.device,
-            {smem_plan(c).bytes, cluster_size(c)}};
+    return {
+        to_string(choice_.spec), gemm_source(c), gemm_entry, problem_.device, {smem_plan(c).bytes, cluster_size(c)}};
   }
 
   WorkspaceSize space_needed() const { return {choice_.counter_bytes, choice_.partial_bytes}; }
 
   Workspace find_workspace(void* given, size_t given_bytes, CUstream stream) const {
     if (workspace_size() == 0) return {};
-    if (given == nullptr && given_bytes == 0)
-      return pooled_workspace(problem_.device, stream, space_needed());
+    if (given == nullptr && given_bytes == 0) return pooled_workspace(problem_.device, stream, space_needed());
     check_workspace(given, given_bytes, workspace_size());
     return {given, static_cast<char*>(given) + choice_.counter_bytes};
   }
@@ -167,9 +158,8 @@ class GpuPlan final : public GemmPlan {
   void place_maps(void* buffer, GemmParams& params) const {
     const GemmConfig& c = choice_.config;
     if (!has_tma(c.family)) return;
-    visit_matrix_maps(
-        c, choice_.geometry, uint32_t(choice_.problem.batch), params,
-        [](TensorMap& map, const void* data, const auto&) { replace_address(map, data); });
+    visit_matrix_maps(c, choice_.geometry, uint32_t(choice_.problem.batch), params,
+                      [](TensorMap& map, const void* data, const auto&) { replace_address(map, data); });
     if (c.conv.kind != Conv::none) place_class_maps(choice_, buffer);
   }
 
@@ -201,8 +191,7 @@ class GpuPlan final : public GemmPlan {
       throw Error(ErrorCode::unsupported,
                   fmt::format("split_k_mode=\"{}\" needs {} blocks running at once, but this "
                               "context has room for {}; use split_k_mode=\"parallel\"",
-                              to_string(c.schedule.split), needed * int(cluster_size(c)),
-                              most * int(cluster_size(c))));
+                              to_string(c.schedule.split), needed * int(cluster_size(c)), most * int(cluster_size(c))));
     }
   }
 
@@ -218,8 +207,7 @@ class GpuPlan final : public GemmPlan {
 
 }  // namespace
 
-std::shared_ptr<const GemmPlan> make_gpu_plan(const GemmProblem& problem, const Choice& choice,
-                                              std::string why) {
+std::shared_ptr<const GemmPlan> make_gpu_plan(const GemmProblem& problem, const Choice& choice, std::string why) {
   return std::make_shared<GpuPlan>(problem, choice, std::move(why));
 }
 

@@ -10,8 +10,7 @@
 namespace cleave {
 
 /// `why`: for GemmPlan::why().
-std::shared_ptr<const GemmPlan> make_gpu_plan(const GemmProblem& problem, const Choice& choice,
-                                              std::string why);
+std::shared_ptr<const GemmPlan> make_gpu_plan(const GemmProblem& problem, const Choice& choice, std::string why);
 
 /// The choice behind a GPU plan; nullptr for a CPU plan.
 CLEAVE_TOOLS const Choice* choice_of(const GemmPlan& plan);

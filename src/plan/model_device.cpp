@@ -10,8 +10,7 @@ DeviceInfo model_device(const std::string& arch) {
   DeviceInfo device = device_info(kPlanOnlyH100);
   if (arch == "sm_90a") return device;
   if (arch != "sm_80") {
-    throw Error(ErrorCode::invalid_argument,
-                fmt::format("arch is \"{}\"; it must be \"sm_80\" or \"sm_90a\"", arch));
+    throw Error(ErrorCode::invalid_argument, fmt::format("arch is \"{}\"; it must be \"sm_80\" or \"sm_90a\"", arch));
   }
   device.name = "NVIDIA A100";
   device.compute_capability = 80;

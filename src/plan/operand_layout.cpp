@@ -19,8 +19,7 @@ Major major_of(int64_t stride_k, int64_t size_k, int64_t stride_other, int64_t s
 
 uint32_t common_alignment(uint32_t pointer, DType type, int64_t stride, int64_t batch_stride) {
   uint32_t bytes = std::min(pointer, 16u);
-  while (bytes > size_of(type) &&
-         (stride * size_of(type) % bytes != 0 || batch_stride * size_of(type) % bytes != 0)) {
+  while (bytes > size_of(type) && (stride * size_of(type) % bytes != 0 || batch_stride * size_of(type) % bytes != 0)) {
     bytes /= 2;
   }
   return bytes;
@@ -33,18 +32,15 @@ uint32_t group_alignment(const GroupLayout& groups, DType type) {
 }
 
 /// `other`: the grouping that cuts the operand's dimension beside K.
-OperandLayout layout_of(const MatrixLayout& layout, int64_t stride_k, int64_t size_k,
-                        int64_t stride_other, int64_t size_other, int64_t batch,
-                        const GroupLayout& groups, Grouping other) {
+OperandLayout layout_of(const MatrixLayout& layout, int64_t stride_k, int64_t size_k, int64_t stride_other,
+                        int64_t size_other, int64_t batch, const GroupLayout& groups, Grouping other) {
   OperandLayout o{major_of(stride_k, size_k, stride_other, size_other), 0, 0, 0};
   const bool strided_matters = o.major == Major::k ? size_other > 1 : size_k > 1;
   o.stride = strided_matters ? (o.major == Major::k ? stride_other : stride_k) : 0;
-  o.alignment = common_alignment(layout.alignment, layout.dtype, o.stride,
-                                 batch > 1 ? layout.stride_batch : 0);
+  o.alignment = common_alignment(layout.alignment, layout.dtype, o.stride, batch > 1 ? layout.stride_batch : 0);
   const Grouping contiguous = o.major == Major::k ? Grouping::k : other;
-  o.load_bytes = contiguous == groups.dimension
-                     ? std::min(o.alignment, group_alignment(groups, layout.dtype))
-                     : o.alignment;
+  o.load_bytes =
+      contiguous == groups.dimension ? std::min(o.alignment, group_alignment(groups, layout.dtype)) : o.alignment;
   return o;
 }
 
@@ -52,17 +48,14 @@ OperandLayout layout_of(const MatrixLayout& layout, int64_t stride_k, int64_t si
 OperandLayouts conv_layouts(const GemmProblem& p) {
   const auto make = [&](const MatrixLayout& layout, Major major, int64_t stride, bool is_a) {
     const int64_t batch_stride = p.batch > 1 ? layout.stride_batch : 0;
-    OperandLayout o{major, stride,
-                    common_alignment(layout.alignment, layout.dtype, stride, batch_stride), 0};
+    OperandLayout o{major, stride, common_alignment(layout.alignment, layout.dtype, stride, batch_stride), 0};
     o.load_bytes = std::min(o.alignment, line_alignment(p.conv, layout, is_a));
     return o;
   };
   const bool forward = p.conv.kind == Conv::fprop;
   const bool to_filters = p.conv.kind == Conv::wgrad;
-  return {
-      make(p.a, to_filters ? Major::mn : Major::k, to_filters ? p.a.stride_col : p.a.stride_row,
-           true),
-      make(p.b, forward ? Major::k : Major::mn, forward ? p.b.stride_col : p.b.stride_row, false)};
+  return {make(p.a, to_filters ? Major::mn : Major::k, to_filters ? p.a.stride_col : p.a.stride_row, true),
+          make(p.b, forward ? Major::k : Major::mn, forward ? p.b.stride_col : p.b.stride_row, false)};
 }
 
 }  // namespace
@@ -71,8 +64,7 @@ OperandLayouts operand_layouts(const GemmProblem& p) {
   if (p.conv.kind != Conv::none) return conv_layouts(p);
   OperandLayouts both{
       layout_of(p.a, p.a.stride_col, p.k, p.a.stride_row, p.m, p.batch, p.groups, Grouping::m),
-      layout_of(p.b, p.b.stride_row, p.k, p.b.stride_col, columns_of_b(p), p.batch, p.groups,
-                Grouping::n)};
+      layout_of(p.b, p.b.stride_row, p.k, p.b.stride_col, columns_of_b(p), p.batch, p.groups, Grouping::n)};
   // The ups begin n columns after the gates.
   if (p.activation == Activation::swiglu && both.b.major == Major::mn)
     both.b.load_bytes = common_alignment(both.b.load_bytes, p.b.dtype, p.n, 0);
@@ -82,11 +74,9 @@ OperandLayouts operand_layouts(const GemmProblem& p) {
 uint32_t output_alignment(const GemmProblem& p, Order order) {
   const MatrixLayout& layout = p.d;
   const bool strided_matters = (order == Order::row ? p.m : p.n) > 1;
-  const int64_t stride =
-      strided_matters ? (order == Order::row ? layout.stride_row : layout.stride_col) : 0;
+  const int64_t stride = strided_matters ? (order == Order::row ? layout.stride_row : layout.stride_col) : 0;
   const int64_t across = order == Order::row ? p.n : p.m;
-  return std::min(common_alignment(layout.alignment, layout.dtype, stride,
-                                   p.batch > 1 ? layout.stride_batch : 0),
+  return std::min(common_alignment(layout.alignment, layout.dtype, stride, p.batch > 1 ? layout.stride_batch : 0),
                   common_alignment(16, layout.dtype, across, 0));
 }
 

@@ -17,24 +17,20 @@ namespace {
 
 [[noreturn]] void refuse_unserved(const GemmProblem& problem, const DeviceInfo& device) {
   if (problem.kernel == KernelFamily::sm90 && problem.conv.kind != Conv::none) {
-    throw Error(
-        ErrorCode::unsupported,
-        fmt::format(
-            "kernel=\"sm90\" cannot serve this convolution on {}: it needs sm_90, channels and "
-            "filters whose bytes are multiples of 16, 16-bit operands (or fprop), groups of whole "
-            "blocks of 128 bytes, strides up to 8 (4 x 4 in dgrad), and padding and filters within "
-            "128 pixels (16 where there is depth); use kernel=\"portable\" or \"auto\"",
-            device.name));
+    throw Error(ErrorCode::unsupported,
+                fmt::format("kernel=\"sm90\" cannot serve this convolution on {}: it needs sm_90, channels and "
+                            "filters whose bytes are multiples of 16, 16-bit operands (or fprop), groups of whole "
+                            "blocks of 128 bytes, strides up to 8 (4 x 4 in dgrad), and padding and filters within "
+                            "128 pixels (16 where there is depth); use kernel=\"portable\" or \"auto\"",
+                            device.name));
   }
   if (problem.kernel == KernelFamily::sm90) {
-    throw Error(
-        ErrorCode::unsupported,
-        fmt::format(
-            "kernel=\"sm90\" cannot serve this problem on {}: TMA needs sm_90, rows of a and b "
-            "that start at multiples of 16 bytes (under swiglu, with b contiguous along n, n "
-            "columns of whole 16 bytes, too), K > 0 and, for float32, a and b contiguous along K; "
-            "use kernel=\"portable\" or \"auto\"",
-            device.name));
+    throw Error(ErrorCode::unsupported,
+                fmt::format("kernel=\"sm90\" cannot serve this problem on {}: TMA needs sm_90, rows of a and b "
+                            "that start at multiples of 16 bytes (under swiglu, with b contiguous along n, n "
+                            "columns of whole 16 bytes, too), K > 0 and, for float32, a and b contiguous along K; "
+                            "use kernel=\"portable\" or \"auto\"",
+                            device.name));
   }
   if (problem.conv.kind != Conv::none && problem.split_k_mode == SplitKMode::stream_k) {
     throw Error(ErrorCode::unsupported,
@@ -42,14 +38,12 @@ namespace {
                 "\"parallel\" or \"serial\"");
   }
   if (problem.activation == Activation::swiglu) {
-    throw Error(
-        ErrorCode::unsupported,
-        fmt::format(
-            "activation=\"swiglu\" cannot be served on {}: its kernels take no scales of blocks, "
-            "no 8-bit b that is contiguous along n, and no split_k_mode=\"cluster\"; copy b, "
-            "choose "
-            "another mode, or apply the activation in a step of its own",
-            device.name));
+    throw Error(ErrorCode::unsupported,
+                fmt::format("activation=\"swiglu\" cannot be served on {}: its kernels take no scales of blocks, "
+                            "no 8-bit b that is contiguous along n, and no split_k_mode=\"cluster\"; copy b, "
+                            "choose "
+                            "another mode, or apply the activation in a step of its own",
+                            device.name));
   }
   throw Error(ErrorCode::unsupported,
               fmt::format("split_k_mode=\"{}\" with split_k_slices={} cannot be served on {}: "
@@ -59,15 +53,13 @@ namespace {
 
 /// `considered`: candidates, or 0 of a measured choice.
 std::string explain(const GemmProblem& problem, const Choice& choice, size_t considered) {
-  std::string text =
-      considered == 0
-          ? fmt::format("{}: measured to be the fastest for this size on a GPU of this kind",
-                        to_string(choice.spec))
-          : fmt::format("{}: the lowest predicted time of {} candidates ({:.1f} us)",
-                        to_string(choice.spec), considered, choice.predicted_us);
+  std::string text = considered == 0 ? fmt::format("{}: measured to be the fastest for this size on a GPU of this kind",
+                                                   to_string(choice.spec))
+                                     : fmt::format("{}: the lowest predicted time of {} candidates ({:.1f} us)",
+                                                   to_string(choice.spec), considered, choice.predicted_us);
   if (problem.split_k_slices > int32_t(choice.spec.slices)) {
-    text += fmt::format("; split_k_slices={} reduced to {}, one K block of {} each",
-                        problem.split_k_slices, choice.spec.slices, choice.config.tile.k);
+    text += fmt::format("; split_k_slices={} reduced to {}, one K block of {} each", problem.split_k_slices,
+                        choice.spec.slices, choice.config.tile.k);
   }
   if (problem.precision == Precision::ieee) {
     text += "; the portable kernel, which multiplies float32 operands as they are (precision ieee)";
@@ -113,8 +105,7 @@ std::shared_ptr<const GemmPlan> plan_as(const GemmProblem& problem, const Spec& 
   auto choice = make_choice(problem, device, spec);
   if (!choice) {
     throw Error(ErrorCode::unsupported,
-                fmt::format("\"{}\" cannot serve this problem; see the plan's candidates",
-                            to_string(spec)));
+                fmt::format("\"{}\" cannot serve this problem; see the plan's candidates", to_string(spec)));
   }
   choice->predicted_us = predict_us(*choice, device);
   return make_gpu_plan(problem, *choice, "asked for by name");
@@ -123,8 +114,7 @@ std::shared_ptr<const GemmPlan> plan_as(const GemmProblem& problem, const Spec& 
 std::string remember(const GemmPlan& plan) {
   const Choice* choice = choice_of(plan);
   if (choice == nullptr) {
-    throw Error(ErrorCode::invalid_argument,
-                "only plans for a GPU can be tuned; plan with a CUDA device");
+    throw Error(ErrorCode::invalid_argument, "only plans for a GPU can be tuned; plan with a CUDA device");
   }
   GemmProblem problem = plan.problem();
   problem.split_k_mode = SplitKMode::automatic;

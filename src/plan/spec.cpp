@@ -15,11 +15,9 @@ std::string to_string(const Spec& s) {
   if (s.pingpong) text += " pingpong";
   if (s.fuses_classes) text += " side_by_side";
   if (s.gather) text += " gather";
-  if (s.multicast_m * s.multicast_n > 1)
-    text += fmt::format(" multicast {}x{}", s.multicast_m, s.multicast_n);
+  if (s.multicast_m * s.multicast_n > 1) text += fmt::format(" multicast {}x{}", s.multicast_m, s.multicast_n);
   if (s.split != SplitKMode::none) text += fmt::format(" {} {}", to_string(s.split), s.slices);
-  if (s.cluster_k > 1 && s.split == SplitKMode::parallel)
-    text += fmt::format(" clusters {}", s.cluster_k);
+  if (s.cluster_k > 1 && s.split == SplitKMode::parallel) text += fmt::format(" clusters {}", s.cluster_k);
   return text;
 }
 

@@ -15,17 +15,15 @@ namespace cleave {
 
 struct Spec {
   KernelFamily family = KernelFamily::sm90;
-  bool transposed =
-      false;  ///< computes D^T = B^T A^T: a small M then rides on the narrow side of the tile
+  bool transposed = false;  ///< computes D^T = B^T A^T: a small M then rides on the narrow side of the tile
   uint32_t tile_m = 128, tile_n = 128;
   bool pingpong = false;
   bool fuses_classes = false;  ///< dgrad: all residue classes in the columns of one product
-  bool gather = false;  ///< convolutions with few channels, sm90: threads load what is gathered
+  bool gather = false;         ///< convolutions with few channels, sm90: threads load what is gathered
   uint32_t multicast_m = 1, multicast_n = 1;
   SplitKMode split = SplitKMode::none;
   uint32_t slices = 1;
-  uint32_t cluster_k =
-      1;  ///< parallel: slices that one cluster joins before anything goes to global memory
+  uint32_t cluster_k = 1;  ///< parallel: slices that one cluster joins before anything goes to global memory
 
   friend bool operator==(const Spec&, const Spec&) = default;
 };

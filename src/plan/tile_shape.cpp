@@ -26,16 +26,15 @@ bool registers_suffice(const GemmConfig& c) {
   const bool ragged = c.schedule.grouping == Grouping::m || c.schedule.grouping == Grouping::n;
   if (ragged && by_block && c.tile.n > 176) return false;
   // Nor do 128 accumulators and a walk through groups of K for C, or for shares of slices.
-  const bool joins =
-      c.schedule.split == SplitKMode::serial || c.schedule.split == SplitKMode::parallel;
+  const bool joins = c.schedule.split == SplitKMode::serial || c.schedule.split == SplitKMode::parallel;
   const bool crowded = c.schedule.grouping == Grouping::k && accumulators_per_thread(c) >= 128;
   return !crowded || !(joins || (c.epilogue.has_c && sharers(c) > 1));
 }
 
 class TileShaper {
  public:
-  TileShaper(const Spec& spec, const GemmProblem& p, const ConvGeometry& geometry,
-             const OperandLayouts& operands, const DeviceInfo& device, GemmConfig& c)
+  TileShaper(const Spec& spec, const GemmProblem& p, const ConvGeometry& geometry, const OperandLayouts& operands,
+             const DeviceInfo& device, GemmConfig& c)
       : s_(spec),
         p_(p),
         geometry_(geometry),
@@ -59,8 +58,7 @@ class TileShaper {
  private:
   bool cuts_are_whole() const {
     // Scales are looked up from a tile's first row on.
-    if (by_block_ && s_.tile_m % c_.scales.rows_a != 0 && c_.scales.rows_a % s_.tile_m != 0)
-      return false;
+    if (by_block_ && s_.tile_m % c_.scales.rows_a != 0 && c_.scales.rows_a % s_.tile_m != 0) return false;
     // What a tile has of B lies in one place, or, under a gate, in two.
     const uint32_t piece = output_columns(c_);
     if (gated(c_) && (s_.transposed || c_.cluster.k > 1 || by_block_ || piece % 16)) return false;
@@ -89,8 +87,7 @@ class TileShaper {
   bool shape_sm90() {
     c_.warps.pingpong = s_.pingpong;
     c_.warps.consumers = s_.tile_m == 192 ? 3 : s_.pingpong || s_.tile_m >= 128 ? 2 : 1;
-    if (c_.warps.consumers == 3 && !c_.scales.promote)
-      return false;  // others keep more sums in each thread
+    if (c_.warps.consumers == 3 && !c_.scales.promote) return false;  // others keep more sums in each thread
     if (!arch_traits(device_.compute_capability).has_wgmma) return false;
     if ((a_.load_bytes < 16 || b_.load_bytes < 16) && !threads_load()) return false;
     // WGMMA reads only 16-bit elements across their contiguous dimension.
@@ -114,10 +111,9 @@ class TileShaper {
 
   /// Threads put together what they gather of 16-bit elements, and fprop's filters beside it.
   bool threads_load() {
-    const bool threads_do = c_.conv.gather && !c_.conv.fuses_classes &&
-                            size_of(c_.operands.a) == 2 && s_.tile_m <= 128 && s_.tile_n <= 128;
-    if (!threads_do || (gathers_b(c_) && a_.load_bytes < 16) ||
-        (c_.conv.kind == Conv::dgrad && b_.load_bytes < 16))
+    const bool threads_do =
+        c_.conv.gather && !c_.conv.fuses_classes && size_of(c_.operands.a) == 2 && s_.tile_m <= 128 && s_.tile_n <= 128;
+    if (!threads_do || (gathers_b(c_) && a_.load_bytes < 16) || (c_.conv.kind == Conv::dgrad && b_.load_bytes < 16))
       return false;
     const bool both = c_.conv.kind == Conv::fprop;
     c_.operands.load_bytes_a = both ? std::min(a_.load_bytes, b_.load_bytes) : a_.load_bytes;
@@ -128,10 +124,8 @@ class TileShaper {
   /// Small stages are merged: half the barriers for the same bytes. Promotion wants one k block
   /// each.
   bool merges_stages() const {
-    const bool one_tap =
-        !c_.conv.gather && (!gathers_a(c_) || gathered_channels(geometry_) % (2 * atom_) == 0);
-    return !c_.scales.promote && (s_.tile_m + s_.tile_n) * 128 < 16384 * 5 / 4 &&
-           p_.k > int64_t(atom_) && one_tap;
+    const bool one_tap = !c_.conv.gather && (!gathers_a(c_) || gathered_channels(geometry_) % (2 * atom_) == 0);
+    return !c_.scales.promote && (s_.tile_m + s_.tile_n) * 128 < 16384 * 5 / 4 && p_.k > int64_t(atom_) && one_tap;
   }
 
   bool stores_by_tma() const {

@@ -20,14 +20,12 @@ namespace {
 /// `adds`: with what is added to the sums from memory.
 std::string problem_key(const GemmProblem& p, bool adds) {
   const char a = p.a.stride_col == 1 ? 't' : 'n', b = p.b.stride_row == 1 ? 'n' : 't';
-  std::string key = fmt::format("{}x{}x{}x{} {}{} {} {}", p.m, p.n, p.k, p.batch, a, b,
-                                to_string(p.a.dtype), to_string(p.d.dtype));
+  std::string key =
+      fmt::format("{}x{}x{}x{} {}{} {} {}", p.m, p.n, p.k, p.batch, a, b, to_string(p.a.dtype), to_string(p.d.dtype));
   if (p.b.dtype != p.a.dtype) key += fmt::format(" by {}", to_string(p.b.dtype));
-  if (p.groups.dimension != Grouping::none)
-    key += fmt::format(" grouped {}", to_string(p.groups.dimension));
+  if (p.groups.dimension != Grouping::none) key += fmt::format(" grouped {}", to_string(p.groups.dimension));
   if (p.scale_a.kind == Scaling::vector) key += " scaled";
-  if (p.scale_a.kind == Scaling::block)
-    key += fmt::format(" blocks {}x{}", p.scale_a.rows, p.scale_b.rows);
+  if (p.scale_a.kind == Scaling::block) key += fmt::format(" blocks {}x{}", p.scale_a.rows, p.scale_b.rows);
   if (p.fast_accumulation) key += " fast";
   if (p.activation == Activation::swiglu) key += " swiglu";
   if (adds && p.has_c) key += " c";
@@ -36,8 +34,8 @@ std::string problem_key(const GemmProblem& p, bool adds) {
   if (p.conv.kind != Conv::none) {
     key += fmt::format(" {}", to_string(p.conv.kind));
     for (const ConvAxis& axis : p.conv.axes)
-      key += fmt::format(" {}:{}/{}p{},{}d{}", axis.size, axis.filter, axis.stride, axis.pad_begin,
-                         axis.pad_end, axis.dilation);
+      key += fmt::format(" {}:{}/{}p{},{}d{}", axis.size, axis.filter, axis.stride, axis.pad_begin, axis.pad_end,
+                         axis.dilation);
   }
   return key;
 }

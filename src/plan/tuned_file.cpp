@@ -40,15 +40,13 @@ TunedFile::Contents TunedFile::read() const {
   const auto text = directory.read_file(kName, kMostBytes);
   if (!text) {
     return {.problem =
-                fmt::format("{} is no file of this user alone; run chmod go-w on it, or remove it",
-                            path().string())};
+                fmt::format("{} is no file of this user alone; run chmod go-w on it, or remove it", path().string())};
   }
   std::istringstream in(*text);
   std::string line;
   std::getline(in, line);
   if (line != kVersion) {
-    return {.problem = fmt::format("{} is of another version; `cleave tune` writes it anew",
-                                   path().string())};
+    return {.problem = fmt::format("{} is of another version; `cleave tune` writes it anew", path().string())};
   }
   Contents contents;
   size_t refused = 0;
@@ -75,9 +73,7 @@ void TunedFile::store(const TunedLine& line) const {
   // Two processes that tune at once take turns.
   const FileLock lock(directory, kLock, std::chrono::seconds(5));
   std::string text = std::string(kVersion) + '\n';
-  const auto add = [&](const TunedLine& each) {
-    text += fmt::format("{} | {}\n", each.first, to_string(each.second));
-  };
+  const auto add = [&](const TunedLine& each) { text += fmt::format("{} | {}\n", each.first, to_string(each.second)); };
   for (const TunedLine& known : read().lines) {
     if (known.first != line.first) add(known);
   }

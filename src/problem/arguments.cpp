@@ -22,16 +22,15 @@ struct Output {
   void check_apart(const char* other, const Placement& other_place, const void* other_data,
                    const char* unless = "") const {
     if (!may_overlap(place, data, other_place, other_data)) return;
-    refuse(fmt::format("{0} overlaps {1} in memory{2}; pass {0} of its own or a copy of {1}", name,
-                       other, unless));
+    refuse(fmt::format("{0} overlaps {1} in memory{2}; pass {0} of its own or a copy of {1}", name, other, unless));
   }
 };
 
 /// Their alignment is their type's, not the plan's.
 void check_group_bounds(const char* name, size_t size, const void* data) {
   if (reinterpret_cast<uintptr_t>(data) % size == 0) return;
-  refuse(fmt::format("{} is at {}, which is not a multiple of the {} bytes of an int{}; align it",
-                     name, data, size, 8 * size));
+  refuse(fmt::format("{} is at {}, which is not a multiple of the {} bytes of an int{}; align it", name, data, size,
+                     8 * size));
 }
 
 /// Something that a launch reads.
@@ -68,13 +67,12 @@ bool reads_c(const GemmProblem& p, const GemmArguments& arguments) {
 
 void check_pointer(const char* name, const MatrixLayout& layout, const void* data) {
   if (data == nullptr) {
-    refuse(fmt::format("{} is a null pointer, but the problem reads or writes it; pass its data",
-                       name));
+    refuse(fmt::format("{} is a null pointer, but the problem reads or writes it; pass its data", name));
   }
   if (reinterpret_cast<uintptr_t>(data) % layout.alignment == 0) return;
   if (layout.alignment == size_of(layout.dtype)) {
-    refuse(fmt::format("{} is at {}, which is not a multiple of the {} bytes of a {}; align it",
-                       name, data, layout.alignment, to_string(layout.dtype)));
+    refuse(fmt::format("{} is at {}, which is not a multiple of the {} bytes of a {}; align it", name, data,
+                       layout.alignment, to_string(layout.dtype)));
   }
   refuse(
       fmt::format("{0} is at {1}, which is not a multiple of the {2} bytes that the plan was made "
@@ -103,8 +101,7 @@ void check_arguments(const GemmProblem& p, const GemmArguments& arguments) {
   check_pointer("c", c.layout, arguments.c);
   amax.check_apart("c", c, arguments.c);
   const bool same = arguments.c == arguments.d && p.c.dtype == p.d.dtype &&
-                    (p.m == 1 || p.c.stride_row == p.d.stride_row) &&
-                    (p.n == 1 || p.c.stride_col == p.d.stride_col) &&
+                    (p.m == 1 || p.c.stride_row == p.d.stride_row) && (p.n == 1 || p.c.stride_col == p.d.stride_col) &&
                     (d.place.batch == 1 || p.c.stride_batch == p.d.stride_batch);
   if (!same) d.check_apart("c", c, arguments.c, " without being c exactly");
 }
@@ -117,19 +114,16 @@ void check_workspace(const void* workspace, size_t size, size_t needed) {
                     size, needed));
   }
   if (needed != 0 && reinterpret_cast<uintptr_t>(workspace) % 16 != 0) {
-    refuse(fmt::format("workspace is at {}, which is not a multiple of 16 bytes; align it",
-                       workspace));
+    refuse(fmt::format("workspace is at {}, which is not a multiple of 16 bytes; align it", workspace));
   }
 }
 
-void check_workspace_apart(const GemmProblem& p, const GemmArguments& arguments,
-                           const void* workspace, size_t needed) {
+void check_workspace_apart(const GemmProblem& p, const GemmArguments& arguments, const void* workspace, size_t needed) {
   if (needed == 0) return;
   const int64_t bytes = int64_t(needed);
   const MatrixLayout line{.dtype = DType::i8, .stride_row = bytes, .alignment = 1};
   const Output output{"workspace", {line, 1, bytes, 1}, workspace};
-  for_each_input(p, arguments,
-                 [&](const Input& x) { output.check_apart(x.name, x.place, x.data); });
+  for_each_input(p, arguments, [&](const Input& x) { output.check_apart(x.name, x.place, x.data); });
   if (reads_c(p, arguments)) output.check_apart("c", c_of(p), arguments.c);
   output.check_apart("d", d_of(p), arguments.d);
   if (p.has_amax) output.check_apart("amax", amax_of(p), arguments.amax);

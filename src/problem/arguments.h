@@ -18,7 +18,7 @@ void check_workspace(const void* workspace, size_t size, size_t needed);
 
 /// Throws invalid_argument if the `needed` bytes of `workspace` share one with anything that a launch
 /// reads or writes.
-void check_workspace_apart(const GemmProblem& problem, const GemmArguments& arguments,
-                           const void* workspace, size_t needed);
+void check_workspace_apart(const GemmProblem& problem, const GemmArguments& arguments, const void* workspace,
+                           size_t needed);
 
 }  // namespace cleave

@@ -23,10 +23,7 @@ int64_t places(const ConvLayout& conv, int64_t images, const Count& count) {
 
 /// A tensor of pixels, those of a group being `channels` of all groups'.
 MatrixLayout pixels_of(DType type, int64_t channels, int64_t groups) {
-  return {.dtype = type,
-          .stride_row = product({groups, channels}),
-          .stride_col = 1,
-          .stride_batch = channels};
+  return {.dtype = type, .stride_row = product({groups, channels}), .stride_col = 1, .stride_batch = channels};
 }
 
 MatrixLayout transposed(const MatrixLayout& layout) {
@@ -59,9 +56,8 @@ bool gathers_a(const ConvLayout& conv) {
 }
 
 int64_t pixels_read(const ConvLayout& conv) {
-  return places(conv, conv.images, [](const ConvAxis& axis) {
-    return min_of<int64_t>(axis.size, outputs(axis) * axis.filter);
-  });
+  return places(conv, conv.images,
+                [](const ConvAxis& axis) { return min_of<int64_t>(axis.size, outputs(axis) * axis.filter); });
 }
 
 ProductSizes product_sizes(const ConvLayout& conv) {
@@ -84,10 +80,8 @@ GemmProblem implicit_gemm(const ConvLayout& conv, int64_t groups, DType operands
   const MatrixLayout x = pixels_of(operands, conv.channels, groups);
   const MatrixLayout y = pixels_of(operands, conv.filters, groups);
   const int64_t filter = product({taps(conv), conv.channels});
-  const MatrixLayout w{.dtype = operands,
-                       .stride_row = filter,
-                       .stride_col = 1,
-                       .stride_batch = product({conv.filters, filter})};
+  const MatrixLayout w{
+      .dtype = operands, .stride_row = filter, .stride_col = 1, .stride_batch = product({conv.filters, filter})};
   switch (conv.kind) {
     case Conv::none:
       return problem;

@@ -18,8 +18,7 @@ constexpr int64_t kMostPixels = int64_t(1) << 29;
 /// The rules of one axis, called `name`.
 class AxisRules {
  public:
-  AxisRules(const ConvAxis& axis, const char* name, Messages& out)
-      : axis_(axis), name_(name), out_(out) {}
+  AxisRules(const ConvAxis& axis, const char* name, Messages& out) : axis_(axis), name_(name), out_(out) {}
 
   void check() const {
     const size_t before = out_.size();
@@ -41,15 +40,13 @@ class AxisRules {
 
   void check_least(const char* what, int32_t value, int32_t least) const {
     if (value >= least) return;
-    out_.push_back(
-        fmt::format("the {} along the {} is {}; pass {} or more", what, name_, value, least));
+    out_.push_back(fmt::format("the {} along the {} is {}; pass {} or more", what, name_, value, least));
   }
 
   void check_span(const char* what, int64_t pixels, const char* remedy) const {
     if (pixels <= kMostPixels) return;
-    out_.push_back(
-        fmt::format("the {} spans {} pixels along the {}; at most 2^29 are served. Pass less {}",
-                    what, pixels, name_, remedy));
+    out_.push_back(fmt::format("the {} spans {} pixels along the {}; at most 2^29 are served. Pass less {}", what,
+                               pixels, name_, remedy));
   }
 
   /// An image without pixels has no outputs, or some that only the padding makes.
@@ -59,8 +56,7 @@ class AxisRules {
         fmt::format("the output is of size zero: along the {} the filter spans {} pixels ({} taps, "
                     "dilation {}), but the image has {} with its padding ({} + {} + {}). Pass a "
                     "larger image, more padding or a smaller filter",
-                    name_, span(), axis_.filter, axis_.dilation, padded(), axis_.pad_begin,
-                    axis_.size, axis_.pad_end));
+                    name_, span(), axis_.filter, axis_.dilation, padded(), axis_.pad_begin, axis_.size, axis_.pad_end));
   }
 
   const ConvAxis& axis_;
@@ -69,8 +65,7 @@ class AxisRules {
 };
 
 /// One of the numbers that a kernel counts in 31 bits, or fewer.
-void check_count(const char* what, int64_t count, const char* remedy, Messages& out,
-                 int64_t most = kMaxSize) {
+void check_count(const char* what, int64_t count, const char* remedy, Messages& out, int64_t most = kMaxSize) {
   if (count >= 0 && count <= most) return;
   const bool known = count < std::numeric_limits<int64_t>::max();
   out.push_back(fmt::format("the convolution has {} {}; it must be from 0 to {}. {}",
@@ -87,8 +82,8 @@ void check_counts(const ConvLayout& conv, Messages& out) {
   check_count("pixels in its images", image_pixels(conv), "Split the batch", out);
   check_count("pixels in its outputs", output_pixels(conv), "Split the batch", out);
   const auto [m, n, k] = product_sizes(conv);
-  check_count(conv.kind == Conv::dgrad ? "taps x filters" : "taps x channels",
-              conv.kind == Conv::wgrad ? n : k, "Split the sum over them", out);
+  check_count(conv.kind == Conv::dgrad ? "taps x filters" : "taps x channels", conv.kind == Conv::wgrad ? n : k,
+              "Split the sum over them", out);
 }
 
 void check_class_count(const ConvLayout& conv, Messages& out) {
@@ -115,21 +110,20 @@ void check_extents(const GemmProblem& p, Messages& out) {
 void check_lines(const GemmProblem& p, Messages& out) {
   const auto check = [&](const char* argument, const char* what, int64_t stride, int64_t size) {
     if (size <= 1 || stride == 1) return;
-    out.push_back(fmt::format(
-        "{0}'s {1} are {2} elements apart; they must be neighbours. Pass {0} in channels_last "
-        "(NHWC, KRSC)",
-        argument, what, stride));
+    out.push_back(
+        fmt::format("{0}'s {1} are {2} elements apart; they must be neighbours. Pass {0} in channels_last "
+                    "(NHWC, KRSC)",
+                    argument, what, stride));
   };
   const bool wgrad = p.conv.kind == Conv::wgrad;
   const Placement a = a_of(p), b = b_of(p);
   if (!a.empty()) {
-    check("a", "channels", wgrad ? a.layout.stride_row : a.layout.stride_col,
-          wgrad ? a.rows : a.columns);
+    check("a", "channels", wgrad ? a.layout.stride_row : a.layout.stride_col, wgrad ? a.rows : a.columns);
   }
   if (!b.empty()) {
     const bool fprop = p.conv.kind == Conv::fprop;
-    check("b", wgrad ? "channels" : "taps and channels",
-          fprop ? b.layout.stride_row : b.layout.stride_col, fprop ? b.rows : b.columns);
+    check("b", wgrad ? "channels" : "taps and channels", fprop ? b.layout.stride_row : b.layout.stride_col,
+          fprop ? b.rows : b.columns);
   }
   if (d_of(p).empty()) return;
   check("d", "channels", p.d.stride_col, p.n);

@@ -20,8 +20,7 @@ void check_count(const GemmProblem& p, Messages& out) {
 
 void check_spacing(const GroupLayout& groups, Messages& out) {
   if (groups.spacing >= 1 && groups.spacing <= kMaxSize) return;
-  out.push_back(fmt::format("groups.spacing (alignment) is {}; it must be from 1 to 2^31 - 1",
-                            groups.spacing));
+  out.push_back(fmt::format("groups.spacing (alignment) is {}; it must be from 1 to 2^31 - 1", groups.spacing));
 }
 
 /// What all groups share has no batch.
@@ -72,9 +71,8 @@ void check_blocks(const GemmProblem& p, Messages& out) {
   check("scale_b", p.scale_b, Grouping::n);
 
   const GroupLayout& groups = p.groups;
-  const bool aligned =
-      (groups.bounds == GroupBounds::aligned_ends || groups.bounds == GroupBounds::counts) &&
-      groups.spacing % kScaleBlock == 0;
+  const bool aligned = (groups.bounds == GroupBounds::aligned_ends || groups.bounds == GroupBounds::counts) &&
+                       groups.spacing % kScaleBlock == 0;
   if (groups.dimension != Grouping::k || p.scale_a.kind != Scaling::block || aligned) return;
   out.push_back(
       fmt::format("scale_a is of blocks and k is grouped by {} with spacing {}; groups of K must "
@@ -95,8 +93,7 @@ void check_no_zero_points(const GemmProblem& p, Messages& out) {
 void check_groups(const GemmProblem& p, Messages& out) {
   if (p.groups.dimension == Grouping::none) {
     if (p.groups == GroupLayout{}) return;
-    out.push_back(
-        "groups describes groups of no dimension; set groups.dimension, or leave all out");
+    out.push_back("groups describes groups of no dimension; set groups.dimension, or leave all out");
     return;
   }
   if (p.groups.dimension == Grouping::classes) {

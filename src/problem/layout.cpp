@@ -13,13 +13,11 @@ namespace {
 
 /// One stride of a dimension that has more than one element; true if it may be used in address
 /// arithmetic.
-bool check_stride(const char* argument, const char* which, int64_t stride, bool may_be_zero,
-                  Messages& out) {
+bool check_stride(const char* argument, const char* which, int64_t stride, bool may_be_zero, Messages& out) {
   if (stride > 0 || (stride == 0 && may_be_zero)) return true;
   if (stride < 0) {
-    out.push_back(
-        fmt::format("{}.{} is {}; strides must not be negative. Pass a contiguous copy of {}",
-                    argument, which, stride, argument));
+    out.push_back(fmt::format("{}.{} is {}; strides must not be negative. Pass a contiguous copy of {}", argument,
+                              which, stride, argument));
   } else {
     out.push_back(
         fmt::format("{0}.{1} is 0, so elements of {0} share an address; only the batch "
@@ -36,9 +34,8 @@ bool check_size(const char* argument, int64_t size, Messages& out) {
   if (size < 0) {
     out.push_back(fmt::format("{} is {}; a size must not be negative", argument, size));
   } else if (size > kMaxSize) {
-    out.push_back(
-        fmt::format("{} is {}; at most 2^31 - 1 = {} is served. Split the problem along {}",
-                    argument, size, kMaxSize, argument));
+    out.push_back(fmt::format("{} is {}; at most 2^31 - 1 = {} is served. Split the problem along {}", argument, size,
+                              kMaxSize, argument));
   }
   return size >= 0 && size <= kMaxSize;
 }

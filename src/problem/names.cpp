@@ -109,8 +109,8 @@ Enum from_string(std::string_view name) {
   if (found != names.end()) return Enum(found - names.begin());
   constexpr bool is_type = std::is_same_v<Enum, DType>;
   throw Error(is_type ? ErrorCode::invalid_type : ErrorCode::invalid_argument,
-              fmt::format("{} is \"{}\"; it must be one of {}{}", kArgument<Enum>, name,
-                          fmt::join(names, ", "), guess(name, names)));
+              fmt::format("{} is \"{}\"; it must be one of {}{}", kArgument<Enum>, name, fmt::join(names, ", "),
+                          guess(name, names)));
 }
 
 #define CLEAVE_INSTANTIATE(Enum, argument)               \

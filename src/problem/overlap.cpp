@@ -74,9 +74,8 @@ Lines lines(const Placement& p) {
   const int64_t size = size_of(p.layout.dtype);
   const int64_t along_rows = p.rows > 1 ? p.layout.stride_row : 0;
   const int64_t along_columns = p.columns > 1 ? p.layout.stride_col : 0;
-  return along_rows > along_columns
-             ? Lines{((p.columns - 1) * along_columns + 1) * size, along_rows * size}
-             : Lines{((p.rows - 1) * along_rows + 1) * size, along_columns * size};
+  return along_rows > along_columns ? Lines{((p.columns - 1) * along_columns + 1) * size, along_rows * size}
+                                    : Lines{((p.rows - 1) * along_rows + 1) * size, along_columns * size};
 }
 
 }  // namespace
@@ -84,14 +83,11 @@ Lines lines(const Placement& p) {
 bool overlaps_itself(const Placement& matrix) {
   if (matrix.empty()) return false;
   const MatrixLayout& layout = matrix.layout;
-  const std::array all{Dimension{matrix.rows, layout.stride_row},
-                       Dimension{matrix.columns, layout.stride_col},
+  const std::array all{Dimension{matrix.rows, layout.stride_row}, Dimension{matrix.columns, layout.stride_col},
                        Dimension{matrix.batch, layout.stride_batch}};
   std::vector<Dimension> real;
-  std::copy_if(all.begin(), all.end(), std::back_inserter(real),
-               [](const Dimension& d) { return d.size > 1; });
-  std::sort(real.begin(), real.end(),
-            [](const Dimension& x, const Dimension& y) { return x.stride < y.stride; });
+  std::copy_if(all.begin(), all.end(), std::back_inserter(real), [](const Dimension& d) { return d.size > 1; });
+  std::sort(real.begin(), real.end(), [](const Dimension& x, const Dimension& y) { return x.stride < y.stride; });
   if (real.empty()) return false;
   if (real.front().stride == 0) return true;
 
@@ -109,16 +105,14 @@ bool overlaps_itself(const Placement& matrix) {
 
 bool may_overlap(const Placement& x, const void* x_data, const Placement& y, const void* y_data) {
   if (x.empty() || y.empty()) return false;
-  const int64_t delta =
-      int64_t(reinterpret_cast<uintptr_t>(y_data) - reinterpret_cast<uintptr_t>(x_data));
+  const int64_t delta = int64_t(reinterpret_cast<uintptr_t>(y_data) - reinterpret_cast<uintptr_t>(x_data));
   if (delta >= extent_bytes(x) || -delta >= extent_bytes(y)) return false;
 
   // Cut from one buffer along the batch: the matrices of one batch entry, seen modulo the batch
   // stride.
   const int64_t x_period = batch_period(x), y_period = batch_period(y);
   const Placement x_entry{x.layout, x.rows, x.columns, 1}, y_entry{y.layout, y.rows, y.columns, 1};
-  if (x_period == y_period &&
-      apart(extent_bytes(x_entry), extent_bytes(y_entry), delta, x_period)) {
+  if (x_period == y_period && apart(extent_bytes(x_entry), extent_bytes(y_entry), delta, x_period)) {
     return false;
   }
 

@@ -28,9 +28,7 @@ Placement scales_of(const ScaleLayout& scales, int64_t rows, int64_t k, int64_t 
                             .stride_col = scales.stride_k,
                             .stride_batch = scales.stride_batch,
                             .alignment = sizeof(float)};
-  const auto stored = [](int64_t size, int64_t stride) {
-    return stride == 0 ? min_of<int64_t>(size, 1) : size;
-  };
+  const auto stored = [](int64_t size, int64_t stride) { return stride == 0 ? min_of<int64_t>(size, 1) : size; };
   switch (scales.kind) {
     case Scaling::none:
       break;
@@ -39,8 +37,7 @@ Placement scales_of(const ScaleLayout& scales, int64_t rows, int64_t k, int64_t 
     case Scaling::block:
       // Rules may ask before another one refuses blocks of no rows.
       return {layout, stored(ceil_div<int64_t>(rows, max_of(scales.rows, 1u)), scales.stride_row),
-              stored(ceil_div<int64_t>(k, kScaleBlock), scales.stride_k),
-              stored(batch, scales.stride_batch)};
+              stored(ceil_div<int64_t>(k, kScaleBlock), scales.stride_k), stored(batch, scales.stride_batch)};
   }
   return {layout, 0, 0, 0};
 }
@@ -49,9 +46,7 @@ Placement scales_of(const ScaleLayout& scales, int64_t rows, int64_t k, int64_t 
 
 bool addressable(const Placement& matrix) {
   __extension__ using Wide = __int128;
-  const auto reach = [](int64_t size, int64_t stride) {
-    return size > 1 ? Wide(size - 1) * stride : Wide(0);
-  };
+  const auto reach = [](int64_t size, int64_t stride) { return size > 1 ? Wide(size - 1) * stride : Wide(0); };
   const Wide elements = 1 + reach(matrix.rows, matrix.layout.stride_row) +
                         reach(matrix.columns, matrix.layout.stride_col) +
                         reach(matrix.batch, matrix.layout.stride_batch);
@@ -108,8 +103,7 @@ Placement group_offsets_of(const GemmProblem& p) {
   return bounds_of(p, p.batch + (p.groups.bounds == GroupBounds::indptr ? 1 : 0));
 }
 Placement group_sizes_of(const GemmProblem& p) {
-  const bool given =
-      p.groups.bounds == GroupBounds::starts || p.groups.bounds == GroupBounds::counts;
+  const bool given = p.groups.bounds == GroupBounds::starts || p.groups.bounds == GroupBounds::counts;
   return bounds_of(p, p.groups.dimension != Grouping::none && given ? p.batch : 0);
 }
 

@@ -7,8 +7,7 @@ namespace cleave {
 namespace {
 
 bool serves(Order order, const MatrixLayout& layout, int64_t rows, int64_t columns) {
-  return order == Order::row ? layout.stride_col == 1 || columns <= 1
-                             : layout.stride_row == 1 || rows <= 1;
+  return order == Order::row ? layout.stride_col == 1 || columns <= 1 : layout.stride_row == 1 || rows <= 1;
 }
 
 double bytes(const Placement& x) {
@@ -52,8 +51,8 @@ double bytes_of_b(const GemmProblem& p) {
 
 double minimum_bytes(const GemmProblem& p) {
   double total = bytes_of_a(p) + bytes_of_b(p);
-  for (const auto part : {c_of, d_of, bias_of, scale_a_of, scale_b_of, zero_a_of, zero_b_of,
-                          scale_d_of, amax_of, group_offsets_of, group_sizes_of}) {
+  for (const auto part : {c_of, d_of, bias_of, scale_a_of, scale_b_of, zero_a_of, zero_b_of, scale_d_of, amax_of,
+                          group_offsets_of, group_sizes_of}) {
     total += bytes(part(p));
   }
   return total;

@@ -17,27 +17,26 @@ struct ProblemHash {
     mix(uint64_t(p.m) << 32 ^ uint64_t(p.n));
     mix(uint64_t(p.k) << 16 ^ uint64_t(p.batch));
     for (const MatrixLayout* layout : {&p.a, &p.b, &p.d}) {
-      mix(uint64_t(layout->stride_row) << 32 ^ uint64_t(layout->stride_col) << 8 ^
-          uint64_t(layout->dtype) << 4 ^ layout->alignment);
+      mix(uint64_t(layout->stride_row) << 32 ^ uint64_t(layout->stride_col) << 8 ^ uint64_t(layout->dtype) << 4 ^
+          layout->alignment);
     }
-    mix(uint64_t(p.split_k_slices) << 32 ^ uint64_t(p.split_k_mode) << 24 ^
-        uint64_t(p.precision) << 20 ^ uint64_t(p.kernel) << 16 ^ uint64_t(p.activation) << 12 ^
-        uint64_t(p.bias) << 8 ^ uint64_t(p.has_c) << 4 ^ uint64_t(p.device + 2));
+    mix(uint64_t(p.split_k_slices) << 32 ^ uint64_t(p.split_k_mode) << 24 ^ uint64_t(p.precision) << 20 ^
+        uint64_t(p.kernel) << 16 ^ uint64_t(p.activation) << 12 ^ uint64_t(p.bias) << 8 ^ uint64_t(p.has_c) << 4 ^
+        uint64_t(p.device + 2));
     const GroupLayout& groups = p.groups;
-    mix(uint64_t(groups.spacing) << 8 ^ uint64_t(groups.dimension) << 6 ^
-        uint64_t(groups.bounds) << 2 ^ uint64_t(groups.wide) << 1 ^ uint64_t(groups.zero_rest));
+    mix(uint64_t(groups.spacing) << 8 ^ uint64_t(groups.dimension) << 6 ^ uint64_t(groups.bounds) << 2 ^
+        uint64_t(groups.wide) << 1 ^ uint64_t(groups.zero_rest));
     mix(uint64_t(p.bias_stride_batch));
     for (const ScaleLayout* scale : {&p.scale_a, &p.scale_b}) {
-      mix(uint64_t(scale->stride_row) << 32 ^ uint64_t(scale->stride_k) << 12 ^
-          uint64_t(scale->rows) << 4 ^ uint64_t(scale->kind));
+      mix(uint64_t(scale->stride_row) << 32 ^ uint64_t(scale->stride_k) << 12 ^ uint64_t(scale->rows) << 4 ^
+          uint64_t(scale->kind));
     }
     const ConvLayout& conv = p.conv;
     if (conv.kind != Conv::none) {
       mix(uint64_t(conv.kind) << 4 ^ uint64_t(conv.division) << 8 ^ uint64_t(conv.images) << 32);
       for (const ConvAxis& axis : conv.axes) {
         mix(uint64_t(axis.size) << 32 ^ uint64_t(axis.filter) << 16 ^ uint64_t(axis.stride));
-        mix(uint64_t(axis.pad_begin) << 32 ^ uint64_t(axis.pad_end) << 16 ^
-            uint64_t(axis.dilation));
+        mix(uint64_t(axis.pad_begin) << 32 ^ uint64_t(axis.pad_end) << 16 ^ uint64_t(axis.dilation));
       }
     }
     return size_t(mix.hash);
@@ -50,9 +49,8 @@ struct ProblemHash {
     mix(uint64_t(p.groups));
     mix(uint64_t(p.scale.stride_row) << 32 ^ uint64_t(p.scale.stride_col));
     mix(uint64_t(p.x.alignment) << 32 ^ uint64_t(p.x.dtype) << 28 ^ uint64_t(p.q.dtype) << 24 ^
-        uint64_t(p.granularity) << 20 ^ uint64_t(p.given_scale) << 16 ^
-        uint64_t(p.symmetric) << 12 ^ uint64_t(p.has_smooth) << 8 ^ uint64_t(p.has_transpose) << 4 ^
-        uint64_t(p.device + 2));
+        uint64_t(p.granularity) << 20 ^ uint64_t(p.given_scale) << 16 ^ uint64_t(p.symmetric) << 12 ^
+        uint64_t(p.has_smooth) << 8 ^ uint64_t(p.has_transpose) << 4 ^ uint64_t(p.device + 2));
     return size_t(mix.hash);
   }
 
@@ -61,9 +59,9 @@ struct ProblemHash {
     mix(uint64_t(p.tokens) << 32 ^ uint64_t(p.columns));
     mix(uint64_t(p.token.stride_row) << 32 ^ uint64_t(p.row.stride_row));
     mix(uint64_t(p.experts) << 32 ^ uint64_t(p.top_k));
-    mix(uint64_t(p.operation) << 32 ^ uint64_t(p.token.dtype) << 28 ^
-        uint64_t(p.weights_dtype) << 24 ^ uint64_t(p.has_weights) << 20 ^
-        uint64_t(p.wide_ids) << 16 ^ uint64_t(p.token.alignment) << 8 ^ uint64_t(p.device + 2));
+    mix(uint64_t(p.operation) << 32 ^ uint64_t(p.token.dtype) << 28 ^ uint64_t(p.weights_dtype) << 24 ^
+        uint64_t(p.has_weights) << 20 ^ uint64_t(p.wide_ids) << 16 ^ uint64_t(p.token.alignment) << 8 ^
+        uint64_t(p.device + 2));
     return size_t(mix.hash);
   }
 

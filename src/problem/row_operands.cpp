@@ -41,8 +41,7 @@ void check_operands(std::span<const NamedOperand> operands) {
       const char* const written = other.written ? other.name : operand.name;
       const char* const kept = other.written ? operand.name : other.name;
       throw Error(ErrorCode::invalid_argument,
-                  fmt::format("{0} overlaps {1} in memory; pass {0} of its own or a copy of {1}",
-                              written, kept));
+                  fmt::format("{0} overlaps {1} in memory; pass {0} of its own or a copy of {1}", written, kept));
     }
   }
 }

@@ -13,19 +13,18 @@ void check_strides(const char* argument, const Placement& scales, Messages& out)
   bool sound = true;
   const auto check = [&](const char* which, int64_t size, int64_t stride) {
     if (size == 1 || stride >= 0) return;
-    out.push_back(
-        fmt::format("{0}.{1} is {2}; strides must not be negative. Pass a contiguous copy of {0}",
-                    argument, which, stride));
+    out.push_back(fmt::format("{0}.{1} is {2}; strides must not be negative. Pass a contiguous copy of {0}", argument,
+                              which, stride));
     sound = false;
   };
   check("stride_row", scales.rows, scales.layout.stride_row);
   check("stride_k", scales.columns, scales.layout.stride_col);
   check("stride_batch", scales.batch, scales.layout.stride_batch);
   if (sound && !addressable(scales)) {
-    out.push_back(fmt::format(
-        "{} spans more than 2^63 bytes with strides {}, {} and {} (row, k, batch); "
-        "pass strides that count elements of a real tensor",
-        argument, scales.layout.stride_row, scales.layout.stride_col, scales.layout.stride_batch));
+    out.push_back(
+        fmt::format("{} spans more than 2^63 bytes with strides {}, {} and {} (row, k, batch); "
+                    "pass strides that count elements of a real tensor",
+                    argument, scales.layout.stride_row, scales.layout.stride_col, scales.layout.stride_batch));
   }
 }
 
@@ -52,10 +51,10 @@ void check_scales(const char* argument, const ScaleLayout& scales, const char* o
 void check_zero(const GemmProblem& p, Messages& out) {
   if (!p.has_zero) return;
   if (p.a.dtype != DType::i8) {
-    out.push_back(fmt::format(
-        "has_zero (azp_adj) is set, but a is {}; only int8 operands have zero points. Leave "
-        "them out",
-        to_string(p.a.dtype)));
+    out.push_back(
+        fmt::format("has_zero (azp_adj) is set, but a is {}; only int8 operands have zero points. Leave "
+                    "them out",
+                    to_string(p.a.dtype)));
   } else if (p.scale_a.kind == Scaling::block) {
     out.push_back(
         "has_zero (azp_adj) is set, but scale_a is of blocks; zero points are taken off sums over "

@@ -29,8 +29,7 @@ void check_swiglu(const GemmProblem& p, Messages& out) {
   }
   if (size_of(p.d.dtype) == 1 || p.d.dtype == DType::i32) {
     out.push_back(
-        fmt::format("d is {}, but activation is swiglu; pass d of float16, bfloat16 or float32",
-                    to_string(p.d.dtype)));
+        fmt::format("d is {}, but activation is swiglu; pass d of float16, bfloat16 or float32", to_string(p.d.dtype)));
   }
   if (output_order(p) == Order::column) {
     out.push_back(

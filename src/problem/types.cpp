@@ -28,8 +28,7 @@ bool is_wide_float(DType type) {
 
 void check_bias(DType type, Messages& out) {
   if (is_wide_float(type)) return;
-  out.push_back(fmt::format("bias is {}; it must be float16, bfloat16 or float32. Convert bias",
-                            to_string(type)));
+  out.push_back(fmt::format("bias is {}; it must be float16, bfloat16 or float32. Convert bias", to_string(type)));
 }
 
 /// C is added in float32, as it is; to integers, as an integer.
@@ -41,9 +40,8 @@ void check_c(DType type, DType d, Messages& out) {
                     "pass d of a float type",
                     to_string(type)));
   } else {
-    out.push_back(fmt::format(
-        "c is {}; it must be float16, bfloat16 or float32, or of d's type, {}. Convert c",
-        to_string(type), to_string(d)));
+    out.push_back(fmt::format("c is {}; it must be float16, bfloat16 or float32, or of d's type, {}. Convert c",
+                              to_string(type), to_string(d)));
   }
 }
 
@@ -56,9 +54,8 @@ void check_types_of_conv(const GemmProblem& p, Messages& out) {
                     "fprop, int8. Convert them",
                     to_string(type), to_string(p.b.dtype)));
   } else if (type == DType::i8 && p.conv.kind != Conv::fprop) {
-    out.push_back(fmt::format(
-        "a is int8, which only fprop serves, but this is {}; convert a and b to a float type",
-        to_string(p.conv.kind)));
+    out.push_back(fmt::format("a is int8, which only fprop serves, but this is {}; convert a and b to a float type",
+                              to_string(p.conv.kind)));
   }
   if (size_of(p.d.dtype) == 1) {
     out.push_back(

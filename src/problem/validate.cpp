@@ -60,8 +60,8 @@ void check_tile_count(const GemmProblem& p, Messages& out) {
     return double(most_group_steps(own, uint32_t(size), uint32_t(p.batch), kSmallTile));
   };
   const bool ragged = grouping == Grouping::m || grouping == Grouping::n;
-  const double tiles = along(p.m, Grouping::m) * along(p.n, Grouping::n) *
-                       (ragged ? 1.0 : double(p.batch)) * double(most_slices(p));
+  const double tiles =
+      along(p.m, Grouping::m) * along(p.n, Grouping::n) * (ragged ? 1.0 : double(p.batch)) * double(most_slices(p));
   if (tiles > double(kMaxSize)) {
     out.push_back(
         fmt::format("m, n, batch and split_k_slices are {}, {}, {} and {}; that is more than 2^31 "
@@ -72,21 +72,19 @@ void check_tile_count(const GemmProblem& p, Messages& out) {
 
 void check_bias(const GemmProblem& p, Messages& out) {
   if (p.bias == Bias::none || p.bias_stride_batch >= 0) return;
-  out.push_back(fmt::format(
-      "bias_stride_batch is {}; strides must not be negative. Pass a contiguous copy of "
-      "bias",
-      p.bias_stride_batch));
+  out.push_back(
+      fmt::format("bias_stride_batch is {}; strides must not be negative. Pass a contiguous copy of "
+                  "bias",
+                  p.bias_stride_batch));
 }
 
 void check_split(const GemmProblem& p, Messages& out) {
   const int32_t slices = p.split_k_slices;
   if (slices < 0) {
-    out.push_back(fmt::format(
-        "split_k_slices is {}; pass 1 or more, or 0 to let the planner choose", slices));
+    out.push_back(fmt::format("split_k_slices is {}; pass 1 or more, or 0 to let the planner choose", slices));
   }
   if (p.split_k_mode == SplitKMode::none && slices > 1) {
-    out.push_back(fmt::format(
-        "split_k_slices is {}, but split_k_mode is none; pass 1 slice or another mode", slices));
+    out.push_back(fmt::format("split_k_slices is {}, but split_k_mode is none; pass 1 slice or another mode", slices));
   }
   if (p.split_k_mode == SplitKMode::cluster && slices > kMaxClusterSlices) {
     out.push_back(
@@ -98,9 +96,8 @@ void check_split(const GemmProblem& p, Messages& out) {
 
 void check_kernel(const GemmProblem& p, Messages& out) {
   if (p.device == kCpu && p.kernel != KernelFamily::automatic) {
-    out.push_back(
-        fmt::format("kernel is {}, but the device is the CPU, which has one kernel; leave it out",
-                    to_string(p.kernel)));
+    out.push_back(fmt::format("kernel is {}, but the device is the CPU, which has one kernel; leave it out",
+                              to_string(p.kernel)));
   }
 }
 

@@ -44,8 +44,8 @@ constinit ForkSharedMutex* ForkSharedMutexes::first = nullptr;
 
 namespace {
 
-[[maybe_unused]] const int registered = pthread_atfork(
-    &ForkSharedMutexes::take_all, &ForkSharedMutexes::release_all, &ForkSharedMutexes::renew_all);
+[[maybe_unused]] const int registered =
+    pthread_atfork(&ForkSharedMutexes::take_all, &ForkSharedMutexes::release_all, &ForkSharedMutexes::renew_all);
 
 }  // namespace
 

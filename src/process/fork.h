@@ -31,8 +31,7 @@ class ForkMutex {
     for (uint32_t seen = state_.load(std::memory_order_relaxed);;) {
       if (seen != locked && seen != waited_for) {
         if (state_.compare_exchange_weak(seen, own, std::memory_order_acquire)) return;
-      } else if (seen == waited_for ||
-                 state_.compare_exchange_weak(seen, waited_for, std::memory_order_relaxed)) {
+      } else if (seen == waited_for || state_.compare_exchange_weak(seen, waited_for, std::memory_order_relaxed)) {
         state_.wait(waited_for, std::memory_order_relaxed);
         own = waited_for;  // others may still wait
         seen = state_.load(std::memory_order_relaxed);

@@ -51,13 +51,10 @@ class Job {
       for (int64_t group = 0; group < groups; ++group) {
         const Area area = clipped({band * height, group * width, height, width});
         const Quantizer quantizer = quantizer_of(area, band, group);
-        visit(area, [&](int64_t row, int64_t col) {
-          store(p_.q, arguments_.q, row, col, quantizer, value(row, col));
-        });
+        visit(area, [&](int64_t row, int64_t col) { store(p_.q, arguments_.q, row, col, quantizer, value(row, col)); });
         if (!p_.has_transpose || !square_) continue;
-        visit(area, [&](int64_t row, int64_t col) {
-          store(p_.q_t, arguments_.q_t, col, row, quantizer, value(row, col));
-        });
+        visit(area,
+              [&](int64_t row, int64_t col) { store(p_.q_t, arguments_.q_t, col, row, quantizer, value(row, col)); });
         scale_at(p_.scale_t, arguments_.scale_t, group, band) = quantizer.scale;
       }
     });
@@ -88,8 +85,7 @@ class Job {
     uint32_t next = 0;
     const auto cover = [&](uint32_t begin, uint32_t end) {
       const uint32_t count = ceil_div(end - begin, kScaleBlock);
-      for (uint32_t i = 0; i < count && next < bands.size(); ++i)
-        bands[next++] = band_from(begin, end, i, true);
+      for (uint32_t i = 0; i < count && next < bands.size(); ++i) bands[next++] = band_from(begin, end, i, true);
     };
     if (p_.groups == 0) cover(0, uint32_t(p_.rows));
     const GroupParams bounds{.offsets = arguments_.offsets,
@@ -108,8 +104,7 @@ class Job {
   Quantizer quantizer_of(const Area& area, int64_t band, int64_t group) const {
     if (tensor_ || p_.given_scale) {
       const int64_t row = tensor_ ? 0 : band;
-      return quantizer_with(scale_at(p_.scale, arguments_.scale, row, group),
-                            p_.symmetric ? 0 : arguments_.zero[row]);
+      return quantizer_with(scale_at(p_.scale, arguments_.scale, row, group), p_.symmetric ? 0 : arguments_.zero[row]);
     }
     const Quantizer quantizer = quantizer_for(p_.q.dtype, p_.symmetric, reach_of(area));
     write(band, group, quantizer);
@@ -132,10 +127,8 @@ class Job {
     return p_.has_smooth ? x / arguments_.smooth[col] : x;
   }
 
-  void store(const MatrixLayout& layout, void* q, int64_t row, int64_t col,
-             const Quantizer& quantizer, float x) const {
-    store_element(layout.dtype, q, row * layout.stride_row + col,
-                  quantized(quantizer, p_.symmetric, x));
+  void store(const MatrixLayout& layout, void* q, int64_t row, int64_t col, const Quantizer& quantizer, float x) const {
+    store_element(layout.dtype, q, row * layout.stride_row + col, quantized(quantizer, p_.symmetric, x));
   }
 
   static float& scale_at(const MatrixLayout& layout, float* scales, int64_t row, int64_t col) {
@@ -168,8 +161,7 @@ class Job {
 
 class CpuPlan final : public QuantizePlan {
  public:
-  CpuPlan(const QuantizeProblem& problem, uint32_t threads)
-      : problem_(problem), threads_(threads) {}
+  CpuPlan(const QuantizeProblem& problem, uint32_t threads) : problem_(problem), threads_(threads) {}
 
   void run(const QuantizeArguments& arguments, void* /*stream*/) const override {
     check_arguments(problem_, arguments);
@@ -189,8 +181,7 @@ class CpuPlan final : public QuantizePlan {
 
 }  // namespace
 
-std::shared_ptr<const QuantizePlan> make_cpu_plan(const QuantizeProblem& problem,
-                                                  uint32_t threads) {
+std::shared_ptr<const QuantizePlan> make_cpu_plan(const QuantizeProblem& problem, uint32_t threads) {
   return std::make_shared<CpuPlan>(problem, threads);
 }
 

@@ -19,8 +19,8 @@ uint32_t widest_access(const Placement& matrix, uint32_t most) {
   const MatrixLayout& layout = matrix.layout;
   const uint64_t stride = matrix.rows > 1 ? uint64_t(layout.stride_row) : 0;
   uint32_t width = most;
-  while (width > 1 && (matrix.columns % width != 0 || stride % width != 0 ||
-                       layout.alignment < width * size_of(layout.dtype))) {
+  while (width > 1 &&
+         (matrix.columns % width != 0 || stride % width != 0 || layout.alignment < width * size_of(layout.dtype))) {
     width /= 2;
   }
   return width;
@@ -36,8 +36,7 @@ class Chooser {
     config_.has_smooth = p_.has_smooth;
     config_.width = widest_access(x_of(p_), 16 / size_of(p_.x.dtype));
     config_.width = widest_access(q_of(p_), config_.width);
-    if (p_.has_smooth && p_.smooth_alignment < 16)
-      config_.width = min_of(config_.width, p_.smooth_alignment / 4);
+    if (p_.has_smooth && p_.smooth_alignment < 16) config_.width = min_of(config_.width, p_.smooth_alignment / 4);
 
     params_.rows = uint32_t(p_.rows);
     params_.cols = p_.cols;
@@ -46,8 +45,7 @@ class Chooser {
     // A stride of 0 where there is one scale for all.
     const bool tensor = p_.granularity == Granularity::tensor;
     const bool row = p_.granularity == Granularity::row;
-    params_.scale = {nullptr, tensor ? 0 : p_.scale.stride_row,
-                     tensor || row ? 0 : p_.scale.stride_col};
+    params_.scale = {nullptr, tensor ? 0 : p_.scale.stride_row, tensor || row ? 0 : p_.scale.stride_col};
     params_.scale_t = {nullptr, p_.scale_t.stride_row, p_.scale_t.stride_col};
     params_.q_t_stride = p_.q_t.stride_row;
     params_.zero_stride = row ? 1 : 0;
@@ -112,8 +110,7 @@ class Chooser {
   int64_t deal(int64_t cols, uint32_t hold) {
     const int64_t accesses = max_of<int64_t>(ceil_div<int64_t>(cols, config_.width), 1);
     config_.lanes = uint32_t(std::bit_ceil(uint64_t(min_of<int64_t>(accesses, kWarp))));
-    config_.hold = uint32_t(
-        std::bit_ceil(uint64_t(min_of<int64_t>(ceil_div<int64_t>(accesses, config_.lanes), hold))));
+    config_.hold = uint32_t(std::bit_ceil(uint64_t(min_of<int64_t>(ceil_div<int64_t>(accesses, config_.lanes), hold))));
     return min_of(cols, int64_t(config_.lanes) * config_.hold * config_.width);
   }
 
@@ -156,16 +153,14 @@ class Chooser {
     config_.hold = is_small() ? 1 : most_held();
     while (config_.hold < most_held() && kMostThreads * config_.hold < accesses) config_.hold *= 2;
     const int64_t threads = round_up<int64_t>(ceil_div<int64_t>(accesses, config_.hold), kWarp);
-    QuantizeLaunch made =
-        launch(QuantizeKernel::rows, p_.cols, uint32_t(min_of(threads, kMostThreads)));
+    QuantizeLaunch made = launch(QuantizeKernel::rows, p_.cols, uint32_t(min_of(threads, kMostThreads)));
     made.shape.grid.x = made.params.groups;
     return made;
   }
 
   /// Rows in no group are one more, but without columns of the transpose.
   QuantizeLaunch bands() {
-    params_.group_bounds = {
-        .wide = p_.wide_offsets, .count = uint32_t(p_.groups), .extent = uint32_t(p_.rows)};
+    params_.group_bounds = {.wide = p_.wide_offsets, .count = uint32_t(p_.groups), .extent = uint32_t(p_.rows)};
     params_.bands = uint32_t(padded_extent(p_.rows, p_.groups + 1) / kScaleBlock);
     params_.padded_bands = uint32_t(extent_t(p_) / kScaleBlock);
     return {QuantizeKernel::bands, {}, params_, shape(1, kBandThreads)};
@@ -206,8 +201,7 @@ const char* launch_bounds(QuantizeKernel kernel, const QuantizeConfig& config) {
 
 }  // namespace
 
-std::vector<QuantizeLaunch> quantize_launches(const QuantizeProblem& problem,
-                                              const DeviceInfo& device) {
+std::vector<QuantizeLaunch> quantize_launches(const QuantizeProblem& problem, const DeviceInfo& device) {
   return Chooser(problem, device).launches();
 }
 
@@ -238,8 +232,8 @@ std::string translation_unit(QuantizeKernel kernel, const QuantizeConfig& config
       .folder = "quantize",
       .name = to_string(kernel),
       .config = "QuantizeConfig",
-      .members = CLEAVE_PRINT_MEMBERS(config, x, q, width, given_scale, symmetric, has_smooth,
-                                      lanes, hold, batch, square, width_t, grouped),
+      .members = CLEAVE_PRINT_MEMBERS(config, x, q, width, given_scale, symmetric, has_smooth, lanes, hold, batch,
+                                      square, width_t, grouped),
       .launch_bounds = launch_bounds(kernel, config),
       .entry = quantize_entry,
       .params = "QuantizeParams",

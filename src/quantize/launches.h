@@ -29,8 +29,7 @@ using QuantizeLaunch = KernelLaunch<QuantizeKernel, QuantizeConfig, QuantizePara
 /// In stream order: one, or two, to find and apply the scale of a whole tensor, or to find where
 /// groups lie and quantise them. None where there is nothing to write. `problem` has passed
 /// `validate`.
-std::vector<QuantizeLaunch> quantize_launches(const QuantizeProblem& problem,
-                                              const DeviceInfo& device);
+std::vector<QuantizeLaunch> quantize_launches(const QuantizeProblem& problem, const DeviceInfo& device);
 
 /// What they need beside the arguments.
 WorkspaceSize quantize_workspace(const std::vector<QuantizeLaunch>& launches);

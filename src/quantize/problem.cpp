@@ -74,24 +74,21 @@ constexpr int64_t kShortGroup = kScaleBlock;
 
 void check_types(const QuantizeProblem& p, Messages& out) {
   if (p.x.dtype != DType::f16 && p.x.dtype != DType::bf16 && p.x.dtype != DType::f32) {
-    out.push_back(fmt::format("x is {}; it must be float16, bfloat16 or float32, convert it",
-                              to_string(p.x.dtype)));
+    out.push_back(fmt::format("x is {}; it must be float16, bfloat16 or float32, convert it", to_string(p.x.dtype)));
   }
   if (p.q.dtype != DType::i8 && !is_fp8(p.q.dtype)) {
-    out.push_back(fmt::format("q is {}; it must be int8, float8_e4m3fn or float8_e5m2",
-                              to_string(p.q.dtype)));
+    out.push_back(fmt::format("q is {}; it must be int8, float8_e4m3fn or float8_e5m2", to_string(p.q.dtype)));
   }
   const auto check_scale = [&](const char* argument, DType type) {
     if (type == DType::f32) return;
-    out.push_back(
-        fmt::format("{} is {}; scales are float32, convert it", argument, to_string(type)));
+    out.push_back(fmt::format("{} is {}; scales are float32, convert it", argument, to_string(type)));
   };
   check_scale("scale", p.scale.dtype);
   if (!p.has_transpose) return;
   check_scale("scale_t", p.scale_t.dtype);
   if (p.q_t.dtype != p.q.dtype) {
-    out.push_back(fmt::format("q_t is {} and q is {}; they must be equal", to_string(p.q_t.dtype),
-                              to_string(p.q.dtype)));
+    out.push_back(
+        fmt::format("q_t is {} and q is {}; they must be equal", to_string(p.q_t.dtype), to_string(p.q.dtype)));
   }
 }
 
@@ -115,17 +112,14 @@ void check_scales(const char* argument, const Placement& scales, bool written, M
 void check_count(const QuantizeProblem& p, Messages& out) {
   const double groups = double(p.rows) * double(ceil_div(p.cols, kShortGroup));
   if (groups <= double(kMaxSize)) return;
-  out.push_back(fmt::format(
-      "rows and cols are {} and {}; that is more than 2^31 groups of {}. Split x by rows", p.rows,
-      p.cols, kShortGroup));
+  out.push_back(fmt::format("rows and cols are {} and {}; that is more than 2^31 groups of {}. Split x by rows", p.rows,
+                            p.cols, kShortGroup));
 }
 
 void check_options(const QuantizeProblem& p, Messages& out) {
-  const bool blocks =
-      p.granularity == Granularity::block_1x128 || p.granularity == Granularity::block_128x128;
+  const bool blocks = p.granularity == Granularity::block_1x128 || p.granularity == Granularity::block_128x128;
   if (!p.symmetric && p.q.dtype != DType::i8) {
-    out.push_back(fmt::format("symmetric is false, but q is {}; only int8 has zero points",
-                              to_string(p.q.dtype)));
+    out.push_back(fmt::format("symmetric is false, but q is {}; only int8 has zero points", to_string(p.q.dtype)));
   }
   if (!p.symmetric && blocks) {
     out.push_back(
@@ -154,8 +148,7 @@ void check_options(const QuantizeProblem& p, Messages& out) {
                     p.groups, to_string(p.granularity), p.has_transpose));
   } else if (p.groups > 0 && p.rows <= kMaxSize && padded_extent(p.rows, p.groups + 1) > kMaxSize) {
     out.push_back(
-        fmt::format("rows and groups are {} and {}; that is 2^31 padded columns or more. Split x",
-                    p.rows, p.groups));
+        fmt::format("rows and groups are {} and {}; that is 2^31 padded columns or more. Split x", p.rows, p.groups));
   }
   if (p.has_smooth) check_alignment("smooth", smooth_of(p).layout, out);
 }

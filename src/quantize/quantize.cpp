@@ -39,8 +39,7 @@ class GpuPlan final : public QuantizePlan {
 
  private:
   GpuPlan(const QuantizeProblem& problem, const std::vector<QuantizeLaunch>& launches)
-      : problem_(problem),
-        kernels_(problem.device, quantize_entry, launches, quantize_workspace(launches)) {}
+      : problem_(problem), kernels_(problem.device, quantize_entry, launches, quantize_workspace(launches)) {}
 
   const QuantizeProblem problem_;
   const KernelSequence<QuantizeLaunch> kernels_;
@@ -49,11 +48,10 @@ class GpuPlan final : public QuantizePlan {
 }  // namespace
 
 std::shared_ptr<const QuantizePlan> plan(const QuantizeProblem& problem) {
-  return cached_plan<QuantizePlan, kMostQuantizePlanBytes>(
-      problem, [&]() -> std::shared_ptr<const QuantizePlan> {
-        if (problem.device == kCpu) return make_cpu_plan(problem);
-        return std::make_shared<GpuPlan>(problem);
-      });
+  return cached_plan<QuantizePlan, kMostQuantizePlanBytes>(problem, [&]() -> std::shared_ptr<const QuantizePlan> {
+    if (problem.device == kCpu) return make_cpu_plan(problem);
+    return std::make_shared<GpuPlan>(problem);
+  });
 }
 
 }  // namespace cleave

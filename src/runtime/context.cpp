@@ -65,8 +65,7 @@ unsigned long long capture_id(CUstream stream) {
   check(driver().stream_get_capture_info(stream, &status, &id), "cuStreamGetCaptureInfo");
   if (status == CU_STREAM_CAPTURE_STATUS_NONE) return 0;
   if (status == CU_STREAM_CAPTURE_STATUS_INVALIDATED) {
-    throw Error(ErrorCode::capture,
-                "The stream's capture was broken by an earlier error; end it and start a new one.");
+    throw Error(ErrorCode::capture, "The stream's capture was broken by an earlier error; end it and start a new one.");
   }
   return id;
 }

@@ -25,21 +25,19 @@ constexpr uint32_t kNone = UINT32_MAX;
 constinit std::atomic<uint32_t> began_in = kNone;
 
 std::string too_old(const char* missing) {
-  return fmt::format("the NVIDIA driver lacks {}; CUDA 12.0 (driver 525) or newer is needed",
-                     missing);
+  return fmt::format("the NVIDIA driver lacks {}; CUDA 12.0 (driver 525) or newer is needed", missing);
 }
 
 std::string load(Driver& f, int& version) {
   void* library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
   if (!library) return "no NVIDIA driver is installed (libcuda.so.1 was not found)";
-  const auto get =
-      reinterpret_cast<PFN_cuGetProcAddress_v12000>(dlsym(library, "cuGetProcAddress_v2"));
+  const auto get = reinterpret_cast<PFN_cuGetProcAddress_v12000>(dlsym(library, "cuGetProcAddress_v2"));
   if (!get) return too_old("cuGetProcAddress_v2");
-#define CLEAVE_RESOLVE(member, name, version)                            \
-  if (get("cu" #name, reinterpret_cast<void**>(&f.member), version,      \
-          CU_GET_PROC_ADDRESS_LEGACY_STREAM, nullptr) != CUDA_SUCCESS || \
-      !f.member) {                                                       \
-    return too_old("cu" #name);                                          \
+#define CLEAVE_RESOLVE(member, name, version)                                                                      \
+  if (get("cu" #name, reinterpret_cast<void**>(&f.member), version, CU_GET_PROC_ADDRESS_LEGACY_STREAM, nullptr) != \
+          CUDA_SUCCESS ||                                                                                          \
+      !f.member) {                                                                                                 \
+    return too_old("cu" #name);                                                                                    \
   }
   CLEAVE_DRIVER_FUNCTIONS(CLEAVE_RESOLVE)
 #undef CLEAVE_RESOLVE
@@ -55,8 +53,7 @@ std::string load(Driver& f, int& version) {
                            : "");
   }
   int devices = 0;
-  if (f.device_get_count(&devices) != CUDA_SUCCESS || devices == 0)
-    return "there is no CUDA device";
+  if (f.device_get_count(&devices) != CUDA_SUCCESS || devices == 0) return "there is no CUDA device";
   f.driver_get_version(&version);
   return "";
 }
@@ -66,10 +63,9 @@ const Loaded& loaded() noexcept {
   const uint32_t began = began_in.load(std::memory_order_relaxed);
   if (began != kNone && began != fork_count()) {
     return in_child.get([] {
-      return Loaded{
-          .problem =
-              "this process was forked from one that uses CUDA, which does not survive it; "
-              "start it by spawn or forkserver (multiprocessing.set_start_method)"};
+      return Loaded{.problem =
+                        "this process was forked from one that uses CUDA, which does not survive it; "
+                        "start it by spawn or forkserver (multiprocessing.set_start_method)"};
     });
   }
   return here.get([] {
@@ -108,8 +104,7 @@ const char* remedy(CUresult result) {
 }
 
 bool is_capture_error(CUresult result) {
-  return result >= CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED &&
-         result <= CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;
+  return result >= CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED && result <= CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;
 }
 
 }  // namespace
@@ -117,11 +112,10 @@ bool is_capture_error(CUresult result) {
 const Driver& driver() {
   const Loaded& state = loaded();
   if (!state.problem.empty()) {
-    throw Error(
-        ErrorCode::no_device,
-        fmt::format("No GPU can be used: {}. The CPU backend needs none: pass arrays in the "
-                    "host's memory, or the device cpu (kCpu in C++).",
-                    state.problem));
+    throw Error(ErrorCode::no_device,
+                fmt::format("No GPU can be used: {}. The CPU backend needs none: pass arrays in the "
+                            "host's memory, or the device cpu (kCpu in C++).",
+                            state.problem));
   }
   return state.functions;
 }
@@ -145,10 +139,9 @@ void throw_driver_error(CUresult result, const char* what) {
   driver().get_error_name(result, &name);
   driver().get_error_string(result, &text);
   const char* advice = remedy(result);
-  throw Error(
-      is_capture_error(result) ? ErrorCode::capture : ErrorCode::driver,
-      fmt::format("{} failed: {}: {}.{}{}", what, name ? name : "unknown error",
-                  text ? text : fmt::format("code {}", int(result)), *advice ? " " : "", advice));
+  throw Error(is_capture_error(result) ? ErrorCode::capture : ErrorCode::driver,
+              fmt::format("{} failed: {}: {}.{}{}", what, name ? name : "unknown error",
+                          text ? text : fmt::format("code {}", int(result)), *advice ? " " : "", advice));
 }
 
 }  // namespace cleave

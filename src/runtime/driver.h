@@ -11,42 +11,41 @@ namespace cleave {
 
 // Every entry point the library uses, with the version of the API that fixes its signature. All
 // exist since CUDA 12.0.
-#define CLEAVE_DRIVER_FUNCTIONS(X)                                                             \
-  X(ctx_get_current, CtxGetCurrent, 4000)                                                      \
-  X(ctx_get_device, CtxGetDevice, 2000)                                                        \
-  X(ctx_pop_current, CtxPopCurrent, 4000)                                                      \
-  X(ctx_push_current, CtxPushCurrent, 4000)                                                    \
-  X(ctx_synchronize, CtxSynchronize, 2000)                                                     \
-  X(device_get, DeviceGet, 2000)                                                               \
-  X(device_get_attribute, DeviceGetAttribute, 2000)                                            \
-  X(device_get_count, DeviceGetCount, 2000)                                                    \
-  X(device_get_name, DeviceGetName, 2000)                                                      \
-  X(device_primary_ctx_retain, DevicePrimaryCtxRetain, 7000)                                   \
-  X(device_total_mem, DeviceTotalMem, 3020)                                                    \
-  X(driver_get_version, DriverGetVersion, 2020)                                                \
-  X(func_set_attribute, FuncSetAttribute, 9000)                                                \
-  X(get_error_name, GetErrorName, 6000)                                                        \
-  X(get_error_string, GetErrorString, 6000)                                                    \
-  X(init, Init, 2000)                                                                          \
-  X(launch_kernel_ex, LaunchKernelEx, 11060)                                                   \
-  X(mem_alloc, MemAlloc, 3020)                                                                 \
-  X(mem_free, MemFree, 3020)                                                                   \
-  X(memcpy_dtoh_async, MemcpyDtoHAsync, 3020)                                                  \
-  X(memset_d8_async, MemsetD8Async, 3020)                                                      \
-  X(module_get_function, ModuleGetFunction, 2000)                                              \
-  X(module_load_data, ModuleLoadData, 2000)                                                    \
-  X(module_unload, ModuleUnload, 2000)                                                         \
-  X(occupancy_max_active_blocks_per_multiprocessor, OccupancyMaxActiveBlocksPerMultiprocessor, \
-    6050)                                                                                      \
-  X(occupancy_max_active_clusters, OccupancyMaxActiveClusters, 11070)                          \
-  X(stream_create, StreamCreate, 2000)                                                         \
-  X(stream_get_capture_info, StreamGetCaptureInfo, 10010)                                      \
-  X(stream_get_ctx, StreamGetCtx, 9020)                                                        \
-  X(stream_get_id, StreamGetId, 12000)                                                         \
-  X(stream_synchronize, StreamSynchronize, 2000)                                               \
-  X(tensor_map_encode_tiled, TensorMapEncodeTiled, 12000)                                      \
-  X(tensor_map_encode_im2col, TensorMapEncodeIm2col, 12000)                                    \
-  X(tensor_map_replace_address, TensorMapReplaceAddress, 12000)                                \
+#define CLEAVE_DRIVER_FUNCTIONS(X)                                                                   \
+  X(ctx_get_current, CtxGetCurrent, 4000)                                                            \
+  X(ctx_get_device, CtxGetDevice, 2000)                                                              \
+  X(ctx_pop_current, CtxPopCurrent, 4000)                                                            \
+  X(ctx_push_current, CtxPushCurrent, 4000)                                                          \
+  X(ctx_synchronize, CtxSynchronize, 2000)                                                           \
+  X(device_get, DeviceGet, 2000)                                                                     \
+  X(device_get_attribute, DeviceGetAttribute, 2000)                                                  \
+  X(device_get_count, DeviceGetCount, 2000)                                                          \
+  X(device_get_name, DeviceGetName, 2000)                                                            \
+  X(device_primary_ctx_retain, DevicePrimaryCtxRetain, 7000)                                         \
+  X(device_total_mem, DeviceTotalMem, 3020)                                                          \
+  X(driver_get_version, DriverGetVersion, 2020)                                                      \
+  X(func_set_attribute, FuncSetAttribute, 9000)                                                      \
+  X(get_error_name, GetErrorName, 6000)                                                              \
+  X(get_error_string, GetErrorString, 6000)                                                          \
+  X(init, Init, 2000)                                                                                \
+  X(launch_kernel_ex, LaunchKernelEx, 11060)                                                         \
+  X(mem_alloc, MemAlloc, 3020)                                                                       \
+  X(mem_free, MemFree, 3020)                                                                         \
+  X(memcpy_dtoh_async, MemcpyDtoHAsync, 3020)                                                        \
+  X(memset_d8_async, MemsetD8Async, 3020)                                                            \
+  X(module_get_function, ModuleGetFunction, 2000)                                                    \
+  X(module_load_data, ModuleLoadData, 2000)                                                          \
+  X(module_unload, ModuleUnload, 2000)                                                               \
+  X(occupancy_max_active_blocks_per_multiprocessor, OccupancyMaxActiveBlocksPerMultiprocessor, 6050) \
+  X(occupancy_max_active_clusters, OccupancyMaxActiveClusters, 11070)                                \
+  X(stream_create, StreamCreate, 2000)                                                               \
+  X(stream_get_capture_info, StreamGetCaptureInfo, 10010)                                            \
+  X(stream_get_ctx, StreamGetCtx, 9020)                                                              \
+  X(stream_get_id, StreamGetId, 12000)                                                               \
+  X(stream_synchronize, StreamSynchronize, 2000)                                                     \
+  X(tensor_map_encode_tiled, TensorMapEncodeTiled, 12000)                                            \
+  X(tensor_map_encode_im2col, TensorMapEncodeIm2col, 12000)                                          \
+  X(tensor_map_replace_address, TensorMapReplaceAddress, 12000)                                      \
   X(thread_exchange_stream_capture_mode, ThreadExchangeStreamCaptureMode, 10010)
 
 struct Driver {

@@ -28,9 +28,9 @@ class KernelCache {
   }
 
   Slot& slot(const KernelRequest& request) {
-    const std::string key = fmt::format("{} {} {} {}\n{}", request.device, request.entry,
-                                        request.limits.dynamic_shared_bytes,
-                                        request.limits.cluster_blocks, request.source);
+    const std::string key =
+        fmt::format("{} {} {} {}\n{}", request.device, request.entry, request.limits.dynamic_shared_bytes,
+                    request.limits.cluster_blocks, request.source);
     const std::lock_guard lock(mutex_);
     auto& slot = slots_[key];
     if (!slot) slot = std::make_unique<Slot>();
@@ -61,9 +61,8 @@ const Kernel* find_kernel(const KernelRequest& request) {
 std::string device_arch(int device) {
   const DeviceInfo& info = device_info(device);
   if (info.compute_capability < 80) {
-    throw Error(ErrorCode::unsupported,
-                fmt::format("device {} ({}) is sm_{}; the kernels need sm_80 or newer", device,
-                            info.name, info.compute_capability));
+    throw Error(ErrorCode::unsupported, fmt::format("device {} ({}) is sm_{}; the kernels need sm_80 or newer", device,
+                                                    info.name, info.compute_capability));
   }
   // WGMMA exists only in the architecture-specific variant of sm_90.
   return info.compute_capability == 90 ? "sm_90a" : fmt::format("sm_{}", info.compute_capability);

@@ -27,8 +27,7 @@ template <class Launch>
 class KernelSequence {
  public:
   /// `entry` is the entry point of every kernel, `workspace` what one run of all of them needs.
-  KernelSequence(int device, const char* entry, std::vector<Launch> launches,
-                 const WorkspaceSize& workspace)
+  KernelSequence(int device, const char* entry, std::vector<Launch> launches, const WorkspaceSize& workspace)
       : device_(device),
         entry_(entry),
         launches_(std::move(launches)),
@@ -65,8 +64,8 @@ class KernelSequence {
     for (const Launch& launch : launches_) {
       const Dim3& grid = launch.shape.grid;
       if (!name.empty()) name += ", ";
-      name += fmt::format("{} {} x {} threads", to_string(launch.kernel), uint64_t(grid.x) * grid.y,
-                          launch.shape.block.x);
+      name +=
+          fmt::format("{} {} x {} threads", to_string(launch.kernel), uint64_t(grid.x) * grid.y, launch.shape.block.x);
     }
     return name;
   }
@@ -96,9 +95,7 @@ class KernelSequence {
     for (size_t i = 0; i < kernels_.size(); ++i) kernel(i, stream);
   }
 
-  Workspace workspace(CUstream stream) const {
-    return stream_workspace(device_, stream, workspace_size_);
-  }
+  Workspace workspace(CUstream stream) const { return stream_workspace(device_, stream, workspace_size_); }
 
   const int device_;
   const char* const entry_;

@@ -18,8 +18,7 @@ constexpr uint32_t portable_cluster_blocks = 8;  // larger clusters exist only o
 class LaunchConfig {
  public:
   LaunchConfig(const LaunchShape& shape, bool can_overlap, CUstream stream)
-      : attributes_(launch_attributes(shape.cluster, shape.programmatic && can_overlap,
-                                      shape.cooperative)) {
+      : attributes_(launch_attributes(shape.cluster, shape.programmatic && can_overlap, shape.cooperative)) {
     config_.gridDimX = shape.grid.x;
     config_.gridDimY = shape.grid.y;
     config_.gridDimZ = shape.grid.z;
@@ -53,21 +52,18 @@ Kernel::Kernel(const CompiledKernel& compiled, const char* entry, int device, Ke
   check(cuda.module_load_data(&module_, compiled.cubin.data()), "cuModuleLoadData");
   try {
     check(cuda.module_get_function(&function_, module_, entry), "cuModuleGetFunction");
-    const uint32_t available =
-        uint32_t(device_info(device).shared_memory_per_block) - resources_.static_shared_bytes;
+    const uint32_t available = uint32_t(device_info(device).shared_memory_per_block) - resources_.static_shared_bytes;
     if (limits.dynamic_shared_bytes > available) {
-      throw Error(
-          ErrorCode::unsupported,
-          fmt::format("the kernel needs {} bytes of shared memory per block; device {} "
-                      "({}) has {}",
-                      limits.dynamic_shared_bytes, device, device_info(device).name, available));
+      throw Error(ErrorCode::unsupported,
+                  fmt::format("the kernel needs {} bytes of shared memory per block; device {} "
+                              "({}) has {}",
+                              limits.dynamic_shared_bytes, device, device_info(device).name, available));
     }
     check(cuda.func_set_attribute(function_, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
                                   int(limits.dynamic_shared_bytes)),
           "cuFuncSetAttribute(MAX_DYNAMIC_SHARED_SIZE_BYTES)");
     if (limits.cluster_blocks > portable_cluster_blocks) {
-      check(cuda.func_set_attribute(function_, CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED,
-                                    1),
+      check(cuda.func_set_attribute(function_, CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED, 1),
             "cuFuncSetAttribute(NON_PORTABLE_CLUSTER_SIZE_ALLOWED)");
     }
   } catch (...) {
@@ -91,12 +87,11 @@ void Kernel::launch(const LaunchShape& shape, CUstream stream, const void* param
   const CUresult result = driver().launch_kernel_ex(config.get(), function_, arguments, nullptr);
   if (result == CUDA_SUCCESS) return;
   if (result == CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE) {
-    throw Error(
-        ErrorCode::unsupported,
-        fmt::format("the kernel's {} CTAs wait for each other, and the stream's context "
-                    "cannot run all of them at once (a green context, or MPS's limits); use "
-                    "split_k_mode=\"parallel\"",
-                    shape.grid.x * shape.grid.y * shape.grid.z));
+    throw Error(ErrorCode::unsupported,
+                fmt::format("the kernel's {} CTAs wait for each other, and the stream's context "
+                            "cannot run all of them at once (a green context, or MPS's limits); use "
+                            "split_k_mode=\"parallel\"",
+                            shape.grid.x * shape.grid.y * shape.grid.z));
   }
   check_stream(stream, device_);
   throw_driver_error(result, "cuLaunchKernelEx");
@@ -107,13 +102,11 @@ int Kernel::max_active_clusters(const LaunchShape& shape) const {
   int count = 0;
   if (shape.cluster > 1) {
     const LaunchConfig config(shape, can_overlap_, nullptr);
-    check(driver().occupancy_max_active_clusters(&count, function_, config.get()),
-          "cuOccupancyMaxActiveClusters");
+    check(driver().occupancy_max_active_clusters(&count, function_, config.get()), "cuOccupancyMaxActiveClusters");
     return count;
   }
   const int threads = int(shape.block.x * shape.block.y * shape.block.z);
-  check(driver().occupancy_max_active_blocks_per_multiprocessor(&count, function_, threads,
-                                                                shape.dynamic_shared_bytes),
+  check(driver().occupancy_max_active_blocks_per_multiprocessor(&count, function_, threads, shape.dynamic_shared_bytes),
         "cuOccupancyMaxActiveBlocksPerMultiprocessor");
   return count * device_info(device_).num_sms;
 }

@@ -15,8 +15,7 @@ constexpr uint64_t max_stride_bytes = uint64_t(1) << 40;
 constexpr uint32_t max_box = 256;
 constexpr uint32_t max_box_pixels = 1024;
 
-static_assert(sizeof(TensorMap) == sizeof(CUtensorMap) &&
-              alignof(TensorMap) >= alignof(CUtensorMap));
+static_assert(sizeof(TensorMap) == sizeof(CUtensorMap) && alignof(TensorMap) >= alignof(CUtensorMap));
 
 const void* const kNowhere = reinterpret_cast<const void*>(uintptr_t(1) << 20);
 
@@ -50,8 +49,7 @@ void check_dimensions(const Shape& s) {
   }
   for (uint32_t i = 0; i < s.rank; ++i) {
     if (s.size[i] < 1 || s.size[i] > max_size) {
-      refuse("{}.size[{}] is {}; TMA needs 1 to 2^32. Use kernel=\"portable\".", s.name, i,
-             s.size[i]);
+      refuse("{}.size[{}] is {}; TMA needs 1 to 2^32. Use kernel=\"portable\".", s.name, i, s.size[i]);
     }
     const uint64_t stride = i == 0 ? 0 : s.stride_bytes[i];
     if (stride % alignment != 0 || stride >= max_stride_bytes) {
@@ -90,8 +88,7 @@ CUtensorMap make_tensor_map(const void* base, const Im2colMapShape& shape) {
   check_box(shape.name, 1, shape.box_pixels, max_box_pixels);
   check_row(shape.name, shape.dtype, shape.box_channels);
   CUtensorMap map;
-  check(encode_im2col(driver().tensor_map_encode_im2col, map, base, shape),
-        "cuTensorMapEncodeIm2col");
+  check(encode_im2col(driver().tensor_map_encode_im2col, map, base, shape), "cuTensorMapEncodeIm2col");
   return map;
 }
 
@@ -105,8 +102,7 @@ void encode_placeless(TensorMap& map, const Im2colMapShape& shape) {
 
 void replace_address(TensorMap& map, const void* base) {
   check_base(base, "matrix");
-  check(driver().tensor_map_replace_address(&driver_map(map), const_cast<void*>(base)),
-        "cuTensorMapReplaceAddress");
+  check(driver().tensor_map_replace_address(&driver_map(map), const_cast<void*>(base)), "cuTensorMapReplaceAddress");
 }
 
 }  // namespace cleave

@@ -50,8 +50,7 @@ WorkspacePool& process_pool() {
 }  // namespace
 
 size_t WorkspacePool::Hash::operator()(const Owner& owner) const {
-  const uint64_t mixed =
-      (owner.stream * 0x9E3779B97F4A7C15u) ^ (owner.capture * 0xC2B2AE3D27D4EB4Fu);
+  const uint64_t mixed = (owner.stream * 0x9E3779B97F4A7C15u) ^ (owner.capture * 0xC2B2AE3D27D4EB4Fu);
   return std::hash<uint64_t>()(mixed + uint64_t(owner.device));
 }
 

@@ -80,8 +80,7 @@ TEST(Arguments, ScalesAndZeroPoints) {
   EXPECT_EQ(refusal(p, fine), "");
 
   // Each pointer in turn: missing, misaligned, where D is, where amax is.
-  const auto expect_checked = [&](const char* name, auto GemmArguments::* pointer,
-                                  bool may_be_missing) {
+  const auto expect_checked = [&](const char* name, auto GemmArguments::* pointer, bool may_be_missing) {
     using Pointer = std::decay_t<decltype(fine.*pointer)>;
     GemmArguments bad = fine;
     bad.*pointer = nullptr;
@@ -198,8 +197,7 @@ TEST(Arguments, BoundsMayNotLieInD) {
   p.b.stride_row = 19;
   const size_t end = 2 * 30 * 19;
   EXPECT_EQ(refusal(p, {.a = a, .b = b, .d = d, .group_offsets = at(end)}), "");
-  expect_parts(refusal(p, {.a = a, .b = b, .d = d, .group_offsets = at(end - 4)}),
-               {"d overlaps group_offsets"});
+  expect_parts(refusal(p, {.a = a, .b = b, .d = d, .group_offsets = at(end - 4)}), {"d overlaps group_offsets"});
   GemmArguments before{.a = a, .b = b, .d = at(32), .group_offsets = at(16)};
   EXPECT_EQ(refusal(p, before), "") << "four values of 4 bytes";
   before.group_offsets = at(20);

@@ -112,8 +112,7 @@ TEST(Choice, NobodyCutsAProductIntoMoreTilesThanAreCounted) {
   const std::vector<Choice> all = candidates(p, device_info(kPlanOnlyH100));
   ASSERT_FALSE(all.empty());
   for (const Choice& choice : all)
-    EXPECT_LE(choice.tiles * sharers(choice.config) * choice.spec.slices, double(p.batch))
-        << to_string(choice.spec);
+    EXPECT_LE(choice.tiles * sharers(choice.config) * choice.spec.slices, double(p.batch)) << to_string(choice.spec);
 }
 
 TEST(Choice, StreamKCutsNoLineLongerThanIsCounted) {

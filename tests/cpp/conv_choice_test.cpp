@@ -43,17 +43,12 @@ GemmProblem problem(const ConvLayout& conv, int64_t groups = 1, DType type = DTy
 /// 3 x 3 taps at stride 2, padded by one pixel.
 ConvLayout layer(Conv kind, int64_t channels = 128, int64_t filters = 256) {
   const ConvAxis axis{.size = 28, .filter = 3, .stride = 2, .pad_begin = 1, .pad_end = 1};
-  return {.kind = kind,
-          .images = 8,
-          .channels = channels,
-          .filters = filters,
-          .axes = {kNone, axis, axis}};
+  return {.kind = kind, .images = 8, .channels = channels, .filters = filters, .axes = {kNone, axis, axis}};
 }
 
 /// With `axis` as its width.
 ConvLayout along_width(Conv kind, const ConvAxis& axis, const ConvAxis& depth = kNone) {
-  return {
-      .kind = kind, .images = 2, .channels = 64, .filters = 64, .axes = {depth, {.size = 8}, axis}};
+  return {.kind = kind, .images = 2, .channels = 64, .filters = 64, .axes = {depth, {.size = 8}, axis}};
 }
 
 TEST(ConvChoice, HopperServesEveryDirection) {
@@ -83,8 +78,7 @@ TEST(ConvChoice, OtherTypesGoForwardOnHopper) {
 
 TEST(ConvChoice, CornersOfIm2col) {
   const auto forward = [](int32_t before, int32_t after, const ConvAxis& depth = kNone) {
-    return problem(along_width(
-        Conv::fprop, {.size = 300, .filter = 1, .pad_begin = before, .pad_end = after}, depth));
+    return problem(along_width(Conv::fprop, {.size = 300, .filter = 1, .pad_begin = before, .pad_end = after}, depth));
   };
   EXPECT_TRUE(mapped(forward(128, 127)));
   EXPECT_FALSE(mapped(forward(129, 127)));
@@ -96,8 +90,7 @@ TEST(ConvChoice, CornersOfIm2col) {
 
   // A gradient's pixels begin after their outputs instead.
   const auto gradient = [](int32_t padding) {
-    return problem(along_width(
-        Conv::dgrad, {.size = 300, .filter = 1, .pad_begin = padding, .pad_end = padding}));
+    return problem(along_width(Conv::dgrad, {.size = 300, .filter = 1, .pad_begin = padding, .pad_end = padding}));
   };
   EXPECT_TRUE(mapped(gradient(127)));
   EXPECT_FALSE(mapped(gradient(128)));
@@ -106,8 +99,7 @@ TEST(ConvChoice, CornersOfIm2col) {
 TEST(ConvChoice, OffsetsOfIm2col) {
   // Padded so that the corners allow one more.
   const auto taps = [](int32_t apart, int32_t before, int32_t after, const ConvAxis& depth) {
-    const ConvAxis axis{
-        .size = 300, .filter = 2, .pad_begin = before, .pad_end = after, .dilation = apart};
+    const ConvAxis axis{.size = 300, .filter = 2, .pad_begin = before, .pad_end = after, .dilation = apart};
     return problem(along_width(Conv::wgrad, axis, depth));
   };
   EXPECT_TRUE(mapped(taps(255, 128, 128, kNone)));
@@ -187,8 +179,7 @@ TEST(ConvChoice, NarrowCopiesKeepWithinATap) {
       ASSERT_TRUE(choice.has_value());
       // In dgrad the channels are those of filters, and dy has 64.
       const auto& config = choice->config;
-      EXPECT_EQ(kind == Conv::fprop ? config.operands.load_bytes_a : config.operands.load_bytes_b,
-                bytes);
+      EXPECT_EQ(kind == Conv::fprop ? config.operands.load_bytes_a : config.operands.load_bytes_b, bytes);
     }
   }
 }
@@ -219,8 +210,7 @@ TEST(ConvChoice, GroupsHaveWholeBlocksOfChannels) {
 }
 
 TEST(ConvChoice, ClassesOfSeveralGroups) {
-  const GemmProblem one = problem(layer(Conv::dgrad, 64, 64)),
-                    four = problem(layer(Conv::dgrad, 64, 64), 4);
+  const GemmProblem one = problem(layer(Conv::dgrad, 64, 64)), four = problem(layer(Conv::dgrad, 64, 64), 4);
   EXPECT_TRUE(choose(one, "sm90 128x128")->config.store.by_tma);
   EXPECT_FALSE(choose(four, "sm90 128x128")->config.store.by_tma);
   EXPECT_TRUE(serves(one, "sm90 128x128 stream_k 1"));
@@ -337,8 +327,7 @@ TEST(ConvChoice, ThreadsPutNarrowPixelsTogether) {
     padded.axes[1].pad_end = 40000;
     EXPECT_FALSE(serves(problem(padded), "sm90 64x64 gather"));
   }
-  EXPECT_FALSE(serves(problem(layer(Conv::wgrad, 3, 60)), "sm90 64x64 gather"))
-      << "dy comes by TMA";
+  EXPECT_FALSE(serves(problem(layer(Conv::wgrad, 3, 60)), "sm90 64x64 gather")) << "dy comes by TMA";
   EXPECT_TRUE(serves(problem(layer(Conv::fprop, 3, 60)), "sm90 64x64 gather"));
 }
 
@@ -442,8 +431,8 @@ TEST(ConvChoice, StreamKCutsWhatHasBlocks) {
 
 // A single class that only stores: the walk must still know that it is one.
 TEST(ConvChoice, NoTapAtAll) {
-  const GemmProblem p = problem(along_width(
-      Conv::dgrad, {.size = 1, .filter = 1, .stride = 4, .pad_begin = 1, .pad_end = 2}));
+  const GemmProblem p =
+      problem(along_width(Conv::dgrad, {.size = 1, .filter = 1, .stride = 4, .pad_begin = 1, .pad_end = 2}));
   ASSERT_EQ(conv_classes(p.conv).size(), 1u);
   ASSERT_EQ(conv_classes(p.conv)[0].taps.size, 0u);
   for (const char* spec : {"sm90 128x128", "portable 64x64", "sm90 128x128 stream_k 1"}) {
@@ -468,9 +457,8 @@ TEST(ConvChoice, DivisionsAreTheKernels) {
     Division division;
     bool load, store;
   };
-  for (const Ways& ways :
-       {Ways{Division::fast, true, true}, Ways{Division::plain, false, false},
-        Ways{Division::fast_load, true, false}, Ways{Division::fast_store, false, true}}) {
+  for (const Ways& ways : {Ways{Division::fast, true, true}, Ways{Division::plain, false, false},
+                           Ways{Division::fast_load, true, false}, Ways{Division::fast_store, false, true}}) {
     ConvLayout conv = layer(Conv::dgrad);
     conv.division = ways.division;
     for (const char* spec : {"sm90 128x128", "portable 64x64"}) {
@@ -483,8 +471,7 @@ TEST(ConvChoice, DivisionsAreTheKernels) {
 }
 
 bool any(const std::vector<Choice>& choices, bool (*of)(const Spec&)) {
-  return std::any_of(choices.begin(), choices.end(),
-                     [&](const Choice& choice) { return of(choice.spec); });
+  return std::any_of(choices.begin(), choices.end(), [&](const Choice& choice) { return of(choice.spec); });
 }
 
 bool gathers(const Spec& spec) {
@@ -549,12 +536,8 @@ TEST(ConvCandidates, ServeEveryGeometry) {
 TEST(Spec, OfConvolutionsInWords) {
   const Spec stem{.tile_m = 64, .tile_n = 32, .gather = true};
   EXPECT_EQ(to_string(stem), "sm90 64x32 gather");
-  const Spec columns{.tile_n = 64,
-                     .fuses_classes = true,
-                     .gather = true,
-                     .split = SplitKMode::parallel,
-                     .slices = 8,
-                     .cluster_k = 2};
+  const Spec columns{
+      .tile_n = 64, .fuses_classes = true, .gather = true, .split = SplitKMode::parallel, .slices = 8, .cluster_k = 2};
   EXPECT_EQ(to_string(columns), "sm90 128x64 side_by_side gather parallel 8 clusters 2");
   for (const Spec& spec : {stem, columns}) EXPECT_EQ(parse_spec(to_string(spec)), spec);
   EXPECT_EQ(parse_spec("sm90 128x64 clusters 2 parallel 8 gather side_by_side"), columns);
@@ -564,8 +547,8 @@ TEST(Spec, EveryOneComesBack) {
   Random random(3);
   for (int round = 0; round < 2000; ++round) {
     constexpr KernelFamily kFamilies[] = {KernelFamily::sm90, KernelFamily::portable};
-    constexpr SplitKMode kSplits[] = {SplitKMode::none, SplitKMode::serial, SplitKMode::parallel,
-                                      SplitKMode::cluster, SplitKMode::stream_k};
+    constexpr SplitKMode kSplits[] = {SplitKMode::none, SplitKMode::serial, SplitKMode::parallel, SplitKMode::cluster,
+                                      SplitKMode::stream_k};
     Spec spec{.family = random.pick(kFamilies),
               .transposed = random.coin(),
               .tile_m = uint32_t(random.number(1, 512)),
@@ -585,8 +568,7 @@ TEST(Spec, EveryOneComesBack) {
 TEST(Spec, RefusesOtherWords) {
   for (const char* words :
        {"", "sm90", "sm90 128", "sm90 128y64", "sm91 128x64", "128x64 sm90", "sm90 128x64 gathers",
-        "sm90 128x64 side_by_side 2", "sm90 128x64 multicast", "sm90 128x64 parallel",
-        "sm90 128x64 clusters"})
+        "sm90 128x64 side_by_side 2", "sm90 128x64 multicast", "sm90 128x64 parallel", "sm90 128x64 clusters"})
     EXPECT_FALSE(parse_spec(words).has_value()) << words;
 }
 

@@ -57,9 +57,8 @@ void expect_meetings(Conv kind, const ConvLayout& conv, const std::set<Meeting>&
         }
         if (!inside) continue;
         const uint32_t filter_tap = c.filter_tap(tap);
-        const bool fresh = seen.insert(dgrad ? Meeting{d_row, filter_tap, gathered}
-                                             : Meeting{gathered, filter_tap, d_row})
-                               .second;
+        const bool fresh =
+            seen.insert(dgrad ? Meeting{d_row, filter_tap, gathered} : Meeting{gathered, filter_tap, d_row}).second;
         ASSERT_TRUE(fresh) << "row " << d_row << " and tap " << filter_tap << " twice";
       }
     }
@@ -108,9 +107,8 @@ TEST(ConvClasses, DeepestFirst) {
   Random random(3);
   for (int round = 0; round < 1000; ++round) {
     const auto classes = classes_of(Conv::dgrad, draw_geometry(random));
-    ASSERT_TRUE(std::is_sorted(
-        classes.begin(), classes.end(),
-        [](const ConvClass& x, const ConvClass& y) { return x.taps.size > y.taps.size; }));
+    ASSERT_TRUE(std::is_sorted(classes.begin(), classes.end(),
+                               [](const ConvClass& x, const ConvClass& y) { return x.taps.size > y.taps.size; }));
     for (const ConvClass& c : classes) ASSERT_GT(c.rows, 0u);
   }
 }
@@ -123,20 +121,17 @@ std::vector<uint32_t> taps_of_classes(const ConvLayout& conv) {
 
 TEST(ConvClasses, ShareTheTaps) {
   const ConvAxis three{.size = 56, .filter = 3, .stride = 2, .pad_begin = 1, .pad_end = 1};
-  EXPECT_EQ(taps_of_classes({.images = 1, .axes = {kNone, three, three}}),
-            (std::vector<uint32_t>{4, 2, 2, 1}));
+  EXPECT_EQ(taps_of_classes({.images = 1, .axes = {kNone, three, three}}), (std::vector<uint32_t>{4, 2, 2, 1}));
 }
 
 TEST(ConvClasses, WithoutTapsOnlyStore) {
   const ConvAxis one{.size = 6, .filter = 1, .stride = 2};
-  EXPECT_EQ(taps_of_classes({.images = 2, .axes = {kNone, one, one}}),
-            (std::vector<uint32_t>{1, 0, 0, 0}));
+  EXPECT_EQ(taps_of_classes({.images = 2, .axes = {kNone, one, one}}), (std::vector<uint32_t>{1, 0, 0, 0}));
 }
 
 TEST(ConvClasses, TapsThatLieAStrideApartAreAllOfOneClass) {
   const ConvAxis dilated{.size = 9, .filter = 3, .stride = 2, .dilation = 2};
-  EXPECT_EQ(taps_of_classes({.images = 1, .axes = {kNone, kNone, dilated}}),
-            (std::vector<uint32_t>{3, 0}));
+  EXPECT_EQ(taps_of_classes({.images = 1, .axes = {kNone, kNone, dilated}}), (std::vector<uint32_t>{3, 0}));
 }
 
 TEST(ConvClasses, AreAsManyAsThereIsRoomFor) {
@@ -159,8 +154,7 @@ TEST(ConvClasses, AreNoneWhereThereIsNoPixel) {
 
 // As far as a geometry may reach: one pixel behind 2^31 - 2 of padding, and two taps as far apart.
 TEST(ConvClasses, NumbersOfTheLargestGeometryFit) {
-  const ConvAxis axis{
-      .size = 1, .filter = 2, .pad_begin = INT32_MAX - 1, .dilation = INT32_MAX - 1};
+  const ConvAxis axis{.size = 1, .filter = 2, .pad_begin = INT32_MAX - 1, .dilation = INT32_MAX - 1};
   const ConvLayout conv{.images = 1, .axes = {kNone, kNone, axis}};
   for (const Conv kind : kConvs) {
     const ConvClass c = classes_of(kind, conv).at(0);

@@ -36,8 +36,8 @@ inline ConvLayout draw_geometry(Random& random) {
 }
 
 inline std::string text(const ConvLayout& conv) {
-  std::string all = std::to_string(conv.images) + " images, channels " +
-                    std::to_string(conv.channels) + " -> " + std::to_string(conv.filters);
+  std::string all = std::to_string(conv.images) + " images, channels " + std::to_string(conv.channels) + " -> " +
+                    std::to_string(conv.filters);
   for (const ConvAxis& a : conv.axes) {
     all += ",";
     for (const int32_t number : {a.size, a.filter, a.stride, a.pad_begin, a.pad_end, a.dilation}) {

@@ -63,9 +63,7 @@ TEST(ConvProblem, MatricesOfPackedTensors) {
 
 TEST(ConvProblem, OperandsAreWholeTensors) {
   const int64_t x = 2 * 9 * 8 * 6, y = 2 * 5 * 4 * 10, w = 10 * 6 * 6;
-  const auto elements = [](const Placement& place) {
-    return place.rows * place.columns * place.batch;
-  };
+  const auto elements = [](const Placement& place) { return place.rows * place.columns * place.batch; };
   GemmProblem p = good_conv(Conv::fprop, 3);
   EXPECT_EQ(elements(a_of(p)), 3 * x);
   EXPECT_EQ(elements(b_of(p)), 3 * w);
@@ -119,11 +117,9 @@ TEST(ConvProblem, ArgumentsAreKeptApartAsWholeTensors) {
   EXPECT_EQ(refusal(good_conv(Conv::fprop), {.a = x, .b = w, .d = y}), "");
   EXPECT_EQ(refusal(good_conv(Conv::dgrad), {.a = y, .b = w, .d = x}), "");
   EXPECT_EQ(refusal(good_conv(Conv::wgrad), {.a = y, .b = x, .d = w}), "");
-  EXPECT_NE(refusal(good_conv(Conv::fprop), {.a = x, .b = w, .d = y - 8}).find("d overlaps a"),
-            std::string::npos)
+  EXPECT_NE(refusal(good_conv(Conv::fprop), {.a = x, .b = w, .d = y - 8}).find("d overlaps a"), std::string::npos)
       << "the last pixel of x";
-  EXPECT_NE(refusal(good_conv(Conv::dgrad), {.a = y, .b = x + 856, .d = x}).find("d overlaps b"),
-            std::string::npos);
+  EXPECT_NE(refusal(good_conv(Conv::dgrad), {.a = y, .b = x + 856, .d = x}).find("d overlaps b"), std::string::npos);
 }
 
 }  // namespace

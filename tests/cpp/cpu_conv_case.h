@@ -12,15 +12,12 @@ namespace cleave {
 /// A convolution with its tensors, [group, pixel, channel] or [group, filter, tap x channel].
 /// `integers`: small ones, so that sums and values are exact in float32.
 struct ConvCase {
-  ConvCase(Random& random, const ConvLayout& layout, int64_t number_of_groups, DType type,
-           DType output, bool integers)
+  ConvCase(Random& random, const ConvLayout& layout, int64_t number_of_groups, DType type, DType output, bool integers)
       : conv(layout),
         groups(number_of_groups),
-        x(of_pixels(random, conv.kind == Conv::dgrad ? output : type, image_pixels(conv),
-                    conv.channels)),
+        x(of_pixels(random, conv.kind == Conv::dgrad ? output : type, image_pixels(conv), conv.channels)),
         w(of_filters(random, conv.kind == Conv::wgrad ? output : type)),
-        y(of_pixels(random, conv.kind == Conv::fprop ? output : type, output_pixels(conv),
-                    conv.filters)),
+        y(of_pixels(random, conv.kind == Conv::fprop ? output : type, output_pixels(conv), conv.filters)),
         c(of_d(random, random.pick(kTypes))),
         problem(implicit_gemm(conv, groups, type, output)) {
     problem.device = kCpu;

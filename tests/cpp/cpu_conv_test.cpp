@@ -101,9 +101,8 @@ TEST(CpuConv, RealsAndActivationsAreClose) {
         ConvCase x = draw_case(random, kind, false);
         draw_split(random, mode, x);
         if (x.problem.a.dtype == DType::i8) continue;
-        x.problem.activation =
-            random.pick({Activation::none, Activation::relu, Activation::gelu_tanh,
-                         Activation::gelu_erf, Activation::silu});
+        x.problem.activation = random.pick(
+            {Activation::none, Activation::relu, Activation::gelu_tanh, Activation::gelu_erf, Activation::silu});
         expect_correct(x, uint32_t(random.number(1, 4)), false);
         if (HasFatalFailure()) return;
       }
@@ -124,8 +123,7 @@ TEST(CpuConv, EmptyTensors) {
         if (which == 1) conv.axes[2].size = 0;
         if (which == 2) conv.channels = 0;
         if (which == 3) conv.filters = 0;
-        ConvCase x(random, conv, random.number(1, 3), random.pick(kTypes), random.pick(kTypes),
-                   true);
+        ConvCase x(random, conv, random.number(1, 3), random.pick(kTypes), random.pick(kTypes), true);
         x.problem.split_k_mode = mode;
         expect_correct(x, 2, true);
         if (HasFatalFailure()) return;
@@ -139,13 +137,8 @@ TEST(CpuConv, PixelsThatNoTapReachesGetCAndBias) {
   Random random(4);
   const ConvAxis axis{.size = 7, .filter = 1, .stride = 2};
   for (const SplitKMode mode : kModes) {
-    ConvCase x(random,
-               {.kind = Conv::dgrad,
-                .images = 2,
-                .channels = 20,
-                .filters = 300,
-                .axes = {{}, axis, axis}},
-               1, DType::bf16, DType::f32, true);
+    ConvCase x(random, {.kind = Conv::dgrad, .images = 2, .channels = 20, .filters = 300, .axes = {{}, axis, axis}}, 1,
+               DType::bf16, DType::f32, true);
     x.problem.has_c = true;
     x.problem.bias = Bias::row;
     x.problem.bias_stride_batch = 0;
@@ -170,9 +163,7 @@ TEST(CpuConv, CMayBeDExactly) {
       x.problem.c = x.problem.d;
       x.problem.split_k_mode = mode;
       x.beta = 1;
-      x.for_each([&](int64_t g, int64_t i, int64_t j) {
-        x.d().set(g, i, j, float(random.number(-9, 9)));
-      });
+      x.for_each([&](int64_t g, int64_t i, int64_t j) { x.d().set(g, i, j, float(random.number(-9, 9))); });
       x.c = x.d();
       Tensor want = x.d();
       const std::vector<double> values = x.expected();
@@ -194,8 +185,7 @@ TEST(CpuConv, BitwiseRepeatableForAnyThreadCount) {
   for (const SplitKMode mode : kModes) {
     for (const Conv kind : kConvs) {
       for (const int64_t groups : {1, 2}) {
-        const ConvLayout conv{
-            .kind = kind, .images = 3, .channels = 70, .filters = 90, .axes = {{}, axis, axis}};
+        const ConvLayout conv{.kind = kind, .images = 3, .channels = 70, .filters = 90, .axes = {{}, axis, axis}};
         ConvCase x(random, conv, groups, DType::bf16, DType::f32, false);
         x.problem.split_k_mode = mode;
         x.problem.split_k_slices = mode == SplitKMode::none || random.coin() ? 0 : 7;
@@ -204,8 +194,7 @@ TEST(CpuConv, BitwiseRepeatableForAnyThreadCount) {
         for (const uint32_t threads : {1u, 2u, 5u, 16u}) {
           const auto plan = make_cpu_plan(x.problem, threads);
           PlanWorkspace workspace(*plan);
-          for (int run = 0; run < 2;
-               ++run) {  // the second finds the counters as the first left them
+          for (int run = 0; run < 2; ++run) {  // the second finds the counters as the first left them
             std::fill(x.d().bytes.begin(), x.d().bytes.end(), 0xEE);
             plan->run(x.arguments(), workspace.data(), workspace.size(), nullptr);
             workspace.expect_intact();
@@ -223,8 +212,7 @@ TEST(CpuConv, OneByOneIsTheDenseProduct) {
   const ConvAxis axis{.size = 9};
   for (const SplitKMode mode : kModes) {
     for (const Conv kind : kConvs) {
-      const ConvLayout conv{
-          .kind = kind, .images = 3, .channels = 150, .filters = 170, .axes = {{}, axis, axis}};
+      const ConvLayout conv{.kind = kind, .images = 3, .channels = 150, .filters = 170, .axes = {{}, axis, axis}};
       ConvCase x(random, conv, 2, DType::f32, DType::f32, false);
       x.problem.split_k_mode = mode;
       make_cpu_plan(x.problem, 2)->run(x.arguments(), nullptr);
@@ -243,8 +231,7 @@ class SparseFloats {
  public:
   explicit SparseFloats(size_t count)
       : bytes_(count * sizeof(float)),
-        memory_(mmap(nullptr, bytes_, PROT_READ | PROT_WRITE,
-                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0)) {}
+        memory_(mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0)) {}
   ~SparseFloats() {
     if (mapped()) munmap(memory_, bytes_);
   }
@@ -264,8 +251,7 @@ TEST(CpuConv, PixelsMayLieBillionsOfElementsApart) {
   SparseFloats far((kPixels - 1) * kApart + kChannels);
   if (!far.mapped()) GTEST_SKIP() << "16 GiB of addresses are not to be had";
   for (const Conv kind : kConvs) {
-    const ConvLayout conv{
-        .kind = kind, .images = 1, .channels = kChannels, .filters = 30, .axes = {{}, {}, axis}};
+    const ConvLayout conv{.kind = kind, .images = 1, .channels = kChannels, .filters = 30, .axes = {{}, {}, axis}};
     ConvCase x(random, conv, 1, DType::f32, DType::f32, true);
     x.problem.has_c = false;
     make_cpu_plan(x.problem, 1)->run(x.arguments(), nullptr);
@@ -305,8 +291,7 @@ TEST(CpuConv, PixelsMayLieBillionsOfElementsApart) {
 
 TEST(CpuConv, AutomaticSplitsWeightGradients) {
   const ConvAxis axis{.size = 56, .filter = 3, .pad_begin = 1, .pad_end = 1};
-  ConvLayout conv{
-      .kind = Conv::wgrad, .images = 8, .channels = 16, .filters = 16, .axes = {{}, axis, axis}};
+  ConvLayout conv{.kind = Conv::wgrad, .images = 8, .channels = 16, .filters = 16, .axes = {{}, axis, axis}};
   GemmProblem p = implicit_gemm(conv, 1, DType::bf16, DType::bf16);
   p.device = kCpu;
   EXPECT_NE(make_cpu_plan(p, 2)->split_k_mode(), SplitKMode::none);
@@ -314,8 +299,7 @@ TEST(CpuConv, AutomaticSplitsWeightGradients) {
 
 TEST(CpuConv, WhySaysWhatItIsOf) {
   const ConvAxis axis{.size = 56, .filter = 3, .stride = 2, .pad_begin = 1, .pad_end = 1};
-  const ConvLayout conv{
-      .kind = Conv::dgrad, .images = 8, .channels = 64, .filters = 64, .axes = {{}, axis, axis}};
+  const ConvLayout conv{.kind = Conv::dgrad, .images = 8, .channels = 64, .filters = 64, .axes = {{}, axis, axis}};
   GemmProblem p = implicit_gemm(conv, 1, DType::bf16, DType::bf16);
   p.device = kCpu;
   EXPECT_NE(make_cpu_plan(p, 2)->why().find("of 4 residue classes"), std::string::npos);
@@ -324,8 +308,7 @@ TEST(CpuConv, WhySaysWhatItIsOf) {
   p.device = kCpu;
   p.split_k_mode = SplitKMode::stream_k;
   const auto plan = make_cpu_plan(p, 2);
-  EXPECT_NE(plan->why().find("leaves the tiles of a strided dgrad in groups whole"),
-            std::string::npos);
+  EXPECT_NE(plan->why().find("leaves the tiles of a strided dgrad in groups whole"), std::string::npos);
   EXPECT_EQ(plan->workspace_size(), 0u);
 }
 

@@ -21,14 +21,12 @@ inline constexpr DType kNarrowTypes[] = {DType::i8, DType::e4m3, DType::e5m2};
 /// A batch of matrices with memory around and between them that nobody may touch.
 class Tensor {
  public:
-  Tensor(Random& random, DType type, int64_t rows, int64_t columns, int64_t batch, bool row_major,
-         bool may_broadcast) {
+  Tensor(Random& random, DType type, int64_t rows, int64_t columns, int64_t batch, bool row_major, bool may_broadcast) {
     const int64_t gap = random.number(0, 5);
     layout = {.dtype = type,
               .stride_row = row_major ? columns + gap : 1,
               .stride_col = row_major ? 1 : rows + gap,
-              .stride_batch = (row_major ? rows * (columns + gap) : columns * (rows + gap)) +
-                              random.number(0, 5),
+              .stride_batch = (row_major ? rows * (columns + gap) : columns * (rows + gap)) + random.number(0, 5),
               .alignment = size_of(type)};
     const int64_t elements = kMargin + layout.stride_batch * batch + kMargin;
     if (may_broadcast && random.coin()) layout.stride_batch = 0;
@@ -42,9 +40,7 @@ class Tensor {
   void* address(int64_t b, int64_t i, int64_t j) {
     return static_cast<char*>(data()) + at(b, i, j) * size_of(layout.dtype);
   }
-  float get(int64_t b, int64_t i, int64_t j) {
-    return load_element(layout.dtype, data(), at(b, i, j));
-  }
+  float get(int64_t b, int64_t i, int64_t j) { return load_element(layout.dtype, data(), at(b, i, j)); }
   template <class Value>  // float, or int32_t to keep all of its bits
   void set(int64_t b, int64_t i, int64_t j, Value value) {
     store_element(layout.dtype, data(), at(b, i, j), value);
@@ -61,8 +57,7 @@ class Tensor {
 /// `by_row`: none covers two rows.
 class Scales {
  public:
-  Scales(Random& random, Scaling kind, int64_t rows, int64_t k, int64_t batch, bool powers_of_two,
-         bool by_row) {
+  Scales(Random& random, Scaling kind, int64_t rows, int64_t k, int64_t batch, bool powers_of_two, bool by_row) {
     layout.kind = kind;
     const bool blocks = kind == Scaling::block;
     if (blocks && !by_row && random.coin()) layout.rows = kScaleBlock;
@@ -91,8 +86,7 @@ class Scales {
   double get(int64_t b, int64_t row, int64_t k) const {
     if (layout.kind == Scaling::none) return 1;
     const int64_t block = layout.kind == Scaling::block ? k / kScaleBlock : 0;
-    return values[b * layout.stride_batch + row / layout.rows * layout.stride_row +
-                  block * layout.stride_k];
+    return values[b * layout.stride_batch + row / layout.rows * layout.stride_row + block * layout.stride_k];
   }
 
   ScaleLayout layout;
@@ -156,9 +150,7 @@ struct CaseForm {
   bool swiglu = false;
   std::optional<GroupCase> groups = {};
 
-  bool grouped(Grouping dimension) const {
-    return dimension == (groups ? groups->layout.dimension : Grouping::none);
-  }
+  bool grouped(Grouping dimension) const { return dimension == (groups ? groups->layout.dimension : Grouping::none); }
   /// Whether a tensor has one matrix for all groups of dimension `one` or `other`.
   bool flat(Grouping one, Grouping other) const { return grouped(one) || grouped(other); }
 };
@@ -176,13 +168,10 @@ struct Case {
         flat_d(form.flat(Grouping::m, Grouping::n)),
         a(random, kinds.a, shape.m, shape.k, flat_a ? 1 : shape.batch, random.coin(), true),
         b(random, kinds.b, shape.k, parts * shape.n, flat_b ? 1 : shape.batch, random.coin(), true),
-        c(random, addend_type(random, kinds.d), shape.m, shape.n, flat_d ? 1 : shape.batch,
-          d_row_major, true),
+        c(random, addend_type(random, kinds.d), shape.m, shape.n, flat_d ? 1 : shape.batch, d_row_major, true),
         d(random, kinds.d, shape.m, shape.n, flat_d ? 1 : shape.batch, d_row_major, false),
-        scale_a(random, kinds.scaling, shape.m, shape.k, shape.batch, integers,
-                form.grouped(Grouping::m)),
-        scale_b(random, kinds.scaling, parts * shape.n, shape.k, shape.batch, integers,
-                form.grouped(Grouping::n)) {
+        scale_a(random, kinds.scaling, shape.m, shape.k, shape.batch, integers, form.grouped(Grouping::m)),
+        scale_b(random, kinds.scaling, parts * shape.n, shape.k, shape.batch, integers, form.grouped(Grouping::n)) {
     if (flat_a) a.layout.stride_batch = 0;
     if (flat_b) b.layout.stride_batch = 0;
     if (flat_d) c.layout.stride_batch = d.layout.stride_batch = 0;
@@ -192,9 +181,7 @@ struct Case {
 
     const auto draw = [&] { return integers ? float(random.number(-2, 2)) : random.real(); };
     const auto fill = [&](Tensor& t, int64_t batch, int64_t rows, int64_t columns) {
-      const float factor = t.layout.dtype == DType::i32               ? 1e6
-                           : t.layout.dtype == DType::i8 && !integers ? 128
-                                                                      : 1;
+      const float factor = t.layout.dtype == DType::i32 ? 1e6 : t.layout.dtype == DType::i8 && !integers ? 128 : 1;
       for (int64_t e = 0; e < batch; ++e) {
         for (int64_t i = 0; i < rows; ++i) {
           for (int64_t j = 0; j < columns; ++j) t.set(e, i, j, factor * draw());
@@ -219,8 +206,7 @@ struct Case {
     if (form.groups) problem.groups = form.groups->layout;
     zero_a.resize(shape.m);
     zero_b.resize(shape.n);
-    if (kinds.a == DType::i8 && kinds.scaling != Scaling::block && !form.groups && !form.swiglu &&
-        random.coin()) {
+    if (kinds.a == DType::i8 && kinds.scaling != Scaling::block && !form.groups && !form.swiglu && random.coin()) {
       problem.has_zero = true;
       has_zero_a = random.coin();
       for (int32_t& zero : zero_a) zero = int32_t(random.number(-3, 3));
@@ -236,8 +222,8 @@ struct Case {
     }
 
     problem.has_c = !form.swiglu && random.coin();
-    problem.bias = form.swiglu ? random.pick({Bias::none, Bias::row})
-                               : random.pick({Bias::none, Bias::row, Bias::column});
+    problem.bias =
+        form.swiglu ? random.pick({Bias::none, Bias::row}) : random.pick({Bias::none, Bias::row, Bias::column});
     problem.bias_dtype = random.pick(kTypes);
     const int64_t biases = std::max(shape.m, parts * shape.n);
     // Along a grouped dimension there is one bias, of all groups.

@@ -15,17 +15,14 @@
 
 namespace cleave {
 
-inline constexpr SplitKMode kModes[] = {SplitKMode::none,     SplitKMode::serial,
-                                        SplitKMode::parallel, SplitKMode::cluster,
-                                        SplitKMode::stream_k, SplitKMode::automatic};
+inline constexpr SplitKMode kModes[] = {SplitKMode::none,    SplitKMode::serial,   SplitKMode::parallel,
+                                        SplitKMode::cluster, SplitKMode::stream_k, SplitKMode::automatic};
 
 /// The plan's workspace with a canary after its end.
 class PlanWorkspace {
  public:
   explicit PlanWorkspace(const GemmPlan& plan)
-      : size_(plan.workspace_size()),
-        counters_(plan.counter_size()),
-        memory_(size_ + kCanary, 0xEE) {
+      : size_(plan.workspace_size()), counters_(plan.counter_size()), memory_(size_ + kCanary, 0xEE) {
     std::memset(memory_.data(), 0, counters_);
   }
   void* data() { return memory_.data(); }
@@ -42,18 +39,17 @@ class PlanWorkspace {
 };
 
 inline std::string text(const GemmProblem& p) {
-  return testing::PrintToString(std::vector<int64_t>{p.m, p.n, p.k, p.batch, p.split_k_slices}) +
-         " " + std::string(to_string(p.split_k_mode)) + " " + std::string(to_string(p.a.dtype)) +
-         " x " + std::string(to_string(p.b.dtype)) + ", " + std::string(to_string(p.scale_a.kind)) +
-         " -> " + std::string(to_string(p.d.dtype));
+  return testing::PrintToString(std::vector<int64_t>{p.m, p.n, p.k, p.batch, p.split_k_slices}) + " " +
+         std::string(to_string(p.split_k_mode)) + " " + std::string(to_string(p.a.dtype)) + " x " +
+         std::string(to_string(p.b.dtype)) + ", " + std::string(to_string(p.scale_a.kind)) + " -> " +
+         std::string(to_string(p.d.dtype));
 }
 
 /// Elements, and the memory around and between them.
 inline void expect_same_bytes(const Tensor& actual, const Tensor& expected) {
-  const auto [x, y] =
-      std::mismatch(actual.bytes.begin(), actual.bytes.end(), expected.bytes.begin());
-  ASSERT_TRUE(x == actual.bytes.end()) << "byte " << x - actual.bytes.begin()
-                                       << " of D's memory is " << int(*x) << ", not " << int(*y);
+  const auto [x, y] = std::mismatch(actual.bytes.begin(), actual.bytes.end(), expected.bytes.begin());
+  ASSERT_TRUE(x == actual.bytes.end()) << "byte " << x - actual.bytes.begin() << " of D's memory is " << int(*x)
+                                       << ", not " << int(*y);
 }
 
 /// How far a result may be from `value`, rounded to D's type: the next value of that type, or the

@@ -11,10 +11,8 @@ namespace cleave {
 namespace {
 
 Shape draw_shape(Random& random) {
-  const int64_t sizes[] = {1, 2, random.number(3, 20), random.number(21, 140),
-                           random.number(121, 300)};
-  const int64_t depths[] = {0, 1, random.number(2, 40), random.number(41, 300),
-                            random.number(300, 1500)};
+  const int64_t sizes[] = {1, 2, random.number(3, 20), random.number(21, 140), random.number(121, 300)};
+  const int64_t depths[] = {0, 1, random.number(2, 40), random.number(41, 300), random.number(300, 1500)};
   Shape shape{random.pick(sizes), random.pick(sizes), random.pick(depths), random.number(1, 3)};
   if (shape.m * shape.n * shape.k > 10'000'000) shape.k = 100;
   return shape;
@@ -46,9 +44,8 @@ TEST(CpuGemm, RealsAndActivationsAreClose) {
       x.problem.split_k_mode = mode;
       x.problem.split_k_slices = draw_slices(random, mode, x.problem.k);
       if (x.problem.d.dtype != DType::i32) {
-        x.problem.activation =
-            random.pick({Activation::none, Activation::relu, Activation::gelu_tanh,
-                         Activation::gelu_erf, Activation::silu});
+        x.problem.activation = random.pick(
+            {Activation::none, Activation::relu, Activation::gelu_tanh, Activation::gelu_erf, Activation::silu});
       }
       expect_correct(x, uint32_t(random.number(1, 4)), false);
       if (HasFatalFailure()) return;

@@ -19,8 +19,7 @@ int64_t& size_along(Shape& shape, Grouping dimension) {
 }
 
 /// Groups along `dimension`; `shape` gets their extent and number.
-CaseForm draw_groups(Random& random, Grouping dimension, GroupBounds bounds, const Kinds& kinds,
-                     Shape& shape) {
+CaseForm draw_groups(Random& random, Grouping dimension, GroupBounds bounds, const Kinds& kinds, Shape& shape) {
   // Scales of blocks along a K that is grouped: a block lies in one group.
   const bool blocks = dimension == Grouping::k && kinds.scaling == Scaling::block;
   const uint32_t counts[] = {1, 2, uint32_t(random.number(3, 9)), uint32_t(random.number(10, 30))};
@@ -80,9 +79,8 @@ TEST(CpuGrouped, RealsAndActivationsAreClose) {
         Case x = draw_case(random, dimension, false);
         draw_split(random, mode, x);
         if (x.problem.d.dtype != DType::i32) {
-          x.problem.activation =
-              random.pick({Activation::none, Activation::relu, Activation::gelu_tanh,
-                           Activation::gelu_erf, Activation::silu});
+          x.problem.activation = random.pick(
+              {Activation::none, Activation::relu, Activation::gelu_tanh, Activation::gelu_erf, Activation::silu});
         }
         expect_correct(x, uint32_t(random.number(1, 4)), false);
         if (HasFatalFailure()) return;
@@ -123,9 +121,8 @@ TEST(CpuGrouped, EmptyGroupsOfKGiveZerosOrC) {
       x.problem.split_k_mode = mode;
       const auto plan = make_cpu_plan(x.problem, 2);
       plan->run(x.arguments(), nullptr);
-      x.for_each([&](int64_t e, int64_t i, int64_t j) {
-        ASSERT_EQ(x.d.get(e, i, j), accumulate ? x.c.get(e, i, j) : 0.0f);
-      });
+      x.for_each(
+          [&](int64_t e, int64_t i, int64_t j) { ASSERT_EQ(x.d.get(e, i, j), accumulate ? x.c.get(e, i, j) : 0.0f); });
     }
   }
 }
@@ -144,12 +141,10 @@ TEST(CpuGrouped, CMayBeDExactly) {
       x.problem.c = x.problem.d;
       x.problem.split_k_mode = mode;
       x.beta = 1;
-      x.for_each(
-          [&](int64_t e, int64_t i, int64_t j) { x.d.set(e, i, j, float(random.number(-9, 9))); });
+      x.for_each([&](int64_t e, int64_t i, int64_t j) { x.d.set(e, i, j, float(random.number(-9, 9))); });
       x.c = x.d;
       Tensor want = x.d;
-      x.for_each(
-          [&](int64_t e, int64_t i, int64_t j) { want.set(e, i, j, float(x.expected(e, i, j))); });
+      x.for_each([&](int64_t e, int64_t i, int64_t j) { want.set(e, i, j, float(x.expected(e, i, j))); });
       GemmArguments arguments = x.arguments();
       arguments.c = arguments.d;
       make_cpu_plan(x.problem, 3)->run(arguments, nullptr);
@@ -167,9 +162,7 @@ TEST(CpuGrouped, OneGroupIsTheDenseProduct) {
       x.problem.split_k_mode = mode;
       make_cpu_plan(x.problem, 2)->run(x.arguments(), nullptr);
       const Tensor dense = x.d;
-      const int64_t end = dimension == Grouping::m   ? x.problem.m
-                          : dimension == Grouping::n ? x.problem.n
-                                                     : x.problem.k;
+      const int64_t end = dimension == Grouping::m ? x.problem.m : dimension == Grouping::n ? x.problem.n : x.problem.k;
       x.problem.groups = {.dimension = dimension, .wide = true};
       std::fill(x.d.bytes.begin(), x.d.bytes.end(), 0xEE);
       GemmArguments arguments = x.arguments();
@@ -283,9 +276,7 @@ TEST(CpuGrouped, OnePlanServesNewBounds) {
             for (int64_t j = 0; j < x.problem.n; ++j) want.set(0, i, j, 0.0f);
           }
         }
-        x.for_each([&](int64_t e, int64_t i, int64_t j) {
-          want.set(e, i, j, float(x.expected(e, i, j)));
-        });
+        x.for_each([&](int64_t e, int64_t i, int64_t j) { want.set(e, i, j, float(x.expected(e, i, j))); });
         plan->run(x.arguments(), workspace.data(), workspace.size(), nullptr);
         workspace.expect_intact();
         SCOPED_TRACE(text(x.problem));

@@ -87,8 +87,7 @@ void run_block(uint32_t threads, const Kernel& kernel) {
 
 }  // namespace
 
-#pragma GCC diagnostic ignored \
-    "-Wunknown-pragmas"  // "unroll", which the host's compiler does not know
+#pragma GCC diagnostic ignored "-Wunknown-pragmas"  // "unroll", which the host's compiler does not know
 #include "cleave/moe/rank.h"
 #include "cleave/schedule/group_table.h"
 
@@ -127,8 +126,7 @@ TEST(DeviceCode, GroupTable) {
     const uint32_t count = uint32_t(random.number(1, kMostOfTable));
     std::vector<int32_t> ends;
     int32_t end = 0;
-    for (uint32_t g = 0; g < count; ++g)
-      ends.push_back(end += int32_t(random.number(0, 1) * random.number(0, 500)));
+    for (uint32_t g = 0; g < count; ++g) ends.push_back(end += int32_t(random.number(0, 1) * random.number(0, 500)));
     const GroupParams p{.offsets = ends.data(), .count = count, .extent = uint32_t(end) + 5};
     for (const Grouping grouping : {Grouping::m, Grouping::n, Grouping::k})
       check_table(p, grouping, uint32_t(random.number(16, 128)));
@@ -144,15 +142,13 @@ TEST(DeviceCode, GroupTableOfOverlappingGroupsCountsNoFurtherThanOthers) {
                         .bounds = GroupBounds::starts,
                         .count = count,
                         .extent = uint32_t(kAll)};
-    for (const Grouping grouping : {Grouping::m, Grouping::n, Grouping::k})
-      check_table(p, grouping, 16);
+    for (const Grouping grouping : {Grouping::m, Grouping::n, Grouping::k}) check_table(p, grouping, 16);
   }
 }
 
 /// What `rank` writes of 64 slots that all go to the second of two experts, whose rows begin at
 /// `first_row`.
-void rank_second_expert(uint32_t first_row, std::vector<int32_t>& indices,
-                        std::vector<int32_t>& positions) {
+void rank_second_expert(uint32_t first_row, std::vector<int32_t>& indices, std::vector<int32_t>& positions) {
   constexpr uint32_t kSlots = 64;
   const std::vector<int32_t> ids(kSlots, 1);
   std::array<int32_t, 2> offsets = {int32_t(first_row), int32_t(kSlots)};

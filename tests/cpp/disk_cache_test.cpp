@@ -89,8 +89,7 @@ TEST_F(DiskCacheTest, RecompilesATruncatedEntry) {
 
 TEST_F(DiskCacheTest, RecompilesAForeignOrDamagedEntry) {
   const DiskCache cache(directory_);
-  std::ofstream(entry())
-      << "somebody else's file, long enough to hold a header and then some more of it";
+  std::ofstream(entry()) << "somebody else's file, long enough to hold a header and then some more of it";
   EXPECT_EQ(get(cache).cubin, kernel_.cubin);
   EXPECT_EQ(compiles_, 1);
   {
@@ -114,8 +113,7 @@ TEST_F(DiskCacheTest, AnEntryUnderAnothersNameIsNotLoaded) {
 
 // Process ids repeat in containers and on hosts that share a home.
 TEST_F(DiskCacheTest, TheFilesOfAProcessOfTheSameIdStay) {
-  for (int i = 0; i < 1000; ++i)
-    std::ofstream(directory_ / fmt::format("{}-{}.tmp", getpid(), i)) << "half a kernel";
+  for (int i = 0; i < 1000; ++i) std::ofstream(directory_ / fmt::format("{}-{}.tmp", getpid(), i)) << "half a kernel";
   const DiskCache cache(directory_);
   get(cache);
   EXPECT_TRUE(get(cache).from_cache);
@@ -127,8 +125,7 @@ TEST_F(DiskCacheTest, SurvivesADirectoryThatCannotBeWritten) {
   // A path below a file fails for every user, root included, as a read-only directory does for
   // others.
   std::ofstream(directory_ / "file") << "in the way";
-  for (const fs::path& path :
-       {directory_ / "file" / "cache", fs::path("/proc/cleave"), fs::path()}) {
+  for (const fs::path& path : {directory_ / "file" / "cache", fs::path("/proc/cleave"), fs::path()}) {
     const DiskCache cache(path);
     compiles_ = 0;
     EXPECT_EQ(get(cache).cubin, kernel_.cubin) << path;
@@ -353,9 +350,7 @@ class FullCacheTest : public DiskCacheTest {
  protected:
   FullCacheTest() { kernel_.cubin.resize(10000); }
 
-  CacheKey key(int i, const char* library = "this") const {
-    return {CacheKey({library}), {std::to_string(i)}};
-  }
+  CacheKey key(int i, const char* library = "this") const { return {CacheKey({library}), {std::to_string(i)}}; }
   void store(const CacheKey& key, std::chrono::minutes ago) {
     cache_.store(key, "sm_90a", kernel_);
     age(entry(key), ago);
@@ -402,9 +397,8 @@ TEST_F(FullCacheTest, EntriesOfOtherVersionsGoFirst) {
   EXPECT_TRUE(cache_.load(key(0)));
   EXPECT_TRUE(cache_.load(key(6)));
   EXPECT_LE(bytes(), limit);
-  const auto others = std::ranges::count_if(cache_.list(), [](const CacheEntryInfo& entry) {
-    return entry.library != CacheKey({"this"}).hex();
-  });
+  const auto others = std::ranges::count_if(
+      cache_.list(), [](const CacheEntryInfo& entry) { return entry.library != CacheKey({"this"}).hex(); });
   EXPECT_LT(others, 5);
 }
 

@@ -38,8 +38,7 @@ double decode(const Format& format, uint32_t bits) {
                                         : std::numeric_limits<double>::quiet_NaN();
   }
   const int hidden = exponent == 0 ? 0 : 1 << format.fraction_bits;
-  return sign * std::ldexp(hidden + fraction,
-                           std::max(exponent, 1) - format.bias() - format.fraction_bits);
+  return sign * std::ldexp(hidden + fraction, std::max(exponent, 1) - format.bias() - format.fraction_bits);
 }
 
 /// Rounds to nearest, ties to even, with the rounding of std::nearbyint, as if the exponent had no
@@ -54,9 +53,7 @@ double round_to(const Format& format, double x) {
 
 double round_to_infinity(const Format& format, double x) {
   const double rounded = round_to(format, x);
-  return std::abs(rounded) > format.largest()
-             ? std::copysign(std::numeric_limits<double>::infinity(), x)
-             : rounded;
+  return std::abs(rounded) > format.largest() ? std::copysign(std::numeric_limits<double>::infinity(), x) : rounded;
 }
 
 double round_saturated(const Format& format, double x) {
@@ -157,8 +154,7 @@ TEST(Element, TiesAndTheirNeighbours) {
   expect_ties_rounded(kF16, 0x7bff);
   expect_ties_rounded(kE4m3, 0x7e);
   expect_ties_rounded(kE5m2, 0x7b);
-  for (const float x :
-       {448.0f, 463.99f, 464.0f, 464.01f, 479.0f, 480.0f, 57344.0f, 61439.0f, 61440.0f}) {
+  for (const float x : {448.0f, 463.99f, 464.0f, 464.01f, 479.0f, 480.0f, 57344.0f, 61439.0f, 61440.0f}) {
     expect_rounded(x);
     expect_rounded(-x);
   }
@@ -187,8 +183,7 @@ TEST(Element, IntegersRoundToNearestEvenAndSaturate) {
 }
 
 TEST(Element, LoadAndStoreByType) {
-  constexpr DType kTypes[] = {DType::f16,  DType::bf16, DType::f32, DType::i8,
-                              DType::e4m3, DType::e5m2, DType::i32};
+  constexpr DType kTypes[] = {DType::f16, DType::bf16, DType::f32, DType::i8, DType::e4m3, DType::e5m2, DType::i32};
   for (const DType type : kTypes) {
     alignas(4) unsigned char memory[4 * 4] = {};
     store_element(type, memory, 2, 1.0f + 1.0f / 4096);

@@ -18,8 +18,8 @@ inline std::ostream& operator<<(std::ostream& out, const EmitCase& x) {
 }
 
 /// Packed matrices; B transposed is what torch's Linear has.
-inline GemmProblem product(int64_t m, int64_t n, int64_t k, DType in, DType out, int64_t batch = 1,
-                           bool a_row = true, bool b_row = false) {
+inline GemmProblem product(int64_t m, int64_t n, int64_t k, DType in, DType out, int64_t batch = 1, bool a_row = true,
+                           bool b_row = false) {
   const int64_t several = batch > 1;
   return {.m = m,
           .n = n,
@@ -65,8 +65,7 @@ inline GemmProblem grouped(GemmProblem p, Grouping dimension, GroupLayout layout
 }
 
 inline std::vector<EmitCase> emit_cases() {
-  constexpr DType f16 = DType::f16, bf16 = DType::bf16, f32 = DType::f32, i8 = DType::i8,
-                  e4m3 = DType::e4m3;
+  constexpr DType f16 = DType::f16, bf16 = DType::bf16, f32 = DType::f32, i8 = DType::i8, e4m3 = DType::e4m3;
   constexpr ScaleLayout vector{.kind = Scaling::vector, .stride_row = 1};
   constexpr ScaleLayout one{.kind = Scaling::vector, .stride_row = 0};
   const auto lines = [](int64_t rows) {
@@ -85,8 +84,8 @@ inline std::vector<EmitCase> emit_cases() {
   exact.c = exact.d;
   GemmProblem gated = product(512, 1024, 512, bf16, bf16);
   gated.activation = Activation::swiglu;
-  GemmProblem biased = grouped(product(2048, 512, 256, bf16, bf16), Grouping::m,
-                               {.bounds = GroupBounds::starts, .wide = true});
+  GemmProblem biased =
+      grouped(product(2048, 512, 256, bf16, bf16), Grouping::m, {.bounds = GroupBounds::starts, .wide = true});
   biased.bias = Bias::row;
   biased.bias_stride_batch = 512;
   return {
@@ -95,8 +94,7 @@ inline std::vector<EmitCase> emit_cases() {
       {"batched", product(512, 256, 320, f16, f32, 5, false, true)},
       {"portable", with_epilogue(product(1001, 701, 301, f16, f32, 3))},
       {"serial", split(product(512, 1000, 5000, f32, f32, 3), SplitKMode::serial)},
-      {"parallel",
-       split(with_epilogue(product(128, 256, 16384, f16, f16)), SplitKMode::parallel, 16)},
+      {"parallel", split(with_epilogue(product(128, 256, 16384, f16, f16)), SplitKMode::parallel, 16)},
       {"cluster", split(product(128, 128, 8192, bf16, f32), SplitKMode::cluster)},
       {"stream_k", split(product(1000, 1000, 5000, f16, f16), SplitKMode::stream_k)},
       {"portable_split", split(product(101, 99, 5001, f16, f32), SplitKMode::parallel, 7)},
@@ -106,29 +104,22 @@ inline std::vector<EmitCase> emit_cases() {
       {"blocks", scaled(product(512, 768, 1024, e4m3, bf16), lines(512), squares(1024))},
       {"swiglu", gated},
       {"rows", grouped(product(4096, 1024, 512, bf16, bf16), Grouping::m)},
-      {"rows_of_blocks",
-       grouped(scaled(product(4096, 1024, 512, e4m3, bf16), lines(4096), squares(512, 32)),
-               Grouping::m, {.bounds = GroupBounds::counts, .spacing = 512})},
+      {"rows_of_blocks", grouped(scaled(product(4096, 1024, 512, e4m3, bf16), lines(4096), squares(512, 32)),
+                                 Grouping::m, {.bounds = GroupBounds::counts, .spacing = 512})},
       {"rows_biased", biased},
       {"columns", grouped(product(1024, 4096, 512, bf16, bf16), Grouping::n)},
-      {"depth",
-       grouped(with_epilogue(product(1024, 512, 4096, bf16, f32, 1, false, true)), Grouping::k)},
-      {"depth_stream_k",
-       split(grouped(product(1024, 512, 4096, bf16, f32, 1, false, true), Grouping::k,
-                     {.bounds = GroupBounds::aligned_ends, .spacing = 64}),
-             SplitKMode::stream_k)},
+      {"depth", grouped(with_epilogue(product(1024, 512, 4096, bf16, f32, 1, false, true)), Grouping::k)},
+      {"depth_stream_k", split(grouped(product(1024, 512, 4096, bf16, f32, 1, false, true), Grouping::k,
+                                       {.bounds = GroupBounds::aligned_ends, .spacing = 64}),
+                               SplitKMode::stream_k)},
   };
 }
 
 /// Images of 56 x 56 (3-D: 12 x 12 x 12) pixels, filters of 3 x 3.
-inline GemmProblem convolution(Conv kind, DType in, DType out, int64_t channels, int64_t filters,
-                               int32_t stride = 1, int64_t groups = 1, bool deep = false,
-                               int32_t taps = 3) {
-  const ConvAxis axis{.size = deep ? 12 : 56,
-                      .filter = taps,
-                      .stride = stride,
-                      .pad_begin = taps / 2,
-                      .pad_end = (taps - 1) / 2};
+inline GemmProblem convolution(Conv kind, DType in, DType out, int64_t channels, int64_t filters, int32_t stride = 1,
+                               int64_t groups = 1, bool deep = false, int32_t taps = 3) {
+  const ConvAxis axis{
+      .size = deep ? 12 : 56, .filter = taps, .stride = stride, .pad_begin = taps / 2, .pad_end = (taps - 1) / 2};
   const ConvLayout conv{.kind = kind,
                         .images = 8,
                         .channels = channels,
@@ -166,8 +157,7 @@ inline std::vector<EmitCase> emit_conv_cases() {
       {"dgrad_deep", convolution(Conv::dgrad, f16, f16, 64, 64, 2, 1, true)},
       {"dgrad_groups", convolution(Conv::dgrad, f16, f16, 64, 64, 2, 2)},
       {"dgrad_portable", portable(convolution(Conv::dgrad, f16, f16, 24, 40, 3))},
-      {"dgrad_stream_k",
-       split(convolution(Conv::dgrad, f16, f16, 128, 128, 2), SplitKMode::stream_k)},
+      {"dgrad_stream_k", split(convolution(Conv::dgrad, f16, f16, 128, 128, 2), SplitKMode::stream_k)},
       {"wgrad", convolution(Conv::wgrad, f16, f16, 128, 128, 2)},
       {"wgrad_split", split(accumulated, SplitKMode::parallel, 8)},
       {"wgrad_stem", convolution(Conv::wgrad, f16, f32, 8, 64, 2, 1, false, 7)},

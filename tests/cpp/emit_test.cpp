@@ -34,14 +34,12 @@ std::vector<std::string> included(const std::string& text) {
   std::vector<std::string> names;
   std::istringstream lines(text);
   for (std::string line; std::getline(lines, line);) {
-    if (line.starts_with("#include \"") && line.ends_with('"'))
-      names.push_back(line.substr(10, line.size() - 11));
+    if (line.starts_with("#include \"") && line.ends_with('"')) names.push_back(line.substr(10, line.size() - 11));
   }
   return names;
 }
 
-void expect_refusal(const std::function<void()>& call, ErrorCode code,
-                    const std::vector<std::string>& parts) {
+void expect_refusal(const std::function<void()>& call, ErrorCode code, const std::vector<std::string>& parts) {
   try {
     call();
     ADD_FAILURE() << "not refused";
@@ -107,22 +105,18 @@ TEST(EmitArchs, BothShareOneKernelFile) {
 TEST(EmitRefuses, NamesThatAreNone) {
   const auto own = planned(product(64, 64, 64, DType::bf16, DType::bf16));
   for (const char* name : {"", "1st", "a-b", "a b", "a.b", "a__b", "_a", "\xc3\xa9"}) {
-    expect_refusal([&] { emit(*own, {.name = name}); }, ErrorCode::invalid_argument,
-                   {"name is", "identifier"});
+    expect_refusal([&] { emit(*own, {.name = name}); }, ErrorCode::invalid_argument, {"name is", "identifier"});
   }
-  for (const char* name :
-       {"class", "int", "std", "cleave", "torch", "errno", "stdin", "linux", "EOF", "NULL",
-        "SYS_read", "M_PIf", "size_t", "double_t", "my_t", "CUstream", "cuMemAlloc"}) {
-    expect_refusal([&] { emit(*own, {.name = name}); }, ErrorCode::invalid_argument,
-                   {"name is", "pass another"});
+  for (const char* name : {"class", "int", "std", "cleave", "torch", "errno", "stdin", "linux", "EOF", "NULL",
+                           "SYS_read", "M_PIf", "size_t", "double_t", "my_t", "CUstream", "cuMemAlloc"}) {
+    expect_refusal([&] { emit(*own, {.name = name}); }, ErrorCode::invalid_argument, {"name is", "pass another"});
   }
 }
 
 TEST(EmitRefuses, PlansWithoutAKernel) {
   GemmProblem on_cpu = product(64, 64, 64, DType::bf16, DType::bf16);
   on_cpu.device = kCpu;
-  expect_refusal([&] { emit(*plan(on_cpu), as_cuda()); }, ErrorCode::invalid_argument,
-                 {"CPU", "plan for"});
+  expect_refusal([&] { emit(*plan(on_cpu), as_cuda()); }, ErrorCode::invalid_argument, {"CPU", "plan for"});
   const auto empty = planned(product(0, 64, 64, DType::bf16, DType::bf16));
   expect_refusal([&] { emit(*empty, as_cuda()); }, ErrorCode::invalid_argument, {"empty D"});
 }
@@ -131,8 +125,8 @@ TEST(EmitRefuses, ArchitecturesThatLackTheOperation) {
   const auto fp8 = planned(product(64, 64, 64, DType::e4m3, DType::bf16));
   expect_refusal([&] { emit(*fp8, as_cuda(EmitTarget::cpp, {"sm_80"})); }, ErrorCode::unsupported,
                  {"sm_80 has no kernel"});
-  expect_refusal([&] { emit(*fp8, as_cuda(EmitTarget::cpp, {"sm_70"})); },
-                 ErrorCode::invalid_argument, {"sm_70", "it must be"});
+  expect_refusal([&] { emit(*fp8, as_cuda(EmitTarget::cpp, {"sm_70"})); }, ErrorCode::invalid_argument,
+                 {"sm_70", "it must be"});
 }
 
 class EmitFolder : public testing::Test {
@@ -142,13 +136,11 @@ class EmitFolder : public testing::Test {
 
   std::vector<std::string> entries() const {
     std::vector<std::string> names;
-    for (const auto& entry : fs::directory_iterator(home_))
-      names.push_back(entry.path().filename().string());
+    for (const auto& entry : fs::directory_iterator(home_)) names.push_back(entry.path().filename().string());
     return names;
   }
 
-  const fs::path home_ =
-      fs::path(testing::TempDir()) / ("cleave_emit_folder_" + std::to_string(getpid()));
+  const fs::path home_ = fs::path(testing::TempDir()) / ("cleave_emit_folder_" + std::to_string(getpid()));
   const EmittedFiles files_ = {{"a.txt", "one\n"}, {"b/c.txt", std::string("\0two", 4)}};
 };
 
@@ -171,9 +163,7 @@ TEST_F(EmitFolder, MayExistIfEmpty) {
 
 TEST_F(EmitFolder, IsRefusedWithSomethingInIt) {
   write_folder(files_, home_ / "full");
-  const auto write = [&](const char* name) {
-    return [this, name] { write_folder({{"new.txt", ""}}, home_ / name); };
-  };
+  const auto write = [&](const char* name) { return [this, name] { write_folder({{"new.txt", ""}}, home_ / name); }; };
   expect_refusal(write("full"), ErrorCode::invalid_argument, {"sourcedir is", "not an empty"});
   expect_refusal(write("full/a.txt"), ErrorCode::invalid_argument, {"sourcedir is"});
   EXPECT_FALSE(fs::exists(home_ / "full/new.txt"));
@@ -200,8 +190,7 @@ TEST_F(EmitFolder, TakesNothingThatLiesBeside) {
 TEST_F(EmitFolder, IsNoLink) {
   fs::create_directory(home_ / "other");
   fs::create_directory_symlink(home_ / "other", home_ / "link");
-  expect_refusal([&] { write_folder(files_, home_ / "link"); }, ErrorCode::invalid_argument,
-                 {"cannot be written"});
+  expect_refusal([&] { write_folder(files_, home_ / "link"); }, ErrorCode::invalid_argument, {"cannot be written"});
   EXPECT_TRUE(fs::is_empty(home_ / "other"));
   EXPECT_EQ(entries().size(), 2u);
 }
@@ -221,21 +210,18 @@ TEST_F(EmitFolder, HasTheModesOfTheUmask) {
 TEST_F(EmitFolder, LeavesNothingBehindOnAnError) {
   // One path is a file and a folder.
   const EmittedFiles impossible = {{"a", "file"}, {"a/b", "file"}};
-  expect_refusal([&] { write_folder(impossible, home_ / "new"); }, ErrorCode::invalid_argument,
-                 {"cannot be written"});
+  expect_refusal([&] { write_folder(impossible, home_ / "new"); }, ErrorCode::invalid_argument, {"cannot be written"});
   EXPECT_TRUE(entries().empty());
 }
 
 TEST(EmitTemplate, FillsGapsAndKeepsOtherSigns) {
   const Vocabulary words{{{"name", "x"}, {"sum", "a + b"}}, {}};
-  EXPECT_EQ(expand("@name@ = @sum@;\n@other me@domain @NAME@ @", words),
-            "x = a + b;\n@other me@domain @NAME@ @");
+  EXPECT_EQ(expand("@name@ = @sum@;\n@other me@domain @NAME@ @", words), "x = a + b;\n@other me@domain @NAME@ @");
   EXPECT_THROW(expand("@unknown@", words), std::logic_error);
 }
 
 TEST(EmitTemplate, KeepsLinesByTheirFlags) {
-  const std::string text =
-      "@if yes\n1\n@if no\n2\n@else\n3\n@end\n@else\n4\n@end\n@if !no\n5\n@end\n";
+  const std::string text = "@if yes\n1\n@if no\n2\n@else\n3\n@end\n@else\n4\n@end\n@if !no\n5\n@end\n";
   EXPECT_EQ(expand(text, {{}, {{"yes", true}, {"no", false}}}), "1\n3\n5\n");
   EXPECT_EQ(expand(text, {{}, {{"yes", false}, {"no", true}}}), "4\n");
   EXPECT_THROW(expand("@if yes\n", {{}, {{"yes", true}}}), std::logic_error);

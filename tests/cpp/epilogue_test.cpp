@@ -20,23 +20,21 @@ struct Given : EpilogueParams {
 
 /// One element on its own; kernels keep the lines of a row and a column for many.
 template <class Sum>
-float value_at(const EpilogueConfig& config, const Given& p, Sum sum, uint32_t row, uint32_t col,
-               uint32_t batch, bool empty = false) {
+float value_at(const EpilogueConfig& config, const Given& p, Sum sum, uint32_t row, uint32_t col, uint32_t batch,
+               bool empty = false) {
   return epilogue_value(config, p, sum, row_broadcast(config, p, p.scales_a, row, batch),
-                        column_broadcast(config, p, p.scales_b, col, batch),
-                        {row, col, batch, empty});
+                        column_broadcast(config, p, p.scales_b, col, batch), {row, col, batch, empty});
 }
 
 /// The same of an int32 D.
-int32_t integer_at(const EpilogueConfig& config, const Given& p, int32_t sum, uint32_t row,
-                   uint32_t col, uint32_t batch, bool empty = false) {
+int32_t integer_at(const EpilogueConfig& config, const Given& p, int32_t sum, uint32_t row, uint32_t col,
+                   uint32_t batch, bool empty = false) {
   return epilogue_integer(config, p, sum, row_broadcast(config, p, p.scales_a, row, batch),
-                          column_broadcast(config, p, p.scales_b, col, batch),
-                          {row, col, batch, empty});
+                          column_broadcast(config, p, p.scales_b, col, batch), {row, col, batch, empty});
 }
 
-constexpr Activation kActivations[] = {Activation::none, Activation::relu, Activation::gelu_tanh,
-                                       Activation::gelu_erf, Activation::silu};
+constexpr Activation kActivations[] = {Activation::none, Activation::relu, Activation::gelu_tanh, Activation::gelu_erf,
+                                       Activation::silu};
 constexpr DType kTypes[] = {DType::f16, DType::bf16, DType::f32};
 
 double reference(Activation config, double x) {
@@ -99,17 +97,14 @@ TEST(Epilogue, EveryCombination) {
       p.c_batch_stride = p.c_stride * 8;
       p.bias_batch_stride = m + n;
       std::vector<float> c(batches * p.c_batch_stride), bias(batches * p.bias_batch_stride);
-      for (int64_t i = 0; i < int64_t(c.size()); ++i)
-        store_element(c_type, c.data(), i, value(random));
-      for (int64_t i = 0; i < int64_t(bias.size()); ++i)
-        store_element(c_type, bias.data(), i, value(random));
+      for (int64_t i = 0; i < int64_t(c.size()); ++i) store_element(c_type, c.data(), i, value(random));
+      for (int64_t i = 0; i < int64_t(bias.size()); ++i) store_element(c_type, bias.data(), i, value(random));
       p.c = c.data();
       p.bias = bias.data();
       for (const Bias bias_kind : {Bias::none, Bias::row, Bias::column}) {
         for (const Activation activation : kActivations) {
           for (const bool has_c : {false, true}) {
-            const EpilogueConfig config{c_type,     DType::f32, c_type, order,
-                                        activation, bias_kind,  has_c};
+            const EpilogueConfig config{c_type, DType::f32, c_type, order, activation, bias_kind, has_c};
             p.alpha = value(random);
             p.beta = value(random);
             for (uint32_t batch = 0; batch < batches; ++batch) {
@@ -117,16 +112,13 @@ TEST(Epilogue, EveryCombination) {
                 for (uint32_t j = 0; j < n; ++j) {
                   const float sum = value(random);
                   const int64_t at =
-                      batch * p.c_batch_stride +
-                      (order == Order::row ? i * p.c_stride + j : j * p.c_stride + i);
+                      batch * p.c_batch_stride + (order == Order::row ? i * p.c_stride + j : j * p.c_stride + i);
                   double expected = double(p.alpha) * sum;
                   if (has_c) expected += double(p.beta) * load_element(c_type, c.data(), at);
                   if (bias_kind != Bias::none)
-                    expected += load_element(
-                        c_type, bias.data(),
-                        batch * p.bias_batch_stride + (bias_kind == Bias::row ? j : i));
-                  ASSERT_NEAR(value_at(config, p, sum, i, j, batch),
-                              reference(activation, expected), 1e-5);
+                    expected += load_element(c_type, bias.data(),
+                                             batch * p.bias_batch_stride + (bias_kind == Bias::row ? j : i));
+                  ASSERT_NEAR(value_at(config, p, sum, i, j, batch), reference(activation, expected), 1e-5);
                 }
               }
             }
@@ -138,8 +130,7 @@ TEST(Epilogue, EveryCombination) {
 }
 
 TEST(Epilogue, BetaZeroNeverReadsC) {
-  const EpilogueConfig config{DType::f32,       DType::f32, DType::f32, Order::row,
-                              Activation::none, Bias::none, true};
+  const EpilogueConfig config{DType::f32, DType::f32, DType::f32, Order::row, Activation::none, Bias::none, true};
   Given p;
   p.alpha = 3.0f;
   p.c = nullptr;  // a read would crash
@@ -171,9 +162,8 @@ struct Scales {
   }
 
   double expected(int64_t sum, uint32_t i, uint32_t j, uint32_t batch) const {
-    const double scale =
-        double(a[batch * params.scales_a.stride_batch + i * params.scales_a.stride_row]) *
-        b[batch * params.scales_b.stride_batch + j * params.scales_b.stride_row];
+    const double scale = double(a[batch * params.scales_a.stride_batch + i * params.scales_a.stride_row]) *
+                         b[batch * params.scales_b.stride_batch + j * params.scales_b.stride_row];
     const int64_t zero = int64_t(params.zero_a == nullptr ? 1 : zero_a[i]) * zero_b[j];
     return scale * double(sum - zero);
   }
@@ -213,10 +203,8 @@ TEST(Epilogue, ScalesOfRowsAndColumns) {
       scales.params.scales_a.stride_row = one_of_a ? 0 : 2;
       scales.params.scales_b.stride_row = one_of_b ? 0 : 1;
       scales.at_each([&](uint32_t i, uint32_t j, uint32_t batch) {
-        EXPECT_EQ(value_at(config, scales.params, 40.0f, i, j, batch),
-                  scales.expected(40, i, j, batch));
-        EXPECT_EQ(value_at(config, scales.params, int32_t(40), i, j, batch),
-                  scales.expected(40, i, j, batch));
+        EXPECT_EQ(value_at(config, scales.params, 40.0f, i, j, batch), scales.expected(40, i, j, batch));
+        EXPECT_EQ(value_at(config, scales.params, int32_t(40), i, j, batch), scales.expected(40, i, j, batch));
       });
     }
   }
@@ -240,10 +228,8 @@ TEST(Epilogue, ZeroPointsAreTakenOffTheExactSum) {
     if (!has_zero_a) scales.params.zero_a = nullptr;
     scales.at_each([&](uint32_t i, uint32_t j, uint32_t batch) {
       const double expected = scales.expected(kSum, i, j, batch);
-      EXPECT_NEAR(value_at(kInteger, scales.params, kSum, i, j, batch), expected,
-                  2e-7 * std::abs(expected));
-      const int64_t left =
-          kSum - int64_t(has_zero_a ? scales.zero_a[i] : 1) * int64_t(scales.zero_b[j]);
+      EXPECT_NEAR(value_at(kInteger, scales.params, kSum, i, j, batch), expected, 2e-7 * std::abs(expected));
+      const int64_t left = kSum - int64_t(has_zero_a ? scales.zero_a[i] : 1) * int64_t(scales.zero_b[j]);
       EXPECT_EQ(integer_at(kInteger, scales.params, kSum, i, j, batch), left);
     });
   }
@@ -262,10 +248,8 @@ TEST(Epilogue, ScaledSumsMeetTheRest) {
   scales.params.c_stride = Scales::n;
   scales.params.bias = bias.data();
   scales.at_each([&](uint32_t i, uint32_t j, uint32_t batch) {
-    const double expected =
-        std::max(2 * scales.expected(1000, i, j, batch) - 0.5 * 3 + bias[j], 0.0);
-    EXPECT_NEAR(value_at(config, scales.params, int32_t(1000), i, j, batch), expected,
-                3e-7 * (expected + 10));
+    const double expected = std::max(2 * scales.expected(1000, i, j, batch) - 0.5 * 3 + bias[j], 0.0);
+    EXPECT_NEAR(value_at(config, scales.params, int32_t(1000), i, j, batch), expected, 3e-7 * (expected + 10));
   });
 }
 

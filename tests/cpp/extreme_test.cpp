@@ -67,10 +67,8 @@ ScaleLayout scales(Random& random) {
 }
 
 ConvLayout convolution(Random& random) {
-  ConvLayout conv{.kind = Conv(random.number(1, 3)),
-                  .images = size(random),
-                  .channels = size(random),
-                  .filters = size(random)};
+  ConvLayout conv{
+      .kind = Conv(random.number(1, 3)), .images = size(random), .channels = size(random), .filters = size(random)};
   for (ConvAxis& axis : conv.axes) {
     axis = {.size = narrow(random),
             .filter = narrow(random),

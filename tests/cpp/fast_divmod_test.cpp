@@ -24,8 +24,7 @@ void expect_exact(const FastDivmod& fast, uint32_t dividend) {
 void expect_exact_around_multiples(uint32_t divisor, std::mt19937& random) {
   const FastDivmod fast(divisor);
   const uint32_t most = (kLimit - 1) / divisor;
-  for (const uint32_t multiple :
-       {0u, 1u, 2u, most / 2, most - 1, most, uint32_t(random()) % (most + 1)}) {
+  for (const uint32_t multiple : {0u, 1u, 2u, most / 2, most - 1, most, uint32_t(random()) % (most + 1)}) {
     const uint64_t near = uint64_t(multiple) * divisor;
     for (const uint64_t dividend : {near - 1, near, near + 1, near + divisor - 1}) {
       if (dividend < kLimit) expect_exact(fast, uint32_t(dividend));

@@ -16,14 +16,12 @@ namespace {
 /// One slice, a step at a time, as kernels/cleave/split_k/parallel.h goes through it.
 class Slice {
  public:
-  Slice(uint32_t slice, bool stays, uint32_t patience)
-      : slice_(slice), stays_(stays), patience_(patience) {}
+  Slice(uint32_t slice, bool stays, uint32_t patience) : slice_(slice), stays_(stays), patience_(patience) {}
 
   bool done() const { return stage_ == Stage::done; }
 
   /// One atomic of the kernel.
-  void step(FixupWord& word, uint32_t slices, uint32_t chunks, std::vector<int>& reducers,
-            uint32_t& arrived) {
+  void step(FixupWord& word, uint32_t slices, uint32_t chunks, std::vector<int>& reducers, uint32_t& arrived) {
     switch (stage_) {
       case Stage::arrive: {
         const FixupWord found = word;
@@ -75,8 +73,7 @@ class Slice {
   }
 
  private:
-  static void reduce(uint32_t mine, uint32_t slices, uint32_t chunks, std::vector<int>& reducers,
-                     uint32_t arrived) {
+  static void reduce(uint32_t mine, uint32_t slices, uint32_t chunks, std::vector<int>& reducers, uint32_t arrived) {
     ASSERT_EQ(arrived, slices) << "a partial is missing";
     for (uint32_t chunk = 0; chunk < 32; ++chunk) {
       if ((mine >> chunk & 1) == 0) continue;
@@ -120,8 +117,7 @@ TEST(FixupWord, EveryChunkHasOneReducerWhateverTheOrder) {
       if (HasFatalFailure()) return;
       if (running[one].done()) running.erase(running.begin() + one);
     }
-    for (const int count : reducers)
-      ASSERT_EQ(count, 1) << slices << " slices, " << chunks << " chunks";
+    for (const int count : reducers) ASSERT_EQ(count, 1) << slices << " slices, " << chunks << " chunks";
     ASSERT_EQ(word.bits, 0u);
   }
 }

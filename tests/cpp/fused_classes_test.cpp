@@ -46,8 +46,7 @@ ConvLayout draw_possible(Random& random) {
 }
 
 /// The output that a pixel of the fused class meets at a tap; -1 outside.
-int64_t output_met(const ConvLayout& conv, const ConvClass& fused, const PixelCoord& pixel,
-                   const PixelCoord& tap) {
+int64_t output_met(const ConvLayout& conv, const ConvClass& fused, const PixelCoord& pixel, const PixelCoord& tap) {
   int64_t number = pixel.image;
   for (uint32_t i = 0; i < kConvAxes; ++i) {
     const int64_t at = fused.gathered_at(pixel, tap, i);
@@ -161,8 +160,7 @@ TEST(FusedClasses, WithoutTapsReadZerosOnly) {
   const Fused all(along_width({.size = 9, .filter = 1, .stride = 3}));
   ASSERT_TRUE(all.possible);
   EXPECT_EQ(all.fused.taps.size, 1u);
-  for (uint32_t r = 0; r < 3; ++r)
-    EXPECT_EQ(all.columns.filter_tap({.residue = {0, 0, r}}, {}), r == 0 ? 0 : -1);
+  for (uint32_t r = 0; r < 3; ++r) EXPECT_EQ(all.columns.filter_tap({.residue = {0, 0, r}}, {}), r == 0 ? 0 : -1);
 }
 
 // The only residue with a tap is that of a pixel that the image is too short for.
@@ -187,8 +185,7 @@ TEST(FusedClasses, StopWhereTheImageEnds) {
 
 TEST(FusedClasses, DilationsThatDivideTheStrideOnly) {
   const auto possible = [](int32_t stride, int32_t dilation) {
-    return Fused(along_width({.size = 20, .filter = 3, .stride = stride, .dilation = dilation}))
-        .possible;
+    return Fused(along_width({.size = 20, .filter = 3, .stride = stride, .dilation = dilation})).possible;
   };
   for (int32_t stride = 1; stride <= 8; ++stride) {
     for (int32_t dilation = 1; dilation <= 9; ++dilation)

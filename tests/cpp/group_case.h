@@ -10,9 +10,8 @@
 
 namespace cleave {
 
-inline constexpr GroupBounds kBounds[] = {GroupBounds::ends, GroupBounds::indptr,
-                                          GroupBounds::starts, GroupBounds::aligned_ends,
-                                          GroupBounds::counts};
+inline constexpr GroupBounds kBounds[] = {GroupBounds::ends, GroupBounds::indptr, GroupBounds::starts,
+                                          GroupBounds::aligned_ends, GroupBounds::counts};
 
 /// Values in the memory of int32 or int64, whichever is asked for.
 class GroupArray {
@@ -21,9 +20,7 @@ class GroupArray {
     wide_.push_back(value);
     narrow_.push_back(int32_t(value));
   }
-  const void* data(bool wide) const {
-    return wide ? static_cast<const void*>(wide_.data()) : narrow_.data();
-  }
+  const void* data(bool wide) const { return wide ? static_cast<const void*>(wide_.data()) : narrow_.data(); }
 
  private:
   std::vector<int64_t> wide_;
@@ -35,8 +32,7 @@ class GroupArray {
 struct GroupCase {
   /// `spacing`: what aligned groups begin at a multiple of. `largest`: of all groups but a giant,
   /// which has ten times as much.
-  GroupCase(Random& random, GroupBounds bounds, uint32_t count, uint32_t largest,
-            uint32_t spacing) {
+  GroupCase(Random& random, GroupBounds bounds, uint32_t count, uint32_t largest, uint32_t spacing) {
     layout.bounds = bounds;
     layout.wide = random.coin();
     layout.spacing = bounds == GroupBounds::counts ? round_up(largest + 1, spacing) : spacing;

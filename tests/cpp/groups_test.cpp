@@ -36,8 +36,8 @@ TEST(Groups, BoundsSayWhatTheyMean) {
   Random random(1);
   for (int round = 0; round < 500; ++round) {
     for (const GroupBounds bounds : kBounds) {
-      const GroupCase x(random, bounds, uint32_t(random.number(1, 40)),
-                        uint32_t(random.number(1, 50)), uint32_t(random.number(1, 16)));
+      const GroupCase x(random, bounds, uint32_t(random.number(1, 40)), uint32_t(random.number(1, 50)),
+                        uint32_t(random.number(1, 16)));
       for (uint32_t g = 0; g < x.count(); ++g) {
         const GroupRange range = group_range(params_of(x), g);
         ASSERT_EQ(range.size(), x.ranges[g].size()) << int(bounds) << " group " << g;
@@ -94,8 +94,7 @@ int64_t garbage(Random& random, bool wide, int64_t extent) {
                             Narrow::min(),
                             Narrow::max(),
                             random.number(Narrow::min(), Narrow::max())};
-  const int64_t only_wide[] = {Wide::min(), Wide::max(), random.number(Wide::min(), Wide::max()),
-                               int64_t(1) << 32};
+  const int64_t only_wide[] = {Wide::min(), Wide::max(), random.number(Wide::min(), Wide::max()), int64_t(1) << 32};
   return wide && random.number(0, 3) == 0 ? random.pick(only_wide) : random.pick(narrow);
 }
 
@@ -131,8 +130,7 @@ TEST(Groups, TableCountsTheStepsBeforeEachGroup) {
   for (int round = 0; round < 300; ++round) {
     for (const GroupBounds bounds : kBounds) {
       for (const Grouping dimension : {Grouping::m, Grouping::n, Grouping::k}) {
-        const GroupCase x(random, bounds, uint32_t(random.number(1, 40)),
-                          uint32_t(random.number(1, 50)), 4);
+        const GroupCase x(random, bounds, uint32_t(random.number(1, 40)), uint32_t(random.number(1, 50)), 4);
         const uint32_t step = uint32_t(random.number(1, 20));
         const GemmProblem p = grouped(dimension, x);
         const cpu::Groups groups(p, arguments_of(x), step);
@@ -142,8 +140,7 @@ TEST(Groups, TableCountsTheStepsBeforeEachGroup) {
         for (uint32_t g = 0; g < x.count(); ++g) {
           ASSERT_EQ(table.before[g], before);
           const uint32_t size = x.ranges[g].size();
-          const uint32_t steps =
-              dimension == Grouping::k && size == 0 ? 1 : (size + step - 1) / step;
+          const uint32_t steps = dimension == Grouping::k && size == 0 ? 1 : (size + step - 1) / step;
           ASSERT_EQ(table.steps(g), steps) << "group " << g << " of " << size;
           before += steps;
         }
@@ -162,13 +159,11 @@ TEST(Groups, TheMostStepsAreReached) {
         GemmProblem p{.m = extent, .n = extent, .k = extent, .batch = count};
         p.groups.dimension = dimension;
         GroupArray ends;
-        for (uint32_t g = 1; g < count; ++g)
-          ends.push_back(dimension == Grouping::k ? 0 : min_of(g, extent));
+        for (uint32_t g = 1; g < count; ++g) ends.push_back(dimension == Grouping::k ? 0 : min_of(g, extent));
         ends.push_back(extent);
         constexpr uint32_t kStep = 6;
         const cpu::Groups groups(p, {.group_offsets = ends.data(false)}, kStep);
-        EXPECT_EQ(groups.table().steps(), cpu::most_group_steps(p, kStep))
-            << extent << " elements in " << count;
+        EXPECT_EQ(groups.table().steps(), cpu::most_group_steps(p, kStep)) << extent << " elements in " << count;
       }
     }
   }
@@ -178,16 +173,14 @@ TEST(Groups, OverlappingGroupsHaveNoMoreStepsThanOthers) {
   Random random(4);
   for (int round = 0; round < 1000; ++round) {
     for (const Grouping dimension : {Grouping::m, Grouping::n, Grouping::k}) {
-      const uint32_t extent = uint32_t(random.number(0, 300)),
-                     count = uint32_t(random.number(1, 30));
+      const uint32_t extent = uint32_t(random.number(0, 300)), count = uint32_t(random.number(1, 30));
       GemmProblem p{.m = extent, .n = extent, .k = extent, .batch = count};
       p.groups = {.dimension = dimension, .bounds = random.pick(kBounds), .spacing = 128};
       GroupArray offsets, sizes;
       for (uint32_t i = 0; i <= count; ++i) offsets.push_back(garbage(random, false, extent));
       for (uint32_t i = 0; i < count; ++i) sizes.push_back(garbage(random, false, extent));
       const uint32_t step = uint32_t(random.number(1, 20));
-      const cpu::Groups groups(
-          p, {.group_offsets = offsets.data(false), .group_sizes = sizes.data(false)}, step);
+      const cpu::Groups groups(p, {.group_offsets = offsets.data(false), .group_sizes = sizes.data(false)}, step);
       const GroupTable table = groups.table();
       ASSERT_LE(table.steps(), cpu::most_group_steps(p, step));
       for (uint32_t g = 0; g < count; ++g) {
@@ -202,8 +195,8 @@ TEST(Groups, TheRestIsWhatNoGroupHolds) {
   Random random(5);
   for (int round = 0; round < 500; ++round) {
     for (const GroupBounds bounds : kBounds) {
-      const GroupCase x(random, bounds, uint32_t(random.number(1, 20)),
-                        uint32_t(random.number(1, 30)), uint32_t(random.number(1, 16)));
+      const GroupCase x(random, bounds, uint32_t(random.number(1, 20)), uint32_t(random.number(1, 30)),
+                        uint32_t(random.number(1, 16)));
       std::vector<int> held(x.extent);
       for (const GroupRange range : x.ranges) {
         for (uint32_t i = range.begin; i < range.end; ++i) ++held[i];

@@ -75,8 +75,7 @@ inline std::vector<GemmConfig> kernel_sample(const std::vector<GemmConfig>& conf
     covered.insert(pairs[i].begin(), pairs[i].end());
   };
   const auto adds = [&](size_t i) {
-    return std::count_if(pairs[i].begin(), pairs[i].end(),
-                         [&](uint32_t pair) { return !covered.contains(pair); });
+    return std::count_if(pairs[i].begin(), pairs[i].end(), [&](uint32_t pair) { return !covered.contains(pair); });
   };
 
   const auto size = [&](size_t i) {

@@ -40,11 +40,9 @@ void compile_all(const std::vector<GemmConfig>& configs, const std::string& arch
       std::string problem;
       try {
         const CompiledKernel kernel = compile(source, arch);
-        if (kernel.resources.spill_store_bytes + kernel.resources.spill_load_bytes > 0)
-          problem = "spills";
+        if (kernel.resources.spill_store_bytes + kernel.resources.spill_load_bytes > 0) problem = "spills";
         if (kernel.resources.stack_bytes > 0) problem = "keeps an array in local memory";
-        if (kernel.log.find("serialized") != std::string::npos)
-          problem = "its WGMMAs are serialised";
+        if (kernel.log.find("serialized") != std::string::npos) problem = "its WGMMAs are serialised";
       } catch (const std::exception& error) {
         problem = error.what();
       }

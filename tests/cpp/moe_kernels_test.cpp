@@ -38,8 +38,7 @@ std::vector<MoeKernel> kernels_of(const MoeProblem& problem) {
 
 TEST(MoeLaunches, OffsetsAreOne) {
   for (const int64_t tokens : {0, 1, 4096, 1 << 24}) {
-    EXPECT_EQ(kernels_of(problem_of(MoeOperation::offsets, tokens, 8, 0)),
-              std::vector{MoeKernel::count});
+    EXPECT_EQ(kernels_of(problem_of(MoeOperation::offsets, tokens, 8, 0)), std::vector{MoeKernel::count});
   }
 }
 
@@ -48,8 +47,7 @@ TEST(MoeLaunches, FollowOneAnother) {
             (std::vector{MoeKernel::count, MoeKernel::rank, MoeKernel::scatter}));
   EXPECT_EQ(kernels_of(problem_of(MoeOperation::combine, 4096, 8, 2048)),
             (std::vector{MoeKernel::invert, MoeKernel::combine}));
-  EXPECT_EQ(kernels_of(problem_of(MoeOperation::permute, 0, 8, 2048)),
-            std::vector{MoeKernel::count});
+  EXPECT_EQ(kernels_of(problem_of(MoeOperation::permute, 0, 8, 2048)), std::vector{MoeKernel::count});
   EXPECT_TRUE(kernels_of(problem_of(MoeOperation::combine, 0, 8, 2048)).empty());
 }
 
@@ -59,8 +57,7 @@ TEST(MoeLaunches, DealAllTheWork) {
   std::mt19937 random(1);
   for (int i = 0; i < 3000; ++i) {
     const auto size = [&] { return int64_t(random() % (1u << random() % 15)); };
-    MoeProblem p = problem_of(MoeOperation(random() % 6), size(), 1 + random() % 12, size(),
-                              DType(random() % 3));
+    MoeProblem p = problem_of(MoeOperation(random() % 6), size(), 1 + random() % 12, size(), DType(random() % 3));
     p.experts = 1 + random() % kMostGroups;
     p.token.stride_row += random() % 3 * 4;
     p.row.alignment = max_of(uint32_t(1 << random() % 5), size_of(p.row.dtype));
@@ -80,8 +77,7 @@ TEST(MoeLaunches, DealAllTheWork) {
           ASSERT_LE(p.experts, kCountThreads);  // one thread adds up to one offset
           break;
         case MoeKernel::rank:
-          ASSERT_EQ(shape.grid.x,
-                    launches.front().params.slots == 0 ? 0 : launches[0].shape.grid.x);
+          ASSERT_EQ(shape.grid.x, launches.front().params.slots == 0 ? 0 : launches[0].shape.grid.x);
           ASSERT_GE(shape.block.x, 32u);
           break;
         case MoeKernel::invert:
@@ -90,8 +86,7 @@ TEST(MoeLaunches, DealAllTheWork) {
         case MoeKernel::scatter:
         case MoeKernel::combine:
           ASSERT_EQ(shape.grid.x, p.tokens);
-          ASSERT_GE(uint64_t(shape.grid.y) * kRowThreads * kScatterAccesses * launch.config.width,
-                    params.row_bytes);
+          ASSERT_GE(uint64_t(shape.grid.y) * kRowThreads * kScatterAccesses * launch.config.width, params.row_bytes);
           break;
         case MoeKernel::combine_backward:
           ASSERT_GE(uint64_t(shape.grid.x) * kRowThreads / 32, params.slots);
@@ -113,11 +108,8 @@ TEST(MoeLaunches, DealAllTheWork) {
 
 TEST(MoeSource, TheConstantEqualsTheConfiguration) {
   if (!nvrtc_available()) GTEST_SKIP() << "NVRTC is not installed: pip install nvidia-cuda-nvrtc";
-  const MoeConfig unusual{.wide_ids = true,
-                          .type = DType::f16,
-                          .has_weights = true,
-                          .weights = DType::bf16,
-                          .width = 4};
+  const MoeConfig unusual{
+      .wide_ids = true, .type = DType::f16, .has_weights = true, .weights = DType::bf16, .width = 4};
   const std::string text = translation_unit(MoeKernel::combine, unusual);
   const size_t begin = text.find("{"), end = text.find("};");
   const std::string source =
@@ -135,8 +127,7 @@ TEST(MoeSource, TheConstantEqualsTheConfiguration) {
 std::set<std::string> typical_sources() {
   std::set<std::string> sources;
   const auto add = [&](const MoeProblem& p) {
-    for (const MoeLaunch& launch : moe_launches(p))
-      sources.insert(translation_unit(launch.kernel, launch.config));
+    for (const MoeLaunch& launch : moe_launches(p)) sources.insert(translation_unit(launch.kernel, launch.config));
   };
   for (const DType type : {DType::f16, DType::bf16, DType::f32}) {
     for (const int64_t columns : {2048, 2047}) {

@@ -49,23 +49,19 @@ TEST(Moe, RulesNameWhatIsWrong) {
   expect(Operation::sort, "experts is 1025", [](auto& p) { p.experts = 1025; });
   expect(Operation::sort, "top_k is 0", [](auto& p) { p.top_k = 0; });
   expect(Operation::sort, "2^31 slots", [](auto& p) { p.tokens = p.top_k = 1 << 16; });
-  expect(Operation::permute, "token is float16 and row is float32",
-         [](auto& p) { p.token.dtype = DType::f16; });
+  expect(Operation::permute, "token is float16 and row is float32", [](auto& p) { p.token.dtype = DType::f16; });
   expect(Operation::permute, "row overlaps itself", [](auto& p) { p.row.stride_row = 7; });
   expect(Operation::permute, "token.stride_col is 2", [](auto& p) { p.token.stride_col = 2; });
   expect(Operation::permute, "16776960 bytes",
          [](auto& p) { p.columns = p.token.stride_row = p.row.stride_row = 1 << 22; });
   expect(Operation::permute, "has_weights is true", [](auto& p) { p.has_weights = true; });
-  expect(Operation::combine, "row is int8",
-         [](auto& p) { p.row.dtype = p.token.dtype = DType::i8; });
+  expect(Operation::combine, "row is int8", [](auto& p) { p.row.dtype = p.token.dtype = DType::i8; });
   expect(Operation::combine, "weights_dtype is int32", [](auto& p) {
     p.has_weights = true;
     p.weights_dtype = DType::i32;
   });
-  expect(Operation::combine_backward, "has_weights is false",
-         [](auto& p) { p.has_weights = false; });
-  expect(Operation::combine_backward, "row_grad is bfloat16",
-         [](auto& p) { p.row_grad.dtype = DType::bf16; });
+  expect(Operation::combine_backward, "has_weights is false", [](auto& p) { p.has_weights = false; });
+  expect(Operation::combine_backward, "row_grad is bfloat16", [](auto& p) { p.row_grad.dtype = DType::bf16; });
   expect(Operation::gather, "device is -7", [](auto& p) { p.device = -7; });
 }
 
@@ -96,20 +92,16 @@ TEST(Moe, ArgumentsMustBeThereAndApart) {
     return message_of([&] { plan(problem_of(operation))->run(arguments, nullptr); });
   };
   const auto nothing = [](MoeArguments&) {};
-  for (const auto operation :
-       {MoeOperation::offsets, MoeOperation::sort, MoeOperation::permute, MoeOperation::gather,
-        MoeOperation::combine, MoeOperation::combine_backward}) {
+  for (const auto operation : {MoeOperation::offsets, MoeOperation::sort, MoeOperation::permute, MoeOperation::gather,
+                               MoeOperation::combine, MoeOperation::combine_backward}) {
     EXPECT_EQ(message(operation, nothing), "no error");
   }
-  EXPECT_TRUE(message(MoeOperation::sort, [](auto& a) {
-                a.indices = nullptr;
-              }).starts_with("indices is a null pointer"));
-  EXPECT_TRUE(message(MoeOperation::permute, [](auto& a) {
-                a.rows = a.tokens;
-              }).starts_with("rows overlaps tokens in memory"));
-  EXPECT_TRUE(message(MoeOperation::combine, [](auto& a) {
-                a.tokens = a.rows;
-              }).starts_with("tokens overlaps rows in memory"));
+  EXPECT_TRUE(
+      message(MoeOperation::sort, [](auto& a) { a.indices = nullptr; }).starts_with("indices is a null pointer"));
+  EXPECT_TRUE(
+      message(MoeOperation::permute, [](auto& a) { a.rows = a.tokens; }).starts_with("rows overlaps tokens in memory"));
+  EXPECT_TRUE(
+      message(MoeOperation::combine, [](auto& a) { a.tokens = a.rows; }).starts_with("tokens overlaps rows in memory"));
   EXPECT_TRUE(message(MoeOperation::sort, [](auto& a) {
                 a.indices = static_cast<int32_t*>(const_cast<void*>(a.ids));
               }).starts_with("indices overlaps ids in memory"));
@@ -142,8 +134,7 @@ TEST(Moe, ThreadsDoNotChangeResults) {
   for (const uint32_t threads : {1, 5}) {
     std::vector<float>& tokens = sums[threads / 5];
     tokens.resize(500 * 300);
-    make_cpu_plan(p, threads)
-        ->run({.indices = indices.data(), .tokens = tokens.data(), .rows = rows.data()}, nullptr);
+    make_cpu_plan(p, threads)->run({.indices = indices.data(), .tokens = tokens.data(), .rows = rows.data()}, nullptr);
   }
   EXPECT_EQ(sums[0], sums[1]);
 }

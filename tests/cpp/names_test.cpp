@@ -69,8 +69,7 @@ void expect_guesses(int count) {
       from_string<Enum>(name + "s");
       ADD_FAILURE() << name;
     } catch (const Error& error) {
-      EXPECT_TRUE(std::string(error.what()).ends_with("Did you mean \"" + name + "\"?"))
-          << error.what();
+      EXPECT_TRUE(std::string(error.what()).ends_with("Did you mean \"" + name + "\"?")) << error.what();
     }
   }
 }

@@ -31,8 +31,7 @@ class NvrtcChoiceDeathTest : public testing::Test {
 std::string choice(const char* driver_version, const std::vector<int>& majors) {
   const TemporaryFolder folder;
   for (const int major : majors)
-    fs::copy_file(fakes / "libfake_nvrtc.so",
-                  folder.path() / ("libnvrtc.so." + std::to_string(major)));
+    fs::copy_file(fakes / "libfake_nvrtc.so", folder.path() / ("libnvrtc.so." + std::to_string(major)));
   unsetenv("CLEAVE_NVRTC");
   setenv("FAKE_CUDA_VERSION", driver_version, 1);
   dlopen((fakes / "libcuda.so.1").c_str(), RTLD_NOW);  // from now on found by its name
@@ -73,8 +72,7 @@ bool finds(const char* library, const fs::path& cache) {
 void compile_with_three_builds() {
   const TemporaryFolder cache;
   std::string found;
-  for (const char* library :
-       {"libfake_nvrtc.so", "libfake_nvrtc_other.so", "libfake_nvrtc_anonymous.so"}) {
+  for (const char* library : {"libfake_nvrtc.so", "libfake_nvrtc_other.so", "libfake_nvrtc_anonymous.so"}) {
     for (int i = 0; i < 2; ++i) found += finds(library, cache.path()) ? "found " : "compiled ";
   }
   fputs(found.c_str(), stderr);

@@ -19,8 +19,7 @@ bool overlaps_by_enumeration(const Placement& p) {
   for (int64_t b = 0; b < p.batch; ++b) {
     for (int64_t i = 0; i < p.rows; ++i) {
       for (int64_t j = 0; j < p.columns; ++j) {
-        const int64_t at =
-            b * p.layout.stride_batch + i * p.layout.stride_row + j * p.layout.stride_col;
+        const int64_t at = b * p.layout.stride_batch + i * p.layout.stride_row + j * p.layout.stride_col;
         if (!seen.insert(at).second) return true;
       }
     }
@@ -30,9 +29,7 @@ bool overlaps_by_enumeration(const Placement& p) {
 
 class Random {
  public:
-  int64_t operator()(int64_t low, int64_t high) {
-    return std::uniform_int_distribution<int64_t>(low, high)(random_);
-  }
+  int64_t operator()(int64_t low, int64_t high) { return std::uniform_int_distribution<int64_t>(low, high)(random_); }
 
  private:
   std::mt19937 random_{1};
@@ -44,8 +41,7 @@ TEST(Overlap, WithinOneMatrixAgreesWithEnumeration) {
   constexpr int kRounds = 60000;
   for (int round = 0; round < kRounds; ++round) {
     const int64_t most = random(1, 3) == 1 ? 80 : 25;
-    MatrixLayout layout{
-        .stride_row = random(0, most), .stride_col = 1, .stride_batch = random(0, most)};
+    MatrixLayout layout{.stride_row = random(0, most), .stride_col = 1, .stride_batch = random(0, most)};
     const bool no_unit_stride = random(0, 3) == 0;
     if (no_unit_stride) layout.stride_col = random(0, most);
     if (random(0, 1) == 1) std::swap(layout.stride_row, layout.stride_col);
@@ -53,8 +49,8 @@ TEST(Overlap, WithinOneMatrixAgreesWithEnumeration) {
     const bool expected = overlaps_by_enumeration(p);
     overlapping += expected;
     ASSERT_EQ(overlaps_itself(p), expected)
-        << p.batch << " x " << p.rows << " x " << p.columns << " with strides "
-        << layout.stride_batch << ", " << layout.stride_row << ", " << layout.stride_col;
+        << p.batch << " x " << p.rows << " x " << p.columns << " with strides " << layout.stride_batch << ", "
+        << layout.stride_row << ", " << layout.stride_col;
   }
   EXPECT_GT(overlapping, kRounds / 10);
   EXPECT_LT(overlapping, kRounds * 9 / 10);
@@ -68,15 +64,13 @@ TEST(Overlap, WithinOneHugeMatrixIsQuick) {
   EXPECT_TRUE(overlaps_itself({layout, kMost, 3, kMost}));
 }
 
-bool share_bytes_by_enumeration(const Placement& x, int64_t x_at, const Placement& y,
-                                int64_t y_at) {
+bool share_bytes_by_enumeration(const Placement& x, int64_t x_at, const Placement& y, int64_t y_at) {
   std::set<int64_t> seen;
   const auto each = [](const Placement& p, int64_t at, const auto& visit) {
     for (int64_t b = 0; b < p.batch; ++b) {
       for (int64_t i = 0; i < p.rows; ++i) {
         for (int64_t j = 0; j < p.columns; ++j) {
-          const int64_t element =
-              b * p.layout.stride_batch + i * p.layout.stride_row + j * p.layout.stride_col;
+          const int64_t element = b * p.layout.stride_batch + i * p.layout.stride_row + j * p.layout.stride_col;
           for (uint32_t byte = 0; byte < size_of(p.layout.dtype); ++byte) {
             visit(at + element * size_of(p.layout.dtype) + byte);
           }
@@ -125,8 +119,7 @@ TEST(Overlap, MatricesCutFromOneBufferAreApart) {
   EXPECT_TRUE(may_overlap(part, buffer, part, buffer + 7));
   const MatrixLayout stacked{.dtype = DType::f32, .stride_row = 10, .stride_batch = 200};
   const Placement upper{stacked, 10, 10, 3};
-  EXPECT_FALSE(may_overlap(upper, buffer, upper, buffer + 100))
-      << "one above the other, in each batch entry";
+  EXPECT_FALSE(may_overlap(upper, buffer, upper, buffer + 100)) << "one above the other, in each batch entry";
   EXPECT_TRUE(may_overlap(upper, buffer, upper, buffer + 90));
 }
 

@@ -40,8 +40,7 @@ GemmProblem layer(int64_t m, int64_t n, int64_t k, int device = kPlanOnlyH100) {
 
 GemmProblem strided_dgrad(int32_t stride, int device) {
   const ConvAxis axis{.size = 28, .filter = 3, .stride = stride, .pad_begin = 1, .pad_end = 1};
-  ConvLayout conv{
-      .kind = Conv::dgrad, .images = 8, .channels = 128, .filters = 128, .axes = {{}, axis, axis}};
+  ConvLayout conv{.kind = Conv::dgrad, .images = 8, .channels = 128, .filters = 128, .axes = {{}, axis, axis}};
   GemmProblem p = implicit_gemm(conv, 1, DType::bf16, DType::bf16);
   p.device = device;
   return p;

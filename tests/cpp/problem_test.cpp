@@ -44,8 +44,8 @@ TEST(Problem, TransposedExchangesScales) {
   EXPECT_EQ(transposed(transposed(p)), p);
   const float scales[2] = {};
   const int32_t zeros[2] = {};
-  const GemmArguments t = transposed(GemmArguments{
-      .scale_a = scales, .scale_b = scales + 1, .zero_a = zeros, .zero_b = zeros + 1});
+  const GemmArguments t =
+      transposed(GemmArguments{.scale_a = scales, .scale_b = scales + 1, .zero_a = zeros, .zero_b = zeros + 1});
   EXPECT_EQ(t.scale_a, scales + 1);
   EXPECT_EQ(t.scale_b, scales);
   EXPECT_EQ(t.zero_a, zeros + 1);

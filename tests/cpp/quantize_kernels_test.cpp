@@ -32,8 +32,8 @@ std::vector<QuantizeLaunch> launches(const QuantizeProblem& problem) {
 }
 
 TEST(QuantizeLaunches, OneUnlessTheScaleOfATensorIsToBeFound) {
-  for (const auto granularity : {Granularity::tensor, Granularity::row, Granularity::block_1x128,
-                                 Granularity::block_128x128}) {
+  for (const auto granularity :
+       {Granularity::tensor, Granularity::row, Granularity::block_1x128, Granularity::block_128x128}) {
     QuantizeProblem p = problem_of(64, 4096, granularity, DType::bf16, DType::i8);
     EXPECT_EQ(launches(p).size(), granularity == Granularity::tensor ? 2u : 1u);
     p.given_scale = true;
@@ -100,8 +100,7 @@ TEST(QuantizeLaunches, DealEveryGroup) {
   std::mt19937 random(1);
   for (int i = 0; i < 3000; ++i) {
     const auto size = [&] { return int64_t(random() % (1u << random() % 15)); };
-    QuantizeProblem p =
-        problem_of(size(), size(), Granularity(random() % 4), DType(random() % 3), DType::e4m3);
+    QuantizeProblem p = problem_of(size(), size(), Granularity(random() % 4), DType(random() % 3), DType::e4m3);
     p.x.stride_row += random() % 3 * 4;
     p.q.stride_row += random() % 3 * 4;
     p.x.alignment = max_of(uint32_t(1 << random() % 5), size_of(p.x.dtype));
@@ -124,8 +123,7 @@ TEST(QuantizeLaunches, DealEveryGroup) {
         ASSERT_LE(min_of(4 * c.width, 16u), p.smooth_alignment);
       }
       if (launch.kernel == QuantizeKernel::tiles) {
-        ASSERT_EQ(launch.shape.grid.x,
-                  ceil_div<int64_t>(p.rows, 128) * ceil_div<int64_t>(p.cols, 128));
+        ASSERT_EQ(launch.shape.grid.x, ceil_div<int64_t>(p.rows, 128) * ceil_div<int64_t>(p.cols, 128));
         if (p.has_transpose) {
           ASSERT_EQ(p.rows % c.width_t, 0);
         }
@@ -153,8 +151,7 @@ TEST(QuantizeLaunches, DealEveryGroup) {
 TEST(QuantizeLaunches, RowsUpTo32768ElementsStayInRegisters) {
   for (const int64_t rows : {1, 8192}) {
     for (const int64_t cols : {1032, 7168, 16384, 32768}) {
-      const auto launch =
-          launches(problem_of(rows, cols, Granularity::row, DType::bf16, DType::i8)).front();
+      const auto launch = launches(problem_of(rows, cols, Granularity::row, DType::bf16, DType::i8)).front();
       EXPECT_GE(launch.shape.block.x * launch.config.hold * launch.config.width, cols);
     }
   }
@@ -191,8 +188,7 @@ TEST(QuantizeSource, TheConstantEqualsTheConfiguration) {
 std::set<std::string> typical_sources() {
   std::set<std::string> sources;
   const auto add = [&](QuantizeProblem p) {
-    for (const QuantizeLaunch& launch : launches(p))
-      sources.insert(translation_unit(launch.kernel, launch.config));
+    for (const QuantizeLaunch& launch : launches(p)) sources.insert(translation_unit(launch.kernel, launch.config));
   };
   const auto make = [](int64_t cols, Granularity granularity, DType x, DType q) {
     return problem_of(4096, cols, granularity, x, q);
@@ -215,8 +211,7 @@ std::set<std::string> typical_sources() {
   turned = problem_of(4095, 7167, Granularity::block_128x128, DType::f32, DType::e4m3);
   turned.has_transpose = true;
   add(turned);
-  for (const DType x : {DType::f16, DType::bf16, DType::f32})
-    add(grouped_problem(4096, 7168, 64, x));
+  for (const DType x : {DType::f16, DType::bf16, DType::f32}) add(grouped_problem(4096, 7168, 64, x));
   return sources;
 }
 

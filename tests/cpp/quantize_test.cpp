@@ -20,8 +20,8 @@ namespace {
 
 constexpr DType kFloats[] = {DType::f16, DType::bf16, DType::f32};
 constexpr DType kResults[] = {DType::i8, DType::e4m3, DType::e5m2};
-constexpr Granularity kGranularities[] = {Granularity::tensor, Granularity::row,
-                                          Granularity::block_1x128, Granularity::block_128x128};
+constexpr Granularity kGranularities[] = {Granularity::tensor, Granularity::row, Granularity::block_1x128,
+                                          Granularity::block_128x128};
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
@@ -98,11 +98,7 @@ struct Case {
     const bool tensor = problem.granularity == Granularity::tensor;
     const bool square = problem.granularity == Granularity::block_128x128;
     const bool blocks = square || problem.granularity == Granularity::block_1x128;
-    return scale[size_t((tensor   ? 0
-                         : square ? row / 128
-                                  : row) *
-                            problem.scale.stride_row +
-                        (blocks ? col / 128 : 0))];
+    return scale[size_t((tensor ? 0 : square ? row / 128 : row) * problem.scale.stride_row + (blocks ? col / 128 : 0))];
   }
   int32_t zero_at(int64_t row) const {
     if (problem.symmetric) return 0;
@@ -190,9 +186,8 @@ TEST(Quantize, RandomProblems) {
       for (float& s : c.scale) s = 0.25f * float(1 + random() % 80);  // some elements saturate
       for (int32_t& z : c.zero) z = int32_t(random() % 11) - 5;
     }
-    SCOPED_TRACE(testing::Message()
-                 << i << ": " << rows << " x " << cols << " " << to_string(c.problem.granularity)
-                 << " " << to_string(c.problem.x.dtype) << " to " << to_string(c.problem.q.dtype));
+    SCOPED_TRACE(testing::Message() << i << ": " << rows << " x " << cols << " " << to_string(c.problem.granularity)
+                                    << " " << to_string(c.problem.x.dtype) << " to " << to_string(c.problem.q.dtype));
     c.run(1 + random() % 3);
     if (c.problem.given_scale) {
       for (float& s : c.scale) ASSERT_EQ(std::fmod(s, 0.25f), 0.0f) << "given scales are read only";
@@ -290,8 +285,7 @@ TEST(Quantize, GivenScalesSaturate) {
 TEST(Quantize, AsymmetricRangesUseAllOfInt8) {
   Case c(3, 5, Granularity::row, DType::f32, DType::i8);
   c.problem.symmetric = false;
-  const float values[3][5] = {
-      {-1, 0, 1, 2, 3}, {5, 5, 5, 5, 5}, {-8, -2, -2, -2, -2}};  // across 0, above, below
+  const float values[3][5] = {{-1, 0, 1, 2, 3}, {5, 5, 5, 5, 5}, {-8, -2, -2, -2, -2}};  // across 0, above, below
   c.fill([&](int64_t row, int64_t col) { return values[row][col]; });
   c.run();
   EXPECT_EQ(c.element(0, 0), -128.0f);
@@ -385,16 +379,14 @@ TEST(Quantize, RefusesWhatNoKernelServes) {
   using P = QuantizeProblem;
   expect_says(refusal(changed([](P& p) { p.rows = -1; })), "rows is -1");
   expect_says(refusal(changed([](P& p) { p.cols = int64_t(1) << 31; })), "cols is 2147483648");
-  expect_says(refusal(changed([](P& p) { p.x.dtype = DType::i8; }), ErrorCode::invalid_type),
-              "x is int8");
+  expect_says(refusal(changed([](P& p) { p.x.dtype = DType::i8; }), ErrorCode::invalid_type), "x is int8");
   expect_says(refusal(changed([](P& p) {
                         p.q.dtype = DType::f16;
                         p.q.alignment = 2;
                       }),
                       ErrorCode::invalid_type),
               "q is float16");
-  expect_says(refusal(changed([](P& p) { p.x.stride_col = 4, p.x.stride_row = 1; })),
-              "x.stride_col is 4");
+  expect_says(refusal(changed([](P& p) { p.x.stride_col = 4, p.x.stride_row = 1; })), "x.stride_col is 4");
   expect_says(refusal(changed([](P& p) { p.q.stride_row = 255; })), "start 255 apart");
   expect_says(refusal(changed([](P& p) { p.x.stride_row = -256; })), "x.stride_row is -256");
   expect_says(refusal(changed([](P& p) { p.scale.stride_row = 0; })), "scale overlaps itself");
@@ -407,8 +399,7 @@ TEST(Quantize, RefusesWhatNoKernelServes) {
                 p.scale.stride_row = 2;
               })),
               "granularity is block_1x128");
-  expect_says(refusal(changed([](P& p) { p.has_transpose = true; })),
-              "has_transpose (transpose) is true");
+  expect_says(refusal(changed([](P& p) { p.has_transpose = true; })), "has_transpose (transpose) is true");
   expect_says(refusal(changed([](P& p) { p.has_smooth = true, p.smooth_alignment = 2; })),
               "smooth.alignment is 2 bytes");
   expect_says(refusal(changed([](P& p) { p.scale.alignment = 0; })), "scale.alignment is 0 bytes");
@@ -439,8 +430,7 @@ TEST(Quantize, RefusesBadPointers) {
   expect_says(refusal([](A& a) { a.q = nullptr; }), "q is a null pointer");
   expect_says(refusal([](A& a) { a.x = static_cast<const char*>(a.x) + 1; }), "4 bytes");
   expect_says(refusal([&](A& a) { a.q = c.stored.data() + 5; }), "q overlaps x");
-  expect_says(refusal([](A& a) { a.scale = static_cast<float*>(const_cast<void*>(a.x)); }),
-              "scale overlaps x");
+  expect_says(refusal([](A& a) { a.scale = static_cast<float*>(const_cast<void*>(a.x)); }), "scale overlaps x");
   EXPECT_EQ(refusal([](A& a) { a.zero = nullptr, a.smooth = nullptr, a.q_t = nullptr; }), "served");
 }
 

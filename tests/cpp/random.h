@@ -10,9 +10,7 @@ namespace cleave {
 class Random {
  public:
   explicit Random(uint32_t seed) : random_(seed) {}
-  int64_t number(int64_t low, int64_t high) {
-    return std::uniform_int_distribution<int64_t>(low, high)(random_);
-  }
+  int64_t number(int64_t low, int64_t high) { return std::uniform_int_distribution<int64_t>(low, high)(random_); }
   bool coin() { return number(0, 1) == 1; }
   float real() { return std::uniform_real_distribution<float>(-1, 1)(random_); }
   template <class T, size_t n>

@@ -36,8 +36,7 @@ TEST(Raster, IsABijection) {
       ASSERT_LT(place[2], tiles_n);
       seen.insert(place);
     }
-    ASSERT_EQ(seen.size(), tiles_m * tiles_n * batches)
-        << tiles_m << " x " << tiles_n << " tiles, bands of " << width;
+    ASSERT_EQ(seen.size(), tiles_m * tiles_n * batches) << tiles_m << " x " << tiles_n << " tiles, bands of " << width;
   }
 }
 
@@ -51,8 +50,7 @@ TEST(Raster, IsABijectionInEveryGroup) {
     const uint32_t across = number(1, 40), steps = number(1, 40), width = number(0, 45);
     const bool by_n = number(0, 1) == 1;
     const Raster raster = by_n ? Raster(across, 1, width, true) : Raster(1, across, width, false);
-    const Raster alone =
-        by_n ? Raster(across, steps, width, true) : Raster(steps, across, width, false);
+    const Raster alone = by_n ? Raster(across, steps, width, true) : Raster(steps, across, width, false);
     for (uint32_t tile = 0; tile < across * steps; ++tile) {
       Place place{};
       raster.locate_in_group(tile, steps, place[1], place[2]);

@@ -35,9 +35,7 @@ struct Case {
     if (grouped(Grouping::classes)) return classes[coord.conv_class].tiles;
     return grouped(Grouping::m) ? steps(coord.batch) : shape.tiles_m;
   }
-  uint32_t tiles_n(const TileCoord& coord) const {
-    return grouped(Grouping::n) ? steps(coord.batch) : shape.tiles_n;
-  }
+  uint32_t tiles_n(const TileCoord& coord) const { return grouped(Grouping::n) ? steps(coord.batch) : shape.tiles_n; }
   uint32_t k_blocks(const TileCoord& coord) const {
     if (grouped(Grouping::classes)) return classes[coord.conv_class].depth;
     return grouped(Grouping::k) ? steps(coord.batch) : shape.k_blocks;
@@ -112,16 +110,13 @@ Schedules walks(const Case& x) {
   return walks(x, x.shape.clusters);
 }
 
-constexpr Grouping kGroupings[] = {Grouping::none, Grouping::m, Grouping::n, Grouping::k,
-                                   Grouping::classes};
+constexpr Grouping kGroupings[] = {Grouping::none, Grouping::m, Grouping::n, Grouping::k, Grouping::classes};
 
 class Cases {
  public:
   explicit Cases(uint32_t seed) : random_(seed) {}
 
-  uint32_t number(uint32_t low, uint32_t high) {
-    return std::uniform_int_distribution<uint32_t>(low, high)(random_);
-  }
+  uint32_t number(uint32_t low, uint32_t high) { return std::uniform_int_distribution<uint32_t>(low, high)(random_); }
 
   Case draw(SplitKMode mode, Grouping grouping) {
     Case x;
@@ -202,15 +197,14 @@ class Cases {
 
 std::string text(const Case& x) {
   const ScheduleShape& s = x.shape;
-  return testing::PrintToString(std::vector<uint32_t>{
-             uint32_t(s.mode), uint32_t(s.grouping), s.tiles_m, s.tiles_n, s.batches, s.k_blocks,
-             s.slices, s.clusters, s.stream_tiles, s.band_width, uint32_t(s.bands_along_m)}) +
-         " groups' steps " + testing::PrintToString(x.before) + ", " +
-         std::to_string(x.classes.size()) + " classes";
+  return testing::PrintToString(std::vector<uint32_t>{uint32_t(s.mode), uint32_t(s.grouping), s.tiles_m, s.tiles_n,
+                                                      s.batches, s.k_blocks, s.slices, s.clusters, s.stream_tiles,
+                                                      s.band_width, uint32_t(s.bands_along_m)}) +
+         " groups' steps " + testing::PrintToString(x.before) + ", " + std::to_string(x.classes.size()) + " classes";
 }
 
-constexpr SplitKMode kModes[] = {SplitKMode::none, SplitKMode::serial, SplitKMode::parallel,
-                                 SplitKMode::cluster, SplitKMode::stream_k};
+constexpr SplitKMode kModes[] = {SplitKMode::none, SplitKMode::serial, SplitKMode::parallel, SplitKMode::cluster,
+                                 SplitKMode::stream_k};
 
 void expect_everything_once(const Case& x) {
   SCOPED_TRACE(text(x));
@@ -432,8 +426,7 @@ TEST(Schedule, StreamKWorkIsEvenWhereTilesAreNot) {
     const Case x = cases.draw(SplitKMode::stream_k, classes ? Grouping::classes : Grouping::k);
     if (classes && x.shape.batches != 1) continue;
     SCOPED_TRACE(text(x));
-    const uint32_t blocks =
-        classes ? x.shape.line : x.before.back() * x.shape.tiles_m * x.shape.tiles_n;
+    const uint32_t blocks = classes ? x.shape.line : x.before.back() * x.shape.tiles_m * x.shape.tiles_n;
     for (const auto& walk : walks(x)) {
       ASSERT_GE(k_blocks_of(walk), blocks / x.shape.clusters);
       ASSERT_LE(k_blocks_of(walk), blocks / x.shape.clusters + 1);
@@ -482,16 +475,14 @@ TEST(EvenPartition, DifferByAtMostOneLargerFirst) {
         EXPECT_GE(share, total / takers);
         EXPECT_LE(share, total / takers + 1);
         last = share;
-        for (uint32_t at = shares.begin(i); at < shares.begin(i + 1); ++at)
-          EXPECT_EQ(shares.part(at), i);
+        for (uint32_t at = shares.begin(i); at < shares.begin(i + 1); ++at) EXPECT_EQ(shares.part(at), i);
       }
     }
   }
 }
 
 // A planner may make a schedule at compile time.
-constexpr Schedule kConstant =
-    make_schedule({.mode = SplitKMode::serial, .tiles_m = 3, .slices = 4});
+constexpr Schedule kConstant = make_schedule({.mode = SplitKMode::serial, .tiles_m = 3, .slices = 4});
 static_assert(kConstant.tiles * kConstant.clusters_per_tile == 12);
 
 }  // namespace

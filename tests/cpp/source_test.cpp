@@ -74,16 +74,14 @@ TEST(Source, TheConstantEqualsTheConfiguration) {
   const auto constant_of = [](const GemmConfig& config, const std::string& name) {
     const std::string text = gemm_source(config);
     const size_t begin = text.find("{"), end = text.find("};");
-    return "constexpr cleave::GemmConfig " + name + " = " + text.substr(begin, end - begin) +
-           "};\n";
+    return "constexpr cleave::GemmConfig " + name + " = " + text.substr(begin, end - begin) + "};\n";
   };
-  const std::string source =
-      "#include \"cleave/config/gemm_config.h\"\n" + constant_of(unusual, "unusual") +
-      constant_of({}, "plain") +
-      "static_assert(plain == cleave::GemmConfig());\n"
-      "static_assert(unusual.operands.load_bytes_b == 2 && !unusual.store.by_tma);\n"
-      "static_assert(unusual.schedule.split == cleave::SplitKMode::stream_k);\n"
-      "extern \"C\" __global__ void empty() {}\n";
+  const std::string source = "#include \"cleave/config/gemm_config.h\"\n" + constant_of(unusual, "unusual") +
+                             constant_of({}, "plain") +
+                             "static_assert(plain == cleave::GemmConfig());\n"
+                             "static_assert(unusual.operands.load_bytes_b == 2 && !unusual.store.by_tma);\n"
+                             "static_assert(unusual.schedule.split == cleave::SplitKMode::stream_k);\n"
+                             "extern \"C\" __global__ void empty() {}\n";
   EXPECT_NO_THROW(compile_uncached(source, "sm_80")) << source;
 }
 

@@ -51,8 +51,7 @@ TEST(ValidateConv, AcceptsIntegersForward) {
 
 TEST(ValidateConv, AcceptsEmptyTensors) {
   for (const Conv kind : kConvs) {
-    for (int64_t ConvLayout::* size :
-         {&ConvLayout::images, &ConvLayout::channels, &ConvLayout::filters}) {
+    for (int64_t ConvLayout::* size : {&ConvLayout::images, &ConvLayout::channels, &ConvLayout::filters}) {
       ConvLayout conv = good_layout(kind);
       conv.*size = 0;
       EXPECT_EQ(validate(implicit_gemm(conv, 2, DType::f16, DType::f16)), kFine);
@@ -76,8 +75,7 @@ TEST(ValidateConv, AcceptsSlicesOfWiderTensors) {
 }
 
 TEST(ValidateConv, NumbersOfAnAxis) {
-  const auto refuse = [](int32_t ConvAxis::* number, int32_t value,
-                         const std::vector<std::string>& parts) {
+  const auto refuse = [](int32_t ConvAxis::* number, int32_t value, const std::vector<std::string>& parts) {
     ConvLayout conv = good_layout(Conv::fprop);
     conv.axes[1].*number = value;
     expect_layout_refusal(conv, parts);
@@ -90,8 +88,7 @@ TEST(ValidateConv, NumbersOfAnAxis) {
   refuse(&ConvAxis::pad_end, -1, {"padding after the image along the height is -1"});
   refuse(&ConvAxis::pad_end, kMost, {"image with its padding spans 2147483657 pixels", "height"});
   refuse(&ConvAxis::dilation, kMost, {"filter with its dilation spans 4294967295 pixels"});
-  refuse(&ConvAxis::filter, 12,
-         {"output is of size zero", "spans 12 pixels (12 taps, dilation 1)", "(1 + 9 + 1)"});
+  refuse(&ConvAxis::filter, 12, {"output is of size zero", "spans 12 pixels (12 taps, dilation 1)", "(1 + 9 + 1)"});
 }
 
 TEST(ValidateConv, NumbersThatKernelsCannotCount) {
@@ -147,12 +144,10 @@ TEST(ValidateConv, ChannelsAreNeighbours) {
     expect_refusal(p, parts);
   };
   const auto turn = [](MatrixLayout& x) { x.stride_row = 1, x.stride_col = 1000; };
-  refuse(Conv::fprop, {"a's channels are 1000 elements apart", "channels_last"},
-         [&](GemmProblem& p) { turn(p.a); });
+  refuse(Conv::fprop, {"a's channels are 1000 elements apart", "channels_last"}, [&](GemmProblem& p) { turn(p.a); });
   refuse(Conv::fprop, {"b's taps and channels are 10 elements apart"},
          [](GemmProblem& p) { p.b.stride_row = 10, p.b.stride_col = 1; });
-  refuse(Conv::dgrad, {"b's taps and channels are 1000 elements apart"},
-         [&](GemmProblem& p) { turn(p.b); });
+  refuse(Conv::dgrad, {"b's taps and channels are 1000 elements apart"}, [&](GemmProblem& p) { turn(p.b); });
   refuse(Conv::dgrad, {"d's channels are 1000 elements apart"}, [&](GemmProblem& p) { turn(p.d); });
   refuse(Conv::wgrad, {"a's channels are 40 elements apart"},
          [](GemmProblem& p) { p.a.stride_row = 40, p.a.stride_col = 1; });

@@ -31,8 +31,8 @@ TEST(Validate, AcceptsGoodProblems) {
   p.has_c = true;
   EXPECT_EQ(validate(p), kFine);
 
-  for (const auto mode : {SplitKMode::serial, SplitKMode::parallel, SplitKMode::cluster,
-                          SplitKMode::stream_k, SplitKMode::automatic}) {
+  for (const auto mode :
+       {SplitKMode::serial, SplitKMode::parallel, SplitKMode::cluster, SplitKMode::stream_k, SplitKMode::automatic}) {
     p = good();
     p.split_k_mode = mode;
     p.split_k_slices = 16;
@@ -143,8 +143,7 @@ TEST(Validate, Types) {
 }
 
 TEST(Validate, TypesThatGoTogether) {
-  constexpr DType kAll[] = {DType::f16,  DType::bf16, DType::f32, DType::i8,
-                            DType::e4m3, DType::e5m2, DType::i32};
+  constexpr DType kAll[] = {DType::f16, DType::bf16, DType::f32, DType::i8, DType::e4m3, DType::e5m2, DType::i32};
   for (const DType a : kAll) {
     for (const DType b : kAll) {
       GemmProblem p = good();

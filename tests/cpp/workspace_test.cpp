@@ -251,8 +251,7 @@ TEST_F(GpuTest, ACaptureHasAWorkspaceOfItsOwn) {
   EXPECT_FALSE(is_capturing(stream));
 
   // The mode that forbids the most: allocating and loading must get by.
-  const auto begin =
-      libcuda_function<CUresult(CUstream, CUstreamCaptureMode)>("cuStreamBeginCapture_v2");
+  const auto begin = libcuda_function<CUresult(CUstream, CUstreamCaptureMode)>("cuStreamBeginCapture_v2");
   const auto end = libcuda_function<CUresult(CUstream, CUgraph*)>("cuStreamEndCapture");
   check(begin(stream, CU_STREAM_CAPTURE_MODE_GLOBAL), "cuStreamBeginCapture");
   EXPECT_TRUE(is_capturing(stream));

@@ -11,8 +11,8 @@
 #include <string>
 
 // As the library asks for it, and as cuda.h has it: they begin alike, and what follows is left alone.
-extern "C" CUresult cuStreamGetCaptureInfo(CUstream, CUstreamCaptureStatus* status, cuuint64_t*,
-                                           CUgraph*, const CUgraphNode**,
+extern "C" CUresult cuStreamGetCaptureInfo(CUstream, CUstreamCaptureStatus* status, cuuint64_t*, CUgraph*,
+                                           const CUgraphNode**,
 #if CUDA_VERSION >= 13000
                                            const CUgraphEdgeData**,
 #endif
@@ -212,8 +212,7 @@ CUresult cuFuncSetAttribute(CUfunction, CUfunction_attribute, int) {
 CUresult cuOccupancyMaxActiveClusters(int* count, CUfunction, const CUlaunchConfig* launch) {
   for (unsigned i = 0; i < launch->numAttrs; ++i) {
     const CUlaunchAttribute& attribute = launch->attrs[i];
-    if (attribute.id == CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION)
-      *count = 132 / int(attribute.value.clusterDim.x);
+    if (attribute.id == CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION) *count = 132 / int(attribute.value.clusterDim.x);
   }
   return CUDA_SUCCESS;
 }
@@ -222,11 +221,10 @@ CUresult cuOccupancyMaxActiveBlocksPerMultiprocessor(int* count, CUfunction, int
   return CUDA_SUCCESS;
 }
 
-CUresult cuTensorMapEncodeTiled(CUtensorMap* map, CUtensorMapDataType type, cuuint32_t rank,
-                                void* address, const cuuint64_t* size, const cuuint64_t* stride,
-                                const cuuint32_t* box, const cuuint32_t*, CUtensorMapInterleave,
-                                CUtensorMapSwizzle swizzle, CUtensorMapL2promotion,
-                                CUtensorMapFloatOOBfill) {
+CUresult cuTensorMapEncodeTiled(CUtensorMap* map, CUtensorMapDataType type, cuuint32_t rank, void* address,
+                                const cuuint64_t* size, const cuuint64_t* stride, const cuuint32_t* box,
+                                const cuuint32_t*, CUtensorMapInterleave, CUtensorMapSwizzle swizzle,
+                                CUtensorMapL2promotion, CUtensorMapFloatOOBfill) {
   *map = {};
   cuuint64_t* const words = map->opaque;
   words[0] = reinterpret_cast<uintptr_t>(address);
@@ -238,12 +236,10 @@ CUresult cuTensorMapEncodeTiled(CUtensorMap* map, CUtensorMapDataType type, cuui
   }
   return CUDA_SUCCESS;
 }
-CUresult cuTensorMapEncodeIm2col(CUtensorMap* map, CUtensorMapDataType type, cuuint32_t rank,
-                                 void* address, const cuuint64_t* size, const cuuint64_t* stride,
-                                 const int* lower, const int* upper, cuuint32_t channels,
-                                 cuuint32_t pixels, const cuuint32_t* step, CUtensorMapInterleave,
-                                 CUtensorMapSwizzle swizzle, CUtensorMapL2promotion,
-                                 CUtensorMapFloatOOBfill) {
+CUresult cuTensorMapEncodeIm2col(CUtensorMap* map, CUtensorMapDataType type, cuuint32_t rank, void* address,
+                                 const cuuint64_t* size, const cuuint64_t* stride, const int* lower, const int* upper,
+                                 cuuint32_t channels, cuuint32_t pixels, const cuuint32_t* step, CUtensorMapInterleave,
+                                 CUtensorMapSwizzle swizzle, CUtensorMapL2promotion, CUtensorMapFloatOOBfill) {
   *map = {};
   cuuint64_t* const words = map->opaque;
   words[0] = reinterpret_cast<uintptr_t>(address);
@@ -275,8 +271,7 @@ CUresult cuLaunchKernelEx(const CUlaunchConfig* launch, CUfunction, void** argum
   last.programmatic = false;
   for (unsigned i = 0; i < launch->numAttrs; ++i) {
     const CUlaunchAttribute& attribute = launch->attrs[i];
-    if (attribute.id == CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION)
-      last.cluster = attribute.value.clusterDim.x;
+    if (attribute.id == CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION) last.cluster = attribute.value.clusterDim.x;
     if (attribute.id == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION)
       last.programmatic = attribute.value.programmaticStreamSerializationAllowed != 0;
   }
@@ -286,8 +281,7 @@ CUresult cuLaunchKernelEx(const CUlaunchConfig* launch, CUfunction, void** argum
 }
 
 /// Whatever it does not have may be asked for, but not called.
-CUresult cuGetProcAddress_v2(const char* symbol, void** function, int, cuuint64_t,
-                             CUdriverProcAddressQueryResult*) {
+CUresult cuGetProcAddress_v2(const char* symbol, void** function, int, cuuint64_t, CUdriverProcAddressQueryResult*) {
   Dl_info self = {};
   dladdr(&kContext, &self);
   void* const library = dlopen(self.dli_fname, RTLD_NOW | RTLD_NOLOAD);

@@ -51,8 +51,7 @@ std::string assignments(const GemmProblem& p) {
   for (const char* name : {"a", "b", "d"}) pointer(true, name, name);
   pointer(p.has_c, "c", "c");
   pointer(p.bias != Bias::none, "bias", "bias");
-  set(p.bias != Bias::none && p.bias_stride_batch != 0, "batch_stride_bias",
-      "probe.problem.bias_stride_batch");
+  set(p.bias != Bias::none && p.bias_stride_batch != 0, "batch_stride_bias", "probe.problem.bias_stride_batch");
   pointer(p.scale_a.kind != Scaling::none, "scale_a", "scale_a");
   pointer(p.scale_b.kind != Scaling::none, "scale_b", "scale_b");
   pointer(p.has_zero, "zero_a", "zero_a");
@@ -64,8 +63,7 @@ std::string assignments(const GemmProblem& p) {
   return text;
 }
 
-void expect_equal(const Launch& emitted, const Launch& own, const GemmProblem& p,
-                  const GemmConfig& config) {
+void expect_equal(const Launch& emitted, const Launch& own, const GemmProblem& p, const GemmConfig& config) {
   EXPECT_EQ(emitted.blocks, own.blocks);
   EXPECT_EQ(emitted.threads, own.threads);
   EXPECT_EQ(emitted.cluster, own.cluster);
@@ -161,9 +159,7 @@ TEST(EmitLaunchSizes, AreRefusedWithTheReason) {
     arguments.a = static_cast<const char*>(arguments.a) + misalignment;
     return std::string(project.call(problem, arguments).reason);
   };
-  const auto sized = [](int64_t m, int64_t n, int64_t k) {
-    return product(m, n, k, DType::bf16, DType::bf16);
-  };
+  const auto sized = [](int64_t m, int64_t n, int64_t k) { return product(m, n, k, DType::bf16, DType::bf16); };
   EXPECT_NE(reason(sized(64, 64, 0)).find("k is 0"), std::string::npos);
   EXPECT_NE(reason(sized(-1, 64, 64)).find("m is -1"), std::string::npos);
   EXPECT_NE(reason(sized(64, 64, 65)).find("lda is 65"), std::string::npos);

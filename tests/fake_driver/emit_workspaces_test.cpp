@@ -44,12 +44,10 @@ extern "C" __attribute__((visibility("default"))) Got get(void* workspaces, void
 )";
 
 Probe make_probe() {
-  const GemmProblem problem =
-      split(product(128, 128, 8192, DType::bf16, DType::f32), SplitKMode::parallel, 8);
+  const GemmProblem problem = split(product(128, 128, 8192, DType::bf16, DType::f32), SplitKMode::parallel, 8);
   const fs::path folder = new_folder("workspaces");
   write_folder(
-      emit(*plan(problem),
-           {.name = "workspaces", .target = EmitTarget::pytorch, .sources = EmitSources::cubin}),
+      emit(*plan(problem), {.name = "workspaces", .target = EmitTarget::pytorch, .sources = EmitSources::cubin}),
       folder);
   std::ofstream(folder / "probe.cpp") << kProbe;
   void* const library = build_probe(folder);
@@ -69,9 +67,7 @@ class EmitWorkspaces : public testing::Test {
   }
   void TearDown() override { fake_driver_set_stream_id(1); }
 
-  Got get(void* stream, size_t partials = kFewPartials) const {
-    return get_(workspaces_, stream, kCounters, partials);
-  }
+  Got get(void* stream, size_t partials = kFewPartials) const { return get_(workspaces_, stream, kCounters, partials); }
 
  private:
   decltype(Probe::get) get_ = nullptr;

@@ -34,8 +34,7 @@ T* address(int which) {
 }
 
 /// Calls the emitted class `type`. `assignments`: C++ that fills its arguments `x` from `probe`.
-inline std::string probe_source(const std::string& name, const char* type,
-                                const std::string& assignments) {
+inline std::string probe_source(const std::string& name, const char* type, const std::string& assignments) {
   return fmt::format(R"(#include "probe.h"
 
 #include <cstring>
@@ -65,8 +64,7 @@ inline void run(const std::string& command) {
 
 /// A folder for an emitted project.
 inline fs::path new_folder(const std::string& name) {
-  const fs::path folder =
-      fs::path(testing::TempDir()) / fmt::format("cleave_emit_{}_{}", name, getpid());
+  const fs::path folder = fs::path(testing::TempDir()) / fmt::format("cleave_emit_{}_{}", name, getpid());
   fs::remove_all(folder);
   return folder;
 }
@@ -88,8 +86,7 @@ inline void* build_probe(const fs::path& folder) {
 /// An emitted project, built as a library.
 class Project {
  public:
-  Project(const std::string& name, const GemmPlan& plan, const std::string& assignments)
-      : folder_(new_folder(name)) {
+  Project(const std::string& name, const GemmPlan& plan, const std::string& assignments) : folder_(new_folder(name)) {
     const EmittedFiles files = emit(plan, {.name = name, .sources = EmitSources::cubin});
     write_folder(files, folder_);
     std::ofstream probe(folder_ / "probe.cpp");

@@ -48,8 +48,7 @@ TEST(KernelSequence, QuantizesATensorInTwoLaunches) {
   EXPECT_NE(plan->kernel_name().find(", quantize_rows "), std::string::npos);
   void* const stream = address<void>(9);
   EXPECT_EQ(launches_of<QuantizeParams>([&] { plan->prepare(stream); }), 0);
-  const QuantizeArguments arguments{
-      .x = address<void>(0), .q = address<void>(1), .scale = address<float>(2)};
+  const QuantizeArguments arguments{.x = address<void>(0), .q = address<void>(1), .scale = address<float>(2)};
   EXPECT_EQ(launches_of<QuantizeParams>([&] { plan->run(arguments, stream); }), 2);
   const Launch& last = *fake_driver_last_launch();
   const auto& params = last.params<QuantizeParams>();

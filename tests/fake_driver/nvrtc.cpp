@@ -17,8 +17,8 @@ nvrtcResult nvrtcVersion(int* major, int* minor) {
   *minor = 0;
   return NVRTC_SUCCESS;
 }
-nvrtcResult nvrtcCreateProgram(nvrtcProgram* program, const char*, const char*, int,
-                               const char* const*, const char* const*) {
+nvrtcResult nvrtcCreateProgram(nvrtcProgram* program, const char*, const char*, int, const char* const*,
+                               const char* const*) {
   *program = nullptr;
   return NVRTC_SUCCESS;
 }

@@ -24,12 +24,9 @@ GemmProblem product(int64_t m) {
 
 GemmProblem dgrad(int64_t images, int32_t stride) {
   const ConvAxis axis{.size = 56, .filter = 3, .stride = stride, .pad_begin = 1, .pad_end = 1};
-  return implicit_gemm({.kind = Conv::dgrad,
-                        .images = images,
-                        .channels = 128,
-                        .filters = 128,
-                        .axes = {{}, axis, axis}},
-                       1, DType::bf16, DType::bf16);
+  return implicit_gemm(
+      {.kind = Conv::dgrad, .images = images, .channels = 128, .filters = 128, .axes = {{}, axis, axis}}, 1,
+      DType::bf16, DType::bf16);
 }
 
 struct Kept {

@@ -23,9 +23,7 @@ def main() -> int:
         "--device: --first and --count run it again.",
     )
     add = parser.add_argument
-    add(
-        "--device", default="cuda" if torch.cuda.is_available() else "cpu", help="where cleave runs"
-    )
+    add("--device", default="cuda" if torch.cuda.is_available() else "cpu", help="where cleave runs")
     add("--reference", help="where float64 is computed; default: the device")
     add("--seconds", type=float, help="stop after so long")
     add("--count", type=int, help="stop after so many problems")

@@ -48,9 +48,7 @@ class Accumulator:
     exact_units: float
 
 
-def accumulator(
-    dtype: str, k: int, device: str, fast: bool = False, ieee: bool = False
-) -> Accumulator:
+def accumulator(dtype: str, k: int, device: str, fast: bool = False, ieee: bool = False) -> Accumulator:
     """How sums of k products of `dtype` are accumulated, on "cpu" or "cuda"."""
     if dtype == "int8":
         return Accumulator(0.0, 2.0**31)

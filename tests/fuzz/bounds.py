@@ -67,9 +67,7 @@ class Groups:
             left = list(self.hostile)
             given = {name: [left.pop() for _ in x] for name, x in given.items()}
         dtype = "int64" if self.wide else "int32"
-        made: dict[str, Any] = {
-            name: packed(name, (len(x),), dtype, literal=tuple(x)) for name, x in given.items()
-        }
+        made: dict[str, Any] = {name: packed(name, (len(x),), dtype, literal=tuple(x)) for name, x in given.items()}
         if self.kind in ("aligned_ends", "counts") and not masked:
             made["alignment"] = self.spacing
         return made
@@ -86,11 +84,7 @@ class Groups:
             tried += [{"sizes": part} for part in halves]
         tried.append({"sizes": tuple(x // 2 for x in sizes)})
         for g, x in enumerate(sizes[:16]):
-            tried += [
-                {"sizes": (*sizes[:g], less, *sizes[g + 1 :])}
-                for less in (0, 1, x // 2, x - 1)
-                if 0 <= less < x
-            ]
+            tried += [{"sizes": (*sizes[:g], less, *sizes[g + 1 :])} for less in (0, 1, x // 2, x - 1) if 0 <= less < x]
         if self.kind == "counts":
             most = max(1, *sizes)
             tried += [{"spacing": x} for x in (most, -(-most // 128) * 128) if x < self.spacing]
@@ -101,9 +95,7 @@ def is_bound(operand: Operand) -> bool:
     return operand.name in ("offs", "indptr", "starts", "sizes", "counts")
 
 
-def draw_groups(
-    config: random.Random, rng: random.Random, most: int, masked: bool, total: int
-) -> Groups:
+def draw_groups(config: random.Random, rng: random.Random, most: int, masked: bool, total: int) -> Groups:
     """Groups of about `most` elements at most, and `total` together."""
     kind = config.choice(KINDS) if not masked else "counts"
     alignment = config.choice((1, 8, 128))

@@ -102,9 +102,7 @@ class Conv(Product):
                 given[f"{part}_size"] = shapes[part]
         if self.out_given:
             contents = self.of_addend(4) if self.c == "D" else None
-            given["out"] = self.array(
-                "out", self.made, self.out_dtype, contents=contents, is_output=True
-            )
+            given["out"] = self.array("out", self.made, self.out_dtype, contents=contents, is_output=True)
         else:
             given["out_dtype"] = self.out_dtype
         if self.c == "D":
@@ -169,8 +167,7 @@ class Conv(Product):
         of = self.output(self.finish(sums, c, bias))
         shape = self.geometry.shapes[self.made]
         back = [
-            None if x is None else unmatrices(self.geometry, self.direction, x, shape)
-            for x in (of.value, of.tolerance)
+            None if x is None else unmatrices(self.geometry, self.direction, x, shape) for x in (of.value, of.tolerance)
         ]
         return {"out" if self.out_given else "0": Expected(*back)}
 
@@ -220,9 +217,7 @@ def _smaller_axes(axis: Axis) -> list[Axis]:
     return [x for x in made if x != axis]
 
 
-def operands(
-    g: Convolution, direction: str, parts: dict[str, torch.Tensor]
-) -> tuple[torch.Tensor, torch.Tensor]:
+def operands(g: Convolution, direction: str, parts: dict[str, torch.Tensor]) -> tuple[torch.Tensor, torch.Tensor]:
     """[groups, m, k] and [groups, k, n], in float64, as Convolution.operands of NumPy arrays."""
     if direction == "dgrad":
         met = [outputs_met(axis) for axis in g.axes]
@@ -246,9 +241,7 @@ def matrices(g: Convolution, direction: str, made: torch.Tensor) -> torch.Tensor
     return _rows(g, made.movedim(1, -1).reshape(images, math.prod(axes), 1, channels))
 
 
-def unmatrices(
-    g: Convolution, direction: str, made: torch.Tensor, shape: tuple[int, ...]
-) -> torch.Tensor:
+def unmatrices(g: Convolution, direction: str, made: torch.Tensor, shape: tuple[int, ...]) -> torch.Tensor:
     """The inverse."""
     first, channels, *axes = shape
     if direction == "wgrad":
@@ -312,16 +305,12 @@ def draw_conv(config: random.Random, rng: random.Random, target: Target) -> Conv
         strides = [1] * rank
     taps = [config.choice((1, 3, 3, rng_free)) for rng_free in (2, 4, 5)[:rank]]
     dilations = [config.choice((1, 1, 1, 2, 3)) for _ in range(rank)]
-    axes = tuple(
-        _axis(rng, kind, most[rank], t, s, d)
-        for t, s, d in zip(taps, strides, dilations, strict=True)
-    )
+    axes = tuple(_axis(rng, kind, most[rank], t, s, d) for t, s, d in zip(taps, strides, dilations, strict=True))
     groups = config.choice((1, 1, 1, 2, 3, 8))
     wide = 128 if not target.small else 12
     aligned = config.random() < 0.6
     channels, filters = (
-        (8 * rng.randint(1, max(1, wide // 8)) if aligned else rng.randint(1, wide // 2))
-        for _ in range(2)
+        (8 * rng.randint(1, max(1, wide // 8)) if aligned else rng.randint(1, wide // 2)) for _ in range(2)
     )
     if groups > 1:
         channels, filters = (max(1, x // groups) for x in (channels, filters))
@@ -337,9 +326,7 @@ def draw_conv(config: random.Random, rng: random.Random, target: Target) -> Conv
         "kind": kind,
         "geometry": geometry,
         "dtype": dtype,
-        "out_dtype": config.choice(
-            (*FLOATS, "int32") if dtype == "int8" else (dtype, dtype, *FLOATS)
-        ),
+        "out_dtype": config.choice((*FLOATS, "int32") if dtype == "int8" else (dtype, dtype, *FLOATS)),
         "out_given": config.random() < 0.9,
         "bias": "row" if kind != "wgrad" and config.random() < 0.4 else None,
         "bias_dtype": config.choice(FLOATS),

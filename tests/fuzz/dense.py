@@ -52,9 +52,7 @@ class Gemm(Product):
         own = [x for x in self.batches if x is not None]
         return () if not own else (own[0] if 1 not in own else max(own, key=lambda x: x != 1),)
 
-    def operand(
-        self, name: str, shape: tuple[int, ...], dtype: str, order: str, **given: Any
-    ) -> Operand:
+    def operand(self, name: str, shape: tuple[int, ...], dtype: str, order: str, **given: Any) -> Operand:
         return matrix(name, shape, dtype, column_major=order == "c", **self.form(name), **given)
 
     def call(self) -> Call:
@@ -73,9 +71,7 @@ class Gemm(Product):
         }  # fmt: skip
         if self.out_given:
             contents = self.of_addend(2) if self.c == "D" else None
-            given["out"] = self.operand(
-                "out", shape, self.out_dtype, d_order, contents=contents, is_output=True
-            )
+            given["out"] = self.operand("out", shape, self.out_dtype, d_order, contents=contents, is_output=True)
         else:
             given["out_dtype"] = self.out_dtype
         if self.c == "D":
@@ -83,14 +79,10 @@ class Gemm(Product):
         elif self.c:
             lead = () if self.c_shared else self.batch
             contents = self.of_addend(2) if self.beta != 0 else None
-            given["c"] = self.operand(
-                "c", (*lead, self.m, self.n), self.c, d_order, contents=contents
-            )
+            given["c"] = self.operand("c", (*lead, self.m, self.n), self.c, d_order, contents=contents)
         if self.bias:
             shapes = {"row": (self.columns,), "row2": (1, self.columns), "column": (self.m, 1)}
-            given["bias"] = packed(
-                "bias", shapes[self.bias], self.bias_dtype, contents=self.of_addend(3)
-            )
+            given["bias"] = packed("bias", shapes[self.bias], self.bias_dtype, contents=self.of_addend(3))
         return Call("gemm", given | self.scalars() | self.split())
 
     @property
@@ -146,9 +138,9 @@ def draw_sizes(config: random.Random, rng: random.Random, target: Target) -> dic
 def limited(sizes: dict[str, int], target: Target, matrices: int = 1) -> dict[str, int]:
     """The sizes, the largest halved until so many products fit into a gigabyte of float64."""
     sizes = dict(sizes)
-    while matrices * (
-        sizes["m"] * sizes["k"] + sizes["k"] * sizes["n"] + sizes["m"] * sizes["n"]
-    ) > (2**21 if target.small else 2**26):
+    while matrices * (sizes["m"] * sizes["k"] + sizes["k"] * sizes["n"] + sizes["m"] * sizes["n"]) > (
+        2**21 if target.small else 2**26
+    ):
         largest = max(sizes, key=lambda name: sizes[name])
         sizes[largest] //= 2
     return sizes

@@ -26,9 +26,7 @@ OPERATIONS: dict[str, tuple[Draw, float]] = {
 SHARING = 128
 
 
-def draw(
-    seed: int, index: int, target: Target, operations: Sequence[str] = (), sharing: int = SHARING
-) -> Problem:
+def draw(seed: int, index: int, target: Target, operations: Sequence[str] = (), sharing: int = SHARING) -> Problem:
     """A problem of those operations alone; by default of all."""
     config = random.Random(f"{seed} configuration {index // sharing}")
     rng = random.Random(f"{seed} problem {index}")

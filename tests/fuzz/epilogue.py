@@ -100,9 +100,7 @@ class Product(Problem):
             given["activation"] = self.activation
         return given
 
-    def finish(
-        self, sums: Sums, c: torch.Tensor | None = None, bias: torch.Tensor | None = None
-    ) -> Sums:
+    def finish(self, sums: Sums, c: torch.Tensor | None = None, bias: torch.Tensor | None = None) -> Sums:
         """Takes one matrix or a batch, c and bias as the call has them."""
         sums = sums.times(self.alpha)
         if c is not None and self.beta != 0:

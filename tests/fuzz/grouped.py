@@ -113,9 +113,7 @@ class GroupedGemm(Product):
 
     def kept(self, name: str) -> tuple[int, tuple[tuple[int, int], ...]] | None:
         """Where an operand has values; what belongs to no group is poison."""
-        dim = {"m": {"a": 0}, "n": {"b": 1}, "k": {"a": 1, "b": 0}}.get(self.dimension, {}).get(
-            name
-        )
+        dim = {"m": {"a": 0}, "n": {"b": 1}, "k": {"a": 1, "b": 0}}.get(self.dimension, {}).get(name)
         if dim is None or self.groups.hostile is not None:
             return None
         return dim, tuple(self.groups.ranges)
@@ -137,9 +135,7 @@ class GroupedGemm(Product):
             given |= self.groups.keywords(self.dimension == "masked")
         if self.out_given:
             contents = self.of_addend(2) if self.c == "D" else None
-            given["out"] = self.array(
-                "out", "d", self.out_dtype, d_order, contents=contents, is_output=True
-            )
+            given["out"] = self.array("out", "d", self.out_dtype, d_order, contents=contents, is_output=True)
         else:
             given["out_dtype"] = self.out_dtype
         if self.c == "D":
@@ -148,9 +144,7 @@ class GroupedGemm(Product):
             contents = self.of_addend(2) if self.beta != 0 else None
             given["c"] = self.array("c", "d", self.c, d_order, contents=contents)
         if self.bias:
-            given["bias"] = packed(
-                "bias", self.bias_shape, self.bias_dtype, contents=self.of_addend(3)
-            )
+            given["bias"] = packed("bias", self.bias_shape, self.bias_dtype, contents=self.of_addend(3))
         if self.zero_rest is not None:
             given["zero_rest"] = self.zero_rest
         if self.scaling:
@@ -344,9 +338,7 @@ def draw_grouped_wgrad(config: random.Random, rng: random.Random, target: Target
     return GroupedWgrad(**given, device=target.device)
 
 
-def _fields(
-    config: random.Random, rng: random.Random, target: Target, dimension: str
-) -> dict[str, Any]:
+def _fields(config: random.Random, rng: random.Random, target: Target, dimension: str) -> dict[str, Any]:
     sizes = draw_sizes(config, rng, target)
     masked = dimension == "masked"
     most = min(max(sizes.values()), 512)
@@ -417,9 +409,7 @@ def _by_blocks(groups: Groups) -> bool:
 
 def _unambiguous(given: dict[str, Any]) -> str | None:
     """Without a bias whose shape might mean another: where there is little of it."""
-    problem = GroupedGemm(
-        seed=0, contents="", device="", **{k: x for k, x in given.items() if k not in ("seed",)}
-    )
+    problem = GroupedGemm(seed=0, contents="", device="", **{k: x for k, x in given.items() if k not in ("seed",)})
     shapes = [replace(problem, bias=kind).bias_shape for kind in ("row", "column", "own")]
     shapes.append((1, problem.columns))
     if given["bias"] is None or shapes.count(problem.bias_shape) > 1:

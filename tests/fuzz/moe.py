@@ -63,17 +63,13 @@ class Moe(Problem):
             given["indices"] = packed("indices", (slots,), "int32", literal=literal)
             if self.weights:
                 contents = ("normal", 1.0, self.seed * 16 + 1)
-                given["weights"] = packed(
-                    "weights", (self.tokens, self.top_k), self.weights, contents=contents
-                )
+                given["weights"] = packed("weights", (self.tokens, self.top_k), self.weights, contents=contents)
             elif self.function == "unpermute":
                 given["top_k"] = self.top_k
         else:
             literal = tuple(self.ids().reshape(-1).tolist())
             dtype = "int64" if self.wide else "int32"
-            given["expert_ids"] = packed(
-                "expert_ids", (self.tokens, self.top_k), dtype, literal=literal
-            )
+            given["expert_ids"] = packed("expert_ids", (self.tokens, self.top_k), dtype, literal=literal)
             given["num_experts"] = self.experts
         return Call(f"moe.{self.function}", given)
 
@@ -98,9 +94,7 @@ class Moe(Problem):
                 return {"0": self.summed(arrays, indices)}
         rows = float64(arrays["x"])[torch.where(indices < 0, ~indices, indices) // self.top_k]
         rows = Expected(torch.where((indices < 0)[:, None], 0.0, rows))
-        return (
-            {"0": rows, "1": of_offs, "2": of_indices} if "perm" in self.function else {"0": rows}
-        )
+        return {"0": rows, "1": of_offs, "2": of_indices} if "perm" in self.function else {"0": rows}
 
     def summed(self, arrays: dict[str, torch.Tensor], indices: torch.Tensor) -> Expected:
         """Each token's rows: top_k roundings of float32, of products and of sums."""

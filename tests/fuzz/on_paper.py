@@ -61,9 +61,7 @@ class Scratch:
         return Claimed(operand.view(buffer))
 
 
-def plan(
-    seed: int, count: int, operations: Sequence[str] = (), sharing: int = SHARING, first: int = 0
-) -> Report:
+def plan(seed: int, count: int, operations: Sequence[str] = (), sharing: int = SHARING, first: int = 0) -> Report:
     report, scratch, kernels, begin = Report(), Scratch(), set(), time.monotonic()
     for index in range(first, first + count):
         problem = draw(seed, index, Target("cuda", small=False), operations, sharing)

@@ -126,6 +126,4 @@ def matrix(
 
 def packed(name: str, shape: tuple[int, ...], dtype: str, **given: Any) -> Operand:
     rank = len(shape)
-    return Operand(
-        name, shape, getattr(torch, dtype), tuple(range(rank)), (0,) * max(rank - 1, 0), **given
-    )
+    return Operand(name, shape, getattr(torch, dtype), tuple(range(rank)), (0,) * max(rank - 1, 0), **given)

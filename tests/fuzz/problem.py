@@ -41,10 +41,7 @@ class Call:
         return function(**self.fill(arrays))
 
     def fill(self, arrays: dict[str, torch.Tensor]) -> dict[str, Any]:
-        return {
-            name: arrays[x.name] if isinstance(x, Operand) else x
-            for name, x in self.keywords.items()
-        }
+        return {name: arrays[x.name] if isinstance(x, Operand) else x for name, x in self.keywords.items()}
 
 
 @dataclass

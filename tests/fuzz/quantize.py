@@ -58,9 +58,7 @@ class Quantize(Problem):
         }
         of_scale = scale_shape(self.kind, *shape)
         if self.smooth:
-            given["smooth"] = packed(
-                "smooth", (self.columns,), "float32", contents=("powers", 2, seed + 1)
-            )
+            given["smooth"] = packed("smooth", (self.columns,), "float32", contents=("powers", 2, seed + 1))
         if self.static:
             given["scale"] = packed("scale", of_scale, "float32", contents=("powers", 3, seed + 2))
             if not self.symmetric:

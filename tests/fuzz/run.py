@@ -186,9 +186,7 @@ class Fuzzer:
         first, last = self._pending[0][0].index, self._pending[-1][0].index
         self._watchdog.alive(f"problems {first} to {last} were begun\n{self._again(first)}")
         counts = torch.stack([count for _, count in self._pending]).tolist()
-        wrong = [
-            planned for (planned, _), count in zip(self._pending, counts, strict=True) if count
-        ]
+        wrong = [planned for (planned, _), count in zip(self._pending, counts, strict=True) if count]
         self._pending.clear()
         for planned in wrong[: self._settings.most_failures]:
             self._fail(planned)

@@ -43,10 +43,7 @@ def _array(x: Operand) -> str:
     else:
         contents = "None"
     guard = "float('nan')" if x.guard != x.guard else repr(x.guard)
-    buffer = (
-        f"buffer_of({x.length()}, {x.offset}, {x.shape}, {x.strides}, {x.dtype}, {guard}, "
-        f"{contents}, device)"
-    )
+    buffer = f"buffer_of({x.length()}, {x.offset}, {x.shape}, {x.strides}, {x.dtype}, {guard}, {contents}, device)"
     return f"{x.name} = {buffer}.as_strided({x.shape}, {x.strides}, {x.offset})"
 
 

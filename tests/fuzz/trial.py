@@ -91,9 +91,7 @@ def run(problem: Problem, place: Place) -> list[Output]:
     operands = {x.name: x for x in call.operands}
     tail = 0 if place.tight else MARGIN
     before = {name: x.make(place.reference, tail) for name, x in operands.items()}
-    buffers = {
-        name: x.to(place.device, copy=operands[name].is_output) for name, x in before.items()
-    }
+    buffers = {name: x.to(place.device, copy=operands[name].is_output) for name, x in before.items()}
 
     def invoke() -> Any:
         try:
@@ -155,9 +153,7 @@ def explain(outputs: list[Output]) -> str:
             lines.append(_stray_elements(output, strayed))
         changed = output.changed()
         if changed is not None and changed.any():
-            lines.append(
-                f"{_label(output)}: a second call gave {int(changed.sum())} other elements"
-            )
+            lines.append(f"{_label(output)}: a second call gave {int(changed.sum())} other elements")
     return "\n".join(lines)
 
 

@@ -7,9 +7,7 @@ from typing import Any
 import torch
 
 
-def values(
-    shape: tuple[int, ...], dtype: torch.dtype, kind: str, limit: float, seed: int, device: Any
-) -> torch.Tensor:
+def values(shape: tuple[int, ...], dtype: torch.dtype, kind: str, limit: float, seed: int, device: Any) -> torch.Tensor:
     """integers: from -limit to limit. special: some of them NaN or infinite. powers: of two, the
     exponents from -limit to limit. normal: of standard deviation limit. wide: normal, times 2 to
     powers from -limit to limit."""
@@ -21,10 +19,8 @@ def values(
                 whole = whole.masked_fill(torch.rand(shape, **drawn) < 1 / 512, value)
         return (whole.exp2() if kind == "powers" else whole).to(dtype)
     x = torch.randn(shape, **drawn)
-    if kind == "wide":
-        x = x * (torch.rand(shape, **drawn) * (2 * limit) - limit).exp2()
-    else:
-        x = x * limit
+    spread = (torch.rand(shape, **drawn) * (2 * limit) - limit).exp2() if kind == "wide" else limit
+    x = x * spread
     if dtype.is_floating_point:
         return x.clamp(torch.finfo(dtype).min, torch.finfo(dtype).max).to(dtype)
     return x.round().clamp(torch.iinfo(dtype).min, torch.iinfo(dtype).max).to(dtype)

@@ -52,9 +52,7 @@ def framed(
     *lead, rows, cols = shape
     lines, length = (cols, rows) if column_major else (rows, cols)
     margin = 1 if padding else 0
-    buffer = torch.full(
-        (*lead, lines + 2 * margin, length + padding), fill, dtype=dtype, device=device
-    )
+    buffer = torch.full((*lead, lines + 2 * margin, length + padding), fill, dtype=dtype, device=device)
     view = buffer[..., margin : margin + lines, :length]
     return (view.mT if column_major else view), buffer
 
@@ -75,9 +73,7 @@ def integers(
     return view
 
 
-def powers_of_two(
-    shape: tuple[int, ...], *, column_major: bool, padding: int, device: str
-) -> torch.Tensor:
+def powers_of_two(shape: tuple[int, ...], *, column_major: bool, padding: int, device: str) -> torch.Tensor:
     view, _ = framed(shape, torch.float32, float("nan"), column_major, padding, device)
     view.copy_(2.0 ** torch.randint(-2, 3, shape, device=device))
     return view
@@ -147,9 +143,7 @@ class Product:
         self.b = integers((*lead, self.k, self.n), b_dtype, column_major=b_col, **made)
         self.out_type = ALL_DTYPES[self.out_dtype or self.dtype]
         shape = (*lead, self.m, self.n)
-        self.out, self._frame = framed(
-            shape, self.out_type, CANARY, False, self.padding, self.device
-        )
+        self.out, self._frame = framed(shape, self.out_type, CANARY, False, self.padding, self.device)
         self.out.fill_(float("nan") if self.out_type.is_floating_point else 101)
         self.c_values = None
         if self.c == "D":
@@ -263,9 +257,7 @@ class Product:
                 assert self.amax_value.item() == self.expected.abs().max().item()
         else:
             roundoff = torch.finfo(self.out_type).eps
-            torch.testing.assert_close(
-                self.out.double(), self.expected, rtol=max(roundoff, 1e-5), atol=1e-5
-            )
+            torch.testing.assert_close(self.out.double(), self.expected, rtol=max(roundoff, 1e-5), atol=1e-5)
         self.out.fill_(CANARY)
         assert (self._frame.float() == CANARY).all(), "elements beside D were written"
 

@@ -45,9 +45,7 @@ class Product:
         self.b = torch.randint(-2, 3, (n, k), device="cuda").half().T
         self.out = torch.full((m, n), torch.nan, device="cuda", dtype=torch.float16)
         self.expected = (self.a.double() @ self.b.double()).half()
-        self.plan = cleave.plan_gemm(
-            self.a, self.b, out=self.out, split_k_mode=mode, split_k_slices=slices
-        )
+        self.plan = cleave.plan_gemm(self.a, self.b, out=self.out, split_k_mode=mode, split_k_slices=slices)
         # Slices that meet in clusters never wait for other CTAs: here those that do not are wanted.
         if mode != "auto":
             names = [candidate["kernel"] for candidate in self.plan.candidates]

@@ -41,9 +41,7 @@ def random_operands(m: int, n: int, k: int, dtype: str) -> tuple[torch.Tensor, t
     return values(m), values(n).mT
 
 
-def random_scales(
-    scaling: tuple[str, str], m: int, n: int, k: int
-) -> tuple[torch.Tensor, torch.Tensor]:
+def random_scales(scaling: tuple[str, str], m: int, n: int, k: int) -> tuple[torch.Tensor, torch.Tensor]:
     def values(kind: str, rows: int) -> torch.Tensor:
         return torch.rand(scale_shape(kind, rows, k), device="cuda") + 0.5
 

@@ -76,9 +76,7 @@ class Case:
             (size + 2 * margin,), float("nan"), device="cuda", dtype=getattr(torch, self.out_dtype)
         )
         self.margin = margin
-        self.out = (
-            self.memory[margin : margin + size].view(images, *spatial, channels).movedim(-1, 1)
-        )
+        self.out = self.memory[margin : margin + size].view(images, *spatial, channels).movedim(-1, 1)
         self.extra: dict[str, Any] = dict(self.options)
         if self.has_c:
             self.c = channels_last(*shape, dtype=self.out_dtype)
@@ -328,8 +326,6 @@ def test_tensors_past_2_to_31_elements() -> None:
         part = x[image : image + 1].movedim(-1, 1).double()
         want = torch.nn.functional.conv2d(part, w.double(), stride=2)
         torch.testing.assert_close(y[image : image + 1].double(), want, rtol=2e-3, atol=2e-2)
-        back = torch.nn.grad.conv2d_input(
-            part.shape, w.double(), y[image : image + 1].double(), stride=2
-        )
+        back = torch.nn.grad.conv2d_input(part.shape, w.double(), y[image : image + 1].double(), stride=2)
         got = dx[image : image + 1].double()
         torch.testing.assert_close(got, back, rtol=2e-3, atol=5e-2)

@@ -69,10 +69,7 @@ def test_split_k(case: tuple[Any, ...], mode: str) -> None:
     if mode != "stream_k" or geometry[-1] == 1:  # which a dgrad of many groups may refuse
         products.append((ops.conv_dgrad.full, (x_size, w, dy)))
     for op, arguments in products:
-        none, split = (
-            op(*arguments, *geometry, out_dtype=torch.float32, split_k_mode=name)
-            for name in ("none", mode)
-        )
+        none, split = (op(*arguments, *geometry, out_dtype=torch.float32, split_k_mode=name) for name in ("none", mode))
         assert torch.equal(split, none)
 
 
@@ -244,6 +241,4 @@ def test_images_of_three_colours() -> None:
         y = conv(x)
         results.append([y, *torch.autograd.grad(y.float().sum(), (x, layer.weight, layer.bias))])
     for found, expected in zip(*results, strict=True):
-        torch.testing.assert_close(
-            found, expected, rtol=1e-2, atol=1e-2 * expected.abs().max().item()
-        )
+        torch.testing.assert_close(found, expected, rtol=1e-2, atol=1e-2 * expected.abs().max().item())

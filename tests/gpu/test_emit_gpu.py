@@ -45,9 +45,7 @@ def with_zero_points() -> Any:
     a, b = torch.ones(2, 256, 512, device="cuda", dtype=torch.int8)
     row, column = torch.ones(256, 1, device="cuda"), torch.ones(1, 256, device="cuda")
     azp = torch.ones(256, device="cuda", dtype=torch.int32)
-    return cleave.op.ScaledGemm().construct(
-        a, b.mT, scale_A=row, scale_B=column, azp=azp, azp_adj=azp
-    )
+    return cleave.op.ScaledGemm().construct(a, b.mT, scale_A=row, scale_B=column, azp=azp, azp_adj=azp)
 
 
 def with_8bit_d() -> Any:
@@ -87,9 +85,7 @@ class Built(dict):
         if arch() not in archs:
             pytest.skip(f"{name} has no kernel for {arch()}")
         folder = self.root / name
-        self[name] = build(
-            cleave.emit.pytorch(make(), name, folder, sources="cubin", archs=[arch()])
-        )
+        self[name] = build(cleave.emit.pytorch(make(), name, folder, sources="cubin", archs=[arch()]))
         return self[name]
 
 
@@ -253,16 +249,12 @@ def captured(call: Callable[[], Any], launches: int) -> Any:
     ],
     ids=["dense", "parallel", "serial", "stream_k"],
 )
-def test_time_on_the_gpu(
-    size: tuple[int, int, int], options: dict[str, Any], tmp_path: Path
-) -> None:
+def test_time_on_the_gpu(size: tuple[int, int, int], options: dict[str, Any], tmp_path: Path) -> None:
     a, b = operands(size)
     out = torch.empty(size[0], size[1], device="cuda", dtype=torch.bfloat16)
     plan = cleave.plan_gemm(a, b, out=out, **options)
     name = f"timed_{options.get('split_k_mode', 'dense')}"
-    folder = build(
-        cleave.emit.pytorch(plan, name, tmp_path / name, sources="cubin", archs=[arch()])
-    )
+    folder = build(cleave.emit.pytorch(plan, name, tmp_path / name, sources="cubin", archs=[arch()]))
     gemm = loaded(name, {name: folder})
     launches = 50
     own = captured(lambda: plan.run(a, b, out=out), launches)

@@ -25,9 +25,7 @@ def sm90() -> bool:
     return cleave.device_info(0)["compute_capability"] // 10 == 9
 
 
-def skip_unless_served(
-    kernel: str, mode: str = "none", dtype: str = "bfloat16", layout: str = "tn"
-) -> None:
+def skip_unless_served(kernel: str, mode: str = "none", dtype: str = "bfloat16", layout: str = "tn") -> None:
     if (kernel == "sm90" or mode == "cluster") and not sm90():
         pytest.skip("needs a Hopper GPU")
     if kernel == "sm90" and dtype in ("float32", *DTYPES_8BIT) and layout != "tn":
@@ -47,9 +45,7 @@ def split(mode: str, slices: int | None = 3) -> dict:
 def test_modes_layouts_dtypes(kernel: str, mode: str, dtype: str, layout: str) -> None:
     skip_unless_served(kernel, mode, dtype, layout)
     for m, n, k in SHAPES:
-        product = Product(
-            m, n, k, dtype=dtype, layout=layout, options={"kernel": kernel, **split(mode)}
-        )
+        product = Product(m, n, k, dtype=dtype, layout=layout, options={"kernel": kernel, **split(mode)})
         product.run()
         product.check()
 
@@ -70,9 +66,7 @@ def test_lines_of_d_that_end_within_16_bytes(order: str, length: int) -> None:
 
 def run_epilogue(kernel: str, mode: str, **epilogue) -> None:
     skip_unless_served(kernel, mode)
-    product = Product(
-        136, 200, 456, alpha=0.5, options={"kernel": kernel, **split(mode)}, **epilogue
-    )
+    product = Product(136, 200, 456, alpha=0.5, options={"kernel": kernel, **split(mode)}, **epilogue)
     product.run()
     product.check()
 
@@ -84,9 +78,7 @@ def run_epilogue(kernel: str, mode: str, **epilogue) -> None:
 def test_epilogues(kernel: str, activation: str, bias: str | None) -> None:
     shift = ACTIVATIONS.index(activation) + [None, "row", "column"].index(bias)
     c = [None, "float32", "D"][shift % 3]
-    run_epilogue(
-        kernel, "parallel", activation=activation, bias=bias, c=c, beta=-2.0 if c else None
-    )
+    run_epilogue(kernel, "parallel", activation=activation, bias=bias, c=c, beta=-2.0 if c else None)
 
 
 # The epilogue's code is the same in every mode: a few of them show that it is applied once.
@@ -160,9 +152,7 @@ def test_batches(kernel: str, mode: str, batch: int) -> None:
 def test_broadcast_operands(kernel: str, mode: str) -> None:
     skip_unless_served(kernel, mode)
     for shared in ("a", "b", "c"):
-        product = Product(
-            72, 136, 328, batch=3, c="float32", options={"kernel": kernel, **split(mode)}
-        )
+        product = Product(72, 136, 328, batch=3, c="float32", options={"kernel": kernel, **split(mode)})
         if shared == "a":
             product.a = product.a[1]
         elif shared == "b":
@@ -207,9 +197,7 @@ def test_one_row_and_one_column(kernel: str) -> None:
         # A vector across the contiguous dimension has lines of one element, which TMA cannot load.
         for layout in LAYOUTS if kernel == "portable" else ("tn",):
             for mode in ("none", "parallel"):
-                product = Product(
-                    m, n, 1024, layout=layout, options={"kernel": kernel, **split(mode)}
-                )
+                product = Product(m, n, 1024, layout=layout, options={"kernel": kernel, **split(mode)})
                 product.run()
                 product.check()
 

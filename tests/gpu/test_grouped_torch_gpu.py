@@ -63,9 +63,7 @@ def test_training_is_exact(seed: int) -> None:
 
 def test_main_grad() -> None:
     offs = ends(0)
-    layer = GroupedLinear(
-        GROUPS, FEATURES, OUTPUTS, accumulate_main_grad=True, device="cuda", dtype=torch.bfloat16
-    )
+    layer = GroupedLinear(GROUPS, FEATURES, OUTPUTS, accumulate_main_grad=True, device="cuda", dtype=torch.bfloat16)
     layer.weight.main_grad = torch.zeros_like(layer.weight, dtype=torch.float32)
     x, dy = whole(TOKENS, FEATURES), whole(TOKENS, OUTPUTS)
     for _ in range(2):

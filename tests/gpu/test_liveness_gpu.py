@@ -92,7 +92,5 @@ def test_launches_end_beside_other_processes(mode: str, mps: dict[str, str]) -> 
     finally:
         for child in children:
             child.kill()
-    servers = subprocess.run(
-        [CONTROL], input="get_server_list\n", env=mps, capture_output=True, text=True
-    )
+    servers = subprocess.run([CONTROL], input="get_server_list\n", env=mps, capture_output=True, text=True)
     assert servers.stdout.strip(), "the processes did not use MPS"

@@ -227,9 +227,7 @@ def test_an_fp8_weight_gradient() -> None:
     dy, x = (torch.randn(2000, width, device="cuda").bfloat16() for width in (256, 384))
     *_, dy_t, scale_dy, ends = quantize(dy, offs, torch.float8_e4m3fn)
     *_, x_t, scale_x, _ = quantize(x, offs, torch.float8_e4m3fn)
-    dw = cleave.grouped_gemm(
-        dy_t, x_t.T, ends, alignment=128, scale_a=scale_dy, scale_b=scale_x.T, out_dtype="float32"
-    )
+    dw = cleave.grouped_gemm(dy_t, x_t.T, ends, alignment=128, scale_a=scale_dy, scale_b=scale_x.T, out_dtype="float32")
     begin = 0
     for group, end in enumerate(offs.tolist()):
         exact = dy[begin:end].double().T @ x[begin:end].double()

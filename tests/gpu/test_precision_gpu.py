@@ -62,9 +62,7 @@ def test_groups(form: str) -> None:
 def test_swiglu() -> None:
     groups = grouped.Groups(grouped.SIZES["ragged"])
     for majors in ((True, False), (False, True)):
-        grouped.run(
-            "m", groups, 136, 264, 128, "float32", majors=majors, activation="swiglu", **IEEE
-        )
+        grouped.run("m", groups, 136, 264, 128, "float32", majors=majors, activation="swiglu", **IEEE)
 
 
 @pytest.mark.parametrize("kind", conv.KINDS)
@@ -157,12 +155,8 @@ def test_operators_follow_torchs_switch(precision: str, switch: Any) -> None:
     assert torch.equal(ops.gemm(a, b), cleave.gemm(a, b, **wanted))
     offs = torch.tensor([20, 64], device="cuda", dtype=torch.int32)
     both = torch.stack([b, b])
-    assert torch.equal(
-        ops.grouped_gemm(a, both, offs), cleave.grouped_gemm(a, both, offs, **wanted)
-    )
-    assert torch.equal(
-        compat_torch.grouped_mm(a, both, offs=offs), cleave.grouped_gemm(a, both, offs, **wanted)
-    )
+    assert torch.equal(ops.grouped_gemm(a, both, offs), cleave.grouped_gemm(a, both, offs, **wanted))
+    assert torch.equal(compat_torch.grouped_mm(a, both, offs=offs), cleave.grouped_gemm(a, both, offs, **wanted))
     order = {"memory_format": torch.channels_last}
     x = torch.randn(2, 64, 14, 14, device="cuda").to(**order)
     w = torch.randn(96, 64, 3, 3, device="cuda").to(**order)

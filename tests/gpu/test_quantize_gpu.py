@@ -31,9 +31,7 @@ def assert_same(results: tuple[Any, ...], expected: tuple[Any, ...]) -> None:
 
 
 def check(x: torch.Tensor, dtype: torch.dtype, granularity: str, **options: Any) -> None:
-    host = {
-        name: value.cpu() if torch.is_tensor(value) else value for name, value in options.items()
-    }
+    host = {name: value.cpu() if torch.is_tensor(value) else value for name, value in options.items()}
     assert_same(
         cleave.quantize(x, dtype, granularity, **options),
         cleave.quantize(x.cpu(), dtype, granularity, **host),

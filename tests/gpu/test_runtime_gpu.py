@@ -14,9 +14,7 @@ from test_gemm_gpu import MODES, skip_unless_served, split  # noqa: E402
 import cleave  # noqa: E402
 
 
-def operands(
-    m: int = 128, n: int = 128, k: int = 4096, device: str = "cuda"
-) -> tuple[torch.Tensor, torch.Tensor]:
+def operands(m: int = 128, n: int = 128, k: int = 4096, device: str = "cuda") -> tuple[torch.Tensor, torch.Tensor]:
     a = integers((m, k), torch.float16, padding=0, device=device)
     b = integers((k, n), torch.float16, padding=0, device=device, column_major=True)
     return a, b
@@ -175,9 +173,7 @@ def test_threads() -> None:
         try:
             with torch.cuda.stream(torch.cuda.Stream()):
                 for i in range(20):
-                    product = Product(
-                        100 + 8 * seed, 72, 264 + 8 * i, c="D", options=split(MODES[i % 6], 2)
-                    )
+                    product = Product(100 + 8 * seed, 72, 264 + 8 * i, c="D", options=split(MODES[i % 6], 2))
                     product.run()
                     product.check()
         except BaseException as error:

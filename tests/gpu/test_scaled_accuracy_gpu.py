@@ -24,9 +24,7 @@ def test_scaled_mm_of_tensors_is_torchs(out_dtype: torch.dtype, scale_result: fl
     arguments = (a, b, scale, scale, None, result, out_dtype, True)
     theirs, ours = torch._scaled_mm(*arguments), compat_torch._scaled_mm(*arguments)
     assert ours.dtype == theirs.dtype and ours.stride() == theirs.stride()
-    torch.testing.assert_close(
-        ours.float(), theirs.float(), rtol=2 * torch.finfo(out_dtype).eps + 1e-3, atol=0.05
-    )
+    torch.testing.assert_close(ours.float(), theirs.float(), rtol=2 * torch.finfo(out_dtype).eps + 1e-3, atol=0.05)
 
 
 def test_scaled_mm_of_rows_and_blocks_is_torchs() -> None:
@@ -105,9 +103,7 @@ def test_promotion_is_more_accurate_than_fast_accumulation() -> None:
     one = torch.ones(1, device="cuda")
     exact = a.double() @ b.double()
     promoted, fast = (
-        (cleave.scaled_gemm(a, b, one, one, out_dtype="float32", use_fast_accum=f) - exact)
-        .abs()
-        .mean()
+        (cleave.scaled_gemm(a, b, one, one, out_dtype="float32", use_fast_accum=f) - exact).abs().mean()
         for f in (False, True)
     )
     assert promoted < fast / 4

@@ -274,9 +274,7 @@ def test_misaligned_pointers(dtype: str, offset: int) -> None:
     m, n, k = 70, 90, 144
 
     def cut(rows: int, cols: int) -> torch.Tensor:
-        buffer = torch.zeros(rows * cols + 16, dtype=torch.int8, device="cuda").view(
-            DTYPES_8BIT[dtype]
-        )
+        buffer = torch.zeros(rows * cols + 16, dtype=torch.int8, device="cuda").view(DTYPES_8BIT[dtype])
         return buffer[offset:][: rows * cols].view(rows, cols)
 
     a, b, out = cut(m, k), cut(n, k), cut(m, n)
@@ -312,9 +310,7 @@ def test_no_k_gives_the_epilogue() -> None:
         bias, amax = torch.full((24,), 3.0, device="cuda"), torch.zeros(1, device="cuda")
         for mode in MODES:
             for scale in (torch.ones((), device="cuda"), None):
-                d = cleave.scaled_gemm(
-                    a, b, scale, scale, bias=bias, amax=amax, out_dtype="float32", split_k_mode=mode
-                )
+                d = cleave.scaled_gemm(a, b, scale, scale, bias=bias, amax=amax, out_dtype="float32", split_k_mode=mode)
                 assert (d == 3.0).all() and amax.item() == 3.0
 
 

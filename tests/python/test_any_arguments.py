@@ -83,16 +83,12 @@ junk = st.one_of(
     st.tuples(scalars, scalars),
     st.dictionaries(
         st.sampled_from(["shape", "typestr", "strides", "version", "stream"]),
-        st.one_of(
-            scalars, st.tuples(st.integers(), st.integers()), st.sampled_from(["<f4", "<V2"])
-        ),
+        st.one_of(scalars, st.tuples(st.integers(), st.integers()), st.sampled_from(["<f4", "<V2"])),
     ),
     st.builds(object),
     st.builds(Raises),
     st.builds(Failing),
-    st.sampled_from(
-        [int, np.ndarray, len, Ellipsis, NotImplemented, np, np.float16, np.dtype("f2")]
-    ),
+    st.sampled_from([int, np.ndarray, len, Ellipsis, NotImplemented, np, np.float16, np.dtype("f2")]),
 )
 things = st.one_of(junk, st.builds(Answers, junk), st.builds(ClaimsDevice, junk))
 
@@ -100,9 +96,7 @@ things = st.one_of(junk, st.builds(Answers, junk), st.builds(ClaimsDevice, junk)
 @st.composite
 def arrays(draw) -> np.ndarray:
     dtype = draw(
-        st.sampled_from(
-            ["f4", "f4", "f2", "i1", "f8", "i4", "?", "c8", ">f4", "O", "V2", "V1", "U3", "M8[s]"]
-        )
+        st.sampled_from(["f4", "f4", "f2", "i1", "f8", "i4", "?", "c8", ">f4", "O", "V2", "V1", "U3", "M8[s]"])
     )
     array = np.zeros(draw(npst.array_shapes(min_dims=0, max_dims=5, min_side=0, max_side=5)), dtype)
     if draw(st.booleans()):
@@ -189,9 +183,7 @@ def test_scaled_gemm_with_one_thing_wrong(name: str, value: Any) -> None:
         pass
 
 
-bounds = st.one_of(
-    anything, st.lists(st.integers(-9, 9), max_size=5).map(np.array), st.just(np.arange(3))
-)
+bounds = st.one_of(anything, st.lists(st.integers(-9, 9), max_size=5).map(np.array), st.just(np.arange(3)))
 GROUPED_OPTIONS = OPTIONS | {
     "offs": bounds,
     "indptr": bounds,
@@ -208,9 +200,7 @@ GROUPED_OPTIONS = OPTIONS | {
 
 
 few_wrong = st.sets(st.sampled_from(["a", "b", *GROUPED_OPTIONS]), max_size=3).flatmap(
-    lambda names: st.fixed_dictionaries(
-        {name: GROUPED_OPTIONS.get(name, operands()) for name in sorted(names)}
-    )
+    lambda names: st.fixed_dictionaries({name: GROUPED_OPTIONS.get(name, operands()) for name in sorted(names)})
 )
 
 
@@ -228,9 +218,7 @@ def test_grouped_gemm_with_few_things_wrong(a: Any, b: Any, wrong: dict[str, Any
         assert isinstance(result, np.ndarray)
 
 
-numbers = st.one_of(
-    anything, st.integers(-2, 3), st.lists(st.integers(-1, 3), max_size=3), st.just("same")
-)
+numbers = st.one_of(anything, st.integers(-2, 3), st.lists(st.integers(-1, 3), max_size=3), st.just("same"))
 sizes = st.one_of(numbers, st.tuples(*[st.integers(-1, 5)] * 4))
 four = st.one_of(
     anything,

@@ -39,9 +39,7 @@ from cleave.testing import arrays
 
 @pytest.mark.parametrize("case", [CASE, SCALED], ids=["float16", "int8"])
 def test_against_peers(short, case):
-    (made,) = contest.against_peers(
-        StandInGpu(), case, suite_of("peers"), [ABSENT, numpy_peer(lambda case: case)], 7
-    )
+    (made,) = contest.against_peers(StandInGpu(), case, suite_of("peers"), [ABSENT, numpy_peer(lambda case: case)], 7)
     assert made["verified"]
     assert made["without"] == {}
     assert list(made["peers"]) == ["numpy"]
@@ -95,9 +93,7 @@ def test_grouped_contest(short, case):
     pytest.importorskip("torch")
     found, missing = peers.load(["torch_grouped"])
     assert not missing
-    (made,) = contest.against_peers(
-        TorchStandIn("cpu"), case, suite_of("peers", operation=grouped), found, 7
-    )
+    (made,) = contest.against_peers(TorchStandIn("cpu"), case, suite_of("peers", operation=grouped), found, 7)
     assert made["verified"]
     assert made["tflops"] > 0
     theirs = made["peers"]["torch_grouped"]
@@ -107,13 +103,9 @@ def test_grouped_contest(short, case):
 
 def test_groups_contend_with_our_own_other_cases(short):
     pytest.importorskip("torch")
-    case = grouped.Case(
-        3, 400, 32, 48, form="wgrad", sizes="zipf", dtype="float8_e4m3fn", scaling="block_1x128"
-    )
+    case = grouped.Case(3, 400, 32, 48, form="wgrad", sizes="zipf", dtype="float8_e4m3fn", scaling="block_1x128")
     found, _ = peers.load(["cleave_bfloat16", "cleave_uniform"])
-    (made,) = contest.against_peers(
-        TorchStandIn("cpu"), case, suite_of("peers", operation=grouped), found, 7
-    )
+    (made,) = contest.against_peers(TorchStandIn("cpu"), case, suite_of("peers", operation=grouped), found, 7)
     assert made["verified"]
     assert {name: theirs["case"] for name, theirs in made["peers"].items()} == {
         "cleave_bfloat16": "wgrad 400x32x48 in 3 zipf groups bfloat16 nt",
@@ -175,9 +167,7 @@ def test_conv_contest(short, case):
     pytest.importorskip("torch")
     found, missing = peers.load(["cudnn"])
     assert not missing
-    (made,) = contest.against_peers(
-        TorchStandIn("cpu"), case, suite_of("peers", operation=conv), found, 7
-    )
+    (made,) = contest.against_peers(TorchStandIn("cpu"), case, suite_of("peers", operation=conv), found, 7)
     assert made["verified"]
     assert made["without"] == {}
     assert (made["kind"], made["stride"], made["tflops"] > 0) == (case.kind, (2, 2), True)
@@ -225,9 +215,7 @@ def test_quantize_contest(short, monkeypatch, case):
     torch = pytest.importorskip("torch")
     monkeypatch.setattr(cleave, "device_info", lambda device: {"memory_gb_per_s": 3000.0})
     found, _ = peers.load(["torch_eager"])
-    (made,) = contest.against_peers(
-        TorchStandIn("cpu"), case, suite_of("peers", operation=quantize), found, 7
-    )
+    (made,) = contest.against_peers(TorchStandIn("cpu"), case, suite_of("peers", operation=quantize), found, 7)
     assert made["verified"]
     assert made["floor_us"] == pytest.approx(case.bytes / 3e6)
     assert "tflops" not in made

@@ -36,9 +36,7 @@ from cleave.testing.case import GemmCase
 
 def test_kernels_are_compiled_ahead_and_once(monkeypatch):
     sources = []
-    monkeypatch.setattr(
-        ahead._core, "compile_plan", lambda plan: sources.append(plan.kernel_source), raising=False
-    )
+    monkeypatch.setattr(ahead._core, "compile_plan", lambda plan: sources.append(plan.kernel_source), raising=False)
     cases = [*SMALL, SMALL[0], quantize.Case(8, 128), replace(SMALL[0], padding=0, filter_size=99)]
     assert ahead.compile_kernels(cases, "h100") == len(sources) == len(set(sources)) <= 3
     assert ahead.compile_kernels(SMALL, "cpu") == 0
@@ -154,9 +152,7 @@ def test_convolutions_from_suite_to_report(short, monkeypatch, tmp_path, capsys)
 
     monkeypatch.setattr(suites, "load", small)
     plan_of = conv.conv.plan_for  # the CPU has one kernel
-    monkeypatch.setattr(
-        conv.conv, "plan_for", lambda case, o: plan_of(replace(case, kernel="auto"), o)
-    )
+    monkeypatch.setattr(conv.conv, "plan_for", lambda case, o: plan_of(replace(case, kernel="auto"), o))
     names = "conv_fprop,conv_dgrad,conv_wgrad,division"
     assert harness.main(["--suite", names, "--quick", "--out", str(tmp_path)]) == 0
     out = capsys.readouterr().out

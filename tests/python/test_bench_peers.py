@@ -140,9 +140,7 @@ def test_deepgemm_computes_padded_groups(short, monkeypatch, options):
     found, missing = peers.load(["deepgemm_grouped"])
     assert not missing
     case = grouped.Case(3, 600, 64, 160, **options)
-    (made,) = contest.against_peers(
-        TorchStandIn("cpu"), case, suite_of("peers", operation=grouped), found, 7
-    )
+    (made,) = contest.against_peers(TorchStandIn("cpu"), case, suite_of("peers", operation=grouped), found, 7)
     theirs = made["peers"]["deepgemm_grouped"]
     assert "aligned to 128" in theirs["case"]
     assert 0 < theirs["row_error"] < 0.02

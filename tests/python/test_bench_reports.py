@@ -75,9 +75,7 @@ def test_every_peer_has_its_own_ratios():
     assert (result["first"]["compared"], result["first"]["geomean"]) == (1, pytest.approx(2))
     assert result["second"]["losses"] == ["x"]
     assert "less_accurate" not in result["second"]  # errors of different work say nothing
-    assert "second computes something else, such as less work." in report.summary_lines(
-        "peers", result
-    )
+    assert "second computes something else, such as less work." in report.summary_lines("peers", result)
 
 
 def test_modes():
@@ -107,9 +105,7 @@ def test_report(kind, tmp_path):
     verdict = harness._summarize(suite, rows)
     paths = report.write(tmp_path, suite, MACHINE, rows, ["A note."], verdict)
     data = report.load(paths[0])
-    assert data["rows"] == [
-        {name: value for name, value in row.items() if value is not None} for row in rows
-    ]
+    assert data["rows"] == [{name: value for name, value in row.items() if value is not None} for row in rows]
     assert len(paths[0].read_text().splitlines()) == 2 + 8 + 1 + len(rows)  # a line for each
     assert data["machine"] == MACHINE
     text = paths[1].read_text()
@@ -164,10 +160,8 @@ def test_readme_table(tmp_path):
     times = [{"case": case, "call": call, "us": us} for call, us in calls.items()]
     write_result(tmp_path, "host", times)
     assert readme.lines(tmp_path)[2:] == [
-        "| host time of a call with `out=`: `cleave.gemm(out=)` "
-        "| H100 | 6 us, where `torch.mm(out=)` takes 22 |",
-        "| K much larger than M and N, TN, 2 shapes, against cublas "
-        "| H200 | geomean 1.00, worst 0.50, best 2.00 |",
+        "| host time of a call with `out=`: `cleave.gemm(out=)` | H100 | 6 us, where `torch.mm(out=)` takes 22 |",
+        "| K much larger than M and N, TN, 2 shapes, against cublas | H200 | geomean 1.00, worst 0.50, best 2.00 |",
     ]
 
 

@@ -67,9 +67,7 @@ def test_a_home_that_is_no_path_is_a_problem_that_names_the_remedy(tmp_path: Pat
 
 def test_a_directory_that_others_may_write_is_a_problem_in_cleave_info(tmp_path: Path) -> None:
     tmp_path.chmod(0o777)
-    out = cleave_says(
-        "from cleave.cli import main; main(['info'])", tmp_path, CLEAVE_CACHE_DIR=str(tmp_path)
-    )
+    out = cleave_says("from cleave.cli import main; main(['info'])", tmp_path, CLEAVE_CACHE_DIR=str(tmp_path))
     line = next(line for line in out.splitlines() if "keeping compiled kernels" in line)
     assert " no " in line
     assert f'chmod go-w "{tmp_path}"' in line

@@ -126,9 +126,7 @@ def test_what_is_missing_is_shown_by_example(capsys):
 def test_cache_lists_and_clears(capsys, monkeypatch):
     entry = {"key": "abc", "arch": "sm_90a", "bytes": 2048, "age_seconds": 7200.0, "current": True}
     monkeypatch.setattr(cleave._core, "cache_list", lambda: [entry, {**entry, "current": False}])
-    monkeypatch.setattr(
-        cleave, "cache_info", lambda: {"path": "/somewhere", "entries": 2, "bytes": 4096}
-    )
+    monkeypatch.setattr(cleave, "cache_info", lambda: {"path": "/somewhere", "entries": 2, "bytes": 4096})
     monkeypatch.setattr(cleave, "cache_clear", lambda: 1)
     status, out, _ = run(capsys, "cache", "ls")
     assert status == 0

@@ -154,9 +154,7 @@ def test_spreads_add_up(spread, groups, rows):
 
 
 def test_spreads_are_what_they_are_called():
-    uniform, varied, zipf = (
-        group_sizes.spread_over(64, 640_000, spread) for spread in ("uniform", "varied", "zipf")
-    )
+    uniform, varied, zipf = (group_sizes.spread_over(64, 640_000, spread) for spread in ("uniform", "varied", "zipf"))
     assert set(uniform) == {10_000}
     assert 1.6 < max(varied) / min(varied) < 1.9  # 1.3 / 0.7 at most
     ranked = sorted(zipf, reverse=True)
@@ -248,9 +246,7 @@ def test_conv_case_counts():
 
 
 def test_conv_case_titles():
-    assert ConvCase(32, [56, 56], 128, 64, 3, 2, 1).title == (
-        "fprop 32x56x56x128 64x3x3 stride 2 pad 1 float16"
-    )
+    assert ConvCase(32, [56, 56], 128, 64, 3, 2, 1).title == ("fprop 32x56x56x128 64x3x3 stride 2 pad 1 float16")
     everything = ConvCase(
         1, [9, 8, 7], 4, 8, (3, 1, 2), (1, 2, 1), ((0, 1), (1, 1), (0, 0)), 2, 2, "dgrad", "int8",
         bias="row", activation="relu", out_dtype="float32", division="plain", kernel="portable",

@@ -80,9 +80,7 @@ def test_every_command_is_here():
         return tuple(arguments[: len(words)]) == words
 
     listed = [arguments for arguments, _ in COMMANDS]
-    missing = {
-        words for words in forms(cli.build_parser()) if not any(runs(it, words) for it in listed)
-    }
+    missing = {words for words in forms(cli.build_parser()) if not any(runs(it, words) for it in listed)}
     assert not missing
 
 

@@ -13,9 +13,7 @@ from cleave.testing import case
 
 
 def test_explain_groups(capsys):
-    status, out, _ = run(
-        capsys, "explain", "grouped", *GROUPS, "--form", "forward,wgrad", "--device", "cpu"
-    )
+    status, out, _ = run(capsys, "explain", "grouped", *GROUPS, "--form", "forward,wgrad", "--device", "cpu")
     assert status == 0
     assert "forward 68x40x72 in 4 given groups float16 tn on cpu" in out
     for word in ("why", "moves", "computes"):
@@ -43,9 +41,7 @@ def test_explain_says_how_float32_is_multiplied(capsys):
 
 
 def test_explain_without_a_gpu(capsys):
-    status, out, _ = run(
-        capsys, "explain", "gemm", "--m", "128", "--n", "128", "--k", "16384", "--device", "h100"
-    )
+    status, out, _ = run(capsys, "explain", "gemm", "--m", "128", "--n", "128", "--k", "16384", "--device", "h100")
     assert status == 0
     for word in ("kernel", "why", "roofline", "candidates"):
         assert word in out
@@ -110,9 +106,7 @@ def test_explain_marks_the_plans_own_candidate():
 
 @pytest.mark.parametrize("device", ["cpu", "h100"])
 def test_explain_convolutions(capsys, device):
-    status, out, _ = run(
-        capsys, "explain", "conv", *CONV, "--kind", "fprop,dgrad,wgrad", "--device", device
-    )
+    status, out, _ = run(capsys, "explain", "conv", *CONV, "--kind", "fprop,dgrad,wgrad", "--device", device)
     assert status == 0
     assert f"dgrad 2x9x7x8 16x3x3 stride 2 pad 1 float16 on {device}" in out
     for word in ("why", "moves", "computes"):

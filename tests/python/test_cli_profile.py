@@ -169,9 +169,7 @@ def test_profile_detects_a_wrong_group(capsys, monkeypatch):
         operands.out[...] = 0
 
     monkeypatch.setattr(grouped, "run", leave_one_out)
-    status, out, _ = run(
-        capsys, "profile", "grouped", *GROUPS, "--device", "cpu", "--iterations", "1"
-    )
+    status, out, _ = run(capsys, "profile", "grouped", *GROUPS, "--device", "cpu", "--iterations", "1")
     assert status == 1
     assert "WRONG RESULT" in out
 

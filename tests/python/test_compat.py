@@ -130,9 +130,7 @@ def test_scaled_mm_of_nothing_is_zero(scale: float) -> None:
     d = compat_torch._scaled_mm(a, b.t(), rows, columns, out_dtype=torch.bfloat16)
     assert torch.equal(d, zeros)
     of_tensor = recipe("TensorWise")
-    d = compat_torch.scaled_mm(
-        a, b.t(), one, of_tensor, one, of_tensor, output_dtype=torch.bfloat16
-    )
+    d = compat_torch.scaled_mm(a, b.t(), one, of_tensor, one, of_tensor, output_dtype=torch.bfloat16)
     assert torch.equal(d, zeros)
 
 
@@ -162,9 +160,7 @@ def test_functional_scaled_mm() -> None:
         ("BlockWise1x128", outer_a, outer_a, "BlockWise128x128", square_b, padded(square_b)),
         ("BlockWise128x128", square_a, padded(square_a), "BlockWise1x128", outer_b, outer_b),
     ):
-        d = compat_torch.scaled_mm(
-            a, b.t(), passed_a, recipe(name_a), [passed_b], [recipe(name_b)], bias=bias
-        )
+        d = compat_torch.scaled_mm(a, b.t(), passed_a, recipe(name_a), [passed_b], [recipe(name_b)], bias=bias)
         assert_close(d, product(a, b, scale_a, scale_b) + bias.double(), torch.bfloat16)
     assert compat_torch.scaled_mm(
         a, b.t(), torch.ones(1), recipe("TensorWise"), torch.ones(1), recipe("TensorWise"),
@@ -202,9 +198,7 @@ def test_cutlass_scaled_mm(dtype: torch.dtype, out_dtype: torch.dtype) -> None:
     ):
         d = vllm.cutlass_scaled_mm(a, b.t(), scale_a, scale_b, out_dtype, bias)
         assert_close(d, product(a, b, scale_a, scale_b) + bias.double(), out_dtype)
-        batched = vllm.cutlass_scaled_mm(
-            a.view(4, M // 4, K), b.t(), scale_a, scale_b, out_dtype=out_dtype, bias=bias
-        )
+        batched = vllm.cutlass_scaled_mm(a.view(4, M // 4, K), b.t(), scale_a, scale_b, out_dtype=out_dtype, bias=bias)
         assert torch.equal(batched, d.view(4, M // 4, N))
 
 
@@ -224,9 +218,7 @@ def test_cutlass_scaled_mm_azp() -> None:
         (azp, {"azp_adj": adj, "azp": azp}),
         (7, {"azp_adj": 7 * adj[None]}),
     ):
-        d = vllm.cutlass_scaled_mm_azp(
-            a, b.t(), scale_a, scale_b, torch.float16, **arguments, bias=bias
-        )
+        d = vllm.cutlass_scaled_mm_azp(a, b.t(), scale_a, scale_b, torch.float16, **arguments, bias=bias)
         expected = product(a.int() - shift, b, scale_a, scale_b) + bias.double()
         assert_close(d, expected, torch.float16)
 
@@ -269,9 +261,7 @@ def test_fp8_gemm_nt_without_k_or_rows() -> None:
     empty = torch.empty(4, 0).to(E4M3), torch.empty(4, 0)
     deep_gemm.fp8_gemm_nt(empty, (torch.empty(8, 0).to(E4M3), torch.empty(1, 0)), d, c)
     assert torch.equal(c, d)
-    deep_gemm.fp8_gemm_nt(
-        (operand(0), scales(0, K_BLOCKS)), (operand(8), scales(1, K_BLOCKS)), d[:0]
-    )
+    deep_gemm.fp8_gemm_nt((operand(0), scales(0, K_BLOCKS)), (operand(8), scales(1, K_BLOCKS)), d[:0])
 
 
 def test_bf16_gemm_nt() -> None:

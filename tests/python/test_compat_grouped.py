@@ -97,9 +97,7 @@ def test_grouped_mm(a_shape: Any, b_shape: Any, dtype: torch.dtype) -> None:
         rows = len(b_shape) == 3
         ours, theirs = (x[:end] if rows else x[:, :end] for x in (ours, theirs))
     assert torch.equal(ours, theirs)
-    assert torch.equal(
-        compat_torch.grouped_mm(a, b, offs=offs), compat_torch._grouped_mm(a, b, offs)
-    )
+    assert torch.equal(compat_torch.grouped_mm(a, b, offs=offs), compat_torch._grouped_mm(a, b, offs))
     if dtype == torch.bfloat16:
         wide = compat_torch.grouped_mm(a, b, offs=offs, out_dtype=torch.float32)
         assert wide.dtype == torch.float32
@@ -142,9 +140,7 @@ def test_scaled_grouped_mm_refusals() -> None:
     with pytest.raises(ValueError, match="scale_result is given"):
         compat_torch._scaled_grouped_mm(a, b, scales(TOTAL), scales(G, N), OFFS, None, scales(1))
     with pytest.raises(ValueError, match=r"scale_b is .*TensorWise.*; RowWise is served"):
-        compat_torch.scaled_grouped_mm(
-            a, b, scales(TOTAL), kinds.RowWise, scales(1), kinds.TensorWise, offs=OFFS
-        )
+        compat_torch.scaled_grouped_mm(a, b, scales(TOTAL), kinds.RowWise, scales(1), kinds.TensorWise, offs=OFFS)
 
 
 # --- DeepGEMM: groups of rows ---
@@ -342,9 +338,7 @@ def test_deep_gemm_refusals() -> None:
     with pytest.raises(ValueError, match=r"recipe is \(1, 1, 32\); \(1, 1, 128\) is served"):
         deep_gemm.k_grouped_fp8_gemm_tn_contiguous(pair_a, pair_a, d, None, OFFS, recipe=(1, 1, 32))
     with pytest.raises(ValueError, match="use_psum_layout is True"):
-        deep_gemm.k_grouped_fp8_gemm_nt_contiguous(
-            pair_a, pair_a, d, [], OFFS, use_psum_layout=True
-        )
+        deep_gemm.k_grouped_fp8_gemm_nt_contiguous(pair_a, pair_a, d, [], OFFS, use_psum_layout=True)
 
 
 def test_signatures_of_deep_gemm() -> None:
@@ -402,9 +396,7 @@ def test_flashinfer_grouped_mm() -> None:
 def test_flashinfer_group_gemm_fp8(rows_of_b: int) -> None:
     a, b = integers(TOTAL, K, dtype=E4M3), integers(G, N, K, dtype=E4M3)
     scale_a, scale_b = scales(TOTAL, K_BLOCKS), scales(G, -(-N // rows_of_b), K_BLOCKS)
-    expected = product(
-        a.double() * blocks(scale_a, TOTAL, K), (b.double() * blocks(scale_b, N, K)).mT
-    )
+    expected = product(a.double() * blocks(scale_a, TOTAL, K), (b.double() * blocks(scale_b, N, K)).mT)
     granularity = (1, rows_of_b, 128)
     function = flashinfer.group_gemm_fp8_nt_groupwise
     d = function(a, b, scale_a, scale_b, INDPTR, granularity, "K")

@@ -91,9 +91,7 @@ def test_against_unfolded_products(data: st.DataObject) -> None:
     dtype = draw(st.sampled_from([*FLOATS, "int8"] if kind == "fprop" else FLOATS))
     shapes, made = convolution.shapes, MADE[kind]
     slices = {
-        name: Slice.draw(draw, rng, dtype, shape, name == "weight")
-        for name, shape in shapes.items()
-        if name != made
+        name: Slice.draw(draw, rng, dtype, shape, name == "weight") for name, shape in shapes.items() if name != made
     }
     tensors = {name: part.array for name, part in slices.items()}
 
@@ -152,9 +150,7 @@ def nhwc(*shape: int, dtype: Any = np.float32, seed: int = 0) -> np.ndarray:
 
 
 STRIDED = Convolution(2, 6, 10, (Axis(9, 3, 2, 1, 1), Axis(8, 2, 3, 0, 1)))
-INPUT, WEIGHT, OUTPUT = (
-    nhwc(*STRIDED.shapes[name], seed=i) for i, name in enumerate(("input", "weight", "output"))
-)
+INPUT, WEIGHT, OUTPUT = (nhwc(*STRIDED.shapes[name], seed=i) for i, name in enumerate(("input", "weight", "output")))
 TENSORS = {"input": INPUT, "weight": WEIGHT, "output": OUTPUT}
 
 
@@ -171,9 +167,7 @@ def test_every_mode_is_repeatable(kind: str) -> None:
     given = {name: x for name, x in TENSORS.items() if name != MADE[kind]}
     call = arguments(kind, STRIDED, given)
     for mode in MODES:
-        first, second = (
-            function(kind, 2)(*call, **STRIDED.geometry, split_k_mode=mode) for _ in range(2)
-        )
+        first, second = (function(kind, 2)(*call, **STRIDED.geometry, split_k_mode=mode) for _ in range(2))
         np.testing.assert_array_equal(first, second)
 
 
@@ -206,9 +200,7 @@ def test_pixels_that_no_output_saw() -> None:
     """Each class of pixels without taps: activation(beta * c + bias)."""
     weight, grad = nhwc(4, 3, 1, 1), nhwc(1, 4, 3, 3)
     c, bias = nhwc(1, 3, 7, 6), np.array([1, -2, 3], np.float32)
-    dx = cleave.conv2d_dgrad(
-        c.shape, weight, grad, stride=(3, 2), bias=bias, c=c, beta=2, activation="relu"
-    )
+    dx = cleave.conv2d_dgrad(c.shape, weight, grad, stride=(3, 2), bias=bias, c=c, beta=2, activation="relu")
     seen = np.zeros((7, 6), bool)
     seen[::3, ::2] = True
     expected = np.maximum(2 * c + bias[:, None, None], 0)
@@ -216,9 +208,7 @@ def test_pixels_that_no_output_saw() -> None:
     assert (dx[..., seen] != expected[..., seen]).any()
 
 
-@pytest.mark.parametrize(
-    "padding", ["same", "valid", 1, (1, 2), ((1, 0), (2, 3)), [[0, 1], 2], (3,)]
-)
+@pytest.mark.parametrize("padding", ["same", "valid", 1, (1, 2), ((1, 0), (2, 3)), [[0, 1], 2], (3,)])
 def test_paddings(padding: Any) -> None:
     before_after = {
         "same": ((1, 1), (1, 2)),  # 3 taps; 4 taps, the odd one after
@@ -238,9 +228,7 @@ def test_paddings(padding: Any) -> None:
     assert y.shape == convolution.shapes["output"]
     a, b = convolution.operands("fprop", input=tensors["input"], weight=tensors["weight"])
     assert_close(convolution.matrix("fprop", y), "float32", a, b)
-    dw = cleave.conv2d_wgrad(
-        tensors["input"], convolution.shapes["weight"], tensors["output"], padding=padding
-    )
+    dw = cleave.conv2d_wgrad(tensors["input"], convolution.shapes["weight"], tensors["output"], padding=padding)
     a, b = convolution.operands("wgrad", input=tensors["input"], output=tensors["output"])
     assert_close(convolution.matrix("wgrad", dw), "float32", a, b)
 
@@ -253,13 +241,9 @@ def test_transposed(rank: int, groups: int) -> None:
     taps, padding = (2, 3, 1)[:rank], (1, 0, 0)[:rank]
     sizes = [
         (outputs - 1) * s - 2 * p + t - 1 + o + 1
-        for outputs, s, p, t, o in zip(
-            (4, 3, 2), stride, padding, taps, output_padding, strict=False
-        )
+        for outputs, s, p, t, o in zip((4, 3, 2), stride, padding, taps, output_padding, strict=False)
     ]
-    axes = tuple(
-        Axis(size, t, s, p, p) for size, t, s, p in zip(sizes, taps, stride, padding, strict=True)
-    )
+    axes = tuple(Axis(size, t, s, p, p) for size, t, s, p in zip(sizes, taps, stride, padding, strict=True))
     convolution = Convolution(2, 4, 6, axes, groups)
     x, w = nhwc(*convolution.shapes["output"]), nhwc(*convolution.shapes["weight"], seed=1)
     bias = np.arange(4, dtype=np.float32)
@@ -328,9 +312,7 @@ def uneven(shape: tuple[int, ...], memory: np.ndarray) -> np.ndarray:
 @pytest.mark.parametrize("kind", KINDS)
 def test_conversion_of_out(kind: str) -> None:
     given = {name: x for name, x in TENSORS.items() if name != MADE[kind]}
-    call = functools.partial(
-        function(kind, 2), *arguments(kind, STRIDED, given), **STRIDED.geometry
-    )
+    call = functools.partial(function(kind, 2), *arguments(kind, STRIDED, given), **STRIDED.geometry)
     expected = call()
     for order in (
         uneven(expected.shape, np.full(20_000, 7, np.float32)),
@@ -400,9 +382,7 @@ def test_plans(kind: str) -> None:
     size = None if kind == "fprop" else STRIDED.shapes[MADE[kind]]
     plan = cleave.plan_conv2d(kind, a, b, size=size, **STRIDED.geometry, split_k_mode="serial")
     assert plan.split_k_mode == "serial"
-    expected = function(kind, 2)(
-        *arguments(kind, STRIDED, given), **STRIDED.geometry, split_k_mode="serial"
-    )
+    expected = function(kind, 2)(*arguments(kind, STRIDED, given), **STRIDED.geometry, split_k_mode="serial")
     np.testing.assert_array_equal(plan.run(a, b), expected)
     out = np.zeros_like(expected)
     assert plan.run(a, b, out=out) is out
@@ -430,6 +410,4 @@ def test_plans_without_arrays(kind: str) -> None:
     a, b = {"fprop": ("input", "weight"), "dgrad": ("output", "weight"),
             "wgrad": ("output", "input")}[kind]  # fmt: skip
     result = plan.run(tensors[a], tensors[b])
-    assert_close(
-        convolution.matrix(kind, result), "float32", *convolution.operands(kind, **tensors)
-    )
+    assert_close(convolution.matrix(kind, result), "float32", *convolution.operands(kind, **tensors))

@@ -17,9 +17,7 @@ def train(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 
 
 @pytest.mark.parametrize("model, convolutions", [("resnet50", 53), ("unet", 13)])
-def test_trains(
-    train: ModuleType, capsys: pytest.CaptureFixture[str], model: str, convolutions: int
-) -> None:
+def test_trains(train: ModuleType, capsys: pytest.CaptureFixture[str], model: str, convolutions: int) -> None:
     train.main(["--model", model, "--dtype", "float32", "--steps", "2"])
     out = capsys.readouterr().out
     assert f"{model}, {convolutions} convolutions" in out

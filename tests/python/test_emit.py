@@ -151,9 +151,7 @@ def check_convolution(operation: Convolution, folder: Path) -> None:
     paddings = np.broadcast_to(options["padding"], (len(options["size"]), 2)).tolist()
     outputs = [
         (size + sum(padding) - taps) // options.get("stride", 1) + 1
-        for size, taps, padding in zip(
-            options["size"], options["filter_size"], paddings, strict=True
-        )
+        for size, taps, padding in zip(options["size"], options["filter_size"], paddings, strict=True)
     ]
     y = meta(options["dtype"], options["images"], options["filters"], *outputs)
     given, shape = {
@@ -313,9 +311,7 @@ def test_extension_of_compiled_kernels_builds(
 
 # Dense, with swiglu, with scales of blocks, in groups, a convolution's gradient.
 @pytest.mark.parametrize("operation", EVERYTHING[::8], ids=lambda o: o.name)
-def test_cpp_project_builds(
-    operation: Operation | Convolution, elsewhere: Path, tmp_path: Path
-) -> None:
+def test_cpp_project_builds(operation: Operation | Convolution, elsewhere: Path, tmp_path: Path) -> None:
     folder = cleave.emit.cpp(
         operation.plan(), operation.name, tmp_path / "emitted", sources="cubin",
         archs=operation.archs,
@@ -332,20 +328,14 @@ def test_cpp_project_builds(
 
 @pytest.mark.skipif(shutil.which("nvcc") is None, reason="needs nvcc")
 @named("bf16_bias_relu", "i8_row", "experts_padded", "conv")
-def test_extension_of_sources_builds(
-    operation: Operation | Convolution, elsewhere: Path, tmp_path: Path
-) -> None:
-    folder = cleave.emit.pytorch(
-        operation.plan(), operation.name, tmp_path / "emitted", archs=operation.archs
-    )
+def test_extension_of_sources_builds(operation: Operation | Convolution, elsewhere: Path, tmp_path: Path) -> None:
+    folder = cleave.emit.pytorch(operation.plan(), operation.name, tmp_path / "emitted", archs=operation.archs)
     moved = shutil.move(folder, elsewhere / "moved")
     build_extension(Path(moved))
     in_child(check_operator, operation, Path(moved))
 
 
-def emit_both(
-    operation: Operation | Convolution, folder: Path, sources: str = "cuda"
-) -> dict[str, str]:
+def emit_both(operation: Operation | Convolution, folder: Path, sources: str = "cuda") -> dict[str, str]:
     """The text of both projects, by path."""
     options = {"sources": sources, "archs": operation.archs}
     plan = operation.plan()
@@ -376,9 +366,7 @@ def test_every_include_is_there_and_every_header_is_included(
         included = set()
         for path in (p for p in root.rglob("*") if p.suffix in (".h", ".cpp", ".cu")):
             for name in re.findall(r'^#include "(.+)"$', path.read_text(), re.M):
-                found = [
-                    place / name for place in (path.parent, *places) if (place / name).exists()
-                ]
+                found = [place / name for place in (path.parent, *places) if (place / name).exists()]
                 assert found, f"{path} includes {name}"
                 included.add(found[0])
         headers = set(root.rglob("*.h"))
@@ -498,9 +486,7 @@ every_target = pytest.mark.parametrize("target", [cleave.emit.pytorch, cleave.em
 
 @every_target
 @pytest.mark.parametrize("case", BAD.values(), ids=BAD.keys())
-def test_refusals_leave_nothing(
-    target: Callable, case: tuple, plan: cleave.GemmPlan, tmp_path: Path
-) -> None:
+def test_refusals_leave_nothing(target: Callable, case: tuple, plan: cleave.GemmPlan, tmp_path: Path) -> None:
     change, error, message = case
     folder = tmp_path / "deep" / "folder"
     with pytest.raises(error, match=message):
@@ -509,9 +495,7 @@ def test_refusals_leave_nothing(
 
 
 @every_target
-def test_a_folder_with_something_in_it_is_left_alone(
-    target: Callable, plan: cleave.GemmPlan, tmp_path: Path
-) -> None:
+def test_a_folder_with_something_in_it_is_left_alone(target: Callable, plan: cleave.GemmPlan, tmp_path: Path) -> None:
     (tmp_path / "thesis.tex").write_text("mine")
     with pytest.raises(ValueError, match="not an empty folder"):
         target(plan, "projection", tmp_path)
@@ -520,18 +504,14 @@ def test_a_folder_with_something_in_it_is_left_alone(
         target(plan, "projection", tmp_path / "thesis.tex")
 
 
-def test_torch_without_the_stable_abi(
-    plan: cleave.GemmPlan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_torch_without_the_stable_abi(plan: cleave.GemmPlan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("importlib.metadata.version", lambda _: "2.9.1+cu128")
     with pytest.raises(RuntimeError, match=r"torch is 2\.9\.1.*2\.10"):
         cleave.emit.pytorch(plan, "projection", tmp_path)
     assert not any(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize(
-    ("version", "message"), [(None, "nvcc is missing"), ("11.8", r"CUDA 11\.8.*12\.0")]
-)
+@pytest.mark.parametrize(("version", "message"), [(None, "nvcc is missing"), ("11.8", r"CUDA 11\.8.*12\.0")])
 def test_nvcc_that_cannot_compile_for_hopper(
     version: str | None,
     message: str,
@@ -564,9 +544,7 @@ def fail_to_load(name: str, folder: Path) -> None:
         load(name, folder)
 
 
-def test_the_driver_is_linked_if_asked_for(
-    plan: cleave.GemmPlan, tmp_path: Path, driver: Path
-) -> None:
+def test_the_driver_is_linked_if_asked_for(plan: cleave.GemmPlan, tmp_path: Path, driver: Path) -> None:
     folder = cleave.emit.pytorch(plan, "linked", tmp_path / "linked", sources="cubin")
     build_extension(folder, LINK_CUDA_DRIVER="1", LIBRARY_PATH=str(driver))
     assert "libcuda.so.1" in libraries_of(folder)
@@ -608,9 +586,7 @@ def test_names_of_the_c_library_compile(plan: cleave.GemmPlan, tmp_path: Path) -
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.parametrize(
-    "name", ["errno", "stdin", "EOF", "NULL", "size_t", "double_t", "CUstream", "class"]
-)
+@pytest.mark.parametrize("name", ["errno", "stdin", "EOF", "NULL", "size_t", "double_t", "CUstream", "class"])
 @every_target
 def test_names_of_macros_and_types_are_refused(
     target: Callable, name: str, plan: cleave.GemmPlan, tmp_path: Path
@@ -628,9 +604,7 @@ def test_names_of_macros_and_types_are_refused(
         ("quantized", r"PyTorch has a torch\.ops\.quantized"),
     ],
 )
-def test_packages_keep_their_names(
-    name: str, reason: str, plan: cleave.GemmPlan, tmp_path: Path
-) -> None:
+def test_packages_keep_their_names(name: str, reason: str, plan: cleave.GemmPlan, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=reason):
         cleave.emit.pytorch(plan, name, tmp_path / "folder")
     assert not any(tmp_path.iterdir())

@@ -26,9 +26,7 @@ ACTIVATIONS = {
 }
 
 
-def operator(
-    monkeypatch: pytest.MonkeyPatch, kind: str, **fixed: Any
-) -> tuple[types.ModuleType, Any]:
+def operator(monkeypatch: pytest.MonkeyPatch, kind: str, **fixed: Any) -> tuple[types.ModuleType, Any]:
     """The module of a package whose operation is `fixed`, and that."""
     package = types.ModuleType("emitted_package")
     sources: dict[str, Path] = {
@@ -85,13 +83,9 @@ def finish(x: Any, inputs: list[Any], bias: Any, has_c: bool, activation: str) -
     ("activation", "bias", "has_c"),
     itertools.product(ACTIVATIONS, ("none", "row", "column"), (False, True)),
 )
-def test_of_products(
-    activation: str, bias: str, has_c: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_of_products(activation: str, bias: str, has_c: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     torch.manual_seed(0)
-    module, _ = operator(
-        monkeypatch, "product", ACTIVATION=activation, BIAS=bias, HAS_C=has_c, GROUPING="none"
-    )
+    module, _ = operator(monkeypatch, "product", ACTIVATION=activation, BIAS=bias, HAS_C=has_c, GROUPING="none")
     inputs = [random(3, 8, 6), random(6, 10)]  # b serves the whole batch
     vector = {"none": None, "row": random(10), "column": random(8, 1)}[bias]
     check(module, inputs, finish(inputs[0] @ inputs[1], inputs, vector, has_c, activation))
@@ -99,9 +93,7 @@ def test_of_products(
 
 @pytest.mark.parametrize(
     ("kind", "activation", "padding", "has_c"),
-    itertools.product(
-        ("fprop", "dgrad", "wgrad"), ("none", "relu", "silu"), ((1, 1), (0, 2)), (False, True)
-    ),
+    itertools.product(("fprop", "dgrad", "wgrad"), ("none", "relu", "silu"), ((1, 1), (0, 2)), (False, True)),
 )
 def test_of_convolutions(
     kind: str,
@@ -121,9 +113,7 @@ def test_of_convolutions(
     )  # fmt: skip
     x, w = random(2, 4, 9, 8), random(6, 2, 3, 3)
     ends = [end for pair in reversed(fixed.PADDING) for end in pair]
-    outputs = torch.nn.functional.conv2d(
-        torch.nn.functional.pad(x, ends), w, stride=fixed.STRIDE, groups=2
-    )
+    outputs = torch.nn.functional.conv2d(torch.nn.functional.pad(x, ends), w, stride=fixed.STRIDE, groups=2)
     y = random(*outputs.shape)
     inputs = {"fprop": [x, w], "dgrad": [tuple(x.shape), w, y], "wgrad": [x, y]}[kind]
     if kind != "fprop":

@@ -184,9 +184,7 @@ def test_bad_input(case: str) -> None:
     arguments = {"a": A, "b": B} | given
     out = arguments.get("out")
     if not isinstance(out, np.ndarray):
-        out = arguments["out"] = (
-            f32(4, 5) if "out" not in given and "out_dtype" not in given else out
-        )
+        out = arguments["out"] = f32(4, 5) if "out" not in given and "out_dtype" not in given else out
     before = np.array(out)
     with pytest.raises(exception) as caught:
         cleave.gemm(**arguments)
@@ -209,9 +207,7 @@ def test_more_slices_than_k_are_reduced(mode: str) -> None:
 
 def test_a_gpu_reduces_them_to_blocks_of_k() -> None:
     for mode in ("serial", "parallel"):
-        plan = cleave.plan_problem(
-            256, 256, 300, split_k_mode=mode, split_k_slices=2**31 - 1, device="h100"
-        )
+        plan = cleave.plan_problem(256, 256, 300, split_k_mode=mode, split_k_slices=2**31 - 1, device="h100")
         assert 1 < plan.split_k_slices <= 300
         assert "split_k_slices=2147483647 reduced to" in plan.why
 
@@ -223,9 +219,7 @@ def test_numbers_at_the_ends_of_their_types() -> None:
     spread = np.ones((4, 6), np.float32)
     offs = np.array([1, 4], np.int32)
     with pytest.raises(ValueError, match="alignment"):
-        cleave.grouped_gemm(
-            spread, np.ones((2, 6, 5), np.float32), offs, alignment=2**63 - 1, check_offsets=True
-        )
+        cleave.grouped_gemm(spread, np.ones((2, 6, 5), np.float32), offs, alignment=2**63 - 1, check_offsets=True)
 
 
 def test_sizes_that_overflow() -> None:

@@ -34,7 +34,5 @@ time.sleep(0.1)
     ],
 )
 def test_a_daemon_thread_in_a_call_does_not_abort_the_exit(call: str) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", SETUP.format(call=call)], capture_output=True, text=True, timeout=60
-    )
+    done = subprocess.run([sys.executable, "-c", SETUP.format(call=call)], capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stderr) == (0, "")

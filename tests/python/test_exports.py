@@ -65,8 +65,6 @@ def test_modules_find_what_they_need() -> None:
     """Python's module and torch's operators take nothing that the library does not export."""
     package = ROOT / "python" / "cleave"
     for module in (*package.glob("_core*.so"), *package.glob("_torch_ops.so")):
-        said = subprocess.run(
-            ["ldd", "-r", str(module)], capture_output=True, text=True, check=False
-        ).stdout
+        said = subprocess.run(["ldd", "-r", str(module)], capture_output=True, text=True, check=False).stdout
         missing = [line.split("\t")[0] for line in said.splitlines() if "undefined sym" in line]
         assert not [line for line in missing if "cleave" in line], module.name

@@ -43,9 +43,7 @@ def test_new_arrays_are_memory_of_the_stream(told: list[Any]) -> None:
 
 @pytest.mark.skipif(cleave.device_count() > 0, reason="this machine has a GPU, see tests/gpu")
 @pytest.mark.parametrize(("stream", "times"), [(SIDE, 2), (CURRENT, 0), (None, 0)])
-def test_arrays_that_the_stream_reads_are_kept_for_it(
-    told: list[Any], stream: int | None, times: int
-) -> None:
+def test_arrays_that_the_stream_reads_are_kept_for_it(told: list[Any], stream: int | None, times: int) -> None:
     class Claims:
         """A tensor of torch's on a GPU, to whoever does not look closely."""
 

@@ -67,9 +67,7 @@ finally:
 
 @pytest.mark.parametrize("kind", ["plan", "multiply", "quantize"])
 def test_children_of_a_busy_process_work(kind):
-    done = subprocess.run(
-        [sys.executable, "-c", FORKS, kind, "60"], capture_output=True, text=True, timeout=300
-    )
+    done = subprocess.run([sys.executable, "-c", FORKS, kind, "60"], capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
 
 
@@ -97,7 +95,5 @@ if pid == 0:
         os._exit(status)
 assert os.waitpid(pid, 0)[1] == 0
 """
-    done = subprocess.run(
-        [sys.executable, "-c", script], env=fake_gpu, capture_output=True, text=True, timeout=120
-    )
+    done = subprocess.run([sys.executable, "-c", script], env=fake_gpu, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr

@@ -137,9 +137,7 @@ def planted(monkeypatch: Any, operation: str, function: str, mistake: Any) -> Fa
     return report.failures[0]
 
 
-@pytest.mark.parametrize(
-    ("operation", "function", "mistake"), PLANTED, ids=lambda x: getattr(x, "__name__", x)
-)
+@pytest.mark.parametrize(("operation", "function", "mistake"), PLANTED, ids=lambda x: getattr(x, "__name__", x))
 def test_a_mistake_is_found_and_made_small(
     operation: str, function: str, mistake: Any, monkeypatch: Any, capsys: Any
 ) -> None:

@@ -36,9 +36,7 @@ class Problem:
     epilogue: dict[str, Any] = field(default_factory=dict)
 
 
-def matrix(
-    draw, rng, batch: int | None, rows: int, cols: int, dtype: str, column_major: bool | None = None
-):
+def matrix(draw, rng, batch: int | None, rows: int, cols: int, dtype: str, column_major: bool | None = None):
     """A view, transposed or not, into a buffer with longer lines; and the buffer."""
     if column_major is None:
         column_major = draw(st.booleans())
@@ -60,9 +58,7 @@ def problems(draw) -> Problem:
     k = draw(st.one_of(st.integers(0, 9), st.integers(0, 300), st.sampled_from([64, 1024])))
     batch = draw(st.integers(0, 3))
     batch_a, batch_b = draw(
-        st.sampled_from(
-            [(None, None), (batch, batch), (batch, None), (None, batch), (batch, 1), (1, batch)]
-        )
+        st.sampled_from([(None, None), (batch, batch), (batch, None), (None, batch), (batch, 1), (1, batch)])
     )
     d_batch = None if batch_a is None and batch_b is None else batch
     dtype = draw(st.sampled_from(sorted(DTYPES)))
@@ -84,15 +80,11 @@ def problems(draw) -> Problem:
     options, epilogue = problem.options, problem.epilogue
     match draw(st.sampled_from(["no C", "C", "shared C", "C is D", "unread C"])):
         case "C":
-            options["c"] = matrix(
-                draw, rng, d_batch, m, n, draw(st.sampled_from(sorted(DTYPES))), column_major
-            )[0]
+            options["c"] = matrix(draw, rng, d_batch, m, n, draw(st.sampled_from(sorted(DTYPES))), column_major)[0]
         case "shared C":
             options["c"] = matrix(draw, rng, None, m, n, out_dtype, column_major)[0]
         case "C is D" if problem.out is not None:
-            problem.out[...] = np.round(rng.standard_normal(problem.out.shape) * 4).astype(
-                DTYPES[out_dtype]
-            )
+            problem.out[...] = np.round(rng.standard_normal(problem.out.shape) * 4).astype(DTYPES[out_dtype])
             options["c"] = problem.out
         case "unread C":
             options["c"] = matrix(draw, rng, d_batch, m, n, out_dtype, column_major)[0]
@@ -112,9 +104,7 @@ def problems(draw) -> Problem:
         case _:
             shape = None
     if shape is not None and (m != 1 or shape != (1, 1)):
-        options["bias"] = rng.standard_normal(shape).astype(
-            DTYPES[draw(st.sampled_from(sorted(DTYPES)))]
-        )
+        options["bias"] = rng.standard_normal(shape).astype(DTYPES[draw(st.sampled_from(sorted(DTYPES)))])
         epilogue["bias"] = options["bias"].astype(np.float64)
     if draw(st.booleans()):
         options["alpha"] = draw(st.sampled_from([1.0, 0.25, -2, np.float32(0.5), 0.0]))
@@ -167,9 +157,7 @@ def test_results_are_repeatable_bit_by_bit(problem: Problem) -> None:
 @given(problems())
 def test_a_plan_gives_what_gemm_gives(problem: Problem) -> None:
     plan_options = {k: v for k, v in problem.options.items() if k not in ("alpha", "beta")}
-    run_options = {
-        k: v for k, v in problem.options.items() if k in ("alpha", "beta", "bias", "c", "out")
-    }
+    run_options = {k: v for k, v in problem.options.items() if k in ("alpha", "beta", "bias", "c", "out")}
     before = None if problem.out is None else problem.out.copy()
     plan = cleave.plan_gemm(problem.a, problem.b, **plan_options)
     from_plan = plan.run(problem.a, problem.b, **run_options).tobytes()
@@ -186,9 +174,7 @@ def test_every_mode_and_slice_count(mode: str, slices: int | None) -> None:
     rng = np.random.default_rng(3)
     a, b = (rng.standard_normal(shape).astype(np.float32) for shape in ((33, 4099), (4099, 65)))
     bias = rng.standard_normal(65).astype(np.float32)
-    result = cleave.gemm(
-        a, b, bias=bias, activation="relu", split_k_mode=mode, split_k_slices=slices
-    )
+    result = cleave.gemm(a, b, bias=bias, activation="relu", split_k_mode=mode, split_k_slices=slices)
     gemm_reference.assert_close(
         result.astype(np.float64), "float32", a.astype(np.float64), b.astype(np.float64),
         bias=bias.astype(np.float64), activation="relu",

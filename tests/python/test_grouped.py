@@ -209,9 +209,7 @@ def problems(draw) -> Problem:
         options["bias"] = rng.standard_normal(shape).astype(DTYPES[draw(st.sampled_from(FLOATS))])
     if draw(st.booleans()):
         options["alpha"] = draw(st.sampled_from([0.25, -2.0]))
-    options["activation"] = (
-        "swiglu" if swiglu else draw(st.sampled_from(gemm_reference.ACTIVATIONS))
-    )
+    options["activation"] = "swiglu" if swiglu else draw(st.sampled_from(gemm_reference.ACTIVATIONS))
     if form.dimension != "k":
         options["zero_rest"] = draw(st.sampled_from([None, True, False]))
     options["check_offsets"] = draw(st.booleans())
@@ -240,9 +238,7 @@ def test_against_numpy(problem: Problem) -> None:
         place = form.of(g)["d"]
         belongs[place] = True
         real_a, real_b, epilogue = problem.expected(g, c)
-        gemm_reference.assert_close(
-            result[place].astype(np.float64), options["out_dtype"], real_a, real_b, **epilogue
-        )
+        gemm_reference.assert_close(result[place].astype(np.float64), options["out_dtype"], real_a, real_b, **epilogue)
     zeroed = options.get("zero_rest")
     if zeroed is None:
         zeroed = out is None
@@ -301,9 +297,7 @@ def test_as_many_groups_as_there_can_be() -> None:
     sizes[500] = 1000
     groups = describe("ends", sizes, np.int64)
     a, b = int8(groups.extent, 24), int8(1024, 24, 5)
-    np.testing.assert_array_equal(
-        cleave.grouped_gemm(a, b, **groups.keywords), loop(a, b, groups.ranges)
-    )
+    np.testing.assert_array_equal(cleave.grouped_gemm(a, b, **groups.keywords), loop(a, b, groups.ranges))
 
 
 @pytest.mark.parametrize("mode", gemm_reference.MODES)
@@ -314,9 +308,7 @@ def test_weight_gradients_accumulate(mode: str) -> None:
     before = main_grad.copy()
     options = {"split_k_mode": mode}
     for _ in range(2):
-        result = cleave.grouped_gemm_wgrad(
-            dy, x, ends, out=main_grad, accumulate=True, alpha=0.5, **options
-        )
+        result = cleave.grouped_gemm_wgrad(dy, x, ends, out=main_grad, accumulate=True, alpha=0.5, **options)
     assert result is main_grad
     for g, (begin, end) in enumerate([(0, 10), (10, 10), (10, 37), (37, 70)]):
         expected = before[g] + dy[begin:end].T.astype(np.float64) @ x[begin:end].astype(np.float64)
@@ -465,9 +457,7 @@ def test_plans_of_every_form() -> None:
     ]
     for operands, keywords in cases:
         plan = cleave.plan_grouped_gemm(*operands, **keywords)
-        given = {
-            name: keywords[name] for name in keywords if name not in ("alignment", "activation")
-        }
+        given = {name: keywords[name] for name in keywords if name not in ("alignment", "activation")}
         d = plan.run(*operands, **given)
         np.testing.assert_array_equal(d, cleave.grouped_gemm(*operands, **keywords))
 
@@ -476,9 +466,7 @@ def test_planning_without_arrays() -> None:
     ends = np.array([3, 3, 17], np.int32)
     sizes = {"m": (20, 8, 16), "n": (8, 20, 16), "k": (8, 16, 20)}
     for grouping, (m, n, k) in sizes.items():
-        plan = cleave.plan_problem(
-            m, n, k, batch=3, dtype="float32", layout="tt", grouping=grouping, device="cpu"
-        )
+        plan = cleave.plan_problem(m, n, k, batch=3, dtype="float32", layout="tt", grouping=grouping, device="cpu")
         a, b = (
             f32(*([3] if grouping == "n" else []), m, k),
             f32(*([3] if grouping == "m" else []), k, n),

@@ -12,9 +12,7 @@ import cleave
 
 
 def run(code: str) -> str:
-    return subprocess.run(
-        [sys.executable, "-c", code], check=True, capture_output=True, text=True
-    ).stdout
+    return subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout
 
 
 def test_import_is_quick_and_brings_no_framework() -> None:
@@ -35,9 +33,7 @@ def test_what_python_ignores_on_its_path_is_ignored() -> None:
 
 
 @pytest.mark.parametrize("arguments", [("-c",), ("-m", "probe")])
-def test_no_library_is_taken_from_the_current_directory(
-    tmp_path: Path, arguments: tuple[str, ...]
-) -> None:
+def test_no_library_is_taken_from_the_current_directory(tmp_path: Path, arguments: tuple[str, ...]) -> None:
     (tmp_path / "nvidia" / "cu13" / "lib").mkdir(parents=True)
     code = """
 import os, sys

@@ -127,9 +127,7 @@ def test_tokens_of_the_real_vocabulary(real: weights.Checkpoint) -> None:
 
 
 def test_tokens_are_those_of_the_packages_tokenizer(real: weights.Checkpoint) -> None:
-    peer = pytest.importorskip("tokenizers").Tokenizer.from_file(
-        str(weights.package_folder() / "tokenizer.json")
-    )
+    peer = pytest.importorskip("tokenizers").Tokenizer.from_file(str(weights.package_folder() / "tokenizer.json"))
     peer.no_padding()
     peer.enable_truncation(real.max_tokens)
     ours = Tokenizer(real.vocabulary, real.max_tokens)
@@ -140,9 +138,7 @@ def test_tokens_are_those_of_the_packages_tokenizer(real: weights.Checkpoint) ->
 # --- network ---
 
 
-def test_padding_changes_nothing(
-    small: weights.Checkpoint, batch: tuple[np.ndarray, np.ndarray]
-) -> None:
+def test_padding_changes_nothing(small: weights.Checkpoint, batch: tuple[np.ndarray, np.ndarray]) -> None:
     ids, mask = batch
     encoder = Encoder(small)
     together = encoder(ids, mask)
@@ -151,9 +147,7 @@ def test_padding_changes_nothing(
         np.testing.assert_allclose(together[i], alone[0], atol=1e-6)
 
 
-def test_encoder_is_torchs_transformer(
-    small: weights.Checkpoint, batch: tuple[np.ndarray, np.ndarray]
-) -> None:
+def test_encoder_is_torchs_transformer(small: weights.Checkpoint, batch: tuple[np.ndarray, np.ndarray]) -> None:
     """Another implementation's layers, float64, are given the same weights."""
     torch = pytest.importorskip("torch")
     tensors = {name: torch.from_numpy(x).double() for name, x in small.tensors.items()}
@@ -191,9 +185,7 @@ def test_encoder_is_torchs_transformer(
     np.testing.assert_allclose(Encoder(small)(*batch), expected, atol=1e-5)
 
 
-def test_module_is_the_encoder(
-    small: weights.Checkpoint, batch: tuple[np.ndarray, np.ndarray]
-) -> None:
+def test_module_is_the_encoder(small: weights.Checkpoint, batch: tuple[np.ndarray, np.ndarray]) -> None:
     torch = pytest.importorskip("torch")
     from examples.minilm import module
 
@@ -234,9 +226,7 @@ def real_batch(real: weights.Checkpoint) -> tuple[np.ndarray, np.ndarray]:
 
 
 @pytest.fixture(scope="module")
-def real_embeddings(
-    real: weights.Checkpoint, real_batch: tuple[np.ndarray, np.ndarray]
-) -> np.ndarray:
+def real_embeddings(real: weights.Checkpoint, real_batch: tuple[np.ndarray, np.ndarray]) -> np.ndarray:
     return Encoder(real)(*real_batch)
 
 

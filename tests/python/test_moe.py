@@ -48,13 +48,9 @@ def test_and_back(routing: tuple[np.ndarray, int], weighted: bool) -> None:
     rng = np.random.default_rng(1)
     y = rng.standard_normal((ids.size, 5)).astype(np.float32)
     weights = rng.random(ids.shape).astype(np.float32) if weighted else np.ones(ids.shape)
-    made = moe.unpermute(
-        y, indices, weights if weighted else None, top_k=None if weighted else top_k
-    )
+    made = moe.unpermute(y, indices, weights if weighted else None, top_k=None if weighted else top_k)
     assert made.dtype == np.float32
-    np.testing.assert_allclose(
-        made, moe_reference.unpermute(y, indices, weights), rtol=1e-5, atol=1e-5
-    )
+    np.testing.assert_allclose(made, moe_reference.unpermute(y, indices, weights), rtol=1e-5, atol=1e-5)
 
 
 def test_sums_are_in_the_order_of_the_slots() -> None:
@@ -76,9 +72,7 @@ def test_a_layer_of_experts() -> None:
     weights = rng.random((50, 2)).astype(np.float32)
     rows, offs, indices = moe.permute(x, ids, 6)
     y = moe.unpermute(cleave.grouped_gemm(rows, experts, offs), indices, weights)
-    expected = sum(
-        weights[:, [s]] * np.einsum("th,thn->tn", x, experts[ids[:, s]]) for s in range(2)
-    )
+    expected = sum(weights[:, [s]] * np.einsum("th,thn->tn", x, experts[ids[:, s]]) for s in range(2))
     np.testing.assert_allclose(y, expected, rtol=1e-4, atol=1e-4)
 
 

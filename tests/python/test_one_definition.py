@@ -10,9 +10,7 @@ from pathlib import Path
 
 from doc_snippets import ROOT
 
-NOISE = re.compile(
-    r"//[^\n]*|/\*.*?\*/|\"(?:\\.|[^\"\\\n])*\"|'(?:\\.|[^'\\])'|^\s*#[^\n]*", re.S | re.M
-)
+NOISE = re.compile(r"//[^\n]*|/\*.*?\*/|\"(?:\\.|[^\"\\\n])*\"|'(?:\\.|[^'\\])'|^\s*#[^\n]*", re.S | re.M)
 TOKEN = re.compile(
     r"namespace\s*(?P<namespace>[\w:]*)\s*\{"
     r"|(?:struct|class|union|enum class|enum)\s+(?:alignas\([^)]*\)\s+)?(?P<type>\w+)"
@@ -23,9 +21,7 @@ TOKEN = re.compile(
 
 def defined_types(source: str) -> Iterator[str]:
     """Qualified names of the types that a file defines, but for those that it keeps to itself."""
-    scopes: list[
-        str | None
-    ] = []  # None: of a function, a type or no name, in which names are local
+    scopes: list[str | None] = []  # None: of a function, a type or no name, in which names are local
     for token in TOKEN.finditer(NOISE.sub(" ", source)):
         if token[0] == "}":
             if scopes:

@@ -145,17 +145,13 @@ def int8(*shape: int) -> np.ndarray:
 
 
 def test_products_of_integers() -> None:
-    plan = cleave.op.Gemm(
-        element_A=DataType.s8, element_B=DataType.s8, element_accumulator=DataType.s32
-    )
+    plan = cleave.op.Gemm(element_A=DataType.s8, element_B=DataType.s8, element_accumulator=DataType.s32)
     D = plan.run(int8(4, 6), int8(6, 5)).D
     assert D.dtype == np.int32 and (D == 6).all()
 
 
 def test_scaled_gemm() -> None:
-    plan = cleave.op.ScaledGemm(
-        element=DataType.s8, layout_A=LayoutType.RowMajor, element_D="float32", alpha=2.0
-    )
+    plan = cleave.op.ScaledGemm(element=DataType.s8, layout_A=LayoutType.RowMajor, element_D="float32", alpha=2.0)
     plan.activation = "relu"
     A, B, C = int8(4, 6), int8(6, 5), f32(4, 5)
     scales = {"scale_A": 3 * f32(4, 1), "scale_B": f32(1, 5) / 2}
@@ -221,10 +217,7 @@ def test_scaled_gemm_checks_as_gemm_does(capsys: pytest.CaptureFixture) -> None:
     assert (D == 6).all() and capsys.readouterr().out == "\n"
 
 
-X, W, Y = (
-    np.moveaxis(np.ones(shape, np.float32), -1, 1)
-    for shape in ((2, 5, 5, 4), (8, 3, 3, 4), (2, 3, 3, 8))
-)
+X, W, Y = (np.moveaxis(np.ones(shape, np.float32), -1, 1) for shape in ((2, 5, 5, 4), (8, 3, 3, 4), (2, 3, 3, 8)))
 CONVOLUTIONS = {
     "Conv2dFprop": (X, W, Y, lambda **options: cleave.conv2d(X, W, **options)),
     "Conv2dDgrad": (Y, W, X, lambda **options: cleave.conv2d_dgrad(X.shape, W, Y, **options)),
@@ -237,9 +230,7 @@ def test_convolutions(name: str) -> None:
     A, B, C, function = CONVOLUTIONS[name]
     plan = getattr(cleave.op, name)(element=np.float32, element_accumulator=np.float32)
     D = np.zeros_like(C)
-    run = plan.run(
-        A, B, C, D, beta=2.0, alpha=0.5, padding=(1, 1), stride=(2, 2), split_k=("serial", 2)
-    )
+    run = plan.run(A, B, C, D, beta=2.0, alpha=0.5, padding=(1, 1), stride=(2, 2), split_k=("serial", 2))
     assert run.D is D
     expected = function(stride=2, padding=1, c=C, alpha=0.5, beta=2.0)
     np.testing.assert_array_equal(D, expected)

@@ -139,9 +139,7 @@ workspace[: plan.counter_size] = 0
 plan.run(a, b, out=out, workspace=workspace)
 assert (out == 300).all()
 """
-    done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, timeout=60
-    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
     assert "workspace begins with 16843009, not with 0" in done.stdout
     assert "counter_size" in done.stdout
@@ -206,9 +204,7 @@ def test_plan_problem_is_what_plan_gemm_is_given() -> None:
     ):
         plan = cleave.plan_problem(4, 5, 6, dtype="float32", layout=layout, device="cpu")
         assert (plan.run(a, b) == 6).all()
-    plan = cleave.plan_problem(
-        4, 5, 6, batch=2, dtype="float32", layout="tt", bias="column", device="cpu"
-    )
+    plan = cleave.plan_problem(4, 5, 6, batch=2, dtype="float32", layout="tt", bias="column", device="cpu")
     assert (plan.run(f32(2, 4, 6), f32(2, 6, 5), bias=f32(4, 1)) == 7).all()
 
 
@@ -255,16 +251,12 @@ def test_default_types_of_plan_problem() -> None:
     ids=str,
 )
 def test_swiglu_that_no_kernel_serves_is_named(options: dict[str, object]) -> None:
-    with pytest.raises(
-        ValueError, match=r'activation="swiglu".*blocks.*contiguous along n.*cluster'
-    ):
+    with pytest.raises(ValueError, match=r'activation="swiglu".*blocks.*contiguous along n.*cluster'):
         cleave.plan_problem(256, 256, 256, activation="swiglu", device="h100", **options)
 
 
 def test_no_plan_has_more_tiles_than_31_bits_count() -> None:
-    plan = cleave.plan_problem(
-        1, 33, 64, batch=2**31 - 1, activation="swiglu", dtype="bfloat16", device="h100"
-    )
+    plan = cleave.plan_problem(1, 33, 64, batch=2**31 - 1, activation="swiglu", dtype="bfloat16", device="h100")
     # A tile of fewer columns would be one of two for each entry.
     columns = {int(c["kernel"].split("x")[1].split()[0]) // 2 for c in plan.candidates}
     assert columns and min(columns) >= 33

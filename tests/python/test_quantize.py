@@ -92,11 +92,7 @@ def test_int8_is_the_nearest(data) -> None:
         for i in range(shape[0]):
             for j in range(shape[1]):
                 group = value[i * height : (i + 1) * height, j * width : (j + 1) * width]
-                reach = (
-                    abs(group).max() / 127
-                    if symmetric
-                    else (max(group.max(), 0) - min(group.min(), 0)) / 255
-                )
+                reach = abs(group).max() / 127 if symmetric else (max(group.max(), 0) - min(group.min(), 0)) / 255
                 assert scale[i, j] == pytest.approx(reach, rel=1e-6)
 
 
@@ -121,9 +117,7 @@ def test_given_scales() -> None:
         assert q.tolist() == [[2, 4, 127], [6, -8, -128]]
     for scale in (np.float32([0.5, 1.0]), np.float32([[0.5], [1.0]]), np.float32([0.5, 9, 1])[::2]):
         assert cleave.quantize(x, scale=scale)[0].tolist() == [[2, 4, 127], [3, -4, -128]]
-    q, _, zero = cleave.quantize(
-        x, scale=np.float32([0.5, 1.0]), zero=np.int32([3, -7]), symmetric=False
-    )
+    q, _, zero = cleave.quantize(x, scale=np.float32([0.5, 1.0]), zero=np.int32([3, -7]), symmetric=False)
     assert q.tolist() == [[5, 7, 127], [-4, -11, -128]]
     assert zero.tolist() == [3, -7]
 
@@ -148,9 +142,7 @@ def test_torch_rounds_the_same(source: str, dtype: str, granularity: str) -> Non
     x = (torch.randn(200, 330) * torch.randn(200, 1).exp2()).to(getattr(torch, source))
     q, scale = cleave.quantize(x, dtype, granularity)
     assert q.dtype == getattr(torch, dtype) and scale.dtype == torch.float32
-    inverse = torch.from_numpy(
-        spread(1 / scale.numpy(), (200, 330), granularity).astype(np.float32)
-    )
+    inverse = torch.from_numpy(spread(1 / scale.numpy(), (200, 330), granularity).astype(np.float32))
     value = x.float() * inverse
     if dtype == "int8":
         expected = value.round().to(torch.int8)

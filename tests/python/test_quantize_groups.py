@@ -21,9 +21,7 @@ def check(x: np.ndarray, offs: np.ndarray) -> None:
     q, scale, q_t, scale_t, ends = quantize(x, offs)
     plain_q, plain_scale = cleave.quantize(x, "int8", "block_1x128")
     assert (q == plain_q).all() and (scale == plain_scale).all()
-    expected = moe_reference.grouped_transpose(
-        x, offs, lambda part: cleave.quantize(part, "int8", "block_1x128")
-    )
+    expected = moe_reference.grouped_transpose(x, offs, lambda part: cleave.quantize(part, "int8", "block_1x128"))
     for made, reference in zip((q_t, scale_t, ends), expected, strict=True):
         assert made.shape == reference.shape and made.dtype == reference.dtype
         assert (made == reference).all()
@@ -66,9 +64,7 @@ def test_a_weight_gradient() -> None:
     dy, x = (rng.standard_normal((400, width)).astype(np.float32) for width in (24, 40))
     *_, dy_t, scale_dy, ends = quantize(dy, offs)
     *_, x_t, scale_x, _ = quantize(x, offs)
-    dw = cleave.grouped_gemm(
-        dy_t, x_t.T, ends, alignment=128, scale_a=scale_dy, scale_b=scale_x.T, out_dtype="float32"
-    )
+    dw = cleave.grouped_gemm(dy_t, x_t.T, ends, alignment=128, scale_a=scale_dy, scale_b=scale_x.T, out_dtype="float32")
     for group, (begin, end) in enumerate(zip([0, *offs], offs, strict=False)):
         exact = dy[begin:end].T.astype(float) @ x[begin:end]
         assert np.linalg.norm(dw[group] - exact) <= 0.02 * np.linalg.norm(exact)

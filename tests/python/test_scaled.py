@@ -83,9 +83,7 @@ def problems(draw) -> Problem:
     m, n = draw(sizes), draw(sizes)
     k = draw(st.one_of(st.integers(0, 9), st.integers(0, 400), st.sampled_from([128, 256, 1024])))
     batch = draw(st.integers(0, 3))
-    batch_a, batch_b = draw(
-        st.sampled_from([(None, None), (None, None), (batch, batch), (batch, None), (1, batch)])
-    )
+    batch_a, batch_b = draw(st.sampled_from([(None, None), (None, None), (batch, batch), (batch, None), (1, batch)]))
     d_batch = None if batch_a is None and batch_b is None else batch
     a_type, b_type = draw(st.sampled_from(PAIRS))
     kind = draw(st.sampled_from(["none", "vector", "vector", "block", "block"]))
@@ -154,9 +152,7 @@ def test_a_plan_gives_what_scaled_gemm_gives(problem: Problem) -> None:
     alpha = problem.options.pop("alpha", 1.0)
     plan = cleave.plan_scaled_gemm(a, b, scale_a, scale_b, **problem.options)
     arrays = {
-        name: problem.options[name]
-        for name in ("out", "bias", "scale_d", "azp", "azp_adj")
-        if name in problem.options
+        name: problem.options[name] for name in ("out", "bias", "scale_d", "azp", "azp_adj") if name in problem.options
     }
     from_plan = plan.run(a, b, scale_a=scale_a, scale_b=scale_b, alpha=alpha, **arrays).tobytes()
     direct = cleave.scaled_gemm(a, b, scale_a, scale_b, alpha=alpha, **problem.options)
@@ -244,9 +240,7 @@ def test_the_sum_of_nothing_is_zero_whatever_its_scales(dtype: str, value: float
     for scale_a, scale_b in ((one, one), (f32(32, 1) * one, f32(1, 48) * one)):
         d = cleave.scaled_gemm(a, b, scale_a, scale_b, out_dtype="float32")
         assert (d == 0).all()
-        d = cleave.scaled_gemm(
-            a, b, scale_a, scale_b, c=c, bias=bias, alpha=value, out_dtype="float32"
-        )
+        d = cleave.scaled_gemm(a, b, scale_a, scale_b, c=c, bias=bias, alpha=value, out_dtype="float32")
         np.testing.assert_array_equal(d, c + bias)
 
 
@@ -355,9 +349,7 @@ def test_default_types() -> None:
     assert cleave.gemm(a, b).dtype.name == "bfloat16"
 
 
-@pytest.mark.parametrize(
-    "name", ["float8_e4m3fn", "e4m3", "float8_e5m2", "e5m2", "int8", "i8", "bfloat16", "bf16"]
-)
+@pytest.mark.parametrize("name", ["float8_e4m3fn", "e4m3", "float8_e5m2", "e5m2", "int8", "i8", "bfloat16", "bf16"])
 def test_out_dtype_spellings(name: str) -> None:
     pytest.importorskip("ml_dtypes")
     d = cleave.scaled_gemm(int8(3, 8), int8(8, 2), f32(1), f32(1), out_dtype=name)

@@ -79,9 +79,7 @@ def versions(arguments: tuple[Any, ...], options: dict[str, Any]) -> dict[Any, i
     return {key: x._version for key, x in given.items() if isinstance(x, torch.Tensor)}
 
 
-def check_versions(
-    op: Callable[..., Any], arguments: tuple[Any, ...], options: dict[str, Any]
-) -> None:
+def check_versions(op: Callable[..., Any], arguments: tuple[Any, ...], options: dict[str, Any]) -> None:
     """What was written has a new version, and nothing else."""
     before = versions(arguments, options)
     op(*arguments, **options)

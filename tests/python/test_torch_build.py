@@ -76,16 +76,12 @@ def test_pip_knows_every_option() -> None:
 
 
 def test_the_oldest_torch_is_the_builds() -> None:
-    numbers = re.findall(
-        r"set\(TORCH_OLDEST_M\w+ (\d+)\)", (ROOT / "cmake" / "torch.cmake").read_text("utf-8")
-    )
+    numbers = re.findall(r"set\(TORCH_OLDEST_M\w+ (\d+)\)", (ROOT / "cmake" / "torch.cmake").read_text("utf-8"))
     assert ".".join(numbers) == _torch_build.OLDEST_TORCH
 
 
 @pytest.mark.parametrize("version", ["2.9.1", "1.13.0+cpu", None])
-def test_torch_is_asked_for_first(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, version: str | None
-) -> None:
+def test_torch_is_asked_for_first(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, version: str | None) -> None:
     monkeypatch.setattr(_torch_build.metadata, "version", lambda _: version)
     monkeypatch.setattr(_torch_build.importlib.util, "find_spec", lambda _: version)
     monkeypatch.setattr(_torch_build, "LIBRARY", tmp_path / "missing.so")
@@ -106,9 +102,9 @@ def test_torch_of_today_is_enough(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def import_without(block: str) -> str:
     code = f"import sys\n{block}\nimport cleave.torch"
-    return subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT
-    ).stderr.splitlines()[-1]
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT).stderr.splitlines()[
+        -1
+    ]
 
 
 def test_import_without_torch() -> None:
@@ -119,9 +115,7 @@ def test_import_without_torch() -> None:
 
 def test_import_without_the_library() -> None:
     pytest.importorskip("torch", minversion="2.10")
-    block = (
-        "from pathlib import Path; from cleave import _torch_build as b; b.LIBRARY = Path('/no')"
-    )
+    block = "from pathlib import Path; from cleave import _torch_build as b; b.LIBRARY = Path('/no')"
     last = import_without(block)
     assert last.startswith("ImportError: torch.ops.cleave is missing")
     assert last.endswith(f"Run: {_torch_build.build_command(_torch_build.PACKAGE, None)}")

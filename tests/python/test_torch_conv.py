@@ -77,9 +77,7 @@ def test_split_k(mode: str) -> None:
     x_size, w_size, *geometry = case
     x, w = integers(*x_size), integers(*w_size)
     y = ops.conv(x, w, None, *geometry)
-    options = {"split_k_mode": mode} | (
-        {"split_k_slices": 2} if mode in ("serial", "parallel") else {}
-    )
+    options = {"split_k_mode": mode} | ({"split_k_slices": 2} if mode in ("serial", "parallel") else {})
     assert torch.equal(ops.conv.full(x, w, None, *geometry, **options), y)
     dy = integers(*y.shape)
     for name, arguments in (("conv_dgrad", (x_size, w, dy)), ("conv_wgrad", (x, w_size, dy))):
@@ -99,9 +97,7 @@ def test_weight_gradients_add_up() -> None:
 
 
 def test_int8() -> None:
-    x, w = (
-        torch.randint(-128, 128, size).to(torch.int8) for size in ((2, 9, 7, 16), (6, 3, 3, 16))
-    )
+    x, w = (torch.randint(-128, 128, size).to(torch.int8) for size in ((2, 9, 7, 16), (6, 3, 3, 16)))
     x, w = x.movedim(-1, 1), w.movedim(-1, 1)
     expected = functional.conv2d(x.double(), w.double(), stride=2, padding=1)
     y = ops.conv(x, w, None, 2, 1)
@@ -188,9 +184,7 @@ def test_gradients(case: tuple[Any, ...], activation: str) -> None:
     expected = 0.5 * y + 2 * wanted[3] + bias
     if activation != "none":
         expected = getattr(functional, activation)(expected)
-    found = ops.conv.full(
-        *given[:3], *geometry, given[3], alpha=0.5, beta=2.0, activation=activation
-    )
+    found = ops.conv.full(*given[:3], *geometry, given[3], alpha=0.5, beta=2.0, activation=activation)
     torch.testing.assert_close(found.double(), expected, rtol=0, atol=1e-4)
     weights = torch.randn(y.shape)  # not channels_last, as gradients may come
     (expected * weights).sum().backward()

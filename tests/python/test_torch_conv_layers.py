@@ -157,9 +157,7 @@ def test_other_dtypes(dtype: torch.dtype) -> None:
 
 
 def test_compiles_as_one_graph() -> None:
-    model = nn.Sequential(
-        nn.Conv2d(8, 6, 3, 2), nn.ReLU(), nn.ConvTranspose2d(6, 8, 3, 2, output_padding=1)
-    )
+    model = nn.Sequential(nn.Conv2d(8, 6, 3, 2), nn.ReLU(), nn.ConvTranspose2d(6, 8, 3, 2, output_padding=1))
     replace_convs(model)
     torch.compiler.reset()
     compiled = torch.compile(model, fullgraph=True, dynamic=True)
@@ -211,9 +209,7 @@ def test_replace_convs() -> None:
     assert replace_convs(model) == []
 
 
-@pytest.mark.parametrize(
-    "skip", ["stem", ["stem", "tied"], ["*em"], lambda name, layer: layer.in_channels == 3]
-)
+@pytest.mark.parametrize("skip", ["stem", ["stem", "tied"], ["*em"], lambda name, layer: layer.in_channels == 3])
 def test_skipped_layers(skip: Any) -> None:
     model = Model()
     assert replace_convs(model, skip=skip) == ["body.0", "up"]
@@ -228,10 +224,7 @@ def test_narrow_groups_are_left_to_torch() -> None:
     def make() -> nn.Module:
         layers = {"wide": (64, 64, 2), "depthwise": (64, 64, 64), "narrow": (64, 32, 2)}
         return nn.ModuleDict(
-            {
-                name: nn.Conv2d(inputs, outputs, 3, groups=groups)
-                for name, (inputs, outputs, groups) in layers.items()
-            }
+            {name: nn.Conv2d(inputs, outputs, 3, groups=groups) for name, (inputs, outputs, groups) in layers.items()}
         )
 
     assert replace_convs(make()) == ["wide"]

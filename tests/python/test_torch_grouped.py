@@ -108,9 +108,7 @@ def test_everything_else() -> None:
     a, b, c = integers(TOTAL, K), integers(G, K, N), integers(TOTAL, N)
     bias = integers(G, 1, N)
     options = {"alpha": 0.5, "beta": 2.0, "activation": "relu"}
-    expected = grouped_reference.product(
-        *(x.double() for x in (a, b)), RANGES, bias.double(), c.double(), **options
-    )
+    expected = grouped_reference.product(*(x.double() for x in (a, b)), RANGES, bias.double(), c.double(), **options)
     d = ops.grouped_gemm(
         a, b, bounds_of(RANGES, "offs")["offs"], bias.squeeze(1), torch.float16, c=c,
         split_k_mode="serial", split_k_slices=2, **options,
@@ -120,9 +118,7 @@ def test_everything_else() -> None:
 
 def test_swiglu() -> None:
     a, b, bias = torch.randn(TOTAL, K), torch.randn(G, K, 2 * N), torch.randn(G, 1, 2 * N)
-    expected = grouped_reference.product(
-        *(x.double() for x in (a, b)), RANGES, bias.double(), activation="swiglu"
-    )
+    expected = grouped_reference.product(*(x.double() for x in (a, b)), RANGES, bias.double(), activation="swiglu")
     d = call(a, b, bias.squeeze(1), **bounds_of(RANGES, "offs"), activation="swiglu")
     torch.testing.assert_close(d.double(), expected, rtol=1e-5, atol=1e-5)
 
@@ -131,9 +127,7 @@ def test_swiglu() -> None:
 def test_scales_of_rows_and_columns(dtype: torch.dtype) -> None:
     a, b = integers(TOTAL, 32, dtype=dtype), integers(G, 32, N, dtype=dtype)
     scale_a, scale_b = 2.0 ** torch.randint(-2, 3, (TOTAL,)), 2.0 ** torch.randint(-2, 3, (G, N))
-    expected = grouped_reference.product(
-        a.double() * scale_a[:, None], b.double() * scale_b[:, None], RANGES
-    )
+    expected = grouped_reference.product(a.double() * scale_a[:, None], b.double() * scale_b[:, None], RANGES)
     offs = bounds_of(RANGES, "offs")["offs"]
     d = ops.grouped_gemm(a, b, offs, None, torch.float32, scale_a, scale_b)
     assert torch.equal(d.double(), expected)
@@ -153,9 +147,7 @@ def test_scales_of_blocks() -> None:
         ranges,
     )
     bounds = bounds_of(ranges, "offs")
-    d = ops.grouped_gemm(
-        a, b, **bounds, alignment=128, scale_a=scale_a, scale_b=scale_b, out_dtype=torch.float32
-    )
+    d = ops.grouped_gemm(a, b, **bounds, alignment=128, scale_a=scale_a, scale_b=scale_b, out_dtype=torch.float32)
     assert torch.equal(d.double(), expected)
 
 
@@ -402,9 +394,7 @@ def test_linear_is_a_loop_over_linears(bias: bool) -> None:
     torch.testing.assert_close(y.double(), expected, rtol=1e-5, atol=1e-5)
     weights = torch.randn(y.shape)
     found = torch.autograd.grad((y * weights).sum(), inputs)
-    for dx, wanted in zip(
-        found, torch.autograd.grad((expected * weights).sum(), inputs), strict=True
-    ):
+    for dx, wanted in zip(found, torch.autograd.grad((expected * weights).sum(), inputs), strict=True):
         torch.testing.assert_close(dx, wanted, rtol=1e-4, atol=1e-4)
 
 

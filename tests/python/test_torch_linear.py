@@ -40,9 +40,7 @@ def relative_error(y: torch.Tensor, expected: torch.Tensor) -> float:
 @both
 @pytest.mark.parametrize("x_dtype", [torch.float16, torch.bfloat16, torch.float32])
 @pytest.mark.parametrize("bias", [False, True])
-def test_comes_close_to_the_linear_layer(
-    dtype: str, static: bool, x_dtype: torch.dtype, bias: bool
-) -> None:
+def test_comes_close_to_the_linear_layer(dtype: str, static: bool, x_dtype: torch.dtype, bias: bool) -> None:
     linear = nn.Linear(384, 96, bias=bias)
     x = torch.randn(2, 7, 384)
     layer = W8A8Linear.from_linear(linear, dtype, activation(x, dtype, static))
@@ -75,9 +73,7 @@ def test_smoothing_helps_outlying_channels(dtype: str, static: bool) -> None:
     amax = x.abs().amax(0)
     smooth = amax.sqrt() / linear.weight.detach().abs().amax(0).sqrt()
     plain = W8A8Linear.from_linear(linear, dtype, activation(x, dtype, static))
-    smoothed = W8A8Linear.from_linear(
-        linear, dtype, activation(x / smooth, dtype, static), smooth=smooth
-    )
+    smoothed = W8A8Linear.from_linear(linear, dtype, activation(x / smooth, dtype, static), smooth=smooth)
     assert smoothed.smooth is not None
     error = relative_error(smoothed(x), linear(x))
     # Floats have relative precision, so there smoothing has less to mend.
@@ -98,9 +94,7 @@ def test_state_dict_round_trip(dtype: str, static: bool, smooth: bool) -> None:
     file = io.BytesIO()
     torch.save(layer.state_dict(), file)
     file.seek(0)
-    empty = W8A8Linear(
-        64, 32, dtype=dtype, activation="static" if static else "dynamic", smooth=smooth
-    )
+    empty = W8A8Linear(64, 32, dtype=dtype, activation="static" if static else "dynamic", smooth=smooth)
     empty.load_state_dict(torch.load(file))
     assert torch.equal(empty(x), layer(x))
     assert torch.equal(copy.deepcopy(layer)(x), layer(x))
@@ -160,9 +154,7 @@ def test_infinite_and_missing_values_stay_in_their_rows() -> None:
 
 def test_wrong_arguments() -> None:
     linear = nn.Linear(64, 32)
-    with pytest.raises(
-        ValueError, match='dtype is \'int4\'; weights are "int8" or "float8_e4m3fn"'
-    ):
+    with pytest.raises(ValueError, match='dtype is \'int4\'; weights are "int8" or "float8_e4m3fn"'):
         W8A8Linear.from_linear(linear, "int4")
     with pytest.raises(ValueError, match="activation is 'static'; it must be"):
         W8A8Linear.from_linear(linear, activation="static")
@@ -194,9 +186,7 @@ def test_compiles_as_one_graph(dtype: str, static: bool) -> None:
 def test_export() -> None:
     layer = W8A8Linear.from_linear(nn.Linear(64, 32))
     x = torch.randn(3, 64)
-    program = torch.export.export(
-        layer, (x,), dynamic_shapes=({0: torch.export.Dim("tokens", min=2, max=512)},)
-    )
+    program = torch.export.export(layer, (x,), dynamic_shapes=({0: torch.export.Dim("tokens", min=2, max=512)},))
     x = torch.randn(9, 64)
     assert torch.equal(program.module()(x), layer(x))
 
@@ -237,9 +227,7 @@ def test_replace_linears() -> None:
     assert replace_linears(model) == []
 
 
-@pytest.mark.parametrize(
-    "skip", ["head", ["head", "tied"], ["*ead"], lambda name, layer: layer.out_features == 10]
-)
+@pytest.mark.parametrize("skip", ["head", ["head", "tied"], ["*ead"], lambda name, layer: layer.out_features == 10])
 def test_skipped_layers(skip: Any) -> None:
     model = Model()
     replaced = replace_linears(model, "float8_e4m3fn", skip=skip)

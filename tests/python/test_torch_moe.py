@@ -101,10 +101,7 @@ def test_compiled_training() -> None:
     compiled = torch.compile(moe, fullgraph=True, dynamic=True)
     for tokens in (40, 24):
         x = torch.randn(tokens, FEATURES)
-        results = [
-            torch.autograd.grad(f(x).square().sum(), list(moe.parameters()))
-            for f in (moe, compiled)
-        ]
+        results = [torch.autograd.grad(f(x).square().sum(), list(moe.parameters())) for f in (moe, compiled)]
         torch.testing.assert_close(*results, rtol=1e-4, atol=1e-5)
 
 

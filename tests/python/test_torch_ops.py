@@ -30,11 +30,7 @@ CHECKS = (
 def some_calls() -> list[Any]:
     torch.manual_seed(0)
     calls = torch_operators.calls("cpu")
-    return [
-        pytest.param(call, id=f"{name}-{i}")
-        for name, listed in calls.items()
-        for i, call in enumerate(listed)
-    ]
+    return [pytest.param(call, id=f"{name}-{i}") for name, listed in calls.items() for i, call in enumerate(listed)]
 
 
 every_call = pytest.mark.parametrize("call", some_calls())
@@ -58,9 +54,7 @@ def test_fakes_have_the_form_of_results(call: torch_operators.Call) -> None:
     op, arguments, options = call
     real = op(*arguments, **options)
     with FakeTensorMode() as mode:
-        arguments, options = torch.utils._pytree.tree_map_only(
-            torch.Tensor, mode.from_tensor, (arguments, options)
-        )
+        arguments, options = torch.utils._pytree.tree_map_only(torch.Tensor, mode.from_tensor, (arguments, options))
         fake = op(*arguments, **options)
     for x, y in zip(*(r if isinstance(r, tuple) else (r,) for r in (real, fake)), strict=True):
         if isinstance(x, torch.Tensor):
@@ -124,9 +118,7 @@ def test_zero_points_are_taken_off() -> None:
     q, scale, zero = ops.quantize_asymmetric(x)
     v, w_scale = ops.quantize(w, torch.int8)
     sums = v.sum(1, dtype=torch.int32)
-    d = ops.scaled_gemm(
-        q, v.t(), scale, w_scale.t(), azp=zero, azp_adj=sums, out_dtype=torch.float32
-    )
+    d = ops.scaled_gemm(q, v.t(), scale, w_scale.t(), azp=zero, azp_adj=sums, out_dtype=torch.float32)
     expected = ((q.double() - zero) * scale) @ (v.double() * w_scale).t()
     torch.testing.assert_close(d.double(), expected, rtol=1e-6, atol=1e-4)
 

@@ -15,8 +15,7 @@ struct EpilogueConfig {
   Scaling scaling = Scaling::none;  // of vectors: here; of blocks: in the mainloop
   bool has_zero = false, has_scale_d = false, has_amax = false;
 
-  CLEAVE_HD friend constexpr bool operator==(const EpilogueConfig&,
-                                             const EpilogueConfig&) = default;
+  CLEAVE_HD friend constexpr bool operator==(const EpilogueConfig&, const EpilogueConfig&) = default;
 };
 
 /// Run-time values. Strides count elements; D and C have one unit stride each, given by

@@ -63,8 +63,7 @@ struct ScheduleConfig {
   Grouping grouping = Grouping::none;
   uint32_t group_capacity = 0;  // groups that there is shared memory for
 
-  CLEAVE_HD friend constexpr bool operator==(const ScheduleConfig&,
-                                             const ScheduleConfig&) = default;
+  CLEAVE_HD friend constexpr bool operator==(const ScheduleConfig&, const ScheduleConfig&) = default;
 };
 
 struct ConvConfig {
@@ -120,8 +119,7 @@ CLEAVE_HD constexpr uint32_t atom_elements(DType t) {
 
 /// Threads that hold accumulators.
 CLEAVE_HD constexpr uint32_t math_threads(const GemmConfig& c) {
-  return has_wgmma(c.family) ? (c.warps.pingpong ? 1 : c.warps.consumers) * 128
-                             : c.warps.m * c.warps.n * 32;
+  return has_wgmma(c.family) ? (c.warps.pingpong ? 1 : c.warps.consumers) * 128 : c.warps.m * c.warps.n * 32;
 }
 
 /// Threads that copy operands, vector by vector.
@@ -145,8 +143,7 @@ CLEAVE_HD constexpr bool copies_unaligned(const GemmConfig& c) {
 /// Whether threads of the Hopper kernel copy a convolution's filters, which TMA cannot read
 /// as a matrix: rows of any length, or taps of a class without a gap, or those of all classes.
 CLEAVE_HD constexpr bool copies_filters(const GemmConfig& c) {
-  return c.conv.gather &&
-         (c.conv.kind == Conv::dgrad || (c.conv.kind == Conv::fprop && copies_unaligned(c)));
+  return c.conv.gather && (c.conv.kind == Conv::dgrad || (c.conv.kind == Conv::fprop && copies_unaligned(c)));
 }
 
 /// Whether K runs over taps and channels without a gap; else every tap begins a k block.
@@ -230,8 +227,7 @@ CLEAVE_HD constexpr bool has_map_d(const GemmConfig& c) {
 
 /// Values that each column brings to the epilogue: scale, bias, zero point.
 CLEAVE_HD constexpr uint32_t column_broadcast_values(const GemmConfig& c) {
-  return (c.epilogue.scaling == Scaling::vector) + (c.epilogue.bias == Bias::row) +
-         c.epilogue.has_zero;
+  return (c.epilogue.scaling == Scaling::vector) + (c.epilogue.bias == Bias::row) + c.epilogue.has_zero;
 }
 
 namespace detail {

@@ -25,9 +25,8 @@ struct ProblemSize {
 /// Scales of an operand. Strides count elements.
 struct ScaleParams {
   const float* data = nullptr;
-  int64_t stride_row =
-      0;  // to the next row's (column's) scale, or the next 128 rows'; 0: one for all
-  int64_t stride_k = 0;  // Scaling::block: to the next k block's
+  int64_t stride_row = 0;  // to the next row's (column's) scale, or the next 128 rows'; 0: one for all
+  int64_t stride_k = 0;    // Scaling::block: to the next k block's
   int64_t stride_batch = 0;
 };
 

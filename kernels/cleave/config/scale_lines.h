@@ -33,8 +33,7 @@ CLEAVE_HD constexpr uint32_t scale_stage_bytes(const GemmConfig& c) {
 /// Registers of a Hopper consumer's sums, with `parts` sums of 64 rows beside the float32 ones; and
 /// what it takes to scale each on its own, and to convert integers.
 CLEAVE_HD constexpr uint32_t promotion_registers(const GemmConfig& c, uint32_t parts) {
-  const bool scaled_singly =
-      c.epilogue.scaling == Scaling::block && c.scales.rows_a == 1 && c.scales.rows_b == 1;
+  const bool scaled_singly = c.epilogue.scaling == Scaling::block && c.scales.rows_a == 1 && c.scales.rows_b == 1;
   return accumulators_per_thread(c) + parts * c.tile.n / 2 + (scaled_singly ? 12 : 0) +
          (c.operands.a == DType::i8 ? 12 : 0);
 }
@@ -46,8 +45,7 @@ CLEAVE_HD constexpr uint32_t spare_registers(const GemmConfig& c) {
 
 /// Whether a warpgroup multiplies one part of its sums while it adds another.
 CLEAVE_HD constexpr bool promotes_two_parts(const GemmConfig& c) {
-  return c.tile.m == 64 * (c.warps.pingpong ? 1 : c.warps.consumers) &&
-         promotion_registers(c, 2) <= spare_registers(c);
+  return c.tile.m == 64 * (c.warps.pingpong ? 1 : c.warps.consumers) && promotion_registers(c, 2) <= spare_registers(c);
 }
 
 }  // namespace cleave

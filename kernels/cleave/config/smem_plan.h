@@ -51,11 +51,9 @@ CLEAVE_HD constexpr SmemPlan smem_plan(const GemmConfig& c) {
   plan.scales = at;
   at += c.tile.stages * plan.scale_stage;
   plan.broadcast = at;
-  if (specialised)
-    at += c.warps.consumers * c.tile.n * column_broadcast_values(c) * uint32_t(sizeof(float));
+  if (specialised) at += c.warps.consumers * c.tile.n * column_broadcast_values(c) * uint32_t(sizeof(float));
   if (c.cluster.k > 1) {
-    const uint32_t part =
-        ceil_div(accumulators_per_thread(c) / 4, c.cluster.k);  // float4 per thread from each rank
+    const uint32_t part = ceil_div(accumulators_per_thread(c) / 4, c.cluster.k);  // float4 per thread from each rank
     const uint32_t bytes = c.cluster.k * part * math_threads(c) * 16;
     plan.cluster_over_stages = bytes > kOwnClusterBytes;
     plan.cluster_reduce = plan.cluster_over_stages ? 0 : at;
@@ -64,20 +62,17 @@ CLEAVE_HD constexpr SmemPlan smem_plan(const GemmConfig& c) {
     at += uint32_t(sizeof(uint64_t));
   }
   plan.fixup = at;
-  if (c.schedule.split == SplitKMode::parallel && c.cluster.k == 1)
-    at += uint32_t(sizeof(uint64_t));
+  if (c.schedule.split == SplitKMode::parallel && c.cluster.k == 1) at += uint32_t(sizeof(uint64_t));
   plan.barriers = at;
   if (specialised) at += 2 * c.tile.stages * uint32_t(sizeof(uint64_t));
   plan.group_table = at;
-  if (c.schedule.group_capacity > 0)
-    at += round_up(group_table_bytes(c.schedule.group_capacity), 16u);
+  if (c.schedule.group_capacity > 0) at += round_up(group_table_bytes(c.schedule.group_capacity), 16u);
   plan.bytes = at;
   return plan;
 }
 
 /// `c` with as many stages as fit, at most `most`; 0 stages if not even one fits.
-CLEAVE_HD constexpr GemmConfig with_stages(GemmConfig c, uint32_t most,
-                                           uint32_t limit = kSharedLimit) {
+CLEAVE_HD constexpr GemmConfig with_stages(GemmConfig c, uint32_t most, uint32_t limit = kSharedLimit) {
   c.tile.stages = most;
   while (c.tile.stages > 0 && smem_plan(c).bytes > limit) --c.tile.stages;
   return c;

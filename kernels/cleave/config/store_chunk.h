@@ -16,8 +16,7 @@ CLEAVE_HD constexpr uint32_t store_chunk_columns(const GemmConfig& c) {
 
 /// Chunks that a consumer warpgroup stores of one tile.
 CLEAVE_HD constexpr uint32_t store_chunks_of_tile(const GemmConfig& c) {
-  return accumulators_per_thread(c) * 2 / c.tile.n *
-         ceil_div(output_columns(c), store_chunk_columns(c));
+  return accumulators_per_thread(c) * 2 / c.tile.n * ceil_div(output_columns(c), store_chunk_columns(c));
 }
 
 /// Columns of one box: of a row-major D the widest swizzle that divides the tile.

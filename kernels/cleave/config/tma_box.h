@@ -9,8 +9,8 @@ namespace cleave {
 
 /// 128-byte rows in one TMA box of an operand whose tile is shared by `sharers` CTAs (each loads
 /// its part for all) and comes in `pieces` from different places.
-CLEAVE_HD constexpr uint32_t box_rows(Major major, uint32_t tile_rows, uint32_t tile_k,
-                                      uint32_t sharers, uint32_t pieces = 1) {
+CLEAVE_HD constexpr uint32_t box_rows(Major major, uint32_t tile_rows, uint32_t tile_k, uint32_t sharers,
+                                      uint32_t pieces = 1) {
   return major == Major::k ? tile_rows / sharers / pieces : tile_k;
 }
 
@@ -40,8 +40,7 @@ CLEAVE_HD constexpr bool loads_ragged(Grouping grouping, Major major) {
 
 /// And D, where its lines are grouped.
 CLEAVE_HD constexpr bool stores_ragged(Grouping grouping, Order order) {
-  return (grouping == Grouping::m && order == Order::row) ||
-         (grouping == Grouping::n && order == Order::column);
+  return (grouping == Grouping::m && order == Order::row) || (grouping == Grouping::n && order == Order::column);
 }
 
 }  // namespace cleave

@@ -96,15 +96,12 @@ struct ConvClass {
   uint32_t line_before = 0;   // k blocks of all earlier tiles of one column of tiles
 
   /// Where a pixel of the class at a tap lies along `axis`. Outside the tensor: a zero.
-  CLEAVE_HD constexpr int32_t gathered_at(const PixelCoord& pixel, const PixelCoord& tap,
-                                          uint32_t axis) const {
-    return origin[axis] + int32_t(pixel.at[axis]) * row_step[axis] +
-           int32_t(tap.at[axis]) * tap_step[axis];
+  CLEAVE_HD constexpr int32_t gathered_at(const PixelCoord& pixel, const PixelCoord& tap, uint32_t axis) const {
+    return origin[axis] + int32_t(pixel.at[axis]) * row_step[axis] + int32_t(tap.at[axis]) * tap_step[axis];
   }
 
   CLEAVE_HD constexpr uint32_t filter_tap(const PixelCoord& tap) const {
-    return first_tap + tap.at[0] * filter_step[0] + tap.at[1] * filter_step[1] +
-           tap.at[2] * filter_step[2];
+    return first_tap + tap.at[0] * filter_step[0] + tap.at[1] * filter_step[1] + tap.at[2] * filter_step[2];
   }
 
   /// The row of D that a pixel of the class is.
@@ -120,9 +117,7 @@ struct ClassTable {
   uint32_t count = 0;
 
   /// The first `i` + 1 classes': tiles along M, and k blocks of the tiles of one column.
-  CLEAVE_HD constexpr uint32_t tiles_until(uint32_t i) const {
-    return classes[i].tiles_before + classes[i].tiles;
-  }
+  CLEAVE_HD constexpr uint32_t tiles_until(uint32_t i) const { return classes[i].tiles_before + classes[i].tiles; }
   CLEAVE_HD constexpr uint32_t line_until(uint32_t i) const {
     return classes[i].line_before + classes[i].tiles * classes[i].depth;
   }
@@ -157,13 +152,10 @@ CLEAVE_HD constexpr AxisClass residue_class(const ConvAxisShape& axis, int32_t r
   c.pixels = ceil_div(uint32_t(axis.size - residue), uint32_t(axis.stride));
   c.first_output = uint32_t(residue);
   c.output_step = uint32_t(axis.stride);
-  const int32_t common =
-      int32_t(greatest_common_divisor(uint32_t(axis.stride), uint32_t(axis.dilation)));
+  const int32_t common = int32_t(greatest_common_divisor(uint32_t(axis.stride), uint32_t(axis.dilation)));
   const int32_t step = axis.stride / common;  // from a tap of the class to its next
   int32_t first = 0;
-  while (first < min_of(step, axis.filter) &&
-         (residue + axis.pad - first * axis.dilation) % axis.stride != 0)
-    ++first;
+  while (first < min_of(step, axis.filter) && (residue + axis.pad - first * axis.dilation) % axis.stride != 0) ++first;
   if (first >= min_of(step, axis.filter)) return c;
   c.taps = ceil_div(uint32_t(axis.filter - first), uint32_t(step));
   // Turned round, so that later taps meet later outputs.
@@ -178,8 +170,7 @@ CLEAVE_HD constexpr AxisClass residue_class(const ConvAxisShape& axis, int32_t r
 /// The class that is `axes`' together. `filters`: taps of the whole filter along each axis; `sizes`:
 /// of the tensor that D's rows are pixels of.
 CLEAVE_HD constexpr ConvClass combine_axes(const AxisClass (&axes)[kConvAxes], uint32_t images,
-                                           const uint32_t (&filters)[kConvAxes],
-                                           const uint32_t (&sizes)[kConvAxes]) {
+                                           const uint32_t (&filters)[kConvAxes], const uint32_t (&sizes)[kConvAxes]) {
   ConvClass c;
   c.pixels = Grid(axes[0].pixels, axes[1].pixels, axes[2].pixels);
   c.taps = Grid(axes[0].taps, axes[1].taps, axes[2].taps);
@@ -215,8 +206,7 @@ struct ClassList {
 
 /// All classes of a convolution, into room for as many as the product of its strides; how many there
 /// are. None where D has no pixel.
-CLEAVE_HD constexpr uint32_t make_classes(Conv kind, uint32_t images,
-                                          const ConvAxisShape (&axes)[kConvAxes],
+CLEAVE_HD constexpr uint32_t make_classes(Conv kind, uint32_t images, const ConvAxisShape (&axes)[kConvAxes],
                                           ConvClass* classes) {
   ClassList list{classes};
   uint32_t filters[kConvAxes] = {}, sizes[kConvAxes] = {};
@@ -225,16 +215,15 @@ CLEAVE_HD constexpr uint32_t make_classes(Conv kind, uint32_t images,
     sizes[i] = uint32_t(kind == Conv::dgrad ? axes[i].size : axes[i].outputs);
   }
   if (kind != Conv::dgrad) {
-    list.add(combine_axes({forward_class(axes[0]), forward_class(axes[1]), forward_class(axes[2])},
-                          images, filters, sizes));
+    list.add(
+        combine_axes({forward_class(axes[0]), forward_class(axes[1]), forward_class(axes[2])}, images, filters, sizes));
     return list.count;
   }
   for (int32_t d = 0; d < axes[0].stride; ++d) {
     for (int32_t h = 0; h < axes[1].stride; ++h) {
       for (int32_t w = 0; w < axes[2].stride; ++w) {
-        list.add(combine_axes(
-            {residue_class(axes[0], d), residue_class(axes[1], h), residue_class(axes[2], w)},
-            images, filters, sizes));
+        list.add(combine_axes({residue_class(axes[0], d), residue_class(axes[1], h), residue_class(axes[2], w)}, images,
+                              filters, sizes));
       }
     }
   }
@@ -243,14 +232,13 @@ CLEAVE_HD constexpr uint32_t make_classes(Conv kind, uint32_t images,
 
 /// Gives the classes their tiles of `tile_m` rows and their k blocks, `per_tap` for each tap or, of
 /// flattened taps, one for `tile_k` of taps x `channels`.
-CLEAVE_HD constexpr void deal_tiles(ConvClass* classes, uint32_t count, uint32_t tile_m,
-                                    uint32_t tile_k, uint32_t channels, bool flattened) {
+CLEAVE_HD constexpr void deal_tiles(ConvClass* classes, uint32_t count, uint32_t tile_m, uint32_t tile_k,
+                                    uint32_t channels, bool flattened) {
   uint32_t tiles = 0, line = 0;
   for (uint32_t i = 0; i < count; ++i) {
     ConvClass& c = classes[i];
     c.tiles = ceil_div(c.rows, tile_m);
-    c.depth = flattened ? ceil_div(c.taps.size * channels, tile_k)
-                        : c.taps.size * ceil_div(channels, tile_k);
+    c.depth = flattened ? ceil_div(c.taps.size * channels, tile_k) : c.taps.size * ceil_div(channels, tile_k);
     c.tiles_before = tiles;
     c.line_before = line;
     tiles += c.tiles;

@@ -68,8 +68,7 @@ struct FusedClasses {
   /// A bit for each axis at whose last pixels the column's class has none any more.
   CLEAVE_HD constexpr uint32_t edges(const ColumnCoord& column) const {
     uint32_t bits = 0;
-    for (uint32_t i = 0; i < kConvAxes; ++i)
-      bits |= uint32_t(axes[i][column.residue[i]].shorter) << i;
+    for (uint32_t i = 0; i < kConvAxes; ++i) bits |= uint32_t(axes[i][column.residue[i]].shorter) << i;
     return bits;
   }
 };
@@ -77,15 +76,14 @@ struct FusedClasses {
 /// A bit for each axis at whose last pixel `pixel` is.
 CLEAVE_HD constexpr uint32_t edges(const Grid& pixels, const PixelCoord& pixel) {
   uint32_t bits = 0;
-  for (uint32_t i = 0; i < kConvAxes; ++i)
-    bits |= uint32_t(pixel.at[i] + 1 == pixels.extent[i]) << i;
+  for (uint32_t i = 0; i < kConvAxes; ++i) bits |= uint32_t(pixel.at[i] + 1 == pixels.extent[i]) << i;
   return bits;
 }
 
 /// Fuses a dgrad's classes: `fused` is the one class that rows and taps then are of, without
 /// tiles. False if there are too many, or if they meet outputs that lie apart (some dilations).
-CLEAVE_HD constexpr bool fuse_classes(uint32_t images, const ConvAxisShape (&axes)[kConvAxes],
-                                      uint32_t channels, ConvClass& fused, FusedClasses& columns) {
+CLEAVE_HD constexpr bool fuse_classes(uint32_t images, const ConvAxisShape (&axes)[kConvAxes], uint32_t channels,
+                                      ConvClass& fused, FusedClasses& columns) {
   AxisClass shared[kConvAxes];
   uint32_t filters[kConvAxes] = {}, sizes[kConvAxes] = {};
   for (uint32_t i = 0; i < kConvAxes; ++i) {
@@ -118,8 +116,7 @@ CLEAVE_HD constexpr bool fuse_classes(uint32_t images, const ConvAxisShape (&axe
   }
   fused = combine_axes(shared, images, filters, sizes);
   columns.per_class = FastDivmod(max_of(channels, 1u));
-  columns.residues =
-      Grid(uint32_t(axes[0].stride), uint32_t(axes[1].stride), uint32_t(axes[2].stride));
+  columns.residues = Grid(uint32_t(axes[0].stride), uint32_t(axes[1].stride), uint32_t(axes[2].stride));
   uint32_t taps_apart = 1, rows_apart = 1;
   for (uint32_t i = kConvAxes; i-- > 0;) {
     columns.taps_apart[i] = int32_t(taps_apart);

@@ -43,8 +43,7 @@ class PixelRows {
   CLEAVE_DEVICE void start(const ConvClass& c, uint32_t row0, uint32_t batch) {
     class_ = &c;
     row0_ = row0;
-    base_ = static_cast<const char*>(p_.a.data) +
-            int64_t(batch) * p_.a.batch_stride * size_of(C.operands.a);
+    base_ = static_cast<const char*>(p_.a.data) + int64_t(batch) * p_.a.batch_stride * size_of(C.operands.a);
     if constexpr (kKeeps) {
       CLEAVE_UNROLL
       for (uint32_t own = 0; own < Copy::kOwn; ++own)
@@ -60,8 +59,7 @@ class PixelRows {
   CLEAVE_DEVICE CopyVector operator()(uint32_t own, uint32_t, uint32_t line, uint32_t) const {
     return shift_.template vector<Bytes>(p_, base_, pixel(own, line));
   }
-  CLEAVE_DEVICE void load(UnalignedVector<Bytes>& vector, uint32_t own, uint32_t, uint32_t line,
-                          uint32_t) const {
+  CLEAVE_DEVICE void load(UnalignedVector<Bytes>& vector, uint32_t own, uint32_t, uint32_t line, uint32_t) const {
     shift_.load(vector, p_, base_, pixel(own, line));
   }
 
@@ -100,8 +98,7 @@ class PixelColumns {
 
   CLEAVE_DEVICE void start(const ConvClass& c, uint32_t column0, uint32_t batch) {
     class_ = &c;
-    base_ = static_cast<const char*>(p_.b.data) +
-            int64_t(batch) * p_.b.batch_stride * size_of(C.operands.b);
+    base_ = static_cast<const char*>(p_.b.data) + int64_t(batch) * p_.b.batch_stride * size_of(C.operands.b);
     CLEAVE_UNROLL
     for (uint32_t part = 0; part < kParts; ++part) {
       const uint32_t column = column0 + part * Copy::kAtom + Copy::element(thread_);
@@ -117,8 +114,7 @@ class PixelColumns {
   CLEAVE_DEVICE CopyVector operator()(uint32_t, uint32_t part, uint32_t line, uint32_t) const {
     return shifts_[part].template vector<Bytes>(p_, base_, pixel(line));
   }
-  CLEAVE_DEVICE void load(UnalignedVector<Bytes>& vector, uint32_t, uint32_t part, uint32_t line,
-                          uint32_t) const {
+  CLEAVE_DEVICE void load(UnalignedVector<Bytes>& vector, uint32_t, uint32_t part, uint32_t line, uint32_t) const {
     shifts_[part].load(vector, p_, base_, pixel(line));
   }
 
@@ -152,8 +148,7 @@ class FilterLines {
 
   CLEAVE_DEVICE void start(const ConvClass& c, uint32_t column0, uint32_t batch) {
     class_ = &c;
-    base_ = static_cast<const char*>(p_.b.data) +
-            int64_t(batch) * p_.b.batch_stride * size_of(C.operands.b);
+    base_ = static_cast<const char*>(p_.b.data) + int64_t(batch) * p_.b.batch_stride * size_of(C.operands.b);
     CLEAVE_UNROLL
     for (uint32_t part = 0; part < kParts; ++part) {
       const uint32_t column = column0 + part * Copy::kAtom + Copy::element(thread_);
@@ -254,17 +249,16 @@ class GatherCopier {
     if constexpr (C.conv.kind == Conv::dgrad) filters_.start(*tile.conv_class, tile.n0, work.batch);
   }
 
-  CLEAVE_DEVICE void load(const WorkTile& work, const Tile<C>& tile, uint32_t k0, uint32_t a,
-                          uint32_t b) {
+  CLEAVE_DEVICE void load(const WorkTile& work, const Tile<C>& tile, uint32_t k0, uint32_t a, uint32_t b) {
     gathered_.load(gathers_a(C) ? a : b, k0);
     if constexpr (C.conv.kind == Conv::fprop) {
-      copy_operand<C, C.operands.b_major, C.tile.n, C.operands.load_bytes_b>(
-          p_.b, b, tile.n0, k0, p_.size.n, p_.size.k, work.batch, thread_);
+      copy_operand<C, C.operands.b_major, C.tile.n, C.operands.load_bytes_b>(p_.b, b, tile.n0, k0, p_.size.n, p_.size.k,
+                                                                             work.batch, thread_);
     } else if constexpr (C.conv.kind == Conv::dgrad) {
       filters_.load(b, k0);
     } else {
-      copy_operand<C, C.operands.a_major, C.tile.m, C.operands.load_bytes_a>(
-          p_.a, a, tile.m0, k0, p_.size.m, p_.size.k, work.batch, thread_);
+      copy_operand<C, C.operands.a_major, C.tile.m, C.operands.load_bytes_a>(p_.a, a, tile.m0, k0, p_.size.m, p_.size.k,
+                                                                             work.batch, thread_);
     }
   }
 

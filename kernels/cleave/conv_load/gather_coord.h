@@ -30,8 +30,7 @@ struct GatheredPixel {
 };
 
 template <GemmConfig C>
-CLEAVE_DEVICE GatheredPixel find_pixel(const Params<C>& p, const ConvClass& c, int64_t pixel_bytes,
-                                       uint32_t row) {
+CLEAVE_DEVICE GatheredPixel find_pixel(const Params<C>& p, const ConvClass& c, int64_t pixel_bytes, uint32_t row) {
   GatheredPixel pixel;
   const PixelCoord coord = c.pixels.template locate<C.conv.axes, C.conv.fast_load>(row);
   int64_t number = coord.image;
@@ -54,8 +53,7 @@ struct TapShift {
 
   TapShift() = default;
   /// To element `number` of all taps' channels.
-  CLEAVE_DEVICE static TapShift to(const Params<C>& p, const ConvClass& c, int64_t pixel_bytes,
-                                   uint32_t number) {
+  CLEAVE_DEVICE static TapShift to(const Params<C>& p, const ConvClass& c, int64_t pixel_bytes, uint32_t number) {
     const TapChannel place = find_tap<C>(p, c, number);
     TapShift shift;
     int64_t pixels = 0;
@@ -71,8 +69,7 @@ struct TapShift {
   }
 
   template <uint32_t Bytes>
-  CLEAVE_DEVICE CopyVector vector(const Params<C>& p, const char* base,
-                                  const GatheredPixel& pixel) const {
+  CLEAVE_DEVICE CopyVector vector(const Params<C>& p, const char* base, const GatheredPixel& pixel) const {
     return {base + (pixel.offset + offset), inside(p, pixel) ? Bytes : 0};
   }
 

@@ -24,8 +24,7 @@ namespace cleave {
 template <GemmConfig C>
 CLEAVE_HD constexpr uint32_t tma_bytes() {
   constexpr SmemPlan kPlan = smem_plan(C);
-  return (has_map_a(C) || C.conv.fuses_classes ? kPlan.a_stage : 0) +
-         (has_map_b(C) ? kPlan.b_stage : 0);
+  return (has_map_a(C) || C.conv.fuses_classes ? kPlan.a_stage : 0) + (has_map_b(C) ? kPlan.b_stage : 0);
 }
 
 /// Both operands of a work tile, k block by k block, by all threads of the warpgroup.
@@ -46,8 +45,8 @@ class GatherLoader {
     if constexpr (C.conv.kind == Conv::dgrad) filters_.start(*tile.conv_class, tile.n0, work.batch);
   }
 
-  CLEAVE_DEVICE void load(const WorkTile& work, const Tile<C>& tile, uint32_t block, uint32_t a,
-                          uint32_t b, uint32_t barrier) {
+  CLEAVE_DEVICE void load(const WorkTile& work, const Tile<C>& tile, uint32_t block, uint32_t a, uint32_t b,
+                          uint32_t barrier) {
     const uint32_t k0 = block * C.tile.k;
     if (thread_ == 0) {
       ptx::mbarrier_arrive_expect(barrier, tma_bytes<C>());
@@ -64,8 +63,8 @@ class GatherLoader {
     if constexpr (C.conv.kind == Conv::dgrad) filters_.load(b, k0);
     if constexpr (!C.conv.fuses_classes) pixels_.load(gathers_a(C) ? a : b, k0);
     if constexpr (C.conv.kind == Conv::fprop && copies_filters(C)) {
-      copy_operand<C, C.operands.b_major, C.tile.n, C.operands.load_bytes_b>(
-          p_.b, b, tile.n0, k0, p_.size.n, p_.size.k, work.batch, thread_);
+      copy_operand<C, C.operands.b_major, C.tile.n, C.operands.load_bytes_b>(p_.b, b, tile.n0, k0, p_.size.n, p_.size.k,
+                                                                             work.batch, thread_);
     }
     if constexpr (copies_unaligned(C)) {
       if constexpr (C.conv.kind == Conv::dgrad) {

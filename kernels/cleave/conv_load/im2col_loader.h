@@ -39,8 +39,7 @@ class Im2colLoader {
     }
   }
 
-  CLEAVE_DEVICE void load(const WorkTile& work, uint32_t block, uint32_t a, uint32_t b,
-                          uint32_t barrier) {
+  CLEAVE_DEVICE void load(const WorkTile& work, uint32_t block, uint32_t a, uint32_t b, uint32_t barrier) {
     if constexpr (gathers_a(C)) {
       const uint32_t channel = gather_a(work, block, a, barrier);
       const bool exists = block < depth_;
@@ -52,19 +51,17 @@ class Im2colLoader {
           exists ? class_->filter_tap(tap_) : kNowhere, sharing_);
     } else {
       const uint32_t k0 = block * C.tile.k;
-      load_operand<C, C.operands.a_major, C.tile.m, C.cluster.multicast_n>(
-          &p_.map_a, a, barrier, m0_, k0, work, work.batch * p_.batched_a, sharing_);
+      load_operand<C, C.operands.a_major, C.tile.m, C.cluster.multicast_n>(&p_.map_a, a, barrier, m0_, k0, work,
+                                                                           work.batch * p_.batched_a, sharing_);
       go_to(k0);
       CLEAVE_UNROLL
       for (uint32_t i = 0; i < C.tile.n / C.cluster.multicast_m / kAtom; ++i)
-        load_box<C.cluster.multicast_m>(b + (first_strip_ + i) * C.tile.k * 128, barrier,
-                                        strips_[i]);
+        load_box<C.cluster.multicast_m>(b + (first_strip_ + i) * C.tile.k * 128, barrier, strips_[i]);
     }
   }
 
   /// The k block's part of A, whose first channel is returned.
-  CLEAVE_DEVICE uint32_t gather_a(const WorkTile& work, uint32_t block, uint32_t a,
-                                  uint32_t barrier) {
+  CLEAVE_DEVICE uint32_t gather_a(const WorkTile& work, uint32_t block, uint32_t a, uint32_t barrier) {
     const uint32_t number = divide<C.conv.fast_load>(p_.per_tap, block);
     const uint32_t channel = (block - number * p_.per_tap.divisor) * C.tile.k;
     tap_ = class_->taps.template locate<C.conv.axes, C.conv.fast_load>(number);
@@ -89,23 +86,19 @@ class Im2colLoader {
     uint16_t offset[kConvAxes] = {};  // the way to the tap
 
     Strip() = default;
-    CLEAVE_DEVICE Strip(const ConvClass& c, const PixelCoord& tap, uint32_t first_channel)
-        : channel(first_channel) {
+    CLEAVE_DEVICE Strip(const ConvClass& c, const PixelCoord& tap, uint32_t first_channel) : channel(first_channel) {
       CLEAVE_UNROLL
-      for (uint32_t i = 0; i < kConvAxes; ++i)
-        offset[i] = uint16_t(tap.at[i] * uint32_t(c.tap_step[i]));
+      for (uint32_t i = 0; i < kConvAxes; ++i) offset[i] = uint16_t(tap.at[i] * uint32_t(c.tap_step[i]));
     }
   };
 
   /// Strip `i` of wgrad's columns.
   CLEAVE_DEVICE Strip find_strip(const WorkTile& work, uint32_t i) const {
     const uint32_t column = n0_ + i * kAtom;
-    const uint32_t tap =
-        C.conv.batches_taps ? work.batch : divide<C.conv.fast_load>(p_.per_tap, column);
+    const uint32_t tap = C.conv.batches_taps ? work.batch : divide<C.conv.fast_load>(p_.per_tap, column);
     const uint32_t channel =
         C.conv.batches_taps ? column : column - tap * p_.per_tap.divisor + work.batch * p_.channels;
-    return Strip(*class_, class_->taps.template locate<C.conv.axes, C.conv.fast_load>(tap),
-                 channel);
+    return Strip(*class_, class_->taps.template locate<C.conv.axes, C.conv.fast_load>(tap), channel);
   }
 
   /// No image, no tap: all zeros.
@@ -133,8 +126,7 @@ class Im2colLoader {
       if constexpr (Sharers == 1) {
         ptx::tma_load_im2col(to, map_, barrier, channel, x, y, z, image, dx, dy, dz, kHint);
       } else {
-        ptx::tma_load_im2col_multicast(to, map_, barrier, channel, x, y, z, image, dx, dy, dz, ctas,
-                                       kHint);
+        ptx::tma_load_im2col_multicast(to, map_, barrier, channel, x, y, z, image, dx, dy, dz, ctas, kHint);
       }
     } else if constexpr (Sharers == 1) {
       ptx::tma_load_im2col(to, map_, barrier, channel, x, y, image, dx, dy, kHint);

@@ -20,14 +20,13 @@ class UnalignedTapShift {
   UnalignedTapShift() = default;
 
   /// For the vector that begins with element `number` of all taps' channels.
-  CLEAVE_DEVICE static UnalignedTapShift to(const Params<C>& p, const ConvClass& c,
-                                            int64_t pixel_bytes, uint32_t number) {
+  CLEAVE_DEVICE static UnalignedTapShift to(const Params<C>& p, const ConvClass& c, int64_t pixel_bytes,
+                                            uint32_t number) {
     UnalignedTapShift shifts;
     TapChannel place = find_tap<C>(p, c, number);
     CLEAVE_UNROLL
     for (uint32_t i = 0; i < kReads; ++i) {
-      const int32_t y = place.exists ? int32_t(place.tap.at[1]) * c.tap_step[1]
-                                     : kNoPackedTap;  // past the last tap
+      const int32_t y = place.exists ? int32_t(place.tap.at[1]) * c.tap_step[1] : kNoPackedTap;  // past the last tap
       const int32_t x = int32_t(place.tap.at[2]) * c.tap_step[2];
       shifts.by_[i] = pack(y, x);
       // Unsigned: past the last tap it means nothing, but may be large.
@@ -58,15 +57,12 @@ class UnalignedTapShift {
  private:
   static constexpr uint32_t kElement = size_of(C.operands.a), kReads = 16 / Bytes;
 
-  CLEAVE_DEVICE static uint32_t pack(int32_t y, int32_t x) {
-    return uint32_t(y) << 16 | (uint32_t(x) & 0xffff);
-  }
+  CLEAVE_DEVICE static uint32_t pack(int32_t y, int32_t x) { return uint32_t(y) << 16 | (uint32_t(x) & 0xffff); }
   CLEAVE_DEVICE static int32_t y_of(uint32_t by) { return int32_t(by) >> 16; }
   CLEAVE_DEVICE static int32_t x_of(uint32_t by) { return int16_t(by); }
 
   CLEAVE_DEVICE static bool inside(const Params<C>& p, const GatheredPixel& pixel, uint32_t by) {
-    return bool((uint32_t(pixel.at[1] + y_of(by)) < p.extent[1]) &
-                (uint32_t(pixel.at[2] + x_of(by)) < p.extent[2]));
+    return bool((uint32_t(pixel.at[1] + y_of(by)) < p.extent[1]) & (uint32_t(pixel.at[2] + x_of(by)) < p.extent[2]));
   }
 
   /// To the next read: of the channels, then of the taps.

@@ -17,8 +17,7 @@ namespace cleave {
 
 /// Row `row`, within D.
 template <GemmConfig C>
-CLEAVE_DEVICE BroadcastValues tile_row_broadcast(const GemmParams& p, const Tile<C>& tile,
-                                                 uint32_t row) {
+CLEAVE_DEVICE BroadcastValues tile_row_broadcast(const GemmParams& p, const Tile<C>& tile, uint32_t row) {
   BroadcastValues values = row_broadcast(C.epilogue, p.epilogue, p.scales_a, row, tile.batch);
   tile.find_row(row, values);
   return values;
@@ -33,8 +32,7 @@ CLEAVE_DEVICE void tile_column_broadcast(const GemmParams& p, const Tile<C>& til
   if (col >= tile.n_end(p.size)) return;
   OutputOffset offset;
   const uint32_t of_d = tile.find_column(col, offset);
-  values =
-      column_broadcast(C.epilogue, p.epilogue, p.scales_b, up ? p.size.n + col : of_d, tile.batch);
+  values = column_broadcast(C.epilogue, p.epilogue, p.scales_b, up ? p.size.n + col : of_d, tile.batch);
   static_cast<OutputOffset&>(values) = offset;
 }
 
@@ -50,8 +48,7 @@ class GlobalBroadcast {
       row_ = row;
       CLEAVE_UNROLL
       for (uint32_t i = 0; i < 2; ++i) {
-        if (row + i * 8 < tile_.m_end(p_.size))
-          rows_[i] = tile_row_broadcast(p_, tile_, row + i * 8);
+        if (row + i * 8 < tile_.m_end(p_.size)) rows_[i] = tile_row_broadcast(p_, tile_, row + i * 8);
       }
     }
     values[0] = rows_[0];
@@ -60,8 +57,7 @@ class GlobalBroadcast {
 
   CLEAVE_DEVICE void columns(uint32_t block, BroadcastValues (&values)[2]) const {
     CLEAVE_UNROLL
-    for (uint32_t i = 0; i < 2; ++i)
-      tile_column_broadcast(p_, tile_, tile_.fragment.col(block) + i, values[i]);
+    for (uint32_t i = 0; i < 2; ++i) tile_column_broadcast(p_, tile_, tile_.fragment.col(block) + i, values[i]);
   }
 
  private:
@@ -78,8 +74,7 @@ class TileBroadcast {
   /// Before the mainloop.
   CLEAVE_DEVICE TileBroadcast(const GemmParams& p, const Tile<C>& tile, float* shared)
       : shared_(shared), col0_(threadIdx.x % 4 * 2) {
-    if constexpr (C.conv.fuses_classes)
-      return;  // too much for a thread to keep: GlobalBroadcast serves
+    if constexpr (C.conv.fuses_classes) return;  // too much for a thread to keep: GlobalBroadcast serves
     CLEAVE_UNROLL
     for (uint32_t i = 0; i < 2 * kWaves; ++i) {
       const uint32_t row = tile.row(i / 2 * Fragment<C>::kColBlocks) + i % 2 * 8;
@@ -101,8 +96,7 @@ class TileBroadcast {
         if (col >= C.tile.n) break;
         if constexpr (kScales) shared_[col] = columns_[i].scale;
         if constexpr (kBiases) shared_[kBiasAt + col] = columns_[i].bias;
-        if constexpr (C.epilogue.has_zero)
-          shared_[kZeroAt + col] = __int_as_float(columns_[i].zero);
+        if constexpr (C.epilogue.has_zero) shared_[kZeroAt + col] = __int_as_float(columns_[i].zero);
       }
       ptx::named_barrier_sync(barrier, 128);
     }
@@ -133,8 +127,7 @@ class TileBroadcast {
  private:
   static constexpr uint32_t kWaves = Fragment<C>::kRows / 64;
   static constexpr uint32_t kOwn = ceil_div(C.tile.n, 128u);
-  static constexpr bool kScales = C.epilogue.scaling == Scaling::vector,
-                        kBiases = C.epilogue.bias == Bias::row;
+  static constexpr bool kScales = C.epilogue.scaling == Scaling::vector, kBiases = C.epilogue.bias == Bias::row;
   static constexpr uint32_t kBiasAt = kScales ? C.tile.n : 0;
   static constexpr uint32_t kZeroAt = kBiasAt + (kBiases ? C.tile.n : 0);
 

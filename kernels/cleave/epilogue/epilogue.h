@@ -40,8 +40,7 @@ CLEAVE_HD BroadcastValues row_broadcast(const EpilogueConfig& config, const Epil
 }
 
 CLEAVE_HD BroadcastValues column_broadcast(const EpilogueConfig& config, const EpilogueParams& p,
-                                           const ScaleParams& scales, uint32_t col,
-                                           uint32_t batch) {
+                                           const ScaleParams& scales, uint32_t col, uint32_t batch) {
   BroadcastValues values;
   if (config.scaling == Scaling::vector)
     values.scale = scales.data[int64_t(batch) * scales.stride_batch + col * scales.stride_row];
@@ -58,24 +57,21 @@ struct ElementCoord {
 };
 
 /// C's element there.
-CLEAVE_HD int64_t addend_offset(const EpilogueConfig& config, const EpilogueParams& p,
-                                const ElementCoord& at) {
-  return int64_t(at.batch) * p.c_batch_stride +
-         epilogue_offset(config.order, p.c_stride, at.row, at.col);
+CLEAVE_HD int64_t addend_offset(const EpilogueConfig& config, const EpilogueParams& p, const ElementCoord& at) {
+  return int64_t(at.batch) * p.c_batch_stride + epilogue_offset(config.order, p.c_stride, at.row, at.col);
 }
 
 /// An integer sum free of the operands' zero points. Like the sum, it wraps.
-CLEAVE_HD int32_t without_zeros(const EpilogueConfig& config, int32_t sum,
-                                const BroadcastValues& row_values,
+CLEAVE_HD int32_t without_zeros(const EpilogueConfig& config, int32_t sum, const BroadcastValues& row_values,
                                 const BroadcastValues& col_values) {
   if (!config.has_zero) return sum;
   return int32_t(uint32_t(sum) - uint32_t(row_values.zero) * uint32_t(col_values.zero));
 }
 
 /// What an `i32` D holds; it wraps. alpha and beta are whole numbers, and alpha is 1 without a C.
-CLEAVE_HD int32_t epilogue_integer(const EpilogueConfig& config, const EpilogueParams& p,
-                                   int32_t sum, const BroadcastValues& row_values,
-                                   const BroadcastValues& col_values, const ElementCoord& at) {
+CLEAVE_HD int32_t epilogue_integer(const EpilogueConfig& config, const EpilogueParams& p, int32_t sum,
+                                   const BroadcastValues& row_values, const BroadcastValues& col_values,
+                                   const ElementCoord& at) {
   uint32_t value = at.empty ? 0 : uint32_t(without_zeros(config, sum, row_values, col_values));
   if (config.has_c) {
     value *= uint32_t(int32_t(p.alpha));
@@ -97,8 +93,7 @@ CLEAVE_HD float epilogue_value(const EpilogueConfig& config, const EpilogueParam
   float value = p.alpha * float(sum);
   if (config.scaling == Scaling::vector) value *= row_values.scale * col_values.scale;
   if (at.empty) value = 0.0f;
-  if (config.has_c && p.beta != 0.0f)
-    value += p.beta * load_element(config.c, p.c, addend_offset(config, p, at));
+  if (config.has_c && p.beta != 0.0f) value += p.beta * load_element(config.c, p.c, addend_offset(config, p, at));
   if (config.bias == Bias::row) value += col_values.bias;
   if (config.bias == Bias::column) value += row_values.bias;
   return activate(config.activation, value);

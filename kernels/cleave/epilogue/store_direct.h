@@ -28,17 +28,16 @@ CLEAVE_DEVICE void store_pair(void* at, int32_t first, int32_t second) {
 }
 
 template <GemmConfig C, class Broadcast>
-CLEAVE_DEVICE void store_block_direct(const GemmParams& p, EpilogueOp<C, Broadcast>& op,
-                                      uint32_t block, const Sum<C>* sums, const Sum<C>* up_sums) {
+CLEAVE_DEVICE void store_block_direct(const GemmParams& p, EpilogueOp<C, Broadcast>& op, uint32_t block,
+                                      const Sum<C>* sums, const Sum<C>* up_sums) {
   Value<C> v[4];
   op(block, sums, up_sums, v);
   const Tile<C>& tile = op.tile();
-  char* const d = static_cast<char*>(p.epilogue.d) +
-                  int64_t(tile.batch) * p.epilogue.d_batch_stride * size_of(C.epilogue.d);
+  char* const d =
+      static_cast<char*>(p.epilogue.d) + int64_t(tile.batch) * p.epilogue.d_batch_stride * size_of(C.epilogue.d);
   if constexpr (C.conv.fuses_classes) {  // neighbours may belong to other pixels, or to none
     const auto address = [&](const OutputCoord& at) {
-      return d + epilogue_offset(C.epilogue.order, p.epilogue.d_stride, at.row, at.col) *
-                     size_of(C.epilogue.d);
+      return d + epilogue_offset(C.epilogue.order, p.epilogue.d_stride, at.row, at.col) * size_of(C.epilogue.d);
     };
     CLEAVE_UNROLL
     for (uint32_t i = 0; i < 4; i += 2) {
@@ -60,26 +59,22 @@ CLEAVE_DEVICE void store_block_direct(const GemmParams& p, EpilogueOp<C, Broadca
     if (row >= tile.m_end(p.size) || col >= tile.n_end(p.size)) continue;
     const Value<C> first = v[half * 2], second = v[half * 2 + 1];
     const uint32_t of_d = op.place(block, half * 2).row;
-    char* const at = d + epilogue_offset(C.epilogue.order, p.epilogue.d_stride, of_d, col) *
-                             size_of(C.epilogue.d);
+    char* const at = d + epilogue_offset(C.epilogue.order, p.epilogue.d_stride, of_d, col) * size_of(C.epilogue.d);
     if constexpr (C.epilogue.order == Order::row) {
-      if (col + 1 < tile.n_end(p.size) &&
-          (reinterpret_cast<uint64_t>(at) & (2 * size_of(C.epilogue.d) - 1)) == 0) {
+      if (col + 1 < tile.n_end(p.size) && (reinterpret_cast<uint64_t>(at) & (2 * size_of(C.epilogue.d) - 1)) == 0) {
         store_pair<C.epilogue.d>(at, first, second);
         continue;
       }
     }
     store_element(C.epilogue.d, at, 0, first);
     if (col + 1 < tile.n_end(p.size))
-      store_element(C.epilogue.d, at, C.epilogue.order == Order::row ? 1 : p.epilogue.d_stride,
-                    second);
+      store_element(C.epilogue.d, at, C.epilogue.order == Order::row ? 1 : p.epilogue.d_stride, second);
   }
 }
 
 /// All of a thread's accumulators.
 template <GemmConfig C, class Broadcast>
-CLEAVE_DEVICE void store_direct(const GemmParams& p, const Tile<C>& tile, Broadcast& broadcast,
-                                const Sums<C>& sums) {
+CLEAVE_DEVICE void store_direct(const GemmParams& p, const Tile<C>& tile, Broadcast& broadcast, const Sums<C>& sums) {
   EpilogueOp<C, Broadcast> op(p, tile, broadcast);
   CLEAVE_UNROLL
   for (uint32_t block = 0; block < Fragment<C>::kBlocks; ++block) {

@@ -22,20 +22,17 @@ template <GemmConfig C>
 class TmaStore {
  public:
   CLEAVE_DEVICE TmaStore(uint32_t staging, uint32_t warpgroup)
-      : staging_(staging + warpgroup * C.store.chunks * kStagingChunkBytes),
-        barrier_(warpgroup_barrier(warpgroup)) {}
+      : staging_(staging + warpgroup * C.store.chunks * kStagingChunkBytes), barrier_(warpgroup_barrier(warpgroup)) {}
 
   template <class Broadcast>
-  CLEAVE_DEVICE void store(const Params<C>& p, const Tile<C>& tile, Broadcast& broadcast,
-                           const Sums<C>& sums) {
+  CLEAVE_DEVICE void store(const Params<C>& p, const Tile<C>& tile, Broadcast& broadcast, const Sums<C>& sums) {
     constexpr uint32_t kChunk = store_chunk_columns(C), kBox = store_box_columns(C);
     constexpr uint32_t kBoxBytes = 64 * kBox * 2;
     constexpr bool kRowMajor = C.epilogue.order == Order::row;
     constexpr uint32_t kChunksPerRow = ceil_div(output_columns(C), kChunk);
     const uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4;
     const bool issuer = threadIdx.x % 128 == 0;
-    const uint32_t group_row =
-        tile.m0 + (tile.fragment.row0 / Fragment<C>::kRows) * Fragment<C>::kRows;
+    const uint32_t group_row = tile.m0 + (tile.fragment.row0 / Fragment<C>::kRows) * Fragment<C>::kRows;
     EpilogueOp<C, Broadcast> op(p, tile, broadcast);
     CLEAVE_UNROLL
     for (uint32_t i = 0; i < Fragment<C>::kRows / 64 * kChunksPerRow; ++i) {
@@ -61,8 +58,7 @@ class TmaStore {
         const uint32_t tile_row = warp * 16 + lane / 8 % 2 * 8, tile_col = x + lane / 16 * 8;
         if constexpr (kRowMajor) {
           ptx::stmatrix<false>(
-              chunk + x / kBox * kBoxBytes +
-                  swizzle<kBox * 2>(tile_row + lane % 8, (x % kBox + lane / 16 * 8) * 2),
+              chunk + x / kBox * kBoxBytes + swizzle<kBox * 2>(tile_row + lane % 8, (x % kBox + lane / 16 * 8) * 2),
               packed);
         } else {
           ptx::stmatrix<true>(chunk + swizzle(tile_col + lane % 8, tile_row * 2), packed);
@@ -75,8 +71,7 @@ class TmaStore {
         if constexpr (kRowMajor) {
           CLEAVE_UNROLL
           for (uint32_t x = 0; x < columns; x += kBox)
-            store_box(p, tile, chunk + x / kBox * kBoxBytes, tile.n0 + col + x, row,
-                      tile.m_end(p.size));
+            store_box(p, tile, chunk + x / kBox * kBoxBytes, tile.n0 + col + x, row, tile.m_end(p.size));
         } else {
           store_box(p, tile, chunk, row, tile.n0 + col, tile.n_end(p.size));
         }
@@ -94,8 +89,8 @@ class TmaStore {
 
  private:
   /// The box whose first element is element `across` of D's line `line`; `end`: of the lines.
-  CLEAVE_DEVICE static void store_box(const Params<C>& p, const Tile<C>& tile, uint32_t from,
-                                      uint32_t across, uint32_t line, uint32_t end) {
+  CLEAVE_DEVICE static void store_box(const Params<C>& p, const Tile<C>& tile, uint32_t from, uint32_t across,
+                                      uint32_t line, uint32_t end) {
     if constexpr (scatters(C)) {
       const ConvClass& c = *tile.conv_class;
       const TensorMap* const map = &p.maps[tile.conv_class - p.classes].output;

@@ -13,14 +13,12 @@ CLEAVE_DEVICE void zero_line(const GemmParams& p, uint32_t line) {
   constexpr bool kAlongRow = C.schedule.grouping == Grouping::m;
   constexpr bool kContiguous = kAlongRow == (C.epilogue.order == Order::row);
   const uint32_t lane = threadIdx.x % 32, length = kAlongRow ? p.size.n : p.size.m;
-  char* const d =
-      static_cast<char*>(p.epilogue.d) +
-      (kContiguous ? line * p.epilogue.d_stride : int64_t(line)) * int64_t(size_of(C.epilogue.d));
+  char* const d = static_cast<char*>(p.epilogue.d) +
+                  (kContiguous ? line * p.epilogue.d_stride : int64_t(line)) * int64_t(size_of(C.epilogue.d));
   constexpr uint32_t kPerPiece = 16 / size_of(C.epilogue.d);
   const bool pieces = kContiguous && (reinterpret_cast<uint64_t>(d) & 15) == 0;
   const uint32_t in_pieces = pieces ? length / kPerPiece : 0;
-  for (uint32_t i = lane; i < in_pieces; i += 32)
-    reinterpret_cast<uint4*>(d)[i] = make_uint4(0, 0, 0, 0);
+  for (uint32_t i = lane; i < in_pieces; i += 32) reinterpret_cast<uint4*>(d)[i] = make_uint4(0, 0, 0, 0);
   for (uint32_t i = in_pieces * kPerPiece + lane; i < length; i += 32)
     store_element(C.epilogue.d, d, kContiguous ? int64_t(i) : i * p.epilogue.d_stride, 0.0f);
 }

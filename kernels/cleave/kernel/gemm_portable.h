@@ -32,8 +32,7 @@ using OperandCopier = typename detail::CopierOf<C>::type;
 
 template <GemmConfig C>
 CLEAVE_DEVICE void gemm_portable(const Params<C>& p) {
-  static_assert(C.cluster.multicast_m == 1 && C.cluster.multicast_n == 1 && !C.store.by_tma,
-                "these need TMA");
+  static_assert(C.cluster.multicast_m == 1 && C.cluster.multicast_n == 1 && !C.store.by_tma, "these need TMA");
   constexpr SmemPlan kPlan = smem_plan(C);
   extern __shared__ __align__(kSharedAlignment) uint8_t shared[];
   const uint32_t smem = ptx::shared_address(shared);
@@ -66,8 +65,7 @@ CLEAVE_DEVICE void gemm_portable(const Params<C>& p) {
       reduce.run(p, work, work.tile, tile, received, sums, threadIdx.x);
       break;
     }
-    if (reduce_split_k<C>(p, work, work.tile, tile, scheduler.finished(), sums, threadIdx.x,
-                          fixup)) {
+    if (reduce_split_k<C>(p, work, work.tile, tile, scheduler.finished(), sums, threadIdx.x, fixup)) {
       GlobalBroadcast<C> broadcast(p, tile);
       store_direct<C>(p, tile, broadcast, sums);
     }

@@ -113,8 +113,7 @@ CLEAVE_DEVICE void produce_scales(const Params<C>& p, const CtaCoord<C>& cta, ui
 }
 
 template <GemmConfig C>
-CLEAVE_DEVICE void consume(const Params<C>& p, const CtaCoord<C>& cta, uint32_t smem,
-                           uint8_t* shared) {
+CLEAVE_DEVICE void consume(const Params<C>& p, const CtaCoord<C>& cta, uint32_t smem, uint8_t* shared) {
   constexpr SmemPlan kPlan = smem_plan(C);
   const auto received = reinterpret_cast<const float4*>(shared + kPlan.cluster_reduce);
   const auto broadcast_buffer = reinterpret_cast<float*>(shared + kPlan.broadcast);
@@ -124,15 +123,14 @@ CLEAVE_DEVICE void consume(const Params<C>& p, const CtaCoord<C>& cta, uint32_t 
   const uint32_t thread = C.warps.pingpong ? threadIdx.x % 128 : threadIdx.x;
   const Fragment<C> fragment(thread);
   const uint32_t first_row = C.warps.pingpong ? 0 : warpgroup * Fragment<C>::kRows;
-  WgmmaMainloop<C> mainloop{
-      smem + kPlan.a + row_offset_bytes<C.operands.a_major>(first_row, C.tile.k, C.operands.a),
-      smem + kPlan.b,
-      smem + kPlan.barriers,
-      smem + kPlan.barriers + C.tile.stages * 8,
-      smem + kPlan.scales,
-      cta.rank - cta.share_rank,
-      {},
-      {}};
+  WgmmaMainloop<C> mainloop{smem + kPlan.a + row_offset_bytes<C.operands.a_major>(first_row, C.tile.k, C.operands.a),
+                            smem + kPlan.b,
+                            smem + kPlan.barriers,
+                            smem + kPlan.barriers + C.tile.stages * 8,
+                            smem + kPlan.scales,
+                            cta.rank - cta.share_rank,
+                            {},
+                            {}};
   TmaStore<C> tma_store(smem + kPlan.staging, warpgroup);
   Sums<C> sums;
 
@@ -146,8 +144,7 @@ CLEAVE_DEVICE void consume(const Params<C>& p, const CtaCoord<C>& cta, uint32_t 
   }
   while (more) {
     const Tile<C> tile = cta.tile(p, fragment, work);
-    TileBroadcast<C> broadcast(
-        p, tile, broadcast_buffer + warpgroup * C.tile.n * column_broadcast_values(C));
+    TileBroadcast<C> broadcast(p, tile, broadcast_buffer + warpgroup * C.tile.n * column_broadcast_values(C));
     if constexpr (C.warps.pingpong) ptx::named_barrier_sync(turn_barrier(warpgroup), 256);
     mainloop.run(work, tile, sums, [&] {
       if constexpr (C.warps.pingpong) ptx::named_barrier_arrive(turn_barrier(warpgroup ^ 1), 256);
@@ -158,8 +155,7 @@ CLEAVE_DEVICE void consume(const Params<C>& p, const CtaCoord<C>& cta, uint32_t 
       reduce.run(p, work, cta.linear_tile(work.tile), tile, received, sums, thread);
       break;
     }
-    if (reduce_split_k<C>(p, work, cta.linear_tile(work.tile), tile, scheduler.finished(), sums,
-                          thread, fixup)) {
+    if (reduce_split_k<C>(p, work, cta.linear_tile(work.tile), tile, scheduler.finished(), sums, thread, fixup)) {
       broadcast.share(warpgroup_barrier(warpgroup));
       if constexpr (C.store.by_tma) {
         tma_store.store(p, tile, broadcast, sums);
@@ -183,19 +179,15 @@ CLEAVE_DEVICE void consume(const Params<C>& p, const CtaCoord<C>& cta, uint32_t 
 
 template <GemmConfig C>
 CLEAVE_DEVICE void gemm_sm90(const Params<C>& p) {
-  static_assert(C.cluster.multicast_m == 1 || C.cluster.multicast_n == 1,
-                "a load is shared along one dimension only");
-  static_assert(
-      !C.warps.pingpong || (C.warps.consumers == 2 && C.schedule.split == SplitKMode::none),
-      "ping-pong has two tiles, unsplit");
+  static_assert(C.cluster.multicast_m == 1 || C.cluster.multicast_n == 1, "a load is shared along one dimension only");
+  static_assert(!C.warps.pingpong || (C.warps.consumers == 2 && C.schedule.split == SplitKMode::none),
+                "ping-pong has two tiles, unsplit");
   static_assert(C.warps.consumers <= 3, "more have no barriers");
   static_assert(
-      C.warps.consumers == 1 ||
-          128 * (producer_registers(C) + C.warps.consumers * consumer_registers(C)) <= 65536,
+      C.warps.consumers == 1 || 128 * (producer_registers(C) + C.warps.consumers * consumer_registers(C)) <= 65536,
       "more registers than there are");
   static_assert(Fragment<C>::kRows % 64 == 0, "a warpgroup multiplies 64 rows at a time");
-  static_assert(C.cluster.k == 1 || C.schedule.split == SplitKMode::cluster ||
-                    C.schedule.split == SplitKMode::parallel,
+  static_assert(C.cluster.k == 1 || C.schedule.split == SplitKMode::cluster || C.schedule.split == SplitKMode::parallel,
                 "clusters join these modes only");
   constexpr SmemPlan kPlan = smem_plan(C);
   constexpr uint32_t kLoaders = C.conv.gather                          ? 1 + copy_threads(C)

@@ -14,8 +14,7 @@ namespace cleave {
 
 template <GemmConfig C>
 CLEAVE_HD constexpr bool clips() {
-  return C.schedule.grouping == Grouping::k &&
-         (C.operands.a_major == Major::k || C.operands.b_major == Major::k);
+  return C.schedule.grouping == Grouping::k && (C.operands.a_major == Major::k || C.operands.b_major == Major::k);
 }
 
 /// Zeros from k `valid` on in `TileRows` rows of a K-major stage, by `threads` threads together: of
@@ -33,8 +32,7 @@ CLEAVE_DEVICE void clip_operand(uint32_t stage, uint32_t valid, uint32_t thread,
       ptx::load_shared_128(at, words);
       CLEAVE_UNROLL
       for (uint32_t word = 0; word < 4; ++word) {
-        const uint32_t begin = byte + word * 4,
-                       left = max_of(kept, begin) - begin;  // bytes to keep
+        const uint32_t begin = byte + word * 4, left = max_of(kept, begin) - begin;  // bytes to keep
         if (left < 4) words[word] &= (1u << (left * 8)) - 1;
       }
     }
@@ -51,10 +49,8 @@ CLEAVE_DEVICE void clip_stage(const WorkTile& work, uint32_t block, uint32_t a, 
   const uint32_t valid = max_of(work.range.size(), first) - first;  // 0 of an empty group
   constexpr uint32_t kThreads = math_threads(C);
   const uint32_t thread = threadIdx.x % kThreads;
-  if constexpr (C.operands.a_major == Major::k)
-    clip_operand<C, C.tile.m>(a, valid, thread, kThreads);
-  if constexpr (C.operands.b_major == Major::k)
-    clip_operand<C, C.tile.n>(b, valid, thread, kThreads);
+  if constexpr (C.operands.a_major == Major::k) clip_operand<C, C.tile.m>(a, valid, thread, kThreads);
+  if constexpr (C.operands.b_major == Major::k) clip_operand<C, C.tile.n>(b, valid, thread, kThreads);
   ptx::fence_async_shared();
   if constexpr (C.warps.pingpong) {
     ptx::named_barrier_sync(warpgroup_barrier(threadIdx.x / 128), 128);

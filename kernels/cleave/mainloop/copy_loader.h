@@ -60,9 +60,7 @@ struct TileCopy {
   static_assert(kThreads % kPerLine == 0, "a thread's vectors are one below another");
 
   /// The element within a part's line at which all of a thread's vectors begin.
-  CLEAVE_HD static uint32_t element(uint32_t thread) {
-    return thread % kPerLine * Bytes / kElement;
-  }
+  CLEAVE_HD static uint32_t element(uint32_t thread) { return thread % kPerLine * Bytes / kElement; }
   /// Known to the compiler, where a part is a whole number of vectors of every thread.
   CLEAVE_HD static uint32_t part(uint32_t own, uint32_t thread) {
     if (kParts == 1) return 0;
@@ -94,8 +92,7 @@ struct TileCopy {
       CLEAVE_UNROLL
       for (uint32_t part = 0; part < kParts; ++part) {
 #pragma unroll 4
-        for (uint32_t i = 0; i < kOfPart; ++i)
-          copy_vector(stage, thread, source, part * kOfPart + i, part);
+        for (uint32_t i = 0; i < kOfPart; ++i) copy_vector(stage, thread, source, part * kOfPart + i, part);
       }
     } else {
 #pragma unroll(Bytes >= 8 ? kOwn : 4)
@@ -107,16 +104,13 @@ struct TileCopy {
   }
 
   template <class Source>
-  CLEAVE_DEVICE static void copy_vector(uint32_t stage, uint32_t thread, const Source& source,
-                                        uint32_t own, uint32_t part) {
+  CLEAVE_DEVICE static void copy_vector(uint32_t stage, uint32_t thread, const Source& source, uint32_t own,
+                                        uint32_t part) {
     const uint32_t at_line = line(own, thread);
-    store<Source::kGathers>(stage + place(part, at_line, thread),
-                            source(own, part, at_line, across(part, thread)));
+    store<Source::kGathers>(stage + place(part, at_line, thread), source(own, part, at_line, across(part, thread)));
   }
 
-  CLEAVE_DEVICE static uint32_t across(uint32_t part, uint32_t thread) {
-    return part * kAtom + element(thread);
-  }
+  CLEAVE_DEVICE static uint32_t across(uint32_t part, uint32_t thread) { return part * kAtom + element(thread); }
   /// In the stage, in bytes.
   CLEAVE_DEVICE static uint32_t place(uint32_t part, uint32_t line, uint32_t thread) {
     return part * kLines * 128 + swizzle(line, thread % kPerLine * Bytes);
@@ -162,9 +156,7 @@ struct TileCopy {
     }
   }
 
-  CLEAVE_DEVICE static uint8_t load_8(const char* from) {
-    return *reinterpret_cast<const uint8_t*>(from);
-  }
+  CLEAVE_DEVICE static uint8_t load_8(const char* from) { return *reinterpret_cast<const uint8_t*>(from); }
 };
 
 /// A tile of a matrix, from line `line0` and element `across0` on; what lies past the ends is zeros.
@@ -190,32 +182,28 @@ template <uint32_t Bytes>
 struct UnalignedMatrixSource : MatrixSource {
   static constexpr uint32_t kReadBytes = Bytes;
 
-  CLEAVE_DEVICE void load(UnalignedVector<Bytes>& vector, uint32_t, uint32_t, uint32_t line,
-                          uint32_t across) const {
+  CLEAVE_DEVICE void load(UnalignedVector<Bytes>& vector, uint32_t, uint32_t, uint32_t line, uint32_t across) const {
     const uint32_t first = across0 + across;
     const char* const from = base + (line0 + line) * stride + int64_t(first) * element;
     const uint32_t end = line0 + line < line_end ? across_end : 0;
     CLEAVE_UNROLL
-    for (uint32_t i = 0; i < vector.kReads; ++i)
-      vector.load(i, from + i * Bytes, first + i * (Bytes / element) < end);
+    for (uint32_t i = 0; i < vector.kReads; ++i) vector.load(i, from + i * Bytes, first + i * (Bytes / element) < end);
   }
 };
 
 /// `rows`: extent of the operand's M (or N); `depth`: of K.
 template <GemmConfig C, Major M, uint32_t TileRows, uint32_t Bytes>
-CLEAVE_DEVICE void copy_operand(const OperandParams& operand, uint32_t stage, uint32_t row0,
-                                uint32_t k0, uint32_t rows, uint32_t depth, uint32_t batch,
-                                uint32_t thread) {
+CLEAVE_DEVICE void copy_operand(const OperandParams& operand, uint32_t stage, uint32_t row0, uint32_t k0, uint32_t rows,
+                                uint32_t depth, uint32_t batch, uint32_t thread) {
   constexpr uint32_t kElement = size_of(C.operands.a);
   constexpr bool kByRow = M == Major::k;  // lines are rows
-  const MatrixSource matrix{
-      static_cast<const char*>(operand.data) + int64_t(batch) * operand.batch_stride * kElement,
-      operand.stride * kElement,
-      kElement,
-      kByRow ? row0 : k0,
-      kByRow ? k0 : row0,
-      kByRow ? rows : depth,
-      kByRow ? depth : rows};
+  const MatrixSource matrix{static_cast<const char*>(operand.data) + int64_t(batch) * operand.batch_stride * kElement,
+                            operand.stride * kElement,
+                            kElement,
+                            kByRow ? row0 : k0,
+                            kByRow ? k0 : row0,
+                            kByRow ? rows : depth,
+                            kByRow ? depth : rows};
   if constexpr (copies_unaligned(C)) {
     TileCopy<C, M, TileRows, 16>::run(stage, thread, UnalignedMatrixSource<Bytes>{matrix});
   } else {
@@ -232,13 +220,12 @@ class MatrixCopier {
   CLEAVE_DEVICE void start(const WorkTile&, const Tile<C>&) {}
 
   /// K block from `k` on, of the work tile's group where K is grouped, into the stages `a` and `b`.
-  CLEAVE_DEVICE void load(const WorkTile& work, const Tile<C>& tile, uint32_t k, uint32_t a,
-                          uint32_t b) const {
+  CLEAVE_DEVICE void load(const WorkTile& work, const Tile<C>& tile, uint32_t k, uint32_t a, uint32_t b) const {
     constexpr bool kGrouped = C.schedule.grouping == Grouping::k;
     const uint32_t k0 = (kGrouped ? work.range.begin : 0) + k;
     const uint32_t depth = kGrouped ? work.range.end : p_.size.k;
-    copy_operand<C, C.operands.a_major, C.tile.m, C.operands.load_bytes_a>(
-        p_.a, a, tile.m0, k0, tile.m_end(p_.size), depth, work.batch, thread_);
+    copy_operand<C, C.operands.a_major, C.tile.m, C.operands.load_bytes_a>(p_.a, a, tile.m0, k0, tile.m_end(p_.size),
+                                                                           depth, work.batch, thread_);
     // Columns of the gate and the up projection lie p.size.n apart.
     constexpr uint32_t kWidth = output_columns(C);
     CLEAVE_UNROLL
@@ -246,8 +233,7 @@ class MatrixCopier {
       constexpr uint32_t kPieceBytes = kWidth * C.tile.k * size_of(C.operands.b);
       const uint32_t shift = piece * p_.size.n;
       copy_operand<C, C.operands.b_major, kWidth, C.operands.load_bytes_b>(
-          p_.b, b + piece * kPieceBytes, tile.n0 + shift, k0, tile.n_end(p_.size) + shift, depth,
-          work.batch, thread_);
+          p_.b, b + piece * kPieceBytes, tile.n0 + shift, k0, tile.n_end(p_.size) + shift, depth, work.batch, thread_);
     }
   }
 

@@ -20,8 +20,7 @@ inline constexpr uint32_t kFmaDepth = 4;
 /// `Lines` neighbouring lines of an operand (rows of A, columns of B), 1 or 2, from `line` on: their
 /// elements from `k` on.
 template <GemmConfig C, Major M, uint32_t Lines>
-CLEAVE_DEVICE void load_lines(uint32_t stage, uint32_t line, uint32_t k,
-                              float (&v)[kFmaDepth][Lines]) {
+CLEAVE_DEVICE void load_lines(uint32_t stage, uint32_t line, uint32_t k, float (&v)[kFmaDepth][Lines]) {
   constexpr uint32_t kElement = size_of(C.operands.a), kAtom = atom_elements(C.operands.a);
   if constexpr (M == Major::k) {
     CLEAVE_UNROLL
@@ -55,8 +54,7 @@ CLEAVE_DEVICE void multiply_ieee(uint32_t a, uint32_t b, const Fragment<C>& frag
   for (uint32_t k = 0; k < C.tile.k; k += kFmaDepth) {
     float rows[kRows][kFmaDepth][1];
     CLEAVE_UNROLL
-    for (uint32_t i = 0; i < kRows; ++i)
-      load_lines<C, C.operands.a_major>(a, fragment.row0 + i * 8, k, rows[i]);
+    for (uint32_t i = 0; i < kRows; ++i) load_lines<C, C.operands.a_major>(a, fragment.row0 + i * 8, k, rows[i]);
     CLEAVE_UNROLL
     for (uint32_t block = 0; block < kColBlocks; ++block) {
       float columns[kFmaDepth][2];

@@ -19,8 +19,7 @@ CLEAVE_DEVICE void load_fragment(uint32_t stage, uint32_t strip, uint32_t step, 
   constexpr uint32_t kElement = size_of(C.operands.a), kAtom = atom_elements(C.operands.a);
   const uint32_t lane = threadIdx.x % 32;
   const uint32_t matrix = lane / 8;
-  const uint32_t row8 = (RowsFirst ? matrix % 2 : matrix / 2) * 8,
-                 half = RowsFirst ? matrix / 2 : matrix % 2;
+  const uint32_t row8 = (RowsFirst ? matrix % 2 : matrix / 2) * 8, half = RowsFirst ? matrix / 2 : matrix % 2;
   if constexpr (M == Major::k) {
     ptx::ldmatrix<false>(stage + swizzle(strip + row8 + lane % 8, step * 32 + half * 16), v);
   } else if constexpr (kElement == 2) {
@@ -38,8 +37,7 @@ CLEAVE_DEVICE void load_fragment(uint32_t stage, uint32_t strip, uint32_t step, 
       } else {
         v[i] = 0;
         CLEAVE_UNROLL
-        for (uint32_t j = 0; j < 4; ++j)
-          v[i] |= ptx::load_shared_8(part + swizzle(k + j, across)) << (8 * j);
+        for (uint32_t j = 0; j < 4; ++j) v[i] |= ptx::load_shared_8(part + swizzle(k + j, across)) << (8 * j);
       }
     }
   }
@@ -54,8 +52,7 @@ template <GemmConfig C, class Copier>
 struct MmaMainloop {
   static constexpr SmemPlan kPlan = smem_plan(C);
   static constexpr uint32_t kSteps = C.tile.k * size_of(C.operands.a) / 32;
-  static constexpr uint32_t kRowBlocks = Fragment<C>::kRows / 16,
-                            kColBlocks = Fragment<C>::kColBlocks;
+  static constexpr uint32_t kRowBlocks = Fragment<C>::kRows / 16, kColBlocks = Fragment<C>::kColBlocks;
   static_assert(C.tile.k == atom_elements(C.operands.a), "a k block is one 128-byte row");
   static_assert(kColBlocks % 2 == 0, "B's fragments come in pairs of column blocks");
 
@@ -77,8 +74,8 @@ struct MmaMainloop {
     if constexpr (C.epilogue.scaling == Scaling::block) scale_loader.start(work, tile);
     copier.start(work, tile);
     const auto load = [&](uint32_t block, uint32_t stage) {
-      copier.load(work, tile, work.k_block(block) * C.tile.k,
-                  smem + kPlan.a + stage * kPlan.a_stage, smem + kPlan.b + stage * kPlan.b_stage);
+      copier.load(work, tile, work.k_block(block) * C.tile.k, smem + kPlan.a + stage * kPlan.a_stage,
+                  smem + kPlan.b + stage * kPlan.b_stage);
       if constexpr (C.epilogue.scaling == Scaling::block)
         scale_loader.load(smem + kPlan.scales + stage * kPlan.scale_stage);
     };
@@ -97,8 +94,7 @@ struct MmaMainloop {
       if constexpr (C.scales.promote) {
         Part<C> part[accumulators_per_thread(C)] = {};
         multiply(tile, i % C.tile.stages, part);
-        const auto scales =
-            promotion.load(smem + kPlan.scales + i % C.tile.stages * kPlan.scale_stage);
+        const auto scales = promotion.load(smem + kPlan.scales + i % C.tile.stages * kPlan.scale_stage);
         CLEAVE_UNROLL
         for (uint32_t row = 0; row < kRowBlocks; ++row)
           promotion.add(part + row * kColBlocks * 4, sums + row * kColBlocks * 4, row, scales);
@@ -111,8 +107,7 @@ struct MmaMainloop {
 
  private:
   CLEAVE_DEVICE void multiply(const Tile<C>& tile, uint32_t stage, Part<C>* sums) {
-    const uint32_t a = smem + kPlan.a + stage * kPlan.a_stage,
-                   b = smem + kPlan.b + stage * kPlan.b_stage;
+    const uint32_t a = smem + kPlan.a + stage * kPlan.a_stage, b = smem + kPlan.b + stage * kPlan.b_stage;
     if constexpr (C.operands.precision == Precision::ieee) {
       multiply_ieee<C>(a, b, tile.fragment, sums);
     } else {
@@ -122,8 +117,7 @@ struct MmaMainloop {
 
   CLEAVE_DEVICE void multiply_by_tensor_cores(uint32_t a, uint32_t b, Part<C>* sums) {
     const uint32_t warp = thread / 32;
-    const uint32_t row = warp / C.warps.n * Fragment<C>::kRows,
-                   col = warp % C.warps.n * Fragment<C>::kCols;
+    const uint32_t row = warp / C.warps.n * Fragment<C>::kRows, col = warp % C.warps.n * Fragment<C>::kCols;
     // Hopper's mma.sync has 8-bit floats converted first: unrolled, that takes too many registers.
 #pragma unroll(is_fp8(C.operands.a) ? 1 : kSteps)
     for (uint32_t step = 0; step < kSteps; ++step) {
@@ -138,8 +132,8 @@ struct MmaMainloop {
       for (uint32_t i = 0; i < kRowBlocks; ++i) {
         CLEAVE_UNROLL
         for (uint32_t j = 0; j < kColBlocks; ++j) {
-          ptx::mma<C.operands.a, C.operands.b>(&sums[(i * kColBlocks + j) * 4], rows[i],
-                                               cols[j / 2][j % 2 * 2], cols[j / 2][j % 2 * 2 + 1]);
+          ptx::mma<C.operands.a, C.operands.b>(&sums[(i * kColBlocks + j) * 4], rows[i], cols[j / 2][j % 2 * 2],
+                                               cols[j / 2][j % 2 * 2 + 1]);
         }
       }
     }

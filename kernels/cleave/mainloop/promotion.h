@@ -49,16 +49,14 @@ class Promotion {
       }
       if constexpr (C.scales.rows_b == kScaleBlock) {
         CLEAVE_UNROLL
-        for (uint32_t i = 0; i < kTouched; ++i)
-          scales.touched[i] = load_line(stage, scale_lines_b_at(C) + i);
+        for (uint32_t i = 0; i < kTouched; ++i) scales.touched[i] = load_line(stage, scale_lines_b_at(C) + i);
       }
     }
     return scales;
   }
 
   /// sums += part (times its scales) for row block `row` of the fragment and all its columns.
-  CLEAVE_DEVICE void add(const Part<C>* part, float* sums, uint32_t row,
-                         const Scales& scales) const {
+  CLEAVE_DEVICE void add(const Part<C>* part, float* sums, uint32_t row, const Scales& scales) const {
     CLEAVE_UNROLL
     for (uint32_t col = 0; col < kColBlocks; ++col) {
       float columns[2];

@@ -45,10 +45,10 @@ class ScaleLoader {
     const float* from[kOwn];
     int64_t step;
 
-    CLEAVE_DEVICE void start(const ScaleParams& scales, const WorkTile& work, uint32_t block,
-                             uint32_t rows, uint32_t first, uint32_t end, uint32_t thread) {
-      const float* const base = scales.data + int64_t(work.batch) * scales.stride_batch +
-                                int64_t(block) * scales.stride_k;
+    CLEAVE_DEVICE void start(const ScaleParams& scales, const WorkTile& work, uint32_t block, uint32_t rows,
+                             uint32_t first, uint32_t end, uint32_t thread) {
+      const float* const base =
+          scales.data + int64_t(work.batch) * scales.stride_batch + int64_t(block) * scales.stride_k;
       step = int64_t(work.k_step) * scales.stride_k;
       CLEAVE_UNROLL
       for (uint32_t i = 0; i < kOwn; ++i) {

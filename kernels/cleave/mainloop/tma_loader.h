@@ -23,9 +23,8 @@ struct Sharing {
 /// `second` rows further on; `k0`: first k, of the work tile's group if K is
 /// grouped; `batch`: 0 where all batch entries share the operand.
 template <GemmConfig C, Major M, uint32_t TileRows, uint32_t Sharers, uint32_t Pieces = 1>
-CLEAVE_DEVICE void load_operand(const TensorMap* map, uint32_t stage, uint32_t barrier,
-                                uint32_t row0, uint32_t k0, const WorkTile& work, uint32_t batch,
-                                Sharing sharing, uint32_t second = 0,
+CLEAVE_DEVICE void load_operand(const TensorMap* map, uint32_t stage, uint32_t barrier, uint32_t row0, uint32_t k0,
+                                const WorkTile& work, uint32_t batch, Sharing sharing, uint32_t second = 0,
                                 ptx::CacheHint hint = ptx::CacheHint::normal) {
   constexpr uint32_t kAtom = atom_elements(C.operands.a);
   constexpr uint32_t kRows = box_rows(M, TileRows, C.tile.k, Sharers, Pieces);
@@ -37,8 +36,7 @@ CLEAVE_DEVICE void load_operand(const TensorMap* map, uint32_t stage, uint32_t b
       if constexpr (Sharers == 1) {
         ptx::tma_load(stage + offset, map, barrier, x, at.line, at.end, kRaggedExtent, hint);
       } else {
-        ptx::tma_load_multicast(stage + offset, map, barrier, x, at.line, at.end, kRaggedExtent,
-                                ctas, hint);
+        ptx::tma_load_multicast(stage + offset, map, barrier, x, at.line, at.end, kRaggedExtent, ctas, hint);
       }
     } else if constexpr (Sharers == 1) {
       ptx::tma_load(stage + offset, map, barrier, x, y, batch, hint);
@@ -80,14 +78,12 @@ class MatrixLoader {
     choose_hints(work);
   }
 
-  CLEAVE_DEVICE void load(const WorkTile& work, uint32_t block, uint32_t a, uint32_t b,
-                          uint32_t barrier) const {
+  CLEAVE_DEVICE void load(const WorkTile& work, uint32_t block, uint32_t a, uint32_t b, uint32_t barrier) const {
     const uint32_t k0 = block * C.tile.k;
     load_operand<C, C.operands.a_major, C.tile.m, C.cluster.multicast_n>(
         &p_.map_a, a, barrier, m0_, k0, work, work.batch * p_.batched_a, sharing_, 0, hint_a_);
     load_operand<C, C.operands.b_major, C.tile.n, C.cluster.multicast_m, gated(C) ? 2 : 1>(
-        &p_.map_b, b, barrier, n0_, k0, work, work.batch * p_.batched_b, sharing_, p_.size.n,
-        hint_b_);
+        &p_.map_b, b, barrier, n0_, k0, work, work.batch * p_.batched_b, sharing_, p_.size.n, hint_b_);
   }
 
  private:
@@ -105,12 +101,11 @@ class MatrixLoader {
     const bool two = is_sliced(C.schedule.split) && rows <= 2 * kRows && columns <= 2 * kColumns;
     // What a batch broadcasts, its other entries read again; and X in X^T X, the other operand's
     // tiles.
-    const bool batch = C.schedule.grouping == Grouping::none &&
-                       p_.schedule.tiles > p_.schedule.raster.per_batch.divisor;
+    const bool batch =
+        C.schedule.grouping == Grouping::none && p_.schedule.tiles > p_.schedule.raster.per_batch.divisor;
     const bool same = p_.a.data == p_.b.data;
     const auto hint = [&](bool leaves, uint32_t batched) {
-      return leaves && !same && (!batch || batched) ? ptx::CacheHint::evict_first
-                                                    : ptx::CacheHint::normal;
+      return leaves && !same && (!batch || batched) ? ptx::CacheHint::evict_first : ptx::CacheHint::normal;
     };
     hint_a_ = hint(two || columns <= kColumns, p_.batched_a);
     hint_b_ = hint(two || rows <= kRows, p_.batched_b);

@@ -21,16 +21,15 @@ namespace cleave {
 
 template <GemmConfig C>
 struct WgmmaMainloop {
-  static constexpr uint32_t kWaves =
-      Fragment<C>::kRows / 64;  // m64 instructions per step: rows of this warpgroup / 64
+  static constexpr uint32_t kWaves = Fragment<C>::kRows / 64;  // m64 instructions per step: rows of this warpgroup / 64
   static constexpr uint32_t kSteps = C.tile.k * size_of(C.operands.a) / 32;
   static constexpr uint32_t kSharers = sharers(C);
   static constexpr uint32_t kWaveSums = C.tile.n / 2;
   static constexpr bool kTwoParts = promotes_two_parts(C);
   using Wave = Sum<C>[kWaveSums];
   using WavePart = Part<C>[kWaveSums];
-  using Instruction = ptx::Wgmma<C.operands.a, C.operands.b, C.tile.n,
-                                 C.operands.a_major == Major::mn, C.operands.b_major == Major::mn>;
+  using Instruction = ptx::Wgmma<C.operands.a, C.operands.b, C.tile.n, C.operands.a_major == Major::mn,
+                                 C.operands.b_major == Major::mn>;
 
   uint32_t stage_a, stage_b;  // shared addresses of stage 0, A's at this warpgroup's first row
   uint32_t full, empty;       // barriers of stage 0
@@ -176,21 +175,16 @@ struct WgmmaMainloop {
   CLEAVE_DEVICE void start_part(uint32_t wave, WavePart& part) {
     ptx::wgmma_fence();
     CLEAVE_UNROLL
-    for (uint32_t step = 0; step < kSteps; ++step)
-      multiply(state.stage, step, wave, part, step != 0);
+    for (uint32_t step = 0; step < kSteps; ++step) multiply(state.stage, step, wave, part, step != 0);
     ptx::wgmma_commit();
   }
 
-  CLEAVE_DEVICE void multiply(uint32_t stage, uint32_t step, uint32_t wave, WavePart& sums,
-                              bool accumulate) {
+  CLEAVE_DEVICE void multiply(uint32_t stage, uint32_t step, uint32_t wave, WavePart& sums, bool accumulate) {
     constexpr SmemPlan kPlan = smem_plan(C);
-    const uint64_t a =
-        make_descriptor<C.operands.a_major>(stage_a + stage * kPlan.a_stage, C.tile.k);
-    const uint64_t b =
-        make_descriptor<C.operands.b_major>(stage_b + stage * kPlan.b_stage, C.tile.k);
-    const uint32_t a_bytes =
-        k_step_bytes<C.operands.a_major>(step, C.tile.m, C.operands.a) +
-        row_offset_bytes<C.operands.a_major>(wave * 64, C.tile.k, C.operands.a);
+    const uint64_t a = make_descriptor<C.operands.a_major>(stage_a + stage * kPlan.a_stage, C.tile.k);
+    const uint64_t b = make_descriptor<C.operands.b_major>(stage_b + stage * kPlan.b_stage, C.tile.k);
+    const uint32_t a_bytes = k_step_bytes<C.operands.a_major>(step, C.tile.m, C.operands.a) +
+                             row_offset_bytes<C.operands.a_major>(wave * 64, C.tile.k, C.operands.a);
     const uint32_t b_bytes = k_step_bytes<C.operands.b_major>(step, C.tile.n, C.operands.b);
     Instruction::mma(sums, a + a_bytes / 16, b + b_bytes / 16, accumulate);
   }
@@ -205,8 +199,7 @@ struct WgmmaMainloop {
   /// Hands the stage back to the producers that fill it: this CTA's, and its multicast partners'.
   CLEAVE_DEVICE void release(uint32_t stage) {
     const uint32_t lane = threadIdx.x % 32;
-    if constexpr (C.epilogue.scaling == Scaling::block)
-      __syncwarp();  // every lane has read its scales
+    if constexpr (C.epilogue.scaling == Scaling::block) __syncwarp();  // every lane has read its scales
     if constexpr (kSharers == 1) {
       if (lane == 0) ptx::mbarrier_arrive(empty + stage * 8);
     } else {

@@ -21,8 +21,7 @@ CLEAVE_HD constexpr uint64_t make_descriptor(uint32_t shared_address, uint32_t t
   // there it is ignored.
   constexpr uint64_t stride = 8 * 128;
   const uint64_t leading = M == Major::mn ? uint64_t(tile_k) * 128 : 16;
-  return uint64_t((shared_address & 0x3ffff) >> 4) | (leading >> 4) << 16 | (stride >> 4) << 32 |
-         uint64_t(1) << 62;
+  return uint64_t((shared_address & 0x3ffff) >> 4) | (leading >> 4) << 16 | (stride >> 4) << 32 | uint64_t(1) << 62;
 }
 
 /// Bytes from one instruction's operand to the next along K (32 bytes' worth of k's, 16 for 16-bit

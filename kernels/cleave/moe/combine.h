@@ -32,8 +32,7 @@ CLEAVE_DEVICE void combine(const MoeParams& p) {
     for (uint32_t i = 0; i < kInFlight; ++i) {
       const int32_t row = first + i < end ? p.positions[first + i] : -1;
       takes_part[i] = uint32_t(row) < p.slots;
-      if (takes_part[i])
-        held[i] = load_packed<C.width>(static_cast<char*>(p.rows) + row * p.row_stride + byte);
+      if (takes_part[i]) held[i] = load_packed<C.width>(static_cast<char*>(p.rows) + row * p.row_stride + byte);
     }
     CLEAVE_UNROLL
     for (uint32_t i = 0; i < kInFlight; ++i) {

@@ -45,8 +45,7 @@ CLEAVE_DEVICE void combine_backward(const MoeParams& p) {
     store_packed(result + byte, product);
   }
   CLEAVE_UNROLL
-  for (uint32_t distance = 16; distance > 0; distance /= 2)
-    sum += __shfl_xor_sync(0xffffffffu, sum, distance);
+  for (uint32_t distance = 16; distance > 0; distance /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, distance);
   if (lane == 0) store_element(C.weights, p.weights_grad, slot, sum);
 }
 

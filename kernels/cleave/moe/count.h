@@ -39,8 +39,7 @@ CLEAVE_DEVICE void count(const MoeParams& p) {
 
   const uint32_t begin = blockIdx.x * p.chunk, end = min_of(begin + p.chunk, p.slots);
   for_each_loaded(
-      begin + thread, end, kCountThreads,
-      [&](uint32_t slot) { return bin_of<C.wide_ids>(p, slot); },
+      begin + thread, end, kCountThreads, [&](uint32_t slot) { return bin_of<C.wide_ids>(p, slot); },
       [&](uint32_t, uint32_t bin) { atomicAdd(&counts[bin], 1u); });
   __syncthreads();
   if (gridDim.x > 1) {

@@ -7,8 +7,7 @@ namespace cleave {
 /// Calls use(i, load(i)) for begin, begin + stride and so on, below `end`, with some loads under way
 /// together.
 template <class Load, class Use>
-CLEAVE_DEVICE void for_each_loaded(uint32_t begin, uint32_t end, uint32_t stride, const Load& load,
-                                   const Use& use) {
+CLEAVE_DEVICE void for_each_loaded(uint32_t begin, uint32_t end, uint32_t stride, const Load& load, const Use& use) {
   constexpr uint32_t kInFlight = 8;
   for (uint32_t first = begin; first < end; first += kInFlight * stride) {
     uint32_t values[kInFlight];

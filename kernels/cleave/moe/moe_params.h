@@ -45,8 +45,7 @@ struct Signed {
   uint32_t index;
   bool dropped;
 
-  CLEAVE_HD explicit Signed(int32_t bits)
-      : index(uint32_t(bits < 0 ? ~bits : bits)), dropped(bits < 0) {}
+  CLEAVE_HD explicit Signed(int32_t bits) : index(uint32_t(bits < 0 ? ~bits : bits)), dropped(bits < 0) {}
 };
 
 CLEAVE_HD int32_t signed_index(uint32_t index, bool dropped) {
@@ -56,8 +55,7 @@ CLEAVE_HD int32_t signed_index(uint32_t index, bool dropped) {
 /// The expert that a slot goes to, or `experts` where its id names none.
 template <bool Wide>
 CLEAVE_HD uint32_t bin_of(const MoeParams& p, uint32_t slot) {
-  const int64_t id =
-      Wide ? static_cast<const int64_t*>(p.ids)[slot] : static_cast<const int32_t*>(p.ids)[slot];
+  const int64_t id = Wide ? static_cast<const int64_t*>(p.ids)[slot] : static_cast<const int32_t*>(p.ids)[slot];
   return id >= 0 && id < int64_t(p.experts) ? uint32_t(id) : p.experts;
 }
 

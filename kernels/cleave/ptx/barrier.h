@@ -37,8 +37,7 @@ CLEAVE_DEVICE void mbarrier_arrive_remote(uint32_t barrier, uint32_t rank) {
 }
 
 CLEAVE_DEVICE void mbarrier_arrive_expect(uint32_t barrier, uint32_t bytes) {
-  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes)
-               : "memory");
+  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes) : "memory");
 }
 
 CLEAVE_DEVICE void mbarrier_wait(uint32_t barrier, uint32_t parity) {
@@ -95,8 +94,7 @@ CLEAVE_DEVICE void named_barrier_arrive(uint32_t id, uint32_t threads) {
 /// All threads of all CTAs of the cluster meet. Orders no memory: it says that the others are
 /// there, and what they initialised is fenced on its own.
 CLEAVE_DEVICE void cluster_meet() {
-  asm volatile("barrier.cluster.arrive.relaxed.aligned;\nbarrier.cluster.wait.aligned;" ::
-                   : "memory");
+  asm volatile("barrier.cluster.arrive.relaxed.aligned;\nbarrier.cluster.wait.aligned;" ::: "memory");
 }
 
 CLEAVE_DEVICE uint32_t cluster_rank() {

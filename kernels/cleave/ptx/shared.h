@@ -31,8 +31,7 @@ CLEAVE_DEVICE void load_shared_128(uint32_t from, uint32_t (&v)[4]) {
 }
 
 CLEAVE_DEVICE void store_shared_128(uint32_t to, const uint32_t (&v)[4]) {
-  asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};" ::"r"(to), "r"(v[0]), "r"(v[1]),
-               "r"(v[2]), "r"(v[3])
+  asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};" ::"r"(to), "r"(v[0]), "r"(v[1]), "r"(v[2]), "r"(v[3])
                : "memory");
 }
 

@@ -11,13 +11,12 @@ namespace cleave::ptx {
 template <bool Transpose>
 CLEAVE_DEVICE void stmatrix(uint32_t address, const uint32_t (&v)[4]) {
   if constexpr (Transpose) {
-    asm volatile(
-        "stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(address),
-        "r"(v[0]), "r"(v[1]), "r"(v[2]), "r"(v[3])
-        : "memory");
+    asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(address), "r"(v[0]),
+                 "r"(v[1]), "r"(v[2]), "r"(v[3])
+                 : "memory");
   } else {
-    asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(address),
-                 "r"(v[0]), "r"(v[1]), "r"(v[2]), "r"(v[3])
+    asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(address), "r"(v[0]),
+                 "r"(v[1]), "r"(v[2]), "r"(v[3])
                  : "memory");
   }
 }

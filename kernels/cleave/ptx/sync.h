@@ -28,29 +28,20 @@ CLEAVE_DEVICE void add_release(uint64_t* p, uint64_t value) {
 
 CLEAVE_DEVICE uint32_t add_acquire_release(uint32_t* p, uint32_t value) {
   uint32_t before;
-  asm volatile("atom.acq_rel.gpu.global.add.u32 %0, [%1], %2;"
-               : "=r"(before)
-               : "l"(p), "r"(value)
-               : "memory");
+  asm volatile("atom.acq_rel.gpu.global.add.u32 %0, [%1], %2;" : "=r"(before) : "l"(p), "r"(value) : "memory");
   return before;
 }
 
 CLEAVE_DEVICE uint64_t add_acquire_release(uint64_t* p, uint64_t value) {
   uint64_t before;
-  asm volatile("atom.acq_rel.gpu.global.add.u64 %0, [%1], %2;"
-               : "=l"(before)
-               : "l"(p), "l"(value)
-               : "memory");
+  asm volatile("atom.acq_rel.gpu.global.add.u64 %0, [%1], %2;" : "=l"(before) : "l"(p), "l"(value) : "memory");
   return before;
 }
 
 /// Orders nothing: for counts that guard no data.
 CLEAVE_DEVICE uint64_t add_relaxed(uint64_t* p, uint64_t value) {
   uint64_t before;
-  asm volatile("atom.relaxed.gpu.global.add.u64 %0, [%1], %2;"
-               : "=l"(before)
-               : "l"(p), "l"(value)
-               : "memory");
+  asm volatile("atom.relaxed.gpu.global.add.u64 %0, [%1], %2;" : "=l"(before) : "l"(p), "l"(value) : "memory");
   return before;
 }
 

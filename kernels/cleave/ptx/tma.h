@@ -18,8 +18,8 @@ CLEAVE_DEVICE void prefetch_tensor_map(const void* map) {
 
 /// Loads the box at (x, y, z) of `map` into shared memory; `barrier` counts its bytes. Outside the
 /// tensor: zeros.
-CLEAVE_DEVICE void tma_load(uint32_t to, const void* map, uint32_t barrier, int32_t x, int32_t y,
-                            int32_t z, CacheHint hint) {
+CLEAVE_DEVICE void tma_load(uint32_t to, const void* map, uint32_t barrier, int32_t x, int32_t y, int32_t z,
+                            CacheHint hint) {
   asm volatile(
       "cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.L2::cache_"
       "hint"
@@ -30,8 +30,8 @@ CLEAVE_DEVICE void tma_load(uint32_t to, const void* map, uint32_t barrier, int3
 
 /// The same into the same place of every CTA in `ctas` (a bit per cluster rank), each on its
 /// own barrier.
-CLEAVE_DEVICE void tma_load_multicast(uint32_t to, const void* map, uint32_t barrier, int32_t x,
-                                      int32_t y, int32_t z, uint16_t ctas, CacheHint hint) {
+CLEAVE_DEVICE void tma_load_multicast(uint32_t to, const void* map, uint32_t barrier, int32_t x, int32_t y, int32_t z,
+                                      uint16_t ctas, CacheHint hint) {
   asm volatile(
       "cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::"
       "cluster"
@@ -41,8 +41,8 @@ CLEAVE_DEVICE void tma_load_multicast(uint32_t to, const void* map, uint32_t bar
 }
 
 /// The same for maps of four dimensions.
-CLEAVE_DEVICE void tma_load(uint32_t to, const void* map, uint32_t barrier, int32_t x, int32_t y,
-                            int32_t z, int32_t w, CacheHint hint) {
+CLEAVE_DEVICE void tma_load(uint32_t to, const void* map, uint32_t barrier, int32_t x, int32_t y, int32_t z, int32_t w,
+                            CacheHint hint) {
   asm volatile(
       "cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.L2::cache_"
       "hint"
@@ -51,9 +51,8 @@ CLEAVE_DEVICE void tma_load(uint32_t to, const void* map, uint32_t barrier, int3
       : "memory");
 }
 
-CLEAVE_DEVICE void tma_load_multicast(uint32_t to, const void* map, uint32_t barrier, int32_t x,
-                                      int32_t y, int32_t z, int32_t w, uint16_t ctas,
-                                      CacheHint hint) {
+CLEAVE_DEVICE void tma_load_multicast(uint32_t to, const void* map, uint32_t barrier, int32_t x, int32_t y, int32_t z,
+                                      int32_t w, uint16_t ctas, CacheHint hint) {
   asm volatile(
       "cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::"
       "cluster"
@@ -64,20 +63,15 @@ CLEAVE_DEVICE void tma_load_multicast(uint32_t to, const void* map, uint32_t bar
 
 /// Stores the box at (x, y, z); what lies outside the tensor is clipped.
 CLEAVE_DEVICE void tma_store(const void* map, uint32_t from, int32_t x, int32_t y, int32_t z) {
-  asm volatile(
-      "cp.async.bulk.tensor.3d.global.shared::cta.tile.bulk_group [%0, {%2, %3, %4}], [%1];" ::"l"(
-          map),
-      "r"(from), "r"(x), "r"(y), "r"(z)
-      : "memory");
+  asm volatile("cp.async.bulk.tensor.3d.global.shared::cta.tile.bulk_group [%0, {%2, %3, %4}], [%1];" ::"l"(map),
+               "r"(from), "r"(x), "r"(y), "r"(z)
+               : "memory");
 }
 
-CLEAVE_DEVICE void tma_store(const void* map, uint32_t from, int32_t x, int32_t y, int32_t z,
-                             int32_t w) {
-  asm volatile(
-      "cp.async.bulk.tensor.4d.global.shared::cta.tile.bulk_group [%0, {%2, %3, %4, %5}], [%1];" ::
-          "l"(map),
-      "r"(from), "r"(x), "r"(y), "r"(z), "r"(w)
-      : "memory");
+CLEAVE_DEVICE void tma_store(const void* map, uint32_t from, int32_t x, int32_t y, int32_t z, int32_t w) {
+  asm volatile("cp.async.bulk.tensor.4d.global.shared::cta.tile.bulk_group [%0, {%2, %3, %4, %5}], [%1];" ::"l"(map),
+               "r"(from), "r"(x), "r"(y), "r"(z), "r"(w)
+               : "memory");
 }
 
 CLEAVE_DEVICE void tma_store_commit() {

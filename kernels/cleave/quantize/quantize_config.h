@@ -9,7 +9,7 @@ namespace cleave {
 struct QuantizeConfig {
   DType x = DType::bf16;
   DType q = DType::i8;
-  uint32_t width = 8;  // neighbours of x per access: all rows of x and q are aligned to so many
+  uint32_t width = 8;        // neighbours of x per access: all rows of x and q are aligned to so many
   bool given_scale = false;  // scales and zero points are read, not found
   bool symmetric = true;
   bool has_smooth = false;
@@ -24,8 +24,7 @@ struct QuantizeConfig {
   uint32_t width_t = 0;  // neighbours of the transpose per access; 0: no transpose
   bool grouped = false;  // bands of tiles are where find_bands says
 
-  CLEAVE_HD friend constexpr bool operator==(const QuantizeConfig&,
-                                             const QuantizeConfig&) = default;
+  CLEAVE_HD friend constexpr bool operator==(const QuantizeConfig&, const QuantizeConfig&) = default;
 };
 
 /// Threads of a block: where groups belong to a warp or less, and of the other kernels.

@@ -13,9 +13,7 @@ struct StoredScales {
   float* data = nullptr;
   int64_t stride_row = 0, stride_col = 0;
 
-  CLEAVE_HD float& at(uint32_t row, uint32_t col) const {
-    return data[row * stride_row + col * stride_col];
-  }
+  CLEAVE_HD float& at(uint32_t row, uint32_t col) const { return data[row * stride_row + col * stride_col]; }
 };
 
 /// Up to 128 neighbouring rows of x: one line of tiles.

@@ -22,9 +22,7 @@ struct RowTeam {
   const uint32_t rank = threadIdx.x % size;
 
   /// Number, among all, of this team's group `i` of `batch`.
-  CLEAVE_DEVICE uint32_t group(uint32_t i) const {
-    return (blockIdx.x * C.batch + i) * count() + threadIdx.x / size;
-  }
+  CLEAVE_DEVICE uint32_t group(uint32_t i) const { return (blockIdx.x * C.batch + i) * count() + threadIdx.x / size; }
 
   /// Teams of a block.
   CLEAVE_DEVICE uint32_t count() const { return kBlock ? 1 : blockDim.x / size; }
@@ -48,8 +46,7 @@ CLEAVE_DEVICE Quantizer given_quantizer(const QuantizeParams& p, const RowGroup&
 }
 
 template <QuantizeConfig C>
-CLEAVE_DEVICE void write_quantizer(const QuantizeParams& p, const RowGroup& group,
-                                   const Quantizer& quantizer) {
+CLEAVE_DEVICE void write_quantizer(const QuantizeParams& p, const RowGroup& group, const Quantizer& quantizer) {
   p.scale.at(group.row, group.index) = quantizer.scale;
   if constexpr (!C.symmetric) p.zero[group.row * p.zero_stride] = quantizer.zero;
 }
@@ -62,8 +59,7 @@ CLEAVE_DEVICE void add_values(Reach& reach, const float (&values)[C.width]) {
 
 /// What registers do not hold of a long row.
 template <QuantizeConfig C>
-CLEAVE_DEVICE void add_rest(Reach& reach, const QuantizeParams& p, const RowTeam<C>& team,
-                            const RowGroup& group) {
+CLEAVE_DEVICE void add_rest(Reach& reach, const QuantizeParams& p, const RowTeam<C>& team, const RowGroup& group) {
   for (uint32_t i = C.hold; team.col(i) < group.size; ++i) {
     float values[C.width];
     load_values<C>(p, group.row, group.col + team.col(i), values);
@@ -72,8 +68,8 @@ CLEAVE_DEVICE void add_rest(Reach& reach, const QuantizeParams& p, const RowTeam
 }
 
 template <QuantizeConfig C>
-CLEAVE_DEVICE void store_rest(const QuantizeParams& p, const RowTeam<C>& team,
-                              const RowGroup& group, const Quantizer& quantizer) {
+CLEAVE_DEVICE void store_rest(const QuantizeParams& p, const RowTeam<C>& team, const RowGroup& group,
+                              const Quantizer& quantizer) {
   for (uint32_t i = C.hold; team.col(i) < group.size; ++i) {
     float values[C.width];
     load_values<C>(p, group.row, group.col + team.col(i), values);
@@ -98,8 +94,7 @@ CLEAVE_DEVICE void quantize_rows(const QuantizeParams& p) {
     groups[b] = number < p.groups ? row_group(p, p.groups - 1 - number) : RowGroup{};
     CLEAVE_UNROLL
     for (uint32_t i = 0; i < C.hold; ++i) {
-      if (team.col(i) < groups[b].size)
-        load_values<C>(p, groups[b].row, groups[b].col + team.col(i), held[b][i]);
+      if (team.col(i) < groups[b].size) load_values<C>(p, groups[b].row, groups[b].col + team.col(i), held[b][i]);
     }
   }
 
@@ -120,8 +115,7 @@ CLEAVE_DEVICE void quantize_rows(const QuantizeParams& p) {
     }
     CLEAVE_UNROLL
     for (uint32_t i = 0; i < C.hold; ++i) {
-      if (team.col(i) < group.size)
-        store_values<C>(p, group.row, group.col + team.col(i), quantizer, held[b][i]);
+      if (team.col(i) < group.size) store_values<C>(p, group.row, group.col + team.col(i), quantizer, held[b][i]);
     }
     if constexpr (kBlock) store_rest<C>(p, team, group, quantizer);
   }

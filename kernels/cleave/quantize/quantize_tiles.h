@@ -61,8 +61,7 @@ struct TileInverses {
 
 /// One scale for the square.
 template <QuantizeConfig C>
-CLEAVE_DEVICE void find_one_scale(const QuantizeParams& p, const QuantizeTile<C>& tile,
-                                  TileInverses& inverses) {
+CLEAVE_DEVICE void find_one_scale(const QuantizeParams& p, const QuantizeTile<C>& tile, TileInverses& inverses) {
   Reach reach;
   CLEAVE_UNROLL
   for (uint32_t i = 0; i < QuantizeTile<C>::kRows; ++i) {
@@ -81,13 +80,11 @@ CLEAVE_DEVICE void find_one_scale(const QuantizeParams& p, const QuantizeTile<C>
 
 /// One scale for each row, and one for each column.
 template <QuantizeConfig C>
-CLEAVE_DEVICE void find_scales(const QuantizeParams& p, const QuantizeTile<C>& tile,
-                               TileInverses& inverses) {
+CLEAVE_DEVICE void find_scales(const QuantizeParams& p, const QuantizeTile<C>& tile, TileInverses& inverses) {
   __shared__ int32_t row_reach[kTileSide], col_reach[kTileSide];
   if (threadIdx.x < kTileSide) row_reach[threadIdx.x] = col_reach[threadIdx.x] = 0;
   __syncthreads();
-  constexpr uint32_t kLanes =
-      min_of(QuantizeTile<C>::kLanes, 32u);  // neighbours in a warp and in a row
+  constexpr uint32_t kLanes = min_of(QuantizeTile<C>::kLanes, 32u);  // neighbours in a warp and in a row
   CLEAVE_UNROLL
   for (uint32_t i = 0; i < QuantizeTile<C>::kRows; ++i) {
     Reach reach;
@@ -111,11 +108,9 @@ CLEAVE_DEVICE void find_scales(const QuantizeParams& p, const QuantizeTile<C>& t
     inverses.of_row[i] = quantizer.inverse;
     if (tile.inside(p, i, 0)) p.scale.at(tile.band.row + i, tile.tile_col) = quantizer.scale;
   } else if (threadIdx.x < 2 * kTileSide) {
-    const Quantizer quantizer =
-        quantizer_for(C.q, true, {tile.band.in_group ? col_reach[i] : 0, 0});
+    const Quantizer quantizer = quantizer_for(C.q, true, {tile.band.in_group ? col_reach[i] : 0, 0});
     inverses.of_col[i] = quantizer.inverse;
-    if (tile.inside_transpose(p, 0, i))
-      p.scale_t.at(tile.col0() + i, tile.tile_row) = quantizer.scale;
+    if (tile.inside_transpose(p, 0, i)) p.scale_t.at(tile.col0() + i, tile.tile_row) = quantizer.scale;
   }
 }
 
@@ -125,8 +120,7 @@ CLEAVE_DEVICE uint32_t turned(uint32_t row, uint32_t col) {
 }
 
 template <QuantizeConfig C>
-CLEAVE_DEVICE void store_transpose(const QuantizeParams& p, const QuantizeTile<C>& tile,
-                                   const TileInverses& inverses) {
+CLEAVE_DEVICE void store_transpose(const QuantizeParams& p, const QuantizeTile<C>& tile, const TileInverses& inverses) {
   alignas(16) __shared__ uint8_t bytes[kTileSide * kTileSide];
   CLEAVE_UNROLL
   for (uint32_t j = 0; j < C.width; ++j) {
@@ -143,12 +137,10 @@ CLEAVE_DEVICE void store_transpose(const QuantizeParams& p, const QuantizeTile<C
     }
   }
   __syncthreads();
-  for (uint32_t at = threadIdx.x * C.width_t; at < kTileSide * kTileSide;
-       at += kTileThreads * C.width_t) {
+  for (uint32_t at = threadIdx.x * C.width_t; at < kTileSide * kTileSide; at += kTileThreads * C.width_t) {
     const uint32_t row = at % kTileSide, col = at / kTileSide;
     if (!tile.inside_transpose(p, row, col)) continue;
-    const auto to = static_cast<char*>(p.q_t) + (tile.col0() + col) * p.q_t_stride +
-                    tile.tile_row * kTileSide + row;
+    const auto to = static_cast<char*>(p.q_t) + (tile.col0() + col) * p.q_t_stride + tile.tile_row * kTileSide + row;
     store_packed(to, load_packed<C.width_t>(bytes + turned(row, col)));
   }
 }

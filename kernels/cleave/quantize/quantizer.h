@@ -73,8 +73,7 @@ CLEAVE_HD Quantizer quantizer_for(DType q, bool symmetric, const Reach& reach) {
 
 /// What is stored for x, before it is rounded and saturated as its type is (store_element).
 CLEAVE_HD float quantized(const Quantizer& quantizer, bool symmetric, float x) {
-  return symmetric ? x * quantizer.inverse
-                   : multiply_add(x, quantizer.inverse, float(quantizer.zero));
+  return symmetric ? x * quantizer.inverse : multiply_add(x, quantizer.inverse, float(quantizer.zero));
 }
 
 }  // namespace cleave

@@ -9,8 +9,7 @@ namespace cleave {
 /// group_table_bytes(Capacity) of shared memory, 8-byte aligned. `step`: of a schedule's work tile along
 /// the grouped dimension, in elements.
 template <uint32_t Capacity>
-CLEAVE_DEVICE GroupTable build_group_table(const GroupParams& p, Grouping grouping, uint32_t step,
-                                           uint8_t* memory) {
+CLEAVE_DEVICE GroupTable build_group_table(const GroupParams& p, Grouping grouping, uint32_t step, uint8_t* memory) {
   const auto ranges = reinterpret_cast<GroupRange*>(memory);
   const auto before = reinterpret_cast<uint32_t*>(memory + Capacity * sizeof(GroupRange));
   if (threadIdx.x < 32) {

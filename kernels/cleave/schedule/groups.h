@@ -59,8 +59,7 @@ CLEAVE_HD GroupRange group_range(const GroupParams& p, uint32_t g) {
   }
   const int64_t extent = p.extent;
   begin = min_of(max_of<int64_t>(begin, 0), extent);
-  if (p.bounds == GroupBounds::aligned_ends)
-    begin = ceil_div<int64_t>(begin, p.spacing) * p.spacing;
+  if (p.bounds == GroupBounds::aligned_ends) begin = ceil_div<int64_t>(begin, p.spacing) * p.spacing;
   // TMA loads from where a group begins, though it holds nothing: where the spacing says, never where
   // the dimension happens to end.
   if (is_spaced(p.bounds) && begin >= extent) return {};
@@ -81,8 +80,7 @@ CLEAVE_HD constexpr uint32_t group_steps(Grouping grouping, GroupRange range, ui
 /// The most steps that groups apart from each other can have in all. Every group that has anything
 /// brings a step for its first element; a group of K has one anyway, so that there the longest line
 /// is that of a single group which holds everything.
-CLEAVE_HD constexpr uint32_t most_group_steps(Grouping grouping, uint32_t extent, uint32_t groups,
-                                              uint32_t step) {
+CLEAVE_HD constexpr uint32_t most_group_steps(Grouping grouping, uint32_t extent, uint32_t groups, uint32_t step) {
   const bool of_k = grouping == Grouping::k;
   const uint32_t first = min_of(of_k ? 1u : groups, extent);
   return (of_k ? groups : first) + (extent - first) / step;

@@ -45,8 +45,7 @@ struct Raster {
 
   /// `tile` counts those of one group, which has `rows` of them along the dimension that the bands
   /// do not cut.
-  CLEAVE_HD constexpr void locate_in_group(uint32_t tile, uint32_t rows, uint32_t& m,
-                                           uint32_t& n) const {
+  CLEAVE_HD constexpr void locate_in_group(uint32_t tile, uint32_t rows, uint32_t& m, uint32_t& n) const {
     const uint32_t of_band = width.divisor * rows;
     const uint32_t band = tile / of_band;
     uint32_t down = 0, across = 0;
@@ -55,8 +54,7 @@ struct Raster {
   }
 
  private:
-  CLEAVE_HD constexpr void place(uint32_t band, uint32_t across, uint32_t down, uint32_t& m,
-                                 uint32_t& n) const {
+  CLEAVE_HD constexpr void place(uint32_t band, uint32_t across, uint32_t down, uint32_t& m, uint32_t& n) const {
     across += band * width.divisor;
     m = bands_along_m ? across : down;
     n = bands_along_m ? down : across;

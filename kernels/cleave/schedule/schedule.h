@@ -59,11 +59,8 @@ struct WorkTile : TileCoord {
 struct EvenPartition {
   uint32_t base = 0, extra = 0;
   EvenPartition() = default;
-  CLEAVE_HD constexpr EvenPartition(uint32_t total, uint32_t count)
-      : base(total / count), extra(total % count) {}
-  CLEAVE_HD constexpr uint32_t begin(uint32_t part) const {
-    return part * base + min_of(part, extra);
-  }
+  CLEAVE_HD constexpr EvenPartition(uint32_t total, uint32_t count) : base(total / count), extra(total % count) {}
+  CLEAVE_HD constexpr uint32_t begin(uint32_t part) const { return part * base + min_of(part, extra); }
   /// The part that has the thing at `position`, which is less than the total.
   CLEAVE_HD constexpr uint32_t part(uint32_t position) const {
     const uint32_t larger = extra * (base + 1);
@@ -75,11 +72,11 @@ struct EvenPartition {
 /// The fixed part: made by the planner, passed to the kernel by value.
 struct Schedule {
   Raster raster;
-  uint32_t tiles = 0;         // all tiles of all batch entries; of groups of M or N: unknown
-  uint32_t tiles_across = 0;  // groups of M or N: tiles of one step along the grouped dimension;
-                              // of K: tiles of a group
-  uint32_t k_blocks = 0;      // per tile; of groups of K: unknown
-  uint32_t slices = 1;        // of a tile: clusters_per_tile * slices_per_cluster
+  uint32_t tiles = 0;               // all tiles of all batch entries; of groups of M or N: unknown
+  uint32_t tiles_across = 0;        // groups of M or N: tiles of one step along the grouped dimension;
+                                    // of K: tiles of a group
+  uint32_t k_blocks = 0;            // per tile; of groups of K: unknown
+  uint32_t slices = 1;              // of a tile: clusters_per_tile * slices_per_cluster
   uint32_t slices_per_cluster = 1;  // that the CTAs of one cluster take
   uint32_t clusters_per_tile = 1;
   FastDivmod tiles_divmod;
@@ -117,8 +114,7 @@ class TileFinder {
   static constexpr bool kRagged = G == Grouping::m || G == Grouping::n;
 
  public:
-  CLEAVE_HD constexpr TileFinder(const Schedule& schedule, const Table<G>& table)
-      : s_(schedule), table_(table) {}
+  CLEAVE_HD constexpr TileFinder(const Schedule& schedule, const Table<G>& table) : s_(schedule), table_(table) {}
 
   CLEAVE_HD constexpr uint32_t tiles() const {
     if constexpr (kRagged) return table_.steps() * s_.tiles_across;
@@ -135,14 +131,12 @@ class TileFinder {
       const ConvClass& c = table_.classes[group_];
       coord.conv_class = group_;
       coord.range = {0, c.rows};
-      s_.raster.locate_in_group(in_batch - c.tiles_before * s_.tiles_across, c.tiles, coord.m,
-                                coord.n);
+      s_.raster.locate_in_group(in_batch - c.tiles_before * s_.tiles_across, c.tiles, coord.m, coord.n);
     } else if constexpr (kRagged) {
       seek(tile, s_.tiles_across);
       coord.batch = group_;
       coord.range = table_.ranges[group_];
-      s_.raster.locate_in_group(tile - table_.before[group_] * s_.tiles_across,
-                                table_.steps(group_), coord.m, coord.n);
+      s_.raster.locate_in_group(tile - table_.before[group_] * s_.tiles_across, table_.steps(group_), coord.m, coord.n);
     } else {
       s_.raster.locate(tile, coord.m, coord.n, coord.batch);
       if constexpr (G == Grouping::k) coord.range = table_.ranges[coord.batch];
@@ -177,8 +171,8 @@ class TileScheduler {
  public:
   /// `rank`: which of the cluster's slices this CTA takes. `table`: of the groups or classes, if
   /// there are any.
-  CLEAVE_HD constexpr TileScheduler(const Schedule& schedule, uint32_t cluster, uint32_t clusters,
-                                    uint32_t rank = 0, const Table<G>& table = {})
+  CLEAVE_HD constexpr TileScheduler(const Schedule& schedule, uint32_t cluster, uint32_t clusters, uint32_t rank = 0,
+                                    const Table<G>& table = {})
       : s_(schedule),
         finder_(schedule, table),
         cluster_(cluster),
@@ -227,9 +221,7 @@ class TileScheduler {
     work.k_count = s_.slice_partition.count(work.slice);
     if constexpr (G == Grouping::k) {
       const uint32_t k_blocks = finder_.table().steps(work.batch);
-      work.k_count = Mode == SplitKMode::none
-                         ? k_blocks
-                         : EvenPartition(k_blocks, s_.slices).count(work.slice);
+      work.k_count = Mode == SplitKMode::none ? k_blocks : EvenPartition(k_blocks, s_.slices).count(work.slice);
     } else if constexpr (G == Grouping::classes) {
       const uint32_t depth = finder_.table().classes[work.conv_class].depth;
       work.k_count = is_sliced(Mode) ? EvenPartition(depth, s_.slices).count(work.slice) : depth;
@@ -239,8 +231,7 @@ class TileScheduler {
 
   /// True if `next` would give no more.
   CLEAVE_HD constexpr bool finished() const {
-    return (Mode != SplitKMode::stream_k || position_ >= end_) &&
-           next_ >= tiles() * s_.clusters_per_tile;
+    return (Mode != SplitKMode::stream_k || position_ >= end_) && next_ >= tiles() * s_.clusters_per_tile;
   }
 
  private:
@@ -305,8 +296,7 @@ struct ScheduleShape {
   uint32_t tiles_m = 1, tiles_n = 1, batches = 1;  // of groups of M (N) tiles_m (tiles_n) is not
                                                    // used
   uint32_t k_blocks = 0;                           // not used of groups of K and of classes
-  uint32_t line =
-      0;  // classes: k blocks of all tiles together; tiles_m counts those of all classes
+  uint32_t line = 0;                // classes: k blocks of all tiles together; tiles_m counts those of all classes
   uint32_t slices = 1;              // serial, parallel, cluster; a multiple of slices_per_cluster
   uint32_t slices_per_cluster = 1;  // parallel (cluster: all slices are slices_per_cluster)
   uint32_t clusters = 1;            // stream_k
@@ -332,8 +322,7 @@ CLEAVE_HD constexpr Schedule make_schedule(const ScheduleShape& shape) {
   s.slice_partition = EvenPartition(shape.k_blocks, s.slices);
   if (shape.mode == SplitKMode::stream_k) {
     s.stream_tiles = shape.k_blocks == 0 && !classes ? 0 : shape.stream_tiles;
-    s.stream_partition =
-        EvenPartition(classes ? shape.line : s.stream_tiles * shape.k_blocks, shape.clusters);
+    s.stream_partition = EvenPartition(classes ? shape.line : s.stream_tiles * shape.k_blocks, shape.clusters);
     s.k_blocks_divmod = FastDivmod(max_of(shape.k_blocks, 1u));
   }
   return s;

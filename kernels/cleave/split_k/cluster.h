@@ -22,8 +22,7 @@ namespace cleave {
 template <GemmConfig C>
 struct ClusterReduce {
   static constexpr SmemPlan kPlan = smem_plan(C);
-  static constexpr uint32_t kMostBlocks =
-      ceil_div(Fragment<C>::kBlocks, C.cluster.k);  // most blocks of one rank
+  static constexpr uint32_t kMostBlocks = ceil_div(Fragment<C>::kBlocks, C.cluster.k);  // most blocks of one rank
   static constexpr uint32_t kBlockBytes = math_threads(C) * 16;
 
   static_assert(!gated(C), "a gate and its up projection may be different ranks'");
@@ -44,9 +43,8 @@ struct ClusterReduce {
 
   /// By the math threads. `received`: the cluster's buffer; `number`: the tile's, for its counters and
   /// partials.
-  CLEAVE_DEVICE void run(const GemmParams& p, const WorkTile& work, uint32_t number,
-                         const Tile<C>& tile, const float4* received, const Sums<C>& sums,
-                         uint32_t thread) const {
+  CLEAVE_DEVICE void run(const GemmParams& p, const WorkTile& work, uint32_t number, const Tile<C>& tile,
+                         const float4* received, const Sums<C>& sums, uint32_t thread) const {
     const uint32_t slot = number * p.schedule.clusters_per_tile + work.slice / C.cluster.k;
     GlobalBroadcast<C> broadcast(p, tile);
     EpilogueOp<C, GlobalBroadcast<C>> op(p, tile, broadcast);
@@ -82,9 +80,7 @@ struct ClusterReduce {
   CLEAVE_DEVICE uint32_t barrier() const { return smem + kPlan.cluster_barrier; }
 
   /// Blocks k_rank, k_rank + cluster_k, ... are this rank's.
-  CLEAVE_DEVICE uint32_t own_blocks() const {
-    return (Fragment<C>::kBlocks + C.cluster.k - 1 - k_rank) / C.cluster.k;
-  }
+  CLEAVE_DEVICE uint32_t own_blocks() const { return (Fragment<C>::kBlocks + C.cluster.k - 1 - k_rank) / C.cluster.k; }
 
   template <class Body>
   CLEAVE_DEVICE void for_own_blocks(Body body) const {
@@ -97,15 +93,13 @@ struct ClusterReduce {
   CLEAVE_DEVICE void send(const Sums<C>& sums, uint32_t thread) const {
     CLEAVE_UNROLL
     for (uint32_t block = 0; block < Fragment<C>::kBlocks; ++block) {
-      const uint32_t to = smem + kPlan.cluster_reduce +
-                          (k_rank * kMostBlocks + block / C.cluster.k) * kBlockBytes + thread * 16;
-      ptx::store_async(to, barrier(), block % C.cluster.k * sharers(C) + share_rank,
-                       pack_block(sums + block * 4));
+      const uint32_t to =
+          smem + kPlan.cluster_reduce + (k_rank * kMostBlocks + block / C.cluster.k) * kBlockBytes + thread * 16;
+      ptx::store_async(to, barrier(), block % C.cluster.k * sharers(C) + share_rank, pack_block(sums + block * 4));
     }
   }
 
-  CLEAVE_DEVICE static void sum_ranks(const float4* received, uint32_t i, uint32_t thread,
-                                      Sum<C> (&v)[4]) {
+  CLEAVE_DEVICE static void sum_ranks(const float4* received, uint32_t i, uint32_t thread, Sum<C> (&v)[4]) {
     CLEAVE_UNROLL
     for (uint32_t from = 0; from < C.cluster.k; ++from)
       add_block(v, received[(from * kMostBlocks + i) * math_threads(C) + thread]);

@@ -36,25 +36,17 @@ struct FixupWord {
   CLEAVE_HD static constexpr uint32_t chunks(uint32_t slices, uint32_t most) {
     return min_of(slices, min_of(most, kMostChunks));
   }
-  CLEAVE_HD static constexpr uint32_t all(uint32_t chunks) {
-    return chunks == kMostChunks ? ~0u : (1u << chunks) - 1;
-  }
+  CLEAVE_HD static constexpr uint32_t all(uint32_t chunks) { return chunks == kMostChunks ? ~0u : (1u << chunks) - 1; }
   CLEAVE_HD static constexpr uint32_t bit(uint32_t slice) { return 1u << slice; }
 
   /// What a slice adds when it arrives, and when it leaves.
-  CLEAVE_HD static constexpr uint64_t arrival(uint32_t slice, bool stays) {
-    return kOne | (stays ? bit(slice) : 0);
-  }
+  CLEAVE_HD static constexpr uint64_t arrival(uint32_t slice, bool stays) { return kOne | (stays ? bit(slice) : 0); }
   static constexpr uint64_t kOne = uint64_t(1) << 32;
 
   /// The word after slice `slice` has withdrawn.
-  CLEAVE_HD constexpr FixupWord without(uint32_t slice) const {
-    return {bits & ~uint64_t(bit(slice))};
-  }
+  CLEAVE_HD constexpr FixupWord without(uint32_t slice) const { return {bits & ~uint64_t(bit(slice))}; }
   /// The arriving slice that found this word is the last of `slices`, and alone.
-  CLEAVE_HD constexpr bool leaves_all(uint32_t slices) const {
-    return count() + 1 == slices && staying() == 0;
-  }
+  CLEAVE_HD constexpr bool leaves_all(uint32_t slices) const { return count() + 1 == slices && staying() == 0; }
   /// The chunks of a slice that stayed; `this`: the complete word.
   CLEAVE_HD constexpr uint32_t chunks_of(uint32_t slice, uint32_t chunks) const {
     const bool first = (staying() & (bit(slice) - 1)) == 0;

@@ -14,8 +14,8 @@ inline constexpr uint32_t kLingerLooks = 64;
 
 /// By one thread: the chunks that are this slice's to reduce, as bits. `stays`: the CTA has no other
 /// work tile to go on with.
-CLEAVE_DEVICE uint32_t arrive_and_linger(uint64_t* address, uint32_t slice, uint32_t slices,
-                                         uint32_t chunks, bool stays) {
+CLEAVE_DEVICE uint32_t arrive_and_linger(uint64_t* address, uint32_t slice, uint32_t slices, uint32_t chunks,
+                                         bool stays) {
   if (!stays) {
     const FixupWord found{ptx::add_acquire_release(address, FixupWord::arrival(slice, false))};
     if (!found.leaves_all(slices)) return 0;
@@ -24,11 +24,9 @@ CLEAVE_DEVICE uint32_t arrive_and_linger(uint64_t* address, uint32_t slice, uint
   }
   ptx::add_release(address, FixupWord::arrival(slice, true));
   FixupWord seen;
-  for (uint32_t i = 0; i < kLingerLooks && !seen.complete(slices); ++i)
-    seen = {ptx::load_acquire(address)};
+  for (uint32_t i = 0; i < kLingerLooks && !seen.complete(slices); ++i) seen = {ptx::load_acquire(address)};
   while (!seen.complete(slices)) {
-    const FixupWord found{
-        ptx::compare_exchange_acquire(address, seen.bits, seen.without(slice).bits)};
+    const FixupWord found{ptx::compare_exchange_acquire(address, seen.bits, seen.without(slice).bits)};
     if (found.bits == seen.bits) return 0;
     seen = found;
   }
@@ -38,15 +36,13 @@ CLEAVE_DEVICE uint32_t arrive_and_linger(uint64_t* address, uint32_t slice, uint
 
 /// The blocks of accumulators of one chunk: their sums over all slices, and the epilogue.
 template <GemmConfig C>
-CLEAVE_DEVICE void reduce_chunk(const GemmParams& p, EpilogueOp<C, GlobalBroadcast<C>>& op,
-                                uint32_t number, uint32_t chunk, const EvenPartition& chunks,
-                                uint32_t thread) {
+CLEAVE_DEVICE void reduce_chunk(const GemmParams& p, EpilogueOp<C, GlobalBroadcast<C>>& op, uint32_t number,
+                                uint32_t chunk, const EvenPartition& chunks, uint32_t thread) {
   for (uint32_t block = chunks.begin(chunk); block < chunks.begin(chunk + 1); ++block) {
     if (!Fragment<C>::stored(block)) continue;
     Sum<C> v[4] = {}, up_sums[4] = {};
     sum_partials<C>(p, number, block, thread, v);
-    if constexpr (gated(C))
-      sum_partials<C>(p, number, block + Fragment<C>::kUpBlocks, thread, up_sums);
+    if constexpr (gated(C)) sum_partials<C>(p, number, block + Fragment<C>::kUpBlocks, thread, up_sums);
     store_block_direct<C>(p, op, block, v, up_sums);
   }
 }
@@ -54,9 +50,8 @@ CLEAVE_DEVICE void reduce_chunk(const GemmParams& p, EpilogueOp<C, GlobalBroadca
 /// By the math threads. `number`: the tile's, for its word and partials; `idle`: the CTA has no work tile
 /// after this one; `shared`: a word of shared memory.
 template <GemmConfig C>
-CLEAVE_DEVICE void reduce_parallel(const GemmParams& p, const WorkTile& work, uint32_t number,
-                                   const Tile<C>& tile, bool idle, const Sums<C>& sums,
-                                   uint32_t thread, uint32_t* shared) {
+CLEAVE_DEVICE void reduce_parallel(const GemmParams& p, const WorkTile& work, uint32_t number, const Tile<C>& tile,
+                                   bool idle, const Sums<C>& sums, uint32_t thread, uint32_t* shared) {
   const uint32_t slices = p.schedule.slices;
   const uint32_t count = FixupWord::chunks(slices, Fragment<C>::kBlocks);
   write_partial<C>(p.partials, number * slices + work.slice, sums, thread);

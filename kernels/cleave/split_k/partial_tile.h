@@ -10,8 +10,7 @@
 namespace cleave {
 
 template <GemmConfig C>
-CLEAVE_DEVICE float4* partial_tile_block(float* partials, uint32_t slot, uint32_t block,
-                                         uint32_t thread) {
+CLEAVE_DEVICE float4* partial_tile_block(float* partials, uint32_t slot, uint32_t block, uint32_t thread) {
   const uint64_t index = (uint64_t(slot) * Fragment<C>::kBlocks + block) * math_threads(C) + thread;
   return reinterpret_cast<float4*>(partials) + index;
 }
@@ -21,8 +20,7 @@ CLEAVE_DEVICE float4 pack_block(const float* v) {
   return make_float4(v[0], v[1], v[2], v[3]);
 }
 CLEAVE_DEVICE float4 pack_block(const int32_t* v) {
-  return make_float4(__int_as_float(v[0]), __int_as_float(v[1]), __int_as_float(v[2]),
-                     __int_as_float(v[3]));
+  return make_float4(__int_as_float(v[0]), __int_as_float(v[1]), __int_as_float(v[2]), __int_as_float(v[3]));
 }
 CLEAVE_DEVICE void unpack_block(const float4& part, float* v) {
   v[0] = part.x, v[1] = part.y, v[2] = part.z, v[3] = part.w;
@@ -45,8 +43,7 @@ CLEAVE_DEVICE void add_block(int32_t* v, const float4& part) {
 }
 
 template <GemmConfig C>
-CLEAVE_DEVICE void write_partial(float* partials, uint32_t slot, const Sums<C>& sums,
-                                 uint32_t thread) {
+CLEAVE_DEVICE void write_partial(float* partials, uint32_t slot, const Sums<C>& sums, uint32_t thread) {
   CLEAVE_UNROLL
   for (uint32_t block = 0; block < Fragment<C>::kBlocks; ++block)
     __stcg(partial_tile_block<C>(partials, slot, block, thread), pack_block(sums + block * 4));
@@ -108,17 +105,14 @@ inline constexpr uint32_t kReduceUnroll = 8;
 
 /// v += the tile's partials of one block, in slice order.
 template <GemmConfig C, uint32_t InFlight = kReduceUnroll>
-CLEAVE_DEVICE void sum_partials(const GemmParams& p, uint32_t tile, uint32_t block, uint32_t thread,
-                                Sum<C> (&v)[4]) {
+CLEAVE_DEVICE void sum_partials(const GemmParams& p, uint32_t tile, uint32_t block, uint32_t thread, Sum<C> (&v)[4]) {
   const uint32_t parts = p.schedule.clusters_per_tile;
   for (uint32_t first = 0; first < parts; first += InFlight) {
     float4 part[InFlight];
     CLEAVE_UNROLL
     for (uint32_t i = 0; i < InFlight; ++i) {
-      part[i] =
-          first + i < parts
-              ? __ldcg(partial_tile_block<C>(p.partials, tile * parts + first + i, block, thread))
-              : make_float4(0, 0, 0, 0);
+      part[i] = first + i < parts ? __ldcg(partial_tile_block<C>(p.partials, tile * parts + first + i, block, thread))
+                                  : make_float4(0, 0, 0, 0);
     }
     CLEAVE_UNROLL
     for (uint32_t i = 0; i < InFlight; ++i) add_block(v, part[i]);

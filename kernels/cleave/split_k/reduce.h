@@ -9,8 +9,8 @@ namespace cleave {
 
 /// Turnstile: slice s adds itself to the running sum after slice s - 1 has. True for the last.
 template <GemmConfig C>
-CLEAVE_DEVICE bool reduce_serial(const GemmParams& p, const WorkTile& work, uint32_t number,
-                                 Sums<C>& sums, uint32_t thread) {
+CLEAVE_DEVICE bool reduce_serial(const GemmParams& p, const WorkTile& work, uint32_t number, Sums<C>& sums,
+                                 uint32_t thread) {
   uint32_t* const counter = p.counters + number;
   if (work.slice > 0) {
     wait_for_turn<C>(counter, work.slice, thread);
@@ -30,15 +30,13 @@ CLEAVE_DEVICE bool reduce_serial(const GemmParams& p, const WorkTile& work, uint
 /// the line, the others at the beginning of theirs: it mostly finds all others there, and then its own
 /// part never leaves the registers. The parts are added in the order of K, whoever does it.
 template <GemmConfig C>
-CLEAVE_DEVICE bool fixup_stream_k(const GemmParams& p, const WorkTile& work, Sums<C>& sums,
-                                  uint32_t thread) {
+CLEAVE_DEVICE bool fixup_stream_k(const GemmParams& p, const WorkTile& work, Sums<C>& sums, uint32_t thread) {
   if (work.parts == 1) return true;
   // The CTAs that hold the parts, one in each of successive clusters.
   const uint32_t owner = blockIdx.x - work.slice * sharers(C);
-  const auto slot =
-      [&](uint32_t part) {  // a cluster may hold the first part of one tile and another's rest
-        return part == 0 ? gridDim.x + owner : owner + part * sharers(C);
-      };
+  const auto slot = [&](uint32_t part) {  // a cluster may hold the first part of one tile and another's rest
+    return part == 0 ? gridDim.x + owner : owner + part * sharers(C);
+  };
   uint32_t* const counter = p.counters + owner;
 
   if (work.slice == 0 && others_arrived<C>(counter, work.parts - 1, thread)) {
@@ -48,8 +46,7 @@ CLEAVE_DEVICE bool fixup_stream_k(const GemmParams& p, const WorkTile& work, Sum
     if (!arrive_last<C>(counter, work.parts, thread)) return false;
     read_partial<C>(p.partials, slot(0), sums, thread);
   }
-  for (uint32_t part = 1; part < work.parts; ++part)
-    add_partial<C>(p.partials, slot(part), sums, thread);
+  for (uint32_t part = 1; part < work.parts; ++part) add_partial<C>(p.partials, slot(part), sums, thread);
   return true;
 }
 
@@ -57,9 +54,8 @@ CLEAVE_DEVICE bool fixup_stream_k(const GemmParams& p, const WorkTile& work, Sum
 /// tile's; `idle`: the CTA has no work tile after this one; `shared`: SmemPlan::fixup. parallel runs the
 /// epilogue by itself.
 template <GemmConfig C>
-CLEAVE_DEVICE bool reduce_split_k(const GemmParams& p, const WorkTile& work, uint32_t number,
-                                  const Tile<C>& tile, bool idle, Sums<C>& sums, uint32_t thread,
-                                  uint32_t* shared) {
+CLEAVE_DEVICE bool reduce_split_k(const GemmParams& p, const WorkTile& work, uint32_t number, const Tile<C>& tile,
+                                  bool idle, Sums<C>& sums, uint32_t thread, uint32_t* shared) {
   if constexpr (C.schedule.split == SplitKMode::serial) {
     return reduce_serial<C>(p, work, number, sums, thread);
   } else if constexpr (C.schedule.split == SplitKMode::parallel) {

@@ -40,25 +40,22 @@ struct CtaCoord {
     if constexpr (C.schedule.grouping == Grouping::classes) {
       table = {p.classes, p.class_count};
     } else if constexpr (C.schedule.grouping != Grouping::none) {
-      table = build_group_table<C.schedule.group_capacity>(
-          p.groups, C.schedule.grouping, group_step(C), shared + smem_plan(C).group_table);
+      table = build_group_table<C.schedule.group_capacity>(p.groups, C.schedule.grouping, group_step(C),
+                                                           shared + smem_plan(C).group_table);
       __syncthreads();
     }
   }
 
   /// The first row of the CTA's tile: of the matrices, not of the group.
   CLEAVE_DEVICE uint32_t first_row(const TileCoord& coord) const {
-    const uint32_t tile =
-        coord.m * C.cluster.multicast_m + (C.cluster.multicast_m > 1 ? share_rank : 0);
+    const uint32_t tile = coord.m * C.cluster.multicast_m + (C.cluster.multicast_m > 1 ? share_rank : 0);
     return tile * C.tile.m + (C.schedule.grouping == Grouping::m ? coord.range.begin : 0);
   }
   CLEAVE_DEVICE uint32_t first_column(const TileCoord& coord) const {
-    const uint32_t tile =
-        coord.n * C.cluster.multicast_n + (C.cluster.multicast_n > 1 ? share_rank : 0);
+    const uint32_t tile = coord.n * C.cluster.multicast_n + (C.cluster.multicast_n > 1 ? share_rank : 0);
     return tile * output_columns(C) + (C.schedule.grouping == Grouping::n ? coord.range.begin : 0);
   }
-  CLEAVE_DEVICE Tile<C> tile(const Params<C>& p, const Fragment<C>& fragment,
-                             const TileCoord& coord) const {
+  CLEAVE_DEVICE Tile<C> tile(const Params<C>& p, const Fragment<C>& fragment, const TileCoord& coord) const {
     const ConvClass* conv_class = nullptr;
     const FusedClasses* columns = nullptr;
     if constexpr (C.conv.kind != Conv::none) {
@@ -70,21 +67,12 @@ struct CtaCoord {
     const bool empty = C.schedule.grouping == Grouping::k
                            ? C.epilogue.scaling == Scaling::vector && coord.range.size() == 0
                            : !has_tma(C.family) && p.size.k == 0;
-    return {fragment,
-            first_row(coord),
-            first_column(coord),
-            coord.batch,
-            coord.range.end,
-            conv_class,
-            columns,
-            empty};
+    return {fragment, first_row(coord), first_column(coord), coord.batch, coord.range.end, conv_class, columns, empty};
   }
   /// The tile's number among those of all CTAs.
   CLEAVE_DEVICE uint32_t linear_tile(uint32_t tile) const { return tile * sharers(C) + share_rank; }
 
-  CLEAVE_DEVICE CtaScheduler<C> scheduler(const Schedule& s) const {
-    return {s, cluster, clusters, k_rank, table};
-  }
+  CLEAVE_DEVICE CtaScheduler<C> scheduler(const Schedule& s) const { return {s, cluster, clusters, k_rank, table}; }
 };
 
 }  // namespace cleave

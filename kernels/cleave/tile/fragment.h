@@ -16,8 +16,7 @@ struct Fragment {
   static constexpr bool kWgmma = has_wgmma(C.family);
   static constexpr uint32_t kBlocks = accumulators_per_thread(C) / 4;
   // Rows and columns that one warp (portable) or one warpgroup (WGMMA) owns.
-  static constexpr uint32_t kRows =
-      kWgmma ? C.tile.m / (math_threads(C) / 128) : C.tile.m / C.warps.m;
+  static constexpr uint32_t kRows = kWgmma ? C.tile.m / (math_threads(C) / 128) : C.tile.m / C.warps.m;
   static constexpr uint32_t kCols = kWgmma ? C.tile.n : C.tile.n / C.warps.n;
   static constexpr uint32_t kColBlocks = kCols / 8;
   // From a block of the gate projection to that of the up projection.
@@ -43,9 +42,7 @@ struct Fragment {
   CLEAVE_HD uint32_t col(uint32_t block) const { return col0 + block % kColBlocks * 8; }
 
   /// Whether the block's values belong to D; those of the up projection go into the gate's.
-  CLEAVE_HD static constexpr bool stored(uint32_t block) {
-    return !gated(C) || block % kColBlocks < kUpBlocks;
-  }
+  CLEAVE_HD static constexpr bool stored(uint32_t block) { return !gated(C) || block % kColBlocks < kUpBlocks; }
 };
 
 }  // namespace cleave

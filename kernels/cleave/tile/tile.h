@@ -27,9 +27,7 @@ struct Tile {
   /// Past the last row and column of D, or of the tile's group. What is not grouped is read from the
   /// parameters every time: two registers more, and the largest tiles spill.
   CLEAVE_HD uint32_t m_end(const ProblemSize& size) const {
-    return C.schedule.grouping == Grouping::m || C.schedule.grouping == Grouping::classes
-               ? group_end
-               : size.m;
+    return C.schedule.grouping == Grouping::m || C.schedule.grouping == Grouping::classes ? group_end : size.m;
   }
   CLEAVE_HD uint32_t n_end(const ProblemSize& size) const {
     return C.schedule.grouping == Grouping::n ? group_end : size.n;
@@ -41,8 +39,7 @@ struct Tile {
   /// Where a row that the tile counts as `row` lies in D.
   CLEAVE_HD void find_row(uint32_t row, OutputOffset& offset) const {
     if constexpr (scatters(C)) {
-      const PixelCoord pixel =
-          conv_class->pixels.template locate<C.conv.axes, C.conv.fast_store>(row);
+      const PixelCoord pixel = conv_class->pixels.template locate<C.conv.axes, C.conv.fast_store>(row);
       offset.output_row = conv_class->output_row(pixel);
       if constexpr (C.conv.fuses_classes) offset.edges = edges(conv_class->pixels, pixel);
     }

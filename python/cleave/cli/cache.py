@@ -9,16 +9,12 @@ from .console import Console, format_bytes, format_path
 
 
 def add_parser(subparsers: Any) -> None:
-    parser = subparsers.add_parser(
-        "cache", help="list or clear the compiled kernels on disk", allow_abbrev=False
-    )
+    parser = subparsers.add_parser("cache", help="list or clear the compiled kernels on disk", allow_abbrev=False)
     actions = parser.add_subparsers(metavar="ACTION", required=True)
-    actions.add_parser(
-        "ls", help="list the entries, newest first", allow_abbrev=False
-    ).set_defaults(run=run_ls)
-    actions.add_parser(
-        "clear", help="remove the entries, and the tuning file", allow_abbrev=False
-    ).set_defaults(run=run_clear)
+    actions.add_parser("ls", help="list the entries, newest first", allow_abbrev=False).set_defaults(run=run_ls)
+    actions.add_parser("clear", help="remove the entries, and the tuning file", allow_abbrev=False).set_defaults(
+        run=run_clear
+    )
 
 
 def run_ls(_: argparse.Namespace) -> int:
@@ -29,10 +25,7 @@ def run_ls(_: argparse.Namespace) -> int:
     if entries:
         console.table(
             ("key", "arch", "size", "age"),
-            [
-                (e["key"], e["arch"], format_bytes(e["bytes"]), _age(e["age_seconds"]))
-                for e in entries
-            ],
+            [(e["key"], e["arch"], format_bytes(e["bytes"]), _age(e["age_seconds"])) for e in entries],
         )
     total = sum(entry["bytes"] for entry in entries)
     console.print(f"{len(entries)} kernels, {format_bytes(total)} in {_path()}")

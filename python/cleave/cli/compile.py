@@ -17,8 +17,7 @@ ARCHITECTURES = ("sm_80", "sm_90a")
 _TEXTS = {
     "gemm": {
         "help": "those of certain products alone",
-        "epilog": "Example: cleave compile gemm --m 1:64:*2 --n 4096 --k 4096 --dtype e4m3 "
-        "--scaling row --device h100",
+        "epilog": "Example: cleave compile gemm --m 1:64:*2 --n 4096 --k 4096 --dtype e4m3 --scaling row --device h100",
     },
     "grouped": {
         "help": "those of certain grouped products alone",
@@ -65,11 +64,7 @@ def run(arguments: argparse.Namespace) -> int:
         arguments.parser.error("--all and --arch exclude each other")
     architectures = ARCHITECTURES if arguments.all else arguments.arch or _default_architectures()
     console = Console()
-    kernels = [
-        kernel
-        for arch in console.progress(architectures, "compiling")
-        for kernel in cleave.compile_all(arch)
-    ]
+    kernels = [kernel for arch in console.progress(architectures, "compiling") for kernel in cleave.compile_all(arch)]
     return _report(console, kernels)
 
 
@@ -106,9 +101,7 @@ def _report(console: Console, kernels: list[dict[str, Any]]) -> int:
     )
     spilling = [kernel for kernel in kernels if kernel["spill_bytes"]]
     seconds = sum(kernel["seconds"] for kernel in kernels)
-    console.print(
-        f"{len(kernels)} kernels, {len(spilling)} with spills, {seconds:.1f} s of compilation"
-    )
+    console.print(f"{len(kernels)} kernels, {len(spilling)} with spills, {seconds:.1f} s of compilation")
     return 1 if spilling else 0
 
 

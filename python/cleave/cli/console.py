@@ -104,9 +104,7 @@ def format_path(path: str) -> str:
 
 def _is_numeric(values: Iterable[Any]) -> bool:
     present = [value for value in values if value is not None]
-    return bool(present) and all(
-        isinstance(value, (int, float)) and not isinstance(value, bool) for value in present
-    )
+    return bool(present) and all(isinstance(value, (int, float)) and not isinstance(value, bool) for value in present)
 
 
 def _rich_console(stream: TextIO) -> Any:
@@ -117,9 +115,7 @@ def _rich_console(stream: TextIO) -> Any:
     return RichConsole(file=stream)
 
 
-def _rich_table(
-    columns: Sequence[str], numeric: Sequence[bool], cells: Sequence[Sequence[str]]
-) -> Any:
+def _rich_table(columns: Sequence[str], numeric: Sequence[bool], cells: Sequence[Sequence[str]]) -> Any:
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
     from rich.text import Text

@@ -16,11 +16,7 @@ from .options import (
     problem_group,
 )
 
-_DTYPES = {
-    spelling: name
-    for spelling, name in values.OPERAND_DTYPES.items()
-    if not name.startswith("float8")
-}
+_DTYPES = {spelling: name for spelling, name in values.OPERAND_DTYPES.items() if not name.startswith("float8")}
 _ACTIVATIONS = tuple(name for name in values.ACTIVATIONS if name != "swiglu")
 _GEOMETRY = (
     "images", "size", "channels", "filters", "filter_size", "stride", "padding", "dilation",
@@ -37,12 +33,8 @@ def add_conv_options(parser: argparse.ArgumentParser) -> None:
         "--size", type=values.extents(1), required=True, metavar="EXTENTS",
         help="of an image: 56x56 (height x width), 16x56x56 (depth first) or 1000 (a line)",
     )  # fmt: skip
-    group.add_argument(
-        "--channels", type=counts, required=True, metavar="COUNTS", help="of the input"
-    )
-    group.add_argument(
-        "--filters", type=counts, required=True, metavar="COUNTS", help="channels of the output"
-    )
+    group.add_argument("--channels", type=counts, required=True, metavar="COUNTS", help="of the input")
+    group.add_argument("--filters", type=counts, required=True, metavar="COUNTS", help="channels of the output")
     group.add_argument(
         "--filter-size", type=values.extents(1), required=True, metavar="EXTENTS",
         help="3 along every axis, or 3x5; so are stride, padding and dilation",
@@ -73,8 +65,6 @@ def add_conv_options(parser: argparse.ArgumentParser) -> None:
 
 def conv_cases(arguments: argparse.Namespace) -> list[ConvCase]:
     """All combinations, the slice count varying fastest."""
-    options = chosen(
-        arguments, *_GEOMETRY, "dtype", "precision", "division", "kernel", *RESULT_OPTIONS
-    )
+    options = chosen(arguments, *_GEOMETRY, "dtype", "precision", "division", "kernel", *RESULT_OPTIONS)
     options["size"] = [size if isinstance(size, tuple) else (size,) for size in arguments.size]
     return list(product(ConvCase, options))

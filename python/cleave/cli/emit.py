@@ -23,14 +23,12 @@ _TEXTS = {
     "gemm": (
         "a dense matrix product",
         "products of any sizes that the kernel of the planned one serves",
-        "--name projection --sourcedir projection --m 4096 --n 4096 --k 4096 --dtype bf16 "
-        "--sources cubin",
+        "--name projection --sourcedir projection --m 4096 --n 4096 --k 4096 --dtype bf16 --sources cubin",
     ),
     "grouped": (
         "products of a mixture of experts: one for each group of tokens",
         "any sizes and numbers of groups that the kernel of the planned product serves",
-        "--name experts --sourcedir experts --groups 64 --tokens 4096 --n 1408 --k 2048 "
-        "--dtype bf16",
+        "--name experts --sourcedir experts --groups 64 --tokens 4096 --n 1408 --k 2048 --dtype bf16",
     ),
     "conv": (
         "a convolution, or one of its gradients",
@@ -49,14 +47,13 @@ def add_parser(subparsers: Any) -> None:
     )
     targets = parser.add_subparsers(metavar="TARGET", required=True)
     for target, description in _TARGETS.items():
-        operations = targets.add_parser(
-            target, help=description, allow_abbrev=False
-        ).add_subparsers(metavar="OPERATION", required=True)
+        operations = targets.add_parser(target, help=description, allow_abbrev=False).add_subparsers(
+            metavar="OPERATION", required=True
+        )
         texts = {
             name: {
                 "help": help,
-                "description": f"Writes {description}, for {serves}. Plans without running: no GPU "
-                "is needed.",
+                "description": f"Writes {description}, for {serves}. Plans without running: no GPU is needed.",
                 "epilog": f"Example: cleave emit {target} {name} {example}",
             }
             for name, (help, serves, example) in _TEXTS.items()
@@ -66,12 +63,8 @@ def add_parser(subparsers: Any) -> None:
 
 def _add_options(target: str, parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(target=target)
-    parser.add_argument(
-        "--name", required=True, help="of the operation: of namespaces, files and the package"
-    )
-    parser.add_argument(
-        "--sourcedir", required=True, metavar="FOLDER", help="where to write; new, or empty"
-    )
+    parser.add_argument("--name", required=True, help="of the operation: of namespaces, files and the package")
+    parser.add_argument("--sourcedir", required=True, metavar="FOLDER", help="where to write; new, or empty")
     parser.add_argument(
         "--sources", choices=("cuda", "cubin"), default="cuda",
         help="kernels as source, for nvcc 12.0 or later (default), or compiled",

@@ -18,8 +18,7 @@ _TEXTS = {
         "epilog": "Example: cleave explain gemm --m 128 --n 128 --k 16384 --device h100",
     },
     "grouped": {
-        "description": "Plans without running, as `explain gemm` does: one plan for any sizes of "
-        "the groups.",
+        "description": "Plans without running, as `explain gemm` does: one plan for any sizes of the groups.",
         "epilog": "Example: cleave explain grouped --groups 64 --tokens 4096 --n 1408 --k 2048",
     },
     "conv": {
@@ -31,9 +30,7 @@ _TEXTS = {
 
 
 def add_parser(subparsers: Any) -> None:
-    parser = subparsers.add_parser(
-        "explain", help="show the plan of a product and why", allow_abbrev=False
-    )
+    parser = subparsers.add_parser("explain", help="show the plan of a product and why", allow_abbrev=False)
     operations = parser.add_subparsers(metavar="OPERATION", required=True)
     add_operations(operations, run, _TEXTS, _add_options)
 
@@ -110,9 +107,7 @@ def _roofline(roofline_us: float, chosen: dict[str, Any] | None) -> list[tuple[s
     rows = [("roofline", f"{roofline_us:.3g} us")]
     if chosen:
         predicted = chosen["predicted_us"]
-        rows.append(
-            ("predicted", f"{predicted:.3g} us, {_percent(roofline_us, predicted)} of the roofline")
-        )
+        rows.append(("predicted", f"{predicted:.3g} us, {_percent(roofline_us, predicted)} of the roofline"))
     return rows
 
 
@@ -123,6 +118,4 @@ def _percent(roofline_us: float, us: float) -> str:
 def _is_of(candidate: dict[str, Any], plan: Any) -> bool:
     """The CPU's candidates say more in their names than its plans."""
     split = candidate["split_k_mode"], candidate["split_k_slices"]
-    return split == (plan.split_k_mode, plan.split_k_slices) and candidate["kernel"].startswith(
-        plan.kernel_name
-    )
+    return split == (plan.split_k_mode, plan.split_k_slices) and candidate["kernel"].startswith(plan.kernel_name)

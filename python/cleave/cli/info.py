@@ -19,9 +19,7 @@ from .console import Console, format_bytes, format_path
 
 
 def add_parser(subparsers: Any) -> None:
-    parser = subparsers.add_parser(
-        "info", help="show GPUs, compiler, cache, and what works", allow_abbrev=False
-    )
+    parser = subparsers.add_parser("info", help="show GPUs, compiler, cache, and what works", allow_abbrev=False)
     parser.set_defaults(run=run)
 
 
@@ -29,9 +27,7 @@ def run(_: argparse.Namespace) -> int:
     import cleave
 
     console = Console()
-    console.print(
-        f"cleave {cleave.__version__}, Python {platform.python_version()}, {platform.platform()}"
-    )
+    console.print(f"cleave {cleave.__version__}, Python {platform.python_version()}, {platform.platform()}")
     _gpus(console)
     console.heading("Runtime")
     console.pairs(
@@ -44,9 +40,7 @@ def run(_: argparse.Namespace) -> int:
         ]
     )
     console.heading("What works")
-    console.table(
-        ("what", "works", "remedy"), [(what, not remedy, remedy) for what, remedy in _checks()]
-    )
+    console.table(("what", "works", "remedy"), [(what, not remedy, remedy) for what, remedy in _checks()])
     return 0
 
 

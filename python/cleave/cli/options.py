@@ -40,19 +40,13 @@ def add_grouped_options(parser: argparse.ArgumentParser) -> None:
         help="the tokens of each group: 10,20,30 or @FILE with such numbers; or how --tokens are "
         "spread over --groups: uniform (default), varied (0.7 to 1.3 of the mean), zipf",
     )  # fmt: skip
-    group.add_argument(
-        "--groups", type=values.integers(1), metavar="COUNTS", help="default: 8, or as in --sizes"
-    )
+    group.add_argument("--groups", type=values.integers(1), metavar="COUNTS", help="default: 8, or as in --sizes")
     group.add_argument(
         "--tokens", type=sizes, metavar="SIZES",
         help="of all groups together; default: 4096, or as in --sizes",
     )  # fmt: skip
-    group.add_argument(
-        "--n", type=sizes, required=True, metavar="SIZES", help="features that the layer gives"
-    )
-    group.add_argument(
-        "--k", type=sizes, required=True, metavar="SIZES", help="features that the layer takes"
-    )
+    group.add_argument("--n", type=sizes, required=True, metavar="SIZES", help="features that the layer gives")
+    group.add_argument("--k", type=sizes, required=True, metavar="SIZES", help="features that the layer takes")
     group.add_argument(
         "--form", type=values.words(FORMS), default=["forward"], metavar="FORMS",
         help="forward (default): x @ W.T; dgrad: dy @ W; wgrad: dy.T @ x",
@@ -69,9 +63,7 @@ def add_grouped_options(parser: argparse.ArgumentParser) -> None:
 
 
 def problem_group(parser: argparse.ArgumentParser) -> Any:
-    return parser.add_argument_group(
-        "problem", "Every option takes a comma-separated list; all combinations are run."
-    )
+    return parser.add_argument_group("problem", "Every option takes a comma-separated list; all combinations are run.")
 
 
 def _add_shared_options(group: Any, scalings: Sequence[str], biases: Sequence[str]) -> None:

@@ -70,31 +70,23 @@ def _add_measuring_options(parser: argparse.ArgumentParser) -> None:
         default=7,
         help="timed repetitions; the median counts (default 7)",
     )
-    parser.add_argument(
-        "--verify", action=argparse.BooleanOptionalAction, default=True, help="compare with float64"
-    )
+    parser.add_argument("--verify", action=argparse.BooleanOptionalAction, default=True, help="compare with float64")
     parser.add_argument("--csv", metavar="FILE", help="write the rows as CSV; - is standard output")
-    parser.add_argument(
-        "--json", metavar="FILE", help="write the rows as JSON; - is standard output"
-    )
+    parser.add_argument("--json", metavar="FILE", help="write the rows as JSON; - is standard output")
 
 
 def run(arguments: argparse.Namespace) -> int:
     device = arguments.device or default_device("cpu")
     cases = arguments.cases(arguments)
     # Settles what to install before anything is measured.
-    libraries = {
-        dtypes: array_libraries.select(device, dtypes) for dtypes in {case.dtypes for case in cases}
-    }
+    libraries = {dtypes: array_libraries.select(device, dtypes) for dtypes in {case.dtypes for case in cases}}
 
     console = Console(sys.stderr if "-" in (arguments.csv, arguments.json) else sys.stdout)
     rows = []
     for case in console.progress(cases, "profiling"):
         library = libraries[case.dtypes]
         try:
-            measured = profile_case(
-                library, arguments.operation, case, arguments.iterations, arguments.verify
-            )
+            measured = profile_case(library, arguments.operation, case, arguments.iterations, arguments.verify)
         except (ValueError, TypeError) as error:  # this combination has no kernel; the others may
             measured = {"error": one_line(error)}
         rows.append(asdict(case) | dict.fromkeys(MEASUREMENTS) | measured | {"device": device})
@@ -176,10 +168,7 @@ def _print_table(console: Console, cases: Sequence[Case], rows: Sequence[dict[st
     if served:
         console.table(
             ("case", *_COLUMNS),
-            [
-                (case.title, *(_cell(row, field) for field in _COLUMNS.values()))
-                for case, row in served
-            ],
+            [(case.title, *(_cell(row, field) for field in _COLUMNS.values())) for case, row in served],
         )
     for case, row in zip(cases, rows, strict=True):
         split = f"{case.split_k_mode} {case.split_k_slices or ''}".strip()

@@ -18,9 +18,7 @@ FINALISTS = 4
 
 
 def add_parser(subparsers: Any) -> None:
-    parser = subparsers.add_parser(
-        "tune", help="measure candidates and remember the fastest", allow_abbrev=False
-    )
+    parser = subparsers.add_parser("tune", help="measure candidates and remember the fastest", allow_abbrev=False)
     operations = parser.add_subparsers(metavar="OPERATION", required=True)
     gemm = operations.add_parser(
         "gemm",
@@ -56,9 +54,7 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def tune_case(
-    library: array_libraries.Arrays, case: GemmCase, limit: int | None
-) -> tuple[float, tuple[Any, float]]:
+def tune_case(library: array_libraries.Arrays, case: GemmCase, limit: int | None) -> tuple[float, tuple[Any, float]]:
     """Microseconds of the planner's choice, and the fastest plan with its microseconds."""
     from cleave import _core
 
@@ -68,9 +64,7 @@ def tune_case(
     plans = [_core.plan_candidate(planned, i) for i in range(len(planned.candidates[:limit]))]
 
     def times(contenders: list[Any], rounds: int) -> list[float]:
-        calls = [
-            lambda i, plan=plan: dense.run(plan, operands[i], library.stream) for plan in contenders
-        ]
+        calls = [lambda i, plan=plan: dense.run(plan, operands[i], library.stream) for plan in contenders]
         return measure.interleaved(measure.rotating_graphs(library, calls, sets), rounds)
 
     ranked = sorted(zip(times(plans, 3), range(len(plans)), strict=True))

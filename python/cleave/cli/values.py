@@ -23,9 +23,7 @@ from ..testing.group_sizes import SPREADS
 # A range that expands to more values than this is a mistyped step.
 MAX_RANGE_LENGTH = 10_000
 
-DTYPES = {
-    spelling: name for name, known in dtypes.DTYPES.items() for spelling in (name, *known.short)
-}
+DTYPES = {spelling: name for name, known in dtypes.DTYPES.items() for spelling in (name, *known.short)}
 OPERAND_DTYPES = {spelling: name for spelling, name in DTYPES.items() if name != "int32"}
 LAYOUTS = ("tn", "nn", "nt", "tt")
 DIVISIONS = _core.choices["division"]
@@ -104,9 +102,7 @@ def words(allowed: Sequence[str] | Mapping[str, Any]) -> Callable[[str], list[An
     def parse(text: str) -> list[Any]:
         for part in _parts(text):
             if part not in meaning:
-                raise argparse.ArgumentTypeError(
-                    f"'{part}' is not one of {', '.join(meaning)}{_guess(part, meaning)}"
-                )
+                raise argparse.ArgumentTypeError(f"'{part}' is not one of {', '.join(meaning)}{_guess(part, meaning)}")
         return _unique([meaning[part] for part in _parts(text)])
 
     return parse
@@ -131,9 +127,7 @@ def device(text: str) -> str:
     if text in ("cpu", "h100") or (kind == "cuda" and index.isdecimal()):
         return text
     known = ("cpu", "cuda", "cuda:<index>", "h100")
-    raise argparse.ArgumentTypeError(
-        f"'{text}' is not one of {', '.join(known)}{_guess(text, known)}"
-    )
+    raise argparse.ArgumentTypeError(f"'{text}' is not one of {', '.join(known)}{_guess(text, known)}")
 
 
 # Spelled unlike what is meant.
@@ -170,9 +164,7 @@ def _expand(part: str) -> list[int]:
     if len(fields) == 1:
         return [_integer(part, part)]
     if len(fields) != 3:
-        raise argparse.ArgumentTypeError(
-            f"'{part}': a range is start:stop:step or start:stop:*factor"
-        )
+        raise argparse.ArgumentTypeError(f"'{part}': a range is start:stop:step or start:stop:*factor")
     start, stop = _integer(fields[0], part), _integer(fields[1], part)
     factor = fields[2].startswith("*")
     step = _integer(fields[2].lstrip("*"), part)

@@ -53,9 +53,7 @@ def m_grouped_bf16_gemm_nn_contiguous(
     ensure_zero_padding: bool = True,
 ) -> None:
     """The same of b [G, K, N]."""
-    m_grouped_bf16_gemm_nt_contiguous(
-        a, b.mT, d, grouped_layout, compiled_dims, use_psum_layout, ensure_zero_padding
-    )
+    m_grouped_bf16_gemm_nt_contiguous(a, b.mT, d, grouped_layout, compiled_dims, use_psum_layout, ensure_zero_padding)
 
 
 def m_grouped_bf16_gemm_nt_masked(
@@ -135,9 +133,7 @@ def m_grouped_fp8_gemm_nt_masked(
     _core.grouped_gemm(a[0], b[0].mT, counts=masked_m, scale_a=a[1], scale_b=b[1].mT, out=d)
 
 
-def _row_bounds(
-    grouped_layout: Any, groups: int, use_psum_layout: bool, with_padding: bool
-) -> dict[str, Any]:
+def _row_bounds(grouped_layout: Any, groups: int, use_psum_layout: bool, with_padding: bool) -> dict[str, Any]:
     """Keywords of cleave.grouped_gemm. with_padding: a group has that of its last block of rows."""
     if use_psum_layout:
         ends = grouped_layout

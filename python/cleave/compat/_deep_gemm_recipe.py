@@ -29,6 +29,4 @@ def _check(name: str, recipe: tuple[int, int] | None, data: Any, scale: Any) -> 
         raise ValueError(f"the recipe of {name} is {recipe}; (1, 128) and (128, 128) are served")
     expected = (*data.shape[:-2], -(-data.shape[-2] // rows), -(-data.shape[-1] // ks))
     if tuple(scale.shape) != expected:
-        raise ValueError(
-            f"the scales of {name} are {tuple(scale.shape)}; its recipe {recipe} needs {expected}"
-        )
+        raise ValueError(f"the scales of {name} are {tuple(scale.shape)}; its recipe {recipe} needs {expected}")

@@ -24,13 +24,9 @@ from .. import _core
 from ._scaling import Recipe, check_plain, level, shaped
 
 
-def _grouped_mm(
-    input: Any, mat2: Any, offs: Any = None, bias: Any = None, out_dtype: Any = None
-) -> Any:
+def _grouped_mm(input: Any, mat2: Any, offs: Any = None, bias: Any = None, out_dtype: Any = None) -> Any:
     """input @ mat2 in groups; of input's dtype by default. Not differentiable."""
-    return _core.grouped_gemm(
-        input, mat2, offs, bias=bias, out_dtype=out_dtype, precision=_precision(input)
-    )
+    return _core.grouped_gemm(input, mat2, offs, bias=bias, out_dtype=out_dtype, precision=_precision(input))
 
 
 def _precision(operand: Any) -> str:
@@ -44,9 +40,7 @@ def _precision(operand: Any) -> str:
     return "tf32" if allows_tf32() else "ieee"
 
 
-def grouped_mm(
-    mat_a: Any, mat_b: Any, *, offs: Any = None, bias: Any = None, out_dtype: Any = None
-) -> Any:
+def grouped_mm(mat_a: Any, mat_b: Any, *, offs: Any = None, bias: Any = None, out_dtype: Any = None) -> Any:
     """mat_a @ mat_b in groups; of mat_a's dtype by default. Not differentiable."""
     return _grouped_mm(mat_a, mat_b, offs, bias, out_dtype)
 
@@ -104,8 +98,7 @@ def scaled_grouped_mm(
         scale, number = level(name, scale, recipe)
         if number != Recipe.ROW_WISE:
             raise ValueError(
-                f"the recipe of {name} is {recipe}; RowWise is served, and scales of blocks by "
-                "cleave.grouped_gemm"
+                f"the recipe of {name} is {recipe}; RowWise is served, and scales of blocks by cleave.grouped_gemm"
             )
         scales.append(scale)
     return _scaled_grouped_mm(

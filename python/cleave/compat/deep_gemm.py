@@ -56,13 +56,9 @@ def fp8_gemm_nt(
     """
     check_recipes(a, b, recipe, recipe_a, recipe_b)
     (a_data, a_scale), (b_data, b_scale) = a, b
-    _core.scaled_gemm(
-        a_data, b_data.T, a_scale, b_scale.T, c=c, out=d, alpha=1.0 if alpha is None else alpha
-    )
+    _core.scaled_gemm(a_data, b_data.T, a_scale, b_scale.T, c=c, out=d, alpha=1.0 if alpha is None else alpha)
 
 
-def bf16_gemm_nt(
-    a: Any, b: Any, d: Any, c: Any = None, compiled_dims: str = "nk", alpha: float | None = None
-) -> None:
+def bf16_gemm_nt(a: Any, b: Any, d: Any, c: Any = None, compiled_dims: str = "nk", alpha: float | None = None) -> None:
     """Fills d [M, N] with alpha * a @ b.T + c; a is [M, K], b [N, K]."""
     _core.gemm(a, b.T, c=c, out=d, alpha=1.0 if alpha is None else alpha)

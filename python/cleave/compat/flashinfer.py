@@ -30,9 +30,7 @@ def grouped_mm_bf16(
 
     out_dtype is that of a new output; backend and tactic are not used.
     """
-    return _core.grouped_gemm(
-        a, b.mT, indptr=m_indptr, out=out, out_dtype=out_dtype if out is None else None
-    )
+    return _core.grouped_gemm(a, b.mT, indptr=m_indptr, out=out, out_dtype=out_dtype if out is None else None)
 
 
 def grouped_mm_fp8(
@@ -78,8 +76,7 @@ def group_gemm_fp8_nt_groupwise(
     """
     if tuple(scale_granularity_mnk) not in _GRANULARITIES:
         raise ValueError(
-            f"scale_granularity_mnk is {tuple(scale_granularity_mnk)}; (1, 128, 128) and "
-            "(1, 1, 128) are served"
+            f"scale_granularity_mnk is {tuple(scale_granularity_mnk)}; (1, 128, 128) and (1, 1, 128) are served"
         )
     if scale_major_mode not in ("MN", "K"):
         raise ValueError(f'scale_major_mode is {scale_major_mode!r}; it must be "MN" or "K"')
@@ -87,6 +84,4 @@ def group_gemm_fp8_nt_groupwise(
         a_scale = a_scale.mT
     else:
         b_scale = b_scale.mT
-    return _core.grouped_gemm(
-        a, b.mT, indptr=m_indptr, scale_a=a_scale, scale_b=b_scale, out=out, out_dtype=out_dtype
-    )
+    return _core.grouped_gemm(a, b.mT, indptr=m_indptr, scale_a=a_scale, scale_b=b_scale, out=out, out_dtype=out_dtype)

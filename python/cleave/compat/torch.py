@@ -105,6 +105,5 @@ def _scale(name: str, scale: Any, recipe: Any, rows: int, k: int) -> Any:
             padded = -(-k_blocks // 4) * 4
             return shaped(name, scale, (padded, -(-rows // _BLOCK)))[:k_blocks].T
     raise ValueError(
-        f"the recipe of {name} is {recipe}; TensorWise, RowWise, BlockWise1x128 and "
-        "BlockWise128x128 are served"
+        f"the recipe of {name} is {recipe}; TensorWise, RowWise, BlockWise1x128 and BlockWise128x128 are served"
     )

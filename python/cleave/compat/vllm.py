@@ -10,9 +10,7 @@ from .. import _core
 __all__ = ["cutlass_scaled_mm", "cutlass_scaled_mm_azp"]
 
 
-def cutlass_scaled_mm(
-    a: Any, b: Any, scale_a: Any, scale_b: Any, out_dtype: Any, bias: Any = None
-) -> Any:
+def cutlass_scaled_mm(a: Any, b: Any, scale_a: Any, scale_b: Any, out_dtype: Any, bias: Any = None) -> Any:
     """(scale_a * a) @ (scale_b * b) + bias, of int8 or 8-bit floats, as [..., N].
 
     a is [..., K] and b [K, N]. The scales have one value, or one per row of a and per column of b,
@@ -40,9 +38,7 @@ def cutlass_scaled_mm_azp(
     return _multiply(a, b, scale_a, scale_b, out_dtype, bias, azp=azp, azp_adj=azp_adj.reshape(-1))
 
 
-def _multiply(
-    a: Any, b: Any, scale_a: Any, scale_b: Any, out_dtype: Any, bias: Any, **zero_points: Any
-) -> Any:
+def _multiply(a: Any, b: Any, scale_a: Any, scale_b: Any, out_dtype: Any, bias: Any, **zero_points: Any) -> Any:
     rows = a if len(a.shape) == 2 else a.reshape(-1, a.shape[-1])
     m, n = rows.shape[0], b.shape[1]
     if math.prod(scale_a.shape) in (1, m) and math.prod(scale_b.shape) in (1, n):

@@ -91,9 +91,7 @@ class TorchArrays:
 
     def normal(self, shape: tuple[int, ...], dtype: str, seed: int) -> Any:
         generator = self.xp.Generator(self.device).manual_seed(seed)
-        return self.xp.randn(
-            shape, generator=generator, device=self.device, dtype=getattr(self.xp, dtype)
-        )
+        return self.xp.randn(shape, generator=generator, device=self.device, dtype=getattr(self.xp, dtype))
 
     def full(self, shape: tuple[int, ...], value: float, dtype: str) -> Any:
         return self.xp.full(shape, value, device=self.device, dtype=getattr(self.xp, dtype))
@@ -220,9 +218,7 @@ Arrays = NumpyArrays | TorchArrays | CupyArrays
 def select(device: str, dtypes: Set[str]) -> Arrays:
     """The library for operands of `dtypes` on `device`; ToolError names what to install."""
     if device == "h100":
-        raise ToolError(
-            "device h100 is a planning target without hardware; run this on cpu or cuda"
-        )
+        raise ToolError("device h100 is a planning target without hardware; run this on cpu or cuda")
     for_torch = ", ".join(sorted(TORCH_ONLY & dtypes))
     if device == "cpu":
         if not for_torch:
@@ -238,13 +234,9 @@ def select(device: str, dtypes: Set[str]) -> Arrays:
             return TorchArrays(device)
     if _importable("cupy"):
         if for_torch:
-            raise ToolError(
-                f"CuPy has no {for_torch}: install torch with CUDA, or use another dtype"
-            )
+            raise ToolError(f"CuPy has no {for_torch}: install torch with CUDA, or use another dtype")
         return CupyArrays(int(device.partition(":")[2]))
-    raise ToolError(
-        f"operands on {device} need torch with CUDA or CuPy: install one, or use --device cpu"
-    )
+    raise ToolError(f"operands on {device} need torch with CUDA or CuPy: install one, or use --device cpu")
 
 
 def _require_gpu(device: str) -> None:

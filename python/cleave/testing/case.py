@@ -147,10 +147,7 @@ class GemmCase:
             return 0
         extents = ((self.m, self.k), (self.columns, self.k))
         return self.batch * sum(
-            math.prod(
-                -(-extent // (block or max(extent, 1)))
-                for extent, block in zip(matrix, blocks, strict=True)
-            )
+            math.prod(-(-extent // (block or max(extent, 1))) for extent, block in zip(matrix, blocks, strict=True))
             for matrix, blocks in zip(extents, self.scale_blocks, strict=True)
         )
 

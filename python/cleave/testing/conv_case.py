@@ -61,8 +61,7 @@ class ConvCase:
         for name in ("filter_size", "stride", "dilation"):
             own[name] = self._of_each_axis(name)
         own["padding"] = tuple(
-            (value, value) if isinstance(value, int) else tuple(value)
-            for value in self._of_each_axis("padding")
+            (value, value) if isinstance(value, int) else tuple(value) for value in self._of_each_axis("padding")
         )
         for name, value in own.items():
             object.__setattr__(self, name, value)
@@ -171,8 +170,7 @@ class ConvCase:
         }
         return (
             sum(met[name] for name in self.read) * DTYPES[self.dtype].bytes
-            + (self.shapes[self.made][1] if self.bias == "row" else 0)
-            * DTYPES[self.bias_dtype].bytes
+            + (self.shapes[self.made][1] if self.bias == "row" else 0) * DTYPES[self.bias_dtype].bytes
             + math.prod(self.shapes[self.made]) * DTYPES[self.result_dtype].bytes
         )
 
@@ -190,9 +188,7 @@ class ConvCase:
             _by(self.images, *self.size, self.channels),
             _by(self.filters, *self.filter_size),
         ]
-        paddings = [
-            before if before == after else (before, after) for before, after in self.padding
-        ]
+        paddings = [before if before == after else (before, after) for before, after in self.padding]
         for name, values, plain in (
             ("stride", self.stride, 1),
             ("pad", paddings, 0),

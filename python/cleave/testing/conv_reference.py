@@ -16,10 +16,7 @@ Index = tuple[Any, ...]
 
 def reference(arrays: Arrays, case: ConvCase, operands: ConvOperands) -> accuracy.Reference:
     """What `matrices` of the output should have."""
-    parts = {
-        name: arrays.float64(split_channels(arrays, case, name, array))
-        for name, array in operands.inputs.items()
-    }
+    parts = {name: arrays.float64(split_channels(arrays, case, name, array)) for name, array in operands.inputs.items()}
     values = convolve(arrays, case, parts)
     squares = {name: part * part for name, part in parts.items()}
     # The mean of all columns stands for what a row of the output does not go with.

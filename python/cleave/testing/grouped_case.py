@@ -133,7 +133,4 @@ class GroupedCase:
         spread = self.sizes if isinstance(self.sizes, str) else "given"
         _, _, options = self.group(0).title.partition(" ")
         aligned = f" aligned to {self.alignment}" if self.alignment else ""
-        return (
-            f"{self.form} {self.tokens}x{self.n}x{self.k} in {self.groups} {spread} groups{aligned}"
-            f" {options}"
-        )
+        return f"{self.form} {self.tokens}x{self.n}x{self.k} in {self.groups} {spread} groups{aligned} {options}"

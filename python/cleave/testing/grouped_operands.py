@@ -45,9 +45,7 @@ def make_operands(arrays: Arrays, case: GroupedCase, seed: int = 0) -> GroupedOp
     return GroupedOperands(
         a=a,
         b=b.swapaxes(-1, -2),
-        bias=arrays.normal((case.groups, dense.columns), dense.bias_dtype, 4 * seed + 2)
-        if biased
-        else None,
+        bias=arrays.normal((case.groups, dense.columns), dense.bias_dtype, 4 * seed + 2) if biased else None,
         out=out,
         scales=scales,
         offs=arrays.from_numpy(numpy.array([end for _, end in case.ranges]), "int32"),
@@ -79,18 +77,13 @@ def of_group(case: GroupedCase, operands: GroupedOperands, group: int) -> tuple[
 _BLOCK = 128  # elements of K that share a scale
 
 
-def _stacked(
-    arrays: Arrays, case: GroupedCase, k_major: bool, block: Block | None, seed: int
-) -> tuple[Any, Any]:
+def _stacked(arrays: Arrays, case: GroupedCase, k_major: bool, block: Block | None, seed: int) -> tuple[Any, Any]:
     """[groups, rows, K], one matrix per group, and the scales."""
     shape = case.whole.columns, case.whole.k
     if not case.quantized:
         return factor(arrays, (case.groups, *shape), case.dtype, k_major, block, seed)
     # One by one: before they are quantised they are four times as large.
-    made = [
-        factor(arrays, shape, case.dtype, k_major, block, seed << 10 | group)
-        for group in range(case.groups)
-    ]
+    made = [factor(arrays, shape, case.dtype, k_major, block, seed << 10 | group) for group in range(case.groups)]
     values = _stack(arrays, [values for values, _ in made], k_major)
     if not block:
         return values, None

@@ -40,9 +40,7 @@ class RotatingGraph:
         return self._arrays.microseconds(self._replay) / self.calls
 
 
-def rotating_graphs(
-    arrays: Arrays, calls: Sequence[Callable[[int], None]], sets: int
-) -> list[RotatingGraph]:
+def rotating_graphs(arrays: Arrays, calls: Sequence[Callable[[int], None]], sets: int) -> list[RotatingGraph]:
     """One graph per contender, all of as many calls as keep the fastest busy for REPLAY_US."""
     trial = [RotatingGraph(arrays, call, sets, sets) for call in calls]
     for graph in trial:

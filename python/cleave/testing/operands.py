@@ -34,9 +34,7 @@ def make_operands(arrays: Arrays, case: GemmCase, seed: int = 0) -> Operands:
     """
     lead = (case.batch,) if case.batch != 1 else ()
     block_a, block_b = case.scale_blocks or (None, None)
-    a, scale_a = factor(
-        arrays, (*lead, case.m, case.k), case.dtype, case.layout[0] == "t", block_a, 4 * seed
-    )
+    a, scale_a = factor(arrays, (*lead, case.m, case.k), case.dtype, case.layout[0] == "t", block_a, 4 * seed)
     b, scale_b = factor(
         arrays,
         (*lead, case.columns, case.k),
@@ -48,9 +46,7 @@ def make_operands(arrays: Arrays, case: GemmCase, seed: int = 0) -> Operands:
     scales = {"scale_a": scale_a, "scale_b": scale_b.swapaxes(-1, -2)} if case.scale_blocks else {}
     largest = DTYPES[case.result_dtype].largest
     if largest:
-        scales["scale_d"] = arrays.full(
-            (1,), _REACH * math.sqrt(max(case.k, 1)) / largest, "float32"
-        )
+        scales["scale_d"] = arrays.full((1,), _REACH * math.sqrt(max(case.k, 1)) / largest, "float32")
     bias_shape = {"none": None, "row": (case.columns,), "column": (case.m, 1)}[case.bias]
     out = arrays.full((*lead, case.m, case.n), 0, case.result_dtype)
     arrays.poison(out)

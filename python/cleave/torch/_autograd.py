@@ -22,13 +22,9 @@ def _save(
 ) -> None:
     a, b, bias, c = inputs
     if a.itemsize == 1:
-        raise RuntimeError(
-            f"a and b are {a.dtype} and {b.dtype}; products of 8-bit operands have no gradient"
-        )
+        raise RuntimeError(f"a and b are {a.dtype} and {b.dtype}; products of 8-bit operands have no gradient")
     ctx.options = keyword_only_inputs
-    ctx.save_for_backward(
-        a, b, bias, c, output if keyword_only_inputs["activation"] == "relu" else None
-    )
+    ctx.save_for_backward(a, b, bias, c, output if keyword_only_inputs["activation"] == "relu" else None)
 
 
 def _backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
@@ -72,9 +68,7 @@ def product(x: Tensor, y: Tensor, operand: Tensor, alpha: float) -> Tensor:
     """The gradient of `operand`: alpha * x @ y, summed over the batch that it serves."""
     batch = max(x.shape[:-2].numel(), y.shape[:-2].numel())
     shared = operand.shape[:-2].numel() < batch
-    product = torch.ops.cleave.gemm(
-        x, y, alpha=alpha, out_dtype=torch.float32 if shared else operand.dtype
-    )
+    product = torch.ops.cleave.gemm(x, y, alpha=alpha, out_dtype=torch.float32 if shared else operand.dtype)
     return product.sum_to_size(operand.shape).to(operand.dtype)
 
 

@@ -72,9 +72,7 @@ def conv_dgrad(*arguments: Any) -> Tensor:
 def _call(operator: _Operator, arguments: tuple[Any, ...]) -> Tensor:
     if torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active():
         return getattr(_ops, operator.name).default(*arguments)
-    if torch.is_grad_enabled() and any(
-        isinstance(x, Tensor) and x.requires_grad for x in arguments
-    ):
+    if torch.is_grad_enabled() and any(isinstance(x, Tensor) and x.requires_grad for x in arguments):
         return _Recorded.apply(*arguments, operator)
     with _below_autograd():
         return getattr(_ops, operator.name).default(*arguments)
@@ -109,10 +107,7 @@ def _save(
     given = dict.fromkeys(operator.arguments) | dict(zip(operator.arguments, inputs, strict=False))
     first, second = (given[name] for name in operator.operands)
     if first.itemsize == 1:
-        raise RuntimeError(
-            f"{operator.name} is given {first.dtype}; convolutions of 8-bit operands have no "
-            "gradient"
-        )
+        raise RuntimeError(f"{operator.name} is given {first.dtype}; convolutions of 8-bit operands have no gradient")
     ctx.options = {"activation": "none", "alpha": 1.0, "beta": None} | (keyword_only_inputs or {})
     ctx.geometry = tuple(given[name] for name in _GEOMETRY)
     ctx.size = given.get(operator.made)
@@ -132,15 +127,11 @@ def _backward(operator: _Operator, ctx: Any, grad: Tensor) -> tuple[Tensor | Non
     arranged = packed if operator.made == "w" else channels_last
     form = {**operands, operator.made: arranged(grad.to(first.dtype))}
     # torch says nothing of trailing arguments that the caller left out, and wants nothing.
-    needed = {
-        name for name, needs in zip(operator.arguments, ctx.needs_input_grad, strict=False) if needs
-    }
+    needed = {name for name, needs in zip(operator.arguments, ctx.needs_input_grad, strict=False) if needs}
     gradients: dict[str, Tensor] = {}
     for other in _OPERATORS:
         if other.made in needed:
-            gradients[other.made] = _make(
-                other, form, form[other.made].shape, ctx.geometry, alpha=ctx.options["alpha"]
-            )
+            gradients[other.made] = _make(other, form, form[other.made].shape, ctx.geometry, alpha=ctx.options["alpha"])
     if "bias" in needed:
         gradients["bias"] = grad.sum((0, *range(2, grad.dim()))).to(bias.dtype)
     if "c" in needed:

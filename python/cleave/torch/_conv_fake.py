@@ -25,9 +25,7 @@ def register() -> None:
 
 
 def _conv(call: Any) -> Tensor:
-    sizes = output_sizes(
-        call.input.shape, call.weight.shape, call.stride, call.padding, call.dilation
-    )
+    sizes = output_sizes(call.input.shape, call.weight.shape, call.stride, call.padding, call.dilation)
     return _new(call.input, (call.input.shape[0], call.weight.shape[0], *sizes), call.out_dtype)
 
 
@@ -51,8 +49,7 @@ def output_sizes(
     torch._check(
         axes in (1, 2, 3) and len(weight_size) == len(input_size),
         lambda: (
-            f"input is {tuple(input_size)} and weight is {tuple(weight_size)}; both must have 3 "
-            "dimensions, 4, or 5"
+            f"input is {tuple(input_size)} and weight is {tuple(weight_size)}; both must have 3 dimensions, 4, or 5"
         ),
     )
     before, after = _pads(padding, axes)

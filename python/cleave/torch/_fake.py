@@ -89,9 +89,7 @@ def _grouped_gemm(call: Any) -> Tensor:
     return a.new_empty(shape, dtype=dtype)
 
 
-def _group_count(
-    offs: Tensor | None, indptr: Tensor | None, starts: Tensor | None, counts: Tensor | None
-) -> Any:
+def _group_count(offs: Tensor | None, indptr: Tensor | None, starts: Tensor | None, counts: Tensor | None) -> Any:
     if indptr is not None:
         return indptr.shape[0] - 1
     given = [bounds for bounds in (offs, starts, counts) if bounds is not None]
@@ -127,9 +125,7 @@ def _quantize(call: Any) -> tuple[Tensor, Tensor]:
     return _quantized(call.x, call.dtype, call.granularity, call.scale_major)
 
 
-def _quantized(
-    x: Tensor, dtype: torch.dtype, granularity: str, scale_major: str = "k"
-) -> tuple[Tensor, Tensor]:
+def _quantized(x: Tensor, dtype: torch.dtype, granularity: str, scale_major: str = "k") -> tuple[Tensor, Tensor]:
     rows, cols = _scale_shape(x, granularity)
     if scale_major == "mn":
         scale = x.new_empty((cols, rows), dtype=torch.float32).t()

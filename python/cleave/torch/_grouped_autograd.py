@@ -23,9 +23,7 @@ _NO_BOUNDS = (None,) * len(_BOUNDS)
 
 def register() -> None:
     for overload in ("", ".full"):
-        torch.library.register_autograd(
-            f"cleave::grouped_gemm{overload}", _backward, setup_context=_save
-        )
+        torch.library.register_autograd(f"cleave::grouped_gemm{overload}", _backward, setup_context=_save)
 
 
 def _save(
@@ -38,9 +36,7 @@ def _save(
     c, *bounds = inputs[8:] or (None, *_NO_BOUNDS)
     options = keyword_only_inputs or {}
     if a.itemsize == 1:
-        raise RuntimeError(
-            f"a and b are {a.dtype} and {b.dtype}; products of 8-bit operands have no gradient"
-        )
+        raise RuntimeError(f"a and b are {a.dtype} and {b.dtype}; products of 8-bit operands have no gradient")
     if c is not None and c.requires_grad:
         raise RuntimeError("c requires grad, but has no gradient here; pass c.detach()")
     ctx.alpha, ctx.beta = options.get("alpha", 1.0), options.get("beta")
@@ -91,9 +87,7 @@ class Groups:
         """Those of the matrix that a batch of matrices of `rows` rows becomes."""
         return Groups(None, self._bounds, rows)
 
-    def multiply(
-        self, x: Tensor, y: Tensor, bias: Tensor | None, dtype: torch.dtype, **options: Any
-    ) -> Tensor:
+    def multiply(self, x: Tensor, y: Tensor, bias: Tensor | None, dtype: torch.dtype, **options: Any) -> Tensor:
         return torch.ops.cleave.grouped_gemm.full(
             x, y, self._offs, bias, dtype, alignment=self._alignment, **self._bounds, **options
         )

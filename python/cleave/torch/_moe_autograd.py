@@ -17,9 +17,7 @@ _ops = torch.ops.cleave
 def register() -> None:
     torch.library.register_autograd("cleave::moe_permute", _permute_backward, setup_context=_save)
     torch.library.register_autograd("cleave::moe_gather", _gather_backward, setup_context=_save)
-    torch.library.register_autograd(
-        "cleave::moe_unpermute", _unpermute_backward, setup_context=_save_unpermute
-    )
+    torch.library.register_autograd("cleave::moe_unpermute", _unpermute_backward, setup_context=_save_unpermute)
 
 
 def _save(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:

@@ -26,8 +26,7 @@ def _refusal(op: Any) -> Callable[..., None]:
         for name, x in (*zip(names, arguments, strict=False), *options.items()):
             if isinstance(x, torch.Tensor) and x.is_neg():
                 raise RuntimeError(
-                    f"{name} is a lazily negated view, whose data have the other sign; pass "
-                    f"{name}.resolve_neg()"
+                    f"{name} is a lazily negated view, whose data have the other sign; pass {name}.resolve_neg()"
                 )
 
     return refuse

@@ -94,9 +94,7 @@ class _Forward(_Convolution):
         else:
             input = channels_last(nn.functional.pad(input, padding, mode=self.padding_mode))
             padding = [0]
-        return _conv_autograd.conv(
-            input, weight, bias, self.stride, padding, self.dilation, self.groups
-        )
+        return _conv_autograd.conv(input, weight, bias, self.stride, padding, self.dilation, self.groups)
 
 
 class _Transposed(_Convolution):
@@ -104,12 +102,9 @@ class _Transposed(_Convolution):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        if any(
-            extra >= stride for extra, stride in zip(self.output_padding, self.stride, strict=True)
-        ):
+        if any(extra >= stride for extra, stride in zip(self.output_padding, self.stride, strict=True)):
             raise ValueError(
-                f"output_padding is {self.output_padding}; it must be less than stride, "
-                f"{self.stride}, along each axis"
+                f"output_padding is {self.output_padding}; it must be less than stride, {self.stride}, along each axis"
             )
 
     def forward(self, input: Tensor, output_size: Sequence[int] | None = None) -> Tensor:

@@ -17,9 +17,7 @@ class _Linear(torch.autograd.Function):
     """The gradients that the operator has by itself, in less host time, or added to main_grad."""
 
     @staticmethod
-    def forward(
-        ctx: Any, x: Tensor, weight: Tensor, offs: Tensor, bias: Tensor | None, accumulate: bool
-    ) -> Tensor:
+    def forward(ctx: Any, x: Tensor, weight: Tensor, offs: Tensor, bias: Tensor | None, accumulate: bool) -> Tensor:
         ctx.save_for_backward(x, weight, offs, bias)
         # The very object: main_grad is an attribute of it.
         ctx.main_weight = weight if accumulate else None
@@ -95,9 +93,7 @@ class GroupedLinear(nn.Module):
         self.accumulate_main_grad = accumulate_main_grad
         made = {"device": device, "dtype": dtype}
         self.weight = nn.Parameter(torch.empty(num_groups, out_features, in_features, **made))
-        self.register_parameter(
-            "bias", nn.Parameter(torch.empty(num_groups, out_features, **made)) if bias else None
-        )
+        self.register_parameter("bias", nn.Parameter(torch.empty(num_groups, out_features, **made)) if bias else None)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:

@@ -96,9 +96,7 @@ class W8A8Linear(nn.Module):
         """
         dynamic = isinstance(activation, str)
         if dynamic and activation != "dynamic":
-            raise ValueError(
-                f'activation is {activation!r}; it must be "dynamic", or the scale itself'
-            )
+            raise ValueError(f'activation is {activation!r}; it must be "dynamic", or the scale itself')
         layer = cls(
             linear.in_features,
             linear.out_features,
@@ -112,9 +110,7 @@ class W8A8Linear(nn.Module):
         weight = linear.weight.detach()
         if smooth is not None:
             if smooth.shape != (linear.in_features,):
-                raise ValueError(
-                    f"smooth is {tuple(smooth.shape)}; it must be ({linear.in_features},)"
-                )
+                raise ValueError(f"smooth is {tuple(smooth.shape)}; it must be ({linear.in_features},)")
             layer.smooth.copy_(smooth)
             weight = weight.float() * layer.smooth
         q, scale = _quantize(weight.contiguous(), layer.weight.dtype, "row")

@@ -88,8 +88,7 @@ def groups_of(total: int, groups: int) -> tuple[list[slice], list[Tensor]]:
     sizes = [end - begin for begin, end in zip(begins, ends, strict=True)]
     bounds = {"indptr": [[0, *ends]], "starts": [begins, sizes], "counts": [sizes]}
     tensors = [
-        torch.tensor(numbers, device="cuda", dtype=fixed.INDEX_DTYPE)
-        for numbers in bounds.get(fixed.BOUNDS, [ends])
+        torch.tensor(numbers, device="cuda", dtype=fixed.INDEX_DTYPE) for numbers in bounds.get(fixed.BOUNDS, [ends])
     ]
     return [slice(*ends) for ends in zip(begins, ends, strict=True)], tensors
 

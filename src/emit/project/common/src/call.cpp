@@ -63,11 +63,9 @@ cleave::GemmParams& Call::make_params(const cleave::GemmArguments& arguments, vo
   std::memcpy(memory, params_, kParamsBytes);
   auto& params = *static_cast<cleave::GemmParams*>(memory);
   cleave::set_arguments(kernel_->transposed ? transposed(arguments) : arguments, params);
-  visit_maps(view_, kernel_->config, memory,
-             [](cleave::TensorMap& map, const void* data, const auto&) {
-               check(driver().cuTensorMapReplaceAddress(&driver_map(map), const_cast<void*>(data)),
-                     "cuTensorMapReplaceAddress");
-             });
+  visit_maps(view_, kernel_->config, memory, [](cleave::TensorMap& map, const void* data, const auto&) {
+    check(driver().cuTensorMapReplaceAddress(&driver_map(map), const_cast<void*>(data)), "cuTensorMapReplaceAddress");
+  });
   return params;
 }
 

@@ -52,8 +52,8 @@ void Device::prepare_launch() {
   check(driver().cuDriverGetVersion(&version), "cuDriverGetVersion");
   const int capability = 10 * attribute(device_, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR) +
                          attribute(device_, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR);
-  attributes_ = cleave::launch_attributes(cluster, cleave::launches_overlap(capability, version),
-                                          cleave::ctas_wait(kernel));
+  attributes_ =
+      cleave::launch_attributes(cluster, cleave::launches_overlap(capability, version), cleave::ctas_wait(kernel));
   launch_.attrs = attributes_.list;
   launch_.numAttrs = attributes_.count;
 }
@@ -70,8 +70,8 @@ void Device::load_kernel() {
   const int most = attribute(device_, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN);
   if (fixed + needed > most) {
     throw std::runtime_error("the kernel needs " + std::to_string(fixed + needed) +
-                             " bytes of shared memory per block, and the GPU has " +
-                             std::to_string(most) + "; emit the operation for this GPU");
+                             " bytes of shared memory per block, and the GPU has " + std::to_string(most) +
+                             "; emit the operation for this GPU");
   }
   const auto set = [&](CUfunction_attribute which, int value) {
     check(driver().cuFuncSetAttribute(loaded_.function, which, value), "cuFuncSetAttribute");
@@ -82,12 +82,11 @@ void Device::load_kernel() {
   if (cluster > 1) {
     // Clusters of more than 8 blocks have to be asked for.
     if (cluster > 8) set(CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED, 1);
-    check(driver().cuOccupancyMaxActiveClusters(&resident, loaded_.function, &launch_),
-          "cuOccupancyMaxActiveClusters");
+    check(driver().cuOccupancyMaxActiveClusters(&resident, loaded_.function, &launch_), "cuOccupancyMaxActiveClusters");
     resident_blocks_ = uint32_t(resident) * cluster;
   } else {
-    const CUresult result = driver().cuOccupancyMaxActiveBlocksPerMultiprocessor(
-        &resident, loaded_.function, int(launch_.blockDimX), needed);
+    const CUresult result = driver().cuOccupancyMaxActiveBlocksPerMultiprocessor(&resident, loaded_.function,
+                                                                                 int(launch_.blockDimX), needed);
     check(result, "cuOccupancyMaxActiveBlocksPerMultiprocessor");
     resident_blocks_ = uint32_t(resident) * num_sms_;
   }

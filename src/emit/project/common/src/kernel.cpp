@@ -14,9 +14,8 @@ const Kernel& find_kernel(int major, int minor) {
     if (major == kernel.major && (kernel.any_minor || minor == 0)) return kernel;
     archs += (archs.empty() ? "" : ", ") + std::string(kernel.arch);
   }
-  throw std::runtime_error("the GPU has compute capability " + std::to_string(major) + "." +
-                           std::to_string(minor) + "; this operation is for " + archs +
-                           ". Emit it for this GPU, too");
+  throw std::runtime_error("the GPU has compute capability " + std::to_string(major) + "." + std::to_string(minor) +
+                           "; this operation is for " + archs + ". Emit it for this GPU, too");
 }
 
 uint32_t find_slices(const Kernel& kernel, const cleave::GemmTiles& tiles, uint32_t num_sms) {

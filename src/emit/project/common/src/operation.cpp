@@ -58,13 +58,11 @@ void Operation::operator()(const Arguments& arguments, void* workspace, CUstream
   (*this)(arguments, split, stream);
 }
 
-void Operation::operator()(const Arguments& arguments, void* counters, void* partials,
-                           CUstream stream) const {
+void Operation::operator()(const Arguments& arguments, void* counters, void* partials, CUstream stream) const {
   (*this)(arguments, [&](size_t, size_t) { return Workspace{counters, partials}; }, stream);
 }
 
-void Operation::operator()(const Arguments& arguments, const FindWorkspace& find_workspace,
-                           CUstream stream) const {
+void Operation::operator()(const Arguments& arguments, const FindWorkspace& find_workspace, CUstream stream) const {
   Given given;
   const Call& call = work_out(*device_, arguments, given);
   const cleave::GemmGrid grid = call.grid();

@@ -12,13 +12,11 @@ constexpr int64_t kMost = std::numeric_limits<int32_t>::max();
 
 /// Sets the pixels along an axis.
 std::string read_axis(const char* name, int64_t pixels, cleave::ConvAxis& axis) {
-  if (pixels < 1 || pixels > kMost)
-    return text(name, " is ", pixels, "; it must be from 1 to ", kMost);
+  if (pixels < 1 || pixels > kMost) return text(name, " is ", pixels, "; it must be from 1 to ", kMost);
   axis.size = int32_t(pixels);
   if (conv_outputs(axis) >= 1) return {};
   return text(name, " is ", pixels, "; with its padding of ", axis.pad_begin, " and ", axis.pad_end,
-              " it must be at least the ", int64_t(axis.filter - 1) * axis.dilation + 1,
-              " pixels that a filter spans");
+              " it must be at least the ", int64_t(axis.filter - 1) * axis.dilation + 1, " pixels that a filter spans");
 }
 
 /// Pixels of X or outputs, of all images.
@@ -26,8 +24,7 @@ std::string check_pixels(const char* name, std::initializer_list<int64_t> sizes)
   int64_t all = 1;
   for (const int64_t size : sizes) {
     all *= size;
-    if (all > kMost)
-      return text(name, " has more than ", kMost, " pixels; pass fewer images at a time");
+    if (all > kMost) return text(name, " has more than ", kMost, " pixels; pass fewer images at a time");
   }
   return {};
 }
@@ -35,8 +32,7 @@ std::string check_pixels(const char* name, std::initializer_list<int64_t> sizes)
 template <class Arguments>
 std::string read_sizes(const Arguments& x, cleave::ConvLayout& conv) {
   auto& [depth, height, width] = conv.axes;
-  if (x.images < 0 || x.images > kMost)
-    return text("images is ", x.images, "; it must be from 0 to ", kMost);
+  if (x.images < 0 || x.images > kMost) return text("images is ", x.images, "; it must be from 0 to ", kMost);
   conv.images = x.images;
   std::string fault;
   if constexpr (kDeep) fault = read_axis("depth", x.depth, depth);
@@ -44,8 +40,7 @@ std::string read_sizes(const Arguments& x, cleave::ConvLayout& conv) {
   if (fault.empty()) fault = read_axis("width", x.width, width);
   if (fault.empty()) fault = check_pixels("x", {x.images, depth.size, height.size, width.size});
   if (fault.empty())
-    fault = check_pixels(
-        "y", {x.images, conv_outputs(depth), conv_outputs(height), conv_outputs(width)});
+    fault = check_pixels("y", {x.images, conv_outputs(depth), conv_outputs(height), conv_outputs(width)});
   return fault;
 }
 

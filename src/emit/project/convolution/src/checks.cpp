@@ -17,10 +17,8 @@ struct Tensor {
 struct Tensors {
   Tensor a, b, d;
 
-  Tensors(const cleave::GemmProblem& p, const cleave::GemmArguments& x,
-          const cleave::GemmConfig& config) {
-    const uint32_t load = cleave::size_of(config.operands.a),
-                   store = cleave::size_of(config.epilogue.d);
+  Tensors(const cleave::GemmProblem& p, const cleave::GemmArguments& x, const cleave::GemmConfig& config) {
+    const uint32_t load = cleave::size_of(config.operands.a), store = cleave::size_of(config.epilogue.d);
     const uint32_t whole = config.store.by_tma ? 16 : store;
     const auto tensor = [&](const char* name, const void* data, bool is_d, uint32_t loads) {
       return Tensor{name, data, is_d ? store : load, is_d ? whole : loads, 0, 0};
@@ -45,11 +43,9 @@ std::string check_address(const Tensor& x) {
 /// Pixels of images; filters are packed.
 std::string check_stride(const Tensor& x) {
   if (x.stride < x.channels)
-    return text("pixel_stride_", x.name, " is ", x.stride, "; it must be at least the ", x.channels,
-                " channels");
+    return text("pixel_stride_", x.name, " is ", x.stride, "; it must be at least the ", x.channels, " channels");
   if (x.stride * x.element % x.alignment != 0)
-    return text("pixel_stride_", x.name, " is ", x.stride, "; it must be a multiple of ",
-                x.alignment / x.element);
+    return text("pixel_stride_", x.name, " is ", x.stride, "; it must be a multiple of ", x.alignment / x.element);
   return {};
 }
 
@@ -75,17 +71,15 @@ std::string find_view(const cleave::GemmProblem& problem, const Kernel& kernel, 
   view.geometry = conv_geometry(problem.conv, problem.batch);
   view.classes = deal_classes(config, view.geometry);
   const int64_t gathered = gathers_a(config) ? problem.a.stride_row : problem.b.stride_row;
-  if (!serves(config, view.geometry, view.classes) ||
-      !reaches_image(config, view.geometry, gathered))
+  if (!serves(config, view.geometry, view.classes) || !reaches_image(config, view.geometry, gathered))
     return "the kernel was made for images of other sizes; emit the operation for these";
   view.problem = conv_view(problem, config, view.geometry, view.classes);
   const cleave::GemmProblem& p = view.problem;
-  view.tiles = gemm_tiles(config, {uint32_t(p.m), uint32_t(p.n), uint32_t(p.k), uint32_t(p.batch)},
-                          view.classes.table());
+  view.tiles =
+      gemm_tiles(config, {uint32_t(p.m), uint32_t(p.n), uint32_t(p.k), uint32_t(p.batch)}, view.classes.table());
   if (config.cluster.k > 1 && view.tiles.k_blocks < config.cluster.k)
-    return text("sums are only ", view.tiles.k_blocks,
-                " steps long, and this kernel splits them among ", config.cluster.k,
-                " blocks; emit the operation for these sizes");
+    return text("sums are only ", view.tiles.k_blocks, " steps long, and this kernel splits them among ",
+                config.cluster.k, " blocks; emit the operation for these sizes");
   if (!is_countable(config, view.tiles, kernel.slices))
     return "that is too much for one launch; pass fewer images at a time";
   return {};
@@ -113,9 +107,7 @@ std::string find_misplaced(const Given& given, const Kernel& kernel) {
 std::string find_missing(const Given& given) {
   const auto& [p, x] = given;
   const Tensors tensors(p, x, kKernels[0].config);
-  const auto missing = [](const char* name) {
-    return text(name, " is a null pointer; pass the data");
-  };
+  const auto missing = [](const char* name) { return text(name, " is a null pointer; pass the data"); };
   for (const Tensor& tensor : {tensors.a, tensors.b, tensors.d})
     if (tensor.data == nullptr) return missing(tensor.name);
   if (x.beta != 0.0f && x.c == nullptr) return missing("c");

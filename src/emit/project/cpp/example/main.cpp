@@ -50,8 +50,7 @@ double largest_error(const Operands& x) {
     const Sample expected = x.draw_sample();
     const auto [value, magnitude] = expected.sum;
     if (std::abs(value) > rounding.largest) continue;
-    const double allowed =
-        rounding.absolute + std::abs(value) * rounding.unit + magnitude * product;
+    const double allowed = rounding.absolute + std::abs(value) * rounding.unit + magnitude * product;
     largest = std::max(largest, std::abs(x.d[expected.index] - value) / allowed);
   }
   return largest;
@@ -68,8 +67,7 @@ int run() {
   Operands x;
   const Arguments arguments = x.arguments();
   const Operation operation(0);
-  if (const std::string reason = operation.why_not(arguments); !reason.empty())
-    throw std::runtime_error(reason);
+  if (const std::string reason = operation.why_not(arguments); !reason.empty()) throw std::runtime_error(reason);
 
   // All of it zero, which is more than the counters alone need.
   Tensor workspace(cleave::DType::i32, int64_t(operation.workspace_size(arguments) / 4));
@@ -78,8 +76,7 @@ int run() {
   x.d.download();
 
   const double error = largest_error(x);
-  std::printf("%d elements of D: the largest error is %.3f of what rounding may cause\n", kSamples,
-              error);
+  std::printf("%d elements of D: the largest error is %.3f of what rounding may cause\n", kSamples, error);
   return error < 1 ? 0 : 1;
 }
 

@@ -39,14 +39,11 @@ class Tensor {
     return reinterpret_cast<T*>(device_);
   }
   double operator[](int64_t i) const { return cleave::load_element(type_, host_.data(), i); }
-  void download() {
-    check(driver().cuMemcpyDtoH(host_.data(), device_, host_.size()), "cuMemcpyDtoH");
-  }
+  void download() { check(driver().cuMemcpyDtoH(host_.data(), device_, host_.size()), "cuMemcpyDtoH"); }
 
   void fill(float low, float high) {
     std::uniform_real_distribution<float> value(low, high);
-    for (int64_t i = 0; i < count_; ++i)
-      cleave::store_element(type_, host_.data(), i, value(generator));
+    for (int64_t i = 0; i < count_; ++i) cleave::store_element(type_, host_.data(), i, value(generator));
     upload();
   }
   /// An operand: 8-bit integers are larger.
@@ -59,9 +56,7 @@ class Tensor {
   }
 
  private:
-  void upload() {
-    check(driver().cuMemcpyHtoD(device_, host_.data(), host_.size()), "cuMemcpyHtoD");
-  }
+  void upload() { check(driver().cuMemcpyHtoD(device_, host_.data(), host_.size()), "cuMemcpyHtoD"); }
 
   cleave::DType type_;
   int64_t count_;

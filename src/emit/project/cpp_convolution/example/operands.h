@@ -13,9 +13,7 @@ struct Place {
 
   int64_t product() const { return at[0] * at[1] * at[2]; }
   /// Its number, in a grid of that size.
-  int64_t number(const Place& grid) const {
-    return (at[0] * grid.at[1] + at[1]) * grid.at[2] + at[2];
-  }
+  int64_t number(const Place& grid) const { return (at[0] * grid.at[1] + at[1]) * grid.at[2] + at[2]; }
 };
 
 /// What `count` counts along each axis.
@@ -52,23 +50,19 @@ class Operands {
   static constexpr int64_t channels_ = kConv.channels, filters_ = kConv.filters;
   const Place size_ = along_axes([](const cleave::ConvAxis& axis) { return axis.size; });
   const Place taps_ = along_axes([](const cleave::ConvAxis& axis) { return axis.filter; });
-  const Place outputs_ =
-      along_axes([](const cleave::ConvAxis& axis) { return cleave::conv_outputs(axis); });
+  const Place outputs_ = along_axes([](const cleave::ConvAxis& axis) { return cleave::conv_outputs(axis); });
   const double depth_ = kKind == Kind::fprop   ? double(taps_.product() * channels_)
                         : kKind == Kind::dgrad ? double(taps_.product() * filters_)
                                                : double(kConv.images * outputs_.product());
-  const float alpha_ =
-      kOperation.d.dtype == cleave::DType::i32 ? 1.0f : float(1 / std::sqrt(depth_));
+  const float alpha_ = kOperation.d.dtype == cleave::DType::i32 ? 1.0f : float(1 / std::sqrt(depth_));
 
-  Tensor x_{kKind == Kind::dgrad ? kOperation.d.dtype : kOperation.a.dtype,
-            kConv.images * size_.product() * kChannels};
-  Tensor w_{kKind == Kind::wgrad ? kOperation.d.dtype : kOperation.a.dtype,
-            kFilters * taps_.product() * channels_};
+  Tensor x_{kKind == Kind::dgrad ? kOperation.d.dtype : kOperation.a.dtype, kConv.images * size_.product() * kChannels};
+  Tensor w_{kKind == Kind::wgrad ? kOperation.d.dtype : kOperation.a.dtype, kFilters * taps_.product() * channels_};
   Tensor y_{kKind == Kind::fprop ? kOperation.d.dtype : kOperation.a.dtype,
             kConv.images * outputs_.product() * kFilters};
-  Tensor c_{kOperation.c.dtype, std::max({kConv.images * size_.product() * kChannels,
-                                          kFilters * taps_.product() * channels_,
-                                          kConv.images * outputs_.product() * kFilters})};
+  Tensor c_{kOperation.c.dtype,
+            std::max({kConv.images * size_.product() * kChannels, kFilters * taps_.product() * channels_,
+                      kConv.images * outputs_.product() * kFilters})};
   Tensor bias_{kOperation.bias_dtype, std::max(kChannels, kFilters)};
 
  public:

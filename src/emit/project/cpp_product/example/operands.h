@@ -27,19 +27,15 @@ class Operands {
   const int64_t pitch_ = [] {
     const cleave::GemmProblem& p = kOperation;
     const int64_t each = cleave::grouped_extent(p) / p.batch;
-    return kGroups.bounds == GroupBounds::counts ? kGroups.spacing
-                                                 : each / kGroups.spacing * kGroups.spacing;
+    return kGroups.bounds == GroupBounds::counts ? kGroups.spacing : each / kGroups.spacing * kGroups.spacing;
   }();
-  const int64_t each_ =
-      kGrouped ? std::min(pitch_, cleave::grouped_extent(kOperation) / kOperation.batch) : 0;
-  const float alpha_ =
-      problem_.d.dtype == DType::i32 ? 1.0f : float(1 / std::sqrt(double(problem_.k)));
+  const int64_t each_ = kGrouped ? std::min(pitch_, cleave::grouped_extent(kOperation) / kOperation.batch) : 0;
+  const float alpha_ = problem_.d.dtype == DType::i32 ? 1.0f : float(1 / std::sqrt(double(problem_.k)));
 
  public:
   Tensor a = matrix(problem_.a, problem_.m, problem_.k, entries_of_a(problem_));
   Tensor b = matrix(problem_.b, problem_.k, columns_, entries_of_b(problem_));
-  Tensor c =
-      matrix(problem_.c, problem_.m, problem_.n, problem_.has_c ? entries_of_d(problem_) : 0);
+  Tensor c = matrix(problem_.c, problem_.m, problem_.n, problem_.has_c ? entries_of_d(problem_) : 0);
   Tensor d = matrix(problem_.d, problem_.m, problem_.n, entries_of_d(problem_));
 
   Operands() {
@@ -51,8 +47,7 @@ class Operands {
     zero_b_.fill(-100, 100);
     std::vector<Index> offsets, sizes;
     for (int64_t g = 0; kGrouped && g < problem_.batch; ++g) {
-      const bool ends =
-          kGroups.bounds == GroupBounds::ends || kGroups.bounds == GroupBounds::aligned_ends;
+      const bool ends = kGroups.bounds == GroupBounds::ends || kGroups.bounds == GroupBounds::aligned_ends;
       offsets.push_back(Index(g * pitch_ + (ends ? each_ : 0)));
       sizes.push_back(Index(each_));
     }
@@ -123,11 +118,9 @@ class Operands {
     return entry * x.stride_batch + row * x.stride_row + column * x.stride_col;
   }
   static int64_t at(const cleave::ScaleLayout& x, int64_t entry, int64_t row, int64_t depth) {
-    return entry * x.stride_batch + row / x.rows * x.stride_row +
-           depth / cleave::kScaleBlock * x.stride_k;
+    return entry * x.stride_batch + row / x.rows * x.stride_row + depth / cleave::kScaleBlock * x.stride_k;
   }
-  static Tensor matrix(const cleave::MatrixLayout& x, int64_t rows, int64_t columns,
-                       int64_t entries) {
+  static Tensor matrix(const cleave::MatrixLayout& x, int64_t rows, int64_t columns, int64_t entries) {
     return {x.dtype, entries == 0 ? 0 : at(x, entries - 1, rows - 1, columns - 1) + 1};
   }
   static Tensor scales(const cleave::ScaleLayout& x, int64_t rows, int64_t k, int64_t entries) {

@@ -6,8 +6,7 @@ namespace emitted::operation {
 LoadedKernel load(const Kernel& kernel) {
   LoadedKernel loaded;
   check(driver().cuModuleLoadData(&loaded.module, kernel.image), "cuModuleLoadData");
-  check(driver().cuModuleGetFunction(&loaded.function, loaded.module, kEntry),
-        "cuModuleGetFunction");
+  check(driver().cuModuleGetFunction(&loaded.function, loaded.module, kEntry), "cuModuleGetFunction");
   return loaded;
 }
 

@@ -45,8 +45,8 @@ std::string check_sizes(const Arguments& x) {
 }
 
 /// A matrix of so many rows and columns. What is kPacked becomes the stride of one without gaps.
-void place(cleave::MatrixLayout& layout, cleave::Order order, int64_t rows, int64_t columns,
-           int64_t leading, int64_t batch_stride) {
+void place(cleave::MatrixLayout& layout, cleave::Order order, int64_t rows, int64_t columns, int64_t leading,
+           int64_t batch_stride) {
   const bool by_row = order == cleave::Order::row;
   if (leading == kPacked) leading = by_row ? columns : rows;
   if (batch_stride == kPacked) batch_stride = leading * (by_row ? rows : columns);
@@ -79,16 +79,14 @@ void place_vector(cleave::ScaleLayout& layout, int64_t rows, int64_t stride, int
 }
 
 template <bool Batched>
-void place_blocks(cleave::ScaleLayout& layout, int64_t rows, int64_t k, int64_t stride_row,
-                  int64_t stride_k, int64_t batch_stride) {
+void place_blocks(cleave::ScaleLayout& layout, int64_t rows, int64_t k, int64_t stride_row, int64_t stride_k,
+                  int64_t batch_stride) {
   const int64_t row_blocks = cleave::ceil_div<int64_t>(rows, layout.rows);
   const int64_t k_blocks = cleave::ceil_div<int64_t>(k, cleave::kScaleBlock);
   const bool by_k = layout.stride_k == 1 && layout.stride_row != 1;  // as they were planned
   layout.stride_row = stride_row != kPacked ? stride_row : by_k ? k_blocks : 1;
   layout.stride_k = stride_k != kPacked ? stride_k : by_k ? 1 : row_blocks;
-  layout.stride_batch = !Batched                  ? 0
-                        : batch_stride == kPacked ? row_blocks * k_blocks
-                                                  : batch_stride;
+  layout.stride_batch = !Batched ? 0 : batch_stride == kPacked ? row_blocks * k_blocks : batch_stride;
 }
 
 template <class Arguments>
@@ -103,10 +101,8 @@ void place_scales(const Arguments& x, cleave::GemmProblem& p) {
     place_vector<batched_a>(p.scale_a, x.m, x.scale_a_stride, batch_stride_a);
     place_vector<batched_b>(p.scale_b, columns_of_b(p), x.scale_b_stride, batch_stride_b);
   } else {
-    place_blocks<batched_a>(p.scale_a, x.m, x.k, x.scale_a_stride_row, x.scale_a_stride_k,
-                            batch_stride_a);
-    place_blocks<batched_b>(p.scale_b, x.n, x.k, x.scale_b_stride_col, x.scale_b_stride_k,
-                            batch_stride_b);
+    place_blocks<batched_a>(p.scale_a, x.m, x.k, x.scale_a_stride_row, x.scale_a_stride_k, batch_stride_a);
+    place_blocks<batched_b>(p.scale_b, x.n, x.k, x.scale_b_stride_col, x.scale_b_stride_k, batch_stride_b);
   }
 }
 
@@ -148,8 +144,7 @@ std::string read_call(const Arguments& x, Given& given) {
   if constexpr (kGrouped) {
     constexpr bool counts = kGroups.bounds == cleave::GroupBounds::counts;
     if constexpr (!counts) pointers.group_offsets = x.offsets;
-    if constexpr (counts || kGroups.bounds == cleave::GroupBounds::starts)
-      pointers.group_sizes = x.sizes;
+    if constexpr (counts || kGroups.bounds == cleave::GroupBounds::starts) pointers.group_sizes = x.sizes;
     if constexpr (cleave::is_spaced(kGroups.bounds)) p.groups.spacing = x.spacing;
     if constexpr (kGroups.dimension != Grouping::k) p.groups.zero_rest = x.zero_rest;
   }

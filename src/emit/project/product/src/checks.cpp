@@ -25,8 +25,8 @@ struct Matrix {
   uint32_t element;    // bytes
   uint32_t alignment;  // bytes that the kernel loads or stores at once
 
-  Matrix(const char* name, const cleave::MatrixLayout& layout, cleave::Order order, int64_t rows,
-         int64_t columns, int64_t batch, uint32_t alignment)
+  Matrix(const char* name, const cleave::MatrixLayout& layout, cleave::Order order, int64_t rows, int64_t columns,
+         int64_t batch, uint32_t alignment)
       : name(name), element(cleave::size_of(layout.dtype)), alignment(alignment) {
     const bool by_row = order == cleave::Order::row;
     size = {by_row ? columns : rows, by_row ? rows : columns, batch};
@@ -40,25 +40,21 @@ struct Matrix {
 std::string Matrix::check(bool written) const {
   const auto whole = [&](int64_t elements) { return elements * element % alignment == 0; };
   if (size.lines > 1 && stride.line < (written ? size.across : 1))
-    return text("ld", name, " is ", stride.line, "; it must be at least ",
-                written ? size.across : 1);
+    return text("ld", name, " is ", stride.line, "; it must be at least ", written ? size.across : 1);
   if (size.batch > 1 && stride.batch < 0)
     return text("batch_stride_", name, " is ", stride.batch, "; it must not be negative");
   if (written && size.batch > 1) {
     const int64_t entry = (size.lines - 1) * stride.line + size.across;
     const int64_t line = (size.batch - 1) * stride.batch + size.across;
-    const bool apart =
-        stride.batch >= entry || (stride.batch >= size.across && stride.line >= line);
+    const bool apart = stride.batch >= entry || (stride.batch >= size.across && stride.line >= line);
     if (!apart)
       return text("batch_stride_", name, " is ", stride.batch, ", so that entries of ", name,
                   " overlap; it must be at least ", entry);
   }
   if (size.lines > 1 && !whole(stride.line))
-    return text("ld", name, " is ", stride.line, "; it must be a multiple of ",
-                alignment / element);
+    return text("ld", name, " is ", stride.line, "; it must be a multiple of ", alignment / element);
   if (size.batch > 1 && !whole(stride.batch))
-    return text("batch_stride_", name, " is ", stride.batch, "; it must be a multiple of ",
-                alignment / element);
+    return text("batch_stride_", name, " is ", stride.batch, "; it must be a multiple of ", alignment / element);
   return {};
 }
 
@@ -75,15 +71,14 @@ struct Access {
   }
 };
 
-std::string check_tiles(const cleave::GemmProblem& p, const Kernel& kernel,
-                        const cleave::GemmTiles& tiles) {
+std::string check_tiles(const cleave::GemmProblem& p, const Kernel& kernel, const cleave::GemmTiles& tiles) {
   const cleave::GemmConfig& config = kernel.config;
   if (config.cluster.k > 1 && tiles.k_blocks < config.cluster.k)
-    return text("k is ", p.k, "; this kernel splits K among ", config.cluster.k,
-                " blocks and needs more than ", (config.cluster.k - 1) * config.tile.k);
+    return text("k is ", p.k, "; this kernel splits K among ", config.cluster.k, " blocks and needs more than ",
+                (config.cluster.k - 1) * config.tile.k);
   if (!cleave::is_countable(config, tiles, kernel.slices))
-    return text("m, n, k and ", kGrouped ? "groups" : "batch", " are ", p.m, ", ", p.n, ", ", p.k,
-                " and ", p.batch, "; that is too many tiles. Split the product");
+    return text("m, n, k and ", kGrouped ? "groups" : "batch", " are ", p.m, ", ", p.n, ", ", p.k, " and ", p.batch,
+                "; that is too many tiles. Split the product");
   return {};
 }
 
@@ -96,13 +91,11 @@ bool is_empty(const cleave::GemmProblem& p) {
 std::string find_obstacle(const cleave::GemmProblem& p, const Kernel& kernel) {
   const cleave::GemmConfig& config = kernel.config;
   if (kGrouped && (p.batch < 1 || p.batch > config.schedule.group_capacity))
-    return text("groups is ", p.batch, "; this kernel serves 1 to ",
-                config.schedule.group_capacity);
+    return text("groups is ", p.batch, "; this kernel serves 1 to ", config.schedule.group_capacity);
   if (is_empty(p)) return {};
   if (!cleave::fits_maps(config, p)) {
     if (p.k == 0) return "k is 0; this kernel needs at least 1. Fill D without it";
-    return text(kGroupedName, " is ", grouped_extent(p), "; this kernel serves at most ",
-                cleave::kRaggedExtent);
+    return text(kGroupedName, " is ", grouped_extent(p), "; this kernel serves at most ", cleave::kRaggedExtent);
   }
   const Access access(kernel);
   const Matrix a("a", p.a, kOrders.a, p.m, p.k, entries_of_a(p), access.a);
@@ -113,12 +106,11 @@ std::string find_obstacle(const cleave::GemmProblem& p, const Kernel& kernel) {
   if (p.k > 0 && !(fault = b.check(false)).empty()) return fault;
   if (!(fault = d.check(true)).empty()) return fault;
   if (!cleave::gates_are_aligned(config, p))
-    return text("n is ", p.n, "; it must be a multiple of ", access.b / b.element,
-                ", since this kernel loads ", access.b,
-                " bytes of B at once. Plan with such a size for another kernel");
+    return text("n is ", p.n, "; it must be a multiple of ", access.b / b.element, ", since this kernel loads ",
+                access.b, " bytes of B at once. Plan with such a size for another kernel");
   if (d.size.across * d.element % d.alignment != 0)
-    return text(kOrders.d == cleave::Order::row ? "n" : "m", " is ", d.size.across,
-                "; it must be a multiple of ", d.alignment / d.element,
+    return text(kOrders.d == cleave::Order::row ? "n" : "m", " is ", d.size.across, "; it must be a multiple of ",
+                d.alignment / d.element,
                 ", since this kernel stores 16 bytes of D at once. Plan with such a size for "
                 "another kernel");
   return {};
@@ -127,8 +119,7 @@ std::string find_obstacle(const cleave::GemmProblem& p, const Kernel& kernel) {
 std::string find_view(const cleave::GemmProblem& problem, const Kernel& kernel, View& view) {
   view.problem = kernel.transposed ? transposed(problem) : problem;
   const cleave::GemmProblem& p = view.problem;
-  view.tiles = cleave::gemm_tiles(kernel.config,
-                                  {uint32_t(p.m), uint32_t(p.n), uint32_t(p.k), uint32_t(p.batch)});
+  view.tiles = cleave::gemm_tiles(kernel.config, {uint32_t(p.m), uint32_t(p.n), uint32_t(p.k), uint32_t(p.batch)});
   return check_tiles(problem, kernel, view.tiles);
 }
 
@@ -175,8 +166,7 @@ std::string find_missing(const Given& given) {
       {"sizes", x.group_sizes, kGrouped && (counts || bounds == cleave::GroupBounds::starts)},
   };
   for (const auto& pointer : pointers) {
-    if (pointer.is_read && pointer.data == nullptr)
-      return text(pointer.name, " is a null pointer; pass the data");
+    if (pointer.is_read && pointer.data == nullptr) return text(pointer.name, " is a null pointer; pass the data");
   }
   return {};
 }

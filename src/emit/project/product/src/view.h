@@ -27,10 +27,8 @@ inline cleave::GemmParams& construct_params(const View&, const cleave::GemmConfi
 
 /// Calls `visit(map, data, shape)` for each tensor map of the parameter (gemm_maps.h).
 template <class Visit>
-void visit_maps(const View& view, const cleave::GemmConfig& config, void* params,
-                const Visit& visit) {
-  cleave::visit_matrix_maps(config, uint32_t(view.problem.batch),
-                            *static_cast<cleave::GemmParams*>(params), visit);
+void visit_maps(const View& view, const cleave::GemmConfig& config, void* params, const Visit& visit) {
+  cleave::visit_matrix_maps(config, uint32_t(view.problem.batch), *static_cast<cleave::GemmParams*>(params), visit);
 }
 
 }  // namespace emitted::operation

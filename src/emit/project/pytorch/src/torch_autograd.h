@@ -35,8 +35,7 @@ inline void refuse_gradients(const StableIValue* stack) {
   static const auto& names = *new std::vector<std::string>(tensor_names(kOutSchema));
   for (size_t i = 0; i < names.size(); ++i) {
     if (names[i].empty()) continue;
-    if (!cleave::torch_ops::wants_gradient(torch::stable::detail::to<AtenTensorHandle>(stack[i])))
-      continue;
+    if (!cleave::torch_ops::wants_gradient(torch::stable::detail::to<AtenTensorHandle>(stack[i]))) continue;
     refuse(names[i], " requires grad, but an out form has no gradient; pass ", names[i],
            ".detach(), or use torch.no_grad()");
   }

@@ -7,10 +7,9 @@
 #include <optional>
 
 // As in torch_place.h: PyTorch's header hides them.
-extern "C" __attribute__((weak)) AOTITorchError
-aoti_torch_cuda_caching_allocator_raw_alloc(uint64_t nbytes, void** ret_ptr);
-extern "C" __attribute__((weak)) AOTITorchError
-aoti_torch_cuda_caching_allocator_raw_delete(void* ptr);
+extern "C" __attribute__((weak)) AOTITorchError aoti_torch_cuda_caching_allocator_raw_alloc(uint64_t nbytes,
+                                                                                            void** ret_ptr);
+extern "C" __attribute__((weak)) AOTITorchError aoti_torch_cuda_caching_allocator_raw_delete(void* ptr);
 
 namespace emitted::operation {
 

@@ -14,8 +14,8 @@
 
 // Declared here because PyTorch's header shows it to code that is built for CUDA only. Weak, so
 // that the build loads beside a PyTorch without CUDA, where it is missing.
-extern "C" __attribute__((weak)) AOTITorchError
-aoti_torch_get_current_cuda_stream(int32_t device_index, void** ret_stream);
+extern "C" __attribute__((weak)) AOTITorchError aoti_torch_get_current_cuda_stream(int32_t device_index,
+                                                                                   void** ret_stream);
 
 namespace emitted::operation {
 

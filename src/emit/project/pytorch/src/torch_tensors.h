@@ -78,25 +78,22 @@ constexpr Element element_of(cleave::DType type) {
 inline constexpr Element kFloat32 = element_of(cleave::DType::f32);
 
 /// Elements of the right type on the right GPU.
-inline void check_tensor(const Tensor& x, const char* name, const Element& element,
-                         int32_t device) {
+inline void check_tensor(const Tensor& x, const char* name, const Element& element, int32_t device) {
   int32_t number = 0;
   TORCH_ERROR_CODE_CHECK(aoti_torch_get_dtype(x.get(), &number));
   if (number != element.number()) {
-    refuse(name, " is ", torch::headeronly::toString(x.scalar_type()), "; it must be ",
-           element.name);
+    refuse(name, " is ", torch::headeronly::toString(x.scalar_type()), "; it must be ", element.name);
   }
   if (!x.is_cuda() || x.get_device_index() != device)
     refuse(name, " is not on cuda:", device, ", where a is; move it there");
 }
 
 /// A new tensor from PyTorch's allocator.
-inline Tensor new_tensor(std::span<const int64_t> shape, const int64_t* strides,
-                         const Element& element, int32_t device) {
+inline Tensor new_tensor(std::span<const int64_t> shape, const int64_t* strides, const Element& element,
+                         int32_t device) {
   AtenTensorHandle handle = nullptr;
-  TORCH_ERROR_CODE_CHECK(aoti_torch_empty_strided(int64_t(shape.size()), shape.data(), strides,
-                                                  element.number(), aoti_torch_device_type_cuda(),
-                                                  device, &handle));
+  TORCH_ERROR_CODE_CHECK(aoti_torch_empty_strided(int64_t(shape.size()), shape.data(), strides, element.number(),
+                                                  aoti_torch_device_type_cuda(), device, &handle));
   return Tensor(handle);
 }
 

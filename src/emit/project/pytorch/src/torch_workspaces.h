@@ -82,11 +82,9 @@ class Workspaces {
     CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
     cuuint64_t number = 0;
 #if CUDA_VERSION >= 13000
-    const auto result = driver().cuStreamGetCaptureInfo(stream, &status, &number, nullptr, nullptr,
-                                                        nullptr, nullptr);
+    const auto result = driver().cuStreamGetCaptureInfo(stream, &status, &number, nullptr, nullptr, nullptr, nullptr);
 #else
-    const auto result =
-        driver().cuStreamGetCaptureInfo(stream, &status, &number, nullptr, nullptr, nullptr);
+    const auto result = driver().cuStreamGetCaptureInfo(stream, &status, &number, nullptr, nullptr, nullptr);
 #endif
     check(result, "cuStreamGetCaptureInfo");
     return status == CU_STREAM_CAPTURE_STATUS_NONE ? 0 : number;

@@ -33,9 +33,7 @@ def _new(like: Tensor, shape: Sequence[int]) -> Tensor:
 
 
 def _fprop(input: Tensor, *_: Any, **__: Any) -> Tensor:
-    axes = zip(
-        input.shape[2:], fixed.TAPS, fixed.STRIDE, fixed.PADDING, fixed.DILATION, strict=True
-    )
+    axes = zip(input.shape[2:], fixed.TAPS, fixed.STRIDE, fixed.PADDING, fixed.DILATION, strict=True)
     outputs = [
         (size + sum(padding) - (taps - 1) * dilation - 1) // stride + 1
         for size, taps, stride, padding, dilation in axes
@@ -66,9 +64,7 @@ def _conv(x: Tensor, w: Tensor) -> Tensor:
     return torch.ops.aten.convolution(_padded(x), w, None, *_GEOMETRY)
 
 
-def _gradients(
-    x: Tensor, w: Tensor, y: Tensor, of_x: bool, of_w: bool
-) -> tuple[Tensor | None, Tensor | None]:
+def _gradients(x: Tensor, w: Tensor, y: Tensor, of_x: bool, of_w: bool) -> tuple[Tensor | None, Tensor | None]:
     """The gradients of sum(y * conv(x, w)) by x and w."""
     padded, wanted = _padded(x), (of_x, of_w, False)
     grads = torch.ops.aten.convolution_backward(y, padded, w, None, *_GEOMETRY, wanted)

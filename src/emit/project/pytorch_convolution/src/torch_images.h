@@ -30,8 +30,7 @@ inline std::string text(const Extents& extents) {
 [[noreturn]] inline void refuse_order(const Tensor& x, const char* name) {
   const auto strides = x.strides();
   refuse(name, " is ", text(shape_of(x)), " with strides ", text({strides.begin(), strides.end()}),
-         "; channels must be neighbours in memory: pass ", name,
-         ".contiguous(memory_format=", kOrder, ")");
+         "; channels must be neighbours in memory: pass ", name, ".contiguous(memory_format=", kOrder, ")");
 }
 
 /// Elements from pixel to pixel of a tensor [n, channels, ...] whose channels are neighbours and
@@ -58,12 +57,10 @@ struct Images {
   int64_t stride = kPacked;  // from pixel to pixel
 };
 
-inline Images read_images(const Tensor& x, const char* name, const Element& element,
-                          int64_t channels, int32_t device) {
+inline Images read_images(const Tensor& x, const char* name, const Element& element, int64_t channels, int32_t device) {
   check_tensor(x, name, element, device);
   if (x.dim() != int64_t(kAxes) + 2 || x.size(1) != channels) {
-    refuse(name, " is ", text(shape_of(x)), "; it must have ", kAxes + 2, " dimensions and ",
-           channels, " channels");
+    refuse(name, " is ", text(shape_of(x)), "; it must have ", kAxes + 2, " dimensions and ", channels, " channels");
   }
   return {x.data_ptr(), x.numel() == 0 ? kPacked : pixel_stride(x, name)};
 }
@@ -74,18 +71,15 @@ inline Extents filters_shape() {
   return shape;
 }
 
-inline void* read_filters(const Tensor& x, const char* name, const Element& element,
-                          int32_t device) {
+inline void* read_filters(const Tensor& x, const char* name, const Element& element, int32_t device) {
   check_tensor(x, name, element, device);
-  if (!has_shape(x, filters_shape()))
-    refuse(name, " is ", text(shape_of(x)), "; it must be ", text(filters_shape()));
+  if (!has_shape(x, filters_shape())) refuse(name, " is ", text(shape_of(x)), "; it must be ", text(filters_shape()));
   const int64_t stride = pixel_stride(x, name);
   if (stride != kPacked && stride != x.size(1)) refuse_order(x, name);
   return x.data_ptr();
 }
 
-inline const void* read_bias(const Tensor& x, const Element& element, int64_t channels,
-                             int32_t device) {
+inline const void* read_bias(const Tensor& x, const Element& element, int64_t channels, int32_t device) {
   check_tensor(x, "bias", element, device);
   if (x.dim() != 1 || x.size(0) != channels || (channels > 1 && x.stride(0) != 1))
     refuse("bias is ", text(shape_of(x)), "; it must be ", text(Shape{channels}), ", without gaps");
@@ -97,10 +91,9 @@ inline Extents outputs_shape(const Extents& images) {
   Extents shape{images[0], kFilters};
   for (size_t i = 0; i < kAxes; ++i) {
     const ConvAxis& axis = kEveryAxis[i];
-    shape[2 + i] = cleave::conv_outputs(images[2 + i], int64_t(axis.pad_begin) + axis.pad_end,
-                                        axis.filter, axis.stride, axis.dilation);
-    if (shape[2 + i] < 1)
-      refuse("images are ", text(images), "; with their padding they must be as large as a filter");
+    shape[2 + i] = cleave::conv_outputs(images[2 + i], int64_t(axis.pad_begin) + axis.pad_end, axis.filter, axis.stride,
+                                        axis.dilation);
+    if (shape[2 + i] < 1) refuse("images are ", text(images), "; with their padding they must be as large as a filter");
   }
   return shape;
 }

@@ -59,15 +59,13 @@ class TorchCall {
   static int32_t device_of(const Inputs& in) {
     const bool by_weight = kKind == Kind::dgrad;
     const Tensor& leader = by_weight ? *in.weight : *in.input;
-    if (!leader.is_cuda())
-      refuse(by_weight ? "weight" : "input", " is not on a CUDA device; move it there");
+    if (!leader.is_cuda()) refuse(by_weight ? "weight" : "input", " is not on a CUDA device; move it there");
     return leader.get_device_index();
   }
   /// The shape of the images.
   Extents read_size(const Inputs& in);
   void check_shape(const Tensor& x, const char* name) const {
-    if (!has_shape(x, shape_))
-      refuse(name, " is ", text(shape_of(x)), "; it must be ", text(shape_));
+    if (!has_shape(x, shape_)) refuse(name, " is ", text(shape_of(x)), "; it must be ", text(shape_));
   }
 
   const int32_t device_;
@@ -82,8 +80,7 @@ Extents TorchCall<Arguments>::read_size(const Inputs& in) {
     const Shape& given = in.input_size;
     if (given.size() != kAxes + 2 || given[1] != kChannels ||
         std::ranges::any_of(given, [](int64_t extent) { return extent < 0; })) {
-      refuse("input_size is ", text(given), "; it must have ", kAxes + 2, " dimensions and ",
-             kChannels, " channels");
+      refuse("input_size is ", text(given), "; it must have ", kAxes + 2, " dimensions and ", kChannels, " channels");
     }
     std::ranges::copy(given, size.begin());
   } else {
@@ -101,17 +98,15 @@ TorchCall<Arguments>::TorchCall(const Inputs& in) : device_(device_of(in)) {
   const Extents size = read_size(in);
   const Extents outputs = outputs_shape(size);
   if constexpr (kKind != Kind::fprop) {
-    const Images gradients =
-        read_images(*in.grad_output, "grad_output", kTypeOperands, kFilters, device_);
+    const Images gradients = read_images(*in.grad_output, "grad_output", kTypeOperands, kFilters, device_);
     x.y = gradients.data;
     x.pixel_stride_y = gradients.stride;
     if (!has_shape(*in.grad_output, outputs)) {
-      refuse("grad_output is ", text(shape_of(*in.grad_output)), "; images of ", text(size),
-             " have outputs of ", text(outputs));
+      refuse("grad_output is ", text(shape_of(*in.grad_output)), "; images of ", text(size), " have outputs of ",
+             text(outputs));
     }
   }
-  if constexpr (kKind != Kind::wgrad)
-    x.w = read_filters(*in.weight, "weight", kTypeOperands, device_);
+  if constexpr (kKind != Kind::wgrad) x.w = read_filters(*in.weight, "weight", kTypeOperands, device_);
   shape_ = kKind == Kind::fprop ? outputs : kKind == Kind::dgrad ? size : filters_shape();
   x.images = size[0];
   if constexpr (kDeep) x.depth = size[2];

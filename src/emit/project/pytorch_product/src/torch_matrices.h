@@ -21,19 +21,17 @@ struct Matrix {
   int64_t batch_stride = 0;   // elements from one matrix to the next; 0 if one serves all
 };
 
-inline Matrix read_matrix(const Tensor& x, const char* name, const Element& element, Order order,
-                          int32_t device) {
+inline Matrix read_matrix(const Tensor& x, const char* name, const Element& element, Order order, int32_t device) {
   check_tensor(x, name, element, device);
   const int64_t rank = x.dim();
-  if (rank != 2 && rank != 3)
-    refuse(name, " is ", text(shape_of(x)), "; it must be a matrix or a batch of matrices");
+  if (rank != 2 && rank != 3) refuse(name, " is ", text(shape_of(x)), "; it must be a matrix or a batch of matrices");
   const auto sizes = x.sizes(), strides = x.strides();
   const bool by_row = order == Order::row;
   const int64_t along = by_row ? rank - 1 : rank - 2, across = by_row ? rank - 2 : rank - 1;
   if (sizes[along] > 1 && strides[along] != 1) {
     refuse("neighbours in ", by_row ? "rows" : "columns", " of ", name, " are ", strides[along],
-           " elements apart; this operation takes a ", by_row ? "row" : "column", "-major ", name,
-           ": pass ", name, by_row ? ".contiguous()" : ".mT.contiguous().mT");
+           " elements apart; this operation takes a ", by_row ? "row" : "column", "-major ", name, ": pass ", name,
+           by_row ? ".contiguous()" : ".mT.contiguous().mT");
   }
   Matrix matrix{x.data_ptr(), sizes[rank - 2], sizes[rank - 1]};
   matrix.batched = rank == 3;
@@ -63,8 +61,8 @@ struct Vector {
 
 /// A vector of `length` values (or, where `one_serves`, a single one), or `batch` of them.
 /// Dimensions of size 1 may stand anywhere.
-inline Vector read_vector(const Tensor& x, const char* name, const Element& element, int64_t length,
-                          int64_t batch, bool one_serves, int32_t device) {
+inline Vector read_vector(const Tensor& x, const char* name, const Element& element, int64_t length, int64_t batch,
+                          bool one_serves, int32_t device) {
   check_tensor(x, name, element, device);
   Vector vector{x.data_ptr()};
   int64_t i = x.dim();
@@ -77,8 +75,8 @@ inline Vector read_vector(const Tensor& x, const char* name, const Element& elem
   if (batch > 1 && next() == batch) vector.batch_stride = x.stride(--i);
   fits = fits && next() == 1;
   if (!fits) {
-    refuse(name, " is ", text(shape_of(x)), "; it must hold ", length, " values",
-           one_serves ? " or one" : "", batch > 1 ? ", for each of the batch or for all" : "");
+    refuse(name, " is ", text(shape_of(x)), "; it must hold ", length, " values", one_serves ? " or one" : "",
+           batch > 1 ? ", for each of the batch or for all" : "");
   }
   return vector;
 }
@@ -89,12 +87,11 @@ struct Grid {
   int64_t stride_row = kPacked, stride_column = kPacked, batch_stride = 0;
 };
 
-inline Grid read_grid(const Tensor& x, const char* name, int64_t rows, int64_t columns,
-                      int64_t batch, int32_t device) {
+inline Grid read_grid(const Tensor& x, const char* name, int64_t rows, int64_t columns, int64_t batch, int32_t device) {
   check_tensor(x, name, kFloat32, device);
   const int64_t rank = x.dim();
-  const bool fits = (rank == 2 || (rank == 3 && (x.size(0) == batch || x.size(0) == 1))) &&
-                    x.size(rank - 2) == rows && x.size(rank - 1) == columns;
+  const bool fits = (rank == 2 || (rank == 3 && (x.size(0) == batch || x.size(0) == 1))) && x.size(rank - 2) == rows &&
+                    x.size(rank - 1) == columns;
   if (!fits) {
     refuse(name, " is ", text(shape_of(x)), "; it must be ", text({rows, columns}),
            batch > 1 ? " or a batch of those" : "");
@@ -109,18 +106,15 @@ inline Grid read_grid(const Tensor& x, const char* name, int64_t rows, int64_t c
 /// The same, refused if there is anything between its values.
 inline const void* packed(const Vector& vector, const char* name) {
   if (vector.stride > 1) {
-    refuse("neighbours in ", name, " are ", vector.stride, " elements apart; pass ", name,
-           ".contiguous()");
+    refuse("neighbours in ", name, " are ", vector.stride, " elements apart; pass ", name, ".contiguous()");
   }
   return vector.data;
 }
 
 /// New matrices from PyTorch's allocator, packed in the given order.
-inline Tensor new_matrix(std::span<const int64_t> shape, const Element& element, Order order,
-                         int32_t device) {
+inline Tensor new_matrix(std::span<const int64_t> shape, const Element& element, Order order, int32_t device) {
   int64_t strides[] = {1, 1, 1};
-  for (size_t i = shape.size(); i-- > 1;)
-    strides[i - 1] = strides[i] * std::max<int64_t>(shape[i], 1);
+  for (size_t i = shape.size(); i-- > 1;) strides[i - 1] = strides[i] * std::max<int64_t>(shape[i], 1);
   if (order == Order::column) {
     const size_t row = shape.size() - 2;
     strides[row] = 1;

@@ -20,8 +20,7 @@ using cleave::Scaling;
 
 constexpr const cleave::GroupLayout& kGroups = kOperation.groups;
 constexpr bool kGrouped = kGroups.dimension != Grouping::none;
-constexpr bool kHasSizes =
-    kGrouped && (kGroups.bounds == GroupBounds::counts || kGroups.bounds == GroupBounds::starts);
+constexpr bool kHasSizes = kGrouped && (kGroups.bounds == GroupBounds::counts || kGroups.bounds == GroupBounds::starts);
 constexpr bool kHasOffsets = kGrouped && kGroups.bounds != GroupBounds::counts;
 constexpr bool kSpaced = kGrouped && cleave::is_spaced(kGroups.bounds);
 /// Each group has the first rows of a matrix of its own.
@@ -122,8 +121,7 @@ void Reader<Arguments>::read_operands() {
   a_ = read_matrix(in_.a, "a", kTypeA, kOrders.a, device_);
   b_ = read_matrix(in_.b, "b", kTypeB, kOrders.b, device_);
   if (a_.columns != b_.rows) mismatch("a must have as many columns as b has rows");
-  if (kGated && b_.columns % 2 != 0)
-    mismatch("b must have gates and as many columns for them to open");
+  if (kGated && b_.columns % 2 != 0) mismatch("b must have gates and as many columns for them to open");
   x_.m = a_.rows;
   x_.n = kGated ? b_.columns / 2 : b_.columns;
   x_.k = a_.columns;
@@ -188,8 +186,7 @@ void Reader<Arguments>::read_epilogue() {
   if constexpr (kOperation.bias != Bias::none) {
     constexpr bool batched = requires { x_.batch_stride_bias; };
     const int64_t length = kOperation.bias == Bias::row ? b_.columns : x_.m;
-    const Vector bias =
-        read_vector(*in_.bias, "bias", kTypeBias, length, batched ? entries() : 1, false, device_);
+    const Vector bias = read_vector(*in_.bias, "bias", kTypeBias, length, batched ? entries() : 1, false, device_);
     x_.bias = packed(bias, "bias");
     if constexpr (batched) x_.batch_stride_bias = bias.batch_stride;
   }
@@ -215,8 +212,7 @@ void Reader<Arguments>::read_scales() {
   const int64_t of_a = batched_a ? entries() : 1, of_b = batched_b ? entries() : 1;
   if constexpr (kOperation.scale_a.kind == Scaling::vector) {
     const Vector a = read_vector(*in_.scale_a, "scale_a", kFloat32, x_.m, of_a, true, device_);
-    const Vector b =
-        read_vector(*in_.scale_b, "scale_b", kFloat32, b_.columns, of_b, true, device_);
+    const Vector b = read_vector(*in_.scale_b, "scale_b", kFloat32, b_.columns, of_b, true, device_);
     x_.scale_a = static_cast<const float*>(a.data);
     x_.scale_a_stride = a.stride;
     x_.scale_b = static_cast<const float*>(b.data);
@@ -224,14 +220,11 @@ void Reader<Arguments>::read_scales() {
     if constexpr (batched_a) x_.batch_stride_scale_a = a.batch_stride;
     if constexpr (batched_b) x_.batch_stride_scale_b = b.batch_stride;
   } else {
-    const auto blocks = [](int64_t size, int64_t block) {
-      return cleave::ceil_div<int64_t>(size, block);
-    };
+    const auto blocks = [](int64_t size, int64_t block) { return cleave::ceil_div<int64_t>(size, block); };
     const int64_t k_blocks = blocks(x_.k, cleave::kScaleBlock);
-    const Grid a = read_grid(*in_.scale_a, "scale_a", blocks(x_.m, kOperation.scale_a.rows),
-                             k_blocks, of_a, device_);
-    const Grid b = read_grid(*in_.scale_b, "scale_b", k_blocks,
-                             blocks(b_.columns, kOperation.scale_b.rows), of_b, device_);
+    const Grid a = read_grid(*in_.scale_a, "scale_a", blocks(x_.m, kOperation.scale_a.rows), k_blocks, of_a, device_);
+    const Grid b =
+        read_grid(*in_.scale_b, "scale_b", k_blocks, blocks(b_.columns, kOperation.scale_b.rows), of_b, device_);
     x_.scale_a = a.data;
     x_.scale_a_stride_row = a.stride_row;
     x_.scale_a_stride_k = a.stride_column;
@@ -244,10 +237,8 @@ void Reader<Arguments>::read_scales() {
 }
 
 template <class Arguments>
-Matrix Reader<Arguments>::read_like_d(const Tensor& x, const char* name,
-                                      const Element& element) const {
-  if (!has_shape(x, d_shape_))
-    refuse(name, " is ", text(shape_of(x)), "; it must be ", text(d_shape_));
+Matrix Reader<Arguments>::read_like_d(const Tensor& x, const char* name, const Element& element) const {
+  if (!has_shape(x, d_shape_)) refuse(name, " is ", text(shape_of(x)), "; it must be ", text(d_shape_));
   const Matrix matrix = read_matrix(x, name, element, kOrders.d, device_);
   return kMasked ? stacked(matrix, x, name) : matrix;
 }
