@@ -159,11 +159,7 @@ def _cupy() -> Adapter:
         with cupy.cuda.Device(device), cupy.cuda.ExternalStream(handle, device):
             return make(*arguments)
 
-    return Adapter(
-        **_in_both_orders(empty, cupy),
-        current_stream=cupy.cuda.get_current_stream,
-        on_stream=on_stream,
-    )
+    return Adapter(**_in_both_orders(empty, cupy), current_stream=cupy.cuda.get_current_stream, on_stream=on_stream)
 
 
 def _jax() -> Adapter:

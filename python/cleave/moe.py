@@ -81,14 +81,7 @@ def gather(x: Any, indices: Any, *, stream: Any = None) -> Any:
     return _core.moe_gather(x, indices, stream)
 
 
-def unpermute(
-    y: Any,
-    indices: Any,
-    weights: Any = None,
-    *,
-    top_k: int | None = None,
-    stream: Any = None,
-) -> Any:
+def unpermute(y: Any, indices: Any, weights: Any = None, *, top_k: int | None = None, stream: Any = None) -> Any:
     """Every token's sum of its slots' rows, times their weights.
 
     Args:

@@ -189,14 +189,7 @@ class Gemm:
         return done
 
     def construct(
-        self,
-        A: Any = None,
-        B: Any = None,
-        C: Any = None,
-        D: Any = None,
-        *,
-        beta: float | None = None,
-        **options: Any,
+        self, A: Any = None, B: Any = None, C: Any = None, D: Any = None, *, beta: float | None = None, **options: Any
     ) -> _core.GemmPlan:
         """Plans what `run` does with these arguments, without doing it.
 
@@ -275,10 +268,7 @@ class ScaledGemm(Gemm):
         **others: Any,
     ):
         super().__init__(
-            layout=layout,
-            element_A=_either(element_A, element),
-            element_B=_either(element_B, element),
-            **others,
+            layout=layout, element_A=_either(element_A, element), element_B=_either(element_B, element), **others
         )
 
 

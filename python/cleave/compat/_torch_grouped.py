@@ -91,10 +91,7 @@ def scaled_grouped_mm(
     """
     check_plain(swizzle_a, swizzle_b, contraction_dim)
     scales = []
-    for name, scale, recipe in (
-        ("scale_a", scale_a, scale_recipe_a),
-        ("scale_b", scale_b, scale_recipe_b),
-    ):
+    for name, scale, recipe in (("scale_a", scale_a, scale_recipe_a), ("scale_b", scale_b, scale_recipe_b)):
         scale, number = level(name, scale, recipe)
         if number != Recipe.ROW_WISE:
             raise ValueError(

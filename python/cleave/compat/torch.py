@@ -8,15 +8,7 @@ from .. import _core
 from ._scaling import Recipe, check_plain, level, shaped
 from ._torch_grouped import _grouped_mm, _scaled_grouped_mm, grouped_mm, scaled_grouped_mm
 
-__all__ = [
-    "_grouped_mm",
-    "_int_mm",
-    "_scaled_grouped_mm",
-    "_scaled_mm",
-    "grouped_mm",
-    "scaled_grouped_mm",
-    "scaled_mm",
-]
+__all__ = ["_grouped_mm", "_int_mm", "_scaled_grouped_mm", "_scaled_mm", "grouped_mm", "scaled_grouped_mm", "scaled_mm"]
 
 _BLOCK = 128
 

@@ -20,14 +20,7 @@ def cutlass_scaled_mm(a: Any, b: Any, scale_a: Any, scale_b: Any, out_dtype: Any
 
 
 def cutlass_scaled_mm_azp(
-    a: Any,
-    b: Any,
-    scale_a: Any,
-    scale_b: Any,
-    out_dtype: Any,
-    azp_adj: Any,
-    azp: Any = None,
-    bias: Any = None,
+    a: Any, b: Any, scale_a: Any, scale_b: Any, out_dtype: Any, azp_adj: Any, azp: Any = None, bias: Any = None
 ) -> Any:
     """The same of an int8 `a` with zero points.
 

@@ -47,12 +47,7 @@ def _backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
 
 
 def _linear_part(
-    a: Tensor,
-    b: Tensor,
-    bias: Tensor | None,
-    c: Tensor | None,
-    dtype: torch.dtype,
-    options: dict[str, Any],
+    a: Tensor, b: Tensor, bias: Tensor | None, c: Tensor | None, dtype: torch.dtype, options: dict[str, Any]
 ) -> Tensor:
     options = options | {"activation": "none", "out_dtype": dtype}
     return torch.ops.cleave.gemm(a, b, bias, c, **options)

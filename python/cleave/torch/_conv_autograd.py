@@ -152,13 +152,7 @@ def _linear_part(
     return _make(operator, operands, ctx.size, ctx.geometry, bias=bias, c=c, **options)
 
 
-def _make(
-    operator: _Operator,
-    form: dict[str, Tensor],
-    size: Any,
-    geometry: tuple[Any, ...],
-    **options: Any,
-) -> Tensor:
+def _make(operator: _Operator, form: dict[str, Tensor], size: Any, geometry: tuple[Any, ...], **options: Any) -> Tensor:
     given = dict(zip(_GEOMETRY, geometry, strict=True)) | options
     given |= {operator.made: size} | {name: form[name] for name in operator.operands}
     positional = [given.pop(name, None) for name in operator.arguments]

@@ -26,12 +26,7 @@ def register() -> None:
         torch.library.register_autograd(f"cleave::grouped_gemm{overload}", _backward, setup_context=_save)
 
 
-def _save(
-    ctx: Any,
-    inputs: tuple[Any, ...],
-    output: Tensor,
-    keyword_only_inputs: dict[str, Any] | None = None,
-) -> None:
+def _save(ctx: Any, inputs: tuple[Any, ...], output: Tensor, keyword_only_inputs: dict[str, Any] | None = None) -> None:
     a, b, offs, bias, *_ = inputs
     c, *bounds = inputs[8:] or (None, *_NO_BOUNDS)
     options = keyword_only_inputs or {}

@@ -126,23 +126,9 @@ class _Transposed(_Convolution):
     def _input_size(self, input: Tensor, output_size: Sequence[int] | None) -> list[int]:
         """That of the convolution whose output `input` is."""
         extra = self._output_padding(
-            input,
-            output_size,
-            self.stride,
-            self.padding,
-            self.kernel_size,
-            len(self.kernel_size),
-            self.dilation,
+            input, output_size, self.stride, self.padding, self.kernel_size, len(self.kernel_size), self.dilation
         )
-        axes = zip(
-            input.shape[2:],
-            self.stride,
-            self.padding,
-            self.dilation,
-            self.kernel_size,
-            extra,
-            strict=True,
-        )
+        axes = zip(input.shape[2:], self.stride, self.padding, self.dilation, self.kernel_size, extra, strict=True)
         sizes = [
             (size - 1) * stride - 2 * padding + dilation * (taps - 1) + 1 + extra
             for size, stride, padding, dilation, taps, extra in axes

@@ -134,15 +134,7 @@ class W8A8Linear(nn.Module):
             q, scale = _quantize(tokens, dtype, "row", smooth)
         else:
             q = _quantize_static(tokens, scale, dtype, "tensor", smooth)
-        y = _scaled_gemm(
-            q,
-            weight.t(),
-            scale,
-            buffers["weight_scale"],
-            buffers["bias"],
-            x.dtype,
-            self.use_fast_accum,
-        )
+        y = _scaled_gemm(q, weight.t(), scale, buffers["weight_scale"], buffers["bias"], x.dtype, self.use_fast_accum)
         return y if flat else y.view(*x.shape[:-1], self.out_features)
 
     def prepare(self, example: Tensor | int, dtype: torch.dtype = torch.bfloat16) -> None:
