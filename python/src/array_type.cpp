@@ -56,4 +56,9 @@ std::shared_ptr<const ArrayType> array_type_of(nb::handle array) {
   return description;
 }
 
+nb::object finished(nb::handle like, const nb::object& made) {
+  const nb::object finish = array_type_of(like)->finish;
+  return finish.is_none() ? made : finish(made);
+}
+
 }  // namespace cleave::python

@@ -31,4 +31,7 @@ struct ArrayType {
 /// Shared, since Python code that runs in between may look up other classes.
 std::shared_ptr<const ArrayType> array_type_of(nanobind::handle array);
 
+/// What the user gets of an array that was made beside `like`, and is filled.
+nanobind::object finished(nanobind::handle like, const nanobind::object& made);
+
 }  // namespace cleave::python

@@ -2,7 +2,7 @@
 
 #include "bindings.h"
 #include "conv_docs.h"
-#include "conv_parameters.h"
+#include "conv_operands.h"
 #include "define.h"
 #include "errors.h"
 #include "product.h"
@@ -47,41 +47,31 @@ nb::object convolve(const ConvInputs& inputs, const ConvOptions& options, const 
 }
 
 template <class Call>
-ConvInputs inputs_of(const Call& call) {
-  return {.input = call.template get<arg::Input>(),
-          .weight = call.template get<arg::Weight>(),
-          .grad_output = call.template get<arg::GradOutput>(),
-          .c = call.template get<arg::C>(),
-          .bias = call.template get<arg::Bias>(),
-          .out = call.template get<arg::Out>(),
-          .convert = arg::Convert::parse(call.template get<arg::Convert>())};
-}
-
-template <class Call>
 nb::object conv(int axes, const Call& call) {
   const ConvOptions options = parse_conv_options(Conv::fprop, axes, call, call);
-  return convolve(inputs_of(call), options, call);
+  return convolve(call, options, call);
 }
 
 template <class Call>
 nb::object conv_dgrad(int axes, const Call& call) {
   ConvOptions options = parse_conv_options(Conv::dgrad, axes, call, call);
   options.size = parse_size(call.template get<InputSize>(), InputSize::name(), axes);
-  return convolve(inputs_of(call), options, call);
+  return convolve(call, options, call);
 }
 
 template <class Call>
 nb::object conv_wgrad(int axes, const Call& call) {
   ConvOptions options = parse_conv_options(Conv::wgrad, axes, call, call);
   options.size = parse_size(call.template get<WeightSize>(), WeightSize::name(), axes);
-  ConvInputs inputs = inputs_of(call);
+  ConvInputs inputs(call);
+  const nb::handle out = inputs.get<arg::Out>();
   bool accumulate = false;
   call.template read<arg::Accumulate>(accumulate);
-  if (accumulate && (!given(inputs.out) || given(inputs.c))) {
+  if (accumulate && (!given(out) || given(inputs.get<arg::C>()))) {
     refuse_value("accumulate is True, but {}; pass out, to which is added, and no c",
-                 given(inputs.out) ? "there is a c, too" : "there is no out to add to");
+                 given(out) ? "there is a c, too" : "there is no out to add to");
   }
-  if (accumulate) inputs.c = inputs.out;
+  if (accumulate) inputs.set<arg::C>(out);
   return convolve(inputs, options, call);
 }
 
@@ -93,8 +83,9 @@ nb::object conv_transpose(int axes, const Call& call) {
   }
   options.transposed = true;
   options.output_padding = parse_numbers(call.template get<OutputPadding>(), OutputPadding::name(), axes);
-  ConvInputs inputs = inputs_of(call);
-  inputs.grad_output = std::exchange(inputs.input, {});
+  ConvInputs inputs(call);
+  inputs.set<arg::GradOutput>(inputs.get<arg::Input>());
+  inputs.set<arg::Input>({});
   return convolve(inputs, options, call);
 }
 
@@ -111,11 +102,25 @@ PlanObject plan_conv(int axes, const Call& call) {
         "out");
   }
   TensorReader reader{nb::none()};
-  const ConvInputs others{
-      .c = call.template get<arg::C>(), .bias = call.template get<arg::Bias>(), .out = call.template get<arg::Out>()};
-  ConvOperands operands(with_operands(kind, call.template get<arg::A>(), call.template get<arg::B>(), others), reader,
-                        options);
+  const ConvOperands operands(with_operands(kind, call.template get<arg::A>(), call.template get<arg::B>(), call),
+                              reader, options);
   return PlanObject(operands.problem, options, make_plan(operands.problem));
+}
+
+/// What texts call images with 1 to 3 axes.
+struct Words {
+  const char *name, *transpose, *image, *filter, *output, *format;
+};
+
+constexpr Words kWords[] = {{"conv1d", "conv_transpose1d", "W", "S", "Q", "layout with the channels last"},
+                            {"conv2d", "conv_transpose2d", "H, W", "R, S", "P, Q", "channels_last"},
+                            {"conv3d", "conv_transpose3d", "D, H, W", "T, R, S", "O, P, Q", "channels_last_3d"}};
+
+std::string fill(const char* text, int axes) {
+  const Words& words = kWords[axes - 1];
+  return fmt::format(fmt::runtime(text), fmt::arg("name", words.name), fmt::arg("transpose", words.transpose),
+                     fmt::arg("image", words.image), fmt::arg("filter", words.filter), fmt::arg("output", words.output),
+                     fmt::arg("format", words.format));
 }
 
 /// The functions of images with so many axes.
@@ -124,26 +129,26 @@ void bind_rank(nb::module_& m, int axes) {
   using How = Concat<SplitK, List<arg::Precision>>;
   using Options = Concat<List<arg::C>, Scalars, Result, List<arg::Convert>, How, Place>;
   using Division = List<arg::Division>;
-  const auto add = [&](const FunctionText& text, auto positional, auto keywords, const auto& function) {
-    define(m, text.name.c_str(), positional, keywords, "Array", text.doc.c_str(),
+  const auto add = [&](const char* name, auto positional, auto keywords, const char* returns, const char* doc,
+                       const auto& function) {
+    define(m, fill(name, axes).c_str(), positional, keywords, returns, fill(doc, axes).c_str(),
            [axes, function](const auto& call) { return function(axes, call); });
   };
 
-  add(conv_text(axes), Concat<List<arg::Input, arg::Weight, arg::Bias>, Geometry>(), Options(),
+  add("{name}", Concat<List<arg::Input, arg::Weight, arg::Bias>, Geometry>(), Options(), "Array", kConvDoc,
       [](int axes, const auto& call) { return conv(axes, call); });
-  add(conv_dgrad_text(axes), Concat<List<InputSize, arg::Weight, arg::GradOutput>, Geometry>(),
-      Concat<List<arg::Bias>, Options, Division>(), [](int axes, const auto& call) { return conv_dgrad(axes, call); });
-  add(conv_wgrad_text(axes), Concat<List<arg::Input, WeightSize, arg::GradOutput>, Geometry>(),
-      Concat<List<arg::Accumulate>, Without<Options, List<arg::Activation>>>(),
+  add("{name}_dgrad", Concat<List<InputSize, arg::Weight, arg::GradOutput>, Geometry>(),
+      Concat<List<arg::Bias>, Options, Division>(), "Array", kConvDgradDoc,
+      [](int axes, const auto& call) { return conv_dgrad(axes, call); });
+  add("{name}_wgrad", Concat<List<arg::Input, WeightSize, arg::GradOutput>, Geometry>(),
+      Concat<List<arg::Accumulate>, Without<Options, List<arg::Activation>>>(), "Array", kConvWgradDoc,
       [](int axes, const auto& call) { return conv_wgrad(axes, call); });
-  add(conv_transpose_text(axes),
+  add("{transpose}",
       List<arg::Input, arg::Weight, arg::Bias, arg::Stride, arg::Padding, OutputPadding, arg::Groups, arg::Dilation>(),
-      Options(), [](int axes, const auto& call) { return conv_transpose(axes, call); });
-
-  const FunctionText plan = plan_conv_text(axes);
-  define(m, plan.name.c_str(), List<arg::Kind, arg::A, arg::B>(),
-         Concat<List<Size>, Geometry, List<arg::Bias, arg::C>, Result, How, Division>(), "GemmPlan", plan.doc.c_str(),
-         [axes](const auto& call) { return plan_conv(axes, call); });
+      Options(), "Array", kConvTransposeDoc, [](int axes, const auto& call) { return conv_transpose(axes, call); });
+  add("plan_{name}", List<arg::Kind, arg::A, arg::B>(),
+      Concat<List<Size>, Geometry, List<arg::Bias, arg::C>, Result, How, Division>(), "GemmPlan", kPlanConvDoc,
+      [](int axes, const auto& call) { return plan_conv(axes, call); });
 }
 
 }  // namespace

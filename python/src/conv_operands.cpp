@@ -33,42 +33,43 @@ nb::object copy_of(nb::handle array, const char* name) {
 }  // namespace
 
 ConvInputs with_operands(Conv kind, nb::handle a, nb::handle b, ConvInputs others) {
-  (kind == Conv::fprop ? others.input : others.grad_output) = a;
-  (kind == Conv::wgrad ? others.input : others.weight) = b;
+  kind == Conv::fprop ? others.set<arg::Input>(a) : others.set<arg::GradOutput>(a);
+  kind == Conv::wgrad ? others.set<arg::Input>(b) : others.set<arg::Weight>(b);
   return others;
 }
 
 ConvOperands::ConvOperands(const ConvInputs& inputs, TensorReader& reader, const ConvOptions& options)
-    : result_(options.kind == Conv::fprop ? inputs.input : inputs.grad_output, inputs.out) {
+    : result_(options.kind == Conv::fprop ? inputs.get<arg::Input>() : inputs.get<arg::GradOutput>(),
+              inputs.get<arg::Out>()) {
+  inputs.read<arg::Convert>(convert_);
   ConvOptions with_convert = options;
-  with_convert.may_convert = inputs.convert.has_value();
+  with_convert.may_convert = inputs.get<arg::Convert>().is_valid();
   static_cast<ConvCall&>(*this) = make_call(read(inputs, reader, options), with_convert);
 }
 
 ConvTensors ConvOperands::read(const ConvInputs& inputs, TensorReader& reader, const ConvOptions& options) {
-  const auto tensor = [&](nb::handle array, const char* name, Order* stride) -> Operand {
+  const auto tensor = [&](nb::handle array, const char* name, Order* stride) -> std::optional<Operand> {
+    if (!array.is_valid()) return std::nullopt;
     const TensorView view = reader.read(array, name);
-    if (!inputs.convert.value_or(false) || view.ndim != options.axes + 2 || stride(view)) return view;
+    if (!convert_ || view.ndim != options.axes + 2 || stride(view)) return view;
     copies_.push_back(copy_of(array, name));
     return reader.read(copies_.back(), name);
   };
   ConvTensors tensors;
-  if (inputs.grad_output.is_valid()) {
-    tensors.grad_output = tensor(inputs.grad_output, options.transposed ? "input" : "grad_output", pixel_stride);
-  }
-  if (inputs.input.is_valid()) tensors.input = tensor(inputs.input, "input", pixel_stride);
-  if (inputs.weight.is_valid()) tensors.weight = tensor(inputs.weight, "weight", filter_stride);
-  if (given(inputs.c)) tensors.c = tensor(inputs.c, "c", order_of_d(options));
-  tensors.bias = reader.read_given(inputs.bias, "bias");
+  tensors.grad_output =
+      tensor(inputs.get<arg::GradOutput>(), options.transposed ? "input" : "grad_output", pixel_stride);
+  tensors.input = tensor(inputs.get<arg::Input>(), "input", pixel_stride);
+  tensors.weight = tensor(inputs.get<arg::Weight>(), "weight", filter_stride);
+  if (given(inputs.get<arg::C>())) tensors.c = tensor(inputs.get<arg::C>(), "c", order_of_d(options));
+  tensors.bias = reader.read<arg::Bias>(inputs);
   tensors.out = read_out(inputs, reader, options);
   return tensors;
 }
 
 std::optional<Operand> ConvOperands::read_out(const ConvInputs& inputs, TensorReader& reader,
                                               const ConvOptions& options) {
-  const std::optional<Operand> out = reader.read_written(inputs.out, "out");
-  if (!out || !inputs.convert.value_or(false) || out->ndim != options.axes + 2 || !out->other_type.empty() ||
-      order_of_d(options)(*out))
+  const std::optional<Operand> out = reader.read_output<arg::Out>(inputs);
+  if (!out || !convert_ || out->ndim != options.axes + 2 || !out->other_type.empty() || order_of_d(options)(*out))
     return out;
   if (may_overlap_itself(*out)) {
     refuse_value(
@@ -76,11 +77,11 @@ std::optional<Operand> ConvOperands::read_out(const ConvInputs& inputs, TensorRe
         "whose elements are apart",
         shape_text(*out), fmt::join(out->stride, out->stride + out->ndim, ", "));
   }
-  const auto type = array_type_of(inputs.out);
-  if (type->empty_channels_last.is_none() || type->assign.is_none()) refuse_conversion(inputs.out, "out");
+  const auto type = array_type_of(inputs.get<arg::Out>());
+  if (type->empty_channels_last.is_none() || type->assign.is_none()) refuse_conversion(inputs.get<arg::Out>(), "out");
   nb::list shape;
   for (int i = 0; i < out->ndim; ++i) shape.append(out->shape[i]);
-  staged_ = type->empty_channels_last(inputs.out, nb::tuple(shape), dtype_name(out->dtype));
+  staged_ = type->empty_channels_last(inputs.get<arg::Out>(), nb::tuple(shape), dtype_name(out->dtype));
   return reader.read(staged_, "out");
 }
 

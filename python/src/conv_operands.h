@@ -3,20 +3,15 @@
 
 #include <nanobind/nanobind.h>
 
-#include <optional>
 #include <vector>
 
+#include "conv_parameters.h"
 #include "operands.h"
-#include "operands/conv_operands.h"
 
 namespace cleave::python {
 
-/// The arrays of one call, as Python handed them over; None or null where absent.
-struct ConvInputs {
-  nanobind::handle input, weight, grad_output, c, bias, out;
-  /// What is in another order of memory is copied. Nothing: no such argument.
-  std::optional<bool> convert = {};
-};
+/// The arrays of one call; under `convert` what is in another order of memory is copied.
+using ConvInputs = Values<arg::Input, arg::Weight, arg::GradOutput, arg::C, arg::Bias, arg::Out, arg::Convert>;
 
 /// `others` and the operands, by their places in the product.
 ConvInputs with_operands(Conv kind, nanobind::handle a, nanobind::handle b, ConvInputs others);
@@ -40,6 +35,7 @@ class ConvOperands : public ConvCall {
   ConvTensors read(const ConvInputs& inputs, TensorReader& reader, const ConvOptions& options);
   std::optional<Operand> read_out(const ConvInputs& inputs, TensorReader& reader, const ConvOptions& options);
 
+  bool convert_ = false;
   std::vector<nanobind::object> copies_;
   nanobind::object staged_;  // what is computed in the place of `out`
   Result result_;

@@ -1,6 +1,8 @@
 // Functions of the module from lists of parameters.
 #pragma once
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <nanobind/eval.h>
 #include <nanobind/nanobind.h>
 
@@ -15,9 +17,7 @@ namespace detail {
 
 template <class P>
 std::string declaration() {
-  std::string text = std::string(P::name()) + ": " + std::string(P::type());
-  if (!P::default_text().empty()) text += " = " + std::string(P::default_text());
-  return text;
+  return fmt::format("{}: {}{}{}", P::name(), P::type(), P::default_text().empty() ? "" : " = ", P::default_text());
 }
 
 /// One line: of several, nanobind would show only the last.
@@ -28,9 +28,7 @@ std::string signature(const char* name, bool is_method, List<Ps...>, List<Ks...>
   (parts.push_back(declaration<Ps>()), ...);
   if (sizeof...(Ks) > 0) parts.push_back("*");
   (parts.push_back(declaration<Ks>()), ...);
-  std::string text = std::string("def ") + name + "(";
-  for (size_t i = 0; i < parts.size(); ++i) text += (i ? ", " : "") + parts[i];
-  return text + ") -> " + returns;
+  return fmt::format("def {}({}) -> {}", name, fmt::join(parts, ", "), returns);
 }
 
 /// None, too, is for the function to refuse, by its own words.
@@ -44,11 +42,12 @@ auto annotation() {
 }
 
 template <class... Ps, class... Ks>
-Signature names(const char* function, List<Ps...>, List<Ks...>) {
+Signature names(const std::string& function, bool is_method, List<Ps...>, List<Ks...>) {
   return {.function = function,
           .parameters = {Ps::name()..., Ks::name()...},
           .positional = sizeof...(Ps),
-          .required = size_t((Ps::default_text().empty() + ... + 0))};
+          .required = size_t((Ps::default_text().empty() + ... + 0)),
+          .is_method = is_method};
 }
 
 template <class... Ps, class... Ks, class Define>
@@ -60,57 +59,50 @@ auto with_annotations(List<Ps...>, List<Ks...>, const Define& define) {
   }
 }
 
-}  // namespace detail
-
 /// With the names of enumerations where braces call for them.
 inline std::string filled(std::string doc) {
   const auto fill = [&doc](std::string_view place, const std::vector<std::string>& names) {
     const size_t at = doc.find(place);
-    if (at == std::string::npos) return;
-    std::string text;
-    for (const std::string& name : names) text += (text.empty() ? "\"" : ", \"") + name + '"';
-    doc.replace(at, place.size(), text);
+    if (at != std::string::npos) doc.replace(at, place.size(), fmt::format("\"{}\"", fmt::join(names, "\", \"")));
   };
   fill("{activations}", names_of<Activation>());
   fill("{modes}", names_of<SplitKMode>());
   return doc;
 }
 
+/// Of a module, or a method of the class `Self`.
+template <class... Self, class Scope, class... Ps, class... Ks, class Function>
+void define(Scope& scope, const std::string& prefix, const char* name, List<Ps...> positional, List<Ks...> keywords,
+            const char* returns, const char* doc, const Function& function) {
+  constexpr bool kIsMethod = sizeof...(Self) > 0;
+  const std::string declared = signature(name, kIsMethod, positional, keywords, returns);
+  with_annotations(positional, keywords, [&](const auto&... annotations) {
+    scope.def(
+        name,
+        [function](const Self&... self, Ps... by_position, Ks... by_name) {
+          return function(self..., Values<Ps..., Ks...>(by_position..., by_name...));
+        },
+        annotations..., filled(doc).c_str(), nanobind::sig(declared.c_str()));
+  });
+  explain_mistakes(scope.attr("__dict__")[name], names(prefix + name, kIsMethod, positional, keywords));
+}
+
+}  // namespace detail
+
 /// Adds a function of a module: `function` takes Values<Ps..., Ks...>. The `Ps` may be passed by
 /// position, the `Ks` only by name.
 template <class... Ps, class... Ks, class Function>
 void define(nanobind::module_& m, const char* name, List<Ps...> positional, List<Ks...> keywords, const char* returns,
             const char* doc, const Function& function) {
-  const std::string signature = detail::signature(name, false, positional, keywords, returns);
-  detail::with_annotations(positional, keywords, [&](const auto&... annotations) {
-    m.def(
-        name,
-        [function](Ps... by_position, Ks... by_name) {
-          return function(Values<Ps..., Ks...>(by_position..., by_name...));
-        },
-        annotations..., filled(doc).c_str(), nanobind::sig(signature.c_str()));
-  });
-  explain_mistakes(m.attr(name), detail::names(name, positional, keywords));
+  detail::define(m, "", name, positional, keywords, returns, doc, function);
 }
 
 /// The same of a method, whose `function` takes the object first.
 template <class Class, class... Ps, class... Ks, class Function>
 void define(nanobind::class_<Class>& type, const char* name, List<Ps...> positional, List<Ks...> keywords,
             const char* returns, const char* doc, const Function& function) {
-  const std::string signature = detail::signature(name, true, positional, keywords, returns);
-  detail::with_annotations(positional, keywords, [&](const auto&... annotations) {
-    type.def(
-        name,
-        [function](const Class& self, Ps... by_position, Ks... by_name) {
-          return function(self, Values<Ps..., Ks...>(by_position..., by_name...));
-        },
-        annotations..., filled(doc).c_str(), nanobind::sig(signature.c_str()));
-  });
-  const nanobind::str qualified = nanobind::borrow<nanobind::str>(type.attr("__name__"));
-  Signature names = detail::names(name, positional, keywords);
-  names.function = std::string(qualified.c_str()) + "." + name;
-  names.is_method = true;
-  explain_mistakes(type.attr("__dict__")[name], std::move(names));
+  const std::string scope = nanobind::borrow<nanobind::str>(type.attr("__name__")).c_str();
+  detail::define<Class>(type, scope + ".", name, positional, keywords, returns, doc, function);
 }
 
 }  // namespace cleave::python

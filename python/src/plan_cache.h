@@ -1,26 +1,34 @@
-// The plans that Python used last.
+// Plans, and those that Python used last.
 #pragma once
 
 #include <array>
-#include <memory>
 
-#include "cleave/gemm.h"
 #include "problem/problem_hash.h"
+#include "unlocked.h"
 
 namespace cleave::python {
 
+/// The plan of a problem, made without the GIL.
+template <class Problem>
+auto make_plan(const Problem& problem) {
+  const Unlocked unlocked;
+  return plan(problem);
+}
+
 /// By problem. Direct-mapped, guarded by the GIL. A miss costs little, as cleave::plan has a cache of
 /// its own.
-template <class Problem, class Plan>
+template <class Problem>
 class RecentPlans {
  public:
-  std::shared_ptr<const Plan> find(const Problem& problem) const {
-    const Slot& slot = slots_[ProblemHash()(problem) % kSlots];
-    return slot.plan && slot.problem == problem ? slot.plan : nullptr;
-  }
+  using Plan = decltype(make_plan(Problem()));  // shared: a call outlives its place here
 
-  void insert(const Problem& problem, std::shared_ptr<const Plan> plan) {
-    slots_[ProblemHash()(problem) % kSlots] = {problem, std::move(plan)};
+  /// The plan of an equal problem, or a new one.
+  Plan get(const Problem& problem) {
+    Slot& slot = slots_[ProblemHash()(problem) % slots_.size()];
+    if (slot.plan && slot.problem == problem) return slot.plan;
+    Plan made = make_plan(problem);
+    slot = {problem, made};
+    return made;
   }
 
   void clear() { slots_ = {}; }
@@ -34,13 +42,10 @@ class RecentPlans {
  private:
   struct Slot {
     Problem problem;
-    std::shared_ptr<const Plan> plan;
+    Plan plan;
   };
 
-  static constexpr size_t kSlots = 512;
-  std::array<Slot, kSlots> slots_;
+  std::array<Slot, 512> slots_;
 };
-
-using PlanCache = RecentPlans<GemmProblem, GemmPlan>;
 
 }  // namespace cleave::python

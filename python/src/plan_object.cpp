@@ -59,46 +59,52 @@ std::string describe(const GroupLayout& x) {
                      x.wide ? 64 : 32, x.spacing);
 }
 
+std::string describe(const std::string& text) {
+  return text;
+}
+
+std::string describe(int64_t number) {
+  return std::to_string(number);
+}
+
+template <class Enum>
+  requires std::is_enum_v<Enum>
+std::string describe(Enum value) {
+  return std::string(to_string(value));
+}
+
 /// The first difference, in the order in which a reader would look for it.
 [[noreturn]] void refuse(const GemmProblem& planned, const GemmProblem& given) {
-  constexpr const char* kRemedy =
-      "make a plan for these arrays with cleave.plan_gemm, cleave.plan_scaled_gemm, "
-      "cleave.plan_grouped_gemm or cleave.plan_conv2d";
-  const auto differ = [&](const char* what, const std::string& seen, const std::string& expected) {
-    refuse_value("{} is {}, but the plan is for {}; {}", what, seen, expected, kRemedy);
+  const auto differ = [](const char* what, const std::string& seen, const std::string& expected) {
+    refuse_value(
+        "{} is {}, but the plan is for {}; make a plan for these arrays with cleave.plan_gemm, "
+        "cleave.plan_scaled_gemm, cleave.plan_grouped_gemm or cleave.plan_conv2d",
+        what, seen, expected);
   };
-  if (given.device != planned.device) differ("the device", device_text(given.device), device_text(planned.device));
-  if (!(given.groups == planned.groups)) differ("the grouping", describe(given.groups), describe(planned.groups));
-  if (!(given.conv == planned.conv)) differ("the convolution", describe(given.conv), describe(planned.conv));
-  const auto size = [](const GemmProblem& p) { return fmt::format("{} x {} x {} x {}", p.batch, p.m, p.n, p.k); };
-  if (size(given) != size(planned)) differ("the problem's batch x M x N x K", size(given), size(planned));
+  const auto compare = [&](const char* what, const auto& seen, const auto& expected) {
+    if (!(seen == expected)) differ(what, describe(seen), describe(expected));
+  };
   const auto presence = [&](const char* name, bool seen, bool expected) {
     if (seen != expected) differ(name, seen ? "given" : "missing", expected ? "one" : "none");
   };
+  const auto size = [](const GemmProblem& p) { return fmt::format("{} x {} x {} x {}", p.batch, p.m, p.n, p.k); };
+  compare("the device", device_text(given.device), device_text(planned.device));
+  compare("the grouping", given.groups, planned.groups);
+  compare("the convolution", given.conv, planned.conv);
+  compare("the problem's batch x M x N x K", size(given), size(planned));
   presence("c", given.has_c, planned.has_c);
   presence("azp_adj", given.has_zero, planned.has_zero);
   presence("scale_d", given.has_scale_d, planned.has_scale_d);
   presence("amax", given.has_amax, planned.has_amax);
-  if (given.bias != planned.bias) {
-    differ("the bias", std::string(to_string(given.bias)), std::string(to_string(planned.bias)));
-  }
-  if (given.bias_stride_batch != planned.bias_stride_batch) {
-    differ("the bias's distance from group to group", std::to_string(given.bias_stride_batch),
-           std::to_string(planned.bias_stride_batch));
-  }
-  const auto matrix = [&](const char* name, const MatrixLayout& seen, const MatrixLayout& expected) {
-    if (!(seen == expected)) differ(name, describe(seen), describe(expected));
-  };
-  matrix("a", given.a, planned.a);
-  matrix("b", given.b, planned.b);
-  matrix("c", given.c, planned.c);
-  matrix("out", given.d, planned.d);
-  const auto scale = [&](const char* name, const ScaleLayout& seen, const ScaleLayout& expected) {
-    if (!(seen == expected)) differ(name, describe(seen), describe(expected));
-  };
-  scale("scale_a", given.scale_a, planned.scale_a);
-  scale("scale_b", given.scale_b, planned.scale_b);
-  differ("the bias", std::string(to_string(given.bias_dtype)), std::string(to_string(planned.bias_dtype)));
+  compare("the bias", given.bias, planned.bias);
+  compare("the bias's distance from group to group", given.bias_stride_batch, planned.bias_stride_batch);
+  compare("a", given.a, planned.a);
+  compare("b", given.b, planned.b);
+  compare("c", given.c, planned.c);
+  compare("out", given.d, planned.d);
+  compare("scale_a", given.scale_a, planned.scale_a);
+  compare("scale_b", given.scale_b, planned.scale_b);
+  compare("the bias", given.bias_dtype, planned.bias_dtype);
   throw std::logic_error("unreachable");
 }
 
@@ -144,11 +150,8 @@ auto PlanObject::with_operands(const GemmInputs& inputs, TensorReader& reader, c
     refuse_extras(inputs);
     ConvOptions options = *conv;
     options.d_type = d_type;
-    ConvOperands operands(
-        python::with_operands(
-            options.kind, inputs.get<arg::A>(), inputs.get<arg::B>(),
-            {.c = inputs.get<arg::C>(), .bias = inputs.get<arg::Bias>(), .out = inputs.get<arg::Out>()}),
-        reader, options);
+    ConvOperands operands(python::with_operands(options.kind, inputs.get<arg::A>(), inputs.get<arg::B>(), inputs),
+                          reader, options);
     return use(operands);
   }
   GemmOptions options = std::get<GemmOptions>(options_);

@@ -1,7 +1,6 @@
 #include "product.h"
 
 #include "check_offsets.h"
-#include "unlocked.h"
 
 namespace nb = nanobind;
 
@@ -30,11 +29,6 @@ PlanOptions parse_plan_options(const ProductArguments& arguments) {
   arguments.read<arg::Precision>(options.precision);
   arguments.read<arg::UseFastAccum>(options.fast_accumulation);
   return options;
-}
-
-std::shared_ptr<const GemmPlan> make_plan(const GemmProblem& problem) {
-  const Unlocked unlocked;
-  return plan(problem);
 }
 
 nb::object multiply(const GemmInputs& inputs, const ProductArguments& arguments, const CallArguments& call,

@@ -14,27 +14,16 @@ using namespace nb::literals;
 namespace cleave::python {
 namespace {
 
-using QuantizePlans = RecentPlans<QuantizeProblem, QuantizePlan>;
-
-std::shared_ptr<const QuantizePlan> make_plan(const QuantizeProblem& problem) {
-  const Unlocked unlocked;
-  return plan(problem);
-}
-
 nb::tuple quantize(const QuantizeInputs& inputs, nb::handle stream) {
   TensorReader reader(stream);
   QuantizeOperands operands(inputs, reader);
-  QuantizePlans& plans = QuantizePlans::shared();
-  std::shared_ptr<const QuantizePlan> plan = plans.find(operands.problem);
-  const bool known = plan != nullptr;
-  if (!known) plan = make_plan(operands.problem);
+  const auto plan = RecentPlans<QuantizeProblem>::shared().get(operands.problem);
   operands.allocate(reader);
   {
     const Unlocked unlocked;
     plan->run(operands.arguments, reader.stream());
   }
   reader.mark_written();
-  if (!known) plans.insert(operands.problem, std::move(plan));
   return operands.results();
 }
 

@@ -36,25 +36,19 @@ QuantizeOperands::QuantizeOperands(const QuantizeInputs& inputs, TensorReader& r
   inputs.read<arg::Symmetric>(options.symmetric);
   inputs.read<arg::Transpose>(options.transpose);
   check_presence(inputs, options);
-  const QuantizeTensors tensors{.x = reader.read(inputs.get<arg::X>(), "x"),
-                                .q = reader.read_written(inputs.get<arg::Out>(), "out"),
-                                .scale = options.given_scale
-                                             ? reader.read_given(inputs.get<arg::Scale>(), "scale")
-                                             : reader.read_written(inputs.get<arg::ScaleOut>(), "scale_out"),
-                                .zero = reader.read_given(inputs.get<arg::Zero>(), "zero"),
-                                .smooth = reader.read_given(inputs.get<arg::Smooth>(), "smooth"),
-                                .offs = reader.read_given(inputs.get<arg::Offs>(), "offs")};
+  const QuantizeTensors tensors{
+      .x = reader.read<arg::X>(inputs),
+      .q = reader.read_output<arg::Out>(inputs),
+      .scale = options.given_scale ? reader.read<arg::Scale>(inputs) : reader.read_output<arg::ScaleOut>(inputs),
+      .zero = reader.read<arg::Zero>(inputs),
+      .smooth = reader.read<arg::Smooth>(inputs),
+      .offs = reader.read<arg::Offs>(inputs)};
   static_cast<QuantizeCall&>(*this) = make_call(tensors, options);
 }
 
 void* QuantizeOperands::make(nb::tuple shape, DType dtype, bool turned, TensorReader& reader) {
-  if (array_type_of(inputs_.get<arg::X>())->empty.is_none()) {
-    refuse_value(
-        "quantising a {} needs `out` and `scale_out`: only torch, NumPy, CuPy and JAX arrays can "
-        "be made here",
-        class_name(inputs_.get<arg::X>()));
-  }
-  const nb::object array = reader.make(&ArrayType::empty, inputs_.get<arg::X>(), shape, dtype, problem.device);
+  const nb::object array =
+      reader.make(&ArrayType::empty, inputs_.get<arg::X>(), shape, dtype, problem.device, "`out` and `scale_out`");
   results_.push_back({array, true, turned});
   return reader.read(array, "the result").data;
 }
@@ -86,11 +80,9 @@ void QuantizeOperands::allocate(TensorReader& reader) {
 }
 
 nb::tuple QuantizeOperands::results() const {
-  const nb::object finish = array_type_of(inputs_.get<arg::X>())->finish;
   nb::list list;
   for (const Result& result : results_) {
-    nb::object array = result.array;
-    if (result.made && !finish.is_none()) array = finish(array);
+    const nb::object array = result.made ? finished(inputs_.get<arg::X>(), result.array) : result.array;
     list.append(result.turned ? nb::object(array.attr("T")) : array);
   }
   return nb::tuple(list);

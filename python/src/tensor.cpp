@@ -200,11 +200,6 @@ TensorView TensorReader::read_as_it_can(nb::handle array, const char* name) {
               class_name(array), reason);
 }
 
-std::optional<Operand> TensorReader::read_given(nb::handle array, const char* name) {
-  if (!given(array)) return std::nullopt;
-  return read(array, name);
-}
-
 TensorView TensorReader::read_output(nb::handle array, const char* name) {
   const TensorView view = read(array, name);
   const auto type = array_type_of(array);
@@ -218,15 +213,14 @@ TensorView TensorReader::read_output(nb::handle array, const char* name) {
   return view;
 }
 
-std::optional<Operand> TensorReader::read_written(nb::handle array, const char* name) {
-  if (!given(array)) return std::nullopt;
-  return read_output(array, name);
-}
-
-nb::object TensorReader::make(nb::object ArrayType::* empty, nb::handle like, nb::handle shape, DType dtype,
-                              int device) const {
+nb::object TensorReader::make(nb::object ArrayType::* empty, nb::handle like, nb::handle shape, DType dtype, int device,
+                              const char* needed) const {
   const auto type = array_type_of(like);
   const nb::object& make = (*type).*empty;
+  if (make.is_none()) {
+    refuse_value("the result for a {} needs {}: only torch, NumPy, CuPy and JAX arrays can be made here",
+                 class_name(like), needed);
+  }
   if (type->on_stream.is_none() || !leaves_current_stream(*type, device)) return make(like, shape, dtype_name(dtype));
   return type->on_stream(uintptr_t(*stream_), device, make, like, shape, dtype_name(dtype));
 }

@@ -41,16 +41,27 @@ class TensorReader {
   /// Throws Error(invalid_type) if `array` is not one, naming it `name`.
   TensorView read(nanobind::handle array, const char* name);
 
-  /// Nothing for None.
-  std::optional<Operand> read_given(nanobind::handle array, const char* name);
-
   /// The same of an array that will be written. Throws Error(invalid_argument) if it cannot be.
   TensorView read_output(nanobind::handle array, const char* name);
-  std::optional<Operand> read_written(nanobind::handle array, const char* name);
 
-  /// Makes an array by one of the two functions of `like`'s ArrayType, which must not be None.
+  /// A call's argument P; nothing where there is no such parameter, or None stands for that.
+  template <class P>
+  std::optional<Operand> read(const auto& call) {
+    const nanobind::handle array = call.template get<P>();
+    if (!array.is_valid() || (array.is_none() && !P::default_text().empty())) return std::nullopt;
+    return read(array, P::name());
+  }
+  template <class P>
+  std::optional<Operand> read_output(const auto& call) {
+    const nanobind::handle array = call.template get<P>();
+    if (!given(array)) return std::nullopt;
+    return read_output(array, P::name());
+  }
+
+  /// Makes an array by one of the two functions of `like`'s ArrayType. Throws Error(invalid_argument) if it has none:
+  /// `needed` is what to pass then.
   nanobind::object make(nanobind::object ArrayType::* empty, nanobind::handle like, nanobind::handle shape, DType dtype,
-                        int device) const;
+                        int device, const char* needed) const;
 
   /// Once they are written: tells torch's autograd, which may have saved them, of the outputs.
   void mark_written() const;

@@ -30,7 +30,7 @@ PlanObject plan_candidate(const PlanObject& planned, size_t index) {
 }
 
 std::string tune_store(const PlanObject& plan) {
-  PlanCache::shared().clear();  // what is planned from now on may be planned better
+  RecentPlans<GemmProblem>::shared().clear();  // what is planned from now on may be planned better
   return remember(plan.plan());
 }
 
