@@ -34,4 +34,10 @@ template <class Enum>
   return std::array{detail::enumerator<Enum(i)>()...};
 }(std::make_index_sequence<detail::count_enumerators<Enum>()>());
 
+/// The enumerators themselves, in order.
+template <class Enum>
+[[gnu::visibility("hidden")]] inline constexpr auto values_of = []<size_t... i>(std::index_sequence<i...>) {
+  return std::array{Enum(i)...};
+}(std::make_index_sequence<enumerators<Enum>.size()>());
+
 }  // namespace cleave

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/enumerators.h"
 #include "cleave/conv.h"
 #include "plan/catalogue.h"
 
@@ -125,8 +126,8 @@ class Collector {
   }
 
   void epilogues() {
-    for (const Activation activation :
-         {Activation::relu, Activation::gelu_tanh, Activation::gelu_erf, Activation::silu}) {
+    for (const Activation activation : values_of<Activation>) {
+      if (activation == Activation::none || activation == Activation::swiglu) continue;
       GemmProblem p = product(DType::bf16, DType::bf16, DType::bf16);
       p.activation = activation;
       p.bias = Bias::row;

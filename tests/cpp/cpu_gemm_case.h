@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "activations.h"
 #include "cleave/core/element.h"
 #include "cleave/gemm.h"
 #include "group_case.h"
@@ -92,24 +93,6 @@ class Scales {
   ScaleLayout layout;
   std::vector<float> values;
 };
-
-inline double activated(Activation kind, double x) {
-  switch (kind) {
-    case Activation::none:
-      return x;
-    case Activation::relu:
-      return std::max(x, 0.0);
-    case Activation::gelu_tanh:
-      return 0.5 * x * (1 + std::tanh(std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x)));
-    case Activation::gelu_erf:
-      return 0.5 * x * std::erfc(-x / std::sqrt(2.0));
-    case Activation::silu:
-      return x / (1 + std::exp(-x));
-    case Activation::swiglu:  // joins two values
-      break;
-  }
-  return NAN;
-}
 
 struct Shape {
   int64_t m, n, k, batch = 1;

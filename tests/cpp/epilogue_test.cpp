@@ -11,6 +11,8 @@
 #include <random>
 #include <vector>
 
+#include "activations.h"
+
 namespace cleave {
 namespace {
 
@@ -33,39 +35,19 @@ int32_t integer_at(const EpilogueConfig& config, const Given& p, int32_t sum, ui
                           column_broadcast(config, p, p.scales_b, col, batch), {row, col, batch, empty});
 }
 
-constexpr Activation kActivations[] = {Activation::none, Activation::relu, Activation::gelu_tanh, Activation::gelu_erf,
-                                       Activation::silu};
 constexpr DType kTypes[] = {DType::f16, DType::bf16, DType::f32};
 
-double reference(Activation config, double x) {
-  switch (config) {
-    case Activation::none:
-      return x;
-    case Activation::relu:
-      return std::max(x, 0.0);
-    case Activation::gelu_tanh:
-      return 0.5 * x * (1 + std::tanh(std::sqrt(2 / M_PI) * (x + 0.044715 * std::pow(x, 3))));
-    case Activation::gelu_erf:
-      return x * 0.5 * std::erfc(-x / std::sqrt(2.0));
-    case Activation::silu:
-      return x / (1 + std::exp(-x));
-    case Activation::swiglu:  // joins two values: a test of its own
-      break;
-  }
-  return NAN;
-}
-
 TEST(Epilogue, ActivationsMatchTheirDefinition) {
-  for (const Activation config : kActivations) {
+  for (const Activation config : kElementwise) {
     for (float x = -12; x <= 12; x += 0.0078125f) {
-      ASSERT_NEAR(activate(config, x), reference(config, x), 2e-6 * std::max(1.0f, std::abs(x)))
+      ASSERT_NEAR(activate(config, x), activated(config, x), 2e-6 * std::max(1.0f, std::abs(x)))
           << int(config) << " at " << x;
     }
   }
 }
 
 TEST(Epilogue, ActivationsAtTheEdges) {
-  for (const Activation config : kActivations) {
+  for (const Activation config : kElementwise) {
     EXPECT_TRUE(std::isnan(activate(config, NAN))) << int(config);
     EXPECT_EQ(activate(config, 0.0f), 0.0f) << int(config);
     EXPECT_EQ(activate(config, 1e4f), 1e4f) << int(config);
@@ -78,7 +60,7 @@ TEST(Epilogue, ActivationsAtTheEdges) {
 TEST(Epilogue, SwigluIsSiluOfTheGateTimesTheUp) {
   for (float gate = -12; gate <= 12; gate += 0.125f) {
     for (const float up : {-3.0f, 0.0f, 0.5f, 100.0f}) {
-      const double expected = reference(Activation::silu, gate) * up;
+      const double expected = activated(Activation::silu, gate) * up;
       ASSERT_NEAR(swiglu(gate, up), expected, 1e-6 * std::max(1.0, std::abs(expected)));
     }
   }
@@ -102,7 +84,7 @@ TEST(Epilogue, EveryCombination) {
       p.c = c.data();
       p.bias = bias.data();
       for (const Bias bias_kind : {Bias::none, Bias::row, Bias::column}) {
-        for (const Activation activation : kActivations) {
+        for (const Activation activation : kElementwise) {
           for (const bool has_c : {false, true}) {
             const EpilogueConfig config{c_type, DType::f32, c_type, order, activation, bias_kind, has_c};
             p.alpha = value(random);
@@ -118,7 +100,7 @@ TEST(Epilogue, EveryCombination) {
                   if (bias_kind != Bias::none)
                     expected += load_element(c_type, bias.data(),
                                              batch * p.bias_batch_stride + (bias_kind == Bias::row ? j : i));
-                  ASSERT_NEAR(value_at(config, p, sum, i, j, batch), reference(activation, expected), 1e-5);
+                  ASSERT_NEAR(value_at(config, p, sum, i, j, batch), activated(activation, expected), 1e-5);
                 }
               }
             }

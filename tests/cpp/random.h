@@ -1,6 +1,7 @@
 // Draws for tests: the same ones in every run.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <random>
@@ -15,6 +16,10 @@ class Random {
   float real() { return std::uniform_real_distribution<float>(-1, 1)(random_); }
   template <class T, size_t n>
   T pick(const T (&from)[n]) {
+    return from[number(0, n - 1)];
+  }
+  template <class T, size_t n>
+  T pick(const std::array<T, n>& from) {
     return from[number(0, n - 1)];
   }
 

@@ -17,10 +17,10 @@ adds to it, is exact, and D must be its nearest neighbour, bit by bit. Most prob
 kind, so that one product too few or too many shows in the longest sum.
 
 Epilogue. alpha, the scales, beta * c and the bias are up to eight roundings of float32 more, each
-of at most the magnitude of what it is made of. No activation is steeper than 1.13; their own error
-is at most 8 roundings of their argument, since tanh, erf and exp are within two units in the last
-place and what they are summed with is below 2. D is rounded once more, to its own type, and
-saturates (float16 overflows) beyond its range.
+of at most the magnitude of what it is made of. An activation carries an error on as its slope says;
+its own is at most 8 roundings of its argument or its value, whichever is larger, since tanh, erf
+and exp are within two units in the last place and what they are summed with is below 2. D is
+rounded once more, to its own type, and saturates (float16 overflows) beyond its range.
 """
 
 from __future__ import annotations
@@ -30,6 +30,8 @@ from dataclasses import dataclass
 
 import torch
 
+from cleave.testing.activations import activate, carried
+from cleave.testing.arrays import TorchArrays
 from tests.gemm_reference import RANGE, ROUNDOFF, SMALLEST
 from tests.gpu.products import stored
 
@@ -37,7 +39,7 @@ from .operand import float64
 
 _EPS = 2.0**-24
 _MOST_PARTS = 264
-SLOPE = 1.13  # of gelu, the steepest
+_ARRAYS = TorchArrays("cpu")
 
 
 @dataclass(frozen=True)
@@ -105,21 +107,21 @@ def rounded(sums: Sums) -> Sums:
 def activated(sums: Sums, name: str) -> Sums:
     if name == "none":
         return sums
-    x, functional = sums.value, torch.nn.functional
+    x = sums.value
+    if name == "relu":
+        return Sums(activate(_ARRAYS, name, x), sums.bound, x.abs())
     bound = torch.zeros_like(x) if sums.bound is None else sums.bound
     if name == "swiglu":
         gate, up = x.chunk(2, -1)
         of_gate, of_up = bound.chunk(2, -1)
-        gate, of_gate = functional.silu(gate), SLOPE * of_gate + 8 * _EPS * gate.abs()
+        of_gate = carried("silu", gate, of_gate) + 8 * _EPS * gate.abs()
+        gate = activate(_ARRAYS, "silu", gate)
         value = gate * up
         bound = of_gate * (up.abs() + of_up) + gate.abs() * of_up + 2 * _EPS * value.abs()
         return Sums(value, bound, value.abs())
-    if name == "relu":
-        return Sums(functional.relu(x), sums.bound, x.abs())
-    value = functional.gelu(x, approximate="tanh") if name == "gelu_tanh" else None
-    if value is None:
-        value = functional.gelu(x) if name == "gelu" else functional.silu(x)
-    return Sums(value, SLOPE * bound + 8 * _EPS * (x.abs() + bound), x.abs())
+    value, carried_on = activate(_ARRAYS, name, x), carried(name, x, bound)
+    own = 8 * _EPS * (torch.maximum(x.abs(), value.abs()) + torch.maximum(bound, carried_on))
+    return Sums(value, carried_on + own, x.abs())
 
 
 @dataclass

@@ -8,9 +8,11 @@ from typing import Any
 
 import torch
 
+from cleave.testing.activations import ELEMENTWISE
+
 from .bound import Accumulator, Expected, Sums, accumulator, activated, expected, rounded
 from .operand import float64
-from .problem import ACTIVATIONS, FLOATS, HALVES, MODES, Problem, Target
+from .problem import FLOATS, HALVES, MODES, Problem, Target
 
 
 @dataclass
@@ -181,7 +183,7 @@ def settle_split(given: dict[str, Any], k: int, k_contiguous: bool, device: str)
 
 def draw_epilogue(config: random.Random, has_c: bool = True) -> dict[str, Any]:
     """Without the bias, whose forms differ."""
-    given: dict[str, Any] = {"activation": config.choice(("none", "none", "none", *ACTIVATIONS))}
+    given: dict[str, Any] = {"activation": config.choice(("none", "none", "none", *ELEMENTWISE))}
     if has_c and config.random() < 0.4:
         given["c"] = config.choice(("D", "own", *FLOATS))
     return given

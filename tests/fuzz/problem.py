@@ -19,7 +19,6 @@ FLOATS = ("float16", "bfloat16", "float32")
 HALVES = ("float16", "bfloat16")
 FLOAT8 = ("float8_e4m3fn", "float8_e5m2")
 MODES = ("none", "serial", "parallel", "cluster", "stream_k", "auto")
-ACTIVATIONS = ("none", "relu", "gelu", "gelu_tanh", "silu")
 
 
 @dataclass

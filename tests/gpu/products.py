@@ -13,6 +13,9 @@ from typing import Any
 
 import torch
 
+from cleave.testing.activations import activate
+from cleave.testing.arrays import TorchArrays
+
 DTYPES = {"float16": torch.float16, "bfloat16": torch.bfloat16, "float32": torch.float32}
 DTYPES_8BIT = {
     "int8": torch.int8,
@@ -21,6 +24,7 @@ DTYPES_8BIT = {
 }
 ALL_DTYPES = DTYPES | DTYPES_8BIT | {"int32": torch.int32}
 CANARY = 96.0  # exact in every dtype
+_ARRAYS = TorchArrays("cpu")
 
 
 def allocates(call: Callable[[], Any]) -> bool:
@@ -204,17 +208,7 @@ class Product:
             value = value + beta * self.c_values.double()
         if self.bias_values is not None:
             value = value + self.bias_values.double()
-        functional = torch.nn.functional
-        match self.activation:
-            case "relu":
-                value = functional.relu(value)
-            case "gelu":
-                value = functional.gelu(value)
-            case "gelu_tanh":
-                value = functional.gelu(value, approximate="tanh")
-            case "silu":
-                value = functional.silu(value)
-        return value
+        return activate(_ARRAYS, self.activation, value)
 
     def arguments(self) -> dict[str, Any]:
         """Keywords of cleave.gemm beside a and b, and of a plan's run beside `scales`."""

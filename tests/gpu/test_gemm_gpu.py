@@ -8,6 +8,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from gemm_reference import ACTIVATIONS  # noqa: E402
 from products import DTYPES, DTYPES_8BIT, Product, integers  # noqa: E402
 
 import cleave  # noqa: E402
@@ -15,7 +16,6 @@ import cleave  # noqa: E402
 MODES = ("none", "serial", "parallel", "cluster", "stream_k", "auto")
 LAYOUTS = ("tn", "tt", "nn", "nt")
 KERNELS = ("sm90", "portable")
-ACTIVATIONS = ("none", "relu", "gelu", "gelu_tanh", "silu")
 
 # Smaller than a tile, ragged in every direction, and several tiles.
 SHAPES = ((8, 8, 64), (72, 136, 328), (200, 264, 1032), (384, 512, 512))

@@ -13,17 +13,10 @@ from doc_snippets import ROOT
 
 torch = pytest.importorskip("torch")
 
-from torch.nn.functional import gelu, relu, silu  # noqa: E402
+from cleave.testing.activations import ELEMENTWISE, activate  # noqa: E402
+from cleave.testing.arrays import TorchArrays  # noqa: E402
 
 ALPHA, BETA = 0.5, 2.0
-ACTIVATIONS = {
-    "none": lambda x: x,
-    "relu": relu,
-    "gelu": gelu,
-    "gelu_tanh": lambda x: gelu(x, approximate="tanh"),
-    "silu": silu,
-    "swiglu": lambda x: silu(x.chunk(2, -1)[0]) * x.chunk(2, -1)[1],
-}
 
 
 def operator(monkeypatch: pytest.MonkeyPatch, kind: str, **fixed: Any) -> tuple[types.ModuleType, Any]:
@@ -76,12 +69,12 @@ def finish(x: Any, inputs: list[Any], bias: Any, has_c: bool, activation: str) -
     if has_c:
         inputs.append(random(*x.shape))
         x = x + BETA * inputs[-1]
-    return ACTIVATIONS[activation](x)
+    return activate(TorchArrays("cpu"), activation, x)
 
 
 @pytest.mark.parametrize(
     ("activation", "bias", "has_c"),
-    itertools.product(ACTIVATIONS, ("none", "row", "column"), (False, True)),
+    itertools.product((*ELEMENTWISE, "swiglu"), ("none", "row", "column"), (False, True)),
 )
 def test_of_products(activation: str, bias: str, has_c: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     torch.manual_seed(0)

@@ -16,6 +16,8 @@ torch = pytest.importorskip("torch", minversion="2.10")
 from torch_convolutions import CASES, channels_last, integers, is_packed, reference  # noqa: E402
 
 import cleave.torch  # noqa: E402, F401
+from cleave.testing.activations import ELEMENTWISE, activate  # noqa: E402
+from cleave.testing.arrays import TorchArrays  # noqa: E402
 
 ops = torch.ops.cleave
 functional = torch.nn.functional
@@ -169,7 +171,7 @@ def test_errors() -> None:
 
 
 @cases
-@pytest.mark.parametrize("activation", ["none", "relu", "gelu"])
+@pytest.mark.parametrize("activation", ELEMENTWISE)
 def test_gradients(case: tuple[Any, ...], activation: str) -> None:
     x_size, w_size, *geometry = case
     leaves = [torch.randn(size, dtype=torch.float64) for size in (x_size, w_size, w_size[:1])]
@@ -181,9 +183,7 @@ def test_gradients(case: tuple[Any, ...], activation: str) -> None:
     given.append(channels_last(wanted[3].detach().float()))
     given = [t.requires_grad_() for t in given]
     bias = wanted[2].view(-1, *[1] * (y.dim() - 2))
-    expected = 0.5 * y + 2 * wanted[3] + bias
-    if activation != "none":
-        expected = getattr(functional, activation)(expected)
+    expected = activate(TorchArrays("cpu"), activation, 0.5 * y + 2 * wanted[3] + bias)
     found = ops.conv.full(*given[:3], *geometry, given[3], alpha=0.5, beta=2.0, activation=activation)
     torch.testing.assert_close(found.double(), expected, rtol=0, atol=1e-4)
     weights = torch.randn(y.shape)  # not channels_last, as gradients may come

@@ -13,6 +13,7 @@ torch = pytest.importorskip("torch", minversion="2.10")
 import grouped_reference  # noqa: E402
 from grouped_reference import Range, bounds_of  # noqa: E402
 
+from cleave.testing.activations import ELEMENTWISE  # noqa: E402
 from cleave.testing.group_sizes import ranges_of  # noqa: E402
 from cleave.torch import GroupedLinear  # noqa: E402
 
@@ -255,7 +256,7 @@ def test_gradients_of_batches() -> None:
     check_gradients(ops.grouped_gemm(*given), given, torch.matmul(*wanted), wanted)
 
 
-@pytest.mark.parametrize("activation", ["relu", "gelu", "gelu_tanh", "silu", "swiglu"])
+@pytest.mark.parametrize("activation", (*ELEMENTWISE, "swiglu"))
 def test_gradients_of_activations(activation: str) -> None:
     columns = 2 * N if activation == "swiglu" else N
     given, wanted = given_and_wanted((TOTAL, K), (G, K, columns), (G, columns))

@@ -15,6 +15,8 @@ from torch._subclasses.fake_tensor import FakeTensorMode  # noqa: E402
 from torch.library import opcheck  # noqa: E402
 
 import cleave.torch  # noqa: E402
+from cleave.testing.activations import ELEMENTWISE, activate  # noqa: E402
+from cleave.testing.arrays import TorchArrays  # noqa: E402
 
 ops = torch.ops.cleave
 
@@ -199,16 +201,12 @@ def reference(
     c: torch.Tensor,
     activation: str,
 ) -> torch.Tensor:
-    functional = torch.nn.functional
-    d = 0.5 * (a @ b) + 2.0 * c + bias
-    if activation == "gelu_tanh":
-        return functional.gelu(d, approximate="tanh")
-    return d if activation == "none" else getattr(functional, activation)(d)
+    return activate(TorchArrays("cpu"), activation, 0.5 * (a @ b) + 2.0 * c + bias)
 
 
 @pytest.mark.parametrize("shapes", OPERANDS.values(), ids=OPERANDS)
 @pytest.mark.parametrize("bias_shape", [(6,), (1, 6), (5, 1)])
-@pytest.mark.parametrize("activation", ["none", "relu", "gelu", "gelu_tanh", "silu"])
+@pytest.mark.parametrize("activation", ELEMENTWISE)
 def test_gradients(shapes: Any, bias_shape: tuple[int, ...], activation: str) -> None:
     torch.manual_seed(0)
     inputs = [torch.randn(shape, dtype=torch.float64) for shape in (*shapes, bias_shape, (5, 6))]

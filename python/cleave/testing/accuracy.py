@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from .activations import activate
+from .activations import activate, carried
 from .arrays import Arrays
 from .case import GemmCase
 from .dtypes import DTYPES
@@ -123,11 +123,14 @@ def of_sums(
     magnitudes = arrays.xp.sqrt(row_squares)
     slack = _sum_roundoff(case) * magnitudes[..., None]
     if case.activation == "swiglu":
-        gates, values = activate(arrays, "silu", values[..., : case.n]), values[..., case.n :]
-        slack = slack * (abs(gates) + 1.1 * abs(values))  # silu's slope is below 1.1
-        magnitudes = magnitudes * arrays.xp.sqrt((gates * gates).sum(-1) / max(case.n, 1))
-        values = gates * values
+        gates, values = values[..., : case.n], values[..., case.n :]
+        opened = activate(arrays, "silu", gates)
+        slack = slack * abs(opened) + carried("silu", gates, slack) * abs(values)
+        magnitudes = magnitudes * arrays.xp.sqrt((opened * opened).sum(-1) / max(case.n, 1))
+        values = opened * values
     else:
+        slack = carried(case.activation, values, slack)
+        magnitudes = activate(arrays, case.activation, magnitudes)
         values = activate(arrays, case.activation, values)
     if scale_d is not None:
         scale = arrays.float64(scale_d)

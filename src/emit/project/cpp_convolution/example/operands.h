@@ -2,7 +2,6 @@
 #pragma once
 
 #include "call.h"
-#include "cleave/core/activation.h"
 #include "tensor.h"
 
 namespace emitted::operation::example {
@@ -116,8 +115,7 @@ class Operands {
     sum.scale(alpha_);
     if (kOperation.has_c) sum.value += c_[index];
     if (kOperation.bias != cleave::Bias::none) sum.value += bias_[channel];
-    if (kOperation.activation != cleave::Activation::none)
-      sum.value = cleave::activate(kOperation.activation, float(sum.value));
+    sum.activate(kOperation.activation);
     return {sum, index};
   }
 

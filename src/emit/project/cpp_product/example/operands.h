@@ -70,8 +70,8 @@ class Operands {
       const Sum up = sum_of(g, i, problem_.n + j);
       const double gate = cleave::activate(cleave::Activation::silu, float(sum.value));
       sum = {gate * up.value, std::abs(gate) * up.magnitude + std::abs(up.value) * sum.magnitude};
-    } else if constexpr (kOperation.activation != cleave::Activation::none) {
-      sum.value = cleave::activate(kOperation.activation, float(sum.value));
+    } else {
+      sum.activate(kOperation.activation);
     }
     if (problem_.has_scale_d) sum.scale(1 / scale_d_[0]);
     return {sum, index};
