@@ -23,6 +23,8 @@ inline double activated(Activation kind, double x) {
       return x;
     case Activation::relu:
       return std::max(x, 0.0);
+    case Activation::relu2:
+      return std::pow(std::max(x, 0.0), 2);
     case Activation::gelu_tanh:
       return 0.5 * x * (1 + std::tanh(std::sqrt(2 / M_PI) * (x + 0.044715 * std::pow(x, 3))));
     case Activation::gelu_erf:

@@ -244,7 +244,7 @@ class Product:
 
     def check(self) -> None:
         """D is exact (but for a rounding, after an exponential); nothing beside it is written."""
-        if self.activation in ("none", "relu"):
+        if self.activation in ("none", "relu", "relu2"):
             expected = stored(self.expected / (self.scale_d or 1.0), self.out_type)
             assert torch.equal(self.out.double(), expected.double()), self._describe(expected)
             if self.amax:

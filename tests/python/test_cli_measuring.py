@@ -278,6 +278,7 @@ def test_reference_activations(activation):
     scalar = {
         "none": lambda v: v,
         "relu": lambda v: max(v, 0.0),
+        "relu2": lambda v: max(v, 0.0) ** 2,
         "gelu": lambda v: v * 0.5 * (1 + math.erf(v / math.sqrt(2))),
         "gelu_tanh": lambda v: v * 0.5 * (1 + math.tanh(math.sqrt(2 / math.pi) * (v + 0.044715 * v**3))),
         "silu": lambda v: v / (1 + math.exp(-v)),

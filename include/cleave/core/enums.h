@@ -50,7 +50,8 @@ CLEAVE_HD constexpr bool ctas_wait(SplitKMode mode) {
 
 /// Applied last: D = activation(alpha * A @ B + beta * C + bias). `swiglu` takes two columns of the
 /// product for each of D's n: silu(column j) * column n + j, so B has 2n columns, the gates first.
-enum class Activation : uint8_t { none, relu, gelu_tanh, gelu_erf, silu, swiglu };
+/// `relu2` is the square of relu.
+enum class Activation : uint8_t { none, relu, relu2, gelu_tanh, gelu_erf, silu, swiglu };
 
 /// Shape of the bias: `row` is a row vector of N values (one per column of D, torch's Linear bias);
 /// `column` is a column vector of M values (one per row of D).

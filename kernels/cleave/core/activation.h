@@ -19,6 +19,8 @@ CLEAVE_HD float activate(Activation kind, float x) {
       return x;
     case Activation::relu:
       return x < 0.0f ? 0.0f : x;  // a NaN stays a NaN
+    case Activation::relu2:
+      return x < 0.0f ? 0.0f : x * x;
     case Activation::gelu_tanh: {
       const float inner = 0.7978845608028654f * (x + 0.044715f * x * x * x);  // sqrt(2 / pi)
       return 0.5f * x * (1.0f + tanh(inner));

@@ -37,6 +37,7 @@ def _silu(arrays: Arrays, x: Any) -> Any:
 ELEMENTWISE = {
     "none": Elementwise(lambda _, x: x, lambda _: 1.0),
     "relu": Elementwise(_relu, lambda _: 1.0),
+    "relu2": Elementwise(lambda arrays, x: _relu(arrays, x) ** 2, lambda magnitude: 2.0 * magnitude),
     "gelu": Elementwise(_gelu, lambda _: 1.13),
     "gelu_tanh": Elementwise(_gelu_tanh, lambda _: 1.13),
     "silu": Elementwise(_silu, lambda _: 1.1),

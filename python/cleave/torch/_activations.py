@@ -23,6 +23,7 @@ def _swiglu(grad: Tensor, x: Tensor) -> Tensor:
 
 _BACKWARD = {
     "relu": lambda grad, x: aten.threshold_backward(grad, x, 0),
+    "relu2": lambda grad, x: grad * (2 * aten.relu(x)),
     "gelu": lambda grad, x: aten.gelu_backward(grad, x),
     "gelu_tanh": lambda grad, x: aten.gelu_backward(grad, x, approximate="tanh"),
     "silu": lambda grad, x: aten.silu_backward(grad, x),

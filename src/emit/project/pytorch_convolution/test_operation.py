@@ -28,6 +28,7 @@ TOLERANCE = {
 ACTIVATIONS = {
     "none": lambda x: x,
     "relu": torch.nn.functional.relu,
+    "relu2": lambda x: torch.nn.functional.relu(x).square(),
     "gelu": torch.nn.functional.gelu,
     "gelu_tanh": lambda x: torch.nn.functional.gelu(x, approximate="tanh"),
     "silu": torch.nn.functional.silu,
