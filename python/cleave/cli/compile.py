@@ -49,8 +49,7 @@ def add_parser(subparsers: Any) -> None:
     )
     parser.add_argument("--all", action="store_true", help="every architecture")
     parser.set_defaults(run=run, parser=parser)
-    operations = parser.add_subparsers(metavar="OPERATION")
-    add_operations(operations, run_products, _TEXTS, _add_device)
+    add_operations(parser, run_products, _TEXTS, _add_device)
 
 
 def _add_device(parser: argparse.ArgumentParser) -> None:

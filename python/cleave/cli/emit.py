@@ -41,15 +41,11 @@ _TEXTS = {
 
 def add_parser(subparsers: Any) -> None:
     parser = subparsers.add_parser(
-        "emit",
-        help="write an operation as a project that builds without this library",
-        allow_abbrev=False,
+        "emit", help="write an operation as a project that builds without this library", allow_abbrev=False
     )
     targets = parser.add_subparsers(metavar="TARGET", required=True)
     for target, description in _TARGETS.items():
-        operations = targets.add_parser(target, help=description, allow_abbrev=False).add_subparsers(
-            metavar="OPERATION", required=True
-        )
+        operations = targets.add_parser(target, help=description, allow_abbrev=False)
         texts = {
             name: {
                 "help": help,
@@ -58,7 +54,7 @@ def add_parser(subparsers: Any) -> None:
             }
             for name, (help, serves, example) in _TEXTS.items()
         }
-        add_operations(operations, run, texts, functools.partial(_add_options, target))
+        add_operations(operations, run, texts, functools.partial(_add_options, target), required=True)
 
 
 def _add_options(target: str, parser: argparse.ArgumentParser) -> None:

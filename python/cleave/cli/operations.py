@@ -1,4 +1,5 @@
-"""The operations that commands are about: `profile gemm`, `explain conv` and so on."""
+"""The operations that commands are about, `profile gemm`, `explain conv` and so on: the options that
+say which problems, and the cases that they span."""
 
 from __future__ import annotations
 
@@ -9,43 +10,207 @@ from types import ModuleType
 from typing import Any
 
 from ..testing import conv, dense, grouped
-from .conv_options import add_conv_options, conv_cases
-from .options import add_gemm_options, add_grouped_options, gemm_cases, grouped_cases
+from ..testing.case import GemmCase, product
+from ..testing.conv_case import KINDS, ConvCase
+from ..testing.errors import ToolError
+from ..testing.grouped_case import FORMS, GroupedCase
+from . import values
+
+REQUIRED = object()
+_LISTS = "Every option takes a comma-separated list; all combinations are run."
+
+
+@dataclass(frozen=True)
+class Option:
+    """One field of a case, for which the command line has a list of values."""
+
+    parse: Callable[[str], list[Any]]
+    metavar: str
+    default: Any = REQUIRED
+    help: str | None = None
+
+
+def _names(
+    allowed: Sequence[str] | Mapping[str, Any], default: Any, metavar: str = "NAMES", help: str | None = None
+) -> Option:
+    return Option(values.words(allowed), metavar, [default], help or ", ".join(allowed))
+
+
+def _dtype(allowed: Mapping[str, str]) -> Option:
+    short = ", ".join(spelling for spelling, name in allowed.items() if spelling != name)
+    first, *others, last = dict.fromkeys(allowed.values())
+    return _names(allowed, first, "TYPES", f"{first} (default), {', '.join(others)} or {last}; short: {short}")
+
+
+def _scaled(scalings: Sequence[str]) -> dict[str, Option]:
+    return {
+        "scaling": _names(
+            scalings,
+            "none",
+            help=f"what a scale of 8-bit operands serves: {', '.join(scalings)}; rows are A's (columns "
+            "of B), block_128x128 has 1x128 of A; default none",
+        ),
+        "use_fast_accum": _names(
+            values.FLAGS, False, "FLAGS", "yes: sums of 8-bit floats stay in the tensor cores; no (default)"
+        ),
+    }
+
+
+def _result(activations: Sequence[str], biases: Sequence[str]) -> dict[str, Option]:
+    """What becomes of the sums, and how they are shared."""
+    return {
+        "out_dtype": _names(
+            values.DTYPES,
+            None,
+            "TYPES",
+            "default: the operands' type; bfloat16 for 8-bit ones, int32 for int8 without scales",
+        ),
+        "activation": _names(activations, "none"),
+        "bias": _names(biases, "none", "SHAPES"),
+        "split_k_mode": _names(values.SPLIT_K_MODES, "auto", "MODES"),
+        "split_k_slices": Option(values.slices, "COUNTS", [None], "counts, or auto (default)"),
+    }
+
+
+_LETTERS = "A's letter, then B's, as BLAS names them"
+_PRECISION = _names(
+    values.PRECISIONS, "tf32", help="of float32 on a GPU: rounded to tf32 (default), or ieee: multiplied as it is"
+)
+_COUNTS, _SIZES, _EXTENTS = values.integers(1), values.integers(0), values.extents(1)
+
+_GEMM = {
+    "m": Option(_SIZES, "SIZES", help="sizes: one value, a list (128,256) or a range (1024:8192:1024, 1024:65536:*2)"),
+    "n": Option(_SIZES, "SIZES"),
+    "k": Option(_SIZES, "SIZES"),
+    "batch": Option(_COUNTS, "SIZES", [1]),
+    "layout": _names(values.LAYOUTS, "tn", "LAYOUTS", f"{_LETTERS}; tn (default): K is the unit stride of both"),
+    "dtype": _dtype(values.OPERAND_DTYPES),
+    "precision": _PRECISION,
+    **_scaled(values.SCALINGS),
+    **_result(values.ACTIVATIONS, values.BIASES),
+}
+
+_GROUPED = {
+    "sizes": Option(
+        values.group_sizes,
+        "SIZES",
+        ["uniform"],
+        "the tokens of each group: 10,20,30 or @FILE with such numbers; or how --tokens are "
+        "spread over --groups: uniform (default), varied (0.7 to 1.3 of the mean), zipf",
+    ),
+    "groups": Option(_COUNTS, "COUNTS", None, "default: 8, or as in --sizes"),
+    "tokens": Option(_SIZES, "SIZES", None, "of all groups together; default: 4096, or as in --sizes"),
+    "n": Option(_SIZES, "SIZES", help="features that the layer gives"),
+    "k": Option(_SIZES, "SIZES", help="features that the layer takes"),
+    "form": _names(FORMS, "forward", "FORMS", "forward (default): x @ W.T; dgrad: dy @ W; wgrad: dy.T @ x"),
+    "layout": _names(values.LAYOUTS, None, "LAYOUTS", f"{_LETTERS}; default: as the form finds them, tn of 8-bit ones"),
+    "alignment": Option(
+        _COUNTS, "COUNTS", [None], "groups begin at its multiples; default: 128 where scales run along tokens, else 1"
+    ),
+    "dtype": _dtype(values.OPERAND_DTYPES),
+    "precision": _PRECISION,
+    **_scaled(values.GROUP_SCALINGS),
+    **_result(values.ACTIVATIONS, values.GROUP_BIASES),
+}
+
+_CONV = {
+    "images": Option(_SIZES, "COUNTS", [1]),
+    "size": Option(
+        _EXTENTS, "EXTENTS", help="of an image: 56x56 (height x width), 16x56x56 (depth first), 1000 (a line)"
+    ),
+    "channels": Option(_COUNTS, "COUNTS", help="of the input"),
+    "filters": Option(_COUNTS, "COUNTS", help="channels of the output"),
+    "filter_size": Option(_EXTENTS, "EXTENTS", help="3 along every axis, or 3x5; so are stride, padding and dilation"),
+    "stride": Option(_EXTENTS, "EXTENTS", [1]),
+    "padding": Option(
+        values.paddings, "EXTENTS", [0], "0-1x0-1: no zeros above and left of the image, one below and right of it"
+    ),
+    "dilation": Option(_EXTENTS, "EXTENTS", [1]),
+    "groups": Option(_COUNTS, "COUNTS", [1]),
+    "kind": _names(
+        KINDS, "fprop", "KINDS", "fprop (default): the outputs; dgrad: the images' gradient; wgrad: the filters'"
+    ),
+    "dtype": _dtype({short: name for short, name in values.OPERAND_DTYPES.items() if not name.startswith("float8")}),
+    "precision": _PRECISION,
+    "division": _names(
+        values.DIVISIONS, "auto", help=f"how kernels divide pixel numbers: {', '.join(values.DIVISIONS)}"
+    ),
+    "kernel": _names(values.KERNELS, "auto"),
+    **_result([name for name in values.ACTIVATIONS if name != "swiglu"], values.GROUP_BIASES),
+}
+
+
+def _gemm_cases(options: dict[str, list[Any]]) -> list[GemmCase]:
+    return list(product(GemmCase, options))
+
+
+def _grouped_cases(options: dict[str, list[Any]]) -> list[GroupedCase]:
+    """ToolError where sizes are given and something else is asked for."""
+    cases: list[GroupedCase] = []
+    for sizes in options["sizes"]:
+        if isinstance(sizes, tuple):
+            counts = {"groups": _said(options, "groups", len(sizes)), "tokens": _said(options, "tokens", sum(sizes))}
+        else:
+            counts = {"groups": options["groups"] or [8], "tokens": options["tokens"] or [4096]}
+        cases += product(GroupedCase, options | counts | {"sizes": [sizes]})
+    return cases
+
+
+def _said(options: dict[str, list[Any]], name: str, said: int) -> list[int]:
+    """What --sizes says, which the option may only repeat."""
+    if options[name] and options[name] != [said]:
+        raise ToolError(f"--sizes makes --{name} {said}: leave --{name} out")
+    return [said]
+
+
+def _conv_cases(options: dict[str, list[Any]]) -> list[ConvCase]:
+    sizes = [size if isinstance(size, tuple) else (size,) for size in options["size"]]
+    return list(product(ConvCase, options | {"size": sizes}))
 
 
 @dataclass(frozen=True)
 class Operation:
+    """module: makes operands, plans, runs and verifies. cases: all combinations of the options' values,
+    the last option's varying fastest."""
+
     help: str
-    module: ModuleType  # makes operands, plans, runs and verifies
-    add_options: Callable[[argparse.ArgumentParser], None]
-    cases: Callable[[argparse.Namespace], Sequence[Any]]
+    module: ModuleType
+    options: dict[str, Option]
+    cases: Callable[[dict[str, list[Any]]], Sequence[Any]]
 
 
 OPERATIONS = {
-    "gemm": Operation("dense matrix products", dense, add_gemm_options, gemm_cases),
+    "gemm": Operation("dense matrix products", dense, _GEMM, _gemm_cases),
     "grouped": Operation(
-        "products of a mixture of experts: one for each group of tokens",
-        grouped,
-        add_grouped_options,
-        grouped_cases,
+        "products of a mixture of experts: one for each group of tokens", grouped, _GROUPED, _grouped_cases
     ),
-    "conv": Operation("convolutions and their gradients", conv, add_conv_options, conv_cases),
+    "conv": Operation("convolutions and their gradients", conv, _CONV, _conv_cases),
 }
 
 
 def add_operations(
-    subparsers: Any,
+    parser: argparse.ArgumentParser,
     run: Callable[[argparse.Namespace], int],
     texts: Mapping[str, Mapping[str, str]],
     add_options: Callable[[argparse.ArgumentParser], None],
+    **subparsers: Any,
 ) -> None:
     """A parser for each operation of `texts`, which are their descriptions and epilogs.
 
     `run` finds the operation's module, and what makes cases of the arguments, among the arguments.
     """
+    parsers = parser.add_subparsers(metavar="OPERATION", **subparsers)
     for name, text in texts.items():
         operation = OPERATIONS[name]
-        parser = subparsers.add_parser(name, **{"help": operation.help} | text, allow_abbrev=False)
-        operation.add_options(parser)
-        add_options(parser)
-        parser.set_defaults(run=run, operation=operation.module, cases=operation.cases)
+        own = parsers.add_parser(name, **{"help": operation.help} | text, allow_abbrev=False)
+        group = own.add_argument_group("problem", _LISTS)
+        for field, option in operation.options.items():
+            given = {"required": True} if option.default is REQUIRED else {"default": option.default}
+            flag = "--" + field.replace("_", "-")
+            group.add_argument(flag, type=option.parse, metavar=option.metavar, help=option.help, **given)
+        add_options(own)
+
+        def cases(arguments: argparse.Namespace, operation: Operation = operation) -> Sequence[Any]:
+            return operation.cases({field: getattr(arguments, field) for field in operation.options})
+
+        own.set_defaults(run=run, operation=operation.module, cases=cases)

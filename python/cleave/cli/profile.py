@@ -58,17 +58,13 @@ _TEXTS = {
 
 def add_parser(subparsers: Any) -> None:
     parser = subparsers.add_parser("profile", help="measure products", allow_abbrev=False)
-    operations = parser.add_subparsers(metavar="OPERATION", required=True)
-    add_operations(operations, run, _TEXTS, _add_measuring_options)
+    add_operations(parser, run, _TEXTS, _add_measuring_options, required=True)
 
 
 def _add_measuring_options(parser: argparse.ArgumentParser) -> None:
     add_device_option(parser, "cpu, cuda or cuda:<index>; default: the first GPU, else cpu")
     parser.add_argument(
-        "--iterations",
-        type=values.positive,
-        default=7,
-        help="timed repetitions; the median counts (default 7)",
+        "--iterations", type=values.positive, default=7, help="timed repetitions; the median counts (default 7)"
     )
     parser.add_argument("--verify", action=argparse.BooleanOptionalAction, default=True, help="compare with float64")
     parser.add_argument("--csv", metavar="FILE", help="write the rows as CSV; - is standard output")
@@ -98,11 +94,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def profile_case(
-    library: array_libraries.Arrays,
-    operation: ModuleType,
-    case: Case,
-    iterations: int,
-    verify: bool,
+    library: array_libraries.Arrays, operation: ModuleType, case: Case, iterations: int, verify: bool
 ) -> dict[str, Any]:
     """The MEASUREMENTS of one case. ValueError or TypeError if nothing serves it."""
     sets = measure.set_count(case.bytes) if library.on_gpu else 1

@@ -11,27 +11,29 @@ from ..testing.case import GemmCase
 from ..testing.errors import ToolError
 from ..testing.operands import make_operands
 from .console import Console
-from .options import add_candidates_option, add_device_option, add_gemm_options, gemm_cases
+from .operations import add_operations
+from .options import add_candidates_option, add_device_option
 
 # The best of a first, short measurement are measured again, more carefully.
 FINALISTS = 4
 
+_TEXTS = {
+    "gemm": {
+        "description": "Measures candidates of each product on this GPU and stores the fastest in the "
+        "tuning file beside the kernel cache, where later plans find it.",
+        "epilog": "Example: cleave tune gemm --m 128 --n 128 --k 8192:131072:*2 --dtype fp16,bf16",
+    }
+}
+
 
 def add_parser(subparsers: Any) -> None:
     parser = subparsers.add_parser("tune", help="measure candidates and remember the fastest", allow_abbrev=False)
-    operations = parser.add_subparsers(metavar="OPERATION", required=True)
-    gemm = operations.add_parser(
-        "gemm",
-        help="dense matrix products",
-        description="Measures candidates of each product on this GPU and stores the fastest in the "
-        "tuning file beside the kernel cache, where later plans find it.",
-        epilog="Example: cleave tune gemm --m 128 --n 128 --k 8192:131072:*2 --dtype fp16,bf16",
-        allow_abbrev=False,
-    )
-    add_gemm_options(gemm)
-    add_device_option(gemm, "cuda or cuda:<index>; default: cuda:0")
-    add_candidates_option(gemm, 48, "candidates to measure, cheapest by prediction first")
-    gemm.set_defaults(run=run)
+    add_operations(parser, run, _TEXTS, _add_options, required=True)
+
+
+def _add_options(parser: argparse.ArgumentParser) -> None:
+    add_device_option(parser, "cuda or cuda:<index>; default: cuda:0")
+    add_candidates_option(parser, 48, "candidates to measure, cheapest by prediction first")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -43,7 +45,7 @@ def run(arguments: argparse.Namespace) -> int:
     console = Console()
     rows = []
     path = None
-    for case in console.progress(gemm_cases(arguments), "tuning"):
+    for case in console.progress(arguments.cases(arguments), "tuning"):
         library = array_libraries.select(device, case.dtypes)
         first, (winner, best) = tune_case(library, case, arguments.candidates)
         path = _core.tune_store(winner)

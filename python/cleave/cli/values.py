@@ -32,7 +32,7 @@ PRECISIONS = _core.choices["precision"]
 SPLIT_K_MODES = _core.choices["split_k_mode"]
 ACTIVATIONS = _core.choices["activation"]
 BIASES = _core.choices["bias"]
-GROUP_BIASES = ("none", "row")
+GROUP_BIASES = ("none", "row")  # of convolutions, too
 SCALINGS = tuple(case.SCALINGS)
 # Groups have a scale for each row, or for each block.
 GROUP_SCALINGS = tuple(name for name in SCALINGS if name != "tensor")

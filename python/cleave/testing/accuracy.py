@@ -105,12 +105,7 @@ def reference(arrays: Arrays, case: GemmCase, operands: Operands) -> Reference:
 
 
 def of_sums(
-    arrays: Arrays,
-    case: GemmCase,
-    values: Any,
-    row_squares: Any,
-    bias: Any = None,
-    scale_d: Any = None,
+    arrays: Arrays, case: GemmCase, values: Any, row_squares: Any, bias: Any = None, scale_d: Any = None
 ) -> Reference:
     """What becomes of float64 sums of products, [..., rows, columns].
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import Any, TypeVar
 
 from .dtypes import DTYPES, FLOATS
@@ -83,7 +83,7 @@ class GemmCase:
 
     @property
     def dtypes(self) -> frozenset[str]:
-        """Bytes of all matrices."""
+        """Those of all matrices and the bias."""
         bias = () if self.bias == "none" else (self.bias_dtype,)
         return frozenset((self.dtype, self.result_dtype, *bias))
 
@@ -135,6 +135,12 @@ class GemmCase:
 
         return cleave.plan_problem(**asdict(self), device=device)
 
+    @classmethod
+    def of(cls, case: Any, m: int, n: int, k: int, **own: Any) -> GemmCase:
+        """A product of these sizes with all options that `case`, which need not be a product, has too."""
+        names = {field.name for field in fields(cls)} & {field.name for field in fields(case)}
+        return cls(**{name: getattr(case, name) for name in names} | {"m": m, "n": n, "k": k} | own)
+
     @property
     def _default_result_dtype(self) -> str:
         if not self.quantized:
@@ -150,6 +156,18 @@ class GemmCase:
             math.prod(-(-extent // (block or max(extent, 1))) for extent, block in zip(matrix, blocks, strict=True))
             for matrix, blocks in zip(extents, self.scale_blocks, strict=True)
         )
+
+
+class IsProduct:
+    """What a case has of `product`, which is a product of one group, or of all together."""
+
+    product: GemmCase
+
+    quantized = property(lambda self: self.product.quantized)
+    plain = property(lambda self: self.product.plain)
+    result_dtype = property(lambda self: self.product.result_dtype)
+    bias_dtype = property(lambda self: self.product.bias_dtype)
+    dtypes = property(lambda self: self.product.dtypes)
 
 
 def product(make: Callable[..., Case], options: Mapping[str, Sequence[Any]]) -> Iterator[Case]:

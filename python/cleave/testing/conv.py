@@ -43,7 +43,5 @@ def run(plan: Any, operands: ConvOperands, stream: int | None) -> None:
 def errors(arrays: Arrays, case: ConvCase, operands: ConvOperands) -> accuracy.Errors:
     """Errors of what a run left in `out`."""
     return accuracy.compare(
-        arrays,
-        conv_reference.matrices(arrays, case, operands.out),
-        conv_reference.reference(arrays, case, operands),
+        arrays, conv_reference.matrices(arrays, case, operands.out), conv_reference.reference(arrays, case, operands)
     )

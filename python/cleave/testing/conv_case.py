@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any
 
-from .case import GemmCase
+from .case import GemmCase, IsProduct
 from .conv_axis import Axis
 from .dtypes import DTYPES
 
@@ -26,7 +26,7 @@ Padding = int | Sequence[int | Sequence[int]]
 
 
 @dataclass(frozen=True)
-class ConvCase:
+class ConvCase(IsProduct):
     """Images [images, channels, *size] and filters [filters, channels / groups, *filter_size].
 
     size: [width], [height, width] or [depth, height, width]. filter_size, stride, padding and
@@ -124,33 +124,7 @@ class ConvCase:
             "dgrad": (pixels, channels, self.taps * filters),
             "wgrad": (filters, self.taps * channels, outputs),
         }[self.kind]
-        return GemmCase(
-            m,
-            n,
-            k,
-            dtype=self.dtype,
-            precision=self.precision,
-            out_dtype=self.out_dtype,
-            activation=self.activation,
-            bias=self.bias,
-        )
-
-    @property
-    def plain(self) -> bool:
-        """Whether there is nothing around the convolution."""
-        return self.activation == "none" and self.bias == "none"
-
-    @property
-    def result_dtype(self) -> str:
-        return self.product.result_dtype
-
-    @property
-    def bias_dtype(self) -> str:
-        return self.product.bias_dtype
-
-    @property
-    def dtypes(self) -> frozenset[str]:
-        return self.product.dtypes
+        return GemmCase.of(self, m, n, k)
 
     @property
     def flops(self) -> int:
@@ -183,17 +157,9 @@ class ConvCase:
     @property
     def title(self) -> str:
         """For people: sizes and whatever is not plain. The split is no part of it."""
-        parts = [
-            self.kind,
-            _by(self.images, *self.size, self.channels),
-            _by(self.filters, *self.filter_size),
-        ]
+        parts = [self.kind, _by(self.images, *self.size, self.channels), _by(self.filters, *self.filter_size)]
         paddings = [before if before == after else (before, after) for before, after in self.padding]
-        for name, values, plain in (
-            ("stride", self.stride, 1),
-            ("pad", paddings, 0),
-            ("dilation", self.dilation, 1),
-        ):
+        for name, values, plain in (("stride", self.stride, 1), ("pad", paddings, 0), ("dilation", self.dilation, 1)):
             if any(value != plain for value in values):
                 parts.append(f"{name} {_each(values)}")
         if self.groups != 1:

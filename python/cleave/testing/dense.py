@@ -31,14 +31,7 @@ def plan_for(case: GemmCase, operands: Operands) -> Any:
 
 
 def run(plan: Any, operands: Operands, stream: int | None) -> None:
-    plan.run(
-        operands.a,
-        operands.b,
-        bias=operands.bias,
-        out=operands.out,
-        stream=stream,
-        **operands.scales,
-    )
+    plan.run(operands.a, operands.b, bias=operands.bias, out=operands.out, stream=stream, **operands.scales)
 
 
 def errors(arrays: Arrays, case: GemmCase, operands: Operands) -> accuracy.Errors:

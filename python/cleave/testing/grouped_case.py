@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any
 
-from .case import GemmCase
+from .case import GemmCase, IsProduct
 from .group_sizes import ranges_of, spread_over
 
 # For a layer with weights W [groups, n, k], inputs X [tokens, k] and outputs [tokens, n]:
@@ -24,7 +24,7 @@ _SCALED_TOKENS = 128
 
 
 @dataclass(frozen=True)
-class GroupedCase:
+class GroupedCase(IsProduct):
     """A product of each group of a layer's tokens: n features out, k features in.
 
     sizes: how the tokens are spread over the groups, one of SPREADS, or how many each group has;
@@ -59,11 +59,9 @@ class GroupedCase:
             "dgrad": (tokens, self.k, self.n),
             "wgrad": (self.n, self.k, tokens),
         }[self.form]
-        own = {field.name for field in fields(self)} & {field.name for field in fields(GemmCase)}
-        options = {name: getattr(self, name) for name in own - {"n", "k", "layout"}}
         quantized = GemmCase(m, n, k, dtype=self.dtype).quantized
         layout = self.layout or ("tn" if quantized else _LAYOUTS[self.form])
-        return GemmCase(m, n, k, layout=layout, **options)
+        return GemmCase.of(self, m, n, k, layout=layout)
 
     @cached_property
     def ranges(self) -> list[tuple[int, int]]:
@@ -84,26 +82,9 @@ class GroupedCase:
         return self.alignment or (_SCALED_TOKENS if along_tokens else 1)
 
     @property
-    def whole(self) -> GemmCase:
+    def product(self) -> GemmCase:
         """The product whose grouped dimension is that of all groups together."""
         return self.group(self.rows)
-
-    @property
-    def quantized(self) -> bool:
-        return self.whole.quantized
-
-    @property
-    def plain(self) -> bool:
-        """Whether there is nothing but scales around the product."""
-        return self.whole.plain
-
-    @property
-    def result_dtype(self) -> str:
-        return self.whole.result_dtype
-
-    @property
-    def dtypes(self) -> frozenset[str]:
-        return self.whole.dtypes
 
     @property
     def flops(self) -> int:
@@ -125,7 +106,7 @@ class GroupedCase:
             "bounds": "ends" if self.spacing == 1 else "aligned_ends",
             "spacing": self.spacing,
         }
-        return cleave.plan_problem(**asdict(self.whole) | groups, device=device)
+        return cleave.plan_problem(**asdict(self.product) | groups, device=device)
 
     @property
     def title(self) -> str:

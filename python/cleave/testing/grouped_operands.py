@@ -23,7 +23,7 @@ def make_operands(arrays: Arrays, case: GroupedCase, seed: int = 0) -> GroupedOp
     """Standard normal inputs, in what belongs to no group too, and a poisoned output."""
     import numpy
 
-    dense = case.whole
+    dense = case.product
     blocks = dense.scale_blocks or (None, None)
     k_major = dense.layout[0] == "t", dense.layout[1] == "n"
     if case.form == "wgrad":
@@ -79,7 +79,7 @@ _BLOCK = 128  # elements of K that share a scale
 
 def _stacked(arrays: Arrays, case: GroupedCase, k_major: bool, block: Block | None, seed: int) -> tuple[Any, Any]:
     """[groups, rows, K], one matrix per group, and the scales."""
-    shape = case.whole.columns, case.whole.k
+    shape = case.product.columns, case.product.k
     if not case.quantized:
         return factor(arrays, (case.groups, *shape), case.dtype, k_major, block, seed)
     # One by one: before they are quantised they are four times as large.
@@ -100,7 +100,7 @@ def _cut(
     arrays: Arrays, case: GroupedCase, rows: int, k_major: bool, block: Block | None, seed: int
 ) -> tuple[Any, Any]:
     """[rows, K], whose K is cut into groups, and the scales."""
-    shape = rows, case.whole.k
+    shape = rows, case.product.k
     if block != (1, None):
         return factor(arrays, shape, case.dtype, k_major, block, seed)
     # A row has a scale in each group.

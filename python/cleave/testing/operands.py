@@ -35,14 +35,7 @@ def make_operands(arrays: Arrays, case: GemmCase, seed: int = 0) -> Operands:
     lead = (case.batch,) if case.batch != 1 else ()
     block_a, block_b = case.scale_blocks or (None, None)
     a, scale_a = factor(arrays, (*lead, case.m, case.k), case.dtype, case.layout[0] == "t", block_a, 4 * seed)
-    b, scale_b = factor(
-        arrays,
-        (*lead, case.columns, case.k),
-        case.dtype,
-        case.layout[1] == "n",
-        block_b,
-        4 * seed + 1,
-    )
+    b, scale_b = factor(arrays, (*lead, case.columns, case.k), case.dtype, case.layout[1] == "n", block_b, 4 * seed + 1)
     scales = {"scale_a": scale_a, "scale_b": scale_b.swapaxes(-1, -2)} if case.scale_blocks else {}
     largest = DTYPES[case.result_dtype].largest
     if largest:
@@ -70,12 +63,7 @@ def real_factors(arrays: Arrays, case: GemmCase, operands: Operands) -> tuple[An
 
 
 def factor(
-    arrays: Arrays,
-    shape: tuple[int, ...],
-    dtype: str,
-    k_major: bool,
-    block: Block | None,
-    seed: int,
+    arrays: Arrays, shape: tuple[int, ...], dtype: str, k_major: bool, block: Block | None, seed: int
 ) -> tuple[Any, Any]:
     """[..., rows, K], with K or the rows as the unit stride, and the scales of the blocks."""
     if DTYPES[dtype].largest is None:
