@@ -7,6 +7,7 @@ connection included, and two backward. Gradients are compared with float64's bef
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,10 +15,12 @@ import numpy as np
 from cleave.cli.console import Console
 from cleave.testing.arrays import Arrays, select
 
-from .denoiser import Cleave, Float64, Layer, Network, Parameters, layers
+from . import denoiser
+from .denoiser import Convolve, Layer, Parameters
 
 TITLE = "Convolutions: a network that takes noise off pictures"
 
+DTYPE = "float16"
 # What a gradient may differ from float64's, of its norm: float16's roundings, layer after layer.
 MOST_ERROR = 0.01
 
@@ -41,24 +44,23 @@ CPU = Size(images=8, pixels=32, width=16, steps=30)
 def run(device: str, console: Console) -> None:
     """Trains the network; ValueError if its gradients are wrong."""
     size = CPU if device == "cpu" else GPU
-    arrays = select(device, {Cleave.dtype})
+    arrays = select(device, {DTYPE})
     rng = np.random.default_rng(0)
-    network = layers(size.width)
+    network = denoiser.layers(size.width)
     parameters = [_initial(layer, rng) for layer in network]
     console.print(
         f"{size.images} pictures of {size.pixels}x{size.pixels} in a step, {len(network)} layers "
-        f"of {size.width} and {2 * size.width} channels, {Cleave.dtype}, on {device}"
+        f"of {size.width} and {2 * size.width} channels, {DTYPE}, on {device}"
     )
     pairs = [part[:COMPARED_IMAGES] for part in _pictures(size, rng)]
     rows = _compare(arrays, network, parameters, *pairs)
     console.table(("gradients of", "weight rel err", "bias rel err"), rows)
 
-    model = Network(arrays, network, Cleave())
     optimizer = Adam([array for pair in parameters for array in pair])
     losses = []
     start = time.perf_counter()
     for _ in range(size.steps):
-        loss, gradients = _step(arrays, model, Cleave.dtype, parameters, *_pictures(size, rng))
+        loss, gradients = _step(arrays, network, denoiser.cleaves, DTYPE, parameters, *_pictures(size, rng))
         optimizer.step([array for pair in gradients for array in pair])
         losses.append(loss)
     milliseconds = (time.perf_counter() - start) / size.steps * 1e3
@@ -104,7 +106,8 @@ def _pictures(size: Size, rng: np.random.Generator) -> tuple[np.ndarray, np.ndar
 
 def _step(
     arrays: Arrays,
-    model: Network,
+    network: Sequence[Layer],
+    convolve: Convolve,
     dtype: str,
     parameters: Parameters,
     noisy: np.ndarray,
@@ -114,31 +117,27 @@ def _step(
 
     def place(values: np.ndarray) -> object:
         """Rounded to what Cleave is given; the channels of pictures and weights last in memory."""
-        values = values.astype(Cleave.dtype)
+        values = values.astype(DTYPE)
         if values.ndim == 1:
             return arrays.from_numpy(values, dtype)
         packed = np.ascontiguousarray(np.moveaxis(values, 1, -1))
         return arrays.xp.moveaxis(arrays.from_numpy(packed, dtype), -1, 1)
 
     placed = [(place(weight), place(bias)) for weight, bias in parameters]
-    values = model.forward(placed, place(noisy))
+    values = denoiser.forward(network, convolve, placed, place(noisy))
     off = values[-1] - place(clean)
-    gradients = model.backward(placed, values, off * (2 / len(noisy)))
+    gradients = denoiser.backward(arrays, network, convolve, placed, values, off * (2 / len(noisy)))
     loss = float((arrays.float64(off) ** 2).mean())
     return loss, [tuple(map(arrays.to_numpy, pair)) for pair in gradients]
 
 
 def _compare(
-    arrays: Arrays,
-    network: tuple[Layer, ...],
-    parameters: Parameters,
-    noisy: np.ndarray,
-    clean: np.ndarray,
+    arrays: Arrays, network: Sequence[Layer], parameters: Parameters, noisy: np.ndarray, clean: np.ndarray
 ) -> list[tuple[str, str, str]]:
     """A row for each layer; ValueError if one is wrong."""
     (_, ours), (_, exact) = (
-        _step(arrays, Network(arrays, network, products), products.dtype, parameters, noisy, clean)
-        for products in (Cleave(), Float64(arrays))
+        _step(arrays, network, convolve, dtype, parameters, noisy, clean)
+        for convolve, dtype in ((denoiser.cleaves, DTYPE), (denoiser.float64s(arrays), "float64"))
     )
     rows = []
     for layer, found, expected in zip(network, ours, exact, strict=True):

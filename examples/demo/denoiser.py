@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -36,15 +36,18 @@ class Layer:
         return (*ends, self.filter, self.filter)
 
     @property
-    def forward(self) -> str:
-        return "dgrad" if self.transposed else "fprop"
+    def kinds(self) -> tuple[str, str]:
+        """The convolutions that make outputs, and the gradient of inputs."""
+        return ("dgrad", "fprop") if self.transposed else ("fprop", "dgrad")
 
     @property
-    def backward(self) -> str:
-        return "fprop" if self.transposed else "dgrad"
+    def ends(self) -> tuple[str, str]:
+        """What the layer's inputs and outputs are to its convolution."""
+        return ("output", "input") if self.transposed else ("input", "output")
 
-    def output_edge(self, edge: int) -> int:
-        return edge * self.stride if self.transposed else edge // self.stride
+    def images(self, x: Any) -> tuple[int, ...]:
+        """The shape of the convolution's images: x's own, or the outputs', if transposed."""
+        return (len(x), self.outputs, *(edge * self.stride for edge in x.shape[2:])) if self.transposed else x.shape
 
 
 def layers(width: int) -> tuple[Layer, ...]:
@@ -57,121 +60,81 @@ def layers(width: int) -> tuple[Layer, ...]:
     )
 
 
-class Cleave:
+# Of a layer: from two of input, weight and output the third one, of that kind. `images` is input's
+# shape; around: bias, c, activation.
+Convolve = Callable[..., Any]
+
+
+def cleaves(layer: Layer, kind: str, images: tuple[int, ...], operands: dict[str, Any], **around: Any) -> Any:
     """What is around a convolution is a part of it."""
+    import cleave
 
-    dtype = "float16"
-
-    def convolve(
-        self,
-        layer: Layer,
-        kind: str,
-        input_shape: tuple[int, ...],
-        *,
-        activation: str = "none",
-        bias: Any = None,
-        c: Any = None,
-        **operands: Any,
-    ) -> Any:
-        """From two of input, weight and output the third one."""
-        import cleave
-
-        geometry = {"stride": layer.stride, "padding": layer.padding}
-        around = {"bias": bias, "c": c, "activation": activation}
-        if kind == "fprop":
-            return cleave.conv2d(**operands, **geometry, **around)
-        grad = operands.pop("output")
-        if kind == "dgrad":
-            weight = operands["weight"]
-            return cleave.conv2d_dgrad(input_shape, weight, grad, **geometry, **around)
-        return cleave.conv2d_wgrad(operands["input"], layer.weight_shape, grad, **geometry, out_dtype="float32")
+    around |= {"stride": layer.stride, "padding": layer.padding}
+    if kind == "fprop":
+        return cleave.conv2d(operands["input"], operands["weight"], **around)
+    if kind == "dgrad":
+        return cleave.conv2d_dgrad(images, operands["weight"], operands["output"], **around)
+    return cleave.conv2d_wgrad(operands["input"], layer.weight_shape, operands["output"], **around, out_dtype="float32")
 
 
-class Float64:
+def float64s(arrays: Arrays) -> Convolve:
     """The same, a product for each tap."""
 
-    dtype = "float64"
-
-    def __init__(self, arrays: Arrays):
-        self._arrays = arrays
-
     def convolve(
-        self,
         layer: Layer,
         kind: str,
-        input_shape: tuple[int, ...],
+        images: tuple[int, ...],
+        operands: dict[str, Any],
         *,
-        activation: str = "none",
         bias: Any = None,
         c: Any = None,
-        **operands: Any,
+        activation: str = "none",
     ) -> Any:
-        images, channels, *size = input_shape
+        count, channels, *size = images
         filters, _, *filter_size = layer.weight_shape
-        case = ConvCase(images, size, channels, filters, filter_size, layer.stride, layer.padding, kind=kind)
-        parts = {
-            name: conv_reference.split_channels(self._arrays, case, name, array) for name, array in operands.items()
-        }
-        made = self._arrays.xp.moveaxis(conv_reference.convolve(self._arrays, case, parts)[0], -1, 1)
+        case = ConvCase(count, size, channels, filters, filter_size, layer.stride, layer.padding, kind=kind)
+        parts = {name: conv_reference.split_channels(arrays, case, name, x) for name, x in operands.items()}
+        made = arrays.xp.moveaxis(conv_reference.convolve(arrays, case, parts)[0], -1, 1)
         if bias is not None:
             made = made + bias[:, None, None]
         if c is not None:
             made = made + c
         return made * (made > 0) if activation == "relu" else made
 
+    return convolve
 
-class Network:
-    def __init__(self, arrays: Arrays, layers: Sequence[Layer], products: Cleave | Float64):
-        self._arrays = arrays
-        self._layers = layers
-        self._products = products
 
-    def forward(self, parameters: Parameters, x: Any) -> list[Any]:
-        """Each layer's input, and the last one's output."""
-        values = [x]
-        for layer, (weight, bias) in zip(self._layers, parameters, strict=True):
-            x = values[-1]
-            name = "output" if layer.transposed else "input"
-            y = self._products.convolve(
-                layer,
-                layer.forward,
-                self._image_shape(layer, x),
-                bias=bias,
-                c=None if layer.skip is None else values[layer.skip],
-                activation=layer.activation,
-                **{name: x, "weight": weight},
-            )
-            values.append(y)
-        return values
+def forward(layers: Sequence[Layer], convolve: Convolve, parameters: Parameters, x: Any) -> list[Any]:
+    """Each layer's input, and the last one's output."""
+    values = [x]
+    for layer, (weight, bias) in zip(layers, parameters, strict=True):
+        operands = {layer.ends[0]: values[-1], "weight": weight}
+        skipped = None if layer.skip is None else values[layer.skip]
+        around = {"bias": bias, "c": skipped, "activation": layer.activation}
+        values.append(convolve(layer, layer.kinds[0], layer.images(values[-1]), operands, **around))
+    return values
 
-    def backward(self, parameters: Parameters, values: Sequence[Any], grad: Any) -> Parameters:
-        """The gradients of the parameters, from that of the last output."""
-        grads: list[Any] = [None] * len(self._layers) + [grad]
-        gradients: Parameters = []
-        for i, layer in reversed(list(enumerate(self._layers))):
-            x, y, dy = values[i], values[i + 1], grads[i + 1]
-            if layer.activation == "relu":
-                dy = dy * (y > 0)
-            shape = self._image_shape(layer, x)
-            names = ("output", "input") if layer.transposed else ("input", "output")
-            operands = dict(zip(names, (x, dy), strict=True))
-            weight_gradient = self._products.convolve(layer, "wgrad", shape, **operands)
-            gradients.append((weight_gradient, self._arrays.float64(dy).sum((0, 2, 3))))
-            if layer.skip is not None:  # what is added first is there when the sum goes on
-                grads[layer.skip] = dy
-            if i > 0:
-                grads[i] = self._products.convolve(
-                    layer,
-                    layer.backward,
-                    shape,
-                    c=grads[i],
-                    **{names[1]: dy, "weight": parameters[i][0]},
-                )
-        return gradients[::-1]
 
-    def _image_shape(self, layer: Layer, x: Any) -> tuple[int, ...]:
-        """The larger side of the convolution: the output, if transposed."""
-        if not layer.transposed:
-            return tuple(x.shape)
-        edges = (layer.output_edge(edge) for edge in x.shape[2:])
-        return (x.shape[0], layer.outputs, *edges)
+def backward(
+    arrays: Arrays,
+    layers: Sequence[Layer],
+    convolve: Convolve,
+    parameters: Parameters,
+    values: Sequence[Any],
+    grad: Any,
+) -> Parameters:
+    """The gradients of the parameters, from that of the last output."""
+    grads: list[Any] = [None] * len(layers) + [grad]
+    gradients: Parameters = []
+    for i, layer in reversed(list(enumerate(layers))):
+        x, y, dy = values[i], values[i + 1], grads[i + 1]
+        if layer.activation == "relu":
+            dy = dy * (y > 0)
+        weight_gradient = convolve(layer, "wgrad", layer.images(x), dict(zip(layer.ends, (x, dy), strict=True)))
+        gradients.append((weight_gradient, arrays.float64(dy).sum((0, 2, 3))))
+        if layer.skip is not None:  # what is added first is there when the sum goes on
+            grads[layer.skip] = dy
+        if i > 0:
+            operands = {layer.ends[1]: dy, "weight": parameters[i][0]}
+            grads[i] = convolve(layer, layer.kinds[1], layer.images(x), operands, c=grads[i])
+    return gradients[::-1]
