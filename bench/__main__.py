@@ -13,17 +13,7 @@ from cleave.cli import values
 from cleave.testing.arrays import TorchArrays, select
 from cleave.testing.errors import ToolError, one_line
 
-from . import (
-    ahead,
-    contest,
-    host,
-    machine,
-    peers,
-    report,
-    steps,
-    suites,
-    summary,
-)
+from . import ahead, contest, host, machine, peers, report, steps, suites, summary
 from .suites import Case, Suite
 
 # A GPU that was idle needs about this long to reach the clock it holds under load.
@@ -49,12 +39,7 @@ def _parse(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--match", default="", metavar="TEXT", help="only cases with this in their title")
     parser.add_argument("--out", type=Path, default=Path("bench/results"), metavar="DIR")
     parser.add_argument(
-        "--rounds",
-        type=int,
-        choices=range(7, 100),
-        default=7,
-        metavar="N",
-        help="at least 7 (default)",
+        "--rounds", type=int, choices=range(7, 100), default=7, metavar="N", help="at least 7 (default)"
     )
     parser.add_argument("--seconds", type=float, metavar="S", help="start no case after this long")
     parser.add_argument("--device", type=values.device, default="cuda:0")

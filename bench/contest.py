@@ -53,20 +53,13 @@ class Contest:
 def replayed(arrays: TorchArrays, contenders: Sequence[Calls], rounds: int) -> list[dict[str, float]]:
     """Each contender's median microseconds per call, in replays of graphs."""
     graphs = measure.rotating_graphs(
-        arrays,
-        [lambda i, calls=calls: calls[i % len(calls)]() for calls in contenders],
-        max(map(len, contenders)),
+        arrays, [lambda i, calls=calls: calls[i % len(calls)]() for calls in contenders], max(map(len, contenders))
     )
     return [{"us": us} for us in measure.interleaved(graphs, rounds)]
 
 
 def against_peers(
-    arrays: TorchArrays,
-    case: Case,
-    suite: Suite,
-    peers: Sequence[Peer],
-    rounds: int,
-    timed: Timed = replayed,
+    arrays: TorchArrays, case: Case, suite: Suite, peers: Sequence[Peer], rounds: int, timed: Timed = replayed
 ) -> list[dict[str, Any]]:
     """One row: Cleave's automatic choice beside every peer that serves the case or one near it."""
     contest = Contest(arrays, suite.operation)
@@ -129,11 +122,7 @@ def row_of(contest: Contest, case: Case, facts: dict[str, Any], errors: Errors) 
 
 
 def _error_fields(errors: Errors) -> dict[str, float]:
-    return {
-        "max_error": errors.max_absolute,
-        "rms_error": errors.rms_absolute,
-        "row_error": errors.max_row,
-    }
+    return {"max_error": errors.max_absolute, "rms_error": errors.rms_absolute, "row_error": errors.max_row}
 
 
 def rates_of(case: Case, us: float) -> dict[str, float]:

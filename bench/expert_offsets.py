@@ -68,12 +68,7 @@ def ours(arrays: TorchArrays, case: Case, sets: Sequence[Operands]) -> tuple[lis
 
 
 def describe(case: Case) -> dict[str, Any]:
-    return {
-        "tokens": case.tokens,
-        "top_k": case.top_k,
-        "experts": case.experts,
-        "sizes": case.sizes,
-    }
+    return {"tokens": case.tokens, "top_k": case.top_k, "experts": case.experts, "sizes": case.sizes}
 
 
 def poison(arrays: Arrays, operands: Operands) -> None:

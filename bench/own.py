@@ -17,9 +17,7 @@ def calls(case: GroupedCase, operands: GroupedOperands) -> dict[str, Callable[[]
     return {"plan.run": lambda: grouped.run(plan, operands, None)}
 
 
-def dividing(
-    division: str,
-) -> Callable[[ConvCase, ConvOperands], dict[str, Callable[[], object]]]:
+def dividing(division: str) -> Callable[[ConvCase, ConvOperands], dict[str, Callable[[], object]]]:
     """`calls` of the same convolution, whose kernel divides in that way."""
 
     def calls(case: ConvCase, operands: ConvOperands) -> dict[str, Callable[[], object]]:

@@ -30,10 +30,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def write(directory: Path, suite: Suite, rows: Sequence[dict[str, Any]]) -> Path | None:
     """<suite>.svg; None for a suite that has no picture. ImportError without matplotlib."""
-    draw = {
-        "peers": _against_floor,
-        "modes": _against_slices,
-    }.get(suite.kind)
+    draw = {"peers": _against_floor, "modes": _against_slices}.get(suite.kind)
     if not draw or not rows:
         return None
     import matplotlib
@@ -64,18 +61,9 @@ def _against_floor(rows: Sequence[dict[str, Any]]) -> Any:
     ends = [min(floors), max(floors)]
     for factor, style in ((1, "-"), (2, ":")):
         axes.plot(
-            ends,
-            [factor * x for x in ends],
-            style,
-            color="gray",
-            label="floor" if factor == 1 else f"{factor} x floor",
+            ends, [factor * x for x in ends], style, color="gray", label="floor" if factor == 1 else f"{factor} x floor"
         )
-    axes.set(
-        xscale="log",
-        yscale="log",
-        xlabel="floor, us: max(bytes / bandwidth, FLOP / peak)",
-        ylabel="time, us",
-    )
+    axes.set(xscale="log", yscale="log", xlabel="floor, us: max(bytes / bandwidth, FLOP / peak)", ylabel="time, us")
     axes.grid(which="both", alpha=0.2)
     axes.legend()
     return figure

@@ -116,11 +116,7 @@ def _range(values: Sequence[float]) -> str:
     return low if low == high else f"{low} to {high}"
 
 
-PAGES = {
-    "README.md": job_lines,
-    "docs/benchmarks.md": lines,
-    "docs/strided-dgrad.md": division_lines,
-}
+PAGES = {"README.md": job_lines, "docs/benchmarks.md": lines, "docs/strided-dgrad.md": division_lines}
 
 
 if __name__ == "__main__":

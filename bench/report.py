@@ -43,11 +43,7 @@ def load(path: Path) -> dict[str, Any]:
 
 
 def markdown(
-    suite: Suite,
-    machine: dict[str, Any],
-    rows: Sequence[dict[str, Any]],
-    notes: Sequence[str],
-    summary: dict[str, Any],
+    suite: Suite, machine: dict[str, Any], rows: Sequence[dict[str, Any]], notes: Sequence[str], summary: dict[str, Any]
 ) -> str:
     columns, cells = _TABLES[suite.kind](rows)
     lines = [
@@ -166,12 +162,7 @@ def _host_table(rows: Sequence[dict[str, Any]]) -> tuple[list[str], list[list[An
     return ["case", "call", "host us"], [[row["case"], row["call"], row["us"]] for row in rows]
 
 
-_TABLES = {
-    "peers": _peers_table,
-    "steps": _peers_table,
-    "modes": _modes_table,
-    "host": _host_table,
-}
+_TABLES = {"peers": _peers_table, "steps": _peers_table, "modes": _modes_table, "host": _host_table}
 
 
 def _format(value: Any) -> str:

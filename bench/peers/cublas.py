@@ -17,7 +17,4 @@ def serves(case: GemmCase) -> GemmCase | None:
 
 def calls(case: GemmCase, operands: Operands) -> dict[str, Callable[[], object]]:
     a, b, out = operands.a, operands.b, operands.out
-    return {
-        "torch.mm(out=)": lambda: torch.mm(a, b, out=out),
-        "torch.mm": lambda: torch.mm(a, b),
-    }
+    return {"torch.mm(out=)": lambda: torch.mm(a, b, out=out), "torch.mm": lambda: torch.mm(a, b)}

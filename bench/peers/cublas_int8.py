@@ -18,7 +18,4 @@ def serves(case: GemmCase) -> GemmCase | None:
 
 def calls(case: GemmCase, operands: Operands) -> dict[str, Callable[[], object]]:
     a, b, out = operands.a, operands.b, operands.out
-    return {
-        "torch._int_mm(out=)": lambda: torch._int_mm(a, b, out=out),
-        "torch._int_mm": lambda: torch._int_mm(a, b),
-    }
+    return {"torch._int_mm(out=)": lambda: torch._int_mm(a, b, out=out), "torch._int_mm": lambda: torch._int_mm(a, b)}

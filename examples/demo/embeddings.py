@@ -11,7 +11,6 @@ from __future__ import annotations
 import copy
 import importlib.util
 import time
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -50,12 +49,17 @@ def run(device: str, console: Console) -> None:
         console.print(f"{device} needs torch with CUDA: here is the CPU backend instead")
         device = "cpu"
     if device == "cpu":
-        _report(console, expected, {"int8": _on_cpu(checkpoint, batch, console)})
+        encoder, start = Encoder(checkpoint, Int8Linear), time.perf_counter()
+        embeddings = encoder(*batch)
+        console.print(f"int8 on the CPU backend: {time.perf_counter() - start:.2f} s")
+        _report(console, expected, {"int8": embeddings})
         return
     arrays = TorchArrays(device)
     models = _models(checkpoint, arrays)
-    _report(console, expected, _on_gpu(arrays, models, batch))
-    _time(console, arrays, models, batch)
+    ids, mask = (arrays.xp.from_numpy(array).to(arrays.device) for array in batch)
+    with arrays.xp.inference_mode():
+        _report(console, expected, {name: arrays.to_numpy(model(ids, mask)) for name, model in models.items()})
+    _time(console, arrays, models, ids, mask)
 
 
 def nearest(embeddings: np.ndarray) -> np.ndarray:
@@ -73,14 +77,6 @@ def _torch_has_cuda() -> bool:
     return torch.cuda.is_available()
 
 
-def _on_cpu(checkpoint: weights.Checkpoint, batch: tuple[np.ndarray, np.ndarray], console: Console) -> np.ndarray:
-    encoder = Encoder(checkpoint, Int8Linear)
-    start = time.perf_counter()
-    embeddings = encoder(*batch)
-    console.print(f"int8 on the CPU backend: {time.perf_counter() - start:.2f} s")
-    return embeddings
-
-
 def _models(checkpoint: weights.Checkpoint, arrays: TorchArrays) -> dict[str, Any]:
     """torch's float16 module, and copies of it whose linear layers are 8-bit."""
     from cleave.torch import replace_linears
@@ -96,12 +92,6 @@ def _models(checkpoint: weights.Checkpoint, arrays: TorchArrays) -> dict[str, An
     return models
 
 
-def _on_gpu(arrays: TorchArrays, models: dict[str, Any], batch: tuple[np.ndarray, np.ndarray]) -> dict[str, np.ndarray]:
-    ids, mask = (arrays.xp.from_numpy(array).to(arrays.device) for array in batch)
-    with arrays.xp.inference_mode():
-        return {name: arrays.to_numpy(model(ids, mask)) for name, model in models.items()}
-
-
 def _report(console: Console, expected: np.ndarray, embeddings: dict[str, np.ndarray]) -> None:
     cosines = {name: (ours * expected).sum(axis=1) for name, ours in embeddings.items()}
     console.heading("Cosine between each sentence's embedding and its float32 one")
@@ -113,15 +103,10 @@ def _report(console: Console, expected: np.ndarray, embeddings: dict[str, np.nda
     console.table(
         ("", "nearest", "lowest cosine", "mean cosine"),
         [
-            (
-                name,
-                f"{_paraphrases_found(vectors)} of {len(SENTENCES)}",
-                f"{cosine.min():.4f}",
-                f"{cosine.mean():.4f}",
-            )
-            for name, vectors, cosine in (
+            (name, f"{_paraphrases_found(ours)} of {len(SENTENCES)}", f"{cosine.min():.4f}", f"{cosine.mean():.4f}")
+            for name, ours, cosine in (
                 ("float32", expected, (expected * expected).sum(axis=1)),
-                *((name, embeddings[name], cosines[name]) for name in embeddings),
+                *((name, ours, cosines[name]) for name, ours in embeddings.items()),
             )
         ],
     )
@@ -137,29 +122,16 @@ def _paraphrases_found(embeddings: np.ndarray) -> int:
     return int((nearest(embeddings) == np.arange(len(embeddings)) ^ 1).sum())
 
 
-def _time(
-    console: Console,
-    arrays: TorchArrays,
-    models: dict[str, Any],
-    batch: Sequence[np.ndarray],
-) -> None:
+def _time(console: Console, arrays: TorchArrays, models: dict[str, Any], ids: Any, mask: Any) -> None:
     """One sentence, which needs no padding, and all of them."""
     from examples.minilm.latency import measure_all
 
-    ids, mask = (arrays.xp.from_numpy(array).to(arrays.device) for array in batch)
     rows = []
-    for name, inputs in (("1", (ids[:1, mask[0]],)), (str(len(ids)), (ids, mask))):
+    for count, inputs in ((1, (ids[:1, mask[0]],)), (len(ids), (ids, mask))):
         latencies = measure_all(arrays, models, *inputs)
         for model, latency in latencies.items():
-            rows.append(
-                (
-                    name,
-                    model,
-                    latency.eager,
-                    latency.graph,
-                    f"{latencies[_FLOAT16].graph / latency.graph:.2f}",
-                )
-            )
+            ratio = f"{latencies[_FLOAT16].graph / latency.graph:.2f}"
+            rows.append((str(count), model, latency.eager, latency.graph, ratio))
     gpu = arrays.xp.cuda.get_device_name(arrays.device)
     console.heading(f"Latency on {gpu}, us per batch; float16 is torch's own")
     console.table(("batch", "linear layers", "eager", "in a graph", "float16 graph / this"), rows)

@@ -14,18 +14,7 @@ import numpy as np
 
 ROWS = 336_776
 _MISSING = ("", "NA")
-_FIELDS = (
-    "year",
-    "month",
-    "day",
-    "hour",
-    "carrier",
-    "origin",
-    "dest",
-    "dep_delay",
-    "distance",
-    "arr_delay",
-)
+_FIELDS = ("year", "month", "day", "hour", "carrier", "origin", "dest", "dep_delay", "distance", "arr_delay")
 
 
 @dataclass(frozen=True)

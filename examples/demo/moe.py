@@ -44,11 +44,10 @@ class Product:
     name: str
     grouped: Callable[[], Any]
     single: Callable[[int, slice], tuple[Any, Any]]  # the operands of one expert's
-    out: Any  # of the loop
-    by_expert: bool  # out[expert], else out[rows]
+    out: Any  # of the loop: a matrix for each expert, or rows
 
     def place(self, array: Any, expert: int, rows: slice) -> Any:
-        return array[expert] if self.by_expert else array[rows]
+        return array[expert if array.ndim == 3 else rows]
 
 
 def run(device: str, console: Console) -> None:
@@ -65,16 +64,12 @@ def run(device: str, console: Console) -> None:
     rows = []
     for product in products(arrays, size, offs):
         loop = _loop(arrays, product, offs)
-        times = [
-            measure.host_microseconds(
-                lambda call=call: measure.run_to_completion(arrays, call),
-                size.repetitions,
-                size.seconds,
-            )
-            for call in (loop, product.grouped)
-        ]
-        results = {"the loop": product.out, "the grouped product": _grouped(arrays, product)}
-        errors = [_error(arrays, product, name, results[name], ends) for name in results]
+        times = [_microseconds(arrays, call, size) for call in (loop, product.grouped)]
+        arrays.synchronize()
+        grouped = product.grouped()
+        arrays.synchronize()
+        results = {"the loop": product.out, "the grouped product": grouped}
+        errors = [_error(arrays, product, name, result, ends) for name, result in results.items()]
         rows.append((product.name, *times, f"{times[0] / times[1]:.1f}", f"{max(errors):.1e}"))
     console.table(("", "loop us", "grouped us", "loop / grouped", "max rel err"), rows)
 
@@ -92,30 +87,32 @@ def products(arrays: Arrays, size: Size, offs: Any) -> list[Product]:
     x = arrays.normal((size.tokens, size.features), "float16", seed=0)
     dy = arrays.normal((size.tokens, size.hidden), "float16", seed=1)
     w = arrays.normal((size.experts, size.hidden, size.features), "float16", seed=2)
-    options = {"stream": arrays.stream}
+    y, dx, dw = (arrays.full(result.shape, 0.0, "float16") for result in (dy, x, w))
+    stream = {"stream": arrays.stream}
     return [
         Product(
             "forward",
-            lambda: cleave.grouped_gemm(x, w.swapaxes(1, 2), offs, **options),
+            lambda: cleave.grouped_gemm(x, w.swapaxes(1, 2), offs, **stream),
             lambda expert, rows: (x[rows], w[expert].T),
-            arrays.full((size.tokens, size.hidden), 0.0, "float16"),
-            by_expert=False,
+            y,
         ),
         Product(
             "data gradient",
-            lambda: cleave.grouped_gemm(dy, w, offs, **options),
+            lambda: cleave.grouped_gemm(dy, w, offs, **stream),
             lambda expert, rows: (dy[rows], w[expert]),
-            arrays.full((size.tokens, size.features), 0.0, "float16"),
-            by_expert=False,
+            dx,
         ),
         Product(
             "weight gradient",
-            lambda: cleave.grouped_gemm_wgrad(dy, x, offs, **options),
+            lambda: cleave.grouped_gemm_wgrad(dy, x, offs, **stream),
             lambda expert, rows: (dy[rows].T, x[rows]),
-            arrays.full((size.experts, size.hidden, size.features), 0.0, "float16"),
-            by_expert=True,
+            dw,
         ),
     ]
+
+
+def _microseconds(arrays: Arrays, call: Callable[[], Any], size: Size) -> float:
+    return measure.host_microseconds(lambda: measure.run_to_completion(arrays, call), size.repetitions, size.seconds)
 
 
 def _loop(arrays: Arrays, product: Product, offs: Any) -> Callable[[], None]:
@@ -128,13 +125,6 @@ def _loop(arrays: Arrays, product: Product, offs: Any) -> Callable[[], None]:
                 cleave.gemm(*product.single(expert, rows), out=out, stream=arrays.stream)
 
     return loop
-
-
-def _grouped(arrays: Arrays, product: Product) -> Any:
-    arrays.synchronize()
-    result = product.grouped()
-    arrays.synchronize()
-    return result
 
 
 def _error(arrays: Arrays, product: Product, name: str, result: Any, ends: np.ndarray) -> float:

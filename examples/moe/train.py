@@ -23,10 +23,7 @@ from cleave.torch import MoE
 
 # A share of the reference's loss. On a GPU sums have another order, and roundings add up from step
 # to step; what a rounding sends to another expert counts as well.
-TOLERANCE = {
-    "cpu": {"float32": 1e-4, "bfloat16": 0.03},
-    "cuda": {"float32": 0.03, "bfloat16": 0.03},
-}
+TOLERANCE = {"cpu": {"float32": 1e-4, "bfloat16": 0.03}, "cuda": {"float32": 0.03, "bfloat16": 0.03}}
 
 
 class Loop(nn.Module):
@@ -99,9 +96,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     device = "cuda" if torch.cuda.is_available() else "cpu"
     parser = argparse.ArgumentParser(description="Trains a mixture of experts.")
     parser.add_argument(
-        "--dtype",
-        choices=("float32", "bfloat16"),
-        default="bfloat16" if device == "cuda" else "float32",
+        "--dtype", choices=("float32", "bfloat16"), default="bfloat16" if device == "cuda" else "float32"
     )
     parser.add_argument("--experts", type=int, default=8)
     parser.add_argument("--top-k", type=int, default=2)

@@ -156,9 +156,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description="Trains a network of convolutions.")
     parser.add_argument("--model", choices=("resnet50", "unet"), default="resnet50")
     parser.add_argument(
-        "--dtype",
-        choices=("float32", "float16", "bfloat16"),
-        default="bfloat16" if on_gpu else "float32",
+        "--dtype", choices=("float32", "float16", "bfloat16"), default="bfloat16" if on_gpu else "float32"
     )
     parser.add_argument("--images", type=int, default=64 if on_gpu else 8, help="of a step")
     parser.add_argument("--size", type=int, default=224 if on_gpu else 32, help="in pixels")
