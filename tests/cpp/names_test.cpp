@@ -25,7 +25,7 @@ TEST(Names, RoundTrip) {
   expect_round_trip<DType>(7);
   expect_round_trip<Precision>(2);
   expect_round_trip<SplitKMode>(6);
-  expect_round_trip<Activation>(6);
+  expect_round_trip<Activation>(7);
   expect_round_trip<Bias>(3);
   expect_round_trip<Scaling>(3);
   expect_round_trip<Grouping>(4);
@@ -77,7 +77,7 @@ void expect_guesses(int count) {
 TEST(Names, AMistypedNameIsAnsweredWithTheNearest) {
   expect_guesses<DType>(7);
   expect_guesses<SplitKMode>(6);
-  expect_guesses<Activation>(6);
+  expect_guesses<Activation>(7);
   expect_guesses<Bias>(3);
   expect_guesses<GroupBounds>(5);
   expect_guesses<Conv>(4);
