@@ -24,24 +24,15 @@ file(GLOB problem_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/src/problem/*
 list(REMOVE_ITEM cleave_sources ${frontend_sources})
 add_library(cleave ${cleave_sources})
 add_library(cleave::cleave ALIAS cleave)
-cleave_embed_files(cleave FUNCTION embedded_headers TYPE EmbeddedHeader HEADER jit/embedded.h
-                   ROOT kernels include PATTERN cleave/*.h cleave/core/*.h)
-cleave_embed_files(cleave FUNCTION shipped_tuned_tables TYPE ShippedTable HEADER plan/tuned_tables.h
-                   ROOT src/plan/tuned PATTERN *.txt)
-cleave_embed_files(cleave FUNCTION embedded_templates TYPE EmbeddedFile HEADER emit/embedded.h
-                   ROOT src/emit/templates PATTERN *.in)
-cleave_embed_files(cleave FUNCTION embedded_project TYPE EmbeddedFile HEADER emit/embedded.h
-                   ROOT src/emit/project PATTERN *.*)
-cleave_embed_files(cleave FUNCTION embedded_host_headers TYPE EmbeddedFile HEADER emit/embedded.h
-                   ROOT src PATTERN launch/*.h)
-cleave_embed_files(cleave FUNCTION embedded_public_headers TYPE EmbeddedFile HEADER emit/embedded.h
-                   ROOT include PATTERN cleave/problem.h)
-cleave_embed_files(cleave FUNCTION embedded_torch_headers TYPE EmbeddedFile HEADER emit/embedded.h
-                   ROOT python PATTERN torch_ops/unstable.h)
-cleave_embed_files(cleave FUNCTION embedded_activations TYPE EmbeddedFile HEADER emit/embedded.h
-                   ROOT python/cleave/torch PATTERN _activations.py)
-cleave_embed_files(cleave FUNCTION embedded_license TYPE EmbeddedFile HEADER emit/embedded.h
-                   ROOT . PATTERN LICENSE)
+cleave_embed_files(cleave FUNCTION embedded_headers ROOT kernels include PATTERN cleave/*.h cleave/core/*.h)
+cleave_embed_files(cleave FUNCTION shipped_tuned_tables ROOT src/plan/tuned PATTERN *.txt)
+cleave_embed_files(cleave FUNCTION embedded_templates ROOT src/emit/templates PATTERN *.in)
+cleave_embed_files(cleave FUNCTION embedded_project ROOT src/emit/project PATTERN *.*)
+cleave_embed_files(cleave FUNCTION embedded_host_headers ROOT src PATTERN launch/*.h)
+cleave_embed_files(cleave FUNCTION embedded_public_headers ROOT include PATTERN cleave/problem.h)
+cleave_embed_files(cleave FUNCTION embedded_torch_headers ROOT python PATTERN torch_ops/unstable.h)
+cleave_embed_files(cleave FUNCTION embedded_activations ROOT python/cleave/torch PATTERN _activations.py)
+cleave_embed_files(cleave FUNCTION embedded_license ROOT . PATTERN LICENSE)
 if(NOT SKBUILD)  # a wheel holds no symbolic links
   set_target_properties(cleave PROPERTIES
     VERSION ${PROJECT_VERSION}

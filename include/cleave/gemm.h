@@ -36,7 +36,9 @@ struct Candidate {
 };
 
 /// An immutable, thread-safe way to run one problem on one device: what the plans of all operations
-/// have. Each runs by a `run` of its own.
+/// have. Each runs by a `run` of its own, which enqueues on `stream` (a CUstream / cudaStream_t; ignored by the CPU
+/// backend, which returns when done), and never allocates, synchronises or compiles once `prepare` has run (first use
+/// prepares by itself, outside capture).
 class CLEAVE_API Plan {
  public:
   virtual ~Plan() = default;
@@ -57,15 +59,13 @@ class CLEAVE_API Plan {
 /// strided dgrad, counted up to a power of two.
 class CLEAVE_API GemmPlan : public Plan {
  public:
-  /// Enqueues on `stream` (a CUstream / cudaStream_t; ignored by the CPU backend, which returns
-  /// when done). `workspace`: at least workspace_size() bytes, 16-byte aligned, its first
+  /// `workspace`: at least workspace_size() bytes, 16-byte aligned, its first
   /// counter_size() bytes zero before its first use, and again before a use with a plan of another
   /// counter_size(), whose partial sums may have lain there (launches leave them zero); not shared
   /// by launches that may run at the same time; apart from everything that the launch reads or
   /// writes, or it is refused. The CPU backend refuses one that is not zeroed or in use; on a GPU,
   /// where only the kernel sees it, D is then wrong, and so may be what later launches make of the
-  /// counters. nullptr: a pooled workspace of (device, stream) is used. Never allocates,
-  /// synchronises or compiles once `prepare` has run (first use prepares by itself, outside capture).
+  /// counters. nullptr: a pooled workspace of (device, stream) is used.
   virtual void run(const GemmArguments& arguments, void* workspace, size_t workspace_size, void* stream) const = 0;
   void run(const GemmArguments& arguments, void* stream) const { run(arguments, nullptr, 0, stream); }
 

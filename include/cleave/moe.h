@@ -83,17 +83,12 @@ CLEAVE_API std::vector<std::string> validate(const MoeProblem& problem);
 /// in their last bits. `offsets` is one launch.
 class CLEAVE_API MoePlan : public Plan {
  public:
-  /// Enqueues on `stream` (a CUstream / cudaStream_t; ignored by the CPU backend, which returns
-  /// when done). Never allocates, synchronises or compiles once `prepare` has run (first use
-  /// prepares by itself, outside capture).
   virtual void run(const MoeArguments& arguments, void* stream) const = 0;
 
   virtual const MoeProblem& problem() const = 0;
 };
 
-/// The plan of `problem`, cached (see host_bytes). Throws Error with every broken rule. Works
-/// without a GPU, driver or NVRTC when the problem's device is kCpu; for a CUDA ordinal without a GPU
-/// it throws no_device.
+/// The plan of `problem`, cached: as that of a product (gemm.h).
 CLEAVE_API std::shared_ptr<const MoePlan> plan(const MoeProblem& problem);
 
 }  // namespace cleave

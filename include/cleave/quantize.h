@@ -110,17 +110,12 @@ CLEAVE_API std::vector<std::string> validate(const QuantizeProblem& problem);
 /// rows longer than 32768 elements (16384 with `smooth`) a `row`'s scale needs a second read too.
 class CLEAVE_API QuantizePlan : public Plan {
  public:
-  /// Enqueues on `stream` (a CUstream / cudaStream_t; ignored by the CPU backend, which returns
-  /// when done). Never allocates, synchronises or compiles once `prepare` has run (first use
-  /// prepares by itself, outside capture).
   virtual void run(const QuantizeArguments& arguments, void* stream) const = 0;
 
   virtual const QuantizeProblem& problem() const = 0;
 };
 
-/// The plan of `problem`, cached (see host_bytes). Throws Error with every broken rule. Works
-/// without a GPU, driver or NVRTC when the problem's device is kCpu; for a CUDA ordinal without a GPU
-/// it throws no_device.
+/// The plan of `problem`, cached: as that of a product (gemm.h).
 CLEAVE_API std::shared_ptr<const QuantizePlan> plan(const QuantizeProblem& problem);
 
 }  // namespace cleave

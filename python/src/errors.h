@@ -3,7 +3,7 @@
 
 #include <nanobind/nanobind.h>
 
-#include "operands/refuse.h"
+#include "base/refuse.h"
 
 namespace cleave::python {
 

@@ -25,11 +25,13 @@ ConvSettings settings_of(const Call& call) {
 template <class Call>
 ConvOptions geometry_of(const Call& call) {
   if constexpr (Call::template has<WeightSize>()) {
-    return wgrad_options(call.template get<WeightSize>(), settings_of(call));
+    const Integers& size = call.template get<WeightSize>();
+    return conv_options(Conv::wgrad, int64_t(size.size()), size, settings_of(call));
   } else if constexpr (Call::template has<InputSize>()) {
-    return dgrad_options(call.template get<InputSize>(), call.template get<Weight>().dim(), settings_of(call));
+    return conv_options(Conv::dgrad, call.template get<Weight>().dim(), call.template get<InputSize>(),
+                        settings_of(call));
   } else {
-    return fprop_options(call.template get<Weight>().dim(), settings_of(call));
+    return conv_options(Conv::fprop, call.template get<Weight>().dim(), {}, settings_of(call));
   }
 }
 

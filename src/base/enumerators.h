@@ -40,4 +40,20 @@ template <class Enum>
   return std::array{Enum(i)...};
 }(std::make_index_sequence<enumerators<Enum>.size()>());
 
+/// body.operator()<value>(), compiled for each enumerator.
+template <class Enum, class Body>
+void dispatch(Enum value, const Body& body) {
+  [&]<size_t... i>(std::index_sequence<i...>) {
+    (void)((value == Enum(i) && (body.template operator()<Enum(i)>(), true)) || ...);
+  }(std::make_index_sequence<enumerators<Enum>.size()>());
+}
+
+/// "f16".
+template <class Enum>
+constexpr std::string_view enumerator_name(Enum value) {
+  std::string_view name = enumerators<Enum>.at(size_t(value));
+  name.remove_prefix(name.rfind(':') + 1);
+  return name;
+}
+
 }  // namespace cleave

@@ -1,12 +1,11 @@
 #include "cpu/cpu_plan.h"
 
-#include <fmt/format.h>
-
 #include <atomic>
 #include <cstddef>
 #include <optional>
 #include <utility>
 
+#include "base/refuse.h"
 #include "cpu/executor.h"
 #include "cpu/planner.h"
 #include "problem/arguments.h"
@@ -22,11 +21,10 @@ class Occupation {
   explicit Occupation(void* workspace) : word_(*static_cast<uint32_t*>(workspace)) {
     uint32_t seen = 0;
     if (word_.compare_exchange_strong(seen, 1)) return;
-    throw Error(ErrorCode::invalid_argument,
-                fmt::format("workspace begins with {}, not with 0: it was not zeroed before its "
-                            "first use, or another run is using it; zero its first {} bytes "
-                            "(counter_size), and give each of two runs at a time its own",
-                            seen, kSize));
+    refuse_value(
+        "workspace begins with {}, not with 0: it was not zeroed before its first use, or another run is using it; "
+        "zero its first {} bytes (counter_size), and give each of two runs at a time its own",
+        seen, kSize);
   }
   ~Occupation() { word_.store(0); }
   Occupation(const Occupation&) = delete;

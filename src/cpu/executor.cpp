@@ -1,10 +1,9 @@
-// How threads stand in for the CTAs of a GPU. Workers are claimed one at a time by whatever
-// threads there are, so a worker may only wait for workers claimed before it:
+// How threads stand in for the clusters of a GPU, which have one CTA but in the mode of that name. They are claimed
+// one at a time by whatever threads there are, so one may only wait for those claimed before it:
 //
-// - none, cluster: a worker is one tile (a cluster's, with all slices, added in rank order). Nobody
-//   waits.
-// - serial: a worker is one work tile. It waits for the slice before it, which is an earlier worker.
-// - parallel: a worker is one work tile. The reductions are a second region, after all of them.
+// - none, cluster: a cluster is one tile, with all slices, added in rank order. Nobody waits.
+// - serial: a cluster is one work tile. It waits for the slice before it, which is an earlier cluster.
+// - parallel: a cluster is one work tile. The reductions are a second region, after all of them.
 // - stream_k: the last to compute a part of a tile adds its parts up. Nobody waits.
 
 #include "cpu/executor.h"
@@ -13,6 +12,7 @@
 #include <atomic>
 #include <memory>
 
+#include "base/enumerators.h"
 #include "cpu/groups.h"
 #include "cpu/thread_team.h"
 #include "cpu/tile_epilogue.h"
@@ -29,16 +29,139 @@ template <class Sum, Grouping G>
 class Executor {
  public:
   Executor(const GemmProblem& problem, const Tiling& tiling, const GemmArguments& arguments, void* partials,
-           uint32_t threads);
+           uint32_t threads)
+      : tiling_(tiling),
+        schedule_(tiling.schedule),
+        zero_rest_(problem.groups.zero_rest),
+        groups_(problem, arguments, tiling.group_step()),
+        tiles_(finder().tiles()),
+        clusters_(tiling.clusters(tiles_)),
+        product_(problem, arguments, tiling),
+        epilogue_(problem, arguments, tiling),
+        counters_(std::make_unique<std::atomic<uint32_t>[]>(tiling.counters)),
+        partials_(static_cast<Sum*>(partials)) {
+    const double worth = flops(problem) / kFlopsWorthAThread;
+    threads_ = worth < threads ? max_of(uint32_t(worth), 1u) : threads;
+    threads_ = max_of(min_of(threads_, clusters_), 1u);
+    scratch_ = std::make_unique_for_overwrite<Scratch<Sum>[]>(threads_);
+  }
 
-  void run();
+  void run() {
+    if (zero_rest_) {
+      for (const GroupRange range : groups_.rest()) epilogue_.zero(range);
+    }
+    // A tile of one slice has nothing to join, and no workspace to join it in.
+    const bool whole = schedule_.slices == 1 && tiling_.mode != SplitKMode::stream_k;
+    switch (whole ? SplitKMode::none : tiling_.mode) {
+      case SplitKMode::serial:
+        return run_serial();
+      case SplitKMode::parallel:
+        return run_parallel();
+      case SplitKMode::cluster:
+        return run_clusters();
+      case SplitKMode::stream_k:
+        return run_stream_k();
+      default:
+        return run_tiles();
+    }
+  }
 
  private:
-  void run_tiles();
-  void run_clusters();
-  void run_serial();
-  void run_parallel();
-  void run_stream_k();
+  void run_tiles() {
+    run_in_order(threads_, clusters_, [&](uint32_t thread, uint32_t cluster) {
+      Scratch<Sum>& scratch = scratch_[thread];
+      auto tiles = scheduler<SplitKMode::none>(cluster);
+      for (WorkTile work; tiles.next(work);) {
+        product_(work, scratch, scratch.sums);
+        finish(work, scratch.sums);
+      }
+    });
+  }
+
+  void run_clusters() {
+    run_in_order(threads_, clusters_, [&](uint32_t thread, uint32_t cluster) {
+      Scratch<Sum>& scratch = scratch_[thread];
+      WorkTile work;
+      for (uint32_t rank = 0; rank < schedule_.slices; ++rank) {
+        scheduler<SplitKMode::cluster>(cluster, rank).next(work);
+        product_(work, scratch, rank == 0 ? scratch.sums : scratch.share);
+        if (rank > 0) add_tiles(scratch.sums, scratch.share, scratch.sums);
+      }
+      finish(work, scratch.sums);
+    });
+  }
+
+  void run_serial() {
+    run_in_order(threads_, clusters_, [&](uint32_t thread, uint32_t cluster) {
+      Scratch<Sum>& scratch = scratch_[thread];
+      auto tiles = scheduler<SplitKMode::serial>(cluster);
+      for (WorkTile work; tiles.next(work);) {
+        product_(work, scratch, scratch.sums);
+        std::atomic<uint32_t>& turn = counter(work.tile);
+        Sum* const total = partial(work.tile);
+        for (uint32_t slice = turn.load(); slice != work.slice; slice = turn.load()) turn.wait(slice);
+        if (work.slice > 0) add_tiles(total, scratch.sums, scratch.sums);
+        if (work.slice + 1 == schedule_.slices) {
+          finish(work, scratch.sums);
+        } else {
+          std::copy_n(scratch.sums, tiling_.tile_elements(), total);
+          turn.store(work.slice + 1);
+          turn.notify_all();
+        }
+      }
+    });
+  }
+
+  void run_parallel() {
+    run_in_order(threads_, clusters_, [&](uint32_t thread, uint32_t cluster) {
+      auto tiles = scheduler<SplitKMode::parallel>(cluster);
+      for (WorkTile work; tiles.next(work);) {
+        product_(work, scratch_[thread], partial(size_t(work.tile) * schedule_.slices + work.slice));
+      }
+    });
+
+    const uint32_t width = tiling_.tile_n;
+    const EvenPartition rows(tiling_.tile_m, tiling_.reduce_chunks);
+    const uint32_t reductions = tiles_ * tiling_.reduce_chunks;
+    run_in_order(threads_, reductions, [&](uint32_t thread, uint32_t index) {
+      const uint32_t tile = index / tiling_.reduce_chunks, chunk = index % tiling_.reduce_chunks;
+      TileCoord coord;
+      finder().find(tile, coord);
+      const uint32_t first = rows.begin(chunk), last = rows.begin(chunk + 1);
+      Sum* const sums = scratch_[thread].sums;
+      const Sum* const partials = partial(size_t(tile) * schedule_.slices);
+      for (uint32_t i = first * width; i < last * width; ++i) {
+        Sum sum = partials[i];
+        for (uint32_t slice = 1; slice < schedule_.slices; ++slice) {
+          sum = add(sum, partials[size_t(slice) * tiling_.tile_elements() + i]);
+        }
+        sums[i] = sum;
+      }
+      epilogue_(coord, first, last, sums);
+    });
+  }
+
+  void run_stream_k() {
+    run_in_order(threads_, clusters_, [&](uint32_t thread, uint32_t cluster) {
+      Scratch<Sum>& scratch = scratch_[thread];
+      auto tiles = scheduler<SplitKMode::stream_k>(cluster);
+      for (WorkTile work; tiles.next(work);) {
+        if (work.parts == 1) {
+          product_(work, scratch, scratch.sums);
+          finish(work, scratch.sums);
+          continue;
+        }
+        // Successive clusters hold the parts; one may hold the first of a tile and another's rest.
+        const uint32_t owner = cluster - work.slice;
+        const auto part = [&](uint32_t i) { return partial(i == 0 ? clusters_ + owner : owner + i); };
+        product_(work, scratch, part(work.slice));
+        if (counter(owner).fetch_add(1) + 1 != work.parts) continue;
+        add_tiles(part(0), part(1), scratch.sums);
+        for (uint32_t i = 2; i < work.parts; ++i) add_tiles(scratch.sums, part(i), scratch.sums);
+        finish(work, scratch.sums);
+      }
+    });
+  }
 
   Table<G> table() const {
     if constexpr (G == Grouping::classes) {
@@ -48,8 +171,8 @@ class Executor {
     }
   }
   template <SplitKMode mode>
-  TileScheduler<mode, G> scheduler(uint32_t worker, uint32_t rank = 0) const {
-    return {schedule_, worker, workers_, rank, table()};
+  TileScheduler<mode, G> scheduler(uint32_t cluster, uint32_t rank = 0) const {
+    return {schedule_, cluster, clusters_, rank, table()};
   }
   TileFinder<G> finder() const { return {schedule_, table()}; }
 
@@ -65,7 +188,7 @@ class Executor {
   const Schedule& schedule_;
   const bool zero_rest_;
   const Groups groups_;
-  const uint32_t tiles_, workers_;
+  const uint32_t tiles_, clusters_;
   const TileProduct<Sum> product_;
   const TileEpilogue<Sum> epilogue_;
   uint32_t threads_;
@@ -75,162 +198,11 @@ class Executor {
   Sum* const partials_;
 };
 
-template <class Sum, Grouping G>
-Executor<Sum, G>::Executor(const GemmProblem& problem, const Tiling& tiling, const GemmArguments& arguments,
-                           void* partials, uint32_t threads)
-    : tiling_(tiling),
-      schedule_(tiling.schedule),
-      zero_rest_(problem.groups.zero_rest),
-      groups_(problem, arguments, tiling.group_step()),
-      tiles_(finder().tiles()),
-      workers_(tiling.workers(tiles_)),
-      product_(problem, arguments, tiling),
-      epilogue_(problem, arguments, tiling),
-      counters_(std::make_unique<std::atomic<uint32_t>[]>(tiling.counters)),
-      partials_(static_cast<Sum*>(partials)) {
-  const double worth = flops(problem) / kFlopsWorthAThread;
-  threads_ = worth < threads ? max_of(uint32_t(worth), 1u) : threads;
-  threads_ = max_of(min_of(threads_, workers_), 1u);
-  scratch_ = std::make_unique_for_overwrite<Scratch<Sum>[]>(threads_);
-}
-
-template <class Sum, Grouping G>
-void Executor<Sum, G>::run() {
-  if (zero_rest_) {
-    for (const GroupRange range : groups_.rest()) epilogue_.zero(range);
-  }
-  // A tile of one slice has nothing to join, and no workspace to join it in.
-  const bool whole = schedule_.slices == 1 && tiling_.mode != SplitKMode::stream_k;
-  switch (whole ? SplitKMode::none : tiling_.mode) {
-    case SplitKMode::serial:
-      return run_serial();
-    case SplitKMode::parallel:
-      return run_parallel();
-    case SplitKMode::cluster:
-      return run_clusters();
-    case SplitKMode::stream_k:
-      return run_stream_k();
-    default:
-      return run_tiles();
-  }
-}
-
-template <class Sum, Grouping G>
-void Executor<Sum, G>::run_tiles() {
-  run_in_order(threads_, workers_, [&](uint32_t thread, uint32_t worker) {
-    Scratch<Sum>& scratch = scratch_[thread];
-    auto tiles = scheduler<SplitKMode::none>(worker);
-    for (WorkTile work; tiles.next(work);) {
-      product_(work, scratch, scratch.sums);
-      finish(work, scratch.sums);
-    }
-  });
-}
-
-template <class Sum, Grouping G>
-void Executor<Sum, G>::run_clusters() {
-  run_in_order(threads_, workers_, [&](uint32_t thread, uint32_t worker) {
-    Scratch<Sum>& scratch = scratch_[thread];
-    WorkTile work;
-    for (uint32_t rank = 0; rank < schedule_.slices; ++rank) {
-      scheduler<SplitKMode::cluster>(worker, rank).next(work);
-      product_(work, scratch, rank == 0 ? scratch.sums : scratch.share);
-      if (rank > 0) add_tiles(scratch.sums, scratch.share, scratch.sums);
-    }
-    finish(work, scratch.sums);
-  });
-}
-
-template <class Sum, Grouping G>
-void Executor<Sum, G>::run_serial() {
-  run_in_order(threads_, workers_, [&](uint32_t thread, uint32_t worker) {
-    Scratch<Sum>& scratch = scratch_[thread];
-    auto tiles = scheduler<SplitKMode::serial>(worker);
-    for (WorkTile work; tiles.next(work);) {
-      product_(work, scratch, scratch.sums);
-      std::atomic<uint32_t>& turn = counter(work.tile);
-      Sum* const total = partial(work.tile);
-      for (uint32_t slice = turn.load(); slice != work.slice; slice = turn.load()) turn.wait(slice);
-      if (work.slice > 0) add_tiles(total, scratch.sums, scratch.sums);
-      if (work.slice + 1 == schedule_.slices) {
-        finish(work, scratch.sums);
-      } else {
-        std::copy_n(scratch.sums, tiling_.tile_elements(), total);
-        turn.store(work.slice + 1);
-        turn.notify_all();
-      }
-    }
-  });
-}
-
-template <class Sum, Grouping G>
-void Executor<Sum, G>::run_parallel() {
-  run_in_order(threads_, workers_, [&](uint32_t thread, uint32_t worker) {
-    auto tiles = scheduler<SplitKMode::parallel>(worker);
-    for (WorkTile work; tiles.next(work);) {
-      product_(work, scratch_[thread], partial(size_t(work.tile) * schedule_.slices + work.slice));
-    }
-  });
-
-  const uint32_t width = tiling_.tile_n;
-  const EvenPartition rows(tiling_.tile_m, tiling_.reduce_chunks);
-  const uint32_t reductions = tiles_ * tiling_.reduce_chunks;
-  run_in_order(threads_, reductions, [&](uint32_t thread, uint32_t index) {
-    const uint32_t tile = index / tiling_.reduce_chunks, chunk = index % tiling_.reduce_chunks;
-    TileCoord coord;
-    finder().find(tile, coord);
-    const uint32_t first = rows.begin(chunk), last = rows.begin(chunk + 1);
-    Sum* const sums = scratch_[thread].sums;
-    const Sum* const partials = partial(size_t(tile) * schedule_.slices);
-    for (uint32_t i = first * width; i < last * width; ++i) {
-      Sum sum = partials[i];
-      for (uint32_t slice = 1; slice < schedule_.slices; ++slice) {
-        sum = add(sum, partials[size_t(slice) * tiling_.tile_elements() + i]);
-      }
-      sums[i] = sum;
-    }
-    epilogue_(coord, first, last, sums);
-  });
-}
-
-template <class Sum, Grouping G>
-void Executor<Sum, G>::run_stream_k() {
-  run_in_order(threads_, workers_, [&](uint32_t thread, uint32_t worker) {
-    Scratch<Sum>& scratch = scratch_[thread];
-    auto tiles = scheduler<SplitKMode::stream_k>(worker);
-    for (WorkTile work; tiles.next(work);) {
-      if (work.parts == 1) {
-        product_(work, scratch, scratch.sums);
-        finish(work, scratch.sums);
-        continue;
-      }
-      // Successive workers hold the parts; one may hold the first of a tile and another's rest.
-      const uint32_t owner = worker - work.slice;
-      const auto part = [&](uint32_t i) { return partial(i == 0 ? workers_ + owner : owner + i); };
-      product_(work, scratch, part(work.slice));
-      if (counter(owner).fetch_add(1) + 1 != work.parts) continue;
-      add_tiles(part(0), part(1), scratch.sums);
-      for (uint32_t i = 2; i < work.parts; ++i) add_tiles(scratch.sums, part(i), scratch.sums);
-      finish(work, scratch.sums);
-    }
-  });
-}
-
 template <class Sum>
 void execute(const GemmProblem& problem, const Tiling& tiling, const GemmArguments& arguments, void* partials,
              uint32_t threads) {
-  switch (tiling.grouping) {
-    case Grouping::none:
-      return Executor<Sum, Grouping::none>(problem, tiling, arguments, partials, threads).run();
-    case Grouping::m:
-      return Executor<Sum, Grouping::m>(problem, tiling, arguments, partials, threads).run();
-    case Grouping::n:
-      return Executor<Sum, Grouping::n>(problem, tiling, arguments, partials, threads).run();
-    case Grouping::k:
-      return Executor<Sum, Grouping::k>(problem, tiling, arguments, partials, threads).run();
-    case Grouping::classes:
-      return Executor<Sum, Grouping::classes>(problem, tiling, arguments, partials, threads).run();
-  }
+  dispatch(tiling.grouping,
+           [&]<Grouping grouping>() { Executor<Sum, grouping>(problem, tiling, arguments, partials, threads).run(); });
 }
 
 }  // namespace

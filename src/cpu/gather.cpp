@@ -1,11 +1,10 @@
 #include "cpu/gather.h"
 
+#include "base/enumerators.h"
 #include "cleave/core/element.h"
-#include "cpu/for_type.h"
 #include "cpu/micro_kernel.h"
 #include "cpu/tiling.h"
 #include "problem/conv.h"
-#include "problem/conv_classes.h"
 
 namespace cleave::cpu {
 namespace {
@@ -97,11 +96,11 @@ template <DType type>
 }
 
 void Gather::pack_a(const ConvClass& c, uint32_t batch, Span pixels, Span depth, float* out) const {
-  for_type(layout_.dtype, [&]<DType type>() { pack_rows<type>(c, batch * layout_.stride_batch, pixels, depth, out); });
+  dispatch(layout_.dtype, [&]<DType type>() { pack_rows<type>(c, batch * layout_.stride_batch, pixels, depth, out); });
 }
 
 void Gather::pack_b(const ConvClass& c, uint32_t batch, Span columns, Span pixels, float* out) const {
-  for_type(layout_.dtype,
+  dispatch(layout_.dtype,
            [&]<DType type>() { pack_columns<type>(c, batch * layout_.stride_batch, columns, pixels, out); });
 }
 

@@ -2,9 +2,9 @@
 
 #include <array>
 
+#include "base/enumerators.h"
 #include "cleave/core/element.h"
 #include "cleave/core/math.h"
-#include "cpu/for_type.h"
 #include "cpu/micro_kernel.h"
 #include "process/fork.h"
 
@@ -88,7 +88,7 @@ template <DType type, uint32_t width>
 
 template <uint32_t width>
 void pack(const Block& block, uint32_t depth, float* out) {
-  for_type(block.type, [&]<DType type>() { pack_panels<type, width>(block, depth, out); });
+  dispatch(block.type, [&]<DType type>() { pack_panels<type, width>(block, depth, out); });
 }
 
 }  // namespace

@@ -20,8 +20,8 @@ constexpr double kThreadStart = 15;  // microseconds
 constexpr uint32_t kMinBlocksPerSlice = 4;  // fewer, and storing the partial sums costs more than it gains
 constexpr uint32_t kMaxClusterSlices = 16;
 
-double rounds(double workers, uint32_t threads) {
-  return std::ceil(workers / threads);
+double rounds(double clusters, uint32_t threads) {
+  return std::ceil(clusters / threads);
 }
 
 double predicted_us(const GemmProblem& p, const Tiling& t, uint32_t threads) {
@@ -39,7 +39,7 @@ double predicted_us(const GemmProblem& p, const Tiling& t, uint32_t threads) {
       return us + partials_us / threads + 2 * kThreadStart;
     case SplitKMode::stream_k:
       if (t.partials > 0) {
-        us = std::max(us, rounds(kStreamWorkers, threads) * tiles * tile_us / kStreamWorkers);
+        us = std::max(us, rounds(kStreamClusters, threads) * tiles * tile_us / kStreamClusters);
         return us + partials_us + kThreadStart;
       }
       [[fallthrough]];  // it cuts no tile
@@ -100,14 +100,14 @@ std::string explain(const GemmProblem& p, const Weighed& chosen, const Weighed* 
     why += ", as asked";
   } else {
     why += fmt::format(
-        " over {}: {} tile(s) of {} x {}{}; {:.0f} us against {:.0f} us predicted for {} threads "
-        "(the choice ignores this machine's, so that results do not depend on them)",
+        " over {}: {} tile(s) of {} x {}{}; {:.0f} us against {:.0f} us predicted for {} threads (the choice ignores "
+        "this machine's, so that results do not depend on them)",
         describe(second->candidate.split_k_mode, second->candidate.split_k_slices), chosen.tiling.tiles,
         chosen.tiling.tile_m, chosen.tiling.tile_n, describe_parts(chosen.tiling), chosen.nominal_us,
         second->nominal_us, kNominalThreads);
   }
   if (candidate.split_k_mode == SplitKMode::stream_k && p.split_k_slices > 1) {
-    why += fmt::format("; stream_k cuts K by its workers, so split_k_slices={} is not used", p.split_k_slices);
+    why += fmt::format("; stream_k cuts K by its clusters, so split_k_slices={} is not used", p.split_k_slices);
   }
   if (is_sliced(candidate.split_k_mode) && p.split_k_slices > candidate.split_k_slices) {
     why +=

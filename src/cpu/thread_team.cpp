@@ -1,7 +1,5 @@
 #include "cpu/thread_team.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <atomic>
 #include <charconv>
@@ -11,7 +9,7 @@
 #include <thread>
 #include <vector>
 
-#include "cleave/error.h"
+#include "base/refuse.h"
 #include "cpu/processors.h"
 #include "process/fork.h"
 
@@ -29,8 +27,7 @@ uint32_t read_thread_count() {
   const char* end = text + std::strlen(text);
   const auto [stop, error] = std::from_chars(text, end, threads);
   if (error != std::errc() || stop != end || threads < 1 || threads > kMaxThreads) {
-    throw Error(ErrorCode::invalid_argument,
-                fmt::format("CLEAVE_CPU_THREADS is \"{}\"; set a number from 1 to {}, or unset it", text, kMaxThreads));
+    refuse_value("CLEAVE_CPU_THREADS is \"{}\"; set a number from 1 to {}, or unset it", text, kMaxThreads);
   }
   return threads;
 }

@@ -3,7 +3,7 @@
 #include <atomic>
 #include <type_traits>
 
-#include "cpu/for_type.h"
+#include "base/enumerators.h"
 #include "problem/problem.h"
 
 namespace cleave::cpu {
@@ -59,12 +59,12 @@ template <class Sum>
 void TileEpilogue<Sum>::operator()(const TileCoord& coord, uint32_t begin, uint32_t end, const Sum* sums) const {
   const TileArea area = area_of(problem_, tiling_, coord);
   const bool empty = tiling_.grouping == Grouping::k ? coord.range.size() == 0 : problem_.k == 0;
-  const uint32_t ups = tiling_.columns();  // under swiglu: where they begin in a line of sums
+  const uint32_t up = tiling_.columns();  // under swiglu: where the up columns begin in a line of sums
   BroadcastValues column_values[kMaxTileN];
   for (uint32_t part = 0; part < tiling_.parts; ++part) {
     const uint32_t column = part * uint32_t(problem_.n) + area.column;
     for (uint32_t j = 0; j < area.columns; ++j) {
-      column_values[part * ups + j] = column_broadcast(config_, params_, scales_b_, column + j, coord.batch);
+      column_values[part * up + j] = column_broadcast(config_, params_, scales_b_, column + j, coord.batch);
     }
   }
   for (uint32_t i = begin; i < min_of(end, area.rows); ++i) {
@@ -82,12 +82,12 @@ void TileEpilogue<Sum>::operator()(const TileCoord& coord, uint32_t begin, uint3
         continue;
       }
     }
-    const auto value_of = [&](uint32_t j) {  // of a gate or, from `ups` on, of an up
+    const auto value_of = [&](uint32_t j) {  // of a gate column or, from `up` on, of an up column
       return epilogue_value(config_, params_, line[j], row_values, column_values[j], at(j));
     };
     float values[kMaxTileN];
     for (uint32_t j = 0; j < area.columns; ++j) {
-      values[j] = tiling_.parts == 2 ? swiglu(value_of(j), value_of(ups + j)) : value_of(j);
+      values[j] = tiling_.parts == 2 ? swiglu(value_of(j), value_of(up + j)) : value_of(j);
     }
     if (params_.amax != nullptr) raise_amax(values, area.columns);
     if (config_.has_scale_d) {
@@ -118,7 +118,7 @@ void TileEpilogue<Sum>::store_line(const Value* values, uint32_t count, uint32_t
   const int64_t first =
       int64_t(batch) * params_.d_batch_stride + epilogue_offset(config_.order, params_.d_stride, row, column);
   const int64_t step = epilogue_offset(config_.order, params_.d_stride, 0, 1);
-  for_type(config_.d, [&, d = params_.d]<DType type>() {
+  dispatch(config_.d, [&, d = params_.d]<DType type>() {
     for (uint32_t j = 0; j < count; ++j) store_element(type, d, first + j * step, values[j]);
   });
 }

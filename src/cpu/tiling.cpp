@@ -3,7 +3,6 @@
 #include "cpu/groups.h"
 #include "cpu/micro_kernel.h"
 #include "problem/conv.h"
-#include "problem/conv_classes.h"
 
 namespace cleave::cpu {
 namespace {
@@ -66,8 +65,8 @@ void set_workspace(const GemmProblem& problem, const ScheduleShape& shape, Tilin
       break;
     case SplitKMode::stream_k:
       if (cuts) {
-        t.counters = kStreamWorkers;
-        t.partials = 2 * kStreamWorkers;  // the end of one tile, the start of another
+        t.counters = kStreamClusters;
+        t.partials = 2 * kStreamClusters;  // the end of one tile, the start of another
       }
       break;
     default:
@@ -105,14 +104,14 @@ Tiling make_tiling(const GemmProblem& problem, SplitKMode mode, uint32_t slices)
   shape.batches = uint32_t(problem.batch);
   shape.k_blocks = ceil_div(t.depth, t.tile_k);
   shape.slices = slices;
-  if (mode == SplitKMode::stream_k) shape.clusters = kStreamWorkers;
+  if (mode == SplitKMode::stream_k) shape.clusters = kStreamClusters;
   if (rows_have_classes) deal_classes(problem, t, shape);
   t.tiles = shape.tiles_m * shape.tiles_n * shape.batches;
   if (mode == SplitKMode::stream_k && t.grouping != Grouping::classes) {
-    shape.stream_tiles = stream_tiles(t.tiles, kStreamWorkers);
+    shape.stream_tiles = stream_tiles(t.tiles, kStreamClusters);
   }
   // Few tiles are reduced by several threads each.
-  if (mode == SplitKMode::parallel && t.tiles < kStreamWorkers) {
+  if (mode == SplitKMode::parallel && t.tiles < kStreamClusters) {
     t.reduce_chunks = t.tile_m / kMicroRows;
   }
   t.schedule = make_schedule(shape);

@@ -1,4 +1,4 @@
-// How the CPU backend cuts a problem: tiles, workers and workspace. It follows from the problem,
+// How the CPU backend cuts a problem: tiles, clusters and workspace. It follows from the problem,
 // the mode and the slices alone, never from the number of threads, so that results are bitwise the
 // same however many there are.
 #pragma once
@@ -16,8 +16,8 @@ inline constexpr uint32_t kMaxTileM = 120;  // whole micro-tiles
 inline constexpr uint32_t kMaxTileN = 128;
 inline constexpr uint32_t kMaxTileK = 256;
 
-/// Workers of stream_k: what the tiles that do not fill a whole round are cut into.
-inline constexpr uint32_t kStreamWorkers = 16;
+/// Clusters of stream_k: what the tiles that do not fill a whole round are cut into.
+inline constexpr uint32_t kStreamClusters = 16;
 
 inline constexpr size_t kSumSize = 4;          ///< bytes of a sum: float32 or int32
 inline constexpr size_t kPartialsOffset = 16;  ///< of the workspace; before them, whether it is used
@@ -25,7 +25,7 @@ inline constexpr size_t kPartialsOffset = 16;  ///< of the workspace; before the
 struct Tiling {
   SplitKMode mode = SplitKMode::none;
   uint32_t tile_m = 1, tile_n = 1, tile_k = 1;
-  uint32_t parts = 1;                  ///< of tile_n: 2 under swiglu, the gates and the ups of the same columns of D
+  uint32_t parts = 1;  ///< of tile_n: 2 under swiglu, the gate and the up columns of the same columns of D
   Grouping grouping = Grouping::none;  ///< the problem's, or classes
   std::vector<ConvClass> classes;      ///< of a convolution
   Schedule schedule;
@@ -33,7 +33,7 @@ struct Tiling {
   uint32_t depth = 0;          ///< elements of K that a tile adds up; of groups and classes, in the mean
   uint32_t tiles = 0;          ///< if all groups are equally large
   uint32_t reduce_chunks = 1;  ///< parallel: units of rows that a tile's reduction is dealt in
-  size_t counters = 0;         ///< of a run: serial, one per tile; stream_k, one per worker
+  size_t counters = 0;         ///< of a run: serial, one per tile; stream_k, one per cluster
   size_t partials = 0;         ///< of the workspace: tiles of sums, 4 bytes each
 
   uint32_t columns() const { return tile_n / parts; }  ///< of D, in a tile
@@ -55,9 +55,9 @@ struct Tiling {
   }
 
   /// Walkers of the schedule of so many tiles. A thread works for many, one after the other; a
-  /// worker is bound to no thread.
-  uint32_t workers(uint32_t of_tiles) const {
-    return mode == SplitKMode::stream_k ? kStreamWorkers : of_tiles * schedule.clusters_per_tile;
+  /// cluster is bound to no thread.
+  uint32_t clusters(uint32_t of_tiles) const {
+    return mode == SplitKMode::stream_k ? kStreamClusters : of_tiles * schedule.clusters_per_tile;
   }
 };
 

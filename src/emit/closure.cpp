@@ -3,8 +3,7 @@
 #include <sstream>
 #include <vector>
 
-#include "emit/embedded.h"
-#include "jit/embedded.h"
+#include "base/embedded.h"
 
 namespace cleave {
 namespace {

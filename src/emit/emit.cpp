@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/embedded.h"
 #include "cleave/error.h"
 #include "emit/closure.h"
-#include "emit/embedded.h"
 #include "emit/name.h"
 #include "emit/operation.h"
 #include "jit/compiler.h"

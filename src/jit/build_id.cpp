@@ -3,6 +3,7 @@
 #include <dlfcn.h>
 #include <elf.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <link.h>
 #include <sys/stat.h>
 
@@ -28,9 +29,8 @@ std::string id_in_notes(const char* notes, size_t size) {
     if (at > size) break;
     const std::string_view owner(notes + name, note.n_namesz);
     if (note.n_type != NT_GNU_BUILD_ID || owner != std::string_view("GNU", 4)) continue;
-    std::string id;
-    for (size_t i = 0; i < note.n_descsz; ++i) id += fmt::format("{:02x}", uint8_t(notes[text + i]));
-    return id;
+    const auto* const id = reinterpret_cast<const uint8_t*>(notes + text);
+    return fmt::format("{:02x}", fmt::join(id, id + note.n_descsz, ""));
   }
   return "";
 }

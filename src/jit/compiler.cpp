@@ -7,8 +7,8 @@
 #include <chrono>
 #include <sstream>
 
+#include "base/embedded.h"
 #include "jit/disk_cache.h"
-#include "jit/embedded.h"
 #include "jit/nvrtc.h"
 #include "process/fork.h"
 
@@ -50,7 +50,7 @@ const CacheKey& library_key() {
   static constinit Lazy<const CacheKey> key;
   return key.get([] {
     std::vector<std::string_view> parts = {CLEAVE_VERSION};
-    for (const EmbeddedHeader& header : embedded_headers()) {
+    for (const EmbeddedFile& header : embedded_headers()) {
       parts.push_back(header.name);
       parts.push_back(header.text);
     }

@@ -4,10 +4,9 @@
 #include <string>
 #include <vector>
 
+#include "cleave/core/api.h"
 #include "jit/compiled_kernel.h"
 #include "jit/disk_cache.h"
-
-#include "cleave/core/api.h"
 
 namespace cleave {
 

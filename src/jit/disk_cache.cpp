@@ -258,9 +258,7 @@ std::string DiskCache::problem() const {
   const int error = directory.try_to_write(64 << 10);
   if (error == 0) return "";
   return fmt::format(
-      "\"{}\" cannot be written ({}); free space there, or set CLEAVE_CACHE_DIR to a directory "
-      "that "
-      "you can write",
+      "\"{}\" cannot be written ({}); free space there, or set CLEAVE_CACHE_DIR to a directory that you can write",
       directory_.string(), std::strerror(error));
 }
 

@@ -17,9 +17,8 @@
 #include <string_view>
 #include <vector>
 
-#include "jit/compiled_kernel.h"
-
 #include "cleave/core/api.h"
+#include "jit/compiled_kernel.h"
 
 namespace cleave {
 

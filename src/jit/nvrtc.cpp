@@ -10,7 +10,7 @@
 #include <filesystem>
 #include <mutex>
 
-#include "cleave/error.h"
+#include "base/refuse.h"
 #include "jit/build_id.h"
 #include "process/fork.h"
 
@@ -35,19 +35,33 @@ int loadable_major() {
   return known ? version / 1000 : newest_major;
 }
 
+#define CLEAVE_NVRTC_FUNCTIONS(X)            \
+  X(get_error_string, GetErrorString)        \
+  X(version, Version)                        \
+  X(create_program, CreateProgram)           \
+  X(destroy_program, DestroyProgram)         \
+  X(compile_program, CompileProgram)         \
+  X(get_program_log_size, GetProgramLogSize) \
+  X(get_program_log, GetProgramLog)          \
+  X(get_cubin_size, GetCUBINSize)            \
+  X(get_cubin, GetCUBIN)
+
 struct Nvrtc {
-  decltype(&::nvrtcGetErrorString) get_error_string = nullptr;
-  decltype(&::nvrtcVersion) version = nullptr;
-  decltype(&::nvrtcCreateProgram) create_program = nullptr;
-  decltype(&::nvrtcDestroyProgram) destroy_program = nullptr;
-  decltype(&::nvrtcCompileProgram) compile_program = nullptr;
-  decltype(&::nvrtcGetProgramLogSize) get_program_log_size = nullptr;
-  decltype(&::nvrtcGetProgramLog) get_program_log = nullptr;
-  decltype(&::nvrtcGetCUBINSize) get_cubin_size = nullptr;
-  decltype(&::nvrtcGetCUBIN) get_cubin = nullptr;
+#define CLEAVE_MEMBER(member, name) decltype(&::nvrtc##name) member = nullptr;
+  CLEAVE_NVRTC_FUNCTIONS(CLEAVE_MEMBER)
+#undef CLEAVE_MEMBER
   std::string path;
   std::string build;
 };
+
+bool resolve_all(void* library, Nvrtc& nvrtc) {
+#define CLEAVE_RESOLVE(member, name)                                                      \
+  nvrtc.member = reinterpret_cast<decltype(nvrtc.member)>(dlsym(library, "nvrtc" #name)); \
+  if (!nvrtc.member) return false;
+  CLEAVE_NVRTC_FUNCTIONS(CLEAVE_RESOLVE)
+#undef CLEAVE_RESOLVE
+  return true;
+}
 
 // Read once: a change of the environment in mid-run must not give two compilers in one process.
 struct Environment {
@@ -63,24 +77,6 @@ struct Environment {
 const Environment& environment() {
   static constinit Lazy<const Environment> instance;
   return instance.get();
-}
-
-template <class Function>
-bool resolve(void* library, const char* name, Function& function) {
-  function = reinterpret_cast<Function>(dlsym(library, name));
-  return function != nullptr;
-}
-
-bool resolve_all(void* library, Nvrtc& nvrtc) {
-  return resolve(library, "nvrtcGetErrorString", nvrtc.get_error_string) &&
-         resolve(library, "nvrtcVersion", nvrtc.version) &&
-         resolve(library, "nvrtcCreateProgram", nvrtc.create_program) &&
-         resolve(library, "nvrtcDestroyProgram", nvrtc.destroy_program) &&
-         resolve(library, "nvrtcCompileProgram", nvrtc.compile_program) &&
-         resolve(library, "nvrtcGetProgramLogSize", nvrtc.get_program_log_size) &&
-         resolve(library, "nvrtcGetProgramLog", nvrtc.get_program_log) &&
-         resolve(library, "nvrtcGetCUBINSize", nvrtc.get_cubin_size) &&
-         resolve(library, "nvrtcGetCUBIN", nvrtc.get_cubin);
 }
 
 std::string path_of(void* function) {
@@ -122,11 +118,10 @@ class Loader {
   const Nvrtc& get() {
     if (const Nvrtc* found = find()) return *found;
     const std::lock_guard lock(mutex_);
-    throw Error(ErrorCode::compiler,
-                fmt::format("NVRTC, which compiles the kernels, was not found. Run `pip install "
-                            "nvidia-cuda-nvrtc`, install the CUDA toolkit, or set CLEAVE_NVRTC to the path "
-                            "of libnvrtc.so. Tried: {}",
-                            fmt::join(tried_, ", ")));
+    refuse(ErrorCode::compiler,
+           "NVRTC, which compiles the kernels, was not found. Run `pip install nvidia-cuda-nvrtc`, install the CUDA "
+           "toolkit, or set CLEAVE_NVRTC to the path of libnvrtc.so. Tried: {}",
+           fmt::join(tried_, ", "));
   }
 
  private:
@@ -186,14 +181,14 @@ const Nvrtc& nvrtc() {
 
 void check(nvrtcResult result, const char* what) {
   if (result == NVRTC_SUCCESS) return;
-  throw Error(ErrorCode::compiler, fmt::format("{} failed: {}", what, nvrtc().get_error_string(result)));
+  refuse(ErrorCode::compiler, "{} failed: {}", what, nvrtc().get_error_string(result));
 }
 
 class Program {
  public:
-  Program(const std::string& source, std::span<const EmbeddedHeader> headers) {
+  Program(const std::string& source, std::span<const EmbeddedFile> headers) {
     std::vector<const char*> texts, names;
-    for (const EmbeddedHeader& header : headers) {
+    for (const EmbeddedFile& header : headers) {
       texts.push_back(header.text);
       names.push_back(header.name);
     }
@@ -266,14 +261,13 @@ std::string nvrtc_build() {
   return nvrtc().build;
 }
 
-NvrtcOutput nvrtc_compile(const std::string& source, std::span<const EmbeddedHeader> headers,
+NvrtcOutput nvrtc_compile(const std::string& source, std::span<const EmbeddedFile> headers,
                           const std::vector<std::string>& options) {
   Program program(source, headers);
   const nvrtcResult result = program.compile(options);
   if (result != NVRTC_SUCCESS) {
-    throw Error(ErrorCode::compiler,
-                fmt::format("NVRTC refused a kernel ({}, options {}):\n{}", nvrtc().get_error_string(result),
-                            fmt::join(options, " "), first_lines(program.log(), 20)));
+    refuse(ErrorCode::compiler, "NVRTC refused a kernel ({}, options {}):\n{}", nvrtc().get_error_string(result),
+           fmt::join(options, " "), first_lines(program.log(), 20));
   }
   return {.cubin = program.cubin(), .log = program.log()};
 }

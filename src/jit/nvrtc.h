@@ -8,8 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "jit/embedded.h"
-
+#include "base/embedded.h"
 #include "cleave/core/api.h"
 
 namespace cleave {
@@ -44,7 +43,7 @@ struct NvrtcOutput {
 
 /// `options` must name a real architecture (sm_XX), since the result is a cubin.
 /// Throws Error(compiler) with the first lines of NVRTC's log if it refuses the source.
-NvrtcOutput nvrtc_compile(const std::string& source, std::span<const EmbeddedHeader> headers,
+NvrtcOutput nvrtc_compile(const std::string& source, std::span<const EmbeddedFile> headers,
                           const std::vector<std::string>& options);
 
 }  // namespace cleave

@@ -48,15 +48,12 @@ std::string distrust(int descriptor, const fs::path& path) {
   if (fstat(descriptor, &status) != 0) return std::strerror(errno);
   if (!is_trusted(status.st_uid)) {
     return fmt::format(
-        "{} belongs to user {}, who could put kernels there; set CLEAVE_CACHE_DIR to a directory "
-        "of your own (user {})",
+        "{} belongs to user {}, who could put kernels there; set CLEAVE_CACHE_DIR to a directory of your own (user {})",
         quoted(path), status.st_uid, geteuid());
   }
   if (others_may_write(status)) {
-    return fmt::format(
-        "{} can be written by others (mode {:o}), who could put kernels there; run chmod "
-        "go-w {}",
-        quoted(path), status.st_mode & 07777, quoted(path));
+    return fmt::format("{} can be written by others (mode {:o}), who could put kernels there; run chmod go-w {}",
+                       quoted(path), status.st_mode & 07777, quoted(path));
   }
   return "";
 }

@@ -4,42 +4,20 @@
 
 namespace cleave {
 
-static std::string spell(const OperandConfig& c) {
-  return CLEAVE_PRINT_STRUCT(c, a, b, a_major, b_major, precision, load_bytes_a, load_bytes_b);
-}
+#define CLEAVE_SPELL(Config, ...)                    \
+  static std::string spell(const Config& config) {   \
+    return CLEAVE_PRINT_STRUCT(config, __VA_ARGS__); \
+  }
 
-static std::string spell(const TileConfig& c) {
-  return CLEAVE_PRINT_STRUCT(c, m, n, k, stages);
-}
-
-static std::string spell(const WarpConfig& c) {
-  return CLEAVE_PRINT_STRUCT(c, consumers, pingpong, m, n);
-}
-
-static std::string spell(const ClusterConfig& c) {
-  return CLEAVE_PRINT_STRUCT(c, multicast_m, multicast_n, k);
-}
-
-static std::string spell(const ScheduleConfig& c) {
-  return CLEAVE_PRINT_STRUCT(c, split, grouping, group_capacity);
-}
-
-static std::string spell(const ConvConfig& c) {
-  return CLEAVE_PRINT_STRUCT(c, kind, axes, class_capacity, fuses_classes, gather, batches_taps, fast_load, fast_store);
-}
-
-static std::string spell(const ScaleConfig& c) {
-  return CLEAVE_PRINT_STRUCT(c, rows_a, rows_b, promote);
-}
-
-static std::string spell(const EpilogueConfig& config) {
-  return CLEAVE_PRINT_STRUCT(config, c, d, bias_dtype, order, activation, bias, has_c, scaling, has_zero, has_scale_d,
-                             has_amax);
-}
-
-static std::string spell(const StoreConfig& c) {
-  return CLEAVE_PRINT_STRUCT(c, by_tma, chunks);
-}
+CLEAVE_SPELL(OperandConfig, a, b, a_major, b_major, precision, load_bytes_a, load_bytes_b)
+CLEAVE_SPELL(TileConfig, m, n, k, stages)
+CLEAVE_SPELL(WarpConfig, consumers, pingpong, m, n)
+CLEAVE_SPELL(ClusterConfig, multicast_m, multicast_n, k)
+CLEAVE_SPELL(ScheduleConfig, split, grouping, group_capacity)
+CLEAVE_SPELL(ConvConfig, kind, axes, class_capacity, fuses_classes, gather, batches_taps, fast_load, fast_store)
+CLEAVE_SPELL(ScaleConfig, rows_a, rows_b, promote)
+CLEAVE_SPELL(EpilogueConfig, c, d, bias_dtype, order, activation, bias, has_c, scaling, has_zero, has_scale_d, has_amax)
+CLEAVE_SPELL(StoreConfig, by_tma, chunks)
 
 std::string gemm_source(const GemmConfig& config) {
   return translation_unit({

@@ -4,7 +4,6 @@
 #include <string>
 
 #include "cleave/config/gemm_config.h"
-
 #include "cleave/core/api.h"
 
 namespace cleave {

@@ -38,8 +38,8 @@ std::string braced(const std::string& members);
 
 /// A kernel of kernels/cleave: the template `name` of the header of that name in `folder`.
 struct KernelText {
-  const char* folder;
-  const char* name;
+  std::string_view folder;
+  std::string_view name;
   const char* config;         ///< type of the configuration
   std::string members;        ///< print_members
   const char* launch_bounds;  ///< threads of a CTA, CTAs that an SM has room for

@@ -5,14 +5,11 @@
 #include "cleave/core/element.h"
 #include "cleave/core/multiply_add.h"
 #include "cleave/moe/moe_params.h"
+#include "cpu/host_plan.h"
 #include "moe/problem.h"
-#include "process/host_bytes.h"
 
 namespace cleave {
 namespace {
-
-/// Below so many elements, starting a thread takes longer than the work.
-constexpr int64_t kElementsPerThread = 1 << 15;
 
 /// One run.
 class Job {
@@ -20,7 +17,7 @@ class Job {
   Job(const MoeProblem& problem, const MoeArguments& arguments, uint32_t threads)
       : p_(problem),
         arguments_(arguments),
-        threads_(uint32_t(min_of<int64_t>(threads, slots_of(p_) * p_.columns / kElementsPerThread + 1))),
+        threads_(threads_for(slots_of(p_) * p_.columns, threads)),
         slots_(uint32_t(slots_of(p_))),
         top_k_(uint32_t(p_.top_k)) {}
 
@@ -37,13 +34,13 @@ class Job {
         break;
       case MoeOperation::permute:
       case MoeOperation::gather:
-        for_each(slots_, [&](uint32_t slot) { copy(slot); });
+        for_each(threads_, slots_, [&](uint32_t slot) { copy(slot); });
         break;
       case MoeOperation::combine:
-        for_each(uint32_t(p_.tokens), [&](uint32_t token) { combine(token); });
+        for_each(threads_, uint32_t(p_.tokens), [&](uint32_t token) { combine(token); });
         break;
       case MoeOperation::combine_backward:
-        for_each(slots_, [&](uint32_t slot) { combine_backward(slot); });
+        for_each(threads_, slots_, [&](uint32_t slot) { combine_backward(slot); });
         break;
     }
   }
@@ -132,11 +129,6 @@ class Job {
     return load_element(layout.dtype, data, row * layout.stride_row + col);
   }
 
-  template <class Body>
-  void for_each(uint32_t count, const Body& body) const {
-    cpu::run_in_order(threads_, count, [&](uint32_t, uint32_t i) { body(i); });
-  }
-
   const MoeProblem& p_;
   const MoeArguments& arguments_;
   const uint32_t threads_, slots_, top_k_;
@@ -144,30 +136,10 @@ class Job {
   std::vector<int32_t> positions_;  // as MoeParams has them
 };
 
-class CpuPlan final : public MoePlan {
- public:
-  CpuPlan(const MoeProblem& problem, uint32_t threads) : problem_(problem), threads_(threads) {}
-
-  void run(const MoeArguments& arguments, void* /*stream*/) const override {
-    check_arguments(problem_, arguments);
-    Job(problem_, arguments, threads_).run();
-  }
-
-  void prepare(void* /*stream*/) const override {}
-  const MoeProblem& problem() const override { return problem_; }
-  std::string kernel_name() const override { return "cpu"; }
-  std::string kernel_source() const override { return {}; }
-  size_t host_bytes() const override { return shared_bytes(*this); }
-
- private:
-  const MoeProblem problem_;
-  const uint32_t threads_;
-};
-
 }  // namespace
 
 std::shared_ptr<const MoePlan> make_cpu_plan(const MoeProblem& problem, uint32_t threads) {
-  return std::make_shared<CpuPlan>(problem, threads);
+  return std::make_shared<HostPlan<MoePlan, MoeProblem, MoeArguments, Job>>(problem, threads);
 }
 
 }  // namespace cleave

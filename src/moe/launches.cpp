@@ -126,11 +126,7 @@ class Chooser {
   uint32_t widest_access() const {
     uint32_t width = 16;
     for (const Placement& matrix : {tokens_of(p_), rows_of(p_), rows_grad_of(p_)}) {
-      if (matrix.empty()) continue;
-      const uint64_t size = size_of(matrix.layout.dtype);
-      const uint64_t stride = matrix.rows > 1 ? uint64_t(matrix.layout.stride_row) * size : 0;
-      const uint64_t bits = stride | uint64_t(matrix.columns) * size | matrix.layout.alignment;
-      width = min_of(width, uint32_t(bits & -bits));
+      if (!matrix.empty()) width = min_of(width, cleave::widest_access(matrix));
     }
     return width;
   }
@@ -170,28 +166,10 @@ MoeScratch moe_scratch(const std::vector<MoeLaunch>& launches) {
   return scratch;
 }
 
-const char* to_string(MoeKernel kernel) {
-  switch (kernel) {
-    case MoeKernel::count:
-      return "count";
-    case MoeKernel::rank:
-      return "rank";
-    case MoeKernel::invert:
-      return "invert";
-    case MoeKernel::scatter:
-      return "scatter";
-    case MoeKernel::combine:
-      return "combine";
-    case MoeKernel::combine_backward:
-      break;
-  }
-  return "combine_backward";
-}
-
 std::string translation_unit(MoeKernel kernel, const MoeConfig& config) {
   return translation_unit({
       .folder = "moe",
-      .name = to_string(kernel),
+      .name = enumerator_name(kernel),
       .config = "MoeConfig",
       .members = CLEAVE_PRINT_MEMBERS(config, wide_ids, type, has_weights, weights, width),
       .launch_bounds = launch_bounds(kernel),

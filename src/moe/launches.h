@@ -14,8 +14,6 @@ namespace cleave {
 /// The kernels; each has a header of its name in kernels/cleave/moe.
 enum class MoeKernel { count, rank, invert, scatter, combine, combine_backward };
 
-const char* to_string(MoeKernel kernel);
-
 /// The name of every kernel's entry point.
 inline constexpr const char* moe_entry = "cleave_moe";
 

@@ -1,10 +1,8 @@
 #include "moe/problem.h"
 
-#include <fmt/format.h>
-
 #include "cleave/moe/moe_config.h"
 #include "cleave/names.h"
-#include "problem/row_operands.h"
+#include "problem/arguments.h"
 #include "problem/saturate.h"
 
 namespace cleave {
@@ -22,15 +20,6 @@ int64_t slots_of(const MoeProblem& p) {
   return saturating_product(p.tokens, p.top_k);
 }
 
-Placement ids_of(const MoeProblem& p) {
-  return integers_of(reads_ids(p.operation) ? slots_of(p) : 0, p.wide_ids);
-}
-Placement offsets_of(const MoeProblem& p) {
-  return integers_of(reads_ids(p.operation) ? p.experts : 0, false);
-}
-Placement indices_of(const MoeProblem& p) {
-  return integers_of(has_indices(p.operation) ? slots_of(p) : 0, false);
-}
 Placement tokens_of(const MoeProblem& p) {
   return {p.token, p.tokens, p.columns, has_rows(p.operation) ? 1 : 0};
 }
@@ -40,43 +29,27 @@ Placement rows_of(const MoeProblem& p) {
 Placement rows_grad_of(const MoeProblem& p) {
   return {p.row_grad, slots_of(p), p.columns, p.operation == MoeOperation::combine_backward ? 1 : 0};
 }
-Placement weights_of(const MoeProblem& p) {
-  return vector_of(p.weights_dtype, p.has_weights ? slots_of(p) : 0, size_of(p.weights_dtype));
-}
-Placement weights_grad_of(const MoeProblem& p) {
-  const bool backward = p.operation == MoeOperation::combine_backward;
-  return vector_of(p.weights_dtype, backward ? slots_of(p) : 0, size_of(p.weights_dtype));
-}
 
 // The rules. Each broken one is reported with the argument, the value seen and the remedy.
 
-namespace {
-
-bool is_float(DType type) {
-  return type == DType::f16 || type == DType::bf16 || type == DType::f32;
-}
-
 void check_types(const MoeProblem& p, Messages& out) {
   const bool adds = p.operation == MoeOperation::combine || p.operation == MoeOperation::combine_backward;
-  if (adds && !is_float(p.row.dtype)) {
-    out.push_back(
-        fmt::format("row is {}; rows that are added up must be float16, bfloat16 or float32, "
-                    "convert them",
-                    to_string(p.row.dtype)));
+  if (adds && !is_wide_float(p.row.dtype)) {
+    out.add("row is {}; rows that are added up must be float16, bfloat16 or float32, convert them",
+            to_string(p.row.dtype));
   }
   if (has_rows(p.operation) && p.token.dtype != p.row.dtype) {
-    out.push_back(
-        fmt::format("token is {} and row is {}; they must be equal", to_string(p.token.dtype), to_string(p.row.dtype)));
+    out.add("token is {} and row is {}; they must be equal", to_string(p.token.dtype), to_string(p.row.dtype));
   }
   if (p.operation == MoeOperation::combine_backward && p.row_grad.dtype != p.row.dtype) {
-    out.push_back(fmt::format("row_grad is {} and row is {}; they must be equal", to_string(p.row_grad.dtype),
-                              to_string(p.row.dtype)));
+    out.add("row_grad is {} and row is {}; they must be equal", to_string(p.row_grad.dtype), to_string(p.row.dtype));
   }
-  if (p.has_weights && !is_float(p.weights_dtype)) {
-    out.push_back(fmt::format("weights_dtype is {}; it must be float16, bfloat16 or float32, convert them",
-                              to_string(p.weights_dtype)));
+  if (p.has_weights && !is_wide_float(p.weights_dtype)) {
+    out.add("weights_dtype is {}; it must be float16, bfloat16 or float32, convert them", to_string(p.weights_dtype));
   }
 }
+
+namespace {
 
 /// A grid has at most 65535 blocks for the pieces of a row, which have 2 bytes per thread where rows
 /// are aligned the least.
@@ -84,34 +57,24 @@ constexpr int64_t kMostRowBytes = 65535 * int64_t(kRowThreads) * 2;
 
 void check_counts(const MoeProblem& p, Messages& out) {
   if (p.top_k < 1) {
-    out.push_back(fmt::format("top_k is {}; it must be at least 1: the slots of a token", p.top_k));
+    out.add("top_k is {}; it must be at least 1: the slots of a token", p.top_k);
   } else if (p.top_k > kMaxSize || slots_of(p) > kMaxSize) {
-    out.push_back(
-        fmt::format("tokens and top_k are {} and {}; that is 2^31 slots or more. Split the tokens", p.tokens, p.top_k));
+    out.add("tokens and top_k are {} and {}; that is 2^31 slots or more. Split the tokens", p.tokens, p.top_k);
   }
   if (has_rows(p.operation) && p.columns * size_of(p.row.dtype) > kMostRowBytes) {
-    out.push_back(fmt::format("columns is {}; rows may have up to {} bytes. Split them", p.columns, kMostRowBytes));
+    out.add("columns is {}; rows may have up to {} bytes. Split them", p.columns, kMostRowBytes);
   }
   if (reads_ids(p.operation) && (p.experts < 1 || p.experts > kMostGroups)) {
-    out.push_back(
-        fmt::format("experts is {}; it must be from 1 to {}, the most groups of a grouped "
-                    "product",
-                    p.experts, kMostGroups));
+    out.add("experts is {}; it must be from 1 to {}, the most groups of a grouped product", p.experts, kMostGroups);
   }
   if (p.operation == MoeOperation::combine_backward && !p.has_weights) {
-    out.push_back("has_weights is false; without weights, the gradient of the rows is gather's result");
+    out.add("has_weights is false; without weights, the gradient of the rows is gather's result");
   }
   if (p.has_weights && p.operation < MoeOperation::combine)
-    out.push_back("has_weights is true; weights are for combine and combine_backward");
+    out.add("has_weights is true; weights are for combine and combine_backward");
 }
 
 }  // namespace
-
-bool types_are_served(const MoeProblem& p) {
-  Messages broken;
-  check_types(p, broken);
-  return broken.empty();
-}
 
 std::vector<std::string> validate(const MoeProblem& p) {
   Messages out;
@@ -133,15 +96,17 @@ std::vector<std::string> validate(const MoeProblem& p) {
 void check_arguments(const MoeProblem& p, const MoeArguments& arguments) {
   const bool combines = p.operation == MoeOperation::combine;
   const bool backward = p.operation == MoeOperation::combine_backward;
+  const bool reads = reads_ids(p.operation);
+  const int64_t slots = slots_of(p);
   const NamedOperand operands[] = {
-      {"offsets", offsets_of(p), arguments.offsets, true},
-      {"indices", indices_of(p), arguments.indices, reads_ids(p.operation)},
+      {"offsets", integers_of(reads ? p.experts : 0, false), arguments.offsets, true},
+      {"indices", integers_of(has_indices(p.operation) ? slots : 0, false), arguments.indices, reads},
       {"tokens", tokens_of(p), arguments.tokens, combines},
       {"rows", rows_of(p), arguments.rows, !combines && !backward},
       {"rows_grad", rows_grad_of(p), arguments.rows_grad, true},
-      {"weights_grad", weights_grad_of(p), arguments.weights_grad, true},
-      {"ids", ids_of(p), arguments.ids, false},
-      {"weights", weights_of(p), arguments.weights, false},
+      {"weights_grad", vector_of(p.weights_dtype, backward ? slots : 0), arguments.weights_grad, true},
+      {"ids", integers_of(reads ? slots : 0, p.wide_ids), arguments.ids, false, p.wide_ids},
+      {"weights", vector_of(p.weights_dtype, p.has_weights ? slots : 0), arguments.weights, false},
   };
   check_operands(operands);
 }

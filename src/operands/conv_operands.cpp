@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <string>
 
+#include "base/refuse.h"
 #include "cleave/conv.h"
 #include "cleave/names.h"
-#include "operands/refuse.h"
 #include "problem/rules.h"
 #include "problem/saturate.h"
 
@@ -31,13 +31,10 @@ std::string remedy(const char* name, int axes) {
       return fmt::format("{}.transpose(1, 2).contiguous().transpose(1, 2)", name);
     case 2:
       return fmt::format(
-          "{}.contiguous(memory_format=torch.channels_last), without torch "
-          "array_nhwc.transpose(0, 3, 1, 2)",
-          name);
+          "{}.contiguous(memory_format=torch.channels_last), without torch array_nhwc.transpose(0, 3, 1, 2)", name);
     default:
       return fmt::format(
-          "{}.contiguous(memory_format=torch.channels_last_3d), without torch "
-          "array_ndhwc.transpose(0, 4, 1, 2, 3)",
+          "{}.contiguous(memory_format=torch.channels_last_3d), without torch array_ndhwc.transpose(0, 4, 1, 2, 3)",
           name);
   }
 }
@@ -59,12 +56,107 @@ class Builder {
     call.ndim = options.axes + 2;
   }
 
-  void check_operands() const;
-  void find_geometry();
-  void place_operands();
-  void place_c();
-  void place_bias();
-  void place_d();
+  void check_operands() const {
+    const auto types = options_.kind == Conv::fprop ? kForwardTypes : kGradientTypes;
+    check(a_, a_name_, form(types));
+    check(b_, b_name_, form(types));
+    if (a_.dtype != b_.dtype) {
+      refuse_type("{} is {} and {} is {}; convert one of them", a_name_, to_string(a_.dtype), b_name_,
+                  to_string(b_.dtype));
+    }
+  }
+
+  void find_geometry() {
+    if (t_.grad_output) y_ = shape_of(*t_.grad_output);
+    w_ = t_.weight ? shape_of(*t_.weight) : options_.size;
+    check_groups();
+    if (t_.input) {
+      x_ = shape_of(*t_.input);
+    } else {
+      x_ = options_.transposed ? transposed_size() : options_.size;
+    }
+    check_channels();
+    conv_ = {.kind = options_.kind,
+             .images = x_[0],
+             .channels = w_[1],
+             .filters = w_[0] / options_.groups,
+             .division = options_.division};
+    for (int i = 0; i < options_.axes; ++i) {
+      conv_.axes[first_axis() + i] = make_axis(i);
+    }
+    Messages broken;
+    if (!check_geometry(conv_, broken)) refuse_value("{}", fmt::join(broken, "; "));
+    if (t_.grad_output) check_grad_output();
+  }
+
+  void place_operands() {
+    const DType type = a_.dtype;
+    p_ = implicit_gemm(conv_, options_.groups, type, type);
+    p_.activation = options_.activation;
+    p_.device = a_.device;
+    arguments_.a = a_.data;
+    arguments_.b = b_.data;
+    p_.a.alignment = alignment_of(a_.data);
+    p_.b.alignment = alignment_of(b_.data);
+    const int64_t filters = conv_.filters;
+    switch (options_.kind) {
+      case Conv::none:
+        break;
+      case Conv::fprop:
+        call_.shape = output_shape();
+        p_.a.stride_row = pixel_stride_of(a_, a_name_);
+        p_.b.stride_col = filter_stride_of(b_, b_name_);
+        p_.b.stride_batch = saturating_product(filters, p_.b.stride_col);
+        break;
+      case Conv::dgrad:
+        call_.shape = x_;
+        p_.a.stride_row = pixel_stride_of(a_, a_name_);
+        p_.b.stride_row = filter_stride_of(b_, b_name_);
+        p_.b.stride_batch = saturating_product(filters, p_.b.stride_row);
+        break;
+      case Conv::wgrad:
+        call_.shape = w_;
+        p_.a.stride_col = pixel_stride_of(a_, a_name_);
+        p_.b.stride_row = pixel_stride_of(b_, b_name_);
+        break;
+    }
+  }
+
+  void place_c() {
+    const Operand& c = *t_.c;
+    check(c, "c", form(kAnyType));
+    p_.has_c = true;
+    p_.c = layout_like_d(c, "c");
+    arguments_.c = c.data;
+  }
+
+  void place_bias() {
+    const Operand& bias = *t_.bias;
+    check(bias, "bias", {1, 1, kFloatTypes});
+    if (line_length(bias) != call_.shape[1]) {
+      refuse_value("bias is {}; it must be ({},), contiguous, a value for each channel of the output", shape_text(bias),
+                   call_.shape[1]);
+    }
+    p_.bias = Bias::row;
+    p_.bias_dtype = bias.dtype;
+    if (p_.batch > 1) p_.bias_stride_batch = p_.n;
+    arguments_.bias = bias.data;
+  }
+
+  void place_d() {
+    const std::optional<DType> d_type = options_.d_type;
+    if (!t_.out) {
+      p_.d.dtype = d_type.value_or(default_output(p_));
+      return;
+    }
+    const Operand& out = *t_.out;
+    check(out, "out", form(kAnyType));
+    if (d_type && *d_type != out.dtype) {
+      refuse_type("out is {}, but out_dtype is {}; leave one of them away", to_string(out.dtype), to_string(*d_type));
+    }
+    p_.d = layout_like_d(out, "out");
+    arguments_.d = out.data;
+  }
 
  private:
   void check(const Operand& operand, const char* name, const Form& form) const {
@@ -73,20 +165,130 @@ class Builder {
   Form form(std::span<const DType> types) const { return {call_.ndim, call_.ndim, types}; }
   /// Where the tensors' axes begin in ConvLayout::axes.
   size_t first_axis() const { return std::size(conv_.axes) - options_.axes; }
-  Extents shape_of(const Operand& operand) const;
-  std::string text(const Extents& shape) const;
 
-  void check_groups() const;
-  Extents transposed_size() const;
-  void check_channels() const;
-  ConvAxis make_axis(int i) const;
-  Extents output_shape() const;
-  void check_grad_output() const;
+  Extents shape_of(const Operand& operand) const {
+    Extents shape{};
+    std::copy_n(operand.shape, call_.ndim, shape.begin());
+    return shape;
+  }
 
-  int64_t pixel_stride_of(const Operand& x, const char* name) const;
-  int64_t filter_stride_of(const Operand& w, const char* name) const;
-  [[noreturn]] void refuse_order(const Operand& x, const char* name, const char* what) const;
-  MatrixLayout layout_like_d(const Operand& x, const char* name) const;
+  std::string text(const Extents& shape) const {
+    return fmt::format("({})", fmt::join(shape.begin(), shape.begin() + call_.ndim, ", "));
+  }
+
+  void check_groups() const {
+    if (options_.groups < 1 || options_.groups > kMaxSize) {
+      refuse_value("groups is {}; it must be at least 1, and divide the channels", options_.groups);
+    }
+    if (w_[0] % options_.groups == 0) return;
+    refuse_value("{} is {}, and groups is {}, which does not divide its first dimension; pass groups that do",
+                 options_.kind == Conv::wgrad ? "weight_size" : "weight", text(w_), options_.groups);
+  }
+
+  /// The image of which the given outputs and no more than output_padding is left over.
+  Extents transposed_size() const {
+    Extents size{y_[0], saturating_product(w_[1], options_.groups)};
+    for (int i = 0; i < options_.axes; ++i) {
+      const int64_t outputs = narrow("the size of input", y_[2 + i]);
+      const int64_t filter = narrow("the size of weight", w_[2 + i]);
+      const int64_t stride = narrow("stride", options_.stride[i]);
+      const int64_t reach = (outputs - 1) * stride + (filter - 1) * narrow("dilation", options_.dilation[i]) + 1 +
+                            narrow("output_padding", options_.output_padding[i]);
+      const int64_t padding =
+          int64_t(narrow("padding", options_.pad_begin[i])) + narrow("padding", options_.pad_end[i]);
+      if (options_.output_padding[i] < 0 || (stride > 0 && options_.output_padding[i] >= stride)) {
+        refuse_value("output_padding is {}, but the stride is {}; pass 0 or more, and less than the stride",
+                     options_.output_padding[i], stride);
+      }
+      size[2 + i] = reach - padding;
+      if (size[2 + i] > 0) continue;
+      refuse_value(
+          "the output has a size of {}: input is {}, so the filters reach {} pixels, of which padding takes {}. Pass a "
+          "larger input or less padding",
+          size[2 + i], text(y_), reach, padding);
+    }
+    return size;
+  }
+
+  void check_channels() const {
+    // A product with groups could overflow, as x may be numbers without a tensor.
+    if (x_[1] % options_.groups == 0 && x_[1] / options_.groups == w_[1]) return;
+    refuse_value(
+        "{0} is {1} and {2} is {3}, with groups = {4}: {2} is for {4} x {5} channels, but {0} has {6}. Pass one with "
+        "other channels, or other groups",
+        options_.kind == Conv::dgrad ? "input_size" : "input", text(x_),
+        options_.kind == Conv::wgrad ? "weight_size" : "weight", text(w_), options_.groups, w_[1], x_[1]);
+  }
+
+  ConvAxis make_axis(int i) const {
+    ConvAxis axis{.size = narrow("the size of the image", x_[2 + i]),
+                  .filter = narrow("the size of the filter", w_[2 + i]),
+                  .stride = narrow("stride", options_.stride[i]),
+                  .pad_begin = narrow("padding", options_.pad_begin[i]),
+                  .pad_end = narrow("padding", options_.pad_end[i]),
+                  .dilation = narrow("dilation", options_.dilation[i])};
+    if (!options_.same) return axis;
+    if (axis.stride != 1) {
+      refuse_value(
+          "padding is \"same\", but the stride is {}: only with a stride of 1 are there as many outputs as pixels. "
+          "Pass the padding as numbers",
+          axis.stride);
+    }
+    const int64_t around = (int64_t(axis.filter) - 1) * axis.dilation;
+    axis.pad_begin = narrow("padding", around / 2);
+    axis.pad_end = narrow("padding", around - around / 2);
+    return axis;
+  }
+
+  Extents output_shape() const {
+    Extents shape{x_[0], w_[0]};
+    for (int i = 0; i < options_.axes; ++i) shape[2 + i] = outputs(conv_.axes[first_axis() + i]);
+    return shape;
+  }
+
+  void check_grad_output() const {
+    const Extents expected = output_shape();
+    if (y_ == expected) return;
+    if (options_.transposed) {
+      refuse_value("input is {} and weight is {}: input's channels ({}) must match weight's first dimension ({})",
+                   text(y_), text(w_), y_[1], w_[0]);
+    }
+    refuse_value(
+        "grad_output is {}; the output of an input {} and a weight {} is {}. Pass its gradient, or other sizes",
+        text(y_), text(x_), text(w_), text(expected));
+  }
+
+  int64_t pixel_stride_of(const Operand& x, const char* name) const {
+    if (const auto stride = pixel_stride(x)) return *stride;
+    refuse_order(x, name, "a pixel's channels must be neighbours, and its pixels equally far apart, image by image");
+  }
+
+  int64_t filter_stride_of(const Operand& w, const char* name) const {
+    if (const auto stride = filter_stride(w)) return *stride;
+    refuse_order(w, name, "a tap's channels must be neighbours, and a filter's taps packed");
+  }
+
+  [[noreturn]] void refuse_order(const Operand& x, const char* name, const char* what) const {
+    refuse_value("{} is {} with strides ({}), but {}. Pass {}{}", name, shape_text(x),
+                 fmt::join(x.stride, x.stride + x.ndim, ", "), what, remedy(name, options_.axes),
+                 options_.may_convert ? ", or convert=True to have it copied" : "");
+  }
+
+  MatrixLayout layout_like_d(const Operand& x, const char* name) const {
+    if (shape_of(x) != call_.shape) {
+      refuse_value("{} is {}; it must be {}", name, shape_text(x), text(call_.shape));
+    }
+    MatrixLayout layout = p_.d;
+    layout.dtype = x.dtype;
+    layout.alignment = alignment_of(x.data);
+    if (options_.kind == Conv::wgrad) {
+      layout.stride_row = filter_stride_of(x, name);
+      layout.stride_batch = saturating_product(conv_.filters, layout.stride_row);
+    } else {
+      layout.stride_row = pixel_stride_of(x, name);
+    }
+    return layout;
+  }
 
   const ConvTensors& t_;
   const ConvOptions& options_;
@@ -98,240 +300,6 @@ class Builder {
   Extents x_{}, w_{}, y_{};  // shapes of input, weight and output
   ConvLayout conv_;
 };
-
-Extents Builder::shape_of(const Operand& operand) const {
-  Extents shape{};
-  std::copy_n(operand.shape, call_.ndim, shape.begin());
-  return shape;
-}
-
-std::string Builder::text(const Extents& shape) const {
-  return fmt::format("({})", fmt::join(shape.begin(), shape.begin() + call_.ndim, ", "));
-}
-
-void Builder::check_operands() const {
-  const auto types = options_.kind == Conv::fprop ? kForwardTypes : kGradientTypes;
-  check(a_, a_name_, form(types));
-  check(b_, b_name_, form(types));
-  if (a_.dtype != b_.dtype) {
-    refuse_type("{} is {} and {} is {}; convert one of them", a_name_, to_string(a_.dtype), b_name_,
-                to_string(b_.dtype));
-  }
-}
-
-void Builder::check_groups() const {
-  if (options_.groups < 1 || options_.groups > kMaxSize) {
-    refuse_value("groups is {}; it must be at least 1, and divide the channels", options_.groups);
-  }
-  if (w_[0] % options_.groups == 0) return;
-  refuse_value(
-      "{} is {}, and groups is {}, which does not divide its first dimension; pass groups "
-      "that do",
-      options_.kind == Conv::wgrad ? "weight_size" : "weight", text(w_), options_.groups);
-}
-
-/// The image of which the given outputs and no more than output_padding is left over.
-Extents Builder::transposed_size() const {
-  Extents size{y_[0], saturating_product(w_[1], options_.groups)};
-  for (int i = 0; i < options_.axes; ++i) {
-    const int64_t outputs = narrow("the size of input", y_[2 + i]);
-    const int64_t filter = narrow("the size of weight", w_[2 + i]);
-    const int64_t stride = narrow("stride", options_.stride[i]);
-    const int64_t reach = (outputs - 1) * stride + (filter - 1) * narrow("dilation", options_.dilation[i]) + 1 +
-                          narrow("output_padding", options_.output_padding[i]);
-    const int64_t padding = int64_t(narrow("padding", options_.pad_begin[i])) + narrow("padding", options_.pad_end[i]);
-    if (options_.output_padding[i] < 0 || (stride > 0 && options_.output_padding[i] >= stride)) {
-      refuse_value(
-          "output_padding is {}, but the stride is {}; pass 0 or more, and less than the "
-          "stride",
-          options_.output_padding[i], stride);
-    }
-    size[2 + i] = reach - padding;
-    if (size[2 + i] > 0) continue;
-    refuse_value(
-        "the output has a size of {}: input is {}, so the filters reach {} pixels, of "
-        "which padding takes {}. Pass a larger input or less padding",
-        size[2 + i], text(y_), reach, padding);
-  }
-  return size;
-}
-
-void Builder::check_channels() const {
-  // A product with groups could overflow, as x may be numbers without a tensor.
-  if (x_[1] % options_.groups == 0 && x_[1] / options_.groups == w_[1]) return;
-  refuse_value(
-      "{0} is {1} and {2} is {3}, with groups = {4}: {2} is for {4} x {5} channels, but "
-      "{0} has {6}. Pass one with other channels, or other groups",
-      options_.kind == Conv::dgrad ? "input_size" : "input", text(x_),
-      options_.kind == Conv::wgrad ? "weight_size" : "weight", text(w_), options_.groups, w_[1], x_[1]);
-}
-
-ConvAxis Builder::make_axis(int i) const {
-  ConvAxis axis{.size = narrow("the size of the image", x_[2 + i]),
-                .filter = narrow("the size of the filter", w_[2 + i]),
-                .stride = narrow("stride", options_.stride[i]),
-                .pad_begin = narrow("padding", options_.pad_begin[i]),
-                .pad_end = narrow("padding", options_.pad_end[i]),
-                .dilation = narrow("dilation", options_.dilation[i])};
-  if (!options_.same) return axis;
-  if (axis.stride != 1) {
-    refuse_value(
-        "padding is \"same\", but the stride is {}: only with a stride of 1 are there as "
-        "many outputs as pixels. Pass the padding as numbers",
-        axis.stride);
-  }
-  const int64_t around = (int64_t(axis.filter) - 1) * axis.dilation;
-  axis.pad_begin = narrow("padding", around / 2);
-  axis.pad_end = narrow("padding", around - around / 2);
-  return axis;
-}
-
-Extents Builder::output_shape() const {
-  Extents shape{x_[0], w_[0]};
-  for (int i = 0; i < options_.axes; ++i) shape[2 + i] = outputs(conv_.axes[first_axis() + i]);
-  return shape;
-}
-
-void Builder::check_grad_output() const {
-  const Extents expected = output_shape();
-  if (y_ == expected) return;
-  if (options_.transposed) {
-    refuse_value(
-        "input is {} and weight is {}: input's channels ({}) must match weight's first "
-        "dimension ({})",
-        text(y_), text(w_), y_[1], w_[0]);
-  }
-  refuse_value(
-      "grad_output is {}; the output of an input {} and a weight {} is {}. Pass its gradient, or "
-      "other sizes",
-      text(y_), text(x_), text(w_), text(expected));
-}
-
-void Builder::find_geometry() {
-  if (t_.grad_output) y_ = shape_of(*t_.grad_output);
-  w_ = t_.weight ? shape_of(*t_.weight) : options_.size;
-  check_groups();
-  if (t_.input) {
-    x_ = shape_of(*t_.input);
-  } else {
-    x_ = options_.transposed ? transposed_size() : options_.size;
-  }
-  check_channels();
-  conv_ = {.kind = options_.kind,
-           .images = x_[0],
-           .channels = w_[1],
-           .filters = w_[0] / options_.groups,
-           .division = options_.division};
-  for (int i = 0; i < options_.axes; ++i) {
-    conv_.axes[first_axis() + i] = make_axis(i);
-  }
-  Messages broken;
-  if (!check_geometry(conv_, broken)) refuse_value("{}", fmt::join(broken, "; "));
-  if (t_.grad_output) check_grad_output();
-}
-
-void Builder::refuse_order(const Operand& x, const char* name, const char* what) const {
-  refuse_value("{} is {} with strides ({}), but {}. Pass {}{}", name, shape_text(x),
-               fmt::join(x.stride, x.stride + x.ndim, ", "), what, remedy(name, options_.axes),
-               options_.may_convert ? ", or convert=True to have it copied" : "");
-}
-
-int64_t Builder::pixel_stride_of(const Operand& x, const char* name) const {
-  if (const auto stride = pixel_stride(x)) return *stride;
-  refuse_order(x, name,
-               "a pixel's channels must be neighbours, and its pixels equally far apart, image by "
-               "image");
-}
-
-int64_t Builder::filter_stride_of(const Operand& w, const char* name) const {
-  if (const auto stride = filter_stride(w)) return *stride;
-  refuse_order(w, name, "a tap's channels must be neighbours, and a filter's taps packed");
-}
-
-void Builder::place_operands() {
-  const DType type = a_.dtype;
-  p_ = implicit_gemm(conv_, options_.groups, type, type);
-  p_.activation = options_.activation;
-  p_.device = a_.device;
-  arguments_.a = a_.data;
-  arguments_.b = b_.data;
-  p_.a.alignment = alignment_of(a_.data);
-  p_.b.alignment = alignment_of(b_.data);
-  const int64_t filters = conv_.filters;
-  switch (options_.kind) {
-    case Conv::none:
-      break;
-    case Conv::fprop:
-      call_.shape = output_shape();
-      p_.a.stride_row = pixel_stride_of(a_, a_name_);
-      p_.b.stride_col = filter_stride_of(b_, b_name_);
-      p_.b.stride_batch = saturating_product(filters, p_.b.stride_col);
-      break;
-    case Conv::dgrad:
-      call_.shape = x_;
-      p_.a.stride_row = pixel_stride_of(a_, a_name_);
-      p_.b.stride_row = filter_stride_of(b_, b_name_);
-      p_.b.stride_batch = saturating_product(filters, p_.b.stride_row);
-      break;
-    case Conv::wgrad:
-      call_.shape = w_;
-      p_.a.stride_col = pixel_stride_of(a_, a_name_);
-      p_.b.stride_row = pixel_stride_of(b_, b_name_);
-      break;
-  }
-}
-
-MatrixLayout Builder::layout_like_d(const Operand& x, const char* name) const {
-  if (shape_of(x) != call_.shape) {
-    refuse_value("{} is {}; it must be {}", name, shape_text(x), text(call_.shape));
-  }
-  MatrixLayout layout = p_.d;
-  layout.dtype = x.dtype;
-  layout.alignment = alignment_of(x.data);
-  if (options_.kind == Conv::wgrad) {
-    layout.stride_row = filter_stride_of(x, name);
-    layout.stride_batch = saturating_product(conv_.filters, layout.stride_row);
-  } else {
-    layout.stride_row = pixel_stride_of(x, name);
-  }
-  return layout;
-}
-
-void Builder::place_c() {
-  const Operand& c = *t_.c;
-  check(c, "c", form(kAnyType));
-  p_.has_c = true;
-  p_.c = layout_like_d(c, "c");
-  arguments_.c = c.data;
-}
-
-void Builder::place_bias() {
-  const Operand& bias = *t_.bias;
-  check(bias, "bias", {1, 1, kFloatTypes});
-  if (line_length(bias) != call_.shape[1]) {
-    refuse_value("bias is {}; it must be ({},), contiguous, a value for each channel of the output", shape_text(bias),
-                 call_.shape[1]);
-  }
-  p_.bias = Bias::row;
-  p_.bias_dtype = bias.dtype;
-  if (p_.batch > 1) p_.bias_stride_batch = p_.n;
-  arguments_.bias = bias.data;
-}
-
-void Builder::place_d() {
-  const std::optional<DType> d_type = options_.d_type;
-  if (!t_.out) {
-    p_.d.dtype = d_type.value_or(default_output(p_));
-    return;
-  }
-  const Operand& out = *t_.out;
-  check(out, "out", form(kAnyType));
-  if (d_type && *d_type != out.dtype) {
-    refuse_type("out is {}, but out_dtype is {}; leave one of them away", to_string(out.dtype), to_string(*d_type));
-  }
-  p_.d = layout_like_d(out, "out");
-  arguments_.d = out.data;
-}
 
 }  // namespace
 

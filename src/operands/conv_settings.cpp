@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "operands/refuse.h"
+#include "base/refuse.h"
 
 namespace cleave {
 namespace {
@@ -33,39 +33,24 @@ Extents shape_of(std::span<const int64_t> size, int axes, const char* name) {
   return shape;
 }
 
-ConvOptions options_of(Conv kind, int axes, const ConvSettings& settings) {
+}  // namespace
+
+ConvOptions conv_options(Conv kind, int64_t weight_dimensions, std::span<const int64_t> size,
+                         const ConvSettings& settings) {
+  const int axes = axes_of(weight_dimensions, kind == Conv::wgrad ? "weight_size" : "weight");
   std::span<const int64_t> before = settings.padding, after = before;
   if (before.size() == 2 * size_t(axes)) {
     after = before.last(axes);
     before = before.first(axes);
   }
-  return {.kind = kind,
-          .axes = axes,
-          .stride = by_axis(settings.stride, axes, "stride"),
-          .dilation = by_axis(settings.dilation, axes, "dilation"),
-          .pad_begin = by_axis(before, axes, "padding"),
-          .pad_end = by_axis(after, axes, "padding"),
-          .groups = settings.groups};
-}
-
-}  // namespace
-
-ConvOptions fprop_options(int64_t weight_dimensions, const ConvSettings& settings) {
-  return options_of(Conv::fprop, axes_of(weight_dimensions, "weight"), settings);
-}
-
-ConvOptions dgrad_options(std::span<const int64_t> input_size, int64_t weight_dimensions,
-                          const ConvSettings& settings) {
-  const int axes = axes_of(weight_dimensions, "weight");
-  ConvOptions options = options_of(Conv::dgrad, axes, settings);
-  options.size = shape_of(input_size, axes, "input_size");
-  return options;
-}
-
-ConvOptions wgrad_options(std::span<const int64_t> weight_size, const ConvSettings& settings) {
-  const int axes = axes_of(int64_t(weight_size.size()), "weight_size");
-  ConvOptions options = options_of(Conv::wgrad, axes, settings);
-  options.size = shape_of(weight_size, axes, "weight_size");
+  ConvOptions options{.kind = kind,
+                      .axes = axes,
+                      .stride = by_axis(settings.stride, axes, "stride"),
+                      .dilation = by_axis(settings.dilation, axes, "dilation"),
+                      .pad_begin = by_axis(before, axes, "padding"),
+                      .pad_end = by_axis(after, axes, "padding"),
+                      .groups = settings.groups};
+  if (kind != Conv::fprop) options.size = shape_of(size, axes, kind == Conv::dgrad ? "input_size" : "weight_size");
   return options;
 }
 

@@ -15,10 +15,9 @@ struct ConvSettings {
   int64_t groups;
 };
 
-// What is left to fill in is the type and the activation of D. All throw Error(invalid_argument)
-// for a list of another length; the axes are as many as the weight has.
-ConvOptions fprop_options(int64_t weight_dimensions, const ConvSettings& settings);
-ConvOptions dgrad_options(std::span<const int64_t> input_size, int64_t weight_dimensions, const ConvSettings& settings);
-ConvOptions wgrad_options(std::span<const int64_t> weight_size, const ConvSettings& settings);
+/// What is left to fill in is the type and the activation of D. `size`: the shape of what a gradient makes. The axes
+/// are as many as the weight has. Throws Error(invalid_argument) for a list of another length.
+ConvOptions conv_options(Conv kind, int64_t weight_dimensions, std::span<const int64_t> size,
+                         const ConvSettings& settings);
 
 }  // namespace cleave

@@ -2,9 +2,9 @@
 
 #include <limits>
 
+#include "base/refuse.h"
 #include "cleave/names.h"
 #include "operands/group_bounds.h"
-#include "operands/refuse.h"
 #include "operands/scales.h"
 #include "problem/problem.h"
 
@@ -23,16 +23,167 @@ class Builder {
         a_(*tensors.a),
         b_(*tensors.b) {}
 
-  void check_operands() const;
-  void place_groups();
-  void place_matrices();
-  void place_c();
-  void place_bias();
-  void place_scale_factors();
-  void place_zero_points();
-  void place_d();
-  void place_scale_d();
-  void place_amax();
+  void check_operands() const {
+    constexpr Form kForm{2, 3, kMultipliedTypes};
+    const Operand &a = *t_.a, &b = *t_.b;
+    check(a, "a", kForm);
+    check(b, "b", kForm);
+    if (a.dtype != b.dtype && !(is_fp8(a.dtype) && is_fp8(b.dtype))) {
+      refuse_type("a is {} and b is {}; convert one of them", to_string(a.dtype), to_string(b.dtype));
+    }
+  }
+
+  void place_groups() {
+    const std::optional<DescribedGroups> given = read_bounds(t_, options_.alignment, t_.a->device);
+    if (!given) {
+      if (a_.ndim == 3 && b_.ndim == 3) return;
+      refuse_value(
+          "offs is missing, and a is {} and b is {}; pass offs, indptr, or starts with sizes, or batches of matrices "
+          "of both",
+          shape_text(a_), shape_text(b_));
+    }
+    p_.groups = given->layout;
+    if (a_.ndim == 3 && b_.ndim == 3) {
+      stack_operands(given->count);
+    } else if (t_.counts && !options_.alignment) {
+      refuse_value(
+          "counts is given, but a is {} and b is {}; pass batches of both, or the distance from one group's begin to "
+          "the next one's as alignment",
+          shape_text(a_), shape_text(b_));
+    }
+    p_.batch = given->count;
+    p_.groups.dimension = grouped_dimension();
+    p_.groups.zero_rest = options_.zero_rest.value_or(!t_.out && p_.groups.dimension != Grouping::k);
+    call_.batched |= p_.groups.dimension == Grouping::k;
+    check_entries("a", a_);
+    check_entries("b", b_);
+    arguments_.group_offsets = given->offsets;
+    arguments_.group_sizes = given->sizes;
+  }
+
+  void place_matrices() {
+    if (options_.a_is_transposed) a_ = transposed(a_);
+    if (a_.columns() != b_.rows()) {
+      refuse_value("a is {} and b is {}: a's columns ({}) must match b's rows ({})", shape_text(a_), shape_text(b_),
+                   a_.columns(), b_.rows());
+    }
+    if (p_.groups.dimension == Grouping::none) {
+      if (a_.batch() != b_.batch() && a_.batch() != 1 && b_.batch() != 1) {
+        refuse_value("a is {} and b is {}: their batches ({} and {}) must be equal, or one of them 1", shape_text(a_),
+                     shape_text(b_), a_.batch(), b_.batch());
+      }
+      call_.batched = a_.ndim == 3 || b_.ndim == 3;
+      p_.batch = a_.batch() == 1 ? b_.batch() : a_.batch();
+    }
+    const bool joined = options_.activation == Activation::swiglu;
+    if (joined && b_.columns() % 2 != 0) {
+      refuse_value(
+          "b is {}, but activation is swiglu, which joins two columns; pass as many up columns after the gate columns",
+          shape_text(b_));
+    }
+    p_.activation = options_.activation;
+    p_.m = a_.rows();
+    p_.n = joined ? b_.columns() / 2 : b_.columns();
+    p_.k = a_.columns();
+    p_.a = layout_of(a_, "a");
+    p_.b = layout_of(b_, "b");
+    p_.device = a_.device;
+    arguments_.a = a_.data;
+    arguments_.b = b_.data;
+  }
+
+  void place_c() {
+    const Operand& c = *t_.c;
+    check(c, "c", {2, 3, kAnyType});
+    if (!has_shape_of_d(c, !masked())) {
+      refuse_value("c is {}; it must be {}", shape_text(c), shape_of_d());
+    }
+    p_.has_c = true;
+    p_.c = layout_like_d(c, "c");
+    arguments_.c = c.data;
+  }
+
+  void place_bias() {
+    const Operand& bias = *t_.bias;
+    check(bias, "bias", {1, 2, kFloatTypes});
+    const int64_t n = columns_of_b(p_);
+    // One vector for each group, along a dimension that they all have in full.
+    const bool rows_grouped = p_.groups.dimension == Grouping::n;
+    const int64_t length = rows_grouped ? p_.m : n;
+    const bool by_group = options_.grouped && bias.ndim == 2 && bias.rows() == p_.batch && bias.columns() == length;
+    const bool row = bias.ndim == 1 ? bias.shape[0] == n : bias.rows() == 1 && bias.columns() == n;
+    const bool column = bias.ndim == 2 && bias.rows() == p_.m && bias.columns() == 1;
+    if (!by_group && !row && !column) {
+      refuse_value(
+          "bias is {}; it must be ({},) or (1, {}), one value per column of {}, or ({}, 1), one per row{}",
+          shape_text(bias), n, n, n == p_.n ? "D" : "b", p_.m,
+          options_.grouped ? fmt::format(", or ({}, {}), such a vector for each group", p_.batch, length) : "");
+    }
+    p_.bias = (by_group ? !rows_grouped : row) ? Bias::row : Bias::column;
+    p_.bias_dtype = bias.dtype;
+    if (by_group && p_.batch > 1) p_.bias_stride_batch = bias.stride[0];
+    const int along = by_group || row ? bias.ndim - 1 : 0;
+    if (bias.shape[along] > 1 && bias.stride[along] != 1) {
+      refuse_value("bias has a stride of {}; it must be contiguous, pass a copy", bias.stride[along]);
+    }
+    arguments_.bias = bias.data;
+  }
+
+  void place_scale_factors() {
+    if (!t_.scale_a || !t_.scale_b) {
+      refuse_value("{} is missing; pass both scales (an array of one 1.0 scales nothing), or neither",
+                   t_.scale_a ? "scale_b" : "scale_a");
+    }
+    constexpr Form kForm{0, 3, kFloat32};
+    check(*t_.scale_a, "scale_a", kForm);
+    check(*t_.scale_b, "scale_b", kForm);
+    const bool stacked_rows = masked() && t_.scale_a->ndim > 1 && line_length(*t_.scale_a) != 1;
+    place_scales(stacked_rows ? stacked(*t_.scale_a, "scale_a") : *t_.scale_a, *t_.scale_b,
+                 {.a_by_group = options_.grouped && (a_.ndim == 3 || b_.ndim == 2),
+                  .b_by_group = options_.grouped && (b_.ndim == 3 || a_.ndim == 2),
+                  .a_is_transposed = options_.a_is_transposed},
+                 p_);
+    arguments_.scale_a = static_cast<const float*>(t_.scale_a->data);
+    arguments_.scale_b = static_cast<const float*>(t_.scale_b->data);
+  }
+
+  void place_zero_points() {
+    if (!t_.azp_adj) {
+      refuse_value("azp is given without azp_adj; pass the sums of b's columns as azp_adj");
+    }
+    if (t_.azp) arguments_.zero_a = line(*t_.azp, "azp", p_.m);
+    arguments_.zero_b = line(*t_.azp_adj, "azp_adj", p_.n);
+    p_.has_zero = true;
+  }
+
+  void place_d() {
+    const std::optional<DType> d_type = options_.d_type;
+    if (!t_.out) {
+      const int64_t entries = call_.batched && !masked() ? p_.batch : 1;
+      p_.d = packed_layout(d_type.value_or(default_output(p_)), entries, p_.m, p_.n);
+      return;
+    }
+    const Operand& out = *t_.out;
+    check(out, "out", {2, 3, kAnyType});
+    if (d_type && *d_type != out.dtype) {
+      refuse_type("out is {}, but out_dtype is {}; leave one of them away", to_string(out.dtype), to_string(*d_type));
+    }
+    if (call_.batched != (out.ndim == 3) || !has_shape_of_d(out, false)) {
+      refuse_value("out is {}; it must be {}", shape_text(out), shape_of_d());
+    }
+    p_.d = layout_like_d(out, "out");
+    arguments_.d = out.data;
+  }
+
+  void place_scale_d() {
+    p_.has_scale_d = true;
+    arguments_.scale_d = static_cast<const float*>(one_value(*t_.scale_d, "scale_d"));
+  }
+
+  void place_amax() {
+    p_.has_amax = true;
+    arguments_.amax = static_cast<float*>(one_value(*t_.amax, "amax"));
+  }
 
  private:
   void check(const Operand& operand, const char* name, const Form& form) const {
@@ -42,14 +193,69 @@ class Builder {
   bool masked() const {
     return p_.groups.dimension == Grouping::m && p_.groups.bounds == GroupBounds::counts && call_.batched;
   }
-  Grouping grouped_dimension() const;
-  void stack_operands(int64_t groups);
-  void check_entries(const char* name, const Operand& operand) const;
-  const int32_t* line(const Operand& zero_points, const char* name, int64_t length) const;
-  void* one_value(const Operand& operand, const char* name) const;
-  bool has_shape_of_d(const Operand& operand, bool may_broadcast) const;
-  MatrixLayout layout_like_d(const Operand& operand, const char* name) const;
-  std::string shape_of_d() const;
+  /// By the ranks of a and b: what has no dimension for groups has them in one of its own.
+  Grouping grouped_dimension() const {
+    if (a_.ndim == 2 && b_.ndim == 2) return Grouping::k;
+    return a_.ndim == 2 ? Grouping::m : Grouping::n;
+  }
+
+  /// For matrices with room for `spacing` rows in every group, and counts of those that it uses.
+  void stack_operands(int64_t groups) {
+    if (!t_.counts) {
+      refuse_value(
+          "a is {} and b is {}: a batch has nothing to group. Leave the bounds out, or pass counts for groups of the "
+          "first rows of each matrix of a",
+          shape_text(a_), shape_text(b_));
+    }
+    if (options_.alignment) {
+      refuse_value("alignment is {}, but a is {}, whose groups begin with its matrices; leave it out",
+                   *options_.alignment, shape_text(a_));
+    }
+    p_.batch = groups;
+    check_entries("a", a_);
+    check_entries("b", b_);
+    p_.groups.spacing = a_.rows() > 0 ? a_.rows() : 1;
+    call_.batched = true;
+    a_ = stacked(a_, "a");
+    if (options_.a_is_transposed) b_ = stacked(b_, "b");
+  }
+
+  void check_entries(const char* name, const Operand& x) const {
+    if (x.ndim == 2 || x.batch() == p_.batch) return;
+    refuse_value("{0} is {1}, but {2} groups are described; {0} must have a matrix for each, ({2}, {3}, {4})", name,
+                 shape_text(x), p_.batch, x.rows(), x.columns());
+  }
+
+  const int32_t* line(const Operand& zero_points, const char* name, int64_t length) const {
+    check(zero_points, name, {1, 2, kInt32});
+    if (line_length(zero_points) != length) {
+      refuse_value("{} is {}; it must be ({},), contiguous", name, shape_text(zero_points), length);
+    }
+    return static_cast<const int32_t*>(zero_points.data);
+  }
+
+  void* one_value(const Operand& operand, const char* name) const {
+    check(operand, name, {0, 3, kFloat32});
+    if (line_length(operand) != 1) {
+      refuse_value("{} is {}; it must hold one value", name, shape_text(operand));
+    }
+    return operand.data;
+  }
+
+  bool has_shape_of_d(const Operand& x, bool may_broadcast) const {
+    const auto [batch, rows, columns] = call_.d_shape();
+    const int64_t entries = call_.batched ? batch : 1;
+    return x.rows() == rows && x.columns() == columns && (x.batch() == entries || (may_broadcast && x.batch() == 1));
+  }
+
+  MatrixLayout layout_like_d(const Operand& x, const char* name) const {
+    return layout_of(masked() ? stacked(x, name) : x, name);
+  }
+
+  std::string shape_of_d() const {
+    const auto [batch, rows, columns] = call_.d_shape();
+    return call_.batched ? fmt::format("({}, {}, {})", batch, rows, columns) : fmt::format("({}, {})", rows, columns);
+  }
 
   const GemmTensors& t_;
   const GemmOptions& options_;
@@ -58,236 +264,6 @@ class Builder {
   GemmArguments& arguments_;
   Operand a_, b_;  // as the product reads them
 };
-
-std::string Builder::shape_of_d() const {
-  const auto [batch, rows, columns] = call_.d_shape();
-  return call_.batched ? fmt::format("({}, {}, {})", batch, rows, columns) : fmt::format("({}, {})", rows, columns);
-}
-
-bool Builder::has_shape_of_d(const Operand& x, bool may_broadcast) const {
-  const auto [batch, rows, columns] = call_.d_shape();
-  const int64_t entries = call_.batched ? batch : 1;
-  return x.rows() == rows && x.columns() == columns && (x.batch() == entries || (may_broadcast && x.batch() == 1));
-}
-
-MatrixLayout Builder::layout_like_d(const Operand& x, const char* name) const {
-  return layout_of(masked() ? stacked(x, name) : x, name);
-}
-
-void Builder::check_operands() const {
-  constexpr Form kForm{2, 3, kMultipliedTypes};
-  const Operand &a = *t_.a, &b = *t_.b;
-  check(a, "a", kForm);
-  check(b, "b", kForm);
-  if (a.dtype != b.dtype && !(is_fp8(a.dtype) && is_fp8(b.dtype))) {
-    refuse_type("a is {} and b is {}; convert one of them", to_string(a.dtype), to_string(b.dtype));
-  }
-}
-
-/// By the ranks of a and b: what has no dimension for groups has them in one of its own.
-Grouping Builder::grouped_dimension() const {
-  if (a_.ndim == 2 && b_.ndim == 2) return Grouping::k;
-  return a_.ndim == 2 ? Grouping::m : Grouping::n;
-}
-
-void Builder::check_entries(const char* name, const Operand& x) const {
-  if (x.ndim == 2 || x.batch() == p_.batch) return;
-  refuse_value(
-      "{0} is {1}, but {2} groups are described; {0} must have a matrix for each, ({2}, "
-      "{3}, {4})",
-      name, shape_text(x), p_.batch, x.rows(), x.columns());
-}
-
-/// For matrices with room for `spacing` rows in every group, and counts of those that it uses.
-void Builder::stack_operands(int64_t groups) {
-  if (!t_.counts) {
-    refuse_value(
-        "a is {} and b is {}: a batch has nothing to group. Leave the bounds out, or pass counts "
-        "for groups of the first rows of each matrix of a",
-        shape_text(a_), shape_text(b_));
-  }
-  if (options_.alignment) {
-    refuse_value("alignment is {}, but a is {}, whose groups begin with its matrices; leave it out",
-                 *options_.alignment, shape_text(a_));
-  }
-  p_.batch = groups;
-  check_entries("a", a_);
-  check_entries("b", b_);
-  p_.groups.spacing = a_.rows() > 0 ? a_.rows() : 1;
-  call_.batched = true;
-  a_ = stacked(a_, "a");
-  if (options_.a_is_transposed) b_ = stacked(b_, "b");
-}
-
-void Builder::place_groups() {
-  const std::optional<DescribedGroups> given = read_bounds(t_, options_.alignment, t_.a->device);
-  if (!given) {
-    if (a_.ndim == 3 && b_.ndim == 3) return;
-    refuse_value(
-        "offs is missing, and a is {} and b is {}; pass offs, indptr, or starts with sizes, or "
-        "batches of matrices of both",
-        shape_text(a_), shape_text(b_));
-  }
-  p_.groups = given->layout;
-  if (a_.ndim == 3 && b_.ndim == 3) {
-    stack_operands(given->count);
-  } else if (t_.counts && !options_.alignment) {
-    refuse_value(
-        "counts is given, but a is {} and b is {}; pass batches of both, or the distance from one "
-        "group's begin to the next one's as alignment",
-        shape_text(a_), shape_text(b_));
-  }
-  p_.batch = given->count;
-  p_.groups.dimension = grouped_dimension();
-  p_.groups.zero_rest = options_.zero_rest.value_or(!t_.out && p_.groups.dimension != Grouping::k);
-  call_.batched |= p_.groups.dimension == Grouping::k;
-  check_entries("a", a_);
-  check_entries("b", b_);
-  arguments_.group_offsets = given->offsets;
-  arguments_.group_sizes = given->sizes;
-}
-
-void Builder::place_matrices() {
-  if (options_.a_is_transposed) a_ = transposed(a_);
-  if (a_.columns() != b_.rows()) {
-    refuse_value("a is {} and b is {}: a's columns ({}) must match b's rows ({})", shape_text(a_), shape_text(b_),
-                 a_.columns(), b_.rows());
-  }
-  if (p_.groups.dimension == Grouping::none) {
-    if (a_.batch() != b_.batch() && a_.batch() != 1 && b_.batch() != 1) {
-      refuse_value("a is {} and b is {}: their batches ({} and {}) must be equal, or one of them 1", shape_text(a_),
-                   shape_text(b_), a_.batch(), b_.batch());
-    }
-    call_.batched = a_.ndim == 3 || b_.ndim == 3;
-    p_.batch = a_.batch() == 1 ? b_.batch() : a_.batch();
-  }
-  const bool joined = options_.activation == Activation::swiglu;
-  if (joined && b_.columns() % 2 != 0) {
-    refuse_value(
-        "b is {}, but activation is swiglu, which joins two columns; pass as many columns of ups "
-        "after those of the gates",
-        shape_text(b_));
-  }
-  p_.activation = options_.activation;
-  p_.m = a_.rows();
-  p_.n = joined ? b_.columns() / 2 : b_.columns();
-  p_.k = a_.columns();
-  p_.a = layout_of(a_, "a");
-  p_.b = layout_of(b_, "b");
-  p_.device = a_.device;
-  arguments_.a = a_.data;
-  arguments_.b = b_.data;
-}
-
-void Builder::place_c() {
-  const Operand& c = *t_.c;
-  check(c, "c", {2, 3, kAnyType});
-  if (!has_shape_of_d(c, !masked())) {
-    refuse_value("c is {}; it must be {}", shape_text(c), shape_of_d());
-  }
-  p_.has_c = true;
-  p_.c = layout_like_d(c, "c");
-  arguments_.c = c.data;
-}
-
-void Builder::place_bias() {
-  const Operand& bias = *t_.bias;
-  check(bias, "bias", {1, 2, kFloatTypes});
-  const int64_t n = columns_of_b(p_);
-  // One vector for each group, along a dimension that they all have in full.
-  const bool rows_grouped = p_.groups.dimension == Grouping::n;
-  const int64_t length = rows_grouped ? p_.m : n;
-  const bool by_group = options_.grouped && bias.ndim == 2 && bias.rows() == p_.batch && bias.columns() == length;
-  const bool row = bias.ndim == 1 ? bias.shape[0] == n : bias.rows() == 1 && bias.columns() == n;
-  const bool column = bias.ndim == 2 && bias.rows() == p_.m && bias.columns() == 1;
-  if (!by_group && !row && !column) {
-    refuse_value(
-        "bias is {}; it must be ({},) or (1, {}), one value per column of {}, or ({}, 1), one per "
-        "row{}",
-        shape_text(bias), n, n, n == p_.n ? "D" : "b", p_.m,
-        options_.grouped ? fmt::format(", or ({}, {}), such a vector for each group", p_.batch, length) : "");
-  }
-  p_.bias = (by_group ? !rows_grouped : row) ? Bias::row : Bias::column;
-  p_.bias_dtype = bias.dtype;
-  if (by_group && p_.batch > 1) p_.bias_stride_batch = bias.stride[0];
-  const int along = by_group || row ? bias.ndim - 1 : 0;
-  if (bias.shape[along] > 1 && bias.stride[along] != 1) {
-    refuse_value("bias has a stride of {}; it must be contiguous, pass a copy", bias.stride[along]);
-  }
-  arguments_.bias = bias.data;
-}
-
-void Builder::place_scale_factors() {
-  if (!t_.scale_a || !t_.scale_b) {
-    refuse_value("{} is missing; pass both scales (an array of one 1.0 scales nothing), or neither",
-                 t_.scale_a ? "scale_b" : "scale_a");
-  }
-  constexpr Form kForm{0, 3, kFloat32};
-  check(*t_.scale_a, "scale_a", kForm);
-  check(*t_.scale_b, "scale_b", kForm);
-  const bool stacked_rows = masked() && t_.scale_a->ndim > 1 && line_length(*t_.scale_a) != 1;
-  place_scales(stacked_rows ? stacked(*t_.scale_a, "scale_a") : *t_.scale_a, *t_.scale_b,
-               {.a_by_group = options_.grouped && (a_.ndim == 3 || b_.ndim == 2),
-                .b_by_group = options_.grouped && (b_.ndim == 3 || a_.ndim == 2),
-                .a_is_transposed = options_.a_is_transposed},
-               p_);
-  arguments_.scale_a = static_cast<const float*>(t_.scale_a->data);
-  arguments_.scale_b = static_cast<const float*>(t_.scale_b->data);
-}
-
-const int32_t* Builder::line(const Operand& zero_points, const char* name, int64_t length) const {
-  check(zero_points, name, {1, 2, kInt32});
-  if (line_length(zero_points) != length) {
-    refuse_value("{} is {}; it must be ({},), contiguous", name, shape_text(zero_points), length);
-  }
-  return static_cast<const int32_t*>(zero_points.data);
-}
-
-void Builder::place_zero_points() {
-  if (!t_.azp_adj) {
-    refuse_value("azp is given without azp_adj; pass the sums of b's columns as azp_adj");
-  }
-  if (t_.azp) arguments_.zero_a = line(*t_.azp, "azp", p_.m);
-  arguments_.zero_b = line(*t_.azp_adj, "azp_adj", p_.n);
-  p_.has_zero = true;
-}
-
-void Builder::place_d() {
-  const std::optional<DType> d_type = options_.d_type;
-  if (!t_.out) {
-    const int64_t entries = call_.batched && !masked() ? p_.batch : 1;
-    p_.d = packed_layout(d_type.value_or(default_output(p_)), entries, p_.m, p_.n);
-    return;
-  }
-  const Operand& out = *t_.out;
-  check(out, "out", {2, 3, kAnyType});
-  if (d_type && *d_type != out.dtype) {
-    refuse_type("out is {}, but out_dtype is {}; leave one of them away", to_string(out.dtype), to_string(*d_type));
-  }
-  if (call_.batched != (out.ndim == 3) || !has_shape_of_d(out, false)) {
-    refuse_value("out is {}; it must be {}", shape_text(out), shape_of_d());
-  }
-  p_.d = layout_like_d(out, "out");
-  arguments_.d = out.data;
-}
-
-void* Builder::one_value(const Operand& operand, const char* name) const {
-  check(operand, name, {0, 3, kFloat32});
-  if (line_length(operand) != 1) {
-    refuse_value("{} is {}; it must hold one value", name, shape_text(operand));
-  }
-  return operand.data;
-}
-
-void Builder::place_scale_d() {
-  p_.has_scale_d = true;
-  arguments_.scale_d = static_cast<const float*>(one_value(*t_.scale_d, "scale_d"));
-}
-
-void Builder::place_amax() {
-  p_.has_amax = true;
-  arguments_.amax = static_cast<float*>(one_value(*t_.amax, "amax"));
-}
 
 }  // namespace
 

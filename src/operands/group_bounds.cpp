@@ -1,20 +1,17 @@
 #include "operands/group_bounds.h"
 
+#include "base/refuse.h"
 #include "cleave/core/math.h"
 #include "cleave/names.h"
-#include "operands/refuse.h"
+#include "operands/packed.h"
 
 namespace cleave {
 namespace {
 
-/// True if the elements are 64-bit integers.
-bool check_integers(const Operand& x, const char* name, int device) {
+/// One contiguous line of them. True if they are 64-bit integers.
+bool check_integer_line(const Operand& x, const char* name, int device) {
   check_rank(x, name, 1, 1);
-  if (!x.int64 && (!x.other_type.empty() || x.dtype != DType::i32)) {
-    refuse_type("{} is {}; it must be int32 or int64, convert it", name,
-                x.other_type.empty() ? to_string(x.dtype) : x.other_type);
-  }
-  check_place(x, name, device, "a");
+  check_integers(x, name, device, "a");
   if (x.shape[0] > 1 && x.stride[0] != 1) {
     refuse_value("{} has a stride of {}; it must be contiguous, pass a copy", name, x.stride[0]);
   }
@@ -23,8 +20,7 @@ bool check_integers(const Operand& x, const char* name, int device) {
 
 void check_sizes_fit(const Operand& starts, const Operand& sizes) {
   if (starts.int64 != sizes.int64) {
-    refuse_type("starts is {} and sizes is {}; convert one of them", starts.int64 ? "int64" : "int32",
-                sizes.int64 ? "int64" : "int32");
+    refuse_type("starts is {} and sizes is {}; convert one of them", starts.type_name(), sizes.type_name());
   }
   if (starts.shape[0] != sizes.shape[0]) {
     refuse_value("starts is {} and sizes is {}; each must have one value per group", shape_text(starts),
@@ -52,35 +48,27 @@ std::optional<DescribedGroups> read_bounds(const GemmTensors& t, std::optional<i
   const int given = t.offs.has_value() + t.indptr.has_value() + t.starts.has_value() + t.counts.has_value();
   if (given == 0) return std::nullopt;
   if (given > 1) {
-    refuse_value(
-        "the groups are described {} times; pass one of offs, indptr, starts with sizes, and "
-        "counts",
-        given);
+    refuse_value("the groups are described {} times; pass one of offs, indptr, starts with sizes, and counts", given);
   }
   DescribedGroups g;
+  const auto describe = [&](GroupBounds bounds, const char* name, const Operand& x) {
+    g.layout.bounds = bounds;
+    g.layout.wide = check_integer_line(x, name, device);
+    g.count = x.shape[0];
+    return x.data;
+  };
   if (t.counts) {
-    g.layout.bounds = GroupBounds::counts;
-    g.layout.wide = check_integers(*t.counts, "counts", device);
-    g.count = t.counts->shape[0];
-    g.sizes = t.counts->data;
+    g.sizes = describe(GroupBounds::counts, "counts", *t.counts);
   } else if (t.starts) {
-    g.layout.bounds = GroupBounds::starts;
-    g.layout.wide = check_integers(*t.starts, "starts", device);
-    check_integers(*t.sizes, "sizes", device);
+    g.offsets = describe(GroupBounds::starts, "starts", *t.starts);
+    check_integer_line(*t.sizes, "sizes", device);
     check_sizes_fit(*t.starts, *t.sizes);
-    g.count = t.starts->shape[0];
-    g.offsets = t.starts->data;
     g.sizes = t.sizes->data;
   } else if (t.indptr) {
-    g.layout.bounds = GroupBounds::indptr;
-    g.layout.wide = check_integers(*t.indptr, "indptr", device);
-    g.count = t.indptr->shape[0] - 1;
-    g.offsets = t.indptr->data;
+    g.offsets = describe(GroupBounds::indptr, "indptr", *t.indptr);
+    --g.count;
   } else {
-    g.layout.bounds = GroupBounds::ends;
-    g.layout.wide = check_integers(*t.offs, "offs", device);
-    g.count = t.offs->shape[0];
-    g.offsets = t.offs->data;
+    g.offsets = describe(GroupBounds::ends, "offs", *t.offs);
   }
   if (g.count < 1) {
     refuse_value("{} describes {} groups; pass bounds of 1 or more", to_string(g.layout.bounds),

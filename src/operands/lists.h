@@ -18,38 +18,24 @@ struct Text {
 template <class... Ps>
 struct List {};
 
+template <class... Ps, class... Qs>
+List<Ps..., Qs...> operator+(List<Ps...>, List<Qs...>);
+
 namespace detail {
 
-template <class... Lists>
-struct Concat {
-  using Type = List<>;
-};
-template <class... Ps>
-struct Concat<List<Ps...>> {
-  using Type = List<Ps...>;
-};
-template <class... Ps, class... Qs, class... Lists>
-struct Concat<List<Ps...>, List<Qs...>, Lists...> : Concat<List<Ps..., Qs...>, Lists...> {};
-
-template <class P, class Left>
-struct Unless;
 template <class P, class... Qs>
-struct Unless<P, List<Qs...>> {
-  using Type = std::conditional_t<(std::same_as<P, Qs> || ...), List<>, List<P>>;
-};
+std::conditional_t<(std::same_as<P, Qs> || ...), List<>, List<P>> unless(List<Qs...>);
 
-template <class From, class Left>
-struct Without;
 template <class... Ps, class Left>
-struct Without<List<Ps...>, Left> : Concat<typename Unless<Ps, Left>::Type...> {};
+auto without(List<Ps...>, Left left) -> decltype((List<>() + ... + unless<Ps>(left)));
 
 }  // namespace detail
 
 template <class... Lists>
-using Concat = typename detail::Concat<Lists...>::Type;
+using Concat = decltype((List<>() + ... + Lists()));
 
 /// The parameters of `From` that `Left` has not.
 template <class From, class Left>
-using Without = typename detail::Without<From, Left>::Type;
+using Without = decltype(detail::without(From(), Left()));
 
 }  // namespace cleave

@@ -5,14 +5,23 @@
 #include <limits>
 #include <utility>
 
+#include "base/refuse.h"
 #include "cleave/names.h"
-#include "operands/refuse.h"
+#include "problem/placement.h"
 #include "problem/saturate.h"
 
 namespace cleave {
 
 bool Operand::empty() const {
   return std::find(shape, shape + ndim, 0) != shape + ndim;
+}
+
+bool Operand::is_one_of(std::span<const DType> types) const {
+  return other_type.empty() && std::ranges::find(types, dtype) != types.end();
+}
+
+std::string Operand::type_name() const {
+  return other_type.empty() ? std::string(to_string(dtype)) : other_type;
 }
 
 std::string shape_text(const Operand& operand) {
@@ -38,10 +47,8 @@ std::string types_text(std::span<const DType> types) {
 }
 
 void check_type(const Operand& operand, const char* name, std::span<const DType> types) {
-  const bool known = operand.other_type.empty();
-  if (known && std::ranges::find(types, operand.dtype) != types.end()) return;
-  refuse_type("{} is {}; it must be {}, convert it", name, known ? to_string(operand.dtype) : operand.other_type,
-              types_text(types));
+  if (operand.is_one_of(types)) return;
+  refuse_type("{} is {}; it must be {}, convert it", name, operand.type_name(), types_text(types));
 }
 
 void check_rank(const Operand& operand, const char* name, int min_rank, int max_rank) {
@@ -78,8 +85,8 @@ Operand stacked(const Operand& x, const char* name) {
   const int64_t even = saturating_product(rows, x.stride[1]);
   if (x.shape[0] > 1 && rows > 1 && x.stride[0] != even && !x.empty()) {
     refuse_value(
-        "{0} is {1} with strides ({2}, {3}, ...); with counts, a group must begin where the one "
-        "before has its last row: a stride of {4}, not {2}. Pass a contiguous copy of {0}",
+        "{0} is {1} with strides ({2}, {3}, ...); with counts, a group must begin where the one before has its last "
+        "row: a stride of {4}, not {2}. Pass a contiguous copy of {0}",
         name, shape_text(x), x.stride[0], x.stride[1], even);
   }
   Operand flat = x;
@@ -107,8 +114,8 @@ MatrixLayout layout_of(const Operand& x, const char* name) {
       row = 1;
     } else {
       refuse_value(
-          "{0} has strides ({1}, {2}); one of them must be 1. Pass a copy: {0}.contiguous() in "
-          "torch, numpy.ascontiguousarray({0})",
+          "{0} has strides ({1}, {2}); one of them must be 1. Pass a copy: {0}.contiguous() in torch, "
+          "numpy.ascontiguousarray({0})",
           name, row, col);
     }
   }
@@ -127,8 +134,7 @@ MatrixLayout packed_layout(DType dtype, int64_t batch, int64_t rows, int64_t col
 }
 
 uint32_t alignment_of(const void* data) {
-  const auto address = reinterpret_cast<uintptr_t>(data) | 16;
-  return uint32_t(address & -address);
+  return common_alignment(reinterpret_cast<uintptr_t>(data));
 }
 
 std::optional<int64_t> line_length(const Operand& x) {

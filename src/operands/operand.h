@@ -27,6 +27,9 @@ struct Operand {
   int64_t batch() const { return ndim == 3 ? shape[0] : 1; }
 
   bool empty() const;  ///< ndim is at most kMaxRank
+
+  bool is_one_of(std::span<const DType> types) const;
+  std::string type_name() const;
 };
 
 inline constexpr DType kAnyType[] = {DType::f16,  DType::bf16, DType::f32, DType::i8,

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
+#include "base/refuse.h"
 #include "cleave/names.h"
 #include "operands/packed.h"
-#include "operands/refuse.h"
 
 namespace cleave {
 namespace {
@@ -30,120 +30,110 @@ class Builder {
   Builder(const QuantizeTensors& tensors, const QuantizeOptions& options, QuantizeCall& call)
       : t_(tensors), options_(options), p_(call.problem), arguments_(call.arguments) {}
 
-  void place_x();
-  void place_q();
-  void place_scale();
-  void place_zero();
-  void place_smooth();
-  void place_groups();
-  void place_transpose();
+  void place_x() {
+    check(*t_.x, "x", {2, 2, kFloatTypes});
+    p_.rows = t_.x->rows();
+    p_.cols = t_.x->columns();
+    p_.x = row_major(*t_.x, "x");
+    p_.device = t_.x->device;
+    p_.granularity = options_.granularity;
+    p_.given_scale = options_.given_scale;
+    p_.symmetric = options_.symmetric;
+    arguments_.x = t_.x->data;
+  }
+
+  void place_q() {
+    if (!t_.q) {
+      if (std::ranges::find(kQuantizedTypes, *options_.dtype) == kQuantizedTypes.end()) {
+        refuse_type("dtype is {}; it must be {}", to_string(*options_.dtype), types_text(kQuantizedTypes));
+      }
+      p_.q = packed_layout(*options_.dtype, 1, p_.rows, p_.cols);
+      return;
+    }
+    const Operand& q = *t_.q;
+    check(q, "out", {2, 2, kQuantizedTypes});
+    if (options_.dtype && *options_.dtype != q.dtype) {
+      refuse_type("out is {}, but dtype is {}; let them agree", to_string(q.dtype), to_string(*options_.dtype));
+    }
+    if (q.rows() != p_.rows || q.columns() != p_.cols) {
+      refuse_value("out is {}; it must be ({}, {}), as x is", shape_text(q), p_.rows, p_.cols);
+    }
+    p_.q = row_major(q, "out");
+    arguments_.q = q.data;
+  }
+
+  void place_scale() {
+    const MatrixShape shape = scale_shape(p_.granularity, p_.rows, p_.cols);
+    if (!t_.scale) {
+      p_.scale = made_scales(shape, options_.scale_major);
+      return;
+    }
+    const char* name = options_.given_scale ? "scale" : "scale_out";
+    check(*t_.scale, name, {0, 2, kFloat32});
+    p_.scale = scale_layout(*t_.scale, shape, name);
+    arguments_.scale = static_cast<float*>(t_.scale->data);
+  }
+
+  void place_zero() {
+    if (!t_.zero) return;
+    const char* name = options_.given_scale ? "zero" : "zero_out";
+    check(*t_.zero, name, {0, 2, kInt32});
+    check_line(*t_.zero, name, p_.granularity == Granularity::tensor ? 1 : p_.rows);
+    arguments_.zero = static_cast<int32_t*>(t_.zero->data);
+  }
+
+  void place_smooth() {
+    if (!t_.smooth) return;
+    check(*t_.smooth, "smooth", {1, 2, kFloat32});
+    check_line(*t_.smooth, "smooth", p_.cols);
+    p_.has_smooth = true;
+    p_.smooth_alignment = alignment_of(t_.smooth->data);
+    arguments_.smooth = static_cast<const float*>(t_.smooth->data);
+  }
+
+  void place_groups() {
+    if (!t_.offs) return;
+    const Operand& offs = *t_.offs;
+    check_rank(offs, "offs", 1, 1);
+    check_integers(offs, "offs", t_.x->device, "x");
+    p_.groups = packed_count(offs, "offs");
+    if (p_.groups < 1 || p_.groups > kMostGroups) {
+      refuse_value("offs is {}; it must have a value for each of 1 to {} groups", shape_text(offs), kMostGroups);
+    }
+    p_.wide_offsets = offs.int64;
+    arguments_.offsets = offs.data;
+  }
+
+  void place_transpose() {
+    p_.has_transpose = true;
+    p_.q_t = packed_layout(p_.q.dtype, 1, p_.cols, extent_t(p_));
+    p_.scale_t = made_scales(scale_shape(p_.granularity, p_.cols, extent_t(p_)),
+                             p_.groups > 0 ? Major::mn : options_.scale_major);
+  }
 
  private:
   void check(const Operand& operand, const char* name, const Form& form) const {
     check_form(operand, name, form, t_.x->device, "x");
   }
-  void check_line(const Operand& operand, const char* name, int64_t length) const;
-  static MatrixLayout made_scales(const MatrixShape& shape, Major major);
+
+  void check_line(const Operand& operand, const char* name, int64_t length) const {
+    if (line_length(operand) == length) return;
+    refuse_value("{} is {}; it must be ({},), contiguous", name, shape_text(operand), length);
+  }
+
+  MatrixLayout made_scales(const MatrixShape& shape, Major major) {
+    const bool by_row = major == Major::k;
+    return {.dtype = DType::f32,
+            .stride_row = by_row ? shape.cols : 1,
+            .stride_col = by_row ? 1 : shape.rows,
+            .alignment = sizeof(float)};
+  }
 
   const QuantizeTensors& t_;
   const QuantizeOptions& options_;
   QuantizeProblem& p_;
   QuantizeArguments& arguments_;
 };
-
-void Builder::check_line(const Operand& operand, const char* name, int64_t length) const {
-  if (line_length(operand) == length) return;
-  refuse_value("{} is {}; it must be ({},), contiguous", name, shape_text(operand), length);
-}
-
-void Builder::place_x() {
-  check(*t_.x, "x", {2, 2, kFloatTypes});
-  p_.rows = t_.x->rows();
-  p_.cols = t_.x->columns();
-  p_.x = row_major(*t_.x, "x");
-  p_.device = t_.x->device;
-  p_.granularity = options_.granularity;
-  p_.given_scale = options_.given_scale;
-  p_.symmetric = options_.symmetric;
-  arguments_.x = t_.x->data;
-}
-
-void Builder::place_q() {
-  if (!t_.q) {
-    if (std::ranges::find(kQuantizedTypes, *options_.dtype) == kQuantizedTypes.end()) {
-      refuse_type("dtype is {}; it must be {}", to_string(*options_.dtype), types_text(kQuantizedTypes));
-    }
-    p_.q = packed_layout(*options_.dtype, 1, p_.rows, p_.cols);
-    return;
-  }
-  const Operand& q = *t_.q;
-  check(q, "out", {2, 2, kQuantizedTypes});
-  if (options_.dtype && *options_.dtype != q.dtype) {
-    refuse_type("out is {}, but dtype is {}; let them agree", to_string(q.dtype), to_string(*options_.dtype));
-  }
-  if (q.rows() != p_.rows || q.columns() != p_.cols) {
-    refuse_value("out is {}; it must be ({}, {}), as x is", shape_text(q), p_.rows, p_.cols);
-  }
-  p_.q = row_major(q, "out");
-  arguments_.q = q.data;
-}
-
-MatrixLayout Builder::made_scales(const MatrixShape& shape, Major major) {
-  const bool by_row = major == Major::k;
-  return {.dtype = DType::f32,
-          .stride_row = by_row ? shape.cols : 1,
-          .stride_col = by_row ? 1 : shape.rows,
-          .alignment = sizeof(float)};
-}
-
-void Builder::place_scale() {
-  const MatrixShape shape = scale_shape(p_.granularity, p_.rows, p_.cols);
-  if (!t_.scale) {
-    p_.scale = made_scales(shape, options_.scale_major);
-    return;
-  }
-  const char* name = options_.given_scale ? "scale" : "scale_out";
-  check(*t_.scale, name, {0, 2, kFloat32});
-  p_.scale = scale_layout(*t_.scale, shape, name);
-  arguments_.scale = static_cast<float*>(t_.scale->data);
-}
-
-void Builder::place_zero() {
-  if (!t_.zero) return;
-  const char* name = options_.given_scale ? "zero" : "zero_out";
-  check(*t_.zero, name, {0, 2, kInt32});
-  check_line(*t_.zero, name, p_.granularity == Granularity::tensor ? 1 : p_.rows);
-  arguments_.zero = static_cast<int32_t*>(t_.zero->data);
-}
-
-void Builder::place_smooth() {
-  if (!t_.smooth) return;
-  check(*t_.smooth, "smooth", {1, 2, kFloat32});
-  check_line(*t_.smooth, "smooth", p_.cols);
-  p_.has_smooth = true;
-  p_.smooth_alignment = alignment_of(t_.smooth->data);
-  arguments_.smooth = static_cast<const float*>(t_.smooth->data);
-}
-
-void Builder::place_groups() {
-  if (!t_.offs) return;
-  const Operand& offs = *t_.offs;
-  check_rank(offs, "offs", 1, 1);
-  check_integers(offs, "offs", t_.x->device, "x");
-  p_.groups = packed_count(offs, "offs");
-  if (p_.groups < 1 || p_.groups > kMostGroups) {
-    refuse_value("offs is {}; it must have a value for each of 1 to {} groups", shape_text(offs), kMostGroups);
-  }
-  p_.wide_offsets = offs.int64;
-  arguments_.offsets = offs.data;
-}
-
-void Builder::place_transpose() {
-  p_.has_transpose = true;
-  p_.q_t = packed_layout(p_.q.dtype, 1, p_.cols, extent_t(p_));
-  p_.scale_t =
-      made_scales(scale_shape(p_.granularity, p_.cols, extent_t(p_)), p_.groups > 0 ? Major::mn : options_.scale_major);
-}
 
 }  // namespace
 

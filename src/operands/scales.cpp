@@ -1,7 +1,7 @@
 #include "operands/scales.h"
 
+#include "base/refuse.h"
 #include "cleave/core/math.h"
-#include "operands/refuse.h"
 #include "problem/placement.h"
 #include "problem/problem.h"
 
@@ -17,29 +17,16 @@ struct ScaleGrid {
 
 ScaleGrid grid_of(const Operand& v, bool transposed, bool by_group) {
   ScaleGrid grid;
-  if (v.ndim == 0) return grid;
-  if (v.ndim == 1) {
-    grid.rows = v.shape[0];
-    grid.stride_row = v.stride[0];
-    return grid;
-  }
-  if (v.ndim == 2 && by_group) {
-    grid.batch = v.shape[0];
-    grid.stride_batch = v.stride[0];
-    grid.rows = v.shape[1];
-    grid.stride_row = v.stride[1];
-    return grid;
-  }
-  const int row = transposed ? v.ndim - 1 : v.ndim - 2;
-  const int k = transposed ? v.ndim - 2 : v.ndim - 1;
-  grid.rows = v.shape[row];
-  grid.stride_row = v.stride[row];
-  grid.ks = v.shape[k];
-  grid.stride_k = v.stride[k];
-  if (v.ndim == 3) {
-    grid.batch = v.shape[0];
-    grid.stride_batch = v.stride[0];
-  }
+  const auto read = [&](int dimension, int64_t& size, int64_t& stride) {
+    size = v.shape[dimension];
+    stride = v.stride[dimension];
+  };
+  const bool vectors = v.ndim == 1 || (v.ndim == 2 && by_group);
+  if (v.ndim == 3 || (v.ndim == 2 && by_group)) read(0, grid.batch, grid.stride_batch);
+  if (vectors) read(v.ndim - 1, grid.rows, grid.stride_row);
+  if (v.ndim == 0 || vectors) return grid;
+  read(transposed ? v.ndim - 1 : v.ndim - 2, grid.rows, grid.stride_row);
+  read(transposed ? v.ndim - 2 : v.ndim - 1, grid.ks, grid.stride_k);
   return grid;
 }
 
@@ -111,12 +98,11 @@ void Scales::refuse(const GemmProblem& p) const {
   const bool k_grouped = p.groups.dimension == Grouping::k;
   const bool blocks_in_groups = by_group && !k_grouped;
   const Shapes shapes(transposed, by_group ? p.batch : 0);
-  refuse_value(
-      "{} is {}; it must be one value, one per {}{} {}, or{} one per block of 128 elements of K {} "
-      "or {}",
-      name, shape_text(view), line, by_group ? " and group" : "", shapes.vector(rows),
-      k_grouped && !groups_begin_with_blocks(p.groups) ? ", with an alignment that is a multiple of 128," : "",
-      shapes.blocks(rows, f.k_blocks, blocks_in_groups), shapes.blocks(f.row_blocks, f.k_blocks, blocks_in_groups));
+  refuse_value("{} is {}; it must be one value, one per {}{} {}, or{} one per block of 128 elements of K {} or {}",
+               name, shape_text(view), line, by_group ? " and group" : "", shapes.vector(rows),
+               k_grouped && !groups_begin_with_blocks(p.groups) ? ", with an alignment that is a multiple of 128," : "",
+               shapes.blocks(rows, f.k_blocks, blocks_in_groups),
+               shapes.blocks(f.row_blocks, f.k_blocks, blocks_in_groups));
 }
 
 void check_batch(const Scales& scales, const Fit& fit, int64_t batch) {
@@ -147,8 +133,7 @@ void place_scales(const Operand& scale_a, const Operand& scale_b, const ScaleFor
   if (a.vector() && b.vector()) return place(a, b, Scaling::vector);
   if (a.block() && b.block()) return place(a, b, Scaling::block);
   refuse_value(
-      "scale_a is {} and scale_b is {}: one scales blocks of K, the other does not; scale both "
-      "in blocks, or neither",
+      "scale_a is {} and scale_b is {}: one scales blocks of K, the other does not; scale both in blocks, or neither",
       shape_text(scale_a), shape_text(scale_b));
 }
 

@@ -4,9 +4,8 @@
 #include <vector>
 
 #include "cleave/config/gemm_config.h"
-#include "cleave/device.h"
-
 #include "cleave/core/api.h"
+#include "cleave/device.h"
 
 namespace cleave {
 

@@ -6,7 +6,7 @@
 #include "cleave/conv.h"
 
 #include "plan/cost.h"
-#include "problem/conv_classes.h"
+#include "problem/conv.h"
 
 namespace cleave {
 namespace {

@@ -9,7 +9,7 @@
 #include "plan/conv_choice.h"
 #include "plan/operand_layout.h"
 #include "plan/tile_shape.h"
-#include "problem/conv_classes.h"
+#include "problem/conv.h"
 #include "problem/problem.h"
 
 namespace cleave {

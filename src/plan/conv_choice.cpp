@@ -6,7 +6,7 @@
 #include "cleave/conv.h"
 #include "launch/conv_maps.h"
 #include "problem/conv.h"
-#include "problem/conv_classes.h"
+#include "problem/placement.h"
 
 namespace cleave {
 namespace {
@@ -57,8 +57,7 @@ uint32_t line_alignment(const ConvLayout& conv, const MatrixLayout& layout, bool
   const bool of_filter = conv.kind != Conv::wgrad && !is_a;
   if (conv.kind == Conv::wgrad && is_a) return 16;  // a matrix
   const int64_t channels = of_filter ? conv.channels : gathered_channels(conv);
-  const int64_t bytes = channels * int64_t(size_of(layout.dtype)) | 16;
-  return uint32_t(bytes & -bytes);
+  return common_alignment(uint64_t(channels) * size_of(layout.dtype));
 }
 
 bool shape_conv(const GemmProblem& problem, const ConvGeometry& geometry, GemmConfig& config) {

@@ -5,7 +5,7 @@
 
 #include "cleave/config/scale_lines.h"
 #include "cleave/split_k/fixup_word.h"
-#include "problem/conv_classes.h"
+#include "problem/conv.h"
 #include "problem/problem.h"
 
 namespace cleave {

@@ -1,12 +1,14 @@
 #include "plan/gpu_plan.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <atomic>
 #include <cstring>
+#include <memory>
 #include <mutex>
+#include <type_traits>
+#include <vector>
 
+#include "base/refuse.h"
 #include "cleave/config/gemm_params.h"
 #include "cleave/names.h"
 #include "jit/source.h"
@@ -15,7 +17,6 @@
 #include "launch/gemm_grid.h"
 #include "launch/product_params.h"
 #include "plan/catalogue.h"
-#include "plan/conv_params.h"
 #include "plan/cost.h"
 #include "problem/arguments.h"
 #include "problem/problem.h"
@@ -32,17 +33,30 @@ namespace {
 
 constexpr size_t kMostParamBytes = 32764;  // of a launch
 
-GemmParams make_params(const Choice& choice) {
+/// The bytes of a kernel's GemmParams, or of the ConvParams that begin with it, as far as they do not depend on
+/// pointers, but for the maps at their end that no class uses.
+std::vector<std::byte> make_params(const Choice& choice) {
   const GemmProblem& p = choice.problem;
   const GemmConfig& c = choice.config;
-  GemmParams params{};
-  set_problem(c, p, params);
-  params.schedule = make_schedule(choice.schedule);
-  if (has_tma(c.family)) {
-    visit_matrix_maps(c, choice.geometry, uint32_t(p.batch), params,
-                      [](TensorMap& map, const void*, const auto& shape) { encode_placeless(map, shape()); });
-  }
-  return params;
+  const ConvGeometry& g = choice.geometry;
+  GemmParams gemm{};
+  set_problem(c, p, gemm);
+  gemm.schedule = make_schedule(choice.schedule);
+  const auto encode = [](TensorMap& map, const void*, const auto& shape) { map = make_tensor_map(kNowhere, shape()); };
+  if (has_tma(c.family)) visit_matrix_maps(c, g, uint32_t(p.batch), gemm, encode);
+  const auto bytes_of = [](const auto& params, size_t size) {
+    const auto* const bytes = reinterpret_cast<const std::byte*>(&params);
+    return std::vector(bytes, bytes + size);
+  };
+  if (c.conv.kind == Conv::none) return bytes_of(gemm, sizeof gemm);
+  return visit_params(c, nullptr, [&](auto* type) {
+    // A vector's memory is not aligned to TensorMap's 128 bytes; what the driver encodes has to be.
+    const auto params = std::make_unique<std::remove_pointer_t<decltype(type)>>();
+    static_cast<GemmParams&>(*params) = gemm;
+    set_geometry(c, g, deal_classes(c, g), *params);
+    visit_class_maps(c, g, *params, encode);
+    return bytes_of(*params, used_params_bytes(c, params->class_count));
+  });
 }
 
 class GpuPlan final : public GemmPlan {
@@ -74,12 +88,7 @@ class GpuPlan final : public GemmPlan {
     params.counters = static_cast<uint32_t*>(space.counters);
     params.partials = static_cast<float*>(space.partials);
     place_maps(buffer, params);
-    try {
-      ready.kernel->launch(launch_, cuda_stream, buffer);
-    } catch (const Error&) {
-      check_stream(cuda_stream, problem_.device);
-      throw;
-    }
+    ready.kernel->launch(launch_, cuda_stream, buffer);
   }
 
   void prepare(void* stream) const override {
@@ -87,7 +96,7 @@ class GpuPlan final : public GemmPlan {
     const ContextGuard context(problem_.device);
     const RelaxedCapture relaxed;  // another thread may be capturing
     make_ready(static_cast<CUstream>(stream));
-    if (workspace_size() > 0) pooled_workspace(problem_.device, static_cast<CUstream>(stream), space_needed());
+    pooled_workspace(problem_.device, static_cast<CUstream>(stream), space_needed());
   }
 
   size_t workspace_size() const override { return choice_.counter_bytes + choice_.partial_bytes; }
@@ -157,10 +166,11 @@ class GpuPlan final : public GemmPlan {
   /// Points the tensor maps in `buffer`, which begins with `params`, at the arguments.
   void place_maps(void* buffer, GemmParams& params) const {
     const GemmConfig& c = choice_.config;
+    const ConvGeometry& g = choice_.geometry;
     if (!has_tma(c.family)) return;
-    visit_matrix_maps(c, choice_.geometry, uint32_t(choice_.problem.batch), params,
-                      [](TensorMap& map, const void* data, const auto&) { replace_address(map, data); });
-    if (c.conv.kind != Conv::none) place_class_maps(choice_, buffer);
+    const auto place = [](TensorMap& map, const void* data, const auto&) { replace_address(map, data); };
+    visit_matrix_maps(c, g, uint32_t(choice_.problem.batch), params, place);
+    if (c.conv.kind != Conv::none) visit_params(c, buffer, [&](auto* conv) { visit_class_maps(c, g, *conv, place); });
   }
 
   const Ready& make_ready(CUstream stream) const {
@@ -169,18 +179,12 @@ class GpuPlan final : public GemmPlan {
     if (const Ready* ready = ready_.load(std::memory_order_acquire)) return *ready;
     storage_.kernel = &kernel_.get(stream, [this] { return request(); });
     check_resident(*storage_.kernel);
-    const GemmParams params = make_params(choice_);
-    if (choice_.config.conv.kind != Conv::none) {
-      storage_.params = make_conv_params(choice_, params);
-    } else {
-      const auto* const bytes = reinterpret_cast<const std::byte*>(&params);
-      storage_.params.assign(bytes, bytes + sizeof params);
-    }
+    storage_.params = make_params(choice_);
     ready_.store(&storage_, std::memory_order_release);
     return storage_;
   }
 
-  /// Blocks that wait for each other would wait for ever if some could not start (a GPU shared
+  /// CTAs that wait for each other would wait for ever if some could not start (a GPU shared
   /// through MPS, say).
   void check_resident(const Kernel& kernel) const {
     const GemmConfig& c = choice_.config;
@@ -188,10 +192,10 @@ class GpuPlan final : public GemmPlan {
     const int most = kernel.max_active_clusters(launch_);
     const int needed = int(choice_.blocks / cluster_size(c));
     if (needed > most) {
-      throw Error(ErrorCode::unsupported,
-                  fmt::format("split_k_mode=\"{}\" needs {} blocks running at once, but this "
-                              "context has room for {}; use split_k_mode=\"parallel\"",
-                              to_string(c.schedule.split), needed * int(cluster_size(c)), most * int(cluster_size(c))));
+      refuse(ErrorCode::unsupported,
+             "split_k_mode=\"{}\" needs {} CTAs running at once, but this context has room for {}; use "
+             "split_k_mode=\"parallel\"",
+             to_string(c.schedule.split), needed * int(cluster_size(c)), most * int(cluster_size(c)));
     }
   }
 

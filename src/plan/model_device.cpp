@@ -1,8 +1,6 @@
 #include "plan/model_device.h"
 
-#include <fmt/format.h>
-
-#include "cleave/error.h"
+#include "base/refuse.h"
 
 namespace cleave {
 
@@ -10,7 +8,7 @@ DeviceInfo model_device(const std::string& arch) {
   DeviceInfo device = device_info(kPlanOnlyH100);
   if (arch == "sm_90a") return device;
   if (arch != "sm_80") {
-    throw Error(ErrorCode::invalid_argument, fmt::format("arch is \"{}\"; it must be \"sm_80\" or \"sm_90a\"", arch));
+    refuse_value("arch is \"{}\"; it must be \"sm_80\" or \"sm_90a\"", arch);
   }
   device.name = "NVIDIA A100";
   device.compute_capability = 80;

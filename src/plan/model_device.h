@@ -3,9 +3,8 @@
 
 #include <string>
 
-#include "cleave/device.h"
-
 #include "cleave/core/api.h"
+#include "cleave/device.h"
 
 namespace cleave {
 

@@ -4,6 +4,7 @@
 
 #include "cleave/schedule/groups.h"
 #include "plan/conv_choice.h"
+#include "problem/placement.h"
 #include "problem/problem.h"
 
 namespace cleave {
@@ -17,18 +18,15 @@ Major major_of(int64_t stride_k, int64_t size_k, int64_t stride_other, int64_t s
   return stride_k == 1 || size_k == 1 ? Major::k : Major::mn;
 }
 
-uint32_t common_alignment(uint32_t pointer, DType type, int64_t stride, int64_t batch_stride) {
-  uint32_t bytes = std::min(pointer, 16u);
-  while (bytes > size_of(type) && (stride * size_of(type) % bytes != 0 || batch_stride * size_of(type) % bytes != 0)) {
-    bytes /= 2;
-  }
-  return bytes;
+/// Bytes, at least an element's, that the addresses of an operand's lines are multiples of.
+uint32_t matrix_alignment(uint32_t pointer, DType type, int64_t stride, int64_t batch_stride) {
+  const uint64_t size = size_of(type);
+  return std::max(common_alignment(pointer | uint64_t(stride) * size | uint64_t(batch_stride) * size), uint32_t(size));
 }
 
 /// Bytes that the addresses at which groups begin are multiples of, along a contiguous dimension.
 uint32_t group_alignment(const GroupLayout& groups, DType type) {
-  const uint64_t bytes = (is_spaced(groups.bounds) ? uint64_t(groups.spacing) : 1) * size_of(type);
-  return uint32_t(std::min<uint64_t>(bytes & -bytes, 16));
+  return common_alignment((is_spaced(groups.bounds) ? uint64_t(groups.spacing) : 1) * size_of(type));
 }
 
 /// `other`: the grouping that cuts the operand's dimension beside K.
@@ -37,7 +35,7 @@ OperandLayout layout_of(const MatrixLayout& layout, int64_t stride_k, int64_t si
   OperandLayout o{major_of(stride_k, size_k, stride_other, size_other), 0, 0, 0};
   const bool strided_matters = o.major == Major::k ? size_other > 1 : size_k > 1;
   o.stride = strided_matters ? (o.major == Major::k ? stride_other : stride_k) : 0;
-  o.alignment = common_alignment(layout.alignment, layout.dtype, o.stride, batch > 1 ? layout.stride_batch : 0);
+  o.alignment = matrix_alignment(layout.alignment, layout.dtype, o.stride, batch > 1 ? layout.stride_batch : 0);
   const Grouping contiguous = o.major == Major::k ? Grouping::k : other;
   o.load_bytes =
       contiguous == groups.dimension ? std::min(o.alignment, group_alignment(groups, layout.dtype)) : o.alignment;
@@ -48,7 +46,7 @@ OperandLayout layout_of(const MatrixLayout& layout, int64_t stride_k, int64_t si
 OperandLayouts conv_layouts(const GemmProblem& p) {
   const auto make = [&](const MatrixLayout& layout, Major major, int64_t stride, bool is_a) {
     const int64_t batch_stride = p.batch > 1 ? layout.stride_batch : 0;
-    OperandLayout o{major, stride, common_alignment(layout.alignment, layout.dtype, stride, batch_stride), 0};
+    OperandLayout o{major, stride, matrix_alignment(layout.alignment, layout.dtype, stride, batch_stride), 0};
     o.load_bytes = std::min(o.alignment, line_alignment(p.conv, layout, is_a));
     return o;
   };
@@ -65,9 +63,9 @@ OperandLayouts operand_layouts(const GemmProblem& p) {
   OperandLayouts both{
       layout_of(p.a, p.a.stride_col, p.k, p.a.stride_row, p.m, p.batch, p.groups, Grouping::m),
       layout_of(p.b, p.b.stride_row, p.k, p.b.stride_col, columns_of_b(p), p.batch, p.groups, Grouping::n)};
-  // The ups begin n columns after the gates.
+  // The up columns begin n columns after the gate columns.
   if (p.activation == Activation::swiglu && both.b.major == Major::mn)
-    both.b.load_bytes = common_alignment(both.b.load_bytes, p.b.dtype, p.n, 0);
+    both.b.load_bytes = matrix_alignment(both.b.load_bytes, p.b.dtype, p.n, 0);
   return both;
 }
 
@@ -76,8 +74,8 @@ uint32_t output_alignment(const GemmProblem& p, Order order) {
   const bool strided_matters = (order == Order::row ? p.m : p.n) > 1;
   const int64_t stride = strided_matters ? (order == Order::row ? layout.stride_row : layout.stride_col) : 0;
   const int64_t across = order == Order::row ? p.n : p.m;
-  return std::min(common_alignment(layout.alignment, layout.dtype, stride, p.batch > 1 ? layout.stride_batch : 0),
-                  common_alignment(16, layout.dtype, across, 0));
+  return std::min(matrix_alignment(layout.alignment, layout.dtype, stride, p.batch > 1 ? layout.stride_batch : 0),
+                  matrix_alignment(16, layout.dtype, across, 0));
 }
 
 }  // namespace cleave

@@ -1,6 +1,7 @@
 // From a problem to its plan: validate, look up, choose.
 #include <fmt/format.h>
 
+#include "base/refuse.h"
 #include "cleave/device.h"
 #include "cleave/names.h"
 #include "cpu/cpu_plan.h"
@@ -17,38 +18,35 @@ namespace {
 
 [[noreturn]] void refuse_unserved(const GemmProblem& problem, const DeviceInfo& device) {
   if (problem.kernel == KernelFamily::sm90 && problem.conv.kind != Conv::none) {
-    throw Error(ErrorCode::unsupported,
-                fmt::format("kernel=\"sm90\" cannot serve this convolution on {}: it needs sm_90, channels and "
-                            "filters whose bytes are multiples of 16, 16-bit operands (or fprop), groups of whole "
-                            "blocks of 128 bytes, strides up to 8 (4 x 4 in dgrad), and padding and filters within "
-                            "128 pixels (16 where there is depth); use kernel=\"portable\" or \"auto\"",
-                            device.name));
+    refuse(ErrorCode::unsupported,
+           "kernel=\"sm90\" cannot serve this convolution on {}: it needs sm_90, channels and filters whose bytes are "
+           "multiples of 16, 16-bit operands (or fprop), groups of whole blocks of 128 bytes, strides up to 8 (4 x 4 "
+           "in dgrad), and padding and filters within 128 pixels (16 where there is depth); use kernel=\"portable\" or "
+           "\"auto\"",
+           device.name);
   }
   if (problem.kernel == KernelFamily::sm90) {
-    throw Error(ErrorCode::unsupported,
-                fmt::format("kernel=\"sm90\" cannot serve this problem on {}: TMA needs sm_90, rows of a and b "
-                            "that start at multiples of 16 bytes (under swiglu, with b contiguous along n, n "
-                            "columns of whole 16 bytes, too), K > 0 and, for float32, a and b contiguous along K; "
-                            "use kernel=\"portable\" or \"auto\"",
-                            device.name));
+    refuse(ErrorCode::unsupported,
+           "kernel=\"sm90\" cannot serve this problem on {}: TMA needs sm_90, rows of a and b that start at multiples "
+           "of 16 bytes (under swiglu, with b contiguous along n, n columns of whole 16 bytes, too), K > 0 and, for "
+           "float32, a and b contiguous along K; use kernel=\"portable\" or \"auto\"",
+           device.name);
   }
   if (problem.conv.kind != Conv::none && problem.split_k_mode == SplitKMode::stream_k) {
-    throw Error(ErrorCode::unsupported,
-                "split_k_mode=\"stream_k\" does not serve a strided dgrad with groups; use "
-                "\"parallel\" or \"serial\"");
+    refuse(ErrorCode::unsupported,
+           "split_k_mode=\"stream_k\" does not serve a strided dgrad with groups; use \"parallel\" or \"serial\"");
   }
   if (problem.activation == Activation::swiglu) {
-    throw Error(ErrorCode::unsupported,
-                fmt::format("activation=\"swiglu\" cannot be served on {}: its kernels take no scales of blocks, "
-                            "no 8-bit b that is contiguous along n, and no split_k_mode=\"cluster\"; copy b, "
-                            "choose "
-                            "another mode, or apply the activation in a step of its own",
-                            device.name));
+    refuse(ErrorCode::unsupported,
+           "activation=\"swiglu\" cannot be served on {}: its kernels take no scales of blocks, no 8-bit b that is "
+           "contiguous along n, and no split_k_mode=\"cluster\"; copy b, choose another mode, or apply the activation "
+           "in a step of its own",
+           device.name);
   }
-  throw Error(ErrorCode::unsupported,
-              fmt::format("split_k_mode=\"{}\" with split_k_slices={} cannot be served on {}: "
-                          "cluster needs sm_90 and at most 16 slices; use \"parallel\"",
-                          to_string(problem.split_k_mode), problem.split_k_slices, device.name));
+  refuse(ErrorCode::unsupported,
+         "split_k_mode=\"{}\" with split_k_slices={} cannot be served on {}: cluster needs sm_90 and at most 16 "
+         "slices; use \"parallel\"",
+         to_string(problem.split_k_mode), problem.split_k_slices, device.name);
 }
 
 /// `considered`: candidates, or 0 of a measured choice.
@@ -65,9 +63,7 @@ std::string explain(const GemmProblem& problem, const Choice& choice, size_t con
     text += "; the portable kernel, which multiplies float32 operands as they are (precision ieee)";
   } else if (considered > 0 && choice.config.family == KernelFamily::portable &&
              problem.kernel == KernelFamily::automatic) {
-    text +=
-        "; the portable kernel, because TMA cannot address these operands (or the GPU is not "
-        "sm_90)";
+    text += "; the portable kernel, because TMA cannot address these operands (or the GPU is not sm_90)";
   }
   if (problem.a.dtype == DType::f32 && problem.precision == Precision::tf32)
     text += "; float32 operands are rounded to tf32 (precision tf32)";
@@ -104,8 +100,7 @@ std::shared_ptr<const GemmPlan> plan_as(const GemmProblem& problem, const Spec& 
   const DeviceInfo& device = device_info(problem.device);
   auto choice = make_choice(problem, device, spec);
   if (!choice) {
-    throw Error(ErrorCode::unsupported,
-                fmt::format("\"{}\" cannot serve this problem; see the plan's candidates", to_string(spec)));
+    refuse(ErrorCode::unsupported, "\"{}\" cannot serve this problem; see the plan's candidates", to_string(spec));
   }
   choice->predicted_us = predict_us(*choice, device);
   return make_gpu_plan(problem, *choice, "asked for by name");
@@ -114,7 +109,7 @@ std::shared_ptr<const GemmPlan> plan_as(const GemmProblem& problem, const Spec& 
 std::string remember(const GemmPlan& plan) {
   const Choice* choice = choice_of(plan);
   if (choice == nullptr) {
-    throw Error(ErrorCode::invalid_argument, "only plans for a GPU can be tuned; plan with a CUDA device");
+    refuse_value("only plans for a GPU can be tuned; plan with a CUDA device");
   }
   GemmProblem problem = plan.problem();
   problem.split_k_mode = SplitKMode::automatic;

@@ -2,19 +2,31 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <sstream>
 
 #include "cleave/error.h"
 #include "cleave/names.h"
 
 namespace cleave {
+namespace {
+
+struct Flag {
+  const char* word;
+  bool Spec::* member;
+};
+constexpr Flag kFlags[] = {{"transposed", &Spec::transposed},
+                           {"pingpong", &Spec::pingpong},
+                           {"side_by_side", &Spec::fuses_classes},
+                           {"gather", &Spec::gather}};
+
+}  // namespace
 
 std::string to_string(const Spec& s) {
   std::string text = fmt::format("{} {}x{}", to_string(s.family), s.tile_m, s.tile_n);
-  if (s.transposed) text += " transposed";
-  if (s.pingpong) text += " pingpong";
-  if (s.fuses_classes) text += " side_by_side";
-  if (s.gather) text += " gather";
+  for (const Flag& flag : kFlags) {
+    if (s.*flag.member) text += fmt::format(" {}", flag.word);
+  }
   if (s.multicast_m * s.multicast_n > 1) text += fmt::format(" multicast {}x{}", s.multicast_m, s.multicast_n);
   if (s.split != SplitKMode::none) text += fmt::format(" {} {}", to_string(s.split), s.slices);
   if (s.cluster_k > 1 && s.split == SplitKMode::parallel) text += fmt::format(" clusters {}", s.cluster_k);
@@ -34,14 +46,9 @@ std::optional<Spec> parse_spec(std::string_view text) {
     spec.family = from_string<KernelFamily>(word);
     if (!pair(spec.tile_m, spec.tile_n)) return std::nullopt;
     while (words >> word) {
-      if (word == "transposed") {
-        spec.transposed = true;
-      } else if (word == "pingpong") {
-        spec.pingpong = true;
-      } else if (word == "side_by_side") {
-        spec.fuses_classes = true;
-      } else if (word == "gather") {
-        spec.gather = true;
+      const auto is_it = [&](const Flag& flag) { return word == flag.word; };
+      if (const auto flag = std::ranges::find_if(kFlags, is_it); flag != std::end(kFlags)) {
+        spec.*flag->member = true;
       } else if (word == "multicast") {
         if (!pair(spec.multicast_m, spec.multicast_n)) return std::nullopt;
       } else if (word == "clusters") {

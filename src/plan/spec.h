@@ -7,9 +7,8 @@
 #include <string>
 #include <string_view>
 
-#include "cleave/core/enums.h"
-
 #include "cleave/core/api.h"
+#include "cleave/core/enums.h"
 
 namespace cleave {
 

@@ -7,11 +7,12 @@
 #include <sstream>
 #include <unordered_map>
 
+#include "base/embedded.h"
+#include "base/refuse.h"
 #include "cleave/names.h"
 #include "jit/disk_cache.h"
 #include "plan/catalogue.h"
 #include "plan/tuned_file.h"
-#include "plan/tuned_tables.h"
 #include "process/fork.h"
 
 namespace cleave {
@@ -52,7 +53,7 @@ using Winners = std::unordered_map<std::string, Spec>;
 
 Winners read_winners() {
   Winners winners;
-  for (const ShippedTable& table : shipped_tuned_tables()) {
+  for (const EmbeddedFile& table : shipped_tuned_tables()) {
     std::istringstream shipped{std::string(table.text)};
     for (std::string line; std::getline(shipped, line);) {
       if (auto parsed = parse_tuned(line)) winners.insert(std::move(*parsed));
@@ -110,10 +111,9 @@ std::optional<Spec> tuned(const GemmProblem& problem, const DeviceInfo& device) 
 
 std::string store_tuned(const GemmProblem& problem, const DeviceInfo& device, const Spec& spec) {
   if (!is_listed(spec)) {
-    throw Error(ErrorCode::invalid_argument,
-                fmt::format("the plan runs as \"{}\", which split_k_mode=\"auto\" would not "
-                            "consider; tune one of the plan's candidates",
-                            to_string(spec)));
+    refuse_value(
+        "the plan runs as \"{}\", which split_k_mode=\"auto\" would not consider; tune one of the plan's candidates",
+        to_string(spec));
   }
   const TunedLine line(key(device.name, problem_key(problem, true)), spec);
   user_file().store(line);

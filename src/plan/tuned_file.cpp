@@ -6,6 +6,7 @@
 #include <cstring>
 #include <sstream>
 
+#include "base/refuse.h"
 #include "cleave/error.h"
 #include "jit/file_lock.h"
 #include "jit/private_directory.h"
@@ -59,17 +60,15 @@ TunedFile::Contents TunedFile::read() const {
     }
   }
   if (refused > 0) {
-    contents.problem = fmt::format(
-        "{} has {} lines that name no kernel; the next `cleave tune` "
-        "leaves them out",
-        path().string(), refused);
+    contents.problem = fmt::format("{} has {} lines that name no kernel; the next `cleave tune` leaves them out",
+                                   path().string(), refused);
   }
   return contents;
 }
 
 void TunedFile::store(const TunedLine& line) const {
   const PrivateDirectory directory(directory_, PrivateDirectory::IfMissing::create);
-  if (!directory) throw Error(ErrorCode::invalid_argument, directory.problem());
+  if (!directory) refuse_value("{}", directory.problem());
   // Two processes that tune at once take turns.
   const FileLock lock(directory, kLock, std::chrono::seconds(5));
   std::string text = std::string(kVersion) + '\n';
@@ -79,10 +78,8 @@ void TunedFile::store(const TunedLine& line) const {
   }
   add(line);
   if (const int error = directory.replace_file(kName, text)) {
-    throw Error(ErrorCode::invalid_argument,
-                fmt::format("the tuning file {} cannot be written ({}); set CLEAVE_CACHE_DIR to a "
-                            "directory that you can write",
-                            path().string(), std::strerror(error)));
+    refuse_value("the tuning file {} cannot be written ({}); set CLEAVE_CACHE_DIR to a directory that you can write",
+                 path().string(), std::strerror(error));
   }
 }
 

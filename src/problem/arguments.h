@@ -1,17 +1,27 @@
 // Checks of what one launch is given. They cost a few comparisons, so every `run` makes them.
 #pragma once
 
-#include "cleave/gemm.h"
+#include <span>
+
+#include "problem/placement.h"
 
 namespace cleave {
 
-/// Throws invalid_argument for a missing or misaligned pointer, for D or amax sharing elements with
-/// anything that is read (D may be C exactly), and for alpha where D is int32.
-void check_arguments(const GemmProblem& problem, const GemmArguments& arguments);
+/// What a launch reads or writes; nothing if its place is empty.
+struct NamedOperand {
+  const char* name;
+  Placement place;
+  const void* data;
+  bool written = false;
+  bool wide = false;  ///< integers of 8 bytes (integers_of)
+};
 
-/// Throws invalid_argument, naming the argument, unless `data` is a pointer of the layout's
-/// alignment.
-void check_pointer(const char* name, const MatrixLayout& layout, const void* data);
+/// Throws invalid_argument for a missing or misaligned pointer, and for something that is written
+/// sharing elements with anything else.
+void check_operands(std::span<const NamedOperand> operands);
+
+/// The same of a product's (D may be C exactly), and throws it for factors that an int32 D does not take.
+void check_arguments(const GemmProblem& problem, const GemmArguments& arguments);
 
 /// Throws invalid_argument unless `workspace` is 16-byte aligned and holds `needed` bytes.
 void check_workspace(const void* workspace, size_t size, size_t needed);

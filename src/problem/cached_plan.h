@@ -4,8 +4,10 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "base/refuse.h"
 #include "cleave/error.h"
 #include "problem/problem_hash.h"
+#include "problem/rules.h"
 #include "process/fork.h"
 #include "process/plan_map.h"
 
@@ -16,8 +18,8 @@ template <class Problem>
 void refuse_invalid(const Problem& problem) {
   const auto broken = validate(problem);
   if (broken.empty()) return;
-  throw Error(types_are_served(problem) ? ErrorCode::invalid_argument : ErrorCode::invalid_type,
-              fmt::format("{}", fmt::join(broken, "; ")));
+  refuse(types_are_served(problem) ? ErrorCode::invalid_argument : ErrorCode::invalid_type, "{}",
+         fmt::join(broken, "; "));
 }
 
 /// The process's plans of one kind of problem.

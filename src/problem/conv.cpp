@@ -3,7 +3,7 @@
 #include <initializer_list>
 
 #include "cleave/core/math.h"
-#include "launch/conv_view.h"
+#include "launch/product.h"
 #include "problem/saturate.h"
 
 namespace cleave {
@@ -24,13 +24,6 @@ int64_t places(const ConvLayout& conv, int64_t images, const Count& count) {
 /// A tensor of pixels, those of a group being `channels` of all groups'.
 MatrixLayout pixels_of(DType type, int64_t channels, int64_t groups) {
   return {.dtype = type, .stride_row = product({groups, channels}), .stride_col = 1, .stride_batch = channels};
-}
-
-MatrixLayout transposed(const MatrixLayout& layout) {
-  return {.dtype = layout.dtype,
-          .stride_row = layout.stride_col,
-          .stride_col = layout.stride_row,
-          .stride_batch = layout.stride_batch};
 }
 
 }  // namespace
@@ -87,7 +80,7 @@ GemmProblem implicit_gemm(const ConvLayout& conv, int64_t groups, DType operands
       return problem;
     case Conv::fprop:
       problem.a = x;
-      problem.b = transposed(w);
+      problem.b = detail::transposed(w);
       problem.d = y;
       break;
     case Conv::dgrad:
@@ -96,7 +89,7 @@ GemmProblem implicit_gemm(const ConvLayout& conv, int64_t groups, DType operands
       problem.d = x;
       break;
     case Conv::wgrad:
-      problem.a = transposed(y);
+      problem.a = detail::transposed(y);
       problem.b = x;
       problem.d = w;
       break;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "cleave/conv.h"
+#include "launch/conv_view.h"
 
 namespace cleave {
 
@@ -13,6 +14,17 @@ ProductSizes product_sizes(const ConvLayout& conv);
 
 /// Whether A is the gathered operand, as in fprop and dgrad; else B is.
 bool gathers_a(const ConvLayout& conv);
+
+/// Channels of the gathered operand, of one group.
+inline uint32_t gathered_channels(const ConvLayout& conv) {
+  return uint32_t(conv.kind == Conv::dgrad ? conv.filters : conv.channels);
+}
+
+/// The classes that the pixels fall into, as every backend schedules them: deepest first, without tiles yet
+/// (deal_tiles). None where no pixel takes part. `conv` breaks no rule of `validate`.
+inline std::vector<ConvClass> conv_classes(const ConvLayout& conv) {
+  return find_classes(conv_geometry(conv, 1), false).list;
+}
 
 /// Pixels of the images that some tap reads, in fprop and wgrad: fewer than there are where the
 /// stride is larger than the filter.

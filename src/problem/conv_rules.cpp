@@ -1,6 +1,5 @@
 // The rules of convolutions.
 
-#include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include "cleave/conv/conv_classes.h"
@@ -40,23 +39,21 @@ class AxisRules {
 
   void check_least(const char* what, int32_t value, int32_t least) const {
     if (value >= least) return;
-    out_.push_back(fmt::format("the {} along the {} is {}; pass {} or more", what, name_, value, least));
+    out_.add("the {} along the {} is {}; pass {} or more", what, name_, value, least);
   }
 
   void check_span(const char* what, int64_t pixels, const char* remedy) const {
     if (pixels <= kMostPixels) return;
-    out_.push_back(fmt::format("the {} spans {} pixels along the {}; at most 2^29 are served. Pass less {}", what,
-                               pixels, name_, remedy));
+    out_.add("the {} spans {} pixels along the {}; at most 2^29 are served. Pass less {}", what, pixels, name_, remedy);
   }
 
   /// An image without pixels has no outputs, or some that only the padding makes.
   void check_outputs() const {
     if (axis_.size == 0 || outputs(axis_) > 0) return;
-    out_.push_back(
-        fmt::format("the output is of size zero: along the {} the filter spans {} pixels ({} taps, "
-                    "dilation {}), but the image has {} with its padding ({} + {} + {}). Pass a "
-                    "larger image, more padding or a smaller filter",
-                    name_, span(), axis_.filter, axis_.dilation, padded(), axis_.pad_begin, axis_.size, axis_.pad_end));
+    out_.add(
+        "the output is of size zero: along the {} the filter spans {} pixels ({} taps, dilation {}), but the image has "
+        "{} with its padding ({} + {} + {}). Pass a larger image, more padding or a smaller filter",
+        name_, span(), axis_.filter, axis_.dilation, padded(), axis_.pad_begin, axis_.size, axis_.pad_end);
   }
 
   const ConvAxis& axis_;
@@ -68,9 +65,8 @@ class AxisRules {
 void check_count(const char* what, int64_t count, const char* remedy, Messages& out, int64_t most = kMaxSize) {
   if (count >= 0 && count <= most) return;
   const bool known = count < std::numeric_limits<int64_t>::max();
-  out.push_back(fmt::format("the convolution has {} {}; it must be from 0 to {}. {}",
-                            known ? std::to_string(count) : "2^63 or more", what,
-                            most == kMaxSize ? "2^31 - 1" : "2^29", remedy));
+  out.add("the convolution has {} {}; it must be from 0 to {}. {}", known ? std::to_string(count) : "2^63 or more",
+          what, most == kMaxSize ? "2^31 - 1" : "2^29", remedy);
 }
 
 void check_counts(const ConvLayout& conv, Messages& out) {
@@ -91,29 +87,25 @@ void check_class_count(const ConvLayout& conv, Messages& out) {
   const auto& [depth, height, width] = conv.axes;
   const double classes = double(depth.stride) * height.stride * width.stride;
   if (classes <= kMostClasses) return;
-  out.push_back(
-      fmt::format("the strides are {} x {} x {}, and dgrad has a class of pixels for each of so "
-                  "many residues; at most {} are served. Pass smaller strides",
-                  depth.stride, height.stride, width.stride, kMostClasses));
+  out.add(
+      "the strides are {} x {} x {}, and dgrad has a class of pixels for each of so many residues; at most {} are "
+      "served. Pass smaller strides",
+      depth.stride, height.stride, width.stride, kMostClasses);
 }
 
 void check_extents(const GemmProblem& p, Messages& out) {
   const auto [m, n, k] = product_sizes(p.conv);
   if (p.m == m && p.n == n && p.k == k) return;
-  out.push_back(
-      fmt::format("m, n and k are {}, {} and {}, but those of this {} are {}, {} and {}; make the "
-                  "problem with implicit_gemm",
-                  p.m, p.n, p.k, to_string(p.conv.kind), m, n, k));
+  out.add("m, n and k are {}, {} and {}, but those of this {} are {}, {} and {}; make the problem with implicit_gemm",
+          p.m, p.n, p.k, to_string(p.conv.kind), m, n, k);
 }
 
 /// Channels lie side by side, and in a filter all taps.
 void check_lines(const GemmProblem& p, Messages& out) {
   const auto check = [&](const char* argument, const char* what, int64_t stride, int64_t size) {
     if (size <= 1 || stride == 1) return;
-    out.push_back(
-        fmt::format("{0}'s {1} are {2} elements apart; they must be neighbours. Pass {0} in channels_last "
-                    "(NHWC, KRSC)",
-                    argument, what, stride));
+    out.add("{0}'s {1} are {2} elements apart; they must be neighbours. Pass {0} in channels_last (NHWC, KRSC)",
+            argument, what, stride);
   };
   const bool wgrad = p.conv.kind == Conv::wgrad;
   const Placement a = a_of(p), b = b_of(p);
@@ -141,19 +133,16 @@ void check_company(const GemmProblem& p, Messages& out) {
   if (p.groups.dimension != Grouping::none) given.push_back("groups");
   if (p.activation == Activation::swiglu) given.push_back("swiglu");
   if (!given.empty()) {
-    out.push_back(fmt::format("a convolution has no {}; leave that out", fmt::join(given, ", ")));
+    out.add("a convolution has no {}; leave that out", fmt::join(given, ", "));
   }
 }
 
 void check_bias(const GemmProblem& p, Messages& out) {
   if (p.bias == Bias::none) return;
   if (p.conv.kind == Conv::wgrad) {
-    out.push_back("bias is given, but wgrad has none; leave it out");
+    out.add("bias is given, but wgrad has none; leave it out");
   } else if (p.bias != Bias::row) {
-    out.push_back(
-        fmt::format("bias is a {}; that of a convolution must be a row, with a value for "
-                    "each channel of d",
-                    to_string(p.bias)));
+    out.add("bias is a {}; that of a convolution must be a row, with a value for each channel of d", to_string(p.bias));
   }
 }
 
@@ -163,7 +152,7 @@ bool check_geometry(const ConvLayout& conv, Messages& out) {
   const size_t before = out.size();
   if (conv.kind == Conv::none) {
     if (conv == ConvLayout{}) return true;
-    out.push_back("conv describes no kind of convolution; set conv.kind, or leave all out");
+    out.add("conv describes no kind of convolution; set conv.kind, or leave all out");
     return false;
   }
   constexpr const char* kNames[kConvAxes] = {"depth", "height", "width"};

@@ -1,7 +1,5 @@
 // The rules of grouped products.
 
-#include <fmt/format.h>
-
 #include <utility>
 
 #include "cleave/names.h"
@@ -12,15 +10,13 @@ namespace {
 
 void check_count(const GemmProblem& p, Messages& out) {
   if (p.batch >= 1 && p.batch <= kMostGroups) return;
-  out.push_back(
-      fmt::format("batch, the number of groups, is {}; it must be from 1 to {}. Make more groups "
-                  "several products",
-                  p.batch, kMostGroups));
+  out.add("batch, the number of groups, is {}; it must be from 1 to {}. Make more groups several products", p.batch,
+          kMostGroups);
 }
 
 void check_spacing(const GroupLayout& groups, Messages& out) {
   if (groups.spacing >= 1 && groups.spacing <= kMaxSize) return;
-  out.push_back(fmt::format("groups.spacing (alignment) is {}; it must be from 1 to 2^31 - 1", groups.spacing));
+  out.add("groups.spacing (alignment) is {}; it must be from 1 to 2^31 - 1", groups.spacing);
 }
 
 /// What all groups share has no batch.
@@ -34,38 +30,32 @@ void check_shared(const GemmProblem& p, Messages& out) {
   for (const auto& [argument, place] : parts) {
     const int64_t stride = place.layout.stride_batch;
     if (place.batch != 1 || p.batch == 1 || stride == 0) continue;
-    out.push_back(
-        fmt::format("{0}.stride_batch is {1}, but {2} is grouped and all groups share one {0}; "
-                    "pass 0",
-                    argument, stride, to_string(p.groups.dimension)));
+    out.add("{0}.stride_batch is {1}, but {2} is grouped and all groups share one {0}; pass 0", argument, stride,
+            to_string(p.groups.dimension));
   }
 }
 
 void check_rest(const GroupLayout& groups, Messages& out) {
   if (!groups.zero_rest || groups.dimension != Grouping::k) return;
-  out.push_back(
-      "groups.zero_rest is set, but k is grouped: every element of d belongs to a group. Leave it "
-      "false");
+  out.add("groups.zero_rest is set, but k is grouped: every element of d belongs to a group. Leave it false");
 }
 
 void check_bias(const GemmProblem& p, Messages& out) {
   const bool along = (p.bias == Bias::column && p.groups.dimension == Grouping::m) ||
                      (p.bias == Bias::row && p.groups.dimension == Grouping::n);
   if (!along || p.bias_stride_batch == 0) return;
-  out.push_back(
-      fmt::format("bias_stride_batch is {}, but a {} of bias runs along {}, which is grouped: it "
-                  "has its groups' values already. Pass 0",
-                  p.bias_stride_batch, to_string(p.bias), to_string(p.groups.dimension)));
+  out.add(
+      "bias_stride_batch is {}, but a {} of bias runs along {}, which is grouped: it has its groups' values already. "
+      "Pass 0",
+      p.bias_stride_batch, to_string(p.bias), to_string(p.groups.dimension));
 }
 
 /// A block may not cover two groups.
 void check_blocks(const GemmProblem& p, Messages& out) {
   const auto check = [&](const char* argument, const ScaleLayout& scales, Grouping own) {
     if (scales.kind != Scaling::block || scales.rows == 1 || p.groups.dimension != own) return;
-    out.push_back(
-        fmt::format("{}.rows is {}, but {} is grouped and groups may end anywhere; scale blocks of "
-                    "1 x {}",
-                    argument, scales.rows, to_string(own), kScaleBlock));
+    out.add("{}.rows is {}, but {} is grouped and groups may end anywhere; scale blocks of 1 x {}", argument,
+            scales.rows, to_string(own), kScaleBlock);
   };
   check("scale_a", p.scale_a, Grouping::m);
   check("scale_b", p.scale_b, Grouping::n);
@@ -74,18 +64,15 @@ void check_blocks(const GemmProblem& p, Messages& out) {
   const bool aligned = (groups.bounds == GroupBounds::aligned_ends || groups.bounds == GroupBounds::counts) &&
                        groups.spacing % kScaleBlock == 0;
   if (groups.dimension != Grouping::k || p.scale_a.kind != Scaling::block || aligned) return;
-  out.push_back(
-      fmt::format("scale_a is of blocks and k is grouped by {} with spacing {}; groups of K must "
-                  "begin where a block does. Pass aligned_ends or counts with a spacing "
-                  "(alignment) that is a multiple of {}",
-                  to_string(groups.bounds), groups.spacing, kScaleBlock));
+  out.add(
+      "scale_a is of blocks and k is grouped by {} with spacing {}; groups of K must begin where a block does. Pass "
+      "aligned_ends or counts with a spacing (alignment) that is a multiple of {}",
+      to_string(groups.bounds), groups.spacing, kScaleBlock);
 }
 
 void check_no_zero_points(const GemmProblem& p, Messages& out) {
   if (!p.has_zero) return;
-  out.push_back(
-      "has_zero (azp_adj) is set for a grouped product, which serves no zero points; quantise "
-      "symmetrically");
+  out.add("has_zero (azp_adj) is set for a grouped product, which serves no zero points; quantise symmetrically");
 }
 
 }  // namespace
@@ -93,14 +80,11 @@ void check_no_zero_points(const GemmProblem& p, Messages& out) {
 void check_groups(const GemmProblem& p, Messages& out) {
   if (p.groups.dimension == Grouping::none) {
     if (p.groups == GroupLayout{}) return;
-    out.push_back("groups describes groups of no dimension; set groups.dimension, or leave all out");
+    out.add("groups describes groups of no dimension; set groups.dimension, or leave all out");
     return;
   }
   if (p.groups.dimension == Grouping::classes) {
-    out.push_back(
-        "groups.dimension is classes, which the planner makes of a convolution; set conv, and "
-        "leave "
-        "groups out");
+    out.add("groups.dimension is classes, which the planner makes of a convolution; set conv, and leave groups out");
     return;
   }
   check_count(p, out);

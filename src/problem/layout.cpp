@@ -1,41 +1,34 @@
 // The rules that the sizes, layouts and devices of all problems share.
 
-#include <fmt/format.h>
-
 #include <bit>
 
 #include "cleave/device.h"
 #include "cleave/names.h"
+#include "problem/overlap.h"
 #include "problem/rules.h"
 
 namespace cleave {
-namespace {
 
-/// One stride of a dimension that has more than one element; true if it may be used in address
-/// arithmetic.
 bool check_stride(const char* argument, const char* which, int64_t stride, bool may_be_zero, Messages& out) {
   if (stride > 0 || (stride == 0 && may_be_zero)) return true;
   if (stride < 0) {
-    out.push_back(fmt::format("{}.{} is {}; strides must not be negative. Pass a contiguous copy of {}", argument,
-                              which, stride, argument));
+    out.add("{}.{} is {}; strides must not be negative. Pass a contiguous copy of {}", argument, which, stride,
+            argument);
   } else {
-    out.push_back(
-        fmt::format("{0}.{1} is 0, so elements of {0} share an address; only the batch "
-                    "stride of an input may be 0. Set it to the elements from one to the next, or, "
-                    "where {0} is broadcast, pass a contiguous copy",
-                    argument, which));
+    out.add(
+        "{0}.{1} is 0, so elements of {0} share an address; only the batch stride of an input may be 0. Set it to the "
+        "elements from one to the next, or, where {0} is broadcast, pass a contiguous copy",
+        argument, which);
   }
   return false;
 }
 
-}  // namespace
-
 bool check_size(const char* argument, int64_t size, Messages& out) {
   if (size < 0) {
-    out.push_back(fmt::format("{} is {}; a size must not be negative", argument, size));
+    out.add("{} is {}; a size must not be negative", argument, size);
   } else if (size > kMaxSize) {
-    out.push_back(fmt::format("{} is {}; at most 2^31 - 1 = {} is served. Split the problem along {}", argument, size,
-                              kMaxSize, argument));
+    out.add("{} is {}; at most 2^31 - 1 = {} is served. Split the problem along {}", argument, size, kMaxSize,
+            argument);
   }
   return size >= 0 && size <= kMaxSize;
 }
@@ -43,10 +36,10 @@ bool check_size(const char* argument, int64_t size, Messages& out) {
 void check_alignment(const char* argument, const MatrixLayout& layout, Messages& out) {
   const uint32_t size = size_of(layout.dtype);
   if (!std::has_single_bit(layout.alignment) || layout.alignment < size) {
-    out.push_back(
-        fmt::format("{}.alignment is {} bytes; it must be a power of two and at least the {} "
-                    "bytes of a {}. Pass data aligned to its element type",
-                    argument, layout.alignment, size, to_string(layout.dtype)));
+    out.add(
+        "{}.alignment is {} bytes; it must be a power of two and at least the {} bytes of a {}. Pass data aligned to "
+        "its element type",
+        argument, layout.alignment, size, to_string(layout.dtype));
   }
 }
 
@@ -64,29 +57,39 @@ bool check_layout(const char* argument, const Placement& matrix, bool written, M
   if (!rows || !columns || !entries) return false;
 
   if (matrix.rows > 1 && matrix.columns > 1 && layout.stride_row != 1 && layout.stride_col != 1) {
-    out.push_back(
-        fmt::format("{0}.stride_row is {1} and {0}.stride_col is {2}; one of them must be 1. "
-                    "Pass a contiguous copy of {0}",
-                    argument, layout.stride_row, layout.stride_col));
+    out.add("{0}.stride_row is {1} and {0}.stride_col is {2}; one of them must be 1. Pass a contiguous copy of {0}",
+            argument, layout.stride_row, layout.stride_col);
     return false;
   }
 
-  if (!addressable(matrix)) {
-    out.push_back(
-        fmt::format("{0} spans more than 2^63 bytes with strides {1}, {2} and {3} (row, column, "
-                    "batch); pass strides that count elements of a real tensor",
-                    argument, layout.stride_row, layout.stride_col, layout.stride_batch));
-    return false;
+  return check_addressable(argument, matrix, "row, column, batch", out);
+}
+
+bool check_addressable(const char* argument, const Placement& matrix, const char* dimensions, Messages& out) {
+  if (addressable(matrix)) return true;
+  const MatrixLayout& layout = matrix.layout;
+  out.add(
+      "{} spans more than 2^63 bytes with strides {}, {} and {} ({}); pass strides that count elements of a real "
+      "tensor",
+      argument, layout.stride_row, layout.stride_col, layout.stride_batch, dimensions);
+  return false;
+}
+
+void check_rows(const char* argument, const Placement& matrix, bool written, Messages& out) {
+  if (!check_layout(argument, matrix, written, out)) return;
+  if (matrix.columns > 1 && matrix.layout.stride_col != 1) {
+    out.add("{0}.stride_col is {1}; it must be 1, so that rows are contiguous. Pass a contiguous copy of {0}", argument,
+            matrix.layout.stride_col);
+  } else if (written && overlaps_itself(matrix)) {
+    out.add("{0} overlaps itself: its rows have {1} elements, but start {2} apart. Pass a contiguous {0}", argument,
+            matrix.columns, matrix.layout.stride_row);
   }
-  return true;
 }
 
 void check_device(int device, Messages& out) {
   if (device >= kPlanOnlyH100) return;
-  out.push_back(
-      fmt::format("device is {}; pass a CUDA ordinal from 0, {} for the CPU, or {} to plan for "
-                  "an H100 without one",
-                  device, kCpu, kPlanOnlyH100));
+  out.add("device is {}; pass a CUDA ordinal from 0, {} for the CPU, or {} to plan for an H100 without one", device,
+          kCpu, kPlanOnlyH100);
 }
 
 }  // namespace cleave

@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "base/enumerators.h"
-#include "cleave/error.h"
+#include "base/refuse.h"
 
 namespace cleave {
 namespace {
@@ -108,9 +108,8 @@ Enum from_string(std::string_view name) {
   const auto found = std::ranges::find(names, name);
   if (found != names.end()) return Enum(found - names.begin());
   constexpr bool is_type = std::is_same_v<Enum, DType>;
-  throw Error(is_type ? ErrorCode::invalid_type : ErrorCode::invalid_argument,
-              fmt::format("{} is \"{}\"; it must be one of {}{}", kArgument<Enum>, name, fmt::join(names, ", "),
-                          guess(name, names)));
+  refuse(is_type ? ErrorCode::invalid_type : ErrorCode::invalid_argument, "{} is \"{}\"; it must be one of {}{}",
+         kArgument<Enum>, name, fmt::join(names, ", "), guess(name, names));
 }
 
 #define CLEAVE_INSTANTIATE(Enum, argument)               \

@@ -9,18 +9,6 @@
 namespace cleave {
 namespace {
 
-Placement vector_of(DType type, int64_t count) {
-  return {{.dtype = type, .stride_row = count, .alignment = size_of(type)}, 1, count, 1};
-}
-
-/// Numbers of 4 or 8 bytes.
-Placement bounds_of(const GemmProblem& p, int64_t count) {
-  const int64_t words = p.groups.wide ? 2 : 1;
-  Placement place = vector_of(DType::i32, count * words);
-  place.layout.alignment *= words;
-  return place;
-}
-
 /// The scales of an operand of `rows` rows (columns of B). Where a stride is 0, there is only one.
 Placement scales_of(const ScaleLayout& scales, int64_t rows, int64_t k, int64_t batch) {
   const MatrixLayout layout{.dtype = DType::f32,
@@ -43,6 +31,12 @@ Placement scales_of(const ScaleLayout& scales, int64_t rows, int64_t k, int64_t 
 }
 
 }  // namespace
+
+uint32_t widest_access(const Placement& matrix) {
+  const uint64_t size = size_of(matrix.layout.dtype);
+  const uint64_t stride = matrix.rows > 1 ? uint64_t(matrix.layout.stride_row) * size : 0;
+  return common_alignment(stride | uint64_t(matrix.columns) * size | matrix.layout.alignment);
+}
 
 bool addressable(const Placement& matrix) {
   __extension__ using Wide = __int128;
@@ -97,14 +91,12 @@ Placement amax_of(const GemmProblem& p) {
   return vector_of(DType::f32, p.has_amax ? 1 : 0);
 }
 Placement group_offsets_of(const GemmProblem& p) {
-  if (p.groups.dimension == Grouping::none || p.groups.bounds == GroupBounds::counts) {
-    return bounds_of(p, 0);
-  }
-  return bounds_of(p, p.batch + (p.groups.bounds == GroupBounds::indptr ? 1 : 0));
+  const bool given = p.groups.dimension != Grouping::none && p.groups.bounds != GroupBounds::counts;
+  return integers_of(given ? p.batch + (p.groups.bounds == GroupBounds::indptr ? 1 : 0) : 0, p.groups.wide);
 }
 Placement group_sizes_of(const GemmProblem& p) {
   const bool given = p.groups.bounds == GroupBounds::starts || p.groups.bounds == GroupBounds::counts;
-  return bounds_of(p, p.groups.dimension != Grouping::none && given ? p.batch : 0);
+  return integers_of(p.groups.dimension != Grouping::none && given ? p.batch : 0, p.groups.wide);
 }
 
 }  // namespace cleave

@@ -13,6 +13,27 @@ struct Placement {
   bool empty() const { return rows == 0 || columns == 0 || batch == 0; }
 };
 
+/// `count` contiguous elements, aligned as their type.
+inline Placement vector_of(DType type, int64_t count) {
+  return {{.dtype = type, .stride_row = count, .alignment = size_of(type)}, 1, count, 1};
+}
+
+/// `count` contiguous integers, int64 or int32, aligned as such. No DType is int64: of one, two int32.
+inline Placement integers_of(int64_t count, bool wide) {
+  Placement place = vector_of(DType::i32, wide ? 2 * count : count);
+  if (wide) place.layout.alignment = sizeof(int64_t);
+  return place;
+}
+
+/// The largest power of two up to 16 that divides every number whose bits are in `bits`.
+inline uint32_t common_alignment(uint64_t bits) {
+  bits |= 16;
+  return uint32_t(bits & -bits);
+}
+
+/// The widest access, in bytes up to 16, that all rows are aligned to.
+uint32_t widest_access(const Placement& matrix);
+
 /// False if the matrices of a batch span 2^63 bytes or more. No stride may be negative.
 bool addressable(const Placement& matrix);
 

@@ -18,10 +18,6 @@ std::optional<Order> output_order(const GemmProblem& problem);
 /// beyond, they are exact modulo 2^32, as the tensor cores' are.
 bool sums_are_integers(const GemmProblem& problem);
 
-/// True if kernels exist for these dtypes of A, B, C, D and bias: of the broken rules of
-/// `validate`, none is about a dtype.
-bool types_are_served(const GemmProblem& problem);
-
 /// Multiplications and additions of A @ B, over all batch entries; of groups as if they covered
 /// their dimension, which only the device knows; of a convolution, whatever its kind, of every tap
 /// for every output.

@@ -1,6 +1,8 @@
 // The rules that fill files of their own: `validate` asks them all.
 #pragma once
 
+#include <fmt/format.h>
+
 #include <limits>
 #include <string>
 #include <vector>
@@ -10,18 +12,37 @@
 namespace cleave {
 
 /// One per broken rule: the argument, the value seen, the remedy.
-using Messages = std::vector<std::string>;
+struct Messages : std::vector<std::string> {
+  template <class... Args>
+  void add(fmt::format_string<Args...> format, Args&&... args) {
+    push_back(fmt::format(format, std::forward<Args>(args)...));
+  }
+};
 
 inline constexpr int64_t kMaxSize = std::numeric_limits<int32_t>::max();
+
+inline bool is_wide_float(DType type) {
+  return type == DType::f16 || type == DType::bf16 || type == DType::f32;
+}
 
 /// True if the size makes sense: only then can layouts be judged.
 bool check_size(const char* argument, int64_t size, Messages& out);
 
 void check_alignment(const char* argument, const MatrixLayout& layout, Messages& out);
 
+/// The stride of a dimension that has more than one element. True if it may be used in address arithmetic.
+bool check_stride(const char* argument, const char* which, int64_t stride, bool may_be_zero, Messages& out);
+
+/// `dimensions`: what the rows, columns and entries of the batch are.
+bool check_addressable(const char* argument, const Placement& matrix, const char* dimensions, Messages& out);
+
 /// True if the matrix has addresses worth judging further. `written`: its batch entries must not
 /// broadcast.
 bool check_layout(const char* argument, const Placement& matrix, bool written, Messages& out);
+
+/// check_layout of a matrix whose rows are contiguous, as those of all operations but products are. `written`: it
+/// must not overlap itself.
+void check_rows(const char* argument, const Placement& matrix, bool written, Messages& out);
 
 void check_device(int device, Messages& out);
 
@@ -43,5 +64,13 @@ void check_conv(const GemmProblem& problem, Messages& out);
 
 /// What may go with swiglu. The sizes are sound.
 void check_swiglu(const GemmProblem& problem, Messages& out);
+
+/// True if kernels exist for the dtypes: of the broken rules of `validate`, none is about a dtype.
+template <class Problem>
+bool types_are_served(const Problem& problem) {
+  Messages broken;
+  check_types(problem, broken);
+  return broken.empty();
+}
 
 }  // namespace cleave

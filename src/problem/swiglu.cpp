@@ -1,7 +1,5 @@
 // The rules of products whose columns are joined two by two.
 
-#include <fmt/format.h>
-
 #include "cleave/names.h"
 #include "problem/problem.h"
 #include "problem/rules.h"
@@ -11,31 +9,28 @@ namespace cleave {
 void check_swiglu(const GemmProblem& p, Messages& out) {
   if (p.activation != Activation::swiglu) return;
   if (p.n > kMaxSize / 2) {
-    out.push_back(
-        fmt::format("n is {}, but under swiglu b has twice as many columns, and at most 2^31 - 1 "
-                    "are served. Split the problem along n",
-                    p.n));
+    out.add(
+        "n is {}, but under swiglu b has twice as many columns, and at most 2^31 - 1 are served. Split the problem "
+        "along n",
+        p.n);
   }
   if (p.has_c) {
-    out.push_back(
-        "c is given, but activation is swiglu, to which nothing is added; leave c out, or apply "
-        "the activation in a step of its own");
+    out.add(
+        "c is given, but activation is swiglu, to which nothing is added; leave c out, or apply the activation in a "
+        "step of its own");
   }
   if (p.groups.dimension == Grouping::n || p.groups.dimension == Grouping::k) {
-    out.push_back(
-        fmt::format("activation is swiglu and {} is grouped; swiglu serves ungrouped products and "
-                    "groups of m. Apply the activation in a step of its own",
-                    to_string(p.groups.dimension)));
+    out.add(
+        "activation is swiglu and {} is grouped; swiglu serves ungrouped products and groups of m. Apply the "
+        "activation in a step of its own",
+        to_string(p.groups.dimension));
   }
   if (size_of(p.d.dtype) == 1 || p.d.dtype == DType::i32) {
-    out.push_back(
-        fmt::format("d is {}, but activation is swiglu; pass d of float16, bfloat16 or float32", to_string(p.d.dtype)));
+    out.add("d is {}, but activation is swiglu; pass d of float16, bfloat16 or float32", to_string(p.d.dtype));
   }
   if (output_order(p) == Order::column) {
-    out.push_back(
-        fmt::format("d.stride_row is {} and d.stride_col is {}, but swiglu joins columns of "
-                    "rows; pass a row-major d",
-                    p.d.stride_row, p.d.stride_col));
+    out.add("d.stride_row is {} and d.stride_col is {}, but swiglu joins columns of rows; pass a row-major d",
+            p.d.stride_row, p.d.stride_col);
   }
 }
 

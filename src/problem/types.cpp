@@ -1,5 +1,3 @@
-#include <fmt/format.h>
-
 #include "cleave/names.h"
 #include "problem/problem.h"
 #include "problem/rules.h"
@@ -9,39 +7,28 @@ namespace {
 
 void check_pair(DType a, DType b, Messages& out) {
   if (a == DType::i32 || b == DType::i32) {
-    out.push_back(
-        fmt::format("a is {} and b is {}, but int32 is a type of c and d only; pass operands of "
-                    "int8 or of a float "
-                    "type",
-                    to_string(a), to_string(b)));
+    out.add("a is {} and b is {}, but int32 is a type of c and d only; pass operands of int8 or of a float type",
+            to_string(a), to_string(b));
   } else if (a != b && !(is_fp8(a) && is_fp8(b))) {
-    out.push_back(
-        fmt::format("a is {} and b is {}; they must be equal, or both be 8-bit floats. Convert one "
-                    "of them",
-                    to_string(a), to_string(b)));
+    out.add("a is {} and b is {}; they must be equal, or both be 8-bit floats. Convert one of them", to_string(a),
+            to_string(b));
   }
-}
-
-bool is_wide_float(DType type) {
-  return type == DType::f16 || type == DType::bf16 || type == DType::f32;
 }
 
 void check_bias(DType type, Messages& out) {
   if (is_wide_float(type)) return;
-  out.push_back(fmt::format("bias is {}; it must be float16, bfloat16 or float32. Convert bias", to_string(type)));
+  out.add("bias is {}; it must be float16, bfloat16 or float32. Convert bias", to_string(type));
 }
 
 /// C is added in float32, as it is; to integers, as an integer.
 void check_c(DType type, DType d, Messages& out) {
   if (type == d || (is_wide_float(type) && d != DType::i32)) return;
   if (d == DType::i32) {
-    out.push_back(
-        fmt::format("c is {}, but d is int32, to which only a c of int32 is added. Convert c, or "
-                    "pass d of a float type",
-                    to_string(type)));
+    out.add("c is {}, but d is int32, to which only a c of int32 is added. Convert c, or pass d of a float type",
+            to_string(type));
   } else {
-    out.push_back(fmt::format("c is {}; it must be float16, bfloat16 or float32, or of d's type, {}. Convert c",
-                              to_string(type), to_string(d)));
+    out.add("c is {}; it must be float16, bfloat16 or float32, or of d's type, {}. Convert c", to_string(type),
+            to_string(d));
   }
 }
 
@@ -49,19 +36,17 @@ void check_types_of_conv(const GemmProblem& p, Messages& out) {
   if (p.conv.kind == Conv::none) return;
   const DType type = p.a.dtype;
   if (is_fp8(type) || is_fp8(p.b.dtype)) {
-    out.push_back(
-        fmt::format("a is {} and b is {}, but convolutions serve float16, bfloat16, float32 and, "
-                    "fprop, int8. Convert them",
-                    to_string(type), to_string(p.b.dtype)));
+    out.add("a is {} and b is {}, but convolutions serve float16, bfloat16, float32 and, fprop, int8. Convert them",
+            to_string(type), to_string(p.b.dtype));
   } else if (type == DType::i8 && p.conv.kind != Conv::fprop) {
-    out.push_back(fmt::format("a is int8, which only fprop serves, but this is {}; convert a and b to a float type",
-                              to_string(p.conv.kind)));
+    out.add("a is int8, which only fprop serves, but this is {}; convert a and b to a float type",
+            to_string(p.conv.kind));
   }
   if (size_of(p.d.dtype) == 1) {
-    out.push_back(
-        fmt::format("d is {}, but convolutions have outputs of float16, bfloat16, float32 and, of "
-                    "int8, int32. Quantise in a step of its own",
-                    to_string(p.d.dtype)));
+    out.add(
+        "d is {}, but convolutions have outputs of float16, bfloat16, float32 and, of int8, int32. Quantise in a step "
+        "of its own",
+        to_string(p.d.dtype));
   }
 }
 
@@ -72,18 +57,10 @@ void check_types(const GemmProblem& p, Messages& out) {
   if (p.has_c) check_c(p.c.dtype, p.d.dtype, out);
   if (p.bias != Bias::none) check_bias(p.bias_dtype, out);
   if (p.d.dtype == DType::i32 && p.a.dtype != DType::i8) {
-    out.push_back(
-        fmt::format("d is int32, but a is {}; int32 takes exact sums, which only int8 operands "
-                    "have. Pass d of a float type",
-                    to_string(p.a.dtype)));
+    out.add("d is int32, but a is {}; int32 takes exact sums, which only int8 operands have. Pass d of a float type",
+            to_string(p.a.dtype));
   }
   check_types_of_conv(p, out);
-}
-
-bool types_are_served(const GemmProblem& problem) {
-  Messages broken;
-  check_types(problem, broken);
-  return broken.empty();
 }
 
 }  // namespace cleave

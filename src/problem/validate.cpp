@@ -1,8 +1,6 @@
 // The rules of a GemmProblem. Each broken one is reported with the argument, the value seen and the
 // remedy.
 
-#include <fmt/format.h>
-
 #include "cleave/core/math.h"
 #include "cleave/names.h"
 #include "problem/overlap.h"
@@ -35,16 +33,16 @@ void check_outputs(const GemmProblem& p, Messages& out) {
   if (!check_layout("d", d, true, out)) return;
 
   if (overlaps_itself(d)) {
-    out.push_back(
-        fmt::format("d overlaps itself: with strides {}, {} and {} (row, column, batch), elements "
-                    "of [{}, {}, {}] share addresses. Pass a contiguous d",
-                    p.d.stride_row, p.d.stride_col, p.d.stride_batch, d.batch, p.m, p.n));
+    out.add(
+        "d overlaps itself: with strides {}, {} and {} (row, column, batch), elements of [{}, {}, {}] share addresses. "
+        "Pass a contiguous d",
+        p.d.stride_row, p.d.stride_col, p.d.stride_batch, d.batch, p.m, p.n);
   }
   if (c_is_sound && !output_order(p)) {
-    out.push_back(
-        fmt::format("c.stride_row is {} and c.stride_col is {}, but d's are {} and {}; c and d "
-                    "must both be row-major or both column-major. Copy c into d's order",
-                    p.c.stride_row, p.c.stride_col, p.d.stride_row, p.d.stride_col));
+    out.add(
+        "c.stride_row is {} and c.stride_col is {}, but d's are {} and {}; c and d must both be row-major or both "
+        "column-major. Copy c into d's order",
+        p.c.stride_row, p.c.stride_col, p.d.stride_row, p.d.stride_col);
   }
 }
 
@@ -63,56 +61,48 @@ void check_tile_count(const GemmProblem& p, Messages& out) {
   const double tiles =
       along(p.m, Grouping::m) * along(p.n, Grouping::n) * (ragged ? 1.0 : double(p.batch)) * double(most_slices(p));
   if (tiles > double(kMaxSize)) {
-    out.push_back(
-        fmt::format("m, n, batch and split_k_slices are {}, {}, {} and {}; that is more than 2^31 "
-                    "work units. Split the product, or use fewer slices",
-                    p.m, p.n, p.batch, p.split_k_slices));
+    out.add(
+        "m, n, batch and split_k_slices are {}, {}, {} and {}; that is more than 2^31 work units. Split the product, "
+        "or use fewer slices",
+        p.m, p.n, p.batch, p.split_k_slices);
   }
 }
 
 void check_bias(const GemmProblem& p, Messages& out) {
   if (p.bias == Bias::none || p.bias_stride_batch >= 0) return;
-  out.push_back(
-      fmt::format("bias_stride_batch is {}; strides must not be negative. Pass a contiguous copy of "
-                  "bias",
-                  p.bias_stride_batch));
+  out.add("bias_stride_batch is {}; strides must not be negative. Pass a contiguous copy of bias", p.bias_stride_batch);
 }
 
 void check_split(const GemmProblem& p, Messages& out) {
   const int32_t slices = p.split_k_slices;
   if (slices < 0) {
-    out.push_back(fmt::format("split_k_slices is {}; pass 1 or more, or 0 to let the planner choose", slices));
+    out.add("split_k_slices is {}; pass 1 or more, or 0 to let the planner choose", slices);
   }
   if (p.split_k_mode == SplitKMode::none && slices > 1) {
-    out.push_back(fmt::format("split_k_slices is {}, but split_k_mode is none; pass 1 slice or another mode", slices));
+    out.add("split_k_slices is {}, but split_k_mode is none; pass 1 slice or another mode", slices);
   }
   if (p.split_k_mode == SplitKMode::cluster && slices > kMaxClusterSlices) {
-    out.push_back(
-        fmt::format("split_k_slices is {}, but a cluster has at most {} blocks; pass fewer slices "
-                    "or another split_k_mode",
-                    slices, kMaxClusterSlices));
+    out.add("split_k_slices is {}, but a cluster has at most {} CTAs; pass fewer slices or another split_k_mode",
+            slices, kMaxClusterSlices);
   }
 }
 
 void check_kernel(const GemmProblem& p, Messages& out) {
   if (p.device == kCpu && p.kernel != KernelFamily::automatic) {
-    out.push_back(fmt::format("kernel is {}, but the device is the CPU, which has one kernel; leave it out",
-                              to_string(p.kernel)));
+    out.add("kernel is {}, but the device is the CPU, which has one kernel; leave it out", to_string(p.kernel));
   }
 }
 
 void check_precision(const GemmProblem& p, Messages& out) {
   if (p.precision == Precision::tf32) return;
   if (p.a.dtype != DType::f32) {
-    out.push_back(
-        fmt::format("precision is {}, but a is {}; float32 operands alone have that choice. Leave "
-                    "precision out",
-                    to_string(p.precision), to_string(p.a.dtype)));
+    out.add("precision is {}, but a is {}; float32 operands alone have that choice. Leave precision out",
+            to_string(p.precision), to_string(p.a.dtype));
   } else if (p.kernel == KernelFamily::sm90) {
-    out.push_back(
-        fmt::format("precision is {}, but kernel is sm90, whose tensor cores round float32 to "
-                    "tf32; pass kernel=\"portable\" or \"auto\", or precision=\"tf32\"",
-                    to_string(p.precision)));
+    out.add(
+        "precision is {}, but kernel is sm90, whose tensor cores round float32 to tf32; pass kernel=\"portable\" or "
+        "\"auto\", or precision=\"tf32\"",
+        to_string(p.precision));
   }
 }
 

@@ -2,14 +2,11 @@
 #include <vector>
 
 #include "cleave/quantize/quantize_params.h"
-#include "process/host_bytes.h"
+#include "cpu/host_plan.h"
 #include "quantize/problem.h"
 
 namespace cleave {
 namespace {
-
-/// Below so many elements, starting a thread takes longer than the work.
-constexpr int64_t kElementsPerThread = 1 << 15;
 
 struct Area {
   int64_t row, col, rows, cols;
@@ -21,7 +18,7 @@ class Job {
   Job(const QuantizeProblem& problem, const QuantizeArguments& arguments, uint32_t threads)
       : p_(problem),
         arguments_(arguments),
-        threads_(uint32_t(min_of<int64_t>(threads, p_.rows * p_.cols / kElementsPerThread + 1))),
+        threads_(threads_for(p_.rows * p_.cols, threads)),
         square_(p_.granularity == Granularity::block_128x128),
         tensor_(p_.granularity == Granularity::tensor) {}
 
@@ -37,7 +34,7 @@ class Job {
   /// The whole tensor's scale. Maxima do not depend on the order in which they are taken.
   void measure() const {
     std::vector<Reach> reaches{size_t(p_.rows)};
-    for_each(p_.rows, [&](int64_t row) { reaches[size_t(row)] = reach_of({row, 0, 1, p_.cols}); });
+    for_each(threads_, p_.rows, [&](int64_t row) { reaches[size_t(row)] = reach_of({row, 0, 1, p_.cols}); });
     Reach reach;
     for (const Reach& of_row : reaches) reach.add(of_row);
     write(0, 0, quantizer_for(p_.q.dtype, p_.symmetric, reach));
@@ -47,7 +44,7 @@ class Job {
     const bool blocks = square_ || p_.granularity == Granularity::block_1x128;
     const int64_t height = square_ ? kBlock : 1, width = blocks ? kBlock : p_.cols;
     const int64_t groups = blocks ? ceil_div(p_.cols, width) : 1;
-    for_each(ceil_div(p_.rows, height), [&](int64_t band) {
+    for_each(threads_, ceil_div(p_.rows, height), [&](int64_t band) {
       for (int64_t group = 0; group < groups; ++group) {
         const Area area = clipped({band * height, group * width, height, width});
         const Quantizer quantizer = quantizer_of(area, band, group);
@@ -63,7 +60,7 @@ class Job {
   /// The transpose, each 128 neighbours of a column with a scale of their own.
   void quantize_columns() const {
     const std::vector<Band> bands = find_bands();
-    for_each(int64_t(bands.size()), [&](int64_t i) {
+    for_each(threads_, int64_t(bands.size()), [&](int64_t i) {
       const Band& band = bands[size_t(i)];
       const int64_t begin = i * kBlock, end = min_of(begin + kBlock, extent_t(p_));
       for (int64_t col = 0; col < p_.cols; ++col) {
@@ -148,41 +145,16 @@ class Job {
     }
   }
 
-  template <class Body>
-  void for_each(int64_t count, const Body& body) const {
-    cpu::run_in_order(threads_, uint32_t(count), [&](uint32_t, uint32_t i) { body(i); });
-  }
-
   const QuantizeProblem& p_;
   const QuantizeArguments& arguments_;
   const uint32_t threads_;
   const bool square_, tensor_;
 };
 
-class CpuPlan final : public QuantizePlan {
- public:
-  CpuPlan(const QuantizeProblem& problem, uint32_t threads) : problem_(problem), threads_(threads) {}
-
-  void run(const QuantizeArguments& arguments, void* /*stream*/) const override {
-    check_arguments(problem_, arguments);
-    Job(problem_, arguments, threads_).run();
-  }
-
-  void prepare(void* /*stream*/) const override {}
-  const QuantizeProblem& problem() const override { return problem_; }
-  std::string kernel_name() const override { return "cpu"; }
-  std::string kernel_source() const override { return {}; }
-  size_t host_bytes() const override { return shared_bytes(*this); }
-
- private:
-  const QuantizeProblem problem_;
-  const uint32_t threads_;
-};
-
 }  // namespace
 
 std::shared_ptr<const QuantizePlan> make_cpu_plan(const QuantizeProblem& problem, uint32_t threads) {
-  return std::make_shared<CpuPlan>(problem, threads);
+  return std::make_shared<HostPlan<QuantizePlan, QuantizeProblem, QuantizeArguments, Job>>(problem, threads);
 }
 
 }  // namespace cleave

@@ -14,18 +14,6 @@ constexpr uint32_t kWarp = 32;
 /// Blocks of the measuring kernel for each SM: all the threads that it has room for.
 constexpr uint32_t kMeasureBlocks = 4;
 
-/// The widest access, in elements and a power of two up to `most`, that all rows are aligned to.
-uint32_t widest_access(const Placement& matrix, uint32_t most) {
-  const MatrixLayout& layout = matrix.layout;
-  const uint64_t stride = matrix.rows > 1 ? uint64_t(layout.stride_row) : 0;
-  uint32_t width = most;
-  while (width > 1 &&
-         (matrix.columns % width != 0 || stride % width != 0 || layout.alignment < width * size_of(layout.dtype))) {
-    width /= 2;
-  }
-  return width;
-}
-
 class Chooser {
  public:
   Chooser(const QuantizeProblem& problem, const DeviceInfo& device) : p_(problem), device_(device) {
@@ -34,8 +22,7 @@ class Chooser {
     config_.given_scale = p_.given_scale;
     config_.symmetric = p_.symmetric;
     config_.has_smooth = p_.has_smooth;
-    config_.width = widest_access(x_of(p_), 16 / size_of(p_.x.dtype));
-    config_.width = widest_access(q_of(p_), config_.width);
+    config_.width = min_of(widest_access(x_of(p_)) / size_of(p_.x.dtype), widest_access(q_of(p_)));
     if (p_.has_smooth && p_.smooth_alignment < 16) config_.width = min_of(config_.width, p_.smooth_alignment / 4);
 
     params_.rows = uint32_t(p_.rows);
@@ -121,7 +108,7 @@ class Chooser {
       constexpr uint32_t kMostBatch = 4;
       config_.batch = min_of(held_values() / (config_.hold * config_.width), kMostBatch);
     }
-    QuantizeLaunch made = launch(QuantizeKernel::rows, cols, kLaneThreads);
+    QuantizeLaunch made = launch(QuantizeKernel::quantize_rows, cols, kLaneThreads);
     made.shape.grid.x = ceil_div(made.params.groups, kLaneThreads / config_.lanes * config_.batch);
     return made;
   }
@@ -153,7 +140,7 @@ class Chooser {
     config_.hold = is_small() ? 1 : most_held();
     while (config_.hold < most_held() && kMostThreads * config_.hold < accesses) config_.hold *= 2;
     const int64_t threads = round_up<int64_t>(ceil_div<int64_t>(accesses, config_.hold), kWarp);
-    QuantizeLaunch made = launch(QuantizeKernel::rows, p_.cols, uint32_t(min_of(threads, kMostThreads)));
+    QuantizeLaunch made = launch(QuantizeKernel::quantize_rows, p_.cols, uint32_t(min_of(threads, kMostThreads)));
     made.shape.grid.x = made.params.groups;
     return made;
   }
@@ -163,14 +150,14 @@ class Chooser {
     params_.group_bounds = {.wide = p_.wide_offsets, .count = uint32_t(p_.groups), .extent = uint32_t(p_.rows)};
     params_.bands = uint32_t(padded_extent(p_.rows, p_.groups + 1) / kScaleBlock);
     params_.padded_bands = uint32_t(extent_t(p_) / kScaleBlock);
-    return {QuantizeKernel::bands, {}, params_, shape(1, kBandThreads)};
+    return {QuantizeKernel::find_bands, {}, params_, shape(1, kBandThreads)};
   }
 
   QuantizeLaunch tiles(bool square) {
     config_.square = square;
     config_.grouped = p_.groups > 0;
-    if (p_.has_transpose) config_.width_t = widest_access(q_t_of(p_), 16);
-    QuantizeLaunch made = launch(QuantizeKernel::tiles, kScaleBlock, kTileThreads);
+    if (p_.has_transpose) config_.width_t = widest_access(q_t_of(p_));
+    QuantizeLaunch made = launch(QuantizeKernel::quantize_tiles, kScaleBlock, kTileThreads);
     const int64_t bands = config_.grouped ? params_.bands : ceil_div<int64_t>(p_.rows, kScaleBlock);
     made.params.groups = uint32_t(bands * ceil_div<int64_t>(p_.cols, kScaleBlock));
     made.shape.grid.x = made.params.groups;
@@ -187,13 +174,13 @@ class Chooser {
 /// leaves each thread at most 64 registers.
 const char* launch_bounds(QuantizeKernel kernel, const QuantizeConfig& config) {
   switch (kernel) {
-    case QuantizeKernel::rows:
+    case QuantizeKernel::quantize_rows:
       return config.lanes == 0 ? "1024, 1" : "cleave::kLaneThreads, 8";
     case QuantizeKernel::measure:
       return "cleave::kMeasureThreads, 2";
-    case QuantizeKernel::bands:
+    case QuantizeKernel::find_bands:
       return "cleave::kBandThreads, 1";
-    case QuantizeKernel::tiles:
+    case QuantizeKernel::quantize_tiles:
       break;
   }
   return "cleave::kTileThreads, 2";
@@ -213,24 +200,10 @@ WorkspaceSize quantize_workspace(const std::vector<QuantizeLaunch>& launches) {
           .partials = first.params.bands * sizeof(Band)};
 }
 
-const char* to_string(QuantizeKernel kernel) {
-  switch (kernel) {
-    case QuantizeKernel::rows:
-      return "quantize_rows";
-    case QuantizeKernel::measure:
-      return "measure";
-    case QuantizeKernel::bands:
-      return "find_bands";
-    case QuantizeKernel::tiles:
-      break;
-  }
-  return "quantize_tiles";
-}
-
 std::string translation_unit(QuantizeKernel kernel, const QuantizeConfig& config) {
   return translation_unit({
       .folder = "quantize",
-      .name = to_string(kernel),
+      .name = enumerator_name(kernel),
       .config = "QuantizeConfig",
       .members = CLEAVE_PRINT_MEMBERS(config, x, q, width, given_scale, symmetric, has_smooth, lanes, hold, batch,
                                       square, width_t, grouped),

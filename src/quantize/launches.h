@@ -13,10 +13,7 @@
 namespace cleave {
 
 /// The kernels; each has a header of its name in kernels/cleave/quantize.
-enum class QuantizeKernel { rows, measure, tiles, bands };
-
-/// "quantize_rows" and so on.
-const char* to_string(QuantizeKernel kernel);
+enum class QuantizeKernel { quantize_rows, measure, quantize_tiles, find_bands };
 
 /// The name of every kernel's entry point.
 inline constexpr const char* quantize_entry = "cleave_quantize";

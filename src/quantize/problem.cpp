@@ -1,11 +1,9 @@
 #include "quantize/problem.h"
 
-#include <fmt/format.h>
-
 #include "cleave/core/math.h"
 #include "cleave/names.h"
+#include "problem/arguments.h"
 #include "problem/overlap.h"
-#include "problem/row_operands.h"
 #include "problem/saturate.h"
 
 namespace cleave {
@@ -40,126 +38,106 @@ Placement x_of(const QuantizeProblem& p) {
 Placement q_of(const QuantizeProblem& p) {
   return {p.q, p.rows, p.cols, 1};
 }
-Placement scale_of(const QuantizeProblem& p) {
-  const MatrixShape shape = scale_shape(p.granularity, p.rows, p.cols);
-  return {p.scale, shape.rows, shape.cols, 1};
-}
-Placement zero_of(const QuantizeProblem& p) {
-  const int64_t count = p.granularity == Granularity::tensor ? 1 : p.rows;
-  return integers_of(p.symmetric ? 0 : count, false);
-}
-Placement smooth_of(const QuantizeProblem& p) {
-  return vector_of(DType::f32, p.has_smooth ? p.cols : 0, p.smooth_alignment);
-}
 Placement q_t_of(const QuantizeProblem& p) {
   return {p.q_t, p.cols, extent_t(p), p.has_transpose ? 1 : 0};
-}
-Placement scale_t_of(const QuantizeProblem& p) {
-  const MatrixShape shape = scale_shape(p.granularity, p.cols, extent_t(p));
-  return {p.scale_t, shape.rows, shape.cols, p.has_transpose ? 1 : 0};
-}
-Placement offsets_of(const QuantizeProblem& p) {
-  return integers_of(p.groups, p.wide_offsets);
-}
-Placement padded_ends_of(const QuantizeProblem& p) {
-  return integers_of(p.groups, false);
 }
 
 // The rules. Each broken one is reported with the argument, the value seen and the remedy.
 
-namespace {
-
-/// The shortest piece of a row that a kernel takes as a group, where a row is longer than that.
-constexpr int64_t kShortGroup = kScaleBlock;
-
 void check_types(const QuantizeProblem& p, Messages& out) {
-  if (p.x.dtype != DType::f16 && p.x.dtype != DType::bf16 && p.x.dtype != DType::f32) {
-    out.push_back(fmt::format("x is {}; it must be float16, bfloat16 or float32, convert it", to_string(p.x.dtype)));
+  if (!is_wide_float(p.x.dtype)) {
+    out.add("x is {}; it must be float16, bfloat16 or float32, convert it", to_string(p.x.dtype));
   }
   if (p.q.dtype != DType::i8 && !is_fp8(p.q.dtype)) {
-    out.push_back(fmt::format("q is {}; it must be int8, float8_e4m3fn or float8_e5m2", to_string(p.q.dtype)));
+    out.add("q is {}; it must be int8, float8_e4m3fn or float8_e5m2", to_string(p.q.dtype));
   }
   const auto check_scale = [&](const char* argument, DType type) {
     if (type == DType::f32) return;
-    out.push_back(fmt::format("{} is {}; scales are float32, convert it", argument, to_string(type)));
+    out.add("{} is {}; scales are float32, convert it", argument, to_string(type));
   };
   check_scale("scale", p.scale.dtype);
   if (!p.has_transpose) return;
   check_scale("scale_t", p.scale_t.dtype);
   if (p.q_t.dtype != p.q.dtype) {
-    out.push_back(
-        fmt::format("q_t is {} and q is {}; they must be equal", to_string(p.q_t.dtype), to_string(p.q.dtype)));
+    out.add("q_t is {} and q is {}; they must be equal", to_string(p.q_t.dtype), to_string(p.q.dtype));
   }
 }
+
+namespace {
+
+Placement scale_of(const QuantizeProblem& p) {
+  const MatrixShape shape = scale_shape(p.granularity, p.rows, p.cols);
+  return {p.scale, shape.rows, shape.cols, 1};
+}
+Placement scale_t_of(const QuantizeProblem& p) {
+  const MatrixShape shape = scale_shape(p.granularity, p.cols, extent_t(p));
+  return {p.scale_t, shape.rows, shape.cols, p.has_transpose ? 1 : 0};
+}
+Placement smooth_of(const QuantizeProblem& p) {
+  Placement place = vector_of(DType::f32, p.has_smooth ? p.cols : 0);
+  place.layout.alignment = p.smooth_alignment;
+  return place;
+}
+
+/// The shortest piece of a row that a kernel takes as a group, where a row is longer than that.
+constexpr int64_t kShortGroup = kScaleBlock;
 
 void check_scales(const char* argument, const Placement& scales, bool written, Messages& out) {
   const MatrixLayout& layout = scales.layout;
   check_alignment(argument, layout, out);
   if (scales.empty()) return;
   if (layout.stride_row < 0 || layout.stride_col < 0 || !addressable(scales)) {
-    out.push_back(
-        fmt::format("{}.stride_row is {} and {}.stride_col is {}; strides must not be "
-                    "negative, nor span 2^63 bytes. Pass a contiguous copy of {}",
-                    argument, layout.stride_row, argument, layout.stride_col, argument));
+    out.add(
+        "{}.stride_row is {} and {}.stride_col is {}; strides must not be negative, nor span 2^63 bytes. Pass a "
+        "contiguous copy of {}",
+        argument, layout.stride_row, argument, layout.stride_col, argument);
   } else if (written && overlaps_itself(scales)) {
-    out.push_back(
-        fmt::format("{0} overlaps itself: with strides {1} and {2} (row, column), elements of "
-                    "[{3}, {4}] share addresses. Pass a contiguous {0}",
-                    argument, layout.stride_row, layout.stride_col, scales.rows, scales.columns));
+    out.add(
+        "{0} overlaps itself: with strides {1} and {2} (row, column), elements of [{3}, {4}] share addresses. Pass a "
+        "contiguous {0}",
+        argument, layout.stride_row, layout.stride_col, scales.rows, scales.columns);
   }
 }
 
 void check_count(const QuantizeProblem& p, Messages& out) {
   const double groups = double(p.rows) * double(ceil_div(p.cols, kShortGroup));
   if (groups <= double(kMaxSize)) return;
-  out.push_back(fmt::format("rows and cols are {} and {}; that is more than 2^31 groups of {}. Split x by rows", p.rows,
-                            p.cols, kShortGroup));
+  out.add("rows and cols are {} and {}; that is more than 2^31 groups of {}. Split x by rows", p.rows, p.cols,
+          kShortGroup);
 }
 
 void check_options(const QuantizeProblem& p, Messages& out) {
   const bool blocks = p.granularity == Granularity::block_1x128 || p.granularity == Granularity::block_128x128;
   if (!p.symmetric && p.q.dtype != DType::i8) {
-    out.push_back(fmt::format("symmetric is false, but q is {}; only int8 has zero points", to_string(p.q.dtype)));
+    out.add("symmetric is false, but q is {}; only int8 has zero points", to_string(p.q.dtype));
   }
   if (!p.symmetric && blocks) {
-    out.push_back(
-        fmt::format("symmetric is false, but granularity is {}; zero points are per row "
-                    "or per tensor",
-                    to_string(p.granularity)));
+    out.add("symmetric is false, but granularity is {}; zero points are per row or per tensor",
+            to_string(p.granularity));
   }
   if (p.has_transpose && !blocks) {
-    out.push_back(
-        fmt::format("has_transpose (transpose) is true, but granularity is {}; the transpose is "
-                    "served for block_1x128 and block_128x128",
-                    to_string(p.granularity)));
+    out.add(
+        "has_transpose (transpose) is true, but granularity is {}; the transpose is served for block_1x128 and "
+        "block_128x128",
+        to_string(p.granularity));
   }
   if (p.has_transpose && p.given_scale) {
-    out.push_back(
-        "has_transpose (transpose) and given_scale (scale) are both set; the scales of a transpose "
-        "are "
-        "always found: leave one out");
+    out.add(
+        "has_transpose (transpose) and given_scale (scale) are both set; the scales of a transpose are always found: "
+        "leave one out");
   }
   if (p.groups < 0 || p.groups > kMostGroups) {
-    out.push_back(fmt::format("groups is {}; it must be from 0 to {}", p.groups, kMostGroups));
+    out.add("groups is {}; it must be from 0 to {}", p.groups, kMostGroups);
   } else if (p.groups > 0 && (!p.has_transpose || p.granularity != Granularity::block_1x128)) {
-    out.push_back(
-        fmt::format("groups is {}, but granularity is {} and has_transpose {}; groups are for "
-                    "transposes of block_1x128",
-                    p.groups, to_string(p.granularity), p.has_transpose));
+    out.add("groups is {}, but granularity is {} and has_transpose {}; groups are for transposes of block_1x128",
+            p.groups, to_string(p.granularity), p.has_transpose);
   } else if (p.groups > 0 && p.rows <= kMaxSize && padded_extent(p.rows, p.groups + 1) > kMaxSize) {
-    out.push_back(
-        fmt::format("rows and groups are {} and {}; that is 2^31 padded columns or more. Split x", p.rows, p.groups));
+    out.add("rows and groups are {} and {}; that is 2^31 padded columns or more. Split x", p.rows, p.groups);
   }
   if (p.has_smooth) check_alignment("smooth", smooth_of(p).layout, out);
 }
 
 }  // namespace
-
-bool types_are_served(const QuantizeProblem& p) {
-  Messages broken;
-  check_types(p, broken);
-  return broken.empty();
-}
 
 std::vector<std::string> validate(const QuantizeProblem& p) {
   Messages out;
@@ -179,14 +157,15 @@ std::vector<std::string> validate(const QuantizeProblem& p) {
 }
 
 void check_arguments(const QuantizeProblem& p, const QuantizeArguments& arguments) {
+  const int64_t zeros = p.symmetric ? 0 : p.granularity == Granularity::tensor ? 1 : p.rows;
   const NamedOperand operands[] = {
       {"q", q_of(p), arguments.q, true},
       {"scale", scale_of(p), arguments.scale, !p.given_scale},
-      {"zero", zero_of(p), arguments.zero, !p.given_scale},
+      {"zero", integers_of(zeros, false), arguments.zero, !p.given_scale},
       {"q_t", q_t_of(p), arguments.q_t, true},
       {"scale_t", scale_t_of(p), arguments.scale_t, true},
-      {"padded_ends", padded_ends_of(p), arguments.padded_ends, true},
-      {"offsets", offsets_of(p), arguments.offsets, false},
+      {"padded_ends", integers_of(p.groups, false), arguments.padded_ends, true},
+      {"offsets", integers_of(p.groups, p.wide_offsets), arguments.offsets, false, p.wide_offsets},
       {"x", x_of(p), arguments.x, false},
       {"smooth", smooth_of(p), arguments.smooth, false},
   };

@@ -1,13 +1,11 @@
 #include "runtime/context.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <array>
 #include <atomic>
 
+#include "base/refuse.h"
 #include "cleave/device.h"
-#include "cleave/error.h"
 #include "runtime/driver.h"
 
 namespace cleave {
@@ -24,8 +22,7 @@ std::array<std::atomic<CUcontext>, max_devices> primary_contexts;
 CUcontext primary_context(int device) {
   if (device < 0 || device >= std::min(device_count(), max_devices)) {
     driver();  // no driver at all is the better thing to say
-    throw Error(ErrorCode::invalid_argument,
-                fmt::format("device is {}; there are {} CUDA devices", device, device_count()));
+    refuse_value("device is {}; there are {} CUDA devices", device, device_count());
   }
   auto& slot = primary_contexts[size_t(device)];
   CUcontext context = slot.load(std::memory_order_acquire);
@@ -65,7 +62,7 @@ unsigned long long capture_id(CUstream stream) {
   check(driver().stream_get_capture_info(stream, &status, &id), "cuStreamGetCaptureInfo");
   if (status == CU_STREAM_CAPTURE_STATUS_NONE) return 0;
   if (status == CU_STREAM_CAPTURE_STATUS_INVALIDATED) {
-    throw Error(ErrorCode::capture, "The stream's capture was broken by an earlier error; end it and start a new one.");
+    refuse(ErrorCode::capture, "The stream's capture was broken by an earlier error; end it and start a new one.");
   }
   return id;
 }
@@ -80,10 +77,9 @@ void check_stream(CUstream stream, int device) {
   const bool known = driver().ctx_get_device(&owner) == CUDA_SUCCESS;
   driver().ctx_pop_current(&context);
   if (known && owner != device) {
-    throw Error(ErrorCode::invalid_argument,
-                fmt::format("stream belongs to device {}, the plan to device {}; pass a stream of "
-                            "the device that holds the matrices",
-                            int(owner), device));
+    refuse_value(
+        "stream belongs to device {}, the plan to device {}; pass a stream of the device that holds the matrices",
+        int(owner), device);
   }
 }
 

@@ -1,10 +1,8 @@
 #include "cleave/device.h"
 
-#include <fmt/format.h>
-
 #include <vector>
 
-#include "cleave/error.h"
+#include "base/refuse.h"
 #include "process/fork.h"
 #include "runtime/driver.h"
 
@@ -78,8 +76,7 @@ const DeviceInfo& device_info(int device) {
   if (device == kPlanOnlyH100) return planning_target.get(h100_sxm);
   driver();
   if (device < 0 || device >= device_count()) {
-    throw Error(ErrorCode::invalid_argument,
-                fmt::format("device is {}; there are {} CUDA devices", device, device_count()));
+    refuse_value("device is {}; there are {} CUDA devices", device, device_count());
   }
   return devices()[size_t(device)];
 }

@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <string>
 
-#include "cleave/error.h"
+#include "base/refuse.h"
 #include "process/fork.h"
 
 namespace cleave {
@@ -46,11 +46,11 @@ std::string load(Driver& f, int& version) {
     began_in = kNone;
     const char* text = nullptr;
     f.get_error_string(result, &text);
-    return fmt::format("cuInit: {} (error {}){}", text ? text : "unknown", int(result),
-                       result == CUDA_ERROR_NOT_INITIALIZED
-                           ? "; a process that was forked from one that uses CUDA cannot use it: "
-                             "start it by spawn or forkserver"
-                           : "");
+    return fmt::format(
+        "cuInit: {} (error {}){}", text ? text : "unknown", int(result),
+        result == CUDA_ERROR_NOT_INITIALIZED
+            ? "; a process that was forked from one that uses CUDA cannot use it: start it by spawn or forkserver"
+            : "");
   }
   int devices = 0;
   if (f.device_get_count(&devices) != CUDA_SUCCESS || devices == 0) return "there is no CUDA device";
@@ -64,8 +64,8 @@ const Loaded& loaded() noexcept {
   if (began != kNone && began != fork_count()) {
     return in_child.get([] {
       return Loaded{.problem =
-                        "this process was forked from one that uses CUDA, which does not survive it; "
-                        "start it by spawn or forkserver (multiprocessing.set_start_method)"};
+                        "this process was forked from one that uses CUDA, which does not survive it; start it by spawn "
+                        "or forkserver (multiprocessing.set_start_method)"};
     });
   }
   return here.get([] {
@@ -82,20 +82,18 @@ const char* remedy(CUresult result) {
     case CUDA_ERROR_ILLEGAL_ADDRESS:
     case CUDA_ERROR_LAUNCH_FAILED:
     case CUDA_ERROR_MISALIGNED_ADDRESS:
-      return "A kernel that was launched before, by anyone in this process, failed; the process "
-             "has to restart. Run it under compute-sanitizer to see which one.";
+      return "A kernel that was launched before, by anyone in this process, failed; the process has to restart. Run it "
+             "under compute-sanitizer to see which one.";
     case CUDA_ERROR_INVALID_HANDLE:
     case CUDA_ERROR_INVALID_CONTEXT:
     case CUDA_ERROR_CONTEXT_IS_DESTROYED:
       return "Check that the stream exists and belongs to the plan's device.";
     case CUDA_ERROR_NO_BINARY_FOR_GPU:
     case CUDA_ERROR_UNSUPPORTED_PTX_VERSION:
-      return "The driver is older than the NVRTC that compiled the kernel: update the driver, or "
-             "install an NVRTC of "
+      return "The driver is older than the NVRTC that compiled the kernel: update the driver, or install an NVRTC of "
              "the driver's CUDA version.";
     case CUDA_ERROR_STREAM_CAPTURE_IMPLICIT:
-      return "The default stream cannot be used while another stream is capturing; pass the "
-             "capturing stream.";
+      return "The default stream cannot be used while another stream is capturing; pass the capturing stream.";
     case CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED:
       return "Call prepare() before the capture begins.";
     default:
@@ -112,10 +110,10 @@ bool is_capture_error(CUresult result) {
 const Driver& driver() {
   const Loaded& state = loaded();
   if (!state.problem.empty()) {
-    throw Error(ErrorCode::no_device,
-                fmt::format("No GPU can be used: {}. The CPU backend needs none: pass arrays in the "
-                            "host's memory, or the device cpu (kCpu in C++).",
-                            state.problem));
+    refuse(ErrorCode::no_device,
+           "No GPU can be used: {}. The CPU backend needs none: pass arrays in the host's memory, or the device cpu "
+           "(kCpu in C++).",
+           state.problem);
   }
   return state.functions;
 }
@@ -139,9 +137,8 @@ void throw_driver_error(CUresult result, const char* what) {
   driver().get_error_name(result, &name);
   driver().get_error_string(result, &text);
   const char* advice = remedy(result);
-  throw Error(is_capture_error(result) ? ErrorCode::capture : ErrorCode::driver,
-              fmt::format("{} failed: {}: {}.{}{}", what, name ? name : "unknown error",
-                          text ? text : fmt::format("code {}", int(result)), *advice ? " " : "", advice));
+  refuse(is_capture_error(result) ? ErrorCode::capture : ErrorCode::driver, "{} failed: {}: {}.{}{}", what,
+         name ? name : "unknown error", text ? text : fmt::format("code {}", int(result)), *advice ? " " : "", advice);
 }
 
 }  // namespace cleave

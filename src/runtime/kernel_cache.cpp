@@ -7,8 +7,8 @@
 #include <mutex>
 #include <unordered_map>
 
+#include "base/refuse.h"
 #include "cleave/device.h"
-#include "cleave/error.h"
 #include "jit/compiler.h"
 #include "process/fork.h"
 
@@ -61,8 +61,8 @@ const Kernel* find_kernel(const KernelRequest& request) {
 std::string device_arch(int device) {
   const DeviceInfo& info = device_info(device);
   if (info.compute_capability < 80) {
-    throw Error(ErrorCode::unsupported, fmt::format("device {} ({}) is sm_{}; the kernels need sm_80 or newer", device,
-                                                    info.name, info.compute_capability));
+    refuse(ErrorCode::unsupported, "device {} ({}) is sm_{}; the kernels need sm_80 or newer", device, info.name,
+           info.compute_capability);
   }
   // WGMMA exists only in the architecture-specific variant of sm_90.
   return info.compute_capability == 90 ? "sm_90a" : fmt::format("sm_{}", info.compute_capability);

@@ -3,9 +3,8 @@
 
 #include <string>
 
-#include "runtime/module.h"
-
 #include "cleave/core/api.h"
+#include "runtime/module.h"
 
 namespace cleave {
 

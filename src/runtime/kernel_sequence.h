@@ -3,17 +3,20 @@
 
 #include <fmt/format.h>
 
+#include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "base/enumerators.h"
 #include "process/host_bytes.h"
 #include "runtime/context.h"
 #include "runtime/lazy_kernel.h"
-#include "runtime/stream_workspace.h"
+#include "runtime/workspace_pool.h"
 
 namespace cleave {
 
-/// Has to_string(kernel), and translation_unit(kernel, config) with its text.
+/// `Kernel` enumerates the kernels by name; translation_unit(kernel, config) is the text of one.
 template <class Kernel, class Config, class Params>
 struct KernelLaunch {
   Kernel kernel = {};
@@ -64,8 +67,8 @@ class KernelSequence {
     for (const Launch& launch : launches_) {
       const Dim3& grid = launch.shape.grid;
       if (!name.empty()) name += ", ";
-      name +=
-          fmt::format("{} {} x {} threads", to_string(launch.kernel), uint64_t(grid.x) * grid.y, launch.shape.block.x);
+      name += fmt::format("{} {} x {} threads", enumerator_name(launch.kernel), uint64_t(grid.x) * grid.y,
+                          launch.shape.block.x);
     }
     return name;
   }
@@ -83,7 +86,7 @@ class KernelSequence {
   const Kernel& kernel(size_t i, CUstream stream) const {
     return kernels_[i].get(stream, [&] {
       const Launch& launch = launches_[i];
-      return KernelRequest{to_string(launch.kernel),
+      return KernelRequest{std::string(enumerator_name(launch.kernel)),
                            translation_unit(launch.kernel, launch.config),
                            entry_,
                            device_,
@@ -95,7 +98,7 @@ class KernelSequence {
     for (size_t i = 0; i < kernels_.size(); ++i) kernel(i, stream);
   }
 
-  Workspace workspace(CUstream stream) const { return stream_workspace(device_, stream, workspace_size_); }
+  Workspace workspace(CUstream stream) const { return pooled_workspace(device_, stream, workspace_size_); }
 
   const int device_;
   const char* const entry_;
@@ -103,5 +106,37 @@ class KernelSequence {
   const std::vector<LazyKernel> kernels_;
   const WorkspaceSize workspace_size_;
 };
+
+/// A plan that is a sequence, which `fill(params, arguments, workspace)` gives the pointers.
+template <class Plan, class Problem, class Arguments, class Launch, class Fill>
+class SequencePlan final : public Plan {
+ public:
+  SequencePlan(const Problem& problem, const char* entry, std::vector<Launch> launches, const WorkspaceSize& workspace,
+               const Fill& fill)
+      : problem_(problem), kernels_(problem.device, entry, std::move(launches), workspace), fill_(fill) {}
+
+  void run(const Arguments& arguments, void* stream) const override {
+    check_arguments(problem_, arguments);
+    kernels_.run(stream, [&](auto& params, const Workspace& space) { fill_(params, arguments, space); });
+  }
+
+  void prepare(void* stream) const override { kernels_.prepare(stream); }
+  const Problem& problem() const override { return problem_; }
+  std::string kernel_name() const override { return kernels_.name(); }
+  std::string kernel_source() const override { return kernels_.source(); }
+  size_t host_bytes() const override { return shared_bytes(*this) + kernels_.heap_bytes(); }
+
+ private:
+  const Problem problem_;
+  const KernelSequence<Launch> kernels_;
+  const Fill fill_;
+};
+
+template <class Plan, class Arguments, class Problem, class Launch, class Fill>
+std::shared_ptr<const Plan> make_sequence_plan(const Problem& problem, const char* entry, std::vector<Launch> launches,
+                                               const WorkspaceSize& workspace, const Fill& fill) {
+  return std::make_shared<SequencePlan<Plan, Problem, Arguments, Launch, Fill>>(problem, entry, std::move(launches),
+                                                                                workspace, fill);
+}
 
 }  // namespace cleave

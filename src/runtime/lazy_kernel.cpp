@@ -1,8 +1,6 @@
 #include "runtime/lazy_kernel.h"
 
-#include <fmt/format.h>
-
-#include "cleave/error.h"
+#include "base/refuse.h"
 #include "runtime/context.h"
 
 namespace cleave {
@@ -11,10 +9,10 @@ const Kernel& LazyKernel::find(CUstream stream, const KernelRequest& request) co
   const Kernel* kernel = find_kernel(request);
   if (kernel == nullptr) {
     if (is_capturing(stream)) {
-      throw Error(ErrorCode::capture, fmt::format("the kernel of this plan ({}) is not compiled yet, and compiling is "
-                                                  "not possible while the stream is capturing a CUDA graph; call "
-                                                  "plan.prepare(stream) or run it once before capture",
-                                                  request.name));
+      refuse(ErrorCode::capture,
+             "the kernel of this plan ({}) is not compiled yet, and compiling is not possible while the stream is "
+             "capturing a CUDA graph; call plan.prepare(stream) or run it once before capture",
+             request.name);
     }
     kernel = &load_kernel(request);
   }

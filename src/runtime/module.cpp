@@ -1,7 +1,6 @@
 #include "runtime/module.h"
 
-#include <fmt/format.h>
-
+#include "base/refuse.h"
 #include "cleave/device.h"
 #include "cleave/error.h"
 #include "launch/launch_attributes.h"
@@ -54,10 +53,8 @@ Kernel::Kernel(const CompiledKernel& compiled, const char* entry, int device, Ke
     check(cuda.module_get_function(&function_, module_, entry), "cuModuleGetFunction");
     const uint32_t available = uint32_t(device_info(device).shared_memory_per_block) - resources_.static_shared_bytes;
     if (limits.dynamic_shared_bytes > available) {
-      throw Error(ErrorCode::unsupported,
-                  fmt::format("the kernel needs {} bytes of shared memory per block; device {} "
-                              "({}) has {}",
-                              limits.dynamic_shared_bytes, device, device_info(device).name, available));
+      refuse(ErrorCode::unsupported, "the kernel needs {} bytes of shared memory per block; device {} ({}) has {}",
+             limits.dynamic_shared_bytes, device, device_info(device).name, available);
     }
     check(cuda.func_set_attribute(function_, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
                                   int(limits.dynamic_shared_bytes)),
@@ -87,11 +84,10 @@ void Kernel::launch(const LaunchShape& shape, CUstream stream, const void* param
   const CUresult result = driver().launch_kernel_ex(config.get(), function_, arguments, nullptr);
   if (result == CUDA_SUCCESS) return;
   if (result == CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE) {
-    throw Error(ErrorCode::unsupported,
-                fmt::format("the kernel's {} CTAs wait for each other, and the stream's context "
-                            "cannot run all of them at once (a green context, or MPS's limits); use "
-                            "split_k_mode=\"parallel\"",
-                            shape.grid.x * shape.grid.y * shape.grid.z));
+    refuse(ErrorCode::unsupported,
+           "the kernel's {} CTAs wait for each other, and the stream's context cannot run all of them at once (a green "
+           "context, or MPS's limits); use split_k_mode=\"parallel\"",
+           shape.grid.x * shape.grid.y * shape.grid.z);
   }
   check_stream(stream, device_);
   throw_driver_error(result, "cuLaunchKernelEx");

@@ -5,9 +5,8 @@
 
 #include <cstdint>
 
-#include "jit/compiled_kernel.h"
-
 #include "cleave/core/api.h"
+#include "jit/compiled_kernel.h"
 
 namespace cleave {
 

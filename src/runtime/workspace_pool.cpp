@@ -47,6 +47,20 @@ WorkspacePool& process_pool() {
   return pool.get([] { return WorkspacePool(memory.get()); });
 }
 
+WorkspacePool::Owner owner_of(int device, CUstream stream) {
+  WorkspacePool::Owner owner{.device = device, .capture = capture_id(stream)};
+  if (owner.capture) {
+    // A capturing stream may not be asked for its id; it lives as long as the capture, so its
+    // handle is unique too.
+    owner.stream = reinterpret_cast<uint64_t>(stream);
+  } else {
+    unsigned long long id = 0;
+    check(driver().stream_get_id(stream, &id), "cuStreamGetId");
+    owner.stream = id;
+  }
+  return owner;
+}
+
 }  // namespace
 
 size_t WorkspacePool::Hash::operator()(const Owner& owner) const {
@@ -85,18 +99,14 @@ void WorkspacePool::release() {
 }
 
 Workspace pooled_workspace(int device, CUstream stream, const WorkspaceSize& size) {
+  if (size.counters == 0 && size.partials == 0) return {};
   const ContextGuard context(device);
-  WorkspacePool::Owner owner{.device = device, .capture = capture_id(stream)};
-  if (owner.capture) {
-    // A capturing stream may not be asked for its id; it lives as long as the capture, so its
-    // handle is unique too.
-    owner.stream = reinterpret_cast<uint64_t>(stream);
-  } else {
-    unsigned long long id = 0;
-    check(driver().stream_get_id(stream, &id), "cuStreamGetId");
-    owner.stream = id;
+  try {
+    return process_pool().get(owner_of(device, stream), size);
+  } catch (const Error&) {
+    check_stream(stream, device);
+    throw;
   }
-  return process_pool().get(owner, size);
 }
 
 void release_workspaces() {

@@ -10,7 +10,7 @@
 #include "conv_geometry.h"
 #include "plan/catalogue.h"
 #include "plan/model_device.h"
-#include "problem/conv_classes.h"
+#include "problem/conv.h"
 
 namespace cleave {
 namespace {

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "conv_geometry.h"
-#include "problem/conv_classes.h"
+#include "problem/conv.h"
 
 namespace cleave {
 namespace {

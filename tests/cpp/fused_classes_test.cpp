@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "conv_geometry.h"
-#include "problem/conv_classes.h"
+#include "problem/conv.h"
 
 namespace cleave {
 namespace {
@@ -27,7 +27,10 @@ struct Fused {
 
   explicit Fused(ConvLayout conv) {
     conv.kind = Conv::dgrad;
-    possible = fuse_classes(conv, fused, columns);
+    const ConvClasses classes = find_classes(conv_geometry(conv, 1), true);
+    possible = !classes.list.empty();
+    if (possible) fused = classes.list.front();
+    columns = classes.columns;
   }
 };
 

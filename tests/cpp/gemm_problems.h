@@ -79,12 +79,12 @@ inline void expect_parts(const std::string& message, const std::vector<std::stri
   }
 }
 
-using Messages = std::vector<std::string>;
-inline const Messages kFine;
+using Refusals = std::vector<std::string>;
+inline const Refusals kFine;
 
 /// Expects that `problem` breaks one rule, and that its message contains all of `parts`.
 inline void expect_refusal(const GemmProblem& problem, const std::vector<std::string>& parts) {
-  const Messages messages = validate(problem);
+  const Refusals messages = validate(problem);
   ASSERT_EQ(messages.size(), 1u) << testing::PrintToString(messages);
   expect_parts(messages[0], parts);
 }

@@ -67,7 +67,7 @@ TEST(MoeLaunches, DealAllTheWork) {
     for (const MoeLaunch& launch : launches) {
       const MoeParams& params = launch.params;
       const LaunchShape& shape = launch.shape;
-      SCOPED_TRACE(to_string(launch.kernel));
+      SCOPED_TRACE(enumerator_name(launch.kernel));
       ASSERT_LE(shape.dynamic_shared_bytes + 256, 48u * 1024);  // beside what is static
       ASSERT_TRUE(shape.programmatic);
       switch (launch.kernel) {

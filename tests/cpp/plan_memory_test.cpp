@@ -11,7 +11,7 @@
 #include "cleave/moe.h"
 #include "cleave/quantize.h"
 #include "gemm_problems.h"
-#include "problem/conv_classes.h"
+#include "problem/conv.h"
 #include "problem/problem.h"
 #include "process/plan_map.h"
 

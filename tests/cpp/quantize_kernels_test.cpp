@@ -77,7 +77,7 @@ TEST(QuantizeLaunches, GroupsHaveBandsForEveryCut) {
     ASSERT_EQ(extent_t(p) % 128, 0);
     ASSERT_GE(extent_t(p), bands * 128);
     const auto made = launches(p);
-    ASSERT_EQ(made.front().kernel, QuantizeKernel::bands);
+    ASSERT_EQ(made.front().kernel, QuantizeKernel::find_bands);
     ASSERT_GE(made.front().params.bands, bands + ceil_div<int64_t>(rest, 128));
     ASSERT_EQ(made.size(), rows + rest == 0 ? 1u : 2u);
     if (made.size() == 1) continue;
@@ -122,7 +122,7 @@ TEST(QuantizeLaunches, DealEveryGroup) {
       if (c.has_smooth) {
         ASSERT_LE(min_of(4 * c.width, 16u), p.smooth_alignment);
       }
-      if (launch.kernel == QuantizeKernel::tiles) {
+      if (launch.kernel == QuantizeKernel::quantize_tiles) {
         ASSERT_EQ(launch.shape.grid.x, ceil_div<int64_t>(p.rows, 128) * ceil_div<int64_t>(p.cols, 128));
         if (p.has_transpose) {
           ASSERT_EQ(p.rows % c.width_t, 0);
@@ -140,7 +140,7 @@ TEST(QuantizeLaunches, DealEveryGroup) {
       } else {
         ASSERT_GE(int64_t(c.lanes) * c.hold * c.width, params.group_cols);
         const uint32_t at_once = launch.shape.block.x / c.lanes * c.batch;
-        if (launch.kernel == QuantizeKernel::rows) {
+        if (launch.kernel == QuantizeKernel::quantize_rows) {
           ASSERT_EQ(launch.shape.grid.x, ceil_div(params.groups, at_once));
         }
       }
@@ -171,7 +171,7 @@ TEST(QuantizeSource, TheConstantEqualsTheConfiguration) {
                                .square = false,
                                .width_t = 4,
                                .grouped = true};
-  const std::string text = translation_unit(QuantizeKernel::rows, unusual);
+  const std::string text = translation_unit(QuantizeKernel::quantize_rows, unusual);
   const size_t begin = text.find("{"), end = text.find("};");
   const std::string source =
       "#include \"cleave/quantize/quantize_config.h\"\n"

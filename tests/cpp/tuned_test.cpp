@@ -3,16 +3,16 @@
 #include <set>
 #include <sstream>
 
+#include "base/embedded.h"
 #include "plan/catalogue.h"
 #include "plan/tuned_file.h"
-#include "plan/tuned_tables.h"
 
 namespace cleave {
 namespace {
 
 TEST(Tuned, EveryShippedWinnerIsOfTheCatalogue) {
   std::set<std::string> keys;
-  for (const ShippedTable& shipped : shipped_tuned_tables()) {
+  for (const EmbeddedFile& shipped : shipped_tuned_tables()) {
     std::istringstream table{std::string(shipped.text)};
     for (std::string line; std::getline(table, line);) {
       if (line.empty() || line.starts_with('#')) continue;

@@ -105,7 +105,7 @@ TEST(ValidateConv, NumbersThatKernelsCannotCount) {
   expect_layout_refusal(conv, {"has 2147483664 pixels in its images"});
   conv = good_layout(Conv::wgrad);
   for (ConvAxis& axis : conv.axes) axis = {.size = 1 << 29};
-  const Messages overflown = validate(implicit_gemm(conv, 1, DType::bf16, DType::bf16));
+  const Refusals overflown = validate(implicit_gemm(conv, 1, DType::bf16, DType::bf16));
   ASSERT_EQ(overflown.size(), 2u);
   expect_parts(overflown[0], {"has 2^63 or more pixels in its images"});
 
@@ -156,7 +156,7 @@ TEST(ValidateConv, ChannelsAreNeighbours) {
   GemmProblem p = good_conv(Conv::fprop);
   p.has_c = true;
   turn(p.c);
-  const Messages messages = validate(p);
+  const Refusals messages = validate(p);
   ASSERT_EQ(messages.size(), 2u);
   expect_parts(messages[0], {"c and d must both be row-major"});
   expect_parts(messages[1], {"c's channels are 1000 elements apart"});

@@ -8,7 +8,7 @@
 #include "cleave/device.h"
 #include "cleave/names.h"
 #include "gemm_problems.h"
-#include "problem/problem.h"
+#include "problem/rules.h"
 
 namespace cleave {
 namespace {
@@ -247,7 +247,7 @@ TEST(Validate, ScalesOfBothOperands) {
 
   for (const DType type : {DType::f16, DType::bf16, DType::f32}) {
     p = good_scaled(type);
-    const Messages messages = validate(p);
+    const Refusals messages = validate(p);
     ASSERT_EQ(messages.size(), 2u);
     expect_parts(messages[0], {"scale_a is given", "a is " + std::string(to_string(type))});
     expect_parts(messages[1], {"scale_b is given", "b is " + std::string(to_string(type))});
@@ -337,7 +337,7 @@ TEST(Validate, Slices) {
   EXPECT_EQ(validate(p), kFine);
   p.split_k_slices = 17;
   p.split_k_mode = SplitKMode::cluster;
-  expect_refusal(p, {"split_k_slices is 17", "at most 16 blocks"});
+  expect_refusal(p, {"split_k_slices is 17", "at most 16 CTAs"});
 }
 
 TEST(Validate, Device) {

@@ -232,7 +232,7 @@ BAD: dict[str, Case] = {
     "swiglu of an odd number of columns": (
         {"activation": "swiglu"},
         ValueError,
-        ("b is (3, 6, 5)", "swiglu", "gates"),
+        ("b is (3, 6, 5)", "swiglu", "gate columns"),
     ),
     "swiglu with c": (
         {"b": f32(3, 6, 10), "c": f32(10, 5), "activation": "swiglu"},

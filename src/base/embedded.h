@@ -1,4 +1,4 @@
-// What emitted projects are made of, as text inside the library. embed_files.cmake generates the
+// Text files inside the library, by their names below the folder that they are of. embed_files.cmake generates the
 // definitions.
 #pragma once
 
@@ -10,6 +10,15 @@ struct EmbeddedFile {
   const char* name;
   const char* text;
 };
+
+/// Every header of kernels/cleave, and those of include/cleave/core, as #include spells them: "cleave/core/enums.h".
+/// NVRTC gets them in memory and needs no include path.
+std::span<const EmbeddedFile> embedded_headers();
+
+/// The measured winners that ship with the library, in the form of plan/tuned.h: "h100.txt".
+std::span<const EmbeddedFile> shipped_tuned_tables();
+
+// What emitted projects are made of.
 
 /// Text with gaps, below src/emit/templates: "cpp/CMakeLists.txt.in".
 std::span<const EmbeddedFile> embedded_templates();
