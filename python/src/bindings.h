@@ -5,6 +5,10 @@
 
 namespace cleave::python {
 
+/// What functions report, by name.
+using Fields = nanobind::typed<nanobind::dict, nanobind::str, nanobind::object>;
+using FieldsList = nanobind::typed<nanobind::list, Fields>;
+
 void bind_errors(nanobind::module_& m);             // CudaError, and what cleave::Error becomes
 void bind_gemm(nanobind::module_& m);               // gemm, plan_gemm
 void bind_scaled_gemm(nanobind::module_& m);        // scaled_gemm, plan_scaled_gemm
@@ -15,8 +19,7 @@ void bind_moe(nanobind::module_& m);                // what cleave.moe needs
 void bind_gemm_plan(nanobind::module_& m);          // GemmPlan
 void bind_plan_problem(nanobind::module_& m);       // plan_problem
 void bind_plan_conv_problem(nanobind::module_& m);  // plan_conv_problem
-void bind_tuning(nanobind::module_& m);             // plan_candidate, tune_store, host_bench
-void bind_launch_floor(nanobind::module_& m);       // launch_floor
+void bind_tuning(nanobind::module_& m);             // plan_candidate, tune_store, launch_floor, host_bench
 void bind_mistakes(nanobind::module_& m);           // explain_mistakes
 void bind_inspect(nanobind::module_& m);            // inspect, dtype_name
 void bind_emit(nanobind::module_& m);               // emit

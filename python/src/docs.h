@@ -1,6 +1,10 @@
 // Docstrings, as users and the type stub see them.
 #pragma once
 
+#include <fmt/format.h>
+
+#include <string>
+
 namespace cleave::python {
 
 inline constexpr const char* kGemmDoc =
@@ -64,11 +68,15 @@ With K = 0, a @ b is 0, whatever alpha (and scales) are. Safe in CUDA graphs onc
 has run, or was prepared, on that stream. There is no autograd formula: an operand that requires
 grad is refused while grad mode is on.)";
 
-inline constexpr const char* kPlanGemmDoc =
-    R"(Plans a product without running it; the arguments and errors are those of `gemm`.
+/// Of the plans of `gemm`, `scaled_gemm` and `grouped_gemm`.
+inline std::string plan_doc(const char* function) {
+  constexpr const char* kText =
+      R"(Plans a product without running it; the arguments and errors are those of `{}`.
 
-Only shape, strides, dtype, device and alignment of the arrays matter; `c` and `bias` say whether
-the product has them. Returns a `GemmPlan` for arrays of just this form. Compiles nothing.)";
+Only shape, strides, dtype, device and alignment of the arrays matter, and which of them are given;
+sizes of groups do not. Returns a `GemmPlan` for arrays of just this form. Compiles nothing.)";
+  return fmt::format(fmt::runtime(kText), function);
+}
 
 inline constexpr const char* kScaledGemmDoc =
     R"(D = activation(alpha * (scale_a * a) @ (scale_b * b) + beta * c + bias), of 8-bit operands.
@@ -112,13 +120,6 @@ Returns:
 
 Raises as `gemm` does. Results are repeatable bit by bit. Safe in CUDA graphs once the same product
 has run, or was prepared, on that stream; replays follow the contents of every array, scales too.)";
-
-inline constexpr const char* kPlanScaledGemmDoc =
-    R"(Plans a product of 8-bit operands without running it; the arguments and errors are those of
-`scaled_gemm`.
-
-Only shape, strides, dtype, device and alignment of the arrays matter. Returns a `GemmPlan` for
-arrays of just this form. Compiles nothing.)";
 
 inline constexpr const char* kGroupedGemmDoc =
     R"(A product for each of G groups, 1 to 1024, of any sizes, in one launch: a mixture of experts.
@@ -173,12 +174,6 @@ Results are repeatable bit by bit. Safe in CUDA graphs once the same product has
 prepared, on that stream (without check_offsets); replays follow the contents of every array,
 offsets too.)";
 
-inline constexpr const char* kPlanGroupedGemmDoc =
-    R"(Plans a grouped product without running it; the arguments and errors are those of `grouped_gemm`.
-
-Only shape, strides, dtype, device and alignment of the arrays matter: the plan serves any sizes of
-the groups. Returns a `GemmPlan` for arrays of just this form. Compiles nothing.)";
-
 inline constexpr const char* kGroupedGemmWgradDoc =
     R"(The weight gradient of every expert: dw[g] = alpha * dy[begin:end].T @ x[begin:end].
 
@@ -229,7 +224,7 @@ Enqueues on the stream and returns; allocates nothing if `out` is given. Legal w
 being captured if the plan has run, or was prepared, on that stream.)";
 
 inline constexpr const char* kPrepareDoc =
-    R"(Compiles and loads the kernel, and allocates the pooled workspace of `stream`.
+    R"(Compiles and loads what is launched, and allocates the pooled workspace of `stream`.
 
 Call it before capturing a CUDA graph on that stream (None: the legacy default stream).)";
 
@@ -296,10 +291,5 @@ inline constexpr const char* kQuantizePlanDoc =
     R"(The kernels that quantise arrays of one form: shape, strides, dtypes, device and options.
 
 Immutable and thread-safe. Made by `plan_quantize`; `quantize` finds it by itself.)";
-
-inline constexpr const char* kPrepareQuantizeDoc =
-    R"(Compiles and loads the kernels, and allocates the pooled workspace of `stream`.
-
-Call it before capturing a CUDA graph on that stream (None: the legacy default stream).)";
 
 }  // namespace cleave::python

@@ -45,9 +45,7 @@ void bind_emit(nb::module_& m) {
   m.def("emit", &emit_project, "plan"_a, "name"_a, "sourcedir"_a, nb::kw_only(), "target"_a, "sources"_a,
         "archs"_a = std::vector<std::string>(),
         "Writes the plan's operation as a project of its own. Returns the paths of its files.\n\n"
-        "archs: of \"sm_80\" and \"sm_90a\"; none: the plan's own.",
-        nb::sig("def emit(plan: GemmPlan, name: str, sourcedir: str, *, target: str, sources: str, "
-                "archs: list[str] = []) -> list[str]"));
+        "archs: of \"sm_80\" and \"sm_90a\"; none: the plan's own.");
 }
 
 }  // namespace cleave::python

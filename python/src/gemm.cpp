@@ -16,7 +16,7 @@ void bind_gemm(nanobind::module_& m) {
 
   define(m, "gemm", Operands(), Options(), "Array", kGemmDoc,
          [](const auto& call) { return multiply(call, call, call); });
-  define(m, "plan_gemm", Operands(), Without<Options, OfCalls>(), "GemmPlan", kPlanGemmDoc,
+  define(m, "plan_gemm", Operands(), Without<Options, OfCalls>(), "GemmPlan", plan_doc("gemm").c_str(),
          [](const auto& call) { return plan_product(call, call); });
 }
 

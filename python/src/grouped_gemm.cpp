@@ -55,7 +55,7 @@ void bind_grouped_gemm(nb::module_& m) {
 
   define(m, "grouped_gemm", Operands(), Options(), "Array", kGroupedGemmDoc,
          [](const auto& call) { return multiply(call, call, call, {.grouped = true}); });
-  define(m, "plan_grouped_gemm", Operands(), Without<Options, OfCalls>(), "GemmPlan", kPlanGroupedGemmDoc,
+  define(m, "plan_grouped_gemm", Operands(), Without<Options, OfCalls>(), "GemmPlan", plan_doc("grouped_gemm").c_str(),
          [](const auto& call) { return plan_product(call, call, {.grouped = true}); });
 
   using WgradOptions = Concat<

@@ -56,7 +56,7 @@ std::string describe(const GemmConfig& c) {
   return text;
 }
 
-nb::dict report(const GemmConfig& config, const std::string& arch, const CompiledKernel& kernel) {
+Fields report(const GemmConfig& config, const std::string& arch, const CompiledKernel& kernel) {
   const KernelResources& used = kernel.resources;
   nb::dict entry;
   entry["name"] = describe(config);
@@ -70,7 +70,7 @@ nb::dict report(const GemmConfig& config, const std::string& arch, const Compile
   return entry;
 }
 
-nb::dict compile_plan(const PlanObject& planned) {
+Fields compile_plan(const PlanObject& planned) {
   const Choice* choice = choice_of(planned.plan());
   if (choice == nullptr) {
     refuse_value("the plan is for the CPU, where nothing is compiled; plan for \"cuda\" or \"h100\"");
@@ -85,7 +85,7 @@ nb::dict compile_plan(const PlanObject& planned) {
   return report(choice->config, arch, kernel);
 }
 
-nb::list compile_all(const std::string& arch) {
+FieldsList compile_all(const std::string& arch) {
   std::vector<GemmConfig> configs;
   std::vector<CompiledKernel> kernels;
   {
@@ -120,7 +120,7 @@ nb::object fs_decode(const std::string& text) {
   return nb::steal(PyUnicode_DecodeFSDefaultAndSize(text.data(), Py_ssize_t(text.size())));
 }
 
-nb::dict cache_info() {
+Fields cache_info() {
   const DiskCache& cache = DiskCache::user();
   const std::vector<CacheEntryInfo> entries = cache.list();
   uint64_t bytes = 0;
@@ -134,7 +134,7 @@ nb::dict cache_info() {
   return info;
 }
 
-nb::dict tuned_info() {
+Fields tuned_info() {
   const TunedTable table = tuned_table();
   nb::dict info;
   info["path"] = fs_decode(table.path);
@@ -148,7 +148,7 @@ size_t cache_clear() {
   return DiskCache::user().clear();
 }
 
-nb::list cache_list() {
+FieldsList cache_list() {
   nb::list list;
   for (const CacheEntryInfo& entry : DiskCache::user().list()) {
     nb::dict fields;
@@ -165,27 +165,22 @@ nb::list cache_list() {
 }  // namespace
 
 void bind_kernels(nb::module_& m) {
-  m.def("compile_all", &compile_all, "arch"_a, kCompileAllDoc,
-        nb::sig("def compile_all(arch: str) -> list[dict[str, object]]"));
+  m.def("compile_all", &compile_all, "arch"_a, kCompileAllDoc);
   m.def("compile_plan", &compile_plan, "plan"_a,
         "Compiles the plan's kernel into the disk cache. Returns what `compile_all` does of each.\n\n"
-        "Needs NVRTC but no GPU.",
-        nb::sig("def compile_plan(plan: GemmPlan) -> dict[str, object]"));
+        "Needs NVRTC but no GPU.");
   m.def("cache_info", &cache_info,
         "Where compiled kernels are kept on disk: path, entries, bytes, the limit of bytes, "
         "problem.\n\n"
         "The problem says why kernels are not kept, and the remedy; it is empty if they are. To "
-        "find out, a\nfile is written and removed.",
-        nb::sig("def cache_info() -> dict[str, object]"));
+        "find out, a\nfile is written and removed.");
   m.def("cache_list", &cache_list,
         "The kernels on disk, newest first: key, arch, bytes, age_seconds, and whether this "
-        "version of Cleave\nmade it (current).",
-        nb::sig("def cache_list() -> list[dict[str, object]]"));
+        "version of Cleave\nmade it (current).");
   m.def("tuned_info", &tuned_info,
         "What `cleave tune` has measured: the path of the file, entries, and the problem, which "
         "says\n"
-        "why it is not believed, or not all of it.",
-        nb::sig("def tuned_info() -> dict[str, object]"));
+        "why it is not believed, or not all of it.");
   m.def("cache_clear", &cache_clear,
         "Removes the compiled kernels and the tuning file from disk, not from memory. Returns how "
         "many\nkernels.");

@@ -114,8 +114,7 @@ void bind_mistakes(nb::module_& m) {
         explain_mistakes(function, {name, parameters, parameters.size()});
       },
       "function"_a, "name"_a, "parameters"_a,
-      "Calls of `function` with a keyword that it does not have say which one was meant.",
-      nb::sig("def explain_mistakes(function: object, name: str, parameters: list[str]) -> None"));
+      "Calls of `function` with a keyword that it does not have say which one was meant.");
 }
 
 }  // namespace cleave::python

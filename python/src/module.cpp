@@ -21,7 +21,6 @@ NB_MODULE(_core, m) {
   bind_mistakes(m);
   bind_inspect(m);
   bind_tuning(m);
-  bind_launch_floor(m);
   bind_emit(m);
   bind_kernels(m);
   bind_runtime(m);

@@ -1,5 +1,7 @@
 #include "plan_object.h"
 
+#include <nanobind/stl/string.h>
+
 #include <algorithm>
 
 #include "bindings.h"
@@ -108,7 +110,7 @@ std::string describe(Enum value) {
   throw std::logic_error("unreachable");
 }
 
-nb::list candidates(const PlanObject& self) {
+FieldsList candidates(const PlanObject& self) {
   nb::list list;
   for (const Candidate& candidate : self.plan().candidates()) {
     nb::dict entry;
@@ -120,10 +122,6 @@ nb::list candidates(const PlanObject& self) {
     list.append(entry);
   }
   return list;
-}
-
-nb::str text(std::string_view value) {
-  return nb::str(value.data(), value.size());
 }
 
 template <class... Ps>
@@ -190,39 +188,29 @@ void bind_gemm_plan(nb::module_& m) {
       Concat<List<arg::Bias, arg::C, arg::Out>, Scalars, Scales, Without<Bounds, List<arg::Alignment>>, Place>;
   define(type, "run", Operands(), Options(), "Array", kRunDoc,
          [](const PlanObject& self, const auto& call) { return self.run(call, call); });
-  type.def("prepare", &PlanObject::prepare, "stream"_a = nb::none(), kPrepareDoc,
-           nb::sig("def prepare(self, stream: object = None) -> None"))
+  type.def("prepare", &PlanObject::prepare, "stream"_a = nb::none(), kPrepareDoc)
+      .def_prop_ro("candidates", &candidates, kCandidatesDoc)
       .def_prop_ro(
-          "workspace_size", [](const PlanObject& self) { return self.plan().workspace_size(); },
-          "Bytes of workspace that one launch needs; 0 if none.")
-      .def_prop_ro(
-          "counter_size", [](const PlanObject& self) { return self.plan().counter_size(); },
-          "Leading bytes of the workspace that must be zero before its first use.")
-      .def_prop_ro(
-          "split_k_mode", [](const PlanObject& self) { return text(to_string(self.plan().split_k_mode())); },
+          "split_k_mode", [](const PlanObject& self) { return std::string(to_string(self.plan().split_k_mode())); },
           "The mode that was chosen, never \"auto\".")
-      .def_prop_ro(
-          "split_k_slices", [](const PlanObject& self) { return self.plan().split_k_slices(); },
-          "The number of slices that was chosen.")
-      .def_prop_ro(
-          "kernel_name", [](const PlanObject& self) { return text(self.plan().kernel_name()); },
-          "Family, tile, stages and cluster of the kernel.")
-      .def_prop_ro(
-          "kernel_source", [](const PlanObject& self) { return text(self.plan().kernel_source()); },
-          "The source text that is compiled; empty for the CPU backend.")
-      .def_prop_ro(
-          "why", [](const PlanObject& self) { return text(self.plan().why()); },
-          "What was chosen, against what, in one sentence.")
-      .def_prop_ro(
-          "roofline_us", [](const PlanObject& self) { return self.plan().roofline_us(); },
-          "Microseconds that the bytes or the operations alone would take on this device.")
-      .def_prop_ro("candidates", &candidates, kCandidatesDoc,
-                   nb::sig("def candidates(self) -> list[dict[str, object]]"))
       .def("__repr__", [](const PlanObject& self) {
         const GemmPlan& plan = self.plan();
-        return text(fmt::format("<cleave.GemmPlan {} split_k_mode={} split_k_slices={}>", plan.kernel_name(),
-                                to_string(plan.split_k_mode()), plan.split_k_slices()));
+        return fmt::format("<cleave.GemmPlan {} split_k_mode={} split_k_slices={}>", plan.kernel_name(),
+                           to_string(plan.split_k_mode()), plan.split_k_slices());
       });
+
+  const auto add = [&](const char* name, auto property, const char* doc) {
+    type.def_prop_ro(name, [property](const PlanObject& self) { return (self.plan().*property)(); }, doc);
+  };
+  add("workspace_size", &GemmPlan::workspace_size, "Bytes of workspace that one launch needs; 0 if none.");
+  add("counter_size", &GemmPlan::counter_size,
+      "Leading bytes of the workspace that must be zero before its first use.");
+  add("split_k_slices", &GemmPlan::split_k_slices, "The number of slices that was chosen.");
+  add("kernel_name", &GemmPlan::kernel_name, "Family, tile, stages and cluster of the kernel.");
+  add("kernel_source", &GemmPlan::kernel_source, "The source text that is compiled; empty for the CPU backend.");
+  add("why", &GemmPlan::why, "What was chosen, against what, in one sentence.");
+  add("roofline_us", &GemmPlan::roofline_us,
+      "Microseconds that the bytes or the operations alone would take on this device.");
 }
 
 }  // namespace cleave::python

@@ -48,8 +48,7 @@ void prepare(const PlanHandle& self, nb::handle stream) {
 
 void bind_quantize(nb::module_& m) {
   nb::class_<PlanHandle>(m, "QuantizePlan", kQuantizePlanDoc)
-      .def("prepare", &prepare, "stream"_a = nb::none(), kPrepareQuantizeDoc,
-           nb::sig("def prepare(self, stream: object = None) -> None"))
+      .def("prepare", &prepare, "stream"_a = nb::none(), kPrepareDoc)
       .def_prop_ro(
           "kernel_name", [](const PlanHandle& self) { return self.plan->kernel_name(); },
           "The kernels, in the order of their launches, with blocks and threads.")

@@ -15,7 +15,7 @@ using namespace nb::literals;
 namespace cleave::python {
 namespace {
 
-nb::dict device_dict(int device) {
+Fields device_dict(int device) {
   const DeviceInfo& found = device_info(device);
   nb::dict info;
   info["name"] = found.name;
@@ -29,14 +29,14 @@ nb::dict device_dict(int device) {
   return info;
 }
 
-nb::dict driver_info() {
+Fields driver_info() {
   const int version = driver_version();
   nb::dict info;
   info["version"] = fmt::format("{}.{}", version / 1000, version % 1000 / 10);
   return info;
 }
 
-nb::dict nvrtc_info() {
+Fields nvrtc_info() {
   const NvrtcVersion version = nvrtc_version();
   nb::dict info;
   info["version"] = fmt::format("{}.{}", version.major, version.minor);
@@ -49,19 +49,15 @@ nb::dict nvrtc_info() {
 void bind_runtime(nb::module_& m) {
   m.def("device_count", &device_count, "The number of usable CUDA devices; 0 without a GPU or driver.");
   m.def("device_info", &device_dict, "device"_a,
-        "Name, compute_capability (90 for an H100), multiprocessors and more of a CUDA device.",
-        nb::sig("def device_info(device: int) -> dict[str, object]"));
+        "Name, compute_capability (90 for an H100), multiprocessors and more of a CUDA device.");
   m.def("release_workspaces", &release_workspaces,
         "Frees every pooled workspace; graphs captured with them must not be replayed.");
-  m.def("driver_info", &driver_info, "The newest CUDA version that the driver supports. Raises CudaError without one.",
-        nb::sig("def driver_info() -> dict[str, str]"));
-  m.def("nvrtc_info", &nvrtc_info, "NVRTC's version and path. Raises CudaError without one.",
-        nb::sig("def nvrtc_info() -> dict[str, str]"));
+  m.def("driver_info", &driver_info, "The newest CUDA version that the driver supports. Raises CudaError without one.");
+  m.def("nvrtc_info", &nvrtc_info, "NVRTC's version and path. Raises CudaError without one.");
   m.def("cpu_threads", &cpu::available_threads, "The number of threads that the CPU backend uses.");
   m.def(
       "synchronize", [](int device, nb::handle stream) { synchronize(device, parse_stream(stream).value_or(nullptr)); },
-      "device"_a, "stream"_a, "Blocks until the work of `stream` is done.",
-      nb::sig("def synchronize(device: int, stream: object) -> None"));
+      "device"_a, "stream"_a, "Blocks until the work of `stream` is done.");
   m.def("add_library_search_path", &add_library_search_path, "directory"_a,
         "A further directory to look for libnvrtc in.");
 }

@@ -72,7 +72,7 @@ void bind_scaled_gemm(nb::module_& m) {
     return multiply_and_quantize(call, call, call, out_scale);
   });
   define(m, "plan_scaled_gemm", Operands(), Without<Options, Concat<OfCalls, List<OutScale>>>(), "GemmPlan",
-         kPlanScaledGemmDoc, [](const auto& call) { return plan_product(call, call); });
+         plan_doc("scaled_gemm").c_str(), [](const auto& call) { return plan_product(call, call); });
 }
 
 }  // namespace cleave::python

@@ -10,7 +10,9 @@
 #include "plan/make_plan.h"
 #include "plan_cache.h"
 #include "plan_object.h"
-#include "unlocked.h"
+#include "runtime/context.h"
+#include "runtime/kernel_cache.h"
+#include "stream.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -44,14 +46,30 @@ double host_bench(const PlanObject& self, const GemmInputs& inputs, nb::handle s
   return std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - start).count() / double(calls);
 }
 
+/// Microseconds per launch of a kernel that does nothing, as plans launch theirs.
+double launch_floor(int device, int calls, nb::handle stream) {
+  const auto cuda_stream = static_cast<CUstream>(parse_stream(stream).value_or(nullptr));
+  const ContextGuard context(device);
+  const Kernel& kernel = load_kernel({.source = "extern \"C\" __global__ void cleave_empty(int) {}",
+                                      .entry = "cleave_empty",
+                                      .device = device,
+                                      .limits = {}});
+  const LaunchShape shape{.block = {32, 1, 1}, .programmatic = true};
+  const int parameter = 0;
+  const auto start = std::chrono::steady_clock::now();
+  for (int i = 0; i < calls; ++i) kernel.launch(shape, cuda_stream, &parameter);
+  return std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - start).count() / calls;
+}
+
 }  // namespace
 
 void bind_tuning(nb::module_& m) {
-  m.def("plan_candidate", &plan_candidate, "planned"_a, "index"_a, "The plan that runs as `planned.candidates[index]`.",
-        nb::sig("def plan_candidate(planned: GemmPlan, index: int) -> GemmPlan"));
+  m.def("plan_candidate", &plan_candidate, "planned"_a, "index"_a,
+        "The plan that runs as `planned.candidates[index]`.");
   m.def("tune_store", &tune_store, "plan"_a,
-        "Makes the plan's choice the automatic one for its problem. Returns the tuning file.",
-        nb::sig("def tune_store(plan: GemmPlan) -> str"));
+        "Makes the plan's choice the automatic one for its problem. Returns the tuning file.");
+  m.def("launch_floor", &launch_floor, "device"_a, "calls"_a, "stream"_a,
+        "Microseconds of host time per launch of a kernel that does nothing.");
   using Plan = Other<"plan", "GemmPlan">;
   using Calls = Integer<"calls">;
   define(m, "host_bench",

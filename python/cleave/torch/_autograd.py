@@ -32,8 +32,10 @@ def _backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
     alpha, beta = ctx.options["alpha"], ctx.options["beta"]
     activation = ctx.options["activation"]
     if activation != "none":
-        # Of ReLU the sign of the output says as much; of the others the input is made again.
-        x = output if activation == "relu" else _linear_part(a, b, bias, c, grad.dtype, ctx.options)
+        x = output
+        if activation != "relu":  # whose output says enough; of others the input is made again
+            linear = ctx.options | {"activation": "none", "out_dtype": grad.dtype}
+            x = torch.ops.cleave.gemm(a, b, bias, c, **linear)
         grad = _activations.backward(activation, grad, x)
     # torch says nothing of trailing arguments that the caller left out.
     needs_a, needs_b, needs_bias, needs_c = (*ctx.needs_input_grad, False, False)[:4]
@@ -44,13 +46,6 @@ def _backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         grad.sum_to_size(bias.shape).to(bias.dtype) if needs_bias else None,
         scaled(grad, beta).sum_to_size(c.shape).to(c.dtype) if needs_c else None,
     )
-
-
-def _linear_part(
-    a: Tensor, b: Tensor, bias: Tensor | None, c: Tensor | None, dtype: torch.dtype, options: dict[str, Any]
-) -> Tensor:
-    options = options | {"activation": "none", "out_dtype": dtype}
-    return torch.ops.cleave.gemm(a, b, bias, c, **options)
 
 
 def _gradient_of_b(a: Tensor, grad: Tensor, b: Tensor, alpha: float) -> Tensor:

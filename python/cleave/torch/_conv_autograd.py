@@ -57,25 +57,19 @@ def register() -> None:
             )
 
 
-def conv(*arguments: Any) -> Tensor:
-    """torch.ops.cleave.conv of the arguments that have positions, quicker where gradients are
-    recorded: by a class of our own, since what torch.library makes of a registration asks the
-    operator's schema on every call, which takes longer than the call."""
-    return _call(_OPERATORS[0], arguments)
-
-
-def conv_dgrad(*arguments: Any) -> Tensor:
-    """torch.ops.cleave.conv_dgrad in the same way."""
-    return _call(_OPERATORS[1], arguments)
-
-
-def _call(operator: _Operator, arguments: tuple[Any, ...]) -> Tensor:
+def _call(operator: _Operator, *arguments: Any) -> Tensor:
+    """The operator of the arguments that have positions, quicker where gradients are recorded: by a
+    class of our own, since what torch.library makes of a registration asks the operator's schema on
+    every call, which takes longer than the call."""
     if torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active():
         return getattr(_ops, operator.name).default(*arguments)
     if torch.is_grad_enabled() and any(isinstance(x, Tensor) and x.requires_grad for x in arguments):
         return _Recorded.apply(*arguments, operator)
     with _below_autograd():
         return getattr(_ops, operator.name).default(*arguments)
+
+
+conv, conv_dgrad = partial(_call, _OPERATORS[0]), partial(_call, _OPERATORS[1])
 
 
 class _Recorded(torch.autograd.Function):
@@ -122,7 +116,8 @@ def _backward(operator: _Operator, ctx: Any, grad: Tensor) -> tuple[Tensor | Non
     if activation != "none":
         x = output
         if activation != "relu":  # whose output says enough; of others the input is made again
-            x = _linear_part(operator, operands, bias, c, grad.dtype, ctx)
+            linear = ctx.options | {"activation": "none", "out_dtype": grad.dtype}
+            x = _make(operator, operands, ctx.size, ctx.geometry, bias=bias, c=c, **linear)
         grad = _activations.backward(activation, grad, x)
     arranged = packed if operator.made == "w" else channels_last
     form = {**operands, operator.made: arranged(grad.to(first.dtype))}
@@ -137,19 +132,6 @@ def _backward(operator: _Operator, ctx: Any, grad: Tensor) -> tuple[Tensor | Non
     if "c" in needed:
         gradients["c"] = _autograd.scaled(grad, ctx.options["beta"]).to(c.dtype)
     return tuple(gradients.get(name) for name in operator.arguments)
-
-
-def _linear_part(
-    operator: _Operator,
-    operands: dict[str, Tensor],
-    bias: Tensor | None,
-    c: Tensor | None,
-    dtype: torch.dtype,
-    ctx: Any,
-) -> Tensor:
-    """What the activation was given."""
-    options = ctx.options | {"activation": "none", "out_dtype": dtype}
-    return _make(operator, operands, ctx.size, ctx.geometry, bias=bias, c=c, **options)
 
 
 def _make(operator: _Operator, form: dict[str, Tensor], size: Any, geometry: tuple[Any, ...], **options: Any) -> Tensor:

@@ -14,37 +14,15 @@ from ._fake import declare, default_dtype
 def register() -> None:
     declare(
         {
-            "conv": _conv,
-            "conv.full": _conv,
-            "conv_dgrad": _conv_dgrad,
-            "conv_dgrad.full": _conv_dgrad,
-            "conv_wgrad": _conv_wgrad,
-            "conv_wgrad.full": _conv_wgrad,
+            "conv": lambda call: _new(call.input, _output_size(call), call.out_dtype),
+            "conv_dgrad": lambda call: _new(call.grad_output, call.input_size, call.out_dtype),
+            "conv_wgrad": lambda call: _new(call.input, call.weight_size, call.out_dtype),
         }
     )
 
 
-def _conv(call: Any) -> Tensor:
-    sizes = output_sizes(call.input.shape, call.weight.shape, call.stride, call.padding, call.dilation)
-    return _new(call.input, (call.input.shape[0], call.weight.shape[0], *sizes), call.out_dtype)
-
-
-def _conv_dgrad(call: Any) -> Tensor:
-    return _new(call.grad_output, call.input_size, call.out_dtype)
-
-
-def _conv_wgrad(call: Any) -> Tensor:
-    return _new(call.input, call.weight_size, call.out_dtype)
-
-
-def output_sizes(
-    input_size: Sequence[int],
-    weight_size: Sequence[int],
-    stride: Sequence[int],
-    padding: Sequence[int],
-    dilation: Sequence[int],
-) -> list[Any]:
-    """Along each axis."""
+def _output_size(call: Any) -> list[Any]:
+    input_size, weight_size = call.input.shape, call.weight.shape
     axes = len(input_size) - 2
     torch._check(
         axes in (1, 2, 3) and len(weight_size) == len(input_size),
@@ -52,12 +30,13 @@ def output_sizes(
             f"input is {tuple(input_size)} and weight is {tuple(weight_size)}; both must have 3 dimensions, 4, or 5"
         ),
     )
-    before, after = _pads(padding, axes)
-    steps, gaps = _per_axis(stride, axes), _per_axis(dilation, axes)
-    return [
+    before, after = _pads(call.padding, axes)
+    steps, gaps = _per_axis(call.stride, axes), _per_axis(call.dilation, axes)
+    sizes = [
         (size + before[i] + after[i] - gaps[i] * (taps - 1) - 1) // steps[i] + 1
         for i, (size, taps) in enumerate(zip(input_size[2:], weight_size[2:], strict=True))
     ]
+    return [input_size[0], weight_size[0], *sizes]
 
 
 def _per_axis(values: Sequence[int], axes: int) -> list[int]:

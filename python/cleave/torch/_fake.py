@@ -14,43 +14,19 @@ from . import _negated
 _BLOCK = 128  # elements that share a scale, along each dimension that has blocks
 
 
-def register() -> None:
-    declare(
-        {
-            "gemm": _gemm,
-            "scaled_gemm": _scaled_gemm,
-            "scaled_gemm.full": _scaled_gemm,
-            "grouped_gemm": _grouped_gemm,
-            "grouped_gemm.full": _grouped_gemm,
-            "quantize": _quantize,
-            "quantize_asymmetric": _quantize_asymmetric,
-            "quantize_static": _quantize_static,
-            "quantize_grouped": _quantize_grouped,
-            "moe_expert_offsets": _moe_expert_offsets,
-            "moe_sort_tokens": _moe_sort_tokens,
-            "moe_permute": _moe_permute,
-            "moe_gather": _moe_gather,
-            "moe_unpermute": _moe_unpermute,
-            "moe_unpermute_backward": _moe_unpermute_backward,
-        }
-    )
-
-
 # For arguments that only an overload has.
 _ELSE = {"activation": "none", "out_dtype": None, "indptr": None, "starts": None, "counts": None}
 
 
 def declare(results: Mapping[str, Callable[[Any], Any]]) -> None:
-    """By the operators' names, from arguments that have theirs; of their `out` forms as well."""
+    """By the operators' names, from arguments that have theirs; of all their forms."""
     for name, result in results.items():
-        operator, _, overload = name.partition(".")
-        schema = getattr(getattr(torch.ops.cleave, operator), overload or "default")._schema
-        torch.library.register_fake(f"cleave::{name}", _with_names(schema, result))
-    for name in dict.fromkeys(name.partition(".")[0] for name in results):
-        overloads = getattr(torch.ops.cleave, name)
-        if hasattr(overloads, "out"):
-            torch.library.register_fake(f"cleave::{name}.out", _nothing)
-            _negated.refuse(overloads.out)
+        operator = getattr(torch.ops.cleave, name)
+        for overload in operator.overloads():
+            form = getattr(operator, overload)
+            torch.library.register_fake(form, _nothing if overload == "out" else _with_names(form._schema, result))
+            if overload == "out":
+                _negated.refuse(form)
 
 
 def _with_names(schema: Any, result: Callable[[Any], Any]) -> Callable[..., Any]:
@@ -68,39 +44,31 @@ def _nothing(*_: Any, **__: Any) -> None:
     """All that an `out` form does is write."""
 
 
-def _gemm(call: Any) -> Tensor:
-    return _product(call.a, call.b, call.out_dtype or default_dtype(call.a), call.activation)
-
-
-def _scaled_gemm(call: Any) -> Tensor:
-    dtype = call.out_dtype or default_dtype(call.a, call.scale_a)
-    return _product(call.a, call.b, dtype, call.activation)
-
-
 def _grouped_gemm(call: Any) -> Tensor:
     a, b = call.a, call.b
     dtype = call.out_dtype or default_dtype(a, call.scale_a)
     if a.dim() == b.dim() == 3:
-        return _product(a, b, dtype, call.activation)
+        return _product(call, dtype)
     _check_operands(a, b)
-    shape = (a.shape[-2], _columns(b, call.activation))
+    shape = (a.shape[-2], _columns(call))
     if a.dim() == b.dim():
-        shape = (_group_count(call.offs, call.indptr, call.starts, call.counts), *shape)
+        shape = (_group_count(call), *shape)
     return a.new_empty(shape, dtype=dtype)
 
 
-def _group_count(offs: Tensor | None, indptr: Tensor | None, starts: Tensor | None, counts: Tensor | None) -> Any:
-    if indptr is not None:
-        return indptr.shape[0] - 1
-    given = [bounds for bounds in (offs, starts, counts) if bounds is not None]
+def _group_count(call: Any) -> Any:
+    if call.indptr is not None:
+        return call.indptr.shape[0] - 1
+    given = [bounds for bounds in (call.offs, call.starts, call.counts) if bounds is not None]
     torch._check(bool(given), lambda: "a and b are matrices; pass offs, to say where groups end")
     return given[0].shape[0]
 
 
-def _product(a: Tensor, b: Tensor, dtype: torch.dtype, activation: str) -> Tensor:
+def _product(call: Any, dtype: torch.dtype) -> Tensor:
+    a, b = call.a, call.b
     _check_operands(a, b)
     batch = torch.broadcast_shapes(a.shape[:-2], b.shape[:-2])
-    return a.new_empty((*batch, a.shape[-2], _columns(b, activation)), dtype=dtype)
+    return a.new_empty((*batch, a.shape[-2], _columns(call)), dtype=dtype)
 
 
 def _check_operands(a: Tensor, b: Tensor) -> None:
@@ -111,18 +79,14 @@ def _check_operands(a: Tensor, b: Tensor) -> None:
     torch._check(a.shape[-1] == b.shape[-2], refusal)
 
 
-def _columns(b: Tensor, activation: str) -> Any:
-    return b.shape[-1] // 2 if activation == "swiglu" else b.shape[-1]
+def _columns(call: Any) -> Any:
+    return call.b.shape[-1] // 2 if call.activation == "swiglu" else call.b.shape[-1]
 
 
 def default_dtype(a: Tensor, scale: Tensor | None = None) -> torch.dtype:
     if a.itemsize > 1:
         return a.dtype
     return torch.int32 if a.dtype == torch.int8 and scale is None else torch.bfloat16
-
-
-def _quantize(call: Any) -> tuple[Tensor, Tensor]:
-    return _quantized(call.x, call.dtype, call.granularity, call.scale_major)
 
 
 def _quantized(x: Tensor, dtype: torch.dtype, granularity: str, scale_major: str = "k") -> tuple[Tensor, Tensor]:
@@ -139,10 +103,6 @@ def _quantize_asymmetric(call: Any) -> tuple[Tensor, Tensor, Tensor]:
     return q, scale, torch.empty_like(scale, dtype=torch.int32)
 
 
-def _quantize_static(call: Any) -> Tensor:
-    return _packed(call.x, call.dtype)
-
-
 def _quantize_grouped(call: Any) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     x, offs = call.x, call.offs
     q, scale = _quantized(x, call.dtype, "block_1x128", call.scale_major)
@@ -153,32 +113,18 @@ def _quantize_grouped(call: Any) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor
     return q, scale, q_t, scale_t, offs.new_empty(groups, dtype=torch.int32)
 
 
-def _moe_expert_offsets(call: Any) -> Tensor:
+def _offsets(call: Any) -> Tensor:
     return call.expert_ids.new_empty(call.num_experts, dtype=torch.int32)
 
 
-def _moe_sort_tokens(call: Any) -> tuple[Tensor, Tensor]:
-    indices = call.expert_ids.new_empty(call.expert_ids.numel(), dtype=torch.int32)
-    return _moe_expert_offsets(call), indices
-
-
-def _moe_permute(call: Any) -> tuple[Tensor, Tensor, Tensor]:
-    rows = call.x.new_empty(call.expert_ids.numel(), call.x.shape[1])
-    return rows, *_moe_sort_tokens(call)
-
-
-def _moe_gather(call: Any) -> Tensor:
-    return call.x.new_empty(call.indices.shape[0], call.x.shape[1])
+def _indices(call: Any) -> Tensor:
+    return call.expert_ids.new_empty(call.expert_ids.numel(), dtype=torch.int32)
 
 
 def _moe_unpermute(call: Any) -> Tensor:
     y, weights = call.y, call.weights
     tokens = y.shape[0] // (call.top_k or 1) if weights is None else weights.shape[0]
     return y.new_empty(tokens, y.shape[1])
-
-
-def _moe_unpermute_backward(call: Any) -> tuple[Tensor, Tensor]:
-    return call.y.new_empty(call.y.shape), call.weights.new_empty(call.weights.shape)
 
 
 def _packed(x: Tensor, dtype: torch.dtype) -> Tensor:
@@ -194,3 +140,28 @@ def _scale_shape(x: Tensor, granularity: str) -> tuple[Any, Any]:
         return rows, 1
     blocks = (cols + _BLOCK - 1) // _BLOCK
     return (rows if granularity == "block_1x128" else (rows + _BLOCK - 1) // _BLOCK), blocks
+
+
+_RESULTS = {
+    "gemm": lambda call: _product(call, call.out_dtype or default_dtype(call.a)),
+    "scaled_gemm": lambda call: _product(call, call.out_dtype or default_dtype(call.a, call.scale_a)),
+    "grouped_gemm": _grouped_gemm,
+    "quantize": lambda call: _quantized(call.x, call.dtype, call.granularity, call.scale_major),
+    "quantize_asymmetric": _quantize_asymmetric,
+    "quantize_static": lambda call: _packed(call.x, call.dtype),
+    "quantize_grouped": _quantize_grouped,
+    "moe_expert_offsets": _offsets,
+    "moe_sort_tokens": lambda call: (_offsets(call), _indices(call)),
+    "moe_permute": lambda call: (
+        call.x.new_empty(call.expert_ids.numel(), call.x.shape[1]),
+        _offsets(call),
+        _indices(call),
+    ),
+    "moe_gather": lambda call: call.x.new_empty(call.indices.shape[0], call.x.shape[1]),
+    "moe_unpermute": _moe_unpermute,
+    "moe_unpermute_backward": lambda call: (call.y.new_empty(call.y.shape), call.weights.new_empty(call.weights.shape)),
+}
+
+
+def register() -> None:
+    declare(_RESULTS)

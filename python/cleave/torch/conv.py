@@ -160,14 +160,8 @@ class ConvTranspose3d(_Transposed, nn.ConvTranspose3d):
     __doc__ = _Convolution.__doc__
 
 
-_REPLACEMENTS = {
-    nn.Conv1d: Conv1d,
-    nn.Conv2d: Conv2d,
-    nn.Conv3d: Conv3d,
-    nn.ConvTranspose1d: ConvTranspose1d,
-    nn.ConvTranspose2d: ConvTranspose2d,
-    nn.ConvTranspose3d: ConvTranspose3d,
-}
+_LAYERS = (Conv1d, Conv2d, Conv3d, ConvTranspose1d, ConvTranspose2d, ConvTranspose3d)
+_REPLACEMENTS = {layer.__bases__[1]: layer for layer in _LAYERS}
 
 
 # Channels of a group below which torch's kernels for depthwise convolutions are many times as fast.
