@@ -62,13 +62,11 @@ Args:
         divides, "fast_load" and "fast_store" do the former in one place only; "auto" goes by
         measurements.
 
-    The other arguments, orders of memory and errors are those of `{name}`; the product of the
-    strides is at most 64.
+    The other arguments, orders of memory, errors, repeatability and graph safety are those of
+    `{name}`; the product of the strides is at most 64.
 
 Returns:
-    `out`, or a new array of grad_output's framework on its device, in {format}.
-
-Results are repeatable bit by bit. Safe in CUDA graphs as `{name}` is.)";
+    `out`, or a new array of grad_output's framework on its device, in {format}.)";
 
 inline constexpr const char* kConvWgradDoc =
     R"(The gradient of `{name}` by its weight: dw = alpha * wgrad(grad_output, input) + beta * c.
@@ -80,13 +78,11 @@ Args:
     accumulate: True to add to `out`: c is `out`.
     c, out: of dw's shape, [K, C / groups, {filter}], in the order that `{name}` takes weights in.
 
-    The other arguments, orders of memory and errors are those of `{name}`. K, which split_k_slices
-    cuts, are the pixels of the output.
+    The other arguments, orders of memory, errors, repeatability and graph safety are those of
+    `{name}`. K, which split_k_slices cuts, are the pixels of the output.
 
 Returns:
-    `out`, or a new array of grad_output's framework on its device, in {format}.
-
-Results are repeatable bit by bit. Safe in CUDA graphs as `{name}` is.)";
+    `out`, or a new array of grad_output's framework on its device, in {format}.)";
 
 inline constexpr const char* kConvTransposeDoc =
     R"(The transposed convolution, torch's: what `{name}_dgrad` is, as a layer of its own.
@@ -100,12 +96,11 @@ Args:
     c, out: of the output's shape, [N, K, {image}], each of {image} being (its input's - 1) * stride
         - the padding before and after + dilation * (its filter's - 1) + output_padding + 1.
 
-    The other arguments, orders of memory and errors are those of `{name}_dgrad`.
+    The other arguments, orders of memory, errors, repeatability and graph safety are those of
+    `{name}_dgrad`.
 
 Returns:
-    `out`, or a new array of input's framework on its device, in {format}.
-
-Results are repeatable bit by bit. Safe in CUDA graphs as `{name}` is.)";
+    `out`, or a new array of input's framework on its device, in {format}.)";
 
 inline constexpr const char* kPlanConvDoc =
     R"(Plans a convolution, or one of its gradients, without running it.

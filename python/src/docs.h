@@ -269,8 +269,7 @@ Args:
         strides. Neither shares memory with anything else.
     scale_major: memory order of a scale that is made: "k", or "mn" for the rows of a column as
         neighbours, which torch and DeepGEMM want for 1x128.
-    stream: a CUDA stream of torch, CuPy, Numba or cuda.core, or its handle as an integer, which is
-        not checked. By default the current stream of x's framework.
+    stream: as in `gemm`; by default the current stream of x's framework.
 
 Returns:
     (q, scale), without symmetry (q, scale, zero), with transpose (q, scale, q_t, scale_t), with
@@ -291,5 +290,59 @@ inline constexpr const char* kQuantizePlanDoc =
     R"(The kernels that quantise arrays of one form: shape, strides, dtypes, device and options.
 
 Immutable and thread-safe. Made by `plan_quantize`; `quantize` finds it by itself.)";
+
+inline constexpr const char* kExpertOffsetsDoc =
+    R"(Where each expert's rows end: the `offs` of `cleave.grouped_gemm`, in one kernel launch.
+
+Args:
+    expert_ids: of any shape, int32 or int64, contiguous. Ids that name no expert count nowhere.
+    num_experts: from 1 to 1024.
+
+Returns:
+    int32 [num_experts]: how many ids are at most 0, 1, and so on.)";
+
+inline constexpr const char* kSortTokensDoc =
+    R"(`permute` without rows: for products that gather them, or for `gather`.
+
+Args: as `expert_offsets`.
+
+Returns:
+    offs, int32 [num_experts], and indices, int32 [tokens * top_k]: of every row its slot, or
+    ~slot, which is negative, of one that is dropped.)";
+
+inline constexpr const char* kPermuteDoc =
+    R"(The tokens' rows sorted by expert.
+
+Args:
+    x: [tokens, features], of any dtype, rows contiguous. Read once, whatever top_k is.
+    expert_ids: [tokens, top_k] or [tokens], int32 or int64, contiguous.
+    num_experts: from 1 to 1024.
+
+Returns:
+    rows, [tokens * top_k, features], zeros where dropped; offs and indices as `sort_tokens`.)";
+
+inline constexpr const char* kGatherDoc =
+    R"(The rows of other tokens, by `indices` that are known: scales, say, or gradients.
+
+Args:
+    x: [tokens, features], of any dtype, rows contiguous.
+    indices: int32 [tokens * top_k], as `permute` gives them. What is no such permutation gives
+        rows with any contents.
+
+Returns:
+    rows, [tokens * top_k, features], zeros where dropped.)";
+
+inline constexpr const char* kUnpermuteDoc =
+    R"(Every token's sum of its slots' rows, times their weights.
+
+Args:
+    y: [tokens * top_k, features], float16, bfloat16 or float32, rows contiguous.
+    indices: int32 [tokens * top_k], as `permute` gives them.
+    weights: [tokens, top_k], float16, bfloat16 or float32, contiguous; None for ones.
+    top_k: of a token, where there are no weights to tell; by default 1.
+
+Returns:
+    [tokens, features], of y's dtype: sums in float32, in the order of the slots. Dropped slots
+    add nothing.)";
 
 }  // namespace cleave::python

@@ -1,8 +1,9 @@
-// cleave._core.moe_*: what cleave.moe documents.
+// The functions of cleave.moe.
 #include <array>
 
 #include "bindings.h"
 #include "define.h"
+#include "docs.h"
 #include "operands/moe_operands.h"
 #include "parameters.h"
 #include "plan_cache.h"
@@ -84,23 +85,25 @@ class Call {
   RecentPlans<MoeProblem>::Plan plan_;
 };
 
-template <class... Ps, class... Results>
-void bind(nb::module_& m, const char* name, MoeOperation operation, List<Ps...>, const char* returns,
-          Results... results) {
-  define(m, name, List<Ps..., arg::Stream>(), List<>(), returns, "See cleave.moe.",
+template <class... Ps, class... Ks, class... Results>
+void bind(nb::module_& m, const char* name, MoeOperation operation, List<Ps...> positional, List<Ks...>,
+          const char* returns, const char* doc, Results... results) {
+  define(m, name, positional, List<Ks..., arg::Stream>(), returns, doc,
          [=](const auto& call) { return Call(operation, call).run(results...); });
 }
 
 }  // namespace
 
 void bind_moe(nb::module_& m) {
-  bind(m, "moe_expert_offsets", MoeOperation::offsets, List<ExpertIds, NumExperts>(), "Array", &Call::offsets);
-  bind(m, "moe_sort_tokens", MoeOperation::sort, List<ExpertIds, NumExperts>(), "tuple[Array, Array]", &Call::offsets,
-       &Call::indices);
-  bind(m, "moe_permute", MoeOperation::permute, List<X, ExpertIds, NumExperts>(), "tuple[Array, Array, Array]",
-       &Call::rows, &Call::offsets, &Call::indices);
-  bind(m, "moe_gather", MoeOperation::gather, List<X, Indices>(), "Array", &Call::rows);
-  bind(m, "moe_unpermute", MoeOperation::combine, List<Y, Indices, Weights, TopK>(), "Array", &Call::tokens);
+  bind(m, "expert_offsets", MoeOperation::offsets, List<ExpertIds, NumExperts>(), List<>(), "Array", kExpertOffsetsDoc,
+       &Call::offsets);
+  bind(m, "sort_tokens", MoeOperation::sort, List<ExpertIds, NumExperts>(), List<>(), "tuple[Array, Array]",
+       kSortTokensDoc, &Call::offsets, &Call::indices);
+  bind(m, "permute", MoeOperation::permute, List<X, ExpertIds, NumExperts>(), List<>(), "tuple[Array, Array, Array]",
+       kPermuteDoc, &Call::rows, &Call::offsets, &Call::indices);
+  bind(m, "gather", MoeOperation::gather, List<X, Indices>(), List<>(), "Array", kGatherDoc, &Call::rows);
+  bind(m, "unpermute", MoeOperation::combine, List<Y, Indices, Weights>(), List<TopK>(), "Array", kUnpermuteDoc,
+       &Call::tokens);
 }
 
 }  // namespace cleave::python

@@ -36,17 +36,22 @@ std::string tune_store(const PlanObject& plan) {
   return remember(plan.plan());
 }
 
-/// Microseconds per call of the C++ plan, which GemmPlan.run adds the reading of Python's arguments
-/// to.
-double host_bench(const PlanObject& self, const GemmInputs& inputs, nb::handle stream, int64_t calls) {
-  TensorReader reader(stream);
-  const GemmArguments arguments = self.read(inputs, reader);
+/// Of host time per call.
+template <class Call>
+double microseconds(int64_t calls, const Call& call) {
   const auto start = std::chrono::steady_clock::now();
-  for (int64_t i = 0; i < calls; ++i) self.plan().run(arguments, reader.stream());
+  for (int64_t i = 0; i < calls; ++i) call();
   return std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - start).count() / double(calls);
 }
 
-/// Microseconds per launch of a kernel that does nothing, as plans launch theirs.
+/// Of the C++ plan, which GemmPlan.run adds the reading of Python's arguments to.
+double host_bench(const PlanObject& self, const GemmInputs& inputs, nb::handle stream, int64_t calls) {
+  TensorReader reader(stream);
+  const GemmArguments arguments = self.read(inputs, reader);
+  return microseconds(calls, [&] { self.plan().run(arguments, reader.stream()); });
+}
+
+/// Of the launch of a kernel that does nothing, as plans launch theirs.
 double launch_floor(int device, int calls, nb::handle stream) {
   const auto cuda_stream = static_cast<CUstream>(parse_stream(stream).value_or(nullptr));
   const ContextGuard context(device);
@@ -56,9 +61,7 @@ double launch_floor(int device, int calls, nb::handle stream) {
                                       .limits = {}});
   const LaunchShape shape{.block = {32, 1, 1}, .programmatic = true};
   const int parameter = 0;
-  const auto start = std::chrono::steady_clock::now();
-  for (int i = 0; i < calls; ++i) kernel.launch(shape, cuda_stream, &parameter);
-  return std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - start).count() / calls;
+  return microseconds(calls, [&] { kernel.launch(shape, cuda_stream, &parameter); });
 }
 
 }  // namespace

@@ -66,23 +66,8 @@ from . import _library
 
 _library.load()
 
-from . import (  # noqa: E402
-    _autograd,
-    _conv_autograd,
-    _conv_fake,
-    _fake,
-    _grouped_autograd,
-    _moe_autograd,
-)
-from .conv import (  # noqa: E402
-    Conv1d,
-    Conv2d,
-    Conv3d,
-    ConvTranspose1d,
-    ConvTranspose2d,
-    ConvTranspose3d,
-    replace_convs,
-)
+from . import _autograd, _conv_autograd, _conv_fake, _fake, _grouped_autograd, _moe_autograd  # noqa: E402
+from .conv import Conv1d, Conv2d, Conv3d, ConvTranspose1d, ConvTranspose2d, ConvTranspose3d, replace_convs  # noqa: E402
 from .grouped_linear import GroupedLinear  # noqa: E402
 from .linear import W8A8Linear, replace_linears  # noqa: E402
 from .moe import MoE  # noqa: E402
@@ -101,10 +86,6 @@ __all__ = [
     "replace_linears",
 ]
 
-_fake.register()
-_conv_fake.register()
-_autograd.register()
-_conv_autograd.register()
-_grouped_autograd.register()
-_moe_autograd.register()
+for _part in (_fake, _conv_fake, _autograd, _conv_autograd, _grouped_autograd, _moe_autograd):
+    _part.register()
 _mistakes.explain(sys.modules[__name__])
