@@ -19,10 +19,6 @@ namespace {
 
 constexpr int newest_major = 13, oldest_major = 12;
 
-std::string library_name(int major) {
-  return fmt::format("libnvrtc.so.{}", major);
-}
-
 /// The newest CUDA whose cubins the driver loads; without a driver, any: what is compiled is for
 /// other machines. The driver loads all of one major version.
 int loadable_major() {
@@ -137,20 +133,14 @@ class Loader {
 
   bool search(int newest, int oldest) {
     std::vector<std::string> names;
-    for (int major = newest; major >= oldest; --major) names.push_back(library_name(major));
-    for (const std::string& name : names) {
-      if (open(name, RTLD_NOLOAD)) return true;
-    }
-    for (const std::string& name : names) {
-      if (open(name)) return true;
-    }
-    const auto open_in = [&](const std::string& directory) {
-      return std::ranges::any_of(
-          names, [&](const std::string& name) { return open((std::filesystem::path(directory) / name).string()); });
+    for (int major = newest; major >= oldest; --major) names.push_back(fmt::format("libnvrtc.so.{}", major));
+    const auto open_any = [&](const std::filesystem::path& directory, int flags = 0) {
+      return std::ranges::any_of(names, [&](const std::string& name) { return open(directory / name, flags); });
     };
-    if (std::ranges::any_of(search_paths_, open_in)) return true;
+    if (open_any("", RTLD_NOLOAD) || open_any("")) return true;
+    if (std::ranges::any_of(search_paths_, open_any)) return true;
     return std::ranges::any_of(environment().toolkits, [&](const std::string& toolkit) {
-      return !toolkit.empty() && open_in(toolkit + "/lib64");
+      return !toolkit.empty() && open_any(toolkit + "/lib64");
     });
   }
 

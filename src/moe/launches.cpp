@@ -11,8 +11,8 @@ namespace {
 
 constexpr uint32_t kWarp = 32;
 
-/// Slots that one block counts faster than several can meet, and the fewest that are worth a block
-/// where there are more. More blocks than kMostChunks would have the last one collect for longer
+/// Slots that one CTA counts faster than several can meet, and the fewest that are worth a CTA
+/// where there are more. More CTAs than kMostChunks would have the last one collect for longer
 /// than they save.
 constexpr uint32_t kOneChunk = 8192, kLeastChunk = 2048, kMostChunks = 64;
 
@@ -81,7 +81,7 @@ class Chooser {
          {.grid = grid, .block = {threads, 1, 1}, .dynamic_shared_bytes = shared_bytes, .programmatic = true}});
   }
 
-  /// Always a block: without slots, offsets are zeros.
+  /// Always a CTA: without slots, offsets are zeros.
   void count() {
     params_.experts = uint32_t(p_.experts);
     params_.bins = FastDivmod(params_.experts + 1);
@@ -117,7 +117,7 @@ class Chooser {
 
   uint32_t chunks() const { return ceil_div(params_.slots, params_.chunk); }
 
-  /// A block for each piece of each token; a thread has `bytes` of one.
+  /// A CTA for each piece of each token; a thread has `bytes` of one.
   Dim3 pieces(uint32_t bytes) const {
     return {uint32_t(p_.tokens), ceil_div(params_.row_bytes, kRowThreads * bytes), 1};
   }
@@ -136,7 +136,7 @@ class Chooser {
   std::vector<MoeLaunch> launches_;
 };
 
-/// The most threads of a block, and how many blocks a SM must have room for: what
+/// The most threads of a CTA, and how many CTAs an SM must have room for: what
 /// leaves each thread at most 64 registers.
 const char* launch_bounds(MoeKernel kernel) {
   switch (kernel) {
@@ -159,8 +159,8 @@ MoeScratch moe_scratch(const std::vector<MoeLaunch>& launches) {
   MoeScratch scratch;
   for (const MoeLaunch& launch : launches) {
     const MoeParams& params = launch.params;
-    const uint32_t blocks = launch.shape.grid.x;
-    if (launch.kernel == MoeKernel::count && blocks > 1) scratch.counts = size_t(blocks) * params.bins.divisor;
+    const uint32_t ctas = launch.shape.grid.x;
+    if (launch.kernel == MoeKernel::count && ctas > 1) scratch.counts = size_t(ctas) * params.bins.divisor;
     if (launch.kernel >= MoeKernel::invert) scratch.positions = params.slots;
   }
   return scratch;

@@ -51,7 +51,7 @@ void check_types(const MoeProblem& p, Messages& out) {
 
 namespace {
 
-/// A grid has at most 65535 blocks for the pieces of a row, which have 2 bytes per thread where rows
+/// A grid has at most 65535 CTAs for the pieces of a row, which have 2 bytes per thread where rows
 /// are aligned the least.
 constexpr int64_t kMostRowBytes = 65535 * int64_t(kRowThreads) * 2;
 

@@ -26,17 +26,10 @@ int32_t narrow(const char* name, int64_t value) {
 
 /// How to have a tensor in the order of memory that is served.
 std::string remedy(const char* name, int axes) {
-  switch (axes) {
-    case 1:
-      return fmt::format("{}.transpose(1, 2).contiguous().transpose(1, 2)", name);
-    case 2:
-      return fmt::format(
-          "{}.contiguous(memory_format=torch.channels_last), without torch array_nhwc.transpose(0, 3, 1, 2)", name);
-    default:
-      return fmt::format(
-          "{}.contiguous(memory_format=torch.channels_last_3d), without torch array_ndhwc.transpose(0, 4, 1, 2, 3)",
-          name);
-  }
+  if (axes == 1) return fmt::format("{}.transpose(1, 2).contiguous().transpose(1, 2)", name);
+  return fmt::format("{}.contiguous(memory_format=torch.channels_last{}), without torch {}", name,
+                     axes == 2 ? "" : "_3d",
+                     axes == 2 ? "array_nhwc.transpose(0, 3, 1, 2)" : "array_ndhwc.transpose(0, 4, 1, 2, 3)");
 }
 
 /// Fills a ConvCall, tensor by tensor.

@@ -11,8 +11,8 @@ namespace {
 
 constexpr uint32_t kWarp = 32;
 
-/// Blocks of the measuring kernel for each SM: all the threads that it has room for.
-constexpr uint32_t kMeasureBlocks = 4;
+/// CTAs of the measuring kernel for each SM: all the threads that it has room for.
+constexpr uint32_t kMeasureCtas = 4;
 
 class Chooser {
  public:
@@ -78,8 +78,8 @@ class Chooser {
     params_.rows = 1;
   }
 
-  static LaunchShape shape(uint32_t blocks, uint32_t threads) {
-    return {.grid = {blocks, 1, 1}, .block = {threads, 1, 1}, .programmatic = true};
+  static LaunchShape shape(uint32_t ctas, uint32_t threads) {
+    return {.grid = {ctas, 1, 1}, .block = {threads, 1, 1}, .programmatic = true};
   }
 
   /// A launch for groups of `cols` elements.
@@ -126,12 +126,12 @@ class Chooser {
     const int64_t piece = deal(params_.cols, is_small() ? 1 : most_held());
     QuantizeLaunch made = launch(QuantizeKernel::measure, piece, kMeasureThreads);
     const uint32_t enough = ceil_div(made.params.groups, kMeasureThreads / config_.lanes);
-    const uint32_t fit = uint32_t(device_.num_sms) * kMeasureBlocks;
+    const uint32_t fit = uint32_t(device_.num_sms) * kMeasureCtas;
     made.shape.grid.x = max_of(min_of(enough, fit), 1u);  // one writes the scale of an empty tensor
     return made;
   }
 
-  /// Whole rows: for each a part of a warp, or a block.
+  /// Whole rows: for each a part of a warp, or a CTA.
   QuantizeLaunch rows() {
     const int64_t accesses = ceil_div<int64_t>(p_.cols, config_.width);
     if (accesses <= kWarp * most_held()) return groups(p_.cols);
@@ -170,7 +170,7 @@ class Chooser {
   QuantizeParams params_;
 };
 
-/// The most threads of a block, and how many blocks a SM must have room for: what
+/// The most threads of a CTA, and how many CTAs an SM must have room for: what
 /// leaves each thread at most 64 registers.
 const char* launch_bounds(QuantizeKernel kernel, const QuantizeConfig& config) {
   switch (kernel) {

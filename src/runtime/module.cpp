@@ -10,7 +10,7 @@
 namespace cleave {
 namespace {
 
-constexpr uint32_t portable_cluster_blocks = 8;  // larger clusters exist only on some devices
+constexpr uint32_t portable_cluster_ctas = 8;  // larger clusters exist only on some devices
 
 // A launch's configuration with the storage of its attributes: on the stack, so launching is
 // thread-safe and allocates nothing.
@@ -59,7 +59,7 @@ Kernel::Kernel(const CompiledKernel& compiled, const char* entry, int device, Ke
     check(cuda.func_set_attribute(function_, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
                                   int(limits.dynamic_shared_bytes)),
           "cuFuncSetAttribute(MAX_DYNAMIC_SHARED_SIZE_BYTES)");
-    if (limits.cluster_blocks > portable_cluster_blocks) {
+    if (limits.cluster_ctas > portable_cluster_ctas) {
       check(cuda.func_set_attribute(function_, CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED, 1),
             "cuFuncSetAttribute(NON_PORTABLE_CLUSTER_SIZE_ALLOWED)");
     }

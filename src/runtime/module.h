@@ -29,7 +29,7 @@ struct LaunchShape {
 /// What a kernel needs to be allowed before it is launched.
 struct KernelLimits {
   uint32_t dynamic_shared_bytes = 0;
-  uint32_t cluster_blocks = 1;
+  uint32_t cluster_ctas = 1;
 
   friend bool operator==(const KernelLimits&, const KernelLimits&) = default;
 };
