@@ -30,7 +30,8 @@ cleave_embed_files(cleave FUNCTION embedded_templates ROOT src/emit/templates PA
 cleave_embed_files(cleave FUNCTION embedded_project ROOT src/emit/project PATTERN *.*)
 cleave_embed_files(cleave FUNCTION embedded_host_headers ROOT src PATTERN launch/*.h)
 cleave_embed_files(cleave FUNCTION embedded_public_headers ROOT include PATTERN cleave/problem.h)
-cleave_embed_files(cleave FUNCTION embedded_torch_headers ROOT python PATTERN torch_ops/unstable.h)
+cleave_embed_files(cleave FUNCTION embedded_torch_headers ROOT python python
+                   PATTERN torch_ops/stable.h torch_ops/unstable.h)
 cleave_embed_files(cleave FUNCTION embedded_activations ROOT python/cleave/torch PATTERN _activations.py)
 cleave_embed_files(cleave FUNCTION embedded_license ROOT . PATTERN LICENSE)
 if(NOT SKBUILD)  # a wheel holds no symbolic links

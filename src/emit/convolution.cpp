@@ -35,7 +35,7 @@ std::string padding(const NamedAxis& of) {
 }
 
 std::string initialiser(const ConvAxis& axis) {
-  return fmt::format("{{\n    .taps = {}, .stride = {}, .pad_begin = {}, .pad_end = {}, .dilation = {}}}", axis.filter,
+  return fmt::format("{{.taps = {}, .stride = {}, .pad_begin = {}, .pad_end = {}, .dilation = {}}}", axis.filter,
                      axis.stride, axis.pad_begin, axis.pad_end, axis.dilation);
 }
 

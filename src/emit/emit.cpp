@@ -95,7 +95,9 @@ std::string with_word(std::string text, std::string_view from, std::string_view 
 
 /// The code below `folder`, which has the operation's name where it says "operation".
 void add_code(std::string_view folder, const std::string& name, EmittedFiles& files) {
-  const std::pair<const char*, std::string> words[] = {{"emitted::operation", "emitted::" + name},
+  const std::pair<const char*, std::string> words[] = {{"expected_operation", "expected_" + name},
+                                                       {"operands_operation", "operands_" + name},
+                                                       {"emitted::operation", "emitted::" + name},
                                                        {"\"emitted/operation.h\"", "\"emitted/" + name + ".h\""},
                                                        {"import operation\n", "import " + name + " as operation\n"},
                                                        {"from operation import", "from " + name + " import"}};
@@ -106,7 +108,7 @@ void add_code(std::string_view folder, const std::string& name, EmittedFiles& fi
     for (const auto& [from, to] : words) text = with_word(std::move(text), from, to);
     std::string place(path.substr(folder.size()));
     place = with_word(std::move(place), "package/", name + "/");
-    files.emplace(with_word(std::move(place), "test_operation", "test_" + name), std::move(text));
+    files.emplace(with_word(std::move(place), "_operation.py", "_" + name + ".py"), std::move(text));
   }
 }
 

@@ -237,7 +237,7 @@ def compile_together(name: str, files: list[Path], includes: list[str], folder: 
     """The object of a translation unit that has all of these."""
     lines = [f'#include "{path}"' for path in files]
     done = subprocess.run(
-        ["g++", "-std=c++20", "-O0", "-fPIC", "-c", *WARNINGS.split(), *includes,
+        ["g++", "-std=c++20", "-O0", "-fPIC", "-fvisibility=hidden", "-c", *WARNINGS.split(), *includes,
          f"-DTORCH_TARGET_VERSION={hex(2 << 56 | 10 << 48)}", "-x", "c++", "-", "-o", name],
         input="\n".join(lines) + "\n", cwd=folder, capture_output=True, text=True,
     )  # fmt: skip

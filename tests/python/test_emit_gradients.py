@@ -22,9 +22,11 @@ ALPHA, BETA = 0.5, 2.0
 def operator(monkeypatch: pytest.MonkeyPatch, kind: str, **fixed: Any) -> tuple[types.ModuleType, Any]:
     """The module of a package whose operation is `fixed`, and that."""
     package = types.ModuleType("emitted_package")
+    project = ROOT / "src/emit/project"
     sources: dict[str, Path] = {
         "_activations": ROOT / "python/cleave/torch/_activations.py",
-        "_operator": ROOT / f"src/emit/project/pytorch_{kind}/package/_operator.py",
+        "_formula": project / f"pytorch_{kind}/package/_formula.py",
+        "_operator": project / "pytorch/package/_operator.py",
     }
     modules = {name: types.ModuleType(f"emitted_package.{name}") for name in sources}
     package._operation = types.SimpleNamespace(**fixed)
@@ -78,7 +80,9 @@ def finish(x: Any, inputs: list[Any], bias: Any, has_c: bool, activation: str) -
 )
 def test_of_products(activation: str, bias: str, has_c: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     torch.manual_seed(0)
-    module, _ = operator(monkeypatch, "product", ACTIVATION=activation, BIAS=bias, HAS_C=has_c, GROUPING="none")
+    module, _ = operator(
+        monkeypatch, "product", ACTIVATION=activation, BIAS=bias, HAS_BIAS=bias != "none", HAS_C=has_c, GROUPING="none"
+    )
     inputs = [random(3, 8, 6), random(6, 10)]  # b serves the whole batch
     vector = {"none": None, "row": random(10), "column": random(8, 1)}[bias]
     check(module, inputs, finish(inputs[0] @ inputs[1], inputs, vector, has_c, activation))

@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "checks.h"
+#include "device.h"
 #include "driver.h"
 #include "launch/encode_map.h"
 
@@ -42,14 +43,19 @@ const Call& Call::of(const cleave::GemmProblem& problem, const Kernel& kernel, u
   return last;
 }
 
+const Call& Call::of(const Given& given, const Device& device) {
+  const Call& call = of(given.problem, device.kernel(), device.num_sms());
+  if (call.grid().blocks > 0) check_arguments(given, device.kernel());
+  return call;
+}
+
 void Call::work_out(const Kernel& kernel, uint32_t num_sms) {
   const cleave::GemmConfig& config = kernel.config;
   grid_ = {};
   view_ = {};
-  obstacle_ = find_obstacle(problem_, kernel);
-  if (!obstacle_.empty() || is_empty(problem_)) return;
-  obstacle_ = find_view(problem_, kernel, view_);
-  if (!obstacle_.empty()) return;
+  check_layouts(problem_, kernel);
+  if (is_empty(problem_)) return;
+  view_ = make_view(problem_, kernel);
   const uint32_t slices = find_slices(kernel, view_.tiles, num_sms);
   grid_ = cleave::gemm_grid(config, view_.tiles, slices, num_sms);
   cleave::GemmParams& params = construct_params(view_, config, params_);
@@ -67,6 +73,27 @@ cleave::GemmParams& Call::make_params(const cleave::GemmArguments& arguments, vo
     check(driver().cuTensorMapReplaceAddress(&driver_map(map), const_cast<void*>(data)), "cuTensorMapReplaceAddress");
   });
   return params;
+}
+
+void enqueue(const Given& given, const Device& device, const FindWorkspace& find_workspace, CUstream stream) {
+  const Call& call = Call::of(given, device);
+  const cleave::GemmGrid grid = call.grid();
+  if (grid.blocks == 0) return;
+  check_present(given);
+  // Blocks that wait for each other would wait for ever if some could not start.
+  if (cleave::ctas_wait(device.kernel().config) && grid.blocks > device.resident_blocks())
+    throw std::runtime_error("too few of the kernel's blocks run at once; leave it the whole GPU");
+  alignas(cleave::TensorMap) std::byte memory[kParamsBytes];
+  cleave::GemmParams& params = call.make_params(given.arguments, memory);
+  // Who brings the workspace may call other operations: `call` is no longer used.
+  if (grid.counter_bytes > 0) {
+    const Workspace workspace = find_workspace(grid.counter_bytes, grid.partial_bytes);
+    if (workspace.counters == nullptr || workspace.partials == nullptr)
+      refuse("the workspace is a null pointer; pass workspace_size bytes");
+    params.counters = static_cast<uint32_t*>(workspace.counters);
+    params.partials = static_cast<float*>(workspace.partials);
+  }
+  device.launch(memory, grid.blocks, stream);
 }
 
 }  // namespace emitted::operation

@@ -1,7 +1,5 @@
-// A call worked out: from the arguments of a call to the parameter of the kernel.
+// A call worked out: from what it is given to the parameter of the kernel, and its launch.
 #pragma once
-
-#include <string>
 
 #include "emitted/operation.h"
 
@@ -15,17 +13,18 @@ struct Given {
   cleave::GemmArguments arguments = {};
 };
 
-/// Fills `given`, if there is nothing wrong with the sizes; else says what, and the remedy.
-std::string read(const Arguments& arguments, Given& given);
+/// Throws std::invalid_argument if there is something wrong with the sizes.
+Given read(const Arguments& arguments);
 
 /// What of a call does not depend on pointers.
 class Call {
  public:
   /// The thread's last one, if it was of the same problem; else it is worked out, and then the last.
+  /// Throws std::invalid_argument, with the remedy, if the kernel does not serve the problem.
   static const Call& of(const cleave::GemmProblem& problem, const Kernel& kernel, uint32_t num_sms);
 
-  /// Why the kernel does not serve the problem, and the remedy; empty if it does.
-  const std::string& obstacle() const { return obstacle_; }
+  /// Of a call whose pointers may still be null: throws for what is wrong with the others, too.
+  static const Call& of(const Given& given, const Device& device);
 
   /// Without blocks if D is empty.
   const cleave::GemmGrid& grid() const { return grid_; }
@@ -39,10 +38,12 @@ class Call {
   cleave::GemmProblem problem_;
   const Kernel* kernel_ = nullptr;
   uint32_t num_sms_ = 0;
-  std::string obstacle_;
   View view_;
   cleave::GemmGrid grid_;
   alignas(cleave::TensorMap) std::byte params_[kParamsBytes];
 };
+
+/// Enqueues the call on `stream`, as Operation's call operator does.
+void enqueue(const Given& given, const Device& device, const FindWorkspace& find_workspace, CUstream stream);
 
 }  // namespace emitted::operation

@@ -1,34 +1,54 @@
-// Whether a kernel serves a call. What is wrong is said with its remedy; nothing said is nothing wrong.
+// Whether a kernel serves a call. What is wrong is thrown as std::invalid_argument, with its remedy.
 #pragma once
 
-#include <sstream>
-#include <string>
+#include <initializer_list>
 
 #include "call.h"
+#include "launch/limits.h"
+#include "refuse.h"
 
 namespace emitted::operation {
 
-template <class... Parts>
-std::string text(const Parts&... parts) {
-  std::ostringstream out;
-  (out << ... << parts);
-  return out.str();
-}
-
-/// What is wrong with strides, or with sizes that no tile serves.
-std::string find_obstacle(const cleave::GemmProblem& problem, const Kernel& kernel);
+/// The strides, and sizes that no tile serves.
+void check_layouts(const cleave::GemmProblem& problem, const Kernel& kernel);
 
 /// Whether there is nothing to compute.
 bool is_empty(const cleave::GemmProblem& problem);
 
-/// Fills `view`, unless the kernel cannot count the tiles.
-std::string find_view(const cleave::GemmProblem& problem, const Kernel& kernel, View& view);
+/// Refuses more tiles than the kernel can count.
+View make_view(const cleave::GemmProblem& problem, const Kernel& kernel);
 
-/// What is wrong with the rest of a call: pointers that are not null, factors, and C where it is
-/// read.
-std::string find_misplaced(const Given& given, const Kernel& kernel);
+/// Pointers that are not null, factors, and C where it is read.
+void check_arguments(const Given& given, const Kernel& kernel);
 
-/// Which of the pointers that a launch follows is null.
-std::string find_missing(const Given& given);
+/// Refuses null pointers that a launch follows.
+void check_present(const Given& given);
+
+// What the checks share.
+
+inline cleave::GemmSizes sizes_of(const cleave::GemmProblem& p) {
+  return {{uint32_t(p.m), uint32_t(p.n), uint32_t(p.k)}, uint32_t(p.batch)};
+}
+
+inline void check_address(const char* name, const void* data, uint32_t alignment) {
+  if (reinterpret_cast<uintptr_t>(data) % alignment != 0)
+    refuse(name, " is at ", data, "; it must be at a multiple of ", alignment, " bytes");
+}
+
+inline void check_factors(const Given& given) {
+  const std::string fault = cleave::find_factor_fault(given.problem, given.arguments);
+  if (!fault.empty()) refuse(fault);
+}
+
+struct Pointer {
+  const char* name;
+  const void* data;
+  bool is_read = true;
+};
+
+inline void check_pointers(std::initializer_list<Pointer> pointers) {
+  for (const Pointer& pointer : pointers)
+    if (pointer.is_read && pointer.data == nullptr) refuse(pointer.name, " is a null pointer; pass the data");
+}
 
 }  // namespace emitted::operation

@@ -15,6 +15,7 @@ class Device {
   Device(const Device&) = delete;
   Device& operator=(const Device&) = delete;
 
+  CUcontext context() const { return context_; }
   const Kernel& kernel() const { return *kernel_; }
   uint32_t num_sms() const { return num_sms_; }
 

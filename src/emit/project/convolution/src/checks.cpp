@@ -1,7 +1,5 @@
 #include "checks.h"
 
-#include "launch/limits.h"
-
 namespace emitted::operation {
 namespace {
 
@@ -35,18 +33,12 @@ struct Tensors {
   }
 };
 
-std::string check_address(const Tensor& x) {
-  if (reinterpret_cast<uintptr_t>(x.data) % x.alignment == 0) return {};
-  return text(x.name, " is at ", x.data, "; it must be at a multiple of ", x.alignment, " bytes");
-}
-
 /// Pixels of images; filters are packed.
-std::string check_stride(const Tensor& x) {
+void check_stride(const Tensor& x) {
   if (x.stride < x.channels)
-    return text("pixel_stride_", x.name, " is ", x.stride, "; it must be at least the ", x.channels, " channels");
+    refuse("pixel_stride_", x.name, " is ", x.stride, "; it must be at least the ", x.channels, " channels");
   if (x.stride * x.element % x.alignment != 0)
-    return text("pixel_stride_", x.name, " is ", x.stride, "; it must be a multiple of ", x.alignment / x.element);
-  return {};
+    refuse("pixel_stride_", x.name, " is ", x.stride, "; it must be a multiple of ", x.alignment / x.element);
 }
 
 }  // namespace
@@ -55,64 +47,57 @@ bool is_empty(const cleave::GemmProblem& p) {
   return kKind != Kind::wgrad && p.conv.images == 0;
 }
 
-std::string find_obstacle(const cleave::GemmProblem& p, const Kernel& kernel) {
+void check_layouts(const cleave::GemmProblem& p, const Kernel& kernel) {
   const cleave::GemmConfig& config = kernel.config;
-  if (is_empty(p)) return {};
+  if (is_empty(p)) return;
   if (config.family == cleave::KernelFamily::sm90 && p.conv.images == 0)
-    return "images is 0; this kernel needs at least 1. Fill w without it";
+    refuse("images is 0; this kernel needs at least 1. Fill w without it");
   const Tensors tensors(p, {}, config);
-  std::string fault = check_stride(tensors.a);
-  if (kKind == Kind::wgrad) return fault.empty() ? check_stride(tensors.b) : fault;
-  return fault.empty() ? check_stride(tensors.d) : fault;
+  check_stride(tensors.a);
+  check_stride(kKind == Kind::wgrad ? tensors.b : tensors.d);
 }
 
-std::string find_view(const cleave::GemmProblem& problem, const Kernel& kernel, View& view) {
+View make_view(const cleave::GemmProblem& problem, const Kernel& kernel) {
   const cleave::GemmConfig& config = kernel.config;
-  view.geometry = conv_geometry(problem.conv, problem.batch);
+  View view{.geometry = conv_geometry(problem.conv, problem.batch)};
   view.classes = deal_classes(config, view.geometry);
   const int64_t gathered = gathers_a(config) ? problem.a.stride_row : problem.b.stride_row;
   if (!serves(config, view.geometry, view.classes) || !reaches_image(config, view.geometry, gathered))
-    return "the kernel was made for images of other sizes; emit the operation for these";
+    refuse("the kernel was made for images of other sizes; emit the operation for these");
   view.problem = conv_view(problem, config, view.geometry, view.classes);
-  const cleave::GemmProblem& p = view.problem;
-  view.tiles =
-      gemm_tiles(config, {uint32_t(p.m), uint32_t(p.n), uint32_t(p.k), uint32_t(p.batch)}, view.classes.table());
+  view.tiles = gemm_tiles(config, sizes_of(view.problem), view.classes.table());
   if (config.cluster.k > 1 && view.tiles.k_blocks < config.cluster.k)
-    return text("sums are only ", view.tiles.k_blocks, " steps long, and this kernel splits them among ",
-                config.cluster.k, " blocks; emit the operation for these sizes");
+    refuse("sums are only ", view.tiles.k_blocks, " steps long, and this kernel splits them among ", config.cluster.k,
+           " blocks; emit the operation for these sizes");
   if (!is_countable(config, view.tiles, kernel.slices))
-    return "that is too much for one launch; pass fewer images at a time";
-  return {};
+    refuse("that is too much for one launch; pass fewer images at a time");
+  return view;
 }
 
-std::string find_misplaced(const Given& given, const Kernel& kernel) {
+void check_arguments(const Given& given, const Kernel& kernel) {
   const auto& [p, x] = given;
   const Tensors tensors(p, x, kernel.config);
-  for (const Tensor& tensor : {tensors.a, tensors.b, tensors.d}) {
-    if (std::string fault = check_address(tensor); !fault.empty()) return fault;
-  }
+  for (const Tensor& tensor : {tensors.a, tensors.b, tensors.d})
+    check_address(tensor.name, tensor.data, tensor.alignment);
   if (x.beta != 0.0f) {
     Tensor c = tensors.d;
     c.name = "c";
-    c.data = x.c;
     c.element = c.alignment = cleave::size_of(kernel.config.epilogue.c);
     c.stride = p.c.stride_row;
-    std::string fault = check_address(c);
-    if (fault.empty() && kKind != Kind::wgrad) fault = check_stride(c);
-    if (!fault.empty()) return fault;
+    check_address(c.name, x.c, c.alignment);
+    if (kKind != Kind::wgrad) check_stride(c);
   }
-  return find_factor_fault(p, x);
+  check_factors(given);
 }
 
-std::string find_missing(const Given& given) {
+void check_present(const Given& given) {
   const auto& [p, x] = given;
   const Tensors tensors(p, x, kKernels[0].config);
-  const auto missing = [](const char* name) { return text(name, " is a null pointer; pass the data"); };
-  for (const Tensor& tensor : {tensors.a, tensors.b, tensors.d})
-    if (tensor.data == nullptr) return missing(tensor.name);
-  if (x.beta != 0.0f && x.c == nullptr) return missing("c");
-  if (p.bias != cleave::Bias::none && x.bias == nullptr) return missing("bias");
-  return {};
+  check_pointers({{tensors.a.name, x.a},
+                  {tensors.b.name, x.b},
+                  {tensors.d.name, x.d},
+                  {"c", x.c, x.beta != 0.0f},
+                  {"bias", x.bias, p.bias != cleave::Bias::none}});
 }
 
 }  // namespace emitted::operation

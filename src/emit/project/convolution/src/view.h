@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <new>
 #include <type_traits>
 #include <utility>
@@ -16,6 +17,24 @@ namespace emitted::operation {
 
 using Kind = cleave::Conv;
 inline constexpr Kind kKind = kOperation.conv.kind;
+/// Channels of what fprop and dgrad make.
+inline constexpr int64_t kResultChannels = kKind == Kind::fprop ? kFilters : kChannels;
+
+/// Two axes, or three with the depth; and where they begin in ConvLayout::axes.
+inline constexpr size_t kAxes = kOperation.conv.axes[0] != cleave::ConvAxis{} ? 3 : 2;
+inline constexpr size_t kFirstAxis = 3 - kAxes;
+
+/// Elements from pixel to pixel of X and Y, in their roles of this kind.
+inline int64_t& pixel_stride_x(cleave::GemmProblem& p) {
+  return kKind == Kind::fprop ? p.a.stride_row : kKind == Kind::dgrad ? p.d.stride_row : p.b.stride_row;
+}
+inline int64_t& pixel_stride_y(cleave::GemmProblem& p) {
+  return kKind == Kind::fprop ? p.d.stride_row : kKind == Kind::dgrad ? p.a.stride_row : p.a.stride_col;
+}
+
+/// Sets the number and the sizes of images. Throws std::invalid_argument for those that the filters
+/// do not fit, or that are too many pixels.
+void set_images(int64_t images, const std::array<int64_t, kAxes>& size, cleave::ConvLayout& conv);
 
 struct View {
   cleave::GemmProblem problem = {};  ///< the product that the kernel computes

@@ -17,11 +17,7 @@ using Index = std::conditional_t<kGroups.wide, int64_t, int32_t>;
 
 /// Tensors of the planned sizes: all that an operation may have.
 class Operands {
-  const cleave::GemmProblem problem_ = [] {
-    Given given;
-    read(sizes(), given);  // for the strides
-    return given.problem;
-  }();
+  const cleave::GemmProblem problem_ = read(sizes()).problem;
   const int64_t columns_ = columns_of_b(problem_);
   /// Elements from one group's begin to the next one's; below, those of a group.
   const int64_t pitch_ = [] {

@@ -2,8 +2,6 @@
 
 #include <utility>
 
-#include "launch/limits.h"
-
 namespace emitted::operation {
 namespace {
 
@@ -34,28 +32,28 @@ struct Matrix {
   }
 
   /// `written`: its elements must be apart.
-  std::string check(bool written) const;
+  void check(bool written) const;
 };
 
-std::string Matrix::check(bool written) const {
-  const auto whole = [&](int64_t elements) { return elements * element % alignment == 0; };
+void Matrix::check(bool written) const {
+  const auto check_whole = [&](const char* what, int64_t elements) {
+    if (elements * element % alignment != 0)
+      refuse(what, name, " is ", elements, "; it must be a multiple of ", alignment / element);
+  };
   if (size.lines > 1 && stride.line < (written ? size.across : 1))
-    return text("ld", name, " is ", stride.line, "; it must be at least ", written ? size.across : 1);
+    refuse("ld", name, " is ", stride.line, "; it must be at least ", written ? size.across : 1);
   if (size.batch > 1 && stride.batch < 0)
-    return text("batch_stride_", name, " is ", stride.batch, "; it must not be negative");
+    refuse("batch_stride_", name, " is ", stride.batch, "; it must not be negative");
   if (written && size.batch > 1) {
     const int64_t entry = (size.lines - 1) * stride.line + size.across;
     const int64_t line = (size.batch - 1) * stride.batch + size.across;
     const bool apart = stride.batch >= entry || (stride.batch >= size.across && stride.line >= line);
     if (!apart)
-      return text("batch_stride_", name, " is ", stride.batch, ", so that entries of ", name,
-                  " overlap; it must be at least ", entry);
+      refuse("batch_stride_", name, " is ", stride.batch, ", so that entries of ", name,
+             " overlap; it must be at least ", entry);
   }
-  if (size.lines > 1 && !whole(stride.line))
-    return text("ld", name, " is ", stride.line, "; it must be a multiple of ", alignment / element);
-  if (size.batch > 1 && !whole(stride.batch))
-    return text("batch_stride_", name, " is ", stride.batch, "; it must be a multiple of ", alignment / element);
-  return {};
+  if (size.lines > 1) check_whole("ld", stride.line);
+  if (size.batch > 1) check_whole("batch_stride_", stride.batch);
 }
 
 /// What the kernel loads and stores at once, of our matrices.
@@ -71,104 +69,77 @@ struct Access {
   }
 };
 
-std::string check_tiles(const cleave::GemmProblem& p, const Kernel& kernel, const cleave::GemmTiles& tiles) {
-  const cleave::GemmConfig& config = kernel.config;
-  if (config.cluster.k > 1 && tiles.k_blocks < config.cluster.k)
-    return text("k is ", p.k, "; this kernel splits K among ", config.cluster.k, " blocks and needs more than ",
-                (config.cluster.k - 1) * config.tile.k);
-  if (!cleave::is_countable(config, tiles, kernel.slices))
-    return text("m, n, k and ", kGrouped ? "groups" : "batch", " are ", p.m, ", ", p.n, ", ", p.k, " and ", p.batch,
-                "; that is too many tiles. Split the product");
-  return {};
-}
-
 }  // namespace
 
 bool is_empty(const cleave::GemmProblem& p) {
   return p.m == 0 || p.n == 0 || p.batch == 0;
 }
 
-std::string find_obstacle(const cleave::GemmProblem& p, const Kernel& kernel) {
+void check_layouts(const cleave::GemmProblem& p, const Kernel& kernel) {
   const cleave::GemmConfig& config = kernel.config;
   if (kGrouped && (p.batch < 1 || p.batch > config.schedule.group_capacity))
-    return text("groups is ", p.batch, "; this kernel serves 1 to ", config.schedule.group_capacity);
-  if (is_empty(p)) return {};
+    refuse("groups is ", p.batch, "; this kernel serves 1 to ", config.schedule.group_capacity);
+  if (is_empty(p)) return;
   if (!cleave::fits_maps(config, p)) {
-    if (p.k == 0) return "k is 0; this kernel needs at least 1. Fill D without it";
-    return text(kGroupedName, " is ", grouped_extent(p), "; this kernel serves at most ", cleave::kRaggedExtent);
+    if (p.k == 0) refuse("k is 0; this kernel needs at least 1. Fill D without it");
+    refuse(kGroupedName, " is ", grouped_extent(p), "; this kernel serves at most ", cleave::kRaggedExtent);
   }
   const Access access(kernel);
   const Matrix a("a", p.a, kOrders.a, p.m, p.k, entries_of_a(p), access.a);
   const Matrix b("b", p.b, kOrders.b, p.k, columns_of_b(p), entries_of_b(p), access.b);
   const Matrix d("d", p.d, kOrders.d, p.m, p.n, entries_of_d(p), access.d);
-  std::string fault;
-  if (p.k > 0 && !(fault = a.check(false)).empty()) return fault;
-  if (p.k > 0 && !(fault = b.check(false)).empty()) return fault;
-  if (!(fault = d.check(true)).empty()) return fault;
+  if (p.k > 0) a.check(false);
+  if (p.k > 0) b.check(false);
+  d.check(true);
   if (!cleave::gates_are_aligned(config, p))
-    return text("n is ", p.n, "; it must be a multiple of ", access.b / b.element, ", since this kernel loads ",
-                access.b, " bytes of B at once. Plan with such a size for another kernel");
+    refuse("n is ", p.n, "; it must be a multiple of ", access.b / b.element, ", since this kernel loads ", access.b,
+           " bytes of B at once. Plan with such a size for another kernel");
   if (d.size.across * d.element % d.alignment != 0)
-    return text(kOrders.d == cleave::Order::row ? "n" : "m", " is ", d.size.across, "; it must be a multiple of ",
-                d.alignment / d.element,
-                ", since this kernel stores 16 bytes of D at once. Plan with such a size for "
-                "another kernel");
-  return {};
+    refuse(kOrders.d == cleave::Order::row ? "n" : "m", " is ", d.size.across, "; it must be a multiple of ",
+           d.alignment / d.element,
+           ", since this kernel stores 16 bytes of D at once. Plan with such a size for another kernel");
 }
 
-std::string find_view(const cleave::GemmProblem& problem, const Kernel& kernel, View& view) {
-  view.problem = kernel.transposed ? transposed(problem) : problem;
-  const cleave::GemmProblem& p = view.problem;
-  view.tiles = cleave::gemm_tiles(kernel.config, {uint32_t(p.m), uint32_t(p.n), uint32_t(p.k), uint32_t(p.batch)});
-  return check_tiles(problem, kernel, view.tiles);
+View make_view(const cleave::GemmProblem& problem, const Kernel& kernel) {
+  const cleave::GemmConfig& config = kernel.config;
+  View view{.problem = kernel.transposed ? transposed(problem) : problem};
+  view.tiles = cleave::gemm_tiles(config, sizes_of(view.problem));
+  if (config.cluster.k > 1 && view.tiles.k_blocks < config.cluster.k)
+    refuse("k is ", problem.k, "; this kernel splits K among ", config.cluster.k, " blocks and needs more than ",
+           (config.cluster.k - 1) * config.tile.k);
+  if (!cleave::is_countable(config, view.tiles, kernel.slices))
+    refuse("m, n, k and ", kGrouped ? "groups" : "batch", " are ", problem.m, ", ", problem.n, ", ", problem.k, " and ",
+           problem.batch, "; that is too many tiles. Split the product");
+  return view;
 }
 
-std::string find_misplaced(const Given& given, const Kernel& kernel) {
+void check_arguments(const Given& given, const Kernel& kernel) {
   const auto& [p, x] = given;
   const Access access(kernel);
-  const auto check = [](const char* name, const void* data, uint32_t alignment) {
-    if (reinterpret_cast<uintptr_t>(data) % alignment == 0) return std::string();
-    return text(name, " is at ", data, "; it must be at a multiple of ", alignment, " bytes");
-  };
-  std::string fault;
-  if (p.k > 0 && !(fault = check("a", x.a, access.a)).empty()) return fault;
-  if (p.k > 0 && !(fault = check("b", x.b, access.b)).empty()) return fault;
-  if (!(fault = check("d", x.d, access.d)).empty()) return fault;
+  if (p.k > 0) check_address("a", x.a, access.a);
+  if (p.k > 0) check_address("b", x.b, access.b);
+  check_address("d", x.d, access.d);
   if (x.beta != 0.0f) {
-    const Matrix c("c", p.c, kOrders.d, p.m, p.n, entries_of_d(p), access.c);
-    if (!(fault = check("c", x.c, access.c)).empty()) return fault;
-    if (!(fault = c.check(false)).empty()) return fault;
+    check_address("c", x.c, access.c);
+    Matrix("c", p.c, kOrders.d, p.m, p.n, entries_of_d(p), access.c).check(false);
   }
-  return find_factor_fault(p, x);
+  check_factors(given);
 }
 
-std::string find_missing(const Given& given) {
+void check_present(const Given& given) {
   const auto& [p, x] = given;
-  constexpr bool scaled = kOperation.scale_a.kind != cleave::Scaling::none;
-  constexpr cleave::GroupBounds bounds = kOperation.groups.bounds;
-  constexpr bool counts = bounds == cleave::GroupBounds::counts;
-  struct {
-    const char* name;
-    const void* data;
-    bool is_read;
-  } const pointers[] = {
-      {"a", x.a, p.k > 0},
-      {"b", x.b, p.k > 0},
-      {"c", x.c, x.beta != 0.0f},
-      {"d", x.d, true},
-      {"bias", x.bias, p.bias != cleave::Bias::none},
-      {"scale_a", x.scale_a, scaled},
-      {"scale_b", x.scale_b, scaled},
-      {"zero_b", x.zero_b, p.has_zero},
-      {"scale_d", x.scale_d, p.has_scale_d},
-      {"amax", x.amax, p.has_amax},
-      {"offsets", x.group_offsets, kGrouped && !counts},
-      {"sizes", x.group_sizes, kGrouped && (counts || bounds == cleave::GroupBounds::starts)},
-  };
-  for (const auto& pointer : pointers) {
-    if (pointer.is_read && pointer.data == nullptr) return text(pointer.name, " is a null pointer; pass the data");
-  }
-  return {};
+  check_pointers({{"a", x.a, p.k > 0},
+                  {"b", x.b, p.k > 0},
+                  {"c", x.c, x.beta != 0.0f},
+                  {"d", x.d},
+                  {"bias", x.bias, p.bias != cleave::Bias::none},
+                  {"scale_a", x.scale_a, p.scale_a.kind != cleave::Scaling::none},
+                  {"scale_b", x.scale_b, p.scale_b.kind != cleave::Scaling::none},
+                  {"zero_b", x.zero_b, p.has_zero},
+                  {"scale_d", x.scale_d, p.has_scale_d},
+                  {"amax", x.amax, p.has_amax},
+                  {"offsets", x.group_offsets, kHasOffsets},
+                  {"sizes", x.group_sizes, kHasSizes}});
 }
 
 }  // namespace emitted::operation

@@ -11,6 +11,12 @@ namespace emitted::operation {
 
 inline constexpr const cleave::GroupLayout& kGroups = kOperation.groups;
 inline constexpr bool kGrouped = kGroups.dimension != cleave::Grouping::none;
+inline constexpr bool kSpaced = kGrouped && cleave::is_spaced(kGroups.bounds);
+inline constexpr bool kHasOffsets = kGrouped && kGroups.bounds != cleave::GroupBounds::counts;
+inline constexpr bool kHasSizes = kGrouped && (!kHasOffsets || kGroups.bounds == cleave::GroupBounds::starts);
+
+/// Throws std::invalid_argument for sizes that no tensors have.
+void check_sizes(const cleave::GemmProblem& problem);
 
 struct View {
   cleave::GemmProblem problem = {};  ///< as the kernel reads it

@@ -6,18 +6,43 @@
 #include <torch/csrc/stable/tensor.h>
 
 #include <algorithm>
-#include <span>
-#include <sstream>
-#include <stdexcept>
+#include <array>
+#include <initializer_list>
 #include <string>
-#include <vector>
 
 #include "cleave/core/enums.h"
+#include "refuse.h"
+#include "torch_ops/stable.h"
 
 namespace emitted::operation {
 
+using cleave::DType;
 using torch::stable::Tensor;
-using Shape = std::vector<int64_t>;
+
+/// Sizes of a tensor; no allocation, as every call has some.
+class Shape {
+ public:
+  Shape() = default;
+  Shape(std::initializer_list<int64_t> sizes) {
+    for (const int64_t size : sizes) append(size);
+  }
+  /// Of that tensor, or list of as many dimensions as there are tensors of.
+  template <class Sizes>
+  explicit Shape(const Sizes& sizes) {
+    for (const int64_t size : sizes) append(size);
+  }
+
+  void append(int64_t size) { sizes_[rank_++] = size; }
+  size_t size() const { return rank_; }
+  const int64_t* data() const { return sizes_.data(); }
+  const int64_t* begin() const { return data(); }
+  const int64_t* end() const { return data() + rank_; }
+  int64_t operator[](size_t i) const { return sizes_[i]; }
+
+ private:
+  std::array<int64_t, 5> sizes_{};
+  size_t rank_ = 0;
+};
 
 /// The next argument of a call, taken off its stack.
 template <class T>
@@ -25,76 +50,57 @@ T take(StableIValue*& next) {
   return torch::stable::detail::to<T>(*next++);
 }
 
-template <class... Parts>
-[[noreturn]] void refuse(const Parts&... parts) {
-  std::ostringstream text;
-  (text << ... << parts);
-  throw std::invalid_argument(text.str());
-}
-
 /// "(64, 128)"
-inline std::string text(const Shape& shape) {
+template <class Sizes>
+std::string text(const Sizes& sizes) {
   std::string list;
-  for (const int64_t size : shape) list += (list.empty() ? "" : ", ") + std::to_string(size);
-  return "(" + list + (shape.size() == 1 ? ",)" : ")");
+  for (const int64_t size : sizes) list += (list.empty() ? "" : ", ") + std::to_string(size);
+  return "(" + list + (sizes.size() == 1 ? ",)" : ")");
 }
 
-inline Shape shape_of(const Tensor& x) {
-  const auto sizes = x.sizes();
-  return {sizes.begin(), sizes.end()};
-}
-
-/// Whether `x` has this shape, told without an allocation, as every call asks.
-inline bool has_shape(const Tensor& x, std::span<const int64_t> shape) {
+template <class Sizes>
+bool has_shape(const Tensor& x, const Sizes& shape) {
   return std::ranges::equal(x.sizes(), shape);
 }
 
-/// An element type: its name, and its number in the PyTorch that is loaded.
-struct Element {
-  const char* name;
-  int32_t (*number)();
-};
-
-constexpr Element element_of(cleave::DType type) {
-  switch (type) {
-    case cleave::DType::f16:
-      return {"float16", aoti_torch_dtype_float16};
-    case cleave::DType::bf16:
-      return {"bfloat16", aoti_torch_dtype_bfloat16};
-    case cleave::DType::f32:
-      return {"float32", aoti_torch_dtype_float32};
-    case cleave::DType::i8:
-      return {"int8", aoti_torch_dtype_int8};
-    case cleave::DType::e4m3:
-      return {"float8_e4m3fn", aoti_torch_dtype_float8_e4m3fn};
-    case cleave::DType::e5m2:
-      return {"float8_e5m2", aoti_torch_dtype_float8_e5m2};
-    case cleave::DType::i32:
-      return {"int32", aoti_torch_dtype_int32};
-  }
-  return {};
+template <class Sizes>
+void check_shape(const Tensor& x, const char* name, const Sizes& shape) {
+  if (!has_shape(x, shape)) refuse(name, " is ", text(x.sizes()), "; it must be ", text(shape));
 }
 
-inline constexpr Element kFloat32 = element_of(cleave::DType::f32);
-
-/// Elements of the right type on the right GPU.
-inline void check_tensor(const Tensor& x, const char* name, const Element& element, int32_t device) {
-  int32_t number = 0;
-  TORCH_ERROR_CODE_CHECK(aoti_torch_get_dtype(x.get(), &number));
-  if (number != element.number()) {
-    refuse(name, " is ", torch::headeronly::toString(x.scalar_type()), "; it must be ", element.name);
+/// Elements of the type of this number, on the right GPU.
+inline void check_tensor(const Tensor& x, const char* name, int32_t type, int32_t device) {
+  using cleave::torch_ops::name_of;
+  if (cleave::torch_ops::type_number(x) != type) {
+    const auto expected = torch::stable::detail::to<torch::headeronly::ScalarType>(torch::stable::detail::from(type));
+    refuse(name, " is ", name_of(x.scalar_type()), "; it must be ", name_of(expected));
   }
   if (!x.is_cuda() || x.get_device_index() != device)
-    refuse(name, " is not on cuda:", device, ", where a is; move it there");
+    refuse(name, " is not on cuda:", device, ", where the other operands are; move it there");
 }
 
-/// A new tensor from PyTorch's allocator.
-inline Tensor new_tensor(std::span<const int64_t> shape, const int64_t* strides, const Element& element,
-                         int32_t device) {
-  AtenTensorHandle handle = nullptr;
-  TORCH_ERROR_CODE_CHECK(aoti_torch_empty_strided(int64_t(shape.size()), shape.data(), strides, element.number(),
-                                                  aoti_torch_device_type_cuda(), device, &handle));
-  return Tensor(handle);
+inline void check_tensor(const Tensor& x, const char* name, DType type, int32_t device) {
+  check_tensor(x, name, cleave::torch_ops::type_number(type), device);
+}
+
+inline int32_t gpu_of(const Tensor& x, const char* name) {
+  if (!x.is_cuda()) refuse(name, " is not on a CUDA device; move it there");
+  return x.get_device_index();
+}
+
+/// The values of a vector of that length, side by side.
+inline void* read_line(const Tensor& x, const char* name, int32_t type, int64_t length, int32_t device) {
+  check_tensor(x, name, type, device);
+  if (x.dim() != 1 || x.size(0) != length || (length > 1 && x.stride(0) != 1))
+    refuse(name, " is ", text(x.sizes()), "; it must be (", length, ",), without gaps");
+  return x.data_ptr();
+}
+
+/// One float32.
+inline void* read_value(const Tensor& x, const char* name, int32_t device) {
+  check_tensor(x, name, DType::f32, device);
+  if (x.numel() != 1) refuse(name, " is ", text(x.sizes()), "; it must hold one value");
+  return x.data_ptr();
 }
 
 }  // namespace emitted::operation

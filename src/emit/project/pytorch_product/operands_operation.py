@@ -1,55 +1,25 @@
-"""The operator against PyTorch in float64, for sizes that it was planned for and others."""
+"""Operands for the sizes that the operation was planned for and others, and their product."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-import pytest
 import torch
+from expected_operation import ACTIVATIONS, Case, fixed, values
 from torch import Tensor
-
-if not torch.cuda.is_available():
-    pytest.skip("needs PyTorch with CUDA, and a GPU", allow_module_level=True)
-
-from operation import _operation as fixed
-from operation import gemm
 
 OTHER = {"m": (4096, 256, 384, 4), "n": (256, 4096, 384, 4), "k": (256, 384, 4096, 4)}
 SIZES = [  # m, n, k, batch or groups
     (fixed.M, fixed.N, fixed.K, fixed.BATCH),
     OTHER.get(fixed.GROUPING, (384, 256, 1024, 3)),
 ]
-every_size = pytest.mark.parametrize("size", SIZES, ids=str)
+INNER = -1  # the dimension of a that b has, too
 GROUPED = fixed.GROUPING != "none"
 MASKED = fixed.GROUPING == "m" and fixed.BOUNDS == "counts"
-# What the rounding of operands and of D may cause, relative to the largest value.
-TOLERANCE = {
-    torch.float32: 2e-5 if fixed.IEEE else 2e-3,
-    torch.float16: 2e-3,
-    torch.bfloat16: 1e-2,
-    torch.float8_e4m3fn: 7e-2,
-    torch.float8_e5m2: 1.3e-1,
-    torch.int8: 1e-2,
-    torch.int32: 0.0,
-}
-ACTIVATIONS = {
-    "none": lambda x: x,
-    "relu": torch.nn.functional.relu,
-    "relu2": lambda x: torch.nn.functional.relu(x).square(),
-    "gelu": torch.nn.functional.gelu,
-    "gelu_tanh": lambda x: torch.nn.functional.gelu(x, approximate="tanh"),
-    "silu": torch.nn.functional.silu,
-    "swiglu": lambda x: torch.nn.functional.silu(x.chunk(2, -1)[0]) * x.chunk(2, -1)[1],
-}
 
 
-def values(*shape: int, dtype: torch.dtype, order: str = "row") -> Tensor:
-    """Random ones, small enough for 8 bits."""
+def matrix(*shape: int, dtype: torch.dtype, order: str) -> Tensor:
     if order == "column":
         return values(*shape[:-2], shape[-1], shape[-2], dtype=dtype).mT
-    if dtype.itemsize == 1 or dtype == torch.int32:
-        return torch.randint(-7, 8, shape, device="cuda").to(dtype)
-    return torch.randn(shape, device="cuda").to(dtype)
+    return values(*shape, dtype=dtype)
 
 
 def scales(*shape: int, order: str = "row") -> Tensor:
@@ -94,21 +64,6 @@ def groups_of(total: int, groups: int) -> tuple[list[slice], list[Tensor]]:
     return [slice(*ends) for ends in zip(begins, ends, strict=True)], tensors
 
 
-@dataclass
-class Case:
-    """Arguments of a call, and D in float64 with where it is defined."""
-
-    arguments: list[Tensor]
-    d: Tensor
-    where: Tensor
-    amax: Tensor | None
-
-    def check(self, d: Tensor) -> None:
-        assert d.shape == self.d.shape
-        error = (d.double() - self.d).abs()[self.where].max()
-        assert error <= TOLERANCE[d.dtype] * self.d[self.where].abs().max()
-
-
 def multiply(a: Tensor, b: Tensor, batch: int) -> tuple[Tensor, Tensor, list[Tensor]]:
     """A @ B, of groups where they are; which rows and columns those are; the groups' bounds."""
     if not GROUPED:
@@ -132,8 +87,8 @@ def make(m: int, n: int, k: int, batch: int, requires_grad: bool = False) -> Cas
     columns = 2 * n if fixed.ACTIVATION == "swiglu" else n
     lead_a = (batch,) if not GROUPED or fixed.GROUPING == "n" else ()
     lead_b = (batch,) if not GROUPED or fixed.GROUPING == "m" else ()
-    a = values(*lead_a, m, k, dtype=fixed.A_DTYPE, order=fixed.A_ORDER)
-    b = values(*lead_b, k, columns, dtype=fixed.B_DTYPE, order=fixed.B_ORDER)
+    a = matrix(*lead_a, m, k, dtype=fixed.A_DTYPE, order=fixed.A_ORDER)
+    b = matrix(*lead_b, k, columns, dtype=fixed.B_DTYPE, order=fixed.B_ORDER)
     arguments = [a, b]
     for operand in arguments:
         operand.requires_grad_(requires_grad)
@@ -164,7 +119,7 @@ def make(m: int, n: int, k: int, batch: int, requires_grad: bool = False) -> Cas
         arguments.append(bias)
         x = x + bias
     if fixed.HAS_C:
-        c = values(*x.shape, dtype=fixed.C_DTYPE, order=fixed.D_ORDER)
+        c = matrix(*x.shape, dtype=fixed.C_DTYPE, order=fixed.D_ORDER)
         c.requires_grad_(requires_grad)
         arguments.append(c.view(batch, -1, n) if MASKED else c)
         x = x + c
@@ -180,74 +135,3 @@ def make(m: int, n: int, k: int, batch: int, requires_grad: bool = False) -> Cas
         arguments[0] = a.view(batch, -1, k)
         x, where = x.view(batch, -1, n), where.reshape(batch, -1, n)
     return Case(arguments, x, where, amax)
-
-
-def d_of(result: Tensor | tuple[Tensor, Tensor]) -> Tensor:
-    return result[0] if fixed.HAS_AMAX else result
-
-
-@every_size
-def test_result_on_a_side_stream(size: tuple[int, ...]) -> None:
-    case = make(*size)
-    torch.cuda.synchronize()
-    with torch.cuda.stream(torch.cuda.Stream()):
-        result = gemm(*case.arguments)
-        out = d_of(gemm(*case.arguments, out=torch.zeros_like(d_of(result))))
-    torch.cuda.synchronize()
-    case.check(d_of(result))
-    case.check(out)
-    if case.amax is not None:
-        assert result[1].item() == pytest.approx(case.amax.item(), rel=1e-2)
-
-
-@every_size
-def test_graph(size: tuple[int, ...]) -> None:
-    case = make(*size)
-    gemm(*case.arguments)  # loads the kernel
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        d = d_of(gemm(*case.arguments))
-    for _ in range(3):
-        d.zero_()
-        graph.replay()
-        case.check(d)
-
-
-def test_compiled_as_one_graph() -> None:
-    case = make(*SIZES[0])
-    compiled = torch.compile(gemm, fullgraph=True)
-    case.check(d_of(compiled(*case.arguments)))
-
-
-if fixed.DIFFERENTIABLE:
-
-    @every_size
-    def test_gradients(size: tuple[int, ...]) -> None:
-        case = make(*size, requires_grad=True)
-        d = gemm(*case.arguments)
-        grad = torch.randn_like(d)
-        if fixed.ACTIVATION == "relu":
-            # Where sums are nearly 0, rounding decides whether relu lets the gradient pass.
-            grad = grad * (case.d > TOLERANCE[d.dtype])
-        expected = torch.autograd.grad(case.d, case.arguments, grad.double())
-        for x, y in zip(torch.autograd.grad(d, case.arguments, grad), expected, strict=True):
-            assert (x - y).abs().max() <= 2 * TOLERANCE[x.dtype] * y.abs().max()
-
-
-def test_autograd_hears_of_what_is_written() -> None:
-    case = make(*SIZES[0])
-    out = torch.zeros_like(d_of(gemm(*case.arguments)))
-    version = out._version
-    gemm(*case.arguments, out=out)
-    assert out._version > version
-    if out.is_floating_point():
-        with pytest.raises(ValueError, match="out requires grad"):
-            gemm(*case.arguments, out=out.requires_grad_())
-
-
-def test_refusals() -> None:
-    a, b, *rest = make(*SIZES[0]).arguments
-    with pytest.raises(ValueError, match="b"):
-        gemm(a, b.double(), *rest)
-    with pytest.raises(ValueError, match="columns"):
-        gemm(a, b[..., :-1, :], *rest)

@@ -1,0 +1,31 @@
+// What the operator is given, in the order of its schema: what the operation has.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "torch_tensors.h"
+#include "view.h"
+
+namespace emitted::operation {
+
+struct Inputs {
+  std::vector<int64_t> input_size;  // of dgrad
+  std::optional<Tensor> input, weight, grad_output, bias, c;
+  double beta = 0, alpha = 1;
+
+  explicit Inputs(StableIValue*& next) {
+    if constexpr (kKind == Kind::dgrad)
+      input_size = take<std::vector<int64_t>>(next);
+    else
+      input = take<Tensor>(next);
+    if constexpr (kKind != Kind::wgrad) weight = take<Tensor>(next);
+    if constexpr (kKind != Kind::fprop) grad_output = take<Tensor>(next);
+    if constexpr (kOperation.bias != cleave::Bias::none) bias = take<Tensor>(next);
+    if constexpr (kOperation.has_c) c = take<Tensor>(next);
+    if constexpr (kOperation.has_c) beta = take<double>(next);
+    alpha = take<double>(next);
+  }
+};
+
+}  // namespace emitted::operation
