@@ -123,6 +123,7 @@ std::string print_operation(const GemmProblem& given) {
   text.add("has_zero", p.has_zero, false);
   text.add("has_scale_d", p.has_scale_d, false);
   text.add("has_amax", p.has_amax, false);
+  if (p.a.dtype == DType::f32) text.add("precision", p.precision, Precision::tf32);
   if (p.groups.dimension != Grouping::none) text.add("groups", print(p.groups));
   if (is_conv) text.add("conv", print(p.conv));
   return text.lines();

@@ -133,10 +133,8 @@ EmittedFiles emit(const GemmPlan& plan, const EmitOptions& options) {
   vocabulary.words["name"] = options.name;
   vocabulary.words["library"] = "Cleave";
   vocabulary.words["version"] = CLEAVE_VERSION;
-  vocabulary.words["sources"] = cubin ? "cubin" : "cuda";
   vocabulary.flags["cubin"] = cubin;
   vocabulary.flags["cuda"] = !cubin;
-  vocabulary.flags["cpp"] = options.target == EmitTarget::cpp;
   EmittedFiles files;
   const std::string target = options.target == EmitTarget::pytorch ? "pytorch" : "cpp";
   const std::string kind = vocabulary.flags["convolution"] ? "convolution" : "product";

@@ -156,7 +156,6 @@ Vocabulary describe(const GemmProblem& p, const std::vector<ArchChoice>& choices
   describe_kernels(choices, v);
   describe_epilogue(p, v);
   const bool floats = size_of(p.a.dtype) > 1;
-  v.flags["float_gemm"] = floats;
   v.flags["differentiable"] = floats && size_of(p.d.dtype) > 1 && !p.has_amax && p.groups.dimension == Grouping::none;
   v.flags["convolution"] = p.conv.kind != Conv::none;
   v.flags["dgrad"] = p.conv.kind == Conv::dgrad;

@@ -20,12 +20,12 @@ CUtensorMap& driver_map(cleave::TensorMap& map) {
 const void* const kNowhere = reinterpret_cast<const void*>(uintptr_t(1) << 20);
 
 void encode(cleave::TensorMap& map, const cleave::TensorMapShape& shape) {
-  check(cleave::encode_tiled(driver().cuTensorMapEncodeTiled, driver_map(map), kNowhere, shape),
+  check(cleave::encode_tiled(DRIVER(cuTensorMapEncodeTiled), driver_map(map), kNowhere, shape),
         "cuTensorMapEncodeTiled");
 }
 
 [[maybe_unused]] void encode(cleave::TensorMap& map, const cleave::Im2colMapShape& shape) {
-  check(cleave::encode_im2col(driver().cuTensorMapEncodeIm2col, driver_map(map), kNowhere, shape),
+  check(cleave::encode_im2col(DRIVER(cuTensorMapEncodeIm2col), driver_map(map), kNowhere, shape),
         "cuTensorMapEncodeIm2col");
 }
 
@@ -70,7 +70,7 @@ cleave::GemmParams& Call::make_params(const cleave::GemmArguments& arguments, vo
   auto& params = *static_cast<cleave::GemmParams*>(memory);
   cleave::set_arguments(kernel_->transposed ? transposed(arguments) : arguments, params);
   visit_maps(view_, kernel_->config, memory, [](cleave::TensorMap& map, const void* data, const auto&) {
-    check(driver().cuTensorMapReplaceAddress(&driver_map(map), const_cast<void*>(data)), "cuTensorMapReplaceAddress");
+    DRIVER_CALL(cuTensorMapReplaceAddress, &driver_map(map), const_cast<void*>(data));
   });
   return params;
 }

@@ -11,34 +11,34 @@ namespace {
 
 int attribute(CUdevice device, CUdevice_attribute which) {
   int value = 0;
-  check(driver().cuDeviceGetAttribute(&value, which, device), "cuDeviceGetAttribute");
+  DRIVER_CALL(cuDeviceGetAttribute, &value, which, device);
   return value;
 }
 
 }  // namespace
 
 Device::Device(int ordinal) {
-  check(driver().cuInit(0), "cuInit");
-  check(driver().cuDeviceGet(&device_, ordinal), "cuDeviceGet");
+  DRIVER_CALL(cuInit, 0);
+  DRIVER_CALL(cuDeviceGet, &device_, ordinal);
   kernel_ = &find_kernel(attribute(device_, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR),
                          attribute(device_, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR));
   num_sms_ = uint32_t(attribute(device_, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT));
-  check(driver().cuDevicePrimaryCtxRetain(&context_, device_), "cuDevicePrimaryCtxRetain");
+  DRIVER_CALL(cuDevicePrimaryCtxRetain, &context_, device_);
   try {
     prepare_launch();
     load_kernel();
   } catch (...) {
-    driver().cuDevicePrimaryCtxRelease(device_);
+    DRIVER(cuDevicePrimaryCtxRelease)(device_);
     throw;
   }
 }
 
 Device::~Device() {
-  if (loaded_.module != nullptr && driver().cuCtxPushCurrent(context_) == CUDA_SUCCESS) {
-    driver().cuModuleUnload(loaded_.module);
-    driver().cuCtxPopCurrent(&context_);
+  if (loaded_.module != nullptr && DRIVER(cuCtxPushCurrent)(context_) == CUDA_SUCCESS) {
+    DRIVER(cuModuleUnload)(loaded_.module);
+    DRIVER(cuCtxPopCurrent)(&context_);
   }
-  driver().cuDevicePrimaryCtxRelease(device_);
+  DRIVER(cuDevicePrimaryCtxRelease)(device_);
 }
 
 void Device::prepare_launch() {
@@ -49,7 +49,7 @@ void Device::prepare_launch() {
   launch_.gridDimY = launch_.gridDimZ = launch_.blockDimY = launch_.blockDimZ = 1;
   launch_.sharedMemBytes = cleave::smem_plan(kernel).bytes;
   int version = 0;
-  check(driver().cuDriverGetVersion(&version), "cuDriverGetVersion");
+  DRIVER_CALL(cuDriverGetVersion, &version);
   const int capability = 10 * attribute(device_, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR) +
                          attribute(device_, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR);
   attributes_ =
@@ -64,8 +64,7 @@ void Device::load_kernel() {
   const RelaxedCapture relaxed;
   loaded_ = load(*kernel_);
   int fixed = 0;
-  check(driver().cuFuncGetAttribute(&fixed, CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES, loaded_.function),
-        "cuFuncGetAttribute");
+  DRIVER_CALL(cuFuncGetAttribute, &fixed, CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES, loaded_.function);
   const int needed = int(launch_.sharedMemBytes);
   const int most = attribute(device_, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN);
   if (fixed + needed > most) {
@@ -74,7 +73,7 @@ void Device::load_kernel() {
                              "; emit the operation for this GPU");
   }
   const auto set = [&](CUfunction_attribute which, int value) {
-    check(driver().cuFuncSetAttribute(loaded_.function, which, value), "cuFuncSetAttribute");
+    DRIVER_CALL(cuFuncSetAttribute, loaded_.function, which, value);
   };
   set(CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, needed);
   const uint32_t cluster = cleave::cluster_size(config);
@@ -82,12 +81,11 @@ void Device::load_kernel() {
   if (cluster > 1) {
     // Clusters of more than 8 blocks have to be asked for.
     if (cluster > 8) set(CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED, 1);
-    check(driver().cuOccupancyMaxActiveClusters(&resident, loaded_.function, &launch_), "cuOccupancyMaxActiveClusters");
+    DRIVER_CALL(cuOccupancyMaxActiveClusters, &resident, loaded_.function, &launch_);
     resident_blocks_ = uint32_t(resident) * cluster;
   } else {
-    const CUresult result = driver().cuOccupancyMaxActiveBlocksPerMultiprocessor(&resident, loaded_.function,
-                                                                                 int(launch_.blockDimX), needed);
-    check(result, "cuOccupancyMaxActiveBlocksPerMultiprocessor");
+    DRIVER_CALL(cuOccupancyMaxActiveBlocksPerMultiprocessor, &resident, loaded_.function, int(launch_.blockDimX),
+                needed);
     resident_blocks_ = uint32_t(resident) * num_sms_;
   }
 }
@@ -97,7 +95,7 @@ void Device::launch(void* params, uint32_t blocks, CUstream stream) const {
   CUlaunchConfig launch = launch_;
   launch.gridDimX = blocks;
   launch.hStream = stream;
-  check(driver().cuLaunchKernelEx(&launch, loaded_.function, &params, nullptr), "cuLaunchKernelEx");
+  DRIVER_CALL(cuLaunchKernelEx, &launch, loaded_.function, &params, nullptr);
 }
 
 }  // namespace emitted::operation

@@ -11,81 +11,44 @@ namespace emitted::operation {
 /// What libcuda.so.1 has by that name. Throws std::runtime_error without a driver, or an old one.
 void* find_in_driver(const char* name);
 
-// Functions are found at the first use, so that neither building nor loading this needs a driver.
-// With LINK_CUDA_DRIVER the linker finds them: pass it -lcuda. Some names are macros of cuda.h that
-// add the version: cuMemAlloc is cuMemAlloc_v2.
+// A function of the driver, found at its first use, so that neither building nor loading this needs a
+// driver. With LINK_CUDA_DRIVER the linker finds it: pass it -lcuda. Some names are macros of cuda.h
+// that add the version: cuMemAlloc is cuMemAlloc_v2.
 #if defined(LINK_CUDA_DRIVER)
-#define DRIVER_FUNCTION(name) decltype(&::name) name = &::name
+#define DRIVER(name) (::name)
 #else
 #define DRIVER_TEXT(name) #name
-#define DRIVER_FUNCTION(name) \
-  decltype(&::name) name = reinterpret_cast<decltype(&::name)>(find_in_driver(DRIVER_TEXT(name)))
+#define DRIVER(name)                                                                                     \
+  ([] {                                                                                                  \
+    static const auto function = reinterpret_cast<decltype(&::name)>(find_in_driver(DRIVER_TEXT(name))); \
+    return function;                                                                                     \
+  }())
 #endif
-
-struct Driver {
-  DRIVER_FUNCTION(cuCtxGetCurrent);
-  DRIVER_FUNCTION(cuCtxPopCurrent);
-  DRIVER_FUNCTION(cuCtxPushCurrent);
-  DRIVER_FUNCTION(cuCtxSetCurrent);
-  DRIVER_FUNCTION(cuCtxSynchronize);
-  DRIVER_FUNCTION(cuDeviceGet);
-  DRIVER_FUNCTION(cuDeviceGetAttribute);
-  DRIVER_FUNCTION(cuDevicePrimaryCtxRelease);
-  DRIVER_FUNCTION(cuDevicePrimaryCtxRetain);
-  DRIVER_FUNCTION(cuDriverGetVersion);
-  DRIVER_FUNCTION(cuFuncGetAttribute);
-  DRIVER_FUNCTION(cuFuncSetAttribute);
-  DRIVER_FUNCTION(cuGetErrorString);
-  DRIVER_FUNCTION(cuInit);
-  DRIVER_FUNCTION(cuLaunchKernelEx);
-  DRIVER_FUNCTION(cuMemAlloc);
-  DRIVER_FUNCTION(cuMemFree);
-  DRIVER_FUNCTION(cuMemcpyDtoH);
-  DRIVER_FUNCTION(cuMemcpyHtoD);
-  DRIVER_FUNCTION(cuMemsetD8Async);
-  DRIVER_FUNCTION(cuModuleGetFunction);
-  DRIVER_FUNCTION(cuModuleLoadData);
-  DRIVER_FUNCTION(cuModuleUnload);
-  DRIVER_FUNCTION(cuOccupancyMaxActiveBlocksPerMultiprocessor);
-  DRIVER_FUNCTION(cuOccupancyMaxActiveClusters);
-  DRIVER_FUNCTION(cuStreamCreate);
-  DRIVER_FUNCTION(cuStreamDestroy);
-  DRIVER_FUNCTION(cuStreamGetCaptureInfo);
-  DRIVER_FUNCTION(cuStreamGetId);
-  DRIVER_FUNCTION(cuStreamSynchronize);
-  DRIVER_FUNCTION(cuTensorMapEncodeIm2col);
-  DRIVER_FUNCTION(cuTensorMapEncodeTiled);
-  DRIVER_FUNCTION(cuTensorMapReplaceAddress);
-  DRIVER_FUNCTION(cuThreadExchangeStreamCaptureMode);
-};
-
-/// Throws as find_in_driver does.
-inline const Driver& driver() {
-  static const Driver functions{};
-  return functions;
-}
 
 /// Throws std::runtime_error for anything but success.
 inline void check(CUresult result, const char* call) {
   if (result == CUDA_SUCCESS) return;
   const char* reason = nullptr;
-  driver().cuGetErrorString(result, &reason);
+  DRIVER(cuGetErrorString)(result, &reason);
   throw std::runtime_error(std::string(call) + " failed: " + (reason ? reason : "unknown error"));
 }
+
+/// A call of one that throws unless it succeeds.
+#define DRIVER_CALL(name, ...) check(DRIVER(name)(__VA_ARGS__), #name)
 
 /// Makes a context current for a scope, whatever was.
 class ContextGuard {
  public:
   explicit ContextGuard(CUcontext context) {
     CUcontext current = nullptr;
-    check(driver().cuCtxGetCurrent(&current), "cuCtxGetCurrent");
+    DRIVER_CALL(cuCtxGetCurrent, &current);
     if (current == context) return;
-    check(driver().cuCtxPushCurrent(context), "cuCtxPushCurrent");
+    DRIVER_CALL(cuCtxPushCurrent, context);
     pushed_ = true;
   }
   ~ContextGuard() {
     CUcontext ignored = nullptr;
-    if (pushed_) driver().cuCtxPopCurrent(&ignored);
+    if (pushed_) DRIVER(cuCtxPopCurrent)(&ignored);
   }
   ContextGuard(const ContextGuard&) = delete;
   ContextGuard& operator=(const ContextGuard&) = delete;
@@ -98,8 +61,8 @@ class ContextGuard {
 /// recorded.
 class RelaxedCapture {
  public:
-  RelaxedCapture() { driver().cuThreadExchangeStreamCaptureMode(&mode_); }
-  ~RelaxedCapture() { driver().cuThreadExchangeStreamCaptureMode(&mode_); }
+  RelaxedCapture() { DRIVER(cuThreadExchangeStreamCaptureMode)(&mode_); }
+  ~RelaxedCapture() { DRIVER(cuThreadExchangeStreamCaptureMode)(&mode_); }
   RelaxedCapture(const RelaxedCapture&) = delete;
   RelaxedCapture& operator=(const RelaxedCapture&) = delete;
 

@@ -57,12 +57,12 @@ double largest_error(const Operands& x) {
 }
 
 int run() {
-  check(driver().cuInit(0), "cuInit");
+  DRIVER_CALL(cuInit, 0);
   CUdevice device = 0;
   CUcontext context = nullptr;
-  check(driver().cuDeviceGet(&device, 0), "cuDeviceGet");
-  check(driver().cuDevicePrimaryCtxRetain(&context, device), "cuDevicePrimaryCtxRetain");
-  check(driver().cuCtxSetCurrent(context), "cuCtxSetCurrent");
+  DRIVER_CALL(cuDeviceGet, &device, 0);
+  DRIVER_CALL(cuDevicePrimaryCtxRetain, &context, device);
+  DRIVER_CALL(cuCtxSetCurrent, context);
 
   Operands x;
   const Arguments arguments = x.arguments();
@@ -72,7 +72,7 @@ int run() {
   // All of it zero, which is more than the counters alone need.
   Tensor workspace(cleave::DType::i32, int64_t(operation.workspace_size(arguments) / 4));
   operation(arguments, workspace.device(), nullptr);
-  check(driver().cuCtxSynchronize(), "cuCtxSynchronize");
+  DRIVER_CALL(cuCtxSynchronize);
   x.d.download();
 
   const double error = largest_error(x);

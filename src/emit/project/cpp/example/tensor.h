@@ -28,10 +28,10 @@ class Tensor {
  public:
   Tensor(cleave::DType type, int64_t count)
       : type_(type), count_(count), host_(size_t(std::max<int64_t>(count, 1)) * size_of(type)) {
-    check(driver().cuMemAlloc(&device_, host_.size()), "cuMemAlloc");
+    DRIVER_CALL(cuMemAlloc, &device_, host_.size());
     upload();
   }
-  ~Tensor() { driver().cuMemFree(device_); }
+  ~Tensor() { DRIVER(cuMemFree)(device_); }
   Tensor(const Tensor&) = delete;
   Tensor& operator=(const Tensor&) = delete;
 
@@ -40,7 +40,7 @@ class Tensor {
     return reinterpret_cast<T*>(device_);
   }
   double operator[](int64_t i) const { return cleave::load_element(type_, host_.data(), i); }
-  void download() { check(driver().cuMemcpyDtoH(host_.data(), device_, host_.size()), "cuMemcpyDtoH"); }
+  void download() { DRIVER_CALL(cuMemcpyDtoH, host_.data(), device_, host_.size()); }
 
   void fill(float low, float high) {
     std::uniform_real_distribution<float> value(low, high);
@@ -57,7 +57,7 @@ class Tensor {
   }
 
  private:
-  void upload() { check(driver().cuMemcpyHtoD(device_, host_.data(), host_.size()), "cuMemcpyHtoD"); }
+  void upload() { DRIVER_CALL(cuMemcpyHtoD, device_, host_.data(), host_.size()); }
 
   cleave::DType type_;
   int64_t count_;

@@ -5,8 +5,8 @@ namespace emitted::operation {
 
 LoadedKernel load(const Kernel& kernel) {
   LoadedKernel loaded;
-  check(driver().cuModuleLoadData(&loaded.module, kernel.image), "cuModuleLoadData");
-  check(driver().cuModuleGetFunction(&loaded.function, loaded.module, kEntry), "cuModuleGetFunction");
+  DRIVER_CALL(cuModuleLoadData, &loaded.module, kernel.image);
+  DRIVER_CALL(cuModuleGetFunction, &loaded.function, loaded.module, kEntry);
   return loaded;
 }
 

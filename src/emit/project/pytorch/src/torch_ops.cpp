@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "driver.h"
 #include "torch_autograd.h"
 #include "torch_call.h"
 #include "torch_place.h"
@@ -54,7 +55,7 @@ void refuse_cpu(StableIValue* stack, uint64_t count, uint64_t) {
   StableIValue* next = stack;
   const Inputs taken(next);
   while (next != stack + count) take<Tensor>(next);
-  driver();  // throws, saying why, where there is none
+  find_in_driver("cuInit");  // throws, saying why, where there is none
   refuse("the operands are on the CPU; move them to a GPU");
 }
 

@@ -66,7 +66,7 @@ class Workspaces {
     // The driver gives handles of destroyed streams to new ones, while the old one's work may still
     // run, and every thread's default stream has the same handle.
     unsigned long long number = 0;
-    check(driver().cuStreamGetId(stream, &number), "cuStreamGetId");
+    DRIVER_CALL(cuStreamGetId, stream, &number);
     return {number, 0};
   }
 
@@ -82,9 +82,9 @@ class Workspaces {
     CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
     cuuint64_t number = 0;
 #if CUDA_VERSION >= 13000
-    const auto result = driver().cuStreamGetCaptureInfo(stream, &status, &number, nullptr, nullptr, nullptr, nullptr);
+    const auto result = DRIVER(cuStreamGetCaptureInfo)(stream, &status, &number, nullptr, nullptr, nullptr, nullptr);
 #else
-    const auto result = driver().cuStreamGetCaptureInfo(stream, &status, &number, nullptr, nullptr, nullptr);
+    const auto result = DRIVER(cuStreamGetCaptureInfo)(stream, &status, &number, nullptr, nullptr, nullptr);
 #endif
     check(result, "cuStreamGetCaptureInfo");
     return status == CU_STREAM_CAPTURE_STATUS_NONE ? 0 : number;
@@ -94,7 +94,7 @@ class Workspaces {
   static CUdeviceptr new_partials() {
     const RelaxedCapture relaxed;
     CUdeviceptr partials = 0;
-    const CUresult result = driver().cuMemAlloc(&partials, kKeptPartials);
+    const CUresult result = DRIVER(cuMemAlloc)(&partials, kKeptPartials);
     if (result == CUDA_ERROR_OUT_OF_MEMORY) return 0;
     check(result, "cuMemAlloc");
     return partials;
@@ -105,11 +105,11 @@ class Workspaces {
     const RelaxedCapture relaxed;
     Piece piece{.size = size};
     CUstream zeroing = nullptr;
-    check(driver().cuMemAlloc(&piece.data, size), "cuMemAlloc");
-    check(driver().cuStreamCreate(&zeroing, CU_STREAM_NON_BLOCKING), "cuStreamCreate");
-    check(driver().cuMemsetD8Async(piece.data, 0, size, zeroing), "cuMemsetD8Async");
-    check(driver().cuStreamSynchronize(zeroing), "cuStreamSynchronize");
-    check(driver().cuStreamDestroy(zeroing), "cuStreamDestroy");
+    DRIVER_CALL(cuMemAlloc, &piece.data, size);
+    DRIVER_CALL(cuStreamCreate, &zeroing, CU_STREAM_NON_BLOCKING);
+    DRIVER_CALL(cuMemsetD8Async, piece.data, 0, size, zeroing);
+    DRIVER_CALL(cuStreamSynchronize, zeroing);
+    DRIVER_CALL(cuStreamDestroy, zeroing);
     return piece;
   }
 
