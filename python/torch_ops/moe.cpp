@@ -18,7 +18,7 @@ class Call {
   Tensor tokens() { return matrix(call_.problem.tokens, call_.problem.token, call_.arguments.tokens); }
   Tensor weights_grad() {
     const int64_t shape[] = {call_.problem.tokens, call_.problem.top_k};
-    return made(shape, call_.problem.weights_dtype, call_.arguments.weights_grad);
+    return make(shape, call_.problem.weights_dtype, call_.problem.device, call_.arguments.weights_grad);
   }
 
   void run() const { plan_->run(call_.arguments, current_stream(call_.problem.device)); }
@@ -26,17 +26,11 @@ class Call {
  private:
   Tensor vector(int64_t size, int32_t*& data) {
     const int64_t shape[] = {size};
-    return made(shape, DType::i32, data);
+    return make(shape, DType::i32, call_.problem.device, data);
   }
   Tensor matrix(int64_t rows, const MatrixLayout& layout, void*& data) {
     const int64_t shape[] = {rows, call_.problem.columns};
-    return made(shape, layout.dtype, data);
-  }
-  template <class T>
-  Tensor made(std::span<const int64_t> shape, DType dtype, T*& data) {
-    Tensor tensor = empty(shape, dtype, call_.problem.device);
-    data = static_cast<T*>(tensor.data_ptr());
-    return tensor;
+    return make(shape, layout.dtype, call_.problem.device, data);
   }
 
   MoeCall call_;

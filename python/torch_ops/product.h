@@ -97,8 +97,7 @@ auto multiply(const Call& call, GemmOptions form = {}) {
   } else {
     const GemmProblem& p = product.problem;
     const auto shape = product.d_shape();
-    Tensor d = empty(std::span(shape).subspan(product.batched ? 0 : 1), p.d.dtype, p.device);
-    product.arguments.d = d.data_ptr();
+    Tensor d = make(std::span(shape).subspan(product.batched ? 0 : 1), p.d.dtype, p.device, product.arguments.d);
     run(product);
     return d;
   }

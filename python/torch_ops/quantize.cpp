@@ -19,17 +19,13 @@ Quantized run_new(const QuantizeTensors& tensors, const QuantizeOptions& options
   QuantizeCall call = make_call(tensors, options);
   const QuantizeProblem& p = call.problem;
   const int64_t shape[] = {p.rows, p.cols};
-  Quantized made{.q = empty(shape, p.q.dtype, p.device)};
-  call.arguments.q = made.q.data_ptr();
+  Quantized made{.q = make(shape, p.q.dtype, p.device, call.arguments.q)};
   if (!p.given_scale) {
     const auto [rows, cols] = scale_shape(p.granularity, p.rows, p.cols);
     const int64_t scale_shape[] = {rows, cols};
-    made.scale = empty(scale_shape, DType::f32, p.device, options.scale_major == Major::mn);
-    call.arguments.scale = static_cast<float*>(made.scale->data_ptr());
-    if (!p.symmetric) {
-      made.zero = empty(scale_shape, DType::i32, p.device);
-      call.arguments.zero = static_cast<int32_t*>(made.zero->data_ptr());
-    }
+    const bool by_column = options.scale_major == Major::mn;
+    made.scale = make(scale_shape, DType::f32, p.device, call.arguments.scale, by_column);
+    if (!p.symmetric) made.zero = make(scale_shape, DType::i32, p.device, call.arguments.zero);
   }
   run(call);
   return made;
@@ -86,22 +82,19 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> quantize_grouped(const Call& 
       quantize_options(arguments, {.granularity = Granularity::block_1x128, .transpose = true});
   QuantizeCall call = make_call(quantize_tensors(arguments), options);
   const QuantizeProblem& p = call.problem;
-  const auto make = [&](MatrixShape of, DType type, bool by_column, auto*& data) {
+  const auto matrix = [&](MatrixShape of, DType type, bool by_column, auto*& data) {
     const int64_t shape[] = {of.rows, of.cols};
-    Tensor made = empty(shape, type, p.device, by_column);
-    data = static_cast<std::remove_reference_t<decltype(data)>>(made.data_ptr());
-    return made;
+    return make(shape, type, p.device, data, by_column);
   };
   const MatrixShape shape{p.rows, p.cols}, shape_t{p.cols, extent_t(p)};
   const auto scales = [&](MatrixShape of) { return scale_shape(p.granularity, of.rows, of.cols); };
   const bool by_column = options.scale_major == Major::mn;
-  const Tensor q = make(shape, p.q.dtype, false, call.arguments.q);
-  const Tensor scale = make(scales(shape), DType::f32, by_column, call.arguments.scale);
-  const Tensor q_t = make(shape_t, p.q.dtype, false, call.arguments.q_t);
-  const Tensor scale_t = make(scales(shape_t), DType::f32, true, call.arguments.scale_t);
+  const Tensor q = matrix(shape, p.q.dtype, false, call.arguments.q);
+  const Tensor scale = matrix(scales(shape), DType::f32, by_column, call.arguments.scale);
+  const Tensor q_t = matrix(shape_t, p.q.dtype, false, call.arguments.q_t);
+  const Tensor scale_t = matrix(scales(shape_t), DType::f32, true, call.arguments.scale_t);
   const int64_t groups[] = {p.groups};
-  const Tensor ends = empty(groups, DType::i32, p.device);
-  call.arguments.padded_ends = static_cast<int32_t*>(ends.data_ptr());
+  const Tensor ends = make(groups, DType::i32, p.device, call.arguments.padded_ends);
   run(call);
   return {q, scale, q_t, scale_t, ends};
 }

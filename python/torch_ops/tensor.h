@@ -17,4 +17,12 @@ std::optional<Operand> read(const std::optional<Tensor>& tensor);
 DType dtype_of(ScalarType type, const char* name);
 std::optional<DType> dtype_of(std::optional<ScalarType> type, const char* name);
 
+/// A new tensor (empty), to whose elements `data` then points.
+template <class T>
+Tensor make(std::span<const int64_t> shape, DType dtype, int device, T*& data, bool by_column = false) {
+  Tensor tensor = empty(shape, dtype, device, by_column);
+  data = static_cast<T*>(tensor.data_ptr());
+  return tensor;
+}
+
 }  // namespace cleave::torch_ops

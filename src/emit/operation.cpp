@@ -115,6 +115,7 @@ void describe_kernels(const std::vector<ArchChoice>& choices, Vocabulary& v) {
   }
   v.words["archs"] = fmt::format("{}", fmt::join(archs, ", "));
   v.words["gencode"] = fmt::format("{}", fmt::join(gencodes, " "));
+  v.words["gencode_list"] = fmt::format("{}", fmt::join(gencodes, "\", \""));
   v.words["cmake_archs"] = fmt::format("{}", fmt::join(cmake_archs, ";"));
   v.words["kernel_description"] = fmt::format("{}", fmt::join(kernels, ", "));
   v.words["entry"] = gemm_entry;
