@@ -73,7 +73,11 @@ std::string expand(std::string_view text, const Vocabulary& vocabulary) {
   while (!text.empty()) {
     const std::string_view line = take_line(text);
     const auto [directive, argument] = split(line);
-    if (directive == "@if") {
+    const size_t colon = argument.find(": ");
+    if (directive == "@if" && colon != argument.npos) {
+      if (kept && holds(argument.substr(0, colon), vocabulary))
+        append_line(line.substr(line.find(": ") + 2), vocabulary, out);
+    } else if (directive == "@if") {
       sections.push_back({kept, kept && holds(argument, vocabulary)});
       kept = sections.back().taken;
     } else if (directive == "@else" || directive == "@end") {

@@ -1,9 +1,10 @@
 // Text with gaps. In a template
 //
-//   @word@       is replaced by that word's value
-//   @if flag     (a line of its own) keeps the lines up to @else or @end if the flag is set
-//   @if !flag    if it is not
-//   @only flag   (the first line) makes the whole a file of operations with that flag
+//   @word@            is replaced by that word's value
+//   @if flag          (a line of its own) keeps the lines up to @else or @end if the flag is set
+//   @if !flag         if it is not
+//   @if flag: a line  keeps that line alone
+//   @only flag        (the first line) makes the whole a file of operations with that flag
 //
 // Anything else with an @ is left as it is.
 #pragma once

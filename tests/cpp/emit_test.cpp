@@ -224,6 +224,8 @@ TEST(EmitTemplate, KeepsLinesByTheirFlags) {
   const std::string text = "@if yes\n1\n@if no\n2\n@else\n3\n@end\n@else\n4\n@end\n@if !no\n5\n@end\n";
   EXPECT_EQ(expand(text, {{}, {{"yes", true}, {"no", false}}}), "1\n3\n5\n");
   EXPECT_EQ(expand(text, {{}, {{"yes", false}, {"no", true}}}), "4\n");
+  EXPECT_EQ(expand("@if yes: @if: 1\n@if no: 2\n@if !no: 3\n", {{}, {{"yes", true}, {"no", false}}}), "@if: 1\n3\n");
+  EXPECT_THROW(expand("@if unknown: 1\n", {}), std::logic_error);
   EXPECT_THROW(expand("@if yes\n", {{}, {{"yes", true}}}), std::logic_error);
   EXPECT_THROW(expand("@end\n", {}), std::logic_error);
   EXPECT_THROW(expand("@if unknown\n@end\n", {}), std::logic_error);
