@@ -54,7 +54,7 @@ class Case:
 
     arguments: list[Any]
     result: Tensor
-    where: Tensor | slice = slice(None)
+    where: Any = ...  # an index
     amax: Tensor | None = None
 
     @property

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 from expected_operation import TOLERANCE, fixed, operator, within
-from operands_operation import INNER, SIZES, make
+from operands_operation import GRADIENT_ROUNDING, INNER, SIZES, make
 from torch import Tensor
 
 every_size = pytest.mark.parametrize("size", SIZES, ids=str)
@@ -60,7 +60,7 @@ if fixed.DIFFERENTIABLE:
             grad = grad * (case.result > TOLERANCE[result.dtype])
         expected = torch.autograd.grad(case.result, case.tensors, grad.double())
         for x, y in zip(torch.autograd.grad(result, case.tensors, grad), expected, strict=True):
-            assert within(x, y, 2 * TOLERANCE[x.dtype])
+            assert within(x, y, max(2 * TOLERANCE[x.dtype], GRADIENT_ROUNDING))
 
 
 def test_autograd_hears_of_what_is_written() -> None:

@@ -12,6 +12,7 @@ SIZES = [  # m, n, k, batch or groups
     OTHER.get(fixed.GROUPING, (384, 256, 1024, 3)),
 ]
 INNER = -1  # the dimension of a that b has, too
+GRADIENT_ROUNDING = 0.0  # by PyTorch's products, beyond that of what is stored
 GROUPED = fixed.GROUPING != "none"
 MASKED = fixed.GROUPING == "m" and fixed.BOUNDS == "counts"
 
