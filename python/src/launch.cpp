@@ -1,6 +1,7 @@
 #include "launch.h"
 
 #include "errors.h"
+#include "stream.h"
 #include "unlocked.h"
 
 namespace nb = nanobind;
@@ -34,6 +35,12 @@ void set_scalars(const CallArguments& arguments, ProductCall& call) {
   arguments.read<arg::Alpha>(alpha);
   arguments.read<arg::Beta>(beta);
   cleave::set_scalars(alpha, beta, call);
+}
+
+void prepare(const Plan& plan, nb::handle stream) {
+  void* handle = parse_stream(stream).value_or(nullptr);
+  const Unlocked unlocked;
+  plan.prepare(handle);
 }
 
 void launch(const GemmPlan& plan, const ProductCall& call, const CallArguments& arguments, TensorReader& reader) {

@@ -12,6 +12,9 @@ namespace cleave::python {
 /// beta without a C.
 void set_scalars(const CallArguments& arguments, ProductCall& call);
 
+/// Compiles, and allocates what `stream` needs.
+void prepare(const Plan& plan, nanobind::handle stream);
+
 /// Reads the workspace and runs. Without the GIL, even where that takes microseconds: a full launch
 /// queue makes the driver wait, perhaps for a host callback that needs the GIL.
 void launch(const GemmPlan& plan, const ProductCall& call, const CallArguments& arguments, TensorReader& reader);

@@ -9,8 +9,6 @@
 #include "define.h"
 #include "docs.h"
 #include "errors.h"
-#include "stream.h"
-#include "unlocked.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -175,12 +173,6 @@ GemmArguments PlanObject::read(const GemmInputs& inputs, TensorReader& reader) c
   return with_operands(inputs, reader, [](auto& operands) { return operands.arguments; });
 }
 
-void PlanObject::prepare(nb::handle stream) const {
-  void* handle = parse_stream(stream).value_or(nullptr);
-  const Unlocked unlocked;
-  plan_->prepare(handle);
-}
-
 void bind_gemm_plan(nb::module_& m) {
   nb::class_<PlanObject> type(m, "GemmPlan", kGemmPlanDoc);
   using Operands = List<arg::A, arg::B, arg::Offs>;
@@ -188,7 +180,9 @@ void bind_gemm_plan(nb::module_& m) {
       Concat<List<arg::Bias, arg::C, arg::Out>, Scalars, Scales, Without<Bounds, List<arg::Alignment>>, Place>;
   define(type, "run", Operands(), Options(), "Array", kRunDoc,
          [](const PlanObject& self, const auto& call) { return self.run(call, call); });
-  type.def("prepare", &PlanObject::prepare, "stream"_a = nb::none(), kPrepareDoc)
+  type.def(
+          "prepare", [](const PlanObject& self, nb::handle stream) { prepare(self.plan(), stream); },
+          "stream"_a = nb::none(), kPrepareDoc)
       .def_prop_ro("candidates", &candidates, kCandidatesDoc)
       .def_prop_ro(
           "split_k_mode", [](const PlanObject& self) { return std::string(to_string(self.plan().split_k_mode())); },

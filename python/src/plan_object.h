@@ -25,8 +25,6 @@ class PlanObject {
   /// The pointers of arrays that are of the planned form.
   GemmArguments read(const GemmInputs& inputs, TensorReader& reader) const;
 
-  void prepare(nanobind::handle stream) const;
-
   const GemmPlan& plan() const { return *plan_; }
   const GemmProblem& problem() const { return problem_; }
   const ReadOptions& options() const { return options_; }

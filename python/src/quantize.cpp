@@ -3,10 +3,9 @@
 #include "bindings.h"
 #include "define.h"
 #include "docs.h"
+#include "launch.h"
 #include "plan_cache.h"
 #include "quantize_operands.h"
-#include "stream.h"
-#include "unlocked.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -38,17 +37,13 @@ PlanHandle plan_quantize(const QuantizeInputs& inputs) {
   return {make_plan(operands.problem)};
 }
 
-void prepare(const PlanHandle& self, nb::handle stream) {
-  void* handle = parse_stream(stream).value_or(nullptr);
-  const Unlocked unlocked;
-  self.plan->prepare(handle);
-}
-
 }  // namespace
 
 void bind_quantize(nb::module_& m) {
   nb::class_<PlanHandle>(m, "QuantizePlan", kQuantizePlanDoc)
-      .def("prepare", &prepare, "stream"_a = nb::none(), kPrepareDoc)
+      .def(
+          "prepare", [](const PlanHandle& self, nb::handle stream) { prepare(*self.plan, stream); },
+          "stream"_a = nb::none(), kPrepareDoc)
       .def_prop_ro(
           "kernel_name", [](const PlanHandle& self) { return self.plan->kernel_name(); },
           "The kernels, in the order of their launches, with blocks and threads.")

@@ -12,8 +12,6 @@ from torch import Tensor
 from . import _negated
 
 _BLOCK = 128  # elements that share a scale, along each dimension that has blocks
-
-
 # For arguments that only an overload has.
 _ELSE = {"activation": "none", "out_dtype": None, "indptr": None, "starts": None, "counts": None}
 
