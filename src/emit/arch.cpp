@@ -1,4 +1,6 @@
 // What depends on the kernel that runs an operation on an architecture.
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "emit/parts.h"
@@ -40,16 +42,30 @@ int64_t spacing_step(const GemmProblem& p, const std::vector<ArchChoice>& choice
   return step;
 }
 
-void describe_arch(const ArchChoice& arch_choice, Vocabulary& v) {
-  const auto& [arch, choice] = arch_choice;
-  const bool sm90 = choice.config.family == KernelFamily::sm90;
-  v.flags[arch] = true;
-  v.flags["has_workspace"] |= needs_workspace(choice.config);
-  v.words[arch + "_config"] = initialiser(choice.config);
-  v.words[arch + "_entry"] = sm90 ? "gemm_sm90" : "gemm_portable";
-  v.words[arch + "_transposed"] = spell(choice.spec.transposed);
-  v.words[arch + "_slices"] = std::to_string(choice.spec.slices);
-  v.words[arch + "_units"] = std::to_string(uint64_t(choice.most_tiles) * std::max(choice.spec.slices, 1u));
+void describe_archs(const std::vector<ArchChoice>& choices, Vocabulary& v) {
+  std::string others = "defined(__CUDA_ARCH__)";  // where nvcc compiles for an architecture without features of its own
+  v.flags["has_workspace"] = false;
+  for (const auto& [arch, choice] : choices) {
+    const std::string number = arch.substr(3), digits = number.substr(0, number.find('a'));
+    const std::string feature = fmt::format("defined(__CUDA_ARCH_FEAT_SM{}_ALL)", digits);
+    const bool specific = digits != number;
+    if (specific) others += " && !" + feature;
+    v.flags["has_workspace"] |= needs_workspace(choice.config);
+    v.archs.push_back({{"arch", arch},
+                       {"number", number},
+                       {"guard", specific ? feature : ""},
+                       {"major", std::to_string(std::stoi(digits) / 10)},
+                       {"any_minor", spell(!specific)},
+                       {"constant", "kSm" + number},
+                       {"config", initialiser(choice.config)},
+                       {"kernel", family_traits(choice.config.family).kernel},
+                       {"transposed", spell(choice.spec.transposed)},
+                       {"slices", std::to_string(choice.spec.slices)},
+                       {"units", std::to_string(uint64_t(choice.most_tiles) * std::max(choice.spec.slices, 1u))}});
+  }
+  for (Vocabulary::Words& arch : v.archs) {
+    if (arch["guard"].empty()) arch["guard"] = others;
+  }
 }
 
 }  // namespace cleave

@@ -71,11 +71,6 @@ std::string as_numbers(const std::string& bytes) {
   return text;
 }
 
-/// "kSm90a" for "sm_90a".
-std::string constant_name(const std::string& arch) {
-  return "kSm" + arch.substr(3);
-}
-
 /// The templates below `folder`, filled in.
 void add_templates(std::string_view folder, const Vocabulary& vocabulary, EmittedFiles& files) {
   constexpr std::string_view kEnding = ".in";
@@ -112,14 +107,14 @@ void add_code(std::string_view folder, const std::string& name, EmittedFiles& fi
   }
 }
 
-void add_images(const std::vector<ArchChoice>& choices, Vocabulary vocabulary, EmittedFiles& files) {
-  for (const auto& [arch, choice] : choices) {
-    const std::string cubin = compile(gemm_source(choice.config), arch).cubin;
-    vocabulary.words["arch"] = arch;
-    vocabulary.words["image"] = constant_name(arch) + "Image";
-    vocabulary.words["image_bytes"] = std::to_string(cubin.size());
-    vocabulary.words["image_numbers"] = as_numbers(cubin);
-    add_templates("image/", vocabulary, files);
+void add_images(const std::vector<ArchChoice>& choices, const Vocabulary& vocabulary, EmittedFiles& files) {
+  for (size_t i = 0; i < choices.size(); ++i) {
+    const std::string cubin = compile(gemm_source(choices[i].choice.config), choices[i].arch).cubin;
+    Vocabulary own = vocabulary;
+    own.words.insert(vocabulary.archs[i].begin(), vocabulary.archs[i].end());
+    own.words["image_bytes"] = std::to_string(cubin.size());
+    own.words["image_numbers"] = as_numbers(cubin);
+    add_templates("image/", own, files);
   }
 }
 
@@ -138,8 +133,6 @@ EmittedFiles emit(const GemmPlan& plan, const EmitOptions& options) {
   EmittedFiles files;
   const std::string target = options.target == EmitTarget::pytorch ? "pytorch" : "cpp";
   const std::string kind = vocabulary.flags["convolution"] ? "convolution" : "product";
-  for (const auto& [arch, choice] : choices)
-    vocabulary.words[arch + "_image"] = cubin ? constant_name(arch) + "Image" : "nullptr";
   for (const std::string& folder : {std::string("common"), kind, target, target + "_" + kind}) {
     add_templates(folder + "/", vocabulary, files);
     add_code(folder + "/", options.name, files);

@@ -104,9 +104,8 @@ void describe_groups(const GemmProblem& p, int64_t step, Vocabulary& v) {
 
 void describe_kernels(const std::vector<ArchChoice>& choices, Vocabulary& v) {
   std::vector<std::string> archs, kernels, gencodes, cmake_archs;
-  for (const char* flag : {"sm_80", "sm_90a", "has_workspace"}) v.flags[flag] = false;
+  describe_archs(choices, v);
   for (const ArchChoice& choice : choices) {
-    describe_arch(choice, v);
     const std::string number = choice.arch.substr(3);
     archs.push_back(choice.arch);
     kernels.push_back(fmt::format("{} on {}", to_string(choice.choice.spec), choice.arch));

@@ -25,7 +25,7 @@ int64_t spacing_step(const GemmProblem& problem, const std::vector<ArchChoice>& 
 /// What becomes of float32 operands; nothing for others.
 std::string multiplied_as(const GemmProblem& problem);
 
-void describe_arch(const ArchChoice& choice, Vocabulary& v);
+void describe_archs(const std::vector<ArchChoice>& choices, Vocabulary& v);
 void describe_matrices(const GemmProblem& problem, const Layouts& layouts, Vocabulary& v);
 void describe_scales(const GemmProblem& problem, Vocabulary& v);
 

@@ -1,7 +1,6 @@
 #include "emit/template.h"
 
 #include <stdexcept>
-#include <vector>
 
 namespace cleave {
 namespace {
@@ -61,6 +60,18 @@ std::pair<std::string_view, std::string_view> split(std::string_view line) {
   return {line.substr(0, space), space == line.npos ? std::string_view() : line.substr(space + 1)};
 }
 
+/// Takes the lines up to the @end of the section that they are in, without it.
+std::string_view take_section(std::string_view& text) {
+  const std::string_view all = text;
+  for (int depth = 1; !text.empty();) {
+    const size_t length = all.size() - text.size();
+    const auto [directive, argument] = split(take_line(text));
+    if (directive == "@for" || (directive == "@if" && argument.find(": ") == argument.npos)) ++depth;
+    if (directive == "@end" && --depth == 0) return all.substr(0, length);
+  }
+  throw std::logic_error("a template has a @for without an @end");
+}
+
 }  // namespace
 
 std::string expand(std::string_view text, const Vocabulary& vocabulary) {
@@ -80,6 +91,13 @@ std::string expand(std::string_view text, const Vocabulary& vocabulary) {
     } else if (directive == "@if") {
       sections.push_back({kept, kept && holds(argument, vocabulary)});
       kept = sections.back().taken;
+    } else if (directive == "@for") {
+      const std::string_view section = take_section(text);
+      for (const Vocabulary::Words& arch : vocabulary.archs) {
+        Vocabulary own = {arch, vocabulary.flags};
+        own.words.insert(vocabulary.words.begin(), vocabulary.words.end());
+        if (kept) out += expand(section, own);
+      }
     } else if (directive == "@else" || directive == "@end") {
       if (sections.empty()) throw std::logic_error("a template has an @else or @end without an @if");
       const Section section = sections.back();

@@ -229,6 +229,10 @@ TEST(EmitTemplate, KeepsLinesByTheirFlags) {
   EXPECT_THROW(expand("@if yes\n", {{}, {{"yes", true}}}), std::logic_error);
   EXPECT_THROW(expand("@end\n", {}), std::logic_error);
   EXPECT_THROW(expand("@if unknown\n@end\n", {}), std::logic_error);
+  const Vocabulary two{{{"word", "w"}}, {{"yes", true}, {"no", false}}, {{{"arch", "a"}}, {{"arch", "b"}}}};
+  EXPECT_EQ(expand("@for arch\n@arch@\n@if yes\n@word@\n@end\n@end\n.", two), "a\nw\nb\nw\n.");
+  EXPECT_EQ(expand("@if no\n@for arch\n@arch@\n@end\n@end\n.", two), ".");
+  EXPECT_THROW(expand("@for arch\n@if yes\n@end\n", two), std::logic_error);
 }
 
 TEST(EmitTemplate, MayBelongToOneFlagAsAWhole) {
