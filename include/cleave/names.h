@@ -13,9 +13,9 @@ namespace cleave {
 
 /// The enumerator's own name, but for
 ///
-/// | DType      | float16, bfloat16, float32, int8, float8_e4m3fn, float8_e5m2, int32 |
-/// | Activation | gelu, for gelu_erf                                                  |
-/// | all        | auto, for automatic                                                 |
+/// | DType      | torch's: float16 for f16, float8_e4m3fn for e4m3, int8 for i8 |
+/// | Activation | gelu, for gelu_erf                                            |
+/// | all        | auto, for automatic                                           |
 ///
 /// For DType, Precision, SplitKMode, Activation, Bias, Scaling, Grouping (without classes),
 /// GroupBounds, Conv, Division, Granularity, Major, Order and KernelFamily.

@@ -67,6 +67,7 @@ inline std::string filled(std::string doc) {
   };
   fill("{activations}", names_of<Activation>());
   fill("{modes}", names_of<SplitKMode>());
+  fill("{quantized}", names_of(kQuantizedTypes));
   return doc;
 }
 

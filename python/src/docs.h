@@ -82,7 +82,7 @@ inline constexpr const char* kScaledGemmDoc =
     R"(D = activation(alpha * (scale_a * a) @ (scale_b * b) + beta * c + bias), of 8-bit operands.
 
 Args:
-    a: [M, K] or [B, M, K]; int8, float8_e4m3fn or float8_e5m2. Sums of int8 are int32: exact for
+    a: [M, K] or [B, M, K]; {quantized}. Sums of int8 are int32: exact for
         K < 131072. From there on large ones wrap, scaled or not; under scales of blocks only 128 of
         K are added in int32.
     b: [K, N] or [B, K, N]; int8 if a is, else either 8-bit float. K contiguous in both (a row-major,
@@ -248,7 +248,7 @@ as q.T and scale.T.
 
 Args:
     x: [M, K]; float16, bfloat16 or float32, rows contiguous and any distance apart.
-    dtype: of q: "int8", "float8_e4m3fn" or "float8_e5m2", or such a dtype of torch or ml_dtypes.
+    dtype: of q: {quantized}, or such a dtype of torch or ml_dtypes.
     granularity: what shares a scale: "tensor" (scale [1, 1]), "row" ([M, 1]), "block_1x128"
         ([M, ceil(K / 128)]) or "block_128x128" ([ceil(M / 128), ceil(K / 128)]).
     scale: static scales, float32, to be used instead of found: of the shape above with any strides,

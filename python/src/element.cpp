@@ -9,26 +9,18 @@
 namespace cleave::python {
 namespace {
 
-std::optional<DType> known_type(dlpack::DataType type) {
-  if (type.lanes != 1) return std::nullopt;
-  switch (type.code << 8 | type.bits) {
-    case dlpack::kFloat << 8 | 16:
-      return DType::f16;
-    case dlpack::kBfloat << 8 | 16:
-      return DType::bf16;
-    case dlpack::kFloat << 8 | 32:
-      return DType::f32;
-    case dlpack::kInt << 8 | 8:
-      return DType::i8;
-    case dlpack::kFloat8E4m3fn << 8 | 8:
-      return DType::e4m3;
-    case dlpack::kFloat8E5m2 << 8 | 8:
-      return DType::e5m2;
-    case dlpack::kInt << 8 | 32:
-      return DType::i32;
-    default:
-      return std::nullopt;
+/// By DType.
+constexpr dlpack::DataType kElements[] = {
+    {dlpack::kFloat, 16, 1},       {dlpack::kBfloat, 16, 1},    {dlpack::kFloat, 32, 1}, {dlpack::kInt, 8, 1},
+    {dlpack::kFloat8E4m3fn, 8, 1}, {dlpack::kFloat8E5m2, 8, 1}, {dlpack::kInt, 32, 1}};
+static_assert(std::size(kElements) == kAnyType.size());
+
+std::optional<DType> known_type(dlpack::DataType element) {
+  for (const DType type : kAnyType) {
+    const dlpack::DataType known = element_of(type);
+    if (element.code == known.code && element.bits == known.bits && element.lanes == 1) return type;
   }
+  return std::nullopt;
 }
 
 /// The name of any type of DLPack.
@@ -44,6 +36,10 @@ std::string type_text(dlpack::DataType type) {
 }
 
 }  // namespace
+
+dlpack::DataType element_of(DType type) {
+  return kElements[size_t(type)];
+}
 
 void set_element(TensorView& view, dlpack::DataType element) {
   view.element = element;

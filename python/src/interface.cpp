@@ -3,6 +3,7 @@
 #include <cstdlib>
 #include <string>
 
+#include "cleave/names.h"
 #include "errors.h"
 #include "problem/saturate.h"
 
@@ -25,10 +26,11 @@ int64_t integer(nb::handle value, const char* name, const char* field) {
 uint8_t named_type(nb::handle array, int bytes) {
   const nb::object label = nb::getattr(nb::getattr(array, "dtype", nb::none()), "name", nb::none());
   if (!PyUnicode_Check(label.ptr())) return dlpack::kUInt;
-  const auto is = [&](const char* name) { return PyUnicode_CompareWithASCIIString(label.ptr(), name) == 0; };
-  if (bytes == 2 && is("bfloat16")) return dlpack::kBfloat;
-  if (bytes == 1 && is("float8_e4m3fn")) return dlpack::kFloat8E4m3fn;
-  if (bytes == 1 && is("float8_e5m2")) return dlpack::kFloat8E5m2;
+  for (const DType type : kAnyType) {
+    const std::string name(to_string(type));
+    const bool named = PyUnicode_CompareWithASCIIString(label.ptr(), name.c_str()) == 0;
+    if (named && int(size_of(type)) == bytes) return element_of(type).code;
+  }
   return dlpack::kUInt;
 }
 

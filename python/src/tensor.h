@@ -23,6 +23,8 @@ struct TensorView : Operand {
 /// Fills `element` and what follows from it.
 void set_element(TensorView& view, dlpack::DataType element);
 
+dlpack::DataType element_of(DType type);
+
 inline bool given(nanobind::handle argument) {
   return argument.is_valid() && !argument.is_none();
 }

@@ -77,21 +77,17 @@ DType parse_dtype(nb::handle value, const char* name, std::span<const DType> all
   }
   std::string_view text = parse_text(label, name);
   if (text.starts_with("torch.")) text.remove_prefix(6);
-  constexpr std::pair<std::string_view, DType> short_names[] = {
-      {"f16", DType::f16}, {"fp16", DType::f16},  {"bf16", DType::bf16}, {"f32", DType::f32}, {"fp32", DType::f32},
-      {"i8", DType::i8},   {"e4m3", DType::e4m3}, {"e5m2", DType::e5m2}, {"i32", DType::i32}};
-  for (const auto& [short_name, type] : short_names) {
-    if (text == short_name) text = to_string(type);
-  }
+  std::string enumerator = "::" + std::string(text);  // "f16" is short, and so is "fp16"
+  if (text.starts_with("fp")) enumerator.erase(3, 1);
   for (const DType type : allowed) {
-    if (text == to_string(type)) return type;
+    if (text == to_string(type) || enumerators<DType>[size_t(type)].ends_with(enumerator)) return type;
   }
   refuse_type("{} is {}; it must be {}", name, text.substr(0, 60), types_text(allowed));
 }
 
 nb::handle dtype_name(DType dtype) {
   static const auto names = [] {
-    std::array<PyObject*, std::size(kAnyType)> made;
+    std::array<PyObject*, kAnyType.size()> made;
     for (size_t i = 0; i < made.size(); ++i) {
       made[i] = PyUnicode_InternFromString(std::string(to_string(DType(i))).c_str());
     }

@@ -31,6 +31,13 @@ std::vector<std::string> names_of() {
   return names;
 }
 
+template <class Enum>
+std::vector<std::string> names_of(std::span<const Enum> values) {
+  std::vector<std::string> names;
+  for (const Enum value : values) names.emplace_back(to_string(value));
+  return names;
+}
+
 /// An integer of any class. `expected` says, in messages, what it must be.
 int64_t parse_integer(nanobind::handle value, const char* name, const char* expected = "an integer");
 

@@ -9,20 +9,10 @@ namespace cleave {
 namespace detail {
 
 inline CUtensorMapDataType map_type(DType dtype, bool round_to_tf32) {
-  switch (dtype) {
-    case DType::f16:
-      return CU_TENSOR_MAP_DATA_TYPE_FLOAT16;
-    case DType::bf16:
-      return CU_TENSOR_MAP_DATA_TYPE_BFLOAT16;
-    case DType::i8:
-    case DType::e4m3:
-    case DType::e5m2:
-      return CU_TENSOR_MAP_DATA_TYPE_UINT8;
-    case DType::i32:
-      return CU_TENSOR_MAP_DATA_TYPE_INT32;
-    case DType::f32:
-      break;
-  }
+  if (size_of(dtype) == 1) return CU_TENSOR_MAP_DATA_TYPE_UINT8;
+  if (dtype == DType::f16) return CU_TENSOR_MAP_DATA_TYPE_FLOAT16;
+  if (dtype == DType::bf16) return CU_TENSOR_MAP_DATA_TYPE_BFLOAT16;
+  if (dtype == DType::i32) return CU_TENSOR_MAP_DATA_TYPE_INT32;
   return round_to_tf32 ? CU_TENSOR_MAP_DATA_TYPE_TFLOAT32 : CU_TENSOR_MAP_DATA_TYPE_FLOAT32;
 }
 

@@ -14,7 +14,7 @@
 namespace cleave {
 namespace {
 
-constexpr std::span<const DType> kForwardTypes = std::span(kAnyType).first<4>();
+constexpr std::span<const DType> kForwardTypes = kAnyType.first(4);
 constexpr std::span<const DType> kGradientTypes = kFloatTypes;
 
 int32_t narrow(const char* name, int64_t value) {

@@ -5,6 +5,7 @@
 #include <span>
 #include <string>
 
+#include "base/enumerators.h"
 #include "cleave/gemm.h"
 
 namespace cleave {
@@ -32,11 +33,11 @@ struct Operand {
   std::string type_name() const;
 };
 
-inline constexpr DType kAnyType[] = {DType::f16,  DType::bf16, DType::f32, DType::i8,
-                                     DType::e4m3, DType::e5m2, DType::i32};
-inline constexpr std::span kMultipliedTypes = std::span(kAnyType).first<6>();
-inline constexpr std::span kFloatTypes = std::span(kAnyType).first<3>();
-inline constexpr std::span kQuantizedTypes = std::span(kAnyType).subspan<3, 3>();
+// In the order of DType: the wide floats, what has 8 bits, and int32.
+inline constexpr std::span<const DType> kAnyType = values_of<DType>;
+inline constexpr auto kMultipliedTypes = kAnyType.first(kAnyType.size() - 1);
+inline constexpr auto kFloatTypes = kAnyType.first(3);
+inline constexpr auto kQuantizedTypes = kMultipliedTypes.subspan(3);
 inline constexpr DType kFloat32[] = {DType::f32};
 inline constexpr DType kInt32[] = {DType::i32};
 

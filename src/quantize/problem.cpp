@@ -49,7 +49,7 @@ void check_types(const QuantizeProblem& p, Messages& out) {
     out.add("x is {}; it must be float16, bfloat16 or float32, convert it", to_string(p.x.dtype));
   }
   if (p.q.dtype != DType::i8 && !is_fp8(p.q.dtype)) {
-    out.add("q is {}; it must be int8, float8_e4m3fn or float8_e5m2", to_string(p.q.dtype));
+    out.add("q is {}; it must be int8 or an 8-bit float, as float8_e4m3fn", to_string(p.q.dtype));
   }
   const auto check_scale = [&](const char* argument, DType type) {
     if (type == DType::f32) return;

@@ -73,6 +73,16 @@ CLEAVE_HD uint16_t float_to_f16(float x) {
 #endif
 }
 
+/// The largest magnitude that a quantised element stands for.
+CLEAVE_HD constexpr float largest_of(DType q) {
+  return q == DType::e4m3 ? 448.0f : q == DType::e5m2 ? 57344.0f : 127.0f;
+}
+
+/// Of an 8-bit float: how many bits of its mantissa are stored.
+CLEAVE_HD constexpr int mantissa_of(DType q) {
+  return q == DType::e4m3 ? 3 : 2;
+}
+
 /// An 8-bit float with `mantissa` stored bits: e4m3 (3; no infinities, one NaN) or e5m2 (2).
 template <int mantissa>
 CLEAVE_HD float fp8_to_float(uint8_t bits) {
@@ -193,6 +203,22 @@ CLEAVE_HD void store_element(DType type, void* base, int64_t index, int32_t valu
 }
 
 #if defined(__CUDACC__)
+/// Two neighbours, 8-bit floats, `low` first in memory.
+template <int mantissa>
+CLEAVE_DEVICE uint16_t pack_fp8(float low, float high) {
+#if __CUDA_ARCH__ >= 890
+  uint16_t pair;
+  if constexpr (mantissa == 3) {
+    asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(pair) : "f"(high), "f"(low));
+  } else {
+    asm("cvt.rn.satfinite.e5m2x2.f32 %0, %1, %2;" : "=h"(pair) : "f"(high), "f"(low));
+  }
+  return pair;
+#else
+  return uint16_t(float_to_fp8<mantissa>(low) | float_to_fp8<mantissa>(high) << 8);
+#endif
+}
+
 /// Two neighbours in one 32-bit register, `low` first in memory. 16-bit types only.
 CLEAVE_DEVICE uint32_t pack_pair(DType type, float low, float high) {
   uint32_t bits;

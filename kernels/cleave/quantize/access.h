@@ -26,23 +26,6 @@ CLEAVE_DEVICE void load_values(const QuantizeParams& p, uint32_t row, int64_t co
   }
 }
 
-/// Two neighbours of q, an 8-bit float, `low` first in memory.
-template <DType Type>
-CLEAVE_DEVICE uint16_t pack_fp8(float low, float high) {
-#if __CUDA_ARCH__ >= 890
-  uint16_t pair;
-  if constexpr (Type == DType::e4m3) {
-    asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(pair) : "f"(high), "f"(low));
-  } else {
-    asm("cvt.rn.satfinite.e5m2x2.f32 %0, %1, %2;" : "=h"(pair) : "f"(high), "f"(low));
-  }
-  return pair;
-#else
-  constexpr int kMantissa = Type == DType::e4m3 ? 3 : 2;
-  return uint16_t(float_to_fp8<kMantissa>(low) | float_to_fp8<kMantissa>(high) << 8);
-#endif
-}
-
 /// q from (row, col) on.
 template <QuantizeConfig C>
 CLEAVE_DEVICE void store_values(const QuantizeParams& p, uint32_t row, int64_t col, const Quantizer& quantizer,
@@ -51,8 +34,8 @@ CLEAVE_DEVICE void store_values(const QuantizeParams& p, uint32_t row, int64_t c
   if constexpr (is_fp8(C.q) && C.width > 1) {
     CLEAVE_UNROLL
     for (uint32_t i = 0; i < C.width; i += 2) {
-      reinterpret_cast<uint16_t*>(packed.bytes())[i / 2] =
-          pack_fp8<C.q>(quantized(quantizer, C.symmetric, values[i]), quantized(quantizer, C.symmetric, values[i + 1]));
+      reinterpret_cast<uint16_t*>(packed.bytes())[i / 2] = pack_fp8<mantissa_of(C.q)>(
+          quantized(quantizer, C.symmetric, values[i]), quantized(quantizer, C.symmetric, values[i + 1]));
     }
   } else {
     CLEAVE_UNROLL

@@ -12,11 +12,6 @@
 
 namespace cleave {
 
-/// The largest magnitude that a quantised element stands for.
-CLEAVE_HD constexpr float largest_of(DType q) {
-  return q == DType::e4m3 ? 448.0f : q == DType::e5m2 ? 57344.0f : 127.0f;
-}
-
 /// Steps between the least and the largest element of asymmetric int8.
 inline constexpr float kSteps = 255.0f;
 inline constexpr float kLeast = -128.0f;

@@ -31,14 +31,11 @@ constexpr Rounding rounding_of(cleave::DType type) {
       return {1e-5, 0x1p-20, INFINITY};
     case cleave::DType::i8:
       return {0.51, 0x1p-20, 127};
-    case cleave::DType::e4m3:
-      return {0.01, 0x1p-3, 448};
-    case cleave::DType::e5m2:
-      return {0.01, 0x1p-2, 57344};
     case cleave::DType::i32:
-      break;
+      return {1e-3, 0, INFINITY};
+    default:  // an 8-bit float
+      return {0.01, 1.0 / (1 << cleave::mantissa_of(type)), cleave::largest_of(type)};
   }
-  return {1e-3, 0, INFINITY};
 }
 
 /// The largest error of some elements of D, in units of what rounding may cause.
