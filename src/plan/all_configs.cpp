@@ -98,7 +98,7 @@ class Collector {
     for (Spec spec : tiles(KernelFamily::automatic)) {
       spec.split = split;
       spec.slices = split == SplitKMode::none ? 1 : 8;
-      if (p.a.alignment < 16 && spec.family == KernelFamily::sm90) continue;
+      if (p.a.alignment < 16 && has_tma(spec.family)) continue;
       // Multicast and the order of D's stores do not depend on the rest: once each is enough.
       if (!all_sharings && (spec.transposed || spec.multicast_m * spec.multicast_n > 1)) continue;
       for (const Spec& variant : variants(spec, p)) {
@@ -119,8 +119,8 @@ class Collector {
   }
 
   void split_modes() {
-    for (const SplitKMode split :
-         {SplitKMode::serial, SplitKMode::parallel, SplitKMode::cluster, SplitKMode::stream_k}) {
+    for (const SplitKMode split : values_of<SplitKMode>) {
+      if (split == SplitKMode::none || split == SplitKMode::automatic) continue;
       for (const DType in : {DType::f16, DType::f32, DType::i8}) visit(product(in, in, DType::f32), split);
     }
   }

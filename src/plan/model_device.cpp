@@ -1,15 +1,18 @@
 #include "plan/model_device.h"
 
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
 #include "base/refuse.h"
 
 namespace cleave {
 
 DeviceInfo model_device(const std::string& arch) {
+  if (std::ranges::find(kArchitectures, arch) == std::end(kArchitectures))
+    refuse_value("arch is \"{}\"; it must be \"{}\"", arch, fmt::join(kArchitectures, "\" or \""));
   DeviceInfo device = device_info(kPlanOnlyH100);
   if (arch == "sm_90a") return device;
-  if (arch != "sm_80") {
-    refuse_value("arch is \"{}\"; it must be \"sm_80\" or \"sm_90a\"", arch);
-  }
   device.name = "NVIDIA A100";
   device.compute_capability = 80;
   device.num_sms = 108;

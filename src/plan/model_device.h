@@ -8,8 +8,11 @@
 
 namespace cleave {
 
-/// A stand-in for the smallest device of an architecture, as far as planning and compiling are
-/// concerned. Throws Error(invalid_argument) for what is neither "sm_80" nor "sm_90a".
+/// What kernels are compiled for without a device.
+inline constexpr const char* kArchitectures[] = {"sm_80", "sm_90a"};
+
+/// A stand-in for the smallest device of one of them, as far as planning and compiling are concerned.
+/// Throws Error(invalid_argument) for what is none.
 CLEAVE_TOOLS DeviceInfo model_device(const std::string& arch);
 
 }  // namespace cleave

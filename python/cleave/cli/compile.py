@@ -5,31 +5,14 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
+from .. import _core
 from ..testing import cubin
 from . import values
 from .console import Console
 from .operations import add_operations
 from .options import add_device_option, default_device
 
-ARCHITECTURES = ("sm_80", "sm_90a")
-
-
-_TEXTS = {
-    "gemm": {
-        "help": "those of certain products alone",
-        "epilog": "Example: cleave compile gemm --m 1:64:*2 --n 4096 --k 4096 --dtype e4m3 --scaling row --device h100",
-    },
-    "grouped": {
-        "help": "those of certain grouped products alone",
-        "epilog": "Example: cleave compile grouped --groups 64 --tokens 4096 --n 1408 --k 2048 "
-        "--dtype bf16 --form forward,dgrad,wgrad",
-    },
-    "conv": {
-        "help": "those of certain convolutions alone",
-        "epilog": "Example: cleave compile conv --images 32 --size 56x56 --channels 128 "
-        "--filters 128 --filter-size 3 --stride 2 --padding 1 --kind dgrad --division fast,plain",
-    },
-}
+ARCHITECTURES = _core.choices["arch"]
 
 
 def add_parser(subparsers: Any) -> None:
@@ -49,7 +32,7 @@ def add_parser(subparsers: Any) -> None:
     )
     parser.add_argument("--all", action="store_true", help="every architecture")
     parser.set_defaults(run=run, parser=parser)
-    add_operations(parser, run_products, _TEXTS, _add_device)
+    add_operations(parser, run_products, "Compiles the kernels of certain ones alone.", _add_device)
 
 
 def _add_device(parser: argparse.ArgumentParser) -> None:
@@ -68,8 +51,6 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def run_products(arguments: argparse.Namespace) -> int:
-    from cleave import _core
-
     if arguments.all or arguments.arch:
         arguments.parser.error("products are compiled for a device: use --device")
     device = arguments.device or default_device("h100")
@@ -105,8 +86,11 @@ def _report(console: Console, kernels: list[dict[str, Any]]) -> int:
 
 
 def _default_architectures() -> tuple[str, ...]:
+    """The first GPU's: with an "a", code for that one alone; without, also for later ones."""
     import cleave
 
     if not cleave.device_count():
         return ARCHITECTURES
-    return ("sm_90a",) if cleave.device_info(0)["compute_capability"] == 90 else ("sm_80",)
+    capability = cleave.device_info(0)["compute_capability"]
+    own = f"sm_{capability}a"
+    return (own if own in ARCHITECTURES else ARCHITECTURES[0],)
