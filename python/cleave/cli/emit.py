@@ -54,7 +54,7 @@ def add_parser(subparsers: Any) -> None:
             }
             for name, (help, serves, example) in _TEXTS.items()
         }
-        add_operations(operations, run, texts, functools.partial(_add_options, target), required=True)
+        add_operations(operations, run, "", functools.partial(_add_options, target), texts, required=True)
 
 
 def _add_options(target: str, parser: argparse.ArgumentParser) -> None:

@@ -12,26 +12,11 @@ from .console import Console, format_bytes
 from .operations import add_operations
 from .options import add_candidates_option, add_device_option, default_device
 
-_TEXTS = {
-    "gemm": {
-        "description": "Plans without running: no GPU is needed, and h100 plans as on an H100 SXM.",
-        "epilog": "Example: cleave explain gemm --m 128 --n 128 --k 16384 --device h100",
-    },
-    "grouped": {
-        "description": "Plans without running, as `explain gemm` does: one plan for any sizes of the groups.",
-        "epilog": "Example: cleave explain grouped --groups 64 --tokens 4096 --n 1408 --k 2048",
-    },
-    "conv": {
-        "description": "Plans without running, as `explain gemm` does.",
-        "epilog": "Example: cleave explain conv --images 32 --size 56x56 --channels 128 "
-        "--filters 128 --filter-size 3 --stride 2 --padding 1 --kind dgrad --device h100",
-    },
-}
-
 
 def add_parser(subparsers: Any) -> None:
     parser = subparsers.add_parser("explain", help="show the plan of a product and why", allow_abbrev=False)
-    add_operations(parser, run, _TEXTS, _add_options, required=True)
+    description = "Plans without running: no GPU is needed, and h100 plans as on an H100 SXM."
+    add_operations(parser, run, description, _add_options, required=True)
 
 
 def _add_options(parser: argparse.ArgumentParser) -> None:

@@ -171,38 +171,57 @@ def _conv_cases(options: dict[str, list[Any]]) -> list[ConvCase]:
 @dataclass(frozen=True)
 class Operation:
     """module: makes operands, plans, runs and verifies. cases: all combinations of the options' values,
-    the last option's varying fastest."""
+    the last option's varying fastest. example: of options."""
 
     help: str
     module: ModuleType
     options: dict[str, Option]
     cases: Callable[[dict[str, list[Any]]], Sequence[Any]]
+    example: str
 
 
 OPERATIONS = {
-    "gemm": Operation("dense matrix products", dense, _GEMM, _gemm_cases),
-    "grouped": Operation(
-        "products of a mixture of experts: one for each group of tokens", grouped, _GROUPED, _grouped_cases
+    "gemm": Operation(
+        "dense matrix products", dense, _GEMM, _gemm_cases, "--m 128 --n 128 --k 1024:65536:*2 --dtype fp16,bf16"
     ),
-    "conv": Operation("convolutions and their gradients", conv, _CONV, _conv_cases),
+    "grouped": Operation(
+        "products of a mixture of experts: one for each group of tokens",
+        grouped,
+        _GROUPED,
+        _grouped_cases,
+        "--groups 64 --tokens 4096 --n 1408 --k 2048 --dtype bf16 --form forward,dgrad,wgrad",
+    ),
+    "conv": Operation(
+        "convolutions and their gradients",
+        conv,
+        _CONV,
+        _conv_cases,
+        "--images 32 --size 56x56 --channels 128 --filters 128 --filter-size 3 --stride 2 --padding 1 --kind dgrad",
+    ),
 }
 
 
 def add_operations(
     parser: argparse.ArgumentParser,
     run: Callable[[argparse.Namespace], int],
-    texts: Mapping[str, Mapping[str, str]],
+    description: str,
     add_options: Callable[[argparse.ArgumentParser], None],
+    texts: Mapping[str, Mapping[str, str]] | None = None,
     **subparsers: Any,
 ) -> None:
-    """A parser for each operation of `texts`, which are their descriptions and epilogs.
+    """A parser for each operation, or those of `texts`, which replace the help, description and epilog.
 
     `run` finds the operation's module, and what makes cases of the arguments, among the arguments.
     """
     parsers = parser.add_subparsers(metavar="OPERATION", **subparsers)
-    for name, text in texts.items():
+    for name in texts or OPERATIONS:
         operation = OPERATIONS[name]
-        own = parsers.add_parser(name, **{"help": operation.help} | text, allow_abbrev=False)
+        text = {
+            "help": operation.help,
+            "description": f"{operation.help[0].upper()}{operation.help[1:]}. {description}",
+            "epilog": f"Example: {parser.prog} {name} {operation.example}",
+        }
+        own = parsers.add_parser(name, **text | (texts or {}).get(name, {}), allow_abbrev=False)
         group = own.add_argument_group("problem", _LISTS)
         for field, option in operation.options.items():
             given = {"required": True} if option.default is REQUIRED else {"default": option.default}

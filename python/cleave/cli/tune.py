@@ -17,18 +17,14 @@ from .options import add_candidates_option, add_device_option
 # The best of a first, short measurement are measured again, more carefully.
 FINALISTS = 4
 
-_TEXTS = {
-    "gemm": {
-        "description": "Measures candidates of each product on this GPU and stores the fastest in the "
-        "tuning file beside the kernel cache, where later plans find it.",
-        "epilog": "Example: cleave tune gemm --m 128 --n 128 --k 8192:131072:*2 --dtype fp16,bf16",
-    }
-}
-
 
 def add_parser(subparsers: Any) -> None:
     parser = subparsers.add_parser("tune", help="measure candidates and remember the fastest", allow_abbrev=False)
-    add_operations(parser, run, _TEXTS, _add_options, required=True)
+    description = (
+        "Measures candidates of each product on this GPU and stores the fastest in the tuning file beside the kernel "
+        "cache, where later plans find it."
+    )
+    add_operations(parser, run, description, _add_options, {"gemm": {}}, required=True)
 
 
 def _add_options(parser: argparse.ArgumentParser) -> None:
