@@ -13,6 +13,7 @@ from cleave.testing.arrays import TorchArrays
 from cleave.testing.errors import one_line
 
 from .peers import Peer, reason
+from .products import Products
 from .suites import Case, Suite
 
 Calls = Sequence[Callable[[], object]]
@@ -22,7 +23,7 @@ Timed = Callable[[TorchArrays, Sequence[Calls], int], list[dict[str, float]]]
 class Contest:
     """Contenders of one operation. Those with the same case have the same operands."""
 
-    def __init__(self, arrays: TorchArrays, operation: ModuleType):
+    def __init__(self, arrays: TorchArrays, operation: ModuleType | Products):
         self.arrays = arrays
         self.operation = operation
         self._sets: dict[Case, list[Any]] = {}

@@ -101,61 +101,46 @@ def missing_lines(rows: Sequence[dict[str, Any]]) -> list[str]:
     return [f"Without {name} on {', '.join(names)}: {reason.rstrip('.')}." for (name, reason), names in cases.items()]
 
 
+_TITLES = {
+    "tflops": "TFLOP/s",
+    "gb_per_s": "GB/s",
+    "requested_mode": "asked mode",
+    "requested_slices": "asked slices",
+    "workspace_bytes": "workspace B",
+}
+
+
+def _title(key: str) -> str:
+    return _TITLES.get(key, key.replace("_", " "))
+
+
 def _peers_table(rows: Sequence[dict[str, Any]]) -> tuple[list[str], list[list[Any]]]:
-    ours = {
-        "case": "case",
-        "us": "us",
-        "host us": "host_us",
-        "TFLOP/s": "tflops",
-        "GB/s": "gb_per_s",
-        "floor us": "floor_us",
-        "kernel": "kernel",
-        "mode": "mode",
-        "slices": "slices",
-        "max error": "max_error",
-        "rms error": "rms_error",
-        "row error": "row_error",
-    }
-    ours = {title: key for title, key in ours.items() if any(key in row for row in rows)}
-    theirs = {
-        "us": "us",
-        "host us": "host_us",
-        "max error": "max_error",
-        "rms error": "rms_error",
-        "row error": "row_error",
-        "/ ours": "ratio",
-    }
+    errors = ("max_error", "rms_error", "row_error")
+    ours = ("case", "us", "host_us", "tflops", "gb_per_s", "floor_us", "kernel", "mode", "slices", *errors)
+    ours = [key for key in ours if any(key in row for row in rows)]
     # Where a peer's errors are ours, in every row, they are not said again.
     pairs = [(row, measured) for row in rows for measured in row["peers"].values()]
-    theirs = {
-        title: key
-        for title, key in theirs.items()
-        if any(key in m and ("error" not in key or m[key] != row[key]) for row, m in pairs)
-    }
+    theirs = [
+        key
+        for key in ("us", "host_us", *errors, "ratio")
+        if any(key in m and (key not in errors or m[key] != row[key]) for row, m in pairs)
+    ]
     peers = list(dict.fromkeys(name for row in rows for name in row["peers"]))
-    columns = [*ours, *(f"{peer} {title}" for peer in peers for title in theirs)]
+    titles = [f"{peer} {'/ ours' if key == 'ratio' else _title(key)}" for peer in peers for key in theirs]
     cells = []
     for row in rows:
-        measured = [row["peers"].get(peer, {}).get(key) for peer in peers for key in theirs.values()]
-        cells.append([*(row[key] for key in ours.values()), *measured])
-    return columns, cells
+        measured = [row["peers"].get(peer, {}).get(key) for peer in peers for key in theirs]
+        cells.append([*(row[key] for key in ours), *measured])
+    return [*map(_title, ours), *titles], cells
 
 
 def _modes_table(rows: Sequence[dict[str, Any]]) -> tuple[list[str], list[list[Any]]]:
-    columns = {
-        "case": "case",
-        "asked mode": "requested_mode",
-        "asked slices": "requested_slices",
-        "mode": "mode",
-        "slices": "slices",
-        "us": "us",
-        "auto / this": "ratio",
-        "workspace B": "workspace_bytes",
-        "rms error": "rms_error",
-        "kernel": "kernel",
-        "refused": "refused",
-    }
-    return list(columns), [[row.get(key) for key in columns.values()] for row in rows]
+    keys = (
+        "case", "requested_mode", "requested_slices", "mode", "slices", "us", "ratio", "workspace_bytes",
+        "rms_error", "kernel", "refused",
+    )  # fmt: skip
+    titles = ["auto / this" if key == "ratio" else _title(key) for key in keys]
+    return titles, [[row.get(key) for key in keys] for row in rows]
 
 
 def _host_table(rows: Sequence[dict[str, Any]]) -> tuple[list[str], list[list[Any]]]:

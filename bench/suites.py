@@ -3,7 +3,7 @@
 name, title
 kind        'peers': against other libraries; 'steps': the same, without graphs and with the host's
             time; 'modes': split-K modes against auto; 'host': host time of every way to call
-operation   the module of OPERATIONS that makes and runs the cases
+operation   the one of OPERATIONS that makes and runs the cases
 peers       modules of bench/peers
 best_of     those of the peers of which the fastest is to be beaten, case by case
 splits      of a 'modes' suite: the slice counts of each mode, null for the planner's choice
@@ -22,7 +22,12 @@ from itertools import product
 from pathlib import Path
 from types import ModuleType
 
-from . import conv, expert_offsets, gemm, grouped, quantize, wgrad_step
+from cleave.testing.case import GemmCase
+from cleave.testing.conv_case import ConvCase
+from cleave.testing.grouped_case import GroupedCase
+
+from . import expert_offsets, quantize, wgrad_step
+from .products import Products, conv, gemm, grouped
 
 DIRECTORY = Path(__file__).parent / "suites"
 KINDS = ("peers", "steps", "modes", "host")
@@ -35,7 +40,7 @@ OPERATIONS = {
     "conv": conv,
 }
 
-Case = gemm.Case | quantize.Case | grouped.Case | expert_offsets.Case | conv.Case
+Case = GemmCase | quantize.Case | GroupedCase | expert_offsets.Case | ConvCase
 
 
 @dataclass(frozen=True)
@@ -50,7 +55,7 @@ class Suite:
     name: str
     kind: str
     title: str
-    operation: ModuleType
+    operation: ModuleType | Products
     groups: list[Group]
     peers: list[str] = field(default_factory=list)
     splits: list[tuple[str, int | None]] = field(default_factory=list)

@@ -16,10 +16,11 @@ from cleave.testing.grouped_operands import GroupedOperands
 from cleave.testing.grouped_operands import make_operands as make_grouped_operands
 
 from .expert_offsets import expert_ids
-from .grouped import describe
-from .products import poison
+from .products import grouped
 
 __all__ = ["Case", "describe", "errors", "make_operands", "ours", "poison"]
+
+describe, poison = grouped.describe, grouped.poison
 
 
 @dataclass(kw_only=True)

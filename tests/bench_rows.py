@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from bench import (
-    gemm,
-    suites,
-)
+from bench import suites
+from bench.products import gemm
 
 MACHINE = {"gpu": "a GPU", "driver": None, "commit": "abc"}
 

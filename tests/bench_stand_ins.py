@@ -6,11 +6,8 @@ import time
 
 import numpy as np
 
-from bench import (
-    conv,
-    grouped,
-    peers,
-)
+from bench import peers
+from bench.products import conv, grouped
 from cleave.testing import arrays
 from cleave.testing.case import GemmCase
 

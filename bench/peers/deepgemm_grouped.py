@@ -1,7 +1,7 @@
 """DeepGEMM's grouped kernels: bfloat16, and 8-bit floats scaled by blocks.
 
 Each group begins at a multiple of 128 rows, and the rows between are computed with the others: they
-are part of its time. It is left out where they would be as many as the tokens.
+are part of its time, to lay tokens out so is not. It is left out where they would be as many as the tokens.
 """
 
 from __future__ import annotations

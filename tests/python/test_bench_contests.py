@@ -21,19 +21,8 @@ from bench_stand_ins import (
 )
 
 import cleave
-from bench import (
-    contest,
-    conv,
-    expert_offsets,
-    grouped,
-    peers,
-    quantize,
-    report,
-    steps,
-    suites,
-    summary,
-    wgrad_step,
-)
+from bench import contest, expert_offsets, peers, quantize, report, steps, suites, summary, wgrad_step
+from bench.products import conv, grouped
 from cleave.testing import arrays
 
 
@@ -181,8 +170,8 @@ def test_every_way_to_divide_is_measured(short, monkeypatch):
         asked.append(case.division)
         return plan_of(case, operands)
 
-    plan_of = conv.conv.plan_for
-    monkeypatch.setattr(conv.conv, "plan_for", plan_for)
+    plan_of = conv.testing.plan_for
+    monkeypatch.setattr(conv.testing, "plan_for", plan_for)
     found, missing = peers.load(suites.load("division").peers)
     assert not missing
     case = replace(SMALL[1], kernel="auto")

@@ -20,16 +20,8 @@ from bench_stand_ins import (
 
 import cleave
 from bench import __main__ as harness
-from bench import (
-    ahead,
-    conv,
-    host,
-    machine,
-    peers,
-    quantize,
-    report,
-    suites,
-)
+from bench import ahead, host, machine, peers, quantize, report, suites
+from bench.products import conv
 from cleave.testing import arrays
 from cleave.testing.case import GemmCase
 
@@ -151,8 +143,8 @@ def test_convolutions_from_suite_to_report(short, monkeypatch, tmp_path, capsys)
         return replace(whole, groups=[suites.Group("few", cases)])
 
     monkeypatch.setattr(suites, "load", small)
-    plan_of = conv.conv.plan_for  # the CPU has one kernel
-    monkeypatch.setattr(conv.conv, "plan_for", lambda case, o: plan_of(replace(case, kernel="auto"), o))
+    plan_of = conv.testing.plan_for  # the CPU has one kernel
+    monkeypatch.setattr(conv.testing, "plan_for", lambda case, o: plan_of(replace(case, kernel="auto"), o))
     names = "conv_fprop,conv_dgrad,conv_wgrad,division"
     assert harness.main(["--suite", names, "--quick", "--out", str(tmp_path)]) == 0
     out = capsys.readouterr().out

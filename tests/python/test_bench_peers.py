@@ -16,13 +16,8 @@ from bench_stand_ins import (
     grouped_cases,
 )
 
-from bench import (
-    contest,
-    conv,
-    gemm,
-    grouped,
-    peers,
-)
+from bench import contest, peers
+from bench.products import conv, gemm, grouped
 from cleave.testing import arrays
 from cleave.testing.case import GemmCase
 

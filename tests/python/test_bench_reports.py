@@ -17,14 +17,7 @@ from bench_rows import (
 )
 
 from bench import __main__ as harness
-from bench import (
-    plot,
-    readme,
-    report,
-    suites,
-    summary,
-    tables,
-)
+from bench import plot, readme, report, suites, summary, tables
 
 # Statistics
 

@@ -7,13 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from bench import (
-    conv,
-    expert_offsets,
-    gemm,
-    peers,
-    suites,
-)
+from bench import expert_offsets, peers, suites
+from bench.products import conv, gemm
 from cleave.testing import dtypes
 
 
