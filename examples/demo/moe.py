@@ -16,6 +16,7 @@ import numpy as np
 from cleave.cli.console import Console
 from cleave.testing import measure
 from cleave.testing.arrays import Arrays, select
+from cleave.testing.group_sizes import spread_over
 
 TITLE = "Mixture of experts: one product for all of them"
 
@@ -54,10 +55,10 @@ def run(device: str, console: Console) -> None:
     """Times both ways of each product; ValueError if either result is wrong."""
     size = CPU if device == "cpu" else GPU
     arrays = select(device, {"float16"})
-    counts = zipf(size.tokens, size.experts)
+    counts = sorted(spread_over(size.experts, size.tokens, "zipf"), reverse=True)
     ends = np.cumsum(counts)
     console.print(
-        f"{size.tokens} tokens, {size.experts} experts with {counts.max()} down to {counts.min()} "
+        f"{size.tokens} tokens, {size.experts} experts with {counts[0]} down to {counts[-1]} "
         f"of them, {size.features} features, {size.hidden} hidden, float16, on {device}"
     )
     offs = arrays.from_numpy(ends, "int32")
@@ -72,12 +73,6 @@ def run(device: str, console: Console) -> None:
         errors = [_error(arrays, product, name, result, ends) for name, result in results.items()]
         rows.append((product.name, *times, f"{times[0] / times[1]:.1f}", f"{max(errors):.1e}"))
     console.table(("", "loop us", "grouped us", "loop / grouped", "max rel err"), rows)
-
-
-def zipf(tokens: int, experts: int) -> np.ndarray:
-    """How many tokens each expert has, in proportion to 1 / its rank; `tokens` together."""
-    ends = np.cumsum(1 / np.arange(1, experts + 1))
-    return np.diff(np.round(ends / ends[-1] * tokens).astype(np.int64), prepend=0)
 
 
 def products(arrays: Arrays, size: Size, offs: Any) -> list[Product]:

@@ -7,15 +7,12 @@ The models are the same but for cleave.torch.replace_convs, start with the same 
 see the same images. The first step's loss and gradients are compared with those of float64; the
 script fails if Cleave's are further off than torch's by more than chance explains. On a GPU it
 then times a training step of both, eagerly and as a CUDA graph.
-
-ResNet-50 is torchvision's where that is installed, else that of resnet50.py.
 """
 
 from __future__ import annotations
 
 import argparse
 import copy
-import importlib.util
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -58,12 +55,7 @@ class Step:
 def make_model(name: str) -> nn.Module:
     if name == "unet":
         return UNet(classes=CLASSES)
-    if importlib.util.find_spec("torchvision"):
-        from torchvision.models import resnet50 as torchvisions
-
-        model = torchvisions(weights=None, num_classes=CLASSES)
-    else:
-        model = resnet50(CLASSES)
+    model = resnet50(CLASSES)
     for place, layer in model.named_modules():
         if place.endswith("bn3"):
             nn.init.constant_(layer.weight, BRANCH_FACTOR)
