@@ -17,11 +17,11 @@
 #include <thread>
 #include <vector>
 
-#include "cleave/device.h"
 #include "jit/compiler.h"
 #include "jit/source.h"
 #include "kernel_sample.h"
 #include "plan/all_configs.h"
+#include "plan/model_device.h"
 
 namespace {
 
@@ -67,19 +67,13 @@ std::string line(const std::string& arch, size_t number, const GemmConfig& confi
   const CompiledKernel kernel = compile_uncached(gemm_source(config), arch);
   const std::string code = instructions(kernel.cubin);
   const KernelResources& used = kernel.resources;
-  return fmt::format("{} {} {:016x} {:016x} {:016x} {} {} {} {}\n", arch, number,
-                     digest(kernel.cubin), digest(code), digest(opcodes(code)), code.size(),
-                     used.registers, used.stack_bytes,
+  return fmt::format("{} {} {:016x} {:016x} {:016x} {} {} {} {}\n", arch, number, digest(kernel.cubin), digest(code),
+                     digest(opcodes(code)), code.size(), used.registers, used.stack_bytes,
                      used.spill_store_bytes + used.spill_load_bytes);
 }
 
 void print_digests(const std::string& arch, size_t every) {
-  DeviceInfo device = device_info(kPlanOnlyH100);
-  if (arch == "sm_80") {
-    device.compute_capability = 80;
-    device.shared_memory_per_block = 163 * 1024;
-  }
-  const std::vector<GemmConfig> sample = kernel_sample(all_configs(device));
+  const std::vector<GemmConfig> sample = kernel_sample(all_configs(model_device(arch)));
   std::vector<std::string> lines(sample.size());
   std::atomic<size_t> next = 0;
   {
@@ -97,5 +91,5 @@ void print_digests(const std::string& arch, size_t every) {
 
 int main(int argc, char** argv) {
   const size_t every = argc > 1 ? std::strtoul(argv[1], nullptr, 10) : 1;
-  for (const char* arch : {"sm_90a", "sm_80"}) print_digests(arch, std::max<size_t>(every, 1));
+  for (const char* arch : kArchitectures) print_digests(arch, std::max<size_t>(every, 1));
 }

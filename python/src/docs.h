@@ -279,8 +279,8 @@ Returns:
 Raises:
     TypeError, ValueError, cleave.CudaError: as `gemm`.
 
-Scales are amax / 127, 448 (e4m3) or 57344 (e5m2) in float32. A group of zeros has scale 0 and q 0,
-one with a NaN scale NaN. Results are bitwise repeatable, and equal on every device. Safe in CUDA
+Scales are amax / 127, or the largest value of an 8-bit float (448 of e4m3), in float32. A group of
+zeros has scale 0 and q 0, one with a NaN scale NaN. Results are bitwise repeatable, and equal on every device. Safe in CUDA
 graphs once the same call has run, or was prepared by `plan_quantize(...).prepare(stream)`.)";
 
 inline constexpr const char* kPlanQuantizeDoc =

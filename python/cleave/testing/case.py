@@ -29,6 +29,11 @@ def slice_count(mode: str, slices: int) -> int | None:
     return slices if mode in ("serial", "parallel", "cluster") else None
 
 
+def options(case: Any, *names: str) -> dict[str, Any]:
+    """Fields that are arguments of the library by the same names, and how K is split."""
+    return {name: getattr(case, name) for name in (*names, "activation", "split_k_mode", "split_k_slices")}
+
+
 @dataclass(frozen=True)
 class GemmCase:
     """D = activation(A @ B + bias), contiguous operands.

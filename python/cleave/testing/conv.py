@@ -6,6 +6,7 @@ from typing import Any
 
 from . import accuracy, conv_reference
 from .arrays import Arrays
+from .case import options
 from .conv_case import ConvCase
 from .conv_operands import ConvOperands, make_operands
 
@@ -21,18 +22,9 @@ def plan_for(case: ConvCase, operands: ConvOperands) -> Any:
         case.kind,
         *operands.inputs.values(),
         size=None if case.kind == "fprop" else case.shapes[case.made],
-        stride=case.stride,
-        padding=case.padding,
-        dilation=case.dilation,
-        groups=case.groups,
         bias=operands.bias,
-        activation=case.activation,
         out=operands.out,
-        division=case.division,
-        kernel=case.kernel,
-        precision=case.precision,
-        split_k_mode=case.split_k_mode,
-        split_k_slices=case.split_k_slices,
+        **options(case, "stride", "padding", "dilation", "groups", "division", "kernel", "precision"),
     )
 
 

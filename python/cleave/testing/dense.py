@@ -6,7 +6,7 @@ from typing import Any
 
 from . import accuracy
 from .arrays import Arrays
-from .case import GemmCase
+from .case import GemmCase, options
 from .operands import Operands, make_operands
 
 __all__ = ["GemmCase", "errors", "make_operands", "plan_for", "run"]
@@ -16,18 +16,11 @@ def plan_for(case: GemmCase, operands: Operands) -> Any:
     """The library's plan for these operands."""
     import cleave
 
-    options = {
-        "bias": operands.bias,
-        "activation": case.activation,
-        "out": operands.out,
-        "split_k_mode": case.split_k_mode,
-        "split_k_slices": case.split_k_slices,
-    }
+    results = {"bias": operands.bias, "out": operands.out}
     if not case.quantized and not operands.scales:
-        return cleave.plan_gemm(operands.a, operands.b, precision=case.precision, **options)
+        return cleave.plan_gemm(operands.a, operands.b, **results, **options(case, "precision"))
     scales = {"scale_a": None, "scale_b": None} | operands.scales
-    options["use_fast_accum"] = case.use_fast_accum
-    return cleave.plan_scaled_gemm(operands.a, operands.b, **scales, **options)
+    return cleave.plan_scaled_gemm(operands.a, operands.b, **scales, **results, **options(case, "use_fast_accum"))
 
 
 def run(plan: Any, operands: Operands, stream: int | None) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 from . import accuracy, dense
 from .arrays import Arrays
+from .case import options
 from .grouped_case import GroupedCase
 from .grouped_operands import GroupedOperands, make_operands, of_group
 
@@ -22,12 +23,8 @@ def plan_for(case: GroupedCase, operands: GroupedOperands) -> Any:
         operands.offs,
         alignment=case.spacing if case.spacing > 1 else None,
         bias=operands.bias,
-        activation=case.activation,
         out=operands.out,
-        use_fast_accum=case.use_fast_accum,
-        precision=case.precision,
-        split_k_mode=case.split_k_mode,
-        split_k_slices=case.split_k_slices,
+        **options(case, "use_fast_accum", "precision"),
         **operands.scales,
     )
 
