@@ -25,6 +25,11 @@ bool registers_suffice(const GemmConfig& c) {
   // Nor does a part of 96 sums with scales of its own for a walk through groups of rows.
   const bool ragged = c.schedule.grouping == Grouping::m || c.schedule.grouping == Grouping::n;
   if (ragged && by_block && c.tile.n > 176) return false;
+  // Nor do 160 accumulators for C, nor 192 for a walk that sums slices in turn, or for float32.
+  const uint32_t kept = accumulators_per_thread(c);
+  if (kept >= 160 && c.epilogue.has_c) return false;
+  const bool walks_far = c.schedule.split == SplitKMode::serial || c.schedule.split == SplitKMode::stream_k;
+  if (kept >= 192 && (walks_far || c.operands.a == DType::f32)) return false;
   // Nor do 128 accumulators and a walk through groups of K for C, or for shares of slices.
   const bool joins = c.schedule.split == SplitKMode::serial || c.schedule.split == SplitKMode::parallel;
   const bool crowded = c.schedule.grouping == Grouping::k && accumulators_per_thread(c) >= 128;

@@ -49,15 +49,34 @@ struct LoaderOf<C> {
 template <GemmConfig C>
 using Loader = typename detail::LoaderOf<C>::type;
 
+/// Whether each role waits for the launch before by itself, once it has found its first work tile: what
+/// that takes is then under the other launch's end. Groups' bounds lie in memory, which must not be read
+/// before; the walk of stream_k, or a shared load, leaves the producer no register to keep a tile in.
+CLEAVE_HD constexpr bool waits_late(const GemmConfig& c) {
+  return c.schedule.grouping == Grouping::none && c.schedule.split != SplitKMode::stream_k && sharers(c) == 1;
+}
+
+/// The compiler finds `smem` again in every k block, by a read of a special register, unless it comes from a
+/// shuffle: then it is a value. Kernels with much to remember have no register for that, but it pays most where
+/// sums are promoted.
+template <GemmConfig C>
+CLEAVE_DEVICE uint32_t keep_base(uint32_t smem) {
+  constexpr bool kept = waits_late(C) || (C.scales.promote && C.schedule.grouping == Grouping::none && C.tile.n <= 160);
+  return kept ? __shfl_sync(0xffffffffu, smem, 0) : smem;
+}
+
+template <GemmConfig C>
+CLEAVE_DEVICE void wait_late() {
+  if constexpr (waits_late(C)) ptx::grid_dependency_wait();
+}
+
 template <GemmConfig C>
 CLEAVE_DEVICE void produce(const Params<C>& p, const CtaCoord<C>& cta, uint32_t smem) {
   constexpr SmemPlan kPlan = smem_plan(C);
   const uint32_t full = smem + kPlan.barriers, empty = full + C.tile.stages * 8;
   Loader<C> loader(p, {cta.share_rank, cta.rank - cta.share_rank});
   PipelineState<C.tile.stages> state;
-  auto scheduler = cta.scheduler(p.schedule);
-  for (WorkTile work; scheduler.next(work);) {
-    loader.start(work, cta.first_row(work), cta.first_column(work));
+  const auto load = [&](const WorkTile& work) {
     for (uint32_t i = 0; i < work.k_count; ++i) {
       ptx::mbarrier_wait(empty + state.stage * 8, state.parity ^ 1);
       const uint32_t barrier = full + state.stage * 8;
@@ -66,6 +85,14 @@ CLEAVE_DEVICE void produce(const Params<C>& p, const CtaCoord<C>& cta, uint32_t 
                   smem + kPlan.b + state.stage * kPlan.b_stage, barrier);
       state.advance();
     }
+  };
+  auto scheduler = cta.scheduler(p.schedule);
+  bool waits = waits_late(C);
+  for (WorkTile work; scheduler.next(work);) {
+    loader.start(work, cta.first_row(work), cta.first_column(work));
+    if (waits) ptx::grid_dependency_wait();
+    waits = false;
+    load(work);
   }
 }
 
@@ -78,6 +105,7 @@ CLEAVE_DEVICE void produce_together(const Params<C>& p, const CtaCoord<C>& cta, 
   PipelineState<C.tile.stages> state;
   const Fragment<C> fragment(0);
   auto scheduler = cta.scheduler(p.schedule);
+  wait_late<C>();
   for (WorkTile work; scheduler.next(work);) {
     const Tile<C> tile = cta.tile(p, fragment, work);
     loader.start(work, tile);
@@ -101,6 +129,7 @@ CLEAVE_DEVICE void produce_scales(const Params<C>& p, const CtaCoord<C>& cta, ui
   ScaleLoader<C, kScaleThreads> loader(p, threadIdx.x % 128 - 32);
   const Fragment<C> fragment(0);
   auto scheduler = cta.scheduler(p.schedule);
+  wait_late<C>();
   for (WorkTile work; scheduler.next(work);) {
     loader.start(work, cta.tile(p, fragment, work));
     for (uint32_t i = 0; i < work.k_count; ++i) {
@@ -137,6 +166,7 @@ CLEAVE_DEVICE void consume(const Params<C>& p, const CtaCoord<C>& cta, uint32_t 
   auto scheduler = cta.scheduler(p.schedule);
   WorkTile work;
   bool more = scheduler.next(work);
+  wait_late<C>();
   if (C.warps.pingpong && warpgroup == 1) {
     ptx::named_barrier_arrive(turn_barrier(0), 256);
     if (more) mainloop.state.advance(work.k_count);
@@ -196,7 +226,7 @@ CLEAVE_DEVICE void gemm_sm90(const Params<C>& p) {
   constexpr uint32_t kReaders = (C.warps.pingpong ? 1 : C.warps.consumers) * 4 * sharers(C);
 
   extern __shared__ __align__(kSharedAlignment) uint8_t shared[];
-  const uint32_t smem = ptx::shared_address(shared);
+  const uint32_t smem = keep_base<C>(ptx::shared_address(shared));
   CtaCoord<C> cta;
 
   if (threadIdx.x == 0) {
@@ -213,7 +243,7 @@ CLEAVE_DEVICE void gemm_sm90(const Params<C>& p) {
   __syncthreads();
   if constexpr (cluster_size(C) > 1) ptx::cluster_meet();
   ptx::launch_dependents();
-  ptx::grid_dependency_wait();
+  if constexpr (!waits_late(C)) ptx::grid_dependency_wait();
   cta.find_table(p, shared);
 
   if (threadIdx.x / 128 == C.warps.consumers) {

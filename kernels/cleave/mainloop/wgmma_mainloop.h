@@ -26,6 +26,10 @@ struct WgmmaMainloop {
   static constexpr uint32_t kSharers = sharers(C);
   static constexpr uint32_t kWaveSums = C.tile.n / 2;
   static constexpr bool kTwoParts = promotes_two_parts(C);
+  // Unrolled, the loop asks for the next k block while sums are still added. Wider tiles, those that read
+  // scales after the multiplication, and walks through groups have no registers for that.
+  static constexpr bool kRoomy = C.schedule.grouping == Grouping::none && C.tile.n <= 160 && !Promotion<C>::kReadsStage;
+  static constexpr int kUnrollOnePart = kRoomy ? 4 : 1;
   using Wave = Sum<C>[kWaveSums];
   using WavePart = Part<C>[kWaveSums];
   using Instruction = ptx::Wgmma<C.operands.a, C.operands.b, C.tile.n, C.operands.a_major == Major::mn,
@@ -88,6 +92,7 @@ struct WgmmaMainloop {
   template <class Issued>
   CLEAVE_DEVICE void run_one_part(const WorkTile& work, Wave (&waves)[kWaves], Issued issued) {
     WavePart part;
+#pragma unroll kUnrollOnePart
     for (uint32_t block = 0; block < work.k_count; ++block) {
       wait_full(work, block);
       const auto scales = promotion.load(scales_of(state.stage));
