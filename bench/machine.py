@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import datetime
 import os
 import platform
@@ -41,6 +42,29 @@ def commit() -> str | None:
     head = _output("git", "-C", root, "rev-parse", "--short=12", "HEAD")
     changed = head and _output("git", "-C", root, "status", "--porcelain", "--untracked-files=no")
     return f"{head}+" if changed else head
+
+
+class Sensors:
+    """The SM clock in MHz and the power in watts, by NVML: 0 where there is none."""
+
+    _SM_CLOCK = 1
+
+    def __init__(self, device: int = 0):
+        self._device = ctypes.c_void_p()
+        try:
+            self._nvml = ctypes.CDLL("libnvidia-ml.so.1")
+        except OSError:
+            self._nvml = None
+            return
+        self._nvml.nvmlInit_v2()
+        self._nvml.nvmlDeviceGetHandleByIndex_v2(device, ctypes.byref(self._device))
+
+    def read(self) -> tuple[int, int]:
+        clock, milliwatts = ctypes.c_uint(), ctypes.c_uint()
+        if self._nvml:
+            self._nvml.nvmlDeviceGetClockInfo(self._device, self._SM_CLOCK, ctypes.byref(clock))
+            self._nvml.nvmlDeviceGetPowerUsage(self._device, ctypes.byref(milliwatts))
+        return clock.value, round(milliwatts.value / 1000)
 
 
 def _output(*command: str) -> str | None:

@@ -1,5 +1,6 @@
 // What `cleave tune` and the benchmark need beyond the public functions.
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
 
 #include <chrono>
 
@@ -8,6 +9,7 @@
 #include "errors.h"
 #include "launch.h"
 #include "plan/make_plan.h"
+#include "plan/product_model.h"
 #include "plan_cache.h"
 #include "plan_object.h"
 #include "runtime/context.h"
@@ -20,15 +22,13 @@ using namespace nb::literals;
 namespace cleave::python {
 namespace {
 
-PlanObject plan_candidate(const PlanObject& planned, size_t index) {
-  const std::vector<Candidate> candidates = planned.plan().candidates();
-  if (index >= candidates.size()) {
-    refuse_value("index is {}, but the plan has {} candidates", index, candidates.size());
+PlanObject plan_as(const PlanObject& planned, const std::string& kernel) {
+  const std::optional<Spec> spec = parse_spec(kernel);
+  if (!spec) {
+    refuse_value("kernel is \"{}\", which names no kernel of a GPU; take one of the plan's candidates", kernel);
   }
-  const std::optional<Spec> spec = parse_spec(candidates[index].kernel);
-  if (!spec) refuse_value("\"{}\" cannot be planned by name; only plans for a GPU can", candidates[index].kernel);
   const Unlocked unlocked;
-  return PlanObject(planned.problem(), planned.options(), plan_as(planned.problem(), *spec));
+  return PlanObject(planned.problem(), planned.options(), cleave::plan_as(planned.problem(), *spec));
 }
 
 std::string tune_store(const PlanObject& plan) {
@@ -67,8 +67,21 @@ double launch_floor(int device, int calls, nb::handle stream) {
 }  // namespace
 
 void bind_tuning(nb::module_& m) {
-  m.def("plan_candidate", &plan_candidate, "planned"_a, "index"_a,
-        "The plan that runs as `planned.candidates[index]`.");
+  nb::class_<ProductModel>(m, "ProductModel", "What the planner's model makes of kernels, for constants to be fitted.")
+      .def(nb::init<double>(), "memory_gb_per_s"_a)
+      .def(
+          "add",
+          [](ProductModel& self, const PlanObject& planned, const std::string& kernel) {
+            return self.add(planned.plan(), kernel);
+          },
+          "planned"_a, "kernel"_a, "Adds a kernel of the plan's problem; returns the kind of its mainloop.",
+          nb::sig("def add(self, planned: GemmPlan, kernel: str) -> int"))
+      .def("predict", &ProductModel::predict, "constants"_a,
+           "Microseconds of all kernels, with these constants in the order of `constant_names`.")
+      .def_static("constant_names", &ProductModel::constant_names)
+      .def_static("constants", &ProductModel::constants, "kind"_a, "The constants of a kind of mainloop that ship.");
+  m.def("plan_as", &plan_as, "planned"_a, "kernel"_a,
+        "The plan of the same problem that runs as `kernel`, which is as in `planned.candidates`.");
   m.def("tune_store", &tune_store, "plan"_a,
         "Makes the plan's choice the automatic one for its problem. Returns the tuning file.");
   m.def("launch_floor", &launch_floor, "device"_a, "calls"_a, "stream"_a,

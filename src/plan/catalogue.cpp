@@ -35,6 +35,29 @@ constexpr Spec kSm90Tiles[] = {
     {.tile_m = 128, .tile_n = 128, .pingpong = true},
 };
 
+// The more sizes there are, the fuller is the last wave. Groups and convolutions, whose waves nobody
+// knows so well, do without.
+constexpr Spec kSm90ProductTiles[] = {
+    {.tile_m = 64, .tile_n = 48},
+    {.tile_m = 64, .tile_n = 80},
+    {.tile_m = 64, .tile_n = 96},
+    {.tile_m = 64, .tile_n = 112},
+    {.tile_m = 64, .tile_n = 160},
+    {.tile_m = 64, .tile_n = 192},
+    {.tile_m = 64, .tile_n = 256},
+    {.tile_m = 128, .tile_n = 48},
+    {.tile_m = 128, .tile_n = 80},
+    {.tile_m = 128, .tile_n = 112},
+    {.tile_m = 256, .tile_n = 96},
+    {.tile_m = 256, .tile_n = 112},
+    {.tile_m = 256, .tile_n = 160},
+    {.tile_m = 256, .tile_n = 192},
+    {.tile_m = 64, .tile_n = 128, .pingpong = true},
+    {.tile_m = 64, .tile_n = 192, .pingpong = true},
+    {.tile_m = 128, .tile_n = 160, .pingpong = true},
+    {.tile_m = 128, .tile_n = 192, .pingpong = true},
+};
+
 constexpr Spec kPortableTiles[] = {
     {.family = KernelFamily::portable, .tile_m = 64, .tile_n = 64},
     {.family = KernelFamily::portable, .tile_m = 128, .tile_n = 128},
@@ -46,9 +69,19 @@ constexpr uint32_t kMostSlices = 1024;
 constexpr uint32_t kMostClusterSlices = 16;
 constexpr uint32_t kClusters[] = {2, 4, 8};  // of slices that are joined first
 
+// Every size of a cluster is a kernel of its own: these are few, and for tiles that leave SMs idle.
+constexpr uint32_t kClusterSlices[] = {2, 3, 4, 6, 8};
+constexpr uint32_t kMostClusterTile = 128 * 128;
+constexpr uint32_t kMostJoinedTile = 64 * 128;  // by clusters before others
+
 /// Large enough that sharing a load pays for keeping two CTAs in step.
 bool worth_multicast(const Spec& s) {
   return s.tile_m * s.tile_n >= 64 * 64;
+}
+
+/// Neither of groups nor a convolution.
+bool is_product(const GemmProblem& p) {
+  return p.conv.kind == Conv::none && p.groups.dimension == Grouping::none;
 }
 
 bool is_plain(const Spec& tile) {
@@ -57,20 +90,28 @@ bool is_plain(const Spec& tile) {
 
 }  // namespace
 
-std::vector<Spec> tiles(KernelFamily family) {
+namespace {
+
+void add_sharings(std::vector<Spec>& specs, Spec tile) {
+  for (const auto& [m, n] : kMulticasts) {
+    if (m * n > 1 && !worth_multicast(tile)) continue;
+    tile.multicast_m = m;
+    tile.multicast_n = n;
+    for (const bool transposed : {false, true}) {
+      tile.transposed = transposed;
+      specs.push_back(tile);
+    }
+  }
+}
+
+}  // namespace
+
+std::vector<Spec> tiles(KernelFamily family, bool products) {
   std::vector<Spec> specs;
   if (family != KernelFamily::portable) {
-    for (Spec spec : kSm90Tiles) {
-      for (const auto& [m, n] : kMulticasts) {
-        if (m * n > 1 && !worth_multicast(spec)) continue;
-        spec.multicast_m = m;
-        spec.multicast_n = n;
-        for (const bool transposed : {false, true}) {
-          spec.transposed = transposed;
-          specs.push_back(spec);
-        }
-      }
-    }
+    for (const Spec& tile : kSm90Tiles) add_sharings(specs, tile);
+    if (products)
+      for (const Spec& tile : kSm90ProductTiles) add_sharings(specs, tile);
   }
   if (family != KernelFamily::sm90) specs.insert(specs.end(), std::begin(kPortableTiles), std::end(kPortableTiles));
   return specs;
@@ -153,6 +194,16 @@ void add_clustered(std::vector<Choice>& out, const GemmProblem& problem, const D
   }
 }
 
+bool worth_splitting(const Spec& s) {
+  if (s.split != SplitKMode::cluster) return true;
+  return s.tile_m * s.tile_n <= kMostClusterTile &&
+         std::ranges::find(kClusterSlices, s.slices) != std::end(kClusterSlices);
+}
+
+bool worth_joining(const Spec& s) {
+  return s.tile_m * s.tile_n <= kMostJoinedTile && s.multicast_m * s.multicast_n == 1;
+}
+
 void add_splits(std::vector<Choice>& out, const GemmProblem& problem, const DeviceInfo& device, Spec spec) {
   const SplitKMode mode = problem.split_k_mode;
   const bool any = mode == SplitKMode::automatic;
@@ -180,8 +231,8 @@ void add_splits(std::vector<Choice>& out, const GemmProblem& problem, const Devi
         slice_counts(tiles, k_blocks, device.num_sms, m == SplitKMode::cluster ? kMostClusterSlices : kMostSlices);
     for (const uint32_t slices : counts) {
       spec.slices = slices;
-      add(out, problem, device, spec);
-      if (m == SplitKMode::parallel) add_clustered(out, problem, device, spec);
+      if (!any || worth_splitting(spec)) add(out, problem, device, spec);
+      if (m == SplitKMode::parallel && (!any || worth_joining(spec))) add_clustered(out, problem, device, spec);
     }
     if (counts.empty() && !any) {  // asked for by name, with nothing to split: one slice
       spec.slices = 1;
@@ -199,7 +250,7 @@ void add_splits(std::vector<Choice>& out, const GemmProblem& problem, const Devi
 std::vector<Choice> consider(const GemmProblem& problem, const DeviceInfo& device) {
   std::vector<Choice> out;
   for (const bool all : {false, true}) {
-    for (const Spec& tile : tiles(problem.kernel)) {
+    for (const Spec& tile : tiles(problem.kernel, is_product(problem))) {
       for (const Spec& spec : variants(tile, problem)) {
         if (all || !oversized(spec, problem)) add_splits(out, problem, device, spec);
       }
@@ -237,7 +288,7 @@ bool is_listed(const Spec& spec) {
   tile.slices = tile.cluster_k = 1;
   tile.multicast_m = tile.multicast_n = 1;
   tile.gather = tile.fuses_classes = false;
-  const std::vector<Spec> listed = tiles(spec.family);
+  const std::vector<Spec> listed = tiles(spec.family, true);
   if (std::ranges::find(listed, tile) == listed.end()) return false;
   const bool tma = has_tma(spec.family);
   const auto shares = [&](const auto& shape) { return shape[0] == spec.multicast_m && shape[1] == spec.multicast_n; };

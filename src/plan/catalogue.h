@@ -23,8 +23,9 @@ Cheapest cheapest(const GemmProblem& problem, const DeviceInfo& device);
 /// though candidates() leaves out what never paid (shared loads of small tiles).
 bool is_listed(const Spec& spec);
 
-/// Every tile of a family, in every order and multicast; of both families for `automatic`.
-std::vector<Spec> tiles(KernelFamily family);
+/// Every tile of a family, in every order and multicast; of both families for `automatic`. `products`: with
+/// those that only products of matrices have.
+std::vector<Spec> tiles(KernelFamily family, bool products);
 
 /// `tile` as it is, and in the ways that convolutions with few channels, or filters, have beside.
 std::vector<Spec> variants(const Spec& tile, const GemmProblem& problem);

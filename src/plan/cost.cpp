@@ -5,6 +5,7 @@
 
 #include "cleave/config/scale_lines.h"
 #include "cleave/split_k/fixup_word.h"
+#include "plan/product_cost.h"
 #include "problem/conv.h"
 #include "problem/problem.h"
 
@@ -54,14 +55,6 @@ constexpr double kStoreTmaClocks = 3.5;       // per accumulator of a thread
 constexpr double kStoreDirectClocks = 55;
 constexpr double kStoreApartClocks = 170;  // of fused classes: each to a pixel of its own
 constexpr double kStreamConv = 1.02;       // of the whole: a walk by position costs divisions
-
-/// Clusters of `size` CTAs that run at the same time. A cluster lies in one GPC, and GPCs have 14
-/// to 18 working SMs, differently on every chip: these are one H100's, as
-/// cuOccupancyMaxActiveClusters gave them.
-double resident_clusters(uint32_t size, const DeviceInfo& device) {
-  constexpr uint8_t h100[] = {132, 66, 39, 30, 22, 17, 15, 15, 9, 7, 7, 7, 7, 7, 7, 7};
-  return std::max(1.0, std::floor(h100[size - 1] * (device.num_sms / 132.0)));
-}
 
 double clock_per_us(const DeviceInfo& device) {
   return device.clock_ghz * 1000 * kSustainedClock;
@@ -254,8 +247,21 @@ double roofline_us(const GemmProblem& problem, const DeviceInfo& device) {
   return std::max(flops(problem) / peak, minimum_bytes(problem) / (device.memory_gb_per_s * 1e3));
 }
 
+bool is_predicted_product(const Choice& choice) {
+  const GemmConfig& c = choice.config;
+  return has_tma(c.family) && c.conv.kind == Conv::none && c.schedule.grouping == Grouping::none;
+}
+
+double resident_clusters(uint32_t size, const DeviceInfo& device) {
+  // A cluster lies in one GPC, and GPCs have 14 to 18 working SMs, differently on every chip: these are one
+  // H100's, as cuOccupancyMaxActiveClusters gave them, and an H200 that was measured has the same.
+  constexpr uint8_t h100[] = {132, 66, 39, 30, 22, 17, 15, 15, 9, 7, 7, 7, 7, 7, 7, 7};
+  return std::max(1.0, std::floor(h100[size - 1] * (device.num_sms / 132.0)));
+}
+
 double predict_us(const Choice& choice, const DeviceInfo& device) {
-  return Prediction(choice, device).us();
+  if (!is_predicted_product(choice)) return Prediction(choice, device).us();
+  return predict_product_us(choice, device, product_constants(mainloop_kind(choice.config)));
 }
 
 }  // namespace cleave

@@ -12,4 +12,10 @@ double roofline_us(const GemmProblem& problem, const DeviceInfo& device);
 /// Microseconds on the GPU for one launch of `choice`, inputs in device memory (cold L2).
 double predict_us(const Choice& choice, const DeviceInfo& device);
 
+/// Whether predict_us() takes `choice` by the model of product_cost.h: a plain product on the Hopper kernel.
+bool is_predicted_product(const Choice& choice);
+
+/// Clusters of `size` CTAs that run at the same time.
+double resident_clusters(uint32_t size, const DeviceInfo& device);
+
 }  // namespace cleave

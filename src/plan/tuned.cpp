@@ -41,6 +41,14 @@ std::string problem_key(const GemmProblem& p, bool adds) {
   return key;
 }
 
+/// The same of the other 16-bit float: their kernels differ in nothing but the instruction's type.
+GemmProblem of_other_float(GemmProblem p) {
+  for (DType* type : {&p.a.dtype, &p.b.dtype, &p.c.dtype, &p.d.dtype}) {
+    *type = *type == DType::f16 ? DType::bf16 : *type == DType::bf16 ? DType::f16 : *type;
+  }
+  return p;
+}
+
 std::string key(const std::string& device, const std::string& problem) {
   return device + " | " + problem;
 }
@@ -90,21 +98,32 @@ Table& table() {
 
 }  // namespace
 
+namespace {
+
+std::optional<Spec> find(const GemmProblem& problem, const std::string& device) {
+  const std::string exact = problem_key(problem, true), bare = problem_key(problem, false);
+  auto spec = table().find(key(device, exact));
+  return spec || bare == exact ? spec : table().find(key(device, bare));
+}
+
+std::optional<Spec> find_alike(const GemmProblem& problem, const std::string& device) {
+  auto spec = find(problem, device);
+  const bool wide = size_of(problem.a.dtype) == 2 && problem.conv.kind == Conv::none;
+  return spec || !wide ? spec : find(of_other_float(problem), device);
+}
+
+}  // namespace
+
 std::optional<Spec> tuned(const GemmProblem& problem, const DeviceInfo& device) {
   if (problem.split_k_mode != SplitKMode::automatic || problem.split_k_slices != 0 ||
       problem.kernel != KernelFamily::automatic) {
     return std::nullopt;
   }
-  const std::string exact = problem_key(problem, true), bare = problem_key(problem, false);
-  const auto find = [&](const std::string& name) {
-    auto spec = table().find(key(name, exact));
-    return spec || bare == exact ? spec : table().find(key(name, bare));
-  };
-  if (auto spec = find(device.name)) return spec;
+  if (auto spec = find_alike(problem, device.name)) return spec;
   // Until it has been measured itself, a chip does what was best on another of its kind.
   if (device.compute_capability != 90 || device.num_sms != 132) return std::nullopt;
   for (const char* measured : {"NVIDIA H100 80GB HBM3", "NVIDIA H200"}) {
-    if (auto spec = find(measured)) return spec;
+    if (auto spec = find_alike(problem, measured)) return spec;
   }
   return std::nullopt;
 }

@@ -4,7 +4,9 @@
 #include <sstream>
 
 #include "base/embedded.h"
+#include "cleave/device.h"
 #include "plan/catalogue.h"
+#include "plan/tuned.h"
 #include "plan/tuned_file.h"
 
 namespace cleave {
@@ -43,6 +45,24 @@ TEST(Tuned, WhatItHasIsListed) {
     const auto spec = parse_spec(text);
     EXPECT_TRUE(spec && is_listed(*spec)) << text;
   }
+}
+
+GemmProblem k_major(DType type, int64_t m, int64_t n, int64_t k) {
+  GemmProblem p;
+  p.m = m, p.n = n, p.k = k;
+  p.a = {type, k, 1, 0, 16};
+  p.b = {type, 1, k, 0, 16};
+  p.c = p.d = {type, n, 1, 0, 16};
+  return p;
+}
+
+TEST(Tuned, SixteenBitFloatsAreAlike) {
+  const DeviceInfo& h100 = device_info(kPlanOnlyH100);
+  const auto measured = tuned(k_major(DType::f16, 128, 128, 16384), h100);
+  ASSERT_TRUE(measured);
+  EXPECT_EQ(tuned(k_major(DType::bf16, 128, 128, 16384), h100), measured);
+  EXPECT_FALSE(tuned(k_major(DType::i8, 128, 128, 16384), h100));
+  EXPECT_FALSE(tuned(k_major(DType::bf16, 128, 128, 16392), h100));
 }
 
 }  // namespace

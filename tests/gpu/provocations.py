@@ -49,8 +49,7 @@ class Product:
         # Slices that meet in clusters never wait for other CTAs: here those that do not are wanted.
         if mode != "auto":
             names = [candidate["kernel"] for candidate in self.plan.candidates]
-            plain = next(i for i, name in enumerate(names) if "clusters" not in name)
-            self.plan = _core.plan_candidate(self.plan, plain)
+            self.plan = _core.plan_as(self.plan, next(name for name in names if "clusters" not in name))
 
     def run(self, stream: torch.cuda.Stream | int) -> None:
         self.plan.run(self.a, self.b, out=self.out, stream=stream)

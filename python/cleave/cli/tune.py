@@ -59,7 +59,7 @@ def tune_case(library: array_libraries.Arrays, case: GemmCase, limit: int | None
     sets = measure.set_count(case.bytes)
     operands = [make_operands(library, case, seed) for seed in range(sets)]
     planned = dense.plan_for(case, operands[0])
-    plans = [_core.plan_candidate(planned, i) for i in range(len(planned.candidates[:limit]))]
+    plans = [_core.plan_as(planned, candidate["kernel"]) for candidate in planned.candidates[:limit]]
 
     def times(contenders: list[Any], rounds: int) -> list[float]:
         calls = [lambda i, plan=plan: dense.run(plan, operands[i], library.stream) for plan in contenders]

@@ -1,0 +1,144 @@
+"""python -m bench.pairs: measure (shape, kernel) pairs of fit shapes, for the planner's model to be fitted to.
+
+It resumes: shapes that a file of the folder has are not measured again, so that it can run in slices. Beside each
+shape stand the GPU's clock and power. One file a job: a line "m n k | SM MHz | watts" for each shape, and below it a
+line "microseconds kernel" for each kernel, with a small ordinary kernel between its launches.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import random
+import re
+import statistics
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ProcessPoolExecutor
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+import cleave
+from cleave import _core
+from cleave.testing import dense
+
+from .between import Between
+from .jobs import JOBS, Job, Shape
+from .machine import Sensors
+from .pool import Pool
+
+# Kernels this much slower than the best by prediction are not worth measuring;
+FAR = 2.2
+# nor are more than so many of a shape, half of them the first by prediction.
+MOST = 80
+SLICE_COUNTS = 2
+# Those within this of the fastest are measured so many times again.
+NEAR = 1.3
+AGAIN = 3
+# Shapes whose kernels are compiled ahead of the one that is measured.
+AHEAD = 12
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m bench.pairs", description=__doc__)
+    parser.add_argument("--jobs", default=",".join(JOBS))
+    parser.add_argument("--part", default="fit", choices=("fit", "validation"))
+    parser.add_argument("--shapes", type=int, default=60, help="of each job")
+    parser.add_argument("--seconds", type=float, default=540)
+    parser.add_argument("--folder", type=Path, required=True)
+    arguments = parser.parse_args(argv)
+    arguments.folder.mkdir(parents=True, exist_ok=True)
+    deadline = time.monotonic() + arguments.seconds
+    pool, between, sensors = Pool(), Between(), Sensors()
+    compilers = ProcessPoolExecutor((os.cpu_count() or 4) - 2, get_context("spawn"), os.nice, (10,))
+    for name in arguments.jobs.split(","):
+        job = JOBS[name]
+        path = arguments.folder / f"{name.replace(' ', '_')}.txt"
+        done = read_shapes(path) if path.exists() else set()
+        shapes = [shape for shape in job.shapes(arguments.part, arguments.shapes) if shape not in done]
+        with path.open("a") as file:
+            for shape, plans in compiled_ahead(job, shapes, compilers):
+                if time.monotonic() > deadline:
+                    break
+                file.write(measure(job, shape, plans, pool, between, sensors))
+                file.flush()
+        print(name, f"{time.monotonic() - deadline + arguments.seconds:.0f} s", flush=True)
+    compilers.shutdown(cancel_futures=True)
+    return 0
+
+
+def read_shapes(path: Path) -> set[Shape]:
+    lines = (line.split("|") for line in path.read_text().splitlines() if "|" in line)
+    return {tuple(map(int, line[0].split())) for line in lines}
+
+
+def chosen(planned: Any, shape: Shape) -> list[str]:
+    """Kernels to measure, each with the slice counts that look best: the first by prediction, and others at random."""
+    candidates = planned.candidates
+    near: list[str] = []
+    counts: Counter[str] = Counter()
+    for candidate in candidates:
+        kernel = re.sub(r"(serial|parallel) \d+", r"\1", candidate["kernel"])
+        counts[kernel] += 1
+        if counts[kernel] <= SLICE_COUNTS and candidate["predicted_us"] < FAR * candidates[0]["predicted_us"]:
+            near.append(candidate["kernel"])
+    first, others = near[: MOST // 2], near[MOST // 2 :]
+    draw = random.Random(str(shape))
+    return first + draw.sample(others, min(len(others), MOST - len(first)))
+
+
+def compile_kernel(job: str, shape: Shape, kernel: str) -> None:
+    """Into the cache on disk, in a process of its own: NVRTC's threads wait for each other."""
+    _core.compile_plan(_core.plan_as(JOBS[job].case(shape).plan("h100"), kernel))
+
+
+def compiled_ahead(job: Job, shapes: list[Shape], compilers: ProcessPoolExecutor) -> Iterator[tuple[Shape, list[Any]]]:
+    """Each shape's plans once their kernels are on disk; those of the next shapes compile meanwhile."""
+    known: dict[str, Future] = {}
+
+    def start(shape: Shape) -> tuple[Shape, list[Any]]:
+        planned = job.case(shape).plan("cuda")
+        plans = [_core.plan_as(planned, kernel) for kernel in chosen(planned, shape)]
+        for plan in plans:
+            if plan.kernel_source not in known:
+                known[plan.kernel_source] = compilers.submit(compile_kernel, job.name, shape, plan.kernel_name)
+        return shape, plans
+
+    started = [start(shape) for shape in shapes[:AHEAD]]
+    for i in range(len(shapes)):
+        shape, plans = started.pop(0)
+        if i + AHEAD < len(shapes):
+            started.append(start(shapes[i + AHEAD]))
+        for plan in plans:
+            known[plan.kernel_source].result()
+        yield shape, plans
+    print(f"{len(known)} kernels of {job.name}", flush=True)
+
+
+def measure(job: Job, shape: Shape, plans: list[Any], pool: Pool, between: Between, sensors: Sensors) -> str:
+    """All once, and those near the fastest again and again, in turns: the clock follows the power of them all."""
+    sets = pool.operands(job.case(shape))
+    samples: list[tuple[Any, Callable[[], float], list[float]]] = []
+    for plan in plans:
+        try:
+            sample = between.timed(lambda i, plan=plan: dense.run(plan, sets[i % len(sets)], between.stream))
+        except RuntimeError as error:
+            print(shape, plan.kernel_name, error, file=sys.stderr)
+            continue
+        samples.append((plan, sample, [sample()]))
+    best = min(times[0] for _, _, times in samples)
+    near = [(sample, times) for _, sample, times in samples if times[0] < NEAR * best]
+    for _ in range(AGAIN):
+        for sample, times in near:
+            times.append(sample())
+    clock, watts = sensors.read()
+    cleave.release_workspaces()
+    lines = [f"{statistics.median(times[1:] or times):.2f} {plan.kernel_name}\n" for plan, _, times in samples]
+    return f"{' '.join(map(str, shape))} | {clock} | {watts}\n" + "".join(lines)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,168 @@
+"""python -m bench.unseen: shapes of the *test* part, which no table and no fit has seen, against the peers.
+
+What the planner takes by itself, and each peer, in turns in one process, graphs with a small ordinary kernel between
+the launches (between.py), operand sets that leave L2 cold. Every row is in the report, lost ones first.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import os
+import statistics
+import sys
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import cleave
+from cleave import _core
+from cleave.testing import dense
+
+from . import machine, peers
+from .between import Between
+from .jobs import JOBS, Job, Shape
+from .pool import Pool
+from .report import table
+
+PEERS = ("cublas", "deepgemm", "torch_rowwise", "torch_blockwise", "cublas_tensorwise")
+JUDGED = "bf16 tn,bf16 nn,bf16 tt,fp8 rows,fp8 blocks,bf16 large K"
+# Of the norm of D: more is another product.
+SAME = 0.05
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m bench.unseen", description=__doc__)
+    parser.add_argument("--jobs", default=JUDGED, help=", ".join(JOBS))
+    parser.add_argument("--part", default="test", choices=("validation", "test"))
+    parser.add_argument("--shapes", type=int, default=40, help="of each job")
+    parser.add_argument("--seed", type=int, default=1, help="of the draw: 0 has been looked at")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--seconds", type=float, default=500, help="start no shape after this long")
+    parser.add_argument("--out", type=Path, default=Path("bench/results"))
+    arguments = parser.parse_args(argv)
+    deadline = time.monotonic() + arguments.seconds
+    jobs = [JOBS[name] for name in arguments.jobs.split(",")]
+    drawn = {job.name: job.shapes(arguments.part, arguments.shapes, arguments.seed) for job in jobs}
+    compile_ahead(drawn)
+    found, missing = peers.load(PEERS)
+    pool, between = Pool(), Between()
+    rows = []
+    for job in jobs:
+        for shape in drawn[job.name]:
+            if time.monotonic() < deadline and (row := measure(job, shape, found, pool, between, arguments.rounds)):
+                rows.append(row)
+        print(*summary(rows, job.name), sep="\n", flush=True)
+    write(arguments.out, arguments.part, rows, missing)
+    return 0 if all(row["same"] for row in rows) else 1
+
+
+def compile_kernel(job: str, shape: Shape) -> None:
+    """As the GPU's own planner will want it, into the cache on disk."""
+    plan = JOBS[job].case(shape).plan("cuda")
+    if plan.kernel_source:
+        _core.compile_plan(plan)
+
+
+def compile_ahead(drawn: dict[str, list[Shape]]) -> None:
+    with ProcessPoolExecutor(os.cpu_count(), get_context("spawn")) as compilers:
+        wanted = [(name, shape) for name, shapes in drawn.items() for shape in shapes]
+        list(compilers.map(compile_kernel, *zip(*wanted, strict=True), chunksize=4))
+
+
+def measure(
+    job: Job, shape: Shape, found: Sequence[peers.Peer], pool: Pool, between: Between, rounds: int
+) -> dict[str, Any] | None:
+    """One row, or None where no peer serves the shape."""
+    case = job.case(shape)
+    sets = pool.operands(case)
+    plan = dense.plan_for(case, sets[0])
+    ours = lambda i: dense.run(plan, sets[i % len(sets)], between.stream)  # noqa: E731
+    expected = result_of(lambda: ours(0), sets[0].out)
+    samples, same = {"cleave": between.timed(ours)}, True
+    for peer in found:
+        if peer.serves(case) != case:
+            continue
+        try:
+            calls = [next(iter(peer.calls(case, operands).values())) for operands in sets]
+            theirs = result_of(calls[0], sets[0].out)
+            samples[peer.name] = between.timed(lambda i, calls=calls: calls[i % len(calls)]())
+        except (RuntimeError, ValueError, AssertionError) as error:
+            print(f"{case.title}: without {peer.name}: {peers.reason(error)}")
+            continue
+        same &= bool(torch.linalg.norm(theirs - expected) <= SAME * torch.linalg.norm(theirs))
+    if len(samples) == 1:
+        return None
+    us = {name: statistics.median(times) for name, times in in_turns(samples, rounds).items()}
+    cleave.release_workspaces()
+    best = min((time, name) for name, time in us.items() if name != "cleave")
+    return {
+        "job": job.name,
+        "case": case.title,
+        "kernel": plan.kernel_name,
+        "us": us["cleave"],
+        "peers": {name: time for name, time in us.items() if name != "cleave"},
+        "best": best[1],
+        "ratio": best[0] / us["cleave"],
+        "same": same,
+    }
+
+
+def result_of(call: Callable[[], object], out: torch.Tensor) -> torch.Tensor:
+    torch.cuda.synchronize()
+    out.view(torch.uint8).fill_(0xFF)  # NaN
+    torch.cuda.synchronize()
+    returned = call()
+    torch.cuda.synchronize()
+    return (returned if isinstance(returned, torch.Tensor) else out).float()
+
+
+def in_turns(samples: dict[str, Callable[[], float]], rounds: int) -> dict[str, list[float]]:
+    times: dict[str, list[float]] = {name: [] for name in samples}
+    for i in range(rounds):
+        for name in list(samples)[:: 1 if i % 2 == 0 else -1]:
+            times[name].append(samples[name]())
+    return times
+
+
+def summary(rows: list[dict[str, Any]], job: str) -> list[str]:
+    ratios = sorted((row["ratio"], row["case"]) for row in rows if row["job"] == job)
+    if not ratios:
+        return [f"{job}: nothing measured."]
+    geomean = math.exp(statistics.fmean(math.log(ratio) for ratio, _ in ratios))
+    near = sum(ratio >= 0.97 for ratio, _ in ratios)
+    worst = f"worst {ratios[0][0]:.2f} on {ratios[0][1]}, best {ratios[-1][0]:.2f}"
+    return [f"{job}: the best peer's time over ours: geomean {geomean:.3f} of {len(ratios)}, {worst}; {near} >= 0.97."]
+
+
+def write(folder: Path, part: str, rows: list[dict[str, Any]], missing: dict[str, str]) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    facts = machine.describe(0)
+    name = "unseen" if part == "test" else f"unseen_{part}"
+    (folder / f"{name}.json").write_text(json.dumps({"machine": facts, "rows": rows}, separators=(",", ":")) + "\n")
+    jobs = list(dict.fromkeys(row["job"] for row in rows))
+    cells = [
+        [row["job"], row["case"], row["us"], row["kernel"], row["best"], row["peers"][row["best"]], row["ratio"]]
+        for row in sorted(rows, key=lambda row: (jobs.index(row["job"]), row["ratio"]))
+    ]
+    lines = [
+        f"# Shapes of the {part} part, that no table and no fit has seen",
+        "",
+        ", ".join(f"{key.replace('_', ' ')} {value}" for key, value in facts.items() if value is not None),
+        "",
+        *(line for job in jobs for line in summary(rows, job)),
+        *(f"Without {peer}: {why.rstrip('.')}." for peer, why in missing.items()),
+        "",
+        *table(["job", "case", "us", "kernel", "best peer", "its us", "its / ours"], cells),
+    ]
+    (folder / f"{name}.md").write_text("\n".join(lines) + "\n")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,183 @@
+#include "plan/product_cost.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "plan/cost.h"
+#include "problem/problem.h"
+
+namespace cleave {
+namespace {
+
+constexpr double kFlopsPerClock16 = 4096;  // of one SM's tensor cores; tf32 has half, 8-bit twice that
+constexpr double kBusyClock = 0.96;        // of the maximum
+constexpr double kRowBytes = 128;          // of a box, and of a line of L2
+constexpr double kReadPerClock = 128;      // bytes of partial tiles, by those who add them up
+constexpr double kPingpongTile = 0.1;      // of an epilogue that another tile's mainloop does not hide
+
+/// Rows of 128 bytes in the boxes of one k block of one operand, on average over its tiles.
+struct BoxRows {
+  double inside = 0, outside = 0, partly = 0;
+
+  double loaded() const { return inside + partly; }
+  double all() const { return inside + outside + partly; }
+};
+
+/// `extent`: of the matrix along M or N; `tiles`, of `step` rows, cover it.
+BoxRows box_rows_of(const GemmConfig& c, Major major, double extent, double tiles, double step) {
+  const double atom = atom_elements(c.operands.a);
+  tiles = std::max(tiles, 1.0);
+  if (major == Major::k) {
+    const double atoms = c.tile.k / atom, valid = std::min(extent / tiles, step);
+    return {valid * atoms, (step - valid) * atoms, 0};
+  }
+  const double full = std::floor(extent / atom) / tiles, partly = (std::fmod(extent, atom) > 0) / tiles;
+  return {full * c.tile.k, std::max(step / atom - full - partly, 0.0) * c.tile.k, partly * c.tile.k};
+}
+
+class ProductPrediction {
+ public:
+  ProductPrediction(const Choice& choice, const DeviceInfo& device, const ProductConstants& constants)
+      : q_(constants),
+        p_(choice.problem),
+        c_(choice.config),
+        s_(choice.schedule),
+        device_(device),
+        clock_(device.clock_ghz * 1e3 * kBusyClock),
+        tiles_(choice.tiles),
+        streams_(s_.mode == SplitKMode::stream_k) {
+    const double resident = std::min<double>(s_.clusters, resident_clusters(cluster_size(c_), device));
+    cluster_tiles_ = streams_ ? tiles_ / s_.clusters : std::ceil(tiles_ * s_.slices / c_.cluster.k / resident - 1e-9);
+    find_rows();
+  }
+
+  double us() const {
+    const double n = q_.norm;
+    const double bounds =
+        std::pow(on_chip_us(), n) + std::pow(l2_us(), n) + std::pow(memory_us(), n) + std::pow(power_us(), n);
+    return q_.launch + std::pow(bounds, 1 / n) + epilogues_us() + reduction_us();
+  }
+
+ private:
+  void find_rows() {
+    const double m_sharing = c_.cluster.multicast_m, n_sharing = c_.cluster.multicast_n;
+    const double columns = double(p_.n) * c_.tile.n / output_columns(c_);
+    const BoxRows a = box_rows_of(c_, c_.operands.a_major, double(p_.m), s_.tiles_m, c_.tile.m * m_sharing);
+    const BoxRows b = box_rows_of(c_, c_.operands.b_major, columns, s_.tiles_n, c_.tile.n * n_sharing);
+    // A cluster's rows of A are its multicast_m tiles', each of which multicast_n CTAs share.
+    const double share_a = 1 / (m_sharing * n_sharing), share_b = share_a;
+    const auto more = [&](Major major, int64_t extent) {
+      const bool within = (major == Major::k ? p_.k : extent) * size_of(c_.operands.a) % int64_t(kRowBytes) != 0;
+      return within ? 1 + q_.misaligned : 1.0;
+    };
+    tma_clocks_ =
+        q_.row * (a.loaded() * share_a + b.loaded() * share_b) +
+        q_.row_outside * (a.outside * share_a + b.outside * share_b) +
+        q_.row_received * (a.all() / m_sharing * (1 - 1 / n_sharing) + b.all() / n_sharing * (1 - 1 / m_sharing));
+    l2_bytes_ = kRowBytes * (a.loaded() * share_a * more(c_.operands.a_major, p_.m) +
+                             b.loaded() * share_b * more(c_.operands.b_major, p_.n));
+    shared_lines_ = a.partly * share_a + b.partly * share_b;
+  }
+
+  /// K blocks of all CTAs.
+  double all_blocks() const { return tiles_ * s_.k_blocks * sharers(c_); }
+
+  double multiply_clocks() const {
+    const double flops = 2.0 * c_.tile.m * c_.tile.n * c_.tile.k;
+    const double start = 1 + q_.narrow * 16 / c_.tile.n;
+    return flops / (kFlopsPerClock16 * 2 / size_of(c_.operands.a) * q_.multiply) * start *
+           (c_.warps.pingpong ? q_.pingpong : 1);
+  }
+
+  /// Every 64 rows read their part of A and all of B; TMA writes both.
+  double shared_memory_clocks() const {
+    const double read = c_.tile.m / 64.0 * (64 + c_.tile.n), written = c_.tile.m + c_.tile.n;
+    return (read + written) * c_.tile.k * size_of(c_.operands.a) / 128 * q_.shared_memory;
+  }
+
+  double block_clocks() const {
+    const double multiply = multiply_clocks(), latency = q_.latency * clock_ / c_.tile.stages;
+    double clocks = std::max({multiply, shared_memory_clocks(), tma_clocks_, latency}) + q_.block;
+    if (sharers(c_) > 1) clocks += q_.in_step * multiply;
+    if (!c_.scales.promote) return clocks;
+    const bool singly = c_.epilogue.scaling == Scaling::block && c_.scales.rows_b == 1;
+    return clocks + accumulators_per_thread(c_) * (q_.promote + (singly ? q_.promote_singly : 0));
+  }
+
+  double on_chip_us() const {
+    const double streamed = std::min(s_.stream_tiles / tiles_, 1.0);
+    const double blocks = streams_ ? cluster_tiles_ * s_.k_blocks * (1 + (q_.stream_blocks - 1) * streamed)
+                                   : cluster_tiles_ * std::ceil(double(s_.k_blocks) / s_.slices);
+    return blocks * block_clocks() / clock_;
+  }
+
+  /// Neighbours that read the same lines at the same time are served once.
+  double l2_us() const {
+    const double apart = c_.cluster.k > 1 || streams_ ? q_.l2_apart : 1;
+    return all_blocks() * (l2_bytes_ / (q_.l2 * 1e6) * apart + shared_lines_ * q_.shared_line * 1e-3);
+  }
+
+  /// Tiles that read the same lines are not always in step.
+  double memory_bytes() const {
+    const double again = (s_.tiles_n > 1 ? bytes_of_a(p_) : 0) + (s_.tiles_m > 1 ? bytes_of_b(p_) : 0);
+    return minimum_bytes(p_) + q_.read_again * again;
+  }
+  double memory_us() const { return memory_bytes() / (device_.memory_gb_per_s * 1e3 * q_.memory); }
+
+  /// What the power limit allows.
+  double power_us() const {
+    const double products = all_blocks() * c_.tile.m * c_.tile.n * c_.tile.k;
+    return q_.power * products * std::min(size_of(c_.operands.a) / 2.0, 1.0) / 4e8 +
+           q_.power_l2 * all_blocks() * l2_bytes_ / 3e7;
+  }
+
+  double epilogues_us() const {
+    const double store = c_.store.by_tma                   ? q_.store_tma
+                         : c_.epilogue.order == Order::row ? q_.store_row
+                                                           : q_.store_column;
+    const double clocks = q_.tile + accumulators_per_thread(c_) * store + (sharers(c_) > 1 ? q_.share : 0);
+    const double earlier = std::ceil(cluster_tiles_) - 1;
+    return clocks * (1 + earlier * (c_.warps.pingpong ? kPingpongTile : q_.later_tile)) / clock_;
+  }
+
+  double reduction_us() const {
+    const double tile_bytes = 4.0 * c_.tile.m * c_.tile.n;
+    const double partial_us = tile_bytes / q_.partial_bytes / clock_;
+    double us = cluster_size(c_) > 1 ? q_.cluster : 0;
+    if (c_.cluster.k > 1) us += tile_bytes / q_.cluster_bytes / clock_;
+    if (s_.mode == SplitKMode::serial) us += s_.slices * (q_.parallel + 2 * partial_us);
+    if (s_.mode == SplitKMode::parallel) {
+      const double read_us = tile_bytes / c_.cluster.k * (s_.slices / c_.cluster.k) / kReadPerClock / clock_;
+      us += q_.parallel + partial_us / c_.cluster.k * cluster_tiles_ + read_us;
+    }
+    if (streams_ && s_.stream_tiles > 0) us += q_.stream + 2 * partial_us;
+    return us;
+  }
+
+  const ProductConstants& q_;
+  const GemmProblem& p_;
+  const GemmConfig& c_;
+  const ScheduleShape& s_;
+  const DeviceInfo& device_;
+  const double clock_, tiles_;
+  const bool streams_;
+  double cluster_tiles_ = 0;  // of the busiest cluster
+  double tma_clocks_ = 0;     // of a CTA, each k block,
+  double l2_bytes_ = 0;       // and what it takes from L2
+  double shared_lines_ = 0;   // rows that are partly outside: lines that many CTAs ask for at once
+};
+
+}  // namespace
+
+MainloopKind mainloop_kind(const GemmConfig& c) {
+  if (c.scales.promote) return MainloopKind::promoted;
+  if (size_of(c.operands.a) == 1) return MainloopKind::eight;
+  const bool k_major = c.operands.a_major == Major::k && c.operands.b_major == Major::k;
+  return k_major ? MainloopKind::k_major : MainloopKind::strips;
+}
+
+double predict_product_us(const Choice& choice, const DeviceInfo& device, const ProductConstants& constants) {
+  return ProductPrediction(choice, device, constants).us();
+}
+
+}  // namespace cleave

@@ -1,0 +1,34 @@
+// The model of a product's time with constants that are yet to be found: what fitting needs of the planner.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "cleave/core/api.h"
+#include "cleave/device.h"
+#include "cleave/gemm.h"
+#include "plan/choice.h"
+
+namespace cleave {
+
+class CLEAVE_TOOLS ProductModel {
+ public:
+  /// `memory_gb_per_s`: theoretical, of the measured Hopper GPU.
+  explicit ProductModel(double memory_gb_per_s);
+
+  /// Adds the problem of `plan` as `kernel` (see Spec) runs it. Returns its MainloopKind, or -1 where the
+  /// model does not predict it.
+  int add(const GemmPlan& plan, const std::string& kernel);
+
+  /// Microseconds of what was added, in order.
+  std::vector<double> predict(const std::vector<double>& constants) const;
+
+  static std::vector<std::string> constant_names();
+  static std::vector<double> constants(int kind);
+
+ private:
+  std::vector<Choice> choices_;
+  DeviceInfo device_;
+};
+
+}  // namespace cleave
