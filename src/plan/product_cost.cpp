@@ -12,7 +12,8 @@ namespace {
 constexpr double kFlopsPerClock16 = 4096;  // of one SM's tensor cores; tf32 has half, 8-bit twice that
 constexpr double kBusyClock = 0.96;        // of the maximum
 constexpr double kRowBytes = 128;          // of a box, and of a line of L2
-constexpr double kReadPerClock = 128;      // bytes of partial tiles, by those who add them up
+constexpr double kReadPerClock = 128;      // bytes of partial tiles, by the slices that add them up,
+constexpr double kReadAlonePerClock = 64;  // and by the last CTA of a streamed tile
 constexpr double kPingpongTile = 0.1;      // of an epilogue that another tile's mainloop does not hide
 
 /// Rows of 128 bytes in the boxes of one k block of one operand, on average over its tiles.
@@ -150,7 +151,10 @@ class ProductPrediction {
       const double read_us = tile_bytes / c_.cluster.k * (s_.slices / c_.cluster.k) / kReadPerClock / clock_;
       us += q_.parallel + partial_us / c_.cluster.k * cluster_tiles_ + read_us;
     }
-    if (streams_ && s_.stream_tiles > 0) us += q_.stream + 2 * partial_us;
+    if (streams_ && s_.stream_tiles > 0) {
+      const double parts = std::max(s_.clusters / std::min<double>(s_.stream_tiles, tiles_), 1.0);
+      us += q_.stream + 2 * partial_us + (parts - 1) * tile_bytes / kReadAlonePerClock / clock_;
+    }
     return us;
   }
 

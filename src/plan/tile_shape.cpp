@@ -19,17 +19,17 @@ constexpr uint32_t kLeastStages = 2;
 bool registers_suffice(const GemmConfig& c) {
   if (c.scales.promote && promotion_registers(c, 1) > spare_registers(c)) return false;
   const bool by_block = c.epilogue.scaling == Scaling::block;
-  // Two waves of accumulators leave nothing for an error function beside C.
-  const bool two_waves = c.tile.m / (math_threads(c) / 128) > 64;
-  if (two_waves && c.epilogue.has_c && c.epilogue.activation == Activation::gelu_erf) return false;
+  // Two waves of accumulators, or chunks of 192 columns beside another tile, leave nothing for an error
+  // function beside C.
+  const bool two_waves = c.tile.m / (math_threads(c) / 128) > 64, chunked = c.warps.pingpong && c.tile.n == 192;
+  if ((two_waves || chunked) && c.epilogue.has_c && c.epilogue.activation == Activation::gelu_erf) return false;
   // Nor does a part of 96 sums with scales of its own for a walk through groups of rows.
   const bool ragged = c.schedule.grouping == Grouping::m || c.schedule.grouping == Grouping::n;
   if (ragged && by_block && c.tile.n > 176) return false;
-  // Nor do 160 accumulators for C, nor 192 for a walk that sums slices in turn, or for float32.
+  // Nor do 160 accumulators for C, for a walk that sums slices in turn, or for float32.
   const uint32_t kept = accumulators_per_thread(c);
-  if (kept >= 160 && c.epilogue.has_c) return false;
   const bool walks_far = c.schedule.split == SplitKMode::serial || c.schedule.split == SplitKMode::stream_k;
-  if (kept >= 192 && (walks_far || c.operands.a == DType::f32)) return false;
+  if (kept >= 160 && (c.epilogue.has_c || walks_far || c.operands.a == DType::f32)) return false;
   // Nor do 128 accumulators and a walk through groups of K for C, or for shares of slices.
   const bool joins = c.schedule.split == SplitKMode::serial || c.schedule.split == SplitKMode::parallel;
   const bool crowded = c.schedule.grouping == Grouping::k && accumulators_per_thread(c) >= 128;

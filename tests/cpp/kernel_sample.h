@@ -45,6 +45,8 @@ inline std::vector<std::vector<uint32_t>> settings_by_two(const std::vector<Gemm
     std::string subject;
     for (std::string line; std::getline(source, line);) {
       if (!line.starts_with("    ") || line.find('=') == line.npos) continue;
+      // How many stages there are follows from the rest, and no instruction from that.
+      if (line.find(".stages") != line.npos || line.find(".chunks") != line.npos) continue;
       if (line.ends_with('{')) {
         subject = line;
       } else {
