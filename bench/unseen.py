@@ -1,13 +1,12 @@
 """python -m bench.unseen: shapes of the *test* part, which no table and no fit has seen, against the peers.
 
 What the planner takes by itself, and each peer, in turns in one process, graphs with a small ordinary kernel between
-the launches (between.py), operand sets that leave L2 cold. Every row is in the report, lost ones first.
+the launches (between.py), operand sets that leave L2 cold. Every row is kept; the report lists the lost ones.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import math
 import os
 import statistics
@@ -25,7 +24,7 @@ import cleave
 from cleave import _core
 from cleave.testing import dense
 
-from . import machine, peers
+from . import machine, peers, tables
 from .between import Between
 from .jobs import JOBS, Job, Shape
 from .pool import Pool
@@ -35,6 +34,8 @@ PEERS = ("cublas", "deepgemm", "torch_rowwise", "torch_blockwise", "cublas_tenso
 JUDGED = "bf16 tn,bf16 nn,bf16 tt,fp8 rows,fp8 blocks,bf16 large K"
 # Of the norm of D: more is another product.
 SAME = 0.05
+# Rows at this or above count as level with the peer.
+NEAR = 0.97
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -132,24 +133,27 @@ def in_turns(samples: dict[str, Callable[[], float]], rounds: int) -> dict[str, 
 
 
 def summary(rows: list[dict[str, Any]], job: str) -> list[str]:
-    ratios = sorted((row["ratio"], row["case"]) for row in rows if row["job"] == job)
+    ratios = sorted((row["ratio"], row["case"]) for row in rows if row["job"] == job and row["same"])
     if not ratios:
         return [f"{job}: nothing measured."]
     geomean = math.exp(statistics.fmean(math.log(ratio) for ratio, _ in ratios))
-    near = sum(ratio >= 0.97 for ratio, _ in ratios)
+    near = sum(ratio >= NEAR for ratio, _ in ratios)
     worst = f"worst {ratios[0][0]:.2f} on {ratios[0][1]}, best {ratios[-1][0]:.2f}"
-    return [f"{job}: the best peer's time over ours: geomean {geomean:.3f} of {len(ratios)}, {worst}; {near} >= 0.97."]
+    return [
+        f"{job}: the best peer's time over ours: geomean {geomean:.3f} of {len(ratios)}, {worst}; {near} >= {NEAR}."
+    ]
 
 
 def write(folder: Path, part: str, rows: list[dict[str, Any]], missing: dict[str, str]) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     facts = machine.describe(0)
     name = "unseen" if part == "test" else f"unseen_{part}"
-    (folder / f"{name}.json").write_text(json.dumps({"machine": facts, "rows": rows}, separators=(",", ":")) + "\n")
+    (folder / f"{name}.json").write_text(tables.text({"suite": name, "machine": facts, **tables.pack(rows)}))
     jobs = list(dict.fromkeys(row["job"] for row in rows))
     cells = [
         [row["job"], row["case"], row["us"], row["kernel"], row["best"], row["peers"][row["best"]], row["ratio"]]
         for row in sorted(rows, key=lambda row: (jobs.index(row["job"]), row["ratio"]))
+        if row["ratio"] < NEAR and row["same"]
     ]
     lines = [
         f"# Shapes of the {part} part, that no table and no fit has seen",
@@ -158,6 +162,10 @@ def write(folder: Path, part: str, rows: list[dict[str, Any]], missing: dict[str
         "",
         *(line for job in jobs for line in summary(rows, job)),
         *(f"Without {peer}: {why.rstrip('.')}." for peer, why in missing.items()),
+        "",
+        *(f"Left out, since a peer has another product: {row['case']}." for row in rows if not row["same"]),
+        "",
+        f"Rows below {NEAR}; the JSON beside this has all.",
         "",
         *table(["job", "case", "us", "kernel", "best peer", "its us", "its / ours"], cells),
     ]

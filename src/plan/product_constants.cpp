@@ -2,159 +2,56 @@
 #include "plan/product_constants.h"
 
 namespace cleave {
+namespace {
+
+// clang-format off
+constexpr ProductConstants kFitted[kMainloopKinds] = {
+    // k_major
+    {
+    .launch = 3.578, .multiply = 1.452, .pingpong = 0.9967, .narrow = 0.1024, .shared_memory = 0.5281, .block =
+    27.03, .row = 1.288, .row_outside = 2.973, .row_received = 1.704, .latency = 0.8804, .l2 = 21.91, .l2_apart =
+    1.478, .misaligned = 0.4158, .shared_line = 0.04, .memory = 0.9755, .read_again = 0.1791, .power = 0.7236,
+    .power_l2 = 0.02992, .norm = 1.989, .tile = 114.9, .store_tma = 1.714, .store_row = 13.37, .store_column =
+    16.69, .later_tile = 5.988, .share = 33.34, .in_step = 0.2027, .cluster = 0.3637, .cluster_bytes = 21.45,
+    .parallel = 1.263, .partial_bytes = 68.99, .stream = 1.984, .stream_blocks = 1.185, .promote = 1,
+    .promote_singly = 1.5
+    },
+    // strips
+    {
+    .launch = 3.474, .multiply = 0.9973, .pingpong = 0.9696, .narrow = 0.1756, .shared_memory = 0.5981, .block =
+    21.09, .row = 1.334, .row_outside = 3.405, .row_received = 2.37, .latency = 0.9, .l2 = 20.55, .l2_apart = 1.063,
+    .misaligned = 1.269, .shared_line = 0.01346, .memory = 0.8584, .read_again = 0.1786, .power = 0.5931, .power_l2
+    = 0.05229, .norm = 2.379, .tile = 88.48, .store_tma = 1.807, .store_row = 17.31, .store_column = 29.21,
+    .later_tile = 4.591, .share = 33.36, .in_step = 0.05938, .cluster = 0.309, .cluster_bytes = 27.86, .parallel =
+    1.532, .partial_bytes = 35.6, .stream = 1.405, .stream_blocks = 1.209, .promote = 1, .promote_singly = 1.5
+    },
+    // eight
+    {
+    .launch = 3.632, .multiply = 1.179, .pingpong = 0.9283, .narrow = 0.09377, .shared_memory = 0.5816, .block =
+    9.419, .row = 1.069, .row_outside = 3.996, .row_received = 1.986, .latency = 0.9791, .l2 = 21.36, .l2_apart =
+    1.189, .misaligned = 2.1, .shared_line = 0.04, .memory = 0.9665, .read_again = 0.2001, .power = 0.6691,
+    .power_l2 = 0.03599, .norm = 1.939, .tile = 287.8, .store_tma = 9.999, .store_row = 48.16, .store_column =
+    66.02, .later_tile = 1.494, .share = 56.11, .in_step = 0.1059, .cluster = 0.2652, .cluster_bytes = 44.53,
+    .parallel = 1.451, .partial_bytes = 34.92, .stream = 1.155, .stream_blocks = 1.201, .promote = 1,
+    .promote_singly = 1.5
+    },
+    // promoted
+    {
+    .launch = 3.871, .multiply = 1.217, .pingpong = 0.7149, .narrow = 0.1049, .shared_memory = 0.8279, .block = 8.7,
+    .row = 0.6896, .row_outside = 5.003, .row_received = 2.808, .latency = 0.8733, .l2 = 24.35, .l2_apart = 1.363,
+    .misaligned = 0.7, .shared_line = 0.04, .memory = 0.9697, .read_again = 0.06667, .power = 0.6064, .power_l2 =
+    0.05242, .norm = 2.023, .tile = 66.67, .store_tma = 4.628, .store_row = 32.69, .store_column = 53.03,
+    .later_tile = 3.034, .share = 47.43, .in_step = 0.07229, .cluster = 0.2313, .cluster_bytes = 49.48, .parallel =
+    1.361, .partial_bytes = 31.2, .stream = 0.9637, .stream_blocks = 1.183, .promote = 2.198, .promote_singly =
+    2.938
+    },
+};
+// clang-format on
+
+}  // namespace
 
 const ProductConstants& product_constants(MainloopKind kind) {
-  static constexpr ProductConstants table[kMainloopKinds] = {
-      {
-          // k_major
-          .launch = 3.703,
-          .multiply = 1.553,
-          .pingpong = 0.9534,
-          .narrow = 0.1344,
-          .shared_memory = 0.4637,
-          .block = 29.3,
-          .row = 1.187,
-          .row_outside = 3.077,
-          .row_received = 1.664,
-          .latency = 0.8396,
-          .l2 = 22.37,
-          .l2_apart = 1.458,
-          .misaligned = 0.2881,
-          .shared_line = 0.05,
-          .memory = 0.9714,
-          .read_again = 0.1676,
-          .power = 0.7512,
-          .power_l2 = 0.01283,
-          .norm = 1.941,
-          .tile = 5.118,
-          .store_tma = 0.0892,
-          .store_row = 1.138,
-          .store_column = 2.531,
-          .later_tile = 86.56,
-          .share = 1.424,
-          .in_step = 0.2374,
-          .cluster = 0.2973,
-          .cluster_bytes = 17.09,
-          .parallel = 1.326,
-          .partial_bytes = 1518,
-          .stream = 2.083,
-          .stream_blocks = 1.253,
-          .promote = 0.7,
-          .promote_singly = 1,
-      },
-      {
-          // strips
-          .launch = 3.474,
-          .multiply = 1.042,
-          .pingpong = 0.9676,
-          .narrow = 0.2331,
-          .shared_memory = 0.7827,
-          .block = 6.334,
-          .row = 0.6073,
-          .row_outside = 5.616,
-          .row_received = 3.465,
-          .latency = 0.9,
-          .l2 = 21.5,
-          .l2_apart = 1.068,
-          .misaligned = 1.437,
-          .shared_line = 0.01219,
-          .memory = 0.8535,
-          .read_again = 0.1711,
-          .power = 0.689,
-          .power_l2 = 0.009662,
-          .norm = 2.422,
-          .tile = 40.08,
-          .store_tma = 1.877,
-          .store_row = 15.09,
-          .store_column = 25.41,
-          .later_tile = 5.531,
-          .share = 7.853,
-          .in_step = 0.07045,
-          .cluster = 0.348,
-          .cluster_bytes = 25.11,
-          .parallel = 1.582,
-          .partial_bytes = 33.22,
-          .stream = 1.392,
-          .stream_blocks = 1.205,
-          .promote = 0.7,
-          .promote_singly = 1,
-      },
-      {
-          // eight
-          .launch = 3.419,
-          .multiply = 1.2,
-          .pingpong = 0.9294,
-          .narrow = 0.08362,
-          .shared_memory = 0.6056,
-          .block = 2.809,
-          .row = 0.9541,
-          .row_outside = 4.094,
-          .row_received = 2.115,
-          .latency = 1.019,
-          .l2 = 24.77,
-          .l2_apart = 1.211,
-          .misaligned = 4.165,
-          .shared_line = 0.05,
-          .memory = 0.9735,
-          .read_again = 0.2076,
-          .power = 0.6954,
-          .power_l2 = 0.02155,
-          .norm = 1.895,
-          .tile = 626.4,
-          .store_tma = 12.91,
-          .store_row = 49.51,
-          .store_column = 66.01,
-          .later_tile = 1.114,
-          .share = 65.91,
-          .in_step = 0.08997,
-          .cluster = 0.266,
-          .cluster_bytes = 45.68,
-          .parallel = 1.436,
-          .partial_bytes = 36.16,
-          .stream = 1.142,
-          .stream_blocks = 1.218,
-          .promote = 0.7,
-          .promote_singly = 1,
-      },
-      {
-          // promoted
-          .launch = 3.921,
-          .multiply = 0.9723,
-          .pingpong = 1.238,
-          .narrow = 0.0397,
-          .shared_memory = 0.8527,
-          .block = 7.119,
-          .row = 0.7933,
-          .row_outside = 5.137,
-          .row_received = 2.841,
-          .latency = 0.8972,
-          .l2 = 25.73,
-          .l2_apart = 1.428,
-          .misaligned = 0.9,
-          .shared_line = 0.05,
-          .memory = 0.9608,
-          .read_again = 0.03044,
-          .power = 0.374,
-          .power_l2 = 0.7836,
-          .norm = 2.102,
-          .tile = 12.96,
-          .store_tma = 5.611,
-          .store_row = 37.63,
-          .store_column = 59.63,
-          .later_tile = 3.076,
-          .share = 56.07,
-          .in_step = 0.08555,
-          .cluster = 0.2343,
-          .cluster_bytes = 211.1,
-          .parallel = 1.252,
-          .partial_bytes = 28.43,
-          .stream = 1.053,
-          .stream_blocks = 1.181,
-          .promote = 1.845,
-          .promote_singly = 2.92,
-      },
-  };
-  return table[size_t(kind)];
+  return kFitted[size_t(kind)];
 }
 
 }  // namespace cleave

@@ -229,14 +229,25 @@ def test_tables_give_back_what_they_were_given():
 
 def test_the_results_that_are_kept():
     kept = readme.ROOT / "bench" / "results"
-    assert {path.stem for path in kept.iterdir()} == set(suites.names())
+    assert {path.stem for path in kept.iterdir()} == {*suites.names(), "unseen"}
     assert {path.suffix for path in kept.iterdir()} == {".json", ".md"}
     for name in suites.names():
         result = report.load(kept / f"{name}.json")
         assert (result["suite"], len(result["rows"]) > 0) == (name, True)
         assert tables.unpack(tables.pack(result["rows"])) == result["rows"]
         assert "\n " not in (kept / f"{name}.json").read_text(), "write it by bench.report"
-    assert sum(path.stat().st_size for path in kept.iterdir()) < 320_000
+    of_suites = sum(path.stat().st_size for path in kept.iterdir() if path.stem != "unseen")
+    assert of_suites < 320_000
+
+
+def test_the_results_of_unseen_shapes():
+    result = report.load(readme.ROOT / "bench" / "results" / "unseen.json")
+    jobs = [measured["job"] for measured in result["rows"] if measured["same"]]
+    for job in set(jobs):
+        assert jobs.count(job) >= 10
+    for measured in result["rows"]:
+        best = min(measured["peers"].values())
+        assert measured["ratio"] == pytest.approx(best / measured["us"], rel=1e-3)
 
 
 @pytest.mark.parametrize("kind", suites.KINDS)
