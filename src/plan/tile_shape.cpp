@@ -30,6 +30,9 @@ bool registers_suffice(const GemmConfig& c) {
   const uint32_t kept = accumulators_per_thread(c);
   const bool walks_far = c.schedule.split == SplitKMode::serial || c.schedule.split == SplitKMode::stream_k;
   if (kept >= 160 && (c.epilogue.has_c || walks_far || c.operands.a == DType::f32)) return false;
+  // Nor do sums of integers that meet as floats, in chunks that no store is as wide as.
+  const bool integers_meet = c.operands.a == DType::i8 && c.schedule.split == SplitKMode::serial;
+  if (kept >= 112 && c.tile.n % 64 != 0 && integers_meet) return false;
   // Nor do 128 accumulators and a walk through groups of K for C, or for shares of slices.
   const bool joins = c.schedule.split == SplitKMode::serial || c.schedule.split == SplitKMode::parallel;
   const bool crowded = c.schedule.grouping == Grouping::k && accumulators_per_thread(c) >= 128;
