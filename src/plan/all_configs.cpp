@@ -95,8 +95,7 @@ class Collector {
 
  private:
   void visit(const GemmProblem& p, SplitKMode split = SplitKMode::none, bool all_sharings = false) {
-    for (Spec spec :
-         tiles(KernelFamily::automatic, p.conv.kind == Conv::none && p.groups.dimension == Grouping::none)) {
+    for (Spec spec : tiles(KernelFamily::automatic, is_product(p))) {
       spec.split = split;
       spec.slices = split == SplitKMode::none ? 1 : 8;
       if (p.a.alignment < 16 && has_tma(spec.family)) continue;

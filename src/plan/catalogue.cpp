@@ -79,18 +79,9 @@ bool worth_multicast(const Spec& s) {
   return s.tile_m * s.tile_n >= 64 * 64;
 }
 
-/// Neither of groups nor a convolution.
-bool is_product(const GemmProblem& p) {
-  return p.conv.kind == Conv::none && p.groups.dimension == Grouping::none;
-}
-
 bool is_plain(const Spec& tile) {
   return tile.multicast_m * tile.multicast_n == 1 && !tile.transposed && !tile.pingpong;
 }
-
-}  // namespace
-
-namespace {
 
 void add_sharings(std::vector<Spec>& specs, Spec tile) {
   for (const auto& [m, n] : kMulticasts) {
@@ -105,6 +96,10 @@ void add_sharings(std::vector<Spec>& specs, Spec tile) {
 }
 
 }  // namespace
+
+bool is_product(const GemmProblem& p) {
+  return p.conv.kind == Conv::none && p.groups.dimension == Grouping::none;
+}
 
 std::vector<Spec> tiles(KernelFamily family, bool products) {
   std::vector<Spec> specs;
@@ -207,6 +202,7 @@ bool worth_joining(const Spec& s) {
 void add_splits(std::vector<Choice>& out, const GemmProblem& problem, const DeviceInfo& device, Spec spec) {
   const SplitKMode mode = problem.split_k_mode;
   const bool any = mode == SplitKMode::automatic;
+  const bool pruned = any && is_product(problem);  // only those were measured
   const uint32_t given = uint32_t(problem.split_k_slices);
   const auto wants = [&](SplitKMode m) { return mode == m || any; };
 
@@ -231,8 +227,8 @@ void add_splits(std::vector<Choice>& out, const GemmProblem& problem, const Devi
         slice_counts(tiles, k_blocks, device.num_sms, m == SplitKMode::cluster ? kMostClusterSlices : kMostSlices);
     for (const uint32_t slices : counts) {
       spec.slices = slices;
-      if (!any || worth_splitting(spec)) add(out, problem, device, spec);
-      if (m == SplitKMode::parallel && (!any || worth_joining(spec))) add_clustered(out, problem, device, spec);
+      if (!pruned || worth_splitting(spec)) add(out, problem, device, spec);
+      if (m == SplitKMode::parallel && (!pruned || worth_joining(spec))) add_clustered(out, problem, device, spec);
     }
     if (counts.empty() && !any) {  // asked for by name, with nothing to split: one slice
       spec.slices = 1;

@@ -23,6 +23,9 @@ Cheapest cheapest(const GemmProblem& problem, const DeviceInfo& device);
 /// though candidates() leaves out what never paid (shared loads of small tiles).
 bool is_listed(const Spec& spec);
 
+/// Whether `problem` is a product of matrices, neither grouped nor a convolution.
+bool is_product(const GemmProblem& problem);
+
 /// Every tile of a family, in every order and multicast; of both families for `automatic`. `products`: with
 /// those that only products of matrices have.
 std::vector<Spec> tiles(KernelFamily family, bool products);
