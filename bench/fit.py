@@ -138,7 +138,7 @@ def fit(pairs: Pairs, used: np.ndarray, most_steps: int = 40) -> np.ndarray:
 
 
 def regrets(pairs: Pairs, predicted: list[float]) -> dict[str, list[float]]:
-    """Of each job, shape by shape: how much slower than the fastest is the kernel that the model takes."""
+    """How much slower than the fastest is the kernel that the model takes: job by job, shape by shape."""
     us, by_model, shape, job = (np.array(x) for x in (pairs.us, predicted, pairs.shape, pairs.job))
     found: dict[str, list[float]] = defaultdict(list)
     for number in np.unique(shape):

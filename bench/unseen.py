@@ -32,7 +32,7 @@ from .report import table
 
 PEERS = ("cublas", "deepgemm", "torch_rowwise", "torch_blockwise", "cublas_tensorwise")
 JUDGED = "bf16 tn,bf16 nn,bf16 tt,fp8 rows,fp8 blocks,bf16 large K"
-# Of the norm of D: more is another product.
+# Results that differ by more than this share of D's norm are other products.
 SAME = 0.05
 # Rows at this or above count as level with the peer.
 NEAR = 0.97

@@ -60,7 +60,7 @@ def layers(width: int) -> tuple[Layer, ...]:
     )
 
 
-# Of a layer: from two of input, weight and output the third one, of that kind. `images` is input's
+# A layer's products: from two of input, weight and output the third one, of that kind. `images` is input's
 # shape; around: bias, c, activation.
 Convolve = Callable[..., Any]
 

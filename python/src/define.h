@@ -71,7 +71,7 @@ inline std::string filled(std::string doc) {
   return doc;
 }
 
-/// Of a module, or a method of the class `Self`.
+/// A function of a module, or a method of the class `Self`.
 template <class... Self, class Scope, class... Ps, class... Ks, class Function>
 void define(Scope& scope, const std::string& prefix, const char* name, List<Ps...> positional, List<Ks...> keywords,
             const char* returns, const char* doc, const Function& function) {

@@ -68,7 +68,7 @@ With K = 0, a @ b is 0, whatever alpha (and scales) are. Safe in CUDA graphs onc
 has run, or was prepared, on that stream. There is no autograd formula: an operand that requires
 grad is refused while grad mode is on.)";
 
-/// Of the plans of `gemm`, `scaled_gemm` and `grouped_gemm`.
+/// What the functions that plan `gemm`, `scaled_gemm` and `grouped_gemm` say of themselves.
 inline std::string plan_doc(const char* function) {
   constexpr const char* kText =
       R"(Plans a product without running it; the arguments and errors are those of `{}`.

@@ -36,7 +36,7 @@ std::string tune_store(const PlanObject& plan) {
   return remember(plan.plan());
 }
 
-/// Of host time per call.
+/// Host time per call.
 template <class Call>
 double microseconds(int64_t calls, const Call& call) {
   const auto start = std::chrono::steady_clock::now();
@@ -44,14 +44,14 @@ double microseconds(int64_t calls, const Call& call) {
   return std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - start).count() / double(calls);
 }
 
-/// Of the C++ plan, which GemmPlan.run adds the reading of Python's arguments to.
+/// Microseconds a call of the C++ plan, to which GemmPlan.run adds the reading of Python's arguments.
 double host_bench(const PlanObject& self, const GemmInputs& inputs, nb::handle stream, int64_t calls) {
   TensorReader reader(stream);
   const GemmArguments arguments = self.read(inputs, reader);
   return microseconds(calls, [&] { self.plan().run(arguments, reader.stream()); });
 }
 
-/// Of the launch of a kernel that does nothing, as plans launch theirs.
+/// Microseconds a launch of a kernel that does nothing, as plans launch theirs.
 double launch_floor(int device, int calls, nb::handle stream) {
   const auto cuda_stream = static_cast<CUstream>(parse_stream(stream).value_or(nullptr));
   const ContextGuard context(device);

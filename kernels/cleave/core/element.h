@@ -78,7 +78,7 @@ CLEAVE_HD constexpr float largest_of(DType q) {
   return q == DType::e4m3 ? 448.0f : q == DType::e5m2 ? 57344.0f : 127.0f;
 }
 
-/// Of an 8-bit float: how many bits of its mantissa are stored.
+/// How many bits of an 8-bit float's mantissa are stored.
 CLEAVE_HD constexpr int mantissa_of(DType q) {
   return q == DType::e4m3 ? 3 : 2;
 }

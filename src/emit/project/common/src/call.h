@@ -23,7 +23,7 @@ class Call {
   /// Throws std::invalid_argument, with the remedy, if the kernel does not serve the problem.
   static const Call& of(const cleave::GemmProblem& problem, const Kernel& kernel, uint32_t num_sms);
 
-  /// Of a call whose pointers may still be null: throws for what is wrong with the others, too.
+  /// The call whose pointers may still be null: throws for what is wrong with the others, too.
   static const Call& of(const Given& given, const Device& device);
 
   /// Without blocks if D is empty.

@@ -26,7 +26,7 @@ class Shape {
   Shape(std::initializer_list<int64_t> sizes) {
     for (const int64_t size : sizes) append(size);
   }
-  /// Of that tensor, or list of as many dimensions as there are tensors of.
+  /// Whatever lists sizes: torch's, or another Shape.
   template <class Sizes>
   explicit Shape(const Sizes& sizes) {
     for (const int64_t size : sizes) append(size);

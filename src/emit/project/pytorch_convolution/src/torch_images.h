@@ -8,7 +8,7 @@
 
 namespace emitted::operation {
 
-/// Of images and filters.
+/// Dimensions of images and filters.
 inline constexpr size_t kRank = kAxes + 2;
 
 [[noreturn]] inline void refuse_order(const Tensor& x, const char* name) {
