@@ -1,9 +1,8 @@
 #include "plan/product_model.h"
 
-#include <fmt/format.h>
-
 #include <cstring>
 
+#include "base/refuse.h"
 #include "plan/cost.h"
 #include "plan/model_device.h"
 #include "plan/product_cost.h"
@@ -30,8 +29,7 @@ int ProductModel::add(const GemmPlan& plan, const std::string& kernel) {
 
 std::vector<double> ProductModel::predict(const std::vector<double>& constants) const {
   if (constants.size() != kConstants) {
-    throw Error(ErrorCode::invalid_argument,
-                fmt::format("constants has {} values; the model has {}", constants.size(), kConstants));
+    refuse_value("constants has {} values; the model has {}", constants.size(), kConstants);
   }
   ProductConstants values;
   std::memcpy(&values, constants.data(), sizeof values);
