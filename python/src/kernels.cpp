@@ -85,6 +85,11 @@ Fields compile_plan(const PlanObject& planned) {
   return report(choice->config, arch, kernel);
 }
 
+void compile_source(const std::string& source, const std::string& arch) {
+  const Unlocked unlocked;
+  compile(source, arch);
+}
+
 FieldsList compile_all(const std::string& arch) {
   std::vector<GemmConfig> configs;
   std::vector<CompiledKernel> kernels;
@@ -169,6 +174,11 @@ void bind_kernels(nb::module_& m) {
   m.def("compile_plan", &compile_plan, "plan"_a,
         "Compiles the plan's kernel into the disk cache. Returns what `compile_all` does of each.\n\n"
         "Needs NVRTC but no GPU.");
+  m.def("compile_source", &compile_source, "source"_a, "arch"_a,
+        "Compiles a plan's `kernel_source` into the disk cache. Needs NVRTC but no GPU.");
+  m.def(
+      "kernel_arch", [](const PlanObject& planned) { return device_arch(planned.problem().device); }, "plan"_a,
+      "What the plan's kernel is compiled for, as \"sm_90a\".");
   m.def("cache_info", &cache_info,
         "Where compiled kernels are kept on disk: path, entries, bytes, the limit of bytes, "
         "problem.\n\n"

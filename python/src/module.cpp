@@ -21,6 +21,7 @@ NB_MODULE(_core, m) {
   bind_mistakes(m);
   bind_inspect(m);
   bind_tuning(m);
+  bind_problem_arrays(m);
   bind_emit(m);
   bind_kernels(m);
   bind_runtime(m);

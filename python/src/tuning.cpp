@@ -10,6 +10,7 @@
 #include "launch.h"
 #include "plan/make_plan.h"
 #include "plan/product_model.h"
+#include "plan/tuned.h"
 #include "plan_cache.h"
 #include "plan_object.h"
 #include "runtime/context.h"
@@ -34,6 +35,22 @@ PlanObject plan_as(const PlanObject& planned, const std::string& kernel) {
 std::string tune_store(const PlanObject& plan) {
   RecentPlans<GemmProblem>::shared().clear();  // what is planned from now on may be planned better
   return remember(plan.plan());
+}
+
+bool is_tuned(const PlanObject& plan) {
+  return cleave::is_tuned(plan.problem(), device_info(plan.problem().device));
+}
+
+Fields tune_merge(const std::string& text, bool replaces) {
+  RecentPlans<GemmProblem>::shared().clear();
+  const MergedTable merged = merge_tuned(text, replaces);
+  forget_plans();
+  nb::dict fields;
+  fields["added"] = merged.added;
+  fields["replaced"] = merged.replaced;
+  fields["kept"] = merged.kept;
+  fields["problem"] = merged.problem;
+  return fields;
 }
 
 /// Host time per call.
@@ -84,6 +101,10 @@ void bind_tuning(nb::module_& m) {
         "The plan of the same problem that runs as `kernel`, which is as in `planned.candidates`.");
   m.def("tune_store", &tune_store, "plan"_a,
         "Makes the plan's choice the automatic one for its problem. Returns the tuning file.");
+  m.def("is_tuned", &is_tuned, "plan"_a, "Whether the plan's problem itself was measured on a GPU of this name.");
+  m.def("tune_merge", &tune_merge, "text"_a, "replaces"_a,
+        "Adds the lines of another tuning file, of which `text` is the content, to this user's. Returns how many "
+        "were\nadded, replaced and kept as they were, and the problem: why some are not believed.");
   m.def("launch_floor", &launch_floor, "device"_a, "calls"_a, "stream"_a,
         "Microseconds of host time per launch of a kernel that does nothing.");
   using Plan = Other<"plan", "GemmPlan">;

@@ -17,4 +17,7 @@ CLEAVE_TOOLS std::shared_ptr<const GemmPlan> plan_as(const GemmProblem& problem,
 /// the tuning file.
 CLEAVE_TOOLS std::string remember(const GemmPlan& plan);
 
+/// Plans are made anew from now on: after a measurement, they may be better.
+CLEAVE_TOOLS void forget_plans();
+
 }  // namespace cleave

@@ -9,6 +9,7 @@
 #include "plan/cost.h"
 #include "plan/gpu_plan.h"
 #include "plan/make_plan.h"
+#include "plan/shape_log.h"
 #include "plan/tuned.h"
 #include "problem/cached_plan.h"
 #include "problem/problem.h"
@@ -77,6 +78,7 @@ std::shared_ptr<const GemmPlan> make_gpu(const GemmProblem& problem) {
     nothing.problem = problem;
     return make_gpu_plan(problem, nothing, "D is empty: nothing is launched");
   }
+  if (is_automatic(problem)) ShapeLog::user().add(problem);
   if (const auto spec = tuned(problem, device)) {
     if (auto choice = make_choice(problem, device, *spec)) {
       choice->predicted_us = predict_us(*choice, device);
@@ -116,9 +118,12 @@ std::string remember(const GemmPlan& plan) {
   problem.split_k_slices = 0;
   problem.kernel = KernelFamily::automatic;
   const std::string path = store_tuned(problem, device_info(problem.device), choice->spec);
-  // What was planned before the measurement may now be planned better.
-  known_plans<GemmPlan, kMostGemmPlanBytes, GemmProblem>().clear();
+  forget_plans();
   return path;
+}
+
+void forget_plans() {
+  known_plans<GemmPlan, kMostGemmPlanBytes, GemmProblem>().clear();
 }
 
 }  // namespace cleave

@@ -6,74 +6,52 @@
 #include <shared_mutex>
 #include <sstream>
 #include <unordered_map>
+#include <unordered_set>
 
 #include "base/embedded.h"
 #include "base/refuse.h"
-#include "cleave/names.h"
 #include "jit/disk_cache.h"
 #include "plan/catalogue.h"
+#include "plan/problem_text.h"
 #include "plan/tuned_file.h"
+#include "problem/problem.h"
 #include "process/fork.h"
 
 namespace cleave {
 namespace {
 
-/// `adds`: with what is added to the sums from memory.
-std::string problem_key(const GemmProblem& p, bool adds) {
-  const char a = p.a.stride_col == 1 ? 't' : 'n', b = p.b.stride_row == 1 ? 'n' : 't';
-  std::string key =
-      fmt::format("{}x{}x{}x{} {}{} {} {}", p.m, p.n, p.k, p.batch, a, b, to_string(p.a.dtype), to_string(p.d.dtype));
-  if (p.b.dtype != p.a.dtype) key += fmt::format(" by {}", to_string(p.b.dtype));
-  if (p.groups.dimension != Grouping::none) key += fmt::format(" grouped {}", to_string(p.groups.dimension));
-  if (p.scale_a.kind == Scaling::vector) key += " scaled";
-  if (p.scale_a.kind == Scaling::block) key += fmt::format(" blocks {}x{}", p.scale_a.rows, p.scale_b.rows);
-  if (p.fast_accumulation) key += " fast";
-  if (p.activation == Activation::swiglu) key += " swiglu";
-  if (adds && p.has_c) key += " c";
-  if (adds && p.bias != Bias::none) key += " bias";
-  if (p.precision == Precision::ieee) key += " ieee";
-  if (p.conv.kind != Conv::none) {
-    key += fmt::format(" {}", to_string(p.conv.kind));
-    for (const ConvAxis& axis : p.conv.axes)
-      key += fmt::format(" {}:{}/{}p{},{}d{}", axis.size, axis.filter, axis.stride, axis.pad_begin, axis.pad_end,
-                         axis.dilation);
-  }
-  return key;
+/// `p` without what is done to its sums.
+GemmProblem bare(GemmProblem p) {
+  p.has_c = p.has_zero = p.has_scale_d = p.has_amax = false;
+  p.bias = Bias::none;
+  if (p.activation != Activation::swiglu) p.activation = Activation::none;
+  p.conv.division = Division::automatic;
+  return p;
 }
 
 /// The same of the other 16-bit float: their kernels differ in nothing but the instruction's type.
 GemmProblem of_other_float(GemmProblem p) {
-  for (DType* type : {&p.a.dtype, &p.b.dtype, &p.c.dtype, &p.d.dtype}) {
+  for (DType* type : {&p.a.dtype, &p.b.dtype, &p.c.dtype, &p.d.dtype, &p.bias_dtype}) {
     *type = *type == DType::f16 ? DType::bf16 : *type == DType::bf16 ? DType::f16 : *type;
   }
   return p;
-}
-
-std::string key(const std::string& device, const std::string& problem) {
-  return device + " | " + problem;
 }
 
 TunedFile user_file() {
   return TunedFile(DiskCache::user().directory());
 }
 
-using Winners = std::unordered_map<std::string, Spec>;
-
-Winners read_winners() {
-  Winners winners;
-  for (const EmbeddedFile& table : shipped_tuned_tables()) {
-    std::istringstream shipped{std::string(table.text)};
-    for (std::string line; std::getline(shipped, line);) {
-      if (auto parsed = parse_tuned(line)) winners.insert(std::move(*parsed));
-    }
-  }
-  for (const auto& [key, spec] : user_file().read().lines) winners[key] = spec;
-  return winners;
-}
-
 class Table {
  public:
-  Table() : winners_(read_winners()) {}
+  Table() {
+    for (const EmbeddedFile& shipped : shipped_tuned_tables()) {
+      std::istringstream text{std::string(shipped.text)};
+      for (std::string line; std::getline(text, line);) {
+        if (const auto parsed = parse_tuned(line)) add(*parsed);
+      }
+    }
+    for (const TunedLine& line : user_file().read().lines) add(line);
+  }
 
   std::optional<Spec> find(const std::string& key) const {
     const std::shared_lock lock(mutex_);
@@ -81,14 +59,27 @@ class Table {
     return it == winners_.end() ? std::nullopt : std::optional(it->second);
   }
 
-  void store(const std::string& key, const Spec& spec) {
+  /// False where no problem of these sizes was measured: saves texts of problems that are not there.
+  bool has_size(const GemmProblem& p) const {
+    const std::shared_lock lock(mutex_);
+    return sizes_.contains(fmt::format("{}x{}x{}x{}", p.m, p.n, p.k, p.batch));
+  }
+
+  void store(const TunedLine& line) {
     const std::unique_lock lock(mutex_);
-    winners_[key] = spec;
+    add(line);
   }
 
  private:
+  void add(const TunedLine& line) {
+    winners_[line.key] = line.spec;
+    const size_t problem = line.key.rfind(" | ") + 3;
+    sizes_.insert(line.key.substr(problem, line.key.find(' ', problem) - problem));
+  }
+
   mutable ForkSharedMutex mutex_;
-  Winners winners_;
+  std::unordered_map<std::string, Spec> winners_;
+  std::unordered_set<std::string> sizes_;
 };
 
 Table& table() {
@@ -96,14 +87,10 @@ Table& table() {
   return table.get();
 }
 
-}  // namespace
-
-namespace {
-
 std::optional<Spec> find(const GemmProblem& problem, const std::string& device) {
-  const std::string exact = problem_key(problem, true), bare = problem_key(problem, false);
-  auto spec = table().find(key(device, exact));
-  return spec || bare == exact ? spec : table().find(key(device, bare));
+  if (auto spec = table().find(tuned_key(device, problem_text(problem)))) return spec;
+  const GemmProblem plain = bare(problem);
+  return plain == problem ? std::nullopt : table().find(tuned_key(device, problem_text(plain)));
 }
 
 std::optional<Spec> find_alike(const GemmProblem& problem, const std::string& device) {
@@ -115,10 +102,7 @@ std::optional<Spec> find_alike(const GemmProblem& problem, const std::string& de
 }  // namespace
 
 std::optional<Spec> tuned(const GemmProblem& problem, const DeviceInfo& device) {
-  if (problem.split_k_mode != SplitKMode::automatic || problem.split_k_slices != 0 ||
-      problem.kernel != KernelFamily::automatic) {
-    return std::nullopt;
-  }
+  if (!is_automatic(problem) || !table().has_size(problem)) return std::nullopt;
   if (auto spec = find_alike(problem, device.name)) return spec;
   // Until it has been measured itself, a chip does what was best on another of its kind.
   if (device.compute_capability != 90 || device.num_sms != 132) return std::nullopt;
@@ -134,15 +118,31 @@ std::string store_tuned(const GemmProblem& problem, const DeviceInfo& device, co
         "the plan runs as \"{}\", which split_k_mode=\"auto\" would not consider; tune one of the plan's candidates",
         to_string(spec));
   }
-  const TunedLine line(key(device.name, problem_key(problem, true)), spec);
-  user_file().store(line);
-  table().store(line.first, spec);
+  const std::string text = problem_text(problem);
+  if (!parse_problem(text)) refuse_value("\"{}\" is no problem that a table of choices can name", text);
+  const TunedLine line{tuned_key(device.name, text), spec};
+  user_file().store({line}, true);
+  table().store(line);
   return user_file().path().string();
+}
+
+bool is_tuned(const GemmProblem& problem, const DeviceInfo& device) {
+  return table().has_size(problem) && table().find(tuned_key(device.name, problem_text(problem)));
+}
+
+MergedTable merge_tuned(const std::string& text, bool replaces) {
+  const TunedLines given = parse_tuned_file(text);
+  const size_t known = given.lines.empty() ? 0 : user_file().store(given.lines, replaces);
+  for (const TunedLine& line : user_file().read().lines) table().store(line);
+  return {.added = given.lines.size() - known,
+          .replaced = replaces ? known : 0,
+          .kept = replaces ? 0 : known,
+          .problem = given.problem};
 }
 
 TunedTable tuned_table() {
   const TunedFile file = user_file();
-  const TunedFile::Contents contents = file.read();
+  const TunedLines contents = file.read();
   return {file.path().string(), contents.lines.size(), contents.problem};
 }
 

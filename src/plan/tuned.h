@@ -3,9 +3,9 @@
 //
 // A line of a table:  GPU name | problem | spec      e.g.
 //   NVIDIA H100 80GB HBM3 | 128x128x16384x1 tn float16 float16 | sm90 64x64 cluster 16
-// Only what changes the winner is in the problem's key: activations but swiglu, and alignment
-// beyond 16 bytes, are not. A product with a C or a bias that was not measured itself does what was
-// best without them.
+// The problem is whole (problem_text.h). One that was not measured itself does what was best without what is
+// done to its sums: C, a bias, an activation but swiglu, zero points, and how they are stored. So does one of the
+// other 16-bit float, and one on another chip of a measured kind.
 //
 // The user's table is tuned.txt beside the kernel cache. It is believed as little as it must be: a
 // file of another version, or that others can write, is not read, and of its lines only those whose
@@ -26,6 +26,9 @@ namespace cleave {
 /// and kernel.
 std::optional<Spec> tuned(const GemmProblem& problem, const DeviceInfo& device);
 
+/// Whether `problem` itself, in nothing different, was measured on a device of this name.
+CLEAVE_TOOLS bool is_tuned(const GemmProblem& problem, const DeviceInfo& device);
+
 /// Remembers a winner in the user's table and in this process. Returns the table's path. Throws
 /// Error(invalid_argument) where the table cannot be written, or the catalogue does not list `spec`.
 std::string store_tuned(const GemmProblem& problem, const DeviceInfo& device, const Spec& spec);
@@ -38,6 +41,15 @@ struct TunedTable {
 
 /// What is on disk.
 CLEAVE_TOOLS TunedTable tuned_table();
+
+struct MergedTable {
+  size_t added = 0, replaced = 0, kept = 0;  ///< lines: of new problems, and of known ones
+  std::string problem;                       ///< why some of the text is not believed; empty if all is
+};
+
+/// Adds the lines of another user's table to this user's, and to this process. `replaces`: also those of
+/// problems that this table has. Throws Error(invalid_argument) where the table cannot be written.
+CLEAVE_TOOLS MergedTable merge_tuned(const std::string& text, bool replaces);
 
 /// Removes the user's table from disk, not from this process. Whether there was one.
 CLEAVE_TOOLS bool clear_tuned();

@@ -1,4 +1,4 @@
-// The user's tuning file, as text: which lines there are, and how one is put in its place.
+// The user's tuning file, as text: which lines there are, and how some are put in their places.
 #pragma once
 
 #include <filesystem>
@@ -11,11 +11,25 @@
 
 namespace cleave {
 
-using TunedLine = std::pair<std::string, Spec>;  // the key, and the winner
+struct TunedLine {
+  std::string key;  ///< the GPU's name, and the problem's text
+  Spec spec;        ///< the winner
+};
 
-/// A line of a table, shipped or not; nothing if it is a comment, or if the catalogue does not list
-/// its spec.
+/// A line of a table, shipped or not; nothing if it is a comment, if its problem is none, or if the catalogue
+/// does not list its spec.
 std::optional<TunedLine> parse_tuned(const std::string& line);
+
+/// The key of lines of this GPU and of the problem with this text.
+std::string tuned_key(const std::string& device, const std::string& problem);
+
+struct TunedLines {
+  std::vector<TunedLine> lines;
+  std::string problem;  ///< why some, or all, are not believed: of a file, "is ..." or "has ..."
+};
+
+/// The lines of a file with this content.
+TunedLines parse_tuned_file(const std::string& text);
 
 /// A text file that begins with its version, and is only ever replaced as a whole.
 class TunedFile {
@@ -26,16 +40,12 @@ class TunedFile {
   /// Empty where there is no directory.
   std::filesystem::path path() const;
 
-  struct Contents {
-    std::vector<TunedLine> lines;
-    std::string problem;  ///< why some, or all, are not believed
-  };
+  /// Nothing is waited for, whatever has the file's name. A problem is a sentence here.
+  TunedLines read() const;
 
-  /// Nothing is waited for, whatever has the file's name.
-  Contents read() const;
-
-  /// In the place of an earlier line of this key. Throws Error(invalid_argument).
-  void store(const TunedLine& line) const;
+  /// Adds lines. `replaces`: in the place of earlier ones of their keys, else those stay. Returns how many keys were
+  /// there already. Throws Error(invalid_argument).
+  size_t store(const std::vector<TunedLine>& lines, bool replaces) const;
 
   /// Whether there was a file.
   bool remove() const;

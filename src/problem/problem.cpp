@@ -28,6 +28,10 @@ bool sums_are_integers(const GemmProblem& p) {
   return p.a.dtype == DType::i8 && p.scale_a.kind != Scaling::block;
 }
 
+bool is_automatic(const GemmProblem& p) {
+  return p.split_k_mode == SplitKMode::automatic && p.split_k_slices == 0 && p.kernel == KernelFamily::automatic;
+}
+
 double flops(const GemmProblem& p) {
   if (p.conv.kind != Conv::none) {
     return 2.0 * double(output_pixels(p.conv)) * double(p.conv.filters) * double(taps(p.conv)) *

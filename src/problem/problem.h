@@ -18,6 +18,9 @@ std::optional<Order> output_order(const GemmProblem& problem);
 /// beyond, they are exact modulo 2^32, as the tensor cores' are.
 bool sums_are_integers(const GemmProblem& problem);
 
+/// Whether the split and the family of kernels are left to the planner.
+bool is_automatic(const GemmProblem& problem);
+
 /// Multiplications and additions of A @ B, over all batch entries; of groups as if they covered
 /// their dimension, which only the device knows; of a convolution, whatever its kind, of every tap
 /// for every output.

@@ -20,7 +20,7 @@ TEST(Tuned, EveryShippedWinnerIsOfTheCatalogue) {
       if (line.empty() || line.starts_with('#')) continue;
       const auto winner = parse_tuned(line);
       ASSERT_TRUE(winner) << shipped.name << ": " << line;
-      EXPECT_TRUE(keys.insert(winner->first).second) << shipped.name << " has twice: " << line;
+      EXPECT_TRUE(keys.insert(winner->key).second) << shipped.name << " has twice: " << line;
     }
   }
   EXPECT_GT(keys.size(), 100u);

@@ -15,6 +15,8 @@ import numpy as np
 
 from cleave import cli
 from cleave.testing import arrays, measure
+from cleave.testing.dtypes import TORCH_ONLY
+from cleave.testing.errors import ToolError
 
 
 class DeviceArray(np.ndarray):
@@ -73,7 +75,11 @@ class FakeArrays(arrays.NumpyArrays):
 
 
 def select(device: str, dtypes: set[str]) -> arrays.Arrays:
-    return FakeArrays() if device.startswith("cuda") else for_cpu(device, dtypes)
+    if not device.startswith("cuda"):
+        return for_cpu(device, dtypes)
+    if for_torch := TORCH_ONLY & dtypes:
+        raise ToolError(f"NumPy has no {', '.join(for_torch)}")
+    return FakeArrays()
 
 
 measure.COLD_BYTES = 0  # no cache to go around

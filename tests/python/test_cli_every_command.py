@@ -24,6 +24,8 @@ CONV = [
 ]  # fmt: skip
 MEASURE = ["--no-verify", "--iterations", "1", "--device", "cuda"]
 GPU = ["--device", "cuda:0"]
+SHAPES = Path(__file__).with_name("shapes.txt")  # as CLEAVE_LOG_SHAPES leaves it
+TUNED = Path(__file__).with_name("tuned.txt")
 EMIT = ["--name", "operation", "--sourcedir", "project", "--sources", "cubin"]
 
 # Arguments, and what the last line has.
@@ -46,7 +48,9 @@ COMMANDS = [
     ),
     (["cache", "ls"], "kernels, "),
     (["cache", "clear"], "removed "),
-    (["tune", *GEMM, *GPU, "--candidates", "6"], "stored in "),
+    *((["tune", *operation, *GPU, "--candidates", "6"], "stored in ") for operation in (GEMM, GROUPED, CONV)),
+    (["tune", "--from", str(SHAPES), *GPU, "--candidates", "3"], "stored in "),
+    (["tune", "merge", str(TUNED)], "1 choices added, 0 replaced"),
 ]  # fmt: skip
 
 
@@ -82,10 +86,3 @@ def test_every_command_is_here():
     listed = [arguments for arguments, _ in COMMANDS]
     missing = {words for words in forms(cli.build_parser()) if not any(runs(it, words) for it in listed)}
     assert not missing
-
-
-def test_tuned_choice_is_the_next_plan(tmp_path, fake_gpu):
-    tuned = run(["tune", *GEMM, *GPU, "--candidates", "6"], tmp_path, fake_gpu)
-    fastest = tuned[2].split("  ")[1].partition(",")[0].strip()
-    explained = "\n".join(run(["explain", *GEMM, *GPU], tmp_path, fake_gpu))
-    assert f"{fastest}: measured to be the fastest" in explained

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-VERSION = "# cleave tuned, version 1\n"
+VERSION = "# cleave tuned, version 2\n"
 GPU = "NVIDIA H100 80GB HBM3"
 MEASURED = "measured to be the fastest"
 
@@ -82,7 +82,7 @@ def test_a_torn_line_is_not_believed(tmp_path):
     assert MEASURED not in torn
 
 
-@pytest.mark.parametrize("first", ["", "# cleave tuned, version 0\n"])
+@pytest.mark.parametrize("first", ["", "# cleave tuned, version 1\n"])
 def test_a_file_of_another_version_is_not_believed(tmp_path, first):
     tuned_file(tmp_path).write_text(first + line(65, LISTED) * 2)
     assert MEASURED not in explain(tmp_path, problem(65))[0]
@@ -141,7 +141,7 @@ def test_without_a_cache_directory_there_is_no_file(tmp_path):
 def test_a_product_does_not_decide_another_kind_of_product(tmp_path):
     """A line serves products that differ in a bias, too, but no groups or gates."""
     tuned_file(tmp_path).write_text(
-        VERSION + line(64, LISTED, batch=4) + line(64, "sm90 64x64", batch=4, options=" bias")
+        VERSION + line(64, LISTED, batch=4) + line(64, "sm90 64x64", batch=4, options=" bias row bfloat16")
     )
     plain = problem(64, batch=4)
     whys = explain(
@@ -151,6 +151,7 @@ def test_a_product_does_not_decide_another_kind_of_product(tmp_path):
     assert [MEASURED in why for why in whys] == [True, True, True, False, False]
     assert whys[0].startswith(LISTED)
     assert whys[1].startswith("sm90 64x64:")
+    assert whys[2].startswith(LISTED)
 
 
 def test_cache_clear_removes_the_file(tmp_path):
@@ -178,6 +179,39 @@ def test_info_says_what_the_file_has(tmp_path):
     path = tuned_file(tmp_path)
     path.write_text(VERSION + line(65, LISTED) + line(66, "sm90 1x1"))
     assert "'entries': 1, 'problem': '" in info()
-    assert "1 lines that name no kernel" in info()
+    assert "1 lines that name no problem or no kernel" in info()
     path.write_text(line(65, LISTED))
-    assert "another version" in info()
+    assert "is no tuning file of this version" in info()
+
+
+def merge(folder: Path, *arguments: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-m", "cleave", "tune", "merge", *arguments], capture_output=True, text=True,
+        env=os.environ | {"CLEAVE_CACHE_DIR": str(folder)}, timeout=120,
+    )  # fmt: skip
+    assert not done.stderr
+    return done.stdout
+
+
+def test_another_file_is_merged(tmp_path):
+    path = tuned_file(tmp_path)
+    path.write_text(VERSION + line(65, LISTED))
+    other = tmp_path / "other.txt"
+    other.write_text(VERSION + line(65, "sm90 64x64") + line(66, "sm90 64x64") + line(67, "sm90 1x1"))
+    said = merge(tmp_path, str(other))
+    assert "has 1 lines that name no problem or no kernel" in said
+    assert "1 choices added, 0 replaced; 1 of problems" in said
+    assert path.read_text() == VERSION + line(65, LISTED) + line(66, "sm90 64x64")
+    assert "0 choices added, 2 replaced" in merge(tmp_path, "--replace", str(other))
+    assert path.read_text() == VERSION + line(65, "sm90 64x64") + line(66, "sm90 64x64")
+    kept, added, unknown = explain(tmp_path, problem(65), problem(66), problem(67))
+    assert MEASURED in kept
+    assert MEASURED in added
+    assert MEASURED not in unknown
+
+
+def test_what_is_no_tuning_file_is_not_merged(tmp_path):
+    other = tmp_path / "other.txt"
+    other.write_text(line(65, LISTED))
+    assert "is no tuning file of this version" in merge(tmp_path, str(other))
+    assert not tuned_file(tmp_path).exists()

@@ -19,7 +19,7 @@ class Console:
         if self._rich:
             self._rich.print(text, markup=False, highlight=False, soft_wrap=True)
         else:
-            print(text, file=self.stream)
+            print(text, file=self.stream, flush=True)
 
     def heading(self, text: str) -> None:
         if self._rich:
@@ -51,8 +51,9 @@ class Console:
             )
             print("  ".join(aligned).rstrip(), file=self.stream)
 
-    def progress(self, items: Sequence[Any], description: str) -> Iterator[Any]:
-        """Yields the items behind a progress bar; without a terminal, silently."""
+    def progress(self, items: Iterable[Any], description: str, total: int | None = None) -> Iterator[Any]:
+        """Yields the items behind a progress bar; without a terminal, silently. total: how many, where `items` does
+        not say."""
         if not self._rich:
             yield from items
             return
@@ -60,7 +61,7 @@ class Console:
 
         columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
         with Progress(*columns, console=self._rich, transient=True) as progress:
-            yield from progress.track(items, description=description)
+            yield from progress.track(items, total=total, description=description)
 
 
 def format_cell(value: Any) -> str:

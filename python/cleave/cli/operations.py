@@ -208,8 +208,9 @@ def add_operations(
     add_options: Callable[[argparse.ArgumentParser], None],
     texts: Mapping[str, Mapping[str, str]] | None = None,
     **subparsers: Any,
-) -> None:
-    """A parser for each operation, or those of `texts`, which replace the help, description and epilog.
+) -> Any:
+    """A parser for each operation, or those of `texts`, which replace the help, description and epilog. Returns what
+    further parsers may be added to.
 
     `run` finds the operation's module, and what makes cases of the arguments, among the arguments.
     """
@@ -233,3 +234,5 @@ def add_operations(
             return operation.cases({field: getattr(arguments, field) for field in operation.options})
 
         own.set_defaults(run=run, operation=operation.module, cases=cases)
+    return parsers
+

@@ -7,13 +7,19 @@ import argparse
 from . import values
 
 
-def add_device_option(parser: argparse.ArgumentParser, description: str) -> None:
-    parser.add_argument("--device", type=values.device, metavar="DEVICE", help=description)
+def add_device_option(parser: argparse.ArgumentParser, description: str, inherited: bool = False) -> None:
+    """inherited: where it is not given, it is as the parser above has it."""
+    default = argparse.SUPPRESS if inherited else None
+    parser.add_argument("--device", type=values.device, default=default, metavar="DEVICE", help=description)
 
 
-def add_candidates_option(parser: argparse.ArgumentParser, default: int, description: str) -> None:
+def add_candidates_option(
+    parser: argparse.ArgumentParser, default: int, description: str, inherited: bool = False
+) -> None:
+    """inherited: as of add_device_option."""
     help = f"{description}: a number or all; default {default}"
-    parser.add_argument("--candidates", type=values.count_or_all, default=default, metavar="N", help=help)
+    own = argparse.SUPPRESS if inherited else default
+    parser.add_argument("--candidates", type=values.count_or_all, default=own, metavar="N", help=help)
 
 
 def default_device(without_gpu: str) -> str:

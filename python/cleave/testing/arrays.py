@@ -64,6 +64,9 @@ class NumpyArrays(_NumpyLike):
     def to_numpy(self, array: Any) -> Any:
         return array
 
+    def address(self, array: Any) -> int:
+        return array.ctypes.data
+
     def erf(self, array: Any) -> Any:
         return self._erf(array).astype(self.xp.float64)
 
@@ -113,6 +116,9 @@ class TorchArrays:
 
     def to_numpy(self, array: Any) -> Any:
         return array.cpu().numpy()
+
+    def address(self, array: Any) -> int:
+        return array.data_ptr()
 
     def float64(self, array: Any) -> Any:
         return array.double()
@@ -180,6 +186,9 @@ class CupyArrays(_NumpyLike):
 
     def to_numpy(self, array: Any) -> Any:
         return array.get()
+
+    def address(self, array: Any) -> int:
+        return array.data.ptr
 
     def erf(self, array: Any) -> Any:
         from cupyx.scipy.special import erf
