@@ -210,7 +210,8 @@ def _tune(problem: Problem, plans: list[Any], device: str, summary: Summary, con
     from cleave import _core
 
     try:
-        tuned = tune_problem(array_libraries.select(device, problem_operands.dtypes_of(problem.planned)), problem, plans)
+        library = array_libraries.select(device, problem_operands.dtypes_of(problem.planned))
+        tuned = tune_problem(library, problem, plans)
         summary.path = _core.tune_store(tuned.winner)
     except (ToolError, ValueError, TypeError, RuntimeError) as error:  # too large for the GPU's memory, say
         _report_failure(f"[{place}] {problem.title}", error, summary, console)
