@@ -235,4 +235,3 @@ def add_operations(
 
         own.set_defaults(run=run, operation=operation.module, cases=cases)
     return parsers
-
