@@ -9,6 +9,7 @@
 #include "errors.h"
 #include "launch.h"
 #include "plan/make_plan.h"
+#include "plan/prepared.h"
 #include "plan/product_model.h"
 #include "plan/tuned.h"
 #include "plan_cache.h"
@@ -51,6 +52,20 @@ Fields tune_merge(const std::string& text, bool replaces) {
   fields["kept"] = merged.kept;
   fields["problem"] = merged.problem;
   return fields;
+}
+
+std::vector<PlanObject> prepare_rows(const PlanObject& planned, int64_t first, int64_t last,
+                                     const std::string& kernels) {
+  if (kernels != "all" && kernels != "covering")
+    refuse_value("kernels is \"{}\"; it must be \"all\" or \"covering\"", kernels);
+  RecentPlans<GemmProblem>::shared().clear();
+  std::vector<PlanObject> plans;
+  for (auto& plan :
+       cleave::prepare_rows(planned.problem(), first, last, kernels == "all" ? Kernels::all : Kernels::covering)) {
+    const GemmProblem problem = plan->problem();
+    plans.emplace_back(problem, planned.options(), std::move(plan));
+  }
+  return plans;
 }
 
 /// Host time per call.
@@ -101,6 +116,10 @@ void bind_tuning(nb::module_& m) {
         "The plan of the same problem that runs as `kernel`, which is as in `planned.candidates`.");
   m.def("tune_store", &tune_store, "plan"_a,
         "Makes the plan's choice the automatic one for its problem. Returns the tuning file.");
+  m.def(
+      "prepare_rows", &prepare_rows, "planned"_a, "first"_a, "last"_a, "kernels"_a,
+      "Chooses kernels, \"all\" or those of the \"covering\" set, for the plan's problem with every M of a range, for\n"
+      "later plans to take. Returns a plan of each, which is to be prepared.");
   m.def("is_tuned", &is_tuned, "plan"_a, "Whether the plan's problem itself was measured on a GPU of this name.");
   m.def("tune_merge", &tune_merge, "text"_a, "replaces"_a,
         "Adds the lines of another tuning file, of which `text` is the content, to this user's. Returns how many "

@@ -18,6 +18,9 @@ std::span<const EmbeddedFile> embedded_headers();
 /// The measured winners that ship with the library, in the form of plan/tuned.h: "h100.txt".
 std::span<const EmbeddedFile> shipped_tuned_tables();
 
+/// The covering sets that ship, in the form of plan/covering.h: "h200.txt".
+std::span<const EmbeddedFile> covering_tables();
+
 // What emitted projects are made of.
 
 /// Text with gaps, below src/emit/templates: "cpp/CMakeLists.txt.in".

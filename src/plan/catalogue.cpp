@@ -2,11 +2,16 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdlib>
+#include <string_view>
 
+#include "base/refuse.h"
 #include "cleave/conv.h"
-
 #include "plan/cost.h"
+#include "plan/covering.h"
 #include "problem/conv.h"
+#include "problem/problem.h"
+#include "process/fork.h"
 
 namespace cleave {
 namespace {
@@ -242,9 +247,33 @@ void add_splits(std::vector<Choice>& out, const GemmProblem& problem, const Devi
   }
 }
 
-/// In no order.
-std::vector<Choice> consider(const GemmProblem& problem, const DeviceInfo& device) {
+/// The covering set's kernels, with all slice counts.
+std::vector<Choice> consider_covering(const GemmProblem& problem, const DeviceInfo& device) {
   std::vector<Choice> out;
+  for (Spec spec : covering_set(problem)) {
+    if (spec.split != SplitKMode::parallel) {
+      add(out, problem, device, spec);
+      continue;
+    }
+    Spec unsplit = spec;
+    unsplit.split = SplitKMode::none;
+    unsplit.cluster_k = 1;
+    const auto whole = make_choice(problem, device, unsplit);
+    if (!whole) continue;
+    for (const uint32_t slices : slice_counts(uint32_t(sharers(whole->config) * whole->tiles), whole->schedule.k_blocks,
+                                              device.num_sms, kMostSlices)) {
+      spec.slices = slices;
+      if (slices % spec.cluster_k == 0 && slices > spec.cluster_k) add(out, problem, device, spec);
+    }
+  }
+  return out;
+}
+
+/// In no order.
+std::vector<Choice> consider(const GemmProblem& problem, const DeviceInfo& device, Kernels kernels) {
+  std::vector<Choice> out;
+  if (kernels == Kernels::covering && is_automatic(problem)) out = consider_covering(problem, device);
+  if (!out.empty()) return out;
   for (const bool all : {false, true}) {
     for (const Spec& tile : tiles(problem.kernel, is_product(problem))) {
       for (const Spec& spec : variants(tile, problem)) {
@@ -266,14 +295,24 @@ bool is_cheaper(const Choice& a, const Choice& b) {
 
 }  // namespace
 
+Kernels user_kernels() {
+  static constinit Lazy<Kernels> kernels;
+  return kernels.get([] {
+    const char* text = std::getenv("CLEAVE_KERNELS");
+    if (text == nullptr || *text == 0 || std::string_view(text) == "all") return Kernels::all;
+    if (std::string_view(text) == "covering") return Kernels::covering;
+    refuse_value("CLEAVE_KERNELS is \"{}\"; it must be \"all\" or \"covering\"", text);
+  });
+}
+
 std::vector<Choice> candidates(const GemmProblem& problem, const DeviceInfo& device) {
-  std::vector<Choice> out = consider(problem, device);
+  std::vector<Choice> out = consider(problem, device, user_kernels());
   std::stable_sort(out.begin(), out.end(), is_cheaper);
   return out;
 }
 
-Cheapest cheapest(const GemmProblem& problem, const DeviceInfo& device) {
-  const std::vector<Choice> out = consider(problem, device);
+Cheapest cheapest(const GemmProblem& problem, const DeviceInfo& device, Kernels kernels) {
+  const std::vector<Choice> out = consider(problem, device, kernels);
   const auto least = std::min_element(out.begin(), out.end(), is_cheaper);
   return {least == out.end() ? std::nullopt : std::optional(*least), out.size()};
 }

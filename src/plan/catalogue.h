@@ -8,6 +8,13 @@
 
 namespace cleave {
 
+/// Which kernels are considered: all, or those of the covering set (covering.h) where there is one that serves the
+/// problem.
+enum class Kernels : uint8_t { all, covering };
+
+/// What CLEAVE_KERNELS says; all, by default. Throws Error(invalid_argument) where it says something else.
+Kernels user_kernels();
+
 /// The specs worth considering for `problem`, each a valid choice, with predicted times, cheapest
 /// first. Explicit requests (kernel, split mode, slices) restrict the list; it is empty only if
 /// nothing serves the problem.
@@ -17,7 +24,7 @@ struct Cheapest {
   std::optional<Choice> choice;  ///< the first of candidates()
   size_t considered = 0;         ///< how many there are
 };
-Cheapest cheapest(const GemmProblem& problem, const DeviceInfo& device);
+Cheapest cheapest(const GemmProblem& problem, const DeviceInfo& device, Kernels kernels);
 
 /// Whether `spec` is of the catalogue's tiles, multicasts and slices: a measurement may have had it,
 /// though candidates() leaves out what never paid (shared loads of small tiles).

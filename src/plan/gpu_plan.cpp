@@ -24,6 +24,7 @@
 #include "process/host_bytes.h"
 #include "runtime/context.h"
 #include "runtime/lazy_kernel.h"
+#include "runtime/loaded_kernels.h"
 #include "runtime/module.h"
 #include "runtime/tensor_map.h"
 #include "runtime/workspace_pool.h"
@@ -177,11 +178,18 @@ class GpuPlan final : public GemmPlan {
     if (const Ready* ready = ready_.load(std::memory_order_acquire)) return *ready;
     const std::lock_guard lock(mutex_);
     if (const Ready* ready = ready_.load(std::memory_order_acquire)) return *ready;
-    storage_.kernel = &kernel_.get(stream, [this] { return request(); });
+    storage_.kernel = &find_kernel(stream);
     check_resident(*storage_.kernel);
     storage_.params = make_params(choice_);
     ready_.store(&storage_, std::memory_order_release);
     return storage_;
+  }
+
+  const Kernel& find_kernel(CUstream stream) const {
+    if (const Kernel* loaded = find_loaded(choice_.config, problem_.device)) return *loaded;
+    const Kernel& kernel = kernel_.get(stream, [this] { return request(); });
+    add_loaded(choice_.config, problem_.device, kernel);
+    return kernel;
   }
 
   /// CTAs that wait for each other would wait for ever if some could not start (a GPU shared

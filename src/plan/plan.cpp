@@ -9,6 +9,7 @@
 #include "plan/cost.h"
 #include "plan/gpu_plan.h"
 #include "plan/make_plan.h"
+#include "plan/prepared.h"
 #include "plan/shape_log.h"
 #include "plan/tuned.h"
 #include "problem/cached_plan.h"
@@ -85,7 +86,14 @@ std::shared_ptr<const GemmPlan> make_gpu(const GemmProblem& problem) {
       return make_gpu_plan(problem, *choice, explain(problem, *choice, 0));
     }
   }
-  const Cheapest best = cheapest(problem, device);
+  if (const auto spec = prepared(problem)) {
+    if (auto choice = make_choice(problem, device, *spec)) {
+      choice->predicted_us = predict_us(*choice, device);
+      return make_gpu_plan(problem, *choice,
+                           fmt::format("{}: prepared for these operands with any M", to_string(*spec)));
+    }
+  }
+  const Cheapest best = cheapest(problem, device, user_kernels());
   if (!best.choice) refuse_unserved(problem, device);
   return make_gpu_plan(problem, *best.choice, explain(problem, *best.choice, best.considered));
 }

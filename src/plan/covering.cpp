@@ -1,0 +1,87 @@
+#include "plan/covering.h"
+
+#include <algorithm>
+#include <initializer_list>
+#include <map>
+#include <sstream>
+
+#include "base/embedded.h"
+#include "plan/operand_layout.h"
+#include "problem/problem.h"
+#include "process/fork.h"
+
+namespace cleave {
+namespace {
+
+using Sets = std::map<std::string, std::vector<Spec>, std::less<>>;
+using Jobs = std::initializer_list<const char*>;
+
+constexpr const char* kJobs[] = {"bf16 tn",  "bf16 nn",           "bf16 tt",    "bf16 nt",  "bf16 large K",
+                                 "fp8 rows", "fp8 rows promoted", "fp8 blocks", "int8 rows"};
+
+Sets read_sets() {
+  Sets sets;
+  for (const EmbeddedFile& file : covering_tables()) {
+    std::istringstream text{std::string(file.text)};
+    for (std::string line; std::getline(text, line);) {
+      const size_t bar = line.find(" | ");
+      if (line.starts_with('#') || bar == std::string::npos) continue;
+      if (const auto spec = parse_spec(line.substr(bar + 3))) sets[line.substr(0, bar)].push_back(*spec);
+    }
+  }
+  return sets;
+}
+
+const Sets& sets() {
+  static constinit Lazy<Sets> sets;
+  return sets.get(read_sets);
+}
+
+/// The kernels of all of these jobs, each once.
+std::vector<Spec> of_jobs(Jobs jobs) {
+  std::vector<Spec> all;
+  for (const char* job : jobs) {
+    const auto found = sets().find(std::string_view(job));
+    if (found == sets().end()) continue;
+    for (const Spec& spec : found->second) {
+      if (std::ranges::find(all, spec) == all.end()) all.push_back(spec);
+    }
+  }
+  return all;
+}
+
+/// Of the first jobs, or, where none of them was measured, of those most like them.
+std::vector<Spec> of_jobs(Jobs jobs, Jobs alike) {
+  std::vector<Spec> own = of_jobs(jobs);
+  return own.empty() ? of_jobs(alike) : own;
+}
+
+}  // namespace
+
+Spec kernel_of(Spec spec) {
+  const SplitKMode split = spec.split;
+  if (split == SplitKMode::serial || split == SplitKMode::parallel || split == SplitKMode::stream_k) spec.slices = 1;
+  return spec;
+}
+
+std::vector<Spec> covering_set(const GemmProblem& p) {
+  if (p.conv.kind != Conv::none || p.groups.dimension != Grouping::none || p.precision == Precision::ieee) return {};
+  if (p.scale_a.kind == Scaling::block) return of_jobs({"fp8 blocks"}, {"fp8 rows promoted", "fp8 rows"});
+  if (p.a.dtype == DType::i8) return of_jobs({"int8 rows"}, {"fp8 rows"});
+  if (is_fp8(p.a.dtype)) {
+    return p.fast_accumulation ? of_jobs({"fp8 rows"}, {"fp8 rows promoted"})
+                               : of_jobs({"fp8 rows promoted"}, {"fp8 blocks"});
+  }
+  const OperandLayouts operands = operand_layouts(p);
+  const bool a_along_k = operands.a.major == Major::k, b_along_k = operands.b.major == Major::k;
+  if (a_along_k && b_along_k) return of_jobs({"bf16 tn", "bf16 large K"});
+  if (a_along_k) return of_jobs({"bf16 tt"}, {"bf16 nn"});
+  if (b_along_k) return of_jobs({"bf16 nn"}, {"bf16 tt"});
+  return of_jobs({"bf16 nt"}, {"bf16 nn", "bf16 tt"});
+}
+
+std::span<const char* const> covering_jobs() {
+  return kJobs;
+}
+
+}  // namespace cleave

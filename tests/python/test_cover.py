@@ -1,0 +1,55 @@
+"""The covering sets against the pairs that they were made from."""
+
+from __future__ import annotations
+
+import lzma
+
+import numpy as np
+import pytest
+
+from bench import cover
+from bench.fit import MEASURED
+
+# Mean loss of the shipped sets' fastest kernels, on the shapes that they were made from.
+MOST_LOSS = 0.04
+
+
+@pytest.fixture(scope="module")
+def shipped() -> dict[str, set[str]]:
+    lines = [line.split(" | ") for line in cover.TABLE.read_text().splitlines() if not line.startswith("#")]
+    return {job: {kernel for name, kernel in lines if name == job} for job, _ in lines}
+
+
+def test_the_shipped_sets_cover_what_was_measured(shipped) -> None:
+    for job, shapes in cover.measured_jobs(MEASURED):
+        losses = []
+        for _, us in shapes:
+            own = [time for kernel, time in us.items() if cover.kernel_of(kernel) in shipped[job.name]]
+            losses += [min(own) / min(us.values()) - 1] if own else []
+        assert len(losses) > 0.9 * len(shapes), job.name
+        assert np.mean(losses) < MOST_LOSS, job.name
+
+
+def test_slices_of_a_launch_are_no_kernels() -> None:
+    assert cover.kernel_of("sm90 64x64 parallel 6 clusters 2") == "sm90 64x64 parallel 1 clusters 2"
+    assert cover.kernel_of("sm90 64x64 stream_k 4") == "sm90 64x64 stream_k 1"
+    assert cover.kernel_of("sm90 64x64 transposed cluster 4") == "sm90 64x64 transposed cluster 4"
+
+
+def test_a_set_takes_what_helps_most_first(tmp_path) -> None:
+    """Of two kernels that serve one shape each, and one that serves both nearly as well."""
+    lines = ["64 64 4096 | 1980 | 300 | 3.0", "10 sm90 64x64", "11 sm90 64x32", "40 sm90 128x128"]
+    lines += ["4096 4096 4096 | 1980 | 300", "10 sm90 128x128", "11 sm90 64x32", "30 sm90 64x64"]
+    with lzma.open(tmp_path / "bf16_tn.txt.xz", "wt") as file:
+        file.write("\n".join(lines) + "\n")
+    ((job, shapes),) = cover.measured_jobs(tmp_path)
+    assert [shape for shape, _ in shapes] == [(64, 64, 4096), (4096, 4096, 4096)]
+    known = [
+        cover.Measured(shape, [cover.Pair(kernel, time, time) for kernel, time in us.items()]) for shape, us in shapes
+    ]
+    assert cover.covering(known, [], 3) == ["sm90 64x32", "sm90 128x128", "sm90 64x64"]
+    assert known[0].of({"sm90 64x32", "sm90 128x128"}) == pytest.approx((0.1, 0.1))
+    assert np.isnan(known[0].of({"sm90 64x16"})).all()
+    beside = [((1, 64, 64), {"sm90 128x128": 0.0, "sm90 64x32": 1.0, "sm90 64x64": 1.0})]
+    assert cover.covering(known, beside * 100, 1) == ["sm90 64x32"]
+    assert job.name == "bf16 tn"
