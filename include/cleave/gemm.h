@@ -56,7 +56,7 @@ class CLEAVE_API Plan {
 };
 
 /// The plan of a GEMM problem. host_bytes() is at most 4 KiB, and 512 bytes for each residue class of a
-/// strided dgrad, counted up to a power of two.
+/// strided dgrad, counted up to a power of two; for each launch, where classes are more than one has room for.
 class CLEAVE_API GemmPlan : public Plan {
  public:
   /// `workspace`: at least workspace_size() bytes, 16-byte aligned, its first

@@ -63,7 +63,8 @@ Args:
         measurements.
 
     The other arguments, orders of memory, errors, repeatability and graph safety are those of
-    `{name}`; the product of the strides is at most 64.
+    `{name}`; along each axis strides count up to the size of the
+    image; their product is at most 65536.
 
 Returns:
     `out`, or a new array of grad_output's framework on its device, in {format}.)";

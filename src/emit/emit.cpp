@@ -32,6 +32,13 @@ const Choice& planned(const GemmPlan& plan) {
                 "the operation is planned for an empty D, which needs no kernel; plan for m, n and "
                 "batch of 1 or more");
   }
+  if (choice->parts > 1) {
+    throw Error(
+        ErrorCode::unsupported,
+        fmt::format("the data gradient has more classes of pixels than one launch: {}; emit it with strides whose "
+                    "product is at most {}",
+                    count_classes(choice->geometry, false), kMostClasses));
+  }
   return *choice;
 }
 

@@ -14,10 +14,11 @@ CLEAVE_SPELL(TileConfig, m, n, k, stages)
 CLEAVE_SPELL(WarpConfig, consumers, pingpong, m, n)
 CLEAVE_SPELL(ClusterConfig, multicast_m, multicast_n, k)
 CLEAVE_SPELL(ScheduleConfig, split, grouping, group_capacity)
-CLEAVE_SPELL(ConvConfig, kind, axes, class_capacity, fuses_classes, gather, batches_taps, fast_load, fast_store)
+CLEAVE_SPELL(ConvConfig, kind, axes, class_capacity, fuses_classes, patches, gather, batches_taps, fast_load,
+             fast_store)
 CLEAVE_SPELL(ScaleConfig, rows_a, rows_b, promote)
 CLEAVE_SPELL(EpilogueConfig, c, d, bias_dtype, order, activation, bias, has_c, scaling, has_zero, has_scale_d, has_amax)
-CLEAVE_SPELL(StoreConfig, by_tma, chunks)
+CLEAVE_SPELL(StoreConfig, by_tma, chunks, run_bytes)
 
 std::string gemm_source(const GemmConfig& config) {
   return translation_unit({

@@ -1,6 +1,7 @@
 // What a kernel computes of a convolution: the sizes of its product, and its classes with their tiles.
 #pragma once
 
+#include <algorithm>
 #include <vector>
 
 #include "cleave/config/gemm_config.h"
@@ -21,7 +22,11 @@ struct ConvGeometry {
   uint32_t images = 0;
   uint32_t groups = 1, channels = 0, filters = 0;  ///< channels and filters of one group
   ConvAxisShape axes[kConvAxes] = {};              ///< depth, height, width
+  uint32_t part = 0;                               ///< of the classes: those of one launch, or kAllClasses
 };
+
+/// All parts of the classes, as a backend without launches has them.
+inline constexpr uint32_t kAllClasses = UINT32_MAX;
 
 /// Channels of the gathered operand, of one group.
 inline uint32_t gathered_channels(const ConvGeometry& g) {
@@ -49,24 +54,35 @@ struct ConvClasses {
   ClassTable table() const { return {list.data(), uint32_t(list.size())}; }
 };
 
-/// The most classes that there can be: one for every residue of a dgrad.
-inline size_t most_classes(const ConvGeometry& g, bool fuses_classes) {
-  size_t most = 1;
+/// How many classes there are, of all parts.
+inline size_t count_classes(const ConvGeometry& g, bool fuses_classes) {
+  size_t count = 1;
   for (const ConvAxisShape& axis : g.axes)
-    if (g.kind == Conv::dgrad && !fuses_classes) most *= size_t(axis.stride);
-  return most;
+    if (g.kind == Conv::dgrad && !fuses_classes) count *= residues(axis);
+  return count;
 }
 
-/// Without tiles. None, too, where they cannot be fused (fused_classes.h).
+/// Launches that share them.
+inline uint32_t count_parts(const ConvGeometry& g, bool fuses_classes) {
+  return uint32_t(ceil_div<size_t>(count_classes(g, fuses_classes), kMostClasses));
+}
+
+/// Of the geometry's part, without tiles. None, too, where they cannot be fused (fused_classes.h).
 inline ConvClasses find_classes(const ConvGeometry& g, bool fuses_classes) {
-  ConvClasses classes{std::vector<ConvClass>(most_classes(g, fuses_classes)), {}};
-  ConvClass* const list = classes.list.data();
-  uint32_t count = 0;
-  if (fuses_classes)
-    count = fuse_classes(g.images, g.axes, g.channels, *list, classes.columns) ? 1 : 0;
-  else
-    count = make_classes(g.kind, g.images, g.axes, list);
-  classes.list.resize(count);
+  ConvClasses classes;
+  if (fuses_classes) {
+    ConvClass fused;
+    if (fuse_classes(g.images, g.axes, g.channels, fused, classes.columns)) classes.list = {fused};
+    return classes;
+  }
+  const size_t count = count_classes(g, fuses_classes);
+  const size_t first = g.part == kAllClasses ? 0 : size_t(g.part) * kMostClasses;
+  const size_t end = g.part == kAllClasses ? count : std::min(count, first + kMostClasses);
+  for (size_t i = first; i < end; ++i) {
+    const ConvClass c = make_class(g.kind, g.images, g.axes, uint32_t(i));
+    if (c.rows > 0) classes.list.push_back(c);
+  }
+  std::stable_sort(classes.list.begin(), classes.list.end(), is_deeper);
   return classes;
 }
 
@@ -97,7 +113,7 @@ inline GemmSizes conv_sizes(const GemmConfig& c, const ConvGeometry& g, const Co
   }
   if (c.conv.fuses_classes) {
     const ConvClass& fused = classes.list.front();
-    return {fused.rows, g.channels * classes.columns.residues.size, fused.taps.size * g.filters, g.groups};
+    return {fused.rows, g.channels * classes.columns.pixels.residues.size, fused.taps.size * g.filters, g.groups};
   }
   switch (g.kind) {
     case Conv::fprop:

@@ -105,8 +105,11 @@ inline bool reaches_image(const GemmConfig& c, const ConvGeometry& g, int64_t pi
 /// Whether the kernel, which may have been made for other sizes, serves these.
 inline bool serves(const GemmConfig& c, const ConvGeometry& g, const ConvClasses& classes) {
   const std::vector<ConvClass>& list = classes.list;
+  if (count_parts(g, c.conv.fuses_classes) > 1) return false;
   if (list.size() > c.conv.class_capacity || (c.conv.fuses_classes && list.empty())) return false;
   if (copies_unaligned(c) && c.conv.axes != 2) return false;
+  if (c.store.run_bytes > 0 && classes.columns.lines.length.divisor * size_of(c.epilogue.d) % c.store.run_bytes != 0)
+    return false;
   if (c.schedule.grouping == Grouping::none && needs_class_walk(classes)) return false;
   return std::all_of(list.begin(), list.end(), [&](const ConvClass& of) {
     return (!gathers_by_map(c) || is_mappable(c, g, of)) && (!copies_unaligned(c) || reaches_packed(g, of));
@@ -166,8 +169,8 @@ template <class Visit>
 void visit_matrix_maps(const GemmConfig& c, const ConvGeometry& g, uint32_t batch, GemmParams& p, const Visit& visit) {
   if (has_map_a(c)) visit(p.map_a, p.a.data, [&] { return map_of_a(c, p, batch); });
   if (has_map_b(c)) {
-    // TMA fetches filters tap by tap.
-    const bool by_tap = gathers_a(c) && !flattens_taps(c);
+    // TMA fetches filters tap by tap, unless all taps are one.
+    const bool by_tap = gathers_a(c) && !flattens_taps(c) && !c.conv.patches;
     visit(p.map_b, p.b.data, [&] { return by_tap ? map_of_taps(c, g, p) : map_of_b(c, p, batch); });
   }
   if (has_map_d(c)) visit(p.map_d, p.epilogue.d, [&] { return map_of_d(c, p, batch); });

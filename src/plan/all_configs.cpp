@@ -88,6 +88,7 @@ class Collector {
     groups();
     convolutions();
     few_channels();
+    patches();
     exact_float32();
     visit_layer();
     return std::move(configs_);
@@ -205,6 +206,30 @@ class Collector {
         if (kind == Conv::dgrad) visit(convolution_of(kind, 64, few));
       }
     }
+  }
+
+  /// Patch embeddings' data gradients: whose filters TMA reads, and does not.
+  void patches() {
+    const auto embedding = [](int32_t size, DType out, bool depth = false) {
+      const ConvAxis axis{.size = 8 * size, .filter = size, .stride = size};
+      const ConvLayout conv{.kind = Conv::dgrad,
+                            .images = 8,
+                            .channels = 3,
+                            .filters = 768,
+                            .axes = {depth ? axis : ConvAxis{}, axis, axis}};
+      return implicit_gemm(conv, 1, DType::bf16, out);
+    };
+    for (const int32_t size : {16, 14, 4, 2}) visit(embedding(size, DType::bf16), SplitKMode::none, size == 16);
+    visit(embedding(4, DType::bf16, true));
+    visit(embedding(16, DType::f32));
+    for (const SplitKMode split : {SplitKMode::serial, SplitKMode::parallel, SplitKMode::stream_k})
+      visit(embedding(16, DType::bf16), split);
+    GemmProblem layer = embedding(16, DType::bf16);
+    layer.bias = Bias::row;
+    layer.activation = Activation::gelu_erf;
+    visit(layer);
+    layer.has_c = true;
+    visit(layer);
   }
 
   void exact_float32() {

@@ -7,6 +7,7 @@
 
 #include "base/refuse.h"
 #include "cleave/conv.h"
+#include "plan/conv_choice.h"
 #include "plan/cost.h"
 #include "plan/covering.h"
 #include "problem/conv.h"
@@ -119,6 +120,10 @@ std::vector<Spec> tiles(KernelFamily family, bool products) {
 
 std::vector<Spec> variants(const Spec& tile, const GemmProblem& p) {
   std::vector<Spec> specs{tile};
+  Spec fused = tile;
+  fused.fuses_classes = true;
+  const bool patches = makes_patches(p, fused);
+  if (patches) specs.push_back(fused);
   const auto few = [&](int64_t channels) {
     constexpr int64_t kFew = 64;  // bytes of a pixel: half of what TMA fetches
     return channels * int64_t(size_of(p.a.dtype)) <= kFew;
@@ -129,7 +134,7 @@ std::vector<Spec> variants(const Spec& tile, const GemmProblem& p) {
   const int64_t gathered = gathered_channels(p.conv);
   const bool narrow = gathered * size_of(p.a.dtype) % 16 != 0;  // TMA cannot fetch it
   if (gathering.gather && (few(gathered) || narrow)) specs.push_back(gathering);
-  if (p.conv.kind == Conv::dgrad && few(p.conv.channels)) {
+  if (p.conv.kind == Conv::dgrad && few(p.conv.channels) && !patches) {
     gathering.fuses_classes = true;
     specs.push_back(gathering);
   }
@@ -329,8 +334,8 @@ bool is_listed(const Spec& spec) {
   const auto shares = [&](const auto& shape) { return shape[0] == spec.multicast_m && shape[1] == spec.multicast_n; };
   const bool alone = spec.multicast_m == 1 && spec.multicast_n == 1;
   if (!alone && (!tma || std::ranges::none_of(kMulticasts, shares))) return false;
-  // As variants() makes them: fused classes are gathered where that exists.
-  if ((spec.gather || spec.fuses_classes) && (!is_plain(spec) || spec.gather != tma)) return false;
+  if (spec.gather && (!is_plain(spec) || !tma)) return false;
+  if (spec.fuses_classes && spec.transposed) return false;
   const uint32_t most = spec.split == SplitKMode::none      ? 1
                         : spec.split == SplitKMode::cluster ? kMostClusterSlices
                                                             : kMostSlices;

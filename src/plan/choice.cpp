@@ -108,7 +108,8 @@ bool clusters_fit(const GemmConfig& c, const DeviceInfo& device) {
 
 }  // namespace
 
-std::optional<Choice> make_choice(const GemmProblem& problem, const DeviceInfo& device, const Spec& spec) {
+std::optional<Choice> make_choice(const GemmProblem& problem, const DeviceInfo& device, const Spec& spec,
+                                  uint32_t part) {
   Choice choice;
   choice.spec = spec;
   const bool is_conv = problem.conv.kind != Conv::none;
@@ -119,11 +120,18 @@ std::optional<Choice> make_choice(const GemmProblem& problem, const DeviceInfo& 
                                     : std::optional(problem);
   if (!view) return std::nullopt;
   choice.problem = *view;
-  if (is_conv) choice.geometry = conv_geometry(problem.conv, problem.batch);
+  if (is_conv) {
+    choice.geometry = conv_geometry(problem.conv, problem.batch);
+    choice.geometry.part = part;
+    choice.parts = count_parts(choice.geometry, spec.fuses_classes);
+  }
   const GemmProblem& p = choice.problem;
-  const OperandLayouts operands = operand_layouts(p);
+  OperandLayouts operands = operand_layouts(p);
+  const bool patches = makes_patches(problem, spec);
+  if (patches) operands.b.load_bytes = operands.b.alignment;  // whole filters are lines
   GemmConfig& c = choice.config = base_config(spec, p, operands);
   c.conv.batches_taps = batches_taps(problem, spec);
+  c.conv.patches = patches;
   uint32_t slices = set_slices(spec, UINT32_MAX, choice);
   const auto shape = [&] { return shape_tile(spec, p, choice.geometry, operands, device, c); };
   if (!shape()) return std::nullopt;

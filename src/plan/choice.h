@@ -19,6 +19,7 @@ struct Choice {
   GemmProblem problem;  ///< as the kernel sees it: transposed if the spec says so
   GemmConfig config;
   ConvGeometry geometry;  ///< of a convolution
+  uint32_t parts = 1;     ///< launches that share its classes: this is the choice of geometry.part
   ScheduleShape schedule;
   double tiles = 0;          ///< of D; where only the GPU knows, how many to expect
   uint32_t most_tiles = 0;   ///< and at most
@@ -30,6 +31,8 @@ struct Choice {
 
 /// Nothing if the spec's kernel cannot serve the problem: alignment, layout, dtype, shared memory,
 /// architecture. Slices beyond one K block each are reduced to that.
-std::optional<Choice> make_choice(const GemmProblem& problem, const DeviceInfo& device, const Spec& spec);
+/// `part`: of a convolution's classes.
+std::optional<Choice> make_choice(const GemmProblem& problem, const DeviceInfo& device, const Spec& spec,
+                                  uint32_t part = 0);
 
 }  // namespace cleave

@@ -30,15 +30,16 @@ std::optional<GemmProblem> conv_view(const GemmProblem& problem, const Spec& spe
   const GemmConfig kernel{.family = spec.family,
                           .conv = {.kind = problem.conv.kind,
                                    .fuses_classes = spec.fuses_classes,
+                                   .patches = makes_patches(problem, spec),
                                    .gather = spec.gather,
                                    .batches_taps = batches_taps(problem, spec)}};
   const ConvGeometry geometry = conv_geometry(problem.conv, problem.batch);
   ConvClasses fused;
   if (kernel.conv.fuses_classes) {
     const bool possible = kernel.conv.kind == Conv::dgrad && problem.batch == 1 && problem.m > 0 &&
-                          kernel.conv.gather == (has_tma(kernel.family));
+                          kernel.conv.gather == (has_tma(kernel.family) && !kernel.conv.patches);
     if (possible) fused = find_classes(geometry, true);
-    if (fused.list.empty() || fused.columns.residues.size == 1) return std::nullopt;
+    if (fused.list.empty() || fused.columns.pixels.residues.size == 1) return std::nullopt;
   } else if (kernel.conv.gather && !has_tma(kernel.family)) {
     return std::nullopt;
   }
@@ -53,6 +54,11 @@ bool batches_taps(const GemmProblem& problem, const Spec& spec) {
          problem.conv.channels % atom_elements(problem.a.dtype) != 0;
 }
 
+bool makes_patches(const GemmProblem& problem, const Spec& spec) {
+  return spec.fuses_classes && problem.conv.kind == Conv::dgrad && taps(problem.conv) > 1 &&
+         are_patches(conv_geometry(problem.conv, problem.batch).axes);
+}
+
 uint32_t line_alignment(const ConvLayout& conv, const MatrixLayout& layout, bool is_a) {
   const bool of_filter = conv.kind != Conv::wgrad && !is_a;
   if (conv.kind == Conv::wgrad && is_a) return 16;  // a matrix
@@ -61,6 +67,7 @@ uint32_t line_alignment(const ConvLayout& conv, const MatrixLayout& layout, bool
 }
 
 bool shape_conv(const GemmProblem& problem, const ConvGeometry& geometry, GemmConfig& config) {
+  if (gathers_by_map(config) && count_classes(geometry, config.conv.fuses_classes) > kMostMappedClasses) return false;
   const ConvLayout& conv = problem.conv;
   config.conv.axes = conv.axes[0] != ConvAxis{} ? 3 : 2;
   // `automatic` is fast in both: nowhere was another way more than noise ahead (the suite `division`,

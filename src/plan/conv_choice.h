@@ -14,6 +14,9 @@ std::optional<GemmProblem> conv_view(const GemmProblem& problem, const Spec& spe
 /// strips of channels, and a tap of other than whole strips does not fit beside its neighbour.
 bool batches_taps(const GemmProblem& problem, const Spec& spec);
 
+/// Whether the kernel's columns are those of the filters' matrix as it lies (fused_classes.h).
+bool makes_patches(const GemmProblem& problem, const Spec& spec);
+
 /// Bytes, at most 16, that the channels of a tap are multiples of, which is where a line of the
 /// operand may begin: in the gathered tensor, or in a filter.
 uint32_t line_alignment(const ConvLayout& conv, const MatrixLayout& layout, bool is_a);

@@ -53,6 +53,7 @@ constexpr double kStreamPenalty = 1.33;       // clusters at different places al
 constexpr double kTileClocks = 460;           // of an epilogue, beside its elements
 constexpr double kStoreTmaClocks = 3.5;       // per accumulator of a thread
 constexpr double kStoreDirectClocks = 55;
+constexpr double kStoreRunClocks = 14;     // of fused classes from shared memory, not yet measured
 constexpr double kStoreApartClocks = 170;  // of fused classes: each to a pixel of its own
 constexpr double kStreamConv = 1.02;       // of the whole: a walk by position costs divisions
 
@@ -125,7 +126,10 @@ double memory_bytes(const Choice& choice) {
 }
 
 double epilogue_clocks(const GemmConfig& c) {
-  const double store = c.store.by_tma ? kStoreTmaClocks : c.conv.fuses_classes ? kStoreApartClocks : kStoreDirectClocks;
+  const double store = c.store.by_tma          ? kStoreTmaClocks
+                       : c.store.run_bytes > 0 ? kStoreRunClocks
+                       : c.conv.fuses_classes  ? kStoreApartClocks
+                                               : kStoreDirectClocks;
   return kTileClocks + accumulators_per_thread(c) * store;
 }
 
@@ -260,7 +264,7 @@ double resident_clusters(uint32_t size, const DeviceInfo& device) {
 }
 
 double predict_us(const Choice& choice, const DeviceInfo& device) {
-  if (!is_predicted_product(choice)) return Prediction(choice, device).us();
+  if (!is_predicted_product(choice)) return choice.parts * Prediction(choice, device).us();
   return predict_product_us(choice, device, product_constants(mainloop_kind(choice.config)));
 }
 

@@ -60,7 +60,7 @@ std::vector<std::byte> make_params(const Choice& choice) {
   });
 }
 
-class GpuPlan final : public GemmPlan {
+class GpuPlan final : public ChosenPlan {
  public:
   GpuPlan(const GemmProblem& problem, const Choice& choice, std::string why)
       : problem_(problem), choice_(choice), why_(std::move(why)) {
@@ -132,7 +132,7 @@ class GpuPlan final : public GemmPlan {
     return shared_bytes(*this) + heap_bytes(why_) + params;
   }
 
-  const Choice& choice() const { return choice_; }
+  const Choice& choice() const override { return choice_; }
 
  private:
   /// What needs the GPU, made at the first use.
@@ -145,7 +145,7 @@ class GpuPlan final : public GemmPlan {
   size_t params_size() const {
     const GemmConfig& c = choice_.config;
     if (c.conv.kind == Conv::none) return sizeof(GemmParams);
-    const size_t most = most_classes(choice_.geometry, c.conv.fuses_classes);
+    const size_t most = count_classes(choice_.geometry, c.conv.fuses_classes);
     return used_params_bytes(c, uint32_t(std::min<size_t>(most, c.conv.class_capacity)));
   }
 
@@ -219,13 +219,13 @@ class GpuPlan final : public GemmPlan {
 
 }  // namespace
 
-std::shared_ptr<const GemmPlan> make_gpu_plan(const GemmProblem& problem, const Choice& choice, std::string why) {
+std::shared_ptr<const ChosenPlan> make_gpu_plan(const GemmProblem& problem, const Choice& choice, std::string why) {
   return std::make_shared<GpuPlan>(problem, choice, std::move(why));
 }
 
 const Choice* choice_of(const GemmPlan& plan) {
-  const auto* gpu = dynamic_cast<const GpuPlan*>(&plan);
-  return gpu == nullptr ? nullptr : &gpu->choice();
+  const auto* chosen = dynamic_cast<const ChosenPlan*>(&plan);
+  return chosen == nullptr ? nullptr : &chosen->choice();
 }
 
 }  // namespace cleave

@@ -9,6 +9,7 @@
 #include "plan/cost.h"
 #include "plan/gpu_plan.h"
 #include "plan/make_plan.h"
+#include "plan/parts_plan.h"
 #include "plan/prepared.h"
 #include "plan/shape_log.h"
 #include "plan/tuned.h"
@@ -83,7 +84,7 @@ std::shared_ptr<const GemmPlan> make_gpu(const GemmProblem& problem) {
   if (const auto spec = tuned(problem, device)) {
     if (auto choice = make_choice(problem, device, *spec)) {
       choice->predicted_us = predict_us(*choice, device);
-      return make_gpu_plan(problem, *choice, explain(problem, *choice, 0));
+      return make_parts_plan(problem, *choice, explain(problem, *choice, 0));
     }
   }
   if (const auto spec = prepared(problem)) {
@@ -95,7 +96,7 @@ std::shared_ptr<const GemmPlan> make_gpu(const GemmProblem& problem) {
   }
   const Cheapest best = cheapest(problem, device, user_kernels());
   if (!best.choice) refuse_unserved(problem, device);
-  return make_gpu_plan(problem, *best.choice, explain(problem, *best.choice, best.considered));
+  return make_parts_plan(problem, *best.choice, explain(problem, *best.choice, best.considered));
 }
 
 }  // namespace
@@ -113,7 +114,7 @@ std::shared_ptr<const GemmPlan> plan_as(const GemmProblem& problem, const Spec& 
     refuse(ErrorCode::unsupported, "\"{}\" cannot serve this problem; see the plan's candidates", to_string(spec));
   }
   choice->predicted_us = predict_us(*choice, device);
-  return make_gpu_plan(problem, *choice, "asked for by name");
+  return make_parts_plan(problem, *choice, "asked for by name");
 }
 
 std::string remember(const GemmPlan& plan) {

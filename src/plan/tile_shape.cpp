@@ -7,6 +7,7 @@
 #include "cleave/config/store_chunk.h"
 #include "launch/limits.h"
 #include "plan/conv_choice.h"
+#include "problem/placement.h"
 
 namespace cleave {
 namespace {
@@ -112,6 +113,7 @@ class TileShaper {
     if (merges_stages()) c_.tile.k = 2 * atom_;
     if (!shape_convolution()) return false;
     c_.store.by_tma = stores_by_tma();
+    c_.store.run_bytes = run_bytes();
     c_ = with_stages(c_, kMostStages, shared_memory());
     add_store_chunks();
     return c_.tile.stages >= kLeastStages;
@@ -147,9 +149,21 @@ class TileShaper {
            output_alignment(p_, c_.epilogue.order) == 16;
   }
 
+  /// Of a column's run in D that one thread stores; none where C would have to be found element by element.
+  uint32_t run_bytes() const {
+    const bool staged = c_.conv.patches && c_.cluster.k == 1 && c_.schedule.split != SplitKMode::parallel &&
+                        store_by_tma_fits(c_) && !c_.epilogue.has_c;
+    if (!staged) return 0;
+    const FusedClasses& columns = find_classes(geometry_, true).columns;
+    const bool packed = p_.d.stride_row == int64_t(geometry_.channels);
+    if (!packed) return 0;
+    const uint32_t bytes = common_alignment(p_.d.alignment | columns.lines.length.divisor * 2);
+    return bytes < 4 ? 0 : bytes;
+  }
+
   /// What is left goes to D: with room for all of a warpgroup's chunks, none waits for another.
   void add_store_chunks() {
-    while (c_.store.by_tma && c_.store.chunks < store_chunks_of_tile(c_)) {
+    while (stages_output(c_) && c_.store.chunks < store_chunks_of_tile(c_)) {
       GemmConfig roomier = c_;
       ++roomier.store.chunks;
       if (smem_plan(roomier).bytes > shared_memory()) break;

@@ -23,7 +23,9 @@ inline uint32_t gathered_channels(const ConvLayout& conv) {
 /// The classes that the pixels fall into, as every backend schedules them: deepest first, without tiles yet
 /// (deal_tiles). None where no pixel takes part. `conv` breaks no rule of `validate`.
 inline std::vector<ConvClass> conv_classes(const ConvLayout& conv) {
-  return find_classes(conv_geometry(conv, 1), false).list;
+  ConvGeometry geometry = conv_geometry(conv, 1);
+  geometry.part = kAllClasses;
+  return find_classes(geometry, false).list;
 }
 
 /// Pixels of the images that some tap reads, in fprop and wgrad: fewer than there are where the

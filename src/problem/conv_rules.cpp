@@ -84,13 +84,15 @@ void check_counts(const ConvLayout& conv, Messages& out) {
 
 void check_class_count(const ConvLayout& conv, Messages& out) {
   if (conv.kind != Conv::dgrad) return;
+  constexpr uint32_t kMost = 1 << 16;  // in a thousand launches
   const auto& [depth, height, width] = conv.axes;
-  const double classes = double(depth.stride) * height.stride * width.stride;
-  if (classes <= kMostClasses) return;
+  double classes = 1;
+  for (const ConvAxis& axis : conv.axes) classes *= min_of(axis.stride, axis.size);
+  if (classes <= kMost) return;
   out.add(
       "the strides are {} x {} x {}, and dgrad has a class of pixels for each of so many residues; at most {} are "
       "served. Pass smaller strides",
-      depth.stride, height.stride, width.stride, kMostClasses);
+      depth.stride, height.stride, width.stride, kMost);
 }
 
 void check_extents(const GemmProblem& p, Messages& out) {

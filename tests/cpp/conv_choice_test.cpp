@@ -348,6 +348,91 @@ TEST(ConvChoice, ClassesSideBySide) {
   EXPECT_FALSE(serves(p, "portable 64x64 side_by_side gather"));
 }
 
+/// A patch embedding's layer.
+ConvLayout embedding(int32_t patch, int32_t size = 224, int64_t channels = 3, int64_t filters = 768) {
+  const ConvAxis axis{.size = size, .filter = patch, .stride = patch};
+  return {.kind = Conv::dgrad, .images = 64, .channels = channels, .filters = filters, .axes = {kNone, axis, axis}};
+}
+
+TEST(ConvChoice, PatchesAreOneProduct) {
+  for (const char* spec : {"sm90 128x256 side_by_side", "sm90 128x128 side_by_side pingpong",
+                           "sm90 128x128 multicast 2x1 side_by_side", "portable 128x128 side_by_side"}) {
+    const auto choice = choose(problem(embedding(16)), spec);
+    ASSERT_TRUE(choice.has_value()) << spec;
+    EXPECT_EQ(choice->problem.m, 64 * 14 * 14);
+    EXPECT_EQ(choice->problem.n, 768);
+    EXPECT_EQ(choice->problem.k, 768);
+    EXPECT_TRUE(choice->config.conv.patches);
+    EXPECT_EQ(choice->config.operands.load_bytes_b, 16u);
+    EXPECT_EQ(choice->config.store.run_bytes, has_tma(choice->config.family) ? 16u : 0u);
+    EXPECT_EQ(choice->config.schedule.grouping, Grouping::none);
+  }
+  EXPECT_FALSE(serves(problem(embedding(16)), "sm90 128x128 side_by_side gather"));
+  EXPECT_FALSE(serves(problem(embedding(1)), "sm90 128x128 side_by_side")) << "one class";
+  for (const int32_t patch : {4, 16, 32}) {
+    const Cheapest best = cheapest(problem(embedding(patch)), h100());
+    ASSERT_TRUE(best.choice.has_value());
+    EXPECT_TRUE(best.choice->config.conv.patches) << patch;
+    EXPECT_EQ(best.choice->config.family, KernelFamily::sm90) << patch;
+  }
+}
+
+TEST(ConvChoice, RunsOfPatches) {
+  const auto run_bytes = [](const GemmProblem& p) {
+    return choose(p, "sm90 128x128 side_by_side").value().config.store.run_bytes;
+  };
+  EXPECT_EQ(run_bytes(problem(embedding(4))), 8u) << "12 channels of 4 pixels";
+  EXPECT_EQ(run_bytes(problem(embedding(2, 224, 4))), 16u);
+  EXPECT_EQ(run_bytes(problem(embedding(2, 225, 4))), 8u) << "the last pixel is alone";
+  EXPECT_EQ(run_bytes(problem(embedding(2, 57, 384))), 16u);
+  GemmProblem p = problem(embedding(4));
+  p.d.alignment = 4;
+  EXPECT_EQ(run_bytes(p), 4u);
+  p.d.alignment = 2;
+  EXPECT_EQ(run_bytes(p), 0u);
+  p = problem(embedding(4));
+  p.d.stride_row = 8;
+  EXPECT_EQ(run_bytes(p), 0u) << "pixels apart";
+  p = problem(embedding(4));
+  p.has_c = true;
+  EXPECT_EQ(run_bytes(p), 0u);
+  EXPECT_EQ(run_bytes(implicit_gemm(embedding(4), 1, DType::f16, DType::f32)), 0u);
+}
+
+TEST(ConvChoice, FiltersOfPatchesNeedAlignmentAsWholes) {
+  EXPECT_FALSE(serves(problem(embedding(14)), "sm90 128x128 side_by_side"));
+  const auto choice = choose(problem(embedding(14)), "portable 128x128 side_by_side");
+  ASSERT_TRUE(choice.has_value());
+  EXPECT_EQ(choice->config.operands.load_bytes_b, 8u);
+}
+
+// Each pixel of the image is in the class of one part.
+TEST(ConvChoice, ManyClassesAreSeveralLaunches) {
+  ConvLayout conv = layer(Conv::dgrad, 16, 24);
+  conv.axes[1] = {.size = 40, .filter = 5, .stride = 12, .pad_begin = 1};
+  conv.axes[2] = {.size = 10, .filter = 12, .stride = 11};
+  const GemmProblem p = problem(conv);
+  EXPECT_FALSE(serves(p, "sm90 128x128"));
+  const Spec spec = parse_spec("portable 64x64").value();
+  const auto first = make_choice(p, h100(), spec);
+  ASSERT_TRUE(first.has_value());
+  EXPECT_EQ(first->parts, 2u) << "12 x 10 residues have pixels";
+  uint32_t rows = 0, classes = 0;
+  for (uint32_t part = 0; part < first->parts; ++part) {
+    const auto choice = make_choice(p, h100(), spec, part);
+    ASSERT_TRUE(choice.has_value());
+    const ConvClasses of_part = deal_classes(choice->config, choice->geometry);
+    EXPECT_LE(of_part.list.size(), kMostClasses);
+    EXPECT_TRUE(std::ranges::is_sorted(of_part.list, is_deeper));
+    classes += uint32_t(of_part.list.size());
+    for (const ConvClass& c : of_part.list) rows += c.rows;
+  }
+  EXPECT_EQ(classes, 120u);
+  EXPECT_EQ(rows, p.m);
+  EXPECT_EQ(first->predicted_us, 0);
+  EXPECT_EQ(cheapest(p, h100()).choice->parts, 2u);
+}
+
 TEST(ConvChoice, WhatCannotBeSideBySide) {
   const std::string sm90 = "sm90 128x64 side_by_side gather";
   const std::string portable = "portable 64x64 side_by_side";

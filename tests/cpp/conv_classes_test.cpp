@@ -139,6 +139,8 @@ TEST(ConvClasses, AreAsManyAsThereIsRoomFor) {
   const ConvAxis four{.size = 8, .filter = 2, .stride = 4};
   EXPECT_EQ(taps_of_classes({.images = 1, .axes = {kNone, eight, eight}}).size(), kMostClasses);
   EXPECT_EQ(taps_of_classes({.images = 1, .axes = {four, four, four}}).size(), kMostClasses);
+  const ConvAxis many{.size = 100, .filter = 2, .stride = 90};
+  EXPECT_EQ(taps_of_classes({.images = 1, .axes = {kNone, many, many}}).size(), 8100u) << "the CPU has all at once";
 }
 
 TEST(ConvClasses, AreNoneWhereThereIsNoPixel) {

@@ -140,6 +140,10 @@ inline std::vector<EmitCase> emit_conv_cases() {
   GemmProblem accumulated = convolution(Conv::wgrad, f16, f32, 128, 64);
   accumulated.has_c = true;
   accumulated.c = accumulated.d;
+  ConvLayout embedding = convolution(Conv::dgrad, bf16, bf16, 3, 64, 4, 1, false, 4).conv;
+  for (ConvAxis* const axis : {&embedding.axes[1], &embedding.axes[2]}) axis->pad_begin = axis->pad_end = 0;
+  GemmProblem patches = implicit_gemm(embedding, 1, bf16, bf16);
+  patches.bias = Bias::row;
   return {
       {"fprop", convolution(Conv::fprop, f16, f16, 128, 256)},
       {"fprop_strided", with_epilogue(convolution(Conv::fprop, bf16, bf16, 64, 128, 2))},
@@ -154,6 +158,7 @@ inline std::vector<EmitCase> emit_conv_cases() {
       {"dgrad_strided", with_epilogue(convolution(Conv::dgrad, bf16, bf16, 128, 128, 2))},
       {"dgrad_bare", convolution(Conv::dgrad, bf16, bf16, 128, 128, 2, 1, false, 1)},
       {"dgrad_stem", convolution(Conv::dgrad, f16, f16, 8, 64, 2, 1, false, 4)},
+      {"dgrad_patches", patches},
       {"dgrad_deep", convolution(Conv::dgrad, f16, f16, 64, 64, 2, 1, true)},
       {"dgrad_groups", convolution(Conv::dgrad, f16, f16, 64, 64, 2, 2)},
       {"dgrad_portable", portable(convolution(Conv::dgrad, f16, f16, 24, 40, 3))},

@@ -70,11 +70,11 @@ void expect_meetings(const ConvLayout& conv) {
   const int64_t pixels = image_pixels(conv);
   std::vector<int> stores(size_t(pixels * conv.channels));
   std::vector<std::set<Meeting>> seen(size_t(conv.channels));
-  const auto columns = uint32_t(all.columns.residues.size * conv.channels);
+  const auto columns = uint32_t(all.columns.pixels.residues.size * conv.channels);
   for (uint32_t row = 0; row < all.fused.rows; ++row) {
     const PixelCoord pixel = all.fused.pixels.locate<3, Fast>(row);
     for (uint32_t column = 0; column < columns; ++column) {
-      const ColumnCoord coord = all.columns.locate<3, Fast>(column);
+      const ColumnCoord coord = all.columns.pixels.locate<3, Fast>(column);
       ASSERT_LT(coord.channel, conv.channels);
       if ((edges(all.fused.pixels, pixel) & all.columns.edges(coord)) != 0) continue;
       const uint32_t d_row = all.fused.output_row(pixel) + all.columns.output_row(coord);
@@ -130,14 +130,64 @@ TEST(FusedClasses, AreNoLargerThanTheyMust) {
   }
 }
 
+/// A filter as wide as its stride, whose images need not be whole patches.
+ConvLayout draw_patches(Random& random) {
+  ConvLayout conv{.images = random.number(1, 2), .channels = random.number(1, 3)};
+  const auto axes = uint32_t(random.number(1, 3));
+  for (uint32_t i = kConvAxes - axes; i < kConvAxes; ++i) {
+    const auto stride = int32_t(random.number(1, axes == 1 ? 40 : axes == 2 ? 11 : 4));
+    const auto size = int32_t(stride * random.number(1, 3) + (random.coin() ? random.number(0, stride - 1) : 0));
+    conv.axes[i] = {.size = size, .filter = stride, .stride = stride, .pad_end = int32_t(random.number(0, stride - 1))};
+  }
+  return conv;
+}
+
+// Of any stride: the product of dy with the filters as they lie.
+TEST(FusedClasses, ColumnsOfPatchesAreTheFiltersOwn) {
+  Random random(5);
+  for (int round = 0; round < 1000; ++round) {
+    const ConvLayout conv = draw_patches(random);
+    SCOPED_TRACE(text(conv));
+    const Fused all(conv);
+    ASSERT_TRUE(all.possible);
+    ASSERT_EQ(all.fused.taps.size, 1u);
+    std::set<Meeting> wanted, seen;
+    for_each_meeting(conv, [&](int64_t x, int64_t tap, int64_t y) { wanted.insert({x, tap, y}); });
+    const int64_t pixels = image_pixels(conv);
+    std::vector<int> stores(size_t(pixels * conv.channels));
+    for (uint32_t row = 0; row < all.fused.rows; ++row) {
+      const PixelCoord pixel = all.fused.pixels.locate<3, true>(row);
+      const int64_t y = output_met(conv, all.fused, pixel, {});
+      for (uint32_t column = 0; column < taps(conv) * conv.channels; ++column) {
+        const ColumnCoord coord = all.columns.pixels.locate<3, true>(column),
+                          run = all.columns.lines.locate<3, true>(column);
+        ASSERT_EQ(coord.channel, column % conv.channels);
+        if ((edges(all.fused.pixels, pixel) & all.columns.edges(coord)) != 0) {
+          ASSERT_TRUE((edges(all.fused.pixels, pixel) & all.columns.edges(run)) != 0);
+          continue;
+        }
+        ASSERT_EQ(edges(all.fused.pixels, pixel) & all.columns.edges(run), 0u);
+        const int64_t d_row = all.fused.output_row(pixel) + all.columns.output_row(coord);
+        ASSERT_LT(d_row, pixels);
+        const int64_t at = d_row * conv.channels + coord.channel;
+        ASSERT_EQ((all.fused.output_row(pixel) + all.columns.output_row(run)) * conv.channels + run.channel, at);
+        ++stores[size_t(at)];
+        if (y >= 0 && coord.channel == 0) seen.insert({d_row, column / conv.channels, y});
+      }
+    }
+    for (const int count : stores) ASSERT_EQ(count, 1);
+    ASSERT_TRUE(seen == wanted) << seen.size() << " pairs, not " << wanted.size();
+  }
+}
+
 TEST(FusedClasses, ShareTheOutputs) {
   const ConvAxis three{.size = 56, .filter = 3, .stride = 2, .pad_begin = 1, .pad_end = 1};
   const Fused all({.images = 2, .channels = 8, .axes = {kNone, three, three}});
   ASSERT_TRUE(all.possible);
   EXPECT_EQ(all.fused.rows, 2u * 28 * 28);
   EXPECT_EQ(all.fused.taps.size, 4u) << "two outputs along each axis";
-  EXPECT_EQ(all.columns.residues.size, 4u);
-  const ColumnCoord even = all.columns.locate<2, true>(7), odd = all.columns.locate<2, true>(8 * 3);
+  EXPECT_EQ(all.columns.pixels.residues.size, 4u);
+  const ColumnCoord even = all.columns.pixels.locate<2, true>(7), odd = all.columns.pixels.locate<2, true>(8 * 3);
   EXPECT_EQ(all.columns.filter_tap(even, {.at = {0, 0, 0}}), 4) << "the filter's middle";
   EXPECT_EQ(all.columns.filter_tap(even, {.at = {0, 0, 1}}), -1) << "that is its only tap";
   EXPECT_EQ(all.columns.filter_tap(odd, {.at = {0, 0, 0}}), 8);
@@ -149,7 +199,7 @@ TEST(FusedClasses, OfStrideOneAreTheOnlyClass) {
   ConvLayout conv{.kind = Conv::dgrad, .images = 3, .channels = 5, .axes = {kNone, three, three}};
   const Fused all(conv);
   ASSERT_TRUE(all.possible);
-  EXPECT_EQ(all.columns.residues.size, 1u);
+  EXPECT_EQ(all.columns.pixels.residues.size, 1u);
   const auto classes = conv_classes(conv);
   ASSERT_EQ(classes.size(), 1u);
   EXPECT_EQ(all.fused.rows, classes[0].rows);
@@ -233,11 +283,11 @@ TEST(FusedClasses, FastAndPlainDivisionAgree) {
     conv.channels = random.number(1, (int64_t(1) << 31) / kMostClasses - 1);
     const Fused all(conv);
     ASSERT_TRUE(all.possible);
-    const uint32_t columns = all.columns.residues.size * uint32_t(conv.channels);
+    const uint32_t columns = all.columns.pixels.residues.size * uint32_t(conv.channels);
     for (int i = 0; i < 50; ++i) {
       const auto column = uint32_t(i == 0 ? columns - 1 : random.number(0, columns - 1));
-      const ColumnCoord fast = all.columns.locate<3, true>(column);
-      const ColumnCoord plain = all.columns.locate<3, false>(column);
+      const ColumnCoord fast = all.columns.pixels.locate<3, true>(column);
+      const ColumnCoord plain = all.columns.pixels.locate<3, false>(column);
       uint32_t back = 0;
       for (uint32_t axis = 0; axis < kConvAxes; ++axis) {
         ASSERT_EQ(fast.residue[axis], plain.residue[axis]);

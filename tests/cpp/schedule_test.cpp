@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <map>
 #include <random>
@@ -173,15 +174,13 @@ class Cases {
   void draw_classes(Case& x) {
     constexpr uint32_t kTileM = 10;
     x.classes.resize(number(0, 9) > 0 ? number(0, 9) : kMostClasses);
-    ClassList list{x.classes.data()};
-    for (size_t i = 0; i < x.classes.size(); ++i) {
+    for (ConvClass& c : x.classes) {
       const uint32_t depths[] = {0, 1, number(2, 9), number(10, 70)};
-      ConvClass c;
       c.rows = number(1, 5 * kTileM);
       c.taps.size = depths[number(0, 3)];
-      list.add(c);
     }
-    deal_tiles(x.classes.data(), list.count, kTileM, 1, 1, true);
+    std::ranges::stable_sort(x.classes, is_deeper);
+    deal_tiles(x.classes.data(), uint32_t(x.classes.size()), kTileM, 1, 1, true);
     ScheduleShape& shape = x.shape;
     shape.tiles_m = shape.line = shape.stream_tiles = 0;
     for (const ConvClass& c : x.classes) {

@@ -32,6 +32,7 @@ constexpr GemmConfig unusual = {
              .axes = 3,
              .class_capacity = 4,
              .fuses_classes = true,
+             .patches = true,
              .gather = true,
              .batches_taps = true,
              .fast_load = false,
@@ -48,7 +49,7 @@ constexpr GemmConfig unusual = {
                  .has_zero = true,
                  .has_scale_d = true,
                  .has_amax = true},
-    .store = {.by_tma = false, .chunks = 1}};
+    .store = {.by_tma = false, .chunks = 1, .run_bytes = 8}};
 
 TEST(Source, ReadsLikeSource) {
   const std::string text = gemm_source(GemmConfig());

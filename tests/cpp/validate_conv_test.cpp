@@ -119,11 +119,11 @@ TEST(ValidateConv, NumbersThatKernelsCannotCount) {
 
 TEST(ValidateConv, ClassesOfDgradAreLimited) {
   ConvLayout conv = good_layout(Conv::dgrad);
-  conv.axes[1] = {.size = 64, .filter = 3, .stride = 16};
-  conv.axes[2] = {.size = 64, .filter = 3, .stride = 4};
+  conv.axes[1] = {.size = 256, .filter = 3, .stride = 300};
+  conv.axes[2] = {.size = 300, .filter = 3, .stride = 256};
   EXPECT_EQ(validate(implicit_gemm(conv, 1, DType::bf16, DType::bf16)), kFine);
-  conv.axes[2].stride = 5;
-  expect_layout_refusal(conv, {"strides are 1 x 16 x 5", "at most 64"});
+  conv.axes[2].stride = 257;
+  expect_layout_refusal(conv, {"strides are 1 x 300 x 257", "at most 65536"});
   conv.kind = Conv::fprop;
   EXPECT_EQ(validate(implicit_gemm(conv, 1, DType::bf16, DType::bf16)), kFine);
 }

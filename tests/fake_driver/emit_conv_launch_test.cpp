@@ -74,16 +74,21 @@ void expect_equal(const ConvClass& x, const ConvClass& y) {
   EXPECT_EQ(x.line_before, y.line_before);
 }
 
-void expect_equal(const FusedClasses& x, const FusedClasses& y) {
-  expect_equal(x.per_class, y.per_class);
+void expect_equal(const ColumnRuns& x, const ColumnRuns& y) {
+  expect_equal(x.length, y.length);
   expect_equal(x.residues, y.residues);
+}
+
+void expect_equal(const FusedClasses& x, const FusedClasses& y) {
+  expect_equal(x.pixels, y.pixels);
+  expect_equal(x.lines, y.lines);
   for (uint32_t i = 0; i < kConvAxes; ++i) {
     for (uint32_t r = 0; r < kMostResidues; ++r) {
       EXPECT_EQ(x.axes[i][r].shift, y.axes[i][r].shift);
       EXPECT_EQ(x.axes[i][r].taps, y.axes[i][r].taps);
       EXPECT_EQ(x.axes[i][r].first_tap, y.axes[i][r].first_tap);
-      EXPECT_EQ(x.axes[i][r].shorter, y.axes[i][r].shorter);
     }
+    EXPECT_EQ(x.whole[i], y.whole[i]);
     EXPECT_EQ(x.tap_step[i], y.tap_step[i]);
     EXPECT_EQ(x.taps_apart[i], y.taps_apart[i]);
     EXPECT_EQ(x.rows_apart[i], y.rows_apart[i]);

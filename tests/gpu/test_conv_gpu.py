@@ -37,6 +37,12 @@ CASES = {
     "groups": Convolution(2, 256, 128, SQUARE, groups=2),
     "many groups": Convolution(2, 24, 48, SQUARE, groups=12),
     "depthwise": Convolution(2, 24, 24, SQUARE, groups=24),
+    "patches": Convolution(2, 3, 96, (Axis(30, 4, 4), Axis(28, 4, 4))),
+    "large patches": Convolution(3, 3, 64, (Axis(64, 16, 16), Axis(48, 16, 16))),
+    "patches of 14": Convolution(2, 3, 64, (Axis(30, 14, 14), Axis(28, 14, 14))),
+    "patches beside a pixel": Convolution(2, 8, 72, (Axis(9, 2, 2), Axis(11, 2, 2))),
+    "patches along three axes": Convolution(1, 3, 64, (Axis(5, 2, 2), Axis(8, 4, 4), Axis(12, 4, 4))),
+    "many classes": Convolution(2, 8, 16, (Axis(40, 3, 9, 1, 1), Axis(33, 3, 12, 0, 1))),
     "1-D": Convolution(3, 64, 64, (Axis(200, 9, 4, 4, 4),)),
     "3-D": Convolution(2, 64, 64, (Axis(7, 3, 2, 1, 1), Axis(8, 3, 2, 1, 0), Axis(9, 1, 2))),
 }
@@ -133,6 +139,10 @@ class Case:
 
 def served(name: str, kind: str, dtype: str = "float16") -> bool:
     """By the Hopper kernel; the portable one serves everything."""
+    if name.startswith(("patches", "large patches")) and kind == "dgrad":
+        return dtype != "float32" and name != "patches of 14"  # whose filters are no whole 16 bytes
+    if name == "many classes" and kind == "dgrad":
+        return False
     if name in ("three channels", "many groups", "depthwise"):  # no whole 16 bytes
         by_threads = kind == "fprop" or (kind == "wgrad" and name == "three channels")
         return by_threads and dtype != "float32"

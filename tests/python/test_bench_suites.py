@@ -119,7 +119,7 @@ def test_the_division_suite_is_wide():
     assert {case.filter_size for case in cases} >= {(n, n) for n in (1, 2, 3, 4, 5, 6, 7, 8, 11)}
     assert {case.dilation[0] for case in cases} == {1, 2, 3}
     assert any(before != after for case in cases for before, after in case.padding)
-    # What the planner serves: at most 64 classes.
+    # One launch each: at most 64 classes.
     assert all(math.prod(case.stride) <= 64 for case in cases)
 
 

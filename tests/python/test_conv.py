@@ -171,6 +171,18 @@ def test_every_mode_is_repeatable(kind: str) -> None:
         np.testing.assert_array_equal(first, second)
 
 
+@pytest.mark.parametrize(
+    "axes", [(Axis(40, 5, 12, 1), Axis(25, 12, 11)), (Axis(33, 16, 16), Axis(50, 16, 16))], ids=["classes", "patches"]
+)
+def test_more_classes_than_a_launch_has(axes: tuple[Axis, ...]) -> None:
+    convolution = Convolution(2, 3, 5, axes)
+    w, dy = (nhwc(*convolution.shapes[name], seed=i) for i, name in enumerate(("weight", "output")))
+    for mode in MODES:
+        dx = cleave.conv2d_dgrad(convolution.shapes["input"], w, dy, **convolution.geometry, split_k_mode=mode)
+        a, b = convolution.operands("dgrad", weight=w, output=dy)
+        assert_close(convolution.matrix("dgrad", dx), "float32", a, b)
+
+
 def test_integers_are_exact() -> None:
     x, w = (nhwc(*shape, dtype=np.int8) for shape in ((2, 6, 7, 5), (4, 6, 3, 3)))
     convolution = Convolution(2, 6, 4, (Axis(7, 3, 2, 1), Axis(5, 3)))

@@ -71,6 +71,7 @@ struct ConvConfig {
   uint32_t axes = 2;            // 3 where there is depth
   uint32_t class_capacity = 0;  // classes that there is room for in the parameters
   bool fuses_classes = false;   // dgrad: all classes are columns of one (fused_classes.h)
+  bool patches = false;         // those are the filters' columns as they lie, and one tap (fused_classes.h)
   bool gather = false;          // sm90: threads copy what TMA cannot gather (gather.h)
   bool batches_taps = false;    // wgrad by im2col: the batch are taps; else columns run over them
   bool fast_load = true;        // Division
@@ -92,6 +93,9 @@ struct ScaleConfig {
 struct StoreConfig {
   bool by_tma = true;   // sm90: D leaves through shared memory and TMA; needs 16-byte aligned rows
   uint32_t chunks = 2;  // of D per warpgroup in shared memory: one fills while others drain
+  // sm90, fused classes: bytes of a run of D (fused_classes.h) that a thread stores at once, from shared memory; 0:
+  // straight from registers.
+  uint32_t run_bytes = 0;
 
   CLEAVE_HD friend constexpr bool operator==(const StoreConfig&, const StoreConfig&) = default;
 };
@@ -138,6 +142,11 @@ CLEAVE_HD constexpr bool gathers_b(const GemmConfig& c) {
 /// Whether threads of the Hopper kernel put together vectors of 16 bytes of what is aligned to less.
 CLEAVE_HD constexpr bool copies_unaligned(const GemmConfig& c) {
   return c.conv.gather && (gathers_a(c) ? c.operands.load_bytes_a : c.operands.load_bytes_b) < 16;
+}
+
+/// Whether B is a matrix as it lies in memory: filters that no class has its own taps of.
+CLEAVE_HD constexpr bool has_plain_filters(const GemmConfig& c) {
+  return c.conv.kind == Conv::fprop || c.conv.patches;
 }
 
 /// Whether threads of the Hopper kernel copy a convolution's filters, which TMA cannot read
@@ -223,6 +232,11 @@ CLEAVE_HD constexpr bool has_map_b(const GemmConfig& c) {
 }
 CLEAVE_HD constexpr bool has_map_d(const GemmConfig& c) {
   return c.store.by_tma && !scatters(c);
+}
+
+/// Whether D leaves through shared memory.
+CLEAVE_HD constexpr bool stages_output(const GemmConfig& c) {
+  return c.store.by_tma || c.store.run_bytes > 0;
 }
 
 /// Values that each column brings to the epilogue: scale, bias, zero point.

@@ -22,7 +22,7 @@ inline constexpr uint32_t kSharedAlignment = 1024;
 struct SmemPlan {
   uint32_t a_stage = 0, b_stage = 0;  // bytes of one stage
   uint32_t a = 0, b = 0;              // offsets of the first stage
-  uint32_t staging = 0;               // sm90, store_by_tma
+  uint32_t staging = 0;               // sm90, stages_output
   uint32_t scale_stage = 0;           // Scaling::block: bytes of one stage's scales
   uint32_t scales = 0;                // and the first stage's offset
   uint32_t group_table = 0;           // Grouping: groups.h
@@ -46,7 +46,7 @@ CLEAVE_HD constexpr SmemPlan smem_plan(const GemmConfig& c) {
   plan.b = at;
   at += c.tile.stages * plan.b_stage;
   plan.staging = at;
-  if (specialised && c.store.by_tma) at += c.warps.consumers * c.store.chunks * kStagingChunkBytes;
+  if (specialised && stages_output(c)) at += c.warps.consumers * c.store.chunks * kStagingChunkBytes;
   plan.scale_stage = scale_stage_bytes(c);
   plan.scales = at;
   at += c.tile.stages * plan.scale_stage;

@@ -27,7 +27,7 @@ namespace cleave {
 /// Depth, height, width.
 inline constexpr uint32_t kConvAxes = 3;
 
-/// The most classes of one launch: strides up to 8 x 8, or 4 x 4 x 4.
+/// The most classes of one launch: strides up to 8 x 8, or 4 x 4 x 4. More of them are several launches.
 inline constexpr uint32_t kMostClasses = 64;
 
 /// Where threads put vectors together from narrower reads, places along an axis are numbers of 16 bits: sizes and
@@ -191,43 +191,30 @@ CLEAVE_HD constexpr ConvClass combine_axes(const AxisClass (&axes)[kConvAxes], u
   return c;
 }
 
-/// Where a convolution's classes go: `add` puts one in, keeping the deepest first.
-struct ClassList {
-  ConvClass* classes;
-  uint32_t count = 0;
+/// How many residues of an axis have a pixel, and so a class.
+CLEAVE_HD constexpr uint32_t residues(const ConvAxisShape& axis) {
+  return uint32_t(min_of(axis.stride, axis.size));
+}
 
-  CLEAVE_HD constexpr void add(const ConvClass& c) {
-    if (c.rows == 0) return;
-    uint32_t i = count++;
-    for (; i > 0 && classes[i - 1].taps.size < c.taps.size; --i) classes[i] = classes[i - 1];
-    classes[i] = c;
-  }
-};
-
-/// All classes of a convolution, into room for as many as the product of its strides; how many there
-/// are. None where D has no pixel.
-CLEAVE_HD constexpr uint32_t make_classes(Conv kind, uint32_t images, const ConvAxisShape (&axes)[kConvAxes],
-                                          ConvClass* classes) {
-  ClassList list{classes};
+/// Class `number` of a dgrad, of as many as the product of its axes' residues; the only one of another kind.
+CLEAVE_HD constexpr ConvClass make_class(Conv kind, uint32_t images, const ConvAxisShape (&axes)[kConvAxes],
+                                         uint32_t number) {
+  AxisClass classes[kConvAxes];
   uint32_t filters[kConvAxes] = {}, sizes[kConvAxes] = {};
-  for (uint32_t i = 0; i < kConvAxes; ++i) {
+  for (uint32_t i = kConvAxes; i-- > 0;) {
     filters[i] = uint32_t(axes[i].filter);
     sizes[i] = uint32_t(kind == Conv::dgrad ? axes[i].size : axes[i].outputs);
+    classes[i] = forward_class(axes[i]);
+    if (kind != Conv::dgrad) continue;
+    classes[i] = residue_class(axes[i], int32_t(number % residues(axes[i])));
+    number /= residues(axes[i]);
   }
-  if (kind != Conv::dgrad) {
-    list.add(
-        combine_axes({forward_class(axes[0]), forward_class(axes[1]), forward_class(axes[2])}, images, filters, sizes));
-    return list.count;
-  }
-  for (int32_t d = 0; d < axes[0].stride; ++d) {
-    for (int32_t h = 0; h < axes[1].stride; ++h) {
-      for (int32_t w = 0; w < axes[2].stride; ++w) {
-        list.add(combine_axes({residue_class(axes[0], d), residue_class(axes[1], h), residue_class(axes[2], w)}, images,
-                              filters, sizes));
-      }
-    }
-  }
-  return list.count;
+  return combine_axes(classes, images, filters, sizes);
+}
+
+/// Long tiles that come last would leave most of a GPU idle.
+CLEAVE_HD constexpr bool is_deeper(const ConvClass& a, const ConvClass& b) {
+  return a.taps.size > b.taps.size;
 }
 
 /// Gives the classes their tiles of `tile_m` rows and their k blocks, `per_tap` for each tap or, of

@@ -5,21 +5,30 @@
 // outputs that they meet. Where there are few channels a class alone would leave most of a tile's
 // columns empty; fused, an output that is loaded serves all of them. Taps that a class lacks
 // read as zeros of the filter, and pixels past the image's end are not stored.
+//
+// Where taps lie beside each other as the pixels do (patches: a filter as wide as its stride), K is one tap
+// and the columns are those of the filters' matrix as it lies in memory.
 #pragma once
 
 #include "cleave/conv/conv_classes.h"
 
 namespace cleave {
 
-/// The most residues of one axis.
+/// The most residues of one axis, but for patches.
 inline constexpr uint32_t kMostResidues = 8;
+
+/// Whether each pixel of an image is met by one tap, in the order of the filter's: each output has a patch of its own.
+CLEAVE_HD constexpr bool are_patches(const ConvAxisShape (&axes)[kConvAxes]) {
+  for (const ConvAxisShape& axis : axes)
+    if (axis.filter != axis.stride || axis.pad != 0 || (axis.filter > 1 && axis.dilation != 1)) return false;
+  return true;
+}
 
 /// The class of one residue, as part of its axis.
 struct ResidueColumns {
   int32_t shift = 0;  // the axis's tap at which the class's first one lies
   int32_t taps = 0;
   int32_t first_tap = 0;  // the filter's, at the class's first
-  bool shorter = false;   // it lacks the last pixel that residue 0 has
 };
 
 /// What a column is.
@@ -28,23 +37,30 @@ struct ColumnCoord {
   uint32_t channel = 0;
 };
 
-struct FusedClasses {
-  FastDivmod per_class;  // columns: channels
+/// Columns cut into runs of neighbours, each with residues of its own.
+struct ColumnRuns {
+  FastDivmod length;
   Grid residues;
-  ResidueColumns axes[kConvAxes][kMostResidues];
-  int32_t tap_step[kConvAxes] = {};     // of the filter, from a tap of a class to its next
-  int32_t taps_apart[kConvAxes] = {};   // numbers of the filter's taps
-  uint32_t rows_apart[kConvAxes] = {};  // of D, from a pixel to its neighbour
 
   template <uint32_t Axes, bool Fast>
   CLEAVE_HD constexpr ColumnCoord locate(uint32_t column) const {
     ColumnCoord coord;
-    const uint32_t number = divide<Fast>(per_class, column);
-    coord.channel = column - number * per_class.divisor;
+    const uint32_t number = divide<Fast>(length, column);
+    coord.channel = column - number * length.divisor;
     const PixelCoord at = residues.locate<Axes, Fast>(number);
     for (uint32_t i = 0; i < kConvAxes; ++i) coord.residue[i] = at.at[i];
     return coord;
   }
+};
+
+struct FusedClasses {
+  ColumnRuns pixels;  // the channels of one pixel
+  ColumnRuns lines;   // of a packed D, as far as pixels follow each other: "channels" of several pixels
+  ResidueColumns axes[kConvAxes][kMostResidues];  // of longer axes nothing: those are of patches
+  uint32_t whole[kConvAxes] = {};                 // residues of the axis that have the last pixel, too: the first ones
+  int32_t tap_step[kConvAxes] = {};               // of the filter, from a tap of a class to its next
+  int32_t taps_apart[kConvAxes] = {};             // numbers of the filter's taps
+  uint32_t rows_apart[kConvAxes] = {};            // of D, from a pixel to its neighbour
 
   /// The number of the filter's tap at the fused tap `tap`; -1 where the column's class has none.
   CLEAVE_HD constexpr int32_t filter_tap(const ColumnCoord& column, const PixelCoord& tap) const {
@@ -68,7 +84,7 @@ struct FusedClasses {
   /// A bit for each axis at whose last pixels the column's class has none any more.
   CLEAVE_HD constexpr uint32_t edges(const ColumnCoord& column) const {
     uint32_t bits = 0;
-    for (uint32_t i = 0; i < kConvAxes; ++i) bits |= uint32_t(axes[i][column.residue[i]].shorter) << i;
+    for (uint32_t i = 0; i < kConvAxes; ++i) bits |= uint32_t(column.residue[i] >= whole[i]) << i;
     return bits;
   }
 };
@@ -85,13 +101,19 @@ CLEAVE_HD constexpr uint32_t edges(const Grid& pixels, const PixelCoord& pixel) 
 CLEAVE_HD constexpr bool fuse_classes(uint32_t images, const ConvAxisShape (&axes)[kConvAxes], uint32_t channels,
                                       ConvClass& fused, FusedClasses& columns) {
   AxisClass shared[kConvAxes];
-  uint32_t filters[kConvAxes] = {}, sizes[kConvAxes] = {};
+  uint32_t filters[kConvAxes] = {}, sizes[kConvAxes] = {}, residues[kConvAxes] = {};
+  const bool patches = are_patches(axes);
   for (uint32_t i = 0; i < kConvAxes; ++i) {
     const ConvAxisShape& axis = axes[i];
     filters[i] = uint32_t(axis.filter);
     sizes[i] = uint32_t(axis.size);
-    if (axis.stride > int32_t(kMostResidues)) return false;
+    residues[i] = uint32_t(axis.stride);
     shared[i] = residue_class(axis, 0);
+    columns.whole[i] = uint32_t(max_of(axis.size - 1, 0) % axis.stride + 1);
+    if (axis.stride > int32_t(kMostResidues)) {
+      if (!patches) return false;
+      continue;
+    }
     bool any = false;
     int32_t first = 0, end = 0;
     for (int32_t r = 0; r < axis.stride; ++r) {
@@ -108,15 +130,14 @@ CLEAVE_HD constexpr bool fuse_classes(uint32_t images, const ConvAxisShape (&axe
     shared[i].tap_step = 1;
     for (int32_t r = 0; r < axis.stride; ++r) {
       const AxisClass c = residue_class(axis, r);
-      columns.axes[i][r] = {.shift = c.origin - first,
-                            .taps = int32_t(c.taps),
-                            .first_tap = c.first_tap,
-                            .shorter = c.pixels < shared[i].pixels};
+      columns.axes[i][r] = {.shift = c.origin - first, .taps = int32_t(c.taps), .first_tap = c.first_tap};
     }
   }
   fused = combine_axes(shared, images, filters, sizes);
-  columns.per_class = FastDivmod(max_of(channels, 1u));
-  columns.residues = Grid(uint32_t(axes[0].stride), uint32_t(axes[1].stride), uint32_t(axes[2].stride));
+  columns.pixels = {FastDivmod(max_of(channels, 1u)), Grid(residues[0], residues[1], residues[2])};
+  columns.lines = columns.pixels;
+  if (columns.whole[2] == residues[2])
+    columns.lines = {FastDivmod(max_of(channels * residues[2], 1u)), Grid(residues[0], residues[1], 1)};
   uint32_t taps_apart = 1, rows_apart = 1;
   for (uint32_t i = kConvAxes; i-- > 0;) {
     columns.taps_apart[i] = int32_t(taps_apart);

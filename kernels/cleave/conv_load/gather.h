@@ -155,7 +155,7 @@ class FilterLines {
       inside_[part] = column < p_.size.n;
       coords_[part].channel = column;
       if constexpr (C.conv.fuses_classes)
-        coords_[part] = p_.columns.template locate<C.conv.axes, C.conv.fast_load>(column);
+        coords_[part] = p_.columns.pixels.template locate<C.conv.axes, C.conv.fast_load>(column);
     }
   }
 
@@ -217,7 +217,7 @@ struct GatheredOf<C> {
   using type = PixelColumns<C, C.operands.load_bytes_b>;
 };
 
-/// Filters are gathered in dgrad only; fprop's are a matrix.
+/// Filters are gathered in dgrad only; elsewhere they are a matrix.
 template <GemmConfig C>
 struct FiltersOf {
   struct type {
@@ -225,7 +225,7 @@ struct FiltersOf {
   };
 };
 template <GemmConfig C>
-  requires(C.conv.kind == Conv::dgrad)
+  requires(C.conv.kind == Conv::dgrad && !C.conv.patches)
 struct FiltersOf<C> {
   using type = FilterLines<C>;
 };
@@ -246,12 +246,12 @@ class GatherCopier {
 
   CLEAVE_DEVICE void start(const WorkTile& work, const Tile<C>& tile) {
     gathered_.start(*tile.conv_class, gathers_a(C) ? tile.m0 : tile.n0, work.batch);
-    if constexpr (C.conv.kind == Conv::dgrad) filters_.start(*tile.conv_class, tile.n0, work.batch);
+    if constexpr (gathers_a(C) && !has_plain_filters(C)) filters_.start(*tile.conv_class, tile.n0, work.batch);
   }
 
   CLEAVE_DEVICE void load(const WorkTile& work, const Tile<C>& tile, uint32_t k0, uint32_t a, uint32_t b) {
     gathered_.load(gathers_a(C) ? a : b, k0);
-    if constexpr (C.conv.kind == Conv::fprop) {
+    if constexpr (has_plain_filters(C)) {
       copy_operand<C, C.operands.b_major, C.tile.n, C.operands.load_bytes_b>(p_.b, b, tile.n0, k0, p_.size.n, p_.size.k,
                                                                              work.batch, thread_);
     } else if constexpr (C.conv.kind == Conv::dgrad) {

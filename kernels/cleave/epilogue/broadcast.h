@@ -74,7 +74,8 @@ class TileBroadcast {
   /// Before the mainloop.
   CLEAVE_DEVICE TileBroadcast(const GemmParams& p, const Tile<C>& tile, float* shared)
       : shared_(shared), col0_(threadIdx.x % 4 * 2) {
-    if constexpr (C.conv.fuses_classes) return;  // too much for a thread to keep: GlobalBroadcast serves
+    if constexpr (C.conv.fuses_classes && !stages_output(C))
+      return;  // too much for a thread to keep: GlobalBroadcast serves
     CLEAVE_UNROLL
     for (uint32_t i = 0; i < 2 * kWaves; ++i) {
       const uint32_t row = tile.row(i / 2 * Fragment<C>::kColBlocks) + i % 2 * 8;
@@ -88,7 +89,7 @@ class TileBroadcast {
 
   /// Before the epilogue, by all threads of the warpgroup; `barrier`: its named barrier.
   CLEAVE_DEVICE void share(uint32_t barrier) const {
-    if constexpr (column_broadcast_values(C) > 0 && !C.conv.fuses_classes) {
+    if constexpr (column_broadcast_values(C) > 0 && (!C.conv.fuses_classes || stages_output(C))) {
       ptx::named_barrier_sync(barrier, 128);  // the last tile's are no longer read
       CLEAVE_UNROLL
       for (uint32_t i = 0; i < kOwn; ++i) {

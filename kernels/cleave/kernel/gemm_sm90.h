@@ -23,7 +23,7 @@
 
 #include "cleave/conv_load/gather_loader.h"
 #include "cleave/conv_load/im2col_loader.h"
-#include "cleave/epilogue/store_tma.h"
+#include "cleave/epilogue/store_staged.h"
 #include "cleave/epilogue/zero_rest.h"
 #include "cleave/mainloop/scale_loader.h"
 #include "cleave/mainloop/tma_loader.h"
@@ -160,7 +160,7 @@ CLEAVE_DEVICE void consume(const Params<C>& p, const CtaCoord<C>& cta, uint32_t 
                             cta.rank - cta.share_rank,
                             {},
                             {}};
-  TmaStore<C> tma_store(smem + kPlan.staging, warpgroup);
+  StagedStore<C> staged_store(smem + kPlan.staging, warpgroup);
   Sums<C> sums;
 
   auto scheduler = cta.scheduler(p.schedule);
@@ -187,8 +187,8 @@ CLEAVE_DEVICE void consume(const Params<C>& p, const CtaCoord<C>& cta, uint32_t 
     }
     if (reduce_split_k<C>(p, work, cta.linear_tile(work.tile), tile, scheduler.finished(), sums, thread, fixup)) {
       broadcast.share(warpgroup_barrier(warpgroup));
-      if constexpr (C.store.by_tma) {
-        tma_store.store(p, tile, broadcast, sums);
+      if constexpr (stages_output(C)) {
+        staged_store.store(p, tile, broadcast, sums);
       } else if constexpr (C.conv.fuses_classes) {
         GlobalBroadcast<C> global(p, tile);
         store_direct<C>(p, tile, global, sums);
@@ -204,7 +204,7 @@ CLEAVE_DEVICE void consume(const Params<C>& p, const CtaCoord<C>& cta, uint32_t 
   }
   if constexpr (C.schedule.grouping == Grouping::m || C.schedule.grouping == Grouping::n)
     zero_rest<C>(p, cta.table, threadIdx.x);
-  if constexpr (C.store.by_tma) tma_store.drain();
+  if constexpr (stages_output(C)) staged_store.drain();
 }
 
 template <GemmConfig C>

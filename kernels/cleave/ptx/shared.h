@@ -41,4 +41,21 @@ CLEAVE_DEVICE uint32_t load_shared_32(uint32_t from) {
   return value;
 }
 
+/// 4, 8 or 16 bytes, aligned to as many.
+template <uint32_t Bytes>
+CLEAVE_DEVICE void copy_shared_to_global(void* to, uint32_t from) {
+  static_assert(Bytes == 4 || Bytes == 8 || Bytes == 16);
+  if constexpr (Bytes == 4) {
+    *static_cast<uint32_t*>(to) = load_shared_32(from);
+  } else if constexpr (Bytes == 8) {
+    float pair[2];
+    load_shared_pair(from, pair);
+    *static_cast<float2*>(to) = make_float2(pair[0], pair[1]);
+  } else {
+    uint32_t v[4];
+    load_shared_128(from, v);
+    *static_cast<uint4*>(to) = make_uint4(v[0], v[1], v[2], v[3]);
+  }
+}
+
 }  // namespace cleave::ptx

@@ -48,7 +48,7 @@ struct Tile {
   /// And a column; the column of D that it is.
   CLEAVE_HD uint32_t find_column(uint32_t col, OutputOffset& offset) const {
     if constexpr (C.conv.fuses_classes) {
-      const ColumnCoord coord = columns->locate<C.conv.axes, C.conv.fast_store>(col);
+      const ColumnCoord coord = columns->pixels.locate<C.conv.axes, C.conv.fast_store>(col);
       offset.output_row = columns->output_row(coord);
       offset.edges = columns->edges(coord);
       col = coord.channel;

@@ -17,8 +17,7 @@ class _Convolution:
     """What all of these classes add to torch's, which they derive from.
 
     Arguments, parameters, their shapes and their initial values are torch's. An output_padding is
-    less than the stride; and the product of the strides is at most 64 in transposed layers, and
-    where an input needs a gradient.
+    less than the stride.
 
     Memory is not torch's: inputs, weights and outputs have their channels adjacent
     (torch.channels_last, channels_last_3d, and what x.mT is for one axis), so what to pass is

@@ -17,7 +17,7 @@ struct Tensors {
 
   Tensors(const cleave::GemmProblem& p, const cleave::GemmArguments& x, const cleave::GemmConfig& config) {
     const uint32_t load = cleave::size_of(config.operands.a), store = cleave::size_of(config.epilogue.d);
-    const uint32_t whole = config.store.by_tma ? 16 : store;
+    const uint32_t whole = config.store.by_tma ? 16 : std::max(store, config.store.run_bytes);
     const auto tensor = [&](const char* name, const void* data, bool is_d, uint32_t loads) {
       return Tensor{name, data, is_d ? store : load, is_d ? whole : loads, 0, 0};
     };
@@ -54,7 +54,12 @@ void check_layouts(const cleave::GemmProblem& p, const Kernel& kernel) {
     refuse("images is 0; this kernel needs at least 1. Fill w without it");
   const Tensors tensors(p, {}, config);
   check_stride(tensors.a);
-  check_stride(kKind == Kind::wgrad ? tensors.b : tensors.d);
+  if (config.store.run_bytes == 0) {
+    check_stride(kKind == Kind::wgrad ? tensors.b : tensors.d);
+  } else if (tensors.d.stride != tensors.d.channels) {
+    refuse("pixel_stride_x is ", tensors.d.stride, "; this kernel stores several pixels at once: pass ",
+           tensors.d.channels);
+  }
 }
 
 View make_view(const cleave::GemmProblem& problem, const Kernel& kernel) {

@@ -1,9 +1,10 @@
-// 16-bit D through shared memory and TMA, in chunks of 64 rows of up to 128 bytes.
+// 16-bit D through shared memory, in chunks of 64 rows of up to 128 bytes, which leave by TMA.
 //
 // A warpgroup has at least two chunks: while one drains to global memory the other is filled, and
 // the last ones drain under the next tile's mainloop. stmatrix writes them in the 128-byte swizzle,
 // so neither side has bank conflicts; for a column-major D its transposing form turns the fragment
-// on the way. Rows that are a class of pixels leave as such: TMA finds each its place.
+// on the way. Rows that are a class of pixels leave as such: TMA finds each its place. Columns of fused
+// classes lie in more places than a tensor map has: threads store them, run by run.
 #pragma once
 
 #include "cleave/config/gemm_params.h"
@@ -12,6 +13,7 @@
 #include "cleave/epilogue/epilogue_op.h"
 #include "cleave/memory/swizzle.h"
 #include "cleave/ptx/barrier.h"
+#include "cleave/ptx/shared.h"
 #include "cleave/ptx/stmatrix.h"
 #include "cleave/ptx/tma.h"
 #include "cleave/ptx/tma_im2col.h"
@@ -19,9 +21,9 @@
 namespace cleave {
 
 template <GemmConfig C>
-class TmaStore {
+class StagedStore {
  public:
-  CLEAVE_DEVICE TmaStore(uint32_t staging, uint32_t warpgroup)
+  CLEAVE_DEVICE StagedStore(uint32_t staging, uint32_t warpgroup)
       : staging_(staging + warpgroup * C.store.chunks * kStagingChunkBytes), barrier_(warpgroup_barrier(warpgroup)) {}
 
   template <class Broadcast>
@@ -39,7 +41,7 @@ class TmaStore {
       const uint32_t wave = i / kChunksPerRow, col = i % kChunksPerRow * kChunk;
       const uint32_t columns = min_of(kChunk, output_columns(C) - col);
       const uint32_t chunk = staging_ + next_ * kStagingChunkBytes;
-      if (issuer) ptx::tma_store_wait_read<C.store.chunks - 1>();
+      if (C.store.by_tma && issuer) ptx::tma_store_wait_read<C.store.chunks - 1>();
       ptx::named_barrier_sync(barrier_, 128);
       CLEAVE_UNROLL
       for (uint32_t x = 0; x < columns; x += 16) {
@@ -64,10 +66,12 @@ class TmaStore {
           ptx::stmatrix<true>(chunk + swizzle(tile_col + lane % 8, tile_row * 2), packed);
         }
       }
-      ptx::fence_async_shared();
+      if constexpr (C.store.by_tma) ptx::fence_async_shared();
       ptx::named_barrier_sync(barrier_, 128);
-      if (issuer) {
-        const uint32_t row = group_row + wave * 64;
+      const uint32_t row = group_row + wave * 64;
+      if constexpr (C.store.run_bytes > 0) {
+        store_runs(p, tile, chunk, row, tile.n0 + col);
+      } else if (issuer) {
         if constexpr (kRowMajor) {
           CLEAVE_UNROLL
           for (uint32_t x = 0; x < columns; x += kBox)
@@ -84,7 +88,7 @@ class TmaStore {
 
   /// Shared memory must outlive the stores that read it.
   CLEAVE_DEVICE static void drain() {
-    if (threadIdx.x % 128 == 0) ptx::tma_store_wait_read<0>();
+    if (C.store.by_tma && threadIdx.x % 128 == 0) ptx::tma_store_wait_read<0>();
   }
 
  private:
@@ -105,6 +109,30 @@ class TmaStore {
       ptx::tma_store(&p.map_d, from, across, at.line, at.end, kRaggedExtent);
     } else {
       ptx::tma_store(&p.map_d, from, across, line, tile.batch);
+    }
+  }
+
+  /// A chunk whose first element is (row0, column0) of the product: each thread takes one piece of a line of it,
+  /// and those below.
+  CLEAVE_DEVICE static void store_runs(const Params<C>& p, const Tile<C>& tile, uint32_t from, uint32_t row0,
+                                       uint32_t column0) {
+    constexpr uint32_t kBytes = C.store.run_bytes, kPieces = 128 / kBytes;
+    static_assert(store_box_columns(C) == 64 && C.epilogue.order == Order::row);
+    const uint32_t thread = threadIdx.x % 128, byte = thread % kPieces * kBytes;
+    const uint32_t column = column0 + byte / 2;
+    if (column >= p.size.n) return;
+    const ConvClass& c = *tile.conv_class;
+    const ColumnCoord run = tile.columns->lines.template locate<C.conv.axes, C.conv.fast_store>(column);
+    const uint32_t run_row = tile.columns->output_row(run), run_edges = tile.columns->edges(run);
+    CLEAVE_UNROLL
+    for (uint32_t i = 0; i < 64 * kPieces / 128; ++i) {
+      const uint32_t row = (i * 128 + thread) / kPieces;
+      if (row0 + row >= p.size.m) return;
+      const PixelCoord pixel = c.pixels.template locate<C.conv.axes, C.conv.fast_store>(row0 + row);
+      if ((edges(c.pixels, pixel) & run_edges) != 0) continue;
+      const int64_t at = (c.output_row(pixel) + run_row) * p.epilogue.d_stride + run.channel;
+      ptx::copy_shared_to_global<kBytes>(static_cast<char*>(p.epilogue.d) + at * 2,
+                                         from + swizzle(row, byte & ~15u) + (byte & 15));
     }
   }
 

@@ -1,0 +1,81 @@
+#include "plan/parts_plan.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "base/refuse.h"
+#include "cleave/device.h"
+#include "process/host_bytes.h"
+
+namespace cleave {
+namespace {
+
+/// The parts follow each other on the stream, so one workspace serves them all.
+class PartsPlan final : public ChosenPlan {
+ public:
+  explicit PartsPlan(std::vector<std::shared_ptr<const ChosenPlan>> parts) : parts_(std::move(parts)) {}
+
+  void run(const GemmArguments& arguments, void* workspace, size_t workspace_bytes, void* stream) const override {
+    for (const auto& part : parts_) part->run(arguments, workspace, workspace_bytes, stream);
+  }
+  void prepare(void* stream) const override {
+    for (const auto& part : parts_) part->prepare(stream);
+  }
+
+  size_t workspace_size() const override {
+    size_t most = 0;
+    for (const auto& part : parts_) most = std::max(most, part->workspace_size());
+    return most;
+  }
+  size_t host_bytes() const override {
+    size_t bytes = shared_bytes(*this) + heap_bytes(parts_);
+    for (const auto& part : parts_) bytes += part->host_bytes();
+    return bytes;
+  }
+
+  size_t counter_size() const override { return first().counter_size(); }
+  const GemmProblem& problem() const override { return first().problem(); }
+  SplitKMode split_k_mode() const override { return first().split_k_mode(); }
+  int32_t split_k_slices() const override { return first().split_k_slices(); }
+  std::string kernel_name() const override { return first().kernel_name(); }
+  std::string kernel_source() const override { return first().kernel_source(); }
+  std::string why() const override { return first().why(); }
+  std::vector<Candidate> candidates() const override { return first().candidates(); }
+  double roofline_us() const override { return first().roofline_us(); }
+  const Choice& choice() const override { return first().choice(); }
+
+ private:
+  const ChosenPlan& first() const { return *parts_.front(); }
+
+  std::vector<std::shared_ptr<const ChosenPlan>> parts_;
+};
+
+}  // namespace
+
+std::shared_ptr<const GemmPlan> make_parts_plan(const GemmProblem& problem, const Choice& choice, std::string why) {
+  if (choice.parts == 1) return make_gpu_plan(problem, choice, std::move(why));
+  std::vector<Choice> choices{choice};
+  for (uint32_t part = 1; part < choice.parts; ++part) {
+    auto other = make_choice(problem, device_info(problem.device), choice.spec, part);
+    if (!other) {
+      refuse(ErrorCode::unsupported,
+             "part {} of the {} classes of pixels cannot be served as \"{}\"; pass smaller strides", part,
+             count_classes(choice.geometry, false), to_string(choice.spec));
+    }
+    choices.push_back(*std::move(other));
+  }
+  // What is one part's counter must not be another's partial tile, which leaves it other than zero.
+  size_t counters = 0;
+  for (const Choice& part : choices) counters = std::max(counters, part.counter_bytes);
+  why += fmt::format("; {} launches, each of up to {} classes of pixels", choice.parts, kMostClasses);
+  std::vector<std::shared_ptr<const ChosenPlan>> parts;
+  for (Choice& part : choices) {
+    if (part.counter_bytes + part.partial_bytes > 0) part.counter_bytes = counters;
+    parts.push_back(make_gpu_plan(problem, part, parts.empty() ? why : std::string()));
+  }
+  return std::make_shared<PartsPlan>(std::move(parts));
+}
+
+}  // namespace cleave

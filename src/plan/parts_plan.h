@@ -1,0 +1,14 @@
+// A plan of several launches: a strided data gradient with more classes of pixels than one launch has room for.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "plan/gpu_plan.h"
+
+namespace cleave {
+
+/// All launches of `choice`, which is that of the first part of the classes.
+std::shared_ptr<const GemmPlan> make_parts_plan(const GemmProblem& problem, const Choice& choice, std::string why);
+
+}  // namespace cleave
