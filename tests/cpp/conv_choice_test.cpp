@@ -370,7 +370,7 @@ TEST(ConvChoice, PatchesAreOneProduct) {
   EXPECT_FALSE(serves(problem(embedding(16)), "sm90 128x128 side_by_side gather"));
   EXPECT_FALSE(serves(problem(embedding(1)), "sm90 128x128 side_by_side")) << "one class";
   for (const int32_t patch : {4, 16, 32}) {
-    const Cheapest best = cheapest(problem(embedding(patch)), h100());
+    const Cheapest best = cheapest(problem(embedding(patch)), h100(), Kernels::all);
     ASSERT_TRUE(best.choice.has_value());
     EXPECT_TRUE(best.choice->config.conv.patches) << patch;
     EXPECT_EQ(best.choice->config.family, KernelFamily::sm90) << patch;
@@ -430,7 +430,7 @@ TEST(ConvChoice, ManyClassesAreSeveralLaunches) {
   EXPECT_EQ(classes, 120u);
   EXPECT_EQ(rows, p.m);
   EXPECT_EQ(first->predicted_us, 0);
-  EXPECT_EQ(cheapest(p, h100()).choice->parts, 2u);
+  EXPECT_EQ(cheapest(p, h100(), Kernels::all).choice->parts, 2u);
 }
 
 TEST(ConvChoice, WhatCannotBeSideBySide) {
