@@ -139,13 +139,14 @@ class Case:
 
 def served(name: str, kind: str, dtype: str = "float16") -> bool:
     """By the Hopper kernel; the portable one serves everything."""
-    if name.startswith(("patches", "large patches")) and kind == "dgrad":
-        return dtype != "float32" and name != "patches of 14"  # whose filters are no whole 16 bytes
-    if name == "many classes" and kind == "dgrad":
+    convolution = CASES[name]
+    if kind == "dgrad" and name == "many classes":
         return False
-    if name in ("three channels", "many groups", "depthwise"):  # no whole 16 bytes
-        by_threads = kind == "fprop" or (kind == "wgrad" and name == "three channels")
-        return by_threads and dtype != "float32"
+    if kind == "dgrad" and "patches" in name:
+        return dtype != "float32" and name != "patches of 14"  # whose filters are no whole 16 bytes
+    if convolution.channels // convolution.groups % 8:  # no whole 16 bytes
+        by_threads = kind == "fprop" or (kind == "wgrad" and convolution.groups == 1)
+        return by_threads and dtype != "float32" and len(convolution.axes) == 2
     return kind == "fprop" or dtype != "float32"
 
 
