@@ -55,6 +55,7 @@ from ._core import (
     release_workspaces,
     scaled_gemm,
 )
+from ._prepare import Prepared, prepare
 from .op import DataType, LayoutType
 from .smoothing import smooth
 
@@ -66,6 +67,7 @@ __all__ = [
     "DataType",
     "GemmPlan",
     "LayoutType",
+    "Prepared",
     "QuantizePlan",
     "__version__",
     "cache_clear",
@@ -101,6 +103,7 @@ __all__ = [
     "plan_problem",
     "plan_quantize",
     "plan_scaled_gemm",
+    "prepare",
     "quantize",
     "release_workspaces",
     "scaled_gemm",

@@ -1,7 +1,7 @@
 """Kernels compiled side by side, before they are wanted.
 
-NVRTC's threads wait for each other, so each compiler is a process: this module, run as a program, compiles what it
-reads on standard input. What it makes is found in the disk cache.
+NVRTC's threads wait for each other, so each compiler is a process (_compile_worker.py). What it makes is found in the
+disk cache.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class CompileAhead:
         package = Path(__file__).parent
         paths = [str(package.parent), *filter(None, [os.environ.get("PYTHONPATH")])]
         process = subprocess.Popen(
-            [sys.executable, "-m", f"{package.name}.{Path(__file__).stem}"],
+            [sys.executable, "-m", f"{package.name}._compile_worker"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -94,19 +94,3 @@ class CompileAhead:
         )
         self._processes.append(process)
         return process
-
-
-def _main() -> None:
-    os.nice(5)
-    for line in sys.stdin:
-        source, arch = json.loads(line)
-        try:
-            _core.compile_source(source, arch)
-        except (RuntimeError, ValueError) as error:
-            print(str(error).splitlines()[0], flush=True)
-        else:
-            print(flush=True)
-
-
-if __name__ == "__main__":
-    _main()

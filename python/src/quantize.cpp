@@ -1,10 +1,12 @@
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
 
 #include "bindings.h"
 #include "define.h"
 #include "docs.h"
 #include "launch.h"
 #include "plan_cache.h"
+#include "quantize/row_range.h"
 #include "quantize_operands.h"
 
 namespace nb = nanobind;
@@ -37,6 +39,12 @@ PlanHandle plan_quantize(const QuantizeInputs& inputs) {
   return {make_plan(operands.problem)};
 }
 
+std::vector<PlanHandle> prepare_quantize_rows(const PlanHandle& planned, int64_t first, int64_t last) {
+  std::vector<PlanHandle> plans;
+  for (auto& plan : plans_of_rows(planned.plan->problem(), first, last)) plans.push_back({std::move(plan)});
+  return plans;
+}
+
 }  // namespace
 
 void bind_quantize(nb::module_& m) {
@@ -51,6 +59,10 @@ void bind_quantize(nb::module_& m) {
           "kernel_source", [](const PlanHandle& self) { return self.plan->kernel_source(); },
           "The source text that is compiled; empty for the CPU backend.")
       .def("__repr__", [](const PlanHandle& self) { return "<cleave.QuantizePlan " + self.plan->kernel_name() + ">"; });
+
+  m.def("prepare_quantize_rows", &prepare_quantize_rows, "planned"_a, "first"_a, "last"_a,
+        "Plans, which are to be prepared, with all kernels that the plan's problem runs with every number of rows of a "
+        "range.");
 
   using Positional = List<arg::X, arg::QuantizedDtype, arg::Granularity>;
   using Options = List<arg::Scale, arg::Zero, arg::Smooth, arg::Symmetric, arg::Transpose, arg::Offs, arg::Out,

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <bit>
 #include <mutex>
 #include <shared_mutex>
 #include <unordered_map>
@@ -130,7 +131,12 @@ class KernelSet {
 /// The last M of the step that begins at `m`.
 int64_t step_end(const GemmProblem& p, int64_t m) {
   const bool along_m = p.a.stride_col != 1 || p.d.stride_col != 1;  // each M aligns them otherwise
-  return m <= kPreparedStep || along_m ? m : (m + kPreparedStep - 1) / kPreparedStep * kPreparedStep;
+  if (m <= kPreparedStep || along_m) return m;
+  // How groups fill tiles depends on their sizes, which nobody knows: a sixteenth more rows changes nothing.
+  const int64_t step = p.groups.dimension == Grouping::none
+                           ? kPreparedStep
+                           : std::max(int64_t(std::bit_floor(uint64_t(m))) / 16, kPreparedStep);
+  return ceil_div(m, step) * step;
 }
 
 }  // namespace

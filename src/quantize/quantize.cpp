@@ -1,9 +1,13 @@
 // From a problem to its plan.
 #include "cleave/quantize.h"
 
+#include <algorithm>
+
+#include "base/refuse.h"
 #include "problem/cached_plan.h"
 #include "quantize/launches.h"
 #include "quantize/problem.h"
+#include "quantize/row_range.h"
 
 namespace cleave {
 namespace {
@@ -29,6 +33,31 @@ std::shared_ptr<const QuantizePlan> make_gpu_plan(const QuantizeProblem& problem
 }
 
 }  // namespace
+
+std::vector<std::shared_ptr<const QuantizePlan>> plans_of_rows(const QuantizeProblem& problem, int64_t first,
+                                                               int64_t last) {
+  if (problem.device == kCpu || problem.groups > 0) {
+    refuse_value("only quantisation on a GPU, without groups, can be prepared for any number of rows");
+  }
+  if (first < 1 || last < first) {
+    refuse_value("rows are {} to {}; the first must be at least 1, and the last no less", first, last);
+  }
+  const DeviceInfo& device = device_info(problem.device);
+  std::vector<QuantizeLaunch> known;
+  std::vector<std::shared_ptr<const QuantizePlan>> plans;
+  QuantizeProblem p = problem;
+  for (p.rows = first; p.rows <= last; ++p.rows) {
+    bool is_new = false;
+    for (const QuantizeLaunch& launch : quantize_launches(p, device)) {
+      const auto same = [&](const QuantizeLaunch& x) { return x.kernel == launch.kernel && x.config == launch.config; };
+      if (std::ranges::any_of(known, same)) continue;
+      known.push_back(launch);
+      is_new = true;
+    }
+    if (is_new) plans.push_back(make_gpu_plan(p));
+  }
+  return plans;
+}
 
 std::shared_ptr<const QuantizePlan> plan(const QuantizeProblem& problem) {
   return cached_plan<QuantizePlan, kMostQuantizePlanBytes>(

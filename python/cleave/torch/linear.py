@@ -141,7 +141,8 @@ class W8A8Linear(nn.Module):
         """Compiles what a call needs, so that it may be captured: by making that call.
 
         example: an input, or a number of tokens, of `dtype`. How a product is best split depends on
-        the number of tokens, so each number that is captured has kernels of its own.
+        the number of tokens, so each number that is captured has kernels of its own; `cleave.prepare`
+        serves a range of them.
         """
         if isinstance(example, int):
             example = self.weight.new_zeros((example, self.in_features), dtype=dtype)

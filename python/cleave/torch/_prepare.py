@@ -1,0 +1,98 @@
+"""The products of a model's layers, for `cleave.prepare`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+import cleave
+
+from .grouped_linear import GroupedLinear
+from .linear import W8A8Linear
+from .moe import MoE
+
+# A plan, and the fewest and the most rows.
+Product = tuple[Any, int, int]
+
+# Tokens of the examples that plans are made from: more than one, whose stride means something.
+_EXAMPLE = 16
+
+
+@torch.no_grad()
+def products(model: nn.Module, first: int, last: int, dtype: torch.dtype | None) -> Iterator[Product]:
+    """Each kind once; layers that are not on a GPU have none."""
+    dtype = dtype or torch.bfloat16
+    of_experts: set[nn.Module] = set()
+    for layer in model.modules():
+        if layer in of_experts or not isinstance(layer, (W8A8Linear, GroupedLinear, MoE)) or not _on_gpu(layer):
+            continue
+        if isinstance(layer, MoE):
+            of_experts |= {layer.gate_up, layer.down}
+            yield from _moe(layer, first, last)
+        elif isinstance(layer, GroupedLinear):
+            yield _grouped(layer, first, last)
+        else:
+            yield from _w8a8(layer, first, last, dtype)
+
+
+def device_of(model: nn.Module) -> AbstractContextManager:
+    """Makes the model's GPU torch's current one. TypeError for what is no model."""
+    if not isinstance(model, nn.Module):
+        raise TypeError(
+            f"what is {type(model).__name__}; it must be a torch module, or plans: a cleave.GemmPlan or a list of such"
+        )
+    return torch.cuda.device_of(next((x for x in _tensors(model) if x.is_cuda), torch.empty(0)))
+
+
+def current_stream(model: nn.Module) -> Any:
+    return torch.cuda.current_stream() if any(x.is_cuda for x in _tensors(model)) else None
+
+
+def _tensors(model: nn.Module) -> Iterator[Tensor]:
+    yield from model.parameters()
+    yield from model.buffers()
+
+
+def _on_gpu(layer: nn.Module) -> bool:
+    return next(_tensors(layer)).is_cuda
+
+
+def _w8a8(layer: W8A8Linear, first: int, last: int, dtype: torch.dtype) -> Iterator[Product]:
+    x = layer.weight.new_empty((_EXAMPLE, layer.in_features), dtype=dtype)
+    q, scale = torch.empty_like(x, dtype=layer.weight.dtype), layer.activation_scale
+    if scale is None:
+        scale = layer.weight_scale.new_empty((_EXAMPLE, 1))
+        yield cleave.plan_quantize(x, layer.weight.dtype, "row", smooth=layer.smooth), first, last
+    else:
+        yield cleave.plan_quantize(x, layer.weight.dtype, "tensor", scale=scale, smooth=layer.smooth), first, last
+    plan = cleave.plan_scaled_gemm(
+        q,
+        layer.weight.t(),
+        scale,
+        layer.weight_scale,
+        bias=layer.bias,
+        out_dtype=dtype,
+        use_fast_accum=layer.use_fast_accum,
+    )
+    yield plan, first, last
+
+
+def _grouped(layer: GroupedLinear, first: int, last: int, activation: str = "none") -> Product:
+    x = layer.weight.new_empty((_EXAMPLE, layer.in_features))
+    offs = torch.zeros(layer.num_groups, dtype=torch.int32, device=x.device)
+    plan = cleave.plan_grouped_gemm(x, layer.weight.detach().mT, offs, bias=layer.bias, activation=activation)
+    return plan, first, last
+
+
+def _moe(layer: MoE, first: int, last: int) -> Iterator[Product]:
+    weight = layer.router.weight.detach()
+    x = weight.new_zeros((_EXAMPLE, weight.shape[1]))
+    yield cleave.plan_gemm(x, weight.t(), out_dtype=torch.float32), first, last
+    rows = first * layer.top_k, last * layer.top_k
+    yield _grouped(layer.gate_up, *rows, activation="swiglu")
+    yield _grouped(layer.down, *rows)
+    layer(x)  # what sorts tokens does not depend on how many there are

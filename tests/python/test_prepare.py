@@ -1,0 +1,149 @@
+"""`cleave.prepare`: what it chooses without a GPU, compiles with the fake driver, and finds in a model."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+import cleave
+from cleave import _core
+
+PREPARE = """
+import cleave
+from cleave import _core
+
+plan = cleave.plan_problem(16, 1024, 2048, dtype="float8_e4m3fn", scaling="row", out_dtype="bfloat16", device="cuda")
+before = cleave.cache_info()["entries"]
+for tokens in ((1, 300), (1, 300), (1, 20)):
+    made = cleave.prepare(plan, tokens, stream=64)
+    print(made.products, made.kernels, cleave.cache_info()["entries"] - before)
+sources = set()
+for m in range(1, 301):
+    sources.add(cleave.plan_problem(
+        m, 1024, 2048, dtype="float8_e4m3fn", scaling="row", out_dtype="bfloat16", device="cuda").kernel_source)
+print(len(sources))
+"""
+
+
+def test_kernels_are_compiled_once_and_found(tmp_path, fake_gpu):
+    done = subprocess.run(
+        [sys.executable, "-c", PREPARE], cwd=tmp_path, env=fake_gpu, capture_output=True, text=True, timeout=300
+    )
+    assert done.returncode == 0, done.stderr
+    assert not done.stderr
+    (first, second, fewer), (sources,) = (lines.splitlines() for lines in done.stdout.rsplit("\n", 2)[:2])
+    products, kernels, compiled = map(int, first.split())
+    assert (products, kernels) == (1, compiled)
+    assert second == first
+    assert int(fewer.split()[1]) <= kernels
+    assert 1 < kernels <= 24
+    assert int(sources) >= 1
+
+
+def test_a_prepared_product_keeps_to_its_kernels():
+    options = {"n": 4352, "k": 2048, "dtype": "bfloat16", "device": "h100"}
+    planned = cleave.plan_problem(16, **options)
+    sources = {plan.kernel_source for plan in _core.prepare_rows(planned, 1, 2000, "covering")}
+    for m in (1, 2, 15, 16, 17, 333, 1024, 2000):
+        plan = cleave.plan_problem(m, **options)
+        assert plan.kernel_source in sources
+        assert "prepared for these operands" in plan.why
+    assert "prepared" not in cleave.plan_problem(2001, **options).why
+    assert "prepared" not in cleave.plan_problem(16, **options | {"bias": "row"}).why
+
+
+def test_covering_kernels_can_be_asked_for():
+    script = """
+import cleave
+plans = [cleave.plan_problem(m, 4096, 4096, dtype="bfloat16", device="h100") for m in range(1, 4000, 37)]
+print(len({plan.kernel_source for plan in plans}))
+"""
+
+    def kernels(**environment: str) -> str:
+        done = subprocess.run(
+            [sys.executable, "-c", script], env=os.environ | environment, capture_output=True, text=True, timeout=120
+        )
+        return done.stdout or done.stderr
+
+    assert int(kernels(CLEAVE_KERNELS="covering")) < int(kernels())
+    assert 'CLEAVE_KERNELS is "some"; it must be "all" or "covering"' in kernels(CLEAVE_KERNELS="some")
+
+
+@pytest.mark.parametrize(
+    ("what", "arguments", "message"),
+    [
+        (3, {}, "what is int; it must be a torch module, or plans"),
+        (("h100",), {"tokens": (0, 5)}, "tokens are 0 to 5"),
+        (("h100",), {"tokens": (6, 5)}, "tokens are 6 to 5"),
+        (("h100",), {"kernels": "cover"}, 'kernels is "cover"; it must be "all" or "covering"'),
+        (("cpu",), {}, "only products on a GPU"),
+    ],
+)
+def test_what_cannot_be_prepared_is_refused(what, arguments, message):
+    if isinstance(what, tuple):
+        what = [cleave.plan_problem(16, 64, 128, dtype="bfloat16", device=device) for device in what]
+    else:
+        pytest.importorskip("cleave.torch", exc_type=ImportError)
+    with pytest.raises((TypeError, ValueError), match=message.replace("(", r"\(")):
+        cleave.prepare(what, **arguments)
+
+
+def test_products_of_layers_are_those_of_their_calls(monkeypatch):
+    """A plan refuses tensors of another form, those of the later calls are of its."""
+    torch = pytest.importorskip("torch")
+    pytest.importorskip("cleave.torch", exc_type=ImportError)
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    from cleave.torch import GroupedLinear, MoE, W8A8Linear, _prepare
+
+    monkeypatch.setattr(_prepare, "_on_gpu", lambda layer: True)
+
+    class Calls(TorchDispatchMode):
+        def __init__(self):
+            super().__init__()
+            self.made = []
+
+        def __torch_dispatch__(self, function, types, arguments=(), options=None):
+            self.made.append((function.__name__.partition(".")[0], arguments, options or {}))
+            return function(*arguments, **options or {})
+
+        def of(self, name):
+            return [call[1:] for call in self.made if call[0] == name]
+
+    def products(layer):
+        return [plan for plan, _, _ in _prepare.products(layer, 1, 8, torch.bfloat16)]
+
+    x = torch.randn(16, 64, dtype=torch.bfloat16)
+    linear = torch.nn.Linear(64, 48)
+    for dtype, activation, smooth in (("int8", "dynamic", None), ("float8_e4m3fn", 0.1, torch.ones(64))):
+        layer = W8A8Linear.from_linear(linear, dtype, activation, smooth=smooth)
+        with Calls() as calls:
+            layer(x)
+        quantize, product = products(layer)
+        assert isinstance(quantize, cleave.QuantizePlan)
+        ((q, weight, scale, weight_scale, bias, *_), _) = calls.of("scaled_gemm")[0]
+        product.run(q, weight, scale_a=scale, scale_b=weight_scale, bias=bias)
+        with pytest.raises(ValueError, match="bias"):
+            product.run(q, weight, scale_a=scale, scale_b=weight_scale)
+
+    offs = torch.tensor([4, 9, 16], dtype=torch.int32)
+    layer = GroupedLinear(3, 64, 48, dtype=torch.bfloat16)
+    with Calls() as calls, torch.no_grad():
+        layer(x, offs)
+    (product,) = products(layer)
+    ((a, b, ends, bias, *_), _) = calls.of("grouped_gemm")[0]
+    with torch.no_grad():
+        product.run(a, b, offs=ends, bias=bias)
+
+    moe = MoE(4, 2, 64, 32, dtype=torch.bfloat16)
+    router, gate_up, down = products(torch.nn.Sequential(moe))
+    with Calls() as calls, torch.no_grad():
+        moe(torch.randn(8, 64, dtype=torch.bfloat16))
+    (first, _), (second, _) = calls.of("grouped_gemm")
+    with torch.no_grad():
+        gate_up.run(first[0], first[1], offs=first[2])
+        down.run(second[0], second[1], offs=second[2])
+    assert router.kernel_name == "cpu"
