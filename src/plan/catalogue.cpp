@@ -177,7 +177,45 @@ std::vector<uint32_t> slice_counts(uint32_t tiles, uint32_t k_blocks, uint32_t n
   return counts;
 }
 
-void add(std::vector<Choice>& out, const GemmProblem& problem, const DeviceInfo& device, const Spec& spec) {
+bool is_cheaper(const Choice& a, const Choice& b) {
+  return a.predicted_us < b.predicted_us;
+}
+
+/// What is considered: all of it, or the cheapest alone, since choices are large. The portable kernel is for what the
+/// Hopper kernel cannot serve.
+class Considered {
+ public:
+  enum class Keeps { all, cheapest };
+
+  explicit Considered(Keeps keeps) : keeps_(keeps) {}
+
+  void add(Choice&& choice) {
+    const bool hopper = choice.config.family == KernelFamily::sm90;
+    if (has_hopper_ && !hopper) return;
+    if (hopper && !has_hopper_) {
+      kept_.clear();
+      count_ = 0;
+      has_hopper_ = true;
+    }
+    ++count_;
+    if (keeps_ == Keeps::all || kept_.empty()) {
+      kept_.push_back(std::move(choice));
+    } else if (is_cheaper(choice, kept_[0])) {
+      kept_[0] = std::move(choice);
+    }
+  }
+
+  size_t count() const { return count_; }
+  std::vector<Choice>& kept() { return kept_; }
+
+ private:
+  const Keeps keeps_;
+  std::vector<Choice> kept_;
+  size_t count_ = 0;
+  bool has_hopper_ = false;
+};
+
+void add(Considered& out, const GemmProblem& problem, const DeviceInfo& device, const Spec& spec) {
   auto choice = make_choice(problem, device, spec);
   if (!choice) return;
   if (is_sliced(spec.split) && choice->schedule.slices < 2 && problem.split_k_mode == SplitKMode::automatic) {
@@ -187,11 +225,11 @@ void add(std::vector<Choice>& out, const GemmProblem& problem, const DeviceInfo&
   // varies most by chip.
   if (problem.split_k_mode == SplitKMode::automatic && cluster_size(choice->config) > 8) return;
   choice->predicted_us = predict_us(*choice, device);
-  out.push_back(std::move(*choice));
+  out.add(std::move(*choice));
 }
 
 /// Parallel split-K whose clusters join first.
-void add_clustered(std::vector<Choice>& out, const GemmProblem& problem, const DeviceInfo& device, Spec spec) {
+void add_clustered(Considered& out, const GemmProblem& problem, const DeviceInfo& device, Spec spec) {
   for (const uint32_t cluster_k : kClusters) {
     if (spec.slices % cluster_k != 0 || spec.slices == cluster_k) continue;
     spec.cluster_k = cluster_k;
@@ -209,7 +247,7 @@ bool worth_joining(const Spec& s) {
   return s.tile_m * s.tile_n <= kMostJoinedTile && s.multicast_m * s.multicast_n == 1;
 }
 
-void add_splits(std::vector<Choice>& out, const GemmProblem& problem, const DeviceInfo& device, Spec spec) {
+void add_splits(Considered& out, const GemmProblem& problem, const DeviceInfo& device, Spec spec) {
   const SplitKMode mode = problem.split_k_mode;
   const bool any = mode == SplitKMode::automatic;
   const bool pruned = any && is_product(problem);  // only those were measured
@@ -253,8 +291,7 @@ void add_splits(std::vector<Choice>& out, const GemmProblem& problem, const Devi
 }
 
 /// The covering set's kernels, with all slice counts.
-std::vector<Choice> consider_covering(const GemmProblem& problem, const DeviceInfo& device) {
-  std::vector<Choice> out;
+void consider_covering(Considered& out, const GemmProblem& problem, const DeviceInfo& device) {
   for (Spec spec : covering_set(problem)) {
     if (spec.split != SplitKMode::parallel) {
       add(out, problem, device, spec);
@@ -271,31 +308,21 @@ std::vector<Choice> consider_covering(const GemmProblem& problem, const DeviceIn
       if (slices % spec.cluster_k == 0 && slices > spec.cluster_k) add(out, problem, device, spec);
     }
   }
-  return out;
 }
 
 /// In no order.
-std::vector<Choice> consider(const GemmProblem& problem, const DeviceInfo& device, Kernels kernels) {
-  std::vector<Choice> out;
-  if (kernels == Kernels::covering && is_automatic(problem)) out = consider_covering(problem, device);
-  if (!out.empty()) return out;
+Considered consider(const GemmProblem& problem, const DeviceInfo& device, Kernels kernels, Considered::Keeps keeps) {
+  Considered out(keeps);
+  if (kernels == Kernels::covering && is_automatic(problem)) consider_covering(out, problem, device);
   for (const bool all : {false, true}) {
+    if (out.count() > 0) break;
     for (const Spec& tile : tiles(problem.kernel, is_product(problem))) {
       for (const Spec& spec : variants(tile, problem)) {
         if (all || !oversized(spec, problem)) add_splits(out, problem, device, spec);
       }
     }
-    // The portable kernel is for what the sm90 kernel cannot serve.
-    const bool sm90 =
-        std::any_of(out.begin(), out.end(), [](const Choice& c) { return c.config.family == KernelFamily::sm90; });
-    if (sm90) std::erase_if(out, [](const Choice& c) { return c.config.family == KernelFamily::portable; });
-    if (!out.empty()) break;
   }
   return out;
-}
-
-bool is_cheaper(const Choice& a, const Choice& b) {
-  return a.predicted_us < b.predicted_us;
 }
 
 }  // namespace
@@ -311,15 +338,15 @@ Kernels user_kernels() {
 }
 
 std::vector<Choice> candidates(const GemmProblem& problem, const DeviceInfo& device) {
-  std::vector<Choice> out = consider(problem, device, user_kernels());
-  std::stable_sort(out.begin(), out.end(), is_cheaper);
-  return out;
+  Considered considered = consider(problem, device, user_kernels(), Considered::Keeps::all);
+  std::stable_sort(considered.kept().begin(), considered.kept().end(), is_cheaper);
+  return std::move(considered.kept());
 }
 
 Cheapest cheapest(const GemmProblem& problem, const DeviceInfo& device, Kernels kernels) {
-  const std::vector<Choice> out = consider(problem, device, kernels);
-  const auto least = std::min_element(out.begin(), out.end(), is_cheaper);
-  return {least == out.end() ? std::nullopt : std::optional(*least), out.size()};
+  Considered considered = consider(problem, device, kernels, Considered::Keeps::cheapest);
+  std::vector<Choice>& kept = considered.kept();
+  return {kept.empty() ? std::nullopt : std::optional(std::move(kept[0])), considered.count()};
 }
 
 bool is_listed(const Spec& spec) {
