@@ -110,20 +110,21 @@ bool clusters_fit(const GemmConfig& c, const DeviceInfo& device) {
 
 std::optional<Choice> make_choice(const GemmProblem& problem, const DeviceInfo& device, const Spec& spec,
                                   uint32_t part) {
-  Choice choice;
-  choice.spec = spec;
   const bool is_conv = problem.conv.kind != Conv::none;
   if (is_conv ? spec.transposed : spec.fuses_classes || spec.gather) return std::nullopt;
   if (problem.precision == Precision::ieee && has_wgmma(spec.family)) return std::nullopt;
-  const auto view = spec.transposed ? std::optional(transposed(problem))
-                    : is_conv       ? conv_view(problem, spec)
-                                    : std::optional(problem);
-  if (!view) return std::nullopt;
-  choice.problem = *view;
+  std::optional<Choice> made(std::in_place);  // a planner makes hundreds: never copied
+  Choice& choice = *made;
+  choice.spec = spec;
   if (is_conv) {
+    const auto view = conv_view(problem, spec);
+    if (!view) return std::nullopt;
+    choice.problem = *view;
     choice.geometry = conv_geometry(problem.conv, problem.batch);
     choice.geometry.part = part;
     choice.parts = count_parts(choice.geometry, spec.fuses_classes);
+  } else {
+    choice.problem = spec.transposed ? transposed(problem) : problem;
   }
   const GemmProblem& p = choice.problem;
   OperandLayouts operands = operand_layouts(p);
@@ -156,7 +157,7 @@ std::optional<Choice> make_choice(const GemmProblem& problem, const DeviceInfo& 
   choice.partial_bytes = grid.partial_bytes;
   choice.most_tiles = uint32_t(tiles.total);
   expect(tiles, choice);
-  return choice;
+  return made;
 }
 
 }  // namespace cleave

@@ -132,10 +132,9 @@ class KernelSet {
 int64_t step_end(const GemmProblem& p, int64_t m) {
   const bool along_m = p.a.stride_col != 1 || p.d.stride_col != 1;  // each M aligns them otherwise
   if (m <= kPreparedStep || along_m) return m;
-  // How groups fill tiles depends on their sizes, which nobody knows: a sixteenth more rows changes nothing.
-  const int64_t step = p.groups.dimension == Grouping::none
-                           ? kPreparedStep
-                           : std::max(int64_t(std::bit_floor(uint64_t(m))) / 16, kPreparedStep);
+  // Of many rows a few more change nothing; and how groups fill tiles depends on their sizes, which nobody knows.
+  const int64_t steps_of_octave = p.groups.dimension == Grouping::none ? 512 : 16;
+  const int64_t step = std::max(int64_t(std::bit_floor(uint64_t(m))) / steps_of_octave, kPreparedStep);
   return ceil_div(m, step) * step;
 }
 
@@ -151,13 +150,13 @@ std::vector<std::shared_ptr<const GemmPlan>> prepare_rows(const GemmProblem& pro
         "only products on a GPU can be prepared for any number of rows, with split_k_mode=\"auto\", slices and kernel "
         "left to the planner");
   }
+  refuse_invalid(with_rows(problem, last));
   const DeviceInfo& device = device_info(problem.device);
   Range range{.first = first};
   KernelSet found;
   for (int64_t m = first; m <= last;) {
     const int64_t end = std::min(step_end(problem, m), last);
     const GemmProblem p = with_rows(problem, end);
-    if (m == first) refuse_invalid(p);
     const Cheapest best = cheapest(p, device, kernels);
     if (best.choice) {
       found.add(p, *best.choice);

@@ -2,7 +2,7 @@
 //
 // prepare_rows() chooses a kernel for every M of a range once; plans of such products then look the choice up
 // instead of predicting the time of each candidate, and launch nothing but those kernels. M falls into steps of
-// kPreparedStep, of which all tiles are multiples, so one choice serves a step.
+// kPreparedStep, of which all tiles are multiples, and of more where it is large, so one choice serves a step.
 #pragma once
 
 #include <cstdint>

@@ -110,6 +110,7 @@ TEST(Prepared, OperandsMayLieAlongMOrFallIntoGroups) {
 TEST(Prepared, WhatIsNoRangeOfRowsIsRefused) {
   EXPECT_THROW(prepare_rows(layer(1, 512), 0, 5, Kernels::all), Error);
   EXPECT_THROW(prepare_rows(layer(1, 512), 6, 5, Kernels::all), Error);
+  EXPECT_THROW(prepare_rows(layer(1, 512), 1, int64_t(1) << 40, Kernels::all), Error);
   GemmProblem conv = good_conv(Conv::fprop);
   conv.device = kPlanOnlyH100;
   EXPECT_THROW(prepare_rows(conv, 1, 5, Kernels::all), Error);
