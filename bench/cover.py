@@ -39,7 +39,7 @@ MOST = 2.0  # what a shape can lose: kernels that cannot serve it lose as much
 UNMEASURED = 1.03  # the model's kernels, since those that it thinks well of were measured
 NEAR = 0.3  # of the fastest, kernels that say how far the model is off
 SHAPES_OF_MODEL = 200
-WEIGHT_OF_MODEL = 0.3  # of all of those, beside all that were measured
+WEIGHT_OF_MODEL = 1.0  # of all of those, beside all that were measured
 
 
 @dataclass

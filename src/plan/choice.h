@@ -26,7 +26,7 @@ struct Choice {
   uint32_t blocks = 0;       ///< of the grid
   size_t counter_bytes = 0;  ///< a multiple of 16
   size_t partial_bytes = 0;
-  double predicted_us = 0;
+  double predicted_us = 0;  ///< of candidates(); others do without
 };
 
 /// Nothing if the spec's kernel cannot serve the problem: alignment, layout, dtype, shared memory,

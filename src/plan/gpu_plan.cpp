@@ -116,8 +116,10 @@ class GpuPlan final : public ChosenPlan {
     // A measurement may have had candidates that the model does not consider.
     const auto same = [&](const Choice& c) { return c.spec == choice_.spec; };
     if (std::none_of(considered.begin(), considered.end(), same)) {
-      const auto slower = [&](const Choice& c) { return c.predicted_us > choice_.predicted_us; };
-      considered.insert(std::find_if(considered.begin(), considered.end(), slower), choice_);
+      Choice own = choice_;
+      own.predicted_us = predict_us(own, device_info(problem_.device));
+      const auto slower = [&](const Choice& c) { return c.predicted_us > own.predicted_us; };
+      considered.insert(std::find_if(considered.begin(), considered.end(), slower), own);
     }
     std::vector<Candidate> list;
     for (const Choice& c : considered) {

@@ -6,7 +6,6 @@
 #include "cleave/names.h"
 #include "cpu/cpu_plan.h"
 #include "plan/catalogue.h"
-#include "plan/cost.h"
 #include "plan/gpu_plan.h"
 #include "plan/make_plan.h"
 #include "plan/parts_plan.h"
@@ -82,17 +81,13 @@ std::shared_ptr<const GemmPlan> make_gpu(const GemmProblem& problem) {
   }
   if (is_automatic(problem)) ShapeLog::user().add(problem);
   if (const auto spec = tuned(problem, device)) {
-    if (auto choice = make_choice(problem, device, *spec)) {
-      choice->predicted_us = predict_us(*choice, device);
+    if (const auto choice = make_choice(problem, device, *spec))
       return make_parts_plan(problem, *choice, explain(problem, *choice, 0));
-    }
   }
   if (const auto spec = prepared(problem)) {
-    if (auto choice = make_choice(problem, device, *spec)) {
-      choice->predicted_us = predict_us(*choice, device);
+    if (const auto choice = make_choice(problem, device, *spec))
       return make_gpu_plan(problem, *choice,
                            fmt::format("{}: prepared for these operands with any M", to_string(*spec)));
-    }
   }
   const Cheapest best = cheapest(problem, device, user_kernels());
   if (!best.choice) refuse_unserved(problem, device);
@@ -109,11 +104,10 @@ std::shared_ptr<const GemmPlan> plan(const GemmProblem& problem) {
 std::shared_ptr<const GemmPlan> plan_as(const GemmProblem& problem, const Spec& spec) {
   refuse_invalid(problem);
   const DeviceInfo& device = device_info(problem.device);
-  auto choice = make_choice(problem, device, spec);
+  const auto choice = make_choice(problem, device, spec);
   if (!choice) {
     refuse(ErrorCode::unsupported, "\"{}\" cannot serve this problem; see the plan's candidates", to_string(spec));
   }
-  choice->predicted_us = predict_us(*choice, device);
   return make_parts_plan(problem, *choice, "asked for by name");
 }
 

@@ -53,6 +53,6 @@ def test_a_set_takes_what_helps_most_first(tmp_path) -> None:
     assert cover.covering(known, [], 3) == ["sm90 64x32", "sm90 128x128", "sm90 64x64"]
     assert known[0].of({"sm90 64x32", "sm90 128x128"}) == pytest.approx((0.1, 0.1))
     assert np.isnan(known[0].of({"sm90 64x16"})).all()
-    beside = [((1, 64, 64), {"sm90 128x128": 0.0, "sm90 64x32": 1.0, "sm90 64x64": 1.0})]
-    assert cover.covering(known, beside * 100, 1) == ["sm90 64x32"]
+    beside = [((1, 64, 64), {"sm90 128x128": 0.0, "sm90 64x32": 0.5, "sm90 64x64": 1.0})]
+    assert cover.covering(known, beside * 100, 2) == ["sm90 64x32", "sm90 128x128"]
     assert job.name == "bf16 tn"
