@@ -1,8 +1,9 @@
 """python -m bench.pairs: measure (shape, kernel) pairs of fit shapes, for the planner's model to be fitted to.
 
 It resumes: shapes that a file of the folder has are not measured again, so that it can run in slices. Beside each
-shape stand the GPU's clock and power. One file a job: a line "m n k | SM MHz | watts" for each shape, and below it a
-line "microseconds kernel" for each kernel, with a small ordinary kernel between its launches.
+shape stand the GPU's clock and power, and what the fastest peer takes. One file a job: a line "m n k | SM MHz | watts |
+peer's microseconds" for each shape, and below it a line "microseconds kernel" for each kernel, with a small ordinary
+kernel between its launches.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import statistics
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
@@ -24,16 +25,18 @@ from typing import Any
 import cleave
 from cleave import _core
 from cleave.testing import dense
+from cleave.testing.case import GemmCase
+from cleave.testing.operands import Operands
 
+from . import peers
 from .between import Between
 from .jobs import JOBS, Job, Shape
 from .machine import Sensors
 from .pool import Pool
 
-# Kernels this much slower than the best by prediction are not worth measuring;
+# Kernels this much slower than the best by prediction are not worth measuring.
 FAR = 2.2
-# nor are more than so many of a shape, half of them the first by prediction.
-MOST = 80
+PEERS = ("cublas", "deepgemm", "torch_rowwise", "torch_blockwise", "cublas_int8")
 SLICE_COUNTS = 2
 # Those within this of the fastest are measured so many times again.
 NEAR = 1.3
@@ -47,23 +50,29 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--jobs", default=",".join(JOBS))
     parser.add_argument("--part", default="fit", choices=("fit", "validation"))
     parser.add_argument("--shapes", type=int, default=60, help="of each job")
+    parser.add_argument("--seed", type=int, default=0, help="of the draw of shapes")
+    parser.add_argument(
+        "--kernels", type=int, nargs=2, default=(40, 40), help="of each shape: first by prediction, others"
+    )
     parser.add_argument("--seconds", type=float, default=540)
     parser.add_argument("--folder", type=Path, required=True)
     arguments = parser.parse_args(argv)
     arguments.folder.mkdir(parents=True, exist_ok=True)
     deadline = time.monotonic() + arguments.seconds
     pool, between, sensors = Pool(), Between(), Sensors()
+    found, _ = peers.load(PEERS)
     compilers = ProcessPoolExecutor((os.cpu_count() or 4) - 2, get_context("spawn"), os.nice, (10,))
     for name in arguments.jobs.split(","):
         job = JOBS[name]
         path = arguments.folder / f"{name.replace(' ', '_')}.txt"
         done = read_shapes(path) if path.exists() else set()
-        shapes = [shape for shape in job.shapes(arguments.part, arguments.shapes) if shape not in done]
+        drawn = job.shapes(arguments.part, arguments.shapes, arguments.seed)
+        shapes = [shape for shape in drawn if shape not in done]
         with path.open("a") as file:
-            for shape, plans in compiled_ahead(job, shapes, compilers):
+            for shape, plans in compiled_ahead(job, shapes, arguments.kernels, compilers):
                 if time.monotonic() > deadline:
                     break
-                file.write(measure(job, shape, plans, pool, between, sensors))
+                file.write(measure(job, shape, plans, found, pool, between, sensors))
                 file.flush()
         print(name, f"{time.monotonic() - deadline + arguments.seconds:.0f} s", flush=True)
     compilers.shutdown(cancel_futures=True)
@@ -75,8 +84,8 @@ def read_shapes(path: Path) -> set[Shape]:
     return {tuple(map(int, line[0].split())) for line in lines}
 
 
-def chosen(planned: Any, shape: Shape) -> list[str]:
-    """Kernels to measure, each with the slice counts that look best: the first by prediction, and others at random."""
+def chosen(planned: Any, shape: Shape, first: int, others: int) -> list[str]:
+    """Kernels to measure, each with the slice counts that look best: `first` by prediction, and `others` at random."""
     candidates = planned.candidates
     near: list[str] = []
     counts: Counter[str] = Counter()
@@ -85,9 +94,8 @@ def chosen(planned: Any, shape: Shape) -> list[str]:
         counts[kernel] += 1
         if counts[kernel] <= SLICE_COUNTS and candidate["predicted_us"] < FAR * candidates[0]["predicted_us"]:
             near.append(candidate["kernel"])
-    first, others = near[: MOST // 2], near[MOST // 2 :]
-    draw = random.Random(str(shape))
-    return first + draw.sample(others, min(len(others), MOST - len(first)))
+    rest = near[first:]
+    return near[:first] + random.Random(str(shape)).sample(rest, min(len(rest), others))
 
 
 def compile_kernel(job: str, shape: Shape, kernel: str) -> None:
@@ -95,13 +103,15 @@ def compile_kernel(job: str, shape: Shape, kernel: str) -> None:
     _core.compile_plan(_core.plan_as(JOBS[job].case(shape).plan("h100"), kernel))
 
 
-def compiled_ahead(job: Job, shapes: list[Shape], compilers: ProcessPoolExecutor) -> Iterator[tuple[Shape, list[Any]]]:
+def compiled_ahead(
+    job: Job, shapes: list[Shape], kernels: Sequence[int], compilers: ProcessPoolExecutor
+) -> Iterator[tuple[Shape, list[Any]]]:
     """Each shape's plans once their kernels are on disk; those of the next shapes compile meanwhile."""
     known: dict[str, Future] = {}
 
     def start(shape: Shape) -> tuple[Shape, list[Any]]:
         planned = job.case(shape).plan("cuda")
-        plans = [_core.plan_as(planned, kernel) for kernel in chosen(planned, shape)]
+        plans = [_core.plan_as(planned, kernel) for kernel in chosen(planned, shape, *kernels)]
         for plan in plans:
             if plan.kernel_source not in known:
                 known[plan.kernel_source] = compilers.submit(compile_kernel, job.name, shape, plan.kernel_name)
@@ -118,9 +128,19 @@ def compiled_ahead(job: Job, shapes: list[Shape], compilers: ProcessPoolExecutor
     print(f"{len(known)} kernels of {job.name}", flush=True)
 
 
-def measure(job: Job, shape: Shape, plans: list[Any], pool: Pool, between: Between, sensors: Sensors) -> str:
+def measure(
+    job: Job,
+    shape: Shape,
+    plans: list[Any],
+    found: Sequence[peers.Peer],
+    pool: Pool,
+    between: Between,
+    sensors: Sensors,
+) -> str:
     """All once, and those near the fastest again and again, in turns: the clock follows the power of them all."""
-    sets = pool.operands(job.case(shape))
+    case = job.case(shape)
+    sets = pool.operands(case)
+    theirs = [(sample, []) for peer in found if (sample := timed_peer(peer, case, sets, pool, between))]
     samples: list[tuple[Any, Callable[[], float], list[float]]] = []
     for plan in plans:
         try:
@@ -130,14 +150,26 @@ def measure(job: Job, shape: Shape, plans: list[Any], pool: Pool, between: Betwe
             continue
         samples.append((plan, sample, [sample()]))
     best = min(times[0] for _, _, times in samples)
-    near = [(sample, times) for _, sample, times in samples if times[0] < NEAR * best]
+    near = [(sample, times) for _, sample, times in samples if times[0] < NEAR * best] + theirs
     for _ in range(AGAIN):
         for sample, times in near:
             times.append(sample())
     clock, watts = sensors.read()
     cleave.release_workspaces()
     lines = [f"{statistics.median(times[1:] or times):.2f} {plan.kernel_name}\n" for plan, _, times in samples]
-    return f"{' '.join(map(str, shape))} | {clock} | {watts}\n" + "".join(lines)
+    peer_us = min((f"{statistics.median(times):.2f}" for _, times in theirs), key=float, default="-")
+    return f"{' '.join(map(str, shape))} | {clock} | {watts} | {peer_us}\n" + "".join(lines)
+
+
+def timed_peer(
+    peer: peers.Peer, case: GemmCase, sets: Sequence[Operands], pool: Pool, between: Between
+) -> Callable[[], float] | None:
+    calls = pool.theirs(peer, case, sets)
+    try:
+        return calls and between.timed(lambda i: calls[i % len(calls)]())
+    except (RuntimeError, ValueError, AssertionError) as error:
+        print(f"{case.title}: without {peer.name}: {peers.reason(error)}", file=sys.stderr)
+        return None
 
 
 if __name__ == "__main__":

@@ -6,12 +6,17 @@ Making new ones for each of thousands of shapes would take longer than measuring
 from __future__ import annotations
 
 import math
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import torch
 
 from cleave.testing.case import GemmCase
 from cleave.testing.measure import set_count
 from cleave.testing.operands import Operands
+
+from .peers import Peer, reason
 
 POOL_BYTES = 6 << 30
 
@@ -30,6 +35,22 @@ class Pool:
         """As many sets as leave L2 cold."""
         self._fill(getattr(torch, case.dtype))
         return [self._set(case) for _ in range(set_count(case.bytes))]
+
+    def theirs(self, peer: Peer, case: GemmCase, sets: Sequence[Operands]) -> list[Callable[[], object]] | None:
+        """A peer's call for each set, of the case or of one that asks for less: with one scale a matrix.
+
+        None where it serves neither.
+        """
+        served = peer.serves(case)
+        if served is None or (served != case and served != replace(case, scaling="tensor")):
+            return None
+        scales = [operands.scales if served == case else self._scales_of(served) for operands in sets]
+        try:
+            scaled = [replace(o, scales=s) for o, s in zip(sets, scales, strict=True)]
+            return [next(iter(peer.calls(served, operands).values())) for operands in scaled]
+        except (RuntimeError, ValueError, AssertionError) as error:
+            print(f"{case.title}: without {peer.name}: {reason(error)}", file=sys.stderr)
+            return None
 
     def _fill(self, dtype: torch.dtype) -> None:
         """Standard normal numbers; integers of the whole range's third."""
@@ -56,6 +77,8 @@ class Pool:
     def _scales_of(self, case: GemmCase) -> dict[str, torch.Tensor]:
         if case.scaling == "none":
             return {}
+        if case.scaling == "tensor":
+            return {"scale_a": self._scales[0], "scale_b": self._scales[1]}
         if case.scaling == "row":
             return {"scale_a": self._scales[: case.m].view(-1, 1), "scale_b": self._scales[: case.n].view(1, -1)}
         blocks = math.ceil(case.k / 128)

@@ -48,15 +48,24 @@ constexpr Spec kSm90ProductTiles[] = {
     {.tile_m = 64, .tile_n = 80},
     {.tile_m = 64, .tile_n = 96},
     {.tile_m = 64, .tile_n = 112},
+    {.tile_m = 64, .tile_n = 144},
     {.tile_m = 64, .tile_n = 160},
+    {.tile_m = 64, .tile_n = 176},
     {.tile_m = 64, .tile_n = 192},
+    {.tile_m = 64, .tile_n = 208},
+    {.tile_m = 64, .tile_n = 224},
     {.tile_m = 64, .tile_n = 256},
     {.tile_m = 128, .tile_n = 48},
     {.tile_m = 128, .tile_n = 80},
     {.tile_m = 128, .tile_n = 112},
+    {.tile_m = 128, .tile_n = 208},
+    {.tile_m = 128, .tile_n = 240},
+    {.tile_m = 256, .tile_n = 80},
     {.tile_m = 256, .tile_n = 96},
     {.tile_m = 256, .tile_n = 112},
+    {.tile_m = 256, .tile_n = 144},
     {.tile_m = 256, .tile_n = 160},
+    {.tile_m = 256, .tile_n = 176},
     {.tile_m = 256, .tile_n = 192},
     {.tile_m = 64, .tile_n = 128, .pingpong = true},
     {.tile_m = 64, .tile_n = 192, .pingpong = true},
@@ -244,7 +253,7 @@ bool worth_splitting(const Spec& s) {
 }
 
 bool worth_joining(const Spec& s) {
-  return s.tile_m * s.tile_n <= kMostJoinedTile && s.multicast_m * s.multicast_n == 1;
+  return s.tile_m * s.tile_n <= kMostJoinedTile;
 }
 
 void add_splits(Considered& out, const GemmProblem& problem, const DeviceInfo& device, Spec spec) {
