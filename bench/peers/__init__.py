@@ -40,7 +40,7 @@ def load(wanted: Sequence[str]) -> tuple[list[Peer], dict[str, str]]:
     for name in wanted:
         try:
             module = importlib.import_module(f"{__name__}.{name}")
-        except ImportError as error:
+        except (ImportError, OSError) as error:  # OSError: built for another torch
             missing[name] = reason(error)
         else:
             found.append(Peer(name, module.serves, module.calls))
