@@ -1,9 +1,10 @@
-"""python -m bench.fit: fit the planner's model to measured pairs, and write its constants.
+"""python -m bench.fit: fit the planner's model to measured pairs, and write its constants and its trees.
 
 The pairs are those of bench/pairs.py (bench/measured, packed), on an H200. What is fitted is the order of a shape's
 kernels: each shape counts alike, its fast kernels more than its slow ones, and what all of them are off by hardly.
-First comes the regret (how much slower than the fastest is the kernel that the model takes) of shapes left out of
-the fit, two halves in turns: what is said of the model. Needs scipy; no GPU.
+Trees then learn what the constants leave (forest.py). First comes the regret (how much slower than the fastest is the
+kernel that the planner takes) of shapes left out of the fit, a fifth of the weights in turn: what is said of the model.
+Needs scipy and LightGBM; no GPU.
 """
 
 from __future__ import annotations
@@ -21,10 +22,12 @@ import numpy as np
 
 from cleave import _core
 
+from . import forest
 from .jobs import JOBS, Shape
 
 MEASURED = Path(__file__).with_name("measured")
-CONSTANTS = Path(__file__).parent.parent / "src/plan/product_constants.cpp"
+PLAN = Path(__file__).parent.parent / "src/plan"
+FOLDS = 5
 H200_GB_PER_S = 4917.0
 KINDS = ("k_major", "strips", "eight", "promoted")
 
@@ -43,6 +46,7 @@ STRAY = 3.0
 SHARPNESS = 5.0  # of a kernel's weight, by how much slower it is than the fastest
 COMMON = 0.3  # weight of what all kernels of a shape are off by
 PRIOR = 0.02  # and of leaving where the fit began, by logarithms
+MOST_LEFT = 0.5  # for trees to learn, by logarithms
 
 
 @dataclass
@@ -52,7 +56,7 @@ class Pairs:
     model: _core.ProductModel
     us: list[float] = field(default_factory=list)
     shape: list[int] = field(default_factory=list)
-    left_out: list[bool] = field(default_factory=list)
+    weights: list[int] = field(default_factory=list)
     job: list[str] = field(default_factory=list)
 
 
@@ -62,21 +66,25 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--check", action="store_true", help="print the regret of the shipped constants, and no more")
     arguments = parser.parse_args(argv)
     pairs = read(arguments.folder)
-    fitted = {}
+    fitted, grown = {}, {}
     for kind, of_kind in sorted(pairs.items()):
-        report("shipped", of_kind, of_kind.model.predict(_core.ProductModel.constants(kind)))
+        report("shipped", of_kind, of_kind.model.predict_shipped())
         if arguments.check:
             continue
-        us = np.zeros(len(of_kind.us))
-        half = np.array(of_kind.left_out)
-        for out in (False, True):
-            constants = fit(of_kind, half != out)
-            us[half == out] = np.array(of_kind.model.predict(constants.tolist()))[half == out]
+        by_constants, us = np.zeros((2, len(of_kind.us)))
+        fold = np.array(of_kind.weights) % FOLDS
+        for out in range(FOLDS):
+            constants = fit(of_kind, kind, fold != out)
+            model, residual = residual_of(of_kind, constants, grow(of_kind, constants, fold != out))
+            by_constants[fold == out], us[fold == out] = model[fold == out], (model * residual)[fold == out]
+        report("left out, constants alone", of_kind, by_constants)
         report("left out", of_kind, us)
-        fitted[kind] = fit(of_kind, np.ones(len(half), bool))
+        everything = np.ones(len(fold), bool)
+        fitted[kind] = fit(of_kind, kind, everything)
+        grown[kind] = grow(of_kind, fitted[kind], everything)
     if fitted:
-        CONSTANTS.write_text(source(fitted))
-        print("wrote", CONSTANTS)
+        (PLAN / "product_constants.cpp").write_text(constants_source(fitted))
+        (PLAN / "product_forests.cpp").write_text(forests_source(grown))
     return 0
 
 
@@ -100,7 +108,7 @@ def read(folder: Path) -> dict[int, Pairs]:
                     continue  # the portable kernel, whose model is another
                 of_kind.us.append(float(us))
                 of_kind.shape.append(number)
-                of_kind.left_out.append(is_left_out((m, n, k)))
+                of_kind.weights.append(hash_of_weights((m, n, k)))
                 of_kind.job.append(job.name)
     return pairs
 
@@ -109,22 +117,17 @@ def mainloop_kind(planned: object) -> int:
     return _core.ProductModel(H200_GB_PER_S).add(planned, planned.candidates[0]["kernel"])
 
 
-def is_left_out(shape: Shape) -> bool:
-    """By weights, never by M."""
-    return zlib.crc32(repr(shape[1:]).encode()) % 2 == 0
+def hash_of_weights(shape: Shape) -> int:
+    """What is left out is chosen by weights, never by M."""
+    return zlib.crc32(repr(shape[1:]).encode())
 
 
-def fit(pairs: Pairs, used: np.ndarray, most_steps: int = 40) -> np.ndarray:
+def fit(pairs: Pairs, kind: int, used: np.ndarray, most_steps: int = 40) -> np.ndarray:
     from scipy.optimize import least_squares
 
     us = np.array(pairs.us)
     start = np.log([START[name] for name in _core.ProductModel.constant_names()])
-    shapes, shape = np.unique(np.array(pairs.shape), return_inverse=True)
-    best = np.full(len(shapes), np.inf)
-    np.minimum.at(best, shape, us)
-    weight = np.exp(-SHARPNESS * (us / best[shape] - 1)) * used
-    total = np.bincount(shape, weight)
-    weight /= np.where(total > 0, total, 1)[shape]
+    shape, weight = weighted(pairs, used)
 
     def residuals(logs: np.ndarray) -> np.ndarray:
         off = np.clip(np.log(pairs.model.predict(np.exp(logs).tolist())) - np.log(us), -1, 1)
@@ -133,8 +136,37 @@ def fit(pairs: Pairs, used: np.ndarray, most_steps: int = 40) -> np.ndarray:
         return np.concatenate([order, COMMON * common, PRIOR * (logs - start)])
 
     bounds = start - np.log(STRAY), start + np.log(STRAY)
-    found = least_squares(residuals, start, bounds=bounds, loss="soft_l1", f_scale=0.1, max_nfev=most_steps)
+    shipped = np.clip(np.log(_core.ProductModel.constants(kind)), *bounds)
+    options = {"bounds": bounds, "loss": "soft_l1", "f_scale": 0.1, "ftol": 1e-3, "max_nfev": most_steps}
+    found = least_squares(residuals, shipped, **options)
     return np.exp(found.x)
+
+
+def weighted(pairs: Pairs, used: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Of each pair: the number of its shape, and its weight among the shape's."""
+    us = np.array(pairs.us)
+    shapes, shape = np.unique(np.array(pairs.shape), return_inverse=True)
+    best = np.full(len(shapes), np.inf)
+    np.minimum.at(best, shape, us)
+    weight = np.exp(-SHARPNESS * (us / best[shape] - 1)) * used
+    total = np.bincount(shape, weight)
+    return shape, weight / np.where(total > 0, total, 1)[shape]
+
+
+def grow(pairs: Pairs, constants: np.ndarray, used: np.ndarray) -> list[list[forest.Node]]:
+    """Trees for what the constants leave between a shape's kernels."""
+    shape, weight = weighted(pairs, used)
+    off = np.log(pairs.us) - np.log(pairs.model.predict(constants.tolist()))
+    left = np.clip(off - np.bincount(shape, weight * off)[shape], -MOST_LEFT, MOST_LEFT)
+    features = np.array(pairs.model.features(constants.tolist()))
+    scale = used.sum() / weight.sum()
+    return forest.grow(features[used], left[used], weight[used] * scale)
+
+
+def residual_of(pairs: Pairs, constants: np.ndarray, trees: list[list[forest.Node]]) -> tuple[np.ndarray, np.ndarray]:
+    """What the constants predict, and the trees' factor."""
+    values = constants.tolist()
+    return np.array(pairs.model.predict(values)), np.exp(forest.evaluate(trees, np.array(pairs.model.features(values))))
 
 
 def regrets(pairs: Pairs, predicted: list[float]) -> dict[str, list[float]]:
@@ -150,18 +182,33 @@ def regrets(pairs: Pairs, predicted: list[float]) -> dict[str, list[float]]:
 
 def report(what: str, pairs: Pairs, predicted: list[float]) -> None:
     for job, of_job in regrets(pairs, predicted).items():
-        figures = f"{np.mean(of_job):.3f}, 90th {np.quantile(of_job, 0.9):.3f}, worst {np.max(of_job):.3f}"
-        print(f"{what:9}{job:18}{len(of_job):4} shapes, regret {figures}", flush=True)
+        figures = f"{np.mean(of_job):.3f}, 99th {np.quantile(of_job, 0.99):.3f}, worst {np.max(of_job):.3f}"
+        print(f"{what:26}{job:18}{len(of_job):4} shapes, regret {figures}", flush=True)
 
 
-def source(fitted: dict[int, np.ndarray]) -> str:
+def constants_source(fitted: dict[int, np.ndarray]) -> str:
     names = _core.ProductModel.constant_names()
     tables = []
     for kind, constants in sorted(fitted.items()):
         values = ", ".join(f".{name} = {value:.4g}" for name, value in zip(names, constants, strict=True))
-        lines = textwrap.wrap(values, 116, initial_indent=" " * 4, subsequent_indent=" " * 4, break_on_hyphens=False)
-        tables.append(f"    // {KINDS[kind]}\n    {{\n" + "\n".join(lines) + "\n    },")
+        tables.append(f"    // {KINDS[kind]}\n    {{\n{wrapped(values)}\n    }},")
     return HEAD + "\n".join(tables) + TAIL
+
+
+def wrapped(values: str) -> str:
+    indent = " " * 4
+    return "\n".join(
+        textwrap.wrap(values, 116, initial_indent=indent, subsequent_indent=indent, break_on_hyphens=False)
+    )
+
+
+def forests_source(grown: dict[int, list[list[forest.Node]]]) -> str:
+    names = {kind: KINDS[kind].title().replace("_", "") for kind in sorted(grown)}
+    arrays = "\n".join(
+        f"constexpr TreeNode k{name}[] = {{\n{wrapped(forest.text(grown[kind]))}\n}};" for kind, name in names.items()
+    )
+    cases = "\n".join(f"    case MainloopKind::{KINDS[kind]}:\n      return k{name};" for kind, name in names.items())
+    return FORESTS.replace("ARRAYS", arrays).replace("CASES", cases)
 
 
 HEAD = """// Written by python -m bench.fit.
@@ -181,6 +228,28 @@ TAIL = """
 
 const ProductConstants& product_constants(MainloopKind kind) {
   return kFitted[size_t(kind)];
+}
+
+}  // namespace cleave
+"""
+
+FORESTS = """// Written by python -m bench.fit.
+#include "plan/product_residual.h"
+
+namespace cleave {
+namespace {
+
+// clang-format off
+ARRAYS
+// clang-format on
+
+}  // namespace
+
+std::span<const TreeNode> product_forest(MainloopKind kind) {
+  switch (kind) {
+CASES
+  }
+  return {};
 }
 
 }  // namespace cleave

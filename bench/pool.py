@@ -78,7 +78,7 @@ class Pool:
         if case.scaling == "none":
             return {}
         if case.scaling == "tensor":
-            return {"scale_a": self._scales[0], "scale_b": self._scales[1]}
+            return {"scale_a": self._scales[0], "scale_b": self._scales[4]}  # cuBLASLt wants them at 16 bytes
         if case.scaling == "row":
             return {"scale_a": self._scales[: case.m].view(-1, 1), "scale_b": self._scales[: case.n].view(1, -1)}
         blocks = math.ceil(case.k / 128)

@@ -110,6 +110,10 @@ void bind_tuning(nb::module_& m) {
           nb::sig("def add(self, planned: GemmPlan, kernel: str) -> int"))
       .def("predict", &ProductModel::predict, "constants"_a,
            "Microseconds of all kernels, with these constants in the order of `constant_names`.")
+      .def("features", &ProductModel::features, "constants"_a,
+           "What the planner's trees may ask of each kernel, in the order of `feature_names`.")
+      .def("predict_shipped", &ProductModel::predict_shipped, "Microseconds of all kernels, as the planner has them.")
+      .def_static("feature_names", &ProductModel::feature_names)
       .def_static("constant_names", &ProductModel::constant_names)
       .def_static("constants", &ProductModel::constants, "kind"_a, "The constants of a kind of mainloop that ship.");
   m.def("plan_as", &plan_as, "planned"_a, "kernel"_a,

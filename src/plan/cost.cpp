@@ -6,6 +6,7 @@
 #include "cleave/config/scale_lines.h"
 #include "cleave/split_k/fixup_word.h"
 #include "plan/product_cost.h"
+#include "plan/product_residual.h"
 #include "problem/conv.h"
 #include "problem/problem.h"
 

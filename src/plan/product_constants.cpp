@@ -8,42 +8,39 @@ namespace {
 constexpr ProductConstants kFitted[kMainloopKinds] = {
     // k_major
     {
-    .launch = 3.578, .multiply = 1.452, .pingpong = 0.9967, .narrow = 0.1024, .shared_memory = 0.5281, .block =
-    27.03, .row = 1.288, .row_outside = 2.973, .row_received = 1.704, .latency = 0.8804, .l2 = 21.91, .l2_apart =
-    1.478, .misaligned = 0.4158, .shared_line = 0.04, .memory = 0.9755, .read_again = 0.1791, .power = 0.7236,
-    .power_l2 = 0.02992, .norm = 1.989, .tile = 114.9, .store_tma = 1.714, .store_row = 13.37, .store_column =
-    16.69, .later_tile = 5.988, .share = 33.34, .in_step = 0.2027, .cluster = 0.3637, .cluster_bytes = 21.45,
-    .parallel = 1.263, .partial_bytes = 68.99, .stream = 1.984, .stream_blocks = 1.185, .promote = 1,
-    .promote_singly = 1.5
+    .launch = 3.81, .multiply = 1.323, .pingpong = 1.011, .narrow = 0.1132, .shared_memory = 0.5141, .block = 36.66,
+    .row = 1.304, .row_outside = 2.877, .row_received = 2.229, .latency = 0.9334, .l2 = 22.5, .l2_apart = 1.777,
+    .misaligned = 0.6559, .shared_line = 0.04, .memory = 0.9102, .read_again = 0.1433, .power = 0.8371, .power_l2 =
+    0.02757, .norm = 2.465, .tile = 122.3, .store_tma = 1.67, .store_row = 13.36, .store_column = 16.7, .later_tile
+    = 6, .share = 33.36, .in_step = 0.1476, .cluster = 0.2466, .cluster_bytes = 20.22, .parallel = 1.209,
+    .partial_bytes = 68.99, .stream = 1.871, .stream_blocks = 1.138, .promote = 1, .promote_singly = 1.5
     },
     // strips
     {
-    .launch = 3.474, .multiply = 0.9973, .pingpong = 0.9696, .narrow = 0.1756, .shared_memory = 0.5981, .block =
-    21.09, .row = 1.334, .row_outside = 3.405, .row_received = 2.37, .latency = 0.9, .l2 = 20.55, .l2_apart = 1.063,
-    .misaligned = 1.269, .shared_line = 0.01346, .memory = 0.8584, .read_again = 0.1786, .power = 0.5931, .power_l2
-    = 0.05229, .norm = 2.379, .tile = 88.48, .store_tma = 1.807, .store_row = 17.31, .store_column = 29.21,
-    .later_tile = 4.591, .share = 33.36, .in_step = 0.05938, .cluster = 0.309, .cluster_bytes = 27.86, .parallel =
-    1.532, .partial_bytes = 35.6, .stream = 1.405, .stream_blocks = 1.209, .promote = 1, .promote_singly = 1.5
+    .launch = 3.719, .multiply = 1.172, .pingpong = 0.9418, .narrow = 0.2214, .shared_memory = 0.6823, .block =
+    6.86, .row = 1.556, .row_outside = 2.926, .row_received = 1.8, .latency = 0.9, .l2 = 29.1, .l2_apart = 0.952,
+    .misaligned = 2.003, .shared_line = 0.02348, .memory = 0.8681, .read_again = 0.1671, .power = 0.7982, .power_l2
+    = 0.08205, .norm = 2.333, .tile = 66.75, .store_tma = 1.669, .store_row = 16.79, .store_column = 31.08,
+    .later_tile = 4.376, .share = 33.33, .in_step = 0.06368, .cluster = 0.3418, .cluster_bytes = 27.34, .parallel =
+    1.563, .partial_bytes = 37.18, .stream = 1.295, .stream_blocks = 1.3, .promote = 1, .promote_singly = 1.5
     },
     // eight
     {
-    .launch = 3.632, .multiply = 1.179, .pingpong = 0.9283, .narrow = 0.09377, .shared_memory = 0.5816, .block =
-    9.419, .row = 1.069, .row_outside = 3.996, .row_received = 1.986, .latency = 0.9791, .l2 = 21.36, .l2_apart =
-    1.189, .misaligned = 2.1, .shared_line = 0.04, .memory = 0.9665, .read_again = 0.2001, .power = 0.6691,
-    .power_l2 = 0.03599, .norm = 1.939, .tile = 287.8, .store_tma = 9.999, .store_row = 48.16, .store_column =
-    66.02, .later_tile = 1.494, .share = 56.11, .in_step = 0.1059, .cluster = 0.2652, .cluster_bytes = 44.53,
-    .parallel = 1.451, .partial_bytes = 34.92, .stream = 1.155, .stream_blocks = 1.201, .promote = 1,
-    .promote_singly = 1.5
+    .launch = 3.278, .multiply = 1.217, .pingpong = 0.9092, .narrow = 0.1741, .shared_memory = 0.6227, .block =
+    7.606, .row = 1.193, .row_outside = 3.452, .row_received = 1.805, .latency = 1.038, .l2 = 27.38, .l2_apart =
+    1.144, .misaligned = 2.1, .shared_line = 0.04, .memory = 0.9275, .read_again = 0.1245, .power = 0.747, .power_l2
+    = 0.03447, .norm = 2.024, .tile = 599.9, .store_tma = 14.74, .store_row = 51.54, .store_column = 71.33,
+    .later_tile = 1.081, .share = 62.54, .in_step = 0.08755, .cluster = 0.3039, .cluster_bytes = 59.8, .parallel =
+    1.403, .partial_bytes = 39.98, .stream = 1.398, .stream_blocks = 1.221, .promote = 1, .promote_singly = 1.5
     },
     // promoted
     {
-    .launch = 3.871, .multiply = 1.217, .pingpong = 0.7149, .narrow = 0.1049, .shared_memory = 0.8279, .block = 8.7,
-    .row = 0.6896, .row_outside = 5.003, .row_received = 2.808, .latency = 0.8733, .l2 = 24.35, .l2_apart = 1.363,
-    .misaligned = 0.7, .shared_line = 0.04, .memory = 0.9697, .read_again = 0.06667, .power = 0.6064, .power_l2 =
-    0.05242, .norm = 2.023, .tile = 66.67, .store_tma = 4.628, .store_row = 32.69, .store_column = 53.03,
-    .later_tile = 3.034, .share = 47.43, .in_step = 0.07229, .cluster = 0.2313, .cluster_bytes = 49.48, .parallel =
-    1.361, .partial_bytes = 31.2, .stream = 0.9637, .stream_blocks = 1.183, .promote = 2.198, .promote_singly =
-    2.938
+    .launch = 3.587, .multiply = 1.13, .pingpong = 1.285, .narrow = 0.04747, .shared_memory = 0.7631, .block =
+    10.67, .row = 0.86, .row_outside = 4.398, .row_received = 2.443, .latency = 0.9356, .l2 = 20.38, .l2_apart =
+    1.296, .misaligned = 0.4886, .shared_line = 0.04, .memory = 0.8994, .read_again = 0.07092, .power = 0.721,
+    .power_l2 = 0.1101, .norm = 2.407, .tile = 70.64, .store_tma = 6.289, .store_row = 36.91, .store_column = 56.25,
+    .later_tile = 3, .share = 53.74, .in_step = 0.08171, .cluster = 0.2608, .cluster_bytes = 31.8, .parallel =
+    1.465, .partial_bytes = 36.01, .stream = 1.322, .stream_blocks = 1.171, .promote = 2.473, .promote_singly = 3.13
     },
 };
 // clang-format on

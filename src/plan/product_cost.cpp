@@ -52,11 +52,12 @@ class ProductPrediction {
     find_rows();
   }
 
-  double us() const {
+  ProductTime time() const {
+    ProductTime t{on_chip_us(), l2_us(), memory_us(), power_us(), epilogues_us(), reduction_us(), 0};
     const double n = q_.norm;
-    const double bounds =
-        std::pow(on_chip_us(), n) + std::pow(l2_us(), n) + std::pow(memory_us(), n) + std::pow(power_us(), n);
-    return q_.launch + std::pow(bounds, 1 / n) + epilogues_us() + reduction_us();
+    const double bounds = std::pow(t.on_chip, n) + std::pow(t.l2, n) + std::pow(t.memory, n) + std::pow(t.power, n);
+    t.us = q_.launch + std::pow(bounds, 1 / n) + t.epilogues + t.reduction;
+    return t;
   }
 
  private:
@@ -180,8 +181,8 @@ MainloopKind mainloop_kind(const GemmConfig& c) {
   return k_major ? MainloopKind::k_major : MainloopKind::strips;
 }
 
-double predict_product_us(const Choice& choice, const DeviceInfo& device, const ProductConstants& constants) {
-  return ProductPrediction(choice, device, constants).us();
+ProductTime predict_product(const Choice& choice, const DeviceInfo& device, const ProductConstants& constants) {
+  return ProductPrediction(choice, device, constants).time();
 }
 
 }  // namespace cleave

@@ -7,7 +7,14 @@
 
 namespace cleave {
 
-/// Microseconds, inputs in device memory (cold L2), after an ordinary kernel.
-double predict_product_us(const Choice& choice, const DeviceInfo& device, const ProductConstants& constants);
+/// Microseconds, inputs in device memory (cold L2), after an ordinary kernel. The first four run side by side, the
+/// others after them.
+struct ProductTime {
+  double on_chip, l2, memory, power;
+  double epilogues, reduction;
+  double us;  ///< of the whole
+};
+
+ProductTime predict_product(const Choice& choice, const DeviceInfo& device, const ProductConstants& constants);
 
 }  // namespace cleave

@@ -1,16 +1,27 @@
 #include "plan/product_model.h"
 
+#include <algorithm>
+#include <array>
+#include <bit>
 #include <cstring>
 
 #include "base/refuse.h"
 #include "plan/cost.h"
 #include "plan/model_device.h"
 #include "plan/product_cost.h"
+#include "plan/product_residual.h"
 
 namespace cleave {
 namespace {
 
 constexpr size_t kConstants = sizeof(ProductConstants) / sizeof(double);
+
+ProductConstants constants_of(const std::vector<double>& list) {
+  if (list.size() != kConstants) refuse_value("constants has {} values; the model has {}", list.size(), kConstants);
+  ProductConstants values;
+  std::memcpy(&values, list.data(), sizeof values);
+  return values;
+}
 
 }  // namespace
 
@@ -28,19 +39,38 @@ int ProductModel::add(const GemmPlan& plan, const std::string& kernel) {
 }
 
 std::vector<double> ProductModel::predict(const std::vector<double>& constants) const {
-  if (constants.size() != kConstants) {
-    refuse_value("constants has {} values; the model has {}", constants.size(), kConstants);
-  }
-  ProductConstants values;
-  std::memcpy(&values, constants.data(), sizeof values);
+  const ProductConstants values = constants_of(constants);
   std::vector<double> us(choices_.size());
-  for (size_t i = 0; i < us.size(); ++i) us[i] = predict_product_us(choices_[i], device_, values);
+  std::ranges::transform(choices_, us.begin(), [&](const Choice& c) { return predict_product(c, device_, values).us; });
+  return us;
+}
+
+std::vector<std::vector<float>> ProductModel::features(const std::vector<double>& constants) const {
+  const ProductConstants values = constants_of(constants);
+  std::vector<std::vector<float>> rows;
+  for (const Choice& choice : choices_) {
+    const auto features = product_features(choice, device_, predict_product(choice, device_, values));
+    const auto row = std::bit_cast<std::array<float, kProductFeatures>>(features);
+    rows.emplace_back(row.begin(), row.end());
+  }
+  return rows;
+}
+
+std::vector<double> ProductModel::predict_shipped() const {
+  std::vector<double> us(choices_.size());
+  std::ranges::transform(choices_, us.begin(), [&](const Choice& c) { return predict_us(c, device_); });
   return us;
 }
 
 std::vector<std::string> ProductModel::constant_names() {
 #define CLEAVE_NAME(name) #name,
   return {CLEAVE_PRODUCT_CONSTANTS(CLEAVE_NAME)};
+#undef CLEAVE_NAME
+}
+
+std::vector<std::string> ProductModel::feature_names() {
+#define CLEAVE_NAME(name) #name,
+  return {CLEAVE_PRODUCT_FEATURES(CLEAVE_NAME)};
 #undef CLEAVE_NAME
 }
 

@@ -20,10 +20,17 @@ class CLEAVE_TOOLS ProductModel {
   /// model does not predict it.
   int add(const GemmPlan& plan, const std::string& kernel);
 
-  /// Microseconds of what was added, in order.
+  /// Microseconds of what was added, in order, by the constants alone.
   std::vector<double> predict(const std::vector<double>& constants) const;
 
+  /// What the trees of product_residual.h may ask, the same.
+  std::vector<std::vector<float>> features(const std::vector<double>& constants) const;
+
+  /// The microseconds that the planner takes: what ships of constants and trees.
+  std::vector<double> predict_shipped() const;
+
   static std::vector<std::string> constant_names();
+  static std::vector<std::string> feature_names();
   static std::vector<double> constants(int kind);
 
  private:

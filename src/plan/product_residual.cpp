@@ -1,0 +1,102 @@
+#include "plan/product_residual.h"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cmath>
+
+#include "plan/cost.h"
+#include "problem/problem.h"
+
+namespace cleave {
+namespace {
+
+constexpr double kH200GbPerS = 4800;
+
+float mode_number(SplitKMode mode) {
+  switch (mode) {
+    case SplitKMode::cluster:
+      return 1;
+    case SplitKMode::serial:
+    case SplitKMode::parallel:
+      return 2;
+    case SplitKMode::stream_k:
+      return 3;
+    default:
+      return 0;
+  }
+}
+
+bool straddles(const GemmConfig& c, const GemmProblem& p) {
+  const auto within = [&](Major major, int64_t extent) {
+    return (major == Major::k ? p.k : extent) * int64_t(size_of(c.operands.a)) % 128 != 0;
+  };
+  return within(c.operands.a_major, p.m) || within(c.operands.b_major, p.n);
+}
+
+}  // namespace
+
+ProductFeatures product_features(const Choice& choice, const DeviceInfo& device, const ProductTime& time) {
+  const GemmProblem& p = choice.problem;
+  const GemmConfig& c = choice.config;
+  const ScheduleShape& s = choice.schedule;
+  const auto log2 = [](double x) { return float(std::log2(std::max(x, 1.0))); };
+  const double tiles_m = double(s.tiles_m) * c.cluster.multicast_m, tiles_n = double(s.tiles_n) * c.cluster.multicast_n;
+  const double resident = std::min<double>(s.clusters, resident_clusters(cluster_size(c), device));
+  const double waves = choice.tiles * s.slices / c.cluster.k / resident;
+  const auto share = [&](double us) { return float(us / time.us); };
+  return {
+      .m = log2(double(p.m)),
+      .n = log2(double(p.n)),
+      .k = log2(double(p.k)),
+      .transposed = float(choice.spec.transposed),
+      .tile_m = float(c.tile.m),
+      .tile_n = float(c.tile.n),
+      .pingpong = float(c.warps.pingpong),
+      .multicast_m = float(c.cluster.multicast_m),
+      .multicast_n = float(c.cluster.multicast_n),
+      .mode = mode_number(s.mode),
+      .slices = log2(s.slices),
+      .cluster_k = log2(c.cluster.k),
+      .stages = float(c.tile.stages),
+      .tiles_m = log2(tiles_m),
+      .tiles_n = log2(tiles_n),
+      .filled_m = float(double(p.m) / (tiles_m * c.tile.m)),
+      .filled_n = float(double(p.n) / (tiles_n * output_columns(c))),
+      .waves = log2(waves),
+      .idle = float(std::ceil(waves - 1e-9) - waves),
+      .slice_blocks = log2(double(s.k_blocks) / s.slices),
+      .straddles = float(straddles(c, p)),
+      .major_a = float(c.operands.a_major != Major::k),
+      .major_b = float(c.operands.b_major != Major::k),
+      .element = float(size_of(c.operands.a)),
+      .integers = float(c.operands.a == DType::i8),
+      .scaling = float(c.epilogue.scaling),
+      .on_chip = share(time.on_chip),
+      .l2 = share(time.l2),
+      .memory = share(time.memory),
+      .power = share(time.power),
+      .epilogues = share(time.epilogues),
+      .reduction = share(time.reduction),
+      .us = log2(time.us),
+  };
+}
+
+bool forests_know(const DeviceInfo& device) {
+  return device.num_sms == 132 && std::abs(device.memory_gb_per_s / kH200GbPerS - 1) < 0.1;
+}
+
+double product_residual(MainloopKind kind, const ProductFeatures& features) {
+  const auto values = std::bit_cast<std::array<float, kProductFeatures>>(features);
+  double sum = 0;
+  const std::span<const TreeNode> forest = product_forest(kind);
+  for (size_t i = 0; i < forest.size();) {
+    const TreeNode& node = forest[i];
+    const bool leaf = node.feature == TreeNode::kLeaf;
+    if (leaf) sum += node.value;
+    i += leaf || values[node.feature] > node.value ? node.next : 1;
+  }
+  return std::exp(sum);
+}
+
+}  // namespace cleave

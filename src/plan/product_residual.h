@@ -1,0 +1,78 @@
+// What the model of product_cost.h errs by, learnt from the pairs that were measured: boosted regression trees, a
+// forest for each kind of mainloop (J. Friedman, Greedy function approximation, 2001). `python -m bench.fit` grows
+// them, on what the model leaves, and writes product_forests.cpp.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "plan/choice.h"
+#include "plan/product_cost.h"
+
+namespace cleave {
+
+// What a tree may ask, in the order of the array. Sizes are logarithms to the base of 2.
+#define CLEAVE_PRODUCT_FEATURES(X)                                              \
+  X(m)            /* as the kernel sees the problem, */                         \
+  X(n)            /* transposed where it is so */                               \
+  X(k)                                                                          \
+  X(transposed)                                                                 \
+  X(tile_m)       /* rows and columns, no logarithms */                         \
+  X(tile_n)                                                                     \
+  X(pingpong)                                                                   \
+  X(multicast_m)                                                                \
+  X(multicast_n)                                                                \
+  X(mode)         /* none, cluster, parallel, stream_k */                       \
+  X(slices)                                                                     \
+  X(cluster_k)                                                                  \
+  X(stages)                                                                     \
+  X(tiles_m)                                                                    \
+  X(tiles_n)                                                                    \
+  X(filled_m)     /* share of the tiles' rows that are the matrix's */          \
+  X(filled_n)                                                                   \
+  X(waves)                                                                      \
+  X(idle)         /* waves less the GPU's full ones: what the last one lacks */ \
+  X(slice_blocks) /* k blocks of a slice */                                     \
+  X(straddles)    /* whether rows begin within lines of L2 */                   \
+  X(major_a)      /* whether contiguous along M */                              \
+  X(major_b)                                                                    \
+  X(element)      /* bytes */                                                   \
+  X(integers)                                                                   \
+  X(scaling)                                                                    \
+  X(on_chip)      /* shares of the predicted time */                            \
+  X(l2)                                                                         \
+  X(memory)                                                                     \
+  X(power)                                                                      \
+  X(epilogues)                                                                  \
+  X(reduction)                                                                  \
+  X(us)
+
+struct ProductFeatures {
+#define CLEAVE_MEMBER(name) float name;
+  CLEAVE_PRODUCT_FEATURES(CLEAVE_MEMBER)
+#undef CLEAVE_MEMBER
+};
+inline constexpr size_t kProductFeatures = sizeof(ProductFeatures) / sizeof(float);
+
+ProductFeatures product_features(const Choice& choice, const DeviceInfo& device, const ProductTime& time);
+
+/// A node of a tree, whose nodes stand in preorder, tree after tree. A feature of at most `value` goes on with the node
+/// that follows, any other with the one `next` further on; a leaf adds `value`, and the next tree is `next` further on.
+struct TreeNode {
+  static constexpr uint8_t kLeaf = 255;
+  uint8_t feature;
+  uint8_t next;
+  float value;
+};
+
+/// The trees of a kind.
+std::span<const TreeNode> product_forest(MainloopKind kind);
+
+/// Whether the forests know the GPU: they were grown on an H200, and have its bandwidths in them.
+bool forests_know(const DeviceInfo& device);
+
+/// The factor between the model's time and what it should have been.
+double product_residual(MainloopKind kind, const ProductFeatures& features);
+
+}  // namespace cleave
