@@ -75,4 +75,4 @@ def _values(tree: list[Node], at: int, features: np.ndarray) -> np.ndarray:
 
 
 def text(trees: list[list[Node]]) -> str:
-    return ", ".join(f"{{{feature}, {step}, {value:g}f}}" for tree in trees for feature, step, value in tree)
+    return ", ".join(f"{{{feature}, {step}, {value:g}}}" for tree in trees for feature, step, value in tree)
