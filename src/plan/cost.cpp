@@ -266,7 +266,9 @@ double resident_clusters(uint32_t size, const DeviceInfo& device) {
 
 double predict_us(const Choice& choice, const DeviceInfo& device) {
   if (!is_predicted_product(choice)) return choice.parts * Prediction(choice, device).us();
-  return predict_product_us(choice, device, product_constants(mainloop_kind(choice.config)));
+  const MainloopKind kind = mainloop_kind(choice.config);
+  const ProductTime time = predict_product(choice, device, product_constants(kind));
+  return forests_know(device) ? time.us * product_residual(kind, product_features(choice, device, time)) : time.us;
 }
 
 }  // namespace cleave
