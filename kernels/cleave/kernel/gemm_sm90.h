@@ -229,18 +229,15 @@ CLEAVE_DEVICE void gemm_sm90(const Params<C>& p) {
   const uint32_t smem = keep_base<C>(ptx::shared_address(shared));
   CtaCoord<C> cta;
 
-  if (threadIdx.x == 32) {
+  if (threadIdx.x == 0) {
     if constexpr (has_map_a(C)) ptx::prefetch_tensor_map(&p.map_a);
     if constexpr (has_map_b(C)) ptx::prefetch_tensor_map(&p.map_b);
     if constexpr (has_map_d(C)) ptx::prefetch_tensor_map(&p.map_d);
-  }
-  if (threadIdx.x < 32) {
-    if (threadIdx.x < C.tile.stages) {
-      ptx::mbarrier_init(smem + kPlan.barriers + threadIdx.x * 8, kLoaders);
-      ptx::mbarrier_init(smem + kPlan.barriers + (C.tile.stages + threadIdx.x) * 8, kReaders);
+    for (uint32_t i = 0; i < C.tile.stages; ++i) {
+      ptx::mbarrier_init(smem + kPlan.barriers + i * 8, kLoaders);
+      ptx::mbarrier_init(smem + kPlan.barriers + (C.tile.stages + i) * 8, kReaders);
     }
-    if constexpr (C.cluster.k > 1)
-      if (threadIdx.x == 0) ClusterReduce<C>{smem, cta.k_rank, cta.share_rank}.init();
+    if constexpr (C.cluster.k > 1) ClusterReduce<C>{smem, cta.k_rank, cta.share_rank}.init();
     ptx::fence_mbarrier_init();
   }
   __syncthreads();
