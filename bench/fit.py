@@ -4,7 +4,7 @@ The pairs are those of bench/pairs.py (bench/measured, packed), on an H200. What
 kernels: each shape counts alike, its fast kernels more than its slow ones, and what all of them are off by hardly.
 Trees then learn what the constants leave (forest.py). First comes the regret (how much slower than the fastest is the
 kernel that the planner takes) of shapes left out of the fit, a fifth of the weights in turn: what is said of the model.
-Needs scipy and LightGBM; no GPU.
+Needs scipy and LightGBM (pip install lightgbm); no GPU.
 """
 
 from __future__ import annotations
