@@ -113,7 +113,7 @@ std::optional<Choice> make_choice(const GemmProblem& problem, const DeviceInfo& 
   Choice choice;
   choice.spec = spec;
   const bool is_conv = problem.conv.kind != Conv::none;
-  if (is_conv ? spec.transposed : spec.fuses_classes || spec.gather) return std::nullopt;
+  if (is_conv ? spec.transposed || spec.narrow : spec.fuses_classes || spec.gather) return std::nullopt;
   if (problem.precision == Precision::ieee && has_wgmma(spec.family)) return std::nullopt;
   const auto view = spec.transposed ? std::optional(transposed(problem))
                     : is_conv       ? conv_view(problem, spec)
