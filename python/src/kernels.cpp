@@ -39,6 +39,7 @@ std::string describe(const GemmConfig& c) {
                                  c.operands.b_major == Major::k ? 'n' : 't', to_string(c.operands.a));
   if (c.operands.b != c.operands.a) text += fmt::format("*{}", to_string(c.operands.b));
   text += fmt::format("->{} {}", to_string(c.epilogue.d), to_string(c.schedule.split));
+  if (copies_narrow(c)) text += " narrow";
   if (c.conv.kind != Conv::none) {
     text += fmt::format(" {} division {}", to_string(c.conv.kind), to_string(division_of(c)));
   }

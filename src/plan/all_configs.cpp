@@ -82,6 +82,7 @@ class Collector {
 
   std::vector<GemmConfig> configs() {
     layouts();
+    few_rows();
     split_modes();
     epilogues();
     scales();
@@ -99,7 +100,7 @@ class Collector {
     for (Spec spec : tiles(KernelFamily::automatic, is_product(p))) {
       spec.split = split;
       spec.slices = split == SplitKMode::none ? 1 : 8;
-      if (p.a.alignment < 16 && has_tma(spec.family)) continue;
+      if (p.a.alignment < 16 && p.b.alignment < 16 && has_tma(spec.family)) continue;
       // Multicast and the order of D's stores do not depend on the rest: once each is enough.
       if (!all_sharings && (spec.transposed || spec.multicast_m * spec.multicast_n > 1)) continue;
       for (const Spec& variant : variants(spec, p)) {
@@ -116,6 +117,24 @@ class Collector {
         for (const DType in : {DType::bf16, DType::f32}) visit(product(in, in, in, a, b), SplitKMode::none, base);
         visit(product(DType::f16, DType::f16, DType::f16, a, b, 2), SplitKMode::none, base);
       }
+    }
+  }
+
+  /// Contiguous along them.
+  void few_rows() {
+    for (const Major b : kMajors) {
+      GemmProblem p = product(DType::bf16, DType::bf16, DType::bf16, Major::mn, b);
+      p.m = 64;
+      for (const uint32_t alignment : {16, 8, 4}) {
+        p.a = matrix(DType::bf16, false, p.m, p.k, alignment);
+        visit(p, SplitKMode::none, alignment == 16);
+      }
+      for (const SplitKMode split : {SplitKMode::parallel, SplitKMode::cluster, SplitKMode::stream_k})
+        visit(p, split, b == Major::k);
+      p.bias = Bias::row;
+      p.activation = Activation::gelu_erf;
+      p.has_c = true;
+      visit(p);
     }
   }
 

@@ -10,6 +10,7 @@
 #include "plan/conv_choice.h"
 #include "plan/cost.h"
 #include "plan/covering.h"
+#include "plan/operand_layout.h"
 #include "problem/conv.h"
 #include "problem/problem.h"
 #include "process/fork.h"
@@ -127,8 +128,24 @@ std::vector<Spec> tiles(KernelFamily family, bool products) {
   return specs;
 }
 
+namespace {
+
+/// Whether an operand of few rows (or columns) is contiguous along them.
+bool is_narrow(const GemmProblem& p) {
+  constexpr int64_t kFew = 128;  // beyond, TMA's boxes lie mostly inside of it
+  if (!is_product(p) || size_of(p.a.dtype) != 2 || std::min(p.m, p.n) > kFew) return false;
+  const OperandLayouts operands = operand_layouts(p);
+  return (p.m <= kFew && operands.a.major == Major::mn) || (p.n <= kFew && operands.b.major == Major::mn);
+}
+
+}  // namespace
+
 std::vector<Spec> variants(const Spec& tile, const GemmProblem& p) {
   std::vector<Spec> specs{tile};
+  if (has_tma(tile.family) && !tile.pingpong && tile.multicast_m * tile.multicast_n == 1 && is_narrow(p)) {
+    specs.push_back(tile);
+    specs.back().narrow = true;
+  }
   Spec fused = tile;
   fused.fuses_classes = true;
   const bool patches = makes_patches(p, fused);
@@ -363,7 +380,7 @@ bool is_listed(const Spec& spec) {
   tile.split = SplitKMode::none;
   tile.slices = tile.cluster_k = 1;
   tile.multicast_m = tile.multicast_n = 1;
-  tile.gather = tile.fuses_classes = false;
+  tile.gather = tile.fuses_classes = tile.narrow = false;
   const std::vector<Spec> listed = tiles(spec.family, true);
   if (std::ranges::find(listed, tile) == listed.end()) return false;
   const bool tma = has_tma(spec.family);
@@ -372,6 +389,7 @@ bool is_listed(const Spec& spec) {
   if (!alone && (!tma || std::ranges::none_of(kMulticasts, shares))) return false;
   if (spec.gather && (!is_plain(spec) || !tma)) return false;
   if (spec.fuses_classes && spec.transposed) return false;
+  if (spec.narrow && (!alone || !tma || spec.pingpong || spec.gather || spec.fuses_classes)) return false;
   const uint32_t most = spec.split == SplitKMode::none      ? 1
                         : spec.split == SplitKMode::cluster ? kMostClusterSlices
                                                             : kMostSlices;

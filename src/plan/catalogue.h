@@ -37,7 +37,8 @@ bool is_product(const GemmProblem& problem);
 /// those that only products of matrices have.
 std::vector<Spec> tiles(KernelFamily family, bool products);
 
-/// `tile` as it is, and in the ways that convolutions with few channels, or filters, have beside.
+/// `tile` as it is, and in the ways that convolutions with few channels, or filters, and products with few rows have
+/// beside.
 std::vector<Spec> variants(const Spec& tile, const GemmProblem& problem);
 
 }  // namespace cleave

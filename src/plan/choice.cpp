@@ -111,7 +111,7 @@ bool clusters_fit(const GemmConfig& c, const DeviceInfo& device) {
 std::optional<Choice> make_choice(const GemmProblem& problem, const DeviceInfo& device, const Spec& spec,
                                   uint32_t part) {
   const bool is_conv = problem.conv.kind != Conv::none;
-  if (is_conv ? spec.transposed : spec.fuses_classes || spec.gather) return std::nullopt;
+  if (is_conv ? spec.transposed || spec.narrow : spec.fuses_classes || spec.gather) return std::nullopt;
   if (problem.precision == Precision::ieee && has_wgmma(spec.family)) return std::nullopt;
   std::optional<Choice> made(std::in_place);  // a planner makes hundreds: never copied
   Choice& choice = *made;

@@ -24,11 +24,18 @@ struct BoxRows {
   double all() const { return inside + outside + partly; }
 };
 
+/// How an operand is loaded.
+struct Load {
+  Major major;
+  bool copied;  // by threads, which ask for whole lines, wherever they begin
+};
+
 /// `extent`: of the matrix along M or N; `tiles`, of `step` rows, cover it.
-BoxRows box_rows_of(const GemmConfig& c, Major major, double extent, double tiles, double step) {
+BoxRows box_rows_of(const GemmConfig& c, Load load, double extent, double tiles, double step) {
   const double atom = atom_elements(c.operands.a);
   tiles = std::max(tiles, 1.0);
-  if (major == Major::k) {
+  if (load.copied) return {c.tile.k * std::min(extent / tiles, step) / atom, 0, 0};
+  if (load.major == Major::k) {
     const double atoms = c.tile.k / atom, valid = std::min(extent / tiles, step);
     return {valid * atoms, (step - valid) * atoms, 0};
   }
@@ -64,20 +71,21 @@ class ProductPrediction {
   void find_rows() {
     const double m_sharing = c_.cluster.multicast_m, n_sharing = c_.cluster.multicast_n;
     const double columns = double(p_.n) * c_.tile.n / output_columns(c_);
-    const BoxRows a = box_rows_of(c_, c_.operands.a_major, double(p_.m), s_.tiles_m, c_.tile.m * m_sharing);
-    const BoxRows b = box_rows_of(c_, c_.operands.b_major, columns, s_.tiles_n, c_.tile.n * n_sharing);
+    const Load load_a{c_.operands.a_major, c_.operands.copied_a}, load_b{c_.operands.b_major, c_.operands.copied_b};
+    const BoxRows a = box_rows_of(c_, load_a, double(p_.m), s_.tiles_m, c_.tile.m * m_sharing);
+    const BoxRows b = box_rows_of(c_, load_b, columns, s_.tiles_n, c_.tile.n * n_sharing);
     // A cluster's rows of A are its multicast_m tiles', each of which multicast_n CTAs share.
     const double share_a = 1 / (m_sharing * n_sharing), share_b = share_a;
-    const auto more = [&](Major major, int64_t extent) {
-      const bool within = (major == Major::k ? p_.k : extent) * size_of(c_.operands.a) % int64_t(kRowBytes) != 0;
+    const auto more = [&](Load load, int64_t extent) {
+      const int64_t line = (load.major == Major::k ? p_.k : extent) * size_of(c_.operands.a);
+      const bool within = !load.copied && line % int64_t(kRowBytes) != 0;
       return within ? 1 + q_.misaligned : 1.0;
     };
     tma_clocks_ =
         q_.row * (a.loaded() * share_a + b.loaded() * share_b) +
         q_.row_outside * (a.outside * share_a + b.outside * share_b) +
         q_.row_received * (a.all() / m_sharing * (1 - 1 / n_sharing) + b.all() / n_sharing * (1 - 1 / m_sharing));
-    l2_bytes_ = kRowBytes * (a.loaded() * share_a * more(c_.operands.a_major, p_.m) +
-                             b.loaded() * share_b * more(c_.operands.b_major, p_.n));
+    l2_bytes_ = kRowBytes * (a.loaded() * share_a * more(load_a, p_.m) + b.loaded() * share_b * more(load_b, p_.n));
     shared_lines_ = a.partly * share_a + b.partly * share_b;
   }
 

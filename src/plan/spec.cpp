@@ -18,7 +18,8 @@ struct Flag {
 constexpr Flag kFlags[] = {{"transposed", &Spec::transposed},
                            {"pingpong", &Spec::pingpong},
                            {"side_by_side", &Spec::fuses_classes},
-                           {"gather", &Spec::gather}};
+                           {"gather", &Spec::gather},
+                           {"narrow", &Spec::narrow}};
 
 }  // namespace
 

@@ -19,6 +19,7 @@ struct Spec {
   bool pingpong = false;
   bool fuses_classes = false;  ///< dgrad: all residue classes in the columns of one product
   bool gather = false;         ///< convolutions with few channels, sm90: threads load what is gathered
+  bool narrow = false;         ///< products, sm90: threads load the operand of few rows, contiguous along them
   uint32_t multicast_m = 1, multicast_n = 1;
   SplitKMode split = SplitKMode::none;
   uint32_t slices = 1;
@@ -27,8 +28,8 @@ struct Spec {
   friend bool operator==(const Spec&, const Spec&) = default;
 };
 
-/// "sm90 128x256 multicast 2x1 parallel 16 clusters 4", with "transposed", "pingpong" and
-/// "side_by_side" and "gather" where they apply.
+/// "sm90 128x256 multicast 2x1 parallel 16 clusters 4", with "transposed", "pingpong", "side_by_side",
+/// "gather" and "narrow" where they apply.
 std::string to_string(const Spec& spec);
 
 /// The inverse; nothing if `text` is not of that form.

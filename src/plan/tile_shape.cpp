@@ -14,6 +14,7 @@ namespace {
 
 constexpr uint32_t kMostStages = 12;
 constexpr uint32_t kLeastStages = 2;
+constexpr uint32_t kLeastCopy = 4;  // bytes, of cp.async
 
 /// Whether a Hopper consumer keeps everything in registers. Where it does not, the compiler said so:
 /// CI compiles every configuration and fails on a spill.
@@ -60,11 +61,25 @@ class TileShaper {
     c_.tile.k = atom_;
     c_.cluster.multicast_m = s_.multicast_m;
     c_.cluster.multicast_n = s_.multicast_n;
+    if (s_.narrow && !copy_narrow()) return false;
     if (!cuts_are_whole()) return false;
     return has_wgmma(s_.family) ? shape_sm90() : shape_portable();
   }
 
  private:
+  /// Has threads copy A or B: that of fewer rows (columns) of those that are contiguous along them.
+  bool copy_narrow() {
+    const bool product = c_.conv.kind == Conv::none && c_.schedule.grouping == Grouping::none;
+    if (!product || !has_tma(s_.family) || size_of(c_.operands.a) != 2 || sharers(c_) > 1) return false;
+    const bool a = a_.major == Major::mn, b = b_.major == Major::mn && !gated(c_);
+    if (!a && !b) return false;
+    c_.operands.copied_a = a && (!b || p_.m <= p_.n);
+    c_.operands.copied_b = !c_.operands.copied_a;
+    uint32_t& load_bytes = c_.operands.copied_a ? c_.operands.load_bytes_a : c_.operands.load_bytes_b;
+    load_bytes = c_.operands.copied_a ? a_.load_bytes : b_.load_bytes;
+    return load_bytes >= kLeastCopy;
+  }
+
   bool cuts_are_whole() const {
     // Scales are looked up from a tile's first row on.
     if (by_block_ && s_.tile_m % c_.scales.rows_a != 0 && c_.scales.rows_a % s_.tile_m != 0) return false;
@@ -72,8 +87,8 @@ class TileShaper {
     const uint32_t piece = output_columns(c_);
     if (gated(c_) && (s_.transposed || c_.cluster.k > 1 || by_block_ || piece % 16)) return false;
     // An operand that is contiguous along M or N comes in strips of one swizzle atom, dealt whole
-    // to multicast partners.
-    if (b_.major == Major::mn && piece % (atom_ * s_.multicast_m) != 0) return false;
+    // to multicast partners. Threads fill strips of any width.
+    if (b_.major == Major::mn && !c_.operands.copied_b && piece % (atom_ * s_.multicast_m) != 0) return false;
     return a_.major != Major::mn || s_.tile_m % (atom_ * s_.multicast_n) == 0;
   }
 
@@ -98,7 +113,9 @@ class TileShaper {
     c_.warps.consumers = s_.tile_m == 192 ? 3 : s_.pingpong || s_.tile_m >= 128 ? 2 : 1;
     if (c_.warps.consumers == 3 && !c_.scales.promote) return false;  // others keep more sums in each thread
     if (!arch_traits(device_.compute_capability).has_wgmma) return false;
-    if ((a_.load_bytes < 16 || b_.load_bytes < 16) && !threads_load()) return false;
+    const bool tma_loads =
+        (a_.load_bytes == 16 || c_.operands.copied_a) && (b_.load_bytes == 16 || c_.operands.copied_b);
+    if (!tma_loads && !threads_load()) return false;
     // WGMMA reads only 16-bit elements across their contiguous dimension.
     const bool across = a_.major == Major::mn || b_.major == Major::mn;
     if (size_of(c_.operands.a) != 2 && across) return false;

@@ -22,6 +22,8 @@ constexpr GemmConfig unusual = {
                  .a_major = Major::mn,
                  .b_major = Major::mn,
                  .precision = Precision::ieee,
+                 .copied_a = true,
+                 .copied_b = true,
                  .load_bytes_a = 4,
                  .load_bytes_b = 2},
     .tile = {.m = 64, .n = 256, .k = 32, .stages = 3},

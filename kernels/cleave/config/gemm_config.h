@@ -18,6 +18,10 @@ struct OperandConfig {
   Major a_major = Major::k;
   Major b_major = Major::k;
   Precision precision = Precision::tf32;  // of float32 operands; ieee: portable alone
+  // sm90: threads copy an operand of few rows (columns) that is contiguous along them (narrow_loader.h), one at
+  // most.
+  bool copied_a = false;
+  bool copied_b = false;
   // Copies by threads: the widest that A's (B's) alignment allows: 16, 8, 4, 2 or 1 bytes.
   uint32_t load_bytes_a = 16;
   uint32_t load_bytes_b = 16;
@@ -126,6 +130,11 @@ CLEAVE_HD constexpr uint32_t math_threads(const GemmConfig& c) {
   return has_wgmma(c.family) ? (c.warps.pingpong ? 1 : c.warps.consumers) * 128 : c.warps.m * c.warps.n * 32;
 }
 
+/// Whether three warps of the Hopper kernel's last warpgroup copy a matrix, beside TMA.
+CLEAVE_HD constexpr bool copies_narrow(const GemmConfig& c) {
+  return c.operands.copied_a || c.operands.copied_b;
+}
+
 /// Threads that copy operands, vector by vector.
 CLEAVE_HD constexpr uint32_t copy_threads(const GemmConfig& c) {
   return has_tma(c.family) ? 128 : math_threads(c);
@@ -168,7 +177,7 @@ CLEAVE_HD constexpr uint32_t cta_threads(const GemmConfig& c) {
 /// Registers of a thread of the Hopper kernel's producer warpgroup, once it has given up the rest.
 CLEAVE_HD constexpr uint32_t producer_registers(const GemmConfig& c) {
   if (c.conv.gather) return copies_unaligned(c) ? 160 : 120;
-  return c.epilogue.scaling == Scaling::block || c.conv.kind != Conv::none ? 56 : 40;
+  return c.epilogue.scaling == Scaling::block || c.conv.kind != Conv::none || copies_narrow(c) ? 56 : 40;
 }
 
 /// And of its consumers: with several warpgroups of them the launch gives every thread an equal share,
@@ -225,10 +234,10 @@ CLEAVE_HD constexpr bool scatters(const GemmConfig& c) {
 
 /// Whether TMA sees A, B, or all of D as a matrix.
 CLEAVE_HD constexpr bool has_map_a(const GemmConfig& c) {
-  return has_tma(c.family) && !gathers_a(c);
+  return has_tma(c.family) && !gathers_a(c) && !c.operands.copied_a;
 }
 CLEAVE_HD constexpr bool has_map_b(const GemmConfig& c) {
-  return has_tma(c.family) && !gathers_b(c) && !copies_filters(c);
+  return has_tma(c.family) && !gathers_b(c) && !copies_filters(c) && !c.operands.copied_b;
 }
 CLEAVE_HD constexpr bool has_map_d(const GemmConfig& c) {
   return c.store.by_tma && !scatters(c);

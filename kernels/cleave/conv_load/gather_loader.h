@@ -20,13 +20,6 @@
 
 namespace cleave {
 
-/// Bytes of a stage that TMA brings.
-template <GemmConfig C>
-CLEAVE_HD constexpr uint32_t tma_bytes() {
-  constexpr SmemPlan kPlan = smem_plan(C);
-  return (has_map_a(C) || C.conv.fuses_classes ? kPlan.a_stage : 0) + (has_map_b(C) ? kPlan.b_stage : 0);
-}
-
 /// Both operands of a work tile, k block by k block, by all threads of the warpgroup.
 template <GemmConfig C>
 class GatherLoader {

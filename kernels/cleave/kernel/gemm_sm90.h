@@ -1,12 +1,12 @@
 // GEMM for Hopper: TMA + WGMMA, persistent, warp-specialised.
 //
 // Roles      warpgroups 0 .. consumers-1   multiply, add up slices, run the epilogue
-//            the last warpgroup            one lane loads operands; where scales are of blocks, its
-//                                          other three warps load those; where few channels are
-//                                          gathered, all its threads copy them; its registers go to
-//                                          the consumers
+//            the last warpgroup            one lane loads operands; where scales are of blocks, or an
+//                                          operand is narrow, its other three warps copy those; where few
+//                                          channels are gathered, all its threads copy them; its registers go
+//                                          to the consumers
 // Pipelines  full[stage]   producers -> consumers: 1 arrival and the stage's bytes; one arrival more
-//                          for each thread that copies scales (96) or vectors of operands (128)
+//                          for each thread that copies beside TMA (96) or vectors of pixels (128)
 //            empty[stage]  consumers -> producers: 4 arrivals (one a warp) per warpgroup that reads
 //                          the stage, from every CTA that shares loads by multicast
 // Timeline   cooperative   all consumers share a tile; D's chunks drain under the next mainloop
@@ -25,6 +25,7 @@
 #include "cleave/conv_load/im2col_loader.h"
 #include "cleave/epilogue/store_staged.h"
 #include "cleave/epilogue/zero_rest.h"
+#include "cleave/mainloop/narrow_loader.h"
 #include "cleave/mainloop/scale_loader.h"
 #include "cleave/mainloop/tma_loader.h"
 #include "cleave/mainloop/wgmma_mainloop.h"
@@ -80,7 +81,7 @@ CLEAVE_DEVICE void produce(const Params<C>& p, const CtaCoord<C>& cta, uint32_t 
     for (uint32_t i = 0; i < work.k_count; ++i) {
       ptx::mbarrier_wait(empty + state.stage * 8, state.parity ^ 1);
       const uint32_t barrier = full + state.stage * 8;
-      ptx::mbarrier_arrive_expect(barrier, kPlan.a_stage + kPlan.b_stage);
+      ptx::mbarrier_arrive_expect(barrier, tma_bytes<C>());
       loader.load(work, work.k_block(i), smem + kPlan.a + state.stage * kPlan.a_stage,
                   smem + kPlan.b + state.stage * kPlan.b_stage, barrier);
       state.advance();
@@ -118,15 +119,36 @@ CLEAVE_DEVICE void produce_together(const Params<C>& p, const CtaCoord<C>& cta, 
   }
 }
 
-/// The same for scales of blocks, by the other three warps of the warpgroup.
-inline constexpr uint32_t kScaleThreads = 96;
+/// The same for what the other three warps of the warpgroup copy meanwhile: scales of blocks, or a narrow operand.
+inline constexpr uint32_t kThreadsBeside = 96;
 
 template <GemmConfig C>
-CLEAVE_DEVICE void produce_scales(const Params<C>& p, const CtaCoord<C>& cta, uint32_t smem) {
+CLEAVE_HD constexpr bool copies_beside() {
+  return C.epilogue.scaling == Scaling::block || copies_narrow(C);
+}
+
+namespace detail {
+template <GemmConfig C>
+struct LoaderBeside {
+  using type = ScaleLoader<C, kThreadsBeside>;
+};
+template <GemmConfig C>
+  requires(copies_narrow(C))
+struct LoaderBeside<C> {
+  using type = NarrowLoader<C, kThreadsBeside>;
+};
+}  // namespace detail
+
+template <GemmConfig C>
+CLEAVE_DEVICE void produce_beside(const Params<C>& p, const CtaCoord<C>& cta, uint32_t smem) {
   constexpr SmemPlan kPlan = smem_plan(C);
+  constexpr uint32_t kAt = C.operands.copied_a ? kPlan.a : C.operands.copied_b ? kPlan.b : kPlan.scales;
+  constexpr uint32_t kStage = C.operands.copied_a   ? kPlan.a_stage
+                              : C.operands.copied_b ? kPlan.b_stage
+                                                    : kPlan.scale_stage;
   const uint32_t full = smem + kPlan.barriers, empty = full + C.tile.stages * 8;
   PipelineState<C.tile.stages> state;
-  ScaleLoader<C, kScaleThreads> loader(p, threadIdx.x % 128 - 32);
+  typename detail::LoaderBeside<C>::type loader(p, threadIdx.x % 128 - 32);
   const Fragment<C> fragment(0);
   auto scheduler = cta.scheduler(p.schedule);
   wait_late<C>();
@@ -134,7 +156,7 @@ CLEAVE_DEVICE void produce_scales(const Params<C>& p, const CtaCoord<C>& cta, ui
     loader.start(work, cta.tile(p, fragment, work));
     for (uint32_t i = 0; i < work.k_count; ++i) {
       ptx::mbarrier_wait(empty + state.stage * 8, state.parity ^ 1);
-      loader.load(smem + kPlan.scales + state.stage * kPlan.scale_stage);
+      loader.load(smem + kAt + state.stage * kStage);
       ptx::copy_async_arrive(full + state.stage * 8);
       state.advance();
     }
@@ -220,9 +242,7 @@ CLEAVE_DEVICE void gemm_sm90(const Params<C>& p) {
   static_assert(C.cluster.k == 1 || C.schedule.split == SplitKMode::cluster || C.schedule.split == SplitKMode::parallel,
                 "clusters join these modes only");
   constexpr SmemPlan kPlan = smem_plan(C);
-  constexpr uint32_t kLoaders = C.conv.gather                          ? 1 + copy_threads(C)
-                                : C.epilogue.scaling == Scaling::block ? 1 + kScaleThreads
-                                                                       : 1;
+  constexpr uint32_t kLoaders = C.conv.gather ? 1 + copy_threads(C) : copies_beside<C>() ? 1 + kThreadsBeside : 1;
   constexpr uint32_t kReaders = (C.warps.pingpong ? 1 : C.warps.consumers) * 4 * sharers(C);
 
   extern __shared__ __align__(kSharedAlignment) uint8_t shared[];
@@ -253,8 +273,9 @@ CLEAVE_DEVICE void gemm_sm90(const Params<C>& p) {
     } else if (threadIdx.x == C.warps.consumers * 128) {
       produce<C>(p, cta, smem);
     }
-    if (C.epilogue.scaling == Scaling::block && threadIdx.x >= C.warps.consumers * 128 + 32)
-      produce_scales<C>(p, cta, smem);
+    if constexpr (copies_beside<C>()) {
+      if (threadIdx.x >= C.warps.consumers * 128 + 32) produce_beside<C>(p, cta, smem);
+    }
     if constexpr (C.cluster.k > 1 && kPlan.cluster_over_stages) {
       __syncwarp();
       ClusterReduce<C>::meet();

@@ -66,7 +66,16 @@ CLEAVE_DEVICE void load_operand(const TensorMap* map, uint32_t stage, uint32_t b
   }
 }
 
-/// Both operands of a work tile, k block by k block.
+/// Bytes of a stage that TMA brings.
+template <GemmConfig C>
+CLEAVE_HD constexpr uint32_t tma_bytes() {
+  constexpr SmemPlan kPlan = smem_plan(C);
+  const bool im2col = C.conv.kind != Conv::none && (!C.conv.gather || C.conv.fuses_classes);
+  return (has_map_a(C) || (im2col && gathers_a(C)) ? kPlan.a_stage : 0) +
+         (has_map_b(C) || (im2col && gathers_b(C)) ? kPlan.b_stage : 0);
+}
+
+/// The operands of a work tile, but for what threads copy, k block by k block.
 template <GemmConfig C>
 class MatrixLoader {
  public:
@@ -80,10 +89,14 @@ class MatrixLoader {
 
   CLEAVE_DEVICE void load(const WorkTile& work, uint32_t block, uint32_t a, uint32_t b, uint32_t barrier) const {
     const uint32_t k0 = block * C.tile.k;
-    load_operand<C, C.operands.a_major, C.tile.m, C.cluster.multicast_n>(
-        &p_.map_a, a, barrier, m0_, k0, work, work.batch * p_.batched_a, sharing_, 0, hint_a_);
-    load_operand<C, C.operands.b_major, C.tile.n, C.cluster.multicast_m, gated(C) ? 2 : 1>(
-        &p_.map_b, b, barrier, n0_, k0, work, work.batch * p_.batched_b, sharing_, p_.size.n, hint_b_);
+    if constexpr (has_map_a(C)) {
+      load_operand<C, C.operands.a_major, C.tile.m, C.cluster.multicast_n>(
+          &p_.map_a, a, barrier, m0_, k0, work, work.batch * p_.batched_a, sharing_, 0, hint_a_);
+    }
+    if constexpr (has_map_b(C)) {
+      load_operand<C, C.operands.b_major, C.tile.n, C.cluster.multicast_m, gated(C) ? 2 : 1>(
+          &p_.map_b, b, barrier, n0_, k0, work, work.batch * p_.batched_b, sharing_, p_.size.n, hint_b_);
+    }
   }
 
  private:

@@ -25,6 +25,8 @@ struct WgmmaMainloop {
   static constexpr uint32_t kSteps = C.tile.k * size_of(C.operands.a) / 32;
   static constexpr uint32_t kSharers = sharers(C);
   static constexpr uint32_t kWaveSums = C.tile.n / 2;
+  static constexpr uint32_t kLineA = line_bytes(C.operands.a_major, C.tile.m, C.operands.a);
+  static constexpr uint32_t kLineB = line_bytes(C.operands.b_major, C.tile.n, C.operands.b);
   static constexpr bool kTwoParts = promotes_two_parts(C);
   // Unrolled, the loop asks for the next k block while sums are still added. Wider tiles, those that read
   // scales after the multiplication, and walks through groups have no registers for that.
@@ -146,7 +148,7 @@ struct WgmmaMainloop {
     constexpr SmemPlan kPlan = smem_plan(C);
     ptx::mbarrier_wait(full + state.stage * 8, state.parity);
     // What threads copied, the tensor cores have yet to see.
-    if constexpr (C.conv.gather && !copies_unaligned(C)) ptx::fence_async_shared();
+    if constexpr ((C.conv.gather && !copies_unaligned(C)) || copies_narrow(C)) ptx::fence_async_shared();
     if constexpr (clips<C>()) {
       const uint32_t b = stage_b + state.stage * kPlan.b_stage;
       const uint32_t a = stage_b - kPlan.b + kPlan.a + state.stage * kPlan.a_stage;
@@ -186,11 +188,11 @@ struct WgmmaMainloop {
 
   CLEAVE_DEVICE void multiply(uint32_t stage, uint32_t step, uint32_t wave, WavePart& sums, bool accumulate) {
     constexpr SmemPlan kPlan = smem_plan(C);
-    const uint64_t a = make_descriptor<C.operands.a_major>(stage_a + stage * kPlan.a_stage, C.tile.k);
-    const uint64_t b = make_descriptor<C.operands.b_major>(stage_b + stage * kPlan.b_stage, C.tile.k);
-    const uint32_t a_bytes = k_step_bytes<C.operands.a_major>(step, C.tile.m, C.operands.a) +
+    const uint64_t a = make_descriptor<C.operands.a_major, kLineA>(stage_a + stage * kPlan.a_stage, C.tile.k);
+    const uint64_t b = make_descriptor<C.operands.b_major, kLineB>(stage_b + stage * kPlan.b_stage, C.tile.k);
+    const uint32_t a_bytes = k_step_bytes<C.operands.a_major, kLineA>(step, C.tile.m, C.operands.a) +
                              row_offset_bytes<C.operands.a_major>(wave * 64, C.tile.k, C.operands.a);
-    const uint32_t b_bytes = k_step_bytes<C.operands.b_major>(step, C.tile.n, C.operands.b);
+    const uint32_t b_bytes = k_step_bytes<C.operands.b_major, kLineB>(step, C.tile.n, C.operands.b);
     Instruction::mma(sums, a + a_bytes / 16, b + b_bytes / 16, accumulate);
   }
 
