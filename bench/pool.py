@@ -37,12 +37,13 @@ class Pool:
         return [self._set(case) for _ in range(set_count(case.bytes))]
 
     def theirs(self, peer: Peer, case: GemmCase, sets: Sequence[Operands]) -> list[Callable[[], object]] | None:
-        """A peer's call for each set, of the case or of one that asks for less: with one scale a matrix.
+        """A peer's call for each set, of the case or, for scales of rows, of one that asks for less: one a matrix.
 
         None where it serves neither.
         """
         served = peer.serves(case)
-        if served is None or (served != case and served != replace(case, scaling="tensor")):
+        less = replace(case, scaling="tensor") if case.scaling == "row" else case
+        if served not in (case, less):
             return None
         scales = [operands.scales if served == case else self._scales_of(served) for operands in sets]
         try:
