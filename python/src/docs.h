@@ -38,7 +38,8 @@ Args:
         not fit (in a green context, say). All others end wherever they run.
     split_k_slices: 1 or more, of which at most K are used; None lets the planner choose.
     deterministic: repeatable results are demanded: honoured or refused.
-    kernel: "auto", "sm90" (TMA and WGMMA) or "portable" (sm_80 and later, any alignment).
+    kernel: "auto", "sm90" (TMA and WGMMA), "portable" (sm_80 and later, any alignment) or "direct"
+        (narrow groups of convolutions, by multiply-adds).
     precision: of float32 operands on a GPU. "tf32" has them rounded to 10 bits of mantissa, which is
         what tensor cores multiply: errors of about 1e-3. "ieee" has them multiplied as they are, by
         the portable kernel, at an eighth of the peak. The CPU rounds no operand. torch's operators

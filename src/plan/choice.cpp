@@ -7,6 +7,7 @@
 #include "launch/gemm_grid.h"
 #include "launch/limits.h"
 #include "plan/conv_choice.h"
+#include "plan/direct_choice.h"
 #include "plan/operand_layout.h"
 #include "plan/tile_shape.h"
 #include "problem/conv.h"
@@ -110,6 +111,7 @@ bool clusters_fit(const GemmConfig& c, const DeviceInfo& device) {
 
 std::optional<Choice> make_choice(const GemmProblem& problem, const DeviceInfo& device, const Spec& spec,
                                   uint32_t part) {
+  if (spec.family == KernelFamily::direct) return make_direct_choice(problem, device, spec);
   const bool is_conv = problem.conv.kind != Conv::none;
   if (is_conv ? spec.transposed : spec.fuses_classes || spec.gather) return std::nullopt;
   if (problem.precision == Precision::ieee && has_wgmma(spec.family)) return std::nullopt;

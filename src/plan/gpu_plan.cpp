@@ -18,6 +18,7 @@
 #include "launch/product_params.h"
 #include "plan/catalogue.h"
 #include "plan/cost.h"
+#include "plan/direct_choice.h"
 #include "problem/arguments.h"
 #include "problem/problem.h"
 #include "process/fork.h"
@@ -50,6 +51,10 @@ std::vector<std::byte> make_params(const Choice& choice) {
     return std::vector(bytes, bytes + size);
   };
   if (c.conv.kind == Conv::none) return bytes_of(gemm, sizeof gemm);
+  if (c.family == KernelFamily::direct) {
+    const DirectParams direct{gemm, direct_shape(choice)};
+    return bytes_of(direct, sizeof direct);
+  }
   return visit_params(c, nullptr, [&](auto* type) {
     // A vector's memory is not aligned to TensorMap's 128 bytes; what the driver encodes has to be.
     const auto params = std::make_unique<std::remove_pointer_t<decltype(type)>>();
@@ -147,6 +152,7 @@ class GpuPlan final : public ChosenPlan {
   size_t params_size() const {
     const GemmConfig& c = choice_.config;
     if (c.conv.kind == Conv::none) return sizeof(GemmParams);
+    if (c.family == KernelFamily::direct) return sizeof(DirectParams);
     const size_t most = count_classes(choice_.geometry, c.conv.fuses_classes);
     return used_params_bytes(c, uint32_t(std::min<size_t>(most, c.conv.class_capacity)));
   }

@@ -7,6 +7,7 @@
 
 #include "cleave/config/arch_traits.h"
 #include "cleave/config/epilogue_params.h"
+#include "cleave/conv/direct_conv.h"
 #include "cleave/core/enums.h"
 #include "cleave/core/math.h"
 
@@ -80,6 +81,16 @@ struct ConvConfig {
   CLEAVE_HD friend constexpr bool operator==(const ConvConfig&, const ConvConfig&) = default;
 };
 
+/// direct: a CTA makes tile.n channels; of a line, `strips` of tile.m pixels beside each other.
+struct DirectConfig {
+  uint32_t vector = 1;  // channels of a thread
+  uint32_t group = 1;   // channels, and filters, of a group
+  uint32_t strips = 1;
+  DirectAxis height, width;
+
+  CLEAVE_HD friend constexpr bool operator==(const DirectConfig&, const DirectConfig&) = default;
+};
+
 /// For sums that grow in float32 beside the tensor cores.
 struct ScaleConfig {
   // Scaling::block: rows of A (columns of B) that share a scale, 1 or 128.
@@ -108,6 +119,7 @@ struct GemmConfig {
   ClusterConfig cluster;
   ScheduleConfig schedule;
   ConvConfig conv;
+  DirectConfig direct;
   ScaleConfig scales;
   EpilogueConfig epilogue;
   StoreConfig store;
@@ -160,8 +172,22 @@ CLEAVE_HD constexpr bool flattens_taps(const GemmConfig& c) {
   return !has_tma(c.family) || (c.conv.gather && !c.conv.fuses_classes);
 }
 
+inline constexpr uint32_t kDirectThreads = 256;
+
+/// direct: lines that a CTA has threads for.
+CLEAVE_HD constexpr uint32_t direct_lines(const GemmConfig& c) {
+  return kDirectThreads / (c.tile.n / c.direct.vector * c.direct.strips);
+}
+
+/// direct: from a tap's filters to the next one's in shared memory; a few floats more than there are, since neighbours
+/// in global memory are taps.
+CLEAVE_HD constexpr uint32_t direct_filter_row(const GemmConfig& c) {
+  return c.tile.n + 4;
+}
+
 /// Threads of a CTA.
 CLEAVE_HD constexpr uint32_t cta_threads(const GemmConfig& c) {
+  if (c.family == KernelFamily::direct) return kDirectThreads;
   return has_tma(c.family) ? (c.warps.consumers + 1) * 128 : math_threads(c);
 }
 

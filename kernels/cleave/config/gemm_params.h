@@ -44,6 +44,11 @@ struct GemmParams {
   uint32_t* counters = nullptr;
 };
 
+/// For a convolution pixel by pixel.
+struct DirectParams : GemmParams {
+  DirectShape shape;
+};
+
 /// A class's tensor maps (sm90).
 struct ConvMaps {
   TensorMap gathered;
@@ -74,6 +79,11 @@ template <GemmConfig C>
   requires(C.conv.kind == Conv::none)
 struct ParamsOf<C> {
   using type = GemmParams;
+};
+template <GemmConfig C>
+  requires(C.family == KernelFamily::direct)
+struct ParamsOf<C> {
+  using type = DirectParams;
 };
 }  // namespace detail
 

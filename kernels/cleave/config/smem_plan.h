@@ -38,6 +38,11 @@ struct SmemPlan {
 CLEAVE_HD constexpr SmemPlan smem_plan(const GemmConfig& c) {
   const bool specialised = has_tma(c.family);
   SmemPlan plan;
+  if (c.family == KernelFamily::direct) {
+    const uint32_t taps = c.direct.height.taps * c.direct.width.taps;
+    plan.bytes = taps * c.direct.group * direct_filter_row(c) * uint32_t(sizeof(float));
+    return plan;
+  }
   plan.a_stage = c.tile.m * c.tile.k * size_of(c.operands.a);
   plan.b_stage = c.tile.n * c.tile.k * size_of(c.operands.a);
   uint32_t at = 0;
