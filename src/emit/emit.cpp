@@ -39,6 +39,11 @@ const Choice& planned(const GemmPlan& plan) {
                     "product is at most {}",
                     count_classes(choice->geometry, false), kMostClasses));
   }
+  if (choice->problem.groups.apart) {
+    throw Error(ErrorCode::unsupported,
+                "the operation's groups lie apart, which emitted projects do not serve; plan for a of (M, K) and b of "
+                "(K, N)");
+  }
   return *choice;
 }
 

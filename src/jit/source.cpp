@@ -13,7 +13,7 @@ CLEAVE_SPELL(OperandConfig, a, b, a_major, b_major, precision, load_bytes_a, loa
 CLEAVE_SPELL(TileConfig, m, n, k, stages)
 CLEAVE_SPELL(WarpConfig, consumers, pingpong, m, n)
 CLEAVE_SPELL(ClusterConfig, multicast_m, multicast_n, k)
-CLEAVE_SPELL(ScheduleConfig, split, grouping, group_capacity)
+CLEAVE_SPELL(ScheduleConfig, split, grouping, group_capacity, apart)
 CLEAVE_SPELL(ConvConfig, kind, axes, class_capacity, fuses_classes, patches, gather, batches_taps, fast_load,
              fast_store)
 CLEAVE_SPELL(DirectAxis, taps, stride, dilation, phase)

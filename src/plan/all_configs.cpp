@@ -181,8 +181,12 @@ class Collector {
     GemmProblem gradient = scaled(DType::e4m3, DType::e4m3, DType::f32, kLines, kLines);
     gradient.groups.bounds = GroupBounds::aligned_ends;
     gradient.groups.spacing = kScaleBlock;
-    for (const SplitKMode split : {SplitKMode::none, SplitKMode::stream_k})
+    for (const SplitKMode split : {SplitKMode::none, SplitKMode::parallel, SplitKMode::stream_k}) {
+      gradient.groups.apart = false;
       visit(grouped(gradient, Grouping::k), split);
+      gradient.groups.apart = true;
+      visit(grouped(gradient, Grouping::k), split, split == SplitKMode::none);
+    }
   }
 
   /// One class and several, with and without depth, in all three directions.

@@ -76,6 +76,7 @@ GemmConfig base_config(const Spec& spec, const GemmProblem& p, const OperandLayo
   c.schedule.grouping = p.groups.dimension;
   c.schedule.group_capacity =
       c.schedule.grouping == Grouping::none ? 0 : std::bit_ceil(std::max(uint32_t(p.batch), 16u));
+  c.schedule.apart = p.groups.apart;
   c.epilogue.has_zero = p.has_zero;
   c.epilogue.has_scale_d = p.has_scale_d;
   c.epilogue.has_amax = p.has_amax;
@@ -157,6 +158,7 @@ std::optional<Choice> make_choice(const GemmProblem& problem, const DeviceInfo& 
   choice.blocks = grid.blocks;
   choice.counter_bytes = grid.counter_bytes;
   choice.partial_bytes = grid.partial_bytes;
+  choice.map_bytes = grid.map_bytes;
   choice.most_tiles = uint32_t(tiles.total);
   expect(tiles, choice);
   return made;

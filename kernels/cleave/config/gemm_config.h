@@ -63,6 +63,7 @@ struct ScheduleConfig {
   SplitKMode split = SplitKMode::none;
   Grouping grouping = Grouping::none;
   uint32_t group_capacity = 0;  // groups that there is shared memory for
+  bool apart = false;           // groups of K: each group's operands are matrices by themselves
 
   CLEAVE_HD friend constexpr bool operator==(const ScheduleConfig&, const ScheduleConfig&) = default;
 };
@@ -242,6 +243,11 @@ CLEAVE_HD constexpr uint32_t group_step(const GemmConfig& c) {
     default:
       return c.tile.k;
   }
+}
+
+/// Whether TMA needs a map of A and one of B for each group.
+CLEAVE_HD constexpr bool has_group_maps(const GemmConfig& c) {
+  return has_tma(c.family) && c.schedule.apart;
 }
 
 /// Whether neighbours among a tile's rows are none in D.

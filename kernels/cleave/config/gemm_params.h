@@ -39,7 +39,8 @@ struct GemmParams {
   Schedule schedule;
   GroupParams groups;
   EpilogueParams epilogue;
-  float* partials = nullptr;  // float32 parts of tiles, in fragment order
+  TensorMap* group_maps = nullptr;  // has_group_maps: of A and B of each group, made by the kernel
+  float* partials = nullptr;        // float32 parts of tiles, in fragment order
   // One per tile (parallel: a FixupWord), of stream_k one per CTA; zero between launches.
   uint32_t* counters = nullptr;
 };
