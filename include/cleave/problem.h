@@ -47,6 +47,9 @@ struct GroupLayout {
   int64_t spacing = 1;     ///< aligned_ends: what begins are multiples of; counts: from one group's
                            ///< begin to the next one's
   bool zero_rest = false;  ///< m, n: what of D belongs to no group is zeroed, else left as it is
+  /// k, aligned_ends: each group's A is a matrix by itself, [m, room] with room for its size rounded up to
+  /// the spacing, K contiguous, one group's behind the other's; and so is B^T. Else rows go through all groups.
+  bool apart = false;
 
   friend bool operator==(const GroupLayout&, const GroupLayout&) = default;
 };

@@ -38,7 +38,8 @@ Args:
         not fit (in a green context, say). All others end wherever they run.
     split_k_slices: 1 or more, of which at most K are used; None lets the planner choose.
     deterministic: repeatable results are demanded: honoured or refused.
-    kernel: "auto", "sm90" (TMA and WGMMA) or "portable" (sm_80 and later, any alignment).
+    kernel: "auto", "sm90" (TMA and WGMMA), "portable" (sm_80 and later, any alignment) or "direct"
+        (narrow groups of convolutions, by multiply-adds).
     precision: of float32 operands on a GPU. "tf32" has them rounded to 10 bits of mantissa, which is
         what tensor cores multiply: errors of about 1e-3. "ieee" has them multiplied as they are, by
         the portable kernel, at an eighth of the peak. The CPU rounds no operand. torch's operators
@@ -128,6 +129,7 @@ The ranks of a and b say which dimension is cut into groups; group g is its part
 
     a [M, K],    b [G, K, N]: D [M, N],    D[begin:end] = a[begin:end] @ b[g]        (forward, dgrad)
     a [M, K],    b [K, N]:    D [G, M, N], D[g] = a[:, begin:end] @ b[begin:end]             (wgrad)
+    a [M * K],   b [N * K]:   D [G, M, N], D[g] = a_g @ b_g.T, stored one behind the other   (wgrad)
     a [G, M, K], b [K, N]:    D [M, N],    D[:, begin:end] = a[g] @ b[:, begin:end]
     a [G, L, K], b [G, K, N], counts: D [G, L, N], D[g, :count] = a[g, :count] @ b[g]       (masked)
     a [G, M, K], b [G, K, N]: D [G, M, N], D[g] = a[g] @ b[g]                              (batched)
@@ -138,7 +140,9 @@ device. The kernel reads them, the host never does; no group needs padding.
 Args:
     a, b: as in `gemm`, 8-bit operands as in `scaled_gemm`, with any layout of the last two
         dimensions. Under counts, a (as c and out) must have its groups' rows evenly spaced, as a
-        contiguous array has.
+        contiguous array has. Of one dimension, contiguous: each group's part is a matrix a_g [M,
+        room] and b_g [N, room], room being its size rounded up to alignment. They take offs and
+        `out`.
     offs: [G], where each group ends: the running total of the sizes (torch's offs). With alignment,
         a group begins where the one before ends, rounded up to a multiple (DeepEP's prefix sums).
     indptr: [G + 1], the same after a leading 0 (FlashInfer's).

@@ -1,6 +1,7 @@
 #include "cpu/operands.h"
 
 #include "cpu/micro_kernel.h"
+#include "launch/product.h"
 #include "problem/conv.h"
 
 namespace cleave::cpu {
@@ -15,9 +16,8 @@ void Operands::pack_a(const TileCoord& coord, Span rows, Span k, float* out) con
     return gather_->pack_a(tiling_.classes[coord.conv_class], coord.batch, rows, k, out);
   }
   const MatrixLayout& a = problem_.a;
-  cpu::pack_a({a.dtype, arguments_.a, coord.batch * a.stride_batch + rows.first * a.stride_row + k.first * a.stride_col,
-               a.stride_row, a.stride_col, rows.count, k.count},
-              k.count, out);
+  const Place at = place(a, coord, a.stride_row, a.stride_col, problem_.m, rows.first, k.first);
+  cpu::pack_a({a.dtype, arguments_.a, at.offset, at.stride, a.stride_col, rows.count, k.count}, k.count, out);
 }
 
 void Operands::pack_b(const TileCoord& coord, Span columns, Span k, float* out) const {
@@ -30,10 +30,16 @@ void Operands::pack_b(const TileCoord& coord, Span columns, Span k, float* out) 
       break;
   }
   const MatrixLayout& b = problem_.b;
-  cpu::pack_b(
-      {b.dtype, arguments_.b, coord.batch * b.stride_batch + columns.first * b.stride_col + k.first * b.stride_row,
-       b.stride_col, b.stride_row, columns.count, k.count},
-      k.count, out);
+  const Place at = place(b, coord, b.stride_col, b.stride_row, problem_.n, columns.first, k.first);
+  cpu::pack_b({b.dtype, arguments_.b, at.offset, at.stride, b.stride_row, columns.count, k.count}, k.count, out);
+}
+
+Operands::Place Operands::place(const MatrixLayout& layout, const TileCoord& coord, int64_t line_stride,
+                                int64_t k_stride, int64_t lines, uint32_t line, uint32_t k) const {
+  if (!problem_.groups.apart)
+    return {coord.batch * layout.stride_batch + line * line_stride + k * k_stride, line_stride};
+  const int64_t room = group_room(group_params(problem_), coord.range);
+  return {coord.range.begin * lines + line * room + (k - coord.range.begin), room};
 }
 
 void Operands::pack_filters(const TileCoord& coord, Span columns, Span k, float* out) const {

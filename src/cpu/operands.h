@@ -21,6 +21,14 @@ class Operands {
   void pack_b(const TileCoord& coord, Span columns, Span k, float* out) const;
 
  private:
+  /// Of a matrix whose strided dimension has `lines` elements, from the first of `line` and `k` on: the offset, and
+  /// the stride of the lines. Where groups lie apart, both are the group's.
+  struct Place {
+    int64_t offset, stride;
+  };
+  Place place(const MatrixLayout& layout, const TileCoord& coord, int64_t line_stride, int64_t k_stride, int64_t lines,
+              uint32_t line, uint32_t k) const;
+
   /// dgrad's B: of the filters' taps only those of the class.
   void pack_filters(const TileCoord& coord, Span columns, Span k, float* out) const;
 

@@ -39,14 +39,22 @@ const Choice& planned(const GemmPlan& plan) {
                     "product is at most {}",
                     count_classes(choice->geometry, false), kMostClasses));
   }
+  if (choice->problem.groups.apart) {
+    throw Error(ErrorCode::unsupported,
+                "the operation's groups lie apart, which emitted projects do not serve; plan for a of (M, K) and b of "
+                "(K, N)");
+  }
   return *choice;
 }
 
 /// The plan's own choice on its own architecture, else what the planner prefers on `arch`.
 Choice choose(const GemmPlan& plan, const std::string& arch, const std::string& own) {
   const DeviceInfo device = model_device(arch);
-  if (arch == own) return planned(plan);
-  const auto found = candidates(plan.problem(), device);
+  const bool direct = planned(plan).config.family == KernelFamily::direct;
+  if (arch == own && !direct) return planned(plan);
+  // Sizes of a call are not yet those of a direct kernel.
+  auto found = candidates(plan.problem(), device);
+  std::erase_if(found, [](const Choice& c) { return c.config.family == KernelFamily::direct; });
   if (found.empty()) {
     throw Error(ErrorCode::unsupported,
                 fmt::format("arch {} has no kernel for this operation ({}); leave it out of archs, "

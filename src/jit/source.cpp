@@ -13,9 +13,11 @@ CLEAVE_SPELL(OperandConfig, a, b, a_major, b_major, precision, copied_a, copied_
 CLEAVE_SPELL(TileConfig, m, n, k, stages)
 CLEAVE_SPELL(WarpConfig, consumers, pingpong, m, n)
 CLEAVE_SPELL(ClusterConfig, multicast_m, multicast_n, k)
-CLEAVE_SPELL(ScheduleConfig, split, grouping, group_capacity)
+CLEAVE_SPELL(ScheduleConfig, split, grouping, group_capacity, apart)
 CLEAVE_SPELL(ConvConfig, kind, axes, class_capacity, fuses_classes, patches, gather, batches_taps, fast_load,
              fast_store)
+CLEAVE_SPELL(DirectAxis, taps, stride, dilation, phase)
+CLEAVE_SPELL(DirectConfig, vector, group, strips, height, width)
 CLEAVE_SPELL(ScaleConfig, rows_a, rows_b, promote)
 CLEAVE_SPELL(EpilogueConfig, c, d, bias_dtype, order, activation, bias, has_c, scaling, has_zero, has_scale_d, has_amax)
 CLEAVE_SPELL(StoreConfig, by_tma, chunks, run_bytes)
@@ -25,8 +27,8 @@ std::string gemm_source(const GemmConfig& config) {
       .folder = "kernel",
       .name = family_traits(config.family).kernel,
       .config = "GemmConfig",
-      .members =
-          CLEAVE_PRINT_MEMBERS(config, family, operands, tile, warps, cluster, schedule, conv, scales, epilogue, store),
+      .members = CLEAVE_PRINT_MEMBERS(config, family, operands, tile, warps, cluster, schedule, conv, direct, scales,
+                                      epilogue, store),
       .launch_bounds = "cleave::cta_threads(config), 1",
       .entry = gemm_entry,
       .params = "Params<config>",

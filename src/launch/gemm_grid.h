@@ -80,6 +80,7 @@ struct GemmGrid {
   uint32_t blocks = 0;
   size_t counter_bytes = 0;  ///< a multiple of 16
   size_t partial_bytes = 0;
+  size_t map_bytes = 0;  ///< of the maps that the kernel makes, with room to align them
 };
 
 /// More tiles than stream_k ever cuts of products without groups of K or classes: two waves, on a GPU
@@ -155,6 +156,7 @@ inline GemmGrid gemm_grid(const GemmConfig& config, const GemmTiles& tiles, uint
     grid.partial_bytes = 2 * grid.blocks * tile_bytes;  // the end of one tile, the start of another
   }
   grid.counter_bytes = round_up<size_t>(grid.counter_bytes, 16);
+  if (has_group_maps(config)) grid.map_bytes = (2 * size_t(tiles.batches) + 1) * sizeof(TensorMap);
   return grid;
 }
 

@@ -24,10 +24,11 @@ class Builder {
         b_(*tensors.b) {}
 
   void check_operands() const {
-    constexpr Form kForm{2, 3, kMultipliedTypes};
     const Operand &a = *t_.a, &b = *t_.b;
-    check(a, "a", kForm);
-    check(b, "b", kForm);
+    const bool apart = options_.grouped && a.ndim == 1 && b.ndim == 1;
+    const Form form{apart ? 1 : 2, 3, kMultipliedTypes};
+    check(a, "a", form);
+    check(b, "b", form);
     if (a.dtype != b.dtype && !(is_fp8(a.dtype) && is_fp8(b.dtype))) {
       refuse_type("a is {} and b is {}; convert one of them", to_string(a.dtype), to_string(b.dtype));
     }
@@ -43,7 +44,9 @@ class Builder {
           shape_text(a_), shape_text(b_));
     }
     p_.groups = given->layout;
-    if (a_.ndim == 3 && b_.ndim == 3) {
+    if (a_.ndim == 1) {
+      place_apart();
+    } else if (a_.ndim == 3 && b_.ndim == 3) {
       stack_operands(given->count);
     } else if (t_.counts && !options_.alignment) {
       refuse_value(
@@ -197,6 +200,36 @@ class Builder {
   Grouping grouped_dimension() const {
     if (a_.ndim == 2 && b_.ndim == 2) return Grouping::k;
     return a_.ndim == 2 ? Grouping::m : Grouping::n;
+  }
+
+  /// For a line each of all groups' matrices of their own, whose rows `out` tells.
+  void place_apart() {
+    const bool fits = t_.out && t_.out->ndim == 3 && t_.offs && options_.alignment && !options_.a_is_transposed;
+    if (!fits) {
+      refuse_value(
+          "a is {} and b is {}: groups of K that lie apart. Pass their ends as offs, with an alignment, and an out of "
+          "[groups, M, N]; or matrices",
+          shape_text(a_), shape_text(b_));
+    }
+    a_ = rows_apart(a_, "a", "rows", t_.out->rows());
+    b_ = transposed(rows_apart(b_, "b", "columns", t_.out->columns()));
+    p_.groups.apart = true;
+  }
+
+  /// [rows, K], which has the groups' matrices behind each other instead of beside each other.
+  Operand rows_apart(Operand x, const char* name, const char* lines, int64_t rows) const {
+    if (x.shape[0] > 1 && x.stride[0] != 1) {
+      refuse_value("{} has a stride of {}; it must be contiguous, pass a copy", name, x.stride[0]);
+    }
+    if (rows == 0 ? x.shape[0] != 0 : x.shape[0] % rows != 0) {
+      refuse_value("{} is {}, but out has {} {}; it must have as many elements of K of each", name, shape_text(x), rows,
+                   lines);
+    }
+    const int64_t k = rows == 0 ? 0 : x.shape[0] / rows;
+    x.ndim = 2;
+    x.shape[0] = rows, x.shape[1] = k;
+    x.stride[0] = k, x.stride[1] = 1;
+    return x;
   }
 
   /// For matrices with room for `spacing` rows in every group, and counts of those that it uses.

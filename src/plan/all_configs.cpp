@@ -5,6 +5,7 @@
 #include "base/enumerators.h"
 #include "cleave/conv.h"
 #include "plan/catalogue.h"
+#include "plan/direct_choice.h"
 
 namespace cleave {
 namespace {
@@ -90,6 +91,7 @@ class Collector {
     convolutions();
     few_channels();
     patches();
+    narrow_groups();
     exact_float32();
     visit_layer();
     return std::move(configs_);
@@ -198,8 +200,12 @@ class Collector {
     GemmProblem gradient = scaled(DType::e4m3, DType::e4m3, DType::f32, kLines, kLines);
     gradient.groups.bounds = GroupBounds::aligned_ends;
     gradient.groups.spacing = kScaleBlock;
-    for (const SplitKMode split : {SplitKMode::none, SplitKMode::stream_k})
+    for (const SplitKMode split : {SplitKMode::none, SplitKMode::parallel, SplitKMode::stream_k}) {
+      gradient.groups.apart = false;
       visit(grouped(gradient, Grouping::k), split);
+      gradient.groups.apart = true;
+      visit(grouped(gradient, Grouping::k), split, split == SplitKMode::none);
+    }
   }
 
   /// One class and several, with and without depth, in all three directions.
@@ -249,6 +255,33 @@ class Collector {
     visit(layer);
     layer.has_c = true;
     visit(layer);
+  }
+
+  void narrow_groups() {
+    const auto add = [&](Conv kind, DType in, DType out, int32_t taps, int32_t stride, int64_t group, bool epilogue) {
+      const ConvAxis axis{.size = 56, .filter = taps, .stride = stride, .pad_begin = taps / 2, .pad_end = taps / 2};
+      const ConvLayout conv{
+          .kind = kind, .images = 8, .channels = group, .filters = group, .axes = {ConvAxis{}, axis, axis}};
+      GemmProblem p = implicit_gemm(conv, 96 / group, in, out);
+      if (epilogue) {
+        p.bias = Bias::row;
+        p.bias_stride_batch = group;
+        p.has_c = true;
+        p.activation = Activation::gelu_erf;
+      }
+      const auto spec = direct_spec(p, device_);
+      if (!spec) return;
+      const auto choice = make_choice(p, device_, *spec);
+      if (choice && std::ranges::find(configs_, choice->config) == configs_.end()) configs_.push_back(choice->config);
+    };
+    for (const Conv kind : {Conv::fprop, Conv::dgrad}) {
+      for (const int32_t taps : {3, 5, 7}) {
+        for (const int32_t stride : {1, 2}) add(kind, DType::bf16, DType::bf16, taps, stride, 1, taps == 3);
+      }
+      for (const int64_t group : {2, 4, 8}) add(kind, DType::f16, DType::f16, 3, 1, group, false);
+      add(kind, DType::f32, DType::f32, 5, 2, 1, false);
+      add(kind, DType::bf16, DType::f32, 3, 2, 4, true);
+    }
   }
 
   void exact_float32() {

@@ -10,6 +10,7 @@
 #include "plan/conv_choice.h"
 #include "plan/cost.h"
 #include "plan/covering.h"
+#include "plan/direct_choice.h"
 #include "plan/operand_layout.h"
 #include "problem/conv.h"
 #include "problem/problem.h"
@@ -119,12 +120,13 @@ bool is_product(const GemmProblem& p) {
 
 std::vector<Spec> tiles(KernelFamily family, bool products) {
   std::vector<Spec> specs;
-  if (family != KernelFamily::portable) {
+  const auto wants = [&](KernelFamily one) { return family == KernelFamily::automatic || family == one; };
+  if (wants(KernelFamily::sm90)) {
     for (const Spec& tile : kSm90Tiles) add_sharings(specs, tile);
     if (products)
       for (const Spec& tile : kSm90ProductTiles) add_sharings(specs, tile);
   }
-  if (family != KernelFamily::sm90) specs.insert(specs.end(), std::begin(kPortableTiles), std::end(kPortableTiles));
+  if (wants(KernelFamily::portable)) specs.insert(specs.end(), std::begin(kPortableTiles), std::end(kPortableTiles));
   return specs;
 }
 
@@ -336,6 +338,11 @@ void consider_covering(Considered& out, const GemmProblem& problem, const Device
   }
 }
 
+/// Only by name, until it is measured beside the others.
+bool wants_direct(const GemmProblem& problem) {
+  return problem.kernel == KernelFamily::direct;
+}
+
 /// In no order.
 Considered consider(const GemmProblem& problem, const DeviceInfo& device, Kernels kernels, Considered::Keeps keeps) {
   Considered out(keeps);
@@ -347,6 +354,8 @@ Considered consider(const GemmProblem& problem, const DeviceInfo& device, Kernel
         if (all || !oversized(spec, problem)) add_splits(out, problem, device, spec);
       }
     }
+    if (const auto direct = wants_direct(problem) ? direct_spec(problem, device) : std::nullopt)
+      add(out, problem, device, *direct);
   }
   return out;
 }

@@ -7,6 +7,7 @@
 #include "launch/gemm_grid.h"
 #include "launch/limits.h"
 #include "plan/conv_choice.h"
+#include "plan/direct_choice.h"
 #include "plan/operand_layout.h"
 #include "plan/tile_shape.h"
 #include "problem/conv.h"
@@ -75,6 +76,7 @@ GemmConfig base_config(const Spec& spec, const GemmProblem& p, const OperandLayo
   c.schedule.grouping = p.groups.dimension;
   c.schedule.group_capacity =
       c.schedule.grouping == Grouping::none ? 0 : std::bit_ceil(std::max(uint32_t(p.batch), 16u));
+  c.schedule.apart = p.groups.apart;
   c.epilogue.has_zero = p.has_zero;
   c.epilogue.has_scale_d = p.has_scale_d;
   c.epilogue.has_amax = p.has_amax;
@@ -110,6 +112,7 @@ bool clusters_fit(const GemmConfig& c, const DeviceInfo& device) {
 
 std::optional<Choice> make_choice(const GemmProblem& problem, const DeviceInfo& device, const Spec& spec,
                                   uint32_t part) {
+  if (spec.family == KernelFamily::direct) return make_direct_choice(problem, device, spec);
   const bool is_conv = problem.conv.kind != Conv::none;
   if (is_conv ? spec.transposed || spec.narrow : spec.fuses_classes || spec.gather) return std::nullopt;
   if (problem.precision == Precision::ieee && has_wgmma(spec.family)) return std::nullopt;
@@ -155,6 +158,7 @@ std::optional<Choice> make_choice(const GemmProblem& problem, const DeviceInfo& 
   choice.blocks = grid.blocks;
   choice.counter_bytes = grid.counter_bytes;
   choice.partial_bytes = grid.partial_bytes;
+  choice.map_bytes = grid.map_bytes;
   choice.most_tiles = uint32_t(tiles.total);
   expect(tiles, choice);
   return made;

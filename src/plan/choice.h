@@ -26,7 +26,10 @@ struct Choice {
   uint32_t blocks = 0;       ///< of the grid
   size_t counter_bytes = 0;  ///< a multiple of 16
   size_t partial_bytes = 0;
+  size_t map_bytes = 0;     ///< behind the partial tiles
   double predicted_us = 0;  ///< of candidates(); others do without
+
+  size_t workspace_bytes() const { return counter_bytes + partial_bytes + map_bytes; }
 };
 
 /// Nothing if the spec's kernel cannot serve the problem: alignment, layout, dtype, shared memory,

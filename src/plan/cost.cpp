@@ -5,6 +5,7 @@
 
 #include "cleave/config/scale_lines.h"
 #include "cleave/split_k/fixup_word.h"
+#include "plan/direct_choice.h"
 #include "plan/product_cost.h"
 #include "plan/product_residual.h"
 #include "problem/conv.h"
@@ -265,6 +266,7 @@ double resident_clusters(uint32_t size, const DeviceInfo& device) {
 }
 
 double predict_us(const Choice& choice, const DeviceInfo& device) {
+  if (choice.config.family == KernelFamily::direct) return predict_direct_us(choice, device);
   if (!is_predicted_product(choice)) return choice.parts * Prediction(choice, device).us();
   const MainloopKind kind = mainloop_kind(choice.config);
   const ProductTime time = predict_product(choice, device, product_constants(kind));

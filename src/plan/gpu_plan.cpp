@@ -18,6 +18,7 @@
 #include "launch/product_params.h"
 #include "plan/catalogue.h"
 #include "plan/cost.h"
+#include "plan/direct_choice.h"
 #include "problem/arguments.h"
 #include "problem/problem.h"
 #include "process/fork.h"
@@ -50,6 +51,10 @@ std::vector<std::byte> make_params(const Choice& choice) {
     return std::vector(bytes, bytes + size);
   };
   if (c.conv.kind == Conv::none) return bytes_of(gemm, sizeof gemm);
+  if (c.family == KernelFamily::direct) {
+    const DirectParams direct{gemm, direct_shape(choice)};
+    return bytes_of(direct, sizeof direct);
+  }
   return visit_params(c, nullptr, [&](auto* type) {
     // A vector's memory is not aligned to TensorMap's 128 bytes; what the driver encodes has to be.
     const auto params = std::make_unique<std::remove_pointer_t<decltype(type)>>();
@@ -88,6 +93,7 @@ class GpuPlan final : public ChosenPlan {
     const Workspace space = find_workspace(workspace, workspace_bytes, cuda_stream);
     params.counters = static_cast<uint32_t*>(space.counters);
     params.partials = static_cast<float*>(space.partials);
+    if (choice_.map_bytes > 0) params.group_maps = first_map(space);
     place_maps(buffer, params);
     ready.kernel->launch(launch_, cuda_stream, buffer);
   }
@@ -100,7 +106,7 @@ class GpuPlan final : public ChosenPlan {
     pooled_workspace(problem_.device, static_cast<CUstream>(stream), space_needed());
   }
 
-  size_t workspace_size() const override { return choice_.counter_bytes + choice_.partial_bytes; }
+  size_t workspace_size() const override { return choice_.workspace_bytes(); }
   size_t counter_size() const override { return choice_.counter_bytes; }
   const GemmProblem& problem() const override { return problem_; }
   SplitKMode split_k_mode() const override { return choice_.spec.split; }
@@ -123,8 +129,7 @@ class GpuPlan final : public ChosenPlan {
     }
     std::vector<Candidate> list;
     for (const Choice& c : considered) {
-      list.push_back(
-          {to_string(c.spec), c.spec.split, int32_t(c.spec.slices), c.predicted_us, c.counter_bytes + c.partial_bytes});
+      list.push_back({to_string(c.spec), c.spec.split, int32_t(c.spec.slices), c.predicted_us, c.workspace_bytes()});
     }
     return list;
   }
@@ -147,6 +152,7 @@ class GpuPlan final : public ChosenPlan {
   size_t params_size() const {
     const GemmConfig& c = choice_.config;
     if (c.conv.kind == Conv::none) return sizeof(GemmParams);
+    if (c.family == KernelFamily::direct) return sizeof(DirectParams);
     const size_t most = count_classes(choice_.geometry, c.conv.fuses_classes);
     return used_params_bytes(c, uint32_t(std::min<size_t>(most, c.conv.class_capacity)));
   }
@@ -157,7 +163,12 @@ class GpuPlan final : public ChosenPlan {
         to_string(choice_.spec), gemm_source(c), gemm_entry, problem_.device, {smem_plan(c).bytes, cluster_size(c)}};
   }
 
-  WorkspaceSize space_needed() const { return {choice_.counter_bytes, choice_.partial_bytes}; }
+  WorkspaceSize space_needed() const { return {choice_.counter_bytes, choice_.partial_bytes + choice_.map_bytes}; }
+
+  TensorMap* first_map(const Workspace& space) const {
+    const auto at = reinterpret_cast<uintptr_t>(space.partials) + choice_.partial_bytes;
+    return reinterpret_cast<TensorMap*>(round_up<uintptr_t>(at, alignof(TensorMap)));
+  }
 
   Workspace find_workspace(void* given, size_t given_bytes, CUstream stream) const {
     if (workspace_size() == 0) return {};

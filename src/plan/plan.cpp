@@ -34,6 +34,13 @@ namespace {
            "float32, a and b contiguous along K; use kernel=\"portable\" or \"auto\"",
            device.name);
   }
+  if (problem.kernel == KernelFamily::direct) {
+    refuse(
+        ErrorCode::unsupported,
+        "kernel=\"direct\" serves conv1d, conv2d and their data gradients of float types, in groups of 1, 2, 4 or 8 "
+        "channels and as many filters, whose groups follow each other, with strides up to 4 and without split_k_mode; "
+        "use kernel=\"auto\"");
+  }
   if (problem.conv.kind != Conv::none && problem.split_k_mode == SplitKMode::stream_k) {
     refuse(ErrorCode::unsupported,
            "split_k_mode=\"stream_k\" does not serve a strided dgrad with groups; use \"parallel\" or \"serial\"");

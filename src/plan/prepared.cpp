@@ -115,7 +115,7 @@ class KernelSet {
     const auto known = std::ranges::find_if(members_, same);
     if (known == members_.end()) {
       members_.push_back({problem, choice});
-    } else if (workspace_of(choice) > workspace_of(known->choice)) {
+    } else if (choice.workspace_bytes() > known->choice.workspace_bytes()) {
       *known = {problem, choice};
     }
   }
@@ -123,8 +123,6 @@ class KernelSet {
   const std::vector<Member>& members() const { return members_; }
 
  private:
-  static size_t workspace_of(const Choice& choice) { return choice.partial_bytes + choice.counter_bytes; }
-
   std::vector<Member> members_;
 };
 

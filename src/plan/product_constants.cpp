@@ -8,39 +8,39 @@ namespace {
 constexpr ProductConstants kFitted[kMainloopKinds] = {
     // k_major
     {
-    .launch = 3.81, .multiply = 1.323, .pingpong = 1.011, .narrow = 0.1132, .shared_memory = 0.5141, .block = 36.66,
-    .row = 1.304, .row_outside = 2.877, .row_received = 2.229, .latency = 0.9334, .l2 = 22.5, .l2_apart = 1.777,
-    .misaligned = 0.6559, .shared_line = 0.04, .memory = 0.9102, .read_again = 0.1433, .power = 0.8371, .power_l2 =
-    0.02757, .norm = 2.465, .tile = 122.3, .store_tma = 1.67, .store_row = 13.36, .store_column = 16.7, .later_tile
-    = 6, .share = 33.36, .in_step = 0.1476, .cluster = 0.2466, .cluster_bytes = 20.22, .parallel = 1.209,
-    .partial_bytes = 68.99, .stream = 1.871, .stream_blocks = 1.138, .promote = 1, .promote_singly = 1.5
+    .launch = 3.899, .multiply = 1.24, .pingpong = 0.9911, .narrow = 0.1134, .shared_memory = 0.5161, .block =
+    37.71, .row = 1.306, .row_outside = 2.791, .row_received = 2.292, .latency = 0.9742, .l2 = 22.02, .l2_apart =
+    1.732, .misaligned = 0.651, .shared_line = 0.04, .memory = 0.9021, .read_again = 0.1391, .power = 0.7934,
+    .power_l2 = 0.02755, .norm = 2.484, .tile = 121.6, .store_tma = 1.67, .store_row = 13.35, .store_column = 16.69,
+    .later_tile = 6, .share = 33.36, .in_step = 0.1349, .cluster = 0.2512, .cluster_bytes = 20.51, .parallel =
+    1.167, .partial_bytes = 68.99, .stream = 1.788, .stream_blocks = 1.096, .promote = 1, .promote_singly = 1.5
     },
     // strips
     {
-    .launch = 3.719, .multiply = 1.172, .pingpong = 0.9418, .narrow = 0.2214, .shared_memory = 0.6823, .block =
-    6.86, .row = 1.556, .row_outside = 2.926, .row_received = 1.8, .latency = 0.9, .l2 = 29.1, .l2_apart = 0.952,
-    .misaligned = 2.003, .shared_line = 0.02348, .memory = 0.8681, .read_again = 0.1671, .power = 0.7982, .power_l2
-    = 0.08205, .norm = 2.333, .tile = 66.75, .store_tma = 1.669, .store_row = 16.79, .store_column = 31.08,
-    .later_tile = 4.376, .share = 33.33, .in_step = 0.06368, .cluster = 0.3418, .cluster_bytes = 27.34, .parallel =
-    1.563, .partial_bytes = 37.18, .stream = 1.295, .stream_blocks = 1.3, .promote = 1, .promote_singly = 1.5
+    .launch = 3.874, .multiply = 1.108, .pingpong = 0.959, .narrow = 0.2618, .shared_memory = 0.7315, .block =
+    9.429, .row = 1.627, .row_outside = 2.986, .row_received = 1.849, .latency = 0.9, .l2 = 26.1, .l2_apart = 1.034,
+    .misaligned = 1.65, .shared_line = 0.0206, .memory = 0.837, .read_again = 0.1647, .power = 0.8072, .power_l2 =
+    0.05325, .norm = 2.551, .tile = 85.79, .store_tma = 1.755, .store_row = 17.88, .store_column = 31.55,
+    .later_tile = 4.131, .share = 33.33, .in_step = 0.05306, .cluster = 0.3527, .cluster_bytes = 32.08, .parallel =
+    1.571, .partial_bytes = 55.18, .stream = 1.351, .stream_blocks = 1.33, .promote = 1, .promote_singly = 1.5
     },
     // eight
     {
-    .launch = 3.278, .multiply = 1.217, .pingpong = 0.9092, .narrow = 0.1741, .shared_memory = 0.6227, .block =
-    7.606, .row = 1.193, .row_outside = 3.452, .row_received = 1.805, .latency = 1.038, .l2 = 27.38, .l2_apart =
-    1.144, .misaligned = 2.1, .shared_line = 0.04, .memory = 0.9275, .read_again = 0.1245, .power = 0.747, .power_l2
-    = 0.03447, .norm = 2.024, .tile = 599.9, .store_tma = 14.74, .store_row = 51.54, .store_column = 71.33,
-    .later_tile = 1.081, .share = 62.54, .in_step = 0.08755, .cluster = 0.3039, .cluster_bytes = 59.8, .parallel =
-    1.403, .partial_bytes = 39.98, .stream = 1.398, .stream_blocks = 1.221, .promote = 1, .promote_singly = 1.5
+    .launch = 3.454, .multiply = 1.226, .pingpong = 0.9212, .narrow = 0.1858, .shared_memory = 0.6239, .block =
+    9.282, .row = 1.209, .row_outside = 3.483, .row_received = 1.78, .latency = 1.051, .l2 = 29.43, .l2_apart =
+    1.179, .misaligned = 2.028, .shared_line = 0.04, .memory = 0.9236, .read_again = 0.1345, .power = 0.7706,
+    .power_l2 = 0.03287, .norm = 2.057, .tile = 600, .store_tma = 14.11, .store_row = 51.65, .store_column = 72.6,
+    .later_tile = 1.135, .share = 59.09, .in_step = 0.08231, .cluster = 0.312, .cluster_bytes = 70.16, .parallel =
+    1.405, .partial_bytes = 44.93, .stream = 1.425, .stream_blocks = 1.192, .promote = 1, .promote_singly = 1.5
     },
     // promoted
     {
-    .launch = 3.587, .multiply = 1.13, .pingpong = 1.285, .narrow = 0.04747, .shared_memory = 0.7631, .block =
-    10.67, .row = 0.86, .row_outside = 4.398, .row_received = 2.443, .latency = 0.9356, .l2 = 20.38, .l2_apart =
-    1.296, .misaligned = 0.4886, .shared_line = 0.04, .memory = 0.8994, .read_again = 0.07092, .power = 0.721,
-    .power_l2 = 0.1101, .norm = 2.407, .tile = 70.64, .store_tma = 6.289, .store_row = 36.91, .store_column = 56.25,
-    .later_tile = 3, .share = 53.74, .in_step = 0.08171, .cluster = 0.2608, .cluster_bytes = 31.8, .parallel =
-    1.465, .partial_bytes = 36.01, .stream = 1.322, .stream_blocks = 1.171, .promote = 2.473, .promote_singly = 3.13
+    .launch = 3.779, .multiply = 1.098, .pingpong = 1.217, .narrow = 0.04593, .shared_memory = 0.74, .block = 9.352,
+    .row = 0.7952, .row_outside = 4.616, .row_received = 2.481, .latency = 0.9086, .l2 = 19.01, .l2_apart = 1.282,
+    .misaligned = 0.4503, .shared_line = 0.04, .memory = 0.897, .read_again = 0.06915, .power = 0.6869, .power_l2 =
+    0.09606, .norm = 2.414, .tile = 71.35, .store_tma = 4.374, .store_row = 29.87, .store_column = 47.32,
+    .later_tile = 3.861, .share = 45.82, .in_step = 0.0777, .cluster = 0.2568, .cluster_bytes = 26.47, .parallel =
+    1.435, .partial_bytes = 34.1, .stream = 1.295, .stream_blocks = 1.139, .promote = 2.596, .promote_singly = 3.222
     },
 };
 // clang-format on

@@ -14,22 +14,22 @@ namespace cleave {
 
 // What a tree may ask, in the order of the array. Sizes are logarithms to the base of 2.
 #define CLEAVE_PRODUCT_FEATURES(X)                                              \
-  X(m)            /* as the kernel sees the problem, */                         \
-  X(n)            /* transposed where it is so */                               \
+  X(m) /* as the kernel sees the problem, */                                    \
+  X(n) /* transposed where it is so */                                          \
   X(k)                                                                          \
   X(transposed)                                                                 \
-  X(tile_m)       /* rows and columns, no logarithms */                         \
+  X(tile_m) /* rows and columns, no logarithms */                               \
   X(tile_n)                                                                     \
   X(pingpong)                                                                   \
   X(multicast_m)                                                                \
   X(multicast_n)                                                                \
-  X(mode)         /* none, cluster, parallel, stream_k */                       \
+  X(mode) /* none, cluster, parallel, stream_k */                               \
   X(slices)                                                                     \
   X(cluster_k)                                                                  \
   X(stages)                                                                     \
   X(tiles_m)                                                                    \
   X(tiles_n)                                                                    \
-  X(filled_m)     /* share of the tiles' rows that are the matrix's */          \
+  X(filled_m) /* share of the tiles' rows that are the matrix's */              \
   X(filled_n)                                                                   \
   X(waves)                                                                      \
   X(idle)         /* waves less the GPU's full ones: what the last one lacks */ \
@@ -37,10 +37,10 @@ namespace cleave {
   X(straddles)    /* whether rows begin within lines of L2 */                   \
   X(major_a)      /* whether contiguous along M */                              \
   X(major_b)                                                                    \
-  X(element)      /* bytes */                                                   \
+  X(element) /* bytes */                                                        \
   X(integers)                                                                   \
   X(scaling)                                                                    \
-  X(on_chip)      /* shares of the predicted time */                            \
+  X(on_chip) /* shares of the predicted time */                                 \
   X(l2)                                                                         \
   X(memory)                                                                     \
   X(power)                                                                      \

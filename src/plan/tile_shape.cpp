@@ -35,9 +35,18 @@ bool registers_suffice(const GemmConfig& c) {
   // Nor do sums of integers that meet as floats, in chunks that no store is as wide as.
   const bool integers_meet = c.operands.a == DType::i8 && c.schedule.split == SplitKMode::serial;
   if (kept >= 112 && c.tile.n % 64 != 0 && integers_meet) return false;
+  // Nor do 112 accumulators in two waves for slices that meet in turn.
+  if (kept >= 112 && two_waves && c.schedule.split == SplitKMode::serial) return false;
+  // Nor do the promoted sums of integers in the unrolled loop of these two tiles.
+  const bool of_integers = c.scales.promote && c.operands.a == DType::i8;
+  if (of_integers && ((c.tile.m == 256 && c.tile.n == 96) || (c.tile.m == 64 && c.tile.n == 160))) return false;
+  // Nor do two parts of 128 columns and a walk through groups of K for shares of slices.
+  const bool two_wide_parts = c.scales.promote && promotes_two_parts(c) && c.warps.consumers > 1 && c.tile.n >= 128;
+  const bool in_groups_of_k = c.schedule.grouping == Grouping::k;
+  if (two_wide_parts && in_groups_of_k && c.schedule.split == SplitKMode::parallel) return false;
   // Nor do 128 accumulators and a walk through groups of K for C, or for shares of slices.
   const bool joins = c.schedule.split == SplitKMode::serial || c.schedule.split == SplitKMode::parallel;
-  const bool crowded = c.schedule.grouping == Grouping::k && accumulators_per_thread(c) >= 128;
+  const bool crowded = in_groups_of_k && kept >= 128;
   return !crowded || !(joins || (c.epilogue.has_c && sharers(c) > 1));
 }
 

@@ -70,6 +70,38 @@ void check_blocks(const GemmProblem& p, Messages& out) {
       to_string(groups.bounds), groups.spacing, kScaleBlock);
 }
 
+void check_apart(const GemmProblem& p, Messages& out) {
+  const GroupLayout& groups = p.groups;
+  if (!groups.apart) return;
+  if (groups.dimension != Grouping::k || groups.bounds != GroupBounds::aligned_ends) {
+    out.add(
+        "groups.apart is set, but {} is grouped by {}; only groups of k by aligned_ends have matrices by themselves. "
+        "Leave it false",
+        to_string(groups.dimension), to_string(groups.bounds));
+    return;
+  }
+  const int64_t vector = 16 / size_of(p.a.dtype);
+  if (groups.spacing % vector != 0) {
+    out.add(
+        "groups.apart is set, but groups.spacing (alignment) is {}; rows of a group's matrices must begin at multiples "
+        "of 16 bytes. Pass a multiple of {}",
+        groups.spacing, vector);
+  }
+  if (groups.spacing >= 1 && p.k % groups.spacing != 0) {
+    out.add("k is {}, but groups lie apart with room for multiples of {}; pass k with all of the last group's room",
+            p.k, groups.spacing);
+  }
+  const auto check = [&](const char* argument, int64_t rows, int64_t stride, int64_t stride_k) {
+    if ((rows <= 1 || stride == p.k) && (p.k <= 1 || stride_k == 1)) return;
+    out.add(
+        "groups.apart is set, but {0}'s strides are {1} and, along k, {2}; describe all groups' matrices as a packed "
+        "one, [{3}, {4}], with K contiguous",
+        argument, stride, stride_k, rows, p.k);
+  };
+  check("a", p.m, p.a.stride_row, p.a.stride_col);
+  check("b", p.n, p.b.stride_col, p.b.stride_row);
+}
+
 void check_no_zero_points(const GemmProblem& p, Messages& out) {
   if (!p.has_zero) return;
   out.add("has_zero (azp_adj) is set for a grouped product, which serves no zero points; quantise symmetrically");
@@ -93,6 +125,7 @@ void check_groups(const GemmProblem& p, Messages& out) {
   check_rest(p.groups, out);
   check_bias(p, out);
   check_blocks(p, out);
+  check_apart(p, out);
   check_no_zero_points(p, out);
 }
 

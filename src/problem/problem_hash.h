@@ -24,8 +24,8 @@ struct ProblemHash {
         uint64_t(p.kernel) << 16 ^ uint64_t(p.activation) << 12 ^ uint64_t(p.bias) << 8 ^ uint64_t(p.has_c) << 4 ^
         uint64_t(p.device + 2));
     const GroupLayout& groups = p.groups;
-    mix(uint64_t(groups.spacing) << 8 ^ uint64_t(groups.dimension) << 6 ^ uint64_t(groups.bounds) << 2 ^
-        uint64_t(groups.wide) << 1 ^ uint64_t(groups.zero_rest));
+    mix(uint64_t(groups.spacing) << 16 ^ uint64_t(groups.apart) << 8 ^ uint64_t(groups.dimension) << 6 ^
+        uint64_t(groups.bounds) << 2 ^ uint64_t(groups.wide) << 1 ^ uint64_t(groups.zero_rest));
     mix(uint64_t(p.bias_stride_batch));
     for (const ScaleLayout* scale : {&p.scale_a, &p.scale_b}) {
       mix(uint64_t(scale->stride_row) << 32 ^ uint64_t(scale->stride_k) << 12 ^ uint64_t(scale->rows) << 4 ^

@@ -121,6 +121,12 @@ TEST(EmitRefuses, PlansWithoutAKernel) {
   expect_refusal([&] { emit(*empty, as_cuda()); }, ErrorCode::invalid_argument, {"empty D"});
 }
 
+TEST(EmitRefuses, GroupsThatLieApart) {
+  const auto own = planned(grouped(product(64, 64, 256, DType::bf16, DType::bf16), Grouping::k,
+                                   {.bounds = GroupBounds::aligned_ends, .spacing = 128, .apart = true}));
+  expect_refusal([&] { emit(*own, as_cuda()); }, ErrorCode::unsupported, {"groups lie apart", "plan for a of"});
+}
+
 TEST(EmitRefuses, ArchitecturesThatLackTheOperation) {
   const auto fp8 = planned(product(64, 64, 64, DType::e4m3, DType::bf16));
   expect_refusal([&] { emit(*fp8, as_cuda(EmitTarget::cpp, {"sm_80"})); }, ErrorCode::unsupported,

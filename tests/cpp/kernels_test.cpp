@@ -73,7 +73,7 @@ TEST(Kernels, DISABLED_AllForAmpereCompileWithoutSpills) {
 TEST(KernelSample, HasEveryTwoSettingsThatOccurTogether) {
   const std::vector<GemmConfig> all = all_configs(hopper());
   const std::vector<GemmConfig> sample = kernel_sample(all);
-  EXPECT_LT(sample.size(), all.size() / 2);
+  EXPECT_LT(sample.size(), all.size() / 5);
   // Both at once: settings have the same numbers in both then.
   std::vector<GemmConfig> both = all;
   both.insert(both.end(), sample.begin(), sample.end());
@@ -82,6 +82,15 @@ TEST(KernelSample, HasEveryTwoSettingsThatOccurTogether) {
   for (size_t i = 0; i < both.size(); ++i)
     (i < all.size() ? of_all : of_sample).insert(pairs[i].begin(), pairs[i].end());
   EXPECT_GT(of_all.size(), 1000u);
+  EXPECT_EQ(of_sample, of_all);
+}
+
+TEST(KernelSample, HasEveryTileWithEachFamilyOfTypes) {
+  const std::vector<GemmConfig> all = all_configs(hopper());
+  std::set<decltype(tile_and_types({}))> of_all, of_sample;
+  for (const GemmConfig& config : all) of_all.insert(tile_and_types(config));
+  for (const GemmConfig& config : kernel_sample(all)) of_sample.insert(tile_and_types(config));
+  EXPECT_GT(of_all.size(), 100u);
   EXPECT_EQ(of_sample, of_all);
 }
 

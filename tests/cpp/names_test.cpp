@@ -35,7 +35,7 @@ TEST(Names, RoundTrip) {
   expect_round_trip<Granularity>(4);
   expect_round_trip<Major>(2);
   expect_round_trip<Order>(2);
-  expect_round_trip<KernelFamily>(3);
+  expect_round_trip<KernelFamily>(4);
 }
 
 TEST(Names, AreWhatUsersType) {
@@ -83,7 +83,7 @@ TEST(Names, AMistypedNameIsAnsweredWithTheNearest) {
   expect_guesses<Conv>(4);
   expect_guesses<Division>(5);
   expect_guesses<Granularity>(4);
-  expect_guesses<KernelFamily>(3);
+  expect_guesses<KernelFamily>(4);
 }
 
 TEST(Names, AnUnknownNameListsTheKnownOnes) {

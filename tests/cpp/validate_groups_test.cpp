@@ -54,6 +54,29 @@ TEST(ValidateGroups, AcceptsEveryDimensionAndBounds) {
   }
 }
 
+TEST(ValidateGroups, OnlyPackedGroupsOfKLieApart) {
+  GemmProblem good = block_scaled_k_groups();
+  good.k = 1024;
+  good.a.stride_row = good.b.stride_col = good.k;
+  good.a.stride_col = good.b.stride_row = 1;
+  good.groups.apart = true;
+  EXPECT_EQ(validate(good), kFine);
+
+  GemmProblem p = good_k_groups();
+  p.groups.apart = true;
+  expect_refusal(p, {"groups.apart is set, but k is grouped by ends"});
+  p = good_m_groups();
+  p.groups.apart = true;
+  expect_refusal(p, {"groups.apart is set, but m is grouped by ends"});
+  p = good;
+  p.k = 1000;
+  p.a.stride_row = p.b.stride_col = p.k;
+  expect_refusal(p, {"k is 1000, but groups lie apart with room for multiples of 128"});
+  p = good;
+  p.a.stride_row = 2048;
+  expect_refusal(p, {"a's strides are 2048 and, along k, 1"});
+}
+
 TEST(ValidateGroups, TilesOfRowsAreCountedOnceForAllGroups) {
   const int64_t tokens = 1 << 20, n = 16384, k = 64;
   GemmProblem p = good_m_groups();

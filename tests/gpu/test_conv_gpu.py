@@ -43,6 +43,10 @@ CASES = {
     "patches beside a pixel": Convolution(2, 8, 72, (Axis(9, 2, 2), Axis(11, 2, 2))),
     "patches along three axes": Convolution(1, 3, 64, (Axis(5, 2, 2), Axis(8, 4, 4), Axis(12, 4, 4))),
     "many classes": Convolution(2, 8, 16, (Axis(40, 3, 9, 1, 1), Axis(33, 3, 12, 0, 1))),
+    "depthwise, strided": Convolution(2, 48, 48, (Axis(29, 5, 2, 2, 2), Axis(30, 5, 2, 2, 1)), groups=48),
+    "depthwise, large filter": Convolution(2, 136, 136, (Axis(14, 7, 1, 3, 3), Axis(15, 7, 1, 3, 3)), groups=136),
+    "depthwise, dilated": Convolution(1, 14, 14, (Axis(19, 3, 1, 2, 2, 2), Axis(23, 3, 3, 4, 3, 2)), groups=14),
+    "narrow groups": Convolution(2, 64, 64, SQUARE, groups=16),
     "1-D": Convolution(3, 64, 64, (Axis(200, 9, 4, 4, 4),)),
     "3-D": Convolution(2, 64, 64, (Axis(7, 3, 2, 1, 1), Axis(8, 3, 2, 1, 0), Axis(9, 1, 2))),
 }
@@ -199,6 +203,16 @@ def test_split_k(name: str, kind: str, mode: str, kernel: str) -> None:
 def test_epilogues(name: str, kind: str, mode: str, kernel: str) -> None:
     other = {} if kind == "wgrad" else {"has_bias": True, "activation": "relu"}
     check(name, kind, kernel, "bfloat16", options=split(mode), has_c=True, **other)
+
+
+@pytest.mark.parametrize("name", ["depthwise", *(n for n in CASES if n.startswith(("depthwise,", "narrow")))])
+@pytest.mark.parametrize("kind", ["fprop", "dgrad"])
+def test_narrow_groups_by_the_direct_kernel(name: str, kind: str) -> None:
+    for dtype in DTYPES:
+        for epilogue in ({}, {"has_c": True, "has_bias": True, "activation": "relu"}):
+            case = Case(kind, CASES[name], dtype, options={"kernel": "direct"}, **epilogue)
+            case.check()
+    Case(kind, CASES[name], "bfloat16", out_dtype="float32", options={"kernel": "direct"}).check()
 
 
 @pytest.mark.parametrize("division", ["fast", "plain", "fast_load", "fast_store"])

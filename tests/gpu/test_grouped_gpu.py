@@ -369,6 +369,59 @@ def test_accumulation_into_main_grad():
             assert torch.equal(grad[g].double(), want)
 
 
+@pytest.mark.parametrize("kernel", KERNELS)
+@pytest.mark.parametrize("mode", ["none", "parallel", "stream_k"])
+@pytest.mark.parametrize("dtype", [torch.float8_e4m3fn, torch.bfloat16])
+def test_groups_of_k_that_lie_apart(dtype, mode, kernel):
+    """In one launch, of sizes that the GPU alone knows and that change between replays."""
+    skip_unless_served(kernel, mode, str(dtype).removeprefix("torch."))
+    room, m, n = 2048, 320, 264
+    scaled = dtype.itemsize == 1
+
+    def apart(x, ranges):  # what rows have room for beyond the group's size is NaN
+        lines = torch.full((x.shape[0] * room,), float("nan"), device="cuda").to(dtype)
+        for begin, end in ranges:
+            own = -(-(end - begin) // 128) * 128
+            part = lines[begin * x.shape[0] : (begin + own) * x.shape[0]].view(torch.uint8 if scaled else dtype)
+            part.view(x.shape[0], own)[:, : end - begin] = x[:, begin:end].view(part.dtype)
+        return lines
+
+    a, b = (integers((rows, room), dtype, True) for rows in (m, n))
+    scale_a, scale_b = (2.0 ** torch.randint(-2, 3, (rows, room // 128), device="cuda") for rows in (m, n))
+    scales = {"scale_a": scale_a, "scale_b": scale_b.T} if scaled else {}
+    offs = torch.zeros(6, dtype=torch.int32, device="cuda")
+    flat_a, flat_b = apart(a, []), apart(b, [])
+    d = torch.empty(6, m, n, device="cuda")
+
+    def run():
+        cleave.grouped_gemm(flat_a, flat_b, offs, alignment=128, out=d, kernel=kernel, split_k_mode=mode, **scales)
+
+    run()
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        run()
+    wide_a, wide_b = a.double(), b.double()
+    if scaled:
+        wide_a, wide_b = (
+            x * scale.double().repeat_interleave(128, 1) for x, scale in ((wide_a, scale_a), (wide_b, scale_b))
+        )
+    for sizes in ([128, 0, 384, 256, 640, 128], [0, 0, 2048, 0, 0, 0], [1, 127, 129, 600, 0, 300], [0] * 6):
+        begin, ranges = 0, []
+        for size in sizes:
+            begin = -(-begin // 128) * 128
+            ranges.append((begin, begin + size))
+            begin += size
+        offs.copy_(torch.tensor([end for _, end in ranges]))
+        flat_a.copy_(apart(a, ranges))
+        flat_b.copy_(apart(b, ranges))
+        for call in (run, graph.replay):
+            d.fill_(CANARY)
+            call()
+            for own, (first, end) in zip(d, ranges, strict=True):
+                assert torch.equal(own.double(), wide_a[:, first:end] @ wide_b[:, first:end].T)
+
+
 def test_results_repeat_bitwise():
     groups = Groups([500, 3, 900, 64, 0, 257])
     dy = torch.randn(groups.extent, 512, device="cuda").bfloat16()

@@ -20,7 +20,7 @@ from bench_stand_ins import (
 
 import cleave
 from bench import __main__ as harness
-from bench import ahead, host, machine, peers, quantize, report, suites
+from bench import ahead, bits, host, machine, peers, quantize, report, suites
 from bench.products import conv
 from cleave.testing import arrays
 from cleave.testing.case import GemmCase
@@ -187,3 +187,28 @@ def test_wrong_usage(arguments):
     with pytest.raises(SystemExit) as exit_:
         harness.main(arguments)
     assert exit_.value.code == 2
+
+
+@pytest.mark.parametrize("name", bits.CASES)
+def test_plans_whose_bits_are_compared(name):
+    """Each is one that the library makes, as it is named, and differs from the one it is compared with."""
+    case = bits.CASES[name]
+    planned = case.plan("h100")
+    found = bits.questions(case)
+    for question in found:
+        for kernel in (question.base, *question.others):
+            assert cleave._core.plan_as(planned, kernel).kernel_name == kernel
+        assert question.base not in question.others
+    asked = {question.words for question in found if question.others}
+    assert {"tile", "tile, of 4 slices", "transposed", "slices", "stream_k"} <= asked
+    assert name == "ieee" or {"multicast 2x1", "multicast 1x2", "portable kernel"} <= asked
+
+
+def test_a_table_of_bits():
+    text = bits.table({"bf16": {"tile": (0, 13), "slices": (4, 4)}, "int8": {"tile": (0, 9)}})
+    assert text.splitlines() == [
+        "| what differs | bf16 | int8 |",
+        "|---|---|---|",
+        "| tile | same, 13 | same, 9 |",
+        "| slices | **4** of 4 | - |",
+    ]

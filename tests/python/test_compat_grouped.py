@@ -307,22 +307,34 @@ def test_k_grouped_fp8_gemm_tn(psum: bool) -> None:
     assert torch.equal(d.double(), expected + c.double())
 
 
-def stored_one_by_one(x: torch.Tensor, sizes: Sequence[int]) -> torch.Tensor:
-    return torch.cat([part.t().flatten() for part in x.view(torch.uint8).split(sizes)]).view(E4M3)
+def stored_one_by_one(x: torch.Tensor, ranges: Sequence[tuple[int, int]]) -> torch.Tensor:
+    """Each group's [rows, room], behind each other; what its rows have room for beyond its size is NaN."""
+    parts = []
+    for begin, end in ranges:
+        part = x.view(torch.uint8)[begin : begin + -(-(end - begin) // 128) * 128].t().clone()
+        part[:, end - begin :] = 0x7F
+        parts.append(part.flatten())
+    return torch.cat(parts).view(E4M3)
 
 
-@pytest.mark.parametrize("sizes", [(128, 128, 128), K_SIZES])
-def test_k_grouped_fp8_gemm_nt(sizes: tuple[int, ...]) -> None:
+@pytest.mark.parametrize("sizes, psum", [((128, 128, 128), False), (K_SIZES, False), ((200, 0, 100), True)])
+def test_k_grouped_fp8_gemm_nt(sizes: tuple[int, ...], psum: bool) -> None:
+    ranges = ranges_of(sizes, spacing=128)
     a, b = integers(384, M, dtype=E4M3), integers(384, N, dtype=E4M3)
     scale_a, scale_b, c = scales(3, M), scales(3, N), integers(3, M, N, dtype=torch.float32)
     expected, d = torch.empty_like(c), torch.empty_like(c)
-    arguments = (d, list(sizes), int32(sizes), c)
-    deep_gemm.k_grouped_fp8_gemm_tn_contiguous((a, scale_a), (b, scale_b), expected, *arguments[1:])
-    pairs = [(stored_one_by_one(x, sizes), scale.t()) for x, scale in ((a, scale_a), (b, scale_b))]
-    deep_gemm.k_grouped_fp8_gemm_nt_contiguous(*pairs, *arguments)
-    assert torch.equal(d, expected)
-    with pytest.raises(ValueError, match=r"ks_cpu\[0\] is 100; it must be a multiple of 128"):
-        deep_gemm.k_grouped_fp8_gemm_nt_contiguous(*pairs, d, [100], int32(sizes), c)
+    groups = int32([end for _, end in ranges]) if psum else int32(sizes)
+    deep_gemm.k_grouped_fp8_gemm_tn_contiguous(
+        (a, scale_a), (b, scale_b), expected, None, groups, c, use_psum_layout=psum
+    )
+    pairs = [(stored_one_by_one(x, ranges), scale.t()) for x, scale in ((a, scale_a), (b, scale_b))]
+    for ks_cpu in (None, list(sizes)):
+        d.fill_(7)
+        deep_gemm.k_grouped_fp8_gemm_nt_contiguous(*pairs, d, ks_cpu, groups, c, use_psum_layout=psum)
+        assert torch.equal(d, expected)
+    if not psum:
+        with pytest.raises(ValueError, match=r"ks_cpu\[0\] is 100; it must be a multiple of 128"):
+            deep_gemm.k_grouped_fp8_gemm_nt_contiguous(*pairs, d, [100], groups, c)
 
 
 def test_deep_gemm_refusals() -> None:
@@ -337,8 +349,6 @@ def test_deep_gemm_refusals() -> None:
             deep_gemm.m_grouped_fp8_gemm_nt_contiguous(pair_a, pair_b, d, groups, recipe)
     with pytest.raises(ValueError, match=r"recipe is \(1, 1, 32\); \(1, 1, 128\) is served"):
         deep_gemm.k_grouped_fp8_gemm_tn_contiguous(pair_a, pair_a, d, None, OFFS, recipe=(1, 1, 32))
-    with pytest.raises(ValueError, match="use_psum_layout is True"):
-        deep_gemm.k_grouped_fp8_gemm_nt_contiguous(pair_a, pair_a, d, [], OFFS, use_psum_layout=True)
 
 
 def test_signatures_of_deep_gemm() -> None:

@@ -362,6 +362,25 @@ def test_blocks_have_precedence_over_vectors_for_each_group() -> None:
     np.testing.assert_array_equal(d[0], 3 * (halves[0] + halves[1]))
 
 
+@pytest.mark.parametrize("dtype", ["int8", "float16", "float32"])
+def test_groups_of_k_that_lie_apart(dtype: str) -> None:
+    """Their rows have room for multiples of the alignment, of which a group uses its size."""
+    sizes, m, n, spacing = [40, 0, 7, 16, 1], 9, 6, 16
+    groups = describe("aligned_ends", sizes, np.int32, spacing=spacing)
+    k = -(-groups.extent // spacing) * spacing
+    rng = np.random.default_rng(0)
+    a, b = (rng.integers(-9, 9, (rows, k)).astype(dtype) for rows in (m, n))
+
+    def apart(x: np.ndarray) -> np.ndarray:
+        rooms = [x[:, begin : begin + -(-(end - begin) // spacing) * spacing] for begin, end in groups.ranges]
+        return np.concatenate([room.flatten() for room in rooms])
+
+    d = np.full((len(sizes), m, n), CANARY, "float32")
+    cleave.grouped_gemm(apart(a), apart(b), **groups.keywords, out=d)
+    for own, (begin, end) in zip(d, groups.ranges, strict=True):
+        np.testing.assert_array_equal(own, a[:, begin:end].astype(float) @ b[:, begin:end].astype(float).T)
+
+
 def test_wrong_offsets_are_clamped() -> None:
     a, b = f32(40, 16), f32(4, 16, 8)
     for bad in ([-5, 90, 20, 2**31 - 1], [40, 0, -(2**31), 12], [7, 3, 80, 1]):

@@ -115,6 +115,52 @@ BAD: dict[str, Case] = {
         ("alignment is 10", "a is (3, 10, 6)", "leave it out"),
     ),
     # shapes
+    # groups that lie apart
+    "apart without out": (
+        {"a": f32(160), "b": f32(160), "alignment": 8},
+        ValueError,
+        ("a is (160,) and b is (160,)", "lie apart", "[groups, M, N]"),
+    ),
+    "apart without an alignment": (
+        {"a": f32(160), "b": f32(160), "out": f32(3, 10, 10)},
+        ValueError,
+        ("lie apart", "with an alignment"),
+    ),
+    "apart by indptr": (
+        {"a": f32(160), "b": f32(160), "out": f32(3, 10, 10), "offs": None, "indptr": i32(0, 2, 2, 9)},
+        ValueError,
+        ("lie apart", "their ends as offs"),
+    ),
+    "apart with rows that do not divide": (
+        {"a": f32(163), "b": f32(160), "alignment": 8, "out": f32(3, 10, 10)},
+        ValueError,
+        ("a is (163,), but out has 10 rows",),
+    ),
+    "apart with columns that do not divide": (
+        {"a": f32(160), "b": f32(163), "alignment": 8, "out": f32(3, 10, 10)},
+        ValueError,
+        ("b is (163,), but out has 10 columns",),
+    ),
+    "apart with another K": (
+        {"a": f32(160), "b": f32(240), "alignment": 8, "out": f32(3, 10, 10)},
+        ValueError,
+        ("a is (10, 16) and b is (24, 10)",),
+    ),
+    "apart with a stride": (
+        {"a": f32(320)[::2], "b": f32(160), "alignment": 8, "out": f32(3, 10, 10)},
+        ValueError,
+        ("a has a stride of 2", "contiguous"),
+    ),
+    "apart without room": (
+        {"a": f32(200), "b": f32(200), "alignment": 8, "out": f32(3, 10, 10)},
+        ValueError,
+        ("k is 20", "room for multiples of 8"),
+    ),
+    "apart at no vector": (
+        {"a": f32(180), "b": f32(180), "alignment": 6, "out": f32(3, 10, 10)},
+        ValueError,
+        ("spacing (alignment) is 6", "16 bytes", "multiple of 4"),
+    ),
     "a has rank 1": ({"a": f32(6)}, ValueError, ("a has 1 dimension", "2 or 3")),
     "groups and matrices differ in number": (
         {"offs": i32(2, 9)},

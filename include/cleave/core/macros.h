@@ -20,6 +20,7 @@ using uint64_t = unsigned long long;
 #define CLEAVE_HD __host__ __device__ __forceinline__
 #define CLEAVE_DEVICE __device__ __forceinline__
 #define CLEAVE_UNROLL _Pragma("unroll")
+#define CLEAVE_NO_UNROLL _Pragma("unroll 1")
 #else
 #define CLEAVE_HD inline
 #define CLEAVE_UNROLL

@@ -33,9 +33,14 @@ struct FamilyTraits {
 };
 
 CLEAVE_HD constexpr FamilyTraits family_traits(KernelFamily family) {
-  return family == KernelFamily::sm90
-             ? FamilyTraits{.kernel = "gemm_sm90", .has_tma = true, .has_wgmma = true, .least_tile_n = 16}
-             : FamilyTraits{.kernel = "gemm_portable", .has_tma = false, .has_wgmma = false, .least_tile_n = 64};
+  switch (family) {
+    case KernelFamily::sm90:
+      return {.kernel = "gemm_sm90", .has_tma = true, .has_wgmma = true, .least_tile_n = 16};
+    case KernelFamily::direct:
+      return {.kernel = "conv_direct", .has_tma = false, .has_wgmma = false, .least_tile_n = 1};
+    default:
+      return {.kernel = "gemm_portable", .has_tma = false, .has_wgmma = false, .least_tile_n = 64};
+  }
 }
 
 CLEAVE_HD constexpr bool has_tma(KernelFamily family) {

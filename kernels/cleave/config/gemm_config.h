@@ -7,6 +7,7 @@
 
 #include "cleave/config/arch_traits.h"
 #include "cleave/config/epilogue_params.h"
+#include "cleave/conv/direct_conv.h"
 #include "cleave/core/enums.h"
 #include "cleave/core/math.h"
 
@@ -66,6 +67,7 @@ struct ScheduleConfig {
   SplitKMode split = SplitKMode::none;
   Grouping grouping = Grouping::none;
   uint32_t group_capacity = 0;  // groups that there is shared memory for
+  bool apart = false;           // groups of K: each group's operands are matrices by themselves
 
   CLEAVE_HD friend constexpr bool operator==(const ScheduleConfig&, const ScheduleConfig&) = default;
 };
@@ -82,6 +84,16 @@ struct ConvConfig {
   bool fast_store = true;
 
   CLEAVE_HD friend constexpr bool operator==(const ConvConfig&, const ConvConfig&) = default;
+};
+
+/// direct: a CTA makes tile.n channels; of a line, `strips` of tile.m pixels beside each other.
+struct DirectConfig {
+  uint32_t vector = 1;  // channels of a thread
+  uint32_t group = 1;   // channels, and filters, of a group
+  uint32_t strips = 1;
+  DirectAxis height, width;
+
+  CLEAVE_HD friend constexpr bool operator==(const DirectConfig&, const DirectConfig&) = default;
 };
 
 /// For sums that grow in float32 beside the tensor cores.
@@ -112,6 +124,7 @@ struct GemmConfig {
   ClusterConfig cluster;
   ScheduleConfig schedule;
   ConvConfig conv;
+  DirectConfig direct;
   ScaleConfig scales;
   EpilogueConfig epilogue;
   StoreConfig store;
@@ -169,8 +182,22 @@ CLEAVE_HD constexpr bool flattens_taps(const GemmConfig& c) {
   return !has_tma(c.family) || (c.conv.gather && !c.conv.fuses_classes);
 }
 
+inline constexpr uint32_t kDirectThreads = 256;
+
+/// direct: lines that a CTA has threads for.
+CLEAVE_HD constexpr uint32_t direct_lines(const GemmConfig& c) {
+  return kDirectThreads / (c.tile.n / c.direct.vector * c.direct.strips);
+}
+
+/// direct: from a tap's filters to the next one's in shared memory; a few floats more than there are, since neighbours
+/// in global memory are taps.
+CLEAVE_HD constexpr uint32_t direct_filter_row(const GemmConfig& c) {
+  return c.tile.n + 4;
+}
+
 /// Threads of a CTA.
 CLEAVE_HD constexpr uint32_t cta_threads(const GemmConfig& c) {
+  if (c.family == KernelFamily::direct) return kDirectThreads;
   return has_tma(c.family) ? (c.warps.consumers + 1) * 128 : math_threads(c);
 }
 
@@ -225,6 +252,11 @@ CLEAVE_HD constexpr uint32_t group_step(const GemmConfig& c) {
     default:
       return c.tile.k;
   }
+}
+
+/// Whether TMA needs a map of A and one of B for each group.
+CLEAVE_HD constexpr bool has_group_maps(const GemmConfig& c) {
+  return has_tma(c.family) && c.schedule.apart;
 }
 
 /// Whether neighbours among a tile's rows are none in D.

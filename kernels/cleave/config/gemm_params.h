@@ -39,9 +39,15 @@ struct GemmParams {
   Schedule schedule;
   GroupParams groups;
   EpilogueParams epilogue;
-  float* partials = nullptr;  // float32 parts of tiles, in fragment order
+  TensorMap* group_maps = nullptr;  // has_group_maps: of A and B of each group, made by the kernel
+  float* partials = nullptr;        // float32 parts of tiles, in fragment order
   // One per tile (parallel: a FixupWord), of stream_k one per CTA; zero between launches.
   uint32_t* counters = nullptr;
+};
+
+/// For a convolution pixel by pixel.
+struct DirectParams : GemmParams {
+  DirectShape shape;
 };
 
 /// A class's tensor maps (sm90).
@@ -74,6 +80,11 @@ template <GemmConfig C>
   requires(C.conv.kind == Conv::none)
 struct ParamsOf<C> {
   using type = GemmParams;
+};
+template <GemmConfig C>
+  requires(C.family == KernelFamily::direct)
+struct ParamsOf<C> {
+  using type = DirectParams;
 };
 }  // namespace detail
 

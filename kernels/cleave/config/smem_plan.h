@@ -3,6 +3,7 @@
 #pragma once
 
 #include "cleave/config/scale_lines.h"
+#include "cleave/memory/tensor_map.h"
 #include "cleave/schedule/groups.h"
 
 namespace cleave {
@@ -26,6 +27,7 @@ struct SmemPlan {
   uint32_t scale_stage = 0;           // Scaling::block: bytes of one stage's scales
   uint32_t scales = 0;                // and the first stage's offset
   uint32_t group_table = 0;           // Grouping: groups.h
+  uint32_t group_map = 0;             // has_group_maps: one that is being made
   uint32_t broadcast = 0;             // sm90: what columns bring to the epilogue, per warpgroup
   uint32_t cluster_reduce = 0;        // cluster_k > 1: parts of the tile sent by the other ranks
   bool cluster_over_stages = false;   // that buffer is too large for a place of its own
@@ -38,6 +40,11 @@ struct SmemPlan {
 CLEAVE_HD constexpr SmemPlan smem_plan(const GemmConfig& c) {
   const bool specialised = has_tma(c.family);
   SmemPlan plan;
+  if (c.family == KernelFamily::direct) {
+    const uint32_t taps = c.direct.height.taps * c.direct.width.taps;
+    plan.bytes = taps * c.direct.group * direct_filter_row(c) * uint32_t(sizeof(float));
+    return plan;
+  }
   plan.a_stage = c.tile.m * c.tile.k * size_of(c.operands.a);
   plan.b_stage = c.tile.n * c.tile.k * size_of(c.operands.a);
   uint32_t at = 0;
@@ -67,6 +74,10 @@ CLEAVE_HD constexpr SmemPlan smem_plan(const GemmConfig& c) {
   if (specialised) at += 2 * c.tile.stages * uint32_t(sizeof(uint64_t));
   plan.group_table = at;
   if (c.schedule.group_capacity > 0) at += round_up(group_table_bytes(c.schedule.group_capacity), 16u);
+  if (has_group_maps(c)) {
+    plan.group_map = round_up(at, uint32_t(sizeof(TensorMap)));
+    at = plan.group_map + uint32_t(sizeof(TensorMap));
+  }
   plan.bytes = at;
   return plan;
 }

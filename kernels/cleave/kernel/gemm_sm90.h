@@ -90,6 +90,7 @@ CLEAVE_DEVICE void produce(const Params<C>& p, const CtaCoord<C>& cta, uint32_t 
   auto scheduler = cta.scheduler(p.schedule);
   bool waits = waits_late(C);
   for (WorkTile work; scheduler.next(work);) {
+    if constexpr (has_group_maps(C)) loader.find_maps(work, smem + kPlan.group_map);
     loader.start(work, cta.first_row(work), cta.first_column(work));
     if (waits) ptx::grid_dependency_wait();
     waits = false;

@@ -222,10 +222,10 @@ class MatrixCopier {
   /// K block from `k` on, of the work tile's group where K is grouped, into the stages `a` and `b`.
   CLEAVE_DEVICE void load(const WorkTile& work, const Tile<C>& tile, uint32_t k, uint32_t a, uint32_t b) const {
     constexpr bool kGrouped = C.schedule.grouping == Grouping::k;
-    const uint32_t k0 = (kGrouped ? work.range.begin : 0) + k;
-    const uint32_t depth = kGrouped ? work.range.end : p_.size.k;
-    copy_operand<C, C.operands.a_major, C.tile.m, C.operands.load_bytes_a>(p_.a, a, tile.m0, k0, tile.m_end(p_.size),
-                                                                           depth, work.batch, thread_);
+    const uint32_t first = kGrouped && !C.schedule.apart ? work.range.begin : 0, k0 = first + k;
+    const uint32_t depth = kGrouped ? first + work.range.size() : p_.size.k;
+    copy_operand<C, C.operands.a_major, C.tile.m, C.operands.load_bytes_a>(
+        of_group(p_.a, p_.size.m, work), a, tile.m0, k0, tile.m_end(p_.size), depth, work.batch, thread_);
     // Columns of the gate and the up projection lie p.size.n apart.
     constexpr uint32_t kWidth = output_columns(C);
     CLEAVE_UNROLL
@@ -233,11 +233,22 @@ class MatrixCopier {
       constexpr uint32_t kPieceBytes = kWidth * C.tile.k * size_of(C.operands.b);
       const uint32_t shift = piece * p_.size.n;
       copy_operand<C, C.operands.b_major, kWidth, C.operands.load_bytes_b>(
-          p_.b, b + piece * kPieceBytes, tile.n0 + shift, k0, tile.n_end(p_.size) + shift, depth, work.batch, thread_);
+          of_group(p_.b, p_.size.n, work), b + piece * kPieceBytes, tile.n0 + shift, k0, tile.n_end(p_.size) + shift,
+          depth, work.batch, thread_);
     }
   }
 
  private:
+  /// An operand of `rows` rows, as the work tile's group has it.
+  CLEAVE_DEVICE OperandParams of_group(OperandParams operand, uint32_t rows, const WorkTile& work) const {
+    if constexpr (C.schedule.apart) {
+      const int64_t before = int64_t(work.range.begin) * rows;
+      operand.data = static_cast<const char*>(operand.data) + before * size_of(C.operands.a);
+      operand.stride = group_room(p_.groups, work.range);
+    }
+    return operand;
+  }
+
   const GemmParams& p_;
   uint32_t thread_;
 };

@@ -9,6 +9,7 @@
 #include "cleave/config/gemm_params.h"
 #include "cleave/config/smem_plan.h"
 #include "cleave/config/tma_box.h"
+#include "cleave/mainloop/group_maps.h"
 #include "cleave/ptx/tma.h"
 
 namespace cleave {
@@ -45,7 +46,7 @@ CLEAVE_DEVICE void load_operand(const TensorMap* map, uint32_t stage, uint32_t b
     }
   };
   if constexpr (M == Major::k) {
-    if constexpr (C.schedule.grouping == Grouping::k) k0 += work.range.begin;
+    if constexpr (C.schedule.grouping == Grouping::k && !C.schedule.apart) k0 += work.range.begin;
     CLEAVE_UNROLL
     for (uint32_t part = 0; part < C.tile.k / kAtom; ++part) {
       CLEAVE_UNROLL
@@ -79,7 +80,10 @@ CLEAVE_HD constexpr uint32_t tma_bytes() {
 template <GemmConfig C>
 class MatrixLoader {
  public:
-  CLEAVE_DEVICE MatrixLoader(const GemmParams& p, Sharing sharing) : p_(p), sharing_(sharing) {}
+  CLEAVE_DEVICE MatrixLoader(const GemmParams& p, Sharing sharing) : p_(p), sharing_(sharing), maps_(p) {}
+
+  /// Before `start`, of groups that have maps of their own.
+  CLEAVE_DEVICE void find_maps(const WorkTile& work, uint32_t scratch) { maps_.find(work, scratch); }
 
   /// `m0`, `n0`: the tile's first row and column.
   CLEAVE_DEVICE void start(const WorkTile& work, uint32_t m0, uint32_t n0) {
@@ -88,14 +92,17 @@ class MatrixLoader {
   }
 
   CLEAVE_DEVICE void load(const WorkTile& work, uint32_t block, uint32_t a, uint32_t b, uint32_t barrier) const {
-    const uint32_t k0 = block * C.tile.k;
-    if constexpr (has_map_a(C)) {
+    constexpr bool kByGroup = has_group_maps(C);
+    const uint32_t k0 = block * C.tile.k + (kByGroup ? maps_.first_k(work) : 0);
+    if constexpr (kByGroup || has_map_a(C)) {
       load_operand<C, C.operands.a_major, C.tile.m, C.cluster.multicast_n>(
-          &p_.map_a, a, barrier, m0_, k0, work, work.batch * p_.batched_a, sharing_, 0, hint_a_);
+          kByGroup ? maps_.a(work) : &p_.map_a, a, barrier, m0_, k0, work, work.batch * p_.batched_a, sharing_, 0,
+          hint_a_);
     }
-    if constexpr (has_map_b(C)) {
+    if constexpr (kByGroup || has_map_b(C)) {
       load_operand<C, C.operands.b_major, C.tile.n, C.cluster.multicast_m, gated(C) ? 2 : 1>(
-          &p_.map_b, b, barrier, n0_, k0, work, work.batch * p_.batched_b, sharing_, p_.size.n, hint_b_);
+          kByGroup ? maps_.b(work) : &p_.map_b, b, barrier, n0_, k0, work, work.batch * p_.batched_b, sharing_,
+          p_.size.n, hint_b_);
     }
   }
 
@@ -126,6 +133,7 @@ class MatrixLoader {
 
   const GemmParams& p_;
   Sharing sharing_;
+  GroupMaps<C> maps_;
   uint32_t m0_ = 0, n0_ = 0;
   ptx::CacheHint hint_a_ = ptx::CacheHint::normal, hint_b_ = ptx::CacheHint::normal;
 };

@@ -71,6 +71,12 @@ CLEAVE_HD GroupRange group_range(const GroupParams& p, uint32_t g) {
   return {uint32_t(begin), uint32_t(end)};
 }
 
+/// Elements of K in a row of a group's own matrices, where its operands lie apart from others'; those of earlier
+/// groups are `begin` times as many as there are rows.
+CLEAVE_HD constexpr uint32_t group_room(const GroupParams& p, GroupRange range) {
+  return round_up(range.size(), p.spacing);
+}
+
 /// Steps of `step` elements that cover a group: tiles where M or N is grouped, k blocks where K is.
 /// A group of K has at least one, of zeros, since its D has to be written.
 CLEAVE_HD constexpr uint32_t group_steps(Grouping grouping, GroupRange range, uint32_t step) {

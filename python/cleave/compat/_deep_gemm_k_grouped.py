@@ -3,7 +3,8 @@
 d[g] = a[rows of g].T @ b[rows of g] + c[g], [M, N] each; c may be d, or None. grouped_layout is
 int32 [G] on the operands' device: how many rows each group has, in order, or, with
 use_psum_layout, where each ends, beginning at a multiple of 128. d and c are float32, or another
-type of float. compiled_dims changes no result; k_grouped_fp8_gemm_nt_contiguous alone reads ks_cpu.
+type of float. All are one launch, and sizes stay on the device: ks_cpu, where it is given, is only
+checked by k_grouped_fp8_gemm_nt_contiguous. compiled_dims changes no result.
 """
 
 from __future__ import annotations
@@ -60,7 +61,7 @@ def k_grouped_fp8_gemm_nt_contiguous(
     a: tuple[Any, Any],
     b: tuple[Any, Any],
     d: Any,
-    ks_cpu: list[int],
+    ks_cpu: list[int] | None,
     grouped_layout: Any,
     c: Any = None,
     recipe: tuple[int, int, int] = _RECIPE,
@@ -69,31 +70,18 @@ def k_grouped_fp8_gemm_nt_contiguous(
 ) -> None:
     """The same of groups that are stored one behind the other, [M, k] and [N, k] each.
 
-    a and b are (all groups' elements [K * M], scales [M, K / 128]), the same with N for b. Such
-    groups have no stride in common: each is a launch of its own, of the sizes in ks_cpu, multiples
-    of 128. For one launch, and sizes that stay on the GPU, use the tn form.
+    a and b are (all groups' elements [K * M], scales [M, K / 128]), the same with N for b. The groups' sizes are
+    multiples of 128, unless use_psum_layout: then each has room for whole blocks.
     """
     _check_recipe(recipe)
-    if use_psum_layout:
-        raise ValueError("use_psum_layout is True; groups that are stored one by one have no gaps")
-    for group, k in enumerate(ks_cpu):
-        if k % BLOCK != 0:
+    for group, k in enumerate(ks_cpu or ()):
+        if k % BLOCK != 0 and not use_psum_layout:
             raise ValueError(f"ks_cpu[{group}] is {k}; it must be a multiple of {BLOCK}")
     (a, scale_a), (b, scale_b) = a, b
-    _, m, n = d.shape
-    begin = 0
-    for group, k in enumerate(ks_cpu):
-        end = begin + k
-        blocks = slice(begin // BLOCK, end // BLOCK)
-        _core.scaled_gemm(
-            a[begin * m : end * m].reshape(m, k),
-            b[begin * n : end * n].reshape(n, k).mT,
-            scale_a[:, blocks],
-            scale_b[:, blocks].mT,
-            c=None if c is None else c[group],
-            out=d[group],
-        )
-        begin = end
+    _core.grouped_gemm(
+        a, b, _ends(grouped_layout, use_psum_layout), alignment=BLOCK, scale_a=scale_a,
+        scale_b=scale_b.mT, c=c, out=d,
+    )  # fmt: skip
 
 
 def _check_recipe(recipe: tuple[int, int, int]) -> None:

@@ -1,0 +1,82 @@
+// A convolution of narrow groups, computed pixel by pixel (kernel/conv_direct.h): where a CTA, and each of its
+// threads, is in the images that are made, and which gathered pixels meet them.
+//
+// A thread makes a strip of neighbours along a line, some neighbouring channels of each. Neighbours have fixed places
+// to each other, so that which tap of theirs meets which gathered pixel is known to the compiler, also where a data
+// gradient has a stride: strips of those begin at multiples of it.
+#pragma once
+
+#include "cleave/core/enums.h"
+#include "cleave/core/fast_divmod.h"
+
+namespace cleave {
+
+/// What an axis is to the compiler.
+struct DirectAxis {
+  uint32_t taps = 1, stride = 1, dilation = 1;
+  uint32_t phase = 0;  // dgrad: the padding, modulo the stride
+
+  CLEAVE_HD friend constexpr bool operator==(const DirectAxis&, const DirectAxis&) = default;
+};
+
+/// What does not meet.
+inline constexpr int32_t kApart = -(1 << 30);
+
+/// How far after the first gathered pixel (`first_gathered`) lies the one that pixel `j` of a strip meets at `tap`.
+CLEAVE_HD constexpr int32_t gathered_at(Conv kind, const DirectAxis& axis, uint32_t j, uint32_t tap) {
+  if (kind != Conv::dgrad) return int32_t(j * axis.stride + tap * axis.dilation);
+  const int32_t way = int32_t(j + axis.phase) - int32_t(tap * axis.dilation);
+  return way % int32_t(axis.stride) == 0 ? way / int32_t(axis.stride) : kApart;
+}
+
+/// The pixel that those distances begin at, of a strip that begins at `made` (dgrad: a multiple of the stride).
+/// `pad`: zeros before the image.
+CLEAVE_HD constexpr int32_t first_gathered(Conv kind, const DirectAxis& axis, uint32_t made, int32_t pad) {
+  return kind == Conv::dgrad ? (int32_t(made) + pad - int32_t(axis.phase)) / int32_t(axis.stride)
+                             : int32_t(made * axis.stride) - pad;
+}
+
+/// The nearest and the farthest of them, of strips of `length`.
+struct GatheredSpan {
+  int32_t first = -kApart, last = kApart;
+
+  CLEAVE_HD constexpr uint32_t size() const { return uint32_t(last - first + 1); }
+};
+CLEAVE_HD constexpr GatheredSpan gathered_span(Conv kind, const DirectAxis& axis, uint32_t length) {
+  GatheredSpan span;
+  for (uint32_t j = 0; j < length; ++j) {
+    for (uint32_t tap = 0; tap < axis.taps; ++tap) {
+      const int32_t at = gathered_at(kind, axis, j, tap);
+      if (at == kApart) continue;
+      span.first = at < span.first ? at : span.first;
+      span.last = at > span.last ? at : span.last;
+    }
+  }
+  return span;
+}
+
+/// The sizes of a launch. A CTA has a block of channels, some strips along a line, and as many lines as its threads
+/// have room for, `steps` times.
+struct DirectShape {
+  uint32_t channels = 0;      // of all groups
+  uint32_t gathered[2] = {};  // height and width
+  uint32_t made[2] = {};
+  int32_t pad[2] = {};
+  uint32_t steps = 1;
+  FastDivmod blocks, columns, rows;  // CTAs: of channels, along a line, of an image's lines
+};
+
+/// Where a CTA is.
+struct DirectTile {
+  uint32_t channel = 0, column = 0, row = 0, image = 0;  // the first three count CTAs
+};
+CLEAVE_HD constexpr DirectTile locate(const DirectShape& shape, uint32_t cta) {
+  DirectTile tile;
+  uint32_t rest = 0, above = 0;
+  shape.blocks.divmod(cta, rest, tile.channel);
+  shape.columns.divmod(rest, above, tile.column);
+  shape.rows.divmod(above, tile.image, tile.row);
+  return tile;
+}
+
+}  // namespace cleave

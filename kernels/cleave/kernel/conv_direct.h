@@ -1,0 +1,211 @@
+// Convolutions of narrow groups, depthwise ones above all, and their data gradients, by multiply-adds (sm_80 and
+// later): a tensor core's tile would be nearly empty.
+//
+// Roles      a thread makes `tile.m` neighbours of a line, `direct.vector` channels of each; neighbouring threads
+//            have neighbouring channels, then strips along the line, then lines
+// Operands   pixels straight from global memory, each vector of a line once into registers, where taps and
+//            neighbours share it; lines that follow each other, from L1. Filters as float32 in shared memory, by tap
+// Sums       float32, in the order of the taps
+#pragma once
+
+#include "cleave/config/gemm_params.h"
+#include "cleave/config/smem_plan.h"
+#include "cleave/conv/direct_conv.h"
+#include "cleave/epilogue/epilogue.h"
+#include "cleave/ptx/sync.h"
+
+namespace cleave {
+
+/// A vector of channels as it lies in memory.
+template <uint32_t Bytes>
+struct RawVector {
+  uint32_t words[Bytes < 4 ? 1 : Bytes / 4] = {};
+};
+
+template <uint32_t Bytes>
+CLEAVE_DEVICE RawVector<Bytes> load_vector(const char* from, bool exists) {
+  RawVector<Bytes> raw;
+  if (!exists) return raw;
+  if constexpr (Bytes == 16) {
+    const uint4 v = *reinterpret_cast<const uint4*>(from);
+    raw.words[0] = v.x, raw.words[1] = v.y, raw.words[2] = v.z, raw.words[3] = v.w;
+  } else if constexpr (Bytes == 8) {
+    const uint2 v = *reinterpret_cast<const uint2*>(from);
+    raw.words[0] = v.x, raw.words[1] = v.y;
+  } else if constexpr (Bytes == 4) {
+    raw.words[0] = *reinterpret_cast<const uint32_t*>(from);
+  } else {
+    raw.words[0] = *reinterpret_cast<const uint16_t*>(from);
+  }
+  return raw;
+}
+
+/// Element `i` of a vector, `i` being known to the compiler.
+template <DType T, uint32_t Bytes>
+CLEAVE_DEVICE float element_of(const RawVector<Bytes>& raw, uint32_t i) {
+  if constexpr (size_of(T) == 4) {
+    return __uint_as_float(raw.words[i]);
+  } else {
+    const uint32_t word = raw.words[i / 2], bits = i % 2 == 0 ? word & 0xffff : word >> 16;
+    if constexpr (T == DType::bf16) return __uint_as_float(i % 2 == 0 ? word << 16 : word & 0xffff0000u);
+    return f16_to_float(uint16_t(bits));
+  }
+}
+
+template <DType T, uint32_t Count>
+CLEAVE_DEVICE void store_vector(char* to, const float (&values)[Count]) {
+  if constexpr (Count == 1) {
+    store_element(T, to, 0, values[0]);
+  } else if constexpr (size_of(T) == 4) {
+    CLEAVE_UNROLL
+    for (uint32_t i = 0; i < Count; i += 2)
+      reinterpret_cast<float2*>(to)[i / 2] = make_float2(values[i], values[i + 1]);
+  } else if constexpr (Count == 2) {
+    *reinterpret_cast<uint32_t*>(to) = pack_pair(T, values[0], values[1]);
+  } else {
+    CLEAVE_UNROLL
+    for (uint32_t i = 0; i < Count; i += 4)
+      reinterpret_cast<uint2*>(to)[i / 4] =
+          make_uint2(pack_pair(T, values[i], values[i + 1]), pack_pair(T, values[i + 2], values[i + 3]));
+  }
+}
+
+template <GemmConfig C>
+class DirectConv {
+  static constexpr DType kType = C.operands.a;
+  static constexpr uint32_t kVector = C.direct.vector, kStrip = C.tile.m, kGroup = C.direct.group;
+  static constexpr uint32_t kLanes = C.tile.n / kVector, kStrips = C.direct.strips, kLines = direct_lines(C);
+  static constexpr uint32_t kRow = direct_filter_row(C);  // floats of a tap, in shared memory
+  static constexpr uint32_t kBytes = kVector * size_of(kType);
+  static constexpr DirectAxis kAxis = C.direct.width, kDown = C.direct.height;
+  static constexpr GatheredSpan kSpan = gathered_span(C.conv.kind, kAxis, kStrip);
+  static_assert(C.tile.n % kVector == 0 && kVector % kGroup == 0 && kLines > 0);
+
+ public:
+  CLEAVE_DEVICE DirectConv(const Params<C>& p, float* filters) : p_(p), filters_(filters) {}
+
+  CLEAVE_DEVICE void run() {
+    const DirectTile tile = locate(p_.shape, blockIdx.x);
+    const uint32_t channel0 = tile.channel * C.tile.n;
+    load_filters(channel0);
+    __syncthreads();
+    const uint32_t lane = threadIdx.x % kLanes, place = threadIdx.x / kLanes;
+    lane_ = lane * kVector;
+    channel_ = channel0 + lane_;
+    image_ = tile.image;
+    column_ = (tile.column * kStrips + place % kStrips) * kStrip;
+    if (place / kStrips >= kLines || channel_ >= p_.shape.channels || column_ >= p_.shape.made[1]) return;
+    CLEAVE_UNROLL
+    for (uint32_t v = 0; v < kVector; ++v)
+      of_channel_[v] = column_broadcast(C.epilogue, p_.epilogue, p_.scales_b, channel_ + v, 0);
+    for (uint32_t step = 0; step < p_.shape.steps; ++step) {
+      const uint32_t line = (tile.row * p_.shape.steps + step) * kLines + place / kStrips;
+      if (line >= p_.shape.made[0]) return;
+      make_strip(line);
+    }
+  }
+
+ private:
+  using Raw = RawVector<kBytes>;
+
+  /// Those of the CTA's channels, by tap; of a group, for each channel that is multiplied. All threads'.
+  CLEAVE_DEVICE void load_filters(uint32_t channel0) {
+    constexpr uint32_t kTaps = kDown.taps * kAxis.taps, kOfChannel = kTaps * kGroup;
+    for (uint32_t i = threadIdx.x; i < C.tile.n * kOfChannel; i += cta_threads(C)) {
+      const uint32_t channel = i / kOfChannel, rest = i % kOfChannel, tap = rest / kGroup, other = rest % kGroup;
+      if (channel0 + channel >= p_.shape.channels) continue;
+      const uint32_t made = channel0 + channel;
+      // A group's filters follow each other; channels of a tap are those of one group.
+      const bool back = C.conv.kind == Conv::dgrad;
+      const uint32_t filter = back ? made / kGroup * kGroup + other : made;
+      const int64_t at = filter * p_.b.stride + tap * kGroup + (back ? made % kGroup : other);
+      filters_[(tap * kGroup + other) * kRow + channel] = load_element(kType, p_.b.data, at);
+    }
+  }
+
+  CLEAVE_DEVICE void make_strip(uint32_t line) const {
+    float sums[kStrip][kVector] = {};
+    const int32_t x0 = first_gathered(C.conv.kind, kAxis, column_, p_.shape.pad[1]) + kSpan.first;
+    const auto* const pixels = static_cast<const char*>(p_.a.data);
+    const int64_t apart = p_.a.stride * size_of(kType);
+    CLEAVE_NO_UNROLL
+    for (uint32_t r = 0; r < kDown.taps; ++r) {
+      int32_t y = int32_t(line * kDown.stride + r * kDown.dilation) - p_.shape.pad[0];
+      if constexpr (C.conv.kind == Conv::dgrad) {
+        const int32_t way = int32_t(line) + p_.shape.pad[0] - int32_t(r * kDown.dilation);
+        y = way % int32_t(kDown.stride) == 0 ? way / int32_t(kDown.stride) : -1;
+      }
+      if (uint32_t(y) >= p_.shape.gathered[0]) continue;
+      const int64_t first = (int64_t(image_) * p_.shape.gathered[0] + y) * p_.shape.gathered[1] + x0;
+      const char* const from = pixels + first * apart + channel_ * size_of(kType);
+      Raw raw[kSpan.size()];
+      CLEAVE_UNROLL
+      for (uint32_t i = 0; i < kSpan.size(); ++i)
+        raw[i] = load_vector<kBytes>(from + i * apart, uint32_t(x0 + int32_t(i)) < p_.shape.gathered[1]);
+      multiply(r, raw, sums);
+    }
+    store(line, sums);
+  }
+
+  CLEAVE_DEVICE void multiply(uint32_t r, const Raw (&raw)[kSpan.size()], float (&sums)[kStrip][kVector]) const {
+    CLEAVE_UNROLL
+    for (uint32_t s = 0; s < kAxis.taps; ++s) {
+      CLEAVE_UNROLL
+      for (uint32_t other = 0; other < kGroup; ++other) {
+        float filter[kVector];
+        read_filters(((r * kAxis.taps + s) * kGroup + other) * kRow + lane_, filter);
+        CLEAVE_UNROLL
+        for (uint32_t j = 0; j < kStrip; ++j) {
+          const int32_t at = gathered_at(C.conv.kind, kAxis, j, s);
+          if (at == kApart) continue;
+          CLEAVE_UNROLL
+          for (uint32_t v = 0; v < kVector; ++v)
+            sums[j][v] += element_of<kType>(raw[at - kSpan.first], v / kGroup * kGroup + other) * filter[v];
+        }
+      }
+    }
+  }
+
+  CLEAVE_DEVICE void read_filters(uint32_t at, float (&filter)[kVector]) const {
+    constexpr uint32_t kAtOnce = kVector % 4 == 0 ? 4 : kVector;  // all of whose places are multiples of it
+    struct alignas(kAtOnce * sizeof(float)) Floats {
+      float v[kAtOnce];
+    };
+    CLEAVE_UNROLL
+    for (uint32_t v = 0; v < kVector; v += kAtOnce) {
+      const Floats floats = *reinterpret_cast<const Floats*>(filters_ + at + v);
+      CLEAVE_UNROLL
+      for (uint32_t i = 0; i < kAtOnce; ++i) filter[v + i] = floats.v[i];
+    }
+  }
+
+  CLEAVE_DEVICE void store(uint32_t line, const float (&sums)[kStrip][kVector]) const {
+    const uint32_t row0 = (image_ * p_.shape.made[0] + line) * p_.shape.made[1] + column_;
+    CLEAVE_UNROLL
+    for (uint32_t j = 0; j < kStrip; ++j) {
+      if (column_ + j >= p_.shape.made[1]) return;
+      float values[kVector];
+      CLEAVE_UNROLL
+      for (uint32_t v = 0; v < kVector; ++v)
+        values[v] = epilogue_value(C.epilogue, p_.epilogue, sums[j][v], BroadcastValues(), of_channel_[v],
+                                   {row0 + j, channel_ + v, 0, false});
+      const int64_t at = (row0 + j) * p_.epilogue.d_stride + channel_;
+      store_vector<C.epilogue.d>(static_cast<char*>(p_.epilogue.d) + at * size_of(C.epilogue.d), values);
+    }
+  }
+
+  const Params<C>& p_;
+  float* filters_;
+  uint32_t lane_ = 0, channel_ = 0, image_ = 0, column_ = 0;
+  BroadcastValues of_channel_[kVector];
+};
+
+template <GemmConfig C>
+CLEAVE_DEVICE void conv_direct(const Params<C>& p) {
+  extern __shared__ __align__(16) uint8_t shared[];
+  ptx::launch_dependents();
+  ptx::grid_dependency_wait();
+  DirectConv<C>(p, reinterpret_cast<float*>(shared)).run();
+}
+
+}  // namespace cleave

@@ -1,0 +1,177 @@
+#include "plan/direct_choice.h"
+
+#include <algorithm>
+
+#include "cleave/config/smem_plan.h"
+#include "cleave/conv.h"
+#include "launch/conv_view.h"
+#include "problem/placement.h"
+#include "problem/problem.h"
+
+namespace cleave {
+namespace {
+
+constexpr uint32_t kMostVector = 8, kMostStrip = 8;
+constexpr uint32_t kMostTaps = 128;  // of a filter, times a group's channels: shared memory
+constexpr uint32_t kMostSums = 48;   // of a thread, and
+constexpr uint32_t kMostWords = 72;  // gathered: registers
+constexpr int32_t kMostStride = 4;
+constexpr uint32_t kMostSteps = 4;
+
+// Predictions, not yet measured.
+constexpr double kLaunchUs = 3;
+constexpr double kMemoryShare = 0.75;
+constexpr double kFmaShare = 0.5;  // conversions, addresses, the filters from shared memory
+
+/// Groups' channels, and filters, follow each other: `width` of each.
+bool adjoin(const MatrixLayout& layout, int64_t width) {
+  return layout.stride_batch == width;
+}
+
+bool is_narrow(const GemmProblem& p) {
+  const ConvLayout& conv = p.conv;
+  const bool forward = conv.kind == Conv::fprop;
+  if (!forward && conv.kind != Conv::dgrad) return false;
+  const int64_t group = conv.channels;
+  const bool widths = group == conv.filters && (group == 1 || group == 2 || group == 4 || group == 8);
+  if (!widths || p.batch < 2 || p.m == 0 || conv.axes[0] != ConvAxis{}) return false;
+  if (p.a.dtype != DType::f16 && p.a.dtype != DType::bf16 && p.a.dtype != DType::f32) return false;
+  const int64_t filter = forward ? p.b.stride_col : p.b.stride_row;
+  if (!adjoin(p.a, group) || !adjoin(p.d, group) || !adjoin(p.b, group * filter)) return false;
+  if (p.has_c && !adjoin(p.c, group)) return false;
+  if (p.bias != Bias::none && p.bias_stride_batch != group) return false;
+  return p.split_k_mode == SplitKMode::automatic || p.split_k_mode == SplitKMode::none;
+}
+
+DirectAxis axis_of(Conv kind, const ConvAxis& axis) {
+  return {.taps = uint32_t(axis.filter),
+          .stride = uint32_t(axis.stride),
+          .dilation = uint32_t(axis.filter > 1 ? axis.dilation : 1),
+          .phase = kind == Conv::dgrad ? uint32_t(axis.pad_begin % axis.stride) : 0};
+}
+
+/// Elements of the result along an axis.
+uint32_t made(Conv kind, const ConvAxis& axis) {
+  return uint32_t(kind == Conv::dgrad ? axis.size : outputs(axis));
+}
+
+/// Channels that threads load and store at once: a power of two.
+uint32_t vector_of(const GemmProblem& p) {
+  const auto aligned = [](const MatrixLayout& layout, int64_t stride) {
+    return common_alignment(layout.alignment | uint64_t(stride) * size_of(layout.dtype)) / size_of(layout.dtype);
+  };
+  const uint32_t most = p.a.dtype == DType::f32 ? 4 : p.conv.channels == 8 ? kMostVector : 4;
+  const uint32_t channels = common_alignment(uint64_t(p.batch) * p.conv.channels);
+  return std::min({most, channels, aligned(p.a, p.a.stride_row), aligned(p.d, p.d.stride_row)});
+}
+
+/// The strip that wastes least of a line, the longest of those.
+uint32_t strip_of(Conv kind, const ConvAxis& axis, uint32_t vector, DType type) {
+  const DirectAxis of = axis_of(kind, axis);
+  const uint32_t length = made(kind, axis), step = kind == Conv::dgrad ? of.stride : 1;
+  uint32_t best = 0;
+  for (uint32_t strip = step; strip <= kMostStrip; strip += step) {
+    const uint32_t words = gathered_span(kind, of, strip).size() * std::max(vector * size_of(type) / 4, 1u);
+    if (strip * vector > kMostSums || words > kMostWords) break;
+    if (strip < 4 && length > strip && step < 4) continue;  // shorter ones share too little
+    if (best == 0 || round_up(length, strip) <= round_up(length, best)) best = strip;
+  }
+  return best;
+}
+
+}  // namespace
+
+std::optional<Spec> direct_spec(const GemmProblem& p, const DeviceInfo&) {
+  if (!is_narrow(p)) return std::nullopt;
+  const uint32_t vector = vector_of(p), channels = uint32_t(p.batch * p.conv.channels);
+  const uint32_t strip = strip_of(p.conv.kind, p.conv.axes[2], vector, p.a.dtype);
+  if (strip == 0) return std::nullopt;
+  // Blocks of channels as even as vectors allow, of two lines of memory at most.
+  const uint32_t blocks = ceil_div(channels, 32 * vector);
+  return Spec{.family = KernelFamily::direct, .tile_m = strip, .tile_n = round_up(ceil_div(channels, blocks), vector)};
+}
+
+std::optional<Choice> make_direct_choice(const GemmProblem& problem, const DeviceInfo& device, const Spec& spec) {
+  const auto own = direct_spec(problem, device);
+  if (!own || *own != spec) return std::nullopt;  // another cut is another problem's
+  const ConvLayout& conv = problem.conv;
+  Choice choice;
+  choice.spec = spec;
+  choice.problem = problem;
+  choice.geometry = conv_geometry(conv, problem.batch);
+  GemmProblem& p = choice.problem;
+  p.n *= p.batch;
+  p.batch = 1;
+  GemmConfig& c = choice.config;
+  c.family = spec.family;
+  c.operands.a = c.operands.b = p.a.dtype;
+  c.operands.precision = p.precision;
+  c.operands.b_major = conv.kind == Conv::fprop ? Major::k : Major::mn;
+  c.tile = {.m = spec.tile_m, .n = spec.tile_n, .k = 1, .stages = 1};
+  c.epilogue.d = p.d.dtype;
+  c.epilogue.has_c = p.has_c;
+  c.epilogue.c = p.has_c ? p.c.dtype : p.d.dtype;
+  c.epilogue.bias = p.bias;
+  c.epilogue.bias_dtype = p.bias == Bias::none ? p.d.dtype : p.bias_dtype;
+  c.epilogue.activation = p.activation;
+  c.store.by_tma = false;
+  c.conv.kind = conv.kind;
+  c.direct.vector = vector_of(problem);
+  c.direct.group = uint32_t(conv.channels);
+  c.direct.height = axis_of(conv.kind, conv.axes[1]);
+  c.direct.width = axis_of(conv.kind, conv.axes[2]);
+  if (c.direct.vector % c.direct.group != 0) return std::nullopt;
+  for (const ConvAxis& axis : conv.axes)
+    if (axis.stride > kMostStride) return std::nullopt;
+  if (c.direct.height.taps * c.direct.width.taps * c.direct.group > kMostTaps) return std::nullopt;
+  if (smem_plan(c).bytes > uint32_t(device.shared_memory_per_block)) return std::nullopt;
+  // About as many lines as pixels along them: what a CTA reads around its pixels is then least.
+  const uint32_t places = kDirectThreads / (spec.tile_n / c.direct.vector);
+  const uint32_t along = ceil_div(made(conv.kind, conv.axes[2]), spec.tile_m);
+  while (c.direct.strips * 2 <= along && c.direct.strips * c.direct.strips * 4 * spec.tile_m <= places * 4)
+    c.direct.strips *= 2;
+  const DirectShape shape = direct_shape(choice);
+  const uint64_t blocks = uint64_t(shape.blocks.divisor) * shape.columns.divisor * shape.rows.divisor * conv.images;
+  if (blocks > INT32_MAX || p.m > INT32_MAX) return std::nullopt;
+  choice.blocks = uint32_t(blocks);
+  choice.tiles = double(blocks);
+  choice.most_tiles = choice.blocks;
+  return choice;
+}
+
+DirectShape direct_shape(const Choice& choice) {
+  const GemmConfig& c = choice.config;
+  const ConvLayout& conv = choice.problem.conv;
+  DirectShape shape;
+  shape.channels = uint32_t(choice.problem.n);
+  for (uint32_t i = 0; i < 2; ++i) {
+    const ConvAxis& axis = conv.axes[1 + i];
+    shape.made[i] = made(conv.kind, axis);
+    shape.gathered[i] = uint32_t(conv.kind == Conv::dgrad ? outputs(axis) : axis.size);
+    shape.pad[i] = axis.pad_begin;
+  }
+  const uint32_t blocks = ceil_div(shape.channels, c.tile.n);
+  const uint32_t columns = ceil_div(shape.made[1], c.tile.m * c.direct.strips);
+  const uint32_t lines = ceil_div(shape.made[0], direct_lines(c));
+  // Several steps share filters and lines, as long as there are enough CTAs.
+  constexpr uint64_t kEnough = 132 * 8;
+  shape.steps = std::min(lines, kMostSteps);
+  while (shape.steps > 1 && uint64_t(blocks) * columns * ceil_div(lines, shape.steps) * conv.images < kEnough)
+    --shape.steps;
+  shape.blocks = FastDivmod(blocks);
+  shape.columns = FastDivmod(columns);
+  shape.rows = FastDivmod(ceil_div(lines, shape.steps));
+  return shape;
+}
+
+double predict_direct_us(const Choice& choice, const DeviceInfo& device) {
+  const GemmConfig& c = choice.config;
+  const double share = double(choice.problem.m) * double(choice.problem.n);
+  const double taps = double(c.direct.height.taps) * c.direct.width.taps * c.direct.group;
+  const double strides = c.conv.kind == Conv::dgrad ? double(c.direct.height.stride) * c.direct.width.stride : 1;
+  const double multiply = share * taps / strides / (device.num_sms * 128.0 * device.clock_ghz * 1e3 * kFmaShare);
+  const double memory = minimum_bytes(choice.problem) / (device.memory_gb_per_s * 1e3 * kMemoryShare);
+  return kLaunchUs + std::max(multiply, memory);
+}
+
+}  // namespace cleave

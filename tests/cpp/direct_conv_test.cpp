@@ -1,0 +1,139 @@
+// Convolutions pixel by pixel: that strips and taps meet what the definition says, each once, wherever a strip begins.
+
+#include "cleave/conv/direct_conv.h"
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <utility>
+
+#include "cleave/names.h"
+#include "conv_geometry.h"
+#include "plan/catalogue.h"
+#include "plan/direct_choice.h"
+#include "plan/model_device.h"
+
+namespace cleave {
+namespace {
+
+constexpr ConvAxis kNone = {};
+
+DirectAxis axis_of(Conv kind, const ConvAxis& axis) {
+  return {.taps = uint32_t(axis.filter),
+          .stride = uint32_t(axis.stride),
+          .dilation = uint32_t(axis.dilation),
+          .phase = kind == Conv::dgrad ? uint32_t(axis.pad_begin % axis.stride) : 0};
+}
+
+TEST(DirectConv, StripsMeetWhatTheDefinitionSays) {
+  Random random(1);
+  for (int round = 0; round < 2000; ++round) {
+    const Conv kind = random.coin() ? Conv::fprop : Conv::dgrad;
+    const ConvAxis axis = draw_axis(random, 4);
+    ConvLayout conv{.kind = kind, .images = 1, .axes = {kNone, kNone, axis}};
+    if (output_pixels(conv) == 0) continue;
+    SCOPED_TRACE(text(conv));
+    const DirectAxis of = axis_of(kind, axis);
+    const auto strip = uint32_t(kind == Conv::dgrad ? axis.stride * random.number(1, 3) : random.number(1, 8));
+    const GatheredSpan span = gathered_span(kind, of, strip);
+    // Which pixel of the image meets which output by which tap.
+    std::map<std::pair<int64_t, int64_t>, int64_t> wanted;
+    for_each_meeting(conv, [&](int64_t x, int64_t tap, int64_t y) {
+      kind == Conv::fprop ? wanted[{y, tap}] = x : wanted[{x, tap}] = y;
+    });
+    const int64_t made = kind == Conv::fprop ? outputs(axis) : axis.size;
+    const int64_t gathered = kind == Conv::fprop ? axis.size : outputs(axis);
+    for (uint32_t begin = 0; begin < made; begin += strip) {
+      const int64_t first = first_gathered(kind, of, begin, axis.pad_begin);
+      for (uint32_t j = 0; j < strip && begin + j < made; ++j) {
+        for (uint32_t tap = 0; tap < of.taps; ++tap) {
+          const int32_t way = gathered_at(kind, of, j, tap);
+          const auto found = wanted.find({begin + j, tap});
+          if (way == kApart || first + way < 0 || first + way >= gathered) {
+            ASSERT_EQ(found, wanted.end()) << begin + j << " at tap " << tap;
+            continue;
+          }
+          ASSERT_GE(way, span.first);
+          ASSERT_LE(way, span.last);
+          ASSERT_NE(found, wanted.end()) << begin + j << " at tap " << tap;
+          ASSERT_EQ(found->second, first + way);
+        }
+      }
+    }
+  }
+}
+
+TEST(DirectConv, EachCtaHasAPlaceOfItsOwn) {
+  DirectShape shape;
+  shape.blocks = FastDivmod(3), shape.columns = FastDivmod(5), shape.rows = FastDivmod(7);
+  for (uint32_t cta = 0; cta < 3 * 5 * 7 * 2; ++cta) {
+    const DirectTile at = locate(shape, cta);
+    EXPECT_EQ(((at.image * 7 + at.row) * 5 + at.column) * 3 + at.channel, cta);
+    EXPECT_TRUE(at.channel < 3 && at.column < 5 && at.row < 7);
+  }
+}
+
+const DeviceInfo& h100() {
+  static const DeviceInfo device = model_device("sm_90a");
+  return device;
+}
+
+GemmProblem depthwise(Conv kind, int32_t taps, int32_t stride, int64_t channels, int64_t group = 1, int32_t size = 56) {
+  const ConvAxis axis{.size = size, .filter = taps, .stride = stride, .pad_begin = taps / 2, .pad_end = taps / 2};
+  const ConvLayout conv{.kind = kind, .images = 8, .channels = group, .filters = group, .axes = {kNone, axis, axis}};
+  GemmProblem p = implicit_gemm(conv, channels / group, DType::bf16, DType::bf16);
+  p.kernel = KernelFamily::direct;
+  return p;
+}
+
+TEST(DirectConv, ServesNarrowGroups) {
+  for (const Conv kind : {Conv::fprop, Conv::dgrad}) {
+    for (const int64_t group : {1, 2, 4}) {
+      for (const int32_t stride : {1, 2, 3}) {
+        const GemmProblem p = depthwise(kind, 3, stride, 96, group);
+        const Cheapest best = cheapest(p, h100(), Kernels::all);
+        ASSERT_TRUE(best.choice.has_value()) << to_string(kind) << group << stride;
+        const GemmConfig& c = best.choice->config;
+        EXPECT_EQ(c.family, KernelFamily::direct);
+        EXPECT_EQ(best.choice->problem.n, 96);
+        EXPECT_EQ(c.direct.group, uint32_t(group));
+        EXPECT_EQ(c.direct.vector, 4u);
+        EXPECT_LE(c.tile.n / c.direct.vector * c.direct.strips * direct_lines(c), kDirectThreads);
+        const DirectShape shape = direct_shape(*best.choice);
+        EXPECT_GE(shape.blocks.divisor * c.tile.n, 96u);
+        EXPECT_GE(shape.columns.divisor * c.direct.strips * c.tile.m, shape.made[1]);
+        EXPECT_GE(shape.rows.divisor * shape.steps * direct_lines(c), shape.made[0]);
+        if (kind == Conv::dgrad) {
+          EXPECT_EQ(c.tile.m % uint32_t(stride), 0u);
+        }
+      }
+    }
+  }
+}
+
+TEST(DirectConv, VectorsAreAsWideAsChannelsAre) {
+  for (const auto& [channels, vector] : {std::pair(96, 4), std::pair(6, 2), std::pair(7, 1)}) {
+    const GemmProblem p = depthwise(Conv::fprop, 3, 1, channels);
+    EXPECT_EQ(cheapest(p, h100(), Kernels::all).choice->config.direct.vector, uint32_t(vector)) << channels;
+  }
+  GemmProblem sliced = depthwise(Conv::fprop, 3, 1, 96);
+  sliced.a.stride_row = 98;
+  EXPECT_EQ(cheapest(sliced, h100(), Kernels::all).choice->config.direct.vector, 2u);
+}
+
+TEST(DirectConv, LeavesTheRest) {
+  const auto expect_unserved = [](const GemmProblem& p) { EXPECT_FALSE(cheapest(p, h100(), Kernels::all).choice); };
+  expect_unserved(depthwise(Conv::fprop, 3, 1, 96, 3));
+  expect_unserved(depthwise(Conv::fprop, 3, 1, 96, 16));
+  expect_unserved(depthwise(Conv::dgrad, 3, 5, 96));
+  expect_unserved(depthwise(Conv::wgrad, 3, 1, 96));
+  GemmProblem apart = depthwise(Conv::fprop, 3, 1, 96);
+  apart.a.stride_batch = 2;
+  expect_unserved(apart);
+  GemmProblem split = depthwise(Conv::fprop, 3, 1, 96);
+  split.split_k_mode = SplitKMode::parallel;
+  expect_unserved(split);
+}
+
+}  // namespace
+}  // namespace cleave
