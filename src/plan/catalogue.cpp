@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdlib>
+#include <limits>
 #include <string_view>
 
 #include "base/refuse.h"
@@ -209,37 +210,42 @@ bool is_cheaper(const Choice& a, const Choice& b) {
   return a.predicted_us < b.predicted_us;
 }
 
-/// What is considered: all of it, or the cheapest alone, since choices are large. The portable kernel is for what the
-/// Hopper kernel cannot serve.
+/// What is considered, by specs and rough predictions: choices are large. The portable kernel is for what the Hopper
+/// kernel cannot serve.
 class Considered {
  public:
-  enum class Keeps { all, cheapest };
-
-  explicit Considered(Keeps keeps) : keeps_(keeps) {}
-
-  void add(Choice&& choice) {
+  void add(const Choice& choice, double rough_us) {
     const bool hopper = choice.config.family == KernelFamily::sm90;
     if (has_hopper_ && !hopper) return;
     if (hopper && !has_hopper_) {
-      kept_.clear();
-      count_ = 0;
+      list_.clear();
       has_hopper_ = true;
     }
-    ++count_;
-    if (keeps_ == Keeps::all || kept_.empty()) {
-      kept_.push_back(std::move(choice));
-    } else if (is_cheaper(choice, kept_[0])) {
-      kept_[0] = std::move(choice);
+    list_.push_back({choice.spec, rough_us});
+  }
+
+  size_t count() const { return list_.size(); }
+
+  /// Calls visit(choice), with a close prediction, of each whose rough one is at most `far` times the least.
+  template <class Visit>
+  void visit_near(double far, const GemmProblem& problem, const DeviceInfo& device, const Visit& visit) const {
+    double least = std::numeric_limits<double>::infinity();
+    for (const Rough& each : list_) least = std::min(least, each.us);
+    for (const Rough& each : list_) {
+      if (each.us > far * least) continue;
+      std::optional<Choice> choice = make_choice(problem, device, each.spec);
+      choice->predicted_us = predict_us(*choice, device);
+      visit(std::move(*choice));
     }
   }
 
-  size_t count() const { return count_; }
-  std::vector<Choice>& kept() { return kept_; }
-
  private:
-  const Keeps keeps_;
-  std::vector<Choice> kept_;
-  size_t count_ = 0;
+  struct Rough {
+    Spec spec;
+    double us;
+  };
+
+  std::vector<Rough> list_;
   bool has_hopper_ = false;
 };
 
@@ -252,8 +258,7 @@ void add(Considered& out, const GemmProblem& problem, const DeviceInfo& device, 
   // Clusters beyond the portable size were never the best by more than noise, and how many fit
   // varies most by chip.
   if (problem.split_k_mode == SplitKMode::automatic && cluster_size(choice->config) > 8) return;
-  choice->predicted_us = predict_us(*choice, device);
-  out.add(std::move(*choice));
+  out.add(*choice, predict_roughly_us(*choice, device));
 }
 
 /// Parallel split-K whose clusters join first.
@@ -344,8 +349,8 @@ bool wants_direct(const GemmProblem& problem) {
 }
 
 /// In no order.
-Considered consider(const GemmProblem& problem, const DeviceInfo& device, Kernels kernels, Considered::Keeps keeps) {
-  Considered out(keeps);
+Considered consider(const GemmProblem& problem, const DeviceInfo& device, Kernels kernels) {
+  Considered out;
   if (kernels == Kernels::covering && is_automatic(problem)) consider_covering(out, problem, device);
   for (const bool all : {false, true}) {
     if (out.count() > 0) break;
@@ -373,15 +378,23 @@ Kernels user_kernels() {
 }
 
 std::vector<Choice> candidates(const GemmProblem& problem, const DeviceInfo& device) {
-  Considered considered = consider(problem, device, user_kernels(), Considered::Keeps::all);
-  std::stable_sort(considered.kept().begin(), considered.kept().end(), is_cheaper);
-  return std::move(considered.kept());
+  std::vector<Choice> out;
+  constexpr double kAll = std::numeric_limits<double>::infinity();
+  consider(problem, device, user_kernels()).visit_near(kAll, problem, device, [&](Choice&& choice) {
+    out.push_back(std::move(choice));
+  });
+  std::stable_sort(out.begin(), out.end(), is_cheaper);
+  return out;
 }
 
 Cheapest cheapest(const GemmProblem& problem, const DeviceInfo& device, Kernels kernels) {
-  Considered considered = consider(problem, device, kernels, Considered::Keeps::cheapest);
-  std::vector<Choice>& kept = considered.kept();
-  return {kept.empty() ? std::nullopt : std::optional(std::move(kept[0])), considered.count()};
+  constexpr double kFar = 1.25;  // the closely cheapest is farther off roughly in one case of two hundred
+  const Considered considered = consider(problem, device, kernels);
+  Cheapest best{.considered = considered.count()};
+  considered.visit_near(kFar, problem, device, [&](Choice&& choice) {
+    if (!best.choice || is_cheaper(choice, *best.choice)) best.choice = std::move(choice);
+  });
+  return best;
 }
 
 bool is_listed(const Spec& spec) {

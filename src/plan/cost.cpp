@@ -265,12 +265,17 @@ double resident_clusters(uint32_t size, const DeviceInfo& device) {
   return std::max(1.0, std::floor(h100[size - 1] * (device.num_sms / 132.0)));
 }
 
-double predict_us(const Choice& choice, const DeviceInfo& device) {
+double predict_roughly_us(const Choice& choice, const DeviceInfo& device) {
   if (choice.config.family == KernelFamily::direct) return predict_direct_us(choice, device);
   if (!is_predicted_product(choice)) return choice.parts * Prediction(choice, device).us();
+  return predict_product(choice, device, product_constants(mainloop_kind(choice.config))).us;
+}
+
+double predict_us(const Choice& choice, const DeviceInfo& device) {
+  if (!is_predicted_product(choice) || !forests_know(device)) return predict_roughly_us(choice, device);
   const MainloopKind kind = mainloop_kind(choice.config);
   const ProductTime time = predict_product(choice, device, product_constants(kind));
-  return forests_know(device) ? time.us * product_residual(kind, product_features(choice, device, time)) : time.us;
+  return time.us * product_residual(kind, product_features(choice, device, time));
 }
 
 }  // namespace cleave

@@ -12,6 +12,9 @@ double roofline_us(const GemmProblem& problem, const DeviceInfo& device);
 /// Microseconds on the GPU for one launch of `choice`, inputs in device memory (cold L2).
 double predict_us(const Choice& choice, const DeviceInfo& device);
 
+/// predict_us() without the trees (product_residual.h), which take ten times as long as all the rest.
+double predict_roughly_us(const Choice& choice, const DeviceInfo& device);
+
 /// Whether predict_us() takes `choice` by the model of product_cost.h: a plain product on the Hopper kernel.
 bool is_predicted_product(const Choice& choice);
 
