@@ -135,7 +135,7 @@ def pairs_of(job: Job, shape: Shape, us: dict[str, float]) -> list[Pair]:
         if found >= 0:
             kind = found
             names.append(name)
-    predicted = model.predict(_core.ProductModel.constants(kind)) if names else []
+    predicted = model.predict_shipped() if names else []
     return [Pair(kernel_of(name), time, us.get(name, np.inf)) for name, time in zip(names, predicted, strict=True)]
 
 
