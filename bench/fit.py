@@ -39,7 +39,7 @@ START = {
     "shared_line": 0.04, "memory": 0.88, "read_again": 0.2, "power": 0.7, "power_l2": 0.04, "norm": 2.8, "tile": 200,
     "store_tma": 5, "store_row": 40, "store_column": 50, "later_tile": 2, "share": 100, "in_step": 0.08,
     "cluster": 0.15, "cluster_bytes": 30, "parallel": 1.3, "partial_bytes": 23, "stream": 1.6, "stream_blocks": 1.1,
-    "promote": 1, "promote_singly": 1.5,
+    "promote": 1, "promote_singly": 1.5, "copy": 60,
 }  # fmt: skip
 STRAY = 3.0
 

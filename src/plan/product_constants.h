@@ -57,7 +57,8 @@ MainloopKind mainloop_kind(const GemmConfig& config);
   X(stream)         /* us of stream_k's meeting */                                        \
   X(stream_blocks)  /* of the clocks of k blocks, where they are cut anywhere */          \
   X(promote)        /* clocks of adding an accumulator apart */                           \
-  X(promote_singly) /* more of them where every column has a scale of its own */
+  X(promote_singly) /* more of them where every column has a scale of its own */          \
+  X(copy)           /* clocks of a thread for each 16 bytes that it copies */
 
 struct ProductConstants {
 #define CLEAVE_MEMBER(name) double name;

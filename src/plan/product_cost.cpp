@@ -14,7 +14,8 @@ constexpr double kBusyClock = 0.96;        // of the maximum
 constexpr double kRowBytes = 128;          // of a box, and of a line of L2
 constexpr double kReadPerClock = 128;      // bytes of partial tiles, by the slices that add them up,
 constexpr double kReadAlonePerClock = 64;  // and by the last CTA of a streamed tile
-constexpr double kPingpongTile = 0.1;      // of an epilogue that another tile's mainloop does not hide
+constexpr double kCopyThreads = 96;
+constexpr double kPingpongTile = 0.1;  // of an epilogue that another tile's mainloop does not hide
 
 /// Rows of 128 bytes in the boxes of one k block of one operand, on average over its tiles.
 struct BoxRows {
@@ -105,9 +106,15 @@ class ProductPrediction {
     return (read + written) * c_.tile.k * size_of(c_.operands.a) / 128 * q_.shared_memory;
   }
 
+  /// Of a narrow operand, by the threads beside the one that starts TMA's loads.
+  double copy_clocks() const {
+    const double rows = (c_.operands.copied_a ? c_.tile.m : 0.0) + (c_.operands.copied_b ? c_.tile.n : 0.0);
+    return q_.copy * rows * c_.tile.k * size_of(c_.operands.a) / 16 / kCopyThreads;
+  }
+
   double block_clocks() const {
     const double multiply = multiply_clocks(), latency = q_.latency * clock_ / c_.tile.stages;
-    double clocks = std::max({multiply, shared_memory_clocks(), tma_clocks_, latency}) + q_.block;
+    double clocks = std::max({multiply, shared_memory_clocks(), tma_clocks_, copy_clocks(), latency}) + q_.block;
     if (sharers(c_) > 1) clocks += q_.in_step * multiply;
     if (!c_.scales.promote) return clocks;
     const bool singly = c_.epilogue.scaling == Scaling::block && c_.scales.rows_b == 1;

@@ -79,6 +79,7 @@ ProductFeatures product_features(const Choice& choice, const DeviceInfo& device,
       .epilogues = share(time.epilogues),
       .reduction = share(time.reduction),
       .us = log2(time.us),
+      .narrow = float(c.operands.copied_a || c.operands.copied_b),
   };
 }
 

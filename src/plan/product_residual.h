@@ -46,8 +46,8 @@ namespace cleave {
   X(power)                                                                      \
   X(epilogues)                                                                  \
   X(reduction)                                                                  \
-  X(us)
-
+  X(us)                                                                         \
+  X(narrow) /* whether threads copy an operand */
 struct ProductFeatures {
 #define CLEAVE_MEMBER(name) float name;
   CLEAVE_PRODUCT_FEATURES(CLEAVE_MEMBER)
