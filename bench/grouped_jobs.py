@@ -30,12 +30,13 @@ class GroupedJob:
 
 
 _FP8 = {"dtype": "float8_e4m3fn", "out_dtype": "bfloat16"}
+_BLOCKS = _FP8 | {"scaling": "block_128x128"}
 
 GROUPED_JOBS = {
     job.name: job
     for job in (
         *(GroupedJob(f"grouped bf16 {form}", {"form": form}) for form in ("forward", "dgrad", "wgrad")),
-        *(GroupedJob(f"grouped fp8 {form}", _FP8 | {"form": form, "scaling": "block_128x128"}) for form in ("forward", "dgrad")),
+        *(GroupedJob(f"grouped fp8 {form}", _BLOCKS | {"form": form}) for form in ("forward", "dgrad")),
         GroupedJob("grouped fp8 wgrad", _FP8 | {"form": "wgrad", "scaling": "block_1x128"}),
         GroupedJob("grouped fp8 rows forward", _FP8 | {"form": "forward", "scaling": "row", "use_fast_accum": True}),
         GroupedJob("grouped int8 forward", {"dtype": "int8", "form": "forward", "scaling": "row"}),
