@@ -130,6 +130,34 @@ def large_k(job: str, part: Part, count: int, seed: int = 0) -> list[tuple[int, 
     return shapes
 
 
+# GPUs that a model's experts are spread over, and the most weights of a layer that are measured.
+EXPERT_PARALLEL = (1, 2, 4, 8, 16, 32, 64)
+MOST_WEIGHTS = 1.2e9
+
+
+def experts(job: str, part: Part, count: int, seed: int = 0) -> list[tuple[int, int, int, int]]:
+    """`count` layers of mixtures of experts: how many one GPU has, its tokens of all of them together, N and K."""
+    draw = random.Random(f"{job} {part} {seed} experts")
+    own = [layer for layer in expert_layers() if part_of(job, *layer[1:]) == part]
+    found: list[tuple[int, int, int, int]] = []
+    while len(found) < count:
+        groups, n, k = draw.choice(own)
+        shape = (groups, round(2 ** draw.uniform(4, 16)), n, k)
+        if shape not in found and _fits(shape[1:]):
+            found.append(shape)
+    return found
+
+
+@cache
+def expert_layers() -> tuple[tuple[int, int, int], ...]:
+    """Groups, N and K of the experts of all models, each once, on 1 to 64 GPUs."""
+    found = set()
+    for hidden, intermediate, total, _ in (model["experts"] for model in models().values() if "experts" in model):
+        for groups in (total // gpus for gpus in EXPERT_PARALLEL if total % gpus == 0):
+            found |= {(groups, 2 * intermediate, hidden), (groups, hidden, intermediate)}
+    return tuple(sorted(layer for layer in found if math.prod(layer) <= MOST_WEIGHTS))
+
+
 def _aligned(layer: Layer, multiples: Layer) -> bool:
     return all(size % multiple == 0 for size, multiple in zip(layer, multiples, strict=True))
 
