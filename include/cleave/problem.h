@@ -81,7 +81,39 @@ struct ConvLayout {
   friend bool operator==(const ConvLayout&, const ConvLayout&) = default;
 };
 
-/// A plain value that says what to compute; it holds no pointer but what their alignment is. POD:
+class EpilogueFunction;  // cleave/epilogue.h
+
+/// Where an input of an epilogue function lies, or an output beside D. Strides count elements.
+struct EpilogueLayout {
+  InputShape shape = InputShape::matrix;
+  DType dtype = DType::f32;
+  Order order = Order::row;  ///< matrix: which dimension is contiguous
+  uint8_t alignment = 1;     ///< of the pointer, in bytes: a power of two up to 16
+  int64_t stride = 0;        ///< row, column: from one value to the next; matrix: from one line to the next
+  int64_t stride_batch = 0;  ///< 0: one for all of the batch
+
+  friend bool operator==(const EpilogueLayout&, const EpilogueLayout&) = default;
+};
+
+/// The function that makes D of the sums: D = function(alpha * A @ B + beta * C + bias, inputs). It takes the
+/// activation's place.
+struct EpilogueProblem {
+  const EpilogueFunction* function = nullptr;
+  EpilogueLayout inputs[kMostEpilogueInputs] = {};    ///< as the function has them
+  EpilogueLayout outputs[kMostEpilogueOutputs] = {};  ///< those beside D
+
+  friend bool operator==(const EpilogueProblem& x, const EpilogueProblem& y) {
+    if (x.function != y.function) return false;
+    if (x.function == nullptr) return true;
+    for (uint32_t i = 0; i < kMostEpilogueInputs; ++i)
+      if (!(x.inputs[i] == y.inputs[i])) return false;
+    for (uint32_t i = 0; i < kMostEpilogueOutputs; ++i)
+      if (!(x.outputs[i] == y.outputs[i])) return false;
+    return true;
+  }
+};
+
+/// A plain value that says what to compute; it holds no pointer to data but what their alignment is. POD:
 /// it is the plan cache's key.
 struct GemmProblem {
   int64_t m = 0, n = 0, k = 0;
@@ -95,6 +127,7 @@ struct GemmProblem {
   DType bias_dtype = DType::bf16;  ///< a float type, whatever D's is
   int64_t bias_stride_batch = 0;   ///< elements to the next batch entry's (group's) bias
   Activation activation = Activation::none;
+  EpilogueProblem epilogue = {};
 
   ScaleLayout scale_a = {}, scale_b = {};  ///< both none, both vector, or both block
   bool has_zero = false;                   ///< i8: zero_a[row] * zero_b[column] is taken off the integer sum
@@ -125,6 +158,12 @@ struct GemmProblem {
   friend bool operator==(const GemmProblem&, const GemmProblem&) = default;
 };
 
+/// An input of an epilogue function: data, or of a scalar the value itself.
+struct EpilogueArgument {
+  const void* data = nullptr;
+  float value = 0.0f;  ///< of a scalar without data
+};
+
 /// What `run` needs beside the plan. Device pointers (host pointers on the CPU backend), aligned as
 /// the problem says.
 struct GemmArguments {
@@ -146,6 +185,8 @@ struct GemmArguments {
   const void* group_offsets = nullptr;  ///< every bounds but counts
   const void* group_sizes = nullptr;    ///< starts, counts
   float* amax = nullptr;                ///< one value, raised to the largest |D|: zero it to start anew
+  EpilogueArgument epilogue_inputs[kMostEpilogueInputs] = {};
+  void* epilogue_outputs[kMostEpilogueOutputs] = {};
 };
 
 }  // namespace cleave

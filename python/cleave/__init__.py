@@ -18,7 +18,9 @@ from typing import TYPE_CHECKING, Any
 
 from . import _library_paths, _mistakes, compat, moe, op
 from ._core import (
+    BoundEpilogue,
     CudaError,
+    EpilogueFunction,
     GemmPlan,
     QuantizePlan,
     __version__,
@@ -55,6 +57,31 @@ from ._core import (
     release_workspaces,
     scaled_gemm,
 )
+from ._epilogue import (
+    Epilogue,
+    EpilogueError,
+    clamp,
+    column,
+    epilogue,
+    erf,
+    exp,
+    gelu,
+    log,
+    matrix,
+    maximum,
+    minimum,
+    outputs,
+    relu,
+    relu2,
+    row,
+    rsqrt,
+    scalar,
+    sigmoid,
+    silu,
+    sqrt,
+    tanh,
+    where,
+)
 from ._prepare import Prepared, prepare
 from .op import DataType, LayoutType
 from .smoothing import smooth
@@ -63,8 +90,12 @@ if TYPE_CHECKING:
     from . import emit
 
 __all__ = [
+    "BoundEpilogue",
     "CudaError",
     "DataType",
+    "Epilogue",
+    "EpilogueError",
+    "EpilogueFunction",
     "GemmPlan",
     "LayoutType",
     "Prepared",
@@ -72,6 +103,8 @@ __all__ = [
     "__version__",
     "cache_clear",
     "cache_info",
+    "clamp",
+    "column",
     "compat",
     "compile_all",
     "conv1d",
@@ -89,11 +122,20 @@ __all__ = [
     "device_count",
     "device_info",
     "emit",
+    "epilogue",
+    "erf",
+    "exp",
+    "gelu",
     "gemm",
     "grouped_gemm",
     "grouped_gemm_wgrad",
+    "log",
+    "matrix",
+    "maximum",
+    "minimum",
     "moe",
     "op",
+    "outputs",
     "plan_conv1d",
     "plan_conv2d",
     "plan_conv3d",
@@ -106,8 +148,18 @@ __all__ = [
     "prepare",
     "quantize",
     "release_workspaces",
+    "relu",
+    "relu2",
+    "row",
+    "rsqrt",
+    "scalar",
     "scaled_gemm",
+    "sigmoid",
+    "silu",
     "smooth",
+    "sqrt",
+    "tanh",
+    "where",
 ]
 
 

@@ -28,6 +28,8 @@ Args:
         bfloat16 or float32.
     activation: {activations}. For "swiglu", b (and a bias per column) has 2 N
         columns, gates before ups: D = silu(gates) * ups, without c, row-major.
+    epilogue: a function made by `cleave.epilogue`, called with its inputs: what is done to the sums
+        instead of an activation. With several outputs a tuple is returned, and `out` may be one.
     out: where D goes: [M, N], or [B, M, N] if an operand has a batch. Shares no memory with a, b
         or bias.
     out_dtype: D's dtype if there is no `out`: a name, or a torch or NumPy dtype. By default a's, but

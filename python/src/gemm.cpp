@@ -11,8 +11,9 @@ void bind_gemm(nanobind::module_& m) {
   m.attr("Array") = nanobind::type_var("Array");
 
   using Operands = List<arg::A, arg::B>;
-  using Options = Concat<List<arg::Bias, arg::C>, Scalars, List<arg::Activation, arg::Out, arg::OutDtype>, SplitK,
-                         List<arg::Precision>, Place>;
+  using Options =
+      Concat<List<arg::Bias, arg::C>, Scalars, List<arg::Activation, arg::Epilogue, arg::Out, arg::OutDtype>, SplitK,
+             List<arg::Precision>, Place>;
 
   define(m, "gemm", Operands(), Options(), "Array", kGemmDoc,
          [](const auto& call) { return multiply(call, call, call); });

@@ -9,6 +9,7 @@ NB_MODULE(_core, m) {
   m.doc() = "The compiled part of the package `cleave`.";
   m.attr("__version__") = CLEAVE_VERSION;
   bind_errors(m);
+  bind_epilogue(m);
   bind_gemm_plan(m);
   bind_gemm(m);
   bind_scaled_gemm(m);

@@ -8,7 +8,9 @@ namespace nb = nanobind;
 namespace cleave::python {
 namespace {
 
-GemmTensors read_tensors(const GemmInputs& inputs, TensorReader& reader) {
+GemmTensors read_tensors(const GemmInputs& given_inputs, TensorReader& reader, const EpilogueArguments& epilogue) {
+  GemmInputs inputs = given_inputs;
+  inputs.set<arg::Out>(epilogue.out_of_d());
   return {.a = reader.read<arg::A>(inputs),
           .b = reader.read<arg::B>(inputs),
           .c = reader.read<arg::C>(inputs),
@@ -24,7 +26,8 @@ GemmTensors read_tensors(const GemmInputs& inputs, TensorReader& reader) {
           .indptr = reader.read<arg::Indptr>(inputs),
           .starts = reader.read<arg::Starts>(inputs),
           .sizes = reader.read<arg::Sizes>(inputs),
-          .counts = reader.read<arg::Counts>(inputs)};
+          .counts = reader.read<arg::Counts>(inputs),
+          .epilogue = epilogue.read(reader)};
 }
 
 }  // namespace
@@ -40,13 +43,32 @@ nb::object Result::get() const {
 }
 
 GemmOperands::GemmOperands(const GemmInputs& inputs, TensorReader& reader, const GemmOptions& options)
-    : GemmCall(make_call(read_tensors(inputs, reader), options)),
-      result_(inputs.get<arg::A>(), inputs.get<arg::Out>()) {}
+    : GemmOperands(inputs, reader, options, EpilogueArguments(inputs.get<arg::Epilogue>(), inputs.get<arg::Out>())) {}
+
+GemmOperands::GemmOperands(const GemmInputs& inputs, TensorReader& reader, const GemmOptions& options,
+                           EpilogueArguments epilogue)
+    : GemmCall(make_call(read_tensors(inputs, reader, epilogue), options)),
+      epilogue_(std::move(epilogue)),
+      result_(inputs.get<arg::A>(), epilogue_.out_of_d()) {}
 
 void GemmOperands::allocate(TensorReader& reader) {
   const auto [batch, rows, columns] = d_shape();
-  result_.allocate(&ArrayType::empty, batched ? nb::make_tuple(batch, rows, columns) : nb::make_tuple(rows, columns),
-                   *this, reader);
+  const nb::tuple shape = batched ? nb::make_tuple(batch, rows, columns) : nb::make_tuple(rows, columns);
+  result_.allocate(&ArrayType::empty, shape, *this, reader);
+  for (uint32_t i = 0; i < epilogue_.outputs_beside_d(); ++i) {
+    if ((outputs_to_make >> i & 1) == 0) continue;
+    made_[i] = reader.make(&ArrayType::empty, result_.leader(), shape, problem.epilogue.outputs[i].dtype,
+                           problem.device, "`out`");
+    arguments.epilogue_outputs[i] = reader.read(made_[i], "out").data;
+  }
+}
+
+nb::object GemmOperands::result() const {
+  if (epilogue_.outputs_beside_d() == 0) return result_.get();
+  nb::object finished_outputs[kMostEpilogueOutputs];
+  for (uint32_t i = 0; i < epilogue_.outputs_beside_d(); ++i)
+    if (made_[i].is_valid()) finished_outputs[i] = finished(result_.leader(), made_[i]);
+  return epilogue_.results(result_.get(), finished_outputs);
 }
 
 }  // namespace cleave::python

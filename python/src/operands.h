@@ -5,6 +5,7 @@
 
 #include <optional>
 
+#include "epilogue.h"
 #include "operands/gemm_operands.h"
 #include "parameters.h"
 #include "tensor.h"
@@ -21,6 +22,7 @@ class Result {
   void allocate(nanobind::object ArrayType::* make, nanobind::handle shape, ProductCall& call, TensorReader& reader);
 
   nanobind::object get() const;
+  nanobind::handle leader() const { return leader_; }
 
  private:
   nanobind::handle leader_, out_;
@@ -33,13 +35,17 @@ class GemmOperands : public GemmCall {
   /// Throws Error for everything that is wrong with the arrays, as cleave::make_call does.
   GemmOperands(const GemmInputs& inputs, TensorReader& reader, const GemmOptions& options);
 
-  /// Makes D where there is no `out`.
+  /// Makes D, and what else a function makes, where there is no `out`.
   void allocate(TensorReader& reader);
 
-  nanobind::object result() const { return result_.get(); }
+  nanobind::object result() const;
 
  private:
+  GemmOperands(const GemmInputs& inputs, TensorReader& reader, const GemmOptions& options, EpilogueArguments epilogue);
+
+  EpilogueArguments epilogue_;
   Result result_;
+  nanobind::object made_[kMostEpilogueOutputs];  // outputs beside D
 };
 
 }  // namespace cleave::python

@@ -13,6 +13,7 @@ using B = Array<"b">;
 using Bias = MaybeArray<"bias">;
 using C = MaybeArray<"c">;
 using Out = MaybeArray<"out">;
+using Epilogue = Other<"epilogue", "object", "None">;
 using ScaleA = MaybeArray<"scale_a">;
 using ScaleB = MaybeArray<"scale_b">;
 using ScaleD = MaybeArray<"scale_d">;
@@ -58,8 +59,9 @@ using Place = List<arg::Stream, arg::Workspace>;
 using OfCalls = Concat<Scalars, List<arg::CheckOffsets>, Place>;
 
 /// All arrays that products have.
-using GemmInputs = Values<arg::A, arg::B, arg::Bias, arg::C, arg::Out, arg::ScaleA, arg::ScaleB, arg::ScaleD, arg::Amax,
-                          arg::Azp, arg::AzpAdj, arg::Offs, arg::Indptr, arg::Starts, arg::Sizes, arg::Counts>;
+using GemmInputs =
+    Values<arg::A, arg::B, arg::Bias, arg::C, arg::Out, arg::Epilogue, arg::ScaleA, arg::ScaleB, arg::ScaleD, arg::Amax,
+           arg::Azp, arg::AzpAdj, arg::Offs, arg::Indptr, arg::Starts, arg::Sizes, arg::Counts>;
 
 /// All that says what becomes of the operands, and how.
 using ProductArguments = Values<arg::Activation, arg::OutDtype, arg::Alignment, arg::ZeroRest, arg::UseFastAccum,

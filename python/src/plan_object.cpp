@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "bindings.h"
+#include "cleave/epilogue.h"
 #include "cleave/names.h"
 #include "define.h"
 #include "docs.h"
@@ -21,6 +22,13 @@ void adopt_alignment(const GemmProblem& planned, GemmProblem& given) {
   for (MatrixLayout GemmProblem::* matrix : {&GemmProblem::a, &GemmProblem::b, &GemmProblem::c, &GemmProblem::d}) {
     (given.*matrix).alignment = std::min((given.*matrix).alignment, (planned.*matrix).alignment);
   }
+  const auto adopt = [](auto& given_layouts, const auto& planned_layouts) {
+    for (size_t i = 0; i < std::size(planned_layouts); ++i)
+      given_layouts[i].alignment = std::min(given_layouts[i].alignment, planned_layouts[i].alignment);
+  };
+  if (planned.epilogue.function == nullptr) return;
+  adopt(given.epilogue.inputs, planned.epilogue.inputs);
+  adopt(given.epilogue.outputs, planned.epilogue.outputs);
 }
 
 std::string describe(const MatrixLayout& x) {
@@ -63,6 +71,21 @@ std::string describe(const std::string& text) {
   return text;
 }
 
+std::string describe(const EpilogueFunction* function) {
+  return function == nullptr ? "missing" : "\"" + function->text() + "\"";
+}
+
+std::string describe(const EpilogueProblem& x) {
+  std::string text;
+  const auto add = [&](const std::string& name, const EpilogueLayout& layout) {
+    text += fmt::format("{}{}: {} with strides ({}, {}) aligned to {} bytes", text.empty() ? "" : "; ", name,
+                        to_string(layout.dtype), layout.stride_batch, layout.stride, layout.alignment);
+  };
+  for (size_t i = 0; i < x.function->inputs().size(); ++i) add(x.function->inputs()[i].name, x.inputs[i]);
+  for (size_t i = 0; i + 1 < x.function->outputs().size(); ++i) add(x.function->outputs()[i + 1].name, x.outputs[i]);
+  return text;
+}
+
 std::string describe(int64_t number) {
   return std::to_string(number);
 }
@@ -96,6 +119,8 @@ std::string describe(Enum value) {
   presence("azp_adj", given.has_zero, planned.has_zero);
   presence("scale_d", given.has_scale_d, planned.has_scale_d);
   presence("amax", given.has_amax, planned.has_amax);
+  compare("the epilogue function", given.epilogue.function, planned.epilogue.function);
+  compare("the epilogue function's inputs or outputs", given.epilogue, planned.epilogue);
   compare("the bias", given.bias, planned.bias);
   compare("the bias's distance from group to group", given.bias_stride_batch, planned.bias_stride_batch);
   compare("a", given.a, planned.a);
@@ -176,8 +201,8 @@ GemmArguments PlanObject::read(const GemmInputs& inputs, TensorReader& reader) c
 void bind_gemm_plan(nb::module_& m) {
   nb::class_<PlanObject> type(m, "GemmPlan", kGemmPlanDoc);
   using Operands = List<arg::A, arg::B, arg::Offs>;
-  using Options =
-      Concat<List<arg::Bias, arg::C, arg::Out>, Scalars, Scales, Without<Bounds, List<arg::Alignment>>, Place>;
+  using Options = Concat<List<arg::Bias, arg::C, arg::Epilogue, arg::Out>, Scalars, Scales,
+                         Without<Bounds, List<arg::Alignment>>, Place>;
   define(type, "run", Operands(), Options(), "Array", kRunDoc,
          [](const PlanObject& self, const auto& call) { return self.run(call, call); });
   type.def(

@@ -38,6 +38,12 @@ nb::object multiply_and_quantize(GemmInputs inputs, ProductArguments arguments, 
         "scale_d is given beside out_scale; pass scale_d where the scale is known, out_scale where "
         "it is to be computed");
   }
+  if (PyTuple_Check(inputs.get<arg::Out>().ptr())) {
+    refuse_value("out is a tuple, but out_scale has one result to quantise; pass an array, or no out");
+  }
+  if (EpilogueArguments(inputs.get<arg::Epilogue>(), {}).outputs_beside_d() > 0) {
+    refuse_value("the epilogue function has several outputs, but out_scale quantises one; leave one of them out");
+  }
   if (given(call.get<arg::Stream>())) {
     // The product in between is its framework's memory, which may be used again, on the current
     // stream, as soon as this call returns.
@@ -62,8 +68,8 @@ void bind_scaled_gemm(nb::module_& m) {
   using OutScale = Other<"out_scale", "str | None", "None">;
   using Operands = List<arg::A, arg::B, Required<arg::ScaleA>, Required<arg::ScaleB>>;
   using Options = Concat<List<arg::Bias, arg::C>, Scalars,
-                         List<arg::Activation, arg::Out, arg::OutDtype, arg::ScaleD, OutScale, arg::Amax, arg::Azp,
-                              arg::AzpAdj, arg::UseFastAccum>,
+                         List<arg::Activation, arg::Epilogue, arg::Out, arg::OutDtype, arg::ScaleD, OutScale, arg::Amax,
+                              arg::Azp, arg::AzpAdj, arg::UseFastAccum>,
                          SplitK, Place>;
 
   define(m, "scaled_gemm", Operands(), Options(), "Array | tuple[Array, Array]", kScaledGemmDoc, [](const auto& call) {

@@ -1,13 +1,18 @@
 #include "cpu/tile_epilogue.h"
 
+#include <algorithm>
 #include <atomic>
 #include <type_traits>
+#include <vector>
 
 #include "base/enumerators.h"
+#include "cleave/epilogue.h"
 #include "problem/problem.h"
 
 namespace cleave::cpu {
 namespace {
+
+static_assert(kMaxTileN <= kEvaluatedLanes);
 
 /// |x| as an integer: the order is that of the numbers, and a NaN is larger than all of them.
 int32_t magnitude(float x) {
@@ -22,7 +27,8 @@ int64_t line_stride(Order order, const MatrixLayout& layout) {
 
 template <class Sum>
 TileEpilogue<Sum>::TileEpilogue(const GemmProblem& problem, const GemmArguments& arguments, const Tiling& tiling)
-    : problem_(problem), tiling_(tiling) {
+    : problem_(problem), tiling_(tiling), arguments_(arguments) {
+  if (problem.epilogue.function != nullptr) function_.emplace(*problem.epilogue.function);
   const Order order = output_order(problem).value();
   config_ = {.c = problem.c.dtype,
              .d = problem.d.dtype,
@@ -56,11 +62,80 @@ TileEpilogue<Sum>::TileEpilogue(const GemmProblem& problem, const GemmArguments&
 }
 
 template <class Sum>
+struct TileEpilogue<Sum>::FunctionLines {
+  const TileEpilogue& epilogue;
+  const TileArea& area;
+  uint32_t batch;
+  std::vector<float> scratch, values;  // a line for each input, then for each output beside D
+  const float* inputs[kMostEpilogueInputs] = {};
+
+  /// What does not change from line to line is read here.
+  FunctionLines(const TileEpilogue& of, const TileArea& tile, uint32_t entry)
+      : epilogue(of), area(tile), batch(entry), scratch(of.function_->scratch()) {
+    values.resize((function().inputs().size() + function().outputs().size()) * kEvaluatedLanes);
+    for (uint32_t i = 0; i < function().inputs().size(); ++i) {
+      inputs[i] = line(i);
+      const EpilogueArgument& argument = epilogue.arguments_.epilogue_inputs[i];
+      const EpilogueLayout& layout = layout_of(i);
+      if (layout.shape == InputShape::row) {
+        load(i, batch * layout.stride_batch + area.column * layout.stride, layout.stride);
+      } else if (layout.shape == InputShape::scalar) {
+        const float value = argument.data == nullptr
+                                ? argument.value
+                                : load_element(layout.dtype, argument.data, batch * layout.stride_batch);
+        std::fill_n(line(i), area.columns, value);
+      }
+    }
+  }
+
+  /// Turns a line of sums into D's.
+  void run(uint32_t row, float* sums) {
+    for (uint32_t i = 0; i < function().inputs().size(); ++i) {
+      const EpilogueLayout& layout = layout_of(i);
+      if (layout.shape == InputShape::column) {
+        const void* const data = epilogue.arguments_.epilogue_inputs[i].data;
+        std::fill_n(line(i), area.columns,
+                    load_element(layout.dtype, data, batch * layout.stride_batch + row * layout.stride));
+      } else if (layout.shape == InputShape::matrix) {
+        const int64_t first =
+            batch * layout.stride_batch + epilogue_offset(layout.order, layout.stride, row, area.column);
+        load(i, first, epilogue_offset(layout.order, layout.stride, 0, 1));
+      }
+    }
+    const auto outputs_beside = uint32_t(function().outputs().size() - 1);
+    float* outputs[1 + kMostEpilogueOutputs] = {sums};
+    const auto first_output = uint32_t(function().inputs().size());
+    for (uint32_t o = 0; o < outputs_beside; ++o) outputs[1 + o] = line(first_output + o);
+    (*epilogue.function_)(area.columns, sums, inputs, outputs, scratch);
+    for (uint32_t o = 0; o < outputs_beside; ++o) {
+      const EpilogueLayout& layout = epilogue.problem_.epilogue.outputs[o];
+      const Target target{layout.dtype, layout.order, epilogue.arguments_.epilogue_outputs[o], layout.stride,
+                          layout.stride_batch};
+      store_line(target, outputs[1 + o], area.columns, row, area.column, batch);
+    }
+  }
+
+ private:
+  const EpilogueFunction& function() const { return *epilogue.problem_.epilogue.function; }
+  const EpilogueLayout& layout_of(uint32_t input) const { return epilogue.problem_.epilogue.inputs[input]; }
+  float* line(uint32_t number) { return values.data() + size_t(number) * kEvaluatedLanes; }
+  void load(uint32_t input, int64_t first, int64_t step) {
+    const void* const data = epilogue.arguments_.epilogue_inputs[input].data;
+    float* const to = line(input);
+    dispatch(layout_of(input).dtype, [&]<DType type>() {
+      for (uint32_t j = 0; j < area.columns; ++j) to[j] = load_element(type, data, first + j * step);
+    });
+  }
+};
+
+template <class Sum>
 void TileEpilogue<Sum>::operator()(const TileCoord& coord, uint32_t begin, uint32_t end, const Sum* sums) const {
   const TileArea area = area_of(problem_, tiling_, coord);
   const bool empty = tiling_.grouping == Grouping::k ? coord.range.size() == 0 : problem_.k == 0;
   const uint32_t up = tiling_.columns();  // under swiglu: where the up columns begin in a line of sums
   BroadcastValues column_values[kMaxTileN];
+  std::optional<FunctionLines> lines;
+  if (function_) lines.emplace(*this, area, coord.batch);
   for (uint32_t part = 0; part < tiling_.parts; ++part) {
     const uint32_t column = part * uint32_t(problem_.n) + area.column;
     for (uint32_t j = 0; j < area.columns; ++j) {
@@ -78,7 +153,7 @@ void TileEpilogue<Sum>::operator()(const TileCoord& coord, uint32_t begin, uint3
         for (uint32_t j = 0; j < area.columns; ++j) {
           integers[j] = epilogue_integer(config_, params_, line[j], row_values, column_values[j], at(j));
         }
-        store_line(integers, area.columns, row, area.column, coord.batch);
+        store_line(d(), integers, area.columns, row, area.column, coord.batch);
         continue;
       }
     }
@@ -89,12 +164,13 @@ void TileEpilogue<Sum>::operator()(const TileCoord& coord, uint32_t begin, uint3
     for (uint32_t j = 0; j < area.columns; ++j) {
       values[j] = tiling_.parts == 2 ? swiglu(value_of(j), value_of(up + j)) : value_of(j);
     }
+    if (lines) lines->run(row, values);
     if (params_.amax != nullptr) raise_amax(values, area.columns);
     if (config_.has_scale_d) {
       const float factor = stored_factor(config_, params_);
       for (uint32_t j = 0; j < area.columns; ++j) values[j] *= factor;
     }
-    store_line(values, area.columns, row, area.column, coord.batch);
+    store_line(d(), values, area.columns, row, area.column, coord.batch);
   }
 }
 
@@ -106,20 +182,19 @@ void TileEpilogue<Sum>::zero(GroupRange range) const {
   const float zeros[kMaxTileN] = {};
   for (uint32_t row = rows.begin; row < rows.end; ++row) {
     for (uint32_t column = columns.begin; column < columns.end; column += kMaxTileN) {
-      store_line(zeros, min_of(kMaxTileN, columns.end - column), row, column, 0);
+      store_line(d(), zeros, min_of(kMaxTileN, columns.end - column), row, column, 0);
     }
   }
 }
 
 template <class Sum>
 template <class Value>
-void TileEpilogue<Sum>::store_line(const Value* values, uint32_t count, uint32_t row, uint32_t column,
-                                   uint32_t batch) const {
-  const int64_t first =
-      int64_t(batch) * params_.d_batch_stride + epilogue_offset(config_.order, params_.d_stride, row, column);
-  const int64_t step = epilogue_offset(config_.order, params_.d_stride, 0, 1);
-  dispatch(config_.d, [&, d = params_.d]<DType type>() {
-    for (uint32_t j = 0; j < count; ++j) store_element(type, d, first + j * step, values[j]);
+void TileEpilogue<Sum>::store_line(const Target& target, const Value* values, uint32_t count, uint32_t row,
+                                   uint32_t column, uint32_t batch) {
+  const int64_t first = target.offset(row, column, batch);
+  const int64_t step = epilogue_offset(target.order, target.stride, 0, 1);
+  dispatch(target.dtype, [&, data = target.data]<DType type>() {
+    for (uint32_t j = 0; j < count; ++j) store_element(type, data, first + j * step, values[j]);
   });
 }
 

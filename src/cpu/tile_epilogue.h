@@ -1,10 +1,13 @@
 // The epilogue of the CPU backend: from a tile's sums to D.
 #pragma once
 
+#include <optional>
+
 #include "cleave/config/gemm_params.h"
 #include "cleave/epilogue/epilogue.h"
 #include "cleave/gemm.h"
 #include "cpu/tiling.h"
+#include "epilogue/evaluate.h"
 
 namespace cleave::cpu {
 
@@ -21,13 +24,32 @@ class TileEpilogue {
   void zero(GroupRange range) const;
 
  private:
-  /// Stores `count` values of a row of D.
+  /// A matrix of D's shape.
+  struct Target {
+    DType dtype;
+    Order order;
+    void* data;
+    int64_t stride, batch_stride;
+
+    int64_t offset(uint32_t row, uint32_t column, uint32_t batch) const {
+      return int64_t(batch) * batch_stride + epilogue_offset(order, stride, row, column);
+    }
+  };
+
+  /// What the epilogue function takes and makes of a tile, a line at a time.
+  struct FunctionLines;
+
+  Target d() const { return {config_.d, config_.order, params_.d, params_.d_stride, params_.d_batch_stride}; }
+  /// Stores `count` values of a row.
   template <class Value>
-  void store_line(const Value* values, uint32_t count, uint32_t row, uint32_t column, uint32_t batch) const;
+  static void store_line(const Target& target, const Value* values, uint32_t count, uint32_t row, uint32_t column,
+                         uint32_t batch);
   void raise_amax(const float* values, uint32_t count) const;
 
   const GemmProblem& problem_;
   const Tiling& tiling_;
+  const GemmArguments& arguments_;
+  std::optional<EpilogueEvaluator> function_;
   EpilogueConfig config_;
   EpilogueParams params_;
   ScaleParams scales_a_, scales_b_;

@@ -1,5 +1,8 @@
 #include "jit/source.h"
 
+#include <span>
+
+#include "epilogue/spell.h"
 #include "jit/translation_unit.h"
 
 namespace cleave {
@@ -19,7 +22,24 @@ CLEAVE_SPELL(ConvConfig, kind, axes, class_capacity, fuses_classes, patches, gat
 CLEAVE_SPELL(DirectAxis, taps, stride, dilation, phase)
 CLEAVE_SPELL(DirectConfig, vector, group, strips, height, width)
 CLEAVE_SPELL(ScaleConfig, rows_a, rows_b, promote)
-CLEAVE_SPELL(EpilogueConfig, c, d, bias_dtype, order, activation, bias, has_c, scaling, has_zero, has_scale_d, has_amax)
+CLEAVE_SPELL(FunctionOperandConfig, shape, dtype, order, pairs)
+
+/// As much of its lists as there is. What the function does is its body's to say.
+static std::string spell(const FunctionConfig& config) {
+  if (!config.given) return "{}";
+  const auto list = [](std::span<const uint32_t> operands) {
+    std::string text;
+    for (const uint32_t operand : operands)
+      text += fmt::format("{}cleave::packed({})", text.empty() ? "" : ", ", spell(unpacked(operand)));
+    return "{" + text + "}";
+  };
+  return braced(print_members("given, inputs, outputs, packed_inputs, packed_outputs", config.given, config.inputs,
+                              config.outputs, list(std::span(config.packed_inputs).first(config.inputs)),
+                              list(std::span(config.packed_outputs).first(config.outputs))));
+}
+
+CLEAVE_SPELL(EpilogueConfig, c, d, bias_dtype, order, activation, bias, has_c, scaling, has_zero, has_scale_d, has_amax,
+             function)
 CLEAVE_SPELL(StoreConfig, by_tma, chunks, run_bytes)
 
 std::string gemm_source(const GemmConfig& config) {
@@ -32,6 +52,7 @@ std::string gemm_source(const GemmConfig& config) {
       .launch_bounds = "cleave::cta_threads(config), 1",
       .entry = gemm_entry,
       .params = "Params<config>",
+      .beside = config.epilogue.function.given ? function_body(*config.epilogue.function.function) : std::string(),
   });
 }
 

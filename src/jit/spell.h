@@ -21,5 +21,8 @@ inline const char* spell(bool value) {
 inline uint32_t spell(uint32_t value) {
   return value;
 }
+inline const std::string& spell(const std::string& text) {
+  return text;
+}
 
 }  // namespace cleave

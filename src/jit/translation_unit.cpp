@@ -16,14 +16,14 @@ std::string translation_unit(const KernelText& kernel) {
 
 constexpr cleave::{2} config = {{
 {3}}};
-
+{7}
 extern "C" __global__ void __launch_bounds__({4})
     {5}(const __grid_constant__ cleave::{6} params) {{
   cleave::{1}<config>(params);
 }}
 )",
                      kernel.folder, kernel.name, kernel.config, kernel.members, kernel.launch_bounds, kernel.entry,
-                     kernel.params);
+                     kernel.params, kernel.beside);
 }
 
 }  // namespace cleave

@@ -45,6 +45,7 @@ struct KernelText {
   const char* launch_bounds;  ///< threads of a CTA, CTAs that an SM has room for
   const char* entry;          ///< name of the entry point
   const char* params;         ///< type of its parameter
+  std::string beside;         ///< definitions that need the configuration
 };
 
 /// What NVRTC compiles. Equal configurations give equal text, since the text is part of the cache

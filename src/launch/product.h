@@ -26,6 +26,15 @@ inline MatrixLayout transposed(MatrixLayout layout) {
   return layout;
 }
 
+inline EpilogueLayout transposed(EpilogueLayout layout) {
+  if (layout.shape == InputShape::row || layout.shape == InputShape::column) {
+    layout.shape = layout.shape == InputShape::row ? InputShape::column : InputShape::row;
+  } else {
+    layout.order = layout.order == Order::row ? Order::column : Order::row;
+  }
+  return layout;
+}
+
 }  // namespace detail
 
 /// The same product read the other way. Its arguments are those of `transposed(arguments)`. The
@@ -42,6 +51,10 @@ inline GemmProblem transposed(const GemmProblem& problem) {
   if (problem.groups.dimension == Grouping::n) t.groups.dimension = Grouping::m;
   if (problem.bias == Bias::row) t.bias = Bias::column;
   if (problem.bias == Bias::column) t.bias = Bias::row;
+  if (problem.epilogue.function != nullptr) {
+    for (EpilogueLayout& input : t.epilogue.inputs) input = detail::transposed(input);
+    for (EpilogueLayout& output : t.epilogue.outputs) output = detail::transposed(output);
+  }
   return t;
 }
 

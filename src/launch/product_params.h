@@ -25,10 +25,16 @@ inline void set_problem(const GemmConfig& c, const GemmProblem& p, GemmParams& p
   e.d_batch_stride = p.d.stride_batch;
   e.c_batch_stride = p.c.stride_batch;
   e.bias_batch_stride = p.bias_stride_batch;
+  const FunctionConfig& function = c.epilogue.function;
+  const auto place = [](const EpilogueLayout& layout) {
+    return FunctionOperand{nullptr, layout.stride, layout.stride_batch};
+  };
+  for (uint32_t i = 0; i < function.inputs; ++i) e.inputs[i] = place(p.epilogue.inputs[i]);
+  for (uint32_t i = 0; i < function.outputs; ++i) e.outputs[i] = place(p.epilogue.outputs[i]);
 }
 
 /// Pointers and factors. The arguments are as the kernel reads them, as the problem above.
-inline void set_arguments(const GemmArguments& x, GemmParams& params) {
+inline void set_arguments(const GemmConfig& c, const GemmArguments& x, GemmParams& params) {
   params.a.data = x.a;
   params.b.data = x.b;
   params.scales_a.data = x.scale_a;
@@ -45,6 +51,12 @@ inline void set_arguments(const GemmArguments& x, GemmParams& params) {
   e.zero_b = x.zero_b;
   e.scale_d = x.scale_d;
   e.amax = x.amax;
+  const FunctionConfig& function = c.epilogue.function;
+  for (uint32_t i = 0; i < function.inputs; ++i) {
+    e.inputs[i].data = const_cast<void*>(x.epilogue_inputs[i].data);
+    e.inputs[i].value = x.epilogue_inputs[i].value;
+  }
+  for (uint32_t i = 0; i < function.outputs; ++i) e.outputs[i].data = x.epilogue_outputs[i];
 }
 
 }  // namespace cleave

@@ -3,7 +3,9 @@
 #include <limits>
 
 #include "base/refuse.h"
+#include "cleave/epilogue.h"
 #include "cleave/names.h"
+#include "operands/epilogue_operands.h"
 #include "operands/group_bounds.h"
 #include "operands/scales.h"
 #include "problem/problem.h"
@@ -160,7 +162,9 @@ class Builder {
   }
 
   void place_d() {
-    const std::optional<DType> d_type = options_.d_type;
+    std::optional<DType> d_type = options_.d_type;
+    const EpilogueFunction* const function = t_.epilogue.function;
+    if (function != nullptr && !d_type) d_type = function->outputs()[0].dtype;
     if (!t_.out) {
       const int64_t entries = call_.batched && !masked() ? p_.batch : 1;
       p_.d = packed_layout(d_type.value_or(default_output(p_)), entries, p_.m, p_.n);
@@ -327,6 +331,7 @@ GemmCall make_call(const GemmTensors& tensors, const GemmOptions& options) {
   builder.place_d();
   if (tensors.scale_d) builder.place_scale_d();
   if (tensors.amax) builder.place_amax();
+  if (tensors.epilogue.function != nullptr) place_epilogue(tensors.epilogue, call);
   set_plan_options(options.plan, call.problem);
   return call;
 }

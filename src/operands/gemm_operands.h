@@ -3,11 +3,25 @@
 
 #include <array>
 #include <optional>
+#include <vector>
 
 #include "cleave/gemm.h"
 #include "operands/operand.h"
 
 namespace cleave {
+
+/// What an epilogue function is called with.
+struct EpilogueTensors {
+  /// A tensor, or a scalar's number.
+  struct Input {
+    std::optional<Operand> tensor;
+    float number = 0.0f;
+  };
+
+  const EpilogueFunction* function = nullptr;
+  std::vector<Input> inputs;
+  std::vector<std::optional<Operand>> outputs;  ///< beside D; absent ones are to be made
+};
 
 /// Absent ones are empty.
 struct GemmTensors {
@@ -15,6 +29,7 @@ struct GemmTensors {
   std::optional<Operand> scale_a, scale_b, scale_d, amax;
   std::optional<Operand> azp, azp_adj;
   std::optional<Operand> offs, indptr, starts, sizes, counts;  ///< of a grouped product
+  EpilogueTensors epilogue;
 };
 
 /// What says how a product is planned, whatever its tensors mean.
@@ -48,7 +63,8 @@ struct ProductCall {
 
 /// One of matrices.
 struct GemmCall : ProductCall {
-  bool batched = false;  ///< D has three dimensions
+  bool batched = false;          ///< D has three dimensions
+  uint32_t outputs_to_make = 0;  ///< of the epilogue function's beside D, as bits
 
   /// The sizes of D. The first one does not count unless D is batched.
   std::array<int64_t, 3> d_shape() const;

@@ -4,6 +4,7 @@
 
 #include "base/enumerators.h"
 #include "cleave/conv.h"
+#include "cleave/epilogue.h"
 #include "plan/catalogue.h"
 #include "plan/direct_choice.h"
 
@@ -71,6 +72,33 @@ GemmProblem convolution_of(Conv kind, int64_t channels, int64_t filters) {
   return implicit_gemm(conv, 1, DType::f16, DType::f16);
 }
 
+/// A layer with an epilogue function whose inputs have every shape, and with a second output.
+GemmProblem with_function(GemmProblem p) {
+  p.epilogue.function = &epilogue_function(R"(
+    bias row
+    scale scalar
+    weight column
+    residual matrix
+    %0 = multiply acc scale
+    %1 = add %0 bias
+    %2 = negative %1
+    %3 = exp %2
+    %4 = add %3 1
+    %5 = divide %1 %4
+    %6 = multiply %5 weight
+    d = add %6 residual
+    pre = %1)");
+  const auto vector = [](InputShape shape) {
+    return EpilogueLayout{.shape = shape, .dtype = DType::f32, .alignment = 4, .stride = 1};
+  };
+  const EpilogueLayout matrix{.dtype = p.d.dtype, .alignment = 16, .stride = p.n};
+  p.epilogue.inputs[0] = vector(InputShape::row);
+  p.epilogue.inputs[1] = vector(InputShape::scalar);
+  p.epilogue.inputs[2] = vector(InputShape::column);
+  p.epilogue.inputs[3] = p.epilogue.outputs[0] = matrix;
+  return p;
+}
+
 /// float32 as it is: the portable kernel with another multiplication.
 GemmProblem ieee(GemmProblem p) {
   p.precision = Precision::ieee;
@@ -86,6 +114,7 @@ class Collector {
     few_rows();
     split_modes();
     epilogues();
+    functions();
     scales();
     groups();
     convolutions();
@@ -156,6 +185,13 @@ class Collector {
       p.has_c = true;
       visit(p);
     }
+  }
+
+  void functions() {
+    visit(with_function(product(DType::bf16, DType::bf16, DType::bf16)));
+    visit(with_function(scaled(DType::e4m3, DType::e4m3, DType::bf16, kVector, kVector)));
+    for (const SplitKMode split : values_of<SplitKMode>)
+      if (split != SplitKMode::automatic) visit(with_function(product(DType::f16, DType::f16, DType::f32)), split);
   }
 
   /// 8-bit operands: every way to scale them, and to store what comes out.

@@ -88,7 +88,7 @@ class GpuPlan final : public ChosenPlan {
     alignas(TensorMap) std::byte buffer[kMostParamBytes];
     std::memcpy(buffer, ready.params.data(), ready.params.size());
     GemmParams& params = *reinterpret_cast<GemmParams*>(buffer);
-    set_arguments(arguments, params);
+    set_arguments(choice_.config, arguments, params);
     if (workspace != nullptr) check_workspace_apart(problem_, given, workspace, workspace_size());
     const Workspace space = find_workspace(workspace, workspace_bytes, cuda_stream);
     params.counters = static_cast<uint32_t*>(space.counters);

@@ -123,6 +123,9 @@ std::string remember(const GemmPlan& plan) {
   if (choice == nullptr) {
     refuse_value("only plans for a GPU can be tuned; plan with a CUDA device");
   }
+  if (plan.problem().epilogue.function != nullptr) {
+    refuse_value("the plan has an epilogue function, and runs as the product without one does; tune that");
+  }
   GemmProblem problem = plan.problem();
   problem.split_k_mode = SplitKMode::automatic;
   problem.split_k_slices = 0;

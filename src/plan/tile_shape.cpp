@@ -16,6 +16,12 @@ constexpr uint32_t kMostStages = 12;
 constexpr uint32_t kLeastStages = 2;
 constexpr uint32_t kLeastCopy = 4;  // bytes, of cp.async
 
+/// Whether a function needs as many registers as C does: for what it reads of matrices, keeps of lines through the
+/// mainloop, or makes beside D.
+bool crowds(const FunctionConfig& function) {
+  return function.count(InputShape::matrix) + function.outputs > 0 || function.inputs > 3;
+}
+
 /// Whether a Hopper consumer keeps everything in registers. Where it does not, the compiler said so:
 /// CI compiles every configuration and fails on a spill.
 bool registers_suffice(const GemmConfig& c) {
@@ -28,12 +34,17 @@ bool registers_suffice(const GemmConfig& c) {
   // Nor does a part of 96 sums with scales of its own for a walk through groups of rows.
   const bool ragged = c.schedule.grouping == Grouping::m || c.schedule.grouping == Grouping::n;
   if (ragged && by_block && c.tile.n > 176) return false;
-  // Nor do 160 accumulators for C, for a walk that sums slices in turn, or for float32.
+  // Nor do 160 accumulators for C, for a function with as much to read, for a walk that sums slices in turn, or
+  // for float32.
   const uint32_t kept = accumulators_per_thread(c);
   const bool walks_far = c.schedule.split == SplitKMode::serial || c.schedule.split == SplitKMode::stream_k;
-  if (kept >= 160 && (c.epilogue.has_c || walks_far || c.operands.a == DType::f32)) return false;
+  if (kept >= 160 && (c.epilogue.has_c || crowds(c.epilogue.function) || walks_far || c.operands.a == DType::f32))
+    return false;
+  // Nor do two waves, or 128 accumulators, that such a function and a sum of slices in turn are added to.
+  const bool in_turn = c.schedule.split == SplitKMode::serial;
+  if (crowds(c.epilogue.function) && in_turn && (two_waves || kept >= 128)) return false;
   // Nor do sums of integers that meet as floats, in chunks that no store is as wide as.
-  const bool integers_meet = c.operands.a == DType::i8 && c.schedule.split == SplitKMode::serial;
+  const bool integers_meet = c.operands.a == DType::i8 && in_turn;
   if (kept >= 112 && c.tile.n % 64 != 0 && integers_meet) return false;
   // Nor do 112 accumulators in two waves for slices that meet in turn.
   if (kept >= 112 && two_waves && c.schedule.split == SplitKMode::serial) return false;

@@ -1,6 +1,7 @@
 #include "problem/arguments.h"
 
 #include "base/refuse.h"
+#include "cleave/epilogue.h"
 #include "cleave/names.h"
 #include "launch/limits.h"
 #include "problem/overlap.h"
@@ -44,6 +45,14 @@ void for_each_input(const GemmProblem& p, const GemmArguments& x, const Use& use
   if (x.zero_a != nullptr) visit({"zero_a", zero_a_of(p), x.zero_a});
   visit({"zero_b", zero_b_of(p), x.zero_b});
   visit({"scale_d", scale_d_of(p), x.scale_d});
+  if (p.epilogue.function != nullptr) {
+    const auto& inputs = p.epilogue.function->inputs();
+    for (uint32_t i = 0; i < inputs.size(); ++i) {
+      const void* const data = x.epilogue_inputs[i].data;
+      if (data != nullptr || inputs[i].shape != InputShape::scalar)
+        visit({.name = inputs[i].name.c_str(), .place = epilogue_input_of(p, i), .data = data, .elementwise = true});
+    }
+  }
   visit({"group_offsets", group_offsets_of(p), x.group_offsets, false, p.groups.wide});
   visit({"group_sizes", group_sizes_of(p), x.group_sizes, false, p.groups.wide});
 }
@@ -66,6 +75,37 @@ void check_operands(std::span<const NamedOperand> operands) {
   }
 }
 
+namespace {
+
+/// Outputs beside D share memory with nothing.
+void check_epilogue_outputs(const GemmProblem& p, const GemmArguments& x) {
+  if (p.epilogue.function == nullptr) return;
+  const auto output = [&](uint32_t i) {
+    return NamedOperand{p.epilogue.function->outputs()[i + 1].name.c_str(), epilogue_output_of(p, i),
+                        x.epilogue_outputs[i], true};
+  };
+  for (uint32_t i = 0; i + 1 < p.epilogue.function->outputs().size(); ++i) {
+    const NamedOperand own = output(i);
+    check_pointer(own);
+    check_apart(own, {"d", d_of(p), x.d});
+    if (p.has_amax) check_apart(own, {"amax", amax_of(p), x.amax});
+    if (reads_c(p, x)) check_apart(own, {"c", c_of(p), x.c});
+    for_each_input(p, x, [&](const NamedOperand& input) { check_apart(own, input); });
+    for (uint32_t other = 0; other < i; ++other) check_apart(own, output(other));
+  }
+}
+
+/// Whether an input of the function is D: what an element takes of it is read before the element is written.
+bool is_d(const GemmProblem& p, const GemmArguments& x, const NamedOperand& input) {
+  const Placement& place = input.place;
+  const MatrixLayout &layout = place.layout, &d = p.d;
+  return input.data == x.d && layout.dtype == d.dtype && place.rows == p.m && place.columns == p.n &&
+         place.batch == entries_of_d(p) && (p.m == 1 || layout.stride_row == d.stride_row) &&
+         (p.n == 1 || layout.stride_col == d.stride_col) && (place.batch == 1 || layout.stride_batch == d.stride_batch);
+}
+
+}  // namespace
+
 void check_arguments(const GemmProblem& p, const GemmArguments& arguments) {
   const NamedOperand d{"d", d_of(p), arguments.d, true}, amax{"amax", amax_of(p), arguments.amax, true};
   if (d.place.empty()) return;
@@ -74,9 +114,10 @@ void check_arguments(const GemmProblem& p, const GemmArguments& arguments) {
   check_apart(amax, d);
   for_each_input(p, arguments, [&](const NamedOperand& input) {
     check_pointer(input);
-    check_apart(d, input);
+    if (!input.elementwise || !is_d(p, arguments, input)) check_apart(d, input);
     check_apart(amax, input);
   });
+  check_epilogue_outputs(p, arguments);
   if (const std::string fault = find_factor_fault(p, arguments); !fault.empty()) refuse_value("{}", fault);
 
   if (!reads_c(p, arguments)) return;
@@ -110,6 +151,10 @@ void check_workspace_apart(const GemmProblem& p, const GemmArguments& arguments,
   if (reads_c(p, arguments)) check_apart(output, {"c", c_of(p), arguments.c});
   check_apart(output, {"d", d_of(p), arguments.d});
   check_apart(output, {"amax", amax_of(p), arguments.amax});
+  if (p.epilogue.function == nullptr) return;
+  const auto& outputs = p.epilogue.function->outputs();
+  for (uint32_t i = 0; i + 1 < outputs.size(); ++i)
+    check_apart(output, {outputs[i + 1].name.c_str(), epilogue_output_of(p, i), arguments.epilogue_outputs[i]});
 }
 
 }  // namespace cleave

@@ -13,7 +13,8 @@ struct NamedOperand {
   Placement place;
   const void* data;
   bool written = false;
-  bool wide = false;  ///< integers of 8 bytes (integers_of)
+  bool wide = false;         ///< integers of 8 bytes (integers_of)
+  bool elementwise = false;  ///< an element is read for the one of D at its place alone, before that is written
 };
 
 /// Throws invalid_argument for a missing or misaligned pointer, and for something that is written

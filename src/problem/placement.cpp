@@ -30,6 +30,28 @@ Placement scales_of(const ScaleLayout& scales, int64_t rows, int64_t k, int64_t 
   return {layout, 0, 0, 0};
 }
 
+/// What an epilogue function reads or writes for each element of D.
+Placement place_like_d(const GemmProblem& p, const EpilogueLayout& x) {
+  const bool by_row = x.order == Order::row;
+  MatrixLayout layout{.dtype = x.dtype, .stride_batch = x.stride_batch, .alignment = x.alignment};
+  const int64_t batch = x.shape == InputShape::matrix ? entries_of_d(p) : x.stride_batch == 0 ? 1 : p.batch;
+  switch (x.shape) {
+    case InputShape::scalar:
+      break;
+    case InputShape::row:
+      layout.stride_col = x.stride;
+      return {layout, 1, p.n, batch};
+    case InputShape::column:
+      layout.stride_row = x.stride;
+      return {layout, p.m, 1, batch};
+    case InputShape::matrix:
+      layout.stride_row = by_row ? x.stride : 1;
+      layout.stride_col = by_row ? 1 : x.stride;
+      return {layout, p.m, p.n, batch};
+  }
+  return {layout, 1, 1, batch};
+}
+
 }  // namespace
 
 uint32_t widest_access(const Placement& matrix) {
@@ -89,6 +111,12 @@ Placement scale_d_of(const GemmProblem& p) {
 }
 Placement amax_of(const GemmProblem& p) {
   return vector_of(DType::f32, p.has_amax ? 1 : 0);
+}
+Placement epilogue_input_of(const GemmProblem& p, uint32_t input) {
+  return place_like_d(p, p.epilogue.inputs[input]);
+}
+Placement epilogue_output_of(const GemmProblem& p, uint32_t output) {
+  return place_like_d(p, p.epilogue.outputs[output]);
 }
 Placement group_offsets_of(const GemmProblem& p) {
   const bool given = p.groups.dimension != Grouping::none && p.groups.bounds != GroupBounds::counts;

@@ -51,7 +51,9 @@ Placement zero_a_of(const GemmProblem& problem);   ///< all ones need no memory,
 Placement zero_b_of(const GemmProblem& problem);
 Placement scale_d_of(const GemmProblem& problem);
 Placement amax_of(const GemmProblem& problem);
-Placement group_offsets_of(const GemmProblem& problem);  ///< in words of 4 bytes
-Placement group_sizes_of(const GemmProblem& problem);    ///< in words of 4 bytes
+Placement epilogue_input_of(const GemmProblem& problem, uint32_t input);
+Placement epilogue_output_of(const GemmProblem& problem, uint32_t output);  ///< beside D
+Placement group_offsets_of(const GemmProblem& problem);                     ///< in words of 4 bytes
+Placement group_sizes_of(const GemmProblem& problem);                       ///< in words of 4 bytes
 
 }  // namespace cleave

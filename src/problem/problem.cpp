@@ -1,5 +1,6 @@
 #include "problem/problem.h"
 
+#include "cleave/epilogue.h"
 #include "problem/conv.h"
 #include "problem/placement.h"
 
@@ -58,6 +59,10 @@ double minimum_bytes(const GemmProblem& p) {
   for (const auto part : {c_of, d_of, bias_of, scale_a_of, scale_b_of, zero_a_of, zero_b_of, scale_d_of, amax_of,
                           group_offsets_of, group_sizes_of}) {
     total += bytes(part(p));
+  }
+  if (const EpilogueFunction* function = p.epilogue.function) {
+    for (uint32_t i = 0; i < function->inputs().size(); ++i) total += bytes(epilogue_input_of(p, i));
+    for (uint32_t i = 0; i + 1 < function->outputs().size(); ++i) total += bytes(epilogue_output_of(p, i));
   }
   return total;
 }

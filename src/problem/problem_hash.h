@@ -31,6 +31,13 @@ struct ProblemHash {
       mix(uint64_t(scale->stride_row) << 32 ^ uint64_t(scale->stride_k) << 12 ^ uint64_t(scale->rows) << 4 ^
           uint64_t(scale->kind));
     }
+    if (p.epilogue.function != nullptr) {
+      mix(reinterpret_cast<uintptr_t>(p.epilogue.function));
+      for (const EpilogueLayout& input : p.epilogue.inputs) {
+        mix(uint64_t(input.stride) << 24 ^ uint64_t(input.stride_batch) << 16 ^ uint64_t(input.alignment) << 8 ^
+            uint64_t(input.dtype) << 4 ^ uint64_t(input.shape) << 1 ^ uint64_t(input.order));
+      }
+    }
     const ConvLayout& conv = p.conv;
     if (conv.kind != Conv::none) {
       mix(uint64_t(conv.kind) << 4 ^ uint64_t(conv.division) << 8 ^ uint64_t(conv.images) << 32);

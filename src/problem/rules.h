@@ -62,6 +62,9 @@ bool check_geometry(const ConvLayout& conv, Messages& out);
 /// sound.
 void check_conv(const GemmProblem& problem, Messages& out);
 
+/// An epilogue function, and what may go with it. The sizes are sound.
+void check_epilogue(const GemmProblem& problem, Messages& out);
+
 /// What may go with swiglu. The sizes are sound.
 void check_swiglu(const GemmProblem& problem, Messages& out);
 

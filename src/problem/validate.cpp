@@ -120,6 +120,7 @@ std::vector<std::string> validate(const GemmProblem& problem) {
     check_groups(problem, out);
     check_conv(problem, out);
     check_swiglu(problem, out);
+    check_epilogue(problem, out);
   }
   check_types(problem, out);
   check_split(problem, out);

@@ -53,6 +53,56 @@ CLEAVE_HD constexpr bool ctas_wait(SplitKMode mode) {
 /// `relu2` is the square of relu.
 enum class Activation : uint8_t { none, relu, relu2, gelu_tanh, gelu_erf, silu, swiglu };
 
+/// What one element of D has of an epilogue function's input: one value serves all of D (scalar), a
+/// column's N values all rows (row: a row vector), M values all columns (column), or each element has one
+/// of its own (matrix).
+enum class InputShape : uint8_t { scalar, row, column, matrix };
+
+/// The operations of epilogue functions, on float32 values; kernels/cleave/core/elementwise.h defines them.
+/// Conditions are 1 and 0. `to_` rounds to a type and back.
+enum class Elementwise : uint8_t {
+  // of one value
+  negative,
+  absolute,
+  exp,
+  log,
+  sqrt,
+  rsqrt,
+  tanh,
+  erf,
+  sigmoid,
+  logical_not,
+  to_float16,
+  to_bfloat16,
+  to_int8,
+  to_float8_e4m3fn,
+  to_float8_e5m2,
+  // of two
+  add,
+  subtract,
+  multiply,
+  divide,
+  minimum,
+  maximum,
+  less,
+  less_equal,
+  equal,
+  not_equal,
+  logical_and,
+  logical_or,
+  // where(condition, then, else)
+  where,
+};
+
+/// Inputs that an epilogue function may have, and outputs beside D.
+inline constexpr uint32_t kMostEpilogueInputs = 8;
+inline constexpr uint32_t kMostEpilogueOutputs = 2;
+
+/// How many values it takes.
+CLEAVE_HD constexpr uint32_t arity(Elementwise operation) {
+  return operation == Elementwise::where ? 3 : operation >= Elementwise::add ? 2 : 1;
+}
+
 /// Shape of the bias: `row` is a row vector of N values (one per column of D, torch's Linear bias);
 /// `column` is a column vector of M values (one per row of D).
 enum class Bias : uint8_t { none, row, column };

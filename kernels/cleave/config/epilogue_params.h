@@ -5,6 +5,48 @@
 
 namespace cleave {
 
+class EpilogueFunction;  // the host's
+
+/// An input of an epilogue function, or an output beside D, as a kernel sees it.
+struct FunctionOperandConfig {
+  InputShape shape = InputShape::matrix;
+  DType dtype = DType::f32;
+  Order order = Order::row;  // of a matrix
+  bool pairs = false;        // of a matrix: columns 2i and 2i + 1 of a row lie in one aligned word
+};
+
+/// The same as a number. A kernel's configuration is part of the names of all its functions, and a struct for each
+/// operand would make these names a third of the kernel.
+CLEAVE_HD constexpr uint32_t packed(const FunctionOperandConfig& operand) {
+  return uint32_t(operand.shape) | uint32_t(operand.dtype) << 4 | uint32_t(operand.order) << 8 |
+         uint32_t(operand.pairs) << 9;
+}
+CLEAVE_HD constexpr FunctionOperandConfig unpacked(uint32_t operand) {
+  return {InputShape(operand & 15), DType(operand >> 4 & 15), Order(operand >> 8 & 1), (operand >> 9 & 1) != 0};
+}
+
+/// What an epilogue function takes and makes; what it does is text beside the configuration (epilogue/function.h).
+struct FunctionConfig {
+  const EpilogueFunction* function = nullptr;  // of the host alone
+  bool given = false;
+  uint32_t inputs = 0, outputs = 0;  // those beside D
+  uint32_t packed_inputs[kMostEpilogueInputs] = {};
+  uint32_t packed_outputs[kMostEpilogueOutputs] = {};
+
+  CLEAVE_HD friend constexpr bool operator==(const FunctionConfig&, const FunctionConfig&) = default;
+
+  CLEAVE_HD constexpr FunctionOperandConfig input(uint32_t i) const { return unpacked(packed_inputs[i]); }
+  CLEAVE_HD constexpr FunctionOperandConfig output(uint32_t i) const { return unpacked(packed_outputs[i]); }
+
+  /// Inputs of one shape among the first `among`.
+  CLEAVE_HD constexpr uint32_t count(InputShape shape, uint32_t among) const {
+    uint32_t found = 0;
+    for (uint32_t i = 0; i < among; ++i) found += input(i).shape == shape;
+    return found;
+  }
+  CLEAVE_HD constexpr uint32_t count(InputShape shape) const { return count(shape, inputs); }
+};
+
 /// What the epilogue is specialised for.
 struct EpilogueConfig {
   DType c = DType::bf16, d = DType::bf16, bias_dtype = DType::bf16;
@@ -14,8 +56,17 @@ struct EpilogueConfig {
   bool has_c = false;
   Scaling scaling = Scaling::none;  // of vectors: here; of blocks: in the mainloop
   bool has_zero = false, has_scale_d = false, has_amax = false;
+  FunctionConfig function = {};
 
   CLEAVE_HD friend constexpr bool operator==(const EpilogueConfig&, const EpilogueConfig&) = default;
+};
+
+/// An input of an epilogue function, or an output beside D.
+struct FunctionOperand {
+  void* data = nullptr;  // nullptr: of a scalar, `value`
+  int64_t stride = 0;    // row, column: from one value to the next; matrix: from one line to the next
+  int64_t batch_stride = 0;
+  float value = 0.0f;
 };
 
 /// Run-time values. Strides count elements; D and C have one unit stride each, given by
@@ -33,6 +84,8 @@ struct EpilogueParams {
   const int32_t* zero_b = nullptr;
   const float* scale_d = nullptr;
   float* amax = nullptr;
+  FunctionOperand inputs[kMostEpilogueInputs] = {};  // of an epilogue function
+  FunctionOperand outputs[kMostEpilogueOutputs] = {};
 };
 
 }  // namespace cleave

@@ -280,9 +280,10 @@ CLEAVE_HD constexpr bool stages_output(const GemmConfig& c) {
   return c.store.by_tma || c.store.run_bytes > 0;
 }
 
-/// Values that each column brings to the epilogue: scale, bias, zero point.
+/// Values that each column brings to the epilogue: scale, bias, zero point, a function's inputs.
 CLEAVE_HD constexpr uint32_t column_broadcast_values(const GemmConfig& c) {
-  return (c.epilogue.scaling == Scaling::vector) + (c.epilogue.bias == Bias::row) + c.epilogue.has_zero;
+  return (c.epilogue.scaling == Scaling::vector) + (c.epilogue.bias == Bias::row) + c.epilogue.has_zero +
+         c.epilogue.function.count(InputShape::row);
 }
 
 namespace detail {

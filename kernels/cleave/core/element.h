@@ -193,6 +193,52 @@ CLEAVE_HD void store_element(DType type, void* base, int64_t index, float value)
   static_cast<float*>(base)[index] = value;
 }
 
+/// An element of `type` from its bits, the lowest of `bits`; and the bits that store `value`.
+CLEAVE_HD float element_from_bits(DType type, uint32_t bits) {
+  switch (type) {
+    case DType::f16:
+      return f16_to_float(uint16_t(bits));
+    case DType::bf16:
+      return bf16_to_float(uint16_t(bits));
+    case DType::i8:
+      return int8_t(bits);
+    case DType::e4m3:
+      return fp8_to_float<3>(uint8_t(bits));
+    case DType::e5m2:
+      return fp8_to_float<2>(uint8_t(bits));
+    case DType::i32:
+      return float(int32_t(bits));
+    case DType::f32:
+      break;
+  }
+  return bits_float(bits);
+}
+
+CLEAVE_HD uint32_t element_bits(DType type, float value) {
+  switch (type) {
+    case DType::f16:
+      return float_to_f16(value);
+    case DType::bf16:
+      return float_to_bf16(value);
+    case DType::i8:
+      return uint8_t(float_to_i8(value));
+    case DType::e4m3:
+      return float_to_fp8<3>(value);
+    case DType::e5m2:
+      return float_to_fp8<2>(value);
+    case DType::i32:
+      return uint32_t(int32_t(value));
+    case DType::f32:
+      break;
+  }
+  return float_bits(value);
+}
+
+/// `x`, as an element of `type` holds it.
+CLEAVE_HD float rounded_to(DType type, float x) {
+  return element_from_bits(type, element_bits(type, x));
+}
+
 /// A sum that is stored as it is: an `i32` D keeps every bit of it.
 CLEAVE_HD void store_element(DType type, void* base, int64_t index, int32_t value) {
   if (type == DType::i32) {

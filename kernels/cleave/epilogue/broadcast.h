@@ -9,7 +9,7 @@
 #pragma once
 
 #include "cleave/config/smem_plan.h"
-#include "cleave/epilogue/epilogue.h"
+#include "cleave/epilogue/function.h"
 #include "cleave/tile/named_barriers.h"
 #include "cleave/tile/tile.h"
 
@@ -17,32 +17,40 @@ namespace cleave {
 
 /// Row `row`, within D.
 template <GemmConfig C>
-CLEAVE_DEVICE BroadcastValues tile_row_broadcast(const GemmParams& p, const Tile<C>& tile, uint32_t row) {
-  BroadcastValues values = row_broadcast(C.epilogue, p.epilogue, p.scales_a, row, tile.batch);
+CLEAVE_DEVICE LineValues<C> tile_row_broadcast(const GemmParams& p, const Tile<C>& tile, uint32_t row) {
+  LineValues<C> values;
+  static_cast<BroadcastValues&>(values) = row_broadcast(C.epilogue, p.epilogue, p.scales_a, row, tile.batch);
   tile.find_row(row, values);
+  load_line_inputs<C>(p, InputShape::column, scatters(C) ? values.output_row : row, tile.batch, values.inputs);
   return values;
 }
 
 /// Column `column` of the tile, unless it lies outside D: in B the columns of the up projection follow those of the gate.
 template <GemmConfig C>
 CLEAVE_DEVICE void tile_column_broadcast(const GemmParams& p, const Tile<C>& tile, uint32_t column,
-                                         BroadcastValues& values) {
+                                         LineValues<C>& values) {
   const bool up = gated(C) && column >= output_columns(C);
   const uint32_t col = tile.n0 + (up ? column - output_columns(C) : column);
   if (col >= tile.n_end(p.size)) return;
   OutputOffset offset;
   const uint32_t of_d = tile.find_column(col, offset);
-  values = column_broadcast(C.epilogue, p.epilogue, p.scales_b, up ? p.size.n + col : of_d, tile.batch);
+  static_cast<BroadcastValues&>(values) =
+      column_broadcast(C.epilogue, p.epilogue, p.scales_b, up ? p.size.n + col : of_d, tile.batch);
   static_cast<OutputOffset&>(values) = offset;
+  load_line_inputs<C>(p, InputShape::row, of_d, tile.batch, values.inputs);
 }
 
 /// Consecutive blocks mostly share their rows: once unrolled, remembering them costs nothing.
 template <GemmConfig C>
 class GlobalBroadcast {
  public:
-  CLEAVE_DEVICE GlobalBroadcast(const GemmParams& p, const Tile<C>& tile) : p_(p), tile_(tile) {}
+  CLEAVE_DEVICE GlobalBroadcast(const GemmParams& p, const Tile<C>& tile) : p_(p), tile_(tile) {
+    load_scalars<C>(p, tile.batch, scalars_);
+  }
 
-  CLEAVE_DEVICE void rows(uint32_t block, BroadcastValues (&values)[2]) {
+  CLEAVE_DEVICE const FunctionValues<C>& scalars() const { return scalars_; }
+
+  CLEAVE_DEVICE void rows(uint32_t block, LineValues<C> (&values)[2]) {
     const uint32_t row = tile_.row(block);
     if (row != row_) {
       row_ = row;
@@ -55,7 +63,7 @@ class GlobalBroadcast {
     values[1] = rows_[1];
   }
 
-  CLEAVE_DEVICE void columns(uint32_t block, BroadcastValues (&values)[2]) const {
+  CLEAVE_DEVICE void columns(uint32_t block, LineValues<C> (&values)[2]) const {
     CLEAVE_UNROLL
     for (uint32_t i = 0; i < 2; ++i) tile_column_broadcast(p_, tile_, tile_.fragment.col(block) + i, values[i]);
   }
@@ -64,7 +72,8 @@ class GlobalBroadcast {
   const GemmParams& p_;
   const Tile<C>& tile_;
   uint32_t row_ = 0xffffffffu;
-  BroadcastValues rows_[2];
+  LineValues<C> rows_[2];
+  FunctionValues<C> scalars_;
 };
 
 /// sm90 kernels only: `shared` is the warpgroup's part of SmemPlan::lines.
@@ -76,6 +85,7 @@ class TileBroadcast {
       : shared_(shared), col0_(threadIdx.x % 4 * 2) {
     if constexpr (C.conv.fuses_classes && !stages_output(C))
       return;  // too much for a thread to keep: GlobalBroadcast serves
+    load_scalars<C>(p, tile.batch, scalars_);
     CLEAVE_UNROLL
     for (uint32_t i = 0; i < 2 * kWaves; ++i) {
       const uint32_t row = tile.row(i / 2 * Fragment<C>::kColBlocks) + i % 2 * 8;
@@ -98,17 +108,24 @@ class TileBroadcast {
         if constexpr (kScales) shared_[col] = columns_[i].scale;
         if constexpr (kBiases) shared_[kBiasAt + col] = columns_[i].bias;
         if constexpr (C.epilogue.has_zero) shared_[kZeroAt + col] = __int_as_float(columns_[i].zero);
+        if constexpr (kRowInputs > 0) {
+          CLEAVE_UNROLL
+          for (uint32_t k = 0; k < kFunction.inputs; ++k)
+            if (kFunction.input(k).shape == InputShape::row) shared_[input_at(k) + col] = columns_[i].inputs[k];
+        }
       }
       ptx::named_barrier_sync(barrier, 128);
     }
   }
 
-  CLEAVE_DEVICE void rows(uint32_t block, BroadcastValues (&values)[2]) const {
+  CLEAVE_DEVICE const FunctionValues<C>& scalars() const { return scalars_; }
+
+  CLEAVE_DEVICE void rows(uint32_t block, LineValues<C> (&values)[2]) const {
     values[0] = rows_[block / Fragment<C>::kColBlocks * 2];
     values[1] = rows_[block / Fragment<C>::kColBlocks * 2 + 1];
   }
 
-  CLEAVE_DEVICE void columns(uint32_t block, BroadcastValues (&values)[2]) const {
+  CLEAVE_DEVICE void columns(uint32_t block, LineValues<C> (&values)[2]) const {
     const float* const at = shared_ + col0_ + block % Fragment<C>::kColBlocks * 8;
     const auto pair = [&](uint32_t kind) { return *reinterpret_cast<const float2*>(at + kind); };
     if constexpr (kScales) {
@@ -123,6 +140,14 @@ class TileBroadcast {
       const float2 zeros = pair(kZeroAt);
       values[0].zero = __float_as_int(zeros.x), values[1].zero = __float_as_int(zeros.y);
     }
+    if constexpr (kRowInputs > 0) {
+      CLEAVE_UNROLL
+      for (uint32_t k = 0; k < kFunction.inputs; ++k) {
+        if (kFunction.input(k).shape != InputShape::row) continue;
+        const float2 both = pair(input_at(k));
+        values[0].inputs[k] = both.x, values[1].inputs[k] = both.y;
+      }
+    }
   }
 
  private:
@@ -131,13 +156,22 @@ class TileBroadcast {
   static constexpr bool kScales = C.epilogue.scaling == Scaling::vector, kBiases = C.epilogue.bias == Bias::row;
   static constexpr uint32_t kBiasAt = kScales ? C.tile.n : 0;
   static constexpr uint32_t kZeroAt = kBiasAt + (kBiases ? C.tile.n : 0);
+  static constexpr uint32_t kInputsAt = kZeroAt + (C.epilogue.has_zero ? C.tile.n : 0);
 
+  static constexpr FunctionConfig kFunction = C.epilogue.function;
+  static constexpr uint32_t kRowInputs = kFunction.count(InputShape::row);
+
+  /// Where an input that is a row begins in shared memory.
+  CLEAVE_DEVICE static uint32_t input_at(uint32_t input) {
+    return kInputsAt + kFunction.count(InputShape::row, input) * C.tile.n;
+  }
   CLEAVE_DEVICE static uint32_t own_column(uint32_t i) { return i * 128 + threadIdx.x % 128; }
 
   float* shared_;
   uint32_t col0_;
-  BroadcastValues rows_[2 * kWaves];
-  BroadcastValues columns_[kOwn];
+  LineValues<C> rows_[2 * kWaves];
+  LineValues<C> columns_[kOwn];
+  FunctionValues<C> scalars_;
 };
 
 }  // namespace cleave

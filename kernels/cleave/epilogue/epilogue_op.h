@@ -2,6 +2,7 @@
 #pragma once
 
 #include "cleave/epilogue/broadcast.h"
+#include "cleave/epilogue/store_pair.h"
 
 namespace cleave {
 
@@ -22,10 +23,23 @@ class EpilogueOp {
   CLEAVE_DEVICE EpilogueOp(const GemmParams& p, const Tile<C>& tile, Broadcast& broadcast)
       : p_(p), tile_(tile), broadcast_(broadcast), factor_(stored_factor(C.epilogue, p.epilogue)) {}
 
+  /// Asks for what a function takes of its matrices for a block.
+  CLEAVE_DEVICE FunctionMatrices<C> fetch(uint32_t block) {
+    FunctionMatrices<C> matrices;
+    fetch_inputs<0>(block, matrices);
+    return matrices;
+  }
+
   /// Turns a block's sums into what D stores. `up_sums`: those of the up projection, where `sums` are the gate's.
   /// Elements outside D get any value.
   CLEAVE_DEVICE void operator()(uint32_t block, const Sum<C>* sums, const Sum<C>* up_sums, Value<C> (&values)[4]) {
-    BroadcastValues rows[2], columns[2], up_columns[2];
+    (*this)(block, sums, up_sums, fetch(block), values);
+  }
+  /// The same with what `fetch` brought. A function's outputs beside D are stored at once.
+  CLEAVE_DEVICE void operator()(uint32_t block, const Sum<C>* sums, const Sum<C>* up_sums,
+                                const FunctionMatrices<C>& matrices, Value<C> (&values)[4]) {
+    LineValues<C> rows[2], columns[2], up_columns[2];
+    [[maybe_unused]] float outputs[1 + kFunction.outputs][4];
     broadcast_.rows(block, rows);
     broadcast_.columns(block, columns);
     if constexpr (gated(C)) broadcast_.columns(block + Fragment<C>::kUpBlocks, up_columns);
@@ -45,10 +59,22 @@ class EpilogueOp {
           value =
               swiglu(value, epilogue_value(C.epilogue, p_.epilogue, up_sums[i], rows[i / 2], up_columns[i % 2], at));
         }
+        if constexpr (kFunction.given) {
+          FunctionValues<C> inputs;
+          const LineValues<C>&row_values = rows[i / 2], &column_values = columns[i % 2];
+          gather_inputs<0>(row_values.inputs, column_values.inputs, matrices, i, inputs);
+          float made[1 + kFunction.outputs];
+          FunctionBody<C>::run(value, inputs, made);
+          CLEAVE_UNROLL
+          for (uint32_t o = 0; o < 1 + kFunction.outputs; ++o) outputs[o][i] = made[o];
+          value = made[0];
+        }
         if (C.epilogue.has_amax) amax_ = max_of(amax_, __float_as_uint(value) & 0x7fffffffu);
         values[i] = value * factor_;
       }
     }
+    CLEAVE_UNROLL
+    for (uint32_t o = 0; o < kFunction.outputs; ++o) store_output(o, block, outputs[1 + o]);
   }
 
   /// After the last call, by all threads of a warp. Magnitudes order like their bits, NaNs last;
@@ -62,7 +88,7 @@ class EpilogueOp {
 
   /// Where accumulator `i` of the block lies in D.
   CLEAVE_DEVICE OutputCoord place(uint32_t block, uint32_t i) {
-    BroadcastValues rows[2], columns[2];
+    LineValues<C> rows[2], columns[2];
     if constexpr (scatters(C)) broadcast_.rows(block, rows);
     if constexpr (C.conv.fuses_classes) broadcast_.columns(block, columns);
     return place(rows[i / 2], columns[i % 2], tile_.row(block) + i / 2 * 8, tile_.col(block) + i % 2);
@@ -71,8 +97,55 @@ class EpilogueOp {
   CLEAVE_DEVICE const Tile<C>& tile() const { return tile_; }
 
  private:
+  static constexpr FunctionConfig kFunction = C.epilogue.function;
+
+  template <uint32_t I>
+  CLEAVE_DEVICE void fetch_inputs(uint32_t block, FunctionMatrices<C>& matrices) {
+    if constexpr (I < kFunction.inputs) {
+      constexpr FunctionOperandConfig kInput = kFunction.input(I);
+      if constexpr (kInput.shape == InputShape::matrix) {
+        CLEAVE_UNROLL
+        for (uint32_t i = 0; i < 4; i += kInput.pairs ? 2 : 1) {
+          const OutputCoord at = place(block, i);
+          const char* const from = matrix_element(kInput, p_.epilogue.inputs[I], {at.row, at.col, tile_.batch, false});
+          matrices.template load<I>(i, from, at.exists);
+        }
+      }
+      fetch_inputs<I + 1>(block, matrices);
+    }
+  }
+
+  /// What the function takes for element `i` of the block: inputs I and following.
+  template <uint32_t I>
+  CLEAVE_DEVICE void gather_inputs(const FunctionValues<C>& row_inputs, const FunctionValues<C>& column_inputs,
+                                   const FunctionMatrices<C>& matrices, uint32_t i, FunctionValues<C>& inputs) const {
+    if constexpr (I < kFunction.inputs) {
+      constexpr InputShape kShape = kFunction.input(I).shape;
+      if constexpr (kShape == InputShape::scalar) inputs[I] = broadcast_.scalars()[I];
+      if constexpr (kShape == InputShape::column) inputs[I] = row_inputs[I];
+      if constexpr (kShape == InputShape::row) inputs[I] = column_inputs[I];
+      if constexpr (kShape == InputShape::matrix) inputs[I] = matrices.template value<I>(i);
+      gather_inputs<I + 1>(row_inputs, column_inputs, matrices, i, inputs);
+    }
+  }
+
+  CLEAVE_DEVICE void store_output(uint32_t output, uint32_t block, const float (&values)[4]) {
+    const FunctionOperandConfig config = kFunction.output(output);
+    CLEAVE_UNROLL
+    for (uint32_t i = 0; i < 4; i += config.pairs ? 2 : 1) {
+      const OutputCoord at = place(block, i);
+      if (!at.exists) continue;
+      char* const to = matrix_element(config, p_.epilogue.outputs[output], {at.row, at.col, tile_.batch, false});
+      if (config.pairs) {
+        store_pair(config.dtype, to, values[i], values[i + 1]);
+      } else {
+        store_element(config.dtype, to, 0, values[i]);
+      }
+    }
+  }
+
   /// The same, of the lines that meet there: row `row` and column `col` of the product.
-  CLEAVE_DEVICE OutputCoord place(const BroadcastValues& of_row, const BroadcastValues& of_column, uint32_t row,
+  CLEAVE_DEVICE OutputCoord place(const OutputOffset& of_row, const OutputOffset& of_column, uint32_t row,
                                   uint32_t col) const {
     OutputCoord coord{row, col, row < tile_.m_end(p_.size) && col < tile_.n_end(p_.size)};
     if constexpr (scatters(C)) coord.row = of_row.output_row;

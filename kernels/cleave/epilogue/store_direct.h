@@ -7,31 +7,11 @@
 
 namespace cleave {
 
-/// Two neighbours in memory at once; `at` is aligned to both.
-template <DType D>
-CLEAVE_DEVICE void store_pair(void* at, float first, float second) {
-  if constexpr (D == DType::f32) {
-    *static_cast<float2*>(at) = make_float2(first, second);
-  } else if constexpr (size_of(D) == 2) {
-    *static_cast<uint32_t*>(at) = pack_pair(D, first, second);
-  } else {
-    uint8_t pair[2];
-    store_element(D, pair, 0, first);
-    store_element(D, pair, 1, second);
-    *static_cast<uint16_t*>(at) = uint16_t(pair[0] | pair[1] << 8);
-  }
-}
-
-template <DType D>
-CLEAVE_DEVICE void store_pair(void* at, int32_t first, int32_t second) {
-  *static_cast<int2*>(at) = make_int2(first, second);
-}
-
 template <GemmConfig C, class Broadcast>
 CLEAVE_DEVICE void store_block_direct(const GemmParams& p, EpilogueOp<C, Broadcast>& op, uint32_t block,
-                                      const Sum<C>* sums, const Sum<C>* up_sums) {
+                                      const Sum<C>* sums, const Sum<C>* up_sums, const FunctionMatrices<C>& matrices) {
   Value<C> v[4];
-  op(block, sums, up_sums, v);
+  op(block, sums, up_sums, matrices, v);
   const Tile<C>& tile = op.tile();
   char* const d =
       static_cast<char*>(p.epilogue.d) + int64_t(tile.batch) * p.epilogue.d_batch_stride * size_of(C.epilogue.d);
@@ -44,7 +24,7 @@ CLEAVE_DEVICE void store_block_direct(const GemmParams& p, EpilogueOp<C, Broadca
       const OutputCoord first = op.place(block, i), second = op.place(block, i + 1);
       if (first.exists && second.exists && second.col == first.col + 1 &&
           (reinterpret_cast<uint64_t>(address(first)) & (2 * size_of(C.epilogue.d) - 1)) == 0) {
-        store_pair<C.epilogue.d>(address(first), v[i], v[i + 1]);
+        store_pair(C.epilogue.d, address(first), v[i], v[i + 1]);
         continue;
       }
       if (first.exists) store_element(C.epilogue.d, address(first), 0, v[i]);
@@ -62,7 +42,7 @@ CLEAVE_DEVICE void store_block_direct(const GemmParams& p, EpilogueOp<C, Broadca
     char* const at = d + epilogue_offset(C.epilogue.order, p.epilogue.d_stride, of_d, col) * size_of(C.epilogue.d);
     if constexpr (C.epilogue.order == Order::row) {
       if (col + 1 < tile.n_end(p.size) && (reinterpret_cast<uint64_t>(at) & (2 * size_of(C.epilogue.d) - 1)) == 0) {
-        store_pair<C.epilogue.d>(at, first, second);
+        store_pair(C.epilogue.d, at, first, second);
         continue;
       }
     }
@@ -76,11 +56,18 @@ CLEAVE_DEVICE void store_block_direct(const GemmParams& p, EpilogueOp<C, Broadca
 template <GemmConfig C, class Broadcast>
 CLEAVE_DEVICE void store_direct(const GemmParams& p, const Tile<C>& tile, Broadcast& broadcast, const Sums<C>& sums) {
   EpilogueOp<C, Broadcast> op(p, tile, broadcast);
+  constexpr uint32_t kAhead = blocks_ahead<C>();
+  FunctionMatrices<C> matrices[kAhead];
   CLEAVE_UNROLL
   for (uint32_t block = 0; block < Fragment<C>::kBlocks; ++block) {
     if (!Fragment<C>::stored(block)) continue;
+    if (block % kAhead == 0) {
+      CLEAVE_UNROLL
+      for (uint32_t i = 0; i < kAhead; ++i)
+        if (block + i < Fragment<C>::kBlocks) matrices[i] = op.fetch(block + i);
+    }
     const Sum<C>* const own = sums + block * 4;
-    store_block_direct<C>(p, op, block, own, own + Fragment<C>::kUpBlocks * 4);
+    store_block_direct<C>(p, op, block, own, own + Fragment<C>::kUpBlocks * 4, matrices[block % kAhead]);
   }
   op.done();
 }

@@ -54,7 +54,7 @@ struct ClusterReduce {
       Sum<C> v[4] = {};
       sum_ranks(received, i, thread, v);
       if constexpr (C.schedule.split == SplitKMode::cluster) {
-        store_block_direct<C>(p, op, block, v, v);
+        store_block_direct<C>(p, op, block, v, v, op.fetch(block));
       } else {
         __stcg(partial_tile_block<C>(p.partials, slot, block, thread), pack_block(v));
       }
@@ -70,7 +70,7 @@ struct ClusterReduce {
         } else {
           sum_partials<C>(p, number, block, thread, v);
         }
-        store_block_direct<C>(p, op, block, v, v);
+        store_block_direct<C>(p, op, block, v, v, op.fetch(block));
       });
     }
     op.done();

@@ -68,7 +68,7 @@ void Call::work_out(const Kernel& kernel, uint32_t num_sms) {
 cleave::GemmParams& Call::make_params(const cleave::GemmArguments& arguments, void* memory) const {
   std::memcpy(memory, params_, kParamsBytes);
   auto& params = *static_cast<cleave::GemmParams*>(memory);
-  cleave::set_arguments(kernel_->transposed ? transposed(arguments) : arguments, params);
+  cleave::set_arguments(kernel_->config, kernel_->transposed ? transposed(arguments) : arguments, params);
   visit_maps(view_, kernel_->config, memory, [](cleave::TensorMap& map, const void* data, const auto&) {
     DRIVER_CALL(cuTensorMapReplaceAddress, &driver_map(map), const_cast<void*>(data));
   });

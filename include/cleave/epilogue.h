@@ -1,0 +1,88 @@
+// Functions that a product applies to its sums before it stores them: D = f(sum, inputs), and further outputs
+// of the same shape. One definition serves the kernels, into whose source it is spelled, and the CPU backend.
+//
+//   const EpilogueFunction& f = epilogue_function(R"(
+//     bias row
+//     residual matrix
+//     %0 = add acc bias
+//     %1 = maximum %0 0
+//     d = add %1 residual
+//     pre = %0)");
+//   GemmProblem problem{...};
+//   problem.epilogue.function = &f;
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "cleave/core/api.h"
+#include "cleave/core/enums.h"
+#include "cleave/error.h"
+#include "cleave/problem.h"
+
+namespace cleave {
+
+/// One value of a function: an operation on values that come before it.
+struct EpilogueNode {
+  enum class Kind : uint8_t { sum, input, constant, operation };
+
+  Kind kind = Kind::sum;
+  Elementwise operation = Elementwise::add;
+  uint32_t operands[3] = {};  ///< places among the nodes; of an input, the first is its number
+  float constant = 0.0f;
+
+  friend bool operator==(const EpilogueNode&, const EpilogueNode&) = default;
+};
+
+/// A function of the sum of one element of D and of named inputs, elementwise and in float32. There is one object
+/// for each function of a process, however often it is made: equal functions have equal addresses, which is why a
+/// GemmProblem may hold one. It is never destroyed.
+class EpilogueFunction {
+ public:
+  struct Input {
+    std::string name;
+    InputShape shape;
+  };
+  struct Output {
+    std::string name;
+    std::optional<DType> dtype;  ///< nothing: as D, and of D as the product without the function
+    uint32_t node;
+  };
+
+  const std::vector<Input>& inputs() const { return inputs_; }
+  /// Every value once, none that no output needs, operands before what takes them.
+  const std::vector<EpilogueNode>& nodes() const { return nodes_; }
+  /// D's first.
+  const std::vector<Output>& outputs() const { return outputs_; }
+  /// As `epilogue_function` reads it. Equal functions have equal texts.
+  const std::string& text() const { return text_; }
+
+  EpilogueFunction(const EpilogueFunction&) = delete;
+  EpilogueFunction& operator=(const EpilogueFunction&) = delete;
+
+ private:
+  friend class EpilogueReader;
+  EpilogueFunction() = default;
+
+  std::vector<Input> inputs_;
+  std::vector<EpilogueNode> nodes_;
+  std::vector<Output> outputs_;
+  std::string text_;
+};
+
+/// The function that a text describes, line by line:
+///
+///   bias row                 an input and its InputShape; in the order of GemmArguments::epilogue_inputs
+///   %0 = add acc bias        a value: an Elementwise operation of `acc` (the sum: what D would be without the
+///                            function, but for its conversion), inputs, values before it, or numbers
+///   d = %0                   an output: the first one is D; the right side may be an operation, too
+///   pre:float32 = %0         one of a type of its own
+///
+/// Throws Error(invalid_argument), which names the line, for what is no such text, and for more inputs or outputs
+/// than kMostEpilogueInputs and 1 + kMostEpilogueOutputs.
+CLEAVE_API const EpilogueFunction& epilogue_function(std::string_view text);
+
+}  // namespace cleave

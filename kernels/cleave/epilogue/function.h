@@ -1,0 +1,123 @@
+// Epilogue functions: what a product's sums become by a function of the user's, with inputs of its own. It
+// stands where an activation does, and runs as often: once per element of D, on the sum of all slices.
+//
+//   scalars   loaded with the rows' values, before the mainloop
+//   rows      one value a column of D: with its scale and bias (broadcast.h)
+//   columns   one value a row of D: the same
+//   matrices  one value an element: asked for a few blocks ahead of their use (FunctionMatrices)
+#pragma once
+
+#include "cleave/core/elementwise.h"
+#include "cleave/epilogue/epilogue.h"
+#include "cleave/ptx/load_global.h"
+
+namespace cleave {
+
+/// The function, in the source of the kernel: `static void run(float acc, const float (&in)[], float (&out)[])`.
+template <GemmConfig C>
+struct FunctionBody;
+
+namespace detail {
+
+/// An array that may have no elements.
+template <class T, uint32_t N>
+struct ArrayOf {
+  T at[N];
+  CLEAVE_DEVICE T& operator[](uint32_t i) { return at[i]; }
+  CLEAVE_DEVICE const T& operator[](uint32_t i) const { return at[i]; }
+};
+template <class T>
+struct ArrayOf<T, 0> {};
+
+}  // namespace detail
+
+/// A value for each input of the function.
+template <GemmConfig C>
+using FunctionValues = detail::ArrayOf<float, C.epilogue.function.inputs>;
+
+/// What one row of D (or one column) brings to each of its values.
+template <GemmConfig C>
+struct LineValues : BroadcastValues {
+  FunctionValues<C> inputs;  // those of this shape
+};
+
+/// The inputs of one shape that belong to line `index`; `values` of other shapes stay.
+template <GemmConfig C>
+CLEAVE_DEVICE void load_line_inputs(const GemmParams& p, InputShape shape, uint32_t index, uint32_t batch,
+                                    FunctionValues<C>& values) {
+  if constexpr (C.epilogue.function.inputs > 0) {
+    CLEAVE_UNROLL
+    for (uint32_t i = 0; i < C.epilogue.function.inputs; ++i) {
+      if (C.epilogue.function.input(i).shape != shape) continue;
+      const FunctionOperand& input = p.epilogue.inputs[i];
+      values[i] = load_element(C.epilogue.function.input(i).dtype, input.data,
+                               batch * input.batch_stride + index * input.stride);
+    }
+  }
+}
+
+template <GemmConfig C>
+CLEAVE_DEVICE void load_scalars(const GemmParams& p, uint32_t batch, FunctionValues<C>& values) {
+  if constexpr (C.epilogue.function.inputs > 0) {
+    CLEAVE_UNROLL
+    for (uint32_t i = 0; i < C.epilogue.function.inputs; ++i) {
+      if (C.epilogue.function.input(i).shape != InputShape::scalar) continue;
+      const FunctionOperand& input = p.epilogue.inputs[i];
+      values[i] = input.value;
+      if (input.data != nullptr)
+        values[i] = load_element(C.epilogue.function.input(i).dtype, input.data, batch * input.batch_stride);
+    }
+  }
+}
+
+/// The address of an element of an operand that is a matrix.
+CLEAVE_DEVICE char* matrix_element(const FunctionOperandConfig& config, const FunctionOperand& operand,
+                                   const ElementCoord& at) {
+  return static_cast<char*>(operand.data) +
+         (at.batch * operand.batch_stride + epilogue_offset(config.order, operand.stride, at.row, at.col)) *
+             int64_t(size_of(config.dtype));
+}
+
+/// A block's values of the inputs that are matrices, as they lie in memory: a pair in a word where they are
+/// neighbours in one, else each in one of its own.
+template <GemmConfig C>
+class FunctionMatrices {
+ public:
+  /// Element `element` of the block, of input I, or it and the next one; zeros unless they exist.
+  template <uint32_t I>
+  CLEAVE_DEVICE void load(uint32_t element, const char* from, bool exists) {
+    constexpr FunctionOperandConfig kInput = C.epilogue.function.input(I);
+    ptx::load_global_if<size_of(kInput.dtype) * (kInput.pairs ? 2 : 1)>(words_.at + kAt<I> + element, from, exists);
+  }
+
+  template <uint32_t I>
+  CLEAVE_DEVICE float value(uint32_t element) const {
+    constexpr FunctionOperandConfig kInput = C.epilogue.function.input(I);
+    constexpr bool kShared = kInput.pairs && size_of(kInput.dtype) < 4;  // a word for two
+    const uint32_t word = words_[kAt<I> + (kShared ? element / 2 * 2 : element)];
+    return element_from_bits(kInput.dtype, kShared && element % 2 == 1 ? word >> 8 * size_of(kInput.dtype) : word);
+  }
+
+ private:
+  template <uint32_t I>
+  static constexpr uint32_t kAt = 4 * C.epilogue.function.count(InputShape::matrix, I);
+
+  detail::ArrayOf<uint32_t, 4 * C.epilogue.function.count(InputShape::matrix)> words_;
+};
+
+/// Blocks whose matrices are asked for at once, before the first of them is needed: their trips through memory
+/// overlap. A power of two, for which there are registers.
+template <GemmConfig C>
+CLEAVE_HD constexpr uint32_t blocks_ahead() {
+  constexpr uint32_t kRegisters = 16;
+  uint32_t of_a_block = 0;
+  for (uint32_t i = 0; i < C.epilogue.function.inputs; ++i) {
+    const FunctionOperandConfig o = C.epilogue.function.input(i);
+    if (o.shape == InputShape::matrix) of_a_block += o.pairs && size_of(o.dtype) <= 2 ? 2 : 4;
+  }
+  uint32_t blocks = 1;
+  while (of_a_block > 0 && blocks < 8 && 2 * blocks * of_a_block <= kRegisters) blocks *= 2;
+  return blocks;
+}
+
+}  // namespace cleave

@@ -1,0 +1,136 @@
+#include "epilogue.h"
+
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include "base/enumerators.h"
+#include "bindings.h"
+#include "cleave/epilogue.h"
+#include "errors.h"
+#include "parameters.h"
+#include "values.h"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace cleave::python {
+namespace {
+
+struct FunctionObject {
+  const EpilogueFunction* function;
+};
+
+std::vector<std::pair<std::string, std::string>> inputs_of(const FunctionObject& self) {
+  std::vector<std::pair<std::string, std::string>> list;
+  for (const auto& input : self.function->inputs()) list.emplace_back(input.name, enumerator_name(input.shape));
+  return list;
+}
+
+std::vector<std::string> outputs_of(const FunctionObject& self) {
+  std::vector<std::string> list;
+  for (const auto& output : self.function->outputs()) list.push_back(output.name);
+  return list;
+}
+
+bool is_number(nb::handle value) {
+  return PyNumber_Check(value.ptr()) && !nb::hasattr(value, "__dlpack__") &&
+         !nb::hasattr(value, "__cuda_array_interface__");
+}
+
+}  // namespace
+
+EpilogueArguments::EpilogueArguments(nb::handle epilogue, nb::handle out) {
+  outs_[0] = out;
+  if (!python::given(epilogue)) return;
+  owner_ = nb::borrow(epilogue);
+  // A function is called with its inputs; one that has none need not be.
+  if (!nb::isinstance<BoundEpilogue>(owner_) && nb::hasattr(owner_, "function") && PyCallable_Check(owner_.ptr()))
+    owner_ = owner_();
+  if (!nb::isinstance<BoundEpilogue>(owner_)) {
+    refuse_type("epilogue must be a function made by @cleave.epilogue, called with its inputs, got {}",
+                class_name(epilogue));
+  }
+  bound_ = nb::inst_ptr<BoundEpilogue>(owner_);
+  if (!out.is_valid() || !PyTuple_Check(out.ptr())) return;
+  const size_t outputs = 1 + outputs_beside_d();
+  if (nb::len(out) != outputs) {
+    refuse_value("out is a tuple of {}, but the epilogue function has {} outputs; pass an array for each, or None",
+                 nb::len(out), outputs);
+  }
+  for (size_t i = 0; i < outputs; ++i) outs_[i] = nb::handle(PyTuple_GET_ITEM(out.ptr(), Py_ssize_t(i)));
+}
+
+size_t EpilogueArguments::outputs_beside_d() const {
+  return bound_ == nullptr ? 0 : bound_->function->outputs().size() - 1;
+}
+
+EpilogueTensors EpilogueArguments::read(TensorReader& reader) const {
+  EpilogueTensors tensors;
+  if (bound_ == nullptr) return tensors;
+  const EpilogueFunction& function = *bound_->function;
+  tensors.function = &function;
+  tensors.inputs.resize(function.inputs().size());
+  tensors.outputs.resize(outputs_beside_d());
+  for (size_t i = 0; i < function.inputs().size(); ++i) {
+    const auto& [name, shape] = function.inputs()[i];
+    const nb::handle value = bound_->inputs[i];
+    if (shape == InputShape::scalar && is_number(value)) {
+      tensors.inputs[i].number = parse_scalar(value, name.c_str());
+    } else {
+      tensors.inputs[i].tensor = reader.read(value, name.c_str());
+    }
+  }
+  for (size_t i = 0; i < outputs_beside_d(); ++i) {
+    if (python::given(out(i))) tensors.outputs[i] = reader.read_output(out(i), function.outputs()[i + 1].name.c_str());
+  }
+  return tensors;
+}
+
+nb::object EpilogueArguments::results(const nb::object& d, const nb::object* made) const {
+  const size_t count = outputs_beside_d();
+  if (count == 0) return d;
+  const nb::object results = nb::steal(PyTuple_New(Py_ssize_t(1 + count)));
+  if (!results.is_valid()) throw nb::python_error();
+  PyTuple_SET_ITEM(results.ptr(), 0, nb::object(d).release().ptr());
+  for (size_t i = 0; i < count; ++i) {
+    const nb::object output = made[i].is_valid() ? made[i] : nb::borrow(out(i));
+    PyTuple_SET_ITEM(results.ptr(), Py_ssize_t(1 + i), nb::object(output).release().ptr());
+  }
+  return results;
+}
+
+void bind_epilogue(nb::module_& m) {
+  nb::class_<FunctionObject>(m, "EpilogueFunction", "What an epilogue function does, as a graph of float32 operations.")
+      .def(
+          "__init__",
+          [](FunctionObject* self, const std::string& text) { new (self) FunctionObject{&epilogue_function(text)}; },
+          "text"_a, "As cleave/epilogue.h describes it.")
+      .def_prop_ro(
+          "text", [](const FunctionObject& self) { return self.function->text(); },
+          "The function, one operation a line. Functions that do the same have equal texts.")
+      .def_prop_ro("inputs", &inputs_of, "Names and shapes.")
+      .def_prop_ro("outputs", &outputs_of, "Names, D's first.")
+      .def(
+          "__eq__",
+          [](const FunctionObject& self, const FunctionObject& other) { return self.function == other.function; },
+          nb::is_operator())
+      .def("__hash__", [](const FunctionObject& self) { return std::hash<const void*>()(self.function); });
+  nb::class_<BoundEpilogue>(m, "BoundEpilogue",
+                            "An epilogue function and its inputs: what products take as `epilogue`.")
+      .def(
+          "__init__",
+          [](BoundEpilogue* self, const FunctionObject& function, nb::list inputs) {
+            if (nb::len(inputs) != function.function->inputs().size()) {
+              refuse_value("inputs has {} values; the function has {} inputs", nb::len(inputs),
+                           function.function->inputs().size());
+            }
+            new (self) BoundEpilogue{function.function, {}};
+            for (nb::handle input : inputs) self->inputs.push_back(nb::borrow(input));
+          },
+          "function"_a, "inputs"_a)
+      .def_prop_ro(
+          "function", [](const BoundEpilogue& self) { return FunctionObject{self.function}; }, "What it does.");
+}
+
+}  // namespace cleave::python

@@ -1,0 +1,54 @@
+#include "epilogue/spell.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "base/enumerators.h"
+
+namespace cleave {
+namespace {
+
+/// A float32 of this very value.
+std::string literal(float value) {
+  if (std::isnan(value)) return "cleave::bits_float(0x7fc00000u)";
+  if (std::isinf(value)) return fmt::format("cleave::bits_float(0x{}f800000u)", value < 0 ? "f" : "7");
+  return fmt::format("{:a}f", value);
+}
+
+}  // namespace
+
+std::string function_body(const EpilogueFunction& function) {
+  using Kind = EpilogueNode::Kind;
+  std::string text;
+  std::vector<std::string> names;
+  for (const EpilogueNode& node : function.nodes()) {
+    if (node.kind == Kind::sum) {
+      names.emplace_back("acc");
+    } else if (node.kind == Kind::input) {
+      names.push_back(fmt::format("in[{}]", node.operands[0]));
+    } else if (node.kind == Kind::constant) {
+      names.push_back(literal(node.constant));
+    } else {
+      std::string name = fmt::format("v{}", names.size());
+      text += fmt::format("    const float {} = apply({}", name, enumerator_name(node.operation));
+      for (uint32_t i = 0; i < arity(node.operation); ++i) text += ", " + names[node.operands[i]];
+      text += ");\n";
+      names.push_back(std::move(name));
+    }
+  }
+  for (size_t i = 0; i < function.outputs().size(); ++i)
+    text += fmt::format("    out[{}] = {};\n", i, names[function.outputs()[i].node]);
+  return fmt::format(R"(
+template <>
+struct cleave::FunctionBody<config> {{
+  static CLEAVE_DEVICE void run(float acc, const cleave::FunctionValues<config>& in, float (&out)[{}]) {{
+    using cleave::apply;
+    using enum cleave::Elementwise;
+{}  }}
+}};
+)",
+                     function.outputs().size(), text);
+}
+
+}  // namespace cleave

@@ -1,0 +1,68 @@
+// The rules of epilogue functions.
+
+#include "cleave/epilogue.h"
+#include "cleave/names.h"
+#include "problem/overlap.h"
+#include "problem/problem.h"
+#include "problem/rules.h"
+
+namespace cleave {
+namespace {
+
+/// What takes the place of something else, or of which there is no kernel yet.
+void check_company(const GemmProblem& p, Messages& out) {
+  if (p.activation != Activation::none) {
+    out.add(
+        "activation is {}, but an epilogue function is given, which takes its place; leave activation out and apply it "
+        "in the function",
+        to_string(p.activation));
+  }
+  if (p.d.dtype == DType::i32) {
+    out.add("d is int32, but an epilogue function is given, which makes floats; pass d of another type");
+  }
+  if (p.groups.dimension != Grouping::none || p.conv.kind != Conv::none) {
+    out.add(
+        "an epilogue function is given, which products without groups and convolutions serve; apply it in a step of "
+        "its own");
+  }
+}
+
+void check_operand(const char* name, const EpilogueLayout& layout, const Placement& place, bool written,
+                   Messages& out) {
+  if (layout.alignment == 0 || layout.alignment > 16 || (layout.alignment & (layout.alignment - 1)) != 0) {
+    out.add("{}.alignment is {}; it must be a power of two up to 16", name, layout.alignment);
+  }
+  if (layout.stride < 0 || layout.stride_batch < 0) {
+    out.add("{}.stride is {} and {}.stride_batch is {}; strides must not be negative. Pass a contiguous copy", name,
+            layout.stride, name, layout.stride_batch);
+  } else if (check_addressable(name, place, "row, column, batch", out) && written && overlaps_itself(place)) {
+    out.add("{} overlaps itself: its lines start {} apart. Pass a contiguous {}", name, layout.stride, name);
+  }
+}
+
+}  // namespace
+
+void check_epilogue(const GemmProblem& p, Messages& out) {
+  const EpilogueFunction* const function = p.epilogue.function;
+  if (function == nullptr) return;
+  check_company(p, out);
+  for (uint32_t i = 0; i < function->inputs().size(); ++i) {
+    const auto& input = function->inputs()[i];
+    const EpilogueLayout& layout = p.epilogue.inputs[i];
+    if (layout.shape != input.shape) {
+      out.add("epilogue input {} has the layout of another shape than the function's; set inputs[{}].shape to it",
+              input.name, i);
+    } else {
+      check_operand(input.name.c_str(), layout, epilogue_input_of(p, i), false, out);
+    }
+  }
+  for (uint32_t i = 0; i + 1 < function->outputs().size(); ++i) {
+    const char* const name = function->outputs()[i + 1].name.c_str();
+    if (p.epilogue.outputs[i].dtype == DType::i32) {
+      out.add("{} is int32, but an epilogue function makes floats; pass another type", name);
+    }
+    check_operand(name, p.epilogue.outputs[i], epilogue_output_of(p, i), true, out);
+  }
+}
+
+}  // namespace cleave
