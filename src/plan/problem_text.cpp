@@ -102,7 +102,9 @@ Matrices matrices_of(const GemmProblem& p) {
           .bias = p.bias_dtype,
           .a_row_major = operands.a.major == Major::k,
           .b_row_major = operands.b.major == Major::mn,
-          .d_row_major = output_order(p).value_or(Order::row) == Order::row,
+          // A packed column has rows of one element, too: what it is to a transposed kernel are its columns.
+          .d_row_major =
+              output_order(p).value_or(Order::row) == Order::row && (p.n > 1 || p.m == 1 || p.d.stride_row != 1),
           .broadcasts_a = shared(p.a, entries_of_a(p)),
           .broadcasts_b = shared(p.b, entries_of_b(p))};
 }
