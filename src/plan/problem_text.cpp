@@ -95,18 +95,18 @@ Matrices matrices_of(const GemmProblem& p) {
     return p.conv.kind == Conv::none && entries > 1 && matrix.stride_batch == 0;
   };
   const OperandLayouts operands = operand_layouts(p);
-  return {.a = p.a.dtype,
-          .b = p.b.dtype,
-          .d = p.d.dtype,
-          .c = p.has_c ? p.c.dtype : p.d.dtype,
-          .bias = p.bias_dtype,
-          .a_row_major = operands.a.major == Major::k,
-          .b_row_major = operands.b.major == Major::mn,
-          // A packed column has rows of one element, too: what it is to a transposed kernel are its columns.
-          .d_row_major =
-              output_order(p).value_or(Order::row) == Order::row && (p.n > 1 || p.m == 1 || p.d.stride_row != 1),
-          .broadcasts_a = shared(p.a, entries_of_a(p)),
-          .broadcasts_b = shared(p.b, entries_of_b(p))};
+  return {
+      .a = p.a.dtype,
+      .b = p.b.dtype,
+      .d = p.d.dtype,
+      .c = p.has_c ? p.c.dtype : p.d.dtype,
+      .bias = p.bias_dtype,
+      .a_row_major = operands.a.major == Major::k,
+      .b_row_major = operands.b.major == Major::mn,
+      // A packed column has rows of one element, too: what it is to a transposed kernel are its columns.
+      .d_row_major = output_order(p).value_or(Order::row) == Order::row && (p.n > 1 || p.m == 1 || p.d.stride_row != 1),
+      .broadcasts_a = shared(p.a, entries_of_a(p)),
+      .broadcasts_b = shared(p.b, entries_of_b(p))};
 }
 
 Alignments packed_alignments(GemmProblem p, const Matrices& matrices) {
