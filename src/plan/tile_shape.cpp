@@ -34,23 +34,25 @@ bool registers_suffice(const GemmConfig& c) {
   // Nor does a part of 96 sums with scales of its own for a walk through groups of rows.
   const bool ragged = c.schedule.grouping == Grouping::m || c.schedule.grouping == Grouping::n;
   if (ragged && by_block && c.tile.n > 176) return false;
-  // Nor do 160 accumulators for C, for a function with as much to read, for a walk that sums slices in turn, or
-  // for float32.
+  // Nor do 144 accumulators for C or for a function with as much to read, and 160 for a walk that sums slices in turn,
+  // or for float32.
   const uint32_t kept = accumulators_per_thread(c);
   const bool walks_far = c.schedule.split == SplitKMode::serial || c.schedule.split == SplitKMode::stream_k;
-  if (kept >= 160 && (c.epilogue.has_c || crowds(c.epilogue.function) || walks_far || c.operands.a == DType::f32))
-    return false;
-  // Nor do two waves, or 128 accumulators, that such a function and a sum of slices in turn are added to.
+  if (kept >= 144 && (c.epilogue.has_c || crowds(c.epilogue.function))) return false;
+  if (kept >= 160 && (walks_far || c.operands.a == DType::f32)) return false;
+  // Nor do two waves, or 112 accumulators, that such a function and a sum of slices in turn are added to.
   const bool in_turn = c.schedule.split == SplitKMode::serial;
-  if (crowds(c.epilogue.function) && in_turn && (two_waves || kept >= 128)) return false;
+  if (crowds(c.epilogue.function) && in_turn && (two_waves || kept >= 112)) return false;
   // Nor do sums of integers that meet as floats, in chunks that no store is as wide as.
   const bool integers_meet = c.operands.a == DType::i8 && in_turn;
   if (kept >= 112 && c.tile.n % 64 != 0 && integers_meet) return false;
   // Nor do 112 accumulators in two waves for slices that meet in turn.
   if (kept >= 112 && two_waves && c.schedule.split == SplitKMode::serial) return false;
-  // Nor do the promoted sums of integers in the unrolled loop of these two tiles.
+  // Nor do the promoted sums of integers in the unrolled loop of these tiles.
   const bool of_integers = c.scales.promote && c.operands.a == DType::i8;
-  if (of_integers && ((c.tile.m == 256 && c.tile.n == 96) || (c.tile.m == 64 && c.tile.n == 160))) return false;
+  const bool tall = c.tile.m == 256 && (c.tile.n == 80 || c.tile.n == 96);
+  const bool flat = c.tile.m == 64 && (c.tile.n == 144 || c.tile.n == 160);
+  if (of_integers && (tall || flat)) return false;
   // Nor do two parts of 128 columns and a walk through groups of K for shares of slices.
   const bool two_wide_parts = c.scales.promote && promotes_two_parts(c) && c.warps.consumers > 1 && c.tile.n >= 128;
   const bool in_groups_of_k = c.schedule.grouping == Grouping::k;

@@ -148,7 +148,8 @@ def served(name: str, kind: str, dtype: str = "float16") -> bool:
         return False
     if kind == "dgrad" and "patches" in name:
         return dtype != "float32" and name != "patches of 14"  # whose filters are no whole 16 bytes
-    if convolution.channels // convolution.groups % 8:  # no whole 16 bytes
+    pixel_bytes = convolution.channels // convolution.groups * (4 if dtype == "float32" else 2)
+    if pixel_bytes % 16:
         by_threads = kind == "fprop" or (kind == "wgrad" and convolution.groups == 1)
         return by_threads and dtype != "float32" and len(convolution.axes) == 2
     return kind == "fprop" or dtype != "float32"
