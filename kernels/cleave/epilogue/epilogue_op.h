@@ -74,7 +74,7 @@ class EpilogueOp {
       }
     }
     CLEAVE_UNROLL
-    for (uint32_t o = 0; o < kFunction.outputs; ++o) store_output(o, block, outputs[1 + o]);
+    for (uint32_t o = 0; o != kFunction.outputs; ++o) store_output(o, block, outputs[1 + o]);
   }
 
   /// After the last call, by all threads of a warp. Magnitudes order like their bits, NaNs last;

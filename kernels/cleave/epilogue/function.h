@@ -47,7 +47,7 @@ CLEAVE_DEVICE void load_line_inputs(const GemmParams& p, InputShape shape, uint3
                                     FunctionValues<C>& values) {
   if constexpr (C.epilogue.function.inputs > 0) {
     CLEAVE_UNROLL
-    for (uint32_t i = 0; i < C.epilogue.function.inputs; ++i) {
+    for (uint32_t i = 0; i != C.epilogue.function.inputs; ++i) {
       if (C.epilogue.function.input(i).shape != shape) continue;
       const FunctionOperand& input = p.epilogue.inputs[i];
       values[i] = load_element(C.epilogue.function.input(i).dtype, input.data,
@@ -60,7 +60,7 @@ template <GemmConfig C>
 CLEAVE_DEVICE void load_scalars(const GemmParams& p, uint32_t batch, FunctionValues<C>& values) {
   if constexpr (C.epilogue.function.inputs > 0) {
     CLEAVE_UNROLL
-    for (uint32_t i = 0; i < C.epilogue.function.inputs; ++i) {
+    for (uint32_t i = 0; i != C.epilogue.function.inputs; ++i) {
       if (C.epilogue.function.input(i).shape != InputShape::scalar) continue;
       const FunctionOperand& input = p.epilogue.inputs[i];
       values[i] = input.value;
@@ -111,7 +111,7 @@ template <GemmConfig C>
 CLEAVE_HD constexpr uint32_t blocks_ahead() {
   constexpr uint32_t kRegisters = 16;
   uint32_t of_a_block = 0;
-  for (uint32_t i = 0; i < C.epilogue.function.inputs; ++i) {
+  for (uint32_t i = 0; i != C.epilogue.function.inputs; ++i) {
     const FunctionOperandConfig o = C.epilogue.function.input(i);
     if (o.shape == InputShape::matrix) of_a_block += o.pairs && size_of(o.dtype) <= 2 ? 2 : 4;
   }
