@@ -27,15 +27,15 @@ CLEAVE_SPELL(FunctionOperandConfig, shape, dtype, order, pairs)
 /// As much of its lists as there is. What the function does is its body's to say.
 static std::string spell(const FunctionConfig& config) {
   if (!config.given) return "{}";
-  const auto list = [](std::span<const uint32_t> operands) {
+  const auto list = [](const PackedOperands& operands, uint32_t count) {
     std::string text;
-    for (const uint32_t operand : operands)
-      text += fmt::format("{}cleave::packed({})", text.empty() ? "" : ", ", spell(unpacked(operand)));
+    for (uint32_t i = 0; i < count; ++i)
+      text += fmt::format("{}cleave::packed({})", i == 0 ? "" : ", ", spell(unpacked(operands[i])));
     return "{" + text + "}";
   };
   return braced(print_members("given, inputs, outputs, packed_inputs, packed_outputs", config.given, config.inputs,
-                              config.outputs, list(std::span(config.packed_inputs).first(config.inputs)),
-                              list(std::span(config.packed_outputs).first(config.outputs))));
+                              config.outputs, list(config.packed_inputs, config.inputs),
+                              list(config.packed_outputs, config.outputs)));
 }
 
 CLEAVE_SPELL(EpilogueConfig, c, d, bias_dtype, order, activation, bias, has_c, scaling, has_zero, has_scale_d, has_amax,

@@ -69,8 +69,8 @@ FunctionConfig function_config(const GemmProblem& p) {
   const auto operand = [&](const EpilogueLayout& layout) {
     return packed({layout.shape, layout.dtype, layout.order, has_pairs(layout, p)});
   };
-  for (uint32_t i = 0; i < config.inputs; ++i) config.packed_inputs[i] = operand(p.epilogue.inputs[i]);
-  for (uint32_t i = 0; i < config.outputs; ++i) config.packed_outputs[i] = operand(p.epilogue.outputs[i]);
+  for (uint32_t i = 0; i < config.inputs; ++i) config.packed_inputs.at(i) = operand(p.epilogue.inputs[i]);
+  for (uint32_t i = 0; i < config.outputs; ++i) config.packed_outputs.at(i) = operand(p.epilogue.outputs[i]);
   return config;
 }
 

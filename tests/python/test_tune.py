@@ -67,7 +67,8 @@ def test_an_interrupt_keeps_what_there_is(tmp_path, fake_gpu):
     assert tune.returncode == 130, errors
     assert not errors
     assert "stopped before" in said
-    assert len((tmp_path / "cache" / "tuned.txt").read_text().splitlines()) == 2 + said.count("times\n")
+    stored = len((tmp_path / "cache" / "tuned.txt").read_text().splitlines()) - 2  # beside the header and the first
+    assert stored - said.count("times\n") in (0, 1)  # the interrupt may fall between storing a choice and its line
 
 
 LOG = """

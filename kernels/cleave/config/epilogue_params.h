@@ -25,13 +25,28 @@ CLEAVE_HD constexpr FunctionOperandConfig unpacked(uint32_t operand) {
   return {InputShape(operand & 15), DType(operand >> 4 & 15), Order(operand >> 8 & 1), (operand >> 9 & 1) != 0};
 }
 
+/// A word for each operand. No array, since nvcc cannot spell one among a template's arguments.
+struct PackedOperands {
+  uint32_t p0 = 0, p1 = 0, p2 = 0, p3 = 0, p4 = 0, p5 = 0, p6 = 0, p7 = 0;
+
+  CLEAVE_HD friend constexpr bool operator==(const PackedOperands&, const PackedOperands&) = default;
+
+  CLEAVE_HD constexpr uint32_t operator[](uint32_t i) const {
+    PackedOperands words = *this;
+    return words.at(i);
+  }
+  CLEAVE_HD constexpr uint32_t& at(uint32_t i) {
+    return i == 0 ? p0 : i == 1 ? p1 : i == 2 ? p2 : i == 3 ? p3 : i == 4 ? p4 : i == 5 ? p5 : i == 6 ? p6 : p7;
+  }
+};
+static_assert(kMostEpilogueInputs <= 8 && kMostEpilogueOutputs <= 8);
+
 /// What an epilogue function takes and makes; what it does is text beside the configuration (epilogue/function.h).
 struct FunctionConfig {
-  const EpilogueFunction* function = nullptr;  // of the host alone
   bool given = false;
   uint32_t inputs = 0, outputs = 0;  // those beside D
-  uint32_t packed_inputs[kMostEpilogueInputs] = {};
-  uint32_t packed_outputs[kMostEpilogueOutputs] = {};
+  PackedOperands packed_inputs = {}, packed_outputs = {};
+  const EpilogueFunction* function = nullptr;  // of the host alone; last, since nvcc's stubs leave it out
 
   CLEAVE_HD friend constexpr bool operator==(const FunctionConfig&, const FunctionConfig&) = default;
 

@@ -130,7 +130,8 @@ class EpilogueOp {
   }
 
   CLEAVE_DEVICE void store_output(uint32_t output, uint32_t block, const float (&values)[4]) {
-    const FunctionOperandConfig config = kFunction.output(output);
+    constexpr FunctionConfig kOwn = C.epilogue.function;  // of this function: nvcc has no class's constant at run time
+    const FunctionOperandConfig config = kOwn.output(output);
     CLEAVE_UNROLL
     for (uint32_t i = 0; i < 4; i += config.pairs ? 2 : 1) {
       const OutputCoord at = place(block, i);
