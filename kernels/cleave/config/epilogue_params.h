@@ -31,12 +31,22 @@ struct PackedOperands {
 
   CLEAVE_HD friend constexpr bool operator==(const PackedOperands&, const PackedOperands&) = default;
 
+  /// By value: the address of one would keep all of them in a kernel's local memory until a loop is unrolled.
   CLEAVE_HD constexpr uint32_t operator[](uint32_t i) const {
-    PackedOperands words = *this;
-    return words.at(i);
+    switch (i) {
+      case 0: return p0;
+      case 1: return p1;
+      case 2: return p2;
+      case 3: return p3;
+      case 4: return p4;
+      case 5: return p5;
+      case 6: return p6;
+      default: return p7;
+    }
   }
   CLEAVE_HD constexpr uint32_t& at(uint32_t i) {
-    return i == 0 ? p0 : i == 1 ? p1 : i == 2 ? p2 : i == 3 ? p3 : i == 4 ? p4 : i == 5 ? p5 : i == 6 ? p6 : p7;
+    uint32_t* const words[] = {&p0, &p1, &p2, &p3, &p4, &p5, &p6, &p7};
+    return *words[i];
   }
 };
 static_assert(kMostEpilogueInputs <= 8 && kMostEpilogueOutputs <= 8);

@@ -21,7 +21,7 @@ CLEAVE_DEVICE LineValues<C> tile_row_broadcast(const GemmParams& p, const Tile<C
   LineValues<C> values;
   static_cast<BroadcastValues&>(values) = row_broadcast(C.epilogue, p.epilogue, p.scales_a, row, tile.batch);
   tile.find_row(row, values);
-  load_line_inputs<C>(p, InputShape::column, scatters(C) ? values.output_row : row, tile.batch, values.inputs);
+  load_line_inputs<C, InputShape::column>(p, scatters(C) ? values.output_row : row, tile.batch, values.inputs);
   return values;
 }
 
@@ -37,7 +37,7 @@ CLEAVE_DEVICE void tile_column_broadcast(const GemmParams& p, const Tile<C>& til
   static_cast<BroadcastValues&>(values) =
       column_broadcast(C.epilogue, p.epilogue, p.scales_b, up ? p.size.n + col : of_d, tile.batch);
   static_cast<OutputOffset&>(values) = offset;
-  load_line_inputs<C>(p, InputShape::row, of_d, tile.batch, values.inputs);
+  load_line_inputs<C, InputShape::row>(p, of_d, tile.batch, values.inputs);
 }
 
 /// Consecutive blocks mostly share their rows: once unrolled, remembering them costs nothing.
@@ -45,7 +45,7 @@ template <GemmConfig C>
 class GlobalBroadcast {
  public:
   CLEAVE_DEVICE GlobalBroadcast(const GemmParams& p, const Tile<C>& tile) : p_(p), tile_(tile) {
-    load_scalars<C>(p, tile.batch, scalars_);
+    load_line_inputs<C, InputShape::scalar>(p, 0, tile.batch, scalars_);
   }
 
   CLEAVE_DEVICE const FunctionValues<C>& scalars() const { return scalars_; }
@@ -85,7 +85,7 @@ class TileBroadcast {
       : shared_(shared), col0_(threadIdx.x % 4 * 2) {
     if constexpr (C.conv.fuses_classes && !stages_output(C))
       return;  // too much for a thread to keep: GlobalBroadcast serves
-    load_scalars<C>(p, tile.batch, scalars_);
+    load_line_inputs<C, InputShape::scalar>(p, 0, tile.batch, scalars_);
     CLEAVE_UNROLL
     for (uint32_t i = 0; i < 2 * kWaves; ++i) {
       const uint32_t row = tile.row(i / 2 * Fragment<C>::kColBlocks) + i % 2 * 8;

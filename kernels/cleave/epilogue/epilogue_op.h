@@ -73,8 +73,7 @@ class EpilogueOp {
         values[i] = value * factor_;
       }
     }
-    CLEAVE_UNROLL
-    for (uint32_t o = 0; o != kFunction.outputs; ++o) store_output(o, block, outputs[1 + o]);
+    store_outputs<0>(block, outputs);
   }
 
   /// After the last call, by all threads of a warp. Magnitudes order like their bits, NaNs last;
@@ -129,19 +128,24 @@ class EpilogueOp {
     }
   }
 
-  CLEAVE_DEVICE void store_output(uint32_t output, uint32_t block, const float (&values)[4]) {
-    constexpr FunctionConfig kOwn = C.epilogue.function;  // of this function: nvcc has no class's constant at run time
-    const FunctionOperandConfig config = kOwn.output(output);
-    CLEAVE_UNROLL
-    for (uint32_t i = 0; i < 4; i += config.pairs ? 2 : 1) {
-      const OutputCoord at = place(block, i);
-      if (!at.exists) continue;
-      char* const to = matrix_element(config, p_.epilogue.outputs[output], {at.row, at.col, tile_.batch, false});
-      if (config.pairs) {
-        store_pair(config.dtype, to, values[i], values[i + 1]);
-      } else {
-        store_element(config.dtype, to, 0, values[i]);
+  /// What the function makes beside D: outputs I and following; `values`: D's first.
+  template <uint32_t I>
+  CLEAVE_DEVICE void store_outputs(uint32_t block, const float (&values)[1 + kFunction.outputs][4]) {
+    if constexpr (I < kFunction.outputs) {
+      constexpr FunctionOperandConfig kOutput = kFunction.output(I);
+      const float(&made)[4] = values[1 + I];
+      CLEAVE_UNROLL
+      for (uint32_t i = 0; i < 4; i += kOutput.pairs ? 2 : 1) {
+        const OutputCoord at = place(block, i);
+        if (!at.exists) continue;
+        char* const to = matrix_element(kOutput, p_.epilogue.outputs[I], {at.row, at.col, tile_.batch, false});
+        if constexpr (kOutput.pairs) {
+          store_pair(kOutput.dtype, to, made[i], made[i + 1]);
+        } else {
+          store_element(kOutput.dtype, to, 0, made[i]);
+        }
       }
+      store_outputs<I + 1>(block, values);
     }
   }
 

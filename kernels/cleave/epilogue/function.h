@@ -41,32 +41,18 @@ struct LineValues : BroadcastValues {
   FunctionValues<C> inputs;  // those of this shape
 };
 
-/// The inputs of one shape that belong to line `index`; `values` of other shapes stay.
-template <GemmConfig C>
-CLEAVE_DEVICE void load_line_inputs(const GemmParams& p, InputShape shape, uint32_t index, uint32_t batch,
-                                    FunctionValues<C>& values) {
-  if constexpr (C.epilogue.function.inputs > 0) {
-    CLEAVE_UNROLL
-    for (uint32_t i = 0; i != C.epilogue.function.inputs; ++i) {
-      if (C.epilogue.function.input(i).shape != shape) continue;
-      const FunctionOperand& input = p.epilogue.inputs[i];
-      values[i] = load_element(C.epilogue.function.input(i).dtype, input.data,
-                               batch * input.batch_stride + index * input.stride);
+/// The inputs of one shape that belong to line `index`, from input I; `values` of other shapes stay.
+template <GemmConfig C, InputShape Shape, uint32_t I = 0>
+CLEAVE_DEVICE void load_line_inputs(const GemmParams& p, uint32_t index, uint32_t batch, FunctionValues<C>& values) {
+  if constexpr (I < C.epilogue.function.inputs) {
+    constexpr FunctionOperandConfig kInput = C.epilogue.function.input(I);
+    if constexpr (kInput.shape == Shape) {
+      const FunctionOperand& input = p.epilogue.inputs[I];
+      const bool given = Shape != InputShape::scalar || input.data != nullptr;
+      values[I] = given ? load_element(kInput.dtype, input.data, batch * input.batch_stride + index * input.stride)
+                        : input.value;
     }
-  }
-}
-
-template <GemmConfig C>
-CLEAVE_DEVICE void load_scalars(const GemmParams& p, uint32_t batch, FunctionValues<C>& values) {
-  if constexpr (C.epilogue.function.inputs > 0) {
-    CLEAVE_UNROLL
-    for (uint32_t i = 0; i != C.epilogue.function.inputs; ++i) {
-      if (C.epilogue.function.input(i).shape != InputShape::scalar) continue;
-      const FunctionOperand& input = p.epilogue.inputs[i];
-      values[i] = input.value;
-      if (input.data != nullptr)
-        values[i] = load_element(C.epilogue.function.input(i).dtype, input.data, batch * input.batch_stride);
-    }
+    load_line_inputs<C, Shape, I + 1>(p, index, batch, values);
   }
 }
 
