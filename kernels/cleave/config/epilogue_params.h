@@ -34,14 +34,22 @@ struct PackedOperands {
   /// By value: the address of one would keep all of them in a kernel's local memory until a loop is unrolled.
   CLEAVE_HD constexpr uint32_t operator[](uint32_t i) const {
     switch (i) {
-      case 0: return p0;
-      case 1: return p1;
-      case 2: return p2;
-      case 3: return p3;
-      case 4: return p4;
-      case 5: return p5;
-      case 6: return p6;
-      default: return p7;
+      case 0:
+        return p0;
+      case 1:
+        return p1;
+      case 2:
+        return p2;
+      case 3:
+        return p3;
+      case 4:
+        return p4;
+      case 5:
+        return p5;
+      case 6:
+        return p6;
+      default:
+        return p7;
     }
   }
   CLEAVE_HD constexpr uint32_t& at(uint32_t i) {

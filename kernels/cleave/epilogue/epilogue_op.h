@@ -133,7 +133,7 @@ class EpilogueOp {
   CLEAVE_DEVICE void store_outputs(uint32_t block, const float (&values)[1 + kFunction.outputs][4]) {
     if constexpr (I < kFunction.outputs) {
       constexpr FunctionOperandConfig kOutput = kFunction.output(I);
-      const float(&made)[4] = values[1 + I];
+      const float (&made)[4] = values[1 + I];
       CLEAVE_UNROLL
       for (uint32_t i = 0; i < 4; i += kOutput.pairs ? 2 : 1) {
         const OutputCoord at = place(block, i);
