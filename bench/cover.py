@@ -129,11 +129,9 @@ def pairs_of(job: Job, shape: Shape, us: dict[str, float]) -> list[Pair]:
     """Of the Hopper kernel, which the model predicts."""
     planned = job.case(shape).plan("h100")
     model = _core.ProductModel(H200_GB_PER_S)
-    kind, names = -1, []
+    names = []
     for name in dict.fromkeys([*(candidate["kernel"] for candidate in planned.candidates), *us]):
-        found = model.add(planned, name)
-        if found >= 0:
-            kind = found
+        if model.add(planned, name) >= 0:
             names.append(name)
     predicted = model.predict_shipped() if names else []
     return [Pair(kernel_of(name), time, us.get(name, np.inf)) for name, time in zip(names, predicted, strict=True)]

@@ -215,10 +215,10 @@ bool is_cheaper(const Choice& a, const Choice& b) {
 class Considered {
  public:
   void add(const Choice& choice, double rough_us) {
-    const bool hopper = choice.config.family == KernelFamily::sm90;
-    if (has_hopper_ && !hopper) return;
-    if (hopper && !has_hopper_) {
-      list_.clear();
+    const KernelFamily family = choice.config.family;
+    if (has_hopper_ && family == KernelFamily::portable) return;
+    if (!has_hopper_ && family == KernelFamily::sm90) {
+      std::erase_if(list_, [](const Rough& each) { return each.spec.family == KernelFamily::portable; });
       has_hopper_ = true;
     }
     list_.push_back({choice.spec, rough_us});
@@ -343,11 +343,6 @@ void consider_covering(Considered& out, const GemmProblem& problem, const Device
   }
 }
 
-/// Only by name, until it is measured beside the others.
-bool wants_direct(const GemmProblem& problem) {
-  return problem.kernel == KernelFamily::direct;
-}
-
 /// In no order.
 Considered consider(const GemmProblem& problem, const DeviceInfo& device, Kernels kernels) {
   Considered out;
@@ -359,8 +354,7 @@ Considered consider(const GemmProblem& problem, const DeviceInfo& device, Kernel
         if (all || !oversized(spec, problem)) add_splits(out, problem, device, spec);
       }
     }
-    if (const auto direct = wants_direct(problem) ? direct_spec(problem, device) : std::nullopt)
-      add(out, problem, device, *direct);
+    if (const auto direct = direct_spec(problem, device)) add(out, problem, device, *direct);
   }
   return out;
 }

@@ -40,7 +40,10 @@ bool is_narrow(const GemmProblem& p) {
   if (!adjoin(p.a, group) || !adjoin(p.d, group) || !adjoin(p.b, group * filter)) return false;
   if (p.has_c && !adjoin(p.c, group)) return false;
   if (p.bias != Bias::none && p.bias_stride_batch != group) return false;
-  return p.split_k_mode == SplitKMode::automatic || p.split_k_mode == SplitKMode::none;
+  const bool wanted = p.kernel == KernelFamily::automatic || p.kernel == KernelFamily::direct;
+  const bool split =
+      p.split_k_slices > 1 || (p.split_k_mode != SplitKMode::automatic && p.split_k_mode != SplitKMode::none);
+  return wanted && !split;
 }
 
 DirectAxis axis_of(Conv kind, const ConvAxis& axis) {

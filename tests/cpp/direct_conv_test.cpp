@@ -135,5 +135,19 @@ TEST(DirectConv, LeavesTheRest) {
   expect_unserved(split);
 }
 
+TEST(DirectConv, IsChosenUnlessAnotherIsAskedFor) {
+  const auto family = [](const GemmProblem& p) { return cheapest(p, h100(), Kernels::all).choice->config.family; };
+  for (const Conv kind : {Conv::fprop, Conv::dgrad}) {
+    GemmProblem p = depthwise(kind, 3, 1, 96);
+    p.kernel = KernelFamily::automatic;
+    EXPECT_EQ(family(p), KernelFamily::direct);
+    GemmProblem split = p;
+    split.split_k_slices = 4;
+    EXPECT_NE(family(split), KernelFamily::direct);
+    p.kernel = KernelFamily::portable;
+    EXPECT_EQ(family(p), KernelFamily::portable);
+  }
+}
+
 }  // namespace
 }  // namespace cleave
