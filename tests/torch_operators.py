@@ -56,6 +56,16 @@ def calls(device: str) -> dict[str, list[Call]]:
     add(ops.gemm.default, a3[0].detach(), b3[0], draw(n), activation="swiglu")
     add(ops.gemm.out, a3[:1].detach(), b3, None, draw(n, m).t(), out=empty(3, n, m).mT, **split)
 
+    function = "r row\nc column\ns scalar\nm matrix\n%0 = multiply acc s\n%1 = add %0 r\n%2 = tanh %1\n"
+    function += "%3 = multiply %2 c\n%4 = add %3 m\nd = %4\npre = %1\nother:float16 = %3\n"
+    inputs = [draw(n), draw(m), draw(m, n)]
+    tracked = [x.requires_grad_() for x in (draw(n), draw(m), draw(1), draw(m, n))]
+    for dtype in FLOATS:
+        a, b = draw(m, k, dtype=dtype), draw(n, k, dtype=dtype).t()
+        add(ops.gemm.epilogue, a, b, function, inputs, [0.5], [2])
+        add(ops.gemm.epilogue, a.requires_grad_(), b, function, tracked, bias=draw(n))
+    add(ops.gemm.epilogue, a3.detach(), b3, function, inputs, [0.5], [2], c=draw(3, m, n), alpha=0.5, **split)
+
     bias = draw(n, dtype=torch.bfloat16)
     row, column, one = draw(m, 1).abs(), draw(n).abs(), draw(1).abs()
     for dtype in QUANTIZED:
@@ -67,6 +77,8 @@ def calls(device: str) -> dict[str, list[Call]]:
         add(ops.scaled_gemm.full, q, w.t(), row, column, bias, use_fast_accum=is_fp8(dtype))
         add(ops.scaled_gemm.full, q, w.t(), one, one, out_dtype=dtype, scale_d=one, **split)
         add(ops.scaled_gemm.full, q, w.t(), *blocks, c=draw(m, n), alpha=2.0, beta=0.5)
+        add(ops.scaled_gemm.epilogue, q, w.t(), row, column, function, tracked, out_dtype=torch.float32)
+        add(ops.scaled_gemm.epilogue, q, w.t(), *blocks, function, inputs, [2.0], [2], bias=bias, beta=0.0)
         out = {"out": empty(m, n, dtype=torch.float16), "amax": empty(1)}
         add(ops.scaled_gemm.out, q, w.t(), row, one, bias, activation="relu", **out)
     azp = integers(m, dtype=torch.int32, device=device)

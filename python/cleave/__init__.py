@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any
 
 from . import _library_paths, _mistakes, compat, moe, op
 from ._core import (
-    BoundEpilogue,
     CudaError,
     EpilogueFunction,
     GemmPlan,
@@ -58,6 +57,7 @@ from ._core import (
     scaled_gemm,
 )
 from ._epilogue import (
+    BoundEpilogue,
     Epilogue,
     EpilogueError,
     clamp,

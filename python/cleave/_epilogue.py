@@ -9,7 +9,7 @@ from functools import update_wrapper
 from types import TracebackType
 from typing import Any, NoReturn
 
-from ._core import BoundEpilogue, EpilogueFunction, dtype_name
+from ._core import EpilogueFunction, dtype_name
 
 
 class InputShape:
@@ -189,6 +189,23 @@ class _Trace:
         self.lines.append(f"{name} = {operation} {' '.join(operands)}")
         return name
 
+    def run(
+        self,
+        function: Callable[..., Any],
+        given: list[Value],
+        named: dict[str, Value],
+        outputs: Callable[[Any], dict[str, Any]],
+    ) -> EpilogueFunction:
+        """What the function does with such arguments; `outputs` reads what it returns."""
+        try:
+            for name, value in outputs(function(*given, **named)).items():
+                self.output(name, value)
+        except EpilogueError:
+            raise
+        except Exception as error:
+            _rethrow(error, function.__code__)
+        return EpilogueFunction("\n".join(self.lines))
+
     def output(self, name: str, value: Any) -> None:
         dtype = None
         if isinstance(value, Value):
@@ -292,8 +309,8 @@ def clamp(x: Value, min: Value | float | None = None, max: Value | float | None 
 
 
 def relu(x: Value) -> Value:
-    """x, or 0 where it is negative: activation="relu"."""
-    return where(x < 0, 0.0, x)
+    """x, or 0 where it is not positive: activation="relu". Its derivative at 0 is 0, as torch's."""
+    return where(x <= 0, 0.0, x)
 
 
 def relu2(x: Value) -> Value:
@@ -334,6 +351,19 @@ def outputs(*, d: Any, **others: Any) -> Outputs:
     return Outputs({"d": d, **others})
 
 
+class BoundEpilogue:
+    """An epilogue function and its inputs, in its order: what products take as `epilogue`."""
+
+    __slots__ = ("backward", "function", "inputs", "text")
+
+    def __init__(self, function: EpilogueFunction, text: str, inputs: tuple[Any, ...], backward: str = "") -> None:
+        """text: the function's. backward: that of `Epilogue.backward`, or none."""
+        self.function = function
+        self.text = text
+        self.inputs = inputs
+        self.backward = backward
+
+
 class Epilogue:
     """An epilogue function; called with its inputs by name, it is what products take as `epilogue`."""
 
@@ -341,15 +371,35 @@ class Epilogue:
         update_wrapper(self, function)
         self._inputs, self._defaults = _read_signature(function)
         self.function = _trace(function, self._inputs)
+        self.text = self.function.text
+        self._backward = ""
 
     def __call__(self, **inputs: Any) -> BoundEpilogue:
         try:
-            values = [inputs.pop(name) if name in inputs else self._defaults[name] for name in self._inputs]
+            values = tuple([inputs.pop(name) if name in inputs else self._defaults[name] for name in self._inputs])
         except KeyError as missing:
             raise TypeError(f"{self.__name__}() is missing its input {missing}") from None
         if inputs:
             raise TypeError(f"{self.__name__}() has no input {next(iter(inputs))!r}; it has {', '.join(self._inputs)}")
-        return BoundEpilogue(self.function, values)
+        return BoundEpilogue(self.function, self.text, values, self._backward)
+
+    def backward(self, function: Callable[..., dict[str, Any]]) -> Epilogue:
+        """Gives this function a backward of its own, for torch's autograd, instead of the one that is derived.
+
+            @straight_through.backward
+            def _(acc, limit, grad_d):
+                return {"acc": cleave.where(abs(acc) < limit, grad_d, 0.0)}
+
+        Parameters are, by name and as needed: `acc` and the inputs of this function, and the gradients of its
+        outputs, `grad_d` and `grad_<name>`. It returns the gradients by the names of `acc` and of inputs, one
+        value per element; those of scalars, rows and columns are summed for it. What it leaves out has none.
+
+        Raises:
+            EpilogueError: (a ValueError) with the line of the function that cannot be traced.
+            TypeError: a parameter that is none of these.
+        """
+        self._backward = _trace_backward(function, self._inputs, self.function.outputs)
+        return self
 
     def __repr__(self) -> str:
         return f"<cleave.epilogue {self.__name__}({', '.join(f'{n}: {s!r}' for n, s in self._inputs.items())})>"
@@ -413,16 +463,28 @@ def _read_signature(function: Callable[..., Any]) -> tuple[dict[str, InputShape]
 
 def _trace(function: Callable[..., Any], inputs: dict[str, InputShape]) -> EpilogueFunction:
     trace = _Trace(function.__name__, inputs)
-    values = {name: Value(trace, name) for name in inputs}
-    try:
-        returned = function(Value(trace, "acc"), **values)
+
+    def made(returned: Any) -> dict[str, Any]:
         if returned is None:
             raise TypeError("it returns nothing; return D's value or cleave.outputs(...)")
-        made = returned.values if isinstance(returned, Outputs) else {"d": returned}
-        for name, value in made.items():
-            trace.output(name, value)
-    except EpilogueError:
-        raise
-    except Exception as error:
-        _rethrow(error, function.__code__)
-    return EpilogueFunction("\n".join(trace.lines))
+        return returned.values if isinstance(returned, Outputs) else {"d": returned}
+
+    return trace.run(function, [Value(trace, "acc")], {name: Value(trace, name) for name in inputs}, made)
+
+
+def _trace_backward(function: Callable[..., Any], inputs: dict[str, InputShape], outputs: list[str]) -> str:
+    import inspect
+
+    known = inputs | {f"grad_{name}": matrix for name in outputs}
+    trace = _Trace(function.__name__, known)
+    parameters = list(inspect.signature(function).parameters)
+    for name in parameters:
+        if name != "acc" and name not in known:
+            raise TypeError(f"parameter {name} of {trace.name}() is none of acc, {', '.join(known)}")
+
+    def made(returned: Any) -> dict[str, Any]:
+        if not isinstance(returned, dict) or not returned.keys() <= {"acc", *inputs}:
+            raise TypeError(f"it must return a dict of the gradients of {', '.join(['acc', *inputs])}, by these names")
+        return returned
+
+    return trace.run(function, [], {name: Value(trace, name) for name in parameters}, made).text

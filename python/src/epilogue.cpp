@@ -4,6 +4,8 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include <vector>
+
 #include "base/enumerators.h"
 #include "bindings.h"
 #include "cleave/epilogue.h"
@@ -38,20 +40,33 @@ bool is_number(nb::handle value) {
          !nb::hasattr(value, "__cuda_array_interface__");
 }
 
+/// Invalid where there is none.
+nb::object attribute(nb::handle of, PyObject* name) {
+  nb::object found = nb::steal(PyObject_GetAttr(of.ptr(), name));
+  if (!found.is_valid()) PyErr_Clear();
+  return found;
+}
+
 }  // namespace
 
 EpilogueArguments::EpilogueArguments(nb::handle epilogue, nb::handle out) {
   outs_[0] = out;
   if (!python::given(epilogue)) return;
-  owner_ = nb::borrow(epilogue);
-  // A function is called with its inputs; one that has none need not be.
-  if (!nb::isinstance<BoundEpilogue>(owner_) && nb::hasattr(owner_, "function") && PyCallable_Check(owner_.ptr()))
-    owner_ = owner_();
-  if (!nb::isinstance<BoundEpilogue>(owner_)) {
+  static PyObject* const kFunction = PyUnicode_InternFromString("function");
+  static PyObject* const kInputs = PyUnicode_InternFromString("inputs");
+  const nb::object function = attribute(epilogue, kFunction);
+  if (!function.is_valid() || !nb::isinstance<FunctionObject>(function)) {
     refuse_type("epilogue must be a function made by @cleave.epilogue, called with its inputs, got {}",
                 class_name(epilogue));
   }
-  bound_ = nb::inst_ptr<BoundEpilogue>(owner_);
+  inputs_ = attribute(epilogue, kInputs);
+  // A function is called with its inputs; one that has none need not be.
+  if (!inputs_.is_valid()) inputs_ = attribute(nb::borrow(epilogue)(), kInputs);
+  function_ = nb::inst_ptr<FunctionObject>(function)->function;
+  if (!PyTuple_Check(inputs_.ptr()) || nb::len(inputs_) != function_->inputs().size()) {
+    refuse_value("epilogue has inputs {}; the function takes a tuple of {}", nb::repr(inputs_).c_str(),
+                 function_->inputs().size());
+  }
   if (!out.is_valid() || !PyTuple_Check(out.ptr())) return;
   const size_t outputs = 1 + outputs_beside_d();
   if (nb::len(out) != outputs) {
@@ -62,19 +77,19 @@ EpilogueArguments::EpilogueArguments(nb::handle epilogue, nb::handle out) {
 }
 
 size_t EpilogueArguments::outputs_beside_d() const {
-  return bound_ == nullptr ? 0 : bound_->function->outputs().size() - 1;
+  return function_ == nullptr ? 0 : function_->outputs().size() - 1;
 }
 
 EpilogueTensors EpilogueArguments::read(TensorReader& reader) const {
   EpilogueTensors tensors;
-  if (bound_ == nullptr) return tensors;
-  const EpilogueFunction& function = *bound_->function;
+  if (function_ == nullptr) return tensors;
+  const EpilogueFunction& function = *function_;
   tensors.function = &function;
   tensors.inputs.resize(function.inputs().size());
   tensors.outputs.resize(outputs_beside_d());
   for (size_t i = 0; i < function.inputs().size(); ++i) {
     const auto& [name, shape] = function.inputs()[i];
-    const nb::handle value = bound_->inputs[i];
+    const nb::handle value = PyTuple_GET_ITEM(inputs_.ptr(), Py_ssize_t(i));
     if (shape == InputShape::scalar && is_number(value)) {
       tensors.inputs[i].number = parse_scalar(value, name.c_str());
     } else {
@@ -116,21 +131,6 @@ void bind_epilogue(nb::module_& m) {
           [](const FunctionObject& self, const FunctionObject& other) { return self.function == other.function; },
           nb::is_operator())
       .def("__hash__", [](const FunctionObject& self) { return std::hash<const void*>()(self.function); });
-  nb::class_<BoundEpilogue>(m, "BoundEpilogue",
-                            "An epilogue function and its inputs: what products take as `epilogue`.")
-      .def(
-          "__init__",
-          [](BoundEpilogue* self, const FunctionObject& function, nb::list inputs) {
-            if (nb::len(inputs) != function.function->inputs().size()) {
-              refuse_value("inputs has {} values; the function has {} inputs", nb::len(inputs),
-                           function.function->inputs().size());
-            }
-            new (self) BoundEpilogue{function.function, {}};
-            for (nb::handle input : inputs) self->inputs.push_back(nb::borrow(input));
-          },
-          "function"_a, "inputs"_a)
-      .def_prop_ro(
-          "function", [](const BoundEpilogue& self) { return FunctionObject{self.function}; }, "What it does.");
 }
 
 }  // namespace cleave::python

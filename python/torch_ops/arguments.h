@@ -31,6 +31,13 @@ using C = MaybeTensorArgument<"c">;
 using Out = Argument<"out", "Tensor(a!)", const Tensor&>;
 using Amax = Argument<"amax", "Tensor(b!)?", const MaybeTensor&, "None">;
 using ScaleD = MaybeTensorArgument<"scale_d">;
+/// An epilogue function's text, its inputs that are tensors, those that are numbers, and the latter's places among all.
+/// `backward` is for autograd, which is Python's: the text of what it calls instead of the derivative, or "".
+using Epilogue = Argument<"epilogue", "str", FunctionText>;
+using EpilogueInputs = Argument<"inputs", "Tensor[]", const std::vector<Tensor>&>;
+using Numbers = Argument<"numbers", "float[]", const std::vector<double>&, "[]">;
+using NumberPlaces = Argument<"number_places", "int[]", const std::vector<int64_t>&, "[]">;
+using Backward = Argument<"backward", "str", FunctionText, "''">;
 using Azp = MaybeTensorArgument<"azp">;
 using AzpAdj = MaybeTensorArgument<"azp_adj">;
 using Offs = MaybeTensorArgument<"offs">;
@@ -53,6 +60,7 @@ using SplitKSlices = Argument<"split_k_slices", "int?", std::optional<int64_t>, 
 
 using Scalars = List<arg::Alpha, arg::Beta, arg::Activation>;
 using SplitK = List<arg::SplitKMode, arg::SplitKSlices>;
+using Function = List<arg::Epilogue, arg::EpilogueInputs, arg::Numbers, arg::NumberPlaces, arg::Backward>;
 
 // Each file adds the operators of its own.
 void add_gemm(Operators& operators);

@@ -1,22 +1,23 @@
-// Arguments of type `str` that name one of an enumeration.
+// Arguments of type `str`: names of an enumeration's, and texts of epilogue functions.
 #pragma once
 
 #include <torch/csrc/stable/library.h>
 
 #include <string_view>
 
+#include "cleave/epilogue.h"
 #include "cleave/names.h"
 
 namespace cleave::torch_ops {
 
 /// A string as torch hands it over, not yet read. (A parameter of type std::string would leak:
 /// torch's conversion never frees a copy that it makes.)
-template <class Enum>
-struct Name {
+struct UnreadString {
   StringHandle text;
 
-  /// Once: it gives the string back. Throws Error(invalid_argument), listing every name.
-  operator Enum() const {
+  /// Calls `function` with it, once: it gives the string back.
+  template <class Function>
+  decltype(auto) read(const Function& function) const {
     struct Owner {
       StringHandle text;
       ~Owner() { torch_delete_string(text); }
@@ -25,7 +26,20 @@ struct Name {
     size_t size = 0;
     TORCH_ERROR_CODE_CHECK(torch_string_c_str(text, &data));
     TORCH_ERROR_CODE_CHECK(torch_string_length(text, &size));
-    return from_string<Enum>(std::string_view(data, size));
+    return function(std::string_view(data, size));
+  }
+};
+
+template <class Enum>
+struct Name : UnreadString {
+  /// Throws Error(invalid_argument), listing every name.
+  operator Enum() const { return read(from_string<Enum>); }
+};
+
+struct FunctionText : UnreadString {
+  /// Throws Error(invalid_argument), naming the line, for what is no function.
+  const EpilogueFunction& function() const {
+    return read([](std::string_view text) -> const EpilogueFunction& { return epilogue_function(text); });
   }
 };
 

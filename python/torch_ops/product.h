@@ -51,6 +51,17 @@ GemmTensors tensors_of(const Call& call) {
           .counts = operand<arg::Counts>(call)};
 }
 
+/// As epilogue_tensors (operands/epilogue_values.h) does.
+EpilogueTensors read_epilogue(const EpilogueFunction& function, const std::vector<Tensor>& tensors,
+                              const std::vector<double>& numbers, const std::vector<int64_t>& number_places);
+
+template <class Call>
+EpilogueTensors epilogue_of(const Call& call) {
+  call.template get<arg::Backward>().read([](std::string_view) {});
+  return read_epilogue(call.template get<arg::Epilogue>().function(), call.template get<arg::EpilogueInputs>(),
+                       call.template get<arg::Numbers>(), call.template get<arg::NumberPlaces>());
+}
+
 /// What matrices and convolutions have alike; `options` are of either. `type`: of the operands.
 template <class Options, class Call>
 void read_options(const Call& call, DType type, bool is_conv, Options& options) {
@@ -81,10 +92,11 @@ void read_scalars(const Call& call, ProductCall& product) {
 void run(const ProductCall& call);
 
 /// Plans (or finds the plan that did the same before) and enqueues on the current stream. Returns
-/// D, unless there is an `out`.
+/// D, unless there is an `out`; of an epilogue function D and its other outputs.
 template <class Call>
 auto multiply(const Call& call, GemmOptions form = {}) {
-  const GemmTensors tensors = tensors_of(call);
+  GemmTensors tensors = tensors_of(call);
+  if constexpr (Call::template has<arg::Epilogue>()) tensors.epilogue = epilogue_of(call);
   read_options(call, tensors.a->dtype, false, form);
   call.template read<arg::Alignment>(form.alignment);
   call.template read<arg::ZeroRest>(form.zero_rest);
@@ -97,9 +109,19 @@ auto multiply(const Call& call, GemmOptions form = {}) {
   } else {
     const GemmProblem& p = product.problem;
     const auto shape = product.d_shape();
-    Tensor d = make(std::span(shape).subspan(product.batched ? 0 : 1), p.d.dtype, p.device, product.arguments.d);
-    run(product);
-    return d;
+    const auto shape_of_d = std::span(shape).subspan(product.batched ? 0 : 1);
+    Tensor d = make(shape_of_d, p.d.dtype, p.device, product.arguments.d);
+    if constexpr (Call::template has<arg::Epilogue>()) {
+      std::vector<Tensor> results{d};
+      for (size_t i = 0; i < tensors.epilogue.outputs.size(); ++i)
+        results.push_back(
+            make(shape_of_d, p.epilogue.outputs[i].dtype, p.device, product.arguments.epilogue_outputs[i]));
+      run(product);
+      return results;
+    } else {
+      run(product);
+      return d;
+    }
   }
 }
 

@@ -62,6 +62,10 @@ template <>
 struct ResultText<void> {
   static constexpr const char* text = "()";
 };
+template <>
+struct ResultText<std::vector<torch::stable::Tensor>> {
+  static constexpr const char* text = "Tensor[]";
+};
 template <class... Tensors>
 struct ResultText<std::tuple<Tensors...>> {
   static constexpr const char* texts[] = {

@@ -207,9 +207,14 @@ class EpilogueReader {
 
 namespace {
 
+struct TextHash {
+  using is_transparent = void;
+  size_t operator()(std::string_view text) const { return std::hash<std::string_view>()(text); }
+};
+
 struct Functions {
   ForkSharedMutex mutex;
-  std::unordered_map<std::string, std::unique_ptr<const EpilogueFunction>> by_text;
+  std::unordered_map<std::string, std::unique_ptr<const EpilogueFunction>, TextHash, std::equal_to<>> by_text;
 };
 
 Functions& functions() {
@@ -220,8 +225,12 @@ Functions& functions() {
 }  // namespace
 
 const EpilogueFunction& epilogue_function(std::string_view text) {
-  std::unique_ptr<const EpilogueFunction> made = EpilogueReader().read(text);
   Functions& all = functions();
+  {
+    const std::lock_guard lock(all.mutex);  // of canonical texts, which operators of frameworks are called with
+    if (const auto known = all.by_text.find(text); known != all.by_text.end()) return *known->second;
+  }
+  std::unique_ptr<const EpilogueFunction> made = EpilogueReader().read(text);
   const std::lock_guard lock(all.mutex);
   const std::string key = made->text();
   return *all.by_text.try_emplace(key, std::move(made)).first->second;

@@ -152,3 +152,40 @@ def test_replays_read_arrays_anew() -> None:
     factor.copy_(torch.arange(64))
     graph.replay()
     assert torch.equal(out, (3.0 * torch.arange(64, device="cuda")).half().expand(64, 64))
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize("mode", MODES)
+def test_gradients(mode: str, compiled: bool) -> None:
+    """Of every input's shape, where the derivative is the epilogue of the same product."""
+    skip_unless_served("sm90", mode)
+    pytest.importorskip("cleave.torch", exc_type=ImportError)
+    import cleave.torch
+
+    @cleave.epilogue
+    def weighted(acc, v: cleave.row, w: cleave.column, x: cleave.matrix):
+        pre = cleave.gelu(acc * v + x)
+        return cleave.outputs(d=pre * w, other=cleave.tanh(acc))
+
+    m, n, k = 200, 264, 1032
+    generator = torch.Generator("cuda").manual_seed(0)
+    shapes = (m, k), (k, n), (n,), (m,), (m, n)
+    leaves = [normal(generator, *shape, dtype=torch.bfloat16).requires_grad_() for shape in shapes]
+    with torch.no_grad():
+        leaves[0] /= k**0.5
+    split = {"split_k_mode": mode, "split_k_slices": None if mode == "none" else 3}
+
+    def step(a: Any, b: Any, v: Any, w: Any, x: Any) -> Any:
+        d, other = cleave.torch.gemm(a, b, epilogue=weighted(v=v, w=w, x=x), **split)
+        return d.float().sum() + other.float().square().sum()
+
+    torch.compiler.reset()
+    grads = torch.autograd.grad((torch.compile(step, fullgraph=True) if compiled else step)(*leaves), leaves)
+    exact = [leaf.detach().double().requires_grad_() for leaf in leaves]
+    acc = exact[0] @ exact[1]
+    d = torch.nn.functional.gelu(acc * exact[2] + exact[4]) * exact[3].unsqueeze(1)
+    loss = d.sum() + torch.tanh(acc).square().sum()
+    for got, expected in zip(grads, torch.autograd.grad(loss, exact), strict=True):
+        assert got.dtype == torch.bfloat16
+        error = (got.double() - expected).norm() / expected.norm()
+        assert error < 0.01

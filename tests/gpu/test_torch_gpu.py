@@ -64,7 +64,7 @@ def _drawn(name: str, device: str) -> list[list[torch.Tensor]]:
         if result is None:
             written = ("out", "scale_out", "zero_out", "amax")
             result = tuple(options[name] for name in written if name in options)
-        results.append(list(result) if isinstance(result, tuple) else [result])
+        results.append(list(result) if isinstance(result, (tuple, list)) else [result])
     return results
 
 

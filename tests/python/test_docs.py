@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import ast
 import importlib
+import math
 import re
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
+import numpy as np
 import pytest
 from doc_snippets import ROOT, python_snippets, snippets
 
@@ -83,6 +88,28 @@ def test_pages_about_convolutions_run(name: str) -> None:
     program: dict[str, object] = {}
     for source in python_snippets(ROOT / "docs" / name):
         exec(compile(source, name, "exec"), program)
+
+
+def test_the_page_about_epilogue_functions_runs() -> None:
+    """Every block of it; what the five examples make is as their text says."""
+    pytest.importorskip("cleave.torch", exc_type=ImportError)
+    program: dict[str, Any] = {}
+    for source in python_snippets(ROOT / "docs" / "epilogue.md"):
+        exec(compile(source, "docs/epilogue.md", "exec"), program)
+    p = SimpleNamespace(**program)
+    close = partial(np.testing.assert_allclose, rtol=1e-4, atol=1e-3)
+    pre = p.a @ p.b * np.float32(0.5) + p.b1
+    close(p.pre, pre)
+    close(p.d, pre * (1 + np.vectorize(math.erf)(pre / 2**0.5)) / 2 + p.r)
+    exact = p.q.astype(float) @ (p.w - p.channel_zero) * p.token_scale[:, None] * p.channel_scale
+    close(p.y, exact, atol=1e-4 * abs(exact).max())
+    close(p.logits, 30 * np.tanh(p.a @ p.b / 30))
+    close(p.tighter, 20 * np.tanh(p.a @ p.b / 20))
+    close(p.dh, p.dy @ p.weight * 2 * np.maximum(p.h, 0))
+    close(p.activated, np.maximum(p.h, 0) ** 2)
+    close(p.stream, p.before + p.keep[:, None] * p.gamma * (p.a @ p.b))
+    assert p.scale.grad.abs() > 0 and p.x.grad.abs().sum() > 0
+    close(p.residual.grad, np.full((64, 128), 2.0))
 
 
 def test_every_environment_variable_is_documented() -> None:

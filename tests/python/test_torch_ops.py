@@ -58,7 +58,7 @@ def test_fakes_have_the_form_of_results(call: torch_operators.Call) -> None:
     with FakeTensorMode() as mode:
         arguments, options = torch.utils._pytree.tree_map_only(torch.Tensor, mode.from_tensor, (arguments, options))
         fake = op(*arguments, **options)
-    for x, y in zip(*(r if isinstance(r, tuple) else (r,) for r in (real, fake)), strict=True):
+    for x, y in zip(*(r if isinstance(r, (tuple, list)) else (r,) for r in (real, fake)), strict=True):
         if isinstance(x, torch.Tensor):
             assert (x.shape, x.stride(), x.dtype) == (y.shape, y.stride(), y.dtype)
         else:

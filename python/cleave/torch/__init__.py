@@ -6,6 +6,7 @@
     y = torch.ops.cleave.conv(x, w, bias, 2, 1)               # differentiable
     q, scale = torch.ops.cleave.quantize(x, torch.int8)
     d = torch.ops.cleave.scaled_gemm(q, weight.t(), scale, weight_scale)
+    d = cleave.torch.gemm(a, b, epilogue=gelu_residual(bias=b1, scale=s, residual=r))    # differentiable
     cleave.torch.replace_convs(model)
     cleave.torch.replace_linears(model, "int8")
     layer = cleave.torch.MoE(num_experts, top_k, features, hidden_features)
@@ -16,6 +17,11 @@ The operators, on CUDA tensors (on torch's current stream) and on CPU tensors:
         split_k_slices)
     scaled_gemm(a, b, scale_a, scale_b, bias=None, out_dtype=None, use_fast_accum=False, *, c,
         alpha, beta, activation, scale_d, azp, azp_adj, split_k_mode, split_k_slices)
+    gemm.epilogue(a, b, epilogue, inputs, numbers=[], number_places=[], backward="", bias=None, c=None, *,
+        alpha, beta, out_dtype, split_k_mode, split_k_slices) -> D and other outputs
+    scaled_gemm.epilogue(a, b, scale_a, scale_b, epilogue, inputs, numbers=[], number_places=[], backward="",
+        bias=None, c=None, scale_d=None, azp=None, azp_adj=None, *, alpha, beta, out_dtype, use_fast_accum,
+        split_k_mode, split_k_slices) -> D and other outputs
     grouped_gemm(a, b, offs=None, bias=None, out_dtype=None, scale_a=None, scale_b=None,
         use_fast_accum=False, c=None, indptr=None, starts=None, sizes=None, counts=None, *,
         alignment, alpha, beta, activation, zero_rest, split_k_mode, split_k_slices)
@@ -48,8 +54,13 @@ float32 operands on a GPU are multiplied as torch's own switches say when the op
 captured: gemm and grouped_gemm go by torch.backends.cuda.matmul.fp32_precision (by default "ieee",
 at an eighth of the peak of "tf32"), convolutions by torch.backends.cudnn.conv's ("tf32").
 
+An epilogue function travels as its text (`epilogue`, and `backward` where it has one of its own), the
+tensors among its inputs, the numbers, and the places of the latter among all inputs, in ascending order:
+`cleave.torch.gemm` and `cleave.torch.scaled_gemm` take them from what `cleave.gemm` takes.
+
 gemm has gradients for a, b, bias and c, grouped_gemm for a, b and bias: products of the same
-operators. The convolutions have them for all their tensors: they are each other's gradients.
+operators. Epilogue functions
+have them for their tensors, too. The convolutions have them for all their tensors: they are each other's gradients.
 moe_permute, moe_gather and moe_unpermute have them, too.
 
 All work under torch.compile(fullgraph=True), in CUDA graphs too. What `cleave` raises as ValueError
@@ -66,11 +77,20 @@ from . import _library
 
 _library.load()
 
-from . import _autograd, _conv_autograd, _conv_fake, _fake, _grouped_autograd, _moe_autograd  # noqa: E402
+from . import (  # noqa: E402
+    _autograd,
+    _conv_autograd,
+    _conv_fake,
+    _epilogue_autograd,
+    _fake,
+    _grouped_autograd,
+    _moe_autograd,
+)
 from .conv import Conv1d, Conv2d, Conv3d, ConvTranspose1d, ConvTranspose2d, ConvTranspose3d, replace_convs  # noqa: E402
 from .grouped_linear import GroupedLinear  # noqa: E402
 from .linear import W8A8Linear, replace_linears  # noqa: E402
 from .moe import MoE  # noqa: E402
+from .products import gemm, scaled_gemm  # noqa: E402
 
 __all__ = [
     "Conv1d",
@@ -82,10 +102,12 @@ __all__ = [
     "GroupedLinear",
     "MoE",
     "W8A8Linear",
+    "gemm",
     "replace_convs",
     "replace_linears",
+    "scaled_gemm",
 ]
 
-for _part in (_fake, _conv_fake, _autograd, _conv_autograd, _grouped_autograd, _moe_autograd):
+for _part in (_fake, _conv_fake, _autograd, _epilogue_autograd, _conv_autograd, _grouped_autograd, _moe_autograd):
     _part.register()
 _mistakes.explain(sys.modules[__name__])

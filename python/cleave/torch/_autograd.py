@@ -38,8 +38,20 @@ def _backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
             x = torch.ops.cleave.gemm(a, b, bias, c, **linear)
         grad = _activations.backward(activation, grad, x)
     # torch says nothing of trailing arguments that the caller left out.
-    needs_a, needs_b, needs_bias, needs_c = (*ctx.needs_input_grad, False, False)[:4]
-    operand = grad.to(a.dtype).contiguous()
+    return of_operands(grad, (a, b, bias, c), (*ctx.needs_input_grad, False, False)[:4], alpha, beta)
+
+
+def of_operands(
+    grad: Tensor,
+    operands: tuple[Tensor, Tensor, Tensor | None, Tensor | None],
+    needed: tuple[bool, ...],
+    alpha: float,
+    beta: float | None,
+) -> tuple[Tensor | None, ...]:
+    """The gradients of a, b, bias and c, of those that are needed, from that of alpha * a @ b + bias + beta * c."""
+    a, b, bias, c = operands
+    needs_a, needs_b, needs_bias, needs_c = needed
+    operand = grad.to(a.dtype).contiguous() if needs_a or needs_b else grad
     return (
         product(operand, b.mT, a, alpha) if needs_a else None,
         _gradient_of_b(a, operand, b, alpha) if needs_b else None,

@@ -10,10 +10,11 @@ import torch
 from torch import Tensor
 
 from . import _negated
+from ._epilogue import output_dtypes
 
 _BLOCK = 128  # elements that share a scale, along each dimension that has blocks
 # For arguments that only an overload has.
-_ELSE = {"activation": "none", "out_dtype": None, "indptr": None, "starts": None, "counts": None}
+_ELSE = {"activation": "none", "epilogue": None, "out_dtype": None, "indptr": None, "starts": None, "counts": None}
 
 
 def declare(results: Mapping[str, Callable[[Any], Any]]) -> None:
@@ -140,9 +141,17 @@ def _scale_shape(x: Tensor, granularity: str) -> tuple[Any, Any]:
     return (rows if granularity == "block_1x128" else (rows + _BLOCK - 1) // _BLOCK), blocks
 
 
+def _product_or_outputs(call: Any, dtype: torch.dtype) -> Tensor | list[Tensor]:
+    if call.epilogue is None:
+        return _product(call, call.out_dtype or dtype)
+    of_d, *others = output_dtypes(call.epilogue)
+    d = _product(call, call.out_dtype or of_d or dtype)
+    return [d, *(d.new_empty(d.shape, dtype=other or d.dtype) for other in others)]
+
+
 _RESULTS = {
-    "gemm": lambda call: _product(call, call.out_dtype or default_dtype(call.a)),
-    "scaled_gemm": lambda call: _product(call, call.out_dtype or default_dtype(call.a, call.scale_a)),
+    "gemm": lambda call: _product_or_outputs(call, default_dtype(call.a)),
+    "scaled_gemm": lambda call: _product_or_outputs(call, default_dtype(call.a, call.scale_a)),
     "grouped_gemm": _grouped_gemm,
     "quantize": lambda call: _quantized(call.x, call.dtype, call.granularity, call.scale_major),
     "quantize_asymmetric": _quantize_asymmetric,

@@ -1,0 +1,192 @@
+"""The text of an epilogue function as a graph, and the graph of its derivative."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+from ._core import EpilogueFunction
+
+
+@dataclass(frozen=True)
+class Graph:
+    """What `EpilogueFunction.text` says. A value is "acc", an input's name, a number's text, or a key of `values`."""
+
+    inputs: dict[str, str]  # shapes, by name
+    values: dict[str, tuple[str, ...]]  # an operation and its operands; those that come before others first
+    outputs: dict[str, tuple[str | None, str]]  # type and value, D's first
+
+    def users(self, of: set[str]) -> set[str]:
+        """What depends on one of these values, themselves included."""
+        found = set(of)
+        for name, (_, *operands) in self.values.items():
+            if not found.isdisjoint(operands):
+                found.add(name)
+        return found
+
+
+@lru_cache(maxsize=256)
+def parse(text: str) -> Graph:
+    inputs, values, outputs = {}, {}, {}
+    for line in text.splitlines():
+        left, *right = line.split()
+        if right[0] != "=":
+            inputs[left] = right[0]
+        elif left.startswith("%"):
+            values[left] = tuple(right[1:])
+        else:
+            name, _, dtype = left.partition(":")
+            outputs[name] = (dtype or None, right[1])
+    return Graph(inputs, values, outputs)
+
+
+def spell(graph: Graph) -> str:
+    """Its canonical text. Raises ValueError where Cleave has no room for so much."""
+    lines = [f"{name} {shape}" for name, shape in graph.inputs.items()]
+    lines += [f"{name} = {' '.join(value)}" for name, value in graph.values.items()]
+    lines += [f"{name}{':' + dtype if dtype else ''} = {value}" for name, (dtype, value) in graph.outputs.items()]
+    return EpilogueFunction("\n".join(lines)).text
+
+
+@lru_cache(maxsize=256)
+def derivative(text: str, grads: tuple[str, ...]) -> Graph:
+    """The function of the sum, the inputs and the gradients of some outputs that gives the gradients.
+
+    text: of the function. grads: names of the outputs that have gradients, which are further inputs,
+    `grad_<output>`, matrices. Its outputs are the gradients of "acc" and of inputs by name, per element of D;
+    what the outputs do not depend on has none.
+    """
+    return _Backward(parse(text), grads).graph()
+
+
+class _Backward:
+    """Walks through a function's values from the last to the first."""
+
+    def __init__(self, forward: Graph, grads: tuple[str, ...]) -> None:
+        self._forward = forward
+        self._grads = grads
+        self._values = dict(forward.values)
+        self._gradients: dict[str, str] = {}
+
+    def graph(self) -> Graph:
+        forward = self._forward
+        for name in self._grads:
+            self._give(forward.outputs[name][1], f"grad_{name}")
+        for name in reversed(forward.values):
+            gradient = self._gradients.pop(name, None)
+            if gradient is not None:
+                operation, *operands = forward.values[name]
+                _RULES.get(operation, _nothing)(self, gradient, name, *operands)
+        inputs = forward.inputs | {f"grad_{name}": "matrix" for name in self._grads}
+        return Graph(inputs, self._values, {name: (None, value) for name, value in self._gradients.items()})
+
+    def _give(self, value: str, gradient: str) -> None:
+        if value not in self._forward.values and value not in self._forward.inputs and value != "acc":
+            return  # a number
+        before = self._gradients.get(value)
+        self._gradients[value] = gradient if before is None else self._apply("add", before, gradient)
+
+    def _apply(self, operation: str, *operands: str) -> str:
+        name = f"%{len(self._values)}"
+        self._values[name] = (operation, *operands)
+        return name
+
+
+def _nothing(*_: object) -> None:
+    """Of comparisons and their like."""
+
+
+def _of_one(rule):
+    """Of an operation on one value: what its gradient is multiplied by, or is instead."""
+
+    def backward(walk: _Backward, g: str, result: str, x: str) -> None:
+        walk._give(x, rule(walk._apply, g, result, x))
+
+    return backward
+
+
+def _multiply(walk: _Backward, g: str, result: str, x: str, y: str) -> None:
+    walk._give(x, walk._apply("multiply", g, y))
+    walk._give(y, walk._apply("multiply", g, x))
+
+
+def _add(walk: _Backward, g: str, result: str, x: str, y: str) -> None:
+    walk._give(x, g)
+    walk._give(y, g)
+
+
+def _subtract(walk: _Backward, g: str, result: str, x: str, y: str) -> None:
+    walk._give(x, g)
+    walk._give(y, walk._apply("negative", g))
+
+
+def _divide(walk: _Backward, g: str, result: str, x: str, y: str) -> None:
+    part = walk._apply("divide", g, y)
+    walk._give(x, part)
+    walk._give(y, walk._apply("negative", walk._apply("multiply", part, result)))
+
+
+def _where(walk: _Backward, g: str, result: str, condition: str, x: str, y: str) -> None:
+    walk._give(x, walk._apply("where", condition, g, "0"))
+    walk._give(y, walk._apply("where", condition, "0", g))
+
+
+def _extreme(closer: str):
+    """torch.minimum's and maximum's: of equal values each has half; as torch.clamp's, all where one is a number."""
+
+    def backward(walk: _Backward, g: str, result: str, x: str, y: str) -> None:
+        apply = walk._apply
+        numbers = [v not in walk._forward.values and v not in walk._forward.inputs and v != "acc" for v in (x, y)]
+        half = g if any(numbers) else apply("where", apply("equal", x, y), apply("multiply", g, "0.5"), g)
+        for value, other in ((x, y), (y, x)):
+            lost = apply("less", *((other, value) if closer == "less" else (value, other)))
+            walk._give(value, apply("where", lost, "0", half))
+
+    return backward
+
+
+def _absolute(apply, g, r, x):
+    return apply("where", apply("less", x, "0"), apply("negative", g), apply("where", apply("equal", x, "0"), "0", g))
+
+
+def _exp(apply, g, r, x):
+    """Zero of what has no gradient, even where exp has overflowed: 1 / (1 + exp(-x))."""
+    return apply("where", apply("equal", g, "0"), "0", apply("multiply", g, r))
+
+
+def _rsqrt(apply, g, r, x):
+    cube = apply("multiply", apply("multiply", r, r), r)
+    return apply("multiply", apply("multiply", g, "-0.5"), cube)
+
+
+def _erf(apply, g, r, x):
+    bell = apply("exp", apply("negative", apply("multiply", x, x)))
+    return apply("multiply", apply("multiply", g, "1.1283791670955126"), bell)
+
+
+def _sigmoid(apply, g, r, x):
+    return apply("multiply", g, apply("multiply", r, apply("subtract", "1", r)))
+
+
+_RULES = {
+    "add": _add,
+    "subtract": _subtract,
+    "multiply": _multiply,
+    "divide": _divide,
+    "minimum": _extreme("less"),
+    "maximum": _extreme("greater"),
+    "where": _where,
+    "negative": _of_one(lambda apply, g, r, x: apply("negative", g)),
+    "absolute": _of_one(_absolute),
+    "exp": _of_one(_exp),
+    "log": _of_one(lambda apply, g, r, x: apply("divide", g, x)),
+    "sqrt": _of_one(lambda apply, g, r, x: apply("divide", apply("multiply", g, "0.5"), r)),
+    "rsqrt": _of_one(_rsqrt),
+    "tanh": _of_one(lambda apply, g, r, x: apply("multiply", g, apply("subtract", "1", apply("multiply", r, r)))),
+    "erf": _of_one(_erf),
+    "sigmoid": _of_one(_sigmoid),
+    **{
+        f"to_{dtype}": _of_one(lambda apply, g, r, x: g)  # as torch: the gradient passes
+        for dtype in ("float16", "bfloat16", "int8", "float8_e4m3fn", "float8_e5m2")
+    },
+}

@@ -1,0 +1,217 @@
+"""Epilogue functions in torch.ops.cleave: what their inputs are there, their outputs' types, and their gradients.
+
+The derivative of a function is one of the same operations. Where it reads the sum, it is the epilogue of the same
+product, made again: that takes no memory but the gradients', one value per element of D for each input that has one
+(three at most; else the sums are stored, in float32, and torch does the rest). Where it does not read the sum, or one
+of the outputs says enough in its place, torch computes it of these.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from functools import lru_cache
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .._epilogue_graph import Graph, derivative, parse, spell
+
+_MOST_INPUTS, _MOST_OUTPUTS = 8, 3  # of Cleave's functions
+
+Known = Mapping[str, Tensor | float]
+
+
+def output_dtypes(text: str) -> list[torch.dtype | None]:
+    """Of a function's outputs, D's first; None where it leaves that to the product."""
+    return [None if dtype is None else getattr(torch, dtype) for dtype, _ in parse(text).outputs.values()]
+
+
+def separate(inputs: Iterable[Any]) -> tuple[list[Tensor], list[float], list[int]]:
+    """A function's inputs, as its operators take them: tensors, numbers, and the places of these."""
+    tensors, numbers, places = [], [], []
+    for place, value in enumerate(inputs):
+        if isinstance(value, Tensor):
+            tensors.append(value)
+        else:
+            numbers.append(float(value))
+            places.append(place)
+    return tensors, numbers, places
+
+
+def together(text: str, tensors: list[Tensor], numbers: list[float], places: list[int]) -> dict[str, Tensor | float]:
+    """The inputs by their names."""
+    left, given = iter(tensors), dict(zip(places, numbers, strict=True))
+    return {name: given[i] if i in given else next(left) for i, name in enumerate(parse(text).inputs)}
+
+
+class Gradients:
+    """Those of a function's inputs and of the sum, as far as they are wanted.
+
+    multiply: makes the product again, with a function and its inputs, D of a type: its outputs.
+    dtype: of what is summed, and of the sum's gradient. stored: values of the function that are known.
+    """
+
+    def __init__(
+        self,
+        text: str,
+        backward: str,
+        inputs: Known,
+        grads: Mapping[str, Tensor],
+        dtype: torch.dtype,
+        stored: Mapping[str, Tensor],
+        multiply: Callable[[str, Iterable[Any], torch.dtype], list[Tensor]],
+    ) -> None:
+        self._graph = _given(backward, tuple(grads)) if backward else derivative(text, tuple(grads))
+        self._inputs = {**inputs, **{f"grad_{name}": grad for name, grad in grads.items()}}
+        self._dtype = dtype
+        self._stored = stored
+        self._multiply = multiply
+        self._shape = next(iter(grads.values())).shape
+
+    def of(self, wanted: list[str]) -> dict[str, Tensor]:
+        """By name, "acc" among them; what has none is left out. Those of vectors and scalars are summed."""
+        wanted = [name for name in wanted if name in self._graph.outputs]
+        made = self._elementwise({name: self._graph.outputs[name][1] for name in wanted})
+        return {name: grad if name == "acc" else self._summed(grad, name) for name, grad in made.items()}
+
+    def _elementwise(self, wanted: dict[str, str]) -> dict[str, Tensor]:
+        shapes = self._graph.inputs
+        known = {n: _broadcast(x, shapes[n]) for n, x in self._inputs.items()} | dict(self._stored)
+        simple = {name: value for name, value in wanted.items() if "acc" not in _read(self._graph, [value], known)}
+        rest = {name: value for name, value in wanted.items() if name not in simple}
+        made = self._again(rest) if rest else {}
+        if made is None:
+            (known["acc"],) = self._multiply("d = acc", (), torch.float32)
+            simple, made = wanted, {}
+        values = evaluate(self._graph, list(simple.values()), known)
+        return made | {n: torch.as_tensor(values[v]).expand(self._shape) for n, v in simple.items()}
+
+    def _again(self, wanted: dict[str, str]) -> dict[str, Tensor] | None:
+        """As outputs of the same product; None if they are too much for a function."""
+        outputs: dict[tuple[str, torch.dtype], str] = {}
+        places = {}
+        for name, value in wanted.items():
+            places[name] = outputs.setdefault((value, self._dtype_of(name)), f"d{len(outputs)}")
+        inputs = {n: x for n, x in self._inputs.items() if n in _read(self._graph, wanted.values(), {})}
+        if len(outputs) > _MOST_OUTPUTS or len(inputs) > _MOST_INPUTS:
+            return None
+        typed = {name: (str(dtype).removeprefix("torch."), value) for (value, dtype), name in outputs.items()}
+        shapes = {name: self._graph.inputs[name] for name in inputs}
+        try:
+            text = spell(Graph(shapes, self._graph.values, typed))
+        except ValueError:
+            return None
+        made = dict(zip(typed, self._multiply(text, inputs.values(), next(iter(outputs))[1]), strict=True))
+        return {name: made[place] for name, place in places.items()}
+
+    def _dtype_of(self, name: str) -> torch.dtype:
+        x = self._inputs.get(name)
+        whole = isinstance(x, Tensor) and self._graph.inputs[name] == "matrix" and x.itemsize > 1
+        return x.dtype if whole else self._dtype
+
+    def _summed(self, grad: Tensor, name: str) -> Tensor:
+        x = self._inputs[name]
+        shape = _broadcast(x, self._graph.inputs[name]).shape
+        return grad.sum_to_size(shape[max(0, len(shape) - grad.dim()) :]).to(x.dtype).reshape(x.shape)
+
+
+@lru_cache(maxsize=256)
+def saved_outputs(text: str, differentiable: tuple[str, ...]) -> tuple[str, ...]:
+    """The outputs that are worth saving: with their values no derivative needs the product again."""
+    forward = parse(text)
+    graph = derivative(text, tuple(forward.outputs))
+    wanted = [value for name, (_, value) in graph.outputs.items() if name in differentiable]
+    if "acc" not in _read(graph, wanted, {}):
+        return ()
+    stored = {value: name for name, (dtype, value) in forward.outputs.items() if dtype in _SAVED_TYPES}
+    read = _read(graph, wanted, stored)
+    return () if "acc" in read else tuple(stored[value] for value in stored if value in read)
+
+
+_SAVED_TYPES = (None, "float16", "bfloat16", "float32")
+
+
+def evaluate(graph: Graph, wanted: Iterable[str], known: Known) -> dict[str, Tensor | float]:
+    """Values of a graph, by torch, in float32."""
+    found = {name: x.float() if isinstance(x, Tensor) else x for name, x in known.items()}
+    read = _read(graph, wanted, known)
+    for name, (operation, *operands) in graph.values.items():
+        if name in read and name not in found:
+            found[name] = _apply(operation, *(_operand(x, found) for x in operands))
+    return {value: _operand(value, found) for value in wanted}
+
+
+def _operand(value: str, found: Known) -> Tensor | float:
+    return found[value] if value in found else float(value)
+
+
+def _apply(operation: str, *operands: Tensor | float) -> Tensor:
+    if operation.startswith("to_"):
+        dtype = getattr(torch, operation.removeprefix("to_"))
+        limits = torch.iinfo(dtype) if dtype == torch.int8 else torch.finfo(dtype)
+        (x,) = operands
+        if dtype.itemsize == 1:
+            x = x.clamp(limits.min, limits.max)
+        return (x.round() if dtype == torch.int8 else x).to(dtype).float()
+    return _OPERATIONS[operation](*map(torch.as_tensor, operands))
+
+
+_OPERATIONS: dict[str, Callable[..., Tensor]] = {
+    "negative": torch.neg,
+    "absolute": torch.abs,
+    "exp": torch.exp,
+    "log": torch.log,
+    "sqrt": torch.sqrt,
+    "rsqrt": torch.rsqrt,
+    "tanh": torch.tanh,
+    "erf": torch.erf,
+    "sigmoid": torch.sigmoid,
+    "logical_not": torch.logical_not,
+    "add": torch.add,
+    "subtract": torch.subtract,
+    "multiply": torch.multiply,
+    "divide": torch.divide,
+    "minimum": torch.minimum,
+    "maximum": torch.maximum,
+    "less": torch.less,
+    "less_equal": torch.less_equal,
+    "equal": torch.eq,
+    "not_equal": torch.ne,
+    "logical_and": torch.logical_and,
+    "logical_or": torch.logical_or,
+    "where": torch.where,
+}
+
+
+def _read(graph: Graph, wanted: Iterable[str], known: Mapping[str, Any]) -> set[str]:
+    """What must be known for these values: they themselves, and what they are made of where nothing is known."""
+    read, left = set(), list(wanted)
+    while left:
+        value = left.pop()
+        if value in read:
+            continue
+        read.add(value)
+        if value not in known:
+            left += graph.values.get(value, ())[1:]
+    return read
+
+
+@lru_cache(maxsize=256)
+def _given(backward: str, grads: tuple[str, ...]) -> Graph:
+    """The user's backward, which was traced with the gradients of all outputs: 0 where there is none."""
+    graph = parse(backward)
+    missing = {n for n in graph.inputs if n.startswith("grad_") and n.removeprefix("grad_") not in grads}
+
+    def given(value: str) -> str:
+        return "0" if value in missing else value
+
+    return Graph(
+        {name: shape for name, shape in graph.inputs.items() if name not in missing},
+        {name: (operation, *map(given, operands)) for name, (operation, *operands) in graph.values.items()},
+        {name: (dtype, given(value)) for name, (dtype, value) in graph.outputs.items()},
+    )
+
+
+def _broadcast(x: Tensor | float, shape: str) -> Tensor | float:
+    return x.unsqueeze(1) if shape == "column" and isinstance(x, Tensor) and x.dim() == 1 else x

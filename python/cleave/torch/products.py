@@ -1,0 +1,97 @@
+"""cleave.gemm and cleave.scaled_gemm for torch's autograd and torch.compile."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .._epilogue import BoundEpilogue, Epilogue
+from ._epilogue import separate
+
+_gemm = torch.ops.cleave.gemm
+_scaled_gemm = torch.ops.cleave.scaled_gemm
+
+
+def gemm(
+    a: Tensor,
+    b: Tensor,
+    *,
+    bias: Tensor | None = None,
+    c: Tensor | None = None,
+    epilogue: BoundEpilogue | Epilogue | None = None,
+    **options: Any,
+) -> Tensor | tuple[Tensor, ...]:
+    """`cleave.gemm` by torch.ops.cleave: with gradients, and under torch.compile(fullgraph=True).
+
+    With an epilogue function, a, b, bias, c and the function's tensors have gradients, of the derivative that
+    follows from what the function does, or of `Epilogue.backward`; numbers have none. Gradients of scalars, rows
+    and columns are sums over what they broadcast over. Where the derivative reads the sum, backward makes the
+    product again with the derivative as its epilogue; per element of D it needs memory for the sum's gradient
+    and for those of up to two further inputs, in a's type (of a matrix in its own), and of more inputs for
+    the sum in float32. Where an output beside D (`pre`) says enough, or the sum is not read, torch computes
+    the derivative without the product; such an output is kept for that.
+
+    Casts pass gradients on; comparisons have none; of equal values of `minimum` and `maximum` each has half.
+
+    Args:
+        a, b: [M, K] and [K, N], or batches of them.
+        bias, c, epilogue: as in `cleave.gemm`. Inputs that are tensors are on a's device.
+        options: alpha, beta, activation, out_dtype, split_k_mode, split_k_slices: as in torch.ops.cleave.gemm.
+
+    Returns:
+        A new D, or the tuple of the function's outputs. As repeatable, and as safe in CUDA graphs, as `cleave.gemm`.
+
+    Raises:
+        RuntimeError: what `cleave.gemm` raises as ValueError or TypeError.
+    """
+    if epilogue is None:
+        return _gemm(a, b, bias, c, **options)
+    return _outputs(_gemm.epilogue(a, b, *_function(epilogue, options), bias, c, **options))
+
+
+def scaled_gemm(
+    a: Tensor,
+    b: Tensor,
+    scale_a: Tensor | None,
+    scale_b: Tensor | None,
+    *,
+    bias: Tensor | None = None,
+    epilogue: BoundEpilogue | Epilogue | None = None,
+    **options: Any,
+) -> Tensor | tuple[Tensor, ...]:
+    """`cleave.scaled_gemm` by torch.ops.cleave: under torch.compile(fullgraph=True), its epilogue with gradients.
+
+    The tensors of an epilogue function have gradients, and so have bias and c beside one; 8-bit operands and their
+    scales have none. Else as `gemm` here.
+
+    Args:
+        a, b, scale_a, scale_b, bias, epilogue: as in `cleave.scaled_gemm`.
+        options: c, alpha, beta, activation, out_dtype, use_fast_accum, scale_d, azp, azp_adj, split_k_mode,
+            split_k_slices: as in torch.ops.cleave.scaled_gemm.
+
+    Returns:
+        A new D, or the tuple of the function's outputs.
+
+    Raises:
+        RuntimeError: what `cleave.scaled_gemm` raises as ValueError or TypeError; a tensor that requires grad and
+            has none.
+    """
+    if epilogue is None:
+        return _scaled_gemm(a, b, scale_a, scale_b, bias, **options)
+    function = _function(epilogue, options)
+    return _outputs(_scaled_gemm.epilogue(a, b, scale_a, scale_b, *function, bias, **options))
+
+
+def _function(epilogue: BoundEpilogue | Epilogue, options: dict[str, Any]) -> tuple[Any, ...]:
+    """As the operators take it."""
+    if options.pop("activation", "none") != "none":
+        raise ValueError("activation is given beside an epilogue function, which takes its place; apply it there")
+    if isinstance(epilogue, Epilogue):  # one without inputs need not be called
+        epilogue = epilogue()
+    return epilogue.text, *separate(epilogue.inputs), epilogue.backward
+
+
+def _outputs(made: list[Tensor]) -> Tensor | tuple[Tensor, ...]:
+    return made[0] if len(made) == 1 else tuple(made)

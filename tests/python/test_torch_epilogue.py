@@ -1,0 +1,401 @@
+"""Epilogue functions in torch: the operators, torch.compile, and gradients against those of torch in float64."""
+
+from __future__ import annotations
+
+import re
+from random import Random
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch", minversion="2.10")
+
+import epilogue_functions  # noqa: E402
+from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
+
+import cleave.torch  # noqa: E402
+
+M, N, K = 20, 13, 24
+SHAPES = {"scalar": (), "row": (N,), "column": (M,), "matrix": (M, N)}
+
+
+def _extreme(bound: str, other: Any) -> Any:
+    """torch's clamp where one of the two is a number."""
+
+    def apply(x: Any, y: Any) -> Any:
+        if isinstance(x, float):
+            x, y = y, x
+        return torch.clamp(x, **{bound: y}) if isinstance(y, float) else other(x, y)
+
+    return apply
+
+
+def _number(x: Any, like: Any) -> Any:
+    return x if isinstance(x, torch.Tensor) else torch.tensor(x, dtype=like.dtype)
+
+
+TORCH = SimpleNamespace(
+    **{name: getattr(torch, name) for name in ("exp", "log", "sqrt", "rsqrt", "tanh", "erf", "sigmoid", "clamp")},
+    **dict.fromkeys(SHAPES),
+    where=lambda c, x, y: torch.where(c, _number(x, y), y) if isinstance(y, torch.Tensor) else torch.where(c, x, y),
+    minimum=_extreme("max", torch.minimum),
+    maximum=_extreme("min", torch.maximum),
+    relu=torch.relu,
+    relu2=lambda x: torch.relu(x) ** 2,
+    silu=torch.nn.functional.silu,
+    gelu=torch.nn.functional.gelu,
+    outputs=lambda **values: values,
+)
+
+
+class Case:
+    """A function as text, `def drawn(acc, ...)`, and what it is called with."""
+
+    def __init__(self, text: str, seed: int = 0, batch: tuple[int, ...] = ()) -> None:
+        self.text = text
+        torch.manual_seed(seed)
+        self.shapes = dict(re.findall(r"(\w+): cleave\.(\w+)", text.split("\n", 1)[0]))
+        self.a, self.b = torch.randn(*batch, M, K) / K**0.5, torch.randn(*batch, K, N)
+        self.inputs = {name: torch.randn(SHAPES[shape]) for name, shape in self.shapes.items()}
+        self.leaves = [self.a, self.b, *self.inputs.values()]
+        self.weights = [torch.randn(*batch, M, N) for _ in range(3)]
+        for leaf in self.leaves:
+            leaf.requires_grad_()
+
+    def traced(self) -> cleave.Epilogue:
+        names: dict[str, Any] = {"cleave": cleave}
+        exec(compile(self.text, "<case>", "exec"), names)
+        return cleave.epilogue(names["drawn"])
+
+    def ours(self, **options: Any) -> list[Any]:
+        made = cleave.torch.gemm(self.a, self.b, epilogue=self.traced()(**self.inputs), **options)
+        return list(made) if isinstance(made, tuple) else [made]
+
+    def expected(self, dtype: Any) -> tuple[list[Any], list[Any]]:
+        """Outputs and gradients of the leaves, by torch."""
+        leaves = [leaf.detach().to(dtype).requires_grad_() for leaf in self.leaves]
+        names: dict[str, Any] = {"cleave": TORCH}
+        exec(compile(self.text, "<case>", "exec"), names)
+        inputs = dict(zip(self.inputs, leaves[2:], strict=True))
+        columns = {name: x.unsqueeze(1) for name, x in inputs.items() if self.shapes[name] == "column"}
+        made = names["drawn"](leaves[0] @ leaves[1], **inputs | columns)
+        outputs = list(made.values()) if isinstance(made, dict) else [made]
+        loss = sum((x * w.to(dtype)).sum() for x, w in zip(outputs, self.weights, strict=False))
+        grads = torch.autograd.grad(loss, leaves, allow_unused=True, materialize_grads=True)
+        return outputs, list(grads)
+
+    def check(self, outputs: list[Any]) -> None:
+        loss = sum((x * w).sum() for x, w in zip(outputs, self.weights, strict=False))
+        grads = torch.autograd.grad(loss, self.leaves, allow_unused=True, materialize_grads=True)
+        exact_outputs, exact = self.expected(torch.float64)
+        _, rounded = self.expected(torch.float32)  # which says how well float32 can do
+        for x, y in zip(outputs, exact_outputs, strict=True):
+            torch.testing.assert_close(x.double(), y.expand(x.shape), atol=1e-3, rtol=1e-3)
+        for leaf, x, y, z in zip(self.leaves, grads, exact, rounded, strict=True):
+            assert x.dtype == leaf.dtype and x.shape == leaf.shape
+            largest = y.abs().max()
+            allowed = 2e-5 * largest + 20 * (z.double() - y).abs().max() + 1e-6
+            assert (x.double() - y).abs().max() <= allowed, self.text
+
+
+OF_ONE = [
+    *(f"cleave.{name}(acc + x)" for name in ("exp", "tanh", "erf", "sigmoid", "relu", "relu2", "gelu", "silu")),
+    *(f"cleave.{name}(0.25 + abs(acc * x))" for name in ("log", "sqrt", "rsqrt")),
+    "-acc * x", "acc + x", "acc - x", "x - acc", "acc * x", "acc / (2.0 + x * x)", "x / (2.0 + acc * acc)",
+    "abs(acc) * x", "cleave.minimum(acc, x)", "cleave.maximum(acc, x)", "cleave.clamp(acc * x, -0.5, 0.75)",
+    "cleave.where((acc < x) & ~(acc <= -1.0) | (x > 1.0), acc * x, x * 2.0 + acc)", "acc * acc * acc + x",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("expression", OF_ONE)
+def test_gradients_of_every_operation(expression: str, shape: str) -> None:
+    case = Case(f"def drawn(acc, x: cleave.{shape}):\n    return {expression}\n")
+    case.check(case.ours())
+
+
+def test_every_operation_was_tried() -> None:
+    texts = [Case(f"def drawn(acc, x: cleave.row):\n    return {e}\n").traced().text for e in OF_ONE]
+    tried = {line.split()[2] for text in texts for line in text.splitlines() if line.startswith("%")}
+    from cleave import _epilogue_graph
+
+    casts = {name for name in _epilogue_graph._RULES if name.startswith("to_")}
+    assert set(_epilogue_graph._RULES) - casts <= tried
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_gradients_of_drawn_functions(seed: int) -> None:
+    """Of all outputs; without casts, whose steps float32 may miss."""
+    drawn = epilogue_functions.draw(Random(seed), types=("float32",))
+    text = re.sub(r"\.to\('\w+'\)", "", drawn.text)
+    case = Case(text, seed, batch=(2,) if seed % 4 == 0 else ())
+    outputs = case.ours()
+    if any(x.requires_grad for x in outputs):
+        case.check(outputs)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "int8", "float8_e4m3fn", "float8_e5m2"])
+def test_casts_pass_the_gradient(dtype: str) -> None:
+    case = Case(f"def drawn(acc, x: cleave.matrix):\n    return 0.0 + (acc * x).to({dtype!r})\n")
+    (d,) = case.ours()
+    got = torch.autograd.grad(d, case.inputs["x"], torch.ones_like(d))[0]
+    torch.testing.assert_close(got, (case.a @ case.b).detach())
+
+
+@pytest.mark.parametrize("name", ["minimum", "maximum"])
+def test_equal_values_share_the_gradient(name: str) -> None:
+    x, y = torch.ones(4, 4, requires_grad=True), torch.ones(4, 4, requires_grad=True)
+    names: dict[str, Any] = {"cleave": cleave}
+    exec(f"def drawn(acc, y: cleave.matrix):\n    return cleave.{name}(acc, y)", names)
+    d = cleave.torch.gemm(torch.eye(4), x, epilogue=cleave.epilogue(names["drawn"])(y=y))
+    d.sum().backward()
+    assert (x.grad == 0.5).all() and (y.grad == 0.5).all()
+
+
+@cleave.epilogue
+def gelu_residual(acc, bias: cleave.row, scale: cleave.scalar, residual: cleave.matrix):
+    pre = acc * scale + bias
+    return cleave.outputs(d=cleave.gelu(pre) + residual, pre=pre)
+
+
+@cleave.epilogue
+def gelu_only(acc, bias: cleave.row, scale: cleave.column):
+    return cleave.gelu(acc * scale + bias)
+
+
+def operands(dtype: Any = torch.float32) -> list[Any]:
+    """a, b, bias, scale, residual."""
+    torch.manual_seed(0)
+    shapes = (M, K), (K, N), (N,), (), (M, N)
+    return [torch.randn(shape).to(dtype).requires_grad_() for shape in shapes]
+
+
+class Products(TorchDispatchMode):
+    """Which of Cleave's operators are called."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls: list[tuple[str, list[str]]] = []
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func.namespace == "cleave":
+            text = args[2] if func._overloadname == "epilogue" else ""
+            made = [line for line in text.splitlines() if " = " in line and not line.startswith("%")]
+            self.calls.append((func._overloadname, [line.split()[0] for line in made]))
+        return func(*args, **kwargs or {})
+
+
+def backward_calls(loss: Any) -> list[tuple[str, list[str]]]:
+    with Products() as products:
+        loss.backward()
+    return products.calls
+
+
+def test_the_derivative_is_the_epilogue_of_the_same_product() -> None:
+    a, b, bias, _, _ = operands()
+    scale = torch.randn(M, requires_grad=True)
+    d = cleave.torch.gemm(a, b, epilogue=gelu_only(bias=bias, scale=scale))
+    first, *others = backward_calls(d.sum())
+    assert first == ("epilogue", ["d0:float32", "d1:float32", "d2:float32"])
+    assert [name for name, _ in others] == ["default", "default"]  # of a and b
+
+
+def test_an_output_that_says_enough_saves_the_product() -> None:
+    a, b, bias, _, residual = operands()
+    d, _ = cleave.torch.gemm(a, b, epilogue=gelu_residual(bias=bias, scale=0.5, residual=residual))
+    assert [name for name, _ in backward_calls(d.sum())] == ["default", "default"]
+
+
+def test_a_linear_function_needs_no_product() -> None:
+    @cleave.epilogue
+    def shifted(acc, bias: cleave.row):
+        return 2.0 * acc + bias
+
+    a, b, bias, _, _ = operands()
+    d = cleave.torch.gemm(a, b, epilogue=shifted(bias=bias))
+    assert [name for name, _ in backward_calls(d.sum())] == ["default", "default"]
+    torch.testing.assert_close(bias.grad, torch.full((N,), float(M)))
+
+
+def test_more_gradients_than_outputs() -> None:
+    case = Case(
+        "def drawn(acc, v: cleave.row, w: cleave.column, x: cleave.scalar, y: cleave.matrix, z: cleave.row):\n"
+        "    return cleave.tanh(acc * v) * cleave.sigmoid(acc * w + x) * cleave.exp(-abs(acc * y)) + acc * z\n"
+    )
+    case.check(case.ours())
+
+
+def test_most_inputs() -> None:
+    names = [f"x{i}" for i in range(8)]
+    sums = " + ".join(f"cleave.tanh(acc * {name})" for name in names)
+    case = Case(f"def drawn(acc, {', '.join(f'{name}: cleave.row' for name in names)}):\n    return {sums}\n")
+    case.check(case.ours())
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_16_bits(dtype: Any) -> None:
+    leaves = operands(dtype)
+    a, b, bias, scale, residual = leaves
+    d, pre = cleave.torch.gemm(a, b, epilogue=gelu_residual(bias=bias, scale=scale, residual=residual))
+    assert d.dtype == pre.dtype == dtype
+    grads = torch.autograd.grad(d.sum() + pre.sum(), leaves)
+    exact = [x.detach().double().requires_grad_() for x in leaves]
+    expected = exact[0] @ exact[1] * exact[3] + exact[2]
+    loss = (torch.nn.functional.gelu(expected) + exact[4]).sum() + expected.sum()
+    unit = torch.finfo(dtype).eps
+    for x, y in zip(grads, torch.autograd.grad(loss, exact), strict=True):
+        assert x.dtype == dtype
+        torch.testing.assert_close(x.double(), y, rtol=8 * unit, atol=8 * unit * float(y.abs().max()))
+
+
+def test_gradcheck() -> None:
+    """By torch's own differences: float32, so with long steps."""
+    a, b, bias, scale, residual = operands()
+
+    def product(*inputs: Any) -> Any:
+        return cleave.torch.gemm(a, b, epilogue=gelu_residual(bias=inputs[0], scale=inputs[1], residual=inputs[2]))
+
+    kinds = {"eps": 1e-2, "atol": 2e-2, "rtol": 2e-2, "nondet_tol": 0.0}
+    with pytest.warns(UserWarning, match="double precision"):
+        assert torch.autograd.gradcheck(product, (bias, scale, residual), **kinds)
+
+
+def test_second_derivatives() -> None:
+    case = Case("def drawn(acc, x: cleave.row):\n    return cleave.tanh(acc * x)\n")
+
+    def penalty(d: Any, leaves: list[Any]) -> list[Any]:
+        grads = torch.autograd.grad(d.sum(), leaves, create_graph=True)
+        return torch.autograd.grad(sum((g * g).sum() for g in grads), leaves)
+
+    exact = [leaf.detach().double().requires_grad_() for leaf in case.leaves]
+    expected = penalty(torch.tanh(exact[0] @ exact[1] * exact[2]), exact)
+    for x, y in zip(penalty(case.ours()[0], case.leaves), expected, strict=True):
+        torch.testing.assert_close(x.double(), y, rtol=1e-3, atol=1e-3 * float(y.abs().max()))
+
+
+def test_no_gradient_where_exp_overflows() -> None:
+    @cleave.epilogue
+    def activated(acc):
+        return cleave.silu(acc)
+
+    x = torch.tensor([[-200.0, -90.0, 0.0, 90.0]], requires_grad=True)
+    cleave.torch.gemm(torch.ones(1, 1), x, epilogue=activated).sum().backward()
+    torch.testing.assert_close(x.grad, torch.tensor([[0.0, 0.0, 0.5, 1.0]]))
+
+
+def test_a_backward_of_its_own() -> None:
+    @cleave.epilogue
+    def rounded(acc, step: cleave.scalar, bias: cleave.row):
+        return cleave.outputs(d=(acc / step).to("int8") * step + bias, scaled=acc * step)
+
+    @rounded.backward
+    def _(acc, step, grad_d):
+        return {"acc": cleave.where(abs(acc) < 127.0 * step, grad_d, 0.0), "bias": 3.0 * grad_d}
+
+    a, b, bias, _, _ = operands()
+    step = torch.tensor(0.01, requires_grad=True)
+    d, scaled = cleave.torch.gemm(a, b, epilogue=rounded(step=step, bias=bias))
+    (d.sum() + 5.0 * scaled.sum()).backward()
+    inside = ((a @ b).abs() < 1.27).float()
+    assert 0.1 < inside.mean() < 0.9
+    torch.testing.assert_close(a.grad, inside @ b.detach().T)
+    torch.testing.assert_close(bias.grad, torch.full((N,), 3.0 * M))
+    assert step.grad is None
+    a.grad = None
+    scaled = cleave.torch.gemm(a, b, epilogue=rounded(step=step, bias=bias))[1]
+    scaled.sum().backward()  # the other output's gradient alone: the backward above does not use it
+    assert (a.grad == 0).all()
+
+
+def test_what_backward_refuses() -> None:
+    @cleave.epilogue
+    def shifted(acc, bias: cleave.row):
+        return acc + bias
+
+    with pytest.raises(TypeError, match=r"parameter grad_pre of back\(\) is none of acc, bias, grad_d"):
+        _backward_of(shifted, "grad_pre")
+    with pytest.raises(cleave.EpilogueError, match="it must return a dict of the gradients of acc, bias"):
+        _backward_of(shifted, "grad_d", "residual")
+
+
+def _backward_of(function: cleave.Epilogue, parameter: str, name: str = "acc") -> None:
+    names: dict[str, Any] = {}
+    exec(f"def back({parameter}):\n    return {{{name!r}: {parameter}}}", names)
+    function.backward(names["back"])
+
+
+def test_compiled() -> None:
+    leaves = operands()
+
+    def step(a: Any, b: Any, bias: Any, scale: Any, residual: Any, factor: float) -> Any:
+        d, pre = cleave.torch.gemm(a, b, epilogue=gelu_residual(bias=bias, scale=scale, residual=residual))
+        fixed = gelu_residual(bias=bias, scale=factor, residual=residual)
+        e, _ = cleave.torch.gemm(a, b, epilogue=fixed, out_dtype=torch.bfloat16)
+        return d.sum() + pre.sum() + e.float().sum()
+
+    compiled = torch.compile(step, fullgraph=True, backend="aot_eager")
+    for factor in (0.25, 0.5):
+        expected, got = step(*leaves, factor), compiled(*leaves, factor)
+        torch.testing.assert_close(got, expected)
+        for x, y in zip(torch.autograd.grad(got, leaves), torch.autograd.grad(expected, leaves), strict=True):
+            torch.testing.assert_close(x, y)
+
+
+def test_compiled_with_what_was_bound_before() -> None:
+    a, b, bias, scale, residual = operands()
+    bound = gelu_residual(bias=bias, scale=scale, residual=residual)
+    compiled = torch.compile(lambda a, b: cleave.torch.gemm(a, b, epilogue=bound)[0], fullgraph=True, backend="eager")
+    torch.testing.assert_close(compiled(a, b), cleave.torch.gemm(a, b, epilogue=bound)[0])
+
+
+def test_the_operator_is_the_function() -> None:
+    with torch.no_grad():
+        a, b, bias, scale, residual = (x.detach() for x in operands())
+    bound = gelu_residual(bias=bias, scale=scale, residual=residual)
+    for x, y in zip(cleave.torch.gemm(a, b, epilogue=bound), cleave.gemm(a, b, epilogue=bound), strict=True):
+        assert torch.equal(x, y)
+
+
+@cleave.epilogue
+def dequantised(acc, weight: cleave.column, residual: cleave.matrix):
+    return acc * weight + residual
+
+
+def test_scaled_products_give_the_functions_inputs_gradients() -> None:
+    torch.manual_seed(0)
+    q, w = (torch.randint(-7, 8, (rows, 32)).to(torch.int8) for rows in (M, N))
+    scale_a, scale_b = torch.rand(M, 1), torch.rand(N)
+    weight, residual = torch.randn(M, requires_grad=True), torch.randn(M, N, requires_grad=True)
+    bias = torch.randn(N, requires_grad=True)
+    options = {"bias": bias, "out_dtype": torch.float32, "epilogue": dequantised(weight=weight, residual=residual)}
+    d = cleave.torch.scaled_gemm(q, w.t(), scale_a, scale_b, **options)
+    d.backward(torch.ones_like(d))
+    acc = q.float() @ w.float().t() * scale_a * scale_b + bias.detach()
+    torch.testing.assert_close(weight.grad, acc.sum(1))
+    torch.testing.assert_close(residual.grad, torch.ones(M, N))
+    torch.testing.assert_close(bias.grad, weight.detach().sum().expand(N))
+    scale_a.requires_grad_()
+    with pytest.raises(RuntimeError, match=r"scale_a requires grad, but has no gradient here; pass scale_a.detach\(\)"):
+        cleave.torch.scaled_gemm(q, w.t(), scale_a, scale_b, **options)
+
+
+@pytest.mark.parametrize(
+    ("tensors", "numbers", "places", "message"),
+    [
+        (1, [], [], "inputs has 1 tensors and numbers 0 values; the epilogue function has 2 inputs"),
+        (1, [1.0], [], "numbers has 1 values, but number_places 0"),
+        (1, [1.0], [0], "weight is a number, but a column of the epilogue function; pass a tensor"),
+        (1, [1.0], [7], "number_places has 7; it must be places of inputs, in ascending order"),
+    ],
+)
+def test_operators_name_what_is_no_input(tensors: int, numbers: list[float], places: list[int], message: str) -> None:
+    a, b = torch.ones(M, K), torch.ones(K, N)
+    with pytest.raises(RuntimeError, match=re.escape(message)):
+        torch.ops.cleave.gemm.epilogue(a, b, dequantised.text, [torch.ones(M)] * tensors, numbers, places)
+
+
+def test_an_activation_beside_a_function_is_refused() -> None:
+    a, b, bias, scale, residual = operands()
+    with pytest.raises(ValueError, match="activation is given beside an epilogue function"):
+        cleave.torch.gemm(a, b, activation="relu", epilogue=gelu_residual(bias=bias, scale=scale, residual=residual))
