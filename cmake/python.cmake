@@ -17,7 +17,9 @@ endif()
 file(GLOB core_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/python/src/*.cpp")
 nanobind_add_module(_core NOMINSIZE ${core_sources})  # NOMINSIZE: the time of a call counts, its bytes do not
 target_link_libraries(_core PRIVATE cleave_frontend cleave::cleave)
-target_link_options(_core PRIVATE "LINKER:--exclude-libs,ALL")  # as in library.cmake
+target_link_options(_core PRIVATE
+  "LINKER:--exclude-libs,ALL"  # as in library.cmake
+  "LINKER:--wrap=__gxx_personality_v0")  # forced_unwind.cpp says why
 set_target_properties(_core PROPERTIES LIBRARY_OUTPUT_DIRECTORY "${package_dir}")
 nanobind_add_stub(_core_stub
   MODULE _core OUTPUT "${package_dir}/_core.pyi" PYTHON_PATH "${package_dir}" DEPENDS _core)

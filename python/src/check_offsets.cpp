@@ -7,7 +7,6 @@
 #include "problem/placement.h"
 #include "runtime/context.h"
 #include "runtime/driver.h"
-#include "unlocked.h"
 
 namespace nb = nanobind;
 
@@ -32,7 +31,7 @@ void check_offsets(const GemmOperands& operands, void* stream) {
   if (p.groups.dimension == Grouping::none) return;
   if (p.device == kCpu) return check_bounds(p, arguments.group_offsets, arguments.group_sizes);
 
-  const Unlocked unlocked;
+  const nb::gil_scoped_release unlocked;
   const ContextGuard guard(p.device);
   const auto handle = static_cast<CUstream>(stream);
   if (is_capturing(handle)) {

@@ -6,7 +6,6 @@
 #include "cleave/emit.h"
 #include "errors.h"
 #include "plan_object.h"
-#include "unlocked.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -30,7 +29,7 @@ std::vector<std::string> emit_project(const PlanObject& plan, const std::string&
                                       const std::string& target, const std::string& sources,
                                       const std::vector<std::string>& archs) {
   const EmitOptions options{name, parse_target(target), parse_sources(sources), archs};
-  const Unlocked unlocked;
+  const nb::gil_scoped_release unlocked;
   check_folder(sourcedir);
   const EmittedFiles files = emit(plan.plan(), options);
   write_folder(files, sourcedir);

@@ -20,7 +20,6 @@
 #include "plan/tuned.h"
 #include "plan_object.h"
 #include "runtime/kernel_cache.h"
-#include "unlocked.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -79,7 +78,7 @@ Fields compile_plan(const PlanObject& planned) {
   std::string arch;
   CompiledKernel kernel;
   {
-    const Unlocked unlocked;
+    const nb::gil_scoped_release unlocked;
     arch = device_arch(planned.problem().device);
     kernel = compile(planned.plan().kernel_source(), arch);
   }
@@ -87,7 +86,7 @@ Fields compile_plan(const PlanObject& planned) {
 }
 
 void compile_source(const std::string& source, const std::string& arch) {
-  const Unlocked unlocked;
+  const nb::gil_scoped_release unlocked;
   compile(source, arch);
 }
 
@@ -95,7 +94,7 @@ FieldsList compile_all(const std::string& arch) {
   std::vector<GemmConfig> configs;
   std::vector<CompiledKernel> kernels;
   {
-    const Unlocked unlocked;
+    const nb::gil_scoped_release unlocked;
     configs = all_configs(model_device(arch));
     kernels.resize(configs.size());
     std::atomic<size_t> next = 0;

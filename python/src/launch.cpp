@@ -2,7 +2,6 @@
 
 #include "errors.h"
 #include "stream.h"
-#include "unlocked.h"
 
 namespace nb = nanobind;
 
@@ -39,14 +38,14 @@ void set_scalars(const CallArguments& arguments, ProductCall& call) {
 
 void prepare(const Plan& plan, nb::handle stream) {
   void* handle = parse_stream(stream).value_or(nullptr);
-  const Unlocked unlocked;
+  const nb::gil_scoped_release unlocked;
   plan.prepare(handle);
 }
 
 void launch(const GemmPlan& plan, const ProductCall& call, const CallArguments& arguments, TensorReader& reader) {
   const Workspace workspace = read_workspace(arguments.get<arg::Workspace>(), call.problem.device, reader);
   {
-    const Unlocked unlocked;
+    const nb::gil_scoped_release unlocked;
     plan.run(call.arguments, workspace.data, workspace.bytes, reader.stream());
   }
   reader.mark_written();

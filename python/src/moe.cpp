@@ -48,7 +48,7 @@ class Call {
   nb::object run(Results... results) {
     const std::array made{(this->*results)()...};
     {
-      const Unlocked unlocked;
+      const nb::gil_scoped_release unlocked;
       plan_->run(call_.arguments, reader_.stream());
     }
     if constexpr (sizeof...(results) == 1) return finished(like_, made[0]);

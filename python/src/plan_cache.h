@@ -1,17 +1,18 @@
 // Plans, and those that Python used last.
 #pragma once
 
+#include <nanobind/nanobind.h>
+
 #include <array>
 
 #include "problem/problem_hash.h"
-#include "unlocked.h"
 
 namespace cleave::python {
 
 /// The plan of a problem, made without the GIL.
 template <class Problem>
 auto make_plan(const Problem& problem) {
-  const Unlocked unlocked;
+  const nanobind::gil_scoped_release unlocked;
   return plan(problem);
 }
 

@@ -14,7 +14,6 @@
 #include "plan_problem.h"
 #include "problem/placement.h"
 #include "stream.h"
-#include "unlocked.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -95,7 +94,7 @@ void run_at(const PlanObject& planned, const std::map<std::string, uintptr_t>& a
   }
   if (planned.problem().has_c) arguments.beta = 1;
   void* handle = parse_stream(stream).value_or(nullptr);
-  const Unlocked unlocked;
+  const nb::gil_scoped_release unlocked;
   planned.plan().run(arguments, handle);
 }
 

@@ -21,7 +21,7 @@ nb::tuple quantize(const QuantizeInputs& inputs, nb::handle stream) {
   const auto plan = RecentPlans<QuantizeProblem>::shared().get(operands.problem);
   operands.allocate(reader);
   {
-    const Unlocked unlocked;
+    const nb::gil_scoped_release unlocked;
     plan->run(operands.arguments, reader.stream());
   }
   reader.mark_written();

@@ -4,7 +4,6 @@
 #include "errors.h"
 #include "runtime/context.h"
 #include "runtime/driver.h"
-#include "unlocked.h"
 
 namespace nb = nanobind;
 
@@ -64,7 +63,7 @@ std::optional<void*> parse_stream(nb::handle stream) {
 
 void synchronize(int device, void* stream) {
   if (device == kCpu) return;
-  const Unlocked unlocked;
+  const nb::gil_scoped_release unlocked;
   const ContextGuard guard(device);
   check(driver().stream_synchronize(static_cast<CUstream>(stream)), "cuStreamSynchronize");
 }

@@ -29,7 +29,7 @@ PlanObject plan_as(const PlanObject& planned, const std::string& kernel) {
   if (!spec) {
     refuse_value("kernel is \"{}\", which names no kernel of a GPU; take one of the plan's candidates", kernel);
   }
-  const Unlocked unlocked;
+  const nb::gil_scoped_release unlocked;
   return PlanObject(planned.problem(), planned.options(), cleave::plan_as(planned.problem(), *spec));
 }
 
