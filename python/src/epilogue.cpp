@@ -11,6 +11,8 @@
 #include "cleave/epilogue.h"
 #include "errors.h"
 #include "parameters.h"
+#include "problem/placement.h"
+#include "problem/saturate.h"
 #include "values.h"
 
 namespace nb = nanobind;
@@ -100,6 +102,40 @@ EpilogueTensors EpilogueArguments::read(TensorReader& reader) const {
     if (python::given(out(i))) tensors.outputs[i] = reader.read_output(out(i), function.outputs()[i + 1].name.c_str());
   }
   return tensors;
+}
+
+void EpilogueArguments::place_types(GemmProblem& p) const {
+  if (function_ == nullptr) return;
+  p.epilogue.function = function_;
+  const Placement d = d_of(p);
+  const auto matrix = [&](InputShape shape, DType type) {
+    return EpilogueLayout{.shape = shape,
+                          .dtype = type,
+                          .alignment = 16,
+                          .stride = d.columns,
+                          .stride_batch = d.batch > 1 ? saturating_product(d.rows, d.columns) : 0};
+  };
+  for (size_t i = 0; i < function_->inputs().size(); ++i) {
+    const auto& [name, shape] = function_->inputs()[i];
+    const nb::handle value = PyTuple_GET_ITEM(inputs_.ptr(), Py_ssize_t(i));
+    const bool number = shape == InputShape::scalar && is_number(value);
+    const DType type = number ? DType::f32 : parse_dtype(value, name.c_str());
+    if (shape == InputShape::matrix) {
+      p.epilogue.inputs[i] = matrix(shape, type);
+    } else {
+      const int64_t length = shape == InputShape::row ? d.columns : shape == InputShape::column ? d.rows : 1;
+      p.epilogue.inputs[i] = {.shape = shape,
+                              .dtype = type,
+                              .alignment = uint8_t(number ? 1 : size_of(type)),
+                              .stride = length > 1 ? 1 : 0};
+    }
+  }
+  for (size_t i = 0; i < outputs_beside_d(); ++i)
+    p.epilogue.outputs[i] = matrix(InputShape::matrix, function_->outputs()[i + 1].dtype.value_or(p.d.dtype));
+}
+
+std::optional<DType> EpilogueArguments::type_of_d() const {
+  return function_ == nullptr ? std::nullopt : function_->outputs()[0].dtype;
 }
 
 nb::object EpilogueArguments::results(const nb::object& d, const nb::object* made) const {

@@ -20,6 +20,13 @@ class EpilogueArguments {
 
   EpilogueTensors read(TensorReader& reader) const;
 
+  /// For a problem whose D is placed: inputs are types in place of arrays, which lie packed, one matrix for each of the
+  /// batch and one line for all; outputs are of the function's types, or D's.
+  void place_types(GemmProblem& problem) const;
+
+  /// The type that the function gives D, if it does.
+  std::optional<DType> type_of_d() const;
+
   /// The result, of D's and of arrays that were made.
   nanobind::object results(const nanobind::object& d, const nanobind::object* made) const;
 

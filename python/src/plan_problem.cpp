@@ -8,6 +8,7 @@
 #include "cleave/device.h"
 #include "define.h"
 #include "docs.h"
+#include "epilogue.h"
 #include "errors.h"
 #include "operands/scales.h"
 #include "plan_problem.h"
@@ -121,10 +122,12 @@ PlanObject plan_problem(const Call& call) {
   problem.a = packed(type, layout[0] == 't', a_of(problem));
   problem.b = packed(type, layout[1] == 't', b_of(problem));
   place_scaling(Scaled::parse(call.template get<Scaled>()), problem);
-  DType d_type = default_output(problem);
+  const EpilogueArguments epilogue(call.template get<arg::Epilogue>(), {});
+  DType d_type = epilogue.type_of_d().value_or(default_output(problem));
   call.template read<arg::OutDtype>(d_type);
   problem.d = packed(d_type, true, d_of(problem));
   if (problem.bias != Bias::none) problem.bias_dtype = bias_type(problem);
+  epilogue.place_types(problem);
   return PlanObject(problem, options_of(problem, options), make_plan(problem));
 }
 
@@ -151,9 +154,9 @@ DType bias_type(const GemmProblem& p) {
 }
 
 void bind_plan_problem(nb::module_& m) {
-  using Options = Concat<
-      List<Batch, arg::OperandDtype, Layout, arg::OutDtype, arg::BiasKind, arg::Activation, Scaled, arg::UseFastAccum>,
-      SplitK, List<arg::Precision, arg::Device, GroupedDimension, BoundsKind, Spacing>>;
+  using Options = Concat<List<Batch, arg::OperandDtype, Layout, arg::OutDtype, arg::BiasKind, arg::Activation,
+                              arg::Epilogue, Scaled, arg::UseFastAccum>,
+                         SplitK, List<arg::Precision, arg::Device, GroupedDimension, BoundsKind, Spacing>>;
   define(m, "plan_problem", List<M, N, K>(), Options(), "GemmPlan", kPlanProblemDoc,
          [](const auto& call) { return plan_problem(call); });
 }

@@ -44,6 +44,11 @@ const Choice& planned(const GemmPlan& plan) {
                 "the operation's groups lie apart, which emitted projects do not serve; plan for a of (M, K) and b of "
                 "(K, N)");
   }
+  if (choice->problem.epilogue.function != nullptr) {
+    throw Error(ErrorCode::unsupported,
+                "the operation has an epilogue function, which emitted projects do not serve; plan with an activation "
+                "in its place, or call the operation from the library");
+  }
   return *choice;
 }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 
 import pytest
 from cli_calls import CONV, GROUPS, SMALL, run
@@ -111,3 +112,42 @@ def test_explain_convolutions(capsys, device):
     assert f"dgrad 2x9x7x8 16x3x3 stride 2 pad 1 float16 on {device}" in out
     for word in ("why", "moves", "computes"):
         assert out.count(f"  {word} ") == 3
+
+
+FUNCTIONS = """
+import cleave
+
+@cleave.epilogue
+def gelu_residual(acc, bias: cleave.row, scale: cleave.scalar, residual: cleave.matrix):
+    pre = acc * scale + bias
+    return cleave.outputs(d=cleave.gelu(pre) + residual, pre=pre.to("float16"))
+
+@cleave.epilogue
+def doubled(acc):
+    return 2.0 * acc
+"""
+
+
+@pytest.mark.parametrize("device", ["h100", "cpu"])
+def test_explain_an_epilogue_function(capsys, tmp_path, device):
+    (tmp_path / "model.py").write_text(FUNCTIONS)
+    sizes = ("--m", "4096", "--n", "4096", "--k", "1024", "--dtype", "bf16", "--device", device, "--candidates", "1")
+    status, out, _ = run(capsys, "explain", "gemm", *sizes, "--epilogue", f"{tmp_path}/model.py:gelu_residual")
+    assert status == 0
+    assert "epilogue gelu_residual" in out and "  residual matrix" in out and "  pre:float16 = %1" in out
+    assert "64.0 MiB more to move than the 48.0 MiB" in out  # a matrix in, another one out
+    if device == "h100":
+        assert re.search(r"registers +\d+ a thread", out)
+        assert " tiles, for which registers do not suffice: sm90 256x" in out
+    status, out, _ = run(capsys, "explain", "gemm", *sizes, "--epilogue", f"{tmp_path}/model.py:doubled")
+    assert "1 an element of D" in out and "no tile" in out.split("rules out")[1]
+
+
+def test_explain_refuses_what_is_no_function(capsys, tmp_path):
+    (tmp_path / "model.py").write_text(FUNCTIONS)
+    for name in ("model.py:cleave", "nothing.py:doubled", "doubled"):
+        with pytest.raises(SystemExit):
+            run(capsys, "explain", "gemm", *SMALL, "--epilogue", f"{tmp_path}/{name}")
+        assert "argument --epilogue" in capsys.readouterr().err
+    status, _, err = run(capsys, "explain", "grouped", *GROUPS, "--epilogue", f"{tmp_path}/model.py:doubled")
+    assert status == 1 and "--epilogue is for explain gemm" in err

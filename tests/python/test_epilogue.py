@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -321,3 +322,23 @@ def test_what_does_not_go_together() -> None:
 def test_texts_that_describe_no_function(text: str, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         cleave.EpilogueFunction(text)
+
+
+def test_problems_are_planned_from_types() -> None:
+    rng = np.random.default_rng(0)
+    a, b = values(rng, 3, 8, 16), values(rng, 3, 16, 12)
+    types = {"bias": "float16", "scale": 1.0, "residual": "float32"}
+    options = {"batch": 3, "dtype": "float32", "layout": "tt", "device": "cpu"}
+    plan = cleave.plan_problem(8, 12, 16, epilogue=gelu_residual(**types), **options)
+    arrays = {"bias": values(rng, 12).astype(np.float16), "scale": 0.5, "residual": values(rng, 3, 8, 12)}
+    made = plan.run(a, b, epilogue=gelu_residual(**arrays))
+    for got, expected in zip(made, cleave.gemm(a, b, epilogue=gelu_residual(**arrays)), strict=True):
+        np.testing.assert_array_equal(got, expected)
+    with pytest.raises(ValueError, match=r"the plan is for .*bias: float16"):
+        plan.run(a, b, epilogue=gelu_residual(**arrays | {"bias": values(rng, 12)}))
+
+
+def test_emitted_projects_refuse_functions(tmp_path: Path) -> None:
+    plan = cleave.plan_problem(256, 256, 256, epilogue=scaled(weight="float32"), device="h100")
+    with pytest.raises((ValueError, RuntimeError), match="the operation has an epilogue function, which emitted"):
+        cleave.emit.cpp(plan, name="layer", sourcedir=tmp_path)

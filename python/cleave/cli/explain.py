@@ -7,7 +7,9 @@ from typing import Any
 
 from ..testing.case import GemmCase, slice_count
 from ..testing.conv_case import ConvCase
+from ..testing.errors import ToolError
 from ..testing.grouped_case import GroupedCase
+from . import explain_epilogue
 from .console import Console, format_bytes
 from .operations import add_operations
 from .options import add_candidates_option, add_device_option, default_device
@@ -22,13 +24,29 @@ def add_parser(subparsers: Any) -> None:
 def _add_options(parser: argparse.ArgumentParser) -> None:
     add_device_option(parser, "cpu, cuda, cuda:<index> or h100; default: the first GPU, else h100")
     add_candidates_option(parser, 12, "candidates to show, cheapest first")
+    parser.add_argument(
+        "--epilogue",
+        type=explain_epilogue.function,
+        metavar="FILE.py:NAME",
+        help="of gemm: an epilogue function; its graph and what it costs are shown, too",
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:
     device = arguments.device or default_device("h100")
     console = Console()
+    epilogue = arguments.epilogue
     for case in arguments.cases(arguments):
-        _explain(console, case, case.plan(device), device, arguments.candidates)
+        if epilogue is None:
+            _explain(console, case, case.plan(device), device, arguments.candidates)
+            continue
+        if not isinstance(case, GemmCase):
+            raise ToolError(
+                "--epilogue is for explain gemm: groups and convolutions are planned without functions here"
+            )
+        plan = explain_epilogue.plan(case, epilogue, device)
+        _explain(console, case, plan, device, arguments.candidates)
+        explain_epilogue.explain(console, case, epilogue, plan, device)
     return 0
 
 
