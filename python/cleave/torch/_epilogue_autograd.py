@@ -57,18 +57,24 @@ def _check(call: dict[str, Any]) -> None:
         raise RuntimeError("scale_d is given, but D in 8 bits has no gradient; use torch.no_grad()")
 
 
-def _backward(ctx: Any, grads: list[Tensor | None]) -> tuple[Any, ...]:
+def _restored(ctx: Any) -> tuple[SimpleNamespace, dict[str, Tensor]]:
+    """The call's arguments by name, and values of the function that outputs say."""
     known, tensors = ctx.counts
     saved = list(ctx.saved_tensors)
     call = SimpleNamespace(**ctx.call | dict(zip(ctx.given, saved[:known], strict=True)))
     call.inputs = saved[known : known + tensors]
-    forward = parse(call.epilogue)
-    inputs = _epilogue.together(call.epilogue, call.inputs, call.numbers, call.number_places)
-    stored = {forward.outputs[n][1]: x for n, x in zip(ctx.saved, saved[known + tensors :], strict=True)}
+    outputs = parse(call.epilogue).outputs
+    return call, {outputs[n][1]: x for n, x in zip(ctx.saved, saved[known + tensors :], strict=True)}
+
+
+def _backward(ctx: Any, grads: list[Tensor | None]) -> tuple[Any, ...]:
+    call, stored = _restored(ctx)
     needed = dict(zip(ctx.names, ctx.needs_input_grad, strict=False))
     # torch takes an empty list for one of tensors, and says nothing of trailing arguments that the caller left out.
-    results = {name: [] if ctx.call.get(name) == [] else None for name in needed} | {"inputs": [None] * tensors}
-    given = {name: grad.contiguous() for name, grad in zip(forward.outputs, grads, strict=True) if grad is not None}
+    results = {name: [] if ctx.call.get(name) == [] else None for name in needed}
+    results["inputs"] = [None] * len(call.inputs)
+    names = parse(call.epilogue).outputs
+    given = {name: grad.contiguous() for name, grad in zip(names, grads, strict=True) if grad is not None}
     if not given:
         return tuple(results.values())
 
@@ -76,16 +82,17 @@ def _backward(ctx: Any, grads: list[Tensor | None]) -> tuple[Any, ...]:
         function = dict(zip(_FUNCTION, (text, *_epilogue.separate(values), ""), strict=True))
         return ctx.op(**(vars(call) | function | ctx.options | {"out_dtype": dtype}))
 
+    inputs = _epilogue.together(call.epilogue, call.inputs, call.numbers, call.number_places)
+    tensors = [name for name, x in inputs.items() if isinstance(x, Tensor)]
+    of_inputs = [name for name, is_needed in zip(tensors, needed["inputs"], strict=True) if is_needed]
+    of_sum = [name for name in _SUM if needed.get(name)]
     dtype = call.a.dtype if call.a.itemsize > 1 else next(iter(given.values())).dtype
     gradients = _epilogue.Gradients(call.epilogue, call.backward, inputs, given, dtype, stored, multiply)
-    places = iter(needed["inputs"])
-    of_inputs = [name for name, x in inputs.items() if isinstance(x, Tensor) and next(places)]
-    of_sum = [name for name in _SUM if needed.get(name)]
     made = gradients.of([*(["acc"] if of_sum else []), *of_inputs])
-    results["inputs"] = [made.get(name) for name, x in inputs.items() if isinstance(x, Tensor)]
+    results["inputs"] = [made.get(name) for name in tensors]
     if "acc" in made:
         operands = tuple(getattr(call, name) for name in _SUM)
-        options = ctx.options["alpha"], ctx.options["beta"]
-        of_operands = _autograd.of_operands(made["acc"], operands, tuple(n in of_sum for n in _SUM), *options)
+        scalars = ctx.options["alpha"], ctx.options["beta"]
+        of_operands = _autograd.of_operands(made["acc"], operands, tuple(n in of_sum for n in _SUM), *scalars)
         results |= {name: x for name, x in zip(_SUM, of_operands, strict=True) if name in needed}
     return tuple(results.values())
