@@ -64,7 +64,7 @@ nb::object conv_wgrad(int axes, const Call& call) {
   ConvOptions options = parse_conv_options(Conv::wgrad, axes, call, call);
   options.size = parse_size(call.template get<WeightSize>(), WeightSize::name(), axes);
   ConvInputs inputs(call);
-  const nb::handle out = inputs.get<arg::Out>();
+  const nb::handle out = first_output(inputs.get<arg::Out>());
   bool accumulate = false;
   call.template read<arg::Accumulate>(accumulate);
   if (accumulate && (!given(out) || given(inputs.get<arg::C>()))) {
@@ -125,7 +125,7 @@ std::string fill(const char* text, int axes) {
 
 /// The functions of images with so many axes.
 void bind_rank(nb::module_& m, int axes) {
-  using Result = List<arg::Activation, arg::Out, arg::OutDtype>;
+  using Result = List<arg::Activation, arg::Epilogue, arg::Out, arg::OutDtype>;
   using How = Concat<SplitK, List<arg::Precision>>;
   using Options = Concat<List<arg::C>, Scalars, Result, List<arg::Convert>, How, Place>;
   using Division = List<arg::Division>;

@@ -26,6 +26,9 @@ Args:
         Not read if beta is 0.
     alpha, beta: numbers. By default beta is 1 with a `c`, and 0 without.
     activation: as in `gemm`, but "swiglu".
+    epilogue: a function made by `cleave.epilogue`, called with its inputs: what is done to the sums
+        instead of an activation. Rows are channels' values, [K] or [1, K, ...] with ones; columns
+        pixels', [N, 1, {output}]; matrices have y's shape. Pixels are equally far apart, in y's order.
     out: where y goes, in the order of input, sharing no memory with it, weight or bias.
     out_dtype: y's dtype if there is no `out`: float16, bfloat16, float32, by default input's; of
         int8 also, and by default, int32.
@@ -50,7 +53,7 @@ inline constexpr const char* kConvDgradDoc =
     R"(The gradient of `{name}` by its input, of any stride up to 64 residue classes.
 
 dx = activation(alpha * dgrad(grad_output, weight) + beta * c + bias). Pixels that no output saw
-become activation(beta * c + bias).
+become activation(beta * c + bias), or what an epilogue function makes of the latter.
 
 Args:
     input_size: (N, C, {image}), the shape of the input.
@@ -76,7 +79,9 @@ Args:
     input: [N, C, {image}]; float16, bfloat16 or float32.
     weight_size: (K, C / groups, {filter}), the shape of the weight.
     grad_output: [N, K, {output}], of input's dtype, in {format}.
-    accumulate: True to add to `out`: c is `out`.
+    accumulate: True to add to `out`: c is `out` (dw's, of several).
+    epilogue: as in `{name}`, but rows are taps' and channels' values, [1, C / groups, {filter}] in
+        the order of a weight, and columns filters': [K] or [K, 1, ...] with ones.
     c, out: of dw's shape, [K, C / groups, {filter}], in the order that `{name}` takes weights in.
 
     The other arguments, orders of memory, errors, repeatability and graph safety are those of

@@ -2,6 +2,7 @@
 
 #include <fmt/ranges.h>
 
+#include "cleave/epilogue.h"
 #include "errors.h"
 #include "values.h"
 
@@ -39,8 +40,12 @@ ConvInputs with_operands(Conv kind, nb::handle a, nb::handle b, ConvInputs other
 }
 
 ConvOperands::ConvOperands(const ConvInputs& inputs, TensorReader& reader, const ConvOptions& options)
-    : result_(options.kind == Conv::fprop ? inputs.get<arg::Input>() : inputs.get<arg::GradOutput>(),
-              inputs.get<arg::Out>()) {
+    : ConvOperands(inputs, reader, options, EpilogueArguments(inputs.get<arg::Epilogue>(), inputs.get<arg::Out>())) {}
+
+ConvOperands::ConvOperands(const ConvInputs& inputs, TensorReader& reader, const ConvOptions& options,
+                           EpilogueArguments epilogue)
+    : results_(options.kind == Conv::fprop ? inputs.get<arg::Input>() : inputs.get<arg::GradOutput>(),
+               std::move(epilogue)) {
   inputs.read<arg::Convert>(convert_);
   ConvOptions with_convert = options;
   with_convert.may_convert = inputs.get<arg::Convert>().is_valid();
@@ -62,39 +67,46 @@ ConvTensors ConvOperands::read(const ConvInputs& inputs, TensorReader& reader, c
   tensors.weight = tensor(inputs.get<arg::Weight>(), "weight", filter_stride);
   if (given(inputs.get<arg::C>())) tensors.c = tensor(inputs.get<arg::C>(), "c", order_of_d(options));
   tensors.bias = reader.read<arg::Bias>(inputs);
-  tensors.out = read_out(inputs, reader, options);
+  tensors.out = read_out(reader, options);
+  tensors.epilogue = results_.epilogue().read(reader);
+  for (size_t i = 0; convert_ && i < tensors.epilogue.inputs.size(); ++i) {
+    std::optional<Operand>& input = tensors.epilogue.inputs[i].tensor;
+    const auto& [name, shape] = tensors.epilogue.function->inputs()[i];
+    if (input && shape == InputShape::matrix)
+      input = tensor(results_.epilogue().input(i), name.c_str(), order_of_d(options));
+  }
   return tensors;
 }
 
-std::optional<Operand> ConvOperands::read_out(const ConvInputs& inputs, TensorReader& reader,
-                                              const ConvOptions& options) {
-  const std::optional<Operand> out = reader.read_output<arg::Out>(inputs);
-  if (!out || !convert_ || out->ndim != options.axes + 2 || !out->other_type.empty() || order_of_d(options)(*out))
-    return out;
-  if (may_overlap_itself(*out)) {
+std::optional<Operand> ConvOperands::read_out(TensorReader& reader, const ConvOptions& options) {
+  const nb::handle array = results_.epilogue().out_of_d();
+  if (!given(array)) return std::nullopt;
+  const Operand out = reader.read_output(array, arg::Out::name());
+  if (!convert_ || out.ndim != options.axes + 2 || !out.other_type.empty() || order_of_d(options)(out)) return out;
+  if (may_overlap_itself(out)) {
     refuse_value(
         "out is {} with strides ({}), so that its elements may share addresses; pass one "
         "whose elements are apart",
-        shape_text(*out), fmt::join(out->stride, out->stride + out->ndim, ", "));
+        shape_text(out), fmt::join(out.stride, out.stride + out.ndim, ", "));
   }
-  const auto type = array_type_of(inputs.get<arg::Out>());
-  if (type->empty_channels_last.is_none() || type->assign.is_none()) refuse_conversion(inputs.get<arg::Out>(), "out");
+  const auto type = array_type_of(array);
+  if (type->empty_channels_last.is_none() || type->assign.is_none()) refuse_conversion(array, "out");
   nb::list shape;
-  for (int i = 0; i < out->ndim; ++i) shape.append(out->shape[i]);
-  staged_ = type->empty_channels_last(inputs.get<arg::Out>(), nb::tuple(shape), dtype_name(out->dtype));
+  for (int i = 0; i < out.ndim; ++i) shape.append(out.shape[i]);
+  staged_ = type->empty_channels_last(array, nb::tuple(shape), dtype_name(out.dtype));
   return reader.read(staged_, "out");
 }
 
 nb::object ConvOperands::result() const {
-  const nb::object result = result_.get();
-  if (staged_.is_valid()) array_type_of(result)->assign(result, staged_);
-  return result;
+  const nb::object d = results_.d().get();
+  if (staged_.is_valid()) array_type_of(d)->assign(d, staged_);
+  return results_.with_others(d);
 }
 
 void ConvOperands::allocate(TensorReader& reader) {
   nb::list shape;
   for (int i = 0; i < ndim; ++i) shape.append(this->shape[i]);
-  result_.allocate(&ArrayType::empty_channels_last, nb::tuple(shape), *this, reader);
+  results_.allocate(&ArrayType::empty_channels_last, nb::tuple(shape), *this, reader);
 }
 
 }  // namespace cleave::python

@@ -11,7 +11,8 @@
 namespace cleave::python {
 
 /// The arrays of one call; under `convert` what is in another order of memory is copied.
-using ConvInputs = Values<arg::Input, arg::Weight, arg::GradOutput, arg::C, arg::Bias, arg::Out, arg::Convert>;
+using ConvInputs =
+    Values<arg::Input, arg::Weight, arg::GradOutput, arg::C, arg::Bias, arg::Out, arg::Epilogue, arg::Convert>;
 
 /// `others` and the operands, by their places in the product.
 ConvInputs with_operands(Conv kind, nanobind::handle a, nanobind::handle b, ConvInputs others);
@@ -22,7 +23,7 @@ class ConvOperands : public ConvCall {
   /// Throws Error for everything that is wrong with the arrays, as cleave::make_call does.
   ConvOperands(const ConvInputs& inputs, TensorReader& reader, const ConvOptions& options);
 
-  /// Makes D where there is no `out`, channels last.
+  /// Makes D, and what else a function makes, where there is no `out`; channels last.
   void allocate(TensorReader& reader);
 
   /// After the launch. An `out` in another order of memory is filled first.
@@ -32,13 +33,15 @@ class ConvOperands : public ConvCall {
   bool converted() const { return !copies_.empty() || staged_.is_valid(); }
 
  private:
+  ConvOperands(const ConvInputs& inputs, TensorReader& reader, const ConvOptions& options, EpilogueArguments epilogue);
+
   ConvTensors read(const ConvInputs& inputs, TensorReader& reader, const ConvOptions& options);
-  std::optional<Operand> read_out(const ConvInputs& inputs, TensorReader& reader, const ConvOptions& options);
+  std::optional<Operand> read_out(TensorReader& reader, const ConvOptions& options);
 
   bool convert_ = false;
   std::vector<nanobind::object> copies_;
   nanobind::object staged_;  // what is computed in the place of `out`
-  Result result_;
+  Results results_;
 };
 
 }  // namespace cleave::python

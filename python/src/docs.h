@@ -160,11 +160,15 @@ Args:
     bias: as in `gemm`, or [G, N], a vector for each group (of a grouped N, [G, M]).
     c: of D's shape; may be `out` itself. beta = 1 and c = out accumulate.
     activation: as in `gemm`; "swiglu", with b [G, K, 2 N] and bias [G, 2 N], where M is grouped.
+    epilogue: as in `gemm`. Scalars and vectors of its inputs may be other ones for each group: scalars
+        [G], rows [G, N] (not of a grouped N), columns [G, M] (of a grouped N) or [G, M, 1]; or of three
+        dimensions, [G, 1, 1] and [G, 1, N]. Matrices have D's shape.
     out: where D goes, of the shape above.
     out_dtype: as in `gemm`, but bfloat16 for int8 with scales.
-    zero_rest: True to zero what of D belongs to no group (before, between and after them), False to
-        leave it as it is. By default True for a new D, False for `out`. A D for each group of K
-        has no rest: that of an empty group is zero, or beta * c.
+    zero_rest: True to zero what of D, and of what an epilogue function makes beside it, belongs to no
+        group (before, between and after them), False to leave it as it is. By default True for a new
+        D, False for `out`, if that is all of several outputs. A D for each group of K has no rest:
+        that of an empty group is zero, or beta * c, or what an epilogue function makes of that.
     check_offsets: True, for debugging, to wait for the GPU and check the offsets.
 
     The other arguments are those of `gemm`.
@@ -191,10 +195,12 @@ Args:
     scale_dy: float32, of 8-bit gradients: one value, [G, N], or, with an alignment that is a multiple of
         128, one per 128 tokens: [ceil(T / 128), N]. Where both fit, the latter.
     scale_x: the same of x.
+    epilogue: as in `grouped_gemm`, of D = dw: rows have K values, [G, 1, K] of each group, columns N.
     out: [G, N, K], of any float dtype; float32 for a main_grad.
     out_dtype: dw's dtype if there is no `out`; by default dy's, bfloat16 for 8-bit gradients.
     precision: of float32 gradients, as in `gemm`.
-    accumulate: True to add to `out`, in which an empty group then leaves its part as it is.
+    accumulate: True to add to `out` (dw's, of several), in which an empty group then leaves its part as
+        it is, unless an epilogue function does more.
 
 Returns:
     `out`, or a new array [G, N, K]. The gradient of an empty group is exactly zero.)";

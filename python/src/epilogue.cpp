@@ -51,6 +51,10 @@ nb::object attribute(nb::handle of, PyObject* name) {
 
 }  // namespace
 
+nb::handle first_output(nb::handle out) {
+  return out.is_valid() && PyTuple_Check(out.ptr()) && nb::len(out) > 0 ? PyTuple_GET_ITEM(out.ptr(), 0) : out;
+}
+
 EpilogueArguments::EpilogueArguments(nb::handle epilogue, nb::handle out) {
   outs_[0] = out;
   if (!python::given(epilogue)) return;

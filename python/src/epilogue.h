@@ -8,6 +8,9 @@
 
 namespace cleave::python {
 
+/// D's of what `out` is: of a tuple the first.
+nanobind::handle first_output(nanobind::handle out);
+
 /// What `epilogue` and `out` are, together: `out` is a tuple where a function makes several.
 class EpilogueArguments {
  public:
@@ -31,6 +34,7 @@ class EpilogueArguments {
   nanobind::object results(const nanobind::object& d, const nanobind::object* made) const;
 
   size_t outputs_beside_d() const;
+  nanobind::handle input(size_t number) const { return PyTuple_GET_ITEM(inputs_.ptr(), Py_ssize_t(number)); }
   nanobind::handle out(size_t beside_d) const { return outs_[1 + beside_d]; }
 
  private:

@@ -33,10 +33,11 @@ nb::object weight_gradient(const Call& call) {
   inputs.set<arg::ScaleB>(call.template get<ScaleX>());
   bool accumulate = false;
   call.template read<arg::Accumulate>(accumulate);
-  if (accumulate && !given(inputs.get<arg::Out>())) {
+  const nb::handle out = first_output(inputs.get<arg::Out>());
+  if (accumulate && !given(out)) {
     refuse_value("accumulate is True, but there is no out to add to; pass out");
   }
-  if (accumulate) inputs.set<arg::C>(inputs.get<arg::Out>());
+  if (accumulate) inputs.set<arg::C>(out);
   try {
     return multiply(inputs, call, call, {.grouped = true, .a_is_transposed = true});
   } catch (const Error& error) {
@@ -48,20 +49,20 @@ nb::object weight_gradient(const Call& call) {
 
 void bind_grouped_gemm(nb::module_& m) {
   using Operands = List<arg::A, arg::B, arg::Offs>;
-  using Options =
-      Concat<Bounds, List<arg::ScaleA, arg::ScaleB, arg::Bias, arg::C>, Scalars,
-             List<arg::Activation, arg::Out, arg::OutDtype, arg::UseFastAccum, arg::ZeroRest, arg::CheckOffsets>,
-             SplitK, List<arg::Precision>, Place>;
+  using Options = Concat<Bounds, List<arg::ScaleA, arg::ScaleB, arg::Bias, arg::C>, Scalars,
+                         List<arg::Activation, arg::Epilogue, arg::Out, arg::OutDtype, arg::UseFastAccum, arg::ZeroRest,
+                              arg::CheckOffsets>,
+                         SplitK, List<arg::Precision>, Place>;
 
   define(m, "grouped_gemm", Operands(), Options(), "Array", kGroupedGemmDoc,
          [](const auto& call) { return multiply(call, call, call, {.grouped = true}); });
   define(m, "plan_grouped_gemm", Operands(), Without<Options, OfCalls>(), "GemmPlan", plan_doc("grouped_gemm").c_str(),
          [](const auto& call) { return plan_product(call, call, {.grouped = true}); });
 
-  using WgradOptions = Concat<
-      Bounds,
-      List<ScaleDy, ScaleX, arg::Alpha, arg::Out, arg::OutDtype, arg::Accumulate, arg::UseFastAccum, arg::CheckOffsets>,
-      SplitK, List<arg::Precision>, Place>;
+  using WgradOptions = Concat<Bounds,
+                              List<ScaleDy, ScaleX, arg::Alpha, arg::Epilogue, arg::Out, arg::OutDtype, arg::Accumulate,
+                                   arg::UseFastAccum, arg::CheckOffsets>,
+                              SplitK, List<arg::Precision>, Place>;
 
   define(m, "grouped_gemm_wgrad", List<Dy, X, arg::Offs>(), WgradOptions(), "Array", kGroupedGemmWgradDoc,
          [](const auto& call) { return weight_gradient(call); });

@@ -42,33 +42,36 @@ nb::object Result::get() const {
   return made_.is_valid() ? finished(leader_, made_) : nb::borrow(out_);
 }
 
+void Results::allocate(nb::object ArrayType::* make, nb::handle shape, ProductCall& call, TensorReader& reader) {
+  d_.allocate(make, shape, call, reader);
+  for (uint32_t i = 0; i < epilogue_.outputs_beside_d(); ++i) {
+    if ((call.outputs_to_make >> i & 1) == 0) continue;
+    made_[i] =
+        reader.make(make, d_.leader(), shape, call.problem.epilogue.outputs[i].dtype, call.problem.device, "`out`");
+    call.arguments.epilogue_outputs[i] = reader.read(made_[i], "out").data;
+  }
+}
+
+nb::object Results::with_others(const nb::object& d) const {
+  if (epilogue_.outputs_beside_d() == 0) return d;
+  nb::object finished_outputs[kMostEpilogueOutputs];
+  for (uint32_t i = 0; i < epilogue_.outputs_beside_d(); ++i)
+    if (made_[i].is_valid()) finished_outputs[i] = finished(d_.leader(), made_[i]);
+  return epilogue_.results(d, finished_outputs);
+}
+
 GemmOperands::GemmOperands(const GemmInputs& inputs, TensorReader& reader, const GemmOptions& options)
     : GemmOperands(inputs, reader, options, EpilogueArguments(inputs.get<arg::Epilogue>(), inputs.get<arg::Out>())) {}
 
 GemmOperands::GemmOperands(const GemmInputs& inputs, TensorReader& reader, const GemmOptions& options,
                            EpilogueArguments epilogue)
     : GemmCall(make_call(read_tensors(inputs, reader, epilogue), options)),
-      epilogue_(std::move(epilogue)),
-      result_(inputs.get<arg::A>(), epilogue_.out_of_d()) {}
+      results_(inputs.get<arg::A>(), std::move(epilogue)) {}
 
 void GemmOperands::allocate(TensorReader& reader) {
   const auto [batch, rows, columns] = d_shape();
   const nb::tuple shape = batched ? nb::make_tuple(batch, rows, columns) : nb::make_tuple(rows, columns);
-  result_.allocate(&ArrayType::empty, shape, *this, reader);
-  for (uint32_t i = 0; i < epilogue_.outputs_beside_d(); ++i) {
-    if ((outputs_to_make >> i & 1) == 0) continue;
-    made_[i] = reader.make(&ArrayType::empty, result_.leader(), shape, problem.epilogue.outputs[i].dtype,
-                           problem.device, "`out`");
-    arguments.epilogue_outputs[i] = reader.read(made_[i], "out").data;
-  }
-}
-
-nb::object GemmOperands::result() const {
-  if (epilogue_.outputs_beside_d() == 0) return result_.get();
-  nb::object finished_outputs[kMostEpilogueOutputs];
-  for (uint32_t i = 0; i < epilogue_.outputs_beside_d(); ++i)
-    if (made_[i].is_valid()) finished_outputs[i] = finished(result_.leader(), made_[i]);
-  return epilogue_.results(result_.get(), finished_outputs);
+  results_.allocate(&ArrayType::empty, shape, *this, reader);
 }
 
 }  // namespace cleave::python

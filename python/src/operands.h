@@ -29,6 +29,27 @@ class Result {
   nanobind::object made_;
 };
 
+/// The same of D and of what an epilogue function makes beside it.
+class Results {
+ public:
+  Results(nanobind::handle leader, EpilogueArguments epilogue)
+      : epilogue_(std::move(epilogue)), d_(leader, epilogue_.out_of_d()) {}
+
+  const EpilogueArguments& epilogue() const { return epilogue_; }
+
+  void allocate(nanobind::object ArrayType::* make, nanobind::handle shape, ProductCall& call, TensorReader& reader);
+
+  nanobind::object get() const { return with_others(d_.get()); }
+  /// `d` in the place of D, and the others.
+  nanobind::object with_others(const nanobind::object& d) const;
+  const Result& d() const { return d_; }
+
+ private:
+  EpilogueArguments epilogue_;
+  Result d_;
+  nanobind::object made_[kMostEpilogueOutputs];  // outputs beside D
+};
+
 /// A product of arrays, good as long as the reader that read them.
 class GemmOperands : public GemmCall {
  public:
@@ -38,14 +59,12 @@ class GemmOperands : public GemmCall {
   /// Makes D, and what else a function makes, where there is no `out`.
   void allocate(TensorReader& reader);
 
-  nanobind::object result() const;
+  nanobind::object result() const { return results_.get(); }
 
  private:
   GemmOperands(const GemmInputs& inputs, TensorReader& reader, const GemmOptions& options, EpilogueArguments epilogue);
 
-  EpilogueArguments epilogue_;
-  Result result_;
-  nanobind::object made_[kMostEpilogueOutputs];  // outputs beside D
+  Results results_;
 };
 
 }  // namespace cleave::python

@@ -102,16 +102,13 @@ struct TileEpilogue<Sum>::FunctionLines {
         load(i, first, epilogue_offset(layout.order, layout.stride, 0, 1));
       }
     }
-    const auto outputs_beside = uint32_t(function().outputs().size() - 1);
+    const uint32_t outputs_beside = epilogue.outputs_beside_d();
     float* outputs[1 + kMostEpilogueOutputs] = {sums};
     const auto first_output = uint32_t(function().inputs().size());
     for (uint32_t o = 0; o < outputs_beside; ++o) outputs[1 + o] = line(first_output + o);
     (*epilogue.function_)(area.columns, sums, inputs, outputs, scratch);
     for (uint32_t o = 0; o < outputs_beside; ++o) {
-      const EpilogueLayout& layout = epilogue.problem_.epilogue.outputs[o];
-      const Target target{layout.dtype, layout.order, epilogue.arguments_.epilogue_outputs[o], layout.stride,
-                          layout.stride_batch};
-      store_line(target, outputs[1 + o], area.columns, row, area.column, batch);
+      store_line(epilogue.output(o), outputs[1 + o], area.columns, row, area.column, batch);
     }
   }
 
@@ -182,9 +179,22 @@ void TileEpilogue<Sum>::zero(GroupRange range) const {
   const float zeros[kMaxTileN] = {};
   for (uint32_t row = rows.begin; row < rows.end; ++row) {
     for (uint32_t column = columns.begin; column < columns.end; column += kMaxTileN) {
-      store_line(d(), zeros, min_of(kMaxTileN, columns.end - column), row, column, 0);
+      const uint32_t count = min_of(kMaxTileN, columns.end - column);
+      store_line(d(), zeros, count, row, column, 0);
+      for (uint32_t o = 0; o < outputs_beside_d(); ++o) store_line(output(o), zeros, count, row, column, 0);
     }
   }
+}
+
+template <class Sum>
+uint32_t TileEpilogue<Sum>::outputs_beside_d() const {
+  return function_ ? uint32_t(problem_.epilogue.function->outputs().size() - 1) : 0;
+}
+
+template <class Sum>
+auto TileEpilogue<Sum>::output(uint32_t beside_d) const -> Target {
+  const EpilogueLayout& layout = problem_.epilogue.outputs[beside_d];
+  return {layout.dtype, layout.order, arguments_.epilogue_outputs[beside_d], layout.stride, layout.stride_batch};
 }
 
 template <class Sum>

@@ -20,7 +20,7 @@ class TileEpilogue {
   /// Rows [begin, end) of a tile, as far as they lie in D. `sums`: of the whole tile.
   void operator()(const TileCoord& coord, uint32_t begin, uint32_t end, const Sum* sums) const;
 
-  /// Zeros for a range of the grouped dimension of D.
+  /// Zeros for a range of the grouped dimension of D, and of what a function makes beside it.
   void zero(GroupRange range) const;
 
  private:
@@ -40,6 +40,8 @@ class TileEpilogue {
   struct FunctionLines;
 
   Target d() const { return {config_.d, config_.order, params_.d, params_.d_stride, params_.d_batch_stride}; }
+  Target output(uint32_t beside_d) const;  // of the function's
+  uint32_t outputs_beside_d() const;
   /// Stores `count` values of a row.
   template <class Value>
   static void store_line(const Target& target, const Value* values, uint32_t count, uint32_t row, uint32_t column,

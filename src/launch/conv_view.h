@@ -42,6 +42,14 @@ inline GemmProblem conv_view(const GemmProblem& problem, const GemmConfig& c, co
   if (c.conv.batches_taps) {
     view.a.stride_batch = view.b.stride_batch = 0;
     view.c.stride_batch = view.d.stride_batch = view.n;
+    const auto by_tap = [&](EpilogueLayout& layout) {
+      if (layout.shape == InputShape::row) layout.stride_batch = view.n * layout.stride;
+      if (layout.shape == InputShape::matrix) layout.stride_batch = view.n;
+    };
+    if (view.epilogue.function != nullptr) {
+      for (EpilogueLayout& input : view.epilogue.inputs) by_tap(input);
+      for (EpilogueLayout& output : view.epilogue.outputs) by_tap(output);
+    }
   }
   return view;
 }

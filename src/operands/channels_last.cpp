@@ -1,5 +1,7 @@
 #include "operands/channels_last.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cstdlib>
 #include <numeric>
@@ -42,6 +44,13 @@ std::optional<int64_t> filter_stride(const Operand& w) {
     inner = saturating_product(inner, w.shape[i]);
   }
   return w.shape[0] > 1 && !w.empty() ? w.stride[0] : inner;
+}
+
+std::string channels_last_remedy(const char* name, int axes) {
+  if (axes == 1) return fmt::format("{}.transpose(1, 2).contiguous().transpose(1, 2)", name);
+  return fmt::format("{}.contiguous(memory_format=torch.channels_last{}), without torch {}", name,
+                     axes == 2 ? "" : "_3d",
+                     axes == 2 ? "array_nhwc.transpose(0, 3, 1, 2)" : "array_ndhwc.transpose(0, 4, 1, 2, 3)");
 }
 
 bool may_overlap_itself(const Operand& x) {

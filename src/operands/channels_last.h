@@ -3,6 +3,7 @@
 
 #include <array>
 #include <optional>
+#include <string>
 
 #include "operands/operand.h"
 
@@ -16,6 +17,9 @@ std::optional<int64_t> pixel_stride(const Operand& x);
 /// Elements from a filter to the next, if a filter's taps and channels are packed: of weights in
 /// channels_last.
 std::optional<int64_t> filter_stride(const Operand& w);
+
+/// How to have a tensor of `axes` + 2 dimensions in that order, as an expression.
+std::string channels_last_remedy(const char* name, int axes);
 
 /// False if no two elements share an address, told by the strides: each is larger than the extent of
 /// all smaller ones together. For tensors that are more interlaced than that, true may be wrong.

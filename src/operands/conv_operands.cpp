@@ -7,7 +7,9 @@
 
 #include "base/refuse.h"
 #include "cleave/conv.h"
+#include "cleave/epilogue.h"
 #include "cleave/names.h"
+#include "operands/epilogue_operands.h"
 #include "problem/rules.h"
 #include "problem/saturate.h"
 
@@ -22,14 +24,6 @@ int32_t narrow(const char* name, int64_t value) {
     refuse_value("{} is {}; at most 2^31 - 1 is served", name, value);
   }
   return int32_t(value);
-}
-
-/// How to have a tensor in the order of memory that is served.
-std::string remedy(const char* name, int axes) {
-  if (axes == 1) return fmt::format("{}.transpose(1, 2).contiguous().transpose(1, 2)", name);
-  return fmt::format("{}.contiguous(memory_format=torch.channels_last{}), without torch {}", name,
-                     axes == 2 ? "" : "_3d",
-                     axes == 2 ? "array_nhwc.transpose(0, 3, 1, 2)" : "array_ndhwc.transpose(0, 4, 1, 2, 3)");
 }
 
 /// Fills a ConvCall, tensor by tensor.
@@ -137,7 +131,9 @@ class Builder {
   }
 
   void place_d() {
-    const std::optional<DType> d_type = options_.d_type;
+    std::optional<DType> d_type = options_.d_type;
+    const EpilogueFunction* const function = t_.epilogue.function;
+    if (function != nullptr && !d_type) d_type = function->outputs()[0].dtype;
     if (!t_.out) {
       p_.d.dtype = d_type.value_or(default_output(p_));
       return;
@@ -263,7 +259,7 @@ class Builder {
 
   [[noreturn]] void refuse_order(const Operand& x, const char* name, const char* what) const {
     refuse_value("{} is {} with strides ({}), but {}. Pass {}{}", name, shape_text(x),
-                 fmt::join(x.stride, x.stride + x.ndim, ", "), what, remedy(name, options_.axes),
+                 fmt::join(x.stride, x.stride + x.ndim, ", "), what, channels_last_remedy(name, options_.axes),
                  options_.may_convert ? ", or convert=True to have it copied" : "");
   }
 
@@ -305,6 +301,7 @@ ConvCall make_call(const ConvTensors& tensors, const ConvOptions& options) {
   if (tensors.c) builder.place_c();
   if (tensors.bias) builder.place_bias();
   builder.place_d();
+  if (tensors.epilogue.function != nullptr) place_epilogue(tensors.epilogue, call);
   set_plan_options(options.plan, call.problem);
   return call;
 }

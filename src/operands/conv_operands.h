@@ -16,6 +16,7 @@ struct ConvTensors {
   /// grad_output and input.
   std::optional<Operand> input, weight, grad_output;
   std::optional<Operand> c, bias, out;
+  EpilogueTensors epilogue;
 };
 
 /// One number for each axis, the width last; the first ConvOptions::axes count.

@@ -1,5 +1,6 @@
 #include "operands/gemm_operands.h"
 
+#include <algorithm>
 #include <limits>
 
 #include "base/refuse.h"
@@ -58,7 +59,7 @@ class Builder {
     }
     p_.batch = given->count;
     p_.groups.dimension = grouped_dimension();
-    p_.groups.zero_rest = options_.zero_rest.value_or(!t_.out && p_.groups.dimension != Grouping::k);
+    p_.groups.zero_rest = options_.zero_rest.value_or(makes_outputs() && p_.groups.dimension != Grouping::k);
     call_.batched |= p_.groups.dimension == Grouping::k;
     check_entries("a", a_);
     check_entries("b", b_);
@@ -100,7 +101,7 @@ class Builder {
   void place_c() {
     const Operand& c = *t_.c;
     check(c, "c", {2, 3, kAnyType});
-    if (!has_shape_of_d(c, !masked())) {
+    if (!has_shape_of_d(c, !call_.stacks_rows())) {
       refuse_value("c is {}; it must be {}", shape_text(c), shape_of_d());
     }
     p_.has_c = true;
@@ -142,7 +143,7 @@ class Builder {
     constexpr Form kForm{0, 3, kFloat32};
     check(*t_.scale_a, "scale_a", kForm);
     check(*t_.scale_b, "scale_b", kForm);
-    const bool stacked_rows = masked() && t_.scale_a->ndim > 1 && line_length(*t_.scale_a) != 1;
+    const bool stacked_rows = call_.stacks_rows() && t_.scale_a->ndim > 1 && line_length(*t_.scale_a) != 1;
     place_scales(stacked_rows ? stacked(*t_.scale_a, "scale_a") : *t_.scale_a, *t_.scale_b,
                  {.a_by_group = options_.grouped && (a_.ndim == 3 || b_.ndim == 2),
                   .b_by_group = options_.grouped && (b_.ndim == 3 || a_.ndim == 2),
@@ -166,7 +167,7 @@ class Builder {
     const EpilogueFunction* const function = t_.epilogue.function;
     if (function != nullptr && !d_type) d_type = function->outputs()[0].dtype;
     if (!t_.out) {
-      const int64_t entries = call_.batched && !masked() ? p_.batch : 1;
+      const int64_t entries = call_.batched && !call_.stacks_rows() ? p_.batch : 1;
       p_.d = packed_layout(d_type.value_or(default_output(p_)), entries, p_.m, p_.n);
       return;
     }
@@ -196,9 +197,10 @@ class Builder {
   void check(const Operand& operand, const char* name, const Form& form) const {
     check_form(operand, name, form, t_.a->device, "a");
   }
-  /// Rows of D of all groups, where each has [Mmax, n] of its own.
-  bool masked() const {
-    return p_.groups.dimension == Grouping::m && p_.groups.bounds == GroupBounds::counts && call_.batched;
+  /// Whether D, or an output beside it, is to be made.
+  bool makes_outputs() const {
+    const auto is_absent = [](const std::optional<Operand>& output) { return !output; };
+    return !t_.out || std::ranges::any_of(t_.epilogue.outputs, is_absent);
   }
   /// By the ranks of a and b: what has no dimension for groups has them in one of its own.
   Grouping grouped_dimension() const {
@@ -286,7 +288,7 @@ class Builder {
   }
 
   MatrixLayout layout_like_d(const Operand& x, const char* name) const {
-    return layout_of(masked() ? stacked(x, name) : x, name);
+    return layout_of(call_.stacks_rows() ? stacked(x, name) : x, name);
   }
 
   std::string shape_of_d() const {
@@ -303,6 +305,10 @@ class Builder {
 };
 
 }  // namespace
+
+bool GemmCall::stacks_rows() const {
+  return problem.groups.dimension == Grouping::m && problem.groups.bounds == GroupBounds::counts && batched;
+}
 
 std::array<int64_t, 3> GemmCall::d_shape() const {
   const bool rows_by_group = batched && problem.groups.dimension == Grouping::m;

@@ -58,16 +58,18 @@ struct GemmOptions {
 /// A product but for alpha and beta.
 struct ProductCall {
   GemmProblem problem;
-  GemmArguments arguments;  ///< without d if there is no `out`
+  GemmArguments arguments;       ///< without d if there is no `out`
+  uint32_t outputs_to_make = 0;  ///< of the epilogue function's beside D, as bits
 };
 
 /// One of matrices.
 struct GemmCall : ProductCall {
-  bool batched = false;          ///< D has three dimensions
-  uint32_t outputs_to_make = 0;  ///< of the epilogue function's beside D, as bits
+  bool batched = false;  ///< D has three dimensions
 
   /// The sizes of D. The first one does not count unless D is batched.
   std::array<int64_t, 3> d_shape() const;
+  /// Whether D's groups are matrices of their own, which the problem has as rows behind each other.
+  bool stacks_rows() const;
 };
 
 /// Throws Error for everything that is wrong with one tensor or with how they fit together; shared

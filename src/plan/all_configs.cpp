@@ -72,6 +72,13 @@ GemmProblem convolution_of(Conv kind, int64_t channels, int64_t filters) {
   return implicit_gemm(conv, 1, DType::f16, DType::f16);
 }
 
+GemmProblem patch_embedding(int32_t size, DType out, bool depth = false) {
+  const ConvAxis axis{.size = 8 * size, .filter = size, .stride = size};
+  const ConvLayout conv{
+      .kind = Conv::dgrad, .images = 8, .channels = 3, .filters = 768, .axes = {depth ? axis : ConvAxis{}, axis, axis}};
+  return implicit_gemm(conv, 1, DType::bf16, out);
+}
+
 /// A layer with an epilogue function whose inputs have every shape, and with a second output.
 GemmProblem with_function(GemmProblem p) {
   p.epilogue.function = &epilogue_function(R"(
@@ -88,13 +95,20 @@ GemmProblem with_function(GemmProblem p) {
     %6 = multiply %5 weight
     d = add %6 residual
     pre = %1)");
-  const auto vector = [](InputShape shape) {
-    return EpilogueLayout{.shape = shape, .dtype = DType::f32, .alignment = 4, .stride = 1};
+  // Of groups, and of a convolution's, each has values of its own where it may.
+  const bool is_conv = p.conv.kind != Conv::none;
+  const auto vector = [&](InputShape shape, int64_t own, bool cut) {
+    return EpilogueLayout{.shape = shape,
+                          .dtype = DType::f32,
+                          .alignment = 4,
+                          .stride = 1,
+                          .stride_batch = p.batch > 1 && !cut ? own : 0};
   };
-  const EpilogueLayout matrix{.dtype = p.d.dtype, .alignment = 16, .stride = p.n};
-  p.epilogue.inputs[0] = vector(InputShape::row);
-  p.epilogue.inputs[1] = vector(InputShape::scalar);
-  p.epilogue.inputs[2] = vector(InputShape::column);
+  const EpilogueLayout matrix{
+      .dtype = p.d.dtype, .alignment = 16, .stride = p.d.stride_row, .stride_batch = p.d.stride_batch};
+  p.epilogue.inputs[0] = vector(InputShape::row, p.n, p.groups.dimension == Grouping::n);
+  p.epilogue.inputs[1] = vector(InputShape::scalar, 1, is_conv);
+  p.epilogue.inputs[2] = vector(InputShape::column, p.m, p.groups.dimension == Grouping::m || is_conv);
   p.epilogue.inputs[3] = p.epilogue.outputs[0] = matrix;
   return p;
 }
@@ -192,6 +206,33 @@ class Collector {
     visit(with_function(scaled(DType::e4m3, DType::e4m3, DType::bf16, kVector, kVector)));
     for (const SplitKMode split : values_of<SplitKMode>)
       if (split != SplitKMode::automatic) visit(with_function(product(DType::f16, DType::f16, DType::f32)), split);
+    functions_of_groups();
+    functions_of_convolutions();
+  }
+
+  void functions_of_groups() {
+    const GemmProblem tn = product(DType::bf16, DType::bf16, DType::bf16);
+    const GemmProblem gradient = product(DType::bf16, DType::bf16, DType::f32, Major::mn, Major::mn);
+    for (const SplitKMode split : {SplitKMode::none, SplitKMode::serial, SplitKMode::parallel, SplitKMode::stream_k}) {
+      visit(with_function(grouped(tn, Grouping::m)), split);
+      visit(with_function(grouped(gradient, Grouping::k)), split);
+    }
+    visit(with_function(grouped(tn, Grouping::n)));
+    visit(with_function(grouped(scaled(DType::e4m3, DType::e4m3, DType::bf16, kVector, kVector), Grouping::m)));
+    visit(with_function(grouped(scaled(DType::e4m3, DType::e4m3, DType::bf16, kLines, kSquares), Grouping::m)));
+  }
+
+  void functions_of_convolutions() {
+    for (const Conv kind : kConvs) {
+      visit(with_function(convolution(kind, DType::bf16, DType::bf16, 2)));
+      visit(with_function(convolution(kind, DType::f16, DType::f32, 1)), SplitKMode::parallel);
+      visit(with_function(convolution_of(kind, 6, 256)));
+    }
+    for (const SplitKMode split : {SplitKMode::serial, SplitKMode::parallel, SplitKMode::stream_k})
+      visit(with_function(convolution(Conv::dgrad, DType::bf16, DType::bf16, 2)), split);
+    for (const SplitKMode split : {SplitKMode::none, SplitKMode::serial, SplitKMode::parallel})
+      visit(with_function(patch_embedding(16, DType::bf16)), split);
+    visit(with_function(patch_embedding(14, DType::bf16)));
   }
 
   /// 8-bit operands: every way to scale them, and to store what comes out.
@@ -271,21 +312,12 @@ class Collector {
 
   /// Patch embeddings' data gradients: whose filters TMA reads, and does not.
   void patches() {
-    const auto embedding = [](int32_t size, DType out, bool depth = false) {
-      const ConvAxis axis{.size = 8 * size, .filter = size, .stride = size};
-      const ConvLayout conv{.kind = Conv::dgrad,
-                            .images = 8,
-                            .channels = 3,
-                            .filters = 768,
-                            .axes = {depth ? axis : ConvAxis{}, axis, axis}};
-      return implicit_gemm(conv, 1, DType::bf16, out);
-    };
-    for (const int32_t size : {16, 14, 4, 2}) visit(embedding(size, DType::bf16), SplitKMode::none, size == 16);
-    visit(embedding(4, DType::bf16, true));
-    visit(embedding(16, DType::f32));
+    for (const int32_t size : {16, 14, 4, 2}) visit(patch_embedding(size, DType::bf16), SplitKMode::none, size == 16);
+    visit(patch_embedding(4, DType::bf16, true));
+    visit(patch_embedding(16, DType::f32));
     for (const SplitKMode split : {SplitKMode::serial, SplitKMode::parallel, SplitKMode::stream_k})
-      visit(embedding(16, DType::bf16), split);
-    GemmProblem layer = embedding(16, DType::bf16);
+      visit(patch_embedding(16, DType::bf16), split);
+    GemmProblem layer = patch_embedding(16, DType::bf16);
     layer.bias = Bias::row;
     layer.activation = Activation::gelu_erf;
     visit(layer);
@@ -294,12 +326,16 @@ class Collector {
   }
 
   void narrow_groups() {
-    const auto add = [&](Conv kind, DType in, DType out, int32_t taps, int32_t stride, int64_t group, bool epilogue) {
+    enum class Epilogue { none, activation, function };
+    using enum Epilogue;
+    const auto add = [&](Conv kind, DType in, DType out, int32_t taps, int32_t stride, int64_t group,
+                         Epilogue epilogue = none) {
       const ConvAxis axis{.size = 56, .filter = taps, .stride = stride, .pad_begin = taps / 2, .pad_end = taps / 2};
       const ConvLayout conv{
           .kind = kind, .images = 8, .channels = group, .filters = group, .axes = {ConvAxis{}, axis, axis}};
       GemmProblem p = implicit_gemm(conv, 96 / group, in, out);
-      if (epilogue) {
+      if (epilogue == function) p = with_function(p);
+      if (epilogue == activation) {
         p.bias = Bias::row;
         p.bias_stride_batch = group;
         p.has_c = true;
@@ -312,11 +348,14 @@ class Collector {
     };
     for (const Conv kind : {Conv::fprop, Conv::dgrad}) {
       for (const int32_t taps : {3, 5, 7}) {
-        for (const int32_t stride : {1, 2}) add(kind, DType::bf16, DType::bf16, taps, stride, 1, taps == 3);
+        for (const int32_t stride : {1, 2})
+          add(kind, DType::bf16, DType::bf16, taps, stride, 1, taps == 3 ? activation : none);
       }
-      for (const int64_t group : {2, 4, 8}) add(kind, DType::f16, DType::f16, 3, 1, group, false);
-      add(kind, DType::f32, DType::f32, 5, 2, 1, false);
-      add(kind, DType::bf16, DType::f32, 3, 2, 4, true);
+      for (const int64_t group : {2, 4, 8}) add(kind, DType::f16, DType::f16, 3, 1, group);
+      add(kind, DType::f32, DType::f32, 5, 2, 1);
+      add(kind, DType::bf16, DType::f32, 3, 2, 4, activation);
+      for (const int32_t stride : {1, 2}) add(kind, DType::bf16, DType::bf16, 3, stride, 1, function);
+      add(kind, DType::f16, DType::f32, 5, 1, 2, function);
     }
   }
 

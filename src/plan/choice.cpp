@@ -4,11 +4,11 @@
 #include <bit>
 #include <cmath>
 
-#include "cleave/epilogue.h"
 #include "launch/gemm_grid.h"
 #include "launch/limits.h"
 #include "plan/conv_choice.h"
 #include "plan/direct_choice.h"
+#include "plan/function_config.h"
 #include "plan/operand_layout.h"
 #include "plan/tile_shape.h"
 #include "problem/conv.h"
@@ -51,29 +51,6 @@ void expect(const GemmTiles& tiles, Choice& choice) {
   }
 }
 
-/// Whether columns 2i and 2i + 1 of a matrix of D's shape lie in one aligned word.
-bool has_pairs(const EpilogueLayout& layout, const GemmProblem& p) {
-  const bool rows_begin_even = p.groups.dimension != Grouping::n && p.n % 2 == 0 && layout.stride % 2 == 0;
-  const bool batched = p.batch > 1 && layout.stride_batch != 0;
-  return layout.shape == InputShape::matrix && layout.order == Order::row && rows_begin_even &&
-         (!batched || layout.stride_batch % 2 == 0) && layout.alignment >= 2 * size_of(layout.dtype);
-}
-
-FunctionConfig function_config(const GemmProblem& p) {
-  FunctionConfig config;
-  config.function = p.epilogue.function;
-  if (config.function == nullptr) return config;
-  config.given = true;
-  config.inputs = uint32_t(config.function->inputs().size());
-  config.outputs = uint32_t(config.function->outputs().size()) - 1;
-  const auto operand = [&](const EpilogueLayout& layout) {
-    return packed({layout.shape, layout.dtype, layout.order, has_pairs(layout, p)});
-  };
-  for (uint32_t i = 0; i < config.inputs; ++i) config.packed_inputs.at(i) = operand(p.epilogue.inputs[i]);
-  for (uint32_t i = 0; i < config.outputs; ++i) config.packed_outputs.at(i) = operand(p.epilogue.outputs[i]);
-  return config;
-}
-
 /// What the problem and the spec say by themselves.
 GemmConfig base_config(const Spec& spec, const GemmProblem& p, const OperandLayouts& operands) {
   GemmConfig c;
@@ -87,7 +64,7 @@ GemmConfig base_config(const Spec& spec, const GemmProblem& p, const OperandLayo
   c.epilogue.bias = p.bias;
   c.epilogue.bias_dtype = p.bias == Bias::none ? c.epilogue.d : p.bias_dtype;
   c.epilogue.activation = p.activation;
-  c.epilogue.function = function_config(p);
+  c.epilogue.function = function_config(p, spec.fuses_classes);
   c.operands.a_major = operands.a.major;
   c.operands.b_major = operands.b.major;
   c.epilogue.order = output_order(p).value_or(Order::row);

@@ -4,7 +4,9 @@
 
 #include "cleave/config/smem_plan.h"
 #include "cleave/conv.h"
+#include "cleave/epilogue.h"
 #include "launch/conv_view.h"
+#include "plan/function_config.h"
 #include "problem/placement.h"
 #include "problem/problem.h"
 
@@ -28,6 +30,26 @@ bool adjoin(const MatrixLayout& layout, int64_t width) {
   return layout.stride_batch == width;
 }
 
+/// What a function takes and makes, too.
+bool adjoins(const EpilogueLayout& layout, int64_t width) {
+  switch (layout.shape) {
+    case InputShape::row:
+      return layout.stride_batch == width * layout.stride;
+    case InputShape::matrix:
+      return layout.order == Order::row && layout.stride_batch == width;
+    default:
+      return layout.stride_batch == 0;
+  }
+}
+bool adjoins(const EpilogueProblem& epilogue, int64_t width) {
+  if (epilogue.function == nullptr) return true;
+  const auto all = [&](const EpilogueLayout* layouts, size_t count) {
+    return std::all_of(layouts, layouts + count, [&](const EpilogueLayout& x) { return adjoins(x, width); });
+  };
+  return all(epilogue.inputs, epilogue.function->inputs().size()) &&
+         all(epilogue.outputs, epilogue.function->outputs().size() - 1);
+}
+
 bool is_narrow(const GemmProblem& p) {
   const ConvLayout& conv = p.conv;
   const bool forward = conv.kind == Conv::fprop;
@@ -40,6 +62,7 @@ bool is_narrow(const GemmProblem& p) {
   if (!adjoin(p.a, group) || !adjoin(p.d, group) || !adjoin(p.b, group * filter)) return false;
   if (p.has_c && !adjoin(p.c, group)) return false;
   if (p.bias != Bias::none && p.bias_stride_batch != group) return false;
+  if (!adjoins(p.epilogue, group)) return false;
   const bool wanted = p.kernel == KernelFamily::automatic || p.kernel == KernelFamily::direct;
   const bool split =
       p.split_k_slices > 1 || (p.split_k_mode != SplitKMode::automatic && p.split_k_mode != SplitKMode::none);
@@ -117,6 +140,7 @@ std::optional<Choice> make_direct_choice(const GemmProblem& problem, const Devic
   c.epilogue.bias = p.bias;
   c.epilogue.bias_dtype = p.bias == Bias::none ? p.d.dtype : p.bias_dtype;
   c.epilogue.activation = p.activation;
+  c.epilogue.function = function_config(p, false);
   c.store.by_tma = false;
   c.conv.kind = conv.kind;
   c.direct.vector = vector_of(problem);

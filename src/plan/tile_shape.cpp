@@ -18,8 +18,8 @@ constexpr uint32_t kLeastCopy = 4;  // bytes, of cp.async
 
 /// Whether a function needs as many registers as C does: for what it reads of matrices, keeps of lines through the
 /// mainloop, or makes beside D.
-bool crowds(const FunctionConfig& function) {
-  return function.count(InputShape::matrix) + function.outputs > 0 || function.inputs > 3;
+bool crowds(const GemmConfig& c) {
+  return inputs_by_element(c) + c.epilogue.function.outputs > 0 || c.epilogue.function.inputs > 3;
 }
 
 /// Whether a Hopper consumer keeps everything in registers. Where it does not, the compiler said so:
@@ -38,11 +38,11 @@ bool registers_suffice(const GemmConfig& c) {
   // or for float32.
   const uint32_t kept = accumulators_per_thread(c);
   const bool walks_far = c.schedule.split == SplitKMode::serial || c.schedule.split == SplitKMode::stream_k;
-  if (kept >= 144 && (c.epilogue.has_c || crowds(c.epilogue.function))) return false;
+  if (kept >= 144 && (c.epilogue.has_c || crowds(c))) return false;
   if (kept >= 160 && (walks_far || c.operands.a == DType::f32)) return false;
   // Nor do two waves, or 112 accumulators, that such a function and a sum of slices in turn are added to.
   const bool in_turn = c.schedule.split == SplitKMode::serial;
-  if (crowds(c.epilogue.function) && in_turn && (two_waves || kept >= 112)) return false;
+  if (crowds(c) && in_turn && (two_waves || kept >= 112)) return false;
   // Nor do sums of integers that meet as floats, in chunks that no store is as wide as.
   const bool integers_meet = c.operands.a == DType::i8 && in_turn;
   if (kept >= 112 && c.tile.n % 64 != 0 && integers_meet) return false;
@@ -61,6 +61,20 @@ bool registers_suffice(const GemmConfig& c) {
   const bool joins = c.schedule.split == SplitKMode::serial || c.schedule.split == SplitKMode::parallel;
   const bool crowded = in_groups_of_k && kept >= 128;
   return !crowded || !(joins || (c.epilogue.has_c && sharers(c) > 1));
+}
+
+/// The same of a function that crowds, beside what finds D's rows: where they lie is settled.
+bool registers_suffice_for_function(const GemmConfig& c) {
+  if (!crowds(c)) return true;
+  const uint32_t kept = accumulators_per_thread(c);
+  const SplitKMode split = c.schedule.split;
+  const bool ragged = c.schedule.grouping == Grouping::m || c.schedule.grouping == Grouping::n;
+  if ((ragged || scatters(c)) && split == SplitKMode::serial && kept >= 96) return false;
+  const bool stored_by_threads = !c.store.by_tma && split != SplitKMode::parallel;
+  if (ragged && kept >= 128 && (stored_by_threads || split == SplitKMode::stream_k)) return false;
+  if (ragged && c.warps.consumers == 3) return false;
+  // So long an epilogue is no longer unrolled, and its sums would lie in memory.
+  return !c.conv.fuses_classes || split == SplitKMode::parallel || kept < 112;
 }
 
 class TileShaper {
@@ -153,6 +167,7 @@ class TileShaper {
     if (!shape_convolution()) return false;
     c_.store.by_tma = stores_by_tma();
     c_.store.run_bytes = run_bytes();
+    if (!registers_suffice_for_function(c_)) return false;
     c_ = with_stages(c_, kMostStages, shared_memory());
     add_store_chunks();
     return c_.tile.stages >= kLeastStages;
@@ -188,10 +203,12 @@ class TileShaper {
            output_alignment(p_, c_.epilogue.order) == 16;
   }
 
-  /// Of a column's run in D that one thread stores; none where C would have to be found element by element.
+  /// Of a column's run in D that one thread stores; none where C, or what a function takes or makes, would have to be
+  /// found element by element.
   uint32_t run_bytes() const {
+    const bool finds_elements = c_.epilogue.has_c || inputs_by_element(c_) + c_.epilogue.function.outputs > 0;
     const bool staged = c_.conv.patches && c_.cluster.k == 1 && c_.schedule.split != SplitKMode::parallel &&
-                        store_by_tma_fits(c_) && !c_.epilogue.has_c;
+                        store_by_tma_fits(c_) && !finds_elements;
     if (!staged) return 0;
     const FusedClasses& columns = find_classes(geometry_, true).columns;
     const bool packed = p_.d.stride_row == int64_t(geometry_.channels);

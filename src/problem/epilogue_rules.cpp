@@ -20,11 +20,6 @@ void check_company(const GemmProblem& p, Messages& out) {
   if (p.d.dtype == DType::i32) {
     out.add("d is int32, but an epilogue function is given, which makes floats; pass d of another type");
   }
-  if (p.groups.dimension != Grouping::none || p.conv.kind != Conv::none) {
-    out.add(
-        "an epilogue function is given, which products without groups and convolutions serve; apply it in a step of "
-        "its own");
-  }
 }
 
 void check_operand(const char* name, const EpilogueLayout& layout, const Placement& place, bool written,

@@ -226,6 +226,23 @@ CLEAVE_HD constexpr bool gated(const GemmConfig& c) {
   return c.epilogue.activation == Activation::swiglu;
 }
 
+/// Whether an input of the epilogue's function is read for each element: a matrix, or, where a tile's row is several of
+/// D, what those bring.
+CLEAVE_HD constexpr bool is_by_element(const GemmConfig& c, uint32_t input) {
+  const InputShape shape = c.epilogue.function.input(input).shape;
+  return shape == InputShape::matrix || (c.conv.fuses_classes && shape == InputShape::column);
+}
+
+/// Such inputs among the first `among`, or of all.
+CLEAVE_HD constexpr uint32_t inputs_by_element(const GemmConfig& c, uint32_t among) {
+  uint32_t found = 0;
+  for (uint32_t i = 0; i < among; ++i) found += is_by_element(c, i);
+  return found;
+}
+CLEAVE_HD constexpr uint32_t inputs_by_element(const GemmConfig& c) {
+  return inputs_by_element(c, c.epilogue.function.inputs);
+}
+
 /// Columns of D that a tile covers.
 CLEAVE_HD constexpr uint32_t output_columns(const GemmConfig& c) {
   return gated(c) ? c.tile.n / 2 : c.tile.n;

@@ -21,7 +21,8 @@ CLEAVE_DEVICE LineValues<C> tile_row_broadcast(const GemmParams& p, const Tile<C
   LineValues<C> values;
   static_cast<BroadcastValues&>(values) = row_broadcast(C.epilogue, p.epilogue, p.scales_a, row, tile.batch);
   tile.find_row(row, values);
-  load_line_inputs<C, InputShape::column>(p, scatters(C) ? values.output_row : row, tile.batch, values.inputs);
+  if constexpr (!C.conv.fuses_classes)
+    load_line_inputs<C, InputShape::column>(p, scatters(C) ? values.output_row : row, tile.batch, values.inputs);
   return values;
 }
 

@@ -23,7 +23,7 @@ class EpilogueOp {
   CLEAVE_DEVICE EpilogueOp(const GemmParams& p, const Tile<C>& tile, Broadcast& broadcast)
       : p_(p), tile_(tile), broadcast_(broadcast), factor_(stored_factor(C.epilogue, p.epilogue)) {}
 
-  /// Asks for what a function takes of its matrices for a block.
+  /// Asks for what a function takes of its matrices, and what else is read by element, for a block.
   CLEAVE_DEVICE FunctionMatrices<C> fetch(uint32_t block) {
     FunctionMatrices<C> matrices;
     fetch_inputs<0>(block, matrices);
@@ -102,7 +102,7 @@ class EpilogueOp {
   CLEAVE_DEVICE void fetch_inputs(uint32_t block, FunctionMatrices<C>& matrices) {
     if constexpr (I < kFunction.inputs) {
       constexpr FunctionOperandConfig kInput = kFunction.input(I);
-      if constexpr (kInput.shape == InputShape::matrix) {
+      if constexpr (is_by_element(C, I)) {
         CLEAVE_UNROLL
         for (uint32_t i = 0; i < 4; i += kInput.pairs ? 2 : 1) {
           const OutputCoord at = place(block, i);
@@ -121,9 +121,9 @@ class EpilogueOp {
     if constexpr (I < kFunction.inputs) {
       constexpr InputShape kShape = kFunction.input(I).shape;
       if constexpr (kShape == InputShape::scalar) inputs[I] = broadcast_.scalars()[I];
-      if constexpr (kShape == InputShape::column) inputs[I] = row_inputs[I];
+      if constexpr (kShape == InputShape::column && !is_by_element(C, I)) inputs[I] = row_inputs[I];
       if constexpr (kShape == InputShape::row) inputs[I] = column_inputs[I];
-      if constexpr (kShape == InputShape::matrix) inputs[I] = matrices.template value<I>(i);
+      if constexpr (is_by_element(C, I)) inputs[I] = matrices.template value<I>(i);
       gather_inputs<I + 1>(row_inputs, column_inputs, matrices, i, inputs);
     }
   }

@@ -3,7 +3,7 @@
 //
 //   scalars   loaded with the rows' values, before the mainloop
 //   rows      one value a column of D: with its scale and bias (broadcast.h)
-//   columns   one value a row of D: the same
+//   columns   one value a row of D: the same; where a tile's row is several of D (fused classes), as matrices
 //   matrices  one value an element: asked for a few blocks ahead of their use (FunctionMatrices)
 #pragma once
 
@@ -56,15 +56,16 @@ CLEAVE_DEVICE void load_line_inputs(const GemmParams& p, uint32_t index, uint32_
   }
 }
 
-/// The address of an element of an operand that is a matrix.
+/// The address of an element of an operand that is a matrix, or a column.
 CLEAVE_DEVICE char* matrix_element(const FunctionOperandConfig& config, const FunctionOperand& operand,
                                    const ElementCoord& at) {
+  const uint32_t col = config.shape == InputShape::column ? 0 : at.col;
   return static_cast<char*>(operand.data) +
-         (at.batch * operand.batch_stride + epilogue_offset(config.order, operand.stride, at.row, at.col)) *
+         (at.batch * operand.batch_stride + epilogue_offset(config.order, operand.stride, at.row, col)) *
              int64_t(size_of(config.dtype));
 }
 
-/// A block's values of the inputs that are matrices, as they lie in memory: a pair in a word where they are
+/// A block's values of the inputs that are read by element, as they lie in memory: a pair in a word where they are
 /// neighbours in one, else each in one of its own.
 template <GemmConfig C>
 class FunctionMatrices {
@@ -86,9 +87,9 @@ class FunctionMatrices {
 
  private:
   template <uint32_t I>
-  static constexpr uint32_t kAt = 4 * C.epilogue.function.count(InputShape::matrix, I);
+  static constexpr uint32_t kAt = 4 * inputs_by_element(C, I);
 
-  detail::ArrayOf<uint32_t, 4 * C.epilogue.function.count(InputShape::matrix)> words_;
+  detail::ArrayOf<uint32_t, 4 * inputs_by_element(C)> words_;
 };
 
 /// Blocks whose matrices are asked for at once, before the first of them is needed: their trips through memory
@@ -99,7 +100,7 @@ CLEAVE_HD constexpr uint32_t blocks_ahead() {
   uint32_t of_a_block = 0;
   for (uint32_t i = 0; i != C.epilogue.function.inputs; ++i) {
     const FunctionOperandConfig o = C.epilogue.function.input(i);
-    if (o.shape == InputShape::matrix) of_a_block += o.pairs && size_of(o.dtype) <= 2 ? 2 : 4;
+    if (is_by_element(C, i)) of_a_block += o.pairs && size_of(o.dtype) <= 2 ? 2 : 4;
   }
   uint32_t blocks = 1;
   while (of_a_block > 0 && blocks < 8 && 2 * blocks * of_a_block <= kRegisters) blocks *= 2;

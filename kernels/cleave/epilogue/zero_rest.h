@@ -1,4 +1,4 @@
-// Zeros for what of D belongs to no group, if the caller wants them: a warp takes 32 lines along the
+// Zeros for what of D, and of a function's outputs beside it, belongs to no group, if the caller wants them: a warp takes 32 lines along the
 // grouped dimension, each lane finds out about one of them, and together they clear those that are
 // nobody's. Nobody else writes there, so it needs no order.
 #pragma once
@@ -7,20 +7,29 @@
 
 namespace cleave {
 
-/// One line of D, a row where M is grouped, a column where N is, by one warp.
-template <GemmConfig C>
-CLEAVE_DEVICE void zero_line(const GemmParams& p, uint32_t line) {
+/// One line of a matrix of D's shape, a row where M is grouped, a column where N is, by one warp.
+template <GemmConfig C, DType T, Order O>
+CLEAVE_DEVICE void zero_line(const GemmParams& p, void* matrix, int64_t stride, uint32_t line) {
   constexpr bool kAlongRow = C.schedule.grouping == Grouping::m;
-  constexpr bool kContiguous = kAlongRow == (C.epilogue.order == Order::row);
+  constexpr bool kContiguous = kAlongRow == (O == Order::row);
   const uint32_t lane = threadIdx.x % 32, length = kAlongRow ? p.size.n : p.size.m;
-  char* const d = static_cast<char*>(p.epilogue.d) +
-                  (kContiguous ? line * p.epilogue.d_stride : int64_t(line)) * int64_t(size_of(C.epilogue.d));
-  constexpr uint32_t kPerPiece = 16 / size_of(C.epilogue.d);
-  const bool pieces = kContiguous && (reinterpret_cast<uint64_t>(d) & 15) == 0;
+  char* const to = static_cast<char*>(matrix) + (kContiguous ? line * stride : int64_t(line)) * int64_t(size_of(T));
+  constexpr uint32_t kPerPiece = 16 / size_of(T);
+  const bool pieces = kContiguous && (reinterpret_cast<uint64_t>(to) & 15) == 0;
   const uint32_t in_pieces = pieces ? length / kPerPiece : 0;
-  for (uint32_t i = lane; i < in_pieces; i += 32) reinterpret_cast<uint4*>(d)[i] = make_uint4(0, 0, 0, 0);
+  for (uint32_t i = lane; i < in_pieces; i += 32) reinterpret_cast<uint4*>(to)[i] = make_uint4(0, 0, 0, 0);
   for (uint32_t i = in_pieces * kPerPiece + lane; i < length; i += 32)
-    store_element(C.epilogue.d, d, kContiguous ? int64_t(i) : i * p.epilogue.d_stride, 0.0f);
+    store_element(T, to, kContiguous ? int64_t(i) : i * stride, 0.0f);
+}
+
+/// The same line of the outputs beside D, from output I.
+template <GemmConfig C, uint32_t I = 0>
+CLEAVE_DEVICE void zero_line_of_outputs(const GemmParams& p, uint32_t line) {
+  if constexpr (I < C.epilogue.function.outputs) {
+    constexpr FunctionOperandConfig kOutput = C.epilogue.function.output(I);
+    zero_line<C, kOutput.dtype, kOutput.order>(p, p.epilogue.outputs[I].data, p.epilogue.outputs[I].stride, line);
+    zero_line_of_outputs<C, I + 1>(p, line);
+  }
 }
 
 /// By the math threads of all CTAs.
@@ -40,7 +49,11 @@ CLEAVE_DEVICE void zero_rest(const GemmParams& p, const GroupTable& groups, uint
       nobodys = nobodys && (line < range.begin || line >= range.end);
     }
     uint32_t mask = __ballot_sync(0xffffffffu, nobodys);
-    for (; mask != 0; mask &= mask - 1) zero_line<C>(p, first + __ffs(mask) - 1);
+    for (; mask != 0; mask &= mask - 1) {
+      const uint32_t found = first + __ffs(mask) - 1;
+      zero_line<C, C.epilogue.d, C.epilogue.order>(p, p.epilogue.d, p.epilogue.d_stride, found);
+      zero_line_of_outputs<C>(p, found);
+    }
   }
 }
 

@@ -11,7 +11,8 @@
 #include "cleave/config/gemm_params.h"
 #include "cleave/config/smem_plan.h"
 #include "cleave/conv/direct_conv.h"
-#include "cleave/epilogue/epilogue.h"
+#include "cleave/epilogue/function.h"
+#include "cleave/epilogue/store_pair.h"
 #include "cleave/ptx/sync.h"
 
 namespace cleave {
@@ -78,6 +79,7 @@ class DirectConv {
   static constexpr uint32_t kRow = direct_filter_row(C);  // floats of a tap, in shared memory
   static constexpr uint32_t kBytes = kVector * size_of(kType);
   static constexpr DirectAxis kAxis = C.direct.width, kDown = C.direct.height;
+  static constexpr FunctionConfig kFunction = C.epilogue.function;
   static constexpr GatheredSpan kSpan = gathered_span(C.conv.kind, kAxis, kStrip);
   static_assert(C.tile.n % kVector == 0 && kVector % kGroup == 0 && kLines > 0);
 
@@ -98,6 +100,12 @@ class DirectConv {
     CLEAVE_UNROLL
     for (uint32_t v = 0; v < kVector; ++v)
       of_channel_[v] = column_broadcast(C.epilogue, p_.epilogue, p_.scales_b, channel_ + v, 0);
+    if constexpr (kFunction.given) {
+      load_line_inputs<C, InputShape::scalar>(p_, 0, 0, scalars_);
+      CLEAVE_UNROLL
+      for (uint32_t v = 0; v < kVector; ++v)
+        load_line_inputs<C, InputShape::row>(p_, channel_ + v, 0, inputs_of_channel_[v]);
+    }
     for (uint32_t step = 0; step < p_.shape.steps; ++step) {
       const uint32_t line = (tile.row * p_.shape.steps + step) * kLines + place / kStrips;
       if (line >= p_.shape.made[0]) return;
@@ -189,8 +197,61 @@ class DirectConv {
       for (uint32_t v = 0; v < kVector; ++v)
         values[v] = epilogue_value(C.epilogue, p_.epilogue, sums[j][v], BroadcastValues(), of_channel_[v],
                                    {row0 + j, channel_ + v, 0, false});
+      if constexpr (kFunction.given) apply_function(row0 + j, values);
       const int64_t at = (row0 + j) * p_.epilogue.d_stride + channel_;
       store_vector<C.epilogue.d>(static_cast<char*>(p_.epilogue.d) + at * size_of(C.epilogue.d), values);
+    }
+  }
+
+  /// Turns the sums of pixel `row` into what D stores, and stores what else there is of it.
+  CLEAVE_DEVICE void apply_function(uint32_t row, float (&values)[kVector]) const {
+    FunctionValues<C> of_pixel;
+    load_line_inputs<C, InputShape::column>(p_, row, 0, of_pixel);
+    float outputs[1 + kFunction.outputs][kVector];
+    CLEAVE_UNROLL
+    for (uint32_t v = 0; v < kVector; ++v) {
+      FunctionValues<C> inputs;
+      gather_inputs<0>(of_pixel, {row, channel_ + v, 0, false}, inputs_of_channel_[v], inputs);
+      float made[1 + kFunction.outputs];
+      FunctionBody<C>::run(values[v], inputs, made);
+      CLEAVE_UNROLL
+      for (uint32_t o = 0; o < 1 + kFunction.outputs; ++o) outputs[o][v] = made[o];
+      values[v] = made[0];
+    }
+    store_outputs<0>(row, outputs);
+  }
+
+  /// What the function takes for one element: inputs I and following.
+  template <uint32_t I>
+  CLEAVE_DEVICE void gather_inputs(const FunctionValues<C>& of_pixel, const ElementCoord& at,
+                                   const FunctionValues<C>& of_channel, FunctionValues<C>& inputs) const {
+    if constexpr (I < kFunction.inputs) {
+      constexpr FunctionOperandConfig kInput = kFunction.input(I);
+      if constexpr (kInput.shape == InputShape::scalar) inputs[I] = scalars_[I];
+      if constexpr (kInput.shape == InputShape::column) inputs[I] = of_pixel[I];
+      if constexpr (kInput.shape == InputShape::row) inputs[I] = of_channel[I];
+      if constexpr (kInput.shape == InputShape::matrix)
+        inputs[I] = load_element(kInput.dtype, matrix_element(kInput, p_.epilogue.inputs[I], at), 0);
+      gather_inputs<I + 1>(of_pixel, at, of_channel, inputs);
+    }
+  }
+
+  /// What the function makes of a pixel beside D: outputs I and following; `values`: D's first.
+  template <uint32_t I>
+  CLEAVE_DEVICE void store_outputs(uint32_t row, const float (&values)[1 + kFunction.outputs][kVector]) const {
+    if constexpr (I < kFunction.outputs) {
+      constexpr FunctionOperandConfig kOutput = kFunction.output(I);
+      constexpr uint32_t kAtOnce = kOutput.pairs && kVector % 2 == 0 ? 2 : 1;
+      CLEAVE_UNROLL
+      for (uint32_t v = 0; v < kVector; v += kAtOnce) {
+        char* const to = matrix_element(kOutput, p_.epilogue.outputs[I], {row, channel_ + v, 0, false});
+        if constexpr (kAtOnce == 2) {
+          store_pair(kOutput.dtype, to, values[1 + I][v], values[1 + I][v + 1]);
+        } else {
+          store_element(kOutput.dtype, to, 0, values[1 + I][v]);
+        }
+      }
+      store_outputs<I + 1>(row, values);
     }
   }
 
@@ -198,6 +259,7 @@ class DirectConv {
   float* filters_;
   uint32_t lane_ = 0, channel_ = 0, image_ = 0, column_ = 0;
   BroadcastValues of_channel_[kVector];
+  FunctionValues<C> scalars_, inputs_of_channel_[kVector];
 };
 
 template <GemmConfig C>

@@ -1,0 +1,85 @@
+// What all products share of an epilogue function's operands. What differs is where arrays lie in D: a placer's,
+// which has
+//
+//   const char* leader()                      the argument whose device is everybody's
+//   place(operand, name, what, layout)        a tensor, checked, as the layout of its shape and data's type
+//   new_layout(dtype)                         of an output that is to be made
+#pragma once
+
+#include "base/refuse.h"
+#include "cleave/epilogue.h"
+#include "cleave/names.h"
+#include "operands/gemm_operands.h"
+
+namespace cleave::detail {
+
+/// What an operand is to the function.
+enum class EpilogueRole { input, output };
+
+template <class Placer>
+void place_input(const Placer& placer, const ProductCall& call, const EpilogueFunction::Input& input,
+                 const EpilogueTensors::Input& given, EpilogueLayout& layout, EpilogueArgument& argument) {
+  layout = {.shape = input.shape};
+  if (!given.tensor) {
+    argument.value = given.number;
+    return;
+  }
+  const char* const name = input.name.c_str();
+  check_form(*given.tensor, name, {0, Operand::kMaxRank, kAnyType}, call.problem.device, placer.leader());
+  layout.dtype = given.tensor->dtype;
+  layout.alignment = uint8_t(size_of(layout.dtype));
+  placer.place(*given.tensor, name, EpilogueRole::input, layout);
+  argument.data = given.tensor->data;
+}
+
+template <class Placer>
+void place_output(const Placer& placer, const ProductCall& call, const EpilogueFunction::Output& output,
+                  const std::optional<Operand>& given, EpilogueLayout& layout, void*& data) {
+  const DType dtype = output.dtype.value_or(call.problem.d.dtype);
+  if (!given) {
+    layout = placer.new_layout(dtype);
+    return;
+  }
+  const char* const name = output.name.c_str();
+  check_form(*given, name, {2, Operand::kMaxRank, kAnyType}, call.problem.device, placer.leader());
+  if (output.dtype && given->dtype != dtype) {
+    refuse_type("{} is {}, but the epilogue function makes it {}; pass one of that type", name, to_string(given->dtype),
+                to_string(dtype));
+  }
+  layout = {.dtype = given->dtype};
+  placer.place(*given, name, EpilogueRole::output, layout);
+  data = given->data;
+}
+
+template <class Placer>
+void place_epilogue(const EpilogueTensors& tensors, const Placer& placer, ProductCall& call) {
+  const EpilogueFunction& function = *tensors.function;
+  EpilogueProblem& problem = call.problem.epilogue;
+  problem.function = &function;
+  for (size_t i = 0; i < function.inputs().size(); ++i) {
+    place_input(placer, call, function.inputs()[i], tensors.inputs[i], problem.inputs[i],
+                call.arguments.epilogue_inputs[i]);
+  }
+  for (size_t i = 0; i + 1 < function.outputs().size(); ++i) {
+    place_output(placer, call, function.outputs()[i + 1], tensors.outputs[i], problem.outputs[i],
+                 call.arguments.epilogue_outputs[i]);
+    if (!tensors.outputs[i]) call.outputs_to_make |= 1u << i;
+  }
+}
+
+/// What of an input there is to be one of.
+inline const char* meaning(InputShape shape) {
+  switch (shape) {
+    case InputShape::scalar:
+      return "one value";
+    case InputShape::row:
+      return "one value per column of D";
+    case InputShape::column:
+      return "one value per row of D";
+    case InputShape::matrix:
+      break;
+  }
+  return "one value per element of D";
+}
+
+}  // namespace cleave::detail
