@@ -99,6 +99,10 @@ def calls(device: str) -> dict[str, list[Call]]:
     rows, weight, group_bias = draw(total, k), draw(groups, k, n), draw(groups, n)
     differentiable = [x.requires_grad_() for x in (draw(total, k), draw(groups, k, n))]
     add(ops.grouped_gemm.default, *differentiable, ends, draw(n).requires_grad_())
+    of_groups = "r row\nm matrix\n%0 = add acc r\n%1 = tanh %0\n%2 = multiply %1 m\nd = %2\npre:float16 = %0\n"
+    add(ops.grouped_gemm.epilogue, rows, weight, ends, of_groups, [group_bias, draw(total, n)])
+    add(ops.grouped_gemm.epilogue, rows[:240].view(groups, 80, k), weight, None, of_groups,
+        [group_bias, draw(groups, 80, n)], counts=counts // 2, **split)  # fmt: skip
     add(ops.grouped_gemm.full, *differentiable, indptr=indptr, activation="swiglu", alpha=0.5)
     add(ops.grouped_gemm.full, weight.mT.contiguous(), rows.t(), starts=starts, sizes=counts,
         out_dtype=torch.bfloat16, **split)  # fmt: skip
@@ -142,14 +146,6 @@ def calls(device: str) -> dict[str, list[Call]]:
     images, filters = (nhwc(*shape).mul(9).to(torch.int8) for shape in (x, w))
     add(ops.conv.default, images, filters, None, *geometry)
     add(ops.conv.full, images, filters, None, *geometry, out_dtype=torch.float32)
-    each = draw(16).abs()
-    for dtype in QUANTIZED:
-        images, filters = (nhwc(*shape).mul(9).to(dtype) for shape in (x, w))
-        add(ops.scaled_conv.default, images, filters, one, each, draw(16), *geometry, torch.float16, is_fp8(dtype))
-        add(ops.scaled_conv.default, images, filters, None, None, None, *geometry)
-        add(ops.scaled_conv.full, images, filters, one, one, None, *geometry, out_dtype=dtype, scale_d=one, **split)
-        add(ops.scaled_conv.out, images, filters, one, each, None, *geometry, activation="silu", c=nhwc(*y), beta=0.5,
-            out=nhwc(*y), amax=empty(1))  # fmt: skip
 
     smooth = draw(k).abs() + 0.5
     for granularity, scales, x_dtype, dtype in (

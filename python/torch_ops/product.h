@@ -23,7 +23,7 @@ std::optional<Operand> operand(const Call& call) {
 
 /// By name, whether they must be passed or not.
 template <Text kName, class Call>
-std::optional<Operand> scale(const Call& call) {
+std::optional<Operand> operand_named(const Call& call) {
   if constexpr (Call::template has<NullableArgument<kName>>()) {
     return operand<NullableArgument<kName>>(call);
   } else {
@@ -38,13 +38,13 @@ GemmTensors tensors_of(const Call& call) {
           .c = operand<arg::C>(call),
           .bias = operand<arg::Bias>(call),
           .out = operand<arg::Out>(call),
-          .scale_a = scale<"scale_a">(call),
-          .scale_b = scale<"scale_b">(call),
+          .scale_a = operand_named<"scale_a">(call),
+          .scale_b = operand_named<"scale_b">(call),
           .scale_d = operand<arg::ScaleD>(call),
           .amax = operand<arg::Amax>(call),
           .azp = operand<arg::Azp>(call),
           .azp_adj = operand<arg::AzpAdj>(call),
-          .offs = operand<arg::Offs>(call),
+          .offs = operand_named<"offs">(call),
           .indptr = operand<arg::Indptr>(call),
           .starts = operand<arg::Starts>(call),
           .sizes = operand<arg::Sizes>(call),

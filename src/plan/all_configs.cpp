@@ -113,6 +113,31 @@ GemmProblem with_function(GemmProblem p) {
   return p;
 }
 
+/// One whose inputs and outputs are all matrices.
+GemmProblem with_matrices(GemmProblem p, const char* function) {
+  p.epilogue.function = &epilogue_function(function);
+  const EpilogueLayout matrix{.dtype = p.d.dtype, .alignment = 16, .stride = p.d.stride_row};
+  std::fill_n(p.epilogue.inputs, p.epilogue.function->inputs().size(), matrix);
+  std::fill_n(p.epilogue.outputs, p.epilogue.function->outputs().size() - 1, matrix);
+  return p;
+}
+
+constexpr const char* kErrorFunction = R"(
+    residual matrix
+    %0 = erf acc
+    %1 = multiply %0 acc
+    d = add %1 residual
+    pre = acc)";
+constexpr const char* kManyMatrices = R"(
+    x matrix
+    y matrix
+    z matrix
+    %0 = multiply acc x
+    %1 = multiply y z
+    d = add %0 %1
+    e = add acc y
+    f = multiply acc z)";
+
 /// float32 as it is: the portable kernel with another multiplication.
 GemmProblem ieee(GemmProblem p) {
   p.precision = Precision::ieee;
@@ -206,6 +231,8 @@ class Collector {
     visit(with_function(scaled(DType::e4m3, DType::e4m3, DType::bf16, kVector, kVector)));
     for (const SplitKMode split : values_of<SplitKMode>)
       if (split != SplitKMode::automatic) visit(with_function(product(DType::f16, DType::f16, DType::f32)), split);
+    for (const char* const function : {kErrorFunction, kManyMatrices})
+      for (const DType d : {DType::f16, DType::f32}) visit(with_matrices(product(DType::f16, DType::f16, d), function));
     functions_of_groups();
     functions_of_convolutions();
   }
@@ -296,17 +323,6 @@ class Collector {
     for (const SplitKMode split : {SplitKMode::serial, SplitKMode::parallel, SplitKMode::stream_k})
       visit(convolution(Conv::dgrad, DType::bf16, DType::bf16, 2), split);
     visit(convolution(Conv::fprop, DType::i8, DType::i32, 2));
-    for (const DType type : {DType::e4m3, DType::i8}) {
-      GemmProblem layer = convolution(Conv::fprop, type, DType::bf16, 2);
-      layer.scale_a = layer.scale_b = {.kind = Scaling::vector};
-      layer.bias = Bias::row;
-      for (const SplitKMode split : {SplitKMode::none, SplitKMode::parallel}) visit(layer, split);
-      layer.d.dtype = type;
-      layer.has_scale_d = layer.has_amax = true;
-      layer.activation = Activation::silu;
-      visit(layer);
-      visit(layer, SplitKMode::stream_k);
-    }
     for (const Division division : {Division::plain, Division::fast_load})
       visit(convolution(Conv::dgrad, DType::f16, DType::f16, 2, false, division));
   }

@@ -5,6 +5,7 @@
 #include "cleave/config/scale_lines.h"
 #include "cleave/config/smem_plan.h"
 #include "cleave/config/store_chunk.h"
+#include "cleave/epilogue.h"
 #include "launch/limits.h"
 #include "plan/conv_choice.h"
 #include "problem/placement.h"
@@ -20,6 +21,23 @@ constexpr uint32_t kLeastCopy = 4;  // bytes, of cp.async
 /// mainloop, or makes beside D.
 bool crowds(const GemmConfig& c) {
   return inputs_by_element(c) + c.epilogue.function.outputs > 0 || c.epilogue.function.inputs > 3;
+}
+
+/// Whether an operation takes many registers on its way.
+bool is_long(const EpilogueNode& node) {
+  return node.kind == EpilogueNode::Kind::operation &&
+         (node.operation == Elementwise::erf || node.operation == Elementwise::tanh ||
+          node.operation == Elementwise::log);
+}
+
+/// Whether two waves of accumulators leave registers for what a function reads of matrices, beside what it does and
+/// makes.
+bool two_waves_suffice(const GemmConfig& c) {
+  const FunctionConfig& function = c.epilogue.function;
+  const uint32_t kept = accumulators_per_thread(c), matrices = inputs_by_element(c);
+  if (matrices > 1) return kept < 96;
+  if (matrices == 0 || kept < 112) return true;
+  return function.outputs < 2 && std::ranges::none_of(function.function->nodes(), is_long);
 }
 
 /// Whether a Hopper consumer keeps everything in registers. Where it does not, the compiler said so:
@@ -40,6 +58,7 @@ bool registers_suffice(const GemmConfig& c) {
   const bool walks_far = c.schedule.split == SplitKMode::serial || c.schedule.split == SplitKMode::stream_k;
   if (kept >= 144 && (c.epilogue.has_c || crowds(c))) return false;
   if (kept >= 160 && (walks_far || c.operands.a == DType::f32)) return false;
+  if (two_waves && !two_waves_suffice(c)) return false;
   // Nor do two waves, or 112 accumulators, that such a function and a sum of slices in turn are added to.
   const bool in_turn = c.schedule.split == SplitKMode::serial;
   if (crowds(c) && in_turn && (two_waves || kept >= 112)) return false;

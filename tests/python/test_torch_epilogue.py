@@ -399,3 +399,26 @@ def test_an_activation_beside_a_function_is_refused() -> None:
     a, b, bias, scale, residual = operands()
     with pytest.raises(ValueError, match="activation is given beside an epilogue function"):
         cleave.torch.gemm(a, b, activation="relu", epilogue=gelu_residual(bias=bias, scale=scale, residual=residual))
+
+
+@cleave.epilogue
+def gelu_rows(acc, bias: cleave.row, weight: cleave.column):
+    pre = acc + bias
+    return cleave.outputs(d=cleave.gelu(pre) * weight, pre=pre)
+
+
+def test_groups_compile_and_refuse_gradients() -> None:
+    torch.manual_seed(0)
+    rows, experts = torch.randn(30, K), torch.randn(3, K, N)
+    ends = torch.tensor([10, 10, 30], dtype=torch.int32)
+    bias, weight = torch.randn(3, N), torch.randn(30)
+
+    def layer(rows: Any) -> Any:
+        return cleave.torch.grouped_gemm(rows, experts, ends, epilogue=gelu_rows(bias=bias, weight=weight))
+
+    for d, pre in (layer(rows), torch.compile(layer, fullgraph=True, backend="aot_eager")(rows)):
+        expected = torch.cat([rows[:10] @ experts[0] + bias[0], rows[10:] @ experts[2] + bias[2]])
+        torch.testing.assert_close(pre, expected)
+        torch.testing.assert_close(d, torch.nn.functional.gelu(expected) * weight.unsqueeze(1))
+    with pytest.raises(RuntimeError, match="products of groups have no gradient beside an epilogue function"):
+        layer(rows.requires_grad_())

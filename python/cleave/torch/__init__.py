@@ -22,14 +22,14 @@ The operators, on CUDA tensors (on torch's current stream) and on CPU tensors:
     scaled_gemm.epilogue(a, b, scale_a, scale_b, epilogue, inputs, numbers=[], number_places=[], backward="",
         bias=None, c=None, scale_d=None, azp=None, azp_adj=None, *, alpha, beta, out_dtype, use_fast_accum,
         split_k_mode, split_k_slices) -> D and other outputs
+    grouped_gemm.epilogue(a, b, offs, epilogue, inputs, numbers=[], number_places=[], backward="", bias=None,
+        scale_a=None, scale_b=None, c=None, indptr=None, starts=None, sizes=None, counts=None, *, alignment,
+        alpha, beta, out_dtype, use_fast_accum, zero_rest, split_k_mode, split_k_slices) -> D and other outputs
     grouped_gemm(a, b, offs=None, bias=None, out_dtype=None, scale_a=None, scale_b=None,
         use_fast_accum=False, c=None, indptr=None, starts=None, sizes=None, counts=None, *,
         alignment, alpha, beta, activation, zero_rest, split_k_mode, split_k_slices)
     conv(input, weight, bias=None, stride=1, padding=0, dilation=1, groups=1, c=None, *, alpha,
         beta, activation, out_dtype, split_k_mode, split_k_slices)
-    scaled_conv(input, weight, scale_a, scale_b, bias=None, stride=1, padding=0, dilation=1, groups=1,
-        out_dtype=None, use_fast_accum=False, *, c, alpha, beta, activation, scale_d, split_k_mode,
-        split_k_slices)
     conv_dgrad(input_size, weight, grad_output, stride=1, padding=0, dilation=1, groups=1,
         bias=None, c=None, *, alpha, beta, activation, out_dtype, split_k_mode, split_k_slices)
     conv_wgrad(input, weight_size, grad_output, stride=1, padding=0, dilation=1, groups=1, c=None,
@@ -45,13 +45,13 @@ The operators, on CUDA tensors (on torch's current stream) and on CPU tensors:
     moe_unpermute(y, indices, weights=None, top_k=None) -> y
 
 Arguments mean what they mean in `cleave.gemm`, `cleave.scaled_gemm`, `cleave.grouped_gemm`,
-`cleave.conv2d`, `cleave.scaled_conv2d` and the gradients (here of one to three axes; padding has
-one number for all axes, one for each, or two for each, those before the axes first),
-`cleave.quantize` (which quantize_grouped calls for blocks of 1x128 with a transpose) and
-`cleave.moe`. Results are new tensors. Products, convolutions and quantisations but the grouped one have an `out` form,
+`cleave.conv2d` and its gradients (here of one to three axes; padding has one number for all axes,
+one for each, or two for each, those before the axes first), `cleave.quantize` (which
+quantize_grouped calls for blocks of 1x128 with a transpose) and `cleave.moe`. Results are new
+tensors. Products, convolutions and quantisations but the grouped one have an `out` form,
 torch.ops.cleave.gemm.out(..., out=d), which writes to tensors that are given and returns nothing:
-`out`, of quantize and quantize_asymmetric also `scale_out` and `zero_out`, of scaled_gemm and
-scaled_conv also `amax`. With gradients on, they refuse tensors that require grad, as torch's own do.
+`out`, of quantize and quantize_asymmetric also `scale_out` and `zero_out`, of scaled_gemm also
+`amax`. With gradients on, they refuse tensors that require grad, as torch's own do.
 
 float32 operands on a GPU are multiplied as torch's own switches say when the operator is called, or
 captured: gemm and grouped_gemm go by torch.backends.cuda.matmul.fp32_precision (by default "ieee",
@@ -59,12 +59,12 @@ at an eighth of the peak of "tf32"), convolutions by torch.backends.cudnn.conv's
 
 An epilogue function travels as its text (`epilogue`, and `backward` where it has one of its own), the
 tensors among its inputs, the numbers, and the places of the latter among all inputs, in ascending order:
-`cleave.torch.gemm` and `cleave.torch.scaled_gemm` take them from what `cleave.gemm` takes.
+`cleave.torch.gemm`, `scaled_gemm` and `grouped_gemm` take them from what `cleave.gemm` takes.
 
 gemm has gradients for a, b, bias and c, grouped_gemm for a, b and bias: products of the same
-operators. Epilogue functions
-have them for their tensors, too. The convolutions have them for all their tensors: they are each other's gradients.
-moe_permute, moe_gather and moe_unpermute have them, too.
+operators. Epilogue functions of gemm and scaled_gemm have them for their tensors, too; beside one,
+grouped_gemm has none. The convolutions have them for all their tensors: they are each other's
+gradients. moe_permute, moe_gather and moe_unpermute have them, too.
 
 All work under torch.compile(fullgraph=True), in CUDA graphs too. What `cleave` raises as ValueError
 or TypeError is a RuntimeError here, as it is for torch's own operators. Eager calls cost least host
@@ -93,7 +93,7 @@ from .conv import Conv1d, Conv2d, Conv3d, ConvTranspose1d, ConvTranspose2d, Conv
 from .grouped_linear import GroupedLinear  # noqa: E402
 from .linear import W8A8Linear, replace_linears  # noqa: E402
 from .moe import MoE  # noqa: E402
-from .products import gemm, scaled_gemm  # noqa: E402
+from .products import gemm, grouped_gemm, scaled_gemm  # noqa: E402
 
 __all__ = [
     "Conv1d",
@@ -106,6 +106,7 @@ __all__ = [
     "MoE",
     "W8A8Linear",
     "gemm",
+    "grouped_gemm",
     "replace_convs",
     "replace_linears",
     "scaled_gemm",

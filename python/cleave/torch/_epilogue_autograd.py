@@ -19,6 +19,7 @@ _SUM = ("a", "b", "bias", "c")  # what the sum has gradients for
 def register() -> None:
     for op in (torch.ops.cleave.gemm.epilogue, torch.ops.cleave.scaled_gemm.epilogue):
         torch.library.register_autograd(op, _backward, setup_context=_saver(op))
+    torch.library.register_autograd(torch.ops.cleave.grouped_gemm.epilogue, _backward, setup_context=_refuse)
 
 
 def _saver(op: Any) -> Callable[..., None]:
@@ -44,6 +45,13 @@ def _saver(op: Any) -> Callable[..., None]:
         ctx.save_for_backward(*(call[name] for name in ctx.given), *tensors, *(made[name] for name in saved))
 
     return save
+
+
+def _refuse(ctx: Any, **_: Any) -> None:
+    raise RuntimeError(
+        "a tensor requires grad, but products of groups have no gradient beside an epilogue function; use "
+        "torch.no_grad(), or apply the function to what torch.ops.cleave.grouped_gemm returns"
+    )
 
 
 def _check(call: dict[str, Any]) -> None:

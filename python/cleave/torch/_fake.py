@@ -43,9 +43,8 @@ def _nothing(*_: Any, **__: Any) -> None:
     """All that an `out` form does is write."""
 
 
-def _grouped_gemm(call: Any) -> Tensor:
+def _grouped_gemm(call: Any, dtype: torch.dtype) -> Tensor:
     a, b = call.a, call.b
-    dtype = call.out_dtype or default_dtype(a, call.scale_a)
     if a.dim() == b.dim() == 3:
         return _product(call, dtype)
     _check_operands(a, b)
@@ -141,18 +140,19 @@ def _scale_shape(x: Tensor, granularity: str) -> tuple[Any, Any]:
     return (rows if granularity == "block_1x128" else (rows + _BLOCK - 1) // _BLOCK), blocks
 
 
-def _product_or_outputs(call: Any, dtype: torch.dtype) -> Tensor | list[Tensor]:
+def _outputs(call: Any, make: Callable[[Any, torch.dtype], Tensor], dtype: torch.dtype) -> Tensor | list[Tensor]:
+    """D, or what an epilogue function makes: D and others of its shape."""
     if call.epilogue is None:
-        return _product(call, call.out_dtype or dtype)
+        return make(call, call.out_dtype or dtype)
     of_d, *others = output_dtypes(call.epilogue)
-    d = _product(call, call.out_dtype or of_d or dtype)
+    d = make(call, call.out_dtype or of_d or dtype)
     return [d, *(d.new_empty(d.shape, dtype=other or d.dtype) for other in others)]
 
 
 _RESULTS = {
-    "gemm": lambda call: _product_or_outputs(call, default_dtype(call.a)),
-    "scaled_gemm": lambda call: _product_or_outputs(call, default_dtype(call.a, call.scale_a)),
-    "grouped_gemm": _grouped_gemm,
+    "gemm": lambda call: _outputs(call, _product, default_dtype(call.a)),
+    "scaled_gemm": lambda call: _outputs(call, _product, default_dtype(call.a, call.scale_a)),
+    "grouped_gemm": lambda call: _outputs(call, _grouped_gemm, default_dtype(call.a, call.scale_a)),
     "quantize": lambda call: _quantized(call.x, call.dtype, call.granularity, call.scale_major),
     "quantize_asymmetric": _quantize_asymmetric,
     "quantize_static": lambda call: _packed(call.x, call.dtype),

@@ -1,4 +1,4 @@
-"""cleave.gemm and cleave.scaled_gemm for torch's autograd and torch.compile."""
+"""cleave.gemm, scaled_gemm and grouped_gemm for torch's autograd and torch.compile."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from ._epilogue import separate
 
 _gemm = torch.ops.cleave.gemm
 _scaled_gemm = torch.ops.cleave.scaled_gemm
+_grouped_gemm = torch.ops.cleave.grouped_gemm
 
 
 def gemm(
@@ -82,6 +83,35 @@ def scaled_gemm(
         return _scaled_gemm(a, b, scale_a, scale_b, bias, **options)
     function = _function(epilogue, options)
     return _outputs(_scaled_gemm.epilogue(a, b, scale_a, scale_b, *function, bias, **options))
+
+
+def grouped_gemm(
+    a: Tensor,
+    b: Tensor,
+    offs: Tensor | None = None,
+    *,
+    bias: Tensor | None = None,
+    epilogue: BoundEpilogue | Epilogue | None = None,
+    **options: Any,
+) -> Tensor | tuple[Tensor, ...]:
+    """`cleave.grouped_gemm` by torch.ops.cleave: under torch.compile(fullgraph=True), with gradients where there is no
+    epilogue function.
+
+    Args:
+        a, b, offs, bias, epilogue: as in `cleave.grouped_gemm`.
+        options: scale_a, scale_b, use_fast_accum, c, indptr, starts, sizes, counts, alignment, alpha, beta,
+            activation, out_dtype, zero_rest, split_k_mode, split_k_slices: as in torch.ops.cleave.grouped_gemm.
+
+    Returns:
+        A new D, or the tuple of the function's outputs.
+
+    Raises:
+        RuntimeError: what `cleave.grouped_gemm` raises as ValueError or TypeError; a tensor that requires grad
+            beside a function.
+    """
+    if epilogue is None:
+        return _grouped_gemm(a, b, offs, bias, **options)
+    return _outputs(_grouped_gemm.epilogue(a, b, offs, *_function(epilogue, options), bias, **options))
 
 
 def _function(epilogue: BoundEpilogue | Epilogue, options: dict[str, Any]) -> tuple[Any, ...]:
