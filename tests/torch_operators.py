@@ -146,6 +146,14 @@ def calls(device: str) -> dict[str, list[Call]]:
     images, filters = (nhwc(*shape).mul(9).to(torch.int8) for shape in (x, w))
     add(ops.conv.default, images, filters, None, *geometry)
     add(ops.conv.full, images, filters, None, *geometry, out_dtype=torch.float32)
+    each = draw(16).abs()
+    for dtype in QUANTIZED:
+        images, filters = (nhwc(*shape).mul(9).to(dtype) for shape in (x, w))
+        add(ops.scaled_conv.default, images, filters, one, each, draw(16), *geometry, torch.float16, is_fp8(dtype))
+        add(ops.scaled_conv.default, images, filters, None, None, None, *geometry)
+        add(ops.scaled_conv.full, images, filters, one, one, None, *geometry, out_dtype=dtype, scale_d=one, **split)
+        add(ops.scaled_conv.out, images, filters, one, each, None, *geometry, activation="silu", c=nhwc(*y), beta=0.5,
+            out=nhwc(*y), amax=empty(1))  # fmt: skip
 
     smooth = draw(k).abs() + 0.5
     for granularity, scales, x_dtype, dtype in (

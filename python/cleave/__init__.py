@@ -54,6 +54,9 @@ from ._core import (
     plan_scaled_gemm,
     quantize,
     release_workspaces,
+    scaled_conv1d,
+    scaled_conv2d,
+    scaled_conv3d,
     scaled_gemm,
 )
 from ._epilogue import (
@@ -153,6 +156,9 @@ __all__ = [
     "row",
     "rsqrt",
     "scalar",
+    "scaled_conv1d",
+    "scaled_conv2d",
+    "scaled_conv3d",
     "scaled_gemm",
     "sigmoid",
     "silu",

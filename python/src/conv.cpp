@@ -109,18 +109,19 @@ PlanObject plan_conv(int axes, const Call& call) {
 
 /// What texts call images with 1 to 3 axes.
 struct Words {
-  const char *name, *transpose, *image, *filter, *output, *format;
+  const char *name, *transpose, *scaled, *image, *filter, *output, *format;
 };
 
-constexpr Words kWords[] = {{"conv1d", "conv_transpose1d", "W", "S", "Q", "layout with the channels last"},
-                            {"conv2d", "conv_transpose2d", "H, W", "R, S", "P, Q", "channels_last"},
-                            {"conv3d", "conv_transpose3d", "D, H, W", "T, R, S", "O, P, Q", "channels_last_3d"}};
+constexpr Words kWords[] = {
+    {"conv1d", "conv_transpose1d", "scaled_conv1d", "W", "S", "Q", "layout with the channels last"},
+    {"conv2d", "conv_transpose2d", "scaled_conv2d", "H, W", "R, S", "P, Q", "channels_last"},
+    {"conv3d", "conv_transpose3d", "scaled_conv3d", "D, H, W", "T, R, S", "O, P, Q", "channels_last_3d"}};
 
 std::string fill(const char* text, int axes) {
   const Words& words = kWords[axes - 1];
   return fmt::format(fmt::runtime(text), fmt::arg("name", words.name), fmt::arg("transpose", words.transpose),
-                     fmt::arg("image", words.image), fmt::arg("filter", words.filter), fmt::arg("output", words.output),
-                     fmt::arg("format", words.format));
+                     fmt::arg("scaled", words.scaled), fmt::arg("image", words.image), fmt::arg("filter", words.filter),
+                     fmt::arg("output", words.output), fmt::arg("format", words.format));
 }
 
 /// The functions of images with so many axes.
@@ -128,6 +129,7 @@ void bind_rank(nb::module_& m, int axes) {
   using Result = List<arg::Activation, arg::Epilogue, arg::Out, arg::OutDtype>;
   using How = Concat<SplitK, List<arg::Precision>>;
   using Options = Concat<List<arg::C>, Scalars, Result, List<arg::Convert>, How, Place>;
+  using Scales = List<arg::ScaleD, arg::Amax, arg::UseFastAccum>;
   using Division = List<arg::Division>;
   const auto add = [&](const char* name, auto positional, auto keywords, const char* returns, const char* doc,
                        const auto& function) {
@@ -137,6 +139,9 @@ void bind_rank(nb::module_& m, int axes) {
 
   add("{name}", Concat<List<arg::Input, arg::Weight, arg::Bias>, Geometry>(), Options(), "Array", kConvDoc,
       [](int axes, const auto& call) { return conv(axes, call); });
+  add("{scaled}",
+      Concat<List<arg::Input, arg::Weight, Required<arg::ScaleA>, Required<arg::ScaleB>, arg::Bias>, Geometry>(),
+      Concat<Scales, Options>(), "Array", kScaledConvDoc, [](int axes, const auto& call) { return conv(axes, call); });
   add("{name}_dgrad", Concat<List<InputSize, arg::Weight, arg::GradOutput>, Geometry>(),
       Concat<List<arg::Bias>, Options, Division>(), "Array", kConvDgradDoc,
       [](int axes, const auto& call) { return conv_dgrad(axes, call); });
@@ -147,8 +152,8 @@ void bind_rank(nb::module_& m, int axes) {
       List<arg::Input, arg::Weight, arg::Bias, arg::Stride, arg::Padding, OutputPadding, arg::Groups, arg::Dilation>(),
       Options(), "Array", kConvTransposeDoc, [](int axes, const auto& call) { return conv_transpose(axes, call); });
   add("plan_{name}", List<arg::Kind, arg::A, arg::B>(),
-      Concat<List<Size>, Geometry, List<arg::Bias, arg::C>, Result, How, Division>(), "GemmPlan", kPlanConvDoc,
-      [](int axes, const auto& call) { return plan_conv(axes, call); });
+      Concat<List<Size>, Geometry, List<arg::Bias, arg::C, arg::ScaleA, arg::ScaleB>, Scales, Result, How, Division>(),
+      "GemmPlan", kPlanConvDoc, [](int axes, const auto& call) { return plan_conv(axes, call); });
 }
 
 }  // namespace

@@ -9,12 +9,12 @@ inline constexpr const char* kConvDoc =
 y = activation(alpha * conv(input, weight) + beta * c + bias), where filters are not turned round.
 
 Args:
-    input: [N, C, {image}]; float16, bfloat16, float32 (see `precision`) or int8, with sums in
-        float32, of int8 exact in int32. In memory [N, {image}, C], torch's
+    input: [N, C, {image}]; float16, bfloat16, float32 (see `precision`), float8_e4m3fn, float8_e5m2 or
+        int8, with sums in float32, of int8 exact in int32. In memory [N, {image}, C], torch's
         {format}: the channels of a pixel are neighbours, its pixels equally far apart. So
         slices of the channels of such an array are taken without a copy, too; other libraries'
         NHWC arrays are passed with their axes exchanged.
-    weight: [K, C / groups, {filter}], of input's dtype; in memory [K, {filter}, C / groups], packed
+    weight: [K, C / groups, {filter}], of input's dtype, of 8-bit floats of either; in memory [K, {filter}, C / groups], packed
         but for the distance of filters.
     bias: [K], contiguous; float16, bfloat16 or float32.
     stride, dilation: 1 or more, one number or one for each of {image}.
@@ -30,8 +30,8 @@ Args:
         instead of an activation. Rows are channels' values, [K] or [1, K, ...] with ones; columns
         pixels', [N, 1, {output}]; matrices have y's shape. Pixels are equally far apart, in y's order.
     out: where y goes, in the order of input, sharing no memory with it, weight or bias.
-    out_dtype: y's dtype if there is no `out`: float16, bfloat16, float32, by default input's; of
-        int8 also, and by default, int32.
+    out_dtype: y's dtype if there is no `out`: any float or int8, by default input's; of 8-bit floats
+        bfloat16, of int8 int32, which no other has.
     convert: True to copy arrays in another order of memory, on their framework's current stream,
         which are refused otherwise. What goes to such an `out`, of images whose rows are unevenly
         spaced, say, is made in a new array, and copied to it.
@@ -48,6 +48,32 @@ Raises:
 Empty arrays are served. Results are repeatable bit by bit. Safe in CUDA graphs once the same
 convolution has run, or was prepared, on that stream. There is no autograd formula here (see
 `cleave.torch`): an operand that requires grad is refused while grad mode is on.)";
+
+inline constexpr const char* kScaledConvDoc =
+    R"(The convolution of 8-bit images with 8-bit filters, scales and all (W8A8):
+
+y = activation(alpha * conv(scale_a * input, scale_b * weight) + beta * c + bias).
+
+Args:
+    input: [N, C, {image}]; float8_e4m3fn, float8_e5m2 or int8, in {format}. Channels in multiples of 16
+        (128 a group where there are several) are what tensor cores read by TMA; others are served
+        by the portable kernel.
+    weight: [K, C / groups, {filter}]; int8 if input is, else either 8-bit float.
+    scale_a: float32, one value for all of input: a pixel meets many outputs.
+    scale_b: float32, one value for all of weight, or one for each filter: [K], contiguous. The scales
+        are read on the device. None for both: there are none.
+    out_dtype: y's dtype if there is no `out`: any float or int8, by default bfloat16.
+    scale_d, amax, use_fast_accum: those of `scaled_gemm`: y of 8 bits is stored as y * (1 / scale_d), so
+        that the next convolution reads it as it is.
+
+    The other arguments are those of `{name}`. A padding of (before, 0) along an axis makes a causal
+    convolution of it.
+
+Returns:
+    `out`, or a new array of input's framework on its device, in {format}.
+
+Raises as `{name}` does, and is as repeatable and safe in CUDA graphs: replays follow the contents
+of every array, scales too.)";
 
 inline constexpr const char* kConvDgradDoc =
     R"(The gradient of `{name}` by its input, of any stride up to 64 residue classes.
@@ -117,7 +143,8 @@ kind and what a and b are, here and in `GemmPlan.run`; size is the shape of what
     "dgrad": a is grad_output, b is weight, size input_size  (`{name}_dgrad`)
     "wgrad": a is grad_output, b is input,  size weight_size (`{name}_wgrad`)
 
-The other arguments, and the errors, are those of these functions; division, of every kind, is as in
+The other arguments, and the errors, are those of these functions, of "fprop" also those of
+`{scaled}`; division, of every kind, is as in
 `{name}_dgrad`. Of the arrays only shape, strides, dtype, device and alignment matter. Compiles
 nothing.)";
 

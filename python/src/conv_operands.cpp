@@ -67,6 +67,10 @@ ConvTensors ConvOperands::read(const ConvInputs& inputs, TensorReader& reader, c
   tensors.weight = tensor(inputs.get<arg::Weight>(), "weight", filter_stride);
   if (given(inputs.get<arg::C>())) tensors.c = tensor(inputs.get<arg::C>(), "c", order_of_d(options));
   tensors.bias = reader.read<arg::Bias>(inputs);
+  tensors.scale_a = reader.read<arg::ScaleA>(inputs);
+  tensors.scale_b = reader.read<arg::ScaleB>(inputs);
+  tensors.scale_d = reader.read<arg::ScaleD>(inputs);
+  tensors.amax = reader.read_output<arg::Amax>(inputs);
   tensors.out = read_out(reader, options);
   tensors.epilogue = results_.epilogue().read(reader);
   for (size_t i = 0; convert_ && i < tensors.epilogue.inputs.size(); ++i) {

@@ -11,8 +11,8 @@
 namespace cleave::python {
 
 /// The arrays of one call; under `convert` what is in another order of memory is copied.
-using ConvInputs =
-    Values<arg::Input, arg::Weight, arg::GradOutput, arg::C, arg::Bias, arg::Out, arg::Epilogue, arg::Convert>;
+using ConvInputs = Values<arg::Input, arg::Weight, arg::GradOutput, arg::C, arg::Bias, arg::Out, arg::Epilogue,
+                          arg::Convert, arg::ScaleA, arg::ScaleB, arg::ScaleD, arg::Amax>;
 
 /// `others` and the operands, by their places in the product.
 ConvInputs with_operands(Conv kind, nanobind::handle a, nanobind::handle b, ConvInputs others);

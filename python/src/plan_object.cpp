@@ -153,13 +153,12 @@ bool any_given(const GemmInputs& inputs, List<Ps...>) {
 }
 
 using AllBounds = List<arg::Offs, arg::Indptr, arg::Starts, arg::Sizes, arg::Counts>;
-using Scales = List<arg::ScaleA, arg::ScaleB, arg::ScaleD, arg::Amax, arg::Azp, arg::AzpAdj>;
+using ZeroPoints = List<arg::Azp, arg::AzpAdj>;
+using Scales = Concat<List<arg::ScaleA, arg::ScaleB, arg::ScaleD, arg::Amax>, ZeroPoints>;
 
 void refuse_extras(const GemmInputs& inputs) {
-  if (!any_given(inputs, Concat<AllBounds, Scales>())) return;
-  refuse_value(
-      "the plan is for a convolution, which has no scales, zero points, amax or groups of rows; "
-      "leave them out");
+  if (!any_given(inputs, Concat<AllBounds, ZeroPoints>())) return;
+  refuse_value("the plan is for a convolution, which has no zero points and no groups of rows; leave them out");
 }
 
 }  // namespace

@@ -42,7 +42,11 @@ auto convolve(const Call& call) {
                             .grad_output = operand<GradOutput>(call),
                             .c = operand<arg::C>(call),
                             .bias = operand<arg::Bias>(call),
-                            .out = operand<arg::Out>(call)};
+                            .out = operand<arg::Out>(call),
+                            .scale_a = scale<"scale_a">(call),
+                            .scale_b = scale<"scale_b">(call),
+                            .scale_d = operand<arg::ScaleD>(call),
+                            .amax = operand<arg::Amax>(call)};
   ConvOptions options = geometry_of(call);
   read_options(call, (tensors.weight ? tensors.weight : tensors.input)->dtype, true, options);
   ConvCall product = make_call(tensors, options);
@@ -50,6 +54,7 @@ auto convolve(const Call& call) {
   if constexpr (Call::template has<arg::Out>()) {
     run(product);
     mark_written(call.template get<arg::Out>());
+    if constexpr (Call::template has<arg::Amax>()) mark_written(call.template get<arg::Amax>());
   } else {
     const Extents strides = channels_last_strides(product.shape, product.ndim);
     Tensor d = empty_strided(std::span(product.shape).first(product.ndim), strides.data(), product.problem.d.dtype,
@@ -70,12 +75,27 @@ void add(Operators& operators, const std::string& name, Short, Scalars) {
   operators.add(name + ".out", Full(), Concat<Scalars, SplitK, List<arg::Out>>(), function);
 }
 
+/// Arguments in the order of scaled_gemm's.
+template <class Geometry>
+void add_scaled_conv(Operators& operators) {
+  const auto function = [](const auto& call) { return convolve(call); };
+  using Operands =
+      Concat<List<Input, Weight, NullableArgument<"scale_a">, NullableArgument<"scale_b">, arg::Bias>, Geometry>;
+  using Short = Concat<Operands, List<arg::OutDtype, arg::UseFastAccum>>;
+  using Rare = Concat<List<arg::C>, Scalars, List<arg::ScaleD>, SplitK>;
+  operators.add("scaled_conv", Short(), List<>(), function);
+  operators.add("scaled_conv.full", Short(), Rare(), function);
+  operators.add("scaled_conv.out", Concat<Operands, List<arg::UseFastAccum>>(),
+                Concat<Rare, List<arg::Out, arg::Amax>>(), function);
+}
+
 }  // namespace
 
 void add_conv(Operators& operators) {
   using Geometry = List<Stride, Padding, Dilation, Groups>;
   add(operators, "conv", Concat<List<Input, Weight, arg::Bias>, Geometry>(), Scalars());
   add(operators, "conv_dgrad", Concat<List<InputSize, Weight, GradOutput>, Geometry, List<arg::Bias>>(), Scalars());
+  add_scaled_conv<Geometry>(operators);
   add(operators, "conv_wgrad", Concat<List<Input, WeightSize, GradOutput>, Geometry>(), List<arg::Alpha, arg::Beta>());
 }
 

@@ -39,6 +39,12 @@ const Choice& planned(const GemmPlan& plan) {
                     "product is at most {}",
                     count_classes(choice->geometry, false), kMostClasses));
   }
+  const GemmProblem& p = choice->problem;
+  if (p.conv.kind != Conv::none && (p.scale_a.kind != Scaling::none || p.has_scale_d || p.has_amax)) {
+    throw Error(ErrorCode::unsupported,
+                "the operation is a scaled convolution, which emitted projects do not serve; plan it without scales, "
+                "scale_d and amax");
+  }
   if (choice->problem.groups.apart) {
     throw Error(ErrorCode::unsupported,
                 "the operation's groups lie apart, which emitted projects do not serve; plan for a of (M, K) and b of "

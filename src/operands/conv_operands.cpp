@@ -16,7 +16,7 @@
 namespace cleave {
 namespace {
 
-constexpr std::span<const DType> kForwardTypes = kAnyType.first(4);
+constexpr std::span<const DType> kForwardTypes = kMultipliedTypes;
 constexpr std::span<const DType> kGradientTypes = kFloatTypes;
 
 int32_t narrow(const char* name, int64_t value) {
@@ -47,7 +47,7 @@ class Builder {
     const auto types = options_.kind == Conv::fprop ? kForwardTypes : kGradientTypes;
     check(a_, a_name_, form(types));
     check(b_, b_name_, form(types));
-    if (a_.dtype != b_.dtype) {
+    if (a_.dtype != b_.dtype && !(is_fp8(a_.dtype) && is_fp8(b_.dtype))) {
       refuse_type("{} is {} and {} is {}; convert one of them", a_name_, to_string(a_.dtype), b_name_,
                   to_string(b_.dtype));
     }
@@ -79,6 +79,7 @@ class Builder {
   void place_operands() {
     const DType type = a_.dtype;
     p_ = implicit_gemm(conv_, options_.groups, type, type);
+    p_.b.dtype = b_.dtype;
     p_.activation = options_.activation;
     p_.device = a_.device;
     arguments_.a = a_.data;
@@ -128,6 +129,36 @@ class Builder {
     p_.bias_dtype = bias.dtype;
     if (p_.batch > 1) p_.bias_stride_batch = p_.n;
     arguments_.bias = bias.data;
+  }
+
+  void place_scale_factors() {
+    if (!t_.scale_a || !t_.scale_b) {
+      refuse_value("{} is missing; pass both scales (an array of one 1.0 scales nothing), or neither",
+                   t_.scale_a ? "scale_b" : "scale_a");
+    }
+    arguments_.scale_a = one_value(*t_.scale_a, "scale_a", a_.device, a_name_);
+    const Operand& scales = *t_.scale_b;
+    check(scales, "scale_b", {0, Operand::kMaxRank, kFloat32});
+    const std::optional<int64_t> length = line_length(scales);
+    if (length != 1 && length != w_[0]) {
+      refuse_value("scale_b is {}; it must be contiguous, one value or one for each of the {} filters",
+                   shape_text(scales), w_[0]);
+    }
+    arguments_.scale_b = static_cast<const float*>(scales.data);
+    const bool by_filter = length != 1;
+    p_.scale_a = {.kind = Scaling::vector};
+    p_.scale_b = {
+        .kind = Scaling::vector, .stride_row = by_filter ? 1 : 0, .stride_batch = by_filter && p_.batch > 1 ? p_.n : 0};
+  }
+
+  void place_scale_d() {
+    p_.has_scale_d = true;
+    arguments_.scale_d = one_value(*t_.scale_d, "scale_d", a_.device, a_name_);
+  }
+
+  void place_amax() {
+    p_.has_amax = true;
+    arguments_.amax = one_value(*t_.amax, "amax", a_.device, a_name_);
   }
 
   void place_d() {
@@ -300,7 +331,10 @@ ConvCall make_call(const ConvTensors& tensors, const ConvOptions& options) {
   builder.place_operands();
   if (tensors.c) builder.place_c();
   if (tensors.bias) builder.place_bias();
+  if (tensors.scale_a || tensors.scale_b) builder.place_scale_factors();
   builder.place_d();
+  if (tensors.scale_d) builder.place_scale_d();
+  if (tensors.amax) builder.place_amax();
   if (tensors.epilogue.function != nullptr) place_epilogue(tensors.epilogue, call);
   set_plan_options(options.plan, call.problem);
   return call;

@@ -185,12 +185,12 @@ class Builder {
 
   void place_scale_d() {
     p_.has_scale_d = true;
-    arguments_.scale_d = static_cast<const float*>(one_value(*t_.scale_d, "scale_d"));
+    arguments_.scale_d = one_value(*t_.scale_d, "scale_d", t_.a->device, "a");
   }
 
   void place_amax() {
     p_.has_amax = true;
-    arguments_.amax = static_cast<float*>(one_value(*t_.amax, "amax"));
+    arguments_.amax = one_value(*t_.amax, "amax", t_.a->device, "a");
   }
 
  private:
@@ -271,14 +271,6 @@ class Builder {
       refuse_value("{} is {}; it must be ({},), contiguous", name, shape_text(zero_points), length);
     }
     return static_cast<const int32_t*>(zero_points.data);
-  }
-
-  void* one_value(const Operand& operand, const char* name) const {
-    check(operand, name, {0, 3, kFloat32});
-    if (line_length(operand) != 1) {
-      refuse_value("{} is {}; it must hold one value", name, shape_text(operand));
-    }
-    return operand.data;
   }
 
   bool has_shape_of_d(const Operand& x, bool may_broadcast) const {

@@ -147,6 +147,12 @@ std::optional<int64_t> line_length(const Operand& x) {
   return length;
 }
 
+float* one_value(const Operand& operand, const char* name, int device, const char* leader) {
+  check_form(operand, name, {0, Operand::kMaxRank, kFloat32}, device, leader);
+  if (line_length(operand) != 1) refuse_value("{} is {}; it must hold one value", name, shape_text(operand));
+  return static_cast<float*>(operand.data);
+}
+
 float float32_of(double value, const char* name) {
   if (std::isfinite(value) && std::abs(value) > std::numeric_limits<float>::max()) {
     refuse_value("{} is {}, too large for float32", name, value);

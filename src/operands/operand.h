@@ -88,6 +88,9 @@ uint32_t alignment_of(const void* data);
 /// The number of elements if they are one contiguous line, else nothing.
 std::optional<int64_t> line_length(const Operand& operand);
 
+/// The address of a tensor of one float32. Throws Error, as check_form does, for any other.
+float* one_value(const Operand& operand, const char* name, int device, const char* leader);
+
 /// `value` as float32; throws Error(invalid_argument) for a finite one beyond its range.
 float float32_of(double value, const char* name);
 

@@ -323,6 +323,17 @@ class Collector {
     for (const SplitKMode split : {SplitKMode::serial, SplitKMode::parallel, SplitKMode::stream_k})
       visit(convolution(Conv::dgrad, DType::bf16, DType::bf16, 2), split);
     visit(convolution(Conv::fprop, DType::i8, DType::i32, 2));
+    for (const DType type : {DType::e4m3, DType::i8}) {
+      GemmProblem layer = convolution(Conv::fprop, type, DType::bf16, 2);
+      layer.scale_a = layer.scale_b = {.kind = Scaling::vector};
+      layer.bias = Bias::row;
+      for (const SplitKMode split : {SplitKMode::none, SplitKMode::parallel}) visit(layer, split);
+      layer.d.dtype = type;
+      layer.has_scale_d = layer.has_amax = true;
+      layer.activation = Activation::silu;
+      visit(layer);
+      visit(layer, SplitKMode::stream_k);
+    }
     for (const Division division : {Division::plain, Division::fast_load})
       visit(convolution(Conv::dgrad, DType::f16, DType::f16, 2, false, division));
   }

@@ -127,16 +127,28 @@ void check_lines(const GemmProblem& p, Messages& out) {
 /// What belongs to other products.
 void check_company(const GemmProblem& p, Messages& out) {
   std::vector<const char*> given;
-  if (p.scale_a.kind != Scaling::none) given.push_back("scale_a");
-  if (p.scale_b.kind != Scaling::none) given.push_back("scale_b");
+  const bool forward = p.conv.kind == Conv::fprop;
+  if (p.scale_a.kind != Scaling::none && !forward) given.push_back("scale_a");
+  if (p.scale_b.kind != Scaling::none && !forward) given.push_back("scale_b");
   if (p.has_zero) given.push_back("azp_adj");
-  if (p.has_scale_d) given.push_back("scale_d");
-  if (p.has_amax) given.push_back("amax");
+  if (p.has_scale_d && !forward) given.push_back("scale_d");
+  if (p.has_amax && !forward) given.push_back("amax");
   if (p.groups.dimension != Grouping::none) given.push_back("groups");
   if (p.activation == Activation::swiglu) given.push_back("swiglu");
   if (!given.empty()) {
-    out.add("a convolution has no {}; leave that out", fmt::join(given, ", "));
+    out.add("{} has no {}; leave that out", forward ? "a convolution" : "a gradient of a convolution",
+            fmt::join(given, ", "));
   }
+}
+
+/// A pixel meets many outputs, so that only one scale for all of them can be taken out of the sums.
+void check_scales(const GemmProblem& p, Messages& out) {
+  for (const auto& [name, scales] : {std::pair("scale_a", p.scale_a), std::pair("scale_b", p.scale_b)}) {
+    if (scales.kind == Scaling::block)
+      out.add("{} is of blocks; a convolution has one scale of a, and one or a vector of b. Pass those", name);
+  }
+  if (p.scale_a.kind == Scaling::vector && (p.scale_a.stride_row != 0 || p.scale_a.stride_batch != 0))
+    out.add("scale_a is a vector; a convolution has one scale for all of a. Pass strides of 0");
 }
 
 void check_bias(const GemmProblem& p, Messages& out) {
@@ -169,6 +181,7 @@ void check_conv(const GemmProblem& p, Messages& out) {
   check_extents(p, out);
   check_lines(p, out);
   check_company(p, out);
+  check_scales(p, out);
   check_bias(p, out);
 }
 

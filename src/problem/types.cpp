@@ -35,18 +35,14 @@ void check_c(DType type, DType d, Messages& out) {
 void check_types_of_conv(const GemmProblem& p, Messages& out) {
   if (p.conv.kind == Conv::none) return;
   const DType type = p.a.dtype;
-  if (is_fp8(type) || is_fp8(p.b.dtype)) {
-    out.add("a is {} and b is {}, but convolutions serve float16, bfloat16, float32 and, fprop, int8. Convert them",
-            to_string(type), to_string(p.b.dtype));
-  } else if (type == DType::i8 && p.conv.kind != Conv::fprop) {
-    out.add("a is int8, which only fprop serves, but this is {}; convert a and b to a float type",
+  if (p.conv.kind == Conv::fprop) return;
+  if (size_of(type) == 1) {
+    out.add("a is {}, which only fprop serves, but this is {}; convert a and b to a wider float type", to_string(type),
             to_string(p.conv.kind));
   }
   if (size_of(p.d.dtype) == 1) {
-    out.add(
-        "d is {}, but convolutions have outputs of float16, bfloat16, float32 and, of int8, int32. Quantise in a step "
-        "of its own",
-        to_string(p.d.dtype));
+    out.add("d is {}, which only fprop stores, but this is {}; quantise in a step of its own", to_string(p.d.dtype),
+            to_string(p.conv.kind));
   }
 }
 

@@ -169,10 +169,15 @@ TEST(ValidateConv, ChannelsAreNeighbours) {
 }
 
 TEST(ValidateConv, Types) {
-  GemmProblem p = implicit_gemm(good_layout(Conv::fprop), 1, DType::e4m3, DType::bf16);
-  expect_refusal(p, {"a is float8_e4m3fn", "float16, bfloat16, float32"});
-  p = implicit_gemm(good_layout(Conv::fprop), 1, DType::i8, DType::i8);
-  expect_refusal(p, {"d is int8"});
+  GemmProblem p;
+  for (const DType type : {DType::e4m3, DType::i8}) {
+    for (const DType out : {type, DType::bf16})
+      EXPECT_TRUE(validate(implicit_gemm(good_layout(Conv::fprop), 1, type, out)).empty());
+    p = implicit_gemm(good_layout(Conv::wgrad), 1, type, DType::bf16);
+    expect_refusal(p, {"which only fprop serves, but this is wgrad"});
+  }
+  p = implicit_gemm(good_layout(Conv::dgrad), 1, DType::bf16, DType::i8);
+  expect_refusal(p, {"d is int8, which only fprop stores"});
   p = good_conv(Conv::fprop);
   p.b.dtype = DType::f16;
   expect_refusal(p, {"a is bfloat16 and b is float16"});
@@ -181,8 +186,15 @@ TEST(ValidateConv, Types) {
 TEST(ValidateConv, WhatDoesNotGoWithIt) {
   GemmProblem p = implicit_gemm(good_layout(Conv::fprop), 1, DType::i8, DType::bf16);
   p.scale_a = p.scale_b = {.kind = Scaling::vector, .stride_row = 1};
-  p.has_amax = p.has_zero = true;
-  expect_refusal(p, {"a convolution has no scale_a, scale_b, azp_adj, amax"});
+  expect_refusal(p, {"scale_a is a vector; a convolution has one scale for all of a"});
+  p.scale_a = p.scale_b = {.kind = Scaling::block, .stride_row = 1};
+  EXPECT_EQ(validate(p).size(), 2u);
+  p.scale_a = p.scale_b = {};
+  p.has_zero = true;
+  expect_refusal(p, {"a convolution has no azp_adj"});
+  p = good_conv(Conv::dgrad);
+  p.has_amax = true;
+  expect_refusal(p, {"a gradient of a convolution has no amax"});
 
   p = good_conv(Conv::fprop);
   p.bias = Bias::column;

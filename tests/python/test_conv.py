@@ -400,7 +400,9 @@ def test_plans(kind: str) -> None:
     assert plan.run(a, b, out=out) is out
     np.testing.assert_array_equal(out, expected)
     with pytest.raises(ValueError, match="the plan is for a convolution"):
-        plan.run(a, b, scale_a=np.ones(1, np.float32))
+        plan.run(a, b, azp_adj=np.ones(1, np.int32))
+    with pytest.raises(ValueError, match=r"scale_a is one value .* but the plan is for missing"):
+        plan.run(a, b, scale_a=np.ones(1, np.float32), scale_b=np.ones(1, np.float32))
     with pytest.raises(ValueError, match=r"plan is for|output of an input"):
         plan.run(a[:1], b)
 

@@ -52,7 +52,7 @@ BAD: dict[str, Case] = {
         "fprop", {"input": np.ones((1,) * 7, np.float32)}, ValueError, ("7 dimensions",)),
     "input is float64": (
         "fprop", {"input": INPUT.astype(np.float64)}, TypeError,
-        ("input is float64", "float16, bfloat16, float32 or int8")),
+        ("input is float64", "float16, bfloat16, float32, int8, float8_e4m3fn or float8_e5m2")),
     "integers backwards": (
         "dgrad", {"grad_output": OUTPUT.astype(np.int8)}, TypeError,
         ("grad_output is int8", "float16, bfloat16 or float32")),
@@ -62,9 +62,9 @@ BAD: dict[str, Case] = {
     "bias is int32": (
         "fprop", {"bias": line(10, np.int32)}, TypeError, ("bias is int32", "convert")),
     "out is int8": (
-        "fprop", {"out": nhwc(2, 10, 5, 4, dtype=np.int8)}, TypeError, ("d is int8", "Quantise")),
+        "dgrad", {"out": INPUT.astype(np.int8)}, TypeError, ("d is int8", "quantise")),
     "out_dtype is float8": (
-        "fprop", {"out_dtype": "float8_e5m2"}, TypeError, ("d is float8_e5m2",)),
+        "wgrad", {"out_dtype": "float8_e5m2"}, TypeError, ("d is float8_e5m2", "quantise")),
     "out_dtype is none": ("fprop", {"out_dtype": "half"}, TypeError, ("out_dtype is half",)),
     "out and out_dtype": (
         "fprop", {"out": OUTPUT.copy("K"), "out_dtype": "float16"}, TypeError,

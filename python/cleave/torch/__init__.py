@@ -30,6 +30,9 @@ The operators, on CUDA tensors (on torch's current stream) and on CPU tensors:
         alignment, alpha, beta, activation, zero_rest, split_k_mode, split_k_slices)
     conv(input, weight, bias=None, stride=1, padding=0, dilation=1, groups=1, c=None, *, alpha,
         beta, activation, out_dtype, split_k_mode, split_k_slices)
+    scaled_conv(input, weight, scale_a, scale_b, bias=None, stride=1, padding=0, dilation=1, groups=1,
+        out_dtype=None, use_fast_accum=False, *, c, alpha, beta, activation, scale_d, split_k_mode,
+        split_k_slices)
     conv_dgrad(input_size, weight, grad_output, stride=1, padding=0, dilation=1, groups=1,
         bias=None, c=None, *, alpha, beta, activation, out_dtype, split_k_mode, split_k_slices)
     conv_wgrad(input, weight_size, grad_output, stride=1, padding=0, dilation=1, groups=1, c=None,
@@ -45,13 +48,13 @@ The operators, on CUDA tensors (on torch's current stream) and on CPU tensors:
     moe_unpermute(y, indices, weights=None, top_k=None) -> y
 
 Arguments mean what they mean in `cleave.gemm`, `cleave.scaled_gemm`, `cleave.grouped_gemm`,
-`cleave.conv2d` and its gradients (here of one to three axes; padding has one number for all axes,
-one for each, or two for each, those before the axes first), `cleave.quantize` (which
-quantize_grouped calls for blocks of 1x128 with a transpose) and `cleave.moe`. Results are new
-tensors. Products, convolutions and quantisations but the grouped one have an `out` form,
+`cleave.conv2d`, `cleave.scaled_conv2d` and the gradients (here of one to three axes; padding has
+one number for all axes, one for each, or two for each, those before the axes first),
+`cleave.quantize` (which quantize_grouped calls for blocks of 1x128 with a transpose) and
+`cleave.moe`. Results are new tensors. Products, convolutions and quantisations but the grouped one have an `out` form,
 torch.ops.cleave.gemm.out(..., out=d), which writes to tensors that are given and returns nothing:
-`out`, of quantize and quantize_asymmetric also `scale_out` and `zero_out`, of scaled_gemm also
-`amax`. With gradients on, they refuse tensors that require grad, as torch's own do.
+`out`, of quantize and quantize_asymmetric also `scale_out` and `zero_out`, of scaled_gemm and
+scaled_conv also `amax`. With gradients on, they refuse tensors that require grad, as torch's own do.
 
 float32 operands on a GPU are multiplied as torch's own switches say when the operator is called, or
 captured: gemm and grouped_gemm go by torch.backends.cuda.matmul.fp32_precision (by default "ieee",

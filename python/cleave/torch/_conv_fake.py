@@ -15,6 +15,9 @@ def register() -> None:
     declare(
         {
             "conv": lambda call: _new(call.input, _output_size(call), call.out_dtype),
+            "scaled_conv": lambda call: _new(
+                call.input, _output_size(call), call.out_dtype or default_dtype(call.input, call.scale_a)
+            ),
             "conv_dgrad": lambda call: _new(call.grad_output, call.input_size, call.out_dtype),
             "conv_wgrad": lambda call: _new(call.input, call.weight_size, call.out_dtype),
         }
