@@ -43,8 +43,8 @@ auto convolve(const Call& call) {
                             .c = operand<arg::C>(call),
                             .bias = operand<arg::Bias>(call),
                             .out = operand<arg::Out>(call),
-                            .scale_a = scale<"scale_a">(call),
-                            .scale_b = scale<"scale_b">(call),
+                            .scale_a = operand_named<"scale_a">(call),
+                            .scale_b = operand_named<"scale_b">(call),
                             .scale_d = operand<arg::ScaleD>(call),
                             .amax = operand<arg::Amax>(call)};
   ConvOptions options = geometry_of(call);
