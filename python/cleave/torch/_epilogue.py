@@ -154,6 +154,9 @@ def _apply(operation: str, *operands: Tensor | float) -> Tensor:
         if dtype.itemsize == 1:
             x = x.clamp(limits.min, limits.max)
         return (x.round() if dtype == torch.int8 else x).to(dtype).float()
+    if operation == "where":  # numbers as they are: tensors of the CPU's would be copied, which no capture allows
+        condition, *values = operands
+        return torch.where(torch.as_tensor(condition), *values)
     return _OPERATIONS[operation](*map(torch.as_tensor, operands))
 
 
@@ -180,7 +183,6 @@ _OPERATIONS: dict[str, Callable[..., Tensor]] = {
     "not_equal": torch.ne,
     "logical_and": torch.logical_and,
     "logical_or": torch.logical_or,
-    "where": torch.where,
 }
 
 
