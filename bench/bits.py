@@ -117,7 +117,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 class Answers:
-    """Of one type: how many plans gave other bits, of how many."""
+    """How many plans of one type gave other bits, of how many."""
 
     def __init__(self, case: GemmCase):
         from cleave.testing.arrays import TorchArrays
@@ -153,7 +153,7 @@ class Answers:
         return operands.out.clone()
 
     def _of_sizes(self) -> Iterator[tuple[str, bool]]:
-        """Of M, N, D's alignment and a repetition, by the same kernel."""
+        """Another M, N or alignment of D, and a repetition, by the same kernel: whether the bits changed."""
         import torch
 
         o, case = self._operands, self._case

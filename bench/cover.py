@@ -76,7 +76,7 @@ class Measured:
 
     @cached_property
     def losses(self) -> dict[str, float]:
-        """Of all kernels."""
+        """Those of all kernels."""
         near = [pair.us / pair.predicted for pair in self.pairs if pair.us < (1 + NEAR) * self.fastest]
         off = float(np.median(near)) * UNMEASURED
         best: dict[str, float] = {}
@@ -126,7 +126,7 @@ def kernel_of(choice: str) -> str:
 
 
 def pairs_of(job: Job, shape: Shape, us: dict[str, float]) -> list[Pair]:
-    """Of the Hopper kernel, which the model predicts."""
+    """Those of the Hopper kernel, which the model predicts."""
     planned = job.case(shape).plan("h100")
     model = _core.ProductModel(H200_GB_PER_S)
     names = []

@@ -143,7 +143,7 @@ def fit(pairs: Pairs, kind: int, used: np.ndarray, most_steps: int = 40) -> np.n
 
 
 def weighted(pairs: Pairs, used: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Of each pair: the number of its shape, and its weight among the shape's."""
+    """Each pair's number of its shape, and its weight among the shape's."""
     us = np.array(pairs.us)
     shapes, shape = np.unique(np.array(pairs.shape), return_inverse=True)
     best = np.full(len(shapes), np.inf)

@@ -20,7 +20,7 @@ _erf = np.vectorize(math.erf, otypes=[np.float64])
 
 ROUNDOFF = 2.0**-24
 SHAPES = ("scalar", "row", "column", "matrix")
-# Of a rounding: half a unit in the last place, the smallest step, the largest value.
+# What a rounding has: half a unit in the last place, the smallest step, the largest value.
 CASTS = {
     "float16": (2.0**-11, 2.0**-25, 65504.0),
     "bfloat16": (2.0**-8, 2.0**-133, 3.3e38),

@@ -93,11 +93,11 @@ class _Backward:
 
 
 def _nothing(*_: object) -> None:
-    """Of comparisons and their like."""
+    """Comparisons and their like pass no gradient on."""
 
 
 def _of_one(rule):
-    """Of an operation on one value: what its gradient is multiplied by, or is instead."""
+    """`rule` gives the gradient of an operation's one operand, from the result's."""
 
     def backward(walk: _Backward, g: str, result: str, x: str) -> None:
         walk._give(x, rule(walk._apply, g, result, x))

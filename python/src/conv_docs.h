@@ -145,7 +145,7 @@ kind and what a and b are, here and in `GemmPlan.run`; size is the shape of what
 
 The other arguments, and the errors, are those of these functions, of "fprop" also those of
 `{scaled}`; division, of every kind, is as in
-`{name}_dgrad`. Of the arrays only shape, strides, dtype, device and alignment matter. Compiles
+`{name}_dgrad`. Only shapes, strides, dtypes, device and alignment of the arrays matter. Compiles
 nothing.)";
 
 inline constexpr const char* kPlanConvProblemDoc =

@@ -18,12 +18,13 @@ Args:
     a: [M, K] or [B, M, K]; float16, bfloat16 or float32 (see `precision`), with sums in float32.
         Also int8, with sums in int32, and the 8-bit floats: see `scaled_gemm`.
     b: [K, N] or [B, K, N], of a's dtype. A two-dimensional operand, or one with B = 1, serves the
-        whole batch. Of the last two strides of every array one must be 1: transposed and sliced
+        whole batch. One of the last two strides of every array must be 1: transposed and sliced
         views go through without a copy.
     c: [M, N] or [B, M, N], of float16, bfloat16, float32 or D's own dtype (of int32 D: int32); may
         be `out` itself. Not read if beta is 0.
-    alpha, beta: numbers. By default beta is 1 with a `c`, and 0 without. Of int32 D, whose sums and
-        c are multiplied and added as integers, whole numbers, and without a c alpha is 1.
+    alpha, beta: numbers. By default beta is 1 with a `c`, and 0 without. An int32 D,
+        whose sums and c are multiplied and added as integers, takes whole numbers, and without a c
+        alpha is 1.
     bias: [N] or [1, N] adds one value per column of D, [M, 1] one per row; contiguous, of float16,
         bfloat16 or float32.
     activation: {activations}. For "swiglu", b (and a bias per column) has 2 N
@@ -142,14 +143,14 @@ device. The kernel reads them, the host never does; no group needs padding.
 Args:
     a, b: as in `gemm`, 8-bit operands as in `scaled_gemm`, with any layout of the last two
         dimensions. Under counts, a (as c and out) must have its groups' rows evenly spaced, as a
-        contiguous array has. Of one dimension, contiguous: each group's part is a matrix a_g [M,
-        room] and b_g [N, room], room being its size rounded up to alignment. They take offs and
-        `out`.
+        contiguous array has. They may also have one dimension, contiguous, in which each group's
+        part is a matrix a_g [M, room] and b_g [N, room], room being its size rounded up to
+        alignment; these take offs and `out`.
     offs: [G], where each group ends: the running total of the sizes (torch's offs). With alignment,
         a group begins where the one before ends, rounded up to a multiple (DeepEP's prefix sums).
     indptr: [G + 1], the same after a leading 0 (FlashInfer's).
     starts, sizes: [G] each, in any order.
-    counts: [G], the rows in use of each matrix of a. Of matrices, group g begins at g * alignment.
+    counts: [G], the rows in use of each matrix of a. In matrices, group g begins at g * alignment.
     alignment: what groups begin at multiples of, for offs, or for counts of matrices.
     scale_a, scale_b: float32, of 8-bit operands: as in `scaled_gemm` for an operand without groups
         of its own ([M], or blocks [M, ceil(K / 128)]); else for each group: [G, N] (of an a, [G,

@@ -73,7 +73,7 @@ inline Tensor empty_strided(std::span<const int64_t> shape, const int64_t* strid
   return Tensor(handle);
 }
 
-/// The same, packed row by row, or, of matrices and `by_column`, column by column. Of 5 dimensions at most.
+/// The same, packed row by row, or, of matrices and `by_column`, column by column. It has 5 dimensions at most.
 inline Tensor empty(std::span<const int64_t> shape, DType dtype, int device, bool by_column = false) {
   int64_t strides[5];
   int64_t packed = 1;

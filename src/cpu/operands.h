@@ -21,8 +21,8 @@ class Operands {
   void pack_b(const TileCoord& coord, Span columns, Span k, float* out) const;
 
  private:
-  /// Of a matrix whose strided dimension has `lines` elements, from the first of `line` and `k` on: the offset, and
-  /// the stride of the lines. Where groups lie apart, both are the group's.
+  /// The offset of the element at the first of `line` and `k`, and the stride of the lines, in a matrix whose strided
+  /// dimension has `lines` elements. Where groups lie apart, both are the group's.
   struct Place {
     int64_t offset, stride;
   };

@@ -67,7 +67,7 @@ inline uint32_t count_parts(const ConvGeometry& g, bool fuses_classes) {
   return uint32_t(ceil_div<size_t>(count_classes(g, fuses_classes), kMostClasses));
 }
 
-/// Of the geometry's part, without tiles. None, too, where they cannot be fused (fused_classes.h).
+/// The classes of the geometry's part, without tiles. None, too, where they cannot be fused (fused_classes.h).
 inline ConvClasses find_classes(const ConvGeometry& g, bool fuses_classes) {
   ConvClasses classes;
   if (fuses_classes) {

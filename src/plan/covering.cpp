@@ -50,7 +50,7 @@ std::vector<Spec> of_jobs(Jobs jobs) {
   return all;
 }
 
-/// Of the first jobs, or, where none of them was measured, of those most like them.
+/// The first jobs' kernels, or, where none of them was measured, those of the jobs most like them.
 std::vector<Spec> of_jobs(Jobs jobs, Jobs alike) {
   std::vector<Spec> own = of_jobs(jobs);
   return own.empty() ? of_jobs(alike) : own;

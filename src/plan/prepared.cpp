@@ -130,7 +130,8 @@ class KernelSet {
 int64_t step_end(const GemmProblem& p, int64_t m) {
   const bool along_m = p.a.stride_col != 1 || p.d.stride_col != 1;  // each M aligns them otherwise
   if (m <= kPreparedStep || along_m) return m;
-  // Of many rows a few more change nothing; and how groups fill tiles depends on their sizes, which nobody knows.
+  // A few more rows change nothing where there are many; and how groups fill tiles depends on their sizes, which nobody
+  // knows.
   const int64_t steps_of_octave = p.groups.dimension == Grouping::none ? 512 : 16;
   const int64_t step = std::max(int64_t(std::bit_floor(uint64_t(m))) / steps_of_octave, kPreparedStep);
   return ceil_div(m, step) * step;

@@ -18,7 +18,7 @@ namespace {
 
 constexpr uint32_t kWidest = 16;
 
-/// Of A, B and D: see `lines`.
+/// Those of A, B and D: see `lines`.
 struct Alignments {
   uint32_t a, b, d;
 

@@ -106,7 +106,7 @@ class ProductPrediction {
     return (read + written) * c_.tile.k * size_of(c_.operands.a) / 128 * q_.shared_memory;
   }
 
-  /// Of a narrow operand, by the threads beside the one that starts TMA's loads.
+  /// The threads beside the one that starts TMA's loads copy a narrow operand.
   double copy_clocks() const {
     const double rows = (c_.operands.copied_a ? c_.tile.m : 0.0) + (c_.operands.copied_b ? c_.tile.n : 0.0);
     return q_.copy * rows * c_.tile.k * size_of(c_.operands.a) / 16 / kCopyThreads;

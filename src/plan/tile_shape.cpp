@@ -222,8 +222,8 @@ class TileShaper {
            output_alignment(p_, c_.epilogue.order) == 16;
   }
 
-  /// Of a column's run in D that one thread stores; none where C, or what a function takes or makes, would have to be
-  /// found element by element.
+  /// One thread stores so many bytes of a column's run in D at a time; none where C, or what a function takes or makes,
+  /// would have to be found element by element.
   uint32_t run_bytes() const {
     const bool finds_elements = c_.epilogue.has_c || inputs_by_element(c_) + c_.epilogue.function.outputs > 0;
     const bool staged = c_.conv.patches && c_.cluster.k == 1 && c_.schedule.split != SplitKMode::parallel &&

@@ -142,7 +142,7 @@ ConvLayout draw_patches(Random& random) {
   return conv;
 }
 
-// Of any stride: the product of dy with the filters as they lie.
+// The product of dy with the filters as they lie, whatever the stride.
 TEST(FusedClasses, ColumnsOfPatchesAreTheFiltersOwn) {
   Random random(5);
   for (int round = 0; round < 1000; ++round) {

@@ -157,7 +157,7 @@ def test_replays_read_arrays_anew() -> None:
 @pytest.mark.parametrize("compiled", [False, True])
 @pytest.mark.parametrize("mode", MODES)
 def test_gradients(mode: str, compiled: bool) -> None:
-    """Of every input's shape, where the derivative is the epilogue of the same product."""
+    """Inputs of every shape have some, where the derivative is the epilogue of the same product."""
     skip_unless_served("sm90", mode)
     pytest.importorskip("cleave.torch", exc_type=ImportError)
     import cleave.torch

@@ -16,7 +16,7 @@ from hypothesis.extra import numpy as npst
 
 import cleave
 
-# Of Python itself, about a __index__ that gives a boolean.
+# Python itself warns of a __index__ that gives a boolean.
 pytestmark = pytest.mark.filterwarnings("ignore:__index__ returned:DeprecationWarning")
 
 

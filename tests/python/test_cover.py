@@ -40,7 +40,7 @@ def test_slices_of_a_launch_are_no_kernels() -> None:
 
 
 def test_a_set_takes_what_helps_most_first(tmp_path) -> None:
-    """Of two kernels that serve one shape each, and one that serves both nearly as well."""
+    """Two kernels serve one shape each, a third serves both nearly as well."""
     lines = ["64 64 4096 | 1980 | 300 | 3.0", "10 sm90 64x64", "11 sm90 64x32", "40 sm90 128x128"]
     lines += ["4096 4096 4096 | 1980 | 300", "10 sm90 128x128", "11 sm90 64x32", "30 sm90 64x64"]
     with lzma.open(tmp_path / "bf16_tn.txt.xz", "wt") as file:

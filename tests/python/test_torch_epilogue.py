@@ -126,7 +126,7 @@ def test_every_operation_was_tried() -> None:
 
 @pytest.mark.parametrize("seed", range(60))
 def test_gradients_of_drawn_functions(seed: int) -> None:
-    """Of all outputs; without casts, whose steps float32 may miss."""
+    """All outputs have gradients here; no casts, whose steps float32 may miss."""
     drawn = epilogue_functions.draw(Random(seed), types=("float32",))
     text = re.sub(r"\.to\('\w+'\)", "", drawn.text)
     case = Case(text, seed, batch=(2,) if seed % 4 == 0 else ())

@@ -3,10 +3,9 @@
 //   value = activation(alpha * scale_a * scale_b * (sum - zero_a * zero_b) + beta * C + bias)
 //   D     = value * (1 / scale_d)
 //
-// (scales of blocks are applied to the sums as they grow: mainloop/promotion.h). Of an int32 D all of
-// it is integers, modulo 2^32. The sum of an empty K is 0 whatever alpha, scales and zero points are.
-// One definition for the kernels and the CPU backend. It runs once per element of D, on the sum of
-// all slices, whatever the split-K mode.
+// (scales of blocks are applied to the sums as they grow: mainloop/promotion.h). If D is int32, all of it is integers,
+// modulo 2^32. The sum of an empty K is 0 whatever alpha, scales and zero points are. One definition for the kernels
+// and the CPU backend. It runs once per element of D, on the sum of all slices, whatever the split-K mode.
 #pragma once
 
 #include "cleave/config/epilogue_params.h"

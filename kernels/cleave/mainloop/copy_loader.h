@@ -144,7 +144,7 @@ struct TileCopy {
     if constexpr (Bytes == 1) {
       ptx::store_shared_8(to, vector.valid != 0 ? load_8(vector.from) : uint8_t(0));
     } else if constexpr (Bytes == 2) {
-      // Of 8-bit elements the pair's second may lie outside.
+      // The second of a pair of 8-bit elements may lie outside.
       const uint16_t pair = vector.valid == 0   ? uint16_t(0)
                             : vector.valid == 1 ? load_8(vector.from)
                                                 : *reinterpret_cast<const uint16_t*>(vector.from);

@@ -55,7 +55,7 @@ def dtypes_of(plan: Any) -> frozenset[str]:
 
 
 def bytes_of(plan: Any) -> int:
-    """Of the plan's arrays."""
+    """The sum over the plan's arrays."""
     from .. import _core
 
     return sum(field["elements"] * DTYPES[field["dtype"]].bytes for field in _core.arrays_of(plan))

@@ -23,7 +23,7 @@ Known = Mapping[str, Tensor | float]
 
 
 def output_dtypes(text: str) -> list[torch.dtype | None]:
-    """Of a function's outputs, D's first; None where it leaves that to the product."""
+    """The dtypes of a function's outputs, D's first; None where it leaves that to the product."""
     return [None if dtype is None else getattr(torch, dtype) for dtype, _ in parse(text).outputs.values()]
 
 
