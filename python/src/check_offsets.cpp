@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <vector>
 
+#include "base/refuse.h"
 #include "operands/check_bounds.h"
 #include "problem/placement.h"
 #include "runtime/context.h"
@@ -35,9 +36,8 @@ void check_offsets(const GemmOperands& operands, void* stream) {
   const ContextGuard guard(p.device);
   const auto handle = static_cast<CUstream>(stream);
   if (is_capturing(handle)) {
-    throw Error(ErrorCode::capture,
-                "check_offsets waits for the GPU, which a stream that is being captured forbids; "
-                "check before the capture");
+    refuse(ErrorCode::capture,
+           "check_offsets waits for the GPU, which a stream that is being captured forbids; check before the capture");
   }
   const auto offsets = fetch(group_offsets_of(p), arguments.group_offsets, handle);
   const auto sizes = fetch(group_sizes_of(p), arguments.group_sizes, handle);

@@ -42,7 +42,7 @@ nb::object convolve(const ConvInputs& inputs, const ConvOptions& options, const 
   try {
     return plan_and_run(operands, call, reader);
   } catch (const Error& error) {
-    throw Error(error.code(), fmt::format("{} ({})", error.what(), roles(options)));
+    refuse(error.code(), "{} ({})", error.what(), roles(options));
   }
 }
 

@@ -41,7 +41,7 @@ nb::object weight_gradient(const Call& call) {
   try {
     return multiply(inputs, call, call, {.grouped = true, .a_is_transposed = true});
   } catch (const Error& error) {
-    throw Error(error.code(), fmt::format("{} (a is dy transposed, b is x)", error.what()));
+    refuse(error.code(), "{} (a is dy transposed, b is x)", error.what());
   }
 }
 

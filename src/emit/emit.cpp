@@ -6,7 +6,7 @@
 #include <cstring>
 
 #include "base/embedded.h"
-#include "cleave/error.h"
+#include "base/refuse.h"
 #include "emit/closure.h"
 #include "emit/name.h"
 #include "emit/operation.h"
@@ -23,21 +23,17 @@ namespace {
 const Choice& planned(const GemmPlan& plan) {
   const Choice* choice = choice_of(plan);
   if (choice == nullptr) {
-    throw Error(ErrorCode::invalid_argument,
-                "the operation is planned for the CPU, which has no kernel to emit; plan for "
-                "\"cuda\" or \"h100\"");
+    refuse_value("the operation is planned for the CPU, which has no kernel to emit; plan for \"cuda\" or \"h100\"");
   }
   if (choice->blocks == 0) {
-    throw Error(ErrorCode::invalid_argument,
-                "the operation is planned for an empty D, which needs no kernel; plan for m, n and "
-                "batch of 1 or more");
+    refuse_value(
+        "the operation is planned for an empty D, which needs no kernel; plan for m, n and batch of 1 or more");
   }
   if (choice->parts > 1) {
-    throw Error(
-        ErrorCode::unsupported,
-        fmt::format("the data gradient has more classes of pixels than one launch: {}; emit it with strides whose "
-                    "product is at most {}",
-                    count_classes(choice->geometry, false), kMostClasses));
+    refuse(ErrorCode::unsupported,
+           "the data gradient has more classes of pixels than one launch: {}; emit it with strides whose product is at "
+           "most {}",
+           count_classes(choice->geometry, false), kMostClasses);
   }
   const GemmProblem& p = choice->problem;
   if (p.conv.kind != Conv::none && (p.scale_a.kind != Scaling::none || p.has_scale_d || p.has_amax)) {
@@ -46,9 +42,9 @@ const Choice& planned(const GemmPlan& plan) {
                 "scale_d and amax");
   }
   if (choice->problem.groups.apart) {
-    throw Error(ErrorCode::unsupported,
-                "the operation's groups lie apart, which emitted projects do not serve; plan for a of (M, K) and b of "
-                "(K, N)");
+    refuse(
+        ErrorCode::unsupported,
+        "the operation's groups lie apart, which emitted projects do not serve; plan for a of (M, K) and b of (K, N)");
   }
   if (choice->problem.epilogue.function != nullptr) {
     throw Error(ErrorCode::unsupported,
@@ -67,10 +63,10 @@ Choice choose(const GemmPlan& plan, const std::string& arch, const std::string& 
   auto found = candidates(plan.problem(), device);
   std::erase_if(found, [](const Choice& c) { return c.config.family == KernelFamily::direct; });
   if (found.empty()) {
-    throw Error(ErrorCode::unsupported,
-                fmt::format("arch {} has no kernel for this operation ({}); leave it out of archs, "
-                            "or plan without kernel and split_k_mode",
-                            arch, plan.kernel_name()));
+    refuse(
+        ErrorCode::unsupported,
+        "arch {} has no kernel for this operation ({}); leave it out of archs, or plan without kernel and split_k_mode",
+        arch, plan.kernel_name());
   }
   return found.front();
 }

@@ -1,13 +1,12 @@
 // Writing an emitted project: beside its place first, then renamed to it.
-#include <fmt/format.h>
 #include <stdlib.h>
 
 #include <cerrno>
 #include <fstream>
 #include <system_error>
 
+#include "base/refuse.h"
 #include "cleave/emit.h"
-#include "cleave/error.h"
 
 namespace cleave {
 namespace {
@@ -53,10 +52,9 @@ void check_folder(const fs::path& folder) {
   const fs::file_status status = fs::status(folder, unreadable);
   if (!fs::exists(status) && status.type() != fs::file_type::unknown) return;
   if (fs::is_directory(status) && fs::is_empty(folder, unreadable) && !unreadable) return;
-  throw Error(ErrorCode::invalid_argument,
-              fmt::format("sourcedir is \"{}\", which exists and is not an empty folder; pass a new "
-                          "folder, or remove what is there",
-                          folder.string()));
+  refuse_value(
+      "sourcedir is \"{}\", which exists and is not an empty folder; pass a new folder, or remove what is there",
+      folder.string());
 }
 
 void write_folder(const EmittedFiles& files, const fs::path& folder) {
@@ -69,8 +67,7 @@ void write_folder(const EmittedFiles& files, const fs::path& folder) {
     for (const auto& [name, bytes] : files) write_file(made / name, bytes);
     fs::rename(made, place);  // replaces an empty folder, and follows no link
   } catch (const std::system_error& error) {
-    throw Error(ErrorCode::invalid_argument,
-                fmt::format("sourcedir is \"{}\", which cannot be written: {}", folder.string(), error.what()));
+    refuse_value("sourcedir is \"{}\", which cannot be written: {}", folder.string(), error.what());
   }
 }
 

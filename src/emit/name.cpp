@@ -1,12 +1,9 @@
 #include "emit/name.h"
-
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <span>
 #include <string_view>
 
-#include "cleave/error.h"
+#include "base/refuse.h"
 
 namespace cleave {
 namespace {
@@ -78,15 +75,14 @@ const char* find_taker(std::string_view name) {
 
 void check_name(const std::string& name) {
   if (!is_identifier(name)) {
-    throw Error(ErrorCode::invalid_argument,
-                fmt::format("name is \"{}\"; it must be an identifier of letters, digits and "
-                            "single underscores that begins with a letter, such as \"projection\"",
-                            name));
+    refuse_value(
+        "name is \"{}\"; it must be an identifier of letters, digits and single underscores that begins with a letter, "
+        "such as \"projection\"",
+        name);
   }
   if (const char* taker = find_taker(name)) {
-    throw Error(ErrorCode::invalid_argument,
-                fmt::format("name is \"{}\", {}; pass another, such as \"my_{}\"", name, taker,
-                            name.ends_with("_t") ? name.substr(0, name.size() - 2) : name));
+    refuse_value("name is \"{}\", {}; pass another, such as \"my_{}\"", name, taker,
+                 name.ends_with("_t") ? name.substr(0, name.size() - 2) : name);
   }
 }
 

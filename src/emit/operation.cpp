@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "cleave/error.h"
+#include "base/refuse.h"
 #include "cleave/names.h"
 #include "cleave/schedule/groups.h"
 #include "emit/parts.h"
@@ -124,10 +124,10 @@ void describe_product(const GemmProblem& p, const std::vector<ArchChoice>& choic
   const Layouts layouts = layouts_of(choices.front().choice);
   for (const ArchChoice& choice : choices) {
     if (layouts_of(choice.choice) == layouts) continue;
-    throw Error(ErrorCode::unsupported,
-                fmt::format("the kernels of {} and {} read different layouts, since m, n or k is "
-                            "1; plan with larger sizes, or emit one architecture",
-                            choices.front().arch, choice.arch));
+    refuse(ErrorCode::unsupported,
+           "the kernels of {} and {} read different layouts, since m, n or k is 1; plan with larger sizes, or emit one "
+           "architecture",
+           choices.front().arch, choice.arch);
   }
   describe_matrices(p, layouts, v);
   describe_scales(p, v);
