@@ -14,11 +14,9 @@ was not made from, eight parts in turns. A kernel that was not measured counts a
 from __future__ import annotations
 
 import argparse
-import lzma
 import re
 import sys
-import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -27,8 +25,8 @@ import numpy as np
 
 from cleave import _core
 
-from .fit import H200_GB_PER_S, MEASURED
-from .jobs import JOBS, Job, Shape
+from .jobs import Job, Shape
+from .measured_pairs import H200_GB_PER_S, MEASURED, hash_of_weights, read_jobs
 
 TABLE = Path(__file__).parent.parent / "src/plan/covering/h200.txt"
 SIZE = 24
@@ -58,8 +56,7 @@ class Measured:
 
     @cached_property
     def fold(self) -> int:
-        """By weights, never by M."""
-        return zlib.crc32(repr(self.shape[1:]).encode()) % FOLDS
+        return hash_of_weights(self.shape) % FOLDS
 
     @cached_property
     def fastest(self) -> float:
@@ -93,7 +90,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--check", action="store_true", help="print what sets of all sizes lose, and write nothing")
     arguments = parser.parse_args(argv)
     sets = {}
-    for job, shapes in measured_jobs(arguments.folder):
+    for job, shapes in read_jobs(arguments.folder):
         known = [Measured(shape, pairs_of(job, shape, us)) for shape, us in shapes]
         known = [each for each in known if each.pairs]
         beside = [(shape, losses_by_model(job, shape)) for shape in job.shapes("fit", SHAPES_OF_MODEL, seed=1)]
@@ -103,21 +100,6 @@ def main(argv: list[str] | None = None) -> int:
         TABLE.write_text(table(sets))
         print("wrote", TABLE)
     return 0
-
-
-def measured_jobs(folder: Path) -> Iterator[tuple[Job, list[tuple[Shape, dict[str, float]]]]]:
-    """The jobs of a folder, and microseconds by kernel for each shape."""
-    for path in sorted(folder.glob("*.txt*")):
-        shapes: list[tuple[Shape, dict[str, float]]] = []
-        with lzma.open(path, "rt") if path.suffix == ".xz" else path.open() as lines:
-            for line in lines:
-                if "|" in line:
-                    m, n, k = map(int, line.split("|")[0].split())
-                    shapes.append(((m, n, k), {}))
-                else:
-                    us, kernel = line.strip().split(" ", 1)
-                    shapes[-1][1][kernel] = float(us)
-        yield JOBS[path.name.split(".")[0].replace("_", " ")], shapes
 
 
 def kernel_of(choice: str) -> str:

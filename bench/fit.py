@@ -10,10 +10,8 @@ Needs scipy and LightGBM (pip install lightgbm); no GPU.
 from __future__ import annotations
 
 import argparse
-import lzma
 import sys
 import textwrap
-import zlib
 from collections import defaultdict
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,12 +21,10 @@ import numpy as np
 from cleave import _core
 
 from . import forest
-from .jobs import JOBS, Shape
+from .measured_pairs import H200_GB_PER_S, MEASURED, hash_of_weights, read_jobs
 
-MEASURED = Path(__file__).with_name("measured")
 PLAN = Path(__file__).parent.parent / "src/plan"
 FOLDS = 5
-H200_GB_PER_S = 4917.0
 KINDS = ("k_major", "strips", "eight", "promoted")
 
 # Where a fit begins, and from where it strays at most so many times up or down: constants that mean something
@@ -91,35 +87,23 @@ def main(argv: list[str] | None = None) -> int:
 def read(folder: Path) -> dict[int, Pairs]:
     """By kind of mainloop."""
     pairs: dict[int, Pairs] = defaultdict(lambda: Pairs(_core.ProductModel(H200_GB_PER_S)))
-    number = 0
-    for path in sorted(folder.glob("*.txt*")):
-        job = JOBS[path.name.split(".")[0].replace("_", " ")]
-        with lzma.open(path, "rt") if path.suffix == ".xz" else path.open() as lines:
-            for line in lines:
-                if "|" in line:
-                    m, n, k = map(int, line.split("|")[0].split())
-                    planned = job.case((m, n, k)).plan("h100")
-                    kind = mainloop_kind(planned)
-                    number += 1
-                    continue
-                us, kernel = line.strip().split(" ", 1)
-                of_kind = pairs[kind]
-                if of_kind.model.add(planned, kernel) != kind:
-                    continue  # the portable kernel, whose model is another
-                of_kind.us.append(float(us))
-                of_kind.shape.append(number)
-                of_kind.weights.append(hash_of_weights((m, n, k)))
-                of_kind.job.append(job.name)
+    measured = [(job, *shape) for job, shapes in read_jobs(folder) for shape in shapes]
+    for number, (job, shape, us_of_kernels) in enumerate(measured):
+        planned = job.case(shape).plan("h100")
+        kind = mainloop_kind(planned)
+        of_kind = pairs[kind]
+        for kernel, us in us_of_kernels.items():
+            if of_kind.model.add(planned, kernel) != kind:
+                continue  # the portable kernel, whose model is another
+            of_kind.us.append(us)
+            of_kind.shape.append(number)
+            of_kind.weights.append(hash_of_weights(shape))
+            of_kind.job.append(job.name)
     return pairs
 
 
 def mainloop_kind(planned: object) -> int:
     return _core.ProductModel(H200_GB_PER_S).add(planned, planned.candidates[0]["kernel"])
-
-
-def hash_of_weights(shape: Shape) -> int:
-    """What is left out is chosen by weights, never by M."""
-    return zlib.crc32(repr(shape[1:]).encode())
 
 
 def fit(pairs: Pairs, kind: int, used: np.ndarray, most_steps: int = 40) -> np.ndarray:

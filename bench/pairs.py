@@ -32,6 +32,7 @@ from . import peers
 from .between import Between
 from .jobs import JOBS, Job, Shape
 from .machine import Sensors
+from .measured_pairs import read_shapes
 from .pool import Pool
 
 # Kernels this much slower than the best by prediction are not worth measuring.
@@ -65,7 +66,7 @@ def main(argv: list[str] | None = None) -> int:
     for name in arguments.jobs.split(","):
         job = JOBS[name]
         path = arguments.folder / f"{name.replace(' ', '_')}.txt"
-        done = read_shapes(path) if path.exists() else set()
+        done = {shape for shape, _ in read_shapes(path)} if path.exists() else set()
         drawn = job.shapes(arguments.part, arguments.shapes, arguments.seed)
         shapes = [shape for shape in drawn if shape not in done]
         with path.open("a") as file:
@@ -77,11 +78,6 @@ def main(argv: list[str] | None = None) -> int:
         print(name, f"{time.monotonic() - deadline + arguments.seconds:.0f} s", flush=True)
     compilers.shutdown(cancel_futures=True)
     return 0
-
-
-def read_shapes(path: Path) -> set[Shape]:
-    lines = (line.split("|") for line in path.read_text().splitlines() if "|" in line)
-    return {tuple(map(int, line[0].split())) for line in lines}
 
 
 def chosen(planned: Any, shape: Shape, first: int, others: int) -> list[str]:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from bench import cover
-from bench.fit import MEASURED
+from bench.measured_pairs import MEASURED, read_jobs
 
 # Mean loss of the shipped sets' fastest kernels, on the shapes that they were made from: 0.01 to 0.02. Where pairs have
 # come since, more: `python -m bench.cover` makes the sets anew.
@@ -22,7 +22,7 @@ def shipped() -> dict[str, set[str]]:
 
 
 def test_the_shipped_sets_cover_what_was_measured(shipped) -> None:
-    for job, shapes in cover.measured_jobs(MEASURED):
+    for job, shapes in read_jobs(MEASURED):
         if job.name not in shipped:
             continue
         losses = []
@@ -45,7 +45,7 @@ def test_a_set_takes_what_helps_most_first(tmp_path) -> None:
     lines += ["4096 4096 4096 | 1980 | 300", "10 sm90 128x128", "11 sm90 64x32", "30 sm90 64x64"]
     with lzma.open(tmp_path / "bf16_tn.txt.xz", "wt") as file:
         file.write("\n".join(lines) + "\n")
-    ((job, shapes),) = cover.measured_jobs(tmp_path)
+    ((job, shapes),) = read_jobs(tmp_path)
     assert [shape for shape, _ in shapes] == [(64, 64, 4096), (4096, 4096, 4096)]
     known = [
         cover.Measured(shape, [cover.Pair(kernel, time, time) for kernel, time in us.items()]) for shape, us in shapes

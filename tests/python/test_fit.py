@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from bench import fit, forest
+from bench.measured_pairs import H200_GB_PER_S, MEASURED
 from cleave import _core
 
 # Mean regret of what ships, on the shapes of its fit: 0.01 to 0.03, and of its constants alone 0.02 to 0.05
@@ -14,7 +15,7 @@ MOST_REGRET_ALONE = 0.08
 
 @pytest.fixture(scope="module")
 def pairs() -> dict[int, fit.Pairs]:
-    return fit.read(fit.MEASURED)
+    return fit.read(MEASURED)
 
 
 def test_every_mainloop_is_measured(pairs) -> None:
@@ -60,4 +61,4 @@ def test_a_fit_improves_on_its_start(pairs) -> None:
 
 def test_constants_are_counted() -> None:
     with pytest.raises(ValueError, match="constants has 2 values; the model has"):
-        _core.ProductModel(fit.H200_GB_PER_S).predict([1.0, 2.0])
+        _core.ProductModel(H200_GB_PER_S).predict([1.0, 2.0])
