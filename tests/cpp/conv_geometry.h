@@ -6,11 +6,10 @@
 
 #include "cleave/conv.h"
 #include "cleave/conv/conv_classes.h"
+#include "conv_problems.h"
 #include "random.h"
 
 namespace cleave {
-
-inline constexpr Conv kConvs[] = {Conv::fprop, Conv::dgrad, Conv::wgrad};
 
 /// Strides beyond the filter, padding beyond it, images of one pixel, any padding after the image.
 /// The filter may be larger than the image.

@@ -8,15 +8,13 @@
 #include <utility>
 
 #include "cleave/names.h"
+#include "conv_choice.h"
 #include "conv_geometry.h"
 #include "plan/catalogue.h"
 #include "plan/direct_choice.h"
-#include "plan/model_device.h"
 
 namespace cleave {
 namespace {
-
-constexpr ConvAxis kNone = {};
 
 DirectAxis axis_of(Conv kind, const ConvAxis& axis) {
   return {.taps = uint32_t(axis.filter),
@@ -71,11 +69,6 @@ TEST(DirectConv, EachCtaHasAPlaceOfItsOwn) {
     EXPECT_EQ(((at.image * 7 + at.row) * 5 + at.column) * 3 + at.channel, cta);
     EXPECT_TRUE(at.channel < 3 && at.column < 5 && at.row < 7);
   }
-}
-
-const DeviceInfo& h100() {
-  static const DeviceInfo device = model_device("sm_90a");
-  return device;
 }
 
 GemmProblem depthwise(Conv kind, int32_t taps, int32_t stride, int64_t channels, int64_t group = 1, int32_t size = 56) {
