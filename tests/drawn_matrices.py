@@ -13,6 +13,9 @@ except ImportError:
 else:
     names = ("bfloat16", "float8_e4m3fn", "float8_e5m2")
     DTYPES |= {name: getattr(ml_dtypes, name) for name in names}
+FLOATS = [name for name in ("float16", "float32", "bfloat16") if name in DTYPES]
+
+CANARY = 96.0  # exact in every dtype; lies where nothing may be written
 
 
 def random_matrix(draw, rng, dtype: str, *shape: int | None) -> tuple[np.ndarray, np.ndarray]:

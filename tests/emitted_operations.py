@@ -117,3 +117,7 @@ CONVOLUTIONS = [
                  stride=2, bias="row", activation="gelu_tanh"),
     _convolution("filters_gradient", BOTH, kind="wgrad", out_dtype="float32"),
 ]  # fmt: skip
+
+
+def plan_of(name: str) -> cleave.GemmPlan:
+    return next(operation for operation in OPERATIONS if operation.name == name).plan()

@@ -1,4 +1,4 @@
-"""Fixtures: a GPU that is not there, and measurements that take no time."""
+"""Fixtures: a GPU that is not there, a plan for one, and measurements that take no time."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ import os
 from pathlib import Path
 
 import pytest
+from emitted_operations import plan_of
 
+import cleave
 from cleave.testing import measure
 
 ROOT = Path(__file__).parents[2]
@@ -30,3 +32,8 @@ def fake_gpu(tmp_path: Path) -> dict[str, str]:
 def short(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(measure, "COLD_BYTES", 1)
     monkeypatch.setattr(measure, "REPLAY_US", 1.0)
+
+
+@pytest.fixture
+def f16_plan() -> cleave.GemmPlan:
+    return plan_of("f16")

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from conv_reference import KINDS, Convolution
-from drawn_matrices import DTYPES
+from drawn_matrices import CANARY, DTYPES, FLOATS
 from gemm_reference import ACTIVATIONS, MODES, assert_close
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -17,8 +17,6 @@ from hypothesis import strategies as st
 import cleave
 from cleave.testing.conv_axis import Axis
 
-FLOATS = [name for name in ("float16", "float32", "bfloat16") if name in DTYPES]
-CANARY = 96.0  # exact in every dtype
 MADE = {"fprop": "output", "dgrad": "input", "wgrad": "weight"}
 
 

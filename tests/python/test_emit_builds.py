@@ -1,0 +1,287 @@
+"""Emitted projects build where nothing else of Cleave is. What operators compute is tested in tests/gpu."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch", minversion="2.10")
+
+from emitted_builds import (  # noqa: E402
+    COPIED,
+    CUDA_HEADERS,
+    EVERYTHING,
+    HAS_DRIVER,
+    REPOSITORY,
+    WARNINGS,
+    build,
+    build_extension,
+    in_child,
+    libraries_of,
+    load,
+    meta,
+)
+from emitted_operations import OPERATIONS, Convolution, Operation  # noqa: E402
+
+import cleave  # noqa: E402
+
+
+@pytest.fixture(scope="module")
+def driver(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a libcuda whose functions all fail, to link with."""
+    folder = tmp_path_factory.mktemp("driver")
+    code = (REPOSITORY / "src" / "emit").rglob("*.*")
+    names = {name for path in code for name in re.findall(r"\bcu[A-Z]\w+", path.read_text())}
+    # cuda.h says which version of each function a name stands for.
+    lines = ["#include <cuda.h>", *(f"IS {name}" for name in sorted(names))]
+    expanded = subprocess.run(
+        ["g++", "-E", f"-I{CUDA_HEADERS}", "-x", "c++", "-"],
+        input="\n".join(lines), capture_output=True, text=True, check=True,
+    ).stdout  # fmt: skip
+    names = sorted(set(re.findall(r"IS (\w+)", expanded)))
+    functions = [f"int {name}() {{ return 999; }}" for name in names]
+    library = folder / "libcuda.so.1"
+    subprocess.run(
+        ["g++", "-shared", "-fPIC", f"-Wl,-soname,{library.name}", "-x", "c", "-", "-o", library],
+        input="\n".join(functions), text=True, check=True,
+    )  # fmt: skip
+    (folder / "libcuda.so").symlink_to(library)
+    return folder
+
+
+@pytest.fixture
+def elsewhere() -> Iterator[Path]:
+    """An empty folder that the emitting process never saw."""
+    with tempfile.TemporaryDirectory() as folder:
+        yield Path(folder)
+
+
+def check_on_the_cpu(function: Callable[..., Any], result: Any, *given: Any, **named: Any) -> None:
+    """Where there is no driver, that is said."""
+
+    def on_the_cpu(x: Any) -> Any:
+        return torch.empty_like(x, device="cpu") if isinstance(x, torch.Tensor) else x
+
+    given = tuple(on_the_cpu(x) for x in given)
+    named = {name: on_the_cpu(x) for name, x in named.items()}
+    error, reason = RuntimeError, r"no NVIDIA driver can be used: libcuda\.so\.1"
+    if HAS_DRIVER:
+        error, reason = ValueError, "move them to a GPU"
+    for out in ({}, {"out": on_the_cpu(result)}):
+        with pytest.raises(error, match=reason):
+            function(*given, **named, **out)
+
+
+def check_convolution(operation: Convolution, folder: Path) -> None:
+    """Loads it and calls it on tensors without data."""
+    module = load(operation.name, folder)
+    options = operation.options
+    kind = options.get("kind", "fprop")
+    name = {"fprop": "conv", "dgrad": "conv_dgrad", "wgrad": "conv_wgrad"}[kind]
+    function = getattr(module, name)
+    operators = getattr(getattr(torch.ops, operation.name), name)
+    assert operators.overloads() == ["default", "out"]
+    x, w = (meta(options["dtype"], *shape) for shape in operation.shapes.values())
+    paddings = np.broadcast_to(options["padding"], (len(options["size"]), 2)).tolist()
+    outputs = [
+        (size + sum(padding) - taps) // options.get("stride", 1) + 1
+        for size, taps, padding in zip(options["size"], options["filter_size"], paddings, strict=True)
+    ]
+    y = meta(options["dtype"], options["images"], options["filters"], *outputs)
+    given, shape = {
+        "fprop": ([x, w], y.shape),
+        "dgrad": ([x.shape, w, y], x.shape),
+        "wgrad": ([x, y], w.shape),
+    }[kind]
+    if options.get("bias"):
+        given.append(meta("float32", shape[1]))
+    tensors = [value for value in given if isinstance(value, torch.Tensor)]
+    differentiable = tensors[0].itemsize > 1
+    for tensor in tensors if differentiable else ():
+        tensor.requires_grad_()
+    result = function(*given)
+    assert result.shape == shape
+    assert result.stride(1) == 1
+    assert function(*given, out=result.detach()) is not None
+    assert result.requires_grad == differentiable
+    if differentiable:
+        result.sum().backward()
+        assert all(tensor.grad.shape == tensor.shape for tensor in tensors)
+    check_on_the_cpu(function, result, *given)
+    compiled = torch.compile(function, fullgraph=True, backend="aot_eager")
+    assert compiled(*given).shape == shape
+
+
+def check_operator(operation: Operation | Convolution, folder: Path) -> None:
+    """Loads it and calls it on tensors without data."""
+    if isinstance(operation, Convolution):
+        check_convolution(operation, folder)
+    else:
+        check_product(operation, folder)
+
+
+def check_product(operation: Operation, folder: Path) -> None:
+    module = load(operation.name, folder)
+    operators = getattr(torch.ops, operation.name).gemm
+    assert operators.overloads() == ["default", "out"]
+    options = operation.options
+    m, n, k = operation.sizes
+    batch = options.get("batch", 1)
+    columns = 2 * n if options.get("activation") == "swiglu" else n
+    grouping = options.get("grouping")
+    dense = grouping is None
+    lead_a = (batch,) if (dense and batch > 1) or grouping == "n" else ()
+    lead_b = (batch,) if grouping == "m" else ()
+    shape_a = (batch, m // batch, k) if options.get("bounds") == "counts" else (*lead_a, m, k)
+    layout = options.get("layout", "tn")
+    given = {
+        "a": meta(options["dtype"], *shape_a, by_column=layout[0] == "n"),
+        "b": meta(options["dtype"], *lead_b, k, columns, by_column=layout[1] == "n"),
+    }
+    for argument in operators.default._schema.arguments[2:]:
+        if str(argument.type) != "Tensor":
+            continue
+        if argument.name in ("offs", "indptr", "starts", "sizes", "counts"):
+            given[argument.name] = meta("int32", batch + (argument.name == "indptr"))
+        elif options.get("bias") == "column":
+            given[argument.name] = meta("float32", m, 1)
+        else:
+            given[argument.name] = meta("float32", columns)
+    differentiable = dense and torch.empty(0, dtype=getattr(torch, options["dtype"])).itemsize > 1
+    if differentiable:
+        for x in given.values():
+            x.requires_grad_()
+    d = module.gemm(**given)
+    lead_d = shape_a[:-2] if grouping != "k" else (batch,)
+    if grouping == "n":
+        lead_d = ()
+    assert d.shape == (*lead_d, shape_a[-2], n)
+    assert module.gemm(**given, out=d.detach()) is not None
+    assert d.requires_grad == differentiable
+    if differentiable:
+        d.sum().backward()
+        assert all(x.grad.shape == x.shape for x in given.values() if x.is_leaf)
+    check_on_the_cpu(module.gemm, d, **given)
+    if operation in OPERATIONS[::5]:  # the slowest part of this
+        compiled = torch.compile(module.gemm, fullgraph=True, backend="aot_eager")
+        assert compiled(**given).shape == d.shape
+
+
+def compile_together(name: str, files: list[Path], includes: list[str], folder: Path) -> Path:
+    """The object of a translation unit that has all of these."""
+    lines = [f'#include "{path}"' for path in files]
+    done = subprocess.run(
+        ["g++", "-std=c++20", "-O0", "-fPIC", "-fvisibility=hidden", "-c", *WARNINGS.split(), *includes,
+         f"-DTORCH_TARGET_VERSION={hex(2 << 56 | 10 << 48)}", "-x", "c++", "-", "-o", name],
+        input="\n".join(lines) + "\n", cwd=folder, capture_output=True, text=True,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return folder / name
+
+
+def build_together(operations: list[Operation | Convolution], folder: Path) -> None:
+    """Their packages, with one library for all. A build of each spends most of its time on headers,
+    over and over: here the files that have one name in all projects are compiled as one, which they
+    can be, since each operation has a namespace."""
+    common = folder / "common"
+    torch_folder = Path(torch.__file__).parent
+    includes = [f"-isystem{torch_folder / 'include'}", f"-isystem{CUDA_HEADERS}"]
+    includes += [f"-I{common / part}" for part in ("src", "kernels")]
+    units: dict[str, list[Path]] = {}
+    for operation in operations:
+        project = cleave.emit.pytorch(
+            operation.plan(), operation.name, folder / operation.name, sources="cubin",
+            archs=operation.archs,
+        )  # fmt: skip
+        for part in COPIED:  # of these each has what it needs
+            shutil.copytree(project / part, common / part, dirs_exist_ok=True)
+            shutil.rmtree(project / part)
+        includes += [f"-I{project / part}" for part in ("include", "src", "kernels")]
+        for source in sorted(project.glob("src/*.cpp")):
+            units.setdefault(f"{source.stem}.o", []).append(source)
+        units.setdefault("kernels.o", []).extend(sorted(project.glob("kernels/*.cpp")))
+        (project / operation.name / "_C.so").symlink_to(folder / "together.so")
+    objects = [compile_together(*unit, includes, folder) for unit in units.items()]
+    libraries = [f"-L{torch_folder / 'lib'}", "-ltorch", "-ltorch_cpu", "-lc10", "-ldl"]
+    build(["g++", "-shared", *map(str, objects), *libraries, "-o", "together.so"], folder)
+
+
+def check_operators(operations: list[Operation | Convolution], folder: Path) -> None:
+    for operation in operations:
+        print(operation.name, file=sys.stderr)
+        check_operator(operation, folder / operation.name)
+
+
+@pytest.mark.parametrize("half", [0, 1])  # for two processes
+def test_extensions_of_compiled_kernels(half: int, elsewhere: Path) -> None:
+    operations = EVERYTHING[half::2]
+    build_together(operations, elsewhere)
+    in_child(check_operators, operations, elsewhere)
+
+
+def named(*names: str) -> Any:
+    """As the parameter `operation`."""
+    operations = [operation for operation in EVERYTHING if operation.name in names]
+    return pytest.mark.parametrize("operation", operations, ids=lambda o: o.name)
+
+
+@named("i8_row", "conv")  # the others differ in what is built together above
+def test_extension_of_compiled_kernels_builds(
+    operation: Operation | Convolution, elsewhere: Path, tmp_path: Path
+) -> None:
+    folder = cleave.emit.pytorch(
+        operation.plan(), operation.name, tmp_path / "emitted", sources="cubin",
+        archs=operation.archs,
+    )  # fmt: skip
+    moved = shutil.move(folder, elsewhere / "moved")
+    build_extension(Path(moved))
+    assert "libcuda" not in libraries_of(Path(moved))
+    in_child(check_operator, operation, Path(moved))
+
+
+# Dense, with swiglu, with scales of blocks, in groups, a convolution's gradient.
+@pytest.mark.parametrize("operation", EVERYTHING[::8], ids=lambda o: o.name)
+def test_cpp_project_builds(operation: Operation | Convolution, elsewhere: Path, tmp_path: Path) -> None:
+    folder = cleave.emit.cpp(
+        operation.plan(), operation.name, tmp_path / "emitted", sources="cubin",
+        archs=operation.archs,
+    )  # fmt: skip
+    moved = shutil.move(folder, elsewhere / "moved")
+    options = [f"-DCUDA_H_DIR={CUDA_HEADERS}", f"-DCMAKE_CXX_FLAGS={WARNINGS}"]
+    build(["cmake", "-S", moved, "-B", "build", *options], elsewhere)
+    build(["cmake", "--build", "build", "--parallel", "2"], elsewhere)
+    if not HAS_DRIVER:
+        done = subprocess.run([elsewhere / "build" / "example"], capture_output=True, text=True)
+        assert done.returncode == 1
+        assert "no NVIDIA driver can be used: libcuda.so.1" in done.stderr
+
+
+@pytest.mark.skipif(shutil.which("nvcc") is None, reason="needs nvcc")
+@named("bf16_bias_relu", "i8_row", "experts_padded", "conv")
+def test_extension_of_sources_builds(operation: Operation | Convolution, elsewhere: Path, tmp_path: Path) -> None:
+    folder = cleave.emit.pytorch(operation.plan(), operation.name, tmp_path / "emitted", archs=operation.archs)
+    moved = shutil.move(folder, elsewhere / "moved")
+    build_extension(Path(moved))
+    in_child(check_operator, operation, Path(moved))
+
+
+def fail_to_load(name: str, folder: Path) -> None:
+    with pytest.raises(ImportError, match=r"_C.*cannot be loaded: libcuda\.so\.1: "):
+        load(name, folder)
+
+
+def test_the_driver_is_linked_if_asked_for(f16_plan: cleave.GemmPlan, tmp_path: Path, driver: Path) -> None:
+    folder = cleave.emit.pytorch(f16_plan, "linked", tmp_path / "linked", sources="cubin")
+    build_extension(folder, LINK_CUDA_DRIVER="1", LIBRARY_PATH=str(driver))
+    assert "libcuda.so.1" in libraries_of(folder)
+    if not HAS_DRIVER:
+        in_child(fail_to_load, "linked", folder)
