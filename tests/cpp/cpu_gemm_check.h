@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <initializer_list>
 #include <string>
 #include <vector>
 
@@ -118,6 +119,22 @@ inline void expect_correct(Case& x, uint32_t threads, bool exact) {
 inline int32_t draw_slices(Random& random, SplitKMode mode, int64_t k) {
   if (mode == SplitKMode::none || k == 0 || random.coin()) return 0;
   return int32_t(random.number(1, std::min<int64_t>(k, 16)));
+}
+
+/// However many threads there are, and in every run.
+inline void expect_equal_bits(Case& x, std::initializer_list<uint32_t> thread_counts) {
+  std::vector<unsigned char> first;
+  for (const uint32_t threads : thread_counts) {
+    const auto plan = make_cpu_plan(x.problem, threads);
+    PlanWorkspace workspace(*plan);
+    for (int run = 0; run < 2; ++run) {  // the second finds the counters as the first left them
+      std::fill(x.d.bytes.begin(), x.d.bytes.end(), 0xEE);
+      plan->run(x.arguments(), workspace.data(), workspace.size(), nullptr);
+      workspace.expect_intact();
+      if (first.empty()) first = x.d.bytes;
+      ASSERT_TRUE(x.d.bytes == first) << threads << " threads, run " << run;
+    }
+  }
 }
 
 }  // namespace cleave

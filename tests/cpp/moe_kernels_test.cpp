@@ -7,6 +7,7 @@
 #include <set>
 
 #include "cleave/device.h"
+#include "expect_no_spills.h"
 #include "jit/compiler.h"
 #include "jit/nvrtc.h"
 #include "moe/launches.h"
@@ -148,24 +149,12 @@ std::set<std::string> typical_sources() {
   return sources;
 }
 
-void compile_all(const std::string& arch) {
-  if (!nvrtc_available()) GTEST_SKIP() << "NVRTC is not installed: pip install nvidia-cuda-nvrtc";
-  for (const std::string& source : typical_sources()) {
-    SCOPED_TRACE(source);
-    CompiledKernel kernel;
-    ASSERT_NO_THROW(kernel = compile(source, arch));
-    EXPECT_EQ(kernel.resources.spill_store_bytes + kernel.resources.spill_load_bytes, 0u);
-    EXPECT_EQ(kernel.resources.stack_bytes, 0u);
-    EXPECT_LE(kernel.resources.registers, 64u);
-  }
-}
-
 TEST(MoeKernels, CompileForHopperWithoutSpills) {
-  compile_all("sm_90a");
+  expect_no_spills(typical_sources(), "sm_90a");
 }
 
 TEST(MoeKernels, CompileForAmpereWithoutSpills) {
-  compile_all("sm_80");
+  expect_no_spills(typical_sources(), "sm_80");
 }
 
 }  // namespace

@@ -5,41 +5,29 @@
 
 namespace cleave::ptx {
 
+#define CLEAVE_LOAD_GLOBAL_IF(TYPE)  \
+  asm volatile(                      \
+      "{\n"                          \
+      ".reg .pred exists;\n"         \
+      "setp.ne.u32 exists, %2, 0;\n" \
+      "mov.b32 %0, 0;\n"             \
+      "@exists ld.global." TYPE      \
+      " %0, [%1];\n"                 \
+      "}"                            \
+      : "=&r"(to[0])                 \
+      : "l"(from), "r"(uint32_t(exists)))
+
 /// `Bytes` (1, 2, 4 or 8) in one register or two; zeros, unless they exist. Volatile, so that many stay
 /// begun one after another before the first is used. Not by the read-only path (.nc): a kernel that
 /// was launched early lives while the one before it still writes.
 template <uint32_t Bytes>
 CLEAVE_DEVICE void load_global_if(uint32_t* to, const void* from, bool exists) {
   if constexpr (Bytes == 1) {
-    asm volatile(
-        "{\n"
-        ".reg .pred exists;\n"
-        "setp.ne.u32 exists, %2, 0;\n"
-        "mov.b32 %0, 0;\n"
-        "@exists ld.global.u8 %0, [%1];\n"
-        "}"
-        : "=&r"(to[0])
-        : "l"(from), "r"(uint32_t(exists)));
+    CLEAVE_LOAD_GLOBAL_IF("u8");
   } else if constexpr (Bytes == 2) {
-    asm volatile(
-        "{\n"
-        ".reg .pred exists;\n"
-        "setp.ne.u32 exists, %2, 0;\n"
-        "mov.b32 %0, 0;\n"
-        "@exists ld.global.u16 %0, [%1];\n"
-        "}"
-        : "=&r"(to[0])
-        : "l"(from), "r"(uint32_t(exists)));
+    CLEAVE_LOAD_GLOBAL_IF("u16");
   } else if constexpr (Bytes == 4) {
-    asm volatile(
-        "{\n"
-        ".reg .pred exists;\n"
-        "setp.ne.u32 exists, %2, 0;\n"
-        "mov.b32 %0, 0;\n"
-        "@exists ld.global.u32 %0, [%1];\n"
-        "}"
-        : "=&r"(to[0])
-        : "l"(from), "r"(uint32_t(exists)));
+    CLEAVE_LOAD_GLOBAL_IF("u32");
   } else {
     asm volatile(
         "{\n"
@@ -53,5 +41,7 @@ CLEAVE_DEVICE void load_global_if(uint32_t* to, const void* from, bool exists) {
         : "l"(from), "r"(uint32_t(exists)));
   }
 }
+
+#undef CLEAVE_LOAD_GLOBAL_IF
 
 }  // namespace cleave::ptx

@@ -1,0 +1,26 @@
+// What the smaller kernels are compiled to: no spills, no stack, few registers.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <set>
+#include <string>
+
+#include "jit/compiler.h"
+#include "jit/nvrtc.h"
+
+namespace cleave {
+
+inline void expect_no_spills(const std::set<std::string>& sources, const std::string& arch) {
+  if (!nvrtc_available()) GTEST_SKIP() << "NVRTC is not installed: pip install nvidia-cuda-nvrtc";
+  for (const std::string& source : sources) {
+    SCOPED_TRACE(source);
+    CompiledKernel kernel;
+    ASSERT_NO_THROW(kernel = compile(source, arch));
+    EXPECT_EQ(kernel.resources.spill_store_bytes + kernel.resources.spill_load_bytes, 0u);
+    EXPECT_EQ(kernel.resources.stack_bytes, 0u);
+    EXPECT_LE(kernel.resources.registers, 64u);
+  }
+}
+
+}  // namespace cleave
