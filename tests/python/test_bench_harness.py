@@ -102,19 +102,28 @@ def test_a_case_that_fails_leaves_the_others(capsys):
     assert failed == [titles[1]]
 
 
-def test_groups_and_steps_from_suite_to_report(short, monkeypatch, tmp_path, capsys):
+@pytest.fixture
+def shrink(short, monkeypatch):
+    """Has suites run on the CPU: shrink(count, **changes) leaves so many cases of each, changed."""
     pytest.importorskip("torch")
     monkeypatch.setattr(harness, "_gpu", lambda device: TorchStandIn("cpu"))
     monkeypatch.setattr(harness, "_warm_up", lambda arrays: None)
     monkeypatch.setattr(machine, "describe", lambda index: MACHINE)
     load = suites.load
 
-    def small(name, *options):
-        whole = load(name, *options)
-        cases = [replace(case, tokens=90, n=32, k=48) for case in whole.cases[:1]]
-        return replace(whole, groups=[suites.Group("few", cases)])
+    def shrink(count, **changes):
+        def small(name, *options):
+            whole = load(name, *options)
+            cases = [replace(case, **changes) for case in whole.cases[:count]]
+            return replace(whole, groups=[suites.Group("few", cases)])
 
-    monkeypatch.setattr(suites, "load", small)
+        monkeypatch.setattr(suites, "load", small)
+
+    return shrink
+
+
+def test_groups_and_steps_from_suite_to_report(shrink, tmp_path, capsys):
+    shrink(1, tokens=90, n=32, k=48)
     names = "grouped_fwd,grouped_loop"
     assert harness.main(["--suite", names, "--quick", "--out", str(tmp_path)]) == 0
     out = capsys.readouterr().out
@@ -130,19 +139,8 @@ def test_groups_and_steps_from_suite_to_report(short, monkeypatch, tmp_path, cap
     assert set(rows[0]["peers"]) == {"expert_loop", "torch_grouped_step"}
 
 
-def test_convolutions_from_suite_to_report(short, monkeypatch, tmp_path, capsys):
-    pytest.importorskip("torch")
-    monkeypatch.setattr(harness, "_gpu", lambda device: TorchStandIn("cpu"))
-    monkeypatch.setattr(harness, "_warm_up", lambda arrays: None)
-    monkeypatch.setattr(machine, "describe", lambda index: MACHINE)
-    load = suites.load
-
-    def small(name, *options):
-        whole = load(name, *options)
-        cases = [replace(case, images=1, size=(6, 7), filters=16) for case in whole.cases[:2]]
-        return replace(whole, groups=[suites.Group("few", cases)])
-
-    monkeypatch.setattr(suites, "load", small)
+def test_convolutions_from_suite_to_report(shrink, monkeypatch, tmp_path, capsys):
+    shrink(2, images=1, size=(6, 7), filters=16)
     plan_of = conv.testing.plan_for  # the CPU has one kernel
     monkeypatch.setattr(conv.testing, "plan_for", lambda case, o: plan_of(replace(case, kernel="auto"), o))
     names = "conv_fprop,conv_dgrad,conv_wgrad,division"

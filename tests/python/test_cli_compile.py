@@ -12,14 +12,20 @@ from cleave.cli import compile
 from cleave.testing import cubin
 
 
-def test_compile_of_convolutions_has_a_kernel_for_each_way_to_divide(capsys, monkeypatch):
+@pytest.fixture
+def sources(monkeypatch):
+    """What is given to the compiler, which is not there."""
     sources = []
 
     def compile_plan(plan):
         sources.append(plan.kernel_source)
         return compiled("sm_90a")
 
-    monkeypatch.setattr(cleave._core, "compile_plan", compile_plan, raising=False)
+    monkeypatch.setattr(cleave._core, "compile_plan", compile_plan)
+    return sources
+
+
+def test_compile_of_convolutions_has_a_kernel_for_each_way_to_divide(capsys, sources):
     status, out, _ = run(
         capsys, "compile", "conv", *CONV, "--kind", "dgrad", "--division", "fast,plain", "--kernel",
         "portable", "--device", "h100",
@@ -69,14 +75,7 @@ def compiled(arch, spill=0):
     }  # fmt: skip
 
 
-def test_compile_of_products_takes_each_kernel_once(capsys, monkeypatch):
-    sources = []
-
-    def compile_plan(plan):
-        sources.append(plan.kernel_source)
-        return compiled("sm_90a")
-
-    monkeypatch.setattr(cleave._core, "compile_plan", compile_plan, raising=False)
+def test_compile_of_products_takes_each_kernel_once(capsys, sources):
     status, out, _ = run(
         capsys, "compile", "gemm", "--m", "4096", "--n", "4096", "--k", "4096,8192,16384",
         "--dtype", "e4m3,i8", "--scaling", "row", "--split-k-mode", "none", "--device", "h100",
@@ -86,14 +85,7 @@ def test_compile_of_products_takes_each_kernel_once(capsys, monkeypatch):
     assert f"{len(sources)} kernels, 0 with spills" in out
 
 
-def test_compile_of_groups_takes_one_kernel_for_any_sizes(capsys, monkeypatch):
-    sources = []
-
-    def compile_plan(plan):
-        sources.append(plan.kernel_source)
-        return compiled("sm_90a")
-
-    monkeypatch.setattr(cleave._core, "compile_plan", compile_plan, raising=False)
+def test_compile_of_groups_takes_one_kernel_for_any_sizes(capsys, sources):
     status, out, _ = run(
         capsys, "compile", "grouped", "--groups", "64", "--n", "1408", "--k", "2048", "--sizes",
         "uniform,varied,zipf", "--device", "h100",
