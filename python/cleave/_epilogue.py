@@ -29,11 +29,11 @@ scalar = InputShape(
 row = InputShape(
     "row",
     "N values, one per column of D: a row vector, which all rows share; [N], [1, N], [B, 1, N], per group [G, N]. "
-    "Of a convolution one per channel: [C] or [1, C, 1, 1].",
+    "A convolution takes one per channel: [C] or [1, C, 1, 1].",
 )
 column = InputShape(
     "column",
-    "M values, one per row of D: a column vector; [M], [M, 1] or [B, M, 1]. Of a convolution one per pixel: "
+    "M values, one per row of D: a column vector; [M], [M, 1] or [B, M, 1]. A convolution takes one per pixel: "
     "[N, 1, H, W].",
 )
 matrix = InputShape("matrix", "One value per element of D, of its shape; of convolutions in its order of memory.")

@@ -95,7 +95,7 @@ GemmProblem with_function(GemmProblem p) {
     %6 = multiply %5 weight
     d = add %6 residual
     pre = %1)");
-  // Of groups, and of a convolution's, each has values of its own where it may.
+  // Each group, a convolution's too, has values of its own where it may.
   const bool is_conv = p.conv.kind != Conv::none;
   const auto vector = [&](InputShape shape, int64_t own, bool cut) {
     return EpilogueLayout{.shape = shape,

@@ -58,7 +58,7 @@ def explain(console: Console, case: GemmCase, epilogue: Epilogue, planned: Any, 
 
 
 def _bytes(case: GemmCase, epilogue: Epilogue) -> int:
-    """Of the function's inputs and further outputs."""
+    """Those of the function's inputs and further outputs."""
     graph = parse(epilogue.text)
     of_d, *others = (dtype or case.result_dtype for dtype, _ in graph.outputs.values())
     element = sum(DTYPES[dtype].bytes for dtype in others) + DTYPES[of_d].bytes - DTYPES[case.result_dtype].bytes
