@@ -26,7 +26,7 @@ def drawn(convolution: Convolution, name: str, dtype: str, seed: int = 0) -> np.
 
 
 def scaled(values: np.ndarray, scale: np.ndarray) -> np.ndarray:
-    """Of filters: one scale, or one for each."""
+    """Filters times their one scale, or each times its own."""
     return np.asarray(values, np.float64) * np.reshape(np.float64(scale), (-1, *[1] * (values.ndim - 1)))
 
 
