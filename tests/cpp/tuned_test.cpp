@@ -39,10 +39,11 @@ TEST(Tuned, WhatTheCatalogueLacksIsNotListed) {
 }
 
 TEST(Tuned, WhatItHasIsListed) {
-  for (const char* text : {"sm90 64x64", "portable 128x128 parallel 3", "sm90 128x128 transposed pingpong",
-                           "sm90 64x32 multicast 1x2 parallel 12 clusters 4", "sm90 64x64 gather side_by_side",
-                           "portable 64x64 side_by_side", "sm90 128x128 side_by_side pingpong",
-                           "sm90 64x64 gather parallel 2", "sm90 64x64 stream_k 1"}) {
+  for (const char* text :
+       {"direct 8x32", "sm90 64x64", "portable 128x128 parallel 3", "sm90 128x128 transposed pingpong",
+        "sm90 64x32 multicast 1x2 parallel 12 clusters 4", "sm90 64x64 gather side_by_side",
+        "portable 64x64 side_by_side", "sm90 128x128 side_by_side pingpong", "sm90 64x64 gather parallel 2",
+        "sm90 64x64 stream_k 1"}) {
     const auto spec = parse_spec(text);
     EXPECT_TRUE(spec && is_listed(*spec)) << text;
   }
