@@ -27,7 +27,8 @@ namespace cleave {
 
 /// One value of a function: an operation on values that come before it.
 struct EpilogueNode {
-  enum class Kind : uint8_t { sum, input, constant, operation };
+  /// gate, up: the sums that take sum's place in a gated function
+  enum class Kind : uint8_t { sum, gate, up, input, constant, operation };
 
   Kind kind = Kind::sum;
   Elementwise operation = Elementwise::add;
@@ -57,6 +58,9 @@ class EpilogueFunction {
   const std::vector<EpilogueNode>& nodes() const { return nodes_; }
   /// D's first.
   const std::vector<Output>& outputs() const { return outputs_; }
+  /// Whether it takes two sums for each element of D: B has columns of a gate projection, then those of an up
+  /// projection, as under swiglu.
+  bool gated() const { return gated_; }
   /// As `epilogue_function` reads it. Equal functions have equal texts.
   const std::string& text() const { return text_; }
 
@@ -70,6 +74,7 @@ class EpilogueFunction {
   std::vector<Input> inputs_;
   std::vector<EpilogueNode> nodes_;
   std::vector<Output> outputs_;
+  bool gated_ = false;
   std::string text_;
 };
 
@@ -78,6 +83,7 @@ class EpilogueFunction {
 ///   bias row                 an input and its InputShape; in the order of GemmArguments::epilogue_inputs
 ///   %0 = add acc bias        a value: an Elementwise operation of `acc` (the sum: what D would be without the
 ///                            function, but for its conversion), inputs, values before it, or numbers
+///   %1 = multiply acc.gate acc.up   the same of a gated function, whose sums are two: it has no acc
 ///   d = %0                   an output: the first one is D; the right side may be an operation, too
 ///   pre:float32 = %0         one of a type of its own
 ///

@@ -99,11 +99,12 @@ struct EpilogueLayout {
 /// activation's place.
 struct EpilogueProblem {
   const EpilogueFunction* function = nullptr;
+  bool gated = false;                                 ///< as the function is: b is [batch, k, 2n], as under swiglu
   EpilogueLayout inputs[kMostEpilogueInputs] = {};    ///< as the function has them
   EpilogueLayout outputs[kMostEpilogueOutputs] = {};  ///< those beside D
 
   friend bool operator==(const EpilogueProblem& x, const EpilogueProblem& y) {
-    if (x.function != y.function) return false;
+    if (x.function != y.function || x.gated != y.gated) return false;
     if (x.function == nullptr) return true;
     for (uint32_t i = 0; i < kMostEpilogueInputs; ++i)
       if (!(x.inputs[i] == y.inputs[i])) return false;
@@ -119,7 +120,7 @@ struct GemmProblem {
   int64_t m = 0, n = 0, k = 0;
   int64_t batch = 1;
   MatrixLayout a = {};  ///< [batch, m, k]
-  MatrixLayout b = {};  ///< [batch, k, n]; [batch, k, 2n] under swiglu
+  MatrixLayout b = {};  ///< [batch, k, n]; [batch, k, 2n] under swiglu and gated functions
   MatrixLayout c = {};  ///< [batch, m, n], read if has_c; a float of 16 or 32 bits, or D's type
   MatrixLayout d = {};  ///< [batch, m, n]; must not overlap itself
   bool has_c = false;   ///< C takes part (beta is a run-time value); C may be D exactly

@@ -56,6 +56,21 @@ class Value:
         self._dtype: str | None = None  # that `to` gave it
         self._unrounded = name
 
+    @property
+    def gate(self) -> Value:
+        """Of the sum: that of the gate projection, where b has gate columns, then as many up columns."""
+        return self._part("gate")
+
+    @property
+    def up(self) -> Value:
+        """Of the sum: that of the up projection, which follows the gate's columns in b."""
+        return self._part("up")
+
+    def _part(self, name: str) -> Value:
+        if self._name != "acc":
+            _refuse(f"only the sum, the function's first parameter, has a {name}")
+        return Value(self._trace, f"acc.{name}")
+
     def to(self, dtype: Any) -> Value:
         """Rounded to a type's nearest value, int8 and 8-bit floats saturated. As an output, of that type."""
         name = dtype_name(dtype)
@@ -432,6 +447,9 @@ def epilogue(function: Callable[..., Any]) -> Epilogue:
     see what it does: it must do the same for all values (`cleave.where` chooses), with Python's operators and
     Cleave's functions: exp, log, sqrt, rsqrt, tanh, erf, sigmoid, minimum, maximum, clamp, where, relu, relu2,
     gelu, silu, and `value.to(dtype)`. It returns D's value, or `cleave.outputs`.
+
+    Where b holds a gate and an up projection, columns of one after those of the other, a function takes `acc.gate`
+    and `acc.up` instead of the sum, and joins them: swiglu with limits, geglu. D has half of b's columns then.
 
     It runs in the kernel of the product, in every split mode, once for each element and on the sum of all
     slices; kernels are compiled once for a function, whatever the values of its inputs. Results are as

@@ -164,6 +164,9 @@ void bind_epilogue(nb::module_& m) {
       .def_prop_ro(
           "text", [](const FunctionObject& self) { return self.function->text(); },
           "The function, one operation a line. Functions that do the same have equal texts.")
+      .def_prop_ro(
+          "gated", [](const FunctionObject& self) { return self.function->gated(); },
+          "Whether it takes two sums for each element of D: acc.gate and acc.up.")
       .def_prop_ro("inputs", &inputs_of, "Names and shapes.")
       .def_prop_ro("outputs", &outputs_of, "Names, D's first.")
       .def(

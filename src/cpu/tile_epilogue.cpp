@@ -88,8 +88,8 @@ struct TileEpilogue<Sum>::FunctionLines {
     }
   }
 
-  /// Turns a line of sums into D's.
-  void run(uint32_t row, float* sums) {
+  /// Turns a line of sums into D's. `ups`: those of the up projection, of a gated function.
+  void run(uint32_t row, float* sums, const float* ups) {
     for (uint32_t i = 0; i < function().inputs().size(); ++i) {
       const EpilogueLayout& layout = layout_of(i);
       if (layout.shape == InputShape::column) {
@@ -106,7 +106,7 @@ struct TileEpilogue<Sum>::FunctionLines {
     float* outputs[1 + kMostEpilogueOutputs] = {sums};
     const auto first_output = uint32_t(function().inputs().size());
     for (uint32_t o = 0; o < outputs_beside; ++o) outputs[1 + o] = line(first_output + o);
-    (*epilogue.function_)(area.columns, sums, inputs, outputs, scratch);
+    (*epilogue.function_)(area.columns, sums, ups, inputs, outputs, scratch);
     for (uint32_t o = 0; o < outputs_beside; ++o) {
       store_line(epilogue.output(o), outputs[1 + o], area.columns, row, area.column, batch);
     }
@@ -129,7 +129,7 @@ template <class Sum>
 void TileEpilogue<Sum>::operator()(const TileCoord& coord, uint32_t begin, uint32_t end, const Sum* sums) const {
   const TileArea area = area_of(problem_, tiling_, coord);
   const bool empty = tiling_.grouping == Grouping::k ? coord.range.size() == 0 : problem_.k == 0;
-  const uint32_t up = tiling_.columns();  // under swiglu: where the up columns begin in a line of sums
+  const uint32_t up = tiling_.columns();  // under a gate: where the up columns begin in a line of sums
   BroadcastValues column_values[kMaxTileN];
   std::optional<FunctionLines> lines;
   if (function_) lines.emplace(*this, area, coord.batch);
@@ -157,11 +157,13 @@ void TileEpilogue<Sum>::operator()(const TileCoord& coord, uint32_t begin, uint3
     const auto value_of = [&](uint32_t j) {  // of a gate column or, from `up` on, of an up column
       return epilogue_value(config_, params_, line[j], row_values, column_values[j], at(j));
     };
-    float values[kMaxTileN];
+    float values[kMaxTileN], ups[kMaxTileN];
     for (uint32_t j = 0; j < area.columns; ++j) {
-      values[j] = tiling_.parts == 2 ? swiglu(value_of(j), value_of(up + j)) : value_of(j);
+      values[j] = value_of(j);
+      if (tiling_.parts == 2) ups[j] = value_of(up + j);
+      if (tiling_.parts == 2 && !lines) values[j] = swiglu(values[j], ups[j]);
     }
-    if (lines) lines->run(row, values);
+    if (lines) lines->run(row, values, ups);
     if (params_.amax != nullptr) raise_amax(values, area.columns);
     if (config_.has_scale_d) {
       const float factor = stored_factor(config_, params_);

@@ -2,6 +2,7 @@
 
 #include "cpu/groups.h"
 #include "cpu/micro_kernel.h"
+#include "launch/product.h"
 #include "problem/conv.h"
 
 namespace cleave::cpu {
@@ -80,7 +81,7 @@ Tiling make_tiling(const GemmProblem& problem, SplitKMode mode, uint32_t slices)
   if (mode == SplitKMode::none || mode == SplitKMode::stream_k) slices = 1;
   Tiling t;
   t.mode = mode;
-  t.parts = problem.activation == Activation::swiglu ? 2 : 1;
+  t.parts = is_gated(problem) ? 2 : 1;
   t.classes = conv_classes(problem.conv);
   t.grouping = t.classes.size() > 1 ? Grouping::classes : problem.groups.dimension;
   const bool rows_have_classes = gathers_a(problem.conv) && !t.classes.empty();

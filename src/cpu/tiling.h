@@ -25,7 +25,7 @@ inline constexpr size_t kPartialsOffset = 16;  ///< of the workspace; before the
 struct Tiling {
   SplitKMode mode = SplitKMode::none;
   uint32_t tile_m = 1, tile_n = 1, tile_k = 1;
-  uint32_t parts = 1;  ///< of tile_n: 2 under swiglu, the gate and the up columns of the same columns of D
+  uint32_t parts = 1;                  ///< of tile_n: 2 under a gate, its and the up columns of the same columns of D
   Grouping grouping = Grouping::none;  ///< the problem's, or classes
   std::vector<ConvClass> classes;      ///< of a convolution
   Schedule schedule;

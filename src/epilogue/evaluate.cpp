@@ -47,7 +47,11 @@ EpilogueEvaluator::EpilogueEvaluator(const EpilogueFunction& function) {
     const EpilogueNode& node = nodes[i];
     switch (node.kind) {
       case Kind::sum:
+      case Kind::gate:
         places.push_back({Place::Kind::sums});
+        break;
+      case Kind::up:
+        places.push_back({Place::Kind::ups});
         break;
       case Kind::input:
         places.push_back({Place::Kind::input, node.operands[0]});
@@ -75,13 +79,15 @@ EpilogueEvaluator::EpilogueEvaluator(const EpilogueFunction& function) {
   for (const auto& output : function.outputs()) outputs_.push_back(places[output.node]);
 }
 
-void EpilogueEvaluator::operator()(uint32_t count, const float* sums, const float* const* inputs, float* const* outputs,
-                                   std::vector<float>& scratch) const {
+void EpilogueEvaluator::operator()(uint32_t count, const float* sums, const float* ups, const float* const* inputs,
+                                   float* const* outputs, std::vector<float>& scratch) const {
   const auto line = [&](uint32_t number) { return scratch.data() + size_t(number) * kEvaluatedLanes; };
   const auto find = [&](const Place& place) -> const float* {
     switch (place.kind) {
       case Place::Kind::sums:
         return sums;
+      case Place::Kind::ups:
+        return ups;
       case Place::Kind::input:
         return inputs[place.number];
       case Place::Kind::scratch:

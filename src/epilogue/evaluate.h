@@ -20,14 +20,15 @@ class EpilogueEvaluator {
   /// A caller's memory. Threads that evaluate at the same time have one each.
   std::vector<float> scratch() const { return std::vector<float>(size_t(lines_) * kEvaluatedLanes); }
 
-  /// For `count` values, or a few more. `outputs` may be `sums`.
-  void operator()(uint32_t count, const float* sums, const float* const* inputs, float* const* outputs,
-                  std::vector<float>& scratch) const;
+  /// For `count` values, or a few more. `outputs` may be `sums`. Of a gated function `sums` are the gates'; `ups`: of
+  /// the up projection.
+  void operator()(uint32_t count, const float* sums, const float* ups, const float* const* inputs,
+                  float* const* outputs, std::vector<float>& scratch) const;
 
  private:
   /// Where a value lies.
   struct Place {
-    enum class Kind : uint8_t { sums, input, scratch };
+    enum class Kind : uint8_t { sums, ups, input, scratch };
     Kind kind = Kind::sums;
     uint32_t number = 0;
   };

@@ -21,7 +21,7 @@
 namespace cleave {
 namespace {
 
-constexpr std::string_view kSum = "acc";
+constexpr std::string_view kSum = "acc", kGate = "acc.gate", kUp = "acc.up";
 constexpr size_t kMostNodes = 256;
 
 bool is_name(std::string_view word) {
@@ -132,6 +132,8 @@ class EpilogueReader {
 
   uint32_t operand(std::string_view word) {
     if (word == kSum) return add({.kind = Node::Kind::sum});
+    if (word == kGate) return add({.kind = Node::Kind::gate});
+    if (word == kUp) return add({.kind = Node::Kind::up});
     const auto known = names_.find(std::string(word));
     if (known != names_.end()) return known->second;
     const std::optional<float> number = number_of(word);
@@ -163,6 +165,13 @@ class EpilogueReader {
     };
     for (const auto& output : outputs_)
       function_->outputs_.push_back({output.name, output.dtype, move(move, output.node)});
+    const auto has = [&](Node::Kind kind) {
+      return std::ranges::any_of(function_->nodes_, [&](const Node& node) { return node.kind == kind; });
+    };
+    function_->gated_ = has(Node::Kind::gate) || has(Node::Kind::up);
+    if (function_->gated_ && has(Node::Kind::sum)) {
+      refuse_value("the epilogue function takes acc beside acc.gate or acc.up; a gated one has no other sums");
+    }
     write_text();
   }
 
@@ -176,6 +185,12 @@ class EpilogueReader {
       switch (node.kind) {
         case Node::Kind::sum:
           names.emplace_back(kSum);
+          break;
+        case Node::Kind::gate:
+          names.emplace_back(kGate);
+          break;
+        case Node::Kind::up:
+          names.emplace_back(kUp);
           break;
         case Node::Kind::input:
           names.push_back(function_->inputs_[node.operands[0]].name);

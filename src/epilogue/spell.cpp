@@ -23,8 +23,10 @@ std::string function_body(const EpilogueFunction& function) {
   std::string text;
   std::vector<std::string> names;
   for (const EpilogueNode& node : function.nodes()) {
-    if (node.kind == Kind::sum) {
+    if (node.kind == Kind::sum || node.kind == Kind::gate) {
       names.emplace_back("acc");
+    } else if (node.kind == Kind::up) {
+      names.emplace_back("up");
     } else if (node.kind == Kind::input) {
       names.push_back(fmt::format("in[{}]", node.operands[0]));
     } else if (node.kind == Kind::constant) {
@@ -42,13 +44,13 @@ std::string function_body(const EpilogueFunction& function) {
   return fmt::format(R"(
 template <>
 struct cleave::FunctionBody<config> {{
-  static CLEAVE_DEVICE void run(float acc, const cleave::FunctionValues<config>& in, float (&out)[{}]) {{
+  static CLEAVE_DEVICE void run(float acc, {}const cleave::FunctionValues<config>& in, float (&out)[{}]) {{
     using cleave::apply;
     using enum cleave::Elementwise;
 {}  }}
 }};
 )",
-                     function.outputs().size(), text);
+                     function.gated() ? "float up, " : "", function.outputs().size(), text);
 }
 
 }  // namespace cleave

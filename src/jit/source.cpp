@@ -33,8 +33,8 @@ static std::string spell(const FunctionConfig& config) {
       text += fmt::format("{}cleave::packed({})", i == 0 ? "" : ", ", spell(unpacked(operands[i])));
     return "{" + text + "}";
   };
-  return braced(print_members("given, inputs, outputs, packed_inputs, packed_outputs", config.given, config.inputs,
-                              config.outputs, list(config.packed_inputs, config.inputs),
+  return braced(print_members("given, gated, inputs, outputs, packed_inputs, packed_outputs", config.given,
+                              config.gated, config.inputs, config.outputs, list(config.packed_inputs, config.inputs),
                               list(config.packed_outputs, config.outputs)));
 }
 

@@ -8,15 +8,20 @@
 
 namespace cleave {
 
-/// The columns of B, and of the bias of a row: swiglu takes two for each of D's.
-inline int64_t columns_of_b(const GemmProblem& p) {
-  return p.activation == Activation::swiglu ? 2 * p.n : p.n;
+/// Whether two columns of B, a gate's and an up's, make one of D.
+inline bool is_gated(const GemmProblem& p) {
+  return p.activation == Activation::swiglu || p.epilogue.gated;
 }
 
-/// False where a product cannot be read the other way: swiglu joins columns, never rows, and a
+/// The columns of B, and of the bias of a row.
+inline int64_t columns_of_b(const GemmProblem& p) {
+  return is_gated(p) ? 2 * p.n : p.n;
+}
+
+/// False where a product cannot be read the other way: a gate joins columns, never rows, and a
 /// convolution's matrices have roles of their own.
 inline bool is_transposable(const GemmProblem& p) {
-  return p.activation != Activation::swiglu && p.conv.kind == Conv::none;
+  return !is_gated(p) && p.conv.kind == Conv::none;
 }
 
 namespace detail {

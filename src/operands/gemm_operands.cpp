@@ -81,13 +81,15 @@ class Builder {
       call_.batched = a_.ndim == 3 || b_.ndim == 3;
       p_.batch = a_.batch() == 1 ? b_.batch() : a_.batch();
     }
-    const bool joined = options_.activation == Activation::swiglu;
-    if (joined && b_.columns() % 2 != 0) {
-      refuse_value(
-          "b is {}, but activation is swiglu, which joins two columns; pass as many up columns after the gate columns",
-          shape_text(b_));
-    }
+    const EpilogueFunction* const function = t_.epilogue.function;
     p_.activation = options_.activation;
+    p_.epilogue.gated = function != nullptr && function->gated();
+    const bool joined = is_gated(p_);
+    if (joined && b_.columns() % 2 != 0) {
+      refuse_value("b is {}, but {}, which joins two columns; pass as many up columns after the gate columns",
+                   shape_text(b_),
+                   p_.epilogue.gated ? "the epilogue function takes acc.gate and acc.up" : "activation is swiglu");
+    }
     p_.m = a_.rows();
     p_.n = joined ? b_.columns() / 2 : b_.columns();
     p_.k = a_.columns();

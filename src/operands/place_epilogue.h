@@ -56,6 +56,7 @@ void place_epilogue(const EpilogueTensors& tensors, const Placer& placer, Produc
   const EpilogueFunction& function = *tensors.function;
   EpilogueProblem& problem = call.problem.epilogue;
   problem.function = &function;
+  problem.gated = function.gated();
   for (size_t i = 0; i < function.inputs().size(); ++i) {
     place_input(placer, call, function.inputs()[i], tensors.inputs[i], problem.inputs[i],
                 call.arguments.epilogue_inputs[i]);

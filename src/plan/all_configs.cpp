@@ -138,6 +138,27 @@ constexpr const char* kManyMatrices = R"(
     e = add acc y
     f = multiply acc z)";
 
+/// A gate with limits, whose two sums the function joins.
+GemmProblem with_gate(GemmProblem p) {
+  p.epilogue.function = &epilogue_function(R"(
+    limit scalar
+    %0 = minimum acc.gate limit
+    %1 = negative limit
+    %2 = maximum acc.up %1
+    %3 = minimum %2 limit
+    %4 = multiply %0 1.702
+    %5 = sigmoid %4
+    %6 = multiply %0 %5
+    %7 = add %3 1
+    d = multiply %6 %7
+    kept = %0)");
+  p.epilogue.gated = true;
+  p.epilogue.inputs[0] = {.shape = InputShape::scalar, .dtype = DType::f32, .alignment = 4};
+  p.epilogue.outputs[0] = {.dtype = p.d.dtype, .alignment = 16, .stride = p.d.stride_row};
+  p.b.stride_batch = 0;
+  return p;
+}
+
 /// float32 as it is: the portable kernel with another multiplication.
 GemmProblem ieee(GemmProblem p) {
   p.precision = Precision::ieee;
@@ -233,6 +254,9 @@ class Collector {
       if (split != SplitKMode::automatic) visit(with_function(product(DType::f16, DType::f16, DType::f32)), split);
     for (const char* const function : {kErrorFunction, kManyMatrices})
       for (const DType d : {DType::f16, DType::f32}) visit(with_matrices(product(DType::f16, DType::f16, d), function));
+    visit(with_gate(product(DType::bf16, DType::bf16, DType::bf16)));
+    visit(with_gate(grouped(product(DType::bf16, DType::bf16, DType::bf16), Grouping::m)));
+    visit(with_gate(scaled(DType::e4m3, DType::e4m3, DType::bf16, kVector, kVector)));
     functions_of_groups();
     functions_of_convolutions();
   }

@@ -64,7 +64,7 @@ OperandLayouts operand_layouts(const GemmProblem& p) {
       layout_of(p.a, p.a.stride_col, p.k, p.a.stride_row, p.m, p.batch, p.groups, Grouping::m),
       layout_of(p.b, p.b.stride_row, p.k, p.b.stride_col, columns_of_b(p), p.batch, p.groups, Grouping::n)};
   // The up columns begin n columns after the gate columns.
-  if (p.activation == Activation::swiglu && both.b.major == Major::mn)
+  if (is_gated(p) && both.b.major == Major::mn)
     both.b.load_bytes = matrix_alignment(both.b.load_bytes, p.b.dtype, p.n, 0);
   return both;
 }

@@ -45,9 +45,10 @@ namespace {
     refuse(ErrorCode::unsupported,
            "split_k_mode=\"stream_k\" does not serve a strided dgrad with groups; use \"parallel\" or \"serial\"");
   }
-  if (problem.activation == Activation::swiglu) {
+  if (is_gated(problem)) {
     refuse(ErrorCode::unsupported,
-           "activation=\"swiglu\" cannot be served on {}: its kernels take no scales of blocks, no 8-bit b that is "
+           "activation=\"swiglu\", or a function of acc.gate and acc.up, cannot be served on {}: its kernels take no "
+           "scales of blocks, no 8-bit b that is "
            "contiguous along n, and no split_k_mode=\"cluster\"; copy b, choose another mode, or apply the activation "
            "in a step of its own",
            device.name);

@@ -280,7 +280,8 @@ std::string problem_text(const GemmProblem& p) {
   add(p.has_amax, " amax");
   add(p.has_c, " c {}", to_string(p.c.dtype));
   add(p.bias != Bias::none, " bias {} {}", to_string(p.bias), to_string(p.bias_dtype));
-  add(p.activation != Activation::none, " {}", to_string(p.activation));
+  const Activation activation = is_gated(p) ? Activation::swiglu : p.activation;
+  add(activation != Activation::none, " {}", to_string(activation));
   add(matrices.broadcasts_a, " broadcast a");
   add(matrices.broadcasts_b, " broadcast b");
   const Alignments own = alignments(p);

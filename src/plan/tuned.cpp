@@ -24,8 +24,8 @@ namespace {
 GemmProblem bare(GemmProblem p) {
   p.has_c = p.has_zero = p.has_scale_d = p.has_amax = false;
   p.bias = Bias::none;
+  p.activation = is_gated(p) ? Activation::swiglu : Activation::none;
   p.epilogue = EpilogueProblem();
-  if (p.activation != Activation::swiglu) p.activation = Activation::none;
   p.conv.division = Division::automatic;
   return p;
 }

@@ -134,7 +134,7 @@ void check_company(const GemmProblem& p, Messages& out) {
   if (p.has_scale_d && !forward) given.push_back("scale_d");
   if (p.has_amax && !forward) given.push_back("amax");
   if (p.groups.dimension != Grouping::none) given.push_back("groups");
-  if (p.activation == Activation::swiglu) given.push_back("swiglu");
+  if (is_gated(p)) given.push_back(p.epilogue.gated ? "acc.gate and acc.up" : "swiglu");
   if (!given.empty()) {
     out.add("{} has no {}; leave that out", forward ? "a convolution" : "a gradient of a convolution",
             fmt::join(given, ", "));

@@ -41,6 +41,9 @@ void check_epilogue(const GemmProblem& p, Messages& out) {
   const EpilogueFunction* const function = p.epilogue.function;
   if (function == nullptr) return;
   check_company(p, out);
+  if (p.epilogue.gated != function->gated()) {
+    out.add("epilogue.gated is {}, but the function's is {}; set it to that", p.epilogue.gated, function->gated());
+  }
   for (uint32_t i = 0; i < function->inputs().size(); ++i) {
     const auto& input = function->inputs()[i];
     const EpilogueLayout& layout = p.epilogue.inputs[i];

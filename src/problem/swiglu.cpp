@@ -7,30 +7,31 @@
 namespace cleave {
 
 void check_swiglu(const GemmProblem& p, Messages& out) {
-  if (p.activation != Activation::swiglu) return;
+  if (!is_gated(p)) return;
+  const char* const what =
+      p.epilogue.gated ? "the epilogue function takes acc.gate and acc.up" : "activation is swiglu";
   if (p.n > kMaxSize / 2) {
     out.add(
-        "n is {}, but under swiglu b has twice as many columns, and at most 2^31 - 1 are served. Split the problem "
+        "n is {}, but {}, so that b has twice as many columns, and at most 2^31 - 1 are served. Split the problem "
         "along n",
-        p.n);
+        p.n, what);
   }
   if (p.has_c) {
-    out.add(
-        "c is given, but activation is swiglu, to which nothing is added; leave c out, or apply the activation in a "
-        "step of its own");
+    out.add("c is given, but {}, to which nothing is added; leave c out, or apply the activation in a step of its own",
+            what);
   }
   if (p.groups.dimension == Grouping::n || p.groups.dimension == Grouping::k) {
     out.add(
-        "activation is swiglu and {} is grouped; swiglu serves ungrouped products and groups of m. Apply the "
-        "activation in a step of its own",
-        to_string(p.groups.dimension));
+        "{} and {} is grouped; that serves ungrouped products and groups of m. Apply the activation in a step of its "
+        "own",
+        what, to_string(p.groups.dimension));
   }
   if (size_of(p.d.dtype) == 1 || p.d.dtype == DType::i32) {
-    out.add("d is {}, but activation is swiglu; pass d of float16, bfloat16 or float32", to_string(p.d.dtype));
+    out.add("d is {}, but {}; pass d of float16, bfloat16 or float32", to_string(p.d.dtype), what);
   }
   if (output_order(p) == Order::column) {
-    out.add("d.stride_row is {} and d.stride_col is {}, but swiglu joins columns of rows; pass a row-major d",
-            p.d.stride_row, p.d.stride_col);
+    out.add("d.stride_row is {} and d.stride_col is {}, but {}, which joins columns of rows; pass a row-major d",
+            p.d.stride_row, p.d.stride_col, what);
   }
 }
 

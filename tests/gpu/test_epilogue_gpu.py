@@ -189,3 +189,35 @@ def test_gradients(mode: str, compiled: bool) -> None:
         assert got.dtype == torch.bfloat16
         error = (got.double() - expected).norm() / expected.norm()
         assert error < 0.01
+
+
+@cleave.epilogue
+def limited_swiglu(acc, limit: cleave.scalar, shift: cleave.row):
+    gate, up = cleave.minimum(acc.gate, limit), cleave.clamp(acc.up, -limit, limit)
+    return cleave.outputs(d=gate * cleave.sigmoid(1.702 * gate) * (up + 1.0) + shift, up=up)
+
+
+@pytest.mark.parametrize("kernel", ["auto", *KERNELS])
+@pytest.mark.parametrize("mode", ["none", "serial", "parallel", "stream_k"])
+@pytest.mark.parametrize("grouped", [False, True])
+def test_gates(grouped: bool, mode: str, kernel: str) -> None:
+    skip_unless_served(kernel, mode)
+    for m, n, k in ((8, 64, 64), (200, 264, 1032), (300, 77 if kernel == "auto" else 80, 520)):
+        generator = torch.Generator("cuda").manual_seed(m)
+        count = 3 if grouped else 1
+        a = normal(generator, m, k, dtype=torch.bfloat16) / 16
+        b = normal(generator, count, 2 * n, k, dtype=torch.bfloat16).mT
+        shift = normal(generator, count, n)
+        call = limited_swiglu(limit=1.0, shift=shift if grouped else shift[0])
+        if grouped:
+            offs = torch.tensor([m // 3, m // 3, m], dtype=torch.int32, device="cuda")
+            made = cleave.grouped_gemm(a, b, offs, epilogue=call, out_dtype="float32", **options(kernel, mode))
+            sums = torch.cat([a[: m // 3].double() @ b[0].double(), a[m // 3 :].double() @ b[2].double()])
+            added = torch.cat([shift[:1].expand(m // 3, n), shift[2:].expand(m - m // 3, n)])
+        else:
+            made = cleave.gemm(a, b[0], epilogue=call, out_dtype="float32", **options(kernel, mode))
+            sums, added = a.double() @ b[0].double(), shift
+        gate, up = sums[:, :n].clamp(max=1.0), sums[:, n:].clamp(-1.0, 1.0)
+        torch.testing.assert_close(made[1].double(), up, rtol=1e-4, atol=1e-4)
+        expected = gate * torch.sigmoid(1.702 * gate) * (up + 1.0) + added.double()
+        torch.testing.assert_close(made[0].double(), expected, rtol=1e-4, atol=1e-4)

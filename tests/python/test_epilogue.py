@@ -342,3 +342,67 @@ def test_emitted_projects_refuse_functions(tmp_path: Path) -> None:
     plan = cleave.plan_problem(256, 256, 256, epilogue=scaled(weight="float32"), device="h100")
     with pytest.raises((ValueError, RuntimeError), match="the operation has an epilogue function, which emitted"):
         cleave.emit.cpp(plan, name="layer", sourcedir=tmp_path)
+
+
+@cleave.epilogue
+def limited_swiglu(acc, limit: cleave.scalar, shift: cleave.row, weight: cleave.column):
+    gate, up = cleave.minimum(acc.gate, limit), cleave.clamp(acc.up, -limit, limit)
+    return cleave.outputs(d=gate * cleave.sigmoid(1.702 * gate) * (up + 1.0) * weight + shift, up=up)
+
+
+def limited_swiglu_exactly(gate: np.ndarray, up: np.ndarray, limit: float, shift: Any, weight: Any) -> tuple:
+    gate, up = np.minimum(gate, limit), np.clip(up, -limit, limit)
+    return gate / (1 + np.exp(-1.702 * gate)) * (up + 1) * weight + shift, up
+
+
+@pytest.mark.parametrize("mode", ["none", "serial", "parallel", "stream_k"])
+@pytest.mark.parametrize("n", [1, 33, 130])
+def test_gates(n: int, mode: str) -> None:
+    rng = np.random.default_rng(n)
+    m, k = 70, 200
+    a, b = values(rng, m, k) / np.float32(k**0.5), values(rng, k, 2 * n)
+    bias, shift, weight = values(rng, 2 * n), values(rng, n), values(rng, m)
+    call = limited_swiglu(limit=1.5, shift=shift, weight=weight)
+    made = cleave.gemm(a, b, bias=bias, epilogue=call, split_k_mode=mode)
+    sums = a.astype(np.float64) @ b + bias
+    exact = limited_swiglu_exactly(sums[:, :n], sums[:, n:], 1.5, shift, weight[:, None])
+    for got, expected in zip(made, exact, strict=True):
+        assert got.shape == (m, n)
+        np.testing.assert_allclose(got, expected, atol=1e-4)
+    # As the fixed activation has it, bit by bit.
+    plain = cleave.epilogue(lambda acc: cleave.silu(acc.gate) * acc.up)
+    fixed = cleave.gemm(a, b, bias=bias, activation="swiglu", split_k_mode=mode)
+    np.testing.assert_array_equal(cleave.gemm(a, b, bias=bias, epilogue=plain, split_k_mode=mode), fixed)
+
+
+@pytest.mark.parametrize("mode", ["none", "serial", "parallel", "stream_k"])
+def test_gates_of_groups(mode: str) -> None:
+    rng = np.random.default_rng(9)
+    a, b = values(rng, 40, 64) / np.float32(8), values(rng, 3, 64, 2 * 24)
+    offs, shift, weight = np.array([7, 7, 33], np.int32), values(rng, 3, 24), values(rng, 40)
+    call = limited_swiglu(limit=1.0, shift=shift, weight=weight)
+    made = cleave.grouped_gemm(a, b, offs, epilogue=call, split_k_mode=mode)
+    owner = np.array([0] * 7 + [2] * 26)
+    sums = np.einsum("mk,mkn->mn", a[:33].astype(np.float64), b[owner])
+    exact = limited_swiglu_exactly(sums[:, :24], sums[:, 24:], 1.0, shift[owner], weight[:33, None])
+    for got, expected in zip(made, exact, strict=True):
+        np.testing.assert_allclose(got[:33], expected, atol=1e-4)
+        assert not got[33:].any()
+
+
+def test_what_gates_do_not_go_with() -> None:
+    gate = cleave.epilogue(lambda acc: cleave.relu(acc.gate) * acc.up)
+    assert gate.function.gated and not scaled.function.gated
+    assert cleave.EpilogueFunction(gate.function.text) == gate.function
+    with pytest.raises(ValueError, match=r"takes acc beside acc.gate or acc.up"):
+        cleave.epilogue(lambda acc: acc + acc.gate)
+    with pytest.raises(cleave.EpilogueError, match="only the sum, the function's first parameter, has a gate"):
+        cleave.epilogue(lambda acc: (acc * 2).gate)
+    a, b = np.ones((4, 6), np.float32), np.ones((6, 7), np.float32)
+    with pytest.raises(ValueError, match=r"b is \(6, 7\), but the epilogue function takes acc.gate and acc.up, which"):
+        cleave.gemm(a, b, epilogue=gate)
+    with pytest.raises(ValueError, match=r"c is given, but the epilogue function takes acc.gate and acc.up"):
+        cleave.gemm(a, b[:, :6], c=np.ones((4, 3), np.float32), epilogue=gate)
+    with pytest.raises(ValueError, match=r"a convolution has no acc.gate and acc.up"):
+        x, w = np.ones((1, 4, 5), np.float32), np.ones((2, 4, 3), np.float32)
+        cleave.conv1d(x.swapaxes(1, 2).copy().swapaxes(1, 2), w.swapaxes(1, 2).copy().swapaxes(1, 2), epilogue=gate)

@@ -422,3 +422,9 @@ def test_groups_compile_and_refuse_gradients() -> None:
         torch.testing.assert_close(d, torch.nn.functional.gelu(expected) * weight.unsqueeze(1))
     with pytest.raises(RuntimeError, match="products of groups have no gradient beside an epilogue function"):
         layer(rows.requires_grad_())
+
+
+def test_gates_are_refused() -> None:
+    gate = cleave.epilogue(lambda acc: cleave.silu(acc.gate) * acc.up)
+    with pytest.raises(RuntimeError, match=r"epilogue takes acc.gate and acc.up, which operators of frameworks do not"):
+        cleave.torch.gemm(torch.ones(4, 6), torch.ones(6, 8), epilogue=gate)

@@ -62,6 +62,7 @@ static_assert(kMostEpilogueInputs <= 8 && kMostEpilogueOutputs <= 8);
 /// What an epilogue function takes and makes; what it does is text beside the configuration (epilogue/function.h).
 struct FunctionConfig {
   bool given = false;
+  bool gated = false;                // it takes two sums for each element of D
   uint32_t inputs = 0, outputs = 0;  // those beside D
   PackedOperands packed_inputs = {}, packed_outputs = {};
   const EpilogueFunction* function = nullptr;  // of the host alone; last, since nvcc's stubs leave it out

@@ -223,7 +223,7 @@ CLEAVE_HD constexpr uint32_t accumulators_per_thread(const GemmConfig& c) {
 /// Whether two columns of the product make one of D. The tile's left half are then columns of the
 /// gate projection, its right half those of the up projection that go with them.
 CLEAVE_HD constexpr bool gated(const GemmConfig& c) {
-  return c.epilogue.activation == Activation::swiglu;
+  return c.epilogue.activation == Activation::swiglu || c.epilogue.function.gated;
 }
 
 /// Whether an input of the epilogue's function is read for each element: a matrix, or, where a tile's row is several of

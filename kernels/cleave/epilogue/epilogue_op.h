@@ -55,16 +55,21 @@ class EpilogueOp {
         values[i] = epilogue_integer(C.epilogue, p_.epilogue, sums[i], rows[i / 2], columns[i % 2], at);
       } else {
         float value = epilogue_value(C.epilogue, p_.epilogue, sums[i], rows[i / 2], columns[i % 2], at);
+        [[maybe_unused]] float up = 0.0f;
         if constexpr (gated(C)) {
-          value =
-              swiglu(value, epilogue_value(C.epilogue, p_.epilogue, up_sums[i], rows[i / 2], up_columns[i % 2], at));
+          up = epilogue_value(C.epilogue, p_.epilogue, up_sums[i], rows[i / 2], up_columns[i % 2], at);
+          if constexpr (!kFunction.gated) value = swiglu(value, up);
         }
         if constexpr (kFunction.given) {
           FunctionValues<C> inputs;
           const LineValues<C>&row_values = rows[i / 2], &column_values = columns[i % 2];
           gather_inputs<0>(row_values.inputs, column_values.inputs, matrices, i, inputs);
           float made[1 + kFunction.outputs];
-          FunctionBody<C>::run(value, inputs, made);
+          if constexpr (kFunction.gated) {
+            FunctionBody<C>::run(value, up, inputs, made);
+          } else {
+            FunctionBody<C>::run(value, inputs, made);
+          }
           CLEAVE_UNROLL
           for (uint32_t o = 0; o < 1 + kFunction.outputs; ++o) outputs[o][i] = made[o];
           value = made[0];

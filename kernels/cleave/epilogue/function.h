@@ -13,7 +13,8 @@
 
 namespace cleave {
 
-/// The function, in the source of the kernel: `static void run(float acc, const float (&in)[], float (&out)[])`.
+/// The function, in the source of the kernel: `static void run(float acc, const float (&in)[], float (&out)[])`; of a
+/// gated one `acc` is the gate's sum, and that of the up projection, `float up`, follows it.
 template <GemmConfig C>
 struct FunctionBody;
 
