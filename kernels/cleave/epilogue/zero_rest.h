@@ -1,5 +1,5 @@
-// Zeros for what of D, and of a function's outputs beside it, belongs to no group, if the caller wants them: a warp takes 32 lines along the
-// grouped dimension, each lane finds out about one of them, and together they clear those that are
+// Zeros for what belongs to no group in D, and in a function's outputs beside it, if the caller wants them: a warp takes
+// 32 lines along the grouped dimension, each lane finds out about one of them, and together they clear those that are
 // nobody's. Nobody else writes there, so it needs no order.
 #pragma once
 
