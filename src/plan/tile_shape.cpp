@@ -40,6 +40,11 @@ bool two_waves_suffice(const GemmConfig& c) {
   return function.outputs < 2 && std::ranges::none_of(function.function->nodes(), is_long);
 }
 
+/// Whether a warpgroup multiplies two times 64 rows.
+bool has_two_waves(const GemmConfig& c) {
+  return c.tile.m / (math_threads(c) / 128) > 64;
+}
+
 /// Whether a Hopper consumer keeps everything in registers. Where it does not, the compiler said so:
 /// CI compiles every configuration and fails on a spill.
 bool registers_suffice(const GemmConfig& c) {
@@ -47,7 +52,7 @@ bool registers_suffice(const GemmConfig& c) {
   const bool by_block = c.epilogue.scaling == Scaling::block;
   // Two waves of accumulators, or chunks of 192 columns beside another tile, leave nothing for an error
   // function beside C.
-  const bool two_waves = c.tile.m / (math_threads(c) / 128) > 64, chunked = c.warps.pingpong && c.tile.n == 192;
+  const bool two_waves = has_two_waves(c), chunked = c.warps.pingpong && c.tile.n == 192;
   if ((two_waves || chunked) && c.epilogue.has_c && c.epilogue.activation == Activation::gelu_erf) return false;
   // Nor does a part of 96 sums with scales of its own for a walk through groups of rows.
   const bool ragged = c.schedule.grouping == Grouping::m || c.schedule.grouping == Grouping::n;
@@ -94,6 +99,14 @@ bool registers_suffice_for_function(const GemmConfig& c) {
   if (ragged && c.warps.consumers == 3) return false;
   // So long an epilogue is no longer unrolled, and its sums would lie in memory.
   return !c.conv.fuses_classes || split == SplitKMode::parallel || kept < 112;
+}
+
+/// The same, of a store that does not go by TMA: a walk through slices leaves no registers for it beside two waves of
+/// sums of integers.
+bool direct_store_suffices(const GemmConfig& c) {
+  const bool in_shares = c.schedule.split == SplitKMode::stream_k;
+  const bool crowded = c.operands.a == DType::i8 && has_two_waves(c) && accumulators_per_thread(c) >= 128 && in_shares;
+  return c.store.by_tma || !crowded;
 }
 
 class TileShaper {
@@ -185,6 +198,7 @@ class TileShaper {
     if (merges_stages()) c_.tile.k = 2 * atom_;
     if (!shape_convolution()) return false;
     c_.store.by_tma = stores_by_tma();
+    if (!direct_store_suffices(c_)) return false;
     c_.store.run_bytes = run_bytes();
     if (!registers_suffice_for_function(c_)) return false;
     c_ = with_stages(c_, kMostStages, shared_memory());
