@@ -168,7 +168,7 @@ Args:
     out_dtype: as in `gemm`, but bfloat16 for int8 with scales.
     zero_rest: True to zero what of D, and of what an epilogue function makes beside it, belongs to no
         group (before, between and after them), False to leave it as it is. By default True for a new
-        D, False for `out`, if that is all of several outputs. A D for each group of K has no rest:
+        D, False for `out`; to be said where only some of several outputs are given. A D for each group of K has no rest:
         that of an empty group is zero, or beta * c, or what an epilogue function makes of that.
     check_offsets: True, for debugging, to wait for the GPU and check the offsets.
 

@@ -12,6 +12,7 @@
 #include "errors.h"
 #include "parameters.h"
 #include "problem/placement.h"
+#include "problem/problem.h"
 #include "problem/saturate.h"
 #include "values.h"
 
@@ -108,9 +109,12 @@ EpilogueTensors EpilogueArguments::read(TensorReader& reader) const {
   return tensors;
 }
 
+void EpilogueArguments::place_function(GemmProblem& p) const {
+  if (function_ != nullptr) set_function(*function_, p);
+}
+
 void EpilogueArguments::place_types(GemmProblem& p) const {
   if (function_ == nullptr) return;
-  p.epilogue.function = function_;
   const Placement d = d_of(p);
   const auto matrix = [&](InputShape shape, DType type) {
     return EpilogueLayout{.shape = shape,

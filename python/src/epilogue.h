@@ -23,6 +23,9 @@ class EpilogueArguments {
 
   EpilogueTensors read(TensorReader& reader) const;
 
+  /// Sets the problem's function, if there is one.
+  void place_function(GemmProblem& problem) const;
+
   /// For a problem whose D is placed: inputs are types in place of arrays, which lie packed, one matrix for each of the
   /// batch and one line for all; outputs are of the function's types, or D's.
   void place_types(GemmProblem& problem) const;

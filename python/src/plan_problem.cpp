@@ -118,11 +118,12 @@ PlanObject plan_problem(const Call& call) {
   const PlanOptions options = parse_plan_options(call);
   set_plan_options(options, problem);
 
+  const EpilogueArguments epilogue(call.template get<arg::Epilogue>(), {});
+  epilogue.place_function(problem);
   const DType type = arg::OperandDtype::parse(call.template get<arg::OperandDtype>());
   problem.a = packed(type, layout[0] == 't', a_of(problem));
   problem.b = packed(type, layout[1] == 't', b_of(problem));
   place_scaling(Scaled::parse(call.template get<Scaled>()), problem);
-  const EpilogueArguments epilogue(call.template get<arg::Epilogue>(), {});
   DType d_type = epilogue.type_of_d().value_or(default_output(problem));
   call.template read<arg::OutDtype>(d_type);
   problem.d = packed(d_type, true, d_of(problem));

@@ -10,6 +10,7 @@
 #include "cleave/epilogue.h"
 #include "cleave/names.h"
 #include "operands/epilogue_operands.h"
+#include "operands/scales.h"
 #include "problem/rules.h"
 #include "problem/saturate.h"
 
@@ -42,6 +43,9 @@ class Builder {
         b_name_(options.kind == Conv::wgrad ? "input" : "weight") {
     call.ndim = options.axes + 2;
   }
+
+  /// The argument whose device is everybody's.
+  const char* leader() const { return a_name_; }
 
   void check_operands() const {
     const auto types = options_.kind == Conv::fprop ? kForwardTypes : kGradientTypes;
@@ -132,10 +136,7 @@ class Builder {
   }
 
   void place_scale_factors() {
-    if (!t_.scale_a || !t_.scale_b) {
-      refuse_value("{} is missing; pass both scales (an array of one 1.0 scales nothing), or neither",
-                   t_.scale_a ? "scale_b" : "scale_a");
-    }
+    check_both_scales(t_.scale_a, t_.scale_b);
     arguments_.scale_a = one_value(*t_.scale_a, "scale_a", a_.device, a_name_);
     const Operand& scales = *t_.scale_b;
     check(scales, "scale_b", {0, Operand::kMaxRank, kFloat32});
@@ -149,16 +150,6 @@ class Builder {
     p_.scale_a = {.kind = Scaling::vector};
     p_.scale_b = {
         .kind = Scaling::vector, .stride_row = by_filter ? 1 : 0, .stride_batch = by_filter && p_.batch > 1 ? p_.n : 0};
-  }
-
-  void place_scale_d() {
-    p_.has_scale_d = true;
-    arguments_.scale_d = one_value(*t_.scale_d, "scale_d", a_.device, a_name_);
-  }
-
-  void place_amax() {
-    p_.has_amax = true;
-    arguments_.amax = one_value(*t_.amax, "amax", a_.device, a_name_);
   }
 
   void place_d() {
@@ -333,8 +324,7 @@ ConvCall make_call(const ConvTensors& tensors, const ConvOptions& options) {
   if (tensors.bias) builder.place_bias();
   if (tensors.scale_a || tensors.scale_b) builder.place_scale_factors();
   builder.place_d();
-  if (tensors.scale_d) builder.place_scale_d();
-  if (tensors.amax) builder.place_amax();
+  place_range(tensors.scale_d, tensors.amax, builder.leader(), call);
   if (tensors.epilogue.function != nullptr) place_epilogue(tensors.epilogue, call);
   set_plan_options(options.plan, call.problem);
   return call;

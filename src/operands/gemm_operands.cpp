@@ -59,7 +59,8 @@ class Builder {
     }
     p_.batch = given->count;
     p_.groups.dimension = grouped_dimension();
-    p_.groups.zero_rest = options_.zero_rest.value_or(makes_outputs() && p_.groups.dimension != Grouping::k);
+    const bool has_rest = p_.groups.dimension != Grouping::k;
+    p_.groups.zero_rest = options_.zero_rest ? *options_.zero_rest : has_rest && makes_outputs();
     call_.batched |= p_.groups.dimension == Grouping::k;
     check_entries("a", a_);
     check_entries("b", b_);
@@ -81,9 +82,8 @@ class Builder {
       call_.batched = a_.ndim == 3 || b_.ndim == 3;
       p_.batch = a_.batch() == 1 ? b_.batch() : a_.batch();
     }
-    const EpilogueFunction* const function = t_.epilogue.function;
     p_.activation = options_.activation;
-    p_.epilogue.gated = function != nullptr && function->gated();
+    if (t_.epilogue.function != nullptr) set_function(*t_.epilogue.function, p_);
     const bool joined = is_gated(p_);
     if (joined && b_.columns() % 2 != 0) {
       refuse_value("b is {}, but {}, which joins two columns; pass as many up columns after the gate columns",
@@ -138,10 +138,7 @@ class Builder {
   }
 
   void place_scale_factors() {
-    if (!t_.scale_a || !t_.scale_b) {
-      refuse_value("{} is missing; pass both scales (an array of one 1.0 scales nothing), or neither",
-                   t_.scale_a ? "scale_b" : "scale_a");
-    }
+    check_both_scales(t_.scale_a, t_.scale_b);
     constexpr Form kForm{0, 3, kFloat32};
     check(*t_.scale_a, "scale_a", kForm);
     check(*t_.scale_b, "scale_b", kForm);
@@ -185,24 +182,20 @@ class Builder {
     arguments_.d = out.data;
   }
 
-  void place_scale_d() {
-    p_.has_scale_d = true;
-    arguments_.scale_d = one_value(*t_.scale_d, "scale_d", t_.a->device, "a");
-  }
-
-  void place_amax() {
-    p_.has_amax = true;
-    arguments_.amax = one_value(*t_.amax, "amax", t_.a->device, "a");
-  }
-
  private:
   void check(const Operand& operand, const char* name, const Form& form) const {
     check_form(operand, name, form, t_.a->device, "a");
   }
   /// Whether D, or an output beside it, is to be made.
+  /// One answer for all outputs: what is given must not be cleared unasked, what is made must not hold anything.
   bool makes_outputs() const {
-    const auto is_absent = [](const std::optional<Operand>& output) { return !output; };
-    return !t_.out || std::ranges::any_of(t_.epilogue.outputs, is_absent);
+    for (const std::optional<Operand>& output : t_.epilogue.outputs) {
+      if (output.has_value() == t_.out.has_value()) continue;
+      refuse_value(
+          "out has some of the epilogue function's outputs, others are to be made; pass zero_rest=True to zero what "
+          "belongs to no group in all of them, False to leave it, or all outputs, or none");
+    }
+    return !t_.out;
   }
   /// By the ranks of a and b: what has no dimension for groups has them in one of its own.
   Grouping grouped_dimension() const {
@@ -329,8 +322,7 @@ GemmCall make_call(const GemmTensors& tensors, const GemmOptions& options) {
   if (tensors.scale_a || tensors.scale_b) builder.place_scale_factors();
   if (tensors.azp || tensors.azp_adj) builder.place_zero_points();
   builder.place_d();
-  if (tensors.scale_d) builder.place_scale_d();
-  if (tensors.amax) builder.place_amax();
+  place_range(tensors.scale_d, tensors.amax, "a", call);
   if (tensors.epilogue.function != nullptr) place_epilogue(tensors.epilogue, call);
   set_plan_options(options.plan, call.problem);
   return call;

@@ -10,6 +10,7 @@
 #include "cleave/epilogue.h"
 #include "cleave/names.h"
 #include "operands/gemm_operands.h"
+#include "problem/problem.h"
 
 namespace cleave::detail {
 
@@ -55,8 +56,7 @@ template <class Placer>
 void place_epilogue(const EpilogueTensors& tensors, const Placer& placer, ProductCall& call) {
   const EpilogueFunction& function = *tensors.function;
   EpilogueProblem& problem = call.problem.epilogue;
-  problem.function = &function;
-  problem.gated = function.gated();
+  set_function(function, call.problem);
   for (size_t i = 0; i < function.inputs().size(); ++i) {
     place_input(placer, call, function.inputs()[i], tensors.inputs[i], problem.inputs[i],
                 call.arguments.epilogue_inputs[i]);

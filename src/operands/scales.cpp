@@ -2,6 +2,7 @@
 
 #include "base/refuse.h"
 #include "cleave/core/math.h"
+#include "operands/gemm_operands.h"
 #include "problem/placement.h"
 #include "problem/problem.h"
 
@@ -112,6 +113,21 @@ void check_batch(const Scales& scales, const Fit& fit, int64_t batch) {
 }
 
 }  // namespace
+
+void check_both_scales(const std::optional<Operand>& scale_a, const std::optional<Operand>& scale_b) {
+  if (scale_a && scale_b) return;
+  refuse_value("{} is missing; pass both scales (an array of one 1.0 scales nothing), or neither",
+               scale_a ? "scale_b" : "scale_a");
+}
+
+void place_range(const std::optional<Operand>& scale_d, const std::optional<Operand>& amax, const char* leader,
+                 ProductCall& call) {
+  const int device = call.problem.device;
+  call.problem.has_scale_d = scale_d.has_value();
+  call.problem.has_amax = amax.has_value();
+  if (scale_d) call.arguments.scale_d = one_value(*scale_d, "scale_d", device, leader);
+  if (amax) call.arguments.amax = one_value(*amax, "amax", device, leader);
+}
 
 void place_scales(const Operand& scale_a, const Operand& scale_b, const ScaleForm& form, GemmProblem& p) {
   const Scales of_a{"scale_a", "row of a", scale_a, form.a_is_transposed, form.a_by_group, p.m, p.k};

@@ -1,9 +1,21 @@
 // What tensors of scales cover, told from their shapes.
 #pragma once
 
+#include <optional>
+
 #include "operands/operand.h"
 
 namespace cleave {
+
+struct ProductCall;
+
+/// Throws Error(invalid_argument) if one of the scales is missing.
+void check_both_scales(const std::optional<Operand>& scale_a, const std::optional<Operand>& scale_b);
+
+/// Sets what is told of D's range, as far as it is given: what D is divided by, and where its largest magnitude goes.
+/// `leader` is the name of the argument whose device it is.
+void place_range(const std::optional<Operand>& scale_d, const std::optional<Operand>& amax, const char* leader,
+                 ProductCall& call);
 
 /// How scales stand to their operands.
 struct ScaleForm {

@@ -33,6 +33,11 @@ bool is_automatic(const GemmProblem& p) {
   return p.split_k_mode == SplitKMode::automatic && p.split_k_slices == 0 && p.kernel == KernelFamily::automatic;
 }
 
+void set_function(const EpilogueFunction& function, GemmProblem& p) {
+  p.epilogue.function = &function;
+  p.epilogue.gated = function.gated();
+}
+
 double flops(const GemmProblem& p) {
   if (p.conv.kind != Conv::none) {
     return 2.0 * double(output_pixels(p.conv)) * double(p.conv.filters) * double(taps(p.conv)) *

@@ -21,6 +21,9 @@ bool sums_are_integers(const GemmProblem& problem);
 /// Whether the split and the family of kernels are left to the planner.
 bool is_automatic(const GemmProblem& problem);
 
+/// Before B's columns are asked for, two of which a gated function joins.
+void set_function(const EpilogueFunction& function, GemmProblem& problem);
+
 /// Multiplications and additions of A @ B, over all batch entries; of groups as if they covered
 /// their dimension, which only the device knows; of a convolution, whatever its kind, of every tap
 /// for every output.

@@ -406,3 +406,16 @@ def test_what_gates_do_not_go_with() -> None:
     with pytest.raises(ValueError, match=r"a convolution has no acc.gate and acc.up"):
         x, w = np.ones((1, 4, 5), np.float32), np.ones((2, 4, 3), np.float32)
         cleave.conv1d(x.swapaxes(1, 2).copy().swapaxes(1, 2), w.swapaxes(1, 2).copy().swapaxes(1, 2), epilogue=gate)
+
+
+def test_gated_functions_are_planned_without_arrays() -> None:
+    @cleave.epilogue
+    def geglu(acc, bias: cleave.row):
+        return cleave.gelu(acc.gate) * acc.up + bias
+
+    for layout in ("tn", "tt"):
+        sizes = {"m": 512, "n": 512, "k": 1024, "dtype": "bfloat16", "layout": layout, "device": "h100"}
+        plan = cleave.plan_problem(**sizes, epilogue=geglu(bias="float32"))
+        assert "acc, up" in plan.kernel_source or "float up" in plan.kernel_source
+        fixed = cleave.plan_problem(**sizes, activation="swiglu")
+        assert plan.roofline_us == pytest.approx(fixed.roofline_us, rel=0.01)

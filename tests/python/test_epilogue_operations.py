@@ -197,9 +197,13 @@ def test_rows_of_no_group(given_outputs: tuple[str, ...]) -> None:
     a, b, offs = operand(rng, 9, 4), operand(rng, 2, 4, 5), np.array([2, 6], np.int32)
     call = shifted(bias=operand(rng, 5))
     outs = tuple(np.full((9, 5), 7, np.float32) if name in given_outputs else None for name in ("d", "pre"))
-    # Zeros, unless all outputs were given.
-    for rest in cleave.grouped_gemm(a, b, offs, epilogue=call, out=outs):
-        assert (rest[6:] == (7 if len(given_outputs) == 2 else 0)).all()
+    if len(given_outputs) == 1:
+        with pytest.raises(ValueError, match="pass zero_rest"):
+            cleave.grouped_gemm(a, b, offs, epilogue=call, out=outs)
+        assert all(out is None or (out == 7).all() for out in outs)
+    else:
+        for rest in cleave.grouped_gemm(a, b, offs, epilogue=call, out=outs):
+            assert (rest[6:] == (7 if given_outputs else 0)).all()
     for rest in cleave.grouped_gemm(a, b, offs, epilogue=call, out=outs, zero_rest=True):
         assert not rest[6:].any()
 
