@@ -25,13 +25,14 @@ Array = np.ndarray
 class Operation:
     """`inputs[shape]()`: an input, as it is passed and as an array that broadcasts with the sums. `run` takes
     `epilogue` and options. `placed`: results as the sums lie, float64. `exists`: where there are sums; D is 0
-    elsewhere."""
+    elsewhere. `refused_on_gpu`: the split modes that only the CPU backend serves."""
 
     inputs: dict[str, Callable[[], tuple[Any, Array]]]
     run: Callable[..., Any]
     sums: Bounded
     placed: Callable[[Array], Array] = lambda x: x.astype(np.float64)
     exists: Array | bool = True
+    refused_on_gpu: tuple[str, ...] = ()
 
 
 @dataclass
@@ -267,6 +268,7 @@ def convolution(draw: Draw, kind: str) -> Operation:
         lambda **options: function(*arguments, **conv.geometry, **options),
         Bounded(*bounded(*conv.operands(kind, **tensors))),
         placed,
+        refused_on_gpu=("stream_k",) if kind == "dgrad" and groups > 1 and any(a.stride > 1 for a in axes) else (),
     )
 
 

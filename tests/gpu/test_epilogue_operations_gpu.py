@@ -65,6 +65,10 @@ def test_drawn_functions(operation: Any, mode: str, kernel: str) -> None:
         drawn = epilogue_functions.draw(random, ("float32", "bfloat16", "float16"))
         op = drawn_operation(operation, seed, aligned=seed % 3 != 2)
         out_dtype = random.choice(["float32", "float16"])
+        if mode in op.refused_on_gpu:
+            with pytest.raises(ValueError, match=mode):
+                check(op, drawn, split_k_mode=mode, kernel=kernel, out_dtype=out_dtype)
+            continue
         check(
             op,
             drawn,
@@ -105,13 +109,12 @@ def test_strided_data_gradients(size: int, taps: int, stride: int, padding: int,
         "dgrad",
         dy,
         w,
-        shape,
-        stride,
-        padding,
+        size=shape,
+        stride=stride,
+        padding=padding,
         epilogue=call,
         out_dtype="float16",
         split_k_mode=mode,
-        split_k_slices=None,
     )
     made = plan.run(dy, w, epilogue=call)
     for kernel in ("auto", "portable"):
