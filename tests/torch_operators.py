@@ -176,6 +176,24 @@ def calls(device: str) -> dict[str, list[Call]]:
         add(ops.quantize_asymmetric.out, x, granularity, smooth=smooth, out=out, **new)
         add(ops.quantize_static.default, x, scale, torch.int8, granularity, zero=zero)
         add(ops.quantize_static.out, x, scale, granularity, zero=zero, out=out)
+    norm = {"norm": "layer_norm", "eps": 1e-3, "bias": draw(k)}
+    for granularity, scales in (("row", (m, 1)), ("block_1x128", (m, 3))):
+        x, residual, weight = draw(m, k, dtype=torch.bfloat16), draw(m, k), draw(k)
+        out, scale, sums = empty(m, k, dtype=torch.int8), empty(*scales), empty(m, k)
+        add(ops.quantize_normed.default, x, weight, torch.int8, granularity=granularity, zero_centered=True)
+        add(ops.quantize_normed.default, x, None, torch.float8_e5m2, **norm, granularity=granularity, scale_major="mn")
+        add(ops.quantize_normed.residual, x, residual, weight, torch.float8_e4m3fn, granularity=granularity)
+        given = {"granularity": granularity, "residual": residual, "out": out, "residual_out": sums}
+        add(ops.quantize_normed.out, x, weight, **given, scale_out=scale, normed_out=empty(m, k, dtype=x.dtype))
+        add(ops.quantize_normed_static.residual, x, residual, draw(*scales).abs(), weight, torch.int8, **norm,
+            granularity=granularity)  # fmt: skip
+    one, zero = draw(1, 1).abs(), empty(m, 1, dtype=torch.int32)
+    add(ops.quantize_normed_static.default, x, one, weight, torch.float8_e4m3fn, zero_centered=True)
+    add(ops.quantize_normed_static.out, x, one, weight, **norm, residual=residual, out=out, residual_out=sums)
+    add(ops.quantize_normed_asymmetric.default, x, weight)
+    add(ops.quantize_normed_asymmetric.residual, x, residual, weight, **norm)
+    add(ops.quantize_normed_asymmetric.out, x, weight, residual=residual, out=out, scale_out=empty(m, 1), zero_out=zero,
+        residual_out=sums)  # fmt: skip
     for dtype in QUANTIZED:
         add(ops.quantize_grouped.default, draw(total, k), ends, dtype)
     add(ops.quantize_grouped.default, draw(90, k), ends.long(), torch.int8, scale_major="mn")

@@ -2,7 +2,8 @@
 //
 //   q = round((x / smooth) / scale) + zero      so that     x ~ smooth * scale * (q - zero)
 //
-// with the scales that make the largest magnitude of a group the largest of q, or with given ones.
+// with the scales that make the largest magnitude of a group the largest of q, or with given ones. In the place of x
+// there may be the norm of its rows, or of those of x + residual.
 //
 //   cleave::QuantizeProblem problem{.rows = 64, .cols = 4096, ...};
 //   cleave::plan(problem)->run({.x = x, .q = q, .scale = scale}, stream);
@@ -17,6 +18,25 @@
 #include "cleave/gemm.h"
 
 namespace cleave {
+
+/// A norm of rows h, each of `cols` elements, with the roundings of float32 alone:
+///
+/// | kind       | y                                                        |
+/// |------------|----------------------------------------------------------|
+/// | rms_norm   | h / sqrt(mean(h^2) + eps) * weight + bias                |
+/// | layer_norm | (h - mean(h)) / sqrt(variance(h) + eps) * weight + bias  |
+///
+/// Without a weight it is 1, without a bias 0.
+struct RowNorm {
+  Norm kind = Norm::none;
+  float eps = 1e-6f;
+  bool has_weight = false, has_bias = false;
+  bool zero_centered = false;  ///< the weight is kept less 1, as Gemma's: 1 + weight in its place
+  DType dtype = DType::bf16;   ///< of weight and bias: f16, bf16, f32
+  uint32_t alignment = 16;     ///< of both pointers, in bytes: as MatrixLayout::alignment
+
+  friend bool operator==(const RowNorm&, const RowNorm&) = default;
+};
 
 /// A plain value that says what to compute. Which scales are found, and how many:
 ///
@@ -36,6 +56,15 @@ struct QuantizeProblem {
   bool symmetric = true;                       ///< false, i8 per row or tensor only: q has a zero point
   bool has_smooth = false;                     ///< x is divided, column by column, before anything else
   uint32_t smooth_alignment = 16;              ///< of that pointer, in bytes: as MatrixLayout::alignment
+
+  /// What is quantised is the norm of x's rows, in the same pass: by row, in blocks of 1x128, or with given scales by
+  /// tensor. With a residual that of h = x + residual, which is rounded to the residual's dtype and written as well
+  /// (vLLM's fused_add_rms_norm). Sums depend on x's columns alone: a row has the same q among any number of rows.
+  RowNorm norm;
+  bool has_residual = false;
+  MatrixLayout residual = {}, residual_out = {};  ///< [rows, cols]; both f16, bf16 or f32; stride_col 1
+  bool has_normed = false;
+  MatrixLayout normed_out = {};  ///< [rows, cols]: the norm, rounded to x's dtype; stride_col 1
 
   /// Also the transpose, from the same read: q_t[c, r] ~ x[r, c] / scale_t. For blocks only.
   /// block_1x128: scale_t [cols, ceil(rows / 128)] covers 128 neighbours of a *column* of x.
@@ -73,13 +102,18 @@ CLEAVE_API int64_t extent_t(const QuantizeProblem& problem);
 CLEAVE_API MatrixShape scale_shape(Granularity granularity, int64_t rows, int64_t cols);
 
 /// Device pointers (host pointers on the CPU backend), aligned as the problem says. Nothing that is
-/// written may overlap anything else.
+/// written may overlap anything else, but that residual_out and normed_out may each be x or residual itself.
 struct QuantizeArguments {
   const void* x = nullptr;
   void* q = nullptr;
   float* scale = nullptr;         ///< only read if the problem's given_scale
   int32_t* zero = nullptr;        ///< unless symmetric: `rows` contiguous values, or one (tensor)
   const float* smooth = nullptr;  ///< `cols` contiguous values
+  const void* weight = nullptr;   ///< of the norm: `cols` contiguous values
+  const void* bias = nullptr;     ///< as many
+  const void* residual = nullptr;
+  void* residual_out = nullptr;
+  void* normed_out = nullptr;
   void* q_t = nullptr;
   float* scale_t = nullptr;
   /// `groups` values: where each group's rows end; the first begins at 0, the others where the one
@@ -108,6 +142,11 @@ CLEAVE_API std::vector<std::string> validate(const QuantizeProblem& problem);
 /// second reads x again, backwards, so that it finds in the L2 cache what the first read last. With
 /// groups there are two as well, of which the first reads offsets only. Of
 /// rows longer than 32768 elements (16384 with `smooth`) a `row`'s scale needs a second read too.
+///
+/// With a norm one kernel does it all. Its sums are added in another order on the CPU, so results there differ in last
+/// bits; on one GPU they are the same in every run. Of rows longer than 16384 elements a part is read again, from L2
+/// (8192 where x, residual, weight and bias have more than 8 bytes together for a column; 4096 where they are aligned
+/// to single elements).
 class CLEAVE_API QuantizePlan : public Plan {
  public:
   virtual void run(const QuantizeArguments& arguments, void* stream) const = 0;

@@ -85,6 +85,7 @@ from ._epilogue import (
     tanh,
     where,
 )
+from ._norm import Norm, layer_norm, rms_norm
 from ._prepare import Prepared, prepare
 from .op import DataType, LayoutType
 from .smoothing import smooth
@@ -101,6 +102,7 @@ __all__ = [
     "EpilogueFunction",
     "GemmPlan",
     "LayoutType",
+    "Norm",
     "Prepared",
     "QuantizePlan",
     "__version__",
@@ -132,6 +134,7 @@ __all__ = [
     "gemm",
     "grouped_gemm",
     "grouped_gemm_wgrad",
+    "layer_norm",
     "log",
     "matrix",
     "maximum",
@@ -153,6 +156,7 @@ __all__ = [
     "release_workspaces",
     "relu",
     "relu2",
+    "rms_norm",
     "row",
     "rsqrt",
     "scalar",

@@ -270,6 +270,15 @@ Args:
         or [M] for rows, or any array of one value for a tensor. Beyond them q saturates.
     zero: with scale and symmetric=False, the zero points: int32, [M] or [M, 1], or one value.
     smooth: [K], float32: x is divided by it, column by column, in the same pass (see `smooth`).
+    norm: `cleave.rms_norm(weight, eps)` or `cleave.layer_norm(weight, bias, eps)`: what is quantised is the
+        norm of x's rows, in the same kernel, with the roundings of float32 alone. By row, in blocks of
+        1x128, or by tensor with `scale`; not with smooth (divide weight and bias by it) or transpose.
+    residual: [M, K] like x, of any of its dtypes, with norm: x + residual is normalised, after it was
+        rounded to the residual's dtype and written to residual_out.
+    residual_out: where that sum goes, [M, K] of residual's dtype; without it a new array. It may be
+        `residual` itself (vLLM's fused_add_rms_norm writes so, in place), or x.
+    normed_out: [M, K] of x's dtype, with norm: the norm before it is quantised goes there, too. It may
+        be x or residual itself.
     symmetric: False, for int8 by row or tensor, makes the range of a group, widened to include 0,
         -128 to 127, with a zero point (vLLM's azp).
     transpose: True, for the blocks, also gives x.T quantised, from the same read: in block_1x128 its
@@ -288,15 +297,15 @@ Args:
 
 Returns:
     (q, scale), without symmetry (q, scale, zero), with transpose (q, scale, q_t, scale_t), with
-    offs (q, scale, q_t, scale_t, ends): what was given, or new arrays of x's framework on x's
-    device.
+    offs (q, scale, q_t, scale_t, ends); with a residual residual_out follows, and then normed_out if
+    it was given: what was given, or new arrays of x's framework on x's device.
 
 Raises:
     TypeError, ValueError, cleave.CudaError: as `gemm`.
 
 Scales are amax / 127, or the largest value of an 8-bit float (448 of e4m3), in float32. A group of
-zeros has scale 0 and q 0, one with a NaN scale NaN. Results are bitwise repeatable, and equal on every device. Safe in CUDA
-graphs once the same call has run, or was prepared by `plan_quantize(...).prepare(stream)`.)";
+zeros has scale 0 and q 0, one with a NaN scale NaN. Results are bitwise repeatable, and equal on every device; with
+a norm equal on one GPU, whatever rows are beside, and in all but last bits on others. Safe in CUDA graphs once the same call has run, or was prepared by `plan_quantize(...).prepare(stream)`.)";
 
 inline constexpr const char* kPlanQuantizeDoc =
     R"(What `quantize` would run for arrays of this form; its arguments and errors. Compiles nothing.)";

@@ -25,6 +25,26 @@ void check_presence(const QuantizeInputs& inputs, const QuantizeOptions& options
   }
 }
 
+/// The attributes of a cleave.Norm, as if they were arguments.
+struct NormInputs {
+  nb::object kind, weight, bias, eps, zero_centered;
+
+  explicit NormInputs(nb::handle norm) {
+    const auto read = [&](const char* name) {
+      nb::object value = nb::steal(PyObject_GetAttrString(norm.ptr(), name));
+      if (value.is_valid()) return value;
+      PyErr_Clear();
+      refuse_type("norm is {}; it must be cleave.rms_norm(weight, eps) or cleave.layer_norm(weight, bias, eps)",
+                  nb::type_name(norm.type()).c_str());
+    };
+    kind = read("kind");
+    weight = read("weight");
+    bias = read("bias");
+    eps = read("eps");
+    zero_centered = read("zero_centered");
+  }
+};
+
 }  // namespace
 
 QuantizeOperands::QuantizeOperands(const QuantizeInputs& inputs, TensorReader& reader) : inputs_(inputs) {
@@ -36,13 +56,24 @@ QuantizeOperands::QuantizeOperands(const QuantizeInputs& inputs, TensorReader& r
   inputs.read<arg::Symmetric>(options.symmetric);
   inputs.read<arg::Transpose>(options.transpose);
   check_presence(inputs, options);
-  const QuantizeTensors tensors{
+  QuantizeTensors tensors{
       .x = reader.read<arg::X>(inputs),
       .q = reader.read_output<arg::Out>(inputs),
       .scale = options.given_scale ? reader.read<arg::Scale>(inputs) : reader.read_output<arg::ScaleOut>(inputs),
       .zero = reader.read<arg::Zero>(inputs),
       .smooth = reader.read<arg::Smooth>(inputs),
+      .residual = reader.read<arg::Residual>(inputs),
+      .residual_out = reader.read_output<arg::ResidualOut>(inputs),
+      .normed = reader.read_output<arg::NormedOut>(inputs),
       .offs = reader.read<arg::Offs>(inputs)};
+  if (const nb::handle norm = inputs.get<arg::QuantizedNorm>(); given(norm)) {
+    const NormInputs parts(norm);
+    options.norm = parse_name<Norm>(parts.kind, "norm.kind");
+    options.eps = parse_scalar(parts.eps, "norm.eps");
+    options.zero_centered = parse_flag(parts.zero_centered, "norm.zero_centered");
+    if (given(parts.weight)) tensors.weight = reader.read(parts.weight, "norm.weight");
+    if (given(parts.bias)) tensors.bias = reader.read(parts.bias, "norm.bias");
+  }
   static_cast<QuantizeCall&>(*this) = make_call(tensors, options);
 }
 
@@ -72,6 +103,9 @@ void QuantizeOperands::allocate(TensorReader& reader) {
     const int64_t count = p.granularity == Granularity::tensor ? 1 : p.rows;
     add(inputs_.get<arg::Zero>(), {count, 1}, DType::i32, false, arguments.zero);
   }
+  if (p.has_residual)
+    add(inputs_.get<arg::ResidualOut>(), {p.rows, p.cols}, p.residual_out.dtype, false, arguments.residual_out);
+  if (p.has_normed) results_.push_back({nb::borrow(inputs_.get<arg::NormedOut>())});
   if (!p.has_transpose) return;
   add({}, {p.cols, extent_t(p)}, p.q.dtype, false, arguments.q_t);
   add({}, scale_shape(p.granularity, p.cols, extent_t(p)), DType::f32, turned || p.groups > 0, arguments.scale_t);

@@ -19,6 +19,10 @@ using Granularity = OneOf<"granularity", cleave::Granularity, "'row'">;
 using Scale = MaybeArray<"scale">;
 using Zero = MaybeArray<"zero">;
 using Smooth = MaybeArray<"smooth">;
+using QuantizedNorm = Other<"norm", "cleave.Norm | None", "None">;
+using Residual = MaybeArray<"residual">;
+using ResidualOut = MaybeArray<"residual_out">;
+using NormedOut = MaybeArray<"normed_out">;
 using Symmetric = Flag<"symmetric", "True">;
 using Transpose = Flag<"transpose", "False">;
 using ScaleOut = MaybeArray<"scale_out">;
@@ -27,7 +31,8 @@ using ScaleMajor = OneOf<"scale_major", Major, "'k'">;
 }  // namespace arg
 
 using QuantizeInputs = Values<arg::X, arg::QuantizedDtype, arg::Granularity, arg::Scale, arg::Zero, arg::Smooth,
-                              arg::Symmetric, arg::Transpose, arg::Offs, arg::Out, arg::ScaleOut, arg::ScaleMajor>;
+                              arg::QuantizedNorm, arg::Residual, arg::ResidualOut, arg::NormedOut, arg::Symmetric,
+                              arg::Transpose, arg::Offs, arg::Out, arg::ScaleOut, arg::ScaleMajor>;
 
 /// One matrix to quantise, good as long as the reader that read it.
 class QuantizeOperands : public QuantizeCall {
@@ -39,8 +44,8 @@ class QuantizeOperands : public QuantizeCall {
   /// Makes what is not given, as arrays of x's framework and class beside x.
   void allocate(TensorReader& reader);
 
-  /// What the user gets: q, its scale, and the zero points, the transpose and where its groups end
-  /// if there are any.
+  /// What the user gets: q, its scale, and the zero points, the sums with the residual, the norms, the transpose and
+  /// where its groups end if there are any.
   nanobind::tuple results() const;
 
  private:

@@ -12,6 +12,7 @@ void run(const QuantizeCall& call) {
 struct Quantized {
   Tensor q;
   MaybeTensor scale, zero;  // unless they were given; zero unless q is symmetric
+  MaybeTensor sum;          // with the residual
 };
 
 /// Makes what is to be returned, and runs.
@@ -27,6 +28,7 @@ Quantized run_new(const QuantizeTensors& tensors, const QuantizeOptions& options
     made.scale = make(scale_shape, DType::f32, p.device, call.arguments.scale, by_column);
     if (!p.symmetric) made.zero = make(scale_shape, DType::i32, p.device, call.arguments.zero);
   }
+  if (p.has_residual) made.sum = make(shape, p.residual_out.dtype, p.device, call.arguments.residual_out);
   run(call);
   return made;
 }
@@ -41,6 +43,14 @@ using ByRow = NameArgument<"granularity", Granularity, "'row'">;
 using ByTensor = NameArgument<"granularity", Granularity, "'tensor'">;
 using ScaleMajor = NameArgument<"scale_major", Major, "'k'">;
 using ScaleOut = Argument<"scale_out", "Tensor(b!)", const Tensor&>;
+using Residual = TensorArgument<"residual">;
+using MaybeResidual = MaybeTensorArgument<"residual">;
+using Weight = NullableArgument<"weight">;
+using NormName = NameArgument<"norm", Norm, "'rms_norm'">;
+using Eps = Argument<"eps", "float", double, "1e-06">;
+using ZeroCentered = Argument<"zero_centered", "bool", bool, "False">;
+using ResidualOut = Argument<"residual_out", "Tensor(d!)?", const MaybeTensor&, "None">;
+using NormedOut = Argument<"normed_out", "Tensor(e!)?", const MaybeTensor&, "None">;
 using ZeroOut = Argument<"zero_out", "Tensor(c!)", const Tensor&>;
 
 template <class Call>
@@ -51,6 +61,11 @@ QuantizeTensors quantize_tensors(const Call& call) {
           .scale = written ? operand<ScaleOut>(call) : operand<Scale>(call),
           .zero = written ? operand<ZeroOut>(call) : operand<Zero>(call),
           .smooth = operand<Smooth>(call),
+          .weight = operand<Weight>(call),
+          .bias = operand<arg::Bias>(call),
+          .residual = Call::template has<Residual>() ? operand<Residual>(call) : operand<MaybeResidual>(call),
+          .residual_out = operand<ResidualOut>(call),
+          .normed = operand<NormedOut>(call),
           .offs = operand<Offs>(call)};
 }
 
@@ -59,6 +74,9 @@ QuantizeOptions quantize_options(const Call& call, QuantizeOptions form = {}) {
   call.template read<ByRow>(form.granularity);
   call.template read<ByTensor>(form.granularity);
   call.template read<ScaleMajor>(form.scale_major);
+  call.template read<NormName>(form.norm);
+  call.template read<ZeroCentered>(form.zero_centered);
+  if constexpr (Call::template has<Eps>()) form.eps = float32_of(call.template get<Eps>(), "eps");
   if constexpr (Call::template has<Dtype>()) {
     form.dtype = dtype_of(call.template get<Dtype>(), "dtype");
   }
@@ -74,6 +92,51 @@ template <class... Written, class Call>
 void run_into(const Call& call, const QuantizeOptions& options) {
   run(make_call(quantize_tensors(call), options));
   (mark_written(call.template get<Written>()), ...);
+}
+
+/// The quantize_normed operators: with and without a residual, and into memory that is given.
+void add_normed(Operators& operators) {
+  using Normed = List<NormName, Eps, ByRow, arg::Bias, ZeroCentered>;
+  using Into = Concat<List<X, Weight>, Normed, List<MaybeResidual>>;
+  using Static = List<NormName, Eps, ByTensor, arg::Bias, ZeroCentered, Zero>;
+  operators.add("quantize_normed", Concat<List<X, Weight, Dtype>, Normed>(), List<ScaleMajor>(), [](const auto& call) {
+    const Quantized made = run_new(quantize_tensors(call), quantize_options(call));
+    return std::tuple{made.q, *made.scale};
+  });
+  operators.add("quantize_normed.residual", Concat<List<X, Residual, Weight, Dtype>, Normed>(), List<ScaleMajor>(),
+                [](const auto& call) {
+                  const Quantized made = run_new(quantize_tensors(call), quantize_options(call));
+                  return std::tuple{made.q, *made.scale, *made.sum};
+                });
+  operators.add(
+      "quantize_normed.out", Into(), List<arg::Out, ScaleOut, ResidualOut, NormedOut>(),
+      [](const auto& call) { run_into<arg::Out, ScaleOut, ResidualOut, NormedOut>(call, quantize_options(call)); });
+  operators.add("quantize_normed_asymmetric", Concat<List<X, Weight>, Normed>(), List<>(), [](const auto& call) {
+    const QuantizeOptions options = quantize_options(call, {.dtype = DType::i8, .symmetric = false});
+    const Quantized made = run_new(quantize_tensors(call), options);
+    return std::tuple{made.q, *made.scale, *made.zero};
+  });
+  operators.add("quantize_normed_asymmetric.residual", Concat<List<X, Residual, Weight>, Normed>(), List<>(),
+                [](const auto& call) {
+                  const QuantizeOptions options = quantize_options(call, {.dtype = DType::i8, .symmetric = false});
+                  const Quantized made = run_new(quantize_tensors(call), options);
+                  return std::tuple{made.q, *made.scale, *made.zero, *made.sum};
+                });
+  operators.add("quantize_normed_asymmetric.out", Into(), List<arg::Out, ScaleOut, ZeroOut, ResidualOut, NormedOut>(),
+                [](const auto& call) {
+                  run_into<arg::Out, ScaleOut, ZeroOut, ResidualOut, NormedOut>(
+                      call, quantize_options(call, {.symmetric = false}));
+                });
+  operators.add("quantize_normed_static", Concat<List<X, Scale, Weight, Dtype>, Static>(), List<>(),
+                [](const auto& call) { return run_new(quantize_tensors(call), static_options_of(call)).q; });
+  operators.add("quantize_normed_static.residual", Concat<List<X, Residual, Scale, Weight, Dtype>, Static>(), List<>(),
+                [](const auto& call) {
+                  const Quantized made = run_new(quantize_tensors(call), static_options_of(call));
+                  return std::tuple{made.q, *made.sum};
+                });
+  operators.add("quantize_normed_static.out", Concat<List<X, Scale, Weight>, Static, List<MaybeResidual>>(),
+                List<arg::Out, ResidualOut, NormedOut>(),
+                [](const auto& call) { run_into<arg::Out, ResidualOut, NormedOut>(call, static_options_of(call)); });
 }
 
 template <class Call>
@@ -121,6 +184,7 @@ void add_quantize(Operators& operators) {
                 [](const auto& call) { return run_new(quantize_tensors(call), static_options_of(call)).q; });
   operators.add("quantize_static.out", List<X, Scale, ByTensor, Smooth, Zero>(), List<arg::Out>(),
                 [](const auto& call) { run_into<arg::Out>(call, static_options_of(call)); });
+  add_normed(operators);
   operators.add("quantize_grouped", List<X, Offs, Dtype>(), List<ScaleMajor>(),
                 [](const auto& call) { return quantize_grouped(call); });
 }

@@ -68,8 +68,12 @@ struct ResultText<std::vector<torch::stable::Tensor>> {
 };
 template <class... Tensors>
 struct ResultText<std::tuple<Tensors...>> {
-  static constexpr const char* texts[] = {
-      "", "", "(Tensor, Tensor)", "(Tensor, Tensor, Tensor)", "", "(Tensor, Tensor, Tensor, Tensor, Tensor)"};
+  static constexpr const char* texts[] = {"",
+                                          "",
+                                          "(Tensor, Tensor)",
+                                          "(Tensor, Tensor, Tensor)",
+                                          "(Tensor, Tensor, Tensor, Tensor)",
+                                          "(Tensor, Tensor, Tensor, Tensor, Tensor)"};
   static constexpr const char* text = texts[sizeof...(Tensors)];
 };
 

@@ -91,6 +91,54 @@ class Builder {
     arguments_.smooth = static_cast<const float*>(t_.smooth->data);
   }
 
+  void place_norm() {
+    if (options_.norm == Norm::none) return;
+    RowNorm& norm = p_.norm;
+    norm = {.kind = options_.norm, .eps = options_.eps, .zero_centered = options_.zero_centered};
+    const auto place = [&](const std::optional<Operand>& vector, const char* name, bool& has, const void*& data) {
+      if (!vector) return;
+      check(*vector, name, {1, 2, kFloatTypes});
+      check_line(*vector, name, p_.cols);
+      has = true;
+      norm.alignment = std::min(norm.alignment, alignment_of(vector->data));
+      data = vector->data;
+    };
+    place(t_.weight, "norm.weight", norm.has_weight, arguments_.weight);
+    place(t_.bias, "norm.bias", norm.has_bias, arguments_.bias);
+    if (t_.weight && t_.bias && t_.weight->dtype != t_.bias->dtype) {
+      refuse_type("norm.weight is {} and norm.bias is {}; let them agree", to_string(t_.weight->dtype),
+                  to_string(t_.bias->dtype));
+    }
+    if (t_.weight || t_.bias) norm.dtype = t_.weight ? t_.weight->dtype : t_.bias->dtype;
+  }
+
+  /// Matrices of x's shape beside x and q.
+  void place_residual() {
+    const auto place = [&](const Operand& matrix, const char* name, MatrixLayout& layout, auto*& data) {
+      check(matrix, name, {2, 2, kFloatTypes});
+      if (matrix.rows() != p_.rows || matrix.columns() != p_.cols) {
+        refuse_value("{} is {}; it must be ({}, {}), as x is", name, shape_text(matrix), p_.rows, p_.cols);
+      }
+      layout = row_major(matrix, name);
+      data = matrix.data;
+    };
+    if (t_.normed) {
+      p_.has_normed = true;
+      place(*t_.normed, "normed_out", p_.normed_out, arguments_.normed_out);
+    }
+    if (!t_.residual) {
+      if (t_.residual_out) refuse_value("residual_out is given without residual; pass residual, or leave it out");
+      return;
+    }
+    p_.has_residual = true;
+    place(*t_.residual, "residual", p_.residual, arguments_.residual);
+    if (t_.residual_out) {
+      place(*t_.residual_out, "residual_out", p_.residual_out, arguments_.residual_out);
+    } else {
+      p_.residual_out = packed_layout(p_.residual.dtype, 1, p_.rows, p_.cols);
+    }
+  }
+
   void place_groups() {
     if (!t_.offs) return;
     const Operand& offs = *t_.offs;
@@ -145,6 +193,8 @@ QuantizeCall make_call(const QuantizeTensors& tensors, const QuantizeOptions& op
   builder.place_scale();
   builder.place_zero();
   builder.place_smooth();
+  builder.place_norm();
+  builder.place_residual();
   builder.place_groups();
   if (options.transpose) builder.place_transpose();
   return call;

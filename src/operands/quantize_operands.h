@@ -13,6 +13,8 @@ struct QuantizeTensors {
   std::optional<Operand> x;               ///< never absent
   std::optional<Operand> q, scale, zero;  ///< to write to; with given_scale the latter two are read
   std::optional<Operand> smooth;
+  std::optional<Operand> weight, bias;  ///< of the norm
+  std::optional<Operand> residual, residual_out, normed;
   std::optional<Operand> offs;  ///< where groups of x's rows end
 };
 
@@ -23,6 +25,9 @@ struct QuantizeOptions {
   std::optional<DType> dtype;    ///< of q; needed without one
   bool given_scale = false;
   bool symmetric = true;
+  Norm norm = Norm::none;
+  float eps = 0.0f;
+  bool zero_centered = false;
   bool transpose = false;  ///< the transpose is made too, like what is absent
 };
 

@@ -14,11 +14,11 @@ struct NamedOperand {
   const void* data;
   bool written = false;
   bool wide = false;         ///< integers of 8 bytes (integers_of)
-  bool elementwise = false;  ///< an element is read for the one of D at its place alone, before that is written
+  bool elementwise = false;  ///< read: before results at its place are written, and for those alone; written: so placed
 };
 
 /// Throws invalid_argument for a missing or misaligned pointer, and for something that is written
-/// sharing elements with anything else.
+/// sharing elements with anything else, unless it is elementwise and exactly what is read so.
 void check_operands(std::span<const NamedOperand> operands);
 
 /// The same of a product's (D may be C exactly), and throws it for factors that an int32 D does not take.

@@ -82,6 +82,7 @@ std::string guess(std::string_view name, std::span<const std::string_view> names
   X(Conv, "kind")                    \
   X(Division, "division")            \
   X(Granularity, "granularity")      \
+  X(Norm, "norm")                    \
   X(Major, "scale_major")            \
   X(Order, "order")                  \
   X(KernelFamily, "kernel")

@@ -58,6 +58,10 @@ struct ProblemHash {
     mix(uint64_t(p.x.alignment) << 32 ^ uint64_t(p.x.dtype) << 28 ^ uint64_t(p.q.dtype) << 24 ^
         uint64_t(p.granularity) << 20 ^ uint64_t(p.given_scale) << 16 ^ uint64_t(p.symmetric) << 12 ^
         uint64_t(p.has_smooth) << 8 ^ uint64_t(p.has_transpose) << 4 ^ uint64_t(p.device + 2));
+    if (p.norm.kind != Norm::none) {
+      mix(uint64_t(p.norm.kind) << 16 ^ uint64_t(p.norm.dtype) << 12 ^ uint64_t(p.has_residual) << 8 ^
+          uint64_t(p.has_normed) << 4 ^ uint64_t(p.norm.has_weight) << 1 ^ uint64_t(p.norm.has_bias));
+    }
     return size_t(mix.hash);
   }
 

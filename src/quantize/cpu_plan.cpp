@@ -1,6 +1,7 @@
 // Quantisation on the host.
 #include <vector>
 
+#include "cleave/quantize/norm.h"
 #include "cleave/quantize/quantize_params.h"
 #include "cpu/host_plan.h"
 #include "quantize/problem.h"
@@ -22,7 +23,8 @@ class Job {
         square_(p_.granularity == Granularity::block_128x128),
         tensor_(p_.granularity == Granularity::tensor) {}
 
-  void run() const {
+  void run() {
+    if (p_.norm.kind != Norm::none) find_statistics();
     if (tensor_ && !p_.given_scale) measure();
     quantize_rows();
     if (p_.has_transpose && !square_) quantize_columns();
@@ -40,6 +42,27 @@ class Job {
     write(0, 0, quantizer_for(p_.q.dtype, p_.symmetric, reach));
   }
 
+  /// Those of all rows, after adding the residual.
+  void find_statistics() {
+    statistics_.resize(size_t(p_.rows));
+    for_each(threads_, p_.rows, [&](int64_t row) {
+      if (p_.has_residual) {
+        for (int64_t col = 0; col < p_.cols; ++col) {
+          const float sum = element(p_.x, arguments_.x, row, col) + element(p_.residual, arguments_.residual, row, col);
+          store_element(p_.residual_out.dtype, arguments_.residual_out, row * p_.residual_out.stride_row + col, sum);
+        }
+      }
+      const auto mean_of = [&](const auto& value) {
+        double sum = 0.0;
+        for (int64_t col = 0; col < p_.cols; ++col) sum += value(double(summed(row, col)));
+        return float(sum / double(p_.cols));
+      };
+      const float mean = p_.norm.kind == Norm::layer_norm ? mean_of([](double x) { return x; }) : 0.0f;
+      const float square = mean_of([&](double x) { return (x - mean) * (x - mean); });
+      statistics_[size_t(row)] = row_statistics(mean, square, p_.norm.eps);
+    });
+  }
+
   void quantize_rows() const {
     const bool blocks = square_ || p_.granularity == Granularity::block_1x128;
     const int64_t height = square_ ? kBlock : 1, width = blocks ? kBlock : p_.cols;
@@ -54,6 +77,10 @@ class Job {
               [&](int64_t row, int64_t col) { store(p_.q_t, arguments_.q_t, col, row, quantizer, value(row, col)); });
         scale_at(p_.scale_t, arguments_.scale_t, group, band) = quantizer.scale;
       }
+      if (!p_.has_normed) return;
+      for (int64_t col = 0; col < p_.cols; ++col)
+        store_element(p_.normed_out.dtype, arguments_.normed_out, band * p_.normed_out.stride_row + col,
+                      value(band, col));
     });
   }
 
@@ -120,8 +147,25 @@ class Job {
   }
 
   float value(int64_t row, int64_t col) const {
-    const float x = load_element(p_.x.dtype, arguments_.x, row * p_.x.stride_row + col);
+    const float x = summed(row, col);
+    if (p_.norm.kind != Norm::none) {
+      const RowNorm& norm = p_.norm;
+      const float offset = norm.zero_centered ? 1.0f : 0.0f;
+      const float weight = norm.has_weight ? load_element(norm.dtype, arguments_.weight, col) + offset : 1.0f;
+      const float bias = norm.has_bias ? load_element(norm.dtype, arguments_.bias, col) : 0.0f;
+      return normalized(statistics_[size_t(row)], x, weight, bias);
+    }
     return p_.has_smooth ? x / arguments_.smooth[col] : x;
+  }
+
+  /// x, or what was written of x + residual.
+  float summed(int64_t row, int64_t col) const {
+    return p_.has_residual ? element(p_.residual_out, arguments_.residual_out, row, col)
+                           : element(p_.x, arguments_.x, row, col);
+  }
+
+  static float element(const MatrixLayout& layout, const void* data, int64_t row, int64_t col) {
+    return load_element(layout.dtype, data, row * layout.stride_row + col);
   }
 
   void store(const MatrixLayout& layout, void* q, int64_t row, int64_t col, const Quantizer& quantizer, float x) const {
@@ -149,6 +193,7 @@ class Job {
   const QuantizeArguments& arguments_;
   const uint32_t threads_;
   const bool square_, tensor_;
+  std::vector<RowStatistics> statistics_;  // by row, of a norm
 };
 
 }  // namespace

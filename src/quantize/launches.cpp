@@ -11,6 +11,9 @@ namespace {
 
 constexpr uint32_t kWarp = 32;
 
+/// Threads that share a row at most.
+constexpr int64_t kMostRowThreads = 1024;
+
 /// CTAs of the measuring kernel for each SM: all the threads that it has room for.
 constexpr uint32_t kMeasureCtas = 4;
 
@@ -24,6 +27,7 @@ class Chooser {
     config_.has_smooth = p_.has_smooth;
     config_.width = min_of(widest_access(x_of(p_)) / size_of(p_.x.dtype), widest_access(q_of(p_)));
     if (p_.has_smooth && p_.smooth_alignment < 16) config_.width = min_of(config_.width, p_.smooth_alignment / 4);
+    if (p_.norm.kind != Norm::none) place_norm();
 
     params_.rows = uint32_t(p_.rows);
     params_.cols = p_.cols;
@@ -42,7 +46,9 @@ class Chooser {
     std::vector<QuantizeLaunch> launches;
     const bool square = p_.granularity == Granularity::block_128x128;
     const bool blocks = square || p_.granularity == Granularity::block_1x128;
-    if (p_.granularity == Granularity::tensor) {
+    if (p_.norm.kind != Norm::none) {
+      launches.push_back(normed(blocks));
+    } else if (p_.granularity == Granularity::tensor) {
       join_rows();
       if (!p_.given_scale) launches.push_back(measure());
       config_.given_scale = true;
@@ -69,6 +75,30 @@ class Chooser {
   bool is_small() const {
     constexpr double kThreads = 2048;
     return double(p_.rows) * double(p_.cols) < kThreads * device_.num_sms * config_.width;
+  }
+
+  void place_norm() {
+    const RowNorm& norm = p_.norm;
+    config_.norm = norm.kind;
+    config_.has_weight = norm.has_weight;
+    config_.has_bias = norm.has_bias;
+    config_.weight = norm.dtype;
+    config_.has_residual = p_.has_residual;
+    config_.residual = p_.residual.dtype;
+    config_.has_normed = p_.has_normed;
+    // Wider elements than x's are two accesses of 16 bytes.
+    const auto narrow = [&](uint32_t bytes, DType type) {
+      if (bytes < 16) config_.width = min_of(config_.width, max_of(bytes / size_of(type), 1u));
+    };
+    if (norm.has_weight || norm.has_bias) narrow(norm.alignment, norm.dtype);
+    for (const Placement& matrix : {residual_of(p_), residual_out_of(p_), normed_out_of(p_)}) {
+      if (matrix.batch > 0) narrow(widest_access(matrix), matrix.layout.dtype);
+    }
+    params_.residual_stride = p_.residual.stride_row;
+    params_.residual_out_stride = p_.residual_out.stride_row;
+    params_.normed_stride = p_.normed_out.stride_row;
+    params_.eps = norm.eps;
+    params_.weight_offset = norm.zero_centered ? 1.0f : 0.0f;
   }
 
   /// A contiguous tensor is one long row, unless its columns matter.
@@ -135,12 +165,41 @@ class Chooser {
   QuantizeLaunch rows() {
     const int64_t accesses = ceil_div<int64_t>(p_.cols, config_.width);
     if (accesses <= kWarp * most_held()) return groups(p_.cols);
-    constexpr int64_t kMostThreads = 1024;
-    config_.lanes = 0;
     config_.hold = is_small() ? 1 : most_held();
-    while (config_.hold < most_held() && kMostThreads * config_.hold < accesses) config_.hold *= 2;
+    while (config_.hold < most_held() && kMostRowThreads * config_.hold < accesses) config_.hold *= 2;
+    return row_ctas(QuantizeKernel::quantize_rows);
+  }
+
+  /// Whole rows of what is to be normalised first. Which threads share one follows from its columns alone, and so
+  /// does the order of its sums.
+  QuantizeLaunch normed(bool blocks) {
+    config_.blocks = blocks;
+    // What is loaded for a value is in registers at the same time, and each access has some of its own.
+    const uint32_t vectors = uint32_t(p_.norm.has_weight) + uint32_t(p_.norm.has_bias);
+    const uint32_t bytes =
+        size_of(p_.x.dtype) + (p_.has_residual ? size_of(p_.residual.dtype) : 0) + vectors * size_of(p_.norm.dtype);
+    constexpr uint32_t kMostHold = 4, kMostBytes = 8;
+    const uint32_t values = bytes > kMostBytes ? kHeldNormedValues / 2 : kHeldNormedValues;
+    const uint32_t hold = min_of(values / config_.width, kMostHold);
+    if (ceil_div<int64_t>(p_.cols, config_.width) <= kWarp * hold) {
+      deal(p_.cols, hold);
+      QuantizeLaunch made = launch(QuantizeKernel::quantize_normed, p_.cols, kLaneThreads);
+      made.shape.grid.x = ceil_div(made.params.groups, kLaneThreads / config_.lanes);
+      return made;
+    }
+    config_.whole = p_.cols <= kMostRowThreads * hold * config_.width;
+    // Reading again needs registers, too; 128 neighbours are a warp's.
+    const uint32_t fewest = blocks ? max_of(kScaleBlock / (kWarp * config_.width), 1u) : 1u;
+    config_.hold = config_.whole ? hold : max_of(hold / 2, fewest);
+    return row_ctas(QuantizeKernel::quantize_normed);
+  }
+
+  /// A CTA for each row.
+  QuantizeLaunch row_ctas(QuantizeKernel kernel) {
+    config_.lanes = 0;
+    const int64_t accesses = ceil_div<int64_t>(p_.cols, config_.width);
     const int64_t threads = round_up<int64_t>(ceil_div<int64_t>(accesses, config_.hold), kWarp);
-    QuantizeLaunch made = launch(QuantizeKernel::quantize_rows, p_.cols, uint32_t(min_of(threads, kMostThreads)));
+    QuantizeLaunch made = launch(kernel, p_.cols, uint32_t(min_of(threads, kMostRowThreads)));
     made.shape.grid.x = made.params.groups;
     return made;
   }
@@ -175,6 +234,7 @@ class Chooser {
 const char* launch_bounds(QuantizeKernel kernel, const QuantizeConfig& config) {
   switch (kernel) {
     case QuantizeKernel::quantize_rows:
+    case QuantizeKernel::quantize_normed:
       return config.lanes == 0 ? "1024, 1" : "cleave::kLaneThreads, 8";
     case QuantizeKernel::measure:
       return "cleave::kMeasureThreads, 2";
@@ -205,8 +265,9 @@ std::string translation_unit(QuantizeKernel kernel, const QuantizeConfig& config
       .folder = "quantize",
       .name = enumerator_name(kernel),
       .config = "QuantizeConfig",
-      .members = CLEAVE_PRINT_MEMBERS(config, x, q, width, given_scale, symmetric, has_smooth, lanes, hold, batch,
-                                      square, width_t, grouped),
+      .members = CLEAVE_PRINT_MEMBERS(config, x, q, width, given_scale, symmetric, has_smooth, norm, has_weight,
+                                      has_bias, weight, has_residual, residual, has_normed, whole, blocks, lanes, hold,
+                                      batch, square, width_t, grouped),
       .launch_bounds = launch_bounds(kernel, config),
       .entry = quantize_entry,
       .params = "QuantizeParams",

@@ -1,5 +1,7 @@
 #include "quantize/problem.h"
 
+#include <limits>
+
 #include "cleave/core/math.h"
 #include "cleave/names.h"
 #include "problem/arguments.h"
@@ -41,6 +43,15 @@ Placement q_of(const QuantizeProblem& p) {
 Placement q_t_of(const QuantizeProblem& p) {
   return {p.q_t, p.cols, extent_t(p), p.has_transpose ? 1 : 0};
 }
+Placement residual_of(const QuantizeProblem& p) {
+  return {p.residual, p.rows, p.cols, p.has_residual ? 1 : 0};
+}
+Placement residual_out_of(const QuantizeProblem& p) {
+  return {p.residual_out, p.rows, p.cols, p.has_residual ? 1 : 0};
+}
+Placement normed_out_of(const QuantizeProblem& p) {
+  return {p.normed_out, p.rows, p.cols, p.has_normed ? 1 : 0};
+}
 
 // The rules. Each broken one is reported with the argument, the value seen and the remedy.
 
@@ -56,6 +67,21 @@ void check_types(const QuantizeProblem& p, Messages& out) {
     out.add("{} is {}; scales are float32, convert it", argument, to_string(type));
   };
   check_scale("scale", p.scale.dtype);
+  const auto check_float = [&](const char* argument, DType type) {
+    if (is_wide_float(type)) return;
+    out.add("{} is {}; it must be float16, bfloat16 or float32, convert it", argument, to_string(type));
+  };
+  if (p.norm.has_weight || p.norm.has_bias) check_float("norm.dtype (weight, bias)", p.norm.dtype);
+  if (p.has_residual) {
+    check_float("residual", p.residual.dtype);
+    if (p.residual_out.dtype != p.residual.dtype) {
+      out.add("residual_out is {} and residual is {}; they must be equal", to_string(p.residual_out.dtype),
+              to_string(p.residual.dtype));
+    }
+  }
+  if (p.has_normed && p.normed_out.dtype != p.x.dtype) {
+    out.add("normed_out is {} and x is {}; they must be equal", to_string(p.normed_out.dtype), to_string(p.x.dtype));
+  }
   if (!p.has_transpose) return;
   check_scale("scale_t", p.scale_t.dtype);
   if (p.q_t.dtype != p.q.dtype) {
@@ -72,6 +98,12 @@ Placement scale_of(const QuantizeProblem& p) {
 Placement scale_t_of(const QuantizeProblem& p) {
   const MatrixShape shape = scale_shape(p.granularity, p.cols, extent_t(p));
   return {p.scale_t, shape.rows, shape.cols, p.has_transpose ? 1 : 0};
+}
+/// Weight or bias of the norm.
+Placement norm_vector_of(const QuantizeProblem& p, bool given) {
+  Placement place = vector_of(p.norm.dtype, given ? p.cols : 0);
+  place.layout.alignment = p.norm.alignment;
+  return place;
 }
 Placement smooth_of(const QuantizeProblem& p) {
   Placement place = vector_of(DType::f32, p.has_smooth ? p.cols : 0);
@@ -137,6 +169,43 @@ void check_options(const QuantizeProblem& p, Messages& out) {
   if (p.has_smooth) check_alignment("smooth", smooth_of(p).layout, out);
 }
 
+/// What may go with a norm, and what needs one.
+void check_norm(const QuantizeProblem& p, Messages& out) {
+  if (p.norm.kind == Norm::none) {
+    const auto check = [&](bool given, const char* argument) {
+      if (given) out.add("{0} is given without norm; pass norm, or leave {0} out", argument);
+    };
+    check(p.has_residual, "has_residual (residual)");
+    check(p.has_normed, "has_normed (normed_out)");
+    return;
+  }
+  if (!(p.norm.eps >= 0.0f) || p.norm.eps > std::numeric_limits<float>::max()) {
+    out.add("norm.eps is {}; it must be finite and not negative, as 1e-6", p.norm.eps);
+  }
+  if (p.granularity == Granularity::block_128x128) {
+    out.add(
+        "granularity is block_128x128 with norm; squares of 128 rows are for weights, and norms for activations: use "
+        "block_1x128");
+  }
+  if (p.granularity == Granularity::tensor && !p.given_scale) {
+    out.add(
+        "granularity is tensor with norm, but no scale is given; finding it would take a second pass: pass scale, or "
+        "use granularity row");
+  }
+  if (p.has_smooth) out.add("has_smooth (smooth) and norm are both set; divide the norm's weight and bias by smooth");
+  if (p.has_transpose && p.granularity == Granularity::block_1x128) {
+    out.add("has_transpose (transpose) and norm are both set; take normed_out, and quantise that with transpose");
+  }
+  if (p.norm.has_weight || p.norm.has_bias) {
+    check_alignment("norm", norm_vector_of(p, true).layout, out);
+  }
+  if (p.norm.zero_centered && !p.norm.has_weight) {
+    out.add(
+        "norm.zero_centered is true, but has_weight is false; pass the weight that is kept less 1, or leave "
+        "zero_centered out");
+  }
+}
+
 }  // namespace
 
 std::vector<std::string> validate(const QuantizeProblem& p) {
@@ -146,12 +215,16 @@ std::vector<std::string> validate(const QuantizeProblem& p) {
     check_rows("x", x_of(p), false, out);
     check_rows("q", q_of(p), true, out);
     check_rows("q_t", q_t_of(p), true, out);
+    check_rows("residual", residual_of(p), false, out);
+    check_rows("residual_out", residual_out_of(p), true, out);
+    check_rows("normed_out", normed_out_of(p), true, out);
     check_scales("scale", scale_of(p), !p.given_scale, out);
     check_scales("scale_t", scale_t_of(p), true, out);
     check_count(p, out);
   }
   check_types(p, out);
   check_options(p, out);
+  check_norm(p, out);
   check_device(p.device, out);
   return out;
 }
@@ -165,8 +238,13 @@ void check_arguments(const QuantizeProblem& p, const QuantizeArguments& argument
       {"q_t", q_t_of(p), arguments.q_t, true},
       {"scale_t", scale_t_of(p), arguments.scale_t, true},
       {"padded_ends", integers_of(p.groups, false), arguments.padded_ends, true},
+      {"residual_out", residual_out_of(p), arguments.residual_out, true, false, true},
+      {"normed_out", normed_out_of(p), arguments.normed_out, true, false, true},
       {"offsets", integers_of(p.groups, p.wide_offsets), arguments.offsets, false, p.wide_offsets},
-      {"x", x_of(p), arguments.x, false},
+      {.name = "x", .place = x_of(p), .data = arguments.x, .elementwise = true},
+      {.name = "residual", .place = residual_of(p), .data = arguments.residual, .elementwise = true},
+      {"weight", norm_vector_of(p, p.norm.has_weight), arguments.weight, false},
+      {"bias", norm_vector_of(p, p.norm.has_bias), arguments.bias, false},
       {"smooth", smooth_of(p), arguments.smooth, false},
   };
   check_operands(operands);

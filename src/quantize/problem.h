@@ -14,6 +14,9 @@ void check_types(const QuantizeProblem& problem, Messages& out);
 Placement x_of(const QuantizeProblem& problem);
 Placement q_of(const QuantizeProblem& problem);
 Placement q_t_of(const QuantizeProblem& problem);
+Placement residual_of(const QuantizeProblem& problem);
+Placement residual_out_of(const QuantizeProblem& problem);
+Placement normed_out_of(const QuantizeProblem& problem);
 
 /// check_operands of what a launch is given.
 void check_arguments(const QuantizeProblem& problem, const QuantizeArguments& arguments);

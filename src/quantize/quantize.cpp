@@ -23,6 +23,11 @@ std::shared_ptr<const QuantizePlan> make_gpu_plan(const QuantizeProblem& problem
         params.scale.data = arguments.scale;
         params.zero = arguments.zero;
         params.smooth = arguments.smooth;
+        params.weight = arguments.weight;
+        params.bias = arguments.bias;
+        params.residual = arguments.residual;
+        params.residual_out = arguments.residual_out;
+        params.normed = arguments.normed_out;
         params.q_t = arguments.q_t;
         params.scale_t.data = arguments.scale_t;
         params.group_bounds.offsets = arguments.offsets;

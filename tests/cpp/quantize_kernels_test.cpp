@@ -149,6 +149,59 @@ TEST(QuantizeLaunches, DealEveryGroup) {
   }
 }
 
+/// A norm with all that may be beside it.
+QuantizeProblem normed_problem(int64_t rows, int64_t cols, Granularity granularity, DType x, DType weight) {
+  QuantizeProblem p = problem_of(rows, cols, granularity, x, DType::e4m3);
+  p.given_scale = granularity == Granularity::tensor;
+  p.norm = {.kind = Norm::rms_norm, .has_weight = true, .dtype = weight};
+  p.has_residual = true;
+  p.residual = p.residual_out = {.dtype = x, .stride_row = cols};
+  return p;
+}
+
+/// Rows that are to be normalised stay in registers as a whole, up to 16384 elements, in one launch; how they are dealt
+/// to threads does not depend on how many there are.
+TEST(QuantizeLaunches, NormsDealRowsByTheirColumnsAlone) {
+  std::mt19937 random(1);
+  for (int i = 0; i < 3000; ++i) {
+    const int64_t rows = 1 + random() % 5000, cols = random() % (1u << random() % 16);
+    const DType x = DType(random() % 3), weight = DType(random() % 3);
+    const Granularity granularity = Granularity(random() % 3);
+    QuantizeProblem p = normed_problem(rows, cols, granularity, x, weight);
+    p.residual.dtype = p.residual_out.dtype = DType(random() % 3);
+    p.residual.stride_row += random() % 3 * 4;
+    p.residual.alignment = max_of(uint32_t(1 << random() % 5), size_of(p.residual.dtype));
+    p.norm.alignment = max_of(uint32_t(1 << random() % 5), size_of(weight));
+    p.norm.has_bias = random() % 2;
+    ASSERT_TRUE(validate(p).empty()) << validate(p).front();
+    const auto made = launches(p);
+    ASSERT_EQ(made.size(), 1u);
+    const QuantizeConfig& c = made.front().config;
+    const LaunchShape& shape = made.front().shape;
+    SCOPED_TRACE(translation_unit(made.front().kernel, c));
+    ASSERT_EQ(made.front().kernel, QuantizeKernel::quantize_normed);
+    ASSERT_EQ(cols % c.width, 0);
+    ASSERT_LE(min_of(c.width * size_of(weight), 16u), p.norm.alignment);
+    ASSERT_LE(min_of(c.width * size_of(p.residual.dtype), 16u), p.residual.alignment);
+    if (rows > 1)
+      ASSERT_EQ(p.residual.stride_row * size_of(p.residual.dtype) % min_of(c.width * size_of(p.residual.dtype), 16u),
+                0u);
+    const uint32_t team = c.lanes == 0 ? shape.block.x : c.lanes;
+    const bool wide = size_of(x) + size_of(p.residual.dtype) + size_of(weight) * (p.norm.has_bias ? 2 : 1) > 8;
+    const int64_t held = int64_t(team) * c.hold * c.width;
+    ASSERT_EQ(c.whole, cols <= min_of<int64_t>(4096 * c.width, wide ? 8192 : 16384));
+    ASSERT_EQ(c.whole, held >= cols);
+    ASSERT_EQ(shape.grid.x, ceil_div<int64_t>(rows, c.lanes == 0 ? 1 : shape.block.x / c.lanes));
+    p.rows = 1 + random() % 5000;
+    p.scale.stride_row = scale_shape(granularity, p.rows, cols).cols;
+    const auto other = launches(p);
+    if (p.rows > 1 && rows > 1) {
+      ASSERT_EQ(other.front().config, c);
+      ASSERT_EQ(other.front().shape.block.x, shape.block.x);
+    }
+  }
+}
+
 TEST(QuantizeLaunches, RowsUpTo32768ElementsStayInRegisters) {
   for (const int64_t rows : {1, 8192}) {
     for (const int64_t cols : {1032, 7168, 16384, 32768}) {
@@ -166,6 +219,15 @@ TEST(QuantizeSource, TheConstantEqualsTheConfiguration) {
                                .given_scale = true,
                                .symmetric = false,
                                .has_smooth = true,
+                               .norm = Norm::layer_norm,
+                               .has_weight = true,
+                               .has_bias = true,
+                               .weight = DType::f32,
+                               .has_residual = true,
+                               .residual = DType::f32,
+                               .has_normed = true,
+                               .whole = false,
+                               .blocks = true,
                                .lanes = 8,
                                .hold = 1,
                                .batch = 2,
@@ -180,7 +242,8 @@ TEST(QuantizeSource, TheConstantEqualsTheConfiguration) {
       text.substr(begin, end - begin) +
       "};\n"
       "static_assert(unusual == cleave::QuantizeConfig{cleave::DType::f16, cleave::DType::e5m2, 2, "
-      "true, false, true, 8, 1, 2, false, 4, true});\n"
+      "true, false, true, cleave::Norm::layer_norm, true, true, cleave::DType::f32, true, cleave::DType::f32, true, "
+      "false, true, 8, 1, 2, false, 4, true});\n"
       "extern \"C\" __global__ void empty() {}\n";
   EXPECT_NO_THROW(compile_uncached(source, "sm_80")) << source;
 }
@@ -213,6 +276,34 @@ std::set<std::string> typical_sources() {
   turned.has_transpose = true;
   add(turned);
   for (const DType x : {DType::f16, DType::bf16, DType::f32}) add(grouped_problem(4096, 7168, 64, x));
+  for (const Granularity granularity : {Granularity::tensor, Granularity::row, Granularity::block_1x128}) {
+    // In registers as a whole, and longer; short; unaligned.
+    for (const int64_t cols : {4096, 20000, 128, 4097}) {
+      QuantizeProblem normed = normed_problem(4096, cols, granularity, DType::bf16, DType::bf16);
+      add(normed);
+      normed.has_residual = false;
+      normed.q.dtype = DType::i8;
+      normed.symmetric = granularity != Granularity::row;
+      add(normed);
+      normed = normed_problem(4096, cols, granularity, DType::f16, DType::f32);
+      normed.norm.kind = Norm::layer_norm;
+      normed.norm.has_bias = normed.has_normed = true;
+      normed.residual.dtype = normed.residual_out.dtype = DType::f32;
+      normed.normed_out = normed.x;
+      add(normed);
+    }
+  }
+  QuantizeProblem wide = normed_problem(4096, 8192, Granularity::row, DType::f32, DType::f32);
+  wide.norm.has_bias = true;
+  add(wide);
+  wide.norm.dtype = DType::bf16;
+  add(wide);
+  wide.norm.kind = Norm::layer_norm;
+  wide.x.dtype = wide.residual.dtype = wide.residual_out.dtype = DType::bf16;
+  add(wide);
+  wide = normed_problem(4096, 32768, Granularity::row, DType::f32, DType::bf16);
+  wide.norm.has_bias = true;
+  add(wide);
   return sources;
 }
 

@@ -223,6 +223,52 @@ def test_cutlass_scaled_mm_azp() -> None:
         assert_close(d, expected, torch.float16)
 
 
+def normed(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+    return torch.nn.functional.rms_norm(x.double(), (x.shape[-1],), weight.double(), 1e-5)
+
+
+@pytest.mark.parametrize("dtype", [torch.int8, E4M3])
+def test_rms_norm_dynamic_per_token_quant(dtype: torch.dtype) -> None:
+    x, residual, weight = torch.randn(4, 3, 300).half(), torch.randn(4, 3, 300).half(), torch.randn(300).half()
+    for added in (None, residual):
+        sums = x if added is None else (x.float() + added.float()).half()
+        q, scale = vllm.rms_norm_dynamic_per_token_quant(x, weight, 1e-5, dtype, residual=added)
+        assert q.shape == x.shape and q.dtype == dtype and scale.shape == (12, 1)
+        assert added is None or torch.equal(added, sums), "the residual becomes the sum"
+        exact = normed(sums, weight)
+        bound = scale.double().view(4, 3, 1) * 0.5001 if dtype == torch.int8 else exact.abs() / 15.9 + 1e-3
+        assert ((q.double() * scale.view(4, 3, 1) - exact).abs() <= bound).all()
+    with pytest.raises(ValueError, match="scale_ub is given"):
+        vllm.rms_norm_dynamic_per_token_quant(x, weight, 1e-5, dtype, torch.ones(1))
+
+
+def test_rms_norm_per_block_quant() -> None:
+    x, weight = torch.randn(12, 384).bfloat16(), torch.randn(384).bfloat16()
+    exact = normed(x, weight)
+    for transposed in (False, True):
+        q, scale = vllm.rms_norm_per_block_quant(x, weight, 1e-5, E4M3, [1, 128], None, None, transposed, 4)
+        assert scale.stride() == ((1, 12) if transposed else (3, 1))
+        torch.testing.assert_close(scale.double() * 448, exact.view(12, 3, 128).abs().amax(2), rtol=1e-5, atol=0)
+        real = (q.double().view(12, 3, 128) * scale[:, :, None]).view(12, 384)
+        assert ((real - exact).abs() <= exact.abs() / 15.9 + 1e-3).all()
+    with pytest.raises(ValueError, match=r"group_size is \[1, 64\]"):
+        vllm.rms_norm_per_block_quant(x, weight, 1e-5, E4M3, [1, 64])
+    with pytest.raises(ValueError, match="tma_alignment is 5 for 12 rows"):
+        vllm.rms_norm_per_block_quant(x, weight, 1e-5, E4M3, [1, 128], None, None, True, 5)
+
+
+def test_norms_with_static_scales() -> None:
+    x, residual, weight = torch.randn(2, 5, 96), torch.randn(2, 5, 96), torch.randn(96)
+    result, scale = torch.empty(2, 5, 96, dtype=E4M3), torch.tensor([0.02])
+    vllm.rms_norm_static_fp8_quant(result, x, weight, scale, 1e-5)
+    exact = normed(x, weight)
+    assert ((result.double() * 0.02 - exact).abs() <= exact.abs() / 15.9 + 1e-3).all()
+    exact, sums = normed(x + residual, weight), x + residual
+    vllm.fused_add_rms_norm_static_fp8_quant(result, x, residual, weight, scale, 1e-5)
+    assert torch.equal(residual, sums)
+    assert ((result.double() * 0.02 - exact).abs() <= exact.abs() / 15.9 + 1e-3).all()
+
+
 def test_signatures_of_vllm() -> None:
     """As vllm._custom_ops has them, which cannot be imported here."""
     assert list(inspect.signature(vllm.cutlass_scaled_mm).parameters) == [
@@ -230,6 +276,13 @@ def test_signatures_of_vllm() -> None:
     ]  # fmt: skip
     assert list(inspect.signature(vllm.cutlass_scaled_mm_azp).parameters) == [
         "a", "b", "scale_a", "scale_b", "out_dtype", "azp_adj", "azp", "bias",
+    ]  # fmt: skip
+    assert list(inspect.signature(vllm.rms_norm_dynamic_per_token_quant).parameters) == [
+        "input", "weight", "epsilon", "quant_dtype", "scale_ub", "residual",
+    ]  # fmt: skip
+    assert list(inspect.signature(vllm.rms_norm_per_block_quant).parameters) == [
+        "input", "weight", "epsilon", "quant_dtype", "group_size", "scale_ub", "residual", "is_scale_transposed",
+        "tma_alignment",
     ]  # fmt: skip
 
 

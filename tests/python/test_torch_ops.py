@@ -138,6 +138,36 @@ def test_quantize_is_that_of_cleave(dtype: torch.dtype, granularity: str) -> Non
     assert torch.equal(again.float(), q.float())
 
 
+@pytest.mark.parametrize("granularity", ["row", "block_1x128"])
+def test_quantize_normed_is_that_of_cleave(granularity: str) -> None:
+    x, residual = torch.randn(9, 300).bfloat16(), torch.randn(9, 300)
+    weight, bias = torch.randn(300), torch.randn(300)
+    rms, layer = cleave.rms_norm(weight, 1e-5, zero_centered=True), cleave.layer_norm(weight, bias, 1e-3)
+    made = ops.quantize_normed(x, weight, torch.int8, "rms_norm", 1e-5, granularity, zero_centered=True)
+    assert_equal(made, cleave.quantize(x, "int8", granularity, norm=rms))
+    expected = cleave.quantize(x, "int8", granularity, norm=layer, residual=residual)
+    options = {"norm": "layer_norm", "eps": 1e-3, "granularity": granularity, "bias": bias}
+    assert_equal(ops.quantize_normed(x, residual, weight, torch.int8, **options), expected)
+    q, sums = ops.quantize_normed_static(x, residual, expected[1], weight, torch.int8, **options)
+    assert_equal((q, sums), expected[::2])
+    if granularity == "row":
+        asymmetric = ops.quantize_normed_asymmetric(x, residual, weight, **options)
+        assert_equal(asymmetric, cleave.quantize(x, symmetric=False, norm=layer, residual=residual))
+
+    # In place, as vLLM's fused_add_rms_norm.
+    out, scale, normed = torch.empty_like(expected[0]), torch.empty_like(expected[1]), x.clone()
+    ops.quantize_normed(normed, weight, **options, residual=residual, out=out, scale_out=scale, residual_out=residual,
+                        normed_out=normed)  # fmt: skip
+    assert_equal((out, scale, residual), expected)
+    plain = torch.nn.functional.layer_norm(residual.double(), (300,), weight.double(), bias.double(), 1e-3)
+    torch.testing.assert_close(normed, plain.bfloat16(), rtol=0.01, atol=1e-5)
+
+
+def assert_equal(made: tuple[torch.Tensor, ...], expected: tuple[torch.Tensor, ...]) -> None:
+    for one, other in zip(made, expected, strict=True):
+        assert one.dtype == other.dtype and torch.equal(one, other)
+
+
 def test_the_page_of_documentation_runs() -> None:
     program: dict[str, Any] = {}
     for source in doc_snippets.python_snippets(doc_snippets.ROOT / "docs" / "pytorch.md"):
@@ -176,6 +206,9 @@ def test_errors_name_the_argument() -> None:
         (lambda: ops.quantize(a.t(), torch.int8), "x has strides (1, 3); its rows must be"),
         (lambda: ops.quantize(a, torch.int8, "column"), 'granularity is "column"'),
         (lambda: ops.quantize_static(a, b, torch.int8), "scale is (3, 4); it must be (1, 1)"),
+        (lambda: ops.quantize_normed(a, b[0], torch.int8), "norm.weight is (4,); it must be (3,)"),
+        (lambda: ops.quantize_normed(a, None, torch.int8, "rmsnorm"), 'Did you mean "rms_norm"?'),
+        (lambda: ops.quantize_normed(a, None, torch.int8, eps=-1.0), "norm.eps is -1"),
         (lambda: ops.gemm(a.to_sparse(), b), "Sparse"),
     ]  # fmt: skip
     for call, message in refused:

@@ -177,6 +177,10 @@ enum class Division : uint8_t { automatic, fast, plain, fast_load, fast_store };
 /// 128 neighbours in a row, or a square of 128 by 128.
 enum class Granularity : uint8_t { tensor, row, block_1x128, block_128x128 };
 
+/// What is done to each row before it is quantised: divided by its root mean square, or moved to mean 0 and divided by
+/// its standard deviation.
+enum class Norm : uint8_t { none, rms_norm, layer_norm };
+
 /// Which dimension of a stored operand is contiguous: the reduction (K) or the other one (M or N).
 enum class Major : uint8_t { k, mn };
 

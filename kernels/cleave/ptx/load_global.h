@@ -1,9 +1,14 @@
-// Reads of global memory that may or may not happen, without a branch.
+// Reads of global memory that may or may not happen, without a branch; and fetching ahead of reads.
 #pragma once
 
 #include "cleave/core/macros.h"
 
 namespace cleave::ptx {
+
+/// Has L2 fetch the line at `p`.
+CLEAVE_DEVICE void prefetch_l2(const void* p) {
+  asm volatile("prefetch.global.L2 [%0];" ::"l"(p));
+}
 
 #define CLEAVE_LOAD_GLOBAL_IF(TYPE)  \
   asm volatile(                      \

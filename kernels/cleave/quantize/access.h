@@ -7,14 +7,51 @@
 
 namespace cleave {
 
+/// Neighbouring elements as memory has them, in accesses of up to 16 bytes.
+template <DType Type, uint32_t Width>
+struct Elements {
+  static constexpr uint32_t kSize = size_of(Type), kPart = min_of(Width, 16 / kSize);
+  Packed<kPart * kSize> parts[Width / kPart];
+
+  /// Those from element `index` of an array on.
+  CLEAVE_DEVICE static Elements load(const void* base, int64_t index) {
+    Elements elements;
+    CLEAVE_UNROLL
+    for (uint32_t i = 0; i < Width; i += kPart)
+      elements.parts[i / kPart] = load_packed<kPart * kSize>(static_cast<const char*>(base) + (index + i) * kSize);
+    return elements;
+  }
+
+  /// Rounded to nearest even.
+  CLEAVE_DEVICE static Elements of(const float (&values)[Width]) {
+    Elements elements;
+    CLEAVE_UNROLL
+    for (uint32_t i = 0; i < Width; ++i) {
+      uint8_t* const part = elements.parts[i / kPart].bytes();
+      if constexpr (kSize == 2 && Width > 1) {
+        if (i % 2 == 0) reinterpret_cast<uint32_t*>(part)[i % kPart / 2] = pack_pair(Type, values[i], values[i + 1]);
+      } else {
+        store_element(Type, part, i % kPart, values[i]);
+      }
+    }
+    return elements;
+  }
+
+  CLEAVE_DEVICE void store(void* base, int64_t index) const {
+    CLEAVE_UNROLL
+    for (uint32_t i = 0; i < Width; i += kPart)
+      store_packed(static_cast<char*>(base) + (index + i) * kSize, parts[i / kPart]);
+  }
+
+  CLEAVE_DEVICE float operator[](uint32_t i) const { return load_element(Type, parts[i / kPart].bytes(), i % kPart); }
+};
+
 /// x from (row, col) on, smoothed.
 template <QuantizeConfig C>
 CLEAVE_DEVICE void load_values(const QuantizeParams& p, uint32_t row, int64_t col, float (&values)[C.width]) {
-  constexpr uint32_t kSize = size_of(C.x);
-  const auto x = static_cast<const char*>(p.x) + (row * p.x_stride + col) * kSize;
-  const auto packed = load_packed<C.width * kSize>(x);
+  const auto x = Elements<C.x, C.width>::load(p.x, row * p.x_stride + col);
   CLEAVE_UNROLL
-  for (uint32_t i = 0; i < C.width; ++i) values[i] = load_element(C.x, packed.bytes(), i);
+  for (uint32_t i = 0; i < C.width; ++i) values[i] = x[i];
   if constexpr (C.has_smooth) {
     constexpr uint32_t kInFlight = min_of(C.width, 4u);
     CLEAVE_UNROLL

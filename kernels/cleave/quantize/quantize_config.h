@@ -14,7 +14,17 @@ struct QuantizeConfig {
   bool symmetric = true;
   bool has_smooth = false;
 
-  // rows and measure: threads that share a group, a power of two up to a warp; 0: the whole block.
+  // normed
+  Norm norm = Norm::none;
+  bool has_weight = false, has_bias = false;
+  DType weight = DType::bf16;  // and of the bias
+  bool has_residual = false;
+  DType residual = DType::bf16;  // and of the sum that is written
+  bool has_normed = false;
+  bool whole = true;    // registers hold all of a row
+  bool blocks = false;  // a scale for each 128 neighbours; else one for the row
+
+  // rows, normed and measure: threads that share a group, a power of two up to a warp; 0: the whole block.
   uint32_t lanes = 32;
   uint32_t hold = 4;   // accesses per thread and group that stay in registers
   uint32_t batch = 1;  // groups of a thread whose loads are under way together
@@ -36,5 +46,8 @@ inline constexpr uint32_t kBandThreads = 1024;
 /// Values that a thread keeps in registers: half of the 64 registers that let 1024 threads share a
 /// SM.
 inline constexpr uint32_t kHeldValues = 32;
+
+/// The same where weight and bias are held beside.
+inline constexpr uint32_t kHeldNormedValues = 16;
 
 }  // namespace cleave

@@ -43,6 +43,15 @@ struct QuantizeParams {
   int32_t* zero = nullptr;
   int64_t zero_stride = 0;  // to the next row's; 0 has one for all
 
+  // normed; its groups are rows
+  const void* weight = nullptr;
+  const void* bias = nullptr;
+  const void* residual = nullptr;
+  void* residual_out = nullptr;
+  void* normed = nullptr;
+  int64_t residual_stride = 0, residual_out_stride = 0, normed_stride = 0;
+  float eps = 0.0f, weight_offset = 0.0f;
+
   // Groups are pieces of rows, `group_cols` long, in the order of memory; tiles are groups too.
   uint32_t group_cols = 0;
   uint32_t groups = 0;

@@ -40,6 +40,14 @@ The operators, on CUDA tensors (on torch's current stream) and on CPU tensors:
     quantize(x, dtype, granularity="row", smooth=None, *, scale_major) -> q, scale
     quantize_asymmetric(x, granularity="row", smooth=None) -> q, scale, zero
     quantize_static(x, scale, dtype, granularity="tensor", smooth=None, zero=None) -> q
+    quantize_normed(x, weight, dtype, norm="rms_norm", eps=1e-6, granularity="row", bias=None,
+                    zero_centered=False, *, scale_major) -> q, scale
+    quantize_normed(x, residual, weight, dtype, ...) -> q, scale, residual_out
+    quantize_normed_asymmetric(x, weight, norm, eps, granularity, bias, zero_centered) -> q, scale, zero
+    quantize_normed_asymmetric(x, residual, weight, ...) -> q, scale, zero, residual_out
+    quantize_normed_static(x, scale, weight, dtype, norm, eps, granularity="tensor", bias, zero_centered,
+                           zero) -> q
+    quantize_normed_static(x, residual, scale, weight, dtype, ...) -> q, residual_out
     quantize_grouped(x, offs, dtype, *, scale_major) -> q, scale, q_t, scale_t, offs_t
     moe_expert_offsets(expert_ids, num_experts) -> offs
     moe_sort_tokens(expert_ids, num_experts) -> offs, indices
@@ -53,8 +61,9 @@ one number for all axes, one for each, or two for each, those before the axes fi
 `cleave.quantize` (which quantize_grouped calls for blocks of 1x128 with a transpose) and
 `cleave.moe`. Results are new tensors. Products, convolutions and quantisations but the grouped one have an `out` form,
 torch.ops.cleave.gemm.out(..., out=d), which writes to tensors that are given and returns nothing:
-`out`, of quantize and quantize_asymmetric also `scale_out` and `zero_out`, of scaled_gemm and
-scaled_conv also `amax`. With gradients on, they refuse tensors that require grad, as torch's own do.
+`out`, of quantize and quantize_asymmetric also `scale_out` and `zero_out`, of the quantize_normed operators (which take
+`residual` after all others there) `residual_out` and `normed_out`, of scaled_gemm and scaled_conv `amax`. With
+gradients on, they refuse tensors that require grad, as torch's own do.
 
 float32 operands on a GPU are multiplied as torch's own switches say when the operator is called, or
 captured: gemm and grouped_gemm go by torch.backends.cuda.matmul.fp32_precision (by default "ieee",

@@ -14,7 +14,8 @@ from ._epilogue import output_dtypes
 
 _BLOCK = 128  # elements that share a scale, along each dimension that has blocks
 # For arguments that only an overload has.
-_ELSE = {"activation": "none", "epilogue": None, "out_dtype": None, "indptr": None, "starts": None, "counts": None}
+_ELSE = {"activation": "none", "epilogue": None, "out_dtype": None, "indptr": None, "starts": None, "counts": None,
+         "residual": None}  # fmt: skip
 
 
 def declare(results: Mapping[str, Callable[[Any], Any]]) -> None:
@@ -101,6 +102,19 @@ def _quantize_asymmetric(call: Any) -> tuple[Tensor, Tensor, Tensor]:
     return q, scale, torch.empty_like(scale, dtype=torch.int32)
 
 
+def _with_sum(made: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """What an operator makes, and x + residual, if it is given one."""
+
+    def results(call: Any) -> Any:
+        results = made(call)
+        if call.residual is None:
+            return results
+        torch._check(call.residual.shape == call.x.shape, lambda: "residual must have x's shape")
+        return (*(results if isinstance(results, tuple) else (results,)), call.residual.new_empty(call.x.shape))
+
+    return results
+
+
 def _quantize_grouped(call: Any) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     x, offs = call.x, call.offs
     q, scale = _quantized(x, call.dtype, "block_1x128", call.scale_major)
@@ -156,6 +170,9 @@ _RESULTS = {
     "quantize": lambda call: _quantized(call.x, call.dtype, call.granularity, call.scale_major),
     "quantize_asymmetric": _quantize_asymmetric,
     "quantize_static": lambda call: _packed(call.x, call.dtype),
+    "quantize_normed": _with_sum(lambda call: _quantized(call.x, call.dtype, call.granularity, call.scale_major)),
+    "quantize_normed_asymmetric": _with_sum(_quantize_asymmetric),
+    "quantize_normed_static": _with_sum(lambda call: _packed(call.x, call.dtype)),
     "quantize_grouped": _quantize_grouped,
     "moe_expert_offsets": _offsets,
     "moe_sort_tokens": lambda call: (_offsets(call), _indices(call)),
