@@ -1,8 +1,8 @@
-"""python -m bench.chain: norms and linear layers of a Llama's decoder layers in 8 bits, in a CUDA graph, beside torch's.
+"""python -m bench.chain: norms and linear layers of Llama's decoder layers in 8 bits, in one graph, beside torch's.
 
-The sizes are Llama-3-8B's. Attention is left out: the first columns of the product with q, k and v stand for its output.
-Weights are those of several layers in turn, so that L2 is cold; torch is compiled, and a peer's layers follow each other
-in a graph as ours do. Each contender's layer is compared with the same in float64, of the weights that it has.
+The sizes are Llama-3-8B's. Attention is left out: the first columns of the product with q, k and v stand for what it
+gives. Weights are those of several layers in turn, so that L2 is cold; torch is compiled, and a peer's layers follow
+each other in a graph as ours do. Each contender's layer is compared with the same in float64, of the weights it has.
 """
 
 from __future__ import annotations
