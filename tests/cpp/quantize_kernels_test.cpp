@@ -12,6 +12,7 @@
 #include "jit/nvrtc.h"
 #include "quantize/launches.h"
 #include "quantize/problem.h"
+#include "quantize/row_range.h"
 
 namespace cleave {
 namespace {
@@ -157,6 +158,13 @@ QuantizeProblem normed_problem(int64_t rows, int64_t cols, Granularity granulari
   p.has_residual = true;
   p.residual = p.residual_out = {.dtype = x, .stride_row = cols};
   return p;
+}
+
+TEST(QuantizeLaunches, OneKernelNormalisesAnyNumberOfRows) {
+  for (const Granularity granularity : {Granularity::tensor, Granularity::row, Granularity::block_1x128}) {
+    QuantizeProblem p = normed_problem(16, 4096, granularity, DType::bf16, DType::bf16);
+    EXPECT_EQ(plans_of_rows(p, 1, 300).size(), 1u);
+  }
 }
 
 /// Rows that are to be normalised stay in registers as a whole, up to 16384 elements, in one launch; how they are dealt

@@ -97,7 +97,7 @@ def test_products_of_layers_are_those_of_their_calls(monkeypatch):
     pytest.importorskip("cleave.torch", exc_type=ImportError)
     from torch.utils._python_dispatch import TorchDispatchMode
 
-    from cleave.torch import GroupedLinear, MoE, W8A8Linear, _prepare
+    from cleave.torch import GroupedLinear, MoE, RMSNormQuantize, W8A8Linear, _prepare
 
     monkeypatch.setattr(_prepare, "_on_gpu", lambda layer: True)
 
@@ -128,6 +128,9 @@ def test_products_of_layers_are_those_of_their_calls(monkeypatch):
         product.run(q, weight, scale_a=scale, scale_b=weight_scale, bias=bias)
         with pytest.raises(ValueError, match="bias"):
             product.run(q, weight, scale_a=scale, scale_b=weight_scale)
+
+    plain, with_residual = products(RMSNormQuantize(64))
+    assert isinstance(plain, cleave.QuantizePlan) and isinstance(with_residual, cleave.QuantizePlan)
 
     offs = torch.tensor([4, 9, 16], dtype=torch.int32)
     layer = GroupedLinear(3, 64, 48, dtype=torch.bfloat16)

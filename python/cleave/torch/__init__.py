@@ -105,6 +105,7 @@ from .conv import Conv1d, Conv2d, Conv3d, ConvTranspose1d, ConvTranspose2d, Conv
 from .grouped_linear import GroupedLinear  # noqa: E402
 from .linear import W8A8Linear, replace_linears  # noqa: E402
 from .moe import MoE  # noqa: E402
+from .norm import Quantized, RMSNormQuantize  # noqa: E402
 from .products import gemm, grouped_gemm, scaled_gemm  # noqa: E402
 
 __all__ = [
@@ -116,6 +117,8 @@ __all__ = [
     "ConvTranspose3d",
     "GroupedLinear",
     "MoE",
+    "Quantized",
+    "RMSNormQuantize",
     "W8A8Linear",
     "gemm",
     "grouped_gemm",

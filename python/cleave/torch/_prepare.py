@@ -14,9 +14,12 @@ import cleave
 from .grouped_linear import GroupedLinear
 from .linear import W8A8Linear
 from .moe import MoE
+from .norm import RMSNormQuantize
 
 # A plan, and the fewest and the most rows.
 Product = tuple[Any, int, int]
+
+_LAYERS = (W8A8Linear, RMSNormQuantize, GroupedLinear, MoE)
 
 # Tokens of the examples that plans are made from: more than one, whose stride means something.
 _EXAMPLE = 16
@@ -28,13 +31,15 @@ def products(model: nn.Module, first: int, last: int, dtype: torch.dtype | None)
     dtype = dtype or torch.bfloat16
     of_experts: set[nn.Module] = set()
     for layer in model.modules():
-        if layer in of_experts or not isinstance(layer, (W8A8Linear, GroupedLinear, MoE)) or not _on_gpu(layer):
+        if layer in of_experts or not isinstance(layer, _LAYERS) or not _on_gpu(layer):
             continue
         if isinstance(layer, MoE):
             of_experts |= {layer.gate_up, layer.down}
             yield from _moe(layer, first, last)
         elif isinstance(layer, GroupedLinear):
             yield _grouped(layer, first, last)
+        elif isinstance(layer, RMSNormQuantize):
+            yield from _normed(layer, first, last, dtype)
         else:
             yield from _w8a8(layer, first, last, dtype)
 
@@ -79,6 +84,13 @@ def _w8a8(layer: W8A8Linear, first: int, last: int, dtype: torch.dtype) -> Itera
         use_fast_accum=layer.use_fast_accum,
     )
     yield plan, first, last
+
+
+def _normed(layer: RMSNormQuantize, first: int, last: int, dtype: torch.dtype) -> Iterator[Product]:
+    x = layer.weight.new_empty((_EXAMPLE, layer.hidden_size), dtype=dtype)
+    norm = cleave.rms_norm(layer.weight, layer.eps, zero_centered=layer.zero_centered)
+    for residual in (None, x):
+        yield cleave.plan_quantize(x, layer.dtype, "row", norm=norm, residual=residual), first, last
 
 
 def _grouped(layer: GroupedLinear, first: int, last: int, activation: str = "none") -> Product:

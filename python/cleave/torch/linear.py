@@ -29,7 +29,9 @@ class W8A8Linear(nn.Module):
     legal in CUDA graphs once they have run on the same device with the same number of tokens, which
     `prepare` does. Results are repeatable bit by bit.
 
-    x is [..., in_features], float16, bfloat16 or float32; y is [..., out_features], of x's dtype.
+    x is [..., in_features], float16, bfloat16 or float32; y is [..., out_features], of x's dtype. What is
+    quantised already, by `RMSNormQuantize` say, and so is read by several layers, comes in x's place: `Quantized`, or
+    a pair (q, scale), then y is bfloat16. Its dtype must be the weight's, and it must be smoothed if the layer smooths.
 
     Buffers, so that a state_dict has everything:
         weight: [out_features, in_features], int8 or float8_e4m3fn, by rows.
@@ -61,7 +63,7 @@ class W8A8Linear(nn.Module):
         super().__init__()
         if activation not in ("dynamic", "static"):
             raise ValueError(f'activation is {activation!r}; it must be "dynamic" or "static"')
-        weight_dtype = _parse_dtype(dtype)
+        weight_dtype = parse_dtype(dtype)
         if use_fast_accum and weight_dtype == torch.int8:
             raise ValueError("use_fast_accum is True, but dtype is int8; it is for float8_e4m3fn")
         self.in_features = in_features
@@ -121,7 +123,9 @@ class W8A8Linear(nn.Module):
             layer.activation_scale.copy_(torch.as_tensor(activation))
         return layer
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x: Tensor | tuple[Any, ...]) -> Tensor:
+        if isinstance(x, tuple):
+            return self._multiply(*x)
         flat = x.dim() == 2
         tokens = x if flat else x.reshape(-1, self.in_features)
         if tokens.stride(1) != 1 or tokens.stride(0) < self.in_features:
@@ -136,6 +140,13 @@ class W8A8Linear(nn.Module):
             q = _quantize_static(tokens, scale, dtype, "tensor", smooth)
         y = _scaled_gemm(q, weight.t(), scale, buffers["weight_scale"], buffers["bias"], x.dtype, self.use_fast_accum)
         return y if flat else y.view(*x.shape[:-1], self.out_features)
+
+    def _multiply(self, q: Tensor, scale: Tensor, dtype: torch.dtype = torch.bfloat16) -> Tensor:
+        if q.dtype != self.weight.dtype:
+            raise ValueError(f"x is quantised to {q.dtype}, but the weight is {self.weight.dtype}; quantise it to that")
+        rows = q if q.dim() == 2 else q.reshape(-1, self.in_features)
+        y = _scaled_gemm(rows, self.weight.t(), scale, self.weight_scale, self.bias, dtype, self.use_fast_accum)
+        return y if rows is q else y.view(*q.shape[:-1], self.out_features)
 
     def prepare(self, example: Tensor | int, dtype: torch.dtype = torch.bfloat16) -> None:
         """Compiles what a call needs, so that it may be captured: by making that call.
@@ -205,7 +216,7 @@ def replace_linears(
     return replace_layers(model, (nn.Linear,), make, skip)
 
 
-def _parse_dtype(dtype: Dtype) -> torch.dtype:
+def parse_dtype(dtype: Dtype) -> torch.dtype:
     for name, known in _DTYPES.items():
         if dtype in (name, known):
             return known

@@ -1,0 +1,94 @@
+"""Norms whose results are 8-bit numbers, for the linear layers that read them."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from .linear import Dtype, parse_dtype
+
+_normed = torch.ops.cleave.quantize_normed.default
+_normed_sum = torch.ops.cleave.quantize_normed.residual
+
+
+class Quantized(NamedTuple):
+    """Rows in 8 bits, x ~ q * scale: what several `W8A8Linear` layers take in x's place, quantised once.
+
+    q: [..., K], int8 or float8_e4m3fn. scale: float32, [rows, 1], or [1] for all. dtype: x's, which results have.
+    """
+
+    q: Tensor
+    scale: Tensor
+    dtype: torch.dtype = torch.bfloat16
+
+
+class RMSNormQuantize(nn.Module):
+    """The RMS norm of x, or of x + residual, in 8 bits with a scale per row, by one kernel: for inference.
+
+        norm = cleave.torch.RMSNormQuantize.from_norm(layer.input_layernorm, "float8_e4m3fn")
+        x, residual = norm(x, residual)
+        q, k, v = q_proj(x), k_proj(x), v_proj(x)  # W8A8Linear of that dtype
+
+    x is [..., hidden_size], float16, bfloat16 or float32, and residual of the same shape, of any of these. The sum is
+    rounded to the residual's dtype before it is normalised; the norm is not rounded before it is quantised. Results
+    of a row are the same bit by bit among any number of rows. Legal in CUDA graphs once it has run on the same device,
+    or `cleave.prepare` has.
+
+    weight: [hidden_size], a parameter. eps. zero_centered: the weight is kept less 1, as in Gemma.
+    """
+
+    def __init__(
+        self,
+        hidden_size: int,
+        eps: float = 1e-6,
+        *,
+        dtype: Dtype = "int8",
+        zero_centered: bool = False,
+        device: Any = None,
+        weight_dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__()
+        self.hidden_size = hidden_size
+        self.eps = eps
+        self.dtype = parse_dtype(dtype)
+        self.zero_centered = zero_centered
+        weight = torch.full((hidden_size,), float(not zero_centered), device=device, dtype=weight_dtype)
+        self.weight = nn.Parameter(weight, requires_grad=False)
+
+    @classmethod
+    def from_norm(
+        cls, norm: nn.Module, dtype: Dtype = "int8", *, zero_centered: bool = False, smooth: Tensor | None = None
+    ) -> RMSNormQuantize:
+        """Of a norm with a `weight`, and an `eps` or (transformers' name) `variance_epsilon`; on its device.
+
+        smooth: positive, one per channel: what comes is divided by it, as `W8A8Linear.from_linear(..., smooth=smooth)`
+        expects. It is put into a copy of the weight, in float32.
+        """
+        eps = getattr(norm, "variance_epsilon", getattr(norm, "eps", None))
+        weight = getattr(norm, "weight", None)
+        if weight is None:
+            raise ValueError(f"norm is {type(norm).__name__}, which has no weight; use RMSNormQuantize(size, eps)")
+        if eps is None:
+            eps = torch.finfo(weight.dtype).eps  # as torch.nn.RMSNorm does
+        weight = weight.detach()
+        if smooth is not None:
+            weight = (weight.float() + float(zero_centered)) / smooth - float(zero_centered)
+        layer = cls(weight.numel(), eps, dtype=dtype, zero_centered=zero_centered, device="meta")
+        layer.weight = nn.Parameter(weight, requires_grad=False)
+        return layer
+
+    def forward(self, x: Tensor, residual: Tensor | None = None) -> Quantized | tuple[Quantized, Tensor]:
+        """With a residual also x + residual, a new tensor, which the next layer adds to."""
+        rows = x if x.dim() == 2 else x.reshape(-1, self.hidden_size)
+        options = ("rms_norm", self.eps, "row", None, self.zero_centered)
+        if residual is None:
+            q, scale = _normed(rows, self.weight, self.dtype, *options)
+            return Quantized(q.view(x.shape), scale, x.dtype)
+        added = residual.reshape(rows.shape)
+        q, scale, total = _normed_sum(rows, added, self.weight, self.dtype, *options)
+        return Quantized(q.view(x.shape), scale, x.dtype), total.view(x.shape)
+
+    def extra_repr(self) -> str:
+        return f"{self.hidden_size}, eps={self.eps}, dtype={self.dtype}, zero_centered={self.zero_centered}"

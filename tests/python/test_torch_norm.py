@@ -1,0 +1,101 @@
+"""cleave.torch.RMSNormQuantize on CPU tensors, and W8A8Linear of what it gives."""
+
+from __future__ import annotations
+
+import pytest
+
+torch = pytest.importorskip("torch", minversion="2.10")
+
+from torch import nn  # noqa: E402
+
+from cleave.torch import Quantized, RMSNormQuantize, W8A8Linear  # noqa: E402
+
+dtypes = pytest.mark.parametrize("dtype", ["int8", "float8_e4m3fn"])
+ERROR = {"int8": 0.02, "float8_e4m3fn": 0.05}
+
+
+@pytest.fixture(autouse=True)
+def seed() -> None:
+    torch.manual_seed(0)
+
+
+def rms_norm() -> nn.RMSNorm:
+    norm = nn.RMSNorm(256, 1e-5)
+    nn.init.normal_(norm.weight, 1.0, 0.3)
+    return norm
+
+
+def relative_error(y: torch.Tensor, expected: torch.Tensor) -> float:
+    return float((y.double() - expected.double()).norm() / expected.double().norm())
+
+
+@dtypes
+@pytest.mark.parametrize("x_dtype", [torch.bfloat16, torch.float32])
+def test_norm_then_two_layers(dtype: str, x_dtype: torch.dtype) -> None:
+    norm, linears = rms_norm(), [nn.Linear(256, 96, bias=bias) for bias in (True, False)]
+    quantizing = RMSNormQuantize.from_norm(norm, dtype)
+    layers = [W8A8Linear.from_linear(linear, dtype) for linear in linears]
+    x, residual = torch.randn(2, 7, 256).to(x_dtype), torch.randn(2, 7, 256)
+    with torch.no_grad():
+        normed, total = quantizing(x, residual)
+        assert isinstance(normed, Quantized) and normed.q.shape == x.shape and normed.dtype == x_dtype
+        assert torch.equal(total, x.float() + residual)
+        for layer, linear in zip(layers, linears, strict=True):
+            y = layer(normed)
+            assert y.shape == (2, 7, 96) and y.dtype == x_dtype
+            assert relative_error(y, linear(norm(total))) < ERROR[dtype]
+            assert torch.equal(layer((normed.q, normed.scale)), layer(normed._replace(dtype=torch.bfloat16)))
+        alone = quantizing(x)
+        assert relative_error(layers[0](alone), linears[0](norm(x.float()))) < ERROR[dtype]
+
+
+def test_zero_centered_and_smooth() -> None:
+    norm = rms_norm()
+    smooth = 2.0 ** torch.randint(-2, 3, (256,))
+    layer = W8A8Linear.from_linear(nn.Linear(256, 96), smooth=smooth)
+    less_one = nn.RMSNorm(256, 1e-5)
+    with torch.no_grad():
+        less_one.weight.copy_(norm.weight - 1)
+        x = torch.randn(9, 256)
+        y = layer(RMSNormQuantize.from_norm(norm, smooth=smooth)(x))
+        assert relative_error(y, layer(norm(x))) < 0.005
+        again = layer(RMSNormQuantize.from_norm(less_one, zero_centered=True, smooth=smooth)(x))
+        torch.testing.assert_close(again, y, rtol=1e-4, atol=1e-4)
+    assert (RMSNormQuantize(8, zero_centered=True).weight == 0).all() and (RMSNormQuantize(8).weight == 1).all()
+
+
+def test_names_of_transformers() -> None:
+    class LlamaRMSNorm(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.weight, self.variance_epsilon = nn.Parameter(torch.ones(64).bfloat16()), 1e-5
+
+    made = RMSNormQuantize.from_norm(LlamaRMSNorm(), "float8_e4m3fn")
+    assert made.eps == 1e-5 and made.weight.dtype == torch.bfloat16 and not made.weight.requires_grad
+    assert repr(made) == "RMSNormQuantize(64, eps=1e-05, dtype=torch.float8_e4m3fn, zero_centered=False)"
+    again = RMSNormQuantize(64, 1e-5, dtype="float8_e4m3fn")
+    again.load_state_dict(made.state_dict())
+
+
+def test_compiles_in_one_graph() -> None:
+    norm, layer = RMSNormQuantize.from_norm(rms_norm()), W8A8Linear.from_linear(nn.Linear(256, 96))
+
+    def forward(x: torch.Tensor, residual: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        normed, total = norm(x, residual)
+        return layer(normed), total
+
+    x, residual = torch.randn(5, 256), torch.randn(5, 256)
+    with torch.no_grad():
+        made = torch.compile(forward, fullgraph=True, backend="aot_eager")(x, residual)
+        assert all(torch.equal(one, other) for one, other in zip(made, forward(x, residual), strict=True))
+
+
+def test_refuses() -> None:
+    layer = W8A8Linear.from_linear(nn.Linear(256, 96))
+    normed = RMSNormQuantize.from_norm(rms_norm(), "float8_e4m3fn")(torch.randn(3, 256))
+    with pytest.raises(ValueError, match=r"x is quantised to torch\.float8_e4m3fn, but the weight is torch\.int8"):
+        layer(normed)
+    with pytest.raises(ValueError, match="dtype is 'int4'; weights are"):
+        RMSNormQuantize(8, dtype="int4")
+    with pytest.raises(ValueError, match="norm is RMSNorm, which has no weight"):
+        RMSNormQuantize.from_norm(nn.RMSNorm(8, elementwise_affine=False))
