@@ -143,19 +143,22 @@ void TileEpilogue<Sum>::operator()(const TileCoord& coord, uint32_t begin, uint3
     const Sum* const line = sums + i * tiling_.tile_n;
     const uint32_t row = tiling_.row_of_d(coord, area.row + i);
     const BroadcastValues row_values = row_broadcast(config_, params_, scales_a_, row, coord.batch);
-    const auto at = [&](uint32_t j) { return ElementCoord{row, area.column + j, coord.batch, empty}; };
+    const auto at = [&](uint32_t j) { return ElementCoord{row, area.column + j, coord.batch}; };
     if constexpr (std::is_same_v<Sum, int32_t>) {
       if (config_.d == DType::i32) {
         int32_t integers[kMaxTileN];
         for (uint32_t j = 0; j < area.columns; ++j) {
-          integers[j] = epilogue_integer(config_, params_, line[j], row_values, column_values[j], at(j));
+          const int32_t c = c_integer(config_, params_, at(j));
+          integers[j] = epilogue_integer(config_, params_, line[j], row_values, column_values[j], empty, c);
         }
         store_line(d(), integers, area.columns, row, area.column, coord.batch);
         continue;
       }
     }
-    const auto value_of = [&](uint32_t j) {  // of a gate column or, from `up` on, of an up column
-      return epilogue_value(config_, params_, line[j], row_values, column_values[j], at(j));
+    // Of a gate column or, from `up` on, of an up column; neither is added to C.
+    const auto value_of = [&](uint32_t j) {
+      return epilogue_value(config_, params_, line[j], row_values, column_values[j], empty,
+                            c_element(config_, params_, at(j)));
     };
     float values[kMaxTileN], ups[kMaxTileN];
     for (uint32_t j = 0; j < area.columns; ++j) {

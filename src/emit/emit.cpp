@@ -78,7 +78,11 @@ std::vector<ArchChoice> choose_all(const GemmPlan& plan, std::vector<std::string
   std::ranges::sort(archs);
   archs.erase(std::ranges::unique(archs).begin(), archs.end());
   std::vector<ArchChoice> choices;
-  for (const std::string& arch : archs) choices.push_back({arch, choose(plan, arch, own)});
+  for (const std::string& arch : archs) {
+    Choice choice = choose(plan, arch, own);
+    choice.config.epilogue.c_pairs &= choice.config.store.by_tma;  // else a call's sizes may be odd
+    choices.push_back({arch, std::move(choice)});
+  }
   return choices;
 }
 

@@ -133,12 +133,15 @@ std::vector<Spec> tiles(KernelFamily family, bool products) {
 
 namespace {
 
-/// Whether an operand of few rows (or columns) is contiguous along them.
+/// Whether an operand of few rows (or columns) is contiguous along them. Beyond 72 TMA's boxes lie mostly inside of it,
+/// and beyond 128 threads have no advantage of what TMA cannot read.
 bool is_narrow(const GemmProblem& p) {
-  constexpr int64_t kFew = 128;  // beyond, TMA's boxes lie mostly inside of it
-  if (!is_product(p) || size_of(p.a.dtype) != 2 || std::min(p.m, p.n) > kFew) return false;
+  if (!is_product(p) || size_of(p.a.dtype) != 2) return false;
+  const auto are_few = [](int64_t rows, const OperandLayout& operand) {
+    return operand.major == Major::mn && rows <= (operand.load_bytes == 16 ? 72 : 128);
+  };
   const OperandLayouts operands = operand_layouts(p);
-  return (p.m <= kFew && operands.a.major == Major::mn) || (p.n <= kFew && operands.b.major == Major::mn);
+  return are_few(p.m, operands.a) || are_few(p.n, operands.b);
 }
 
 }  // namespace

@@ -60,6 +60,7 @@ GemmConfig base_config(const Spec& spec, const GemmProblem& p, const OperandLayo
   c.epilogue.d = p.d.dtype;
   c.operands.precision = p.precision;
   c.epilogue.has_c = p.has_c;
+  c.epilogue.c_pairs = c_has_pairs(p, spec.fuses_classes);
   c.epilogue.c = p.has_c ? p.c.dtype : c.epilogue.d;  // one kernel for all problems that do not read C (or the bias)
   c.epilogue.bias = p.bias;
   c.epilogue.bias_dtype = p.bias == Bias::none ? c.epilogue.d : p.bias_dtype;

@@ -1,11 +1,12 @@
 #include "plan/function_config.h"
 
 #include "cleave/epilogue.h"
+#include "problem/problem.h"
 
 namespace cleave {
 namespace {
 
-/// Whether columns 2i and 2i + 1 of a matrix of D's shape lie in one aligned word. Columns of fused classes are
+/// Whether columns 2i and 2i + 1 of a row of a matrix of D's shape lie in one aligned word. Columns of fused classes are
 /// pixels' channels.
 bool has_pairs(const EpilogueLayout& layout, const GemmProblem& p, bool fuses_classes) {
   const int64_t columns = fuses_classes ? p.conv.channels : p.n;
@@ -16,6 +17,17 @@ bool has_pairs(const EpilogueLayout& layout, const GemmProblem& p, bool fuses_cl
 }
 
 }  // namespace
+
+bool c_has_pairs(const GemmProblem& p, bool fuses_classes) {
+  const Order order = output_order(p).value_or(Order::row);
+  const EpilogueLayout c{.shape = InputShape::matrix,
+                         .dtype = p.c.dtype,
+                         .order = order,
+                         .alignment = uint8_t(p.c.alignment),
+                         .stride = order == Order::row ? p.c.stride_row : p.c.stride_col,
+                         .stride_batch = p.c.stride_batch};
+  return p.has_c && has_pairs(c, p, fuses_classes);
+}
 
 FunctionConfig function_config(const GemmProblem& p, bool fuses_classes) {
   FunctionConfig config;

@@ -1,4 +1,4 @@
-// What a kernel is compiled for of an epilogue function.
+// What a kernel is compiled for of what the epilogue reads: an epilogue function's inputs, and C.
 #pragma once
 
 #include "cleave/config/epilogue_params.h"
@@ -8,5 +8,8 @@ namespace cleave {
 
 /// `problem`, if it is a convolution, is its view as a product (conv_view); `fuses_classes`: ConvConfig's.
 FunctionConfig function_config(const GemmProblem& problem, bool fuses_classes);
+
+/// EpilogueConfig::c_pairs; the same problem.
+bool c_has_pairs(const GemmProblem& problem, bool fuses_classes);
 
 }  // namespace cleave

@@ -20,7 +20,8 @@ constexpr uint32_t kLeastCopy = 4;  // bytes, of cp.async
 /// Whether a function needs as many registers as C does: for what it reads of matrices, keeps of lines through the
 /// mainloop, or makes beside D.
 bool crowds(const GemmConfig& c) {
-  return inputs_by_element(c) + c.epilogue.function.outputs > 0 || c.epilogue.function.inputs > 3;
+  return inputs_by_element(c, c.epilogue.function.inputs) + c.epilogue.function.outputs > 0 ||
+         c.epilogue.function.inputs > 3;
 }
 
 /// Whether an operation takes many registers on its way.
@@ -34,15 +35,10 @@ bool is_long(const EpilogueNode& node) {
 /// makes.
 bool two_waves_suffice(const GemmConfig& c) {
   const FunctionConfig& function = c.epilogue.function;
-  const uint32_t kept = accumulators_per_thread(c), matrices = inputs_by_element(c);
+  const uint32_t kept = accumulators_per_thread(c), matrices = inputs_by_element(c, function.inputs);
   if (matrices > 1) return kept < 96;
   if (matrices == 0 || kept < 112) return true;
   return function.outputs < 2 && std::ranges::none_of(function.function->nodes(), is_long);
-}
-
-/// Whether a warpgroup multiplies two times 64 rows.
-bool has_two_waves(const GemmConfig& c) {
-  return c.tile.m / (math_threads(c) / 128) > 64;
 }
 
 /// Whether a Hopper consumer keeps everything in registers. Where it does not, the compiler said so:
@@ -54,12 +50,14 @@ bool registers_suffice(const GemmConfig& c) {
   // function beside C.
   const bool two_waves = has_two_waves(c), chunked = c.warps.pingpong && c.tile.n == 192;
   if ((two_waves || chunked) && c.epilogue.has_c && c.epilogue.activation == Activation::gelu_erf) return false;
+  // Nor do 128 accumulators in two waves for a bias beside C.
+  const uint32_t kept = accumulators_per_thread(c);
+  if (two_waves && kept >= 128 && c.epilogue.has_c && c.epilogue.bias != Bias::none) return false;
   // Nor does a part of 96 sums with scales of its own for a walk through groups of rows.
   const bool ragged = c.schedule.grouping == Grouping::m || c.schedule.grouping == Grouping::n;
   if (ragged && by_block && c.tile.n > 176) return false;
   // Nor do 144 accumulators for C or for a function with as much to read, and 160 for a walk that sums slices in turn,
   // or for float32.
-  const uint32_t kept = accumulators_per_thread(c);
   const bool walks_far = c.schedule.split == SplitKMode::serial || c.schedule.split == SplitKMode::stream_k;
   if (kept >= 144 && (c.epilogue.has_c || crowds(c))) return false;
   if (kept >= 160 && (walks_far || c.operands.a == DType::f32)) return false;
@@ -239,7 +237,7 @@ class TileShaper {
   /// One thread stores so many bytes of a column's run in D at a time; none where C, or what a function takes or makes,
   /// would have to be found element by element.
   uint32_t run_bytes() const {
-    const bool finds_elements = c_.epilogue.has_c || inputs_by_element(c_) + c_.epilogue.function.outputs > 0;
+    const bool finds_elements = inputs_by_element(c_) + c_.epilogue.function.outputs > 0;
     const bool staged = c_.conv.patches && c_.cluster.k == 1 && c_.schedule.split != SplitKMode::parallel &&
                         store_by_tma_fits(c_) && !finds_elements;
     if (!staged) return 0;

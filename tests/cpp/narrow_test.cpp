@@ -126,6 +126,8 @@ TEST(Narrow, OnlyProductsOfFewRowsHaveIt) {
   };
   EXPECT_TRUE(has(thin(8, Major::mn, Major::k)));
   EXPECT_TRUE(has(thin(72, Major::mn, Major::mn)));
+  EXPECT_FALSE(has(thin(80, Major::mn, Major::mn))) << "TMA's boxes are mostly full";
+  EXPECT_TRUE(has(thin(90, Major::mn, Major::k))) << "TMA cannot read these rows";
   EXPECT_FALSE(has(thin(8, Major::k, Major::k)));
   EXPECT_FALSE(has(thin(8, Major::k, Major::mn))) << "those of B are many";
   EXPECT_FALSE(has(thin(512, Major::mn, Major::k)));

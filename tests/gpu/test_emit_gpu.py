@@ -125,6 +125,24 @@ def test_its_own_tests_pass(name: str, built: dict[str, Path]) -> None:
     assert "skipped" not in done.stdout.splitlines()[-1]
 
 
+def test_an_exported_program_can_be_packaged(built: dict[str, Path], tmp_path: Path) -> None:
+    """With an emitted operator and one of the library's, compiled ahead (AOTInductor) and loaded again."""
+    import cleave.torch  # noqa: F401
+
+    gemm = loaded("bf16", built)
+
+    class Layers(torch.nn.Module):
+        def forward(self, x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+            return torch.ops.cleave.gemm(gemm(x, w.t()).sin(), w)
+
+    x, w = (torch.randn(n, 256, device="cuda", dtype=torch.bfloat16) for n in (64, 512))
+    program = torch.export.export(Layers(), (x, w), dynamic_shapes={"x": {0: torch.export.Dim.AUTO}, "w": None})
+    package = torch._inductor.aoti_compile_and_package(program, package_path=str(tmp_path / "layers.pt2"))
+    packaged = torch._inductor.aoti_load_package(package)
+    for given in (x, x[:24]):
+        torch.testing.assert_close(packaged(given, w), Layers()(given, w))
+
+
 @pytest.mark.parametrize("name", ["bf16", "bf16_parallel", "bf16_stream_k"])
 def test_sizes_that_were_not_planned(name: str, built: dict[str, Path]) -> None:
     gemm = loaded(name, built)

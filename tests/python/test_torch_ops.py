@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -84,6 +85,22 @@ def test_compiles_as_one_graph(call: torch_operators.Call) -> None:
     torch.compiler.reset()
     compiled = run(torch.compile(function, fullgraph=True, backend="aot_eager"))
     torch.testing.assert_close(compiled, run(function), rtol=0, atol=0)
+
+
+def test_an_exported_program_can_be_packaged(tmp_path: Path) -> None:
+    """Compiled ahead (AOTInductor), for any number of rows, and loaded again."""
+
+    class Layer(torch.nn.Module):
+        def forward(self, x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+            return ops.gemm(x.sin(), w.t(), activation="silu") + 1
+
+    x, w = torch.randn(8, 64), torch.randn(96, 64)
+    rows = {0: torch.export.Dim("rows", min=2, max=1024)}
+    program = torch.export.export(Layer(), (x, w), dynamic_shapes={"x": rows, "w": None})
+    package = torch._inductor.aoti_compile_and_package(program, package_path=str(tmp_path / "layer.pt2"))
+    packaged = torch._inductor.aoti_load_package(package)
+    for given in (x, torch.randn(33, 64)):
+        torch.testing.assert_close(packaged(given, w), Layer()(given, w))
 
 
 # --- results ---

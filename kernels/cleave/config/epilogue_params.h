@@ -88,6 +88,7 @@ struct EpilogueConfig {
   Activation activation = Activation::none;
   Bias bias = Bias::none;
   bool has_c = false;
+  bool c_pairs = false;             // columns 2i and 2i + 1 of a row of C lie in one aligned word
   Scaling scaling = Scaling::none;  // of vectors: here; of blocks: in the mainloop
   bool has_zero = false, has_scale_d = false, has_amax = false;
   FunctionConfig function = {};

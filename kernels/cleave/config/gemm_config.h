@@ -220,16 +220,36 @@ CLEAVE_HD constexpr uint32_t accumulators_per_thread(const GemmConfig& c) {
   return c.tile.m * c.tile.n / math_threads(c);
 }
 
+/// Whether a warpgroup multiplies two times 64 rows.
+CLEAVE_HD constexpr bool has_two_waves(const GemmConfig& c) {
+  return c.tile.m / (math_threads(c) / 128) > 64;
+}
+
 /// Whether two columns of the product make one of D. The tile's left half are then columns of the
 /// gate projection, its right half those of the up projection that go with them.
 CLEAVE_HD constexpr bool gated(const GemmConfig& c) {
   return c.epilogue.activation == Activation::swiglu || c.epilogue.function.gated;
 }
 
-/// Whether an input of the epilogue's function is read for each element: a matrix, or, where a tile's row is several of
-/// D, what those bring.
+/// What the epilogue reads: the inputs of its function and, after them, C.
+CLEAVE_HD constexpr uint32_t epilogue_inputs(const GemmConfig& c) {
+  return c.epilogue.function.inputs + c.epilogue.has_c;
+}
+CLEAVE_HD constexpr FunctionOperandConfig epilogue_input(const GemmConfig& c, uint32_t input) {
+  const EpilogueConfig& e = c.epilogue;
+  if (input < e.function.inputs) return e.function.input(input);
+  return {InputShape::matrix, e.c, e.order, e.c_pairs};
+}
+
+/// Bytes of C that the epilogue loads at once.
+CLEAVE_HD constexpr uint32_t load_bytes_c(const GemmConfig& c) {
+  return size_of(c.epilogue.c) * (c.epilogue.c_pairs ? 2 : 1);
+}
+
+/// Whether an input of the epilogue is read for each element: a matrix, or, where a tile's row is several of D, what
+/// those bring.
 CLEAVE_HD constexpr bool is_by_element(const GemmConfig& c, uint32_t input) {
-  const InputShape shape = c.epilogue.function.input(input).shape;
+  const InputShape shape = epilogue_input(c, input).shape;
   return shape == InputShape::matrix || (c.conv.fuses_classes && shape == InputShape::column);
 }
 
@@ -240,7 +260,7 @@ CLEAVE_HD constexpr uint32_t inputs_by_element(const GemmConfig& c, uint32_t amo
   return found;
 }
 CLEAVE_HD constexpr uint32_t inputs_by_element(const GemmConfig& c) {
-  return inputs_by_element(c, c.epilogue.function.inputs);
+  return inputs_by_element(c, epilogue_inputs(c));
 }
 
 /// Columns of D that a tile covers.

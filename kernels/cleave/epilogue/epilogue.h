@@ -49,15 +49,21 @@ CLEAVE_HD BroadcastValues column_broadcast(const EpilogueConfig& config, const E
   return values;
 }
 
-/// An element of D, and whether its sum is of nothing.
+/// An element of D.
 struct ElementCoord {
   uint32_t row, col, batch;
-  bool empty;
 };
 
-/// C's element there.
-CLEAVE_HD int64_t addend_offset(const EpilogueConfig& config, const EpilogueParams& p, const ElementCoord& at) {
+/// C's element there, as the host and the direct kernel read it (others by epilogue/element_inputs.h). beta == 0 never
+/// reads C, so C may hold NaNs.
+CLEAVE_HD int64_t c_offset(const EpilogueConfig& config, const EpilogueParams& p, const ElementCoord& at) {
   return int64_t(at.batch) * p.c_batch_stride + epilogue_offset(config.order, p.c_stride, at.row, at.col);
+}
+CLEAVE_HD float c_element(const EpilogueConfig& config, const EpilogueParams& p, const ElementCoord& at) {
+  return config.has_c && p.beta != 0.0f ? load_element(config.c, p.c, c_offset(config, p, at)) : 0.0f;
+}
+CLEAVE_HD int32_t c_integer(const EpilogueConfig& config, const EpilogueParams& p, const ElementCoord& at) {
+  return config.has_c && p.beta != 0.0f ? static_cast<const int32_t*>(p.c)[c_offset(config, p, at)] : 0;
 }
 
 /// An integer sum free of the operands' zero points. Like the sum, it wraps.
@@ -67,32 +73,27 @@ CLEAVE_HD int32_t without_zeros(const EpilogueConfig& config, int32_t sum, const
   return int32_t(uint32_t(sum) - uint32_t(row_values.zero) * uint32_t(col_values.zero));
 }
 
-/// What an `i32` D holds; it wraps. alpha and beta are whole numbers, and alpha is 1 without a C.
+/// What an `i32` D holds; it wraps. alpha and beta are whole numbers, and alpha is 1 without a C. `empty`: the sum is
+/// of nothing; `c`: C's element.
 CLEAVE_HD int32_t epilogue_integer(const EpilogueConfig& config, const EpilogueParams& p, int32_t sum,
-                                   const BroadcastValues& row_values, const BroadcastValues& col_values,
-                                   const ElementCoord& at) {
-  uint32_t value = at.empty ? 0 : uint32_t(without_zeros(config, sum, row_values, col_values));
-  if (config.has_c) {
-    value *= uint32_t(int32_t(p.alpha));
-    if (p.beta != 0.0f) {
-      const auto c = static_cast<const int32_t*>(p.c);
-      value += uint32_t(int32_t(p.beta)) * uint32_t(c[addend_offset(config, p, at)]);
-    }
-  }
+                                   const BroadcastValues& row_values, const BroadcastValues& col_values, bool empty,
+                                   int32_t c) {
+  uint32_t value = empty ? 0 : uint32_t(without_zeros(config, sum, row_values, col_values));
+  if (config.has_c) value = value * uint32_t(int32_t(p.alpha)) + uint32_t(int32_t(p.beta)) * uint32_t(c);
   return int32_t(value);
 }
 
-/// The value there in float32, before it is divided by scale_d. beta == 0 never reads C, so C may hold
-/// NaNs. `Sum`: float, or int32_t for i8 operands.
+/// The value there in float32, before it is divided by scale_d. `Sum`: float, or int32_t for i8 operands; `empty`, `c`:
+/// as above.
 template <class Sum>
 CLEAVE_HD float epilogue_value(const EpilogueConfig& config, const EpilogueParams& p, Sum sum,
-                               const BroadcastValues& row_values, const BroadcastValues& col_values,
-                               const ElementCoord& at) {
+                               const BroadcastValues& row_values, const BroadcastValues& col_values, bool empty,
+                               float c) {
   if (config.has_zero) sum = Sum(without_zeros(config, int32_t(sum), row_values, col_values));
   float value = p.alpha * float(sum);
   if (config.scaling == Scaling::vector) value *= row_values.scale * col_values.scale;
-  if (at.empty) value = 0.0f;
-  if (config.has_c && p.beta != 0.0f) value += p.beta * load_element(config.c, p.c, addend_offset(config, p, at));
+  if (empty) value = 0.0f;
+  if (config.has_c && p.beta != 0.0f) value += p.beta * c;
   if (config.bias == Bias::row) value += col_values.bias;
   if (config.bias == Bias::column) value += row_values.bias;
   return activate(config.activation, value);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "cleave/epilogue/broadcast.h"
+#include "cleave/epilogue/element_inputs.h"
 #include "cleave/epilogue/store_pair.h"
 
 namespace cleave {
@@ -23,11 +24,11 @@ class EpilogueOp {
   CLEAVE_DEVICE EpilogueOp(const GemmParams& p, const Tile<C>& tile, Broadcast& broadcast)
       : p_(p), tile_(tile), broadcast_(broadcast), factor_(stored_factor(C.epilogue, p.epilogue)) {}
 
-  /// Asks for what a function takes of its matrices, and what else is read by element, for a block.
-  CLEAVE_DEVICE FunctionMatrices<C> fetch(uint32_t block) {
-    FunctionMatrices<C> matrices;
-    fetch_inputs<0>(block, matrices);
-    return matrices;
+  /// Asks for what is read by element, for a block.
+  CLEAVE_DEVICE ElementInputs<C> fetch(uint32_t block) {
+    ElementInputs<C> elements;
+    fetch_inputs<0>(block, elements);
+    return elements;
   }
 
   /// Turns a block's sums into what D stores. `up_sums`: those of the up projection, where `sums` are the gate's.
@@ -37,7 +38,7 @@ class EpilogueOp {
   }
   /// The same with what `fetch` brought. A function's outputs beside D are stored at once.
   CLEAVE_DEVICE void operator()(uint32_t block, const Sum<C>* sums, const Sum<C>* up_sums,
-                                const FunctionMatrices<C>& matrices, Value<C> (&values)[4]) {
+                                const ElementInputs<C>& elements, Value<C> (&values)[4]) {
     LineValues<C> rows[2], columns[2], up_columns[2];
     [[maybe_unused]] float outputs[1 + kFunction.outputs][4];
     broadcast_.rows(block, rows);
@@ -46,24 +47,22 @@ class EpilogueOp {
     CLEAVE_UNROLL
     for (uint32_t i = 0; i < 4; ++i) {
       const uint32_t row = tile_.row(block) + i / 2 * 8, col = tile_.col(block) + i % 2;
-      if ((C.epilogue.has_c || C.epilogue.has_amax) && (row >= tile_.m_end(p_.size) || col >= tile_.n_end(p_.size)))
-        continue;
-      const OutputCoord at_d = place(rows[i / 2], columns[i % 2], row, col);
-      if (C.conv.fuses_classes && C.epilogue.has_c && !at_d.exists) continue;
-      const ElementCoord at{at_d.row, at_d.col, tile_.batch, tile_.empty};
+      if (C.epilogue.has_amax && (row >= tile_.m_end(p_.size) || col >= tile_.n_end(p_.size))) continue;
       if constexpr (C.epilogue.d == DType::i32) {
-        values[i] = epilogue_integer(C.epilogue, p_.epilogue, sums[i], rows[i / 2], columns[i % 2], at);
+        values[i] =
+            epilogue_integer(C.epilogue, p_.epilogue, sums[i], rows[i / 2], columns[i % 2], tile_.empty, elements.c(i));
       } else {
-        float value = epilogue_value(C.epilogue, p_.epilogue, sums[i], rows[i / 2], columns[i % 2], at);
+        float value =
+            epilogue_value(C.epilogue, p_.epilogue, sums[i], rows[i / 2], columns[i % 2], tile_.empty, elements.c(i));
         [[maybe_unused]] float up = 0.0f;
         if constexpr (gated(C)) {
-          up = epilogue_value(C.epilogue, p_.epilogue, up_sums[i], rows[i / 2], up_columns[i % 2], at);
+          up = epilogue_value(C.epilogue, p_.epilogue, up_sums[i], rows[i / 2], up_columns[i % 2], tile_.empty, 0.0f);
           if constexpr (!kFunction.gated) value = swiglu(value, up);
         }
         if constexpr (kFunction.given) {
           FunctionValues<C> inputs;
           const LineValues<C>&row_values = rows[i / 2], &column_values = columns[i % 2];
-          gather_inputs<0>(row_values.inputs, column_values.inputs, matrices, i, inputs);
+          gather_inputs<0>(row_values.inputs, column_values.inputs, elements, i, inputs);
           float made[1 + kFunction.outputs];
           if constexpr (kFunction.gated) {
             FunctionBody<C>::run(value, up, inputs, made);
@@ -104,32 +103,34 @@ class EpilogueOp {
   static constexpr FunctionConfig kFunction = C.epilogue.function;
 
   template <uint32_t I>
-  CLEAVE_DEVICE void fetch_inputs(uint32_t block, FunctionMatrices<C>& matrices) {
-    if constexpr (I < kFunction.inputs) {
-      constexpr FunctionOperandConfig kInput = kFunction.input(I);
+  CLEAVE_DEVICE void fetch_inputs(uint32_t block, ElementInputs<C>& elements) {
+    if constexpr (I < epilogue_inputs(C)) {
+      constexpr FunctionOperandConfig kInput = epilogue_input(C, I);
+      constexpr bool kIsC = I == kFunction.inputs;
       if constexpr (is_by_element(C, I)) {
+        const FunctionOperand operand = epilogue_operand<C, I>(p_.epilogue);
         CLEAVE_UNROLL
         for (uint32_t i = 0; i < 4; i += kInput.pairs ? 2 : 1) {
           const OutputCoord at = place(block, i);
-          const char* const from = matrix_element(kInput, p_.epilogue.inputs[I], {at.row, at.col, tile_.batch, false});
-          matrices.template load<I>(i, from, at.exists);
+          const char* const from = matrix_element(kInput, operand, {at.row, at.col, tile_.batch});
+          elements.template load<I>(i, from, at.exists && (!kIsC || p_.epilogue.beta != 0.0f));
         }
       }
-      fetch_inputs<I + 1>(block, matrices);
+      fetch_inputs<I + 1>(block, elements);
     }
   }
 
   /// What the function takes for element `i` of the block: inputs I and following.
   template <uint32_t I>
   CLEAVE_DEVICE void gather_inputs(const FunctionValues<C>& row_inputs, const FunctionValues<C>& column_inputs,
-                                   const FunctionMatrices<C>& matrices, uint32_t i, FunctionValues<C>& inputs) const {
+                                   const ElementInputs<C>& elements, uint32_t i, FunctionValues<C>& inputs) const {
     if constexpr (I < kFunction.inputs) {
       constexpr InputShape kShape = kFunction.input(I).shape;
       if constexpr (kShape == InputShape::scalar) inputs[I] = broadcast_.scalars()[I];
       if constexpr (kShape == InputShape::column && !is_by_element(C, I)) inputs[I] = row_inputs[I];
       if constexpr (kShape == InputShape::row) inputs[I] = column_inputs[I];
-      if constexpr (is_by_element(C, I)) inputs[I] = matrices.template value<I>(i);
-      gather_inputs<I + 1>(row_inputs, column_inputs, matrices, i, inputs);
+      if constexpr (is_by_element(C, I)) inputs[I] = elements.template value<I>(i);
+      gather_inputs<I + 1>(row_inputs, column_inputs, elements, i, inputs);
     }
   }
 
@@ -143,7 +144,7 @@ class EpilogueOp {
       for (uint32_t i = 0; i < 4; i += kOutput.pairs ? 2 : 1) {
         const OutputCoord at = place(block, i);
         if (!at.exists) continue;
-        char* const to = matrix_element(kOutput, p_.epilogue.outputs[I], {at.row, at.col, tile_.batch, false});
+        char* const to = matrix_element(kOutput, p_.epilogue.outputs[I], {at.row, at.col, tile_.batch});
         if constexpr (kOutput.pairs) {
           store_pair(kOutput.dtype, to, made[i], made[i + 1]);
         } else {

@@ -4,12 +4,11 @@
 //   scalars   loaded with the rows' values, before the mainloop
 //   rows      one value a column of D: with its scale and bias (broadcast.h)
 //   columns   one value a row of D: the same; where a tile's row is several of D (fused classes), as matrices
-//   matrices  one value an element: asked for a few blocks ahead of their use (FunctionMatrices)
+//   matrices  one value an element: as C is (element_inputs.h)
 #pragma once
 
 #include "cleave/core/elementwise.h"
 #include "cleave/epilogue/epilogue.h"
-#include "cleave/ptx/load_global.h"
 
 namespace cleave {
 
@@ -64,48 +63,6 @@ CLEAVE_DEVICE char* matrix_element(const FunctionOperandConfig& config, const Fu
   return static_cast<char*>(operand.data) +
          (at.batch * operand.batch_stride + epilogue_offset(config.order, operand.stride, at.row, col)) *
              int64_t(size_of(config.dtype));
-}
-
-/// A block's values of the inputs that are read by element, as they lie in memory: a pair in a word where they are
-/// neighbours in one, else each in one of its own.
-template <GemmConfig C>
-class FunctionMatrices {
- public:
-  /// Element `element` of the block, of input I, or it and the next one; zeros unless they exist.
-  template <uint32_t I>
-  CLEAVE_DEVICE void load(uint32_t element, const char* from, bool exists) {
-    constexpr FunctionOperandConfig kInput = C.epilogue.function.input(I);
-    ptx::load_global_if<size_of(kInput.dtype) * (kInput.pairs ? 2 : 1)>(words_.at + kAt<I> + element, from, exists);
-  }
-
-  template <uint32_t I>
-  CLEAVE_DEVICE float value(uint32_t element) const {
-    constexpr FunctionOperandConfig kInput = C.epilogue.function.input(I);
-    constexpr bool kShared = kInput.pairs && size_of(kInput.dtype) < 4;  // a word for two
-    const uint32_t word = words_[kAt<I> + (kShared ? element / 2 * 2 : element)];
-    return element_from_bits(kInput.dtype, kShared && element % 2 == 1 ? word >> 8 * size_of(kInput.dtype) : word);
-  }
-
- private:
-  template <uint32_t I>
-  static constexpr uint32_t kAt = 4 * inputs_by_element(C, I);
-
-  detail::ArrayOf<uint32_t, 4 * inputs_by_element(C)> words_;
-};
-
-/// Blocks whose matrices are asked for at once, before the first of them is needed: their trips through memory
-/// overlap. A power of two, for which there are registers.
-template <GemmConfig C>
-CLEAVE_HD constexpr uint32_t blocks_ahead() {
-  constexpr uint32_t kRegisters = 16;
-  uint32_t of_a_block = 0;
-  for (uint32_t i = 0; i != C.epilogue.function.inputs; ++i) {
-    const FunctionOperandConfig o = C.epilogue.function.input(i);
-    if (is_by_element(C, i)) of_a_block += o.pairs && size_of(o.dtype) <= 2 ? 2 : 4;
-  }
-  uint32_t blocks = 1;
-  while (of_a_block > 0 && blocks < 8 && 2 * blocks * of_a_block <= kRegisters) blocks *= 2;
-  return blocks;
 }
 
 }  // namespace cleave

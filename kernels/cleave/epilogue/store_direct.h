@@ -9,9 +9,9 @@ namespace cleave {
 
 template <GemmConfig C, class Broadcast>
 CLEAVE_DEVICE void store_block_direct(const GemmParams& p, EpilogueOp<C, Broadcast>& op, uint32_t block,
-                                      const Sum<C>* sums, const Sum<C>* up_sums, const FunctionMatrices<C>& matrices) {
+                                      const Sum<C>* sums, const Sum<C>* up_sums, const ElementInputs<C>& elements) {
   Value<C> v[4];
-  op(block, sums, up_sums, matrices, v);
+  op(block, sums, up_sums, elements, v);
   const Tile<C>& tile = op.tile();
   char* const d =
       static_cast<char*>(p.epilogue.d) + int64_t(tile.batch) * p.epilogue.d_batch_stride * size_of(C.epilogue.d);
@@ -57,17 +57,17 @@ template <GemmConfig C, class Broadcast>
 CLEAVE_DEVICE void store_direct(const GemmParams& p, const Tile<C>& tile, Broadcast& broadcast, const Sums<C>& sums) {
   EpilogueOp<C, Broadcast> op(p, tile, broadcast);
   constexpr uint32_t kAhead = blocks_ahead<C>();
-  FunctionMatrices<C> matrices[kAhead];
+  ElementInputs<C> elements[kAhead];
   CLEAVE_UNROLL
   for (uint32_t block = 0; block < Fragment<C>::kBlocks; ++block) {
     if (!Fragment<C>::stored(block)) continue;
     if (block % kAhead == 0) {
       CLEAVE_UNROLL
       for (uint32_t i = 0; i < kAhead; ++i)
-        if (block + i < Fragment<C>::kBlocks) matrices[i] = op.fetch(block + i);
+        if (block + i < Fragment<C>::kBlocks) elements[i] = op.fetch(block + i);
     }
     const Sum<C>* const own = sums + block * 4;
-    store_block_direct<C>(p, op, block, own, own + Fragment<C>::kUpBlocks * 4, matrices[block % kAhead]);
+    store_block_direct<C>(p, op, block, own, own + Fragment<C>::kUpBlocks * 4, elements[block % kAhead]);
   }
   op.done();
 }

@@ -37,7 +37,7 @@ class StagedStore {
     const uint32_t group_row = tile.m0 + (tile.fragment.row0 / Fragment<C>::kRows) * Fragment<C>::kRows;
     EpilogueOp<C, Broadcast> op(p, tile, broadcast);
     constexpr uint32_t kAhead = blocks_ahead<C>();
-    FunctionMatrices<C> matrices[kAhead];
+    ElementInputs<C> elements[kAhead];
     CLEAVE_UNROLL
     for (uint32_t i = 0; i < Fragment<C>::kRows / 64 * kChunksPerRow; ++i) {
       const uint32_t wave = i / kChunksPerRow, col = i % kChunksPerRow * kChunk;
@@ -57,9 +57,9 @@ class StagedStore {
           if (ahead == 0) {
             CLEAVE_UNROLL
             for (uint32_t i = 0; i < kAhead; ++i)
-              if (x + (half + i) * 8 < columns) matrices[i] = op.fetch(block + i);
+              if (x + (half + i) * 8 < columns) elements[i] = op.fetch(block + i);
           }
-          op(block, own, own + Fragment<C>::kUpBlocks * 4, matrices[ahead], values);
+          op(block, own, own + Fragment<C>::kUpBlocks * 4, elements[ahead], values);
           packed[2 * half] = pack_pair(C.epilogue.d, values[0], values[1]);
           packed[2 * half + 1] = pack_pair(C.epilogue.d, values[2], values[3]);
         }

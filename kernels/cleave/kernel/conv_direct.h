@@ -195,8 +195,8 @@ class DirectConv {
       float values[kVector];
       CLEAVE_UNROLL
       for (uint32_t v = 0; v < kVector; ++v)
-        values[v] = epilogue_value(C.epilogue, p_.epilogue, sums[j][v], BroadcastValues(), of_channel_[v],
-                                   {row0 + j, channel_ + v, 0, false});
+        values[v] = epilogue_value(C.epilogue, p_.epilogue, sums[j][v], BroadcastValues(), of_channel_[v], false,
+                                   c_element(C.epilogue, p_.epilogue, {row0 + j, channel_ + v, 0}));
       if constexpr (kFunction.given) apply_function(row0 + j, values);
       const int64_t at = (row0 + j) * p_.epilogue.d_stride + channel_;
       store_vector<C.epilogue.d>(static_cast<char*>(p_.epilogue.d) + at * size_of(C.epilogue.d), values);
@@ -211,7 +211,7 @@ class DirectConv {
     CLEAVE_UNROLL
     for (uint32_t v = 0; v < kVector; ++v) {
       FunctionValues<C> inputs;
-      gather_inputs<0>(of_pixel, {row, channel_ + v, 0, false}, inputs_of_channel_[v], inputs);
+      gather_inputs<0>(of_pixel, {row, channel_ + v, 0}, inputs_of_channel_[v], inputs);
       float made[1 + kFunction.outputs];
       FunctionBody<C>::run(values[v], inputs, made);
       CLEAVE_UNROLL
@@ -244,7 +244,7 @@ class DirectConv {
       constexpr uint32_t kAtOnce = kOutput.pairs && kVector % 2 == 0 ? 2 : 1;
       CLEAVE_UNROLL
       for (uint32_t v = 0; v < kVector; v += kAtOnce) {
-        char* const to = matrix_element(kOutput, p_.epilogue.outputs[I], {row, channel_ + v, 0, false});
+        char* const to = matrix_element(kOutput, p_.epilogue.outputs[I], {row, channel_ + v, 0});
         if constexpr (kAtOnce == 2) {
           store_pair(kOutput.dtype, to, values[1 + I][v], values[1 + I][v + 1]);
         } else {

@@ -40,11 +40,11 @@ CLEAVE_DEVICE void reduce_chunk(const GemmParams& p, EpilogueOp<C, GlobalBroadca
                                 uint32_t chunk, const EvenPartition& chunks, uint32_t thread) {
   for (uint32_t block = chunks.begin(chunk); block < chunks.begin(chunk + 1); ++block) {
     if (!Fragment<C>::stored(block)) continue;
-    const FunctionMatrices<C> matrices = op.fetch(block);
+    const ElementInputs<C> elements = op.fetch(block);
     Sum<C> v[4] = {}, up_sums[4] = {};
     sum_partials<C>(p, number, block, thread, v);
     if constexpr (gated(C)) sum_partials<C>(p, number, block + Fragment<C>::kUpBlocks, thread, up_sums);
-    store_block_direct<C>(p, op, block, v, up_sums, matrices);
+    store_block_direct<C>(p, op, block, v, up_sums, elements);
   }
 }
 

@@ -87,7 +87,8 @@ void check_arguments(const Given& given, const Kernel& kernel) {
   if (x.beta != 0.0f) {
     Tensor c = tensors.d;
     c.name = "c";
-    c.element = c.alignment = cleave::size_of(kernel.config.epilogue.c);
+    c.element = cleave::size_of(kernel.config.epilogue.c);
+    c.alignment = cleave::load_bytes_c(kernel.config);
     c.stride = p.c.stride_row;
     check_address(c.name, x.c, c.alignment);
     if (kKind != Kind::wgrad) check_stride(c);

@@ -63,7 +63,7 @@ struct Access {
   explicit Access(const Kernel& kernel)
       : a(kernel.config.operands.load_bytes_a),
         b(kernel.config.operands.load_bytes_b),
-        c(cleave::size_of(kernel.config.epilogue.c)),
+        c(cleave::load_bytes_c(kernel.config)),
         d(kernel.config.store.by_tma ? 16 : cleave::size_of(kernel.config.epilogue.d)) {
     if (kernel.transposed) std::swap(a, b);
   }
