@@ -129,7 +129,7 @@ class Ours:
 
     def _normalize(self, x: Tensor, residual: Tensor, weight: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         if self._add_norm is None:
-            return ops.quantize_normed(x, residual, weight, self._dtype, "rms_norm", EPS)
+            return ops.quantize_normed_sum(x, residual, weight, self._dtype, "rms_norm", EPS)
         normed, residual = self._add_norm(x, residual, weight)
         return *ops.quantize(normed, self._dtype), residual
 

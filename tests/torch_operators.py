@@ -182,16 +182,16 @@ def calls(device: str) -> dict[str, list[Call]]:
         out, scale, sums = empty(m, k, dtype=torch.int8), empty(*scales), empty(m, k)
         add(ops.quantize_normed.default, x, weight, torch.int8, granularity=granularity, zero_centered=True)
         add(ops.quantize_normed.default, x, None, torch.float8_e5m2, **norm, granularity=granularity, scale_major="mn")
-        add(ops.quantize_normed.residual, x, residual, weight, torch.float8_e4m3fn, granularity=granularity)
+        add(ops.quantize_normed_sum.default, x, residual, weight, torch.float8_e4m3fn, granularity=granularity)
         given = {"granularity": granularity, "residual": residual, "out": out, "residual_out": sums}
         add(ops.quantize_normed.out, x, weight, **given, scale_out=scale, normed_out=empty(m, k, dtype=x.dtype))
-        add(ops.quantize_normed_static.residual, x, residual, draw(*scales).abs(), weight, torch.int8, **norm,
+        add(ops.quantize_normed_sum_static.default, x, residual, draw(*scales).abs(), weight, torch.int8, **norm,
             granularity=granularity)  # fmt: skip
     one, zero = draw(1, 1).abs(), empty(m, 1, dtype=torch.int32)
     add(ops.quantize_normed_static.default, x, one, weight, torch.float8_e4m3fn, zero_centered=True)
     add(ops.quantize_normed_static.out, x, one, weight, **norm, residual=residual, out=out, residual_out=sums)
     add(ops.quantize_normed_asymmetric.default, x, weight)
-    add(ops.quantize_normed_asymmetric.residual, x, residual, weight, **norm)
+    add(ops.quantize_normed_sum_asymmetric.default, x, residual, weight, **norm)
     add(ops.quantize_normed_asymmetric.out, x, weight, residual=residual, out=out, scale_out=empty(m, 1), zero_out=zero,
         residual_out=sums)  # fmt: skip
     for dtype in QUANTIZED:

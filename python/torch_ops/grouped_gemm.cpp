@@ -11,14 +11,15 @@ void add_grouped_gemm(Operators& operators) {
   operators.add("grouped_gemm", Short(), List<>(), [](const auto& call) { return multiply(call, {.grouped = true}); });
   operators.add("grouped_gemm.full", Concat<Short, Rare>(), Options(),
                 [](const auto& call) { return multiply(call, {.grouped = true}); });
+  // Before the function, whose text torch would look for where a bias stands.
+  operators.add("grouped_gemm.out", Concat<Operands, Scales, Rare>(), Concat<Options, List<arg::Out>>(),
+                [](const auto& call) { return multiply(call, {.grouped = true}); });
   using Scaled = List<MaybeTensorArgument<"scale_a">, MaybeTensorArgument<"scale_b">>;
   operators.add(
       "grouped_gemm.epilogue",
       Concat<List<arg::A, arg::B, NullableArgument<"offs">>, Function, List<arg::Bias>, Scaled, Rare>(),
       Concat<List<arg::Alignment, arg::Alpha, arg::Beta, arg::OutDtype, arg::UseFastAccum, arg::ZeroRest>, SplitK>(),
       [](const auto& call) { return multiply(call, {.grouped = true}); });
-  operators.add("grouped_gemm.out", Concat<Operands, Scales, Rare>(), Concat<Options, List<arg::Out>>(),
-                [](const auto& call) { return multiply(call, {.grouped = true}); });
 }
 
 }  // namespace cleave::torch_ops

@@ -94,7 +94,9 @@ void run_into(const Call& call, const QuantizeOptions& options) {
   (mark_written(call.template get<Written>()), ...);
 }
 
-/// The quantize_normed operators: with and without a residual, and into memory that is given.
+/// The quantize_normed operators, and into memory that is given; those of x + residual have names of their own: torch
+/// tries the overloads of one name in turn, and puts the tensors of a call into the message of each that does not fit,
+/// for which it waits for the GPU.
 void add_normed(Operators& operators) {
   using Normed = List<NormName, Eps, ByRow, arg::Bias, ZeroCentered>;
   using Into = Concat<List<X, Weight>, Normed, List<MaybeResidual>>;
@@ -103,7 +105,7 @@ void add_normed(Operators& operators) {
     const Quantized made = run_new(quantize_tensors(call), quantize_options(call));
     return std::tuple{made.q, *made.scale};
   });
-  operators.add("quantize_normed.residual", Concat<List<X, Residual, Weight, Dtype>, Normed>(), List<ScaleMajor>(),
+  operators.add("quantize_normed_sum", Concat<List<X, Residual, Weight, Dtype>, Normed>(), List<ScaleMajor>(),
                 [](const auto& call) {
                   const Quantized made = run_new(quantize_tensors(call), quantize_options(call));
                   return std::tuple{made.q, *made.scale, *made.sum};
@@ -116,7 +118,7 @@ void add_normed(Operators& operators) {
     const Quantized made = run_new(quantize_tensors(call), options);
     return std::tuple{made.q, *made.scale, *made.zero};
   });
-  operators.add("quantize_normed_asymmetric.residual", Concat<List<X, Residual, Weight>, Normed>(), List<>(),
+  operators.add("quantize_normed_sum_asymmetric", Concat<List<X, Residual, Weight>, Normed>(), List<>(),
                 [](const auto& call) {
                   const QuantizeOptions options = quantize_options(call, {.dtype = DType::i8, .symmetric = false});
                   const Quantized made = run_new(quantize_tensors(call), options);
@@ -129,7 +131,7 @@ void add_normed(Operators& operators) {
                 });
   operators.add("quantize_normed_static", Concat<List<X, Scale, Weight, Dtype>, Static>(), List<>(),
                 [](const auto& call) { return run_new(quantize_tensors(call), static_options_of(call)).q; });
-  operators.add("quantize_normed_static.residual", Concat<List<X, Residual, Scale, Weight, Dtype>, Static>(), List<>(),
+  operators.add("quantize_normed_sum_static", Concat<List<X, Residual, Scale, Weight, Dtype>, Static>(), List<>(),
                 [](const auto& call) {
                   const Quantized made = run_new(quantize_tensors(call), static_options_of(call));
                   return std::tuple{made.q, *made.sum};

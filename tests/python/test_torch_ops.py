@@ -67,6 +67,15 @@ def test_fakes_have_the_form_of_results(call: torch_operators.Call) -> None:
 
 
 @every_call
+def test_no_call_prints_its_tensors(call: torch_operators.Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As torch does for each overload that comes before the one that fits: of a GPU's it would wait for the GPU, and
+    fail while a graph is captured."""
+    op, arguments, options = call
+    monkeypatch.setattr(torch.Tensor, "__repr__", lambda *_, **__: pytest.fail("a tensor was printed"))
+    op.overloadpacket(*arguments, **options)
+
+
+@every_call
 def test_compiles_as_one_graph(call: torch_operators.Call) -> None:
     op, arguments, options = call
     written = [name for name in ("out", "scale_out", "zero_out", "amax") if name in options]
@@ -164,11 +173,11 @@ def test_quantize_normed_is_that_of_cleave(granularity: str) -> None:
     assert_equal(made, cleave.quantize(x, "int8", granularity, norm=rms))
     expected = cleave.quantize(x, "int8", granularity, norm=layer, residual=residual)
     options = {"norm": "layer_norm", "eps": 1e-3, "granularity": granularity, "bias": bias}
-    assert_equal(ops.quantize_normed(x, residual, weight, torch.int8, **options), expected)
-    q, sums = ops.quantize_normed_static(x, residual, expected[1], weight, torch.int8, **options)
+    assert_equal(ops.quantize_normed_sum(x, residual, weight, torch.int8, **options), expected)
+    q, sums = ops.quantize_normed_sum_static(x, residual, expected[1], weight, torch.int8, **options)
     assert_equal((q, sums), expected[::2])
     if granularity == "row":
-        asymmetric = ops.quantize_normed_asymmetric(x, residual, weight, **options)
+        asymmetric = ops.quantize_normed_sum_asymmetric(x, residual, weight, **options)
         assert_equal(asymmetric, cleave.quantize(x, symmetric=False, norm=layer, residual=residual))
 
     # In place, as vLLM's fused_add_rms_norm.

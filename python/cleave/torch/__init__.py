@@ -42,12 +42,12 @@ The operators, on CUDA tensors (on torch's current stream) and on CPU tensors:
     quantize_static(x, scale, dtype, granularity="tensor", smooth=None, zero=None) -> q
     quantize_normed(x, weight, dtype, norm="rms_norm", eps=1e-6, granularity="row", bias=None,
                     zero_centered=False, *, scale_major) -> q, scale
-    quantize_normed(x, residual, weight, dtype, ...) -> q, scale, residual_out
+    quantize_normed_sum(x, residual, weight, dtype, ...) -> q, scale, residual_out
     quantize_normed_asymmetric(x, weight, norm, eps, granularity, bias, zero_centered) -> q, scale, zero
-    quantize_normed_asymmetric(x, residual, weight, ...) -> q, scale, zero, residual_out
+    quantize_normed_sum_asymmetric(x, residual, weight, ...) -> q, scale, zero, residual_out
     quantize_normed_static(x, scale, weight, dtype, norm, eps, granularity="tensor", bias, zero_centered,
                            zero) -> q
-    quantize_normed_static(x, residual, scale, weight, dtype, ...) -> q, residual_out
+    quantize_normed_sum_static(x, residual, scale, weight, dtype, ...) -> q, residual_out
     quantize_grouped(x, offs, dtype, *, scale_major) -> q, scale, q_t, scale_t, offs_t
     moe_expert_offsets(expert_ids, num_experts) -> offs
     moe_sort_tokens(expert_ids, num_experts) -> offs, indices

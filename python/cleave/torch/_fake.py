@@ -103,12 +103,10 @@ def _quantize_asymmetric(call: Any) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def _with_sum(made: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """What an operator makes, and x + residual, if it is given one."""
+    """What an operator makes, and x + residual."""
 
     def results(call: Any) -> Any:
         results = made(call)
-        if call.residual is None:
-            return results
         torch._check(call.residual.shape == call.x.shape, lambda: "residual must have x's shape")
         return (*(results if isinstance(results, tuple) else (results,)), call.residual.new_empty(call.x.shape))
 
@@ -163,6 +161,11 @@ def _outputs(call: Any, make: Callable[[Any, torch.dtype], Tensor], dtype: torch
     return [d, *(d.new_empty(d.shape, dtype=other or d.dtype) for other in others)]
 
 
+_NORMED = {
+    "quantize_normed": lambda call: _quantized(call.x, call.dtype, call.granularity, call.scale_major),
+    "quantize_normed_asymmetric": _quantize_asymmetric,
+    "quantize_normed_static": lambda call: _packed(call.x, call.dtype),
+}
 _RESULTS = {
     "gemm": lambda call: _outputs(call, _product, default_dtype(call.a)),
     "scaled_gemm": lambda call: _outputs(call, _product, default_dtype(call.a, call.scale_a)),
@@ -170,9 +173,8 @@ _RESULTS = {
     "quantize": lambda call: _quantized(call.x, call.dtype, call.granularity, call.scale_major),
     "quantize_asymmetric": _quantize_asymmetric,
     "quantize_static": lambda call: _packed(call.x, call.dtype),
-    "quantize_normed": _with_sum(lambda call: _quantized(call.x, call.dtype, call.granularity, call.scale_major)),
-    "quantize_normed_asymmetric": _with_sum(_quantize_asymmetric),
-    "quantize_normed_static": _with_sum(lambda call: _packed(call.x, call.dtype)),
+    **_NORMED,
+    **{name.replace("normed", "normed_sum"): _with_sum(made) for name, made in _NORMED.items()},
     "quantize_grouped": _quantize_grouped,
     "moe_expert_offsets": _offsets,
     "moe_sort_tokens": lambda call: (_offsets(call), _indices(call)),

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from .linear import Dtype, parse_dtype
 
 _normed = torch.ops.cleave.quantize_normed.default
-_normed_sum = torch.ops.cleave.quantize_normed.residual
+_normed_sum = torch.ops.cleave.quantize_normed_sum.default
 
 
 class Quantized(NamedTuple):
