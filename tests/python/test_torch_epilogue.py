@@ -118,10 +118,10 @@ def test_gradients_of_every_operation(expression: str, shape: str) -> None:
 def test_every_operation_was_tried() -> None:
     texts = [Case(f"def drawn(acc, x: cleave.row):\n    return {e}\n").traced().text for e in OF_ONE]
     tried = {line.split()[2] for text in texts for line in text.splitlines() if line.startswith("%")}
-    from cleave import _epilogue_graph
+    from cleave._epilogue import derivative
 
-    casts = {name for name in _epilogue_graph._RULES if name.startswith("to_")}
-    assert set(_epilogue_graph._RULES) - casts <= tried
+    casts = {name for name in derivative._RULES if name.startswith("to_")}
+    assert set(derivative._RULES) - casts <= tried
 
 
 @pytest.mark.parametrize("seed", range(60))

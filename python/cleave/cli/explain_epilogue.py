@@ -10,7 +10,7 @@ from typing import Any
 
 from .. import _core
 from .._epilogue import BoundEpilogue, Epilogue
-from .._epilogue_graph import parse
+from .._epilogue.graph import parse
 from ..testing import cubin
 from ..testing.case import GemmCase
 from ..testing.dtypes import DTYPES

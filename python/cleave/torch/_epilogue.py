@@ -15,11 +15,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .._epilogue_graph import Graph, derivative, parse, spell
+from .._core import EpilogueFunction
+from .._epilogue.derivative import derivative
+from .._epilogue.graph import Graph, parse
+from .._epilogue.values import Known, evaluate, needed
 
 _MOST_INPUTS, _MOST_OUTPUTS = 8, 3  # of Cleave's functions
-
-Known = Mapping[str, Tensor | float]
 
 
 def output_dtypes(text: str) -> list[torch.dtype | None]:
@@ -78,7 +79,7 @@ class Gradients:
     def _elementwise(self, wanted: dict[str, str]) -> dict[str, Tensor]:
         shapes = self._graph.inputs
         known = {n: _broadcast(x, shapes[n]) for n, x in self._inputs.items()} | dict(self._stored)
-        simple = {name: value for name, value in wanted.items() if "acc" not in _read(self._graph, [value], known)}
+        simple = {name: value for name, value in wanted.items() if "acc" not in needed(self._graph, [value], known)}
         rest = {name: value for name, value in wanted.items() if name not in simple}
         made = self._again(rest) if rest else {}
         if made is None:
@@ -93,13 +94,13 @@ class Gradients:
         places = {}
         for name, value in wanted.items():
             places[name] = outputs.setdefault((value, self._dtype_of(name)), f"d{len(outputs)}")
-        inputs = {n: x for n, x in self._inputs.items() if n in _read(self._graph, wanted.values(), {})}
+        inputs = {n: x for n, x in self._inputs.items() if n in needed(self._graph, wanted.values(), {})}
         if len(outputs) > _MOST_OUTPUTS or len(inputs) > _MOST_INPUTS:
             return None
         typed = {name: (str(dtype).removeprefix("torch."), value) for (value, dtype), name in outputs.items()}
         shapes = {name: self._graph.inputs[name] for name in inputs}
         try:
-            text = spell(Graph(shapes, self._graph.values, typed))
+            text = _spell(Graph(shapes, self._graph.values, typed))
         except ValueError:
             return None
         made = dict(zip(typed, self._multiply(text, inputs.values(), next(iter(outputs))[1]), strict=True))
@@ -122,81 +123,14 @@ def saved_outputs(text: str, differentiable: tuple[str, ...]) -> tuple[str, ...]
     forward = parse(text)
     graph = derivative(text, tuple(forward.outputs))
     wanted = [value for name, (_, value) in graph.outputs.items() if name in differentiable]
-    if "acc" not in _read(graph, wanted, {}):
+    if "acc" not in needed(graph, wanted, {}):
         return ()
     stored = {value: name for name, (dtype, value) in forward.outputs.items() if dtype in _SAVED_TYPES}
-    read = _read(graph, wanted, stored)
+    read = needed(graph, wanted, stored)
     return () if "acc" in read else tuple(stored[value] for value in stored if value in read)
 
 
 _SAVED_TYPES = (None, "float16", "bfloat16", "float32")
-
-
-def evaluate(graph: Graph, wanted: Iterable[str], known: Known) -> dict[str, Tensor | float]:
-    """Values of a graph, by torch, in float32."""
-    found = {name: x.float() if isinstance(x, Tensor) else x for name, x in known.items()}
-    read = _read(graph, wanted, known)
-    for name, (operation, *operands) in graph.values.items():
-        if name in read and name not in found:
-            found[name] = _apply(operation, *(_operand(x, found) for x in operands))
-    return {value: _operand(value, found) for value in wanted}
-
-
-def _operand(value: str, found: Known) -> Tensor | float:
-    return found[value] if value in found else float(value)
-
-
-def _apply(operation: str, *operands: Tensor | float) -> Tensor:
-    if operation.startswith("to_"):
-        dtype = getattr(torch, operation.removeprefix("to_"))
-        limits = torch.iinfo(dtype) if dtype == torch.int8 else torch.finfo(dtype)
-        (x,) = operands
-        if dtype.itemsize == 1:
-            x = x.clamp(limits.min, limits.max)
-        return (x.round() if dtype == torch.int8 else x).to(dtype).float()
-    if operation == "where":  # numbers as they are: tensors of the CPU's would be copied, which no capture allows
-        condition, *values = operands
-        return torch.where(torch.as_tensor(condition), *values)
-    return _OPERATIONS[operation](*map(torch.as_tensor, operands))
-
-
-_OPERATIONS: dict[str, Callable[..., Tensor]] = {
-    "negative": torch.neg,
-    "absolute": torch.abs,
-    "exp": torch.exp,
-    "log": torch.log,
-    "sqrt": torch.sqrt,
-    "rsqrt": torch.rsqrt,
-    "tanh": torch.tanh,
-    "erf": torch.erf,
-    "sigmoid": torch.sigmoid,
-    "logical_not": torch.logical_not,
-    "add": torch.add,
-    "subtract": torch.subtract,
-    "multiply": torch.multiply,
-    "divide": torch.divide,
-    "minimum": torch.minimum,
-    "maximum": torch.maximum,
-    "less": torch.less,
-    "less_equal": torch.less_equal,
-    "equal": torch.eq,
-    "not_equal": torch.ne,
-    "logical_and": torch.logical_and,
-    "logical_or": torch.logical_or,
-}
-
-
-def _read(graph: Graph, wanted: Iterable[str], known: Mapping[str, Any]) -> set[str]:
-    """What must be known for these values: they themselves, and what they are made of where nothing is known."""
-    read, left = set(), list(wanted)
-    while left:
-        value = left.pop()
-        if value in read:
-            continue
-        read.add(value)
-        if value not in known:
-            left += graph.values.get(value, ())[1:]
-    return read
 
 
 @lru_cache(maxsize=256)
@@ -217,3 +151,11 @@ def _given(backward: str, grads: tuple[str, ...]) -> Graph:
 
 def _broadcast(x: Tensor | float, shape: str) -> Tensor | float:
     return x.unsqueeze(1) if shape == "column" and isinstance(x, Tensor) and x.dim() == 1 else x
+
+
+def _spell(graph: Graph) -> str:
+    """Its canonical text. Raises ValueError where Cleave has no room for so much."""
+    lines = [f"{name} {shape}" for name, shape in graph.inputs.items()]
+    lines += [f"{name} = {' '.join(value)}" for name, value in graph.values.items()]
+    lines += [f"{name}{':' + dtype if dtype else ''} = {value}" for name, (dtype, value) in graph.outputs.items()]
+    return EpilogueFunction("\n".join(lines)).text

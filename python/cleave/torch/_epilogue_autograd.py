@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .._epilogue_graph import parse
+from .._epilogue.graph import parse
 from . import _autograd, _epilogue
 
 _FUNCTION = ("epilogue", "inputs", "numbers", "number_places", "backward")  # arguments of both

@@ -1,0 +1,38 @@
+"""The text of an epilogue function as a graph."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+
+@dataclass(frozen=True)
+class Graph:
+    """What `EpilogueFunction.text` says. A value is "acc", an input's name, a number's text, or a key of `values`."""
+
+    inputs: dict[str, str]  # shapes, by name
+    values: dict[str, tuple[str, ...]]  # an operation and its operands; those that come before others first
+    outputs: dict[str, tuple[str | None, str]]  # type and value, D's first
+
+    def users(self, of: set[str]) -> set[str]:
+        """What depends on one of these values, themselves included."""
+        found = set(of)
+        for name, (_, *operands) in self.values.items():
+            if not found.isdisjoint(operands):
+                found.add(name)
+        return found
+
+
+@lru_cache(maxsize=256)
+def parse(text: str) -> Graph:
+    inputs, values, outputs = {}, {}, {}
+    for line in text.splitlines():
+        left, *right = line.split()
+        if right[0] != "=":
+            inputs[left] = right[0]
+        elif left.startswith("%"):
+            values[left] = tuple(right[1:])
+        else:
+            name, _, dtype = left.partition(":")
+            outputs[name] = (dtype or None, right[1])
+    return Graph(inputs, values, outputs)
