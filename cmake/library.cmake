@@ -34,6 +34,9 @@ cleave_embed_files(cleave FUNCTION embedded_public_headers ROOT include PATTERN 
 cleave_embed_files(cleave FUNCTION embedded_torch_headers ROOT python python
                    PATTERN torch_ops/stable.h torch_ops/unstable.h)
 cleave_embed_files(cleave FUNCTION embedded_activations ROOT python/cleave/torch PATTERN _activations.py)
+cleave_embed_files(cleave FUNCTION embedded_functions
+                   ROOT python/cleave/_epilogue python/cleave/_epilogue python/cleave/_epilogue
+                   PATTERN derivative.py graph.py values.py)
 cleave_embed_files(cleave FUNCTION embedded_license ROOT . PATTERN LICENSE)
 if(NOT SKBUILD)  # a wheel holds no symbolic links
   set_target_properties(cleave PROPERTIES

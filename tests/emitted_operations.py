@@ -67,6 +67,36 @@ def _operation(name: str, archs: tuple[str, ...], *options: dict[str, Any], **mo
     return Operation(name, archs, merged | more)
 
 
+@cleave.epilogue
+def gelu_residual(acc, bias: cleave.row, scale: cleave.scalar, residual: cleave.matrix):
+    pre = acc * scale + bias
+    return cleave.outputs(d=cleave.gelu(pre) + residual, pre=pre)
+
+
+@cleave.epilogue
+def masked(acc, mask: cleave.column, floor: cleave.scalar, shift: cleave.row):
+    """With two outputs of types of their own, one of which no gradient reaches."""
+    kept = cleave.where(acc > floor, acc * mask, shift)
+    return cleave.outputs(
+        d=kept, above=cleave.where(acc > floor, 1.0, 0.0).to("int8"), half=(kept * 0.5).to("bfloat16")
+    )
+
+
+@cleave.epilogue
+def limited_swiglu(acc, limit: cleave.scalar):
+    gate = cleave.minimum(acc.gate, limit)
+    return gate * cleave.sigmoid(1.702 * gate) * (cleave.clamp(acc.up, -limit, limit) + 1.0)
+
+
+@cleave.epilogue
+def soft_cap(acc):
+    return 30.0 * cleave.tanh(acc / 30.0)
+
+
+FUSED = gelu_residual(bias="bfloat16", scale=0.5, residual="bfloat16")
+MASKED = masked(mask="float32", floor="bfloat16", shift="float32")
+GATED = limited_swiglu(limit=7.0)
+
 OPERATIONS = [
     _operation("f16", BOTH, dtype="float16"),
     _operation("f16_nn", SM_90A, dtype="float16", layout="nn", out_dtype="float32"),
@@ -95,6 +125,15 @@ OPERATIONS = [
     _operation("experts_masked", SM_90A, _groups("m", "counts", 512), dtype="float8_e4m3fn",
                scaling="block_128x128"),
     _operation("experts_i8", BOTH, _groups("m"), dtype="int8", scaling="row"),
+    _operation("fused", BOTH, dtype="bfloat16", epilogue=FUSED),
+    _operation("fused_batch", SM_90A, _split("serial", 2), dtype="float16", batch=3, layout="nn", epilogue=MASKED),
+    _operation("fused_gates", BOTH, dtype="bfloat16", bias="row", epilogue=GATED),
+    _operation("fused_i8", BOTH, _split("parallel", 4), dtype="int8", scaling="row", out_dtype="float16",
+               epilogue=FUSED),
+    _operation("fused_fp8", SM_90A, dtype="float8_e4m3fn", scaling="row", epilogue=soft_cap),
+    _operation("fused_experts", SM_90A, _groups("m"), dtype="bfloat16", epilogue=FUSED),
+    _operation("fused_slots", SM_90A, _groups("m", "counts", 512), dtype="bfloat16", epilogue=MASKED),
+    _operation("fused_wgrad", BOTH, _groups("k"), dtype="bfloat16", layout="nt", epilogue=MASKED),
 ]  # fmt: skip
 
 
@@ -116,6 +155,12 @@ CONVOLUTIONS = [
     _convolution("upsampling", SM_90A, kind="dgrad", channels=8, filters=64, filter_size=(4, 4),
                  stride=2, bias="row", activation="gelu_tanh"),
     _convolution("filters_gradient", BOTH, kind="wgrad", out_dtype="float32"),
+    _convolution("conv_fp8", SM_90A, dtype="float8_e4m3fn", scaling="row"),
+    _convolution("conv_chain", BOTH, dtype="int8", scaling="row", out_dtype="int8", padding=((2, 0), (1, 1))),
+    _convolution("conv_fused", BOTH, dtype="bfloat16", epilogue=FUSED),
+    _convolution("conv_fused_groups", SM_90A, groups=2, epilogue=MASKED),
+    _convolution("upsampling_fused", SM_90A, kind="dgrad", stride=2, dtype="bfloat16", epilogue=MASKED),
+    _convolution("filters_fused", BOTH, kind="wgrad", out_dtype="float32", epilogue=MASKED),
 ]  # fmt: skip
 
 

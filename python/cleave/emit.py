@@ -51,7 +51,9 @@ def pytorch(
 
     It has torch.ops.<name>.gemm and .gemm.out (of convolutions conv, conv_dgrad or conv_wgrad),
     registered on PyTorch's stable ABI, with shapes for torch.compile and, of floating-point
-    operands, gradients. They take tensors of any sizes that the operation's kernel can address;
+    operands, gradients. Inputs of an epilogue function are arguments by their names, and its
+    outputs a tuple; its derivative follows from it (not from `Epilogue.backward`). They take
+    tensors of any sizes that the operation's kernel can address;
     of a convolution the images may vary, and the rest is as planned.
 
     Args:
@@ -69,9 +71,9 @@ def pytorch(
 
     Raises:
         ValueError, TypeError: before anything is written, for an operation without a plan, or
-            without a kernel for an architecture, a name that is no identifier, or taken, and a
-            folder that is not empty. RuntimeError: PyTorch or nvcc missing or too old, before
-            anything is written; a failed build.
+            without a kernel for an architecture, a name that is no identifier, or taken (the
+            epilogue function's too), and a folder that is not empty. RuntimeError: PyTorch or nvcc
+            missing or too old, before anything is written; a failed build.
     """
     plan = _planned(op)
     _check_name(name)

@@ -153,7 +153,9 @@ inline constexpr const char* kPlanConvProblemDoc =
 
 Takes images [images, channels, *size], size having 1 to 3 numbers, and filters [filters, channels /
 groups, *filter_size]. kind: "fprop", or "dgrad" and "wgrad", its gradients. bias: "none" or "row".
-device: "cpu", "cuda", "cuda:<index>", or "h100" to plan for an H100 on any machine.
+scaling: the scales of 8-bit operands: "none", "tensor" (one of all filters) or "row" (one of each filter).
+epilogue: a function called with the types of its arrays, as for `plan_problem`. device: "cpu", "cuda",
+"cuda:<index>", or "h100" to plan for an H100 on any machine.
 
 The other arguments, and the errors, are those of `conv2d`; division is as in `conv2d_dgrad`.)";
 

@@ -87,13 +87,29 @@ size_t EpilogueArguments::outputs_beside_d() const {
   return function_ == nullptr ? 0 : function_->outputs().size() - 1;
 }
 
-EpilogueTensors EpilogueArguments::read(TensorReader& reader) const {
+EpilogueTensors EpilogueArguments::empty_tensors() const {
   EpilogueTensors tensors;
   if (function_ == nullptr) return tensors;
-  const EpilogueFunction& function = *function_;
-  tensors.function = &function;
-  tensors.inputs.resize(function.inputs().size());
+  tensors.function = function_;
+  tensors.inputs.resize(function_->inputs().size());
   tensors.outputs.resize(outputs_beside_d());
+  return tensors;
+}
+
+std::optional<DType> EpilogueArguments::type_of_input(size_t number) const {
+  const auto& [name, shape] = function_->inputs()[number];
+  if (shape == InputShape::scalar && is_number(input(number))) return std::nullopt;
+  return parse_dtype(input(number), name.c_str());
+}
+
+InputShape EpilogueArguments::shape_of_input(size_t number) const {
+  return function_->inputs()[number].shape;
+}
+
+EpilogueTensors EpilogueArguments::read(TensorReader& reader) const {
+  EpilogueTensors tensors = empty_tensors();
+  if (function_ == nullptr) return tensors;
+  const EpilogueFunction& function = *function_;
   for (size_t i = 0; i < function.inputs().size(); ++i) {
     const auto& [name, shape] = function.inputs()[i];
     const nb::handle value = PyTuple_GET_ITEM(inputs_.ptr(), Py_ssize_t(i));
@@ -124,18 +140,15 @@ void EpilogueArguments::place_types(GemmProblem& p) const {
                           .stride_batch = d.batch > 1 ? saturating_product(d.rows, d.columns) : 0};
   };
   for (size_t i = 0; i < function_->inputs().size(); ++i) {
-    const auto& [name, shape] = function_->inputs()[i];
-    const nb::handle value = PyTuple_GET_ITEM(inputs_.ptr(), Py_ssize_t(i));
-    const bool number = shape == InputShape::scalar && is_number(value);
-    const DType type = number ? DType::f32 : parse_dtype(value, name.c_str());
+    const InputShape shape = shape_of_input(i);
+    const std::optional<DType> given = type_of_input(i);
+    const DType type = given.value_or(DType::f32);
     if (shape == InputShape::matrix) {
       p.epilogue.inputs[i] = matrix(shape, type);
     } else {
       const int64_t length = shape == InputShape::row ? d.columns : shape == InputShape::column ? d.rows : 1;
-      p.epilogue.inputs[i] = {.shape = shape,
-                              .dtype = type,
-                              .alignment = uint8_t(number ? 1 : size_of(type)),
-                              .stride = length > 1 ? 1 : 0};
+      p.epilogue.inputs[i] = {
+          .shape = shape, .dtype = type, .alignment = uint8_t(given ? size_of(type) : 1), .stride = length > 1 ? 1 : 0};
     }
   }
   for (size_t i = 0; i < outputs_beside_d(); ++i)

@@ -30,6 +30,15 @@ class EpilogueArguments {
   /// batch and one line for all; outputs are of the function's types, or D's.
   void place_types(GemmProblem& problem) const;
 
+  /// The operands of a call whose inputs are types in place of arrays: `make(shape, type)` makes an array's operand.
+  template <class Make>
+  EpilogueTensors read_types(const Make& make) const {
+    EpilogueTensors tensors = empty_tensors();
+    for (size_t i = 0; i < tensors.inputs.size(); ++i)
+      if (const auto type = type_of_input(i)) tensors.inputs[i].tensor = make(shape_of_input(i), *type);
+    return tensors;
+  }
+
   /// The type that the function gives D, if it does.
   std::optional<DType> type_of_d() const;
 
@@ -41,6 +50,12 @@ class EpilogueArguments {
   nanobind::handle out(size_t beside_d) const { return outs_[1 + beside_d]; }
 
  private:
+  /// With room for what the function takes and makes.
+  EpilogueTensors empty_tensors() const;
+  /// Where an input is a type in place of an array: nothing if it is a number.
+  std::optional<DType> type_of_input(size_t number) const;
+  InputShape shape_of_input(size_t number) const;
+
   const EpilogueFunction* function_ = nullptr;
   nanobind::object inputs_;  // arrays, or numbers for scalars
   nanobind::handle outs_[1 + kMostEpilogueOutputs];

@@ -6,6 +6,7 @@
 #include "conv_docs.h"
 #include "conv_parameters.h"
 #include "define.h"
+#include "epilogue.h"
 #include "errors.h"
 #include "plan_problem.h"
 #include "product.h"
@@ -22,7 +23,10 @@ Operand packed(DType dtype, int device, const Extents& shape, int ndim) {
   alignas(16) static char anywhere[16];
   Operand operand{.data = anywhere, .dtype = dtype, .device = device, .ndim = ndim};
   std::ranges::copy(shape, operand.shape);
-  std::ranges::copy(channels_last_strides(shape, ndim), operand.stride);
+  if (ndim == 1)
+    operand.stride[0] = 1;
+  else
+    std::ranges::copy(channels_last_strides(shape, ndim), operand.stride);
   return operand;
 }
 
@@ -39,6 +43,34 @@ using Channels = Integer<"channels">;
 using Filters = Integer<"filters">;
 using FilterSize = Other<"filter_size", "object">;
 using Direction = OneOf<"kind", Conv, "'fprop'">;
+
+using Scaled = Word<"scaling", "'none'">;
+
+/// The scales of operands, as operands.
+void place_scaling(std::string_view text, int64_t filters, int device, ConvTensors& tensors) {
+  if (text == "none") return;
+  if (text != "tensor" && text != "row")
+    refuse_value("scaling is \"{}\"; it must be \"none\", \"tensor\" or \"row\"", text);
+  tensors.scale_a = packed(DType::f32, device, {1}, 1);
+  tensors.scale_b = packed(DType::f32, device, {text == "row" ? filters : 1}, 1);
+}
+
+/// What an epilogue function is given, whose D is of that shape.
+Operand packed_input(InputShape input, DType type, int device, Extents shape, int ndim, bool is_filter) {
+  const int line = is_filter ? 0 : 1;
+  switch (input) {
+    case InputShape::scalar:
+      return packed(type, device, {}, 0);
+    case InputShape::row:
+    case InputShape::column:
+      if ((input == InputShape::column) == is_filter) return packed(type, device, {shape[line]}, 1);
+      shape[line] = 1;
+      break;
+    case InputShape::matrix:
+      break;
+  }
+  return packed(type, device, shape, ndim);
+}
 
 template <class Call>
 PlanObject plan_conv_problem(const Call& call) {
@@ -64,15 +96,22 @@ PlanObject plan_conv_problem(const Call& call) {
 
   ConvOptions forward = options;
   forward.kind = Conv::fprop;
-  ConvCall made = make_call(ConvTensors{.input = input, .weight = weight}, forward);
+  ConvTensors tensors{.input = input, .weight = weight};
+  ConvCall made = make_call(tensors, forward);
   if (kind != Conv::fprop) {
     const Operand grad_output = packed(type, device, made.shape, ndim);
     const bool is_dgrad = kind == Conv::dgrad;
     options.size = is_dgrad ? x : w;
-    ConvTensors tensors{.grad_output = grad_output};
+    tensors = {.grad_output = grad_output};
     (is_dgrad ? tensors.weight : tensors.input) = is_dgrad ? weight : input;
-    made = make_call(tensors, options);
   }
+  place_scaling(Scaled::parse(call.template get<Scaled>()), w[0], device, tensors);
+  const Extents d = kind == Conv::fprop ? made.shape : kind == Conv::dgrad ? x : w;
+  tensors.epilogue =
+      EpilogueArguments(call.template get<arg::Epilogue>(), {}).read_types([&](InputShape shape, DType of) {
+        return packed_input(shape, of, device, d, ndim, kind == Conv::wgrad);
+      });
+  made = make_call(tensors, options);
   GemmProblem& problem = made.problem;
   call.template read<arg::BiasKind>(problem.bias);
   if (problem.bias != Bias::none) {
@@ -85,9 +124,10 @@ PlanObject plan_conv_problem(const Call& call) {
 }  // namespace
 
 void bind_plan_conv_problem(nb::module_& m) {
-  using Options =
-      Concat<Geometry, List<Direction, arg::OperandDtype, arg::OutDtype, arg::BiasKind, arg::Activation, arg::Division>,
-             SplitK, List<arg::Precision, arg::Device>>;
+  using Options = Concat<Geometry,
+                         List<Direction, arg::OperandDtype, arg::OutDtype, arg::BiasKind, arg::Activation,
+                              arg::Epilogue, Scaled, arg::UseFastAccum, arg::Division>,
+                         SplitK, List<arg::Precision, arg::Device>>;
   define(m, "plan_conv_problem", List<Images, Size, Channels, Filters, FilterSize>(), Options(), "GemmPlan",
          kPlanConvProblemDoc, [](const auto& call) { return plan_conv_problem(call); });
 }

@@ -40,6 +40,9 @@ std::span<const EmbeddedFile> embedded_torch_headers();
 /// The gradients of activations in Python, which both have: "_activations.py".
 std::span<const EmbeddedFile> embedded_activations();
 
+/// An epilogue function's graph, its derivative and their values by PyTorch: "graph.py".
+std::span<const EmbeddedFile> embedded_functions();
+
 /// LICENSE alone.
 std::span<const EmbeddedFile> embedded_license();
 

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "cleave/conv.h"
+#include "cleave/epilogue.h"
 #include "cleave/names.h"
 #include "emit/parts.h"
 
@@ -25,7 +26,9 @@ class Initialiser {
   }
   void add(const char* member, const std::string& value) { members_.push_back(fmt::format(".{} = {}", member, value)); }
 
-  std::string in_braces() const { return fmt::format("{{{}}}", fmt::join(members_, ", ")); }
+  std::string in_braces(const char* between = ", ") const {
+    return fmt::format("{{{}}}", fmt::join(members_, between));
+  }
   std::string lines() const { return fmt::format("    {},", fmt::join(members_, ",\n    ")); }
 
  private:
@@ -44,12 +47,13 @@ std::string print(const MatrixLayout& layout, bool with_strides) {
   return text.in_braces();
 }
 
-std::string print(const ScaleLayout& layout) {
+std::string print(const ScaleLayout& layout, bool with_strides) {
   Initialiser text;
   text.add("kind", spell(layout.kind));
   text.add("rows", layout.rows, 1u);
   text.add("stride_row", layout.stride_row, int64_t(0));
   text.add("stride_k", layout.stride_k, int64_t(0));
+  if (with_strides) text.add("stride_batch", layout.stride_batch, int64_t(0));
   return text.in_braces();
 }
 
@@ -61,6 +65,30 @@ std::string print(const GroupLayout& layout) {
   text.add("spacing", layout.spacing, int64_t(1));
   text.add("zero_rest", layout.zero_rest, false);
   return text.in_braces();
+}
+
+/// As much of an operand as calls do not bring.
+std::string print(const EpilogueLayout& layout) {
+  Initialiser text;
+  text.add("shape", spell(layout.shape));
+  text.add("dtype", spell(layout.dtype));
+  text.add("order", layout.order, Order::row);
+  text.add("alignment", std::to_string(layout.alignment));
+  return text.in_braces();
+}
+
+std::string print(const EpilogueProblem& epilogue) {
+  const auto list = [](const EpilogueLayout* layouts, size_t count) {
+    std::vector<std::string> entries;
+    for (size_t i = 0; i < count; ++i) entries.push_back(print(layouts[i]));
+    return fmt::format("{{{}}}", fmt::join(entries, ",\n                            "));
+  };
+  Initialiser text;
+  text.add("function", "&kFunction");
+  text.add("gated", epilogue.gated, false);
+  text.add("inputs", list(epilogue.inputs, epilogue.function->inputs().size()));
+  text.add("outputs", list(epilogue.outputs, epilogue.function->outputs().size() - 1));
+  return text.in_braces(",\n                 ");
 }
 
 std::string print(const ConvAxis& axis) {
@@ -116,9 +144,10 @@ std::string print_operation(const GemmProblem& given) {
   if (p.bias != Bias::none) text.add("bias_dtype", spell(p.bias_dtype));
   text.add("bias_stride_batch", p.bias_stride_batch, int64_t(0));
   text.add("activation", p.activation, Activation::none);
+  if (p.epilogue.function != nullptr) text.add("epilogue", print(p.epilogue));
   if (p.scale_a.kind != Scaling::none) {
-    text.add("scale_a", print(p.scale_a));
-    text.add("scale_b", print(p.scale_b));
+    text.add("scale_a", print(p.scale_a, is_conv));
+    text.add("scale_b", print(p.scale_b, is_conv));
   }
   text.add("has_zero", p.has_zero, false);
   text.add("has_scale_d", p.has_scale_d, false);

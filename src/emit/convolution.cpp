@@ -63,7 +63,8 @@ void describe_convolution(const GemmProblem& p, Vocabulary& v) {
   for (const char* const name : {"X", "W", "Y"}) {
     const bool made = std::string_view(name) == roles.result;
     const std::string small(1, char(std::tolower(*name)));
-    v.words[small + "_dtype"] = to_string(made ? p.d.dtype : p.a.dtype);
+    const bool filters = *name == 'W';
+    v.words[small + "_dtype"] = to_string(made ? p.d.dtype : filters ? p.b.dtype : p.a.dtype);
     v.words[small + "_pointer"] = made ? "void*" : "const void*";
   }
   v.words["result"] = roles.result;
@@ -73,11 +74,14 @@ void describe_convolution(const GemmProblem& p, Vocabulary& v) {
   v.words["op"] = roles.op;
   v.words["kind"] = to_string(conv.kind);
   v.flags["grouped"] = false;
+  describe_scales(p, v);
   v.flags["deep"] = axes.size() == 3;
 
   const int64_t groups = p.batch;
   v.words["groups"] = std::to_string(groups);
   v.words["operand_dtype"] = to_string(p.a.dtype);
+  v.words["weight_dtype"] = to_string(p.b.dtype);
+  v.words["result_channels"] = std::to_string(groups * (conv.kind == Conv::fprop ? conv.filters : conv.channels));
   v.words["memory_format"] = axes.size() == 3 ? "channels_last_3d" : "channels_last";
   v.words["x_channels"] = std::to_string(groups * conv.channels);
   v.words["y_channels"] = std::to_string(groups * conv.filters);
@@ -85,6 +89,7 @@ void describe_convolution(const GemmProblem& p, Vocabulary& v) {
   v.words["w_channels"] = std::to_string(conv.channels);
   v.words["pixels_of_x"] = join(axes, ", ", [](const NamedAxis& x) { return x.name; });
   v.words["pixels_of_y"] = join(axes, ", ", [](const NamedAxis& x) { return x.outputs; });
+  v.words["result_pixels"] = v.words[conv.kind == Conv::fprop ? "pixels_of_y" : "pixels_of_x"];
   v.words["filter_size"] = join(axes, ", ", [](const NamedAxis& x) { return x.axis.filter; });
   v.words["stride"] = join(axes, ", ", [](const NamedAxis& x) { return x.axis.stride; });
   v.words["dilation"] = join(axes, ", ", [](const NamedAxis& x) { return x.axis.dilation; });
@@ -100,9 +105,9 @@ void describe_convolution(const GemmProblem& p, Vocabulary& v) {
   for (const NamedAxis& axis : axes) {
     v.words[fmt::format("{}_axis", axis.name)] = initialiser(axis.axis);
   }
-  v.words["summary"] = fmt::format("{} with filters of {}, {}{}.", roles.what,
-                                   join(axes, " x ", [](const NamedAxis& x) { return x.axis.filter; }),
-                                   to_string(p.a.dtype), multiplied_as(p));
+  v.words["summary"] = fmt::format(
+      "{} with filters of {}, {}{}{}.", roles.what, join(axes, " x ", [](const NamedAxis& x) { return x.axis.filter; }),
+      to_string(p.a.dtype), multiplied_as(p), p.scale_a.kind != Scaling::none ? " with scales" : "");
 }
 
 }  // namespace cleave

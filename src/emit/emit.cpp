@@ -35,21 +35,10 @@ const Choice& planned(const GemmPlan& plan) {
            "most {}",
            count_classes(choice->geometry, false), kMostClasses);
   }
-  const GemmProblem& p = choice->problem;
-  if (p.conv.kind != Conv::none && (p.scale_a.kind != Scaling::none || p.has_scale_d || p.has_amax)) {
-    throw Error(ErrorCode::unsupported,
-                "the operation is a scaled convolution, which emitted projects do not serve; plan it without scales, "
-                "scale_d and amax");
-  }
   if (choice->problem.groups.apart) {
     refuse(
         ErrorCode::unsupported,
         "the operation's groups lie apart, which emitted projects do not serve; plan for a of (M, K) and b of (K, N)");
-  }
-  if (choice->problem.epilogue.function != nullptr) {
-    throw Error(ErrorCode::unsupported,
-                "the operation has an epilogue function, which emitted projects do not serve; plan with an activation "
-                "in its place, or call the operation from the library");
   }
   return *choice;
 }
@@ -117,11 +106,13 @@ std::string with_word(std::string text, std::string_view from, std::string_view 
 /// The code below `folder`, which has the operation's name where it says "operation".
 void add_code(std::string_view folder, const std::string& name, EmittedFiles& files) {
   const std::pair<const char*, std::string> words[] = {{"expected_operation", "expected_" + name},
+                                                       {"finish_operation", "finish_" + name},
                                                        {"operands_operation", "operands_" + name},
                                                        {"emitted::operation", "emitted::" + name},
                                                        {"\"emitted/operation.h\"", "\"emitted/" + name + ".h\""},
                                                        {"import operation\n", "import " + name + " as operation\n"},
-                                                       {"from operation import", "from " + name + " import"}};
+                                                       {"from operation import", "from " + name + " import"},
+                                                       {"from operation.", "from " + name + "."}};
   for (const EmbeddedFile& file : embedded_project()) {
     const std::string_view path = file.name;
     if (!path.starts_with(folder)) continue;
@@ -159,13 +150,17 @@ EmittedFiles emit(const GemmPlan& plan, const EmitOptions& options) {
   EmittedFiles files;
   const std::string target = options.target == EmitTarget::pytorch ? "pytorch" : "cpp";
   const std::string kind = vocabulary.flags["convolution"] ? "convolution" : "product";
-  for (const std::string& folder : {std::string("common"), kind, target, target + "_" + kind}) {
+  const bool function = vocabulary.flags["function"];
+  const std::string epilogue = target + (function ? "_function" : "_activation");
+  for (const std::string& folder : {std::string("common"), kind, target, target + "_" + kind, epilogue}) {
     add_templates(folder + "/", vocabulary, files);
     add_code(folder + "/", options.name, files);
   }
   if (cubin) add_code("cubin/", options.name, files);
   if (options.target == EmitTarget::pytorch) {
-    for (const EmbeddedFile& file : embedded_activations()) files.emplace(options.name + "/" + file.name, file.text);
+    const std::string place = options.name + (function ? "/function/" : "/");
+    for (const EmbeddedFile& file : function ? embedded_functions() : embedded_activations())
+      files.emplace(place + file.name, file.text);
   }
   if (cubin) add_images(choices, vocabulary, files);
   add_included_headers(files);

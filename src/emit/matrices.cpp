@@ -19,7 +19,7 @@ void describe_matrices(const GemmProblem& p, const Layouts& layouts, Vocabulary&
     v.words[name + "_shape"] =
         entries > 1 ? fmt::format("[{}, {}, {}]", batch, rows, columns) : fmt::format("[{}, {}]", rows, columns);
   };
-  const char* const columns = p.activation == Activation::swiglu ? "2n" : "n";
+  const char* const columns = is_gated(p) ? "2n" : "n";
   matrix("a", p.a.dtype, layouts.a_row, entries_of_a(several), "m", "k");
   matrix("b", p.b.dtype, layouts.b_row, entries_of_b(several), "k", columns);
   matrix("c", p.has_c ? p.c.dtype : p.d.dtype, layouts.d_row, entries_of_d(several), "m", "n");

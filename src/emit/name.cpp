@@ -1,4 +1,5 @@
 #include "emit/name.h"
+
 #include <algorithm>
 #include <span>
 #include <string_view>
@@ -83,6 +84,13 @@ void check_name(const std::string& name) {
   if (const char* taker = find_taker(name)) {
     refuse_value("name is \"{}\", {}; pass another, such as \"my_{}\"", name, taker,
                  name.ends_with("_t") ? name.substr(0, name.size() - 2) : name);
+  }
+}
+
+void check_operand_name(const std::string& name, const char* what) {
+  if (const char* taker = find_taker(name)) {
+    refuse(ErrorCode::unsupported, "the epilogue function has an {} \"{}\", {}; rename it, \"my_{}\"", what, name,
+           taker, name.ends_with("_t") ? name.substr(0, name.size() - 2) : name);
   }
 }
 

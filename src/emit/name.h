@@ -10,4 +10,7 @@ namespace cleave {
 /// namespace `emitted` and folders of its own.
 void check_name(const std::string& name);
 
+/// The same, with Error(unsupported), for what an epilogue function calls an input or an output: `what` says which.
+void check_operand_name(const std::string& name, const char* what);
+
 }  // namespace cleave

@@ -8,6 +8,7 @@
 #include "cleave/schedule/groups.h"
 #include "emit/parts.h"
 #include "jit/source.h"
+#include "launch/product.h"
 
 namespace cleave {
 namespace {
@@ -29,17 +30,17 @@ const char* bounds_text(GroupBounds bounds) {
 }
 
 std::string product_of(const GemmProblem& p) {
+  const bool scaled = p.scale_a.kind != Scaling::none;
   switch (p.conv.kind) {
     case Conv::none:
       break;
     case Conv::fprop:
-      return "conv(X, W)";
+      return scaled ? "scale_a * scale_b * conv(X, W)" : "conv(X, W)";
     case Conv::dgrad:
       return "conv_dgrad(W, Y)";
     case Conv::wgrad:
       return "conv_wgrad(X, Y)";
   }
-  const bool scaled = p.scale_a.kind != Scaling::none;
   if (p.has_zero) return fmt::format("{}(A @ B - zero_a * zero_b)", scaled ? "scale_a * scale_b * " : "");
   return scaled ? "(scale_a * A) @ (scale_b * B)" : "A @ B";
 }
@@ -49,6 +50,7 @@ std::string formula(const GemmProblem& p) {
   if (p.has_c) text += " + beta * C";
   if (p.bias != Bias::none) text += " + bias";
   if (p.activation != Activation::none) text = fmt::format("{}({})", to_string(p.activation), text);
+  if (p.epilogue.function != nullptr) text = function_formula(*p.epilogue.function, text);
   if (p.has_scale_d) text = fmt::format("({}) / scale_d", text);
   return text;
 }
@@ -70,7 +72,7 @@ void describe_epilogue(const GemmProblem& p, Vocabulary& v) {
   v.words["bias"] = to_string(p.bias);
   const DType bias_type = p.bias == Bias::none ? p.d.dtype : p.bias_dtype;
   v.words["bias_dtype"] = to_string(bias_type);
-  v.flags["swiglu"] = p.activation == Activation::swiglu;
+  v.flags["gated"] = is_gated(p);
   v.flags["has_c"] = p.has_c;
   v.flags["has_bias"] = p.bias != Bias::none;
   v.flags["bias_row"] = p.bias == Bias::row;
@@ -155,6 +157,7 @@ Vocabulary describe(const GemmProblem& p, const std::vector<ArchChoice>& choices
   Vocabulary v;
   describe_kernels(choices, v);
   describe_epilogue(p, v);
+  describe_function(p, v);
   const bool floats = size_of(p.a.dtype) > 1;
   v.flags["differentiable"] = floats && size_of(p.d.dtype) > 1 && !p.has_amax && p.groups.dimension == Grouping::none;
   v.flags["convolution"] = p.conv.kind != Conv::none;

@@ -1,6 +1,7 @@
 // The parts of an operation, each with its words.
 #pragma once
 
+#include "cleave/epilogue.h"
 #include "emit/operation.h"
 #include "jit/spell.h"
 
@@ -28,6 +29,21 @@ std::string multiplied_as(const GemmProblem& problem);
 void describe_archs(const std::vector<ArchChoice>& choices, Vocabulary& v);
 void describe_matrices(const GemmProblem& problem, const Layouts& layouts, Vocabulary& v);
 void describe_scales(const GemmProblem& problem, Vocabulary& v);
+
+/// The epilogue function, if there is one. Throws Error(unsupported) for names that C++ has for something else.
+void describe_function(const GemmProblem& problem, Vocabulary& v);
+
+/// "function(sum, bias, residual)".
+std::string function_formula(const EpilogueFunction& function, const std::string& sum);
+
+/// What an argument of the operator is, with @words@; nothing of a number.
+std::string about_input(const GemmProblem& problem, uint32_t input);
+
+/// The function as one would write it, a value a line: "v2 = acc * scale".
+std::string readable(const EpilogueFunction& function);
+
+/// The function for the host and for kernels, as C++.
+std::string definition(const EpilogueFunction& function);
 
 /// The operator's arguments, as PyTorch's schema and as Python have them.
 void describe_signature(const GemmProblem& problem, Vocabulary& v);

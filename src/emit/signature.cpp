@@ -2,9 +2,15 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
+#include <set>
+
+#include "base/refuse.h"
 #include "cleave/names.h"
 #include "cleave/schedule/groups.h"
 #include "emit/parts.h"
+#include "launch/function_operands.h"
+#include "launch/product.h"
 
 namespace cleave {
 namespace {
@@ -39,7 +45,13 @@ Signature signature_of_conv(const GemmProblem& p) {
     s.positional.push_back({.name = "weight", .about = "@w_dtype@ (@w_filters@, @w_channels@, @filter_size@)."});
   if (kind != Conv::fprop)
     s.positional.push_back({.name = "grad_output", .about = "@y_dtype@ (images, @y_channels@, @pixels_of_y@)."});
+  if (p.scale_a.kind != Scaling::none) {
+    s.positional.push_back({.name = "scale_a", .about = "float32, one value, by which input is multiplied."});
+    s.positional.push_back({.name = "scale_b", .about = "float32, one value, or one for each filter."});
+  }
   add_epilogue(p, "channel of the result", "@c_dtype@ of the result's shape; may be `out`, of the same type.", s);
+  if (p.has_scale_d)
+    s.positional.push_back({.name = "scale_d", .about = "float32, one value, by which the result is divided."});
   return s;
 }
 
@@ -66,7 +78,7 @@ Signature signature_of_product(const GemmProblem& p) {
   Signature s;
   const bool grouped = p.groups.dimension != Grouping::none;
   const bool masked = p.groups.dimension == Grouping::m && p.groups.bounds == GroupBounds::counts;
-  const bool gated = p.activation == Activation::swiglu;
+  const bool gated = is_gated(p);
   const auto matrix = [&](const char* name, const std::string& shape) {
     s.positional.push_back({.name = name, .about = fmt::format("@{0}_dtype@ {1}, @{0}_layout@-major.", name, shape)});
   };
@@ -93,6 +105,62 @@ Signature signature_of_product(const GemmProblem& p) {
   }
   if (grouped && is_spaced(p.groups.bounds) && !masked) s.by_keyword.push_back({"alignment", "int", "@spacing@"});
   return s;
+}
+
+void add_function(const GemmProblem& p, Signature& s) {
+  const auto& inputs = p.epilogue.function->inputs();
+  for (uint32_t i = 0; i < inputs.size(); ++i) {
+    const bool number = is_number(p.epilogue.inputs[i]);
+    s.positional.push_back({.name = inputs[i].name, .type = number ? "float" : "Tensor", .about = about_input(p, i)});
+  }
+}
+
+/// An epilogue function's inputs are arguments by the names that it has for them.
+void check_names(const GemmProblem& p, const Signature& s) {
+  std::set<std::string> names = {"out", "amax"};
+  const size_t outputs = p.epilogue.function == nullptr ? 1 : p.epilogue.function->outputs().size();
+  for (size_t i = 1; i < outputs; ++i) names.insert("out_" + p.epilogue.function->outputs()[i].name);
+  const auto add = [&](const Argument& x) {
+    if (names.insert(x.name).second) return;
+    refuse(ErrorCode::unsupported,
+           "the epilogue function has an input \"{0}\", which is the name of another argument of the operator; rename "
+           "it, \"my_{0}\"",
+           x.name);
+  };
+  std::ranges::for_each(s.by_keyword, add);
+  std::ranges::for_each(s.positional, add);
+}
+
+/// What the operator makes: D, the function's outputs beside it, the largest magnitude.
+void describe_results(const GemmProblem& p, Vocabulary& v) {
+  std::vector<std::string> names = {"out"}, results = {v.words["result"]}, variables = {"result"};
+  std::vector<std::string> tensors = {"Tensor"};
+  const auto add = [&](const std::string& name, const std::string& argument) {
+    names.push_back(argument);
+    results.push_back(name);
+    variables.push_back(name);
+    tensors.emplace_back("Tensor");
+  };
+  const size_t outputs = p.epilogue.function == nullptr ? 1 : p.epilogue.function->outputs().size();
+  for (size_t i = 1; i < outputs; ++i) {
+    const std::string& name = p.epilogue.function->outputs()[i].name;
+    add(name, "out_" + name);
+  }
+  const std::vector<std::string> outs = names;
+  if (p.has_amax) add("amax", "amax");
+  std::string schema;
+  for (size_t i = 0; i < names.size(); ++i)
+    schema += fmt::format("{}    \"Tensor({}!) {}", i == 0 ? "" : ", \"\n", char('a' + i), names[i]);
+  v.flags["several_results"] = names.size() > 1;
+  v.words["out_schema"] = schema + "\"";
+  v.words["out_names"] = fmt::format("\"{}\"", fmt::join(outs, "\", \""));
+  v.words["results_schema"] = names.size() > 1 ? fmt::format("({})", fmt::join(tensors, ", ")) : std::string("Tensor");
+  v.words["results_text"] = fmt::format("{}", fmt::join(results, ", "));
+  v.words["result_names"] = fmt::format("{}", fmt::join(variables, ", "));
+  if (p.has_amax) variables.pop_back();
+  const char* const amax = p.has_amax ? ", amax=amax" : "";
+  v.words["result_options"] = variables.size() > 1 ? fmt::format("out=({}){}", fmt::join(variables, ", "), amax)
+                                                   : fmt::format("out=result{}", amax);
 }
 
 std::string in_python(const Argument& x) {
@@ -123,7 +191,9 @@ std::string each(const std::vector<Argument>& arguments, const char* before, con
 
 void describe_signature(const GemmProblem& p, Vocabulary& v) {
   Signature s = p.conv.kind != Conv::none ? signature_of_conv(p) : signature_of_product(p);
+  if (p.epilogue.function != nullptr) add_function(p, s);
   s.by_keyword.push_back({"alpha", "float", "1.0"});
+  check_names(p, s);
   const auto name = [](const Argument& x) { return x.name; };
   const auto set = [&](const char* word, const std::string& text) { v.words[word] = expand(text, v); };
   set("schema", each(s.positional, "    \"", ", \"\n", in_schema) + "\n    \"*, \"\n" +
@@ -135,6 +205,8 @@ void describe_signature(const GemmProblem& p, Vocabulary& v) {
   set("options",
       each(s.by_keyword, "        ", ",\n", [](const Argument& x) { return fmt::format("\"{0}\": {0}", x.name); }));
   set("about", each(s.positional, "        ", "\n", [](const Argument& x) { return x.name + ": " + x.about; }));
+  describe_results(p, v);
+  set("argument_names", each(s.positional, "    \"", "\",\n", name));
 }
 
 }  // namespace cleave

@@ -13,14 +13,15 @@ namespace {
 std::string literal(float value) {
   if (std::isnan(value)) return "cleave::bits_float(0x7fc00000u)";
   if (std::isinf(value)) return fmt::format("cleave::bits_float(0x{}f800000u)", value < 0 ? "f" : "7");
-  return fmt::format("{:a}f", value);
+  const std::string digits = fmt::format("{}", value);  // as few as say this float
+  return digits + (digits.find_first_of(".e") == digits.npos ? ".0f" : "f");
 }
 
 }  // namespace
 
-std::string function_body(const EpilogueFunction& function) {
+std::string function_lines(const EpilogueFunction& function) {
   using Kind = EpilogueNode::Kind;
-  std::string text;
+  std::string text = "    using cleave::apply;\n    using enum cleave::Elementwise;\n";
   std::vector<std::string> names;
   for (const EpilogueNode& node : function.nodes()) {
     if (node.kind == Kind::sum || node.kind == Kind::gate) {
@@ -41,16 +42,18 @@ std::string function_body(const EpilogueFunction& function) {
   }
   for (size_t i = 0; i < function.outputs().size(); ++i)
     text += fmt::format("    out[{}] = {};\n", i, names[function.outputs()[i].node]);
+  return text;
+}
+
+std::string function_body(const EpilogueFunction& function) {
   return fmt::format(R"(
 template <>
 struct cleave::FunctionBody<config> {{
   static CLEAVE_DEVICE void run(float acc, {}const cleave::FunctionValues<config>& in, float (&out)[{}]) {{
-    using cleave::apply;
-    using enum cleave::Elementwise;
 {}  }}
 }};
 )",
-                     function.gated() ? "float up, " : "", function.outputs().size(), text);
+                     function.gated() ? "float up, " : "", function.outputs().size(), function_lines(function));
 }
 
 }  // namespace cleave

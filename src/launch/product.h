@@ -9,12 +9,12 @@
 namespace cleave {
 
 /// Whether two columns of B, a gate's and an up's, make one of D.
-inline bool is_gated(const GemmProblem& p) {
+constexpr bool is_gated(const GemmProblem& p) {
   return p.activation == Activation::swiglu || p.epilogue.gated;
 }
 
 /// The columns of B, and of the bias of a row.
-inline int64_t columns_of_b(const GemmProblem& p) {
+constexpr int64_t columns_of_b(const GemmProblem& p) {
   return is_gated(p) ? 2 * p.n : p.n;
 }
 

@@ -1,22 +1,10 @@
 #include "plan/function_config.h"
 
 #include "cleave/epilogue.h"
+#include "launch/function_operands.h"
 #include "problem/problem.h"
 
 namespace cleave {
-namespace {
-
-/// Whether columns 2i and 2i + 1 of a row of a matrix of D's shape lie in one aligned word. Columns of fused classes are
-/// pixels' channels.
-bool has_pairs(const EpilogueLayout& layout, const GemmProblem& p, bool fuses_classes) {
-  const int64_t columns = fuses_classes ? p.conv.channels : p.n;
-  const bool rows_begin_even = p.groups.dimension != Grouping::n && columns % 2 == 0 && layout.stride % 2 == 0;
-  const bool batched = p.batch > 1 && layout.stride_batch != 0;
-  return layout.shape == InputShape::matrix && layout.order == Order::row && rows_begin_even &&
-         (!batched || layout.stride_batch % 2 == 0) && layout.alignment >= 2 * size_of(layout.dtype);
-}
-
-}  // namespace
 
 bool c_has_pairs(const GemmProblem& p, bool fuses_classes) {
   const Order order = output_order(p).value_or(Order::row);

@@ -6,7 +6,7 @@
 
 namespace cleave {
 
-/// `problem`, if it is a convolution, is its view as a product (conv_view); `fuses_classes`: ConvConfig's.
+/// `problem` as has_pairs takes it; `fuses_classes`: ConvConfig's.
 FunctionConfig function_config(const GemmProblem& problem, bool fuses_classes);
 
 /// EpilogueConfig::c_pairs; the same problem.

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "cleave/conv.h"
+#include "cleave/epilogue.h"
 
 namespace cleave {
 
@@ -64,6 +65,52 @@ inline GemmProblem grouped(GemmProblem p, Grouping dimension, GroupLayout layout
   return p;
 }
 
+/// An epilogue function with an input of each shape, and an output beside D; or a gated one of a number.
+inline const EpilogueFunction& function_of_all() {
+  return epilogue_function(R"(
+    shift row
+    factor scalar
+    mask column
+    residual matrix
+    %0 = multiply acc factor
+    %1 = add %0 shift
+    %2 = multiply %1 mask
+    d = add %2 residual
+    pre = %1)");
+}
+inline const EpilogueFunction& gated_function() {
+  return epilogue_function(R"(
+    limit scalar
+    %0 = minimum acc.gate limit
+    d = multiply %0 acc.up)");
+}
+
+/// `p` with that function over packed operands, whose matrices have the strides of D.
+inline GemmProblem with_function(GemmProblem p) {
+  p.epilogue.function = &function_of_all();
+  const bool grouped = p.groups.dimension == Grouping::m || p.groups.dimension == Grouping::n;
+  const EpilogueLayout matrix{
+      .dtype = DType::bf16, .alignment = 16, .stride = p.d.stride_row, .stride_batch = grouped ? 0 : p.d.stride_batch};
+  const bool is_conv = p.conv.kind != Conv::none && p.batch > 1, filters = p.conv.kind == Conv::wgrad;
+  EpilogueLayout row{.shape = InputShape::row, .dtype = DType::f32, .alignment = 4, .stride = 1};
+  EpilogueLayout column{.shape = InputShape::column, .dtype = DType::f16, .alignment = 2, .stride = 1};
+  if (is_conv && !filters) row.stride_batch = p.n;
+  if (is_conv && filters) column.stride_batch = p.m;
+  p.epilogue.inputs[0] = row;
+  p.epilogue.inputs[1] = {.shape = InputShape::scalar};
+  p.epilogue.inputs[2] = column;
+  p.epilogue.inputs[3] = matrix;
+  p.epilogue.outputs[0] = matrix;
+  return p;
+}
+
+inline GemmProblem with_gated_function(GemmProblem p) {
+  p.epilogue.function = &gated_function();
+  p.epilogue.gated = true;
+  p.epilogue.inputs[0] = {.shape = InputShape::scalar, .dtype = DType::bf16, .alignment = 2};
+  return p;
+}
+
 inline std::vector<EmitCase> emit_cases() {
   constexpr DType f16 = DType::f16, bf16 = DType::bf16, f32 = DType::f32, i8 = DType::i8, e4m3 = DType::e4m3;
   constexpr ScaleLayout vector{.kind = Scaling::vector, .stride_row = 1};
@@ -112,6 +159,13 @@ inline std::vector<EmitCase> emit_cases() {
       {"depth_stream_k", split(grouped(product(1024, 512, 4096, bf16, f32, 1, false, true), Grouping::k,
                                        {.bounds = GroupBounds::aligned_ends, .spacing = 64}),
                                SplitKMode::stream_k)},
+      {"function", with_function(product(512, 1024, 512, bf16, bf16))},
+      {"function_batched", with_function(product(512, 256, 320, f16, f32, 5, false, true))},
+      {"function_portable", with_function(split(product(101, 99, 5001, f16, f32), SplitKMode::parallel, 7))},
+      {"function_of_8_bits", with_function(scaled(product(512, 768, 1024, e4m3, bf16), vector, one))},
+      {"function_of_rows", with_function(grouped(product(4096, 1024, 512, bf16, bf16), Grouping::m))},
+      {"function_of_depth", with_function(grouped(product(1024, 512, 4096, bf16, f32, 1, false, true), Grouping::k))},
+      {"function_of_gates", with_gated_function(product(512, 1024, 512, bf16, bf16))},
   };
 }
 
@@ -144,6 +198,9 @@ inline std::vector<EmitCase> emit_conv_cases() {
   for (ConvAxis* const axis : {&embedding.axes[1], &embedding.axes[2]}) axis->pad_begin = axis->pad_end = 0;
   GemmProblem patches = implicit_gemm(embedding, 1, bf16, bf16);
   patches.bias = Bias::row;
+  const ScaleLayout image{.kind = Scaling::vector}, filter{.kind = Scaling::vector, .stride_row = 1};
+  GemmProblem quantised = scaled(convolution(Conv::fprop, DType::e4m3, DType::e4m3, 128, 128), image, filter);
+  quantised.has_scale_d = quantised.has_amax = true;
   return {
       {"fprop", convolution(Conv::fprop, f16, f16, 128, 256)},
       {"fprop_strided", with_epilogue(convolution(Conv::fprop, bf16, bf16, 64, 128, 2))},
@@ -168,6 +225,14 @@ inline std::vector<EmitCase> emit_conv_cases() {
       {"wgrad_stem", convolution(Conv::wgrad, f16, f32, 8, 64, 2, 1, false, 7)},
       {"wgrad_rgb", convolution(Conv::wgrad, f16, f32, 3, 64, 2, 1, false, 7)},
       {"wgrad_groups", convolution(Conv::wgrad, f16, f16, 32, 32, 1, 4)},
+      {"fprop_fp8", quantised},
+      {"fprop_scaled", scaled(convolution(Conv::fprop, i8, f16, 64, 128, 2), image, filter)},
+      {"fprop_function", with_function(convolution(Conv::fprop, bf16, bf16, 64, 128, 2))},
+      {"fprop_groups_function", with_function(convolution(Conv::fprop, bf16, f32, 64, 64, 1, 4))},
+      {"dgrad_function", with_function(convolution(Conv::dgrad, bf16, bf16, 128, 128, 2))},
+      {"dgrad_stem_function", with_function(convolution(Conv::dgrad, f16, f16, 8, 64, 2, 1, false, 4))},
+      {"wgrad_function", with_function(convolution(Conv::wgrad, f16, f32, 128, 128, 2))},
+      {"wgrad_groups_function", with_function(convolution(Conv::wgrad, f16, f16, 32, 32, 1, 4))},
   };
 }
 

@@ -11,13 +11,19 @@ namespace cleave {
 namespace {
 
 GemmArguments some_arguments(const GemmProblem& p) {
-  return {.a = address<void>(0),
-          .b = address<void>(1),
-          .c = p.has_c ? address<void>(2) : nullptr,
-          .d = address<void>(3),
-          .bias = p.bias != Bias::none ? address<void>(4) : nullptr,
-          .alpha = p.d.dtype == DType::i32 ? 1.0f : 0.5f,
-          .beta = p.has_c ? 2.0f : 0.0f};
+  GemmArguments x{.a = address<void>(0),
+                  .b = address<void>(1),
+                  .c = p.has_c ? address<void>(2) : nullptr,
+                  .d = address<void>(3),
+                  .bias = p.bias != Bias::none ? address<void>(4) : nullptr,
+                  .alpha = p.d.dtype == DType::i32 ? 1.0f : 0.5f,
+                  .beta = p.has_c ? 2.0f : 0.0f,
+                  .scale_a = p.scale_a.kind != Scaling::none ? address<float>(5) : nullptr,
+                  .scale_b = p.scale_b.kind != Scaling::none ? address<float>(6) : nullptr,
+                  .scale_d = p.has_scale_d ? address<float>(9) : nullptr,
+                  .amax = p.has_amax ? address<float>(12) : nullptr};
+  set_function_arguments(p, x);
+  return x;
 }
 
 /// The emitted arguments' values, where the operation has them.
@@ -43,7 +49,11 @@ std::string assignments(const GemmProblem& p) {
   if (p.has_c) set("c", "probe.arguments.c");
   if (p.has_c) set("beta", "probe.arguments.beta");
   if (p.bias != Bias::none) set("bias", "probe.arguments.bias");
-  return text;
+  for (const char* const scale : {"scale_a", "scale_b"})
+    if (p.scale_a.kind != Scaling::none) set(scale, fmt::format("probe.arguments.{}", scale));
+  if (p.has_scale_d) set("scale_d", "probe.arguments.scale_d");
+  if (p.has_amax) set("amax", "probe.arguments.amax");
+  return text + function_assignments(p);
 }
 
 void expect_equal(const Grid& x, const Grid& y) {
@@ -135,6 +145,8 @@ void expect_equal_launches(Launch& emitted, Launch& own, const Choice& choice) {
   expect_equal(x.schedule, y.schedule, classes);
   expect_equal(x.schedule.stream_partition, y.schedule.stream_partition);
   expect_equal(x.epilogue, y.epilogue, batched);
+  expect_equal(x.scales_a, y.scales_a, batched);
+  expect_equal(x.scales_b, y.scales_b, batched);
   if (c.schedule.split != SplitKMode::none && c.schedule.split != SplitKMode::cluster) {
     EXPECT_EQ(x.counters, y.counters);
     EXPECT_EQ(x.partials, y.partials);

@@ -11,7 +11,9 @@
 #include <fstream>
 
 #include "cleave/emit.h"
+#include "cleave/epilogue.h"
 #include "fake_driver.h"
+#include "launch/function_operands.h"
 #include "probe.h"
 
 namespace cleave {
@@ -60,6 +62,35 @@ extern "C" __attribute__((visibility("default"))) void probe(fake_driver::Probe&
 
 inline void run(const std::string& command) {
   ASSERT_EQ(std::system(command.c_str()), 0) << command;
+}
+
+/// What an epilogue function reads and writes, far apart and aligned, but for numbers.
+inline void set_function_arguments(const GemmProblem& p, GemmArguments& x) {
+  if (p.epilogue.function == nullptr) return;
+  for (size_t i = 0; i < p.epilogue.function->inputs().size(); ++i) {
+    if (is_number(p.epilogue.inputs[i]))
+      x.epilogue_inputs[i].value = 0.25f;
+    else
+      x.epilogue_inputs[i].data = address<void>(int(30 + i));
+  }
+  for (size_t i = 0; i + 1 < p.epilogue.function->outputs().size(); ++i)
+    x.epilogue_outputs[i] = address<void>(int(40 + i));
+}
+
+/// The same as the emitted arguments' values.
+inline std::string function_assignments(const GemmProblem& p) {
+  std::string text;
+  if (p.epilogue.function == nullptr) return text;
+  for (size_t i = 0; i < p.epilogue.function->inputs().size(); ++i) {
+    const char* const member = is_number(p.epilogue.inputs[i]) ? "value" : "data";
+    text += fmt::format("  x.inputs.{}.{} = probe.arguments.epilogue_inputs[{}].{};\n",
+                        p.epilogue.function->inputs()[i].name, member, i, member);
+  }
+  for (size_t i = 0; i + 1 < p.epilogue.function->outputs().size(); ++i) {
+    text += fmt::format("  x.outputs.{}.data = probe.arguments.epilogue_outputs[{}];\n",
+                        p.epilogue.function->outputs()[i + 1].name, i);
+  }
+  return text;
 }
 
 /// A folder for an emitted project.

@@ -55,6 +55,15 @@ inline void expect_equal(const GroupParams& x, const GroupParams& y) {
   EXPECT_EQ(x.extent, y.extent);
 }
 
+inline void expect_equal(const FunctionOperand& x, const FunctionOperand& y, bool batched) {
+  EXPECT_EQ(x.data, y.data);
+  EXPECT_EQ(x.value, y.value);
+  EXPECT_EQ(x.stride, y.stride);
+  if (batched) {
+    EXPECT_EQ(x.batch_stride, y.batch_stride);
+  }
+}
+
 /// `batched`: else the strides of a batch do not matter.
 inline void expect_equal(const EpilogueParams& x, const EpilogueParams& y, bool batched) {
   EXPECT_EQ(x.alpha, y.alpha);
@@ -70,6 +79,8 @@ inline void expect_equal(const EpilogueParams& x, const EpilogueParams& y, bool 
   EXPECT_EQ(x.zero_b, y.zero_b);
   EXPECT_EQ(x.scale_d, y.scale_d);
   EXPECT_EQ(x.amax, y.amax);
+  for (uint32_t i = 0; i < kMostEpilogueInputs; ++i) expect_equal(x.inputs[i], y.inputs[i], batched);
+  for (uint32_t i = 0; i < kMostEpilogueOutputs; ++i) expect_equal(x.outputs[i], y.outputs[i], batched);
   if (!batched) return;
   EXPECT_EQ(x.d_batch_stride, y.d_batch_stride);
   if (x.c != nullptr) {

@@ -69,6 +69,8 @@ def check_on_the_cpu(function: Callable[..., Any], result: Any, *given: Any, **n
     """Where there is no driver, that is said."""
 
     def on_the_cpu(x: Any) -> Any:
+        if isinstance(x, tuple) and isinstance(x[0], torch.Tensor):
+            return tuple(map(on_the_cpu, x))
         return torch.empty_like(x, device="cpu") if isinstance(x, torch.Tensor) else x
 
     given = tuple(on_the_cpu(x) for x in given)
@@ -79,6 +81,44 @@ def check_on_the_cpu(function: Callable[..., Any], result: Any, *given: Any, **n
     for out in ({}, {"out": on_the_cpu(result)}):
         with pytest.raises(error, match=reason):
             function(*given, **named, **out)
+
+
+def inputs_of(epilogue: Any, shapes: dict[str, tuple[int, ...]]) -> dict[str, Any]:
+    """Of an epilogue function: tensors without data, and numbers."""
+    if isinstance(epilogue, cleave.Epilogue):
+        epilogue = epilogue()
+    return {
+        name: meta(value, *shapes[shape]) if isinstance(value, str) else value
+        for (name, shape), value in zip(epilogue.function.inputs, epilogue.inputs, strict=True)
+    }
+
+
+def results_of(made: Any) -> list[Any]:
+    return list(made) if isinstance(made, tuple) else [made]
+
+
+def check_results(
+    function: Callable[..., Any], given: list[Any], shape: tuple[int, ...], epilogue: Any, differentiable: bool
+) -> Any:
+    """Calls it, with `out` too, and its backward."""
+    tensors = [x for x in given if isinstance(x, torch.Tensor)]
+    for tensor in tensors if differentiable else ():
+        tensor.requires_grad_(tensor.itemsize > 1)
+    made = function(*given)
+    results = results_of(made)
+    if epilogue is not None:
+        assert len(results) == len(epilogue.function.outputs)
+    assert all(result.shape == shape for result in results)
+    out = [result.detach() for result in results]
+    assert function(*given, out=tuple(out) if len(out) > 1 else out[0]) is not None
+    assert results[0].requires_grad == differentiable
+    if differentiable:
+        sum(result.float().sum() for result in results).backward()
+        # What a function only compares has no gradient.
+        reached = [x for x in tensors if x.requires_grad and (epilogue is None or x.grad is not None)]
+        assert len(reached) >= 2
+        assert all(x.grad.shape == x.shape for x in reached)
+    return made
 
 
 def check_convolution(operation: Convolution, folder: Path) -> None:
@@ -102,23 +142,23 @@ def check_convolution(operation: Convolution, folder: Path) -> None:
         "dgrad": ([x.shape, w, y], x.shape),
         "wgrad": ([x, y], w.shape),
     }[kind]
+    if options.get("scaling"):
+        given += [meta("float32", 1), meta("float32", options["filters"])]
     if options.get("bias"):
         given.append(meta("float32", shape[1]))
-    tensors = [value for value in given if isinstance(value, torch.Tensor)]
-    differentiable = tensors[0].itemsize > 1
-    for tensor in tensors if differentiable else ():
-        tensor.requires_grad_()
-    result = function(*given)
-    assert result.shape == shape
-    assert result.stride(1) == 1
-    assert function(*given, out=result.detach()) is not None
-    assert result.requires_grad == differentiable
-    if differentiable:
-        result.sum().backward()
-        assert all(tensor.grad.shape == tensor.shape for tensor in tensors)
-    check_on_the_cpu(function, result, *given)
+    epilogue = options.get("epilogue")
+    if epilogue is not None:
+        outer, channels, *rest = shape
+        shapes = {"scalar": (), "row": (channels,), "column": (outer, 1, *rest), "matrix": tuple(shape)}
+        if kind == "wgrad":
+            shapes |= {"row": (1, channels, *rest), "column": (outer,)}
+        given += inputs_of(epilogue, shapes).values()
+    differentiable = x.itemsize > 1
+    made = check_results(function, given, shape, epilogue, differentiable)
+    assert all(result.stride(1) == 1 for result in results_of(made))
+    check_on_the_cpu(function, made, *given)
     compiled = torch.compile(function, fullgraph=True, backend="aot_eager")
-    assert compiled(*given).shape == shape
+    assert results_of(compiled(*given))[0].shape == shape
 
 
 def check_operator(operation: Operation | Convolution, folder: Path) -> None:
@@ -136,7 +176,9 @@ def check_product(operation: Operation, folder: Path) -> None:
     options = operation.options
     m, n, k = operation.sizes
     batch = options.get("batch", 1)
-    columns = 2 * n if options.get("activation") == "swiglu" else n
+    epilogue = options.get("epilogue")
+    gated = options.get("activation") == "swiglu" or (epilogue is not None and epilogue.function.gated)
+    columns = 2 * n if gated else n
     grouping = options.get("grouping")
     dense = grouping is None
     lead_a = (batch,) if (dense and batch > 1) or grouping == "n" else ()
@@ -147,8 +189,16 @@ def check_product(operation: Operation, folder: Path) -> None:
         "a": meta(options["dtype"], *shape_a, by_column=layout[0] == "n"),
         "b": meta(options["dtype"], *lead_b, k, columns, by_column=layout[1] == "n"),
     }
+    lead_d = shape_a[:-2] if grouping != "k" else (batch,)
+    if grouping == "n":
+        lead_d = ()
+    shape = (*lead_d, shape_a[-2], n)
+    inputs = {}
+    if epilogue is not None:
+        column = (*(lead_d if options.get("bounds") == "counts" else ()), shape[-2], 1)
+        inputs = inputs_of(epilogue, {"scalar": (), "row": (n,), "column": column, "matrix": shape})
     for argument in operators.default._schema.arguments[2:]:
-        if str(argument.type) != "Tensor":
+        if argument.kwarg_only or argument.name in inputs:
             continue
         if argument.name in ("offs", "indptr", "starts", "sizes", "counts"):
             given[argument.name] = meta("int32", batch + (argument.name == "indptr"))
@@ -156,24 +206,14 @@ def check_product(operation: Operation, folder: Path) -> None:
             given[argument.name] = meta("float32", m, 1)
         else:
             given[argument.name] = meta("float32", columns)
-    differentiable = dense and torch.empty(0, dtype=getattr(torch, options["dtype"])).itemsize > 1
-    if differentiable:
-        for x in given.values():
-            x.requires_grad_()
-    d = module.gemm(**given)
-    lead_d = shape_a[:-2] if grouping != "k" else (batch,)
-    if grouping == "n":
-        lead_d = ()
-    assert d.shape == (*lead_d, shape_a[-2], n)
-    assert module.gemm(**given, out=d.detach()) is not None
-    assert d.requires_grad == differentiable
-    if differentiable:
-        d.sum().backward()
-        assert all(x.grad.shape == x.shape for x in given.values() if x.is_leaf)
-    check_on_the_cpu(module.gemm, d, **given)
-    if operation in OPERATIONS[::5]:  # the slowest part of this
+    given |= inputs
+    differentiable = dense and given["a"].itemsize > 1
+    given = {name: x.detach() if isinstance(x, torch.Tensor) else x for name, x in given.items()}
+    made = check_results(module.gemm, list(given.values()), shape, epilogue, differentiable)
+    check_on_the_cpu(module.gemm, made, **given)
+    if operation in OPERATIONS[::5] or operation.name == "fused":  # the slowest part of this
         compiled = torch.compile(module.gemm, fullgraph=True, backend="aot_eager")
-        assert compiled(**given).shape == d.shape
+        assert results_of(compiled(**given))[0].shape == shape
 
 
 def compile_together(name: str, files: list[Path], includes: list[str], folder: Path) -> Path:
@@ -266,7 +306,7 @@ def test_cpp_project_builds(operation: Operation | Convolution, elsewhere: Path,
 
 
 @pytest.mark.skipif(shutil.which("nvcc") is None, reason="needs nvcc")
-@named("bf16_bias_relu", "i8_row", "experts_padded", "conv")
+@named("bf16_bias_relu", "i8_row", "experts_padded", "conv", "fused", "conv_fused")
 def test_extension_of_sources_builds(operation: Operation | Convolution, elsewhere: Path, tmp_path: Path) -> None:
     folder = cleave.emit.pytorch(operation.plan(), operation.name, tmp_path / "emitted", archs=operation.archs)
     moved = shutil.move(folder, elsewhere / "moved")

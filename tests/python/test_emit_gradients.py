@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import itertools
 import sys
 import types
@@ -13,6 +14,7 @@ from doc_snippets import ROOT
 
 torch = pytest.importorskip("torch")
 
+import cleave  # noqa: E402
 from cleave.testing.activations import ELEMENTWISE, activate  # noqa: E402
 from cleave.testing.arrays import TorchArrays  # noqa: E402
 
@@ -24,54 +26,69 @@ def operator(monkeypatch: pytest.MonkeyPatch, kind: str, **fixed: Any) -> tuple[
     package = types.ModuleType("emitted_package")
     project = ROOT / "src/emit/project"
     sources: dict[str, Path] = {
-        "_activations": ROOT / "python/cleave/torch/_activations.py",
         "_formula": project / f"pytorch_{kind}/package/_formula.py",
+        "_activations": ROOT / "python/cleave/torch/_activations.py",
+        "_epilogue": project / "pytorch_activation/package/_epilogue.py",
         "_operator": project / "pytorch/package/_operator.py",
     }
-    modules = {name: types.ModuleType(f"emitted_package.{name}") for name in sources}
+    if fixed.get("FUNCTION"):
+        del sources["_activations"]
+        sources["_epilogue"] = project / "pytorch_function/package/_epilogue.py"
+        for name in ("graph", "derivative", "values"):  # which emitted projects have in a folder of that name
+            monkeypatch.setitem(
+                sys.modules, f"emitted_package.function.{name}", importlib.import_module(f"cleave._epilogue.{name}")
+            )
+        monkeypatch.setitem(sys.modules, "emitted_package.function", types.ModuleType("emitted_package.function"))
     package._operation = types.SimpleNamespace(**fixed)
     monkeypatch.setitem(sys.modules, "emitted_package", package)
     for name, path in sources.items():
-        modules[name].__package__ = "emitted_package"
-        exec(compile(path.read_text(), path, "exec"), modules[name].__dict__)
-        setattr(package, name, modules[name])
-    return modules["_operator"], package._operation
+        module = types.ModuleType(f"emitted_package.{name}")
+        module.__package__ = "emitted_package"
+        exec(compile(path.read_text(), path, "exec"), module.__dict__)
+        setattr(package, name, module)
+    return package._operator, package._operation
 
 
 class Context:
     def save_for_backward(self, *tensors: Any) -> None:
         self.saved_tensors = [x.detach() for x in tensors]
 
+    def set_materialize_grads(self, value: bool) -> None:
+        assert not value
 
-def check(module: Any, inputs: list[Any], result: Any) -> None:
-    """`result` follows from the tensors among `inputs`."""
-    tensors = [x for x in inputs if isinstance(x, torch.Tensor)]
-    grad = torch.randn_like(result)
-    expected = iter(torch.autograd.grad(result, tensors, grad))
+
+def check(module: Any, inputs: dict[str, Any], *results: Any) -> None:
+    """`results` follow from the tensors among `inputs`."""
+    tensors = [x for x in inputs.values() if isinstance(x, torch.Tensor)]
+    grads = [torch.randn_like(result) for result in results]
+    expected = iter(torch.autograd.grad(results, tensors, grads, allow_unused=True))
     context = Context()
-    module._save(context, tuple(inputs), {"alpha": ALPHA, "beta": BETA}, result)
-    context.needs_input_grad = [isinstance(x, torch.Tensor) for x in inputs]
-    for x, gradient in zip(inputs, module._backward(context, grad), strict=True):
-        if isinstance(x, torch.Tensor):
-            torch.testing.assert_close(gradient, next(expected), rtol=1e-4, atol=1e-4)
-        else:
+    output = results if len(results) > 1 else results[0]
+    module.fixed.ARGUMENTS = tuple(inputs)
+    module._save(context, tuple(inputs.values()), {"alpha": ALPHA, "beta": BETA}, output)
+    context.needs_input_grad = [isinstance(x, torch.Tensor) for x in inputs.values()]
+    for x, gradient in zip(inputs.values(), module._backward(context, *grads), strict=True):
+        known = next(expected) if isinstance(x, torch.Tensor) else None
+        if known is None:
             assert gradient is None
+        else:
+            torch.testing.assert_close(gradient, known, rtol=1e-4, atol=1e-4)
 
 
 def random(*shape: int) -> Any:
-    return torch.randn(*shape, dtype=torch.double, requires_grad=True)
+    return torch.randn(shape, dtype=torch.double, requires_grad=True)
 
 
-def finish(x: Any, inputs: list[Any], bias: Any, has_c: bool, activation: str) -> Any:
-    """The epilogue, whose tensors join the inputs."""
+def add_up(x: Any, inputs: dict[str, Any], bias: Any, has_c: bool) -> Any:
+    """The sums, whose tensors join the inputs."""
     x = ALPHA * x
     if bias is not None:
-        inputs.append(bias)
+        inputs["bias"] = bias
         x = x + bias.view(-1, *[1] * (x.dim() - 2)) if x.dim() > 3 else x + bias
     if has_c:
-        inputs.append(random(*x.shape))
-        x = x + BETA * inputs[-1]
-    return activate(TorchArrays("cpu"), activation, x)
+        inputs["c"] = random(*x.shape)
+        x = x + BETA * inputs["c"]
+    return x
 
 
 @pytest.mark.parametrize(
@@ -83,9 +100,62 @@ def test_of_products(activation: str, bias: str, has_c: bool, monkeypatch: pytes
     module, _ = operator(
         monkeypatch, "product", ACTIVATION=activation, BIAS=bias, HAS_BIAS=bias != "none", HAS_C=has_c, GROUPING="none"
     )
-    inputs = [random(3, 8, 6), random(6, 10)]  # b serves the whole batch
+    inputs = {"a": random(3, 8, 6), "b": random(6, 10)}  # b serves the whole batch
     vector = {"none": None, "row": random(10), "column": random(8, 1)}[bias]
-    check(module, inputs, finish(inputs[0] @ inputs[1], inputs, vector, has_c, activation))
+    sums = add_up(inputs["a"] @ inputs["b"], inputs, vector, has_c)
+    check(module, inputs, activate(TorchArrays("cpu"), activation, sums))
+
+
+@cleave.epilogue
+def mixed(acc, bias: cleave.row, mask: cleave.column, step: cleave.scalar, floor: cleave.scalar, x: cleave.matrix):
+    pre = acc * step + bias
+    return cleave.outputs(d=cleave.gelu(pre) * mask + x, capped=cleave.maximum(cleave.tanh(pre) * x, floor))
+
+
+@cleave.epilogue
+def gates(acc, limit: cleave.scalar):
+    return cleave.silu(cleave.minimum(acc.gate, limit)) * acc.up
+
+
+@cleave.epilogue
+def without_sum(acc, x: cleave.matrix):
+    return cleave.outputs(d=x * 2.0, root=cleave.sqrt(abs(acc) + 1.0))
+
+
+def test_of_functions_of_products(monkeypatch: pytest.MonkeyPatch) -> None:
+    torch.manual_seed(0)
+    options = {"BIAS": "none", "HAS_BIAS": False, "HAS_C": True, "GROUPING": "none"}
+    module, _ = operator(monkeypatch, "product", FUNCTION=mixed.text, **options)
+    inputs = {"a": random(3, 8, 6), "b": random(6, 10)}
+    sums = add_up(inputs["a"] @ inputs["b"], inputs, None, True)
+    inputs |= {"bias": random(3, 1, 10), "mask": random(8), "step": random(), "floor": -0.1, "x": random(8, 10)}
+    pre = sums * inputs["step"] + inputs["bias"]
+    d = torch.nn.functional.gelu(pre) * inputs["mask"][:, None] + inputs["x"]
+    check(module, inputs, d, (torch.tanh(pre) * inputs["x"]).clamp(min=-0.1))
+
+
+def test_of_functions_of_gates(monkeypatch: pytest.MonkeyPatch) -> None:
+    torch.manual_seed(0)
+    options = {"BIAS": "row", "HAS_BIAS": True, "HAS_C": False, "GROUPING": "none"}
+    module, _ = operator(monkeypatch, "product", FUNCTION=gates.text, **options)
+    inputs = {"a": random(8, 6), "b": random(6, 20)}
+    gate, up = add_up(inputs["a"] @ inputs["b"], inputs, random(20), False).chunk(2, -1)
+    inputs["limit"] = 0.5
+    check(module, inputs, torch.nn.functional.silu(gate.clamp(max=0.5)) * up)
+
+
+def test_of_an_output_that_does_without_the_sum(monkeypatch: pytest.MonkeyPatch) -> None:
+    options = {"BIAS": "none", "HAS_BIAS": False, "HAS_C": False, "GROUPING": "none"}
+    module, fixed = operator(monkeypatch, "product", FUNCTION=without_sum.text, **options)
+    monkeypatch.setattr(sys.modules["emitted_package"]._formula, "product", None)  # which is then not needed
+    x = random(8, 10)
+    fixed.ARGUMENTS = ("a", "b", "x")
+    context = Context()
+    module._save(context, (random(8, 6), random(6, 10), x), {"alpha": ALPHA}, (x, x))
+    context.needs_input_grad = [True, True, True]
+    of_a, of_b, of_x = module._backward(context, torch.ones(8, 10), None)
+    assert of_a is None and of_b is None
+    assert (of_x == 2).all()
 
 
 @pytest.mark.parametrize(
@@ -104,17 +174,54 @@ def test_of_convolutions(
     if kind == "wgrad":
         activation = "none"
     module, fixed = operator(
-        monkeypatch, "convolution", KIND=kind, ACTIVATION=activation, HAS_BIAS=has_bias,
-        HAS_C=has_c, GROUPS=2, TAPS=(3, 3), STRIDE=(2, 1), DILATION=(1, 1),
-        PADDING=(padding, padding), ORDER=torch.channels_last,
+        monkeypatch, "convolution", KIND=kind, ACTIVATION=activation, HAS_BIAS=has_bias, HAS_C=has_c,
+        **geometry(padding),
     )  # fmt: skip
+    inputs, outputs = convolved(kind, fixed)
+    bias = random(outputs.shape[1]) if has_bias else None
+    sums = add_up(outputs, inputs, bias, has_c)
+    check(module, inputs, activate(TorchArrays("cpu"), activation, sums))
+
+
+def geometry(padding: tuple[int, int]) -> dict[str, Any]:
+    return {
+        "GROUPS": 2, "TAPS": (3, 3), "STRIDE": (2, 1), "DILATION": (1, 1), "PADDING": (padding, padding),
+        "ORDER": torch.channels_last, "FILTERS": 6, "CHANNELS": 4,
+    }  # fmt: skip
+
+
+def convolved(kind: str, fixed: Any) -> tuple[dict[str, Any], Any]:
+    """Operands, and their convolution."""
     x, w = random(2, 4, 9, 8), random(6, 2, 3, 3)
     ends = [end for pair in reversed(fixed.PADDING) for end in pair]
     outputs = torch.nn.functional.conv2d(torch.nn.functional.pad(x, ends), w, stride=fixed.STRIDE, groups=2)
     y = random(*outputs.shape)
-    inputs = {"fprop": [x, w], "dgrad": [tuple(x.shape), w, y], "wgrad": [x, y]}[kind]
+    inputs = {
+        "fprop": {"input": x, "weight": w},
+        "dgrad": {"input_size": tuple(x.shape), "weight": w, "grad_output": y},
+        "wgrad": {"input": x, "grad_output": y},
+    }[kind]
     if kind != "fprop":
         by = x if kind == "dgrad" else w
         outputs = torch.autograd.grad(outputs, by, y, create_graph=True)[0]
-    bias = random(outputs.shape[1]) if has_bias else None
-    check(module, inputs, finish(outputs, inputs, bias, has_c, activation))
+    return inputs, outputs
+
+
+@pytest.mark.parametrize("kind", ["fprop", "dgrad", "wgrad"])
+def test_of_functions_of_convolutions(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    torch.manual_seed(0)
+    module, fixed = operator(
+        monkeypatch, "convolution", KIND=kind, FUNCTION=mixed.text, HAS_BIAS=False, HAS_C=False, **geometry((0, 2))
+    )
+    inputs, sums = convolved(kind, fixed)
+    sums = ALPHA * sums
+    outer, channels, *rest = sums.shape
+    row, column = (channels,), (outer, 1, *rest)
+    if kind == "wgrad":
+        row, column = (1, channels, *rest), (outer,)
+    inputs |= {"bias": random(*row), "mask": random(*column), "step": 0.5, "floor": 0.0, "x": random(*sums.shape)}
+    line = (-1, 1, 1, 1) if kind == "wgrad" else (-1, 1, 1)
+    bias, mask = (x if x.dim() > 1 else x.view(line) for x in (inputs["bias"], inputs["mask"]))
+    pre = sums * 0.5 + bias
+    d = torch.nn.functional.gelu(pre) * mask + inputs["x"]
+    check(module, inputs, d, (torch.tanh(pre) * inputs["x"]).clamp(min=0.0))

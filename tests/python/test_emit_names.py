@@ -56,6 +56,24 @@ def test_names_of_the_c_library_compile(f16_plan: cleave.GemmPlan, tmp_path: Pat
     assert done.returncode == 0, done.stderr
 
 
+def function_with(name: str) -> cleave.Epilogue:
+    """An epilogue function whose input has that name."""
+    scope: dict = {"cleave": cleave}
+    exec(f"def add(acc, {name}: cleave.row):\n    return acc + {name}\n", scope)
+    return cleave.epilogue(scope["add"])
+
+
+@pytest.mark.parametrize("name", ["a", "alpha", "bias", "out", "template", "EOF"])
+@every_target
+def test_names_of_a_functions_inputs_are_refused(target: Callable, name: str, tmp_path: Path) -> None:
+    """Those that another argument has, or C++ for something else."""
+    epilogue = function_with(name)(**{name: "float32"})
+    plan = cleave.plan_problem(64, 64, 64, dtype="float16", bias="row", epilogue=epilogue, device="h100")
+    with pytest.raises(ValueError, match=f'input "{name}".*rename it, "my_'):
+        target(plan, "projection", tmp_path / "folder")
+    assert not any(tmp_path.iterdir())
+
+
 @pytest.mark.parametrize("name", ["errno", "stdin", "EOF", "NULL", "size_t", "double_t", "CUstream", "class"])
 @every_target
 def test_names_of_macros_and_types_are_refused(

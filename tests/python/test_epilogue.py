@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -336,12 +335,6 @@ def test_problems_are_planned_from_types() -> None:
         np.testing.assert_array_equal(got, expected)
     with pytest.raises(ValueError, match=r"the plan is for .*bias: float16"):
         plan.run(a, b, epilogue=gelu_residual(**arrays | {"bias": values(rng, 12)}))
-
-
-def test_emitted_projects_refuse_functions(tmp_path: Path) -> None:
-    plan = cleave.plan_problem(256, 256, 256, epilogue=scaled(weight="float32"), device="h100")
-    with pytest.raises((ValueError, RuntimeError), match="the operation has an epilogue function, which emitted"):
-        cleave.emit.cpp(plan, name="layer", sourcedir=tmp_path)
 
 
 @cleave.epilogue

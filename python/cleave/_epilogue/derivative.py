@@ -12,10 +12,13 @@ def derivative(text: str, grads: tuple[str, ...]) -> Graph:
     """The function of the sum, the inputs and the gradients of some outputs that gives the gradients.
 
     text: of the function. grads: names of the outputs that have gradients, which are further inputs,
-    `grad_<output>`, matrices. Its outputs are the gradients of "acc" and of inputs by name, per element of D;
-    what the outputs do not depend on has none.
+    `grad_<output>`, matrices. Its outputs are the gradients of "acc" (or of "acc.gate" and "acc.up") and of inputs by
+    name, per element of D; what the outputs do not depend on has none.
     """
     return _Backward(parse(text), grads).graph()
+
+
+_SUMS = {"acc", "acc.gate", "acc.up"}
 
 
 class _Backward:
@@ -40,10 +43,13 @@ class _Backward:
         return Graph(inputs, self._values, {name: (None, value) for name, value in self._gradients.items()})
 
     def _give(self, value: str, gradient: str) -> None:
-        if value not in self._forward.values and value not in self._forward.inputs and value != "acc":
-            return  # a number
+        if self._is_number(value):
+            return
         before = self._gradients.get(value)
         self._gradients[value] = gradient if before is None else self._apply("add", before, gradient)
+
+    def _is_number(self, value: str) -> bool:
+        return value not in self._forward.values and value not in self._forward.inputs and value not in _SUMS
 
     def _apply(self, operation: str, *operands: str) -> str:
         name = f"%{len(self._values)}"
@@ -95,8 +101,11 @@ def _extreme(closer: str):
 
     def backward(walk: _Backward, g: str, result: str, x: str, y: str) -> None:
         apply = walk._apply
-        numbers = [v not in walk._forward.values and v not in walk._forward.inputs and v != "acc" for v in (x, y)]
-        half = g if any(numbers) else apply("where", apply("equal", x, y), apply("multiply", g, "0.5"), g)
+        half = (
+            g
+            if walk._is_number(x) or walk._is_number(y)
+            else apply("where", apply("equal", x, y), apply("multiply", g, "0.5"), g)
+        )
         for value, other in ((x, y), (y, x)):
             lost = apply("less", *((other, value) if closer == "less" else (value, other)))
             walk._give(value, apply("where", lost, "0", half))

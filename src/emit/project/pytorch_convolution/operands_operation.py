@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import torch
-from expected_operation import ACTIVATIONS, Case, fixed, values
+from expected_operation import Case, fixed, values
+from finish_operation import SUMS, finish
 from torch import Tensor
 
 LARGER = [size + 2 * stride for size, stride in zip(fixed.PLANNED[1:], fixed.STRIDE, strict=True)]
@@ -25,16 +26,26 @@ def convolve(x: Tensor, w: Tensor) -> Tensor:
 
 
 def make(images: int, *size: int, requires_grad: bool = False) -> Case:
-    x = tensor(images, fixed.CHANNELS, *size).requires_grad_(requires_grad)
-    w = tensor(fixed.FILTERS, fixed.CHANNELS // fixed.GROUPS, *fixed.TAPS).requires_grad_(requires_grad)
-    real_x, real_w = x.double().requires_grad_(), w.double().requires_grad_()
+    x = tensor(images, fixed.CHANNELS, *size)
+    w = tensor(fixed.FILTERS, fixed.CHANNELS // fixed.GROUPS, *fixed.TAPS, dtype=fixed.WEIGHT_DTYPE)
+    with torch.no_grad():
+        outputs = convolve(x.double(), w.double())
+    y = tensor(*outputs.shape)
+    depth = {"fprop": w[0].numel(), "dgrad": w[:, 0].numel(), "wgrad": y[:, 0].numel()}[fixed.KIND]
+    if SUMS is not None and x.itemsize > 1:
+        (x if fixed.KIND == "fprop" else y).mul_(SUMS * depth**-0.5)
+    for operand in (x, w, y):
+        operand.requires_grad_(requires_grad)
+    real_x, real_w, real_y = (operand.double().requires_grad_() for operand in (x, w, y))
     outputs = convolve(real_x, real_w)
-    y = tensor(*outputs.shape).requires_grad_(requires_grad)
-    real_y = y.double().requires_grad_()
     # The result is the gradient of that sum by itself.
     operands, made = {"fprop": ([x, w], real_y), "dgrad": ([w, y], real_x), "wgrad": ([x, y], real_w)}[fixed.KIND]
     (result,) = torch.autograd.grad((real_y * outputs).sum(), made, create_graph=requires_grad)
     arguments = [tuple(x.shape), *operands] if fixed.KIND == "dgrad" else operands
+    if fixed.SCALED:
+        scale_a, scale_b = (torch.rand(count, device="cuda") + 0.5 for count in (1, fixed.FILTERS))
+        arguments += [scale_a, scale_b]
+        result = result * scale_a * scale_b.view(-1, *[1] * len(size))
     if fixed.HAS_BIAS:
         bias = values(result.shape[1], dtype=fixed.BIAS_DTYPE).requires_grad_(requires_grad)
         arguments.append(bias)
@@ -43,4 +54,20 @@ def make(images: int, *size: int, requires_grad: bool = False) -> Case:
         c = tensor(*result.shape, dtype=fixed.C_DTYPE).requires_grad_(requires_grad)
         arguments.append(c)
         result = result + c.double()
-    return Case(arguments, ACTIVATIONS[fixed.ACTIVATION](result))
+    finished = finish(result, shapes=shapes_of_inputs(result.shape), new=tensor)
+    d = finished.results[0]
+    amax = d.abs().max() if fixed.HAS_AMAX else None
+    if fixed.HAS_SCALE_D:
+        scale_d = d.abs().max().float() / 100
+        arguments.append(scale_d)
+        finished.results[0] = d / scale_d
+        finished.slack[0] = finished.slack[0] / scale_d
+    return Case([*arguments, *finished.inputs], finished, amax=amax)
+
+
+def shapes_of_inputs(result: torch.Size) -> dict[str, tuple[int, ...]]:
+    """Those of the epilogue function's inputs."""
+    outer, channels, *rest = result
+    if fixed.KIND == "wgrad":
+        return {"scalar": (), "row": (1, channels, *rest), "column": (outer,), "matrix": tuple(result)}
+    return {"scalar": (), "row": (channels,), "column": (outer, 1, *rest), "matrix": tuple(result)}

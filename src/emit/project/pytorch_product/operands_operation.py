@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import torch
-from expected_operation import ACTIVATIONS, Case, fixed, values
+from expected_operation import Case, Finished, fixed, values
+from finish_operation import SUMS, finish
 from torch import Tensor
 
 OTHER = {"m": (4096, 256, 384, 4), "n": (256, 4096, 384, 4), "k": (256, 384, 4096, 4)}
@@ -48,6 +49,17 @@ def block_scales(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
     )
 
 
+def like_result(*shape: int, dtype: torch.dtype) -> Tensor:
+    return matrix(*shape, dtype=dtype, order=fixed.D_ORDER)
+
+
+def shapes_of_inputs(result: torch.Size, batch: int) -> dict[str, tuple[int, ...]]:
+    """Those of the epilogue function's inputs, some of them one for each of a batch."""
+    lead = (batch,) if len(result) == 3 else ()
+    rows, columns = result[-2:]
+    return {"scalar": (), "row": (*lead, 1, columns), "column": (rows, 1), "matrix": tuple(result)}
+
+
 def groups_of(total: int, groups: int) -> tuple[list[slice], list[Tensor]]:
     """Groups of several sizes: where they are, and the tensors that say so."""
     each = total // groups // fixed.SPACING * fixed.SPACING
@@ -85,12 +97,14 @@ def multiply(a: Tensor, b: Tensor, batch: int) -> tuple[Tensor, Tensor, list[Ten
 
 
 def make(m: int, n: int, k: int, batch: int, requires_grad: bool = False) -> Case:
-    columns = 2 * n if fixed.ACTIVATION == "swiglu" else n
+    columns = 2 * n if fixed.GATED else n
     lead_a = (batch,) if not GROUPED or fixed.GROUPING == "n" else ()
     lead_b = (batch,) if not GROUPED or fixed.GROUPING == "m" else ()
     a = matrix(*lead_a, m, k, dtype=fixed.A_DTYPE, order=fixed.A_ORDER)
     b = matrix(*lead_b, k, columns, dtype=fixed.B_DTYPE, order=fixed.B_ORDER)
     arguments = [a, b]
+    if SUMS is not None and a.itemsize > 1:
+        a.mul_(SUMS * k**-0.5)
     for operand in arguments:
         operand.requires_grad_(requires_grad)
     real_a, real_b, factor = a.double(), b.double(), 1
@@ -124,15 +138,26 @@ def make(m: int, n: int, k: int, batch: int, requires_grad: bool = False) -> Cas
         c.requires_grad_(requires_grad)
         arguments.append(c.view(batch, -1, n) if MASKED else c)
         x = x + c
-    x, where = ACTIVATIONS[fixed.ACTIVATION](x), where[..., :n]
-    amax = x[where].abs().max() if fixed.HAS_AMAX else None
+    where = where[..., :n]
+    finished = finish(x, shapes=shapes_of_inputs(where.shape, batch), new=like_result)
+    d = finished.results[0]
+    amax = d[where].abs().max() if fixed.HAS_AMAX else None
     if fixed.HAS_SCALE_D:
-        scale_d = x[where].abs().max().float() / 100
+        scale_d = d[where].abs().max().float() / 100
         arguments.append(scale_d)
-        x = x / scale_d
+        finished.results[0] = d / scale_d
+        finished.slack[0] = finished.slack[0] / scale_d
     if fixed.HAS_ZERO:
         arguments += [azp_adj, azp]
+    arguments += finished.inputs
     if MASKED:
         arguments[0] = a.view(batch, -1, k)
-        x, where = x.view(batch, -1, n), where.reshape(batch, -1, n)
-    return Case(arguments, x, where, amax)
+        where = where.reshape(batch, -1, n)
+        results, slack = ([x.reshape(where.shape) for x in xs] for xs in (finished.results, finished.slack))
+        inputs = [
+            x.view(batch, -1, x.shape[-1]) if isinstance(x, Tensor) and x.shape[:-1] == (m,) else x
+            for x in finished.inputs
+        ]
+        arguments[len(arguments) - len(inputs) :] = inputs
+        finished = Finished(results, slack, finished.smooth.reshape(where.shape), inputs)
+    return Case(arguments, finished, where, amax)

@@ -22,6 +22,16 @@ int64_t stride_or(int64_t given, int64_t packed) {
   return given == kPacked ? packed : given;
 }
 
+/// What a call says of where an operand of the epilogue function lies.
+template <class Operand>
+void place(cleave::EpilogueLayout& layout, const Operand& x, const cleave::GemmProblem& p) {
+  if constexpr (requires { x.stride; }) layout.stride = x.stride;
+  if constexpr (requires { x.pixel_stride; }) layout.stride = stride_or(x.pixel_stride, kResultChannels);
+  if (kKind == Kind::wgrad && layout.shape == cleave::InputShape::row) layout.stride = 1;
+  if (kKind == Kind::wgrad && layout.shape == cleave::InputShape::matrix) layout.stride = p.n;  // filters are packed
+  place_groups(layout, p);
+}
+
 /// Has what the operation has not been discarded, since `Arguments` lacks it.
 template <class Arguments>
 Given read_call(const Arguments& x) {
@@ -54,6 +64,25 @@ Given read_call(const Arguments& x) {
     if constexpr (kKind != Kind::wgrad) p.c.stride_row = stride_or(x.pixel_stride_c, kResultChannels);
   }
   if constexpr (kOperation.bias != cleave::Bias::none) pointers.bias = x.bias;
+  if constexpr (kOperation.scale_a.kind != cleave::Scaling::none) {
+    pointers.scale_a = x.scale_a;
+    pointers.scale_b = x.scale_b;
+    p.scale_b.stride_row = x.scale_b_stride;
+    p.scale_b.stride_batch = p.batch > 1 ? p.n * x.scale_b_stride : 0;
+  }
+  if constexpr (kOperation.has_scale_d) pointers.scale_d = x.scale_d;
+  if constexpr (kOperation.has_amax) pointers.amax = x.amax;
+  if constexpr (kOperation.epilogue.function != nullptr) {
+    visit_inputs(x, [&](uint32_t i, const auto& input) {
+      place(p.epilogue.inputs[i], input, p);
+      pointers.epilogue_inputs[i].data = input.data;
+      if constexpr (requires { input.value; }) pointers.epilogue_inputs[i].value = input.value;
+    });
+    visit_outputs(x, [&](uint32_t i, const auto& output) {
+      place(p.epilogue.outputs[i], output, p);
+      pointers.epilogue_outputs[i] = output.data;
+    });
+  }
   return given;
 }
 
@@ -61,6 +90,16 @@ Given read_call(const Arguments& x) {
 
 int64_t Axis::outputs(int64_t pixels) const {
   return cleave::conv_outputs(pixels, int64_t(pad_begin) + pad_end, taps, stride, dilation);
+}
+
+void place_groups(cleave::EpilogueLayout& layout, const cleave::GemmProblem& p) {
+  using cleave::InputShape;
+  const bool filters = kKind == Kind::wgrad, matrix = layout.shape == InputShape::matrix;
+  layout.stride_batch = 0;
+  if (p.batch == 1) return;
+  if (filters && (matrix || layout.shape == InputShape::column)) layout.stride_batch = p.m * layout.stride;
+  if (!filters && layout.shape == InputShape::row) layout.stride_batch = p.n * layout.stride;
+  if (!filters && matrix) layout.stride_batch = p.n;
 }
 
 void set_images(int64_t images, const std::array<int64_t, kAxes>& size, cleave::ConvLayout& conv) {

@@ -1,5 +1,7 @@
 #include "checks.h"
 
+#include "operands.h"
+
 namespace emitted::operation {
 namespace {
 
@@ -60,6 +62,12 @@ void check_layouts(const cleave::GemmProblem& p, const Kernel& kernel) {
     refuse("pixel_stride_x is ", tensors.d.stride, "; this kernel stores several pixels at once: pass ",
            tensors.d.channels);
   }
+  visit_operands(p, {}, config, [](const FunctionOperand& x) {
+    const bool is_matrix = x.layout.shape == cleave::InputShape::matrix;
+    if (is_matrix && kKind != Kind::wgrad && x.layout.stride < kResultChannels)
+      x.refuse(".pixel_stride is ", x.layout.stride, "; it must be at least the ", kResultChannels, " channels");
+    if (x.layout.stride < 0) x.refuse(".stride is ", x.layout.stride, "; it must not be negative");
+  });
 }
 
 View make_view(const cleave::GemmProblem& problem, const Kernel& kernel) {
@@ -70,6 +78,7 @@ View make_view(const cleave::GemmProblem& problem, const Kernel& kernel) {
   if (!serves(config, view.geometry, view.classes) || !reaches_image(config, view.geometry, gathered))
     refuse("the kernel was made for images of other sizes; emit the operation for these");
   view.problem = conv_view(problem, config, view.geometry, view.classes);
+  check_pairs(view.problem, config);
   view.tiles = gemm_tiles(config, sizes_of(view.problem), view.classes.table());
   if (config.cluster.k > 1 && view.tiles.k_blocks < config.cluster.k)
     refuse("sums are only ", view.tiles.k_blocks, " steps long, and this kernel splits them among ", config.cluster.k,
@@ -93,6 +102,7 @@ void check_arguments(const Given& given, const Kernel& kernel) {
     check_address(c.name, x.c, c.alignment);
     if (kKind != Kind::wgrad) check_stride(c);
   }
+  check_operand_addresses(p, x, kernel.config);
   check_factors(given);
 }
 
@@ -103,7 +113,12 @@ void check_present(const Given& given) {
                   {tensors.b.name, x.b},
                   {tensors.d.name, x.d},
                   {"c", x.c, x.beta != 0.0f},
-                  {"bias", x.bias, p.bias != cleave::Bias::none}});
+                  {"bias", x.bias, p.bias != cleave::Bias::none},
+                  {"scale_a", x.scale_a, p.scale_a.kind != cleave::Scaling::none},
+                  {"scale_b", x.scale_b, p.scale_b.kind != cleave::Scaling::none},
+                  {"scale_d", x.scale_d, p.has_scale_d},
+                  {"amax", x.amax, p.has_amax}});
+  check_operands_present(p, x, kKernels[0].config);
 }
 
 }  // namespace emitted::operation

@@ -11,6 +11,7 @@
 #include "launch/conv_maps.h"
 #include "launch/conv_params.h"
 #include "launch/conv_view.h"
+#include "launch/function_operands.h"
 #include "launch/product_params.h"
 
 namespace emitted::operation {
@@ -35,6 +36,10 @@ inline int64_t& pixel_stride_y(cleave::GemmProblem& p) {
 /// Sets the number and the sizes of images. Throws std::invalid_argument for those that the filters
 /// do not fit, or that are too many pixels.
 void set_images(int64_t images, const std::array<int64_t, kAxes>& size, cleave::ConvLayout& conv);
+
+/// Says how far apart an operand of the epilogue function has the groups' values, its stride being known: groups are
+/// channels, or filters, side by side.
+void place_groups(cleave::EpilogueLayout& layout, const cleave::GemmProblem& problem);
 
 struct View {
   cleave::GemmProblem problem = {};  ///< the product that the kernel computes

@@ -12,6 +12,7 @@
 
 #include "cleave/core/activation.h"
 #include "cleave/core/element.h"
+#include "config.h"
 #include "driver.h"
 
 namespace emitted::operation::example {
@@ -39,6 +40,7 @@ class Tensor {
   T* device() const {
     return reinterpret_cast<T*>(device_);
   }
+  cleave::DType type() const { return type_; }
   double operator[](int64_t i) const { return cleave::load_element(type_, host_.data(), i); }
   void download() { DRIVER_CALL(cuMemcpyDtoH, host_.data(), device_, host_.size()); }
 
@@ -65,6 +67,9 @@ class Tensor {
   CUdeviceptr device_ = 0;
 };
 
+/// What rounding of products may add to a sum, relative to its terms.
+inline constexpr double kProductError = kOperation.precision == cleave::Precision::ieee ? 0x1p-18 : 0x1p-9;
+
 /// A sum, and how large its terms are.
 struct Sum {
   double value = 0, magnitude = 0;
@@ -86,10 +91,22 @@ struct Sum {
   }
 };
 
-/// An element of D: its sum, before the activation, and its place in memory.
+/// An element of D: its entry of the batch (or group), its row and its column.
+struct Coord {
+  int64_t batch, row, column;
+};
+
+/// What one element of D is to be, and what is to be made beside it.
 struct Sample {
-  Sum sum;
-  int64_t index;
+  struct Other {
+    Sum sum;
+    const Tensor* tensor;
+    int64_t index;
+  };
+
+  Sum d;
+  int64_t index;  // of D's element
+  std::vector<Other> others = {};
 };
 
 }  // namespace emitted::operation::example

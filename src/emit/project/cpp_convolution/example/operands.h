@@ -2,6 +2,7 @@
 #pragma once
 
 #include "call.h"
+#include "epilogue.h"
 #include "tensor.h"
 
 namespace emitted::operation::example {
@@ -63,6 +64,9 @@ class Operands {
             std::max({kConv.images * size_.product() * kChannels, kFilters * taps_.product() * channels_,
                       kConv.images * outputs_.product() * kFilters})};
   Tensor bias_{kOperation.bias_dtype, std::max(kChannels, kFilters)};
+  Tensor scale_a_{cleave::DType::f32, 1}, scale_b_{cleave::DType::f32, kFilters};
+  Tensor scale_d_{cleave::DType::f32, 1}, amax_{cleave::DType::f32, 1};
+  Epilogue epilogue_{read(sizes()).problem};
 
  public:
   Tensor& d = kKind == Kind::fprop ? y_ : kKind == Kind::dgrad ? x_ : w_;
@@ -72,14 +76,15 @@ class Operands {
       if (tensor != &d) tensor->fill();
     c_.fill(-1, 1);
     bias_.fill(-1, 1);
+    for (Tensor* scale : {&scale_a_, &scale_b_, &scale_d_}) scale->fill(0.5f, 1.5f);
   }
 
-  Arguments arguments() const { return fill(Arguments()); }
+  Arguments arguments() const { return fill(sizes()); }
 
   Sample draw_sample() const {
     Sum sum;
     Place pixel;
-    int64_t index = 0, channel = 0;
+    int64_t index = 0, channel = 0, row = 0, column = 0;
     const int64_t group = example::draw(kGroups), image = example::draw(kConv.images);
     const int64_t f = group * filters_ + example::draw(filters_), c = example::draw(channels_);
     if constexpr (kKind == Kind::fprop) {
@@ -91,6 +96,8 @@ class Operands {
       });
       index = at_y(image, output, f);
       channel = f;
+      row = image * outputs_.product() + output.number(outputs_);
+      column = f - group * filters_;
     } else if constexpr (kKind == Kind::dgrad) {
       const Place made = example::draw(size_);
       for_each_place(outputs_, [&](const Place& output) {
@@ -102,6 +109,8 @@ class Operands {
       });
       channel = group * channels_ + c;
       index = at_x(image, made, channel);
+      row = image * size_.product() + made.number(size_);
+      column = c;
     } else {
       const Place tap = example::draw(taps_);
       for (int64_t i = 0; i < kConv.images; ++i) {
@@ -111,21 +120,38 @@ class Operands {
         });
       }
       index = at_w(f, tap, c);
+      row = f - group * filters_;
+      column = tap.number(taps_) * channels_ + c;
     }
+    if constexpr (kOperation.scale_a.kind != cleave::Scaling::none) sum.scale(scale_a_[0] * scale_b_[channel]);
     sum.scale(alpha_);
     if (kOperation.has_c) sum.value += c_[index];
     if (kOperation.bias != cleave::Bias::none) sum.value += bias_[channel];
-    sum.activate(kOperation.activation);
-    return {sum, index};
+    Sample sample{.d = {}, .index = index};
+    epilogue_({group, row, column}, sum, Sum(), sample);
+    if constexpr (kOperation.has_scale_d) sample.d.scale(1 / scale_d_[0]);
+    return sample;
+  }
+
+  /// What the operation has made.
+  void download() {
+    d.download();
+    epilogue_.download();
   }
 
  private:
-  template <class Arguments>
-  Arguments fill(Arguments x) const {
+  template <class Arguments = Arguments>
+  Arguments sizes() const {
+    Arguments x;
     x.images = kConv.images;
     if constexpr (requires { x.depth; }) x.depth = size_.at[0];
     x.height = size_.at[1];
     x.width = size_.at[2];
+    return x;
+  }
+
+  template <class Arguments>
+  Arguments fill(Arguments x) const {
     x.x = x_.device();
     x.w = w_.device();
     x.y = y_.device();
@@ -135,6 +161,14 @@ class Operands {
       x.beta = 1;
     }
     if constexpr (kOperation.bias != cleave::Bias::none) x.bias = bias_.device();
+    if constexpr (kOperation.scale_a.kind != cleave::Scaling::none) {
+      x.scale_a = scale_a_.device<const float>();
+      x.scale_b = scale_b_.device<const float>();
+      x.scale_b_stride = 1;
+    }
+    if constexpr (kOperation.has_scale_d) x.scale_d = scale_d_.device<const float>();
+    if constexpr (kOperation.has_amax) x.amax = amax_.device<float>();
+    epilogue_.fill(x);
     return x;
   }
 

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "call.h"
-#include "cleave/core/activation.h"
+#include "epilogue.h"
 #include "tensor.h"
 
 namespace emitted::operation::example {
@@ -62,15 +62,17 @@ class Operands {
     const int64_t index = at(problem_.d, g, i, j);
     Sum sum = sum_of(g, i, j);
     if (problem_.has_c) sum.value += c[at(problem_.c, g, i, j)];
-    if constexpr (kOperation.activation == cleave::Activation::swiglu) {
-      const Sum up = sum_of(g, i, problem_.n + j);
-      const double gate = cleave::activate(cleave::Activation::silu, float(sum.value));
-      sum = {gate * up.value, std::abs(gate) * up.magnitude + std::abs(up.value) * sum.magnitude};
-    } else {
-      sum.activate(kOperation.activation);
-    }
-    if (problem_.has_scale_d) sum.scale(1 / scale_d_[0]);
-    return {sum, index};
+    const Sum up = is_gated(problem_) ? sum_of(g, i, problem_.n + j) : Sum();
+    Sample sample{.d = {}, .index = index};
+    epilogue_({g, i, j}, sum, up, sample);
+    if (problem_.has_scale_d) sample.d.scale(1 / scale_d_[0]);
+    return sample;
+  }
+
+  /// What the operation has made.
+  void download() {
+    d.download();
+    epilogue_.download();
   }
 
  private:
@@ -98,6 +100,7 @@ class Operands {
       x.beta = 1;
     }
     if constexpr (kOperation.bias != Bias::none) x.bias = bias_.device();
+    epilogue_.fill(x);
     if constexpr (kOperation.scale_a.kind != Scaling::none) {
       x.scale_a = scale_a_.device<const float>();
       x.scale_b = scale_b_.device<const float>();
@@ -143,6 +146,7 @@ class Operands {
     return sum;
   }
 
+  Epilogue epilogue_{problem_};
   Tensor bias_{kOperation.bias_dtype, std::max(problem_.m, columns_)};
   Tensor scale_a_ = scales(problem_.scale_a, problem_.m, problem_.k, problem_.batch);
   Tensor scale_b_ = scales(problem_.scale_b, columns_, problem_.k, problem_.batch);

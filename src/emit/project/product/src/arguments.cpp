@@ -30,6 +30,16 @@ void place(cleave::ScaleLayout& layout, const cleave::ScaleLayout& planned, int6
   if (layout.stride_batch == kPacked) layout.stride_batch = row_blocks * k_blocks;
 }
 
+/// What a call says of where an operand of the function lies, whose matrices have so many rows and columns.
+template <class Operand>
+void place(cleave::EpilogueLayout& layout, const Operand& x, int64_t rows, int64_t columns) {
+  const bool by_row = layout.order == cleave::Order::row;
+  if constexpr (requires { x.stride; }) layout.stride = x.stride;
+  if constexpr (requires { x.ld; }) layout.stride = x.ld != kPacked ? x.ld : by_row ? columns : rows;
+  if constexpr (requires { x.batch_stride; })
+    layout.stride_batch = x.batch_stride != kPacked ? x.batch_stride : layout.stride * (by_row ? rows : columns);
+}
+
 // Where the operation has such an argument.
 #define SET(target, argument) \
   if constexpr (requires { x.argument; }) target = x.argument
@@ -84,6 +94,17 @@ Given read_call(const Arguments& x) {
   SET(pointers.amax, amax);
   SET(pointers.group_offsets, offsets);
   SET(pointers.group_sizes, sizes);
+  if constexpr (kOperation.epilogue.function != nullptr) {
+    visit_inputs(x, [&](uint32_t i, const auto& input) {
+      place(p.epilogue.inputs[i], input, x.m, x.n);
+      pointers.epilogue_inputs[i].data = input.data;
+      if constexpr (requires { input.value; }) pointers.epilogue_inputs[i].value = input.value;
+    });
+    visit_outputs(x, [&](uint32_t i, const auto& output) {
+      place(p.epilogue.outputs[i], output, x.m, x.n);
+      pointers.epilogue_outputs[i] = output.data;
+    });
+  }
   return given;
 }
 

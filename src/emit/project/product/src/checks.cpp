@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "operands.h"
+
 namespace emitted::operation {
 namespace {
 
@@ -13,7 +15,7 @@ constexpr const char* kGroupedName = kGroups.dimension == Grouping::m   ? "m"
 
 /// A matrix in memory: `lines` of `across` contiguous elements each.
 struct Matrix {
-  const char* name;
+  const char *name, *list;  // `list`: "outputs.", of the function's
   struct {
     int64_t across, lines, batch;
   } size;
@@ -25,35 +27,55 @@ struct Matrix {
 
   Matrix(const char* name, const cleave::MatrixLayout& layout, cleave::Order order, int64_t rows, int64_t columns,
          int64_t batch, uint32_t alignment)
-      : name(name), element(cleave::size_of(layout.dtype)), alignment(alignment) {
+      : name(name), list(nullptr), element(cleave::size_of(layout.dtype)), alignment(alignment) {
     const bool by_row = order == cleave::Order::row;
     size = {by_row ? columns : rows, by_row ? rows : columns, batch};
     stride = {by_row ? layout.stride_row : layout.stride_col, layout.stride_batch};
   }
+  Matrix(const FunctionOperand& x, const cleave::GemmProblem& p)
+      : name(x.name), list(x.list), element(cleave::size_of(x.layout.dtype)), alignment(element) {
+    const bool by_row = x.layout.order == cleave::Order::row;
+    size = {by_row ? p.n : p.m, by_row ? p.m : p.n, entries_of_d(p)};
+    stride = {x.layout.stride, x.layout.stride_batch};
+  }
 
   /// `written`: its elements must be apart.
   void check(bool written) const;
+
+ private:
+  /// "lda is ...", or "outputs.pre.ld is ...".
+  template <class... Parts>
+  [[noreturn]] void refuse_ld(const Parts&... parts) const {
+    if (list != nullptr) refuse(list, name, ".ld is ", stride.line, parts...);
+    refuse("ld", name, " is ", stride.line, parts...);
+  }
+  template <class... Parts>
+  [[noreturn]] void refuse_batch(const Parts&... parts) const {
+    if (list != nullptr) refuse(list, name, ".batch_stride is ", stride.batch, parts...);
+    refuse("batch_stride_", name, " is ", stride.batch, parts...);
+  }
 };
 
 void Matrix::check(bool written) const {
-  const auto check_whole = [&](const char* what, int64_t elements) {
-    if (elements * element % alignment != 0)
-      refuse(what, name, " is ", elements, "; it must be a multiple of ", alignment / element);
-  };
+  const auto is_whole = [&](int64_t elements) { return elements * element % alignment == 0; };
   if (size.lines > 1 && stride.line < (written ? size.across : 1))
-    refuse("ld", name, " is ", stride.line, "; it must be at least ", written ? size.across : 1);
-  if (size.batch > 1 && stride.batch < 0)
-    refuse("batch_stride_", name, " is ", stride.batch, "; it must not be negative");
+    refuse_ld("; it must be at least ", written ? size.across : 1);
+  if (size.batch > 1 && stride.batch < 0) refuse_batch("; it must not be negative");
   if (written && size.batch > 1) {
     const int64_t entry = (size.lines - 1) * stride.line + size.across;
     const int64_t line = (size.batch - 1) * stride.batch + size.across;
     const bool apart = stride.batch >= entry || (stride.batch >= size.across && stride.line >= line);
-    if (!apart)
-      refuse("batch_stride_", name, " is ", stride.batch, ", so that entries of ", name,
-             " overlap; it must be at least ", entry);
+    if (!apart) refuse_batch(", so that entries of ", name, " overlap; it must be at least ", entry);
   }
-  if (size.lines > 1) check_whole("ld", stride.line);
-  if (size.batch > 1) check_whole("batch_stride_", stride.batch);
+  if (size.lines > 1 && !is_whole(stride.line)) refuse_ld("; it must be a multiple of ", alignment / element);
+  if (size.batch > 1 && !is_whole(stride.batch)) refuse_batch("; it must be a multiple of ", alignment / element);
+}
+
+/// What the function's operands must be, whatever the kernel.
+void check_operand(const FunctionOperand& x, const cleave::GemmProblem& p) {
+  if (x.layout.shape == cleave::InputShape::matrix) return Matrix(x, p).check(x.is_written);
+  if (x.layout.stride < 0) x.refuse(".stride is ", x.layout.stride, "; it must not be negative");
+  if (x.layout.stride_batch < 0) x.refuse(".batch_stride is ", x.layout.stride_batch, "; it must not be negative");
 }
 
 /// What the kernel loads and stores at once, of our matrices.
@@ -98,11 +120,13 @@ void check_layouts(const cleave::GemmProblem& p, const Kernel& kernel) {
     refuse(kOrders.d == cleave::Order::row ? "n" : "m", " is ", d.size.across, "; it must be a multiple of ",
            d.alignment / d.element,
            ", since this kernel stores 16 bytes of D at once. Plan with such a size for another kernel");
+  visit_operands(p, {}, config, [&](const FunctionOperand& x) { check_operand(x, p); });
 }
 
 View make_view(const cleave::GemmProblem& problem, const Kernel& kernel) {
   const cleave::GemmConfig& config = kernel.config;
   View view{.problem = kernel.transposed ? transposed(problem) : problem};
+  check_pairs(view.problem, config);
   view.tiles = cleave::gemm_tiles(config, sizes_of(view.problem));
   if (config.cluster.k > 1 && view.tiles.k_blocks < config.cluster.k)
     refuse("k is ", problem.k, "; this kernel splits K among ", config.cluster.k, " blocks and needs more than ",
@@ -123,6 +147,7 @@ void check_arguments(const Given& given, const Kernel& kernel) {
     check_address("c", x.c, access.c);
     Matrix("c", p.c, kOrders.d, p.m, p.n, entries_of_d(p), access.c).check(false);
   }
+  check_operand_addresses(p, x, kernel.config);
   check_factors(given);
 }
 
@@ -140,6 +165,7 @@ void check_present(const Given& given) {
                   {"amax", x.amax, p.has_amax},
                   {"offsets", x.group_offsets, kHasOffsets},
                   {"sizes", x.group_sizes, kHasSizes}});
+  check_operands_present(p, x, kKernels[0].config);
 }
 
 }  // namespace emitted::operation

@@ -4,6 +4,7 @@
 #include <new>
 
 #include "config.h"
+#include "launch/function_operands.h"
 #include "launch/gemm_maps.h"
 #include "launch/product_params.h"
 

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from . import _activations, _formula
+from . import _epilogue, _formula
 from . import _operation as fixed
 
 
@@ -26,33 +26,53 @@ def _save(
     ctx: Any,
     inputs: tuple[Any, ...],
     keyword_only_inputs: dict[str, Any],
-    output: Tensor,
+    output: Tensor | tuple[Tensor, ...],
 ) -> None:
-    ctx.options = keyword_only_inputs
-    ctx.sizes = [x for x in inputs if not isinstance(x, Tensor)]  # that of images whose gradient is made
-    tensors = [x for x in inputs if isinstance(x, Tensor)]
-    ctx.save_for_backward(*tensors, *([output] if fixed.ACTIVATION == "relu" else []))
+    call = dict(zip(fixed.ARGUMENTS, inputs, strict=True))
+    tensors = {name: x for name, x in call.items() if isinstance(x, Tensor)}
+    # The rest are numbers, and the size of images whose gradient is made.
+    ctx.call = keyword_only_inputs | {name: x for name, x in call.items() if name not in tensors}
+    ctx.tensors = list(tensors)
+    kept = _epilogue.kept(output)
+    ctx.kept = list(kept)
+    ctx.set_materialize_grads(False)
+    ctx.save_for_backward(*tensors.values(), *kept.values())
 
 
-def _backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-    first, second, *more = ctx.saved_tensors
-    bias = more.pop(0) if fixed.HAS_BIAS else None
-    c = more.pop(0) if fixed.HAS_C else None
-    alpha, beta = ctx.options["alpha"], ctx.options.get("beta")
-    if fixed.ACTIVATION == "relu":
-        grad = _activations.backward("relu", grad, more[0])
-    elif fixed.ACTIVATION != "none":
-        x = alpha * _formula.product(first, second, *ctx.sizes).float()  # what the activation was given is made again
+def _backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
+    saved = dict(zip([*ctx.tensors, *ctx.kept], ctx.saved_tensors, strict=True))
+    wanted = [name for name, needed in zip(fixed.ARGUMENTS, ctx.needs_input_grad, strict=True) if needed]
+    gradients: dict[str, Tensor | None] = {}
+    if any(grad is not None for grad in grads):
+        gradients = _gradients(ctx.call | saved, grads, wanted)
+    return tuple(gradients.get(name) for name in fixed.ARGUMENTS)
+
+
+def _gradients(call: dict[str, Any], grads: tuple[Tensor | None, ...], wanted: list[str]) -> dict[str, Tensor | None]:
+    """Those of the tensors of a call that are wanted, by name."""
+    operands = [call[name] for name in fixed.ARGUMENTS[: _formula.OPERANDS]]
+    size, (first, second) = operands[:-2], operands[-2:]
+    names = fixed.ARGUMENTS[_formula.OPERANDS - 2 : _formula.OPERANDS]
+    alpha = call["alpha"]
+    bias = call["bias"] if fixed.HAS_BIAS else None  # an epilogue function may call an input so
+    c, beta = (call["c"], call["beta"]) if fixed.HAS_C else (None, None)
+
+    def sums() -> Tensor:
+        """What the epilogue is given, made again."""
+        x = alpha * _formula.product(first, second, *size).float()
         if c is not None:
             x = x + beta * c
-        if bias is not None:
-            x = x + bias.view(_formula.BIAS_SHAPE)
-        grad = _activations.backward(fixed.ACTIVATION, grad.float(), x)
-    needs = ctx.needs_input_grad[len(ctx.sizes) :]
-    gradients = [*_formula.gradients(first, second, (alpha * grad).to(first.dtype), *needs[:2])]
-    if bias is not None:
-        total = grad.sum_to_size(bias.view(_formula.BIAS_SHAPE).shape) if needs[2] else None
-        gradients.append(None if total is None else total.reshape(bias.shape).to(bias.dtype))
-    if c is not None:
-        gradients.append((beta * grad).to(c.dtype) if needs[-1] else None)
-    return *(None for _ in ctx.sizes), *gradients
+        return x if bias is None else x + bias.view(_formula.BIAS_SHAPE)
+
+    of_sums = [*names, *(["bias"] if fixed.HAS_BIAS else []), *(["c"] if fixed.HAS_C else [])]
+    grad, gradients = _epilogue.gradients(call, sums, grads, wanted, not set(of_sums).isdisjoint(wanted))
+    if grad is None:
+        return gradients
+    of_operands = _formula.gradients(first, second, (alpha * grad).to(first.dtype), *(name in wanted for name in names))
+    gradients |= dict(zip(names, of_operands, strict=True))
+    if bias is not None and "bias" in wanted:
+        total = grad.sum_to_size(bias.view(_formula.BIAS_SHAPE).shape)
+        gradients["bias"] = total.reshape(bias.shape).to(bias.dtype)
+    if c is not None and "c" in wanted:
+        gradients["c"] = (beta * grad).to(c.dtype)
+    return gradients

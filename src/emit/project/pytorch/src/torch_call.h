@@ -13,6 +13,9 @@ class TorchCall {
 
   Tensor new_result() const;
   void set_result(const Tensor& result, const char* name);
+  /// What the epilogue function makes beside D.
+  Tensor new_output(uint32_t output) const;
+  void set_output(uint32_t output, const Tensor& made, const char* name);
   void set_amax(const Tensor& amax);
 
   int32_t device() const { return device_; }

@@ -1,6 +1,7 @@
 #include "torch_ops.h"
 
 #include <algorithm>
+#include <array>
 #include <optional>
 
 #include "driver.h"
@@ -24,30 +25,39 @@ void run(StableIValue* stack, uint64_t, uint64_t) {
   TorchCall call(inputs);
   const Tensor result = call.new_result();
   call.set_result(result, "the result");
-  if constexpr (kOperation.has_amax) {
-    const Tensor amax = cleave::torch_ops::empty(Shape{1}, DType::f32, call.device());
-    TORCH_ERROR_CODE_CHECK(aoti_torch_zero_(amax.get()));
-    call.set_amax(amax);
-    call.run();
-    stack[1] = torch::stable::detail::from(amax);
-  } else {
-    call.run();
+  std::array<std::optional<Tensor>, kFunctionOutputs> outputs;
+  for (uint32_t i = 0; i < kFunctionOutputs; ++i) {
+    outputs[i] = call.new_output(i);
+    call.set_output(i, *outputs[i], "an output");
   }
-  stack[0] = torch::stable::detail::from(result);
+  std::optional<Tensor> amax;
+  if constexpr (kOperation.has_amax) {
+    amax = cleave::torch_ops::empty(Shape{1}, DType::f32, call.device());
+    TORCH_ERROR_CODE_CHECK(aoti_torch_zero_(amax->get()));
+    call.set_amax(*amax);
+  }
+  call.run();
+  *stack++ = torch::stable::detail::from(result);
+  for (const auto& output : outputs) *stack++ = torch::stable::detail::from(*output);
+  if (amax) *stack = torch::stable::detail::from(*amax);
 }
 
 void run_out(StableIValue* stack, uint64_t, uint64_t) {
   StableIValue* next = stack;
   const Inputs inputs(next);
   const auto out = take<Tensor>(next);
+  std::array<std::optional<Tensor>, kFunctionOutputs> outputs;
+  for (auto& output : outputs) output = take<Tensor>(next);
   std::optional<Tensor> amax;
   if constexpr (kOperation.has_amax) amax = take<Tensor>(next);
   refuse_gradients(stack);
   TorchCall call(inputs);
   call.set_result(out, "out");
+  for (uint32_t i = 0; i < kFunctionOutputs; ++i) call.set_output(i, *outputs[i], output_name(i));
   if (amax) call.set_amax(*amax);
   call.run();
   mark_written(out);
+  for (const auto& output : outputs) mark_written(*output);
   if (amax) mark_written(*amax);
 }
 

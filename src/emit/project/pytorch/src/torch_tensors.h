@@ -96,9 +96,9 @@ inline void* read_line(const Tensor& x, const char* name, int32_t type, int64_t 
   return x.data_ptr();
 }
 
-/// One float32.
-inline void* read_value(const Tensor& x, const char* name, int32_t device) {
-  check_tensor(x, name, DType::f32, device);
+/// One value, a float32 unless `type` says another.
+inline void* read_value(const Tensor& x, const char* name, int32_t device, DType type = DType::f32) {
+  check_tensor(x, name, type, device);
   if (x.numel() != 1) refuse(name, " is ", text(x.sizes()), "; it must hold one value");
   return x.data_ptr();
 }

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from . import _operation as fixed
 
+OPERANDS = 3 if fixed.KIND == "dgrad" else 2  # the first arguments, the size of images among them
 BIAS_SHAPE = (-1, *[1] * len(fixed.TAPS))
 # PyTorch pads both sides alike: what differs is padded before.
 _EVEN = all(begin == end for begin, end in fixed.PADDING)
@@ -17,11 +18,15 @@ _PADDING = [begin if _EVEN else 0 for begin, _ in fixed.PADDING]
 _GEOMETRY = (fixed.STRIDE, _PADDING, fixed.DILATION, False, [0] * len(_PADDING), fixed.GROUPS)
 
 
-def _new(like: Tensor, shape: Sequence[int]) -> Tensor:
-    return like.new_empty(shape, dtype=fixed.D_DTYPE).to(memory_format=fixed.ORDER)
+def _new(like: Tensor, shape: Sequence[int]) -> Any:
+    dtypes = [fixed.D_DTYPE, *(dtype for dtype, _ in fixed.OUTPUTS.values())]
+    made = [like.new_empty(shape, dtype=dtype).to(memory_format=fixed.ORDER) for dtype in dtypes]
+    if fixed.HAS_AMAX:
+        made.append(like.new_empty(1, dtype=torch.float32))
+    return tuple(made) if len(made) > 1 else made[0]
 
 
-def _fprop(input: Tensor, *_: Any, **__: Any) -> Tensor:
+def _fprop(input: Tensor, *_: Any, **__: Any) -> Any:
     axes = zip(input.shape[2:], fixed.TAPS, fixed.STRIDE, fixed.PADDING, fixed.DILATION, strict=True)
     outputs = [
         (size + sum(padding) - (taps - 1) * dilation - 1) // stride + 1
@@ -30,11 +35,11 @@ def _fprop(input: Tensor, *_: Any, **__: Any) -> Tensor:
     return _new(input, (input.shape[0], fixed.FILTERS, *outputs))
 
 
-def _dgrad(input_size: Sequence[int], weight: Tensor, *_: Any, **__: Any) -> Tensor:
+def _dgrad(input_size: Sequence[int], weight: Tensor, *_: Any, **__: Any) -> Any:
     return _new(weight, input_size)
 
 
-def _wgrad(input: Tensor, *_: Any, **__: Any) -> Tensor:
+def _wgrad(input: Tensor, *_: Any, **__: Any) -> Any:
     return _new(input, (fixed.FILTERS, fixed.CHANNELS // fixed.GROUPS, *fixed.TAPS))
 
 
@@ -64,11 +69,21 @@ def _gradients(x: Tensor, w: Tensor, y: Tensor, of_x: bool, of_w: bool) -> tuple
 
 
 def product(first: Tensor, second: Tensor, *size: Sequence[int]) -> Tensor:
-    """`size`: that of images whose gradient is made; filters' gradients have no activation."""
+    """`size`: that of images whose gradient is made."""
     if fixed.KIND == "fprop":
         return _conv(first, second)
+    if fixed.KIND == "wgrad":
+        filters = first.new_empty(fixed.FILTERS, fixed.CHANNELS // fixed.GROUPS, *fixed.TAPS)
+        return _gradients(first, filters.to(memory_format=fixed.ORDER), second, False, True)[1]
     images = first.new_empty(*size).to(memory_format=fixed.ORDER)
     return _gradients(images, first, second, True, False)[0]
+
+
+def spread(x: Tensor, shape: str) -> Tensor:
+    """An input of the epilogue function such that it broadcasts against the result: `shape` says which one it is."""
+    if x.dim() != 1 or shape == "scalar":
+        return x
+    return x.view(-1, *[1] * (len(fixed.TAPS) + (fixed.KIND == "wgrad")))
 
 
 def gradients(

@@ -31,6 +31,42 @@ void* read_like_result(const Tensor& x, const char* name, const Shape& shape, in
   return read_images(x, name, layout.dtype, kResultChannels, device, layout.stride_row);
 }
 
+/// The data of an input of the epilogue function. What there is for each pixel, or for each tap and channel, lies as
+/// the result does.
+void* read_input(const Tensor& x, const char* name, const Shape& shape, int32_t device,
+                 cleave::EpilogueLayout& layout) {
+  using cleave::InputShape;
+  constexpr bool filters = kKind == Kind::wgrad;
+  const auto line = [&](int64_t length) {
+    check_tensor(x, name, layout.dtype, device);
+    if (x.numel() != length || x.size(x.dim() == 1 ? 0 : filters ? 0 : 1) != length)
+      refuse(name, " is ", text(x.sizes()), "; it must be (", length, ",)");
+    layout.stride = x.dim() == 1 ? x.stride(0) : x.stride(filters ? 0 : 1);
+    return x.data_ptr();
+  };
+  const auto plane = [&](int64_t outer, int64_t channels) {
+    Shape expected{outer, channels};
+    for (size_t i = 2; i < shape.size(); ++i) expected.append(shape[i]);
+    check_tensor(x, name, layout.dtype, device);
+    check_shape(x, name, expected);
+    layout.stride = read_pixel_stride(x, name);
+    if (filters && layout.stride != channels) refuse_order(x, name);
+    if (filters) layout.stride = outer == 1 ? 1 : x.numel() / outer;
+    return x.data_ptr();
+  };
+  switch (layout.shape) {
+    case InputShape::scalar:
+      return read_value(x, name, device, layout.dtype);
+    case InputShape::row:
+      return filters ? plane(1, shape[1]) : line(shape[1]);
+    case InputShape::column:
+      return filters ? line(shape[0]) : plane(shape[0], 1);
+    case InputShape::matrix:
+      break;
+  }
+  return plane(shape[0], shape[1]);
+}
+
 }  // namespace
 
 TorchCall::TorchCall(const Inputs& in)
@@ -56,6 +92,22 @@ TorchCall::TorchCall(const Inputs& in)
   if constexpr (kOperation.has_c) x.c = read_like_result(*in.c, "c", shape_, device_, p.c);
   if constexpr (kOperation.bias != cleave::Bias::none)
     x.bias = read_line(*in.bias, "bias", cleave::torch_ops::type_number(p.bias_dtype), kResultChannels, device_);
+  if constexpr (kScaled) {
+    x.scale_a = static_cast<const float*>(read_value(*in.scale_a, "scale_a", device_));
+    const bool one = in.scale_b->numel() == 1;
+    x.scale_b = static_cast<const float*>(
+        one ? read_value(*in.scale_b, "scale_b", device_)
+            : read_line(*in.scale_b, "scale_b", cleave::torch_ops::type_number(DType::f32), kFilters, device_));
+    p.scale_b.stride_row = one ? 0 : 1;
+    p.scale_b.stride_batch = one || p.batch == 1 ? 0 : p.n;
+  }
+  if constexpr (kOperation.has_scale_d)
+    x.scale_d = static_cast<const float*>(read_value(*in.scale_d, "scale_d", device_));
+  read_function(in.function, given_, [&](const Tensor& tensor, const char* name, cleave::EpilogueLayout& layout) {
+    void* const data = read_input(tensor, name, shape_, device_, layout);
+    place_groups(layout, p);
+    return data;
+  });
   x.alpha = float(in.alpha);
   x.beta = float(in.beta);
 }
@@ -66,6 +118,16 @@ Tensor TorchCall::new_result() const {
 
 void TorchCall::set_result(const Tensor& result, const char* name) {
   given_.arguments.d = read_like_result(result, name, shape_, device_, given_.problem.d);
+}
+
+Tensor TorchCall::new_output(uint32_t output) const {
+  return new_images(shape_, kOperation.epilogue.outputs[output].dtype, device_);
+}
+
+void TorchCall::set_output(uint32_t output, const Tensor& made, const char* name) {
+  cleave::EpilogueLayout& layout = given_.problem.epilogue.outputs[output];
+  given_.arguments.epilogue_outputs[output] = read_input(made, name, shape_, device_, layout);
+  place_groups(layout, given_.problem);
 }
 
 }  // namespace emitted::operation

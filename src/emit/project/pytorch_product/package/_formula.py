@@ -9,6 +9,7 @@ from torch import Tensor
 
 from . import _operation as fixed
 
+OPERANDS = 2  # the first arguments
 BIAS_SHAPE = (-1,) if fixed.BIAS == "row" else (-1, 1)
 
 
@@ -16,14 +17,20 @@ def result(a: Tensor, b: Tensor, *more: Any, **_: Any) -> Any:
     """What the operator returns, without computing it."""
     torch._check(a.shape[-1] == b.shape[-2])
     rows, columns = a.shape[-2], b.shape[-1]
-    if fixed.ACTIVATION == "swiglu":
+    if fixed.GATED:
         columns = columns // 2
     shape = (*_entries(a, b, *more), rows, columns)
-    if fixed.D_ORDER == "row":
-        d = a.new_empty(shape, dtype=fixed.D_DTYPE)
-    else:
-        d = a.new_empty((*shape[:-2], columns, rows), dtype=fixed.D_DTYPE).mT
-    return (d, a.new_empty(1, dtype=torch.float32)) if fixed.HAS_AMAX else d
+    made = [_new(a, shape, fixed.D_DTYPE, fixed.D_ORDER)]
+    made += [_new(a, shape, dtype, order) for dtype, order in fixed.OUTPUTS.values()]
+    if fixed.HAS_AMAX:
+        made.append(a.new_empty(1, dtype=torch.float32))
+    return tuple(made) if len(made) > 1 else made[0]
+
+
+def _new(like: Tensor, shape: tuple[int, ...], dtype: torch.dtype, order: str) -> Tensor:
+    if order == "row":
+        return like.new_empty(shape, dtype=dtype)
+    return like.new_empty((*shape[:-2], shape[-1], shape[-2]), dtype=dtype).mT
 
 
 def _entries(a: Tensor, b: Tensor, *more: Any) -> tuple[int, ...]:
@@ -40,6 +47,11 @@ def _entries(a: Tensor, b: Tensor, *more: Any) -> tuple[int, ...]:
 
 def product(a: Tensor, b: Tensor) -> Tensor:
     return a @ b
+
+
+def spread(x: Tensor, shape: str) -> Tensor:
+    """An input of the epilogue function such that it broadcasts against D: `shape` says which one it is."""
+    return x.unsqueeze(1) if shape == "column" and x.dim() == 1 else x
 
 
 def gradients(a: Tensor, b: Tensor, grad: Tensor, of_a: bool, of_b: bool) -> tuple[Tensor | None, Tensor | None]:

@@ -22,6 +22,8 @@ class Reader {
   void read_bias();
   void read_scales();
   void read_zeros();
+  /// Returns the data of an input of the epilogue function.
+  void* read_input(const Tensor& x, const char* name, const Shape& shape_of_d, cleave::EpilogueLayout& layout) const;
 
  private:
   Shape read_groups();
@@ -37,7 +39,7 @@ class Reader {
 };
 
 Shape Reader::read_operands() {
-  constexpr bool gated = kOperation.activation == cleave::Activation::swiglu;
+  constexpr bool gated = is_gated(kOperation);
   a_ = read_matrix(in_.a, "a", kOrders.a, device_, p_.a);
   b_ = read_matrix(in_.b, "b", kOrders.b, device_, p_.b);
   if (a_.columns != b_.rows) mismatch("a must have as many columns as b has rows");
@@ -82,16 +84,16 @@ Shape Reader::read_groups() {
 }
 
 /// C, or D itself.
-void* read_like_d(const Tensor& x, const char* name, const Shape& shape_of_d, int32_t device,
+void* read_like_d(const Tensor& x, const char* name, const Shape& shape_of_d, cleave::Order order, int32_t device,
                   cleave::MatrixLayout& layout) {
   check_shape(x, name, shape_of_d);
-  read_matrix(x, name, kOrders.d, device, layout);
+  read_matrix(x, name, order, device, layout);
   if (kMasked) stack(x, name, layout);
   return x.data_ptr();
 }
 
 void Reader::read_c(const Shape& shape_of_d) {
-  x_.c = read_like_d(*in_.c, "c", shape_of_d, device_, p_.c);
+  x_.c = read_like_d(*in_.c, "c", shape_of_d, kOrders.d, device_, p_.c);
 }
 
 void Reader::read_bias() {
@@ -131,6 +133,49 @@ void Reader::read_zeros() {
   if (in_.azp) x_.zero_a = line(*in_.azp, "azp", p_.m);
 }
 
+/// A matrix of D's shape, or one for all of a batch of them.
+void* read_matrix_like_d(const Tensor& x, const char* name, const Shape& shape_of_d, bool may_broadcast, int32_t device,
+                         cleave::EpilogueLayout& layout) {
+  cleave::MatrixLayout matrix{.dtype = layout.dtype};
+  const bool serves_all =
+      may_broadcast && !kMasked && shape_of_d.size() == 3 && (x.dim() == 2 || (x.dim() == 3 && x.size(0) == 1));
+  const Shape one = serves_all && x.dim() == 2 ? Shape{shape_of_d[1], shape_of_d[2]}
+                                               : Shape{serves_all ? 1 : shape_of_d[0], shape_of_d[1], shape_of_d[2]};
+  void* const data = read_like_d(x, name, serves_all ? one : shape_of_d, layout.order, device, matrix);
+  layout.stride = layout.order == cleave::Order::row ? matrix.stride_row : matrix.stride_col;
+  layout.stride_batch = matrix.stride_batch;
+  return data;
+}
+
+void* Reader::read_input(const Tensor& x, const char* name, const Shape& shape_of_d,
+                         cleave::EpilogueLayout& layout) const {
+  using cleave::InputShape;
+  const auto line = [&](int64_t length, bool may_vary) {
+    return read_vector(x, name, layout.dtype, length, may_vary ? p_.batch : 1, false, device_, layout.stride,
+                       layout.stride_batch);
+  };
+  switch (layout.shape) {
+    case InputShape::scalar:
+      return line(1, true);
+    case InputShape::row:
+      return line(p_.n, kGroups.dimension != Grouping::n);
+    case InputShape::column:
+      if constexpr (kMasked) {
+        cleave::MatrixLayout column{.dtype = layout.dtype};
+        check_shape(x, name, Shape{shape_of_d[0], shape_of_d[1], 1});
+        column.stride_row = x.stride(1);
+        check_tensor(x, name, layout.dtype, device_);
+        stack(x, name, column);
+        layout.stride = column.stride_row;
+        return x.data_ptr();
+      }
+      return line(p_.m, kGroups.dimension != Grouping::m);
+    case InputShape::matrix:
+      break;
+  }
+  return read_matrix_like_d(x, name, shape_of_d, true, device_, layout);
+}
+
 }  // namespace
 
 TorchCall::TorchCall(const Inputs& in) : device_(gpu_of(in.a, "a")) {
@@ -146,6 +191,9 @@ TorchCall::TorchCall(const Inputs& in) : device_(gpu_of(in.a, "a")) {
     x.scale_d = static_cast<const float*>(read_value(*in.scale_d, "scale_d", device_));
   x.alpha = float(in.alpha);
   x.beta = float(in.beta);
+  read_function(in.function, given_, [&](const Tensor& tensor, const char* name, cleave::EpilogueLayout& layout) {
+    return reader.read_input(tensor, name, shape_, layout);
+  });
 }
 
 Tensor TorchCall::new_result() const {
@@ -153,7 +201,17 @@ Tensor TorchCall::new_result() const {
 }
 
 void TorchCall::set_result(const Tensor& result, const char* name) {
-  given_.arguments.d = read_like_d(result, name, shape_, device_, given_.problem.d);
+  given_.arguments.d = read_like_d(result, name, shape_, kOrders.d, device_, given_.problem.d);
+}
+
+Tensor TorchCall::new_output(uint32_t output) const {
+  const cleave::EpilogueLayout& layout = kOperation.epilogue.outputs[output];
+  return cleave::torch_ops::empty(shape_, layout.dtype, device_, layout.order == cleave::Order::column);
+}
+
+void TorchCall::set_output(uint32_t output, const Tensor& made, const char* name) {
+  given_.arguments.epilogue_outputs[output] =
+      read_matrix_like_d(made, name, shape_, false, device_, given_.problem.epilogue.outputs[output]);
 }
 
 }  // namespace emitted::operation

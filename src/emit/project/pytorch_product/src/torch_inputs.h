@@ -3,6 +3,7 @@
 
 #include <optional>
 
+#include "torch_function.h"
 #include "torch_tensors.h"
 #include "view.h"
 
@@ -15,6 +16,7 @@ inline constexpr bool kMasked = kGroups.dimension == cleave::Grouping::m && !kHa
 struct Inputs {
   Tensor a, b;
   std::optional<Tensor> scale_a, scale_b, offsets, sizes, bias, c, scale_d, azp_adj, azp;
+  FunctionInputs function;
   double beta = 0, alpha = 1;
   int64_t alignment = kGroups.spacing;
 
@@ -28,6 +30,7 @@ struct Inputs {
     if constexpr (kOperation.has_scale_d) scale_d = take<Tensor>(next);
     if constexpr (kOperation.has_zero) azp_adj = take<Tensor>(next);
     if constexpr (kOperation.has_zero) azp = take<std::optional<Tensor>>(next);
+    function = FunctionInputs(next);
     if constexpr (kOperation.has_c) beta = take<double>(next);
     if constexpr (kSpaced && !kMasked) alignment = take<int64_t>(next);
     alpha = take<double>(next);

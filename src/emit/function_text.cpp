@@ -1,0 +1,119 @@
+// An epilogue function as text: as one would write it, and as C++.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+
+#include "base/enumerators.h"
+#include "cleave/core/elementwise.h"
+#include "emit/parts.h"
+#include "epilogue/spell.h"
+
+namespace cleave {
+namespace {
+
+using Kind = EpilogueNode::Kind;
+
+bool has_kind(const EpilogueFunction& function, Kind kind) {
+  return std::ranges::any_of(function.nodes(), [&](const EpilogueNode& node) { return node.kind == kind; });
+}
+
+/// The operators that Python and C++ have for an operation.
+std::string_view operator_of(Elementwise operation) {
+  switch (operation) {
+    case Elementwise::add:
+      return "+";
+    case Elementwise::subtract:
+      return "-";
+    case Elementwise::multiply:
+      return "*";
+    case Elementwise::divide:
+      return "/";
+    case Elementwise::less:
+      return "<";
+    case Elementwise::less_equal:
+      return "<=";
+    case Elementwise::equal:
+      return "==";
+    case Elementwise::not_equal:
+      return "!=";
+    case Elementwise::logical_and:
+      return "and";
+    case Elementwise::logical_or:
+      return "or";
+    default:
+      return {};
+  }
+}
+
+}  // namespace
+
+std::string readable(const EpilogueFunction& function) {
+  const auto& nodes = function.nodes();
+  std::string text;
+  std::vector<std::string> names;
+  std::set<std::string> taken;
+  for (const auto& input : function.inputs()) taken.insert(input.name);
+  // A value is called as the output that it is, or else numbered.
+  const auto name_of = [&](size_t node) {
+    for (const auto& output : function.outputs())
+      if (output.node == node && taken.insert(output.name).second) return output.name;
+    size_t number = 0;
+    while (!taken.insert(fmt::format("v{}", number)).second) ++number;
+    return fmt::format("v{}", number);
+  };
+  for (size_t i = 0; i < nodes.size(); ++i) {
+    const EpilogueNode& node = nodes[i];
+    switch (node.kind) {
+      case Kind::sum:
+        names.emplace_back("acc");
+        break;
+      case Kind::gate:
+        names.emplace_back("acc.gate");
+        break;
+      case Kind::up:
+        names.emplace_back("acc.up");
+        break;
+      case Kind::input:
+        names.push_back(function.inputs()[node.operands[0]].name);
+        break;
+      case Kind::constant:
+        names.push_back(fmt::format("{}", node.constant));
+        break;
+      case Kind::operation: {
+        const auto operand = [&](int at) { return names[node.operands[at]]; };
+        const std::string_view infix = operator_of(node.operation);
+        std::string value = fmt::format("{} {} {}", operand(0), infix, operand(1));
+        if (infix.empty()) {
+          value = fmt::format("{}({}", enumerator_name(node.operation), operand(0));
+          for (uint32_t k = 1; k < arity(node.operation); ++k) value += ", " + operand(int(k));
+          value += ")";
+        }
+        names.push_back(name_of(i));
+        text += fmt::format("{} = {}\n", names.back(), value);
+        break;
+      }
+    }
+  }
+  for (const auto& output : function.outputs())
+    if (names[output.node] != output.name) text += fmt::format("{} = {}\n", output.name, names[output.node]);
+  text.pop_back();
+  return text;
+}
+
+std::string definition(const EpilogueFunction& function) {
+  const auto parameter = [](bool is_used, const char* text) {
+    return fmt::format("{}{}, ", is_used ? "" : "[[maybe_unused]] ", text);
+  };
+  std::string text = "  static CLEAVE_HD void run(";
+  if (function.gated()) {
+    text +=
+        parameter(has_kind(function, Kind::gate), "float acc") + parameter(has_kind(function, Kind::up), "float up");
+  } else {
+    text += parameter(has_kind(function, Kind::sum), "float acc");
+  }
+  text += parameter(has_kind(function, Kind::input), "const auto& in");
+  return text + fmt::format("float (&out)[{}]) {{\n{}  }}", function.outputs().size(), function_lines(function));
+}
+
+}  // namespace cleave

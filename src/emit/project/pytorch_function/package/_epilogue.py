@@ -1,0 +1,62 @@
+"""The gradients of the operation's epilogue function: its derivative's values, by PyTorch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from . import _formula
+from . import _operation as fixed
+from .function.derivative import derivative
+from .function.graph import parse
+from .function.values import evaluate, needed
+
+FORWARD = parse(fixed.FUNCTION)
+SUMS = ["acc.gate", "acc.up"] if "acc.gate" in fixed.FUNCTION or "acc.up" in fixed.FUNCTION else ["acc"]
+
+
+def kept(output: Tensor | tuple[Tensor, ...]) -> dict[str, Tensor]:
+    """What backward wants of the results, by name: nothing, since the sums are made again."""
+    return {}
+
+
+def split(sums: Tensor) -> dict[str, Tensor]:
+    """The sums as the function takes them."""
+    return dict(zip(SUMS, sums.chunk(len(SUMS), -1), strict=True))
+
+
+def gradients(
+    call: dict[str, Any],
+    sums: Callable[[], Tensor],
+    grads: tuple[Tensor | None, ...],
+    wanted: list[str],
+    of_sums: bool,
+) -> tuple[Tensor | None, dict[str, Tensor | None]]:
+    """The gradient of the sums that the function is given, if it is wanted, and those of its inputs, by name."""
+    given = {name: grad for name, grad in zip(FORWARD.outputs, grads, strict=True) if grad is not None}
+    graph = derivative(fixed.FUNCTION, tuple(given))
+    inputs = {name: call[name] for name in FORWARD.inputs}
+    known = {
+        name: _formula.spread(x, FORWARD.inputs[name]) if isinstance(x, Tensor) else x for name, x in inputs.items()
+    }
+    known |= {f"grad_{name}": grad for name, grad in given.items()}
+    names = [*(SUMS if of_sums else []), *(name for name in inputs if name in wanted)]
+    values = {name: graph.outputs[name][1] for name in names if name in graph.outputs}
+    if not needed(graph, values.values(), known).isdisjoint(SUMS):
+        known |= split(sums())
+    made = evaluate(graph, values.values(), known)
+    like = next(iter(given.values())).float()
+    by_name = {name: torch.as_tensor(made[value], device=like.device).expand_as(like) for name, value in values.items()}
+    of_inputs = {name: _summed(grad, inputs[name], known[name]) for name, grad in by_name.items() if name in inputs}
+    if not any(name in by_name for name in SUMS):
+        return None, of_inputs
+    return torch.cat([by_name.get(name, torch.zeros_like(like)) for name in SUMS], -1), of_inputs
+
+
+def _summed(grad: Tensor, x: Tensor, spread: Tensor) -> Tensor:
+    """Over what an input was broadcast over."""
+    shape = spread.shape[max(0, spread.dim() - grad.dim()) :]
+    return grad.sum_to_size(shape).reshape(x.shape).to(x.dtype)

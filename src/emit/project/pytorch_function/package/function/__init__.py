@@ -1,0 +1,1 @@
+"""An epilogue function: its graph, read from its text; its derivative; their values, by PyTorch."""
