@@ -110,12 +110,14 @@ def quantized(weights: Weights, dtype: torch.dtype) -> Weights:
 
 
 class Ours:
-    """dtype: of the operands. norm: what adds, normalises and quantises."""
+    """dtype: of the operands. add_norm: what adds and normalises where that is no part of the quantisation. static:
+    products may read their weights before the kernels ahead are done."""
 
-    def __init__(self, dtype: torch.dtype, add_norm: Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor]] | None):
+    def __init__(self, dtype: torch.dtype, add_norm: Callable[..., Any] | None = None, static: bool = True):
         self._dtype = dtype
         self._fast = dtype == FP8
         self._add_norm = add_norm
+        self._static = static
 
     def __call__(self, x: Tensor, residual: Tensor, weights: Weights) -> tuple[Tensor, Tensor]:
         q, scale, residual = self._normalize(x, residual, weights.norms["attention"])
@@ -137,8 +139,9 @@ class Ours:
         self, q: Tensor, scale: Tensor, weight: Tensor, of_weight: Tensor, activation: str = "none"
     ) -> Tensor:
         return ops.scaled_gemm.full(
-            q, weight.t(), scale, of_weight, None, torch.bfloat16, self._fast, activation=activation
-        )
+            q, weight.t(), scale, of_weight, None, torch.bfloat16, self._fast, activation=activation,
+            static_b=self._static,
+        )  # fmt: skip
 
     def plans(self, tokens: int, weights: Weights) -> Iterator[Any]:
         """Of the products."""
@@ -146,7 +149,9 @@ class Ours:
             a = torch.empty((tokens, weight.shape[1]), dtype=weight.dtype, device=weight.device)
             of_a = torch.empty((tokens, 1), device=weight.device)
             options = {"activation": "swiglu" if name == "gate_up" else "none", "use_fast_accum": self._fast}
-            yield cleave.plan_scaled_gemm(a, weight.t(), of_a, scale, out_dtype=torch.bfloat16, **options)
+            yield cleave.plan_scaled_gemm(
+                a, weight.t(), of_a, scale, out_dtype=torch.bfloat16, static_b=self._static, **options
+            )
 
 
 # --- torch ---
@@ -221,9 +226,10 @@ def contenders(layers: Sequence[Weights], compiled: Callable[..., Any]) -> dict[
     """By name. compiled: torch.compile, or what stands for it."""
     fp8, int8 = ([quantized(layer, dtype) for layer in layers] for dtype in (FP8, INT8))
     return {
-        "cleave fp8": Contender(Ours(FP8, None), fp8),
-        "cleave int8": Contender(Ours(INT8, None), int8),
-        "cleave fp8, norms apart": Contender(Ours(FP8, compiled(add_rms_norm)), fp8),
+        "cleave fp8": Contender(Ours(FP8), fp8),
+        "cleave int8": Contender(Ours(INT8), int8),
+        "cleave fp8, weights wait": Contender(Ours(FP8, static=False), fp8),
+        "cleave fp8, norms apart": Contender(Ours(FP8, compiled(add_rms_norm), static=False), fp8),
         "torch fp8": Contender(compiled(torch_fp8), fp8),
         "torch bfloat16": Contender(compiled(torch_bfloat16), layers, "16 bits"),
     }

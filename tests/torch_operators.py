@@ -74,7 +74,7 @@ def calls(device: str) -> dict[str, list[Call]]:
         add(ops.gemm.default, q, w.t())
         add(ops.scaled_gemm.default, q, w.t(), None, None)
         add(ops.scaled_gemm.default, q, w.t(), *blocks, None, torch.float16, is_fp8(dtype))
-        add(ops.scaled_gemm.full, q, w.t(), row, column, bias, use_fast_accum=is_fp8(dtype))
+        add(ops.scaled_gemm.full, q, w.t(), row, column, bias, use_fast_accum=is_fp8(dtype), static_b=True)
         add(ops.scaled_gemm.full, q, w.t(), one, one, out_dtype=dtype, scale_d=one, **split)
         add(ops.scaled_gemm.full, q, w.t(), *blocks, c=draw(m, n), alpha=2.0, beta=0.5)
         add(ops.scaled_gemm.epilogue, q, w.t(), row, column, function, tracked, out_dtype=torch.float32)

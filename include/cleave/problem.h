@@ -138,6 +138,10 @@ struct GemmProblem {
                                            ///< mantissa); else float32 takes over every 128 elements of K
   Precision precision = Precision::tf32;   ///< of float32 operands; others have no choice
 
+  /// A promise: no work that may still be under way when the product is enqueued, on its stream or another, writes B
+  /// (A). So kernels may load from it before the launches ahead are done; some do.
+  bool static_a = false, static_b = false;
+
   /// Where a dimension is grouped, matrices that Grouping's table shows without groups have a
   /// stride_batch of 0, and m, n or k counts the elements of that dimension of all groups.
   /// Vectors go with their operand: the scales of a grouped m are m values, those of B n per group.

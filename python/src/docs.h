@@ -47,6 +47,8 @@ Args:
         what tensor cores multiply: errors of about 1e-3. "ieee" has them multiplied as they are, by
         the portable kernel, at an eighth of the peak. The CPU rounds no operand. torch's operators
         (`cleave.torch`, `cleave.compat.torch`) follow torch's own fp32_precision instead.
+    static_b: True promises that nothing that may still be under way writes b, as nobody writes the
+        weights of a model that serves: some kernels then begin to load it while the launch ahead ends.
     stream: a CUDA stream of torch, CuPy, Numba or cuda.core, or its handle as an integer, which is
         not checked. By default the current stream of a's framework. On another one, the result is
         memory of that stream, as under `torch.cuda.stream(stream)`, and torch keeps the memory of

@@ -13,7 +13,7 @@ void bind_gemm(nanobind::module_& m) {
   using Operands = List<arg::A, arg::B>;
   using Options =
       Concat<List<arg::Bias, arg::C>, Scalars, List<arg::Activation, arg::Epilogue, arg::Out, arg::OutDtype>, SplitK,
-             List<arg::Precision>, Place>;
+             List<arg::Precision, arg::StaticB>, Place>;
 
   define(m, "gemm", Operands(), Options(), "Array", kGemmDoc,
          [](const auto& call) { return multiply(call, call, call); });

@@ -38,6 +38,7 @@ using Accumulate = Flag<"accumulate", "False">;
 
 // How it is computed
 using UseFastAccum = Flag<"use_fast_accum", "False">;
+using StaticB = Flag<"static_b", "False">;
 using SplitKMode = OneOf<"split_k_mode", cleave::SplitKMode, "'auto'">;
 using SplitKSlices = Integer<"split_k_slices", "None", "int | None", "an integer of 1 or more, or None">;
 using Deterministic = Flag<"deterministic", "True">;
@@ -64,8 +65,9 @@ using GemmInputs =
            arg::Azp, arg::AzpAdj, arg::Offs, arg::Indptr, arg::Starts, arg::Sizes, arg::Counts>;
 
 /// All that says what becomes of the operands, and how.
-using ProductArguments = Values<arg::Activation, arg::OutDtype, arg::Alignment, arg::ZeroRest, arg::UseFastAccum,
-                                arg::SplitKMode, arg::SplitKSlices, arg::Deterministic, arg::Kernel, arg::Precision>;
+using ProductArguments =
+    Values<arg::Activation, arg::OutDtype, arg::Alignment, arg::ZeroRest, arg::UseFastAccum, arg::StaticB,
+           arg::SplitKMode, arg::SplitKSlices, arg::Deterministic, arg::Kernel, arg::Precision>;
 
 using CallArguments = Values<arg::Alpha, arg::Beta, arg::CheckOffsets, arg::Stream, arg::Workspace>;
 

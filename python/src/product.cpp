@@ -28,6 +28,7 @@ PlanOptions parse_plan_options(const ProductArguments& arguments) {
   arguments.read<arg::Kernel>(options.kernel);
   arguments.read<arg::Precision>(options.precision);
   arguments.read<arg::UseFastAccum>(options.fast_accumulation);
+  arguments.read<arg::StaticB>(options.static_b);
   return options;
 }
 

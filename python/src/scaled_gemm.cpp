@@ -70,7 +70,7 @@ void bind_scaled_gemm(nb::module_& m) {
   using Options = Concat<List<arg::Bias, arg::C>, Scalars,
                          List<arg::Activation, arg::Epilogue, arg::Out, arg::OutDtype, arg::ScaleD, OutScale, arg::Amax,
                               arg::Azp, arg::AzpAdj, arg::UseFastAccum>,
-                         SplitK, Place>;
+                         SplitK, List<arg::StaticB>, Place>;
 
   define(m, "scaled_gemm", Operands(), Options(), "Array | tuple[Array, Array]", kScaledGemmDoc, [](const auto& call) {
     const nb::handle out_scale = call.template get<OutScale>();

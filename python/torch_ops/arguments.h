@@ -53,6 +53,7 @@ using OutDtype = Argument<"out_dtype", "ScalarType?", std::optional<ScalarType>,
 using Alignment = Argument<"alignment", "int?", std::optional<int64_t>, "None">;
 using ZeroRest = Argument<"zero_rest", "bool?", std::optional<bool>, "None">;
 using UseFastAccum = Argument<"use_fast_accum", "bool", bool, "False">;
+using StaticB = Argument<"static_b", "bool", bool, "False">;
 using SplitKMode = NameArgument<"split_k_mode", cleave::SplitKMode, "'auto'">;
 using SplitKSlices = Argument<"split_k_slices", "int?", std::optional<int64_t>, "None">;
 

@@ -74,6 +74,7 @@ void read_options(const Call& call, DType type, bool is_conv, Options& options) 
   call.template read<arg::SplitKSlices>(slices);
   options.plan.split_k_slices = slice_count(slices);
   call.template read<arg::UseFastAccum>(options.plan.fast_accumulation);
+  call.template read<arg::StaticB>(options.plan.static_b);
   if (type == DType::f32) options.plan.precision = current_precision(is_conv);
 }
 

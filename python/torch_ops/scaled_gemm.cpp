@@ -6,7 +6,7 @@ void add_scaled_gemm(Operators& operators) {
   using Scaled = List<arg::A, arg::B, NullableArgument<"scale_a">, NullableArgument<"scale_b">>;
   using Operands = Concat<Scaled, List<arg::Bias>>;
   using Short = Concat<Operands, List<arg::OutDtype, arg::UseFastAccum>>;
-  using Rare = Concat<List<arg::C>, Scalars, List<arg::ScaleD, arg::Azp, arg::AzpAdj>, SplitK>;
+  using Rare = Concat<List<arg::C>, Scalars, List<arg::ScaleD, arg::Azp, arg::AzpAdj>, SplitK, List<arg::StaticB>>;
   operators.add("scaled_gemm", Short(), List<>(), [](const auto& call) { return multiply(call); });
   operators.add("scaled_gemm.full", Short(), Rare(), [](const auto& call) { return multiply(call); });
   operators.add("scaled_gemm.out", Concat<Operands, List<arg::UseFastAccum>>(),

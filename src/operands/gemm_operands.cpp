@@ -309,6 +309,7 @@ void set_plan_options(const PlanOptions& options, GemmProblem& problem) {
   problem.kernel = options.kernel;
   problem.precision = options.precision;
   problem.fast_accumulation = options.fast_accumulation;
+  problem.static_b = options.static_b;
 }
 
 GemmCall make_call(const GemmTensors& tensors, const GemmOptions& options) {

@@ -40,6 +40,7 @@ struct PlanOptions {
   KernelFamily kernel = KernelFamily::automatic;
   Precision precision = Precision::tf32;
   bool fast_accumulation = false;
+  bool static_b = false;
 };
 
 void set_plan_options(const PlanOptions& options, GemmProblem& problem);

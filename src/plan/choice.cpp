@@ -150,6 +150,8 @@ std::optional<Choice> make_choice(const GemmProblem& problem, const DeviceInfo& 
     if (!shape()) return std::nullopt;
   }
   if (!clusters_fit(c, device)) return std::nullopt;
+  c.operands.static_a = p.static_a && may_load_early(c) && has_map_a(c);
+  c.operands.static_b = p.static_b && may_load_early(c) && has_map_b(c);
   const bool streamed = c.schedule.split == SplitKMode::stream_k;
   if (streamed && c.schedule.grouping == Grouping::classes && p.batch > 1) return std::nullopt;
   if (!is_countable(c, tiles, slices)) return std::nullopt;

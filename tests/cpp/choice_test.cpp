@@ -129,5 +129,30 @@ TEST(Choice, StreamKCutsNoLineLongerThanIsCounted) {
   EXPECT_TRUE(choose(p, "sm90 128x128 stream_k 1").has_value());
 }
 
+// What B is promised to be goes with it to A's place; kernels whose producer waits early have no use for it.
+TEST(Choice, StaticOperandsAreLoadedEarlyWhereTheProducerWaitsLate) {
+  GemmProblem p;
+  p.m = 64;
+  p.n = p.k = 4096;
+  p.a = {DType::e4m3, p.k, 1};
+  p.b = {DType::e4m3, 1, p.k};
+  p.c = p.d = {DType::bf16, p.n, 1};
+  p.scale_a = p.scale_b = {.kind = Scaling::vector, .stride_row = 1};
+  p.static_b = true;
+  const auto early = [&](const char* spec) {
+    const auto choice = choose(p, spec);
+    EXPECT_TRUE(choice.has_value()) << spec;
+    return choice ? std::pair(choice->config.operands.static_a, choice->config.operands.static_b)
+                  : std::pair(true, true);
+  };
+  EXPECT_EQ(early("sm90 64x128"), std::pair(false, true));
+  EXPECT_EQ(early("sm90 64x128 parallel 4"), std::pair(false, true));
+  EXPECT_EQ(early("sm90 128x64 transposed"), std::pair(true, false));
+  EXPECT_EQ(early("sm90 64x128 stream_k 1"), std::pair(false, false));
+  EXPECT_EQ(early("sm90 64x128 multicast 1x2"), std::pair(false, false));
+  p.static_b = false;
+  EXPECT_EQ(early("sm90 64x128"), std::pair(false, false));
+}
+
 }  // namespace
 }  // namespace cleave

@@ -9,11 +9,14 @@
 #include <thread>
 
 #include "cleave/device.h"
+#include "cleave/gemm.h"
 #include "jit/compiler.h"
 #include "jit/nvrtc.h"
 #include "jit/source.h"
 #include "kernel_sample.h"
 #include "plan/all_configs.h"
+#include "plan/choice.h"
+#include "plan/spec.h"
 
 namespace cleave {
 namespace {
@@ -56,6 +59,32 @@ void compile_all(const std::vector<GemmConfig>& configs, const std::string& arch
 
 TEST(Kernels, SampleForHopperCompilesWithoutSpills) {
   compile_all(kernel_sample(all_configs(hopper())), "sm_90a");
+}
+
+/// A decoder's layers in 8 and 16 bits with weights that are static, some of them A: their loads leave early.
+TEST(Kernels, StaticWeightsCompileWithoutSpills) {
+  std::set<std::string> seen;
+  std::vector<GemmConfig> configs;
+  const std::pair<int64_t, int64_t> layers[] = {{6144, 4096}, {4096, 4096}, {14336, 4096}, {4096, 14336}};
+  for (const DType type : {DType::e4m3, DType::i8, DType::bf16}) {
+    for (const int64_t m : {16, 64, 256, 2048}) {
+      for (const auto& [n, k] : layers) {
+        GemmProblem p{.m = m, .n = n, .k = k, .static_b = true, .device = kPlanOnlyH100};
+        p.activation = n == 14336 ? Activation::swiglu : Activation::none;
+        p.fast_accumulation = type == DType::e4m3;
+        p.a = {.dtype = type, .stride_row = k};
+        p.b = {.dtype = type, .stride_row = 1, .stride_col = k};
+        p.c = p.d = {.stride_row = n};
+        if (type != DType::bf16) p.scale_a = p.scale_b = {.kind = Scaling::vector, .stride_row = 1};
+        const auto planned = make_choice(p, hopper(), *parse_spec(plan(p)->kernel_name()));
+        ASSERT_TRUE(planned.has_value());
+        const OperandConfig& operands = planned->config.operands;
+        if ((operands.static_a || operands.static_b) && seen.insert(gemm_source(planned->config)).second)
+          configs.push_back(planned->config);
+      }
+    }
+  }
+  compile_all(configs, "sm_90a");
 }
 
 TEST(Kernels, SampleForAmpereCompilesWithoutSpills) {

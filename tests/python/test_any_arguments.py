@@ -166,6 +166,7 @@ SCALED_OPTIONS = OPTIONS | {
     "azp": anything,
     "azp_adj": anything,
     "use_fast_accum": anything,
+    "static_b": anything,
 }
 
 

@@ -199,6 +199,20 @@ def test_integers_are_added_to_integers(mode: str) -> None:
             np.testing.assert_array_equal(d, expected)
 
 
+def test_static_b_is_a_promise_alone() -> None:
+    rng = np.random.default_rng(0)
+    a, b = (rng.integers(-99, 99, shape).astype(np.int8) for shape in ((5, 64), (9, 64)))
+    one = np.ones(1, np.float32)
+    expected = cleave.scaled_gemm(a, b.T, one, one, out_dtype="float32")
+    np.testing.assert_array_equal(cleave.scaled_gemm(a, b.T, one, one, out_dtype="float32", static_b=True), expected)
+    real = cleave.gemm(a.astype(np.float32), b.T.astype(np.float32), static_b=True)
+    np.testing.assert_array_equal(real, expected)
+    plan = cleave.plan_scaled_gemm(a, b.T, one, one, out_dtype="float32", static_b=True)
+    np.testing.assert_array_equal(plan.run(a, b.T, scale_a=one, scale_b=one), expected)
+    with pytest.raises(TypeError, match="static_b must be True or False"):
+        cleave.scaled_gemm(a, b.T, one, one, static_b=1)
+
+
 def test_factors_of_integers_are_whole_numbers() -> None:
     a, b = int8(4, 20), int8(20, 5)
     c, d = np.ones((4, 5), np.int32), np.full((4, 5), 7, np.int32)

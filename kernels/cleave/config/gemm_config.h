@@ -26,6 +26,9 @@ struct OperandConfig {
   // Copies by threads: the widest that A's (B's) alignment allows: 16, 8, 4, 2 or 1 bytes.
   uint32_t load_bytes_a = 16;
   uint32_t load_bytes_b = 16;
+  // Where the producer waits late: TMA may read it before the launch ahead is done.
+  bool static_a = false;
+  bool static_b = false;
 
   CLEAVE_HD friend constexpr bool operator==(const OperandConfig&, const OperandConfig&) = default;
 };
@@ -310,6 +313,18 @@ CLEAVE_HD constexpr bool has_map_b(const GemmConfig& c) {
 }
 CLEAVE_HD constexpr bool has_map_d(const GemmConfig& c) {
   return c.store.by_tma && !scatters(c);
+}
+
+/// Whether each role waits for the launch before by itself, once it has found its first work tile: what
+/// that takes is then under the other launch's end. Groups' bounds lie in memory, which must not be read
+/// before; the walk of stream_k, or a shared load, leaves the producer no register to keep a tile in.
+CLEAVE_HD constexpr bool waits_late(const GemmConfig& c) {
+  return c.schedule.grouping == Grouping::none && c.schedule.split != SplitKMode::stream_k && sharers(c) == 1;
+}
+
+/// Whether the loads of static operands may begin before that wait.
+CLEAVE_HD constexpr bool may_load_early(const GemmConfig& c) {
+  return has_tma(c.family) && waits_late(c) && c.conv.kind == Conv::none;
 }
 
 /// Whether D leaves through shared memory.

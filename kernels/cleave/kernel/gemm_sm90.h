@@ -17,6 +17,7 @@
 //                          memory (split_k/cluster.h)
 //            few channels  all threads of the last warpgroup copy (conv_load/gather_loader.h)
 //            convolutions  the scheduler follows the classes in the parameters (conv/conv_classes.h)
+//            static        an operand that no launch writes: its first loads leave before the launch ahead is done
 //            grouped       first one warp reads the groups' bounds into a table (schedule/groups.h),
 //                          which every role's scheduler then follows
 #pragma once
@@ -50,13 +51,6 @@ struct LoaderOf<C> {
 template <GemmConfig C>
 using Loader = typename detail::LoaderOf<C>::type;
 
-/// Whether each role waits for the launch before by itself, once it has found its first work tile: what
-/// that takes is then under the other launch's end. Groups' bounds lie in memory, which must not be read
-/// before; the walk of stream_k, or a shared load, leaves the producer no register to keep a tile in.
-CLEAVE_HD constexpr bool waits_late(const GemmConfig& c) {
-  return c.schedule.grouping == Grouping::none && c.schedule.split != SplitKMode::stream_k && sharers(c) == 1;
-}
-
 /// The compiler finds `smem` again in every k block, by a read of a special register, unless it comes from a
 /// shuffle: then it is a value. Kernels with much to remember have no register for that, but it pays most where
 /// sums are promoted.
@@ -71,14 +65,35 @@ CLEAVE_DEVICE void wait_late() {
   if constexpr (waits_late(C)) ptx::grid_dependency_wait();
 }
 
+/// All stages' k blocks of the first work tile, as far as it has them: what is static while the launch before ends, the
+/// rest when it has. Returns how many.
+template <GemmConfig C>
+CLEAVE_DEVICE uint32_t load_around_wait(const Loader<C>& loader, const WorkTile& work, uint32_t smem) {
+  constexpr SmemPlan kPlan = smem_plan(C);
+  constexpr bool kA = C.operands.static_a, kB = C.operands.static_b;
+  const uint32_t blocks = min_of(work.k_count, C.tile.stages);
+  for (uint32_t i = 0; i < blocks; ++i) {
+    const uint32_t barrier = smem + kPlan.barriers + i * 8;
+    ptx::mbarrier_arrive_expect(barrier, tma_bytes<C>());
+    loader.template load<kA, kB>(work, work.k_block(i), smem + kPlan.a + i * kPlan.a_stage,
+                                 smem + kPlan.b + i * kPlan.b_stage, barrier);
+  }
+  ptx::grid_dependency_wait();
+  for (uint32_t i = 0; i < blocks; ++i) {
+    loader.template load<!kA, !kB>(work, work.k_block(i), smem + kPlan.a + i * kPlan.a_stage,
+                                   smem + kPlan.b + i * kPlan.b_stage, smem + kPlan.barriers + i * 8);
+  }
+  return blocks;
+}
+
 template <GemmConfig C>
 CLEAVE_DEVICE void produce(const Params<C>& p, const CtaCoord<C>& cta, uint32_t smem) {
   constexpr SmemPlan kPlan = smem_plan(C);
   const uint32_t full = smem + kPlan.barriers, empty = full + C.tile.stages * 8;
   Loader<C> loader(p, {cta.share_rank, cta.rank - cta.share_rank});
   PipelineState<C.tile.stages> state;
-  const auto load = [&](const WorkTile& work) {
-    for (uint32_t i = 0; i < work.k_count; ++i) {
+  const auto load = [&](const WorkTile& work, uint32_t first) {
+    for (uint32_t i = first; i < work.k_count; ++i) {
       ptx::mbarrier_wait(empty + state.stage * 8, state.parity ^ 1);
       const uint32_t barrier = full + state.stage * 8;
       ptx::mbarrier_arrive_expect(barrier, tma_bytes<C>());
@@ -88,13 +103,20 @@ CLEAVE_DEVICE void produce(const Params<C>& p, const CtaCoord<C>& cta, uint32_t 
     }
   };
   auto scheduler = cta.scheduler(p.schedule);
+  constexpr bool loads_early = C.operands.static_a || C.operands.static_b;
   bool waits = waits_late(C);
   for (WorkTile work; scheduler.next(work);) {
     if constexpr (has_group_maps(C)) loader.find_maps(work, smem + kPlan.group_map);
     loader.start(work, cta.first_row(work), cta.first_column(work));
-    if (waits) ptx::grid_dependency_wait();
+    uint32_t loaded = 0;
+    if constexpr (loads_early) {
+      if (waits) loaded = load_around_wait<C>(loader, work, smem);
+      state.advance(loaded);
+    } else if (waits) {
+      ptx::grid_dependency_wait();
+    }
     waits = false;
-    load(work);
+    load(work, loaded);
   }
 }
 

@@ -91,15 +91,17 @@ class MatrixLoader {
     choose_hints(work);
   }
 
+  /// `OfA`, `OfB`: which of the operands.
+  template <bool OfA = true, bool OfB = true>
   CLEAVE_DEVICE void load(const WorkTile& work, uint32_t block, uint32_t a, uint32_t b, uint32_t barrier) const {
     constexpr bool kByGroup = has_group_maps(C);
     const uint32_t k0 = block * C.tile.k + (kByGroup ? maps_.first_k(work) : 0);
-    if constexpr (kByGroup || has_map_a(C)) {
+    if constexpr (OfA && (kByGroup || has_map_a(C))) {
       load_operand<C, C.operands.a_major, C.tile.m, C.cluster.multicast_n>(
           kByGroup ? maps_.a(work) : &p_.map_a, a, barrier, m0_, k0, work, work.batch * p_.batched_a, sharing_, 0,
           hint_a_);
     }
-    if constexpr (kByGroup || has_map_b(C)) {
+    if constexpr (OfB && (kByGroup || has_map_b(C))) {
       load_operand<C, C.operands.b_major, C.tile.n, C.cluster.multicast_m, gated(C) ? 2 : 1>(
           kByGroup ? maps_.b(work) : &p_.map_b, b, barrier, n0_, k0, work, work.batch * p_.batched_b, sharing_,
           p_.size.n, hint_b_);
