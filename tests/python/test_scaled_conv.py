@@ -118,3 +118,39 @@ def test_mistakes() -> None:
     refused(r"8-bit floats alone have that choice", one, one, use_fast_accum=True)
     with pytest.raises(TypeError, match="int8"):
         cleave.conv2d_dgrad(x.shape, w, cleave.conv2d(x, w, **CAUSAL.geometry).astype(np.int8), **CAUSAL.geometry)
+
+
+@cleave.epilogue
+def masked(acc, shift: cleave.row, mask: cleave.column, x: cleave.matrix):
+    return (acc + shift) * mask + x
+
+
+@pytest.mark.parametrize("scaling", ["tensor", "row"])
+def test_plans_from_sizes_run(scaling: str) -> None:
+    types = masked(shift="float32", mask="float32", x="float32")
+    plan = cleave.plan_conv_problem(
+        2, (7, 6), 8, 12, (3, 3), padding=1, groups=2, dtype="int8", out_dtype="float32", scaling=scaling,
+        epilogue=types, device="cpu",
+    )  # fmt: skip
+    rng = np.random.default_rng(0)
+    convolution = Convolution(2, 8, 12, (Axis(7, 3, 1, 1, 1), Axis(6, 3, 1, 1, 1)), 2)
+    x, w = drawn(convolution, "input", "int8"), drawn(convolution, "weight", "int8", 1)
+    scales = rng.uniform(0.5, 1, 1).astype(np.float32), rng.uniform(0.5, 1, 12 if scaling == "row" else 1)
+    scale_a, scale_b = (scale.astype(np.float32) for scale in scales)
+    inputs = {
+        "shift": rng.standard_normal(12).astype(np.float32),
+        "mask": rng.standard_normal((2, 1, 7, 6)).astype(np.float32),
+        "x": np.moveaxis(rng.standard_normal((2, 7, 6, 12)).astype(np.float32), -1, 1),
+    }
+    options = {"scale_a": scale_a, "scale_b": scale_b, "epilogue": masked(**inputs)}
+    direct = cleave.scaled_conv2d(x, w, **options, padding=1, groups=2, out_dtype="float32")
+    assert np.array_equal(plan.run(x, w, **options), direct)
+
+
+@pytest.mark.parametrize(("options", "message"), [
+    ({"scaling": "block_1x128"}, 'scaling is "block_1x128".*"none", "tensor" or "row"'),
+    ({"scaling": "row", "kind": "dgrad", "dtype": "bfloat16"}, "scale_a"),
+])  # fmt: skip
+def test_plans_that_are_refused(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        cleave.plan_conv_problem(2, (7, 6), 16, 16, (3, 3), **{"dtype": "int8", "device": "cpu"} | options)
