@@ -122,6 +122,8 @@ def make(m: int, n: int, k: int, batch: int, requires_grad: bool = False) -> Cas
         real_a = real_a * spread(scale_a, fixed.SCALE_ROWS[0], 128, a.shape)
         real_b = real_b * spread(scale_b, 128, fixed.SCALE_ROWS[1], b.shape)
     x, where, bounds = multiply(real_a, real_b, batch)
+    if requires_grad and SUMS is not None:  # backward makes them again, rounded to the operands' type
+        x = x + (x.to(a.dtype) - x).detach()
     x = x * factor
     arguments += bounds
     if fixed.HAS_ZERO:
