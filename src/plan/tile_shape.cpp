@@ -85,18 +85,19 @@ bool registers_suffice(const GemmConfig& c) {
   return !crowded || !(joins || (c.epilogue.has_c && sharers(c) > 1));
 }
 
-/// The same of a function that crowds, beside what finds D's rows: where they lie is settled.
-bool registers_suffice_for_function(const GemmConfig& c) {
-  if (!crowds(c)) return true;
+/// The same of a function that crowds, or of C, beside what finds D's rows: where they lie is settled.
+bool registers_suffice_for_inputs(const GemmConfig& c) {
   const uint32_t kept = accumulators_per_thread(c);
   const SplitKMode split = c.schedule.split;
+  // So long an epilogue is no longer unrolled, and its sums would lie in memory.
+  const uint32_t unrolled = crowds(c) ? 112 : c.epilogue.has_c ? 120 : 256;
+  if (c.conv.fuses_classes && split != SplitKMode::parallel && kept >= unrolled) return false;
+  if (!crowds(c)) return true;
   const bool ragged = c.schedule.grouping == Grouping::m || c.schedule.grouping == Grouping::n;
   if ((ragged || scatters(c)) && split == SplitKMode::serial && kept >= 96) return false;
   const bool stored_by_threads = !c.store.by_tma && split != SplitKMode::parallel;
   if (ragged && kept >= 128 && (stored_by_threads || split == SplitKMode::stream_k)) return false;
-  if (ragged && c.warps.consumers == 3) return false;
-  // So long an epilogue is no longer unrolled, and its sums would lie in memory.
-  return !c.conv.fuses_classes || split == SplitKMode::parallel || kept < 112;
+  return !ragged || c.warps.consumers != 3;
 }
 
 /// The same, of a store that does not go by TMA: a walk through slices leaves no registers for it beside two waves of
@@ -198,7 +199,7 @@ class TileShaper {
     c_.store.by_tma = stores_by_tma();
     if (!direct_store_suffices(c_)) return false;
     c_.store.run_bytes = run_bytes();
-    if (!registers_suffice_for_function(c_)) return false;
+    if (!registers_suffice_for_inputs(c_)) return false;
     c_ = with_stages(c_, kMostStages, shared_memory());
     add_store_chunks();
     return c_.tile.stages >= kLeastStages;
