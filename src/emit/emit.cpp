@@ -69,7 +69,8 @@ std::vector<ArchChoice> choose_all(const GemmPlan& plan, std::vector<std::string
   std::vector<ArchChoice> choices;
   for (const std::string& arch : archs) {
     Choice choice = choose(plan, arch, own);
-    choice.config.epilogue.c_pairs &= choice.config.store.by_tma;  // else a call's sizes may be odd
+    choice.config.epilogue.c_pairs &= choice.config.store.by_tma;               // else a call's sizes may be odd
+    choice.config.operands.static_a = choice.config.operands.static_b = false;  // promised of this plan's calls alone
     choices.push_back({arch, std::move(choice)});
   }
   return choices;

@@ -15,6 +15,8 @@
 #include "emit/template.h"
 #include "emit_cases.h"
 #include "gemm_problems.h"
+#include "plan/choice.h"
+#include "plan/gpu_plan.h"
 
 namespace cleave {
 namespace {
@@ -100,6 +102,16 @@ TEST(EmitArchs, BothShareOneKernelFile) {
   expect_parts(files.at("kernels/projection.cu"), {"gemm_sm90.h", "gemm_portable.h"});
   expect_parts(files.at("CMakeLists.txt"), {"80-real;90a-real"});
   expect_parts(files.at("src/config.h"), {"kSm80Config", "kSm90aConfig"});
+}
+
+TEST(EmitArchs, NoneReliesOnThePromiseOfAPlansCalls) {
+  GemmProblem problem = product(16, 4096, 4096, DType::bf16, DType::bf16);
+  problem.static_b = true;
+  const auto own = planned(problem);
+  const GemmConfig& config = choice_of(*own)->config;
+  ASSERT_TRUE(config.operands.static_a || config.operands.static_b) << own->kernel_name();
+  for (const auto& [path, text] : emit(*own, as_cuda())) EXPECT_EQ(text.find("static_b = true"), text.npos) << path;
+  for (const auto& [path, text] : emit(*own, as_cuda())) EXPECT_EQ(text.find("static_a = true"), text.npos) << path;
 }
 
 TEST(EmitRefuses, NamesThatAreNone) {
