@@ -9,6 +9,8 @@ import torch
 Call = tuple[Any, tuple[Any, ...], dict[str, Any]]
 
 FLOATS = (torch.float16, torch.bfloat16, torch.float32)
+# Arguments that an operator writes into.
+WRITTEN = ("out", "scale_out", "zero_out", "residual_out", "normed_out", "amax")
 QUANTIZED = (torch.int8, torch.float8_e4m3fn, torch.float8_e5m2)
 
 

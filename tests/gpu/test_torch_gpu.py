@@ -62,8 +62,7 @@ def _drawn(name: str, device: str) -> list[list[torch.Tensor]]:
         )
         result = op(*arguments, **options)
         if result is None:
-            written = ("out", "scale_out", "zero_out", "amax")
-            result = tuple(options[name] for name in written if name in options)
+            result = tuple(options[name] for name in torch_operators.WRITTEN if name in options)
         results.append(list(result) if isinstance(result, (tuple, list)) else [result])
     return results
 

@@ -13,7 +13,7 @@ import torch_operators  # noqa: E402
 
 import cleave.torch  # noqa: E402
 
-WRITTEN = ("out", "scale_out", "zero_out", "amax", "workspace")
+WRITTEN = (*torch_operators.WRITTEN, "workspace")
 
 
 def out_forms() -> list[Any]:

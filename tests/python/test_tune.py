@@ -59,6 +59,7 @@ def test_an_interrupt_keeps_what_there_is(tmp_path, fake_gpu):
     tune = subprocess.Popen(
         [sys.executable, str(COMMAND), "tune", "--from", str(log), *GPU, "--candidates", "2"],
         cwd=tmp_path, env=fake_gpu, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),  # jobs of shells ignore it
     )  # fmt: skip
     first = tune.stdout.readline()
     assert first.startswith("[1/399]"), first
