@@ -41,7 +41,7 @@ MOST_RATIO = 1.15
 
 @dataclass(frozen=True)
 class Sizes:
-    """Of a layer. Columns of q, k and v: `qkv`."""
+    """A layer's sizes; `qkv`: the columns of q, k and v together."""
 
     hidden: int = 4096
     qkv: int = 6144
@@ -58,7 +58,7 @@ class Sizes:
         }
 
     def bytes(self, tokens: int) -> int:
-        """Of one layer in 8 bits, each launch's operands once: weights, and what goes from kernel to kernel."""
+        """What one layer in 8 bits reads and writes: weights, and what goes from kernel to kernel, once a launch."""
         h, i = self.hidden, self.intermediate
         weights = sum(n * k for n, k in self.linears.values())
         norms = 2 * (3 * 2 * h + h)  # x, the residual in and out; q
@@ -71,7 +71,7 @@ class Sizes:
 
 @dataclass
 class Weights:
-    """Of one layer, by names: norms, and linear layers with their scales by row, or without."""
+    """One layer's weights, by names: norms, and linear layers with their scales by row, or without."""
 
     norms: dict[str, Tensor]
     linears: dict[str, tuple[Tensor, Tensor | None]]
@@ -144,7 +144,7 @@ class Ours:
         )  # fmt: skip
 
     def plans(self, tokens: int, weights: Weights) -> Iterator[Any]:
-        """Of the products."""
+        """The products' plans."""
         for name, (weight, scale) in weights.linears.items():
             a = torch.empty((tokens, weight.shape[1]), dtype=weight.dtype, device=weight.device)
             of_a = torch.empty((tokens, 1), device=weight.device)
@@ -243,7 +243,7 @@ def activations(sizes: Sizes, tokens: int, device: str) -> tuple[Tensor, Tensor]
 
 
 def errors(entries: dict[str, Contender], x: Tensor, residual: Tensor) -> dict[str, float]:
-    """Of what a layer adds to the residual."""
+    """Each entry's error in what a layer adds to the residual."""
     found = {}
     for name, entry in entries.items():
         result = entry.layer(x, residual, entry.weights[0])

@@ -140,11 +140,11 @@ CLEAVE_API std::vector<std::string> validate(const QuantizeProblem& problem);
 ///
 /// x is read from memory once, but for `tensor` without given scales, which is two launches: the
 /// second reads x again, backwards, so that it finds in the L2 cache what the first read last. With
-/// groups there are two as well, of which the first reads offsets only. Of
-/// rows longer than 32768 elements (16384 with `smooth`) a `row`'s scale needs a second read too.
+/// groups there are two as well, of which the first reads offsets only. Rows
+/// longer than 32768 elements (16384 with `smooth`) are read twice for a `row`'s scale, too.
 ///
 /// With a norm one kernel does it all. Its sums are added in another order on the CPU, so results there differ in last
-/// bits; on one GPU they are the same in every run. Of rows longer than 16384 elements a part is read again, from L2
+/// bits; on one GPU they are the same in every run. Rows longer than 16384 elements are read again in part, from L2
 /// (8192 where x, residual, weight and bias have more than 8 bytes together for a column; 4096 where they are aligned
 /// to single elements).
 class CLEAVE_API QuantizePlan : public Plan {

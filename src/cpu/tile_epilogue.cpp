@@ -155,7 +155,7 @@ void TileEpilogue<Sum>::operator()(const TileCoord& coord, uint32_t begin, uint3
         continue;
       }
     }
-    // Of a gate column or, from `up` on, of an up column; neither is added to C.
+    // The value of a gate column or, from `up` on, of an up column; neither is added to C.
     const auto value_of = [&](uint32_t j) {
       return epilogue_value(config_, params_, line[j], row_values, column_values[j], empty,
                             c_element(config_, params_, at(j)));

@@ -20,8 +20,8 @@ class EpilogueEvaluator {
   /// A caller's memory. Threads that evaluate at the same time have one each.
   std::vector<float> scratch() const { return std::vector<float>(size_t(lines_) * kEvaluatedLanes); }
 
-  /// For `count` values, or a few more. `outputs` may be `sums`. Of a gated function `sums` are the gates'; `ups`: of
-  /// the up projection.
+  /// For `count` values, or a few more. `outputs` may be `sums`. A gated function's `sums` are the gates', its
+  /// `ups` those of the up projection.
   void operator()(uint32_t count, const float* sums, const float* ups, const float* const* inputs,
                   float* const* outputs, std::vector<float>& scratch) const;
 

@@ -186,8 +186,8 @@ class Builder {
   void check(const Operand& operand, const char* name, const Form& form) const {
     check_form(operand, name, form, t_.a->device, "a");
   }
-  /// Whether D, or an output beside it, is to be made.
-  /// One answer for all outputs: what is given must not be cleared unasked, what is made must not hold anything.
+  /// Whether D and the outputs beside it are to be made. One answer for all of them: what is given must not be cleared
+  /// unasked, what is made must not hold anything.
   bool makes_outputs() const {
     for (const std::optional<Operand>& output : t_.epilogue.outputs) {
       if (output.has_value() == t_.out.has_value()) continue;

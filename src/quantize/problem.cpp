@@ -172,11 +172,11 @@ void check_options(const QuantizeProblem& p, Messages& out) {
 /// What may go with a norm, and what needs one.
 void check_norm(const QuantizeProblem& p, Messages& out) {
   if (p.norm.kind == Norm::none) {
-    const auto check = [&](bool given, const char* argument) {
-      if (given) out.add("{0} is given without norm; pass norm, or leave {0} out", argument);
+    const auto check = [&](bool given, const char* what, const char* argument) {
+      if (given) out.add("has_{0} ({1}) is true, but norm is none; pass norm, or leave {1} out", what, argument);
     };
-    check(p.has_residual, "has_residual (residual)");
-    check(p.has_normed, "has_normed (normed_out)");
+    check(p.has_residual, "residual", "residual");
+    check(p.has_normed, "normed", "normed_out");
     return;
   }
   if (!(p.norm.eps >= 0.0f) || p.norm.eps > std::numeric_limits<float>::max()) {

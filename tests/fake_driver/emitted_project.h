@@ -77,6 +77,30 @@ inline void set_function_arguments(const GemmProblem& p, GemmArguments& x) {
     x.epilogue_outputs[i] = address<void>(int(40 + i));
 }
 
+/// Arguments for every operand of the problem, of which nobody follows a pointer.
+inline GemmArguments some_arguments(const GemmProblem& p) {
+  const bool grouped = p.groups.dimension != Grouping::none;
+  const bool counts = p.groups.bounds == GroupBounds::counts;
+  const bool sizes = counts || p.groups.bounds == GroupBounds::starts;
+  GemmArguments x{.a = address<void>(0),
+                  .b = address<void>(1),
+                  .c = p.has_c ? address<void>(2) : nullptr,
+                  .d = address<void>(3),
+                  .bias = p.bias != Bias::none ? address<void>(4) : nullptr,
+                  .alpha = p.d.dtype == DType::i32 ? 1.0f : 0.5f,
+                  .beta = p.has_c ? 2.0f : 0.0f,
+                  .scale_a = p.scale_a.kind != Scaling::none ? address<float>(5) : nullptr,
+                  .scale_b = p.scale_b.kind != Scaling::none ? address<float>(6) : nullptr,
+                  .zero_a = p.has_zero ? address<int32_t>(7) : nullptr,
+                  .zero_b = p.has_zero ? address<int32_t>(8) : nullptr,
+                  .scale_d = p.has_scale_d ? address<float>(9) : nullptr,
+                  .group_offsets = grouped && !counts ? address<void>(10) : nullptr,
+                  .group_sizes = grouped && sizes ? address<void>(11) : nullptr,
+                  .amax = p.has_amax ? address<float>(12) : nullptr};
+  set_function_arguments(p, x);
+  return x;
+}
+
 /// The same as the emitted arguments' values.
 inline std::string function_assignments(const GemmProblem& p) {
   std::string text;

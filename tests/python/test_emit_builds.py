@@ -84,7 +84,7 @@ def check_on_the_cpu(function: Callable[..., Any], result: Any, *given: Any, **n
 
 
 def inputs_of(epilogue: Any, shapes: dict[str, tuple[int, ...]]) -> dict[str, Any]:
-    """Of an epilogue function: tensors without data, and numbers."""
+    """An epilogue function's inputs: tensors without data, and numbers."""
     if isinstance(epilogue, cleave.Epilogue):
         epilogue = epilogue()
     return {

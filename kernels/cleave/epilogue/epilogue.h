@@ -54,11 +54,11 @@ struct ElementCoord {
   uint32_t row, col, batch;
 };
 
-/// C's element there, as the host and the direct kernel read it (others by epilogue/element_inputs.h). beta == 0 never
-/// reads C, so C may hold NaNs.
 CLEAVE_HD int64_t c_offset(const EpilogueConfig& config, const EpilogueParams& p, const ElementCoord& at) {
   return int64_t(at.batch) * p.c_batch_stride + epilogue_offset(config.order, p.c_stride, at.row, at.col);
 }
+/// C's element there, as the host and the direct kernel read it (others by epilogue/element_inputs.h). beta == 0 never
+/// reads C, so C may hold NaNs.
 CLEAVE_HD float c_element(const EpilogueConfig& config, const EpilogueParams& p, const ElementCoord& at) {
   return config.has_c && p.beta != 0.0f ? load_element(config.c, p.c, c_offset(config, p, at)) : 0.0f;
 }

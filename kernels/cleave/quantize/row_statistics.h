@@ -26,7 +26,7 @@ CLEAVE_DEVICE float sum_over_team(float value, float (&of_warps)[32]) {
   return value;
 }
 
-/// Of the row whose accesses row.for_each_access(use) shows, in order.
+/// The statistics of the row whose accesses row.for_each_access(use) shows, in order.
 template <QuantizeConfig C, class Row>
 CLEAVE_DEVICE RowStatistics find_statistics(const QuantizeParams& p, const Row& row) {
   __shared__ float of_warps[2][32];

@@ -30,12 +30,12 @@ class Value:
 
     @property
     def gate(self) -> Value:
-        """Of the sum: that of the gate projection, where b has gate columns, then as many up columns."""
+        """The sum of the gate projection, where b has gate columns, then as many up columns."""
         return self._part("gate")
 
     @property
     def up(self) -> Value:
-        """Of the sum: that of the up projection, which follows the gate's columns in b."""
+        """The sum of the up projection, which follows the gate's columns in b."""
         return self._part("up")
 
     def _part(self, name: str) -> Value:

@@ -16,7 +16,7 @@ Known = Mapping[str, Tensor | float]  # values by name
 def evaluate(
     graph: Graph, wanted: Iterable[str], known: Known, dtype: torch.dtype = torch.float32
 ) -> dict[str, Tensor | float]:
-    """Values of a graph from tensors that broadcast together, and numbers. Of the dtype: as the library has float32."""
+    """Values of a graph from tensors that broadcast together, and numbers; in `dtype`."""
     found = {name: x.to(dtype) if isinstance(x, Tensor) else x for name, x in known.items()}
     used = needed(graph, wanted, known)
     for name, (operation, *operands) in graph.values.items():

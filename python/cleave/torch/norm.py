@@ -61,7 +61,7 @@ class RMSNormQuantize(nn.Module):
     def from_norm(
         cls, norm: nn.Module, dtype: Dtype = "int8", *, zero_centered: bool = False, smooth: Tensor | None = None
     ) -> RMSNormQuantize:
-        """Of a norm with a `weight`, and an `eps` or (transformers' name) `variance_epsilon`; on its device.
+        """Makes it from a norm with a `weight`, and an `eps` or (transformers' name) `variance_epsilon`; on its device.
 
         smooth: positive, one per channel: what comes is divided by it, as `W8A8Linear.from_linear(..., smooth=smooth)`
         expects. It is put into a copy of the weight, in float32.
