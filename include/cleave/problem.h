@@ -134,6 +134,10 @@ struct GemmProblem {
   bool has_zero = false;                   ///< i8: zero_a[row] * zero_b[column] is taken off the integer sum
   bool has_scale_d = false;                ///< D * (1 / scale_d) is stored
   bool has_amax = false;                   ///< the largest |D|, before scale_d, is gathered
+  /// Scaling::block: D, of 8 bits, is divided by scales that are found, one for each row of 128 columns, and these are
+  /// written: stride_k leads to the next 128 columns'. As quantize would, of D in float32, by block_1x128.
+  ScaleLayout scale_out = {};
+  bool ue8m0_scale_out = false;            ///< those scales are rounded up to powers of two
   bool fast_accumulation = false;          ///< fp8: leave sums in the tensor cores (about 14 bits of
                                            ///< mantissa); else float32 takes over every 128 elements of K
   Precision precision = Precision::tf32;   ///< of float32 operands; others have no choice
@@ -189,6 +193,7 @@ struct GemmArguments {
   /// more of indptr.
   const void* group_offsets = nullptr;  ///< every bounds but counts
   const void* group_sizes = nullptr;    ///< starts, counts
+  float* scale_out = nullptr;           ///< as the problem's ScaleLayout says
   float* amax = nullptr;                ///< one value, raised to the largest |D|: zero it to start anew
   EpilogueArgument epilogue_inputs[kMostEpilogueInputs] = {};
   void* epilogue_outputs[kMostEpilogueOutputs] = {};

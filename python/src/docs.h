@@ -35,6 +35,16 @@ Args:
         or bias.
     out_dtype: D's dtype if there is no `out`: a name, or a torch or NumPy dtype. By default a's, but
         int32 for int8, exact for K < 131072, and bfloat16 for 8-bit floats.
+    out_scale: "block_1x128" quantises D, of int8 or an 8-bit float (out_dtype says which), in the
+        product's own kernel, with a scale for each row of 128 columns: those that `quantize` would
+        find for D in float32, largest magnitude / 127, 448 or 57344, bit by bit. Any activation,
+        function, bias and c may precede; D is row-major, and N is not grouped. Returns (D, scale),
+        scale float32 of D's shape with ceil(N / 128) columns; it is `scale_a` of the next product.
+        What belongs to no group has scale 0 where it is zeroed.
+    scale_out: where scales go: of that shape and any strides.
+    scale_major: memory order of scales that are made: "k", or "mn" for the rows of a column as
+        neighbours, as for `quantize`.
+    use_ue8m0: round those scales up to powers of two, as UE8M0 has them.
     split_k_mode: {modes}. Every mode is
         repeatable bit by bit, but results of two modes or slice counts may differ in the last bits.
         "auto" never chooses "serial", whose CTAs wait for each other: it is refused where they do
@@ -61,7 +71,8 @@ Args:
         workspace. By default a pooled one of the stream.
 
 Returns:
-    `out`, or a new array of a's framework on a's device.
+    `out`, or a new array of a's framework on a's device; with out_scale a tuple of it and its scales, which are
+    behind a function's other outputs.
 
 Raises:
     TypeError: an argument is no array, of an unsupported dtype, or otherwise of the wrong kind.
@@ -108,9 +119,8 @@ Args:
         activation, int32. By default bfloat16; without scales, of int8, int32.
     scale_d: float32, one value. D of 8 bits is stored as D * (1 / scale_d), rounded to the nearest (ties
         to even) and saturated; without it as D.
-    out_scale: "row" to have D's scales computed, one per row: returns (q, scale), q of the 8-bit
-        dtype that `out` or out_dtype names, scale float32 [M, 1] on the device. These are two
-        kernels, this product and `quantize`, on the current stream, and of matrices only.
+    out_scale: "block_1x128": as in `gemm`. "row", too, has D's scales computed, one per row: scale is float32 [M, 1].
+        These are two kernels, this product and `quantize`, on the current stream, and of matrices only.
     amax: float32, one value, raised to the largest |D| (before scale_d): zero it to start anew.
     azp_adj: int32 [N], contiguous. It is taken off the sums of int8 operands, before any scale:
         the sums of b's columns, times a's zero point, if a is one value per tensor.
@@ -122,7 +132,7 @@ Args:
     The other arguments are those of `gemm`.
 
 Returns:
-    `out`, or a new array of a's framework on a's device; with out_scale a tuple of q and scale.
+    `out`, or a new array of a's framework on a's device; with out_scale a tuple of D and its scales.
 
 Raises as `gemm` does. Results are repeatable bit by bit. Safe in CUDA graphs once the same product
 has run, or was prepared, on that stream; replays follow the contents of every array, scales too.)";

@@ -52,9 +52,9 @@ void bind_grouped_gemm(nb::module_& m) {
   using Options = Concat<Bounds, List<arg::ScaleA, arg::ScaleB, arg::Bias, arg::C>, Scalars,
                          List<arg::Activation, arg::Epilogue, arg::Out, arg::OutDtype, arg::UseFastAccum, arg::ZeroRest,
                               arg::CheckOffsets>,
-                         SplitK, List<arg::Precision>, Place>;
+                         FoundScales, SplitK, List<arg::Precision>, Place>;
 
-  define(m, "grouped_gemm", Operands(), Options(), "Array", kGroupedGemmDoc,
+  define(m, "grouped_gemm", Operands(), Options(), "Array | tuple[Array, ...]", kGroupedGemmDoc,
          [](const auto& call) { return multiply(call, call, call, {.grouped = true}); });
   define(m, "plan_grouped_gemm", Operands(), Without<Options, OfCalls>(), "GemmPlan", plan_doc("grouped_gemm").c_str(),
          [](const auto& call) { return plan_product(call, call, {.grouped = true}); });

@@ -1,6 +1,7 @@
 #include "operands.h"
 
 #include "errors.h"
+#include "launch/product.h"
 #include "values.h"
 
 namespace nb = nanobind;
@@ -19,6 +20,7 @@ GemmTensors read_tensors(const GemmInputs& given_inputs, TensorReader& reader, c
           .scale_a = reader.read<arg::ScaleA>(inputs),
           .scale_b = reader.read<arg::ScaleB>(inputs),
           .scale_d = reader.read<arg::ScaleD>(inputs),
+          .scale_out = reader.read_output<arg::ScaleOut>(inputs),
           .amax = reader.read_output<arg::Amax>(inputs),
           .azp = reader.read<arg::Azp>(inputs),
           .azp_adj = reader.read<arg::AzpAdj>(inputs),
@@ -66,12 +68,41 @@ GemmOperands::GemmOperands(const GemmInputs& inputs, TensorReader& reader, const
 GemmOperands::GemmOperands(const GemmInputs& inputs, TensorReader& reader, const GemmOptions& options,
                            EpilogueArguments epilogue)
     : GemmCall(make_call(read_tensors(inputs, reader, epilogue), options)),
-      results_(inputs.get<arg::A>(), std::move(epilogue)) {}
+      results_(inputs.get<arg::A>(), std::move(epilogue)),
+      scale_out_(inputs.get<arg::ScaleOut>()),
+      scale_major_(options.scale_major) {}
 
 void GemmOperands::allocate(TensorReader& reader) {
   const auto [batch, rows, columns] = d_shape();
   const nb::tuple shape = batched ? nb::make_tuple(batch, rows, columns) : nb::make_tuple(rows, columns);
   results_.allocate(&ArrayType::empty, shape, *this, reader);
+  if (finds_scales(problem) && !given(scale_out_)) allocate_scales(reader);
+}
+
+void GemmOperands::allocate_scales(TensorReader& reader) {
+  const auto [batch, rows, blocks] = scale_out_shape();
+  const bool by_row = scale_major_ == Major::k;
+  nb::tuple shape = by_row ? nb::make_tuple(rows, blocks) : nb::make_tuple(blocks, rows);
+  if (batched) shape = by_row ? nb::make_tuple(batch, rows, blocks) : nb::make_tuple(batch, blocks, rows);
+  if (stacks_rows() && !by_row) shape = nb::make_tuple(blocks, batch, rows);
+  made_scales_ =
+      reader.make(&ArrayType::empty, results_.d().leader(), shape, DType::f32, problem.device, "`out` and `scale_out`");
+  arguments.scale_out = static_cast<float*>(reader.read(made_scales_, "the result").data);
+}
+
+nb::object GemmOperands::scales() const {
+  if (!made_scales_.is_valid()) return nb::borrow(scale_out_);
+  nb::object scales = finished(results_.d().leader(), made_scales_);
+  if (scale_major_ == Major::k) return scales;
+  if (stacks_rows()) scales = scales.attr("swapaxes")(0, 1);
+  return batched ? scales.attr("swapaxes")(1, 2) : scales.attr("swapaxes")(0, 1);
+}
+
+nb::object GemmOperands::result() const {
+  const nb::object made = results_.get();
+  if (!finds_scales(problem)) return made;
+  if (!PyTuple_Check(made.ptr())) return nb::make_tuple(made, scales());
+  return made + nb::make_tuple(scales());
 }
 
 }  // namespace cleave::python

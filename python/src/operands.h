@@ -56,15 +56,22 @@ class GemmOperands : public GemmCall {
   /// Throws Error for everything that is wrong with the arrays, as cleave::make_call does.
   GemmOperands(const GemmInputs& inputs, TensorReader& reader, const GemmOptions& options);
 
-  /// Makes D, and what else a function makes, where there is no `out`.
+  /// Makes D, what else a function makes, and D's scales, where there is no `out` or `scale_out`.
   void allocate(TensorReader& reader);
 
-  nanobind::object result() const { return results_.get(); }
+  /// D, and what else a function makes; behind them D's scales, if those are found.
+  nanobind::object result() const;
 
  private:
+  void allocate_scales(TensorReader& reader);
+  nanobind::object scales() const;
+
   GemmOperands(const GemmInputs& inputs, TensorReader& reader, const GemmOptions& options, EpilogueArguments epilogue);
 
   Results results_;
+  nanobind::handle scale_out_;
+  Major scale_major_;
+  nanobind::object made_scales_;
 };
 
 }  // namespace cleave::python

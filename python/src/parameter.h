@@ -32,8 +32,8 @@ struct Array : Parameter<kName, "Array"> {};
 template <Text kName>
 struct MaybeArray : Parameter<kName, "Array | None", "None"> {};
 
-template <Text kName, class Enum, Text kDefault>
-struct OneOf : Parameter<kName, "str", kDefault> {
+template <Text kName, class Enum, Text kDefault, Text kType = "str">
+struct OneOf : Parameter<kName, kType, kDefault> {
   static Enum parse(nanobind::handle value) { return parse_name<Enum>(value, kName.characters); }
 };
 

@@ -17,6 +17,7 @@ using Epilogue = Other<"epilogue", "object", "None">;
 using ScaleA = MaybeArray<"scale_a">;
 using ScaleB = MaybeArray<"scale_b">;
 using ScaleD = MaybeArray<"scale_d">;
+using ScaleOut = MaybeArray<"scale_out">;
 using Amax = MaybeArray<"amax">;
 using Azp = MaybeArray<"azp">;
 using AzpAdj = MaybeArray<"azp_adj">;
@@ -31,6 +32,9 @@ using Alpha = Number<"alpha", "1.0">;
 using Beta = Number<"beta", "None", "float | None">;
 using Activation = OneOf<"activation", cleave::Activation, "'none'">;
 using OutDtype = Dtype<"out_dtype", "None">;
+using OutScale = OneOf<"out_scale", cleave::Granularity, "None", "str | None">;
+using ScaleMajor = OneOf<"scale_major", Major, "'k'">;
+using UseUe8m0 = Flag<"use_ue8m0", "False">;
 using Alignment = Integer<"alignment", "None", "int | None", "an integer or None">;
 using ZeroRest = Flag<"zero_rest", "None", "bool | None">;
 using CheckOffsets = Flag<"check_offsets", "False">;
@@ -56,18 +60,22 @@ using Scalars = List<arg::Alpha, arg::Beta>;
 using SplitK = List<arg::SplitKMode, arg::SplitKSlices, arg::Deterministic, arg::Kernel>;
 using Place = List<arg::Stream, arg::Workspace>;
 
+/// Scales of D's that are found.
+using FoundScales = List<arg::OutScale, arg::ScaleOut, arg::ScaleMajor, arg::UseUe8m0>;
+
 /// What a plan leaves to its calls.
 using OfCalls = Concat<Scalars, List<arg::CheckOffsets>, Place>;
 
 /// All arrays that products have.
 using GemmInputs =
-    Values<arg::A, arg::B, arg::Bias, arg::C, arg::Out, arg::Epilogue, arg::ScaleA, arg::ScaleB, arg::ScaleD, arg::Amax,
-           arg::Azp, arg::AzpAdj, arg::Offs, arg::Indptr, arg::Starts, arg::Sizes, arg::Counts>;
+    Values<arg::A, arg::B, arg::Bias, arg::C, arg::Out, arg::Epilogue, arg::ScaleA, arg::ScaleB, arg::ScaleD,
+           arg::ScaleOut, arg::Amax, arg::Azp, arg::AzpAdj, arg::Offs, arg::Indptr, arg::Starts, arg::Sizes, arg::Counts>;
 
 /// All that says what becomes of the operands, and how.
 using ProductArguments =
-    Values<arg::Activation, arg::OutDtype, arg::Alignment, arg::ZeroRest, arg::UseFastAccum, arg::StaticB,
-           arg::SplitKMode, arg::SplitKSlices, arg::Deterministic, arg::Kernel, arg::Precision>;
+    Values<arg::Activation, arg::OutDtype, arg::OutScale, arg::ScaleMajor, arg::UseUe8m0, arg::Alignment, arg::ZeroRest,
+           arg::UseFastAccum, arg::StaticB, arg::SplitKMode, arg::SplitKSlices, arg::Deterministic, arg::Kernel,
+           arg::Precision>;
 
 using CallArguments = Values<arg::Alpha, arg::Beta, arg::CheckOffsets, arg::Stream, arg::Workspace>;
 

@@ -118,6 +118,7 @@ std::string describe(Enum value) {
   presence("c", given.has_c, planned.has_c);
   presence("azp_adj", given.has_zero, planned.has_zero);
   presence("scale_d", given.has_scale_d, planned.has_scale_d);
+  compare("scale_out", given.scale_out, planned.scale_out);
   presence("amax", given.has_amax, planned.has_amax);
   compare("the epilogue function", given.epilogue.function, planned.epilogue.function);
   compare("the epilogue function's inputs or outputs", given.epilogue, planned.epilogue);
@@ -154,7 +155,7 @@ bool any_given(const GemmInputs& inputs, List<Ps...>) {
 
 using AllBounds = List<arg::Offs, arg::Indptr, arg::Starts, arg::Sizes, arg::Counts>;
 using ZeroPoints = List<arg::Azp, arg::AzpAdj>;
-using Scales = Concat<List<arg::ScaleA, arg::ScaleB, arg::ScaleD, arg::Amax>, ZeroPoints>;
+using Scales = Concat<List<arg::ScaleA, arg::ScaleB, arg::ScaleD, arg::ScaleOut, arg::Amax>, ZeroPoints>;
 
 void refuse_extras(const GemmInputs& inputs) {
   if (!any_given(inputs, Concat<AllBounds, ZeroPoints>())) return;

@@ -66,6 +66,22 @@ void place_scaling(std::string_view text, GemmProblem& p) {
   }
 }
 
+/// Of a D that is placed, packed along its rows.
+template <class Call>
+void place_scale_out(const Call& call, GemmProblem& p, GemmOptions& options) {
+  call.template read<arg::OutScale>(options.out_scale);
+  call.template read<arg::UseUe8m0>(options.ue8m0);
+  p.ue8m0_scale_out = options.ue8m0;
+  if (!options.out_scale) return;
+  check_out_scale(*options.out_scale);
+  const int64_t blocks = ceil_div(p.n, int64_t(kScaleBlock));
+  const MatrixLayout scales = packed(DType::f32, true, p.m, blocks, entries_of_d(p));
+  p.scale_out = {.kind = Scaling::block,
+                 .stride_row = scales.stride_row,
+                 .stride_k = scales.stride_col,
+                 .stride_batch = scales.stride_batch};
+}
+
 using M = Integer<"m">;
 using N = Integer<"n">;
 using K = Integer<"k">;
@@ -129,7 +145,9 @@ PlanObject plan_problem(const Call& call) {
   problem.d = packed(d_type, true, d_of(problem));
   if (problem.bias != Bias::none) problem.bias_dtype = bias_type(problem);
   epilogue.place_types(problem);
-  return PlanObject(problem, options_of(problem, options), make_plan(problem));
+  GemmOptions reading = options_of(problem, options);
+  place_scale_out(call, problem, reading);
+  return PlanObject(problem, reading, make_plan(problem));
 }
 
 }  // namespace
@@ -156,7 +174,7 @@ DType bias_type(const GemmProblem& p) {
 
 void bind_plan_problem(nb::module_& m) {
   using Options = Concat<List<Batch, arg::OperandDtype, Layout, arg::OutDtype, arg::BiasKind, arg::Activation,
-                              arg::Epilogue, Scaled, arg::UseFastAccum>,
+                              arg::Epilogue, Scaled, arg::OutScale, arg::UseUe8m0, arg::UseFastAccum>,
                          SplitK, List<arg::Precision, arg::Device, GroupedDimension, BoundsKind, Spacing>>;
   define(m, "plan_problem", List<M, N, K>(), Options(), "GemmPlan", kPlanProblemDoc,
          [](const auto& call) { return plan_problem(call); });

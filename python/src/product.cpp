@@ -10,6 +10,9 @@ namespace {
 GemmOptions parse_options(const ProductArguments& arguments, GemmOptions options) {
   arguments.read<arg::Activation>(options.activation);
   arguments.read<arg::OutDtype>(options.d_type);
+  arguments.read<arg::OutScale>(options.out_scale);
+  arguments.read<arg::ScaleMajor>(options.scale_major);
+  arguments.read<arg::UseUe8m0>(options.ue8m0);
   arguments.read<arg::Alignment>(options.alignment);
   arguments.read<arg::ZeroRest>(options.zero_rest);
   options.plan = parse_plan_options(arguments);

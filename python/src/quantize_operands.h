@@ -25,8 +25,6 @@ using ResidualOut = MaybeArray<"residual_out">;
 using NormedOut = MaybeArray<"normed_out">;
 using Symmetric = Flag<"symmetric", "True">;
 using Transpose = Flag<"transpose", "False">;
-using ScaleOut = MaybeArray<"scale_out">;
-using ScaleMajor = OneOf<"scale_major", Major, "'k'">;
 
 }  // namespace arg
 

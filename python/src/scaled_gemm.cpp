@@ -28,16 +28,15 @@ DType quantized_type(nb::handle out, nb::handle out_dtype) {
 
 /// A row's scale needs the whole row, so the product is made in a wider type and quantised by a
 /// second kernel.
-nb::object multiply_and_quantize(GemmInputs inputs, ProductArguments arguments, const CallArguments& call,
-                                 nb::handle out_scale) {
-  if (!PyUnicode_Check(out_scale.ptr()) || PyUnicode_CompareWithASCIIString(out_scale.ptr(), "row") != 0) {
-    refuse_value("out_scale is {}; it must be \"row\" or None", nb::repr(out_scale).c_str());
-  }
+nb::object multiply_and_quantize(GemmInputs inputs, ProductArguments arguments, const CallArguments& call) {
   if (given(inputs.get<arg::ScaleD>())) {
     refuse_value(
         "scale_d is given beside out_scale; pass scale_d where the scale is known, out_scale where "
         "it is to be computed");
   }
+  bool ue8m0 = false;
+  arguments.read<arg::UseUe8m0>(ue8m0);
+  if (ue8m0) refuse_value("use_ue8m0 is True beside out_scale=\"row\"; it is for out_scale=\"block_1x128\"");
   if (PyTuple_Check(inputs.get<arg::Out>().ptr())) {
     refuse_value("out is a tuple, but out_scale has one result to quantise; pass an array, or no out");
   }
@@ -53,31 +52,34 @@ nb::object multiply_and_quantize(GemmInputs inputs, ProductArguments arguments, 
   }
   refuse_batch(inputs.get<arg::A>(), "a");
   refuse_batch(inputs.get<arg::B>(), "b");
-  const nb::handle out = inputs.get<arg::Out>();
+  const nb::handle out = inputs.get<arg::Out>(), scale_out = inputs.get<arg::ScaleOut>();
   const DType type = quantized_type(out, arguments.get<arg::OutDtype>());
   inputs.set<arg::Out>({});
+  inputs.set<arg::ScaleOut>({});
+  arguments.set<arg::OutScale>({});
   // bfloat16 has four bits more than the 8-bit floats, but only one more than int8.
   arguments.set<arg::OutDtype>(dtype_name(type == DType::i8 ? DType::f32 : DType::bf16));
   const nb::object product = multiply(inputs, arguments, call);
-  return nb::module_::import_("cleave._core").attr("quantize")(product, dtype_name(type), "row", "out"_a = out);
+  return nb::module_::import_("cleave._core").attr("quantize")(product, dtype_name(type), "row", "out"_a = out,
+                                                         "scale_out"_a = scale_out);
 }
 
 }  // namespace
 
 void bind_scaled_gemm(nb::module_& m) {
-  using OutScale = Other<"out_scale", "str | None", "None">;
   using Operands = List<arg::A, arg::B, Required<arg::ScaleA>, Required<arg::ScaleB>>;
   using Options = Concat<List<arg::Bias, arg::C>, Scalars,
-                         List<arg::Activation, arg::Epilogue, arg::Out, arg::OutDtype, arg::ScaleD, OutScale, arg::Amax,
-                              arg::Azp, arg::AzpAdj, arg::UseFastAccum>,
-                         SplitK, List<arg::StaticB>, Place>;
+                         List<arg::Activation, arg::Epilogue, arg::Out, arg::OutDtype, arg::ScaleD, arg::Amax, arg::Azp,
+                              arg::AzpAdj, arg::UseFastAccum>,
+                         FoundScales, SplitK, List<arg::StaticB>, Place>;
 
-  define(m, "scaled_gemm", Operands(), Options(), "Array | tuple[Array, Array]", kScaledGemmDoc, [](const auto& call) {
-    const nb::handle out_scale = call.template get<OutScale>();
-    if (out_scale.is_none()) return multiply(call, call, call);
-    return multiply_and_quantize(call, call, call, out_scale);
+  define(m, "scaled_gemm", Operands(), Options(), "Array | tuple[Array, ...]", kScaledGemmDoc, [](const auto& call) {
+    std::optional<Granularity> out_scale;
+    call.template read<arg::OutScale>(out_scale);
+    if (out_scale != Granularity::row) return multiply(call, call, call);
+    return multiply_and_quantize(call, call, call);
   });
-  define(m, "plan_scaled_gemm", Operands(), Without<Options, Concat<OfCalls, List<OutScale>>>(), "GemmPlan",
+  define(m, "plan_scaled_gemm", Operands(), Without<Options, OfCalls>(), "GemmPlan",
          plan_doc("scaled_gemm").c_str(), [](const auto& call) { return plan_product(call, call); });
 }
 

@@ -71,8 +71,8 @@ class TensorReader {
   void* stream() const { return stream_.value_or(nullptr); }
 
  private:
-  // out, and scale_out or amax and workspace; what else an epilogue function makes
-  static constexpr size_t kMaxOutputs = 3 + kMostEpilogueOutputs;
+  // out, scale_out, amax and workspace; what else an epilogue function makes
+  static constexpr size_t kMaxOutputs = 4 + kMostEpilogueOutputs;
 
   void* settle_stream(const ArrayType& type, int device);
   bool leaves_current_stream(const ArrayType& type, int device) const;

@@ -50,6 +50,9 @@ using Alpha = Argument<"alpha", "float", double, "1.0">;
 using Beta = Argument<"beta", "float?", std::optional<double>, "None">;
 using Activation = NameArgument<"activation", cleave::Activation, "'none'">;
 using OutDtype = Argument<"out_dtype", "ScalarType?", std::optional<ScalarType>, "None">;
+using OutScale = NameArgument<"out_scale", Granularity, "'block_1x128'">;
+using ScaleMajor = NameArgument<"scale_major", Major, "'k'">;
+using UseUe8m0 = Argument<"use_ue8m0", "bool", bool, "False">;
 using Alignment = Argument<"alignment", "int?", std::optional<int64_t>, "None">;
 using ZeroRest = Argument<"zero_rest", "bool?", std::optional<bool>, "None">;
 using UseFastAccum = Argument<"use_fast_accum", "bool", bool, "False">;
@@ -61,6 +64,8 @@ using SplitKSlices = Argument<"split_k_slices", "int?", std::optional<int64_t>, 
 
 using Scalars = List<arg::Alpha, arg::Beta, arg::Activation>;
 using SplitK = List<arg::SplitKMode, arg::SplitKSlices>;
+/// Of forms that return D and its scales.
+using FoundScales = List<arg::OutScale, arg::ScaleMajor, arg::UseUe8m0>;
 using Function = List<arg::Epilogue, arg::EpilogueInputs, arg::Numbers, arg::NumberPlaces, arg::Backward>;
 
 // Each file adds the operators of its own.

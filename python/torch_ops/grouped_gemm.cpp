@@ -14,6 +14,8 @@ void add_grouped_gemm(Operators& operators) {
   // Before the function, whose text torch would look for where a bias stands.
   operators.add("grouped_gemm.out", Concat<Operands, Scales, Rare>(), Concat<Options, List<arg::Out>>(),
                 [](const auto& call) { return multiply(call, {.grouped = true}); });
+  operators.add("grouped_gemm.quantized", Concat<Short, Rare>(), Concat<Options, FoundScales>(),
+                [](const auto& call) { return multiply(call, {.grouped = true}); });
   using Scaled = List<MaybeTensorArgument<"scale_a">, MaybeTensorArgument<"scale_b">>;
   operators.add(
       "grouped_gemm.epilogue",

@@ -11,6 +11,18 @@ EpilogueTensors read_epilogue(const EpilogueFunction& function, const std::vecto
   return epilogue_tensors(function, operands, numbers, number_places);
 }
 
+Tensor make_scales(GemmCall& product) {
+  const GemmProblem& p = product.problem;
+  const auto shape = product.scale_out_shape();
+  const ScaleLayout& at = p.scale_out;
+  const int64_t strides[] = {product.stacks_rows() ? shape[1] * at.stride_row : at.stride_batch, at.stride_row,
+                             at.stride_k};
+  const size_t first = product.batched ? 0 : 1;
+  Tensor scales = empty_strided(std::span(shape).subspan(first), strides + first, DType::f32, p.device);
+  product.arguments.scale_out = static_cast<float*>(scales.data_ptr());
+  return scales;
+}
+
 /// With the library's pooled workspaces: they belong to one stream, or to one stream of one
 /// capture, and their counters stay zero from launch to launch. Memory from torch's allocator would
 /// have to be zeroed by a kernel of its own each time.

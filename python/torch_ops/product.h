@@ -8,13 +8,13 @@
 
 namespace cleave::torch_ops {
 
-/// None where there is no such argument. A form that writes to its arguments has no gradients, and
-/// refuses what requires them.
+/// None where there is no such argument. A form that writes to its arguments, or whose D is quantised, has no gradients,
+/// and refuses what requires them.
 template <class P, class Call>
 std::optional<Operand> operand(const Call& call) {
   if constexpr (!Call::template has<P>()) {
     return std::nullopt;
-  } else if constexpr (Call::template has<arg::Out>()) {
+  } else if constexpr (Call::template has<arg::Out>() || Call::template has<arg::OutScale>()) {
     return read_untracked(call.template get<P>(), P::name());
   } else {
     return read(call.template get<P>());
@@ -89,11 +89,14 @@ void read_scalars(const Call& call, ProductCall& product) {
   set_scalars(float32_of(alpha, "alpha"), rounded, product);
 }
 
+/// New scales of D's, where the problem has them lie.
+Tensor make_scales(GemmCall& product);
+
 /// On the current stream.
 void run(const ProductCall& call);
 
 /// Plans (or finds the plan that did the same before) and enqueues on the current stream. Returns
-/// D, unless there is an `out`; of an epilogue function D and its other outputs.
+/// D, unless there is an `out`; of an epilogue function D and its other outputs, and with `out_scale` D and its scales.
 template <class Call>
 auto multiply(const Call& call, GemmOptions form = {}) {
   GemmTensors tensors = tensors_of(call);
@@ -101,6 +104,9 @@ auto multiply(const Call& call, GemmOptions form = {}) {
   read_options(call, tensors.a->dtype, false, form);
   call.template read<arg::Alignment>(form.alignment);
   call.template read<arg::ZeroRest>(form.zero_rest);
+  call.template read<arg::OutScale>(form.out_scale);
+  call.template read<arg::ScaleMajor>(form.scale_major);
+  call.template read<arg::UseUe8m0>(form.ue8m0);
   GemmCall product = make_call(tensors, form);
   read_scalars(call, product);
   if constexpr (Call::template has<arg::Out>()) {
@@ -119,6 +125,10 @@ auto multiply(const Call& call, GemmOptions form = {}) {
             make(shape_of_d, p.epilogue.outputs[i].dtype, p.device, product.arguments.epilogue_outputs[i]));
       run(product);
       return results;
+    } else if constexpr (Call::template has<arg::OutScale>()) {
+      const Tensor scales = make_scales(product);
+      run(product);
+      return std::tuple{d, scales};
     } else {
       run(product);
       return d;

@@ -41,7 +41,6 @@ using Zero = MaybeTensorArgument<"zero">;
 using Dtype = Argument<"dtype", "ScalarType", ScalarType>;
 using ByRow = NameArgument<"granularity", Granularity, "'row'">;
 using ByTensor = NameArgument<"granularity", Granularity, "'tensor'">;
-using ScaleMajor = NameArgument<"scale_major", Major, "'k'">;
 using ScaleOut = Argument<"scale_out", "Tensor(b!)", const Tensor&>;
 using Residual = TensorArgument<"residual">;
 using MaybeResidual = MaybeTensorArgument<"residual">;
@@ -73,7 +72,7 @@ template <class Call>
 QuantizeOptions quantize_options(const Call& call, QuantizeOptions form = {}) {
   call.template read<ByRow>(form.granularity);
   call.template read<ByTensor>(form.granularity);
-  call.template read<ScaleMajor>(form.scale_major);
+  call.template read<arg::ScaleMajor>(form.scale_major);
   call.template read<NormName>(form.norm);
   call.template read<ZeroCentered>(form.zero_centered);
   if constexpr (Call::template has<Eps>()) form.eps = float32_of(call.template get<Eps>(), "eps");
@@ -167,7 +166,7 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> quantize_grouped(const Call& 
 }  // namespace
 
 void add_quantize(Operators& operators) {
-  operators.add("quantize", List<X, Dtype, ByRow, Smooth>(), List<ScaleMajor>(), [](const auto& call) {
+  operators.add("quantize", List<X, Dtype, ByRow, Smooth>(), List<arg::ScaleMajor>(), [](const auto& call) {
     const Quantized made = run_new(quantize_tensors(call), quantize_options(call));
     return std::tuple{made.q, *made.scale};
   });
@@ -187,7 +186,7 @@ void add_quantize(Operators& operators) {
   operators.add("quantize_static.out", List<X, Scale, ByTensor, Smooth, Zero>(), List<arg::Out>(),
                 [](const auto& call) { run_into<arg::Out>(call, static_options_of(call)); });
   add_normed(operators);
-  operators.add("quantize_grouped", List<X, Offs, Dtype>(), List<ScaleMajor>(),
+  operators.add("quantize_grouped", List<X, Offs, Dtype>(), List<arg::ScaleMajor>(),
                 [](const auto& call) { return quantize_grouped(call); });
 }
 

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/enumerators.h"
+#include "cleave/core/quantizer.h"
 #include "cleave/epilogue.h"
 #include "problem/problem.h"
 
@@ -39,7 +40,9 @@ TileEpilogue<Sum>::TileEpilogue(const GemmProblem& problem, const GemmArguments&
              .has_c = problem.has_c,
              .scaling = problem.scale_a.kind,
              .has_zero = problem.has_zero,
-             .has_scale_d = problem.has_scale_d};
+             .has_scale_d = problem.has_scale_d,
+             .has_scale_out = finds_scales(problem),
+             .ue8m0 = problem.ue8m0_scale_out};
   params_ = {.alpha = arguments.alpha,
              .beta = arguments.beta,
              .d = arguments.d,
@@ -53,7 +56,11 @@ TileEpilogue<Sum>::TileEpilogue(const GemmProblem& problem, const GemmArguments&
              .zero_a = arguments.zero_a,
              .zero_b = arguments.zero_b,
              .scale_d = arguments.scale_d,
-             .amax = problem.has_amax ? arguments.amax : nullptr};
+             .amax = problem.has_amax ? arguments.amax : nullptr,
+             .scale_out = arguments.scale_out,
+             .scale_out_row_stride = problem.scale_out.stride_row,
+             .scale_out_block_stride = problem.scale_out.stride_k,
+             .scale_out_batch_stride = problem.scale_out.stride_batch};
   const auto scales = [](const ScaleLayout& layout, const float* data) {
     return ScaleParams{data, layout.stride_row, layout.stride_k, layout.stride_batch};
   };
@@ -130,7 +137,7 @@ void TileEpilogue<Sum>::operator()(const TileCoord& coord, uint32_t begin, uint3
   const TileArea area = area_of(problem_, tiling_, coord);
   const bool empty = tiling_.grouping == Grouping::k ? coord.range.size() == 0 : problem_.k == 0;
   const uint32_t up = tiling_.columns();  // under a gate: where the up columns begin in a line of sums
-  BroadcastValues column_values[kMaxTileN];
+  BroadcastValues column_values[kWidestTileN];
   std::optional<FunctionLines> lines;
   if (function_) lines.emplace(*this, area, coord.batch);
   for (uint32_t part = 0; part < tiling_.parts; ++part) {
@@ -172,6 +179,7 @@ void TileEpilogue<Sum>::operator()(const TileCoord& coord, uint32_t begin, uint3
       const float factor = stored_factor(config_, params_);
       for (uint32_t j = 0; j < area.columns; ++j) values[j] *= factor;
     }
+    if (config_.has_scale_out) quantize(values, area.columns, row, area.column, coord.batch);
     store_line(d(), values, area.columns, row, area.column, coord.batch);
   }
 }
@@ -187,6 +195,7 @@ void TileEpilogue<Sum>::zero(GroupRange range) const {
       const uint32_t count = min_of(kMaxTileN, columns.end - column);
       store_line(d(), zeros, count, row, column, 0);
       for (uint32_t o = 0; o < outputs_beside_d(); ++o) store_line(output(o), zeros, count, row, column, 0);
+      if (config_.has_scale_out) scale_out(row, column, 0) = 0.0f;
     }
   }
 }
@@ -211,6 +220,22 @@ void TileEpilogue<Sum>::store_line(const Target& target, const Value* values, ui
   dispatch(target.dtype, [&, data = target.data]<DType type>() {
     for (uint32_t j = 0; j < count; ++j) store_element(type, data, first + j * step, values[j]);
   });
+}
+
+template <class Sum>
+float& TileEpilogue<Sum>::scale_out(uint32_t row, uint32_t column, uint32_t batch) const {
+  return params_.scale_out[int64_t(batch) * params_.scale_out_batch_stride + row * params_.scale_out_row_stride +
+                           column / kScaleBlock * params_.scale_out_block_stride];
+}
+
+template <class Sum>
+void TileEpilogue<Sum>::quantize(float* values, uint32_t count, uint32_t row, uint32_t column, uint32_t batch) const {
+  Reach reach;
+  for (uint32_t j = 0; j < count; ++j) reach.add(true, values[j]);
+  Quantizer quantizer = quantizer_for(config_.d, true, reach);
+  if (config_.ue8m0) quantizer = with_ue8m0_scale(quantizer);
+  for (uint32_t j = 0; j < count; ++j) values[j] = quantized(quantizer, true, values[j]);
+  scale_out(row, column, batch) = quantizer.scale;
 }
 
 template <class Sum>

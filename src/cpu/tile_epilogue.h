@@ -46,6 +46,10 @@ class TileEpilogue {
   template <class Value>
   static void store_line(const Target& target, const Value* values, uint32_t count, uint32_t row, uint32_t column,
                          uint32_t batch);
+  /// The scale of `column` and its neighbours in the row.
+  float& scale_out(uint32_t row, uint32_t column, uint32_t batch) const;
+  /// Makes what D stores of up to 128 values of a row that share a scale, and writes that.
+  void quantize(float* values, uint32_t count, uint32_t row, uint32_t column, uint32_t batch) const;
   void raise_amax(const float* values, uint32_t count) const;
 
   const GemmProblem& problem_;

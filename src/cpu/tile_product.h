@@ -13,9 +13,9 @@ template <class Sum>
 struct alignas(64) Scratch {
   static_assert(sizeof(Sum) == kSumSize);
   float a[kMaxTileM * kMaxTileK];
-  float b[kMaxTileN * kMaxTileK];
-  Sum sums[kMaxTileM * kMaxTileN];
-  Sum share[kMaxTileM * kMaxTileN];  // cluster: one slice of the sums
+  float b[kWidestTileN * kMaxTileK];
+  Sum sums[kMaxTileM * kWidestTileN];
+  Sum share[kMaxTileM * kWidestTileN];  // cluster: one slice of the sums
 };
 
 /// Sums of integers are exact modulo 2^32.

@@ -95,6 +95,7 @@ Tiling make_tiling(const GemmProblem& problem, SplitKMode mode, uint32_t slices)
   }
   t.tile_m = even_tile(m, kMaxTileM, kMicroRows);
   t.tile_n = even_tile(n, kMaxTileN / t.parts, kMicroColumns) * t.parts;
+  if (finds_scales(problem)) t.tile_n = kScaleBlock * t.parts;
   t.tile_k = choose_tile_k(t.depth, mode, slices);
 
   ScheduleShape shape;

@@ -15,6 +15,9 @@ namespace cleave::cpu {
 inline constexpr uint32_t kMaxTileM = 120;  // whole micro-tiles
 inline constexpr uint32_t kMaxTileN = 128;
 inline constexpr uint32_t kMaxTileK = 256;
+/// Columns of a tile whose columns of D share scales, under a gate.
+inline constexpr uint32_t kWidestTileN = 2 * kScaleBlock;
+static_assert(kMaxTileN == kScaleBlock);
 
 /// Clusters of stream_k: what the tiles that do not fill a whole round are cut into.
 inline constexpr uint32_t kStreamClusters = 16;

@@ -18,10 +18,15 @@ constexpr int64_t columns_of_b(const GemmProblem& p) {
   return is_gated(p) ? 2 * p.n : p.n;
 }
 
-/// False where a product cannot be read the other way: a gate joins columns, never rows, and a
+/// Whether D's scales are found, one for each row of 128 columns.
+inline bool finds_scales(const GemmProblem& p) {
+  return p.scale_out.kind == Scaling::block;
+}
+
+/// False where a product cannot be read the other way: a gate joins columns, never rows, as a scale of D's does, and a
 /// convolution's matrices have roles of their own.
 inline bool is_transposable(const GemmProblem& p) {
-  return !is_gated(p) && p.conv.kind == Conv::none;
+  return !is_gated(p) && !finds_scales(p) && p.conv.kind == Conv::none;
 }
 
 namespace detail {

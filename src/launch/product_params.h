@@ -25,6 +25,9 @@ inline void set_problem(const GemmConfig& c, const GemmProblem& p, GemmParams& p
   e.d_batch_stride = p.d.stride_batch;
   e.c_batch_stride = p.c.stride_batch;
   e.bias_batch_stride = p.bias_stride_batch;
+  e.scale_out_row_stride = p.scale_out.stride_row;
+  e.scale_out_block_stride = p.scale_out.stride_k;
+  e.scale_out_batch_stride = p.scale_out.stride_batch;
   const FunctionConfig& function = c.epilogue.function;
   const auto place = [](const EpilogueLayout& layout) {
     return FunctionOperand{nullptr, layout.stride, layout.stride_batch};
@@ -51,6 +54,7 @@ inline void set_arguments(const GemmConfig& c, const GemmArguments& x, GemmParam
   e.zero_b = x.zero_b;
   e.scale_d = x.scale_d;
   e.amax = x.amax;
+  e.scale_out = x.scale_out;
   const FunctionConfig& function = c.epilogue.function;
   for (uint32_t i = 0; i < function.inputs; ++i) {
     e.inputs[i].data = const_cast<void*>(x.epilogue_inputs[i].data);

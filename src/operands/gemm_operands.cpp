@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "base/refuse.h"
+#include "cleave/core/math.h"
 #include "cleave/epilogue.h"
 #include "cleave/names.h"
 #include "operands/epilogue_operands.h"
@@ -182,6 +183,40 @@ class Builder {
     arguments_.d = out.data;
   }
 
+  void place_scale_out() {
+    p_.ue8m0_scale_out = options_.ue8m0;
+    if (!options_.out_scale) {
+      if (t_.scale_out) refuse_value("scale_out is given without out_scale; pass out_scale=\"block_1x128\"");
+      return;
+    }
+    check_out_scale(*options_.out_scale);
+    const auto [batch, rows, columns] = call_.scale_out_shape();
+    p_.scale_out.kind = Scaling::block;
+    if (!t_.scale_out) {
+      const bool along_k = options_.scale_major == Major::k;
+      // Groups' rows that are matrices of their own lie one behind the other, as D's do.
+      const int64_t lines = call_.stacks_rows() ? batch * rows : rows;
+      p_.scale_out.stride_row = along_k ? columns : 1;
+      p_.scale_out.stride_k = along_k ? 1 : lines;
+      p_.scale_out.stride_batch = call_.batched && !call_.stacks_rows() && batch > 1 ? rows * columns : 0;
+      return;
+    }
+    const Operand& given = *t_.scale_out;
+    check(given, "scale_out", {2, 3, kFloat32});
+    const bool fits = given.ndim == (call_.batched ? 3 : 2) && given.rows() == rows && given.columns() == columns &&
+                      (!call_.batched || given.batch() == batch);
+    if (!fits) {
+      refuse_value("scale_out is {}; it must be {}", shape_text(given),
+                   call_.batched ? fmt::format("({}, {}, {})", batch, rows, columns)
+                                 : fmt::format("({}, {})", rows, columns));
+    }
+    const Operand x = call_.stacks_rows() ? stacked(given, "scale_out") : given;
+    p_.scale_out.stride_row = x.stride[x.ndim - 2];
+    p_.scale_out.stride_k = x.stride[x.ndim - 1];
+    p_.scale_out.stride_batch = x.ndim == 3 && x.shape[0] > 1 ? x.stride[0] : 0;
+    arguments_.scale_out = static_cast<float*>(given.data);
+  }
+
  private:
   void check(const Operand& operand, const char* name, const Form& form) const {
     check_form(operand, name, form, t_.a->device, "a");
@@ -302,6 +337,11 @@ std::array<int64_t, 3> GemmCall::d_shape() const {
   return {problem.batch, rows_by_group ? problem.m / problem.batch : problem.m, problem.n};
 }
 
+std::array<int64_t, 3> GemmCall::scale_out_shape() const {
+  const auto [batch, rows, columns] = d_shape();
+  return {batch, rows, ceil_div<int64_t>(columns, kScaleBlock)};
+}
+
 void set_plan_options(const PlanOptions& options, GemmProblem& problem) {
   problem.split_k_mode = options.split_k_mode;
   problem.split_k_slices = options.split_k_slices;
@@ -310,6 +350,11 @@ void set_plan_options(const PlanOptions& options, GemmProblem& problem) {
   problem.precision = options.precision;
   problem.fast_accumulation = options.fast_accumulation;
   problem.static_b = options.static_b;
+}
+
+void check_out_scale(Granularity granularity) {
+  if (granularity == Granularity::block_1x128) return;
+  refuse_value("out_scale is {}; it must be \"block_1x128\", or, for scaled_gemm alone, \"row\"", to_string(granularity));
 }
 
 GemmCall make_call(const GemmTensors& tensors, const GemmOptions& options) {
@@ -323,6 +368,7 @@ GemmCall make_call(const GemmTensors& tensors, const GemmOptions& options) {
   if (tensors.scale_a || tensors.scale_b) builder.place_scale_factors();
   if (tensors.azp || tensors.azp_adj) builder.place_zero_points();
   builder.place_d();
+  builder.place_scale_out();
   place_range(tensors.scale_d, tensors.amax, "a", call);
   if (tensors.epilogue.function != nullptr) place_epilogue(tensors.epilogue, call);
   set_plan_options(options.plan, call.problem);

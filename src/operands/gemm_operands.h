@@ -26,7 +26,7 @@ struct EpilogueTensors {
 /// Absent ones are empty.
 struct GemmTensors {
   std::optional<Operand> a, b, c, bias, out;  ///< a and b are never absent
-  std::optional<Operand> scale_a, scale_b, scale_d, amax;
+  std::optional<Operand> scale_a, scale_b, scale_d, scale_out, amax;
   std::optional<Operand> azp, azp_adj;
   std::optional<Operand> offs, indptr, starts, sizes, counts;  ///< of a grouped product
   EpilogueTensors epilogue;
@@ -48,6 +48,10 @@ void set_plan_options(const PlanOptions& options, GemmProblem& problem);
 /// What tensors do not determine.
 struct GemmOptions {
   std::optional<DType> d_type;  ///< of a new D; without one, default_output
+  /// block_1x128: D's scales are found. No other serves products.
+  std::optional<Granularity> out_scale;
+  Major scale_major = Major::k;  ///< of new ones
+  bool ue8m0 = false;
   Activation activation = Activation::none;
   bool grouped = false;              ///< the ranks of a and b, and the bounds, tell what is grouped
   std::optional<int64_t> alignment;  ///< offs are aligned prefix sums; counts of matrices: spacing
@@ -69,9 +73,14 @@ struct GemmCall : ProductCall {
 
   /// The sizes of D. The first one does not count unless D is batched.
   std::array<int64_t, 3> d_shape() const;
+  /// And those of D's scales.
+  std::array<int64_t, 3> scale_out_shape() const;
   /// Whether D's groups are matrices of their own, which the problem has as rows behind each other.
   bool stacks_rows() const;
 };
+
+/// Throws Error(invalid_argument) for a granularity that D's scales are not found by.
+void check_out_scale(Granularity granularity);
 
 /// Throws Error for everything that is wrong with one tensor or with how they fit together; shared
 /// memory is for GemmPlan::run to refuse. Without `out`, D is packed row by row.

@@ -83,6 +83,8 @@ GemmConfig base_config(const Spec& spec, const GemmProblem& p, const OperandLayo
   c.epilogue.has_zero = p.has_zero;
   c.epilogue.has_scale_d = p.has_scale_d;
   c.epilogue.has_amax = p.has_amax;
+  c.epilogue.has_scale_out = finds_scales(p);
+  c.epilogue.ue8m0 = p.ue8m0_scale_out;
   c.schedule.split = spec.split;
   return c;
 }
@@ -118,6 +120,7 @@ std::optional<Choice> make_choice(const GemmProblem& problem, const DeviceInfo& 
   if (spec.family == KernelFamily::direct) return make_direct_choice(problem, device, spec);
   const bool is_conv = problem.conv.kind != Conv::none;
   if (is_conv ? spec.transposed || spec.narrow : spec.fuses_classes || spec.gather) return std::nullopt;
+  if (spec.transposed && finds_scales(problem)) return std::nullopt;
   if (problem.precision == Precision::ieee && has_wgmma(spec.family)) return std::nullopt;
   std::optional<Choice> made(std::in_place);  // a planner makes hundreds: never copied
   Choice& choice = *made;

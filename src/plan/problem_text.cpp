@@ -72,6 +72,7 @@ void place(const Matrices& given, GemmProblem& p) {
     p.scale_a = packed_scales(p.scale_a.kind, p.scale_a.rows, p.m, p.k, entries_of_scale_a(p, p.scale_a.kind));
     p.scale_b = packed_scales(p.scale_b.kind, p.scale_b.rows, columns, p.k, entries_of_scale_b(p, p.scale_b.kind));
   }
+  p.scale_out = packed_scales(p.scale_out.kind, 1, p.m, p.n, entries_of_d(p));
   p.c = p.d;
   p.c.dtype = given.c;
   p.bias_dtype = given.bias;
@@ -278,6 +279,8 @@ std::string problem_text(const GemmProblem& p) {
   add(p.has_zero, " zero");
   add(p.has_scale_d, " scale_d");
   add(p.has_amax, " amax");
+  add(finds_scales(p), " out_scale");
+  add(p.ue8m0_scale_out, " ue8m0");
   add(p.has_c, " c {}", to_string(p.c.dtype));
   add(p.bias != Bias::none, " bias {} {}", to_string(p.bias), to_string(p.bias_dtype));
   const Activation activation = is_gated(p) ? Activation::swiglu : p.activation;
@@ -316,6 +319,8 @@ std::optional<GemmProblem> parse_problem(std::string_view text) {
   p.has_zero = in.take_word("zero");
   p.has_scale_d = in.take_word("scale_d");
   p.has_amax = in.take_word("amax");
+  if (in.take_word("out_scale")) p.scale_out.kind = Scaling::block;
+  p.ue8m0_scale_out = in.take_word("ue8m0");
   p.has_c = in.take_word("c");
   if (p.has_c) matrices.c = in.name<DType>();
   matrices.bias = p.bias_dtype;

@@ -55,7 +55,7 @@ bool registers_suffice(const GemmConfig& c) {
   if (two_waves && kept >= 128 && c.epilogue.has_c && c.epilogue.bias != Bias::none) return false;
   // Nor does a part of 96 sums with scales of its own for a walk through groups of rows.
   const bool ragged = c.schedule.grouping == Grouping::m || c.schedule.grouping == Grouping::n;
-  if (ragged && by_block && c.tile.n > 176) return false;
+  if (ragged && by_block && c.tile.n > 176 && !multiplies_halves(c)) return false;
   // Nor do 144 accumulators for C or for a function with as much to read, and 160 for a walk that sums slices in turn,
   // or for float32.
   const bool walks_far = c.schedule.split == SplitKMode::serial || c.schedule.split == SplitKMode::stream_k;
@@ -152,7 +152,9 @@ class TileShaper {
     if (by_block_ && s_.tile_m % c_.scales.rows_a != 0 && c_.scales.rows_a % s_.tile_m != 0) return false;
     // What a tile has of B lies in one place, or, under a gate, in two.
     const uint32_t piece = output_columns(c_);
-    if (gated(c_) && (s_.transposed || c_.cluster.k > 1 || by_block_ || piece % 16)) return false;
+    if (gated(c_) && (s_.transposed || c_.cluster.k > 1 || piece % 16)) return false;
+    // Columns of D that share a scale are one tile's.
+    if (c_.epilogue.has_scale_out && piece % kScaleBlock != 0) return false;
     // An operand that is contiguous along M or N comes in strips of one swizzle atom, dealt whole
     // to multicast partners. Threads fill strips of any width.
     if (b_.major == Major::mn && !c_.operands.copied_b && piece % (atom_ * s_.multicast_m) != 0) return false;
@@ -162,8 +164,8 @@ class TileShaper {
   bool shape_portable() {
     // mma.sync has 8-bit floats since sm_89.
     if (is_fp8(c_.operands.a) && !arch_traits(device_.compute_capability).has_fp8_mma) return false;
-    // A gate and its up meet in one warp.
-    c_.warps.n = gated(c_) ? 1 : s_.tile_m == 64 || s_.tile_n == 64 ? 2 : 4;
+    // A gate and its up meet in one warp, and so do columns that share a scale of D's.
+    c_.warps.n = gated(c_) || c_.epilogue.has_scale_out ? 1 : s_.tile_m == 64 || s_.tile_n == 64 ? 2 : 4;
     c_.warps.m = (s_.tile_m == 64 ? 4 : 8) / c_.warps.n;
     c_.store.by_tma = false;
     c_.operands.load_bytes_a = a_.load_bytes;

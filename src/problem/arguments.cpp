@@ -100,6 +100,7 @@ void check_epilogue_outputs(const GemmProblem& p, const GemmArguments& x) {
     check_pointer(own);
     check_apart(own, {"d", d_of(p), x.d});
     if (p.has_amax) check_apart(own, {"amax", amax_of(p), x.amax});
+    check_apart(own, {"scale_out", scale_out_of(p), x.scale_out});
     if (reads_c(p, x)) check_apart(own, {"c", c_of(p), x.c});
     for_each_input(p, x, [&](const NamedOperand& input) { check_apart(own, input); });
     for (uint32_t other = 0; other < i; ++other) check_apart(own, output(other));
@@ -110,14 +111,19 @@ void check_epilogue_outputs(const GemmProblem& p, const GemmArguments& x) {
 
 void check_arguments(const GemmProblem& p, const GemmArguments& arguments) {
   const NamedOperand d{"d", d_of(p), arguments.d, true}, amax{"amax", amax_of(p), arguments.amax, true};
+  const NamedOperand scale_out{"scale_out", scale_out_of(p), arguments.scale_out, true};
   if (d.place.empty()) return;
   check_pointer(d);
   if (p.has_amax) check_pointer(amax);
+  if (finds_scales(p)) check_pointer(scale_out);
   check_apart(amax, d);
+  check_apart(scale_out, d);
+  check_apart(scale_out, amax);
   for_each_input(p, arguments, [&](const NamedOperand& input) {
     check_pointer(input);
     if (!input.elementwise || !is_same(d, input)) check_apart(d, input);
     check_apart(amax, input);
+    check_apart(scale_out, input);
   });
   check_epilogue_outputs(p, arguments);
   if (const std::string fault = find_factor_fault(p, arguments); !fault.empty()) refuse_value("{}", fault);
@@ -126,6 +132,7 @@ void check_arguments(const GemmProblem& p, const GemmArguments& arguments) {
   const NamedOperand c{"c", c_of(p), arguments.c};
   check_pointer(c);
   check_apart(amax, c);
+  check_apart(scale_out, c);
   if (!is_same(c, d)) check_apart(d, c, " without being c exactly");
 }
 
@@ -150,6 +157,7 @@ void check_workspace_apart(const GemmProblem& p, const GemmArguments& arguments,
   if (reads_c(p, arguments)) check_apart(output, {"c", c_of(p), arguments.c});
   check_apart(output, {"d", d_of(p), arguments.d});
   check_apart(output, {"amax", amax_of(p), arguments.amax});
+  check_apart(output, {"scale_out", scale_out_of(p), arguments.scale_out});
   if (p.epilogue.function == nullptr) return;
   const auto& outputs = p.epilogue.function->outputs();
   for (uint32_t i = 0; i + 1 < outputs.size(); ++i)

@@ -112,6 +112,9 @@ Placement scale_d_of(const GemmProblem& p) {
 Placement amax_of(const GemmProblem& p) {
   return vector_of(DType::f32, p.has_amax ? 1 : 0);
 }
+Placement scale_out_of(const GemmProblem& p) {
+  return scales_of(p.scale_out, p.m, p.n, entries_of_d(p));
+}
 Placement epilogue_input_of(const GemmProblem& p, uint32_t input) {
   return place_like_d(p, p.epilogue.inputs[input]);
 }

@@ -51,6 +51,7 @@ Placement zero_a_of(const GemmProblem& problem);   ///< all ones need no memory,
 Placement zero_b_of(const GemmProblem& problem);
 Placement scale_d_of(const GemmProblem& problem);
 Placement amax_of(const GemmProblem& problem);
+Placement scale_out_of(const GemmProblem& problem);  ///< [batch, rows of D, blocks of 128 columns]
 Placement epilogue_input_of(const GemmProblem& problem, uint32_t input);
 Placement epilogue_output_of(const GemmProblem& problem, uint32_t output);  ///< beside D
 Placement group_offsets_of(const GemmProblem& problem);                     ///< in words of 4 bytes

@@ -1,7 +1,9 @@
 #include <fmt/ranges.h>
 
 #include "cleave/names.h"
+#include "problem/overlap.h"
 #include "problem/placement.h"
+#include "problem/problem.h"
 #include "problem/rules.h"
 
 namespace cleave {
@@ -46,6 +48,59 @@ void check_zero(const GemmProblem& p, Messages& out) {
   }
 }
 
+/// Each of the scales that are found belongs to one row and 128 columns of a tile.
+void check_scale_out(const GemmProblem& p, Messages& out) {
+  if (!finds_scales(p)) {
+    if (p.ue8m0_scale_out) {
+      out.add("ue8m0_scale_out (use_ue8m0) is set, but no scales are found; pass out_scale=\"block_1x128\", or leave it");
+    }
+    return;
+  }
+  if (size_of(p.d.dtype) != 1) {
+    out.add("out_scale is given, but d is {}; only an 8-bit d has scales. Leave it out, or pass d of int8 or of an 8-bit "
+            "float type",
+            to_string(p.d.dtype));
+  }
+  if (p.has_scale_d) {
+    out.add(
+        "scale_d is given beside out_scale; pass scale_d where the scale is known, out_scale where it is to be computed");
+  }
+  if (p.scale_out.rows != 1) {
+    out.add("scale_out.rows is {}; scales of d are of 1 row by {} columns", p.scale_out.rows, kScaleBlock);
+  }
+  if (output_order(p) == Order::column) {
+    out.add(
+        "d.stride_row is {} and d.stride_col is {}, but out_scale is given, whose scales are those of neighbours in a "
+        "row; pass a row-major d",
+        p.d.stride_row, p.d.stride_col);
+  }
+  if (p.groups.dimension == Grouping::n) {
+    out.add(
+        "out_scale is given, but n is grouped, so that a scale could be two groups'; quantise in a step of its own, or "
+        "group m");
+  }
+  if (p.conv.kind != Conv::none) {
+    out.add("out_scale is given, but this is a convolution; quantise its output in a step of its own");
+  }
+  const Placement scales = scale_out_of(p);
+  check_strides("scale_out", scales, out);
+  if (overlaps_itself(scales)) {
+    out.add("scale_out overlaps itself: with strides {}, {} and {} (row, block, batch) scales share addresses. Pass a "
+            "contiguous scale_out",
+            p.scale_out.stride_row, p.scale_out.stride_k, p.scale_out.stride_batch);
+  }
+}
+
+/// Where columns share scales, a gate's and an up's do not.
+void check_gated_blocks(const GemmProblem& p, Messages& out) {
+  const bool shared = p.scale_b.kind == Scaling::block && p.scale_b.rows == kScaleBlock;
+  if (!is_gated(p) || !shared || p.n % kScaleBlock == 0) return;
+  out.add(
+      "n is {}, but scale_b has one scale for {} columns of b, of which the gate's and the up's may not share any; pass "
+      "n that is a multiple of {}, or a scale for each column",
+      p.n, kScaleBlock, kScaleBlock);
+}
+
 /// An int32 D takes integers, so nothing may be left to do that makes others of them.
 void check_integer_output(const GemmProblem& p, Messages& out) {
   if (p.d.dtype != DType::i32) return;
@@ -75,6 +130,8 @@ void check_scaling(const GemmProblem& p, Messages& out) {
   check_scales("scale_b", p.scale_b, "b", p.b.dtype, scale_b_of, p, out);
   check_zero(p, out);
   check_integer_output(p, out);
+  check_scale_out(p, out);
+  check_gated_blocks(p, out);
   if (p.has_scale_d && size_of(p.d.dtype) != 1) {
     out.add(
         "scale_d is given, but d is {}; only an 8-bit d is divided by a scale. Leave it out, or pass d of int8 or of "

@@ -26,8 +26,9 @@ void check_swiglu(const GemmProblem& p, Messages& out) {
         "own",
         what, to_string(p.groups.dimension));
   }
-  if (size_of(p.d.dtype) == 1 || p.d.dtype == DType::i32) {
-    out.add("d is {}, but {}; pass d of float16, bfloat16 or float32", to_string(p.d.dtype), what);
+  if ((size_of(p.d.dtype) == 1 && !finds_scales(p)) || p.d.dtype == DType::i32) {
+    out.add("d is {}, but {}; pass d of float16, bfloat16 or float32, or out_scale beside 8 bits", to_string(p.d.dtype),
+            what);
   }
   if (output_order(p) == Order::column) {
     out.add("d.stride_row is {} and d.stride_col is {}, but {}, which joins columns of rows; pass a row-major d",

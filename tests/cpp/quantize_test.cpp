@@ -12,7 +12,7 @@
 
 #include "cleave/core/math.h"
 #include "cleave/names.h"
-#include "cleave/quantize/quantizer.h"
+#include "cleave/core/quantizer.h"
 #include "quantize/problem.h"
 
 namespace cleave {

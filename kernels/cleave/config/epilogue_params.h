@@ -91,6 +91,7 @@ struct EpilogueConfig {
   bool c_pairs = false;             // columns 2i and 2i + 1 of a row of C lie in one aligned word
   Scaling scaling = Scaling::none;  // of vectors: here; of blocks: in the mainloop
   bool has_zero = false, has_scale_d = false, has_amax = false;
+  bool has_scale_out = false, ue8m0 = false;  // D's scales are found (store_quantized.h), as powers of two
   FunctionConfig function = {};
 
   CLEAVE_HD friend constexpr bool operator==(const EpilogueConfig&, const EpilogueConfig&) = default;
@@ -119,6 +120,8 @@ struct EpilogueParams {
   const int32_t* zero_b = nullptr;
   const float* scale_d = nullptr;
   float* amax = nullptr;
+  float* scale_out = nullptr;
+  int64_t scale_out_row_stride = 0, scale_out_block_stride = 0, scale_out_batch_stride = 0;
   FunctionOperand inputs[kMostEpilogueInputs] = {};  // of an epilogue function
   FunctionOperand outputs[kMostEpilogueOutputs] = {};
 };

@@ -271,6 +271,18 @@ CLEAVE_HD constexpr uint32_t output_columns(const GemmConfig& c) {
   return gated(c) ? c.tile.n / 2 : c.tile.n;
 }
 
+/// Blocks of accumulators (fragment.h) that are finished together: of 128 columns where those share a scale of D's.
+CLEAVE_HD constexpr uint32_t blocks_finished_together(const GemmConfig& c) {
+  return c.epilogue.has_scale_out ? 128 / 8 : 1;
+}
+
+/// Whether the halves of a tile's columns, the gate's and the up's, multiply one after the other: beside the promoted
+/// sums of a tile that is wide enough for 128 columns of D there is no room for a part of both.
+CLEAVE_HD constexpr bool multiplies_halves(const GemmConfig& c) {
+  return c.scales.promote && gated(c) && c.tile.n == 256 &&
+         (c.epilogue.has_scale_out || c.epilogue.scaling == Scaling::block);
+}
+
 /// CTAs that share loads.
 CLEAVE_HD constexpr uint32_t sharers(const GemmConfig& c) {
   return c.cluster.multicast_m * c.cluster.multicast_n;

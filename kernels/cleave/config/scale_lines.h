@@ -1,5 +1,5 @@
 // The scales of one k block, as they lie in its stage: those of the tile's rows, then those of its
-// columns, one a line, or one per 128 lines. And what they cost in registers, which the planner
+// columns, one a line, or one per 128 lines; under a gate those of the gate's columns, then the up's. And what they cost in registers, which the planner
 // needs to know.
 #pragma once
 
@@ -16,7 +16,8 @@ CLEAVE_HD constexpr uint32_t scale_lines_a(const GemmConfig& c) {
   return ceil_div(c.tile.m, c.scales.rows_a);
 }
 CLEAVE_HD constexpr uint32_t scale_lines_b(const GemmConfig& c) {
-  return c.scales.rows_b == 1 ? c.tile.n : touched_blocks(c.tile.n);
+  const uint32_t pieces = gated(c) ? 2 : 1;
+  return c.scales.rows_b == 1 ? c.tile.n : pieces * touched_blocks(output_columns(c));
 }
 
 /// Index of the first of B's; even, since columns are read in pairs.
@@ -30,11 +31,12 @@ CLEAVE_HD constexpr uint32_t scale_stage_bytes(const GemmConfig& c) {
   return round_up((scale_lines_b_at(c) + scale_lines_b(c)) * 4, 16u);
 }
 
-/// Registers of a Hopper consumer's sums, with `parts` sums of 64 rows beside the float32 ones; and
-/// what it takes to scale each on its own, and to convert integers.
+/// Registers of a Hopper consumer's sums, with `parts` sums of 64 rows (of half the columns, if those take turns)
+/// beside the float32 ones; and what it takes to scale each on its own, and to convert integers.
 CLEAVE_HD constexpr uint32_t promotion_registers(const GemmConfig& c, uint32_t parts) {
   const bool scaled_singly = c.epilogue.scaling == Scaling::block && c.scales.rows_a == 1 && c.scales.rows_b == 1;
-  return accumulators_per_thread(c) + parts * c.tile.n / 2 + (scaled_singly ? 12 : 0) +
+  const uint32_t part = c.tile.n / (multiplies_halves(c) ? 4 : 2);
+  return accumulators_per_thread(c) + parts * part + (scaled_singly ? 12 : 0) +
          (c.operands.a == DType::i8 ? 12 : 0);
 }
 

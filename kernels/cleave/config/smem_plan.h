@@ -60,7 +60,9 @@ CLEAVE_HD constexpr SmemPlan smem_plan(const GemmConfig& c) {
   plan.broadcast = at;
   if (specialised) at += c.warps.consumers * c.tile.n * column_broadcast_values(c) * uint32_t(sizeof(float));
   if (c.cluster.k > 1) {
-    const uint32_t part = ceil_div(accumulators_per_thread(c) / 4, c.cluster.k);  // float4 per thread from each rank
+    const uint32_t together = blocks_finished_together(c);
+    // float4 per thread from each rank
+    const uint32_t part = ceil_div(accumulators_per_thread(c) / 4 / together, c.cluster.k) * together;
     const uint32_t bytes = c.cluster.k * part * math_threads(c) * 16;
     plan.cluster_over_stages = bytes > kOwnClusterBytes;
     plan.cluster_reduce = plan.cluster_over_stages ? 0 : at;

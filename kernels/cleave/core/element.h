@@ -265,6 +265,13 @@ CLEAVE_DEVICE uint16_t pack_fp8(float low, float high) {
 #endif
 }
 
+/// Two neighbours of an 8-bit type, `low` first in memory.
+CLEAVE_DEVICE uint32_t pack_bytes(DType type, float low, float high) {
+  if (type == DType::e4m3) return pack_fp8<3>(low, high);
+  if (type == DType::e5m2) return pack_fp8<2>(low, high);
+  return element_bits(type, low) | element_bits(type, high) << 8;
+}
+
 /// Two neighbours in one 32-bit register, `low` first in memory. 16-bit types only.
 CLEAVE_DEVICE uint32_t pack_pair(DType type, float low, float high) {
   uint32_t bits;

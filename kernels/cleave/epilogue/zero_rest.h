@@ -32,6 +32,14 @@ CLEAVE_DEVICE void zero_line_of_outputs(const GemmParams& p, uint32_t line) {
   }
 }
 
+/// The scales of a row that belongs to no group.
+template <GemmConfig C>
+CLEAVE_DEVICE void zero_scales(const GemmParams& p, uint32_t row) {
+  const EpilogueParams& e = p.epilogue;
+  for (uint32_t i = threadIdx.x % 32; i < ceil_div(p.size.n, kScaleBlock); i += 32)
+    e.scale_out[row * e.scale_out_row_stride + i * e.scale_out_block_stride] = 0.0f;
+}
+
 /// By the math threads of all CTAs.
 template <GemmConfig C>
 CLEAVE_DEVICE void zero_rest(const GemmParams& p, const GroupTable& groups, uint32_t thread) {
@@ -53,6 +61,7 @@ CLEAVE_DEVICE void zero_rest(const GemmParams& p, const GroupTable& groups, uint
       const uint32_t found = first + __ffs(mask) - 1;
       zero_line<C, C.epilogue.d, C.epilogue.order>(p, p.epilogue.d, p.epilogue.d_stride, found);
       zero_line_of_outputs<C>(p, found);
+      if constexpr (C.epilogue.has_scale_out) zero_scales<C>(p, found);
     }
   }
 }

@@ -67,7 +67,11 @@ CLEAVE_DEVICE void gemm_portable(const Params<C>& p) {
     }
     if (reduce_split_k<C>(p, work, work.tile, tile, scheduler.finished(), sums, threadIdx.x, fixup)) {
       GlobalBroadcast<C> broadcast(p, tile);
-      store_direct<C>(p, tile, broadcast, sums);
+      if constexpr (C.epilogue.has_scale_out) {
+        store_quantized<C>(p, tile, broadcast, sums);
+      } else {
+        store_direct<C>(p, tile, broadcast, sums);
+      }
     }
   }
   if constexpr (C.schedule.grouping == Grouping::m || C.schedule.grouping == Grouping::n)

@@ -24,6 +24,7 @@
 
 #include "cleave/conv_load/gather_loader.h"
 #include "cleave/conv_load/im2col_loader.h"
+#include "cleave/epilogue/store_quantized.h"
 #include "cleave/epilogue/store_staged.h"
 #include "cleave/epilogue/zero_rest.h"
 #include "cleave/mainloop/narrow_loader.h"
@@ -234,6 +235,8 @@ CLEAVE_DEVICE void consume(const Params<C>& p, const CtaCoord<C>& cta, uint32_t 
       broadcast.share(warpgroup_barrier(warpgroup));
       if constexpr (stages_output(C)) {
         staged_store.store(p, tile, broadcast, sums);
+      } else if constexpr (C.epilogue.has_scale_out) {
+        store_quantized<C>(p, tile, broadcast, sums);
       } else if constexpr (C.conv.fuses_classes) {
         GlobalBroadcast<C> global(p, tile);
         store_direct<C>(p, tile, global, sums);

@@ -17,7 +17,9 @@ class Promotion {
   static constexpr bool kScaled = C.epilogue.scaling == Scaling::block;
   static constexpr uint32_t kColBlocks = Fragment<C>::kColBlocks;
   static constexpr uint32_t kRowBlocks = Fragment<C>::kBlocks / kColBlocks;
-  static constexpr uint32_t kTouched = touched_blocks(C.tile.n);
+  static constexpr uint32_t kPieces = gated(C) ? 2 : 1;  // of the tile's columns, each in a place of B of its own
+  static constexpr uint32_t kTouched = scale_lines_b(C) / kPieces;
+  static constexpr uint32_t kHalves = multiplies_halves(C) ? 2 : 1;
 
  public:
   /// Whether `add` still reads scales from the stage, which may not be handed back before.
@@ -27,7 +29,7 @@ class Promotion {
   CLEAVE_DEVICE void start(const Tile<C>& tile) {
     row0_ = tile.fragment.row0;
     col0_ = tile.fragment.col0;
-    offset_ = tile.n0 % kScaleBlock + col0_;
+    offset_ = tile.n0 % kScaleBlock + col0_;  // in both pieces: the up columns begin with a block
   }
 
   /// A stage's scales: those of the thread's rows, and of the blocks of 128 columns that the tile
@@ -35,7 +37,7 @@ class Promotion {
   struct Scales {
     uint32_t stage;  // shared address
     float rows[kRowBlocks][2];
-    float touched[kTouched];
+    float touched[C.scales.rows_b == 1 ? 1 : kPieces * kTouched];
   };
 
   CLEAVE_DEVICE Scales load(uint32_t stage) const {
@@ -49,18 +51,20 @@ class Promotion {
       }
       if constexpr (C.scales.rows_b == kScaleBlock) {
         CLEAVE_UNROLL
-        for (uint32_t i = 0; i < kTouched; ++i) scales.touched[i] = load_line(stage, scale_lines_b_at(C) + i);
+        for (uint32_t i = 0; i < kPieces * kTouched; ++i) scales.touched[i] = load_line(stage, scale_lines_b_at(C) + i);
       }
     }
     return scales;
   }
 
-  /// sums += part (times its scales) for row block `row` of the fragment and all its columns.
-  CLEAVE_DEVICE void add(const Part<C>* part, float* sums, uint32_t row, const Scales& scales) const {
+  /// sums += part (times its scales) for wave `wave` of the warpgroup: a row block of the fragment and all its columns,
+  /// or half of them.
+  CLEAVE_DEVICE void add(const Part<C>* part, float* sums, uint32_t wave, const Scales& scales) const {
+    const uint32_t row = wave / kHalves, first = wave % kHalves * (kColBlocks / kHalves);
     CLEAVE_UNROLL
-    for (uint32_t col = 0; col < kColBlocks; ++col) {
+    for (uint32_t col = 0; col < kColBlocks / kHalves; ++col) {
       float columns[2];
-      if constexpr (kScaled) column_scales(scales, col, columns);
+      if constexpr (kScaled) column_scales(scales, first + col, columns);
       CLEAVE_UNROLL
       for (uint32_t i = 0; i < 4; ++i) {
         const float part_i = float(part[col * 4 + i]);
@@ -82,10 +86,12 @@ class Promotion {
     if constexpr (C.scales.rows_b == 1) {
       ptx::load_shared_pair(scales.stage + (scale_lines_b_at(C) + col0_ + col * 8) * 4, columns);
     } else {
-      float scale = scales.touched[0];
+      constexpr uint32_t kPieceBlocks = kColBlocks / kPieces;
+      const uint32_t piece = col / kPieceBlocks * kTouched;
+      float scale = scales.touched[piece];
       CLEAVE_UNROLL
       for (uint32_t i = 1; i < kTouched; ++i) {
-        if (offset_ + col * 8 >= i * kScaleBlock) scale = scales.touched[i];
+        if (offset_ + col % kPieceBlocks * 8 >= i * kScaleBlock) scale = scales.touched[piece + i];
       }
       columns[0] = columns[1] = scale;
     }

@@ -6,7 +6,7 @@
 //              the group that read it is known to be done.
 //   promoted   every k block is summed apart (promotion.h). Where registers allow two such parts,
 //              the next block multiplies while this one is added; else the other warpgroup's
-//              multiplications fill the gap.
+//              multiplications fill the gap. Wide gated tiles take turns with the halves of their columns.
 #pragma once
 
 #include "cleave/config/smem_plan.h"
@@ -21,10 +21,13 @@ namespace cleave {
 
 template <GemmConfig C>
 struct WgmmaMainloop {
-  static constexpr uint32_t kWaves = Fragment<C>::kRows / 64;  // m64 instructions per step: rows of this warpgroup / 64
+  static constexpr uint32_t kHalves = multiplies_halves(C) ? 2 : 1;
+  // m64 instructions per step: rows of this warpgroup / 64, or halves of the columns
+  static constexpr uint32_t kWaves = Fragment<C>::kRows / 64 * kHalves;
+  static_assert(kHalves == 1 || Fragment<C>::kRows == 64, "waves' sums follow each other");
   static constexpr uint32_t kSteps = C.tile.k * size_of(C.operands.a) / 32;
   static constexpr uint32_t kSharers = sharers(C);
-  static constexpr uint32_t kWaveSums = C.tile.n / 2;
+  static constexpr uint32_t kWaveSums = C.tile.n / 2 / kHalves;
   static constexpr uint32_t kLineA = line_bytes(C.operands.a_major, C.tile.m, C.operands.a);
   static constexpr uint32_t kLineB = line_bytes(C.operands.b_major, C.tile.n, C.operands.b);
   static constexpr bool kTwoParts = promotes_two_parts(C);
@@ -34,7 +37,7 @@ struct WgmmaMainloop {
   static constexpr int kUnrollOnePart = kRoomy ? 4 : 1;
   using Wave = Sum<C>[kWaveSums];
   using WavePart = Part<C>[kWaveSums];
-  using Instruction = ptx::Wgmma<C.operands.a, C.operands.b, C.tile.n, C.operands.a_major == Major::mn,
+  using Instruction = ptx::Wgmma<C.operands.a, C.operands.b, C.tile.n / kHalves, C.operands.a_major == Major::mn,
                                  C.operands.b_major == Major::mn>;
 
   uint32_t stage_a, stage_b;  // shared addresses of stage 0, A's at this warpgroup's first row
@@ -191,8 +194,10 @@ struct WgmmaMainloop {
     const uint64_t a = make_descriptor<C.operands.a_major, kLineA>(stage_a + stage * kPlan.a_stage, C.tile.k);
     const uint64_t b = make_descriptor<C.operands.b_major, kLineB>(stage_b + stage * kPlan.b_stage, C.tile.k);
     const uint32_t a_bytes = k_step_bytes<C.operands.a_major, kLineA>(step, C.tile.m, C.operands.a) +
-                             row_offset_bytes<C.operands.a_major>(wave * 64, C.tile.k, C.operands.a);
-    const uint32_t b_bytes = k_step_bytes<C.operands.b_major, kLineB>(step, C.tile.n, C.operands.b);
+                             row_offset_bytes<C.operands.a_major>(wave / kHalves * 64, C.tile.k, C.operands.a);
+    const uint32_t b_bytes =
+        k_step_bytes<C.operands.b_major, kLineB>(step, C.tile.n, C.operands.b) +
+        row_offset_bytes<C.operands.b_major>(wave % kHalves * (C.tile.n / kHalves), C.tile.k, C.operands.b);
     Instruction::mma(sums, a + a_bytes / 16, b + b_bytes / 16, accumulate);
   }
 

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "cleave/core/fast_divmod.h"
-#include "cleave/quantize/quantizer.h"
+#include "cleave/core/quantizer.h"
 #include "cleave/schedule/groups.h"
 
 namespace cleave {

@@ -1,5 +1,5 @@
 // Slices of a tile added up inside a thread-block cluster, through distributed shared memory. Blocks
-// of accumulators are dealt to the ranks; every rank sends each rank its part, then sums what it
+// of accumulators, or groups of those that share a scale of D's, are dealt to the ranks; every rank sends each rank its part, then sums what it
 // received in rank order. The receiver's mbarrier counts the bytes, so no barrier across the
 // cluster is needed to know that they have arrived.
 //
@@ -13,6 +13,7 @@
 
 #include "cleave/config/smem_plan.h"
 #include "cleave/epilogue/store_direct.h"
+#include "cleave/epilogue/store_quantized.h"
 #include "cleave/ptx/barrier.h"
 #include "cleave/ptx/store_async.h"
 #include "cleave/split_k/partial_tile.h"
@@ -22,7 +23,10 @@ namespace cleave {
 template <GemmConfig C>
 struct ClusterReduce {
   static constexpr SmemPlan kPlan = smem_plan(C);
-  static constexpr uint32_t kMostBlocks = ceil_div(Fragment<C>::kBlocks, C.cluster.k);  // most blocks of one rank
+  static constexpr uint32_t kTogether = blocks_finished_together(C);  // blocks that are dealt to one rank
+  static constexpr uint32_t kParts = Fragment<C>::kBlocks / kTogether;
+  static constexpr uint32_t kMostParts = ceil_div(kParts, C.cluster.k);  // of one rank
+  static constexpr uint32_t kMostBlocks = kMostParts * kTogether;
   static constexpr uint32_t kBlockBytes = math_threads(C) * 16;
 
   static_assert(!gated(C), "a gate and its up projection may be different ranks'");
@@ -32,7 +36,7 @@ struct ClusterReduce {
   /// By one thread, before the CTAs of the cluster meet for the first time.
   CLEAVE_DEVICE void init() const {
     ptx::mbarrier_init(barrier(), 1);
-    ptx::mbarrier_arrive_expect(barrier(), own_blocks() * C.cluster.k * kBlockBytes);
+    ptx::mbarrier_arrive_expect(barrier(), own_parts() * kTogether * C.cluster.k * kBlockBytes);
   }
 
   /// By all threads of the CTA, producers too, once it has multiplied: a larger buffer lies over the
@@ -50,27 +54,33 @@ struct ClusterReduce {
     EpilogueOp<C, GlobalBroadcast<C>> op(p, tile, broadcast);
     send(sums, thread);
     ptx::mbarrier_wait_cluster(barrier(), 0);
-    for_own_blocks([&](uint32_t i, uint32_t block) {
-      Sum<C> v[4] = {};
-      sum_ranks(received, i, thread, v);
+    for_own_parts([&](uint32_t i, uint32_t part) {
+      Sum<C> sums_of_part[kTogether][4] = {};
+      CLEAVE_UNROLL
+      for (uint32_t b = 0; b < kTogether; ++b) sum_ranks(received, i * kTogether + b, thread, sums_of_part[b]);
       if constexpr (C.schedule.split == SplitKMode::cluster) {
-        store_block_direct<C>(p, op, block, v, v, op.fetch(block));
+        finish(p, op, part, sums_of_part);
       } else {
-        __stcg(partial_tile_block<C>(p.partials, slot, block, thread), pack_block(v));
+        CLEAVE_UNROLL
+        for (uint32_t b = 0; b < kTogether; ++b)
+          __stcg(partial_tile_block<C>(p.partials, slot, part * kTogether + b, thread), pack_block(sums_of_part[b]));
       }
     });
     if constexpr (C.schedule.split == SplitKMode::parallel) {
       uint32_t* const counter = p.counters + number * C.cluster.k + k_rank;
       if (!arrive_last<C>(counter, p.schedule.clusters_per_tile, thread)) return;
-      for_own_blocks([&](uint32_t, uint32_t block) {
-        Sum<C> v[4] = {};
-        // So few blocks a thread that the trips through L2 are most of the time.
-        if (p.schedule.clusters_per_tile > kReduceUnroll) {
-          sum_partials<C, 2 * kReduceUnroll>(p, number, block, thread, v);
-        } else {
-          sum_partials<C>(p, number, block, thread, v);
+      for_own_parts([&](uint32_t, uint32_t part) {
+        Sum<C> sums_of_part[kTogether][4] = {};
+        CLEAVE_UNROLL
+        for (uint32_t b = 0; b < kTogether; ++b) {
+          // So few blocks a thread that the trips through L2 are most of the time.
+          if (p.schedule.clusters_per_tile > kReduceUnroll) {
+            sum_partials<C, 2 * kReduceUnroll>(p, number, part * kTogether + b, thread, sums_of_part[b]);
+          } else {
+            sum_partials<C>(p, number, part * kTogether + b, thread, sums_of_part[b]);
+          }
         }
-        store_block_direct<C>(p, op, block, v, v, op.fetch(block));
+        finish(p, op, part, sums_of_part);
       });
     }
     op.done();
@@ -79,23 +89,33 @@ struct ClusterReduce {
  private:
   CLEAVE_DEVICE uint32_t barrier() const { return smem + kPlan.cluster_barrier; }
 
-  /// Blocks k_rank, k_rank + cluster_k, ... are this rank's.
-  CLEAVE_DEVICE uint32_t own_blocks() const { return (Fragment<C>::kBlocks + C.cluster.k - 1 - k_rank) / C.cluster.k; }
+  /// Parts k_rank, k_rank + cluster_k, ... are this rank's.
+  CLEAVE_DEVICE uint32_t own_parts() const { return (kParts + C.cluster.k - 1 - k_rank) / C.cluster.k; }
 
   template <class Body>
-  CLEAVE_DEVICE void for_own_blocks(Body body) const {
+  CLEAVE_DEVICE void for_own_parts(Body body) const {
     CLEAVE_UNROLL
-    for (uint32_t i = 0; i < kMostBlocks; ++i) {
-      if (i < own_blocks()) body(i, i * C.cluster.k + k_rank);
+    for (uint32_t i = 0; i < kMostParts; ++i) {
+      if (i < own_parts()) body(i, i * C.cluster.k + k_rank);
+    }
+  }
+
+  /// The epilogue of a part.
+  CLEAVE_DEVICE static void finish(const GemmParams& p, EpilogueOp<C, GlobalBroadcast<C>>& op, uint32_t part,
+                                   const Sum<C> (&sums)[kTogether][4]) {
+    if constexpr (C.epilogue.has_scale_out) {
+      store_group<C>(p, op, part, sums[0], sums[0]);
+    } else {
+      store_block_direct<C>(p, op, part, sums[0], sums[0], op.fetch(part));
     }
   }
 
   CLEAVE_DEVICE void send(const Sums<C>& sums, uint32_t thread) const {
     CLEAVE_UNROLL
     for (uint32_t block = 0; block < Fragment<C>::kBlocks; ++block) {
-      const uint32_t to =
-          smem + kPlan.cluster_reduce + (k_rank * kMostBlocks + block / C.cluster.k) * kBlockBytes + thread * 16;
-      ptx::store_async(to, barrier(), block % C.cluster.k * sharers(C) + share_rank, pack_block(sums + block * 4));
+      const uint32_t part = block / kTogether, place = part / C.cluster.k * kTogether + block % kTogether;
+      const uint32_t to = smem + kPlan.cluster_reduce + (k_rank * kMostBlocks + place) * kBlockBytes + thread * 16;
+      ptx::store_async(to, barrier(), part % C.cluster.k * sharers(C) + share_rank, pack_block(sums + block * 4));
     }
   }
 

@@ -14,8 +14,8 @@ from ._epilogue import output_dtypes
 
 _BLOCK = 128  # elements that share a scale, along each dimension that has blocks
 # For arguments that only an overload has.
-_ELSE = {"activation": "none", "epilogue": None, "out_dtype": None, "indptr": None, "starts": None, "counts": None,
-         "residual": None}  # fmt: skip
+_ELSE = {"activation": "none", "epilogue": None, "out_dtype": None, "out_scale": None, "indptr": None, "starts": None,
+         "counts": None, "residual": None}  # fmt: skip
 
 
 def declare(results: Mapping[str, Callable[[Any], Any]]) -> None:
@@ -152,8 +152,21 @@ def _scale_shape(x: Tensor, granularity: str) -> tuple[Any, Any]:
     return (rows if granularity == "block_1x128" else (rows + _BLOCK - 1) // _BLOCK), blocks
 
 
-def _outputs(call: Any, make: Callable[[Any, torch.dtype], Tensor], dtype: torch.dtype) -> Tensor | list[Tensor]:
-    """D, or what an epilogue function makes: D and others of its shape."""
+def _with_scales(d: Tensor, scale_major: str, stacks_rows: bool) -> tuple[Tensor, Tensor]:
+    """D and its scales of 1 x 128."""
+    *batch, rows, columns = d.shape
+    blocks = (columns + _BLOCK - 1) // _BLOCK
+    if scale_major == "k":
+        return d, d.new_empty((*batch, rows, blocks), dtype=torch.float32)
+    if stacks_rows:
+        return d, d.new_empty((blocks, *batch, rows), dtype=torch.float32).permute(1, 2, 0)
+    return d, d.new_empty((*batch, blocks, rows), dtype=torch.float32).mT
+
+
+def _outputs(call: Any, make: Callable[[Any, torch.dtype], Tensor], dtype: torch.dtype) -> Any:
+    """D, or what an epilogue function makes: D and others of its shape; or D and its scales."""
+    if call.out_scale is not None:
+        return _with_scales(make(call, call.out_dtype or dtype), call.scale_major, call.counts is not None)
     if call.epilogue is None:
         return make(call, call.out_dtype or dtype)
     of_d, *others = output_dtypes(call.epilogue)

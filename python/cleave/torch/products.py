@@ -40,15 +40,17 @@ def gemm(
         a, b: [M, K] and [K, N], or batches of them.
         bias, c, epilogue: as in `cleave.gemm`. Inputs that are tensors are on a's device.
         options: alpha, beta, activation, out_dtype, split_k_mode, split_k_slices: as in torch.ops.cleave.gemm.
+            out_scale, scale_major, use_ue8m0: as in `cleave.gemm`, without an epilogue function and gradients.
 
     Returns:
-        A new D, or the tuple of the function's outputs. As repeatable, and as safe in CUDA graphs, as `cleave.gemm`.
+        A new D, or the tuple of the function's outputs, or D and its scales. As repeatable, and as safe in CUDA graphs,
+        as `cleave.gemm`.
 
     Raises:
         RuntimeError: what `cleave.gemm` raises as ValueError or TypeError.
     """
     if epilogue is None:
-        return _gemm(a, b, bias, c, **options)
+        return (_gemm.quantized if "out_scale" in options else _gemm)(a, b, bias, c, **options)
     return _outputs(_gemm.epilogue(a, b, *_function(epilogue, options), bias, c, **options))
 
 
@@ -70,17 +72,18 @@ def scaled_gemm(
     Args:
         a, b, scale_a, scale_b, bias, epilogue: as in `cleave.scaled_gemm`.
         options: c, alpha, beta, activation, out_dtype, use_fast_accum, scale_d, azp, azp_adj, split_k_mode,
-            split_k_slices: as in torch.ops.cleave.scaled_gemm.
+            split_k_slices: as in torch.ops.cleave.scaled_gemm. out_scale, scale_major, use_ue8m0: as in `gemm` here.
 
     Returns:
-        A new D, or the tuple of the function's outputs.
+        A new D, or the tuple of the function's outputs, or D and its scales.
 
     Raises:
         RuntimeError: what `cleave.scaled_gemm` raises as ValueError or TypeError; a tensor that requires grad and
             has none.
     """
     if epilogue is None:
-        return _scaled_gemm(a, b, scale_a, scale_b, bias, **options)
+        operator = _scaled_gemm.quantized if "out_scale" in options else _scaled_gemm
+        return operator(a, b, scale_a, scale_b, bias, **options)
     function = _function(epilogue, options)
     return _outputs(_scaled_gemm.epilogue(a, b, scale_a, scale_b, *function, bias, **options))
 
@@ -101,16 +104,17 @@ def grouped_gemm(
         a, b, offs, bias, epilogue: as in `cleave.grouped_gemm`.
         options: scale_a, scale_b, use_fast_accum, c, indptr, starts, sizes, counts, alignment, alpha, beta,
             activation, out_dtype, zero_rest, split_k_mode, split_k_slices: as in torch.ops.cleave.grouped_gemm.
+            out_scale, scale_major, use_ue8m0: as in `gemm` here.
 
     Returns:
-        A new D, or the tuple of the function's outputs.
+        A new D, or the tuple of the function's outputs, or D and its scales.
 
     Raises:
         RuntimeError: what `cleave.grouped_gemm` raises as ValueError or TypeError; a tensor that requires grad
             beside a function.
     """
     if epilogue is None:
-        return _grouped_gemm(a, b, offs, bias, **options)
+        return (_grouped_gemm.quantized if "out_scale" in options else _grouped_gemm)(a, b, offs, bias, **options)
     return _outputs(_grouped_gemm.epilogue(a, b, offs, *_function(epilogue, options), bias, **options))
 
 

@@ -66,6 +66,14 @@ CLEAVE_HD Quantizer quantizer_for(DType q, bool symmetric, const Reach& reach) {
   return quantizer;
 }
 
+/// The same with the scale rounded up to a power of two, which is all that UE8M0 holds. No value of the group saturates.
+CLEAVE_HD Quantizer with_ue8m0_scale(const Quantizer& quantizer) {
+  constexpr uint32_t kMantissa = 0x7fffffu;
+  const uint32_t bits = float_bits(quantizer.scale);
+  if (!(quantizer.scale < bits_float(0x7f800000u)) || (bits & kMantissa) == 0) return quantizer;
+  return quantizer_with(bits_float((bits | kMantissa) + 1), quantizer.zero);
+}
+
 /// What is stored for x, before it is rounded and saturated as its type is (store_element).
 CLEAVE_HD float quantized(const Quantizer& quantizer, bool symmetric, float x) {
   return symmetric ? x * quantizer.inverse : multiply_add(x, quantizer.inverse, float(quantizer.zero));

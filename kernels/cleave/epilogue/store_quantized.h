@@ -1,0 +1,128 @@
+// 8-bit D with scales that are found: of every 128 columns of a row the largest magnitude becomes the largest of D's
+// type. A quad of lanes has such a row in its accumulators (fragment.h) if the tile's columns are whole groups of 128:
+// it looks through them once for the scale, by shuffles, and then converts them. The quad's pieces are turned so that
+// each lane stores 16 bytes.
+#pragma once
+
+#include "cleave/core/max_over_lanes.h"
+#include "cleave/core/quantizer.h"
+#include "cleave/epilogue/epilogue_op.h"
+
+namespace cleave {
+
+/// The groups of 128 columns that a thread has a share of. A group is two rows, as a block is.
+template <GemmConfig C>
+struct ScaleGroups {
+  static constexpr uint32_t kBlocks = blocks_finished_together(C);  // of a group
+  static constexpr uint32_t kOfRow = output_columns(C) / kScaleBlock;
+  static constexpr uint32_t kCount = Fragment<C>::kBlocks / Fragment<C>::kColBlocks * kOfRow;
+  static_assert(kOfRow * kScaleBlock == output_columns(C) && Fragment<C>::kCols == C.tile.n,
+                "a group is one quad's, as a whole");
+  static_assert(C.epilogue.order == Order::row && !scatters(C) && C.schedule.grouping != Grouping::n);
+
+  CLEAVE_HD static constexpr uint32_t first_block(uint32_t group) {
+    return group / kOfRow * Fragment<C>::kColBlocks + group % kOfRow * kBlocks;
+  }
+};
+
+/// Lane i of a quad gets word i of its lanes, in their order.
+CLEAVE_DEVICE void turn_quad(uint32_t (&words)[4]) {
+  CLEAVE_UNROLL
+  for (uint32_t distance = 1; distance < 4; distance *= 2) {
+    const bool upper = (threadIdx.x & distance) != 0;
+    CLEAVE_UNROLL
+    for (uint32_t i = 0; i < 4; ++i) {
+      if ((i & distance) != 0) continue;
+      uint32_t &low = words[i], &high = words[i + distance];
+      const uint32_t other = __shfl_xor_sync(0xffffffffu, upper ? low : high, distance);
+      low = upper ? other : low;
+      high = upper ? high : other;
+    }
+  }
+}
+
+/// 16 neighbours in a row of D, as far as they lie in it.
+template <GemmConfig C>
+CLEAVE_DEVICE void store_bytes(const GemmParams& p, const Tile<C>& tile, uint32_t row, uint32_t col,
+                               const uint32_t (&words)[4]) {
+  const uint32_t end = tile.n_end(p.size);
+  if (row >= tile.m_end(p.size) || col >= end) return;
+  uint8_t* const at = static_cast<uint8_t*>(p.epilogue.d) + tile.batch * p.epilogue.d_batch_stride +
+                      row * p.epilogue.d_stride + col;
+  if (col + 16 <= end && (reinterpret_cast<uint64_t>(at) & 15) == 0) {
+    *reinterpret_cast<uint4*>(at) = make_uint4(words[0], words[1], words[2], words[3]);
+    return;
+  }
+  CLEAVE_UNROLL
+  for (uint32_t i = 0; i < 16; ++i)
+    if (col + i < end) at[i] = uint8_t(words[i / 4] >> i % 4 * 8);
+}
+
+/// One of the two rows of a group.
+template <GemmConfig C>
+CLEAVE_DEVICE void store_row(const GemmParams& p, const Tile<C>& tile, uint32_t row, uint32_t col0,
+                             const Quantizer& quantizer, const float (&values)[ScaleGroups<C>::kBlocks][4],
+                             uint32_t half) {
+  const uint32_t lane = threadIdx.x % 4;
+  if (lane == 0 && row < tile.m_end(p.size) && col0 < tile.n_end(p.size)) {
+    const EpilogueParams& e = p.epilogue;
+    e.scale_out[tile.batch * e.scale_out_batch_stride + row * e.scale_out_row_stride +
+                col0 / kScaleBlock * e.scale_out_block_stride] = quantizer.scale;
+  }
+  constexpr uint32_t kAtOnce = 8;  // blocks: 64 columns, 16 for each lane
+  CLEAVE_UNROLL
+  for (uint32_t first = 0; first < ScaleGroups<C>::kBlocks; first += kAtOnce) {
+    uint32_t words[4];
+    CLEAVE_UNROLL
+    for (uint32_t i = 0; i < kAtOnce; ++i) {
+      const float* const pair = values[first + i] + half * 2;
+      const uint32_t bits = pack_bytes(C.epilogue.d, quantized(quantizer, true, pair[0]), quantized(quantizer, true, pair[1]));
+      words[i / 2] = i % 2 == 0 ? bits : words[i / 2] | bits << 16;
+    }
+    turn_quad(words);
+    const uint32_t blocks[4] = {
+        __byte_perm(words[0], words[1], 0x5410), __byte_perm(words[2], words[3], 0x5410),
+        __byte_perm(words[0], words[1], 0x7632), __byte_perm(words[2], words[3], 0x7632)};
+    store_bytes<C>(p, tile, row, col0 + first * 8 + lane * 16, blocks);
+  }
+}
+
+/// A group's sums, block by block; `up_sums`: those of the up projection, where `sums` are the gate's. By whole warps.
+template <GemmConfig C, class Broadcast>
+CLEAVE_DEVICE void store_group(const GemmParams& p, EpilogueOp<C, Broadcast>& op, uint32_t group, const Sum<C>* sums,
+                               const Sum<C>* up_sums) {
+  using Groups = ScaleGroups<C>;
+  const Tile<C>& tile = op.tile();
+  const uint32_t first = Groups::first_block(group), end = tile.n_end(p.size);
+  float values[Groups::kBlocks][4];
+  Reach reach[2];
+  CLEAVE_UNROLL
+  for (uint32_t b = 0; b < Groups::kBlocks; ++b) {
+    op(first + b, sums + b * 4, up_sums + b * 4, values[b]);
+    CLEAVE_UNROLL
+    for (uint32_t i = 0; i < 4; ++i)
+      if (tile.col(first + b) + i % 2 < end) reach[i / 2].add(true, values[b][i]);
+  }
+  CLEAVE_UNROLL
+  for (uint32_t half = 0; half < 2; ++half) {
+    Quantizer quantizer = quantizer_for(C.epilogue.d, true, {max_over_lanes<4>(reach[half].above), 0});
+    if constexpr (C.epilogue.ue8m0) quantizer = with_ue8m0_scale(quantizer);
+    store_row<C>(p, tile, tile.row(first) + half * 8, tile.n0 + group % Groups::kOfRow * kScaleBlock, quantizer, values,
+                 half);
+  }
+}
+
+/// All of a thread's accumulators.
+template <GemmConfig C, class Broadcast>
+CLEAVE_DEVICE void store_quantized(const GemmParams& p, const Tile<C>& tile, Broadcast& broadcast,
+                                   const Sums<C>& sums) {
+  EpilogueOp<C, Broadcast> op(p, tile, broadcast);
+  CLEAVE_UNROLL
+  for (uint32_t group = 0; group < ScaleGroups<C>::kCount; ++group) {
+    const Sum<C>* const own = sums + ScaleGroups<C>::first_block(group) * 4;
+    store_group<C>(p, op, group, own, own + Fragment<C>::kUpBlocks * 4);
+  }
+  op.done();
+}
+
+}  // namespace cleave
