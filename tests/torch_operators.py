@@ -51,6 +51,7 @@ def calls(device: str) -> dict[str, list[Call]]:
         a, b = draw(m, k, dtype=dtype), draw(n, k, dtype=dtype).t()
         add(ops.gemm.default, a, b)
         add(ops.gemm.out, a, b, draw(n), activation="silu", out=empty(m, n, dtype=dtype))
+        add(ops.gemm.quantized, a, b, draw(n), activation="silu", out_dtype=torch.int8, scale_major="mn")
     a3, b3 = draw(3, m, k), draw(3, k, n)
     add(ops.gemm.default, a3, b3, None, draw(3, m, n), alpha=0.5, beta=2.0, **split)
     add(ops.gemm.default, a3, b3[0], draw(m, 1), out_dtype=torch.bfloat16, activation="gelu")
@@ -81,6 +82,7 @@ def calls(device: str) -> dict[str, list[Call]]:
         add(ops.scaled_gemm.full, q, w.t(), *blocks, c=draw(m, n), alpha=2.0, beta=0.5)
         add(ops.scaled_gemm.epilogue, q, w.t(), row, column, function, tracked, out_dtype=torch.float32)
         add(ops.scaled_gemm.epilogue, q, w.t(), *blocks, function, inputs, [2.0], [2], bias=bias, beta=0.0)
+        add(ops.scaled_gemm.quantized, q, w.t(), row, column, bias, dtype, activation="swiglu", use_ue8m0=True)
         out = {"out": empty(m, n, dtype=torch.float16), "amax": empty(1)}
         add(ops.scaled_gemm.out, q, w.t(), row, one, bias, activation="relu", **out)
     azp = integers(m, dtype=torch.int32, device=device)
@@ -98,6 +100,9 @@ def calls(device: str) -> dict[str, list[Call]]:
         add(ops.grouped_gemm.default, rows, weight, ends)
         add(ops.grouped_gemm.out, rows.t(), draw(total, n, dtype=dtype), ends,
             c=draw(groups, k, n), out=empty(groups, k, n))  # fmt: skip
+    quantized = {"out_dtype": torch.int8, "out_scale": "block_1x128", "scale_major": "mn"}
+    add(ops.grouped_gemm.quantized, draw(total, k), draw(groups, k, n), ends, activation="swiglu", **quantized)
+    add(ops.grouped_gemm.quantized, draw(groups, 80, k), draw(groups, k, n), counts=counts // 2, **quantized)
     rows, weight, group_bias = draw(total, k), draw(groups, k, n), draw(groups, n)
     differentiable = [x.requires_grad_() for x in (draw(total, k), draw(groups, k, n))]
     add(ops.grouped_gemm.default, *differentiable, ends, draw(n).requires_grad_())

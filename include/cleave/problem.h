@@ -137,10 +137,10 @@ struct GemmProblem {
   /// Scaling::block: D, of 8 bits, is divided by scales that are found, one for each row of 128 columns, and these are
   /// written: stride_k leads to the next 128 columns'. As quantize would, of D in float32, by block_1x128.
   ScaleLayout scale_out = {};
-  bool ue8m0_scale_out = false;            ///< those scales are rounded up to powers of two
-  bool fast_accumulation = false;          ///< fp8: leave sums in the tensor cores (about 14 bits of
-                                           ///< mantissa); else float32 takes over every 128 elements of K
-  Precision precision = Precision::tf32;   ///< of float32 operands; others have no choice
+  bool ue8m0_scale_out = false;           ///< those scales are rounded up to powers of two
+  bool fast_accumulation = false;         ///< fp8: leave sums in the tensor cores (about 14 bits of
+                                          ///< mantissa); else float32 takes over every 128 elements of K
+  Precision precision = Precision::tf32;  ///< of float32 operands; others have no choice
 
   /// A promise: no work that may still be under way when the product is enqueued, on its stream or another, writes B
   /// (A). So kernels may load from it before the launches ahead are done; some do.

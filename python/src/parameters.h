@@ -67,9 +67,9 @@ using FoundScales = List<arg::OutScale, arg::ScaleOut, arg::ScaleMajor, arg::Use
 using OfCalls = Concat<Scalars, List<arg::CheckOffsets>, Place>;
 
 /// All arrays that products have.
-using GemmInputs =
-    Values<arg::A, arg::B, arg::Bias, arg::C, arg::Out, arg::Epilogue, arg::ScaleA, arg::ScaleB, arg::ScaleD,
-           arg::ScaleOut, arg::Amax, arg::Azp, arg::AzpAdj, arg::Offs, arg::Indptr, arg::Starts, arg::Sizes, arg::Counts>;
+using GemmInputs = Values<arg::A, arg::B, arg::Bias, arg::C, arg::Out, arg::Epilogue, arg::ScaleA, arg::ScaleB,
+                          arg::ScaleD, arg::ScaleOut, arg::Amax, arg::Azp, arg::AzpAdj, arg::Offs, arg::Indptr,
+                          arg::Starts, arg::Sizes, arg::Counts>;
 
 /// All that says what becomes of the operands, and how.
 using ProductArguments =

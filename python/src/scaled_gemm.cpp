@@ -60,8 +60,8 @@ nb::object multiply_and_quantize(GemmInputs inputs, ProductArguments arguments, 
   // bfloat16 has four bits more than the 8-bit floats, but only one more than int8.
   arguments.set<arg::OutDtype>(dtype_name(type == DType::i8 ? DType::f32 : DType::bf16));
   const nb::object product = multiply(inputs, arguments, call);
-  return nb::module_::import_("cleave._core").attr("quantize")(product, dtype_name(type), "row", "out"_a = out,
-                                                         "scale_out"_a = scale_out);
+  return nb::module_::import_("cleave._core")
+      .attr("quantize")(product, dtype_name(type), "row", "out"_a = out, "scale_out"_a = scale_out);
 }
 
 }  // namespace
@@ -79,8 +79,8 @@ void bind_scaled_gemm(nb::module_& m) {
     if (out_scale != Granularity::row) return multiply(call, call, call);
     return multiply_and_quantize(call, call, call);
   });
-  define(m, "plan_scaled_gemm", Operands(), Without<Options, OfCalls>(), "GemmPlan",
-         plan_doc("scaled_gemm").c_str(), [](const auto& call) { return plan_product(call, call); });
+  define(m, "plan_scaled_gemm", Operands(), Without<Options, OfCalls>(), "GemmPlan", plan_doc("scaled_gemm").c_str(),
+         [](const auto& call) { return plan_product(call, call); });
 }
 
 }  // namespace cleave::python

@@ -100,11 +100,12 @@ void add_normed(Operators& operators) {
   using Normed = List<NormName, Eps, ByRow, arg::Bias, ZeroCentered>;
   using Into = Concat<List<X, Weight>, Normed, List<MaybeResidual>>;
   using Static = List<NormName, Eps, ByTensor, arg::Bias, ZeroCentered, Zero>;
-  operators.add("quantize_normed", Concat<List<X, Weight, Dtype>, Normed>(), List<ScaleMajor>(), [](const auto& call) {
-    const Quantized made = run_new(quantize_tensors(call), quantize_options(call));
-    return std::tuple{made.q, *made.scale};
-  });
-  operators.add("quantize_normed_sum", Concat<List<X, Residual, Weight, Dtype>, Normed>(), List<ScaleMajor>(),
+  operators.add("quantize_normed", Concat<List<X, Weight, Dtype>, Normed>(), List<arg::ScaleMajor>(),
+                [](const auto& call) {
+                  const Quantized made = run_new(quantize_tensors(call), quantize_options(call));
+                  return std::tuple{made.q, *made.scale};
+                });
+  operators.add("quantize_normed_sum", Concat<List<X, Residual, Weight, Dtype>, Normed>(), List<arg::ScaleMajor>(),
                 [](const auto& call) {
                   const Quantized made = run_new(quantize_tensors(call), quantize_options(call));
                   return std::tuple{made.q, *made.scale, *made.sum};

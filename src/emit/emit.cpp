@@ -12,6 +12,7 @@
 #include "emit/operation.h"
 #include "jit/compiler.h"
 #include "jit/source.h"
+#include "launch/product.h"
 #include "plan/catalogue.h"
 #include "plan/gpu_plan.h"
 #include "plan/model_device.h"
@@ -34,6 +35,12 @@ const Choice& planned(const GemmPlan& plan) {
            "the data gradient has more classes of pixels than one launch: {}; emit it with strides whose product is at "
            "most {}",
            count_classes(choice->geometry, false), kMostClasses);
+  }
+  if (finds_scales(choice->problem)) {
+    throw Error(
+        ErrorCode::unsupported,
+        "the operation has out_scale, which emitted projects do not serve; plan it with scale_d, or call it from "
+        "the library");
   }
   if (choice->problem.groups.apart) {
     refuse(

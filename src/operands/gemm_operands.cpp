@@ -206,9 +206,9 @@ class Builder {
     const bool fits = given.ndim == (call_.batched ? 3 : 2) && given.rows() == rows && given.columns() == columns &&
                       (!call_.batched || given.batch() == batch);
     if (!fits) {
-      refuse_value("scale_out is {}; it must be {}", shape_text(given),
-                   call_.batched ? fmt::format("({}, {}, {})", batch, rows, columns)
-                                 : fmt::format("({}, {})", rows, columns));
+      refuse_value(
+          "scale_out is {}; it must be {}", shape_text(given),
+          call_.batched ? fmt::format("({}, {}, {})", batch, rows, columns) : fmt::format("({}, {})", rows, columns));
     }
     const Operand x = call_.stacks_rows() ? stacked(given, "scale_out") : given;
     p_.scale_out.stride_row = x.stride[x.ndim - 2];
@@ -354,7 +354,8 @@ void set_plan_options(const PlanOptions& options, GemmProblem& problem) {
 
 void check_out_scale(Granularity granularity) {
   if (granularity == Granularity::block_1x128) return;
-  refuse_value("out_scale is {}; it must be \"block_1x128\", or, for scaled_gemm alone, \"row\"", to_string(granularity));
+  refuse_value("out_scale is {}; it must be \"block_1x128\", or, for scaled_gemm alone, \"row\"",
+               to_string(granularity));
 }
 
 GemmCall make_call(const GemmTensors& tensors, const GemmOptions& options) {

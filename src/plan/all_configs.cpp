@@ -177,6 +177,7 @@ class Collector {
     functions();
     scales();
     groups();
+    found_scales();
     convolutions();
     few_channels();
     patches();
@@ -333,6 +334,45 @@ class Collector {
       visit(grouped(gradient, Grouping::k), split);
       gradient.groups.apart = true;
       visit(grouped(gradient, Grouping::k), split, split == SplitKMode::none);
+    }
+  }
+
+  /// D in 8 bits with scales that are found, of layers as they follow each other.
+  void found_scales() {
+    const auto quantised = [](GemmProblem p, Activation activation) {
+      p.activation = activation;
+      p.bias = Bias::row;
+      p.scale_out = kLines;
+      p.b.stride_batch = 0;
+      return p;
+    };
+    const GemmProblem operands[] = {product(DType::bf16, DType::bf16, DType::e4m3),
+                                    scaled(DType::e4m3, DType::e4m3, DType::e4m3, kVector, kVector),
+                                    scaled(DType::e4m3, DType::e4m3, DType::e4m3, kLines, kSquares),
+                                    scaled(DType::e4m3, DType::e4m3, DType::e5m2, kLines, kLines),
+                                    scaled(DType::i8, DType::i8, DType::i8, kVector, kVector)};
+    for (const Activation activation : {Activation::swiglu, Activation::gelu_erf}) {
+      for (const GemmProblem& p : operands) {
+        const GemmProblem layer = quantised(p, activation);
+        const bool first = &p == operands;
+        for (const SplitKMode split : values_of<SplitKMode>)
+          if (split != SplitKMode::automatic) visit(layer, split, first && split == SplitKMode::none);
+        for (const SplitKMode split : {SplitKMode::none, SplitKMode::parallel, SplitKMode::stream_k})
+          visit(grouped(layer, Grouping::m), split);
+      }
+    }
+    GemmProblem rounded = quantised(operands[0], Activation::none);
+    rounded.ue8m0_scale_out = rounded.has_amax = rounded.has_c = true;
+    rounded.c.dtype = DType::bf16;
+    visit(rounded);
+    for (const ScaleLayout& columns : {kLines, kSquares}) {
+      GemmProblem wide = scaled(DType::e4m3, DType::e4m3, DType::bf16, kLines, columns);
+      wide.activation = Activation::swiglu;
+      wide.b.stride_batch = 0;
+      for (const SplitKMode split : {SplitKMode::none, SplitKMode::parallel, SplitKMode::stream_k}) {
+        visit(wide, split);
+        visit(grouped(wide, Grouping::m), split);
+      }
     }
   }
 

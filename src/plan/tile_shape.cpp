@@ -73,8 +73,10 @@ bool registers_suffice(const GemmConfig& c) {
   // Nor do the promoted sums of integers in the unrolled loop of these tiles.
   const bool of_integers = c.scales.promote && c.operands.a == DType::i8;
   const bool tall = c.tile.m == 256 && (c.tile.n == 80 || c.tile.n == 96);
-  const bool flat = c.tile.m == 64 && (c.tile.n == 144 || c.tile.n == 160);
+  const bool flat = c.tile.m == 64 && (c.tile.n == 144 || c.tile.n == 160 || multiplies_halves(c));
   if (of_integers && (tall || flat)) return false;
+  // Nor do as many for slices that meet in turn beside columns of D that are gone through twice.
+  if (kept >= 112 && in_turn && c.epilogue.has_scale_out) return false;
   // Nor do two parts of 128 columns and a walk through groups of K for shares of slices.
   const bool two_wide_parts = c.scales.promote && promotes_two_parts(c) && c.warps.consumers > 1 && c.tile.n >= 128;
   const bool in_groups_of_k = c.schedule.grouping == Grouping::k;
@@ -153,6 +155,8 @@ class TileShaper {
     // What a tile has of B lies in one place, or, under a gate, in two.
     const uint32_t piece = output_columns(c_);
     if (gated(c_) && (s_.transposed || c_.cluster.k > 1 || piece % 16)) return false;
+    // Where columns of B share scales, the up's begin with a block, as the gate's do (promotion.h).
+    if (gated(c_) && by_block_ && c_.scales.rows_b != 1 && p_.n % kScaleBlock != 0) return false;
     // Columns of D that share a scale are one tile's.
     if (c_.epilogue.has_scale_out && piece % kScaleBlock != 0) return false;
     // An operand that is contiguous along M or N comes in strips of one swizzle atom, dealt whole

@@ -52,18 +52,21 @@ void check_zero(const GemmProblem& p, Messages& out) {
 void check_scale_out(const GemmProblem& p, Messages& out) {
   if (!finds_scales(p)) {
     if (p.ue8m0_scale_out) {
-      out.add("ue8m0_scale_out (use_ue8m0) is set, but no scales are found; pass out_scale=\"block_1x128\", or leave it");
+      out.add(
+          "ue8m0_scale_out (use_ue8m0) is set, but no scales are found; pass out_scale=\"block_1x128\", or leave it");
     }
     return;
   }
   if (size_of(p.d.dtype) != 1) {
-    out.add("out_scale is given, but d is {}; only an 8-bit d has scales. Leave it out, or pass d of int8 or of an 8-bit "
-            "float type",
-            to_string(p.d.dtype));
+    out.add(
+        "out_scale is given, but d is {}; only an 8-bit d has scales. Leave it out, or pass d of int8 or of an 8-bit "
+        "float type",
+        to_string(p.d.dtype));
   }
   if (p.has_scale_d) {
     out.add(
-        "scale_d is given beside out_scale; pass scale_d where the scale is known, out_scale where it is to be computed");
+        "scale_d is given beside out_scale; pass scale_d where the scale is known, out_scale where it is to be "
+        "computed");
   }
   if (p.scale_out.rows != 1) {
     out.add("scale_out.rows is {}; scales of d are of 1 row by {} columns", p.scale_out.rows, kScaleBlock);
@@ -85,20 +88,11 @@ void check_scale_out(const GemmProblem& p, Messages& out) {
   const Placement scales = scale_out_of(p);
   check_strides("scale_out", scales, out);
   if (overlaps_itself(scales)) {
-    out.add("scale_out overlaps itself: with strides {}, {} and {} (row, block, batch) scales share addresses. Pass a "
-            "contiguous scale_out",
-            p.scale_out.stride_row, p.scale_out.stride_k, p.scale_out.stride_batch);
+    out.add(
+        "scale_out overlaps itself: with strides {}, {} and {} (row, block, batch) scales share addresses. Pass a "
+        "contiguous scale_out",
+        p.scale_out.stride_row, p.scale_out.stride_k, p.scale_out.stride_batch);
   }
-}
-
-/// Where columns share scales, a gate's and an up's do not.
-void check_gated_blocks(const GemmProblem& p, Messages& out) {
-  const bool shared = p.scale_b.kind == Scaling::block && p.scale_b.rows == kScaleBlock;
-  if (!is_gated(p) || !shared || p.n % kScaleBlock == 0) return;
-  out.add(
-      "n is {}, but scale_b has one scale for {} columns of b, of which the gate's and the up's may not share any; pass "
-      "n that is a multiple of {}, or a scale for each column",
-      p.n, kScaleBlock, kScaleBlock);
 }
 
 /// An int32 D takes integers, so nothing may be left to do that makes others of them.
@@ -131,7 +125,6 @@ void check_scaling(const GemmProblem& p, Messages& out) {
   check_zero(p, out);
   check_integer_output(p, out);
   check_scale_out(p, out);
-  check_gated_blocks(p, out);
   if (p.has_scale_d && size_of(p.d.dtype) != 1) {
     out.add(
         "scale_d is given, but d is {}; only an 8-bit d is divided by a scale. Leave it out, or pass d of int8 or of "

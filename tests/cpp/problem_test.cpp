@@ -83,6 +83,9 @@ TEST(Problem, TransposedExchangesGroupedDimensions) {
 TEST(Problem, SwigluCannotBeTransposed) {
   EXPECT_TRUE(is_transposable(good()));
   EXPECT_FALSE(is_transposable(good_swiglu()));
+  GemmProblem quantised = good();
+  quantised.scale_out.kind = Scaling::block;
+  EXPECT_FALSE(is_transposable(quantised));
 }
 
 TEST(Problem, SwigluTakesTwoColumnsForOne) {

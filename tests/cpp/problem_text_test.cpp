@@ -84,6 +84,12 @@ TEST(ProblemText, EverythingComesBack) {
   p.d.dtype = DType::e4m3;
   p.has_scale_d = p.fast_accumulation = true;
   expect_round_trip(p);
+  p = good_blocks();
+  p.d.dtype = DType::e4m3;
+  p.scale_out = {.kind = Scaling::block, .stride_row = 1, .stride_k = p.m};
+  expect_round_trip(p);
+  p.ue8m0_scale_out = true;
+  expect_round_trip(p);
   for (const Conv kind : kConvs) {
     for (const int groups : {1, 3}) expect_round_trip(good_conv(kind, groups));
     GemmProblem conv = good_conv(kind);

@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "cleave/core/math.h"
-#include "cleave/names.h"
 #include "cleave/core/quantizer.h"
+#include "cleave/names.h"
 #include "quantize/problem.h"
 
 namespace cleave {

@@ -55,7 +55,9 @@ constexpr GemmConfig unusual = {
                  .scaling = Scaling::block,
                  .has_zero = true,
                  .has_scale_d = true,
-                 .has_amax = true},
+                 .has_amax = true,
+                 .has_scale_out = true,
+                 .ue8m0 = true},
     .store = {.by_tma = false, .chunks = 1, .run_bytes = 8}};
 
 TEST(Source, ReadsLikeSource) {

@@ -232,6 +232,24 @@ TEST(Validate, EightBitOutputs) {
   }
 }
 
+TEST(Validate, ScalesOfDThatAreFound) {
+  GemmProblem p = good_scaled();
+  p.scale_out = {.kind = Scaling::block, .stride_row = 1, .stride_k = p.m, .stride_batch = p.m};
+  for (const DType type : {DType::f16, DType::bf16, DType::f32}) {
+    p.d.dtype = type;
+    expect_refusal(p, {"out_scale is given", "d is " + std::string(to_string(type))});
+  }
+  p.d.dtype = DType::e4m3;
+  EXPECT_EQ(validate(p), kFine);
+  p.ue8m0_scale_out = true;
+  EXPECT_EQ(validate(p), kFine);
+  GemmProblem bad = p;
+  bad.has_scale_d = true;
+  expect_refusal(bad, {"scale_d is given beside out_scale"});
+  p.scale_out = {};
+  expect_refusal(p, {"ue8m0_scale_out (use_ue8m0) is set"});
+}
+
 TEST(Validate, ScalesOfBothOperands) {
   for (const DType type : {DType::i8, DType::e4m3, DType::e5m2}) {
     EXPECT_EQ(validate(good_scaled(type)), kFine);

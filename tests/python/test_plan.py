@@ -246,12 +246,12 @@ def test_default_types_of_plan_problem() -> None:
     [
         {"dtype": "bfloat16", "split_k_mode": "cluster", "split_k_slices": 2},
         {"dtype": "float8_e4m3fn", "layout": "tt"},
-        {"dtype": "float8_e4m3fn", "scaling": "block_128x128"},
+        {"dtype": "bfloat16", "out_dtype": "int8", "out_scale": "block_1x128", "kernel": "portable"},
     ],
     ids=str,
 )
 def test_swiglu_that_no_kernel_serves_is_named(options: dict[str, object]) -> None:
-    with pytest.raises(ValueError, match=r'activation="swiglu".*blocks.*contiguous along n.*cluster'):
+    with pytest.raises(ValueError, match=r'activation="swiglu".*contiguous along n.*cluster'):
         cleave.plan_problem(256, 256, 256, activation="swiglu", device="h100", **options)
 
 

@@ -36,8 +36,7 @@ CLEAVE_HD constexpr uint32_t scale_stage_bytes(const GemmConfig& c) {
 CLEAVE_HD constexpr uint32_t promotion_registers(const GemmConfig& c, uint32_t parts) {
   const bool scaled_singly = c.epilogue.scaling == Scaling::block && c.scales.rows_a == 1 && c.scales.rows_b == 1;
   const uint32_t part = c.tile.n / (multiplies_halves(c) ? 4 : 2);
-  return accumulators_per_thread(c) + parts * part + (scaled_singly ? 12 : 0) +
-         (c.operands.a == DType::i8 ? 12 : 0);
+  return accumulators_per_thread(c) + parts * part + (scaled_singly ? 12 : 0) + (c.operands.a == DType::i8 ? 12 : 0);
 }
 
 /// What a thread can spare for them.

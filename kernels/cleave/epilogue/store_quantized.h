@@ -47,8 +47,8 @@ CLEAVE_DEVICE void store_bytes(const GemmParams& p, const Tile<C>& tile, uint32_
                                const uint32_t (&words)[4]) {
   const uint32_t end = tile.n_end(p.size);
   if (row >= tile.m_end(p.size) || col >= end) return;
-  uint8_t* const at = static_cast<uint8_t*>(p.epilogue.d) + tile.batch * p.epilogue.d_batch_stride +
-                      row * p.epilogue.d_stride + col;
+  uint8_t* const at =
+      static_cast<uint8_t*>(p.epilogue.d) + tile.batch * p.epilogue.d_batch_stride + row * p.epilogue.d_stride + col;
   if (col + 16 <= end && (reinterpret_cast<uint64_t>(at) & 15) == 0) {
     *reinterpret_cast<uint4*>(at) = make_uint4(words[0], words[1], words[2], words[3]);
     return;
@@ -76,41 +76,54 @@ CLEAVE_DEVICE void store_row(const GemmParams& p, const Tile<C>& tile, uint32_t 
     CLEAVE_UNROLL
     for (uint32_t i = 0; i < kAtOnce; ++i) {
       const float* const pair = values[first + i] + half * 2;
-      const uint32_t bits = pack_bytes(C.epilogue.d, quantized(quantizer, true, pair[0]), quantized(quantizer, true, pair[1]));
+      const uint32_t bits =
+          pack_bytes(C.epilogue.d, quantized(quantizer, true, pair[0]), quantized(quantizer, true, pair[1]));
       words[i / 2] = i % 2 == 0 ? bits : words[i / 2] | bits << 16;
     }
     turn_quad(words);
-    const uint32_t blocks[4] = {
-        __byte_perm(words[0], words[1], 0x5410), __byte_perm(words[2], words[3], 0x5410),
-        __byte_perm(words[0], words[1], 0x7632), __byte_perm(words[2], words[3], 0x7632)};
+    const uint32_t blocks[4] = {__byte_perm(words[0], words[1], 0x5410), __byte_perm(words[2], words[3], 0x5410),
+                                __byte_perm(words[0], words[1], 0x7632), __byte_perm(words[2], words[3], 0x7632)};
     store_bytes<C>(p, tile, row, col0 + first * 8 + lane * 16, blocks);
   }
 }
 
-/// A group's sums, block by block; `up_sums`: those of the up projection, where `sums` are the gate's. By whole warps.
+/// A group on its way to D.
 template <GemmConfig C, class Broadcast>
-CLEAVE_DEVICE void store_group(const GemmParams& p, EpilogueOp<C, Broadcast>& op, uint32_t group, const Sum<C>* sums,
-                               const Sum<C>* up_sums) {
+class GroupStore {
   using Groups = ScaleGroups<C>;
-  const Tile<C>& tile = op.tile();
-  const uint32_t first = Groups::first_block(group), end = tile.n_end(p.size);
-  float values[Groups::kBlocks][4];
-  Reach reach[2];
-  CLEAVE_UNROLL
-  for (uint32_t b = 0; b < Groups::kBlocks; ++b) {
-    op(first + b, sums + b * 4, up_sums + b * 4, values[b]);
+
+ public:
+  CLEAVE_DEVICE GroupStore(const GemmParams& p, EpilogueOp<C, Broadcast>& op, uint32_t group)
+      : p_(p), op_(op), group_(group), end_(op.tile().n_end(p.size)) {}
+
+  /// The sums of its block `b`; `up_sums`: those of the up projection, where `sums` are the gate's.
+  CLEAVE_DEVICE void add(uint32_t b, const Sum<C>* sums, const Sum<C>* up_sums, const ElementInputs<C>& matrices) {
+    const uint32_t block = Groups::first_block(group_) + b;
+    op_(block, sums, up_sums, matrices, values_[b]);
     CLEAVE_UNROLL
     for (uint32_t i = 0; i < 4; ++i)
-      if (tile.col(first + b) + i % 2 < end) reach[i / 2].add(true, values[b][i]);
+      if (op_.tile().col(block) + i % 2 < end_) reach_[i / 2].add(true, values_[b][i]);
   }
-  CLEAVE_UNROLL
-  for (uint32_t half = 0; half < 2; ++half) {
-    Quantizer quantizer = quantizer_for(C.epilogue.d, true, {max_over_lanes<4>(reach[half].above), 0});
-    if constexpr (C.epilogue.ue8m0) quantizer = with_ue8m0_scale(quantizer);
-    store_row<C>(p, tile, tile.row(first) + half * 8, tile.n0 + group % Groups::kOfRow * kScaleBlock, quantizer, values,
-                 half);
+
+  /// Once all blocks are there, by whole warps.
+  CLEAVE_DEVICE void finish() {
+    const Tile<C>& tile = op_.tile();
+    const uint32_t row = tile.row(Groups::first_block(group_));
+    CLEAVE_UNROLL
+    for (uint32_t half = 0; half < 2; ++half) {
+      Quantizer quantizer = quantizer_for(C.epilogue.d, true, {max_over_lanes<4>(reach_[half].above), 0});
+      if constexpr (C.epilogue.ue8m0) quantizer = with_ue8m0_scale(quantizer);
+      store_row<C>(p_, tile, row + half * 8, tile.n0 + group_ % Groups::kOfRow * kScaleBlock, quantizer, values_, half);
+    }
   }
-}
+
+ private:
+  const GemmParams& p_;
+  EpilogueOp<C, Broadcast>& op_;
+  uint32_t group_, end_;
+  float values_[Groups::kBlocks][4];
+  Reach reach_[2];
+};
 
 /// All of a thread's accumulators.
 template <GemmConfig C, class Broadcast>
@@ -119,8 +132,14 @@ CLEAVE_DEVICE void store_quantized(const GemmParams& p, const Tile<C>& tile, Bro
   EpilogueOp<C, Broadcast> op(p, tile, broadcast);
   CLEAVE_UNROLL
   for (uint32_t group = 0; group < ScaleGroups<C>::kCount; ++group) {
-    const Sum<C>* const own = sums + ScaleGroups<C>::first_block(group) * 4;
-    store_group<C>(p, op, group, own, own + Fragment<C>::kUpBlocks * 4);
+    GroupStore<C, Broadcast> store(p, op, group);
+    CLEAVE_UNROLL
+    for (uint32_t b = 0; b < ScaleGroups<C>::kBlocks; ++b) {
+      const uint32_t block = ScaleGroups<C>::first_block(group) + b;
+      const Sum<C>* const own = sums + block * 4;
+      store.add(b, own, own + Fragment<C>::kUpBlocks * 4, op.fetch(block));
+    }
+    store.finish();
   }
   op.done();
 }

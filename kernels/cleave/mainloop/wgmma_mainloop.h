@@ -53,6 +53,12 @@ struct WgmmaMainloop {
   CLEAVE_DEVICE void run(const WorkTile& work, const Tile<C>& tile, Sums<C>& sums, Issued issued) {
     auto& waves = reinterpret_cast<Wave(&)[kWaves]>(sums);
     if constexpr (!C.scales.promote) {
+      // The first instruction does not add to the last tile's sums, but names them: they would be kept through an
+      // epilogue that has no registers for them.
+      if constexpr (C.epilogue.has_scale_out) {
+        CLEAVE_UNROLL
+        for (Sum<C>& sum : sums) sum = 0;
+      }
       run_plain(work, waves, issued);
     } else {
       promotion.start(tile);

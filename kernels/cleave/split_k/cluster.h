@@ -12,8 +12,7 @@
 #pragma once
 
 #include "cleave/config/smem_plan.h"
-#include "cleave/epilogue/store_direct.h"
-#include "cleave/epilogue/store_quantized.h"
+#include "cleave/epilogue/tile_parts.h"
 #include "cleave/ptx/barrier.h"
 #include "cleave/ptx/store_async.h"
 #include "cleave/split_k/partial_tile.h"
@@ -23,8 +22,9 @@ namespace cleave {
 template <GemmConfig C>
 struct ClusterReduce {
   static constexpr SmemPlan kPlan = smem_plan(C);
-  static constexpr uint32_t kTogether = blocks_finished_together(C);  // blocks that are dealt to one rank
-  static constexpr uint32_t kParts = Fragment<C>::kBlocks / kTogether;
+  using Parts = TileParts<C>;
+  static constexpr uint32_t kTogether = Parts::kBlocks;  // blocks that are dealt to one rank
+  static constexpr uint32_t kParts = Parts::kCount;
   static constexpr uint32_t kMostParts = ceil_div(kParts, C.cluster.k);  // of one rank
   static constexpr uint32_t kMostBlocks = kMostParts * kTogether;
   static constexpr uint32_t kBlockBytes = math_threads(C) * 16;
@@ -55,32 +55,38 @@ struct ClusterReduce {
     send(sums, thread);
     ptx::mbarrier_wait_cluster(barrier(), 0);
     for_own_parts([&](uint32_t i, uint32_t part) {
-      Sum<C> sums_of_part[kTogether][4] = {};
+      PartStore<C, GlobalBroadcast<C>> store(p, op, part);
       CLEAVE_UNROLL
-      for (uint32_t b = 0; b < kTogether; ++b) sum_ranks(received, i * kTogether + b, thread, sums_of_part[b]);
-      if constexpr (C.schedule.split == SplitKMode::cluster) {
-        finish(p, op, part, sums_of_part);
-      } else {
-        CLEAVE_UNROLL
-        for (uint32_t b = 0; b < kTogether; ++b)
-          __stcg(partial_tile_block<C>(p.partials, slot, part * kTogether + b, thread), pack_block(sums_of_part[b]));
+      for (uint32_t b = 0; b < kTogether; ++b) {
+        const uint32_t block = Parts::first_block(part) + b;
+        Sum<C> v[4] = {};
+        sum_ranks(received, i * kTogether + b, thread, v);
+        if constexpr (C.schedule.split == SplitKMode::cluster) {
+          store.add(b, v, v, op.fetch(block));
+        } else {
+          __stcg(partial_tile_block<C>(p.partials, slot, block, thread), pack_block(v));
+        }
       }
+      if constexpr (C.schedule.split == SplitKMode::cluster) store.finish();
     });
     if constexpr (C.schedule.split == SplitKMode::parallel) {
       uint32_t* const counter = p.counters + number * C.cluster.k + k_rank;
       if (!arrive_last<C>(counter, p.schedule.clusters_per_tile, thread)) return;
       for_own_parts([&](uint32_t, uint32_t part) {
-        Sum<C> sums_of_part[kTogether][4] = {};
+        PartStore<C, GlobalBroadcast<C>> store(p, op, part);
         CLEAVE_UNROLL
         for (uint32_t b = 0; b < kTogether; ++b) {
+          const uint32_t block = Parts::first_block(part) + b;
+          Sum<C> v[4] = {};
           // So few blocks a thread that the trips through L2 are most of the time.
           if (p.schedule.clusters_per_tile > kReduceUnroll) {
-            sum_partials<C, 2 * kReduceUnroll>(p, number, part * kTogether + b, thread, sums_of_part[b]);
+            sum_partials<C, 2 * kReduceUnroll>(p, number, block, thread, v);
           } else {
-            sum_partials<C>(p, number, part * kTogether + b, thread, sums_of_part[b]);
+            sum_partials<C>(p, number, block, thread, v);
           }
+          store.add(b, v, v, op.fetch(block));
         }
-        finish(p, op, part, sums_of_part);
+        store.finish();
       });
     }
     op.done();
@@ -97,16 +103,6 @@ struct ClusterReduce {
     CLEAVE_UNROLL
     for (uint32_t i = 0; i < kMostParts; ++i) {
       if (i < own_parts()) body(i, i * C.cluster.k + k_rank);
-    }
-  }
-
-  /// The epilogue of a part.
-  CLEAVE_DEVICE static void finish(const GemmParams& p, EpilogueOp<C, GlobalBroadcast<C>>& op, uint32_t part,
-                                   const Sum<C> (&sums)[kTogether][4]) {
-    if constexpr (C.epilogue.has_scale_out) {
-      store_group<C>(p, op, part, sums[0], sums[0]);
-    } else {
-      store_block_direct<C>(p, op, part, sums[0], sums[0], op.fetch(part));
     }
   }
 

@@ -1,0 +1,45 @@
+// What slices of K deal among each other of a tile that they finish together: blocks of accumulators, or, where columns
+// share a scale of D's, groups of those.
+#pragma once
+
+#include "cleave/epilogue/store_direct.h"
+#include "cleave/epilogue/store_quantized.h"
+
+namespace cleave {
+
+/// Blocks.
+template <GemmConfig C>
+struct TileParts {
+  static constexpr uint32_t kBlocks = 1;  // of a part
+  static constexpr uint32_t kCount = Fragment<C>::kBlocks;
+  CLEAVE_HD static constexpr uint32_t first_block(uint32_t part) { return part; }
+};
+template <GemmConfig C>
+  requires(C.epilogue.has_scale_out)
+struct TileParts<C> : ScaleGroups<C> {};
+
+/// A part on its way to D.
+template <GemmConfig C, class Broadcast>
+class PartStore {
+ public:
+  CLEAVE_DEVICE PartStore(const GemmParams& p, EpilogueOp<C, Broadcast>& op, uint32_t part)
+      : p_(p), op_(op), part_(part) {}
+
+  CLEAVE_DEVICE void add(uint32_t, const Sum<C>* sums, const Sum<C>* up_sums, const ElementInputs<C>& matrices) {
+    store_block_direct<C>(p_, op_, part_, sums, up_sums, matrices);
+  }
+  CLEAVE_DEVICE void finish() const {}
+
+ private:
+  const GemmParams& p_;
+  EpilogueOp<C, Broadcast>& op_;
+  uint32_t part_;
+};
+template <GemmConfig C, class Broadcast>
+  requires(C.epilogue.has_scale_out)
+class PartStore<C, Broadcast> : public GroupStore<C, Broadcast> {
+ public:
+  using GroupStore<C, Broadcast>::GroupStore;
+};
+
+}  // namespace cleave

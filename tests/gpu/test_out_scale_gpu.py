@@ -1,0 +1,100 @@
+"""D in 8 bits with scales that the product finds, on the GPU: bit by bit what `quantize` makes of D in float32."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+import cleave
+
+E4M3 = torch.float8_e4m3fn
+OPERANDS = ("bfloat16", "rows", "fast rows", "blocks", "columns of blocks", "int8")
+MODES = ("auto", "none", "parallel", "stream_k")
+
+
+def exact(*shape: int) -> torch.Tensor:
+    """Small multiples of 1/4: sums are exact and equal however K is cut."""
+    return torch.randint(-3, 4, shape, device="cuda").float() / 4
+
+
+def powers(*shape: int) -> torch.Tensor:
+    return 2.0 ** torch.randint(-1, 2, shape, device="cuda")
+
+
+def operands(kind: str, m: int, n: int, k: int, groups: int | None) -> tuple[Any, Any, dict[str, Any]]:
+    batch = () if groups is None else (groups,)
+    a, b = exact(m, k), exact(*batch, n, k)
+    if kind == "bfloat16":
+        return a.bfloat16(), b.bfloat16().mT, {}
+    if kind == "int8":
+        a, b = a * 4, b * 4
+    dtype = torch.int8 if kind == "int8" else E4M3
+    blocks = -(-k // 128)
+    if "blocks" in kind:
+        columns = n if kind == "columns of blocks" else -(-n // 128)
+        scales = {"scale_a": powers(m, blocks), "scale_b": powers(*batch, columns, blocks).mT}
+    else:
+        scales = {"scale_a": powers(m), "scale_b": powers(*batch, n)}
+    if kind == "fast rows":
+        scales["use_fast_accum"] = True
+    return a.to(dtype), b.to(dtype).mT, scales
+
+
+def multiply(a: torch.Tensor, b: torch.Tensor, offs: torch.Tensor | None, options: dict[str, Any]) -> Any:
+    if offs is not None:
+        return cleave.grouped_gemm(a, b, offs, **options)
+    if a.itemsize > 1:
+        return cleave.gemm(a, b, **options)
+    scales = options.pop("scale_a"), options.pop("scale_b")
+    return cleave.scaled_gemm(a, b, *scales, **options)
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("kind", OPERANDS)
+@pytest.mark.parametrize("activation", ["none", "relu", "swiglu"])
+@pytest.mark.parametrize("grouped", [False, True])
+def test_equals_quantize_of_float32(kind: str, activation: str, mode: str, grouped: bool) -> None:
+    torch.manual_seed(0)
+    for m, n, k in [(16, 256, 512), (200, 384, 1024), (130, 640, 256)]:
+        groups = 3 if grouped else None
+        columns = 2 * n if activation == "swiglu" else n
+        a, b, scales = operands(kind, m, columns, k, groups)
+        offs = torch.tensor([m // 3, m // 3, m - 5], dtype=torch.int32, device="cuda") if grouped else None
+        options = {"activation": activation, "bias": exact(columns), "split_k_mode": mode, **scales}
+        if mode == "parallel":
+            options["split_k_slices"] = 2
+        wide = multiply(a, b, offs, {**options, "out_dtype": torch.float32})
+        found = {"out_dtype": E4M3, "out_scale": "block_1x128"}
+        for major, ue8m0 in (("k", False), ("mn", True)):
+            d, scale = multiply(a, b, offs, {**options, **found, "scale_major": major, "use_ue8m0": ue8m0})
+            q, expected = cleave.quantize(wide, E4M3, "block_1x128")
+            if ue8m0:
+                expected = torch.where(expected > 0, 2.0 ** torch.log2(expected.double()).ceil(), 0).float()
+                spread = expected.repeat_interleave(128, 1)[:, :n]
+                q = (wide / spread.where(spread > 0, 1)).to(E4M3)
+            if activation == "swiglu":  # exp's last bit may differ between kernels
+                torch.testing.assert_close(scale, expected, rtol=1e-6 if not ue8m0 else 1, atol=0)
+                assert (d.float() - q.float()).abs().max() <= (32 if not ue8m0 else 448)
+                continue
+            assert torch.equal(scale, expected)
+            assert torch.equal(d.view(torch.uint8), q.view(torch.uint8))
+
+
+@pytest.mark.parametrize("mode", ["cluster", "serial"])
+@pytest.mark.parametrize("n", [128, 200, 300])
+def test_other_modes_and_odd_widths(mode: str, n: int) -> None:
+    a, b = exact(70, 1024).bfloat16(), exact(n, 1024).bfloat16().t()
+    options = {"split_k_mode": mode, "split_k_slices": 4}
+    d, scale = cleave.gemm(a, b, out_dtype=E4M3, out_scale="block_1x128", **options)
+    q, expected = cleave.quantize(cleave.gemm(a, b, out_dtype=torch.float32, **options), E4M3, "block_1x128")
+    assert torch.equal(scale, expected) and torch.equal(d.view(torch.uint8), q.view(torch.uint8))
+
+
+def test_portable_kernel_and_any_alignment() -> None:
+    a, b = exact(70, 131).bfloat16(), exact(300, 131).bfloat16().t()
+    out = torch.empty(70, 333, dtype=torch.int8, device="cuda")[:, 3:303]
+    _, scale = cleave.gemm(a, b, out=out, out_scale="block_1x128", kernel="portable")
+    q, expected = cleave.quantize(cleave.gemm(a, b, out_dtype=torch.float32), torch.int8, "block_1x128")
+    assert torch.equal(scale, expected) and torch.equal(out, q)

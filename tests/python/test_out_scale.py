@@ -1,0 +1,191 @@
+"""D in 8 bits with scales that the product finds: as `cleave.quantize` would, of the same D in float32.
+
+Operands are small multiples of 1/4, so that sums are exact and equal however K is cut.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from drawn_matrices import DTYPES
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import cleave
+
+QUANTIZED = [name for name in ("int8", "float8_e4m3fn", "float8_e5m2") if name in DTYPES]
+MODES = ("auto", "none", "serial", "parallel", "cluster", "stream_k")
+ACTIVATIONS = ("none", "relu2", "silu", "gelu", "swiglu")
+
+
+def exact(rng: np.random.Generator, *shape: int) -> np.ndarray:
+    return rng.integers(-5, 6, shape).astype(np.float32) / 4
+
+
+def bits(x: np.ndarray) -> np.ndarray:
+    return np.ascontiguousarray(x).view(f"u{x.dtype.itemsize}")
+
+
+def check(d: np.ndarray, scale: np.ndarray, wide: np.ndarray, *, ue8m0: bool = False) -> None:
+    """`wide`: D in float32."""
+    rows = np.ascontiguousarray(wide.reshape(math.prod(wide.shape[:-1]), wide.shape[-1]))
+    q, found = cleave.quantize(rows, d.dtype, "block_1x128")
+    if ue8m0:
+        with np.errstate(divide="ignore"):
+            found = np.where(found > 0, np.exp2(np.ceil(np.log2(found.astype(np.float64)))), 0).astype(np.float32)
+        q, _ = cleave.quantize(rows / np.where(found > 0, found, 1).repeat(128, 1)[:, : rows.shape[1]], d.dtype,
+                               scale=np.ones(1, np.float32), granularity="tensor")  # fmt: skip
+    np.testing.assert_array_equal(bits(scale.reshape(found.shape)), bits(found))
+    np.testing.assert_array_equal(bits(d.reshape(q.shape)), bits(q))
+
+
+@st.composite
+def options(draw: Any) -> dict[str, Any]:
+    mode = draw(st.sampled_from(MODES))
+    slices = draw(st.integers(1, 4)) if mode in ("serial", "parallel", "cluster") else None
+    return {
+        "activation": draw(st.sampled_from(ACTIVATIONS)),
+        "alpha": draw(st.sampled_from((1.0, 0.5))),
+        "split_k_mode": mode,
+        "split_k_slices": slices,
+    }
+
+
+@given(st.data())
+@settings(deadline=None)
+def test_dense(data: st.DataObject) -> None:
+    draw = data.draw
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    batch = draw(st.sampled_from([(), (1,), (3,)]))
+    m, n, k = (draw(st.integers(low, high)) for low, high in ((0, 70), (0, 300), (0, 90)))
+    given_options = draw(options())
+    gated = given_options["activation"] == "swiglu"
+    columns = 2 * n if gated else n
+    a, b = exact(rng, *batch, m, k), exact(rng, *batch, columns, k).swapaxes(-1, -2)
+    if m and draw(st.booleans()):
+        a[..., 0, :] = 0  # a group of zeros, unless there is a bias
+    if draw(st.booleans()):
+        given_options["bias"] = exact(rng, columns)
+    if not gated and draw(st.booleans()):
+        given_options["c"] = exact(rng, *batch, m, n)
+    dtype, major = draw(st.sampled_from(QUANTIZED)), draw(st.sampled_from(("k", "mn")))
+    ue8m0 = draw(st.booleans())
+    wide = cleave.gemm(a, b, out_dtype="float32", **given_options)
+    amax = np.zeros(1, np.float32)
+    d, scale = cleave.gemm(
+        a, b, out_dtype=dtype, out_scale="block_1x128", scale_major=major, use_ue8m0=ue8m0, **given_options
+    )
+    assert scale.shape == (*batch, m, -(-n // 128)) and scale.dtype == np.float32 and amax[0] == 0
+    if scale.size > 1 and min(scale.shape[-2:]) > 1:
+        assert scale.strides[-1 if major == "k" else -2] == 4
+    check(d, scale, wide, ue8m0=ue8m0)
+
+
+@given(st.data())
+@settings(deadline=None)
+def test_groups(data: st.DataObject) -> None:
+    draw = data.draw
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    groups, rows = draw(st.integers(1, 4)), draw(st.integers(1, 60))
+    n, k = draw(st.integers(1, 300)), draw(st.integers(1, 60))
+    given_options = draw(options())
+    columns = 2 * n if given_options["activation"] == "swiglu" else n
+    weight = exact(rng, groups, k, columns)
+    bounds: dict[str, Any]
+    if draw(st.booleans()):
+        x = exact(rng, groups, rows, k)
+        bounds = {"counts": rng.integers(0, rows + 1, groups).astype(np.int32)}
+    else:
+        x = exact(rng, groups * rows, k)
+        bounds = {"offs": np.sort(rng.integers(0, groups * rows + 1, groups)).astype(np.int64)}
+    arguments = (x, weight, bounds.pop("offs", None))
+    wide = cleave.grouped_gemm(*arguments, out_dtype="float32", **bounds, **given_options)
+    d, scale = cleave.grouped_gemm(
+        *arguments, out_dtype=QUANTIZED[-1], out_scale="block_1x128", scale_major=draw(st.sampled_from(("k", "mn"))),
+        **bounds, **given_options,
+    )  # fmt: skip
+    check(d, scale, wide)
+
+
+@pytest.mark.skipif("float8_e4m3fn" not in DTYPES, reason="ml_dtypes is not installed")
+@pytest.mark.parametrize("squares", [True, False])
+def test_gates_and_ups_have_scales_of_blocks_of_their_own(squares: bool) -> None:
+    rng = np.random.default_rng(3)
+    m, n, k = 40, 256, 300
+    x, w = rng.standard_normal((m, k), np.float32), rng.standard_normal((2 * n, k), np.float32)
+    w[n:] *= 50  # the ups' scales are no gate's
+    a, scale_a = cleave.quantize(x, "float8_e4m3fn", "block_1x128")
+    b, scale_b = cleave.quantize(w, "float8_e4m3fn", "block_128x128" if squares else "block_1x128")
+    both = cleave.scaled_gemm(a, b.T, scale_a, scale_b.T, out_dtype="float32").astype(np.float64)
+    d = cleave.scaled_gemm(a, b.T, scale_a, scale_b.T, out_dtype="float32", activation="swiglu")
+    gate, up = both[:, :n], both[:, n:]
+    np.testing.assert_allclose(d, gate / (1 + np.exp(-gate)) * up, rtol=1e-5, atol=1e-2)
+    q, scale = cleave.scaled_gemm(
+        a, b.T, scale_a, scale_b.T, out_dtype="float8_e4m3fn", activation="swiglu", out_scale="block_1x128"
+    )
+    check(q, scale, d)
+    down = cleave.quantize(rng.standard_normal((64, n), np.float32), "float8_e4m3fn", "block_128x128")
+    y = cleave.scaled_gemm(q, down[0].T, scale, down[1].T, out_dtype="float32")  # the next layer, without a copy
+    assert np.isfinite(y).all()
+
+
+def test_columns_that_share_scales_are_a_gates_or_an_ups() -> None:
+    given_options = {"dtype": "int8", "scaling": "block_128x128", "activation": "swiglu", "device": "h100"}
+    assert cleave.plan_problem(64, 256, 512, **given_options).kernel_name.startswith("sm90")
+    with pytest.raises(ValueError, match=r"n is no multiple of 128"):
+        cleave.plan_problem(64, 200, 512, **given_options)
+
+
+def test_functions_and_what_is_given() -> None:
+    rng = np.random.default_rng(5)
+    a, b, r = exact(rng, 20, 64), exact(rng, 64, 200), exact(rng, 20, 200)
+
+    @cleave.epilogue
+    def shifted(acc: Any, r: cleave.matrix) -> Any:
+        return cleave.outputs(d=acc + r, pre=acc)
+
+    d, _, scale = cleave.gemm(a, b, epilogue=shifted(r=r), out_dtype="int8", out_scale="block_1x128")
+    check(d, scale, a @ b + r)
+    out, amax = np.empty((20, 200), np.int8), np.zeros(1, np.float32)
+    scale_out = np.full((3, 20), 7, np.float32).T[:, :2]
+    made = cleave.scaled_gemm(a.astype(np.int8), b.astype(np.int8), None, None, out=out, out_scale="block_1x128",
+                              scale_out=scale_out, amax=amax)  # fmt: skip
+    assert made[0] is out and made[1] is scale_out
+    exactly = (a.astype(np.int8).astype(np.float32)) @ b.astype(np.int8)
+    check(out, np.ascontiguousarray(scale_out), exactly)
+    assert amax[0] == abs(exactly).max()
+    plan = cleave.plan_gemm(a, b, out_dtype="int8", out_scale="block_1x128", scale_major="mn")
+    d, scale = plan.run(a, b)
+    check(d, scale, a @ b)
+    with pytest.raises(ValueError, match=r"scale_out is blocks.*the plan is for"):
+        plan.run(a, b, scale_out=np.empty((20, 2), np.float32))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"out_scale": "row"}, r'out_scale is row; it must be "block_1x128"'),
+        ({"out_scale": "block_1x128", "out_dtype": "float16"}, r"out_scale is given, but d is float16.*8-bit"),
+        ({"out_scale": "block_1x128"}, r"out_scale is given, but d is float32"),
+        ({"scale_out": np.ones((4, 1), np.float32)}, r"scale_out is given without out_scale"),
+        ({"use_ue8m0": True}, r"use_ue8m0.*no scales are found"),
+        ({"out_scale": "block_1x128", "out": np.empty((8, 4), np.int8).T}, r"row-major d"),
+        (
+            {"out_scale": "block_1x128", "out_dtype": "int8", "scale_out": np.ones((4, 2), np.float32)},
+            r"scale_out is \(4, 2\); it must be \(4, 1\)",
+        ),
+        ({"out_scale": "column", "out_dtype": "int8"}, r"column"),
+    ],
+)
+def test_what_is_refused(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        cleave.gemm(np.zeros((4, 16), np.float32), np.zeros((16, 8), np.float32), **options)
+
+
+def test_groups_of_columns_are_refused() -> None:
+    a, b, offs = np.zeros((2, 8, 16), np.float32), np.zeros((16, 64), np.float32), np.array([10, 64], np.int32)
+    with pytest.raises(ValueError, match=r"out_scale is given, but n is grouped"):
+        cleave.grouped_gemm(a, b, offs, out_dtype="int8", out_scale="block_1x128")
