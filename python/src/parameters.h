@@ -72,10 +72,9 @@ using GemmInputs = Values<arg::A, arg::B, arg::Bias, arg::C, arg::Out, arg::Epil
                           arg::Starts, arg::Sizes, arg::Counts>;
 
 /// All that says what becomes of the operands, and how.
-using ProductArguments =
-    Values<arg::Activation, arg::OutDtype, arg::OutScale, arg::ScaleMajor, arg::UseUe8m0, arg::Alignment, arg::ZeroRest,
-           arg::UseFastAccum, arg::StaticB, arg::SplitKMode, arg::SplitKSlices, arg::Deterministic, arg::Kernel,
-           arg::Precision>;
+using ProductArguments = Values<arg::Activation, arg::OutDtype, arg::OutScale, arg::ScaleMajor, arg::UseUe8m0,
+                                arg::Alignment, arg::ZeroRest, arg::UseFastAccum, arg::StaticB, arg::SplitKMode,
+                                arg::SplitKSlices, arg::Deterministic, arg::Kernel, arg::Precision>;
 
 using CallArguments = Values<arg::Alpha, arg::Beta, arg::CheckOffsets, arg::Stream, arg::Workspace>;
 

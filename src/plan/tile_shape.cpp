@@ -75,8 +75,8 @@ bool registers_suffice(const GemmConfig& c) {
   const bool tall = c.tile.m == 256 && (c.tile.n == 80 || c.tile.n == 96);
   const bool flat = c.tile.m == 64 && (c.tile.n == 144 || c.tile.n == 160 || multiplies_halves(c));
   if (of_integers && (tall || flat)) return false;
-  // Nor do as many for slices that meet in turn beside columns of D that are gone through twice.
-  if (kept >= 112 && in_turn && c.epilogue.has_scale_out) return false;
+  // Nor do as many, or promoted sums, for slices that meet in turn beside columns of D that are gone through twice.
+  if ((kept >= 112 || c.scales.promote) && in_turn && c.epilogue.has_scale_out) return false;
   // Nor do two parts of 128 columns and a walk through groups of K for shares of slices.
   const bool two_wide_parts = c.scales.promote && promotes_two_parts(c) && c.warps.consumers > 1 && c.tile.n >= 128;
   const bool in_groups_of_k = c.schedule.grouping == Grouping::k;

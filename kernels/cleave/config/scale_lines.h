@@ -1,6 +1,6 @@
-// The scales of one k block, as they lie in its stage: those of the tile's rows, then those of its
-// columns, one a line, or one per 128 lines; under a gate those of the gate's columns, then the up's. And what they cost in registers, which the planner
-// needs to know.
+// The scales of one k block, as they lie in its stage: those of the tile's rows, then those of its columns, one a line,
+// or one per 128 lines; under a gate those of the gate's columns, then the up's. And what they cost in registers, which
+// the planner needs to know.
 #pragma once
 
 #include "cleave/config/gemm_config.h"

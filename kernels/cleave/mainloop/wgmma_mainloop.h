@@ -54,8 +54,8 @@ struct WgmmaMainloop {
     auto& waves = reinterpret_cast<Wave(&)[kWaves]>(sums);
     if constexpr (!C.scales.promote) {
       // The first instruction does not add to the last tile's sums, but names them: they would be kept through an
-      // epilogue that has no registers for them.
-      if constexpr (C.epilogue.has_scale_out) {
+      // epilogue that has no registers for them, as one that looks for the largest of D.
+      if constexpr (C.epilogue.has_scale_out || C.epilogue.has_amax) {
         CLEAVE_UNROLL
         for (Sum<C>& sum : sums) sum = 0;
       }

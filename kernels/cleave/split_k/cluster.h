@@ -1,6 +1,6 @@
 // Slices of a tile added up inside a thread-block cluster, through distributed shared memory. Blocks
-// of accumulators, or groups of those that share a scale of D's, are dealt to the ranks; every rank sends each rank its part, then sums what it
-// received in rank order. The receiver's mbarrier counts the bytes, so no barrier across the
+// of accumulators, or groups of those that share a scale of D's, are dealt to the ranks; every rank sends each rank its
+// part, then sums what it received in rank order. The receiver's mbarrier counts the bytes, so no barrier across the
 // cluster is needed to know that they have arrived.
 //
 //   cluster split    the cluster holds all slices: the sums are final, the epilogue follows
