@@ -129,8 +129,8 @@ TEST(Choice, StreamKCutsNoLineLongerThanIsCounted) {
   EXPECT_TRUE(choose(p, "sm90 128x128 stream_k 1").has_value());
 }
 
-// What B is promised to be goes with it to A's place; kernels whose producer waits early have no use for it.
-TEST(Choice, StaticOperandsAreLoadedEarlyWhereTheProducerWaitsLate) {
+// What B is promised to be goes with it to A's place; a walk that takes the producer's registers has no use for it.
+TEST(Choice, StaticOperandsAreLoadedEarly) {
   GemmProblem p;
   p.m = 64;
   p.n = p.k = 4096;
@@ -149,7 +149,8 @@ TEST(Choice, StaticOperandsAreLoadedEarlyWhereTheProducerWaitsLate) {
   EXPECT_EQ(early("sm90 64x128 parallel 4"), std::pair(false, true));
   EXPECT_EQ(early("sm90 128x64 transposed"), std::pair(true, false));
   EXPECT_EQ(early("sm90 64x128 stream_k 1"), std::pair(false, false));
-  EXPECT_EQ(early("sm90 64x128 multicast 1x2"), std::pair(false, false));
+  EXPECT_EQ(early("sm90 64x128 multicast 1x2"), std::pair(false, true));
+  EXPECT_EQ(early("sm90 64x128 transposed multicast 1x2"), std::pair(true, false));
   p.static_b = false;
   EXPECT_EQ(early("sm90 64x128"), std::pair(false, false));
 }

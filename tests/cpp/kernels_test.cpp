@@ -87,6 +87,17 @@ TEST(Kernels, StaticWeightsCompileWithoutSpills) {
   compile_all(configs, "sm_90a");
 }
 
+/// The same where CTAs share loads: of all that do, A's and B's in turn.
+TEST(Kernels, SharedStaticOperandsCompileWithoutSpills) {
+  std::vector<GemmConfig> configs;
+  for (GemmConfig config : all_configs(hopper())) {
+    if (sharers(config) == 1 || !may_load_early(config)) continue;
+    (configs.size() % 2 == 0 ? config.operands.static_a : config.operands.static_b) = true;
+    configs.push_back(config);
+  }
+  compile_all(kernel_sample(configs), "sm_90a");
+}
+
 TEST(Kernels, SampleForAmpereCompilesWithoutSpills) {
   compile_all(kernel_sample(all_configs(ampere())), "sm_80");
 }

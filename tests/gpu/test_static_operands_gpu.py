@@ -12,7 +12,7 @@ import cleave  # noqa: E402
 
 # Tokens, outputs, inputs: whole and partial tiles, K of fewer blocks than there are stages, split and unsplit.
 SHAPES = ((1, 4096, 4096), (16, 6144, 4096), (16, 4096, 14336), (64, 4096, 128), (65, 1000, 1040), (200, 4096, 4096),
-          (256, 1024, 64), (2048, 4096, 4096))  # fmt: skip
+          (256, 1024, 64), (256, 6144, 4096), (512, 28672, 4096), (2048, 4096, 4096))  # fmt: skip
 SPLITS: tuple[dict[str, Any], ...] = (
     {}, {"split_k_mode": "none"}, {"split_k_mode": "parallel", "split_k_slices": 4},
     {"split_k_mode": "cluster", "split_k_slices": 2}, {"split_k_mode": "serial", "split_k_slices": 3},
@@ -33,11 +33,15 @@ def is_early(source: str) -> bool:
     return "static_a = true" in source or "static_b = true" in source
 
 
+def is_shared(source: str) -> bool:
+    return "multicast_m = 2" in source or "multicast_n = 2" in source
+
+
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_the_same_bits_behind_what_writes_all_but_b(dtype: str) -> None:
     """In graphs: a kernel of torch, one of Cleave, the product, whose a changes from replay to replay."""
     torch.manual_seed(0)
-    early = 0
+    early = shared = 0
     for m, n, k in SHAPES:
         w = torch.randn(n, k, device="cuda").bfloat16()
         x, bias = torch.randn(m, k, device="cuda").bfloat16(), torch.randn(n, device="cuda").bfloat16()
@@ -48,7 +52,9 @@ def test_the_same_bits_behind_what_writes_all_but_b(dtype: str) -> None:
         for split in SPLITS:
             options = {"bias": bias, "out": out} | split
             multiply(x, b, scale_b, options | {"static_b": True})
-            early += is_early(multiply(x, b, scale_b, options | {"static_b": True}, plan=True).kernel_source)
+            source = multiply(x, b, scale_b, options | {"static_b": True}, plan=True).kernel_source
+            early += is_early(source)
+            shared += is_early(source) and is_shared(source)
             graph = torch.cuda.CUDAGraph()
             with torch.cuda.graph(graph):
                 x.copy_(new_x)
@@ -64,6 +70,7 @@ def test_the_same_bits_behind_what_writes_all_but_b(dtype: str) -> None:
                 out.fill_(float("nan"))
                 assert torch.equal(made, multiply(x, b, scale_b, options)), (m, n, k, split)
     assert early > 10, "hardly a kernel loaded early"
+    assert shared > 0, "no kernel with shared loads did"
 
 
 def test_a_is_waited_for() -> None:

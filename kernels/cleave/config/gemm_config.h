@@ -327,16 +327,25 @@ CLEAVE_HD constexpr bool has_map_d(const GemmConfig& c) {
   return c.store.by_tma && !scatters(c);
 }
 
-/// Whether each role waits for the launch before by itself, once it has found its first work tile: what
-/// that takes is then under the other launch's end. Groups' bounds lie in memory, which must not be read
-/// before; the walk of stream_k, or a shared load, leaves the producer no register to keep a tile in.
-CLEAVE_HD constexpr bool waits_late(const GemmConfig& c) {
-  return c.schedule.grouping == Grouping::none && c.schedule.split != SplitKMode::stream_k && sharers(c) == 1;
+/// Whether a role can find its first work tile before the launch ahead is done: groups' bounds lie in memory, which must
+/// not be read before, and the walk of stream_k leaves the producer no register to keep a tile in.
+CLEAVE_HD constexpr bool finds_tile_early(const GemmConfig& c) {
+  return c.schedule.grouping == Grouping::none && c.schedule.split != SplitKMode::stream_k;
 }
 
-/// Whether the loads of static operands may begin before that wait.
+/// Whether the loads of static operands may begin before that.
 CLEAVE_HD constexpr bool may_load_early(const GemmConfig& c) {
-  return has_tma(c.family) && waits_late(c) && c.conv.kind == Conv::none;
+  return has_tma(c.family) && finds_tile_early(c) && c.conv.kind == Conv::none;
+}
+CLEAVE_HD constexpr bool loads_early(const GemmConfig& c) {
+  return c.operands.static_a || c.operands.static_b;
+}
+
+/// Whether each role waits for the launch ahead by itself, once it has found its first work tile: what that takes is
+/// then under the other launch's end. Shared loads take the registers that the tile would be kept in, which only an
+/// early load is worth.
+CLEAVE_HD constexpr bool waits_late(const GemmConfig& c) {
+  return finds_tile_early(c) && (sharers(c) == 1 || loads_early(c));
 }
 
 /// Whether D leaves through shared memory.

@@ -104,13 +104,12 @@ CLEAVE_DEVICE void produce(const Params<C>& p, const CtaCoord<C>& cta, uint32_t 
     }
   };
   auto scheduler = cta.scheduler(p.schedule);
-  constexpr bool loads_early = C.operands.static_a || C.operands.static_b;
   bool waits = waits_late(C);
   for (WorkTile work; scheduler.next(work);) {
     if constexpr (has_group_maps(C)) loader.find_maps(work, smem + kPlan.group_map);
     loader.start(work, cta.first_row(work), cta.first_column(work));
     uint32_t loaded = 0;
-    if constexpr (loads_early) {
+    if constexpr (loads_early(C)) {
       if (waits) loaded = load_around_wait<C>(loader, work, smem);
       state.advance(loaded);
     } else if (waits) {
