@@ -55,7 +55,7 @@ namespace {
   }
   refuse(ErrorCode::unsupported,
          "split_k_mode=\"{}\" with split_k_slices={} cannot be served on {}: cluster needs sm_90 and at most 16 "
-         "slices; use \"parallel\"",
+         "slices (with out_scale 7, or 3 of the portable kernel); use \"parallel\"",
          to_string(problem.split_k_mode), problem.split_k_slices, device.name);
 }
 

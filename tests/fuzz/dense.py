@@ -23,6 +23,7 @@ from .epilogue import (
     settle_c,
     settle_split,
 )
+from .found_scales import QUANTIZED, draw_found_scales
 from .operand import Operand, float64, matrix, packed
 from .problem import FLOAT8, FLOATS, Call, Target, plan_call, size
 
@@ -83,7 +84,7 @@ class Gemm(Product):
         if self.bias:
             shapes = {"row": (self.columns,), "row2": (1, self.columns), "column": (self.m, 1)}
             given["bias"] = packed("bias", shapes[self.bias], self.bias_dtype, contents=self.of_addend(3))
-        return Call("gemm", given | self.scalars() | self.split())
+        return Call("gemm", given | self.scalars() | self.split() | self.out_scale(shape))
 
     @property
     def b_type(self) -> str:
@@ -99,8 +100,7 @@ class Gemm(Product):
 
     def expected(self, arrays: dict[str, torch.Tensor]) -> dict[str, Expected]:
         c = arrays.get("out" if self.c == "D" else "c")
-        sums = self.finish(self.sums(arrays), c, arrays.get("bias"))
-        return {"out" if self.out_given else "0": self.output(sums)}
+        return self.outputs(self.finish(self.sums(arrays), c, arrays.get("bias")))
 
     def smaller(self) -> list[dict[str, Any]]:
         tried: list[dict[str, Any]] = []
@@ -170,7 +170,9 @@ def draw_gemm(config: random.Random, rng: random.Random, target: Target) -> Gemm
     if config.random() < 0.08:
         given |= {"activation": "swiglu", "c": None, "orders": given["orders"][:2] + "r"}
         given["bias"] = config.choice((None, "row"))
-    given |= draw_form(config, rng, ("a", "b", "c", "out"))
+    elif config.random() < 0.08:
+        given |= draw_found_scales(config) | {"orders": given["orders"][:2] + "r"}
+    given |= draw_form(config, rng, ("a", "b", "c", "out", "scale_out"))
     given |= draw_sizes(config, rng, target) | {"batches": draw_batches(config, rng)}
     return Gemm(**completed(given, rng, target), device=target.device)
 
@@ -288,7 +290,7 @@ class ScaledGemm(Gemm):
             sums = sums.times(1.0 / self.scale_d)
             if sums.bound is not None:  # of the inverse, and of the product with it
                 sums = Sums(sums.value, sums.bound + 2.0**-22 * sums.value.abs(), sums.magnitude)
-        return outputs | {"out" if self.out_given else "0": self.output(sums)}
+        return outputs | self.outputs(sums)
 
     def smaller(self) -> list[dict[str, Any]]:
         tried = [{"azp": None}, {"scale_d": None}, {"amax": False}, {"scale_batch": False},
@@ -341,9 +343,14 @@ def draw_scaled_gemm(config: random.Random, rng: random.Random, target: Target) 
     if integer and kind == "none" and "azp" not in given and config.random() < 0.6:
         given |= {"out_dtype": "int32", "bias": None, "activation": "none"}
         given["amax"] = False
-    if given["out_dtype"] in ("int8", *FLOAT8):
+    if config.random() < 0.12 and given["out_dtype"] != "int32":
+        given |= draw_found_scales(config) | {"orders": given["orders"][:2] + "r"}
+        # A gate and its up projection, as layers have them, where every kernel serves it.
+        if target.device == "cpu" and config.random() < 0.5:
+            given |= {"activation": "swiglu", "c": None, "bias": config.choice((None, "row")), "azp": None}
+    elif given["out_dtype"] in QUANTIZED:
         given["scale_d"] = config.choice((None, 0.25, 4.0))
-    given |= draw_form(config, rng, ("a", "b", "c", "out", "scale_a", "scale_b"))
+    given |= draw_form(config, rng, ("a", "b", "c", "out", "scale_a", "scale_b", "scale_out"))
     given |= draw_sizes(config, rng, target) | {"batches": draw_batches(config, rng)}
     given = completed(given, rng, target)
     if given["batches"] == (None, None):

@@ -11,7 +11,8 @@ import torch
 from cleave.testing.activations import ELEMENTWISE
 
 from .bound import Accumulator, Expected, Sums, accumulator, activated, expected, rounded
-from .operand import float64
+from .found_scales import quantized, scales_shape
+from .operand import float64, matrix
 from .problem import FLOATS, HALVES, MODES, Problem, Target
 
 
@@ -19,7 +20,8 @@ from .problem import FLOATS, HALVES, MODES, Problem, Target
 class Product(Problem):
     """out_given: D is passed as `out`. c: a dtype, or "D" for in place. align: of lines, in bytes.
 
-    gaps: of the lines of operands, in units of align. fast: use_fast_accum.
+    gaps: of the lines of operands, in units of align. fast: use_fast_accum. found_scales: of D, by the product: "k" or
+    "mn" of new ones, or "given".
     """
 
     dtype: str
@@ -39,6 +41,8 @@ class Product(Problem):
     align: int = 16
     gaps: dict[str, int] = field(default_factory=dict)
     shift: int = 0
+    found_scales: str | None = None
+    ue8m0: bool = False
 
     def amplitude(self, k: int) -> int:
         """The largest integers whose sums of k products stay exact, if that is possible."""
@@ -111,8 +115,32 @@ class Product(Problem):
             sums = sums.add(bias.double())
         return activated(rounded(sums), self.activation)
 
+    def out_scale(self, d: tuple[int, ...], even: bool = False) -> dict[str, Any]:
+        """d: the shape of D. even: the rows of its whole batch are evenly spaced."""
+        if self.found_scales is None:
+            return {}
+        given: dict[str, Any] = {"out_scale": "block_1x128", "use_ue8m0": self.ue8m0}
+        if self.found_scales != "given":
+            return given | {"scale_major": self.found_scales}
+        scales = matrix(
+            "scale_out", scales_shape(d), "float32", column_major=self.seed % 2 == 1 and not even, even=even,
+            gap=self.gaps.get("out", 0), is_output=True,
+        )  # fmt: skip
+        return given | {"scale_out": scales}
+
     def output(self, sums: Sums, written: torch.Tensor | None = None) -> Expected:
         return expected(sums, getattr(torch, self.out_dtype), written)
+
+    def outputs(self, sums: Sums, written: torch.Tensor | None = None) -> dict[str, Expected]:
+        """D, and what scales of it are found."""
+        name = "out" if self.out_given else "0"
+        if self.found_scales is None:
+            return {name: self.output(sums, written)}
+        sums, scales = quantized(sums, self.out_dtype, self.ue8m0)
+        if written is not None:
+            scales.written = written[..., :1].expand(scales.value.shape)
+        scale_name = "scale_out" if self.found_scales == "given" else "1"
+        return {name: self.output(sums, written), scale_name: scales}
 
     def simpler(self) -> list[dict[str, Any]]:
         """Fields to set that every product has."""
@@ -130,6 +158,8 @@ class Product(Problem):
             {"align": 16, "shift": 0},
             {"fast": False},
             {"contents": "integers"},
+            {"ue8m0": False},
+            {"found_scales": "k"} if self.found_scales else {},
         ]
         if self.slices and self.slices > 2:
             tried += [{"slices": 2}, {"slices": self.slices // 2}]
@@ -145,6 +175,7 @@ def draw_contents(rng: random.Random, given: dict[str, Any], k: int) -> str:
         and given["dtype"] != "int8"
         and given["out_dtype"] not in ("int8", "int32")
         and not given.get("amax")
+        and not given.get("found_scales")
         and "geometry" not in given
         and k <= 2**12
     )
@@ -176,8 +207,9 @@ def settle_split(given: dict[str, Any], k: int, k_contiguous: bool, device: str)
         kernel = "auto"
     if given["activation"] == "swiglu" and mode == "cluster" and device != "cpu":
         mode = "parallel"
-    slices = given["slices"]
-    slices = least(slices, k)
+    slices = least(given["slices"], k)
+    if mode == "cluster" and slices and given.get("found_scales"):
+        slices = min(slices, 3)
     return {"kernel": kernel, "mode": mode, "slices": slices, "precision": precision}
 
 

@@ -25,6 +25,7 @@ from .epilogue import (
     settle_c,
     settle_split,
 )
+from .found_scales import draw_found_scales
 from .operand import Operand, float64, matrix, packed
 from .problem import FLOAT8, FLOATS, Call, Target, plan_call
 
@@ -151,7 +152,8 @@ class GroupedGemm(Product):
             given["scale_a"], given["scale_b"] = self.scale("a"), self.scale("b")
         if self.fast:
             given["use_fast_accum"] = True
-        return Call("grouped_gemm", given | self.scalars() | self.split())
+        found = self.out_scale(self.shape("d"), even=self.dimension == "masked")
+        return Call("grouped_gemm", given | self.scalars() | self.split() | found)
 
     @property
     def bias_shape(self) -> tuple[int, ...]:
@@ -215,7 +217,6 @@ class GroupedGemm(Product):
     def expected(self, arrays: dict[str, torch.Tensor]) -> dict[str, Expected]:
         if self.groups.hostile is not None:
             return {}
-        name = "out" if self.out_given else "0"
         c = arrays.get("out" if self.c == "D" else "c")
         a, b = arrays["a"], arrays["b"]
         shape, device = self.shape("d"), a.device
@@ -234,7 +235,7 @@ class GroupedGemm(Product):
                 bound[place["d"]] = sums.bound
         zeroed = not self.out_given if self.zero_rest is None else self.zero_rest
         everything = zeroed or self.dimension in ("k", "batched")
-        return {name: self.output(Sums(value, bound), None if everything else written)}
+        return self.outputs(Sums(value, bound), None if everything else written)
 
     def group(self, g: int, a: torch.Tensor, b: torch.Tensor, arrays: Any) -> Sums:
         k = a.shape[-1]
@@ -331,14 +332,16 @@ def draw_grouped_gemm(config: random.Random, rng: random.Random, target: Target)
 
 
 def draw_grouped_wgrad(config: random.Random, rng: random.Random, target: Target) -> GroupedWgrad:
-    given = _fields(config, rng, target, "k")
+    given = _fields(config, rng, target, "k", wgrad=True)
     given |= {"bias": None, "activation": "none", "beta": None, "zero_rest": None}
     if given.get("c") is not None:
         given["c"] = "D" if given["out_given"] else None
     return GroupedWgrad(**given, device=target.device)
 
 
-def _fields(config: random.Random, rng: random.Random, target: Target, dimension: str) -> dict[str, Any]:
+def _fields(
+    config: random.Random, rng: random.Random, target: Target, dimension: str, wgrad: bool = False
+) -> dict[str, Any]:
     sizes = draw_sizes(config, rng, target)
     masked = dimension == "masked"
     most = min(max(sizes.values()), 512)
@@ -380,6 +383,8 @@ def _fields(config: random.Random, rng: random.Random, target: Target, dimension
         if is_8bit and target.device != "cpu":  # what the GPU's kernels join columns of
             given |= {"orders": given["orders"][0] + "cr", "k": max(2, given["k"])}
             given["scaling"] = given["scaling"] and "vector"
+    elif not wgrad and dimension != "n" and config.random() < 0.1 and not sums_alone:
+        given |= draw_found_scales(config) | {"orders": given["orders"][:2] + "r"}
     if masked:  # the rows of all groups are evenly spaced
         given["orders"] = "r" + given["orders"][1] + "r"
     if not given["out_given"]:

@@ -110,6 +110,11 @@ def test_the_page_about_epilogue_functions_runs() -> None:
     close(p.stream, p.before + p.keep[:, None] * p.gamma * (p.a @ p.b))
     assert p.scale.grad.abs() > 0 and p.x.grad.abs().sum() > 0
     close(p.residual.grad, np.full((64, 128), 2.0))
+    gate, up = np.hsplit(p.a @ p.w13, 2)
+    found = p.gated * p.gated_scale
+    np.testing.assert_allclose(found, gate / (1 + np.exp(-gate)) * up, rtol=0, atol=0.51 * p.gated_scale.max())
+    down = p.w2 * p.w2_scale.repeat(64, 0)
+    close(p.layer, found @ down.T, atol=1e-4 * abs(p.layer).max())
 
 
 def test_every_environment_variable_is_documented() -> None:
