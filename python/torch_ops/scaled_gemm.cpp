@@ -11,7 +11,7 @@ void add_scaled_gemm(Operators& operators) {
   operators.add("scaled_gemm.full", Short(), Rare(), [](const auto& call) { return multiply(call); });
   operators.add("scaled_gemm.out", Concat<Operands, List<arg::UseFastAccum>>(),
                 Concat<Rare, List<arg::Out, arg::Amax>>(), [](const auto& call) { return multiply(call); });
-  using Quantized = Concat<List<arg::C>, Scalars, FoundScales, List<arg::Azp, arg::AzpAdj>, SplitK>;
+  using Quantized = Concat<List<arg::C>, Scalars, FoundScales, List<arg::Azp, arg::AzpAdj>, SplitK, List<arg::StaticB>>;
   operators.add("scaled_gemm.quantized", Short(), Quantized(), [](const auto& call) { return multiply(call); });
   using More = List<arg::Bias, arg::C, arg::ScaleD, arg::Azp, arg::AzpAdj>;
   operators.add("scaled_gemm.epilogue", Concat<Scaled, Function, More>(),
