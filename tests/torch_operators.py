@@ -82,7 +82,8 @@ def calls(device: str) -> dict[str, list[Call]]:
         add(ops.scaled_gemm.full, q, w.t(), *blocks, c=draw(m, n), alpha=2.0, beta=0.5)
         add(ops.scaled_gemm.epilogue, q, w.t(), row, column, function, tracked, out_dtype=torch.float32)
         add(ops.scaled_gemm.epilogue, q, w.t(), *blocks, function, inputs, [2.0], [2], bias=bias, beta=0.0)
-        add(ops.scaled_gemm.quantized, q, w.t(), row, column, bias, dtype, activation="swiglu", use_ue8m0=True, static_b=True)
+        add(ops.scaled_gemm.quantized, q, w.t(), row, column, bias, dtype, activation="swiglu", use_ue8m0=True,
+            static_b=True)  # fmt: skip
         out = {"out": empty(m, n, dtype=torch.float16), "amax": empty(1)}
         add(ops.scaled_gemm.out, q, w.t(), row, one, bias, activation="relu", **out)
     azp = integers(m, dtype=torch.int32, device=device)
