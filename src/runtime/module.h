@@ -32,8 +32,8 @@ struct LaunchShape {
 struct KernelLimits {
   uint32_t dynamic_shared_bytes = 0;
   uint32_t cluster_ctas = 1;
-  /// Divides an SM's memory between L1 and shared memory as products have it divided, nearly all shared: an SM divides
-  /// it anew only when it is idle, so that CTAs which want another share start on none that a product's are on.
+  /// Divides an SM's memory between L1 and shared memory as products have it divided, nearly all shared. An SM is
+  /// taken to divide it anew only when it is idle: CTAs that want another share would not start beside a product's.
   bool beside_products = false;
 
   friend bool operator==(const KernelLimits&, const KernelLimits&) = default;
