@@ -1,12 +1,27 @@
 # The library: target cleave, known to its users as cleave::cleave.
 
 find_package(Threads REQUIRED)
+
+# {fmt}: the system's, or else the headers that pip brings, which are enough.
 find_package(fmt QUIET)
-if(NOT fmt_FOUND)
-  message(FATAL_ERROR
-    "The library {fmt} was not found. Install it,\n"
-    "  apt-get install libfmt-dev\n"
-    "or set CMAKE_PREFIX_PATH to where it is installed.")
+if(NOT TARGET fmt::fmt)
+  set(fmt_wheels "")
+  if(Python_FOUND)
+    execute_process(
+      COMMAND "${Python_EXECUTABLE}" -c "import sys; print(*(p + '/cmeel.prefix/include' for p in sys.path), sep=';')"
+      OUTPUT_VARIABLE fmt_wheels OUTPUT_STRIP_TRAILING_WHITESPACE COMMAND_ERROR_IS_FATAL ANY)
+  endif()
+  find_path(FMT_H_DIR fmt/format.h HINTS ${fmt_wheels})
+  if(NOT FMT_H_DIR)
+    message(FATAL_ERROR
+      "The library {fmt} was not found. Install it,\n"
+      "  apt-get install libfmt-dev\n"
+      "or  ${Python_EXECUTABLE} -m pip install cmeel-fmt\n"
+      "or set CMAKE_PREFIX_PATH to where it is installed.")
+  endif()
+  add_library(fmt::fmt INTERFACE IMPORTED)
+  target_include_directories(fmt::fmt INTERFACE "${FMT_H_DIR}")
+  target_compile_definitions(fmt::fmt INTERFACE FMT_HEADER_ONLY)
 endif()
 
 # What the library's sources and its tests need, and its users do not.

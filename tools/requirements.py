@@ -13,7 +13,8 @@ PYPROJECT = Path(__file__).parent.parent / "pyproject.toml"
 def requirements(groups: list[str]) -> list[str]:
     settings = tomllib.loads(PYPROJECT.read_text())
     known = {
-        "build": settings["build-system"]["requires"],
+        # Without {fmt}, which setup.sh has from the system, compiled.
+        "build": [name for name in settings["build-system"]["requires"] if not name.startswith("cmeel-fmt")],
         "run": settings["project"]["dependencies"],
         **settings["project"]["optional-dependencies"],
     }

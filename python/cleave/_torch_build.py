@@ -14,6 +14,7 @@ from urllib.parse import unquote, urlsplit
 PACKAGE = Path(__file__).parent
 LIBRARY = PACKAGE / "_torch_ops.so"
 
+DISTRIBUTION = "cleave-gemm"  # what pip calls this package
 OLDEST_TORCH = "2.10"  # of whose stable ABI the operators are made: cmake/torch.cmake
 
 
@@ -72,7 +73,7 @@ def _sources(origin: dict[str, Any] | None) -> str | None:
 
 def _origin() -> dict[str, Any] | None:
     try:
-        recorded = metadata.distribution("cleave").read_text("direct_url.json")
+        recorded = metadata.distribution(DISTRIBUTION).read_text("direct_url.json")
     except metadata.PackageNotFoundError:
         return None
     return json.loads(recorded) if recorded else None
@@ -80,7 +81,7 @@ def _origin() -> dict[str, Any] | None:
 
 def _build(sources: str) -> str:
     # --no-binary: a wheel of the same commit, kept from a build without torch, would not do.
-    return _pip("--force-reinstall", "--no-deps", "--no-binary", "cleave", sources)
+    return _pip("--force-reinstall", "--no-deps", "--no-binary", DISTRIBUTION, sources)
 
 
 def _pip(*arguments: str) -> str:

@@ -16,7 +16,7 @@ from cleave import _torch_build
 from cleave.cli import main
 
 PIP = [sys.executable, "-m", "pip", "install"]
-AGAIN = [*PIP, "--force-reinstall", "--no-deps", "--no-binary", "cleave"]
+AGAIN = [*PIP, "--force-reinstall", "--no-deps", "--no-binary", "cleave-gemm"]
 
 
 def command(package: Path, origin: dict[str, Any] | None) -> list[str]:
@@ -33,7 +33,7 @@ def test_a_checkout_is_built_by_make(tmp_path: Path) -> None:
     assert "built" in subprocess.run(words, check=True, capture_output=True, text=True).stdout
 
 
-@pytest.mark.parametrize("name", ["sources", "the sources", "cleave-0.1.0.tar.gz"])
+@pytest.mark.parametrize("name", ["sources", "the sources", "cleave_gemm-0.1.0.tar.gz"])
 def test_a_folder_or_an_archive_is_built_again(tmp_path: Path, name: str) -> None:
     sources = tmp_path / name
     sources.mkdir()
@@ -53,7 +53,7 @@ def test_a_repository_is_built_again_at_its_commit(tmp_path: Path) -> None:
 @pytest.mark.parametrize("origin", ["wheel", "index", "folder that is gone"])
 def test_what_was_a_wheel_is_built_from_its_sources(tmp_path: Path, origin: str) -> None:
     """A wheel installs the same again, and PyPI's cleave is another project."""
-    wheel = tmp_path / "cleave-0.1.0-cp311-cp311-linux_x86_64.whl"
+    wheel = tmp_path / "cleave_gemm-0.1.0-cp311-cp311-linux_x86_64.whl"
     wheel.touch()
     recorded = {
         "wheel": {"url": wheel.as_uri(), "archive_info": {}},

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -11,6 +11,9 @@ from torch import Tensor, nn
 from . import _conv_autograd
 from ._channels_last import channels_last, check_channels_last, packed
 from ._replace import Skip, replace_layers
+
+if TYPE_CHECKING:
+    from typing import Self  # Python 3.11
 
 
 class _Convolution:
