@@ -56,6 +56,20 @@ def spread(scale: torch.Tensor, n: int) -> torch.Tensor:
     return scale.repeat_interleave(128, 1)[:, :n]
 
 
+# By the bits of float64, since a GPU's log2 of a power of two need not be a whole number. For x > 0.
+MANTISSA = 2**52 - 1
+
+
+def power_below(x: torch.Tensor) -> torch.Tensor:
+    """The greatest power of two that is not above x."""
+    return (x.double().view(torch.int64) & ~MANTISSA).view(torch.float64)
+
+
+def power_above(x: torch.Tensor) -> torch.Tensor:
+    """The least power of two that is not below x."""
+    return ((x.double().view(torch.int64) + MANTISSA) & ~MANTISSA).view(torch.float64)
+
+
 def check_rounding(d: torch.Tensor, scale: torch.Tensor, wide: torch.Tensor, ue8m0: bool) -> None:
     """`wide`: D of another kernel, whose exp and division may differ in their last bits: by 2^-18 where it matters, as
     what exp makes of a gate below -32 is far below half of e4m3's smallest value."""
@@ -64,12 +78,12 @@ def check_rounding(d: torch.Tensor, scale: torch.Tensor, wide: torch.Tensor, ue8
     ideal = padded.view(wide.shape[0], -1, 128).amax(2) / 448
     if ue8m0:
         found = scale[scale > 0].double()
-        assert torch.equal(found.log2(), found.log2().round())
+        assert torch.equal(found, power_above(found))
         assert (ideal * (1 - apart) <= scale).all() and (scale / 2 <= ideal * (1 + apart)).all()
     else:
         torch.testing.assert_close(scale.double(), ideal, rtol=apart, atol=0)
     stored = (wide / spread(scale.where(scale > 0, 1), n).double()).clamp(-448, 448)
-    half_unit = 2.0 ** (stored.abs().clamp(min=2.0**-6).log2().floor() - 4)  # of e4m3, whose mantissa has 3 bits
+    half_unit = power_below(stored.abs().clamp(min=2.0**-6)) / 16  # e4m3's mantissa has 3 bits
     assert ((d.double() - stored).abs() <= half_unit + apart * stored.abs()).all()
 
 
@@ -98,7 +112,7 @@ def test_equals_quantize_of_float32(kind: str, activation: str, mode: str, group
                 continue
             q, expected = cleave.quantize(wide, E4M3, "block_1x128")
             if ue8m0:
-                expected = torch.where(expected > 0, 2.0 ** torch.log2(expected.double()).ceil(), 0).float()
+                expected = torch.where(expected > 0, power_above(expected), 0).float()
                 q = (wide / spread(expected.where(expected > 0, 1), n)).to(E4M3)
             assert torch.equal(scale, expected)
             assert torch.equal(d.view(torch.uint8), q.view(torch.uint8))
