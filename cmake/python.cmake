@@ -17,6 +17,7 @@ endif()
 file(GLOB core_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/python/src/*.cpp")
 nanobind_add_module(_core NOMINSIZE ${core_sources})  # NOMINSIZE: the time of a call counts, its bytes do not
 target_link_libraries(_core PRIVATE cleave_frontend cleave::cleave)
+target_precompile_headers(_core PRIVATE ${common_headers} <nanobind/nanobind.h>)
 target_link_options(_core PRIVATE
   "LINKER:--exclude-libs,ALL"  # as in library.cmake
   "LINKER:--wrap=__gxx_personality_v0")  # forced_unwind.cpp says why

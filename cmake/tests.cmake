@@ -12,6 +12,8 @@ target_include_directories(cleave_tested INTERFACE "${PROJECT_SOURCE_DIR}/includ
 target_link_libraries(cleave_tested INTERFACE cleave_frontend cleave_private)
 add_executable(cleave_tests ${test_sources})
 target_link_libraries(cleave_tests PRIVATE cleave_tested GTest::gtest_main)
+target_precompile_headers(cleave_tests PRIVATE ${common_headers} <map> <random> <set> <thread> <gtest/gtest.h>)
+target_compile_options(cleave_tests PRIVATE -O1)  # a third less to compile than by -O2
 set(test_cache "${PROJECT_BINARY_DIR}/cache")  # tests/conftest.py has the same
 set_source_files_properties(tests/cpp/cache_directory.cpp PROPERTIES
   COMPILE_DEFINITIONS CLEAVE_TEST_CACHE="${test_cache}")

@@ -41,6 +41,8 @@ target_compile_definitions(_torch_ops PRIVATE TORCH_TARGET_VERSION=${target_vers
 target_include_directories(_torch_ops SYSTEM PRIVATE "${torch_dir}/include")
 target_link_libraries(_torch_ops PRIVATE
   cleave_frontend cleave::cleave "${torch_dir}/lib/libtorch.so" "${torch_dir}/lib/libtorch_cpu.so")
+target_precompile_headers(_torch_ops PRIVATE
+  <algorithm> <optional> <string> <vector> <torch/csrc/stable/tensor.h> <torch/csrc/stable/library.h>)
 # libtorch.so has no function of its own, but brings those of libtorch_cuda.so where there are some.
 target_link_options(_torch_ops PRIVATE "LINKER:--no-as-needed" "LINKER:--exclude-libs,ALL")
 set_target_properties(_torch_ops PROPERTIES PREFIX "" LIBRARY_OUTPUT_DIRECTORY "${package_dir}")

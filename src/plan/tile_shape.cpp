@@ -102,12 +102,11 @@ bool registers_suffice_for_inputs(const GemmConfig& c) {
   return !ragged || c.warps.consumers != 3;
 }
 
-/// The same, of a store that does not go by TMA: a walk through slices leaves no registers for it beside two waves of
-/// sums of integers.
+/// The same, of whole tiles that threads store: two waves of sums of integers leave no registers for it.
 bool direct_store_suffices(const GemmConfig& c) {
-  const bool in_shares = c.schedule.split == SplitKMode::stream_k;
-  const bool crowded = c.operands.a == DType::i8 && has_two_waves(c) && accumulators_per_thread(c) >= 128 && in_shares;
-  return c.store.by_tma || !crowded;
+  const bool in_parts = c.schedule.split == SplitKMode::parallel || c.cluster.k > 1;
+  const bool crowded = c.operands.a == DType::i8 && has_two_waves(c) && accumulators_per_thread(c) >= 128;
+  return c.store.by_tma || in_parts || !crowded;
 }
 
 class TileShaper {

@@ -16,22 +16,6 @@
 
 namespace cleave {
 
-/// What `config` says beside its tile, and beside the loads that CTAs share and the order in which D is
-/// stored, which do not depend on the rest; as text.
-inline std::string features(GemmConfig config) {
-  const GemmConfig usual;
-  config.tile.m = usual.tile.m;
-  config.tile.n = usual.tile.n;
-  config.tile.k = usual.tile.k;
-  config.tile.stages = usual.tile.stages;
-  config.warps = usual.warps;
-  config.cluster.multicast_m = usual.cluster.multicast_m;
-  config.cluster.multicast_n = usual.cluster.multicast_n;
-  config.epilogue.order = usual.epilogue.order;
-  config.store.chunks = usual.store.chunks;
-  return gemm_source(config);
-}
-
 /// The accumulators of a thread, which fill its registers before anything else does.
 inline uint32_t accumulators(const GemmConfig& config) {
   return config.tile.m * config.tile.n / math_threads(config);
@@ -72,32 +56,30 @@ inline std::vector<std::vector<uint32_t>> settings_by_two(const std::vector<Gemm
   return all;
 }
 
-/// A sample of `configs` that shows what each feature does beside each other one, and where registers
-/// are scarcest: it has
-/// - for each combination of features one of the tiles with the most accumulators;
-/// - each tile with each family of types;
-/// - every two settings beside the tile that some configuration has together: a type and a way to split,
-///   a way to split and an activation, ping-pong and a group.
-/// It can miss what goes wrong on some tile alone, and neither with its types nor on the largest one.
-inline std::vector<GemmConfig> kernel_sample(const std::vector<GemmConfig>& configs) {
-  // What each configuration shows, as numbers: those of two settings, then those of the rest.
-  std::vector<std::vector<uint32_t>> shows = settings_by_two(configs);
-  uint32_t next = 0xffffffff;
-  const auto number_in = [&next](auto& numbers, const auto& key) {
-    const auto [entry, is_new] = numbers.try_emplace(key, next);
-    if (is_new) --next;
-    return entry->second;
-  };
-  std::map<std::string, uint32_t> most, combinations;
-  std::map<decltype(tile_and_types({})), uint32_t> tiles;
-  for (const GemmConfig& config : configs) {
-    uint32_t& sums = most[features(config)];
-    sums = std::max(sums, accumulators(config));
-  }
+/// The most accumulators that a configuration with both settings has, for every two.
+inline std::map<uint32_t, uint32_t> most_accumulators(const std::vector<GemmConfig>& configs) {
+  std::map<uint32_t, uint32_t> most;
+  const auto pairs = settings_by_two(configs);
   for (size_t i = 0; i < configs.size(); ++i) {
-    const std::string combination = features(configs[i]);
-    if (accumulators(configs[i]) == most[combination]) shows[i].push_back(number_in(combinations, combination));
-    shows[i].push_back(number_in(tiles, tile_and_types(configs[i])));
+    for (const uint32_t pair : pairs[i]) most[pair] = std::max(most[pair], accumulators(configs[i]));
+  }
+  return most;
+}
+
+/// A sample of `configs` that shows what each setting does beside each other one where registers are scarcest:
+/// - every two settings that some configuration has together, on the largest of the tiles that have both: a type and a
+///   way to split, a way to split and an activation, ping-pong and a group;
+/// - each tile with each family of types.
+/// It can miss what takes three settings, or two on a smaller tile alone: `make test-kernels` compiles all of them.
+inline std::vector<GemmConfig> kernel_sample(const std::vector<GemmConfig>& configs) {
+  // What each configuration shows, as numbers: those of two settings, then those of the tiles.
+  std::vector<std::vector<uint32_t>> shows = settings_by_two(configs);
+  const std::map<uint32_t, uint32_t> most = most_accumulators(configs);
+  std::map<decltype(tile_and_types({})), uint32_t> tiles;
+  for (size_t i = 0; i < configs.size(); ++i) {
+    std::erase_if(shows[i], [&](uint32_t pair) { return accumulators(configs[i]) < most.at(pair); });
+    const auto number = 0xffffffff - uint32_t(tiles.size());
+    shows[i].push_back(tiles.try_emplace(tile_and_types(configs[i]), number).first->second);
   }
 
   std::vector<GemmConfig> sample;
