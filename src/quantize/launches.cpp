@@ -62,8 +62,6 @@ class Chooser {
     } else {
       launches.push_back(blocks ? groups(kScaleBlock) : rows());
     }
-    // Of few tokens, say: their products should be on the SMs already.
-    for (QuantizeLaunch& launch : launches) launch.shape.beside_products = is_small();
     std::erase_if(launches, [](const QuantizeLaunch& launch) { return launch.shape.grid.x == 0; });
     return launches;
   }

@@ -29,8 +29,8 @@ class KernelCache {
 
   Slot& slot(const KernelRequest& request) {
     const std::string key =
-        fmt::format("{} {} {} {} {}\n{}", request.device, request.entry, request.limits.dynamic_shared_bytes,
-                    request.limits.cluster_ctas, request.limits.beside_products, request.source);
+        fmt::format("{} {} {} {}\n{}", request.device, request.entry, request.limits.dynamic_shared_bytes,
+                    request.limits.cluster_ctas, request.source);
     const std::lock_guard lock(mutex_);
     auto& slot = slots_[key];
     if (!slot) slot = std::make_unique<Slot>();

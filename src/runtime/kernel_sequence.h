@@ -86,12 +86,11 @@ class KernelSequence {
   const Kernel& kernel(size_t i, CUstream stream) const {
     return kernels_[i].get(stream, [&] {
       const Launch& launch = launches_[i];
-      return KernelRequest{
-          std::string(enumerator_name(launch.kernel)),
-          translation_unit(launch.kernel, launch.config),
-          entry_,
-          device_,
-          {.dynamic_shared_bytes = launch.shape.dynamic_shared_bytes, .beside_products = launch.shape.beside_products}};
+      return KernelRequest{std::string(enumerator_name(launch.kernel)),
+                           translation_unit(launch.kernel, launch.config),
+                           entry_,
+                           device_,
+                           {launch.shape.dynamic_shared_bytes}};
     });
   }
 

@@ -59,11 +59,6 @@ Kernel::Kernel(const CompiledKernel& compiled, const char* entry, int device, Ke
     check(cuda.func_set_attribute(function_, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
                                   int(limits.dynamic_shared_bytes)),
           "cuFuncSetAttribute(MAX_DYNAMIC_SHARED_SIZE_BYTES)");
-    if (limits.beside_products) {
-      check(cuda.func_set_attribute(function_, CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT,
-                                    CU_SHAREDMEM_CARVEOUT_MAX_SHARED),
-            "cuFuncSetAttribute(PREFERRED_SHARED_MEMORY_CARVEOUT)");
-    }
     if (limits.cluster_ctas > portable_cluster_ctas) {
       check(cuda.func_set_attribute(function_, CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED, 1),
             "cuFuncSetAttribute(NON_PORTABLE_CLUSTER_SIZE_ALLOWED)");

@@ -24,17 +24,12 @@ struct LaunchShape {
   bool programmatic = false;
   /// All CTAs are resident together, or the launch fails: for those that wait for each other.
   bool cooperative = false;
-  /// KernelLimits::beside_products.
-  bool beside_products = false;
 };
 
 /// What a kernel needs to be allowed before it is launched.
 struct KernelLimits {
   uint32_t dynamic_shared_bytes = 0;
   uint32_t cluster_ctas = 1;
-  /// Divides an SM's memory between L1 and shared memory as products have it divided, nearly all shared. An SM is
-  /// taken to divide it anew only when it is idle: CTAs that want another share would not start beside a product's.
-  bool beside_products = false;
 
   friend bool operator==(const KernelLimits&, const KernelLimits&) = default;
 };

@@ -54,15 +54,6 @@ TEST(QuantizeLaunches, EmptyMatricesOnlyGetTheScalesTheyHave) {
   EXPECT_EQ(count(64, 0, Granularity::block_128x128), 0u);
 }
 
-TEST(QuantizeLaunches, FewTokensGoBesideProducts) {
-  const auto beside = [](int64_t rows) {
-    return launches(problem_of(rows, 4096, Granularity::row, DType::bf16, DType::i8)).front().shape.beside_products;
-  };
-  EXPECT_TRUE(beside(16));
-  EXPECT_TRUE(beside(256));
-  EXPECT_FALSE(beside(8192));
-}
-
 QuantizeProblem grouped_problem(int64_t rows, int64_t cols, int64_t groups, DType x) {
   QuantizeProblem p = problem_of(rows, cols, Granularity::block_1x128, x, DType::e4m3);
   p.has_transpose = true;

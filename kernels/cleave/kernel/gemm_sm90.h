@@ -118,6 +118,8 @@ CLEAVE_DEVICE void produce(const Params<C>& p, const CtaCoord<C>& cta, uint32_t 
     waits = false;
     load(work, loaded);
   }
+  // Not before: what is launched next would take bandwidth from these loads (docs/notes/2026-11-choice.md).
+  ptx::launch_dependents();
 }
 
 /// The same by all threads of the warpgroup.
@@ -140,6 +142,7 @@ CLEAVE_DEVICE void produce_together(const Params<C>& p, const CtaCoord<C>& cta, 
       state.advance();
     }
   }
+  ptx::launch_dependents();
 }
 
 /// The same for what the other three warps of the warpgroup copy meanwhile: scales of blocks, or a narrow operand.
@@ -287,7 +290,6 @@ CLEAVE_DEVICE void gemm_sm90(const Params<C>& p) {
   }
   __syncthreads();
   if constexpr (cluster_size(C) > 1) ptx::cluster_meet();
-  ptx::launch_dependents();
   if constexpr (!waits_late(C)) ptx::grid_dependency_wait();
   cta.find_table(p, shared);
 
