@@ -48,7 +48,8 @@ namespace {
   if (is_gated(problem)) {
     refuse(ErrorCode::unsupported,
            "activation=\"swiglu\", or a function of acc.gate and acc.up, cannot be served on {}: its kernels take no "
-           "8-bit b that is contiguous along n, no split_k_mode=\"cluster\", no scales that 128 columns share where n "
+           "8-bit b that is contiguous along n, with out_scale no float32 one either, no split_k_mode=\"cluster\", no "
+           "scales that 128 columns share where n "
            "is no multiple of 128, and, with out_scale, neither \"serial\" nor kernel=\"portable\"; copy b, choose "
            "another mode, or apply the activation in a step of its own",
            device.name);

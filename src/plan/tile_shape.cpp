@@ -62,9 +62,10 @@ bool registers_suffice(const GemmConfig& c) {
   if (kept >= 144 && (c.epilogue.has_c || crowds(c))) return false;
   if (kept >= 160 && (walks_far || c.operands.a == DType::f32)) return false;
   if (two_waves && !two_waves_suffice(c)) return false;
-  // Nor do two waves, or 112 accumulators, that such a function and a sum of slices in turn are added to.
-  const bool in_turn = c.schedule.split == SplitKMode::serial;
-  if (crowds(c) && in_turn && (two_waves || kept >= 112)) return false;
+  // Nor do two waves, or 112 accumulators, that such a function and a sum of slices in turn are added to; with a walk
+  // through groups of K 96.
+  const bool in_turn = c.schedule.split == SplitKMode::serial, in_groups_of_k = c.schedule.grouping == Grouping::k;
+  if (crowds(c) && in_turn && (two_waves || kept >= (in_groups_of_k ? 96 : 112))) return false;
   // Nor do sums of integers that meet as floats, in chunks that no store is as wide as.
   const bool integers_meet = c.operands.a == DType::i8 && in_turn;
   if (kept >= 112 && c.tile.n % 64 != 0 && integers_meet) return false;
@@ -79,7 +80,6 @@ bool registers_suffice(const GemmConfig& c) {
   if ((kept >= 112 || c.scales.promote) && in_turn && c.epilogue.has_scale_out) return false;
   // Nor do two parts of 128 columns and a walk through groups of K for shares of slices.
   const bool two_wide_parts = c.scales.promote && promotes_two_parts(c) && c.warps.consumers > 1 && c.tile.n >= 128;
-  const bool in_groups_of_k = c.schedule.grouping == Grouping::k;
   if (two_wide_parts && in_groups_of_k && c.schedule.split == SplitKMode::parallel) return false;
   // Nor do 128 accumulators and a walk through groups of K for C, or for shares of slices.
   const bool joins = c.schedule.split == SplitKMode::serial || c.schedule.split == SplitKMode::parallel;

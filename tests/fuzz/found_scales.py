@@ -41,7 +41,8 @@ def quantized(sums: Sums, dtype: str, ue8m0: bool) -> tuple[Sums, Expected]:
     columns = sums.value.shape[-1]
     if sums.bound is None:
         value = sums.value.float()
-        scale = _rounded_up(_reach(value.abs()) / limit, ue8m0)
+        # By a tensor: on a GPU torch divides by a number as by its reciprocal, rounded before.
+        scale = _rounded_up(_reach(value.abs()) / torch.full_like(value[..., :1], limit), ue8m0)
         scale = torch.where(scale < _LEAST, 0, scale)
         inverse = torch.where(scale > 0, 1 / scale, 0)
         return Sums((value * _spread(inverse, columns)).double()), Expected(scale.double())
