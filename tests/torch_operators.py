@@ -102,7 +102,8 @@ def calls(device: str) -> dict[str, list[Call]]:
         add(ops.grouped_gemm.out, rows.t(), draw(total, n, dtype=dtype), ends,
             c=draw(groups, k, n), out=empty(groups, k, n))  # fmt: skip
     quantized = {"out_dtype": torch.int8, "out_scale": "block_1x128", "scale_major": "mn"}
-    add(ops.grouped_gemm.quantized, draw(total, k), draw(groups, n, k).mT, ends, activation="swiglu", **quantized)
+    rows, weight = (draw(*shape, k, dtype=torch.bfloat16) for shape in ((total,), (groups, n)))
+    add(ops.grouped_gemm.quantized, rows, weight.mT, ends, activation="swiglu", **quantized)
     add(ops.grouped_gemm.quantized, draw(groups, 80, k), draw(groups, k, n), counts=counts // 2, **quantized)
     rows, weight, group_bias = draw(total, k), draw(groups, k, n), draw(groups, n)
     differentiable = [x.requires_grad_() for x in (draw(total, k), draw(groups, k, n))]

@@ -46,13 +46,14 @@ namespace {
            "split_k_mode=\"stream_k\" does not serve a strided dgrad with groups; use \"parallel\" or \"serial\"");
   }
   if (is_gated(problem)) {
-    refuse(ErrorCode::unsupported,
-           "activation=\"swiglu\", or a function of acc.gate and acc.up, cannot be served on {}: its kernels take no "
-           "8-bit b that is contiguous along n, with out_scale no float32 one either, no split_k_mode=\"cluster\", no "
-           "scales that 128 columns share where n "
-           "is no multiple of 128, and, with out_scale, neither \"serial\" nor kernel=\"portable\"; copy b, choose "
-           "another mode, or apply the activation in a step of its own",
-           device.name);
+    refuse(
+        ErrorCode::unsupported,
+        "activation=\"swiglu\", or a function of acc.gate and acc.up, cannot be served on {}: its kernels take no "
+        "8-bit b that is contiguous along n, no split_k_mode=\"cluster\", no scales that 128 columns share where n "
+        "is no multiple of 128, and, with out_scale, neither \"serial\" nor kernel=\"portable\", which float32 takes "
+        "with precision=\"ieee\" or where b is contiguous along n; copy b, choose another mode or type, or apply the "
+        "activation in a step of its own",
+        device.name);
   }
   refuse(ErrorCode::unsupported,
          "split_k_mode=\"{}\" with split_k_slices={} cannot be served on {}: cluster needs sm_90 and at most 16 "

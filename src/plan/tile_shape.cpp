@@ -38,6 +38,7 @@ bool two_waves_suffice(const GemmConfig& c) {
   const uint32_t kept = accumulators_per_thread(c), matrices = inputs_by_element(c, function.inputs);
   if (matrices > 1) return kept < 96;
   if (matrices == 0 || kept < 112) return true;
+  if (c.conv.kind == Conv::wgrad) return false;
   return function.outputs < 2 && std::ranges::none_of(function.function->nodes(), is_long);
 }
 
@@ -76,6 +77,10 @@ bool registers_suffice(const GemmConfig& c) {
   const bool tall = c.tile.m == 256 && (c.tile.n == 80 || c.tile.n == 96);
   const bool flat = c.tile.m == 64 && (c.tile.n == 144 || c.tile.n == 160 || multiplies_halves(c));
   if (of_integers && (tall || flat)) return false;
+  // Nor do the sums of a gate and its up, promoted by columns' scales, for slices that meet.
+  const bool gates_by_column = gated(c) && by_block && c.scales.rows_b == 1;
+  const bool meets = c.schedule.split != SplitKMode::none;
+  if (gates_by_column && meets && c.tile.m == 128 && c.tile.n == 128) return false;
   // Nor do as many, or promoted sums, for slices that meet in turn beside columns of D that are gone through twice.
   if ((kept >= 112 || c.scales.promote) && in_turn && c.epilogue.has_scale_out) return false;
   // Nor do two parts of 128 columns and a walk through groups of K for shares of slices.
@@ -96,7 +101,8 @@ bool registers_suffice_for_inputs(const GemmConfig& c) {
   if (c.conv.fuses_classes && split != SplitKMode::parallel && kept >= unrolled) return false;
   if (!crowds(c)) return true;
   const bool ragged = c.schedule.grouping == Grouping::m || c.schedule.grouping == Grouping::n;
-  if ((ragged || scatters(c)) && split == SplitKMode::serial && kept >= 96) return false;
+  const bool odd_chunks = c.tile.n == 144;
+  if ((ragged || scatters(c)) && split == SplitKMode::serial && (kept >= 96 || odd_chunks)) return false;
   const bool stored_by_threads = !c.store.by_tma && split != SplitKMode::parallel;
   if (ragged && kept >= 128 && (stored_by_threads || split == SplitKMode::stream_k)) return false;
   return !ragged || c.warps.consumers != 3;
