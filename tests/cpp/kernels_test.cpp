@@ -63,6 +63,13 @@ std::vector<GemmConfig> hopper_configs() {
   for (const GemmConfig& config : all_configs(ampere())) of_ampere.insert(gemm_source(config));
   std::vector<GemmConfig> configs = all_configs(hopper());
   std::erase_if(configs, [&](const GemmConfig& config) { return of_ampere.contains(gemm_source(config)); });
+  // Where CTAs share loads also with static operands, A and B in turn.
+  for (size_t i = 0, planned = configs.size(); i < planned; ++i) {
+    GemmConfig config = configs[i];
+    if (sharers(config) == 1 || !may_load_early(config)) continue;
+    (i % 2 == 0 ? config.operands.static_a : config.operands.static_b) = true;
+    configs.push_back(config);
+  }
   return configs;
 }
 
@@ -94,17 +101,6 @@ TEST(Kernels, StaticWeightsCompileWithoutSpills) {
     }
   }
   compile_all(configs, "sm_90a");
-}
-
-/// The same where CTAs share loads: of all that do, A's and B's in turn.
-TEST(Kernels, SharedStaticOperandsCompileWithoutSpills) {
-  std::vector<GemmConfig> configs;
-  for (GemmConfig config : all_configs(hopper())) {
-    if (sharers(config) == 1 || !may_load_early(config)) continue;
-    (configs.size() % 2 == 0 ? config.operands.static_a : config.operands.static_b) = true;
-    configs.push_back(config);
-  }
-  compile_all(kernel_sample(configs), "sm_90a");
 }
 
 TEST(Kernels, SampleForAmpereCompilesWithoutSpills) {
