@@ -74,12 +74,12 @@ class W8A8Experts(nn.Module):
     def forward(self, x: Tensor, expert_ids: Tensor, weights: Tensor) -> Tensor:
         dtype, granularity = self.down.dtype, ACTIVATIONS[self.granularity]
         q, scale = _ops.quantize(x, dtype, granularity)
-        offs, indices = _ops.moe_sort_tokens(expert_ids, self.num_experts)
+        offs, indices = _ops.moe_sort_tokens(expert_ids.contiguous(), self.num_experts)
         q, scale = _ops.moe_gather(q, indices), _ops.moe_gather(scale, indices)
         h = self._multiply(q, scale, self.gate_up, self.gate_up_scale, offs, x.dtype, "swiglu")
         q, scale = _ops.quantize(h, dtype, granularity)
         y = self._multiply(q, scale, self.down, self.down_scale, offs, x.dtype, "none")
-        return _ops.moe_unpermute(y, indices, weights)
+        return _ops.moe_unpermute(y, indices, weights.contiguous())
 
     def _multiply(
         self, q: Tensor, scale: Tensor, weight: Tensor, weight_scale: Tensor, offs: Tensor, dtype: torch.dtype, act: str
