@@ -205,6 +205,8 @@ def calls(device: str) -> dict[str, list[Call]]:
         residual_out=sums)  # fmt: skip
     for dtype in QUANTIZED:
         add(ops.quantize_grouped.default, draw(total, k), ends, dtype)
+        add(ops.quantize_transposed.default, draw(total, k), dtype)
+        add(ops.quantize_transposed.default, draw(total, k), dtype, "block_128x128", scale_major="mn")
     add(ops.quantize_grouped.default, draw(90, k), ends.long(), torch.int8, scale_major="mn")
 
     ids = torch.randint(-1, 6, (m, 2), device=device)  # -1: dropped

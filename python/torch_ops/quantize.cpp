@@ -40,6 +40,7 @@ using Smooth = MaybeTensorArgument<"smooth">;
 using Zero = MaybeTensorArgument<"zero">;
 using Dtype = Argument<"dtype", "ScalarType", ScalarType>;
 using ByRow = NameArgument<"granularity", Granularity, "'row'">;
+using ByBlock = NameArgument<"granularity", Granularity, "'block_1x128'">;
 using ByTensor = NameArgument<"granularity", Granularity, "'tensor'">;
 using ScaleOut = Argument<"scale_out", "Tensor(b!)", const Tensor&>;
 using Residual = TensorArgument<"residual">;
@@ -72,6 +73,7 @@ template <class Call>
 QuantizeOptions quantize_options(const Call& call, QuantizeOptions form = {}) {
   call.template read<ByRow>(form.granularity);
   call.template read<ByTensor>(form.granularity);
+  call.template read<ByBlock>(form.granularity);
   call.template read<arg::ScaleMajor>(form.scale_major);
   call.template read<NormName>(form.norm);
   call.template read<ZeroCentered>(form.zero_centered);
@@ -141,8 +143,14 @@ void add_normed(Operators& operators) {
                 [](const auto& call) { run_into<arg::Out, ResidualOut, NormedOut>(call, static_options_of(call)); });
 }
 
+struct QuantizedBothWays {
+  Tensor q, scale, q_t, scale_t;
+  MaybeTensor ends;  // where there are groups
+};
+
+/// By rows and transposed, from one read.
 template <class Call>
-std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> quantize_grouped(const Call& arguments) {
+QuantizedBothWays run_both_ways(const Call& arguments) {
   const QuantizeOptions options =
       quantize_options(arguments, {.granularity = Granularity::block_1x128, .transpose = true});
   QuantizeCall call = make_call(quantize_tensors(arguments), options);
@@ -154,14 +162,15 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> quantize_grouped(const Call& 
   const MatrixShape shape{p.rows, p.cols}, shape_t{p.cols, extent_t(p)};
   const auto scales = [&](MatrixShape of) { return scale_shape(p.granularity, of.rows, of.cols); };
   const bool by_column = options.scale_major == Major::mn;
-  const Tensor q = matrix(shape, p.q.dtype, false, call.arguments.q);
-  const Tensor scale = matrix(scales(shape), DType::f32, by_column, call.arguments.scale);
-  const Tensor q_t = matrix(shape_t, p.q.dtype, false, call.arguments.q_t);
-  const Tensor scale_t = matrix(scales(shape_t), DType::f32, true, call.arguments.scale_t);
+  QuantizedBothWays made{
+      .q = matrix(shape, p.q.dtype, false, call.arguments.q),
+      .scale = matrix(scales(shape), DType::f32, by_column, call.arguments.scale),
+      .q_t = matrix(shape_t, p.q.dtype, false, call.arguments.q_t),
+      .scale_t = matrix(scales(shape_t), DType::f32, by_column || p.groups > 0, call.arguments.scale_t)};
   const int64_t groups[] = {p.groups};
-  const Tensor ends = make(groups, DType::i32, p.device, call.arguments.padded_ends);
+  if (p.groups > 0) made.ends = make(groups, DType::i32, p.device, call.arguments.padded_ends);
   run(call);
-  return {q, scale, q_t, scale_t, ends};
+  return made;
 }
 
 }  // namespace
@@ -187,8 +196,14 @@ void add_quantize(Operators& operators) {
   operators.add("quantize_static.out", List<X, Scale, ByTensor, Smooth, Zero>(), List<arg::Out>(),
                 [](const auto& call) { run_into<arg::Out>(call, static_options_of(call)); });
   add_normed(operators);
-  operators.add("quantize_grouped", List<X, Offs, Dtype>(), List<arg::ScaleMajor>(),
-                [](const auto& call) { return quantize_grouped(call); });
+  operators.add("quantize_transposed", List<X, Dtype, ByBlock>(), List<arg::ScaleMajor>(), [](const auto& call) {
+    const QuantizedBothWays made = run_both_ways(call);
+    return std::tuple{made.q, made.scale, made.q_t, made.scale_t};
+  });
+  operators.add("quantize_grouped", List<X, Offs, Dtype>(), List<arg::ScaleMajor>(), [](const auto& call) {
+    const QuantizedBothWays made = run_both_ways(call);
+    return std::tuple{made.q, made.scale, made.q_t, made.scale_t, *made.ends};
+  });
 }
 
 }  // namespace cleave::torch_ops

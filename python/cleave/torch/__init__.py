@@ -9,7 +9,7 @@
     d = cleave.torch.gemm(a, b, epilogue=gelu_residual(bias=b1, scale=s, residual=r))    # differentiable
     cleave.torch.replace_convs(model)
     cleave.torch.replace_linears(model, "int8")
-    cleave.torch.load_quantized(model, "folder")      # a checkpoint that is in 8 bits already
+    cleave.torch.convert_to_float8_training(model)
     layer = cleave.torch.MoE(num_experts, top_k, features, hidden_features)
 
 The operators, on CUDA tensors (on torch's current stream) and on CPU tensors:
@@ -49,6 +49,7 @@ The operators, on CUDA tensors (on torch's current stream) and on CPU tensors:
     quantize_normed_static(x, scale, weight, dtype, norm, eps, granularity="tensor", bias, zero_centered,
                            zero) -> q
     quantize_normed_sum_static(x, residual, scale, weight, dtype, ...) -> q, residual_out
+    quantize_transposed(x, dtype, granularity="block_1x128", *, scale_major) -> q, scale, q_t, scale_t
     quantize_grouped(x, offs, dtype, *, scale_major) -> q, scale, q_t, scale_t, offs_t
     moe_expert_offsets(expert_ids, num_experts) -> offs
     moe_sort_tokens(expert_ids, num_experts) -> offs, indices
@@ -59,8 +60,8 @@ The operators, on CUDA tensors (on torch's current stream) and on CPU tensors:
 Arguments mean what they mean in `cleave.gemm`, `cleave.scaled_gemm`, `cleave.grouped_gemm`,
 `cleave.conv2d`, `cleave.scaled_conv2d` and the gradients (here of one to three axes; padding has
 one number for all axes, one for each, or two for each, those before the axes first),
-`cleave.quantize` (which quantize_grouped calls for blocks of 1x128 with a transpose) and
-`cleave.moe`. Results are new tensors. Products, convolutions and quantisations but the grouped one have an `out` form,
+`cleave.quantize` (which quantize_transposed calls with a transpose, and quantize_grouped with one of blocks of 1x128)
+and `cleave.moe`. Results are new tensors. Products, convolutions and quantisations but those two have an `out` form,
 torch.ops.cleave.gemm.out(..., out=d), which writes to tensors that are given and returns nothing:
 `out`, of quantize and quantize_asymmetric also `scale_out` and `zero_out`, of the quantize_normed operators (which take
 `residual` after all others there) `residual_out` and `normed_out`, of scaled_gemm and scaled_conv `amax`. With
@@ -103,10 +104,9 @@ from . import (  # noqa: E402
     _moe_autograd,
 )
 from .conv import Conv1d, Conv2d, Conv3d, ConvTranspose1d, ConvTranspose2d, ConvTranspose3d, replace_convs  # noqa: E402
-from .experts import W8A8Experts  # noqa: E402
+from .float8 import Float8Linear, convert_to_float8_training  # noqa: E402
 from .grouped_linear import GroupedLinear  # noqa: E402
 from .linear import W8A8Linear, replace_linears  # noqa: E402
-from .loading import load_quantized  # noqa: E402
 from .moe import MoE  # noqa: E402
 from .norm import Quantized, RMSNormQuantize  # noqa: E402
 from .products import gemm, grouped_gemm, scaled_gemm  # noqa: E402
@@ -118,15 +118,15 @@ __all__ = [
     "ConvTranspose1d",
     "ConvTranspose2d",
     "ConvTranspose3d",
+    "Float8Linear",
     "GroupedLinear",
     "MoE",
     "Quantized",
     "RMSNormQuantize",
-    "W8A8Experts",
     "W8A8Linear",
+    "convert_to_float8_training",
     "gemm",
     "grouped_gemm",
-    "load_quantized",
     "replace_convs",
     "replace_linears",
     "scaled_gemm",

@@ -113,6 +113,11 @@ def _with_sum(made: Callable[[Any], Any]) -> Callable[[Any], Any]:
     return results
 
 
+def _quantize_transposed(call: Any) -> tuple[Tensor, ...]:
+    options = call.dtype, call.granularity, call.scale_major
+    return (*_quantized(call.x, *options), *_quantized(call.x.new_empty(call.x.shape[::-1]), *options))
+
+
 def _quantize_grouped(call: Any) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     x, offs = call.x, call.offs
     q, scale = _quantized(x, call.dtype, "block_1x128", call.scale_major)
@@ -188,6 +193,7 @@ _RESULTS = {
     "quantize_static": lambda call: _packed(call.x, call.dtype),
     **_NORMED,
     **{name.replace("normed", "normed_sum"): _with_sum(made) for name, made in _NORMED.items()},
+    "quantize_transposed": _quantize_transposed,
     "quantize_grouped": _quantize_grouped,
     "moe_expert_offsets": _offsets,
     "moe_sort_tokens": lambda call: (_offsets(call), _indices(call)),

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from . import _float8, _float8_grouped
 from ._grouped_autograd import Groups, gradient_of_bias
 
 _grouped_gemm = torch.ops.cleave.grouped_gemm
@@ -41,12 +42,7 @@ class _Linear(torch.autograd.Function):
 
 
 def _add_to_main_grad(weight: Tensor, grad: Tensor, x: Tensor, offs: Tensor) -> None:
-    main_grad = getattr(weight, "main_grad", None)
-    if main_grad is None:
-        raise RuntimeError(
-            "weight has no main_grad; set weight.main_grad = torch.zeros_like(weight, "
-            "dtype=torch.float32), or accumulate_main_grad = False"
-        )
+    main_grad = _float8_grouped.main_grad_of(weight)
     _grouped_gemm.out(grad.mT, x, offs, c=main_grad, out=main_grad)
     weight.grad_added_to_main_grad = True
 
@@ -72,6 +68,10 @@ class GroupedLinear(nn.Module):
     [num_groups, out_features, in_features], there before backward, zeroed between steps.
     `weight.grad` stays as it is; `weight.grad_added_to_main_grad` becomes True. For eager mode and
     CUDA graphs: torch.compile breaks its graph there.
+
+    recipe: "blockwise" makes the three products of 8-bit floats, as `Float8Linear` does, which has the rest: x and y's
+    gradient are quantised in blocks of 1x128, of the weight's gradient along each group's own tokens, the weight in
+    blocks of 128x128. out_features must be a multiple of 128. No padding, no waiting: groups stay of any size.
     """
 
     def __init__(
@@ -82,10 +82,12 @@ class GroupedLinear(nn.Module):
         bias: bool = True,
         *,
         accumulate_main_grad: bool = False,
+        recipe: str | None = None,
+        grad_dtype: str | torch.dtype | None = None,
         device: Any = None,
         dtype: torch.dtype | None = None,
     ) -> None:
-        """Initialised like nn.Linear, group by group."""
+        """Initialised like nn.Linear, group by group. grad_dtype: with a recipe, as in `Float8Linear`."""
         super().__init__()
         self.num_groups = num_groups
         self.in_features = in_features
@@ -95,6 +97,19 @@ class GroupedLinear(nn.Module):
         self.weight = nn.Parameter(torch.empty(num_groups, out_features, in_features, **made))
         self.register_parameter("bias", nn.Parameter(torch.empty(num_groups, out_features, **made)) if bias else None)
         self.reset_parameters()
+        self.set_recipe(recipe, grad_dtype)
+
+    def set_recipe(self, recipe: str | None, grad_dtype: str | torch.dtype | None = None) -> None:
+        """Whether products are of 8 bits from now on; parameters stay as they are."""
+        if recipe not in (None, "blockwise"):
+            raise ValueError(f"recipe is {recipe!r}; products of groups have 'blockwise', or None for x's own dtype")
+        if recipe and self.out_features % _float8.BLOCK:
+            raise ValueError(
+                f"out_features is {self.out_features} with recipe {recipe!r}; it must be a multiple of "
+                f"{_float8.BLOCK}, so that no block is of two experts: pad it, or leave recipe out"
+            )
+        self.recipe = recipe
+        self.grad_dtype = _float8.grad_dtype_of(grad_dtype, _float8.RECIPES["blockwise"]) if recipe else None
 
     def reset_parameters(self) -> None:
         bound = 1 / math.sqrt(self.in_features) if self.in_features else 0.0
@@ -103,13 +118,25 @@ class GroupedLinear(nn.Module):
 
     def forward(self, x: Tensor, offs: Tensor) -> Tensor:
         weight, bias, accumulate = self.weight, self.bias, self.accumulate_main_grad
-        if torch.is_grad_enabled() and (accumulate or not torch.compiler.is_compiling()):
-            return _Linear.apply(x, weight, offs, bias, accumulate)
-        return _grouped_gemm.default(x, weight.mT, offs, bias)
+        if torch.is_grad_enabled():
+            if self.recipe:
+                return _float8_grouped.Linear.apply(x, weight, offs, bias, self.grad_dtype, accumulate)
+            if accumulate or not torch.compiler.is_compiling():
+                return _Linear.apply(x, weight, offs, bias, accumulate)
+        return self.multiply(x, offs)
+
+    def multiply(self, x: Tensor, offs: Tensor, activation: str = "none") -> Tensor:
+        """activation(y), by the product itself; with "swiglu" out_features are gates and then as many ups. In 8 bits
+        without gradients."""
+        if self.recipe:
+            return _float8_grouped.multiply(x, self.weight, offs, self.bias, activation)
+        if activation == "none":
+            return _grouped_gemm.default(x, self.weight.mT, offs, self.bias)
+        return _grouped_gemm.full(x, self.weight.mT, offs, self.bias, activation=activation)
 
     def extra_repr(self) -> str:
         return (
             f"num_groups={self.num_groups}, in_features={self.in_features}, "
             f"out_features={self.out_features}, bias={self.bias is not None}, "
-            f"accumulate_main_grad={self.accumulate_main_grad}"
+            f"accumulate_main_grad={self.accumulate_main_grad}, recipe={self.recipe}"
         )

@@ -12,6 +12,13 @@ from .grouped_linear import GroupedLinear
 _ops = torch.ops.cleave
 
 
+class Router(nn.Linear):
+    """nn.Linear with scores in float32. Of a class of its own, it is left in its dtype where others are quantised."""
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        return _ops.gemm(tokens, self.weight.t(), out_dtype=torch.float32)
+
+
 class MoE(nn.Module):
     """Each token goes through the top_k experts that the router likes best.
 
@@ -24,7 +31,7 @@ class MoE(nn.Module):
     Where gradients are wanted, what the gates and ups give is kept for backward; elsewhere SwiGLU
     is a part of the first product.
 
-    router: nn.Linear [features -> num_experts], whose scores are float32.
+    router: nn.Linear [features -> num_experts], whose scores are float32, of any recipe.
     gate_up: GroupedLinear [features -> 2 * hidden_features], the gates first.
     down: GroupedLinear [hidden_features -> features].
     """
@@ -37,18 +44,21 @@ class MoE(nn.Module):
         hidden_features: int,
         *,
         accumulate_main_grad: bool = False,
+        recipe: str | None = None,
+        grad_dtype: str | torch.dtype | None = None,
         device: Any = None,
         dtype: torch.dtype | None = None,
     ) -> None:
-        """accumulate_main_grad: of the experts' weights, as in `GroupedLinear`."""
+        """accumulate_main_grad, recipe, grad_dtype: of the experts, as in `GroupedLinear`."""
         super().__init__()
         if not 1 <= top_k <= num_experts:
             raise ValueError(f"top_k is {top_k}; it must be from 1 to num_experts, {num_experts}")
         self.num_experts = num_experts
         self.top_k = top_k
         made = {"device": device, "dtype": dtype}
-        experts = {"bias": False, "accumulate_main_grad": accumulate_main_grad, **made}
-        self.router = nn.Linear(features, num_experts, bias=False, **made)
+        in_8_bits = {"recipe": recipe, "grad_dtype": grad_dtype}
+        experts = {"bias": False, "accumulate_main_grad": accumulate_main_grad, **in_8_bits, **made}
+        self.router = Router(features, num_experts, bias=False, **made)
         self.gate_up = GroupedLinear(num_experts, features, 2 * hidden_features, **experts)
         self.down = GroupedLinear(num_experts, hidden_features, features, **experts)
 
@@ -61,8 +71,7 @@ class MoE(nn.Module):
 
     def route(self, tokens: Tensor) -> tuple[Tensor, Tensor]:
         """The weights, float32 [tokens, top_k], which sum to 1, and whose they are."""
-        scores = _ops.gemm(tokens, self.router.weight.t(), out_dtype=torch.float32)
-        best, experts = scores.topk(self.top_k, dim=-1)
+        best, experts = self.router(tokens).topk(self.top_k, dim=-1)
         return best.softmax(dim=-1), experts
 
     def hidden(self, rows: Tensor, offs: Tensor) -> Tensor:
@@ -70,8 +79,7 @@ class MoE(nn.Module):
         if torch.is_grad_enabled():
             gate, up = self.gate_up(rows, offs).chunk(2, dim=-1)
             return nn.functional.silu(gate) * up
-        weight = self.gate_up.weight
-        return _ops.grouped_gemm.full(rows, weight.mT, offs, activation="swiglu")
+        return self.gate_up.multiply(rows, offs, "swiglu")
 
     def extra_repr(self) -> str:
         return f"num_experts={self.num_experts}, top_k={self.top_k}"

@@ -1,0 +1,171 @@
+"""Linear layers that train with products of 8-bit floats."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
+
+from . import _float8
+from ._float8 import E4M3, Rows
+from ._replace import Skip, replace_layers
+from .grouped_linear import GroupedLinear
+
+# What the rows of 8-bit operands are multiples of, where tensor cores can load them.
+_ALIGNMENT = 16
+
+
+class _Linear(torch.autograd.Function):
+    """For backward it keeps w and x transposed in 8 bits, or x as it is where that is what dw is made of."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, name: str, grad_dtype: torch.dtype) -> Tensor:
+        recipe = _float8.RECIPES[name]
+        needs_x, needs_weight, *_ = ctx.needs_input_grad
+        wide = x if needs_weight and recipe.wide_weight_gradient else None
+        x_rows, x_t = _float8.quantize(x, E4M3, recipe.tokens, needs_weight and wide is None)
+        weight_rows, weight_t = _float8.quantize(weight, E4M3, recipe.weight, needs_x)
+        ctx.save_for_backward(wide, *x_t, *weight_t)
+        ctx.recipe, ctx.grad_dtype = name, grad_dtype
+        ctx.dtypes = x.dtype, weight.dtype, None if bias is None else bias.dtype
+        return _float8.multiply(x_rows, weight_rows, bias, out_dtype=x.dtype, use_fast_accum=recipe.fast_accum)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        wide, *operands = ctx.saved_tensors
+        x_t, weight_t = Rows(*operands[:2]), Rows(*operands[2:])
+        x_dtype, weight_dtype, bias_dtype = ctx.dtypes
+        needs_x, needs_weight, needs_bias, *_ = ctx.needs_input_grad
+        grad = grad.contiguous()
+        dx = dw = db = None
+        if needs_x or x_t.q is not None:
+            tokens = _float8.RECIPES[ctx.recipe].tokens
+            rows, grad_t = _float8.quantize(grad, ctx.grad_dtype, tokens, x_t.q is not None)
+        if needs_x:
+            dx = _float8.multiply(rows, weight_t, out_dtype=x_dtype)
+        if wide is not None:
+            dw = torch.ops.cleave.gemm(grad.t(), wide, out_dtype=weight_dtype)
+        elif needs_weight:
+            dw = _float8.multiply(grad_t, x_t, out_dtype=weight_dtype)
+        if needs_bias:
+            db = grad.sum(0, dtype=torch.float32).to(bias_dtype)
+        return dx, dw, db, None, None
+
+
+class Float8Linear(nn.Linear):
+    """y = x @ weight.T + bias, forward and backward by products of 8-bit floats: for training.
+
+    Parameters are nn.Linear's, of float32, bfloat16 or float16: master weights, which each call quantises anew; so a
+    state_dict is nn.Linear's. x is [..., in_features], of any of these dtypes (under torch.autocast its), and y is
+    [..., out_features], of x's. Gradients have the dtypes of what they are of; a float32 weight has the sums as they
+    are. Features should be multiples of 16, and so should tokens: others are served by slower kernels.
+
+    recipe: what shares a scale, by torchao's names. Scales are found in every call, and stay on the device.
+
+    | recipe | x, dy | weight | dw |
+    |---|---|---|---|
+    | `"blockwise"` | 1 x 128 | 128 x 128 | of dy and x in blocks along tokens |
+    | `"rowwise"` | row | row | of dy and x by columns |
+    | `"rowwise_with_gw_hp"` | row | row | of dy and x in their own dtypes |
+    | `"tensorwise"` | all | all | the same 8 bits, transposed |
+
+    "blockwise" reads x and dy once each, for both products that they are in; "rowwise" copies them transposed. But for
+    "blockwise", y is summed with use_fast_accum, as torchao has it.
+
+    grad_dtype: of dy, `"float8_e4m3fn"` or `"float8_e5m2"`; by default float8_e5m2 for "tensorwise" and float8_e4m3fn
+    for others. x and weight are float8_e4m3fn.
+
+    Kept for backward: a byte for each element of x and of weight ("rowwise_with_gw_hp": x itself). Legal in CUDA
+    graphs once the same call has run, compiles in one graph, repeatable bit by bit; differentiable once. What shares a
+    scale with a NaN or an infinity becomes NaN.
+    """
+
+    def __init__(
+        self,
+        in_features: int,
+        out_features: int,
+        bias: bool = True,
+        device: Any = None,
+        dtype: torch.dtype | None = None,
+        *,
+        recipe: str = "blockwise",
+        grad_dtype: str | torch.dtype | None = None,
+    ) -> None:
+        """Initialised as nn.Linear; ValueError names a recipe or a grad_dtype that there is not."""
+        chosen = _float8.recipe_of(recipe)
+        super().__init__(in_features, out_features, bias, device, dtype)
+        self.recipe = recipe
+        self.grad_dtype = _float8.grad_dtype_of(grad_dtype, chosen)
+
+    @classmethod
+    def from_float(
+        cls, linear: nn.Linear, recipe: str = "blockwise", *, grad_dtype: str | torch.dtype | None = None
+    ) -> Float8Linear:
+        """A layer with the very same parameters, so that optimizers made before go on working."""
+        options = {"recipe": recipe, "grad_dtype": grad_dtype, "device": "meta"}
+        layer = cls(linear.in_features, linear.out_features, linear.bias is not None, **options)
+        layer.weight, layer.bias = linear.weight, linear.bias
+        return layer.train(linear.training)
+
+    def forward(self, x: Tensor) -> Tensor:
+        if x.shape[-1] != self.in_features:
+            raise ValueError(f"x is {tuple(x.shape)}; its last dimension must be in_features, {self.in_features}")
+        if torch.is_autocast_enabled(x.device.type):
+            x = x.to(torch.get_autocast_dtype(x.device.type))
+        tokens = x.reshape(-1, self.in_features)
+        if tokens.stride(1) != 1 or tokens.stride(0) < self.in_features:
+            tokens = tokens.contiguous()
+        if torch.is_grad_enabled():
+            y = _Linear.apply(tokens, self.weight, self.bias, self.recipe, self.grad_dtype)
+        else:
+            y = self._multiply(tokens)
+        return y.view(*x.shape[:-1], self.out_features)
+
+    def _multiply(self, tokens: Tensor) -> Tensor:
+        recipe = _float8.RECIPES[self.recipe]
+        rows, _ = _float8.quantize(tokens, E4M3, recipe.tokens, False)
+        weight, _ = _float8.quantize(self.weight, E4M3, recipe.weight, False)
+        return _float8.multiply(rows, weight, self.bias, out_dtype=tokens.dtype, use_fast_accum=recipe.fast_accum)
+
+    def extra_repr(self) -> str:
+        return f"{super().extra_repr()}, recipe={self.recipe}, grad_dtype={self.grad_dtype}"
+
+
+def convert_to_float8_training(
+    model: nn.Module,
+    recipe: str = "blockwise",
+    *,
+    grad_dtype: str | torch.dtype | None = None,
+    skip: Skip = (),
+) -> list[str]:
+    """Makes the linear layers of a model train in 8 bits, in place; returns their names.
+
+    nn.Linear layers become Float8Linear with the very same parameters, so optimizers and checkpoints keep working;
+    with "blockwise" `GroupedLinear` layers, also those of `MoE`, get this recipe. Left alone are classes derived from
+    nn.Linear, and layers that 8-bit tensor cores do not fit: features that are no multiples of 16, of groups no
+    multiples of 128.
+
+    recipe, grad_dtype: as in `Float8Linear`. skip: names of layers to leave alone, with * and ? as in file names
+    ("lm_head", "*.router"), or a function of name and layer; one of a layer's names is enough. A name that matches no
+    such layer is a ValueError. Heads and routers are often worth their 16 bits.
+    """
+    if type(model) is nn.Linear:
+        raise ValueError("model is itself a linear layer; use Float8Linear.from_float(model)")
+    grad_dtype = _float8.grad_dtype_of(grad_dtype, _float8.recipe_of(recipe))
+
+    def make(_: str, layer: nn.Module) -> nn.Module:
+        if isinstance(layer, GroupedLinear):
+            layer.set_recipe(recipe, grad_dtype)
+            return layer
+        return Float8Linear.from_float(layer, recipe, grad_dtype=grad_dtype)
+
+    types = (nn.Linear, GroupedLinear) if recipe == "blockwise" else (nn.Linear,)
+    return replace_layers(model, types, make, skip, spare=_does_not_fit)
+
+
+def _does_not_fit(layer: nn.Linear | GroupedLinear) -> bool:
+    features = _ALIGNMENT if isinstance(layer, nn.Linear) else _float8.BLOCK
+    return layer.in_features % _ALIGNMENT != 0 or layer.out_features % features != 0
