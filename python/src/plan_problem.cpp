@@ -66,7 +66,7 @@ void place_scaling(std::string_view text, GemmProblem& p) {
   }
 }
 
-/// Of a D that is placed, packed along its rows.
+/// Packs D's scales along their rows. D's own place is settled.
 template <class Call>
 void place_scale_out(const Call& call, GemmProblem& p, GemmOptions& options) {
   call.template read<arg::OutScale>(options.out_scale);

@@ -64,7 +64,7 @@ using SplitKSlices = Argument<"split_k_slices", "int?", std::optional<int64_t>, 
 
 using Scalars = List<arg::Alpha, arg::Beta, arg::Activation>;
 using SplitK = List<arg::SplitKMode, arg::SplitKSlices>;
-/// Of forms that return D and its scales.
+/// What forms that return D and its scales say about these.
 using FoundScales = List<arg::OutScale, arg::ScaleMajor, arg::UseUe8m0>;
 using Function = List<arg::Epilogue, arg::EpilogueInputs, arg::Numbers, arg::NumberPlaces, arg::Backward>;
 

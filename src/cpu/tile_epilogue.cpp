@@ -224,8 +224,7 @@ void TileEpilogue<Sum>::store_line(const Target& target, const Value* values, ui
 
 template <class Sum>
 float& TileEpilogue<Sum>::scale_out(uint32_t row, uint32_t column, uint32_t batch) const {
-  return params_.scale_out[int64_t(batch) * params_.scale_out_batch_stride + row * params_.scale_out_row_stride +
-                           column / kScaleBlock * params_.scale_out_block_stride];
+  return params_.scale_out[scale_out_offset(params_, row, column / kScaleBlock, batch)];
 }
 
 template <class Sum>

@@ -19,7 +19,7 @@ _LEAST = 2.0**-126  # of a scale: below it, a group counts as zeros
 
 
 def draw_found_scales(config: random.Random) -> dict[str, Any]:
-    """Of a product that finds scales: D is row-major, and of 8 bits."""
+    """What a product that finds scales has: D is of 8 bits (and row-major)."""
     return {
         "out_dtype": config.choice(QUANTIZED),
         "found_scales": config.choice(FORMS),

@@ -118,8 +118,13 @@ def test_products_of_layers_are_those_of_their_calls(monkeypatch):
 
     x = torch.randn(16, 64, dtype=torch.bfloat16)
     linear = torch.nn.Linear(64, 48)
-    for dtype, activation, smooth in (("int8", "dynamic", None), ("float8_e4m3fn", 0.1, torch.ones(64))):
-        layer = W8A8Linear.from_linear(linear, dtype, activation, smooth=smooth)
+    for dtype, activation, granularity, smooth in (
+        ("int8", "dynamic", "row", None),
+        ("float8_e4m3fn", 0.1, "row", torch.ones(64)),
+        ("float8_e4m3fn", "dynamic", "block_128x128", None),
+        ("int8", "dynamic", "block_1x128", None),
+    ):
+        layer = W8A8Linear.from_linear(linear, dtype, activation, granularity=granularity, smooth=smooth)
         with Calls() as calls:
             layer(x)
         quantize, product = products(layer)

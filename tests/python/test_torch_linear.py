@@ -65,6 +65,37 @@ def test_the_formula(dtype: str) -> None:
 
 
 @dtypes
+@pytest.mark.parametrize(("granularity", "shape"), [("block_1x128", (200, 2)), ("block_128x128", (2, 2))])
+def test_scales_of_blocks(dtype: str, granularity: str, shape: tuple[int, int]) -> None:
+    """Exactly, too; and what is quantised already is taken as it is."""
+    linear = nn.Linear(192, 200)
+    layer = W8A8Linear.from_linear(linear, dtype, granularity=granularity)
+    x = torch.randn(5, 192)
+    q, scale = torch.ops.cleave.quantize(x, layer.weight.dtype, "block_1x128")
+    assert layer.weight_scale.shape == shape
+    rows = 200 // shape[0] if granularity == "block_1x128" else 128
+    of_rows = layer.weight_scale.repeat_interleave(rows, 0)[:200]
+    weight = layer.weight.double() * of_rows.repeat_interleave(128, 1)[:, :192]
+    expected = (q.double() * scale.repeat_interleave(128, 1)[:, :192]) @ weight.t() + linear.bias
+    torch.testing.assert_close(layer(x).double(), expected, rtol=1e-5, atol=1e-5)
+    assert torch.equal(layer((q, scale, torch.float32)), layer(x))
+    again = W8A8Linear(192, 200, dtype=dtype, granularity=granularity)
+    again.load_state_dict(layer.state_dict())
+    assert torch.equal(again(x), layer(x))
+    compiled = torch.compile(layer, fullgraph=True, backend="aot_eager")
+    assert torch.equal(compiled(x), layer(x))
+
+
+def test_what_blocks_do_not_go_with() -> None:
+    with pytest.raises(ValueError, match="activation is static, but granularity is 'block_128x128'"):
+        W8A8Linear(64, 32, activation="static", granularity="block_128x128")
+    with pytest.raises(ValueError, match="granularity is 'tensor'; it must be one of \"row\""):
+        W8A8Linear(64, 32, granularity="tensor")
+    with pytest.raises(ValueError, match=r"are \[3, 2\]; granularity 'row' needs \[32\]"):
+        W8A8Linear.from_quantized(torch.zeros(32, 64, dtype=torch.int8), torch.ones(3, 2))
+
+
+@dtypes
 @both
 def test_smoothing_helps_outlying_channels(dtype: str, static: bool) -> None:
     linear = nn.Linear(256, 96)

@@ -126,4 +126,9 @@ struct EpilogueParams {
   FunctionOperand outputs[kMostEpilogueOutputs] = {};
 };
 
+/// Where the scale of D lies that a row's columns of block `block` share.
+CLEAVE_HD int64_t scale_out_offset(const EpilogueParams& p, uint32_t row, uint32_t block, uint32_t batch) {
+  return batch * p.scale_out_batch_stride + row * p.scale_out_row_stride + block * p.scale_out_block_stride;
+}
+
 }  // namespace cleave

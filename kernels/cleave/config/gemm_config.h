@@ -273,7 +273,7 @@ CLEAVE_HD constexpr uint32_t output_columns(const GemmConfig& c) {
 
 /// Blocks of accumulators (fragment.h) that are finished together: of 128 columns where those share a scale of D's.
 CLEAVE_HD constexpr uint32_t blocks_finished_together(const GemmConfig& c) {
-  return c.epilogue.has_scale_out ? 128 / 8 : 1;
+  return c.epilogue.has_scale_out ? kScaleBlock / 8 : 1;
 }
 
 /// Whether the halves of a tile's columns, the gate's and the up's, multiply one after the other: beside the promoted

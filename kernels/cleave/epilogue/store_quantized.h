@@ -65,9 +65,7 @@ CLEAVE_DEVICE void store_row(const GemmParams& p, const Tile<C>& tile, uint32_t 
                              uint32_t half) {
   const uint32_t lane = threadIdx.x % 4;
   if (lane == 0 && row < tile.m_end(p.size) && col0 < tile.n_end(p.size)) {
-    const EpilogueParams& e = p.epilogue;
-    e.scale_out[tile.batch * e.scale_out_batch_stride + row * e.scale_out_row_stride +
-                col0 / kScaleBlock * e.scale_out_block_stride] = quantizer.scale;
+    p.epilogue.scale_out[scale_out_offset(p.epilogue, row, col0 / kScaleBlock, tile.batch)] = quantizer.scale;
   }
   constexpr uint32_t kAtOnce = 8;  // blocks: 64 columns, 16 for each lane
   CLEAVE_UNROLL

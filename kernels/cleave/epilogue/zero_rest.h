@@ -35,9 +35,8 @@ CLEAVE_DEVICE void zero_line_of_outputs(const GemmParams& p, uint32_t line) {
 /// The scales of a row that belongs to no group.
 template <GemmConfig C>
 CLEAVE_DEVICE void zero_scales(const GemmParams& p, uint32_t row) {
-  const EpilogueParams& e = p.epilogue;
   for (uint32_t i = threadIdx.x % 32; i < ceil_div(p.size.n, kScaleBlock); i += 32)
-    e.scale_out[row * e.scale_out_row_stride + i * e.scale_out_block_stride] = 0.0f;
+    p.epilogue.scale_out[scale_out_offset(p.epilogue, row, i, 0)] = 0.0f;
 }
 
 /// By the math threads of all CTAs.

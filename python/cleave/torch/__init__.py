@@ -9,6 +9,7 @@
     d = cleave.torch.gemm(a, b, epilogue=gelu_residual(bias=b1, scale=s, residual=r))    # differentiable
     cleave.torch.replace_convs(model)
     cleave.torch.replace_linears(model, "int8")
+    cleave.torch.load_quantized(model, "folder")      # a checkpoint that is in 8 bits already
     cleave.torch.convert_to_float8_training(model)
     layer = cleave.torch.MoE(num_experts, top_k, features, hidden_features)
 
@@ -104,9 +105,11 @@ from . import (  # noqa: E402
     _moe_autograd,
 )
 from .conv import Conv1d, Conv2d, Conv3d, ConvTranspose1d, ConvTranspose2d, ConvTranspose3d, replace_convs  # noqa: E402
+from .experts import W8A8Experts  # noqa: E402
 from .float8 import Float8Linear, convert_to_float8_training  # noqa: E402
 from .grouped_linear import GroupedLinear  # noqa: E402
 from .linear import W8A8Linear, replace_linears  # noqa: E402
+from .loading import load_quantized  # noqa: E402
 from .moe import MoE  # noqa: E402
 from .norm import Quantized, RMSNormQuantize  # noqa: E402
 from .products import gemm, grouped_gemm, scaled_gemm  # noqa: E402
@@ -123,10 +126,12 @@ __all__ = [
     "MoE",
     "Quantized",
     "RMSNormQuantize",
+    "W8A8Experts",
     "W8A8Linear",
     "convert_to_float8_training",
     "gemm",
     "grouped_gemm",
+    "load_quantized",
     "replace_convs",
     "replace_linears",
     "scaled_gemm",

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 import cleave
 
+from ._scales import scale_shape
 from .grouped_linear import GroupedLinear
 from .linear import W8A8Linear
 from .moe import MoE
@@ -72,15 +73,16 @@ def _w8a8(layer: W8A8Linear, first: int, last: int, dtype: torch.dtype) -> Itera
     x = layer.weight.new_empty((_EXAMPLE, layer.in_features), dtype=dtype)
     q, scale = torch.empty_like(x, dtype=layer.weight.dtype), layer.activation_scale
     if scale is None:
-        scale = layer.weight_scale.new_empty((_EXAMPLE, 1))
-        yield cleave.plan_quantize(x, layer.weight.dtype, "row", smooth=layer.smooth), first, last
+        granularity = layer.activation_granularity
+        scale = layer.weight_scale.new_empty(scale_shape(granularity, _EXAMPLE, layer.in_features)).view(_EXAMPLE, -1)
+        yield cleave.plan_quantize(x, layer.weight.dtype, granularity, smooth=layer.smooth), first, last
     else:
         yield cleave.plan_quantize(x, layer.weight.dtype, "tensor", scale=scale, smooth=layer.smooth), first, last
     plan = cleave.plan_scaled_gemm(
         q,
         layer.weight.t(),
         scale,
-        layer.weight_scale,
+        layer.weight_scale.t(),
         bias=layer.bias,
         out_dtype=dtype,
         use_fast_accum=layer.use_fast_accum,

@@ -8,7 +8,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from ._casts import moves_only
 from ._replace import Skip, check_names, replace_layers
+from ._scales import ACTIVATIONS, check_granularity, scale_shape, shaped_scale
 
 _quantize = torch.ops.cleave.quantize.default
 _quantize_static = torch.ops.cleave.quantize_static.default
@@ -23,11 +25,11 @@ Activation = str | float | Tensor
 class W8A8Linear(nn.Module):
     """y = x @ weight.T + bias, of 8-bit numbers: for inference, without gradients.
 
-    The weight is quantised once, with a scale per output. Activations are quantised in each call:
-    with a scale per token (row of x), or with one given scale, which saves reading x for its
-    largest value. A call is two kernels, the second of which starts while the first ends; both are
-    legal in CUDA graphs once they have run on the same device with the same number of tokens, which
-    `prepare` does. Results are repeatable bit by bit.
+    The weight is quantised once, with a scale per output, or per block. Activations are quantised in each call: with a
+    scale per token (row of x), or with one given scale, which saves reading x for its largest value; beside a weight
+    in blocks with a scale per 128 neighbours of a token. A call is two kernels, the second of which starts while the
+    first ends; both are legal in CUDA graphs once they have run on the same device with the same number of tokens,
+    which `prepare` does. Results are repeatable bit by bit.
 
     x is [..., in_features], float16, bfloat16 or float32; y is [..., out_features], of x's dtype. What is
     quantised already, by `RMSNormQuantize` say, and so is read by several layers, comes in x's place: `Quantized`, or
@@ -35,7 +37,8 @@ class W8A8Linear(nn.Module):
 
     Buffers, so that a state_dict has everything:
         weight: [out_features, in_features], int8 or float8_e4m3fn, by rows.
-        weight_scale: [out_features], float32.
+        weight_scale: float32; [out_features], or by granularity: "block_1x128" [out_features, ceil(in_features / 128)],
+            "block_128x128" [ceil(out_features / 128), ceil(in_features / 128)].
         bias: [out_features], or None.
         activation_scale: [1], float32, or None where scales are per token.
         smooth: [in_features], float32, or None. It moves magnitude from few large channels of the
@@ -51,30 +54,37 @@ class W8A8Linear(nn.Module):
         *,
         dtype: Dtype = "int8",
         activation: str = "dynamic",
+        granularity: str = "row",
         smooth: bool = False,
         use_fast_accum: bool = False,
         device: Any = None,
     ) -> None:
         """An empty one, to load a state_dict into: `from_linear` makes one of a layer.
 
-        activation: "dynamic" (scales per token) or "static". use_fast_accum: as torch._scaled_mm
-        means it, for float8_e4m3fn only: sums with about 14 bits, and quicker.
+        activation: "dynamic" (scales found in each call) or "static". granularity: what shares a scale of the
+        weight, "row", "block_1x128" or "block_128x128". use_fast_accum: as torch._scaled_mm means it, for
+        float8_e4m3fn only: sums with about 14 bits, and quicker.
         """
         super().__init__()
         if activation not in ("dynamic", "static"):
             raise ValueError(f'activation is {activation!r}; it must be "dynamic" or "static"')
+        check_granularity(granularity)
+        if granularity != "row" and activation == "static":
+            raise ValueError(f'activation is static, but granularity is {granularity!r}; pass "dynamic", or "row"')
         weight_dtype = parse_dtype(dtype)
         if use_fast_accum and weight_dtype == torch.int8:
             raise ValueError("use_fast_accum is True, but dtype is int8; it is for float8_e4m3fn")
         self.in_features = in_features
         self.out_features = out_features
+        self.granularity = granularity
+        self.activation_granularity = ACTIVATIONS[granularity]
         self.use_fast_accum = use_fast_accum
 
         def empty(*shape: int, dtype: torch.dtype | None = torch.float32) -> Tensor:
             return torch.empty(shape, dtype=dtype, device=device)
 
         self.register_buffer("weight", empty(out_features, in_features, dtype=weight_dtype))
-        self.register_buffer("weight_scale", empty(out_features))
+        self.register_buffer("weight_scale", empty(*scale_shape(granularity, out_features, in_features)))
         self.register_buffer("bias", empty(out_features, dtype=None) if bias else None)
         self.register_buffer("activation_scale", empty(1) if activation == "static" else None)
         self.register_buffer("smooth", empty(in_features) if smooth else None)
@@ -86,6 +96,7 @@ class W8A8Linear(nn.Module):
         dtype: Dtype = "int8",
         activation: Activation = "dynamic",
         *,
+        granularity: str = "row",
         smooth: Tensor | None = None,
         use_fast_accum: bool = False,
     ) -> W8A8Linear:
@@ -93,34 +104,65 @@ class W8A8Linear(nn.Module):
 
         dtype: "int8" or "float8_e4m3fn". activation: "dynamic" for a scale per token, or the scale
         of every activation: the largest |x| (after smoothing) / 127, or / 448 for float8_e4m3fn;
-        what is larger saturates. smooth: positive, one per input channel, as the first result of
-        `cleave.smooth(amax, linear.weight)`.
+        what is larger saturates. granularity: what shares a scale of the weight. smooth: positive, one per input
+        channel, as the first result of `cleave.smooth(amax, linear.weight)`.
         """
         dynamic = isinstance(activation, str)
         if dynamic and activation != "dynamic":
             raise ValueError(f'activation is {activation!r}; it must be "dynamic", or the scale itself')
-        layer = cls(
-            linear.in_features,
-            linear.out_features,
-            linear.bias is not None,
-            dtype=dtype,
-            activation="dynamic" if dynamic else "static",
-            smooth=smooth is not None,
-            use_fast_accum=use_fast_accum,
-            device=linear.weight.device,
-        )
         weight = linear.weight.detach()
         if smooth is not None:
             if smooth.shape != (linear.in_features,):
                 raise ValueError(f"smooth is {tuple(smooth.shape)}; it must be ({linear.in_features},)")
-            layer.smooth.copy_(smooth)
-            weight = weight.float() * layer.smooth
-        q, scale = _quantize(weight.contiguous(), layer.weight.dtype, "row")
-        layer.weight, layer.weight_scale = q, scale.flatten()
-        if linear.bias is not None:
-            layer.bias = linear.bias.detach().clone()
-        if not dynamic:
-            layer.activation_scale.copy_(torch.as_tensor(activation))
+            smooth = smooth.to(weight.device, torch.float32, copy=True)
+            weight = weight.float() * smooth
+        check_granularity(granularity)
+        q, scale = _quantize(weight.contiguous(), parse_dtype(dtype), granularity)
+        return cls.from_quantized(
+            q,
+            scale,
+            None if linear.bias is None else linear.bias.detach().clone(),
+            None if dynamic else torch.as_tensor(activation),
+            granularity=granularity,
+            smooth=smooth,
+            use_fast_accum=use_fast_accum,
+        )
+
+    @classmethod
+    def from_quantized(
+        cls,
+        weight: Tensor,
+        weight_scale: Tensor,
+        bias: Tensor | None = None,
+        activation_scale: Tensor | None = None,
+        *,
+        granularity: str = "row",
+        smooth: Tensor | None = None,
+        use_fast_accum: bool = False,
+    ) -> W8A8Linear:
+        """The layer of a weight that is in 8 bits already, which it keeps, on its device.
+
+        weight: [out_features, in_features], int8 or float8_e4m3fn. weight_scale: of `granularity`, any type of float,
+        with a last dimension of 1 or without; one value serves all rows. activation_scale: one value, or None for
+        scales that are found in each call.
+        """
+        out_features, in_features = weight.shape
+        layer = cls(
+            in_features,
+            out_features,
+            bias is not None,
+            dtype=weight.dtype,
+            activation="dynamic" if activation_scale is None else "static",
+            granularity=granularity,
+            smooth=smooth is not None,
+            use_fast_accum=use_fast_accum,
+            device="meta",
+        )
+        device = weight.device
+        layer.weight, layer.bias, layer.smooth = weight, bias, smooth
+        layer.weight_scale = shaped_scale(weight_scale, granularity, out_features, in_features).to(device)
+        if activation_scale is not None:
+            layer.activation_scale = activation_scale.detach().to(device, torch.float32).reshape(1).clone()
         return layer
 
     def forward(self, x: Tensor | tuple[Any, ...]) -> Tensor:
@@ -132,20 +174,22 @@ class W8A8Linear(nn.Module):
             tokens = tokens.contiguous()
         buffers = self._buffers  # as attributes, they cost half a microsecond each
         weight, scale = buffers["weight"], buffers["activation_scale"]
-        smooth, dtype = buffers["smooth"], weight.dtype
+        smooth, dtype, weight_scale = buffers["smooth"], weight.dtype, buffers["weight_scale"]
+        if self.granularity != "row":
+            weight_scale = weight_scale.t()
         # Keywords would cost as much again.
         if scale is None:
-            q, scale = _quantize(tokens, dtype, "row", smooth)
+            q, scale = _quantize(tokens, dtype, self.activation_granularity, smooth)
         else:
             q = _quantize_static(tokens, scale, dtype, "tensor", smooth)
-        y = _scaled_gemm(q, weight.t(), scale, buffers["weight_scale"], buffers["bias"], x.dtype, self.use_fast_accum)
+        y = _scaled_gemm(q, weight.t(), scale, weight_scale, buffers["bias"], x.dtype, self.use_fast_accum)
         return y if flat else y.view(*x.shape[:-1], self.out_features)
 
     def _multiply(self, q: Tensor, scale: Tensor, dtype: torch.dtype = torch.bfloat16) -> Tensor:
         if q.dtype != self.weight.dtype:
             raise ValueError(f"x is quantised to {q.dtype}, but the weight is {self.weight.dtype}; quantise it to that")
         rows = q if q.dim() == 2 else q.reshape(-1, self.in_features)
-        y = _scaled_gemm(rows, self.weight.t(), scale, self.weight_scale, self.bias, dtype, self.use_fast_accum)
+        y = _scaled_gemm(rows, self.weight.t(), scale, self.weight_scale.t(), self.bias, dtype, self.use_fast_accum)
         return y if rows is q else y.view(*q.shape[:-1], self.out_features)
 
     def prepare(self, example: Tensor | int, dtype: torch.dtype = torch.bfloat16) -> None:
@@ -165,17 +209,12 @@ class W8A8Linear(nn.Module):
         return (
             f"in_features={self.in_features}, out_features={self.out_features}, "
             f"bias={self.bias is not None}, dtype={self.weight.dtype}, activation={activation}, "
+            f"granularity={self.granularity}, "
             f"smooth={self.smooth is not None}"
         )
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> W8A8Linear:
-        def move(tensor: Tensor) -> Tensor:
-            moved = fn(tensor)
-            if tensor is self.bias or moved.dtype == tensor.dtype:
-                return moved
-            return tensor.to(moved.device)
-
-        return super()._apply(move, recurse)
+        return super()._apply(moves_only(fn, cast=self.bias), recurse)
 
 
 def replace_linears(
@@ -183,6 +222,7 @@ def replace_linears(
     dtype: Dtype = "int8",
     activation: Activation | Mapping[str, Activation] = "dynamic",
     *,
+    granularity: str = "row",
     smooth: Mapping[str, Tensor] | None = None,
     use_fast_accum: bool = False,
     skip: Skip = (),
@@ -194,7 +234,7 @@ def replace_linears(
 
     skip: names of layers to leave alone, with * and ? as in file names ("lm_head", "*.router"), or
     a function of name and layer; one of a layer's names is enough. A name that matches no linear
-    layer is refused. activation, smooth: as in `W8A8Linear.from_linear`; a mapping has them by a
+    layer is refused. activation, granularity, smooth: as in `W8A8Linear.from_linear`; a mapping has them by a
     layer's first name, and layers that it lacks are dynamic or not smoothed.
     """
     if type(model) is nn.Linear:
@@ -209,6 +249,7 @@ def replace_linears(
             layer,
             dtype,
             activation.get(name, "dynamic") if isinstance(activation, Mapping) else activation,
+            granularity=granularity,
             smooth=smooth.get(name) if smooth else None,
             use_fast_accum=use_fast_accum,
         )

@@ -1,0 +1,101 @@
+"""The experts of a mixture, in 8 bits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ._casts import moves_only
+from ._scales import ACTIVATIONS, check_granularity, scale_shape
+from .linear import Dtype, parse_dtype
+
+_ops = torch.ops.cleave
+
+
+class W8A8Experts(nn.Module):
+    """y[t] = sum over t's experts e of weights * down[e](silu(gate[e](x)) * up[e](x)), of 8-bit numbers, for inference.
+
+    What transformers calls a model's `experts`: a router says which experts a token goes to. Activations are
+    quantised in each call: once for each token, and once between the two products. Nothing waits for the GPU, so a
+    call may be captured in a CUDA graph once it has run with as many tokens, whatever the routing. Repeatable bit by
+    bit.
+
+    x is [tokens, features], float16, bfloat16 or float32, and so is y, of its dtype; expert_ids [tokens, top_k], int32
+    or int64, what is no expert's number being left out; weights [tokens, top_k].
+
+    Buffers; scales are float32, of granularity "row", "block_1x128" or "block_128x128", as in `W8A8Linear`:
+        gate_up: [num_experts, 2 * hidden_features, features], int8 or float8_e4m3fn, the gates first.
+        gate_up_scale: a weight's scales for each expert, [num_experts, 2 * hidden_features] by row.
+        down: [num_experts, features, hidden_features]; down_scale: [num_experts, features] by row.
+    """
+
+    def __init__(
+        self,
+        num_experts: int,
+        features: int,
+        hidden_features: int,
+        *,
+        dtype: Dtype = "float8_e4m3fn",
+        granularity: str = "row",
+        device: Any = None,
+    ) -> None:
+        """Empty ones, to load a state_dict into."""
+        super().__init__()
+        check_granularity(granularity)
+        self.num_experts = num_experts
+        self.granularity = granularity
+        made = {"dtype": parse_dtype(dtype), "device": device}
+        for name, shape in (("gate_up", (2 * hidden_features, features)), ("down", (features, hidden_features))):
+            scales = (num_experts, *scale_shape(granularity, *shape))
+            self.register_buffer(name, torch.empty((num_experts, *shape), **made))
+            self.register_buffer(f"{name}_scale", torch.empty(scales, dtype=torch.float32, device=device))
+
+    @classmethod
+    def from_quantized(
+        cls, gate_up: Tensor, gate_up_scale: Tensor, down: Tensor, down_scale: Tensor, *, granularity: str = "row"
+    ) -> W8A8Experts:
+        """The experts of weights that are in 8 bits already, which they keep: the buffers, of their shapes."""
+        experts, features, hidden = down.shape
+        layer = cls(experts, features, hidden, dtype=down.dtype, granularity=granularity, device="meta")
+        given = {"gate_up": gate_up, "gate_up_scale": gate_up_scale, "down": down, "down_scale": down_scale}
+        for name, tensor in given.items():
+            expected = getattr(layer, name)
+            if tensor.shape != expected.shape or tensor.dtype != expected.dtype:
+                raise ValueError(
+                    f"{name} is {tensor.dtype} {list(tensor.shape)}; beside down {list(down.shape)} and granularity "
+                    f"{granularity!r} it must be {expected.dtype} {list(expected.shape)}"
+                )
+            setattr(layer, name, tensor)
+        return layer
+
+    def forward(self, x: Tensor, expert_ids: Tensor, weights: Tensor) -> Tensor:
+        dtype, granularity = self.down.dtype, ACTIVATIONS[self.granularity]
+        q, scale = _ops.quantize(x, dtype, granularity)
+        offs, indices = _ops.moe_sort_tokens(expert_ids.contiguous(), self.num_experts)
+        q, scale = _ops.moe_gather(q, indices), _ops.moe_gather(scale, indices)
+        h = self._multiply(q, scale, self.gate_up, self.gate_up_scale, offs, x.dtype, "swiglu")
+        q, scale = _ops.quantize(h, dtype, granularity)
+        y = self._multiply(q, scale, self.down, self.down_scale, offs, x.dtype, "none")
+        return _ops.moe_unpermute(y, indices, weights.contiguous())
+
+    def _multiply(
+        self, q: Tensor, scale: Tensor, weight: Tensor, weight_scale: Tensor, offs: Tensor, dtype: torch.dtype, act: str
+    ) -> Tensor:
+        if self.granularity == "row":
+            scale = scale.view(-1)
+        else:
+            weight_scale = weight_scale.mT
+        return _ops.grouped_gemm.full(q, weight.mT, offs, None, dtype, scale, weight_scale, activation=act)
+
+    def extra_repr(self) -> str:
+        experts, features, hidden = self.down.shape
+        return (
+            f"num_experts={experts}, features={features}, hidden_features={hidden}, dtype={self.down.dtype}, "
+            f"granularity={self.granularity}"
+        )
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> W8A8Experts:
+        return super()._apply(moves_only(fn), recurse)

@@ -1,0 +1,192 @@
+"""Checkpoints that are quantised already, into models of nn.Linear layers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from . import _checkpoint, _formats
+from ._expert_tensors import STACKED, ExpertTensors, are_experts, is_swiglu
+from ._formats import Scheme
+from ._replace import replace_layers
+from ._tensors import Tensors
+from .linear import W8A8Linear
+
+
+class Loaded(NamedTuple):
+    """layers: the names of those that are in 8 bits now. unused: the checkpoint's tensors that the model has no place
+    for, such as the scales of a cache."""
+
+    layers: list[str]
+    unused: list[str]
+
+
+@torch.no_grad()
+def load_quantized(
+    model: nn.Module,
+    checkpoint: str | Path | Mapping[str, Tensor],
+    quantization_config: Mapping[str, Any] | None = None,
+    *,
+    use_fast_accum: bool = False,
+) -> Loaded:
+    """Loads a checkpoint with 8-bit weights and activations into a model, in place.
+
+        model = AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(folder), dtype=torch.bfloat16)
+        cleave.torch.load_quantized(model, folder)
+
+    nn.Linear layers whose weights the checkpoint has in 8 bits become `W8A8Linear`, experts as transformers keeps them
+    (parameters gate_up_proj and down_proj of three dimensions) `W8A8Experts`; they keep the checkpoint's elements and
+    scales. All other parameters and buffers get its values.
+
+    Args:
+        model: of the checkpoint's architecture, with its names, and not quantised. Parameters may be on "meta": they
+            become the checkpoint's tensors, on the CPU from a folder. Others keep device and dtype.
+        checkpoint: a folder with *.safetensors and config.json, or a mapping of names to tensors.
+        quantization_config: as config.json has it; by default the folder's, or that of model.config.
+        use_fast_accum: as in `W8A8Linear`, for fp8.
+
+    Formats: compressed-tensors "int-quantized", "float-quantized" and "naive-quantized" (weights by tensor, channel,
+    group of 128 or block of 128 x 128; activations static, by token or by group of 128), "fp8" (weight_block_size
+    [128, 128], or one scale for a weight), ModelOpt's FP8.
+
+    Raises ValueError for another format, such as any of 4 bits, saying which part of it is not served, and for
+    parameters that the checkpoint lacks; TypeError for quantised layers of another class; both before the model is
+    changed.
+    """
+    tensors, config = _open(checkpoint)
+    config = quantization_config or config or getattr(getattr(model, "config", None), "quantization_config", None)
+    if config is None:
+        raise ValueError("neither config.json nor the model has a quantization_config; pass it")
+    if not isinstance(config, Mapping):
+        config = config.to_dict()
+    return _Loading(model, Tensors(tensors), _formats.read(config)).run(use_fast_accum)
+
+
+def _open(checkpoint: str | Path | Mapping[str, Tensor]) -> tuple[Mapping[str, Tensor], Mapping[str, Any] | None]:
+    if isinstance(checkpoint, Mapping):
+        return checkpoint, None
+    folder = Path(checkpoint)
+    return _checkpoint.Files(folder), _checkpoint.quantization_config(folder)
+
+
+class _Loading:
+    """Finds, by names alone, what becomes of each module and tensor; then does it."""
+
+    def __init__(self, model: nn.Module, tensors: Tensors, scheme_of: _formats.SchemeOf) -> None:
+        self.model = model
+        self.tensors = tensors
+        self.schemes: dict[str, Scheme] = {}
+        self.experts: dict[str, ExpertTensors] = {}
+        for name, module in model.named_modules(remove_duplicate=False):
+            layer, kind = name, module
+            if are_experts(module):
+                self.experts[name] = ExpertTensors(name, module, tensors)
+                layer, kind = self.experts[name].layers()[0], _A_LINEAR
+            if tensors.has_scales(layer):
+                self.schemes[name] = scheme_of(layer, kind)
+                _check_layer(name, module, self.schemes[name])
+        quantized = tuple(f"{name}." for name in self.schemes)
+        self.rest: dict[int, list[str]] = {}  # the names of each other parameter and buffer
+        for name, tensor in model.state_dict(keep_vars=True).items():
+            if not name.startswith(quantized):
+                self.rest.setdefault(id(tensor), []).append(name)
+        self._check_complete()
+
+    def run(self, use_fast_accum: bool) -> Loaded:
+        def make(name: str, layer: Any) -> nn.Module:
+            scheme = self.schemes[name]
+            if name in self.experts:
+                return self.experts[name].quantized(self.tensors, scheme, partial(_placed, layer.down_proj))
+            return self._linear(name, layer, scheme, use_fast_accum and scheme.dtype != torch.int8)
+
+        types = {type(self.model.get_submodule(name)) for name in self.schemes}
+        layers = replace_layers(self.model, types, make, skip=lambda name, _: name not in self.schemes)
+        for names in self.rest.values():
+            self._load(names, next(filter(None, map(self._reader, names)))())
+        return Loaded(layers, self.tensors.unused())
+
+    def _check_complete(self) -> None:
+        lacking = [names[0] for names in self.rest.values() if not any(map(self._reader, names))]
+        for name in self.schemes:
+            layers = self.experts[name].layers() if name in self.experts else [name]
+            lacking += [f"{layer}.weight" for layer in layers if f"{layer}.weight" not in self.tensors]
+            bias = getattr(self.model.get_submodule(name), "bias", None)
+            lacking += [f"{name}.bias"] if bias is not None and f"{name}.bias" not in self.tensors else []
+        if lacking:
+            raise ValueError(
+                f"the checkpoint lacks {_few(lacking)}, which the model has; it has {_few(self.tensors.names())}: "
+                "rename what it has as the model does"
+            )
+
+    def _linear(self, name: str, linear: nn.Linear, scheme: Scheme, use_fast_accum: bool) -> W8A8Linear:
+        weight = self.tensors.weight(name, scheme.dtype)
+        if weight.shape != linear.weight.shape:
+            raise ValueError(f"{name}.weight is {list(weight.shape)}; the model's is {list(linear.weight.shape)}")
+        return W8A8Linear.from_quantized(
+            _placed(linear.weight, weight),
+            self.tensors.weight_scale(name),
+            None if linear.bias is None else self._bias(name, linear.bias),
+            self.tensors.activation_scale(name) if scheme.static else None,
+            granularity=scheme.granularity,
+            use_fast_accum=use_fast_accum,
+        )
+
+    def _bias(self, name: str, bias: Tensor) -> Tensor:
+        value = _placed(bias, self.tensors.take(f"{name}.bias"))
+        return value if bias.is_meta else value.to(bias.dtype)
+
+    def _reader(self, name: str) -> Callable[[], Tensor] | None:
+        """What reads that parameter or buffer; None if the checkpoint lacks it."""
+        if name in self.tensors:
+            return lambda: self.tensors.take(name)
+        module, _, parameter = name.rpartition(".")
+        experts = self.experts.get(module)
+        if experts is None or parameter not in STACKED:
+            return None
+        if any(f"{layer}.weight" not in self.tensors for layer in experts.layers()):
+            return None
+        return lambda: experts.stacked(parameter, lambda layer: self.tensors.take(f"{layer}.weight"))
+
+    def _load(self, names: list[str], value: Tensor) -> None:
+        for name in names:
+            self.tensors.mark(name)
+        module, _, leaf = names[0].rpartition(".")
+        tensor = getattr(self.model.get_submodule(module), leaf)
+        if tensor.shape != value.shape:
+            raise ValueError(f"{names[0]} is {list(value.shape)}; the model's is {list(tensor.shape)}")
+        if not tensor.is_meta:
+            tensor.copy_(value)
+            return
+        if isinstance(tensor, nn.Parameter):
+            value = nn.Parameter(value, tensor.requires_grad and value.is_floating_point())
+        for name in names:
+            module, _, leaf = name.rpartition(".")
+            setattr(self.model.get_submodule(module), leaf, value)
+
+
+# What an expert's layer is, for formats that name classes.
+_A_LINEAR = nn.Linear(1, 1, device="meta")
+
+
+def _check_layer(name: str, module: Any, scheme: Scheme) -> None:
+    kind = type(module).__name__
+    if not are_experts(module):
+        if type(module) is not nn.Linear:
+            raise TypeError(f"{name} is {kind}, but its weight has scales; nn.Linear is served")
+    elif not is_swiglu(module) or getattr(module, "has_bias", False) or getattr(module, "is_transposed", False):
+        raise TypeError(f"{name} is {kind}; experts of silu(gate) * up, without bias, are served")
+    elif scheme.static:
+        raise ValueError(f"{name} has activations with given scales; experts with dynamic ones are served")
+
+
+def _placed(like: Tensor, value: Tensor) -> Tensor:
+    return value if like.is_meta else value.to(like.device)
+
+
+def _few(names: list[str]) -> str:
+    return f"{', '.join(names[:3])} ..., {len(names)} tensors" if len(names) > 3 else ", ".join(names)

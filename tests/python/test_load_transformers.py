@@ -1,0 +1,171 @@
+"""Quantised checkpoints of transformers' models: a tiny random Llama and Qwen3-MoE, on the CPU."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch", minversion="2.10")
+pytest.importorskip("cleave.torch", exc_type=ImportError)
+transformers = pytest.importorskip("transformers", minversion="5", reason="transformers 5 or newer is not installed")
+safetensors = pytest.importorskip("safetensors.torch")
+
+from doc_snippets import ROOT, python_snippets  # noqa: E402
+from quantized_checkpoints import DYNAMIC, FORMATS, Format, activations_in_8_bits, checkpoint, dequantized  # noqa: E402
+
+from cleave.torch import W8A8Experts, load_quantized  # noqa: E402
+
+SIZES = {
+    "vocab_size": 128,
+    "hidden_size": 128,
+    "intermediate_size": 160,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "head_dim": 32,
+    "max_position_embeddings": 64,
+    "initializer_range": 0.2,
+    "eos_token_id": None,
+    "pad_token_id": 0,
+}
+
+
+def llama() -> Any:
+    return transformers.LlamaForCausalLM(transformers.LlamaConfig(**SIZES)).eval()
+
+
+def qwen3_moe(hidden: int = 96) -> Any:
+    experts = {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": hidden, "norm_topk_prob": True}
+    config = transformers.Qwen3MoeConfig(**SIZES, **experts)
+    config._experts_implementation = "eager"  # whose products go through torch's linear
+    return transformers.Qwen3MoeForCausalLM(config).eval()
+
+
+def is_quantized(name: str) -> bool:
+    return name.endswith("proj.weight")
+
+
+def save_quantized(model: Any, folder: Path, made: Format) -> None:
+    """As a quantiser would: transformers' files, but for the weights in 8 bits and the config's word of them."""
+    model.config.quantization_config = made.config
+    model.config.save_pretrained(folder)
+    del model.config.quantization_config
+    safetensors.save_file(checkpoint(saved(model, folder), made, is_quantized), folder / "model.safetensors")
+
+
+def saved(model: Any, folder: Path) -> dict[str, Any]:
+    """By the names that files have."""
+    model.save_pretrained(folder / "float")
+    return safetensors.load_file(folder / "float" / "model.safetensors")
+
+
+def reference(folder: Path, made: Format) -> Any:
+    """The model of the checkpoint's values in float32, as transformers loads it."""
+    values = dequantized(safetensors.load_file(folder / "model.safetensors"), made)
+    safetensors.save_file(values, folder / "float" / "model.safetensors", {"format": "pt"})
+    model = transformers.AutoModelForCausalLM.from_pretrained(folder / "float", dtype=torch.float32)
+    model.config._experts_implementation = "eager"
+    return model
+
+
+def generate(model: Any, ids: Any) -> Any:
+    return model.generate(ids, attention_mask=torch.ones_like(ids), max_new_tokens=10, do_sample=False)
+
+
+CASES = [(llama, name) for name in FORMATS] + [(qwen3_moe, name) for name in ("int8-channel-token", "deepseek")]
+
+
+@pytest.mark.parametrize(("make", "name"), CASES)
+def test_the_same_tokens_as_the_formats_arithmetic(make: Callable[[], Any], name: str, tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    made = FORMATS[name]
+    trained = make()
+    save_quantized(trained, tmp_path, made)
+    config = transformers.AutoConfig.from_pretrained(tmp_path)
+    model = transformers.AutoModelForCausalLM.from_config(config, dtype=torch.float32).eval()
+    loaded = load_quantized(model, tmp_path)
+    assert loaded.unused == [] and len(loaded.layers) == (14 if make is llama else 10)
+    ids = torch.tensor([[5, 3, 8, 9, 7, 9, 3, 2]])
+    same = reference(tmp_path, made)
+    quantized = [w for n, w in same.named_parameters() if n.endswith(("proj.weight", "gate_up_proj", "down_proj"))]
+    with activations_in_8_bits(quantized, made), torch.no_grad():
+        expected, tokens = same(ids).logits, generate(same, ids)
+    with torch.no_grad():
+        found, unquantized = model(ids).logits, trained(ids).logits
+    error, cost = ((a - expected).norm() / expected.norm() for a in (found, unquantized))
+    assert error < 0.05 * cost < 0.05
+    assert torch.equal(generate(model, ids), tokens)
+
+
+@pytest.mark.parametrize("name", DYNAMIC)
+@pytest.mark.parametrize("hidden", [96, 256])
+def test_experts_of_any_width(hidden: int, name: str, tmp_path: Path) -> None:
+    """Blocks that would have gates and ups are cut: rows then have scales of their own."""
+    torch.manual_seed(0)
+    made = FORMATS[name]
+    trained = qwen3_moe(hidden)
+    tensors = checkpoint(saved(trained, tmp_path), made, is_quantized)
+    model = qwen3_moe(hidden)
+    load_quantized(model, tensors, made.config)
+    experts = model.model.layers[0].mlp.experts
+    assert isinstance(experts, W8A8Experts)
+    values = dequantized(tensors, made)
+    prefix = "model.layers.0.mlp.experts"
+    x = torch.randn(7, 128)
+    ids, weights = torch.randint(0, 5, (7, 2)), torch.rand(7, 2)  # 4 is no expert's number
+    expected = torch.zeros(7, 128)
+    for expert in range(4):
+        gate, up, down = (values[f"{prefix}.{expert}.{part}_proj.weight"] for part in ("gate", "up", "down"))
+        with activations_in_8_bits([gate, up, down], made):
+            linear = torch.nn.functional.linear
+            y = linear(torch.nn.functional.silu(linear(x, gate)) * linear(x, up), down)
+        expected += y * (weights * (ids == expert)).sum(1, keepdim=True)
+    assert (experts(x, ids, weights) - expected).norm() < 3e-3 * expected.norm()
+
+
+def test_experts_in_float_are_stacked_beside_quantised_layers() -> None:
+    made = FORMATS["deepseek"]
+    trained, model = qwen3_moe(), qwen3_moe()
+    tensors = {}
+    for name, tensor in trained.state_dict().items():
+        *_, leaf = name.split(".")
+        if leaf == "gate_up_proj":
+            for expert, (gate, up) in enumerate(t.chunk(2) for t in tensor):
+                tensors |= {name.replace(leaf, f"{expert}.gate_proj.weight"): gate}
+                tensors |= {name.replace(leaf, f"{expert}.up_proj.weight"): up}
+        elif leaf == "down_proj":
+            tensors |= {name.replace(leaf, f"{expert}.down_proj.weight"): down for expert, down in enumerate(tensor)}
+        else:
+            tensors[name] = tensor
+    quantized = checkpoint(tensors, made, lambda name: "self_attn" in name and is_quantized(name))
+    assert len(load_quantized(model, quantized, made.config).layers) == 8
+    for mine, theirs in zip(model.model.layers, trained.model.layers, strict=True):
+        assert torch.equal(mine.mlp.experts.gate_up_proj, theirs.mlp.experts.gate_up_proj)
+        assert torch.equal(mine.mlp.experts.down_proj, theirs.mlp.experts.down_proj)
+
+
+def test_experts_of_another_activation_are_refused(tmp_path: Path) -> None:
+    made = FORMATS["deepseek"]
+    trained, model = qwen3_moe(), qwen3_moe()
+    model.model.layers[0].mlp.experts.act_fn = torch.nn.GELU()
+    with pytest.raises(TypeError, match=r"Qwen3MoeExperts; experts of silu\(gate\) \* up"):
+        load_quantized(model, checkpoint(saved(trained, tmp_path), made, is_quantized), made.config)
+
+
+def test_experts_with_given_scales_of_activations_are_refused(tmp_path: Path) -> None:
+    made = FORMATS["fp8-static"]
+    tensors = checkpoint(saved(qwen3_moe(), tmp_path), made, is_quantized)
+    with pytest.raises(ValueError, match="experts with dynamic ones"):
+        load_quantized(qwen3_moe(), tensors, made.config)
+
+
+def test_the_pages_snippets_run(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    save_quantized(llama(), tmp_path, FORMATS["fp8-block"])
+    program: dict[str, Any] = {"folder": tmp_path}
+    for source in python_snippets(ROOT / "docs" / "checkpoints.md"):
+        exec(compile(source, "docs/checkpoints.md", "exec"), program)
+    assert len(program["loaded"].layers) == 14 and program["y"].shape == (16, 96)
