@@ -2,6 +2,7 @@
 
     from cleave.compat.torch import _scaled_mm        # instead of torch._scaled_mm
     import cleave.compat.vllm as ops                  # instead of vllm._custom_ops
+    import cleave.compat.sgl_kernel as sgl_kernel
     import cleave.compat.deep_gemm as deep_gemm
     import cleave.compat.flashinfer as flashinfer
 
@@ -11,6 +12,6 @@ they cannot serve is refused as `cleave.scaled_gemm` refuses it, with TypeError,
 `cleave.CudaError`. Outputs that are passed must have the right shape; they are never resized.
 """
 
-from . import deep_gemm, flashinfer, torch, vllm
+from . import deep_gemm, flashinfer, sgl_kernel, torch, vllm
 
-__all__ = ["deep_gemm", "flashinfer", "torch", "vllm"]
+__all__ = ["deep_gemm", "flashinfer", "sgl_kernel", "torch", "vllm"]

@@ -17,16 +17,16 @@ def check_recipes(
     """Refuses scales of another shape than the recipes ask of [..., rows, K]; None asks nothing."""
     if recipe is not None:
         recipe_a, recipe_b = (recipe[0], recipe[2]), (recipe[1], recipe[2])
-    _check("a", recipe_a, *a)
-    _check("b", recipe_b, *b)
+    for name, recipe, (data, scale) in (("a", recipe_a, a), ("b", recipe_b, b)):
+        if recipe is not None:
+            check_shape(name, recipe, data.shape, scale)
 
 
-def _check(name: str, recipe: tuple[int, int] | None, data: Any, scale: Any) -> None:
-    if recipe is None:
-        return
+def check_shape(name: str, recipe: tuple[int, int], shape: tuple[int, ...], scale: Any) -> None:
+    """Refuses scales of another shape than the recipe, (rows, elements of K), asks for data of that shape."""
     rows, ks = recipe
     if ks != BLOCK or rows not in (1, BLOCK):
         raise ValueError(f"the recipe of {name} is {recipe}; (1, 128) and (128, 128) are served")
-    expected = (*data.shape[:-2], -(-data.shape[-2] // rows), -(-data.shape[-1] // ks))
+    expected = (*shape[:-2], -(-shape[-2] // rows), -(-shape[-1] // ks))
     if tuple(scale.shape) != expected:
         raise ValueError(f"the scales of {name} are {tuple(scale.shape)}; its recipe {recipe} needs {expected}")

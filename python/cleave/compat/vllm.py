@@ -1,7 +1,9 @@
-"""cutlass_scaled_mm, cutlass_scaled_mm_azp and norms with quantisation of vllm._custom_ops; with static scales those of
-torch.ops._C.
+"""cutlass_scaled_mm, cutlass_scaled_mm_azp, quantisations and norms with quantisation of vllm._custom_ops; norms with
+static scales of torch.ops._C; per_token_group_quant_fp8 and _int8 of its quantisation's utils.
 
-The norms are quantised from float32, where vLLM rounds them to the input's dtype before.
+The norms are quantised from float32, where vLLM rounds them to the input's dtype before. Groups of zeros have scale 0,
+where vLLM gives a smallest one. What Cleave has not is in `REFUSED`, with the reason; reading such a name raises
+AttributeError that says it.
 """
 
 from __future__ import annotations
@@ -11,15 +13,66 @@ from typing import Any
 
 from .. import _core
 from .._norm import rms_norm
+from ._refused import refusing
+from ._rows import rows_of, written_rows
+from ._vllm_quantize import (
+    per_token_group_quant_fp8,
+    per_token_group_quant_int8,
+    scaled_fp8_quant,
+    scaled_int8_quant,
+)
+
+_FP4 = "elements of 4 bits"
+_MOE = "sizes of groups that may stand for swapped operands; cleave.grouped_gemm takes offsets, cleave.moe makes them"
+
+REFUSED = {
+    "cutlass_scaled_fp4_mm": _FP4,
+    "scaled_fp4_quant": _FP4,
+    "cutlass_w4a8_mm": _FP4,
+    "cutlass_moe_mm": _MOE,
+    "get_cutlass_moe_mm_data": _MOE,
+    "cutlass_fp4_moe_mm": _FP4,
+    "cutlass_w4a8_moe_mm": _FP4,
+    "moe_align_block_size": "padding of groups to blocks of tiles, which no product of Cleave's needs",
+    "shuffle_rows": "cleave.moe.permute sorts tokens, and gather takes its indices",
+    "silu_and_mul_per_block_quant": 'products quantise by themselves: activation="swiglu", out_scale="block_1x128"',
+}
+
+__getattr__ = refusing(__name__, REFUSED)
 
 __all__ = [
+    "cutlass_group_gemm_supported",
     "cutlass_scaled_mm",
     "cutlass_scaled_mm_azp",
+    "cutlass_scaled_mm_supports_block_fp8",
+    "cutlass_scaled_mm_supports_fp8",
     "fused_add_rms_norm_static_fp8_quant",
+    "per_token_group_quant_fp8",
+    "per_token_group_quant_int8",
     "rms_norm_dynamic_per_token_quant",
     "rms_norm_per_block_quant",
     "rms_norm_static_fp8_quant",
+    "scaled_fp8_quant",
+    "scaled_int8_quant",
 ]
+
+# The least compute capabilities with kernels: any, and for 8-bit floats.
+_OLDEST, _OLDEST_FP8 = 80, 89
+
+
+def cutlass_scaled_mm_supports_fp8(cuda_device_capability: int) -> bool:
+    """Whether cutlass_scaled_mm takes 8-bit floats on such a GPU: 90 is Hopper."""
+    return cuda_device_capability >= _OLDEST_FP8
+
+
+def cutlass_scaled_mm_supports_block_fp8(cuda_device_capability: int) -> bool:
+    """The same with scales of blocks."""
+    return cuda_device_capability >= _OLDEST_FP8
+
+
+def cutlass_group_gemm_supported(cuda_device_capability: int) -> bool:
+    """Whether there are grouped products, `cleave.grouped_gemm`, for such a GPU."""
+    return cuda_device_capability >= _OLDEST
 
 
 def cutlass_scaled_mm(a: Any, b: Any, scale_a: Any, scale_b: Any, out_dtype: Any, bias: Any = None) -> Any:
@@ -81,23 +134,23 @@ def rms_norm_per_block_quant(
 def rms_norm_static_fp8_quant(result: Any, input: Any, weight: Any, scale: Any, epsilon: float) -> None:
     """Writes the RMS norm of input, divided by scale (float32, one value), to result: 8-bit floats, [..., K]."""
     norm = rms_norm(weight, epsilon)
-    _core.quantize(_rows(input), result.dtype, "tensor", norm=norm, scale=scale, out=_written_rows(result))
+    _core.quantize(rows_of(input), result.dtype, "tensor", norm=norm, scale=scale, out=written_rows(result))
 
 
 def fused_add_rms_norm_static_fp8_quant(
     result: Any, input: Any, residual: Any, weight: Any, scale: Any, epsilon: float
 ) -> None:
     """The same of input + residual, which residual becomes, in place."""
-    residual = _written_rows(residual)
+    residual = written_rows(residual)
     _core.quantize(
-        _rows(input),
+        rows_of(input),
         result.dtype,
         "tensor",
         norm=rms_norm(weight, epsilon),
         residual=residual,
         residual_out=residual,
         scale=scale,
-        out=_written_rows(result),
+        out=written_rows(result),
     )
 
 
@@ -107,9 +160,9 @@ def _normalize(
     if scale_ub is not None:
         raise ValueError("scale_ub is given; scales without a bound are served: pass None")
     if residual is not None:
-        residual = _written_rows(residual)
+        residual = written_rows(residual)
     q, scale, *_ = _core.quantize(
-        _rows(input),
+        rows_of(input),
         dtype,
         granularity,
         norm=rms_norm(weight, epsilon),
@@ -120,17 +173,8 @@ def _normalize(
     return q.reshape(input.shape), scale
 
 
-def _rows(x: Any) -> Any:
-    return x if len(x.shape) == 2 else x.reshape(-1, x.shape[-1])
-
-
-def _written_rows(x: Any) -> Any:
-    """Never of a copy."""
-    return x if len(x.shape) == 2 else x.view(-1, x.shape[-1])
-
-
 def _multiply(a: Any, b: Any, scale_a: Any, scale_b: Any, out_dtype: Any, bias: Any, **zero_points: Any) -> Any:
-    rows = _rows(a)
+    rows = rows_of(a)
     m, n = rows.shape[0], b.shape[1]
     if math.prod(scale_a.shape) in (1, m) and math.prod(scale_b.shape) in (1, n):
         scale_a, scale_b = scale_a.reshape(-1), scale_b.reshape(-1)
