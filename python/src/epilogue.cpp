@@ -53,7 +53,7 @@ nb::object attribute(nb::handle of, PyObject* name) {
 }  // namespace
 
 nb::handle first_output(nb::handle out) {
-  return out.is_valid() && PyTuple_Check(out.ptr()) && nb::len(out) > 0 ? PyTuple_GET_ITEM(out.ptr(), 0) : out;
+  return out.is_valid() && PyTuple_Check(out.ptr()) && nb::len(out) > 0 ? PyTuple_GetItem(out.ptr(), 0) : out;
 }
 
 EpilogueArguments::EpilogueArguments(nb::handle epilogue, nb::handle out) {
@@ -80,7 +80,7 @@ EpilogueArguments::EpilogueArguments(nb::handle epilogue, nb::handle out) {
     refuse_value("out is a tuple of {}, but the epilogue function has {} outputs; pass an array for each, or None",
                  nb::len(out), outputs);
   }
-  for (size_t i = 0; i < outputs; ++i) outs_[i] = nb::handle(PyTuple_GET_ITEM(out.ptr(), Py_ssize_t(i)));
+  for (size_t i = 0; i < outputs; ++i) outs_[i] = nb::handle(PyTuple_GetItem(out.ptr(), Py_ssize_t(i)));
 }
 
 size_t EpilogueArguments::outputs_beside_d() const {
@@ -112,7 +112,7 @@ EpilogueTensors EpilogueArguments::read(TensorReader& reader) const {
   const EpilogueFunction& function = *function_;
   for (size_t i = 0; i < function.inputs().size(); ++i) {
     const auto& [name, shape] = function.inputs()[i];
-    const nb::handle value = PyTuple_GET_ITEM(inputs_.ptr(), Py_ssize_t(i));
+    const nb::handle value = PyTuple_GetItem(inputs_.ptr(), Py_ssize_t(i));
     if (shape == InputShape::scalar && is_number(value)) {
       tensors.inputs[i].number = parse_scalar(value, name.c_str());
     } else {
@@ -164,10 +164,10 @@ nb::object EpilogueArguments::results(const nb::object& d, const nb::object* mad
   if (count == 0) return d;
   const nb::object results = nb::steal(PyTuple_New(Py_ssize_t(1 + count)));
   if (!results.is_valid()) throw nb::python_error();
-  PyTuple_SET_ITEM(results.ptr(), 0, nb::object(d).release().ptr());
+  PyTuple_SetItem(results.ptr(), 0, nb::object(d).release().ptr());
   for (size_t i = 0; i < count; ++i) {
     const nb::object output = made[i].is_valid() ? made[i] : nb::borrow(out(i));
-    PyTuple_SET_ITEM(results.ptr(), Py_ssize_t(1 + i), nb::object(output).release().ptr());
+    PyTuple_SetItem(results.ptr(), Py_ssize_t(1 + i), nb::object(output).release().ptr());
   }
   return results;
 }

@@ -46,7 +46,7 @@ class EpilogueArguments {
   nanobind::object results(const nanobind::object& d, const nanobind::object* made) const;
 
   size_t outputs_beside_d() const;
-  nanobind::handle input(size_t number) const { return PyTuple_GET_ITEM(inputs_.ptr(), Py_ssize_t(number)); }
+  nanobind::handle input(size_t number) const { return PyTuple_GetItem(inputs_.ptr(), Py_ssize_t(number)); }
   nanobind::handle out(size_t beside_d) const { return outs_[1 + beside_d]; }
 
  private:

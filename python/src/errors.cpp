@@ -27,6 +27,13 @@ PyObject* exception_for(ErrorCode code) {
 
 }  // namespace
 
+std::string class_name(nb::handle object) {
+  const nb::handle type = object.type();
+  const std::string module = nb::str(type.attr("__module__")).c_str();
+  const std::string name = nb::str(type.attr("__qualname__")).c_str();
+  return module == "builtins" || module == "__main__" ? name : module + "." + name;
+}
+
 void bind_errors(nb::module_& m) {
   cuda_error = PyErr_NewExceptionWithDoc(
       "cleave.CudaError", "No usable GPU, a failed driver call or compilation, or a forbidden one during capture.",

@@ -3,13 +3,13 @@
 
 #include <nanobind/nanobind.h>
 
+#include <string>
+
 #include "base/refuse.h"
 
 namespace cleave::python {
 
-/// The name of an object's type, for messages.
-inline const char* class_name(nanobind::handle object) {
-  return Py_TYPE(object.ptr())->tp_name;
-}
+/// The name of an object's type, for messages, as Python's own spell it: with the module, if that is not builtins.
+std::string class_name(nanobind::handle object);
 
 }  // namespace cleave::python

@@ -13,15 +13,14 @@
 #include <unistd.h>
 #include <unwind.h>
 
+#include "beyond_stable_abi.h"
+
 namespace {
 
-bool python_shuts_down() {
-#if PY_VERSION_HEX >= 0x030D0000
-  return Py_IsFinalizing();
-#else
-  return _Py_IsFinalizing();
-#endif
-}
+// Older than Python 3.13's Py_IsFinalizing is a function of the same kind. Found when the module is loaded: while a
+// thread is unwound there is no looking for names.
+int (*const found)() = cleave::python::exported_by_python<int()>("Py_IsFinalizing");
+int (*const python_shuts_down)() = found ? found : cleave::python::exported_by_python<int()>("_Py_IsFinalizing");
 
 }  // namespace
 
@@ -32,7 +31,7 @@ _Unwind_Reason_Code __real___gxx_personality_v0(int version, _Unwind_Action acti
 
 _Unwind_Reason_Code __wrap___gxx_personality_v0(int version, _Unwind_Action actions, _Unwind_Exception_Class kind,
                                                 _Unwind_Exception* exception, _Unwind_Context* frame) {
-  if ((actions & _UA_FORCE_UNWIND) && python_shuts_down()) {
+  if ((actions & _UA_FORCE_UNWIND) && python_shuts_down && python_shuts_down()) {
     for (;;) pause();
   }
   return __real___gxx_personality_v0(version, actions, kind, exception, frame);

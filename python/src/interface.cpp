@@ -36,7 +36,7 @@ uint8_t named_type(nb::handle array, int bytes) {
 
 /// "<f4" and the like: byte order, kind, bytes per element.
 dlpack::DataType parse_typestr(nb::handle typestr, nb::handle array, const char* name) {
-  const char* const utf8 = PyUnicode_Check(typestr.ptr()) ? PyUnicode_AsUTF8(typestr.ptr()) : nullptr;
+  const char* const utf8 = PyUnicode_Check(typestr.ptr()) ? PyUnicode_AsUTF8AndSize(typestr.ptr(), nullptr) : nullptr;
   if (utf8 == nullptr) {
     PyErr_Clear();
     refuse_value("{}'s array interface has no typestr that can be read as text", name);
@@ -82,27 +82,27 @@ void assign_interface(nb::handle fields, nb::handle array, const char* name, Ten
   nb::object data = interface_field(fields, "data");
   nb::object shape = interface_field(fields, "shape");
   nb::object strides = interface_field(fields, "strides");
-  if (!PyTuple_Check(data.ptr()) || PyTuple_GET_SIZE(data.ptr()) != 2 || !PyTuple_Check(shape.ptr())) {
+  if (!PyTuple_Check(data.ptr()) || PyTuple_Size(data.ptr()) != 2 || !PyTuple_Check(shape.ptr())) {
     refuse_value("{}'s array interface has no address or no shape", name);
   }
   set_element(view, parse_typestr(interface_field(fields, "typestr"), array, name));
-  view.data = reinterpret_cast<void*>(integer(PyTuple_GET_ITEM(data.ptr(), 0), name, "data pointer"));
-  view.readonly = PyObject_IsTrue(PyTuple_GET_ITEM(data.ptr(), 1)) != 0;
+  view.data = reinterpret_cast<void*>(integer(PyTuple_GetItem(data.ptr(), 0), name, "data pointer"));
+  view.readonly = PyObject_IsTrue(PyTuple_GetItem(data.ptr(), 1)) != 0;
   PyErr_Clear();  // a flag that is neither true nor false counts as read-only
-  view.ndim = int(PyTuple_GET_SIZE(shape.ptr()));
+  view.ndim = int(PyTuple_Size(shape.ptr()));
   if (view.ndim > TensorView::kMaxRank) return;
-  if (!strides.is_none() && (!PyTuple_Check(strides.ptr()) || PyTuple_GET_SIZE(strides.ptr()) != view.ndim)) {
+  if (!strides.is_none() && (!PyTuple_Check(strides.ptr()) || PyTuple_Size(strides.ptr()) != view.ndim)) {
     refuse_value("{}'s array interface has strides that do not match its shape", name);
   }
 
   const int64_t bytes = view.element.bits / 8;
   int64_t packed = 1;
   for (int i = view.ndim - 1; i >= 0; --i) {
-    view.shape[i] = integer(PyTuple_GET_ITEM(shape.ptr(), i), name, "shape");
+    view.shape[i] = integer(PyTuple_GetItem(shape.ptr(), i), name, "shape");
     if (view.shape[i] < 0) refuse_value("{}'s array interface has the shape {}", name, shape_text(view));
     view.stride[i] = packed;
     if (!strides.is_none()) {
-      const int64_t stride = integer(PyTuple_GET_ITEM(strides.ptr(), i), name, "stride");
+      const int64_t stride = integer(PyTuple_GetItem(strides.ptr(), i), name, "stride");
       if (stride % bytes != 0) {
         refuse_value("{} has a stride of {} bytes, not a multiple of its {}-byte elements; pass a copy", name, stride,
                      bytes);

@@ -9,6 +9,7 @@
 #include <unordered_map>
 
 #include "bindings.h"
+#include "vectorcall.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -18,12 +19,6 @@ namespace {
 
 /// By callable; they live as long as the process.
 std::unordered_map<PyObject*, Signature>* signatures = nullptr;
-
-/// Where a callable keeps how it is called: CPython's vectorcall protocol.
-vectorcallfunc& entry_of(PyObject* callable) {
-  char* const object = reinterpret_cast<char*>(callable);
-  return *reinterpret_cast<vectorcallfunc*>(object + Py_TYPE(callable)->tp_vectorcall_offset);
-}
 
 std::string guess(const std::string& word, const std::vector<std::string>& known) {
   const nb::list near =
@@ -91,17 +86,12 @@ constexpr vectorcallfunc kEntries[kKinds] = {call<0>, call<1>, call<2>, call<3>}
 
 void explain_mistakes(nb::handle function, Signature signature) {
   if (!signatures) signatures = new std::unordered_map<PyObject*, Signature>;
-  vectorcallfunc& entry = entry_of(function.ptr());
-  if (std::ranges::find(kEntries, entry) != std::end(kEntries)) return;
+  const vectorcallfunc entry = entry_of(function);
+  if (!entry || std::ranges::find(kEntries, entry) != std::end(kEntries)) return;
   for (size_t kind = 0; kind < kKinds; ++kind) {
     if (originals[kind] && originals[kind] != entry) continue;
     originals[kind] = entry;
-#if PY_VERSION_HEX >= 0x030C0000
-    if (PyFunction_Check(function.ptr())) {
-      PyFunction_SetVectorcall(reinterpret_cast<PyFunctionObject*>(function.ptr()), kEntries[kind]);
-    }
-#endif
-    entry = kEntries[kind];
+    set_entry(function, kEntries[kind]);
     signatures->insert_or_assign(nb::borrow(function).release().ptr(), std::move(signature));
     return;
   }

@@ -37,8 +37,8 @@ void* handle_from_int(nb::handle value) {
 nb::object protocol_handle(nb::handle stream) {
   nb::object pair = attribute(stream, "__cuda_stream__");
   if (pair.is_valid() && PyCallable_Check(pair.ptr())) pair = pair();
-  if (!pair.is_valid() || !PyTuple_Check(pair.ptr()) || PyTuple_GET_SIZE(pair.ptr()) != 2) return {};
-  return nb::borrow(PyTuple_GET_ITEM(pair.ptr(), 1));
+  if (!pair.is_valid() || !PyTuple_Check(pair.ptr()) || PyTuple_Size(pair.ptr()) != 2) return {};
+  return nb::borrow(PyTuple_GetItem(pair.ptr(), 1));
 }
 
 }  // namespace

@@ -83,7 +83,8 @@ void refuse_gradients(nb::handle array, const char* name) {
 void refuse_negated(nb::handle array, dlpack::DataType dtype, const char* name) {
   if (dtype.code != dlpack::kFloat) return;
   static PyObject* const method = PyUnicode_InternFromString("is_neg");
-  const nb::object negated = nb::steal(PyObject_CallMethodNoArgs(array.ptr(), method));
+  PyObject* const self = array.ptr();
+  const nb::object negated = nb::steal(PyObject_VectorcallMethod(method, &self, 1, nullptr));
   if (!negated.is_valid()) throw nb::python_error();
   if (negated.ptr() != Py_True) return;
   refuse_value("{0} is a lazily negated view, whose data have the other sign; pass {0}.resolve_neg()", name);
@@ -229,9 +230,8 @@ void TensorReader::mark_written() const {
   if (output_count_ == 0) return;
   const nb::object arrays = nb::steal(PyTuple_New(Py_ssize_t(output_count_)));
   if (!arrays.is_valid()) throw nb::python_error();
-  for (size_t i = 0; i < output_count_; ++i) PyTuple_SET_ITEM(arrays.ptr(), Py_ssize_t(i), outputs_[i].inc_ref().ptr());
-  const nb::object done = nb::steal(PyObject_CallOneArg(increment_version_.ptr(), arrays.ptr()));
-  if (!done.is_valid()) throw nb::python_error();
+  for (size_t i = 0; i < output_count_; ++i) PyTuple_SetItem(arrays.ptr(), Py_ssize_t(i), outputs_[i].inc_ref().ptr());
+  increment_version_(arrays);
 }
 
 }  // namespace cleave::python

@@ -47,7 +47,7 @@ bool parse_flag(nb::handle value, const char* name) {
 float parse_scalar(nb::handle value, const char* name) {
   double number = 0;
   if (PyFloat_CheckExact(value.ptr())) {
-    number = PyFloat_AS_DOUBLE(value.ptr());
+    number = PyFloat_AsDouble(value.ptr());
   } else {
     // Reading a number out of a CUDA array would wait for the GPU.
     if (!PyNumber_Check(value.ptr()) || is_array(value)) {
