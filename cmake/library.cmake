@@ -69,11 +69,8 @@ target_link_libraries(cleave PRIVATE cleave_private)
 set(common_headers <algorithm> <cstdint> <optional> <string> <vector> <fmt/format.h> <fmt/ranges.h>)
 target_precompile_headers(cleave PRIVATE ${common_headers})
 
-# Some compilers link libstdc++ statically. Its symbols must then stay inside: exported, they would be mixed with those
-# of the copy that a process like Python with torch already has.
-target_link_options(cleave PRIVATE "LINKER:--exclude-libs,ALL")
-
-# It exports what is marked (cleave/core/api.h).
+# It exports what is marked (cleave/core/api.h): of namespace cleave, functions, and classes with what describes them.
+cleave_exports(cleave _ZN6cleave* _ZNK6cleave* _ZTIN6cleave* _ZTSN6cleave* _ZTVN6cleave*)
 set_target_properties(cleave PROPERTIES CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON)
 
 # What Python's module and torch's operators share, and have inside themselves: from the tensors of a call to a problem.

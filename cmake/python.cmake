@@ -2,7 +2,7 @@
 # which makes that folder the importable package; a wheel takes them from the build folder, and has libcleave beside
 # them, which all its modules share.
 
-find_package(Python 3.10 REQUIRED COMPONENTS Interpreter Development.Module)
+find_package(Python 3.10 REQUIRED COMPONENTS Interpreter Development.Module ${SKBUILD_SABI_COMPONENT})
 execute_process(
   COMMAND "${Python_EXECUTABLE}" -m nanobind --cmake_dir
   OUTPUT_VARIABLE nanobind_DIR OUTPUT_STRIP_TRAILING_WHITESPACE COMMAND_ERROR_IS_FATAL ANY)
@@ -15,15 +15,20 @@ else()
 endif()
 
 file(GLOB core_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/python/src/*.cpp")
-nanobind_add_module(_core NOMINSIZE ${core_sources})  # NOMINSIZE: the time of a call counts, its bytes do not
+# STABLE_ABI: where scikit-build-core asks for it (wheel.py-api). NOMINSIZE: the time of a call counts, its bytes do not.
+nanobind_add_module(_core STABLE_ABI NOMINSIZE ${core_sources})
 target_link_libraries(_core PRIVATE cleave_frontend cleave::cleave)
 target_precompile_headers(_core PRIVATE ${common_headers} <nanobind/nanobind.h>)
-target_link_options(_core PRIVATE
-  "LINKER:--exclude-libs,ALL"  # as in library.cmake
-  "LINKER:--wrap=__gxx_personality_v0")  # forced_unwind.cpp says why
+cleave_exports(_core PyInit__core)
+target_link_options(_core PRIVATE "LINKER:--wrap=__gxx_personality_v0")  # forced_unwind.cpp says why
 set_target_properties(_core PROPERTIES LIBRARY_OUTPUT_DIRECTORY "${package_dir}")
-nanobind_add_stub(_core_stub
-  MODULE _core OUTPUT "${package_dir}/_core.pyi" PYTHON_PATH "${package_dir}" DEPENDS _core)
+# The stub is made by importing the module: what is built for other processors has the stub of another build.
+if(DEFINED CLEAVE_CORE_STUB)
+  configure_file("${CLEAVE_CORE_STUB}" "${package_dir}/_core.pyi" COPYONLY)
+else()
+  nanobind_add_stub(_core_stub
+    MODULE _core OUTPUT "${package_dir}/_core.pyi" PYTHON_PATH "${package_dir}" DEPENDS _core)
+endif()
 
 if(SKBUILD)
   set_target_properties(_core PROPERTIES INSTALL_RPATH "$ORIGIN")

@@ -21,9 +21,15 @@ list(GET places 0 site_packages)
 list(GET places 1 torch_dir)
 set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${site_packages}")
 
+# Wheels have operators for a torch that is met later: they set both.
+if(NOT DEFINED CLEAVE_TORCH_INCLUDE)
+  set(CLEAVE_TORCH_INCLUDE "${torch_dir}/include")
+  set(CLEAVE_TORCH_LIBRARIES "${torch_dir}/lib/libtorch.so" "${torch_dir}/lib/libtorch_cpu.so")
+endif()
+
 set(oldest "${TORCH_OLDEST_MAJOR}.${TORCH_OLDEST_MINOR}")
 set(found "no torch")
-set(version_header "${torch_dir}/include/torch/headeronly/version.h")
+set(version_header "${CLEAVE_TORCH_INCLUDE}/torch/headeronly/version.h")
 if(EXISTS "${version_header}")
   file(STRINGS "${version_header}" found REGEX "\"[0-9.]+")
   string(REGEX MATCH "[0-9.]+" found "${found}")
@@ -38,13 +44,14 @@ file(GLOB torch_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/python/torch_op
 add_library(_torch_ops MODULE ${torch_sources})
 math(EXPR target_version "(${TORCH_OLDEST_MAJOR} << 56) + (${TORCH_OLDEST_MINOR} << 48)" OUTPUT_FORMAT HEXADECIMAL)
 target_compile_definitions(_torch_ops PRIVATE TORCH_TARGET_VERSION=${target_version})
-target_include_directories(_torch_ops SYSTEM PRIVATE "${torch_dir}/include")
+target_include_directories(_torch_ops SYSTEM PRIVATE "${CLEAVE_TORCH_INCLUDE}")
 target_link_libraries(_torch_ops PRIVATE
-  cleave_frontend cleave::cleave "${torch_dir}/lib/libtorch.so" "${torch_dir}/lib/libtorch_cpu.so")
+  cleave_frontend cleave::cleave ${CLEAVE_TORCH_LIBRARIES})
 target_precompile_headers(_torch_ops PRIVATE
   <algorithm> <optional> <string> <vector> <torch/csrc/stable/tensor.h> <torch/csrc/stable/library.h>)
 # libtorch.so has no function of its own, but brings those of libtorch_cuda.so where there are some.
-target_link_options(_torch_ops PRIVATE "LINKER:--no-as-needed" "LINKER:--exclude-libs,ALL")
+target_link_options(_torch_ops PRIVATE "LINKER:--no-as-needed")
+cleave_exports(_torch_ops cleave_torch_follow_precision)
 set_target_properties(_torch_ops PROPERTIES PREFIX "" LIBRARY_OUTPUT_DIRECTORY "${package_dir}")
 
 if(SKBUILD)

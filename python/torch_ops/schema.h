@@ -8,6 +8,7 @@
 #include <tuple>
 #include <vector>
 
+#include "errors.h"
 #include "operands/lists.h"
 
 namespace cleave::torch_ops {
@@ -49,7 +50,7 @@ class Values : public Ps... {
 
 struct Operator {
   std::string name, schema;
-  void (*boxed)(StableIValue*, uint64_t, uint64_t);
+  BoxedFunction boxed;
 };
 
 namespace detail {
@@ -101,7 +102,7 @@ class Operators {
     using Result =
         decltype(Boxed::call(std::declval<typename Ps::Parameter>()..., std::declval<typename Ks::Parameter>()...));
     schema += std::string(") -> ") + detail::ResultText<Result>::text;
-    list_.push_back({name, std::move(schema), TORCH_BOX(Boxed::function)});
+    list_.push_back({name, std::move(schema), with_errors_of_torch<TORCH_BOX(Boxed::function)>});
   }
 
   auto begin() const { return list_.begin(); }
