@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "cleave/core/math.h"
+#include "cpu/instruction_sets.h"
 #include "process/fork.h"
 
 namespace cleave::cpu {
@@ -67,10 +68,9 @@ template <bool adds>
 
 MicroKernel choose() {
 #if defined(__x86_64__)
-  if (__builtin_cpu_supports("avx512f")) return {multiply_avx512<true>, multiply_avx512<false>};
-  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) {
-    return {multiply_avx2<true>, multiply_avx2<false>};
-  }
+  const InstructionSets has = instruction_sets();
+  if (has.avx512f) return {multiply_avx512<true>, multiply_avx512<false>};
+  if (has.avx2_fma) return {multiply_avx2<true>, multiply_avx2<false>};
 #endif
   return {multiply_baseline<true>, multiply_baseline<false>};
 }
