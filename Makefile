@@ -7,7 +7,7 @@ ARGS ?=
 # Where setup finds the system's cmake too old, it puts one into .venv.
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 
-.PHONY: run test test-kernels bench build setup format lint lint-tools clean
+.PHONY: run test test-kernels bench build wheels setup format lint lint-tools clean
 
 run: build  ## the demo: ARGS="--help" lists its sections
 	$(PYTHON) -m examples.demo $(ARGS)
@@ -21,6 +21,10 @@ test-kernels: build  ## every kernel of the catalogue compiles without spills: f
 
 bench: build  ## measurements against the peers that are installed: ARGS="--help" lists the suites
 	$(PYTHON) -m bench $(ARGS)
+
+# Without setup: no package of the system's is needed.
+wheels:  ## dist/*.whl for x86_64 and aarch64, and the sources: ARGS="--help" lists what can be left out
+	python3 tools/wheels $(ARGS)
 
 build: setup
 	@test -f $(BUILD)/build.ninja || \
