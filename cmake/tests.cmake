@@ -77,7 +77,18 @@ target_link_options(fake_nvrtc_other PRIVATE LINKER:--build-id=0x00000002)
 target_link_options(fake_nvrtc_anonymous PRIVATE LINKER:--build-id=none)
 add_dependencies(cleave_tests fake_cuda)
 
-add_executable(emit_launch_tests
+# How emitted projects are compiled there, and what of theirs is compiled once (a compiler that does not take it so
+# includes standard.h instead).
+set(probe_flags -std=c++20 -O0 -Wall -Wextra -Wpedantic -Werror -fPIC
+  -fvisibility=hidden -fvisibility-inlines-hidden)
+set(probe_standard "${PROJECT_BINARY_DIR}/fake_driver/standard.h")
+configure_file(tests/fake_driver/standard.h "${probe_standard}" COPYONLY)
+add_custom_command(OUTPUT "${probe_standard}.gch" VERBATIM
+  COMMAND "${CMAKE_CXX_COMPILER}" ${probe_flags} -x c++-header "${probe_standard}" -o "${probe_standard}.gch"
+  DEPENDS "${probe_standard}")
+list(JOIN probe_flags " " probe_flags)
+
+add_executable(emit_launch_tests "${probe_standard}.gch"
   tests/fake_driver/emit_launch_test.cpp tests/fake_driver/emit_conv_launch_test.cpp
   tests/fake_driver/emit_workspaces_test.cpp tests/fake_driver/kernel_sequence_test.cpp
   tests/fake_driver/prepared_plan_test.cpp)
@@ -88,6 +99,8 @@ target_compile_definitions(emit_launch_tests PRIVATE
   CLEAVE_TEST_CXX="${CMAKE_CXX_COMPILER}"
   CLEAVE_TEST_CUDA="${CUDA_H_DIR}"
   CLEAVE_TEST_SOURCE="${PROJECT_SOURCE_DIR}"
+  CLEAVE_TEST_FLAGS="${probe_flags}"
+  CLEAVE_TEST_STANDARD="${probe_standard}"
   CLEAVE_TEST_COMPILER="$<TARGET_FILE:fake_nvrtc>"
   CLEAVE_TEST_CACHE="${PROJECT_BINARY_DIR}/fake_driver/cache")
 add_dependencies(emit_launch_tests fake_nvrtc)

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <map>
 #include <queue>
+#include <set>
 #include <sstream>
 #include <string>
 #include <tuple>
@@ -21,45 +22,72 @@ inline uint32_t accumulators(const GemmConfig& config) {
   return config.tile.m * config.tile.n / math_threads(config);
 }
 
-/// A tile, whose warps are, and the family of types that it multiplies: operands as wide as each other
-/// need the same registers, and sums that are promoted need twice as many.
+/// A thread that has fewer, or even twice as many of these, has registers left whatever the types are.
+inline constexpr uint32_t kManyAccumulators = 64;
+
+/// A tile, whose warps are, and, where it has many accumulators, the family of types that it multiplies: operands as
+/// wide as each other need the same registers, and sums that are promoted need twice as many.
 inline auto tile_and_types(const GemmConfig& config) {
+  const bool many = accumulators(config) >= kManyAccumulators;
   return std::tuple(config.family, config.tile.m, config.tile.n, config.warps.consumers, config.warps.pingpong,
-                    config.warps.m, config.warps.n, size_of(config.operands.a), config.scales.promote);
+                    config.warps.m, config.warps.n, many ? size_of(config.operands.a) : 0,
+                    many && config.scales.promote);
 }
 
-/// For each configuration, every two of its settings, as a number for both. A tile's sizes are none of
-/// them: there are so many that a sample with each of them beside all else would be of little but tiles.
-inline std::vector<std::vector<uint32_t>> settings_by_two(const std::vector<GemmConfig>& configs) {
+/// Its settings as lines of the source, each with its subject's. A tile's sizes are none of them: there are so many that a sample
+/// with each of them beside all else would be of little but tiles.
+inline std::vector<std::string> settings_of(GemmConfig config) {
+  config.tile = {};
+  config.store.chunks = {};  // follows from the rest
+  std::vector<std::string> settings;
+  std::istringstream source(gemm_source(config));
+  std::string subject;
+  for (std::string line; std::getline(source, line);) {
+    if (!line.starts_with("    ") || line.find('=') == line.npos) continue;
+    if (line.ends_with('{')) {
+      subject = line;
+    } else {
+      settings.push_back(subject + line);
+    }
+  }
+  return settings;
+}
+
+/// The value of each setting that most configurations have: what has another is special for it.
+inline std::set<std::string> common_settings(const std::vector<GemmConfig>& configs) {
+  std::map<std::string, std::map<std::string, size_t>> counts;
+  for (const GemmConfig& config : configs) {
+    for (const std::string& setting : settings_of(config)) ++counts[setting.substr(0, setting.rfind('='))][setting];
+  }
+  std::set<std::string> common;
+  for (const auto& [name, values] : counts)
+    common.insert(std::ranges::max_element(values, {}, [](const auto& value) { return value.second; })->first);
+  return common;
+}
+
+/// For each configuration, every two of its settings that are not `common`, as a number for both.
+inline std::vector<std::vector<uint32_t>> settings_by_two(const std::vector<GemmConfig>& configs,
+                                                          const std::set<std::string>& common) {
   std::map<std::string, uint32_t> numbers;
   std::vector<std::vector<uint32_t>> all;
-  for (GemmConfig config : configs) {
-    config.tile = {};
-    config.store.chunks = {};  // follows from the rest
+  for (const GemmConfig& config : configs) {
     std::vector<uint32_t> settings;
-    std::istringstream source(gemm_source(config));
-    std::string subject;
-    for (std::string line; std::getline(source, line);) {
-      if (!line.starts_with("    ") || line.find('=') == line.npos) continue;
-      if (line.ends_with('{')) {
-        subject = line;
-      } else {
-        const auto number = uint32_t(numbers.size());
-        settings.push_back(numbers.try_emplace(subject + line, number).first->second);
-      }
+    for (const std::string& setting : settings_of(config)) {
+      const auto number = uint32_t(numbers.size());
+      if (!common.contains(setting)) settings.push_back(numbers.try_emplace(setting, number).first->second);
     }
     std::vector<uint32_t>& pairs = all.emplace_back();
     for (size_t i = 0; i < settings.size(); ++i) {
-      for (size_t j = 0; j < i; ++j) pairs.push_back(settings[i] << 16 | settings[j]);
+      for (size_t j = 0; j <= i; ++j) pairs.push_back(settings[i] << 16 | settings[j]);  // with itself: alone
     }
   }
   return all;
 }
 
 /// The most accumulators that a configuration with both settings has, for every two.
-inline std::map<uint32_t, uint32_t> most_accumulators(const std::vector<GemmConfig>& configs) {
+inline std::map<uint32_t, uint32_t> most_accumulators(const std::vector<GemmConfig>& configs,
+                                                      const std::vector<std::vector<uint32_t>>& pairs) {
   std::map<uint32_t, uint32_t> most;
-  const auto pairs = settings_by_two(configs);
   for (size_t i = 0; i < configs.size(); ++i) {
     for (const uint32_t pair : pairs[i]) most[pair] = std::max(most[pair], accumulators(configs[i]));
   }
@@ -67,14 +95,14 @@ inline std::map<uint32_t, uint32_t> most_accumulators(const std::vector<GemmConf
 }
 
 /// A sample of `configs` that shows what each setting does beside each other one where registers are scarcest:
-/// - every two settings that some configuration has together, on the largest of the tiles that have both: a type and a
-///   way to split, a way to split and an activation, ping-pong and a group;
-/// - each tile with each family of types.
+/// - every two settings that some configuration has together and few have, on the largest of the tiles that have both:
+///   a type and a way to split, a way to split and an activation, ping-pong and a group;
+/// - each tile, and each of many accumulators with each family of types.
 /// It can miss what takes three settings, or two on a smaller tile alone: `make test-kernels` compiles all of them.
 inline std::vector<GemmConfig> kernel_sample(const std::vector<GemmConfig>& configs) {
   // What each configuration shows, as numbers: those of two settings, then those of the tiles.
-  std::vector<std::vector<uint32_t>> shows = settings_by_two(configs);
-  const std::map<uint32_t, uint32_t> most = most_accumulators(configs);
+  std::vector<std::vector<uint32_t>> shows = settings_by_two(configs, common_settings(configs));
+  const std::map<uint32_t, uint32_t> most = most_accumulators(configs, shows);
   std::map<decltype(tile_and_types({})), uint32_t> tiles;
   for (size_t i = 0; i < configs.size(); ++i) {
     std::erase_if(shows[i], [&](uint32_t pair) { return accumulators(configs[i]) < most.at(pair); });

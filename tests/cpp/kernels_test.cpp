@@ -122,19 +122,14 @@ TEST(KernelSample, HasEveryTwoSettingsOnTheLargestTileThatHasBoth) {
   // Both at once: settings have the same numbers in both then.
   std::vector<GemmConfig> both = all;
   both.insert(both.end(), sample.begin(), sample.end());
-  const auto pairs = settings_by_two(both);
-  std::map<uint32_t, uint32_t> of_all, of_sample;
-  for (size_t i = 0; i < both.size(); ++i) {
-    for (const uint32_t pair : pairs[i]) {
-      uint32_t& most = (i < all.size() ? of_all : of_sample)[pair];
-      most = std::max(most, accumulators(both[i]));
-    }
-  }
+  const auto pairs = settings_by_two(both, common_settings(all));
+  const auto sampled = pairs.begin() + ptrdiff_t(all.size());
+  const auto of_all = most_accumulators(all, {pairs.begin(), sampled});
   EXPECT_GT(of_all.size(), 1000u);
-  EXPECT_EQ(of_sample, of_all);
+  EXPECT_EQ(most_accumulators(sample, {sampled, pairs.end()}), of_all);
 }
 
-TEST(KernelSample, HasEveryTileWithEachFamilyOfTypes) {
+TEST(KernelSample, HasEveryTileAndLargeOnesWithEachFamilyOfTypes) {
   const std::vector<GemmConfig> all = hopper_configs();
   std::set<decltype(tile_and_types({}))> of_all, of_sample;
   for (const GemmConfig& config : all) of_all.insert(tile_and_types(config));

@@ -127,12 +127,11 @@ inline fs::path new_folder(const std::string& name) {
 /// The folder's probe.cpp as a library, which nothing of the driver's is linked with, loaded. The
 /// compiler warns of nothing in it.
 inline void* build_probe(const fs::path& folder) {
-  run(
-      fmt::format("{0} -std=c++20 -O0 -Wall -Wextra -Wpedantic -Werror "
-                  "-shared -fPIC -fvisibility=hidden -fvisibility-inlines-hidden "
-                  "-I{1}/include -I{1}/src -I{1}/kernels -isystem '{2}' "
-                  "'-I{3}/include' '-I{3}/tests/fake_driver' {1}/probe.cpp -o {1}/project.so",
-                  CLEAVE_TEST_CXX, folder.string(), CLEAVE_TEST_CUDA, CLEAVE_TEST_SOURCE));
+  run(fmt::format(
+      "{0} {4} -shared -include '{5}' "
+      "-I{1}/include -I{1}/src -I{1}/kernels -isystem '{2}' "
+      "'-I{3}/include' '-I{3}/tests/fake_driver' {1}/probe.cpp -o {1}/project.so",
+      CLEAVE_TEST_CXX, folder.string(), CLEAVE_TEST_CUDA, CLEAVE_TEST_SOURCE, CLEAVE_TEST_FLAGS, CLEAVE_TEST_STANDARD));
   void* const library = dlopen((folder / "project.so").c_str(), RTLD_NOW | RTLD_LOCAL);
   EXPECT_NE(library, nullptr) << dlerror();
   return library;
