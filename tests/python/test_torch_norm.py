@@ -64,6 +64,14 @@ def test_zero_centered_and_smooth() -> None:
     assert (RMSNormQuantize(8, zero_centered=True).weight == 0).all() and (RMSNormQuantize(8).weight == 1).all()
 
 
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32])
+def test_without_an_eps_it_is_torchs(dtype: torch.dtype) -> None:
+    norm, layer = nn.RMSNorm(256).to(dtype), W8A8Linear.from_linear(nn.Linear(256, 96).to(dtype))
+    x = (torch.randn(5, 256) * 1e-3).to(dtype)
+    with torch.no_grad():
+        assert relative_error(layer(RMSNormQuantize.from_norm(norm)(x)), layer(norm(x))) < 0.01
+
+
 def test_names_of_transformers() -> None:
     class LlamaRMSNorm(nn.Module):
         def __init__(self) -> None:
@@ -72,7 +80,7 @@ def test_names_of_transformers() -> None:
 
     made = RMSNormQuantize.from_norm(LlamaRMSNorm(), "float8_e4m3fn")
     assert made.eps == 1e-5 and made.weight.dtype == torch.bfloat16 and not made.weight.requires_grad
-    assert repr(made) == "RMSNormQuantize(64, eps=1e-05, dtype=torch.float8_e4m3fn, zero_centered=False)"
+    assert repr(made) == "RMSNormQuantize(64, eps=1e-05, dtype=torch.float8_e4m3fn, granularity=row, zero_centered=False)"
     again = RMSNormQuantize(64, 1e-5, dtype="float8_e4m3fn")
     again.load_state_dict(made.state_dict())
 

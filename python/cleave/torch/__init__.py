@@ -10,6 +10,7 @@
     cleave.torch.replace_convs(model)
     cleave.torch.replace_linears(model, "int8")
     cleave.torch.load_quantized(model, "folder")      # a checkpoint that is in 8 bits already
+    fused = cleave.torch.fuse(model)
     cleave.torch.convert_to_float8_training(model)
     layer = cleave.torch.MoE(num_experts, top_k, features, hidden_features)
 
@@ -104,9 +105,11 @@ from . import (  # noqa: E402
     _grouped_autograd,
     _moe_autograd,
 )
+from ._fuse import Fused, fuse  # noqa: E402
 from .conv import Conv1d, Conv2d, Conv3d, ConvTranspose1d, ConvTranspose2d, ConvTranspose3d, replace_convs  # noqa: E402
 from .experts import W8A8Experts  # noqa: E402
 from .float8 import Float8Linear, convert_to_float8_training  # noqa: E402
+from .fused import GatedMLP, W8A8SwiGLU  # noqa: E402
 from .grouped_linear import GroupedLinear  # noqa: E402
 from .linear import W8A8Linear, replace_linears  # noqa: E402
 from .loading import load_quantized  # noqa: E402
@@ -122,13 +125,17 @@ __all__ = [
     "ConvTranspose2d",
     "ConvTranspose3d",
     "Float8Linear",
+    "Fused",
+    "GatedMLP",
     "GroupedLinear",
     "MoE",
     "Quantized",
     "RMSNormQuantize",
     "W8A8Experts",
     "W8A8Linear",
+    "W8A8SwiGLU",
     "convert_to_float8_training",
+    "fuse",
     "gemm",
     "grouped_gemm",
     "load_quantized",

@@ -49,9 +49,6 @@ RECIPES = {
 }
 
 
-BLOCK = 128  # elements that share a scale, along each dimension that has blocks
-
-
 def recipe_of(name: str) -> Recipe:
     if name not in RECIPES:
         raise ValueError(f"recipe is {name!r}; it must be {' or '.join(map(repr, RECIPES))}")

@@ -9,8 +9,9 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from . import _float8
-from ._float8 import BLOCK, E4M3, Rows
+from ._float8 import E4M3, Rows
 from ._grouped_autograd import Groups, gradient_of_bias
+from ._scales import BLOCK
 
 _ops = torch.ops.cleave
 _full = _ops.grouped_gemm.full

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 import cleave
 
 from ._scales import scale_shape
+from .fused import W8A8SwiGLU
 from .grouped_linear import GroupedLinear
 from .linear import W8A8Linear
 from .moe import MoE
@@ -86,6 +87,7 @@ def _w8a8(layer: W8A8Linear, first: int, last: int, dtype: torch.dtype) -> Itera
         bias=layer.bias,
         out_dtype=dtype,
         use_fast_accum=layer.use_fast_accum,
+        activation=layer.activation if isinstance(layer, W8A8SwiGLU) else "none",
     )
     yield plan, first, last
 
@@ -94,7 +96,7 @@ def _normed(layer: RMSNormQuantize, first: int, last: int, dtype: torch.dtype) -
     x = layer.weight.new_empty((_EXAMPLE, layer.hidden_size), dtype=dtype)
     norm = cleave.rms_norm(layer.weight, layer.eps, zero_centered=layer.zero_centered)
     for residual in (None, x):
-        yield cleave.plan_quantize(x, layer.dtype, "row", norm=norm, residual=residual), first, last
+        yield cleave.plan_quantize(x, layer.dtype, layer.granularity, norm=norm, residual=residual), first, last
 
 
 def _grouped(layer: GroupedLinear, first: int, last: int, activation: str = "none") -> Product:

@@ -29,7 +29,7 @@ def replace_layers(
     for name, layer in model.named_modules(remove_duplicate=False):
         if type(layer) in types:
             names.setdefault(layer, []).append(name)
-    skipped = _matcher(skip, [place for places in names.values() for place in places])
+    skipped = matcher(skip, [place for places in names.values() for place in places])
     replaced = []
     for layer, places in names.items():
         if spare(layer) or any(skipped(place, layer) for place in places):
@@ -52,7 +52,7 @@ def check_names(argument: str, given: Iterable[str], model: nn.Module) -> None:
             )
 
 
-def _matcher(skip: Skip, names: Sequence[str]) -> Callable[[str, Any], bool]:
+def matcher(skip: Skip, names: Sequence[str]) -> Callable[[str, Any], bool]:
     """`skip` as a function of name and layer."""
     if callable(skip):
         return skip

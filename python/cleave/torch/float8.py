@@ -11,6 +11,7 @@ from torch.autograd.function import once_differentiable
 from . import _float8
 from ._float8 import E4M3, Rows
 from ._replace import Skip, replace_layers
+from ._scales import BLOCK
 from .grouped_linear import GroupedLinear
 
 # What the rows of 8-bit operands are multiples of, where tensor cores can load them.
@@ -167,5 +168,5 @@ def convert_to_float8_training(
 
 
 def _does_not_fit(layer: nn.Linear | GroupedLinear) -> bool:
-    features = _ALIGNMENT if isinstance(layer, nn.Linear) else _float8.BLOCK
+    features = _ALIGNMENT if isinstance(layer, nn.Linear) else BLOCK
     return layer.in_features % _ALIGNMENT != 0 or layer.out_features % features != 0

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from . import _float8, _float8_grouped
 from ._grouped_autograd import Groups, gradient_of_bias
+from ._scales import BLOCK
 
 _grouped_gemm = torch.ops.cleave.grouped_gemm
 
@@ -103,10 +104,10 @@ class GroupedLinear(nn.Module):
         """Whether products are of 8 bits from now on; parameters stay as they are."""
         if recipe not in (None, "blockwise"):
             raise ValueError(f"recipe is {recipe!r}; products of groups have 'blockwise', or None for x's own dtype")
-        if recipe and self.out_features % _float8.BLOCK:
+        if recipe and self.out_features % BLOCK:
             raise ValueError(
                 f"out_features is {self.out_features} with recipe {recipe!r}; it must be a multiple of "
-                f"{_float8.BLOCK}, so that no block is of two experts: pad it, or leave recipe out"
+                f"{BLOCK}, so that no block is of two experts: pad it, or leave recipe out"
             )
         self.recipe = recipe
         self.grad_dtype = _float8.grad_dtype_of(grad_dtype, _float8.RECIPES["blockwise"]) if recipe else None

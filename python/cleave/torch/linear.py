@@ -14,7 +14,6 @@ from ._scales import ACTIVATIONS, check_granularity, scale_shape, shaped_scale
 
 _quantize = torch.ops.cleave.quantize.default
 _quantize_static = torch.ops.cleave.quantize_static.default
-_scaled_gemm = torch.ops.cleave.scaled_gemm.default
 
 _DTYPES = {"int8": torch.int8, "float8_e4m3fn": torch.float8_e4m3fn}
 
@@ -45,6 +44,8 @@ class W8A8Linear(nn.Module):
             activations into the weight: what is quantised is x / smooth and weight * smooth.
     Casting the module (`.half()`) casts the bias only.
     """
+
+    _product = staticmethod(torch.ops.cleave.scaled_gemm.default)
 
     def __init__(
         self,
@@ -182,14 +183,14 @@ class W8A8Linear(nn.Module):
             q, scale = _quantize(tokens, dtype, self.activation_granularity, smooth)
         else:
             q = _quantize_static(tokens, scale, dtype, "tensor", smooth)
-        y = _scaled_gemm(q, weight.t(), scale, weight_scale, buffers["bias"], x.dtype, self.use_fast_accum)
+        y = self._product(q, weight.t(), scale, weight_scale, buffers["bias"], x.dtype, self.use_fast_accum)
         return y if flat else y.view(*x.shape[:-1], self.out_features)
 
     def _multiply(self, q: Tensor, scale: Tensor, dtype: torch.dtype = torch.bfloat16) -> Tensor:
         if q.dtype != self.weight.dtype:
             raise ValueError(f"x is quantised to {q.dtype}, but the weight is {self.weight.dtype}; quantise it to that")
         rows = q if q.dim() == 2 else q.reshape(-1, self.in_features)
-        y = _scaled_gemm(rows, self.weight.t(), scale, self.weight_scale.t(), self.bias, dtype, self.use_fast_accum)
+        y = self._product(rows, self.weight.t(), scale, self.weight_scale.t(), self.bias, dtype, self.use_fast_accum)
         return y if rows is q else y.view(*q.shape[:-1], self.out_features)
 
     def prepare(self, example: Tensor | int, dtype: torch.dtype = torch.bfloat16) -> None:

@@ -16,16 +16,22 @@ _normed_sum = torch.ops.cleave.quantize_normed_sum.default
 class Quantized(NamedTuple):
     """Rows in 8 bits, x ~ q * scale: what several `W8A8Linear` layers take in x's place, quantised once.
 
-    q: [..., K], int8 or float8_e4m3fn. scale: float32, [rows, 1], or [1] for all. dtype: x's, which results have.
+    q: [..., K], int8 or float8_e4m3fn. scale: float32, [rows, 1], [rows, ceil(K / 128)],
+    or [1] for all. dtype: x's, which results have.
     """
 
     q: Tensor
     scale: Tensor
     dtype: torch.dtype = torch.bfloat16
 
+    @property
+    def shape(self) -> torch.Size:
+        """Of what was quantised."""
+        return self.q.shape
+
 
 class RMSNormQuantize(nn.Module):
-    """The RMS norm of x, or of x + residual, in 8 bits with a scale per row, by one kernel: for inference.
+    """The RMS norm of x, or of x + residual, in 8 bits by one kernel: for inference.
 
         norm = cleave.torch.RMSNormQuantize.from_norm(layer.input_layernorm, "float8_e4m3fn")
         x, residual = norm(x, residual)
@@ -36,7 +42,8 @@ class RMSNormQuantize(nn.Module):
     of a row are the same bit by bit among any number of rows. Legal in CUDA graphs once it has run on the same device,
     or `cleave.prepare` has.
 
-    weight: [hidden_size], a parameter. eps. zero_centered: the weight is kept less 1, as in Gemma.
+    weight: [hidden_size], a parameter. eps. granularity: "row", a scale for each, or "block_1x128" for layers whose
+    weights are in blocks. zero_centered: the weight is kept less 1, as in Gemma.
     """
 
     def __init__(
@@ -45,6 +52,7 @@ class RMSNormQuantize(nn.Module):
         eps: float = 1e-6,
         *,
         dtype: Dtype = "int8",
+        granularity: str = "row",
         zero_centered: bool = False,
         device: Any = None,
         weight_dtype: torch.dtype | None = None,
@@ -53,13 +61,22 @@ class RMSNormQuantize(nn.Module):
         self.hidden_size = hidden_size
         self.eps = eps
         self.dtype = parse_dtype(dtype)
+        if granularity not in ("row", "block_1x128"):
+            raise ValueError(f"granularity is {granularity!r}; norms find scales by 'row' or 'block_1x128'")
+        self.granularity = granularity
         self.zero_centered = zero_centered
         weight = torch.full((hidden_size,), float(not zero_centered), device=device, dtype=weight_dtype)
         self.weight = nn.Parameter(weight, requires_grad=False)
 
     @classmethod
     def from_norm(
-        cls, norm: nn.Module, dtype: Dtype = "int8", *, zero_centered: bool = False, smooth: Tensor | None = None
+        cls,
+        norm: nn.Module,
+        dtype: Dtype = "int8",
+        *,
+        granularity: str = "row",
+        zero_centered: bool = False,
+        smooth: Tensor | None = None,
     ) -> RMSNormQuantize:
         """Makes it from a norm with a `weight`, and an `eps` or (transformers' name) `variance_epsilon`; on its device.
 
@@ -71,18 +88,19 @@ class RMSNormQuantize(nn.Module):
         if weight is None:
             raise ValueError(f"norm is {type(norm).__name__}, which has no weight; use RMSNormQuantize(size, eps)")
         if eps is None:
-            eps = torch.finfo(weight.dtype).eps  # as torch.nn.RMSNorm does
+            eps = torch.finfo(torch.float32).eps  # which torch.nn.RMSNorm adds in, whatever the weight's dtype
         weight = weight.detach()
         if smooth is not None:
             weight = (weight.float() + float(zero_centered)) / smooth - float(zero_centered)
-        layer = cls(weight.numel(), eps, dtype=dtype, zero_centered=zero_centered, device="meta")
+        options = {"dtype": dtype, "granularity": granularity, "zero_centered": zero_centered}
+        layer = cls(weight.numel(), eps, **options, device="meta")
         layer.weight = nn.Parameter(weight, requires_grad=False)
         return layer
 
     def forward(self, x: Tensor, residual: Tensor | None = None) -> Quantized | tuple[Quantized, Tensor]:
         """With a residual also x + residual, a new tensor, which the next layer adds to."""
         rows = x if x.dim() == 2 else x.reshape(-1, self.hidden_size)
-        options = ("rms_norm", self.eps, "row", None, self.zero_centered)
+        options = ("rms_norm", self.eps, self.granularity, None, self.zero_centered)
         if residual is None:
             q, scale = _normed(rows, self.weight, self.dtype, *options)
             return Quantized(q.view(x.shape), scale, x.dtype)
@@ -91,4 +109,7 @@ class RMSNormQuantize(nn.Module):
         return Quantized(q.view(x.shape), scale, x.dtype), total.view(x.shape)
 
     def extra_repr(self) -> str:
-        return f"{self.hidden_size}, eps={self.eps}, dtype={self.dtype}, zero_centered={self.zero_centered}"
+        return (
+            f"{self.hidden_size}, eps={self.eps}, dtype={self.dtype}, granularity={self.granularity}, "
+            f"zero_centered={self.zero_centered}"
+        )

@@ -1,0 +1,212 @@
+"""`fuse`: norms, gates and residuals of a whole model into the kernels of its 8-bit layers."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+import torch
+from torch import nn
+
+from . import _chains
+from ._replace import Skip, matcher
+from .fused import FusedDecoderLayer, GatedMLP, W8A8SwiGLU, same
+from .linear import W8A8Linear
+from .norm import RMSNormQuantize
+
+
+@dataclass
+class Fused:
+    """What `fuse` did to a model. `print` shows it, one line for layers of one kind.
+
+    done, left: (name of a module, what became of it, or why it was left alone).
+    """
+
+    done: list[tuple[str, str]] = field(default_factory=list)
+    left: list[tuple[str, str]] = field(default_factory=list)
+    _undo: list[Callable[[], None]] = field(default_factory=list, repr=False)
+
+    def undo(self) -> None:
+        """Puts the layers back that were there before, with the weights that there are now."""
+        while self._undo:
+            self._undo.pop()()
+        self.done, self.left = [], []
+
+    def __str__(self) -> str:
+        lines = [*_by_kind(self.done), *(f"{line} (left alone)" for line in _by_kind(self.left))]
+        return "\n".join(lines or ["nothing fused"])
+
+
+def fuse(model: nn.Module, *, skip: Skip = (), across_layers: bool = True) -> Fused:
+    """Puts norms, residual sums and gates into the kernels of a model's `W8A8Linear` layers, in place; for inference.
+
+        cleave.torch.replace_linears(model, "float8_e4m3fn", skip="lm_head")
+        print(fused := cleave.torch.fuse(model))
+        ...
+        fused.undo()
+
+    Modules are found by what their forward functions do, whatever their classes and names: their functions are traced,
+    one module at a time, and norms are compared with the formula.
+
+    - down(silu(gate(x)) * up(x)), of W8A8Linear layers with equal settings, becomes `GatedMLP`: gate and up are one
+      product, in whose kernel the gate is. y differs from before by what rounding the gates and ups to 16 bits did.
+    - In layers that are x + attention(norm(x)), and that x + mlp(norm(x)), as Llama's are, an RMS norm that only
+      W8A8Linear layers of one dtype read becomes `RMSNormQuantize`, which quantises once for all of them, and adds the
+      residual before it. Sums are the same bit by bit; the norm, which was rounded to 16 bits before, is not. A norm
+      that others read, a router say, stays. The layer's class becomes one that derives from its own.
+
+    Nothing else is different, but last bits of float8 sums where the wider product adds in another order. A state_dict
+    is of the fused model: undo before saving one to load elsewhere.
+
+    skip: names of MLPs and decoder layers to leave alone, as in `replace_linears`. across_layers: a layer's last sum
+    is left to the norm of the next one in the same list, so that what goes from one to the other is no tensor; False
+    for models, or callers (transformers' output_hidden_states), that look at it.
+
+    ValueError if the model has no W8A8Linear.
+    """
+    if not any(isinstance(module, W8A8Linear) for module in model.modules()):
+        raise ValueError('model has no W8A8Linear layers; call cleave.torch.replace_linears(model, "int8") before')
+    report = Fused()
+    gated = {name: found for name, module in _modules(model) if (found := _chains.find_gated_mlp(module))}
+    layers = {name: found for name, module in _modules(model) if (found := _chains.find_decoder_layer(module))}
+    skipped = matcher(skip, [*gated, *layers])
+    for name, chain in gated.items():
+        if not skipped(name, model.get_submodule(name)):
+            _fuse_gates(model, name, chain, report)
+    fused = []
+    for name, chain in layers.items():
+        layer = model.get_submodule(name)
+        if not skipped(name, layer) and _fuse_norms(layer, name, chain, report):
+            fused.append(layer)
+    if across_layers:
+        for layer, following in _neighbours(model):
+            if layer in fused and following in fused:
+                layer.hands_on = isinstance(getattr(following, following.chain.attention_norm), RMSNormQuantize)
+    return report
+
+
+def _modules(model: nn.Module) -> Iterator[tuple[str, nn.Module]]:
+    """What has children but no kernels of ours."""
+    for name, module in model.named_modules():
+        if name and next(module.children(), None) and not isinstance(module, (FusedDecoderLayer, GatedMLP)):
+            yield name, module
+
+
+def _neighbours(model: nn.Module) -> Iterator[tuple[nn.Module, nn.Module]]:
+    for module in model.modules():
+        if isinstance(module, (nn.ModuleList, nn.Sequential)):
+            yield from itertools.pairwise(module)
+
+
+def _fuse_gates(model: nn.Module, name: str, chain: _chains.GatedMLP, report: Fused) -> None:
+    mlp = model.get_submodule(name)
+    gate, up, down = (mlp.get_submodule(each) for each in (chain.gate, chain.up, chain.down))
+    wide = [each for each in (chain.gate, chain.up) if type(mlp.get_submodule(each)) is not W8A8Linear]
+    why = f"{', '.join(wide)}: no W8A8Linear" if wide else W8A8SwiGLU.why_apart(gate, up)
+    if why:
+        report.left.append((name, why))
+        return
+    made = GatedMLP(W8A8SwiGLU.from_linears(gate, up), down).train(mlp.training)
+    model.set_submodule(name, made)
+
+    def undo() -> None:
+        made.gate_up.put_into(gate, up)
+        model.set_submodule(name, mlp)
+
+    report._undo.append(undo)
+    report.done.append((name, f"{chain.gate} and {chain.up}: one product, with SwiGLU in it"))
+
+
+def _fuse_norms(layer: nn.Module, name: str, chain: _chains.DecoderLayer, report: Fused) -> bool:
+    """Whether one of both is fused."""
+    by_name = [name for name, given in chain.kwargs.items() if given == ""]
+    argument = by_name[0] if by_name else chain.args.index("")
+    readers = {chain.attention_norm: (chain.attention, argument), chain.mlp_norm: (chain.mlp, 0)}
+    made = {}
+    for norm, (reader, argument) in readers.items():
+        quantising, why = _quantising(layer.get_submodule(norm), layer.get_submodule(reader), argument)
+        if quantising is None:
+            report.left.append((f"{name}.{norm}", why))
+        else:
+            made[norm] = quantising
+    if not made:
+        return False
+    own, norms = type(layer), {norm: layer.get_submodule(norm) for norm in made}
+    layer.__class__ = type(f"Fused{own.__name__}", (FusedDecoderLayer, own), {})
+    layer.chain, layer.hands_on = chain, False
+    for norm, quantising in made.items():
+        layer.set_submodule(norm, quantising)
+        adds = " adds the residual and" if norm == chain.mlp_norm else " adds what the layer before left and"
+        report.done.append((f"{name}.{norm}", f"{adds} quantises, once for {readers[norm][0]}".strip()))
+
+    def undo() -> None:
+        layer.__class__ = own
+        del layer.chain, layer.hands_on
+        for norm, before in norms.items():
+            layer.set_submodule(norm, before.to(layer.get_submodule(norm).weight.device))
+
+    report._undo.append(undo)
+    return True
+
+
+def _quantising(norm: nn.Module, reader: nn.Module, argument: int | str) -> tuple[RMSNormQuantize | None, str]:
+    """What takes a norm's place, or why nothing does."""
+    names = _chains.find_readers(reader, argument)
+    if names is None:
+        return None, "what reads it is not linear layers alone"
+    linears = [reader.get_submodule(name) for name in names]
+    wide = [name for name, linear in zip(names, linears, strict=True) if not isinstance(linear, W8A8Linear)]
+    if wide:
+        return None, f"{', '.join(wide)}: no W8A8Linear"
+    if any(linear.activation_scale is not None for linear in linears):
+        return None, "the scales of what reads it are static"
+    first = linears[0]
+    kinds = {(each.weight.dtype, each.activation_granularity) for each in linears}
+    if len(kinds) > 1 or not all(same(each.smooth, first.smooth) for each in linears):
+        return None, "what reads it differs in dtype, granularity or smooth"
+    zero_centered = _is_zero_centered(norm)
+    if zero_centered is None:
+        return None, f"{type(norm).__name__} is no RMS norm with a weight"
+    made = RMSNormQuantize.from_norm(
+        norm,
+        first.weight.dtype,
+        granularity=first.activation_granularity,
+        zero_centered=zero_centered,
+        smooth=first.smooth,
+    )
+    return made.train(norm.training), ""
+
+
+@torch.no_grad()
+def _is_zero_centered(norm: nn.Module) -> bool | None:
+    """Whether an RMS norm keeps its weight less 1: by what it does to rows of large and small elements. None for what
+    is no RMS norm."""
+    if not _chains.has_weight_of_rows(norm):
+        return None
+    weight = norm.weight
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(3, weight.numel(), generator=generator) + 0.5
+    x = (x * torch.tensor([[1.0], [30.0], [2e-3]])).to(weight)
+    try:
+        y = norm(x).double()
+        eps = RMSNormQuantize.from_norm(norm).eps
+    except Exception:  # of any module, called as no norm
+        return None
+    normal = x.double() * (x.double().square().mean(-1, keepdim=True) + eps).rsqrt()
+    for zero_centered in (False, True):
+        expected = normal * (weight.double() + zero_centered)
+        if y.shape == x.shape and torch.allclose(y, expected, rtol=4 * torch.finfo(weight.dtype).eps, atol=1e-30):
+            return zero_centered
+    return None
+
+
+def _by_kind(lines: list[tuple[str, str]]) -> Iterator[str]:
+    """Layers of one list on one line, as model.layers.*.mlp (32)."""
+    kinds: dict[tuple[str, str], list[str]] = {}
+    for name, text in lines:
+        kinds.setdefault((re.sub(r"(?<![^.])\d+(?![^.])", "*", name), text), []).append(name)
+    for (kind, text), names in kinds.items():
+        shown = names[0] if len(names) == 1 else f"{kind} ({len(names)})"
+        yield f"{shown}: {text}"
