@@ -109,7 +109,7 @@ from ._fuse import Fused, fuse  # noqa: E402
 from .conv import Conv1d, Conv2d, Conv3d, ConvTranspose1d, ConvTranspose2d, ConvTranspose3d, replace_convs  # noqa: E402
 from .experts import W8A8Experts  # noqa: E402
 from .float8 import Float8Linear, convert_to_float8_training  # noqa: E402
-from .fused import GatedMLP, W8A8SwiGLU  # noqa: E402
+from .fused import GatedMLP, NormProjections, Projection, W8A8SwiGLU  # noqa: E402
 from .grouped_linear import GroupedLinear  # noqa: E402
 from .linear import W8A8Linear, replace_linears  # noqa: E402
 from .loading import load_quantized  # noqa: E402
@@ -129,6 +129,8 @@ __all__ = [
     "GatedMLP",
     "GroupedLinear",
     "MoE",
+    "NormProjections",
+    "Projection",
     "Quantized",
     "RMSNormQuantize",
     "W8A8Experts",

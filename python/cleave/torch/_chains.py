@@ -115,7 +115,7 @@ def find_readers(module: nn.Module, argument: int | str) -> list[str] | None:
             readers.append(node.target)
         else:
             return None
-    return readers or None
+    return readers if len(set(readers)) == len(readers) else None
 
 
 def has_weight_of_rows(module: nn.Module) -> bool:

@@ -12,7 +12,8 @@ from torch import nn
 
 from . import _chains
 from ._replace import Skip, matcher
-from .fused import FusedDecoderLayer, GatedMLP, W8A8SwiGLU, same
+from ._stack import same, stack, unstack, why_apart
+from .fused import FusedDecoderLayer, GatedMLP, NormProjections, Projection, W8A8SwiGLU, adds
 from .linear import W8A8Linear
 from .norm import RMSNormQuantize
 
@@ -54,8 +55,9 @@ def fuse(model: nn.Module, *, skip: Skip = (), across_layers: bool = True) -> Fu
       product, in whose kernel the gate is. y differs from before by what rounding the gates and ups to 16 bits did.
     - In layers that are x + attention(norm(x)), and that x + mlp(norm(x)), as Llama's are, an RMS norm that only
       W8A8Linear layers of one dtype read becomes `RMSNormQuantize`, which quantises once for all of them, and adds the
-      residual before it. Sums are the same bit by bit; the norm, which was rounded to 16 bits before, is not. A norm
-      that others read, a router say, stays. The layer's class becomes one that derives from its own.
+      residual before it; and those layers, q, k and v say, become one product (`NormProjections`). Sums are the same
+      bit by bit; the norm, which was rounded to 16 bits before, is not. A norm that others read, a router say, stays.
+      The layer's class becomes one that derives from its own.
 
     Nothing else is different, but last bits of float8 sums where the wider product adds in another order. A state_dict
     is of the fused model: undo before saving one to load elsewhere.
@@ -83,7 +85,7 @@ def fuse(model: nn.Module, *, skip: Skip = (), across_layers: bool = True) -> Fu
     if across_layers:
         for layer, following in _neighbours(model):
             if layer in fused and following in fused:
-                layer.hands_on = isinstance(getattr(following, following.chain.attention_norm), RMSNormQuantize)
+                layer.hands_on = adds(getattr(following, following.chain.attention_norm))
     return report
 
 
@@ -104,15 +106,15 @@ def _fuse_gates(model: nn.Module, name: str, chain: _chains.GatedMLP, report: Fu
     mlp = model.get_submodule(name)
     gate, up, down = (mlp.get_submodule(each) for each in (chain.gate, chain.up, chain.down))
     wide = [each for each in (chain.gate, chain.up) if type(mlp.get_submodule(each)) is not W8A8Linear]
-    why = f"{', '.join(wide)}: no W8A8Linear" if wide else W8A8SwiGLU.why_apart(gate, up)
+    why = f"{', '.join(wide)}: no W8A8Linear" if wide else why_apart((gate, up))
     if why:
         report.left.append((name, why))
         return
-    made = GatedMLP(W8A8SwiGLU.from_linears(gate, up), down).train(mlp.training)
+    made = GatedMLP(stack((gate, up), W8A8SwiGLU), down).train(mlp.training)
     model.set_submodule(name, made)
 
     def undo() -> None:
-        made.gate_up.put_into(gate, up)
+        unstack(made.gate_up, (gate, up))
         model.set_submodule(name, mlp)
 
     report._undo.append(undo)
@@ -123,49 +125,74 @@ def _fuse_norms(layer: nn.Module, name: str, chain: _chains.DecoderLayer, report
     """Whether one of both is fused."""
     by_name = [name for name, given in chain.kwargs.items() if given == ""]
     argument = by_name[0] if by_name else chain.args.index("")
-    readers = {chain.attention_norm: (chain.attention, argument), chain.mlp_norm: (chain.mlp, 0)}
-    made = {}
-    for norm, (reader, argument) in readers.items():
-        quantising, why = _quantising(layer.get_submodule(norm), layer.get_submodule(reader), argument)
-        if quantising is None:
-            report.left.append((f"{name}.{norm}", why))
-        else:
-            made[norm] = quantising
-    if not made:
+    undone = [
+        _fuse_norm(layer, name, chain.attention_norm, chain.attention, argument, report),
+        _fuse_norm(layer, name, chain.mlp_norm, chain.mlp, 0, report),
+    ]
+    if not any(undone):
         return False
-    own, norms = type(layer), {norm: layer.get_submodule(norm) for norm in made}
+    own = type(layer)
     layer.__class__ = type(f"Fused{own.__name__}", (FusedDecoderLayer, own), {})
     layer.chain, layer.hands_on = chain, False
-    for norm, quantising in made.items():
-        layer.set_submodule(norm, quantising)
-        adds = " adds the residual and" if norm == chain.mlp_norm else " adds what the layer before left and"
-        report.done.append((f"{name}.{norm}", f"{adds} quantises, once for {readers[norm][0]}".strip()))
 
     def undo() -> None:
         layer.__class__ = own
         del layer.chain, layer.hands_on
-        for norm, before in norms.items():
-            layer.set_submodule(norm, before.to(layer.get_submodule(norm).weight.device))
+        for each in filter(None, undone):
+            each()
 
     report._undo.append(undo)
     return True
 
 
-def _quantising(norm: nn.Module, reader: nn.Module, argument: int | str) -> tuple[RMSNormQuantize | None, str]:
+def _fuse_norm(
+    layer: nn.Module, name: str, norm_name: str, reader_name: str, argument: int | str, report: Fused
+) -> Callable[[], None] | None:
+    """What undoes it; None where the norm is left alone."""
+    norm, reader = layer.get_submodule(norm_name), layer.get_submodule(reader_name)
+    places = _chains.find_readers(reader, argument) or []
+    linears = [reader.get_submodule(place) for place in places]
+    quantising, why = _quantising(norm, dict(zip(places, linears, strict=True)))
+    if quantising is None:
+        report.left.append((f"{name}.{norm_name}", why))
+        return None
+    parts = [f"{reader_name}.{place}" for place in places]
+    text = f"adds the residual and quantises, once for {', '.join(parts)}"
+    fused: nn.Module = quantising
+    joined = len(linears) > 1 and {type(each) for each in linears} == {W8A8Linear} and not why_apart(linears)
+    if joined:
+        text += ", which are one product"
+        sizes = [each.out_features for each in linears]
+        fused = NormProjections(quantising, stack(linears, W8A8Linear), sizes).train(norm.training)
+        for part, place in enumerate(places):
+            reader.set_submodule(place, Projection(part))
+    layer.set_submodule(norm_name, fused)
+    report.done.append((f"{name}.{norm_name}", text))
+
+    def undo() -> None:
+        layer.set_submodule(norm_name, norm.to(quantising.weight.device))
+        if joined:
+            unstack(fused.linear, linears)
+            for place, linear in zip(places, linears, strict=True):
+                reader.set_submodule(place, linear)
+
+    return undo
+
+
+def _quantising(norm: nn.Module, readers: dict[str, nn.Module]) -> tuple[RMSNormQuantize | None, str]:
     """What takes a norm's place, or why nothing does."""
-    names = _chains.find_readers(reader, argument)
-    if names is None:
+    if not readers:
         return None, "what reads it is not linear layers alone"
-    linears = [reader.get_submodule(name) for name in names]
-    wide = [name for name, linear in zip(names, linears, strict=True) if not isinstance(linear, W8A8Linear)]
+    wide = [name for name, linear in readers.items() if not isinstance(linear, W8A8Linear)]
     if wide:
         return None, f"{', '.join(wide)}: no W8A8Linear"
-    if any(linear.activation_scale is not None for linear in linears):
+    first, *others = readers.values()
+    if any(each.activation_scale is not None for each in readers.values()):
         return None, "the scales of what reads it are static"
-    first = linears[0]
-    kinds = {(each.weight.dtype, each.activation_granularity) for each in linears}
-    if len(kinds) > 1 or not all(same(each.smooth, first.smooth) for each in linears):
-        return None, "what reads it differs in dtype, granularity or smooth"
+    for each in others:
+        kinds = (each.weight.dtype, each.activation_granularity), (first.weight.dtype, first.activation_granularity)
+        if kinds[0] != kinds[1] or not same(each.smooth, first.smooth):
+            return None, "what reads it differs in dtype, granularity or smooth"
     zero_centered = _is_zero_centered(norm)
     if zero_centered is None:
         return None, f"{type(norm).__name__} is no RMS norm with a weight"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -9,7 +10,7 @@ from torch import Tensor, nn
 
 from ._chains import DecoderLayer
 from .linear import W8A8Linear
-from .norm import RMSNormQuantize
+from .norm import Quantized, RMSNormQuantize
 
 
 class W8A8SwiGLU(W8A8Linear):
@@ -25,49 +26,6 @@ class W8A8SwiGLU(W8A8Linear):
         """An empty one, to load a state_dict into. rows: of the weight; options as of `W8A8Linear`."""
         super().__init__(in_features, rows, bias, **options)
         self.out_features = rows // 2
-
-    @classmethod
-    def from_linears(cls, gate: W8A8Linear, up: W8A8Linear) -> W8A8SwiGLU:
-        """Of layers with equal settings (`why_apart`), which become halves of its memory."""
-        made = cls.from_quantized(
-            torch.cat([gate.weight, up.weight]),
-            torch.cat([gate.weight_scale, up.weight_scale]),
-            None if gate.bias is None else torch.cat([gate.bias, up.bias]),
-            gate.activation_scale,
-            granularity=gate.granularity,
-            smooth=gate.smooth,
-            use_fast_accum=gate.use_fast_accum,
-        )
-        made.put_into(gate, up)
-        return made
-
-    @staticmethod
-    def why_apart(gate: W8A8Linear, up: W8A8Linear) -> str:
-        """What keeps two layers from being one product; "" if nothing does."""
-        equal = {
-            "shape": gate.weight.shape == up.weight.shape,
-            "granularity": gate.granularity == up.granularity,
-            "dtype": gate.weight.dtype == up.weight.dtype,
-            "bias": (gate.bias is None) == (up.bias is None),
-            "use_fast_accum": gate.use_fast_accum == up.use_fast_accum,
-            "smooth": same(gate.smooth, up.smooth),
-            "activation_scale": same(gate.activation_scale, up.activation_scale),
-        }
-        differ = [name for name, is_equal in equal.items() if not is_equal]
-        if differ:
-            return f"gate and up differ in {', '.join(differ)}"
-        if gate.granularity == "block_128x128" and gate.out_features % 128:
-            return f"gate has {gate.out_features} outputs, so that a block of 128 would be of gates and of ups"
-        return ""
-
-    def put_into(self, gate: W8A8Linear, up: W8A8Linear) -> None:
-        """Makes them halves of this layer, where it is now."""
-        for name in ("weight", "weight_scale", "bias"):
-            whole = getattr(self, name)
-            for layer, half in zip((gate, up), (None, None) if whole is None else whole.chunk(2), strict=True):
-                setattr(layer, name, half)
-        for layer in (gate, up):
-            layer.activation_scale, layer.smooth = self.activation_scale, self.smooth
 
     @staticmethod
     def _product(*operands: Any) -> Tensor:
@@ -85,17 +43,66 @@ class GatedMLP(nn.Module):
         return self.down(self.gate_up(x))
 
 
-class PendingSum:
+class _Between:
+    """What fused layers hand to each other in a tensor's place: nobody else can read it."""
+
+    remedy: str
+
+    def __getattr__(self, name: str) -> Any:
+        raise AttributeError(f"what goes between fused layers was asked for its {name}: {self.remedy}")
+
+
+class PendingSum(_Between):
     """x + residual, which the norm of the layer that gets it adds, in the kernel that normalises."""
+
+    remedy = "something reads what is between layers; use cleave.torch.fuse(model, across_layers=False)"
 
     def __init__(self, x: Tensor, residual: Tensor) -> None:
         self.x, self.residual = x, residual
 
-    def __getattr__(self, name: str) -> Any:
-        raise AttributeError(
-            f"a sum that the next layer is to make was asked for its {name}; something reads what is between layers: "
-            "use cleave.torch.fuse(model, across_layers=False)"
-        )
+
+class Projections(_Between):
+    """What several linear layers make of the same rows; passed to each of them, as the rows would be."""
+
+    remedy = "something else than linear layers reads the norm; use cleave.torch.fuse(model, skip=...) with the layer"
+
+    def __init__(self, parts: tuple[Tensor, ...], shape: torch.Size) -> None:
+        self.parts, self.shape, self.dtype = parts, shape, parts[0].dtype
+
+
+class NormProjections(nn.Module):
+    """A norm and all linear layers that read it: two kernels. In their places are `Projection`."""
+
+    def __init__(self, norm: RMSNormQuantize, linear: W8A8Linear, sizes: Sequence[int]) -> None:
+        """linear: the layers' weights, one above the other; sizes: the outputs of each."""
+        super().__init__()
+        self.norm, self.linear, self.sizes = norm, linear, tuple(sizes)
+
+    def forward(self, x: Tensor, residual: Tensor | None = None) -> Projections | tuple[Projections, Tensor]:
+        if residual is None:
+            return self._project(self.norm(x))
+        normed, total = self.norm(x, residual)
+        return self._project(normed), total
+
+    def _project(self, normed: Quantized) -> Projections:
+        return Projections(self.linear(normed).split(self.sizes, -1), normed.shape)
+
+    def extra_repr(self) -> str:
+        return f"sizes={self.sizes}"
+
+
+class Projection(nn.Module):
+    """Takes its part of what `NormProjections` made."""
+
+    def __init__(self, part: int) -> None:
+        super().__init__()
+        self.part = part
+
+    def forward(self, x: Projections) -> Tensor:
+        return x.parts[self.part]
+
+    def extra_repr(self) -> str:
+        return f"part={self.part}"
 
 
 class FusedDecoderLayer:
@@ -129,11 +136,12 @@ class FusedDecoderLayer:
 
 
 def _add_and_norm(norm: nn.Module, x: Tensor, residual: Tensor | None) -> tuple[Any, Tensor]:
-    if residual is not None and isinstance(norm, RMSNormQuantize):
+    if residual is not None and adds(norm):
         return norm(x, residual)
     stream = x if residual is None else residual + x
     return norm(stream), stream
 
 
-def same(one: Tensor | None, other: Tensor | None) -> bool:
-    return one is other or (one is not None and other is not None and torch.equal(one, other))
+def adds(norm: nn.Module) -> bool:
+    """Whether a norm takes a residual, too."""
+    return isinstance(norm, (RMSNormQuantize, NormProjections))
