@@ -276,10 +276,18 @@ def test_smoothed_layers_share_what_is_divided() -> None:
 # --- what is left alone, and why ---
 
 
-def test_scales_that_are_static_stay() -> None:
-    model = quantised(Model(Layer()), activation={f"layers.0.attention.{name}": 0.05 for name in "qkv"})
-    assert fuse(model).left == [("layers.0.first_norm", "the scales of what reads it are static")]
-    assert isinstance(model.layers[0].first_norm, nn.RMSNorm)
+def test_static_scales_that_all_share() -> None:
+    of_attention = {f"layers.0.attention.{name}": 0.05 for name in "qkv"}
+    model, x = Model(Layer()), draw()
+    quantised(model, activation=of_attention | {"layers.0.mlp.gate": 0.04, "layers.0.mlp.up": 0.04})
+    before = model(x)
+    report = fuse(model)
+    assert not report.left and model.layers[0].second_norm.activation_scale == pytest.approx(0.04)
+    assert relative_error(model(x), before) < 0.02
+    report.undo()
+    assert torch.equal(model(x), before)
+    model = quantised(Model(Layer()), activation=dict(list(of_attention.items())[:2]))
+    assert fuse(model).left == [("layers.0.first_norm", "what reads it has static scales that differ")]
 
 
 def test_blocks_of_gates_and_ups_stay_apart() -> None:

@@ -72,6 +72,29 @@ def test_without_an_eps_it_is_torchs(dtype: torch.dtype) -> None:
         assert relative_error(layer(RMSNormQuantize.from_norm(norm)(x)), layer(norm(x))) < 0.01
 
 
+@dtypes
+def test_with_a_given_scale(dtype: str) -> None:
+    """What the layer's own static quantisation gives of the norm in float32."""
+    norm, x, residual = rms_norm(), torch.randn(2, 7, 256), torch.randn(2, 7, 256)
+    scale = 4.0 / (127 if dtype == "int8" else 448)
+    layer = W8A8Linear.from_linear(nn.Linear(256, 96), dtype, scale)
+    quantizing = RMSNormQuantize.from_norm(norm, dtype, activation=scale)
+    with torch.no_grad():
+        normed, total = quantizing(x, residual)
+        assert torch.equal(total, x + residual) and normed.scale.shape == (1,)
+        assert relative_error(layer(normed), layer(norm(total))) < 0.005
+        assert relative_error(layer(quantizing(x)), layer(norm(x))) < 0.005
+    again = RMSNormQuantize(256, 1e-5, dtype=dtype, activation="static")
+    again.load_state_dict(quantizing.state_dict())
+    assert torch.equal(again(x).q.float(), quantizing(x).q.float())
+    with pytest.raises(ValueError, match="activation is 'token'; it must be"):
+        RMSNormQuantize(8, activation="token")
+    with pytest.raises(ValueError, match="granularity is 'tensor'; norms find scales by 'row' or 'block_1x128'"):
+        RMSNormQuantize(8, granularity="tensor")
+    with pytest.raises(ValueError, match="activation is static, but granularity is 'block_1x128'; pass"):
+        RMSNormQuantize(8, granularity="block_1x128", activation="static")
+
+
 def test_names_of_transformers() -> None:
     class LlamaRMSNorm(nn.Module):
         def __init__(self) -> None:
@@ -80,7 +103,7 @@ def test_names_of_transformers() -> None:
 
     made = RMSNormQuantize.from_norm(LlamaRMSNorm(), "float8_e4m3fn")
     assert made.eps == 1e-5 and made.weight.dtype == torch.bfloat16 and not made.weight.requires_grad
-    settings = "eps=1e-05, dtype=torch.float8_e4m3fn, granularity=row, zero_centered=False"
+    settings = "eps=1e-05, dtype=torch.float8_e4m3fn, granularity=row, activation=dynamic, zero_centered=False"
     assert repr(made) == f"RMSNormQuantize(64, {settings})"
     again = RMSNormQuantize(64, 1e-5, dtype="float8_e4m3fn")
     again.load_state_dict(made.state_dict())

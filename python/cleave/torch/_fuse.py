@@ -187,12 +187,12 @@ def _quantising(norm: nn.Module, readers: dict[str, nn.Module]) -> tuple[RMSNorm
     if wide:
         return None, f"{', '.join(wide)}: no W8A8Linear"
     first, *others = readers.values()
-    if any(each.activation_scale is not None for each in readers.values()):
-        return None, "the scales of what reads it are static"
     for each in others:
         kinds = (each.weight.dtype, each.activation_granularity), (first.weight.dtype, first.activation_granularity)
         if kinds[0] != kinds[1] or not same(each.smooth, first.smooth):
             return None, "what reads it differs in dtype, granularity or smooth"
+        if not same(each.activation_scale, first.activation_scale):
+            return None, "what reads it has static scales that differ"
     zero_centered = _is_zero_centered(norm)
     if zero_centered is None:
         return None, f"{type(norm).__name__} is no RMS norm with a weight"
@@ -200,6 +200,7 @@ def _quantising(norm: nn.Module, readers: dict[str, nn.Module]) -> tuple[RMSNorm
         norm,
         first.weight.dtype,
         granularity=first.activation_granularity,
+        activation="dynamic" if first.activation_scale is None else first.activation_scale,
         zero_centered=zero_centered,
         smooth=first.smooth,
     )

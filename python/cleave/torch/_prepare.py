@@ -95,8 +95,11 @@ def _w8a8(layer: W8A8Linear, first: int, last: int, dtype: torch.dtype) -> Itera
 def _normed(layer: RMSNormQuantize, first: int, last: int, dtype: torch.dtype) -> Iterator[Product]:
     x = layer.weight.new_empty((_EXAMPLE, layer.hidden_size), dtype=dtype)
     norm = cleave.rms_norm(layer.weight, layer.eps, zero_centered=layer.zero_centered)
+    scale = layer.activation_scale
+    granularity = layer.granularity if scale is None else "tensor"
     for residual in (None, x):
-        yield cleave.plan_quantize(x, layer.dtype, layer.granularity, norm=norm, residual=residual), first, last
+        plan = cleave.plan_quantize(x, layer.dtype, granularity, scale=scale, norm=norm, residual=residual)
+        yield plan, first, last
 
 
 def _grouped(layer: GroupedLinear, first: int, last: int, activation: str = "none") -> Product:

@@ -7,10 +7,12 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from .linear import Dtype, parse_dtype
+from .linear import Activation, Dtype, parse_dtype
 
 _normed = torch.ops.cleave.quantize_normed.default
 _normed_sum = torch.ops.cleave.quantize_normed_sum.default
+_normed_static = torch.ops.cleave.quantize_normed_static.default
+_normed_sum_static = torch.ops.cleave.quantize_normed_sum_static.default
 
 
 class Quantized(NamedTuple):
@@ -43,7 +45,8 @@ class RMSNormQuantize(nn.Module):
     or `cleave.prepare` has.
 
     weight: [hidden_size], a parameter. eps. granularity: "row", a scale for each, or "block_1x128" for layers whose
-    weights are in blocks. zero_centered: the weight is kept less 1, as in Gemma.
+    weights are in blocks. activation_scale: [1], float32, for all rows of all calls, or None where they are found in
+    each call. zero_centered: the weight is kept less 1, as in Gemma.
     """
 
     def __init__(
@@ -53,6 +56,7 @@ class RMSNormQuantize(nn.Module):
         *,
         dtype: Dtype = "int8",
         granularity: str = "row",
+        activation: str = "dynamic",
         zero_centered: bool = False,
         device: Any = None,
         weight_dtype: torch.dtype | None = None,
@@ -63,10 +67,15 @@ class RMSNormQuantize(nn.Module):
         self.dtype = parse_dtype(dtype)
         if granularity not in ("row", "block_1x128"):
             raise ValueError(f"granularity is {granularity!r}; norms find scales by 'row' or 'block_1x128'")
+        if activation not in ("dynamic", "static"):
+            raise ValueError(f'activation is {activation!r}; it must be "dynamic" or "static"')
+        if granularity != "row" and activation == "static":
+            raise ValueError(f'activation is static, but granularity is {granularity!r}; pass "dynamic", or "row"')
         self.granularity = granularity
         self.zero_centered = zero_centered
         weight = torch.full((hidden_size,), float(not zero_centered), device=device, dtype=weight_dtype)
         self.weight = nn.Parameter(weight, requires_grad=False)
+        self.register_buffer("activation_scale", torch.empty(1, device=device) if activation == "static" else None)
 
     @classmethod
     def from_norm(
@@ -75,11 +84,13 @@ class RMSNormQuantize(nn.Module):
         dtype: Dtype = "int8",
         *,
         granularity: str = "row",
+        activation: Activation = "dynamic",
         zero_centered: bool = False,
         smooth: Tensor | None = None,
     ) -> RMSNormQuantize:
         """Makes it from a norm with a `weight`, and an `eps` or (transformers' name) `variance_epsilon`; on its device.
 
+        activation: "dynamic", or the scale of every row, as in `W8A8Linear.from_linear`.
         smooth: positive, one per channel: what comes is divided by it, as `W8A8Linear.from_linear(..., smooth=smooth)`
         expects. It is put into a copy of the weight, in float32.
         """
@@ -93,13 +104,19 @@ class RMSNormQuantize(nn.Module):
         if smooth is not None:
             weight = (weight.float() + float(zero_centered)) / smooth - float(zero_centered)
         options = {"dtype": dtype, "granularity": granularity, "zero_centered": zero_centered}
-        layer = cls(weight.numel(), eps, **options, device="meta")
+        found = isinstance(activation, str)
+        layer = cls(weight.numel(), eps, **options, activation=activation if found else "static", device="meta")
+        if not found:
+            layer.activation_scale = torch.as_tensor(activation, dtype=torch.float32, device=weight.device).reshape(1)
         layer.weight = nn.Parameter(weight, requires_grad=False)
         return layer
 
     def forward(self, x: Tensor, residual: Tensor | None = None) -> Quantized | tuple[Quantized, Tensor]:
         """With a residual also x + residual, a new tensor, which the next layer adds to."""
         rows = x if x.dim() == 2 else x.reshape(-1, self.hidden_size)
+        scale = self._buffers["activation_scale"]  # an attribute would cost half a microsecond
+        if scale is not None:
+            return self._with_given_scale(x, rows, residual, scale)
         options = ("rms_norm", self.eps, self.granularity, None, self.zero_centered)
         if residual is None:
             q, scale = _normed(rows, self.weight, self.dtype, *options)
@@ -108,8 +125,21 @@ class RMSNormQuantize(nn.Module):
         q, scale, total = _normed_sum(rows, added, self.weight, self.dtype, *options)
         return Quantized(q.view(x.shape), scale, x.dtype), total.view(x.shape)
 
+    def _with_given_scale(
+        self, x: Tensor, rows: Tensor, residual: Tensor | None, scale: Tensor
+    ) -> Quantized | tuple[Quantized, Tensor]:
+        options = ("rms_norm", self.eps, "tensor", None, self.zero_centered)
+        if residual is None:
+            return Quantized(
+                _normed_static(rows, scale, self.weight, self.dtype, *options).view(x.shape), scale, x.dtype
+            )
+        added = residual.reshape(rows.shape)
+        q, total = _normed_sum_static(rows, added, scale, self.weight, self.dtype, *options)
+        return Quantized(q.view(x.shape), scale, x.dtype), total.view(x.shape)
+
     def extra_repr(self) -> str:
         return (
             f"{self.hidden_size}, eps={self.eps}, dtype={self.dtype}, granularity={self.granularity}, "
+            f"activation={'dynamic' if self.activation_scale is None else 'static'}, "
             f"zero_centered={self.zero_centered}"
         )
