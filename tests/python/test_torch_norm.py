@@ -84,7 +84,8 @@ def test_with_a_given_scale(dtype: str) -> None:
         assert torch.equal(total, x + residual) and normed.scale.shape == (1,)
         assert relative_error(layer(normed), layer(norm(total))) < 0.005
         assert relative_error(layer(quantizing(x)), layer(norm(x))) < 0.005
-    again = RMSNormQuantize(256, 1e-5, dtype=dtype, activation="static")
+    assert quantizing.half().activation_scale.dtype == torch.float32 and quantizing.weight.dtype == torch.float16
+    again = RMSNormQuantize(256, 1e-5, dtype=dtype, activation="static", weight_dtype=torch.float16)
     again.load_state_dict(quantizing.state_dict())
     assert torch.equal(again(x).q.float(), quantizing(x).q.float())
     with pytest.raises(ValueError, match="activation is 'token'; it must be"):

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
+from ._casts import moves_only
 from .linear import Activation, Dtype, parse_dtype
 
 _normed = torch.ops.cleave.quantize_normed.default
@@ -136,6 +138,9 @@ class RMSNormQuantize(nn.Module):
         added = residual.reshape(rows.shape)
         q, total = _normed_sum_static(rows, added, scale, self.weight, self.dtype, *options)
         return Quantized(q.view(x.shape), scale, x.dtype), total.view(x.shape)
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> RMSNormQuantize:
+        return super()._apply(moves_only(fn, cast=self.weight), recurse)
 
     def extra_repr(self) -> str:
         return (
