@@ -46,7 +46,7 @@ def test_tags(modules) -> None:
 
 def test_the_tag_is_the_glibc_that_is_linked(modules) -> None:
     glibc = re.search(r"set\(CLEAVE_GLIBC ([\d.]+)\)", (WHEELS / "zig.cmake").read_text("utf-8"))
-    assert glibc and modules["wheel"].PLATFORM == "manylinux_" + glibc[1].replace(".", "_")
+    assert glibc and "manylinux_" + glibc[1].replace(".", "_") == modules["wheel"].PLATFORM
 
 
 def test_the_operators_are_for_the_oldest_torch(modules) -> None:
