@@ -104,7 +104,7 @@ def test_equals_quantize_of_float32(kind: str, activation: str, mode: str, group
         wide = multiply(a, b, offs, {**options, "out_dtype": torch.float32})
         found = {"out_dtype": E4M3, "out_scale": "block_1x128"}
         # Powers of two are kernels of their own: where K is not split, and where parts of tiles are dealt.
-        forms = (("k", False), ("mn", True)) if mode in ("none", "parallel") else (("mn", False),)
+        forms = {"none": (("k", False), ("mn", True)), "parallel": (("mn", True),)}.get(mode, (("mn", False),))
         for major, ue8m0 in forms:
             d, scale = multiply(a, b, offs, {**options, **found, "scale_major": major, "use_ue8m0": ue8m0})
             if activation == "swiglu":

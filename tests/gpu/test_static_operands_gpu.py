@@ -37,38 +37,51 @@ def is_shared(source: str) -> bool:
     return "multicast_m = 2" in source or "multicast_n = 2" in source
 
 
+def weights(n: int, k: int, dtype: str) -> tuple[torch.Tensor, Any]:
+    """B's transpose and its scales."""
+    w = torch.randn(n, k, device="cuda").bfloat16()
+    return (w, None) if dtype == "bfloat16" else cleave.quantize(w, dtype)
+
+
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_the_same_bits_behind_what_writes_all_but_b(dtype: str) -> None:
+@pytest.mark.parametrize(("m", "n", "k"), SHAPES)
+def test_the_same_bits_behind_what_writes_all_but_b(m: int, n: int, k: int, dtype: str) -> None:
     """In graphs: a kernel of torch, one of Cleave, the product, whose a changes from replay to replay."""
     torch.manual_seed(0)
+    x, bias = torch.randn(m, k, device="cuda").bfloat16(), torch.randn(n, device="cuda").bfloat16()
+    new_x, new_bias = torch.empty_like(x), torch.empty_like(bias)
+    out = torch.empty(m, n, device="cuda", dtype=torch.bfloat16)
+    b, scale_b = weights(n, k, dtype)
+    torch.cuda.synchronize()  # b is at rest from now on
+    for split in SPLITS:
+        options = {"bias": bias, "out": out} | split
+        multiply(x, b, scale_b, options | {"static_b": True})
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            x.copy_(new_x)
+            bias.copy_(new_bias)
+            multiply(x, b, scale_b, options | {"static_b": True})
+        for _ in range(4):
+            new_x.copy_(torch.randn(m, k))
+            new_bias.copy_(torch.randn(n))
+            out.fill_(float("nan"))
+            graph.replay()
+            torch.cuda.synchronize()
+            made = out.clone()
+            out.fill_(float("nan"))
+            assert torch.equal(made, multiply(x, b, scale_b, options)), split
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_kernels_load_early(dtype: str) -> None:
+    """Those of the test above."""
     early = shared = 0
     for m, n, k in SHAPES:
-        w = torch.randn(n, k, device="cuda").bfloat16()
-        x, bias = torch.randn(m, k, device="cuda").bfloat16(), torch.randn(n, device="cuda").bfloat16()
-        new_x, new_bias = torch.empty_like(x), torch.empty_like(bias)
-        out = torch.empty(m, n, device="cuda", dtype=torch.bfloat16)
-        b, scale_b = (w, None) if dtype == "bfloat16" else cleave.quantize(w, dtype)
-        torch.cuda.synchronize()  # b is at rest from now on
+        x, (b, scale_b) = torch.randn(m, k, device="cuda").bfloat16(), weights(n, k, dtype)
         for split in SPLITS:
-            options = {"bias": bias, "out": out} | split
-            multiply(x, b, scale_b, options | {"static_b": True})
-            source = multiply(x, b, scale_b, options | {"static_b": True}, plan=True).kernel_source
+            source = multiply(x, b, scale_b, {"static_b": True} | split, plan=True).kernel_source
             early += is_early(source)
             shared += is_early(source) and is_shared(source)
-            graph = torch.cuda.CUDAGraph()
-            with torch.cuda.graph(graph):
-                x.copy_(new_x)
-                bias.copy_(new_bias)
-                multiply(x, b, scale_b, options | {"static_b": True})
-            for _ in range(4):
-                new_x.copy_(torch.randn(m, k))
-                new_bias.copy_(torch.randn(n))
-                out.fill_(float("nan"))
-                graph.replay()
-                torch.cuda.synchronize()
-                made = out.clone()
-                out.fill_(float("nan"))
-                assert torch.equal(made, multiply(x, b, scale_b, options)), (m, n, k, split)
     assert early > 10, "hardly a kernel loaded early"
     assert shared > 0, "no kernel with shared loads did"
 
