@@ -90,6 +90,14 @@ def test_a_wheel_that_lacks_something_is_refused(modules, tmp_path: Path) -> Non
         contents(without)
 
 
+def test_a_tag_must_be_granted(modules) -> None:
+    serves = modules["check"].serves
+    assert serves("x-cp312-abi3-manylinux_2_26_aarch64.whl", "manylinux_2_28_aarch64")
+    assert not serves("x-cp312-abi3-manylinux_2_34_aarch64.whl", "manylinux_2_28_aarch64")
+    assert not serves("x-cp312-abi3-manylinux_2_28_x86_64.whl", "manylinux_2_28_aarch64")
+    assert not serves("x-cp312-abi3-linux_x86_64.whl", "manylinux_2_28_x86_64")
+
+
 def test_the_module_stays_within_the_limited_api() -> None:
     """What CPython's headers of 3.12 declare with Py_LIMITED_API cannot be asked of an older Python's."""
     beyond = re.compile(

@@ -8,6 +8,7 @@ compiler. Wheels of the other processors are checked as far as that goes without
 
 import argparse
 import platform
+import shutil
 from pathlib import Path
 
 import check
@@ -42,8 +43,9 @@ def main() -> None:
             path = wheel.build(ROOT, work, python, tools, headers, stubs.get(version))
             stubs.setdefault(version, wheel.stub(path, work))
             check.contents(path)
+            check.granted(path, wheel.platform, tools)
             if processor in wanted:
-                made.append(check.audited(path, wheel.platform, tools, options.out))
+                made.append(Path(shutil.copy(path, options.out)))
     for path in made:
         print(f"{path.stat().st_size / 1e6:5.1f} MB  {path}")
 

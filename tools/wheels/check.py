@@ -3,6 +3,7 @@
 import re
 import subprocess
 import sys
+import tempfile
 import zipfile
 from pathlib import Path
 
@@ -26,14 +27,25 @@ def contents(wheel: Path) -> None:
         sys.exit(f"{wheel} has no {', '.join(missing)}")
 
 
-def audited(wheel: Path, platform: str, tools: Path, out: Path) -> Path:
-    """The wheel in `out`, with the platform's tag, which auditwheel gives it if what it links with allows that."""
+def granted(wheel: Path, platform: str, tools: Path) -> None:
+    """Exits if auditwheel does not grant what the wheel links with the platform that its name claims."""
     excluded = [word for name in FROM_TORCH for word in ("--exclude", name)]
-    # Nothing is copied into it, so there is nothing to patch.
-    subprocess.run(
-        [sys.executable, "-m", "auditwheel", "repair", "--plat", platform, "--only-plat", "--patcher", "none",
-         *excluded, "--wheel-dir", str(out), str(wheel)],
-        env=toolbox.environment(tools), check=True,
-    )  # fmt: skip
-    name = re.sub(r"linux_\w+\.whl$", f"{platform}.whl", wheel.name)
-    return out / name
+    with tempfile.TemporaryDirectory() as out:
+        # "auto", since it lists the platforms of this machine's processor alone. Nothing is copied into the wheel, so
+        # there is nothing to patch.
+        subprocess.run(
+            [sys.executable, "-m", "auditwheel", "repair", "--plat", "auto", "--only-plat", "--patcher", "none",
+             *excluded, "--wheel-dir", out, str(wheel)],
+            env=toolbox.environment(tools), check=True,
+        )  # fmt: skip
+        (renamed,) = Path(out).iterdir()
+    if not serves(renamed.name, platform):
+        sys.exit(f"{wheel} claims {platform}, and auditwheel grants it {renamed.name}")
+
+
+def serves(name: str, platform: str) -> bool:
+    """Whether a wheel of that name is for the platform's processor, and its glibc or an older one."""
+    tag = r"manylinux_2_(\d+)_(\w+)"
+    wanted = re.fullmatch(tag, platform)
+    has = re.search(tag + r"\.whl$", name)
+    return bool(wanted and has) and has[2] == wanted[2] and int(has[1]) <= int(wanted[1])

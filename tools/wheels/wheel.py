@@ -49,7 +49,7 @@ class Wheel:
         if stub is not None:
             defines["CLEAVE_CORE_STUB"] = stub
         return {
-            "wheel.tags": f"{self.tag}-linux_{self.processor}",  # auditwheel grants the better one
+            "wheel.tags": f"{self.tag}-{self.platform}",
             "wheel.py-api": "cp" + STABLE_ABI_FROM.replace(".", ""),
             "wheel.reproducible": "true",
             # One for all Pythons: the libraries that are the same for each are compiled once.
@@ -61,7 +61,10 @@ class Wheel:
     def build(self, root: Path, work: Path, python: Path, tools: Path, headers: Path, stub: Path | None) -> Path:
         """`stub`: the module's type stub; None: the build makes it."""
         print(f"--- {self.tag}-{self.platform}", flush=True)
-        return _call_backend("build_wheel", root, python, tools, work, self.settings(tools, headers, stub, work))
+        # What Python appends to a module's name has the processor in it, and would be that of the running one.
+        suffix = {"SETUPTOOLS_EXT_SUFFIX": f".cpython-{self.python.replace('.', '')}-{self.processor}-linux-gnu.so"}
+        settings = self.settings(tools, headers, stub, work)
+        return _call_backend("build_wheel", root, python, tools, work, settings, suffix)
 
     def stub(self, wheel: Path, work: Path) -> Path:
         path = work / "stubs" / self.python / "_core.pyi"
@@ -75,11 +78,19 @@ def sdist(root: Path, tools: Path, out: Path) -> Path:
     return _call_backend("build_sdist", root, Path(sys.executable), tools, out, {})
 
 
-def _call_backend(hook: str, root: Path, python: Path, tools: Path, out: Path, settings: dict[str, str]) -> Path:
+def _call_backend(
+    hook: str,
+    root: Path,
+    python: Path,
+    tools: Path,
+    out: Path,
+    settings: dict[str, str],
+    variables: dict[str, str] | None = None,
+) -> Path:
     answer = out / ".made"
     subprocess.run(
         [python, "-c", _CALL, hook, str(out), json.dumps(settings), str(answer)],
-        cwd=root, env=toolbox.environment(tools), check=True,
+        cwd=root, env=toolbox.environment(tools) | (variables or {}), check=True,
     )  # fmt: skip
     name = answer.read_text()
     answer.unlink()
