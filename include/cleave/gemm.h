@@ -47,8 +47,11 @@ class CLEAVE_API Plan {
   /// one: call it before capturing a CUDA graph.
   virtual void prepare(void* stream) const = 0;
 
-  virtual std::string kernel_name() const = 0;    ///< of each launch; "cpu" on the CPU
-  virtual std::string kernel_source() const = 0;  ///< the translation units given to NVRTC; empty on the CPU
+  virtual std::string kernel_name() const = 0;  ///< of each launch; "cpu" on the CPU
+
+  /// The translation units given to NVRTC, one for each kernel; none on the CPU.
+  virtual std::vector<std::string> kernel_sources() const = 0;
+  std::string kernel_source() const;  ///< all of them as one text
 
   /// Host memory that the plan keeps. The process keeps plans up to a bound, those used last: of
   /// products 24 MiB, of quantisation and of mixtures of experts 4 MiB each.

@@ -86,6 +86,7 @@ from ._epilogue import (
     where,
 )
 from ._norm import Norm, layer_norm, rms_norm
+from ._pack import Pack, build_pack
 from ._prepare import Prepared, prepare
 from .op import DataType, LayoutType
 from .smoothing import smooth
@@ -103,9 +104,11 @@ __all__ = [
     "GemmPlan",
     "LayoutType",
     "Norm",
+    "Pack",
     "Prepared",
     "QuantizePlan",
     "__version__",
+    "build_pack",
     "cache_clear",
     "cache_info",
     "clamp",

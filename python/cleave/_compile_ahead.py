@@ -46,16 +46,16 @@ class CompileAhead:
         for process in self._processes:
             process.wait()
 
-    def submit(self, plan: Any) -> Future:
-        """Compiles the plan's kernel, unless that has been asked for. The result is None, or the error."""
-        source = plan.kernel_source
-        if source not in self._kernels:
-            self._kernels[source] = self._threads.submit(self._compile, source, _core.kernel_arch(plan))
-        return self._kernels[source]
+    def submit(self, plan: Any) -> list[Future]:
+        """Compiles a plan's kernels, but for those that have been asked for. The results are None, or the error."""
+        for source in plan.kernel_sources:
+            if source not in self._kernels:
+                self._kernels[source] = self._threads.submit(self._compile, source, plan.kernel_arch)
+        return [self._kernels[source] for source in plan.kernel_sources]
 
     def wait(self, plans: Iterable[Any]) -> None:
         """Until the kernels of all plans are compiled. What fails here fails again, and says why, where it is used."""
-        for future in [self.submit(plan) for plan in plans]:
+        for future in [future for plan in plans for future in self.submit(plan)]:
             future.exception()
 
     @property

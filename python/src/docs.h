@@ -250,6 +250,10 @@ plan_grouped_gemm, `scaled_gemm` or `grouped_gemm`; alignment and zero_rest are 
 Enqueues on the stream and returns; allocates nothing if `out` is given. Legal while the stream is
 being captured if the plan has run, or was prepared, on that stream.)";
 
+inline constexpr const char* kKernelSourcesDoc = "The source text of each kernel; none of the CPU backend.";
+inline constexpr const char* kKernelArchDoc =
+    "What the kernels are compiled for, as \"sm_90a\"; empty of the CPU backend.";
+
 inline constexpr const char* kPrepareDoc =
     R"(Compiles and loads what is launched, and allocates the pooled workspace of `stream`.
 

@@ -1,4 +1,5 @@
 // Compiled kernels: all of an architecture, and those on disk.
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
@@ -13,6 +14,7 @@
 #include "errors.h"
 #include "jit/compiler.h"
 #include "jit/disk_cache.h"
+#include "jit/kernel_packs.h"
 #include "jit/source.h"
 #include "plan/all_configs.h"
 #include "plan/gpu_plan.h"
@@ -80,7 +82,7 @@ Fields compile_plan(const PlanObject& planned) {
   {
     const nb::gil_scoped_release unlocked;
     arch = device_arch(planned.problem().device);
-    kernel = compile(planned.plan().kernel_source(), arch);
+    kernel = compile(planned.plan().kernel_sources().front(), arch);
   }
   return report(choice->config, arch, kernel);
 }
@@ -120,6 +122,25 @@ FieldsList compile_all(const std::string& arch) {
   return list;
 }
 
+using Source = std::pair<std::string, std::string>;
+
+nb::bytes make_pack_file(const std::vector<Source>& given) {
+  std::string content;
+  {
+    const nb::gil_scoped_release unlocked;
+    std::vector<KernelSource> sources;
+    for (const auto& [text, arch] : given) sources.push_back({text, arch});
+    content = make_pack(sources);
+  }
+  return nb::bytes(content.data(), content.size());
+}
+
+std::vector<Source> loaded_kernels() {
+  std::vector<Source> kernels;
+  for (KernelSource& each : loaded_sources()) kernels.emplace_back(std::move(each.text), std::move(each.arch));
+  return kernels;
+}
+
 /// As os.fsdecode does: paths, and what is read from files, need not be UTF-8.
 nb::object fs_decode(const std::string& text) {
   return nb::steal(PyUnicode_DecodeFSDefaultAndSize(text.data(), Py_ssize_t(text.size())));
@@ -146,6 +167,26 @@ Fields tuned_info() {
   info["entries"] = table.entries;
   info["problem"] = fs_decode(table.problem);
   return info;
+}
+
+Fields fields_of(const KernelPack& pack) {
+  nb::dict fields;
+  fields["path"] = fs_decode(pack.path().string());
+  fields["kernels"] = pack.kernels();
+  fields["bytes"] = pack.bytes();
+  fields["compiler"] = fmt::format("{}.{}", pack.compiler().major, pack.compiler().minor);
+  fields["problem"] = fs_decode(pack.problem());
+  return fields;
+}
+
+FieldsList pack_list() {
+  nb::list list;
+  for (const KernelPack& pack : kernel_packs()) list.append(fields_of(pack));
+  return list;
+}
+
+Fields pack_info(const std::string& path) {
+  return fields_of(KernelPack(path, library_key()));
 }
 
 size_t cache_clear() {
@@ -176,9 +217,11 @@ void bind_kernels(nb::module_& m) {
         "Needs NVRTC but no GPU.");
   m.def("compile_source", &compile_source, "source"_a, "arch"_a,
         "Compiles a plan's `kernel_source` into the disk cache. Needs NVRTC but no GPU.");
-  m.def(
-      "kernel_arch", [](const PlanObject& planned) { return device_arch(planned.problem().device); }, "plan"_a,
-      "What the plan's kernel is compiled for, as \"sm_90a\".");
+  m.def("make_pack", &make_pack_file, "sources"_a,
+        "The content of a pack of kernels, given as (source, arch). Needs NVRTC but no GPU.");
+  m.def("loaded_kernels", &loaded_kernels, "What this process has loaded, as (source, arch), each kernel once.");
+  m.def("pack_list", &pack_list, "The packs of this process: path, kernels, bytes, compiler, problem.");
+  m.def("pack_info", &pack_info, "path"_a, "The same of one file.");
   m.def("cache_info", &cache_info,
         "Where compiled kernels are kept on disk: path, entries, bytes, the limit of bytes, "
         "problem.\n\n"

@@ -1,6 +1,7 @@
 #include "launch.h"
 
 #include "errors.h"
+#include "runtime/kernel_cache.h"
 #include "stream.h"
 
 namespace nb = nanobind;
@@ -34,6 +35,10 @@ void set_scalars(const CallArguments& arguments, ProductCall& call) {
   arguments.read<arg::Alpha>(alpha);
   arguments.read<arg::Beta>(beta);
   cleave::set_scalars(alpha, beta, call);
+}
+
+std::string arch_of(int device) {
+  return device == kCpu ? "" : device_arch(device);
 }
 
 void prepare(const Plan& plan, nb::handle stream) {

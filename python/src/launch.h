@@ -12,6 +12,9 @@ namespace cleave::python {
 /// beta without a C.
 void set_scalars(const CallArguments& arguments, ProductCall& call);
 
+/// What the kernels of plans for a device are compiled for, as "sm_90a"; empty on the CPU.
+std::string arch_of(int device);
+
 /// Compiles, and allocates what `stream` needs.
 void prepare(const Plan& plan, nanobind::handle stream);
 

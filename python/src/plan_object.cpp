@@ -1,6 +1,7 @@
 #include "plan_object.h"
 
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
 
 #include <algorithm>
 
@@ -10,6 +11,7 @@
 #include "define.h"
 #include "docs.h"
 #include "errors.h"
+#include "launch.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -227,6 +229,9 @@ void bind_gemm_plan(nb::module_& m) {
   add("split_k_slices", &GemmPlan::split_k_slices, "The number of slices that was chosen.");
   add("kernel_name", &GemmPlan::kernel_name, "Family, tile, stages and cluster of the kernel.");
   add("kernel_source", &GemmPlan::kernel_source, "The source text that is compiled; empty for the CPU backend.");
+  add("kernel_sources", &GemmPlan::kernel_sources, kKernelSourcesDoc);
+  type.def_prop_ro(
+      "kernel_arch", [](const PlanObject& self) { return arch_of(self.problem().device); }, kKernelArchDoc);
   add("why", &GemmPlan::why, "What was chosen, against what, in one sentence.");
   add("roofline_us", &GemmPlan::roofline_us,
       "Microseconds that the bytes or the operations alone would take on this device.");

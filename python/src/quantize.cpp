@@ -58,6 +58,10 @@ void bind_quantize(nb::module_& m) {
       .def_prop_ro(
           "kernel_source", [](const PlanHandle& self) { return self.plan->kernel_source(); },
           "The source text that is compiled; empty for the CPU backend.")
+      .def_prop_ro(
+          "kernel_sources", [](const PlanHandle& self) { return self.plan->kernel_sources(); }, kKernelSourcesDoc)
+      .def_prop_ro(
+          "kernel_arch", [](const PlanHandle& self) { return arch_of(self.plan->problem().device); }, kKernelArchDoc)
       .def("__repr__", [](const PlanHandle& self) { return "<cleave.QuantizePlan " + self.plan->kernel_name() + ">"; });
 
   m.def("prepare_quantize_rows", &prepare_quantize_rows, "planned"_a, "first"_a, "last"_a,

@@ -8,6 +8,8 @@
 #include "define.h"
 #include "errors.h"
 #include "launch.h"
+#include "plan/choice.h"
+#include "plan/covering.h"
 #include "plan/make_plan.h"
 #include "plan/prepared.h"
 #include "plan/product_model.h"
@@ -68,6 +70,17 @@ std::vector<PlanObject> prepare_rows(const PlanObject& planned, int64_t first, i
   return plans;
 }
 
+std::vector<PlanObject> covering_plans(const PlanObject& planned) {
+  std::vector<PlanObject> plans;
+  for (Spec spec : covering_set(planned.problem())) {
+    if (spec.split == SplitKMode::serial || spec.split == SplitKMode::parallel)
+      spec.slices = 2;  // any: one is no split
+    if (!make_choice(planned.problem(), device_info(planned.problem().device), spec)) continue;
+    plans.emplace_back(planned.problem(), planned.options(), cleave::plan_as(planned.problem(), spec));
+  }
+  return plans;
+}
+
 /// Host time per call.
 template <class Call>
 double microseconds(int64_t calls, const Call& call) {
@@ -124,6 +137,8 @@ void bind_tuning(nb::module_& m) {
       "prepare_rows", &prepare_rows, "planned"_a, "first"_a, "last"_a, "kernels"_a,
       "Chooses kernels, \"all\" or those of the \"covering\" set, for the plan's problem with every M of a range, for\n"
       "later plans to take. Returns a plan of each, which is to be prepared.");
+  m.def("covering_plans", &covering_plans, "planned"_a,
+        "The plan's problem by each kernel of its covering set; none where it has no such set.");
   m.def("is_tuned", &is_tuned, "plan"_a, "Whether the plan's problem itself was measured on a GPU of this name.");
   m.def("tune_merge", &tune_merge, "text"_a, "replaces"_a,
         "Adds the lines of another tuning file, of which `text` is the content, to this user's. Returns how many "

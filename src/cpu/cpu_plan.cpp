@@ -66,7 +66,7 @@ class CpuPlan final : public GemmPlan {
   SplitKMode split_k_mode() const override { return tiling_.mode; }
   int32_t split_k_slices() const override { return int32_t(tiling_.schedule.slices); }
   std::string kernel_name() const override { return "cpu"; }
-  std::string kernel_source() const override { return {}; }
+  std::vector<std::string> kernel_sources() const override { return {}; }
   std::string why() const override { return why_; }
   std::vector<Candidate> candidates() const override { return cpu::choose(problem_, threads_).candidates; }
   double roofline_us() const override { return cpu::roofline_us(problem_, threads_); }

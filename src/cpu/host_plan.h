@@ -32,7 +32,7 @@ class HostPlan final : public Plan {
   void prepare(void* /*stream*/) const override {}
   const Problem& problem() const override { return problem_; }
   std::string kernel_name() const override { return "cpu"; }
-  std::string kernel_source() const override { return {}; }
+  std::vector<std::string> kernel_sources() const override { return {}; }
   size_t host_bytes() const override { return shared_bytes(*this); }
 
  private:

@@ -1,6 +1,7 @@
 #include "jit/compiler.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <charconv>
@@ -8,7 +9,9 @@
 #include <sstream>
 
 #include "base/embedded.h"
+#include "base/refuse.h"
 #include "jit/disk_cache.h"
+#include "jit/kernel_packs.h"
 #include "jit/nvrtc.h"
 #include "process/fork.h"
 
@@ -37,11 +40,45 @@ std::vector<std::string> options_for(const std::string& arch, NvrtcVersion versi
   return options;
 }
 
+/// As packs have it, whose NVRTC may be any.
+CacheKey pack_key(const std::string& source, const std::string& arch) {
+  const auto options = options_for(arch, {});
+  std::vector<std::string_view> parts = {"pack", source};
+  parts.insert(parts.end(), options.begin(), options.end());
+  return CacheKey(library_key(), std::move(parts));
+}
+
 CompiledKernel run_nvrtc(const std::string& source, const std::vector<std::string>& options) {
   NvrtcOutput output = nvrtc_compile(source, embedded_headers(), options);
   CompiledKernel kernel{.cubin = std::move(output.cubin), .log = std::move(output.log)};
   kernel.resources = parse_resources(kernel.log);
   return kernel;
+}
+
+/// Where there are packs and no compiler, the packs are what the user counts on.
+void check_compiler() {
+  if (kernel_packs().empty() || nvrtc_available()) return;
+  std::vector<std::string> packs;
+  for (const KernelPack& pack : kernel_packs()) {
+    packs.push_back(pack.problem().empty() ? fmt::format("{} has {} others", pack.path().string(), pack.kernels())
+                                           : fmt::format("{}: {}", pack.path().string(), pack.problem()));
+  }
+  refuse(ErrorCode::compiler,
+         "no pack has this kernel ({}), and there is no NVRTC to compile it; build a pack that has it (`cleave pack "
+         "build`), or run `pip install nvidia-cuda-nvrtc`",
+         fmt::join(packs, "; "));
+}
+
+/// From the disk cache, or by NVRTC.
+CompiledKernel compile_here(const std::string& source, const std::string& arch) {
+  check_compiler();
+  const NvrtcVersion version = nvrtc_version();
+  const auto options = options_for(arch, version);
+  const std::string compiler = fmt::format("{}.{} {}", version.major, version.minor, nvrtc_build());
+  std::vector<std::string_view> parts = {compiler, source};
+  parts.insert(parts.end(), options.begin(), options.end());
+  const CacheKey key(library_key(), std::move(parts));
+  return DiskCache::user().get(key, arch, [&] { return run_nvrtc(source, options); });
 }
 
 }  // namespace
@@ -60,15 +97,17 @@ const CacheKey& library_key() {
 
 CompiledKernel compile(const std::string& source, const std::string& arch) {
   const Stopwatch stopwatch;
-  const NvrtcVersion version = nvrtc_version();
-  const auto options = options_for(arch, version);
-  const std::string compiler = fmt::format("{}.{} {}", version.major, version.minor, nvrtc_build());
-  std::vector<std::string_view> parts = {compiler, source};
-  parts.insert(parts.end(), options.begin(), options.end());
-  const CacheKey key(library_key(), std::move(parts));
-  CompiledKernel kernel = DiskCache::user().get(key, arch, [&] { return run_nvrtc(source, options); });
+  auto packed = load_packed(pack_key(source, arch));
+  CompiledKernel kernel = packed ? *std::move(packed) : compile_here(source, arch);
   kernel.seconds = stopwatch.seconds();
   return kernel;
+}
+
+std::string make_pack(std::span<const KernelSource> sources) {
+  std::vector<PackedKernel> kernels;
+  for (const auto& [source, arch] : sources)
+    kernels.push_back({pack_key(source, arch), arch, compile_here(source, arch)});
+  return pack_of(std::move(kernels), library_key(), nvrtc_version());
 }
 
 CompiledKernel compile_uncached(const std::string& source, const std::string& arch) {

@@ -11,8 +11,8 @@
 #include <cstring>
 #include <system_error>
 
-#include "jit/digest.h"
 #include "jit/file_lock.h"
+#include "jit/kernel_image.h"
 #include "jit/private_directory.h"
 #include "process/fork.h"
 
@@ -28,40 +28,6 @@ constexpr std::string_view lock_suffix = ".lock";
 constexpr uint64_t largest_entry = 64 << 20;  // kernels take some 50 KB
 constexpr seconds leftover_age = std::chrono::hours(24);
 constexpr seconds use_precision = std::chrono::hours(1);
-
-// An entry file is this header, the cubin and the log. Native byte order: the cache never leaves
-// its machine.
-struct EntryHeader {
-  char magic[8] = {'C', 'L', 'E', 'A', 'V', 'E', 'K', '2'};
-  char key[32] = {};
-  char library[32] = {};
-  uint64_t cubin_size = 0;
-  uint64_t log_size = 0;
-  uint64_t checksum = 0;  // of the header with a checksum of 0, then the payload
-  KernelResources resources;
-  char arch[20] = {};
-
-  bool has_magic() const { return std::memcmp(magic, EntryHeader().magic, sizeof(magic)) == 0; }
-};
-static_assert(sizeof(EntryHeader) == 136, "padding would be written, and hashed, uninitialised");
-
-template <size_t size>
-void set(char (&field)[size], std::string_view text) {
-  text.copy(field, size);
-}
-
-template <size_t size>
-std::string_view text_of(const char (&field)[size]) {
-  return {field, strnlen(field, size)};
-}
-
-uint64_t checksum_of(EntryHeader header, std::string_view payload) {
-  header.checksum = 0;
-  Digest digest;
-  digest.update({reinterpret_cast<const char*>(&header), sizeof(header)});
-  digest.update(payload);
-  return digest.low();
-}
 
 std::string name_of(const CacheKey& key, std::string_view suffix) {
   return key.hex() + std::string(suffix);
@@ -101,8 +67,8 @@ std::vector<CacheFile> files_of(const PrivateDirectory& directory) {
   return files;
 }
 
-std::optional<EntryHeader> read_header(const PrivateDirectory& directory, const std::string& name) {
-  EntryHeader header;
+std::optional<ImageHeader> read_header(const PrivateDirectory& directory, const std::string& name) {
+  ImageHeader header;
   const Descriptor file = directory.open_file(name);
   if (!file || pread(file.get(), &header, sizeof(header), 0) != sizeof(header)) return {};
   return header.has_magic() ? std::optional(header) : std::nullopt;
@@ -141,21 +107,6 @@ fs::path user_directory() {
 
 }  // namespace
 
-CacheKey::CacheKey(const std::vector<std::string_view>& parts) {
-  Digest digest;
-  for (const std::string_view part : parts) {
-    const uint64_t size = part.size();
-    digest.update({reinterpret_cast<const char*>(&size), sizeof(size)});
-    digest.update(part);
-  }
-  hex_ = fmt::format("{:016x}{:016x}", digest.high(), digest.low());
-}
-
-CacheKey::CacheKey(const CacheKey& library, std::vector<std::string_view> parts) : library_(library.hex()) {
-  parts.insert(parts.begin(), library_);
-  hex_ = CacheKey(parts).hex_;
-}
-
 DiskCache::DiskCache(fs::path directory) : DiskCache(std::move(directory), Limits()) {}
 
 DiskCache::DiskCache(fs::path directory, Limits limits)
@@ -188,33 +139,16 @@ std::optional<CompiledKernel> DiskCache::load(const CacheKey& key) const {
   if (!directory) return std::nullopt;
   const std::string name = name_of(key, entry_suffix);
   const auto text = directory.read_file(name, largest_entry);
-  EntryHeader header;
-  if (!text || text->size() < sizeof(header)) return std::nullopt;
-  std::memcpy(&header, text->data(), sizeof(header));
-  const std::string_view payload = std::string_view(*text).substr(sizeof(header));
-  const bool whole = header.has_magic() && text_of(header.key) == key.hex() && header.cubin_size <= payload.size() &&
-                     header.log_size == payload.size() - header.cubin_size &&
-                     header.checksum == checksum_of(header, payload);
-  if (!whole) return std::nullopt;
-  note_use(directory, name);
-  return CompiledKernel{.cubin = std::string(payload.substr(0, header.cubin_size)),
-                        .log = std::string(payload.substr(header.cubin_size)),
-                        .resources = header.resources,
-                        .from_cache = true};
+  if (!text) return std::nullopt;
+  auto kernel = read_image(*text, key);
+  if (kernel) note_use(directory, name);
+  return kernel;
 }
 
 void DiskCache::store(const CacheKey& key, std::string_view arch, const CompiledKernel& kernel) const {
   const PrivateDirectory directory(directory_, PrivateDirectory::IfMissing::create);
   if (!directory) return;
-  const std::string payload = kernel.cubin + kernel.log;
-  EntryHeader header{.cubin_size = kernel.cubin.size(), .log_size = kernel.log.size(), .resources = kernel.resources};
-  set(header.key, key.hex());
-  set(header.library, key.library());
-  set(header.arch, arch);
-  header.checksum = checksum_of(header, payload);
-
-  std::string text(reinterpret_cast<const char*>(&header), sizeof(header));
-  text += payload;
+  const std::string text = kernel_image(key, arch, kernel);
   if (directory.replace_file(name_of(key, entry_suffix), text) != 0) return;
   // Listing many files takes milliseconds, so not at each store: the limit may be passed by 1/64.
   if ((stored_bytes_ += text.size()) < limits_.bytes / 64) return;
@@ -267,7 +201,7 @@ std::vector<CacheEntryInfo> DiskCache::list() const {
   std::vector<CacheEntryInfo> entries;
   for (const CacheFile& file : files_of(directory)) {
     if (!file.is_entry()) continue;
-    const EntryHeader header = read_header(directory, file.name).value_or(EntryHeader());
+    const ImageHeader header = read_header(directory, file.name).value_or(ImageHeader());
     entries.push_back({.key = file.name.substr(0, file.name.size() - entry_suffix.size()),
                        .library = std::string(text_of(header.library)),
                        .arch = std::string(text_of(header.arch)),

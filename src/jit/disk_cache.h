@@ -18,29 +18,12 @@
 #include <vector>
 
 #include "cleave/core/api.h"
+#include "jit/cache_key.h"
 #include "jit/compiled_kernel.h"
 
 namespace cleave {
 
 class PrivateDirectory;
-
-/// The address of an entry: a digest of everything that the kernel depends on.
-class CacheKey {
- public:
-  /// The order of `parts` matters, and so does where one ends and the next begins.
-  explicit CacheKey(const std::vector<std::string_view>& parts);
-
-  /// A kernel of `library`, which stands for what all kernels of one build of Cleave depend on: the
-  /// entries of other ones are the first that a full cache removes.
-  CacheKey(const CacheKey& library, std::vector<std::string_view> parts);
-
-  const std::string& hex() const { return hex_; }
-  const std::string& library() const { return library_; }
-
- private:
-  std::string hex_;
-  std::string library_;
-};
 
 struct CacheEntryInfo {
   std::string key;

@@ -19,18 +19,6 @@ namespace {
 
 constexpr int newest_major = 13, oldest_major = 12;
 
-/// The newest CUDA whose cubins the driver loads; without a driver, any: what is compiled is for
-/// other machines. The driver loads all of one major version.
-int loadable_major() {
-  // Not the runtime's driver(), which would initialise it.
-  void* const driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
-  int version = 0;
-  using GetVersion = int (*)(int*);
-  const auto get = driver ? reinterpret_cast<GetVersion>(dlsym(driver, "cuDriverGetVersion")) : nullptr;
-  const bool known = get && get(&version) == 0 && version > 0;
-  return known ? version / 1000 : newest_major;
-}
-
 #define CLEAVE_NVRTC_FUNCTIONS(X)            \
   X(get_error_string, GetErrorString)        \
   X(version, Version)                        \
@@ -224,6 +212,16 @@ std::string first_lines(const std::string& text, int count) {
 }
 
 }  // namespace
+
+int loadable_major() {
+  // Not the runtime's driver(), which would initialise it.
+  void* const driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+  int version = 0;
+  using GetVersion = int (*)(int*);
+  const auto get = driver ? reinterpret_cast<GetVersion>(dlsym(driver, "cuDriverGetVersion")) : nullptr;
+  const bool known = get && get(&version) == 0 && version > 0;
+  return known ? version / 1000 : newest_major;
+}
 
 void add_library_search_path(std::string directory) {
   Loader::instance().add_search_path(std::move(directory));

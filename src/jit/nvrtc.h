@@ -22,6 +22,10 @@ struct NvrtcVersion {
 /// Thread-safe; has no effect once NVRTC has been found.
 CLEAVE_TOOLS void add_library_search_path(std::string directory);
 
+/// The newest major version of CUDA whose cubins the driver loads; without a driver, the newest that there is, since
+/// what is compiled is for other machines then.
+int loadable_major();
+
 /// Whether `nvrtc_compile` can work. Never throws.
 bool nvrtc_available() noexcept;
 

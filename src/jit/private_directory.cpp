@@ -43,13 +43,13 @@ bool make_directories(const fs::path& path) {
 }
 
 /// Why the files of an open directory cannot be believed; empty if they can.
-std::string distrust(int descriptor, const fs::path& path) {
+std::string distrust(int descriptor, const fs::path& path, const char* variable) {
   struct stat status;
   if (fstat(descriptor, &status) != 0) return std::strerror(errno);
   if (!is_trusted(status.st_uid)) {
     return fmt::format(
-        "{} belongs to user {}, who could put kernels there; set CLEAVE_CACHE_DIR to a directory of your own (user {})",
-        quoted(path), status.st_uid, geteuid());
+        "{} belongs to user {}, who could put kernels there; set {} to a directory of your own (user {})", quoted(path),
+        status.st_uid, variable, geteuid());
   }
   if (others_may_write(status)) {
     return fmt::format("{} can be written by others (mode {:o}), who could put kernels there; run chmod go-w {}",
@@ -87,9 +87,9 @@ bool Descriptor::close() {
   return number_ < 0 || ::close(release()) == 0;
 }
 
-PrivateDirectory::PrivateDirectory(const fs::path& path, IfMissing if_missing) {
+PrivateDirectory::PrivateDirectory(const fs::path& path, IfMissing if_missing, const char* variable) {
   if (path.empty()) {
-    problem_ = "no home directory is known; set CLEAVE_CACHE_DIR to a directory of your own";
+    problem_ = fmt::format("no home directory is known; set {} to a directory of your own", variable);
     return;
   }
   const auto open_it = [&] { return Descriptor(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)); };
@@ -101,11 +101,11 @@ PrivateDirectory::PrivateDirectory(const fs::path& path, IfMissing if_missing) {
     if (make_directories(path)) opened = open_it();
   }
   if (!opened) {
-    problem_ = fmt::format("{} cannot be {} ({}); set CLEAVE_CACHE_DIR to a directory that you can write", quoted(path),
-                           refused, std::strerror(errno));
+    problem_ = fmt::format("{} cannot be {} ({}); set {} to a directory that you can write", quoted(path), refused,
+                           std::strerror(errno), variable);
     return;
   }
-  problem_ = distrust(opened.get(), path);
+  problem_ = distrust(opened.get(), path, variable);
   if (problem_.empty()) descriptor_ = std::move(opened);
 }
 

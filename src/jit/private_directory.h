@@ -15,10 +15,12 @@
 #include <string_view>
 #include <utility>
 
+#include "cleave/core/api.h"
+
 namespace cleave {
 
 /// An open file, closed at the end.
-class Descriptor {
+class CLEAVE_TOOLS Descriptor {
  public:
   explicit Descriptor(int number = -1) : number_(number) {}
   Descriptor(Descriptor&& other) noexcept : number_(other.release()) {}
@@ -42,8 +44,9 @@ class PrivateDirectory {
   enum class IfMissing { leave, create };
 
   /// Opens `path`, an absolute one or an empty one, which is no directory. What it creates, parents
-  /// included, nobody else may enter.
-  explicit PrivateDirectory(const std::filesystem::path& path, IfMissing if_missing = IfMissing::leave);
+  /// included, nobody else may enter. `variable`: of the environment, by which another can be chosen.
+  explicit PrivateDirectory(const std::filesystem::path& path, IfMissing if_missing = IfMissing::leave,
+                            const char* variable = "CLEAVE_CACHE_DIR");
 
   /// Whether the directory is open and nobody else can have written there.
   explicit operator bool() const { return bool(descriptor_); }

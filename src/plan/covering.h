@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "cleave/core/api.h"
 #include "cleave/gemm.h"
 #include "plan/spec.h"
 
@@ -20,7 +21,7 @@ Spec kernel_of(Spec spec);
 
 /// The set for the problem's types, layouts and scales; empty where there is none: groups, convolutions, other
 /// kernels than Hopper's.
-std::vector<Spec> covering_set(const GemmProblem& problem);
+CLEAVE_TOOLS std::vector<Spec> covering_set(const GemmProblem& problem);
 
 /// Jobs that covering_set() may ask the table for.
 std::span<const char* const> covering_jobs();

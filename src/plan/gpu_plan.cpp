@@ -112,7 +112,7 @@ class GpuPlan final : public ChosenPlan {
   SplitKMode split_k_mode() const override { return choice_.spec.split; }
   int32_t split_k_slices() const override { return int32_t(choice_.spec.slices); }
   std::string kernel_name() const override { return to_string(choice_.spec); }
-  std::string kernel_source() const override { return gemm_source(choice_.config); }
+  std::vector<std::string> kernel_sources() const override { return {gemm_source(choice_.config)}; }
   std::string why() const override { return why_; }
   double roofline_us() const override { return cleave::roofline_us(problem_, device_info(problem_.device)); }
 

@@ -40,7 +40,15 @@ class PartsPlan final : public ChosenPlan {
   SplitKMode split_k_mode() const override { return first().split_k_mode(); }
   int32_t split_k_slices() const override { return first().split_k_slices(); }
   std::string kernel_name() const override { return first().kernel_name(); }
-  std::string kernel_source() const override { return first().kernel_source(); }
+  std::vector<std::string> kernel_sources() const override {
+    std::vector<std::string> sources;
+    for (const auto& part : parts_) {
+      for (std::string& source : part->kernel_sources()) {
+        if (std::ranges::find(sources, source) == sources.end()) sources.push_back(std::move(source));
+      }
+    }
+    return sources;
+  }
   std::string why() const override { return first().why(); }
   std::vector<Candidate> candidates() const override { return first().candidates(); }
   double roofline_us() const override { return first().roofline_us(); }

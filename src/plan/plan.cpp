@@ -106,6 +106,12 @@ std::shared_ptr<const GemmPlan> make_gpu(const GemmProblem& problem) {
 
 }  // namespace
 
+std::string Plan::kernel_source() const {
+  std::string text;
+  for (const std::string& source : kernel_sources()) text += source;
+  return text;
+}
+
 std::shared_ptr<const GemmPlan> plan(const GemmProblem& problem) {
   return cached_plan<GemmPlan, kMostGemmPlanBytes>(
       problem, [&] { return problem.device == kCpu ? make_cpu_plan(problem) : make_gpu(problem); });

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <memory>
 #include <mutex>
+#include <string_view>
 #include <unordered_map>
 
 #include "base/refuse.h"
@@ -16,6 +17,10 @@ namespace cleave {
 namespace {
 
 struct Slot {
+  Slot(int device, std::string_view source) : device(device), source(source) {}
+
+  const int device;
+  const std::string_view source;  // the end of its key
   ForkMutex loading;
   std::atomic<const Kernel*> kernel = nullptr;
 };
@@ -32,9 +37,21 @@ class KernelCache {
         fmt::format("{} {} {} {}\n{}", request.device, request.entry, request.limits.dynamic_shared_bytes,
                     request.limits.cluster_ctas, request.source);
     const std::lock_guard lock(mutex_);
-    auto& slot = slots_[key];
-    if (!slot) slot = std::make_unique<Slot>();
-    return *slot;
+    const auto [found, is_new] = slots_.try_emplace(key);
+    if (is_new) {
+      const std::string_view text = found->first;
+      found->second = std::make_unique<Slot>(request.device, text.substr(text.size() - request.source.size()));
+    }
+    return *found->second;
+  }
+
+  std::vector<KernelSource> loaded() {
+    const std::lock_guard lock(mutex_);
+    std::vector<KernelSource> sources;
+    for (const auto& [key, slot] : slots_) {
+      if (slot->kernel.load()) sources.push_back({std::string(slot->source), device_arch(slot->device)});
+    }
+    return sources;
   }
 
  private:
@@ -56,6 +73,10 @@ const Kernel& load_kernel(const KernelRequest& request) {
 
 const Kernel* find_kernel(const KernelRequest& request) {
   return KernelCache::instance().slot(request).kernel.load();
+}
+
+std::vector<KernelSource> loaded_sources() {
+  return KernelCache::instance().loaded();
 }
 
 std::string device_arch(int device) {

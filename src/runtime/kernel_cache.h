@@ -2,8 +2,10 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "cleave/core/api.h"
+#include "jit/compiler.h"
 #include "runtime/module.h"
 
 namespace cleave {
@@ -24,6 +26,9 @@ CLEAVE_TOOLS const Kernel& load_kernel(const KernelRequest& request);
 
 /// The same if it is loaded already, else nullptr; never compiles, never waits for a compile.
 const Kernel* find_kernel(const KernelRequest& request);
+
+/// What this process has loaded, for `cleave.build_pack`; each kernel once.
+CLEAVE_TOOLS std::vector<KernelSource> loaded_sources();
 
 /// What the kernels of a device are compiled for: "sm_90a", "sm_80". Throws Error(unsupported) for
 /// a device older than sm_80.

@@ -74,10 +74,10 @@ class KernelSequence {
   }
 
   /// The translation units.
-  std::string source() const {
-    std::string source;
-    for (const Launch& launch : launches_) source += translation_unit(launch.kernel, launch.config);
-    return source;
+  std::vector<std::string> sources() const {
+    std::vector<std::string> sources;
+    for (const Launch& launch : launches_) sources.push_back(translation_unit(launch.kernel, launch.config));
+    return sources;
   }
 
   size_t heap_bytes() const { return cleave::heap_bytes(launches_) + cleave::heap_bytes(kernels_); }
@@ -123,7 +123,7 @@ class SequencePlan final : public Plan {
   void prepare(void* stream) const override { kernels_.prepare(stream); }
   const Problem& problem() const override { return problem_; }
   std::string kernel_name() const override { return kernels_.name(); }
-  std::string kernel_source() const override { return kernels_.source(); }
+  std::vector<std::string> kernel_sources() const override { return kernels_.sources(); }
   size_t host_bytes() const override { return shared_bytes(*this) + kernels_.heap_bytes(); }
 
  private:

@@ -2,11 +2,14 @@
 #include <gtest/gtest.h>
 #include <malloc.h>
 #include <bit>
+#include <set>
+#include <string>
 
 #include "cleave/conv.h"
 #include "emitted_project.h"
 #include "plan/gpu_plan.h"
 #include "plan/make_plan.h"
+#include "runtime/kernel_cache.h"
 
 namespace cleave {
 namespace {
@@ -57,6 +60,18 @@ TEST(PreparedPlan, KeepsWhatItSays) {
     EXPECT_LE(kept.bytes, kept.said + kNoise) << stride;
     EXPECT_LE(kept.said, 4096u + 512u * std::bit_ceil(uint32_t(stride * stride))) << stride;
   }
+}
+
+/// What `cleave.build_pack` packs by default.
+TEST(PreparedPlan, ItsKernelsAreThoseThatAreLoaded) {
+  const auto prepared = plan(product(768));
+  prepared->prepare(nullptr);
+  std::set<std::string> loaded;
+  for (const auto& [text, arch] : loaded_sources()) {
+    EXPECT_EQ(arch, "sm_90a");
+    EXPECT_TRUE(loaded.insert(text).second);
+  }
+  for (const std::string& source : prepared->kernel_sources()) EXPECT_TRUE(loaded.contains(source));
 }
 
 }  // namespace

@@ -12,10 +12,10 @@ import sys
 from collections.abc import Sequence
 
 from ..testing.errors import ToolError, one_line
-from . import cache, compile, emit, explain, info, profile, tune
+from . import cache, compile, emit, explain, info, pack, profile, tune
 from .parser import Parser
 
-COMMANDS = (info, profile, explain, compile, emit, cache, tune)
+COMMANDS = (info, profile, explain, compile, pack, emit, cache, tune)
 
 
 def build_parser() -> argparse.ArgumentParser:

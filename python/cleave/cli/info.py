@@ -35,6 +35,7 @@ def run(_: argparse.Namespace) -> int:
             ("CUDA driver", _driver()),
             ("NVRTC", _nvrtc()),
             ("kernel cache", _cache()),
+            ("kernel packs", _packs()),
             ("tuning file", _tuned()),
             ("CPU backend", _cpu()),
         ]
@@ -103,6 +104,13 @@ def _cache() -> str:
     )
 
 
+def _packs() -> str:
+    from cleave import _core
+
+    packs = _core.pack_list()
+    return "; ".join(f"{format_path(p['path'])}: {p['kernels']} kernels" for p in packs) or "none"
+
+
 def _tuned() -> str:
     from cleave import _core
 
@@ -131,6 +139,7 @@ def _checks() -> list[tuple[str, str]]:
         checks.append((f"product on cuda:{i}", _remedy(lambda i=i: _multiply(f"cuda:{i}"))))
     checks.append(("compiling kernels", _remedy(_core.nvrtc_info)))
     checks.append(("keeping compiled kernels", format_path(cleave.cache_info()["problem"])))
+    checks += [(f"kernel pack {format_path(pack['path'])}", format_path(pack["problem"])) for pack in _core.pack_list()]
     checks.append(("torch.ops.cleave: import cleave.torch", _torch_ops()))
     for package, purpose in (
         ("torch", "torch tensors; bfloat16 and 8-bit floats on the CPU"),

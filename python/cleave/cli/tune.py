@@ -14,6 +14,7 @@ from .._compile_ahead import CompileAhead
 from ..testing import arrays as array_libraries
 from ..testing import measure, problem_operands
 from ..testing.errors import ToolError, one_line
+from . import shape_log
 from .console import Console
 from .operations import add_operations
 from .options import add_candidates_option, add_device_option
@@ -170,8 +171,7 @@ def _logged(log: Path, device: str, again: bool, summary: Summary, console: Cons
     """Each problem once, in the order of the log."""
     from cleave import _core
 
-    lines = (line.strip() for line in log.read_text().splitlines())
-    for text in dict.fromkeys(line for line in lines if line and not line.startswith("#")):
+    for text in shape_log.problems(log):
         try:
             planned = _core.plan_text(text, device)
         except (ValueError, TypeError) as error:
