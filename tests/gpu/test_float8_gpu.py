@@ -29,8 +29,8 @@ def step(layer: Callable[..., Tensor], x: Tensor, dy: Tensor, *bounds: Tensor) -
     return [y.detach().clone(), *torch.autograd.grad(y, [x, *module.parameters()], dy)]
 
 
-# Sums of 8-bit floats have some 14 bits in the tensor cores, also the 128 of a block; float32's weight gradients of wide
-# operands may be of tf32.
+# Sums of 8-bit floats have some 14 bits in the tensor cores, also the 128 of a block; the float32 weight gradients of
+# wide operands may be of tf32.
 SUMS = 1e-3
 
 
