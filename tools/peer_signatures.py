@@ -28,6 +28,13 @@ VLLM = (
     "vllm/model_executor/layers/quantization/utils/fp8_utils.py",
     "vllm/model_executor/layers/quantization/utils/int8_utils.py",
 )
+# Where the classes are that integrations/vllm derives from.
+LINEAR = "vllm/model_executor/kernels/linear/scaled_mm"
+VLLM_CLASSES = {
+    "FP8ScaledMMLinearKernel": f"{LINEAR}/ScaledMMLinearKernel.py",
+    "Fp8BlockScaledMMLinearKernel": f"{LINEAR}/BlockScaledMMLinearKernel.py",
+    "CutlassInt8ScaledMMLinearKernel": f"{LINEAR}/cutlass.py",
+}
 SGL_KERNEL = ("sgl_kernel/gemm.py", "sgl_kernel/moe.py")
 # What pybind11 spells otherwise.
 CPP_DEFAULTS = {"std::nullopt": "None", "false": "False", "true": "True"}
@@ -40,6 +47,26 @@ def functions(folder: Path, files: tuple[str, ...]) -> dict[str, Parameters]:
         for node in ast.parse((folder / file).read_text("utf-8")).body
         if isinstance(node, ast.FunctionDef)
     }
+
+
+def methods(folder: Path, classes: dict[str, str]) -> dict[str, Parameters]:
+    """Of these classes, and of those in the same files that they derive from."""
+    found: dict[str, Parameters] = {}
+    for name, file in classes.items():
+        in_file = {node.name: node for node in ast.parse((folder / file).read_text("utf-8")).body if is_class(node)}
+        bases = [name, *(base.id if isinstance(base, ast.Name) else base.value.id for base in in_file[name].bases)]
+        for base in reversed([in_file[base] for base in bases if base in in_file]):
+            made = {f"{name}.{node.name}": list(parameters(node.args)) for node in base.body if is_function(node)}
+            found |= made
+    return found
+
+
+def is_class(node: ast.AST) -> bool:
+    return isinstance(node, ast.ClassDef)
+
+
+def is_function(node: ast.AST) -> bool:
+    return isinstance(node, ast.FunctionDef)
 
 
 def parameters(args: ast.arguments) -> Iterator[str]:
@@ -107,7 +134,11 @@ def main() -> None:
         parser.add_argument(f"--{name}", type=Path, required=True)
     given = parser.parse_args()
     result = {
-        "vllm": {"version": version(given.vllm), "functions": kept(functions(given.vllm, VLLM), compat.vllm)},
+        "vllm": {
+            "version": version(given.vllm),
+            "functions": kept(functions(given.vllm, VLLM), compat.vllm),
+            "methods": methods(given.vllm, VLLM_CLASSES),
+        },
         "sgl_kernel": {
             "version": version(given.sgl_kernel),
             "functions": kept(functions(given.sgl_kernel, SGL_KERNEL), compat.sgl_kernel),
@@ -121,9 +152,11 @@ def spell(libraries: dict[str, dict[str, object]]) -> str:
     """As JSON, a function a line."""
     parts = []
     for library, found in libraries.items():
-        lines = (f"   {json.dumps(name)}: {json.dumps(made)}" for name, made in sorted(found["functions"].items()))
-        body = ",\n".join(lines)
-        parts.append(f' "{library}": {{\n  "version": "{found["version"]}",\n  "functions": {{\n{body}\n  }}\n }}')
+        body = [f'  "version": "{found.pop("version")}"']
+        for kind, named in found.items():
+            lines = (f"   {json.dumps(name)}: {json.dumps(made)}" for name, made in sorted(named.items()))
+            body.append(f'  "{kind}": {{\n' + ",\n".join(lines) + "\n  }")
+        parts.append(f' "{library}": {{\n' + ",\n".join(body) + "\n }")
     return "{\n" + ",\n".join(parts) + "\n}\n"
 
 
