@@ -14,11 +14,13 @@ from . import _core
 
 @dataclass(frozen=True)
 class Pack:
-    """path: of the file. kernels: that it has. bytes: its size."""
+    """path: of the file. kernels: that it has. bytes: its size. problem: why it is of no use where it is now, and the
+    remedy; empty if there is none."""
 
     path: Path
     kernels: int
     bytes: int
+    problem: str
 
 
 def build_pack(path: str | os.PathLike, plans: Any = None) -> Pack:
@@ -35,7 +37,8 @@ def build_pack(path: str | os.PathLike, plans: Any = None) -> Pack:
         server's warm-up, say after `cleave.prepare`.
 
     ValueError where there is no kernel to pack; CudaError where one cannot be compiled; OSError where the file cannot
-    be written. Only packs of the user's own, or root's, are used, that nobody else may write.
+    be written. Only packs of the user's own, or root's, are used, in directories that nobody else may write: the
+    result's `problem` says so where this one will not be.
     """
     sources = _core.loaded_kernels() if plans is None else sources_of(plans)
     if not sources:
@@ -67,4 +70,4 @@ def write_pack(path: str | os.PathLike, sources: list[tuple[str, str]]) -> Pack:
         temporary.replace(target)
     finally:
         temporary.unlink(missing_ok=True)
-    return Pack(target, _core.pack_info(str(target))["kernels"], len(content))
+    return Pack(target, len(set(sources)), len(content), _core.pack_info(str(target))["problem"])

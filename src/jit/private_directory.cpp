@@ -52,8 +52,11 @@ std::string distrust(int descriptor, const fs::path& path, const char* variable)
         status.st_uid, variable, geteuid());
   }
   if (others_may_write(status)) {
-    return fmt::format("{} can be written by others (mode {:o}), who could put kernels there; run chmod go-w {}",
-                       quoted(path), status.st_mode & 07777, quoted(path));
+    const bool is_shared = (status.st_mode & S_ISVTX) != 0;  // as /tmp is, and has to be
+    const std::string remedy = is_shared ? fmt::format("set {} to a directory of your own", variable)
+                                         : fmt::format("run chmod go-w {}", quoted(path));
+    return fmt::format("{} can be written by others (mode {:o}), who could put kernels there; {}", quoted(path),
+                       status.st_mode & 07777, remedy);
   }
   return "";
 }

@@ -44,7 +44,7 @@ def without_compiler(pack: Path | str, cache: Path, *command: str) -> subprocess
 def pack(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("packs") / "small.pack"
     built = cleave.build_pack(path, planned())
-    assert built == cleave.Pack(path, 1, path.stat().st_size)
+    assert built == cleave.Pack(path, 1, path.stat().st_size, "")
     return path
 
 
@@ -83,6 +83,16 @@ def test_a_pack_replaces_a_file_as_a_whole(pack: Path, tmp_path: Path) -> None:
     assert _core.pack_info(str(path))["problem"] == ""
     assert path.stat().st_mode & 0o022 == 0
     assert [file.name for file in tmp_path.iterdir()] == ["there.pack"]
+
+
+def test_where_a_pack_is_of_no_use_is_said_at_once(tmp_path: Path) -> None:
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    shared.chmod(0o1777)
+    built = cleave.build_pack(shared / "some.pack", planned())
+    assert built.kernels == 1
+    assert "can be written by others (mode 1777)" in built.problem
+    assert "set CLEAVE_PACKS to a directory of your own" in built.problem
 
 
 def test_nothing_is_written_where_nothing_compiles(tmp_path: Path) -> None:

@@ -102,7 +102,9 @@ def run_build(arguments: argparse.Namespace) -> int:
             compilers.wait([plan])
     pack = build_pack(arguments.file, distinct)
     console.print(f"{pack.kernels} kernels, {format_bytes(pack.bytes)}, in {format_path(str(pack.path))}")
-    return 0
+    if pack.problem:
+        console.print(f"It is of no use there: {pack.problem}")
+    return 1 if pack.problem else 0
 
 
 def run_ls(arguments: argparse.Namespace) -> int:

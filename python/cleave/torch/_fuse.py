@@ -60,7 +60,8 @@ def fuse(model: nn.Module, *, skip: Skip = (), across_layers: bool = True) -> Fu
       The layer's class becomes one that derives from its own.
 
     Nothing else is different, but last bits of float8 sums where the wider product adds in another order. A state_dict
-    is of the fused model: undo before saving one to load elsewhere.
+    is of the fused model: undo before saving one to load elsewhere. Weights of gates and ups move: CUDA graphs are to
+    be captured afterwards, and again after `undo`.
 
     skip: names of MLPs and decoder layers to leave alone, as in `replace_linears`. across_layers: a layer's last sum
     is left to the norm of the next one in the same list, so that what goes from one to the other is no tensor; False
