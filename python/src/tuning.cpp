@@ -8,7 +8,6 @@
 #include "define.h"
 #include "errors.h"
 #include "launch.h"
-#include "plan/choice.h"
 #include "plan/covering.h"
 #include "plan/make_plan.h"
 #include "plan/prepared.h"
@@ -72,12 +71,8 @@ std::vector<PlanObject> prepare_rows(const PlanObject& planned, int64_t first, i
 
 std::vector<PlanObject> covering_plans(const PlanObject& planned) {
   std::vector<PlanObject> plans;
-  for (Spec spec : covering_set(planned.problem())) {
-    if (spec.split == SplitKMode::serial || spec.split == SplitKMode::parallel)
-      spec.slices = 2;  // any: one is no split
-    if (!make_choice(planned.problem(), device_info(planned.problem().device), spec)) continue;
-    plans.emplace_back(planned.problem(), planned.options(), cleave::plan_as(planned.problem(), spec));
-  }
+  for (auto& plan : cleave::covering_plans(planned.problem()))
+    plans.emplace_back(planned.problem(), planned.options(), std::move(plan));
   return plans;
 }
 

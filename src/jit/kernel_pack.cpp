@@ -85,6 +85,10 @@ KernelPack::KernelPack(const fs::path& file, const CacheKey& library) : path_(fi
   if (!problem_.empty()) index_.clear();
 }
 
+// Here: who includes the header alone does not close files.
+KernelPack::KernelPack(KernelPack&&) noexcept = default;
+KernelPack::~KernelPack() = default;
+
 std::string KernelPack::open(const CacheKey& library) {
   std::error_code missing;
   const fs::path real = fs::canonical(path_, missing);  // a link that the user named is the user's own

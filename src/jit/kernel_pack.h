@@ -34,6 +34,8 @@ class CLEAVE_TOOLS KernelPack {
   /// Reads the index of `file`, which must belong to this user or root, with its directory, and be writable by nobody
   /// else. It is of use to a process whose kernels are those of `library`.
   KernelPack(const std::filesystem::path& file, const CacheKey& library);
+  KernelPack(KernelPack&&) noexcept;
+  ~KernelPack();
 
   /// The kernel, if it is here and whole. Thread-safe.
   std::optional<CompiledKernel> load(const CacheKey& key) const;

@@ -15,12 +15,10 @@
 #include <string_view>
 #include <utility>
 
-#include "cleave/core/api.h"
-
 namespace cleave {
 
 /// An open file, closed at the end.
-class CLEAVE_TOOLS Descriptor {
+class Descriptor {
  public:
   explicit Descriptor(int number = -1) : number_(number) {}
   Descriptor(Descriptor&& other) noexcept : number_(other.release()) {}

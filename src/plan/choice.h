@@ -6,7 +6,6 @@
 #include <optional>
 
 #include "cleave/config/gemm_config.h"
-#include "cleave/core/api.h"
 #include "cleave/device.h"
 #include "cleave/gemm.h"
 #include "cleave/schedule/schedule.h"
@@ -36,7 +35,7 @@ struct Choice {
 /// Nothing if the spec's kernel cannot serve the problem: alignment, layout, dtype, shared memory,
 /// architecture. Slices beyond one K block each are reduced to that.
 /// `part`: of a convolution's classes.
-CLEAVE_TOOLS std::optional<Choice> make_choice(const GemmProblem& problem, const DeviceInfo& device, const Spec& spec,
-                                               uint32_t part = 0);
+std::optional<Choice> make_choice(const GemmProblem& problem, const DeviceInfo& device, const Spec& spec,
+                                  uint32_t part = 0);
 
 }  // namespace cleave

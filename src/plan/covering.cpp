@@ -6,6 +6,9 @@
 #include <sstream>
 
 #include "base/embedded.h"
+#include "cleave/device.h"
+#include "plan/choice.h"
+#include "plan/make_plan.h"
 #include "plan/operand_layout.h"
 #include "problem/problem.h"
 #include "process/fork.h"
@@ -78,6 +81,16 @@ std::vector<Spec> covering_set(const GemmProblem& p) {
   if (a_along_k) return of_jobs({"bf16 tt"}, {"bf16 nn"});
   if (b_along_k) return of_jobs({"bf16 nn"}, {"bf16 tt"});
   return of_jobs({"bf16 nt"}, {"bf16 nn", "bf16 tt"});
+}
+
+std::vector<std::shared_ptr<const GemmPlan>> covering_plans(const GemmProblem& p) {
+  std::vector<std::shared_ptr<const GemmPlan>> plans;
+  for (Spec spec : covering_set(p)) {
+    if (spec.split == SplitKMode::serial || spec.split == SplitKMode::parallel)
+      spec.slices = 2;  // any: one is no split
+    if (make_choice(p, device_info(p.device), spec)) plans.push_back(plan_as(p, spec));
+  }
+  return plans;
 }
 
 std::span<const char* const> covering_jobs() {

@@ -6,6 +6,7 @@
 // with kernels as kernel_of() has them.
 #pragma once
 
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -21,7 +22,10 @@ Spec kernel_of(Spec spec);
 
 /// The set for the problem's types, layouts and scales; empty where there is none: groups, convolutions, other
 /// kernels than Hopper's.
-CLEAVE_TOOLS std::vector<Spec> covering_set(const GemmProblem& problem);
+std::vector<Spec> covering_set(const GemmProblem& problem);
+
+/// The problem by each kernel of its set that can serve it, where K is split in two slices.
+CLEAVE_TOOLS std::vector<std::shared_ptr<const GemmPlan>> covering_plans(const GemmProblem& problem);
 
 /// Jobs that covering_set() may ask the table for.
 std::span<const char* const> covering_jobs();
