@@ -50,7 +50,7 @@ def functions(folder: Path, files: tuple[str, ...]) -> dict[str, Parameters]:
 
 
 def methods(folder: Path, classes: dict[str, str]) -> dict[str, Parameters]:
-    """Of these classes, and of those in the same files that they derive from."""
+    """Those of these classes, and of those in the same files that they derive from."""
     found: dict[str, Parameters] = {}
     for name, file in classes.items():
         in_file = {node.name: node for node in ast.parse((folder / file).read_text("utf-8")).body if is_class(node)}

@@ -153,7 +153,7 @@ def test_scales_that_are_exponents(kind: str, trained: TinyLlama, ids: Any) -> N
 
 
 def changed(config: dict[str, Any], **changes: Any) -> dict[str, Any]:
-    """Of group_0, by part and key."""
+    """A copy, other in values of group_0, which are named by part and key."""
     copy = json.loads(json.dumps(config))
     for path, value in changes.items():
         *parts, key = path.split("__")

@@ -78,7 +78,7 @@ def rounding(x: Tensor, dtype: torch.dtype, kind: str) -> Tensor:
 
 
 def bound(a: Tensor, b: Tensor, off_a: Tensor, off_b: Tensor, dtype: torch.dtype) -> Tensor:
-    """Of a @ b.T whose operands are off by so much, summed in float32 and rounded once."""
+    """How far a @ b.T may be off whose operands are off by so much, summed in float32 and rounded once."""
     a, b = a.double().abs(), b.double().abs()
     of_operands = off_a @ b.T + a @ off_b.T + off_a @ off_b.T
     largest = (a + off_a) @ (b + off_b).T

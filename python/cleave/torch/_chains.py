@@ -173,7 +173,7 @@ def _trace(module: nn.Module) -> tuple[fx.Graph, bool]:
 
 
 def _parameters(module: nn.Module) -> dict[str, inspect.Parameter]:
-    """Of its forward function, by name, but for *args and **kwargs."""
+    """What its forward function takes, by name, but for *args and **kwargs."""
     every = inspect.signature(module.forward).parameters
     return {name: each for name, each in every.items() if each.kind not in (each.VAR_POSITIONAL, each.VAR_KEYWORD)}
 
@@ -203,7 +203,7 @@ def _only_or_none(node: fx.Node) -> fx.Node | None:
 
 
 def _sum_with_module(node: Any) -> tuple[fx.Node, fx.Node, bool]:
-    """Of stream + module(...): stream, the module's call, and whether its first result is what is added."""
+    """In stream + module(...): stream, the module's call, and whether its first result is what is added."""
     if not _is_function(node, operator.add, torch.add) or len(node.args) != 2:
         raise _NoMatch
     for stream, added in (node.args, node.args[::-1]):

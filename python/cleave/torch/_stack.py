@@ -37,7 +37,7 @@ def why_apart(linears: Sequence[W8A8Linear]) -> str:
 
 
 def stack(linears: Sequence[W8A8Linear], kind: type[Stacked]) -> Stacked:
-    """Of layers that nothing keeps apart, which become parts of its memory."""
+    """One layer in the place of several that nothing keeps apart, which become parts of its memory."""
     first = linears[0]
     weight, weight_scale, bias = (
         None if getattr(first, name) is None else torch.cat([getattr(each, name) for each in linears])

@@ -30,7 +30,7 @@ class Quantized(NamedTuple):
 
     @property
     def shape(self) -> torch.Size:
-        """Of what was quantised."""
+        """That of what was quantised."""
         return self.q.shape
 
 
