@@ -216,7 +216,7 @@ void bind_kernels(nb::module_& m) {
         "Compiles the plan's kernel into the disk cache. Returns what `compile_all` does of each.\n\n"
         "Needs NVRTC but no GPU.");
   m.def("compile_source", &compile_source, "source"_a, "arch"_a,
-        "Compiles a plan's `kernel_source` into the disk cache. Needs NVRTC but no GPU.");
+        "Compiles one of a plan's `kernel_sources` into the disk cache. Needs NVRTC but no GPU.");
   m.def("make_pack", &make_pack_file, "sources"_a,
         "The content of a pack of kernels, given as (source, arch). Needs NVRTC but no GPU.");
   m.def("loaded_kernels", &loaded_kernels, "What this process has loaded, as (source, arch), each kernel once.");

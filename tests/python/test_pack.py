@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -55,6 +56,21 @@ def test_a_process_that_has_the_pack_needs_no_compiler(named: str, pack: Path, t
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip() == "True"
     assert not (tmp_path / "cache").exists()
+
+
+def test_packs_beside_the_library_are_found_without_a_variable(
+    pack: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    maps = Path("/proc/self/maps").read_text()
+    library = Path(next(word for word in maps.split() if "/libcleave.so" in word))
+    (tmp_path / "packs").mkdir()
+    shutil.copy(pack, tmp_path / "packs")
+    shutil.copy(library, tmp_path / ".".join(library.name.split(".")[:4]))  # by the name that modules ask for
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(tmp_path))
+    done = without_compiler("", tmp_path / "cache", "-c", PLAN, "none")
+    assert done.returncode == 0, done.stderr
+    (tmp_path / "packs" / pack.name).unlink()
+    assert "NVRTC" in without_compiler("", tmp_path / "cache", "-c", PLAN, "none").stderr
 
 
 def test_a_kernel_that_no_pack_has_is_an_error_that_names_them(pack: Path, tmp_path: Path) -> None:

@@ -174,24 +174,30 @@ class W8A8Linear(nn.Module):
         if tokens.stride(1) != 1 or tokens.stride(0) < self.in_features:
             tokens = tokens.contiguous()
         buffers = self._buffers  # as attributes, they cost half a microsecond each
-        weight, scale = buffers["weight"], buffers["activation_scale"]
-        smooth, dtype, weight_scale = buffers["smooth"], weight.dtype, buffers["weight_scale"]
-        if self.granularity != "row":
-            weight_scale = weight_scale.t()
+        scale, smooth, dtype = buffers["activation_scale"], buffers["smooth"], buffers["weight"].dtype
         # Keywords would cost as much again.
         if scale is None:
             q, scale = _quantize(tokens, dtype, self.activation_granularity, smooth)
         else:
             q = _quantize_static(tokens, scale, dtype, "tensor", smooth)
-        y = self._product(q, weight.t(), scale, weight_scale, buffers["bias"], x.dtype, self.use_fast_accum)
+        y = self._rows(q, scale, x.dtype)
         return y if flat else y.view(*x.shape[:-1], self.out_features)
 
     def _multiply(self, q: Tensor, scale: Tensor, dtype: torch.dtype = torch.bfloat16) -> Tensor:
         if q.dtype != self.weight.dtype:
             raise ValueError(f"x is quantised to {q.dtype}, but the weight is {self.weight.dtype}; quantise it to that")
         rows = q if q.dim() == 2 else q.reshape(-1, self.in_features)
-        y = self._product(rows, self.weight.t(), scale, self.weight_scale.t(), self.bias, dtype, self.use_fast_accum)
+        y = self._rows(rows, scale, dtype)
         return y if rows is q else y.view(*q.shape[:-1], self.out_features)
+
+    def _rows(self, q: Tensor, scale: Tensor, dtype: torch.dtype) -> Tensor:
+        """y of a matrix that is quantised."""
+        buffers = self._buffers
+        weight_scale = buffers["weight_scale"]
+        if self.granularity != "row":
+            weight_scale = weight_scale.t()
+        weight, bias = buffers["weight"].t(), buffers["bias"]
+        return self._product(q, weight, scale, weight_scale, bias, dtype, self.use_fast_accum)
 
     def prepare(self, example: Tensor | int, dtype: torch.dtype = torch.bfloat16) -> None:
         """Compiles what a call needs, so that it may be captured: by making that call.
