@@ -10,6 +10,7 @@ torch = pytest.importorskip("torch", minversion="2.10")
 
 from quantized_checkpoints import FORMATS, checkpoint  # noqa: E402
 from tiny_llama import TinyLlama, is_quantized  # noqa: E402
+
 import cleave  # noqa: E402
 from cleave.torch import W8A8Experts, load_quantized  # noqa: E402
 from cleave.torch._scales import scale_shape  # noqa: E402
