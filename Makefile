@@ -7,7 +7,7 @@ ARGS ?=
 # Where setup finds the system's cmake too old, it puts one into .venv.
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 
-.PHONY: run test test-kernels bench build wheels setup format lint lint-tools clean
+.PHONY: run test test-kernels bench docs build wheels setup format lint lint-tools clean
 
 run: build  ## the demo: ARGS="--help" lists its sections
 	$(PYTHON) -m examples.demo $(ARGS)
@@ -21,6 +21,12 @@ test-kernels: build  ## every kernel of the catalogue compiles without spills: f
 
 bench: build  ## measurements against the peers that are installed: ARGS="--help" lists the suites
 	$(PYTHON) -m bench $(ARGS)
+
+docs: build  ## build/site/index.html; its page of cleave.torch needs torch. ARGS="-b linkcheck" asks other sites
+	@$(PYTHON) -c 'import sphinx, myst_parser, pydata_sphinx_theme, sphinx_copybutton' 2>/dev/null || \
+	  $(PYTHON) -m pip install --quiet $$($(PYTHON) tools/requirements.py docs | tr -d ' ')
+	$(PYTHON) -m sphinx --quiet -W --keep-going -c docs -d $(BUILD)/pages $(ARGS) . \
+	  $(BUILD)/site/$$(sed -n 's/^project(cleave VERSION \([0-9.]*\).*/\1/p' CMakeLists.txt)
 
 # Without setup: no package of the system's is needed.
 wheels:  ## dist/*.whl for x86_64 and aarch64, and the sources: ARGS="--help" lists what can be left out

