@@ -1,0 +1,189 @@
+"""Products over ranks against what else there is, on the GPUs of one host.
+
+    torchrun --nproc-per-node 2 -m bench.distributed --out bench/results/distributed.json
+
+Each case is measured by all ways in turn, seven rounds of them; a way's time is the median of its rounds on the rank
+where that is longer. Local sizes are those of Llama-3-70B at TP2 and at TP8, whatever the number of ranks here. With
+--seconds, no case is begun after so long.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+# NVLink multicast stays off, whoever would use it.
+os.environ |= {"NCCL_NVLS_ENABLE": "0", "TORCH_SYMM_MEM_DISABLE_MULTICAST": "1", "NVSHMEM_DISABLE_NVLS": "1"}
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+from torch.distributed import _symmetric_memory
+
+import cleave.distributed as cd
+
+ROUNDS, CALLS = 7, 10
+Call = Callable[[], Any]
+
+# Name, operation, N, K; K of a rank where it is dealt, N of a rank where that is.
+SHAPES = (
+    ("o, TP8", "reduce_scatter", 8192, 1024),
+    ("down, TP8", "reduce_scatter", 8192, 3584),
+    ("qkv, TP8", "all_gather", 1280, 8192),
+    ("gate_up, TP8", "all_gather", 7168, 8192),
+    ("o, TP8", "all_reduce", 8192, 1024),
+    ("down, TP8", "all_reduce", 8192, 3584),
+    ("o, TP2", "reduce_scatter", 8192, 4096),
+    ("down, TP2", "reduce_scatter", 8192, 14336),
+    ("qkv, TP2", "all_gather", 5120, 8192),
+    ("gate_up, TP2", "all_gather", 28672, 8192),
+    ("down, TP2", "all_reduce", 8192, 14336),
+)
+TOKENS = (8192, 256, 16, 2048)
+
+
+def main() -> None:
+    arguments = _parse()
+    rank = int(os.environ["LOCAL_RANK"])
+    torch.cuda.set_device(rank)
+    dist.init_process_group("nccl", device_id=torch.device("cuda", rank))
+    _symmetric_memory.enable_symm_mem_for_group(dist.group.WORLD.group_name)
+    began, rows = time.monotonic(), []
+    for m in TOKENS:
+        for name, operation, n, k in SHAPES:
+            if operation == "all_reduce" and m > 256:
+                continue
+            if arguments.match in name and _all_go_on(time.monotonic() - began < arguments.seconds):
+                rows.append(
+                    {"case": name, "operation": operation, "m": m, "n": n, "k": k} | _measure(operation, m, n, k)
+                )
+                if rank == 0:
+                    print(_line(rows[-1]), flush=True)
+                    if arguments.out:
+                        arguments.out.write_text(json.dumps(rows, indent=1) + "\n")
+    dist.barrier()
+    os._exit(0)  # graphs that hold NCCL's kernels keep the group from ending
+
+
+def _parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m bench.distributed", description=__doc__)
+    parser.add_argument("--out", type=Path, metavar="FILE", help="results as JSON")
+    parser.add_argument("--seconds", type=float, default=600, metavar="S")
+    parser.add_argument("--match", default="", metavar="TEXT", help="only cases with this in their name")
+    return parser.parse_args()
+
+
+def _all_go_on(own: bool) -> bool:
+    flag = torch.tensor(int(own), device="cuda")
+    dist.all_reduce(flag, dist.ReduceOp.MIN)
+    return bool(flag.item())
+
+
+def _measure(operation: str, m: int, n: int, k: int) -> dict[str, Any]:
+    """Microseconds of each way, eager and in a graph."""
+    size = dist.get_world_size()
+    torch.manual_seed(dist.get_rank())
+    rows = m // size if operation == "all_gather" else m
+    a = torch.randn(rows, k, device="cuda").bfloat16()
+    b = (torch.randn(n, k, device="cuda") / k**0.5).bfloat16().t()
+    calls, without = {}, {}
+    for name, call in _ways(operation, a, b, m):
+        try:
+            call()
+            torch.cuda.synchronize()
+        except RuntimeError as error:
+            without[name] = str(error).splitlines()[0][:200]
+        else:
+            calls[name] = call
+    graphs = {name: _captured(call) for name, call in calls.items() if not name.startswith("torch")}
+    return {"eager": _times(calls, CALLS), "graph": _times(graphs, 1), "without": without}
+
+
+def _ways(operation: str, a: Tensor, b: Tensor, m: int) -> Iterator[tuple[str, Call]]:
+    group, size = dist.group.WORLD.group_name, dist.get_world_size()
+    n = b.shape[1]
+    ours, symmetric = torch.ops.cleave, torch.ops.symm_mem
+    products = {"cuBLAS": lambda x: x @ b, "cleave": lambda x: ours.gemm(x, b)}
+    whole = torch.empty(m, a.shape[1], dtype=a.dtype, device="cuda")
+    part = torch.empty(m // size, n, dtype=a.dtype, device="cuda")
+
+    def gathered(multiply: Callable[[Tensor], Tensor]) -> Tensor:
+        dist.all_gather_into_tensor(whole, a)
+        return multiply(whole)
+
+    def scattered(multiply: Callable[[Tensor], Tensor]) -> Tensor:
+        dist.reduce_scatter_tensor(part, multiply(a))
+        return part
+
+    def reduced(multiply: Callable[[Tensor], Tensor]) -> Tensor:
+        d = multiply(a)
+        dist.all_reduce(d)
+        return d
+
+    together = {"all_gather": gathered, "reduce_scatter": scattered, "all_reduce": reduced}[operation]
+    local = whole if operation == "all_gather" else a
+    for name, multiply in products.items():
+        yield f"{name} alone", lambda multiply=multiply: multiply(local)
+        yield f"{name} + NCCL", lambda multiply=multiply: together(multiply)
+    if operation == "all_gather":
+        yield "cleave.distributed", lambda: cd.all_gather_gemm(a, b)
+        yield "torch fused", lambda: symmetric.fused_all_gather_matmul(a, [b], 0, group)
+    elif operation == "reduce_scatter":
+        yield "cleave.distributed", lambda: cd.gemm_reduce_scatter(a, b)
+        yield "torch fused", lambda: symmetric.fused_matmul_reduce_scatter(a, b, "sum", 0, group)
+    else:
+        yield "cleave.distributed", lambda: cd.gemm_all_reduce(a, b)
+        staging = _symmetric_memory.empty(m, n, dtype=a.dtype, device="cuda")
+        _symmetric_memory.rendezvous(staging, group)
+
+        def one_shot() -> Tensor:
+            torch.mm(a, b, out=staging)
+            return symmetric.one_shot_all_reduce(staging, "sum", group)
+
+        yield "torch mm + one-shot", one_shot
+
+
+def _captured(call: Call) -> Call:
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        for _ in range(CALLS):
+            call()
+    return graph.replay
+
+
+def _times(calls: dict[str, Call], repeats: int) -> dict[str, float]:
+    """Microseconds of each; CALLS of them are a round, by `repeats` repetitions of what is called."""
+    samples: dict[str, list[float]] = {name: [] for name in calls}
+    for _ in range(ROUNDS + 1):
+        for name, call in calls.items():
+            begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+            dist.barrier()
+            torch.cuda.synchronize()
+            begin.record()
+            for _ in range(repeats):
+                call()
+            end.record()
+            end.synchronize()
+            samples[name].append(begin.elapsed_time(end) * 1e3 / CALLS)
+    medians = torch.tensor([statistics.median(s[1:]) for s in samples.values()], device="cuda")
+    dist.all_reduce(medians, dist.ReduceOp.MAX)
+    return dict(zip(samples, medians.tolist(), strict=True))
+
+
+def _line(row: dict[str, Any]) -> str:
+    def shown(times: dict[str, float]) -> str:
+        return ", ".join(f"{name} {us:.1f}" for name, us in times.items())
+
+    title = f"{row['operation']} {row['case']}: {row['m']} x {row['n']} x {row['k']}"
+    return f"{title}\n  eager: {shown(row['eager'])}\n  graph: {shown(row['graph'])}\n  without: {row['without']}"
+
+
+if __name__ == "__main__":
+    main()

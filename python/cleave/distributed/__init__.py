@@ -1,0 +1,216 @@
+"""Products whose operands are dealt to the ranks of a process group.
+
+    import cleave.distributed
+    y = cleave.distributed.gemm_all_reduce(x, w.t(), group, bias=bias)           # K is dealt; y on all ranks
+    y = cleave.distributed.gemm_reduce_scatter(x, w.t(), group, bias=bias)       # K is dealt; y's rows are
+    y = cleave.distributed.all_gather_gemm(x, w.t(), group)                      # x's rows are dealt, and N
+    y = cleave.distributed.scaled_gemm_reduce_scatter(q, w, scale, w_scale, group)
+
+Each is an operator, torch.ops.cleave.gemm_all_reduce(a, b, group_name, bias, c, ...) and so on: with shapes for
+torch.compile(fullgraph=True), those of 16 and 32 bits with gradients.
+
+Sums are those of split-K whose outer slices are the ranks: each multiplies what it has and rounds the result to
+`partial_dtype`, its own too; NCCL or gloo moves the results and adds nothing; and one kernel of ours adds them up, in the
+order of the ranks and in float32, adds c and bias, activates, scales and rounds, once. So all ranks have the same bits,
+whatever moved them and whenever it came. They are repeatable as the product of one GPU is: for a given plan, at a given
+number of ranks.
+
+Rows are dealt as torch.chunk deals them, so as DTensor does: all ranks have as many but the last ones, which have fewer
+or none.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.distributed import _functional_collectives
+
+from .. import _mistakes
+from . import _operators
+from ._agreement import PeerError
+from ._peers import Peers, transport_of
+
+__all__ = [
+    "PeerError",
+    "all_gather_gemm",
+    "all_gather_scaled_gemm",
+    "explain",
+    "gemm_all_reduce",
+    "gemm_reduce_scatter",
+    "scaled_gemm_all_reduce",
+    "scaled_gemm_reduce_scatter",
+]
+
+_ops = torch.ops.cleave
+
+
+def gemm_all_reduce(
+    a: Tensor, b: Tensor, group: Any = None, *, bias: Tensor | None = None, c: Tensor | None = None, **options: Any
+) -> Tensor:
+    """activation(the sum over ranks of a @ b, + c + bias), on every rank.
+
+    Where the result is the same on all ranks, so must its gradient be: those of a and b are products without
+    communication.
+
+    Args:
+        a, b: [M, K of this rank], [K of this rank, N], of float16, bfloat16 or float32; K may differ between ranks.
+        group: a ProcessGroup, its name, a DeviceMesh of one dimension; None is the default group.
+        bias: [N], added once to the sum; the same on all ranks.
+        c: [M, N], added once to the sum; the same on all ranks.
+        activation: "none", "relu", "relu2", "gelu", "gelu_tanh" or "silu", of the sum.
+        out_dtype: of the result; a's otherwise.
+        partial_dtype: float16, bfloat16 or float32: what each rank's product is rounded to before it is sent and
+            added; a's otherwise.
+        order: "rank"; "k", the bits of one GPU, is refused so far.
+        transport: what moves: "auto", "nccl" or "gloo", which takes CUDA tensors by way of the host.
+
+    Returns:
+        A new [M, N]: the same bits on every rank and by every transport. Safe in CUDA graphs by NCCL, after a call that
+        was not captured; all ranks capture, and replay as often.
+
+    Raises:
+        RuntimeError: there is no process group, or this process is not in it.
+        PeerError: under CLEAVE_PEER_CHECK=1, ranks call with different arguments. Without it, that is undefined.
+        ValueError, TypeError: other arguments, before anything is enqueued on this rank.
+    """
+    return _ops.gemm_all_reduce(a, b, _name(group, "gemm_all_reduce"), bias, c, **options)
+
+
+def gemm_reduce_scatter(
+    a: Tensor, b: Tensor, group: Any = None, *, bias: Tensor | None = None, c: Tensor | None = None, **options: Any
+) -> Tensor:
+    """This rank's rows of activation(the sum over ranks of a @ b, + c + bias).
+
+    Its backward gathers the gradient's rows once, for a, b and bias: an `all_gather_gemm`. bias's gradient is that of
+    all rows, on each rank.
+
+    Args:
+        a, b, group, bias, activation, out_dtype, partial_dtype, order, transport: as in `gemm_all_reduce`.
+        c: this rank's rows of what is added once.
+
+    Returns:
+        A new [M of this rank, N], the rows that torch.chunk deals to it. Determinism and graphs: as in
+        `gemm_all_reduce`, whose rows have the same bits.
+
+    Raises:
+        What `gemm_all_reduce` raises.
+    """
+    return _ops.gemm_reduce_scatter(a, b, _name(group, "gemm_reduce_scatter"), bias, c, **options)
+
+
+def all_gather_gemm(
+    a: Tensor, b: Tensor, group: Any = None, *, bias: Tensor | None = None, gathered: bool = False, **options: Any
+) -> Tensor | tuple[Tensor, Tensor]:
+    """activation(all ranks' a, one below the other, @ b + bias).
+
+    Its backward is a `gemm_reduce_scatter` for a, and a local product of the gathered a for b.
+
+    Args:
+        a: this rank's rows, [M of this rank, K], of float16, bfloat16 or float32.
+        b: [K, N of this rank]. bias: [N of this rank].
+        group, transport: as in `gemm_all_reduce`.
+        gathered: also returns all ranks' a, which has no gradient.
+        rows: M, where ranks have different numbers of rows: those that torch.chunk deals. None: as many on all ranks.
+        activation, out_dtype: as in `gemm_all_reduce`.
+        save_gathered: whether the gathered a is kept for the backward pass, or gathered again there.
+
+    Returns:
+        A new [M, N of this rank], or it and the gathered a; bit by bit `cleave.torch.gemm` of the gathered a.
+
+    Raises:
+        What `gemm_all_reduce` raises.
+    """
+    made = _ops.all_gather_gemm(a, b, _name(group, "all_gather_gemm"), bias, **options)
+    return made if gathered else made[0]
+
+
+def scaled_gemm_all_reduce(
+    a: Tensor, b: Tensor, scale_a: Tensor | None, scale_b: Tensor | None, group: Any = None, **options: Any
+) -> Tensor:
+    """`gemm_all_reduce` of 8-bit operands: of int8, float8_e4m3fn or float8_e5m2. It has no gradient.
+
+    Args:
+        a, b, scale_a, scale_b, use_fast_accum: this rank's, as in `cleave.scaled_gemm`; scales are of each rank's K.
+        group, bias, c, activation, order, transport: as in `gemm_all_reduce`.
+        partial_dtype, out_dtype: as there; bfloat16 otherwise.
+        scale_d: one float32, the same on all ranks, with an out_dtype of 8 bits: the sum is divided by it, once.
+
+    Returns:
+        A new [M, N], as `gemm_all_reduce` does.
+
+    Raises:
+        What `gemm_all_reduce` raises.
+    """
+    return _ops.scaled_gemm_all_reduce(a, b, scale_a, scale_b, _name(group, "scaled_gemm_all_reduce"), **options)
+
+
+def scaled_gemm_reduce_scatter(
+    a: Tensor, b: Tensor, scale_a: Tensor | None, scale_b: Tensor | None, group: Any = None, **options: Any
+) -> Tensor:
+    """`gemm_reduce_scatter` of 8-bit operands: arguments, result and errors as in `scaled_gemm_all_reduce`, c's and the
+    result's rows as in `gemm_reduce_scatter`."""
+    name = _name(group, "scaled_gemm_reduce_scatter")
+    return _ops.scaled_gemm_reduce_scatter(a, b, scale_a, scale_b, name, **options)
+
+
+def all_gather_scaled_gemm(
+    a: Tensor, b: Tensor, scale_a: Tensor | None, scale_b: Tensor | None, group: Any = None, **options: Any
+) -> Tensor:
+    """`all_gather_gemm` of 8-bit operands, whose scales travel with them. It has no gradient.
+
+    Args:
+        a, scale_a: this rank's rows, and their scales: [M of this rank, 1], in blocks [M of this rank, K / 128], or one
+            element for all of this rank's rows.
+        b, scale_b, use_fast_accum: as in `cleave.scaled_gemm`.
+        group, bias, rows, activation, transport: as in `all_gather_gemm`. out_dtype: as in `cleave.scaled_gemm`.
+
+    Returns:
+        A new [M, N of this rank].
+
+    Raises:
+        What `gemm_all_reduce` raises.
+    """
+    return _ops.all_gather_scaled_gemm(a, b, scale_a, scale_b, _name(group, "all_gather_scaled_gemm"), **options)
+
+
+def explain(
+    operation: str, m: int, n: int, group: Any = None, *, partial_dtype: Any = torch.bfloat16, device: Any = "cuda"
+) -> str:
+    """What an operation over ranks does: which transport, in which steps, how many bytes a rank sends.
+
+    Args:
+        operation: the name of one of the functions here.
+        m, n: of the result, all ranks' rows; of an all-gather, of the gathered a.
+        group: as in `gemm_all_reduce`.
+        partial_dtype: of what is sent.
+        device: of the tensors.
+
+    Raises:
+        ValueError: there is no such operation.
+        RuntimeError: there is no process group.
+    """
+    if operation not in __all__ or "gemm" not in operation:
+        named = ", ".join(name for name in __all__ if "gemm" in name)
+        raise ValueError(f"operation is {operation!r}; it must be one of {named}")
+    peers = Peers(_name(group, operation))
+    transport = transport_of(peers, torch.device(device), "auto")
+    return f"{operation} over {peers.size} ranks by {transport}, " + _operators.steps(
+        operation, m * n * partial_dtype.itemsize, peers.size
+    )
+
+
+def _name(group: Any, operation: str) -> str:
+    if not torch.distributed.is_initialized():
+        raise RuntimeError(
+            f"{operation} needs a process group; call torch.distributed.init_process_group on every rank first"
+        )
+    if group is None:
+        group = torch.distributed.group.WORLD
+    return _functional_collectives._resolve_group_name(group)
+
+
+_operators.register()
+_mistakes.explain(sys.modules[__name__])

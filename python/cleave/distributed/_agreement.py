@@ -1,0 +1,40 @@
+"""Whether all ranks make the same call, under CLEAVE_PEER_CHECK=1."""
+
+from __future__ import annotations
+
+import os
+from functools import cache
+
+import torch
+
+from ._peers import Peers, gather
+
+_BYTES = 512
+
+
+class PeerError(RuntimeError):
+    """Ranks of a group disagree about a call."""
+
+
+@cache
+def is_checked() -> bool:
+    given = os.environ.get("CLEAVE_PEER_CHECK", "")
+    if given not in ("", "0", "1"):
+        raise ValueError(f"CLEAVE_PEER_CHECK is {given!r}; it must be 0 or 1")
+    return given == "1"
+
+
+def check(call: str, peers: Peers, device: torch.device, transport: str) -> None:
+    """Raises PeerError, on every rank, unless all ranks say the same of their call. It waits for all of them."""
+    if device.type == "cuda" and torch.cuda.is_current_stream_capturing():
+        return  # which may not wait; the call that warmed up was checked
+    said = call.encode()[:_BYTES]
+    own = torch.tensor(list(said.ljust(_BYTES)), dtype=torch.uint8, device=device)
+    everyone = gather(own, peers, transport).cpu().view(peers.size, _BYTES)
+    calls = [bytes(line.tolist()).decode(errors="replace").rstrip() for line in everyone]
+    for rank, theirs in enumerate(calls):
+        if theirs != calls[peers.rank]:
+            raise PeerError(
+                f"ranks of group {peers.group_name!r} disagree: rank {peers.rank} calls {calls[peers.rank]}; rank "
+                f"{rank} calls {theirs}. All must make the same calls in the same order"
+            )

@@ -1,0 +1,410 @@
+"""torch.ops.cleave.*: products over the ranks of a group, their results without computing, and their gradients."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from ..torch import _activations, _autograd
+from ..torch._fake import default_dtype
+from . import _agreement, _rules
+from ._fold import fold
+from ._peers import Peers, exchange, gather, gather_rows, transport_of
+
+_library = torch.library.Library("cleave", "FRAGMENT")
+
+_SUM = 'str activation="none", ScalarType? out_dtype=None, ScalarType? partial_dtype=None, str order="rank", '
+_SUM += 'str transport="auto"'
+_SCALED = "Tensor a, Tensor b, Tensor? scale_a, Tensor? scale_b, str group_name, Tensor? bias=None, "
+_REST = "ScalarType? out_dtype=None, bool use_fast_accum=False"
+_SCALED_SUM = f"({_SCALED}Tensor? c=None, Tensor? scale_d=None, *, bool use_fast_accum=False, {_SUM}) -> Tensor"
+SCHEMAS = {
+    "gemm_all_reduce": f"(Tensor a, Tensor b, str group_name, Tensor? bias=None, Tensor? c=None, *, {_SUM}) -> Tensor",
+    "gemm_reduce_scatter": (
+        f"(Tensor a, Tensor b, str group_name, Tensor? bias=None, Tensor? c=None, *, {_SUM}) -> Tensor"
+    ),
+    "all_gather_gemm": (
+        "(Tensor a, Tensor b, str group_name, Tensor? bias=None, *, SymInt? rows=None, "
+        'str activation="none", ScalarType? out_dtype=None, bool save_gathered=True, str transport="auto") '
+        "-> (Tensor, Tensor)"
+    ),
+    "scaled_gemm_all_reduce": _SCALED_SUM,
+    "scaled_gemm_reduce_scatter": _SCALED_SUM,
+    "all_gather_scaled_gemm": (
+        f'({_SCALED}{_REST}, *, SymInt? rows=None, str activation="none", str transport="auto") -> Tensor'
+    ),
+    "all_gather_rows": '(Tensor x, str group_name, *, SymInt? rows=None, str transport="auto") -> Tensor',
+}
+
+
+# What all ranks do. The plain forms have no scales, the scaled ones no gradients.
+
+
+def _partials(
+    name: str,
+    a: Tensor,
+    b: Tensor,
+    group_name: str,
+    multiply: Callable[[Tensor], Any],
+    *,
+    scatter: bool,
+    bias: Tensor | None,
+    c: Tensor | None,
+    scale_d: Tensor | None,
+    activation: str,
+    out_dtype: torch.dtype,
+    partial_dtype: torch.dtype,
+    order: str,
+    transport: str,
+) -> Tensor:
+    """The sum over ranks of what `multiply` writes, whole or this rank's rows."""
+    peers = Peers(group_name)
+    _rules.check_operands(a, b, name.startswith("scaled"), name)
+    rows, columns = a.shape[0], b.shape[1]
+    share, own = peers.share(rows), peers.own(rows)
+    _rules.check_epilogue(a, columns, bias, activation)
+    _rules.check_sum(a, order, partial_dtype, own if scatter else rows, columns, c=c, scale_d=scale_d)
+    _rules.check_out(out_dtype, scale_d)
+    transport = transport_of(peers, a.device, transport)
+    if _agreement.is_checked():
+        call = (
+            f"{name}(rows={rows}, columns={columns}, a={a.dtype}, partial_dtype={partial_dtype}, "
+            f"out_dtype={out_dtype}, activation={activation}, bias={bias is not None}, c={c is not None})"
+        )
+        _agreement.check(call, peers, a.device, transport)
+
+    def sum_of(partials: Tensor, count: int, of_c: Tensor | None) -> Tensor:
+        parts = [part[:count] for part in partials.view(peers.size, -1, columns).unbind()]
+        return fold(parts, out_dtype, bias, of_c, activation, scale_d)
+
+    if not scatter and is_one_shot(rows * columns * partial_dtype.itemsize, peers.size):
+        partial = a.new_empty(rows, columns, dtype=partial_dtype)
+        multiply(partial)
+        return sum_of(gather(partial, peers, transport), rows, c)
+    partial = a.new_empty(peers.size * share, columns, dtype=partial_dtype)
+    multiply(partial[:rows])
+    received = exchange(partial, peers, transport)
+    if scatter:
+        return sum_of(received, own, c)
+    mine = None if c is None else c[peers.rank * share : peers.rank * share + own]
+    return gather_rows(sum_of(received, own, mine), rows, peers, transport)
+
+
+_WIRE = 3e5  # bytes a microsecond, one way, between two GPUs of one host
+_COLLECTIVE = 20.0  # microseconds until one begins to move bytes
+
+
+def is_one_shot(partial_bytes: int, size: int) -> bool:
+    """Whether every rank had better sum all of what every rank sends to all, than its rows alone, which are then sent
+    around: one collective less, and (size - 1) partial results on the wire instead of 2 (size - 1) / size."""
+    more = (size - 1) * (1 - 2 / size) * partial_bytes
+    return more / _WIRE <= _COLLECTIVE
+
+
+def steps(operation: str, sent: int, size: int) -> str:
+    """What follows the transport in `explain`. sent: the bytes of a rank's partial result, or of the gathered a."""
+    if operation.startswith("all_gather"):
+        return f"unfused: all-gather of {sent * (size - 1) // size} bytes a rank, then the product"
+    if operation.endswith("reduce_scatter"):
+        return f"unfused: product, all-to-all of {sent * (size - 1) // size} bytes a rank, sum in rank order"
+    if is_one_shot(sent, size):
+        return (
+            f"unfused, one-shot: product, all-gather of its {sent} bytes, sum in rank order on every rank; a second "
+            f"collective would cost more than the bytes that it saves"
+        )
+    return (
+        f"unfused, two-shot: product, all-to-all of {sent * (size - 1) // size} bytes a rank, sum of each rank's rows "
+        "in rank order, all-gather of these: fewer bytes than all partial results for all"
+    )
+
+
+def _sum(name: str, scatter: bool) -> Callable[..., Tensor]:
+    def implementation(
+        a: Tensor, b: Tensor, group_name: str, bias: Tensor | None = None, c: Tensor | None = None, **options: Any
+    ) -> Tensor:
+        given = _with_dtypes(options, default_dtype(a), a)
+
+        def multiply(out: Tensor) -> None:
+            torch.ops.cleave.gemm.out(a, b, out=out)
+
+        return _partials(name, a, b, group_name, multiply, scatter=scatter, bias=bias, c=c, scale_d=None, **given)
+
+    return implementation
+
+
+def _scaled_sum(name: str, scatter: bool) -> Callable[..., Tensor]:
+    def implementation(
+        a: Tensor,
+        b: Tensor,
+        scale_a: Tensor | None,
+        scale_b: Tensor | None,
+        group_name: str,
+        bias: Tensor | None = None,
+        c: Tensor | None = None,
+        scale_d: Tensor | None = None,
+        use_fast_accum: bool = False,
+        **options: Any,
+    ) -> Tensor:
+        given = _with_dtypes(options, torch.bfloat16, a)
+
+        def multiply(out: Tensor) -> None:
+            torch.ops.cleave.scaled_gemm.out(a, b, scale_a, scale_b, use_fast_accum=use_fast_accum, out=out)
+
+        return _partials(name, a, b, group_name, multiply, scatter=scatter, bias=bias, c=c, scale_d=scale_d, **given)
+
+    return implementation
+
+
+_DEFAULTS = {"activation": "none", "out_dtype": None, "partial_dtype": None, "order": "rank", "transport": "auto"}
+
+
+def _with_dtypes(options: dict[str, Any], out: torch.dtype, a: Tensor) -> dict[str, Any]:
+    given = _DEFAULTS | options
+    given["out_dtype"] = given["out_dtype"] or out
+    given["partial_dtype"] = given["partial_dtype"] or (torch.bfloat16 if a.itemsize == 1 else a.dtype)
+    return given
+
+
+def _all_rows(a: Tensor, rows: int | None, peers: Peers) -> int:
+    rows = peers.size * a.shape[0] if rows is None else rows
+    _rules.check_share(a, rows, peers)
+    return rows
+
+
+def _all_gather_gemm(
+    a: Tensor,
+    b: Tensor,
+    group_name: str,
+    bias: Tensor | None = None,
+    *,
+    rows: int | None = None,
+    activation: str = "none",
+    out_dtype: torch.dtype | None = None,
+    save_gathered: bool = True,
+    transport: str = "auto",
+) -> tuple[Tensor, Tensor]:
+    peers = Peers(group_name)
+    _rules.check_operands(a, b, False, "all_gather_gemm")
+    _rules.check_epilogue(a, b.shape[1], bias, activation)
+    _rules.check_out(out_dtype or a.dtype, None)
+    rows = _all_rows(a, rows, peers)
+    gathered = _gather("all_gather_gemm", a, rows, peers, transport)
+    return torch.ops.cleave.gemm(gathered, b, bias, activation=activation, out_dtype=out_dtype), gathered
+
+
+def _all_gather_scaled_gemm(
+    a: Tensor,
+    b: Tensor,
+    scale_a: Tensor | None,
+    scale_b: Tensor | None,
+    group_name: str,
+    bias: Tensor | None = None,
+    out_dtype: torch.dtype | None = None,
+    use_fast_accum: bool = False,
+    *,
+    rows: int | None = None,
+    activation: str = "none",
+    transport: str = "auto",
+) -> Tensor:
+    peers, name = Peers(group_name), "all_gather_scaled_gemm"
+    _rules.check_operands(a, b, True, name)
+    _rules.check_scale(a, scale_a)
+    _rules.check_epilogue(a, b.shape[1], bias, activation)
+    out_dtype = out_dtype or default_dtype(a, scale_a)
+    if out_dtype != torch.int32:  # which exact sums of int8 are
+        _rules.check_out(out_dtype, None)
+    rows = _all_rows(a, rows, peers)
+    gathered, scale = _gather(name, a, rows, peers, transport), None
+    if scale_a is not None:
+        by_row = scale_a.reshape(1, 1).expand(a.shape[0], 1) if scale_a.numel() == 1 else scale_a
+        scale = gather_rows(by_row.view(a.shape[0], -1), rows, peers, transport_of(peers, a.device, transport))
+    return torch.ops.cleave.scaled_gemm.full(
+        gathered, b, scale, scale_b, bias, out_dtype, use_fast_accum, activation=activation
+    )
+
+
+def _all_gather_rows(x: Tensor, group_name: str, *, rows: int | None = None, transport: str = "auto") -> Tensor:
+    peers = Peers(group_name)
+    return _gather("all_gather_rows", x, _all_rows(x, rows, peers), peers, transport)
+
+
+def _gather(name: str, x: Tensor, rows: int, peers: Peers, transport: str) -> Tensor:
+    transport = transport_of(peers, x.device, transport)
+    if _agreement.is_checked():
+        call = f"{name}(rows={rows}, columns={list(x.shape[1:])}, dtype={x.dtype})"
+        _agreement.check(call, peers, x.device, transport)
+    return gather_rows(x, rows, peers, transport)
+
+
+_IMPLEMENTATIONS = {
+    "gemm_all_reduce": _sum("gemm_all_reduce", scatter=False),
+    "gemm_reduce_scatter": _sum("gemm_reduce_scatter", scatter=True),
+    "all_gather_gemm": _all_gather_gemm,
+    "scaled_gemm_all_reduce": _scaled_sum("scaled_gemm_all_reduce", scatter=False),
+    "scaled_gemm_reduce_scatter": _scaled_sum("scaled_gemm_reduce_scatter", scatter=True),
+    "all_gather_scaled_gemm": _all_gather_scaled_gemm,
+    "all_gather_rows": _all_gather_rows,
+}
+
+
+# Shapes, for torch.compile, meta tensors and export.
+
+
+def _fake_sum(scatter: bool, scaled: bool) -> Callable[..., Tensor]:
+    def fake(a: Tensor, b: Tensor, *arguments: Any, **options: Any) -> Tensor:
+        peers = Peers(arguments[2 if scaled else 0])
+        rows = peers.own(a.shape[0]) if scatter else a.shape[0]
+        out = options.get("out_dtype") or (torch.bfloat16 if scaled else a.dtype)
+        return a.new_empty(rows, b.shape[1], dtype=out)
+
+    return fake
+
+
+def _rows_of(x: Tensor, rows: Any, group_name: str) -> Any:
+    return Peers(group_name).size * x.shape[0] if rows is None else rows
+
+
+def _fake_gather(a: Tensor, b: Tensor, group_name: str, *_: Any, **options: Any) -> tuple[Tensor, Tensor]:
+    rows = _rows_of(a, options.get("rows"), group_name)
+    made = a.new_empty(rows, b.shape[1], dtype=options.get("out_dtype") or a.dtype)
+    return made, a.new_empty(rows, a.shape[1])
+
+
+def _fake_scaled_gather(
+    a: Tensor,
+    b: Tensor,
+    scale_a: Tensor | None,
+    scale_b: Tensor | None,
+    group_name: str,
+    bias: Tensor | None = None,
+    out_dtype: torch.dtype | None = None,
+    use_fast_accum: bool = False,
+    **options: Any,
+) -> Tensor:
+    rows = _rows_of(a, options.get("rows"), group_name)
+    return a.new_empty(rows, b.shape[1], dtype=out_dtype or default_dtype(a, scale_a))
+
+
+def _fake_rows(x: Tensor, group_name: str, **options: Any) -> Tensor:
+    return x.new_empty(_rows_of(x, options.get("rows"), group_name), *x.shape[1:])
+
+
+_FAKES = {
+    "gemm_all_reduce": _fake_sum(scatter=False, scaled=False),
+    "gemm_reduce_scatter": _fake_sum(scatter=True, scaled=False),
+    "all_gather_gemm": _fake_gather,
+    "scaled_gemm_all_reduce": _fake_sum(scatter=False, scaled=True),
+    "scaled_gemm_reduce_scatter": _fake_sum(scatter=True, scaled=True),
+    "all_gather_scaled_gemm": _fake_scaled_gather,
+    "all_gather_rows": _fake_rows,
+}
+
+
+# Gradients: the sum's are local, a scatter's backward gathers, a gather's scatters.
+
+
+def _save_sum(ctx: Any, inputs: tuple[Any, ...], keyword_only_inputs: dict[str, Any], output: Tensor) -> None:
+    a, b, ctx.group_name, bias, c = inputs
+    ctx.options = keyword_only_inputs
+    ctx.save_for_backward(a, b, bias, c, output if ctx.options["activation"] == "relu" else None)
+
+
+def _before_activation(ctx: Any, op: Any, grad: Tensor) -> Tensor:
+    """The gradient of the sum itself, from that of the result."""
+    a, b, bias, c, output = ctx.saved_tensors
+    activation = ctx.options["activation"]
+    if activation == "none":
+        return grad
+    if activation != "relu":  # whose output says enough; of others the input is made again, by all ranks
+        linear = ctx.options | {"activation": "none", "out_dtype": grad.dtype}
+        output = op(a, b, ctx.group_name, bias, c, **linear)
+    return _activations.backward(activation, grad, output)
+
+
+def _backward_all_reduce(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+    grad = _before_activation(ctx, torch.ops.cleave.gemm_all_reduce, grad)
+    needed = _needed(ctx)
+    made = _autograd.of_operands(grad, ctx.saved_tensors[:4], needed, 1.0, None)
+    return made[0], made[1], None, made[2], made[3]
+
+
+def _backward_reduce_scatter(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+    grad = _before_activation(ctx, torch.ops.cleave.gemm_reduce_scatter, grad)
+    a, b, bias, c = ctx.saved_tensors[:4]
+    needs_a, needs_b, needs_bias, needs_c = _needed(ctx)
+    of_a = of_b = of_bias = None
+    transport = {"rows": a.shape[0], "transport": ctx.options["transport"]}
+    operand = grad.to(a.dtype).contiguous()
+    if needs_a:
+        of_a, gathered = torch.ops.cleave.all_gather_gemm(operand, b.mT, ctx.group_name, **transport)
+    elif needs_b or needs_bias:
+        gathered = torch.ops.cleave.all_gather_rows(operand, ctx.group_name, **transport)
+    if needs_b:
+        of_b = _autograd.product(a.mT, gathered, b, 1.0)
+    if needs_bias:
+        of_bias = gathered.sum(0, dtype=torch.float32).to(bias.dtype)
+    return of_a, of_b, None, of_bias, grad.to(c.dtype) if needs_c else None
+
+
+def _needed(ctx: Any) -> tuple[bool, ...]:
+    """Whether a, b, bias and c need gradients. torch says nothing of trailing arguments that the caller left out."""
+    needs_a, needs_b, _, *rest = ctx.needs_input_grad
+    return needs_a, needs_b, *(*rest, False, False)[:2]
+
+
+def _save_gather(
+    ctx: Any, inputs: tuple[Any, ...], keyword_only_inputs: dict[str, Any], output: tuple[Tensor, Tensor]
+) -> None:
+    a, b, ctx.group_name, bias = inputs
+    d, gathered = output
+    ctx.options, ctx.rows = keyword_only_inputs, d.shape[0]
+    ctx.mark_non_differentiable(gathered)
+    ctx.set_materialize_grads(False)
+    kept = gathered if ctx.options["save_gathered"] else None
+    ctx.save_for_backward(a, b, bias, kept, d if ctx.options["activation"] == "relu" else None)
+
+
+def _backward_gather(ctx: Any, grad: Tensor | None, _: Any) -> tuple[Tensor | None, ...]:
+    if grad is None:
+        return None, None, None, None
+    a, b, bias, gathered, output = ctx.saved_tensors
+    needs_a, needs_b, _, needs_bias = (*ctx.needs_input_grad, False)[:4]
+    transport = ctx.options["transport"]
+    activation = ctx.options["activation"]
+    again = activation not in ("none", "relu")
+    if gathered is None and (needs_b or again):
+        gathered = torch.ops.cleave.all_gather_rows(a, ctx.group_name, rows=ctx.rows, transport=transport)
+    if again:
+        output = torch.ops.cleave.gemm(gathered, b, bias, out_dtype=grad.dtype)
+    if activation != "none":
+        grad = _activations.backward(activation, grad, output)
+    operand = grad.to(a.dtype).contiguous()
+    return (
+        torch.ops.cleave.gemm_reduce_scatter(operand, b.mT, ctx.group_name, transport=transport) if needs_a else None,
+        _autograd.product(gathered.mT, operand, b, 1.0) if needs_b else None,
+        None,
+        grad.sum_to_size(bias.shape).to(bias.dtype) if needs_bias else None,
+    )
+
+
+_GRADIENTS: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
+    "gemm_all_reduce": (_save_sum, _backward_all_reduce),
+    "gemm_reduce_scatter": (_save_sum, _backward_reduce_scatter),
+    "all_gather_gemm": (_save_gather, _backward_gather),
+}
+
+
+def register() -> None:
+    if not dist.is_available():
+        raise ImportError("this torch is built without torch.distributed; products over ranks need it")
+    for name, schema in SCHEMAS.items():
+        _library.define(name + schema)
+        for device in ("CPU", "CUDA"):
+            _library.impl(name, _IMPLEMENTATIONS[name], device)
+        torch.library.register_fake(f"cleave::{name}", _FAKES[name], lib=_library)
+    for name, (save, backward) in _GRADIENTS.items():
+        torch.library.register_autograd(f"cleave::{name}", backward, setup_context=save, lib=_library)

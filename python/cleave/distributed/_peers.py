@@ -1,0 +1,113 @@
+"""The ranks of a process group, and how what a call sends gets from one to the others.
+
+A transport moves bytes and never adds: sums are ours, so that they are the same on every transport.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+from torch.distributed import distributed_c10d
+
+
+class Peers:
+    """The ranks of a group, from the one that asks."""
+
+    __slots__ = ("group", "group_name", "rank", "size")
+
+    def __init__(self, group_name: str) -> None:
+        """Raises RuntimeError without a process group, or on a rank that is none of its."""
+        if not dist.is_initialized():
+            raise RuntimeError(
+                "there is no process group; call torch.distributed.init_process_group on every rank before products "
+                "over ranks"
+            )
+        self.group_name = group_name
+        self.group = distributed_c10d._resolve_process_group(group_name)
+        self.rank, self.size = dist.get_rank(self.group), dist.get_world_size(self.group)
+        if self.rank < 0:
+            raise RuntimeError(
+                f"group {group_name!r} does not have this process, rank {dist.get_rank()} of all; call it on its ranks "
+                "alone"
+            )
+
+    def share(self, rows: Any) -> Any:
+        """The rows of each rank but the last ones, which have what is left, or none: as torch.chunk deals them."""
+        return (rows + self.size - 1) // self.size
+
+    def own(self, rows: Any) -> Any:
+        """The rows of this rank."""
+        share = self.share(rows)
+        return torch.sym_min(torch.sym_max(rows - self.rank * share, 0), share)
+
+
+def transport_of(peers: Peers, device: torch.device, asked: str) -> str:
+    """What moves tensors of `device` between the ranks: "auto" is what the group has for them.
+
+    Raises ValueError where the group has no such transport.
+    """
+    own = _backend(peers, device)
+    if asked == "auto" and own is not None:
+        return own
+    if asked == own or (asked == "gloo" and _backend(peers, torch.device("cpu")) == "gloo"):
+        return asked
+    if asked == "peer":
+        raise ValueError('transport is "peer", but products do not write to peers\' memory yet; use "auto"')
+    served = ", ".join(f"{t.type}: {_backend(peers, t)}" for t in peers.group._device_types)
+    raise ValueError(
+        f"transport is {asked!r}, but group {peers.group_name!r} cannot move tensors of {device.type} that way (it has "
+        f'{served}); use "auto", or a group with a backend for both: init_process_group("cpu:gloo,cuda:nccl")'
+    )
+
+
+def _backend(peers: Peers, device: torch.device) -> str | None:
+    if device.type not in {t.type for t in peers.group._device_types}:
+        return None
+    return peers.group._get_backend(torch.device(device.type)).name()
+
+
+def exchange(parts: Tensor, peers: Peers, transport: str) -> Tensor:
+    """To rank r goes the r-th of `size` equal parts of the first dimension; theirs for this rank, in order."""
+    return _move(dist.all_to_all_single, parts, parts.shape, peers, transport)
+
+
+def gather(x: Tensor, peers: Peers, transport: str) -> Tensor:
+    """Every rank's x, of one shape, one after the other."""
+    return _move(_all_gather, x, (peers.size * x.shape[0], *x.shape[1:]), peers, transport)
+
+
+# Its name up to torch 2.12 warns in later ones.
+_all_gather = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
+
+
+def _move(collective: Any, x: Tensor, shape: tuple[int, ...], peers: Peers, transport: str) -> Tensor:
+    made = x.new_empty(shape)
+    if x.numel() == 0:
+        return made
+    sent, received = _bytes(x.contiguous()), _bytes(made)
+    if transport == "gloo" and x.is_cuda:  # by way of the host
+        on_host = received.cpu()
+        collective(on_host, sent.cpu(), group=peers.group)
+        received.copy_(on_host)
+    else:
+        collective(received, sent, group=peers.group)
+    return made
+
+
+def _bytes(x: Tensor) -> Tensor:
+    """What any backend moves, whatever types it knows."""
+    return x.view(torch.uint8) if x.dim() else x.view(1).view(torch.uint8)
+
+
+def gather_rows(x: Tensor, rows: int, peers: Peers, transport: str) -> Tensor:
+    """The [rows, ...] that torch.chunk dealt to the ranks: only the last shares are short, so that what they lack
+    is at the end."""
+    share = peers.share(rows)
+    if x.shape[0] != share:
+        padded = x.new_empty(share, *x.shape[1:])
+        padded[: x.shape[0]] = x
+        x = padded
+    return gather(x, peers, transport)[:rows]

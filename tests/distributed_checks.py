@@ -1,0 +1,369 @@
+"""What products over ranks promise, as functions that every rank of a group runs: by gloo, on GPUs by NCCL."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+import torch
+import torch.distributed as dist
+from torch import Tensor
+from torch.nn import functional
+
+import cleave.distributed as cd
+from cleave.distributed import _agreement, _operators
+
+ops = torch.ops.cleave
+ROUNDOFF = {torch.float16: 2.0**-11, torch.bfloat16: 2.0**-8, torch.float32: 2.0**-24}
+
+
+@dataclass(frozen=True)
+class Ranks:
+    rank: int
+    size: int
+    device: str
+
+    def draw(self, *shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
+        """The same on all ranks: their generators are."""
+        return torch.randn(shape).to(dtype).to(self.device)
+
+    def columns(self, x: Tensor) -> Tensor:
+        """This rank's, leaf and contiguous."""
+        return x.chunk(self.size, 1)[self.rank].detach().contiguous()
+
+    def rows(self, x: Tensor) -> Tensor:
+        """This rank's, as torch.chunk deals them; the last ranks may have none."""
+        parts = x.chunk(self.size)
+        return (parts[self.rank] if self.rank < len(parts) else x[:0]).detach().contiguous()
+
+    def everyones(self, x: Tensor) -> list[Tensor]:
+        made = [torch.empty_like(x, device="cpu") for _ in range(self.size)]
+        dist.all_gather_object(made, x.detach().cpu())
+        return made
+
+
+def same_bits(x: Tensor, y: Tensor) -> bool:
+    return x.dtype == y.dtype and x.shape == y.shape and torch.equal(_bytes(x), _bytes(y))
+
+
+def _bytes(x: Tensor) -> Tensor:
+    return x.detach().cpu().contiguous().view(torch.uint8)
+
+
+def in_rank_order(partials: list[Tensor], *others: Tensor) -> Tensor:
+    """Their sum as it is promised, by torch."""
+    total = partials[0].float()
+    for x in (*partials[1:], *others):
+        total = total + x.float()
+    return total
+
+
+@contextmanager
+def all_reduce_by(shots: str) -> Iterator[None]:
+    chosen = _operators.is_one_shot
+    _operators.is_one_shot = lambda *_: shots == "one"
+    try:
+        yield
+    finally:
+        _operators.is_one_shot = chosen
+
+
+def sums_are_within_their_bound(ranks: Ranks) -> None:
+    """Of float64: what K's sums, each rank's rounding and D's may lose."""
+    for dtype in ROUNDOFF:
+        for m in (37, ranks.size - 1, 64):
+            k = 64 * ranks.size
+            a, b, bias = ranks.draw(m, k, dtype=dtype), ranks.draw(k, 40, dtype=dtype), ranks.draw(40)
+            expected = a.double() @ b.double() + bias.double()
+            parts = [x.double() @ y.double() for x, y in zip(a.chunk(ranks.size, 1), b.chunk(ranks.size), strict=True)]
+            # float32 sums of 2^-24 a step, of which tensor cores truncate, in units of |a| |b|.
+            slack = (k + 64) * 2.0**-23 * (a.double().abs() @ b.double().abs())
+            bound = slack + ROUNDOFF[dtype] * (sum(p.abs() + slack for p in parts) + expected.abs())
+            d = cd.gemm_all_reduce(ranks.columns(a), ranks.rows(b), bias=bias)
+            assert d.dtype == dtype and d.shape == (m, 40)
+            assert ((d.double() - expected).abs() <= 1.01 * bound).all()
+
+
+def sums_have_the_same_bits_everywhere(ranks: Ranks) -> None:
+    """On all ranks, in one shot and in two, whole and scattered; and they are the sum in rank order."""
+    for dtype, partial_dtype in ((torch.bfloat16, None), (torch.float16, torch.float32), (torch.float32, None)):
+        for m in (37, ranks.size - 1, 64):
+            a, b = ranks.draw(m, 96 * ranks.size, dtype=dtype), ranks.draw(96 * ranks.size, 40, dtype=dtype)
+            bias, c = ranks.draw(40), ranks.draw(m, 40)
+            own = ranks.columns(a), ranks.rows(b)
+            options = {"bias": bias, "activation": "relu", "partial_dtype": partial_dtype, "out_dtype": torch.float32}
+            made = []
+            for shots in ("one", "two"):
+                with all_reduce_by(shots):
+                    made.append(cd.gemm_all_reduce(*own, c=c, **options))
+            scattered = cd.gemm_reduce_scatter(*own, c=ranks.rows(c), **options)
+            assert same_bits(*made) and same_bits(scattered, ranks.rows(made[0]))
+            assert all(same_bits(x, made[0]) for x in ranks.everyones(made[0]))
+            partials = ranks.everyones(ops.gemm(*own, out_dtype=partial_dtype))
+            expected = functional.relu(in_rank_order(partials, c.cpu(), bias.cpu()))
+            assert same_bits(made[0], expected)
+            if ranks.size > 2 and m == 64 and dtype != torch.bfloat16:  # else the order may not show
+                other = functional.relu(in_rank_order(partials[::-1], c.cpu(), bias.cpu()))
+                assert not same_bits(made[0], other)
+
+
+def transports_have_the_same_bits(ranks: Ranks) -> None:
+    a, b = ranks.draw(50, 128, dtype=torch.bfloat16), ranks.draw(128, 40, dtype=torch.bfloat16)
+    auto = cd.gemm_reduce_scatter(a, b)
+    for transport in ("gloo", "nccl") if ranks.device == "cuda" else ("gloo",):
+        assert same_bits(auto, cd.gemm_reduce_scatter(a, b, transport=transport))
+        assert same_bits(
+            cd.all_gather_gemm(ranks.rows(a), b, rows=50), cd.all_gather_gemm(ranks.rows(a), b, rows=50,
+                                                                              transport=transport))  # fmt: skip
+
+
+def gathered_products_are_those_of_the_whole(ranks: Ranks) -> None:
+    for dtype in ROUNDOFF:
+        for m in (37, ranks.size - 1, 16 * ranks.size):
+            a, b, bias = ranks.draw(m, 72, dtype=dtype), ranks.draw(72, 40, dtype=dtype), ranks.draw(40)
+            rows = None if m % ranks.size == 0 else m
+            d, whole = cd.all_gather_gemm(ranks.rows(a), b, bias=bias, activation="silu", rows=rows, gathered=True)
+            assert same_bits(whole, a)
+            assert same_bits(d, ops.gemm(a, b, bias, activation="silu"))
+
+
+def scaled_sums_are_those_of_their_partials(ranks: Ranks) -> None:
+    for dtype in (torch.int8, torch.float8_e4m3fn):
+        for granularity in ("row", "block_1x128"):
+            x, w = ranks.draw(37, 128 * ranks.size), ranks.draw(64, 128 * ranks.size)
+            q, scale = ops.quantize(ranks.columns(x), dtype, granularity)
+            v, w_scale = ops.quantize(ranks.columns(w), dtype, granularity)
+            own, bias = (q, v.t(), scale, w_scale.t()), ranks.draw(64)
+            d = cd.scaled_gemm_all_reduce(*own, bias=bias, activation="gelu", partial_dtype=torch.float32)
+            partials = ranks.everyones(ops.scaled_gemm(*own, None, torch.float32))
+            expected = functional.gelu(in_rank_order(partials, bias.cpu()).double())
+            assert d.dtype == torch.bfloat16
+            assert ((d.cpu().double() - expected).abs() <= 2.0**-8 * expected.abs() + 1e-5).all()
+            assert all(same_bits(y, d) for y in ranks.everyones(d))
+            own_rows = cd.scaled_gemm_reduce_scatter(*own, bias=bias, activation="gelu", partial_dtype=torch.float32)
+            assert same_bits(own_rows, ranks.rows(d))
+            # In 8 bits, divided and rounded once; two products of one rounding apart may fall to neighbours.
+            step = torch.full((), 0.5, device=ranks.device)
+            d8 = cd.scaled_gemm_all_reduce(*own, partial_dtype=torch.float32, out_dtype=torch.int8, scale_d=step)
+            assert same_bits(d8, (in_rank_order(partials) / 0.5).round().clamp(-128, 127).to(torch.int8))
+
+
+def scales_travel_with_their_rows(ranks: Ranks) -> None:
+    for dtype in (torch.int8, torch.float8_e4m3fn):
+        for granularity in ("row", "block_1x128"):
+            for m in (37, 8 * ranks.size):
+                q, scale = ops.quantize(ranks.draw(m, 256), dtype, granularity)
+                v, w_scale = ops.quantize(ranks.draw(64, 256), dtype, granularity)
+                own = ranks.rows(q.view(torch.uint8)).view(dtype), v.t(), ranks.rows(scale), w_scale.t()
+                d = cd.all_gather_scaled_gemm(*own, rows=m, out_dtype=torch.float32)
+                assert same_bits(d, ops.scaled_gemm(q, v.t(), scale, w_scale.t(), None, torch.float32))
+    q, v = (ops.quantize(ranks.draw(rows, 64), torch.int8)[0] for rows in (8, 40))
+    one, column = torch.full((1,), 0.25 + ranks.rank, device=ranks.device), torch.ones(1, 40, device=ranks.device)
+    d = cd.all_gather_scaled_gemm(q, v.t(), one, column, out_dtype=torch.float32)
+    exact = q.cpu().float() @ v.cpu().float().t()
+    assert same_bits(d, torch.cat([exact * (0.25 + r) for r in range(ranks.size)]))
+
+
+def gradients_are_those_of_one_rank(ranks: Ranks) -> None:
+    """Of a's and b's own parts, of bias and c, by all three operators."""
+    for m in (37, ranks.size - 1):
+        for activation, function in (("none", lambda x: x), ("relu", functional.relu), ("gelu", functional.gelu)):
+            x, w, bias, c, g = (ranks.draw(*s) for s in ((m, 96), (96, 30), (30,), (m, 30), (m, 30)))
+            whole = [t.double().cpu().requires_grad_() for t in (x, w, bias, c)]
+            (function(whole[0] @ whole[1] + whole[2] + whole[3]) * g.double().cpu()).sum().backward()
+            of_x, of_w, of_bias, of_c = (t.grad for t in whole)
+            a, b = ranks.columns(x).requires_grad_(), ranks.rows(w).requires_grad_()
+            for scatter in (False, True):
+                part = ranks.rows if scatter else (lambda t: t.detach())
+                added, given = part(c).requires_grad_(), bias.detach().clone().requires_grad_()
+                multiply = cd.gemm_reduce_scatter if scatter else cd.gemm_all_reduce
+                d = multiply(a, b, bias=given, c=added, activation=activation)
+                made = torch.autograd.grad(d, (a, b, given, added), part(g))
+                expected = (ranks.columns(of_x), ranks.rows(of_w), of_bias, part(of_c))
+                for y, z in zip(made, expected, strict=True):
+                    torch.testing.assert_close(y.cpu().double(), z, atol=1e-4, rtol=1e-4)
+
+            whole = [t.double().cpu().requires_grad_() for t in (x, w, bias)]
+            (function(whole[0] @ whole[1] + whole[2]) * g.double().cpu()).sum().backward()
+            of_x, of_w, of_bias = (t.grad for t in whole)
+            for kept in (True, False):
+                a, b = ranks.rows(x).requires_grad_(), ranks.columns(w).requires_grad_()
+                given = bias.chunk(ranks.size)[ranks.rank].detach().clone().requires_grad_()
+                d = cd.all_gather_gemm(a, b, bias=given, rows=m, activation=activation, save_gathered=kept)
+                made = torch.autograd.grad(d, (a, b, given), ranks.columns(g))
+                expected = (ranks.rows(of_x), ranks.columns(of_w), of_bias.chunk(ranks.size)[ranks.rank])
+                for y, z in zip(made, expected, strict=True):
+                    torch.testing.assert_close(y.cpu().double(), z, atol=1e-4, rtol=1e-4)
+
+
+def compiled_calls_are_eager_ones(ranks: Ranks) -> None:
+    """In one graph, with their backward."""
+    x, w1, w2 = ranks.draw(8, 48), ranks.draw(48, 60), ranks.draw(60, 48)
+
+    def block(a: Tensor, up: Tensor, down: Tensor) -> Tensor:
+        return cd.gemm_reduce_scatter(cd.all_gather_gemm(a, up, activation="silu"), down)
+
+    compiled = torch.compile(block, fullgraph=True, backend="aot_eager")
+    made = []
+    for function in (block, compiled):
+        given = [t.detach().clone().requires_grad_() for t in (x, w1, w2)]
+        y = function(*given)
+        made.append([y, *torch.autograd.grad(y, given, torch.ones_like(y))])
+    assert all(same_bits(y, z) for y, z in zip(*made, strict=True))
+
+
+def operators_are_as_they_say(ranks: Ranks) -> None:
+    """torch's own look at schemas and shapes."""
+    group, (m, k) = dist.group.WORLD.group_name, (7, 16)
+    a, b = ranks.draw(m, k), ranks.draw(k, 24)
+    q, v = ops.quantize(a, torch.int8)[0], ops.quantize(b, torch.int8)[0]
+    calls: list[tuple[Any, tuple[Any, ...], dict[str, Any]]] = [
+        (ops.gemm_all_reduce, (a, b, group), {"out_dtype": torch.bfloat16}),
+        (ops.gemm_reduce_scatter, (a, b, group), {}),
+        (ops.all_gather_gemm, (a, b, group), {}),
+        (ops.all_gather_rows, (a, group), {}),
+        (ops.scaled_gemm_all_reduce, (q, v, None, None, group), {}),
+        (ops.scaled_gemm_reduce_scatter, (q, v, None, None, group), {"out_dtype": torch.float16}),
+        (ops.all_gather_scaled_gemm, (q, v, None, None, group), {}),
+    ]
+    assert {op._qualified_op_name.removeprefix("cleave::") for op, _, _ in calls} == _operators.SCHEMAS.keys()
+    for op, arguments, options in calls:
+        torch.library.opcheck(op, arguments, options, test_utils=("test_schema", "test_faketensor"))
+
+
+def refusals_name_argument_value_and_remedy(ranks: Ranks) -> None:
+    a, b = ranks.draw(8, 16), ranks.draw(16, 24)
+    q, one = a.to(torch.int8), torch.ones(1, device=ranks.device)
+    cases: list[tuple[Callable[[], Any], type[Exception], str]] = [
+        (lambda: cd.gemm_all_reduce(a[None], b), ValueError, r"a is \[1, 8, 16\].*flatten"),
+        (lambda: cd.gemm_all_reduce(a, b[1:]), ValueError, r"b is \[15, 24\]; a's columns"),
+        (lambda: cd.gemm_all_reduce(q, b), TypeError, "a is torch.int8.*scaled form"),
+        (lambda: cd.scaled_gemm_all_reduce(a, b, one, one), TypeError, "a is torch.float32.*without scales"),
+        (lambda: cd.gemm_all_reduce(a, b, order="k"), ValueError, "order is 'k'.*Use order='rank'"),
+        (lambda: cd.gemm_all_reduce(a, b, order="tree"), ValueError, "order is 'tree'; it must be 'rank'"),
+        (lambda: cd.gemm_all_reduce(a, b, activation="swiglu"), ValueError, "'swiglu'; it must be one of none, relu"),
+        (lambda: cd.gemm_all_reduce(a, b, bias=one), ValueError, r"bias is \[1\]; it must be \[24\]"),
+        (lambda: cd.gemm_reduce_scatter(a, b, c=ranks.draw(9, 24)), ValueError, r"c is \[9, 24\]; it must be \["),
+        (lambda: cd.gemm_all_reduce(a, b, partial_dtype=torch.int8), TypeError, "partial_dtype is torch.int8; it must"),
+        (lambda: cd.gemm_all_reduce(a, b, out_dtype=torch.int32), TypeError, "out_dtype is torch.int32"),
+        (lambda: cd.gemm_all_reduce(a, b, out_dtype=torch.int8), ValueError, "scale_d is missing; give both"),
+        (lambda: cd.gemm_all_reduce(a, b, transport="peer"), ValueError, "not write to peers' memory yet; use"),
+        (lambda: cd.gemm_all_reduce(a, b, transport="mpi"), ValueError, "transport is 'mpi', but group"),
+        (lambda: cd.all_gather_gemm(a, b, rows=9), ValueError, "a has 8 rows on rank .*torch.chunk would deal"),
+        (lambda: cd.all_gather_scaled_gemm(q, q.t(), one.expand(3), one), ValueError, r"scale_a is \[3\]; it must"),
+        (lambda: cd.explain("gemm", 8, 8), ValueError, "operation is 'gemm'; it must be one of all_gather_gemm"),
+    ]
+    for call, error, match in cases:
+        with pytest.raises(error, match=match):
+            call()
+    dist.barrier()  # which no refused call has upset
+
+
+def disagreement_is_an_error_on_every_rank(ranks: Ranks) -> None:
+    asked = _agreement.is_checked
+    _agreement.is_checked = lambda: True
+    try:
+        a, b = ranks.draw(8, 16), ranks.draw(16, 24)
+        cd.gemm_all_reduce(a, b)
+        with pytest.raises(cd.PeerError, match=f"rank {ranks.rank} calls gemm_all_reduce.*All must make the same"):
+            cd.gemm_all_reduce(a[: 8 - ranks.rank], b)
+        with pytest.raises(cd.PeerError, match=r"calls gemm_all_reduce\(|calls all_gather_rows\("):
+            if ranks.rank == 0:
+                ops.all_gather_rows(a, dist.group.WORLD.group_name)
+            else:
+                cd.gemm_all_reduce(a, b)
+    finally:
+        _agreement.is_checked = asked
+
+
+def the_plan_says_why(ranks: Ranks) -> None:
+    device = ranks.device
+    small = cd.explain("gemm_all_reduce", 16, 64, device=device)
+    transport = "nccl" if device == "cuda" else "gloo"
+    assert small.startswith(f"gemm_all_reduce over {ranks.size} ranks by {transport}, unfused, one-shot")
+    large = cd.explain("gemm_all_reduce", 1 << 16, 1 << 14, device=device)
+    assert ("two-shot" in large) == (ranks.size > 2)
+    assert "all-to-all of" in cd.explain("gemm_reduce_scatter", 16, 64, device=device)
+
+
+def graphs_replay_the_same_bits(ranks: Ranks) -> None:
+    if ranks.device == "cpu":
+        return
+    x, w = ranks.draw(64, 256, dtype=torch.bfloat16), ranks.draw(256, 512, dtype=torch.bfloat16)
+
+    def block() -> tuple[Tensor, ...]:
+        h = cd.all_gather_gemm(x, w, activation="silu")
+        return h, cd.gemm_reduce_scatter(h, w.t()), cd.gemm_all_reduce(x, w)
+
+    expected = block()
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        made = block()
+    for _ in range(100):
+        for d in made:
+            d.zero_()
+        graph.replay()
+    torch.cuda.synchronize()
+    assert all(same_bits(d, e) for d, e in zip(made, expected, strict=True))
+
+
+def a_block_trains_as_on_one_rank(ranks: Ranks) -> None:
+    """A gated block with its norm, rows dealt between products: tensor and sequence parallelism, twenty steps."""
+    tokens, features, hidden = 12 * ranks.size, 32, 24 * ranks.size
+    x, target = ranks.draw(tokens, features), ranks.draw(tokens, features)
+    weights = [ranks.draw(*s) * 0.2 for s in ((features, hidden), (features, hidden), (hidden, features))]
+    norm = ranks.draw(features) * 0.1 + 1
+
+    def train(multiply: tuple[Any, ...], given: list[Tensor], part: Callable[[Tensor], Tensor]) -> Any:
+        parameters = [p.detach().clone().requires_grad_() for p in given]
+        gamma = norm.detach().clone().requires_grad_()
+        first, last = multiply
+        losses = []
+        for _ in range(20):
+            gate, up, down = parameters
+            normed = functional.rms_norm(part(x), (features,), gamma)
+            both = first(normed, torch.cat([gate, up], 1))
+            opened, raised = both.chunk(2, 1)
+            loss = (part(x) + last(functional.silu(opened) * raised, down) - part(target)).square().sum() / tokens
+            grads = list(torch.autograd.grad(loss, [*parameters, gamma]))
+            if part is not whole:  # each rank has its rows' part
+                dist.all_reduce(grads[3])
+                dist.all_reduce(loss := loss.detach())
+            losses.append(loss.item())
+            with torch.no_grad():
+                for p, g in zip([*parameters, gamma], grads, strict=True):
+                    p -= 0.02 * g
+        return losses, parameters
+
+    def whole(t: Tensor) -> Tensor:
+        return t
+
+    own = [*map(ranks.columns, weights[:2]), ranks.rows(weights[2])]
+    expected, parameters = train((ops.gemm, ops.gemm), weights, whole)
+    losses, dealt = train((cd.all_gather_gemm, cd.gemm_reduce_scatter), own, ranks.rows)
+    assert losses[-1] < 0.5 * losses[0]
+    torch.testing.assert_close(torch.tensor(losses), torch.tensor(expected), rtol=1e-5, atol=1e-6)
+    for p, q, part in zip(dealt, parameters, (ranks.columns, ranks.columns, ranks.rows), strict=True):
+        torch.testing.assert_close(p, part(q), rtol=1e-4, atol=1e-5)
+
+
+CHECKS = (
+    sums_are_within_their_bound,
+    sums_have_the_same_bits_everywhere,
+    transports_have_the_same_bits,
+    gathered_products_are_those_of_the_whole,
+    scaled_sums_are_those_of_their_partials,
+    scales_travel_with_their_rows,
+    gradients_are_those_of_one_rank,
+    compiled_calls_are_eager_ones,
+    operators_are_as_they_say,
+    refusals_name_argument_value_and_remedy,
+    disagreement_is_an_error_on_every_rank,
+    the_plan_says_why,
+    graphs_replay_the_same_bits,
+    a_block_trains_as_on_one_rank,
+)

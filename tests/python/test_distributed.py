@@ -1,0 +1,87 @@
+"""Products over ranks, on the CPU: three processes that speak by gloo, and eight that are only pretended.
+
+Nothing here imports cleave.distributed: it would add its operators to what other tests of this process see.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("torch", minversion="2.10")
+
+TESTS = Path(__file__).parents[1]
+ENVIRONMENT = os.environ | {"PYTHONPATH": str(TESTS.parent / "python")}
+RANKS = 3  # two would not show in which order they are added
+
+
+def test_on_three_ranks(tmp_path: Path) -> None:
+    """One test: that processes start costs more than all that they do."""
+    run = [sys.executable, TESTS / "distributed_ranks.py", str(RANKS), "cpu", tmp_path / "report"]
+    subprocess.run(run, check=True, timeout=300, env=ENVIRONMENT)
+    report = json.loads((tmp_path / "report").read_text())
+    assert not any(report.values()), "\n".join(report.values())
+    assert "a_block_trains_as_on_one_rank" in report  # the last one
+
+
+ALONE = """
+import torch, torch.distributed as dist
+import cleave.distributed as cd
+from cleave.distributed._fold import fold
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.testing._internal.distributed.fake_pg import FakeStore
+
+# Without a process group.
+a, b = torch.ones(4, 8), torch.ones(8, 16)
+for call in (lambda: cd.gemm_all_reduce(a, b), lambda: torch.ops.cleave.gemm_reduce_scatter(a, b, "0")):
+    try:
+        call()
+    except RuntimeError as error:
+        assert "init_process_group" in str(error), error
+    else:
+        raise AssertionError("it was not refused")
+
+# A sum of more ranks than one kernel takes inputs, with all that is added to it: the same bits.
+torch.manual_seed(0)
+parts = [torch.randn(33, 40).bfloat16() for _ in range(20)]
+bias, c, scale = torch.randn(40), torch.randn(33, 40), torch.full((1,), 0.5)
+total = parts[0].float()
+for x in parts[1:]:
+    total = total + x.float()
+expected = (((total + c) + bias) / 0.5).round().clamp(-128, 127).to(torch.int8)
+assert fold(parts, torch.int8, bias, c, "none", scale).equal(expected)
+for count in (1, 7, 8, 9, 10, 17, 18):
+    total = parts[0].float()
+    for x in parts[1:count]:
+        total = total + x.float()
+    assert fold(parts[:count], torch.float32).equal(total), count
+
+# Eight ranks at the sizes of models, without computing.
+for rank in (0, 5, 7):
+    dist.init_process_group("fake", store=FakeStore(), rank=rank, world_size=8)
+    group = dist.group.WORLD.group_name
+    with FakeTensorMode():
+        x, up, down = torch.empty(1024, 8192), torch.empty(8192, 7168), torch.empty(3584, 8192)
+        h = torch.ops.cleave.all_gather_gemm(x, up, group)[0]
+        assert h.shape == (8192, 7168)
+        assert torch.ops.cleave.gemm_reduce_scatter(h[:, :3584], down, group).shape == (1024, 8192)
+        few = torch.empty(9, 3584)  # two rows each, and the last ranks have one or none
+        rows = {0: 2, 5: 0, 7: 0}[rank]
+        assert torch.ops.cleave.gemm_reduce_scatter(few, down, group).shape == (rows, 8192)
+        assert torch.ops.cleave.gemm_all_reduce(few, down, group, out_dtype=torch.float16).dtype == torch.float16
+        q, v = few.to(torch.int8), down.to(torch.int8)
+        assert torch.ops.cleave.scaled_gemm_reduce_scatter(q, v, None, None, group).dtype == torch.bfloat16
+    assert "by fake, unfused, two-shot" in cd.explain("gemm_all_reduce", 8192, 8192, device="cpu")
+    assert "by fake, unfused, one-shot" in cd.explain("gemm_all_reduce", 16, 8192, device="cpu")
+    dist.destroy_process_group()
+"""
+
+
+def test_alone() -> None:
+    run = subprocess.run([sys.executable, "-c", ALONE], env=ENVIRONMENT, capture_output=True, text=True, timeout=120)
+    assert run.returncode == 0, run.stderr
