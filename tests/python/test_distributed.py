@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from doc_snippets import python_snippets
 
 pytest.importorskip("torch", minversion="2.10")
 
@@ -82,6 +83,7 @@ for rank in (0, 5, 7):
 """
 
 
-def test_alone() -> None:
-    run = subprocess.run([sys.executable, "-c", ALONE], env=ENVIRONMENT, capture_output=True, text=True, timeout=120)
+@pytest.mark.parametrize("program", [ALONE, *python_snippets(TESTS.parent / "docs" / "distributed.md")])
+def test_alone(program: str) -> None:
+    run = subprocess.run([sys.executable, "-c", program], env=ENVIRONMENT, capture_output=True, text=True, timeout=120)
     assert run.returncode == 0, run.stderr

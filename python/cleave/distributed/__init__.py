@@ -10,10 +10,10 @@ Each is an operator, torch.ops.cleave.gemm_all_reduce(a, b, group_name, bias, c,
 torch.compile(fullgraph=True), those of 16 and 32 bits with gradients.
 
 Sums are those of split-K whose outer slices are the ranks: each multiplies what it has and rounds the result to
-`partial_dtype`, its own too; NCCL or gloo moves the results and adds nothing; and one kernel of ours adds them up, in the
-order of the ranks and in float32, adds c and bias, activates, scales and rounds, once. So all ranks have the same bits,
-whatever moved them and whenever it came. They are repeatable as the product of one GPU is: for a given plan, at a given
-number of ranks.
+`partial_dtype`, its own too; NCCL or gloo moves the results and adds nothing; and one kernel of ours adds them up in
+the order of the ranks and in float32, adds c and bias, activates, scales and rounds, once. So all ranks have the same
+bits, whatever moved them and whenever it came. They are repeatable as the product of one GPU is: for a given plan, at a
+given number of ranks.
 
 Rows are dealt as torch.chunk deals them, so as DTensor does: all ranks have as many but the last ones, which have fewer
 or none.
