@@ -96,7 +96,7 @@ def gemm_reduce_scatter(
         `gemm_all_reduce`, whose rows have the same bits.
 
     Raises:
-        What `gemm_all_reduce` raises.
+        RuntimeError, ValueError, TypeError: as `gemm_all_reduce`.
     """
     return _ops.gemm_reduce_scatter(a, b, _name(group, "gemm_reduce_scatter"), bias, c, **options)
 
@@ -121,7 +121,7 @@ def all_gather_gemm(
         A new [M, N of this rank], or it and the gathered a; bit by bit `cleave.torch.gemm` of the gathered a.
 
     Raises:
-        What `gemm_all_reduce` raises.
+        RuntimeError, ValueError, TypeError: as `gemm_all_reduce`.
     """
     made = _ops.all_gather_gemm(a, b, _name(group, "all_gather_gemm"), bias, **options)
     return made if gathered else made[0]
@@ -142,7 +142,7 @@ def scaled_gemm_all_reduce(
         A new [M, N], as `gemm_all_reduce` does.
 
     Raises:
-        What `gemm_all_reduce` raises.
+        RuntimeError, ValueError, TypeError: as `gemm_all_reduce`.
     """
     return _ops.scaled_gemm_all_reduce(a, b, scale_a, scale_b, _name(group, "scaled_gemm_all_reduce"), **options)
 
@@ -171,7 +171,7 @@ def all_gather_scaled_gemm(
         A new [M, N of this rank].
 
     Raises:
-        What `gemm_all_reduce` raises.
+        RuntimeError, ValueError, TypeError: as `gemm_all_reduce`.
     """
     return _ops.all_gather_scaled_gemm(a, b, scale_a, scale_b, _name(group, "all_gather_scaled_gemm"), **options)
 
