@@ -22,22 +22,35 @@ inline uint32_t accumulators(const GemmConfig& config) {
   return config.tile.m * config.tile.n / math_threads(config);
 }
 
-/// A thread that has fewer, or even twice as many of these, has registers left whatever the types are.
-inline constexpr uint32_t kManyAccumulators = 64;
-
-/// A tile, whose warps are, and, where it has many accumulators, the family of types that it multiplies: operands as
-/// wide as each other need the same registers, and sums that are promoted need twice as many.
-inline auto tile_and_types(const GemmConfig& config) {
-  const bool many = accumulators(config) >= kManyAccumulators;
-  return std::tuple(config.family, config.tile.m, config.tile.n, config.warps.consumers, config.warps.pingpong,
-                    config.warps.m, config.warps.n, many ? size_of(config.operands.a) : 0,
-                    many && config.scales.promote);
+/// A tile: its sizes and its warps.
+inline auto tile_of(const GemmConfig& config) {
+  return std::tuple(config.family, config.tile.m, config.warps.consumers, config.warps.pingpong, config.warps.m,
+                    config.warps.n, config.tile.n);
 }
 
-/// Its settings as lines of the source, each with its subject's. A tile's sizes are none of them: there are so many that a sample
-/// with each of them beside all else would be of little but tiles.
+/// The tiles that differ from this one's in N alone, with the family of types that it multiplies: operands as wide as
+/// each other need the same registers, and sums that are promoted need twice as many. The widest of these tiles has the
+/// most accumulators.
+inline auto tiles_and_types(const GemmConfig& config) {
+  return std::tuple(config.family, config.tile.m, config.warps.consumers, config.warps.pingpong, config.warps.m,
+                    config.warps.n, size_of(config.operands.a), config.scales.promote);
+}
+
+/// The widest of each of those.
+inline auto widest_tiles(const std::vector<GemmConfig>& configs) {
+  std::map<decltype(tiles_and_types({})), uint32_t> widest;
+  for (const GemmConfig& config : configs) {
+    uint32_t& n = widest[tiles_and_types(config)];
+    n = std::max(n, config.tile.n);
+  }
+  return widest;
+}
+
+/// Its settings as lines of the source, each with its subject's. A tile's sizes and warps are none of them: there are so
+/// many that a sample with each of them beside all else would be of little but tiles.
 inline std::vector<std::string> settings_of(GemmConfig config) {
   config.tile = {};
+  config.warps = {.pingpong = config.warps.pingpong};
   config.store.chunks = {};  // follows from the rest
   std::vector<std::string> settings;
   std::istringstream source(gemm_source(config));
@@ -97,17 +110,22 @@ inline std::map<uint32_t, uint32_t> most_accumulators(const std::vector<GemmConf
 /// A sample of `configs` that shows what each setting does beside each other one where registers are scarcest:
 /// - every two settings that some configuration has together and few have, on the largest of the tiles that have both:
 ///   a type and a way to split, a way to split and an activation, ping-pong and a group;
-/// - each tile, and each of many accumulators with each family of types.
+/// - each tile, and of those that differ in N alone the widest with each family of types.
 /// It can miss what takes three settings, or two on a smaller tile alone: `make test-kernels` compiles all of them.
 inline std::vector<GemmConfig> kernel_sample(const std::vector<GemmConfig>& configs) {
-  // What each configuration shows, as numbers: those of two settings, then those of the tiles.
+  // What each configuration shows, as numbers: those of two settings, whose upper halves are small, then the tiles'.
+  constexpr uint32_t kTiles = 0xfffe0000, kTilesOfTypes = 0xffff0000;
   std::vector<std::vector<uint32_t>> shows = settings_by_two(configs, common_settings(configs));
   const std::map<uint32_t, uint32_t> most = most_accumulators(configs, shows);
-  std::map<decltype(tile_and_types({})), uint32_t> tiles;
+  const auto widest = widest_tiles(configs);
+  std::map<decltype(tile_of({})), uint32_t> tiles;
   for (size_t i = 0; i < configs.size(); ++i) {
     std::erase_if(shows[i], [&](uint32_t pair) { return accumulators(configs[i]) < most.at(pair); });
-    const auto number = 0xffffffff - uint32_t(tiles.size());
-    shows[i].push_back(tiles.try_emplace(tile_and_types(configs[i]), number).first->second);
+    const auto number = kTiles + uint32_t(tiles.size());
+    shows[i].push_back(tiles.try_emplace(tile_of(configs[i]), number).first->second);
+    const auto of_types = widest.find(tiles_and_types(configs[i]));
+    if (of_types->second == configs[i].tile.n)
+      shows[i].push_back(kTilesOfTypes + uint32_t(std::distance(widest.begin(), of_types)));
   }
 
   std::vector<GemmConfig> sample;

@@ -129,13 +129,16 @@ TEST(KernelSample, HasEveryTwoSettingsOnTheLargestTileThatHasBoth) {
   EXPECT_EQ(most_accumulators(sample, {sampled, pairs.end()}), of_all);
 }
 
-TEST(KernelSample, HasEveryTileAndLargeOnesWithEachFamilyOfTypes) {
+TEST(KernelSample, HasEveryTileAndTheWidestWithEachFamilyOfTypes) {
   const std::vector<GemmConfig> all = hopper_configs();
-  std::set<decltype(tile_and_types({}))> of_all, of_sample;
-  for (const GemmConfig& config : all) of_all.insert(tile_and_types(config));
-  for (const GemmConfig& config : kernel_sample(all)) of_sample.insert(tile_and_types(config));
-  EXPECT_GT(of_all.size(), 100u);
+  const std::vector<GemmConfig> sample = kernel_sample(all);
+  std::set<decltype(tile_of({}))> of_all, of_sample;
+  for (const GemmConfig& config : all) of_all.insert(tile_of(config));
+  for (const GemmConfig& config : sample) of_sample.insert(tile_of(config));
+  EXPECT_GT(of_all.size(), 40u);
   EXPECT_EQ(of_sample, of_all);
+  EXPECT_GT(widest_tiles(all).size(), 20u);
+  EXPECT_EQ(widest_tiles(sample), widest_tiles(all));
 }
 
 }  // namespace
