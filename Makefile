@@ -14,7 +14,7 @@ run: build  ## the demo: ARGS="--help" lists its sections
 
 test: build  ## C++ tests, then Python tests; GPU tests run where there is a GPU
 	ctest --test-dir $(BUILD) --output-on-failure --parallel $(shell nproc)
-	OMP_NUM_THREADS=1 $(PYTHON) -m pytest -n auto --maxprocesses 12  # torch's threads beside would only be in the way
+	$(PYTHON) -m pytest -n auto --maxprocesses 12
 
 test-kernels: build  ## every kernel of the catalogue compiles without spills: for a machine of many cores
 	ctest --test-dir $(BUILD) -C all_kernels -R all_kernels --output-on-failure --parallel $(shell nproc)

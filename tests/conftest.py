@@ -1,5 +1,6 @@
-"""Makes this folder importable (for gemm_reference), sets how hypothesis draws its examples, and
-keeps compiled kernels in the build folder, as the C++ tests do, and out of the user's cache.
+"""Makes this folder importable (for gemm_reference), sets how hypothesis draws its examples, keeps
+compiled kernels in the build folder, as the C++ tests do, and out of the user's cache, and has each
+of several processes use one core.
 """
 
 import os
@@ -9,6 +10,11 @@ from hypothesis import HealthCheck, settings
 
 # Before anything asks for the cache: where it is, is found out once.
 os.environ.setdefault("CLEAVE_CACHE_DIR", str(Path(__file__).parents[1] / "build" / "cache"))
+
+# Before PyTorch is imported: threads of its own would only be in the way of the other processes.
+if "PYTEST_XDIST_WORKER" in os.environ:
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")  # processes; each would import PyTorch
 
 settings.register_profile(
     "cleave",

@@ -8,9 +8,11 @@ import ctypes
 import importlib
 import multiprocessing
 import os
+import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -67,9 +69,47 @@ def build_extension(folder: Path, **environment: str) -> None:
     build([sys.executable, "setup.py", "build_ext", "--inplace"], folder, **environment)
 
 
-def in_child(function: Callable[..., None], *arguments: Any) -> None:
+def compile_together(name: str, files: list[Path], flags: list[str], folder: Path) -> Path:
+    """The object of a translation unit that has all of these."""
+    lines = [f'#include "{path}"' for path in files]
+    done = subprocess.run(
+        ["g++", "-std=c++20", "-fPIC", "-fvisibility=hidden", "-c", *flags,
+         f"-DTORCH_TARGET_VERSION={hex(2 << 56 | 10 << 48)}", "-x", "c++", "-", "-o", name],
+        input="\n".join(lines) + "\n", cwd=folder, capture_output=True, text=True,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return folder / name
+
+
+def build_together(plans: dict[str, tuple[Any, Sequence[str]]], folder: Path, *options: str) -> None:
+    """The packages of these plans, of which each has its architectures, in folders of their names, with one library
+    for all. A build of each spends most of its time on headers, over and over: here the files that have one name in
+    all projects are compiled as one, which they can be, since each operation has a namespace."""
+    common = folder / "common"
+    torch_folder = Path(torch.__file__).parent
+    flags = [*options, f"-isystem{torch_folder / 'include'}", f"-isystem{CUDA_HEADERS}"]
+    flags += [f"-I{common / part}" for part in ("src", "kernels")]
+    units: dict[str, list[Path]] = {}
+    for name, (plan, archs) in plans.items():
+        project = cleave.emit.pytorch(plan, name, folder / name, sources="cubin", archs=archs)
+        for part in COPIED:  # of these each has what it needs
+            shutil.copytree(project / part, common / part, dirs_exist_ok=True)
+            shutil.rmtree(project / part)
+        flags += [f"-I{project / part}" for part in ("include", "src", "kernels")]
+        for source in sorted(project.glob("src/*.cpp")):
+            units.setdefault(f"{source.stem}.o", []).append(source)
+        units.setdefault("kernels.o", []).extend(sorted(project.glob("kernels/*.cpp")))
+        (project / name / "_C.so").symlink_to(folder / "together.so")
+    with ThreadPoolExecutor(2) as compilers:
+        objects = list(compilers.map(lambda unit: compile_together(*unit, flags, folder), units.items()))
+    # As their setup.py links them: where torch has CUDA, the stream is asked of that part of it.
+    libraries = [f"-L{torch_folder / 'lib'}", "-Wl,--no-as-needed", "-ltorch", "-ltorch_cpu", "-lc10", "-ldl"]
+    build(["g++", "-shared", *map(str, objects), *libraries, "-o", "together.so"], folder)
+
+
+def in_child(function: Callable[..., None], *arguments: Any, method: str = "fork") -> None:
     """Calls it in a child process, which may load what should not stay loaded."""
-    child = multiprocessing.get_context("fork").Process(target=function, args=arguments)
+    child = multiprocessing.get_context(method).Process(target=function, args=arguments)
     child.start()
     child.join()
     assert child.exitcode == 0

@@ -16,16 +16,18 @@ FAKE = ROOT / "build" / "fake_driver"
 
 
 @pytest.fixture
-def fake_gpu(tmp_path: Path) -> dict[str, str]:
-    """The environment of a child that finds the driver and the compiler of tests/fake_driver, and a
-    cache of its own."""
-    assert (FAKE / "libcuda.so.1").exists(), f"{FAKE} is not built; run make build"
-    return os.environ | {
-        "LD_LIBRARY_PATH": str(FAKE),
-        "CLEAVE_NVRTC": str(FAKE / "libfake_nvrtc.so"),
-        "CLEAVE_CACHE_DIR": str(tmp_path / "cache"),
-        "PYTHONPATH": str(ROOT / "python"),
-    }
+def fake_compiler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Children that are not forked find the compiler of tests/fake_driver, and a cache of its own."""
+    compiler = FAKE / "libfake_nvrtc.so"
+    assert compiler.exists(), f"{FAKE} is not built; run make build"
+    monkeypatch.setenv("CLEAVE_NVRTC", str(compiler))
+    monkeypatch.setenv("CLEAVE_CACHE_DIR", str(tmp_path / "cache"))
+
+
+@pytest.fixture
+def fake_gpu(fake_compiler: None) -> dict[str, str]:
+    """The environment of a child that finds the driver of tests/fake_driver as well."""
+    return os.environ | {"LD_LIBRARY_PATH": str(FAKE), "PYTHONPATH": str(ROOT / "python")}
 
 
 @pytest.fixture
