@@ -73,6 +73,8 @@ def main(size: int, device: str, path: str) -> None:
             for line in report.read_text().splitlines() if report.exists() else []:
                 check, failure = json.loads(line)
                 found[check] = found.get(check, "") + failure
+    for check in checks.CHECKS:
+        found.setdefault(check.__name__, f"{check.__name__} was not run\n")
     Path(path).write_text(json.dumps(found))
 
 

@@ -21,5 +21,4 @@ def test_on_two_gpus(tmp_path: Path) -> None:
     run = [sys.executable, TESTS / "distributed_ranks.py", "2", "cuda", tmp_path / "report"]
     subprocess.run(run, check=True, timeout=300, env=environment)
     report = json.loads((tmp_path / "report").read_text())
-    assert not any(report.values()), "\n".join(report.values())
-    assert "a_block_trains_as_on_one_rank" in report  # the last one
+    assert len(report) > 10 and not any(report.values()), "\n".join(report.values())

@@ -26,8 +26,7 @@ def test_on_three_ranks(tmp_path: Path) -> None:
     run = [sys.executable, TESTS / "distributed_ranks.py", str(RANKS), "cpu", tmp_path / "report"]
     subprocess.run(run, check=True, timeout=300, env=ENVIRONMENT)
     report = json.loads((tmp_path / "report").read_text())
-    assert not any(report.values()), "\n".join(report.values())
-    assert "a_block_trains_as_on_one_rank" in report  # the last one
+    assert len(report) > 10 and not any(report.values()), "\n".join(report.values())
 
 
 ALONE = """
@@ -83,7 +82,8 @@ for rank in (0, 5, 7):
 """
 
 
-@pytest.mark.parametrize("program", [ALONE, *python_snippets(TESTS.parent / "docs" / "distributed.md")])
-def test_alone(program: str) -> None:
+def test_alone() -> None:
+    """Without other ranks: what is above, and the page's examples, in one process."""
+    program = "\n".join([ALONE, *python_snippets(TESTS.parent / "docs" / "distributed.md")])
     run = subprocess.run([sys.executable, "-c", program], env=ENVIRONMENT, capture_output=True, text=True, timeout=120)
     assert run.returncode == 0, run.stderr
