@@ -19,6 +19,8 @@ file(GLOB core_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/python/src/*.cpp
 nanobind_add_module(_core STABLE_ABI NOMINSIZE ${core_sources})
 target_link_libraries(_core PRIVATE cleave_frontend cleave::cleave)
 target_precompile_headers(_core PRIVATE ${common_headers} <nanobind/nanobind.h>)
+# Four files are compiled as one: what they share of nanobind's templates is most of each.
+set_target_properties(_core PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 4)
 cleave_exports(_core PyInit__core)
 target_link_options(_core PRIVATE "LINKER:--wrap=__gxx_personality_v0")  # forced_unwind.cpp says why
 set_target_properties(_core PROPERTIES LIBRARY_OUTPUT_DIRECTORY "${package_dir}")

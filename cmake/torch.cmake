@@ -49,6 +49,7 @@ target_link_libraries(_torch_ops PRIVATE
   cleave_frontend cleave::cleave ${CLEAVE_TORCH_LIBRARIES})
 target_precompile_headers(_torch_ops PRIVATE
   <algorithm> <optional> <string> <vector> <torch/csrc/stable/tensor.h> <torch/csrc/stable/library.h>)
+set_target_properties(_torch_ops PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 4)  # as in python.cmake
 # libtorch.so has no function of its own, but brings those of libtorch_cuda.so where there are some.
 target_link_options(_torch_ops PRIVATE "LINKER:--no-as-needed")
 cleave_exports(_torch_ops cleave_torch_follow_precision)
