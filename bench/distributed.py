@@ -152,7 +152,7 @@ def _ways(operation: str, a: Tensor, b: Tensor, m: int) -> Iterator[tuple[str, C
 def _captured(call: Call) -> Call:
     torch.cuda.synchronize()
     graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
+    with torch.cuda.graph(graph, capture_error_mode="thread_local"):  # NCCL's watchdog goes on
         for _ in range(CALLS):
             call()
     return graph.replay

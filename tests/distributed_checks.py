@@ -19,6 +19,7 @@ from torch.nn import functional
 
 import cleave.distributed as cd
 from cleave.distributed import _agreement, _operators
+from cleave.distributed._fold import fold
 from cleave.torch import parallel
 
 ops = torch.ops.cleave
@@ -113,6 +114,17 @@ def sums_have_the_same_bits_everywhere(ranks: Ranks) -> None:
             if ranks.size > 2 and m == 64 and dtype != torch.bfloat16:  # else the order may not show
                 other = functional.relu(in_rank_order(partials[::-1], c.cpu(), bias.cpu()))
                 assert not same_bits(made[0], other)
+
+
+def sums_of_many_ranks_are_in_their_order(ranks: Ranks) -> None:
+    """Of more than one kernel takes inputs, too, with all that is added to them."""
+    parts = [ranks.draw(33, 40) for _ in range(20)]  # of bfloat16, sums are exact in any order
+    bias, c, scale = ranks.draw(40), ranks.draw(33, 40), torch.full((1,), 0.5, device=ranks.device)
+    expected = (in_rank_order(parts, c, bias) / 0.5).round().clamp(-128, 127).to(torch.int8)
+    assert same_bits(fold(parts, torch.int8, bias, c, "none", scale), expected)
+    for count in (1, 2, 3, 4, 7, 8, 9, 10, 17, 18):
+        assert same_bits(fold(parts[:count], torch.float32), in_rank_order(parts[:count])), count
+    assert not same_bits(fold(parts, torch.float32), in_rank_order(parts[::-1]))
 
 
 def transports_have_the_same_bits(ranks: Ranks) -> None:
@@ -306,7 +318,7 @@ def graphs_replay_the_same_bits(ranks: Ranks) -> None:
     expected = block()
     torch.cuda.synchronize()
     graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
+    with torch.cuda.graph(graph, capture_error_mode="thread_local"):  # NCCL's watchdog goes on
         made = block()
     for _ in range(100):
         for d in made:
@@ -407,6 +419,7 @@ def styles_are_the_layers_of_one_rank(ranks: Ranks) -> None:
 CHECKS = (
     sums_are_within_their_bound,
     sums_have_the_same_bits_everywhere,
+    sums_of_many_ranks_are_in_their_order,
     transports_have_the_same_bits,
     gathered_products_are_those_of_the_whole,
     scaled_sums_are_those_of_their_partials,

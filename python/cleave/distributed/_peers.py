@@ -41,6 +41,8 @@ class Peers:
     def own(self, rows: Any) -> Any:
         """The rows of this rank."""
         share = self.share(rows)
+        if isinstance(rows, int):
+            return min(max(rows - self.rank * share, 0), share)
         return torch.sym_min(torch.sym_max(rows - self.rank * share, 0), share)
 
 
@@ -57,16 +59,18 @@ def transport_of(peers: Peers, device: torch.device, asked: str) -> str:
     if asked == "peer":
         raise ValueError('transport is "peer", but products do not write to peers\' memory yet; use "auto"')
     served = ", ".join(f"{t.type}: {_backend(peers, t)}" for t in peers.group._device_types)
+    instead = "" if own is None else f"{own!r}, or "
     raise ValueError(
         f"transport is {asked!r}, but group {peers.group_name!r} cannot move tensors of {device.type} that way (it has "
-        f'{served}); use "auto", or a group with a backend for both: init_process_group("cpu:gloo,cuda:nccl")'
+        f"{served}); use {instead}a group with a backend for both: init_process_group('cpu:gloo,cuda:nccl')"
     )
 
 
 def _backend(peers: Peers, device: torch.device) -> str | None:
-    if device.type not in {t.type for t in peers.group._device_types}:
+    try:
+        return peers.group._get_backend(device).name()
+    except RuntimeError:  # there is none for such devices
         return None
-    return peers.group._get_backend(torch.device(device.type)).name()
 
 
 def exchange(parts: Tensor, peers: Peers, transport: str) -> Tensor:
