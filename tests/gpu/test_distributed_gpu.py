@@ -17,7 +17,8 @@ TESTS = Path(__file__).parents[1]
 
 @pytest.mark.skipif(torch.cuda.device_count() < 2, reason="it needs two GPUs")
 def test_on_two_gpus(tmp_path: Path) -> None:
-    environment = os.environ | {"PYTHONPATH": str(TESTS.parent / "python")}
+    # Few kernels, since a process compiles one after the other.
+    environment = os.environ | {"PYTHONPATH": str(TESTS.parent / "python"), "CLEAVE_KERNELS": "covering"}
     run = [sys.executable, TESTS / "distributed_ranks.py", "2", "cuda", tmp_path / "report"]
     subprocess.run(run, check=True, timeout=300, env=environment)
     report = json.loads((tmp_path / "report").read_text())
