@@ -26,6 +26,12 @@ namespace cleave {
 /// planned.
 CLEAVE_API std::vector<std::string> validate(const GemmProblem& problem);
 
+/// Whether calls that say nothing of determinism (not this header's plan(), which does as its problem says) are
+/// Determinism::batch_invariant where that is served: in the whole process, from CLEAVE_BATCH_INVARIANT=1 on, or from
+/// set_batch_invariant().
+CLEAVE_API bool batch_invariant();
+CLEAVE_API void set_batch_invariant(bool promised);
+
 /// One way to run a problem, with what the cost model expects of it.
 struct Candidate {
   std::string kernel;  ///< readable name: family, tile, stages, cluster

@@ -114,6 +114,15 @@ struct EpilogueProblem {
   }
 };
 
+/// What is promised of D's bits. Every mode of today is repeatable, so the first two are one.
+enum class Determinism : uint8_t {
+  any,
+  repeatable,       ///< the same from run to run, on one kind of GPU
+  batch_invariant,  ///< a row of D follows from its row of A and from B alone, whatever M, the batch or the groups'
+                    ///< sizes are: how K is split does not follow from them. Products, and groups of rows, of an A
+                    ///< that is contiguous along K
+};
+
 /// A plain value that says what to compute; it holds no pointer to data but what their alignment is. POD:
 /// it is the plan cache's key.
 struct GemmProblem {
@@ -159,8 +168,7 @@ struct GemmProblem {
 
   SplitKMode split_k_mode = SplitKMode::automatic;
   int32_t split_k_slices = 0;  ///< 0: the planner chooses
-  bool deterministic = true;   ///< bitwise equal results from run to run; honoured or refused (every
-                               ///< mode honours it today)
+  Determinism deterministic = Determinism::repeatable;
   KernelFamily kernel = KernelFamily::automatic;
   int device = 0;  ///< CUDA ordinal, or kCpu
 

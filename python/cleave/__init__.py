@@ -17,6 +17,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from . import _library_paths, _mistakes, compat, moe, op
+from ._batch_invariant import batch_invariant
 from ._core import (
     CudaError,
     EpilogueFunction,
@@ -108,6 +109,7 @@ __all__ = [
     "Prepared",
     "QuantizePlan",
     "__version__",
+    "batch_invariant",
     "build_pack",
     "cache_clear",
     "cache_info",

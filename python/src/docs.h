@@ -50,7 +50,10 @@ Args:
         "auto" never chooses "serial", whose CTAs wait for each other: it is refused where they do
         not fit (in a green context, say). All others end wherever they run.
     split_k_slices: 1 or more, of which at most K are used; None lets the planner choose.
-    deterministic: repeatable results are demanded: honoured or refused.
+    deterministic: True demands repeatable results: honoured or refused. "batch_invariant" demands more:
+        a row of D has the same bits whatever M is, and whatever the batch or the other groups hold, on
+        one kind of GPU; K is then split as N and K alone say (docs/determinism.md). Of products, and
+        groups of rows, whose a is contiguous along K.
     kernel: "auto", "sm90" (TMA and WGMMA), "portable" (sm_80 and later, any alignment) or "direct"
         (narrow groups of convolutions, by multiply-adds).
     precision: of float32 operands on a GPU. "tf32" has them rounded to 10 bits of mantissa, which is

@@ -45,7 +45,9 @@ using UseFastAccum = Flag<"use_fast_accum", "False">;
 using StaticB = Flag<"static_b", "False">;
 using SplitKMode = OneOf<"split_k_mode", cleave::SplitKMode, "'auto'">;
 using SplitKSlices = Integer<"split_k_slices", "None", "int | None", "an integer of 1 or more, or None">;
-using Deterministic = Flag<"deterministic", "True">;
+struct Deterministic : Parameter<"deterministic", "bool | str", "True"> {
+  static Determinism parse(nanobind::handle value) { return parse_determinism(value, name()); }
+};
 using Kernel = OneOf<"kernel", KernelFamily, "'auto'">;
 using Precision = OneOf<"precision", cleave::Precision, "'tf32'">;
 

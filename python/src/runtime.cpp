@@ -3,6 +3,7 @@
 
 #include "bindings.h"
 #include "cleave/device.h"
+#include "cleave/gemm.h"
 #include "cpu/thread_team.h"
 #include "errors.h"
 #include "jit/nvrtc.h"
@@ -54,6 +55,8 @@ void bind_runtime(nb::module_& m) {
         "Frees every pooled workspace; graphs captured with them must not be replayed.");
   m.def("driver_info", &driver_info, "The newest CUDA version that the driver supports. Raises CudaError without one.");
   m.def("nvrtc_info", &nvrtc_info, "NVRTC's version and path. Raises CudaError without one.");
+  m.def("batch_invariant", &batch_invariant, "Whether products that say nothing of it are batch invariant.");
+  m.def("set_batch_invariant", &set_batch_invariant, "promised"_a, "Says so for the whole process.");
   m.def("cpu_threads", &cpu::available_threads, "The number of threads that the CPU backend uses.");
   m.def(
       "synchronize", [](int device, nb::handle stream) { synchronize(device, parse_stream(stream).value_or(nullptr)); },

@@ -44,6 +44,14 @@ bool parse_flag(nb::handle value, const char* name) {
   return value.ptr() == Py_True;
 }
 
+Determinism parse_determinism(nb::handle value, const char* name) {
+  if (PyBool_Check(value.ptr())) return value.ptr() == Py_True ? Determinism::repeatable : Determinism::any;
+  const std::string_view text = parse_text(value, name);
+  if (text != "batch_invariant")
+    refuse_value("{} is \"{}\"; it must be True, False or \"batch_invariant\"", name, text);
+  return Determinism::batch_invariant;
+}
+
 float parse_scalar(nb::handle value, const char* name) {
   double number = 0;
   if (PyFloat_CheckExact(value.ptr())) {

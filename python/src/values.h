@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "cleave/names.h"
+#include "cleave/problem.h"
 #include "operands/operand.h"
 
 namespace cleave::python {
@@ -43,6 +44,9 @@ int64_t parse_integer(nanobind::handle value, const char* name, const char* expe
 
 /// True or False; nothing that merely counts as one of them.
 bool parse_flag(nanobind::handle value, const char* name);
+
+/// True, False or "batch_invariant".
+Determinism parse_determinism(nanobind::handle value, const char* name);
 
 /// A number, as float32.
 float parse_scalar(nanobind::handle value, const char* name);

@@ -52,6 +52,7 @@ std::vector<SplitKMode> modes_to_weigh(const GemmProblem& p) {
   if (p.split_k_mode != SplitKMode::automatic) return {p.split_k_mode};
   if (p.split_k_slices == 1) return {SplitKMode::none};
   if (p.split_k_slices > 1) return {SplitKMode::serial, SplitKMode::parallel};
+  if (p.deterministic == Determinism::batch_invariant) return {SplitKMode::none, SplitKMode::parallel};
   return {SplitKMode::none, SplitKMode::serial, SplitKMode::parallel, SplitKMode::stream_k};
 }
 
@@ -122,9 +123,8 @@ std::string explain(const GemmProblem& p, const Weighed& chosen, const Weighed* 
   return why;
 }
 
-}  // namespace
-
-Choice choose(const GemmProblem& problem, uint32_t threads) {
+/// Cheapest first.
+std::vector<Weighed> weigh(const GemmProblem& problem, uint32_t threads) {
   std::vector<Weighed> weighed;
   for (const SplitKMode mode : modes_to_weigh(problem)) {
     for (const uint32_t slices : slices_to_weigh(problem, mode)) {
@@ -140,9 +140,30 @@ Choice choose(const GemmProblem& problem, uint32_t threads) {
   }
   std::stable_sort(weighed.begin(), weighed.end(),
                    [](const Weighed& x, const Weighed& y) { return x.nominal_us < y.nominal_us; });
+  return weighed;
+}
 
+/// The problem with a split that no M changes: the one for 64 rows (of each group).
+GemmProblem for_any_m(GemmProblem p) {
+  constexpr int64_t kRows = 64;
+  GemmProblem some = p;
+  some.m = kRows * (p.groups.dimension == Grouping::none ? 1 : p.batch);
+  if (p.groups.dimension == Grouping::none) some.batch = 1;
+  const std::vector<Weighed> weighed = weigh(some, kNominalThreads);
+  p.split_k_mode = weighed.front().tiling.mode;
+  p.split_k_slices = int32_t(weighed.front().tiling.schedule.slices);
+  return p;
+}
+
+}  // namespace
+
+Choice choose(const GemmProblem& given, uint32_t threads) {
+  const bool invariant = given.deterministic == Determinism::batch_invariant;
+  const GemmProblem problem = invariant ? for_any_m(given) : given;
+  std::vector<Weighed> weighed = weigh(problem, threads);
   Choice choice{
       weighed.front().tiling, {}, explain(problem, weighed.front(), weighed.size() > 1 ? &weighed[1] : nullptr)};
+  if (invariant) choice.why += " for every M (batch_invariant)";
   for (Weighed& w : weighed) choice.candidates.push_back(std::move(w.candidate));
   std::stable_sort(choice.candidates.begin(), choice.candidates.end(),
                    [](const Candidate& x, const Candidate& y) { return x.predicted_us < y.predicted_us; });

@@ -345,11 +345,13 @@ std::array<int64_t, 3> GemmCall::scale_out_shape() const {
 void set_plan_options(const PlanOptions& options, GemmProblem& problem) {
   problem.split_k_mode = options.split_k_mode;
   problem.split_k_slices = options.split_k_slices;
-  problem.deterministic = options.deterministic;
   problem.kernel = options.kernel;
   problem.precision = options.precision;
   problem.fast_accumulation = options.fast_accumulation;
   problem.static_b = options.static_b;
+  problem.deterministic = options.deterministic;
+  if (options.deterministic == Determinism::repeatable && batch_invariant() && may_be_batch_invariant(problem))
+    problem.deterministic = Determinism::batch_invariant;
 }
 
 void check_out_scale(Granularity granularity) {

@@ -36,7 +36,7 @@ struct GemmTensors {
 struct PlanOptions {
   SplitKMode split_k_mode = SplitKMode::automatic;
   int32_t split_k_slices = 0;  ///< 0: the planner chooses
-  bool deterministic = true;
+  Determinism deterministic = Determinism::repeatable;
   KernelFamily kernel = KernelFamily::automatic;
   Precision precision = Precision::tf32;
   bool fast_accumulation = false;

@@ -5,6 +5,7 @@
 #include "cleave/device.h"
 #include "cleave/names.h"
 #include "cpu/cpu_plan.h"
+#include "plan/batch_invariant.h"
 #include "plan/catalogue.h"
 #include "plan/gpu_plan.h"
 #include "plan/make_plan.h"
@@ -82,6 +83,15 @@ std::string explain(const GemmProblem& problem, const Choice& choice, size_t con
   return text;
 }
 
+/// What the promise costs: how far the order of sums that serves all M is from the best for this one.
+std::string explain_invariance(const GemmProblem& problem, const DeviceInfo& device) {
+  const auto order = invariant_order(problem, device);
+  const Cheapest free = cheapest(problem, device, Kernels::all);
+  return fmt::format("; of those that sum K in {} slice(s), as for every M (batch_invariant); without that promise {}",
+                     order->slices,
+                     fmt::format("{}, {:.1f} us", to_string(free.choice->spec), free.choice->predicted_us));
+}
+
 std::shared_ptr<const GemmPlan> make_gpu(const GemmProblem& problem) {
   const DeviceInfo& device = device_info(problem.device);
   if (problem.m == 0 || problem.n == 0 || problem.batch == 0) {
@@ -99,9 +109,11 @@ std::shared_ptr<const GemmPlan> make_gpu(const GemmProblem& problem) {
       return make_gpu_plan(problem, *choice,
                            fmt::format("{}: prepared for these operands with any M", to_string(*spec)));
   }
-  const Cheapest best = cheapest(problem, device, user_kernels());
+  const Cheapest best = promised_cheapest(problem, device, user_kernels());
   if (!best.choice) refuse_unserved(problem, device);
-  return make_parts_plan(problem, *best.choice, explain(problem, *best.choice, best.considered));
+  std::string why = explain(problem, *best.choice, best.considered);
+  if (problem.deterministic == Determinism::batch_invariant) why += explain_invariance(problem, device);
+  return make_parts_plan(problem, *best.choice, std::move(why));
 }
 
 }  // namespace

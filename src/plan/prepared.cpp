@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/refuse.h"
+#include "plan/batch_invariant.h"
 #include "plan/gpu_plan.h"
 #include "plan/make_plan.h"
 #include "plan/tuned.h"
@@ -156,7 +157,7 @@ std::vector<std::shared_ptr<const GemmPlan>> prepare_rows(const GemmProblem& pro
   for (int64_t m = first; m <= last;) {
     const int64_t end = std::min(step_end(problem, m), last);
     const GemmProblem p = with_rows(problem, end);
-    const Cheapest best = cheapest(p, device, kernels);
+    const Cheapest best = promised_cheapest(p, device, kernels);
     if (best.choice) {
       found.add(p, *best.choice);
       if (!range.steps.empty() && range.steps.back().spec == best.choice->spec && range.steps.back().last_m == m - 1) {

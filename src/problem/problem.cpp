@@ -33,6 +33,12 @@ bool is_automatic(const GemmProblem& p) {
   return p.split_k_mode == SplitKMode::automatic && p.split_k_slices == 0 && p.kernel == KernelFamily::automatic;
 }
 
+bool may_be_batch_invariant(const GemmProblem& p) {
+  const bool of_rows = p.groups.dimension == Grouping::none || p.groups.dimension == Grouping::m;
+  const bool by_rows = p.a.stride_col == 1 || p.k <= 1 || p.m <= 1;
+  return p.conv.kind == Conv::none && of_rows && by_rows && p.split_k_mode != SplitKMode::stream_k;
+}
+
 void set_function(const EpilogueFunction& function, GemmProblem& p) {
   p.epilogue.function = &function;
   p.epilogue.gated = function.gated();

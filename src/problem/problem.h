@@ -21,6 +21,9 @@ bool sums_are_integers(const GemmProblem& problem);
 /// Whether the split and the family of kernels are left to the planner.
 bool is_automatic(const GemmProblem& problem);
 
+/// Whether rows of D can be promised to be the same in every batch: what Determinism::batch_invariant serves.
+bool may_be_batch_invariant(const GemmProblem& problem);
+
 /// Before B's columns are asked for, two of which a gated function joins.
 void set_function(const EpilogueFunction& function, GemmProblem& problem);
 

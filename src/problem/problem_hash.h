@@ -22,7 +22,8 @@ struct ProblemHash {
     }
     mix(uint64_t(p.split_k_slices) << 32 ^ uint64_t(p.split_k_mode) << 24 ^ uint64_t(p.precision) << 20 ^
         uint64_t(p.kernel) << 16 ^ uint64_t(p.activation) << 12 ^ uint64_t(p.bias) << 8 ^ uint64_t(p.has_c) << 4 ^
-        uint64_t(p.device + 2) ^ uint64_t(p.static_a) << 62 ^ uint64_t(p.static_b) << 63);
+        uint64_t(p.device + 2) ^ uint64_t(p.deterministic) << 40 ^ uint64_t(p.static_a) << 62 ^
+        uint64_t(p.static_b) << 63);
     const GroupLayout& groups = p.groups;
     mix(uint64_t(groups.spacing) << 16 ^ uint64_t(groups.apart) << 8 ^ uint64_t(groups.dimension) << 6 ^
         uint64_t(groups.bounds) << 2 ^ uint64_t(groups.wide) << 1 ^ uint64_t(groups.zero_rest));

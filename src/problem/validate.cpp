@@ -87,6 +87,27 @@ void check_split(const GemmProblem& p, Messages& out) {
   }
 }
 
+void check_determinism(const GemmProblem& p, Messages& out) {
+  if (p.deterministic != Determinism::batch_invariant || may_be_batch_invariant(p)) return;
+  if (p.conv.kind != Conv::none) {
+    out.add("deterministic is batch_invariant, but convolutions do not promise that; leave deterministic out");
+  } else if (p.split_k_mode == SplitKMode::stream_k) {
+    out.add(
+        "deterministic is batch_invariant, but split_k_mode is stream_k, whose slices end where M says; pass another "
+        "split_k_mode, or leave it out");
+  } else if (p.groups.dimension == Grouping::k || p.groups.dimension == Grouping::n) {
+    out.add(
+        "deterministic is batch_invariant, but {} is grouped: a row of D is no group's own. Group the rows of a, or "
+        "leave deterministic out",
+        p.groups.dimension == Grouping::k ? "K" : "N");
+  } else {
+    out.add(
+        "deterministic is batch_invariant, but a is contiguous along M (strides {}, {}), so that how it can be loaded "
+        "would change with M; copy a into rows, or leave deterministic out",
+        p.a.stride_row, p.a.stride_col);
+  }
+}
+
 void check_kernel(const GemmProblem& p, Messages& out) {
   if (p.device == kCpu && p.kernel != KernelFamily::automatic) {
     out.add("kernel is {}, but the device is the CPU, which has one kernel; leave it out", to_string(p.kernel));
@@ -127,6 +148,7 @@ std::vector<std::string> validate(const GemmProblem& problem) {
   check_device(problem.device, out);
   check_kernel(problem, out);
   check_precision(problem, out);
+  check_determinism(problem, out);
   return out;
 }
 

@@ -58,6 +58,23 @@ TEST(Prepared, AChoiceIsTheOneOfItsStep) {
   EXPECT_FALSE(prepared(layer(2, 2048)));
 }
 
+TEST(Prepared, RowsThatMustNotDependOnTheBatchHaveOneSplit) {
+  const auto invariant = [](int64_t m) {
+    GemmProblem p = layer(m, 256, 8192);
+    p.deterministic = Determinism::batch_invariant;
+    return p;
+  };
+  const auto plans = prepare_rows(invariant(1), 1, 2000, Kernels::covering);
+  const std::set<std::string> texts = sources(plans);
+  EXPECT_FALSE(is_prepared(layer(100, 256, 8192)));
+  for (const int64_t m : {1, 2, 17, 64, 300, 999, 2000}) {
+    const auto made = plan(invariant(m));
+    EXPECT_TRUE(is_prepared(invariant(m)) && texts.contains(made->kernel_source())) << m;
+    EXPECT_EQ(made->split_k_slices(), plans[0]->split_k_slices()) << m;
+  }
+  EXPECT_GT(plans[0]->split_k_slices(), 1);
+}
+
 TEST(Prepared, WorkspacesSufficeForEveryM) {
   size_t most = 0;
   for (const auto& plan : prepare_rows(layer(1, 576, 7168), 1, 300, Kernels::covering))

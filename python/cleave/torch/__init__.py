@@ -105,6 +105,7 @@ from . import (  # noqa: E402
     _grouped_autograd,
     _moe_autograd,
 )
+from ._batch_invariant import batch_invariant  # noqa: E402
 from ._fuse import Fused, fuse  # noqa: E402
 from .conv import Conv1d, Conv2d, Conv3d, ConvTranspose1d, ConvTranspose2d, ConvTranspose3d, replace_convs  # noqa: E402
 from .experts import W8A8Experts  # noqa: E402
@@ -136,6 +137,7 @@ __all__ = [
     "W8A8Experts",
     "W8A8Linear",
     "W8A8SwiGLU",
+    "batch_invariant",
     "convert_to_float8_training",
     "fuse",
     "gemm",

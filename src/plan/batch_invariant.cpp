@@ -1,0 +1,140 @@
+#include "plan/batch_invariant.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <cstdlib>
+#include <string_view>
+#include <vector>
+
+#include "base/refuse.h"
+#include "problem/cached_plan.h"
+#include "problem/problem.h"
+
+namespace cleave {
+namespace {
+
+constexpr int64_t kRows[] = {1, 16, 64, 256, 1024, 4096};  // of the product, or of each group
+constexpr int32_t kSlices[] = {1, 2, 4, 8, 16};
+
+/// The problem with another M, and what follows from M or from the batch taken away.
+GemmProblem with_rows(GemmProblem p, int64_t rows) {
+  // The strides of a single row say nothing.
+  p.a.stride_row = std::max(p.a.stride_row, p.k);
+  p.d.stride_row = std::max(p.d.stride_row, p.d.stride_col == 1 ? p.n : 1);
+  for (ScaleLayout* scale : {&p.scale_a, &p.scale_out}) scale->stride_row = scale->stride_k = 0;
+  if (p.groups.dimension == Grouping::none) {
+    p.batch = 1;
+    p.m = rows;
+    for (MatrixLayout* matrix : {&p.a, &p.b, &p.c, &p.d}) matrix->stride_batch = 0;
+    p.scale_a.stride_batch = p.scale_b.stride_batch = p.scale_out.stride_batch = p.bias_stride_batch = 0;
+  } else {
+    p.m = rows * p.batch;
+    if (p.groups.bounds == GroupBounds::counts) p.groups.spacing = rows;
+  }
+  return p;
+}
+
+GemmProblem with_slices(GemmProblem p, int32_t slices) {
+  if (p.split_k_slices == 0) p.split_k_slices = slices;
+  return p;
+}
+
+/// What serves the problem in so many slices, cheapest first.
+std::vector<Choice> of_slices(const GemmProblem& problem, const DeviceInfo& device, int32_t slices) {
+  return candidates(with_slices(problem, slices), device);
+}
+
+struct Rated {
+  SumOrder order;
+  double log_us = 0;  // summed over M
+  uint32_t served = 0;
+};
+
+/// The least time of each order for one M.
+void rate(const GemmProblem& problem, const DeviceInfo& device, std::vector<Rated>& rated) {
+  std::vector<SumOrder> seen;
+  for (const int32_t slices : kSlices) {
+    for (const Choice& choice : of_slices(problem, device, slices)) {
+      const auto order = sum_order(choice);
+      if (!order || std::ranges::find(seen, *order) != seen.end()) continue;
+      seen.push_back(*order);
+      auto known = std::ranges::find(rated, *order, &Rated::order);
+      if (known == rated.end()) known = rated.insert(rated.end(), {*order});
+      known->log_us += std::log(choice.predicted_us);
+      ++known->served;
+    }
+    if (problem.split_k_slices > 0) break;
+  }
+}
+
+std::optional<SumOrder> find_order(const GemmProblem& problem, const DeviceInfo& device) {
+  std::vector<Rated> rated;
+  for (const int64_t rows : kRows) rate(with_rows(problem, rows), device, rated);
+  const Rated* best = nullptr;
+  for (const Rated& each : rated) {
+    if (each.served == std::size(kRows) && (best == nullptr || each.log_us < best->log_us)) best = &each;
+  }
+  if (best == nullptr) return std::nullopt;
+  return best->order;
+}
+
+/// As PlanMap keeps it.
+struct KnownOrder {
+  std::optional<SumOrder> order;
+  size_t host_bytes() const { return sizeof *this; }
+};
+
+constexpr size_t kMostOrderBytes = 1 << 20;
+
+std::atomic<bool>& promised() {
+  static constinit Lazy<std::atomic<bool>> value;
+  return value.get([] {
+    const char* text = std::getenv("CLEAVE_BATCH_INVARIANT");
+    const std::string_view said = text == nullptr ? "" : text;
+    if (!said.empty() && said != "0" && said != "1")
+      refuse_value("CLEAVE_BATCH_INVARIANT is \"{}\"; it must be 0 or 1", said);
+    return said == "1";
+  });
+}
+
+}  // namespace
+
+bool batch_invariant() {
+  return promised().load(std::memory_order_relaxed);
+}
+
+void set_batch_invariant(bool value) {
+  promised().store(value, std::memory_order_relaxed);
+}
+
+std::optional<SumOrder> sum_order(const Choice& choice) {
+  const Spec& s = choice.spec;
+  if (s.narrow || s.cluster_k > 1 || s.split == SplitKMode::stream_k || s.family == KernelFamily::direct)
+    return std::nullopt;
+  const bool breaks = s.slices > 1 || choice.config.scales.promote;
+  return SumOrder{s.family, breaks ? choice.config.tile.k : 0, s.slices};
+}
+
+std::optional<SumOrder> invariant_order(const GemmProblem& problem, const DeviceInfo& device) {
+  static constinit Lazy<PlanMap<GemmProblem, KnownOrder, ProblemHash>> known;
+  auto& orders = known.get([] { return PlanMap<GemmProblem, KnownOrder, ProblemHash>(kMostOrderBytes); });
+  const GemmProblem weights = with_rows(problem, 1);
+  if (const auto found = orders.find(weights)) return found->order;
+  return orders.insert(weights, std::make_shared<const KnownOrder>(find_order(problem, device)))->order;
+}
+
+Cheapest promised_cheapest(const GemmProblem& problem, const DeviceInfo& device, Kernels kernels) {
+  if (problem.deterministic != Determinism::batch_invariant) return cheapest(problem, device, kernels);
+  Cheapest best;
+  const auto order = invariant_order(problem, device);
+  if (!order) return best;
+  for (Choice& choice : of_slices(problem, device, int32_t(order->slices))) {
+    if (sum_order(choice) != order) continue;
+    if (!best.choice) best.choice = std::move(choice);
+    ++best.considered;
+  }
+  return best;
+}
+
+}  // namespace cleave

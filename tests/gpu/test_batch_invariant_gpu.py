@@ -1,0 +1,91 @@
+"""Rows of D that do not depend on the batch, bit by bit, on a GPU."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch", minversion="2.10")
+
+import cleave  # noqa: E402
+import cleave.torch  # noqa: E402
+
+MOST = 8192
+ROWS = [*range(1, 301), 384, 511, 512, 777, 1024, 2000, 4096, 5003, MOST]
+WEIGHTS = [(128, 16384), (1536, 7168), (4096, 4096), (2048, 896), (2056, 2000)]
+INVARIANT: dict[str, Any] = {"deterministic": "batch_invariant"}
+
+
+def weight_and_rows(kind: str, n: int, k: int) -> tuple[Any, Any]:
+    """What multiplies the first m rows, or any other ones."""
+    x, w = torch.randn(MOST, k, device="cuda"), torch.randn(n, k, device="cuda")
+    if kind in ("bfloat16", "float16", "float32"):
+        x, w = x.to(getattr(torch, kind)), w.to(getattr(torch, kind))
+        return lambda rows: cleave.gemm(x[rows], w.t(), **INVARIANT), x
+    dtype, granularity = kind.split()
+    (a, scale_a), (b, scale_b) = (cleave.quantize(each, dtype, granularity) for each in (x, w))
+    options = {"out_dtype": torch.float32, **INVARIANT}
+    return lambda rows: cleave.scaled_gemm(a[rows], b.t(), scale_a[rows], scale_b.t(), **options), x
+
+
+KINDS = ["bfloat16", "float32", "float8_e4m3fn row", "float8_e4m3fn block_1x128", "int8 row"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(("n", "k"), WEIGHTS)
+def test_rows_are_those_of_any_batch(kind: str, n: int, k: int) -> None:
+    if "block" in kind and k % 128:
+        pytest.skip("blocks of 128 that K does not fill have a test of their own")
+    product, _ = weight_and_rows(kind, n, k)
+    whole = product(slice(0, MOST))
+    assert torch.isfinite(whole).all()
+    different = [m for m in ROWS if not torch.equal(product(slice(0, m)), whole[:m])]
+    assert different == []
+    moved = [m for m in (1, 7, 64, 333) if not torch.equal(product(slice(MOST - m, MOST)), whole[MOST - m :])]
+    assert moved == []
+
+
+def test_replays_have_the_bits_of_calls() -> None:
+    x, w = torch.randn(40, 16384, device="cuda").bfloat16(), torch.randn(128, 16384, device="cuda").bfloat16()
+    whole = cleave.gemm(x, w.t(), **INVARIANT)
+    for m in (1, 13, 40):
+        cleave.gemm(x[:m], w.t(), **INVARIANT)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            d = cleave.gemm(x[:m], w.t(), **INVARIANT)
+        graph.replay()
+        assert torch.equal(d, whole[:m])
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float8_e4m3fn"])
+def test_groups_of_rows_are_those_of_any_routing(dtype: str) -> None:
+    groups, n, k, rows = 8, 512, 4096, 1500
+    x, w = torch.randn(rows, k, device="cuda"), torch.randn(groups, n, k, device="cuda")
+    if dtype == "bfloat16":
+        a, b, scales = x.bfloat16(), w.bfloat16(), {}
+    else:
+        a, scale_a = cleave.quantize(x, dtype, "row")
+        quantized = [cleave.quantize(each, dtype, "row") for each in w]
+        b = torch.stack([q for q, _ in quantized])
+        scales = {"scale_a": scale_a.view(-1), "scale_b": torch.stack([s.view(-1) for _, s in quantized])}
+    known: dict[int, Any] = {}  # each group's product with every row
+    for g in range(groups):
+        ends = torch.tensor([0] * g + [rows] * (groups - g), dtype=torch.int32, device="cuda")
+        known[g] = cleave.grouped_gemm(a, b.mT, ends, out_dtype=torch.float32, **scales, **INVARIANT)
+    for _ in range(20):
+        ends = torch.randint(0, rows + 1, (groups,), device="cuda").sort().values.int()
+        d = cleave.grouped_gemm(a, b.mT, ends, out_dtype=torch.float32, **scales, **INVARIANT)
+        begin = 0
+        for g, end in enumerate(ends.tolist()):
+            assert torch.equal(d[begin:end], known[g][begin:end])
+            begin = end
+
+
+def test_torchs_own_products_are_routed() -> None:
+    linear = torch.nn.Linear(7168, 1536, device="cuda", dtype=torch.bfloat16)
+    x = torch.randn(MOST, 7168, device="cuda", dtype=torch.bfloat16)
+    with torch.no_grad(), cleave.torch.batch_invariant():
+        whole = linear(x)
+        assert all(torch.equal(linear(x[:m]), whole[:m]) for m in (1, 2, 3, 16, 64, 100, 1000))
+    torch.testing.assert_close(whole, linear(x), rtol=2e-2, atol=2e-2)

@@ -1,0 +1,154 @@
+"""Rows of D that do not depend on the other rows: on the CPU bit by bit, and in the plans of a GPU's products."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+
+import cleave
+from cleave import _core
+
+ROWS = (1, 2, 3, 7, 16, 64, 65, 120, 121, 129, 300)
+SHAPES = [(96, 700), (128, 16384), (2048, 512), (257, 4096)]
+INVARIANT: dict[str, Any] = {"deterministic": "batch_invariant"}
+
+
+def draw(*shape: int) -> np.ndarray:
+    return np.random.default_rng(0).standard_normal(shape).astype(np.float32)
+
+
+@pytest.mark.parametrize(("n", "k"), SHAPES)
+def test_rows_are_those_of_any_batch(n: int, k: int) -> None:
+    a, b = draw(300, k), draw(k, n)
+    whole = cleave.gemm(a, b, **INVARIANT)
+    for m in ROWS:
+        assert np.array_equal(cleave.gemm(a[:m], b, **INVARIANT), whole[:m])
+        assert np.array_equal(cleave.gemm(a[300 - m :], b, **INVARIANT), whole[300 - m :])
+    batch = np.stack([a[:5], a[7:12], a[100:105]])
+    assert np.array_equal(cleave.gemm(batch, b, **INVARIANT)[1], whole[7:12])
+
+
+def test_a_long_k_is_split_nevertheless() -> None:
+    a, b = draw(200, 16384), draw(16384, 128)
+    plans = [cleave.plan_gemm(a[:m], b, **INVARIANT) for m in (1, 64, 200)]
+    assert plans[0].split_k_slices > 1
+    assert len({(plan.split_k_mode, plan.split_k_slices) for plan in plans}) == 1
+    assert "batch_invariant" in plans[0].why
+    free = [cleave.plan_problem(m, 128, 16384, dtype="float32", device="cpu").split_k_slices for m in (1, 5000)]
+    assert free[0] > free[1]  # what the promise takes away
+
+
+def test_scaled_rows_are_those_of_any_batch() -> None:
+    x, w = draw(130, 4096), draw(160, 4096)
+    for granularity in ("row", "block_1x128"):
+        (a, scale_a), (b, scale_b) = cleave.quantize(x, "int8", granularity), cleave.quantize(w, "int8", "row")
+        if granularity == "block_1x128":
+            b, scale_b = cleave.quantize(w, "int8", "block_1x128")
+        options = {"out_dtype": "float32", **INVARIANT}
+        whole = cleave.scaled_gemm(a, b.T, scale_a, scale_b.T, **options)
+        for m in (1, 17, 128, 129):
+            assert np.array_equal(cleave.scaled_gemm(a[:m], b.T, scale_a[:m], scale_b.T, **options), whole[:m])
+
+
+def test_groups_of_rows_are_those_of_any_routing() -> None:
+    a, b = draw(90, 2048), draw(3, 2048, 64)
+    alone = [cleave.gemm(a, b[g], **INVARIANT) for g in range(3)]
+    for ends in ([30, 60, 90], [1, 2, 90], [0, 89, 90], [50, 50, 77]):
+        d = cleave.grouped_gemm(a, b, np.array(ends, np.int32), **INVARIANT)
+        same = cleave.grouped_gemm(a, b, np.array([30, 60, 90], np.int32), **INVARIANT)
+        begin = 0
+        for g, end in enumerate(ends):
+            rows = slice(max(begin, 30 * g), min(end, 30 * g + 30))
+            assert np.array_equal(d[rows], same[rows])
+            np.testing.assert_allclose(d[begin:end], alone[g][begin:end], rtol=1e-3, atol=1e-3)
+            begin = end
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda a: cleave.gemm(a, a.T, deterministic="batch"), 'it must be True, False or "batch_invariant"'),
+        (lambda a: cleave.gemm(a.T, a, **INVARIANT), "a is contiguous along M"),
+        (lambda a: cleave.gemm(a, a.T, split_k_mode="stream_k", **INVARIANT), "stream_k"),
+        (lambda a: cleave.grouped_gemm(a.T.copy(), a, np.array([9], np.int32), **INVARIANT), "K is grouped"),
+        (lambda a: cleave.conv1d(a[None], a[:, :, None].copy(), convert=True, **INVARIANT), "convolutions"),
+    ],
+)
+def test_what_cannot_be_promised_is_refused(call: Any, words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        call(draw(9, 9))
+
+
+def test_the_switch_is_for_calls_that_say_nothing() -> None:
+    a, b = draw(200, 16384), draw(16384, 128)
+    assert not _core.batch_invariant()
+    with cleave.batch_invariant():
+        assert "batch_invariant" in cleave.plan_gemm(a, b).why
+        assert "batch_invariant" not in cleave.plan_gemm(a, b, deterministic=False).why
+        cleave.gemm(a.T, a)  # cannot promise it
+        with cleave.batch_invariant(False):
+            assert "batch_invariant" not in cleave.plan_gemm(a, b).why
+        whole = cleave.gemm(a, b)
+    assert not _core.batch_invariant()
+    assert np.array_equal(whole, cleave.gemm(a, b, **INVARIANT))
+
+
+# What a GPU would run: the same sums in the same order for every M. Which properties change a sum's bits was measured.
+
+SIZES = [(n, k) for n in (128, 640, 1536, 4096, 28672) for k in (128, 896, 4096, 14336)]
+MANY_ROWS = (1, 2, 5, 16, 33, 64, 100, 128, 200, 300, 512, 1000, 2048, 5000, 8192)
+
+
+def order(plan: Any) -> tuple[Any, ...]:
+    """Family, whether K is walked in one go, elements of K in a block, and slices."""
+    family = plan.kernel_name.split()[0]
+    block = int(re.search(r"\.tile =\s*\{[^}]*\.k = (\d+)", plan.kernel_source)[1])
+    promoted = ".promote = true" in plan.kernel_source
+    return family, block if plan.split_k_slices > 1 or promoted else 0, plan.split_k_slices
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float8_e4m3fn"])
+def test_a_gpus_plans_sum_in_one_order(dtype: str) -> None:
+    scaling = {} if dtype == "bfloat16" else {"scaling": "row", "out_dtype": "bfloat16"}
+    split = 0
+    for n, k in SIZES:
+        plans = [cleave.plan_problem(m, n, k, dtype=dtype, device="h100", **scaling, **INVARIANT) for m in MANY_ROWS]
+        orders = {order(plan) for plan in plans}
+        assert len(orders) == 1, (n, k, orders)
+        names = " ".join(plan.kernel_name for plan in plans)
+        assert "narrow" not in names and "stream_k" not in names and "clusters" not in names
+        split += plans[0].split_k_slices > 1
+    assert split > 0
+
+
+def test_torchs_products_are_routed_and_come_back() -> None:
+    torch = pytest.importorskip("torch", minversion="2.10")
+    pytest.importorskip("cleave.torch", exc_type=ImportError)
+    torch.manual_seed(0)
+    linear, x = torch.nn.Linear(2048, 96), torch.randn(200, 2048)
+    free = linear(x)
+    with cleave.torch.batch_invariant():
+        whole = linear(x)
+        with torch.no_grad():
+            for m in (1, 3, 64, 199):
+                assert torch.equal(linear(x[:m]), whole[:m])
+                assert torch.equal(linear(x[None, :m])[0], whole[:m])
+                assert torch.equal(x[:m] @ linear.weight.t(), (x @ linear.weight.t())[:m])
+        expected = cleave.gemm(x, linear.weight.detach().t(), bias=linear.bias.detach(), **INVARIANT)
+        assert torch.equal(whole, expected)
+        batch = torch.randn(3, 5, 64)
+        torch.testing.assert_close(torch.bmm(batch, batch.mT), (batch[:, :, None] * batch[:, None]).sum(-1))
+        c = torch.randn(96)
+        torch.testing.assert_close(
+            torch.addmm(c, x, linear.weight.t(), beta=0.5, alpha=2), 0.5 * c + 2 * (x @ linear.weight.t())
+        )
+        assert (x.long()[:2] @ x.long()[:2].t()).dtype == torch.int64  # torch's own
+        out = torch.empty(0)
+        assert torch.equal(torch.mm(x, linear.weight.detach().t(), out=out), x @ linear.weight.t())
+        whole.square().sum().backward()
+    assert linear.weight.grad is not None
+    assert not _core.batch_invariant()
+    assert torch.equal(linear(x), free)
