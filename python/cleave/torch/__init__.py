@@ -97,6 +97,7 @@ from . import _library
 _library.load()
 
 from . import (  # noqa: E402
+    _autocast,
     _autograd,
     _conv_autograd,
     _conv_fake,
@@ -148,6 +149,15 @@ __all__ = [
     "scaled_gemm",
 ]
 
-for _part in (_fake, _conv_fake, _autograd, _epilogue_autograd, _conv_autograd, _grouped_autograd, _moe_autograd):
+for _part in (
+    _autocast,
+    _fake,
+    _conv_fake,
+    _autograd,
+    _epilogue_autograd,
+    _conv_autograd,
+    _grouped_autograd,
+    _moe_autograd,
+):
     _part.register()
 _mistakes.explain(sys.modules[__name__])
