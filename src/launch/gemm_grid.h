@@ -105,7 +105,8 @@ inline GemmGrid gemm_grid(const GemmConfig& config, const GemmTiles& tiles, uint
   const uint32_t resident = std::max(num_sms / sharing, 1u);
   const bool stream = config.schedule.split == SplitKMode::stream_k;
   const bool classes = config.schedule.grouping == Grouping::classes;
-  const uint32_t units = stream ? total : total * (slices / config.cluster.k);
+  const bool in_turn = config.schedule.in_turn;
+  const uint32_t units = stream || in_turn ? total : total * (slices / config.cluster.k);
 
   GemmGrid grid;
   if (total == 0) return grid;
@@ -117,7 +118,8 @@ inline GemmGrid gemm_grid(const GemmConfig& config, const GemmTiles& tiles, uint
   s.batches = tiles.batches;
   s.k_blocks = tiles.k_blocks;
   if (classes) s.line = uint32_t(tiles.line);
-  s.slices = stream ? 1 : slices;
+  s.slices = stream || in_turn ? 1 : slices;
+  s.in_turn = in_turn ? slices : 1;
   s.slices_per_cluster = config.cluster.k;
 
   // Persistent clusters.

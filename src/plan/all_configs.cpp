@@ -173,6 +173,7 @@ class Collector {
     layouts();
     few_rows();
     split_modes();
+    in_turn();
     epilogues();
     functions();
     scales();
@@ -188,10 +189,12 @@ class Collector {
   }
 
  private:
-  void visit(const GemmProblem& p, SplitKMode split = SplitKMode::none, bool all_sharings = false) {
+  void visit(const GemmProblem& p, SplitKMode split = SplitKMode::none, bool all_sharings = false,
+             bool in_turn = false) {
     for (Spec spec : tiles(KernelFamily::automatic, is_product(p))) {
       spec.split = split;
-      spec.slices = split == SplitKMode::none ? 1 : 8;
+      spec.in_turn = in_turn;
+      spec.slices = split == SplitKMode::none && !in_turn ? 1 : 8;
       if (p.a.alignment < 16 && p.b.alignment < 16 && has_tma(spec.family)) continue;
       // Multicast and the order of D's stores do not depend on the rest: once each is enough.
       if (!all_sharings && (spec.transposed || spec.multicast_m * spec.multicast_n > 1)) continue;
@@ -235,6 +238,26 @@ class Collector {
       if (split == SplitKMode::none || split == SplitKMode::automatic) continue;
       for (const DType in : {DType::f16, DType::f32, DType::i8}) visit(product(in, in, DType::f32), split);
     }
+  }
+
+  /// Rows that do not depend on M, of products and of groups.
+  void in_turn() {
+    const auto add = [&](GemmProblem p, bool all_sharings = false) {
+      p.deterministic = Determinism::batch_invariant;
+      visit(p, SplitKMode::none, all_sharings, true);
+    };
+    for (const DType in : {DType::bf16, DType::f32}) add(product(in, in, in), in == DType::bf16);
+    add(product(DType::f16, DType::f16, DType::f32, Major::k, Major::mn));
+    add(scaled(DType::e4m3, DType::e4m3, DType::bf16, kVector, kVector, true));
+    GemmProblem layer = product(DType::bf16, DType::bf16, DType::bf16);
+    layer.bias = Bias::row;
+    layer.has_c = true;
+    layer.activation = Activation::gelu_erf;
+    add(layer);
+    add(with_function(product(DType::bf16, DType::bf16, DType::bf16)));
+    add(with_gate(product(DType::bf16, DType::bf16, DType::bf16)));
+    add(grouped(product(DType::bf16, DType::bf16, DType::bf16), Grouping::m));
+    add(grouped(with_function(product(DType::bf16, DType::bf16, DType::bf16)), Grouping::m));
   }
 
   void epilogues() {

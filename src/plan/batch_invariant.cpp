@@ -9,18 +9,27 @@
 
 #include "base/refuse.h"
 #include "problem/cached_plan.h"
+#include "problem/placement.h"
 #include "problem/problem.h"
 
 namespace cleave {
 namespace {
 
-constexpr int64_t kRows[] = {1, 16, 64, 256, 1024, 4096};  // of the product, or of each group
-constexpr int32_t kSlices[] = {1, 2, 4, 8, 16};
+constexpr int64_t kRows[] = {1, 16, 64, 128, 512, 4096};  // of the product, or of each group
+constexpr double kLaunchUs = 3.5;                         // of what is predicted: the same for all orders
+constexpr int32_t kSlices[] = {1, 2, 3, 4, 6, 8, 12, 16};
 
-/// The problem with another M, and what follows from M or from the batch taken away.
-GemmProblem with_rows(GemmProblem p, int64_t rows) {
-  // The strides of a single row say nothing.
+/// The problem as a row of it finds it in any batch: the stride of a single row says nothing unless it is a view of
+/// more, and a row further on may be aligned to less than the first.
+GemmProblem among_others(GemmProblem p) {
   p.a.stride_row = std::max(p.a.stride_row, p.k);
+  p.a.alignment = common_alignment(p.a.alignment | uint64_t(p.a.stride_row) * size_of(p.a.dtype));
+  return p;
+}
+
+/// That with another M, and what follows from M or from the batch taken away.
+GemmProblem with_rows(const GemmProblem& problem, int64_t rows) {
+  GemmProblem p = among_others(problem);
   p.d.stride_row = std::max(p.d.stride_row, p.d.stride_col == 1 ? p.n : 1);
   for (ScaleLayout* scale : {&p.scale_a, &p.scale_out}) scale->stride_row = scale->stride_k = 0;
   if (p.groups.dimension == Grouping::none) {
@@ -61,7 +70,7 @@ void rate(const GemmProblem& problem, const DeviceInfo& device, std::vector<Rate
       seen.push_back(*order);
       auto known = std::ranges::find(rated, *order, &Rated::order);
       if (known == rated.end()) known = rated.insert(rated.end(), {*order});
-      known->log_us += std::log(choice.predicted_us);
+      known->log_us += std::log(std::max(choice.predicted_us - kLaunchUs, 1.0));
       ++known->served;
     }
     if (problem.split_k_slices > 0) break;
@@ -108,6 +117,10 @@ void set_batch_invariant(bool value) {
   promised().store(value, std::memory_order_relaxed);
 }
 
+bool is_exact(const GemmProblem& problem) {
+  return problem.a.dtype == DType::i8 && problem.scale_a.kind != Scaling::block;
+}
+
 std::optional<SumOrder> sum_order(const Choice& choice) {
   const Spec& s = choice.spec;
   if (s.narrow || s.cluster_k > 1 || s.split == SplitKMode::stream_k || s.family == KernelFamily::direct)
@@ -125,11 +138,12 @@ std::optional<SumOrder> invariant_order(const GemmProblem& problem, const Device
 }
 
 Cheapest promised_cheapest(const GemmProblem& problem, const DeviceInfo& device, Kernels kernels) {
-  if (problem.deterministic != Determinism::batch_invariant) return cheapest(problem, device, kernels);
+  if (problem.deterministic != Determinism::batch_invariant || is_exact(problem))
+    return cheapest(problem, device, kernels);
   Cheapest best;
   const auto order = invariant_order(problem, device);
   if (!order) return best;
-  for (Choice& choice : of_slices(problem, device, int32_t(order->slices))) {
+  for (Choice& choice : of_slices(among_others(problem), device, int32_t(order->slices))) {
     if (sum_order(choice) != order) continue;
     if (!best.choice) best.choice = std::move(choice);
     ++best.considered;

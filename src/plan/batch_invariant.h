@@ -19,6 +19,9 @@ struct SumOrder {
   friend bool operator==(const SumOrder&, const SumOrder&) = default;
 };
 
+/// Whether every order gives the same bits: integers' sums, which no block's scales make floats of.
+bool is_exact(const GemmProblem& problem);
+
 /// Nothing of kernels whose bits were not compared: narrow ones, clusters within a split, stream_k.
 std::optional<SumOrder> sum_order(const Choice& choice);
 

@@ -295,6 +295,12 @@ void add_splits(Considered& out, const GemmProblem& problem, const DeviceInfo& d
   const auto whole = make_choice(problem, device, unsplit);
   if (wants(SplitKMode::none) && given <= 1) add(out, problem, device, spec);
   if (!whole || spec.pingpong) return;
+  if (problem.deterministic == Determinism::batch_invariant && any && given > 1) {
+    Spec in_turn = spec;
+    in_turn.in_turn = true;
+    in_turn.slices = given;
+    add(out, problem, device, in_turn);
+  }
   const auto tiles = uint32_t(sharers(whole->config) * whole->tiles);
   const uint32_t k_blocks = whole->schedule.k_blocks;
 

@@ -86,13 +86,14 @@ GemmConfig base_config(const Spec& spec, const GemmProblem& p, const OperandLayo
   c.epilogue.has_scale_out = finds_scales(p);
   c.epilogue.ue8m0 = p.ue8m0_scale_out;
   c.schedule.split = spec.split;
+  c.schedule.in_turn = spec.in_turn;
   return c;
 }
 
 /// Sets the split of `choice`: at least one K block for each slice, and whole clusters of slices.
 uint32_t set_slices(const Spec& spec, uint32_t k_blocks, Choice& choice) {
   GemmConfig& c = choice.config;
-  if (!is_sliced(c.schedule.split)) return 1;
+  if (!is_sliced(c.schedule.split) && !spec.in_turn) return 1;
   uint32_t slices = std::min(std::max(spec.slices, 1u), std::max(k_blocks, 1u));
   c.cluster.k = c.schedule.split == SplitKMode::cluster    ? slices
                 : c.schedule.split == SplitKMode::parallel ? spec.cluster_k
@@ -100,6 +101,7 @@ uint32_t set_slices(const Spec& spec, uint32_t k_blocks, Choice& choice) {
   slices -= slices % c.cluster.k;
   if (slices > 1) return slices;
   choice.spec.split = c.schedule.split = SplitKMode::none;  // nothing to add up
+  choice.spec.in_turn = c.schedule.in_turn = false;
   c.cluster.k = 1;
   return 1;
 }

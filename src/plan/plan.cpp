@@ -46,6 +46,13 @@ namespace {
     refuse(ErrorCode::unsupported,
            "split_k_mode=\"stream_k\" does not serve a strided dgrad with groups; use \"parallel\" or \"serial\"");
   }
+  if (problem.deterministic == Determinism::batch_invariant && cheapest(problem, device, Kernels::all).choice) {
+    refuse(ErrorCode::unsupported,
+           "deterministic=\"batch_invariant\" cannot be served: no kernel adds up k={} for n={} in one order for every "
+           "number of rows with what else is asked; leave split_k_mode, split_k_slices and kernel to the library, or "
+           "pass deterministic=True",
+           problem.k, problem.n);
+  }
   if (is_gated(problem)) {
     refuse(
         ErrorCode::unsupported,
@@ -85,6 +92,7 @@ std::string explain(const GemmProblem& problem, const Choice& choice, size_t con
 
 /// What the promise costs: how far the order of sums that serves all M is from the best for this one.
 std::string explain_invariance(const GemmProblem& problem, const DeviceInfo& device) {
+  if (is_exact(problem)) return "; sums of integers are the same in any order (batch_invariant)";
   const auto order = invariant_order(problem, device);
   const Cheapest free = cheapest(problem, device, Kernels::all);
   return fmt::format("; of those that sum K in {} slice(s), as for every M (batch_invariant); without that promise {}",

@@ -12,6 +12,7 @@ namespace {
 constexpr double kFlopsPerClock16 = 4096;  // of one SM's tensor cores; tf32 has half, 8-bit twice that
 constexpr double kBusyClock = 0.96;        // of the maximum
 constexpr double kRowBytes = 128;          // of a box, and of a line of L2
+constexpr double kTurnClocks = 400;        // until tensor cores are done with a slice and the next one's loads are read
 constexpr double kReadPerClock = 128;      // bytes of partial tiles, by the slices that add them up,
 constexpr double kReadAlonePerClock = 64;  // and by the last CTA of a streamed tile
 constexpr double kCopyThreads = 96;
@@ -162,6 +163,7 @@ class ProductPrediction {
     const double partial_us = tile_bytes / q_.partial_bytes / clock_;
     double us = cluster_size(c_) > 1 ? q_.cluster : 0;
     if (c_.cluster.k > 1) us += tile_bytes / q_.cluster_bytes / clock_;
+    if (s_.in_turn > 1) us += kTurnClocks * cluster_tiles_ * s_.in_turn / clock_;
     if (s_.mode == SplitKMode::serial) us += s_.slices * (q_.parallel + 2 * partial_us);
     if (s_.mode == SplitKMode::parallel) {
       const double read_us = tile_bytes / c_.cluster.k * (s_.slices / c_.cluster.k) / kReadPerClock / clock_;

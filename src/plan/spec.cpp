@@ -30,6 +30,7 @@ std::string to_string(const Spec& s) {
   }
   if (s.multicast_m * s.multicast_n > 1) text += fmt::format(" multicast {}x{}", s.multicast_m, s.multicast_n);
   if (s.split != SplitKMode::none) text += fmt::format(" {} {}", to_string(s.split), s.slices);
+  if (s.in_turn) text += fmt::format(" in_turn {}", s.slices);
   if (s.cluster_k > 1 && s.split == SplitKMode::parallel) text += fmt::format(" clusters {}", s.cluster_k);
   return text;
 }
@@ -52,6 +53,9 @@ std::optional<Spec> parse_spec(std::string_view text) {
         spec.*flag->member = true;
       } else if (word == "multicast") {
         if (!pair(spec.multicast_m, spec.multicast_n)) return std::nullopt;
+      } else if (word == "in_turn") {
+        spec.in_turn = true;
+        if (!(words >> spec.slices)) return std::nullopt;
       } else if (word == "clusters") {
         if (!(words >> spec.cluster_k)) return std::nullopt;
       } else {

@@ -171,6 +171,7 @@ class TileShaper {
   }
 
   bool shape_portable() {
+    if (c_.schedule.in_turn) return false;
     // mma.sync has 8-bit floats since sm_89.
     if (is_fp8(c_.operands.a) && !arch_traits(device_.compute_capability).has_fp8_mma) return false;
     // A gate and its up meet in one warp, and so do columns that share a scale of D's.
@@ -199,6 +200,7 @@ class TileShaper {
     if (size_of(c_.operands.a) != 2 && across) return false;
     if (!fits_maps(c_, p_)) return false;
     if (c_.warps.pingpong && c_.schedule.split != SplitKMode::none) return false;
+    if (c_.schedule.in_turn && !adds_in_turn()) return false;
     if (!registers_suffice(c_)) return false;
     // With one warpgroup multiplying, nothing covers the additions of columns scaled singly.
     if (c_.warps.pingpong && by_block_ && c_.scales.rows_b == 1) return false;
@@ -216,6 +218,13 @@ class TileShaper {
     return c_.tile.stages >= kLeastStages;
   }
 
+  /// Whether there are registers for a slice beside the sum of those before it, and who takes the next one.
+  bool adds_in_turn() const {
+    const bool walks_tiles = c_.schedule.grouping != Grouping::k && c_.conv.kind == Conv::none;
+    const uint32_t most = crowds(c_) ? 80 : c_.epilogue.has_c || c_.operands.a == DType::f32 ? 88 : 96;
+    return walks_tiles && !c_.warps.pingpong && !c_.scales.promote && accumulators_per_thread(c_) <= most;
+  }
+
   /// Threads put together what they gather of 16-bit elements, and fprop's filters beside it.
   bool threads_load() {
     const bool threads_do =
@@ -228,9 +237,11 @@ class TileShaper {
     return true;
   }
 
-  /// Small stages are merged: half the barriers for the same bytes. Promotion wants one k block
-  /// each.
+  /// Small stages are merged: half the barriers for the same bytes. Promotion wants one k block each, and slices of
+  /// whole blocks are to be those of large tiles where no row may depend on M.
   bool merges_stages() const {
+    const bool sliced = c_.schedule.split != SplitKMode::none || c_.schedule.in_turn;
+    if (p_.deterministic == Determinism::batch_invariant && sliced) return false;
     const bool one_tap = !c_.conv.gather && (!gathers_a(c_) || gathered_channels(geometry_) % (2 * atom_) == 0);
     return !c_.scales.promote && (s_.tile_m + s_.tile_n) * 128 < 16384 * 5 / 4 && p_.k > int64_t(atom_) && one_tap;
   }

@@ -398,6 +398,42 @@ TEST(Schedule, WalksKnowWhenTheyAreFinished) {
   }
 }
 
+template <Grouping grouping>
+void expect_slices_in_turn(Cases& cases) {
+  for (int round = 0; round < 100; ++round) {
+    Case split = cases.draw(SplitKMode::parallel, grouping), whole = split, in_turn = split;
+    split.shape.slices_per_cluster = 1;
+    whole.shape.mode = in_turn.shape.mode = SplitKMode::none;
+    in_turn.shape.in_turn = split.shape.slices;
+    const Schedule schedule = make_schedule(in_turn.shape), of_split = make_schedule(split.shape);
+    const Schedule unsplit = make_schedule(whole.shape);
+    for (uint32_t worker = 0; worker < split.shape.clusters; ++worker) {
+      const uint32_t workers = split.shape.clusters;
+      TileScheduler<SplitKMode::none, grouping> tiles(unsplit, worker, workers, 0, whole.table<grouping>());
+      TileScheduler<SplitKMode::none, grouping, true> walk(schedule, worker, workers, 0, in_turn.table<grouping>());
+      WorkTile work;
+      for (WorkTile tile; tiles.next(tile);) {
+        for (uint32_t slice = 0; slice < split.shape.slices; ++slice) {
+          ASSERT_TRUE(walk.next(work));
+          ASSERT_EQ(std::tuple(work.tile, work.m, work.n, work.batch),
+                    std::tuple(tile.tile, tile.m, tile.n, tile.batch));
+          ASSERT_EQ(std::tuple(work.slice, work.k_first, work.k_step), std::tuple(slice, slice, split.shape.slices));
+          ASSERT_EQ(work.k_count, of_split.slice_partition.count(slice));
+        }
+      }
+      ASSERT_FALSE(walk.next(work));
+    }
+  }
+}
+
+// The slices that other modes deal to CTAs, all of a tile's by one, in the order in which they are added up.
+TEST(Schedule, SlicesInTurnAreThoseOfASplit) {
+  Cases cases(10);
+  expect_slices_in_turn<Grouping::none>(cases);
+  expect_slices_in_turn<Grouping::m>(cases);
+  expect_slices_in_turn<Grouping::n>(cases);
+}
+
 uint32_t k_blocks_of(const std::vector<WorkTile>& walk) {
   uint32_t blocks = 0;
   for (const WorkTile& work : walk) blocks += work.k_count;

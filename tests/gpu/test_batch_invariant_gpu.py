@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -44,6 +45,36 @@ def test_rows_are_those_of_any_batch(kind: str, n: int, k: int) -> None:
     assert different == []
     moved = [m for m in (1, 7, 64, 333) if not torch.equal(product(slice(MOST - m, MOST)), whole[MOST - m :])]
     assert moved == []
+
+
+@cleave.epilogue
+def shifted(acc: Any, shift: cleave.row, residual: cleave.matrix) -> Any:
+    return cleave.gelu(acc * 1.3 + shift) + residual * 0.7
+
+
+EPILOGUES: dict[str, Callable[[Any, Any, Any], Any]] = {
+    "alpha and beta": lambda x, c, w: cleave.gemm(x, w, c=c, alpha=1.3, beta=0.7, **INVARIANT),
+    "bias and gelu": lambda x, c, w: cleave.gemm(x, w, bias=shift_of(w), activation="gelu", **INVARIANT),
+    "swiglu": lambda x, c, w: cleave.gemm(x, w, activation="swiglu", **INVARIANT),
+    "function": lambda x, c, w: cleave.gemm(x, w, epilogue=shifted(shift=shift_of(w), residual=c), **INVARIANT),
+}
+
+
+def shift_of(w: Any) -> Any:
+    return w[3].clone()
+
+
+@pytest.mark.parametrize("name", EPILOGUES)
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
+@pytest.mark.parametrize(("n", "k"), [(128, 16384), (1536, 7168), (256, 200)])
+def test_what_follows_the_sum_has_one_order_too(name: str, dtype: Any, n: int, k: int) -> None:
+    """Whichever kernel, and whether it stores D by TMA or not."""
+    x, c, w = (torch.randn(r, s, device="cuda", dtype=dtype) for r, s in ((2000, k), (2000, n), (n, k)))
+    product = EPILOGUES[name]
+    whole = product(x, c, w.t())
+    first = [slice(0, m) for m in (1, 2, 5, 16, 33, 64, 100, 129, 300, 1000)]
+    for rows in first + [slice(-m, None) for m in (1, 7, 333)]:
+        assert torch.equal(product(x[rows], c[rows], w.t()), whole[rows]), rows
 
 
 def test_replays_have_the_bits_of_calls() -> None:

@@ -81,4 +81,6 @@ def test_experts_are_the_cpus(dtype: str, granularity: str) -> None:
     ids = torch.randint(0, 5, (33, 2))  # 4 is no expert's number
     expected = experts(x, ids, weights)
     found = experts.cuda()(x.cuda(), ids.cuda(), weights.cuda()).cpu()
-    assert (found - expected).norm() < 5e-3 * expected.norm()
+    # Where sums of the first product differ in their last bits, gates are rounded to the other of two 8-bit values: one
+    # in 200 of fp8's, whose tensor cores keep 13 bits of a sum, each by 2^-4 of itself.
+    assert (found - expected).norm() < 2e-2 * expected.norm()

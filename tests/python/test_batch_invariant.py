@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import cleave
 from cleave import _core
@@ -29,6 +31,19 @@ def test_rows_are_those_of_any_batch(n: int, k: int) -> None:
         assert np.array_equal(cleave.gemm(a[300 - m :], b, **INVARIANT), whole[300 - m :])
     batch = np.stack([a[:5], a[7:12], a[100:105]])
     assert np.array_equal(cleave.gemm(batch, b, **INVARIANT)[1], whole[7:12])
+
+
+@settings(max_examples=60)
+@given(n=st.integers(1, 300), k=st.integers(1, 3000), padding=st.integers(0, 5), seed=st.integers(0, 2**31))
+def test_rows_wherever_they_stand(n: int, k: int, padding: int, seed: int) -> None:
+    """Any rows of padded ones, in any order and number, beside each other, behind each other and alone."""
+    rng = np.random.default_rng(seed)
+    rows = np.ascontiguousarray(rng.standard_normal((65, k + padding)), np.float32)[:, :k]
+    b = np.ascontiguousarray(rng.standard_normal((k, n)), np.float32)
+    whole = cleave.gemm(rows, b, **INVARIANT)
+    for m in (1, *rng.integers(1, 66, 4)):
+        taken = rng.integers(0, 66 - m) + np.arange(m)
+        assert np.array_equal(cleave.gemm(rows[taken[0] : taken[0] + m], b, **INVARIANT), whole[taken])
 
 
 def test_a_long_k_is_split_nevertheless() -> None:
@@ -110,18 +125,54 @@ def order(plan: Any) -> tuple[Any, ...]:
     return family, block if plan.split_k_slices > 1 or promoted else 0, plan.split_k_slices
 
 
-@pytest.mark.parametrize("dtype", ["bfloat16", "float8_e4m3fn"])
-def test_a_gpus_plans_sum_in_one_order(dtype: str) -> None:
-    scaling = {} if dtype == "bfloat16" else {"scaling": "row", "out_dtype": "bfloat16"}
+KINDS: dict[str, dict[str, Any]] = {
+    "bf16": {},
+    "bf16 bias": {"bias": "row", "activation": "gelu"},
+    "fp8 rows": {"dtype": "float8_e4m3fn", "scaling": "row", "out_dtype": "bfloat16"},
+    "fp8 blocks": {"dtype": "float8_e4m3fn", "scaling": "block_128x128", "out_dtype": "bfloat16"},
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_gpus_plans_sum_in_one_order(kind: str) -> None:
     split = 0
     for n, k in SIZES:
-        plans = [cleave.plan_problem(m, n, k, dtype=dtype, device="h100", **scaling, **INVARIANT) for m in MANY_ROWS]
+        plans = [cleave.plan_problem(m, n, k, device="h100", **KINDS[kind], **INVARIANT) for m in MANY_ROWS]
         orders = {order(plan) for plan in plans}
         assert len(orders) == 1, (n, k, orders)
         names = " ".join(plan.kernel_name for plan in plans)
         assert "narrow" not in names and "stream_k" not in names and "clusters" not in names
         split += plans[0].split_k_slices > 1
     assert split > 0
+
+
+def test_exact_sums_cost_nothing() -> None:
+    for m in MANY_ROWS:
+        of_integers = {"dtype": "int8", "scaling": "row", "out_dtype": "bfloat16", "device": "h100"}
+        free, promised = (cleave.plan_problem(m, 1536, 7168, **of_integers, **also) for also in ({}, INVARIANT))
+        assert promised.kernel_name == free.kernel_name
+        assert "the same in any order" in promised.why
+
+
+def test_many_rows_add_up_the_slices_of_few() -> None:
+    few, many = (cleave.plan_problem(m, 1536, 8960, device="h100", **INVARIANT) for m in (1, 4096))
+    assert few.split_k_slices == many.split_k_slices > 1
+    assert f"in_turn {many.split_k_slices}" in many.kernel_name
+    assert many.workspace_size == 0
+
+
+@pytest.mark.parametrize(("n", "k", "layout"), [(1, 915, "tn"), (64, 915, "tt"), (1, 4096, "tn"), (9, 13, "tn")])
+def test_a_single_row_is_aligned_as_many_are(n: int, k: int, layout: str) -> None:
+    """One row could be loaded by TMA where rows that follow each other could not."""
+    plans = [cleave.plan_problem(m, n, k, layout=layout, device="h100", **INVARIANT) for m in MANY_ROWS]
+    assert len({order(plan) for plan in plans}) == 1
+
+
+def test_an_order_that_no_kernel_has_is_refused() -> None:
+    asked = {"split_k_slices": 7, "kernel": "portable", "device": "h100"}
+    assert cleave.plan_problem(77, 100000, 64, **asked).split_k_slices <= 7
+    with pytest.raises(ValueError, match=r"batch_invariant.*k=64 for n=100000.*pass deterministic=True"):
+        cleave.plan_problem(77, 100000, 64, **asked, **INVARIANT)
 
 
 def test_torchs_products_are_routed_and_come_back() -> None:

@@ -71,6 +71,7 @@ struct ScheduleConfig {
   Grouping grouping = Grouping::none;
   uint32_t group_capacity = 0;  // groups that there is shared memory for
   bool apart = false;           // groups of K: each group's operands are matrices by themselves
+  bool in_turn = false;         // none: a CTA adds up a tile's slices one after the other, as others would together
 
   CLEAVE_HD friend constexpr bool operator==(const ScheduleConfig&, const ScheduleConfig&) = default;
 };

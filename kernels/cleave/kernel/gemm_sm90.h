@@ -189,6 +189,20 @@ CLEAVE_DEVICE void produce_beside(const Params<C>& p, const CtaCoord<C>& cta, ui
   }
 }
 
+/// sums += each further slice of the tile: the bits of slices that other CTAs make and one adds up.
+template <GemmConfig C>
+CLEAVE_DEVICE void add_slices_in_turn(const Params<C>& p, CtaScheduler<C>& scheduler, WorkTile& work,
+                                      const Tile<C>& tile, WgmmaMainloop<C>& mainloop, Sums<C>& sums) {
+#pragma unroll 1
+  for (uint32_t slice = 1; slice < p.schedule.slices; ++slice) {
+    scheduler.next(work);
+    Sums<C> added;
+    mainloop.run(work, tile, added, [] {});
+    CLEAVE_UNROLL
+    for (uint32_t i = 0; i < accumulators_per_thread(C); ++i) sums[i] += added[i];
+  }
+}
+
 template <GemmConfig C>
 CLEAVE_DEVICE void consume(const Params<C>& p, const CtaCoord<C>& cta, uint32_t smem, uint8_t* shared) {
   constexpr SmemPlan kPlan = smem_plan(C);
@@ -227,6 +241,7 @@ CLEAVE_DEVICE void consume(const Params<C>& p, const CtaCoord<C>& cta, uint32_t 
     mainloop.run(work, tile, sums, [&] {
       if constexpr (C.warps.pingpong) ptx::named_barrier_arrive(turn_barrier(warpgroup ^ 1), 256);
     });
+    if constexpr (C.schedule.in_turn) add_slices_in_turn<C>(p, scheduler, work, tile, mainloop, sums);
     if constexpr (C.cluster.k > 1) {
       const ClusterReduce<C> reduce{smem, cta.k_rank, cta.share_rank};
       reduce.meet();

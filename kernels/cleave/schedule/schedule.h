@@ -5,7 +5,7 @@
 // the work. The same code runs on the host, where the CPU backend executes it and the tests prove that
 // every (tile, k block) is done exactly once.
 //
-//   none              one work tile per tile, all of K
+//   none              one work tile per tile, all of K; in turn: one per slice, all of a tile's by one cluster
 //   serial, parallel  `clusters_per_tile` work tiles per tile: u = split * tiles + tile, so that clusters
 //                     in step read the same range of K and share it in L2. A split is one slice or,
 //                     where K is split among the CTAs of a cluster, `slices_per_cluster` of them
@@ -166,7 +166,8 @@ class TileFinder {
   uint32_t group_ = 0;
 };
 
-template <SplitKMode Mode, Grouping G = Grouping::none>
+/// InTurn: `slices` work tiles of a tile follow each other.
+template <SplitKMode Mode, Grouping G = Grouping::none, bool InTurn = false>
 class TileScheduler {
  public:
   /// `rank`: which of the cluster's slices this CTA takes. `table`: of the groups or classes, if
@@ -214,7 +215,11 @@ class TileScheduler {
       }
       work.slice = split * s_.slices_per_cluster + rank_;
     }
-    next_ += clusters_;
+    if constexpr (InTurn) work.slice = turn_;
+    if (!InTurn || ++turn_ == s_.slices) {
+      turn_ = 0;
+      next_ += clusters_;
+    }
     finder_.find(tile, work);
     work.k_first = work.slice;
     work.k_step = s_.slices;
@@ -284,6 +289,7 @@ class TileScheduler {
   TileFinder<G> finder_;
   uint32_t cluster_, clusters_, rank_;
   uint32_t next_;
+  uint32_t turn_ = 0;                // InTurn: the next slice
   uint32_t position_ = 0, end_ = 0;  // stream_k: what is left of this cluster's part of the line
   uint32_t grouped_tiles_;           // groups of M or N: how many there are
   EvenPartition grouped_partition_;  // stream_k of groups
@@ -299,6 +305,7 @@ struct ScheduleShape {
   uint32_t line = 0;                // classes: k blocks of all tiles together; tiles_m counts those of all classes
   uint32_t slices = 1;              // serial, parallel, cluster; a multiple of slices_per_cluster
   uint32_t slices_per_cluster = 1;  // parallel (cluster: all slices are slices_per_cluster)
+  uint32_t in_turn = 1;             // none: slices that a cluster takes one after the other
   uint32_t clusters = 1;            // stream_k
   uint32_t stream_tiles = 0;        // stream_k, not used of groups; of classes: all with k blocks
   uint32_t band_width = 8;
@@ -315,8 +322,9 @@ CLEAVE_HD constexpr Schedule make_schedule(const ScheduleShape& shape) {
   s.tiles_across = by_m ? shape.tiles_n : by_n ? shape.tiles_m : shape.tiles_m * shape.tiles_n;
   s.tiles = shape.tiles_m * shape.tiles_n * shape.batches;
   s.k_blocks = shape.k_blocks;
-  s.slices = is_sliced(shape.mode) ? shape.slices : 1;
-  s.slices_per_cluster = shape.mode == SplitKMode::cluster ? s.slices : shape.slices_per_cluster;
+  s.slices = is_sliced(shape.mode) ? shape.slices : shape.in_turn;
+  s.slices_per_cluster =
+      is_sliced(shape.mode) && shape.mode != SplitKMode::cluster ? shape.slices_per_cluster : s.slices;
   s.clusters_per_tile = s.slices / s.slices_per_cluster;
   s.tiles_divmod = FastDivmod(max_of(s.tiles, 1u));
   s.slice_partition = EvenPartition(shape.k_blocks, s.slices);

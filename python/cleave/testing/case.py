@@ -59,6 +59,7 @@ class GemmCase:
     bias: str = "none"
     scaling: str = "none"
     use_fast_accum: bool = False
+    deterministic: bool | str = True
     split_k_mode: str = "auto"
     split_k_slices: int | None = None
 
@@ -132,6 +133,8 @@ class GemmCase:
             parts.append(self.activation)
         if self.use_fast_accum:
             parts.append("fast")
+        if self.deterministic == "batch_invariant":
+            parts.append("batch-invariant")
         return " ".join(parts)
 
     def plan(self, device: str) -> Any:

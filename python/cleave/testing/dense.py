@@ -18,9 +18,10 @@ def plan_for(case: GemmCase, operands: Operands) -> Any:
 
     results = {"bias": operands.bias, "out": operands.out}
     if not case.quantized and not operands.scales:
-        return cleave.plan_gemm(operands.a, operands.b, **results, **options(case, "precision"))
+        return cleave.plan_gemm(operands.a, operands.b, **results, **options(case, "deterministic", "precision"))
     scales = {"scale_a": None, "scale_b": None} | operands.scales
-    return cleave.plan_scaled_gemm(operands.a, operands.b, **scales, **results, **options(case, "use_fast_accum"))
+    chosen = options(case, "deterministic", "use_fast_accum")
+    return cleave.plan_scaled_gemm(operands.a, operands.b, **scales, **results, **chosen)
 
 
 def run(plan: Any, operands: Operands, stream: int | None) -> None:
