@@ -7,6 +7,7 @@
 #include "cleave/config/store_chunk.h"
 #include "cleave/epilogue.h"
 #include "launch/limits.h"
+#include "plan/batch_invariant.h"
 #include "plan/conv_choice.h"
 #include "problem/placement.h"
 
@@ -241,7 +242,7 @@ class TileShaper {
   /// whole blocks are to be those of large tiles where no row may depend on M.
   bool merges_stages() const {
     const bool sliced = c_.schedule.split != SplitKMode::none || c_.schedule.in_turn;
-    if (p_.deterministic == Determinism::batch_invariant && sliced) return false;
+    if (p_.deterministic == Determinism::batch_invariant && sliced && !is_exact(p_)) return false;
     const bool one_tap = !c_.conv.gather && (!gathers_a(c_) || gathered_channels(geometry_) % (2 * atom_) == 0);
     return !c_.scales.promote && (s_.tile_m + s_.tile_n) * 128 < 16384 * 5 / 4 && p_.k > int64_t(atom_) && one_tap;
   }
