@@ -115,15 +115,14 @@ def _title(key: str) -> str:
 
 
 def _peers_table(rows: Sequence[dict[str, Any]]) -> tuple[list[str], list[list[Any]]]:
-    errors = ("max_error", "rms_error", "row_error")
-    ours = ("case", "us", "host_us", "tflops", "gb_per_s", "floor_us", "kernel", "mode", "slices", *errors)
+    # The error that is compared, a peer's only where it is another; the other errors are in the JSON.
+    ours = ("case", "us", "host_us", "tflops", "gb_per_s", "floor_us", "kernel", "mode", "slices", "rms_error")
     ours = [key for key in ours if any(key in row for row in rows)]
-    # Where a peer's errors are ours, in every row, they are not said again.
     pairs = [(row, measured) for row in rows for measured in row["peers"].values()]
     theirs = [
         key
-        for key in ("us", "host_us", *errors, "ratio")
-        if any(key in m and (key not in errors or m[key] != row[key]) for row, m in pairs)
+        for key in ("us", "host_us", "rms_error", "ratio")
+        if any(key in m and (key != "rms_error" or m[key] != row[key]) for row, m in pairs)
     ]
     peers = list(dict.fromkeys(name for row in rows for name in row["peers"]))
     titles = [f"{peer} {'/ ours' if key == 'ratio' else _title(key)}" for peer in peers for key in theirs]
