@@ -115,6 +115,16 @@ def in_child(function: Callable[..., None], *arguments: Any, method: str = "fork
     assert child.exitcode == 0
 
 
+def run_own_tests(name: str, folder: Path) -> None:
+    """Those of an emitted project, in a process of theirs. What they print goes into the file `said`."""
+    with open(folder / "said", "w") as said:
+        os.dup2(said.fileno(), 1)
+        os.dup2(said.fileno(), 2)
+    os.chdir(folder)
+    sys.path.insert(0, str(folder))
+    sys.exit(pytest.main(["-q", "-p", "no:cacheprovider", f"test_{name}.py"]))
+
+
 def load(name: str, folder: Path) -> Any:
     sys.path.insert(0, str(folder))
     return importlib.import_module(name)
