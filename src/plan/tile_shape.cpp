@@ -8,6 +8,7 @@
 #include "cleave/epilogue.h"
 #include "launch/limits.h"
 #include "plan/batch_invariant.h"
+#include "plan/catalogue.h"
 #include "plan/conv_choice.h"
 #include "problem/placement.h"
 
@@ -191,7 +192,7 @@ class TileShaper {
   bool shape_sm90() {
     c_.warps.pingpong = s_.pingpong;
     c_.warps.consumers = s_.tile_m == 192 ? 3 : s_.pingpong || s_.tile_m >= 128 ? 2 : 1;
-    if (c_.warps.consumers == 3 && !c_.scales.promote) return false;  // others keep more sums in each thread
+    if (c_.warps.consumers == 3 && !c_.scales.promote && !takes_192_rows()) return false;
     if (!arch_traits(device_.compute_capability).has_wgmma) return false;
     const bool tma_loads =
         (a_.load_bytes == 16 || c_.operands.copied_a) && (b_.load_bytes == 16 || c_.operands.copied_b);
@@ -219,11 +220,19 @@ class TileShaper {
     return c_.tile.stages >= kLeastStages;
   }
 
+  /// Sums that are not promoted could be more in each thread. But 192 rows may fill a wave that 128 and 256 do not, which
+  /// was measured to help products of 16 bits; 8-bit ones lost. Three warpgroups leave no registers for what more an
+  /// epilogue reads.
+  bool takes_192_rows() const {
+    return is_product(p_) && size_of(c_.operands.a) == 2 && !gated(c_) && !c_.epilogue.has_c && !crowds(c_);
+  }
+
   /// Whether there are registers for a slice beside the sum of those before it, and who takes the next one.
   bool adds_in_turn() const {
     const bool walks_tiles = c_.schedule.grouping != Grouping::k && c_.conv.kind == Conv::none;
     const uint32_t most = crowds(c_) ? 80 : c_.epilogue.has_c || c_.operands.a == DType::f32 ? 88 : 96;
-    return walks_tiles && !c_.warps.pingpong && !c_.scales.promote && accumulators_per_thread(c_) <= most;
+    return walks_tiles && !c_.warps.pingpong && !c_.scales.promote && c_.warps.consumers < 3 &&
+           accumulators_per_thread(c_) <= most;
   }
 
   /// Threads put together what they gather of 16-bit elements, and fprop's filters beside it.

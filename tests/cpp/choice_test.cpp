@@ -88,10 +88,16 @@ TEST(Choice, TallTilesNeedScalesOfSingleRows) {
 }
 
 // Others keep more sums in each thread.
-TEST(Choice, TallTilesAreForPromotedSums) {
+// Three warpgroups leave each fewer registers than two.
+TEST(Choice, TallTilesAreForPromotedSumsAndPlainProducts) {
   GemmProblem p = scaled_by_block(1);
-  p.a.dtype = p.b.dtype = DType::bf16;
+  EXPECT_TRUE(choose(p, "sm90 192x128").has_value());
   p.scale_a = p.scale_b = {};
+  p.fast_accumulation = true;
+  EXPECT_FALSE(choose(p, "sm90 192x128").has_value()) << "8 bits";
+  p.a.dtype = p.b.dtype = p.c.dtype = DType::bf16;
+  EXPECT_TRUE(choose(p, "sm90 192x128").has_value());
+  p.has_c = true;
   EXPECT_FALSE(choose(p, "sm90 192x128").has_value());
 }
 
