@@ -18,7 +18,8 @@ namespace cleave {
 /// | all        | auto, for automatic                                           |
 ///
 /// For DType, Precision, SplitKMode, Activation, Bias, Scaling, Grouping (without classes),
-/// GroupBounds, Conv, Division, Granularity, Norm, Major, Order and KernelFamily.
+/// GroupBounds, Conv, Division, Granularity, Norm, Major, Order, KernelFamily,
+/// ScoringFunc and GroupScore.
 template <class Enum>
   requires std::is_enum_v<Enum>
 CLEAVE_API std::string_view to_string(Enum value);

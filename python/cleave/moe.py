@@ -1,5 +1,6 @@
-"""Mixtures of experts: from the experts that tokens choose to rows sorted by expert, and back.
+"""Mixtures of experts: from a router's logits to rows sorted by expert, and back.
 
+    router_weights, expert_ids = cleave.moe.route(logits, top_k)
     rows, offs, indices = cleave.moe.permute(x, expert_ids, num_experts)
     rows = cleave.grouped_gemm(rows, weights, offs)
     y = cleave.moe.unpermute(rows, indices, router_weights)
@@ -19,6 +20,6 @@ Errors are TypeError for what is no array or of another dtype, ValueError for sh
 devices that do not fit, cleave.CudaError where the driver or the compiler failed.
 """
 
-from ._core import expert_offsets, gather, permute, sort_tokens, unpermute
+from ._core import expert_offsets, gather, permute, route, sort_tokens, unpermute
 
-__all__ = ["expert_offsets", "gather", "permute", "sort_tokens", "unpermute"]
+__all__ = ["expert_offsets", "gather", "permute", "route", "sort_tokens", "unpermute"]

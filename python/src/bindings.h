@@ -16,7 +16,8 @@ void bind_scaled_gemm(nanobind::module_& m);        // scaled_gemm, plan_scaled_
 void bind_grouped_gemm(nanobind::module_& m);       // grouped_gemm, its plan, grouped_gemm_wgrad
 void bind_conv(nanobind::module_& m);               // conv1d, conv2d, conv3d and their gradients
 void bind_quantize(nanobind::module_& m);           // quantize, plan_quantize, QuantizePlan
-void bind_moe(nanobind::module_& m);                // what cleave.moe has
+void bind_moe(nanobind::module_& m);                // what cleave.moe has,
+void bind_route(nanobind::module_& m);              // and its router
 void bind_gemm_plan(nanobind::module_& m);          // GemmPlan
 void bind_plan_problem(nanobind::module_& m);       // plan_problem
 void bind_plan_conv_problem(nanobind::module_& m);  // plan_conv_problem

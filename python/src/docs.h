@@ -334,6 +334,34 @@ inline constexpr const char* kQuantizePlanDoc =
 
 Immutable and thread-safe. Made by `plan_quantize`; `quantize` finds it by itself.)";
 
+inline constexpr const char* kRouteDoc =
+    R"(The experts that tokens go to, and their weights, from a router's logits: one launch.
+
+    score = softmax(logits), or sigmoid(logits)
+    chosen = the top_k experts with the largest score + bias, the best first
+    weight = score, over the sum of the chosen ones' if renormalize, times routed_scaling_factor
+
+Args:
+    logits: [tokens, experts], float32, bfloat16 or float16, rows contiguous; up to 512 experts.
+    top_k: from 1 to 32.
+    bias: float32 [experts], for the choice alone: DeepSeek-V3's e_score_correction_bias.
+    scoring_func: "softmax" over all experts, or "sigmoid" of each.
+    n_group, topk_group: experts lie in n_group groups of neighbours, up to 32, and the choice is
+        among those of the topk_group best; all of them if that is None.
+    group_score: what a group is chosen for: the sum of its two best scores, with their biases,
+        "top2_sum", as DeepSeek-V3, or its best, "max", as DeepSeek-V2.
+    renormalize: of a softmax, weights are a softmax of the chosen logits; of sigmoids, 1e-20 is
+        added to their sum.
+
+Returns:
+    weights, float32 [tokens, top_k], and expert_ids, int32 [tokens, top_k], as `permute` takes them.
+
+Of equal scores the expert with the lower number comes first; -0 equals 0. Without a bias or a
+group_score "top2_sum" logits are compared, so that scores which float32 rounds to the same number
+are told apart. A NaN is larger than every number, as for torch.topk, and makes the token's weights
+NaN where it takes part in them. Ids name experts, and no expert twice, whatever the logits are.
+The same bits in every run and for every number of tokens.)";
+
 inline constexpr const char* kExpertOffsetsDoc =
     R"(Where each expert's rows end: the `offs` of `cleave.grouped_gemm`, in one kernel launch.
 

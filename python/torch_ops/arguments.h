@@ -75,5 +75,6 @@ void add_grouped_gemm(Operators& operators);
 void add_conv(Operators& operators);
 void add_quantize(Operators& operators);
 void add_moe(Operators& operators);
+void add_route(Operators& operators);
 
 }  // namespace cleave::torch_ops

@@ -22,6 +22,7 @@ Operators all() {
   add_conv(operators);
   add_quantize(operators);
   add_moe(operators);
+  add_route(operators);
   return operators;
 }
 

@@ -15,6 +15,7 @@
 
 #include "base/enumerators.h"
 #include "base/refuse.h"
+#include "cleave/core/routing.h"
 
 namespace cleave {
 namespace {
@@ -85,6 +86,8 @@ std::string guess(std::string_view name, std::span<const std::string_view> names
   X(Norm, "norm")                    \
   X(Major, "scale_major")            \
   X(Order, "order")                  \
+  X(ScoringFunc, "scoring_func")     \
+  X(GroupScore, "group_score")       \
   X(KernelFamily, "kernel")
 
 template <class Enum>

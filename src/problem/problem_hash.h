@@ -7,6 +7,7 @@
 #include "cleave/gemm.h"
 #include "cleave/moe.h"
 #include "cleave/quantize.h"
+#include "cleave/route.h"
 
 namespace cleave {
 
@@ -73,6 +74,16 @@ struct ProblemHash {
     mix(uint64_t(p.experts) << 32 ^ uint64_t(p.top_k));
     mix(uint64_t(p.operation) << 32 ^ uint64_t(p.token.dtype) << 28 ^ uint64_t(p.weights_dtype) << 24 ^
         uint64_t(p.has_weights) << 20 ^ uint64_t(p.wide_ids) << 16 ^ uint64_t(p.token.alignment) << 8 ^
+        uint64_t(p.device + 2));
+    return size_t(mix.hash);
+  }
+
+  size_t operator()(const RouteProblem& p) const {
+    Mix mix;
+    mix(uint64_t(p.tokens) << 32 ^ uint64_t(p.logits.stride_row));
+    mix(uint64_t(p.experts) << 32 ^ uint64_t(p.top_k) << 16 ^ uint64_t(p.n_group) << 8 ^ uint64_t(p.topk_group));
+    mix(uint64_t(p.logits.dtype) << 32 ^ uint64_t(p.logits.alignment) << 24 ^ uint64_t(p.scoring_func) << 20 ^
+        uint64_t(p.has_bias) << 18 ^ uint64_t(p.group_score) << 17 ^ uint64_t(p.renormalize) << 16 ^
         uint64_t(p.device + 2));
     return size_t(mix.hash);
   }

@@ -54,6 +54,26 @@ uint32_t __shfl_up_sync(uint32_t, uint32_t value, uint32_t distance) {
 uint32_t __shfl_sync(uint32_t, uint32_t value, uint32_t lane) {
   return exchange(value, [&](const uint32_t* of) { return of[lane]; });
 }
+float __shfl_xor_sync(uint32_t, float value, uint32_t distance) {
+  const uint32_t from = threadIdx.x % kWarp ^ distance;
+  return std::bit_cast<float>(exchange(std::bit_cast<uint32_t>(value), [&](const uint32_t* of) { return of[from]; }));
+}
+uint32_t __reduce_max_sync(uint32_t, uint32_t value) {
+  return exchange(value, [](const uint32_t* of) { return *std::max_element(of, of + kWarp); });
+}
+uint32_t __reduce_min_sync(uint32_t, uint32_t value) {
+  return exchange(value, [](const uint32_t* of) { return *std::min_element(of, of + kWarp); });
+}
+uint32_t __ballot_sync(uint32_t, bool value) {
+  return exchange(value, [](const uint32_t* of) {
+    uint32_t lanes = 0;
+    for (uint32_t i = 0; i < kWarp; ++i) lanes |= of[i] << i;
+    return lanes;
+  });
+}
+uint32_t __ffs(uint32_t bits) {
+  return bits == 0 ? 0 : uint32_t(std::countr_zero(bits)) + 1;
+}
 uint32_t __match_any_sync(uint32_t, uint32_t value) {
   return exchange(value, [&](const uint32_t* of) {
     uint32_t lanes = 0;
@@ -89,7 +109,10 @@ void run_block(uint32_t threads, const Kernel& kernel) {
 
 #pragma GCC diagnostic ignored "-Wunknown-pragmas"  // "unroll", which the host's compiler does not know
 #include "cleave/moe/rank.h"
+#include "cleave/route/choose.h"
 #include "cleave/schedule/group_table.h"
+#include "route/launches.h"
+#include "route/problem.h"
 
 namespace cleave {
 
@@ -180,6 +203,68 @@ TEST(DeviceCode, RankWritesNoRowThatThereIsNot) {
   rank_second_expert(40, indices, positions);
   for (int32_t row = 0; row < int32_t(indices.size()); ++row)
     EXPECT_EQ(indices[row], row >= 40 && row < 64 ? row - 40 : -7) << row;
+}
+
+/// That the kernel routes as the CPU backend does, bit by bit: drawn logits with ties, infinities and NaNs.
+template <RouteConfig C>
+void check_routing(RouteProblem p, uint32_t seed) {
+  constexpr uint32_t kTokens = 2;  // a warp each
+  p.tokens = kTokens;
+  p.logits.stride_row = p.experts;
+  p.device = kCpu;
+  ASSERT_EQ(config_of(p), C);
+  Random random(seed);
+  const float special[] = {std::numeric_limits<float>::infinity(), -std::numeric_limits<float>::infinity(),
+                           std::numeric_limits<float>::quiet_NaN(), -0.0f};
+  std::vector<float> logits(size_t(kTokens * p.experts)), bias(size_t(p.experts));
+  for (float& x : logits) x = float(random.number(-40, 40)) / 8;
+  for (float& x : bias) x = float(random.number(-8, 8)) / 8;
+  if (seed % 3 == 0) logits[size_t(random.number(0, int64_t(logits.size()) - 1))] = special[seed / 3 % 4];
+  const size_t slots = size_t(kTokens * p.top_k);
+  std::vector<int32_t> ids(slots), expected_ids(slots);
+  std::vector<float> weights(slots), expected(slots);
+  make_cpu_plan(p)->run(
+      {.logits = logits.data(), .bias = bias.data(), .ids = expected_ids.data(), .weights = expected.data()}, nullptr);
+
+  RouteParams params = route_launches(p).at(0).params;
+  params.logits = logits.data();
+  params.bias = bias.data();
+  params.ids = ids.data();
+  params.weights = weights.data();
+  run_block(kTokens * kWarp, [&] { choose<C>(params); });
+  EXPECT_EQ(ids, expected_ids) << seed;
+  for (size_t i = 0; i < slots; ++i) {
+    const bool both = weights[i] != weights[i] && expected[i] != expected[i];
+    EXPECT_TRUE(both || std::bit_cast<uint32_t>(weights[i]) == std::bit_cast<uint32_t>(expected[i]))
+        << seed << ": " << weights[i] << " and " << expected[i];
+  }
+}
+
+TEST(DeviceCode, RoutesAsTheCpuBackendDoes) {
+  for (uint32_t seed = 0; seed < 12; ++seed) {
+    check_routing<RouteConfig{.per_lane = 4}>({.experts = 100, .top_k = 1 + seed}, seed);
+    check_routing<RouteConfig{.per_lane = 1, .renormalize = false}>(
+        {.experts = 32, .top_k = 32, .renormalize = false, .routed_scaling_factor = 2.5f}, seed);
+    check_routing<RouteConfig{.per_lane = 8,
+                              .scoring_func = ScoringFunc::sigmoid,
+                              .has_bias = true,
+                              .has_groups = true,
+                              .group_score = GroupScore::top2_sum}>({.experts = 256,
+                                                                     .top_k = 8,
+                                                                     .scoring_func = ScoringFunc::sigmoid,
+                                                                     .has_bias = true,
+                                                                     .n_group = 8,
+                                                                     .topk_group = 1 + seed % 7},
+                                                                    seed);
+    check_routing<RouteConfig{.per_lane = 8, .has_groups = true, .renormalize = false}>({.experts = 160,
+                                                                                         .top_k = 6,
+                                                                                         .n_group = 32,
+                                                                                         .topk_group = 3 + seed,
+                                                                                         .group_score = GroupScore::max,
+                                                                                         .renormalize = false},
+                                                                                        seed);
+    check_routing<RouteConfig{.per_lane = 1, .has_bias = true}>({.experts = 7, .top_k = 7, .has_bias = true}, seed);
+  }
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 
 #include <string>
 
+#include "cleave/core/routing.h"
 #include "cleave/error.h"
 
 namespace cleave {
@@ -36,6 +37,8 @@ TEST(Names, RoundTrip) {
   expect_round_trip<Major>(2);
   expect_round_trip<Order>(2);
   expect_round_trip<KernelFamily>(4);
+  expect_round_trip<ScoringFunc>(2);
+  expect_round_trip<GroupScore>(2);
 }
 
 TEST(Names, AreWhatUsersType) {

@@ -73,3 +73,20 @@ def test_grouped_quantisation_is_that_of_cleave() -> None:
     for one, other in zip(made, expected, strict=True):
         assert one.stride() == other.stride()
         assert torch.equal(one.float(), other.float())
+
+
+@pytest.mark.parametrize("scoring_func", ["softmax", "sigmoid"])
+@pytest.mark.parametrize("renormalize", [True, False])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_route(scoring_func: str, renormalize: bool, dtype: torch.dtype) -> None:
+    torch.manual_seed(0)
+    logits = torch.randn(TOKENS, 20).to(dtype).requires_grad_()
+    bias = torch.randn(20)
+    options = {"scoring_func": scoring_func, "renormalize": renormalize, "routed_scaling_factor": 2.5}
+    weights, ids = ops.moe_route(logits, TOP_K, bias, **options)
+    assert weights.requires_grad and not ids.requires_grad
+    scores = logits.double().softmax(1) if scoring_func == "softmax" else logits.double().sigmoid()
+    expected = scores.gather(1, ids.long())
+    if renormalize:
+        expected = expected / expected.sum(1, keepdim=True)
+    check(weights, 2.5 * expected.float(), logits)

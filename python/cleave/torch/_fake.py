@@ -128,6 +128,11 @@ def _quantize_grouped(call: Any) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor
     return q, scale, q_t, scale_t, offs.new_empty(groups, dtype=torch.int32)
 
 
+def _routed(logits: Tensor, top_k: int) -> tuple[Tensor, Tensor]:
+    shape = logits.shape[0], top_k
+    return logits.new_empty(shape, dtype=torch.float32), logits.new_empty(shape, dtype=torch.int32)
+
+
 def _offsets(call: Any) -> Tensor:
     return call.expert_ids.new_empty(call.num_experts, dtype=torch.int32)
 
@@ -195,6 +200,7 @@ _RESULTS = {
     **{name.replace("normed", "normed_sum"): _with_sum(made) for name, made in _NORMED.items()},
     "quantize_transposed": _quantize_transposed,
     "quantize_grouped": _quantize_grouped,
+    "moe_route": lambda call: _routed(call.logits, call.top_k),
     "moe_expert_offsets": _offsets,
     "moe_sort_tokens": lambda call: (_offsets(call), _indices(call)),
     "moe_permute": lambda call: (

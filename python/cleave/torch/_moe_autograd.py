@@ -1,6 +1,7 @@
-"""The gradients of torch.ops.cleave.moe_permute, moe_gather and moe_unpermute.
+"""The gradients of torch.ops.cleave.moe_route, moe_permute, moe_gather and moe_unpermute.
 
-For the former two they are sums of a token's rows, which moe_unpermute makes; for the latter copies
+Those of moe_route are its weights' with respect to its logits, the choice as it is; a bias has none. For moe_permute
+and moe_gather they are sums of a token's rows, which moe_unpermute makes; for the latter copies
 of a token's gradient, times the weights if there are any.
 """
 
@@ -12,9 +13,11 @@ import torch
 from torch import Tensor
 
 _ops = torch.ops.cleave
+_LEAST_SCORE_SUM = 1e-20  # as kernels/cleave/route/score.h has it
 
 
 def register() -> None:
+    torch.library.register_autograd("cleave::moe_route", _route_backward, setup_context=_save_route)
     torch.library.register_autograd("cleave::moe_permute", _permute_backward, setup_context=_save)
     torch.library.register_autograd("cleave::moe_gather", _gather_backward, setup_context=_save)
     torch.library.register_autograd("cleave::moe_unpermute", _unpermute_backward, setup_context=_save_unpermute)
@@ -52,3 +55,34 @@ def _unpermute_backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         return _ops.moe_gather(grad, indices), None, None, None
     rows, of_weights = _ops.moe_unpermute_backward(grad, y, indices, weights)
     return rows, None, of_weights, None
+
+
+def _save_route(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
+    logits, _, _, ctx.scoring_func, *_, ctx.renormalize, ctx.routed_scaling_factor = inputs
+    ctx.save_for_backward(logits, output[1])
+
+
+def _route_backward(ctx: Any, grad: Tensor, _: Any) -> tuple[Tensor | None, ...]:
+    logits, ids = ctx.saved_tensors
+    chosen = ids.long()
+    of_weights = grad * ctx.routed_scaling_factor
+    of_logits = torch.zeros_like(logits, dtype=torch.float32)
+    of_chosen = logits.float().gather(1, chosen)
+    if ctx.scoring_func == "softmax" and ctx.renormalize:
+        of_chosen = _softmax_backward(of_chosen.softmax(1), of_weights)
+    elif ctx.scoring_func == "softmax":
+        scores = logits.float().softmax(1)
+        weights = scores.gather(1, chosen)
+        of_logits = -scores * (weights * of_weights).sum(1, keepdim=True)
+        of_chosen = of_logits.gather(1, chosen) + weights * of_weights
+    else:
+        scores = of_chosen.sigmoid()
+        if ctx.renormalize:
+            total = scores.sum(1, keepdim=True) + _LEAST_SCORE_SUM
+            of_weights = (of_weights - (of_weights * scores / total).sum(1, keepdim=True)) / total
+        of_chosen = of_weights * scores * (1 - scores)
+    return of_logits.scatter(1, chosen, of_chosen).to(logits.dtype), *[None] * 8
+
+
+def _softmax_backward(softmax: Tensor, grad: Tensor) -> Tensor:
+    return softmax * (grad - (softmax * grad).sum(1, keepdim=True))
