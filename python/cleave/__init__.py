@@ -89,6 +89,7 @@ from ._epilogue import (
 from ._norm import Norm, layer_norm, rms_norm
 from ._pack import Pack, build_pack
 from ._prepare import Prepared, prepare
+from ._weights import PackedWeights, dequantize_weights, pack_weights, unpack_weights
 from .op import DataType, LayoutType
 from .smoothing import smooth
 
@@ -106,6 +107,7 @@ __all__ = [
     "LayoutType",
     "Norm",
     "Pack",
+    "PackedWeights",
     "Prepared",
     "QuantizePlan",
     "__version__",
@@ -129,6 +131,7 @@ __all__ = [
     "conv_transpose1d",
     "conv_transpose2d",
     "conv_transpose3d",
+    "dequantize_weights",
     "device_count",
     "device_info",
     "emit",
@@ -147,6 +150,7 @@ __all__ = [
     "moe",
     "op",
     "outputs",
+    "pack_weights",
     "plan_conv1d",
     "plan_conv2d",
     "plan_conv3d",
@@ -174,6 +178,7 @@ __all__ = [
     "smooth",
     "sqrt",
     "tanh",
+    "unpack_weights",
     "where",
 ]
 

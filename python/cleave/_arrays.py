@@ -63,7 +63,7 @@ def pointer_device(pointer: int) -> int:
     return ordinal.value
 
 
-def _numpy_dtype(name: str) -> Any:
+def numpy_dtype(name: str) -> Any:
     import numpy as np
 
     if name != "bfloat16" and not name.startswith("float8"):
@@ -100,7 +100,7 @@ def _in_both_orders(empty: Callable[[Any, tuple[int, ...], str], Any], module: A
 def _numpy() -> Adapter:
     import numpy as np
 
-    return Adapter(**_in_both_orders(lambda like, shape, dtype: np.empty(shape, _numpy_dtype(dtype)), np))
+    return Adapter(**_in_both_orders(lambda like, shape, dtype: np.empty(shape, numpy_dtype(dtype)), np))
 
 
 def _torch() -> Adapter:
@@ -153,7 +153,7 @@ def _cupy() -> Adapter:
 
     def empty(like: Any, shape: tuple[int, ...], dtype: str) -> Any:
         with like.device:
-            return cupy.empty(shape, _numpy_dtype(dtype))
+            return cupy.empty(shape, numpy_dtype(dtype))
 
     def on_stream(handle: int, device: int, make: Callable[..., Any], *arguments: Any) -> Any:
         with cupy.cuda.Device(device), cupy.cuda.ExternalStream(handle, device):
@@ -172,7 +172,7 @@ def _jax() -> Adapter:
                 "JAX arrays cannot be written, and JAX names no stream to write them on; for a "
                 "product on the GPU pass torch.from_dlpack(a) or cupy.from_dlpack(a)"
             )
-        return np.empty(shape, _numpy_dtype(dtype))
+        return np.empty(shape, numpy_dtype(dtype))
 
     # JAX's arrays on the host are NumPy's to copy, and have no other order of their own.
     return Adapter(**_in_both_orders(empty, np), finish=jax.numpy.asarray, immutable=True)

@@ -18,6 +18,7 @@ void bind_conv(nanobind::module_& m);               // conv1d, conv2d, conv3d an
 void bind_quantize(nanobind::module_& m);           // quantize, plan_quantize, QuantizePlan
 void bind_moe(nanobind::module_& m);                // what cleave.moe has,
 void bind_route(nanobind::module_& m);              // and its router
+void bind_weights(nanobind::module_& m);            // of 4 bits: what packs them
 void bind_gemm_plan(nanobind::module_& m);          // GemmPlan
 void bind_plan_problem(nanobind::module_& m);       // plan_problem
 void bind_plan_conv_problem(nanobind::module_& m);  // plan_conv_problem

@@ -46,8 +46,10 @@ void bind_inspect(nb::module_& m) {
         nb::sig("def inspect(array: object, name: str, stream: object = None) -> "
                 "tuple[str, tuple[int, ...], tuple[int, ...], int, int]"));
   m.def(
-      "dtype_name", [](nb::handle dtype) { return nb::borrow<nb::str>(dtype_name(parse_dtype(dtype, "element"))); },
-      "dtype"_a, "The name of an element type, for that or another name, or a torch or NumPy dtype.");
+      "dtype_name",
+      [](nb::handle dtype, const char* name) { return nb::borrow<nb::str>(dtype_name(parse_dtype(dtype, name))); },
+      "dtype"_a, "name"_a = "element",
+      "The name of an element type, for that or another name, or a torch or NumPy dtype.");
 }
 
 }  // namespace cleave::python

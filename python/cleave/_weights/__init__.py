@@ -1,0 +1,6 @@
+"""Weights of 4 bits: how they are quantised, packed and read back."""
+
+from .packed import PackedWeights
+from .packing import dequantize_weights, pack_weights, unpack_weights
+
+__all__ = ["PackedWeights", "dequantize_weights", "pack_weights", "unpack_weights"]

@@ -1,0 +1,58 @@
+"""Codes into packed blocks and back; where each code goes is said once, in kernels/cleave/memory/weight_layout.h."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+from .. import _core
+from .arrays import bits, contiguous, full, made, on_host
+from .packed import packed_shape
+
+_BLOCK = 64
+
+
+def pack_codes(codes: Any, padding: int) -> Any:
+    """uint8 [N, K], of 0 to 15, as blocks; what the last ones have beyond the codes is `padding`."""
+    if not on_host(codes):
+        return pack_codes_anywhere(codes, padding)
+    packed = full(codes, packed_shape(*codes.shape), 0)
+    _core.pack_weight_codes(bits(contiguous(codes), "int8"), padding, bits(packed, "int8"))
+    return packed
+
+
+def unpack_codes(packed: Any, rows: int, columns: int) -> Any:
+    if not on_host(packed):
+        return unpack_codes_anywhere(packed, rows, columns)
+    codes = full(packed, (rows, columns), 0)
+    _core.unpack_weight_codes(bits(contiguous(packed), "int8"), bits(codes, "int8"))
+    return codes
+
+
+def pack_codes_anywhere(codes: Any, padding: int) -> Any:
+    """The same by an array's own operations, on whatever device it is."""
+    rows, columns = codes.shape
+    high, wide, size = shape = packed_shape(rows, columns)
+    padded = full(codes, (high * _BLOCK, wide * _BLOCK), padding)
+    padded[:rows, :columns] = codes
+    blocks = padded.reshape(high, _BLOCK, wide, _BLOCK).swapaxes(1, 2).reshape(-1, 2 * size)
+    halves = blocks[:, made(codes, _order(), "int64")]
+    return (halves[:, 0::2] | halves[:, 1::2] << 4).reshape(shape)
+
+
+def unpack_codes_anywhere(packed: Any, rows: int, columns: int) -> Any:
+    high, wide, size = packed_shape(rows, columns)
+    halves = full(packed, (high * wide, 2 * size), 0)
+    halves[:, 0::2] = packed.reshape(-1, size) & 15
+    halves[:, 1::2] = packed.reshape(-1, size) >> 4
+    blocks = halves[:, made(packed, inverse(_order()), "int64")].reshape(high, wide, _BLOCK, _BLOCK)
+    return contiguous(blocks.swapaxes(1, 2).reshape(high * _BLOCK, wide * _BLOCK)[:rows, :columns])
+
+
+def inverse(permutation: list[int]) -> list[int]:
+    return sorted(range(len(permutation)), key=permutation.__getitem__)
+
+
+@lru_cache(maxsize=1)
+def _order() -> list[int]:
+    return _core.weight_block_order()

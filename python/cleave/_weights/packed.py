@@ -1,0 +1,104 @@
+"""A packed weight, as `pack_weights` makes it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from .arrays import device_of, dtype_of
+from .formats import find_format
+
+# Of the layout of `packed`: kernels/cleave/memory/weight_layout.h.
+VERSION = 1
+
+_BLOCK, _BLOCK_BYTES = 64, 2048
+
+
+@dataclass(frozen=True, eq=False)
+class PackedWeights:
+    """A weight W of N outputs and K inputs in 4 bits, as `cleave.pack_weights` makes it.
+
+    What code c of row n and column k stands for, with g = k // group_size:
+
+        int4   (c - zeros[g, n]) * scales[g, n], with 8 where there are no zeros
+        mxfp4  e2m1(c) * 2^(scales[g, n] - 127)
+        nvfp4  e2m1(c) * scales[g, n] * global_scale
+
+    Attributes:
+        packed: uint8 [ceil(N / 64), ceil(K / 64), 2048]: the codes, as kernels/cleave/memory/weight_layout.h has them.
+        scales: [K / group_size, N], contiguous; bfloat16 or float16 (int4), uint8 (mxfp4: E8M0), float8_e4m3fn (nvfp4).
+        zeros: uint8, as scales, from 0 to 15, of "int4"; or None.
+        shape: (N, K).
+        group_size: columns of a row that share a scale; K where it is all of them.
+        format: "int4", "mxfp4" or "nvfp4".
+        perm: int32 [K], or None: column k is that of number perm[k] of the weight that was given, so that x[:, perm]
+            is what is multiplied.
+        global_scale: float32 [1], of "nvfp4"; else None.
+        version: of the layout.
+
+    Raises TypeError and ValueError for parts that do not fit together, such as those of another version; what the
+    arrays hold is not looked at.
+    """
+
+    packed: Any
+    scales: Any
+    zeros: Any
+    shape: tuple[int, int]
+    group_size: int
+    format: str = "int4"
+    perm: Any = None
+    global_scale: Any = None
+    version: int = VERSION
+
+    def __post_init__(self) -> None:
+        check_version(self.version)
+        form = find_format(self.format)
+        rows, columns = self.shape
+        if self.group_size <= 0 or columns % self.group_size:
+            raise ValueError(f"group_size is {self.group_size}, which does not divide K = {columns}")
+        grouped = (columns // self.group_size, rows)
+        self._check("packed", packed_shape(rows, columns), ("uint8",))
+        self._check("scales", grouped, form.scale_dtypes)
+        self._check("zeros", grouped, ("uint8",), form.zero_points, required=False)
+        self._check("perm", (columns,), ("int32",), required=False)
+        self._check("global_scale", (1,), ("float32",), form.global_scale, required=form.global_scale)
+
+    def _check(
+        self, name: str, shape: tuple[int, ...], dtypes: tuple[str, ...], allowed: bool = True, required: bool = True
+    ) -> None:
+        array = getattr(self, name)
+        if array is None:
+            if required:
+                raise ValueError(f'{name} is None; a weight in format "{self.format}" has one, {list(shape)}')
+            return
+        if not allowed:
+            raise ValueError(f'{name} is given, but format is "{self.format}", which has none; leave it out')
+        if dtype_of(array) not in dtypes:
+            raise TypeError(f"{name} is {dtype_of(array)}; it must be {' or '.join(dtypes)}")
+        if tuple(array.shape) != shape:
+            raise ValueError(
+                f"{name} is {list(array.shape)}; for shape {tuple(self.shape)} and group_size {self.group_size} it "
+                f"must be {list(shape)}"
+            )
+        if device_of(array) != device_of(self.packed):
+            raise ValueError(f"{name} is on {device_of(array)}, packed on {device_of(self.packed)}; move one of them")
+
+    def __repr__(self) -> str:
+        zeros = ", zeros" if self.zeros is not None else ""
+        perm = ", perm" if self.perm is not None else ""
+        return (
+            f"PackedWeights(shape={self.shape}, format={self.format!r}, group_size={self.group_size}{zeros}{perm}, "
+            f"device={device_of(self.packed)!r})"
+        )
+
+
+def packed_shape(rows: int, columns: int) -> tuple[int, int, int]:
+    return (-(-rows // _BLOCK), -(-columns // _BLOCK), _BLOCK_BYTES)
+
+
+def check_version(version: int) -> None:
+    if version != VERSION:
+        raise ValueError(
+            f"version is {version}, but this Cleave reads packed weights of version {VERSION}; pack the weight anew, "
+            "or use the Cleave that packed it"
+        )
