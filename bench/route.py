@@ -14,6 +14,8 @@ from typing import Any
 
 import torch
 
+import cleave.torch  # noqa: F401 - torch.ops.cleave
+
 CALLS = 20
 SHAPES = (  # title, experts, top_k, options
     ("softmax, top 8 of 128", 128, 8, {}),
