@@ -8,8 +8,11 @@ import numpy as np
 
 UNIT = 2.0**-24
 
+# How far a product may be off, relative to itself: kernels/cleave/core/float_parts.h.
+PRODUCTS = {"ieee": 0.0, "tf32x3": 2.0**-21, "bf16x3": 2.0**-15 * (1 + 2.0**-16)}
 
-def bound(k: int, squares: Any) -> Any:
+
+def bound(k: int, squares: Any, precision: str = "ieee") -> Any:
     """The error of a sum of k products of random signs, whose squares add up to `squares`.
 
     After i of them the sum is some sqrt(i) products large, and is rounded: k roundings add up, as
@@ -18,8 +21,12 @@ def bound(k: int, squares: Any) -> Any:
     motion, whose tail falls as exp(-pi^2 x / 8)): it stays within UNIT * sqrt(k) * t but for
     n * exp(-3.6 t) cases. The 7 makes that 1e-5 of half a million elements; the 8 are the
     epilogue's.
+
+    Products that are off by at most a part c of themselves, as often up as down, add
+    c * t * sqrt(squares) but for n * 2 exp(-t^2 / 2) cases (Hoeffding): 7.2 makes that 1e-5 of a
+    million elements.
     """
-    return UNIT * (7 * k**0.5 + 8) * squares**0.5
+    return (UNIT * (7 * k**0.5 + 8) + 7.2 * PRODUCTS[precision]) * squares**0.5
 
 
 def to_tf32(x: np.ndarray) -> np.ndarray:

@@ -58,8 +58,11 @@ Args:
         (narrow groups of convolutions, by multiply-adds).
     precision: of float32 operands on a GPU. "tf32" has them rounded to 10 bits of mantissa, which is
         what tensor cores multiply: errors of about 1e-3. "ieee" has them multiplied as they are, by
-        the portable kernel, at an eighth of the peak. The CPU rounds no operand. torch's operators
-        (`cleave.torch`, `cleave.compat.torch`) follow torch's own fp32_precision instead.
+        the portable kernel, at an eighth of the peak. "tf32x3" and "bf16x3" have the tensor cores
+        multiply them as sums of two tf32 or bfloat16 numbers, with errors of about 1e-6 and 2e-5
+        (docs/precision.md). The CPU rounds no operand, and has the same parts. torch's operators
+        (`cleave.torch`, `cleave.compat.torch`) follow torch's own fp32_precision instead, or
+        `cleave.torch.float32_precision`.
     static_b: True promises that nothing that may still be under way writes b, as nobody writes the
         weights of a model that serves: some kernels then begin to load it while the launch ahead ends.
     stream: a CUDA stream of torch, CuPy, Numba or cuda.core, or its handle as an integer, which is

@@ -5,19 +5,19 @@
 namespace cleave::torch_ops {
 namespace {
 
-using AllowsTf32 = bool (*)(bool convolution);
-std::atomic<AllowsTf32> allows_tf32 = nullptr;
+using Ask = int (*)(bool convolution);  // the enumerator's number
+std::atomic<Ask> ask_python = nullptr;
 
 }  // namespace
 
 Precision current_precision(bool convolution) {
-  const AllowsTf32 ask = allows_tf32.load(std::memory_order_relaxed);
-  return (ask != nullptr ? ask(convolution) : convolution) ? Precision::tf32 : Precision::ieee;
+  if (const Ask ask = ask_python.load(std::memory_order_relaxed)) return Precision(ask(convolution));
+  return convolution ? Precision::tf32 : Precision::ieee;
 }
 
 }  // namespace cleave::torch_ops
 
 /// For cleave.torch, which calls it by this name: whom to ask. May be called by any thread.
-extern "C" __attribute__((visibility("default"))) void cleave_torch_follow_precision(bool (*ask)(bool convolution)) {
-  cleave::torch_ops::allows_tf32.store(ask, std::memory_order_relaxed);
+extern "C" __attribute__((visibility("default"))) void cleave_torch_follow_precision(int (*ask)(bool convolution)) {
+  cleave::torch_ops::ask_python.store(ask, std::memory_order_relaxed);
 }

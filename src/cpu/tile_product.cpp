@@ -53,16 +53,34 @@ void TileProduct<Sum>::operator()(const WorkTile& work, Scratch<Sum>& scratch, S
   for (uint32_t i = 0; i < work.k_count; ++i) {
     const uint32_t first = area.k.begin + work.k_block(i) * t.tile_k;
     const uint32_t k = min_of(t.tile_k, area.k.end - first);
-    operands_.pack_a(work, {area.row, area.rows}, {first, k}, scratch.a);
+    operands_.pack_a(work, {area.row, area.rows}, {first, k}, scratch.a.values);
+    if (in_parts(p.precision)) scratch.a.split(p.precision, round_up(area.rows, kMicroRows) * k);
     for (uint32_t part = 0; part < t.parts; ++part) {
       const uint32_t column = part * uint32_t(p.n) + area.column;
-      operands_.pack_b(work, {column, area.columns}, {first, k}, scratch.b);
-      for (uint32_t j = 0; j < area.columns; j += kMicroColumns) {
-        for (uint32_t r = 0; r < area.rows; r += kMicroRows) {
-          multiply({work.batch, area.row + r, column + j, first, k}, scratch.a + r * k, scratch.b + j * k,
-                   sums + r * t.tile_n + part * t.columns() + j);
-        }
+      operands_.pack_b(work, {column, area.columns}, {first, k}, scratch.b.values);
+      if (in_parts(p.precision)) scratch.b.split(p.precision, round_up(area.columns, kMicroColumns) * k);
+      const auto multiply_all = [&](const float* a, const float* b) {
+        multiply_block({work.batch, area.row, column, first, k}, area.rows, area.columns, a, b,
+                       sums + part * t.columns());
+      };
+      multiply_all(scratch.a.values, scratch.b.values);
+      if (in_parts(p.precision)) {
+        multiply_all(scratch.a.low, scratch.b.crossed);
+        multiply_all(scratch.a.crossed, scratch.b.low);
       }
+    }
+  }
+}
+
+template <class Sum>
+void TileProduct<Sum>::multiply_block(const Step& first, uint32_t rows, uint32_t columns, const float* a,
+                                      const float* b, Sum* sums) const {
+  for (uint32_t j = 0; j < columns; j += kMicroColumns) {
+    for (uint32_t r = 0; r < rows; r += kMicroRows) {
+      Step step = first;
+      step.row += r;
+      step.column += j;
+      multiply(step, a + r * first.k, b + j * first.k, sums + r * tiling_.tile_n + j);
     }
   }
 }

@@ -4,6 +4,7 @@
 #include "cleave/gemm.h"
 #include "cpu/micro_kernel.h"
 #include "cpu/operands.h"
+#include "cpu/parts.h"
 #include "cpu/tiling.h"
 
 namespace cleave::cpu {
@@ -12,8 +13,8 @@ namespace cleave::cpu {
 template <class Sum>
 struct alignas(64) Scratch {
   static_assert(sizeof(Sum) == kSumSize);
-  float a[kMaxTileM * kMaxTileK];
-  float b[kWidestTileN * kMaxTileK];
+  Panels<kMaxTileM * kMaxTileK> a;
+  Panels<kWidestTileN * kMaxTileK> b;
   Sum sums[kMaxTileM * kWidestTileN];
   Sum share[kMaxTileM * kWidestTileN];  // cluster: one slice of the sums
 };
@@ -43,6 +44,10 @@ class TileProduct {
     int64_t row, column, first;
     uint32_t k;
   };
+
+  /// sums += the product of a K block's panels. `first`: the step of its first micro-tile.
+  void multiply_block(const Step& first, uint32_t rows, uint32_t columns, const float* a, const float* b,
+                      Sum* sums) const;
 
   /// sums += the step's product of two packed panels.
   void multiply(const Step& step, const float* a, const float* b, Sum* sums) const;

@@ -150,6 +150,7 @@ void describe_product(const GemmProblem& p, const std::vector<ArchChoice>& choic
 
 std::string multiplied_as(const GemmProblem& p) {
   if (p.a.dtype != DType::f32) return "";
+  if (in_parts(p.precision)) return fmt::format(", multiplied in two parts each ({})", to_string(p.precision));
   return p.precision == Precision::ieee ? ", multiplied as they are" : ", rounded to tf32";
 }
 
@@ -169,7 +170,7 @@ Vocabulary describe(const GemmProblem& p, const std::vector<ArchChoice>& choices
     describe_product(p, choices, v);
   v.words["problem"] = print_operation(p);
   describe_signature(p, v);
-  v.flags["ieee"] = p.precision == Precision::ieee;
+  v.words["precision"] = to_string(p.precision);
   for (const auto& [flag, value] : v.flags) v.words.emplace(flag, value ? "True" : "False");
   return v;
 }

@@ -159,9 +159,9 @@ GemmProblem with_gate(GemmProblem p) {
   return p;
 }
 
-/// float32 as it is: the portable kernel with another multiplication.
-GemmProblem ieee(GemmProblem p) {
-  p.precision = Precision::ieee;
+/// float32 as it is or in parts: the portable kernel with another multiplication.
+GemmProblem with(Precision precision, GemmProblem p) {
+  p.precision = precision;
   return p;
 }
 
@@ -183,7 +183,7 @@ class Collector {
     few_channels();
     patches();
     narrow_groups();
-    exact_float32();
+    for (const Precision precision : {Precision::ieee, Precision::tf32x3, Precision::bf16x3}) other_float32(precision);
     visit_layer();
     return std::move(configs_);
   }
@@ -484,14 +484,17 @@ class Collector {
     }
   }
 
-  void exact_float32() {
+  void other_float32(Precision precision) {
+    const auto product_of = [&](Major a, Major b) {
+      return with(precision, product(DType::f32, DType::f32, DType::f32, a, b));
+    };
     for (const Major a : kMajors) {
-      for (const Major b : kMajors) visit(ieee(product(DType::f32, DType::f32, DType::f32, a, b)));
+      for (const Major b : kMajors) visit(product_of(a, b));
     }
-    const GemmProblem nt = product(DType::f32, DType::f32, DType::f32, Major::mn, Major::mn);
-    for (const SplitKMode split : {SplitKMode::parallel, SplitKMode::stream_k}) visit(ieee(nt), split);
-    visit(ieee(grouped(nt, Grouping::k)));
-    for (const Conv kind : kConvs) visit(ieee(convolution(kind, DType::f32, DType::f32, 2)));
+    const GemmProblem nt = product_of(Major::mn, Major::mn);
+    for (const SplitKMode split : {SplitKMode::parallel, SplitKMode::stream_k}) visit(nt, split);
+    visit(grouped(nt, Grouping::k));
+    for (const Conv kind : kConvs) visit(with(precision, convolution(kind, DType::f32, DType::f32, 2)));
   }
 
   /// A transposed convolution as a layer.

@@ -72,7 +72,8 @@ GemmConfig base_config(const Spec& spec, const GemmProblem& p, const OperandLayo
   c.epilogue.scaling = p.scale_a.kind;
   c.scales.rows_a = c.epilogue.scaling == Scaling::block ? p.scale_a.rows : 1;
   c.scales.rows_b = c.epilogue.scaling == Scaling::block ? p.scale_b.rows : 1;
-  c.scales.promote = c.epilogue.scaling == Scaling::block || (is_fp8(c.operands.a) && !p.fast_accumulation);
+  c.scales.promote =
+      c.epilogue.scaling == Scaling::block || (is_fp8(c.operands.a) && !p.fast_accumulation) || in_parts(p.precision);
   c.conv.kind = p.conv.kind;
   c.conv.fuses_classes = spec.fuses_classes;
   c.conv.gather = spec.gather;
@@ -123,7 +124,7 @@ std::optional<Choice> make_choice(const GemmProblem& problem, const DeviceInfo& 
   const bool is_conv = problem.conv.kind != Conv::none;
   if (is_conv ? spec.transposed || spec.narrow : spec.fuses_classes || spec.gather) return std::nullopt;
   if (spec.transposed && finds_scales(problem)) return std::nullopt;
-  if (problem.precision == Precision::ieee && has_wgmma(spec.family)) return std::nullopt;
+  if (problem.precision != Precision::tf32 && has_wgmma(spec.family)) return std::nullopt;
   std::optional<Choice> made(std::in_place);  // a planner makes hundreds: never copied
   Choice& choice = *made;
   choice.spec = spec;

@@ -64,7 +64,9 @@ double clock_per_us(const DeviceInfo& device) {
 }
 
 double flops_per_clock(DType type, Precision precision) {
-  return precision == Precision::ieee ? kFlopsPerClockIeee : kFlopsPerClock16 * 2 / size_of(type);
+  if (precision == Precision::ieee) return kFlopsPerClockIeee;
+  if (precision == Precision::bf16x3) return kFlopsPerClock16 / 3;
+  return kFlopsPerClock16 * 2 / size_of(type) / (precision == Precision::tf32x3 ? 3 : 1);
 }
 
 /// Clocks in which a CTA of the portable kernel multiplies one k block.

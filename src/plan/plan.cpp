@@ -59,7 +59,8 @@ namespace {
         "activation=\"swiglu\", or a function of acc.gate and acc.up, cannot be served on {}: its kernels take no "
         "8-bit b that is contiguous along n, no split_k_mode=\"cluster\", no scales that 128 columns share where n "
         "is no multiple of 128, and, with out_scale, neither \"serial\" nor kernel=\"portable\", which float32 takes "
-        "with precision=\"ieee\" or where b is contiguous along n; copy b, choose another mode or type, or apply the "
+        "with another precision than \"tf32\" or where b is contiguous along n; copy b, choose another mode or type, "
+        "or apply the "
         "activation in a step of its own",
         device.name);
   }
@@ -81,6 +82,9 @@ std::string explain(const GemmProblem& problem, const Choice& choice, size_t con
   }
   if (problem.precision == Precision::ieee) {
     text += "; the portable kernel, which multiplies float32 operands as they are (precision ieee)";
+  } else if (in_parts(problem.precision)) {
+    text += fmt::format("; the portable kernel, which multiplies float32 operands in two parts each (precision {})",
+                        to_string(problem.precision));
   } else if (considered > 0 && choice.config.family == KernelFamily::portable &&
              problem.kernel == KernelFamily::automatic) {
     text += "; the portable kernel, because TMA cannot address these operands (or the GPU is not sm_90)";

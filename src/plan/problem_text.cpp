@@ -275,7 +275,7 @@ std::string problem_text(const GemmProblem& p) {
   add(p.scale_a.kind == Scaling::vector, " scaled");
   add(p.scale_a.kind == Scaling::block, " blocks {}x{}", p.scale_a.rows, p.scale_b.rows);
   add(p.fast_accumulation, " fast");
-  add(p.precision == Precision::ieee, " ieee");
+  add(p.precision != Precision::tf32, " {}", to_string(p.precision));
   add(p.has_zero, " zero");
   add(p.has_scale_d, " scale_d");
   add(p.has_amax, " amax");
@@ -315,7 +315,7 @@ std::optional<GemmProblem> parse_problem(std::string_view text) {
   read_groups(in, p);
   read_scaling(in, p);
   p.fast_accumulation = in.take_word("fast");
-  p.precision = in.take_word("ieee") ? Precision::ieee : Precision::tf32;
+  p.precision = in.optional_name<Precision>();
   p.has_zero = in.take_word("zero");
   p.has_scale_d = in.take_word("scale_d");
   p.has_amax = in.take_word("amax");

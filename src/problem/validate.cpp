@@ -121,8 +121,8 @@ void check_precision(const GemmProblem& p, Messages& out) {
             to_string(p.precision), to_string(p.a.dtype));
   } else if (p.kernel == KernelFamily::sm90) {
     out.add(
-        "precision is {}, but kernel is sm90, whose tensor cores round float32 to tf32; pass kernel=\"portable\" or "
-        "\"auto\", or precision=\"tf32\"",
+        "precision is {}, but kernel is sm90, which rounds float32 to tf32; pass kernel=\"portable\" or \"auto\", or "
+        "precision=\"tf32\"",
         to_string(p.precision));
   }
 }

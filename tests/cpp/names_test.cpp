@@ -24,7 +24,7 @@ void expect_round_trip(int count) {
 
 TEST(Names, RoundTrip) {
   expect_round_trip<DType>(7);
-  expect_round_trip<Precision>(2);
+  expect_round_trip<Precision>(4);
   expect_round_trip<SplitKMode>(6);
   expect_round_trip<Activation>(7);
   expect_round_trip<Bias>(3);

@@ -8,8 +8,9 @@ the sum of magnitudes so far, a step loses at most (s + 1) 2^-23 of that, and K 
 K (1 + 1/s) 2^-23. To this come the sums of up to 264 parts where K is split, each one rounding.
 8-bit floats lose (32 + 1) 2^-13 in each step of 32, of four steps before float32 takes over, or,
 with fast accumulation, of all of K. The tensor cores read float32 as tf32, cut off after 10 bits:
-each product is off by at most 2^-9 (1 + 2^-11) of itself, but not with precision="ieee". All
-sums of int8 are exact.
+each product is off by at most 2^-9 (1 + 2^-11) of itself, but not with precision="ieee"; parts of
+float32 are off by what tests/float32_errors.py has of a product, and multiplied one after another.
+All sums of int8 are exact.
 
 Integers. Where all products are multiples of a unit and the magnitudes of a sum stay below 2^24
 units (2^13 of the 8-bit floats), nothing is ever cut off: the sum, and likewise what the epilogue
@@ -32,6 +33,7 @@ import torch
 
 from cleave.testing.activations import activate, carried
 from cleave.testing.arrays import TorchArrays
+from tests.float32_errors import PRODUCTS
 from tests.gemm_reference import RANGE, ROUNDOFF, SMALLEST
 from tests.gpu.products import stored
 
@@ -50,20 +52,23 @@ class Accumulator:
     exact_units: float
 
 
-def accumulator(dtype: str, k: int, device: str, fast: bool = False, ieee: bool = False) -> Accumulator:
+def accumulator(dtype: str, k: int, device: str, fast: bool = False, precision: str = "tf32") -> Accumulator:
     """How sums of k products of `dtype` are accumulated, on "cpu" or "cuda"."""
     if dtype == "int8":
         return Accumulator(0.0, 2.0**31)
+    of_parts = PRODUCTS[precision] if precision.endswith("x3") else 0.0
+    if of_parts:
+        k *= 3
     if device == "cpu":
-        return Accumulator((k + 8) * _EPS, 2.0**24)
+        return Accumulator((k + 8) * _EPS + of_parts, 2.0**24)
     parts = min(k, _MOST_PARTS)
     relative = (1.125 * k + parts / 2 + 8) * 2 * _EPS
     if dtype.startswith("float8"):
         steps = math.ceil(k / 32) if fast else min(4, math.ceil(k / 32))
         return Accumulator(relative + steps * 33 * 2.0**-13, 2.0**13)
-    if dtype == "float32" and not ieee:
+    if dtype == "float32" and precision == "tf32":
         relative += 2.0**-9 * (1 + 2.0**-11)
-    return Accumulator(relative, 2.0**24)
+    return Accumulator(relative + of_parts, 2.0**24)
 
 
 @dataclass

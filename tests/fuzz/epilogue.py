@@ -94,7 +94,7 @@ class Product(Problem):
         return given
 
     def accumulator(self, k: int) -> Accumulator:
-        return accumulator(self.dtype, k, self.device, self.fast, self.precision == "ieee")
+        return accumulator(self.dtype, k, self.device, self.fast, self.precision)
 
     def scalars(self) -> dict[str, Any]:
         given: dict[str, Any] = {}
@@ -192,7 +192,7 @@ def draw_split(config: random.Random, target: Target) -> dict[str, Any]:
         "mode": mode,
         "kernel": "auto" if target.device == "cpu" else kernel,
         "slices": slices,
-        "precision": config.choice(("tf32", "ieee")),
+        "precision": config.choice(("tf32", "ieee", "tf32x3", "bf16x3")),
     }
 
 
@@ -203,7 +203,7 @@ def settle_split(given: dict[str, Any], k: int, k_contiguous: bool, device: str)
     by_tma = given["align"] == 16 and k > 0
     if kernel == "sm90" and not (by_tma and (given["dtype"] in HALVES or k_contiguous)):
         kernel = "auto"
-    if kernel == "sm90" and precision == "ieee":
+    if kernel == "sm90" and precision != "tf32":
         kernel = "auto"
     if given["activation"] == "swiglu" and mode == "cluster" and device != "cpu":
         mode = "parallel"

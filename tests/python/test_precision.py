@@ -1,4 +1,4 @@
-"""float32 as it is, or rounded to TF32: what is computed, refused, planned, and asked of torch."""
+"""float32 as it is, rounded to TF32, or in parts: what is computed, refused, planned, and asked of torch."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from gemm_reference import MODES
 
 import cleave
 
-PRECISIONS = ("tf32", "ieee")
+PRECISIONS = ("tf32", "ieee", "tf32x3", "bf16x3")
+PARTS = PRECISIONS[2:]
 M, N, K = 70, 50, 4000
 
 
@@ -20,20 +21,23 @@ def normal(*shape: int, seed: int = 0) -> np.ndarray:
     return np.random.default_rng(seed).standard_normal(shape, np.float32)
 
 
-def assert_float32(result: np.ndarray, a: np.ndarray, b: np.ndarray) -> None:
-    """Within what float32 sums of a @ b explain, of which TF32 operands are far outside."""
+def assert_float32(result: np.ndarray, a: np.ndarray, b: np.ndarray, precision: str = "ieee") -> None:
+    """Within what float32 sums of a @ b explain, of which TF32 operands are far outside.
+
+    precision: of the CPU's products, which are exact where operands might be rounded to TF32.
+    """
 
     def error(of: np.ndarray) -> np.ndarray:
-        return abs(of - exact) / float32_errors.bound(a.shape[-1], squares)
+        return abs(of - exact) / float32_errors.bound(a.shape[-1], squares, precision if precision in PARTS else "ieee")
 
     x, y = a.astype(np.float64), b.astype(np.float64)
     exact, squares = x @ y, (x * x) @ (y * y)
     rounded = [float32_errors.to_tf32(operand).astype(np.float64) for operand in (a, b)]
     assert error(result).max() <= 1
-    assert error(rounded[0] @ rounded[1]).max() > 8
+    assert error(rounded[0] @ rounded[1]).max() > 3
 
 
-# --- the CPU rounds no operand ---
+# --- the CPU rounds no operand, and has the same parts ---
 
 
 @pytest.mark.parametrize("precision", PRECISIONS)
@@ -41,7 +45,7 @@ def assert_float32(result: np.ndarray, a: np.ndarray, b: np.ndarray) -> None:
 def test_products_on_the_cpu(mode: str, precision: str) -> None:
     a, b = normal(M, K), normal(K, N, seed=1)
     result = cleave.gemm(a, b, precision=precision, split_k_mode=mode)
-    assert_float32(result, a, b)
+    assert_float32(result, a, b, precision)
 
 
 @pytest.mark.parametrize("precision", PRECISIONS)
@@ -49,10 +53,10 @@ def test_groups_on_the_cpu(precision: str) -> None:
     x, w, dy = normal(90, K), normal(2, K, N, seed=1), normal(K, 60, seed=2)
     offs, halves = np.array([40, 90], np.int32), np.array([K // 2, K], np.int32)
     y = cleave.grouped_gemm(x, w, offs, precision=precision)
-    assert_float32(y[:40], x[:40], w[0])
-    assert_float32(y[40:], x[40:], w[1])
+    assert_float32(y[:40], x[:40], w[0], precision)
+    assert_float32(y[40:], x[40:], w[1], precision)
     dw = cleave.grouped_gemm_wgrad(dy, x.T.copy(), halves, precision=precision)
-    assert_float32(dw[1], dy[K // 2 :].T.copy(), x.T[K // 2 :].copy())
+    assert_float32(dw[1], dy[K // 2 :].T.copy(), x.T[K // 2 :].copy(), precision)
 
 
 @pytest.mark.parametrize("precision", PRECISIONS)
@@ -64,37 +68,102 @@ def test_convolutions_on_the_cpu(precision: str) -> None:
     y = cleave.conv2d(images, weight, precision=precision)
     rows = np.ascontiguousarray(y.transpose(0, 2, 3, 1)).reshape(-1, 48)
     x = pixels.reshape(-1, 320)
-    assert_float32(rows, x, filters.T.copy())
+    assert_float32(rows, x, filters.T.copy(), precision)
     dx = cleave.conv2d_dgrad(images.shape, weight, y, precision=precision)
-    assert_float32(dx.transpose(0, 2, 3, 1).reshape(-1, 320), rows, filters)
+    assert_float32(dx.transpose(0, 2, 3, 1).reshape(-1, 320), rows, filters, precision)
     dw = cleave.conv2d_wgrad(images, weight.shape, y, precision=precision)
-    assert_float32(dw.reshape(48, 320), rows.T.copy(), x)
+    assert_float32(dw.reshape(48, 320), rows.T.copy(), x, precision)
     image = cleave.conv_transpose2d(y, weight, precision=precision)
-    assert_float32(image.transpose(0, 2, 3, 1).reshape(-1, 320), rows, filters)
+    assert_float32(image.transpose(0, 2, 3, 1).reshape(-1, 320), rows, filters, precision)
+
+
+def bits(*numbers: int) -> np.ndarray:
+    return np.array(numbers, np.uint32).view(np.float32)
+
+
+@pytest.mark.parametrize("precision", PARTS)
+def test_parts_are_used(precision: str) -> None:
+    """More than one part of an operand's bits counts, and not all of them."""
+    a, eye = normal(64, 64), np.eye(64, dtype=np.float32)
+    made = cleave.gemm(a, eye, precision=precision)
+    error = abs(made.astype(np.float64) - a) / abs(a)
+    assert error.max() <= {"tf32x3": 2.0**-23, "bf16x3": 2.0**-17}[precision]
+    assert precision == "tf32x3" or error.max() > 2.0**-19
+    assert np.array_equal(cleave.gemm(eye, a, precision=precision), made)
+
+
+@pytest.mark.parametrize("precision", PARTS)
+@pytest.mark.parametrize("side", ["a", "b"])
+def test_what_is_not_finite_stays_what_it_is(side: str, precision: str) -> None:
+    """An infinity times a number whose low part is 0, or has the other sign, is no NaN; what is beside it is right."""
+    inf, nan = np.inf, np.nan
+    others = np.array([1, 1.9999, 1.0001, -1.9999, -1.0001, 3e-39, 1e38, -3], np.float32)
+    wide = normal(8, 64)
+    wide[0, 5], wide[1, 6], wide[2, 7] = inf, -inf, nan
+    wide[3, 5], wide[3, 6] = inf, inf
+    for column in others:
+        narrow = normal(64, 4, seed=1)
+        narrow[5:8] = column
+        made = (
+            cleave.gemm(wide, narrow, precision=precision)
+            if side == "a"
+            else cleave.gemm(narrow.T.copy(), wide.T.copy(), precision=precision).T
+        )
+        sign = np.sign(column)
+        assert (made[0] == inf * sign).all() and (made[1] == -inf * sign).all()
+        assert np.isnan(made[2]).all() and (made[3] == inf * sign).all()
+        exact = wide[4:].astype(np.float64) @ narrow.astype(np.float64)
+        assert np.allclose(made[4:], exact, rtol=1e-3, atol=1e-3 * max(1, abs(column)))
+    zero = np.zeros((64, 4), np.float32)
+    made = cleave.gemm(wide, zero, precision=precision)
+    assert np.isnan(made[:4]).all() and (made[4:] == 0).all(), "an infinity times 0 is none"
+
+
+@pytest.mark.parametrize("precision", PARTS)
+def test_the_largest_and_the_smallest(precision: str) -> None:
+    """What rounds to an infinity counts as one; subnormal numbers have parts down to the last bit of the type."""
+    one = np.ones((1, 1), np.float32)
+
+    def times_one(x: np.ndarray) -> np.ndarray:
+        return cleave.gemm(x.reshape(-1, 1), one, precision=precision).ravel()
+
+    last = {"tf32x3": 0x7F7FEFFF, "bf16x3": 0x7F7F7FFF}[precision]
+    kept = bits(last, last - 1)
+    assert np.allclose(times_one(kept), kept, rtol=2e-5)
+    assert (times_one(bits(last + 1, 0x7F7FFFFF)) == np.inf).all()
+    assert (times_one(-bits(last + 1, 0x7F7FFFFF)) == -np.inf).all()
+    least = {"tf32x3": 2.0**-136, "bf16x3": 2.0**-133}[precision]
+    small = np.random.default_rng(0).integers(0, 0x00FFFFFF, 1000, np.uint32).view(np.float32)
+    error = abs(times_one(small).astype(np.float64) - small)
+    assert (error <= least / 2).all()
+    assert error.max() > 0
+    assert np.signbit(times_one(bits(0x80000000))).sum() == 0
 
 
 # --- refusals ---
 
 
+@pytest.mark.parametrize("precision", PRECISIONS[1:])
 @pytest.mark.parametrize("dtype", ["float16", "int8"])
-def test_other_operands_have_no_choice(dtype: str) -> None:
+def test_other_operands_have_no_choice(dtype: str, precision: str) -> None:
     a = np.ones((8, 8), dtype)
-    with pytest.raises(ValueError, match=f"precision is ieee, but a is {dtype}.*Leave precision"):
-        cleave.gemm(a, a, precision="ieee")
+    with pytest.raises(ValueError, match=f"precision is {precision}, but a is {dtype}.*Leave precision"):
+        cleave.gemm(a, a, precision=precision)
     assert cleave.gemm(a, a, precision="tf32") is not None
 
 
 def test_an_unknown_precision() -> None:
     a = np.ones((8, 8), np.float32)
-    with pytest.raises(ValueError, match=r'precision is "ieeee".*tf32, ieee.*mean "ieee"'):
+    with pytest.raises(ValueError, match=r'precision is "ieeee".*tf32, ieee, tf32x3, bf16x3.*mean "ieee"'):
         cleave.gemm(a, a, precision="ieeee")
     with pytest.raises(TypeError, match="precision must be a string, got float"):
         cleave.gemm(a, a, precision=32.0)
 
 
-def test_the_hopper_kernel_has_tf32_alone() -> None:
-    with pytest.raises(ValueError, match=r"kernel is sm90.*portable"):
-        plan(precision="ieee", kernel="sm90")
+@pytest.mark.parametrize("precision", PRECISIONS[1:])
+def test_the_hopper_kernel_has_tf32_alone(precision: str) -> None:
+    with pytest.raises(ValueError, match=rf"precision is {precision}, but kernel is sm90.*portable"):
+        plan(precision=precision, kernel="sm90")
 
 
 # --- plans of GPUs ---
@@ -114,26 +183,37 @@ def test_a_plan_says_what_it_multiplies() -> None:
     assert all(one["kernel"].startswith("portable") for one in exact.candidates)
 
 
+@pytest.mark.parametrize("precision", PARTS)
+def test_a_plan_says_that_it_multiplies_parts(precision: str) -> None:
+    made, exact = plan(precision=precision), plan(precision="ieee")
+    assert made.kernel_name.startswith("portable") and f"two parts each (precision {precision})" in made.why
+    assert f"precision = cleave::Precision::{precision}" in made.kernel_source
+    assert plan().roofline_us <= made.roofline_us < exact.roofline_us
+
+
+@pytest.mark.parametrize("precision", PRECISIONS[1:])
 @pytest.mark.parametrize("mode", MODES)
-def test_every_mode_is_planned(mode: str) -> None:
-    made = plan(precision="ieee", split_k_mode=mode, batch=2, activation="gelu", bias="row")
+def test_every_mode_is_planned(mode: str, precision: str) -> None:
+    made = plan(precision=precision, split_k_mode=mode, batch=2, activation="gelu", bias="row")
     assert mode in ("auto", made.split_k_mode)
 
 
+@pytest.mark.parametrize("precision", PRECISIONS[1:])
 @pytest.mark.parametrize("grouping", ["m", "n", "k"])
-def test_every_grouping_is_planned(grouping: str) -> None:
-    made = plan(precision="ieee", grouping=grouping, batch=8)
-    assert "precision = cleave::Precision::ieee" in made.kernel_source
+def test_every_grouping_is_planned(grouping: str, precision: str) -> None:
+    made = plan(precision=precision, grouping=grouping, batch=8)
+    assert f"precision = cleave::Precision::{precision}" in made.kernel_source
 
 
+@pytest.mark.parametrize("precision", PRECISIONS[1:])
 @pytest.mark.parametrize("kind", ["fprop", "dgrad", "wgrad"])
-def test_every_convolution_is_planned(kind: str) -> None:
+def test_every_convolution_is_planned(kind: str, precision: str) -> None:
     made = cleave.plan_conv_problem(
         4, (28, 28), 64, 64, 3, stride=2, padding=1, kind=kind, dtype="float32", device="h100",
-        precision="ieee",
+        precision=precision,
     )  # fmt: skip
     assert made.kernel_name.startswith("portable")
-    assert "precision = cleave::Precision::ieee" in made.kernel_source
+    assert f"precision = cleave::Precision::{precision}" in made.kernel_source
 
 
 def test_a_plan_keeps_its_precision() -> None:
@@ -152,7 +232,11 @@ def test_the_vocabulary_of_cutlass() -> None:
 
 
 def test_an_emitted_operation_keeps_its_precision(tmp_path: Any) -> None:
-    for precision, words in (("tf32", "rounded to tf32"), ("ieee", "multiplied as they are")):
+    for precision, words in (
+        ("tf32", "rounded to tf32"),
+        ("ieee", "multiplied as they are"),
+        ("bf16x3", "multiplied in two parts each (bf16x3)"),
+    ):
         folder = tmp_path / precision
         cleave.emit.cpp(plan(precision=precision), "product", folder, archs=["sm_80", "sm_90a"])
         config = (folder / "src" / "config.h").read_text()
@@ -161,7 +245,7 @@ def test_an_emitted_operation_keeps_its_precision(tmp_path: Any) -> None:
         assert config.count(f".precision = cleave::Precision::{precision}") == places
         assert words in (folder / "README.md").read_text()
         headers = {path.name for path in (folder / "kernels").rglob("*.h")}
-        assert "fma.h" in headers
+        assert {"fma.h", "parts.h"} <= headers
 
 
 # --- torch's switch ---
@@ -233,7 +317,35 @@ def test_torchs_switch_is_read_however_it_was_set(monkeypatch: pytest.MonkeyPatc
         assert not allows_tf32()
 
 
-@pytest.mark.parametrize("precision", PRECISIONS)
+def test_a_context_asks_for_more_than_torch_can(looks: list[str]) -> None:
+    import torch
+
+    a, b = (torch.randn(8, 40, requires_grad=True) for _ in range(2))
+
+    def both() -> list[torch.Tensor]:
+        d = torch.ops.cleave.gemm(a, b.mT)
+        return [d.detach(), *torch.autograd.grad(d.sum(), (a, b))]
+
+    def alone() -> list[torch.Tensor]:
+        return [cleave.gemm(a.detach(), b.detach().mT, precision="bf16x3")]
+
+    with cleave.torch.float32_precision("bf16x3"):
+        asked = both()
+        with cleave.torch.float32_precision(None):
+            free = both()
+        with pytest.raises(RuntimeError, match="left"), cleave.torch.float32_precision("tf32x3"):
+            raise RuntimeError("left")
+        assert torch.equal(both()[0], asked[0])
+    assert looks == 3 * ["matmul"], "of the stretch that follows torch"
+    assert torch.equal(asked[0], alone()[0]) and not torch.equal(free[0], asked[0])
+    assert torch.equal(both()[0], free[0])
+    for one, other in zip(asked, free, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-4)
+    with pytest.raises(ValueError, match=r'precision is "bf16x9".*tf32, ieee, tf32x3, bf16x3'):
+        cleave.torch.float32_precision("bf16x9").__enter__()
+
+
+@pytest.mark.parametrize("precision", PRECISIONS[:2])
 def test_compat_torch_follows_it(precision: str, monkeypatch: pytest.MonkeyPatch) -> None:
     torch = pytest.importorskip("torch")
     from cleave import _core

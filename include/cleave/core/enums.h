@@ -10,14 +10,21 @@ namespace cleave {
 /// float8_e5m2). `i32` is a type of C and D only.
 enum class DType : uint8_t { f16, bf16, f32, i8, e4m3, e5m2, i32 };
 
-/// What float32 operands are multiplied as, on a GPU; sums are float32 in both. Names and meaning are
-/// those of torch's fp32_precision. The CPU multiplies them as they are, whatever is allowed.
+/// What float32 operands are multiplied as; sums are float32 in all. tf32 and ieee are those of torch's
+/// fp32_precision, of GPUs: the CPU multiplies operands as they are where either is allowed.
 ///
-/// | precision | an operand is                            | multiplied by                    |
-/// |-----------|------------------------------------------|----------------------------------|
-/// | tf32      | rounded to TF32, 10 bits of its mantissa | tensor cores                     |
-/// | ieee      | float32 as it is                         | multiply-adds (kernel: portable) |
-enum class Precision : uint8_t { tf32, ieee };
+/// | precision | an operand is                            | multiplied by                         |
+/// |-----------|------------------------------------------|---------------------------------------|
+/// | tf32      | rounded to TF32, 10 bits of its mantissa | tensor cores                          |
+/// | ieee      | float32 as it is                         | multiply-adds (kernel: portable)      |
+/// | tf32x3    | a sum of two TF32 numbers                | tensor cores, thrice (kernel: portable) |
+/// | bf16x3    | a sum of two bfloat16 numbers            | tensor cores, thrice (kernel: portable) |
+enum class Precision : uint8_t { tf32, ieee, tf32x3, bf16x3 };
+
+/// Whether operands are multiplied as sums of two parts (kernels/cleave/core/float_parts.h), on the CPU as well.
+CLEAVE_HD constexpr bool in_parts(Precision p) {
+  return p == Precision::tf32x3 || p == Precision::bf16x3;
+}
 
 /// How the K dimension of one output tile is split, and how the parts are added up.
 ///

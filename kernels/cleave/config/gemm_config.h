@@ -18,7 +18,7 @@ struct OperandConfig {
   DType b = DType::bf16;  // differs from A's among the 8-bit floats only
   Major a_major = Major::k;
   Major b_major = Major::k;
-  Precision precision = Precision::tf32;  // of float32 operands; ieee: portable alone
+  Precision precision = Precision::tf32;  // of float32 operands; others than tf32: portable alone
   // sm90: threads copy an operand of few rows (columns) that is contiguous along them (narrow_loader.h), one at
   // most.
   bool copied_a = false;

@@ -36,6 +36,19 @@ CLEAVE_HD uint16_t float_to_bf16(float x) {
   return uint16_t((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16);
 }
 
+/// The nearest TF32 number, ties away from zero; a NaN stays one.
+CLEAVE_HD float round_to_tf32(float x) {
+#if defined(__CUDA_ARCH__)
+  uint32_t rounded;
+  asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(rounded) : "f"(x));
+  return bits_float(rounded);
+#else
+  const uint32_t bits = float_bits(x);
+  if ((bits & 0x7fffffffu) > 0x7f800000u) return x;
+  return bits_float((bits + 0x1000u) & ~0x1fffu);
+#endif
+}
+
 CLEAVE_HD float f16_to_float(uint16_t bits) {
 #if defined(__CUDA_ARCH__)
   float x;

@@ -1,9 +1,10 @@
-// The portable mainloop (sm_80 and later): a ring of cp.async stages, ldmatrix, mma.sync (or, of float32
-// as it is, fma.h). All threads load and multiply.
+// The portable mainloop (sm_80 and later): a ring of cp.async stages, ldmatrix, mma.sync (of float32 in parts,
+// parts.h, three times; of float32 as it is, fma.h instead). All threads load and multiply.
 #pragma once
 
 #include "cleave/mainloop/copy_loader.h"
 #include "cleave/mainloop/fma.h"
+#include "cleave/mainloop/parts.h"
 #include "cleave/mainloop/promotion.h"
 #include "cleave/mainloop/scale_loader.h"
 #include "cleave/ptx/mma_sync.h"
@@ -41,9 +42,9 @@ CLEAVE_DEVICE void load_fragment(uint32_t stage, uint32_t strip, uint32_t step, 
       }
     }
   }
-  if constexpr (C.operands.a == DType::f32) {
+  if constexpr (C.operands.a == DType::f32 && C.operands.precision == Precision::tf32) {
     CLEAVE_UNROLL
-    for (uint32_t& bits : v) bits = ptx::round_to_tf32(bits);
+    for (uint32_t& bits : v) bits = float_bits(round_to_tf32(bits_float(bits)));
   }
 }
 
@@ -110,31 +111,73 @@ struct MmaMainloop {
     const uint32_t a = smem + kPlan.a + stage * kPlan.a_stage, b = smem + kPlan.b + stage * kPlan.b_stage;
     if constexpr (C.operands.precision == Precision::ieee) {
       multiply_ieee<C>(a, b, tile.fragment, sums);
+    } else if constexpr (in_parts(C.operands.precision)) {
+      multiply_in_parts(a, b, sums);
     } else {
       multiply_by_tensor_cores(a, b, sums);
     }
   }
 
+  CLEAVE_DEVICE uint32_t first_row() const { return thread / 32 / C.warps.n * Fragment<C>::kRows; }
+  CLEAVE_DEVICE uint32_t first_col() const { return thread / 32 % C.warps.n * Fragment<C>::kCols; }
+
   CLEAVE_DEVICE void multiply_by_tensor_cores(uint32_t a, uint32_t b, Part<C>* sums) {
-    const uint32_t warp = thread / 32;
-    const uint32_t row = warp / C.warps.n * Fragment<C>::kRows, col = warp % C.warps.n * Fragment<C>::kCols;
     // Hopper's mma.sync has 8-bit floats converted first: unrolled, that takes too many registers.
 #pragma unroll(is_fp8(C.operands.a) ? 1 : kSteps)
     for (uint32_t step = 0; step < kSteps; ++step) {
       uint32_t rows[kRowBlocks][4], cols[kColBlocks / 2][4];
       CLEAVE_UNROLL
       for (uint32_t i = 0; i < kRowBlocks; ++i)
-        load_fragment<C, C.operands.a_major, true>(a, row + i * 16, step, rows[i]);
+        load_fragment<C, C.operands.a_major, true>(a, first_row() + i * 16, step, rows[i]);
       CLEAVE_UNROLL
       for (uint32_t j = 0; j < kColBlocks / 2; ++j)
-        load_fragment<C, C.operands.b_major, false>(b, col + j * 16, step, cols[j]);
+        load_fragment<C, C.operands.b_major, false>(b, first_col() + j * 16, step, cols[j]);
+      multiply_fragments<C.operands.a, C.operands.b>(rows, cols, sums);
+    }
+  }
+
+  CLEAVE_DEVICE void multiply_in_parts(uint32_t a, uint32_t b, Part<C>* sums) {
+    constexpr Precision kPrecision = C.operands.precision;
+    constexpr DType kPart = type_of_parts(kPrecision);
+    constexpr uint32_t kLoads = loads_per_step(kPrecision);
+    CLEAVE_UNROLL
+    for (uint32_t step = 0; step < kSteps; step += kLoads) {
+      FragmentParts<kPrecision, kRowBlocks> rows;
+      FragmentParts<kPrecision, kColBlocks / 2> cols;
+      uint32_t loaded[kLoads][4], alone = 0;
       CLEAVE_UNROLL
       for (uint32_t i = 0; i < kRowBlocks; ++i) {
         CLEAVE_UNROLL
-        for (uint32_t j = 0; j < kColBlocks; ++j) {
-          ptx::mma<C.operands.a, C.operands.b>(&sums[(i * kColBlocks + j) * 4], rows[i], cols[j / 2][j % 2 * 2],
-                                               cols[j / 2][j % 2 * 2 + 1]);
-        }
+        for (uint32_t load = 0; load < kLoads; ++load)
+          load_fragment<C, C.operands.a_major, true>(a, first_row() + i * 16, step + load, loaded[load]);
+        alone |= rows.template split<true>(i, loaded);
+      }
+      CLEAVE_UNROLL
+      for (uint32_t j = 0; j < kColBlocks / 2; ++j) {
+        CLEAVE_UNROLL
+        for (uint32_t load = 0; load < kLoads; ++load)
+          load_fragment<C, C.operands.b_major, false>(b, first_col() + j * 16, step + load, loaded[load]);
+        alone |= cols.template split<false>(j, loaded);
+      }
+      multiply_fragments<kPart, kPart>(rows.high, cols.high, sums);
+      if (__any_sync(0xffffffffu, alone != 0)) {
+        rows.drop_alone();
+        cols.drop_alone();
+      }
+      multiply_fragments<kPart, kPart>(rows.low, cols.high, sums);
+      multiply_fragments<kPart, kPart>(rows.high, cols.low, sums);
+    }
+  }
+
+  template <DType TypeA, DType TypeB>
+  CLEAVE_DEVICE static void multiply_fragments(const uint32_t (&rows)[kRowBlocks][4],
+                                               const uint32_t (&cols)[kColBlocks / 2][4], Part<C>* sums) {
+    CLEAVE_UNROLL
+    for (uint32_t i = 0; i < kRowBlocks; ++i) {
+      CLEAVE_UNROLL
+      for (uint32_t j = 0; j < kColBlocks; ++j) {
+        ptx::mma<TypeA, TypeB>(&sums[(i * kColBlocks + j) * 4], rows[i], cols[j / 2][j % 2 * 2],
+                               cols[j / 2][j % 2 * 2 + 1]);
       }
     }
   }

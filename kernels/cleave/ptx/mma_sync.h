@@ -22,12 +22,6 @@ CLEAVE_DEVICE void ldmatrix(uint32_t address, uint32_t (&v)[4]) {
   }
 }
 
-CLEAVE_DEVICE uint32_t round_to_tf32(uint32_t bits) {
-  uint32_t rounded;
-  asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(rounded) : "f"(__uint_as_float(bits)));
-  return rounded;
-}
-
 // clang-format off
 
 #define CLEAVE_MMA(TYPES, SHAPE, T)                                                                \

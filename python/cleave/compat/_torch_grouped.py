@@ -35,9 +35,9 @@ def _precision(operand: Any) -> str:
         return "tf32"  # others have no choice
     if "torch" not in sys.modules:
         return "ieee"
-    from .._torch_precision import allows_tf32
+    from .._torch_precision import precision
 
-    return "tf32" if allows_tf32() else "ieee"
+    return precision()
 
 
 def grouped_mm(mat_a: Any, mat_b: Any, *, offs: Any = None, bias: Any = None, out_dtype: Any = None) -> Any:

@@ -13,7 +13,8 @@ from .case import GemmCase
 from .dtypes import DTYPES
 from .operands import Operands, real_factors
 
-_TF32_ROUNDOFF = 2.0**-11
+# Half of how far a product of float32 operands may be off (docs/precision.md).
+_PRODUCT_ROUNDOFF = {"tf32": 2.0**-11, "ieee": 0.0, "tf32x3": 2.0**-22, "bf16x3": 2.0**-16}
 # What one step may lose where the tensor cores sum 8-bit floats.
 _FP8_SUM_ROUNDOFF = 2.0**-13
 
@@ -145,8 +146,8 @@ def _sum_roundoff(case: GemmCase) -> float:
     # Rounding errors add up as random ones do, truncation in the tensor cores as it stands: 16
     # products a step, 32 of 8-bit floats.
     magnitudes = float32 * (32 * math.sqrt(max(case.k, 1)) + case.k / 2)
-    if case.dtype == "float32" and case.precision == "tf32":
-        magnitudes += 16 * _TF32_ROUNDOFF
+    if case.dtype == "float32":
+        magnitudes += 16 * _PRODUCT_ROUNDOFF[case.precision]
     elif case.dtype.startswith("float8"):
         # Where float32 takes over every 128 products, they lose 4 steps of that part of the sum.
         steps = case.k / 32 if case.use_fast_accum else 4 * math.sqrt(case.k / 128)

@@ -73,7 +73,8 @@ gradients on, they refuse tensors that require grad, as torch's own do.
 
 float32 operands on a GPU are multiplied as torch's own switches say when the operator is called, or
 captured: gemm and grouped_gemm go by torch.backends.cuda.matmul.fp32_precision (by default "ieee",
-at an eighth of the peak of "tf32"), convolutions by torch.backends.cudnn.conv's ("tf32").
+at an eighth of the peak of "tf32"), convolutions by torch.backends.cudnn.conv's ("tf32"); or as
+`cleave.torch.float32_precision` asks ("tf32x3", "bf16x3").
 
 An epilogue function travels as its text (`epilogue`, and `backward` where it has one of its own), the
 tensors among its inputs, the numbers, and the places of the latter among all inputs, in ascending order:
@@ -94,6 +95,7 @@ in torch.inference_mode(), where gradients are left alone.
 import sys
 
 from .. import _mistakes
+from .._torch_precision import float32_precision
 from . import _library
 
 _library.load()
@@ -142,6 +144,7 @@ __all__ = [
     "W8A8SwiGLU",
     "batch_invariant",
     "convert_to_float8_training",
+    "float32_precision",
     "fuse",
     "gemm",
     "grouped_gemm",

@@ -68,7 +68,9 @@ class Tensor {
 };
 
 /// What rounding of products may add to a sum, relative to its terms.
-inline constexpr double kProductError = kOperation.precision == cleave::Precision::ieee ? 0x1p-18 : 0x1p-9;
+inline constexpr double kProductError = kOperation.precision == cleave::Precision::tf32     ? 0x1p-9
+                                        : kOperation.precision == cleave::Precision::bf16x3 ? 0x1p-14
+                                                                                            : 0x1p-18;
 
 /// A sum, and how large its terms are.
 struct Sum {
