@@ -224,6 +224,37 @@ def test_codes_of_fp4_keep_their_scales() -> None:
     assert torch.equal(cleave.dequantize_weights(packed).double(), values)
 
 
+@pytest.mark.parametrize("format", ["int4", "mxfp4", "nvfp4"])
+def test_experts_are_packed_one_by_one(format: str) -> None:
+    torch = pytest.importorskip("torch")
+    weight = torch.randn(3, 70, 96)
+    packed = cleave.pack_weights(weight, 32 if format == "int4" else None, format)
+    assert packed.shape == (3, 70, 96) and packed.packed.shape == (3, 2, 2, 2048)
+    alone = [cleave.pack_weights(each, packed.group_size, format) for each in weight]
+    for name in ("packed", "scales", "global_scale"):
+        whole, parts = getattr(packed, name), [getattr(each, name) for each in alone]
+        assert (whole is None) == (parts[0] is None)
+        if whole is not None:
+            parts = torch.cat(parts) if name == "global_scale" else torch.stack(parts)
+            assert torch.equal(whole.view(torch.uint8), parts.view(torch.uint8))
+    codes = cleave.unpack_weights(packed)
+    assert torch.equal(codes, torch.stack([cleave.unpack_weights(each) for each in alone]))
+    values = cleave.dequantize_weights(packed)
+    assert torch.equal(values, torch.stack([cleave.dequantize_weights(each) for each in alone]))
+    same = cleave.pack_weights(codes, packed.group_size, format, scales=packed.scales, global_scale=packed.global_scale)
+    assert torch.equal(same.packed, packed.packed) and torch.equal(cleave.dequantize_weights(same), values)
+
+
+def test_mistakes_with_experts_are_named() -> None:
+    codes, scales = np.stack([codes_of(64, 128)] * 3), np.stack([scales_of(1, 64)] * 3)
+    with pytest.raises(ValueError, match="scales must have one for each of the 3 experts"):
+        cleave.pack_weights(codes, scales=scales[0])
+    with pytest.raises(ValueError, match="g_idx is given, but weight is of experts"):
+        cleave.pack_weights(codes, scales=scales, g_idx=np.zeros(128, np.int32))
+    with pytest.raises(ValueError, match="perm is given, but a weight of experts has none"):
+        dataclasses.replace(cleave.pack_weights(codes, scales=scales), perm=np.arange(128, dtype=np.int32))
+
+
 def good(**changes: Any) -> dict[str, Any]:
     arguments: dict[str, Any] = {"weight": codes_of(64, 256), "group_size": 128, "scales": scales_of(2, 64)}
     return {name: value for name, value in (arguments | changes).items() if value is not ...}
@@ -251,8 +282,8 @@ W = np.ones((64, 256), np.float32)
         (good(weight=codes_of(64, 160)), ValueError, r"does not divide K = 160; pass 32 or -1"),
         (floats(W[:, :40], format="mxfp4"), ValueError, r"32, which does not divide K = 40; pad the weight and x"),
         (good(format="int5"), ValueError, "did you mean \"int4\""),
-        (good(weight=codes_of(4, 8)[0]), ValueError, r"weight is \[8\]; it must be \[N, K\]"),
-        (good(weight=codes_of(64, 256)[:0]), ValueError, "neither of them 0"),
+        (good(weight=codes_of(4, 8)[0]), ValueError, r"weight is \[8\]; it must be \[N, K\] .* or \[E, N, K\]"),
+        (good(weight=codes_of(64, 256)[:0]), ValueError, "none of them 0"),
         (good(weight=codes_of(64, 256).astype(np.int32)), TypeError, "weight is int32; pass floats, .* as uint8"),
         (good(weight=[[1]]), TypeError, "weight is list; it must be a torch tensor or a NumPy array"),
         (good(weight=codes_of(64, 256) + 16), ValueError, "weight has .*; uint8 is from 0 to 15; packed bytes"),

@@ -16,7 +16,7 @@ _BLOCK, _BLOCK_BYTES = 64, 2048
 
 @dataclass(frozen=True, eq=False)
 class PackedWeights:
-    """A weight W of N outputs and K inputs in 4 bits, as `cleave.pack_weights` makes it.
+    """A weight W of N outputs and K inputs in 4 bits, or one of each of E experts, as `cleave.pack_weights` makes it.
 
     What code c of row n and column k stands for, with g = k // group_size:
 
@@ -24,16 +24,16 @@ class PackedWeights:
         mxfp4  e2m1(c) * 2^(scales[g, n] - 127)
         nvfp4  e2m1(c) * scales[g, n] * global_scale
 
-    Attributes:
+    Attributes; of experts all but perm have [E, ...]:
         packed: uint8 [ceil(N / 64), ceil(K / 64), 2048]: the codes, as kernels/cleave/memory/weight_layout.h has them.
         scales: [K / group_size, N], contiguous; bfloat16 or float16 (int4), uint8 (mxfp4: E8M0), float8_e4m3fn (nvfp4).
         zeros: uint8, as scales, from 0 to 15, of "int4"; or None.
-        shape: (N, K).
+        shape: (N, K), or (E, N, K).
         group_size: columns of a row that share a scale; K where it is all of them.
         format: "int4", "mxfp4" or "nvfp4".
         perm: int32 [K], or None: column k is that of number perm[k] of the weight that was given, so that x[:, perm]
             is what is multiplied.
-        global_scale: float32 [1], of "nvfp4"; else None.
+        global_scale: float32 [1], or [E], of "nvfp4"; else None.
         version: of the layout.
 
     Raises TypeError and ValueError for parts that do not fit together, such as those of another version; what the
@@ -43,7 +43,7 @@ class PackedWeights:
     packed: Any
     scales: Any
     zeros: Any
-    shape: tuple[int, int]
+    shape: tuple[int, ...]
     group_size: int
     format: str = "int4"
     perm: Any = None
@@ -53,15 +53,15 @@ class PackedWeights:
     def __post_init__(self) -> None:
         check_version(self.version)
         form = find_format(self.format)
-        rows, columns = self.shape
+        *experts, rows, columns = self.shape
         if self.group_size <= 0 or columns % self.group_size:
             raise ValueError(f"group_size is {self.group_size}, which does not divide K = {columns}")
-        grouped = (columns // self.group_size, rows)
-        self._check("packed", packed_shape(rows, columns), ("uint8",))
+        grouped = (*experts, columns // self.group_size, rows)
+        self._check("packed", (*experts, *packed_shape(rows, columns)), ("uint8",))
         self._check("scales", grouped, form.scale_dtypes)
         self._check("zeros", grouped, ("uint8",), form.zero_points, required=False)
-        self._check("perm", (columns,), ("int32",), required=False)
-        self._check("global_scale", (1,), ("float32",), form.global_scale, required=form.global_scale)
+        self._check("perm", (columns,), ("int32",), not experts, required=False)
+        self._check("global_scale", tuple(experts) or (1,), ("float32",), form.global_scale, required=form.global_scale)
 
     def _check(
         self, name: str, shape: tuple[int, ...], dtypes: tuple[str, ...], allowed: bool = True, required: bool = True
@@ -72,7 +72,8 @@ class PackedWeights:
                 raise ValueError(f'{name} is None; a weight in format "{self.format}" has one, {list(shape)}')
             return
         if not allowed:
-            raise ValueError(f'{name} is given, but format is "{self.format}", which has none; leave it out')
+            whose = "a weight of experts" if name == "perm" else f'format "{self.format}"'
+            raise ValueError(f"{name} is given, but {whose} has none; leave it out")
         if dtype_of(array) not in dtypes:
             raise TypeError(f"{name} is {dtype_of(array)}; it must be {' or '.join(dtypes)}")
         if tuple(array.shape) != shape:
@@ -96,9 +97,9 @@ def packed_shape(rows: int, columns: int) -> tuple[int, int, int]:
     return (-(-rows // _BLOCK), -(-columns // _BLOCK), _BLOCK_BYTES)
 
 
-def check_version(version: int) -> None:
+def check_version(version: int, name: str = "version") -> None:
     if version != VERSION:
         raise ValueError(
-            f"version is {version}, but this Cleave reads packed weights of version {VERSION}; pack the weight anew, "
+            f"{name} is {version}, but this Cleave reads packed weights of version {VERSION}; pack the weight anew, "
             "or use the Cleave that packed it"
         )

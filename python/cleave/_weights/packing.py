@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from .. import _core
 from .arrays import bits, cast, contiguous, device_of, dtype_of, made, namespace
+from .experts import experts_of, parts_of_experts, stack, stacked
 from .formats import INT4, Format, find_format, quantize, scales_as_floats
 from .layout import inverse, pack_codes, unpack_codes
 from .packed import PackedWeights
@@ -38,9 +40,10 @@ def pack_weights(
     | nvfp4  | e4m3(amax / 6 / global_scale); global_scale = the weight's / 2688 |
 
     Args:
-        weight: [N, K] (outputs x inputs, as torch.nn.Linear has it), torch or NumPy, of any strides, on the CPU or a
-            GPU. Floats are quantised. uint8 are codes, 0 to 15, a byte each; int8 are values of "int4", -8 to 7, which
-            are stored plus 8.
+        weight: [N, K] (outputs x inputs, as torch.nn.Linear has it), or [E, N, K] of E experts, then scales, zeros
+            and global_scale have [E, ...], too. torch or NumPy, of any strides, on the CPU or a GPU. Floats are
+            quantised. uint8 are codes, 0 to 15, a byte each; int8 are values of "int4", -8 to 7, which are stored
+            plus 8.
         group_size: columns of a row that share a scale. "int4": 128 (the default) and multiples of it, 64, 32, or -1
             for whole rows; "mxfp4": 32; "nvfp4": 16. It must divide K.
         format: "int4", "mxfp4" (e2m1 with E8M0 scales) or "nvfp4" (e2m1 with e4m3 scales and a float32 one).
@@ -50,7 +53,7 @@ def pack_weights(
             default the value 0 is code 8.
         global_scale: of codes of "nvfp4": one float32, by which values are multiplied.
         g_idx: [K], integers: the group of each column, in any order (act-order), each group of group_size columns.
-            Columns are then sorted by group, and `perm` says how.
+            Columns are then sorted by group, and `perm` says how. Not of experts.
         scale_dtype: of the scales of a float weight in "int4": "bfloat16" or "float16". By default the weight's
             dtype, or for wider ones bfloat16 (torch) and float16 (NumPy).
 
@@ -64,6 +67,12 @@ def pack_weights(
     """
     form = find_format(format)
     xp = namespace(weight, "weight")
+    if len(weight.shape) == 3 and 0 not in weight.shape:
+        if g_idx is not None:
+            raise ValueError("g_idx is given, but weight is of experts, whose inputs have one order; leave it out")
+        parts = parts_of_experts(len(weight), scales=scales, zeros=zeros, global_scale=global_scale)
+        pack = partial(pack_weights, group_size=group_size, format=format, scale_dtype=scale_dtype)
+        return stacked([pack(each, **part) for each, part in zip(weight, parts, strict=True)])
     rows, columns = _sizes(weight)
     group = _group_size(form, group_size, columns)
     perm = _permutation(g_idx, columns, group)
@@ -101,16 +110,20 @@ def pack_weights(
 
 
 def unpack_weights(weights: PackedWeights) -> Any:
-    """The codes of a packed weight, exactly, in the order of the columns that were given: uint8 [N, K], 0 to 15."""
+    """The codes of a packed weight, exactly, in the order that was given: uint8 [N, K], or [E, N, K], 0 to 15."""
+    if len(weights.shape) == 3:
+        return stack([unpack_weights(each) for each in experts_of(weights)])
     rows, columns = weights.shape
     return _in_given_order(weights, unpack_codes(weights.packed, rows, columns))
 
 
 def dequantize_weights(weights: PackedWeights, dtype: Any = "float32") -> Any:
-    """What a packed weight stands for: [N, K], of `dtype`, a name or a torch or NumPy dtype.
+    """What a packed weight stands for: [N, K], or [E, N, K], of `dtype`, a name or a torch or NumPy dtype.
 
     In float32 values of "int4" and "mxfp4" are exact, those of "nvfp4" rounded once.
     """
+    if len(weights.shape) == 3:
+        return stack([dequantize_weights(each, dtype) for each in experts_of(weights)])
     xp = namespace(weights.packed, "weights.packed")
     form = find_format(weights.format)
     rows, columns = weights.shape
@@ -137,7 +150,9 @@ def _in_given_order(weights: PackedWeights, columns: Any) -> Any:
 
 def _sizes(weight: Any) -> tuple[int, int]:
     if len(weight.shape) != 2 or 0 in weight.shape:
-        raise ValueError(f"weight is {list(weight.shape)}; it must be [N, K] (outputs, inputs), neither of them 0")
+        raise ValueError(
+            f"weight is {list(weight.shape)}; it must be [N, K] (outputs, inputs) or [E, N, K], none of them 0"
+        )
     if dtype_of(weight) not in (*_FLOATS, "uint8", "int8"):
         raise TypeError(
             f"weight is {dtype_of(weight)}; pass floats, which are quantised, codes of 0 to 15 as uint8, or values of "
