@@ -52,7 +52,7 @@ def of_torch(logits: torch.Tensor, top_k: int, bias: torch.Tensor | None, option
 
 def eager(call: Callable[[], Any]) -> float:
     """Microseconds of a call, the median of several runs."""
-    return _timed(lambda: [call() for _ in range(CALLS)]) / CALLS
+    return timed(lambda: [call() for _ in range(CALLS)]) / CALLS
 
 
 def in_graph(call: Callable[[], Any]) -> float:
@@ -61,10 +61,11 @@ def in_graph(call: Callable[[], Any]) -> float:
     with torch.cuda.graph(graph):
         for _ in range(CALLS):
             call()
-    return _timed(graph.replay) / CALLS
+    return timed(graph.replay) / CALLS
 
 
-def _timed(run: Callable[[], Any]) -> float:
+def timed(run: Callable[[], Any]) -> float:
+    """Microseconds of a run, the median of several."""
     for _ in range(3):
         run()
     times = []

@@ -219,6 +219,7 @@ def calls(device: str) -> dict[str, list[Call]]:
         add(ops.moe_unpermute.default, y.requires_grad_(), indices, top_k=2)
         add(ops.moe_unpermute.default, y, indices, draw(m, 2, dtype=dtype).requires_grad_())
         add(ops.moe_unpermute_backward.default, x.detach(), y.detach(), indices, weights)
+        add(ops.moe_router_logits.default, x.detach().requires_grad_(), draw(5, k).requires_grad_(), static_weight=True)
         for form in ({}, {"renormalize": False}, {"bias": draw(k), "scoring_func": "sigmoid"}):
             add(ops.moe_route.default, x.detach().clone().requires_grad_(), 2, **form)
     add(ops.moe_permute.default, q[:m], ids, 5)

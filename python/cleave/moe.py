@@ -1,5 +1,6 @@
-"""Mixtures of experts: from a router's logits to rows sorted by expert, and back.
+"""Mixtures of experts: from a router to rows sorted by expert, and back.
 
+    logits = cleave.moe.router_logits(x, router_weight)
     router_weights, expert_ids = cleave.moe.route(logits, top_k)
     rows, offs, indices = cleave.moe.permute(x, expert_ids, num_experts)
     rows = cleave.grouped_gemm(rows, weights, offs)
@@ -20,6 +21,6 @@ Errors are TypeError for what is no array or of another dtype, ValueError for sh
 devices that do not fit, cleave.CudaError where the driver or the compiler failed.
 """
 
-from ._core import expert_offsets, gather, permute, route, sort_tokens, unpermute
+from ._core import expert_offsets, gather, permute, route, router_logits, sort_tokens, unpermute
 
-__all__ = ["expert_offsets", "gather", "permute", "route", "sort_tokens", "unpermute"]
+__all__ = ["expert_offsets", "gather", "permute", "route", "router_logits", "sort_tokens", "unpermute"]

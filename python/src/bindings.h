@@ -17,7 +17,8 @@ void bind_grouped_gemm(nanobind::module_& m);       // grouped_gemm, its plan, g
 void bind_conv(nanobind::module_& m);               // conv1d, conv2d, conv3d and their gradients
 void bind_quantize(nanobind::module_& m);           // quantize, plan_quantize, QuantizePlan
 void bind_moe(nanobind::module_& m);                // what cleave.moe has,
-void bind_route(nanobind::module_& m);              // and its router
+void bind_route(nanobind::module_& m);              // and its router,
+void bind_router_logits(nanobind::module_& m);      // with what it scores by
 void bind_weights(nanobind::module_& m);            // of 4 bits: what packs them
 void bind_gemm_plan(nanobind::module_& m);          // GemmPlan
 void bind_plan_problem(nanobind::module_& m);       // plan_problem

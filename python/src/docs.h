@@ -337,6 +337,23 @@ inline constexpr const char* kQuantizePlanDoc =
 
 Immutable and thread-safe. Made by `plan_quantize`; `quantize` finds it by itself.)";
 
+inline constexpr const char* kRouterLogitsDoc =
+    R"(A router's logits, x @ weight^T in float32, of few tokens: one launch.
+
+Args:
+    x: [tokens, features]; weight: [experts, features]. float32, bfloat16 or float16 each, rows
+        contiguous: bfloat16 activations and float32 weights meet without a copy.
+    static_weight: True promises that nothing that may still be under way writes weight: it is read
+        while the launch ahead ends.
+
+Returns:
+    logits, float32 [tokens, experts], as `route` takes them.
+
+Operands are multiplied as they are, by multiply-adds: no product with a 16-bit factor is rounded, and
+each is once when it is added. A logit has the same bits in every run, on the CPU and every GPU, and
+whatever the other tokens are. Weights are read again for every eight tokens: beyond some 64 tokens
+`cleave.gemm`, of float32 with precision="tf32x3" say, takes less time.)";
+
 inline constexpr const char* kRouteDoc =
     R"(The experts that tokens go to, and their weights, from a router's logits: one launch.
 

@@ -1,6 +1,7 @@
 // What cleave._weights needs to pack and unpack 4-bit weights.
 #include "cleave/weights.h"
 
+#include "base/refuse.h"
 #include "bindings.h"
 #include "cleave/memory/weight_layout.h"
 #include "tensor.h"

@@ -76,5 +76,6 @@ void add_conv(Operators& operators);
 void add_quantize(Operators& operators);
 void add_moe(Operators& operators);
 void add_route(Operators& operators);
+void add_router_logits(Operators& operators);
 
 }  // namespace cleave::torch_ops

@@ -23,6 +23,7 @@ Operators all() {
   add_quantize(operators);
   add_moe(operators);
   add_route(operators);
+  add_router_logits(operators);
   return operators;
 }
 

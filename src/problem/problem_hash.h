@@ -8,6 +8,7 @@
 #include "cleave/moe.h"
 #include "cleave/quantize.h"
 #include "cleave/route.h"
+#include "cleave/router_logits.h"
 
 namespace cleave {
 
@@ -84,6 +85,16 @@ struct ProblemHash {
     mix(uint64_t(p.experts) << 32 ^ uint64_t(p.top_k) << 16 ^ uint64_t(p.n_group) << 8 ^ uint64_t(p.topk_group));
     mix(uint64_t(p.logits.dtype) << 32 ^ uint64_t(p.logits.alignment) << 24 ^ uint64_t(p.scoring_func) << 20 ^
         uint64_t(p.has_bias) << 18 ^ uint64_t(p.group_score) << 17 ^ uint64_t(p.renormalize) << 16 ^
+        uint64_t(p.device + 2));
+    return size_t(mix.hash);
+  }
+
+  size_t operator()(const RouterLogitsProblem& p) const {
+    Mix mix;
+    mix(uint64_t(p.tokens) << 32 ^ uint64_t(p.experts));
+    mix(uint64_t(p.features) << 32 ^ uint64_t(p.x.stride_row));
+    mix(uint64_t(p.weight.stride_row) << 32 ^ uint64_t(p.x.dtype) << 28 ^ uint64_t(p.weight.dtype) << 24 ^
+        uint64_t(p.x.alignment) << 16 ^ uint64_t(p.weight.alignment) << 8 ^ uint64_t(p.static_weight) << 7 ^
         uint64_t(p.device + 2));
     return size_t(mix.hash);
   }

@@ -23,7 +23,7 @@ namespace cleave {
 inline constexpr size_t kMostGemmPlanBytes = 24 << 20;
 inline constexpr size_t kMostQuantizePlanBytes = 4 << 20;
 inline constexpr size_t kMostMoePlanBytes = 3 << 20;
-inline constexpr size_t kMostRoutePlanBytes = 1 << 20;
+inline constexpr size_t kMostRoutePlanBytes = 512 << 10;  // and as many of its logits
 
 /// Thread-safe. Beyond `most_bytes` the plans that were not used for longest go, an eighth of the
 /// bytes at once; who has one of them keeps it. The order of use is known to the precision of

@@ -1,5 +1,4 @@
 // Routing on the host.
-#include <array>
 #include <vector>
 
 #include "cleave/core/element.h"
@@ -7,28 +6,10 @@
 #include "cleave/route/score.h"
 #include "cpu/host_plan.h"
 #include "route/problem.h"
+#include "route/warp_sum.h"
 
 namespace cleave {
 namespace {
-
-constexpr uint32_t kLanes = 32;
-
-/// In the kernel's order: the i-th value is lane i % 32's.
-class WarpSum {
- public:
-  void add(uint32_t i, float value) { lanes_[i % kLanes] += value; }
-
-  float total() const {
-    auto sums = lanes_;
-    for (uint32_t distance = kLanes / 2; distance > 0; distance /= 2) {
-      for (uint32_t lane = 0; lane < distance; ++lane) sums[lane] += sums[lane + distance];
-    }
-    return sums[0];
-  }
-
- private:
-  std::array<float, kLanes> lanes_ = {};
-};
 
 /// One run.
 class Job {

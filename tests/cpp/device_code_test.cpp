@@ -24,10 +24,16 @@ namespace {
 struct Index {
   uint32_t x;
 };
+struct uint2 {
+  uint32_t x, y;
+};
+struct uint4 {
+  uint32_t x, y, z, w;
+};
 thread_local Index threadIdx;
 Index blockIdx, blockDim;
 
-constexpr uint32_t kWarp = 32, kMostThreads = 64;
+constexpr uint32_t kWarp = 32, kMostThreads = 256;
 std::deque<std::barrier<>> warps;  // one each, and last the block's
 std::array<uint32_t, kMostThreads> exchanged;
 
@@ -110,13 +116,17 @@ void run_block(uint32_t threads, const Kernel& kernel) {
 #pragma GCC diagnostic ignored "-Wunknown-pragmas"  // "unroll", which the host's compiler does not know
 #include "cleave/moe/rank.h"
 #include "cleave/route/choose.h"
+#include "cleave/route/logits.h"
 #include "cleave/schedule/group_table.h"
 #include "route/launches.h"
+#include "route/logits_launches.h"
+#include "route/logits_problem.h"
 #include "route/problem.h"
 
 namespace cleave {
 
 uint32_t shared[1024];  // of `rank`
+float of_warps[32 * kLogitsWarps];
 
 namespace {
 
@@ -264,6 +274,45 @@ TEST(DeviceCode, RoutesAsTheCpuBackendDoes) {
                                                                                          .renormalize = false},
                                                                                         seed);
     check_routing<RouteConfig{.per_lane = 1, .has_bias = true}>({.experts = 7, .top_k = 7, .has_bias = true}, seed);
+  }
+}
+
+/// That a CTA, which has all logits, gives the CPU backend's bits.
+template <LogitsConfig C>
+void check_logits(int64_t tokens, int64_t experts, int64_t features, uint32_t seed) {
+  Random random(seed);
+  const auto draw = [&](size_t count, DType type) {
+    std::vector<std::byte> data(count * size_of(type));
+    for (size_t i = 0; i < count; ++i)
+      store_element(type, data.data(), int64_t(i), float(random.number(-999, 999)) / 77);
+    return data;
+  };
+  const int64_t stride = round_up<int64_t>(features, kLaneElements) + kLaneElements;
+  const auto x = draw(size_t(tokens * stride), C.x), weight = draw(size_t(experts * stride), C.weight);
+  const RouterLogitsProblem p{.tokens = tokens,
+                              .experts = experts,
+                              .features = features,
+                              .x = {.dtype = C.x, .stride_row = stride, .alignment = 4},
+                              .weight = {.dtype = C.weight, .stride_row = stride, .alignment = 4},
+                              .device = kCpu};
+  std::vector<float> made(size_t(tokens * experts), -1.0f), expected(made);
+  make_cpu_plan(p)->run({.x = x.data(), .weight = weight.data(), .logits = expected.data()}, nullptr);
+  LogitsParams params = logits_launches(p).at(0).params;
+  params.expert_ctas = 1;
+  params.x = x.data();
+  params.weight = weight.data();
+  params.logits = made.data();
+  run_block(kLogitsWarps * kWarp, [&] { logits<C>(params); });
+  EXPECT_EQ(made, expected) << features;
+}
+
+TEST(DeviceCode, LogitsAreThoseOfTheCpuBackend) {
+  for (const int64_t features : {0, 1, 127, 130, 1024, 3000}) {
+    check_logits<LogitsConfig{}>(1, 1, features, 1);
+    check_logits<LogitsConfig{.tokens = 4, .experts = 2, .vectors = false, .static_weight = true}>(3, 2, features, 2);
+    check_logits<LogitsConfig{.x = DType::f16, .weight = DType::bf16, .tokens = 2, .experts = 4}>(2, 3, features, 3);
+    check_logits<LogitsConfig{.x = DType::f32, .weight = DType::f32, .tokens = 1, .experts = 2, .static_weight = true}>(
+        1, 2, features, 4);
   }
 }
 

@@ -8,6 +8,7 @@
 
 #include "cleave/core/element.h"
 #include "cleave/core/math.h"
+#include "cleave/core/sum_over_warp.h"
 #include "cleave/ptx/sync.h"
 #include "cleave/route/route_config.h"
 #include "cleave/route/route_params.h"
@@ -16,13 +17,6 @@
 namespace cleave {
 
 inline constexpr uint32_t kAllLanes = 0xffffffffu;
-
-/// The sum over the warp, in the same order in every lane.
-CLEAVE_DEVICE float sum_over_warp(float value) {
-  CLEAVE_UNROLL
-  for (uint32_t distance = 16; distance > 0; distance /= 2) value += __shfl_xor_sync(kAllLanes, value, distance);
-  return value;
-}
 
 /// Clears the keys of all groups but the best.
 template <RouteConfig C>

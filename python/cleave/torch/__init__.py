@@ -53,6 +53,7 @@ The operators, on CUDA tensors (on torch's current stream) and on CPU tensors:
     quantize_normed_sum_static(x, residual, scale, weight, dtype, ...) -> q, residual_out
     quantize_transposed(x, dtype, granularity="block_1x128", *, scale_major) -> q, scale, q_t, scale_t
     quantize_grouped(x, offs, dtype, *, scale_major) -> q, scale, q_t, scale_t, offs_t
+    moe_router_logits(x, weight, static_weight=False) -> logits
     moe_route(logits, top_k, bias=None, scoring_func="softmax", n_group=1, topk_group=None, group_score="top2_sum",
               renormalize=True, routed_scaling_factor=1.0) -> weights, expert_ids
     moe_expert_offsets(expert_ids, num_experts) -> offs
@@ -83,7 +84,8 @@ tensors among its inputs, the numbers, and the places of the latter among all in
 gemm has gradients for a, b, bias and c, grouped_gemm for a, b and bias: products of the same
 operators. Epilogue functions of gemm and scaled_gemm have them for their tensors, too; beside one,
 grouped_gemm has none. The convolutions have them for all their tensors: they are each other's
-gradients. moe_permute, moe_gather and moe_unpermute have them, too, and moe_route for its logits.
+gradients. moe_permute, moe_gather, moe_unpermute and moe_router_logits have them, too, and moe_route
+for its logits.
 
 All work under torch.compile(fullgraph=True), in CUDA graphs too. What `cleave` raises as ValueError
 or TypeError is a RuntimeError here, as it is for torch's own operators. Eager calls cost least host
@@ -95,11 +97,11 @@ in torch.inference_mode(), where gradients are left alone.
 import sys
 
 from .. import _mistakes
-from .._torch_precision import float32_precision
 from . import _library
 
 _library.load()
 
+from .._torch_precision import float32_precision  # noqa: E402
 from . import (  # noqa: E402
     _autocast,
     _autograd,

@@ -1,8 +1,8 @@
-"""The gradients of torch.ops.cleave.moe_route, moe_permute, moe_gather and moe_unpermute.
+"""The gradients of torch.ops.cleave.moe_router_logits, moe_route, moe_permute, moe_gather and moe_unpermute.
 
-Those of moe_route are its weights' with respect to its logits, the choice as it is; a bias has none. For moe_permute
-and moe_gather they are sums of a token's rows, which moe_unpermute makes; for the latter copies
-of a token's gradient, times the weights if there are any.
+Those of moe_router_logits are float32 products, as torch's switch says. Those of moe_route are its weights' with
+respect to its logits, the choice as it is; a bias has none. For moe_permute and moe_gather they are sums of a token's
+rows, which moe_unpermute makes; for the latter copies of a token's gradient, times the weights if there are any.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ _LEAST_SCORE_SUM = 1e-20  # as kernels/cleave/route/score.h has it
 
 
 def register() -> None:
+    torch.library.register_autograd("cleave::moe_router_logits", _logits_backward, setup_context=_save_logits)
     torch.library.register_autograd("cleave::moe_route", _route_backward, setup_context=_save_route)
     torch.library.register_autograd("cleave::moe_permute", _permute_backward, setup_context=_save)
     torch.library.register_autograd("cleave::moe_gather", _gather_backward, setup_context=_save)
@@ -55,6 +56,21 @@ def _unpermute_backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         return _ops.moe_gather(grad, indices), None, None, None
     rows, of_weights = _ops.moe_unpermute_backward(grad, y, indices, weights)
     return rows, None, of_weights, None
+
+
+def _save_logits(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+    ctx.save_for_backward(*inputs[:2])
+
+
+def _logits_backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+    x, weight = ctx.saved_tensors
+    of_x, of_weight = ctx.needs_input_grad[:2]
+    grad = grad.contiguous()
+    return (
+        _ops.gemm(grad, weight.float(), out_dtype=x.dtype) if of_x else None,
+        _ops.gemm(grad.t(), x.float(), out_dtype=weight.dtype) if of_weight else None,
+        None,
+    )
 
 
 def _save_route(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:

@@ -1,0 +1,56 @@
+// A router's scores: few rows of activations times weights that may be of another type.
+//
+//   cleave::RouterLogitsProblem problem{.tokens = 4, .experts = 128, .features = 6144, ...};
+//   cleave::plan(problem)->run({.x = x, .weight = weight, .logits = logits}, stream);
+//
+// What cleave/route.h chooses by.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "cleave/gemm.h"
+
+namespace cleave {
+
+/// A plain value that says what to compute: logits = x @ weight^T, in float32 throughout.
+///
+/// Products of 16-bit numbers, and of one with a float32 number, are exact, and each is rounded once, when it is added
+/// (multiply_add): to the sums of 8 x 32 lanes, whose neighbours along K are 4 elements, in the order of K; those are
+/// added up in one order. So a logit has the same bits on every device, and whatever the other tokens are.
+struct RouterLogitsProblem {
+  int64_t tokens = 0;
+  int64_t experts = 1;
+  int64_t features = 0;                         ///< K; without any, logits are 0
+  MatrixLayout x = {.dtype = DType::bf16};      ///< [tokens, features]; f16, bf16, f32; stride_col 1
+  MatrixLayout weight = {.dtype = DType::f32};  ///< [experts, features]; f16, bf16, f32; stride_col 1
+  bool static_weight = false;                   ///< nothing that may be under way writes it: loads leave early
+  int device = 0;                               ///< CUDA ordinal, or kCpu
+
+  friend bool operator==(const RouterLogitsProblem&, const RouterLogitsProblem&) = default;
+};
+
+/// Device pointers (host pointers on the CPU backend). What is written may overlap nothing else.
+struct RouterLogitsArguments {
+  const void* x = nullptr;
+  const void* weight = nullptr;
+  float* logits = nullptr;  ///< [tokens, experts], contiguous
+};
+
+/// Every rule that `problem` breaks, each with the value seen and the remedy. Empty: it can be
+/// planned.
+CLEAVE_API std::vector<std::string> validate(const RouterLogitsProblem& problem);
+
+/// An immutable, thread-safe way to run one problem on one device: one launch, without a workspace.
+class CLEAVE_API RouterLogitsPlan : public Plan {
+ public:
+  virtual void run(const RouterLogitsArguments& arguments, void* stream) const = 0;
+
+  virtual const RouterLogitsProblem& problem() const = 0;
+};
+
+/// The plan of `problem`, cached: as that of a product (gemm.h).
+CLEAVE_API std::shared_ptr<const RouterLogitsPlan> plan(const RouterLogitsProblem& problem);
+
+}  // namespace cleave
