@@ -92,6 +92,15 @@ def calls(device: str) -> dict[str, list[Call]]:
     add(ops.scaled_gemm.full, q, w.t(), row, column, bias, azp=azp, azp_adj=adj)
     add(ops.scaled_gemm.out, q, w.t(), row, column, azp_adj=adj, out=empty(m, n))
 
+    codes = torch.randint(0, 256, (1, 5, 2048), dtype=torch.uint8, device=device)  # of 4 bits
+    for dtype in FLOATS[:2]:
+        a, scales = draw(m, k, dtype=dtype), draw(1, n, dtype=dtype)
+        zeros = torch.randint(0, 16, (1, n), dtype=torch.uint8, device=device)
+        add(ops.mixed_gemm.default, a, codes, scales, None, n, k)
+        add(ops.mixed_gemm.full, a, codes, scales, zeros, n, k, draw(n), torch.float32, c=draw(m, n), beta=2.0,
+            activation="silu", static_b=True, **split)  # fmt: skip
+        add(ops.mixed_gemm.out, a, codes, scales, zeros, n, k, draw(n), out=empty(m, n, dtype=dtype))
+
     groups, total = 3, 300  # of which the last 43 belong to none
     ends = torch.tensor([130, 130, 257], dtype=torch.int32, device=device)
     indptr = torch.nn.functional.pad(ends, (1, 0)).long()

@@ -18,7 +18,7 @@ namespace cleave {
 /// | all        | auto, for automatic                                           |
 ///
 /// For DType, Precision, SplitKMode, Activation, Bias, Scaling, Grouping (without classes),
-/// GroupBounds, Conv, Division, Granularity, Norm, Major, Order, KernelFamily,
+/// GroupBounds, Conv, Division, Granularity, Norm, WeightFormat, Major, Order, KernelFamily,
 /// ScoringFunc and GroupScore.
 template <class Enum>
   requires std::is_enum_v<Enum>

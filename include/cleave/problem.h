@@ -39,6 +39,19 @@ struct ScaleLayout {
   friend bool operator==(const ScaleLayout&, const ScaleLayout&) = default;
 };
 
+/// How an operand is packed that is a weight of 4 bits. Its MatrixLayout says what elements it is multiplied as, and how
+/// they would lie: contiguous along K, with rows (of B, columns) of whole blocks of 64, and so many of those. One
+/// matrix of a batch follows another.
+struct WeightLayout {
+  WeightFormat format = WeightFormat::none;
+  bool has_zero = false;           ///< groups have zero points of their own, bytes that lie as their scales do
+  int64_t group = 0;               ///< elements of K that share a scale: 32, 64, a multiple of 128, or at least all
+  int64_t scale_stride_k = 0;      ///< elements from a group's scales, one per row, to the next group's
+  int64_t scale_stride_batch = 0;  ///< and to the next matrix's; 0: one for all
+
+  friend bool operator==(const WeightLayout&, const WeightLayout&) = default;
+};
+
 /// The groups of a grouped product; GemmProblem::batch is their number.
 struct GroupLayout {
   Grouping dimension = Grouping::none;
@@ -139,10 +152,11 @@ struct GemmProblem {
   Activation activation = Activation::none;
   EpilogueProblem epilogue = {};
 
-  ScaleLayout scale_a = {}, scale_b = {};  ///< both none, both vector, or both block
-  bool has_zero = false;                   ///< i8: zero_a[row] * zero_b[column] is taken off the integer sum
-  bool has_scale_d = false;                ///< D * (1 / scale_d) is stored
-  bool has_amax = false;                   ///< the largest |D|, before scale_d, is gathered
+  ScaleLayout scale_a = {}, scale_b = {};       ///< both none, both vector, or both block
+  WeightLayout weights_a = {}, weights_b = {};  ///< only b is packed; a of the same product read the other way
+  bool has_zero = false;                        ///< i8: zero_a[row] * zero_b[column] is taken off the integer sum
+  bool has_scale_d = false;                     ///< D * (1 / scale_d) is stored
+  bool has_amax = false;                        ///< the largest |D|, before scale_d, is gathered
   /// Scaling::block: D, of 8 bits, is divided by scales that are found, one for each row of 128 columns, and these are
   /// written: stride_k leads to the next 128 columns'. As quantize would, of D in float32, by block_1x128.
   ScaleLayout scale_out = {};
@@ -193,9 +207,11 @@ struct GemmArguments {
   float beta = 0.0f;               ///< of an int32 D a whole number: sums and C are added as int32, and wrap
   const float* scale_a = nullptr;  ///< as the problem's ScaleLayout says; on the device
   const float* scale_b = nullptr;
-  const int32_t* zero_a = nullptr;  ///< m contiguous values (vLLM's azp), or nullptr for all ones
-  const int32_t* zero_b = nullptr;  ///< n contiguous values (vLLM's azp_adj: the columns' sums of B)
-  const float* scale_d = nullptr;   ///< one value
+  const void* weight_scale = nullptr;    ///< as the problem's WeightLayout says; on the device
+  const uint8_t* weight_zero = nullptr;  ///< the same
+  const int32_t* zero_a = nullptr;       ///< m contiguous values (vLLM's azp), or nullptr for all ones
+  const int32_t* zero_b = nullptr;       ///< n contiguous values (vLLM's azp_adj: the columns' sums of B)
+  const float* scale_d = nullptr;        ///< one value
   /// Read by the kernel, never by the host, and clamped to the dimension: wrong values give wrong
   /// results, but no access outside the matrices. Sizes: `batch` values; so offsets, but for one
   /// more of indptr.

@@ -4,6 +4,7 @@
     d = cleave.gemm(a, b, split_k_mode="parallel", split_k_slices=16)
     plan = cleave.plan_gemm(a, b); plan.run(a, b, out=d)         # planned once, run often
     d = cleave.scaled_gemm(a, b, scale_a, scale_b, bias=bias)    # 8-bit operands
+    d = cleave.mixed_gemm(a, cleave.pack_weights(w))             # weights of 4 bits
     d = cleave.grouped_gemm(tokens, weights, offs)               # a mixture of experts
     y = cleave.conv2d(x, w, bias, stride=2, padding=1)           # channels_last
     q, scale = cleave.quantize(x, "int8", "row")                 # makes them
@@ -89,7 +90,7 @@ from ._epilogue import (
 from ._norm import Norm, layer_norm, rms_norm
 from ._pack import Pack, build_pack
 from ._prepare import Prepared, prepare
-from ._weights import PackedWeights, dequantize_weights, pack_weights, unpack_weights
+from ._weights import PackedWeights, dequantize_weights, mixed_gemm, pack_weights, unpack_weights
 from .op import DataType, LayoutType
 from .smoothing import smooth
 
@@ -147,6 +148,7 @@ __all__ = [
     "matrix",
     "maximum",
     "minimum",
+    "mixed_gemm",
     "moe",
     "op",
     "outputs",

@@ -13,6 +13,7 @@ void bind_errors(nanobind::module_& m);             // CudaError, and what cleav
 void bind_epilogue(nanobind::module_& m);           // EpilogueFunction
 void bind_gemm(nanobind::module_& m);               // gemm, plan_gemm
 void bind_scaled_gemm(nanobind::module_& m);        // scaled_gemm, plan_scaled_gemm
+void bind_mixed_gemm(nanobind::module_& m);         // mixed_gemm, of the tensors of a packed weight
 void bind_grouped_gemm(nanobind::module_& m);       // grouped_gemm, its plan, grouped_gemm_wgrad
 void bind_conv(nanobind::module_& m);               // conv1d, conv2d, conv3d and their gradients
 void bind_quantize(nanobind::module_& m);           // quantize, plan_quantize, QuantizePlan

@@ -101,6 +101,20 @@ sizes of groups do not. Returns a `GemmPlan` for arrays of just this form. Compi
   return fmt::format(fmt::runtime(kText), function);
 }
 
+inline constexpr const char* kMixedGemmDoc =
+    R"(What `cleave.mixed_gemm` calls with the tensors of a packed weight.
+
+Args:
+    a: [M, K], float16 or bfloat16.
+    packed: uint8 [ceil(N / 64), ceil(K / 64), 2048], the codes.
+    scales: [groups of K, N], of a's dtype.
+    zeros: uint8, as scales, or None for 8.
+    out_features: N.
+    group_size: columns that share a scale.
+    format: of the codes.
+
+The others are `gemm`'s.)";
+
 inline constexpr const char* kScaledGemmDoc =
     R"(D = activation(alpha * (scale_a * a) @ (scale_b * b) + beta * c + bias), of 8-bit operands.
 

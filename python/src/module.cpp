@@ -13,6 +13,7 @@ NB_MODULE(_core, m) {
   bind_gemm_plan(m);
   bind_gemm(m);
   bind_scaled_gemm(m);
+  bind_mixed_gemm(m);
   bind_grouped_gemm(m);
   bind_conv(m);
   bind_quantize(m);

@@ -24,6 +24,8 @@ GemmTensors read_tensors(const GemmInputs& given_inputs, TensorReader& reader, c
           .amax = reader.read_output<arg::Amax>(inputs),
           .azp = reader.read<arg::Azp>(inputs),
           .azp_adj = reader.read<arg::AzpAdj>(inputs),
+          .scales = reader.read<arg::Scales>(inputs),
+          .zeros = reader.read<arg::Zeros>(inputs),
           .offs = reader.read<arg::Offs>(inputs),
           .indptr = reader.read<arg::Indptr>(inputs),
           .starts = reader.read<arg::Starts>(inputs),

@@ -21,6 +21,8 @@ using ScaleOut = MaybeArray<"scale_out">;
 using Amax = MaybeArray<"amax">;
 using Azp = MaybeArray<"azp">;
 using AzpAdj = MaybeArray<"azp_adj">;
+using Scales = Array<"scales">;
+using Zeros = MaybeArray<"zeros">;
 using Offs = MaybeArray<"offs">;
 using Indptr = MaybeArray<"indptr">;
 using Starts = MaybeArray<"starts">;
@@ -39,6 +41,12 @@ using Alignment = Integer<"alignment", "None", "int | None", "an integer or None
 using ZeroRest = Flag<"zero_rest", "None", "bool | None">;
 using CheckOffsets = Flag<"check_offsets", "False">;
 using Accumulate = Flag<"accumulate", "False">;
+
+// A packed weight
+using Packed = Array<"packed">;
+using OutFeatures = Integer<"out_features">;
+using GroupSize = Integer<"group_size">;
+using Format = OneOf<"format", WeightFormat, "'int4'">;
 
 // How it is computed
 using UseFastAccum = Flag<"use_fast_accum", "False">;
@@ -70,8 +78,8 @@ using OfCalls = Concat<Scalars, List<arg::CheckOffsets>, Place>;
 
 /// All arrays that products have.
 using GemmInputs = Values<arg::A, arg::B, arg::Bias, arg::C, arg::Out, arg::Epilogue, arg::ScaleA, arg::ScaleB,
-                          arg::ScaleD, arg::ScaleOut, arg::Amax, arg::Azp, arg::AzpAdj, arg::Offs, arg::Indptr,
-                          arg::Starts, arg::Sizes, arg::Counts>;
+                          arg::ScaleD, arg::ScaleOut, arg::Amax, arg::Azp, arg::AzpAdj, arg::Scales, arg::Zeros,
+                          arg::Offs, arg::Indptr, arg::Starts, arg::Sizes, arg::Counts>;
 
 /// All that says what becomes of the operands, and how.
 using ProductArguments = Values<arg::Activation, arg::OutDtype, arg::OutScale, arg::ScaleMajor, arg::UseUe8m0,

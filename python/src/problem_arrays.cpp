@@ -29,7 +29,7 @@ PlanObject plan_text(const std::string& text, const std::string& device) {
 }
 
 /// An argument of a launch: where GemmArguments has it, and where it lies.
-struct Array {
+struct LaunchArray {
   const char* name;
   void (*set)(GemmArguments&, void*);
   Placement (*place)(const GemmProblem&);
@@ -37,7 +37,7 @@ struct Array {
 
 #define CLEAVE_ARRAY(member, place) \
   {#member, [](GemmArguments& x, void* p) { x.member = static_cast<decltype(x.member)>(p); }, place}
-constexpr Array kArrays[] = {
+constexpr LaunchArray kArrays[] = {
     CLEAVE_ARRAY(a, a_of),
     CLEAVE_ARRAY(b, b_of),
     CLEAVE_ARRAY(c, c_of),
@@ -45,6 +45,8 @@ constexpr Array kArrays[] = {
     CLEAVE_ARRAY(bias, bias_of),
     CLEAVE_ARRAY(scale_a, scale_a_of),
     CLEAVE_ARRAY(scale_b, scale_b_of),
+    CLEAVE_ARRAY(weight_scale, weight_scale_of),
+    CLEAVE_ARRAY(weight_zero, weight_zero_of),
     CLEAVE_ARRAY(zero_a, zero_a_of),
     CLEAVE_ARRAY(zero_b, zero_b_of),
     CLEAVE_ARRAY(scale_d, scale_d_of),
@@ -63,7 +65,7 @@ int64_t elements_of(const Placement& x) {
 
 FieldsList arrays_of(const PlanObject& planned) {
   nb::list list;
-  for (const Array& array : kArrays) {
+  for (const LaunchArray& array : kArrays) {
     const Placement place = array.place(planned.problem());
     if (place.empty()) continue;
     nb::dict fields;
@@ -88,7 +90,7 @@ Fields groups_of(const PlanObject& planned) {
 
 void run_at(const PlanObject& planned, const std::map<std::string, uintptr_t>& addresses, nb::handle stream) {
   GemmArguments arguments;
-  for (const Array& array : kArrays) {
+  for (const LaunchArray& array : kArrays) {
     const auto found = addresses.find(array.name);
     if (found != addresses.end()) array.set(arguments, reinterpret_cast<void*>(found->second));
   }

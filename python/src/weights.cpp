@@ -4,6 +4,7 @@
 #include "base/refuse.h"
 #include "bindings.h"
 #include "cleave/memory/weight_layout.h"
+#include "errors.h"
 #include "tensor.h"
 
 namespace nb = nanobind;

@@ -40,6 +40,11 @@ using NumberPlaces = Argument<"number_places", "int[]", const std::vector<int64_
 using Backward = Argument<"backward", "str", FunctionText, "''">;
 using Azp = MaybeTensorArgument<"azp">;
 using AzpAdj = MaybeTensorArgument<"azp_adj">;
+using Packed = TensorArgument<"packed">;
+using Scales = TensorArgument<"scales">;
+using OutFeatures = Argument<"out_features", "int", int64_t>;
+using GroupSize = Argument<"group_size", "int", int64_t>;
+using Format = NameArgument<"format", WeightFormat, "'int4'">;
 using Offs = MaybeTensorArgument<"offs">;
 using Indptr = MaybeTensorArgument<"indptr">;
 using Starts = MaybeTensorArgument<"starts">;
@@ -71,6 +76,7 @@ using Function = List<arg::Epilogue, arg::EpilogueInputs, arg::Numbers, arg::Num
 // Each file adds the operators of its own.
 void add_gemm(Operators& operators);
 void add_scaled_gemm(Operators& operators);
+void add_mixed_gemm(Operators& operators);
 void add_grouped_gemm(Operators& operators);
 void add_conv(Operators& operators);
 void add_quantize(Operators& operators);

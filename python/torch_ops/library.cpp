@@ -18,6 +18,7 @@ Operators all() {
   Operators operators;
   add_gemm(operators);
   add_scaled_gemm(operators);
+  add_mixed_gemm(operators);
   add_grouped_gemm(operators);
   add_conv(operators);
   add_quantize(operators);

@@ -8,13 +8,14 @@
 
 namespace cleave::torch_ops {
 
-/// None where there is no such argument. A form that writes to its arguments, or whose D is quantised, has no gradients,
-/// and refuses what requires them.
+/// None where there is no such argument. A form that writes to its arguments, whose D is quantised or whose weight is
+/// packed has no gradients, and refuses what requires them.
 template <class P, class Call>
 std::optional<Operand> operand(const Call& call) {
   if constexpr (!Call::template has<P>()) {
     return std::nullopt;
-  } else if constexpr (Call::template has<arg::Out>() || Call::template has<arg::OutScale>()) {
+  } else if constexpr (Call::template has<arg::Out>() || Call::template has<arg::OutScale>() ||
+                       Call::template has<arg::Packed>()) {
     return read_untracked(call.template get<P>(), P::name());
   } else {
     return read(call.template get<P>());
@@ -34,7 +35,7 @@ std::optional<Operand> operand_named(const Call& call) {
 template <class Call>
 GemmTensors tensors_of(const Call& call) {
   return {.a = operand<arg::A>(call),
-          .b = operand<arg::B>(call),
+          .b = Call::template has<arg::Packed>() ? operand<arg::Packed>(call) : operand<arg::B>(call),
           .c = operand<arg::C>(call),
           .bias = operand<arg::Bias>(call),
           .out = operand<arg::Out>(call),
@@ -44,6 +45,8 @@ GemmTensors tensors_of(const Call& call) {
           .amax = operand<arg::Amax>(call),
           .azp = operand<arg::Azp>(call),
           .azp_adj = operand<arg::AzpAdj>(call),
+          .scales = operand<arg::Scales>(call),
+          .zeros = operand_named<"zeros">(call),
           .offs = operand_named<"offs">(call),
           .indptr = operand<arg::Indptr>(call),
           .starts = operand<arg::Starts>(call),

@@ -1,6 +1,7 @@
 #include "cpu/operands.h"
 
 #include "cpu/micro_kernel.h"
+#include "cpu/weights.h"
 #include "launch/product.h"
 #include "problem/conv.h"
 
@@ -29,6 +30,8 @@ void Operands::pack_b(const TileCoord& coord, Span columns, Span k, float* out) 
     default:
       break;
   }
+  if (problem_.weights_b.format != WeightFormat::none)
+    return pack_weights(problem_, arguments_, coord.batch, columns, k, out);
   const MatrixLayout& b = problem_.b;
   const Place at = place(b, coord, b.stride_col, b.stride_row, problem_.n, columns.first, k.first);
   cpu::pack_b({b.dtype, arguments_.b, at.offset, at.stride, b.stride_row, columns.count, k.count}, k.count, out);

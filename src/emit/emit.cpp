@@ -42,6 +42,10 @@ const Choice& planned(const GemmPlan& plan) {
         "the operation has out_scale, which emitted projects do not serve; plan it with scale_d, or call it from "
         "the library");
   }
+  if (has_weights(choice->config)) {
+    throw Error(ErrorCode::unsupported,
+                "the operation's b is a packed weight, which emitted projects do not serve; call it from the library");
+  }
   if (choice->problem.groups.apart) {
     refuse(
         ErrorCode::unsupported,

@@ -14,6 +14,7 @@ namespace cleave {
 
 CLEAVE_SPELL(OperandConfig, a, b, a_major, b_major, precision, copied_a, copied_b, load_bytes_a, load_bytes_b, static_a,
              static_b)
+CLEAVE_SPELL(WeightConfig, format, group, has_zero)
 CLEAVE_SPELL(TileConfig, m, n, k, stages)
 CLEAVE_SPELL(WarpConfig, consumers, pingpong, m, n)
 CLEAVE_SPELL(ClusterConfig, multicast_m, multicast_n, k)
@@ -48,8 +49,8 @@ std::string gemm_source(const GemmConfig& config) {
       .folder = "kernel",
       .name = family_traits(config.family).kernel,
       .config = "GemmConfig",
-      .members = CLEAVE_PRINT_MEMBERS(config, family, operands, tile, warps, cluster, schedule, conv, direct, scales,
-                                      epilogue, store),
+      .members = CLEAVE_PRINT_MEMBERS(config, family, operands, weights, tile, warps, cluster, schedule, conv, direct,
+                                      scales, epilogue, store),
       .launch_bounds = "cleave::cta_threads(config), 1",
       .entry = gemm_entry,
       .params = "Params<config>",

@@ -57,6 +57,7 @@ inline GemmProblem transposed(const GemmProblem& problem) {
   t.c = detail::transposed(problem.c);
   t.d = detail::transposed(problem.d);
   std::swap(t.scale_a, t.scale_b);
+  std::swap(t.weights_a, t.weights_b);
   std::swap(t.static_a, t.static_b);
   if (problem.groups.dimension == Grouping::m) t.groups.dimension = Grouping::n;
   if (problem.groups.dimension == Grouping::n) t.groups.dimension = Grouping::m;

@@ -17,6 +17,15 @@ inline void set_problem(const GemmConfig& c, const GemmProblem& p, GemmParams& p
   params.batched_b = p.batch > 1 && p.b.stride_batch != 0;
   params.scales_a = {nullptr, p.scale_a.stride_row, p.scale_a.stride_k, p.scale_a.stride_batch};
   params.scales_b = {nullptr, p.scale_b.stride_row, p.scale_b.stride_k, p.scale_b.stride_batch};
+  if (has_weights(c)) {
+    const int64_t group = min_of(p.weights_a.group, p.k);
+    params.weights = {nullptr,
+                      nullptr,
+                      p.weights_a.scale_stride_k,
+                      p.weights_a.scale_stride_batch,
+                      uint32_t(ceil_div(p.k, group)),
+                      FastDivmod(uint32_t(ceil_div<int64_t>(group, c.tile.k)))};
+  }
   params.groups = group_params(p);
   EpilogueParams& e = params.epilogue;
   const bool row = c.epilogue.order == Order::row;
@@ -42,10 +51,12 @@ inline void set_arguments(const GemmConfig& c, const GemmArguments& x, GemmParam
   params.b.data = x.b;
   params.scales_a.data = x.scale_a;
   params.scales_b.data = x.scale_b;
+  params.weights.scales = x.weight_scale;
+  params.weights.zeros = x.weight_zero;
   params.groups.offsets = x.group_offsets;
   params.groups.sizes = x.group_sizes;
   EpilogueParams& e = params.epilogue;
-  e.alpha = x.alpha;
+  e.alpha = x.alpha * weight_factor(c);
   e.beta = x.beta;
   e.d = x.d;
   e.c = x.c;

@@ -25,10 +25,10 @@ class Builder {
         p_(call.problem),
         arguments_(call.arguments),
         a_(*tensors.a),
-        b_(*tensors.b) {}
+        b_(options.weights ? unpacked(*tensors.b, *options.weights, a_) : *tensors.b) {}
 
   void check_operands() const {
-    const Operand &a = *t_.a, &b = *t_.b;
+    const Operand &a = *t_.a, &b = b_;
     const bool apart = options_.grouped && a.ndim == 1 && b.ndim == 1;
     const Form form{apart ? 1 : 2, 3, kMultipliedTypes};
     check(a, "a", form);
@@ -370,6 +370,7 @@ GemmCall make_call(const GemmTensors& tensors, const GemmOptions& options) {
   if (tensors.bias) builder.place_bias();
   if (tensors.scale_a || tensors.scale_b) builder.place_scale_factors();
   if (tensors.azp || tensors.azp_adj) builder.place_zero_points();
+  if (options.weights) place_weights(*tensors.scales, tensors.zeros, *options.weights, call.problem, call.arguments);
   builder.place_d();
   builder.place_scale_out();
   place_range(tensors.scale_d, tensors.amax, "a", call);

@@ -7,6 +7,7 @@
 
 #include "cleave/gemm.h"
 #include "operands/operand.h"
+#include "operands/weight_operands.h"
 
 namespace cleave {
 
@@ -28,6 +29,7 @@ struct GemmTensors {
   std::optional<Operand> a, b, c, bias, out;  ///< a and b are never absent
   std::optional<Operand> scale_a, scale_b, scale_d, scale_out, amax;
   std::optional<Operand> azp, azp_adj;
+  std::optional<Operand> scales, zeros;                        ///< of b, where it is a packed weight
   std::optional<Operand> offs, indptr, starts, sizes, counts;  ///< of a grouped product
   EpilogueTensors epilogue;
 };
@@ -53,10 +55,11 @@ struct GemmOptions {
   Major scale_major = Major::k;  ///< of new ones
   bool ue8m0 = false;
   Activation activation = Activation::none;
-  bool grouped = false;              ///< the ranks of a and b, and the bounds, tell what is grouped
-  std::optional<int64_t> alignment;  ///< offs are aligned prefix sums; counts of matrices: spacing
-  std::optional<bool> zero_rest;     ///< without a value: of a new D only
-  bool a_is_transposed = false;      ///< a is [k, m], its scales [scales along K, m]
+  std::optional<WeightForm> weights;  ///< b is a packed weight
+  bool grouped = false;               ///< the ranks of a and b, and the bounds, tell what is grouped
+  std::optional<int64_t> alignment;   ///< offs are aligned prefix sums; counts of matrices: spacing
+  std::optional<bool> zero_rest;      ///< without a value: of a new D only
+  bool a_is_transposed = false;       ///< a is [k, m], its scales [scales along K, m]
   PlanOptions plan;
 };
 

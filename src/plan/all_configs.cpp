@@ -43,6 +43,13 @@ GemmProblem scaled(DType a, DType b, DType d, ScaleLayout scale_a, ScaleLayout s
   return p;
 }
 
+/// B of 4 bits.
+GemmProblem weights(DType type, DType d, int64_t group, bool has_zero, Major a_major = Major::k) {
+  GemmProblem p = product(type, type, d, a_major);
+  p.weights_b = {.format = WeightFormat::int4, .has_zero = has_zero, .group = group, .scale_stride_k = p.n};
+  return p;
+}
+
 /// As a mixture of experts has it.
 GemmProblem grouped(GemmProblem p, Grouping dimension) {
   p.batch = 64;
@@ -179,6 +186,7 @@ class Collector {
     scales();
     groups();
     found_scales();
+    packed_weights();
     convolutions();
     few_channels();
     patches();
@@ -448,6 +456,32 @@ class Collector {
     visit(layer);
     layer.has_c = true;
     visit(layer);
+  }
+
+  /// They are served with tiles transposed alone, of any sharing.
+  void packed_weights() {
+    const auto add = [&](const GemmProblem& p, SplitKMode split = SplitKMode::none, bool in_turn = false) {
+      visit(p, split, true, in_turn);
+    };
+    for (const SplitKMode split : values_of<SplitKMode>) {
+      if (split == SplitKMode::automatic) continue;
+      add(weights(DType::bf16, DType::bf16, 128, false), split);
+      add(weights(DType::f16, DType::f32, 32, true), split);
+    }
+    for (const int64_t group : {64, 32}) {
+      for (const bool has_zero : {false, true}) add(weights(DType::bf16, DType::bf16, group, has_zero));
+    }
+    add(weights(DType::bf16, DType::bf16, 128, true, Major::mn), SplitKMode::parallel);
+    GemmProblem layer = weights(DType::bf16, DType::bf16, 128, true);
+    layer.bias = Bias::row;
+    layer.has_c = true;
+    layer.activation = Activation::gelu_erf;
+    for (const SplitKMode split : {SplitKMode::none, SplitKMode::parallel, SplitKMode::stream_k}) add(layer, split);
+    layer.deterministic = Determinism::batch_invariant;
+    add(layer, SplitKMode::none, true);
+    add(with_function(weights(DType::bf16, DType::bf16, 128, false)));
+    add(grouped(weights(DType::bf16, DType::bf16, 32, false), Grouping::m));
+    add(grouped(weights(DType::bf16, DType::bf16, 128, true), Grouping::m), SplitKMode::stream_k);
   }
 
   void narrow_groups() {

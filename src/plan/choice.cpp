@@ -57,6 +57,10 @@ GemmConfig base_config(const Spec& spec, const GemmProblem& p, const OperandLayo
   c.family = spec.family;
   c.operands.a = p.a.dtype;
   c.operands.b = p.b.dtype;
+  if (const WeightLayout& weights = p.weights_a; weights.format != WeightFormat::none) {
+    const bool within = weights.group < min_of<int64_t>(p.k, kWidestWeightGroup);  // a k block
+    c.weights = {weights.format, within ? uint32_t(weights.group) : kWidestWeightGroup, weights.has_zero};
+  }
   c.epilogue.d = p.d.dtype;
   c.operands.precision = p.precision;
   c.epilogue.has_c = p.has_c;
@@ -89,6 +93,12 @@ GemmConfig base_config(const Spec& spec, const GemmProblem& p, const OperandLayo
   c.schedule.split = spec.split;
   c.schedule.in_turn = spec.in_turn;
   return c;
+}
+
+/// Weights that are packed take WGMMA's M, where registers are an operand. They are no other CTA's, and two consumers at
+/// different tiles have not been tried.
+bool serves_weights(const Spec& spec) {
+  return has_wgmma(spec.family) && spec.transposed && !spec.narrow && !spec.pingpong && spec.multicast_n == 1;
 }
 
 /// Sets the split of `choice`: at least one K block for each slice, and whole clusters of slices.
@@ -124,6 +134,7 @@ std::optional<Choice> make_choice(const GemmProblem& problem, const DeviceInfo& 
   const bool is_conv = problem.conv.kind != Conv::none;
   if (is_conv ? spec.transposed || spec.narrow : spec.fuses_classes || spec.gather) return std::nullopt;
   if (spec.transposed && finds_scales(problem)) return std::nullopt;
+  if (problem.weights_b.format != WeightFormat::none && !serves_weights(spec)) return std::nullopt;
   if (problem.precision != Precision::tf32 && has_wgmma(spec.family)) return std::nullopt;
   std::optional<Choice> made(std::in_place);  // a planner makes hundreds: never copied
   Choice& choice = *made;
@@ -156,7 +167,7 @@ std::optional<Choice> make_choice(const GemmProblem& problem, const DeviceInfo& 
     if (!shape()) return std::nullopt;
   }
   if (!clusters_fit(c, device)) return std::nullopt;
-  c.operands.static_a = p.static_a && may_load_early(c) && has_map_a(c);
+  c.operands.static_a = p.static_a && may_load_early(c) && (has_map_a(c) || has_weights(c));
   c.operands.static_b = p.static_b && may_load_early(c) && has_map_b(c);
   const bool streamed = c.schedule.split == SplitKMode::stream_k;
   if (streamed && c.schedule.grouping == Grouping::classes && p.batch > 1) return std::nullopt;

@@ -274,7 +274,8 @@ double predict_roughly_us(const Choice& choice, const DeviceInfo& device) {
 }
 
 double predict_us(const Choice& choice, const DeviceInfo& device) {
-  if (!is_predicted_product(choice) || !forests_know(device)) return predict_roughly_us(choice, device);
+  const bool unknown = has_weights(choice.config) || !forests_know(device);
+  if (!is_predicted_product(choice) || unknown) return predict_roughly_us(choice, device);
   const MainloopKind kind = mainloop_kind(choice.config);
   const ProductTime time = predict_product(choice, device, product_constants(kind));
   return time.us * product_residual(kind, product_features(choice, device, time));

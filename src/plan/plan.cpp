@@ -20,6 +20,13 @@ namespace cleave {
 namespace {
 
 [[noreturn]] void refuse_unserved(const GemmProblem& problem, const DeviceInfo& device) {
+  if (problem.weights_b.format != WeightFormat::none) {
+    refuse(ErrorCode::unsupported,
+           "packed weights cannot be served on {} with split_k_mode=\"{}\" and split_k_slices={}: their kernel needs "
+           "sm_90, rows of a that start at multiples of 16 bytes, and of cluster at most 16 slices; copy a into such "
+           "rows, choose another mode, or multiply by cleave.unpack_weights(weights)",
+           device.name, to_string(problem.split_k_mode), problem.split_k_slices);
+  }
   if (problem.kernel == KernelFamily::sm90 && problem.conv.kind != Conv::none) {
     refuse(ErrorCode::unsupported,
            "kernel=\"sm90\" cannot serve this convolution on {}: it needs sm_90, channels and filters whose bytes are "

@@ -8,6 +8,7 @@
 
 #include "cleave/conv.h"
 #include "cleave/core/math.h"
+#include "cleave/memory/weight_layout.h"
 #include "cleave/names.h"
 #include "plan/operand_layout.h"
 #include "problem/conv.h"
@@ -59,6 +60,16 @@ struct Matrices {
   bool broadcasts_a = false, broadcasts_b = false;
 };
 
+/// B in whole blocks, and scales behind each other.
+void place_weights(GemmProblem& p) {
+  const int64_t entries = entries_of_b(p), column = round_up<int64_t>(p.k, kWeightBlock);
+  WeightLayout& weights = p.weights_b;
+  p.b.stride_col = column;
+  p.b.stride_batch = entries > 1 ? round_up<int64_t>(p.n, kWeightBlock) * column : 0;
+  weights.scale_stride_k = p.n;
+  weights.scale_stride_batch = entries > 1 ? ceil_div(p.k, max_of<int64_t>(weights.group, 1)) * p.n : 0;
+}
+
 /// Places the matrices of `p`, which has everything else but scales' strides.
 void place(const Matrices& given, GemmProblem& p) {
   if (p.conv.kind != Conv::none) {
@@ -68,6 +79,7 @@ void place(const Matrices& given, GemmProblem& p) {
     const int64_t columns = columns_of_b(p);
     p.a = packed(given.a, given.a_row_major, p.m, p.k, given.broadcasts_a ? 1 : entries_of_a(p));
     p.b = packed(given.b, given.b_row_major, p.k, columns, given.broadcasts_b ? 1 : entries_of_b(p));
+    if (p.weights_b.format != WeightFormat::none) place_weights(p);
     p.d = packed(given.d, given.d_row_major, p.m, p.n, entries_of_d(p));
     p.scale_a = packed_scales(p.scale_a.kind, p.scale_a.rows, p.m, p.k, entries_of_scale_a(p, p.scale_a.kind));
     p.scale_b = packed_scales(p.scale_b.kind, p.scale_b.rows, columns, p.k, entries_of_scale_b(p, p.scale_b.kind));
@@ -228,6 +240,15 @@ void read_scaling(Reader& in, GemmProblem& p) {
   if (p.scale_a.rows == 0 || p.scale_b.rows == 0) in.fail();
 }
 
+void read_weights(Reader& in, GemmProblem& p) {
+  if (!in.take_word("weights")) return;
+  p.weights_b.format = in.name<WeightFormat>();
+  if (p.weights_b.format == WeightFormat::none) in.fail();
+  in.expect(" ");
+  p.weights_b.group = in.number();
+  p.weights_b.has_zero = in.take_word("zeros");
+}
+
 void read_conv(Reader& in, GemmProblem& p) {
   ConvLayout& conv = p.conv;
   conv.kind = in.optional_name<Conv>();
@@ -274,6 +295,8 @@ std::string problem_text(const GemmProblem& p) {
   add(groups.bounds == GroupBounds::counts, " counts {}", groups.spacing);
   add(p.scale_a.kind == Scaling::vector, " scaled");
   add(p.scale_a.kind == Scaling::block, " blocks {}x{}", p.scale_a.rows, p.scale_b.rows);
+  add(p.weights_b.format != WeightFormat::none, " weights {} {}{}", to_string(p.weights_b.format), p.weights_b.group,
+      p.weights_b.has_zero ? " zeros" : "");
   add(p.fast_accumulation, " fast");
   add(p.precision != Precision::tf32, " {}", to_string(p.precision));
   add(p.has_zero, " zero");
@@ -314,6 +337,7 @@ std::optional<GemmProblem> parse_problem(std::string_view text) {
   matrices.b = in.take_word("by") ? in.name<DType>() : matrices.a;
   read_groups(in, p);
   read_scaling(in, p);
+  read_weights(in, p);
   p.fast_accumulation = in.take_word("fast");
   p.precision = in.optional_name<Precision>();
   p.has_zero = in.take_word("zero");

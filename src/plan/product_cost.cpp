@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "cleave/memory/weight_layout.h"
 #include "plan/cost.h"
 #include "problem/problem.h"
 
@@ -16,7 +17,9 @@ constexpr double kTurnClocks = 400;        // until tensor cores are done with a
 constexpr double kReadPerClock = 128;      // bytes of partial tiles, by the slices that add them up,
 constexpr double kReadAlonePerClock = 64;  // and by the last CTA of a streamed tile
 constexpr double kCopyThreads = 96;
-constexpr double kPingpongTile = 0.1;  // of an epilogue that another tile's mainloop does not hide
+constexpr double kDequantiseClocks = 90;  // of a packed weight's block of 64 x 64: its instructions, not measured yet
+constexpr double kDequantiseAlone = 1.5;  // times more where no other warpgroup's hide their latency
+constexpr double kPingpongTile = 0.1;     // of an epilogue that another tile's mainloop does not hide
 
 /// Rows of 128 bytes in the boxes of one k block of one operand, on average over its tiles.
 struct BoxRows {
@@ -30,11 +33,13 @@ struct BoxRows {
 struct Load {
   Major major;
   bool copied;  // by threads, which ask for whole lines, wherever they begin
+  bool packed;  // a weight's blocks
 };
 
 /// `extent`: of the matrix along M or N; `tiles`, of `step` rows, cover it.
 BoxRows box_rows_of(const GemmConfig& c, Load load, double extent, double tiles, double step) {
   const double atom = atom_elements(c.operands.a);
+  if (load.packed) return {c.tile.m * c.tile.k / 2 / kRowBytes, 0, 0};
   tiles = std::max(tiles, 1.0);
   if (load.copied) return {c.tile.k * std::min(extent / tiles, step) / atom, 0, 0};
   if (load.major == Major::k) {
@@ -73,14 +78,15 @@ class ProductPrediction {
   void find_rows() {
     const double m_sharing = c_.cluster.multicast_m, n_sharing = c_.cluster.multicast_n;
     const double columns = double(p_.n) * c_.tile.n / output_columns(c_);
-    const Load load_a{c_.operands.a_major, c_.operands.copied_a}, load_b{c_.operands.b_major, c_.operands.copied_b};
+    const Load load_a{c_.operands.a_major, c_.operands.copied_a, has_weights(c_)};
+    const Load load_b{c_.operands.b_major, c_.operands.copied_b, false};
     const BoxRows a = box_rows_of(c_, load_a, double(p_.m), s_.tiles_m, c_.tile.m * m_sharing);
     const BoxRows b = box_rows_of(c_, load_b, columns, s_.tiles_n, c_.tile.n * n_sharing);
     // A cluster's rows of A are its multicast_m tiles', each of which multicast_n CTAs share.
     const double share_a = 1 / (m_sharing * n_sharing), share_b = share_a;
     const auto more = [&](Load load, int64_t extent) {
       const int64_t line = (load.major == Major::k ? p_.k : extent) * size_of(c_.operands.a);
-      const bool within = !load.copied && line % int64_t(kRowBytes) != 0;
+      const bool within = !load.copied && !load.packed && line % int64_t(kRowBytes) != 0;
       return within ? 1 + q_.misaligned : 1.0;
     };
     tma_clocks_ =
@@ -103,7 +109,8 @@ class ProductPrediction {
 
   /// Every 64 rows read their part of A and all of B; TMA writes both.
   double shared_memory_clocks() const {
-    const double read = c_.tile.m / 64.0 * (64 + c_.tile.n), written = c_.tile.m + c_.tile.n;
+    const double rows = has_weights(c_) ? 0.25 : 1;  // of A, as wide as B's
+    const double read = c_.tile.m / 64.0 * (64 * rows + c_.tile.n), written = c_.tile.m * rows + c_.tile.n;
     return (read + written) * c_.tile.k * size_of(c_.operands.a) / 128 * q_.shared_memory;
   }
 
@@ -113,9 +120,16 @@ class ProductPrediction {
     return q_.copy * rows * c_.tile.k * size_of(c_.operands.a) / 16 / kCopyThreads;
   }
 
+  double dequantise_clocks() const {
+    const double blocks = c_.tile.m * c_.tile.k / double(kWeightBlock * kWeightBlock);
+    return has_weights(c_) ? blocks * kDequantiseClocks * (c_.warps.consumers == 1 ? kDequantiseAlone : 1) : 0;
+  }
+
   double block_clocks() const {
     const double multiply = multiply_clocks(), latency = q_.latency * clock_ / c_.tile.stages;
-    double clocks = std::max({multiply, shared_memory_clocks(), tma_clocks_, copy_clocks(), latency}) + q_.block;
+    double clocks =
+        std::max({multiply, shared_memory_clocks(), tma_clocks_, copy_clocks(), dequantise_clocks(), latency}) +
+        q_.block;
     if (sharers(c_) > 1) clocks += q_.in_step * multiply;
     if (!c_.scales.promote) return clocks;
     const bool singly = c_.epilogue.scaling == Scaling::block && c_.scales.rows_b == 1;

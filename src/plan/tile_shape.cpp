@@ -59,6 +59,8 @@ bool registers_suffice(const GemmConfig& c) {
   // Nor does a part of 96 sums with scales of its own for a walk through groups of rows.
   const bool ragged = c.schedule.grouping == Grouping::m || c.schedule.grouping == Grouping::n;
   if (ragged && by_block && c.tile.n > 176 && !multiplies_halves(c)) return false;
+  // Nor do as many as 144 for what a packed weight is made into, or 128 beside a function, a cluster's sums or groups.
+  if (has_weights(c) && kept >= (crowds(c) || c.cluster.k > 1 || ragged ? 128 : 144)) return false;
   // Nor do 144 accumulators for C or for a function with as much to read, and 160 for a walk that sums slices in turn,
   // or for float32.
   const bool walks_far = c.schedule.split == SplitKMode::serial || c.schedule.split == SplitKMode::stream_k;
@@ -212,7 +214,7 @@ class TileShaper {
     // A K-major operand's share of a multicast must be whole groups of 8 rows, so that the swizzle
     // fits together.
     if (b_.major == Major::k && output_columns(c_) % (8 * s_.multicast_m) != 0) return false;
-    if (merges_stages()) c_.tile.k = 2 * atom_;
+    if (merges_stages() || has_weights(c_)) c_.tile.k = 2 * atom_;
     if (!shape_convolution()) return false;
     c_.store.by_tma = stores_by_tma();
     if (!direct_store_suffices(c_)) return false;

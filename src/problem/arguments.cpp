@@ -51,6 +51,8 @@ void for_each_input(const GemmProblem& p, const GemmArguments& x, const Use& use
   visit({"bias", bias_of(p), x.bias});
   visit({"scale_a", scale_a_of(p), x.scale_a});
   visit({"scale_b", scale_b_of(p), x.scale_b});
+  visit({"scale", weight_scale_of(p), x.weight_scale});
+  visit({"zero", weight_zero_of(p), x.weight_zero});
   if (x.zero_a != nullptr) visit({"zero_a", zero_a_of(p), x.zero_a});
   visit({"zero_b", zero_b_of(p), x.zero_b});
   visit({"scale_d", scale_d_of(p), x.scale_d});

@@ -84,6 +84,7 @@ std::string guess(std::string_view name, std::span<const std::string_view> names
   X(Division, "division")            \
   X(Granularity, "granularity")      \
   X(Norm, "norm")                    \
+  X(WeightFormat, "format")          \
   X(Major, "scale_major")            \
   X(Order, "order")                  \
   X(ScoringFunc, "scoring_func")     \

@@ -4,6 +4,7 @@
 
 #include "cleave/conv.h"
 #include "cleave/core/math.h"
+#include "cleave/memory/weight_layout.h"
 #include "problem/problem.h"
 
 namespace cleave {
@@ -52,6 +53,28 @@ Placement place_like_d(const GemmProblem& p, const EpilogueLayout& x) {
   return {layout, 1, 1, batch};
 }
 
+/// A packed weight as a line of bytes for each of a batch.
+Placement packed(const MatrixLayout& layout, int64_t rows, int64_t k, int64_t batch) {
+  const auto bytes = int64_t(weight_bytes(uint64_t(rows), uint64_t(k)));
+  const MatrixLayout line{
+      .dtype = DType::i8, .stride_row = bytes, .stride_batch = layout.stride_batch / 2, .alignment = layout.alignment};
+  return {line, 1, bytes, batch};
+}
+
+/// What a packed weight has for each group of K and each row, elements of `type`.
+Placement by_group(const GemmProblem& p, DType type, bool given) {
+  const bool is_a = p.weights_a.format != WeightFormat::none;
+  const WeightLayout& weights = is_a ? p.weights_a : p.weights_b;
+  const MatrixLayout layout{.dtype = type,
+                            .stride_row = weights.scale_stride_k,
+                            .stride_batch = weights.scale_stride_batch,
+                            .alignment = 4};  // as words are copied
+  if (!given || weights.format == WeightFormat::none) return {layout, 0, 0, 0};
+  const int64_t entries = is_a ? entries_of_a(p) : entries_of_b(p);
+  return {layout, ceil_div<int64_t>(p.k, max_of<int64_t>(weights.group, 1)), is_a ? p.m : p.n,
+          weights.scale_stride_batch == 0 ? min_of<int64_t>(entries, 1) : entries};
+}
+
 }  // namespace
 
 uint32_t widest_access(const Placement& matrix) {
@@ -72,6 +95,7 @@ bool addressable(const Placement& matrix) {
 Placement a_of(const GemmProblem& p) {
   if (p.conv.kind == Conv::fprop) return {p.a, image_pixels(p.conv), p.conv.channels, p.batch};
   if (p.conv.kind == Conv::dgrad) return {p.a, output_pixels(p.conv), p.conv.filters, p.batch};
+  if (p.weights_a.format != WeightFormat::none) return packed(p.a, p.m, p.k, entries_of_a(p));
   return {p.a, p.m, p.k, entries_of_a(p)};
 }
 Placement b_of(const GemmProblem& p) {
@@ -79,6 +103,7 @@ Placement b_of(const GemmProblem& p) {
     return {p.b, p.conv.filters, taps(p.conv) * p.conv.channels, p.batch};
   }
   if (p.conv.kind == Conv::wgrad) return {p.b, image_pixels(p.conv), p.conv.channels, p.batch};
+  if (p.weights_b.format != WeightFormat::none) return packed(p.b, p.n, p.k, entries_of_b(p));
   return {p.b, p.k, columns_of_b(p), entries_of_b(p)};
 }
 Placement c_of(const GemmProblem& p) {
@@ -99,6 +124,12 @@ Placement scale_a_of(const GemmProblem& p) {
 }
 Placement scale_b_of(const GemmProblem& p) {
   return scales_of(p.scale_b, columns_of_b(p), p.k, entries_of_scale_b(p, p.scale_b.kind));
+}
+Placement weight_scale_of(const GemmProblem& p) {
+  return by_group(p, p.a.dtype, true);
+}
+Placement weight_zero_of(const GemmProblem& p) {
+  return by_group(p, DType::i8, p.weights_a.has_zero || p.weights_b.has_zero);
 }
 Placement zero_a_of(const GemmProblem& p) {
   return vector_of(DType::i32, p.has_zero ? p.m : 0);

@@ -45,9 +45,11 @@ Placement b_of(const GemmProblem& problem);
 Placement c_of(const GemmProblem& problem);
 Placement d_of(const GemmProblem& problem);
 Placement bias_of(const GemmProblem& problem);
-Placement scale_a_of(const GemmProblem& problem);  ///< [batch, scales of rows, scales along K]
-Placement scale_b_of(const GemmProblem& problem);  ///< [batch, scales of columns, scales along K]
-Placement zero_a_of(const GemmProblem& problem);   ///< all ones need no memory, though
+Placement scale_a_of(const GemmProblem& problem);       ///< [batch, scales of rows, scales along K]
+Placement scale_b_of(const GemmProblem& problem);       ///< [batch, scales of columns, scales along K]
+Placement weight_scale_of(const GemmProblem& problem);  ///< [batch, groups of K, rows of the weight]
+Placement weight_zero_of(const GemmProblem& problem);
+Placement zero_a_of(const GemmProblem& problem);  ///< all ones need no memory, though
 Placement zero_b_of(const GemmProblem& problem);
 Placement scale_d_of(const GemmProblem& problem);
 Placement amax_of(const GemmProblem& problem);

@@ -34,6 +34,11 @@ struct ProblemHash {
       mix(uint64_t(scale->stride_row) << 32 ^ uint64_t(scale->stride_k) << 12 ^ uint64_t(scale->rows) << 4 ^
           uint64_t(scale->kind));
     }
+    for (const WeightLayout* weights : {&p.weights_a, &p.weights_b}) {
+      if (weights->format == WeightFormat::none) continue;
+      mix(uint64_t(weights->group) << 32 ^ uint64_t(weights->scale_stride_k) << 8 ^ uint64_t(weights->has_zero) << 4 ^
+          uint64_t(weights->format));
+    }
     if (p.epilogue.function != nullptr) {
       mix(reinterpret_cast<uintptr_t>(p.epilogue.function));
       for (const EpilogueLayout& input : p.epilogue.inputs) {

@@ -52,6 +52,9 @@ void check_types(const GemmProblem& problem, Messages& out);
 /// Scales, zero points, and what is done with the range of D. The sizes are sound.
 void check_scaling(const GemmProblem& problem, Messages& out);
 
+/// A packed weight, and what may go with it. The sizes are sound.
+void check_weights(const GemmProblem& problem, Messages& out);
+
 /// Groups, and what may go with them. The sizes are sound.
 void check_groups(const GemmProblem& problem, Messages& out);
 

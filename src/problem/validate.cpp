@@ -137,6 +137,7 @@ std::vector<std::string> validate(const GemmProblem& problem) {
     check_outputs(problem, out);
     check_tile_count(problem, out);
     check_scaling(problem, out);
+    check_weights(problem, out);
     check_bias(problem, out);
     check_groups(problem, out);
     check_conv(problem, out);

@@ -104,7 +104,7 @@ def test_bias_stands_before_c_everywhere() -> None:
     lists = [parameters_of(function) for function in functions_of(cleave)]
     lists.append(parameters_of(vars(cleave.GemmPlan)["run"]))
     with_bias = [names for names in lists if {"bias", "c"} <= {*names}]
-    assert len(with_bias) == 22
+    assert len(with_bias) == 23
     for names in with_bias:
         between = names[names.index("bias") + 1 : names.index("c")]
         # torch has the bias of convolutions among what may be passed by position.

@@ -124,6 +124,16 @@ enum class Bias : uint8_t { none, row, column };
 /// | block  | one per 1 or 128 rows x 128 of K | one per 128 of K x 1 or 128 columns |
 enum class Scaling : uint8_t { none, vector, block };
 
+/// How a weight of a mixed product is stored: packed codes of 4 bits (kernels/cleave/memory/weight_layout.h), from which
+/// elements of the other operand's type are made just before they are multiplied.
+///
+/// | format | an element is          | a code is                   | a scale is        |
+/// |--------|------------------------|-----------------------------|-------------------|
+/// | none   | stored as it is        |                             |                   |
+/// | int4   | (code - zero) * scale  | 0 to 15; zero is 8, or each | of elements' type |
+/// |        |                        | group's own                 |                   |
+enum class WeightFormat : uint8_t { none, int4 };
+
 /// Elements of K, and rows or columns where it is not one, that the scale of a block covers; and the
 /// interval at which a float32 sum takes over from the tensor cores' narrower one.
 inline constexpr uint32_t kScaleBlock = 128;

@@ -33,6 +33,18 @@ struct OperandConfig {
   CLEAVE_HD friend constexpr bool operator==(const OperandConfig&, const OperandConfig&) = default;
 };
 
+/// Columns of a packed weight that share a scale, at most, as far as a kernel knows: those of a k block.
+inline constexpr uint32_t kWidestWeightGroup = 128;
+
+/// sm90: A, if it is a packed weight (memory/weight_layout.h), of which registers make elements of A's type.
+struct WeightConfig {
+  WeightFormat format = WeightFormat::none;
+  uint32_t group = kWidestWeightGroup;  // of a k block's columns, those that share a scale: 32, 64 or 128
+  bool has_zero = false;
+
+  CLEAVE_HD friend constexpr bool operator==(const WeightConfig&, const WeightConfig&) = default;
+};
+
 /// One tile, computed by one CTA. k is a multiple of a 128-byte row of the operands.
 struct TileConfig {
   uint32_t m = 128;
@@ -123,6 +135,7 @@ struct StoreConfig {
 struct GemmConfig {
   KernelFamily family = KernelFamily::sm90;
   OperandConfig operands;
+  WeightConfig weights;
   TileConfig tile;
   WarpConfig warps;
   ClusterConfig cluster;
@@ -140,6 +153,11 @@ struct GemmConfig {
 /// tile.k comes in.
 CLEAVE_HD constexpr uint32_t atom_elements(DType t) {
   return 128 / size_of(t);
+}
+
+/// Whether A is a packed weight.
+CLEAVE_HD constexpr bool has_weights(const GemmConfig& c) {
+  return c.weights.format != WeightFormat::none;
 }
 
 /// Threads that hold accumulators.
@@ -208,7 +226,8 @@ CLEAVE_HD constexpr uint32_t cta_threads(const GemmConfig& c) {
 /// Registers of a thread of the Hopper kernel's producer warpgroup, once it has given up the rest.
 CLEAVE_HD constexpr uint32_t producer_registers(const GemmConfig& c) {
   if (c.conv.gather) return copies_unaligned(c) ? 160 : 120;
-  return c.epilogue.scaling == Scaling::block || c.conv.kind != Conv::none || copies_narrow(c) ? 56 : 40;
+  const bool copies = c.epilogue.scaling == Scaling::block || copies_narrow(c) || has_weights(c);
+  return copies || c.conv.kind != Conv::none ? 56 : 40;
 }
 
 /// And of its consumers: with several warpgroups of them the launch gives every thread an equal share,
@@ -319,7 +338,7 @@ CLEAVE_HD constexpr bool scatters(const GemmConfig& c) {
 
 /// Whether TMA sees A, B, or all of D as a matrix.
 CLEAVE_HD constexpr bool has_map_a(const GemmConfig& c) {
-  return has_tma(c.family) && !gathers_a(c) && !c.operands.copied_a;
+  return has_tma(c.family) && !gathers_a(c) && !c.operands.copied_a && !has_weights(c);
 }
 CLEAVE_HD constexpr bool has_map_b(const GemmConfig& c) {
   return has_tma(c.family) && !gathers_b(c) && !copies_filters(c) && !c.operands.copied_b;

@@ -4,6 +4,7 @@
 
 #include "cleave/config/epilogue_params.h"
 #include "cleave/config/gemm_config.h"
+#include "cleave/config/weight_lines.h"
 #include "cleave/conv/fused_classes.h"
 #include "cleave/memory/tensor_map.h"
 #include "cleave/schedule/schedule.h"
@@ -35,6 +36,7 @@ struct GemmParams {
   OperandParams a, b;             // copies by threads; cache hints
   ProblemSize size;
   ScaleParams scales_a, scales_b;
+  WeightParams weights;
   uint32_t batched_a = 0, batched_b = 0;  // sm90: 0 where the batch broadcasts, else 1
   Schedule schedule;
   GroupParams groups;

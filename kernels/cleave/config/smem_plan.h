@@ -3,6 +3,7 @@
 #pragma once
 
 #include "cleave/config/scale_lines.h"
+#include "cleave/config/weight_lines.h"
 #include "cleave/memory/tensor_map.h"
 #include "cleave/schedule/groups.h"
 
@@ -24,7 +25,7 @@ struct SmemPlan {
   uint32_t a_stage = 0, b_stage = 0;  // bytes of one stage
   uint32_t a = 0, b = 0;              // offsets of the first stage
   uint32_t staging = 0;               // sm90, stages_output
-  uint32_t scale_stage = 0;           // Scaling::block: bytes of one stage's scales
+  uint32_t scale_stage = 0;           // Scaling::block, weights: bytes of one stage's scales
   uint32_t scales = 0;                // and the first stage's offset
   uint32_t group_table = 0;           // Grouping: groups.h
   uint32_t group_map = 0;             // has_group_maps: one that is being made
@@ -45,7 +46,7 @@ CLEAVE_HD constexpr SmemPlan smem_plan(const GemmConfig& c) {
     plan.bytes = taps * c.direct.group * direct_filter_row(c) * uint32_t(sizeof(float));
     return plan;
   }
-  plan.a_stage = c.tile.m * c.tile.k * size_of(c.operands.a);
+  plan.a_stage = has_weights(c) ? c.tile.m * c.tile.k / 2 : c.tile.m * c.tile.k * size_of(c.operands.a);
   plan.b_stage = c.tile.n * c.tile.k * size_of(c.operands.a);
   uint32_t at = 0;
   plan.a = at;
@@ -54,7 +55,7 @@ CLEAVE_HD constexpr SmemPlan smem_plan(const GemmConfig& c) {
   at += c.tile.stages * plan.b_stage;
   plan.staging = at;
   if (specialised && stages_output(c)) at += c.warps.consumers * c.store.chunks * kStagingChunkBytes;
-  plan.scale_stage = scale_stage_bytes(c);
+  plan.scale_stage = has_weights(c) ? weight_line_bytes(c) : scale_stage_bytes(c);
   plan.scales = at;
   at += c.tile.stages * plan.scale_stage;
   plan.broadcast = at;

@@ -30,6 +30,8 @@
 #include "cleave/mainloop/narrow_loader.h"
 #include "cleave/mainloop/scale_loader.h"
 #include "cleave/mainloop/tma_loader.h"
+#include "cleave/mainloop/weight_mainloop.h"
+#include "cleave/mainloop/weight_scale_loader.h"
 #include "cleave/mainloop/wgmma_mainloop.h"
 #include "cleave/split_k/cluster.h"
 #include "cleave/split_k/reduce.h"
@@ -145,12 +147,13 @@ CLEAVE_DEVICE void produce_together(const Params<C>& p, const CtaCoord<C>& cta, 
   ptx::launch_dependents();
 }
 
-/// The same for what the other three warps of the warpgroup copy meanwhile: scales of blocks, or a narrow operand.
+/// The same for what the other three warps of the warpgroup copy meanwhile: scales of blocks or of weights, or a narrow
+/// operand.
 inline constexpr uint32_t kThreadsBeside = 96;
 
 template <GemmConfig C>
 CLEAVE_HD constexpr bool copies_beside() {
-  return C.epilogue.scaling == Scaling::block || copies_narrow(C);
+  return C.epilogue.scaling == Scaling::block || has_weights(C) || copies_narrow(C);
 }
 
 namespace detail {
@@ -162,6 +165,11 @@ template <GemmConfig C>
   requires(copies_narrow(C))
 struct LoaderBeside<C> {
   using type = NarrowLoader<C, kThreadsBeside>;
+};
+template <GemmConfig C>
+  requires(has_weights(C))
+struct LoaderBeside<C> {
+  using type = WeightScaleLoader<C, kThreadsBeside>;
 };
 }  // namespace detail
 
@@ -189,10 +197,25 @@ CLEAVE_DEVICE void produce_beside(const Params<C>& p, const CtaCoord<C>& cta, ui
   }
 }
 
+namespace detail {
+template <GemmConfig C>
+struct MainloopOf {
+  using type = WgmmaMainloop<C>;
+};
+template <GemmConfig C>
+  requires(has_weights(C))
+struct MainloopOf<C> {
+  using type = WeightMainloop<C>;
+};
+}  // namespace detail
+
+template <GemmConfig C>
+using Mainloop = typename detail::MainloopOf<C>::type;
+
 /// sums += each further slice of the tile: the bits of slices that other CTAs make and one adds up.
 template <GemmConfig C>
 CLEAVE_DEVICE void add_slices_in_turn(const Params<C>& p, CtaScheduler<C>& scheduler, WorkTile& work,
-                                      const Tile<C>& tile, WgmmaMainloop<C>& mainloop, Sums<C>& sums) {
+                                      const Tile<C>& tile, Mainloop<C>& mainloop, Sums<C>& sums) {
 #pragma unroll 1
   for (uint32_t slice = 1; slice < p.schedule.slices; ++slice) {
     scheduler.next(work);
@@ -214,14 +237,7 @@ CLEAVE_DEVICE void consume(const Params<C>& p, const CtaCoord<C>& cta, uint32_t 
   const uint32_t thread = C.warps.pingpong ? threadIdx.x % 128 : threadIdx.x;
   const Fragment<C> fragment(thread);
   const uint32_t first_row = C.warps.pingpong ? 0 : warpgroup * Fragment<C>::kRows;
-  WgmmaMainloop<C> mainloop{smem + kPlan.a + row_offset_bytes<C.operands.a_major>(first_row, C.tile.k, C.operands.a),
-                            smem + kPlan.b,
-                            smem + kPlan.barriers,
-                            smem + kPlan.barriers + C.tile.stages * 8,
-                            smem + kPlan.scales,
-                            cta.rank - cta.share_rank,
-                            {},
-                            {}};
+  Mainloop<C> mainloop(p, smem, first_row, cta.rank - cta.share_rank);
   StagedStore<C> staged_store(smem + kPlan.staging, warpgroup);
   Sums<C> sums;
 

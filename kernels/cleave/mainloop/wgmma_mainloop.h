@@ -47,6 +47,16 @@ struct WgmmaMainloop {
   PipelineState<C.tile.stages> state;
   Promotion<C> promotion;
 
+  /// `row`: the tile's first of this warpgroup.
+  CLEAVE_DEVICE WgmmaMainloop(const GemmParams&, uint32_t smem, uint32_t row, uint32_t sharer) : first_sharer(sharer) {
+    constexpr SmemPlan kPlan = smem_plan(C);
+    stage_a = smem + kPlan.a + row_offset_bytes<C.operands.a_major>(row, C.tile.k, C.operands.a);
+    stage_b = smem + kPlan.b;
+    full = smem + kPlan.barriers;
+    empty = full + C.tile.stages * 8;
+    scales = smem + kPlan.scales;
+  }
+
   /// sums = A @ B over the work tile's k blocks, at least one. `issued()` is called when the last
   /// instructions are on their way.
   template <class Issued>

@@ -19,6 +19,12 @@ CLEAVE_DEVICE uint32_t load_shared_8(uint32_t from) {
   return value;
 }
 
+CLEAVE_DEVICE uint32_t load_shared_16(uint32_t from) {
+  uint16_t value;
+  asm volatile("ld.shared.u16 %0, [%1];" : "=h"(value) : "r"(from) : "memory");
+  return value;
+}
+
 CLEAVE_DEVICE void load_shared_pair(uint32_t from, float (&v)[2]) {
   asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];" : "=f"(v[0]), "=f"(v[1]) : "r"(from) : "memory");
 }

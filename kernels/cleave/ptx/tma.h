@@ -61,6 +61,15 @@ CLEAVE_DEVICE void tma_load_multicast(uint32_t to, const void* map, uint32_t bar
       : "memory");
 }
 
+/// Loads `bytes` that lie side by side, a multiple of 16 from a multiple of 16 on.
+CLEAVE_DEVICE void bulk_load(uint32_t to, const void* from, uint32_t bytes, uint32_t barrier, CacheHint hint) {
+  asm volatile(
+      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1], %2, [%3], %4;" ::
+          "r"(to),
+      "l"(from), "r"(bytes), "r"(barrier), "l"(uint64_t(hint))
+      : "memory");
+}
+
 /// Stores the box at (x, y, z); what lies outside the tensor is clipped.
 CLEAVE_DEVICE void tma_store(const void* map, uint32_t from, int32_t x, int32_t y, int32_t z) {
   asm volatile("cp.async.bulk.tensor.3d.global.shared::cta.tile.bulk_group [%0, {%2, %3, %4}], [%1];" ::"l"(map),

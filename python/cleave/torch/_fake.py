@@ -70,6 +70,11 @@ def _product(call: Any, dtype: torch.dtype) -> Tensor:
     return a.new_empty((*batch, a.shape[-2], _columns(call)), dtype=dtype)
 
 
+def _mixed_gemm(call: Any, dtype: torch.dtype) -> Tensor:
+    torch._check(call.a.dim() == 2, lambda: f"a is {tuple(call.a.shape)}; it must be a matrix")
+    return call.a.new_empty((call.a.shape[0], call.out_features), dtype=dtype)
+
+
 def _check_operands(a: Tensor, b: Tensor) -> None:
     def refusal() -> str:
         return f"a is {tuple(a.shape)} and b is {tuple(b.shape)}; they cannot be multiplied"
@@ -192,6 +197,7 @@ _NORMED = {
 _RESULTS = {
     "gemm": lambda call: _outputs(call, _product, default_dtype(call.a)),
     "scaled_gemm": lambda call: _outputs(call, _product, default_dtype(call.a, call.scale_a)),
+    "mixed_gemm": lambda call: _mixed_gemm(call, call.out_dtype or call.a.dtype),
     "grouped_gemm": lambda call: _outputs(call, _grouped_gemm, default_dtype(call.a, call.scale_a)),
     "quantize": lambda call: _quantized(call.x, call.dtype, call.granularity, call.scale_major),
     "quantize_asymmetric": _quantize_asymmetric,

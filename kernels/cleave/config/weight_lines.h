@@ -1,0 +1,54 @@
+// The scales of a packed weight's k block, and the zero points, as they lie in its stage: line by line, one for each
+// group that has columns of the block. Lines of the operand may begin within a word; so what is copied does, too, and a
+// line in the stage has one word more than the tile's rows take.
+#pragma once
+
+#include "cleave/config/gemm_config.h"
+#include "cleave/core/fast_divmod.h"
+
+namespace cleave {
+
+/// What makes elements of a packed weight. Strides count elements, of the scales as of the zero points.
+struct WeightParams {
+  const void* scales = nullptr;
+  const uint8_t* zeros = nullptr;
+  int64_t stride_k = 0;  // from a group of K to the next one
+  int64_t stride_batch = 0;
+  uint32_t groups = 0;          // of K
+  FastDivmod blocks_per_group;  // k blocks, where a group has whole ones
+};
+
+/// Elements of bfloat16 are made as 2^-24 of themselves (mainloop/dequantise.h).
+inline constexpr int kWeightExponent = 24;
+CLEAVE_HD constexpr float weight_factor(const GemmConfig& c) {
+  return has_weights(c) && c.operands.a == DType::bf16 ? float(1 << kWeightExponent) : 1.0f;
+}
+
+/// Lines of a k block.
+CLEAVE_HD constexpr uint32_t weight_lines(const GemmConfig& c) {
+  return c.tile.k / c.weights.group;
+}
+
+/// Words of 4 bytes of a line: first the scales', then the zero points'.
+CLEAVE_HD constexpr uint32_t weight_scale_words(const GemmConfig& c) {
+  return c.tile.m * size_of(c.operands.a) / 4 + 1;
+}
+CLEAVE_HD constexpr uint32_t weight_line_words(const GemmConfig& c) {
+  return weight_scale_words(c) + (c.weights.has_zero ? c.tile.m / 4 + 1 : 0);
+}
+
+/// Bytes in one stage.
+CLEAVE_HD constexpr uint32_t weight_line_bytes(const GemmConfig& c) {
+  return has_weights(c) ? round_up(weight_lines(c) * weight_line_words(c) * 4, 16u) : 0;
+}
+
+/// Where the scales of a tile's row 0 begin, in elements, for one line of a k block. A block's columns past the end have
+/// the last group's.
+template <GemmConfig C>
+CLEAVE_HD int64_t weight_line_at(const WeightParams& weights, uint32_t batch, uint32_t block, uint32_t line) {
+  const uint32_t group =
+      C.weights.group < C.tile.k ? block * weight_lines(C) + line : weights.blocks_per_group.quotient(block);
+  return int64_t(batch) * weights.stride_batch + int64_t(min_of(group, weights.groups - 1)) * weights.stride_k;
+}
+
+}  // namespace cleave

@@ -1,0 +1,92 @@
+"""`cleave.mixed_gemm`: products of 16-bit activations with packed weights."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .. import _core
+from .packed import PackedWeights
+
+
+def mixed_gemm(
+    a: Any,
+    weights: PackedWeights,
+    *,
+    bias: Any = None,
+    c: Any = None,
+    alpha: float = 1.0,
+    beta: float | None = None,
+    activation: str = "none",
+    epilogue: Any = None,
+    out: Any = None,
+    out_dtype: Any = None,
+    split_k_mode: str = "auto",
+    split_k_slices: int | None = None,
+    deterministic: bool | str = True,
+    static_b: bool = False,
+    stream: Any = None,
+    workspace: Any = None,
+) -> Any:
+    """D = activation(alpha * a @ W^T + beta * c + bias), where W is a packed weight of 4 bits (W4A16).
+
+        packed = cleave.pack_weights(linear.weight)
+        y = cleave.mixed_gemm(x, packed, bias=linear.bias)
+
+    The kernel reads W's codes and makes elements of a's dtype of them in registers, just before the tensor cores
+    multiply them: each is (code - zero) * scale, rounded once. Sums are float32. It needs sm_90 and rows of a that
+    begin at multiples of 16 bytes; the CPU backend takes anything. In bfloat16, scales are to be below 2^21.
+
+    Args:
+        a: [M, K], float16 or bfloat16, of the dtype of the weight's scales; [E, M, K] for weights of E experts.
+        weights: [N, K] or [E, N, K], as `pack_weights` makes it, in format "int4", on a's device. Where it has columns
+            in another order (`perm`), a's are copied into that one first, on the current stream.
+        static_b: True promises that nothing that may still be under way writes the weight, as nobody writes a model's
+            at inference: kernels may then load it before the launch ahead is done.
+        Others: as in `gemm`, but neither "swiglu" nor epilogue functions of acc.gate and acc.up.
+
+    Returns:
+        D, or `out`.
+
+    Raises:
+        TypeError, ValueError: for what does not fit together, by name. RuntimeError: where the GPU has no kernel for
+        it.
+
+    Legal inside a CUDA graph; as repeatable as `gemm`.
+    """
+    if not isinstance(weights, PackedWeights):
+        raise TypeError(f"weights is {type(weights).__name__}; it must be a PackedWeights, see pack_weights")
+    if weights.format != "int4":
+        raise ValueError(
+            f'weights is in format "{weights.format}", but only "int4" is multiplied as it is; multiply by '
+            "cleave.dequantize_weights(weights), or pack the weight in int4"
+        )
+    if weights.perm is not None:
+        if stream is not None:
+            raise ValueError(
+                "stream is given, but weights has its columns in another order (perm), into which a is copied on the "
+                "current stream; make it the current one"
+            )
+        a = a[..., weights.perm]
+    return _core.mixed_gemm(
+        a,
+        weights.packed,
+        weights.scales,
+        zeros=weights.zeros,
+        out_features=weights.shape[-2],
+        group_size=weights.group_size,
+        format=weights.format,
+        bias=bias,
+        c=c,
+        alpha=alpha,
+        beta=beta,
+        activation=activation,
+        epilogue=epilogue,
+        out=out,
+        out_dtype=out_dtype,
+        split_k_mode=split_k_mode,
+        split_k_slices=split_k_slices,
+        deterministic=deterministic,
+        static_b=static_b,
+        stream=stream,
+        workspace=workspace,
+    )

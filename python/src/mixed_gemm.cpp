@@ -1,0 +1,25 @@
+#include "bindings.h"
+#include "define.h"
+#include "docs.h"
+#include "product.h"
+
+namespace cleave::python {
+
+void bind_mixed_gemm(nanobind::module_& m) {
+  using Operands = List<arg::A, arg::Packed, arg::Scales>;
+  using Options =
+      Concat<List<arg::Zeros, Required<arg::OutFeatures>, Required<arg::GroupSize>, arg::Format, arg::Bias, arg::C>,
+             Scalars, List<arg::Activation, arg::Epilogue, arg::Out, arg::OutDtype>, SplitK, List<arg::StaticB>, Place>;
+
+  define(m, "mixed_gemm", Operands(), Options(), "Array | tuple[Array, ...]", kMixedGemmDoc, [](const auto& call) {
+    GemmInputs inputs(call);
+    inputs.template set<arg::B>(call.template get<arg::Packed>());
+    WeightForm weights;
+    call.template read<arg::Format>(weights.format);
+    call.template read<arg::OutFeatures>(weights.out_features);
+    call.template read<arg::GroupSize>(weights.group_size);
+    return multiply(inputs, call, call, {.weights = weights});
+  });
+}
+
+}  // namespace cleave::python

@@ -1,0 +1,20 @@
+#include "product.h"
+
+namespace cleave::torch_ops {
+
+void add_mixed_gemm(Operators& operators) {
+  using Weights = List<arg::A, arg::Packed, arg::Scales, NullableArgument<"zeros">, arg::OutFeatures, arg::GroupSize>;
+  using Short = Concat<Weights, List<arg::Bias, arg::OutDtype, arg::Format>>;
+  using Rare = Concat<List<arg::C>, Scalars, SplitK, List<arg::StaticB>>;
+  const auto run = [](const auto& call) {
+    WeightForm weights{.out_features = call.template get<arg::OutFeatures>(),
+                       .group_size = call.template get<arg::GroupSize>()};
+    call.template read<arg::Format>(weights.format);
+    return multiply(call, {.weights = weights});
+  };
+  operators.add("mixed_gemm", Short(), List<>(), run);
+  operators.add("mixed_gemm.full", Short(), Rare(), run);
+  operators.add("mixed_gemm.out", Concat<Weights, List<arg::Bias, arg::Format>>(), Concat<Rare, List<arg::Out>>(), run);
+}
+
+}  // namespace cleave::torch_ops

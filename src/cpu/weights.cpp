@@ -1,0 +1,56 @@
+#include "cpu/weights.h"
+
+#include "cleave/core/element.h"
+#include "cleave/core/math.h"
+#include "cleave/memory/weight_layout.h"
+#include "cpu/micro_kernel.h"
+#include "problem/placement.h"
+
+namespace cleave::cpu {
+namespace {
+
+/// One matrix of a batch.
+class Weight {
+ public:
+  Weight(const GemmProblem& problem, const GemmArguments& arguments, uint32_t entry)
+      : type_(problem.b.dtype),
+        k_(uint64_t(problem.k)),
+        layout_(problem.weights_b),
+        codes_(static_cast<const uint8_t*>(arguments.b) + int64_t(entry) * b_of(problem).layout.stride_batch),
+        scales_(arguments.weight_scale),
+        zeros_(arguments.weight_zero),
+        first_(int64_t(entry) * layout_.scale_stride_batch) {}
+
+  float operator()(uint32_t row, uint32_t column) const {
+    const WeightPlace place = weight_place({row % kWeightBlock, column % kWeightBlock});
+    const uint32_t code = codes_[weight_block_offset(row, column, k_) + place.byte()] >> place.bit_of_byte() & 15;
+    const int64_t at = first_ + column / layout_.group * layout_.scale_stride_k + row;
+    const int zero = layout_.has_zero ? zeros_[at] : 8;
+    return rounded_to(type_, float(int(code) - zero) * load_element(type_, scales_, at));
+  }
+
+ private:
+  DType type_;
+  uint64_t k_;
+  const WeightLayout& layout_;
+  const uint8_t* codes_;
+  const void* scales_;
+  const uint8_t* zeros_;
+  int64_t first_;
+};
+
+}  // namespace
+
+void pack_weights(const GemmProblem& problem, const GemmArguments& arguments, uint32_t entry, Span columns, Span k,
+                  float* out) {
+  const Weight weight(problem, arguments, entry);
+  for (uint32_t begin = 0; begin < columns.count; begin += kMicroColumns, out += kMicroColumns * k.count) {
+    const uint32_t used = min_of(kMicroColumns, columns.count - begin);
+    for (uint32_t p = 0; p < k.count; ++p) {
+      for (uint32_t i = 0; i < kMicroColumns; ++i)
+        out[p * kMicroColumns + i] = i < used ? weight(columns.first + begin + i, k.first + p) : 0.0f;
+    }
+  }
+}
+
+}  // namespace cleave::cpu

@@ -1,0 +1,100 @@
+#include "operands/weight_operands.h"
+
+#include <fmt/format.h>
+
+#include "base/refuse.h"
+#include "cleave/core/math.h"
+#include "cleave/memory/weight_layout.h"
+#include "cleave/names.h"
+#include "launch/product.h"
+
+namespace cleave {
+namespace {
+
+/// Bytes may be signed or not.
+void check_bytes(const Operand& x, const char* name, int min_rank, const Operand& a) {
+  check_rank(x, name, min_rank, min_rank + 1);
+  const bool bytes = x.other_type.empty() ? x.dtype == DType::i8 : x.other_type == "uint8";
+  if (!bytes) refuse_type("{} is {}; it must be uint8", name, x.type_name());
+  check_place(x, name, a.device, "a");
+}
+
+/// For each group of K and each row, rows side by side; of one matrix or of each of a batch.
+void check_by_group(const Operand& x, const char* name, const WeightForm& form, const GemmProblem& p) {
+  const int64_t groups = ceil_div(p.k, form.group_size);
+  const int64_t entries = entries_of_b(p);
+  const int64_t n = columns_of_b(p);
+  if (x.rows() != groups || x.columns() != n || (x.ndim == 3 && x.shape[0] != entries && x.shape[0] != 1) ||
+      (x.ndim == 2 && entries != 1)) {
+    refuse_value("{} is {}; it must be ({}{}, {}): one for each group of {} of K and each row of the weight", name,
+                 shape_text(x), entries == 1 ? std::string() : fmt::format("{}, ", entries), groups, n,
+                 form.group_size);
+  }
+  if (x.columns() > 1 && x.stride[x.ndim - 1] != 1) {
+    refuse_value("{} has a stride of {} from row to row of the weight; it must be contiguous, pass a copy", name,
+                 x.stride[x.ndim - 1]);
+  }
+}
+
+int64_t stride_of_groups(const Operand& x) {
+  return x.rows() > 1 ? x.stride[x.ndim - 2] : x.columns();
+}
+int64_t stride_of_entries(const Operand& x) {
+  return x.ndim == 3 && x.shape[0] > 1 ? x.stride[0] : 0;
+}
+
+}  // namespace
+
+Operand unpacked(const Operand& packed, const WeightForm& form, const Operand& a) {
+  check_rank(a, "a", 2, 3);
+  check_bytes(packed, "packed", 3, a);
+  if (form.format == WeightFormat::none) refuse_value("format is none, but packed is; pass the format of its codes");
+  const int64_t k = a.columns(), batched = packed.ndim - 3;
+  if (form.out_features <= 0)
+    refuse_value("out_features is {}; a packed weight has one row at least", form.out_features);
+  const auto down = int64_t(weight_blocks(uint64_t(form.out_features))), along = int64_t(weight_blocks(uint64_t(k)));
+  const int64_t* const shape = packed.shape + batched;
+  if (shape[0] != down || shape[1] != along || shape[2] != kWeightBlockBytes) {
+    refuse_value("packed is {}, but a weight of {} rows and a's {} columns is ({}{}, {}, {}); pack it for this a",
+                 shape_text(packed), form.out_features, k, batched ? fmt::format("{}, ", packed.shape[0]) : "", down,
+                 along, kWeightBlockBytes);
+  }
+  const int64_t* const stride = packed.stride + batched;
+  const bool contiguous = (down == 1 || stride[0] == along * kWeightBlockBytes) &&
+                          (along == 1 || stride[1] == kWeightBlockBytes) && stride[2] == 1;
+  if (!contiguous) refuse_value("packed is not contiguous; pass a copy");
+  Operand b{.data = packed.data, .dtype = a.dtype, .device = packed.device, .ndim = int(2 + batched)};
+  const int64_t column = along * kWeightBlock;
+  if (batched) b.shape[0] = packed.shape[0], b.stride[0] = 2 * packed.stride[0];
+  b.shape[batched] = k, b.stride[batched] = 1;
+  b.shape[batched + 1] = form.out_features, b.stride[batched + 1] = column;
+  return b;
+}
+
+void place_weights(const Operand& scales, const std::optional<Operand>& zeros, const WeightForm& form, GemmProblem& p,
+                   GemmArguments& arguments) {
+  if (form.group_size <= 0) refuse_value("group_size is {}; it must be positive", form.group_size);
+  p.b.stride_row = 1;  // whatever has one element
+  p.b.stride_col = int64_t(weight_blocks(uint64_t(p.k))) * kWeightBlock;
+  check_rank(scales, "scales", 2, 3);
+  const DType type[] = {p.a.dtype};
+  check_type(scales, "scales", type);
+  check_place(scales, "scales", p.device, "a");
+  check_by_group(scales, "scales", form, p);
+  p.weights_b = {.format = form.format,
+                 .has_zero = zeros.has_value(),
+                 .group = form.group_size,
+                 .scale_stride_k = stride_of_groups(scales),
+                 .scale_stride_batch = stride_of_entries(scales)};
+  arguments.weight_scale = scales.data;
+  if (!zeros) return;
+  Operand a{.device = p.device};
+  check_bytes(*zeros, "zeros", scales.ndim, a);
+  check_by_group(*zeros, "zeros", form, p);
+  const bool alike =
+      stride_of_groups(*zeros) == stride_of_groups(scales) && stride_of_entries(*zeros) == stride_of_entries(scales);
+  if (!alike) refuse_value("zeros has other strides than scales; pass contiguous copies of both");
+  arguments.weight_zero = static_cast<const uint8_t*>(zeros->data);
+}
+
+}  // namespace cleave

@@ -1,0 +1,69 @@
+// The rules of products with a packed weight.
+
+#include "cleave/memory/weight_layout.h"
+#include "cleave/names.h"
+#include "problem/problem.h"
+#include "problem/rules.h"
+
+namespace cleave {
+namespace {
+
+void check_group(const GemmProblem& p, int64_t group, Messages& out) {
+  if (group >= p.k && group > 0) return;  // whole rows
+  if (group != 32 && group != 64 && (group <= 0 || group % 128 != 0)) {
+    out.add("group_size is {}; it must be 32, 64, a multiple of 128, or at least k ({}), for one scale per row", group,
+            p.k);
+  } else if (p.k % group != 0) {
+    out.add("group_size is {}, which does not divide k ({}); quantise in groups that do, or whole rows", group, p.k);
+  }
+}
+
+/// What no kernel, or no rule of the layout, has beside packed weights.
+void check_company(const GemmProblem& p, Messages& out) {
+  if (p.a.dtype != DType::bf16 && p.a.dtype != DType::f16) {
+    out.add("a is {}, but b is a packed weight; pass a of bfloat16 or float16", to_string(p.a.dtype));
+  }
+  if (p.conv.kind != Conv::none) {
+    out.add("b is a packed weight, but this is a convolution; unpack the weight");
+  }
+  if (p.groups.dimension == Grouping::n || p.groups.dimension == Grouping::k) {
+    out.add("b is a packed weight, but {} is grouped; only groups of m, a's rows, have weights each",
+            to_string(p.groups.dimension));
+  }
+  if (is_gated(p)) {
+    out.add(
+        "b is a packed weight, but its columns are joined (swiglu, or a function of acc.gate and acc.up); apply the "
+        "activation in a step of its own");
+  }
+  if (finds_scales(p)) {
+    out.add("out_scale is given, but b is a packed weight; quantise d in a step of its own");
+  }
+  if (p.k == 0) out.add("k is 0, but b is a packed weight, which has one column at least");
+  if (p.kernel == KernelFamily::portable || p.kernel == KernelFamily::direct) {
+    out.add("kernel is {}, but b is a packed weight, which sm90 alone serves; leave it out", to_string(p.kernel));
+  }
+}
+
+}  // namespace
+
+void check_weights(const GemmProblem& p, Messages& out) {
+  if (p.weights_a.format != WeightFormat::none) {
+    out.add("weights_a is {}; only b can be a packed weight. Exchange a and b", to_string(p.weights_a.format));
+  }
+  const WeightLayout& weights = p.weights_b;
+  if (weights.format == WeightFormat::none) return;
+  check_company(p, out);
+  check_group(p, weights.group, out);
+  const auto column = int64_t(weight_blocks(uint64_t(p.k)) * kWeightBlock);
+  if (p.k > 0 && (p.b.stride_row != 1 || p.b.stride_col != column)) {
+    out.add("b has strides {} and {}, but is a packed weight; they must be 1 and {}, k in whole blocks of {}",
+            p.b.stride_row, p.b.stride_col, column, kWeightBlock);
+  }
+  const Placement scales = weight_scale_of(p);
+  const bool sound =
+      (scales.rows <= 1 || check_stride("scale", "stride_k", scales.layout.stride_row, false, out)) &&
+      (scales.batch <= 1 || check_stride("scale", "stride_batch", scales.layout.stride_batch, true, out));
+  if (sound) check_addressable("scale", scales, "group, row, batch", out);
+}
+
+}  // namespace cleave

@@ -1,0 +1,108 @@
+// Products with a packed weight: their rules, what they read, and which kernels serve them.
+#include <gtest/gtest.h>
+
+#include "cleave/config/smem_plan.h"
+#include "cleave/device.h"
+#include "gemm_problems.h"
+#include "launch/product_params.h"
+#include "plan/catalogue.h"
+#include "plan/problem_text.h"
+#include "problem/placement.h"
+#include "problem/problem.h"
+
+namespace cleave {
+namespace {
+
+GemmProblem good_weights(int64_t m = 33, int64_t n = 200, int64_t k = 512, int64_t group = 128) {
+  GemmProblem p{
+      .m = m, .n = n, .k = k, .a = row_major(k), .b = column_major(round_up<int64_t>(k, 64)), .d = row_major(n)};
+  p.c = p.d;
+  p.weights_b = {.format = WeightFormat::int4, .group = group, .scale_stride_k = n};
+  p.device = kPlanOnlyH100;
+  return p;
+}
+
+TEST(WeightProblem, RulesAreReported) {
+  EXPECT_EQ(validate(good_weights()), kFine);
+  EXPECT_EQ(validate(good_weights(1, 1, 1, 1)), kFine);
+  EXPECT_EQ(validate(good_weights(3, 5, 200, 200)), kFine);  // whole rows
+  const auto refuses = [](const auto& change, const std::vector<std::string>& words) {
+    GemmProblem p = good_weights();
+    change(p);
+    expect_refusal(p, words);
+  };
+  refuses([](GemmProblem& p) { p.weights_b.group = 48; }, {"group_size is 48"});
+  refuses([](GemmProblem& p) { p.weights_b.group = 384; }, {"group_size is 384, which does not divide k (512)"});
+  refuses([](GemmProblem& p) { p.weights_b.group = 0; }, {"group_size is 0"});
+  refuses([](GemmProblem& p) { std::swap(p.weights_a, p.weights_b); }, {"weights_a is int4; only b"});
+  refuses([](GemmProblem& p) { p.a.dtype = p.b.dtype = DType::f32; }, {"a is float32, but b is a packed weight"});
+  refuses([](GemmProblem& p) { p.b.stride_col = 640; }, {"b has strides 1 and 640"});
+  refuses([](GemmProblem& p) { p.weights_b.scale_stride_k = 0; }, {"scale.stride_k is 0"});
+  refuses([](GemmProblem& p) { p.kernel = KernelFamily::portable; }, {"kernel is portable, but b is a packed weight"});
+  refuses([](GemmProblem& p) { p.k = 0; }, {"k is 0, but b is a packed weight"});
+}
+
+TEST(WeightProblem, ReadsHalfABytePerCodeOfWholeBlocks) {
+  const GemmProblem p = good_weights();
+  EXPECT_EQ(bytes_of_b(p), 4 * 8 * 2048);
+  EXPECT_EQ(weight_scale_of(p).rows, 4);
+  EXPECT_EQ(weight_scale_of(p).columns, 200);
+  EXPECT_TRUE(weight_zero_of(p).empty());
+  EXPECT_EQ(bytes_of_a(transposed(p)), bytes_of_b(p));
+  EXPECT_EQ(weight_scale_of(transposed(p)).columns, 200);
+}
+
+TEST(WeightProblem, TextComesBack) {
+  for (GemmProblem p : {good_weights(), good_weights(1, 1, 1, 1), good_weights(3, 5, 200, 200)}) {
+    p.weights_b.has_zero = p.n > 1;
+    const auto parsed = parse_problem(problem_text(p));
+    ASSERT_TRUE(parsed) << problem_text(p);
+    EXPECT_EQ(parsed->weights_b, p.weights_b);
+    EXPECT_EQ(parsed->b, p.b);
+  }
+  EXPECT_EQ(problem_text(good_weights()), "33x200x512x1 tn bfloat16 bfloat16 weights int4 128");
+}
+
+TEST(WeightProblem, WeightsTakeTheInstructionsRows) {
+  for (const SplitKMode split : {SplitKMode::none, SplitKMode::serial, SplitKMode::parallel, SplitKMode::cluster,
+                                 SplitKMode::stream_k, SplitKMode::automatic}) {
+    GemmProblem p = good_weights(16, 4096, 4096);
+    p.split_k_mode = split;
+    const auto found = candidates(p, device_info(kPlanOnlyH100));
+    ASSERT_FALSE(found.empty());
+    for (const Choice& choice : found) {
+      EXPECT_TRUE(choice.spec.transposed);
+      EXPECT_EQ(choice.config.weights, (WeightConfig{WeightFormat::int4, 128, false}));
+      EXPECT_EQ(choice.config.tile.k, 128u);
+      EXPECT_EQ(smem_plan(choice.config).a_stage, choice.config.tile.m * 64);
+    }
+  }
+}
+
+TEST(WeightProblem, KernelsAreToldWhereScalesLie) {
+  const auto params = [](const GemmProblem& p) {
+    const auto found = candidates(p, device_info(kPlanOnlyH100));
+    GemmParams params;
+    set_problem(found.front().config, found.front().problem, params);
+    GemmArguments arguments{.alpha = 3};
+    set_arguments(found.front().config, transposed(arguments), params);
+    return std::pair(found.front().config, params);
+  };
+  const GemmParams by_256 = params(good_weights(5, 200, 1024, 256)).second;
+  EXPECT_EQ(by_256.weights.groups, 4u);
+  EXPECT_EQ(by_256.weights.blocks_per_group.divisor, 2u);
+  EXPECT_EQ(by_256.epilogue.alpha, 3.0f * (1 << 24));  // bfloat16 elements are made as 2^-24 of themselves
+  const auto rows = params(good_weights(5, 200, 1000, 1000)).second;
+  EXPECT_EQ(rows.weights.groups, 1u);
+  EXPECT_EQ(rows.weights.blocks_per_group.divisor, 8u);
+  const auto by_32 = params(good_weights(5, 200, 96, 32));
+  EXPECT_EQ(by_32.first.weights.group, 32u);
+  EXPECT_EQ(weight_lines(by_32.first), 4u);
+  EXPECT_EQ(by_32.second.weights.groups, 3u);
+  const auto short_rows = params(good_weights(5, 200, 96, 96));
+  EXPECT_EQ(weight_lines(short_rows.first), 1u);
+  EXPECT_EQ(short_rows.second.weights.groups, 1u);
+}
+
+}  // namespace
+}  // namespace cleave

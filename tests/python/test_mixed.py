@@ -1,0 +1,144 @@
+"""cleave.mixed_gemm on the CPU backend against NumPy in float64, on randomly drawn problems; and what it refuses."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import cleave
+from cleave import _core
+
+MODES = ("auto", "none", "serial", "parallel", "cluster", "stream_k")
+
+
+def weights_of(rng: np.random.Generator, n: int, k: int, group: int, has_zeros: bool) -> tuple[Any, np.ndarray]:
+    """A packed weight, and what it stands for."""
+    groups = k // group
+    codes = rng.integers(0, 16, (n, k), dtype=np.uint8)
+    scales = rng.uniform(-0.1, 0.1, (groups, n)).astype(np.float16)
+    zeros = rng.integers(0, 16, (groups, n), dtype=np.uint8) if has_zeros else None
+    zero = 8.0 if zeros is None else zeros.T.repeat(group, 1).astype(np.float64)
+    weight = (codes - zero) * scales.T.repeat(group, 1).astype(np.float64)
+    return cleave.pack_weights(codes, group, scales=scales, zeros=zeros), weight
+
+
+def bound(x: np.ndarray, weight: np.ndarray) -> np.ndarray:
+    """Of the error of a product: weights rounded to float16, which may be subnormal, sums in float32, and D rounded."""
+    elements = abs(weight.T) * (2.0**-11 + x.shape[1] * 2.0**-24) + 2.0**-25
+    return abs(x) @ elements + abs(x @ weight.T) * 2.0**-11 + 2.0**-25
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.data())
+def test_products(data: st.DataObject) -> None:
+    rng = np.random.default_rng(data.draw(st.integers(0, 2**32)))
+    group = data.draw(st.sampled_from([32, 64, 128, 256, None]))
+    k = data.draw(st.integers(1, 300)) if group is None else group * data.draw(st.integers(1, 4))
+    m, n = data.draw(st.integers(1, 40)), data.draw(st.integers(1, 140))
+    packed, weight = weights_of(rng, n, k, group or k, data.draw(st.booleans()))
+    x = rng.standard_normal((m, k)).astype(np.float16)
+    if data.draw(st.booleans()):
+        x = np.asfortranarray(x)
+    bias = rng.standard_normal(n).astype(np.float32)
+    mode = data.draw(st.sampled_from(MODES))
+    slices = 3 if mode in ("serial", "parallel", "cluster") else None
+    out = np.full((m, n), np.nan, np.float16)
+    d = cleave.mixed_gemm(x, packed, bias=bias, activation="relu", out=out, split_k_mode=mode, split_k_slices=slices)
+    assert d is out
+    sums = x.astype(np.float64) @ weight.T
+    expected = np.maximum(sums + bias, 0)
+    assert (abs(d - expected) <= bound(x.astype(np.float64), weight) + abs(expected) * 2.0**-11).all()
+
+
+def test_experts() -> None:
+    rng = np.random.default_rng(0)
+    codes, scales = rng.integers(0, 16, (3, 70, 128), dtype=np.uint8), rng.uniform(0, 1, (3, 2, 70)).astype(np.float16)
+    packed = cleave.pack_weights(codes, 64, scales=scales)
+    x = rng.standard_normal((3, 5, 128)).astype(np.float16)
+    d = cleave.mixed_gemm(x, packed)
+    weight, x64 = np.asarray(cleave.dequantize_weights(packed)).astype(np.float64), x.astype(np.float64)
+    for expert in range(3):
+        error = abs(d[expert] - x64[expert] @ weight[expert].T)
+        assert (error <= bound(x64[expert], weight[expert])).all()
+
+
+def test_columns_in_another_order() -> None:
+    rng = np.random.default_rng(0)
+    codes, scales = rng.integers(0, 16, (70, 128), dtype=np.uint8), rng.uniform(0, 1, (4, 70)).astype(np.float16)
+    packed = cleave.pack_weights(codes, 32, scales=scales, g_idx=rng.permutation(128) // 32)
+    x = rng.standard_normal((3, 128)).astype(np.float16)
+    weight = np.asarray(cleave.dequantize_weights(packed)).astype(np.float64)
+    x64 = x.astype(np.float64)
+    assert (abs(cleave.mixed_gemm(x, packed) - x64 @ weight.T) <= bound(x64, weight)).all()
+
+
+def test_zero_points_and_scales_of_any_sign_are_exact() -> None:
+    """Codes that are their zero point are 0, whatever else."""
+    codes = np.full((64, 64), 11, np.uint8)
+    scales = np.full((2, 64), -3.0, np.float16)
+    packed = cleave.pack_weights(codes, 32, scales=scales, zeros=np.full((2, 64), 11, np.uint8))
+    assert not cleave.mixed_gemm(np.full((2, 64), 60000, np.float16), packed).any()
+
+
+def call(**changes: Any) -> Any:
+    rng = np.random.default_rng(0)
+    n, k, group = 70, 256, 64
+    packed, _ = weights_of(rng, n, k, group, True)
+    arguments = {
+        "a": np.ones((3, k), np.float16),
+        "packed": packed.packed,
+        "scales": packed.scales,
+        "zeros": packed.zeros,
+        "out_features": n,
+        "group_size": group,
+    }
+    return _core.mixed_gemm(**(arguments | changes))
+
+
+def test_the_call_that_the_errors_are_of() -> None:
+    assert call().shape == (3, 70)
+
+
+@pytest.mark.parametrize(
+    ("changes", "error", "words"),
+    [
+        ({"a": np.ones((3, 255), np.float16)}, ValueError, "group_size is 64, which does not divide k (255)"),
+        ({"a": np.ones((3, 300), np.float16)}, ValueError, "packed is (2, 4, 2048), but"),
+        ({"a": np.ones((3, 256), np.float32)}, TypeError, "scales is float16; it must be float32"),
+        ({"out_features": 200}, ValueError, "packed is (2, 4, 2048), but a weight of 200 rows"),
+        ({"out_features": 0}, ValueError, "out_features is 0"),
+        ({"out_features": 71}, ValueError, "scales is (4, 70); it must be (4, 71)"),
+        ({"group_size": 0}, ValueError, "group_size is 0"),
+        ({"group_size": 48}, ValueError, "scales is (4, 70)"),
+        ({"group_size": 48, "scales": np.ones((6, 70), np.float16), "zeros": None}, ValueError, "group_size is 48; it"),
+        ({"format": "none"}, ValueError, "format is none"),
+        ({"format": "int5"}, ValueError, 'Did you mean "int4"?'),
+        ({"packed": np.zeros((2, 4, 2048), np.float16)}, TypeError, "packed is float16; it must be uint8"),
+        ({"packed": np.zeros((2, 4, 4096), np.uint8)[:, :, ::2]}, ValueError, "packed is not contiguous"),
+        ({"zeros": np.zeros((4, 70), np.float32)}, TypeError, "zeros is float32; it must be uint8"),
+        ({"zeros": np.zeros((4, 71), np.uint8)[:, :70]}, ValueError, "zeros has other strides than scales"),
+        ({"scales": np.ones((70, 4), np.float16).T}, ValueError, "scales has a stride of 4"),
+        ({"activation": "swiglu"}, ValueError, "b is a packed weight, but its columns are joined"),
+        ({"kernel": "portable"}, ValueError, "kernel is portable"),
+    ],
+)
+def test_errors(changes: dict[str, Any], error: type[Exception], words: str) -> None:
+    with pytest.raises(error) as caught:
+        call(**changes)
+    assert words in str(caught.value)
+
+
+def test_what_is_no_packed_weight() -> None:
+    a = np.ones((3, 256), np.float16)
+    with pytest.raises(TypeError, match="weights is ndarray; it must be a PackedWeights"):
+        cleave.mixed_gemm(a, np.ones((70, 256), np.float16))
+
+
+def test_formats_that_are_not_multiplied() -> None:
+    weight = np.ones((64, 64), np.float32)
+    with pytest.raises(ValueError, match='only "int4" is multiplied'):
+        cleave.mixed_gemm(np.ones((3, 64), np.float16), cleave.pack_weights(weight, 32, "mxfp4"))
