@@ -338,6 +338,17 @@ def test_mistakes_of_frameworks_and_scales_are_named() -> None:
         cleave.pack_weights(codes, scales=torch.empty(2, 64, dtype=torch.float16, device="meta"))
 
 
+def test_scales_of_bfloat16_have_a_limit() -> None:
+    torch = pytest.importorskip("torch")
+    codes, scales = torch.from_numpy(codes_of(64, 128)), torch.full((1, 64), 2.0**20, dtype=torch.bfloat16)
+    cleave.pack_weights(codes, scales=scales)
+    scales[0, 5] = -(2.0**21)
+    with pytest.raises(ValueError, match=r"scales\[0, 5\] is -2097152.0; .* in bfloat16 below 2\^21"):
+        cleave.pack_weights(codes, scales=scales)
+    with pytest.raises(ValueError, match="below"):
+        cleave.pack_weights(torch.full((64, 128), 1e8))
+
+
 def test_a_misspelt_keyword_is_explained() -> None:
     with pytest.raises(TypeError, match="scales"):
         cleave.pack_weights(**good(scales=..., scale=scales_of(2, 64)))
