@@ -9,6 +9,7 @@ import minilm_checkpoint
 import numpy as np
 import pytest
 
+import cleave
 from examples.demo import embeddings
 from examples.minilm import tokenizer, weights
 from examples.minilm.encoder import Encoder, Float32Linear, Int8Linear
@@ -247,6 +248,35 @@ def test_embeddings_are_those_of_transformers(
     mean = (states * mask[:, :, None]).sum(dim=1)
     expected = torch.nn.functional.normalize(mean, dim=1).numpy()
     np.testing.assert_allclose(real_embeddings, expected, atol=1e-6)
+
+
+@pytest.mark.parametrize(("group_size", "least"), [(32, 0.95), (128, 0.93)])
+def test_weights_of_4_bits(
+    real: weights.Checkpoint,
+    real_batch: tuple[np.ndarray, np.ndarray],
+    real_embeddings: np.ndarray,
+    group_size: int,
+    least: float,
+) -> None:
+    """What rounding them to nearest costs."""
+
+    class Int4Linear:
+        def __init__(self, weight: np.ndarray, bias: np.ndarray):
+            self._weights, self._bias = cleave.pack_weights(weight, group_size), bias
+
+        def __call__(self, x: np.ndarray, *, gelu: bool = False, residual: np.ndarray | None = None) -> np.ndarray:
+            return cleave.mixed_gemm(
+                x.astype(np.float16),
+                self._weights,
+                bias=self._bias,
+                c=residual,
+                activation="gelu" if gelu else "none",
+                out_dtype="float32",
+            )
+
+    ours = Encoder(real, Int4Linear)(*real_batch)
+    assert least < cosines(ours, real_embeddings).min() < 0.99, "more would be other weights"
+    np.testing.assert_array_equal(embeddings.nearest(ours), np.arange(len(SENTENCES)) ^ 1)
 
 
 @pytest.mark.parametrize("with_fused", [False, True])

@@ -1,4 +1,4 @@
-"""cleave.torchao: quantize_ makes W8A8Linear of the layers that the filter names."""
+"""cleave.torchao: quantize_ makes W8A8Linear, or W4A16Linear, of the layers that the filter names."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ pytest.importorskip("torchao.quantization.transform_module", reason="torchao is 
 from torch import nn  # noqa: E402
 from torchao.quantization import quantize_  # noqa: E402
 
-from cleave.torch import W8A8Linear  # noqa: E402
-from cleave.torchao import CleaveW8A8Config  # noqa: E402
+from cleave.torch import W4A16Linear, W8A8Linear  # noqa: E402
+from cleave.torchao import CleaveW4A16Config, CleaveW8A8Config  # noqa: E402
 
 
 @pytest.fixture
@@ -43,6 +43,17 @@ def test_layers_are_those_of_from_linear(options: dict[str, Any], model: nn.Sequ
     assert torch.equal(model(x), expected)
 
 
+def test_weights_of_4_bits(model: nn.Sequential) -> None:
+    x = torch.randn(5, 192).bfloat16()
+    model = model.bfloat16()
+    expected = W4A16Linear.from_linear(model[0], 64)(x)
+    quantize_(model, CleaveW4A16Config(group_size=64), lambda module, name: name == "0")
+    assert [type(part) for part in model] == [W4A16Linear, nn.GELU, nn.Linear]
+    assert torch.equal(model[0](x), expected)
+    with pytest.raises(ValueError, match="does not divide K = 200"):
+        quantize_(model, CleaveW4A16Config(), lambda module, name: name == "2")
+
+
 def test_the_filter_chooses(model: nn.Sequential) -> None:
     quantize_(model, CleaveW8A8Config(), lambda module, name: name == "2")
     assert [type(part) for part in model] == [nn.Linear, nn.GELU, W8A8Linear]
@@ -60,4 +71,8 @@ def test_derived_layers_are_refused() -> None:
     with pytest.raises(TypeError, match=r"Derived; nn\.Linear is served"):
         quantize_(
             nn.Sequential(Derived(32, 32)), CleaveW8A8Config(), lambda module, name: isinstance(module, nn.Linear)
+        )
+    with pytest.raises(TypeError, match=r"Derived; nn\.Linear is served"):
+        quantize_(
+            nn.Sequential(Derived(32, 32)), CleaveW4A16Config(-1), lambda module, name: isinstance(module, nn.Linear)
         )

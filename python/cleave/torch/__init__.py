@@ -9,7 +9,8 @@
     d = cleave.torch.gemm(a, b, epilogue=gelu_residual(bias=b1, scale=s, residual=r))    # differentiable
     cleave.torch.replace_convs(model)
     cleave.torch.replace_linears(model, "int8")
-    cleave.torch.load_quantized(model, "folder")      # a checkpoint that is in 8 bits already
+    cleave.torch.replace_linears(model, "int4")       # weights alone
+    cleave.torch.load_quantized(model, "folder")      # a checkpoint that is in 8 or 4 bits already
     fused = cleave.torch.fuse(model)
     cleave.torch.convert_to_float8_training(model)
     layer = cleave.torch.MoE(num_experts, top_k, features, hidden_features)
@@ -123,6 +124,7 @@ from .fused import GatedMLP, NormProjections, Projection, W8A8SwiGLU  # noqa: E4
 from .grouped_linear import GroupedLinear  # noqa: E402
 from .linear import W8A8Linear, replace_linears  # noqa: E402
 from .loading import load_quantized  # noqa: E402
+from .mixed_linear import W4A16Linear  # noqa: E402
 from .moe import MoE  # noqa: E402
 from .norm import Quantized, RMSNormQuantize  # noqa: E402
 from .products import gemm, grouped_gemm, scaled_gemm  # noqa: E402
@@ -143,6 +145,7 @@ __all__ = [
     "Projection",
     "Quantized",
     "RMSNormQuantize",
+    "W4A16Linear",
     "W8A8Experts",
     "W8A8Linear",
     "W8A8SwiGLU",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import torch
@@ -11,6 +12,7 @@ from torch import Tensor, nn
 from ._casts import moves_only
 from ._replace import Skip, check_names, replace_layers
 from ._scales import ACTIVATIONS, check_granularity, scale_shape, shaped_scale
+from .mixed_linear import W4A16Linear
 
 _quantize = torch.ops.cleave.quantize.default
 _quantize_static = torch.ops.cleave.quantize_static.default
@@ -221,7 +223,7 @@ class W8A8Linear(nn.Module):
         )
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> W8A8Linear:
-        return super()._apply(moves_only(fn, cast=self.bias), recurse)
+        return super()._apply(moves_only(fn, self.bias), recurse)
 
 
 def replace_linears(
@@ -232,12 +234,16 @@ def replace_linears(
     granularity: str = "row",
     smooth: Mapping[str, Tensor] | None = None,
     use_fast_accum: bool = False,
+    group_size: int | None = None,
     skip: Skip = (),
 ) -> list[str]:
-    """Replaces the nn.Linear layers of a model by W8A8Linear, in place; returns their names.
+    """Replaces the nn.Linear layers of a model by W8A8Linear, or W4A16Linear, in place; returns their names.
 
     Classes derived from nn.Linear are left alone, since whoever derived them reads their weights. A
     layer that has several names stays one layer.
+
+    dtype: of weights and activations, "int8" or "float8_e4m3fn"; or "int4", of weights alone, which are rounded to
+    nearest in groups of `group_size` (as of `W4A16Linear.from_linear`), beside activations of 16 bits.
 
     skip: names of layers to leave alone, with * and ? as in file names ("lm_head", "*.router"), or
     a function of name and layer; one of a layer's names is enough. A name that matches no linear
@@ -247,6 +253,18 @@ def replace_linears(
     if type(model) is nn.Linear:
         raise ValueError("model is itself a linear layer; use W8A8Linear.from_linear(model)")
 
+    if dtype == "int4":
+        eights = {"activation": activation != "dynamic", "granularity": granularity != "row", "smooth": smooth}
+        for argument, given in (eights | {"use_fast_accum": use_fast_accum}).items():
+            if given:
+                raise ValueError(
+                    f'{argument} is given, but dtype is "int4", which leaves activations alone; leave it out'
+                )
+        return replace_layers(model, (nn.Linear,), partial(_four_bits, group_size), skip)
+    if group_size is not None:
+        raise ValueError(
+            f'group_size is {group_size}, but dtype is {dtype!r}; it is for "int4", granularity for 8 bits'
+        )
     for argument, settings in (("activation", activation), ("smooth", smooth)):
         if isinstance(settings, Mapping):
             check_names(argument, settings, model)
@@ -264,9 +282,18 @@ def replace_linears(
     return replace_layers(model, (nn.Linear,), make, skip)
 
 
+def _four_bits(group_size: int | None, name: str, layer: nn.Linear) -> W4A16Linear:
+    try:
+        return W4A16Linear.from_linear(layer, group_size)
+    except ValueError as error:
+        raise ValueError(f"{name}: {error}; or skip={name!r} leaves it as it is") from error
+
+
 def parse_dtype(dtype: Dtype) -> torch.dtype:
     for name, known in _DTYPES.items():
         if dtype in (name, known):
             return known
     names = " or ".join(f'"{name}"' for name in _DTYPES)
-    raise ValueError(f"dtype is {dtype!r}; weights are {names}, by name or as torch's dtype")
+    raise ValueError(
+        f'dtype is {dtype!r}; weights are {names}, by name or as torch\'s dtype; those of replace_linears also "int4"'
+    )

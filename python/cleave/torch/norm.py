@@ -140,7 +140,7 @@ class RMSNormQuantize(nn.Module):
         return Quantized(q.view(x.shape), scale, x.dtype), total.view(x.shape)
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> RMSNormQuantize:
-        return super()._apply(moves_only(fn, cast=self.weight), recurse)
+        return super()._apply(moves_only(fn, self.weight), recurse)
 
     def extra_repr(self) -> str:
         return (

@@ -1,0 +1,192 @@
+"""W4A16Linear on CPU tensors: products of 4-bit weights, state_dicts that round-trip, whole models."""
+
+from __future__ import annotations
+
+import copy
+import io
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch", minversion="2.10")
+pytest.importorskip("cleave.torch", exc_type=ImportError)
+
+from torch import nn  # noqa: E402
+
+import cleave  # noqa: E402
+from cleave.torch import W4A16Linear, replace_linears  # noqa: E402
+
+DTYPES = [torch.bfloat16, torch.float16]
+HALF_STEP = {torch.bfloat16: 2.0**-8, torch.float16: 2.0**-11}
+
+
+def layer_with(zeros: bool = False, act_order: bool = False, dtype: Any = torch.bfloat16, **sizes: int) -> W4A16Linear:
+    rows, columns, group = sizes.get("rows", 72), sizes.get("columns", 192), sizes.get("group", 32)
+    torch.manual_seed(1)
+    groups = columns // group
+    weights = cleave.pack_weights(
+        torch.randint(0, 16, (rows, columns), dtype=torch.uint8),
+        group,
+        scales=(torch.rand(groups, rows) * 0.1 + 0.01).to(dtype),
+        zeros=torch.randint(0, 16, (groups, rows), dtype=torch.uint8) if zeros else None,
+        g_idx=torch.arange(columns)[torch.randperm(columns)] // group if act_order else None,
+    )
+    return W4A16Linear.from_packed(weights, torch.randn(rows))
+
+
+def expected(layer: W4A16Linear, x: Any) -> Any:
+    y = x.double() @ cleave.dequantize_weights(layer.weights()).double().T
+    return y if layer.bias is None else y + layer.bias.double()
+
+
+def check(layer: W4A16Linear, x: Any) -> None:
+    """Weights are rounded to x's type before they are multiplied, y after the sum."""
+    y = layer(x)
+    assert y.dtype == x.dtype and y.shape == (*x.shape[:-1], layer.out_features)
+    magnitude = x.double().abs() @ cleave.dequantize_weights(layer.weights()).double().abs().T
+    bound = HALF_STEP[x.dtype] * (expected(layer, x).abs() + magnitude) + 1e-4
+    assert bool(((y.double() - expected(layer, x)).abs() <= bound).all())
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize(("zeros", "act_order"), [(False, False), (True, False), (False, True), (True, True)])
+def test_products(zeros: bool, act_order: bool, dtype: Any) -> None:
+    layer = layer_with(zeros, act_order, dtype)
+    for shape in ((1,), (5,), (2, 3), ()):
+        check(layer, torch.randn(*shape, 192).to(dtype))
+    check(layer, torch.randn(192, 7).to(dtype).t())  # not contiguous
+    check(layer, torch.randn(7, 400).to(dtype)[:, 8:200])
+    assert layer(torch.empty(0, 192, dtype=dtype)).shape == (0, 72)
+
+
+@pytest.mark.parametrize(("columns", "group"), [(64, 64), (256, 128), (200, 200), (96, 32), (512, 256)])
+def test_sizes_of_groups(columns: int, group: int) -> None:
+    check(layer_with(columns=columns, group=group, rows=130), torch.randn(3, columns).bfloat16())
+
+
+def test_a_linear_layer_becomes_one() -> None:
+    linear = nn.Linear(256, 100).bfloat16()
+    layer = W4A16Linear.from_linear(linear, 64)
+    assert layer.group_size == 64 and layer.scales.dtype == torch.bfloat16 and torch.equal(layer.bias, linear.bias)
+    assert layer.bias.data_ptr() != linear.bias.data_ptr()
+    x = torch.randn(4, 256).bfloat16()
+    check(layer, x)
+    with torch.no_grad():
+        full = linear(x).float()
+    assert (layer(x).float() - full).norm() < 0.15 * full.norm()
+    assert "group_size=64, zeros=False, act_order=False, dtype=torch.bfloat16" in repr(layer)
+    assert W4A16Linear.from_linear(nn.Linear(256, 8)).scales.dtype == torch.bfloat16
+
+
+@pytest.mark.parametrize(("zeros", "act_order"), [(False, False), (True, True)])
+def test_a_state_dict_round_trips(zeros: bool, act_order: bool) -> None:
+    layer = layer_with(zeros, act_order)
+    file = io.BytesIO()
+    torch.save(layer.state_dict(), file)
+    file.seek(0)
+    same = W4A16Linear(192, 72, group_size=32, zeros=zeros, act_order=act_order)
+    same.load_state_dict(torch.load(file))
+    x = torch.randn(5, 192).bfloat16()
+    assert torch.equal(same(x), layer(x))
+    with torch.device("meta"):
+        empty = W4A16Linear(192, 72, group_size=32, zeros=zeros, act_order=act_order)
+    empty.load_state_dict(layer.state_dict(), assign=True)
+    assert torch.equal(empty(x), layer(x)) and torch.equal(copy.deepcopy(layer)(x), layer(x))
+
+
+def test_safetensors_have_all_of_it(tmp_path: Any) -> None:
+    safetensors = pytest.importorskip("safetensors.torch")
+    layer, same = layer_with(True, True), W4A16Linear(192, 72, group_size=32, zeros=True, act_order=True)
+    safetensors.save_file(layer.state_dict(), tmp_path / "layer.safetensors")
+    same.load_state_dict(safetensors.load_file(tmp_path / "layer.safetensors"))
+    x = torch.randn(5, 192).bfloat16()
+    assert torch.equal(same(x), layer(x))
+
+
+def test_a_layout_of_another_version_is_refused() -> None:
+    model = nn.Sequential(layer_with())
+    state = model.state_dict()
+    state["0.version"] = torch.tensor(2, dtype=torch.int32)
+    with pytest.raises(
+        ValueError, match=r"0\.version is 2, .* reads packed weights of version 1; pack the weight anew"
+    ):
+        model.load_state_dict(state)
+    del state["0.version"]
+    with pytest.raises(RuntimeError, match=r'Missing key.*"0\.version"'):
+        model.load_state_dict(state)
+
+
+def test_another_form_of_the_weight_is_refused() -> None:
+    state = layer_with(zeros=True).state_dict()
+    with pytest.raises(RuntimeError, match="zeros"):
+        W4A16Linear(192, 72, group_size=32).load_state_dict(state)
+    with pytest.raises(RuntimeError, match="size mismatch for scales"):
+        W4A16Linear(192, 72, group_size=64, zeros=True).load_state_dict(state)
+
+
+def test_casts_leave_codes_alone() -> None:
+    layer = layer_with(zeros=True, act_order=True)
+    packed = layer.packed.clone()
+    half = copy.deepcopy(layer).half()
+    assert half.scales.dtype == half.bias.dtype == torch.float16
+    assert torch.equal(half.packed, packed) and half.zeros.dtype == torch.uint8 and half.perm.dtype == torch.int32
+    check(half, torch.randn(3, 192).half())
+    wide = copy.deepcopy(layer).double()
+    assert wide.scales.dtype == wide.bias.dtype == torch.bfloat16
+    check(wide, torch.randn(3, 192).bfloat16())
+
+
+def test_models_are_replaced() -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(128, 96), nn.SiLU(), nn.Linear(96, 64), nn.Linear(64, 8)).bfloat16()
+    before = copy.deepcopy(model)
+    assert replace_linears(model, "int4", group_size=32, skip="3") == ["0", "2"]
+    assert isinstance(model[0], W4A16Linear) and type(model[3]) is nn.Linear
+    x = torch.randn(16, 128).bfloat16()
+    with torch.no_grad():
+        found, full = model(x).float(), before(x).float()
+    assert (found - full).norm() < 0.25 * full.norm()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"dtype": "int4", "activation": 0.1}, 'activation is given, but dtype is "int4"'),
+        ({"dtype": "int4", "granularity": "block_1x128"}, "granularity is given"),
+        ({"dtype": "int4", "smooth": {"0": torch.ones(96)}}, "smooth is given"),
+        ({"dtype": "int4", "use_fast_accum": True}, "use_fast_accum is given"),
+        ({"dtype": "int8", "group_size": 32}, "group_size is 32, but dtype is 'int8'; it is for \"int4\""),
+        ({"dtype": "int4"}, r"0: group_size is 128, which does not divide K = 96; pass 32 or -1.*; or skip='0'"),
+        ({"dtype": "int3"}, 'dtype is \'int3\'; weights are "int8" or "float8_e4m3fn", .* also "int4"'),
+    ],
+)
+def test_mistakes_are_named(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        replace_linears(nn.Sequential(nn.Linear(96, 64)), **options)
+
+
+def test_mistakes_of_layers_are_named() -> None:
+    with pytest.raises(ValueError, match="group_size is 96, which does not divide in_features = 128"):
+        W4A16Linear(128, 64, group_size=96)
+    with pytest.raises(ValueError, match=r"dtype is torch\.float32; scales are torch\.bfloat16 or torch\.float16"):
+        W4A16Linear(128, 64, dtype=torch.float32)
+    with pytest.raises(ValueError, match='weights are of format "mxfp4"; layers are of "int4"'):
+        W4A16Linear.from_packed(cleave.pack_weights(torch.randn(64, 64), format="mxfp4"))
+    layer = layer_with()
+    with pytest.raises(RuntimeError, match="float32"):
+        layer(torch.randn(2, 192))
+    with pytest.raises(RuntimeError, match="float16"):
+        layer(torch.randn(2, 192).half())
+    for act_order in (False, True):
+        for columns in (96, 384):
+            with pytest.raises(
+                ValueError, match=rf"x is \[2, {columns}\]; its last dimension must be in_features, 192"
+            ):
+                layer_with(act_order=act_order)(torch.randn(2, columns).bfloat16())
+
+
+def test_compiled_whole() -> None:
+    layer = layer_with(zeros=True, act_order=True)
+    x = torch.randn(5, 192).bfloat16()
+    compiled = torch.compile(layer, fullgraph=True, backend="eager")
+    assert torch.equal(compiled(x), layer(x))
