@@ -90,6 +90,15 @@ def test_pages_about_convolutions_run(name: str) -> None:
         exec(compile(source, name, "exec"), program)
 
 
+def test_the_page_about_weights_of_4_bits_runs() -> None:
+    """Its assertions say what its text does."""
+    pytest.importorskip("cleave.torch", exc_type=ImportError)
+    program: dict[str, Any] = {}
+    for source in python_snippets(ROOT / "docs" / "quantised-weights.md"):
+        exec(compile(source, "docs/quantised-weights.md", "exec"), program)
+    assert program["y"].shape == (16, 10)
+
+
 def test_the_page_about_epilogue_functions_runs() -> None:
     """Every block of it; what the five examples make is as their text says."""
     pytest.importorskip("cleave.torch", exc_type=ImportError)

@@ -170,11 +170,10 @@ INT8, BLOCK = FORMATS["int8-channel-token"].config, FORMATS["fp8-block"].config
 @pytest.mark.parametrize(
     ("config", "message"),
     [
-        ({"quant_method": "awq", "bits": 4}, '"awq": weights of 4 bits; .* with 8 bits'),
-        ({"quant_method": "gptq", "bits": 4}, '"gptq": weights of 4 bits'),
+        ({"quant_method": "bitsandbytes"}, '"bitsandbytes": weights of 4 bits, or 8 .*; "compressed-tensors", "fp8"'),
         ({"quant_method": "newest"}, '"newest": a format that is not known'),
         (changed(INT8, weights__num_bits=4), "group_0 has weights of 4 bits"),
-        (changed(INT8, format="pack-quantized"), 'format "pack-quantized"'),
+        (changed(INT8, format="pack-quantized"), "group_0 has packed weights of 8 bits, int; int of 4 is served"),
         (changed(INT8, input_activations=None), "weights of 8 bits alone"),
         (changed(INT8, input_activations__num_bits=4), "activations of 4 bits"),
         (changed(INT8, input_activations__type="float"), "not the weights' 8 of their type"),

@@ -13,10 +13,11 @@ pytest.importorskip("cleave.torch", exc_type=ImportError)
 transformers = pytest.importorskip("transformers", minversion="5", reason="transformers 5 or newer is not installed")
 safetensors = pytest.importorskip("safetensors.torch")
 
+import four_bit_checkpoints  # noqa: E402
 from doc_snippets import ROOT, python_snippets  # noqa: E402
 from quantized_checkpoints import DYNAMIC, FORMATS, Format, activations_in_8_bits, checkpoint, dequantized  # noqa: E402
 
-from cleave.torch import W8A8Experts, load_quantized  # noqa: E402
+from cleave.torch import W4A16Linear, W8A8Experts, load_quantized  # noqa: E402
 
 SIZES = {
     "vocab_size": 128,
@@ -100,6 +101,29 @@ def test_the_same_tokens_as_the_formats_arithmetic(make: Callable[[], Any], name
     assert torch.equal(generate(model, ids), tokens)
 
 
+@pytest.mark.parametrize("name", four_bit_checkpoints.FORMATS)
+def test_the_same_tokens_as_of_dequantised_weights(name: str, tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    made = four_bit_checkpoints.FORMATS[name]
+    trained = llama()
+    files, values = four_bit_checkpoints.checkpoint(saved(trained, tmp_path), made, is_quantized)
+    trained.config.quantization_config = made.config
+    trained.config.save_pretrained(tmp_path)
+    safetensors.save_file(files, tmp_path / "model.safetensors")
+    safetensors.save_file(values, tmp_path / "float" / "model.safetensors", {"format": "pt"})
+    same = transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "float", dtype=torch.float16)
+    config = transformers.AutoConfig.from_pretrained(tmp_path)
+    model = transformers.AutoModelForCausalLM.from_config(config, dtype=torch.float16).eval()
+    loaded = load_quantized(model, tmp_path)
+    assert loaded.unused == [] and len(loaded.layers) == 14
+    assert all(isinstance(model.get_submodule(layer), W4A16Linear) for layer in loaded.layers)
+    ids = torch.tensor([[5, 3, 8, 9, 7, 9, 3, 2]])
+    with torch.no_grad():
+        found, expected = model(ids).logits.float(), same(ids).logits.float()
+    assert (found - expected).norm() < 0.005 * expected.norm()
+    assert torch.equal(generate(model, ids), generate(same, ids))
+
+
 @pytest.mark.parametrize("name", DYNAMIC)
 @pytest.mark.parametrize("hidden", [96, 256])
 def test_experts_of_any_width(hidden: int, name: str, tmp_path: Path) -> None:
@@ -168,4 +192,4 @@ def test_the_pages_snippets_run(tmp_path: Path) -> None:
     program: dict[str, Any] = {"folder": tmp_path}
     for source in python_snippets(ROOT / "docs" / "checkpoints.md"):
         exec(compile(source, "docs/checkpoints.md", "exec"), program)
-    assert len(program["loaded"].layers) == 14 and program["y"].shape == (16, 96)
+    assert len(program["loaded"].layers) == 14 and program["y"].shape == program["z"].shape == (16, 96)

@@ -1,21 +1,22 @@
 """How a checkpoint's layers are quantised, as its `quantization_config` says: a table of formats.
 
 Names are those of the formats: compressed-tensors (LLM Compressor's), "fp8" (DeepSeek's and Qwen's blocks, and weights
-with one scale) and NVIDIA's ModelOpt.
+with one scale), NVIDIA's ModelOpt, AWQ and GPTQ.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple
 
 import torch
 from torch import nn
 
+from ._config import Config, refusal
+from ._four_bit_formats import awq, gptq, pack_quantized
+from ._four_bits import FourBits
 from ._scales import BLOCK
-
-Config = Mapping[str, Any]
 
 
 class Scheme(NamedTuple):
@@ -27,7 +28,7 @@ class Scheme(NamedTuple):
 
 
 # A layer's scheme by its name and itself; ValueError for one that the format does not quantise.
-SchemeOf = Callable[[str, nn.Module], Scheme]
+SchemeOf = Callable[[str, nn.Module], Scheme | FourBits]
 
 
 def read(config: Config) -> SchemeOf:
@@ -37,17 +38,11 @@ def read(config: Config) -> SchemeOf:
         return _FORMATS[method](config)
     why = f"weights of {_BITS[method]}" if method in _BITS else "a format that is not known here"
     served = ", ".join(f'"{name}"' for name in _FORMATS)
-    raise _refusal(f'quant_method is "{method}": {why}; {served} are served, with 8 bits')
-
-
-def _refusal(text: str) -> ValueError:
-    return ValueError(f"quantization_config: {text}. transformers can load such a checkpoint, dequantised")
+    raise refusal(f'quant_method is "{method}": {why}; {served} are served')
 
 
 # What else is common, and what keeps it from being served.
 _BITS = {
-    "awq": "4 bits",
-    "gptq": "4 bits, or 8 without 8-bit activations",
     "auto-round": "4 bits",
     "bitsandbytes": "4 bits, or 8 without 8-bit activations",
     "mxfp4": "4 bits",
@@ -84,7 +79,7 @@ def _compressed_tensors(config: Config) -> SchemeOf:
         for targets, found in groups:
             if any(_matches(target, name) or target in classes for target in targets):
                 return found
-        raise _refusal(f"no group of config_groups targets {name}, whose weight has scales")
+        raise refusal(f"no group of config_groups targets {name}, whose weight has scales")
 
     return scheme
 
@@ -93,22 +88,24 @@ def _matches(target: str, name: str) -> bool:
     return re.match(target[3:], name) is not None if target.startswith("re:") else target == name
 
 
-def _scheme_of_group(name: str, group: Config, storage: str | None) -> Scheme:
+def _scheme_of_group(name: str, group: Config, storage: str | None) -> Scheme | FourBits:
     weights, activations = group["weights"], group.get("input_activations")
     bits = weights["num_bits"]
+    if storage == "pack-quantized":
+        return pack_quantized(name, weights, activations)
     if bits != 8:
-        raise _refusal(f"{name} has weights of {bits} bits; those of 8 are served")
+        raise refusal(f'{name} has weights of {bits} bits; those of 8 are served, and of 4 in format "pack-quantized"')
     if storage not in _DENSE_FORMATS:
-        raise _refusal(f'{name} has format "{storage}"; {", ".join(map(str, _DENSE_FORMATS[:-1]))} are served')
+        raise refusal(f'{name} has format "{storage}"; {", ".join(map(str, _DENSE_FORMATS[:-1]))} are served')
     if activations is None:
-        raise _refusal(f"{name} has weights of 8 bits alone; with input_activations of 8 bits they are served")
+        raise refusal(f"{name} has weights of 8 bits alone; with input_activations of 8 bits they are served")
     if (activations["num_bits"], activations["type"]) != (8, weights["type"]):
-        raise _refusal(f"{name} has activations of {activations['num_bits']} bits, not the weights' 8 of their type")
+        raise refusal(f"{name} has activations of {activations['num_bits']} bits, not the weights' 8 of their type")
     if not (weights.get("symmetric", True) and activations.get("symmetric", True)):
-        raise _refusal(f"{name} has zero points; symmetric quantisation is served")
+        raise refusal(f"{name} has zero points; symmetric quantisation is served")
     key = weights["strategy"], activations["strategy"], activations.get("dynamic", False)
     if key not in _STRATEGIES:
-        raise _refusal(
+        raise refusal(
             f'{name} has weights by "{key[0]}" and {"dynamic" if key[2] else "static"} activations by "{key[1]}"; '
             "served are tensor and channel with tensor or token, and block and group with group, dynamic"
         )
@@ -122,13 +119,13 @@ def _scheme_of_group(name: str, group: Config, storage: str | None) -> Scheme:
 def _fp8(config: Config) -> SchemeOf:
     """Blocks of 128 x 128, or one scale for a weight."""
     if config.get("expert_dtype", "fp8") != "fp8":
-        raise _refusal(f'expert_dtype is "{config["expert_dtype"]}": experts of 4 bits; those of 8 are served')
+        raise refusal(f'expert_dtype is "{config["expert_dtype"]}": experts of 4 bits; those of 8 are served')
     block = config.get("weight_block_size")
     static = config.get("activation_scheme", "dynamic") == "static"
     if block is not None:
         _check_block("weight_block_size", block)
         if static:
-            raise _refusal('activation_scheme is "static", with weight_block_size; "dynamic" is served')
+            raise refusal('activation_scheme is "static", with weight_block_size; "dynamic" is served')
     scheme = Scheme(torch.float8_e4m3fn, "row" if block is None else "block_128x128", static)
     return lambda name, layer: scheme
 
@@ -136,18 +133,20 @@ def _fp8(config: Config) -> SchemeOf:
 def _modelopt(config: Config) -> SchemeOf:
     algorithm = config.get("quant_algo")
     if algorithm != "FP8":
-        raise _refusal(f'quant_algo is "{algorithm}"; of ModelOpt\'s "FP8" is served')
+        raise refusal(f'quant_algo is "{algorithm}"; of ModelOpt\'s "FP8" is served')
     scheme = Scheme(torch.float8_e4m3fn, "row", static=True)
     return lambda name, layer: scheme
 
 
 def _check_block(name: str, sizes: list[int]) -> None:
     if any(size != BLOCK for size in sizes):
-        raise _refusal(f"{name} is {list(sizes)}; blocks of {BLOCK} are served")
+        raise refusal(f"{name} is {list(sizes)}; blocks of {BLOCK} are served")
 
 
 _FORMATS: dict[str, Callable[[Config], SchemeOf]] = {
     "compressed-tensors": _compressed_tensors,
     "fp8": _fp8,
     "modelopt": _modelopt,
+    "awq": awq,
+    "gptq": gptq,
 }

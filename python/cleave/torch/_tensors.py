@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 _WEIGHT_SCALES = ("weight_scale", "weight_scale_inv")
+_CODES = "qweight"  # AWQ and GPTQ: of a weight in 4 bits
 _ACTIVATION_SCALES = ("input_scale", "activation_scale")
 
 
@@ -25,8 +26,8 @@ class Tensors:
     def unused(self) -> list[str]:
         return [name for name in self._tensors if name not in self._taken]
 
-    def has_scales(self, layer: str) -> bool:
-        return any(f"{layer}.{name}" in self for name in _WEIGHT_SCALES)
+    def is_quantized(self, layer: str) -> bool:
+        return any(f"{layer}.{name}" in self for name in (*_WEIGHT_SCALES, _CODES))
 
     def take(self, name: str) -> Tensor:
         self.mark(name)

@@ -13,9 +13,11 @@ from torch import Tensor, nn
 from . import _checkpoint, _formats
 from ._expert_tensors import STACKED, ExpertTensors, are_experts, is_swiglu
 from ._formats import Scheme
+from ._four_bits import FourBits
 from ._replace import replace_layers
 from ._tensors import Tensors
 from .linear import W8A8Linear
+from .mixed_linear import HALVES, W4A16Linear
 
 
 class Loaded(NamedTuple):
@@ -34,27 +36,29 @@ def load_quantized(
     *,
     use_fast_accum: bool = False,
 ) -> Loaded:
-    """Loads a checkpoint with 8-bit weights and activations into a model, in place.
+    """Loads a checkpoint with 8-bit weights and activations, or 4-bit weights, into a model, in place.
 
         model = AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(folder), dtype=torch.bfloat16)
         cleave.torch.load_quantized(model, folder)
 
     nn.Linear layers whose weights the checkpoint has in 8 bits become `W8A8Linear`, experts as transformers keeps them
-    (parameters gate_up_proj and down_proj of three dimensions) `W8A8Experts`; they keep the checkpoint's elements and
-    scales. All other parameters and buffers get its values.
+    (parameters gate_up_proj and down_proj of three dimensions) `W8A8Experts`, and those with weights of 4 bits
+    `W4A16Linear`; they keep the checkpoint's elements and scales. All other parameters and buffers get its values.
 
     Args:
-        model: of the checkpoint's architecture, with its names, and not quantised. Parameters may be on "meta": they
-            become the checkpoint's tensors, on the CPU from a folder. Others keep device and dtype.
+        model: of the checkpoint's architecture, with its names, and not quantised; beside 4 bits of bfloat16 or
+            float16. Parameters may be on "meta": they become the checkpoint's tensors, on the CPU from a folder.
+            Others keep device and dtype, to which scales of weights in 4 bits are rounded.
         checkpoint: a folder with *.safetensors and config.json, or a mapping of names to tensors.
         quantization_config: as config.json has it; by default the folder's, or that of model.config.
         use_fast_accum: as in `W8A8Linear`, for fp8.
 
     Formats: compressed-tensors "int-quantized", "float-quantized" and "naive-quantized" (weights by tensor, channel,
     group of 128 or block of 128 x 128; activations static, by token or by group of 128), "fp8" (weight_block_size
-    [128, 128], or one scale for a weight), ModelOpt's FP8.
+    [128, 128], or one scale for a weight), ModelOpt's FP8; in 4 bits compressed-tensors "pack-quantized" (by tensor,
+    channel or group, with zero points and act-order), AWQ ("gemm") and GPTQ (both of its formats, with act-order).
 
-    Raises ValueError for another format, such as any of 4 bits, saying which part of it is not served, and for
+    Raises ValueError for another format, such as any other of 4 bits, saying which part of it is not served, and for
     parameters that the checkpoint lacks; TypeError for quantised layers of another class; both before the model is
     changed.
     """
@@ -80,16 +84,18 @@ class _Loading:
     def __init__(self, model: nn.Module, tensors: Tensors, scheme_of: _formats.SchemeOf) -> None:
         self.model = model
         self.tensors = tensors
-        self.schemes: dict[str, Scheme] = {}
+        self.schemes: dict[str, Scheme | FourBits] = {}
         self.experts: dict[str, ExpertTensors] = {}
         for name, module in model.named_modules(remove_duplicate=False):
             layer, kind = name, module
             if are_experts(module):
                 self.experts[name] = ExpertTensors(name, module, tensors)
                 layer, kind = self.experts[name].layers()[0], _A_LINEAR
-            if tensors.has_scales(layer):
-                self.schemes[name] = scheme_of(layer, kind)
-                _check_layer(name, module, self.schemes[name])
+            if tensors.is_quantized(layer):
+                scheme = self.schemes[name] = scheme_of(layer, kind)
+                _check_layer(name, module, scheme)
+                if isinstance(scheme, FourBits):
+                    scheme.check(tensors, name)
         quantized = tuple(f"{name}." for name in self.schemes)
         self.rest: dict[int, list[str]] = {}  # the names of each other parameter and buffer
         for name, tensor in model.state_dict(keep_vars=True).items():
@@ -100,6 +106,8 @@ class _Loading:
     def run(self, use_fast_accum: bool) -> Loaded:
         def make(name: str, layer: Any) -> nn.Module:
             scheme = self.schemes[name]
+            if isinstance(scheme, FourBits):
+                return self._four_bit_linear(name, layer, scheme)
             if name in self.experts:
                 return self.experts[name].quantized(self.tensors, scheme, partial(_placed, layer.down_proj))
             return self._linear(name, layer, scheme, use_fast_accum and scheme.dtype != torch.int8)
@@ -112,9 +120,10 @@ class _Loading:
 
     def _check_complete(self) -> None:
         lacking = [names[0] for names in self.rest.values() if not any(map(self._reader, names))]
-        for name in self.schemes:
+        for name, scheme in self.schemes.items():
             layers = self.experts[name].layers() if name in self.experts else [name]
-            lacking += [f"{layer}.weight" for layer in layers if f"{layer}.weight" not in self.tensors]
+            needed = scheme.required(name) if isinstance(scheme, FourBits) else [f"{layer}.weight" for layer in layers]
+            lacking += [tensor for tensor in needed if tensor not in self.tensors]
             bias = getattr(self.model.get_submodule(name), "bias", None)
             lacking += [f"{name}.bias"] if bias is not None and f"{name}.bias" not in self.tensors else []
         if lacking:
@@ -135,6 +144,13 @@ class _Loading:
             granularity=scheme.granularity,
             use_fast_accum=use_fast_accum,
         )
+
+    def _four_bit_linear(self, name: str, linear: nn.Linear, scheme: FourBits) -> W4A16Linear:
+        weight = linear.weight
+        weights = scheme.packed(
+            self.tensors, name, weight.shape, partial(_placed, weight), None if weight.is_meta else weight.dtype
+        )
+        return W4A16Linear.from_packed(weights, None if linear.bias is None else self._bias(name, linear.bias))
 
     def _bias(self, name: str, bias: Tensor) -> Tensor:
         value = _placed(bias, self.tensors.take(f"{name}.bias"))
@@ -173,8 +189,17 @@ class _Loading:
 _A_LINEAR = nn.Linear(1, 1, device="meta")
 
 
-def _check_layer(name: str, module: Any, scheme: Scheme) -> None:
+def _check_layer(name: str, module: Any, scheme: Scheme | FourBits) -> None:
     kind = type(module).__name__
+    if isinstance(scheme, FourBits):
+        if type(module) is not nn.Linear:
+            raise TypeError(f"{name} is {kind}, but its weight has 4 bits; nn.Linear is served")
+        if module.weight.dtype not in HALVES:
+            raise ValueError(
+                f"{name} is {module.weight.dtype}, but beside weights of 4 bits activations have 16; call "
+                "model.bfloat16() first"
+            )
+        return
     if not are_experts(module):
         if type(module) is not nn.Linear:
             raise TypeError(f"{name} is {kind}, but its weight has scales; nn.Linear is served")

@@ -1,0 +1,130 @@
+"""Weights of 4 bits as checkpoints have them, layer by layer, into packed ones."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+import cleave
+
+from ._tensors import Tensors
+
+# Brings a tensor to where the layer is.
+Place = Callable[[Tensor], Tensor]
+
+
+class Codes(NamedTuple):
+    """codes: uint8 [N, K]. scales, and zeros if there are any (uint8): [groups, N]. g_idx: each column's group."""
+
+    codes: Tensor
+    scales: Tensor
+    zeros: Tensor | None
+    g_idx: Tensor | None
+
+
+class FourBits(NamedTuple):
+    """How a checkpoint has a layer's weight in 4 bits.
+
+    storage: "compressed-tensors", "awq" or "gptq", by which its tensors are called and codes follow each other.
+    group_size: -1 for whole rows. act_order: columns belong to groups as a g_idx says. zero_less: what is taken off
+    zero points before they are stored.
+    """
+
+    storage: str
+    group_size: int
+    act_order: bool = False
+    zero_less: int = 0
+
+    def required(self, layer: str) -> list[str]:
+        """The tensors without which there is no weight."""
+        names = ("weight_packed", "weight_scale") if self.storage == "compressed-tensors" else ("qweight", "scales")
+        return [f"{layer}.{name}" for name in names]
+
+    def check(self, tensors: Tensors, layer: str) -> None:
+        """ValueError where columns are in act-order and nothing says in which."""
+        if self.act_order and f"{layer}.{self._g_idx}" not in tensors:
+            raise self._lacks_g_idx(layer)
+
+    def packed(
+        self, tensors: Tensors, layer: str, shape: torch.Size, place: Place, dtype: torch.dtype | None
+    ) -> cleave.PackedWeights:
+        """The weight, [N, K] of `shape`, where `place` brings its tensors; scales of `dtype`, or of their own."""
+        found = _READERS[self.storage](self, lambda name: place(tensors.take(f"{layer}.{name}")), layer, tensors)
+        if found.codes.shape != shape:
+            raise ValueError(f"{layer}'s codes are {list(found.codes.shape)}; the model's weight is {list(shape)}")
+        if self.act_order and found.g_idx is None:
+            raise self._lacks_g_idx(layer)
+        scales = found.scales if dtype is None else found.scales.to(dtype)
+        # Most zero points are the middle, which costs nothing if it is none.
+        zeros = None if found.zeros is None or bool((found.zeros == 8).all()) else found.zeros
+        try:
+            return cleave.pack_weights(found.codes, self.group_size, scales=scales, zeros=zeros, g_idx=found.g_idx)
+        except (TypeError, ValueError) as error:
+            raise type(error)(f"{layer}: {error}") from error
+
+    @property
+    def _g_idx(self) -> str:
+        return "weight_g_idx" if self.storage == "compressed-tensors" else "g_idx"
+
+    def _lacks_g_idx(self, layer: str) -> ValueError:
+        return ValueError(
+            f"the checkpoint has no {layer}.{self._g_idx}, but quantization_config says that columns are in act-order; "
+            "without it their groups are unknown: quantise the model anew"
+        )
+
+
+# Reads a tensor of the layer.
+Read = Callable[[str], Tensor]
+
+
+def _optional(read: Read, layer: str, tensors: Tensors, name: str) -> Tensor | None:
+    return read(name) if f"{layer}.{name}" in tensors else None
+
+
+def _compressed(bits: FourBits, read: Read, layer: str, tensors: Tensors) -> Codes:
+    """weight_packed [N, K / 8], zero points [N / 8, groups]: both of values of -8 to 7, stored plus 8."""
+    codes, scale = _halves(read("weight_packed")), read("weight_scale")
+    shape = _optional(read, layer, tensors, "weight_shape")
+    rows, columns = codes.shape if shape is None else shape.tolist()
+    zeros = _optional(read, layer, tensors, "weight_zero_point")
+    g_idx = _optional(read, layer, tensors, "weight_g_idx")
+    if g_idx is not None and bool((g_idx < 0).all()):
+        g_idx = None  # there is a place for one, which was not filled
+    scale = scale.reshape(1, 1).expand(rows, 1) if scale.numel() == 1 else scale
+    return Codes(codes[:rows, :columns], scale.T, None if zeros is None else _halves(zeros.T)[:, :rows], g_idx)
+
+
+# AWQ has nibble i of a word hold the column that is number _AWQ_COLUMNS[i] of its eight; its inverse.
+_AWQ_COLUMNS = (0, 2, 4, 6, 1, 3, 5, 7)
+_AWQ_NIBBLES = sorted(range(8), key=_AWQ_COLUMNS.__getitem__)
+
+
+def _awq(bits: FourBits, read: Read, layer: str, tensors: Tensors) -> Codes:
+    """qweight [K, N / 8], qzeros [groups, N / 8]."""
+
+    def outputs(words: Tensor) -> Tensor:
+        return _halves(words).unflatten(1, (-1, 8))[:, :, _AWQ_NIBBLES].flatten(1)
+
+    zeros = _optional(read, layer, tensors, "qzeros")
+    return Codes(outputs(read("qweight")).T, read("scales"), None if zeros is None else outputs(zeros), None)
+
+
+def _gptq(bits: FourBits, read: Read, layer: str, tensors: Tensors) -> Codes:
+    """qweight [K / 8, N], qzeros [groups, N / 8], which wrap around where something is taken off them."""
+    zeros = _optional(read, layer, tensors, "qzeros")
+    if zeros is not None:
+        zeros = _halves(zeros) + bits.zero_less & 15
+    g_idx = _optional(read, layer, tensors, "g_idx")
+    return Codes(_halves(read("qweight").T), read("scales"), zeros, g_idx)
+
+
+_READERS = {"compressed-tensors": _compressed, "awq": _awq, "gptq": _gptq}
+
+
+def _halves(words: Tensor) -> Tensor:
+    """The codes of 32-bit words, eight of each along the last dimension, lowest bits first."""
+    parts = words.contiguous().view(torch.uint8)
+    return torch.stack((parts & 15, parts >> 4), -1).flatten(-2)
