@@ -68,7 +68,7 @@ Placement by_group(const GemmProblem& p, DType type, bool given) {
   const MatrixLayout layout{.dtype = type,
                             .stride_row = weights.scale_stride_k,
                             .stride_batch = weights.scale_stride_batch,
-                            .alignment = 4};  // as words are copied
+                            .alignment = size_of(type)};
   if (!given || weights.format == WeightFormat::none) return {layout, 0, 0, 0};
   const int64_t entries = is_a ? entries_of_a(p) : entries_of_b(p);
   return {layout, ceil_div<int64_t>(p.k, max_of<int64_t>(weights.group, 1)), is_a ? p.m : p.n,

@@ -1,5 +1,5 @@
 // The scales of a packed weight's k block, and the zero points, as they lie in its stage: line by line, one for each
-// group that has columns of the block. Lines of the operand may begin within a word; so what is copied does, too, and a
+// group that has columns of the block. In memory lines may begin within a word of 4 bytes, and whole words are copied: a
 // line in the stage has one word more than the tile's rows take.
 #pragma once
 

@@ -119,12 +119,16 @@ struct WeightMainloop {
   CLEAVE_DEVICE void load_rows(const WorkTile& work, uint32_t block, uint32_t line, Row (&rows)[kWaves][2]) const {
     constexpr SmemPlan kPlan = smem_plan(C);
     const auto from = uint32_t(weight_line_at<C>(weights, work.batch, work.k_block(block), line));
+    // What lies before the tile's rows in the words that were copied.
+    const uint32_t skip_scale =
+        (from * size_of(C.operands.a) + uint32_t(reinterpret_cast<uint64_t>(weights.scales))) % 4;
+    const uint32_t skip_zero = (from + uint32_t(reinterpret_cast<uint64_t>(weights.zeros))) % 4;
     const uint32_t stage = state.stage * kPlan.scale_stage + line * weight_line_words(C) * 4;
     CLEAVE_UNROLL
     for (uint32_t i = 0; i < 2 * kWaves; ++i) {
       const uint32_t row = i / 2 * kWeightBlock + i % 2 * 8;
-      const uint32_t scale = ptx::load_shared_16(scales + stage + (row + from % 2) * size_of(C.operands.a));
-      const uint32_t zero = C.weights.has_zero ? ptx::load_shared_8(zeros + stage + row + from % 4) : 8;
+      const uint32_t scale = ptx::load_shared_16(scales + stage + row * size_of(C.operands.a) + skip_scale);
+      const uint32_t zero = C.weights.has_zero ? ptx::load_shared_8(zeros + stage + row + skip_zero) : 8;
       rows[i / 2][i % 2] = Dequantise::row(scale, zero);
     }
   }

@@ -45,9 +45,10 @@ class WeightScaleLoader {
  private:
   /// Word `word` of those that have the tile's rows; past the operand's last row it is zeros.
   CLEAVE_DEVICE void copy_word(uint32_t to, const void* data, uint32_t size, int64_t line, uint32_t word) const {
-    const int64_t begin = ((line + row0_) * size & ~int64_t(3)) + word * 4, end = (line + p_.size.m) * size;
-    const int64_t left = end - begin;
-    ptx::copy_async<4>(to, static_cast<const char*>(data) + begin, left >= 4 ? 4 : left > 0 ? uint32_t(left) : 0);
+    const auto first = reinterpret_cast<uint64_t>(data) + (line + row0_) * size;
+    const uint64_t from = (first & ~uint64_t(3)) + word * 4;
+    const auto left = int64_t(first + (p_.size.m - row0_) * size - from);
+    ptx::copy_async<4>(to, reinterpret_cast<const void*>(from), left >= 4 ? 4 : left > 0 ? uint32_t(left) : 0);
   }
 
   const GemmParams& p_;

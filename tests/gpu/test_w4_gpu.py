@@ -1,0 +1,210 @@
+"""Products with packed int4 weights on the GPU: exactly, in every mode and tile, and against float64.
+
+For exact results x holds small integers and scales are powers of two: elements of the weight and sums are exact then,
+in whatever order they are made. What surrounds scales, zero points and D shows stray accesses.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+import cleave  # noqa: E402
+from cleave import _core  # noqa: E402
+
+CANARY = 96.0
+MODES = ("none", "serial", "parallel", "cluster", "stream_k")
+TILES = ("64x16", "64x64", "64x256", "128x16", "128x32", "128x48", "128x128", "128x240", "192x64", "256x96", "256x128")
+
+
+@pytest.fixture(autouse=True)
+def hopper() -> None:
+    if cleave.device_info(0)["compute_capability"] // 10 != 9:
+        pytest.skip("needs a Hopper GPU")
+
+
+def framed(shape: tuple[int, int], dtype: torch.dtype, fill: float, padding: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """A matrix cut from a buffer full of `fill`, and the buffer."""
+    rows, columns = shape
+    buffer = torch.full((rows + 2, columns + padding), fill, device="cuda").to(dtype)
+    return buffer[1 : rows + 1, :columns], buffer
+
+
+@dataclass
+class Product:
+    m: int
+    n: int
+    k: int
+    group: int = 128
+    dtype: torch.dtype = torch.bfloat16
+    has_zeros: bool = False
+    exact: bool = True
+    padding: int = 8  # of lines of scales, zero points and D
+
+    def __post_init__(self) -> None:
+        groups = self.k // self.group
+        self.codes = torch.randint(0, 16, (self.n, self.k), dtype=torch.uint8, device="cuda")
+        self.scales, _ = framed((groups, self.n), self.dtype, float("nan"), self.padding)
+        if self.exact:
+            self.x = torch.randint(-3, 4, (self.m, self.k), device="cuda").to(self.dtype)
+            self.scales.copy_(2.0 ** torch.randint(-3, 1, (groups, self.n), device="cuda"))
+        else:
+            self.x = torch.randn(self.m, self.k, device="cuda").to(self.dtype)
+            self.scales.copy_(torch.randn(groups, self.n, device="cuda") * 0.05)
+        self.zeros = None
+        if self.has_zeros:
+            self.zeros, _ = framed((groups, self.n), torch.uint8, 255, self.padding)
+            self.zeros.copy_(torch.randint(0, 16, (groups, self.n), device="cuda"))
+        packed = cleave.pack_weights(self.codes, self.group, scales=self.scales.contiguous(), zeros=self.zeros)
+        self.packed = packed.packed
+        self.out, self.buffer = framed((self.m, self.n), self.dtype, CANARY, self.padding)
+        self.out.fill_(float("nan"))
+
+    @property
+    def weight(self) -> torch.Tensor:
+        """What the packed one stands for, in float64."""
+        zero = 8.0 if self.zeros is None else self.zeros.t().repeat_interleave(self.group, 1).double()
+        return (self.codes.double() - zero) * self.scales.double().t().repeat_interleave(self.group, 1)
+
+    def run(self, **options) -> None:
+        _core.mixed_gemm(
+            self.x, self.packed, self.scales, zeros=self.zeros, out_features=self.n, group_size=self.group,
+            out=self.out, **options,
+        )  # fmt: skip
+
+    def run_as(self, kernel: str) -> None:
+        zeros = " zeros" if self.has_zeros else ""
+        name = _core.dtype_name(self.dtype, "dtype")
+        text = f"{self.m}x{self.n}x{self.k}x1 tn {name} {name} weights int4 {self.group}{zeros}"
+        plan = _core.plan_as(_core.plan_text(text, "cuda"), kernel)
+        assert self.padding == 0  # as the text has it
+        arrays = {"a": self.x, "b": self.packed, "d": self.out, "weight_scale": self.scales, "weight_zero": self.zeros}
+        addresses = {name: array.data_ptr() for name, array in arrays.items() if array is not None}
+        _core.run_at(plan, addresses, torch.cuda.current_stream().cuda_stream)
+
+    def check(self, expected: torch.Tensor | None = None) -> None:
+        sums = self.x.double() @ self.weight.t() if expected is None else expected
+        if self.exact:
+            assert torch.equal(self.out, sums.to(self.dtype)), str(self)
+        else:
+            unit = torch.finfo(self.dtype).eps
+            bound = (self.x.double().abs() @ self.weight.abs().t()) * unit + sums.abs() * unit + 1e-6
+            assert bool(((self.out.double() - sums).abs() <= bound).all()), str(self)
+        outside = self.buffer.clone()
+        outside[1 : self.m + 1, : self.n] = CANARY
+        assert bool((outside == CANARY).all()), f"{self}: wrote outside of D"
+
+
+@pytest.mark.parametrize("has_zeros", [False, True])
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("group", [32, 64, 128, 256, "row"])
+def test_groups(group: int | str, dtype: torch.dtype, has_zeros: bool) -> None:
+    for m, n, k in ((1, 64, 256), (3, 200, 512), (17, 129, 1280), (64, 513, 768), (130, 384, 2304)):
+        for exact in (True, False):
+            product = Product(m, n, k, k if group == "row" else group, dtype, has_zeros, exact)
+            product.run()
+            product.check()
+
+
+@pytest.mark.parametrize("padding", [0, 1, 3, 8])
+@pytest.mark.parametrize("n", [1, 63, 65, 127, 130])
+def test_lines_that_begin_anywhere(n: int, padding: int) -> None:
+    """Scales, and zero points, that no access of four bytes is aligned to."""
+    for m in (1, 2, 19):
+        for group in (32, 128):
+            product = Product(m, n, 640, group, has_zeros=True, padding=padding)
+            product.run()
+            product.check()
+
+
+@pytest.mark.parametrize("k", [8, 72, 136, 200, 1000, 1992])
+def test_columns_that_fill_no_block(k: int) -> None:
+    for m, n in ((1, 64), (33, 300)):
+        for has_zeros in (False, True):
+            product = Product(m, n, k, k, has_zeros=has_zeros)
+            product.run()
+            product.check()
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_splits(mode: str) -> None:
+    for m in (1, 16, 40, 200):
+        for n, k in ((512, 4096), (1000, 3072)):
+            for has_zeros in (False, True):
+                product = Product(m, n, k, has_zeros=has_zeros)
+                product.run(split_k_mode=mode, split_k_slices=None if mode in ("none", "stream_k") else 4)
+                product.check()
+
+
+@pytest.mark.parametrize("split", ["", " parallel 3", " cluster 2"])
+@pytest.mark.parametrize("shared", ["", " multicast 2x1"])
+@pytest.mark.parametrize("tile", TILES)
+def test_tiles(tile: str, shared: str, split: str) -> None:
+    if shared and (" cluster" in split or tile == "64x16"):
+        pytest.skip("not served")
+    for m, n, k in ((24, 520, 1152), (260, 1096, 640)):
+        product = Product(m, n, k, padding=0)
+        try:
+            product.run_as(f"sm90 {tile} transposed{shared}{split}")
+        except RuntimeError as error:
+            assert "cannot serve" in str(error)
+            continue
+        product.check()
+
+
+def test_epilogue() -> None:
+    for m in (5, 70):
+        product = Product(m, 264, 1024)
+        bias, c = torch.randn(264, device="cuda"), torch.randn(m, 264, device="cuda")
+        product.exact = False
+        product.run(bias=bias, c=c, alpha=0.5, beta=2.0, activation="relu")
+        sums = 0.5 * (product.x.double() @ product.weight.t()) + 2.0 * c.double() + bias.double()
+        product.check(sums.relu())
+
+
+def test_graphs_and_static_weights() -> None:
+    product = Product(16, 1024, 4096)
+    product.run(static_b=True)
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        for _ in range(3):
+            product.run(static_b=True)
+    for _ in range(5):
+        product.x.copy_(torch.randint(-3, 4, product.x.shape, device="cuda"))
+        product.out.fill_(float("nan"))
+        graph.replay()
+        product.check()
+
+
+def test_runs_repeat_bit_by_bit() -> None:
+    for mode in MODES:
+        product = Product(24, 1000, 4096, exact=False)
+        product.run(split_k_mode=mode)
+        first = product.out.clone()
+        for _ in range(20):
+            product.out.fill_(float("nan"))
+            product.run(split_k_mode=mode)
+            assert torch.equal(product.out, first)
+
+
+def test_operator() -> None:
+    import cleave.torch  # noqa: F401
+
+    product = Product(24, 1000, 4096)
+    d = torch.ops.cleave.mixed_gemm(
+        product.x, product.packed, product.scales, None, product.n, product.group, None, torch.float32
+    )
+    assert torch.equal(d.double(), product.x.double() @ product.weight.t())
+
+
+def test_experts() -> None:
+    codes = torch.randint(0, 16, (3, 200, 512), dtype=torch.uint8, device="cuda")
+    scales = torch.rand(3, 4, 200, device="cuda").bfloat16()
+    packed = cleave.pack_weights(codes, 128, scales=scales)
+    x = torch.randn(3, 20, 512, device="cuda").bfloat16()
+    expected = x.double() @ cleave.dequantize_weights(packed).double().mT
+    torch.testing.assert_close(cleave.mixed_gemm(x, packed).double(), expected, rtol=2e-2, atol=0.5)
