@@ -19,7 +19,7 @@ struct Panels {
   void split(size_t count) {
     for (size_t i = 0; i < count; ++i) {
       const FloatParts parts = float_parts<P>(values[i]);
-      const bool alone = stands_alone(float_bits(parts.low));
+      const bool alone = stands_alone(float_bits(parts.high));
       values[i] = parts.high;
       crossed[i] = alone ? 0 : parts.high;
       low[i] = alone ? 0 : parts.low;

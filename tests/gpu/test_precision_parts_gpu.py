@@ -120,6 +120,7 @@ def test_what_is_not_finite_is_as_on_the_host(precision: str) -> None:
     inf = float("inf")
     for row, value in ((1, inf), (18, -inf), (35, float("nan")), (60, 3.4028e38)):
         a[row, row] = value
+    a[36, 36:38] = torch.tensor([0x7F800001, 0x7FFFFFFF], dtype=torch.int32).view(torch.float32)  # NaNs
     b[70, 3], b[90, 9], b[18, 11] = inf, float("nan"), 0.0
     b[1, :20] = torch.linspace(-2, 2, 20)
     expected = cleave.gemm(a, b, precision=precision)

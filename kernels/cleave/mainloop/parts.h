@@ -27,8 +27,8 @@ template <Precision P, uint32_t Strips>
 struct FragmentParts {
   uint32_t high[Strips][4], low[Strips][4];
 
-  /// `loaded`: a strip's float32. Returns 0 but where something of it stands alone: then a low part is an infinity or a
-  /// NaN, and times 0 a NaN.
+  /// `loaded`: a strip's float32. Returns 0 but where a low part is an infinity or a NaN, as of what stands alone: times
+  /// 0 it is a NaN.
   ///
   /// A register of bfloat16 has two neighbours along K. Which elements are called neighbours does not matter, if it is
   /// the same in both operands: here those that one thread has read.
@@ -64,8 +64,9 @@ struct FragmentParts {
     CLEAVE_UNROLL
     for (uint32_t i = 0; i < Strips * 4; ++i) {
       uint32_t &of_high = high[i / 4][i % 4], &of_low = low[i / 4][i % 4];
-      uint32_t dropped = stands_alone(of_low) ? ~0u : 0;
-      if constexpr (P == Precision::bf16x3) dropped = dropped << 16 | (stands_alone(of_low << 16) ? 0xffffu : 0);
+      uint32_t dropped = stands_alone(of_high) ? ~0u : 0;
+      if constexpr (P == Precision::bf16x3)
+        dropped = (stands_alone(of_high & 0xffff0000u) ? 0xffff0000u : 0) | (stands_alone(of_high << 16) ? 0xffffu : 0);
       of_high &= ~dropped;
       of_low &= ~dropped;
     }
