@@ -6,9 +6,8 @@ namespace cleave::torch_ops {
 
 Operand read_untracked(const Tensor& tensor, const char* name) {
   if (wants_gradient(tensor.get())) {
-    throw Error(ErrorCode::invalid_argument, std::string(name) +
-                                                 " requires grad, but an out form has no gradient; pass " + name +
-                                                 ".detach(), or use torch.no_grad()");
+    throw Error(ErrorCode::invalid_argument, std::string(name) + " requires grad, but has no gradient here; pass " +
+                                                 name + ".detach(), or use torch.no_grad()");
   }
   return read(tensor);
 }

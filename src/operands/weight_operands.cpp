@@ -11,6 +11,8 @@
 namespace cleave {
 namespace {
 
+constexpr auto kHalves = kFloatTypes.first(2);  // float16 and bfloat16
+
 /// Bytes may be signed or not.
 void check_bytes(const Operand& x, const char* name, int min_rank, const Operand& a) {
   check_rank(x, name, min_rank, min_rank + 1);
@@ -47,6 +49,7 @@ int64_t stride_of_entries(const Operand& x) {
 
 Operand unpacked(const Operand& packed, const WeightForm& form, const Operand& a) {
   check_rank(a, "a", 2, 3);
+  check_type(a, "a", kHalves);
   check_bytes(packed, "packed", 3, a);
   if (form.format == WeightFormat::none) refuse_value("format is none, but packed is; pass the format of its codes");
   const int64_t k = a.columns(), batched = packed.ndim - 3;
@@ -77,8 +80,8 @@ void place_weights(const Operand& scales, const std::optional<Operand>& zeros, c
   p.b.stride_row = 1;  // whatever has one element
   p.b.stride_col = int64_t(weight_blocks(uint64_t(p.k))) * kWeightBlock;
   check_rank(scales, "scales", 2, 3);
-  const DType type[] = {p.a.dtype};
-  check_type(scales, "scales", type);
+  if (!scales.other_type.empty() || scales.dtype != p.a.dtype)
+    refuse_type("scales is {}, but a is {}; convert one of them", scales.type_name(), to_string(p.a.dtype));
   check_place(scales, "scales", p.device, "a");
   check_by_group(scales, "scales", form, p);
   p.weights_b = {.format = form.format,

@@ -84,6 +84,18 @@ def test_zero_points_and_scales_of_any_sign_are_exact() -> None:
     assert not cleave.mixed_gemm(np.full((2, 64), 60000, np.float16), packed).any()
 
 
+@pytest.mark.parametrize("act_order", [False, True])
+def test_other_columns_are_refused(act_order: bool) -> None:
+    """Which whole blocks, or a permutation, would hide."""
+    rng = np.random.default_rng(0)
+    codes, scales = rng.integers(0, 16, (70, 128), dtype=np.uint8), rng.uniform(0, 1, (2, 70)).astype(np.float16)
+    group, g_idx = (64, rng.permutation(128) // 64) if act_order else (-1, None)
+    packed = cleave.pack_weights(codes, group, scales=scales[: 128 // group if act_order else 1], g_idx=g_idx)
+    for columns in (100, 128 + 64):
+        with pytest.raises(ValueError, match=rf"a is \(3, {columns}\), but weights is \(70, 128\); .* same columns"):
+            cleave.mixed_gemm(np.ones((3, columns), np.float16), packed)
+
+
 def call(**changes: Any) -> Any:
     rng = np.random.default_rng(0)
     n, k, group = 70, 256, 64
@@ -108,7 +120,12 @@ def test_the_call_that_the_errors_are_of() -> None:
     [
         ({"a": np.ones((3, 255), np.float16)}, ValueError, "group_size is 64, which does not divide k (255)"),
         ({"a": np.ones((3, 300), np.float16)}, ValueError, "packed is (2, 4, 2048), but"),
-        ({"a": np.ones((3, 256), np.float32)}, TypeError, "scales is float16; it must be float32"),
+        ({"a": np.ones((3, 256), np.float32)}, TypeError, "a is float32; it must be float16 or bfloat16, convert it"),
+        (
+            {"scales": np.ones((4, 70), np.float32)},
+            TypeError,
+            "scales is float32, but a is float16; convert one",
+        ),
         ({"out_features": 200}, ValueError, "packed is (2, 4, 2048), but a weight of 200 rows"),
         ({"out_features": 0}, ValueError, "out_features is 0"),
         ({"out_features": 71}, ValueError, "scales is (4, 70); it must be (4, 71)"),

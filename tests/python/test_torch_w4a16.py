@@ -173,10 +173,9 @@ def test_mistakes_of_layers_are_named() -> None:
     with pytest.raises(ValueError, match='weights are of format "mxfp4"; layers are of "int4"'):
         W4A16Linear.from_packed(cleave.pack_weights(torch.randn(64, 64), format="mxfp4"))
     layer = layer_with()
-    with pytest.raises(RuntimeError, match="float32"):
-        layer(torch.randn(2, 192))
-    with pytest.raises(RuntimeError, match="float16"):
-        layer(torch.randn(2, 192).half())
+    for dtype in (torch.float32, torch.float16):
+        with pytest.raises(TypeError, match=rf"x is {dtype}, but the layer multiplies torch.bfloat16; cast the layer"):
+            layer(torch.randn(2, 192).to(dtype))
     for act_order in (False, True):
         for columns in (96, 384):
             with pytest.raises(
@@ -185,8 +184,34 @@ def test_mistakes_of_layers_are_named() -> None:
                 layer_with(act_order=act_order)(torch.randn(2, columns).bfloat16())
 
 
-def test_compiled_whole() -> None:
+def test_autocast_casts_activations() -> None:
+    layer = layer_with()
+    x = torch.randn(3, 192)
+    with torch.autocast("cpu", torch.float16):
+        assert torch.equal(layer(x), layer_with()(x.bfloat16()))
+
+
+@pytest.mark.parametrize(("zeros", "act_order"), [(False, False), (True, True)])
+def test_activations_have_gradients(zeros: bool, act_order: bool) -> None:
+    layer = layer_with(zeros, act_order)
+    x = torch.randn(2, 3, 192).bfloat16().requires_grad_()
+    grad = torch.randn(2, 3, 72).bfloat16()
+    layer(x).backward(grad)
+    weight = cleave.dequantize_weights(layer.weights()).double()
+    expected, magnitude = grad.double() @ weight, grad.double().abs() @ weight.abs()
+    assert bool(((x.grad - expected).abs() <= 2.0**-8 * (expected.abs() + magnitude)).all())
+    with torch.no_grad():
+        assert torch.equal(layer(x), layer(x.detach()))
+    assert layer(x.detach()).requires_grad is False
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_compiled_whole(backend: str) -> None:
     layer = layer_with(zeros=True, act_order=True)
     x = torch.randn(5, 192).bfloat16()
-    compiled = torch.compile(layer, fullgraph=True, backend="eager")
+    compiled = torch.compile(layer, fullgraph=True, backend=backend)
     assert torch.equal(compiled(x), layer(x))
+    tracked, same = x.clone().requires_grad_(), x.clone().requires_grad_()
+    compiled(tracked).sum().backward()
+    layer(same).sum().backward()
+    assert torch.equal(tracked.grad, same.grad)

@@ -16,13 +16,11 @@ _LARGEST_E2M1, _LARGEST_E4M3 = 6.0, 448.0
 class Format:
     """A format of codes and scales.
 
-    values: of the codes, before a scale; without a zero point, where the format may have one. padding: a code of
-    value 0. group_sizes: columns of a row that may share a scale, the first by default; with `wide_groups` also
+    padding: a code of value 0. group_sizes: columns of a row that may share a scale, the first by default; with `wide_groups` also
     multiples of the first, and all of them. scale_dtypes: of a scale.
     """
 
     name: str
-    values: tuple[float, ...]
     padding: int
     group_sizes: tuple[int, ...]
     scale_dtypes: tuple[str, ...]
@@ -31,20 +29,20 @@ class Format:
     global_scale: bool = False
 
 
+# Of codes 0 to 7, and of all.
 _E2M1 = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, _LARGEST_E2M1)
-_SIGNED_E2M1 = _E2M1 + tuple(-value for value in _E2M1)
+E2M1 = _E2M1 + tuple(-value for value in _E2M1)
 
 INT4 = Format(
     "int4",
-    tuple(float(code - 8) for code in range(16)),
     padding=8,
     group_sizes=(128, 64, 32),
     scale_dtypes=("bfloat16", "float16"),
     wide_groups=True,
     zero_points=True,
 )
-MXFP4 = Format("mxfp4", _SIGNED_E2M1, padding=0, group_sizes=(32,), scale_dtypes=("uint8",))
-NVFP4 = Format("nvfp4", _SIGNED_E2M1, padding=0, group_sizes=(16,), scale_dtypes=("float8_e4m3fn",), global_scale=True)
+MXFP4 = Format("mxfp4", padding=0, group_sizes=(32,), scale_dtypes=("uint8",))
+NVFP4 = Format("nvfp4", padding=0, group_sizes=(16,), scale_dtypes=("float8_e4m3fn",), global_scale=True)
 
 FORMATS = {form.name: form for form in (INT4, MXFP4, NVFP4)}
 
@@ -110,6 +108,20 @@ def exponents_as_scales(xp: Any, exponents: Any) -> Any:
 
 def scales_as_floats(xp: Any, scales: Any) -> Any:
     return exponents_as_scales(xp, scales) if dtype_of(scales) == "uint8" else cast(scales, "float32")
+
+
+def int4_values(codes: Any, scales: Any, zeros: Any) -> Any:
+    """[N, K], of codes [N, K], scales [groups, N] and zero points, or None; all float32."""
+    if zeros is None:
+        return scaled(codes - 8, scales)
+    groups, rows = scales.shape
+    return scaled((codes.reshape(rows, groups, -1) - zeros.T[:, :, None]).reshape(rows, -1), scales)
+
+
+def scaled(values: Any, scales: Any) -> Any:
+    """Values [N, K] times scales [groups, N]."""
+    groups, rows = scales.shape
+    return (values.reshape(rows, groups, -1) * scales.T[:, :, None]).reshape(rows, -1)
 
 
 def _codes_of_e2m1(xp: Any, x: Any) -> Any:

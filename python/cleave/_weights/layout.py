@@ -6,7 +6,7 @@ from functools import lru_cache
 from typing import Any
 
 from .. import _core
-from .arrays import bits, contiguous, full, made, on_host
+from .arrays import bits, contiguous, full, made, namespace, on_host
 from .packed import packed_shape
 
 _BLOCK = 64
@@ -41,11 +41,15 @@ def pack_codes_anywhere(codes: Any, padding: int) -> Any:
 
 
 def unpack_codes_anywhere(packed: Any, rows: int, columns: int) -> Any:
-    high, wide, size = packed_shape(rows, columns)
-    halves = full(packed, (high * wide, 2 * size), 0)
-    halves[:, 0::2] = packed.reshape(-1, size) & 15
-    halves[:, 1::2] = packed.reshape(-1, size) >> 4
-    blocks = halves[:, made(packed, inverse(_order()), "int64")].reshape(high, wide, _BLOCK, _BLOCK)
+    xp = namespace(packed, "packed")
+    return codes_at(xp, packed, made(packed, places_in_block(), "int64"), rows, columns)
+
+
+def codes_at(xp: Any, packed: Any, places: Any, rows: int, columns: int) -> Any:
+    """The codes by `places_in_block`, an array beside them; torch.compile traces it."""
+    high, wide, size = packed.shape
+    halves = xp.stack((packed & 15, packed >> 4), -1).reshape(high, wide, 2 * size)
+    blocks = halves[:, :, places].reshape(high, wide, _BLOCK, _BLOCK)
     return contiguous(blocks.swapaxes(1, 2).reshape(high * _BLOCK, wide * _BLOCK)[:rows, :columns])
 
 
@@ -56,3 +60,8 @@ def inverse(permutation: list[int]) -> list[int]:
 @lru_cache(maxsize=1)
 def _order() -> list[int]:
     return _core.weight_block_order()
+
+
+def places_in_block() -> list[int]:
+    """Where each code of a block, by rows, is among the halves of the block's bytes."""
+    return inverse(_order())

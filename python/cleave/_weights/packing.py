@@ -8,7 +8,7 @@ from typing import Any
 from .. import _core
 from .arrays import bits, cast, contiguous, device_of, dtype_of, made, namespace
 from .experts import experts_of, parts_of_experts, stack, stacked
-from .formats import INT4, Format, find_format, quantize, scales_as_floats
+from .formats import E2M1, INT4, Format, find_format, int4_values, quantize, scaled, scales_as_floats
 from .layout import inverse, pack_codes, unpack_codes
 from .packed import PackedWeights
 
@@ -129,18 +129,15 @@ def dequantize_weights(weights: PackedWeights, dtype: Any = "float32") -> Any:
     xp = namespace(weights.packed, "weights.packed")
     form = find_format(weights.format)
     rows, columns = weights.shape
-    groups = columns // weights.group_size
     codes = unpack_codes(weights.packed, rows, columns)
-    if weights.zeros is None:
-        values = made(weights.packed, form.values, "float32")[cast(codes, "int64")]
-        values = values.reshape(rows, groups, -1)
-    else:
-        zeros = cast(weights.zeros, "float32").T[:, :, None]
-        values = cast(codes, "float32").reshape(rows, groups, -1) - zeros
     scales = scales_as_floats(xp, weights.scales)
     if weights.global_scale is not None:
         scales = scales * weights.global_scale
-    values = (values * scales.T[:, :, None]).reshape(rows, columns)
+    if form is INT4:
+        zeros = None if weights.zeros is None else cast(weights.zeros, "float32")
+        values = int4_values(cast(codes, "float32"), scales, zeros)
+    else:
+        values = scaled(made(weights.packed, E2M1, "float32")[cast(codes, "int32")], scales)
     return cast(_in_given_order(weights, values), _core.dtype_name(dtype, "dtype"))
 
 

@@ -60,6 +60,9 @@ def mixed_gemm(
             f'weights is in format "{weights.format}", but only "int4" is multiplied as it is; multiply by '
             "cleave.dequantize_weights(weights), or pack the weight in int4"
         )
+    shape = tuple(getattr(a, "shape", ()))
+    if shape and shape[-1] != weights.shape[-1]:
+        raise ValueError(f"a is {shape}, but weights is {weights.shape}; both must have the same columns")
     if weights.perm is not None:
         if stream is not None:
             raise ValueError(

@@ -10,20 +10,44 @@ from torch import Tensor, nn
 
 import cleave
 
+from .._weights.formats import int4_values
+from .._weights.layout import codes_at, places_in_block
 from .._weights.packed import VERSION, check_version, packed_shape
 from ._casts import moves_only
 
+_mixed_gemm = torch.ops.cleave.mixed_gemm.default
+
 HALVES = (torch.bfloat16, torch.float16)
+
+_PLACES = torch.tensor(places_in_block())
+
+
+class _Product(torch.autograd.Function):
+    """mixed_gemm, with a gradient for its activations."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, packed: Tensor, scales: Tensor, zeros: Tensor | None, *form: Any) -> Tensor:
+        ctx.save_for_backward(packed, scales, zeros)
+        ctx.columns = x.shape[1]
+        return _mixed_gemm(x, packed, scales, zeros, *form)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        packed, scales, zeros = ctx.saved_tensors
+        codes = codes_at(torch, packed, _PLACES.to(packed.device), scales.shape[1], ctx.columns)
+        weight = int4_values(codes.float(), scales.float(), None if zeros is None else zeros.float())
+        return torch.ops.cleave.gemm(grad.contiguous(), weight.to(scales.dtype)), *[None] * 6
 
 
 class W4A16Linear(nn.Module):
-    """y = x @ weight.T + bias, of a weight in 4 bits and an x of 16: for inference, without gradients.
+    """y = x @ weight.T + bias, of a weight in 4 bits and an x of 16: for inference, and with gradients for x alone.
 
     The weight is packed once, and is dequantised in the product's kernel, just before it is multiplied: a call reads a
     quarter of the bytes. It is one kernel, legal in CUDA graphs once it has run on the same device with the same number
     of tokens, which `prepare` does. Results are repeatable bit by bit.
 
-    x is [..., in_features], of the scales' dtype, float16 or bfloat16; y is [..., out_features], of x's dtype.
+    x is [..., in_features], of the scales' dtype, float16 or bfloat16, to which torch.autocast has it cast; y is
+    [..., out_features], of the same. For a gradient the weight is dequantised as a whole.
 
     Buffers, so that a state_dict has everything:
         packed, scales, zeros, perm: as in `cleave.PackedWeights`; zeros and perm may be None.
@@ -109,21 +133,18 @@ class W4A16Linear(nn.Module):
         )
 
     def forward(self, x: Tensor) -> Tensor:
+        buffers = self._buffers  # as attributes, they cost half a microsecond each
+        packed, scales, zeros, perm = buffers["packed"], buffers["scales"], buffers["zeros"], buffers["perm"]
         if x.shape[-1] != self.in_features:
             raise ValueError(f"x is {list(x.shape)}; its last dimension must be in_features, {self.in_features}")
-        buffers = self._buffers  # as attributes, they cost half a microsecond each
-        perm = buffers["perm"]
+        if x.dtype != scales.dtype:
+            if not torch.is_autocast_enabled(x.device.type):
+                raise TypeError(f"x is {x.dtype}, but the layer multiplies {scales.dtype}; cast the layer, or x")
+            x = x.to(scales.dtype)
         rows = x.reshape(-1, self.in_features)
         rows = rows.contiguous() if perm is None else rows.index_select(1, perm)
-        y = torch.ops.cleave.mixed_gemm(
-            rows,
-            buffers["packed"],
-            buffers["scales"],
-            buffers["zeros"],
-            self.out_features,
-            self.group_size,
-            buffers["bias"],
-        )
+        form = packed, scales, zeros, self.out_features, self.group_size, buffers["bias"]
+        y = _Product.apply(rows, *form) if torch.is_grad_enabled() and x.requires_grad else _mixed_gemm(rows, *form)
         return y.view(*x.shape[:-1], self.out_features)
 
     def prepare(self, example: Tensor | int) -> None:
