@@ -16,8 +16,8 @@ _LARGEST_E2M1, _LARGEST_E4M3 = 6.0, 448.0
 class Format:
     """A format of codes and scales.
 
-    padding: a code of value 0. group_sizes: columns of a row that may share a scale, the first by default; with `wide_groups` also
-    multiples of the first, and all of them. scale_dtypes: of a scale.
+    padding: a code of value 0. group_sizes: columns of a row that may share a scale, the first by default; with
+    `wide_groups` also multiples of the first, and all of them. scale_dtypes: of a scale.
     """
 
     name: str
