@@ -46,12 +46,10 @@ class Chooser {
         count();
         break;
       case MoeOperation::sort:
-        count();
-        rank();
+        sort();
         break;
       case MoeOperation::permute:
-        count();
-        rank();
+        sort();
         scatter();
         break;
       case MoeOperation::gather:
@@ -81,20 +79,32 @@ class Chooser {
          {.grid = grid, .block = {threads, 1, 1}, .dynamic_shared_bytes = shared_bytes, .programmatic = true}});
   }
 
-  /// Always a CTA: without slots, offsets are zeros.
-  void count() {
+  void deal() {
     params_.experts = uint32_t(p_.experts);
     params_.bins = FastDivmod(params_.experts + 1);
     params_.chunk = chunk_of(params_.slots);
+  }
+
+  void sort() {
+    deal();
+    const bool alone = chunks() == 1;
+    if (!alone) count();
+    rank(alone);
+  }
+
+  /// Always a CTA: without slots, offsets are zeros.
+  void count() {
+    deal();
     add(MoeKernel::count, {.wide_ids = p_.wide_ids}, {max_of(chunks(), 1u), 1, 1}, kCountThreads,
         params_.bins.divisor * uint32_t(sizeof(uint32_t)));
   }
 
-  void rank() {
+  void rank(bool counts) {
     const uint32_t bins = params_.bins.divisor;
     const uint32_t fit = kSharedBytes / rank_shared_bytes(bins, 0) - 1;
     const uint32_t warps = std::bit_floor(min_of(fit, kMostRankThreads / kWarp));
-    add(MoeKernel::rank, {.wide_ids = p_.wide_ids}, {chunks(), 1, 1}, warps * kWarp, rank_shared_bytes(bins, warps));
+    add(MoeKernel::rank, {.wide_ids = p_.wide_ids, .counts = counts}, {chunks(), 1, 1}, warps * kWarp,
+        rank_shared_bytes(bins, warps));
   }
 
   void invert() { add(MoeKernel::invert, {}, {ceil_div(params_.slots, kRowThreads), 1, 1}, kRowThreads); }
@@ -171,7 +181,7 @@ std::string translation_unit(MoeKernel kernel, const MoeConfig& config) {
       .folder = "moe",
       .name = enumerator_name(kernel),
       .config = "MoeConfig",
-      .members = CLEAVE_PRINT_MEMBERS(config, wide_ids, type, has_weights, weights, width),
+      .members = CLEAVE_PRINT_MEMBERS(config, wide_ids, counts, type, has_weights, weights, width),
       .launch_bounds = launch_bounds(kernel),
       .entry = moe_entry,
       .params = "MoeParams",

@@ -118,6 +118,7 @@ void run_block(uint32_t threads, const Kernel& kernel) {
 #include "cleave/route/choose.h"
 #include "cleave/route/logits.h"
 #include "cleave/schedule/group_table.h"
+#include "moe/problem.h"
 #include "route/launches.h"
 #include "route/logits_launches.h"
 #include "route/logits_problem.h"
@@ -213,6 +214,35 @@ TEST(DeviceCode, RankWritesNoRowThatThereIsNot) {
   rank_second_expert(40, indices, positions);
   for (int32_t row = 0; row < int32_t(indices.size()); ++row)
     EXPECT_EQ(indices[row], row >= 40 && row < 64 ? row - 40 : -7) << row;
+}
+
+/// With the expert counts that make bins of one warp's prefix sums, and of several.
+TEST(DeviceCode, RankCountsWhereItIsAlone) {
+  for (const uint32_t experts : {1u, 31u, 32u, 70u}) {
+    Random random(experts);
+    constexpr uint32_t kSlots = 300;
+    std::vector<int32_t> ids(kSlots), offsets(experts, -1), indices(kSlots, -7), positions(kSlots, -7);
+    for (int32_t& id : ids) id = int32_t(random.number(-1, experts));
+    std::vector<int32_t> expected(experts), expected_indices(kSlots);
+    make_cpu_plan(MoeProblem{.operation = MoeOperation::sort, .tokens = kSlots, .experts = experts, .device = kCpu})
+        ->run({.ids = ids.data(), .offsets = expected.data(), .indices = expected_indices.data()}, nullptr);
+    const MoeParams p{.slots = kSlots,
+                      .experts = experts,
+                      .ids = ids.data(),
+                      .offsets = offsets.data(),
+                      .indices = indices.data(),
+                      .positions = positions.data(),
+                      .chunk = 8192,
+                      .bins = FastDivmod(experts + 1)};
+    std::fill_n(shared, std::size(shared), 0u);
+    run_block(128, [&] { rank<MoeConfig{.counts = true}>(p); });
+    EXPECT_EQ(offsets, expected);
+    EXPECT_EQ(indices, expected_indices);
+    for (uint32_t row = 0; row < kSlots; ++row) {
+      const Signed slot(indices[row]);
+      EXPECT_EQ(positions[slot.index], signed_index(row, slot.dropped));
+    }
+  }
 }
 
 /// That the kernel routes as the CPU backend does, bit by bit: drawn logits with ties, infinities and NaNs.

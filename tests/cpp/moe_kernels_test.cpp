@@ -46,6 +46,9 @@ TEST(MoeLaunches, OffsetsAreOne) {
 TEST(MoeLaunches, FollowOneAnother) {
   EXPECT_EQ(kernels_of(problem_of(MoeOperation::permute, 4096, 8, 2048)),
             (std::vector{MoeKernel::count, MoeKernel::rank, MoeKernel::scatter}));
+  EXPECT_EQ(kernels_of(problem_of(MoeOperation::permute, 1024, 8, 2048)),
+            (std::vector{MoeKernel::rank, MoeKernel::scatter}));
+  EXPECT_EQ(kernels_of(problem_of(MoeOperation::sort, 1024, 8, 0)), std::vector{MoeKernel::rank});
   EXPECT_EQ(kernels_of(problem_of(MoeOperation::combine, 4096, 8, 2048)),
             (std::vector{MoeKernel::invert, MoeKernel::combine}));
   EXPECT_EQ(kernels_of(problem_of(MoeOperation::permute, 0, 8, 2048)), std::vector{MoeKernel::count});
@@ -110,7 +113,7 @@ TEST(MoeLaunches, DealAllTheWork) {
 TEST(MoeSource, TheConstantEqualsTheConfiguration) {
   if (!nvrtc_available()) GTEST_SKIP() << "NVRTC is not installed: pip install nvidia-cuda-nvrtc";
   const MoeConfig unusual{
-      .wide_ids = true, .type = DType::f16, .has_weights = true, .weights = DType::bf16, .width = 4};
+      .wide_ids = true, .counts = true, .type = DType::f16, .has_weights = true, .weights = DType::bf16, .width = 4};
   const std::string text = translation_unit(MoeKernel::combine, unusual);
   const size_t begin = text.find("{"), end = text.find("};");
   const std::string source =
@@ -118,7 +121,7 @@ TEST(MoeSource, TheConstantEqualsTheConfiguration) {
       "constexpr cleave::MoeConfig unusual = " +
       text.substr(begin, end - begin) +
       "};\n"
-      "static_assert(unusual == cleave::MoeConfig{true, cleave::DType::f16, true, "
+      "static_assert(unusual == cleave::MoeConfig{true, true, cleave::DType::f16, true, "
       "cleave::DType::bf16, 4});\n"
       "extern \"C\" __global__ void empty() {}\n";
   EXPECT_NO_THROW(compile_uncached(source, "sm_80")) << source;
@@ -142,6 +145,8 @@ std::set<std::string> typical_sources() {
     }
   }
   MoeProblem permute = problem_of(MoeOperation::permute, 4096, 8, 2048);
+  add(permute);
+  permute.tokens = 64;
   add(permute);
   permute.wide_ids = true;
   permute.columns = 2047;

@@ -1,23 +1,26 @@
-// Prefix sums over the threads of a CTA.
+// Prefix sums over the lanes of a warp, and the threads of a CTA.
 #pragma once
 
 #include "cleave/core/macros.h"
 
 namespace cleave {
 
+/// The sum of `value` over all lanes before this one, and itself.
+CLEAVE_DEVICE uint32_t sum_up_to_lane(uint32_t value) {
+  const uint32_t lane = threadIdx.x % 32;
+  CLEAVE_UNROLL
+  for (uint32_t distance = 1; distance < 32; distance *= 2) {
+    const uint32_t before = __shfl_up_sync(0xffffffffu, value, distance);
+    if (lane >= distance) value += before;
+  }
+  return value;
+}
+
 /// The sum of `value` over all threads before this one, and itself. The CTA is whole warps. Once
 /// per kernel: the shared memory is not freed.
 CLEAVE_DEVICE uint32_t sum_up_to_thread(uint32_t value) {
   __shared__ uint32_t of_warps[32];
   const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-  const auto sum_up_to_lane = [lane](uint32_t sum) {
-    CLEAVE_UNROLL
-    for (uint32_t distance = 1; distance < 32; distance *= 2) {
-      const uint32_t before = __shfl_up_sync(0xffffffffu, sum, distance);
-      if (lane >= distance) sum += before;
-    }
-    return sum;
-  };
   const uint32_t sum = sum_up_to_lane(value);
   if (lane == 31) of_warps[warp] = sum;
   __syncthreads();

@@ -8,6 +8,7 @@ namespace cleave {
 
 struct MoeConfig {
   bool wide_ids = false;     // count, rank: expert ids are int64, else int32
+  bool counts = false;       // rank: nobody counted before it, and its CTA is the only one
   DType type = DType::bf16;  // combine, combine_backward: of the rows
   bool has_weights = false;  // combine
   DType weights = DType::f32;

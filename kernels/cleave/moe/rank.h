@@ -1,4 +1,4 @@
-// Finds every slot's row, after `count`: the slots of an expert keep their order, so the result is
+// Finds every slot's row, after `count`, or all by itself where one block has all slots: the slots of an expert keep their order, so the result is
 // the same in every run.
 //
 // Roles      a block has a chunk of the slots, and each of its warps a part of the chunk
@@ -6,6 +6,7 @@
 //            of earlier chunks and warps below it; each warp walks its part again and deals rows
 #pragma once
 
+#include "cleave/core/sum_up_to_thread.h"
 #include "cleave/moe/add_chunks.h"
 #include "cleave/moe/moe_config.h"
 #include "cleave/moe/moe_params.h"
@@ -13,13 +14,34 @@
 
 namespace cleave {
 
+/// Where the rows of each bin begin, from how many each of `warps` warps has counted of it: `rows`. And, in memory, where
+/// those of the experts end. All threads of the block take part.
+CLEAVE_DEVICE void find_first_rows(const MoeParams& p, const uint32_t* rows, uint32_t warps, uint32_t* first) {
+  const uint32_t bins = p.bins.divisor, lane = threadIdx.x % 32;
+  for (uint32_t bin = threadIdx.x; bin < bins; bin += blockDim.x) {
+    uint32_t count = 0;
+    for (uint32_t w = 0; w < warps; ++w) count += rows[w * bins + bin];
+    first[bin] = count;
+  }
+  __syncthreads();
+  if (threadIdx.x >= 32) return;
+  uint32_t before = 0;
+  for (uint32_t begin = 0; begin < bins; begin += 32) {
+    const uint32_t bin = begin + lane, count = bin < bins ? first[bin] : 0;
+    const uint32_t end = before + sum_up_to_lane(count);
+    if (bin < bins) first[bin] = end - count;
+    if (bin < p.experts) p.offsets[bin] = int32_t(end);
+    before = __shfl_sync(0xffffffffu, end, 31);
+  }
+}
+
 template <MoeConfig C>
 CLEAVE_DEVICE void rank(const MoeParams& p) {
   extern __shared__ uint32_t shared[];
   constexpr uint32_t kAll = 0xffffffffu;
   const uint32_t bins = p.bins.divisor, thread = threadIdx.x, threads = blockDim.x;
   const uint32_t warp = thread / 32, lane = thread % 32, warps = threads / 32;
-  uint32_t* const earlier = shared;
+  uint32_t* const earlier = shared;                   // rows of earlier chunks, or all before a bin
   uint32_t* const rows = shared + (1 + warp) * bins;  // this warp's next row of each bin
   ptx::launch_dependents();
   for (uint32_t i = thread; i < bins * (1 + warps); i += threads) shared[i] = 0;
@@ -33,11 +55,16 @@ CLEAVE_DEVICE void rank(const MoeParams& p) {
   for_each_loaded(
       begin + lane, end, 32, [&](uint32_t slot) { return bin_of<C.wide_ids>(p, slot); },
       [&](uint32_t, uint32_t bin) { atomicAdd(&rows[bin], 1u); });
-  add_chunks(p, blockIdx.x, threads, earlier);
+  if constexpr (C.counts) {
+    __syncthreads();
+    find_first_rows(p, shared + bins, warps, earlier);
+  } else {
+    add_chunks(p, blockIdx.x, threads, earlier);
+  }
   __syncthreads();
 
   for (uint32_t bin = thread; bin < bins; bin += threads) {
-    uint32_t row = earlier[bin] + (bin == 0 ? 0 : uint32_t(p.offsets[bin - 1]));
+    uint32_t row = earlier[bin] + (C.counts || bin == 0 ? 0 : uint32_t(p.offsets[bin - 1]));
     for (uint32_t w = 1; w <= warps; ++w) {
       const uint32_t count = shared[w * bins + bin];
       shared[w * bins + bin] = row;

@@ -75,14 +75,17 @@ def _logits_backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
 
 def _save_route(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
     logits, _, _, ctx.scoring_func, *_, ctx.renormalize, ctx.routed_scaling_factor = inputs
-    ctx.save_for_backward(logits, output[1])
+    ctx.save_for_backward(logits, *output)
 
 
 def _route_backward(ctx: Any, grad: Tensor, _: Any) -> tuple[Tensor | None, ...]:
-    logits, ids = ctx.saved_tensors
+    logits, made, ids = ctx.saved_tensors
     chosen = ids.long()
-    of_weights = grad * ctx.routed_scaling_factor
     of_logits = torch.zeros_like(logits, dtype=torch.float32)
+    if ctx.scoring_func == "softmax" and ctx.renormalize and ctx.routed_scaling_factor == 1.0:
+        of_chosen = torch._softmax_backward_data(grad, made, 1, torch.float32)
+        return of_logits.scatter(1, chosen, of_chosen).to(logits.dtype), *[None] * 8
+    of_weights = grad * ctx.routed_scaling_factor
     of_chosen = logits.float().gather(1, chosen)
     if ctx.scoring_func == "softmax" and ctx.renormalize:
         of_chosen = _softmax_backward(of_chosen.softmax(1), of_weights)

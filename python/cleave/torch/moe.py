@@ -11,6 +11,9 @@ from .grouped_linear import GroupedLinear
 
 _ops = torch.ops.cleave
 
+# Of moe_route; beyond them torch's own operators choose.
+_MOST_ROUTED, _MOST_CHOICES = 512, 32
+
 
 class Router(nn.Linear):
     """nn.Linear with scores in float32. Of a class of its own, it is left in its dtype where others are quantised."""
@@ -25,7 +28,8 @@ class MoE(nn.Module):
         weights = softmax(the top_k largest of router(x))
         y = sum of weights[e] * down[e](silu(gate[e](x)) * up[e](x)) over those experts e
 
-    x and y are [..., features], of the parameters' dtype; no token is dropped. Nothing waits for
+    Of equally good experts the first are taken. x and y are [..., features], of the parameters' dtype; no token is
+    dropped. Nothing waits for
     the GPU, so a step can be captured in a CUDA graph, of any routing. Repeatable bit by bit.
 
     Where gradients are wanted, what the gates and ups give is kept for backward; elsewhere SwiGLU
@@ -71,7 +75,10 @@ class MoE(nn.Module):
 
     def route(self, tokens: Tensor) -> tuple[Tensor, Tensor]:
         """The weights, float32 [tokens, top_k], which sum to 1, and whose they are."""
-        best, experts = self.router(tokens).topk(self.top_k, dim=-1)
+        scores = self.router(tokens)
+        if self.num_experts <= _MOST_ROUTED and self.top_k <= _MOST_CHOICES:
+            return _ops.moe_route(scores, self.top_k)
+        best, experts = scores.topk(self.top_k, dim=-1)
         return best.softmax(dim=-1), experts
 
     def hidden(self, rows: Tensor, offs: Tensor) -> Tensor:
