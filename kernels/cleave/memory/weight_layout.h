@@ -48,13 +48,13 @@ struct WeightPlace {
   CLEAVE_HD constexpr uint32_t byte() const { return thread * kWeightThreadBytes + word * 4 + bit / 8; }
   CLEAVE_HD constexpr uint32_t bit_of_byte() const { return bit % 8; }
 
-  friend constexpr bool operator==(const WeightPlace&, const WeightPlace&) = default;
+  CLEAVE_HD friend constexpr bool operator==(const WeightPlace&, const WeightPlace&) = default;
 };
 
 struct WeightCoord {
   uint32_t row, column;
 
-  friend constexpr bool operator==(const WeightCoord&, const WeightCoord&) = default;
+  CLEAVE_HD friend constexpr bool operator==(const WeightCoord&, const WeightCoord&) = default;
 };
 
 /// Where the code at a row and a column of a block is.
