@@ -104,6 +104,7 @@ def packed(**changes: Any) -> dict[str, Any]:
         (packed(type="float"), "4 bits, float; int of 4 is served"),
         (packed(strategy="block"), 'weights by "block"'),
         (packed(group_size=48), "groups of 48"),
+        (packed(strategy="tensor", symmetric=False), "one zero point for a whole weight"),
         ({"quant_method": "nvfp4"}, '"nvfp4": weights of 4 bits; "compressed-tensors"'),
     ],
 )

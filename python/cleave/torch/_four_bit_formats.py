@@ -20,6 +20,8 @@ def pack_quantized(name: str, weights: Config, activations: Config | None) -> Fo
         raise refusal(f"{name} has activations of {activations['num_bits']} bits; beside 4 bits they stay as they are")
     if weights["strategy"] not in ("tensor", "channel", "group"):
         raise refusal(f'{name} has weights by "{weights["strategy"]}"; tensor, channel and group are served')
+    if weights["strategy"] == "tensor" and not weights.get("symmetric", True):
+        raise refusal(f"{name} has one zero point for a whole weight; those of channels and groups are served")
     group = weights["group_size"] if weights["strategy"] == "group" else -1
     _check_group(name, group)
     # "weight" sorts columns before they are cut into groups, and back: no group is torn.
