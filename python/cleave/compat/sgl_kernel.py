@@ -1,4 +1,4 @@
-"""fp8_scaled_mm, int8_scaled_mm and the quantisations of sgl_kernel, SGLang's kernels."""
+"""fp8_scaled_mm, int8_scaled_mm, the quantisations and the routers of sgl_kernel, SGLang's kernels."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 from .. import _core
 from ._deep_gemm_recipe import BLOCK
 from ._refused import refusing
+from ._routing import route_into
 from ._rows import rows_of, written_rows
 from .vllm import cutlass_scaled_mm
 
@@ -22,7 +23,14 @@ REFUSED = {
 
 __getattr__ = refusing(__name__, REFUSED)
 
-__all__ = ["fp8_scaled_mm", "int8_scaled_mm", "sgl_per_token_group_quant_8bit", "sgl_per_token_quant_fp8"]
+__all__ = [
+    "fp8_scaled_mm",
+    "int8_scaled_mm",
+    "sgl_per_token_group_quant_8bit",
+    "sgl_per_token_quant_fp8",
+    "topk_sigmoid",
+    "topk_softmax",
+]
 
 
 def fp8_scaled_mm(mat_a: Any, mat_b: Any, scales_a: Any, scales_b: Any, out_dtype: Any, bias: Any = None) -> Any:
@@ -65,3 +73,27 @@ def sgl_per_token_group_quant_8bit(
             raise ValueError(f"{name} is given; plain float32 scales of all rows are served: leave it out")
     out = {"out": written_rows(output_q), "scale_out": written_rows(output_s)}
     _core.quantize(rows_of(input), output_q.dtype, "block_1x128", **out)
+
+
+def topk_softmax(
+    topk_weights: Any,
+    topk_ids: Any,
+    gating_output: Any,
+    renormalize: bool = False,
+    moe_softcapping: float = 0.0,
+    correction_bias: Any = None,
+) -> None:
+    """Writes the best experts of gating_output [tokens, experts], and their softmax over all, or over the best if
+    renormalize. correction_bias is added before the softmax, so that weights have it, too. moe_softcapping is 0.
+    """
+    if moe_softcapping != 0:
+        raise ValueError(f"moe_softcapping is {moe_softcapping}; 0 is served: cap gating_output by tanh before")
+    logits = gating_output if correction_bias is None else gating_output + correction_bias
+    route_into(topk_weights, topk_ids, logits, renormalize)
+
+
+def topk_sigmoid(
+    topk_weights: Any, topk_ids: Any, gating_output: Any, renormalize: bool = False, correction_bias: Any = None
+) -> None:
+    """The same of the sigmoids; correction_bias, float32, is for the choice alone."""
+    route_into(topk_weights, topk_ids, gating_output, renormalize, scoring_func="sigmoid", bias=correction_bias)

@@ -1,5 +1,5 @@
-"""cutlass_scaled_mm, cutlass_scaled_mm_azp, quantisations and norms with quantisation of vllm._custom_ops; norms with
-static scales of torch.ops._C; per_token_group_quant_fp8 and _int8 of its quantisation's utils.
+"""cutlass_scaled_mm, cutlass_scaled_mm_azp, quantisations, norms with quantisation and routers of vllm._custom_ops;
+norms with static scales of torch.ops._C; per_token_group_quant_fp8 and _int8 of its quantisation's utils.
 
 The norms are quantised from float32, where vLLM rounds them to the input's dtype before. Groups of zeros have scale 0,
 where vLLM gives a smallest one. What Cleave has not is in `REFUSED`, with the reason; reading such a name raises
@@ -21,6 +21,7 @@ from ._vllm_quantize import (
     scaled_fp8_quant,
     scaled_int8_quant,
 )
+from ._vllm_route import grouped_topk, topk_sigmoid, topk_softmax
 
 _FP4 = "elements of 4 bits"
 _MOE = "sizes of groups that may stand for swapped operands; cleave.grouped_gemm takes offsets, cleave.moe makes them"
@@ -35,6 +36,7 @@ REFUSED = {
     "cutlass_w4a8_moe_mm": _FP4,
     "moe_align_block_size": "padding of groups to blocks of tiles, which no product of Cleave's needs",
     "shuffle_rows": "cleave.moe.permute sorts tokens, and gather takes its indices",
+    "topk_hash_softplus_sqrt": "scores by softplus, and experts by tables of token ids",
     "silu_and_mul_per_block_quant": 'products quantise by themselves: activation="swiglu", out_scale="block_1x128"',
 }
 
@@ -47,6 +49,7 @@ __all__ = [
     "cutlass_scaled_mm_supports_block_fp8",
     "cutlass_scaled_mm_supports_fp8",
     "fused_add_rms_norm_static_fp8_quant",
+    "grouped_topk",
     "per_token_group_quant_fp8",
     "per_token_group_quant_int8",
     "rms_norm_dynamic_per_token_quant",
@@ -54,6 +57,8 @@ __all__ = [
     "rms_norm_static_fp8_quant",
     "scaled_fp8_quant",
     "scaled_int8_quant",
+    "topk_sigmoid",
+    "topk_softmax",
 ]
 
 # The least compute capabilities with kernels: any, and for 8-bit floats.
