@@ -6,6 +6,7 @@ import random
 from dataclasses import dataclass, field
 from typing import Any
 
+from cleave.testing import grouped
 from cleave.testing.group_sizes import SPREADS
 from cleave.testing.grouped_case import GroupedCase
 
@@ -21,12 +22,19 @@ class GroupedJob:
     name: str
     fields: dict[str, Any] = field(default_factory=dict)
 
+    testing = grouped
+    peers = ("torch_grouped", "torch_grouped_rowwise", "deepgemm_grouped")
+
     def case(self, shape: Shape) -> GroupedCase:
         """Tokens are spread over the groups in a way that follows from the shape."""
         return GroupedCase(*shape, sizes=random.Random(str(shape)).choice(SPREADS), **self.fields)
 
     def shapes(self, part: shapes.Part, count: int, seed: int = 0) -> list[Shape]:
         return shapes.experts(self.name, part, count, seed)
+
+    @staticmethod
+    def weights(shape: Shape) -> tuple[int, ...]:
+        return shape[2:]
 
 
 _FP8 = {"dtype": "float8_e4m3fn", "out_dtype": "bfloat16"}

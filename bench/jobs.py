@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from cleave.testing import dense
 from cleave.testing.case import GemmCase
 
 from . import shapes
@@ -21,6 +22,9 @@ class Job:
     multiples: shapes.Layer = (8, 8)
     large_k: bool = False
 
+    testing = dense
+    peers = ("cublas", "deepgemm", "torch_rowwise", "torch_blockwise", "cublas_tensorwise", "cublas_int8")
+
     def case(self, shape: Shape) -> GemmCase:
         return GemmCase(*shape, **self.fields)
 
@@ -31,6 +35,11 @@ class Job:
         if self.fields.get("layout", "tn")[0] == "n":  # rows of A are contiguous: M is what TMA strides over
             found = [(-(-m // 8) * 8, n, k) for m, n, k in found]
         return found
+
+    @staticmethod
+    def weights(shape: Shape) -> tuple[int, ...]:
+        """What says which part the shape is of."""
+        return shape[1:]
 
 
 _ROWS = {"dtype": "float8_e4m3fn", "scaling": "row", "out_dtype": "bfloat16"}

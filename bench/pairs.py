@@ -1,9 +1,9 @@
 """python -m bench.pairs: measure (shape, kernel) pairs of fit shapes, for the planner's model to be fitted to.
 
 It resumes: shapes that a file of the folder has are not measured again, so that it can run in slices. Beside each
-shape stand the GPU's clock and power, and what the fastest peer takes. One file a job: a line "m n k | SM MHz | watts |
-peer's microseconds" for each shape, and below it a line "microseconds kernel" for each kernel, with a small ordinary
-kernel between its launches.
+shape stand the GPU's clock and power, and what the fastest peer takes. One file a job: a line "shape | SM MHz | watts |
+peer's microseconds" for each shape (dense products: m n k), and below it a line "microseconds kernel" for each kernel,
+with a small ordinary kernel between its launches.
 """
 
 from __future__ import annotations
@@ -18,26 +18,21 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
+from dataclasses import replace
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
 import cleave
 from cleave import _core
-from cleave.testing import dense
-from cleave.testing.case import GemmCase
-from cleave.testing.operands import Operands
 
 from . import peers
 from .between import Between
-from .jobs import JOBS, Job, Shape
+from .every_job import EVERY_JOB, AnyJob, Shape
 from .machine import Sensors
 from .measured_pairs import read_shapes
-from .pool import Pool
+from .operand_sets import OperandSets, sets_for
 
-# Kernels this much slower than the best by prediction are not worth measuring.
-FAR = 2.2
-PEERS = ("cublas", "deepgemm", "torch_rowwise", "torch_blockwise", "cublas_int8")
 SLICE_COUNTS = 2
 # Those within this of the fastest are measured so many times again.
 NEAR = 1.3
@@ -48,39 +43,42 @@ AHEAD = 12
 
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.pairs", description=__doc__)
-    parser.add_argument("--jobs", default=",".join(JOBS))
+    parser.add_argument("--jobs", default=",".join(EVERY_JOB))
     parser.add_argument("--part", default="fit", choices=("fit", "validation"))
     parser.add_argument("--shapes", type=int, default=60, help="of each job")
     parser.add_argument("--seed", type=int, default=0, help="of the draw of shapes")
     parser.add_argument(
         "--kernels", type=int, nargs=2, default=(40, 40), help="of each shape: first by prediction, others"
     )
+    parser.add_argument(
+        "--far", type=float, default=2.2, help="leave out kernels this much slower than the best by prediction"
+    )
     parser.add_argument("--seconds", type=float, default=540)
     parser.add_argument("--folder", type=Path, required=True)
     arguments = parser.parse_args(argv)
     arguments.folder.mkdir(parents=True, exist_ok=True)
     deadline = time.monotonic() + arguments.seconds
-    pool, between, sensors = Pool(), Between(), Sensors()
-    found, _ = peers.load(PEERS)
+    between, sensors = Between(), Sensors()
     compilers = ProcessPoolExecutor((os.cpu_count() or 4) - 2, get_context("spawn"), os.nice, (10,))
     for name in arguments.jobs.split(","):
-        job = JOBS[name]
+        job = EVERY_JOB[name]
         path = arguments.folder / f"{name.replace(' ', '_')}.txt"
         done = {shape for shape, _ in read_shapes(path)} if path.exists() else set()
+        sets, (found, _) = sets_for(job), peers.load(job.peers)
         drawn = job.shapes(arguments.part, arguments.shapes, arguments.seed)
         shapes = [shape for shape in drawn if shape not in done]
         with path.open("a") as file:
-            for shape, plans in compiled_ahead(job, shapes, arguments.kernels, compilers):
+            for shape, plans in compiled_ahead(job, shapes, arguments.far, arguments.kernels, compilers):
                 if time.monotonic() > deadline:
                     break
-                file.write(measure(job, shape, plans, found, pool, between, sensors))
+                file.write(measure(job, shape, plans, found, sets, between, sensors))
                 file.flush()
         print(name, f"{time.monotonic() - deadline + arguments.seconds:.0f} s", flush=True)
     compilers.shutdown(cancel_futures=True)
     return 0
 
 
-def chosen(planned: Any, shape: Shape, first: int, others: int) -> list[str]:
+def chosen(planned: Any, shape: Shape, far: float, first: int, others: int) -> list[str]:
     """Kernels to measure, each with the slice counts that look best: `first` by prediction, and `others` at random."""
     candidates = planned.candidates
     near: list[str] = []
@@ -88,7 +86,7 @@ def chosen(planned: Any, shape: Shape, first: int, others: int) -> list[str]:
     for candidate in candidates:
         kernel = re.sub(r"(serial|parallel) \d+", r"\1", candidate["kernel"])
         counts[kernel] += 1
-        if counts[kernel] <= SLICE_COUNTS and candidate["predicted_us"] < FAR * candidates[0]["predicted_us"]:
+        if counts[kernel] <= SLICE_COUNTS and candidate["predicted_us"] < far * candidates[0]["predicted_us"]:
             near.append(candidate["kernel"])
     rest = near[first:]
     return near[:first] + random.Random(str(shape)).sample(rest, min(len(rest), others))
@@ -96,18 +94,18 @@ def chosen(planned: Any, shape: Shape, first: int, others: int) -> list[str]:
 
 def compile_kernel(job: str, shape: Shape, kernel: str) -> None:
     """Into the cache on disk, in a process of its own: NVRTC's threads wait for each other."""
-    _core.compile_plan(_core.plan_as(JOBS[job].case(shape).plan("h100"), kernel))
+    _core.compile_plan(_core.plan_as(EVERY_JOB[job].case(shape).plan("h100"), kernel))
 
 
 def compiled_ahead(
-    job: Job, shapes: list[Shape], kernels: Sequence[int], compilers: ProcessPoolExecutor
+    job: AnyJob, shapes: list[Shape], far: float, kernels: Sequence[int], compilers: ProcessPoolExecutor
 ) -> Iterator[tuple[Shape, list[Any]]]:
     """Each shape's plans once their kernels are on disk; those of the next shapes compile meanwhile."""
     known: dict[str, Future] = {}
 
     def start(shape: Shape) -> tuple[Shape, list[Any]]:
         planned = job.case(shape).plan("cuda")
-        plans = [_core.plan_as(planned, kernel) for kernel in chosen(planned, shape, *kernels)]
+        plans = [_core.plan_as(planned, kernel) for kernel in chosen(planned, shape, far, *kernels)]
         for plan in plans:
             if plan.kernel_source not in known:
                 known[plan.kernel_source] = compilers.submit(compile_kernel, job.name, shape, plan.kernel_name)
@@ -125,22 +123,22 @@ def compiled_ahead(
 
 
 def measure(
-    job: Job,
+    job: AnyJob,
     shape: Shape,
     plans: list[Any],
     found: Sequence[peers.Peer],
-    pool: Pool,
+    sets_of: OperandSets,
     between: Between,
     sensors: Sensors,
 ) -> str:
     """All once, and those near the fastest again and again, in turns: the clock follows the power of them all."""
     case = job.case(shape)
-    sets = pool.operands(case)
-    theirs = [(sample, []) for peer in found if (sample := timed_peer(peer, case, sets, pool, between))]
+    sets = sets_of.operands(case)
+    theirs = [(sample, []) for peer in found if (sample := timed_peer(peer, case, sets, sets_of, between))]
     samples: list[tuple[Any, Callable[[], float], list[float]]] = []
     for plan in plans:
         try:
-            sample = between.timed(lambda i, plan=plan: dense.run(plan, sets[i % len(sets)], between.stream))
+            sample = between.timed(lambda i, plan=plan: job.testing.run(plan, sets[i % len(sets)], between.stream))
         except RuntimeError as error:
             print(shape, plan.kernel_name, error, file=sys.stderr)
             continue
@@ -158,9 +156,10 @@ def measure(
 
 
 def timed_peer(
-    peer: peers.Peer, case: GemmCase, sets: Sequence[Operands], pool: Pool, between: Between
+    peer: peers.Peer, case: Any, sets: Sequence[Any], sets_of: OperandSets, between: Between
 ) -> Callable[[], float] | None:
-    calls = pool.theirs(peer, case, sets)
+    own = [replace(operands) for operands in sets]  # a peer may leave its result in another array
+    calls = sets_of.theirs(peer, case, own)
     try:
         return calls and between.timed(lambda i: calls[i % len(calls)]())
     except (RuntimeError, ValueError, AssertionError) as error:

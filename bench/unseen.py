@@ -14,6 +14,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -22,16 +23,17 @@ import torch
 
 import cleave
 from cleave import _core
-from cleave.testing import dense
 
 from . import machine, peers, tables
 from .between import Between
-from .jobs import JOBS, Job, Shape
-from .pool import Pool
+from .every_job import EVERY_JOB, AnyJob, Shape
+from .operand_sets import OperandSets, sets_for
 from .report import table
 
-PEERS = ("cublas", "deepgemm", "torch_rowwise", "torch_blockwise", "cublas_tensorwise")
-JUDGED = "bf16 tn,bf16 nn,bf16 tt,fp8 rows,fp8 blocks,bf16 large K"
+JUDGED = (
+    "bf16 tn,bf16 nn,bf16 tt,fp8 rows,fp8 blocks,bf16 large K,grouped bf16 forward,grouped bf16 dgrad,"
+    "grouped bf16 wgrad,conv fprop,conv dgrad,conv wgrad"
+)
 # Results that differ by more than this share of D's norm are other products.
 SAME = 0.05
 # Rows at this or above count as level with the peer.
@@ -40,7 +42,7 @@ NEAR = 0.97
 
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.unseen", description=__doc__)
-    parser.add_argument("--jobs", default=JUDGED, help=", ".join(JOBS))
+    parser.add_argument("--jobs", default=JUDGED, help=", ".join(EVERY_JOB))
     parser.add_argument("--part", default="test", choices=("validation", "test"))
     parser.add_argument("--shapes", type=int, default=40, help="of each job")
     parser.add_argument("--seed", type=int, default=3, help="of the draw: 0 to 2 have been looked at")
@@ -49,15 +51,15 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--out", type=Path, default=Path("bench/results"))
     arguments = parser.parse_args(argv)
     deadline = time.monotonic() + arguments.seconds
-    jobs = [JOBS[name] for name in arguments.jobs.split(",")]
+    jobs = [EVERY_JOB[name] for name in arguments.jobs.split(",")]
     drawn = {job.name: job.shapes(arguments.part, arguments.shapes, arguments.seed) for job in jobs}
     compile_ahead(drawn)
-    found, missing = peers.load(PEERS)
-    pool, between = Pool(), Between()
-    rows = []
+    between, missing, rows = Between(), {}, []
     for job in jobs:
+        sets, (found, absent) = sets_for(job), peers.load(job.peers)
+        missing |= absent
         for shape in drawn[job.name]:
-            if time.monotonic() < deadline and (row := measure(job, shape, found, pool, between, arguments.rounds)):
+            if time.monotonic() < deadline and (row := measure(job, shape, found, sets, between, arguments.rounds)):
                 rows.append(row)
         print(*summary(rows, job.name), sep="\n", flush=True)
     write(arguments.out, arguments.part, rows, missing)
@@ -66,7 +68,7 @@ def main(argv: list[str] | None = None) -> int:
 
 def compile_kernel(job: str, shape: Shape) -> None:
     """As the GPU's own planner will want it, into the cache on disk."""
-    plan = JOBS[job].case(shape).plan("cuda")
+    plan = EVERY_JOB[job].case(shape).plan("cuda")
     if plan.kernel_source:
         _core.compile_plan(plan)
 
@@ -78,21 +80,22 @@ def compile_ahead(drawn: dict[str, list[Shape]]) -> None:
 
 
 def measure(
-    job: Job, shape: Shape, found: Sequence[peers.Peer], pool: Pool, between: Between, rounds: int
+    job: AnyJob, shape: Shape, found: Sequence[peers.Peer], sets_of: OperandSets, between: Between, rounds: int
 ) -> dict[str, Any] | None:
     """One row, or None where no peer serves the shape."""
     case = job.case(shape)
-    sets = pool.operands(case)
-    plan = dense.plan_for(case, sets[0])
-    ours = lambda i: dense.run(plan, sets[i % len(sets)], between.stream)  # noqa: E731
-    expected = result_of(lambda: ours(0), sets[0].out)
+    sets = sets_of.operands(case)
+    plan = job.testing.plan_for(case, sets[0])
+    ours = lambda i: job.testing.run(plan, sets[i % len(sets)], between.stream)  # noqa: E731
+    expected = sets_of.result_of(lambda: ours(0), sets[0])
     samples, same = {"cleave": between.timed(ours)}, True
     for peer in found:
-        calls = pool.theirs(peer, case, sets)
+        own = [replace(operands) for operands in sets]  # a peer may leave its result in another array
+        calls = sets_of.theirs(peer, case, own)
         if calls is None:
             continue
         try:
-            theirs = result_of(calls[0], sets[0].out)
+            theirs = sets_of.result_of(calls[0], own[0])
             samples[peer.name] = between.timed(lambda i, calls=calls: calls[i % len(calls)]())
         except (RuntimeError, ValueError, AssertionError) as error:
             print(f"{case.title}: without {peer.name}: {peers.reason(error)}")
@@ -114,15 +117,6 @@ def measure(
         "ratio": best[0] / us["cleave"],
         "same": same,
     }
-
-
-def result_of(call: Callable[[], object], out: torch.Tensor) -> torch.Tensor:
-    torch.cuda.synchronize()
-    out.view(torch.uint8).fill_(0xFF)  # NaN
-    torch.cuda.synchronize()
-    returned = call()
-    torch.cuda.synchronize()
-    return (returned if isinstance(returned, torch.Tensor) else out).float()
 
 
 def in_turns(samples: dict[str, Callable[[], float]], rounds: int) -> dict[str, list[float]]:

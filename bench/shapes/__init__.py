@@ -25,8 +25,12 @@ _MODELS = Path(__file__).with_name("models.json")
 
 
 def part_of(job: str, n: int, k: int) -> Part:
+    return part_of_text(f"{job} {n} {k}")
+
+
+def part_of_text(text: str) -> Part:
     """60 % of all weights are for fitting, 15 % for validation, 25 % for the test."""
-    draw = hashlib.sha256(f"{job} {n} {k}".encode()).digest()[0] / 256
+    draw = hashlib.sha256(text.encode()).digest()[0] / 256
     return "fit" if draw < 0.60 else "validation" if draw < 0.75 else "test"
 
 
