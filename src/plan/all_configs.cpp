@@ -494,12 +494,12 @@ class Collector {
           .kind = kind, .images = 8, .channels = group, .filters = group, .axes = {ConvAxis{}, axis, axis}};
       GemmProblem p = implicit_gemm(conv, 96 / group, in, out);
       if (epilogue == function) p = with_function(p);
-      if (epilogue == activation) {
+      if (epilogue == activation && kind != Conv::wgrad) {
         p.bias = Bias::row;
         p.bias_stride_batch = group;
-        p.has_c = true;
         p.activation = Activation::gelu_erf;
       }
+      p.has_c = epilogue == activation;
       const auto spec = direct_spec(p, device_);
       if (!spec) return;
       const auto choice = make_choice(p, device_, *spec);
@@ -516,6 +516,10 @@ class Collector {
       for (const int32_t stride : {1, 2}) add(kind, DType::bf16, DType::bf16, 3, stride, 1, function);
       add(kind, DType::f16, DType::f32, 5, 1, 2, function);
     }
+    for (const int32_t taps : {3, 5, 7})
+      for (const int32_t stride : {1, 2}) add(Conv::wgrad, DType::bf16, DType::bf16, taps, stride, 1);
+    for (const int64_t group : {2, 4}) add(Conv::wgrad, DType::f16, DType::f32, 3, 1, group, activation);
+    add(Conv::wgrad, DType::f32, DType::f32, 5, 2, 1);
   }
 
   void other_float32(Precision precision) {

@@ -406,9 +406,15 @@ Cheapest cheapest(const GemmProblem& problem, const DeviceInfo& device, Kernels 
 }
 
 bool is_listed(const Spec& spec) {
-  // Its cut is the problem's to say: make_choice takes no other.
-  if (spec.family == KernelFamily::direct)
-    return spec == Spec{.family = spec.family, .tile_m = spec.tile_m, .tile_n = spec.tile_n};
+  // Its cut is the problem's to say: make_choice takes no other. Weight gradients have slices.
+  if (spec.family == KernelFamily::direct) {
+    const bool sliced = spec.split == SplitKMode::parallel && spec.slices > 1;
+    return spec == Spec{.family = spec.family,
+                        .tile_m = spec.tile_m,
+                        .tile_n = spec.tile_n,
+                        .split = sliced ? spec.split : SplitKMode::none,
+                        .slices = sliced ? spec.slices : 1};
+  }
   Spec tile = spec;
   tile.split = SplitKMode::none;
   tile.slices = tile.cluster_k = 1;

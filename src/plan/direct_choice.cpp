@@ -6,8 +6,9 @@
 #include "cleave/conv.h"
 #include "cleave/epilogue.h"
 #include "launch/conv_view.h"
+#include "plan/direct_axes.h"
+#include "plan/direct_wgrad_choice.h"
 #include "plan/function_config.h"
-#include "problem/placement.h"
 #include "problem/problem.h"
 
 namespace cleave {
@@ -17,7 +18,6 @@ constexpr uint32_t kMostVector = 8, kMostStrip = 8;
 constexpr uint32_t kMostTaps = 128;  // of a filter, times a group's channels: shared memory
 constexpr uint32_t kMostSums = 48;   // of a thread, and
 constexpr uint32_t kMostWords = 72;  // gathered: registers
-constexpr int32_t kMostStride = 4;
 constexpr uint32_t kMostSteps = 4;
 
 // Predictions, not yet measured.
@@ -25,12 +25,7 @@ constexpr double kLaunchUs = 3;
 constexpr double kMemoryShare = 0.75;
 constexpr double kFmaShare = 0.5;  // conversions, addresses, the filters from shared memory
 
-/// Groups' channels, and filters, follow each other: `width` of each.
-bool adjoin(const MatrixLayout& layout, int64_t width) {
-  return layout.stride_batch == width;
-}
-
-/// What a function takes and makes, too.
+/// What a function takes and makes: that groups' channels follow each other, `width` of each.
 bool adjoins(const EpilogueLayout& layout, int64_t width) {
   switch (layout.shape) {
     case InputShape::row:
@@ -54,26 +49,16 @@ bool is_narrow(const GemmProblem& p) {
   const ConvLayout& conv = p.conv;
   const bool forward = conv.kind == Conv::fprop;
   if (!forward && conv.kind != Conv::dgrad) return false;
-  const int64_t group = conv.channels;
-  const bool widths = group == conv.filters && (group == 1 || group == 2 || group == 4 || group == 8);
-  if (!widths || p.batch < 2 || p.m == 0 || conv.axes[0] != ConvAxis{}) return false;
-  if (p.a.dtype != DType::f16 && p.a.dtype != DType::bf16 && p.a.dtype != DType::f32) return false;
-  const int64_t filter = forward ? p.b.stride_col : p.b.stride_row;
-  if (!adjoin(p.a, group) || !adjoin(p.d, group) || !adjoin(p.b, group * filter)) return false;
-  if (p.has_c && !adjoin(p.c, group)) return false;
+  if (!has_narrow_groups(p) || p.m == 0) return false;
+  const int64_t group = conv.channels, filter = forward ? p.b.stride_col : p.b.stride_row;
+  if (!groups_adjoin(p.a, group) || !groups_adjoin(p.d, group) || !groups_adjoin(p.b, group * filter)) return false;
+  if (p.has_c && !groups_adjoin(p.c, group)) return false;
   if (p.bias != Bias::none && p.bias_stride_batch != group) return false;
   if (!adjoins(p.epilogue, group)) return false;
   const bool wanted = p.kernel == KernelFamily::automatic || p.kernel == KernelFamily::direct;
   const bool split =
       p.split_k_slices > 1 || (p.split_k_mode != SplitKMode::automatic && p.split_k_mode != SplitKMode::none);
   return wanted && !split;
-}
-
-DirectAxis axis_of(Conv kind, const ConvAxis& axis) {
-  return {.taps = uint32_t(axis.filter),
-          .stride = uint32_t(axis.stride),
-          .dilation = uint32_t(axis.filter > 1 ? axis.dilation : 1),
-          .phase = kind == Conv::dgrad ? uint32_t(axis.pad_begin % axis.stride) : 0};
 }
 
 /// Elements of the result along an axis.
@@ -83,17 +68,14 @@ uint32_t made(Conv kind, const ConvAxis& axis) {
 
 /// Channels that threads load and store at once: a power of two.
 uint32_t vector_of(const GemmProblem& p) {
-  const auto aligned = [](const MatrixLayout& layout, int64_t stride) {
-    return common_alignment(layout.alignment | uint64_t(stride) * size_of(layout.dtype)) / size_of(layout.dtype);
-  };
   const uint32_t most = p.a.dtype == DType::f32 ? 4 : p.conv.channels == 8 ? kMostVector : 4;
   const uint32_t channels = common_alignment(uint64_t(p.batch) * p.conv.channels);
-  return std::min({most, channels, aligned(p.a, p.a.stride_row), aligned(p.d, p.d.stride_row)});
+  return std::min({most, channels, aligned_channels(p.a, p.a.stride_row), aligned_channels(p.d, p.d.stride_row)});
 }
 
 /// The strip that wastes least of a line, the longest of those.
 uint32_t strip_of(Conv kind, const ConvAxis& axis, uint32_t vector, DType type) {
-  const DirectAxis of = axis_of(kind, axis);
+  const DirectAxis of = direct_axis(kind, axis);
   const uint32_t length = made(kind, axis), step = kind == Conv::dgrad ? of.stride : 1;
   uint32_t best = 0;
   for (uint32_t strip = step; strip <= kMostStrip; strip += step) {
@@ -107,7 +89,8 @@ uint32_t strip_of(Conv kind, const ConvAxis& axis, uint32_t vector, DType type) 
 
 }  // namespace
 
-std::optional<Spec> direct_spec(const GemmProblem& p, const DeviceInfo&) {
+std::optional<Spec> direct_spec(const GemmProblem& p, const DeviceInfo& device) {
+  if (p.conv.kind == Conv::wgrad) return direct_wgrad_spec(p, device);
   if (!is_narrow(p)) return std::nullopt;
   const uint32_t vector = vector_of(p), channels = uint32_t(p.batch * p.conv.channels);
   const uint32_t strip = strip_of(p.conv.kind, p.conv.axes[2], vector, p.a.dtype);
@@ -118,6 +101,7 @@ std::optional<Spec> direct_spec(const GemmProblem& p, const DeviceInfo&) {
 }
 
 std::optional<Choice> make_direct_choice(const GemmProblem& problem, const DeviceInfo& device, const Spec& spec) {
+  if (problem.conv.kind == Conv::wgrad) return make_direct_wgrad_choice(problem, device, spec);
   const auto own = direct_spec(problem, device);
   if (!own || *own != spec) return std::nullopt;  // another cut is another problem's
   const ConvLayout& conv = problem.conv;
@@ -145,11 +129,9 @@ std::optional<Choice> make_direct_choice(const GemmProblem& problem, const Devic
   c.conv.kind = conv.kind;
   c.direct.vector = vector_of(problem);
   c.direct.group = uint32_t(conv.channels);
-  c.direct.height = axis_of(conv.kind, conv.axes[1]);
-  c.direct.width = axis_of(conv.kind, conv.axes[2]);
+  c.direct.height = direct_axis(conv.kind, conv.axes[1]);
+  c.direct.width = direct_axis(conv.kind, conv.axes[2]);
   if (c.direct.vector % c.direct.group != 0) return std::nullopt;
-  for (const ConvAxis& axis : conv.axes)
-    if (axis.stride > kMostStride) return std::nullopt;
   if (c.direct.height.taps * c.direct.width.taps * c.direct.group > kMostTaps) return std::nullopt;
   if (smem_plan(c).bytes > uint32_t(device.shared_memory_per_block)) return std::nullopt;
   // About as many lines as pixels along them: what a CTA reads around its pixels is then least.
@@ -168,6 +150,7 @@ std::optional<Choice> make_direct_choice(const GemmProblem& problem, const Devic
 
 DirectShape direct_shape(const Choice& choice) {
   const GemmConfig& c = choice.config;
+  if (c.conv.kind == Conv::wgrad) return direct_wgrad_shape(choice);
   const ConvLayout& conv = choice.problem.conv;
   DirectShape shape;
   shape.channels = uint32_t(choice.problem.n);
@@ -193,6 +176,7 @@ DirectShape direct_shape(const Choice& choice) {
 
 double predict_direct_us(const Choice& choice, const DeviceInfo& device) {
   const GemmConfig& c = choice.config;
+  if (c.conv.kind == Conv::wgrad) return predict_direct_wgrad_us(choice, device);
   const double share = double(choice.problem.m) * double(choice.problem.n);
   const double taps = double(c.direct.height.taps) * c.direct.width.taps * c.direct.group;
   const double strides = c.conv.kind == Conv::dgrad ? double(c.direct.height.stride) * c.direct.width.stride : 1;

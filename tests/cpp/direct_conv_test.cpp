@@ -26,7 +26,7 @@ DirectAxis axis_of(Conv kind, const ConvAxis& axis) {
 TEST(DirectConv, StripsMeetWhatTheDefinitionSays) {
   Random random(1);
   for (int round = 0; round < 2000; ++round) {
-    const Conv kind = random.coin() ? Conv::fprop : Conv::dgrad;
+    const Conv kind = random.coin() ? Conv::fprop : Conv::dgrad;  // wgrad's pixels are fprop's
     const ConvAxis axis = draw_axis(random, 4);
     ConvLayout conv{.kind = kind, .images = 1, .axes = {kNone, kNone, axis}};
     if (output_pixels(conv) == 0) continue;
@@ -104,6 +104,55 @@ TEST(DirectConv, ServesNarrowGroups) {
   }
 }
 
+/// Of the first image's lines and channels on, what each slice and strip of a weight gradient has.
+TEST(DirectConv, SlicesOfWeightGradientsHaveEveryLineOnce) {
+  for (const int64_t group : {1, 2, 4}) {
+    for (const int32_t taps : {3, 5, 7}) {
+      for (const int32_t slices : {0, 1, 7, 100}) {
+        GemmProblem p = depthwise(Conv::wgrad, taps, 1, 160, group, 19);
+        if (slices > 0) p.split_k_slices = slices;
+        const Cheapest best = cheapest(p, h100(), Kernels::all);
+        if (group * taps * group > 80) {
+          EXPECT_FALSE(best.choice);
+          continue;
+        }
+        ASSERT_TRUE(best.choice.has_value()) << group << " " << taps << " " << slices;
+        const Choice& choice = *best.choice;
+        const GemmConfig& c = choice.config;
+        const DirectShape shape = direct_shape(choice);
+        EXPECT_EQ(shape.channels, 160u);
+        EXPECT_EQ(shape.lines, 8u * 19);
+        const uint32_t found = choice.blocks / shape.blocks.divisor;
+        EXPECT_EQ(found, choice.spec.slices);
+        if (slices > 0) {
+          EXPECT_EQ(found, ceil_div(shape.lines, ceil_div(shape.lines, uint32_t(slices))));
+        }
+        EXPECT_GE(found * shape.steps, shape.lines);
+        EXPECT_LT((found - 1) * shape.steps, shape.lines);
+        EXPECT_GE(shape.columns.divisor * c.tile.m, shape.made[1]);
+        EXPECT_GE(shape.blocks.divisor * c.tile.n, shape.channels);
+        EXPECT_LE(direct_places(c) * c.direct.height.taps * c.tile.n / c.direct.vector, kDirectThreads);
+        EXPECT_EQ(choice.workspace_bytes() > 0, found > 1);
+        EXPECT_EQ(choice.spec.split, found > 1 ? SplitKMode::parallel : SplitKMode::none);
+      }
+    }
+  }
+}
+
+TEST(DirectConv, TeamsOfSlicesHaveEachOnce) {
+  for (uint32_t slices = 1; slices <= 600; ++slices) {
+    const DirectReduction of(slices);
+    uint32_t members = 0;
+    for (uint32_t team = 0; team < of.teams; ++team) {
+      ASSERT_GE(of.members(team), 1u);
+      ASSERT_LE(of.members(team), of.team);
+      members += of.members(team);
+    }
+    ASSERT_EQ(members, slices);
+    ASSERT_LE(of.team, 25u);
+  }
+}
+
 TEST(DirectConv, VectorsAreAsWideAsChannelsAre) {
   for (const auto& [channels, vector] : {std::pair(96, 4), std::pair(6, 2), std::pair(7, 1)}) {
     const GemmProblem p = depthwise(Conv::fprop, 3, 1, channels);
@@ -119,26 +168,32 @@ TEST(DirectConv, LeavesTheRest) {
   expect_unserved(depthwise(Conv::fprop, 3, 1, 96, 3));
   expect_unserved(depthwise(Conv::fprop, 3, 1, 96, 16));
   expect_unserved(depthwise(Conv::dgrad, 3, 5, 96));
-  expect_unserved(depthwise(Conv::wgrad, 3, 1, 96));
+  expect_unserved(depthwise(Conv::wgrad, 3, 1, 96, 8));  // more sums than registers
+  expect_unserved(depthwise(Conv::wgrad, 3, 5, 96));
   GemmProblem apart = depthwise(Conv::fprop, 3, 1, 96);
   apart.a.stride_batch = 2;
   expect_unserved(apart);
   GemmProblem split = depthwise(Conv::fprop, 3, 1, 96);
   split.split_k_mode = SplitKMode::parallel;
   expect_unserved(split);
+  GemmProblem serial = depthwise(Conv::wgrad, 3, 1, 96);
+  serial.split_k_mode = SplitKMode::serial;
+  expect_unserved(serial);
 }
 
 TEST(DirectConv, IsChosenUnlessAnotherIsAskedFor) {
   const auto family = [](const GemmProblem& p) { return cheapest(p, h100(), Kernels::all).choice->config.family; };
-  for (const Conv kind : {Conv::fprop, Conv::dgrad}) {
+  for (const Conv kind : {Conv::fprop, Conv::dgrad, Conv::wgrad}) {
     GemmProblem p = depthwise(kind, 3, 1, 96);
     p.kernel = KernelFamily::automatic;
     EXPECT_EQ(family(p), KernelFamily::direct);
+    p.kernel = KernelFamily::portable;
+    EXPECT_EQ(family(p), KernelFamily::portable);
+    if (kind == Conv::wgrad) continue;
+    p.kernel = KernelFamily::automatic;
     GemmProblem split = p;
     split.split_k_slices = 4;
     EXPECT_NE(family(split), KernelFamily::direct);
-    p.kernel = KernelFamily::portable;
-    EXPECT_EQ(family(p), KernelFamily::portable);
   }
 }
 

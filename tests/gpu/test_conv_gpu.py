@@ -207,13 +207,26 @@ def test_epilogues(name: str, kind: str, mode: str, kernel: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["depthwise", *(n for n in CASES if n.startswith(("depthwise,", "narrow")))])
-@pytest.mark.parametrize("kind", ["fprop", "dgrad"])
+@pytest.mark.parametrize("kind", KINDS)
 def test_narrow_groups_by_the_direct_kernel(name: str, kind: str) -> None:
+    other = {} if kind == "wgrad" else {"has_bias": True, "activation": "relu"}
     for dtype in DTYPES:
-        for epilogue in ({}, {"has_c": True, "has_bias": True, "activation": "relu"}):
+        for epilogue in ({}, {"has_c": True} | other):
             case = Case(kind, CASES[name], dtype, options={"kernel": "direct"}, **epilogue)
             case.check()
     Case(kind, CASES[name], "bfloat16", out_dtype="float32", options={"kernel": "direct"}).check()
+
+
+@pytest.mark.parametrize("slices", [1, 2, 5, 16, 44])
+@pytest.mark.parametrize("name", ["depthwise", "depthwise, strided", "narrow groups"])
+def test_slices_of_the_direct_kernel(name: str, slices: int) -> None:
+    """Of lines of the images, which are added up in teams; the same bits each time."""
+    case = Case("wgrad", CASES[name], options={"kernel": "direct"} | split("parallel", slices))
+    case.check()
+    first = case.out.clone()
+    for _ in range(5):
+        case.run()
+        assert torch.equal(case.out, first)
 
 
 @pytest.mark.parametrize("division", ["fast", "plain", "fast_load", "fast_store"])

@@ -211,6 +211,14 @@ CLEAVE_HD constexpr uint32_t direct_lines(const GemmConfig& c) {
   return kDirectThreads / (c.tile.n / c.direct.vector * c.direct.strips);
 }
 
+/// direct, wgrad: strips that a CTA's threads walk over at the same time, and sums that each of them has.
+CLEAVE_HD constexpr uint32_t direct_places(const GemmConfig& c) {
+  return kDirectThreads / (c.tile.n / c.direct.vector * c.direct.height.taps);
+}
+CLEAVE_HD constexpr uint32_t direct_sums(const GemmConfig& c) {
+  return c.direct.width.taps * c.direct.group * c.direct.vector;
+}
+
 /// direct: from a tap's filters to the next one's in shared memory; a few floats more than there are, since neighbours
 /// in global memory are taps.
 CLEAVE_HD constexpr uint32_t direct_filter_row(const GemmConfig& c) {

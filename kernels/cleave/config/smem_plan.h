@@ -43,7 +43,9 @@ CLEAVE_HD constexpr SmemPlan smem_plan(const GemmConfig& c) {
   SmemPlan plan;
   if (c.family == KernelFamily::direct) {
     const uint32_t taps = c.direct.height.taps * c.direct.width.taps;
-    plan.bytes = taps * c.direct.group * direct_filter_row(c) * uint32_t(sizeof(float));
+    const uint32_t filters = taps * c.direct.group * direct_filter_row(c);
+    const uint32_t sums = direct_places(c) * taps * c.direct.group * c.tile.n;
+    plan.bytes = (c.conv.kind == Conv::wgrad ? sums : filters) * uint32_t(sizeof(float));
     return plan;
   }
   plan.a_stage = has_weights(c) ? c.tile.m * c.tile.k / 2 : c.tile.m * c.tile.k * size_of(c.operands.a);

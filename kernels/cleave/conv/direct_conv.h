@@ -8,6 +8,7 @@
 
 #include "cleave/core/enums.h"
 #include "cleave/core/fast_divmod.h"
+#include "cleave/core/math.h"
 
 namespace cleave {
 
@@ -64,6 +65,22 @@ struct DirectShape {
   int32_t pad[2] = {};
   uint32_t steps = 1;
   FastDivmod blocks, columns, rows;  // CTAs: of channels, along a line, of an image's lines
+  // wgrad, where a CTA has a block of channels and a slice of all images' lines: a slice's lines are `steps`, a line's
+  // strips `columns`, an image's lines `rows`.
+  uint32_t lines = 0;
+};
+
+/// How the slices of a weight gradient are added up: in teams, then team by team.
+struct DirectReduction {
+  uint32_t slices, team = 1, teams;
+
+  CLEAVE_HD constexpr explicit DirectReduction(uint32_t of) : slices(of) {
+    while (team * team < slices) ++team;
+    teams = ceil_div(slices, team);
+  }
+  CLEAVE_HD constexpr uint32_t members(uint32_t of_team) const { return min_of(team, slices - of_team * team); }
+  /// Of a block of channels: one for all teams, and one for each.
+  CLEAVE_HD constexpr uint32_t counters() const { return 1 + teams; }
 };
 
 /// Where a CTA is.

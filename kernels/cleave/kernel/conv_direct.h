@@ -1,5 +1,5 @@
 // Convolutions of narrow groups, depthwise ones above all, and their data gradients, by multiply-adds (sm_80 and
-// later): a tensor core's tile would be nearly empty.
+// later): a tensor core's tile would be nearly empty. (Weight gradients: conv_direct_wgrad.h.)
 //
 // Roles      a thread makes `tile.m` neighbours of a line, `direct.vector` channels of each; neighbouring threads
 //            have neighbouring channels, then strips along the line, then lines
@@ -13,6 +13,8 @@
 #include "cleave/conv/direct_conv.h"
 #include "cleave/epilogue/function.h"
 #include "cleave/epilogue/store_pair.h"
+#include "cleave/kernel/conv_direct_wgrad.h"
+#include "cleave/memory/channel_vector.h"
 #include "cleave/ptx/sync.h"
 
 namespace cleave {
@@ -213,7 +215,11 @@ CLEAVE_DEVICE void conv_direct(const Params<C>& p) {
   extern __shared__ __align__(16) uint8_t shared[];
   ptx::launch_dependents();
   ptx::grid_dependency_wait();
-  DirectConv<C>(p, reinterpret_cast<float*>(shared)).run();
+  if constexpr (C.conv.kind == Conv::wgrad) {
+    DirectWgrad<C>(p, reinterpret_cast<float*>(shared)).run();
+  } else {
+    DirectConv<C>(p, reinterpret_cast<float*>(shared)).run();
+  }
 }
 
 }  // namespace cleave

@@ -1,0 +1,182 @@
+// Weight gradients of narrow groups, depthwise ones above all, by multiply-adds (sm_80 and later).
+//
+// Roles      a thread has `direct.vector` channels and one line of the filter's taps, and walks over strips of `tile.m`
+//            outputs; neighbouring threads have neighbouring channels, then the filter's lines, then other strips
+// Operands   outputs' gradients and pixels straight from global memory, each vector of a strip once into registers,
+//            where all taps of a line share it; the filter's other lines find them in L1
+// Split      K: CTAs of the same channels have lines of their own of the images
+// Sums       float32; a thread's in the order of its strips, then those of a CTA, then of the slices, in two levels,
+//            by who arrives last and in the slices' order
+#pragma once
+
+#include "cleave/config/gemm_params.h"
+#include "cleave/config/smem_plan.h"
+#include "cleave/conv/direct_conv.h"
+#include "cleave/epilogue/epilogue.h"
+#include "cleave/memory/channel_vector.h"
+#include "cleave/ptx/sync.h"
+
+namespace cleave {
+
+template <GemmConfig C>
+class DirectWgrad {
+  static constexpr DType kType = C.operands.a;
+  static constexpr uint32_t kVector = C.direct.vector, kStrip = C.tile.m, kGroup = C.direct.group;
+  static constexpr DirectAxis kAxis = C.direct.width, kDown = C.direct.height;
+  static constexpr uint32_t kLanes = C.tile.n / kVector, kSlots = kLanes * kDown.taps;
+  static constexpr uint32_t kPlaces = direct_places(C), kSums = direct_sums(C), kMade = kSlots * kSums;
+  static constexpr uint32_t kBytes = kVector * size_of(kType);
+  static constexpr GatheredSpan kSpan = gathered_span(Conv::wgrad, kAxis, kStrip);
+  static_assert(C.tile.n % kVector == 0 && kVector % kGroup == 0 && kPlaces > 0);
+
+ public:
+  CLEAVE_DEVICE DirectWgrad(const Params<C>& p, float* shared) : p_(p), shared_(shared) {
+    p.shape.blocks.divmod(blockIdx.x, slice_, block_);
+  }
+
+  CLEAVE_DEVICE void run() {
+    const uint32_t slot = threadIdx.x % kSlots, place = threadIdx.x / kSlots;
+    tap_line_ = slot / kLanes;
+    channel_ = block_ * C.tile.n + slot % kLanes * kVector;
+    float sums[kAxis.taps][kGroup][kVector] = {};
+    if (place < kPlaces && channel_ < p_.shape.channels) add_strips(place, sums);
+    if (place < kPlaces) {
+      CLEAVE_UNROLL
+      for (uint32_t i = 0; i < kSums; ++i)
+        shared_[(place * kSums + i) * kSlots + slot] = sums[i / kVector / kGroup][i / kVector % kGroup][i % kVector];
+    }
+    __syncthreads();
+    add_places();
+    if constexpr (C.schedule.split == SplitKMode::parallel) {
+      if (!add_slices()) return;
+    }
+    for (uint32_t i = threadIdx.x; i < kMade; i += kDirectThreads) store(i, shared_[i]);
+  }
+
+ private:
+  using Raw = RawVector<kBytes>;
+
+  /// Of all strips of the CTA's lines, those that are this thread's.
+  CLEAVE_DEVICE void add_strips(uint32_t place, float (&sums)[kAxis.taps][kGroup][kVector]) const {
+    const uint32_t first = slice_ * p_.shape.steps, end = min_of(first + p_.shape.steps, p_.shape.lines);
+    const uint32_t strips = (end - first) * p_.shape.columns.divisor;
+    CLEAVE_NO_UNROLL
+    for (uint32_t i = place; i < strips; i += kPlaces) {
+      uint32_t line = 0, column = 0, image = 0, row = 0;
+      p_.shape.columns.divmod(i, line, column);
+      p_.shape.rows.divmod(first + line, image, row);
+      const int32_t y = int32_t(row * kDown.stride + tap_line_ * kDown.dilation) - p_.shape.pad[0];
+      if (uint32_t(y) < p_.shape.gathered[0]) add_strip(image, row, column * kStrip, uint32_t(y), sums);
+    }
+  }
+
+  CLEAVE_DEVICE void add_strip(uint32_t image, uint32_t row, uint32_t column, uint32_t y,
+                               float (&sums)[kAxis.taps][kGroup][kVector]) const {
+    const int32_t x0 = first_gathered(Conv::wgrad, kAxis, column, p_.shape.pad[1]) + kSpan.first;
+    const char* const gradients = at(p_.a, image, row, p_.shape.made, int32_t(column));
+    const char* const pixels = at(p_.b, image, y, p_.shape.gathered, x0);
+    Raw gradient[kStrip], pixel[kSpan.size()];
+    CLEAVE_UNROLL
+    for (uint32_t j = 0; j < kStrip; ++j)
+      gradient[j] = load_vector<kBytes>(gradients + j * p_.a.stride * size_of(kType), column + j < p_.shape.made[1]);
+    CLEAVE_UNROLL
+    for (uint32_t i = 0; i < kSpan.size(); ++i)
+      pixel[i] = load_vector<kBytes>(pixels + i * p_.b.stride * size_of(kType),
+                                     uint32_t(x0 + int32_t(i)) < p_.shape.gathered[1]);
+    CLEAVE_UNROLL
+    for (uint32_t j = 0; j < kStrip; ++j) {
+      CLEAVE_UNROLL
+      for (uint32_t s = 0; s < kAxis.taps; ++s) {
+        const uint32_t from = uint32_t(gathered_at(Conv::wgrad, kAxis, j, s) - kSpan.first);
+        CLEAVE_UNROLL
+        for (uint32_t other = 0; other < kGroup; ++other) {
+          CLEAVE_UNROLL
+          for (uint32_t v = 0; v < kVector; ++v)
+            sums[s][other][v] += element_of<kType>(gradient[j], v) *
+                                 element_of<kType>(pixel[from], v / kGroup * kGroup + other);
+        }
+      }
+    }
+  }
+
+  /// The thread's channels of a pixel that may lie outside of the line.
+  CLEAVE_DEVICE const char* at(const OperandParams& matrix, uint32_t image, uint32_t line, const uint32_t (&size)[2],
+                               int32_t column) const {
+    const int64_t pixel = (int64_t(image) * size[0] + line) * size[1] + column;
+    return static_cast<const char*>(matrix.data) + (pixel * matrix.stride + channel_) * size_of(kType);
+  }
+
+  // From here on a thread has every kDirectThreads-th element of what the CTA makes, in shared memory.
+
+  CLEAVE_DEVICE void add_places() {
+    for (uint32_t i = threadIdx.x; i < kMade; i += kDirectThreads) {
+      float sum = shared_[i];
+      for (uint32_t place = 1; place < kPlaces; ++place) sum += shared_[place * kMade + i];
+      shared_[i] = sum;
+    }
+  }
+
+  /// Slices are added up in two levels, each by its last arriver. True in the CTA that then has the sums of them all.
+  CLEAVE_DEVICE bool add_slices() {
+    const DirectReduction of(gridDim.x / p_.shape.blocks.divisor);
+    float* const parts = p_.partials + uint64_t(block_) * of.slices * kMade;
+    uint32_t* const counters = p_.counters + block_ * of.counters();
+    write_part(parts + slice_ * kMade);
+    const uint32_t team = slice_ / of.team;
+    if (!arrives_last(counters + 1 + team, of.members(team))) return false;
+    float* const of_team = parts + team * of.team * kMade;
+    add_parts(of_team, kMade, of.members(team));
+    write_part(of_team);
+    if (!arrives_last(counters, of.teams)) return false;
+    add_parts(parts, of.team * kMade, of.teams);
+    return true;
+  }
+
+  CLEAVE_DEVICE void write_part(float* part) const {
+    for (uint32_t i = threadIdx.x; i < kMade; i += kDirectThreads) __stcg(part + i, shared_[i]);
+  }
+
+  /// `count` parts, `apart` floats from each other.
+  CLEAVE_DEVICE void add_parts(const float* parts, uint32_t apart, uint32_t count) {
+    constexpr uint32_t kAtOnce = 8;  // loads in flight
+    for (uint32_t i = threadIdx.x; i < kMade; i += kDirectThreads) {
+      float sum = 0;
+      for (uint32_t first = 0; first < count; first += kAtOnce) {
+        float part[kAtOnce];
+        CLEAVE_UNROLL
+        for (uint32_t j = 0; j < kAtOnce; ++j)
+          part[j] = first + j < count ? __ldcg(parts + uint64_t(first + j) * apart + i) : 0.0f;
+        CLEAVE_UNROLL
+        for (uint32_t j = 0; j < kAtOnce; ++j) sum += part[j];
+      }
+      shared_[i] = sum;
+    }
+  }
+
+  /// True in all threads of the last of `count` CTAs, which sees what the others wrote; the counter is then zero again.
+  CLEAVE_DEVICE bool arrives_last(uint32_t* counter, uint32_t count) const {
+    __syncthreads();
+    bool last = false;
+    if (threadIdx.x == 0) {
+      last = ptx::add_acquire_release(counter, 1) == count - 1;
+      if (last) *counter = 0;
+    }
+    return __syncthreads_or(last);
+  }
+
+  CLEAVE_DEVICE void store(uint32_t i, float sum) const {
+    const uint32_t slot = i % kSlots, rest = i / kSlots, v = rest % kVector, other = rest / kVector % kGroup;
+    const uint32_t tap = slot / kLanes * kAxis.taps + rest / kVector / kGroup;
+    const uint32_t channel = block_ * C.tile.n + slot % kLanes * kVector + v, column = tap * kGroup + other;
+    if (channel >= p_.shape.channels) return;
+    const float value = epilogue_value(C.epilogue, p_.epilogue, sum, BroadcastValues(), BroadcastValues(), false,
+                                       c_element(C.epilogue, p_.epilogue, {channel, column, 0}));
+    store_element(C.epilogue.d, p_.epilogue.d, channel * p_.epilogue.d_stride + column, value);
+  }
+
+  const Params<C>& p_;
+  float* shared_;
+  uint32_t block_ = 0, slice_ = 0, tap_line_ = 0, channel_ = 0;
+};
+
+}  // namespace cleave

@@ -1,0 +1,175 @@
+#include "plan/direct_wgrad_choice.h"
+
+#include <algorithm>
+
+#include "cleave/config/smem_plan.h"
+#include "cleave/epilogue.h"
+#include "launch/conv_view.h"
+#include "plan/direct_axes.h"
+#include "problem/problem.h"
+
+namespace cleave {
+namespace {
+
+constexpr uint32_t kMostVector = 8, kMostStrip = 8;
+constexpr uint32_t kChannels = 64;   // of a CTA: a line of memory or two
+constexpr uint32_t kMostSums = 80;   // of a thread, and
+constexpr uint32_t kMostWords = 72;  // loaded: registers
+constexpr uint32_t kMostTaps = 11;   // along an axis
+constexpr uint32_t kCtasOfSm = 4;    // in all
+constexpr uint32_t kLeastStrips = 4;  // of a thread
+
+// Predictions, not yet measured.
+constexpr double kLaunchUs = 3, kReductionUs = 4;
+constexpr double kMemoryShare = 0.75;
+constexpr double kFmaShare = 0.35;  // conversions, addresses
+
+/// Outputs' pixels follow filter by filter: A is their transpose.
+int64_t gradient_stride(const GemmProblem& p) {
+  return p.a.stride_col;
+}
+
+bool is_served(const GemmProblem& p) {
+  if (p.conv.kind != Conv::wgrad || !has_narrow_groups(p) || p.k == 0) return false;
+  const int64_t group = p.conv.channels;
+  if (!groups_adjoin(p.a, group) || !groups_adjoin(p.b, group) || !groups_adjoin(p.d, group * p.d.stride_row))
+    return false;
+  if (p.has_c && !groups_adjoin(p.c, group * p.c.stride_row)) return false;
+  if (p.epilogue.function != nullptr) return false;
+  for (const ConvAxis& axis : p.conv.axes)
+    if (uint32_t(axis.filter) > kMostTaps) return false;
+  return p.kernel == KernelFamily::automatic || p.kernel == KernelFamily::direct;
+}
+
+/// Channels that threads load at once: as many as there are registers for their sums.
+uint32_t vector_of(const GemmProblem& p) {
+  const uint32_t channels = common_alignment(uint64_t(p.batch) * p.conv.channels);
+  uint32_t vector = std::min({p.a.dtype == DType::f32 ? 4 : kMostVector, channels,
+                              aligned_channels(p.a, gradient_stride(p)), aligned_channels(p.b, p.b.stride_row)});
+  const auto group = uint32_t(p.conv.channels), taps = uint32_t(p.conv.axes[2].filter);
+  while (vector > group && vector * group * taps > kMostSums) vector /= 2;
+  return vector;
+}
+
+uint32_t words_of(const DirectAxis& axis, uint32_t strip, uint32_t vector, DType type) {
+  return (strip + gathered_span(Conv::wgrad, axis, strip).size()) * std::max(vector * size_of(type) / 4, 1u);
+}
+
+/// The strip that wastes least of a line, the longest of those.
+uint32_t strip_of(const GemmProblem& p, uint32_t vector) {
+  const DirectAxis axis = direct_axis(Conv::wgrad, p.conv.axes[2]);
+  const auto length = uint32_t(outputs(p.conv.axes[2]));
+  uint32_t best = 1;
+  for (uint32_t strip = 2; strip <= std::min(kMostStrip, length); ++strip) {
+    if (words_of(axis, strip, vector, p.a.dtype) > kMostWords) break;
+    if (strip <= 4 || round_up(length, strip) <= round_up(length, best)) best = strip;
+  }
+  return best;
+}
+
+int64_t lines_of(const ConvLayout& conv) {
+  return conv.images * outputs(conv.axes[1]);
+}
+
+}  // namespace
+
+std::optional<Spec> direct_wgrad_spec(const GemmProblem& p, const DeviceInfo& device) {
+  const bool splits = p.split_k_mode == SplitKMode::automatic || p.split_k_mode == SplitKMode::parallel;
+  if (!is_served(p) || (!splits && p.split_k_mode != SplitKMode::none)) return std::nullopt;
+  const uint32_t vector = vector_of(p), channels = uint32_t(p.batch * p.conv.channels);
+  const uint32_t blocks = ceil_div(channels, kChannels), strip = strip_of(p, vector);
+  Spec spec{.family = KernelFamily::direct, .tile_m = strip, .tile_n = round_up(ceil_div(channels, blocks), vector)};
+  if (!splits) return spec;
+  const int64_t strips = lines_of(p.conv) * ceil_div<int64_t>(outputs(p.conv.axes[2]), strip);
+  const uint32_t places = std::max(kDirectThreads / (spec.tile_n / vector * uint32_t(p.conv.axes[1].filter)), 1u);
+  const int64_t most = std::min(lines_of(p.conv), std::max<int64_t>(strips / (places * kLeastStrips), 1));
+  const int64_t slices = p.split_k_slices > 0 ? p.split_k_slices : int64_t(device.num_sms) * kCtasOfSm / blocks;
+  spec.slices = uint32_t(std::clamp<int64_t>(slices, 1, p.split_k_slices > 0 ? lines_of(p.conv) : most));
+  if (spec.slices > 1) spec.split = SplitKMode::parallel;
+  return spec;
+}
+
+std::optional<Choice> make_direct_wgrad_choice(const GemmProblem& problem, const DeviceInfo& device, const Spec& spec) {
+  if (!is_served(problem)) return std::nullopt;
+  const ConvLayout& conv = problem.conv;
+  Choice choice;
+  choice.spec = spec;
+  choice.problem = problem;
+  choice.geometry = conv_geometry(conv, problem.batch);
+  GemmProblem& p = choice.problem;
+  p.m *= p.batch;  // filters of all groups
+  p.batch = 1;
+  GemmConfig& c = choice.config;
+  c.family = spec.family;
+  c.operands.a = c.operands.b = p.a.dtype;
+  c.operands.precision = p.precision;
+  c.operands.a_major = c.operands.b_major = Major::mn;
+  c.tile = {.m = spec.tile_m, .n = spec.tile_n, .k = 1, .stages = 1};
+  c.schedule.split = spec.split;
+  c.epilogue.d = p.d.dtype;
+  c.epilogue.has_c = p.has_c;
+  c.epilogue.c = p.has_c ? p.c.dtype : p.d.dtype;
+  c.epilogue.bias_dtype = p.d.dtype;
+  c.epilogue.activation = p.activation;
+  c.store.by_tma = false;
+  c.conv.kind = conv.kind;
+  c.direct.vector = vector_of(problem);
+  c.direct.group = uint32_t(conv.channels);
+  c.direct.height = direct_axis(conv.kind, conv.axes[1]);
+  c.direct.width = direct_axis(conv.kind, conv.axes[2]);
+  const bool parallel = spec.split == SplitKMode::parallel && spec.cluster_k == 1;
+  if (parallel ? spec.slices < 2 || spec.slices > lines_of(conv) : spec.split != SplitKMode::none || spec.slices != 1)
+    return std::nullopt;
+  if (c.direct.vector % c.direct.group != 0 || c.tile.n % c.direct.vector != 0 || c.tile.m > kMostStrip ||
+      direct_sums(c) > kMostSums || words_of(c.direct.width, c.tile.m, c.direct.vector, p.a.dtype) > kMostWords ||
+      direct_places(c) == 0 || smem_plan(c).bytes > uint32_t(device.shared_memory_per_block))
+    return std::nullopt;
+  const DirectShape shape = direct_wgrad_shape(choice);
+  const uint32_t blocks = shape.blocks.divisor, slices = ceil_div(shape.lines, shape.steps);
+  choice.spec.slices = slices;  // fewer, where lines are dealt evenly
+  if (slices == 1) choice.spec.split = c.schedule.split = SplitKMode::none;
+  if (uint64_t(blocks) * slices > INT32_MAX || lines_of(conv) > INT32_MAX) return std::nullopt;
+  choice.blocks = blocks * slices;
+  choice.tiles = double(blocks);
+  choice.most_tiles = blocks;
+  choice.schedule.slices = slices;
+  if (slices > 1) {
+    const uint64_t made = uint64_t(c.tile.n) * c.direct.height.taps * c.direct.width.taps * c.direct.group;
+    choice.counter_bytes = round_up<uint64_t>(blocks * DirectReduction(slices).counters() * sizeof(uint32_t), 16);
+    choice.partial_bytes = blocks * slices * made * sizeof(float);
+  }
+  return choice;
+}
+
+DirectShape direct_wgrad_shape(const Choice& choice) {
+  const GemmConfig& c = choice.config;
+  const ConvLayout& conv = choice.problem.conv;
+  DirectShape shape;
+  shape.channels = uint32_t(choice.problem.m);
+  for (uint32_t i = 0; i < 2; ++i) {
+    const ConvAxis& axis = conv.axes[1 + i];
+    shape.made[i] = uint32_t(outputs(axis));
+    shape.gathered[i] = uint32_t(axis.size);
+    shape.pad[i] = axis.pad_begin;
+  }
+  shape.lines = uint32_t(lines_of(conv));
+  shape.steps = ceil_div(shape.lines, choice.spec.slices);
+  shape.blocks = FastDivmod(ceil_div(shape.channels, c.tile.n));
+  shape.columns = FastDivmod(ceil_div(shape.made[1], c.tile.m));
+  shape.rows = FastDivmod(shape.made[0]);
+  return shape;
+}
+
+double predict_direct_wgrad_us(const Choice& choice, const DeviceInfo& device) {
+  const GemmConfig& c = choice.config;
+  const double taps = double(c.direct.height.taps) * c.direct.width.taps * c.direct.group;
+  const ConvLayout& conv = choice.problem.conv;
+  const double channels = double(choice.problem.m), made = double(output_pixels(conv));
+  const double running = std::min(1.0, double(choice.blocks) / device.num_sms);
+  const double multiply = made * channels * taps / (device.num_sms * running * 128.0 * device.clock_ghz * 1e3 * kFmaShare);
+  const double bytes = (made + double(image_pixels(conv))) * channels * size_of(choice.problem.a.dtype);
+  const double memory = bytes / (device.memory_gb_per_s * 1e3 * kMemoryShare);
+  return kLaunchUs + (choice.spec.slices > 1 ? kReductionUs : 0) + std::max(multiply, memory);
+}
+
+}  // namespace cleave

@@ -1,0 +1,22 @@
+// Weight gradients of narrow groups by multiply-adds (kernel/conv_direct_wgrad.h): which are served, and how they are
+// cut.
+#pragma once
+
+#include <optional>
+
+#include "plan/choice.h"
+
+namespace cleave {
+
+/// The spec that suits the problem; nothing if the kernel cannot serve it.
+std::optional<Spec> direct_wgrad_spec(const GemmProblem& problem, const DeviceInfo& device);
+
+/// As make_choice: strips of tile_m outputs, tile_n channels of a CTA, slices of the images' lines.
+std::optional<Choice> make_direct_wgrad_choice(const GemmProblem& problem, const DeviceInfo& device, const Spec& spec);
+
+/// What the launch has to know of the images.
+DirectShape direct_wgrad_shape(const Choice& choice);
+
+double predict_direct_wgrad_us(const Choice& choice, const DeviceInfo& device);
+
+}  // namespace cleave
