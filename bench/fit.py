@@ -25,7 +25,8 @@ from .measured_pairs import H200_GB_PER_S, MEASURED, hash_of_weights, read_jobs
 
 PLAN = Path(__file__).parent.parent / "src/plan"
 FOLDS = 5
-KINDS = ("k_major", "strips", "eight", "promoted")
+KINDS = ("k_major", "strips", "eight", "promoted", "conv")
+PRODUCTS = 4  # of those, which have constants; of convolutions only trees are fitted
 
 # Where a fit begins, and from where it strays at most so many times up or down: constants that mean something
 # are right for kernels that were not measured, too.
@@ -70,16 +71,17 @@ def main(argv: list[str] | None = None) -> int:
         by_constants, us = np.zeros((2, len(of_kind.us)))
         fold = np.array(of_kind.weights) % FOLDS
         for out in range(FOLDS):
-            constants = fit(of_kind, kind, fold != out)
+            constants = constants_of(of_kind, kind, fold != out)
             model, residual = residual_of(of_kind, constants, grow(of_kind, constants, fold != out))
             by_constants[fold == out], us[fold == out] = model[fold == out], (model * residual)[fold == out]
-        report("left out, constants alone", of_kind, by_constants)
+        report("left out, without trees", of_kind, by_constants)
         report("left out", of_kind, us)
         everything = np.ones(len(fold), bool)
-        fitted[kind] = fit(of_kind, kind, everything)
+        fitted[kind] = constants_of(of_kind, kind, everything)
         grown[kind] = grow(of_kind, fitted[kind], everything)
     if fitted:
-        (PLAN / "product_constants.cpp").write_text(constants_source(fitted))
+        products = {kind: constants for kind, constants in fitted.items() if kind < PRODUCTS}
+        (PLAN / "product_constants.cpp").write_text(constants_source(products))
         (PLAN / "product_forests.cpp").write_text(forests_source(grown))
     return 0
 
@@ -91,19 +93,29 @@ def read(folder: Path) -> dict[int, Pairs]:
     for number, (job, shape, us_of_kernels) in enumerate(measured):
         planned = job.case(shape).plan("h100")
         kind = mainloop_kind(planned)
+        if kind < 0:
+            continue  # a convolution of narrow groups
         of_kind = pairs[kind]
         for kernel, us in us_of_kernels.items():
             if of_kind.model.add(planned, kernel) != kind:
                 continue  # the portable kernel, whose model is another
             of_kind.us.append(us)
             of_kind.shape.append(number)
-            of_kind.weights.append(hash_of_weights(shape))
+            of_kind.weights.append(hash_of_weights(job.weights(shape)))
             of_kind.job.append(job.name)
     return pairs
 
 
 def mainloop_kind(planned: object) -> int:
-    return _core.ProductModel(H200_GB_PER_S).add(planned, planned.candidates[0]["kernel"])
+    """Of the first kernel that has one."""
+    model = _core.ProductModel(H200_GB_PER_S)
+    return next((kind for each in planned.candidates if (kind := model.add(planned, each["kernel"])) >= 0), -1)
+
+
+def constants_of(pairs: Pairs, kind: int, used: np.ndarray) -> np.ndarray:
+    if kind < PRODUCTS:
+        return fit(pairs, kind, used)
+    return np.array(_core.ProductModel.constants(0))  # which its model does not look at
 
 
 def fit(pairs: Pairs, kind: int, used: np.ndarray, most_steps: int = 40) -> np.ndarray:
@@ -191,7 +203,7 @@ def forests_source(grown: dict[int, list[list[forest.Node]]]) -> str:
     arrays = "\n".join(
         f"constexpr TreeNode k{name}[] = {{\n{wrapped(forest.text(grown[kind]))}\n}};" for kind, name in names.items()
     )
-    cases = "\n".join(f"    case MainloopKind::{KINDS[kind]}:\n      return k{name};" for kind, name in names.items())
+    cases = "\n".join(f"    case ForestKind::{KINDS[kind]}:\n      return k{name};" for kind, name in names.items())
     return FORESTS.replace("ARRAYS", arrays).replace("CASES", cases)
 
 
@@ -229,7 +241,7 @@ ARRAYS
 
 }  // namespace
 
-std::span<const TreeNode> product_forest(MainloopKind kind) {
+std::span<const TreeNode> product_forest(ForestKind kind) {
   switch (kind) {
 CASES
   }

@@ -151,11 +151,18 @@ class Prediction {
     find_busiest();
   }
 
-  double us() const {
-    const double on_chip = on_chip_us(), memory = memory_us();
+  ProductTime time() const {
+    const double on_chip = on_chip_us(), memory = memory_us(), reduction = reduction_us();
     // Tile by tile, groups and classes are bound by one or the other: not all of the lesser hides.
     const double exposed = grouped_ || conv_ ? kExposed * std::min(on_chip, memory) : 0;
-    return kLaunchUs + kFirstBytesUs + std::max(on_chip, memory) + exposed + reduction_us();
+    const double us = kLaunchUs + kFirstBytesUs + std::max(on_chip, memory) + exposed + reduction;
+    return {.on_chip = on_chip,
+            .l2 = 0,
+            .memory = memory,
+            .power = 0,
+            .epilogues = cluster_tiles_ * epilogue_clocks(c_) / clock_,
+            .reduction = reduction,
+            .us = us};
   }
 
  private:
@@ -269,16 +276,23 @@ double resident_clusters(uint32_t size, const DeviceInfo& device) {
 
 double predict_roughly_us(const Choice& choice, const DeviceInfo& device) {
   if (choice.config.family == KernelFamily::direct) return predict_direct_us(choice, device);
-  if (!is_predicted_product(choice)) return choice.parts * Prediction(choice, device).us();
+  if (!is_predicted_product(choice)) return predict_other(choice, device).us;
   return predict_product(choice, device, product_constants(mainloop_kind(choice.config))).us;
 }
 
+ProductTime predict_other(const Choice& choice, const DeviceInfo& device) {
+  ProductTime time = Prediction(choice, device).time();
+  time.us *= choice.parts;
+  return time;
+}
+
 double predict_us(const Choice& choice, const DeviceInfo& device) {
-  const bool unknown = has_weights(choice.config) || !forests_know(device);
-  if (!is_predicted_product(choice) || unknown) return predict_roughly_us(choice, device);
-  const MainloopKind kind = mainloop_kind(choice.config);
-  const ProductTime time = predict_product(choice, device, product_constants(kind));
-  return time.us * product_residual(kind, product_features(choice, device, time));
+  const auto kind = forest_kind(choice);
+  if (!kind || !forests_know(device)) return predict_roughly_us(choice, device);
+  const ProductTime time = is_predicted_product(choice)
+                               ? predict_product(choice, device, product_constants(mainloop_kind(choice.config)))
+                               : predict_other(choice, device);
+  return time.us * product_residual(*kind, product_features(choice, device, time));
 }
 
 }  // namespace cleave

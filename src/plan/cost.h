@@ -3,6 +3,7 @@
 #pragma once
 
 #include "plan/choice.h"
+#include "plan/product_cost.h"
 
 namespace cleave {
 
@@ -17,6 +18,9 @@ double predict_roughly_us(const Choice& choice, const DeviceInfo& device);
 
 /// Whether predict_us() takes `choice` by the model of product_cost.h: a plain product on the Hopper kernel.
 bool is_predicted_product(const Choice& choice);
+
+/// The same of groups and convolutions, whose model is here, with what the time is made of. A Hopper kernel's.
+ProductTime predict_other(const Choice& choice, const DeviceInfo& device);
 
 /// Clusters of `size` CTAs that run at the same time.
 double resident_clusters(uint32_t size, const DeviceInfo& device);

@@ -12,12 +12,12 @@ namespace cleave {
 namespace {
 
 constexpr uint32_t kMostVector = 8, kMostStrip = 8;
-constexpr uint32_t kChannels = 64;   // of a CTA: a line of memory or two
-constexpr uint32_t kMostSums = 80;   // of a thread, and
-constexpr uint32_t kMostWords = 72;  // loaded: registers
+constexpr uint32_t kChannels = 32;  // of a CTA
+constexpr uint32_t kMostSums = 80;  // of a thread; and, so that two CTAs share an SM,
+constexpr uint32_t kManySums = 40;
+constexpr uint32_t kMostWords = 96;  // sums and what is loaded: registers
 constexpr uint32_t kMostTaps = 11;   // along an axis
-constexpr uint32_t kCtasOfSm = 4;    // in all
-constexpr uint32_t kLeastStrips = 4;  // of a thread
+constexpr uint32_t kCtasOfSm = 2;    // in all
 
 // Predictions, not yet measured.
 constexpr double kLaunchUs = 3, kReductionUs = 4;
@@ -47,10 +47,11 @@ uint32_t vector_of(const GemmProblem& p) {
   uint32_t vector = std::min({p.a.dtype == DType::f32 ? 4 : kMostVector, channels,
                               aligned_channels(p.a, gradient_stride(p)), aligned_channels(p.b, p.b.stride_row)});
   const auto group = uint32_t(p.conv.channels), taps = uint32_t(p.conv.axes[2].filter);
-  while (vector > group && vector * group * taps > kMostSums) vector /= 2;
+  while (vector > group && vector * group * taps > kManySums) vector /= 2;
   return vector;
 }
 
+/// Registers for what a thread loads.
 uint32_t words_of(const DirectAxis& axis, uint32_t strip, uint32_t vector, DType type) {
   return (strip + gathered_span(Conv::wgrad, axis, strip).size()) * std::max(vector * size_of(type) / 4, 1u);
 }
@@ -59,9 +60,10 @@ uint32_t words_of(const DirectAxis& axis, uint32_t strip, uint32_t vector, DType
 uint32_t strip_of(const GemmProblem& p, uint32_t vector) {
   const DirectAxis axis = direct_axis(Conv::wgrad, p.conv.axes[2]);
   const auto length = uint32_t(outputs(p.conv.axes[2]));
+  const uint32_t sums = axis.taps * uint32_t(p.conv.channels) * vector;
   uint32_t best = 1;
   for (uint32_t strip = 2; strip <= std::min(kMostStrip, length); ++strip) {
-    if (words_of(axis, strip, vector, p.a.dtype) > kMostWords) break;
+    if (sums + words_of(axis, strip, vector, p.a.dtype) > kMostWords && strip > 2) break;
     if (strip <= 4 || round_up(length, strip) <= round_up(length, best)) best = strip;
   }
   return best;
@@ -82,7 +84,7 @@ std::optional<Spec> direct_wgrad_spec(const GemmProblem& p, const DeviceInfo& de
   if (!splits) return spec;
   const int64_t strips = lines_of(p.conv) * ceil_div<int64_t>(outputs(p.conv.axes[2]), strip);
   const uint32_t places = std::max(kDirectThreads / (spec.tile_n / vector * uint32_t(p.conv.axes[1].filter)), 1u);
-  const int64_t most = std::min(lines_of(p.conv), std::max<int64_t>(strips / (places * kLeastStrips), 1));
+  const int64_t most = std::min(lines_of(p.conv), std::max<int64_t>(strips / places, 1));
   const int64_t slices = p.split_k_slices > 0 ? p.split_k_slices : int64_t(device.num_sms) * kCtasOfSm / blocks;
   spec.slices = uint32_t(std::clamp<int64_t>(slices, 1, p.split_k_slices > 0 ? lines_of(p.conv) : most));
   if (spec.slices > 1) spec.split = SplitKMode::parallel;
@@ -166,7 +168,8 @@ double predict_direct_wgrad_us(const Choice& choice, const DeviceInfo& device) {
   const ConvLayout& conv = choice.problem.conv;
   const double channels = double(choice.problem.m), made = double(output_pixels(conv));
   const double running = std::min(1.0, double(choice.blocks) / device.num_sms);
-  const double multiply = made * channels * taps / (device.num_sms * running * 128.0 * device.clock_ghz * 1e3 * kFmaShare);
+  const double multiply =
+      made * channels * taps / (device.num_sms * running * 128.0 * device.clock_ghz * 1e3 * kFmaShare);
   const double bytes = (made + double(image_pixels(conv))) * channels * size_of(choice.problem.a.dtype);
   const double memory = bytes / (device.memory_gb_per_s * 1e3 * kMemoryShare);
   return kLaunchUs + (choice.spec.slices > 1 ? kReductionUs : 0) + std::max(multiply, memory);

@@ -2382,16 +2382,18 @@ constexpr TreeNode kPromoted[] = {
 
 }  // namespace
 
-std::span<const TreeNode> product_forest(MainloopKind kind) {
+std::span<const TreeNode> product_forest(ForestKind kind) {
   switch (kind) {
-    case MainloopKind::k_major:
+    case ForestKind::k_major:
       return kKMajor;
-    case MainloopKind::strips:
+    case ForestKind::strips:
       return kStrips;
-    case MainloopKind::eight:
+    case ForestKind::eight:
       return kEight;
-    case MainloopKind::promoted:
+    case ForestKind::promoted:
       return kPromoted;
+    case ForestKind::conv:
+      return {};
   }
   return {};
 }

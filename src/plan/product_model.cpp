@@ -32,16 +32,20 @@ ProductModel::ProductModel(double memory_gb_per_s) : device_(model_device("sm_90
 int ProductModel::add(const GemmPlan& plan, const std::string& kernel) {
   const auto spec = parse_spec(kernel);
   auto choice = spec ? make_choice(plan.problem(), device_, *spec) : std::nullopt;
-  if (!choice || !is_predicted_product(*choice)) return -1;
-  const int kind = int(mainloop_kind(choice->config));
+  const auto kind = choice ? forest_kind(*choice) : std::nullopt;
+  if (!kind) return -1;
   choices_.push_back(std::move(*choice));
-  return kind;
+  return int(*kind);
+}
+
+ProductTime ProductModel::time_of(const Choice& choice, const ProductConstants& constants) const {
+  return is_predicted_product(choice) ? predict_product(choice, device_, constants) : predict_other(choice, device_);
 }
 
 std::vector<double> ProductModel::predict(const std::vector<double>& constants) const {
   const ProductConstants values = constants_of(constants);
   std::vector<double> us(choices_.size());
-  std::ranges::transform(choices_, us.begin(), [&](const Choice& c) { return predict_product(c, device_, values).us; });
+  std::ranges::transform(choices_, us.begin(), [&](const Choice& c) { return time_of(c, values).us; });
   return us;
 }
 
@@ -49,7 +53,7 @@ std::vector<std::vector<float>> ProductModel::features(const std::vector<double>
   const ProductConstants values = constants_of(constants);
   std::vector<std::vector<float>> rows;
   for (const Choice& choice : choices_) {
-    const auto features = product_features(choice, device_, predict_product(choice, device_, values));
+    const auto features = product_features(choice, device_, time_of(choice, values));
     const auto row = std::bit_cast<std::array<float, kProductFeatures>>(features);
     rows.emplace_back(row.begin(), row.end());
   }

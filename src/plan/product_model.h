@@ -1,4 +1,5 @@
-// The model of a product's time with constants that are yet to be found: what fitting needs of the planner.
+// The model of a product's time with constants that are yet to be found, and that of convolutions, which has none of
+// these: what fitting needs of the planner.
 #pragma once
 
 #include <string>
@@ -8,6 +9,7 @@
 #include "cleave/device.h"
 #include "cleave/gemm.h"
 #include "plan/choice.h"
+#include "plan/product_cost.h"
 
 namespace cleave {
 
@@ -16,8 +18,8 @@ class CLEAVE_TOOLS ProductModel {
   /// `memory_gb_per_s`: theoretical, of the measured Hopper GPU.
   explicit ProductModel(double memory_gb_per_s);
 
-  /// Adds the problem of `plan` as `kernel` (see Spec) runs it. Returns its MainloopKind, or -1 where the
-  /// model does not predict it.
+  /// Adds the problem of `plan` as `kernel` (see Spec) runs it. Returns its ForestKind, or -1 where it has
+  /// none.
   int add(const GemmPlan& plan, const std::string& kernel);
 
   /// Microseconds of what was added, in order, by the constants alone.
@@ -34,6 +36,8 @@ class CLEAVE_TOOLS ProductModel {
   static std::vector<double> constants(int kind);
 
  private:
+  ProductTime time_of(const Choice& choice, const ProductConstants& constants) const;
+
   std::vector<Choice> choices_;
   DeviceInfo device_;
 };

@@ -5,7 +5,9 @@
 #include <bit>
 #include <cmath>
 
+#include "cleave/conv.h"
 #include "plan/cost.h"
+#include "problem/conv.h"
 #include "problem/problem.h"
 
 namespace cleave {
@@ -36,10 +38,20 @@ bool straddles(const GemmConfig& c, const GemmProblem& p) {
 
 }  // namespace
 
+std::optional<ForestKind> forest_kind(const Choice& choice) {
+  const GemmConfig& c = choice.config;
+  if (!has_tma(c.family) || has_weights(c)) return std::nullopt;
+  if (c.conv.kind != Conv::none) return ForestKind::conv;
+  if (!is_predicted_product(choice)) return std::nullopt;
+  return ForestKind(mainloop_kind(c));
+}
+
 ProductFeatures product_features(const Choice& choice, const DeviceInfo& device, const ProductTime& time) {
   const GemmProblem& p = choice.problem;
   const GemmConfig& c = choice.config;
   const ScheduleShape& s = choice.schedule;
+  const ConvLayout& conv = p.conv;
+  const bool is_conv = conv.kind != Conv::none;
   const auto log2 = [](double x) { return float(std::log2(std::max(x, 1.0))); };
   const double tiles_m = double(s.tiles_m) * c.cluster.multicast_m, tiles_n = double(s.tiles_n) * c.cluster.multicast_n;
   const double resident = std::min<double>(s.clusters, resident_clusters(cluster_size(c), device));
@@ -80,6 +92,14 @@ ProductFeatures product_features(const Choice& choice, const DeviceInfo& device,
       .reduction = share(time.reduction),
       .us = log2(time.us),
       .narrow = float(c.operands.copied_a || c.operands.copied_b),
+      .taps = is_conv ? float(taps(conv)) : 0,
+      .channels = is_conv ? log2(double(gathered_channels(conv))) : 0,
+      .stride = is_conv ? float(conv.axes[2].stride) : 0,
+      .line = is_conv ? log2(double(outputs(conv.axes[2]))) : 0,
+      .groups = log2(double(choice.geometry.groups)),
+      .gather = float(c.conv.gather),
+      .classes = float(c.conv.fuses_classes),
+      .direction = float(conv.kind),
   };
 }
 
@@ -87,7 +107,7 @@ bool forests_know(const DeviceInfo& device) {
   return device.num_sms == 132 && std::abs(device.memory_gb_per_s / kH200GbPerS - 1) < 0.1;
 }
 
-double product_residual(MainloopKind kind, const ProductFeatures& features) {
+double product_residual(ForestKind kind, const ProductFeatures& features) {
   const auto values = std::bit_cast<std::array<float, kProductFeatures>>(features);
   double sum = 0;
   const std::span<const TreeNode> forest = product_forest(kind);

@@ -1,10 +1,11 @@
-// What the model of product_cost.h errs by, learnt from the pairs that were measured: boosted regression trees, a
-// forest for each kind of mainloop (J. Friedman, Greedy function approximation, 2001). `python -m bench.fit` grows
-// them, on what the model leaves, and writes product_forests.cpp.
+// What the models of product_cost.h and cost.h err by, learnt from the pairs that were measured: boosted regression
+// trees, a forest for each kind of mainloop and one for convolutions (J. Friedman, Greedy function approximation,
+// 2001). `python -m bench.fit` grows them, on what the models leave, and writes product_forests.cpp.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 
 #include "plan/choice.h"
@@ -47,13 +48,27 @@ namespace cleave {
   X(epilogues)                                                                  \
   X(reduction)                                                                  \
   X(us)                                                                         \
-  X(narrow) /* whether threads copy an operand */
+  X(narrow)   /* whether threads copy an operand */                             \
+  X(taps)     /* of convolutions, else 0 */                                     \
+  X(channels) /* of a tap, in what is gathered */                               \
+  X(stride)                                                                     \
+  X(line) /* outputs along an image's line */                                   \
+  X(groups)                                                                     \
+  X(gather)  /* whether threads copy what is gathered */                        \
+  X(classes) /* side by side 1, else 0 */                                       \
+  X(direction)
 struct ProductFeatures {
 #define CLEAVE_MEMBER(name) float name;
   CLEAVE_PRODUCT_FEATURES(CLEAVE_MEMBER)
 #undef CLEAVE_MEMBER
 };
 inline constexpr size_t kProductFeatures = sizeof(ProductFeatures) / sizeof(float);
+
+/// What has a forest: the kinds of mainloop, as MainloopKind has them, and convolutions.
+enum class ForestKind : uint8_t { k_major, strips, eight, promoted, conv };
+
+/// Nothing where no pairs were measured: groups, 4-bit weights, and kernels without TMA.
+std::optional<ForestKind> forest_kind(const Choice& choice);
 
 ProductFeatures product_features(const Choice& choice, const DeviceInfo& device, const ProductTime& time);
 
@@ -67,12 +82,12 @@ struct TreeNode {
 };
 
 /// The trees of a kind.
-std::span<const TreeNode> product_forest(MainloopKind kind);
+std::span<const TreeNode> product_forest(ForestKind kind);
 
 /// Whether the forests know the GPU: they were grown on an H200, and have its bandwidths in them.
 bool forests_know(const DeviceInfo& device);
 
 /// The factor between the model's time and what it should have been.
-double product_residual(MainloopKind kind, const ProductFeatures& features);
+double product_residual(ForestKind kind, const ProductFeatures& features);
 
 }  // namespace cleave
