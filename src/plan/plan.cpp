@@ -47,7 +47,8 @@ namespace {
         ErrorCode::unsupported,
         "kernel=\"direct\" serves conv1d, conv2d and their gradients of float types, in groups of 1, 2, 4 or 8 "
         "channels and as many filters, whose groups follow each other, with strides up to 4 and without split_k_mode "
-        "(weight gradients: with \"parallel\", without an epilogue function, with filters up to 11 and as many channels "
+        "(weight gradients: with \"parallel\", without an epilogue function, with filters up to 11 and as many "
+        "channels "
         "as registers hold); use kernel=\"auto\"");
   }
   if (problem.conv.kind != Conv::none && problem.split_k_mode == SplitKMode::stream_k) {

@@ -92,8 +92,8 @@ class DirectWgrad {
         for (uint32_t other = 0; other < kGroup; ++other) {
           CLEAVE_UNROLL
           for (uint32_t v = 0; v < kVector; ++v)
-            sums[s][other][v] += element_of<kType>(gradient[j], v) *
-                                 element_of<kType>(pixel[from], v / kGroup * kGroup + other);
+            sums[s][other][v] +=
+                element_of<kType>(gradient[j], v) * element_of<kType>(pixel[from], v / kGroup * kGroup + other);
         }
       }
     }
