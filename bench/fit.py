@@ -21,12 +21,13 @@ import numpy as np
 from cleave import _core
 
 from . import forest
+from .forest import Growth
 from .measured_pairs import H200_GB_PER_S, MEASURED, hash_of_weights, read_jobs
 
 PLAN = Path(__file__).parent.parent / "src/plan"
 FOLDS = 5
 KINDS = ("k_major", "strips", "eight", "promoted", "conv")
-PRODUCTS = 4  # of those, which have constants; of convolutions only trees are fitted
+CONV = 4  # has no constants to fit: only trees
 
 # Where a fit begins, and from where it strays at most so many times up or down: constants that mean something
 # are right for kernels that were not measured, too.
@@ -41,6 +42,8 @@ START = {
 STRAY = 3.0
 
 SHARPNESS = 5.0  # of a kernel's weight, by how much slower it is than the fastest
+SHARPNESS_OF_CONV = 3.0  # whose model is off by more
+GROWTH_OF_CONV = Growth(trees=300, leaves=16, least=20, rate=0.04)  # one forest for three directions
 COMMON = 0.3  # weight of what all kernels of a shape are off by
 PRIOR = 0.02  # and of leaving where the fit began, by logarithms
 MOST_LEFT = 0.5  # for trees to learn, by logarithms
@@ -48,8 +51,9 @@ MOST_LEFT = 0.5  # for trees to learn, by logarithms
 
 @dataclass
 class Pairs:
-    """Measured kernels with one kind of mainloop. `shape`: which shape each belongs to."""
+    """Measured kernels of one of KINDS. `shape`: which shape each belongs to."""
 
+    kind: int
     model: _core.ProductModel
     us: list[float] = field(default_factory=list)
     shape: list[int] = field(default_factory=list)
@@ -60,11 +64,14 @@ class Pairs:
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.fit", description=__doc__)
     parser.add_argument("--folder", type=Path, default=MEASURED, help="of the pairs")
+    parser.add_argument("--kinds", nargs="+", default=KINDS, choices=KINDS, help="what is fitted, or checked")
     parser.add_argument("--check", action="store_true", help="print the regret of the shipped constants, and no more")
     arguments = parser.parse_args(argv)
     pairs = read(arguments.folder)
     fitted, grown = {}, {}
     for kind, of_kind in sorted(pairs.items()):
+        if KINDS[kind] not in arguments.kinds:
+            continue
         report("shipped", of_kind, of_kind.model.predict_shipped())
         if arguments.check:
             continue
@@ -79,23 +86,28 @@ def main(argv: list[str] | None = None) -> int:
         everything = np.ones(len(fold), bool)
         fitted[kind] = constants_of(of_kind, kind, everything)
         grown[kind] = grow(of_kind, fitted[kind], everything)
-    if fitted:
-        products = {kind: constants for kind, constants in fitted.items() if kind < PRODUCTS}
-        (PLAN / "product_constants.cpp").write_text(constants_source(products))
+    conv = grown.pop(CONV, None)
+    fitted.pop(CONV, None)
+    if conv:
+        (PLAN / "conv_forest.cpp").write_text(CONV_FOREST.replace("ARRAY", array_source("Conv", conv)))
+    if len(fitted) == CONV:
+        (PLAN / "product_constants.cpp").write_text(constants_source(fitted))
         (PLAN / "product_forests.cpp").write_text(forests_source(grown))
+    elif fitted:
+        print("Constants and trees of products are written together: nothing of them was written.")
     return 0
 
 
 def read(folder: Path) -> dict[int, Pairs]:
     """By kind of mainloop."""
-    pairs: dict[int, Pairs] = defaultdict(lambda: Pairs(_core.ProductModel(H200_GB_PER_S)))
+    pairs: dict[int, Pairs] = {}
     measured = [(job, *shape) for job, shapes in read_jobs(folder) for shape in shapes]
     for number, (job, shape, us_of_kernels) in enumerate(measured):
         planned = job.case(shape).plan("h100")
         kind = mainloop_kind(planned)
         if kind < 0:
             continue  # a convolution of narrow groups
-        of_kind = pairs[kind]
+        of_kind = pairs.setdefault(kind, Pairs(kind, _core.ProductModel(H200_GB_PER_S)))
         for kernel, us in us_of_kernels.items():
             if of_kind.model.add(planned, kernel) != kind:
                 continue  # the portable kernel, whose model is another
@@ -113,7 +125,7 @@ def mainloop_kind(planned: object) -> int:
 
 
 def constants_of(pairs: Pairs, kind: int, used: np.ndarray) -> np.ndarray:
-    if kind < PRODUCTS:
+    if kind != CONV:
         return fit(pairs, kind, used)
     return np.array(_core.ProductModel.constants(0))  # which its model does not look at
 
@@ -144,7 +156,8 @@ def weighted(pairs: Pairs, used: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     shapes, shape = np.unique(np.array(pairs.shape), return_inverse=True)
     best = np.full(len(shapes), np.inf)
     np.minimum.at(best, shape, us)
-    weight = np.exp(-SHARPNESS * (us / best[shape] - 1)) * used
+    sharpness = SHARPNESS_OF_CONV if pairs.kind == CONV else SHARPNESS
+    weight = np.exp(-sharpness * (us / best[shape] - 1)) * used
     total = np.bincount(shape, weight)
     return shape, weight / np.where(total > 0, total, 1)[shape]
 
@@ -156,7 +169,8 @@ def grow(pairs: Pairs, constants: np.ndarray, used: np.ndarray) -> list[list[for
     left = np.clip(off - np.bincount(shape, weight * off)[shape], -MOST_LEFT, MOST_LEFT)
     features = np.array(pairs.model.features(constants.tolist()))
     scale = used.sum() / weight.sum()
-    return forest.grow(features[used], left[used], weight[used] * scale)
+    growth = GROWTH_OF_CONV if pairs.kind == CONV else Growth()
+    return forest.grow(features[used], left[used], weight[used] * scale, growth)
 
 
 def residual_of(pairs: Pairs, constants: np.ndarray, trees: list[list[forest.Node]]) -> tuple[np.ndarray, np.ndarray]:
@@ -200,11 +214,13 @@ def wrapped(values: str) -> str:
 
 def forests_source(grown: dict[int, list[list[forest.Node]]]) -> str:
     names = {kind: KINDS[kind].title().replace("_", "") for kind in sorted(grown)}
-    arrays = "\n".join(
-        f"constexpr TreeNode k{name}[] = {{\n{wrapped(forest.text(grown[kind]))}\n}};" for kind, name in names.items()
-    )
-    cases = "\n".join(f"    case ForestKind::{KINDS[kind]}:\n      return k{name};" for kind, name in names.items())
+    arrays = "\n".join(array_source(name, grown[kind]) for kind, name in names.items())
+    cases = "\n".join(f"    case MainloopKind::{KINDS[kind]}:\n      return k{name};" for kind, name in names.items())
     return FORESTS.replace("ARRAYS", arrays).replace("CASES", cases)
+
+
+def array_source(name: str, trees: list[list[forest.Node]]) -> str:
+    return f"constexpr TreeNode k{name}[] = {{\n{wrapped(forest.text(trees))}\n}};"
 
 
 HEAD = """// Written by python -m bench.fit.
@@ -241,11 +257,30 @@ ARRAYS
 
 }  // namespace
 
-std::span<const TreeNode> product_forest(ForestKind kind) {
+std::span<const TreeNode> product_forest(MainloopKind kind) {
   switch (kind) {
 CASES
   }
   return {};
+}
+
+}  // namespace cleave
+"""
+
+CONV_FOREST = """// Written by python -m bench.fit.
+#include "plan/product_residual.h"
+
+namespace cleave {
+namespace {
+
+// clang-format off
+ARRAY
+// clang-format on
+
+}  // namespace
+
+std::span<const TreeNode> conv_forest() {
+  return kConv;
 }
 
 }  // namespace cleave

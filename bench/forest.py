@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-ROUNDS = 150
 # Small trees that see a few shapes each: a forest that is free to wander is right about the pairs alone.
 OPTIONS = {
     "objective": "regression",
-    "learning_rate": 0.06,
-    "num_leaves": 12,
-    "min_data_in_leaf": 25,
     "lambda_l2": 5.0,
     "deterministic": True,
     "force_row_wise": True,
@@ -25,12 +22,21 @@ LEAF = 255
 Node = tuple[int, int, float]  # as TreeNode
 
 
-def grow(features: np.ndarray, target: np.ndarray, weight: np.ndarray) -> list[list[Node]]:
+@dataclass(frozen=True)
+class Growth:
+    trees: int = 150
+    leaves: int = 12
+    least: int = 25  # pairs of a leaf
+    rate: float = 0.06
+
+
+def grow(features: np.ndarray, target: np.ndarray, weight: np.ndarray, growth: Growth = Growth()) -> list[list[Node]]:
     """Trees whose values add up to `target`, [n] of [n, features]."""
     import lightgbm
 
     data = lightgbm.Dataset(features.astype(np.float32), target, weight=weight)
-    booster = lightgbm.train(OPTIONS, data, num_boost_round=ROUNDS)
+    own = {"learning_rate": growth.rate, "num_leaves": growth.leaves, "min_data_in_leaf": growth.least}
+    booster = lightgbm.train(OPTIONS | own, data, num_boost_round=growth.trees)
     return [list(_preorder(tree["tree_structure"])) for tree in booster.dump_model()["tree_info"]]
 
 

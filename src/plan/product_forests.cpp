@@ -2382,18 +2382,16 @@ constexpr TreeNode kPromoted[] = {
 
 }  // namespace
 
-std::span<const TreeNode> product_forest(ForestKind kind) {
+std::span<const TreeNode> product_forest(MainloopKind kind) {
   switch (kind) {
-    case ForestKind::k_major:
+    case MainloopKind::k_major:
       return kKMajor;
-    case ForestKind::strips:
+    case MainloopKind::strips:
       return kStrips;
-    case ForestKind::eight:
+    case MainloopKind::eight:
       return kEight;
-    case ForestKind::promoted:
+    case MainloopKind::promoted:
       return kPromoted;
-    case ForestKind::conv:
-      return {};
   }
   return {};
 }

@@ -79,6 +79,8 @@ std::vector<std::string> ProductModel::feature_names() {
 }
 
 std::vector<double> ProductModel::constants(int kind) {
+  if (kind < 0 || size_t(kind) >= kMainloopKinds)
+    refuse_value("kind is {}, but {} kinds of mainloop have constants", kind, kMainloopKinds);
   const ProductConstants& values = product_constants(MainloopKind(kind));
   std::vector<double> list(kConstants);
   std::memcpy(list.data(), &values, sizeof values);

@@ -1,6 +1,7 @@
 // What the models of product_cost.h and cost.h err by, learnt from the pairs that were measured: boosted regression
 // trees, a forest for each kind of mainloop and one for convolutions (J. Friedman, Greedy function approximation,
-// 2001). `python -m bench.fit` grows them, on what the models leave, and writes product_forests.cpp.
+// 2001). `python -m bench.fit` grows them, on what the models leave, and writes product_forests.cpp and
+// conv_forest.cpp.
 #pragma once
 
 #include <cstddef>
@@ -81,8 +82,9 @@ struct TreeNode {
   float value;
 };
 
-/// The trees of a kind.
-std::span<const TreeNode> product_forest(ForestKind kind);
+/// The trees of products, and of convolutions.
+std::span<const TreeNode> product_forest(MainloopKind kind);
+std::span<const TreeNode> conv_forest();
 
 /// Whether the forests know the GPU: they were grown on an H200, and have its bandwidths in them.
 bool forests_know(const DeviceInfo& device);

@@ -8,7 +8,6 @@ from dataclasses import replace
 import pytest
 
 from bench import expert_offsets, peers, suites
-from bench.grouped_jobs import GROUPED_JOBS
 from bench.products import conv, gemm
 from bench.shapes import PARTS
 from cleave.testing import dtypes
@@ -145,17 +144,3 @@ def test_unknown_suites_are_refused():
         suites.parse(made)
     with pytest.raises(ValueError, match="operation 'sort' is not one of gemm, quantize, grouped"):
         suites.parse(made | {"kind": "host", "operation": "sort"})
-
-
-@pytest.mark.parametrize("name", GROUPED_JOBS)
-def test_shapes_of_grouped_jobs(name):
-    """Weights stand in one part only, the draw repeats, and the library plans what is drawn."""
-    job = GROUPED_JOBS[name]
-    drawn = {part: job.shapes(part, 30) for part in PARTS}
-    weights = [{shape[2:] for shape in shapes} for shapes in drawn.values()]
-    assert len(set().union(*weights)) == sum(map(len, weights))
-    assert drawn["fit"] == job.shapes("fit", 30) != job.shapes("fit", 30, seed=1)
-    for shape in drawn["validation"][:5]:
-        case = job.case(shape)
-        assert (case.groups, case.tokens, case.n, case.k) == shape
-        assert case.plan("h100").candidates

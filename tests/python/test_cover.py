@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from bench import cover
+from bench.jobs import JOBS
 from bench.measured_pairs import MEASURED, read_jobs
 
 # Mean loss of the shipped sets' fastest kernels, on the shapes that they were made from: 0.01 to 0.02. Where pairs have
@@ -22,7 +23,7 @@ def shipped() -> dict[str, set[str]]:
 
 
 def test_the_shipped_sets_cover_what_was_measured(shipped) -> None:
-    measured = list(read_jobs(MEASURED))
+    measured = [(job, shapes) for job, shapes in read_jobs(MEASURED) if job.name in JOBS]  # dense products
     assert {job.name for job, _ in measured} == set(shipped)
     for job, shapes in measured:
         losses = []

@@ -25,7 +25,7 @@ def test_every_mainloop_is_measured(pairs) -> None:
 
 def test_what_ships_chooses_well(pairs) -> None:
     for kind, of_kind in pairs.items():
-        alone = of_kind.model.predict(_core.ProductModel.constants(kind))
+        alone = of_kind.model.predict(_core.ProductModel.constants(0 if kind == fit.CONV else kind))
         for predicted, most in ((alone, MOST_REGRET_ALONE), (of_kind.model.predict_shipped(), MOST_REGRET)):
             for job, regrets in fit.regrets(of_kind, predicted).items():
                 assert np.mean(regrets) < most, job
@@ -62,3 +62,5 @@ def test_a_fit_improves_on_its_start(pairs) -> None:
 def test_constants_are_counted() -> None:
     with pytest.raises(ValueError, match="constants has 2 values; the model has"):
         _core.ProductModel(H200_GB_PER_S).predict([1.0, 2.0])
+    with pytest.raises(ValueError, match="kind is 4, but 4 kinds of mainloop have constants"):
+        _core.ProductModel.constants(fit.CONV)

@@ -5,7 +5,11 @@ from collections import Counter
 import pytest
 
 from bench import shapes
+from bench.conv_jobs import CONV_JOBS
+from bench.every_job import EVERY_JOB
+from bench.grouped_jobs import GROUPED_JOBS
 from bench.jobs import JOBS
+from bench.shapes import networks
 
 
 def test_models_have_many_layers() -> None:
@@ -13,28 +17,65 @@ def test_models_have_many_layers() -> None:
     assert len(shapes.layers()) >= 400
 
 
-@pytest.mark.parametrize("job", JOBS.values(), ids=lambda job: job.name)
+def test_networks_have_many_layers() -> None:
+    assert len(networks.networks()) >= 25
+    assert len(networks.layers()) >= 300
+    assert any(layer.depth for layer in networks.layers())
+
+
+@pytest.mark.parametrize("job", EVERY_JOB.values(), ids=lambda job: job.name)
 def test_parts_share_no_weights(job) -> None:
-    weights = {part: {shape[1:] for shape in job.shapes(part, 60)} for part in shapes.PARTS}
+    weights = {part: {job.weights(shape) for shape in job.shapes(part, 60)} for part in shapes.PARTS}
     for part, own in weights.items():
         assert own, part
-        assert all(shapes.part_of(job.name, *layer) == part for layer in own)
+        if job.name in JOBS:
+            assert all(shapes.part_of(job.name, *layer) == part for layer in own)
     assert not weights["fit"] & weights["test"]
     assert not weights["fit"] & weights["validation"]
     assert not weights["validation"] & weights["test"]
 
 
-@pytest.mark.parametrize("job", JOBS.values(), ids=lambda job: job.name)
+@pytest.mark.parametrize("job", EVERY_JOB.values(), ids=lambda job: job.name)
 def test_shapes_are_repeatable_and_served(job) -> None:
     drawn = job.shapes("test", 40)
-    assert drawn == job.shapes("test", 40)
+    assert drawn == job.shapes("test", 40) != job.shapes("test", 40, seed=1)
     assert len(set(drawn)) == 40
     for shape in drawn[:10]:
         assert job.case(shape).plan("h100").kernel_name
 
 
-def test_every_part_has_its_share() -> None:
-    parts = Counter(shapes.part_of("bf16 tn", *layer) for layer in shapes.layers())
+@pytest.mark.parametrize("job", GROUPED_JOBS.values(), ids=lambda job: job.name)
+def test_shapes_of_groups_are_their_cases(job) -> None:
+    for shape in job.shapes("validation", 5):
+        case = job.case(shape)
+        assert (case.groups, case.tokens, case.n, case.k) == shape
+
+
+@pytest.mark.parametrize("job", CONV_JOBS.values(), ids=lambda job: job.name)
+def test_shapes_of_convolutions_are_their_cases(job) -> None:
+    for shape in job.shapes("validation", 30):
+        case, layer = job.case(shape), networks.Layer(*shape[1:])
+        assert (case.kind, case.images, case.channels, case.filters) == (
+            job.kind,
+            shape[0],
+            layer.channels,
+            layer.filters,
+        )
+        assert case.size[-2:] == (layer.height, layer.width) and len(case.size) == (3 if layer.depth else 2)
+        assert case.images == 1 or case.flops <= networks.MOST_FLOPS
+        if layer.stride == 1 and layer.filter_size % 2:
+            assert case.outputs == case.size
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        Counter(shapes.part_of("bf16 tn", *layer) for layer in shapes.layers()),
+        Counter(networks.part_of(layer) for layer in networks.layers()),
+    ],
+    ids=["products", "convolutions"],
+)
+def test_every_part_has_its_share(parts) -> None:
     total = sum(parts.values())
     assert 0.5 < parts["fit"] / total < 0.7
     assert 0.18 < parts["test"] / total < 0.32
