@@ -9,7 +9,6 @@ import pytest
 
 from bench import expert_offsets, peers, suites
 from bench.products import conv, gemm
-from bench.shapes import PARTS
 from cleave.testing import dtypes
 
 
