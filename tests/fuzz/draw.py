@@ -11,6 +11,7 @@ from .grouped import draw_grouped_gemm, draw_grouped_wgrad
 from .moe import draw_moe
 from .problem import Draw, Problem, Target
 from .quantize import draw_quantize
+from .route import draw_router
 
 # With how often each is drawn.
 OPERATIONS: dict[str, tuple[Draw, float]] = {
@@ -21,6 +22,7 @@ OPERATIONS: dict[str, tuple[Draw, float]] = {
     "conv": (draw_conv, 3),
     "quantize": (draw_quantize, 1),
     "moe": (draw_moe, 1),
+    "route": (draw_router, 1),
 }
 # Problems that follow each other share dtypes, layouts, epilogue and split, and so their kernels.
 SHARING = 128

@@ -217,7 +217,7 @@ class Fuzzer:
 
 
 def family_and_mode(plan: Any) -> tuple[str, str]:
-    """The plan's; moe has no plan, and nothing at all no kernel."""
+    """The plan's; moe and route have no plan, and nothing at all no kernel."""
     if plan is None:
         return "moe", "none"
     names = plan.kernel_name.split()
