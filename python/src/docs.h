@@ -112,6 +112,7 @@ Args:
     out_features: N.
     group_size: columns that share a scale.
     format: of the codes.
+    offs, indptr, starts, sizes, counts, alignment, zero_rest, check_offsets: as in `grouped_gemm`, for groups of rows.
 
 The others are `gemm`'s.)";
 

@@ -2,14 +2,17 @@
 #include "define.h"
 #include "docs.h"
 #include "product.h"
+#include "values.h"
 
 namespace cleave::python {
 
 void bind_mixed_gemm(nanobind::module_& m) {
   using Operands = List<arg::A, arg::Packed, arg::Scales>;
+  using Weights = List<arg::Zeros, Required<arg::OutFeatures>, Required<arg::GroupSize>, arg::Format>;
   using Options =
-      Concat<List<arg::Zeros, Required<arg::OutFeatures>, Required<arg::GroupSize>, arg::Format, arg::Bias, arg::C>,
-             Scalars, List<arg::Activation, arg::Epilogue, arg::Out, arg::OutDtype>, SplitK, List<arg::StaticB>, Place>;
+      Concat<Weights, List<arg::Offs>, Bounds, List<arg::Bias, arg::C>, Scalars,
+             List<arg::Activation, arg::Epilogue, arg::Out, arg::OutDtype, arg::ZeroRest, arg::CheckOffsets>, SplitK,
+             List<arg::StaticB>, Place>;
 
   define(m, "mixed_gemm", Operands(), Options(), "Array | tuple[Array, ...]", kMixedGemmDoc, [](const auto& call) {
     GemmInputs inputs(call);
@@ -18,7 +21,9 @@ void bind_mixed_gemm(nanobind::module_& m) {
     call.template read<arg::Format>(weights.format);
     call.template read<arg::OutFeatures>(weights.out_features);
     call.template read<arg::GroupSize>(weights.group_size);
-    return multiply(inputs, call, call, {.weights = weights});
+    const bool grouped = given(call.template get<arg::Offs>()) || given(call.template get<arg::Indptr>()) ||
+                         given(call.template get<arg::Starts>()) || given(call.template get<arg::Counts>());
+    return multiply(inputs, call, call, {.weights = weights, .grouped = grouped});
   });
 }
 

@@ -79,10 +79,15 @@ void place_weights(const Operand& scales, const std::optional<Operand>& zeros, c
   if (form.group_size <= 0) refuse_value("group_size is {}; it must be positive", form.group_size);
   p.b.stride_row = 1;  // whatever has one element
   p.b.stride_col = int64_t(weight_blocks(uint64_t(p.k))) * kWeightBlock;
-  check_rank(scales, "scales", 2, 3);
-  if (!scales.other_type.empty() || scales.dtype != p.a.dtype)
-    refuse_type("scales is {}, but a is {}; convert one of them", scales.type_name(), to_string(p.a.dtype));
-  check_place(scales, "scales", p.device, "a");
+  const Operand a{.device = p.device};
+  if (form.format == WeightFormat::mxfp4) {
+    check_bytes(scales, "scales", 2, a);
+  } else {
+    check_rank(scales, "scales", 2, 3);
+    if (!scales.other_type.empty() || scales.dtype != p.a.dtype)
+      refuse_type("scales is {}, but a is {}; convert one of them", scales.type_name(), to_string(p.a.dtype));
+    check_place(scales, "scales", p.device, "a");
+  }
   check_by_group(scales, "scales", form, p);
   p.weights_b = {.format = form.format,
                  .has_zero = zeros.has_value(),
@@ -91,7 +96,6 @@ void place_weights(const Operand& scales, const std::optional<Operand>& zeros, c
                  .scale_stride_batch = stride_of_entries(scales)};
   arguments.weight_scale = scales.data;
   if (!zeros) return;
-  Operand a{.device = p.device};
   check_bytes(*zeros, "zeros", scales.ndim, a);
   check_by_group(*zeros, "zeros", form, p);
   const bool alike =

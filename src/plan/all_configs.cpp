@@ -44,9 +44,10 @@ GemmProblem scaled(DType a, DType b, DType d, ScaleLayout scale_a, ScaleLayout s
 }
 
 /// B of 4 bits.
-GemmProblem weights(DType type, DType d, int64_t group, bool has_zero, Major a_major = Major::k) {
+GemmProblem weights(DType type, DType d, int64_t group, bool has_zero, Major a_major = Major::k,
+                    WeightFormat format = WeightFormat::int4) {
   GemmProblem p = product(type, type, d, a_major);
-  p.weights_b = {.format = WeightFormat::int4, .has_zero = has_zero, .group = group, .scale_stride_k = p.n};
+  p.weights_b = {.format = format, .has_zero = has_zero, .group = group, .scale_stride_k = p.n};
   return p;
 }
 
@@ -468,10 +469,13 @@ class Collector {
       add(weights(DType::bf16, DType::bf16, 128, false), split);
       add(weights(DType::f16, DType::f32, 32, true), split);
     }
-    for (const int64_t group : {64, 32}) {
-      for (const bool has_zero : {false, true}) add(weights(DType::bf16, DType::bf16, group, has_zero));
-    }
+    add(weights(DType::bf16, DType::bf16, 64, true));
+    add(weights(DType::bf16, DType::bf16, 32, false));
     add(weights(DType::bf16, DType::bf16, 128, true, Major::mn), SplitKMode::parallel);
+    const auto mxfp4 = [](DType type) { return weights(type, type, 32, false, Major::k, WeightFormat::mxfp4); };
+    add(mxfp4(DType::bf16));
+    add(mxfp4(DType::f16), SplitKMode::parallel);
+    add(grouped(mxfp4(DType::bf16), Grouping::m));
     GemmProblem layer = weights(DType::bf16, DType::bf16, 128, true);
     layer.bias = Bias::row;
     layer.has_c = true;

@@ -96,7 +96,7 @@ double multiply_clocks(const GemmConfig& c) {
                       (c.operands.b_major == Major::k || c.schedule.grouping == Grouping::classes);
   const double overhead =
       c.warps.pingpong && !c.scales.promote && waves > 1 && smooth ? kPingpongOverhead : kMultiplyOverhead;
-  return kBlockClocks + multiply * overhead + promote;
+  return kBlockClocks + std::max(multiply * overhead, dequantise_clocks(c)) + promote;
 }
 
 /// Clocks in which one CTA fetches one k block of a convolution.
@@ -116,7 +116,8 @@ double gather_clocks(const GemmConfig& c, const GemmProblem& p) {
 }
 
 double load_bytes(const GemmConfig& c) {
-  return (double(c.tile.m) / c.cluster.multicast_n + double(c.tile.n) / c.cluster.multicast_m) * c.tile.k *
+  const double of_a = has_weights(c) ? 0.25 : 1;  // 4 bits of 16
+  return (c.tile.m * of_a / c.cluster.multicast_n + double(c.tile.n) / c.cluster.multicast_m) * c.tile.k *
          size_of(c.operands.a);
 }
 

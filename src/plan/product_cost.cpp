@@ -120,15 +120,10 @@ class ProductPrediction {
     return q_.copy * rows * c_.tile.k * size_of(c_.operands.a) / 16 / kCopyThreads;
   }
 
-  double dequantise_clocks() const {
-    const double blocks = c_.tile.m * c_.tile.k / double(kWeightBlock * kWeightBlock);
-    return has_weights(c_) ? blocks * kDequantiseClocks * (c_.warps.consumers == 1 ? kDequantiseAlone : 1) : 0;
-  }
-
   double block_clocks() const {
     const double multiply = multiply_clocks(), latency = q_.latency * clock_ / c_.tile.stages;
     double clocks =
-        std::max({multiply, shared_memory_clocks(), tma_clocks_, copy_clocks(), dequantise_clocks(), latency}) +
+        std::max({multiply, shared_memory_clocks(), tma_clocks_, copy_clocks(), dequantise_clocks(c_), latency}) +
         q_.block;
     if (sharers(c_) > 1) clocks += q_.in_step * multiply;
     if (!c_.scales.promote) return clocks;
@@ -204,6 +199,11 @@ class ProductPrediction {
 };
 
 }  // namespace
+
+double dequantise_clocks(const GemmConfig& c) {
+  const double blocks = double(c.tile.m) * c.tile.k / (kWeightBlock * kWeightBlock);
+  return has_weights(c) ? blocks * kDequantiseClocks * (c.warps.consumers == 1 ? kDequantiseAlone : 1) : 0;
+}
 
 MainloopKind mainloop_kind(const GemmConfig& c) {
   if (c.scales.promote) return MainloopKind::promoted;

@@ -15,6 +15,9 @@ struct ProductTime {
   double us;  ///< of the whole
 };
 
+/// Clocks in which one CTA makes a k block of a packed weight's elements; 0 of other operands.
+double dequantise_clocks(const GemmConfig& config);
+
 ProductTime predict_product(const Choice& choice, const DeviceInfo& device, const ProductConstants& constants);
 
 }  // namespace cleave

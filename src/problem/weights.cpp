@@ -8,7 +8,12 @@
 namespace cleave {
 namespace {
 
-void check_group(const GemmProblem& p, int64_t group, Messages& out) {
+void check_group(const GemmProblem& p, const WeightLayout& weights, Messages& out) {
+  const int64_t group = weights.group;
+  if (weights.format == WeightFormat::mxfp4) {
+    if (group != 32) out.add("group_size is {}, but format is mxfp4; its groups are of 32", group);
+    if (weights.has_zero) out.add("zeros is given, but format is mxfp4, which has none; leave it out");
+  }
   if (group >= p.k && group > 0) return;  // whole rows
   if (group != 32 && group != 64 && (group <= 0 || group % 128 != 0)) {
     out.add("group_size is {}; it must be 32, 64, a multiple of 128, or at least k ({}), for one scale per row", group,
@@ -53,7 +58,7 @@ void check_weights(const GemmProblem& p, Messages& out) {
   const WeightLayout& weights = p.weights_b;
   if (weights.format == WeightFormat::none) return;
   check_company(p, out);
-  check_group(p, weights.group, out);
+  check_group(p, weights, out);
   const auto column = int64_t(weight_blocks(uint64_t(p.k)) * kWeightBlock);
   if (p.k > 0 && (p.b.stride_row != 1 || p.b.stride_col != column)) {
     out.add("b has strides {} and {}, but is a packed weight; they must be 1 and {}, k in whole blocks of {}",

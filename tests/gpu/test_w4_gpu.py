@@ -208,3 +208,32 @@ def test_experts() -> None:
     x = torch.randn(3, 20, 512, device="cuda").bfloat16()
     expected = x.double() @ cleave.dequantize_weights(packed).double().mT
     torch.testing.assert_close(cleave.mixed_gemm(x, packed).double(), expected, rtol=2e-2, atol=0.5)
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("sizes", [[1, 0, 5, 130, 17], [64, 64, 64, 64], [0, 0, 3, 0]])
+def test_groups_of_rows(mode: str, sizes: list[int]) -> None:
+    experts, n, k = len(sizes), 200, 768
+    codes = torch.randint(0, 16, (experts, n, k), dtype=torch.uint8, device="cuda")
+    scales = 2.0 ** torch.randint(-3, 1, (experts, k // 64, n), device="cuda").float()
+    zeros = torch.randint(0, 16, scales.shape, dtype=torch.uint8, device="cuda")
+    packed = cleave.pack_weights(codes, 64, scales=scales.bfloat16(), zeros=zeros)
+    offs = torch.tensor(sizes, device="cuda").cumsum(0, dtype=torch.int32)
+    x = torch.randint(-3, 4, (sum(sizes) + 9, k), device="cuda").bfloat16()
+    d = cleave.mixed_gemm(x, packed, offs=offs, out_dtype="float32", split_k_mode=mode)
+    weight = cleave.dequantize_weights(packed).double()
+    for expert, (size, end) in enumerate(zip(sizes, offs.tolist(), strict=True)):
+        rows = slice(end - size, end)
+        assert torch.equal(d[rows].double(), x[rows].double() @ weight[expert].t())
+    assert not d[sum(sizes) :].any()
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_mxfp4(dtype: torch.dtype) -> None:
+    for m, n, k in ((1, 64, 256), (19, 131, 2880), (130, 2880, 512)):
+        codes = torch.randint(0, 16, (n, k), dtype=torch.uint8, device="cuda")
+        scales = torch.randint(124, 128, (k // 32, n), dtype=torch.uint8, device="cuda")
+        packed = cleave.pack_weights(codes, 32, "mxfp4", scales=scales)
+        x = torch.randint(-3, 4, (m, k), device="cuda").to(dtype)
+        d = cleave.mixed_gemm(x, packed, out_dtype="float32")
+        assert torch.equal(d.double(), x.double() @ cleave.dequantize_weights(packed).double().t())

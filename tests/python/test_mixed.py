@@ -66,6 +66,21 @@ def test_experts() -> None:
         assert (error <= bound(x64[expert], weight[expert])).all()
 
 
+def test_groups_of_rows() -> None:
+    rng = np.random.default_rng(0)
+    codes, scales = rng.integers(0, 16, (4, 70, 128), dtype=np.uint8), rng.uniform(0, 1, (4, 2, 70)).astype(np.float16)
+    packed = cleave.pack_weights(codes, 64, scales=scales, zeros=rng.integers(0, 16, (4, 2, 70), dtype=np.uint8))
+    x, offs = rng.standard_normal((50, 128)).astype(np.float16), np.array([7, 7, 30, 45], np.int32)
+    bias = rng.standard_normal((4, 70)).astype(np.float32)
+    d = cleave.mixed_gemm(x, packed, offs=offs, bias=bias)
+    weight, x64 = np.asarray(cleave.dequantize_weights(packed)).astype(np.float64), x.astype(np.float64)
+    for expert, (begin, end) in enumerate(zip((0, *offs), offs, strict=False)):
+        rows = x64[begin:end]
+        expected = rows @ weight[expert].T + bias[expert]
+        assert (abs(d[begin:end] - expected) <= bound(rows, weight[expert]) + abs(expected) * 2.0**-11).all()
+    assert not d[45:].any()
+
+
 def test_columns_in_another_order() -> None:
     rng = np.random.default_rng(0)
     codes, scales = rng.integers(0, 16, (70, 128), dtype=np.uint8), rng.uniform(0, 1, (4, 70)).astype(np.float16)
@@ -133,6 +148,8 @@ def test_the_call_that_the_errors_are_of() -> None:
         ({"group_size": 48}, ValueError, "scales is (4, 70)"),
         ({"group_size": 48, "scales": np.ones((6, 70), np.float16), "zeros": None}, ValueError, "group_size is 48; it"),
         ({"format": "none"}, ValueError, "format is none"),
+        ({"format": "mxfp4"}, TypeError, "scales is float16; it must be uint8"),
+        ({"format": "mxfp4", "scales": np.ones((4, 70), np.uint8)}, ValueError, "group_size is 64, but format is mx"),
         ({"format": "int5"}, ValueError, 'Did you mean "int4"?'),
         ({"packed": np.zeros((2, 4, 2048), np.float16)}, TypeError, "packed is float16; it must be uint8"),
         ({"packed": np.zeros((2, 4, 4096), np.uint8)[:, :, ::2]}, ValueError, "packed is not contiguous"),
@@ -155,7 +172,22 @@ def test_what_is_no_packed_weight() -> None:
         cleave.mixed_gemm(a, np.ones((70, 256), np.float16))
 
 
+@pytest.mark.parametrize("m", [1, 9])
+def test_mxfp4(m: int) -> None:
+    rng = np.random.default_rng(m)
+    codes = rng.integers(0, 16, (70, 96), dtype=np.uint8)
+    scales = rng.integers(110, 130, (3, 70), dtype=np.uint8)
+    packed = cleave.pack_weights(codes, 32, "mxfp4", scales=scales)
+    x = rng.standard_normal((m, 96)).astype(np.float16)
+    weight, x64 = np.asarray(cleave.dequantize_weights(packed)).astype(np.float64), x.astype(np.float64)
+    assert (abs(cleave.mixed_gemm(x, packed, out_dtype="float32") - x64 @ weight.T) <= bound(x64, weight)).all()
+    scales[1, 5] = 255  # NaN
+    d = cleave.mixed_gemm(x, cleave.PackedWeights(packed.packed, scales, None, (70, 96), 32, "mxfp4"))
+    assert (np.isnan(d) == (np.arange(70) == 5)).all()
+
+
 def test_formats_that_are_not_multiplied() -> None:
+    pytest.importorskip("ml_dtypes")
     weight = np.ones((64, 64), np.float32)
-    with pytest.raises(ValueError, match='only "int4" is multiplied'):
-        cleave.mixed_gemm(np.ones((3, 64), np.float16), cleave.pack_weights(weight, 32, "mxfp4"))
+    with pytest.raises(ValueError, match='in format "nvfp4", which is not multiplied'):
+        cleave.mixed_gemm(np.ones((3, 64), np.float16), cleave.pack_weights(weight, 16, "nvfp4"))

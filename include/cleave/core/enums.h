@@ -127,12 +127,14 @@ enum class Scaling : uint8_t { none, vector, block };
 /// How a weight of a mixed product is stored: packed codes of 4 bits (kernels/cleave/memory/weight_layout.h), from which
 /// elements of the other operand's type are made just before they are multiplied.
 ///
-/// | format | an element is          | a code is                   | a scale is        |
-/// |--------|------------------------|-----------------------------|-------------------|
-/// | none   | stored as it is        |                             |                   |
-/// | int4   | (code - zero) * scale  | 0 to 15; zero is 8, or each | of elements' type |
-/// |        |                        | group's own                 |                   |
-enum class WeightFormat : uint8_t { none, int4 };
+/// | format | an element is          | a code is                   | a scale is                   |
+/// |--------|------------------------|-----------------------------|------------------------------|
+/// | none   | stored as it is        |                             |                              |
+/// | int4   | (code - zero) * scale  | 0 to 15; zero is 8, or each | of elements' type            |
+/// |        |                        | group's own                 |                              |
+/// | mxfp4  | code * scale           | an e2m1 float: 0, 0.5, 1,   | of 32 elements, a byte: E8M0 |
+/// |        |                        | 1.5, 2, 3, 4, 6, and less   | of OCP, 2^(byte - 127)       |
+enum class WeightFormat : uint8_t { none, int4, mxfp4 };
 
 /// Elements of K, and rows or columns where it is not one, that the scale of a block covers; and the
 /// interval at which a float32 sum takes over from the tensor cores' narrower one.

@@ -24,6 +24,11 @@ CLEAVE_HD constexpr float weight_factor(const GemmConfig& c) {
   return has_weights(c) && c.operands.a == DType::bf16 ? float(1 << kWeightExponent) : 1.0f;
 }
 
+/// Bytes of a scale.
+CLEAVE_HD constexpr uint32_t weight_scale_bytes(const GemmConfig& c) {
+  return c.weights.format == WeightFormat::mxfp4 ? 1 : size_of(c.operands.a);
+}
+
 /// Lines of a k block.
 CLEAVE_HD constexpr uint32_t weight_lines(const GemmConfig& c) {
   return c.tile.k / c.weights.group;
@@ -31,7 +36,7 @@ CLEAVE_HD constexpr uint32_t weight_lines(const GemmConfig& c) {
 
 /// Words of 4 bytes of a line: first the scales', then the zero points'.
 CLEAVE_HD constexpr uint32_t weight_scale_words(const GemmConfig& c) {
-  return c.tile.m * size_of(c.operands.a) / 4 + 1;
+  return c.tile.m * weight_scale_bytes(c) / 4 + 1;
 }
 CLEAVE_HD constexpr uint32_t weight_line_words(const GemmConfig& c) {
   return weight_scale_words(c) + (c.weights.has_zero ? c.tile.m / 4 + 1 : 0);

@@ -26,6 +26,7 @@ struct WeightMainloop {
   static_assert(kBlocks % 2 == 0, "two buffers take turns");
   static constexpr uint32_t kSteps = kWeightBlock / 16;
   static constexpr uint32_t kLines = weight_lines(C);
+  static constexpr uint32_t kScaleBytes = weight_scale_bytes(C);
   static constexpr uint32_t kSharers = sharers(C);
   static constexpr uint32_t kLineB = line_bytes(C.operands.b_major, C.tile.n, C.operands.b);
   using Wave = float[C.tile.n / 2];
@@ -50,7 +51,7 @@ struct WeightMainloop {
     stage_b = smem + kPlan.b;
     full = smem + kPlan.barriers;
     empty = full + C.tile.stages * 8;
-    scales = smem + kPlan.scales + own_row * size_of(C.operands.a);
+    scales = smem + kPlan.scales + own_row * kScaleBytes;
     zeros = smem + kPlan.scales + weight_scale_words(C) * 4 + own_row;
   }
 
@@ -120,14 +121,14 @@ struct WeightMainloop {
     constexpr SmemPlan kPlan = smem_plan(C);
     const auto from = uint32_t(weight_line_at<C>(weights, work.batch, work.k_block(block), line));
     // What lies before the tile's rows in the words that were copied.
-    const uint32_t skip_scale =
-        (from * size_of(C.operands.a) + uint32_t(reinterpret_cast<uint64_t>(weights.scales))) % 4;
+    const uint32_t skip_scale = (from * kScaleBytes + uint32_t(reinterpret_cast<uint64_t>(weights.scales))) % 4;
     const uint32_t skip_zero = (from + uint32_t(reinterpret_cast<uint64_t>(weights.zeros))) % 4;
     const uint32_t stage = state.stage * kPlan.scale_stage + line * weight_line_words(C) * 4;
     CLEAVE_UNROLL
     for (uint32_t i = 0; i < 2 * kWaves; ++i) {
       const uint32_t row = i / 2 * kWeightBlock + i % 2 * 8;
-      const uint32_t scale = ptx::load_shared_16(scales + stage + row * size_of(C.operands.a) + skip_scale);
+      const uint32_t at = scales + stage + row * kScaleBytes + skip_scale;
+      const uint32_t scale = kScaleBytes == 1 ? ptx::load_shared_8(at) : ptx::load_shared_16(at);
       const uint32_t zero = C.weights.has_zero ? ptx::load_shared_8(zeros + stage + row + skip_zero) : 8;
       rows[i / 2][i % 2] = Dequantise::row(scale, zero);
     }

@@ -36,7 +36,7 @@ class WeightScaleLoader {
       if (C.weights.has_zero && word >= kScales) {
         copy_word(stage + own * 4, p_.weights.zeros, 1, line, word - kScales);
       } else {
-        copy_word(stage + own * 4, p_.weights.scales, size_of(C.operands.a), line, word);
+        copy_word(stage + own * 4, p_.weights.scales, weight_scale_bytes(C), line, word);
       }
     }
     block_ += step_;

@@ -12,6 +12,7 @@ def mixed_gemm(
     a: Any,
     weights: PackedWeights,
     *,
+    offs: Any = None,
     bias: Any = None,
     c: Any = None,
     alpha: float = 1.0,
@@ -26,6 +27,7 @@ def mixed_gemm(
     static_b: bool = False,
     stream: Any = None,
     workspace: Any = None,
+    **bounds: Any,
 ) -> Any:
     """D = activation(alpha * a @ W^T + beta * c + bias), where W is a packed weight of 4 bits (W4A16).
 
@@ -33,13 +35,15 @@ def mixed_gemm(
         y = cleave.mixed_gemm(x, packed, bias=linear.bias)
 
     The kernel reads W's codes and makes elements of a's dtype of them in registers, just before the tensor cores
-    multiply them: each is (code - zero) * scale, rounded once. Sums are float32. It needs sm_90 and rows of a that
-    begin at multiples of 16 bytes; the CPU backend takes anything. In bfloat16, scales are to be below 2^21.
+    multiply them: each is what `dequantize_weights` has, rounded once. Sums are float32. It needs sm_90 and rows of a
+    that begin at multiples of 16 bytes; the CPU backend takes anything. In bfloat16, scales are to be below 2^21.
 
     Args:
-        a: [M, K], float16 or bfloat16, of the dtype of the weight's scales; [E, M, K] for weights of E experts.
-        weights: [N, K] or [E, N, K], as `pack_weights` makes it, in format "int4", on a's device. Where it has columns
-            in another order (`perm`), a's are copied into that one first, on the current stream.
+        a: [M, K], float16 or bfloat16, of the dtype of scales of "int4"; [E, M, K] for weights of E experts.
+        weights: [N, K] or [E, N, K], as `pack_weights` makes it, in format "int4" or "mxfp4", on a's device. Where
+            it has columns in another order (`perm`), a's are copied into that one first, on the current stream.
+        offs, and as `bounds` indptr, starts, sizes, counts, alignment, zero_rest, check_offsets: where each expert's
+            rows of a are, as in `grouped_gemm`.
         static_b: True promises that nothing that may still be under way writes the weight, as nobody writes a model's
             at inference: kernels may then load it before the launch ahead is done.
         Others: as in `gemm`, but neither "swiglu" nor epilogue functions of acc.gate and acc.up.
@@ -55,10 +59,10 @@ def mixed_gemm(
     """
     if not isinstance(weights, PackedWeights):
         raise TypeError(f"weights is {type(weights).__name__}; it must be a PackedWeights, see pack_weights")
-    if weights.format != "int4":
+    if weights.format == "nvfp4":
         raise ValueError(
-            f'weights is in format "{weights.format}", but only "int4" is multiplied as it is; multiply by '
-            "cleave.dequantize_weights(weights), or pack the weight in int4"
+            'weights is in format "nvfp4", which is not multiplied as it is; multiply by '
+            'cleave.dequantize_weights(weights), or pack the weight in "int4" or "mxfp4"'
         )
     shape = tuple(getattr(a, "shape", ()))
     if shape and shape[-1] != weights.shape[-1]:
@@ -78,6 +82,7 @@ def mixed_gemm(
         out_features=weights.shape[-2],
         group_size=weights.group_size,
         format=weights.format,
+        offs=offs,
         bias=bias,
         c=c,
         alpha=alpha,
@@ -92,4 +97,5 @@ def mixed_gemm(
         static_b=static_b,
         stream=stream,
         workspace=workspace,
+        **bounds,
     )
