@@ -21,7 +21,7 @@ inline void set_problem(const GemmConfig& c, const GemmProblem& p, GemmParams& p
     const int64_t group = min_of(p.weights_a.group, p.k);
     params.weights = {nullptr,
                       nullptr,
-                      p.weights_a.scale_stride_k,
+                      uint32_t(p.weights_a.scale_stride_k),
                       p.weights_a.scale_stride_batch,
                       uint32_t(ceil_div(p.k, group)),
                       FastDivmod(uint32_t(ceil_div<int64_t>(group, c.tile.k)))};

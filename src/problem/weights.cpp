@@ -68,6 +68,10 @@ void check_weights(const GemmProblem& p, Messages& out) {
   const bool sound =
       (scales.rows <= 1 || check_stride("scale", "stride_k", scales.layout.stride_row, false, out)) &&
       (scales.batch <= 1 || check_stride("scale", "stride_batch", scales.layout.stride_batch, true, out));
+  if (scales.layout.stride_row > kMaxSize) {
+    out.add("scale.stride_k is {}; at most 2^31 - 1 is served. Pass a contiguous copy of scales",
+            scales.layout.stride_row);
+  }
   if (sound) check_addressable("scale", scales, "group, row, batch", out);
 }
 

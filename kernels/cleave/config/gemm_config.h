@@ -366,7 +366,7 @@ CLEAVE_HD constexpr bool may_load_early(const GemmConfig& c) {
   return has_tma(c.family) && finds_tile_early(c) && c.conv.kind == Conv::none;
 }
 CLEAVE_HD constexpr bool loads_early(const GemmConfig& c) {
-  return c.operands.static_a || c.operands.static_b;
+  return (c.operands.static_a && !has_weights(c)) || c.operands.static_b;
 }
 
 /// Whether each role waits for the launch ahead by itself, once it has found its first work tile: what that takes is

@@ -47,13 +47,12 @@ CLEAVE_HD constexpr uint32_t weight_line_bytes(const GemmConfig& c) {
   return has_weights(c) ? round_up(weight_lines(c) * weight_line_words(c) * 4, 16u) : 0;
 }
 
-/// Where the scales of a tile's row 0 begin, in elements, for one line of a k block. A block's columns past the end have
-/// the last group's.
+/// The group of K whose scales are a line of a k block. A block's columns past the end have the last group's.
 template <GemmConfig C>
-CLEAVE_HD int64_t weight_line_at(const WeightParams& weights, uint32_t batch, uint32_t block, uint32_t line) {
-  const uint32_t group =
-      C.weights.group < C.tile.k ? block * weight_lines(C) + line : weights.blocks_per_group.quotient(block);
-  return int64_t(batch) * weights.stride_batch + int64_t(min_of(group, weights.groups - 1)) * weights.stride_k;
+CLEAVE_HD uint32_t weight_group(const WeightParams& weights, uint32_t block, uint32_t line) {
+  const bool within = C.weights.group < C.tile.k;
+  const uint32_t group = within ? block * weight_lines(C) + line : weights.blocks_per_group.quotient(block);
+  return min_of(group, weights.groups - 1);
 }
 
 }  // namespace cleave

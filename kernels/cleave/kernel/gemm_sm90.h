@@ -2,11 +2,13 @@
 //
 // Roles      warpgroups 0 .. consumers-1   multiply, add up slices, run the epilogue
 //            the last warpgroup            one lane loads operands; where scales are of blocks, or an
-//                                          operand is narrow, its other three warps copy those; where few
-//                                          channels are gathered, all its threads copy them; its registers go
-//                                          to the consumers
+//                                          operand is narrow, its other three warps copy those; packed
+//                                          weights have a lane of their own, and two warps copy their scales;
+//                                          where few channels are gathered, all its threads copy them; its
+//                                          registers go to the consumers
 // Pipelines  full[stage]   producers -> consumers: 1 arrival and the stage's bytes; one arrival more
-//                          for each thread that copies beside TMA (96) or vectors of pixels (128)
+//                          for each thread that copies beside TMA (96, or 64) or vectors of pixels
+//                          (128), and one with bytes of its own for packed weights
 //            empty[stage]  consumers -> producers: 4 arrivals (one a warp) per warpgroup that reads
 //                          the stage, from every CTA that shares loads by multicast
 // Timeline   cooperative   all consumers share a tile; D's chunks drain under the next mainloop
@@ -30,6 +32,7 @@
 #include "cleave/mainloop/narrow_loader.h"
 #include "cleave/mainloop/scale_loader.h"
 #include "cleave/mainloop/tma_loader.h"
+#include "cleave/mainloop/weight_loader.h"
 #include "cleave/mainloop/weight_mainloop.h"
 #include "cleave/mainloop/weight_scale_loader.h"
 #include "cleave/mainloop/wgmma_mainloop.h"
@@ -124,6 +127,26 @@ CLEAVE_DEVICE void produce(const Params<C>& p, const CtaCoord<C>& cta, uint32_t 
   ptx::launch_dependents();
 }
 
+/// The same of a packed weight, which takes a thread of its own: to compute addresses would hold up the other one. A
+/// static weight does not wait for the launch ahead.
+template <GemmConfig C>
+CLEAVE_DEVICE void produce_weights(const Params<C>& p, const CtaCoord<C>& cta, uint32_t smem) {
+  constexpr SmemPlan kPlan = smem_plan(C);
+  const uint32_t full = smem + kPlan.barriers, empty = full + C.tile.stages * 8;
+  WeightLoader<C> loader(p);
+  PipelineState<C.tile.stages> state;
+  auto scheduler = cta.scheduler(p.schedule);
+  if constexpr (!C.operands.static_a) wait_late<C>();
+  for (WorkTile work; scheduler.next(work);) {
+    loader.start(work, cta.first_row(work));
+    for (uint32_t i = 0; i < work.k_count; ++i) {
+      ptx::mbarrier_wait(empty + state.stage * 8, state.parity ^ 1);
+      loader.load(work.k_block(i), smem + kPlan.a + state.stage * kPlan.a_stage, full + state.stage * 8);
+      state.advance();
+    }
+  }
+}
+
 /// The same by all threads of the warpgroup.
 template <GemmConfig C>
 CLEAVE_DEVICE void produce_together(const Params<C>& p, const CtaCoord<C>& cta, uint32_t smem) {
@@ -149,7 +172,8 @@ CLEAVE_DEVICE void produce_together(const Params<C>& p, const CtaCoord<C>& cta, 
 
 /// The same for what the other three warps of the warpgroup copy meanwhile: scales of blocks or of weights, or a narrow
 /// operand.
-inline constexpr uint32_t kThreadsBeside = 96;
+template <GemmConfig C>
+inline constexpr uint32_t kThreadsBeside = has_weights(C) ? 64 : 96;
 
 template <GemmConfig C>
 CLEAVE_HD constexpr bool copies_beside() {
@@ -159,17 +183,17 @@ CLEAVE_HD constexpr bool copies_beside() {
 namespace detail {
 template <GemmConfig C>
 struct LoaderBeside {
-  using type = ScaleLoader<C, kThreadsBeside>;
+  using type = ScaleLoader<C, kThreadsBeside<C>>;
 };
 template <GemmConfig C>
   requires(copies_narrow(C))
 struct LoaderBeside<C> {
-  using type = NarrowLoader<C, kThreadsBeside>;
+  using type = NarrowLoader<C, kThreadsBeside<C>>;
 };
 template <GemmConfig C>
   requires(has_weights(C))
 struct LoaderBeside<C> {
-  using type = WeightScaleLoader<C, kThreadsBeside>;
+  using type = WeightScaleLoader<C, kThreadsBeside<C>>;
 };
 }  // namespace detail
 
@@ -182,7 +206,7 @@ CLEAVE_DEVICE void produce_beside(const Params<C>& p, const CtaCoord<C>& cta, ui
                                                     : kPlan.scale_stage;
   const uint32_t full = smem + kPlan.barriers, empty = full + C.tile.stages * 8;
   PipelineState<C.tile.stages> state;
-  typename detail::LoaderBeside<C>::type loader(p, threadIdx.x % 128 - 32);
+  typename detail::LoaderBeside<C>::type loader(p, threadIdx.x % 128 - (128 - kThreadsBeside<C>));
   const Fragment<C> fragment(0);
   auto scheduler = cta.scheduler(p.schedule);
   wait_late<C>();
@@ -301,7 +325,9 @@ CLEAVE_DEVICE void gemm_sm90(const Params<C>& p) {
   static_assert(C.cluster.k == 1 || C.schedule.split == SplitKMode::cluster || C.schedule.split == SplitKMode::parallel,
                 "clusters join these modes only");
   constexpr SmemPlan kPlan = smem_plan(C);
-  constexpr uint32_t kLoaders = C.conv.gather ? 1 + copy_threads(C) : copies_beside<C>() ? 1 + kThreadsBeside : 1;
+  constexpr uint32_t kLoaders = C.conv.gather        ? 1 + copy_threads(C)
+                                : copies_beside<C>() ? 1 + has_weights(C) + kThreadsBeside<C>
+                                                     : 1;
   constexpr uint32_t kReaders = (C.warps.pingpong ? 1 : C.warps.consumers) * 4 * sharers(C);
 
   extern __shared__ __align__(kSharedAlignment) uint8_t shared[];
@@ -331,8 +357,11 @@ CLEAVE_DEVICE void gemm_sm90(const Params<C>& p) {
     } else if (threadIdx.x == C.warps.consumers * 128) {
       produce<C>(p, cta, smem);
     }
+    if constexpr (has_weights(C)) {
+      if (threadIdx.x == C.warps.consumers * 128 + 32) produce_weights<C>(p, cta, smem);
+    }
     if constexpr (copies_beside<C>()) {
-      if (threadIdx.x >= C.warps.consumers * 128 + 32) produce_beside<C>(p, cta, smem);
+      if (threadIdx.x >= C.warps.consumers * 128 + 128 - kThreadsBeside<C>) produce_beside<C>(p, cta, smem);
     }
     if constexpr (C.cluster.k > 1 && kPlan.cluster_over_stages) {
       __syncwarp();

@@ -10,7 +10,6 @@
 #include "cleave/config/smem_plan.h"
 #include "cleave/config/tma_box.h"
 #include "cleave/mainloop/group_maps.h"
-#include "cleave/memory/weight_layout.h"
 #include "cleave/ptx/tma.h"
 
 namespace cleave {
@@ -68,30 +67,12 @@ CLEAVE_DEVICE void load_operand(const TensorMap* map, uint32_t stage, uint32_t b
   }
 }
 
-/// A packed weight's blocks of one k block: those of 64 rows behind each other along K, as their warpgroup multiplies
-/// them. Where there are no more, the last ones come again: of rows, nothing is stored, and of columns, B has zeros.
-/// `row0`: the tile's first row; `batch`: the matrix.
-template <GemmConfig C>
-CLEAVE_DEVICE void load_weights(const GemmParams& p, uint32_t stage, uint32_t barrier, uint32_t row0, uint32_t block,
-                                uint32_t batch, ptx::CacheHint hint) {
-  constexpr uint32_t kAlong = C.tile.k / kWeightBlock;
-  const uint32_t down = ceil_div(p.size.m, kWeightBlock), along = ceil_div(p.size.k, kWeightBlock);
-  CLEAVE_UNROLL
-  for (uint32_t i = 0; i < C.tile.m / kWeightBlock * kAlong; ++i) {
-    const uint32_t row = min_of(row0 / kWeightBlock + i / kAlong, down - 1);
-    const uint32_t column = min_of(block * kAlong + i % kAlong, along - 1);
-    const uint64_t at = (uint64_t(batch * down + row) * along + column) * kWeightBlockBytes;
-    ptx::bulk_load(stage + i * kWeightBlockBytes, static_cast<const char*>(p.a.data) + at, kWeightBlockBytes, barrier,
-                   hint);
-  }
-}
-
-/// Bytes of a stage that TMA brings.
+/// Bytes of a stage that tensor maps bring.
 template <GemmConfig C>
 CLEAVE_HD constexpr uint32_t tma_bytes() {
   constexpr SmemPlan kPlan = smem_plan(C);
   const bool im2col = C.conv.kind != Conv::none && (!C.conv.gather || C.conv.fuses_classes);
-  return (has_map_a(C) || has_weights(C) || (im2col && gathers_a(C)) ? kPlan.a_stage : 0) +
+  return (has_map_a(C) || (im2col && gathers_a(C)) ? kPlan.a_stage : 0) +
          (has_map_b(C) || (im2col && gathers_b(C)) ? kPlan.b_stage : 0);
 }
 
@@ -115,8 +96,6 @@ class MatrixLoader {
   CLEAVE_DEVICE void load(const WorkTile& work, uint32_t block, uint32_t a, uint32_t b, uint32_t barrier) const {
     constexpr bool kByGroup = has_group_maps(C);
     const uint32_t k0 = block * C.tile.k + (kByGroup ? maps_.first_k(work) : 0);
-    if constexpr (OfA && has_weights(C))
-      load_weights<C>(p_, a, barrier, m0_, block, work.batch * p_.batched_a, hint_a_);
     if constexpr (OfA && (kByGroup || has_map_a(C))) {
       load_operand<C, C.operands.a_major, C.tile.m, C.cluster.multicast_n>(
           kByGroup ? maps_.a(work) : &p_.map_a, a, barrier, m0_, k0, work, work.batch * p_.batched_a, sharing_, 0,

@@ -119,7 +119,8 @@ struct WeightMainloop {
   /// Of the thread's rows, in k block `block` of the work tile.
   CLEAVE_DEVICE void load_rows(const WorkTile& work, uint32_t block, uint32_t line, Row (&rows)[kWaves][2]) const {
     constexpr SmemPlan kPlan = smem_plan(C);
-    const auto from = uint32_t(weight_line_at<C>(weights, work.batch, work.k_block(block), line));
+    const uint32_t group = weight_group<C>(weights, work.k_block(block), line);
+    const uint32_t from = work.batch * uint32_t(weights.stride_batch) + group * weights.stride_k;
     // What lies before the tile's rows in the words that were copied.
     const uint32_t skip_scale = (from * kScaleBytes + uint32_t(reinterpret_cast<uint64_t>(weights.scales))) % 4;
     const uint32_t skip_zero = (from + uint32_t(reinterpret_cast<uint64_t>(weights.zeros))) % 4;

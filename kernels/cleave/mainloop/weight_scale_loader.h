@@ -1,5 +1,5 @@
 // Loads the scales of a packed weight's k blocks into their stages, and the zero points, asynchronously, four bytes at a
-// time: lines of any length.
+// time: lines of any length, from any address on.
 #pragma once
 
 #include "cleave/config/gemm_params.h"
@@ -17,9 +17,11 @@ class WeightScaleLoader {
   CLEAVE_DEVICE WeightScaleLoader(const GemmParams& p, uint32_t thread) : p_(p), thread_(thread) {}
 
   CLEAVE_DEVICE void start(const WorkTile& work, const Tile<C>& tile) {
-    batch_ = work.batch;
     block_ = work.k_first, step_ = work.k_step;
-    row0_ = tile.m0;
+    const int64_t first = int64_t(work.batch) * p_.weights.stride_batch + tile.m0;
+    scales_ = reinterpret_cast<uint64_t>(p_.weights.scales) + first * weight_scale_bytes(C);
+    zeros_ = reinterpret_cast<uint64_t>(p_.weights.zeros) + first;
+    rows_ = p_.size.m - min_of(tile.m0, p_.size.m);  // a partner's tile may have none
   }
 
   /// The work tile's next k block, into the stage at `stage`.
@@ -31,29 +33,30 @@ class WeightScaleLoader {
     for (uint32_t i = 0; i < kOwn; ++i) {
       const uint32_t own = i * Threads + thread_;
       if (kAll % Threads != 0 && own >= kAll) break;
-      const int64_t line = weight_line_at<C>(p_.weights, batch_, block_, own / kWords);
-      const uint32_t word = own % kWords;
+      const uint32_t group = weight_group<C>(p_.weights, block_, own / kWords), word = own % kWords;
       if (C.weights.has_zero && word >= kScales) {
-        copy_word(stage + own * 4, p_.weights.zeros, 1, line, word - kScales);
+        copy_word<1>(stage + own * 4, zeros_, group, word - kScales);
       } else {
-        copy_word(stage + own * 4, p_.weights.scales, weight_scale_bytes(C), line, word);
+        copy_word<weight_scale_bytes(C)>(stage + own * 4, scales_, group, word);
       }
     }
     block_ += step_;
   }
 
  private:
-  /// Word `word` of those that have the tile's rows; past the operand's last row it is zeros.
-  CLEAVE_DEVICE void copy_word(uint32_t to, const void* data, uint32_t size, int64_t line, uint32_t word) const {
-    const auto first = reinterpret_cast<uint64_t>(data) + (line + row0_) * size;
+  /// Word `word` of those that have the tile's rows in one group's line; past the last row it is zeros.
+  template <uint32_t Size>
+  CLEAVE_DEVICE void copy_word(uint32_t to, uint64_t origin, uint32_t group, uint32_t word) const {
+    const uint64_t first = origin + uint64_t(group) * (p_.weights.stride_k * Size);
     const uint64_t from = (first & ~uint64_t(3)) + word * 4;
-    const auto left = int64_t(first + (p_.size.m - row0_) * size - from);
-    ptx::copy_async<4>(to, reinterpret_cast<const void*>(from), left >= 4 ? 4 : left > 0 ? uint32_t(left) : 0);
+    const int32_t left = int32_t(min_of(rows_, C.tile.m) * Size + uint32_t(first) % 4 - word * 4);
+    ptx::copy_async<4>(to, reinterpret_cast<const void*>(from), uint32_t(left >= 4 ? 4 : left > 0 ? left : 0));
   }
 
   const GemmParams& p_;
   uint32_t thread_;
-  uint32_t batch_ = 0, block_ = 0, step_ = 0, row0_ = 0;
+  uint32_t block_ = 0, step_ = 0, rows_ = 0;
+  uint64_t scales_ = 0, zeros_ = 0;  // of the tile's first row
 };
 
 }  // namespace cleave
