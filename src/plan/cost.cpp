@@ -20,6 +20,8 @@ constexpr double kFlopsPerClock16 = 4096;      // of one SM's tensor cores, 16-b
 constexpr double kFlopsPerClockIeee = 256;     // of its 128 lanes, which multiply and add float32
 constexpr double kIeeeOverhead = 1.3;          // of reading operands and addresses, not yet measured
 constexpr double kPortableOverhead = 2;        // of mma.sync, beside WGMMA
+constexpr double kPartsOverhead = 3.4;         // of float32 in parts: one H200, bf16x3 in tiles of 128 x 128
+constexpr double kPartsClocks = 2300;          // of a k block, however small its tile is: the same, 64 x 64
 constexpr double kSustainedClock = 0.80;       // of the maximum, under tensor-core load
 constexpr double kMultiplyOverhead = 1.12;     // of the instructions' own clocks
 constexpr double kPingpongOverhead = 1.06;     // of groups and convolutions, two waves, K-major
@@ -71,9 +73,9 @@ double flops_per_clock(DType type, Precision precision) {
 
 /// Clocks in which a CTA of the portable kernel multiplies one k block.
 double portable_clocks(const GemmConfig& c, Precision precision) {
-  const double overhead = precision == Precision::ieee ? kIeeeOverhead : kPortableOverhead;
-  const double flops = 2.0 * c.tile.m * c.tile.n * c.tile.k;
-  return overhead * flops / flops_per_clock(c.operands.a, precision);
+  const double clocks = 2.0 * c.tile.m * c.tile.n * c.tile.k / flops_per_clock(c.operands.a, precision);
+  if (in_parts(precision)) return std::max(kPartsOverhead * clocks, kPartsClocks);
+  return clocks * (precision == Precision::ieee ? kIeeeOverhead : kPortableOverhead);
 }
 
 /// Clocks in which one CTA multiplies one k block.
