@@ -78,7 +78,10 @@ class Pool:
         dtype, result = getattr(torch, case.dtype), getattr(torch, case.result_dtype)
         a = self._matrix(case.m, case.k, dtype, case.layout[0] == "t")
         b = self._matrix(case.k, case.n, dtype, case.layout[1] == "t")
-        out, self._next_out = _take(self._out, self._next_out, case.m * case.n * result.itemsize)
+        size = case.m * case.n * result.itemsize
+        if size > self._out.numel():
+            self._out = torch.empty(size, dtype=torch.uint8, device=self._out.device)
+        out, self._next_out = _take(self._out, self._next_out, size)
         return Operands(a, b, None, out.view(result).view(case.m, case.n), self._scales_of(case))
 
     def _matrix(self, rows: int, columns: int, dtype: torch.dtype, row_major: bool) -> torch.Tensor:
