@@ -22,11 +22,12 @@ struct DeviceInfo {
 /// Number of usable CUDA devices; 0 without a GPU or driver (never throws).
 CLEAVE_API int device_count() noexcept;
 
-/// Cached after the first call. An H100 SXM's values for the pseudo ordinal kPlanOnlyH100.
+/// Cached after the first call. An H100 SXM's values for the pseudo ordinal kPlanOnlyH100, an H200 SXM's for kPlanOnlyH200.
 CLEAVE_API const DeviceInfo& device_info(int device);
 
-/// Planning target without a GPU: plans, explains and compiles as for an H100 SXM, but cannot run.
+/// Planning targets without a GPU: they plan, explain and compile as for an H100 or H200 SXM, but cannot run.
 inline constexpr int kPlanOnlyH100 = -2;
+inline constexpr int kPlanOnlyH200 = -3;
 
 /// Frees every pooled workspace (graphs captured with them must not be replayed afterwards).
 CLEAVE_API void release_workspaces();

@@ -57,7 +57,7 @@ def pytorch(
     of a convolution the images may vary, and the rest is as planned.
 
     Args:
-        op: an operation that `construct` has planned, or a GemmPlan. Plans for "h100" need no GPU.
+        op: an operation that `construct` has planned, or a GemmPlan. Plans for "h100" or "h200" need no GPU.
         name: of the package, the namespace of the operator and the files; the C++ namespace is
             emitted::<name>.
         sourcedir: the folder to write: a new or an empty one.

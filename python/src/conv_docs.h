@@ -155,7 +155,7 @@ Takes images [images, channels, *size], size having 1 to 3 numbers, and filters 
 groups, *filter_size]. kind: "fprop", or "dgrad" and "wgrad", its gradients. bias: "none" or "row".
 scaling: the scales of 8-bit operands: "none", "tensor" (one of all filters) or "row" (one of each filter).
 epilogue: a function called with the types of its arrays, as for `plan_problem`. device: "cpu", "cuda",
-"cuda:<index>", or "h100" to plan for an H100 on any machine.
+"cuda:<index>", or "h100" or "h200" to plan for one on any machine.
 
 The other arguments, and the errors, are those of `conv2d`; division is as in `conv2d_dgrad`.)";
 

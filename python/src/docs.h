@@ -248,7 +248,7 @@ contiguous in both (A row-major, B column-major), "tt" has both row-major. bias:
 (rows of A, columns of B), or "block_1x128" or "block_128x128", which are B's blocks, A's being
 1x128 and stored by column; B's are stored by column if they are 1x128, else by K. epilogue: a
 function called with the types of its arrays, as in gelu_residual(bias="bfloat16", scale=0.5,
-residual="float16"). device: "cpu", "cuda", "cuda:<index>", or "h100" to plan for an H100 on any
+residual="float16"). device: "cpu", "cuda", "cuda:<index>", or "h100" or "h200" to plan for one on any
 machine.
 
 grouping: "m", "n" or "k" for `batch` groups of that dimension, which bounds of int32 describe:

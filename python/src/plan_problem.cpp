@@ -155,13 +155,15 @@ PlanObject plan_problem(const Call& call) {
 int parse_device(std::string_view text) {
   if (text == "cpu") return kCpu;
   if (text == "h100") return kPlanOnlyH100;
+  if (text == "h200") return kPlanOnlyH200;
   if (text == "cuda") return 0;
   int ordinal = -1;
   if (text.starts_with("cuda:")) {
     const auto [end, error] = std::from_chars(text.data() + 5, text.data() + text.size(), ordinal);
     if (error != std::errc() || end != text.data() + text.size()) ordinal = -1;
   }
-  if (ordinal < 0) refuse_value("device is \"{}\"; it must be \"cpu\", \"cuda\", \"cuda:<index>\" or \"h100\"", text);
+  if (ordinal < 0)
+    refuse_value("device is \"{}\"; it must be \"cpu\", \"cuda\", \"cuda:<index>\", \"h100\" or \"h200\"", text);
   return ordinal;
 }
 

@@ -16,7 +16,7 @@ using Device = Word<"device", "'cuda'">;
 
 }  // namespace arg
 
-/// "cpu", "cuda", "cuda:1", or "h100" to plan for one without having it.
+/// "cpu", "cuda", "cuda:1", or "h100" or "h200" to plan for one without having it.
 int parse_device(std::string_view text);
 
 /// The operands' type if a bias can have it, else D's, else bfloat16.

@@ -87,9 +87,10 @@ void check_rows(const char* argument, const Placement& matrix, bool written, Mes
 }
 
 void check_device(int device, Messages& out) {
-  if (device >= kPlanOnlyH100) return;
-  out.add("device is {}; pass a CUDA ordinal from 0, {} for the CPU, or {} to plan for an H100 without one", device,
-          kCpu, kPlanOnlyH100);
+  if (device >= kPlanOnlyH200) return;
+  out.add(
+      "device is {}; pass a CUDA ordinal from 0, {} for the CPU, or {} or {} to plan for an H100 or H200 without one",
+      device, kCpu, kPlanOnlyH100, kPlanOnlyH200);
 }
 
 }  // namespace cleave

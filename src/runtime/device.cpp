@@ -61,6 +61,15 @@ DeviceInfo h100_sxm() {
           .memory_bytes = size_t(80) << 30};
 }
 
+DeviceInfo h200_sxm() {
+  DeviceInfo device = h100_sxm();
+  device.name = "NVIDIA H200";
+  device.l2_bytes = 60 << 20;
+  device.memory_gb_per_s = 4917;  // from the driver's clock and width, as those of GPUs that are there
+  device.memory_bytes = size_t(141) << 30;
+  return device;
+}
+
 }  // namespace
 
 int device_count() noexcept {
@@ -72,8 +81,9 @@ int device_count() noexcept {
 }
 
 const DeviceInfo& device_info(int device) {
-  static constinit Lazy<const DeviceInfo> planning_target;
-  if (device == kPlanOnlyH100) return planning_target.get(h100_sxm);
+  static constinit Lazy<const DeviceInfo> h100, h200;
+  if (device == kPlanOnlyH100) return h100.get(h100_sxm);
+  if (device == kPlanOnlyH200) return h200.get(h200_sxm);
   driver();
   if (device < 0 || device >= device_count()) {
     refuse_value("device is {}; there are {} CUDA devices", device, device_count());

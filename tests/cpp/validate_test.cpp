@@ -362,8 +362,10 @@ TEST(Validate, Device) {
   GemmProblem p = good();
   p.device = kPlanOnlyH100;
   EXPECT_EQ(validate(p), kFine);
-  p.device = kPlanOnlyH100 - 1;
-  expect_refusal(p, {"device is -3"});
+  p.device = kPlanOnlyH200;
+  EXPECT_EQ(validate(p), kFine);
+  p.device = kPlanOnlyH200 - 1;
+  expect_refusal(p, {"device is -4"});
   p.device = kCpu;
   p.kernel = KernelFamily::sm90;
   expect_refusal(p, {"kernel is sm90", "CPU"});

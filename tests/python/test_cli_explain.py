@@ -31,6 +31,16 @@ def test_explain_groups_without_a_gpu(capsys):
     assert out.count("of the roofline") == 3
 
 
+def test_an_h200_has_more_bandwidth(capsys):
+    """Its own bytes a second, and what was measured on it."""
+    rooflines = {}
+    for device in ("h100", "h200"):
+        status, out, _ = run(capsys, "explain", "gemm", "--m", "16", "--n", "8192", "--k", "8192", "--device", device)
+        assert status == 0 and f" on {device}" in out
+        rooflines[device] = float(out.split("roofline ")[1].split()[0])
+    assert rooflines["h100"] / rooflines["h200"] == pytest.approx(4917 / 3350, rel=0.01)
+
+
 def test_explain_says_how_float32_is_multiplied(capsys):
     options = ("--dtype", "fp32", "--precision", "tf32,ieee", "--device", "h100")
     for operation, sizes in (("gemm", SMALL), ("grouped", GROUPS), ("conv", CONV)):

@@ -71,7 +71,7 @@ def _add_options(target: str, parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     if target == "pytorch":
         parser.add_argument("--jit", action="store_true", help="build it, too")
-    add_device_option(parser, "cuda, cuda:<index> or h100; default: the first GPU, else h100")
+    add_device_option(parser, "cuda, cuda:<index>, h100 or h200; default: the first GPU, else h100")
 
 
 def run(arguments: argparse.Namespace) -> int:

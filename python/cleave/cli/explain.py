@@ -17,12 +17,12 @@ from .options import add_candidates_option, add_device_option, default_device
 
 def add_parser(subparsers: Any) -> None:
     parser = subparsers.add_parser("explain", help="show the plan of a product and why", allow_abbrev=False)
-    description = "Plans without running: no GPU is needed, and h100 plans as on an H100 SXM."
+    description = "Plans without running: no GPU is needed: h100 and h200 plan as on an H100 or H200 SXM."
     add_operations(parser, run, description, _add_options, required=True)
 
 
 def _add_options(parser: argparse.ArgumentParser) -> None:
-    add_device_option(parser, "cpu, cuda, cuda:<index> or h100; default: the first GPU, else h100")
+    add_device_option(parser, "cpu, cuda, cuda:<index>, h100 or h200; default: the first GPU, else h100")
     add_candidates_option(parser, 12, "candidates to show, cheapest first")
     parser.add_argument(
         "--epilogue",

@@ -76,7 +76,7 @@ def add_parser(subparsers: Any) -> None:
 
 
 def _add_device(parser: argparse.ArgumentParser) -> None:
-    add_device_option(parser, "cuda, cuda:<index> or h100; default: the first GPU, else h100")
+    add_device_option(parser, "cuda, cuda:<index>, h100 or h200; default: the first GPU, else h100")
 
 
 def run_build(arguments: argparse.Namespace) -> int:

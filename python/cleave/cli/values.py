@@ -120,13 +120,13 @@ def count_or_all(text: str) -> int | None:
 
 
 def device(text: str) -> str:
-    """'cpu', 'cuda', 'cuda:1' or 'h100'; 'cuda' becomes 'cuda:0'."""
+    """'cpu', 'cuda', 'cuda:1', 'h100' or 'h200'; 'cuda' becomes 'cuda:0'."""
     if text == "cuda":
         return "cuda:0"
     kind, _, index = text.partition(":")
-    if text in ("cpu", "h100") or (kind == "cuda" and index.isdecimal()):
+    if text in ("cpu", "h100", "h200") or (kind == "cuda" and index.isdecimal()):
         return text
-    known = ("cpu", "cuda", "cuda:<index>", "h100")
+    known = ("cpu", "cuda", "cuda:<index>", "h100", "h200")
     raise argparse.ArgumentTypeError(f"'{text}' is not one of {', '.join(known)}{_guess(text, known)}")
 
 

@@ -226,8 +226,8 @@ Arrays = NumpyArrays | TorchArrays | CupyArrays
 
 def select(device: str, dtypes: Set[str]) -> Arrays:
     """The library for operands of `dtypes` on `device`; ToolError names what to install."""
-    if device == "h100":
-        raise ToolError("device h100 is a planning target without hardware; run this on cpu or cuda")
+    if device in ("h100", "h200"):
+        raise ToolError(f"device {device} is a planning target without hardware; run this on cpu or cuda")
     for_torch = ", ".join(sorted(TORCH_ONLY & dtypes))
     if device == "cpu":
         if not for_torch:

@@ -138,7 +138,7 @@ class GemmCase:
         return " ".join(parts)
 
     def plan(self, device: str) -> Any:
-        """The library's plan for `device` ('cpu', 'cuda:0', or 'h100' to plan without a GPU)."""
+        """The library's plan for `device` ('cpu', 'cuda:0', or 'h100' or 'h200' to plan without a GPU)."""
         import cleave
 
         return cleave.plan_problem(**asdict(self), device=device)

@@ -149,7 +149,7 @@ class ConvCase(IsProduct):
         )
 
     def plan(self, device: str) -> Any:
-        """The library's plan for `device` ('cpu', 'cuda:0', or 'h100' to plan without a GPU)."""
+        """The library's plan for `device` ('cpu', 'cuda:0', or 'h100' or 'h200' to plan without a GPU)."""
         import cleave
 
         return cleave.plan_conv_problem(**asdict(self), device=device)

@@ -97,7 +97,7 @@ class GroupedCase(IsProduct):
         return sum(self.group(size).bytes for size in sizes if size or self.form == "wgrad")
 
     def plan(self, device: str) -> Any:
-        """The library's plan for `device` ('cpu', 'cuda:0', or 'h100' to plan without a GPU)."""
+        """The library's plan for `device` ('cpu', 'cuda:0', or 'h100' or 'h200' to plan without a GPU)."""
         import cleave
 
         groups = {
