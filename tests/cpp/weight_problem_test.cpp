@@ -1,11 +1,14 @@
 // Products with a packed weight: their rules, what they read, and which kernels serve them.
 #include <gtest/gtest.h>
 
+#include <set>
+
 #include "cleave/config/smem_plan.h"
 #include "cleave/device.h"
 #include "gemm_problems.h"
 #include "launch/product_params.h"
 #include "plan/catalogue.h"
+#include "plan/gpu_plan.h"
 #include "plan/problem_text.h"
 #include "problem/placement.h"
 #include "problem/problem.h"
@@ -77,6 +80,40 @@ TEST(WeightProblem, WeightsTakeTheInstructionsRows) {
       EXPECT_EQ(smem_plan(choice.config).a_stage, choice.config.tile.m * 64);
     }
   }
+}
+
+TEST(WeightProblem, SlicesDoNotFollowFromRowsWhereThatIsPromised) {
+  for (const int64_t k : {4096, 14336}) {
+    std::set<int32_t> slices;
+    for (const int64_t m : {1, 7, 16, 100, 600, 5000}) {
+      GemmProblem p = good_weights(m, 4096, k);
+      p.deterministic = Determinism::batch_invariant;
+      const auto planned = plan(p);
+      const Choice& choice = *choice_of(*planned);
+      EXPECT_TRUE(has_weights(choice.config));
+      slices.insert(choice.config.schedule.in_turn ? int32_t(choice.spec.slices) : planned->split_k_slices());
+    }
+    EXPECT_EQ(slices.size(), 1u);
+  }
+}
+
+TEST(WeightProblem, ServesGroupsOfRowsAndMxfp4) {
+  GemmProblem p = good_weights(512, 2880, 2880, 32);
+  p.batch = 32;
+  p.groups.dimension = Grouping::m;
+  p.b.stride_batch = 2880 * 2880;
+  p.weights_b.format = WeightFormat::mxfp4;
+  p.weights_b.scale_stride_batch = 90 * 2880;
+  EXPECT_EQ(validate(p), kFine);
+  EXPECT_EQ(weight_scale_of(p).layout.dtype, DType::i8);
+  const auto found = candidates(p, device_info(kPlanOnlyH100));
+  ASSERT_FALSE(found.empty());
+  EXPECT_EQ(found.front().config.schedule.grouping, Grouping::n);
+  p.weights_b.has_zero = true;
+  expect_refusal(p, {"zeros is given, but format is mxfp4"});
+  p.weights_b.has_zero = false;
+  p.weights_b.group = 64;
+  expect_refusal(p, {"group_size is 64, but format is mxfp4"});
 }
 
 TEST(WeightProblem, KernelsAreToldWhereScalesLie) {

@@ -237,3 +237,15 @@ def test_mxfp4(dtype: torch.dtype) -> None:
         x = torch.randint(-3, 4, (m, k), device="cuda").to(dtype)
         d = cleave.mixed_gemm(x, packed, out_dtype="float32")
         assert torch.equal(d.double(), x.double() @ cleave.dequantize_weights(packed).double().t())
+
+
+def test_rows_do_not_depend_on_the_batch() -> None:
+    product = Product(300, 1000, 4096, exact=False)
+    product.run(deterministic="batch_invariant")
+    whole = product.out.clone()
+    for m in (1, 2, 7, 16, 17, 63, 64, 65, 128, 200):
+        part = _core.mixed_gemm(
+            product.x[:m], product.packed, product.scales, out_features=1000, group_size=128,
+            deterministic="batch_invariant",
+        )  # fmt: skip
+        assert torch.equal(part, whole[:m]), m
