@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 
 import cleave
 from cleave import _core
+from cleave.testing.arrays import NumpyArrays
+from cleave.testing.problem_operands import make_operands, run
 
 MODES = ("auto", "none", "serial", "parallel", "cluster", "stream_k")
 
@@ -191,3 +193,15 @@ def test_formats_that_are_not_multiplied() -> None:
     weight = np.ones((64, 64), np.float32)
     with pytest.raises(ValueError, match='in format "nvfp4", which is not multiplied'):
         cleave.mixed_gemm(np.ones((3, 64), np.float16), cleave.pack_weights(weight, 16, "nvfp4"))
+
+
+@pytest.mark.parametrize("form", ["weights int4 64 zeros", "grouped m weights int4 32"])
+def test_tools_run_products_by_their_lines(form: str) -> None:
+    """As `cleave tune` does with what an application has logged."""
+    text = f"64x200x512x{4 if 'grouped' in form else 1} tn float16 float16 {form}"
+    plan = _core.plan_text(text, "cpu")
+    assert _core.problem_text(plan) == text
+    operands = make_operands(NumpyArrays(), plan)
+    run(plan, operands, 0)
+    names = [field["name"] for field in _core.arrays_of(plan)]
+    assert np.isfinite(operands.arrays[names.index("d")]).all()
