@@ -74,7 +74,7 @@ def test_a_linear_layer_becomes_one() -> None:
     with torch.no_grad():
         full = linear(x).float()
     assert (layer(x).float() - full).norm() < 0.15 * full.norm()
-    assert "group_size=64, zeros=False, act_order=False, dtype=torch.bfloat16" in repr(layer)
+    assert "format=int4, group_size=64, zeros=False, act_order=False, scales=torch.bfloat16, bias=True" in repr(layer)
     assert W4A16Linear.from_linear(nn.Linear(256, 8)).scales.dtype == torch.bfloat16
 
 
@@ -101,6 +101,33 @@ def test_safetensors_have_all_of_it(tmp_path: Any) -> None:
     same.load_state_dict(safetensors.load_file(tmp_path / "layer.safetensors"))
     x = torch.randn(5, 192).bfloat16()
     assert torch.equal(same(x), layer(x))
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_mxfp4(dtype: Any) -> None:
+    """Elements are what they stand for in either dtype, since scales are powers of two; x comes in any."""
+    torch.manual_seed(0)
+    linear = nn.Linear(160, 72)
+    layer = W4A16Linear.from_linear(linear, format="mxfp4")
+    assert layer.group_size == 32 and layer.scales.dtype == torch.uint8 and layer.bias.dtype == torch.bfloat16
+    x = torch.randn(5, 160).to(dtype)
+    check(layer, x)
+    error = (layer(x).float() - linear(x.float())).detach().norm() / linear(x.float()).norm()
+    assert error < 0.15
+    same = W4A16Linear(160, 72, format="mxfp4")
+    same.load_state_dict(layer.state_dict())
+    assert torch.equal(same(x), layer(x))
+    assert torch.equal(copy.deepcopy(layer).half().scales, layer.scales)
+    tracked = x.clone().requires_grad_()
+    layer(tracked).float().sum().backward()
+    expected = cleave.dequantize_weights(layer.weights()).sum(0).expand(5, -1)
+    torch.testing.assert_close(tracked.grad.float(), expected, rtol=2e-2, atol=2e-2)
+    with pytest.raises(TypeError, match=r"x is torch\.float32, but the layer multiplies"):
+        layer(x.float())
+    with torch.autocast("cpu", torch.bfloat16):
+        assert torch.equal(layer(x.float()), layer(x.bfloat16()))
+    with pytest.raises(ValueError, match=r'scales is torch\.uint8, but the layer is of format "int4"'):
+        W4A16Linear(160, 72, group_size=32).load_state_dict(layer.state_dict())
 
 
 def test_a_layout_of_another_version_is_refused() -> None:
@@ -157,6 +184,7 @@ def test_models_are_replaced() -> None:
         ({"dtype": "int4", "use_fast_accum": True}, "use_fast_accum is given"),
         ({"dtype": "int8", "group_size": 32}, "group_size is 32, but dtype is 'int8'; it is for \"int4\""),
         ({"dtype": "int4"}, r"0: group_size is 128, which does not divide K = 96; pass 32 or -1.*; or skip='0'"),
+        ({"dtype": "mxfp4", "group_size": 64}, '0: group_size is 64; in format "mxfp4" it is 32; or skip'),
         ({"dtype": "int3"}, 'dtype is \'int3\'; weights are "int8" or "float8_e4m3fn", .* also "int4"'),
     ],
 )
@@ -166,12 +194,20 @@ def test_mistakes_are_named(options: dict[str, Any], message: str) -> None:
 
 
 def test_mistakes_of_layers_are_named() -> None:
-    with pytest.raises(ValueError, match="group_size is 96, which does not divide in_features = 128"):
+    with pytest.raises(ValueError, match=r"group_size is 96; .* it is 128, 64, 32, a multiple of 128, or -1"):
         W4A16Linear(128, 64, group_size=96)
-    with pytest.raises(ValueError, match=r"dtype is torch\.float32; scales are torch\.bfloat16 or torch\.float16"):
+    with pytest.raises(ValueError, match="group_size is 128, which does not divide K = 96; pass 32 or -1"):
+        W4A16Linear(96, 64)
+    with pytest.raises(ValueError, match='zeros is True, but format is "mxfp4"'):
+        W4A16Linear(96, 64, format="mxfp4", zeros=True)
+    with pytest.raises(ValueError, match='did you mean "mxfp4"'):
+        W4A16Linear(96, 64, format="mx4")
+    with pytest.raises(ValueError, match=r"dtype is torch\.float32; it must be torch\.bfloat16 or torch\.float16"):
         W4A16Linear(128, 64, dtype=torch.float32)
-    with pytest.raises(ValueError, match='weights are of format "mxfp4"; layers are of "int4"'):
-        W4A16Linear.from_packed(cleave.pack_weights(torch.randn(64, 64), format="mxfp4"))
+    with pytest.raises(ValueError, match='format is "nvfp4"; layers are of "int4" or "mxfp4"'):
+        W4A16Linear.from_packed(cleave.pack_weights(torch.randn(64, 64), format="nvfp4"))
+    with pytest.raises(ValueError, match=r"weights is \(2, 64, 128\), of experts; it must be of one layer"):
+        W4A16Linear.from_packed(cleave.pack_weights(torch.randn(2, 64, 128)))
     layer = layer_with()
     for dtype in (torch.float32, torch.float16):
         with pytest.raises(TypeError, match=rf"x is {dtype}, but the layer multiplies torch.bfloat16; cast the layer"):

@@ -74,7 +74,7 @@ def pack_weights(
         pack = partial(pack_weights, group_size=group_size, format=format, scale_dtype=scale_dtype)
         return stacked([pack(each, **part) for each, part in zip(weight, parts, strict=True)])
     rows, columns = _sizes(weight)
-    group = _group_size(form, group_size, columns)
+    group = group_size_of(form, group_size, columns)
     perm = _permutation(g_idx, columns, group)
     if dtype_of(weight) in _FLOATS:
         given = {"scales": scales, "zeros": zeros, "global_scale": global_scale}
@@ -161,7 +161,8 @@ def _sizes(weight: Any) -> tuple[int, int]:
     return rows, columns
 
 
-def _group_size(form: Format, asked: int | None, columns: int) -> int:
+def group_size_of(form: Format, asked: int | None, columns: int) -> int:
+    """The columns of a group, K where it is all of them."""
     usual = form.group_sizes[0]
     group = usual if asked is None else asked
     if form.wide_groups and (group == -1 or (type(group) is int and group == columns)):

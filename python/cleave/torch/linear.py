@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from ._casts import moves_only
+from ._packed_layer import FORMATS
 from ._replace import Skip, check_names, replace_layers
 from ._scales import ACTIVATIONS, check_granularity, scale_shape, shaped_scale
 from .mixed_linear import W4A16Linear
@@ -242,8 +243,8 @@ def replace_linears(
     Classes derived from nn.Linear are left alone, since whoever derived them reads their weights. A
     layer that has several names stays one layer.
 
-    dtype: of weights and activations, "int8" or "float8_e4m3fn"; or "int4", of weights alone, which are rounded to
-    nearest in groups of `group_size` (as of `W4A16Linear.from_linear`), beside activations of 16 bits.
+    dtype: of weights and activations, "int8" or "float8_e4m3fn"; or "int4" or "mxfp4", of weights alone, which are
+    rounded to nearest in groups of `group_size` (as of `W4A16Linear.from_linear`), beside activations of 16 bits.
 
     skip: names of layers to leave alone, with * and ? as in file names ("lm_head", "*.router"), or
     a function of name and layer; one of a layer's names is enough. A name that matches no linear
@@ -253,14 +254,14 @@ def replace_linears(
     if type(model) is nn.Linear:
         raise ValueError("model is itself a linear layer; use W8A8Linear.from_linear(model)")
 
-    if dtype == "int4":
+    if dtype in FORMATS:
         eights = {"activation": activation != "dynamic", "granularity": granularity != "row", "smooth": smooth}
         for argument, given in (eights | {"use_fast_accum": use_fast_accum}).items():
             if given:
                 raise ValueError(
                     f'{argument} is given, but dtype is "int4", which leaves activations alone; leave it out'
                 )
-        return replace_layers(model, (nn.Linear,), partial(_four_bits, group_size), skip)
+        return replace_layers(model, (nn.Linear,), partial(_four_bits, group_size, str(dtype)), skip)
     if group_size is not None:
         raise ValueError(
             f'group_size is {group_size}, but dtype is {dtype!r}; it is for "int4", granularity for 8 bits'
@@ -282,9 +283,9 @@ def replace_linears(
     return replace_layers(model, (nn.Linear,), make, skip)
 
 
-def _four_bits(group_size: int | None, name: str, layer: nn.Linear) -> W4A16Linear:
+def _four_bits(group_size: int | None, format: str, name: str, layer: nn.Linear) -> W4A16Linear:
     try:
-        return W4A16Linear.from_linear(layer, group_size)
+        return W4A16Linear.from_linear(layer, group_size, format)
     except ValueError as error:
         raise ValueError(f"{name}: {error}; or skip={name!r} leaves it as it is") from error
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -10,16 +9,13 @@ from torch import Tensor, nn
 
 import cleave
 
-from .._weights.formats import int4_values
+from .._weights.formats import E2M1, int4_values, scaled
 from .._weights.layout import codes_at, places_in_block
-from .._weights.packed import VERSION, check_version, packed_shape
-from ._casts import moves_only
+from ._packed_layer import HALVES, PackedLayer
 
 _mixed_gemm = torch.ops.cleave.mixed_gemm.default
 
-HALVES = (torch.bfloat16, torch.float16)
-
-_PLACES = torch.tensor(places_in_block())
+_PLACES, _E2M1 = torch.tensor(places_in_block()), torch.tensor(E2M1)
 
 
 class _Product(torch.autograd.Function):
@@ -29,25 +25,29 @@ class _Product(torch.autograd.Function):
     def forward(ctx: Any, x: Tensor, packed: Tensor, scales: Tensor, zeros: Tensor | None, *form: Any) -> Tensor:
         ctx.save_for_backward(packed, scales, zeros)
         ctx.columns = x.shape[1]
+        ctx.format = form[-1]
         return _mixed_gemm(x, packed, scales, zeros, *form)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         packed, scales, zeros = ctx.saved_tensors
         codes = codes_at(torch, packed, _PLACES.to(packed.device), scales.shape[1], ctx.columns)
-        weight = int4_values(codes.float(), scales.float(), None if zeros is None else zeros.float())
-        return torch.ops.cleave.gemm(grad.contiguous(), weight.to(scales.dtype)), *[None] * 6
+        if ctx.format == "int4":
+            weight = int4_values(codes.float(), scales.float(), None if zeros is None else zeros.float())
+        else:
+            weight = scaled(_E2M1.to(packed.device)[codes.int()], (scales.float() - 127).exp2())
+        return torch.ops.cleave.gemm(grad.contiguous(), weight.to(grad.dtype)), *[None] * 8
 
 
-class W4A16Linear(nn.Module):
+class W4A16Linear(PackedLayer):
     """y = x @ weight.T + bias, of a weight in 4 bits and an x of 16: for inference, and with gradients for x alone.
 
     The weight is packed once, and is dequantised in the product's kernel, just before it is multiplied: a call reads a
     quarter of the bytes. It is one kernel, legal in CUDA graphs once it has run on the same device with the same number
     of tokens, which `prepare` does. Results are repeatable bit by bit.
 
-    x is [..., in_features], of the scales' dtype, float16 or bfloat16, to which torch.autocast has it cast; y is
-    [..., out_features], of the same. For a gradient the weight is dequantised as a whole.
+    x is [..., in_features], float16 or bfloat16; with "int4" of the scales' dtype, to which torch.autocast has it cast.
+    y is [..., out_features], of x's dtype. For a gradient the weight is dequantised as a whole.
 
     Buffers, so that a state_dict has everything:
         packed, scales, zeros, perm: as in `cleave.PackedWeights`; zeros and perm may be None.
@@ -62,7 +62,8 @@ class W4A16Linear(nn.Module):
         out_features: int,
         bias: bool = True,
         *,
-        group_size: int = 128,
+        group_size: int | None = None,
+        format: str = "int4",
         zeros: bool = False,
         act_order: bool = False,
         dtype: torch.dtype = torch.bfloat16,
@@ -70,47 +71,43 @@ class W4A16Linear(nn.Module):
     ) -> None:
         """An empty one, to load a state_dict into: `from_linear` makes one of a layer.
 
-        group_size: columns of a row that share a scale, -1 for all of them. zeros: groups have zero points. act_order:
-        columns are permuted. dtype: of scales and bias.
+        group_size, format: as of `cleave.pack_weights`, "int4" or "mxfp4". zeros: groups have zero points. act_order:
+        columns are permuted. dtype: of the scales of "int4", and of the bias.
         """
-        super().__init__()
-        if dtype not in HALVES:
-            raise ValueError(f"dtype is {dtype}; scales are torch.bfloat16 or torch.float16")
-        self.in_features = in_features
-        self.out_features = out_features
-        self.group_size = in_features if group_size == -1 else group_size
-        if self.group_size <= 0 or in_features % self.group_size:
-            raise ValueError(f"group_size is {group_size}, which does not divide in_features = {in_features}")
-        grouped = in_features // self.group_size, out_features
-
-        def empty(shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
-            return torch.empty(shape, dtype=dtype, device=device)
-
-        self.register_buffer("packed", empty(packed_shape(out_features, in_features), torch.uint8))
-        self.register_buffer("scales", empty(grouped, dtype))
-        self.register_buffer("zeros", empty(grouped, torch.uint8) if zeros else None)
-        self.register_buffer("perm", empty((in_features,), torch.int32) if act_order else None)
-        self.register_buffer("version", torch.tensor(VERSION, dtype=torch.int32))
-        self.register_buffer("bias", empty((out_features,), dtype) if bias else None)
+        super().__init__(
+            (),
+            in_features,
+            out_features,
+            group_size=group_size,
+            format=format,
+            zeros=zeros,
+            act_order=act_order,
+            dtype=dtype,
+            device=device,
+        )
+        self.register_buffer("bias", torch.empty(out_features, dtype=dtype, device=device) if bias else None)
 
     @classmethod
-    def from_linear(cls, linear: nn.Linear, group_size: int | None = None) -> W4A16Linear:
+    def from_linear(cls, linear: nn.Linear, group_size: int | None = None, format: str = "int4") -> W4A16Linear:
         """The layer in 4 bits, rounded to nearest as by `cleave.pack_weights`, on its device.
 
-        group_size: as there. Scales are of the layer's dtype, bfloat16 for a float32 one, whose bias is cast to it.
+        group_size, format: as there. Scales and bias are of the layer's dtype, bfloat16 for a float32 one.
         """
-        weights = cleave.pack_weights(linear.weight.detach(), group_size)
+        weights = cleave.pack_weights(linear.weight.detach(), group_size, format)
         return cls.from_packed(weights, None if linear.bias is None else linear.bias.detach().clone())
 
     @classmethod
     def from_packed(cls, weights: cleave.PackedWeights, bias: Tensor | None = None) -> W4A16Linear:
-        """The layer of a packed weight of "int4", which it keeps, on its device.
+        """The layer of a packed weight, which it keeps, on its device.
 
-        bias: [out_features], cast to the scales' dtype.
+        bias: [out_features], cast to the dtype of the scales of "int4", else to bfloat16 if it has not 16 bits.
         """
-        if weights.format != "int4":
-            raise ValueError(f'weights are of format "{weights.format}"; layers are of "int4"')
+        if len(weights.shape) != 2:
+            raise ValueError(f"weights is {weights.shape}, of experts; it must be of one layer, (N, K)")
         rows, columns = weights.shape
+        dtype = weights.scales.dtype
+        if dtype not in HALVES:
+            dtype = bias.dtype if bias is not None and bias.dtype in HALVES else torch.bfloat16
         layer = cls(
             columns,
             rows,
@@ -118,58 +115,35 @@ class W4A16Linear(nn.Module):
             group_size=weights.group_size,
             zeros=weights.zeros is not None,
             act_order=weights.perm is not None,
-            dtype=weights.scales.dtype,
+            format=weights.format,
+            dtype=dtype,
             device="meta",
         )
-        layer.packed, layer.scales = weights.packed, weights.scales
-        layer.zeros, layer.perm = weights.zeros, weights.perm
-        layer.bias = None if bias is None else bias.detach().to(weights.packed.device, weights.scales.dtype)
+        layer._keep(weights)
+        layer.bias = None if bias is None else bias.detach().to(weights.packed.device, dtype)
         return layer
-
-    def weights(self) -> cleave.PackedWeights:
-        """The weight as `cleave.mixed_gemm` and `cleave.dequantize_weights` take it; nothing is copied."""
-        return cleave.PackedWeights(
-            self.packed, self.scales, self.zeros, (self.out_features, self.in_features), self.group_size, perm=self.perm
-        )
 
     def forward(self, x: Tensor) -> Tensor:
         buffers = self._buffers  # as attributes, they cost half a microsecond each
         packed, scales, zeros, perm = buffers["packed"], buffers["scales"], buffers["zeros"], buffers["perm"]
-        if x.shape[-1] != self.in_features:
-            raise ValueError(f"x is {list(x.shape)}; its last dimension must be in_features, {self.in_features}")
-        if x.dtype != scales.dtype:
-            if not torch.is_autocast_enabled(x.device.type):
-                raise TypeError(f"x is {x.dtype}, but the layer multiplies {scales.dtype}; cast the layer, or x")
-            x = x.to(scales.dtype)
+        x = self._multiplied(x)
         rows = x.reshape(-1, self.in_features)
         rows = rows.contiguous() if perm is None else rows.index_select(1, perm)
-        form = packed, scales, zeros, self.out_features, self.group_size, buffers["bias"]
+        form = packed, scales, zeros, self.out_features, self.group_size, buffers["bias"], None, self.format
         y = _Product.apply(rows, *form) if torch.is_grad_enabled() and x.requires_grad else _mixed_gemm(rows, *form)
         return y.view(*x.shape[:-1], self.out_features)
 
-    def prepare(self, example: Tensor | int) -> None:
+    def prepare(self, example: Tensor | int, dtype: torch.dtype = torch.bfloat16) -> None:
         """Compiles what a call needs, so that it may be captured: by making that call.
 
-        example: an input, or a number of tokens. How a product is best split depends on the number of tokens, so each
-        number that is captured has a kernel of its own.
+        example: an input, or a number of tokens, of `dtype`, or of the dtype of the scales of "int4". How a product is
+        best split depends on the number of tokens, so each number that is captured has a kernel of its own.
         """
         if isinstance(example, int):
-            example = self.scales.new_zeros((example, self.in_features))
+            dtype = self.scales.dtype if self.format == "int4" else dtype
+            example = self.packed.new_zeros((example, self.in_features), dtype=dtype)
         with torch.no_grad():
             self(example)
 
     def extra_repr(self) -> str:
-        return (
-            f"in_features={self.in_features}, out_features={self.out_features}, bias={self.bias is not None}, "
-            f"group_size={self.group_size}, zeros={self.zeros is not None}, act_order={self.perm is not None}, "
-            f"dtype={self.scales.dtype}"
-        )
-
-    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> W4A16Linear:
-        return super()._apply(moves_only(fn, self.bias, self.scales, dtypes=HALVES), recurse)
-
-    def _load_from_state_dict(self, state_dict: Mapping[str, Any], prefix: str, *arguments: Any) -> None:
-        version = state_dict.get(f"{prefix}version")
-        if version is not None and not version.is_meta:
-            check_version(int(version), f"{prefix}version")
-        super()._load_from_state_dict(state_dict, prefix, *arguments)
+        return f"{super().extra_repr()}, bias={self.bias is not None}"

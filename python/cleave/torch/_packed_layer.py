@@ -1,0 +1,105 @@
+"""Layers whose weight is packed in 4 bits: their buffers, how they are cast and loaded."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+import cleave
+
+from .._weights.formats import find_format
+from .._weights.packed import VERSION, check_version, packed_shape
+from .._weights.packing import group_size_of
+from ._casts import moves_only
+
+HALVES = (torch.bfloat16, torch.float16)
+
+# What mixed_gemm multiplies.
+FORMATS = ("int4", "mxfp4")
+
+
+class PackedLayer(nn.Module):
+    """The buffers of a `cleave.PackedWeights`, of one weight or of `experts` of them, and the version of its layout."""
+
+    def __init__(
+        self,
+        experts: tuple[int, ...],
+        in_features: int,
+        out_features: int,
+        *,
+        group_size: int | None,
+        format: str,
+        zeros: bool,
+        act_order: bool,
+        dtype: torch.dtype,
+        device: Any,
+    ) -> None:
+        super().__init__()
+        if dtype not in HALVES:
+            raise ValueError(f"dtype is {dtype}; it must be torch.bfloat16 or torch.float16")
+        form = find_format(format)
+        if format not in FORMATS:
+            raise ValueError(f'format is "{format}"; layers are of "int4" or "mxfp4"')
+        if zeros and not form.zero_points:
+            raise ValueError(f'zeros is True, but format is "{format}", which has none; leave it out')
+        self.in_features = in_features
+        self.out_features = out_features
+        self.format = format
+        self.group_size = group_size_of(form, group_size, in_features)
+        self._shape = (*experts, out_features, in_features)
+        grouped = (*experts, in_features // self.group_size, out_features)
+
+        def empty(shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
+            return torch.empty(shape, dtype=dtype, device=device)
+
+        self.register_buffer("packed", empty((*experts, *packed_shape(out_features, in_features)), torch.uint8))
+        self.register_buffer("scales", empty(grouped, dtype if format == "int4" else torch.uint8))
+        self.register_buffer("zeros", empty(grouped, torch.uint8) if zeros else None)
+        self.register_buffer("perm", empty((in_features,), torch.int32) if act_order else None)
+        self.register_buffer("version", torch.tensor(VERSION, dtype=torch.int32))
+
+    def weights(self) -> cleave.PackedWeights:
+        """The weight as `cleave.mixed_gemm` and `cleave.dequantize_weights` take it; nothing is copied."""
+        return cleave.PackedWeights(
+            self.packed, self.scales, self.zeros, self._shape, self.group_size, self.format, self.perm
+        )
+
+    def _keep(self, weights: cleave.PackedWeights) -> None:
+        self.packed, self.scales = weights.packed, weights.scales
+        self.zeros, self.perm = weights.zeros, weights.perm
+
+    def _multiplied(self, x: Tensor) -> Tensor:
+        """x as it is multiplied. ValueError and TypeError, naming it, for what cannot be."""
+        if x.shape[-1] != self.in_features:
+            raise ValueError(f"x is {list(x.shape)}; its last dimension must be in_features, {self.in_features}")
+        own = self._buffers["scales"].dtype
+        if x.dtype == own or (own not in HALVES and x.dtype in HALVES):
+            return x
+        wanted = own if own in HALVES else torch.get_autocast_dtype(x.device.type)
+        if not torch.is_autocast_enabled(x.device.type):
+            raise TypeError(f"x is {x.dtype}, but the layer multiplies {wanted}; cast the layer, or x")
+        return x.to(wanted)
+
+    def extra_repr(self) -> str:
+        return (
+            f"in_features={self.in_features}, out_features={self.out_features}, format={self.format}, "
+            f"group_size={self.group_size}, zeros={self.zeros is not None}, act_order={self.perm is not None}, "
+            f"scales={self.scales.dtype}"
+        )
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> PackedLayer:
+        return super()._apply(moves_only(fn, self._buffers.get("bias"), self.scales, dtypes=HALVES), recurse)
+
+    def _load_from_state_dict(self, state_dict: Mapping[str, Any], prefix: str, *arguments: Any) -> None:
+        version = state_dict.get(f"{prefix}version")
+        if version is not None and not version.is_meta:
+            check_version(int(version), f"{prefix}version")
+        scales = state_dict.get(f"{prefix}scales")
+        if scales is not None and scales.is_floating_point() != self.scales.is_floating_point():
+            raise ValueError(
+                f'{prefix}scales is {scales.dtype}, but the layer is of format "{self.format}"; make one of the other'
+            )
+        super()._load_from_state_dict(state_dict, prefix, *arguments)
