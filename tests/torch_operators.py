@@ -103,6 +103,9 @@ def calls(device: str) -> dict[str, list[Call]]:
 
     groups, total = 3, 300  # of which the last 43 belong to none
     ends = torch.tensor([130, 130, 257], dtype=torch.int32, device=device)
+    codes = torch.randint(0, 256, (groups, 1, 5, 2048), dtype=torch.uint8, device=device)
+    scales = draw(groups, 1, n, dtype=torch.bfloat16)
+    add(ops.mixed_grouped_gemm.default, draw(total, k, dtype=torch.bfloat16), codes, scales, None, n, k, ends)
     indptr = torch.nn.functional.pad(ends, (1, 0)).long()
     starts, counts = indptr[:-1], indptr.diff()
     for dtype in FLOATS:

@@ -4,16 +4,19 @@ namespace cleave::torch_ops {
 
 void add_mixed_gemm(Operators& operators) {
   using Weights = List<arg::A, arg::Packed, arg::Scales, NullableArgument<"zeros">, arg::OutFeatures, arg::GroupSize>;
+  using ExpertEnds = NullableArgument<"offs">;
   using Short = Concat<Weights, List<arg::Bias, arg::OutDtype, arg::Format>>;
   using Rare = Concat<List<arg::C>, Scalars, SplitK, List<arg::StaticB>>;
   const auto run = [](const auto& call) {
     WeightForm weights{.out_features = call.template get<arg::OutFeatures>(),
                        .group_size = call.template get<arg::GroupSize>()};
     call.template read<arg::Format>(weights.format);
-    return multiply(call, {.weights = weights});
+    return multiply(call, {.weights = weights, .grouped = std::decay_t<decltype(call)>::template has<ExpertEnds>()});
   };
   operators.add("mixed_gemm", Short(), List<>(), run);
   operators.add("mixed_gemm.full", Short(), Rare(), run);
+  operators.add("mixed_grouped_gemm", Concat<Weights, List<ExpertEnds, arg::Bias, arg::OutDtype, arg::Format>>(),
+                List<>(), run);
   operators.add("mixed_gemm.out", Concat<Weights, List<arg::Bias, arg::Format>>(), Concat<Rare, List<arg::Out>>(), run);
 }
 

@@ -23,6 +23,8 @@ The operators, on CUDA tensors (on torch's current stream) and on CPU tensors:
         alpha, beta, activation, scale_d, azp, azp_adj, split_k_mode, split_k_slices, static_b)
     mixed_gemm(a, packed, scales, zeros, out_features, group_size, bias=None, out_dtype=None, format="int4", *, c,
         alpha, beta, activation, split_k_mode, split_k_slices, static_b)
+    mixed_grouped_gemm(a, packed, scales, zeros, out_features, group_size, offs, bias=None, out_dtype=None,
+        format="int4")
     gemm.epilogue(a, b, epilogue, inputs, numbers=[], number_places=[], backward="", bias=None, c=None, *,
         alpha, beta, out_dtype, split_k_mode, split_k_slices) -> D and other outputs
     scaled_gemm.epilogue(a, b, scale_a, scale_b, epilogue, inputs, numbers=[], number_places=[], backward="",
@@ -124,6 +126,7 @@ from .fused import GatedMLP, NormProjections, Projection, W8A8SwiGLU  # noqa: E4
 from .grouped_linear import GroupedLinear  # noqa: E402
 from .linear import W8A8Linear, replace_linears  # noqa: E402
 from .loading import load_quantized  # noqa: E402
+from .mixed_experts import W4A16Experts  # noqa: E402
 from .mixed_linear import W4A16Linear  # noqa: E402
 from .moe import MoE  # noqa: E402
 from .norm import Quantized, RMSNormQuantize  # noqa: E402
@@ -145,6 +148,7 @@ __all__ = [
     "Projection",
     "Quantized",
     "RMSNormQuantize",
+    "W4A16Experts",
     "W4A16Linear",
     "W8A8Experts",
     "W8A8Linear",

@@ -1,0 +1,74 @@
+"""Experts of 4-bit weights on CPU tensors, beside their dequantised weights; state_dicts."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch", minversion="2.10")
+pytest.importorskip("cleave.torch", exc_type=ImportError)
+
+import cleave  # noqa: E402
+from cleave.torch import W4A16Experts  # noqa: E402
+
+EXPERTS, FEATURES, HIDDEN = 4, 128, 96
+
+
+def experts_of(format: str, dtype: Any = torch.bfloat16) -> W4A16Experts:
+    torch.manual_seed(0)
+    shapes = (EXPERTS, 2 * HIDDEN, FEATURES), (EXPERTS, FEATURES, HIDDEN)
+    return W4A16Experts.from_packed(*(cleave.pack_weights(torch.randn(s, dtype=dtype) / 8, 32, format) for s in shapes))
+
+
+def expected(experts: W4A16Experts, x: Any, ids: Any, weights: Any) -> Any:
+    gate_up, down = (cleave.dequantize_weights(part.weights()).double() for part in (experts.gate_up, experts.down))
+    y = torch.zeros(x.shape, dtype=torch.float64)
+    for expert in range(EXPERTS):
+        gate, up = (x.double() @ gate_up[expert].T).chunk(2, 1)
+        one = (torch.nn.functional.silu(gate) * up) @ down[expert].T
+        y += one * (weights * (ids == expert)).sum(1, keepdim=True)
+    return y
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
+@pytest.mark.parametrize("format", ["int4", "mxfp4"])
+@pytest.mark.parametrize("tokens", [1, 33])
+def test_beside_dequantised_weights(tokens: int, format: str, dtype: Any) -> None:
+    experts = experts_of(format, dtype)
+    x, weights = torch.randn(tokens, FEATURES).to(dtype), torch.rand(tokens, 2)
+    ids = torch.randint(0, EXPERTS + 1, (tokens, 2))  # the last is no expert's number
+    y, reference = experts(x, ids, weights), expected(experts, x, ids, weights)
+    assert y.dtype == dtype
+    assert (y - reference).norm() <= 0.02 * reference.norm() + 1e-6
+
+
+@pytest.mark.parametrize("format", ["int4", "mxfp4"])
+def test_a_state_dict_round_trips(format: str) -> None:
+    experts = experts_of(format)
+    same = W4A16Experts(EXPERTS, FEATURES, HIDDEN, group_size=32, format=format)
+    same.load_state_dict(experts.state_dict())
+    x, ids, weights = torch.randn(5, FEATURES).bfloat16(), torch.randint(0, EXPERTS, (5, 2)), torch.rand(5, 2)
+    assert torch.equal(same(x, ids, weights), experts(x, ids, weights))
+    half = copy.deepcopy(experts).half()
+    assert half(x.half(), ids, weights).dtype == torch.float16
+    state = experts.state_dict() | {"down.version": torch.tensor(3)}
+    with pytest.raises(ValueError, match=r"down\.version is 3"):
+        same.load_state_dict(state)
+
+
+def test_mistakes_are_named() -> None:
+    gate_up, down = (cleave.pack_weights(torch.randn(2, *shape), 32) for shape in ((128, 96), (96, 32)))
+    with pytest.raises(ValueError, match=r"gate_up is \(2, 128, 96\) and down \(2, 96, 32\); they must be \(E, 2 H"):
+        W4A16Experts.from_packed(gate_up, down)
+    experts = experts_of("int4")
+    with pytest.raises(TypeError, match=r"x is torch\.float32, but the layer multiplies torch\.bfloat16"):
+        experts(torch.randn(3, FEATURES), torch.zeros(3, 2, dtype=torch.int32), torch.ones(3, 2))
+
+
+def test_compiled_whole() -> None:
+    experts = experts_of("int4")
+    x, ids, weights = torch.randn(5, FEATURES).bfloat16(), torch.randint(0, EXPERTS, (5, 2)), torch.rand(5, 2)
+    compiled = torch.compile(experts, fullgraph=True, backend="aot_eager")
+    assert torch.equal(compiled(x, ids, weights), experts(x, ids, weights))
