@@ -165,7 +165,7 @@ def test_layers_of_another_class_are_refused(trained: dict[str, Any]) -> None:
     files, _ = checkpoint(trained, FORMATS["awq"], is_quantized)
     model = model_of()
     model[2] = Derived(96, 72, bias=False)
-    with pytest.raises(TypeError, match=r"2 is Derived, but its weight has 4 bits; nn\.Linear"):
+    with pytest.raises(TypeError, match=r"2 is Derived, but its weight is quantised; nn\.Linear"):
         load_quantized(model, files, FORMATS["awq"].config)
 
 

@@ -17,7 +17,7 @@ import four_bit_checkpoints  # noqa: E402
 from doc_snippets import ROOT, python_snippets  # noqa: E402
 from quantized_checkpoints import DYNAMIC, FORMATS, Format, activations_in_8_bits, checkpoint, dequantized  # noqa: E402
 
-from cleave.torch import W4A16Linear, W8A8Experts, load_quantized  # noqa: E402
+from cleave.torch import W4A16Experts, W4A16Linear, W8A8Experts, load_quantized  # noqa: E402
 
 SIZES = {
     "vocab_size": 128,
@@ -118,27 +118,44 @@ def relative(found: Any, expected: Any) -> float:
     return float((found - expected).norm() / expected.norm())
 
 
-@pytest.mark.parametrize("name", four_bit_checkpoints.FORMATS)
-def test_the_same_tokens_as_of_dequantised_weights(name: str, tmp_path: Path) -> None:
-    torch.manual_seed(0)
-    made = four_bit_checkpoints.FORMATS[name]
-    trained = llama()
-    files, values = four_bit_checkpoints.checkpoint(saved(trained, tmp_path), made, is_quantized)
+FOUR_BITS = [(llama, name) for name in four_bit_checkpoints.FORMATS]
+FOUR_BITS += [(qwen3_moe, name) for name in ("packed-group", "packed-zeros", "awq", "gptq", "gptq-zeros")]
+
+
+def save_four_bits(trained: Any, folder: Path, made: four_bit_checkpoints.Format) -> Any:
+    """As `save_quantized`; returns the model of what the codes stand for."""
+    files, values = four_bit_checkpoints.checkpoint(saved(trained, folder), made, is_quantized)
     trained.config.quantization_config = made.config
-    trained.config.save_pretrained(tmp_path)
-    safetensors.save_file(files, tmp_path / "model.safetensors")
-    safetensors.save_file(values, tmp_path / "float" / "model.safetensors", {"format": "pt"})
-    same = transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "float", dtype=torch.float16)
+    trained.config.save_pretrained(folder)
+    safetensors.save_file(files, folder / "model.safetensors")
+    safetensors.save_file(values, folder / "float" / "model.safetensors", {"format": "pt"})
+    same = transformers.AutoModelForCausalLM.from_pretrained(folder / "float", dtype=torch.float16)
+    same.config._experts_implementation = "eager"
+    return same
+
+
+@pytest.mark.parametrize(("make", "name"), FOUR_BITS)
+def test_the_same_tokens_as_of_dequantised_weights(make: Callable[[], Any], name: str, tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    same = save_four_bits(make(), tmp_path, four_bit_checkpoints.FORMATS[name])
     config = transformers.AutoConfig.from_pretrained(tmp_path)
     model = transformers.AutoModelForCausalLM.from_config(config, dtype=torch.float16).eval()
     loaded = load_quantized(model, tmp_path)
-    assert loaded.unused == [] and len(loaded.layers) == 14
-    assert all(isinstance(model.get_submodule(layer), W4A16Linear) for layer in loaded.layers)
+    assert loaded.unused == [] and len(loaded.layers) == (14 if make is llama else 10)
+    assert all(type(model.get_submodule(layer)) in (W4A16Linear, W4A16Experts) for layer in loaded.layers)
     ids = torch.tensor([[5, 3, 8, 9, 7, 9, 3, 2]])
     with torch.no_grad():
         found, expected = model(ids).logits.float(), same(ids).logits.float()
     assert (found - expected).norm() < 0.005 * expected.norm()
     assert torch.equal(generate(model, ids), generate(same, ids))
+
+
+def test_experts_in_act_order_are_refused(tmp_path: Path) -> None:
+    made = four_bit_checkpoints.FORMATS["gptq-actorder"]
+    save_four_bits(qwen3_moe(), tmp_path, made)
+    model = qwen3_moe().half()
+    with pytest.raises(ValueError, match="experts has columns in act-order; experts without it are served"):
+        load_quantized(model, safetensors.load_file(tmp_path / "model.safetensors"), made.config)
 
 
 @pytest.mark.parametrize("name", DYNAMIC)

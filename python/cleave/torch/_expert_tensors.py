@@ -8,10 +8,14 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+import cleave
+
 from ._formats import Scheme
+from ._four_bits import FourBits, Place
 from ._scales import BLOCK, shaped_scale
 from ._tensors import Tensors
 from .experts import W8A8Experts
+from .mixed_experts import W4A16Experts
 
 # What checkpoints call an expert's gate, up and down.
 _NAMES = (("gate_proj", "up_proj", "down_proj"), ("w1", "w3", "w2"))
@@ -48,7 +52,8 @@ class ExpertTensors:
     def __init__(self, name: str, experts: nn.Module, tensors: Tensors) -> None:
         count, self._features, self._hidden = experts.down_proj.shape
         self._experts = [f"{name}.{expert}" for expert in range(count)]
-        self._parts = next((parts for parts in _NAMES if f"{name}.0.{parts[0]}.weight" in tensors), _NAMES[0])
+        first = f"{name}.0."
+        self._parts = next((parts for parts in _NAMES if tensors.has_weight(first + parts[0])), _NAMES[0])
 
     def layers(self) -> list[str]:
         return [f"{expert}.{part}" for expert in self._experts for part in self._parts]
@@ -74,3 +79,15 @@ class ExpertTensors:
 
         found = [place(self.stacked(parameter, read)) for parameter in STACKED for read in (weight, scale)]
         return W8A8Experts.from_quantized(*found, granularity="block_1x128" if by_rows else scheme.granularity)
+
+    def four_bits(self, tensors: Tensors, scheme: FourBits, place: Place, dtype: torch.dtype | None) -> W4A16Experts:
+        """Of weights in 4 bits; scales of `dtype`, or of their own."""
+        gate, up, down = self._parts
+
+        def packed(parts: tuple[str, ...], shape: tuple[int, int]) -> cleave.PackedWeights:
+            of_experts = [[f"{expert}.{part}" for part in parts] for expert in self._experts]
+            return scheme.packed_experts(tensors, of_experts, torch.Size(shape), place, dtype)
+
+        return W4A16Experts.from_packed(
+            packed((gate, up), (2 * self._hidden, self._features)), packed((down,), (self._features, self._hidden))
+        )

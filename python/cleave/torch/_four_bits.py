@@ -10,6 +10,7 @@ from torch import Tensor
 
 import cleave
 
+from .._weights.experts import stacked
 from ._tensors import Tensors
 
 # Brings a tensor to where the layer is.
@@ -23,6 +24,21 @@ class Codes(NamedTuple):
     scales: Tensor
     zeros: Tensor | None
     g_idx: Tensor | None
+
+    def zeros_are_8(self) -> bool:
+        """As those of most checkpoints are, where they cost nothing if there are none."""
+        return self.zeros is not None and bool((self.zeros == 8).all())
+
+    def without_zeros(self) -> Codes:
+        return self._replace(zeros=None)
+
+
+def one_above_other(parts: list[Codes]) -> Codes:
+    """The weights of several layers of the same inputs as one."""
+    first = parts[0]
+    zeros = None if first.zeros is None else torch.cat([part.zeros for part in parts], 1)
+    codes, scales = torch.cat([part.codes for part in parts]), torch.cat([part.scales for part in parts], 1)
+    return Codes(codes, scales, zeros, first.g_idx)
 
 
 class FourBits(NamedTuple):
@@ -52,16 +68,33 @@ class FourBits(NamedTuple):
         self, tensors: Tensors, layer: str, shape: torch.Size, place: Place, dtype: torch.dtype | None
     ) -> cleave.PackedWeights:
         """The weight, [N, K] of `shape`, where `place` brings its tensors; scales of `dtype`, or of their own."""
+        found = self._read(tensors, layer, place)
+        return self._packed(layer, found.without_zeros() if found.zeros_are_8() else found, shape, dtype)
+
+    def packed_experts(
+        self, tensors: Tensors, layers: list[list[str]], shape: torch.Size, place: Place, dtype: torch.dtype | None
+    ) -> cleave.PackedWeights:
+        """Of each expert its layers, one above the other, [N, K] of `shape` together: as `packed`, stacked."""
+        experts = [one_above_other([self._read(tensors, name, place) for name in names]) for names in layers]
+        if all(found.zeros_are_8() for found in experts):
+            experts = [found.without_zeros() for found in experts]
+        pairs = zip(layers, experts, strict=True)
+        return stacked([self._packed(names[0], found, shape, dtype) for names, found in pairs])
+
+    def _read(self, tensors: Tensors, layer: str, place: Place) -> Codes:
         found = _READERS[self.storage](self, lambda name: place(tensors.take(f"{layer}.{name}")), layer, tensors)
-        if found.codes.shape != shape:
-            raise ValueError(f"{layer}'s codes are {list(found.codes.shape)}; the model's weight is {list(shape)}")
         if self.act_order and found.g_idx is None:
             raise self._lacks_g_idx(layer)
+        return found
+
+    def _packed(self, layer: str, found: Codes, shape: torch.Size, dtype: torch.dtype | None) -> cleave.PackedWeights:
+        if found.codes.shape != shape:
+            raise ValueError(f"{layer}'s codes are {list(found.codes.shape)}; the model's weight is {list(shape)}")
         scales = found.scales if dtype is None else found.scales.to(dtype)
-        # Most zero points are the middle, which costs nothing if it is none.
-        zeros = None if found.zeros is None or bool((found.zeros == 8).all()) else found.zeros
         try:
-            return cleave.pack_weights(found.codes, self.group_size, scales=scales, zeros=zeros, g_idx=found.g_idx)
+            return cleave.pack_weights(
+                found.codes, self.group_size, scales=scales, zeros=found.zeros, g_idx=found.g_idx
+            )
         except (TypeError, ValueError) as error:
             raise type(error)(f"{layer}: {error}") from error
 

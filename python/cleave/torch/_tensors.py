@@ -29,6 +29,9 @@ class Tensors:
     def is_quantized(self, layer: str) -> bool:
         return any(f"{layer}.{name}" in self for name in (*_WEIGHT_SCALES, _CODES))
 
+    def has_weight(self, layer: str) -> bool:
+        return any(f"{layer}.{name}" in self for name in ("weight", _CODES, "weight_packed"))
+
     def take(self, name: str) -> Tensor:
         self.mark(name)
         return self._tensors[name]

@@ -14,10 +14,12 @@ from . import _checkpoint, _formats
 from ._expert_tensors import STACKED, ExpertTensors, are_experts, is_swiglu
 from ._formats import Scheme
 from ._four_bits import FourBits
+from ._packed_layer import HALVES
 from ._replace import replace_layers
 from ._tensors import Tensors
 from .linear import W8A8Linear
-from .mixed_linear import HALVES, W4A16Linear
+from .mixed_experts import W4A16Experts
+from .mixed_linear import W4A16Linear
 
 
 class Loaded(NamedTuple):
@@ -43,7 +45,8 @@ def load_quantized(
 
     nn.Linear layers whose weights the checkpoint has in 8 bits become `W8A8Linear`, experts as transformers keeps them
     (parameters gate_up_proj and down_proj of three dimensions) `W8A8Experts`, and those with weights of 4 bits
-    `W4A16Linear`; they keep the checkpoint's elements and scales. All other parameters and buffers get its values.
+    `W4A16Linear` and `W4A16Experts`; they keep the checkpoint's elements and scales. All other parameters and buffers
+    get its values.
 
     Args:
         model: of the checkpoint's architecture, with its names, and not quantised; beside 4 bits of bfloat16 or
@@ -95,7 +98,7 @@ class _Loading:
                 scheme = self.schemes[name] = scheme_of(layer, kind)
                 _check_layer(name, module, scheme)
                 if isinstance(scheme, FourBits):
-                    scheme.check(tensors, name)
+                    scheme.check(tensors, layer)
         quantized = tuple(f"{name}." for name in self.schemes)
         self.rest: dict[int, list[str]] = {}  # the names of each other parameter and buffer
         for name, tensor in model.state_dict(keep_vars=True).items():
@@ -107,7 +110,7 @@ class _Loading:
         def make(name: str, layer: Any) -> nn.Module:
             scheme = self.schemes[name]
             if isinstance(scheme, FourBits):
-                return self._four_bit_linear(name, layer, scheme)
+                return self._four_bits(name, layer, scheme)
             if name in self.experts:
                 return self.experts[name].quantized(self.tensors, scheme, partial(_placed, layer.down_proj))
             return self._linear(name, layer, scheme, use_fast_accum and scheme.dtype != torch.int8)
@@ -122,8 +125,9 @@ class _Loading:
         lacking = [names[0] for names in self.rest.values() if not any(map(self._reader, names))]
         for name, scheme in self.schemes.items():
             layers = self.experts[name].layers() if name in self.experts else [name]
-            needed = scheme.required(name) if isinstance(scheme, FourBits) else [f"{layer}.weight" for layer in layers]
-            lacking += [tensor for tensor in needed if tensor not in self.tensors]
+            for layer in layers:
+                needed = scheme.required(layer) if isinstance(scheme, FourBits) else [f"{layer}.weight"]
+                lacking += [tensor for tensor in needed if tensor not in self.tensors]
             bias = getattr(self.model.get_submodule(name), "bias", None)
             lacking += [f"{name}.bias"] if bias is not None and f"{name}.bias" not in self.tensors else []
         if lacking:
@@ -145,12 +149,13 @@ class _Loading:
             use_fast_accum=use_fast_accum,
         )
 
-    def _four_bit_linear(self, name: str, linear: nn.Linear, scheme: FourBits) -> W4A16Linear:
-        weight = linear.weight
-        weights = scheme.packed(
-            self.tensors, name, weight.shape, partial(_placed, weight), None if weight.is_meta else weight.dtype
-        )
-        return W4A16Linear.from_packed(weights, None if linear.bias is None else self._bias(name, linear.bias))
+    def _four_bits(self, name: str, layer: Any, scheme: FourBits) -> W4A16Linear | W4A16Experts:
+        weight = layer.down_proj if name in self.experts else layer.weight
+        place, dtype = partial(_placed, weight), None if weight.is_meta else weight.dtype
+        if name in self.experts:
+            return self.experts[name].four_bits(self.tensors, scheme, place, dtype)
+        weights = scheme.packed(self.tensors, name, weight.shape, place, dtype)
+        return W4A16Linear.from_packed(weights, None if layer.bias is None else self._bias(name, layer.bias))
 
     def _bias(self, name: str, bias: Tensor) -> Tensor:
         value = _placed(bias, self.tensors.take(f"{name}.bias"))
@@ -191,22 +196,25 @@ _A_LINEAR = nn.Linear(1, 1, device="meta")
 
 def _check_layer(name: str, module: Any, scheme: Scheme | FourBits) -> None:
     kind = type(module).__name__
-    if isinstance(scheme, FourBits):
-        if type(module) is not nn.Linear:
-            raise TypeError(f"{name} is {kind}, but its weight has 4 bits; nn.Linear is served")
-        if module.weight.dtype not in HALVES:
-            raise ValueError(
-                f"{name} is {module.weight.dtype}, but beside weights of 4 bits activations have 16; call "
-                "model.bfloat16() first"
-            )
-        return
     if not are_experts(module):
         if type(module) is not nn.Linear:
-            raise TypeError(f"{name} is {kind}, but its weight has scales; nn.Linear is served")
+            raise TypeError(f"{name} is {kind}, but its weight is quantised; nn.Linear is served")
     elif not is_swiglu(module) or getattr(module, "has_bias", False) or getattr(module, "is_transposed", False):
         raise TypeError(f"{name} is {kind}; experts of silu(gate) * up, without bias, are served")
-    elif scheme.static:
+    if isinstance(scheme, FourBits):
+        _check_four_bits(name, module, scheme)
+    elif are_experts(module) and scheme.static:
         raise ValueError(f"{name} has activations with given scales; experts with dynamic ones are served")
+
+
+def _check_four_bits(name: str, module: Any, scheme: FourBits) -> None:
+    if are_experts(module) and scheme.act_order:
+        raise ValueError(f"{name} has columns in act-order; experts without it are served")
+    dtype = (module.down_proj if are_experts(module) else module.weight).dtype
+    if dtype not in HALVES:
+        raise ValueError(
+            f"{name} is {dtype}, but beside weights of 4 bits activations have 16; call model.bfloat16() first"
+        )
 
 
 def _placed(like: Tensor, value: Tensor) -> Tensor:
