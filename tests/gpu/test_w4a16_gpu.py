@@ -14,7 +14,7 @@ from four_bit_checkpoints import FORMATS, checkpoint  # noqa: E402
 from torch import nn  # noqa: E402
 
 import cleave  # noqa: E402
-from cleave.torch import W4A16Linear, load_quantized, replace_linears  # noqa: E402
+from cleave.torch import W4A16Experts, W4A16Linear, load_quantized, replace_linears  # noqa: E402
 
 
 def weights_of(rows: int, columns: int, group: int, zeros: bool, act_order: bool, dtype: Any) -> cleave.PackedWeights:
@@ -28,7 +28,7 @@ def weights_of(rows: int, columns: int, group: int, zeros: bool, act_order: bool
     )
 
 
-@pytest.mark.parametrize(("rows", "columns"), [(64, 64), (70, 96), (1, 32), (4096, 2880)])
+@pytest.mark.parametrize(("rows", "columns"), [(64, 64), (70, 96), (1, 64), (4096, 2880)])
 def test_packed_on_the_gpu_as_on_the_host(rows: int, columns: int) -> None:
     packed = weights_of(rows, columns, 32, zeros=True, act_order=True, dtype=torch.bfloat16)
     assert packed.packed.is_cuda and packed.scales.is_cuda and packed.perm.is_cuda
@@ -63,6 +63,37 @@ def test_layers(group: int, zeros: bool, act_order: bool, dtype: Any) -> None:
         magnitude = x.double().abs() @ weight.abs().T
         step = 2.0**-8 if dtype == torch.bfloat16 else 2.0**-11
         assert bool(((layer(x).double() - expected).abs() <= 2 * step * (expected.abs() + magnitude) + 1e-3).all())
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
+def test_mxfp4(dtype: Any) -> None:
+    layer = W4A16Linear.from_linear(nn.Linear(320, 200).cuda(), format="mxfp4")
+    weight = cleave.dequantize_weights(layer.weights()).double()
+    for tokens in (1, 40):
+        x = torch.randn(tokens, 320, device="cuda").to(dtype)
+        expected = x.double() @ weight.T + layer.bias.double()
+        assert (layer(x) - expected).norm() < 0.01 * expected.norm()
+
+
+@pytest.mark.parametrize("format", ["int4", "mxfp4"])
+def test_experts_are_the_cpus(format: str) -> None:
+    shapes = (4, 512, 256), (4, 256, 256)
+    experts = W4A16Experts.from_packed(
+        *(cleave.pack_weights(torch.randn(shape).bfloat16() / 16, 32, format) for shape in shapes)
+    )
+    x, weights = torch.randn(33, 256).bfloat16(), torch.rand(33, 2)
+    ids = torch.randint(0, 5, (33, 2))  # 4 is no expert's number
+    expected = experts(x, ids, weights).float()
+    found = experts.cuda()(x.cuda(), ids.cuda(), weights.cuda()).cpu().float()
+    assert (found - expected).norm() < 0.01 * expected.norm()
+
+
+def test_gradients_reach_activations() -> None:
+    layer = W4A16Linear.from_packed(weights_of(96, 256, 64, True, True, torch.bfloat16))
+    x = torch.randn(5, 256, device="cuda").bfloat16().requires_grad_()
+    layer(x).float().sum().backward()
+    expected = cleave.dequantize_weights(layer.weights()).double().sum(0).expand(5, -1)
+    assert (x.grad - expected).norm() < 0.01 * expected.norm()
 
 
 def test_a_graph_replays() -> None:
