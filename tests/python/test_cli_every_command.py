@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from cli_calls import EPILOGUES
 
 from cleave import cli
 
@@ -26,6 +27,7 @@ MEASURE = ["--no-verify", "--iterations", "1", "--device", "cuda"]
 GPU = ["--device", "cuda:0"]
 SHAPES = Path(__file__).with_name("shapes.txt")  # as CLEAVE_LOG_SHAPES leaves it
 TUNED = Path(__file__).with_name("tuned.txt")
+EPILOGUE = ["--epilogue", f"{EPILOGUES}:gelu_residual"]
 EMIT = ["--name", "operation", "--sourcedir", "project", "--sources", "cubin"]
 
 # Arguments, and what the last line has.
@@ -44,6 +46,11 @@ COMMANDS = [
     (["compile", *CONV, *GPU], "1 kernels, 0 with spills"),
     *(
         (["emit", target, *operation, *GPU, *EMIT], "project: ")
+        for target in ("pytorch", "cpp")
+        for operation in (GEMM, GROUPED, CONV)
+    ),
+    *(
+        (["emit", target, *operation, *GPU, *EMIT, *EPILOGUE], "epilogue gelu_residual, sm90")
         for target in ("pytorch", "cpp")
         for operation in (GEMM, GROUPED, CONV)
     ),

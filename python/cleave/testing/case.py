@@ -83,6 +83,11 @@ class GemmCase:
         return self.out_dtype or self._default_result_dtype
 
     @property
+    def result_shape(self) -> tuple[int, int, int]:
+        """How many matrices D is, and the rows and columns of each."""
+        return self.batch, self.m, self.n
+
+    @property
     def bias_dtype(self) -> str:
         """The first that a bias can have: the operands', the output's, bfloat16."""
         return next(d for d in (self.dtype, self.result_dtype, "bfloat16") if d in FLOATS)
@@ -137,11 +142,12 @@ class GemmCase:
             parts.append("batch-invariant")
         return " ".join(parts)
 
-    def plan(self, device: str) -> Any:
-        """The library's plan for `device` ('cpu', 'cuda:0', or 'h100' or 'h200' to plan without a GPU)."""
+    def plan(self, device: str, epilogue: Any = None) -> Any:
+        """The library's plan for `device` ('cpu', 'cuda:0', or 'h100' or 'h200' to plan without a GPU). epilogue: a
+        function, called with types."""
         import cleave
 
-        return cleave.plan_problem(**asdict(self), device=device)
+        return cleave.plan_problem(**asdict(self), epilogue=epilogue, device=device)
 
     @classmethod
     def of(cls, case: Any, m: int, n: int, k: int, **own: Any) -> GemmCase:
