@@ -56,6 +56,18 @@ def _scaled(scalings: Sequence[str]) -> dict[str, Option]:
     }
 
 
+# Scales of D that the product finds.
+_FOUND = {
+    "out_scale": _names(
+        values.OUT_SCALES, None, help="block_1x128: an 8-bit D has scales that the product finds; default none"
+    ),
+    "scale_major": _names(
+        values.SCALE_MAJORS, "k", "ORDERS", "of those scales: k (default), or mn: the rows of a column are neighbours"
+    ),
+    "use_ue8m0": _names(values.FLAGS, False, "FLAGS", "yes: those scales are powers of two; no (default)"),
+}
+
+
 def _result(activations: Sequence[str], biases: Sequence[str]) -> dict[str, Option]:
     """What becomes of the sums, and how they are shared."""
     return {
@@ -87,6 +99,7 @@ _GEMM = {
     "dtype": _dtype(values.OPERAND_DTYPES),
     "precision": _PRECISION,
     **_scaled(values.SCALINGS),
+    **_FOUND,
     **_result(values.ACTIVATIONS, values.BIASES),
 }
 
@@ -110,6 +123,7 @@ _GROUPED = {
     "dtype": _dtype(values.OPERAND_DTYPES),
     "precision": _PRECISION,
     **_scaled(values.GROUP_SCALINGS),
+    **_FOUND,
     **_result(values.ACTIVATIONS, values.GROUP_BIASES),
 }
 

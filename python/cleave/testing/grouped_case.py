@@ -47,6 +47,9 @@ class GroupedCase(IsProduct):
     activation: str = "none"
     bias: str = "none"
     scaling: str = "none"
+    out_scale: str | None = None
+    scale_major: str = "k"
+    use_ue8m0: bool = False
     use_fast_accum: bool = False
     alignment: int | None = None
     split_k_mode: str = "auto"
