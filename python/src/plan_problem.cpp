@@ -176,9 +176,10 @@ DType bias_type(const GemmProblem& p) {
 }
 
 void bind_plan_problem(nb::module_& m) {
-  using Options = Concat<List<Batch, arg::OperandDtype, Layout, arg::OutDtype, arg::BiasKind, arg::Activation,
-                              arg::Epilogue, Scaled, arg::OutScale, arg::ScaleMajor, arg::UseUe8m0, arg::UseFastAccum>,
-                         SplitK, List<arg::Precision, arg::Device, GroupedDimension, BoundsKind, Spacing>>;
+  using Options =
+      Concat<List<Batch, arg::OperandDtype, Layout, arg::OutDtype, arg::BiasKind, arg::Activation, arg::Epilogue,
+                  Scaled, arg::OutScale, arg::ScaleMajor, arg::UseUe8m0, arg::UseFastAccum>,
+             SplitK, List<arg::Precision, arg::StaticB, arg::Device, GroupedDimension, BoundsKind, Spacing>>;
   define(m, "plan_problem", List<M, N, K>(), Options(), "GemmPlan", kPlanProblemDoc,
          [](const auto& call) { return plan_problem(call); });
 }

@@ -42,6 +42,10 @@ COMMANDS = [
     (["explain", *GEMM, *GPU], "%"),
     (["explain", *GROUPED, *GPU], "%"),
     (["explain", *CONV, *GPU], "%"),
+    *(
+        (["profile", *operation, "--deterministic", "batch_invariant", "--kernel", "portable", *MEASURE], "portable")
+        for operation in (GEMM, GROUPED)
+    ),
     *((["explain", *operation, *OUT_SCALE, *GPU], "%") for operation in (GEMM, GROUPED)),
     (["compile", "--arch", "sm_80"], "kernels, 0 with spills"),
     (["compile", *GEMM, *GPU], "1 kernels, 0 with spills"),

@@ -51,6 +51,16 @@ def test_explain_says_how_float32_is_multiplied(capsys):
         assert "as they are" in exact and "sm90" not in exact
 
 
+def test_explain_what_is_asked_of_kernels(capsys):
+    options = ("--deterministic", "yes,batch_invariant", "--kernel", "auto,portable", "--device", "h100")
+    sizes = ("--n", "1024", "--k", "4096")
+    for command in (("gemm", "--m", "64", *sizes), ("grouped", "--groups", "4", *sizes)):
+        status, out, _ = run(capsys, "explain", *command, *options)
+        assert status == 0
+        assert out.count("as for every M (batch_invariant)") == out.count("batch-invariant") == 2
+        assert out.count("kernel portable on h100") == len(re.findall(r"kernel +portable \d", out)) == 2
+
+
 def test_explain_without_a_gpu(capsys):
     status, out, _ = run(capsys, "explain", "gemm", "--m", "128", "--n", "128", "--k", "16384", "--device", "h100")
     assert status == 0

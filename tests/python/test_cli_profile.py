@@ -92,6 +92,15 @@ def test_profile_found_scales_of_groups(capsys, tmp_path):
     assert all(row["verified"] for row in rows)
 
 
+@pytest.mark.parametrize("operation", ["gemm", "grouped"])
+def test_profile_what_is_asked_of_kernels(capsys, operation):
+    options = ("--deterministic", "yes,batch_invariant", "--kernel", "auto,sm90", "--device", "cpu")
+    sizes = SMALL if operation == "gemm" else GROUPS
+    status, out, _ = run(capsys, "profile", operation, *sizes, *options, "--iterations", "1")
+    assert status == 1 and out.count(" yes") == 2
+    assert out.count("kernel sm90, auto: kernel is sm90, but the device is the CPU") == 2
+
+
 def test_an_order_of_scales_is_of_found_ones_alone(capsys, tmp_path):
     path = tmp_path / "rows.json"
     options = ("--out-dtype", "int8", "--out-scale", "none,block_1x128", "--scale-major", "k,mn", "--device", "cpu")

@@ -67,6 +67,17 @@ _FOUND = {
     "use_ue8m0": _names(values.FLAGS, False, "FLAGS", "yes: those scales are powers of two; no (default)"),
 }
 
+# What products without a geometry may ask of their kernels.
+_KERNELS = {
+    "deterministic": _names(
+        values.DETERMINISMS,
+        True,
+        "KINDS",
+        "yes (default): the same bits in every run; batch_invariant: of a row of D in every batch, too",
+    ),
+    "kernel": _names(values.KERNELS, "auto"),
+}
+
 
 def _result(activations: Sequence[str], biases: Sequence[str]) -> dict[str, Option]:
     """What becomes of the sums, and how they are shared."""
@@ -100,6 +111,10 @@ _GEMM = {
     "precision": _PRECISION,
     **_scaled(values.SCALINGS),
     **_FOUND,
+    **_KERNELS,
+    "static_b": _names(
+        values.FLAGS, False, "FLAGS", "yes: nobody writes B, so that kernels may load it early; no (default)"
+    ),
     **_result(values.ACTIVATIONS, values.BIASES),
 }
 
@@ -124,6 +139,7 @@ _GROUPED = {
     "precision": _PRECISION,
     **_scaled(values.GROUP_SCALINGS),
     **_FOUND,
+    **_KERNELS,
     **_result(values.ACTIVATIONS, values.GROUP_BIASES),
 }
 

@@ -46,7 +46,7 @@ class GemmCase:
     that of the operands; bfloat16 for 8-bit ones, int32 for integers without scales. 8-bit D has a
     static scale, or with out_scale (None or "block_1x128") those that the product finds, in the order of
     scale_major ("k" or "mn"), with use_ue8m0 powers of two. use_fast_accum: 8-bit floats are summed in the
-    tensor cores alone.
+    tensor cores alone. deterministic, kernel, static_b: as in `cleave.gemm`.
     """
 
     m: int
@@ -65,6 +65,8 @@ class GemmCase:
     use_ue8m0: bool = False
     use_fast_accum: bool = False
     deterministic: bool | str = True
+    kernel: str = "auto"
+    static_b: bool = False
     split_k_mode: str = "auto"
     split_k_slices: int | None = None
 
@@ -153,6 +155,10 @@ class GemmCase:
             parts.append("fast")
         if self.deterministic == "batch_invariant":
             parts.append("batch-invariant")
+        if self.kernel != "auto":
+            parts.append(f"kernel {self.kernel}")
+        if self.static_b:
+            parts.append("static B")
         return " ".join(parts)
 
     def plan(self, device: str, epilogue: Any = None) -> Any:

@@ -17,12 +17,12 @@ def plan_for(case: GemmCase, operands: Operands) -> Any:
     import cleave
 
     results = {"bias": operands.bias, "out": operands.out, "scale_out": operands.scale_out}
-    found = "out_scale", "use_ue8m0"
+    shared = "out_scale", "use_ue8m0", "deterministic", "kernel", "static_b"
     if not case.quantized and not operands.scales:
-        chosen = options(case, "deterministic", "precision", *found)
+        chosen = options(case, "precision", *shared)
         return cleave.plan_gemm(operands.a, operands.b, **results, **chosen)
     scales = {"scale_a": None, "scale_b": None} | operands.scales
-    chosen = options(case, "deterministic", "use_fast_accum", *found)
+    chosen = options(case, "use_fast_accum", *shared)
     return cleave.plan_scaled_gemm(operands.a, operands.b, **scales, **results, **chosen)
 
 

@@ -25,7 +25,7 @@ def plan_for(case: GroupedCase, operands: GroupedOperands) -> Any:
         bias=operands.bias,
         out=operands.out,
         scale_out=operands.scale_out,
-        **options(case, "use_fast_accum", "precision", "out_scale", "use_ue8m0"),
+        **options(case, "use_fast_accum", "precision", "out_scale", "use_ue8m0", "deterministic", "kernel"),
         **operands.scales,
     )
 

@@ -52,6 +52,8 @@ class GroupedCase(IsProduct):
     use_ue8m0: bool = False
     use_fast_accum: bool = False
     alignment: int | None = None
+    deterministic: bool | str = True
+    kernel: str = "auto"
     split_k_mode: str = "auto"
     split_k_slices: int | None = None
 
