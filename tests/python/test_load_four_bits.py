@@ -152,6 +152,20 @@ def test_what_does_not_fit_names_the_layer(trained: dict[str, Any]) -> None:
         load_quantized(wide, files, made.config)
 
 
+def test_a_model_is_left_as_it_was_by_what_does_not_fit(trained: dict[str, Any]) -> None:
+    made = FORMATS["gptq"]
+    files, _ = checkpoint(trained, made, is_quantized)
+    scales = files["2.scales"].clone()
+    scales[1, 3] = float("inf")
+    for change in ({"2.scales": scales}, {"3.weight": trained["3.weight"][:, :8]}, {"3.bias": torch.ones(1)}):
+        model = model_of()
+        before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+        with pytest.raises(ValueError, match=next(iter(change))[:1]):
+            load_quantized(model, files | change, made.config)
+        after = model.state_dict()
+        assert after.keys() == before.keys() and all(torch.equal(after[name], before[name]) for name in before)
+
+
 def test_models_of_32_bits_are_refused(trained: dict[str, Any]) -> None:
     files, _ = checkpoint(trained, FORMATS["awq"], is_quantized)
     with pytest.raises(ValueError, match=r"0 is torch.float32, .* call model.bfloat16\(\) first"):

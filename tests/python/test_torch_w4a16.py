@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import io
+import math
 from typing import Any
 
 import pytest
@@ -191,6 +192,22 @@ def test_models_are_replaced() -> None:
 def test_mistakes_are_named(options: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         replace_linears(nn.Sequential(nn.Linear(96, 64)), **options)
+
+
+@pytest.mark.parametrize(("value", "dtype"), [(2.0**21, torch.bfloat16), (math.nan, torch.float16)])
+def test_scales_that_kernels_cannot_multiply_are_not_loaded(value: float, dtype: Any) -> None:
+    layer = layer_with(dtype=dtype)
+    state = nn.Sequential(layer).state_dict()
+    state["0.scales"][2, 5] = value
+    with pytest.raises(ValueError, match=r"0\.scales\[2, 5\] is .* in bfloat16 below 2\^21"):
+        nn.Sequential(layer_with(dtype=dtype)).load_state_dict(state)
+
+
+def test_a_model_is_left_as_it_was_by_a_layer_that_does_not_fit() -> None:
+    model = nn.Sequential(nn.Linear(128, 96), nn.Linear(96, 64))
+    with pytest.raises(ValueError, match="1: group_size is 128"):
+        replace_linears(model, "int4")
+    assert [type(layer) for layer in model] == [nn.Linear, nn.Linear]
 
 
 def test_mistakes_of_layers_are_named() -> None:

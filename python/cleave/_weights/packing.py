@@ -88,7 +88,7 @@ def pack_weights(
         codes, scales, global_scale = _quantized(form, xp, weight, group, scale_dtype)
         scales = contiguous(scales.T)
         if dtype_of(scales) == "bfloat16":
-            _check_scales(xp, scales)
+            check_scales(xp, scales)
     else:
         if scale_dtype is not None:
             raise ValueError("scale_dtype is given, but weight has codes, whose scales stay as they are; leave it out")
@@ -260,18 +260,18 @@ def _given_scales(form: Format, xp: Any, scales: Any, shape: tuple[int, int], we
         if int(scales.max()) == 255:
             raise ValueError("scales have NaN (E8M0's 255); mend the checkpoint")
     else:
-        _check_scales(xp, scales)
+        check_scales(xp, scales)
     return contiguous(scales)
 
 
-def _check_scales(xp: Any, scales: Any) -> None:
-    """[groups, rows]. Kernels multiply those of bfloat16 by 2^106."""
+def check_scales(xp: Any, scales: Any, name: str = "scales") -> None:
+    """[groups, rows], also of experts. Kernels multiply those of bfloat16 by 2^106."""
     values = cast(scales, "float32")
     sound = xp.abs(values) < 2.0**21 if dtype_of(scales) == "bfloat16" else xp.isfinite(values)
     if not bool(sound.all()):
-        group, row = (int(i[0]) for i in xp.where(~sound))
+        first = [int(i[0]) for i in xp.where(~sound)]
         raise ValueError(
-            f"scales[{group}, {row}] is {float(values[group, row])}; they are finite, in bfloat16 below 2^21: mend "
+            f"{name}{first} is {float(values[tuple(first)])}; they are finite, in bfloat16 below 2^21: mend "
             "the weight, or divide it by what the product's alpha is then multiplied by"
         )
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from torch import Tensor
+from torch import Size, Tensor
 
 _INDEX = "model.safetensors.index.json"
 
@@ -31,6 +31,9 @@ class Files(Mapping[str, Tensor]):
 
     def __getitem__(self, name: str) -> Tensor:
         return self._file[name].get_tensor(name)
+
+    def shape(self, name: str) -> Size:
+        return Size(self._file[name].get_slice(name).get_shape())
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._file)

@@ -12,7 +12,7 @@ import cleave
 
 from .._weights.formats import find_format
 from .._weights.packed import VERSION, check_version, packed_shape
-from .._weights.packing import group_size_of
+from .._weights.packing import check_scales, group_size_of
 from ._casts import moves_only
 
 HALVES = (torch.bfloat16, torch.float16)
@@ -102,4 +102,6 @@ class PackedLayer(nn.Module):
             raise ValueError(
                 f'{prefix}scales is {scales.dtype}, but the layer is of format "{self.format}"; make one of the other'
             )
+        if scales is not None and scales.is_floating_point() and scales.is_cpu:
+            check_scales(torch, scales.to(self.scales.dtype), f"{prefix}scales")
         super()._load_from_state_dict(state_dict, prefix, *arguments)

@@ -23,22 +23,24 @@ def replace_layers(
     make(first name, layer), in all its places; returns their names.
 
     skip: patterns of names, or a function of name and layer; one of a layer's names is enough. A
-    pattern that no layer's name matches is a ValueError. spare: layers to leave alone besides.
+    pattern that no layer's name matches is a ValueError. spare: layers to leave alone besides. What `make` raises
+    leaves the model as it was: all are made before the first is replaced.
     """
     names: dict[nn.Module, list[str]] = {}
     for name, layer in model.named_modules(remove_duplicate=False):
         if type(layer) in types:
             names.setdefault(layer, []).append(name)
     skipped = matcher(skip, [place for places in names.values() for place in places])
-    replaced = []
-    for layer, places in names.items():
-        if spare(layer) or any(skipped(place, layer) for place in places):
-            continue
-        made = make(places[0], layer)
-        for place in places:
-            model.set_submodule(place, made)
-        replaced += places
-    return replaced
+    made = {
+        place: new
+        for layer, places in names.items()
+        if not spare(layer) and not any(skipped(place, layer) for place in places)
+        for new in [make(places[0], layer)]
+        for place in places
+    }
+    for place, new in made.items():
+        model.set_submodule(place, new)
+    return list(made)
 
 
 def check_names(argument: str, given: Iterable[str], model: nn.Module) -> None:

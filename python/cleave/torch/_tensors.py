@@ -7,6 +7,8 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
+from ._checkpoint import Files
+
 _WEIGHT_SCALES = ("weight_scale", "weight_scale_inv")
 _CODES = "qweight"  # AWQ and GPTQ: of a weight in 4 bits
 _ACTIVATION_SCALES = ("input_scale", "activation_scale")
@@ -22,6 +24,11 @@ class Tensors:
 
     def names(self) -> list[str]:
         return list(self._tensors)
+
+    def shape(self, name: str) -> torch.Size:
+        """Without reading the tensor."""
+        tensors = self._tensors
+        return tensors.shape(name) if isinstance(tensors, Files) else tensors[name].shape
 
     def unused(self) -> list[str]:
         return [name for name in self._tensors if name not in self._taken]

@@ -61,9 +61,9 @@ def load_quantized(
     [128, 128], or one scale for a weight), ModelOpt's FP8; in 4 bits compressed-tensors "pack-quantized" (by tensor,
     channel or group, with zero points and act-order), AWQ ("gemm") and GPTQ (both of its formats, with act-order).
 
-    Raises ValueError for another format, such as any other of 4 bits, saying which part of it is not served, and for
-    parameters that the checkpoint lacks; TypeError for quantised layers of another class; both before the model is
-    changed.
+    Raises ValueError for another format, such as any other of 4 bits, saying which part of it is not served, for
+    parameters that the checkpoint lacks, and for shapes and values that do not fit; TypeError for quantised layers of
+    another class; all before the model is changed.
     """
     tensors, config = _open(checkpoint)
     config = quantization_config or config or getattr(getattr(model, "config", None), "quantization_config", None)
@@ -105,6 +105,7 @@ class _Loading:
             if not name.startswith(quantized):
                 self.rest.setdefault(id(tensor), []).append(name)
         self._check_complete()
+        self._check_shapes()
 
     def run(self, use_fast_accum: bool) -> Loaded:
         def make(name: str, layer: Any) -> nn.Module:
@@ -135,6 +136,14 @@ class _Loading:
                 f"the checkpoint lacks {_few(lacking)}, which the model has; it has {_few(self.tensors.names())}: "
                 "rename what it has as the model does"
             )
+
+    def _check_shapes(self) -> None:
+        """Of the rest; layers are all made before the first is replaced."""
+        for names in self.rest.values():
+            tensor = self._tensor(names[0])
+            for name in names:
+                if name in self.tensors and self.tensors.shape(name) != tensor.shape:
+                    raise ValueError(f"{name} is {list(self.tensors.shape(name))}; the model's is {list(tensor.shape)}")
 
     def _linear(self, name: str, linear: nn.Linear, scheme: Scheme, use_fast_accum: bool) -> W8A8Linear:
         weight = self.tensors.weight(name, scheme.dtype)
@@ -173,11 +182,14 @@ class _Loading:
             return None
         return lambda: experts.stacked(parameter, lambda layer: self.tensors.take(f"{layer}.weight"))
 
+    def _tensor(self, name: str) -> Tensor:
+        module, _, leaf = name.rpartition(".")
+        return getattr(self.model.get_submodule(module), leaf)
+
     def _load(self, names: list[str], value: Tensor) -> None:
         for name in names:
             self.tensors.mark(name)
-        module, _, leaf = names[0].rpartition(".")
-        tensor = getattr(self.model.get_submodule(module), leaf)
+        tensor = self._tensor(names[0])
         if tensor.shape != value.shape:
             raise ValueError(f"{names[0]} is {list(value.shape)}; the model's is {list(tensor.shape)}")
         if not tensor.is_meta:
