@@ -45,7 +45,7 @@ struct ScaleLayout {
 struct WeightLayout {
   WeightFormat format = WeightFormat::none;
   bool has_zero = false;           ///< groups have zero points of their own, bytes that lie as their scales do
-  int64_t group = 0;               ///< elements of K that share a scale: 32, 64, a multiple of 128, or at least all
+  int64_t group = 0;               ///< elements of K that share a scale: 32, 64, a multiple of 128, or all of them
   int64_t scale_stride_k = 0;      ///< elements from a group's scales, one per row, to the next group's
   int64_t scale_stride_batch = 0;  ///< and to the next matrix's; 0: one for all
 

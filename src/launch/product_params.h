@@ -18,7 +18,7 @@ inline void set_problem(const GemmConfig& c, const GemmProblem& p, GemmParams& p
   params.scales_a = {nullptr, p.scale_a.stride_row, p.scale_a.stride_k, p.scale_a.stride_batch};
   params.scales_b = {nullptr, p.scale_b.stride_row, p.scale_b.stride_k, p.scale_b.stride_batch};
   if (has_weights(c)) {
-    const int64_t group = min_of(p.weights_a.group, p.k);
+    const int64_t group = p.weights_a.group;
     params.weights = {nullptr,
                       nullptr,
                       uint32_t(p.weights_a.scale_stride_k),

@@ -63,7 +63,9 @@ Operand unpacked(const Operand& packed, const WeightForm& form, const Operand& a
                  along, kWeightBlockBytes);
   }
   const int64_t* const stride = packed.stride + batched;
-  const bool contiguous = (down == 1 || stride[0] == along * kWeightBlockBytes) &&
+  const int64_t bytes = down * along * kWeightBlockBytes;
+  const bool follow = !batched || packed.shape[0] <= 1 || packed.stride[0] == bytes || packed.stride[0] == 0;
+  const bool contiguous = follow && (down == 1 || stride[0] == along * kWeightBlockBytes) &&
                           (along == 1 || stride[1] == kWeightBlockBytes) && stride[2] == 1;
   if (!contiguous) refuse_value("packed is not contiguous; pass a copy");
   Operand b{.data = packed.data, .dtype = a.dtype, .device = packed.device, .ndim = int(2 + batched)};

@@ -14,10 +14,9 @@ void check_group(const GemmProblem& p, const WeightLayout& weights, Messages& ou
     if (group != 32) out.add("group_size is {}, but format is mxfp4; its groups are of 32", group);
     if (weights.has_zero) out.add("zeros is given, but format is mxfp4, which has none; leave it out");
   }
-  if (group >= p.k && group > 0) return;  // whole rows
+  if (group == p.k && group > 0) return;  // whole rows
   if (group != 32 && group != 64 && (group <= 0 || group % 128 != 0)) {
-    out.add("group_size is {}; it must be 32, 64, a multiple of 128, or at least k ({}), for one scale per row", group,
-            p.k);
+    out.add("group_size is {}; it must be 32, 64, a multiple of 128, or k ({}), for one scale per row", group, p.k);
   } else if (p.k % group != 0) {
     out.add("group_size is {}, which does not divide k ({}); quantise in groups that do, or whole rows", group, p.k);
   }
@@ -63,6 +62,11 @@ void check_weights(const GemmProblem& p, Messages& out) {
   if (p.k > 0 && (p.b.stride_row != 1 || p.b.stride_col != column)) {
     out.add("b has strides {} and {}, but is a packed weight; they must be 1 and {}, k in whole blocks of {}",
             p.b.stride_row, p.b.stride_col, column, kWeightBlock);
+  }
+  const int64_t entry = int64_t(weight_blocks(uint64_t(p.n)) * kWeightBlock) * column;
+  if (entries_of_b(p) > 1 && p.b.stride_batch != 0 && p.b.stride_batch != entry) {
+    out.add("b.stride_batch is {}, but b is packed weights; it must be {}, whole blocks behind each other, or 0",
+            p.b.stride_batch, entry);
   }
   const Placement scales = weight_scale_of(p);
   const bool sound =

@@ -37,6 +37,7 @@ TEST(WeightProblem, RulesAreReported) {
   refuses([](GemmProblem& p) { p.weights_b.group = 48; }, {"group_size is 48"});
   refuses([](GemmProblem& p) { p.weights_b.group = 384; }, {"group_size is 384, which does not divide k (512)"});
   refuses([](GemmProblem& p) { p.weights_b.group = 0; }, {"group_size is 0"});
+  refuses([](GemmProblem& p) { p.weights_b.group = 640; }, {"group_size is 640, which does not divide k (512)"});
   refuses([](GemmProblem& p) { std::swap(p.weights_a, p.weights_b); }, {"weights_a is int4; only b"});
   refuses([](GemmProblem& p) { p.a.dtype = p.b.dtype = DType::f32; }, {"a is float32, but b is a packed weight"});
   refuses([](GemmProblem& p) { p.b.stride_col = 640; }, {"b has strides 1 and 640"});
@@ -114,6 +115,11 @@ TEST(WeightProblem, ServesGroupsOfRowsAndMxfp4) {
   p.weights_b.has_zero = false;
   p.weights_b.group = 64;
   expect_refusal(p, {"group_size is 64, but format is mxfp4"});
+  p.weights_b.group = 32;
+  p.b.stride_batch *= 2;  // every other expert: kernels take them to lie behind each other
+  expect_refusal(p, {"b.stride_batch is 16588800, but b is packed weights; it must be 8294400"});
+  p.b.stride_batch = 0;
+  EXPECT_EQ(validate(p), kFine);
 }
 
 TEST(WeightProblem, KernelsAreToldWhereScalesLie) {

@@ -155,6 +155,16 @@ def test_the_call_that_the_errors_are_of() -> None:
         ({"format": "int5"}, ValueError, 'Did you mean "int4"?'),
         ({"packed": np.zeros((2, 4, 2048), np.float16)}, TypeError, "packed is float16; it must be uint8"),
         ({"packed": np.zeros((2, 4, 4096), np.uint8)[:, :, ::2]}, ValueError, "packed is not contiguous"),
+        (
+            {"a": np.ones((2, 3, 256), np.float16), "packed": np.zeros((4, 2, 4, 2048), np.uint8)[::2]},
+            ValueError,
+            "packed is not contiguous",
+        ),
+        (  # the first columns of a weight of whole rows
+            {"a": np.ones((3, 200), np.float16), "group_size": 256, "scales": np.ones((1, 70), "f2"), "zeros": None},
+            ValueError,
+            "group_size is 256, which does not divide k (200)",
+        ),
         ({"zeros": np.zeros((4, 70), np.float32)}, TypeError, "zeros is float32; it must be uint8"),
         ({"zeros": np.zeros((4, 71), np.uint8)[:, :70]}, ValueError, "zeros has other strides than scales"),
         ({"scales": np.ones((70, 4), np.float16).T}, ValueError, "scales has a stride of 4"),
