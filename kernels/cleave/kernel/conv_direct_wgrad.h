@@ -121,10 +121,10 @@ class DirectWgrad {
     const DirectReduction of(gridDim.x / p_.shape.blocks.divisor);
     float* const parts = p_.partials + uint64_t(block_) * of.slices * kMade;
     uint32_t* const counters = p_.counters + block_ * of.counters();
-    write_part(parts + slice_ * kMade);
+    write_part(parts + uint64_t(slice_) * kMade);
     const uint32_t team = slice_ / of.team;
     if (!arrives_last(counters + 1 + team, of.members(team))) return false;
-    float* const of_team = parts + team * of.team * kMade;
+    float* const of_team = parts + uint64_t(team) * of.team * kMade;
     add_parts(of_team, kMade, of.members(team));
     write_part(of_team);
     if (!arrives_last(counters, of.teams)) return false;

@@ -1,5 +1,5 @@
-// Finds every slot's row, after `count`, or all by itself where one block has all slots: the slots of an expert keep their order, so the result is
-// the same in every run.
+// Finds every slot's row, after `count`, or all by itself where one block has all slots: the slots of an expert keep
+// their order, so the result is the same in every run.
 //
 // Roles      a block has a chunk of the slots, and each of its warps a part of the chunk
 // Timeline   each warp counts its part; the counts become the first row of each warp and bin, those

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from . import accuracy, out_scales
+from . import accuracy
 from .arrays import Arrays
 from .case import GemmCase, options
 from .operands import Operands, make_operands
@@ -16,23 +16,18 @@ def plan_for(case: GemmCase, operands: Operands) -> Any:
     """The library's plan for these operands."""
     import cleave
 
-    results = {"bias": operands.bias, "out": operands.out, "scale_out": operands.scale_out}
-    shared = "out_scale", "use_ue8m0", "deterministic", "kernel", "static_b"
+    results = {"bias": operands.bias, "out": operands.out}
     if not case.quantized and not operands.scales:
-        chosen = options(case, "precision", *shared)
-        return cleave.plan_gemm(operands.a, operands.b, **results, **chosen)
+        return cleave.plan_gemm(operands.a, operands.b, **results, **options(case, "deterministic", "precision"))
     scales = {"scale_a": None, "scale_b": None} | operands.scales
-    chosen = options(case, "use_fast_accum", *shared)
+    chosen = options(case, "deterministic", "use_fast_accum")
     return cleave.plan_scaled_gemm(operands.a, operands.b, **scales, **results, **chosen)
 
 
 def run(plan: Any, operands: Operands, stream: int | None) -> None:
-    results = {"out": operands.out, "scale_out": operands.scale_out}
-    plan.run(operands.a, operands.b, bias=operands.bias, stream=stream, **results, **operands.scales)
+    plan.run(operands.a, operands.b, bias=operands.bias, out=operands.out, stream=stream, **operands.scales)
 
 
 def errors(arrays: Arrays, case: GemmCase, operands: Operands) -> accuracy.Errors:
-    """Errors of what a run left in `out` and `scale_out`."""
-    result, scale = operands.out, operands.scale_out
-    stored = result if scale is None else out_scales.dequantize_result(arrays, result, scale)
-    return accuracy.compare(arrays, stored, accuracy.reference(arrays, case, operands))
+    """Errors of what a run left in `out`."""
+    return accuracy.compare(arrays, operands.out, accuracy.reference(arrays, case, operands))

@@ -24,8 +24,7 @@ def plan_for(case: GroupedCase, operands: GroupedOperands) -> Any:
         alignment=case.spacing if case.spacing > 1 else None,
         bias=operands.bias,
         out=operands.out,
-        scale_out=operands.scale_out,
-        **options(case, "use_fast_accum", "precision", "out_scale", "use_ue8m0", "deterministic", "kernel"),
+        **options(case, "use_fast_accum", "precision"),
         **operands.scales,
     )
 
@@ -37,7 +36,6 @@ def run(plan: Any, operands: GroupedOperands, stream: int | None) -> None:
         offs=operands.offs,
         bias=operands.bias,
         out=operands.out,
-        scale_out=operands.scale_out,
         stream=stream,
         **operands.scales,
     )

@@ -1,3 +1,0 @@
-from .operator import Operator
-
-__all__ = ["Operator"]
