@@ -92,7 +92,8 @@ std::optional<Spec> direct_wgrad_spec(const GemmProblem& p, const DeviceInfo& de
 }
 
 std::optional<Choice> make_direct_wgrad_choice(const GemmProblem& problem, const DeviceInfo& device, const Spec& spec) {
-  if (!is_served(problem)) return std::nullopt;
+  // A tuned file's tile may be anything.
+  if (!is_served(problem) || spec.tile_m == 0 || spec.tile_n == 0) return std::nullopt;
   const ConvLayout& conv = problem.conv;
   Choice choice;
   choice.spec = spec;

@@ -181,6 +181,16 @@ TEST(DirectConv, LeavesTheRest) {
   expect_unserved(serial);
 }
 
+TEST(DirectConv, TilesOfATunedFileMayBeAnything) {
+  for (const Conv kind : {Conv::fprop, Conv::dgrad, Conv::wgrad}) {
+    const GemmProblem p = depthwise(kind, 3, 1, 96);
+    for (const uint32_t m : {0u, 4u, 9u, UINT32_MAX}) {
+      for (const uint32_t n : {0u, 31u, UINT32_MAX - 7})
+        EXPECT_FALSE(make_choice(p, h100(), {.family = KernelFamily::direct, .tile_m = m, .tile_n = n}));
+    }
+  }
+}
+
 TEST(DirectConv, IsChosenUnlessAnotherIsAskedFor) {
   const auto family = [](const GemmProblem& p) { return cheapest(p, h100(), Kernels::all).choice->config.family; };
   for (const Conv kind : {Conv::fprop, Conv::dgrad, Conv::wgrad}) {
