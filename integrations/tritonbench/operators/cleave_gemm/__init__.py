@@ -1,0 +1,3 @@
+from .operator import Operator
+
+__all__ = ["Operator"]
