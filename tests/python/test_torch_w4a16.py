@@ -180,6 +180,7 @@ def test_models_are_replaced() -> None:
     ("options", "message"),
     [
         ({"dtype": "int4", "activation": 0.1}, 'activation is given, but dtype is "int4"'),
+        ({"dtype": "mxfp4", "activation": 0.1}, 'activation is given, but dtype is "mxfp4"'),
         ({"dtype": "int4", "granularity": "block_1x128"}, "granularity is given"),
         ({"dtype": "int4", "smooth": {"0": torch.ones(96)}}, "smooth is given"),
         ({"dtype": "int4", "use_fast_accum": True}, "use_fast_accum is given"),

@@ -259,7 +259,7 @@ def replace_linears(
         for argument, given in (eights | {"use_fast_accum": use_fast_accum}).items():
             if given:
                 raise ValueError(
-                    f'{argument} is given, but dtype is "int4", which leaves activations alone; leave it out'
+                    f'{argument} is given, but dtype is "{dtype}", which leaves activations alone; leave it out'
                 )
         return replace_layers(model, (nn.Linear,), partial(_four_bits, group_size, str(dtype)), skip)
     if group_size is not None:

@@ -23,8 +23,8 @@ from .mixed_linear import W4A16Linear
 
 
 class Loaded(NamedTuple):
-    """layers: the names of those that are in 8 bits now. unused: the checkpoint's tensors that the model has no place
-    for, such as the scales of a cache."""
+    """layers: the names of those that are in 8 or 4 bits now. unused: the checkpoint's tensors that the model has no
+    place for, such as the scales of a cache."""
 
     layers: list[str]
     unused: list[str]
