@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from cleave import cli
 
 SMALL = ["--m", "48", "--n", "40", "--k", "200"]
@@ -10,6 +12,8 @@ CONV = [
     "--images", "2", "--size", "9x7", "--channels", "8", "--filters", "16", "--filter-size", "3",
     "--stride", "2", "--padding", "1",
 ]  # fmt: skip
+
+EPILOGUES = Path(__file__).with_name("cli_epilogues.py")
 
 
 def run(capsys, *arguments):

@@ -66,16 +66,17 @@ void place_scaling(std::string_view text, GemmProblem& p) {
   }
 }
 
-/// Packs D's scales along their rows. D's own place is settled.
+/// Packs D's scales. D's own place is settled.
 template <class Call>
 void place_scale_out(const Call& call, GemmProblem& p, GemmOptions& options) {
   call.template read<arg::OutScale>(options.out_scale);
+  call.template read<arg::ScaleMajor>(options.scale_major);
   call.template read<arg::UseUe8m0>(options.ue8m0);
   p.ue8m0_scale_out = options.ue8m0;
   if (!options.out_scale) return;
   check_out_scale(*options.out_scale);
   const int64_t blocks = ceil_div(p.n, int64_t(kScaleBlock));
-  const MatrixLayout scales = packed(DType::f32, true, p.m, blocks, entries_of_d(p));
+  const MatrixLayout scales = packed(DType::f32, options.scale_major == Major::k, p.m, blocks, entries_of_d(p));
   p.scale_out = {.kind = Scaling::block,
                  .stride_row = scales.stride_row,
                  .stride_k = scales.stride_col,
@@ -175,9 +176,10 @@ DType bias_type(const GemmProblem& p) {
 }
 
 void bind_plan_problem(nb::module_& m) {
-  using Options = Concat<List<Batch, arg::OperandDtype, Layout, arg::OutDtype, arg::BiasKind, arg::Activation,
-                              arg::Epilogue, Scaled, arg::OutScale, arg::UseUe8m0, arg::UseFastAccum>,
-                         SplitK, List<arg::Precision, arg::Device, GroupedDimension, BoundsKind, Spacing>>;
+  using Options =
+      Concat<List<Batch, arg::OperandDtype, Layout, arg::OutDtype, arg::BiasKind, arg::Activation, arg::Epilogue,
+                  Scaled, arg::OutScale, arg::ScaleMajor, arg::UseUe8m0, arg::UseFastAccum>,
+             SplitK, List<arg::Precision, arg::StaticB, arg::Device, GroupedDimension, BoundsKind, Spacing>>;
   define(m, "plan_problem", List<M, N, K>(), Options(), "GemmPlan", kPlanProblemDoc,
          [](const auto& call) { return plan_problem(call); });
 }

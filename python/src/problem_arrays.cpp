@@ -50,6 +50,7 @@ constexpr LaunchArray kArrays[] = {
     CLEAVE_ARRAY(zero_a, zero_a_of),
     CLEAVE_ARRAY(zero_b, zero_b_of),
     CLEAVE_ARRAY(scale_d, scale_d_of),
+    CLEAVE_ARRAY(scale_out, scale_out_of),
     CLEAVE_ARRAY(amax, amax_of),
     CLEAVE_ARRAY(group_offsets, group_offsets_of),
     CLEAVE_ARRAY(group_sizes, group_sizes_of),

@@ -1,5 +1,7 @@
 """Tests in this folder need a GPU and torch; elsewhere they are skipped, saying what is missing."""
 
+from __future__ import annotations
+
 import pytest
 
 import cleave
@@ -13,3 +15,20 @@ def gpu() -> None:
     if not torch.cuda.is_available():
         pytest.skip("needs torch with CUDA; this one has been built without")
     torch.manual_seed(0)
+
+
+class NamesFailures:
+    """As they happen: a run of thousands of tests on a lent machine may be cut off before its summary."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self._plugins = config.pluginmanager
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        terminal = self._plugins.get_plugin("terminalreporter")
+        if report.failed and terminal is not None:
+            terminal.write_line(f"\n{report.when} of {report.nodeid}: {report.longreprtext.splitlines()[-1]}")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if not hasattr(config, "workerinput"):  # where xdist's reports come together
+        config.pluginmanager.register(NamesFailures(config))

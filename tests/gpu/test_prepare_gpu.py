@@ -52,8 +52,8 @@ def test_experts():
 
 def test_a_mixture():
     moe = MoE(8, 2, 256, 512, device="cuda", dtype=torch.bfloat16)
-    cleave.prepare(moe, (1, 300))
-    for tokens in (3, 50, 300):
+    cleave.prepare(moe, (1, 5000))
+    for tokens in (3, 50, 300, 5000):  # the last one's choices are sorted by two kernels
         x = torch.randn(tokens, 256, device="cuda", dtype=torch.bfloat16)
         with torch.no_grad():
             y = captured(lambda x=x: moe(x))

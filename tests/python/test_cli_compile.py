@@ -85,6 +85,14 @@ def test_compile_of_products_takes_each_kernel_once(capsys, sources):
     assert f"{len(sources)} kernels, 0 with spills" in out
 
 
+def test_a_static_b_has_a_kernel_of_its_own(capsys, sources):
+    sizes = ("--m", "4096", "--n", "4096", "--k", "4096", "--dtype", "e4m3", "--scaling", "row")
+    status, _, _ = run(capsys, "compile", "gemm", *sizes, "--static-b", "no,yes", "--device", "h100")
+    assert status == 0
+    early = [source for source in sources if "static_b = true" in source]
+    assert len(set(sources)) == 2 and len(early) == 1
+
+
 def test_compile_of_groups_takes_one_kernel_for_any_sizes(capsys, sources):
     status, out, _ = run(
         capsys, "compile", "grouped", "--groups", "64", "--n", "1408", "--k", "2048", "--sizes",

@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from cli_calls import EPILOGUES
 
 from cleave import cli
 
@@ -26,6 +27,8 @@ MEASURE = ["--no-verify", "--iterations", "1", "--device", "cuda"]
 GPU = ["--device", "cuda:0"]
 SHAPES = Path(__file__).with_name("shapes.txt")  # as CLEAVE_LOG_SHAPES leaves it
 TUNED = Path(__file__).with_name("tuned.txt")
+OUT_SCALE = ["--out-dtype", "int8", "--out-scale", "block_1x128", "--scale-major", "mn", "--use-ue8m0", "yes"]
+EPILOGUE = ["--epilogue", f"{EPILOGUES}:gelu_residual"]
 EMIT = ["--name", "operation", "--sourcedir", "project", "--sources", "cubin"]
 
 # Arguments, and what the last line has.
@@ -35,15 +38,27 @@ COMMANDS = [
     (["profile", *GEMM, *MEASURE], "sm90"),
     (["profile", *GROUPED, *MEASURE], "sm90"),
     (["profile", *CONV, *MEASURE, "--kind", "fprop,dgrad,wgrad"], "sm90"),
+    *((["profile", *operation, *OUT_SCALE, *MEASURE], "ue8m0 ") for operation in (GEMM, GROUPED)),
     (["explain", *GEMM, *GPU], "%"),
     (["explain", *GROUPED, *GPU], "%"),
     (["explain", *CONV, *GPU], "%"),
+    *(
+        (["profile", *operation, "--deterministic", "batch_invariant", "--kernel", "portable", *MEASURE], "portable")
+        for operation in (GEMM, GROUPED)
+    ),
+    *((["explain", *operation, *OUT_SCALE, *GPU], "%") for operation in (GEMM, GROUPED)),
     (["compile", "--arch", "sm_80"], "kernels, 0 with spills"),
     (["compile", *GEMM, *GPU], "1 kernels, 0 with spills"),
     (["compile", *GROUPED, *GPU], "1 kernels, 0 with spills"),
     (["compile", *CONV, *GPU], "1 kernels, 0 with spills"),
+    *((["compile", *operation, *OUT_SCALE, *GPU], "1 kernels, 0 with spills") for operation in (GEMM, GROUPED)),
     *(
         (["emit", target, *operation, *GPU, *EMIT], "project: ")
+        for target in ("pytorch", "cpp")
+        for operation in (GEMM, GROUPED, CONV)
+    ),
+    *(
+        (["emit", target, *operation, *GPU, *EMIT, *EPILOGUE], "epilogue gelu_residual, sm90")
         for target in ("pytorch", "cpp")
         for operation in (GEMM, GROUPED, CONV)
     ),
@@ -56,6 +71,7 @@ COMMANDS = [
     (["cache", "ls"], "kernels, "),
     (["cache", "clear"], "removed "),
     *((["tune", *operation, *GPU, "--candidates", "6"], "stored in ") for operation in (GEMM, GROUPED, CONV)),
+    *((["tune", *operation, *OUT_SCALE, *GPU, "--candidates", "3"], "stored in ") for operation in (GEMM, GROUPED)),
     (["tune", "--from", str(SHAPES), *GPU, "--candidates", "3"], "stored in "),
     (["tune", "merge", str(TUNED)], "1 choices added, 0 replaced"),
 ]  # fmt: skip

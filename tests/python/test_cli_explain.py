@@ -6,10 +6,10 @@ import io
 import re
 
 import pytest
-from cli_calls import CONV, GROUPS, SMALL, run
+from cli_calls import CONV, EPILOGUES, GROUPS, SMALL, run
 
 from cleave.cli import explain
-from cleave.cli.console import Console
+from cleave.cli.console import Console, format_bytes
 from cleave.testing import case
 
 
@@ -49,6 +49,16 @@ def test_explain_says_how_float32_is_multiplied(capsys):
         fast, exact = out.split(" ieee")[0], out.split(" ieee", 1)[1]
         assert "rounded to tf32" in fast and "sm90" in fast
         assert "as they are" in exact and "sm90" not in exact
+
+
+def test_explain_what_is_asked_of_kernels(capsys):
+    options = ("--deterministic", "yes,batch_invariant", "--kernel", "auto,portable", "--device", "h100")
+    sizes = ("--n", "1024", "--k", "4096")
+    for command in (("gemm", "--m", "64", *sizes), ("grouped", "--groups", "4", *sizes)):
+        status, out, _ = run(capsys, "explain", *command, *options)
+        assert status == 0
+        assert out.count("as for every M (batch_invariant)") == out.count("batch-invariant") == 2
+        assert out.count("kernel portable on h100") == len(re.findall(r"kernel +portable \d", out)) == 2
 
 
 def test_explain_without_a_gpu(capsys):
@@ -124,40 +134,42 @@ def test_explain_convolutions(capsys, device):
         assert out.count(f"  {word} ") == 3
 
 
-FUNCTIONS = """
-import cleave
-
-@cleave.epilogue
-def gelu_residual(acc, bias: cleave.row, scale: cleave.scalar, residual: cleave.matrix):
-    pre = acc * scale + bias
-    return cleave.outputs(d=cleave.gelu(pre) + residual, pre=pre.to("float16"))
-
-@cleave.epilogue
-def doubled(acc):
-    return 2.0 * acc
-"""
-
-
 @pytest.mark.parametrize("device", ["h100", "cpu"])
-def test_explain_an_epilogue_function(capsys, tmp_path, device):
-    (tmp_path / "model.py").write_text(FUNCTIONS)
+def test_explain_an_epilogue_function(capsys, device):
     sizes = ("--m", "4096", "--n", "4096", "--k", "1024", "--dtype", "bf16", "--device", device, "--candidates", "1")
-    status, out, _ = run(capsys, "explain", "gemm", *sizes, "--epilogue", f"{tmp_path}/model.py:gelu_residual")
+    status, out, _ = run(capsys, "explain", "gemm", *sizes, "--epilogue", f"{EPILOGUES}:gelu_residual")
     assert status == 0
     assert "epilogue gelu_residual" in out and "  residual matrix" in out and "  pre:float16 = %1" in out
     assert "64.0 MiB more to move than the 48.0 MiB" in out  # a matrix in, another one out
     if device == "h100":
         assert re.search(r"registers +\d+ a thread", out)
         assert re.search(r" tiles, for which registers do not suffice: .*sm90 256x", out)
-    status, out, _ = run(capsys, "explain", "gemm", *sizes, "--epilogue", f"{tmp_path}/model.py:doubled")
+    status, out, _ = run(capsys, "explain", "gemm", *sizes, "--epilogue", f"{EPILOGUES}:doubled")
     assert "1 an element of D" in out and "no tile" in out.split("rules out")[1]
 
 
+@pytest.mark.parametrize("device", ["h100", "cpu"])
+@pytest.mark.parametrize(
+    ("case", "more"),
+    [
+        # A matrix in and another out, as D of float16; a row of float32.
+        (["grouped", *GROUPS], 2 * 2 * 68 * 40 + 4 * 40),
+        (["grouped", *GROUPS, "--form", "wgrad"], 2 * 2 * 4 * 40 * 72 + 4 * 72),
+        (["conv", *CONV, "--groups", "2"], 2 * 2 * (2 * 5 * 4) * 16 + 4 * 16),
+        (["conv", *CONV, "--groups", "2", "--kind", "dgrad"], 2 * 2 * (2 * 9 * 7) * 8 + 4 * 8),
+        (["conv", *CONV, "--groups", "2", "--kind", "wgrad"], 2 * 2 * 16 * (3 * 3 * 4) + 4 * (3 * 3 * 4)),
+    ],
+    ids=("groups", "groups-wgrad", "fprop", "dgrad", "wgrad"),
+)
+def test_explain_an_epilogue_function_of_groups_and_convolutions(capsys, case, more, device):
+    status, out, err = run(capsys, "explain", *case, "--epilogue", f"{EPILOGUES}:gelu_residual", "--device", device)
+    assert status == 0, err
+    assert "epilogue gelu_residual" in out
+    assert f" {format_bytes(more)} more to move than the " in out
+
+
 def test_explain_refuses_what_is_no_function(capsys, tmp_path):
-    (tmp_path / "model.py").write_text(FUNCTIONS)
-    for name in ("model.py:cleave", "nothing.py:doubled", "doubled"):
+    for function in (f"{EPILOGUES}:cleave", f"{tmp_path}/nothing.py:doubled", "doubled"):
         with pytest.raises(SystemExit):
-            run(capsys, "explain", "gemm", *SMALL, "--epilogue", f"{tmp_path}/{name}")
+            run(capsys, "explain", "gemm", *SMALL, "--epilogue", function)
         assert "argument --epilogue" in capsys.readouterr().err
-    status, _, err = run(capsys, "explain", "grouped", *GROUPS, "--epilogue", f"{tmp_path}/model.py:doubled")
-    assert status == 1 and "--epilogue is for explain gemm" in err

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import math
 
@@ -18,6 +19,7 @@ from cleave.testing import (
     conv,
     conv_operands,
     conv_reference,
+    dense,
     grouped,
     grouped_operands,
     measure,
@@ -416,3 +418,30 @@ def test_select_says_what_is_missing(monkeypatch):
         arrays.select("cuda:1", {"float16"})
     with pytest.raises(ToolError, match="planning target"):
         arrays.select("h100", {"float16"})
+
+
+@pytest.mark.parametrize("ue8m0", [False, True])
+def test_found_scales_must_be_those_of_their_blocks(ue8m0):
+    library = arrays.NumpyArrays()
+    gemm = case.GemmCase(3, 200, 64, dtype="float32", out_dtype="int8", out_scale="block_1x128", use_ue8m0=ue8m0)
+    made = operands.make_operands(library, gemm)
+    assert not dense.errors(library, gemm, made).acceptable  # neither values nor scales are there
+    dense.run(dense.plan_for(gemm, made), made, None)
+    assert dense.errors(library, gemm, made).acceptable
+
+    def damaged(**change):
+        return dense.errors(library, gemm, dataclasses.replace(made, **change)).acceptable
+
+    values, scales = made.out, made.scale_out
+    twice = scales.copy()
+    twice[2, 1] *= 2
+    halves = values.copy()
+    halves[2, 128:] = np.round(values[2, 128:] / 2.0)
+    assert not damaged(scale_out=twice)
+    assert not damaged(scale_out=twice, out=halves)  # nearly the same, but half of the steps are not used
+    off = values.copy()
+    off[1, 7] += 3
+    assert not damaged(out=off)
+    absent = scales.copy()
+    absent[0, 0] = np.nan
+    assert not damaged(scale_out=absent)

@@ -60,6 +60,70 @@ def test_profile_8_bit_floats(capsys, tmp_path):
     assert {row["use_fast_accum"] for row in rows} == {False, True}
 
 
+FOUND = ["--out-scale", "block_1x128", "--scale-major", "k,mn", "--use-ue8m0", "no,yes"]
+
+
+@pytest.mark.parametrize("dtype", ["int8", "float8_e4m3fn"])
+def test_profile_found_scales(capsys, tmp_path, dtype):
+    library_for(dtype)
+    path = tmp_path / "rows.json"
+    status, out, _ = run(
+        capsys, "profile", "gemm", "--m", "48", "--n", "200", "--k", "300", "--batch", "1,2", "--dtype",
+        f"fp32,{dtype}", "--activation", "none,swiglu", "--out-dtype", dtype, *FOUND, "--device", "cpu",
+        "--iterations", "1", "--json", str(path),
+    )  # fmt: skip
+    assert status == 0, out
+    rows = json.loads(path.read_text())
+    assert len(rows) == 2 * 2 * 2 * 2 * 2
+    assert all(row["verified"] for row in rows)
+    assert out.count("out_scale block_1x128 mn-major ue8m0") == 8
+
+
+def test_profile_found_scales_of_groups(capsys, tmp_path):
+    path = tmp_path / "rows.json"
+    status, out, _ = run(
+        capsys, "profile", "grouped", "--sizes", "130,0,1,60", "--n", "200", "--k", "300", "--form",
+        "forward,dgrad,wgrad", "--dtype", "fp16,i8", "--out-dtype", "int8", *FOUND, "--device", "cpu", "--iterations",
+        "1", "--json", str(path),
+    )  # fmt: skip
+    assert status == 0, out
+    rows = json.loads(path.read_text())
+    assert len(rows) == 3 * 2 * 2 * 2
+    assert all(row["verified"] for row in rows)
+
+
+@pytest.mark.parametrize("operation", ["gemm", "grouped"])
+def test_profile_what_is_asked_of_kernels(capsys, operation):
+    options = ("--deterministic", "yes,batch_invariant", "--kernel", "auto,sm90", "--device", "cpu")
+    sizes = SMALL if operation == "gemm" else GROUPS
+    status, out, _ = run(capsys, "profile", operation, *sizes, *options, "--iterations", "1")
+    assert status == 1 and out.count(" yes") == 2
+    assert out.count("kernel sm90, auto: kernel is sm90, but the device is the CPU") == 2
+
+
+def test_an_order_of_scales_is_of_found_ones_alone(capsys, tmp_path):
+    path = tmp_path / "rows.json"
+    options = ("--out-dtype", "int8", "--out-scale", "none,block_1x128", "--scale-major", "k,mn", "--device", "cpu")
+    status, out, _ = run(capsys, "profile", "gemm", *SMALL, *options, "--iterations", "1", "--json", str(path))
+    assert status == 0, out
+    rows = [(row["out_scale"], row["scale_major"]) for row in json.loads(path.read_text())]
+    assert rows == [(None, "k"), ("block_1x128", "k"), ("block_1x128", "mn")]
+
+
+def test_found_scales_are_refused_by_name(capsys, tmp_path):
+    status, out, _ = run(capsys, "profile", "gemm", *SMALL, "--out-scale", "block_1x128", "--device", "cpu")
+    assert status == 1 and "out_scale is given, but d is float16" in out
+    status, out, _ = run(capsys, "profile", "gemm", *SMALL, "--use-ue8m0", "yes", "--device", "cpu")
+    assert status == 1 and "use_ue8m0" in out
+    with pytest.raises(SystemExit):
+        run(capsys, "profile", "conv", *CONV, "--out-scale", "block_1x128")
+    assert "unrecognized arguments: --out-scale" in capsys.readouterr().err
+    emitted = ("--device", "h100", "--name", "operation", "--sourcedir", str(tmp_path / "operation"))
+    scales = ("--out-dtype", "int8", "--out-scale", "block_1x128")
+    status, _, err = run(capsys, "emit", "cpp", "gemm", "--m", "64", "--n", "256", "--k", "512", *scales, *emitted)
+    assert status == 1 and "out_scale, which emitted projects do not serve" in err
+
+
 def test_profile_exact_integers(capsys, tmp_path):
     path = tmp_path / "rows.json"
     status, out, _ = run(

@@ -12,6 +12,7 @@ import pytest
 
 torch = pytest.importorskip("torch", minversion="2.10")
 
+from cli_calls import CONV, EPILOGUES, GROUPS, SMALL  # noqa: E402
 from emitted_builds import (  # noqa: E402
     every_target,
     in_child,
@@ -77,6 +78,17 @@ def test_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture) -> None
     sizes = ["--images", "8", "--size", "28x28", "--channels", "64", "--filters", "64"]
     options = ["--name", "layer", "--sourcedir", str(tmp_path / "layer"), "--device", "h100"]
     assert main(["emit", "cpp", "conv", *sizes, "--filter-size", "3", *options]) == 0
+
+
+@pytest.mark.parametrize("options", [["gemm", *SMALL], ["grouped", *GROUPS], ["conv", *CONV]], ids=lambda it: it[0])
+def test_the_command_emits_epilogue_functions(tmp_path: Path, options: list[str]) -> None:
+    """Either project has the function, whose inputs and outputs keep their names."""
+    arguments = ["--device", "h100", "--name", "operation", "--epilogue", f"{EPILOGUES}:gelu_residual"]
+    assert main(["emit", "cpp", *options, *arguments, "--sourcedir", str(tmp_path / "cpp")]) == 0
+    function = (tmp_path / "cpp/src/function.h").read_text()
+    assert "shift" in function and "residual" in function and "pre" in function
+    assert main(["emit", "pytorch", *options, *arguments, "--sourcedir", str(tmp_path / "pytorch")]) == 0
+    assert (tmp_path / "pytorch/src/function.h").read_text() == function
 
 
 # What to pass instead of something sound, and what is said about it.

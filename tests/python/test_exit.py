@@ -104,9 +104,10 @@ def call_of(function):
     axes = next((int(digit) for digit in function.__name__ if digit.isdigit()), 0)
     values = {"Array": Array(), "Array | None": Array(), "tuple[int, ...]": (1,) * (2 + axes), "int": 1, "object": None,
               "GemmPlan": plan, "str": "fprop"}
-    arguments = [plan if parameter.name == "self" else values[parameter.annotation]
-                 for parameter in parameters.values() if parameter.default is parameter.empty]
-    return lambda: function(*arguments)
+    given = {name: plan if name == "self" else values[parameter.annotation]
+             for name, parameter in parameters.items() if parameter.default is parameter.empty}
+    named = {name: given.pop(name) for name in [*given] if parameters[name].kind is inspect.Parameter.KEYWORD_ONLY}
+    return lambda: function(*given.values(), **named)
 
 functions = [*vars(cleave._core).values(), cleave.GemmPlan.run]
 calls = [call_of(f) for f in functions if "Array" in getattr(f, "__nb_signature__", [[""]])[0][0]]

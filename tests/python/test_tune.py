@@ -49,7 +49,7 @@ def test_what_fails_stops_nothing(tmp_path, fake_gpu):
     )  # fmt: skip
     assert done.returncode == 1, done.stderr
     assert "no problem: " in done.stdout
-    assert "[1/11] 64x48x512x1 tn bfloat16 bfloat16: " in done.stdout  # NumPy has no such type
+    assert "[1/12] 64x48x512x1 tn bfloat16 bfloat16: " in done.stdout  # NumPy has no such type
     assert f"tuned {len(SHAPES.read_text().splitlines())} problems" in done.stdout
 
 

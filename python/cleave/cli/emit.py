@@ -9,6 +9,7 @@ from typing import Any
 from ..testing.errors import ToolError
 from . import values
 from .compile import ARCHITECTURES
+from .epilogue_option import add_epilogue_option, plan
 from .operations import add_operations
 from .options import add_device_option, default_device
 
@@ -69,6 +70,7 @@ def _add_options(target: str, parser: argparse.ArgumentParser) -> None:
         "--arch", type=values.words(ARCHITECTURES), default=[], metavar="ARCHS",
         help=f"a list of {', '.join(ARCHITECTURES)}; default: that of the device",
     )  # fmt: skip
+    add_epilogue_option(parser, "an epilogue function, which becomes the operation's; its inputs are arguments")
     if target == "pytorch":
         parser.add_argument("--jit", action="store_true", help="build it, too")
     add_device_option(parser, "cuda, cuda:<index>, h100 or h200; default: the first GPU, else h100")
@@ -83,11 +85,12 @@ def run(arguments: argparse.Namespace) -> int:
             f"the options describe {len(cases)} operations; pass one value to each, since what is "
             "emitted serves other sizes as well"
         )
-    plan = cases[0].plan(arguments.device or default_device("h100"))
+    planned = plan(cases[0], arguments.epilogue, arguments.device or default_device("h100"))
     options = {"sources": arguments.sources, "archs": arguments.arch}
     if arguments.target == "cpp":
-        cleave.emit.cpp(plan, arguments.name, arguments.sourcedir, **options)
+        cleave.emit.cpp(planned, arguments.name, arguments.sourcedir, **options)
     else:
-        cleave.emit.pytorch(plan, arguments.name, arguments.sourcedir, jit=arguments.jit, **options)
-    print(f"{arguments.sourcedir}: {cases[0].title}, {plan.kernel_name}")
+        cleave.emit.pytorch(planned, arguments.name, arguments.sourcedir, jit=arguments.jit, **options)
+    epilogue = f", epilogue {arguments.epilogue.__name__}" if arguments.epilogue else ""
+    print(f"{arguments.sourcedir}: {cases[0].title}{epilogue}, {planned.kernel_name}")
     return 0

@@ -7,10 +7,10 @@ from typing import Any
 
 from ..testing.case import GemmCase, slice_count
 from ..testing.conv_case import ConvCase
-from ..testing.errors import ToolError
 from ..testing.grouped_case import GroupedCase
 from . import explain_epilogue
 from .console import Console, format_bytes
+from .epilogue_option import add_epilogue_option, plan
 from .operations import add_operations
 from .options import add_candidates_option, add_device_option, default_device
 
@@ -24,12 +24,7 @@ def add_parser(subparsers: Any) -> None:
 def _add_options(parser: argparse.ArgumentParser) -> None:
     add_device_option(parser, "cpu, cuda, cuda:<index>, h100 or h200; default: the first GPU, else h100")
     add_candidates_option(parser, 12, "candidates to show, cheapest first")
-    parser.add_argument(
-        "--epilogue",
-        type=explain_epilogue.function,
-        metavar="FILE.py:NAME",
-        help="of gemm: an epilogue function; its graph and what it costs are shown, too",
-    )
+    add_epilogue_option(parser, "an epilogue function; its graph and what it costs are shown, too")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -37,16 +32,10 @@ def run(arguments: argparse.Namespace) -> int:
     console = Console()
     epilogue = arguments.epilogue
     for case in arguments.cases(arguments):
-        if epilogue is None:
-            _explain(console, case, case.plan(device), device, arguments.candidates)
-            continue
-        if not isinstance(case, GemmCase):
-            raise ToolError(
-                "--epilogue is for explain gemm: groups and convolutions are planned without functions here"
-            )
-        plan = explain_epilogue.plan(case, epilogue, device)
-        _explain(console, case, plan, device, arguments.candidates)
-        explain_epilogue.explain(console, case, epilogue, plan, device)
+        planned = plan(case, epilogue, device)
+        _explain(console, case, planned, device, arguments.candidates)
+        if epilogue:
+            explain_epilogue.explain(console, case, epilogue, planned, device)
     return 0
 
 

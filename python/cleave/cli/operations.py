@@ -56,6 +56,29 @@ def _scaled(scalings: Sequence[str]) -> dict[str, Option]:
     }
 
 
+# Scales of D that the product finds.
+_FOUND = {
+    "out_scale": _names(
+        values.OUT_SCALES, None, help="block_1x128: an 8-bit D has scales that the product finds; default none"
+    ),
+    "scale_major": _names(
+        values.SCALE_MAJORS, "k", "ORDERS", "of those scales: k (default), or mn: the rows of a column are neighbours"
+    ),
+    "use_ue8m0": _names(values.FLAGS, False, "FLAGS", "yes: those scales are powers of two; no (default)"),
+}
+
+# What products without a geometry may ask of their kernels.
+_KERNELS = {
+    "deterministic": _names(
+        values.DETERMINISMS,
+        True,
+        "KINDS",
+        "yes (default): the same bits in every run; batch_invariant: of a row of D in every batch, too",
+    ),
+    "kernel": _names(values.KERNELS, "auto"),
+}
+
+
 def _result(activations: Sequence[str], biases: Sequence[str]) -> dict[str, Option]:
     """What becomes of the sums, and how they are shared."""
     return {
@@ -87,6 +110,11 @@ _GEMM = {
     "dtype": _dtype(values.OPERAND_DTYPES),
     "precision": _PRECISION,
     **_scaled(values.SCALINGS),
+    **_FOUND,
+    **_KERNELS,
+    "static_b": _names(
+        values.FLAGS, False, "FLAGS", "yes: nobody writes B, so that kernels may load it early; no (default)"
+    ),
     **_result(values.ACTIVATIONS, values.BIASES),
 }
 
@@ -110,6 +138,8 @@ _GROUPED = {
     "dtype": _dtype(values.OPERAND_DTYPES),
     "precision": _PRECISION,
     **_scaled(values.GROUP_SCALINGS),
+    **_FOUND,
+    **_KERNELS,
     **_result(values.ACTIVATIONS, values.GROUP_BIASES),
 }
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from . import out_scales
 from .activations import activate, carried
 from .arrays import Arrays
 from .case import GemmCase
@@ -102,16 +103,22 @@ def reference(arrays: Arrays, case: GemmCase, operands: Operands) -> Reference:
     row_squares = ((a * a) @ column_squares[..., None])[..., 0]
     bias, scale_d = operands.bias, operands.scales.get("scale_d")
     bias = None if bias is None else arrays.float64(bias)
-    return of_sums(arrays, case, a @ b.swapaxes(-1, -2), row_squares, bias, scale_d)
+    return of_sums(arrays, case, a @ b.swapaxes(-1, -2), row_squares, bias, scale_d, operands.scale_out)
 
 
 def of_sums(
-    arrays: Arrays, case: GemmCase, values: Any, row_squares: Any, bias: Any = None, scale_d: Any = None
+    arrays: Arrays,
+    case: GemmCase,
+    values: Any,
+    row_squares: Any,
+    bias: Any = None,
+    scale_d: Any = None,
+    scale_out: Any = None,
 ) -> Reference:
     """What becomes of float64 sums of products, [..., rows, columns].
 
     row_squares: of each row, the mean square that it would have if signs were random. bias:
-    float64, broadcast to `values`.
+    float64, broadcast to `values`. scale_out: the scales that were found, with which D is compared.
     """
     if bias is not None:
         values = values + bias
@@ -132,6 +139,14 @@ def of_sums(
         scale = arrays.float64(scale_d)
         values = arrays.xp.clip(values / scale, *DTYPES[case.result_dtype].limits)
         magnitudes, slack = magnitudes / scale, slack / scale
+    if scale_out is not None:
+        scale = out_scales.of_elements(arrays, scale_out, values)
+        stored = values / arrays.xp.where(scale > 0, scale, 1.0)
+        rounded = scale * rounding(stored, case.result_dtype)
+        # Where a scale is wrong, so is what it scales.
+        right = out_scales.are_right(arrays, case, scale_out, values, slack)
+        tolerance = arrays.xp.where(right, slack + rounded, -1.0)
+        return Reference(values, magnitudes, 1.01 * tolerance)
     tolerance = slack + rounding(values, case.result_dtype)
     return Reference(values, magnitudes, 1.01 * tolerance)
 

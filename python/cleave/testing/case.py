@@ -44,7 +44,9 @@ class GemmCase:
     operands stand for scale * value, where one scale serves a matrix ("tensor"), a row of A or
     column of B ("row"), or a block; "block_128x128" has blocks of 1x128 in A. out_dtype: by default
     that of the operands; bfloat16 for 8-bit ones, int32 for integers without scales. 8-bit D has a
-    static scale. use_fast_accum: 8-bit floats are summed in the tensor cores alone.
+    static scale, or with out_scale (None or "block_1x128") those that the product finds, in the order of
+    scale_major ("k" or "mn"), with use_ue8m0 powers of two. use_fast_accum: 8-bit floats are summed in the
+    tensor cores alone. deterministic, kernel, static_b: as in `cleave.gemm`.
     """
 
     m: int
@@ -58,8 +60,13 @@ class GemmCase:
     activation: str = "none"
     bias: str = "none"
     scaling: str = "none"
+    out_scale: str | None = None
+    scale_major: str = "k"
+    use_ue8m0: bool = False
     use_fast_accum: bool = False
     deterministic: bool | str = True
+    kernel: str = "auto"
+    static_b: bool = False
     split_k_mode: str = "auto"
     split_k_slices: int | None = None
 
@@ -76,11 +83,16 @@ class GemmCase:
     @property
     def plain(self) -> bool:
         """Whether it is one product of two matrices with nothing but scales around it."""
-        return self.batch == 1 and self.activation == "none" and self.bias == "none"
+        return self.batch == 1 and self.activation == "none" and self.bias == "none" and self.out_scale is None
 
     @property
     def result_dtype(self) -> str:
         return self.out_dtype or self._default_result_dtype
+
+    @property
+    def result_shape(self) -> tuple[int, int, int]:
+        """How many matrices D is, and the rows and columns of each."""
+        return self.batch, self.m, self.n
 
     @property
     def bias_dtype(self) -> str:
@@ -97,6 +109,11 @@ class GemmCase:
     def scale_blocks(self) -> tuple[Block, Block] | None:
         """The blocks of A, and of B's transpose, that share a scale."""
         return SCALINGS[self.scaling]
+
+    @property
+    def out_scale_shape(self) -> tuple[int, int]:
+        """The scales that each matrix of D has, if they are found."""
+        return self.m, -(-self.n // 128)
 
     @property
     def flops(self) -> int:
@@ -127,6 +144,9 @@ class GemmCase:
             parts.append(f"scales {self.scaling}")
         if self.result_dtype != self._default_result_dtype:
             parts.append(f"to {self.result_dtype}")
+        if self.out_scale:
+            parts.append(f"out_scale {self.out_scale}")
+            parts += ["mn-major"] * (self.scale_major == "mn") + ["ue8m0"] * self.use_ue8m0
         if self.bias != "none":
             parts.append(f"{self.bias} bias")
         if self.activation != "none":
@@ -135,13 +155,18 @@ class GemmCase:
             parts.append("fast")
         if self.deterministic == "batch_invariant":
             parts.append("batch-invariant")
+        if self.kernel != "auto":
+            parts.append(f"kernel {self.kernel}")
+        if self.static_b:
+            parts.append("static B")
         return " ".join(parts)
 
-    def plan(self, device: str) -> Any:
-        """The library's plan for `device` ('cpu', 'cuda:0', or 'h100' or 'h200' to plan without a GPU)."""
+    def plan(self, device: str, epilogue: Any = None) -> Any:
+        """The library's plan for `device` ('cpu', 'cuda:0', or 'h100' or 'h200' to plan without a GPU). epilogue: a
+        function, called with types."""
         import cleave
 
-        return cleave.plan_problem(**asdict(self), device=device)
+        return cleave.plan_problem(**asdict(self), epilogue=epilogue, device=device)
 
     @classmethod
     def of(cls, case: Any, m: int, n: int, k: int, **own: Any) -> GemmCase:
@@ -157,10 +182,11 @@ class GemmCase:
 
     @property
     def _scale_count(self) -> int:
+        found = self.batch * math.prod(self.out_scale_shape) if self.out_scale else 0
         if not self.scale_blocks:
-            return 0
+            return found
         extents = ((self.m, self.k), (self.columns, self.k))
-        return self.batch * sum(
+        return found + self.batch * sum(
             math.prod(-(-extent // (block or max(extent, 1))) for extent, block in zip(matrix, blocks, strict=True))
             for matrix, blocks in zip(extents, self.scale_blocks, strict=True)
         )
@@ -185,6 +211,8 @@ def product(make: Callable[..., Case], options: Mapping[str, Sequence[Any]]) -> 
         chosen = dict(zip(options, values, strict=True))
         if chosen.get("split_k_mode") == "none":
             chosen["split_k_slices"] = None  # an unsplit product has no slice count to vary
+        if chosen.get("out_scale", ...) is None and "scale_major" in chosen:
+            chosen["scale_major"] = "k"  # and one without found scales no order of them
         case = make(**chosen)
         if case not in seen:
             seen.add(case)

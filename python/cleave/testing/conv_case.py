@@ -127,6 +127,14 @@ class ConvCase(IsProduct):
         return GemmCase.of(self, m, n, k)
 
     @property
+    def result_shape(self) -> tuple[int, int, int]:
+        """That of the one matrix that D is in memory: of pixels, or, for the weights' gradient, of filters."""
+        product = self.product
+        if self.kind == "wgrad":
+            return 1, product.m * self.groups, product.n
+        return 1, product.m, product.n * self.groups
+
+    @property
     def flops(self) -> int:
         """Those with what is padded counted, as is usual."""
         outputs = self.images * math.prod(self.outputs)
@@ -148,11 +156,11 @@ class ConvCase(IsProduct):
             + math.prod(self.shapes[self.made]) * DTYPES[self.result_dtype].bytes
         )
 
-    def plan(self, device: str) -> Any:
-        """The library's plan for `device` ('cpu', 'cuda:0', or 'h100' or 'h200' to plan without a GPU)."""
+    def plan(self, device: str, epilogue: Any = None) -> Any:
+        """As GemmCase has it."""
         import cleave
 
-        return cleave.plan_conv_problem(**asdict(self), device=device)
+        return cleave.plan_conv_problem(**asdict(self), epilogue=epilogue, device=device)
 
     @property
     def title(self) -> str:

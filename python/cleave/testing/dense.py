@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from . import accuracy
+from . import accuracy, out_scales
 from .arrays import Arrays
 from .case import GemmCase, options
 from .operands import Operands, make_operands
@@ -16,18 +16,23 @@ def plan_for(case: GemmCase, operands: Operands) -> Any:
     """The library's plan for these operands."""
     import cleave
 
-    results = {"bias": operands.bias, "out": operands.out}
+    results = {"bias": operands.bias, "out": operands.out, "scale_out": operands.scale_out}
+    shared = "out_scale", "use_ue8m0", "deterministic", "kernel", "static_b"
     if not case.quantized and not operands.scales:
-        return cleave.plan_gemm(operands.a, operands.b, **results, **options(case, "deterministic", "precision"))
+        chosen = options(case, "precision", *shared)
+        return cleave.plan_gemm(operands.a, operands.b, **results, **chosen)
     scales = {"scale_a": None, "scale_b": None} | operands.scales
-    chosen = options(case, "deterministic", "use_fast_accum")
+    chosen = options(case, "use_fast_accum", *shared)
     return cleave.plan_scaled_gemm(operands.a, operands.b, **scales, **results, **chosen)
 
 
 def run(plan: Any, operands: Operands, stream: int | None) -> None:
-    plan.run(operands.a, operands.b, bias=operands.bias, out=operands.out, stream=stream, **operands.scales)
+    results = {"out": operands.out, "scale_out": operands.scale_out}
+    plan.run(operands.a, operands.b, bias=operands.bias, stream=stream, **results, **operands.scales)
 
 
 def errors(arrays: Arrays, case: GemmCase, operands: Operands) -> accuracy.Errors:
-    """Errors of what a run left in `out`."""
-    return accuracy.compare(arrays, operands.out, accuracy.reference(arrays, case, operands))
+    """Errors of what a run left in `out` and `scale_out`."""
+    result, scale = operands.out, operands.scale_out
+    stored = result if scale is None else out_scales.dequantize_result(arrays, result, scale)
+    return accuracy.compare(arrays, stored, accuracy.reference(arrays, case, operands))

@@ -24,7 +24,8 @@ def plan_for(case: GroupedCase, operands: GroupedOperands) -> Any:
         alignment=case.spacing if case.spacing > 1 else None,
         bias=operands.bias,
         out=operands.out,
-        **options(case, "use_fast_accum", "precision"),
+        scale_out=operands.scale_out,
+        **options(case, "use_fast_accum", "precision", "out_scale", "use_ue8m0", "deterministic", "kernel"),
         **operands.scales,
     )
 
@@ -36,6 +37,7 @@ def run(plan: Any, operands: GroupedOperands, stream: int | None) -> None:
         offs=operands.offs,
         bias=operands.bias,
         out=operands.out,
+        scale_out=operands.scale_out,
         stream=stream,
         **operands.scales,
     )

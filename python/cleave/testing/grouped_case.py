@@ -47,8 +47,13 @@ class GroupedCase(IsProduct):
     activation: str = "none"
     bias: str = "none"
     scaling: str = "none"
+    out_scale: str | None = None
+    scale_major: str = "k"
+    use_ue8m0: bool = False
     use_fast_accum: bool = False
     alignment: int | None = None
+    deterministic: bool | str = True
+    kernel: str = "auto"
     split_k_mode: str = "auto"
     split_k_slices: int | None = None
 
@@ -87,6 +92,11 @@ class GroupedCase(IsProduct):
         return self.group(self.rows)
 
     @property
+    def result_shape(self) -> tuple[int, int, int]:
+        """As of GemmCase."""
+        return self.groups if self.form == "wgrad" else 1, self.product.m, self.product.n
+
+    @property
     def flops(self) -> int:
         return self.group(self.tokens).flops
 
@@ -96,8 +106,8 @@ class GroupedCase(IsProduct):
         sizes = [end - begin for begin, end in self.ranges]
         return sum(self.group(size).bytes for size in sizes if size or self.form == "wgrad")
 
-    def plan(self, device: str) -> Any:
-        """The library's plan for `device` ('cpu', 'cuda:0', or 'h100' or 'h200' to plan without a GPU)."""
+    def plan(self, device: str, epilogue: Any = None) -> Any:
+        """As GemmCase has it."""
         import cleave
 
         groups = {
@@ -106,7 +116,7 @@ class GroupedCase(IsProduct):
             "bounds": "ends" if self.spacing == 1 else "aligned_ends",
             "spacing": self.spacing,
         }
-        return cleave.plan_problem(**asdict(self.product) | groups, device=device)
+        return cleave.plan_problem(**asdict(self.product) | groups, epilogue=epilogue, device=device)
 
     @property
     def title(self) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 from .arrays import Arrays
 from .case import Block, GemmCase
 from .grouped_case import GroupedCase
-from .operands import Operands, factor
+from .operands import Operands, factor, found_scales
 from .quantization import quantize
 
 
@@ -48,6 +48,7 @@ def make_operands(arrays: Arrays, case: GroupedCase, seed: int = 0) -> GroupedOp
         bias=arrays.normal((case.groups, dense.columns), dense.bias_dtype, 4 * seed + 2) if biased else None,
         out=out,
         scales=scales,
+        scale_out=found_scales(arrays, dense, lead),
         offs=arrays.from_numpy(numpy.array([end for _, end in case.ranges]), "int32"),
     )
 
@@ -71,7 +72,10 @@ def of_group(case: GroupedCase, operands: GroupedOperands, group: int) -> tuple[
     if case.scaling == "row":
         scales = {"scale_a": scales["scale_a"][:, None], "scale_b": scales["scale_b"][None, :]}
     bias = None if operands.bias is None else operands.bias[group]
-    return case.group(end - begin), Operands(a, b, bias, out, scales)
+    found = operands.scale_out
+    if found is not None:
+        found = found[group] if case.form == "wgrad" else found[begin:end]
+    return case.group(end - begin), Operands(a, b, bias, out, scales, found)
 
 
 _BLOCK = 128  # elements of K that share a scale

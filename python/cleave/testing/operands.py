@@ -17,13 +17,15 @@ _REACH = 4
 
 @dataclass
 class Operands:
-    """`scales` has scale_a, scale_b and scale_d, as far as the case has them, by those names."""
+    """`scales` has scale_a, scale_b and scale_d, as far as the case has them, by those names; scale_out: where the
+    product leaves those that it finds."""
 
     a: Any
     b: Any
     bias: Any
     out: Any
     scales: dict[str, Any] = field(default_factory=dict)
+    scale_out: Any = None
 
 
 def make_operands(arrays: Arrays, case: GemmCase, seed: int = 0) -> Operands:
@@ -38,7 +40,7 @@ def make_operands(arrays: Arrays, case: GemmCase, seed: int = 0) -> Operands:
     b, scale_b = factor(arrays, (*lead, case.columns, case.k), case.dtype, case.layout[1] == "n", block_b, 4 * seed + 1)
     scales = {"scale_a": scale_a, "scale_b": scale_b.swapaxes(-1, -2)} if case.scale_blocks else {}
     largest = DTYPES[case.result_dtype].largest
-    if largest:
+    if largest and not case.out_scale:
         scales["scale_d"] = arrays.full((1,), _REACH * math.sqrt(max(case.k, 1)) / largest, "float32")
     bias_shape = {"none": None, "row": (case.columns,), "column": (case.m, 1)}[case.bias]
     out = arrays.full((*lead, case.m, case.n), 0, case.result_dtype)
@@ -49,7 +51,19 @@ def make_operands(arrays: Arrays, case: GemmCase, seed: int = 0) -> Operands:
         bias=arrays.normal(bias_shape, case.bias_dtype, 4 * seed + 2) if bias_shape else None,
         out=out,
         scales=scales,
+        scale_out=found_scales(arrays, case, lead),
     )
+
+
+def found_scales(arrays: Arrays, case: GemmCase, lead: tuple[int, ...]) -> Any:
+    """Where the scales of D go that the product finds, poisoned; None if it finds none."""
+    if not case.out_scale:
+        return None
+    rows, columns = case.out_scale_shape
+    by_rows = case.scale_major == "k"
+    scales = arrays.full((*lead, *((rows, columns) if by_rows else (columns, rows))), 0, "float32")
+    arrays.poison(scales)
+    return scales if by_rows else scales.swapaxes(-1, -2)
 
 
 def real_factors(arrays: Arrays, case: GemmCase, operands: Operands) -> tuple[Any, Any]:

@@ -13,7 +13,7 @@ from .group_sizes import ranges_of, spread_over
 # Standard deviation of integers: few leave the range of 8 bits.
 _INTEGERS = 20
 # What the arrays that are not drawn are filled with.
-_FILLED = {"d": 0, "scale_a": 1, "scale_b": 1, "scale_d": 1, "zero_a": 0, "zero_b": 0, "amax": 0}
+_FILLED = {"d": 0, "scale_a": 1, "scale_b": 1, "scale_d": 1, "scale_out": 0, "zero_a": 0, "zero_b": 0, "amax": 0}
 # Where groups' sizes are not known.
 _SPREAD = "varied"
 

@@ -16,7 +16,7 @@ from .dtypes import DTYPES
 def quantize(arrays: Arrays, x: Any, dtype: str, block: Block) -> tuple[Any, Any]:
     """The values, of x's shape, and the float32 scale of each block: x is about scale * value."""
     blocks = _blocks(arrays, arrays.cast(x, "float32"), block)
-    largest = arrays.xp.amax(abs(blocks), axis=(-3, -1), keepdims=True)
+    largest = _largest(arrays, blocks)
     scale = largest / DTYPES[dtype].largest
     values = blocks / arrays.xp.where(scale > 0, scale, arrays.xp.ones_like(scale))
     if dtype == "int8":
@@ -28,6 +28,15 @@ def dequantize(arrays: Arrays, values: Any, scale: Any, block: Block) -> Any:
     """float64 scale * value."""
     blocks = _blocks(arrays, arrays.float64(values), block)
     return _matrix(blocks * arrays.float64(scale)[..., :, None, :, None], values.shape)
+
+
+def largest_magnitudes(arrays: Arrays, x: Any, block: Block) -> Any:
+    """That of each block."""
+    return _largest(arrays, _blocks(arrays, x, block))[..., :, 0, :, 0]
+
+
+def _largest(arrays: Arrays, blocks: Any) -> Any:
+    return arrays.xp.amax(abs(blocks), axis=(-3, -1), keepdims=True)
 
 
 def _blocks(arrays: Arrays, x: Any, block: Block) -> Any:

@@ -23,6 +23,8 @@ Product = tuple[Any, int, int]
 
 _LAYERS = (W8A8Linear, RMSNormQuantize, GroupedLinear, MoE)
 
+_ops = torch.ops.cleave
+
 # Tokens of the examples that plans are made from: more than one, whose stride means something.
 _EXAMPLE = 16
 
@@ -116,4 +118,6 @@ def _moe(layer: MoE, first: int, last: int) -> Iterator[Product]:
     rows = first * layer.top_k, last * layer.top_k
     yield _grouped(layer.gate_up, *rows, activation="swiglu")
     yield _grouped(layer.down, *rows)
-    layer(x)  # what sorts tokens does not depend on how many there are
+    layer(x)
+    # Few choices are counted and sorted by one kernel, many by two.
+    _ops.moe_sort_tokens(torch.zeros((last, layer.top_k), dtype=torch.int32, device=x.device), layer.num_experts)
