@@ -54,7 +54,7 @@ def test_formats():
         ["compile", "--all", "grouped", *GROUPS],
         ["profile", "conv", "--size", "8x8"],
         ["profile", "conv", *CONV, "--kind", "backward"],
-        ["profile", "conv", *CONV, "--dtype", "e4m3"],
+        ["profile", "conv", *CONV, "--scaling", "block_1x128"],
         ["profile", "conv", *CONV, "--activation", "swiglu"],
         ["profile", "conv", *CONV, "--division", "slow"],
         ["profile", "conv", *CONV, "--stride", "0"],

@@ -27,6 +27,7 @@ MEASURE = ["--no-verify", "--iterations", "1", "--device", "cuda"]
 GPU = ["--device", "cuda:0"]
 SHAPES = Path(__file__).with_name("shapes.txt")  # as CLEAVE_LOG_SHAPES leaves it
 TUNED = Path(__file__).with_name("tuned.txt")
+SCALED = ["--dtype", "int8", "--scaling", "row", "--out-dtype", "int8"]
 OUT_SCALE = ["--out-dtype", "int8", "--out-scale", "block_1x128", "--scale-major", "mn", "--use-ue8m0", "yes"]
 EPILOGUE = ["--epilogue", f"{EPILOGUES}:gelu_residual"]
 EMIT = ["--name", "operation", "--sourcedir", "project", "--sources", "cubin"]
@@ -39,6 +40,7 @@ COMMANDS = [
     (["profile", *GROUPED, *MEASURE], "sm90"),
     (["profile", *CONV, *MEASURE, "--kind", "fprop,dgrad,wgrad"], "sm90"),
     *((["profile", *operation, *OUT_SCALE, *MEASURE], "ue8m0 ") for operation in (GEMM, GROUPED)),
+    (["profile", *CONV, *SCALED, *MEASURE], " int8 scales row to int8 "),
     (["explain", *GEMM, *GPU], "%"),
     (["explain", *GROUPED, *GPU], "%"),
     (["explain", *CONV, *GPU], "%"),
@@ -46,6 +48,7 @@ COMMANDS = [
         (["profile", *operation, "--deterministic", "batch_invariant", "--kernel", "portable", *MEASURE], "portable")
         for operation in (GEMM, GROUPED)
     ),
+    (["explain", *CONV, *SCALED, *GPU], "%"),
     *((["explain", *operation, *OUT_SCALE, *GPU], "%") for operation in (GEMM, GROUPED)),
     (["compile", "--arch", "sm_80"], "kernels, 0 with spills"),
     (["compile", *GEMM, *GPU], "1 kernels, 0 with spills"),
@@ -71,6 +74,7 @@ COMMANDS = [
     (["cache", "ls"], "kernels, "),
     (["cache", "clear"], "removed "),
     *((["tune", *operation, *GPU, "--candidates", "6"], "stored in ") for operation in (GEMM, GROUPED, CONV)),
+    (["tune", *CONV, *SCALED, *GPU, "--candidates", "3"], "stored in "),
     *((["tune", *operation, *OUT_SCALE, *GPU, "--candidates", "3"], "stored in ") for operation in (GEMM, GROUPED)),
     (["tune", "--from", str(SHAPES), *GPU, "--candidates", "3"], "stored in "),
     (["tune", "merge", str(TUNED)], "1 choices added, 0 replaced"),

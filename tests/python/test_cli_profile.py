@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 
+import numpy as np
 import pytest
 from array_libraries import library_for
 from cli_calls import CONV, GROUPS, SMALL, run
@@ -274,6 +275,55 @@ def test_profile_convolutions_with_everything(capsys):
     )  # fmt: skip
     assert status == 0, out
     assert out.count(" yes") == 3 * 2 * 2 * 2 * 2
+
+
+@pytest.mark.parametrize("dtype", ["int8", "float8_e4m3fn"])
+def test_profile_scaled_convolutions(capsys, tmp_path, dtype):
+    library_for(dtype)
+    path = tmp_path / "rows.json"
+    fast = "no" if dtype == "int8" else "no,yes"
+    status, out, _ = run(
+        capsys, "profile", "conv", *CONV, "--groups", "1,2", "--dtype", dtype, "--scaling", "none,tensor,row",
+        "--bias", "none,row", "--activation", "none,silu", "--out-dtype", f"fp32,{dtype}", "--use-fast-accum", fast,
+        "--device", "cpu", "--iterations", "1", "--json", str(path),
+    )  # fmt: skip
+    assert status == 0, out
+    rows = json.loads(path.read_text())
+    assert len(rows) == 2 * 3 * 2 * 2 * 2 * (1 if dtype == "int8" else 2)
+    assert all(row["verified"] for row in rows)
+    assert f"in 2 groups {dtype} scales row to {dtype} bias silu" in out
+
+
+def test_profile_refuses_scaled_gradients(capsys):
+    options = ("--dtype", "i8", "--scaling", "row", "--kind", "dgrad,wgrad", "--device", "cpu")
+    status, out, _ = run(capsys, "profile", "conv", *CONV, *options)
+    assert status == 1 and out.count("grad_output is int8; it must be float16") == 2
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ["gemm", *SMALL, "--scaling", "tensor,row,block_1x128,block_128x128"],
+        ["grouped", *GROUPS, "--form", "forward,dgrad,wgrad", "--scaling", "row,block_1x128"],
+        ["conv", *CONV, "--scaling", "tensor,row"],
+    ],
+    ids=lambda it: it[0],
+)
+def test_profile_refuses_scales_of_floats(capsys, options):
+    status, out, _ = run(capsys, "profile", *options, "--dtype", "fp16", "--device", "cpu")
+    assert status == 1
+    assert all("scales are for 8-bit operands" in line for line in out.splitlines())
+
+
+def test_scales_of_convolutions_count(capsys, monkeypatch):
+    def without_scales(plan, operands, stream):
+        scales = {"scale_a": operands.scales["scale_a"], "scale_b": np.ones_like(operands.scales["scale_b"])}
+        plan.run(*operands.inputs.values(), out=operands.out, **scales)
+
+    monkeypatch.setattr(conv, "run", without_scales)
+    options = ("--dtype", "i8", "--scaling", "row", "--out-dtype", "fp32", "--device", "cpu", "--iterations", "1")
+    status, out, _ = run(capsys, "profile", "conv", *CONV, *options)
+    assert status == 1 and "WRONG RESULT" in out
 
 
 def test_profile_integer_convolutions_are_exact(capsys, tmp_path):

@@ -11,7 +11,7 @@ from typing import Any
 
 from ..testing import conv, dense, grouped
 from ..testing.case import GemmCase, product
-from ..testing.conv_case import KINDS, ConvCase
+from ..testing.conv_case import KINDS, SCALINGS, ConvCase
 from ..testing.errors import ToolError
 from ..testing.grouped_case import FORMS, GroupedCase
 from . import values
@@ -42,13 +42,12 @@ def _dtype(allowed: Mapping[str, str]) -> Option:
     return _names(allowed, first, "TYPES", f"{first} (default), {', '.join(others)} or {last}; short: {short}")
 
 
-def _scaled(scalings: Sequence[str]) -> dict[str, Option]:
+def _scaled(scalings: Sequence[str], served: str) -> dict[str, Option]:
     return {
         "scaling": _names(
             scalings,
             "none",
-            help=f"what a scale of 8-bit operands serves: {', '.join(scalings)}; rows are A's (columns "
-            "of B), block_128x128 has 1x128 of A; default none",
+            help=f"what a scale of 8-bit operands serves: {', '.join(scalings)}; {served}; default none",
         ),
         "use_fast_accum": _names(
             values.FLAGS, False, "FLAGS", "yes: sums of 8-bit floats stay in the tensor cores; no (default)"
@@ -95,6 +94,7 @@ def _result(activations: Sequence[str], biases: Sequence[str]) -> dict[str, Opti
     }
 
 
+_SERVED = "rows are A's (columns of B), block_128x128 has 1x128 of A"
 _LETTERS = "A's letter, then B's, as BLAS names them"
 _PRECISION = _names(
     values.PRECISIONS, "tf32", help="of float32 on a GPU: rounded to tf32 (default), or ieee: multiplied as it is"
@@ -109,7 +109,7 @@ _GEMM = {
     "layout": _names(values.LAYOUTS, "tn", "LAYOUTS", f"{_LETTERS}; tn (default): K is the unit stride of both"),
     "dtype": _dtype(values.OPERAND_DTYPES),
     "precision": _PRECISION,
-    **_scaled(values.SCALINGS),
+    **_scaled(values.SCALINGS, _SERVED),
     **_FOUND,
     **_KERNELS,
     "static_b": _names(
@@ -137,7 +137,7 @@ _GROUPED = {
     ),
     "dtype": _dtype(values.OPERAND_DTYPES),
     "precision": _PRECISION,
-    **_scaled(values.GROUP_SCALINGS),
+    **_scaled(values.GROUP_SCALINGS, _SERVED),
     **_FOUND,
     **_KERNELS,
     **_result(values.ACTIVATIONS, values.GROUP_BIASES),
@@ -160,8 +160,9 @@ _CONV = {
     "kind": _names(
         KINDS, "fprop", "KINDS", "fprop (default): the outputs; dgrad: the images' gradient; wgrad: the filters'"
     ),
-    "dtype": _dtype({short: name for short, name in values.OPERAND_DTYPES.items() if not name.startswith("float8")}),
+    "dtype": _dtype(values.OPERAND_DTYPES),
     "precision": _PRECISION,
+    **_scaled(SCALINGS, "a row is a filter"),
     "division": _names(
         values.DIVISIONS, "auto", help=f"how kernels divide pixel numbers: {', '.join(values.DIVISIONS)}"
     ),

@@ -24,6 +24,12 @@ SCALINGS: dict[str, tuple[Block, Block] | None] = {
 }
 
 
+def block_counts(shape: Sequence[int], block: Block) -> tuple[int, int]:
+    """Blocks along a matrix's rows and K."""
+    rows, k = (-(-extent // (own or max(extent, 1))) for extent, own in zip(shape[-2:], block, strict=True))
+    return rows, k
+
+
 def slice_count(mode: str, slices: int) -> int | None:
     """What tables say of a plan's slices: nothing of a mode that cuts no tile into them."""
     return slices if mode in ("serial", "parallel", "cluster") else None
@@ -87,7 +93,7 @@ class GemmCase:
 
     @property
     def result_dtype(self) -> str:
-        return self.out_dtype or self._default_result_dtype
+        return self.out_dtype or self.default_result_dtype
 
     @property
     def result_shape(self) -> tuple[int, int, int]:
@@ -142,7 +148,7 @@ class GemmCase:
             parts.append(self.precision)
         if self.scaling != "none":
             parts.append(f"scales {self.scaling}")
-        if self.result_dtype != self._default_result_dtype:
+        if self.result_dtype != self.default_result_dtype:
             parts.append(f"to {self.result_dtype}")
         if self.out_scale:
             parts.append(f"out_scale {self.out_scale}")
@@ -175,7 +181,7 @@ class GemmCase:
         return cls(**{name: getattr(case, name) for name in names} | {"m": m, "n": n, "k": k} | own)
 
     @property
-    def _default_result_dtype(self) -> str:
+    def default_result_dtype(self) -> str:
         if not self.quantized:
             return self.dtype
         return "int32" if self.dtype == "int8" and self.scaling == "none" else "bfloat16"
@@ -186,10 +192,8 @@ class GemmCase:
         if not self.scale_blocks:
             return found
         extents = ((self.m, self.k), (self.columns, self.k))
-        return found + self.batch * sum(
-            math.prod(-(-extent // (block or max(extent, 1))) for extent, block in zip(matrix, blocks, strict=True))
-            for matrix, blocks in zip(extents, self.scale_blocks, strict=True)
-        )
+        blocks = zip(extents, self.scale_blocks, strict=True)
+        return found + self.batch * sum(math.prod(block_counts(matrix, block)) for matrix, block in blocks)
 
 
 class IsProduct:

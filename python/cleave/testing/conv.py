@@ -24,12 +24,13 @@ def plan_for(case: ConvCase, operands: ConvOperands) -> Any:
         size=None if case.kind == "fprop" else case.shapes[case.made],
         bias=operands.bias,
         out=operands.out,
-        **options(case, "stride", "padding", "dilation", "groups", "division", "kernel", "precision"),
+        **options(case, "stride", "padding", "dilation", "groups", "division", "kernel", "precision", "use_fast_accum"),
+        **operands.scales,
     )
 
 
 def run(plan: Any, operands: ConvOperands, stream: int | None) -> None:
-    plan.run(*operands.inputs.values(), bias=operands.bias, out=operands.out, stream=stream)
+    plan.run(*operands.inputs.values(), bias=operands.bias, out=operands.out, stream=stream, **operands.scales)
 
 
 def errors(arrays: Arrays, case: ConvCase, operands: ConvOperands) -> accuracy.Errors:

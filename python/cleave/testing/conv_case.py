@@ -19,6 +19,8 @@ _KINDS = {
     "wgrad": ("output", "input", "weight"),
 }
 KINDS = tuple(_KINDS)
+# The images have one scale, the filters one or each its own.
+SCALINGS = ("none", "tensor", "row")
 
 # One axis', or each one's.
 Extent = int | Sequence[int]
@@ -31,8 +33,8 @@ class ConvCase(IsProduct):
 
     size: [width], [height, width] or [depth, height, width]. filter_size, stride, padding and
     dilation: one number for every axis, or one for each; a padding may be (before, after). kind:
-    "fprop" computes the outputs, "dgrad" the images' gradient, "wgrad" the filters'. division,
-    kernel: as in `cleave.conv2d`. The others are those of GemmCase.
+    "fprop" computes the outputs, "dgrad" the images' gradient, "wgrad" the filters'. scaling:
+    one of SCALINGS, of "fprop". division, kernel: as in `cleave.conv2d`. The others are those of GemmCase.
     """
 
     images: int
@@ -50,6 +52,8 @@ class ConvCase(IsProduct):
     out_dtype: str | None = None
     activation: str = "none"
     bias: str = "none"
+    scaling: str = "none"
+    use_fast_accum: bool = False
     division: str = "auto"
     kernel: str = "auto"
     split_k_mode: str = "auto"
@@ -154,6 +158,7 @@ class ConvCase(IsProduct):
             sum(met[name] for name in self.read) * DTYPES[self.dtype].bytes
             + (self.shapes[self.made][1] if self.bias == "row" else 0) * DTYPES[self.bias_dtype].bytes
             + math.prod(self.shapes[self.made]) * DTYPES[self.result_dtype].bytes
+            + {"none": 0, "tensor": 2, "row": 1 + self.filters}[self.scaling] * DTYPES["float32"].bytes
         )
 
     def plan(self, device: str, epilogue: Any = None) -> Any:
@@ -175,12 +180,16 @@ class ConvCase(IsProduct):
         parts.append(self.dtype)
         if self.precision != "tf32":
             parts.append(self.precision)
-        if self.out_dtype not in (None, self.dtype):
-            parts.append(f"to {self.out_dtype}")
+        if self.scaling != "none":
+            parts.append(f"scales {self.scaling}")
+        if self.result_dtype != self.product.default_result_dtype:
+            parts.append(f"to {self.result_dtype}")
         if self.bias != "none":
             parts.append("bias")
         if self.activation != "none":
             parts.append(self.activation)
+        if self.use_fast_accum:
+            parts.append("fast")
         if self.division != "auto":
             parts.append(f"division {self.division}")
         if self.kernel != "auto":

@@ -16,7 +16,7 @@ Index = tuple[Any, ...]
 
 def reference(arrays: Arrays, case: ConvCase, operands: ConvOperands) -> accuracy.Reference:
     """What `matrices` of the output should have."""
-    parts = {name: arrays.float64(split_channels(arrays, case, name, array)) for name, array in operands.inputs.items()}
+    parts = {name: split_channels(arrays, case, name, real) for name, real in _real_inputs(arrays, operands)}
     values = convolve(arrays, case, parts)
     squares = {name: part * part for name, part in parts.items()}
     # The mean of all columns stands for what a row of the output does not go with.
@@ -29,7 +29,14 @@ def reference(arrays: Arrays, case: ConvCase, operands: ConvOperands) -> accurac
     if bias is not None:
         ones = (1,) * (values.ndim - 2)
         bias = arrays.float64(bias).reshape(case.groups, *ones, values.shape[-1])
-    return accuracy.of_sums(arrays, case.product, values, row_squares, bias)
+    return accuracy.of_sums(arrays, case.product, values, row_squares, bias, operands.scales.get("scale_d"))
+
+
+def _real_inputs(arrays: Arrays, operands: ConvOperands) -> Iterator[tuple[str, Any]]:
+    """What the inputs stand for, in float64, by their names."""
+    for (name, array), of_it in zip(operands.inputs.items(), ("scale_a", "scale_b"), strict=True):
+        real, scale = arrays.float64(array), operands.scales.get(of_it)
+        yield name, real if scale is None else real * arrays.float64(scale).reshape(-1, *[1] * (real.ndim - 1))
 
 
 def matrices(arrays: Arrays, case: ConvCase, out: Any) -> Any:

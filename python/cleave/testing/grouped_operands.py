@@ -105,7 +105,7 @@ def _cut(
 ) -> tuple[Any, Any]:
     """[rows, K], whose K is cut into groups, and the scales."""
     shape = rows, case.product.k
-    if block != (1, None):
+    if block != (1, None) or not case.quantized:
         return factor(arrays, shape, case.dtype, k_major, block, seed)
     # A row has a scale in each group.
     values, _ = factor(arrays, shape, case.dtype, k_major, None, seed)

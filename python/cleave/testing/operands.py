@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from .arrays import Arrays
-from .case import Block, GemmCase
+from .case import Block, GemmCase, block_counts
 from .dtypes import DTYPES
 from .quantization import dequantize, quantize
 
@@ -38,10 +38,9 @@ def make_operands(arrays: Arrays, case: GemmCase, seed: int = 0) -> Operands:
     block_a, block_b = case.scale_blocks or (None, None)
     a, scale_a = factor(arrays, (*lead, case.m, case.k), case.dtype, case.layout[0] == "t", block_a, 4 * seed)
     b, scale_b = factor(arrays, (*lead, case.columns, case.k), case.dtype, case.layout[1] == "n", block_b, 4 * seed + 1)
-    scales = {"scale_a": scale_a, "scale_b": scale_b.swapaxes(-1, -2)} if case.scale_blocks else {}
-    largest = DTYPES[case.result_dtype].largest
-    if largest and not case.out_scale:
-        scales["scale_d"] = arrays.full((1,), _REACH * math.sqrt(max(case.k, 1)) / largest, "float32")
+    scales = static_scale(arrays, case)
+    if case.scale_blocks:
+        scales |= {"scale_a": scale_a, "scale_b": scale_b.swapaxes(-1, -2)}
     bias_shape = {"none": None, "row": (case.columns,), "column": (case.m, 1)}[case.bias]
     out = arrays.full((*lead, case.m, case.n), 0, case.result_dtype)
     arrays.poison(out)
@@ -53,6 +52,14 @@ def make_operands(arrays: Arrays, case: GemmCase, seed: int = 0) -> Operands:
         scales=scales,
         scale_out=found_scales(arrays, case, lead),
     )
+
+
+def static_scale(arrays: Arrays, case: GemmCase) -> dict[str, Any]:
+    """scale_d of an 8-bit D whose scales are not found."""
+    largest = DTYPES[case.result_dtype].largest
+    if not largest or case.out_scale:
+        return {}
+    return {"scale_d": arrays.full((1,), _REACH * math.sqrt(max(case.k, 1)) / largest, "float32")}
 
 
 def found_scales(arrays: Arrays, case: GemmCase, lead: tuple[int, ...]) -> Any:
@@ -79,11 +86,14 @@ def real_factors(arrays: Arrays, case: GemmCase, operands: Operands) -> tuple[An
 def factor(
     arrays: Arrays, shape: tuple[int, ...], dtype: str, k_major: bool, block: Block | None, seed: int
 ) -> tuple[Any, Any]:
-    """[..., rows, K], with K or the rows as the unit stride, and the scales of the blocks."""
+    """[..., rows, K], with K or the rows as the unit stride, and the scales of the blocks: ones of what is not of 8
+    bits, which the library refuses."""
     if DTYPES[dtype].largest is None:
         stored = shape if k_major else (*shape[:-2], shape[-1], shape[-2])
         values = arrays.normal(stored, dtype, seed)
-        return (values if k_major else values.swapaxes(-1, -2)), None
+        blocks = block and block_counts(shape, block)
+        scale = arrays.full((*shape[:-2], *blocks), 1, "float32") if blocks else None
+        return (values if k_major else values.swapaxes(-1, -2)), scale
     values, scale = arrays.normal(shape, "float32", seed), None
     if block:
         values, scale = quantize(arrays, values, dtype, block)
