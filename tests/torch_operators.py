@@ -106,6 +106,10 @@ def calls(device: str) -> dict[str, list[Call]]:
     codes = torch.randint(0, 256, (groups, 1, 5, 2048), dtype=torch.uint8, device=device)
     scales = draw(groups, 1, n, dtype=torch.bfloat16)
     add(ops.mixed_grouped_gemm.default, draw(total, k, dtype=torch.bfloat16), codes, scales, None, n, k, ends)
+    batch = draw(groups, m, k, dtype=torch.bfloat16)
+    add(ops.mixed_gemm.default, batch, codes, scales, None, n, k)
+    add(ops.mixed_gemm.default, batch[0], codes, scales, None, n, k)
+    add(ops.mixed_grouped_gemm.default, batch, codes, scales, None, n, k, None)
     indptr = torch.nn.functional.pad(ends, (1, 0)).long()
     starts, counts = indptr[:-1], indptr.diff()
     for dtype in FLOATS:

@@ -71,6 +71,13 @@ def _product(call: Any, dtype: torch.dtype) -> Tensor:
 
 
 def _mixed_gemm(call: Any, dtype: torch.dtype) -> Tensor:
+    batch = torch.broadcast_shapes(call.a.shape[:-2], call.packed.shape[:-3])
+    return call.a.new_empty((*batch, call.a.shape[-2], call.out_features), dtype=dtype)
+
+
+def _mixed_grouped_gemm(call: Any, dtype: torch.dtype) -> Tensor:
+    if call.offs is None:
+        return _mixed_gemm(call, dtype)
     torch._check(call.a.dim() == 2, lambda: f"a is {tuple(call.a.shape)}; it must be a matrix")
     return call.a.new_empty((call.a.shape[0], call.out_features), dtype=dtype)
 
@@ -198,7 +205,7 @@ _RESULTS = {
     "gemm": lambda call: _outputs(call, _product, default_dtype(call.a)),
     "scaled_gemm": lambda call: _outputs(call, _product, default_dtype(call.a, call.scale_a)),
     "mixed_gemm": lambda call: _mixed_gemm(call, call.out_dtype or call.a.dtype),
-    "mixed_grouped_gemm": lambda call: _mixed_gemm(call, call.out_dtype or call.a.dtype),
+    "mixed_grouped_gemm": lambda call: _mixed_grouped_gemm(call, call.out_dtype or call.a.dtype),
     "grouped_gemm": lambda call: _outputs(call, _grouped_gemm, default_dtype(call.a, call.scale_a)),
     "quantize": lambda call: _quantized(call.x, call.dtype, call.granularity, call.scale_major),
     "quantize_asymmetric": _quantize_asymmetric,
