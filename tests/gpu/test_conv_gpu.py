@@ -229,6 +229,15 @@ def test_slices_of_the_direct_kernel(name: str, slices: int) -> None:
         assert torch.equal(case.out, first)
 
 
+def test_pixels_that_no_output_meets() -> None:
+    """Infinite ones, beyond the last output of a line and an image, leave weight gradients as they are."""
+    x, dy = (channels_last(2, 16, size, size, dtype="float16") for size in (12, 5))
+    options = {"stride": 2, "groups": 16, "kernel": "direct"}
+    expected = cleave.conv2d_wgrad(x, (16, 1, 3, 3), dy, **options)
+    x[..., 11], x[..., 11, :] = float("inf"), float("nan")
+    assert torch.equal(cleave.conv2d_wgrad(x, (16, 1, 3, 3), dy, **options), expected)
+
+
 @pytest.mark.parametrize("division", ["fast", "plain", "fast_load", "fast_store"])
 @pytest.mark.parametrize("kernel", KERNELS)
 @pytest.mark.parametrize("kind", KINDS)

@@ -85,6 +85,7 @@ class DirectWgrad {
                                      uint32_t(x0 + int32_t(i)) < p_.shape.gathered[1]);
     CLEAVE_UNROLL
     for (uint32_t j = 0; j < kStrip; ++j) {
+      if (column + j >= p_.shape.made[1]) break;  // pixels that no output meets may be infinite
       CLEAVE_UNROLL
       for (uint32_t s = 0; s < kAxis.taps; ++s) {
         const uint32_t from = uint32_t(gathered_at(Conv::wgrad, kAxis, j, s) - kSpan.first);
