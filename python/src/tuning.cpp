@@ -108,7 +108,7 @@ double launch_floor(int device, int calls, nb::handle stream) {
 
 void bind_tuning(nb::module_& m) {
   nb::class_<ProductModel>(m, "ProductModel", "What the planner's model makes of kernels, for constants to be fitted.")
-      .def(nb::init<double>(), "memory_gb_per_s"_a)
+      .def(nb::init<>())
       .def(
           "add",
           [](ProductModel& self, const PlanObject& planned, const std::string& kernel) {

@@ -6,7 +6,7 @@
 #include "cleave/conv.h"
 #include "cleave/epilogue.h"
 #include "launch/conv_view.h"
-#include "plan/direct_axes.h"
+#include "plan/direct_kernels.h"
 #include "plan/direct_wgrad_choice.h"
 #include "plan/function_config.h"
 #include "problem/problem.h"
@@ -61,11 +61,6 @@ bool is_narrow(const GemmProblem& p) {
   return wanted && !split;
 }
 
-/// Elements of the result along an axis.
-uint32_t made(Conv kind, const ConvAxis& axis) {
-  return uint32_t(kind == Conv::dgrad ? axis.size : outputs(axis));
-}
-
 /// Channels that threads load and store at once: a power of two.
 uint32_t vector_of(const GemmProblem& p) {
   const uint32_t most = p.a.dtype == DType::f32 ? 4 : p.conv.channels == 8 ? kMostVector : 4;
@@ -76,7 +71,7 @@ uint32_t vector_of(const GemmProblem& p) {
 /// The strip that wastes least of a line, the longest of those.
 uint32_t strip_of(Conv kind, const ConvAxis& axis, uint32_t vector, DType type) {
   const DirectAxis of = direct_axis(kind, axis);
-  const uint32_t length = made(kind, axis), step = kind == Conv::dgrad ? of.stride : 1;
+  const uint32_t length = pixels_made(kind, axis), step = kind == Conv::dgrad ? of.stride : 1;
   uint32_t best = 0;
   for (uint32_t strip = step; strip <= kMostStrip; strip += step) {
     const uint32_t words = gathered_span(kind, of, strip).size() * std::max(vector * size_of(type) / 4, 1u);
@@ -112,31 +107,15 @@ std::optional<Choice> make_direct_choice(const GemmProblem& problem, const Devic
   GemmProblem& p = choice.problem;
   p.n *= p.batch;
   p.batch = 1;
-  GemmConfig& c = choice.config;
-  c.family = spec.family;
-  c.operands.a = c.operands.b = p.a.dtype;
-  c.operands.precision = p.precision;
+  GemmConfig& c = choice.config = direct_config(problem, spec, vector_of(problem));
   c.operands.b_major = conv.kind == Conv::fprop ? Major::k : Major::mn;
-  c.tile = {.m = spec.tile_m, .n = spec.tile_n, .k = 1, .stages = 1};
-  c.epilogue.d = p.d.dtype;
-  c.epilogue.has_c = p.has_c;
-  c.epilogue.c = p.has_c ? p.c.dtype : p.d.dtype;
-  c.epilogue.bias = p.bias;
-  c.epilogue.bias_dtype = p.bias == Bias::none ? p.d.dtype : p.bias_dtype;
-  c.epilogue.activation = p.activation;
   c.epilogue.function = function_config(p, false);
-  c.store.by_tma = false;
-  c.conv.kind = conv.kind;
-  c.direct.vector = vector_of(problem);
-  c.direct.group = uint32_t(conv.channels);
-  c.direct.height = direct_axis(conv.kind, conv.axes[1]);
-  c.direct.width = direct_axis(conv.kind, conv.axes[2]);
   if (c.direct.vector % c.direct.group != 0) return std::nullopt;
   if (c.direct.height.taps * c.direct.width.taps * c.direct.group > kMostTaps) return std::nullopt;
   if (smem_plan(c).bytes > uint32_t(device.shared_memory_per_block)) return std::nullopt;
   // About as many lines as pixels along them: what a CTA reads around its pixels is then least.
   const uint32_t places = kDirectThreads / (spec.tile_n / c.direct.vector);
-  const uint32_t along = ceil_div(made(conv.kind, conv.axes[2]), spec.tile_m);
+  const uint32_t along = ceil_div(pixels_made(conv.kind, conv.axes[2]), spec.tile_m);
   while (c.direct.strips * 2 <= along && c.direct.strips * c.direct.strips * 4 * spec.tile_m <= places * 4)
     c.direct.strips *= 2;
   const DirectShape shape = direct_shape(choice);
@@ -152,14 +131,8 @@ DirectShape direct_shape(const Choice& choice) {
   const GemmConfig& c = choice.config;
   if (c.conv.kind == Conv::wgrad) return direct_wgrad_shape(choice);
   const ConvLayout& conv = choice.problem.conv;
-  DirectShape shape;
+  DirectShape shape = direct_images(conv);
   shape.channels = uint32_t(choice.problem.n);
-  for (uint32_t i = 0; i < 2; ++i) {
-    const ConvAxis& axis = conv.axes[1 + i];
-    shape.made[i] = made(conv.kind, axis);
-    shape.gathered[i] = uint32_t(conv.kind == Conv::dgrad ? outputs(axis) : axis.size);
-    shape.pad[i] = axis.pad_begin;
-  }
   const uint32_t blocks = ceil_div(shape.channels, c.tile.n);
   const uint32_t columns = ceil_div(shape.made[1], c.tile.m * c.direct.strips);
   const uint32_t lines = ceil_div(shape.made[0], direct_lines(c));

@@ -5,7 +5,7 @@
 #include "cleave/config/smem_plan.h"
 #include "cleave/epilogue.h"
 #include "launch/conv_view.h"
-#include "plan/direct_axes.h"
+#include "plan/direct_kernels.h"
 #include "problem/problem.h"
 
 namespace cleave {
@@ -19,7 +19,7 @@ constexpr uint32_t kMostWords = 96;  // sums and what is loaded: registers
 constexpr uint32_t kMostTaps = 11;   // along an axis
 constexpr uint32_t kCtasOfSm = 2;    // in all
 
-// Predictions, not yet measured.
+// Guesses: 0.7 to 1.5 of what an H200 took.
 constexpr double kLaunchUs = 3, kReductionUs = 4;
 constexpr double kMemoryShare = 0.75;
 constexpr double kFmaShare = 0.35;  // conversions, addresses
@@ -83,7 +83,7 @@ std::optional<Spec> direct_wgrad_spec(const GemmProblem& p, const DeviceInfo& de
   Spec spec{.family = KernelFamily::direct, .tile_m = strip, .tile_n = round_up(ceil_div(channels, blocks), vector)};
   if (!splits) return spec;
   const int64_t strips = lines_of(p.conv) * ceil_div<int64_t>(outputs(p.conv.axes[2]), strip);
-  const uint32_t places = std::max(kDirectThreads / (spec.tile_n / vector * uint32_t(p.conv.axes[1].filter)), 1u);
+  const uint32_t places = std::max(direct_places(spec.tile_n, vector, uint32_t(p.conv.axes[1].filter)), 1u);
   const int64_t most = std::min(lines_of(p.conv), std::max<int64_t>(strips / places, 1));
   const int64_t slices = p.split_k_slices > 0 ? p.split_k_slices : int64_t(device.num_sms) * kCtasOfSm / blocks;
   spec.slices = uint32_t(std::clamp<int64_t>(slices, 1, p.split_k_slices > 0 ? lines_of(p.conv) : most));
@@ -102,24 +102,9 @@ std::optional<Choice> make_direct_wgrad_choice(const GemmProblem& problem, const
   GemmProblem& p = choice.problem;
   p.m *= p.batch;  // filters of all groups
   p.batch = 1;
-  GemmConfig& c = choice.config;
-  c.family = spec.family;
-  c.operands.a = c.operands.b = p.a.dtype;
-  c.operands.precision = p.precision;
+  GemmConfig& c = choice.config = direct_config(problem, spec, vector_of(problem));
   c.operands.a_major = c.operands.b_major = Major::mn;
-  c.tile = {.m = spec.tile_m, .n = spec.tile_n, .k = 1, .stages = 1};
   c.schedule.split = spec.split;
-  c.epilogue.d = p.d.dtype;
-  c.epilogue.has_c = p.has_c;
-  c.epilogue.c = p.has_c ? p.c.dtype : p.d.dtype;
-  c.epilogue.bias_dtype = p.d.dtype;
-  c.epilogue.activation = p.activation;
-  c.store.by_tma = false;
-  c.conv.kind = conv.kind;
-  c.direct.vector = vector_of(problem);
-  c.direct.group = uint32_t(conv.channels);
-  c.direct.height = direct_axis(conv.kind, conv.axes[1]);
-  c.direct.width = direct_axis(conv.kind, conv.axes[2]);
   const bool parallel = spec.split == SplitKMode::parallel && spec.cluster_k == 1;
   if (parallel ? spec.slices < 2 || spec.slices > lines_of(conv) : spec.split != SplitKMode::none || spec.slices != 1)
     return std::nullopt;
@@ -137,9 +122,8 @@ std::optional<Choice> make_direct_wgrad_choice(const GemmProblem& problem, const
   choice.most_tiles = blocks;
   choice.schedule.slices = slices;
   if (slices > 1) {
-    const uint64_t made = uint64_t(c.tile.n) * c.direct.height.taps * c.direct.width.taps * c.direct.group;
     choice.counter_bytes = round_up<uint64_t>(blocks * DirectReduction(slices).counters() * sizeof(uint32_t), 16);
-    choice.partial_bytes = blocks * slices * made * sizeof(float);
+    choice.partial_bytes = uint64_t(blocks) * slices * direct_made(c) * sizeof(float);
   }
   return choice;
 }
@@ -147,14 +131,8 @@ std::optional<Choice> make_direct_wgrad_choice(const GemmProblem& problem, const
 DirectShape direct_wgrad_shape(const Choice& choice) {
   const GemmConfig& c = choice.config;
   const ConvLayout& conv = choice.problem.conv;
-  DirectShape shape;
+  DirectShape shape = direct_images(conv);
   shape.channels = uint32_t(choice.problem.m);
-  for (uint32_t i = 0; i < 2; ++i) {
-    const ConvAxis& axis = conv.axes[1 + i];
-    shape.made[i] = uint32_t(outputs(axis));
-    shape.gathered[i] = uint32_t(axis.size);
-    shape.pad[i] = axis.pad_begin;
-  }
   shape.lines = uint32_t(lines_of(conv));
   shape.steps = ceil_div(shape.lines, choice.spec.slices);
   shape.blocks = FastDivmod(ceil_div(shape.channels, c.tile.n));

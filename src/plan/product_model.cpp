@@ -7,7 +7,6 @@
 
 #include "base/refuse.h"
 #include "plan/cost.h"
-#include "plan/model_device.h"
 #include "plan/product_cost.h"
 #include "plan/product_residual.h"
 
@@ -25,9 +24,7 @@ ProductConstants constants_of(const std::vector<double>& list) {
 
 }  // namespace
 
-ProductModel::ProductModel(double memory_gb_per_s) : device_(model_device("sm_90a")) {
-  device_.memory_gb_per_s = memory_gb_per_s;
-}
+ProductModel::ProductModel() : device_(device_info(kPlanOnlyH200)) {}
 
 int ProductModel::add(const GemmPlan& plan, const std::string& kernel) {
   const auto spec = parse_spec(kernel);

@@ -15,8 +15,8 @@ namespace cleave {
 
 class CLEAVE_TOOLS ProductModel {
  public:
-  /// `memory_gb_per_s`: theoretical, of the measured Hopper GPU.
-  explicit ProductModel(double memory_gb_per_s);
+  /// On an H200, where the pairs were measured.
+  ProductModel();
 
   /// Adds the problem of `plan` as `kernel` (see Spec) runs it. Returns its ForestKind, or -1 where it has
   /// none.

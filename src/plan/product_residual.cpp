@@ -13,8 +13,6 @@
 namespace cleave {
 namespace {
 
-constexpr double kH200GbPerS = 4800;
-
 float mode_number(SplitKMode mode) {
   switch (mode) {
     case SplitKMode::cluster:
@@ -104,7 +102,8 @@ ProductFeatures product_features(const Choice& choice, const DeviceInfo& device,
 }
 
 bool forests_know(const DeviceInfo& device) {
-  return device.num_sms == 132 && std::abs(device.memory_gb_per_s / kH200GbPerS - 1) < 0.1;
+  const DeviceInfo& measured = device_info(kPlanOnlyH200);
+  return device.num_sms == measured.num_sms && std::abs(device.memory_gb_per_s / measured.memory_gb_per_s - 1) < 0.1;
 }
 
 double product_residual(ForestKind kind, const ProductFeatures& features) {

@@ -16,7 +16,7 @@ constexpr uint32_t kCodesOfAWord = 8;
 
 using Block = std::array<uint8_t, kWeightBlock * kWeightBlock>;  // a byte for each code, by rows
 
-/// Of each word of a block the places of its codes in a Block, from the lowest bits up.
+/// Each word's places of its codes in a Block, from the lowest bits up.
 constexpr auto kPlaces = [] {
   std::array<std::array<uint16_t, kCodesOfAWord>, kWords> places{};
   for (uint32_t word = 0; word < kWords; ++word) {

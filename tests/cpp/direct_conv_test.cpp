@@ -104,7 +104,6 @@ TEST(DirectConv, ServesNarrowGroups) {
   }
 }
 
-/// Of the first image's lines and channels on, what each slice and strip of a weight gradient has.
 TEST(DirectConv, SlicesOfWeightGradientsHaveEveryLineOnce) {
   for (const int64_t group : {1, 2, 4}) {
     for (const int32_t taps : {3, 5, 7}) {

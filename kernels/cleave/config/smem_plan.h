@@ -44,8 +44,8 @@ CLEAVE_HD constexpr SmemPlan smem_plan(const GemmConfig& c) {
   if (c.family == KernelFamily::direct) {
     const uint32_t taps = c.direct.height.taps * c.direct.width.taps;
     const uint32_t filters = taps * c.direct.group * direct_filter_row(c);
-    const uint32_t sums = direct_places(c) * taps * c.direct.group * c.tile.n;
-    plan.bytes = (c.conv.kind == Conv::wgrad ? sums : filters) * uint32_t(sizeof(float));
+    const uint32_t floats = c.conv.kind == Conv::wgrad ? direct_places(c) * direct_made(c) : filters;
+    plan.bytes = floats * uint32_t(sizeof(float));
     return plan;
   }
   plan.a_stage = has_weights(c) ? c.tile.m * c.tile.k / 2 : c.tile.m * c.tile.k * size_of(c.operands.a);

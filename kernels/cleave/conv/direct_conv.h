@@ -79,7 +79,7 @@ struct DirectReduction {
     teams = ceil_div(slices, team);
   }
   CLEAVE_HD constexpr uint32_t members(uint32_t of_team) const { return min_of(team, slices - of_team * team); }
-  /// Of a block of channels: one for all teams, and one for each.
+  /// What a block of channels has: one for all teams, and one for each.
   CLEAVE_HD constexpr uint32_t counters() const { return 1 + teams; }
 };
 

@@ -29,13 +29,13 @@ CLEAVE_HD FloatParts float_parts(float x) {
     const float high = bf16_to_float(float_to_bf16(x));
     return {high, bf16_to_float(float_to_bf16(x - high))};
   } else {
-    // Of the 12 bits that are left, cutting off leaves 11: half the instructions of rounding them.
+    // Cutting off leaves 11 of the 12 bits that are left, in half the instructions of rounding them.
     const float high = round_to_tf32(x);
     return {high, bits_float(float_bits(x - high) & ~0x1fffu)};
   }
 }
 
-/// Of a high part's bits, or the upper 16 of them: whether it is infinite. The low part is a NaN or an infinity then.
+/// Whether a high part, given by its bits or the upper 16 of them, is infinite: its low part is then a NaN or an infinity.
 CLEAVE_HD bool stands_alone(uint32_t high_bits) {
   return (high_bits & 0x7fffffffu) == 0x7f800000u;
 }

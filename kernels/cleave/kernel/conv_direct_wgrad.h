@@ -24,7 +24,7 @@ class DirectWgrad {
   static constexpr uint32_t kVector = C.direct.vector, kStrip = C.tile.m, kGroup = C.direct.group;
   static constexpr DirectAxis kAxis = C.direct.width, kDown = C.direct.height;
   static constexpr uint32_t kLanes = C.tile.n / kVector, kSlots = kLanes * kDown.taps;
-  static constexpr uint32_t kPlaces = direct_places(C), kSums = direct_sums(C), kMade = kSlots * kSums;
+  static constexpr uint32_t kPlaces = direct_places(C), kSums = direct_sums(C), kMade = direct_made(C);
   static constexpr uint32_t kBytes = kVector * size_of(kType);
   static constexpr GatheredSpan kSpan = gathered_span(Conv::wgrad, kAxis, kStrip);
   static_assert(C.tile.n % kVector == 0 && kVector % kGroup == 0 && kPlaces > 0);
@@ -56,7 +56,7 @@ class DirectWgrad {
  private:
   using Raw = RawVector<kBytes>;
 
-  /// Of all strips of the CTA's lines, those that are this thread's.
+  /// The thread's share of all strips of the CTA's lines.
   CLEAVE_DEVICE void add_strips(uint32_t place, float (&sums)[kAxis.taps][kGroup][kVector]) const {
     const uint32_t first = slice_ * p_.shape.steps, end = min_of(first + p_.shape.steps, p_.shape.lines);
     const uint32_t strips = (end - first) * p_.shape.columns.divisor;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "cleave/core/float_parts.h"
+#include "cleave/ptx/packed_16.h"
 
 namespace cleave {
 
@@ -14,12 +15,6 @@ CLEAVE_HD constexpr DType type_of_parts(Precision p) {
 /// How many 32-byte steps of float32 make one of the parts: of bfloat16 two.
 CLEAVE_HD constexpr uint32_t loads_per_step(Precision p) {
   return p == Precision::bf16x3 ? 2 : 1;
-}
-
-CLEAVE_DEVICE uint32_t add_times_zero(uint32_t bf16x2, uint32_t sums) {
-  uint32_t d;
-  asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(d) : "r"(bf16x2), "r"(0), "r"(sums));
-  return d;
 }
 
 /// An operand's registers of one step of the tensor cores: strips of 16 lines, each as load_fragment has it.
@@ -53,7 +48,7 @@ struct FragmentParts {
         const float x = bits_float(loaded[load][first]), y = bits_float(loaded[load][second]);
         const uint32_t pair = high[strip][i] = pack_pair(DType::bf16, x, y);
         low[strip][i] = pack_pair(DType::bf16, x - bits_float(pair << 16), y - bits_float(pair & 0xffff0000u));
-        alone = add_times_zero(low[strip][i], alone);
+        alone = ptx::multiply_add_pair<DType::bf16>(low[strip][i], 0, alone);
       }
       return alone;
     }

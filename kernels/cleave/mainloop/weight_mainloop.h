@@ -116,7 +116,7 @@ struct WeightMainloop {
     ptx::load_shared_128(stage_a + state.stage * kPlan.a_stage + block * kWeightBlockBytes, words);
   }
 
-  /// Of the thread's rows, in k block `block` of the work tile.
+  /// What the thread's rows have in k block `block` of the work tile.
   CLEAVE_DEVICE void load_rows(const WorkTile& work, uint32_t block, uint32_t line, Row (&rows)[kWaves][2]) const {
     constexpr SmemPlan kPlan = smem_plan(C);
     const uint32_t group = weight_group<C>(weights, work.k_block(block), line);

@@ -1,0 +1,79 @@
+// What the choices of direct kernels (kernel/conv_direct.h) of all directions share.
+#pragma once
+
+#include "cleave/conv.h"
+#include "cleave/conv/direct_conv.h"
+#include "plan/choice.h"
+#include "problem/placement.h"
+
+namespace cleave {
+
+inline constexpr int32_t kMostDirectStride = 4;
+
+inline DirectAxis direct_axis(Conv kind, const ConvAxis& axis) {
+  return {.taps = uint32_t(axis.filter),
+          .stride = uint32_t(axis.stride),
+          .dilation = uint32_t(axis.filter > 1 ? axis.dilation : 1),
+          .phase = kind == Conv::dgrad ? uint32_t(axis.pad_begin % axis.stride) : 0};
+}
+
+/// Groups of 1, 2, 4 or 8 channels and as many filters, of a line or an image.
+inline bool has_narrow_groups(const GemmProblem& p) {
+  const int64_t group = p.conv.channels;
+  const bool widths = group == p.conv.filters && (group == 1 || group == 2 || group == 4 || group == 8);
+  if (!widths || p.batch < 2 || p.conv.axes[0] != ConvAxis{}) return false;
+  for (const ConvAxis& axis : p.conv.axes)
+    if (axis.stride > kMostDirectStride) return false;
+  return p.a.dtype == DType::f16 || p.a.dtype == DType::bf16 || p.a.dtype == DType::f32;
+}
+
+/// Groups' channels, and filters, follow each other: `width` of each.
+inline bool groups_adjoin(const MatrixLayout& layout, int64_t width) {
+  return layout.stride_batch == width;
+}
+
+/// Channels of a pixel that can be loaded at once: a power of two. `stride`: to the next pixel.
+inline uint32_t aligned_channels(const MatrixLayout& layout, int64_t stride) {
+  return common_alignment(layout.alignment | uint64_t(stride) * size_of(layout.dtype)) / size_of(layout.dtype);
+}
+
+/// What every direct kernel is told. `vector`: channels of a thread.
+inline GemmConfig direct_config(const GemmProblem& p, const Spec& spec, uint32_t vector) {
+  GemmConfig c;
+  c.family = spec.family;
+  c.operands.a = c.operands.b = p.a.dtype;
+  c.operands.precision = p.precision;
+  c.tile = {.m = spec.tile_m, .n = spec.tile_n, .k = 1, .stages = 1};
+  c.epilogue.d = p.d.dtype;
+  c.epilogue.has_c = p.has_c;
+  c.epilogue.c = p.has_c ? p.c.dtype : p.d.dtype;
+  c.epilogue.bias = p.bias;
+  c.epilogue.bias_dtype = p.bias == Bias::none ? p.d.dtype : p.bias_dtype;
+  c.epilogue.activation = p.activation;
+  c.store.by_tma = false;
+  c.conv.kind = p.conv.kind;
+  c.direct.vector = vector;
+  c.direct.group = uint32_t(p.conv.channels);
+  c.direct.height = direct_axis(p.conv.kind, p.conv.axes[1]);
+  c.direct.width = direct_axis(p.conv.kind, p.conv.axes[2]);
+  return c;
+}
+
+/// Along an axis: pixels of what is made, or (wgrad) outputs.
+inline uint32_t pixels_made(Conv kind, const ConvAxis& axis) {
+  return uint32_t(kind == Conv::dgrad ? axis.size : outputs(axis));
+}
+
+/// The images' sizes; how CTAs share them is the direction's to say.
+inline DirectShape direct_images(const ConvLayout& conv) {
+  DirectShape shape;
+  for (uint32_t i = 0; i < 2; ++i) {
+    const ConvAxis& axis = conv.axes[1 + i];
+    shape.made[i] = pixels_made(conv.kind, axis);
+    shape.gathered[i] = uint32_t(conv.kind == Conv::dgrad ? outputs(axis) : axis.size);
+    shape.pad[i] = axis.pad_begin;
+  }
+  return shape;
+}
+
+}  // namespace cleave
