@@ -17,7 +17,7 @@ import importlib
 import sys
 from typing import TYPE_CHECKING, Any
 
-from . import _library_paths, _mistakes, compat, moe, op
+from . import _core, _library_paths, _mistakes, compat, moe, op
 from ._batch_invariant import batch_invariant
 from ._core import (
     CudaError,
@@ -198,4 +198,5 @@ def __dir__() -> list[str]:
 
 _library_paths.register()
 _mistakes.explain(sys.modules[__name__], moe, op)
+_mistakes.explain_function(_core.mixed_gemm)  # gets what cleave.mixed_gemm does not know
 _mistakes.explain(compat.deep_gemm, compat.flashinfer, compat.torch, compat.vllm)

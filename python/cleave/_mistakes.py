@@ -24,7 +24,11 @@ def explain(*scopes: ModuleType | type) -> None:
             if isinstance(found, type):
                 explain(found)
             elif _is_native(found) or _needs_help(found):
-                _core.explain_mistakes(found, found.__qualname__, parameters_of(found))
+                explain_function(found)
+
+
+def explain_function(function: Callable[..., Any]) -> None:
+    _core.explain_mistakes(function, function.__qualname__, parameters_of(function))
 
 
 def parameters_of(function: Callable[..., Any]) -> list[str]:

@@ -66,6 +66,8 @@ nb::list block_order() {
 }  // namespace
 
 void bind_weights(nb::module_& m) {
+  m.attr("weight_block") = kWeightBlock;
+  m.attr("weight_block_bytes") = kWeightBlockBytes;
   m.def("pack_weight_codes", &pack, "codes"_a, "padding"_a, "packed"_a,
         "Packs codes [N, K] into [ceil(N / 64), ceil(K / 64), 2048]; both int8, contiguous, in the host's memory.");
   m.def("unpack_weight_codes", &unpack, "packed"_a, "codes"_a, "The reverse.");

@@ -10,7 +10,6 @@ from .._arrays import numpy_dtype
 
 def namespace(array: Any, name: str) -> Any:
     """The module numpy or torch, by which functions of both names are called."""
-    package = type(array).__module__.partition(".")[0]
     if not hasattr(array, "dtype") or not hasattr(array, "shape"):
         raise TypeError(f"{name} is {type(array).__name__}; it must be a torch tensor or a NumPy array")
     for base in type(array).__mro__:  # torch.nn.Parameter, numpy.memmap

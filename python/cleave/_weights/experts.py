@@ -13,7 +13,7 @@ _ARRAYS = ("packed", "scales", "zeros", "global_scale")
 
 
 def parts_of_experts(count: int, **arrays: Any) -> Iterator[dict[str, Any]]:
-    """Of each expert its part of each array, by name."""
+    """Each expert's part of each array, by name."""
     for name, array in arrays.items():
         if array is not None and (not getattr(array, "shape", ()) or len(array) != count):
             raise ValueError(f"{name} must have one for each of the {count} experts of weight, as its first dimension")

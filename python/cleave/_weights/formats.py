@@ -29,7 +29,7 @@ class Format:
     global_scale: bool = False
 
 
-# Of codes 0 to 7, and of all.
+# What codes 0 to 7 stand for, and all.
 _E2M1 = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, _LARGEST_E2M1)
 E2M1 = _E2M1 + tuple(-value for value in _E2M1)
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
 from .. import _core
 from .arrays import bits, contiguous, full, made, namespace, on_host
-from .packed import packed_shape
-
-_BLOCK = 64
+from .packed import BLOCK, packed_shape
 
 
 def pack_codes(codes: Any, padding: int) -> Any:
@@ -33,9 +32,9 @@ def pack_codes_anywhere(codes: Any, padding: int) -> Any:
     """The same by an array's own operations, on whatever device it is."""
     rows, columns = codes.shape
     high, wide, size = shape = packed_shape(rows, columns)
-    padded = full(codes, (high * _BLOCK, wide * _BLOCK), padding)
+    padded = full(codes, (high * BLOCK, wide * BLOCK), padding)
     padded[:rows, :columns] = codes
-    blocks = padded.reshape(high, _BLOCK, wide, _BLOCK).swapaxes(1, 2).reshape(-1, 2 * size)
+    blocks = padded.reshape(high, BLOCK, wide, BLOCK).swapaxes(1, 2).reshape(-1, 2 * size)
     halves = blocks[:, made(codes, _order(), "int64")]
     return (halves[:, 0::2] | halves[:, 1::2] << 4).reshape(shape)
 
@@ -49,11 +48,11 @@ def codes_at(xp: Any, packed: Any, places: Any, rows: int, columns: int) -> Any:
     """The codes by `places_in_block`, an array beside them; torch.compile traces it."""
     high, wide, size = packed.shape
     halves = xp.stack((packed & 15, packed >> 4), -1).reshape(high, wide, 2 * size)
-    blocks = halves[:, :, places].reshape(high, wide, _BLOCK, _BLOCK)
-    return contiguous(blocks.swapaxes(1, 2).reshape(high * _BLOCK, wide * _BLOCK)[:rows, :columns])
+    blocks = halves[:, :, places].reshape(high, wide, BLOCK, BLOCK)
+    return contiguous(blocks.swapaxes(1, 2).reshape(high * BLOCK, wide * BLOCK)[:rows, :columns])
 
 
-def inverse(permutation: list[int]) -> list[int]:
+def inverse(permutation: Sequence[int]) -> list[int]:
     return sorted(range(len(permutation)), key=permutation.__getitem__)
 
 

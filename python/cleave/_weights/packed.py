@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from .. import _core
 from .arrays import device_of, dtype_of
 from .formats import find_format
 
-# Of the layout of `packed`: kernels/cleave/memory/weight_layout.h.
+# The layout of `packed`: kernels/cleave/memory/weight_layout.h.
 VERSION = 1
-
-_BLOCK, _BLOCK_BYTES = 64, 2048
+BLOCK, _BLOCK_BYTES = _core.weight_block, _core.weight_block_bytes
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,7 +94,7 @@ class PackedWeights:
 
 
 def packed_shape(rows: int, columns: int) -> tuple[int, int, int]:
-    return (-(-rows // _BLOCK), -(-columns // _BLOCK), _BLOCK_BYTES)
+    return (-(-rows // BLOCK), -(-columns // BLOCK), _BLOCK_BYTES)
 
 
 def check_version(version: int, name: str = "version") -> None:

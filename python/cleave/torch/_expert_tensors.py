@@ -81,7 +81,7 @@ class ExpertTensors:
         return W8A8Experts.from_quantized(*found, granularity="block_1x128" if by_rows else scheme.granularity)
 
     def four_bits(self, tensors: Tensors, scheme: FourBits, place: Place, dtype: torch.dtype | None) -> W4A16Experts:
-        """Of weights in 4 bits; scales of `dtype`, or of their own."""
+        """The experts, of weights in 4 bits; scales of `dtype`, or of their own."""
         gate, up, down = self._parts
 
         def packed(parts: tuple[str, ...], shape: tuple[int, int]) -> cleave.PackedWeights:

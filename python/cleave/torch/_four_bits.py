@@ -11,6 +11,7 @@ from torch import Tensor
 import cleave
 
 from .._weights.experts import stacked
+from .._weights.layout import inverse
 from ._tensors import Tensors
 
 # Brings a tensor to where the layer is.
@@ -74,7 +75,7 @@ class FourBits(NamedTuple):
     def packed_experts(
         self, tensors: Tensors, layers: list[list[str]], shape: torch.Size, place: Place, dtype: torch.dtype | None
     ) -> cleave.PackedWeights:
-        """Of each expert its layers, one above the other, [N, K] of `shape` together: as `packed`, stacked."""
+        """As `packed`, stacked: each expert's layers lie one above the other, [N, K] of `shape` together."""
         experts = [one_above_other([self._read(tensors, name, place) for name in names]) for names in layers]
         if all(found.zeros_are_8() for found in experts):
             experts = [found.without_zeros() for found in experts]
@@ -132,7 +133,7 @@ def _compressed(bits: FourBits, read: Read, layer: str, tensors: Tensors) -> Cod
 
 # AWQ has nibble i of a word hold the column that is number _AWQ_COLUMNS[i] of its eight; its inverse.
 _AWQ_COLUMNS = (0, 2, 4, 6, 1, 3, 5, 7)
-_AWQ_NIBBLES = sorted(range(8), key=_AWQ_COLUMNS.__getitem__)
+_AWQ_NIBBLES = inverse(_AWQ_COLUMNS)
 
 
 def _awq(bits: FourBits, read: Read, layer: str, tensors: Tensors) -> Codes:

@@ -31,13 +31,10 @@ def replace_layers(
         if type(layer) in types:
             names.setdefault(layer, []).append(name)
     skipped = matcher(skip, [place for places in names.values() for place in places])
-    made = {
-        place: new
-        for layer, places in names.items()
-        if not spare(layer) and not any(skipped(place, layer) for place in places)
-        for new in [make(places[0], layer)]
-        for place in places
-    }
+    made: dict[str, nn.Module] = {}
+    for layer, places in names.items():
+        if not spare(layer) and not any(skipped(place, layer) for place in places):
+            made |= dict.fromkeys(places, make(places[0], layer))
     for place, new in made.items():
         model.set_submodule(place, new)
     return list(made)

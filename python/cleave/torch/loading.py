@@ -138,7 +138,7 @@ class _Loading:
             )
 
     def _check_shapes(self) -> None:
-        """Of the rest; layers are all made before the first is replaced."""
+        """The rest's; layers are all made before the first is replaced."""
         for names in self.rest.values():
             tensor = self._tensor(names[0])
             for name in names:

@@ -11,7 +11,7 @@ from .grouped_linear import GroupedLinear
 
 _ops = torch.ops.cleave
 
-# Of moe_route; beyond them torch's own operators choose.
+# The most that moe_route takes; beyond them torch's own operators choose.
 _MOST_ROUTED, _MOST_CHOICES = 512, 32
 
 
@@ -28,9 +28,9 @@ class MoE(nn.Module):
         weights = softmax(the top_k largest of router(x))
         y = sum of weights[e] * down[e](silu(gate[e](x)) * up[e](x)) over those experts e
 
-    Of equally good experts the first are taken. x and y are [..., features], of the parameters' dtype; no token is
-    dropped. Nothing waits for
-    the GPU, so a step can be captured in a CUDA graph, of any routing. Repeatable bit by bit.
+    The first of equally good experts are taken. x and y are [..., features], of the parameters' dtype; no token is
+    dropped. Nothing waits for the GPU, so a step can be captured in a CUDA graph, of any routing. Repeatable bit
+    by bit.
 
     Where gradients are wanted, what the gates and ups give is kept for backward; elsewhere SwiGLU
     is a part of the first product.
