@@ -26,7 +26,7 @@ import numpy as np
 from cleave import _core
 
 from .jobs import JOBS, Job, Shape
-from .measured_pairs import H200_GB_PER_S, MEASURED, hash_of_weights, read_jobs
+from .measured_pairs import MEASURED, hash_of_weights, read_jobs
 
 TABLE = Path(__file__).parent.parent / "src/plan/covering/h200.txt"
 SIZE = 24
@@ -112,7 +112,7 @@ def kernel_of(choice: str) -> str:
 def pairs_of(job: Job, shape: Shape, us: dict[str, float]) -> list[Pair]:
     """Those of the Hopper kernel, which the model predicts."""
     planned = job.case(shape).plan("h100")
-    model = _core.ProductModel(H200_GB_PER_S)
+    model = _core.ProductModel()
     names = []
     for name in dict.fromkeys([*(candidate["kernel"] for candidate in planned.candidates), *us]):
         if model.add(planned, name) >= 0:

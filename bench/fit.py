@@ -22,7 +22,7 @@ from cleave import _core
 
 from . import forest
 from .forest import Growth
-from .measured_pairs import H200_GB_PER_S, MEASURED, hash_of_weights, read_jobs
+from .measured_pairs import MEASURED, hash_of_weights, read_jobs
 
 PLAN = Path(__file__).parent.parent / "src/plan"
 FOLDS = 5
@@ -107,7 +107,7 @@ def read(folder: Path) -> dict[int, Pairs]:
         kind = mainloop_kind(planned)
         if kind < 0:
             continue  # a convolution of narrow groups
-        of_kind = pairs.setdefault(kind, Pairs(kind, _core.ProductModel(H200_GB_PER_S)))
+        of_kind = pairs.setdefault(kind, Pairs(kind, _core.ProductModel()))
         for kernel, us in us_of_kernels.items():
             if of_kind.model.add(planned, kernel) != kind:
                 continue  # the portable kernel, whose model is another
@@ -120,7 +120,7 @@ def read(folder: Path) -> dict[int, Pairs]:
 
 def mainloop_kind(planned: object) -> int:
     """Of the first kernel that has one."""
-    model = _core.ProductModel(H200_GB_PER_S)
+    model = _core.ProductModel()
     return next((kind for each in planned.candidates if (kind := model.add(planned, each["kernel"])) >= 0), -1)
 
 

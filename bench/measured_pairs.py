@@ -10,7 +10,6 @@ from pathlib import Path
 from .every_job import EVERY_JOB, AnyJob, Shape
 
 MEASURED = Path(__file__).with_name("measured")  # on an H200, packed
-H200_GB_PER_S = 4917.0
 
 MeasuredShape = tuple[Shape, dict[str, float]]  # with microseconds by kernel
 

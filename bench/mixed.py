@@ -2,21 +2,22 @@
 
     python -m bench.mixed        # a table, of shapes of language models' layers
 
-Weights take turns, so that L2 is cold, in a CUDA graph of as many products as there are weights. What bytes alone take
-is beside it: at 4.3 TB/s of an H200, of which 0.92 are to be had, and a launch.
+Weights take turns, so that L2 is cold, and contenders do, in graphs with a small kernel between the products
+(between.py). What bytes alone take is beside it: at 4.3 TB/s of an H200, of which 0.92 are to be had, and a launch.
 """
 
 from __future__ import annotations
 
 import argparse
 import statistics
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import torch
 
 import cleave
+from cleave.testing.measure import set_count
 
+from .between import Between, medians
 from .triton_mixed import TritonWeights, multiply
 
 LAYERS = (  # outputs, inputs
@@ -34,32 +35,8 @@ LAYERS = (  # outputs, inputs
 TOKENS = (1, 8, 16, 32, 64, 128, 256, 512)
 GROUP = 128
 BYTES_PER_US = 4.3e6 * 0.92
-COLD_BYTES = 200e6  # several times what L2 holds
+ROUNDS = 7
 MOST_ERROR = 1e-2  # of the largest of D
-
-
-def in_graph(calls: Sequence[Callable[[], Any]]) -> float:
-    """Microseconds of one of the calls, which follow each other in a graph: the median of several replays."""
-    for call in calls[:2]:
-        call()
-    torch.cuda.synchronize()
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        for call in calls:
-            call()
-    times = []
-    for _ in range(9):
-        start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-        start.record()
-        graph.replay()
-        end.record()
-        torch.cuda.synchronize()
-        times.append(start.elapsed_time(end) * 1e3 / len(calls))
-    return statistics.median(times[2:])
-
-
-def copies_of(size: int) -> int:
-    return max(2, min(32, int(COLD_BYTES / size) + 1))
 
 
 class Layer:
@@ -68,8 +45,8 @@ class Layer:
     def __init__(self, n: int, k: int) -> None:
         self.n, self.k = n, k
         first = torch.randn(n, k, device="cuda", dtype=torch.bfloat16) * 0.02
-        self.dense = [first] + [first.clone() for _ in range(copies_of(2 * n * k) - 1)]
-        few = copies_of(n * k // 2)
+        self.dense = [first] + [first.clone() for _ in range(set_count(2 * n * k) - 1)]
+        few = set_count(n * k // 2)
         packed = cleave.pack_weights(self.dense[0], GROUP)
         self.packed = [packed] + [
             cleave.PackedWeights(packed.packed.clone(), packed.scales.clone(), None, packed.shape, GROUP)
@@ -82,8 +59,8 @@ class Layer:
     def bytes(self, m: int) -> int:
         return self.n * self.k // 2 + self.n * self.k // GROUP * 2 + 2 * m * (self.n + self.k)
 
-    def times(self, m: int) -> tuple[float, float, float, float]:
-        """Ours, bfloat16 of ours and of torch, Triton."""
+    def times(self, m: int, between: Between) -> dict[str, float]:
+        """Ours, bfloat16 of ours and of torch, Triton, in turns."""
         x = torch.randn(m, self.k, device="cuda", dtype=torch.bfloat16)
         d = torch.empty(m, self.n, device="cuda", dtype=torch.bfloat16)
         expected = x.double() @ self.weight.double().t()
@@ -96,12 +73,14 @@ class Layer:
             error = ((d.double() - expected).abs().max() / expected.abs().max()).item()
             if not error < MOST_ERROR:
                 raise RuntimeError(f"{m} x {self.n} x {self.k}: an error of {error}")
-        return (
-            in_graph([lambda w=w: cleave.mixed_gemm(x, w, out=d, static_b=True) for w in self.packed]),
-            in_graph([lambda w=w: cleave.gemm(x, w.t(), out=d, static_b=True) for w in self.dense]),
-            in_graph([lambda w=w: torch.mm(x, w.t(), out=d) for w in self.dense]),
-            in_graph([lambda w=w: multiply(x, w, d) for w in self.triton]),
-        )
+        packed, dense, of_triton = self.packed, self.dense, self.triton
+        calls = {
+            "int4": lambda i: cleave.mixed_gemm(x, packed[i % len(packed)], out=d, static_b=True),
+            "bf16": lambda i: cleave.gemm(x, dense[i % len(dense)].t(), out=d, static_b=True),
+            "torch": lambda i: torch.mm(x, dense[i % len(dense)].t(), out=d),
+            "triton": lambda i: multiply(x, of_triton[i % len(of_triton)], d),
+        }
+        return medians({name: between.timed(call) for name, call in calls.items()}, ROUNDS)
 
 
 def geomean(values: Sequence[float]) -> float:
@@ -117,14 +96,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
     columns = ("tokens", "int4", "bytes", "bf16", "torch", "triton", "x bf16", "x triton")
     print(f"{'layer':22}" + "".join(f"{column:>9}" for column in columns))
     ratios: dict[int, list[tuple[float, float]]] = {}
+    between = Between()
     for name, n, k in LAYERS:
         if options.match not in name:
             continue
         layer = Layer(n, k)
         for m in options.tokens:
-            ours, dense, of_torch, triton = layer.times(m)
-            ratios.setdefault(m, []).append((dense / ours, triton / ours))
-            times = (ours, layer.bytes(m) / BYTES_PER_US, dense, of_torch, triton, dense / ours, triton / ours)
+            us = layer.times(m, between)
+            over = us["bf16"] / us["int4"], us["triton"] / us["int4"]
+            ratios.setdefault(m, []).append(over)
+            times = (us["int4"], layer.bytes(m) / BYTES_PER_US, us["bf16"], us["torch"], us["triton"], *over)
             print(f"{name:22}{m:9}" + "".join(f"{time:9.2f}" for time in times), flush=True)
         del layer
         torch.cuda.empty_cache()

@@ -1,14 +1,13 @@
 """A router's step: from logits to expert ids and weights, cleave.moe.route against torch's operators.
 
-    python -m bench.route        # a table: eager calls, and replays of a CUDA graph
+    python -m bench.route        # a table: eager calls, and graphs with a small kernel between them (between.py)
 
-Both sides start from the same logits and end with ids and weights of the same experts, which is
+Both sides take turns. They start from the same logits and end with ids and weights of the same experts, which is
 checked before anything is timed.
 """
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Callable
 from typing import Any
 
@@ -16,7 +15,10 @@ import torch
 
 import cleave.torch  # noqa: F401 - torch.ops.cleave
 
+from .between import Between, medians
+
 CALLS = 20
+ROUNDS = 15
 SHAPES = (  # title, experts, top_k, options
     ("softmax, top 8 of 128", 128, 8, {}),
     ("softmax, top 4 of 32", 32, 4, {}),
@@ -50,37 +52,25 @@ def of_torch(logits: torch.Tensor, top_k: int, bias: torch.Tensor | None, option
     return logits.softmax(-1).topk(top_k, dim=-1)
 
 
-def eager(call: Callable[[], Any]) -> float:
-    """Microseconds of a call, the median of several runs."""
-    return timed(lambda: [call() for _ in range(CALLS)]) / CALLS
+def eager(call: Callable[[], Any]) -> Callable[[], float]:
+    """A function that returns microseconds of a call, of several that are made one after the other."""
 
-
-def in_graph(call: Callable[[], Any]) -> float:
-    call()
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        for _ in range(CALLS):
-            call()
-    return timed(graph.replay) / CALLS
-
-
-def timed(run: Callable[[], Any]) -> float:
-    """Microseconds of a run, the median of several."""
-    for _ in range(3):
-        run()
-    times = []
-    for _ in range(15):
+    def sample() -> float:
         start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
         torch.cuda.synchronize()
         start.record()
-        run()
+        for _ in range(CALLS):
+            call()
         end.record()
         torch.cuda.synchronize()
-        times.append(start.elapsed_time(end) * 1e3)
-    return statistics.median(times)
+        return start.elapsed_time(end) * 1e3 / CALLS
+
+    sample()
+    return sample
 
 
 def main() -> None:
+    between = Between()
     print(f"{'router':28}{'tokens':>7}  eager us: cleave, torch, ratio     graph us: cleave, torch, ratio")
     for title, experts, top_k, options in SHAPES:
         for tokens in TOKENS:
@@ -97,9 +87,10 @@ def main() -> None:
             assert same.float().mean() > 0.98
             pairs = weights.gather(1, places[1])[same], expected.gather(1, expected_places[1])[same]
             torch.testing.assert_close(*pairs, rtol=1e-5, atol=1e-7)
+            calls = {"cleave": ours, "torch": theirs}
             row = []
-            for measure in (eager, in_graph):
-                a, b = measure(ours), measure(theirs)
+            for timed in (eager, lambda call: between.timed(lambda i: call())):
+                a, b = medians({name: timed(call) for name, call in calls.items()}, ROUNDS).values()
                 row.append(f"{a:9.2f} {b:9.2f} {b / a:7.2f}")
             print(f"{title:28}{tokens:7}  {'      '.join(row)}", flush=True)
 

@@ -12,7 +12,7 @@ import os
 import statistics
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from multiprocessing import get_context
@@ -25,7 +25,7 @@ import cleave
 from cleave import _core
 
 from . import machine, peers, tables
-from .between import Between
+from .between import Between, medians
 from .every_job import EVERY_JOB, AnyJob, Shape
 from .operand_sets import OperandSets, sets_for
 from .report import table
@@ -104,7 +104,7 @@ def measure(
             same &= bool(torch.linalg.norm(theirs - expected) <= SAME * torch.linalg.norm(theirs))
     if len(samples) == 1:
         return None
-    us = {name: statistics.median(times) for name, times in in_turns(samples, rounds).items()}
+    us = medians(samples, rounds)
     cleave.release_workspaces()
     best = min((time, name) for name, time in us.items() if name != "cleave")
     return {
@@ -117,14 +117,6 @@ def measure(
         "ratio": best[0] / us["cleave"],
         "same": same,
     }
-
-
-def in_turns(samples: dict[str, Callable[[], float]], rounds: int) -> dict[str, list[float]]:
-    times: dict[str, list[float]] = {name: [] for name in samples}
-    for i in range(rounds):
-        for name in list(samples)[:: 1 if i % 2 == 0 else -1]:
-            times[name].append(samples[name]())
-    return times
 
 
 def summary(rows: list[dict[str, Any]], job: str) -> list[str]:

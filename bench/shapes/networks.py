@@ -18,7 +18,7 @@ from . import Part, part_of_text
 
 _NETWORKS = Path(__file__).with_name("networks.json")
 MOST_IMAGES = 256
-# Of a layer with its images: 1.5 ms of an H200, and tensors that leave room for several sets.
+# What a layer takes with its images: at most 1.5 ms of an H200, and tensors that leave room for several sets.
 MOST_FLOPS = 1e12
 MOST_ELEMENTS = 1 << 29
 
