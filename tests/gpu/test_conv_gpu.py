@@ -220,7 +220,7 @@ def test_narrow_groups_by_the_direct_kernel(name: str, kind: str) -> None:
 @pytest.mark.parametrize("slices", [1, 2, 5, 16, 44])
 @pytest.mark.parametrize("name", ["depthwise", "depthwise, strided", "narrow groups"])
 def test_slices_of_the_direct_kernel(name: str, slices: int) -> None:
-    """Of lines of the images, which are added up in teams; the same bits each time."""
+    """They are lines of the images, added up in teams: the same bits each time."""
     case = Case("wgrad", CASES[name], options={"kernel": "direct"} | split("parallel", slices))
     case.check()
     first = case.out.clone()

@@ -11,6 +11,7 @@ torch = pytest.importorskip("torch")
 import float32_errors  # noqa: E402
 import test_conv_gpu as conv  # noqa: E402
 import test_grouped_gpu as grouped  # noqa: E402
+from one_tap import one_tap  # noqa: E402
 from products import Product  # noqa: E402
 from test_gemm_gpu import LAYOUTS, MODES, SHAPES, skip_unless_served, split  # noqa: E402
 
@@ -102,26 +103,7 @@ def test_every_bit_of_an_operand_counts() -> None:
 
 @pytest.mark.parametrize("kind", conv.KINDS)
 def test_error_of_convolutions(kind: str) -> None:
-    """Filters of one tap: products of pixels, filters and outputs."""
-
-    def image(x: torch.Tensor) -> torch.Tensor:
-        return x.view(4, 9, 7, -1).movedim(-1, 1)
-
-    def matrix(x: torch.Tensor) -> torch.Tensor:
-        return x.movedim(1, -1).reshape(-1, x.shape[1])
-
-    x, y = torch.randn(252, 320, device="cuda"), torch.randn(252, 96, device="cuda")
-    w = torch.randn(96, 320, device="cuda")
-    filters = w.view(96, 320, 1, 1)
-    match kind:
-        case "fprop":
-            assert_float32(matrix(cleave.conv2d(image(x), filters, **IEEE)), x, w.mT)
-        case "dgrad":
-            dx = cleave.conv2d_dgrad(image(x).shape, filters, image(y), **IEEE)
-            assert_float32(matrix(dx), y, w)
-        case "wgrad":
-            dw = cleave.conv2d_wgrad(image(x), filters.shape, image(y), **IEEE)
-            assert_float32(dw.reshape(96, 320), y.mT, x)
+    assert_float32(*one_tap(kind, **IEEE))
 
 
 # --- torch's switch ---

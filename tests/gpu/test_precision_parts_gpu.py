@@ -11,6 +11,7 @@ torch = pytest.importorskip("torch")
 import float32_errors  # noqa: E402
 import test_conv_gpu as conv  # noqa: E402
 import test_grouped_gpu as grouped  # noqa: E402
+from one_tap import one_tap  # noqa: E402
 from products import Product  # noqa: E402
 from test_gemm_gpu import LAYOUTS, MODES, SHAPES, skip_unless_served, split  # noqa: E402
 
@@ -89,26 +90,7 @@ def test_sums_of_one_sign_lose_little(precision: str) -> None:
 
 @pytest.mark.parametrize("kind", conv.KINDS)
 def test_error_of_convolutions(kind: str, precision: str) -> None:
-    """Filters of one tap: products of pixels, filters and outputs."""
-
-    def image(x: torch.Tensor) -> torch.Tensor:
-        return x.view(4, 9, 7, -1).movedim(-1, 1)
-
-    def matrix(x: torch.Tensor) -> torch.Tensor:
-        return x.movedim(1, -1).reshape(-1, x.shape[1])
-
-    x, y = torch.randn(252, 320, device="cuda"), torch.randn(252, 96, device="cuda")
-    w = torch.randn(96, 320, device="cuda")
-    filters = w.view(96, 320, 1, 1)
-    match kind:
-        case "fprop":
-            assert_in_parts(matrix(cleave.conv2d(image(x), filters, precision=precision)), x, w.mT, precision)
-        case "dgrad":
-            dx = cleave.conv2d_dgrad(image(x).shape, filters, image(y), precision=precision)
-            assert_in_parts(matrix(dx), y, w, precision)
-        case "wgrad":
-            dw = cleave.conv2d_wgrad(image(x), filters.shape, image(y), precision=precision)
-            assert_in_parts(dw.reshape(96, 320), y.mT, x, precision)
+    assert_in_parts(*one_tap(kind, precision=precision), precision)
 
 
 # --- numbers at the ends ---
@@ -130,7 +112,7 @@ def test_what_is_not_finite_is_as_on_the_host(precision: str) -> None:
 
 
 def test_parts_are_those_of_the_host(precision: str) -> None:
-    """Of one product nothing is rounded but the parts: subnormal numbers', too.
+    """Nothing of one product is rounded but the parts: subnormal numbers', too.
 
     Four columns: to a sanitizer, cp.async reads 16 bytes also where it is told to read fewer.
     """

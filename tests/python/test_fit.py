@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from bench import fit, forest
-from bench.measured_pairs import H200_GB_PER_S, MEASURED
+from bench.measured_pairs import MEASURED
 from cleave import _core
 
 # Mean regret of what ships, on the shapes of its fit: 0.01 to 0.03, and of its constants alone 0.02 to 0.05
@@ -61,6 +61,6 @@ def test_a_fit_improves_on_its_start(pairs) -> None:
 
 def test_constants_are_counted() -> None:
     with pytest.raises(ValueError, match="constants has 2 values; the model has"):
-        _core.ProductModel(H200_GB_PER_S).predict([1.0, 2.0])
+        _core.ProductModel().predict([1.0, 2.0])
     with pytest.raises(ValueError, match="kind is 4, but 4 kinds of mainloop have constants"):
         _core.ProductModel.constants(fit.CONV)

@@ -16,6 +16,7 @@ from cleave.compat import deep_gemm, flashinfer, torch, vllm
 
 MODULES = (cleave, cleave.moe, cleave.emit, deep_gemm, flashinfer, torch, vllm)
 A, B = np.ones((4, 6), np.float32), np.ones((6, 5), np.float32)
+PACKED = cleave.pack_weights(np.ones((5, 64), np.float32), 64)
 
 
 def functions_of(module: ModuleType) -> list[Callable[..., Any]]:
@@ -62,6 +63,10 @@ def test_all_are_seen() -> None:
     ("call", "message"),
     [
         (lambda: cleave.gemm(A, B, activaton="relu"), "Did you mean 'activation'?"),
+        (
+            lambda: cleave.mixed_gemm(np.ones((4, 64), np.float16), PACKED, activaton="relu"),
+            "Did you mean 'activation'?",
+        ),
         (
             lambda: cleave.gemm(A, B, zzz=1),
             "gemm() got an unexpected keyword argument 'zzz'; it ha",

@@ -29,7 +29,7 @@ def weights_of(rng: np.random.Generator, n: int, k: int, group: int, has_zeros: 
 
 
 def bound(x: np.ndarray, weight: np.ndarray) -> np.ndarray:
-    """Of the error of a product: weights rounded to float16, which may be subnormal, sums in float32, and D rounded."""
+    """How far off a product may be: weights rounded to float16 (perhaps subnormal), sums in float32, and D rounded."""
     elements = abs(weight.T) * (2.0**-11 + x.shape[1] * 2.0**-24) + 2.0**-25
     return abs(x) @ elements + abs(x @ weight.T) * 2.0**-11 + 2.0**-25
 

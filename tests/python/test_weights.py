@@ -45,7 +45,7 @@ def test_codes_come_back(rows: int, columns: int, framework: Any) -> None:
 
 
 def test_the_order_is_that_of_wgmmas_registers() -> None:
-    """Of every code the byte and the half of it, by the layout's own words."""
+    """Every code's byte and the half of it, by the layout's own words."""
     rows, columns = 70, 160
     codes = codes_of(rows, columns)
     packed = cleave.pack_weights(codes, 32, scales=scales_of(5, rows)).packed
