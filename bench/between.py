@@ -11,6 +11,8 @@ from collections.abc import Callable
 
 import torch
 
+from cleave.testing.measure import COLD_BYTES
+
 # A replay this long makes the events' resolution (0.5 us) small.
 REPLAY_US = 500.0
 MOST_CALLS = 48
@@ -19,7 +21,10 @@ AHEAD_CYCLES = 300_000
 
 
 class Between:
-    def __init__(self) -> None:
+    """flush: L2 is overwritten before every replay, for calls whose operands it would hold from one to the next."""
+
+    def __init__(self, flush: bool = False) -> None:
+        self._overwritten = torch.empty(COLD_BYTES if flush else 0, device="cuda", dtype=torch.uint8)
         self._stream = torch.cuda.Stream()
         self._small = torch.zeros(1024, device="cuda")
         self._own = 0.0
@@ -53,6 +58,7 @@ class Between:
         def sample() -> float:
             start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
             with torch.cuda.stream(self._stream):
+                self._overwritten.zero_()
                 torch.cuda._sleep(AHEAD_CYCLES)
                 start.record()
                 graph.replay()

@@ -14,6 +14,7 @@
     fused = cleave.torch.fuse(model)
     cleave.torch.convert_to_float8_training(model)
     layer = cleave.torch.MoE(num_experts, top_k, features, hidden_features)
+    y = cleave.torch.lora(x, a, b, offs, scale, y)    # adapters of low rank
 
 The operators, on CUDA tensors (on torch's current stream) and on CPU tensors:
 
@@ -126,6 +127,7 @@ from .fused import GatedMLP, NormProjections, Projection, W8A8SwiGLU  # noqa: E4
 from .grouped_linear import GroupedLinear  # noqa: E402
 from .linear import W8A8Linear, replace_linears  # noqa: E402
 from .loading import load_quantized  # noqa: E402
+from .low_rank import lora  # noqa: E402
 from .mixed_experts import W4A16Experts  # noqa: E402
 from .mixed_linear import W4A16Linear  # noqa: E402
 from .moe import MoE  # noqa: E402
@@ -160,6 +162,7 @@ __all__ = [
     "gemm",
     "grouped_gemm",
     "load_quantized",
+    "lora",
     "replace_convs",
     "replace_linears",
     "scaled_gemm",

@@ -1,0 +1,65 @@
+"""Low-rank adapters: each row of a batch through the one that it asks for, in two grouped products."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+_grouped_gemm = torch.ops.cleave.grouped_gemm
+
+
+def lora(
+    x: Tensor,
+    a: Tensor,
+    b: Tensor,
+    offs: Tensor,
+    scale: float = 1.0,
+    residual: Tensor | None = None,
+    *,
+    out: Tensor | None = None,
+) -> Tensor:
+    """residual + scale * (x @ a[g].T) @ b[g].T, for the rows of x that are adapter g's.
+
+    Two launches, whatever the adapters' numbers of rows, 0 and 1 included; nothing waits for the GPU. Repeatable bit by
+    bit, and legal in CUDA graphs once it has run with as many rows, for whatever offs holds when they are replayed.
+
+    Where x, a, b or residual require grad, they have gradients, and what the second product gives is rounded to x's
+    dtype before the residual is added; elsewhere the sum is made, and rounded once, in that product.
+
+    Args:
+        x: [rows, in_features], sorted by adapter: `cleave.moe.permute` sorts.
+        a: [adapters, rank, in_features], which is peft's lora_A.weight of each adapter.
+        b: [adapters, out_features, rank], which is its lora_B.weight. The three have one dtype.
+        offs: where each adapter's rows end, int32 or int64 [adapters] on x's device.
+        scale: one for all adapters, such as lora_alpha / rank; what differs between them is multiplied into b.
+        residual: [rows, out_features], such as what the layer itself gives; default: zeros.
+        out: where to write, without gradients; residual itself has it added to in place.
+
+    Returns:
+        [rows, out_features], in the residual's dtype, or x's, a new tensor unless out is given. Rows past offs[-1],
+        which no adapter has, are the residual's, or zero.
+
+    Raises:
+        ValueError: shapes of a and b that are no adapters'; out where gradients are wanted.
+        RuntimeError: what torch.ops.cleave.grouped_gemm refuses.
+    """
+    if a.dim() != 3 or b.dim() != 3 or a.shape[:2] != (b.shape[0], b.shape[2]):
+        raise ValueError(
+            f"a is {list(a.shape)} and b is {list(b.shape)}; they must be [adapters, rank, in_features] and "
+            "[adapters, out_features, rank]: pass a stack of lora_A.weight and one of lora_B.weight"
+        )
+    given = [each for each in (x, a, b, residual) if each is not None]
+    differentiable = torch.is_grad_enabled() and any(each.requires_grad for each in given)
+    if differentiable and out is not None:
+        raise ValueError("out is given where gradients are wanted; leave it out, or use torch.no_grad()")
+    hidden = _grouped_gemm.default(x, a.mT, offs)
+    if out is None and (residual is None or differentiable):
+        delta = _grouped_gemm.full(hidden, b.mT, offs, alpha=scale)
+        return delta if residual is None else residual + delta
+    if residual is None:
+        _grouped_gemm.out(hidden, b.mT, offs, alpha=scale, out=out, zero_rest=True)
+        return out
+    if out is not residual:
+        out = residual.clone() if out is None else out.copy_(residual)
+    _grouped_gemm.out(hidden, b.mT, offs, c=out, alpha=scale, out=out)
+    return out

@@ -1,0 +1,158 @@
+"""Low-rank adapters: grouped products with an N or a K of 8 to 64, and cleave.torch.lora, which is made of two."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import asdict
+from typing import Any
+
+import pytest
+
+import cleave
+from cleave.testing.group_sizes import ranges_of, spread_over
+from cleave.testing.grouped_case import GroupedCase
+
+torch = pytest.importorskip("torch", minversion="2.10")
+
+import cleave.torch  # noqa: E402
+
+RANKS = (8, 16, 32, 64)
+FEATURES, OUTPUTS = 200, 136
+SIZES = {
+    "one adapter": (33,),
+    "some without rows": (0, 5, 0, 0, 17, 0),
+    "one row": (1, 0, 1, 1),
+    "skewed": (150, *[1] * 20, 0),
+    "256 adapters": spread_over(256, 300, "zipf"),
+    "no rows": (0, 0),
+}
+REST = 3  # rows that no adapter has
+
+ranks = pytest.mark.parametrize("rank", RANKS)
+dtypes = pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
+
+
+class Adapters:
+    def __init__(self, sizes: tuple[int, ...], rank: int, dtype: torch.dtype) -> None:
+        torch.manual_seed(rank)
+        rows = sum(sizes) + REST
+        self.ranges = ranges_of(sizes)
+        self.x = torch.randn(rows, FEATURES).to(dtype)
+        self.a = (torch.randn(len(sizes), rank, FEATURES) / FEATURES**0.5).to(dtype)
+        self.b = (torch.randn(len(sizes), OUTPUTS, rank) / rank**0.5).to(dtype)
+        self.y = torch.randn(rows, OUTPUTS).to(dtype)
+        self.offs = torch.tensor([end for _, end in self.ranges], dtype=torch.int32)
+
+    def arguments(self, scale: float = 1.0) -> tuple[Any, ...]:
+        return self.x, self.a, self.b, self.offs, scale, self.y
+
+    def expected(self, scale: float) -> torch.Tensor:
+        y = self.y.double()
+        for (begin, end), a, b in zip(self.ranges, self.a, self.b, strict=True):
+            hidden = (self.x[begin:end].double() @ a.double().mT).to(self.x.dtype).double()
+            y[begin:end] += scale * hidden @ b.double().mT
+        return y
+
+
+@pytest.mark.parametrize("sizes", SIZES.values(), ids=SIZES)
+@ranks
+@dtypes
+def test_every_row_gets_its_adapter(sizes: tuple[int, ...], rank: int, dtype: torch.dtype) -> None:
+    of = Adapters(sizes, rank, dtype)
+    y = cleave.torch.lora(*of.arguments(0.5))
+    assert y.dtype == dtype
+    expected = of.expected(0.5)
+    # Two roundings: of the hidden row, whose sums may be rounded to a neighbour, and of y.
+    tolerance = 2 * torch.finfo(dtype).eps
+    torch.testing.assert_close(y.double(), expected, rtol=tolerance, atol=2 * tolerance)
+    assert torch.equal(y[-REST:], of.y[-REST:])
+
+
+@dtypes
+def test_in_place_and_elsewhere_are_the_same(dtype: torch.dtype) -> None:
+    of = Adapters(SIZES["some without rows"], 16, dtype)
+    y = cleave.torch.lora(*of.arguments(2.0))
+    before = of.y.clone()
+    elsewhere = torch.full_like(y, float("nan"))
+    assert cleave.torch.lora(*of.arguments(2.0), out=elsewhere) is elsewhere
+    assert torch.equal(elsewhere, y) and torch.equal(of.y, before)
+    assert cleave.torch.lora(*of.arguments(2.0), out=of.y) is of.y
+    assert torch.equal(of.y, y)
+
+
+def test_without_a_residual_what_no_adapter_has_is_zero() -> None:
+    of = Adapters(SIZES["some without rows"], 8, torch.bfloat16)
+    x, a, b, offs, scale, _ = of.arguments(3.0)
+    made = cleave.torch.lora(x, a, b, offs, scale)
+    out = torch.full_like(made, float("nan"))
+    cleave.torch.lora(x, a, b, offs, scale, out=out)
+    assert torch.equal(made, out) and not made[-REST:].any()
+    of.y.zero_()
+    torch.testing.assert_close(made.double(), of.expected(3.0), rtol=0.02, atol=0.03)
+
+
+def test_a_residual_in_float32_is_added_to_as_it_is() -> None:
+    of = Adapters(SIZES["one row"], 8, torch.bfloat16)
+    of.y = of.y.float() + 1 / 3
+    y = cleave.torch.lora(*of.arguments())
+    assert y.dtype == torch.float32
+    torch.testing.assert_close(y.double(), of.expected(1.0), rtol=0, atol=0.02)
+    assert torch.equal(y[-REST:], of.y[-REST:])
+
+
+@ranks
+def test_gradients(rank: int) -> None:
+    of = Adapters(SIZES["some without rows"], rank, torch.float32)
+    leaves = [each.requires_grad_() for each in (of.x, of.a, of.b, of.y)]
+    weight = torch.randn(of.y.shape)
+    (cleave.torch.lora(*of.arguments(0.5)) * weight).sum().backward()
+    of_ours = [each.grad for each in leaves]
+    expected = torch.autograd.grad((of.expected(0.5) * weight).sum(), leaves)
+    for ours, theirs in zip(of_ours, expected, strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-4)
+
+
+def test_compiled() -> None:
+    of = Adapters(SIZES["skewed"], 16, torch.bfloat16)
+    compiled = torch.compile(cleave.torch.lora, fullgraph=True)
+    assert torch.equal(compiled(*of.arguments()), cleave.torch.lora(*of.arguments()))
+
+
+def test_what_does_not_fit_is_refused() -> None:
+    of = Adapters((2, 3), 8, torch.bfloat16)
+    x, a, b, offs, scale, y = of.arguments()
+    with pytest.raises(ValueError, match=r"a is \[2, 200, 8\] and b is \[2, 136, 8\]; .* a stack of lora_A.weight"):
+        cleave.torch.lora(x, a.mT, b, offs)
+    with pytest.raises(RuntimeError, match="c is"):
+        cleave.torch.lora(x, a, b, offs, scale, y[:, :8])
+    a.requires_grad_()
+    kept = y.clone()
+    with pytest.raises(ValueError, match="out is given where gradients are wanted"):
+        cleave.torch.lora(x, a, b, offs, scale, y, out=y)
+    assert torch.equal(y, kept)
+
+
+# --- which kernels serve such products ---
+
+
+def h200_plan(case: GroupedCase) -> cleave.GemmPlan:
+    groups = {"batch": case.groups, "grouping": "k" if case.form == "wgrad" else "m"}
+    return cleave.plan_problem(**asdict(case.product) | groups, device="h200")
+
+
+@ranks
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+@pytest.mark.parametrize("adapters", [1, 8, 64, 256])
+def test_hopper_kernels_serve_every_rank(rank: int, dtype: str, adapters: int) -> None:
+    """A K of 8 is 16 bytes, which TMA fetches, and tiles of the shrinking product are no wider than it has use for."""
+    for features, tokens in itertools.product((2048, 4096, 8192), (64, 512, 4096)):
+        shrink, expand = (
+            [GroupedCase(adapters, tokens, n, k, dtype=dtype, form=form) for form in ("forward", "dgrad", "wgrad")]
+            for n, k in ((rank, features), (features, rank))
+        )
+        for case in (*shrink, *expand):
+            assert h200_plan(case).kernel_name.startswith("sm90 "), case.title
+        _, tile, *rest = h200_plan(shrink[0]).kernel_name.split()
+        rows, columns = map(int, tile.split("x"))
+        # Transposed, ranks lie along an instruction's 64 rows, and an adapter's few tokens along its columns.
+        assert rows <= 64 if "transposed" in rest else columns <= max(rank, 16), shrink[0].title
