@@ -1,4 +1,5 @@
-"""Runs every check of distributed_checks.py on each rank of a group, forked from one process that has imported torch.
+"""Runs every check of distributed_checks.py and expert_checks.py on each rank of a group. Ranks are
+forked from one process that has imported torch.
 
     python tests/distributed_ranks.py RANKS DEVICE REPORT
 
@@ -18,9 +19,12 @@ from pathlib import Path
 # NVLink multicast stays off: where it is, it is another's.
 os.environ |= {"NCCL_NVLS_ENABLE": "0", "TORCH_SYMM_MEM_DISABLE_MULTICAST": "1", "NVSHMEM_DISABLE_NVLS": "1"}
 
-import distributed_checks as checks
+import distributed_checks
+import expert_checks
 import torch
 import torch.distributed as dist
+
+CHECKS = (*distributed_checks.CHECKS, *expert_checks.CHECKS)
 
 SECONDS = 120  # for a rank to wait for others
 
@@ -33,9 +37,9 @@ def run(rank: int, size: int, device: str, folder: Path) -> None:
     dist.init_process_group(
         backend, init_method=f"file://{folder}/store", rank=rank, world_size=size, timeout=timedelta(seconds=SECONDS)
     )
-    ranks = checks.Ranks(rank, size, device)
+    ranks = distributed_checks.Ranks(rank, size, device)
     with (folder / str(rank)).open("w", buffering=1) as report:
-        for check in checks.CHECKS:
+        for check in CHECKS:
             torch.manual_seed(0)
             try:
                 check(ranks)
@@ -73,7 +77,7 @@ def main(size: int, device: str, path: str) -> None:
             for line in report.read_text().splitlines() if report.exists() else []:
                 check, failure = json.loads(line)
                 found[check] = found.get(check, "") + failure
-    for check in checks.CHECKS:
+    for check in CHECKS:
         found.setdefault(check.__name__, f"{check.__name__} was not run\n")
     Path(path).write_text(json.dumps(found))
 

@@ -13,6 +13,7 @@ torch = pytest.importorskip("torch", minversion="2.10")
 import doc_snippets  # noqa: E402
 
 from cleave.torch import MoE  # noqa: E402
+from cleave.torch.dispatch import Arrived, OneRank  # noqa: E402
 
 EXPERTS, TOP_K, FEATURES, HIDDEN = 6, 2, 16, 24
 PATH = Path(__file__).parents[2] / "examples" / "moe" / "train.py"
@@ -109,6 +110,49 @@ def test_wrong_top_k() -> None:
     with pytest.raises(ValueError, match="top_k is 7; it must be from 1 to num_experts, 6"):
         MoE(EXPERTS, 7, FEATURES, HIDDEN)
     assert "num_experts=6, top_k=2" in repr(layer())
+
+
+class WithGaps(OneRank):
+    """Rows as DeepEP lays them out: each expert's from a multiple on, or in a matrix of its own."""
+
+    def __init__(self, alignment: int | None) -> None:
+        self._alignment, self._room = alignment, 64
+
+    def dispatch(self, x: torch.Tensor, expert_ids: torch.Tensor, weights: torch.Tensor, num_experts: int) -> Arrived:
+        rows, offs, *_, (indices, _) = super().dispatch(x, expert_ids, weights, num_experts)
+        counts = offs.diff(prepend=offs.new_zeros(1))
+        row = torch.arange(len(rows))
+        expert = torch.searchsorted(offs, row.int(), right=True)
+        if self._alignment is None:
+            begins = torch.arange(num_experts) * self._room
+        else:
+            wide = (counts + self._alignment - 1) // self._alignment * self._alignment
+            begins = wide.cumsum(0) - wide
+        places = begins[expert] + row - (offs - counts)[expert]
+        spread = x.new_zeros(num_experts * self._room, x.shape[1]).index_copy(0, places, rows)
+        context = places, indices, weights
+        if self._alignment is None:
+            return Arrived(spread.view(num_experts, self._room, -1), counts=counts, context=context)
+        return Arrived(spread, (begins + counts).int(), self._alignment, context=context)
+
+    def combine(self, rows: torch.Tensor, arrived: Arrived) -> torch.Tensor:
+        places, indices, weights = arrived.context
+        return torch.ops.cleave.moe_unpermute(rows.flatten(0, -2)[places], indices, weights)
+
+
+@pytest.mark.parametrize("alignment", [16, None])
+def test_dispatchers_may_leave_gaps(alignment: int | None) -> None:
+    plain, x, g = layer(), torch.randn(40, FEATURES, requires_grad=True), torch.randn(40, FEATURES)
+    moe = layer(dispatcher=WithGaps(alignment))
+    moe.load_state_dict(plain.state_dict())
+    expected = torch.autograd.grad(plain(x), [x, *plain.parameters()], g)
+    found = torch.autograd.grad(moe(x), [x, *moe.parameters()], g)
+    for one, other in zip(found, expected, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-6)
+    with torch.no_grad():
+        torch.testing.assert_close(moe(x), plain(x), rtol=1e-5, atol=1e-6)
+    with pytest.raises(NotImplementedError, match="accumulate_main_grad is True, which groups with gaps"):
+        layer(dispatcher=WithGaps(alignment), accumulate_main_grad=True)(x)
 
 
 # --- examples/moe/train.py ---

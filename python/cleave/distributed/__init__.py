@@ -1,10 +1,11 @@
-"""Products whose operands are dealt to the ranks of a process group.
+"""Products whose operands, or experts, are dealt to the ranks of a process group.
 
     import cleave.distributed
     y = cleave.distributed.gemm_all_reduce(x, w.t(), group, bias=bias)           # K is dealt; y on all ranks
     y = cleave.distributed.gemm_reduce_scatter(x, w.t(), group, bias=bias)       # K is dealt; y's rows are
     y = cleave.distributed.all_gather_gemm(x, w.t(), group)                      # x's rows are dealt, and N
     y = cleave.distributed.scaled_gemm_reduce_scatter(q, w, scale, w_scale, group)
+    sent = cleave.distributed.moe_dispatch(x, expert_ids, num_experts, group)    # tokens go to their experts' ranks
 
 Each is an operator, torch.ops.cleave.gemm_all_reduce(a, b, group_name, bias, c, ...) and so on: with shapes for
 torch.compile(fullgraph=True), those of 16 and 32 bits with gradients.
@@ -26,20 +27,25 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.distributed import _functional_collectives
 
 from .. import _mistakes
 from . import _operators
 from ._agreement import PeerError
-from ._peers import Peers, transport_of
+from ._moe import AllToAll, Dispatched, Route, moe_combine, moe_dispatch
+from ._peers import Peers, name_of, transport_of
 
 __all__ = [
+    "AllToAll",
+    "Dispatched",
     "PeerError",
+    "Route",
     "all_gather_gemm",
     "all_gather_scaled_gemm",
     "explain",
     "gemm_all_reduce",
     "gemm_reduce_scatter",
+    "moe_combine",
+    "moe_dispatch",
     "scaled_gemm_all_reduce",
     "scaled_gemm_reduce_scatter",
 ]
@@ -76,7 +82,7 @@ def gemm_all_reduce(
         PeerError: under CLEAVE_PEER_CHECK=1, ranks call with different arguments. Without it, that is undefined.
         ValueError, TypeError: other arguments, before anything is enqueued on this rank.
     """
-    return _ops.gemm_all_reduce(a, b, _name(group, "gemm_all_reduce"), bias, c, **options)
+    return _ops.gemm_all_reduce(a, b, name_of(group, "gemm_all_reduce"), bias, c, **options)
 
 
 def gemm_reduce_scatter(
@@ -98,7 +104,7 @@ def gemm_reduce_scatter(
     Raises:
         RuntimeError, ValueError, TypeError: as `gemm_all_reduce`.
     """
-    return _ops.gemm_reduce_scatter(a, b, _name(group, "gemm_reduce_scatter"), bias, c, **options)
+    return _ops.gemm_reduce_scatter(a, b, name_of(group, "gemm_reduce_scatter"), bias, c, **options)
 
 
 def all_gather_gemm(
@@ -123,7 +129,7 @@ def all_gather_gemm(
     Raises:
         RuntimeError, ValueError, TypeError: as `gemm_all_reduce`.
     """
-    made = _ops.all_gather_gemm(a, b, _name(group, "all_gather_gemm"), bias, **options)
+    made = _ops.all_gather_gemm(a, b, name_of(group, "all_gather_gemm"), bias, **options)
     return made if gathered else made[0]
 
 
@@ -144,7 +150,7 @@ def scaled_gemm_all_reduce(
     Raises:
         RuntimeError, ValueError, TypeError: as `gemm_all_reduce`.
     """
-    return _ops.scaled_gemm_all_reduce(a, b, scale_a, scale_b, _name(group, "scaled_gemm_all_reduce"), **options)
+    return _ops.scaled_gemm_all_reduce(a, b, scale_a, scale_b, name_of(group, "scaled_gemm_all_reduce"), **options)
 
 
 def scaled_gemm_reduce_scatter(
@@ -152,7 +158,7 @@ def scaled_gemm_reduce_scatter(
 ) -> Tensor:
     """`gemm_reduce_scatter` of 8-bit operands: arguments, result and errors as in `scaled_gemm_all_reduce`, c's and the
     result's rows as in `gemm_reduce_scatter`."""
-    name = _name(group, "scaled_gemm_reduce_scatter")
+    name = name_of(group, "scaled_gemm_reduce_scatter")
     return _ops.scaled_gemm_reduce_scatter(a, b, scale_a, scale_b, name, **options)
 
 
@@ -173,7 +179,7 @@ def all_gather_scaled_gemm(
     Raises:
         RuntimeError, ValueError, TypeError: as `gemm_all_reduce`.
     """
-    return _ops.all_gather_scaled_gemm(a, b, scale_a, scale_b, _name(group, "all_gather_scaled_gemm"), **options)
+    return _ops.all_gather_scaled_gemm(a, b, scale_a, scale_b, name_of(group, "all_gather_scaled_gemm"), **options)
 
 
 def explain(
@@ -195,21 +201,11 @@ def explain(
     if operation not in __all__ or "gemm" not in operation:
         named = ", ".join(name for name in __all__ if "gemm" in name)
         raise ValueError(f"operation is {operation!r}; it must be one of {named}")
-    peers = Peers(_name(group, operation))
+    peers = Peers(name_of(group, operation))
     transport = transport_of(peers, torch.device(device), "auto")
     return f"{operation} over {peers.size} ranks by {transport}, " + _operators.steps(
         operation, m * n * partial_dtype.itemsize, peers.size
     )
-
-
-def _name(group: Any, operation: str) -> str:
-    if not torch.distributed.is_initialized():
-        raise RuntimeError(
-            f"{operation} needs a process group; call torch.distributed.init_process_group on every rank first"
-        )
-    if group is None:
-        group = torch.distributed.group.WORLD
-    return _functional_collectives._resolve_group_name(group)
 
 
 _operators.register()

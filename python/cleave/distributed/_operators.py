@@ -11,7 +11,7 @@ from torch import Tensor
 
 from ..torch import _activations, _autograd
 from ..torch._fake import default_dtype
-from . import _agreement, _rules
+from . import _agreement, _moe_operators, _rules
 from ._fold import fold
 from ._peers import Peers, exchange, gather, gather_rows, transport_of
 
@@ -408,3 +408,4 @@ def register() -> None:
         torch.library.register_fake(f"cleave::{name}", _FAKES[name], lib=_library)
     for name, (save, backward) in _GRADIENTS.items():
         torch.library.register_autograd(f"cleave::{name}", backward, setup_context=save, lib=_library)
+    _moe_operators.register(_library)

@@ -5,12 +5,24 @@ A transport moves bytes and never adds: sums are ours, so that they are the same
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
-from torch.distributed import distributed_c10d
+from torch.distributed import _functional_collectives, distributed_c10d
+
+
+def name_of(group: Any, operation: str) -> str:
+    """The name of a ProcessGroup, a DeviceMesh of one dimension, a name, or None: the default group."""
+    if not dist.is_initialized():
+        raise RuntimeError(
+            f"{operation} needs a process group; call torch.distributed.init_process_group on every rank first"
+        )
+    if isinstance(group, str):  # torch's own resolution of these cannot be compiled
+        return group
+    return _functional_collectives._resolve_group_name(dist.group.WORLD if group is None else group)
 
 
 class Peers:
@@ -73,14 +85,20 @@ def _backend(peers: Peers, device: torch.device) -> str | None:
         return None
 
 
-def exchange(parts: Tensor, peers: Peers, transport: str) -> Tensor:
-    """To rank r goes the r-th of `size` equal parts of the first dimension; theirs for this rank, in order."""
-    return _move(dist.all_to_all_single, parts, parts.shape, peers, transport)
+def exchange(parts: Tensor, peers: Peers, transport: str, sizes: tuple[list[int], list[int]] | None = None) -> Tensor:
+    """To rank r goes the r-th of `size` parts of the first dimension; theirs for this rank, in order. Parts are equal,
+    or of the sizes that are sent and received."""
+    if sizes is None:
+        return parts if parts.numel() == 0 else _move(dist.all_to_all_single, parts, parts.shape, peers, transport)
+    sent, received = sizes  # a rank without rows takes part, too
+    collective = partial(dist.all_to_all_single, output_split_sizes=received, input_split_sizes=sent)
+    return _move(collective, parts, (sum(received), *parts.shape[1:]), peers, transport)
 
 
 def gather(x: Tensor, peers: Peers, transport: str) -> Tensor:
     """Every rank's x, of one shape, one after the other."""
-    return _move(_all_gather, x, (peers.size * x.shape[0], *x.shape[1:]), peers, transport)
+    shape = peers.size * x.shape[0], *x.shape[1:]
+    return x.new_empty(shape) if x.numel() == 0 else _move(_all_gather, x, shape, peers, transport)
 
 
 # Its name up to torch 2.12 warns in later ones.
@@ -89,8 +107,6 @@ _all_gather = getattr(dist, "all_gather_single", None) or dist.all_gather_into_t
 
 def _move(collective: Any, x: Tensor, shape: tuple[int, ...], peers: Peers, transport: str) -> Tensor:
     made = x.new_empty(shape)
-    if x.numel() == 0:
-        return made
     sent, received = _bytes(x.contiguous()), _bytes(made)
     if transport == "gloo" and x.is_cuda:  # by way of the host
         on_host = received.cpu()

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 import cleave
 
+from . import _dealt
 from ._scales import scale_shape
 from .fused import W8A8SwiGLU
 from .grouped_linear import GroupedLinear
@@ -105,9 +106,10 @@ def _normed(layer: RMSNormQuantize, first: int, last: int, dtype: torch.dtype) -
 
 
 def _grouped(layer: GroupedLinear, first: int, last: int, activation: str = "none") -> Product:
-    x = layer.weight.new_empty((_EXAMPLE, layer.in_features))
-    offs = torch.zeros(layer.num_groups, dtype=torch.int32, device=x.device)
-    plan = cleave.plan_grouped_gemm(x, layer.weight.detach().mT, offs, bias=layer.bias, activation=activation)
+    weight = _dealt.own(layer.weight.detach())
+    x = weight.new_empty((_EXAMPLE, layer.in_features))
+    offs = torch.zeros(weight.shape[0], dtype=torch.int32, device=x.device)
+    plan = cleave.plan_grouped_gemm(x, weight.mT, offs, bias=_dealt.own(layer.bias), activation=activation)
     return plan, first, last
 
 
@@ -115,9 +117,13 @@ def _moe(layer: MoE, first: int, last: int) -> Iterator[Product]:
     weight = layer.router.weight.detach()
     x = weight.new_zeros((_EXAMPLE, weight.shape[1]))
     yield cleave.plan_gemm(x, weight.t(), out_dtype=torch.float32), first, last
-    rows = first * layer.top_k, last * layer.top_k
+    ranks = layer.dispatcher.ranks
+    rows = (first * layer.top_k if ranks == 1 else 1), last * layer.top_k * ranks
     yield _grouped(layer.gate_up, *rows, activation="swiglu")
     yield _grouped(layer.down, *rows)
-    layer(x)
+    if ranks == 1:
+        layer(x)
+    else:  # others may not be calling
+        layer.route(x)
     # Few choices are counted and sorted by one kernel, many by two.
     _ops.moe_sort_tokens(torch.zeros((last, layer.top_k), dtype=torch.int32, device=x.device), layer.num_experts)

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from . import _float8, _float8_grouped
+from . import _dealt, _float8, _float8_grouped
 from ._grouped_autograd import Groups, gradient_of_bias
 from ._scales import BLOCK
 
@@ -117,23 +117,54 @@ class GroupedLinear(nn.Module):
         for parameter in self.parameters():
             nn.init.uniform_(parameter, -bound, bound)
 
-    def forward(self, x: Tensor, offs: Tensor) -> Tensor:
-        weight, bias, accumulate = self.weight, self.bias, self.accumulate_main_grad
+    def forward(
+        self, x: Tensor, offs: Tensor | None = None, *, alignment: int | None = None, counts: Tensor | None = None
+    ) -> Tensor:
+        """alignment, counts: groups with gaps, as in `cleave.grouped_gemm`: each begins at a multiple, or x is
+        [num_groups, room, in_features]."""
+        weight, bias, accumulate = _dealt.own(self.weight), _dealt.own(self.bias), self.accumulate_main_grad
+        if alignment is not None or counts is not None:
+            return self._with_gaps(x, offs, alignment, counts)
         if torch.is_grad_enabled():
+            if accumulate and _dealt.is_dealt(self.weight):
+                raise RuntimeError(
+                    "weight is a DTensor, whose gradient is looked for in weight.grad, but accumulate_main_grad is "
+                    "True; make it False, and set weight.grad_dtype = torch.float32 for sums in float32"
+                )
             if self.recipe:
                 return _float8_grouped.Linear.apply(x, weight, offs, bias, self.grad_dtype, accumulate)
             if accumulate or not torch.compiler.is_compiling():
                 return _Linear.apply(x, weight, offs, bias, accumulate)
         return self.multiply(x, offs)
 
-    def multiply(self, x: Tensor, offs: Tensor, activation: str = "none") -> Tensor:
+    def multiply(self, x: Tensor, offs: Tensor, activation: str = "none", **gaps: Any) -> Tensor:
         """activation(y), by the product itself; with "swiglu" out_features are gates and then as many ups. In 8 bits
         without gradients."""
+        weight, bias = _dealt.own(self.weight), _dealt.own(self.bias)
+        if any(given is not None for given in gaps.values()):
+            return self._with_gaps(x, offs, **gaps, activation=activation)
         if self.recipe:
-            return _float8_grouped.multiply(x, self.weight, offs, self.bias, activation)
+            return _float8_grouped.multiply(x, weight, offs, bias, activation)
         if activation == "none":
-            return _grouped_gemm.default(x, self.weight.mT, offs, self.bias)
-        return _grouped_gemm.full(x, self.weight.mT, offs, self.bias, activation=activation)
+            return _grouped_gemm.default(x, weight.mT, offs, bias)
+        return _grouped_gemm.full(x, weight.mT, offs, bias, activation=activation)
+
+    def _with_gaps(
+        self,
+        x: Tensor,
+        offs: Tensor | None,
+        alignment: int | None,
+        counts: Tensor | None,
+        activation: str = "none",
+    ) -> Tensor:
+        if self.recipe or self.accumulate_main_grad:
+            option = f"recipe is {self.recipe!r}" if self.recipe else "accumulate_main_grad is True"
+            raise NotImplementedError(
+                f"{option}, which groups with gaps between them do not have; leave it out, or use a dispatcher without "
+                "gaps"
+            )
+        weight, bias = _dealt.own(self.weight), _dealt.own(self.bias)
+        return _grouped_gemm.full(x, weight.mT, offs, bias, counts=counts, alignment=alignment, activation=activation)
 
     def extra_repr(self) -> str:
         return (

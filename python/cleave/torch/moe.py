@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from .dispatch import Dispatcher, OneRank
 from .grouped_linear import GroupedLinear
 
 _ops = torch.ops.cleave
@@ -36,8 +37,13 @@ class MoE(nn.Module):
     is a part of the first product.
 
     router: nn.Linear [features -> num_experts], whose scores are float32, of any recipe.
-    gate_up: GroupedLinear [features -> 2 * hidden_features], the gates first.
-    down: GroupedLinear [hidden_features -> features].
+    gate_up: GroupedLinear [features -> 2 * hidden_features], the gates first, of this rank's experts.
+    down: GroupedLinear [hidden_features -> features], of the same.
+    dispatcher: what takes tokens to their experts, and back.
+
+    With ep_group, expert parallelism: each rank has x of its own and num_experts / ranks of the experts, and y is that
+    of one process with all ranks' x and experts, the same bits where products split K alike. The experts' gradients are those of all ranks' x. The router is the same on all ranks; its gradient is that
+    of a rank's own x, to be summed over ranks as those of data parallelism are.
     """
 
     def __init__(
@@ -50,28 +56,40 @@ class MoE(nn.Module):
         accumulate_main_grad: bool = False,
         recipe: str | None = None,
         grad_dtype: str | torch.dtype | None = None,
+        ep_group: Any = None,
+        dispatcher: Dispatcher | None = None,
         device: Any = None,
         dtype: torch.dtype | None = None,
     ) -> None:
-        """accumulate_main_grad, recipe, grad_dtype: of the experts, as in `GroupedLinear`."""
+        """accumulate_main_grad, recipe, grad_dtype: of the experts, as in `GroupedLinear`. ep_group: the ranks among
+        which experts are dealt, a ProcessGroup, its name or a DeviceMesh of one dimension, for
+        `cleave.distributed.AllToAll`. dispatcher: that with options, or another one (`cleave.torch.dispatch`)."""
         super().__init__()
         if not 1 <= top_k <= num_experts:
             raise ValueError(f"top_k is {top_k}; it must be from 1 to num_experts, {num_experts}")
         self.num_experts = num_experts
         self.top_k = top_k
+        self.dispatcher = _dispatcher(ep_group, dispatcher)
+        ranks = self.dispatcher.ranks
+        if num_experts % ranks != 0:
+            raise ValueError(
+                f"num_experts is {num_experts} over {ranks} ranks; it must be a multiple: add experts, or use a group "
+                "of fewer ranks"
+            )
         made = {"device": device, "dtype": dtype}
         in_8_bits = {"recipe": recipe, "grad_dtype": grad_dtype}
         experts = {"bias": False, "accumulate_main_grad": accumulate_main_grad, **in_8_bits, **made}
         self.router = Router(features, num_experts, bias=False, **made)
-        self.gate_up = GroupedLinear(num_experts, features, 2 * hidden_features, **experts)
-        self.down = GroupedLinear(num_experts, hidden_features, features, **experts)
+        self.gate_up = GroupedLinear(num_experts // ranks, features, 2 * hidden_features, **experts)
+        self.down = GroupedLinear(num_experts // ranks, hidden_features, features, **experts)
 
     def forward(self, x: Tensor) -> Tensor:
         tokens = x.reshape(-1, x.shape[-1])
         weights, experts = self.route(tokens)
-        rows, offs, indices = _ops.moe_permute(tokens, experts, self.num_experts)
-        rows = self.down(self.hidden(rows, offs), offs)
-        return _ops.moe_unpermute(rows, indices, weights).view(x.shape)
+        arrived = self.dispatcher.dispatch(tokens, experts, weights, self.num_experts)
+        groups = {"alignment": arrived.alignment, "counts": arrived.counts}
+        hidden = self.hidden(arrived.rows, arrived.offs, **groups)
+        return self.dispatcher.combine(self.down(hidden, arrived.offs, **groups), arrived).view(x.shape)
 
     def route(self, tokens: Tensor) -> tuple[Tensor, Tensor]:
         """The weights, float32 [tokens, top_k], which sum to 1, and whose they are."""
@@ -81,12 +99,22 @@ class MoE(nn.Module):
         best, experts = scores.topk(self.top_k, dim=-1)
         return best.softmax(dim=-1), experts
 
-    def hidden(self, rows: Tensor, offs: Tensor) -> Tensor:
-        """silu(gate) * up, of rows that are sorted by expert."""
+    def hidden(self, rows: Tensor, offs: Tensor | None, **gaps: Any) -> Tensor:
+        """silu(gate) * up, of rows that are sorted by expert; gaps: as GroupedLinear's forward takes them."""
         if torch.is_grad_enabled():
-            gate, up = self.gate_up(rows, offs).chunk(2, dim=-1)
+            gate, up = self.gate_up(rows, offs, **gaps).chunk(2, dim=-1)
             return nn.functional.silu(gate) * up
-        return self.gate_up.multiply(rows, offs, "swiglu")
+        return self.gate_up.multiply(rows, offs, "swiglu", **gaps)
 
     def extra_repr(self) -> str:
         return f"num_experts={self.num_experts}, top_k={self.top_k}"
+
+
+def _dispatcher(ep_group: Any, given: Dispatcher | None) -> Dispatcher:
+    if ep_group is None:
+        return OneRank() if given is None else given
+    if given is not None:
+        raise ValueError("ep_group and dispatcher are given, and a dispatcher has its group; leave ep_group out")
+    from ..distributed import AllToAll  # whose operators are registered where they are wanted
+
+    return AllToAll(ep_group)

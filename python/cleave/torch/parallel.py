@@ -6,6 +6,7 @@
         "up": parallel.ColwiseParallel(input_layouts=Shard(1)),      # all-gather and product: sequence parallelism
         "down": parallel.RowwiseParallel(output_layouts=Shard(1)),   # product and reduce-scatter
     })
+    parallelize_module(model, mesh["ep"], {"layers.*.moe": parallel.ExpertParallel()})      # experts are dealt
 
 Names, arguments and layouts are those of torch's styles, of which `SequenceParallel` goes with them. Parameters become
 DTensors as there, for optimizers and checkpoints. Where torch's styles multiply and then redistribute, these call
@@ -25,8 +26,10 @@ from torch.distributed.tensor.parallel import ParallelStyle
 
 from .. import distributed
 from . import _autograd
+from .dispatch import Dispatcher
+from .moe import MoE
 
-__all__ = ["ColwiseParallel", "RowwiseParallel"]
+__all__ = ["ColwiseParallel", "ExpertParallel", "RowwiseParallel"]
 
 
 class _LinearStyle(ParallelStyle):
@@ -53,15 +56,9 @@ class _LinearStyle(ParallelStyle):
             raise NotImplementedError(
                 f"{name} serves nn.Linear alone, but the module is {type(module).__name__}; use torch's style for it"
             )
-        if device_mesh.ndim != 1:
-            raise ValueError(f"the mesh has {device_mesh.ndim} dimensions; {name} takes one of them, as mesh['tp']")
+        _group(device_mesh, self)
         for of, placement in self._parameters.items():
-            parameter = getattr(module, of)
-            if parameter is not None:
-                dealt = distribute_tensor(
-                    parameter.detach(), device_mesh, [placement], src_data_rank=self.src_data_rank
-                )
-                module.register_parameter(of, nn.Parameter(dealt, requires_grad=parameter.requires_grad))
+            _deal(module, of, device_mesh, placement, self.src_data_rank)
         module.forward = partial(self._forward, module, device_mesh)
         return module
 
@@ -174,6 +171,66 @@ class RowwiseParallel(_LinearStyle):
             return y.view(-1, *x.shape[1:-1], y.shape[1]).movedim(0, wanted.dim)
         y = distributed.gemm_all_reduce(x.reshape(-1, x.shape[-1]), weight.t(), group, bias=bias)
         return y.view(*x.shape[:-1], y.shape[1])
+
+
+class ExpertParallel(ParallelStyle):
+    """Deals the experts of a `cleave.torch.MoE`: gate_up.weight and down.weight are Shard(0). The router is left as it
+    is, the same on all ranks; its gradient is that of a rank's own tokens, to be summed over ranks.
+
+    Args:
+        capacity, exact, transport: as in `cleave.distributed.moe_dispatch`.
+        dispatcher: another one (`cleave.torch.dispatch`), instead of these; made by the caller for the mesh's group.
+
+    The layer's input and output are each rank's own tokens.
+
+    Raises:
+        ValueError: experts that cannot be dealt evenly; a mesh of several dimensions.
+        NotImplementedError: another module than MoE, by parallelize_module.
+    """
+
+    def __init__(
+        self,
+        *,
+        capacity: int | None = None,
+        exact: bool = False,
+        transport: str = "auto",
+        dispatcher: Dispatcher | None = None,
+    ) -> None:
+        super().__init__()
+        self.options = {"capacity": capacity, "exact": exact, "transport": transport}
+        self.dispatcher = dispatcher
+
+    def _apply(self, module: nn.Module, device_mesh: DeviceMesh) -> nn.Module:
+        if not isinstance(module, MoE):
+            raise NotImplementedError(
+                f"cleave.torch.parallel.ExpertParallel serves cleave.torch.MoE, but the module is "
+                f"{type(module).__name__}; deal its experts by a style of your own"
+            )
+        ranks = _group(device_mesh, self).size()
+        if module.num_experts % ranks != 0:
+            raise ValueError(
+                f"the module has {module.num_experts} experts for {ranks} ranks; they must be a multiple: use a mesh "
+                "of fewer ranks"
+            )
+        for experts in (module.gate_up, module.down):
+            _deal(experts, "weight", device_mesh, Shard(0), self.src_data_rank)
+        module.dispatcher = self.dispatcher or distributed.AllToAll(device_mesh.get_group(), **self.options)
+        return module
+
+
+def _group(mesh: DeviceMesh, style: ParallelStyle) -> Any:
+    if mesh.ndim != 1:
+        name = f"cleave.torch.parallel.{type(style).__name__}"
+        raise ValueError(f"the mesh has {mesh.ndim} dimensions; {name} takes one of them, as mesh['tp']")
+    return mesh.get_group()
+
+
+def _deal(module: nn.Module, name: str, mesh: DeviceMesh, placement: Placement, source: int | None) -> None:
+    """Makes a parameter, if there is one, a DTensor of what rank `source` has."""
+    parameter = getattr(module, name)
+    if parameter is not None:
+        dealt = distribute_tensor(parameter.detach(), mesh, [placement], src_data_rank=source)
+        module.register_parameter(name, nn.Parameter(dealt, requires_grad=parameter.requires_grad))
 
 
 class _OfReplicated(torch.autograd.Function):

@@ -1,0 +1,62 @@
+"""How tokens get to their experts and back: what `cleave.torch.MoE` asks of a dispatcher.
+
+`OneRank` sorts the tokens of a process that has all experts. `cleave.distributed.AllToAll` sends them to the ranks that
+have theirs. Others are classes of your own with the same members, around DeepEP's buffers, say, whose layouts `Arrived`
+can describe.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, Protocol
+
+import torch
+from torch import Tensor
+
+__all__ = ["Arrived", "Dispatcher", "OneRank"]
+
+
+class Arrived(NamedTuple):
+    """Rows at their experts, and where each of this rank's experts has its own.
+
+    rows: [rows, features], or with counts [experts of this rank, room, features]; copies of tokens, differentiable.
+    offs, alignment, counts: as in `cleave.grouped_gemm`. offs alone: expert after expert. offs and alignment=128:
+        each begins at a multiple, DeepEP's expanded layout. counts: each has room, DeepEP's low-latency layout.
+    context: the dispatcher's own, for `combine`.
+    """
+
+    rows: Tensor
+    offs: Tensor | None = None
+    alignment: int | None = None
+    counts: Tensor | None = None
+    context: Any = None
+
+
+class Dispatcher(Protocol):
+    """ranks: among how many the experts are dealt, as many to each, in their order."""
+
+    ranks: int
+
+    def dispatch(self, x: Tensor, expert_ids: Tensor, weights: Tensor, num_experts: int) -> Arrived:
+        """The rows of this rank's experts, of all ranks' x.
+
+        Args:
+            x: [tokens, features], of this rank.
+            expert_ids, weights: [tokens, top_k], integers of all experts, num_experts of them, and float32.
+        """
+
+    def combine(self, rows: Tensor, arrived: Arrived) -> Tensor:
+        """[tokens, features] of this rank: the sum of each token's rows, which its experts made of what arrived, times
+        their weights."""
+
+
+class OneRank:
+    """All experts are here."""
+
+    ranks = 1
+
+    def dispatch(self, x: Tensor, expert_ids: Tensor, weights: Tensor, num_experts: int) -> Arrived:
+        rows, offs, indices = torch.ops.cleave.moe_permute(x, expert_ids, num_experts)
+        return Arrived(rows, offs, context=(indices, weights))
+
+    def combine(self, rows: Tensor, arrived: Arrived) -> Tensor:
+        return torch.ops.cleave.moe_unpermute(rows, *arrived.context)
