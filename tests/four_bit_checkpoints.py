@@ -12,13 +12,14 @@ from torch import Tensor
 
 class Format(NamedTuple):
     """config: as config.json has it. group: columns that share a scale, None for all. act_order: columns belong to
-    groups in any order. write: the tensors of a layer, by what follows the layer's name."""
+    groups in any order. write: the tensors of a layer, by what follows the layer's name. nvfp4: codes are e2m1."""
 
     config: dict[str, Any]
     group: int | None
     zeros: bool
     act_order: bool
-    write: Callable[[Quantized], dict[str, Tensor]]
+    write: Callable[[Any], dict[str, Tensor]]
+    nvfp4: bool = False
 
 
 class Quantized(NamedTuple):
@@ -52,6 +53,47 @@ def quantize(weight: Tensor, made: Format, seed: int) -> Quantized:
             scales[:, group] = np.maximum(abs(part).max(1) / 7, 1e-4)
     codes = np.round(w / scales.astype(np.float64)[:, g_idx]) + zeros[:, g_idx]
     return Quantized(np.clip(codes, 0, 15).astype(np.uint32), scales, zeros, g_idx)
+
+
+class QuantizedNvfp4(NamedTuple):
+    """codes: [N, K], of e2m1. scales: [N, K / 16], e4m3. global_scale: what values are multiplied by besides."""
+
+    codes: np.ndarray
+    scales: Tensor
+    global_scale: float
+
+    def values(self) -> np.ndarray:
+        magnitudes = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6])
+        e2m1 = np.concatenate([magnitudes, -magnitudes])
+        return e2m1[self.codes] * self.scales.double().numpy().repeat(16, 1) * self.global_scale
+
+
+def quantize_nvfp4(weight: Tensor) -> QuantizedNvfp4:
+    w = weight.double().numpy()
+    rows, columns = w.shape
+    # A power of two, whose inverse is as exact.
+    global_scale = 2.0 ** np.ceil(np.log2(abs(w).max() / 2688))
+    groups = w.reshape(rows, columns // 16, 16)
+    scales = torch.from_numpy(abs(groups).max(2) / 6 / global_scale).to(torch.float8_e4m3fn)
+    steps = np.maximum(scales.double().numpy() * global_scale, 1e-9)
+    magnitudes = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6])
+    nearest = abs(abs(groups / steps[:, :, None])[..., None] - magnitudes).argmin(-1) + 8 * (groups < 0)
+    return QuantizedNvfp4(nearest.reshape(rows, columns), scales, global_scale)
+
+
+def bytes_of(codes: np.ndarray) -> Tensor:
+    """Two neighbours of a row in a byte, the first one in its lower half."""
+    return torch.from_numpy((codes[:, 0::2] | codes[:, 1::2] << 4).astype(np.uint8))
+
+
+def compressed_nvfp4(q: QuantizedNvfp4) -> dict[str, Tensor]:
+    divisor = torch.tensor([1 / q.global_scale], dtype=torch.float32)
+    return {"weight_packed": bytes_of(q.codes), "weight_scale": q.scales, "weight_global_scale": divisor}
+
+
+def modelopt_nvfp4(q: QuantizedNvfp4) -> dict[str, Tensor]:
+    factor = torch.tensor(q.global_scale, dtype=torch.float32)
+    return {"weight": bytes_of(q.codes), "weight_scale": q.scales, "weight_scale_2": factor}
 
 
 def words(codes: np.ndarray, order: tuple[int, ...] = tuple(range(8))) -> Tensor:
@@ -122,6 +164,21 @@ def gptq_format(group: int, desc_act: bool, sym: bool, form: str) -> Format:
     return Format(config, None if group == -1 else group, not sym, desc_act, lambda q: gptq(q, less))
 
 
+NVFP4 = {"num_bits": 4, "type": "float", "strategy": "tensor_group", "group_size": 16}
+NVFP4_A16 = {
+    "quant_method": "compressed-tensors",
+    "format": "nvfp4-pack-quantized",
+    "config_groups": {
+        "group_0": {
+            "targets": ["Linear"],
+            "weights": NVFP4 | {"dynamic": False, "symmetric": True},
+            "input_activations": None,
+        }
+    },
+    "ignore": ["lm_head"],
+}
+MODELOPT = {"quant_method": "modelopt", "quant_algo": "NVFP4", "group_size": 16, "ignore": ["lm_head"]}
+
 AWQ = {"quant_method": "awq", "bits": 4, "group_size": 32, "version": "gemm", "zero_point": True}
 
 FORMATS = {
@@ -137,6 +194,8 @@ FORMATS = {
     "gptq-zeros": gptq_format(32, desc_act=False, sym=False, form="gptq"),
     "gptq-actorder": gptq_format(32, desc_act=True, sym=False, form="gptq"),
     "gptq-v2": gptq_format(32, desc_act=True, sym=False, form="gptq_v2"),
+    "nvfp4": Format(NVFP4_A16, 16, False, False, compressed_nvfp4, nvfp4=True),
+    "modelopt-nvfp4": Format(MODELOPT, 16, False, False, modelopt_nvfp4, nvfp4=True),
 }
 
 
@@ -148,7 +207,7 @@ def checkpoint(
     files, values = dict(tensors), dict(tensors)
     for seed, (name, weight) in enumerate(tensors.items()):
         if quantized(name):
-            q = quantize(weight, made, seed)
+            q = quantize_nvfp4(weight) if made.nvfp4 else quantize(weight, made, seed)
             del files[name]
             files |= {name.removesuffix("weight") + part: tensor for part, tensor in made.write(q).items()}
             values[name] = torch.from_numpy(q.values()).float()

@@ -44,8 +44,8 @@ struct ScaleLayout {
 /// matrix of a batch follows another.
 struct WeightLayout {
   WeightFormat format = WeightFormat::none;
-  bool has_zero = false;           ///< groups have zero points of their own, bytes that lie as their scales do
-  int64_t group = 0;               ///< elements of K that share a scale: 32, 64, a multiple of 128, or all of them
+  bool has_zero = false;  ///< groups have zero points of their own, bytes that lie as their scales do
+  int64_t group = 0;      ///< elements of K that share a scale: 16 (nvfp4), 32, 64, a multiple of 128, or all of them
   int64_t scale_stride_k = 0;      ///< elements from a group's scales, one per row, to the next group's
   int64_t scale_stride_batch = 0;  ///< and to the next matrix's; 0: one for all
 
@@ -152,7 +152,7 @@ struct GemmProblem {
   Activation activation = Activation::none;
   EpilogueProblem epilogue = {};
 
-  ScaleLayout scale_a = {}, scale_b = {};       ///< both none, both vector, or both block
+  ScaleLayout scale_a = {}, scale_b = {};       ///< both none, both vector, or both block; nvfp4: b's alone, a vector
   WeightLayout weights_a = {}, weights_b = {};  ///< only b is packed; a of the same product read the other way
   bool has_zero = false;                        ///< i8: zero_a[row] * zero_b[column] is taken off the integer sum
   bool has_scale_d = false;                     ///< D * (1 / scale_d) is stored

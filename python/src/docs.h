@@ -107,8 +107,9 @@ inline constexpr const char* kMixedGemmDoc =
 Args:
     a: [M, K], float16 or bfloat16.
     packed: uint8 [ceil(N / 64), ceil(K / 64), 2048], the codes.
-    scales: [groups of K, N], of a's dtype.
+    scales: [groups of K, N], of a's dtype; bytes of "mxfp4", float8_e4m3fn of "nvfp4".
     zeros: uint8, as scales, or None for 8.
+    global_scale: float32 [1], [E] of experts, or one for each row, [N] or [E, N]; of "nvfp4".
     out_features: N.
     group_size: columns that share a scale.
     format: of the codes.

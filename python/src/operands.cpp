@@ -26,6 +26,7 @@ GemmTensors read_tensors(const GemmInputs& given_inputs, TensorReader& reader, c
           .azp_adj = reader.read<arg::AzpAdj>(inputs),
           .scales = reader.read<arg::Scales>(inputs),
           .zeros = reader.read<arg::Zeros>(inputs),
+          .global_scale = reader.read<arg::GlobalScale>(inputs),
           .offs = reader.read<arg::Offs>(inputs),
           .indptr = reader.read<arg::Indptr>(inputs),
           .starts = reader.read<arg::Starts>(inputs),

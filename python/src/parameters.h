@@ -23,6 +23,7 @@ using Azp = MaybeArray<"azp">;
 using AzpAdj = MaybeArray<"azp_adj">;
 using Scales = Array<"scales">;
 using Zeros = MaybeArray<"zeros">;
+using GlobalScale = MaybeArray<"global_scale">;
 using Offs = MaybeArray<"offs">;
 using Indptr = MaybeArray<"indptr">;
 using Starts = MaybeArray<"starts">;
@@ -79,7 +80,7 @@ using OfCalls = Concat<Scalars, List<arg::CheckOffsets>, Place>;
 /// All arrays that products have.
 using GemmInputs = Values<arg::A, arg::B, arg::Bias, arg::C, arg::Out, arg::Epilogue, arg::ScaleA, arg::ScaleB,
                           arg::ScaleD, arg::ScaleOut, arg::Amax, arg::Azp, arg::AzpAdj, arg::Scales, arg::Zeros,
-                          arg::Offs, arg::Indptr, arg::Starts, arg::Sizes, arg::Counts>;
+                          arg::GlobalScale, arg::Offs, arg::Indptr, arg::Starts, arg::Sizes, arg::Counts>;
 
 /// All that says what becomes of the operands, and how.
 using ProductArguments = Values<arg::Activation, arg::OutDtype, arg::OutScale, arg::ScaleMajor, arg::UseUe8m0,

@@ -4,8 +4,9 @@ namespace cleave::torch_ops {
 
 void add_mixed_gemm(Operators& operators) {
   using Weights = List<arg::A, arg::Packed, arg::Scales, NullableArgument<"zeros">, arg::OutFeatures, arg::GroupSize>;
+  using Codes = List<arg::Format, MaybeTensorArgument<"global_scale">>;
   using ExpertEnds = NullableArgument<"offs">;
-  using Short = Concat<Weights, List<arg::Bias, arg::OutDtype, arg::Format>>;
+  using Short = Concat<Weights, List<arg::Bias, arg::OutDtype>, Codes>;
   using Rare = Concat<List<arg::C>, Scalars, SplitK, List<arg::StaticB>>;
   const auto run = [](const auto& call) {
     WeightForm weights{.out_features = call.template get<arg::OutFeatures>(),
@@ -15,9 +16,9 @@ void add_mixed_gemm(Operators& operators) {
   };
   operators.add("mixed_gemm", Short(), List<>(), run);
   operators.add("mixed_gemm.full", Short(), Rare(), run);
-  operators.add("mixed_grouped_gemm", Concat<Weights, List<ExpertEnds, arg::Bias, arg::OutDtype, arg::Format>>(),
-                List<>(), run);
-  operators.add("mixed_gemm.out", Concat<Weights, List<arg::Bias, arg::Format>>(), Concat<Rare, List<arg::Out>>(), run);
+  operators.add("mixed_grouped_gemm", Concat<Weights, List<ExpertEnds, arg::Bias, arg::OutDtype>, Codes>(), List<>(),
+                run);
+  operators.add("mixed_gemm.out", Concat<Weights, List<arg::Bias>, Codes>(), Concat<Rare, List<arg::Out>>(), run);
 }
 
 }  // namespace cleave::torch_ops

@@ -47,6 +47,7 @@ GemmTensors tensors_of(const Call& call) {
           .azp_adj = operand<arg::AzpAdj>(call),
           .scales = operand<arg::Scales>(call),
           .zeros = operand_named<"zeros">(call),
+          .global_scale = operand_named<"global_scale">(call),
           .offs = operand_named<"offs">(call),
           .indptr = operand<arg::Indptr>(call),
           .starts = operand<arg::Starts>(call),

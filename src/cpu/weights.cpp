@@ -29,6 +29,8 @@ class Weight {
     const uint32_t code = codes_[weight_block_offset(row, column, k_) + place.byte()] >> place.bit_of_byte() & 15;
     const int64_t at = first_ + column / layout_.group * layout_.scale_stride_k + row;
     if (layout_.format == WeightFormat::mxfp4) return rounded_to(type_, e2m1(code) * e8m0(at));
+    if (layout_.format == WeightFormat::nvfp4)
+      return rounded_to(type_, e2m1(code) * load_element(DType::e4m3, scales_, at));
     const int zero = layout_.has_zero ? zeros_[at] : 8;
     return rounded_to(type_, float(int(code) - zero) * load_element(type_, scales_, at));
   }

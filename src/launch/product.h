@@ -18,6 +18,11 @@ constexpr int64_t columns_of_b(const GemmProblem& p) {
   return is_gated(p) ? 2 * p.n : p.n;
 }
 
+/// What scales of the operands cover. A packed weight may have some where the other operand has none.
+constexpr Scaling scaling_of(const GemmProblem& p) {
+  return p.scale_a.kind != Scaling::none ? p.scale_a.kind : p.scale_b.kind;
+}
+
 /// Whether D's scales are found, one for each row of 128 columns.
 inline bool finds_scales(const GemmProblem& p) {
   return p.scale_out.kind == Scaling::block;

@@ -370,7 +370,7 @@ GemmCall make_call(const GemmTensors& tensors, const GemmOptions& options) {
   if (tensors.bias) builder.place_bias();
   if (tensors.scale_a || tensors.scale_b) builder.place_scale_factors();
   if (tensors.azp || tensors.azp_adj) builder.place_zero_points();
-  if (options.weights) place_weights(*tensors.scales, tensors.zeros, *options.weights, call.problem, call.arguments);
+  if (options.weights) place_weights(tensors, *options.weights, call.problem, call.arguments);
   builder.place_d();
   builder.place_scale_out();
   place_range(tensors.scale_d, tensors.amax, "a", call);

@@ -29,7 +29,7 @@ struct GemmTensors {
   std::optional<Operand> a, b, c, bias, out;  ///< a and b are never absent
   std::optional<Operand> scale_a, scale_b, scale_d, scale_out, amax;
   std::optional<Operand> azp, azp_adj;
-  std::optional<Operand> scales, zeros;                        ///< of b, where it is a packed weight
+  std::optional<Operand> scales, zeros, global_scale;          ///< of b, where it is a packed weight
   std::optional<Operand> offs, indptr, starts, sizes, counts;  ///< of a grouped product
   EpilogueTensors epilogue;
 };

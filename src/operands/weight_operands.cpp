@@ -7,6 +7,7 @@
 #include "cleave/memory/weight_layout.h"
 #include "cleave/names.h"
 #include "launch/product.h"
+#include "operands/gemm_operands.h"
 
 namespace cleave {
 namespace {
@@ -36,6 +37,23 @@ void check_by_group(const Operand& x, const char* name, const WeightForm& form, 
     refuse_value("{} has a stride of {} from row to row of the weight; it must be contiguous, pass a copy", name,
                  x.stride[x.ndim - 1]);
   }
+}
+
+/// One for each matrix, of [1] or [E], or for each row as well, of [N] or [E, N].
+ScaleLayout check_global_scale(const Operand& x, const GemmProblem& p) {
+  constexpr Form kForm{1, 2, kFloat32};
+  check_form(x, "global_scale", kForm, p.device, "a");
+  const int64_t entries = entries_of_scale_b(p, Scaling::vector), n = columns_of_b(p);
+  const bool experts = entries > 1;
+  const bool single = x.ndim == 1 && x.shape[0] == entries;
+  const bool by_row = x.ndim == 1 + experts && x.shape[experts] == n && (!experts || x.shape[0] == entries);
+  if (!single && !by_row) {
+    refuse_value("global_scale is {}; it must be ({},), one value for {}, or {}, one for each row of the weight",
+                 shape_text(x), entries, experts ? "each expert" : "the weight",
+                 experts ? fmt::format("({}, {})", entries, n) : fmt::format("({},)", n));
+  }
+  const auto stride = [&](int i) { return x.shape[i] > 1 ? x.stride[i] : 0; };
+  return {.kind = Scaling::vector, .stride_row = single ? 0 : stride(experts), .stride_batch = experts ? stride(0) : 0};
 }
 
 int64_t stride_of_groups(const Operand& x) {
@@ -76,14 +94,17 @@ Operand unpacked(const Operand& packed, const WeightForm& form, const Operand& a
   return b;
 }
 
-void place_weights(const Operand& scales, const std::optional<Operand>& zeros, const WeightForm& form, GemmProblem& p,
-                   GemmArguments& arguments) {
+void place_weights(const GemmTensors& tensors, const WeightForm& form, GemmProblem& p, GemmArguments& arguments) {
+  const Operand& scales = *tensors.scales;
   if (form.group_size <= 0) refuse_value("group_size is {}; it must be positive", form.group_size);
   p.b.stride_row = 1;  // whatever has one element
   p.b.stride_col = int64_t(weight_blocks(uint64_t(p.k))) * kWeightBlock;
   const Operand a{.device = p.device};
   if (form.format == WeightFormat::mxfp4) {
     check_bytes(scales, "scales", 2, a);
+  } else if (form.format == WeightFormat::nvfp4) {
+    constexpr DType kE4m3[] = {DType::e4m3};
+    check_form(scales, "scales", {2, 3, kE4m3}, p.device, "a");
   } else {
     check_rank(scales, "scales", 2, 3);
     if (!scales.other_type.empty() || scales.dtype != p.a.dtype)
@@ -92,18 +113,23 @@ void place_weights(const Operand& scales, const std::optional<Operand>& zeros, c
   }
   check_by_group(scales, "scales", form, p);
   p.weights_b = {.format = form.format,
-                 .has_zero = zeros.has_value(),
+                 .has_zero = tensors.zeros.has_value(),
                  .group = form.group_size,
                  .scale_stride_k = stride_of_groups(scales),
                  .scale_stride_batch = stride_of_entries(scales)};
   arguments.weight_scale = scales.data;
-  if (!zeros) return;
-  check_bytes(*zeros, "zeros", scales.ndim, a);
-  check_by_group(*zeros, "zeros", form, p);
+  if (tensors.global_scale) {
+    p.scale_b = check_global_scale(*tensors.global_scale, p);
+    arguments.scale_b = static_cast<const float*>(tensors.global_scale->data);
+  }
+  if (!tensors.zeros) return;
+  const Operand& zeros = *tensors.zeros;
+  check_bytes(zeros, "zeros", scales.ndim, a);
+  check_by_group(zeros, "zeros", form, p);
   const bool alike =
-      stride_of_groups(*zeros) == stride_of_groups(scales) && stride_of_entries(*zeros) == stride_of_entries(scales);
+      stride_of_groups(zeros) == stride_of_groups(scales) && stride_of_entries(zeros) == stride_of_entries(scales);
   if (!alike) refuse_value("zeros has other strides than scales; pass contiguous copies of both");
-  arguments.weight_zero = static_cast<const uint8_t*>(zeros->data);
+  arguments.weight_zero = static_cast<const uint8_t*>(zeros.data);
 }
 
 }  // namespace cleave

@@ -1,12 +1,12 @@
 // From the tensors of a packed weight to a problem's B.
 #pragma once
 
-#include <optional>
-
 #include "cleave/gemm.h"
 #include "operands/operand.h"
 
 namespace cleave {
+
+struct GemmTensors;
 
 /// What a packed weight's tensors do not determine.
 struct WeightForm {
@@ -19,8 +19,8 @@ struct WeightForm {
 /// of the blocks.
 Operand unpacked(const Operand& packed, const WeightForm& form, const Operand& a);
 
-/// Says what the weight is that `problem` has as B, placed. Throws Error for scales or zero points that do not fit.
-void place_weights(const Operand& scales, const std::optional<Operand>& zeros, const WeightForm& form,
-                   GemmProblem& problem, GemmArguments& arguments);
+/// Says what the weight is that `problem` has as B, placed, with the tensors' scales, zero points and global scale.
+/// Throws Error for what does not fit.
+void place_weights(const GemmTensors& tensors, const WeightForm& form, GemmProblem& problem, GemmArguments& arguments);
 
 }  // namespace cleave

@@ -318,6 +318,16 @@ class Collector {
     add(mxfp4(DType::bf16));
     add(mxfp4(DType::f16), SplitKMode::parallel);
     add(grouped(mxfp4(DType::bf16), Grouping::m));
+    const auto nvfp4 = [](DType type) {
+      GemmProblem p = weights(type, type, 16, false, Major::k, WeightFormat::nvfp4);
+      p.scale_b = {.kind = Scaling::vector};
+      return p;
+    };
+    GemmProblem bias = nvfp4(DType::bf16);
+    bias.bias = Bias::row;
+    for (const SplitKMode split : {SplitKMode::none, SplitKMode::cluster, SplitKMode::stream_k}) add(bias, split);
+    add(nvfp4(DType::f16), SplitKMode::parallel);
+    add(grouped(nvfp4(DType::bf16), Grouping::m));
     GemmProblem layer = weights(DType::bf16, DType::bf16, 128, true);
     layer.bias = Bias::row;
     layer.has_c = true;

@@ -73,7 +73,11 @@ GemmConfig base_config(const Spec& spec, const GemmProblem& p, const OperandLayo
   c.operands.a_major = operands.a.major;
   c.operands.b_major = operands.b.major;
   c.epilogue.order = output_order(p).value_or(Order::row);
-  c.epilogue.scaling = p.scale_a.kind;
+  c.epilogue.scaling = scaling_of(p);
+  if (c.epilogue.scaling == Scaling::vector) {
+    c.epilogue.scaled_rows = p.scale_a.kind == Scaling::vector;
+    c.epilogue.scaled_columns = p.scale_b.kind == Scaling::vector;
+  }
   c.scales.rows_a = c.epilogue.scaling == Scaling::block ? p.scale_a.rows : 1;
   c.scales.rows_b = c.epilogue.scaling == Scaling::block ? p.scale_b.rows : 1;
   c.scales.promote =

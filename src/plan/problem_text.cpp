@@ -53,6 +53,11 @@ ScaleLayout packed_scales(Scaling kind, uint32_t block, int64_t rows, int64_t k,
           .stride_batch = entries > 1 ? count * along_k : 0};
 }
 
+/// One for each matrix, of `entries`.
+ScaleLayout one_for_each(int64_t entries) {
+  return {.kind = Scaling::vector, .stride_batch = entries > 1 ? 1 : 0};
+}
+
 /// What the text says of the matrices: their types, orders, and which of A and B a batch shares.
 struct Matrices {
   DType a, b, d, c, bias;
@@ -83,6 +88,7 @@ void place(const Matrices& given, GemmProblem& p) {
     p.d = packed(given.d, given.d_row_major, p.m, p.n, entries_of_d(p));
     p.scale_a = packed_scales(p.scale_a.kind, p.scale_a.rows, p.m, p.k, entries_of_scale_a(p, p.scale_a.kind));
     p.scale_b = packed_scales(p.scale_b.kind, p.scale_b.rows, columns, p.k, entries_of_scale_b(p, p.scale_b.kind));
+    if (p.weights_b.format == WeightFormat::nvfp4) p.scale_b = one_for_each(entries_of_scale_b(p, Scaling::vector));
   }
   p.scale_out = packed_scales(p.scale_out.kind, 1, p.m, p.n, entries_of_d(p));
   p.c = p.d;
@@ -247,6 +253,7 @@ void read_weights(Reader& in, GemmProblem& p) {
   in.expect(" ");
   p.weights_b.group = in.number();
   p.weights_b.has_zero = in.take_word("zeros");
+  if (p.weights_b.format == WeightFormat::nvfp4) p.scale_b.kind = Scaling::vector;
 }
 
 void read_conv(Reader& in, GemmProblem& p) {

@@ -24,7 +24,7 @@ void check_strides(const char* argument, const Placement& scales, Messages& out)
 void check_scales(const char* argument, const ScaleLayout& scales, const char* operand, DType type,
                   Placement (*place)(const GemmProblem&), const GemmProblem& p, Messages& out) {
   if (scales.kind == Scaling::none) return;
-  if (size_of(type) != 1) {
+  if (size_of(type) != 1 && p.weights_b.format == WeightFormat::none) {
     out.add("{} is given, but {} is {}; scales are for 8-bit operands. Leave it out, or multiply alpha by it", argument,
             operand, to_string(type));
   }
@@ -114,7 +114,8 @@ void check_integer_output(const GemmProblem& p, Messages& out) {
 }  // namespace
 
 void check_scaling(const GemmProblem& p, Messages& out) {
-  if (p.scale_a.kind != p.scale_b.kind) {
+  const bool of_weights = p.weights_b.format != WeightFormat::none;  // check_weights says what b may have
+  if (p.scale_a.kind != (of_weights ? Scaling::none : p.scale_b.kind)) {
     out.add(
         "scale_a.kind is {} and scale_b.kind is {}; they must be equal. Scale rows and columns, or blocks of both; a "
         "single 1 is a vector, too",

@@ -10,14 +10,18 @@ namespace {
 
 void check_group(const GemmProblem& p, const WeightLayout& weights, Messages& out) {
   const int64_t group = weights.group;
-  if (weights.format == WeightFormat::mxfp4) {
-    if (group != 32) out.add("group_size is {}, but format is mxfp4; its groups are of 32", group);
-    if (weights.has_zero) out.add("zeros is given, but format is mxfp4, which has none; leave it out");
+  if (weights.format != WeightFormat::int4) {
+    const std::string_view format = to_string(weights.format);
+    const int64_t own = weights.format == WeightFormat::mxfp4 ? 32 : 16;
+    if (weights.has_zero) out.add("zeros is given, but format is {}, which has none; leave it out", format);
+    if (group != own) return out.add("group_size is {}, but format is {}; its groups are of {}", group, format, own);
+  } else if (group == p.k && group > 0) {  // whole rows
+    return;
+  } else if (group != 32 && group != 64 && (group <= 0 || group % 128 != 0)) {
+    return out.add("group_size is {}; it must be 32, 64, a multiple of 128, or k ({}), for one scale per row", group,
+                   p.k);
   }
-  if (group == p.k && group > 0) return;  // whole rows
-  if (group != 32 && group != 64 && (group <= 0 || group % 128 != 0)) {
-    out.add("group_size is {}; it must be 32, 64, a multiple of 128, or k ({}), for one scale per row", group, p.k);
-  } else if (p.k % group != 0) {
+  if (p.k % group != 0) {
     out.add("group_size is {}, which does not divide k ({}); quantise in groups that do, or whole rows", group, p.k);
   }
 }
@@ -67,6 +71,11 @@ void check_weights(const GemmProblem& p, Messages& out) {
   if (entries_of_b(p) > 1 && p.b.stride_batch != 0 && p.b.stride_batch != entry) {
     out.add("b.stride_batch is {}, but b is packed weights; it must be {}, whole blocks behind each other, or 0",
             p.b.stride_batch, entry);
+  }
+  const bool has_global = p.scale_b.kind == Scaling::vector, wants_global = weights.format == WeightFormat::nvfp4;
+  if (has_global != wants_global) {
+    out.add("global_scale is {}, but format is {}, which has {}; {}", has_global ? "given" : "missing",
+            to_string(weights.format), wants_global ? "one" : "none", wants_global ? "pass it" : "leave it out");
   }
   const Placement scales = weight_scale_of(p);
   const bool sound =

@@ -122,6 +122,31 @@ TEST(WeightProblem, ServesGroupsOfRowsAndMxfp4) {
   EXPECT_EQ(validate(p), kFine);
 }
 
+TEST(WeightProblem, ServesNvfp4WithAScaleForEachMatrix) {
+  GemmProblem p = good_weights(33, 200, 512, 16);
+  p.weights_b.format = WeightFormat::nvfp4;
+  expect_refusal(p, {"global_scale is missing, but format is nvfp4, which has one; pass it"});
+  p.scale_b = {.kind = Scaling::vector};
+  EXPECT_EQ(validate(p), kFine);
+  EXPECT_EQ(weight_scale_of(p).layout.dtype, DType::e4m3);
+  EXPECT_EQ(weight_scale_of(p).rows, 32);
+  EXPECT_EQ(scale_b_of(p).rows, 1);
+  const auto parsed = parse_problem(problem_text(p));
+  ASSERT_TRUE(parsed) << problem_text(p);
+  EXPECT_EQ(parsed->weights_b, p.weights_b);
+  EXPECT_EQ(parsed->scale_b, p.scale_b);
+  const auto found = candidates(p, device_info(kPlanOnlyH100));
+  ASSERT_FALSE(found.empty());
+  const GemmConfig& config = found.front().config;
+  EXPECT_EQ(weight_lines(config), 8u);
+  EXPECT_TRUE(config.epilogue.scaled_rows && !config.epilogue.scaled_columns);
+  EXPECT_EQ(column_broadcast_values(config), 0u);
+  p.weights_b.group = 32;
+  expect_refusal(p, {"group_size is 32, but format is nvfp4; its groups are of 16"});
+  p.weights_b = good_weights().weights_b;
+  expect_refusal(p, {"global_scale is given, but format is int4, which has none"});
+}
+
 TEST(WeightProblem, KernelsAreToldWhereScalesLie) {
   const auto params = [](const GemmProblem& p) {
     const auto found = candidates(p, device_info(kPlanOnlyH100));

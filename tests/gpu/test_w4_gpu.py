@@ -239,6 +239,51 @@ def test_mxfp4(dtype: torch.dtype) -> None:
         assert torch.equal(d.double(), x.double() @ cleave.dequantize_weights(packed).double().t())
 
 
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_nvfp4(dtype: torch.dtype, mode: str) -> None:
+    """Elements are exact whatever their scales, subnormal ones too; sums of integers times 2^-9 are."""
+    for m, n, k in ((1, 64, 256), (19, 131, 2880), (130, 1440, 528)):
+        codes = torch.randint(0, 16, (n, k), dtype=torch.uint8, device="cuda")
+        scales = torch.randint(0, 24, (k // 16, n), dtype=torch.uint8, device="cuda").view(torch.float8_e4m3fn)
+        by_row = 2.0 ** torch.randint(-3, 4, (n,), device="cuda").float()
+        for global_scale in (0.25, by_row):
+            packed = cleave.pack_weights(codes, 16, "nvfp4", scales=scales, global_scale=global_scale)
+            x = torch.randint(-3, 4, (m, k), device="cuda").to(dtype)
+            d = cleave.mixed_gemm(x, packed, out_dtype="float32", split_k_mode=mode)
+            assert torch.equal(d.double(), x.double() @ cleave.dequantize_weights(packed).double().t()), (m, n, k)
+
+
+def test_nvfp4_of_any_scales() -> None:
+    for dtype in (torch.bfloat16, torch.float16):
+        weight, x = torch.randn(520, 1040, device="cuda"), torch.randn(17, 1040, device="cuda").to(dtype)
+        packed = cleave.pack_weights(weight, format="nvfp4")
+        packed.scales.view(torch.uint8)[0] = torch.arange(520, device="cuda").to(torch.uint8) % 127
+        values = cleave.dequantize_weights(packed).double()
+        d = cleave.mixed_gemm(x, packed, out_dtype="float32").double()
+        bound = (x.double().abs() @ values.abs().t()) * 1e-4 + 1e-6
+        assert bool(((d - x.double() @ values.t()).abs() <= bound).all())
+
+
+@pytest.mark.parametrize("sizes", [[1, 0, 5, 130, 17], [64, 64, 64, 64]])
+def test_experts_in_nvfp4(sizes: list[int]) -> None:
+    experts, n, k = len(sizes), 200, 768
+    codes = torch.randint(0, 16, (experts, n, k), dtype=torch.uint8, device="cuda")
+    scales = torch.randint(0, 24, (experts, k // 16, n), dtype=torch.uint8, device="cuda").view(torch.float8_e4m3fn)
+    factors = 2.0 ** torch.arange(experts, device="cuda").float()
+    offs = torch.tensor(sizes, device="cuda").cumsum(0, dtype=torch.int32)
+    x = torch.randint(-3, 4, (sum(sizes) + 9, k), device="cuda").bfloat16()
+    for by_row in (False, True):
+        scale = factors[:, None] * (1.0 + (torch.arange(n, device="cuda") % 2)) if by_row else factors
+        packed = cleave.pack_weights(codes, 16, "nvfp4", scales=scales, global_scale=scale)
+        d = cleave.mixed_gemm(x, packed, offs=offs, out_dtype="float32")
+        weight = cleave.dequantize_weights(packed).double()
+        for expert, (size, end) in enumerate(zip(sizes, offs.tolist(), strict=True)):
+            rows = slice(end - size, end)
+            assert torch.equal(d[rows].double(), x[rows].double() @ weight[expert].t()), (expert, by_row)
+        assert not d[sum(sizes) :].any()
+
+
 def test_rows_do_not_depend_on_the_batch() -> None:
     product = Product(300, 1000, 4096, exact=False)
     product.run(deterministic="batch_invariant")

@@ -43,13 +43,30 @@ def test_layers_multiply_what_the_checkpoint_stands_for(name: str, dtype: Any, t
     for layer in ("0", "2"):
         found = cleave.dequantize_weights(model.get_submodule(layer).weights())
         expected = reference.get_submodule(layer).weight
-        # float16 scales are kept; bfloat16 ones are rounded.
-        torch.testing.assert_close(found, expected, rtol=0 if dtype == torch.float16 else 2**-8, atol=0)
+        # float16 scales are kept, and those of NVFP4; bfloat16 ones are rounded.
+        kept = dtype == torch.float16 or FORMATS[name].nvfp4
+        torch.testing.assert_close(found, expected, rtol=0 if kept else 2**-8, atol=0)
     x = torch.randn(5, 256).to(dtype)
     with torch.no_grad():
         found, expected = model(x).float(), reference(x.float())
     assert (found - expected).norm() < (0.002 if dtype == torch.float16 else 0.02) * expected.norm()
     assert model[0].bias.dtype == dtype and type(model[3]) is nn.Linear
+
+
+def test_activations_that_nvfp4_has_in_4_bits_keep_their_16(trained: dict[str, Any]) -> None:
+    """What scales them is of no use then."""
+    made = FORMATS["nvfp4"]
+    files, _ = checkpoint(trained, made, is_quantized)
+    (group,) = made.config["config_groups"].values()
+    activations = group["weights"] | {"dynamic": "local"}
+    config = made.config | {"config_groups": {"group_0": group | {"input_activations": activations}}}
+    model, same = model_of(), model_of()
+    loaded = load_quantized(model, files | {"0.input_global_scale": torch.ones(1)}, config)
+    load_quantized(same, files, made.config)
+    assert loaded.unused == ["0.input_global_scale"]
+    x = torch.randn(5, 256).bfloat16()
+    with torch.no_grad():
+        assert torch.equal(model(x), same(x))
 
 
 def test_symmetric_zero_points_cost_nothing(trained: dict[str, Any]) -> None:
@@ -106,6 +123,9 @@ def packed(**changes: Any) -> dict[str, Any]:
         (packed(group_size=48), "groups of 48"),
         (packed(strategy="tensor", symmetric=False), "one zero point for a whole weight"),
         ({"quant_method": "nvfp4"}, '"nvfp4": weights of 4 bits; "compressed-tensors"'),
+        (packed(num_bits=4, group_size=32) | {"format": "nvfp4-pack-quantized"}, 'int, by "group" of 32, .* of 16 is'),
+        (FORMATS["modelopt-nvfp4"].config | {"group_size": 32}, "NVFP4 has groups of 32; 16 are served"),
+        (FORMATS["modelopt-nvfp4"].config | {"quant_algo": "NVFP4_AWQ"}, '"NVFP4_AWQ"; of ModelOpt'),
     ],
 )
 def test_what_is_not_served_is_said(config: dict[str, Any], message: str, trained: dict[str, Any]) -> None:

@@ -185,7 +185,7 @@ INT8, BLOCK = FORMATS["int8-channel-token"].config, FORMATS["fp8-block"].config
         ({"quant_method": "fp8", "weight_block_size": [64, 64]}, r"weight_block_size is \[64, 64\]"),
         (FORMATS["deepseek"].config | {"activation_scheme": "static"}, '"dynamic" is served'),
         ({"quant_method": "fp8", "expert_dtype": "fp4"}, "experts of 4 bits"),
-        ({"quant_method": "modelopt", "quant_algo": "NVFP4"}, '"NVFP4"'),
+        ({"quant_method": "modelopt", "quant_algo": "MIXED_PRECISION"}, '"MIXED_PRECISION"'),
         ({"quant_algo": "W4A8_AWQ"}, '"W4A8_AWQ"'),
     ],
 )

@@ -119,7 +119,7 @@ def relative(found: Any, expected: Any) -> float:
 
 
 FOUR_BITS = [(llama, name) for name in four_bit_checkpoints.FORMATS]
-FOUR_BITS += [(qwen3_moe, name) for name in ("packed-group", "packed-zeros", "awq", "gptq", "gptq-zeros")]
+FOUR_BITS += [(qwen3_moe, name) for name in ("packed-group", "packed-zeros", "awq", "gptq", "gptq-zeros", "nvfp4")]
 
 
 def save_four_bits(trained: Any, folder: Path, made: four_bit_checkpoints.Format) -> Any:

@@ -198,13 +198,6 @@ def test_mxfp4(m: int) -> None:
     assert (np.isnan(d) == (np.arange(70) == 5)).all()
 
 
-def test_formats_that_are_not_multiplied() -> None:
-    pytest.importorskip("ml_dtypes")
-    weight = np.ones((64, 64), np.float32)
-    with pytest.raises(ValueError, match='in format "nvfp4", which is not multiplied'):
-        cleave.mixed_gemm(np.ones((3, 64), np.float16), cleave.pack_weights(weight, 16, "nvfp4"))
-
-
 @pytest.mark.parametrize("form", ["weights int4 64 zeros", "grouped m weights int4 32"])
 def test_tools_run_products_by_their_lines(form: str) -> None:
     """As `cleave tune` does with what an application has logged."""

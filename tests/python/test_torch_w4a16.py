@@ -131,6 +131,36 @@ def test_mxfp4(dtype: Any) -> None:
         W4A16Linear(160, 72, group_size=32).load_state_dict(layer.state_dict())
 
 
+@pytest.mark.parametrize("by_row", [False, True])
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_nvfp4(dtype: Any, by_row: bool) -> None:
+    """Also with a scale for each row beside those of groups, as layers that were joined have it."""
+    torch.manual_seed(0)
+    linear = nn.Linear(160, 72)
+    layer = W4A16Linear.from_linear(linear, format="nvfp4")
+    assert layer.group_size == 16 and layer.scales.dtype == torch.float8_e4m3fn
+    if by_row:
+        layer.global_scale = layer.global_scale * (torch.rand(72) + 0.5)
+    x = torch.randn(5, 160).to(dtype)
+    check(layer, x)
+    if not by_row:
+        error = (layer(x).float() - linear(x.float())).detach().norm() / linear(x.float()).norm()
+        assert error < 0.12
+    same = W4A16Linear(160, 72, format="nvfp4")
+    same.load_state_dict(layer.state_dict())
+    assert torch.equal(same(x), layer(x))
+    half = copy.deepcopy(layer).half()
+    assert half.scales.dtype == torch.float8_e4m3fn and half.global_scale.dtype == torch.float32
+    tracked = x.clone().requires_grad_()
+    layer(tracked).float().sum().backward()
+    expected = cleave.dequantize_weights(layer.weights()).sum(0).expand(5, -1)
+    torch.testing.assert_close(tracked.grad.float(), expected, rtol=2e-2, atol=2e-2)
+    with pytest.raises(ValueError, match=r'scales is torch\.float8_e4m3fn, but the layer is of format "int4"'):
+        W4A16Linear(160, 72, group_size=32).load_state_dict(layer.state_dict())
+    compiled = torch.compile(layer, fullgraph=True, backend="aot_eager")
+    assert torch.equal(compiled(x), layer(x))
+
+
 def test_a_layout_of_another_version_is_refused() -> None:
     model = nn.Sequential(layer_with())
     state = model.state_dict()
@@ -222,8 +252,6 @@ def test_mistakes_of_layers_are_named() -> None:
         W4A16Linear(96, 64, format="mx4")
     with pytest.raises(ValueError, match=r"dtype is torch\.float32; it must be torch\.bfloat16 or torch\.float16"):
         W4A16Linear(128, 64, dtype=torch.float32)
-    with pytest.raises(ValueError, match='format is "nvfp4"; layers are of "int4" or "mxfp4"'):
-        W4A16Linear.from_packed(cleave.pack_weights(torch.randn(64, 64), format="nvfp4"))
     with pytest.raises(ValueError, match=r"weights is \(2, 64, 128\), of experts; it must be of one layer"):
         W4A16Linear.from_packed(cleave.pack_weights(torch.randn(2, 64, 128)))
     layer = layer_with()

@@ -14,12 +14,14 @@ import cleave  # noqa: E402
 from cleave.torch import W4A16Experts  # noqa: E402
 
 EXPERTS, FEATURES, HIDDEN = 4, 128, 96
+GROUPS = {"int4": 32, "mxfp4": 32, "nvfp4": 16}
 
 
 def experts_of(format: str, dtype: Any = torch.bfloat16) -> W4A16Experts:
     torch.manual_seed(0)
     shapes = (EXPERTS, 2 * HIDDEN, FEATURES), (EXPERTS, FEATURES, HIDDEN)
-    return W4A16Experts.from_packed(*(cleave.pack_weights(torch.randn(s, dtype=dtype) / 8, 32, format) for s in shapes))
+    weights = [torch.randn(shape, dtype=dtype) / 8 for shape in shapes]
+    return W4A16Experts.from_packed(*(cleave.pack_weights(weight, GROUPS[format], format) for weight in weights))
 
 
 def expected(experts: W4A16Experts, x: Any, ids: Any, weights: Any) -> Any:
@@ -33,7 +35,7 @@ def expected(experts: W4A16Experts, x: Any, ids: Any, weights: Any) -> Any:
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
-@pytest.mark.parametrize("format", ["int4", "mxfp4"])
+@pytest.mark.parametrize("format", ["int4", "mxfp4", "nvfp4"])
 @pytest.mark.parametrize("tokens", [1, 33])
 def test_beside_dequantised_weights(tokens: int, format: str, dtype: Any) -> None:
     experts = experts_of(format, dtype)
@@ -44,10 +46,10 @@ def test_beside_dequantised_weights(tokens: int, format: str, dtype: Any) -> Non
     assert (y - reference).norm() <= 0.02 * reference.norm() + 1e-6
 
 
-@pytest.mark.parametrize("format", ["int4", "mxfp4"])
+@pytest.mark.parametrize("format", ["int4", "mxfp4", "nvfp4"])
 def test_a_state_dict_round_trips(format: str) -> None:
     experts = experts_of(format)
-    same = W4A16Experts(EXPERTS, FEATURES, HIDDEN, group_size=32, format=format)
+    same = W4A16Experts(EXPERTS, FEATURES, HIDDEN, group_size=GROUPS[format], format=format)
     same.load_state_dict(experts.state_dict())
     x, ids, weights = torch.randn(5, FEATURES).bfloat16(), torch.randint(0, EXPERTS, (5, 2)), torch.rand(5, 2)
     assert torch.equal(same(x, ids, weights), experts(x, ids, weights))

@@ -134,7 +134,9 @@ enum class Scaling : uint8_t { none, vector, block };
 /// |        |                        | group's own                 |                              |
 /// | mxfp4  | code * scale           | an e2m1 float: 0, 0.5, 1,   | of 32 elements, a byte: E8M0 |
 /// |        |                        | 1.5, 2, 3, 4, 6, and less   | of OCP, 2^(byte - 127)       |
-enum class WeightFormat : uint8_t { none, int4, mxfp4 };
+/// | nvfp4  | code * scale; sums are | the same                    | of 16 elements, e4m3; and of |
+/// |        | multiplied by float32  |                             | rows or the whole, float32   |
+enum class WeightFormat : uint8_t { none, int4, mxfp4, nvfp4 };
 
 /// Elements of K, and rows or columns where it is not one, that the scale of a block covers; and the
 /// interval at which a float32 sum takes over from the tensor cores' narrower one.

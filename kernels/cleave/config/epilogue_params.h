@@ -88,8 +88,9 @@ struct EpilogueConfig {
   Activation activation = Activation::none;
   Bias bias = Bias::none;
   bool has_c = false;
-  bool c_pairs = false;             // columns 2i and 2i + 1 of a row of C lie in one aligned word
-  Scaling scaling = Scaling::none;  // of vectors: here; of blocks: in the mainloop
+  bool c_pairs = false;                            // columns 2i and 2i + 1 of a row of C lie in one aligned word
+  Scaling scaling = Scaling::none;                 // of vectors: here; of blocks: in the mainloop
+  bool scaled_rows = true, scaled_columns = true;  // of vectors: which have one
   bool has_zero = false, has_scale_d = false, has_amax = false;
   bool has_scale_out = false, ue8m0 = false;  // D's scales are found (store_quantized.h), as powers of two
   FunctionConfig function = {};

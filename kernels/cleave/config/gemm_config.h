@@ -39,7 +39,7 @@ inline constexpr uint32_t kWidestWeightGroup = 128;
 /// sm90: A, if it is a packed weight (memory/weight_layout.h), of which registers make elements of A's type.
 struct WeightConfig {
   WeightFormat format = WeightFormat::none;
-  uint32_t group = kWidestWeightGroup;  // of a k block's columns, those that share a scale: 32, 64 or 128
+  uint32_t group = kWidestWeightGroup;  // of a k block's columns, those that share a scale: 16, 32, 64 or 128
   bool has_zero = false;
 
   CLEAVE_HD friend constexpr bool operator==(const WeightConfig&, const WeightConfig&) = default;
@@ -388,9 +388,14 @@ CLEAVE_HD constexpr bool stages_output(const GemmConfig& c) {
   return c.store.by_tma || c.store.run_bytes > 0;
 }
 
+/// Whether each column has a scale, in the epilogue.
+CLEAVE_HD constexpr bool scales_columns(const GemmConfig& c) {
+  return c.epilogue.scaling == Scaling::vector && c.epilogue.scaled_columns;
+}
+
 /// Values that each column brings to the epilogue: scale, bias, zero point, a function's inputs.
 CLEAVE_HD constexpr uint32_t column_broadcast_values(const GemmConfig& c) {
-  return (c.epilogue.scaling == Scaling::vector) + (c.epilogue.bias == Bias::row) + c.epilogue.has_zero +
+  return scales_columns(c) + (c.epilogue.bias == Bias::row) + c.epilogue.has_zero +
          c.epilogue.function.count(InputShape::row);
 }
 

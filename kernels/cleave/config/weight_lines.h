@@ -26,7 +26,7 @@ CLEAVE_HD constexpr float weight_factor(const GemmConfig& c) {
 
 /// Bytes of a scale.
 CLEAVE_HD constexpr uint32_t weight_scale_bytes(const GemmConfig& c) {
-  return c.weights.format == WeightFormat::mxfp4 ? 1 : size_of(c.operands.a);
+  return c.weights.format == WeightFormat::int4 ? size_of(c.operands.a) : 1;
 }
 
 /// Lines of a k block.

@@ -155,7 +155,7 @@ class TileBroadcast {
  private:
   static constexpr uint32_t kWaves = Fragment<C>::kRows / 64;
   static constexpr uint32_t kOwn = ceil_div(C.tile.n, 128u);
-  static constexpr bool kScales = C.epilogue.scaling == Scaling::vector, kBiases = C.epilogue.bias == Bias::row;
+  static constexpr bool kScales = scales_columns(C), kBiases = C.epilogue.bias == Bias::row;
   static constexpr uint32_t kBiasAt = kScales ? C.tile.n : 0;
   static constexpr uint32_t kZeroAt = kBiasAt + (kBiases ? C.tile.n : 0);
   static constexpr uint32_t kInputsAt = kZeroAt + (C.epilogue.has_zero ? C.tile.n : 0);

@@ -30,7 +30,7 @@ struct BroadcastValues : OutputOffset {
 CLEAVE_HD BroadcastValues row_broadcast(const EpilogueConfig& config, const EpilogueParams& p,
                                         const ScaleParams& scales, uint32_t row, uint32_t batch) {
   BroadcastValues values;
-  if (config.scaling == Scaling::vector)
+  if (config.scaling == Scaling::vector && config.scaled_rows)
     values.scale = scales.data[int64_t(batch) * scales.stride_batch + row * scales.stride_row];
   if (config.bias == Bias::column)
     values.bias = load_element(config.bias_dtype, p.bias, batch * p.bias_batch_stride + row);
@@ -41,7 +41,7 @@ CLEAVE_HD BroadcastValues row_broadcast(const EpilogueConfig& config, const Epil
 CLEAVE_HD BroadcastValues column_broadcast(const EpilogueConfig& config, const EpilogueParams& p,
                                            const ScaleParams& scales, uint32_t col, uint32_t batch) {
   BroadcastValues values;
-  if (config.scaling == Scaling::vector)
+  if (config.scaling == Scaling::vector && config.scaled_columns)
     values.scale = scales.data[int64_t(batch) * scales.stride_batch + col * scales.stride_row];
   if (config.bias == Bias::row)
     values.bias = load_element(config.bias_dtype, p.bias, batch * p.bias_batch_stride + col);

@@ -1,8 +1,8 @@
 // Which way of making elements of a packed weight is a kernel's.
 #pragma once
 
+#include "cleave/mainloop/dequantise_e2m1.h"
 #include "cleave/mainloop/dequantise_int4.h"
-#include "cleave/mainloop/dequantise_mxfp4.h"
 
 namespace cleave {
 namespace detail {
@@ -12,9 +12,9 @@ struct DequantiserOf {
   using type = DequantiseInt4<C>;
 };
 template <GemmConfig C>
-  requires(C.weights.format == WeightFormat::mxfp4)
+  requires(C.weights.format == WeightFormat::mxfp4 || C.weights.format == WeightFormat::nvfp4)
 struct DequantiserOf<C> {
-  using type = DequantiseMxfp4<C>;
+  using type = DequantiseE2m1<C>;
 };
 
 }  // namespace detail

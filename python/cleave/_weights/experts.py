@@ -25,7 +25,7 @@ def stacked(experts: list[PackedWeights]) -> PackedWeights:
     first = experts[0]
     arrays = {name: [getattr(each, name) for each in experts] for name in _ARRAYS}
     together = {name: None if parts[0] is None else stack(parts) for name, parts in arrays.items()}
-    if first.global_scale is not None:
+    if first.global_scale is not None and first.global_scale.shape == (1,):
         together["global_scale"] = together["global_scale"].reshape(-1)
     return dataclasses.replace(first, shape=(len(experts), *first.shape), **together)
 
@@ -34,7 +34,7 @@ def experts_of(weights: PackedWeights) -> Iterator[PackedWeights]:
     count, *shape = weights.shape
     for part in parts_of_experts(count, **{name: getattr(weights, name) for name in _ARRAYS}):
         if part["global_scale"] is not None:
-            part["global_scale"] = part["global_scale"].reshape(1)
+            part["global_scale"] = part["global_scale"].reshape(-1)
         yield dataclasses.replace(weights, shape=tuple(shape), **part)
 
 

@@ -33,7 +33,7 @@ class PackedWeights:
         format: "int4", "mxfp4" or "nvfp4".
         perm: int32 [K], or None: column k is that of number perm[k] of the weight that was given, so that x[:, perm]
             is what is multiplied.
-        global_scale: float32 [1], or [E], of "nvfp4"; else None.
+        global_scale: float32 [1], or [E], or one for each row, [N] or [E, N], of "nvfp4"; else None.
         version: of the layout.
 
     Raises TypeError and ValueError for parts that do not fit together, such as those of another version; what the
@@ -61,7 +61,9 @@ class PackedWeights:
         self._check("scales", grouped, form.scale_dtypes)
         self._check("zeros", grouped, ("uint8",), form.zero_points, required=False)
         self._check("perm", (columns,), ("int32",), not experts, required=False)
-        self._check("global_scale", tuple(experts) or (1,), ("float32",), form.global_scale, required=form.global_scale)
+        by_row = len(getattr(self.global_scale, "shape", ())) > len(experts) and tuple(self.global_scale.shape) != (1,)
+        one_each = (*experts, rows) if by_row else tuple(experts) or (1,)
+        self._check("global_scale", one_each, ("float32",), form.global_scale, required=form.global_scale)
 
     def _check(
         self, name: str, shape: tuple[int, ...], dtypes: tuple[str, ...], allowed: bool = True, required: bool = True

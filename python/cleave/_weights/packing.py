@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from functools import partial
 from typing import Any
 
@@ -51,7 +52,7 @@ def pack_weights(
             float8_e4m3fn ("nvfp4").
         zeros: of codes of "int4": [K / group_size, N]; uint8, 0 to 15, or int8, -8 to 7, as the codes are. By
             default the value 0 is code 8.
-        global_scale: of codes of "nvfp4": one float32, by which values are multiplied.
+        global_scale: of codes of "nvfp4": one number, or [N], by which values are multiplied.
         g_idx: [K], integers: the group of each column, in any order (act-order), each group of group_size columns.
             Columns are then sorted by group, and `perm` says how. Not of experts.
         scale_dtype: of the scales of a float weight in "int4": "bfloat16" or "float16". By default the weight's
@@ -98,7 +99,7 @@ def pack_weights(
             codes = codes[:, made(weight, perm, "int64")]
         scales = _given_scales(form, xp, scales, grouped, weight)
         zeros = None if zeros is None else _given_zeros(form, zeros, grouped, weight)
-        global_scale = _given_global_scale(form, global_scale, weight)
+        global_scale = _given_global_scale(form, xp, global_scale, weight)
     return PackedWeights(
         pack_codes(codes, form.padding),
         scales,
@@ -276,17 +277,24 @@ def check_scales(xp: Any, scales: Any, name: str = "scales") -> None:
         )
 
 
-def _given_global_scale(form: Format, value: Any, weight: Any) -> Any:
+def _given_global_scale(form: Format, xp: Any, value: Any, weight: Any) -> Any:
     if not form.global_scale:
         if value is not None:
             raise ValueError(f'global_scale is given, but format is "{form.name}", which has none; leave it out')
         return None
     if value is None:
         raise ValueError('global_scale is None, but codes of format "nvfp4" have one; pass it')
-    number = float(value)
-    if not 0 < number < float("inf"):
-        raise ValueError(f"global_scale is {number}; it must be positive and finite")
-    return made(weight, [number], "float32")
+    rows = len(weight)
+    if math.prod(getattr(value, "shape", ())) == 1:
+        value = made(weight, [float(value)], "float32")
+    _check_place(value, "global_scale", weight)
+    value = contiguous(cast(value, "float32"))
+    if tuple(value.shape) not in ((1,), (rows,)):
+        raise ValueError(f"global_scale is {list(value.shape)}; it must be one number, or [N] = [{rows}]")
+    sound = (value > 0) & xp.isfinite(value)
+    if not bool(sound.all()):
+        raise ValueError(f"global_scale has {float(value[~sound][0])}; it must be positive and finite")
+    return value
 
 
 def _check_shape(array: Any, name: str, shape: tuple[int, int]) -> None:

@@ -35,14 +35,15 @@ def mixed_gemm(
         y = cleave.mixed_gemm(x, packed, bias=linear.bias)
 
     The kernel reads W's codes and makes elements of a's dtype of them in registers, just before the tensor cores
-    multiply them: each is what `dequantize_weights` has, rounded once. Sums are float32. It needs sm_90 and rows of a
-    that begin at multiples of 16 bytes; the CPU backend takes anything. In bfloat16, scales are to be below 2^21;
-    those of "mxfp4" below 2^26, and beside float16 below 2^16.
+    multiply them: each is what `dequantize_weights` has, rounded once; of "nvfp4" it is exact, and global_scale
+    multiplies the sums. Sums are float32. It needs sm_90 and rows of a that begin at multiples of 16 bytes; the CPU
+    backend takes anything. In bfloat16, scales are to be below 2^21; those of "mxfp4" below 2^26, and beside float16
+    below 2^16.
 
     Args:
         a: [M, K], float16 or bfloat16, of the dtype of scales of "int4"; [E, M, K] for weights of E experts.
-        weights: [N, K] or [E, N, K], as `pack_weights` makes it, in format "int4" or "mxfp4", on a's device. Where
-            it has columns in another order (`perm`), a's are copied into that one first, on the current stream.
+        weights: [N, K] or [E, N, K], as `pack_weights` makes it, on a's device. Where it has columns in another order
+            (`perm`), a's are copied into that one first, on the current stream.
         offs, and as `bounds` indptr, starts, sizes, counts, alignment, zero_rest, check_offsets: where each expert's
             rows of a are, as in `grouped_gemm`.
         static_b: True promises that nothing that may still be under way writes the weight, as nobody writes a model's
@@ -60,11 +61,6 @@ def mixed_gemm(
     """
     if not isinstance(weights, PackedWeights):
         raise TypeError(f"weights is {type(weights).__name__}; it must be a PackedWeights, see pack_weights")
-    if weights.format == "nvfp4":
-        raise ValueError(
-            'weights is in format "nvfp4", which is not multiplied as it is; multiply by '
-            'cleave.dequantize_weights(weights), or pack the weight in "int4" or "mxfp4"'
-        )
     shape = tuple(getattr(a, "shape", ()))
     if shape and shape[-1] != weights.shape[-1]:
         raise ValueError(f"a is {shape}, but weights is {weights.shape}; both must have the same columns")
@@ -80,6 +76,7 @@ def mixed_gemm(
         weights.packed,
         weights.scales,
         zeros=weights.zeros,
+        global_scale=weights.global_scale,
         out_features=weights.shape[-2],
         group_size=weights.group_size,
         format=weights.format,

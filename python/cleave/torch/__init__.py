@@ -22,10 +22,10 @@ The operators, on CUDA tensors (on torch's current stream) and on CPU tensors:
         split_k_slices)
     scaled_gemm(a, b, scale_a, scale_b, bias=None, out_dtype=None, use_fast_accum=False, *, c,
         alpha, beta, activation, scale_d, azp, azp_adj, split_k_mode, split_k_slices, static_b)
-    mixed_gemm(a, packed, scales, zeros, out_features, group_size, bias=None, out_dtype=None, format="int4", *, c,
-        alpha, beta, activation, split_k_mode, split_k_slices, static_b)
+    mixed_gemm(a, packed, scales, zeros, out_features, group_size, bias=None, out_dtype=None, format="int4",
+        global_scale=None, *, c, alpha, beta, activation, split_k_mode, split_k_slices, static_b)
     mixed_grouped_gemm(a, packed, scales, zeros, out_features, group_size, offs, bias=None, out_dtype=None,
-        format="int4")
+        format="int4", global_scale=None)
     gemm.epilogue(a, b, epilogue, inputs, numbers=[], number_places=[], backward="", bias=None, c=None, *,
         alpha, beta, out_dtype, split_k_mode, split_k_slices) -> D and other outputs
     scaled_gemm.epilogue(a, b, scale_a, scale_b, epilogue, inputs, numbers=[], number_places=[], backward="",

@@ -14,7 +14,7 @@ import torch
 from torch import nn
 
 from ._config import Config, refusal
-from ._four_bit_formats import awq, gptq, pack_quantized
+from ._four_bit_formats import awq, gptq, modelopt_nvfp4, nvfp4_pack_quantized, pack_quantized
 from ._four_bits import FourBits
 from ._scales import BLOCK
 
@@ -93,8 +93,13 @@ def _scheme_of_group(name: str, group: Config, storage: str | None) -> Scheme | 
     bits = weights["num_bits"]
     if storage == "pack-quantized":
         return pack_quantized(name, weights, activations)
+    if storage == "nvfp4-pack-quantized":
+        return nvfp4_pack_quantized(name, weights)
     if bits != 8:
-        raise refusal(f'{name} has weights of {bits} bits; those of 8 are served, and of 4 in format "pack-quantized"')
+        raise refusal(
+            f"{name} has weights of {bits} bits; those of 8 are served, and of 4 in formats "
+            '"pack-quantized" and "nvfp4-pack-quantized"'
+        )
     if storage not in _DENSE_FORMATS:
         raise refusal(f'{name} has format "{storage}"; {", ".join(map(str, _DENSE_FORMATS[:-1]))} are served')
     if activations is None:
@@ -132,8 +137,10 @@ def _fp8(config: Config) -> SchemeOf:
 
 def _modelopt(config: Config) -> SchemeOf:
     algorithm = config.get("quant_algo")
+    if algorithm == "NVFP4":
+        return modelopt_nvfp4(config)
     if algorithm != "FP8":
-        raise refusal(f'quant_algo is "{algorithm}"; of ModelOpt\'s "FP8" is served')
+        raise refusal(f'quant_algo is "{algorithm}"; of ModelOpt\'s "FP8" and "NVFP4" are served')
     scheme = Scheme(torch.float8_e4m3fn, "row", static=True)
     return lambda name, layer: scheme
 

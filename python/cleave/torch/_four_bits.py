@@ -19,12 +19,14 @@ Place = Callable[[Tensor], Tensor]
 
 
 class Codes(NamedTuple):
-    """codes: uint8 [N, K]. scales, and zeros if there are any (uint8): [groups, N]. g_idx: each column's group."""
+    """codes: uint8 [N, K]. scales, and zeros if there are any (uint8): [groups, N]. g_idx: each column's group.
+    global_scale: [1], or [N]."""
 
     codes: Tensor
     scales: Tensor
     zeros: Tensor | None
     g_idx: Tensor | None
+    global_scale: Tensor | None = None
 
     def zeros_are_8(self) -> bool:
         """As those of most checkpoints are, where they cost nothing if there are none."""
@@ -33,19 +35,26 @@ class Codes(NamedTuple):
     def without_zeros(self) -> Codes:
         return self._replace(zeros=None)
 
+    def scaled_by_rows(self) -> Codes:
+        assert self.global_scale is not None
+        return self._replace(global_scale=self.global_scale.expand(len(self.codes)))
+
 
 def one_above_other(parts: list[Codes]) -> Codes:
     """The weights of several layers of the same inputs as one."""
     first = parts[0]
     zeros = None if first.zeros is None else torch.cat([part.zeros for part in parts], 1)
     codes, scales = torch.cat([part.codes for part in parts]), torch.cat([part.scales for part in parts], 1)
-    return Codes(codes, scales, zeros, first.g_idx)
+    together = Codes(codes, scales, zeros, first.g_idx, first.global_scale)
+    if all(part.global_scale == first.global_scale for part in parts):  # or None
+        return together
+    return together._replace(global_scale=torch.cat([part.scaled_by_rows().global_scale for part in parts]))
 
 
 class FourBits(NamedTuple):
     """How a checkpoint has a layer's weight in 4 bits.
 
-    storage: "compressed-tensors", "awq" or "gptq", by which its tensors are called and codes follow each other.
+    storage: one of _STORAGES, by which its tensors are called and codes follow each other.
     group_size: -1 for whole rows. act_order: columns belong to groups as a g_idx says. zero_less: what is taken off
     zero points before they are stored.
     """
@@ -54,11 +63,11 @@ class FourBits(NamedTuple):
     group_size: int
     act_order: bool = False
     zero_less: int = 0
+    format: str = "int4"
 
     def required(self, layer: str) -> list[str]:
         """The tensors without which there is no weight."""
-        names = ("weight_packed", "weight_scale") if self.storage == "compressed-tensors" else ("qweight", "scales")
-        return [f"{layer}.{name}" for name in names]
+        return [f"{layer}.{name}" for name in _STORAGES[self.storage].required]
 
     def check(self, tensors: Tensors, layer: str) -> None:
         """ValueError where columns are in act-order and nothing says in which."""
@@ -79,11 +88,13 @@ class FourBits(NamedTuple):
         experts = [one_above_other([self._read(tensors, name, place) for name in names]) for names in layers]
         if all(found.zeros_are_8() for found in experts):
             experts = [found.without_zeros() for found in experts]
+        if any(found.global_scale is not None and len(found.global_scale) > 1 for found in experts):
+            experts = [found.scaled_by_rows() for found in experts]
         pairs = zip(layers, experts, strict=True)
         return stacked([self._packed(names[0], found, shape, dtype) for names, found in pairs])
 
     def _read(self, tensors: Tensors, layer: str, place: Place) -> Codes:
-        found = _READERS[self.storage](self, lambda name: place(tensors.take(f"{layer}.{name}")), layer, tensors)
+        found = _STORAGES[self.storage].read(self, lambda name: place(tensors.take(f"{layer}.{name}")), layer, tensors)
         if self.act_order and found.g_idx is None:
             raise self._lacks_g_idx(layer)
         return found
@@ -91,10 +102,17 @@ class FourBits(NamedTuple):
     def _packed(self, layer: str, found: Codes, shape: torch.Size, dtype: torch.dtype | None) -> cleave.PackedWeights:
         if found.codes.shape != shape:
             raise ValueError(f"{layer}'s codes are {list(found.codes.shape)}; the model's weight is {list(shape)}")
-        scales = found.scales if dtype is None else found.scales.to(dtype)
+        keeps = dtype is None or self.format != "int4"
+        scales = found.scales if keeps else found.scales.to(dtype)
         try:
             return cleave.pack_weights(
-                found.codes, self.group_size, scales=scales, zeros=found.zeros, g_idx=found.g_idx
+                found.codes,
+                self.group_size,
+                self.format,
+                scales=scales,
+                zeros=found.zeros,
+                g_idx=found.g_idx,
+                global_scale=found.global_scale,
             )
         except (TypeError, ValueError) as error:
             raise type(error)(f"{layer}: {error}") from error
@@ -155,10 +173,33 @@ def _gptq(bits: FourBits, read: Read, layer: str, tensors: Tensors) -> Codes:
     return Codes(_halves(read("qweight").T), read("scales"), zeros, g_idx)
 
 
-_READERS = {"compressed-tensors": _compressed, "awq": _awq, "gptq": _gptq}
+def _nvfp4(bits: FourBits, read: Read, layer: str, tensors: Tensors) -> Codes:
+    """weight_packed [N, K / 2], weight_scale [N, groups], weight_global_scale [1]: what scales were multiplied by."""
+    divisor = read("weight_global_scale").float().reshape(1)
+    return Codes(_halves(read("weight_packed")), read("weight_scale").T, None, None, 1 / divisor)
+
+
+def _modelopt(bits: FourBits, read: Read, layer: str, tensors: Tensors) -> Codes:
+    """weight [N, K / 2], weight_scale [N, groups], weight_scale_2 []: what scales are to be multiplied by."""
+    factor = read("weight_scale_2").float().reshape(1)
+    return Codes(_halves(read("weight")), read("weight_scale").T, None, None, factor)
+
+
+class _Storage(NamedTuple):
+    read: Callable[[FourBits, Read, str, Tensors], Codes]
+    required: tuple[str, ...]
+
+
+_STORAGES = {
+    "compressed-tensors": _Storage(_compressed, ("weight_packed", "weight_scale")),
+    "awq": _Storage(_awq, ("qweight", "scales")),
+    "gptq": _Storage(_gptq, ("qweight", "scales")),
+    "nvfp4-pack-quantized": _Storage(_nvfp4, ("weight_packed", "weight_scale", "weight_global_scale")),
+    "modelopt": _Storage(_modelopt, ("weight", "weight_scale", "weight_scale_2")),
+}
 
 
 def _halves(words: Tensor) -> Tensor:
-    """The codes of 32-bit words, eight of each along the last dimension, lowest bits first."""
+    """The codes of words of any size, two a byte along the last dimension, lowest bits first."""
     parts = words.contiguous().view(torch.uint8)
     return torch.stack((parts & 15, parts >> 4), -1).flatten(-2)

@@ -10,15 +10,12 @@ from torch import Tensor, nn
 
 import cleave
 
-from .._weights.formats import find_format
+from .._weights.formats import INT4, find_format
 from .._weights.packed import VERSION, check_version, packed_shape
 from .._weights.packing import check_scales, group_size_of
 from ._casts import moves_only
 
 HALVES = (torch.bfloat16, torch.float16)
-
-# What mixed_gemm multiplies.
-FORMATS = ("int4", "mxfp4")
 
 
 class PackedLayer(nn.Module):
@@ -41,8 +38,6 @@ class PackedLayer(nn.Module):
         if dtype not in HALVES:
             raise ValueError(f"dtype is {dtype}; it must be torch.bfloat16 or torch.float16")
         form = find_format(format)
-        if format not in FORMATS:
-            raise ValueError(f'format is "{format}"; layers are of "int4" or "mxfp4"')
         if zeros and not form.zero_points:
             raise ValueError(f'zeros is True, but format is "{format}", which has none; leave it out')
         self.in_features = in_features
@@ -56,20 +51,29 @@ class PackedLayer(nn.Module):
             return torch.empty(shape, dtype=dtype, device=device)
 
         self.register_buffer("packed", empty((*experts, *packed_shape(out_features, in_features)), torch.uint8))
-        self.register_buffer("scales", empty(grouped, dtype if format == "int4" else torch.uint8))
+        scale_dtype = dtype if form is INT4 else getattr(torch, form.scale_dtypes[0])
+        self.register_buffer("scales", empty(grouped, scale_dtype))
         self.register_buffer("zeros", empty(grouped, torch.uint8) if zeros else None)
         self.register_buffer("perm", empty((in_features,), torch.int32) if act_order else None)
+        self.register_buffer("global_scale", empty(experts or (1,), torch.float32) if form.global_scale else None)
         self.register_buffer("version", torch.tensor(VERSION, dtype=torch.int32))
 
     def weights(self) -> cleave.PackedWeights:
         """The weight as `cleave.mixed_gemm` and `cleave.dequantize_weights` take it; nothing is copied."""
         return cleave.PackedWeights(
-            self.packed, self.scales, self.zeros, self._shape, self.group_size, self.format, self.perm
+            self.packed,
+            self.scales,
+            self.zeros,
+            self._shape,
+            self.group_size,
+            self.format,
+            self.perm,
+            self.global_scale,
         )
 
     def _keep(self, weights: cleave.PackedWeights) -> None:
         self.packed, self.scales = weights.packed, weights.scales
-        self.zeros, self.perm = weights.zeros, weights.perm
+        self.zeros, self.perm, self.global_scale = weights.zeros, weights.perm, weights.global_scale
 
     def _multiplied(self, x: Tensor) -> Tensor:
         """x as it is multiplied. ValueError and TypeError, naming it, for what cannot be."""
@@ -91,17 +95,23 @@ class PackedLayer(nn.Module):
         )
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> PackedLayer:
-        return super()._apply(moves_only(fn, self._buffers.get("bias"), self.scales, dtypes=HALVES), recurse)
+        scales = self.scales if self.scales.dtype in HALVES else None
+        return super()._apply(moves_only(fn, self._buffers.get("bias"), scales, dtypes=HALVES), recurse)
 
     def _load_from_state_dict(self, state_dict: Mapping[str, Any], prefix: str, *arguments: Any) -> None:
         version = state_dict.get(f"{prefix}version")
         if version is not None and not version.is_meta:
             check_version(int(version), f"{prefix}version")
         scales = state_dict.get(f"{prefix}scales")
-        if scales is not None and scales.is_floating_point() != self.scales.is_floating_point():
+        own = self.scales.dtype
+        served = (*HALVES, torch.float32) if own in HALVES else (own,)
+        if scales is not None and scales.dtype not in served:
             raise ValueError(
                 f'{prefix}scales is {scales.dtype}, but the layer is of format "{self.format}"; make one of the other'
             )
         if scales is not None and scales.is_floating_point() and scales.is_cpu:
-            check_scales(torch, scales.to(self.scales.dtype), f"{prefix}scales")
+            check_scales(torch, scales.to(own), f"{prefix}scales")
+        found = state_dict.get(f"{prefix}global_scale")
+        if self.global_scale is not None and found is not None and found.shape == self._shape[:-1]:
+            self.global_scale = self.global_scale.new_empty(found.shape)  # one for each row
         super()._load_from_state_dict(state_dict, prefix, *arguments)

@@ -9,8 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from .._weights.formats import FORMATS
 from ._casts import moves_only
-from ._packed_layer import FORMATS
 from ._replace import Skip, check_names, replace_layers
 from ._scales import ACTIVATIONS, check_granularity, scale_shape, shaped_scale
 from .mixed_linear import W4A16Linear
@@ -243,8 +243,8 @@ def replace_linears(
     Classes derived from nn.Linear are left alone, since whoever derived them reads their weights. A
     layer that has several names stays one layer.
 
-    dtype: of weights and activations, "int8" or "float8_e4m3fn"; or "int4" or "mxfp4", of weights alone, which are
-    rounded to nearest in groups of `group_size` (as of `W4A16Linear.from_linear`), beside activations of 16 bits.
+    dtype: of weights and activations, "int8" or "float8_e4m3fn"; or "int4", "mxfp4" or "nvfp4", of weights alone, which
+    are rounded to nearest in groups of `group_size` (as of `W4A16Linear.from_linear`), beside activations of 16 bits.
 
     skip: names of layers to leave alone, with * and ? as in file names ("lm_head", "*.router"), or
     a function of name and layer; one of a layer's names is enough. A name that matches no linear

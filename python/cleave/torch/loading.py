@@ -59,7 +59,9 @@ def load_quantized(
     Formats: compressed-tensors "int-quantized", "float-quantized" and "naive-quantized" (weights by tensor, channel,
     group of 128 or block of 128 x 128; activations static, by token or by group of 128), "fp8" (weight_block_size
     [128, 128], or one scale for a weight), ModelOpt's FP8; in 4 bits compressed-tensors "pack-quantized" (by tensor,
-    channel or group, with zero points and act-order), AWQ ("gemm") and GPTQ (both of its formats, with act-order).
+    channel or group, with zero points and act-order) and "nvfp4-pack-quantized", ModelOpt's NVFP4, AWQ ("gemm") and
+    GPTQ (both of its formats, with act-order). Activations that a checkpoint of NVFP4 has in 4 bits as well keep their
+    16; what scales them is among `unused`.
 
     Raises ValueError for another format, such as any other of 4 bits, saying which part of it is not served, for
     parameters that the checkpoint lacks, and for shapes and values that do not fit; TypeError for quantised layers of

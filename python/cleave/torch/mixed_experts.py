@@ -30,7 +30,7 @@ class _Experts(PackedLayer):
         return layer
 
     def forward(self, rows: Tensor, offs: Tensor) -> Tensor:
-        form = self.out_features, self.group_size, offs, None, None, self.format
+        form = self.out_features, self.group_size, offs, None, None, self.format, self.global_scale
         return _ops.mixed_grouped_gemm.default(self._multiplied(rows), self.packed, self.scales, self.zeros, *form)
 
 

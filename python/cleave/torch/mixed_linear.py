@@ -23,20 +23,21 @@ class _Product(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, packed: Tensor, scales: Tensor, zeros: Tensor | None, *form: Any) -> Tensor:
-        ctx.save_for_backward(packed, scales, zeros)
+        *_, ctx.format, global_scale = form
+        ctx.save_for_backward(packed, scales, zeros, global_scale)
         ctx.columns = x.shape[1]
-        ctx.format = form[-1]
         return _mixed_gemm(x, packed, scales, zeros, *form)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        packed, scales, zeros = ctx.saved_tensors
+        packed, scales, zeros, global_scale = ctx.saved_tensors
         codes = codes_at(torch, packed, _PLACES.to(packed.device), scales.shape[1], ctx.columns)
         if ctx.format == "int4":
             weight = int4_values(codes.float(), scales.float(), None if zeros is None else zeros.float())
         else:
-            weight = scaled(_E2M1.to(packed.device)[codes.int()], (scales.float() - 127).exp2())
-        return torch.ops.cleave.gemm(grad.contiguous(), weight.to(grad.dtype)), *[None] * 8
+            floats = (scales.float() - 127).exp2() if global_scale is None else scales.float() * global_scale
+            weight = scaled(_E2M1.to(packed.device)[codes.int()], floats)
+        return torch.ops.cleave.gemm(grad.contiguous(), weight.to(grad.dtype)), *[None] * 9
 
 
 class W4A16Linear(PackedLayer):
@@ -50,7 +51,7 @@ class W4A16Linear(PackedLayer):
     y is [..., out_features], of x's dtype. For a gradient the weight is dequantised as a whole.
 
     Buffers, so that a state_dict has everything:
-        packed, scales, zeros, perm: as in `cleave.PackedWeights`; zeros and perm may be None.
+        packed, scales, zeros, perm, global_scale: as in `cleave.PackedWeights`; the last three may be None.
         version: [], int32, of the layout of `packed`.
         bias: [out_features], or None.
     Casting the module (`.half()`) casts the bias, and the scales, which are then rounded, to either type of 16 bits.
@@ -71,8 +72,8 @@ class W4A16Linear(PackedLayer):
     ) -> None:
         """An empty one, to load a state_dict into: `from_linear` makes one of a layer.
 
-        group_size, format: as of `cleave.pack_weights`, "int4" or "mxfp4". zeros: groups have zero points. act_order:
-        columns are permuted. dtype: of the scales of "int4", and of the bias.
+        group_size, format: as of `cleave.pack_weights`. zeros: groups have zero points. act_order: columns are
+        permuted. dtype: of the scales of "int4", and of the bias.
         """
         super().__init__(
             (),
@@ -129,7 +130,8 @@ class W4A16Linear(PackedLayer):
         x = self._multiplied(x)
         rows = x.reshape(-1, self.in_features)
         rows = rows.contiguous() if perm is None else rows.index_select(1, perm)
-        form = packed, scales, zeros, self.out_features, self.group_size, buffers["bias"], None, self.format
+        sizes, more = (self.out_features, self.group_size), (self.format, buffers["global_scale"])
+        form = packed, scales, zeros, *sizes, buffers["bias"], None, *more
         y = _Product.apply(rows, *form) if torch.is_grad_enabled() and x.requires_grad else _mixed_gemm(rows, *form)
         return y.view(*x.shape[:-1], self.out_features)
 
