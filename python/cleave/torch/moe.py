@@ -42,8 +42,9 @@ class MoE(nn.Module):
     dispatcher: what takes tokens to their experts, and back.
 
     With ep_group, expert parallelism: each rank has x of its own and num_experts / ranks of the experts, and y is that
-    of one process with all ranks' x and experts, the same bits where products split K alike. The experts' gradients are those of all ranks' x. The router is the same on all ranks; its gradient is that
-    of a rank's own x, to be summed over ranks as those of data parallelism are.
+    of one process with all ranks' x and experts, the same bits where products split K alike. The experts' gradients are
+    those of all ranks' x. The router is the same on all ranks; its gradient is that of a rank's own x, to be summed
+    over ranks as those of data parallelism are.
     """
 
     def __init__(
