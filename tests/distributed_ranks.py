@@ -1,5 +1,4 @@
-"""Runs every check of distributed_checks.py and expert_checks.py on each rank of a group. Ranks are
-forked from one process that has imported torch.
+"""Runs every check of the modules below on each rank of a group, forked from one process that has imported torch.
 
     python tests/distributed_ranks.py RANKS DEVICE REPORT
 
@@ -20,11 +19,12 @@ from pathlib import Path
 os.environ |= {"NCCL_NVLS_ENABLE": "0", "TORCH_SYMM_MEM_DISABLE_MULTICAST": "1", "NVSHMEM_DISABLE_NVLS": "1"}
 
 import distributed_checks
+import dtensor_checks
 import expert_checks
 import torch
 import torch.distributed as dist
 
-CHECKS = (*distributed_checks.CHECKS, *expert_checks.CHECKS)
+CHECKS = (*distributed_checks.CHECKS, *expert_checks.CHECKS, *dtensor_checks.CHECKS)
 
 SECONDS = 120  # for a rank to wait for others
 

@@ -25,7 +25,7 @@ from torch.distributed.tensor import DTensor, Placement, Replicate, Shard, distr
 from torch.distributed.tensor.parallel import ParallelStyle
 
 from .. import distributed
-from . import _autograd
+from . import _autograd, _sharding
 from .dispatch import Dispatcher
 from .moe import MoE
 
@@ -268,3 +268,6 @@ def _local(x: Tensor, given: Placement, wanted: Placement, mesh: DeviceMesh) -> 
             return x
         x = DTensor.from_local(x, mesh, [given], run_check=False)
     return x.redistribute(mesh, [wanted]).to_local()
+
+
+_sharding.register()
