@@ -90,7 +90,14 @@ from ._epilogue import (
 from ._norm import Norm, layer_norm, rms_norm
 from ._pack import Pack, build_pack
 from ._prepare import Prepared, prepare
-from ._weights import PackedWeights, dequantize_weights, mixed_gemm, pack_weights, unpack_weights
+from ._weights import (
+    PackedWeights,
+    dequantize_weights,
+    mixed_gemm,
+    pack_weights,
+    plan_mixed_gemm,
+    unpack_weights,
+)
 from .op import DataType, LayoutType
 from .smoothing import smooth
 
@@ -159,6 +166,7 @@ __all__ = [
     "plan_conv_problem",
     "plan_gemm",
     "plan_grouped_gemm",
+    "plan_mixed_gemm",
     "plan_problem",
     "plan_quantize",
     "plan_scaled_gemm",
@@ -198,5 +206,6 @@ def __dir__() -> list[str]:
 
 _library_paths.register()
 _mistakes.explain(sys.modules[__name__], moe, op)
-_mistakes.explain_function(_core.mixed_gemm)  # gets what cleave.mixed_gemm does not know
+for _function in (_core.mixed_gemm, _core.plan_mixed_gemm):  # get what those of cleave do not know
+    _mistakes.explain_function(_function)
 _mistakes.explain(compat.deep_gemm, compat.flashinfer, compat.torch, compat.vllm)

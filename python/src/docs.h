@@ -256,18 +256,22 @@ grouping: "m", "n" or "k" for `batch` groups of that dimension, which bounds of 
 "ends", "indptr", "starts", "aligned_ends" or "counts"; groups of the latter two begin at multiples
 of spacing. What `grouped_gemm` is given as matrices for each group is packed so.
 
+weights: "int4", "mxfp4" or "nvfp4" for a packed weight as B, with groups of group_size columns (None: the format's
+usual ones, 128, 32 and 16; -1: whole rows) and, with zeros, zero points.
+
 The other arguments, and the errors, are those of `gemm`.)";
 
 inline constexpr const char* kGemmPlanDoc =
     R"(One way to run products of one form: shapes, strides, dtypes, device and options.
 
-Immutable and thread-safe. Made by `plan_gemm`, `plan_scaled_gemm` and `plan_grouped_gemm`.)";
+Immutable and thread-safe. Made by `plan_gemm`, `plan_scaled_gemm`, `plan_grouped_gemm` and `plan_mixed_gemm`.)";
 
 inline constexpr const char* kRunDoc =
     R"(Runs the product on arrays of the planned form.
 
 The arguments and errors are those of `gemm`, or, if the plan is of plan_scaled_gemm or
-plan_grouped_gemm, `scaled_gemm` or `grouped_gemm`; alignment and zero_rest are the plan's.
+plan_grouped_gemm, `scaled_gemm` or `grouped_gemm`; alignment and zero_rest are the plan's. Of plan_mixed_gemm b is
+`weights.packed`, and scales, zeros and global_scale are the weight's.
 
 Enqueues on the stream and returns; allocates nothing if `out` is given. Legal while the stream is
 being captured if the plan has run, or was prepared, on that stream.)";

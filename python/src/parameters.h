@@ -21,7 +21,7 @@ using ScaleOut = MaybeArray<"scale_out">;
 using Amax = MaybeArray<"amax">;
 using Azp = MaybeArray<"azp">;
 using AzpAdj = MaybeArray<"azp_adj">;
-using Scales = Array<"scales">;
+using Scales = MaybeArray<"scales">;
 using Zeros = MaybeArray<"zeros">;
 using GlobalScale = MaybeArray<"global_scale">;
 using Offs = MaybeArray<"offs">;
@@ -48,6 +48,7 @@ using Packed = Array<"packed">;
 using OutFeatures = Integer<"out_features">;
 using GroupSize = Integer<"group_size">;
 using Format = OneOf<"format", WeightFormat, "'int4'">;
+using WeightKind = OneOf<"weights", WeightFormat, "'none'">;
 
 // How it is computed
 using UseFastAccum = Flag<"use_fast_accum", "False">;
@@ -73,6 +74,9 @@ using Place = List<arg::Stream, arg::Workspace>;
 
 /// Scales of D's that are found.
 using FoundScales = List<arg::OutScale, arg::ScaleOut, arg::ScaleMajor, arg::UseUe8m0>;
+
+/// What is beside a packed weight's codes.
+using WeightArrays = List<arg::Scales, arg::Zeros, arg::GlobalScale>;
 
 /// What a plan leaves to its calls.
 using OfCalls = Concat<Scalars, List<arg::CheckOffsets>, Place>;

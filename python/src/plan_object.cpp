@@ -103,7 +103,7 @@ std::string describe(Enum value) {
   const auto differ = [](const char* what, const std::string& seen, const std::string& expected) {
     refuse_value(
         "{} is {}, but the plan is for {}; make a plan for these arrays with cleave.plan_gemm, "
-        "cleave.plan_scaled_gemm, cleave.plan_grouped_gemm or cleave.plan_conv2d",
+        "cleave.plan_scaled_gemm, cleave.plan_grouped_gemm, cleave.plan_mixed_gemm or cleave.plan_conv2d",
         what, seen, expected);
   };
   const auto compare = [&](const char* what, const auto& seen, const auto& expected) {
@@ -164,6 +164,11 @@ void refuse_extras(const GemmInputs& inputs) {
   refuse_value("the plan is for a convolution, which has no zero points and no groups of rows; leave them out");
 }
 
+void refuse_weights(const GemmInputs& inputs) {
+  if (!any_given(inputs, WeightArrays())) return;
+  refuse_value("scales, zeros or global_scale is given, but the plan is for a b that is not packed; leave it out");
+}
+
 }  // namespace
 
 template <class Use>
@@ -171,6 +176,7 @@ auto PlanObject::with_operands(const GemmInputs& inputs, TensorReader& reader, c
   const auto d_type = given(inputs.get<arg::Out>()) ? std::nullopt : std::optional(problem_.d.dtype);
   if (const auto* conv = std::get_if<ConvOptions>(&options_)) {
     refuse_extras(inputs);
+    refuse_weights(inputs);
     ConvOptions options = *conv;
     options.d_type = d_type;
     ConvOperands operands(python::with_operands(options.kind, inputs.get<arg::A>(), inputs.get<arg::B>(), inputs),
@@ -180,6 +186,7 @@ auto PlanObject::with_operands(const GemmInputs& inputs, TensorReader& reader, c
   GemmOptions options = std::get<GemmOptions>(options_);
   options.d_type = d_type;
   options.grouped |= any_given(inputs, AllBounds());
+  if (!options.weights) refuse_weights(inputs);
   GemmOperands operands(inputs, reader, options);
   return use(operands);
 }
@@ -204,7 +211,7 @@ void bind_gemm_plan(nb::module_& m) {
   nb::class_<PlanObject> type(m, "GemmPlan", kGemmPlanDoc);
   using Operands = List<arg::A, arg::B, arg::Offs>;
   using Options = Concat<List<arg::Bias, arg::C, arg::Epilogue, arg::Out>, Scalars, Scales,
-                         Without<Bounds, List<arg::Alignment>>, Place>;
+                         Without<Bounds, List<arg::Alignment>>, WeightArrays, Place>;
   define(type, "run", Operands(), Options(), "Array", kRunDoc,
          [](const PlanObject& self, const auto& call) { return self.run(call, call); });
   type.def(

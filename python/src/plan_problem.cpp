@@ -83,6 +83,33 @@ void place_scale_out(const Call& call, GemmProblem& p, GemmOptions& options) {
                  .stride_batch = scales.stride_batch};
 }
 
+using GroupSize = Integer<"group_size", "None", "int | None", "an integer or None">;
+using HasZeros = Flag<"zeros", "False">;
+
+/// Makes a packed weight of B, which is placed as a matrix of its elements.
+template <class Call>
+std::optional<WeightForm> make_weight(const Call& call, std::string_view layout, GemmProblem& p) {
+  WeightForm form{.format = WeightFormat::none, .out_features = p.n};
+  call.template read<arg::WeightKind>(form.format);
+  bool zeros = false;
+  call.template read<HasZeros>(zeros);
+  if (form.format == WeightFormat::none) {
+    if (zeros || !call.template get<GroupSize>().is_none()) {
+      refuse_value(
+          "group_size or zeros is given, but weights is \"none\"; pass the format of B's codes, or leave it out");
+    }
+    return std::nullopt;
+  }
+  if (layout[1] != 'n')
+    refuse_value("layout is \"{}\", but B is a packed weight, whose letter is n; pass \"tn\" or \"nn\"", layout);
+  form.group_size = form.format == WeightFormat::int4 ? 128 : form.format == WeightFormat::mxfp4 ? 32 : 16;
+  call.template read<GroupSize>(form.group_size);
+  if (form.group_size == -1) form.group_size = p.k;
+  p.weights_b = {.format = form.format, .has_zero = zeros, .group = form.group_size};
+  place_packed_weight(p);
+  return form;
+}
+
 using M = Integer<"m">;
 using N = Integer<"n">;
 using K = Integer<"k">;
@@ -141,12 +168,14 @@ PlanObject plan_problem(const Call& call) {
   problem.a = packed(type, layout[0] == 't', a_of(problem));
   problem.b = packed(type, layout[1] == 't', b_of(problem));
   place_scaling(Scaled::parse(call.template get<Scaled>()), problem);
+  const std::optional<WeightForm> weights = make_weight(call, layout, problem);
   DType d_type = epilogue.type_of_d().value_or(default_output(problem));
   call.template read<arg::OutDtype>(d_type);
   problem.d = packed(d_type, true, d_of(problem));
   if (problem.bias != Bias::none) problem.bias_dtype = bias_type(problem);
   epilogue.place_types(problem);
   GemmOptions reading = options_of(problem, options);
+  reading.weights = weights;
   place_scale_out(call, problem, reading);
   return PlanObject(problem, reading, make_plan(problem));
 }
@@ -176,10 +205,11 @@ DType bias_type(const GemmProblem& p) {
 }
 
 void bind_plan_problem(nb::module_& m) {
-  using Options =
-      Concat<List<Batch, arg::OperandDtype, Layout, arg::OutDtype, arg::BiasKind, arg::Activation, arg::Epilogue,
-                  Scaled, arg::OutScale, arg::ScaleMajor, arg::UseUe8m0, arg::UseFastAccum>,
-             SplitK, List<arg::Precision, arg::StaticB, arg::Device, GroupedDimension, BoundsKind, Spacing>>;
+  using Options = Concat<List<Batch, arg::OperandDtype, Layout, arg::OutDtype, arg::BiasKind, arg::Activation,
+                              arg::Epilogue, Scaled, arg::OutScale, arg::ScaleMajor, arg::UseUe8m0, arg::UseFastAccum>,
+                         SplitK,
+                         List<arg::Precision, arg::StaticB, arg::Device, GroupedDimension, BoundsKind, Spacing,
+                              arg::WeightKind, GroupSize, HasZeros>>;
   define(m, "plan_problem", List<M, N, K>(), Options(), "GemmPlan", kPlanProblemDoc,
          [](const auto& call) { return plan_problem(call); });
 }

@@ -95,6 +95,7 @@ Operand unpacked(const Operand& packed, const WeightForm& form, const Operand& a
 }
 
 void place_weights(const GemmTensors& tensors, const WeightForm& form, GemmProblem& p, GemmArguments& arguments) {
+  if (!tensors.scales) refuse_value("scales is missing, but b is a packed weight; pass those of the weight");
   const Operand& scales = *tensors.scales;
   if (form.group_size <= 0) refuse_value("group_size is {}; it must be positive", form.group_size);
   p.b.stride_row = 1;  // whatever has one element

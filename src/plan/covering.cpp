@@ -68,6 +68,7 @@ Spec kernel_of(Spec spec) {
 }
 
 std::vector<Spec> covering_set(const GemmProblem& p) {
+  if (p.weights_b.format != WeightFormat::none) return {};
   if (p.conv.kind != Conv::none || p.groups.dimension != Grouping::none || p.precision != Precision::tf32) return {};
   if (p.scale_a.kind == Scaling::block) return of_jobs({"fp8 blocks"}, {"fp8 rows promoted", "fp8 rows"});
   if (p.a.dtype == DType::i8) return of_jobs({"int8 rows"}, {"fp8 rows"});

@@ -8,7 +8,6 @@
 
 #include "cleave/conv.h"
 #include "cleave/core/math.h"
-#include "cleave/memory/weight_layout.h"
 #include "cleave/names.h"
 #include "plan/operand_layout.h"
 #include "problem/conv.h"
@@ -53,27 +52,12 @@ ScaleLayout packed_scales(Scaling kind, uint32_t block, int64_t rows, int64_t k,
           .stride_batch = entries > 1 ? count * along_k : 0};
 }
 
-/// One for each matrix, of `entries`.
-ScaleLayout one_for_each(int64_t entries) {
-  return {.kind = Scaling::vector, .stride_batch = entries > 1 ? 1 : 0};
-}
-
 /// What the text says of the matrices: their types, orders, and which of A and B a batch shares.
 struct Matrices {
   DType a, b, d, c, bias;
   bool a_row_major, b_row_major, d_row_major;
   bool broadcasts_a = false, broadcasts_b = false;
 };
-
-/// B in whole blocks, and scales behind each other.
-void place_weights(GemmProblem& p) {
-  const int64_t entries = entries_of_b(p), column = round_up<int64_t>(p.k, kWeightBlock);
-  WeightLayout& weights = p.weights_b;
-  p.b.stride_col = column;
-  p.b.stride_batch = entries > 1 ? round_up<int64_t>(p.n, kWeightBlock) * column : 0;
-  weights.scale_stride_k = p.n;
-  weights.scale_stride_batch = entries > 1 ? ceil_div(p.k, max_of<int64_t>(weights.group, 1)) * p.n : 0;
-}
 
 /// Places the matrices of `p`, which has everything else but scales' strides.
 void place(const Matrices& given, GemmProblem& p) {
@@ -84,11 +68,10 @@ void place(const Matrices& given, GemmProblem& p) {
     const int64_t columns = columns_of_b(p);
     p.a = packed(given.a, given.a_row_major, p.m, p.k, given.broadcasts_a ? 1 : entries_of_a(p));
     p.b = packed(given.b, given.b_row_major, p.k, columns, given.broadcasts_b ? 1 : entries_of_b(p));
-    if (p.weights_b.format != WeightFormat::none) place_weights(p);
     p.d = packed(given.d, given.d_row_major, p.m, p.n, entries_of_d(p));
     p.scale_a = packed_scales(p.scale_a.kind, p.scale_a.rows, p.m, p.k, entries_of_scale_a(p, p.scale_a.kind));
     p.scale_b = packed_scales(p.scale_b.kind, p.scale_b.rows, columns, p.k, entries_of_scale_b(p, p.scale_b.kind));
-    if (p.weights_b.format == WeightFormat::nvfp4) p.scale_b = one_for_each(entries_of_scale_b(p, Scaling::vector));
+    if (p.weights_b.format != WeightFormat::none) place_packed_weight(p);
   }
   p.scale_out = packed_scales(p.scale_out.kind, 1, p.m, p.n, entries_of_d(p));
   p.c = p.d;
@@ -253,7 +236,6 @@ void read_weights(Reader& in, GemmProblem& p) {
   in.expect(" ");
   p.weights_b.group = in.number();
   p.weights_b.has_zero = in.take_word("zeros");
-  if (p.weights_b.format == WeightFormat::nvfp4) p.scale_b.kind = Scaling::vector;
 }
 
 void read_conv(Reader& in, GemmProblem& p) {

@@ -27,6 +27,10 @@ bool may_be_batch_invariant(const GemmProblem& problem);
 /// Before B's columns are asked for, two of which a gated function joins.
 void set_function(const EpilogueFunction& function, GemmProblem& problem);
 
+/// Where B's blocks and scales lie that is a packed weight, of which the rest is known: behind each other, and of nvfp4
+/// with one global scale for each matrix.
+void place_packed_weight(GemmProblem& problem);
+
 /// Multiplications and additions of A @ B, over all batch entries; of groups as if they covered
 /// their dimension, which only the device knows; of a convolution, whatever its kind, of every tap
 /// for every output.

@@ -29,6 +29,7 @@ SHAPES = Path(__file__).with_name("shapes.txt")  # as CLEAVE_LOG_SHAPES leaves i
 TUNED = Path(__file__).with_name("tuned.txt")
 SCALED = ["--dtype", "int8", "--scaling", "row", "--out-dtype", "int8"]
 OUT_SCALE = ["--out-dtype", "int8", "--out-scale", "block_1x128", "--scale-major", "mn", "--use-ue8m0", "yes"]
+PACKED = ["--weights", "int4", "--group-size", "64", "--zeros", "yes"]
 EPILOGUE = ["--epilogue", f"{EPILOGUES}:gelu_residual"]
 EMIT = ["--name", "operation", "--sourcedir", "project", "--sources", "cubin"]
 
@@ -41,6 +42,7 @@ COMMANDS = [
     (["profile", *CONV, *MEASURE, "--kind", "fprop,dgrad,wgrad"], "sm90"),
     *((["profile", *operation, *OUT_SCALE, *MEASURE], "ue8m0 ") for operation in (GEMM, GROUPED)),
     (["profile", *CONV, *SCALED, *MEASURE], " int8 scales row to int8 "),
+    *((["profile", *operation, *PACKED, *MEASURE], "B int4 64 zeros ") for operation in (GEMM, GROUPED)),
     (["explain", *GEMM, *GPU], "%"),
     (["explain", *GROUPED, *GPU], "%"),
     (["explain", *CONV, *GPU], "%"),
@@ -50,11 +52,13 @@ COMMANDS = [
     ),
     (["explain", *CONV, *SCALED, *GPU], "%"),
     *((["explain", *operation, *OUT_SCALE, *GPU], "%") for operation in (GEMM, GROUPED)),
+    *((["explain", *operation, "--weights", "nvfp4", *GPU], "%") for operation in (GEMM, GROUPED)),
     (["compile", "--arch", "sm_80"], "kernels, 0 with spills"),
     (["compile", *GEMM, *GPU], "1 kernels, 0 with spills"),
     (["compile", *GROUPED, *GPU], "1 kernels, 0 with spills"),
     (["compile", *CONV, *GPU], "1 kernels, 0 with spills"),
     *((["compile", *operation, *OUT_SCALE, *GPU], "1 kernels, 0 with spills") for operation in (GEMM, GROUPED)),
+    *((["compile", *operation, *PACKED, *GPU], "1 kernels, 0 with spills") for operation in (GEMM, GROUPED)),
     *(
         (["emit", target, *operation, *GPU, *EMIT], "project: ")
         for target in ("pytorch", "cpp")
@@ -76,6 +80,7 @@ COMMANDS = [
     *((["tune", *operation, *GPU, "--candidates", "6"], "stored in ") for operation in (GEMM, GROUPED, CONV)),
     (["tune", *CONV, *SCALED, *GPU, "--candidates", "3"], "stored in "),
     *((["tune", *operation, *OUT_SCALE, *GPU, "--candidates", "3"], "stored in ") for operation in (GEMM, GROUPED)),
+    *((["tune", *operation, *PACKED, *GPU, "--candidates", "3"], "stored in ") for operation in (GEMM, GROUPED)),
     (["tune", "--from", str(SHAPES), *GPU, "--candidates", "3"], "stored in "),
     (["tune", "merge", str(TUNED)], "1 choices added, 0 replaced"),
 ]  # fmt: skip

@@ -102,6 +102,27 @@ def test_profile_what_is_asked_of_kernels(capsys, operation):
     assert out.count("kernel sm90, auto: kernel is sm90, but the device is the CPU") == 2
 
 
+@pytest.mark.parametrize("operation", ["gemm", "grouped"])
+def test_profile_packed_weights(capsys, tmp_path, operation):
+    path = tmp_path / "rows.json"
+    sizes = ("--m", "3,16") if operation == "gemm" else ("--sizes", "20,0,1,47")
+    status, out, _ = run(
+        capsys, "profile", operation, *sizes, "--n", "70", "--k", "256", "--weights", "none,int4,mxfp4",
+        "--group-size", "32,auto", "--zeros", "no", "--bias", "none,row", "--device", "cpu", "--iterations", "1",
+        "--json", str(path),
+    )  # fmt: skip
+    assert status == 0, out
+    rows = json.loads(path.read_text())
+    assert len(rows) == (2 if operation == "gemm" else 1) * (1 + 2 + 2) * 2
+    assert all(row["verified"] for row in rows)
+    assert {row["group_size"] for row in rows if row["weights"] == "none"} == {None}
+    assert out.count("B int4 32") == out.count("B int4 128") > 0
+    options = ("--weights", "nvfp4,int4", "--zeros", "yes", "--group-size", "16,rows", "--device", "cpu")
+    status, out, _ = run(capsys, "profile", operation, *sizes, "--n", "70", "--k", "256", *options)
+    assert status == 1 and "B int4 256 zeros" in out
+    assert 'group_size is 16; in format "int4" it is' in out
+
+
 def test_an_order_of_scales_is_of_found_ones_alone(capsys, tmp_path):
     path = tmp_path / "rows.json"
     options = ("--out-dtype", "int8", "--out-scale", "none,block_1x128", "--scale-major", "k,mn", "--device", "cpu")

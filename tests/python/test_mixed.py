@@ -83,6 +83,43 @@ def test_groups_of_rows() -> None:
     assert not d[45:].any()
 
 
+def test_plans() -> None:
+    rng = np.random.default_rng(0)
+    packed, _ = weights_of(rng, 70, 256, 64, True)
+    x, bias = rng.standard_normal((3, 256)).astype(np.float16), np.ones(70, np.float32)
+    plan = cleave.plan_mixed_gemm(x, packed, bias=bias, split_k_mode="parallel", split_k_slices=2)
+    beside = {"scales": packed.scales, "zeros": packed.zeros}
+    d = plan.run(x, packed.packed, bias=bias, **beside)
+    expected = cleave.mixed_gemm(x, packed, bias=bias, split_k_mode="parallel", split_k_slices=2)
+    assert (d == expected).all()
+    with pytest.raises(ValueError, match="scales is missing, but b is a packed weight"):
+        plan.run(x, packed.packed, bias=bias)
+    with pytest.raises(ValueError, match="is given, but the plan is for a b that is not packed"):
+        cleave.plan_gemm(x, x.T).run(x, x.T, **beside)
+    with pytest.raises(TypeError, match="weights is ndarray; it must be a PackedWeights"):
+        cleave.plan_mixed_gemm(x, packed.packed)
+
+
+def test_plans_from_sizes() -> None:
+    """Those of arrays, too."""
+    packed, _ = weights_of(np.random.default_rng(0), 70, 256, 64, True)
+    x = np.ones((3, 256), np.float16)
+    plan = cleave.plan_problem(3, 70, 256, dtype="float16", weights="int4", group_size=64, zeros=True, device="cpu")
+    d = plan.run(x, packed.packed, scales=packed.scales, zeros=packed.zeros)
+    assert (d == cleave.mixed_gemm(x, packed)).all()
+    rows = cleave.plan_problem(3, 70, 96, dtype="float16", weights="int4", group_size=-1, device="cpu")
+    assert "weights int4 96" in _core.problem_text(rows)
+    for options, words in (
+        ({"group_size": 64}, 'group_size or zeros is given, but weights is "none"'),
+        ({"weights": "nvfp4", "zeros": True}, "zeros is given, but format is nvfp4"),
+        ({"weights": "int4", "layout": "tt"}, 'layout is "tt", but B is a packed weight, whose letter is n'),
+        ({"weights": "int4", "dtype": "int8"}, "a is int8, but b is a packed weight"),
+        ({"weights": "int4", "scaling": "tensor"}, "scale"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            cleave.plan_problem(3, 70, 256, **{"dtype": "float16", "device": "cpu"} | options)
+
+
 def test_columns_in_another_order() -> None:
     rng = np.random.default_rng(0)
     codes, scales = rng.integers(0, 16, (70, 128), dtype=np.uint8), rng.uniform(0, 1, (4, 70)).astype(np.float16)

@@ -97,7 +97,7 @@ def test_products_of_layers_are_those_of_their_calls(monkeypatch):
     pytest.importorskip("cleave.torch", exc_type=ImportError)
     from torch.utils._python_dispatch import TorchDispatchMode
 
-    from cleave.torch import GroupedLinear, MoE, RMSNormQuantize, W8A8Linear, _prepare
+    from cleave.torch import GroupedLinear, MoE, RMSNormQuantize, W4A16Experts, W4A16Linear, W8A8Linear, _prepare
 
     monkeypatch.setattr(_prepare, "_on_gpu", lambda layer: True)
 
@@ -145,6 +145,27 @@ def test_products_of_layers_are_those_of_their_calls(monkeypatch):
     ((a, b, ends, bias, *_), _) = calls.of("grouped_gemm")[0]
     with torch.no_grad():
         product.run(a, b, offs=ends, bias=bias)
+
+    for options in ({"group_size": 32}, {"format": "mxfp4"}, {"format": "nvfp4"}):
+        layer = W4A16Linear.from_linear(linear, **options)
+        with Calls() as calls:
+            layer(x)
+        (product,) = products(layer)
+        packed = layer.weights()
+        beside = {"scales": packed.scales, "global_scale": packed.global_scale}
+        assert torch.equal(product.run(x, packed.packed, bias=layer.bias, **beside), layer(x))
+        with pytest.raises(ValueError, match="scales is missing, but b is a packed weight"):
+            product.run(x, packed.packed, bias=layer.bias)
+
+    shapes = (4, 64, 64), (4, 64, 32)
+    experts = W4A16Experts.from_packed(*(cleave.pack_weights(torch.randn(shape).bfloat16(), 32) for shape in shapes))
+    with Calls() as calls:
+        gate_up, down = products(experts)
+    ((rows, packed, scales, zeros, _, _, ends), _), (second, _) = calls.of("mixed_grouped_gemm")[:2]
+    gate_up.run(rows[:16], packed, scales=scales, zeros=zeros, offs=ends)
+    down.run(second[0][:16], second[1], scales=second[2], offs=second[6])
+    called = {(call[0][0].dtype, call[0][0].shape[0]) for call in calls.of("moe_sort_tokens")}
+    assert called == {(dtype, tokens) for dtype in (torch.int32, torch.int64) for tokens in (8, 16)}
 
     moe = MoE(4, 2, 64, 32, dtype=torch.bfloat16)
     router, gate_up, down = products(torch.nn.Sequential(moe))

@@ -59,11 +59,7 @@ def mixed_gemm(
 
     Legal inside a CUDA graph; as repeatable as `gemm`.
     """
-    if not isinstance(weights, PackedWeights):
-        raise TypeError(f"weights is {type(weights).__name__}; it must be a PackedWeights, see pack_weights")
-    shape = tuple(getattr(a, "shape", ()))
-    if shape and shape[-1] != weights.shape[-1]:
-        raise ValueError(f"a is {shape}, but weights is {weights.shape}; both must have the same columns")
+    _check(a, weights)
     if weights.perm is not None:
         if stream is not None:
             raise ValueError(
@@ -73,13 +69,7 @@ def mixed_gemm(
         a = a[..., weights.perm]
     return _core.mixed_gemm(
         a,
-        weights.packed,
-        weights.scales,
-        zeros=weights.zeros,
-        global_scale=weights.global_scale,
-        out_features=weights.shape[-2],
-        group_size=weights.group_size,
-        format=weights.format,
+        **_arguments(weights),
         offs=offs,
         bias=bias,
         c=c,
@@ -97,3 +87,37 @@ def mixed_gemm(
         workspace=workspace,
         **bounds,
     )
+
+
+def plan_mixed_gemm(a: Any, weights: PackedWeights, **options: Any) -> Any:
+    """Plans a product without running it; the arguments and errors are those of `mixed_gemm`.
+
+        plan = cleave.plan_mixed_gemm(x, packed)
+        plan.run(x, packed.packed, scales=packed.scales, zeros=packed.zeros, global_scale=packed.global_scale, out=y)
+
+    Only shape, strides, dtype, device and alignment of the arrays matter, and which of them are given. Returns a
+    `GemmPlan`; what it runs has a's columns in the weight's order (`a[..., weights.perm]`, if there is one). Compiles
+    nothing.
+    """
+    _check(a, weights)
+    return _core.plan_mixed_gemm(a, **_arguments(weights), **options)
+
+
+def _check(a: Any, weights: PackedWeights) -> None:
+    if not isinstance(weights, PackedWeights):
+        raise TypeError(f"weights is {type(weights).__name__}; it must be a PackedWeights, see pack_weights")
+    shape = tuple(getattr(a, "shape", ()))
+    if shape and shape[-1] != weights.shape[-1]:
+        raise ValueError(f"a is {shape}, but weights is {weights.shape}; both must have the same columns")
+
+
+def _arguments(weights: PackedWeights) -> dict[str, Any]:
+    return {
+        "packed": weights.packed,
+        "scales": weights.scales,
+        "zeros": weights.zeros,
+        "global_scale": weights.global_scale,
+        "out_features": weights.shape[-2],
+        "group_size": weights.group_size,
+        "format": weights.format,
+    }

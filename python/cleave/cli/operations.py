@@ -66,6 +66,15 @@ _FOUND = {
     "use_ue8m0": _names(values.FLAGS, False, "FLAGS", "yes: those scales are powers of two; no (default)"),
 }
 
+# B as a packed weight.
+_WEIGHTS = {
+    "weights": _names(values.WEIGHTS, "none", help="B in 4 bits: int4, mxfp4 or nvfp4; default none"),
+    "group_size": Option(
+        values.weight_groups, "COUNTS", [None], "columns of such a B that share a scale: counts, rows or auto (default)"
+    ),
+    "zeros": _names(values.FLAGS, False, "FLAGS", "yes: those groups have zero points, of int4; no (default)"),
+}
+
 # What products without a geometry may ask of their kernels.
 _KERNELS = {
     "deterministic": _names(
@@ -115,6 +124,7 @@ _GEMM = {
     "static_b": _names(
         values.FLAGS, False, "FLAGS", "yes: nobody writes B, so that kernels may load it early; no (default)"
     ),
+    **_WEIGHTS,
     **_result(values.ACTIVATIONS, values.BIASES),
 }
 
@@ -140,6 +150,7 @@ _GROUPED = {
     **_scaled(values.GROUP_SCALINGS, _SERVED),
     **_FOUND,
     **_KERNELS,
+    **_WEIGHTS,
     **_result(values.ACTIVATIONS, values.GROUP_BIASES),
 }
 

@@ -40,6 +40,7 @@ GROUP_SCALINGS = tuple(name for name in SCALINGS if name != "tensor")
 OUT_SCALES = {"none": None, "block_1x128": "block_1x128"}
 SCALE_MAJORS = ("k", "mn")
 DETERMINISMS = {"yes": True, "batch_invariant": "batch_invariant"}
+WEIGHTS = tuple(case.WEIGHTS)
 FLAGS = {"no": False, "yes": True}
 
 
@@ -81,6 +82,15 @@ def slices(text: str) -> list[int | None]:
     values: list[int | None] = []
     for part in _parts(text):
         values += [None] if part == "auto" else integers(1)(part)
+    return _unique(values)
+
+
+def weight_groups(text: str) -> list[int | None]:
+    """Columns that share a scale; 'auto' stands for the format's own (None), 'rows' for all (-1)."""
+    names = {"auto": None, "rows": -1}
+    values: list[int | None] = []
+    for part in _parts(text):
+        values += [names[part]] if part in names else integers(1)(part)
     return _unique(values)
 
 

@@ -167,6 +167,8 @@ def _sum_roundoff(case: GemmCase) -> float:
         # Where float32 takes over every 128 products, they lose 4 steps of that part of the sum.
         steps = case.k / 32 if case.use_fast_accum else 4 * math.sqrt(case.k / 128)
         magnitudes += 4 * steps * _FP8_SUM_ROUNDOFF
+    if case.weights == "int4":
+        magnitudes += 8 * DTYPES[case.dtype].roundoff  # of elements, as which the weight is multiplied
     return magnitudes
 
 

@@ -13,6 +13,9 @@ from .dtypes import DTYPES, FLOATS
 Block = tuple[int | None, int | None]
 Case = TypeVar("Case")
 
+# The formats of B as a packed weight: how many columns share a scale by default, and bytes of a scale.
+WEIGHTS = {"none": (0, 0), "int4": (128, 2), "mxfp4": (32, 1), "nvfp4": (16, 1)}
+
 # How operands may be scaled: the [rows, K] block that shares a scale in A, and in B's transpose.
 # None: as far as the matrix goes.
 SCALINGS: dict[str, tuple[Block, Block] | None] = {
@@ -52,7 +55,8 @@ class GemmCase:
     that of the operands; bfloat16 for 8-bit ones, int32 for integers without scales. 8-bit D has a
     static scale, or with out_scale (None or "block_1x128") those that the product finds, in the order of
     scale_major ("k" or "mn"), with use_ue8m0 powers of two. use_fast_accum: 8-bit floats are summed in the
-    tensor cores alone. deterministic, kernel, static_b: as in `cleave.gemm`.
+    tensor cores alone. deterministic, kernel, static_b: as in `cleave.gemm`. weights: one of WEIGHTS, of B in 4 bits,
+    in groups of group_size columns (-1: of whole rows; None: as is usual), with zeros with zero points.
     """
 
     m: int
@@ -73,6 +77,9 @@ class GemmCase:
     deterministic: bool | str = True
     kernel: str = "auto"
     static_b: bool = False
+    weights: str = "none"
+    group_size: int | None = None
+    zeros: bool = False
     split_k_mode: str = "auto"
     split_k_slices: int | None = None
 
@@ -89,7 +96,8 @@ class GemmCase:
     @property
     def plain(self) -> bool:
         """Whether it is one product of two matrices with nothing but scales around it."""
-        return self.batch == 1 and self.activation == "none" and self.bias == "none" and self.out_scale is None
+        alone = self.activation == "none" and self.bias == "none" and self.out_scale is None
+        return self.batch == 1 and alone and self.weights == "none"
 
     @property
     def result_dtype(self) -> str:
@@ -109,7 +117,8 @@ class GemmCase:
     def dtypes(self) -> frozenset[str]:
         """Those of all matrices and the bias."""
         bias = () if self.bias == "none" else (self.bias_dtype,)
-        return frozenset((self.dtype, self.result_dtype, *bias))
+        scales = ("float8_e4m3fn",) if self.weights == "nvfp4" else ()
+        return frozenset((self.dtype, self.result_dtype, *bias, *scales))
 
     @property
     def scale_blocks(self) -> tuple[Block, Block] | None:
@@ -122,17 +131,24 @@ class GemmCase:
         return self.m, -(-self.n // 128)
 
     @property
+    def columns_of_scale(self) -> int:
+        """Those of a row of a packed weight that share one."""
+        usual = WEIGHTS[self.weights][0] if self.group_size is None else self.group_size
+        return max(self.k, 1) if usual == -1 else usual
+
+    @property
     def flops(self) -> int:
         return 2 * self.batch * self.m * self.columns * self.k
 
     @property
     def bytes(self) -> int:
         """Each input read once, the output written once."""
-        inputs = self.batch * (self.m * self.k + self.k * self.columns)
+        a = self.batch * self.m * self.k * DTYPES[self.dtype].bytes
         bias = {"none": 0, "row": self.columns, "column": self.m}[self.bias]
         output = self.batch * self.m * self.n
         return (
-            inputs * DTYPES[self.dtype].bytes
+            a
+            + self._bytes_of_b
             + bias * DTYPES[self.bias_dtype].bytes
             + output * DTYPES[self.result_dtype].bytes
             + self._scale_count * DTYPES["float32"].bytes
@@ -165,6 +181,8 @@ class GemmCase:
             parts.append(f"kernel {self.kernel}")
         if self.static_b:
             parts.append("static B")
+        if self.weights != "none":
+            parts.append(f"B {self.weights} {self.columns_of_scale}" + " zeros" * self.zeros)
         return " ".join(parts)
 
     def plan(self, device: str, epilogue: Any = None) -> Any:
@@ -185,6 +203,13 @@ class GemmCase:
         if not self.quantized:
             return self.dtype
         return "int32" if self.dtype == "int8" and self.scaling == "none" else "bfloat16"
+
+    @property
+    def _bytes_of_b(self) -> int:
+        elements = self.batch * self.k * self.columns
+        if self.weights == "none":
+            return elements * DTYPES[self.dtype].bytes
+        return elements // 2 + elements // self.columns_of_scale * (WEIGHTS[self.weights][1] + self.zeros)
 
     @property
     def _scale_count(self) -> int:
@@ -217,6 +242,8 @@ def product(make: Callable[..., Case], options: Mapping[str, Sequence[Any]]) -> 
             chosen["split_k_slices"] = None  # an unsplit product has no slice count to vary
         if chosen.get("out_scale", ...) is None and "scale_major" in chosen:
             chosen["scale_major"] = "k"  # and one without found scales no order of them
+        if chosen.get("weights") == "none":
+            chosen |= {"group_size": None, "zeros": False}  # nor B of floats groups
         case = make(**chosen)
         if case not in seen:
             seen.add(case)

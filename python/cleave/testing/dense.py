@@ -17,6 +17,10 @@ def plan_for(case: GemmCase, operands: Operands) -> Any:
     import cleave
 
     results = {"bias": operands.bias, "out": operands.out, "scale_out": operands.scale_out}
+    if operands.weights is not None:
+        bias, out = operands.bias, operands.out
+        chosen = options(case, "deterministic", "kernel", "static_b")
+        return cleave.plan_mixed_gemm(operands.a, operands.weights, bias=bias, out=out, **chosen)
     shared = "out_scale", "use_ue8m0", "deterministic", "kernel", "static_b"
     if not case.quantized and not operands.scales:
         chosen = options(case, "precision", *shared)

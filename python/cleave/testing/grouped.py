@@ -17,6 +17,10 @@ def plan_for(case: GroupedCase, operands: GroupedOperands) -> Any:
     """The library's plan for these operands; it holds for any sizes of the groups."""
     import cleave
 
+    if operands.weights is not None:
+        arrays = {"offs": operands.offs, "bias": operands.bias, "out": operands.out}
+        alignment, chosen = case.alignment, options(case, "deterministic", "kernel")
+        return cleave.plan_mixed_gemm(operands.a, operands.weights, **arrays, alignment=alignment, **chosen)
     return cleave.plan_grouped_gemm(
         operands.a,
         operands.b,

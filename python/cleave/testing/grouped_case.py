@@ -29,7 +29,7 @@ class GroupedCase(IsProduct):
 
     sizes: how the tokens are spread over the groups, one of SPREADS, or how many each group has;
     form: one of FORMS. layout: by default the one of the form's table; K-major ("tn") for 8-bit
-    operands, which tensor cores read in no other. alignment: groups begin at its multiples; None:
+    operands, which tensor cores read in no other, and packed weights. alignment: groups begin at its multiples; None:
     at 128's where scales of blocks run along the tokens (the weight gradient), else anywhere. Of
     bias there is a row per group. The others are those of GemmCase.
     """
@@ -54,6 +54,9 @@ class GroupedCase(IsProduct):
     alignment: int | None = None
     deterministic: bool | str = True
     kernel: str = "auto"
+    weights: str = "none"
+    group_size: int | None = None
+    zeros: bool = False
     split_k_mode: str = "auto"
     split_k_slices: int | None = None
 
@@ -64,8 +67,8 @@ class GroupedCase(IsProduct):
             "dgrad": (tokens, self.k, self.n),
             "wgrad": (self.n, self.k, tokens),
         }[self.form]
-        quantized = GemmCase(m, n, k, dtype=self.dtype).quantized
-        layout = self.layout or ("tn" if quantized else _LAYOUTS[self.form])
+        along_k = GemmCase(m, n, k, dtype=self.dtype).quantized or self.weights != "none"
+        layout = self.layout or ("tn" if along_k else _LAYOUTS[self.form])
         return GemmCase.of(self, m, n, k, layout=layout)
 
     @cached_property

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 from typing import Any
 
+from .._weights.experts import experts_of
 from .arrays import Arrays
 from .case import Block, GemmCase
 from .grouped_case import GroupedCase
 from .operands import Operands, factor, found_scales
 from .quantization import quantize
+from .weights import beside_codes, make_weight
 
 
 @dataclass(kw_only=True)
@@ -26,7 +29,15 @@ def make_operands(arrays: Arrays, case: GroupedCase, seed: int = 0) -> GroupedOp
     dense = case.product
     blocks = dense.scale_blocks or (None, None)
     k_major = dense.layout[0] == "t", dense.layout[1] == "n"
-    if case.form == "wgrad":
+    weights, scale_b = None, None
+    if case.weights != "none":
+        if case.form == "wgrad":
+            raise ValueError("form is wgrad, whose operands are both of tokens, but weights are packed; leave one out")
+        weights = make_weight(arrays, dense, case.groups, 4 * seed + 1)
+        a, scale_a = factor(arrays, (dense.m, dense.k), case.dtype, k_major[0], None, 4 * seed)
+        b = weights.packed
+        lead = ()
+    elif case.form == "wgrad":
         a, scale_a = _cut(arrays, case, dense.m, k_major[0], blocks[0], 4 * seed)
         b, scale_b = _cut(arrays, case, dense.n, k_major[1], blocks[1], 4 * seed + 1)
         lead = (case.groups,)
@@ -34,7 +45,7 @@ def make_operands(arrays: Arrays, case: GroupedCase, seed: int = 0) -> GroupedOp
         a, scale_a = factor(arrays, (dense.m, dense.k), case.dtype, k_major[0], blocks[0], 4 * seed)
         b, scale_b = _stacked(arrays, case, k_major[1], blocks[1], 4 * seed + 1)
         lead = ()
-    scales = {}
+    scales = beside_codes(weights) if weights else {}
     if dense.scale_blocks:
         scales = {"scale_a": scale_a, "scale_b": scale_b.swapaxes(-1, -2)}
     if case.scaling == "row":
@@ -44,11 +55,12 @@ def make_operands(arrays: Arrays, case: GroupedCase, seed: int = 0) -> GroupedOp
     biased = case.bias != "none"
     return GroupedOperands(
         a=a,
-        b=b.swapaxes(-1, -2),
+        b=b if weights else b.swapaxes(-1, -2),
         bias=arrays.normal((case.groups, dense.columns), dense.bias_dtype, 4 * seed + 2) if biased else None,
         out=out,
         scales=scales,
         scale_out=found_scales(arrays, dense, lead),
+        weights=weights,
         offs=arrays.from_numpy(numpy.array([end for _, end in case.ranges]), "int32"),
     )
 
@@ -57,6 +69,10 @@ def of_group(case: GroupedCase, operands: GroupedOperands, group: int) -> tuple[
     """The group's product and its operands: views."""
     begin, end = case.ranges[group]
     a, b, out, scales = operands.a, operands.b, operands.out, dict(operands.scales)
+    if operands.weights is not None:
+        own = next(itertools.islice(experts_of(operands.weights), group, None))
+        bias = None if operands.bias is None else operands.bias[group]
+        return case.group(end - begin), Operands(a[begin:end], own.packed, bias, out[begin:end], weights=own)
     if case.form == "wgrad":
         a, b, out = a[:, begin:end], b[begin:end], out[group]
         if case.scaling == "row":

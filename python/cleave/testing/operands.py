@@ -10,6 +10,7 @@ from .arrays import Arrays
 from .case import Block, GemmCase, block_counts
 from .dtypes import DTYPES
 from .quantization import dequantize, quantize
+from .weights import beside_codes, make_weight, values_of
 
 # 8-bit results saturate at this many standard deviations of a product of standard normal factors.
 _REACH = 4
@@ -18,7 +19,7 @@ _REACH = 4
 @dataclass
 class Operands:
     """`scales` has scale_a, scale_b and scale_d, as far as the case has them, by those names; scale_out: where the
-    product leaves those that it finds."""
+    product leaves those that it finds. weights: a packed one, of which b has the codes and `scales` the rest."""
 
     a: Any
     b: Any
@@ -26,6 +27,7 @@ class Operands:
     out: Any
     scales: dict[str, Any] = field(default_factory=dict)
     scale_out: Any = None
+    weights: Any = None
 
 
 def make_operands(arrays: Arrays, case: GemmCase, seed: int = 0) -> Operands:
@@ -37,8 +39,14 @@ def make_operands(arrays: Arrays, case: GemmCase, seed: int = 0) -> Operands:
     lead = (case.batch,) if case.batch != 1 else ()
     block_a, block_b = case.scale_blocks or (None, None)
     a, scale_a = factor(arrays, (*lead, case.m, case.k), case.dtype, case.layout[0] == "t", block_a, 4 * seed)
-    b, scale_b = factor(arrays, (*lead, case.columns, case.k), case.dtype, case.layout[1] == "n", block_b, 4 * seed + 1)
-    scales = static_scale(arrays, case)
+    weights, scale_b, scales = None, None, {}
+    if case.weights != "none":
+        weights = make_weight(arrays, case, case.batch if lead else 0, 4 * seed + 1)
+        b, scales = weights.packed, beside_codes(weights)
+    else:
+        shape = (*lead, case.columns, case.k)
+        b, scale_b = factor(arrays, shape, case.dtype, case.layout[1] == "n", block_b, 4 * seed + 1)
+        b, scales = b.swapaxes(-1, -2), static_scale(arrays, case)
     if case.scale_blocks:
         scales |= {"scale_a": scale_a, "scale_b": scale_b.swapaxes(-1, -2)}
     bias_shape = {"none": None, "row": (case.columns,), "column": (case.m, 1)}[case.bias]
@@ -46,11 +54,12 @@ def make_operands(arrays: Arrays, case: GemmCase, seed: int = 0) -> Operands:
     arrays.poison(out)
     return Operands(
         a=a,
-        b=b.swapaxes(-1, -2),
+        b=b,
         bias=arrays.normal(bias_shape, case.bias_dtype, 4 * seed + 2) if bias_shape else None,
         out=out,
         scales=scales,
         scale_out=found_scales(arrays, case, lead),
+        weights=weights,
     )
 
 
@@ -75,6 +84,8 @@ def found_scales(arrays: Arrays, case: GemmCase, lead: tuple[int, ...]) -> Any:
 
 def real_factors(arrays: Arrays, case: GemmCase, operands: Operands) -> tuple[Any, Any]:
     """What A [..., M, K] and B's transpose [..., N, K] stand for, in float64."""
+    if operands.weights is not None:
+        return arrays.float64(operands.a), values_of(arrays, operands.weights)
     a, b = operands.a, operands.b.swapaxes(-1, -2)
     if not case.scale_blocks:
         return arrays.float64(a), arrays.float64(b)

@@ -12,22 +12,28 @@ from torch import Tensor, nn
 import cleave
 
 from . import _dealt
+from ._packed_layer import HALVES, PackedLayer
 from ._scales import scale_shape
 from .fused import W8A8SwiGLU
 from .grouped_linear import GroupedLinear
 from .linear import W8A8Linear
+from .mixed_experts import W4A16Experts
+from .mixed_linear import W4A16Linear
 from .moe import MoE
 from .norm import RMSNormQuantize
 
 # A plan, and the fewest and the most rows.
 Product = tuple[Any, int, int]
 
-_LAYERS = (W8A8Linear, RMSNormQuantize, GroupedLinear, MoE)
+_LAYERS = (W8A8Linear, W4A16Linear, W4A16Experts, RMSNormQuantize, GroupedLinear, MoE)
 
 _ops = torch.ops.cleave
 
 # Tokens of the examples that plans are made from: more than one, whose stride means something.
 _EXAMPLE = 16
+
+# Experts of a token, where no config of the model says.
+_CHOICES = 8
 
 
 @torch.no_grad()
@@ -45,6 +51,10 @@ def products(model: nn.Module, first: int, last: int, dtype: torch.dtype | None)
         elif isinstance(layer, GroupedLinear):
             if layer.recipe is None:
                 yield _grouped(layer, first, last)
+        elif isinstance(layer, W4A16Linear):
+            yield cleave.plan_mixed_gemm(_beside(layer, dtype), layer.weights(), bias=layer.bias), first, last
+        elif isinstance(layer, W4A16Experts):
+            yield from _w4a16_experts(layer, first, last, dtype, _choices(model, layer.num_experts))
         elif isinstance(layer, RMSNormQuantize):
             yield from _normed(layer, first, last, dtype)
         else:
@@ -111,6 +121,33 @@ def _grouped(layer: GroupedLinear, first: int, last: int, activation: str = "non
     offs = torch.zeros(weight.shape[0], dtype=torch.int32, device=x.device)
     plan = cleave.plan_grouped_gemm(x, weight.mT, offs, bias=_dealt.own(layer.bias), activation=activation)
     return plan, first, last
+
+
+def _beside(layer: PackedLayer, dtype: torch.dtype) -> Tensor:
+    """Activations, of the dtype that the layer multiplies."""
+    own = layer.scales.dtype
+    return layer.packed.new_empty((_EXAMPLE, layer.in_features), dtype=own if own in HALVES else dtype)
+
+
+def _choices(model: nn.Module, experts: int) -> int:
+    config = getattr(model, "config", None)
+    config = getattr(config, "text_config", config)
+    return getattr(config, "num_experts_per_tok", None) or min(_CHOICES, experts)
+
+
+def _w4a16_experts(layer: W4A16Experts, first: int, last: int, dtype: torch.dtype, choices: int) -> Iterator[Product]:
+    for part in (layer.gate_up, layer.down):
+        rows = _beside(part, dtype)
+        offs = torch.zeros(layer.num_experts, dtype=torch.int32, device=rows.device)
+        yield cleave.plan_mixed_gemm(rows, part.weights(), offs=offs), first, last * choices
+    # What sorts tokens, and brings them back, is of few forms: by calls.
+    x = _beside(layer.gate_up, dtype).zero_()
+    for ids_dtype in (torch.int32, torch.int64):
+        for tokens in (_EXAMPLE, last):
+            _ops.moe_sort_tokens(x.new_zeros((tokens, choices), dtype=ids_dtype), layer.num_experts)
+        for weights_dtype in {torch.float32, x.dtype}:
+            ids = x.new_zeros((_EXAMPLE, choices), dtype=ids_dtype)
+            layer(x, ids, x.new_zeros(ids.shape, dtype=weights_dtype))
 
 
 def _moe(layer: MoE, first: int, last: int) -> Iterator[Product]:
