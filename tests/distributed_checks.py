@@ -242,6 +242,8 @@ def operators_are_as_they_say(ranks: Ranks) -> None:
         (ops.gemm_reduce_scatter, (a, b, group), {}),
         (ops.all_gather_gemm, (a, b, group), {}),
         (ops.all_gather_rows, (a, group), {}),
+        (ops.all_reduce_rows, (a, group, a[0]), {}),
+        (ops.reduce_scatter_rows, (a, group), {}),
         (ops.scaled_gemm_all_reduce, (q, v, None, None, group), {}),
         (ops.scaled_gemm_reduce_scatter, (q, v, None, None, group), {"out_dtype": torch.float16}),
         (ops.all_gather_scaled_gemm, (q, v, None, None, group), {}),
@@ -410,7 +412,7 @@ def styles_are_the_layers_of_one_rank(ranks: Ranks) -> None:
     with pytest.raises(ValueError, match=r"dimension 0 has 1 elements for . ranks; pad"):
         row = parallel.RowwiseParallel(output_layouts=Shard(0))
         parallelize_module(nn.Linear(hidden, 4).to(ranks.device), mesh, row)(ranks.draw(1, 8))
-    with pytest.raises(NotImplementedError, match=r"serves nn.Linear alone, but the module is Embedding"):
+    with pytest.raises(NotImplementedError, match=r"Conv3d, but the module is Embedding; use torch"):
         parallelize_module(nn.Embedding(4, 4), mesh, parallel.ColwiseParallel())
     with pytest.raises(ValueError, match=r"output_layouts is P.*; it must be Replicate"):
         parallel.RowwiseParallel(output_layouts=Partial())

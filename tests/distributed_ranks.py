@@ -21,10 +21,11 @@ os.environ |= {"NCCL_NVLS_ENABLE": "0", "TORCH_SYMM_MEM_DISABLE_MULTICAST": "1",
 import distributed_checks
 import dtensor_checks
 import expert_checks
+import layer_checks
 import torch
 import torch.distributed as dist
 
-CHECKS = (*distributed_checks.CHECKS, *expert_checks.CHECKS, *dtensor_checks.CHECKS)
+CHECKS = (*distributed_checks.CHECKS, *expert_checks.CHECKS, *dtensor_checks.CHECKS, *layer_checks.CHECKS)
 
 SECONDS = 120  # for a rank to wait for others
 

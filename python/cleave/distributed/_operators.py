@@ -37,6 +37,8 @@ SCHEMAS = {
     "all_gather_scaled_gemm": (
         f'({_SCALED}{_REST}, *, SymInt? rows=None, str activation="none", str transport="auto") -> Tensor'
     ),
+    "all_reduce_rows": '(Tensor x, str group_name, Tensor? bias=None, *, str transport="auto") -> Tensor',
+    "reduce_scatter_rows": '(Tensor x, str group_name, Tensor? bias=None, *, str transport="auto") -> Tensor',
     "all_gather_rows": '(Tensor x, str group_name, *, SymInt? rows=None, str transport="auto") -> Tensor',
 }
 
@@ -47,7 +49,7 @@ SCHEMAS = {
 def _partials(
     name: str,
     a: Tensor,
-    b: Tensor,
+    columns: int,
     group_name: str,
     multiply: Callable[[Tensor], Any],
     *,
@@ -61,10 +63,8 @@ def _partials(
     order: str,
     transport: str,
 ) -> Tensor:
-    """The sum over ranks of what `multiply` writes, whole or this rank's rows."""
-    peers = Peers(group_name)
-    _rules.check_operands(a, b, name.startswith("scaled"), name)
-    rows, columns = a.shape[0], b.shape[1]
+    """The sum over ranks of what `multiply` writes, as many rows as a has, whole or this rank's."""
+    peers, rows = Peers(group_name), a.shape[0]
     share, own = peers.share(rows), peers.own(rows)
     _rules.check_epilogue(a, columns, bias, activation)
     _rules.check_sum(a, order, partial_dtype, own if scatter else rows, columns, c=c, scale_d=scale_d)
@@ -128,10 +128,14 @@ def _sum(name: str, scatter: bool) -> Callable[..., Tensor]:
     ) -> Tensor:
         given = _with_dtypes(options, default_dtype(a), a)
 
+        _rules.check_operands(a, b, False, name)
+
         def multiply(out: Tensor) -> None:
             torch.ops.cleave.gemm.out(a, b, out=out)
 
-        return _partials(name, a, b, group_name, multiply, scatter=scatter, bias=bias, c=c, scale_d=None, **given)
+        return _partials(
+            name, a, b.shape[1], group_name, multiply, scatter=scatter, bias=bias, c=c, scale_d=None, **given
+        )
 
     return implementation
 
@@ -151,10 +155,29 @@ def _scaled_sum(name: str, scatter: bool) -> Callable[..., Tensor]:
     ) -> Tensor:
         given = _with_dtypes(options, torch.bfloat16, a)
 
+        _rules.check_operands(a, b, True, name)
+
         def multiply(out: Tensor) -> None:
             torch.ops.cleave.scaled_gemm.out(a, b, scale_a, scale_b, use_fast_accum=use_fast_accum, out=out)
 
-        return _partials(name, a, b, group_name, multiply, scatter=scatter, bias=bias, c=c, scale_d=scale_d, **given)
+        return _partials(
+            name, a, b.shape[1], group_name, multiply, scatter=scatter, bias=bias, c=c, scale_d=scale_d, **given
+        )
+
+    return implementation
+
+
+def _sum_rows(name: str, scatter: bool) -> Callable[..., Tensor]:
+    """Of what each rank has already: for products that have no operator over ranks of their own."""
+
+    def implementation(x: Tensor, group_name: str, bias: Tensor | None = None, *, transport: str = "auto") -> Tensor:
+        given = _with_dtypes({"transport": transport}, x.dtype, x)
+        added = {"bias": bias, "c": None, "scale_d": None}
+
+        def copy(out: Tensor) -> None:
+            out.copy_(x)
+
+        return _partials(name, x, x.shape[1], group_name, copy, scatter=scatter, **added, **given)
 
     return implementation
 
@@ -247,6 +270,8 @@ _IMPLEMENTATIONS = {
     "scaled_gemm_all_reduce": _scaled_sum("scaled_gemm_all_reduce", scatter=False),
     "scaled_gemm_reduce_scatter": _scaled_sum("scaled_gemm_reduce_scatter", scatter=True),
     "all_gather_scaled_gemm": _all_gather_scaled_gemm,
+    "all_reduce_rows": _sum_rows("all_reduce_rows", scatter=False),
+    "reduce_scatter_rows": _sum_rows("reduce_scatter_rows", scatter=True),
     "all_gather_rows": _all_gather_rows,
 }
 
@@ -289,6 +314,10 @@ def _fake_scaled_gather(
     return a.new_empty(rows, b.shape[1], dtype=out_dtype or default_dtype(a, scale_a))
 
 
+def _fake_scattered_rows(x: Tensor, group_name: str, *_: Any, **__: Any) -> Tensor:
+    return x.new_empty(Peers(group_name).own(x.shape[0]), x.shape[1])
+
+
 def _fake_rows(x: Tensor, group_name: str, **options: Any) -> Tensor:
     return x.new_empty(_rows_of(x, options.get("rows"), group_name), *x.shape[1:])
 
@@ -300,6 +329,8 @@ _FAKES = {
     "scaled_gemm_all_reduce": _fake_sum(scatter=False, scaled=True),
     "scaled_gemm_reduce_scatter": _fake_sum(scatter=True, scaled=True),
     "all_gather_scaled_gemm": _fake_scaled_gather,
+    "all_reduce_rows": lambda x, *_, **__: x.new_empty(x.shape),
+    "reduce_scatter_rows": _fake_scattered_rows,
     "all_gather_rows": _fake_rows,
 }
 
@@ -391,10 +422,30 @@ def _backward_gather(ctx: Any, grad: Tensor | None, _: Any) -> tuple[Tensor | No
     )
 
 
+def _save_rows(ctx: Any, inputs: tuple[Any, ...], keyword_only_inputs: dict[str, Any], output: Tensor) -> None:
+    x, ctx.group_name, bias = inputs
+    ctx.rows, ctx.transport = x.shape[0], keyword_only_inputs["transport"]
+    ctx.save_for_backward(bias)
+
+
+def _backward_all_reduce_rows(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+    (bias,) = ctx.saved_tensors
+    needs_bias = (*ctx.needs_input_grad, False)[2]
+    return grad, None, grad.sum(0, dtype=torch.float32).to(bias.dtype) if needs_bias else None
+
+
+def _backward_reduce_scatter_rows(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+    given = {"rows": ctx.rows, "transport": ctx.transport}
+    gathered = torch.ops.cleave.all_gather_rows(grad.contiguous(), ctx.group_name, **given)
+    return _backward_all_reduce_rows(ctx, gathered)
+
+
 _GRADIENTS: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
     "gemm_all_reduce": (_save_sum, _backward_all_reduce),
     "gemm_reduce_scatter": (_save_sum, _backward_reduce_scatter),
     "all_gather_gemm": (_save_gather, _backward_gather),
+    "all_reduce_rows": (_save_rows, _backward_all_reduce_rows),
+    "reduce_scatter_rows": (_save_rows, _backward_reduce_scatter_rows),
 }
 
 

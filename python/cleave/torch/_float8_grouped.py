@@ -110,7 +110,7 @@ def main_grad_of(weight: Tensor) -> Tensor:
     main_grad = getattr(weight, "main_grad", None)
     if main_grad is None:
         raise RuntimeError(
-            "weight has no main_grad; set weight.main_grad = torch.zeros_like(weight, "
-            "dtype=torch.float32), or accumulate_main_grad = False"
+            "weight has no main_grad; set weight.main_grad = torch.zeros_like(weight, dtype=torch.float32), or "
+            "accumulate_main_grad = False, as under FSDP, which reduces weight.grad alone"
         )
     return main_grad

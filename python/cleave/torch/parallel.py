@@ -1,4 +1,4 @@
-"""Styles for torch's parallelize_module: linear layers whose products communicate, as `cleave.distributed` does.
+"""Styles for torch's parallelize_module: layers whose products communicate, as `cleave.distributed` does.
 
     from cleave.torch import parallel
 
@@ -15,6 +15,7 @@ one operator of torch.ops.cleave, forward and backward.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -25,81 +26,80 @@ from torch.distributed.tensor import DTensor, Placement, Replicate, Shard, distr
 from torch.distributed.tensor.parallel import ParallelStyle
 
 from .. import distributed
-from . import _autograd, _sharding
+from . import _sharding
+from ._dealt_layers import LAYERS, Layer
 from .dispatch import Dispatcher
 from .moe import MoE
 
 __all__ = ["ColwiseParallel", "ExpertParallel", "RowwiseParallel"]
 
 
-class _LinearStyle(ParallelStyle):
+class _Style(ParallelStyle):
     """What both styles do to a layer: deal its parameters, and give it a forward of theirs."""
 
     def __init__(
-        self,
-        parameters: dict[str, Placement],
-        input_layouts: Placement,
-        output_layouts: Placement,
-        use_local_output: bool,
+        self, input_layouts: Placement | None, output_layouts: Placement | None, use_local_output: bool
     ) -> None:
         super().__init__()
-        self._parameters = parameters
         for name, layout in (("input_layouts", input_layouts), ("output_layouts", output_layouts)):
-            if not isinstance(layout, (Replicate, Shard)):
+            if not isinstance(layout, (Replicate, Shard, type(None))):
                 raise ValueError(f"{name} is {layout}; it must be Replicate() or Shard(dim)")
+        # None are features, as they are multiplied.
         self.input_layouts, self.output_layouts = input_layouts, output_layouts
         self.use_local_output = use_local_output
 
     def _apply(self, module: nn.Module, device_mesh: DeviceMesh) -> nn.Module:
-        name = f"cleave.torch.parallel.{type(self).__name__}"
-        if type(module) is not nn.Linear:
+        layer = LAYERS.get(type(module))
+        if layer is None:
+            served = ", ".join(kind.__name__ for kind in LAYERS)
             raise NotImplementedError(
-                f"{name} serves nn.Linear alone, but the module is {type(module).__name__}; use torch's style for it"
+                f"cleave.torch.parallel.{type(self).__name__} serves {served}, but the module is "
+                f"{type(module).__name__}; use torch's style for it"
             )
-        _group(device_mesh, self)
-        for of, placement in self._parameters.items():
-            _deal(module, of, device_mesh, placement, self.src_data_rank)
-        module.forward = partial(self._forward, module, device_mesh)
+        group = _group(device_mesh, self)
+        for of, placement in self._placements(layer, module, group.size()).items():
+            _deal(module, of, device_mesh, placement, self.src_data_rank, layer.own)
+        module.forward = partial(self._forward, module, layer, device_mesh)
         return module
 
-    def _forward(self, module: nn.Linear, mesh: DeviceMesh, x: Tensor) -> Tensor:
-        computed = self._computed(x.dim())
-        local = _local(x, self.input_layouts, computed[0], mesh)
-        bias = None if module.bias is None else module.bias.to_local()
-        y = self._product(local, module.weight.to_local(), bias, mesh.get_group())
-        return self._result(y, computed[1], mesh)
-
-    def _computed(self, dims: int) -> tuple[Placement, Placement]:
-        """How the product itself takes its input and gives its result."""
+    def _placements(self, layer: Layer, module: nn.Module, ranks: int) -> dict[str, Placement]:
         raise NotImplementedError
 
-    def _product(self, x: Tensor, weight: Tensor, bias: Tensor | None, group: Any) -> Tensor:
+    def _forward(self, module: nn.Module, layer: Layer, mesh: DeviceMesh, x: Tensor, *arguments: Any) -> Tensor:
+        if not isinstance(x, Tensor):
+            raise TypeError(f"x is {type(x).__name__}; a layer that is dealt takes tensors, and quantises them itself")
+        return self._multiply(module, layer, mesh, x, *arguments)
+
+    def _multiply(self, module: nn.Module, layer: Layer, mesh: DeviceMesh, x: Tensor, *arguments: Any) -> Tensor:
         raise NotImplementedError
 
-    def _result(self, y: Tensor, made: Placement, mesh: DeviceMesh) -> Tensor:
-        wanted = _of_dim(self.output_layouts, y.dim())
+    def _result(self, y: Tensor, made: Placement, wanted: Placement, mesh: DeviceMesh) -> Tensor:
         if made == wanted and self.use_local_output:
             return y
         result = DTensor.from_local(y, mesh, [made], run_check=False).redistribute(mesh, [wanted])
         return result.to_local() if self.use_local_output else result
 
 
-class ColwiseParallel(_LinearStyle):
-    """Deals an nn.Linear's output features: weight and bias are Shard(0).
+class ColwiseParallel(_Style):
+    """Deals output features: an nn.Linear's weight and bias are Shard(0).
+
+    It serves `cleave.torch.W8A8Linear`, too, whose scales go with the weight; `cleave.torch.GroupedLinear`, whose rows
+    and offs are those of all tokens; and `cleave.torch.Conv1d` to `Conv3d` of one group, whose filters are features.
 
     Args:
         input_layouts: of what the layer is given. Replicate(): the product is local, and its backward one
-            `gemm_all_reduce`. Shard(dim) of tokens: an `all_gather_gemm`, whose backward is one `gemm_reduce_scatter`.
-            That dimension is dealt evenly.
-        output_layouts: of what it returns: Shard(-1), as computed; others are redistributed to.
+            `gemm_all_reduce`. Shard(dim) of tokens: an `all_gather_gemm`, whose backward is one `gemm_reduce_scatter`;
+            groups and images are gathered before. That dimension is dealt evenly.
+        output_layouts: of what it returns. None: its features are dealt, as computed; others are redistributed to.
         use_local_output: a tensor, or a DTensor.
 
     The input may be a DTensor, which is redistributed to input_layouts. Determinism and graph safety are those of
     `cleave.distributed`.
 
     Raises:
-        ValueError: layouts that are neither; a mesh of several dimensions.
-        NotImplementedError: another layer than nn.Linear, by parallelize_module.
+        ValueError: layouts that are neither; a mesh of several dimensions; features that blocks of scales, or groups of
+            filters, do not let be dealt.
+        NotImplementedError: another layer, by parallelize_module.
     """
 
     def __init__(
@@ -109,28 +109,33 @@ class ColwiseParallel(_LinearStyle):
         output_layouts: Placement | None = None,
         use_local_output: bool = True,
     ) -> None:
-        parameters = {"weight": Shard(0), "bias": Shard(0)}
-        super().__init__(parameters, input_layouts or Replicate(), output_layouts or Shard(-1), use_local_output)
+        super().__init__(input_layouts or Replicate(), output_layouts, use_local_output)
 
-    def _computed(self, dims: int) -> tuple[Placement, Placement]:
-        given = _of_dim(self.input_layouts, dims)
-        return (Replicate() if given == Shard(dims - 1) else given), Shard(dims - 1)
+    def _placements(self, layer: Layer, module: nn.Module, ranks: int) -> dict[str, Placement]:
+        return layer.columns(module, ranks)
 
-    def _product(self, x: Tensor, weight: Tensor, bias: Tensor | None, group: Any) -> Tensor:
-        given = _of_dim(self.input_layouts, x.dim())
-        if isinstance(given, Shard) and given.dim < x.dim() - 1:
-            x = x.movedim(given.dim, 0)
-            y = distributed.all_gather_gemm(x.reshape(-1, x.shape[-1]), weight.t(), group, bias=bias)
-            return y.view(-1, *x.shape[1:-1], y.shape[1]).movedim(0, given.dim)
-        y = _OfReplicated.apply(x.reshape(-1, x.shape[-1]), weight, bias, group.group_name)
-        return y.view(*x.shape[:-1], y.shape[1])
+    def _multiply(self, module: nn.Module, layer: Layer, mesh: DeviceMesh, x: Tensor, *arguments: Any) -> Tensor:
+        features = Shard(layer.features(x.dim()))
+        given = _of_dim(self.input_layouts, x.dim(), features)
+        gathers = layer.gathers and isinstance(given, Shard) and given != features
+        x = _local(x, given, given if gathers else Replicate(), mesh)
+        if not gathers:
+            y = layer.multiply_columns(module, x, mesh.get_group(), False, *arguments)
+        else:
+            y = layer.multiply_columns(module, x.movedim(given.dim, 0), mesh.get_group(), True, *arguments)
+            y = y.movedim(0, given.dim)
+        return self._result(y, features, _of_dim(self.output_layouts, x.dim(), features), mesh)
 
 
-class RowwiseParallel(_LinearStyle):
-    """Deals an nn.Linear's input features: weight is Shard(1), bias Replicate(), added once to the sum.
+class RowwiseParallel(_Style):
+    """Deals input features: an nn.Linear's weight is Shard(1), its bias Replicate(), added once to the sum.
+
+    It serves the other layers of `ColwiseParallel`, too. A W8A8Linear quantises each rank's features with scales of
+    their own, finer than those of one rank; channels of convolutions are features; a GroupedLinear has no bias.
 
     Args:
-        input_layouts: of what the layer is given: Shard(-1), as it is multiplied; others are redistributed.
+        input_layouts: of what the layer is given. None: its features are dealt, as multiplied; others are
+            redistributed.
         output_layouts: of what it returns. Replicate(): one `gemm_all_reduce`, whose backward is local. Shard(dim) of
             tokens: one `gemm_reduce_scatter`, whose backward is an `all_gather_gemm`. That dimension is a multiple of
             the ranks.
@@ -140,7 +145,7 @@ class RowwiseParallel(_LinearStyle):
 
     Raises:
         ValueError: tokens that cannot be dealt evenly, by the forward; else as `ColwiseParallel`.
-        NotImplementedError: another layer than nn.Linear, by parallelize_module.
+        NotImplementedError: another layer, by parallelize_module.
     """
 
     def __init__(
@@ -150,27 +155,26 @@ class RowwiseParallel(_LinearStyle):
         output_layouts: Placement | None = None,
         use_local_output: bool = True,
     ) -> None:
-        parameters = {"weight": Shard(1), "bias": Replicate()}
-        super().__init__(parameters, input_layouts or Shard(-1), output_layouts or Replicate(), use_local_output)
+        super().__init__(input_layouts, output_layouts or Replicate(), use_local_output)
 
-    def _computed(self, dims: int) -> tuple[Placement, Placement]:
-        wanted = _of_dim(self.output_layouts, dims)
-        return Shard(dims - 1), (Replicate() if wanted == Shard(dims - 1) else wanted)
+    def _placements(self, layer: Layer, module: nn.Module, ranks: int) -> dict[str, Placement]:
+        return layer.rows(module, ranks)
 
-    def _product(self, x: Tensor, weight: Tensor, bias: Tensor | None, group: Any) -> Tensor:
-        wanted = _of_dim(self.output_layouts, x.dim())
-        if isinstance(wanted, Shard) and wanted.dim < x.dim() - 1:
-            dealt, size = x.shape[wanted.dim], group.size()
-            if dealt % size != 0:
-                raise ValueError(
-                    f"output_layouts is {self.output_layouts}, but dimension {wanted.dim} has {dealt} elements for "
-                    f"{size} ranks; pad it to a multiple"
-                )
-            x = x.movedim(wanted.dim, 0)
-            y = distributed.gemm_reduce_scatter(x.reshape(-1, x.shape[-1]), weight.t(), group, bias=bias)
-            return y.view(-1, *x.shape[1:-1], y.shape[1]).movedim(0, wanted.dim)
-        y = distributed.gemm_all_reduce(x.reshape(-1, x.shape[-1]), weight.t(), group, bias=bias)
-        return y.view(*x.shape[:-1], y.shape[1])
+    def _multiply(self, module: nn.Module, layer: Layer, mesh: DeviceMesh, x: Tensor, *arguments: Any) -> Tensor:
+        features, group = Shard(layer.features(x.dim())), mesh.get_group()
+        wanted = _of_dim(self.output_layouts, x.dim(), features)
+        x = _local(x, _of_dim(self.input_layouts, x.dim(), features), features, mesh)
+        if not isinstance(wanted, Shard) or not layer.scatters(wanted.dim, x.dim()):
+            y = layer.multiply_rows(module, x, group, False, *arguments)
+            return self._result(y, Replicate(), wanted, mesh)
+        dealt = x.shape[wanted.dim]
+        if dealt % group.size() != 0:
+            raise ValueError(
+                f"output_layouts is {self.output_layouts}, but dimension {wanted.dim} has {dealt} elements for "
+                f"{group.size()} ranks; pad it to a multiple"
+            )
+        y = layer.multiply_rows(module, x.movedim(wanted.dim, 0), group, True, *arguments)
+        return self._result(y.movedim(0, wanted.dim), wanted, wanted, mesh)
 
 
 class ExpertParallel(ParallelStyle):
@@ -225,44 +229,37 @@ def _group(mesh: DeviceMesh, style: ParallelStyle) -> Any:
     return mesh.get_group()
 
 
-def _deal(module: nn.Module, name: str, mesh: DeviceMesh, placement: Placement, source: int | None) -> None:
-    """Makes a parameter, if there is one, a DTensor of what rank `source` has."""
-    parameter = getattr(module, name)
-    if parameter is not None:
-        dealt = distribute_tensor(parameter.detach(), mesh, [placement], src_data_rank=source)
-        module.register_parameter(name, nn.Parameter(dealt, requires_grad=parameter.requires_grad))
+def _deal(
+    module: nn.Module,
+    name: str,
+    mesh: DeviceMesh,
+    placement: Placement,
+    source: int | None,
+    own: Callable[[str, Tensor], Tensor] = lambda _, part: part,
+) -> None:
+    """Makes a parameter or buffer, if there is one, a DTensor of what rank `source` has. own: of a part, what stays."""
+    given = getattr(module, name)
+    if given is None:
+        return
+    moved = given.detach().view(torch.uint8) if given.itemsize == 1 else given.detach()  # gloo has no 8-bit floats
+    part = distribute_tensor(moved, mesh, [placement], src_data_rank=source).to_local().view(given.dtype)
+    form = {"shape": given.shape, "stride": given.stride()}
+    dealt = DTensor.from_local(own(name, part), mesh, [placement], run_check=False, **form)
+    if isinstance(given, nn.Parameter):
+        module.register_parameter(name, nn.Parameter(dealt, requires_grad=given.requires_grad))
+    else:
+        module.register_buffer(name, dealt)
 
 
-class _OfReplicated(torch.autograd.Function):
-    """x @ weight.t() + bias of an x that all ranks have, whose gradient is the sum of theirs."""
-
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, group_name: str) -> Tensor:
-        ctx.save_for_backward(x, weight, bias)
-        ctx.group_name = group_name
-        return torch.ops.cleave.gemm(x, weight.t(), bias)
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        x, weight, bias = ctx.saved_tensors
-        needs_x, needs_weight, needs_bias, _ = ctx.needs_input_grad
-        grad = grad.contiguous()
-        return (
-            torch.ops.cleave.gemm_all_reduce(grad, weight, ctx.group_name) if needs_x else None,
-            _autograd.product(grad.mT, x, weight, 1.0) if needs_weight else None,
-            grad.sum_to_size(bias.shape) if needs_bias else None,
-            None,
-        )
-
-
-def _of_dim(layout: Placement, dims: int) -> Placement:
-    """Counted from the front."""
+def _of_dim(layout: Placement | None, dims: int, features: Placement) -> Placement:
+    """Counted from the front; None are features."""
+    if layout is None:
+        return features
     return Shard(layout.dim % dims) if isinstance(layout, Shard) else layout
 
 
 def _local(x: Tensor, given: Placement, wanted: Placement, mesh: DeviceMesh) -> Tensor:
     """What a rank multiplies, of a tensor whose layout is `given`, or of a DTensor."""
-    given = _of_dim(given, x.dim())
     if not isinstance(x, DTensor):
         if given == wanted:
             return x
