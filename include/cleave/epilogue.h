@@ -51,6 +51,8 @@ class EpilogueFunction {
     std::string name;
     std::optional<DType> dtype;  ///< nothing: as D, and of D as the product without the function
     uint32_t node;
+    Reduction reduction = Reduction::none;
+    InputShape shape = InputShape::matrix;  ///< of what it is reduced to, in float32
   };
 
   const std::vector<Input>& inputs() const { return inputs_; }
@@ -61,6 +63,8 @@ class EpilogueFunction {
   /// Whether it takes two sums for each element of D: B has columns of a gate projection, then those of an up
   /// projection, as under swiglu.
   bool gated() const { return gated_; }
+  /// Whether an output is reduced.
+  bool reduces() const { return reduces_; }
   /// As `epilogue_function` reads it. Equal functions have equal texts.
   const std::string& text() const { return text_; }
 
@@ -74,7 +78,7 @@ class EpilogueFunction {
   std::vector<Input> inputs_;
   std::vector<EpilogueNode> nodes_;
   std::vector<Output> outputs_;
-  bool gated_ = false;
+  bool gated_ = false, reduces_ = false;
   std::string text_;
 };
 
@@ -86,6 +90,7 @@ class EpilogueFunction {
 ///   %1 = multiply acc.gate acc.up   the same of a gated function, whose sums are two: it has no acc
 ///   d = %0                   an output: the first one is D; the right side may be an operation, too
 ///   pre:float32 = %0         one of a type of its own
+///   norm = sum column %0     a Reduction of a value to a scalar, row or column, in float32; not D
 ///
 /// Throws Error(invalid_argument), which names the line, for what is no such text, and for more inputs or outputs
 /// than kMostEpilogueInputs and 1 + kMostEpilogueOutputs.

@@ -139,20 +139,27 @@ void EpilogueArguments::place_types(GemmProblem& p) const {
                           .stride = d.columns,
                           .stride_batch = d.batch > 1 ? saturating_product(d.rows, d.columns) : 0};
   };
+  const auto line = [&](InputShape shape, DType type, uint32_t alignment, bool by_entry) {
+    const int64_t length = shape == InputShape::row ? d.columns : shape == InputShape::column ? d.rows : 1;
+    return EpilogueLayout{.shape = shape,
+                          .dtype = type,
+                          .alignment = uint8_t(alignment),
+                          .stride = length > 1 ? 1 : 0,
+                          .stride_batch = by_entry ? length : 0};
+  };
   for (size_t i = 0; i < function_->inputs().size(); ++i) {
     const InputShape shape = shape_of_input(i);
     const std::optional<DType> given = type_of_input(i);
     const DType type = given.value_or(DType::f32);
-    if (shape == InputShape::matrix) {
-      p.epilogue.inputs[i] = matrix(shape, type);
-    } else {
-      const int64_t length = shape == InputShape::row ? d.columns : shape == InputShape::column ? d.rows : 1;
-      p.epilogue.inputs[i] = {
-          .shape = shape, .dtype = type, .alignment = uint8_t(given ? size_of(type) : 1), .stride = length > 1 ? 1 : 0};
-    }
+    p.epilogue.inputs[i] =
+        shape == InputShape::matrix ? matrix(shape, type) : line(shape, type, given ? size_of(type) : 1, false);
   }
-  for (size_t i = 0; i < outputs_beside_d(); ++i)
-    p.epilogue.outputs[i] = matrix(InputShape::matrix, function_->outputs()[i + 1].dtype.value_or(p.d.dtype));
+  for (size_t i = 0; i < outputs_beside_d(); ++i) {
+    const auto& output = function_->outputs()[i + 1];
+    const DType type = output.dtype.value_or(p.d.dtype);
+    p.epilogue.outputs[i] = output.shape == InputShape::matrix ? matrix(InputShape::matrix, type)
+                                                               : line(output.shape, type, size_of(type), d.batch > 1);
+  }
 }
 
 std::optional<DType> EpilogueArguments::type_of_d() const {

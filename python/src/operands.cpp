@@ -51,8 +51,13 @@ void Results::allocate(nb::object ArrayType::* make, nb::handle shape, ProductCa
   d_.allocate(make, shape, call, reader);
   for (uint32_t i = 0; i < epilogue_.outputs_beside_d(); ++i) {
     if ((call.outputs_to_make >> i & 1) == 0) continue;
-    made_[i] =
-        reader.make(make, d_.leader(), shape, call.problem.epilogue.outputs[i].dtype, call.problem.device, "`out`");
+    const OutputShape& output = call.output_shapes[i];
+    nb::list sizes;
+    for (const int64_t size : output.span()) sizes.append(size);
+    // What has fewer dimensions than D, having been reduced, knows of no order of memory.
+    const auto maker = output.ndim < int(nb::len(shape)) ? &ArrayType::empty : make;
+    made_[i] = reader.make(maker, d_.leader(), nb::tuple(sizes), call.problem.epilogue.outputs[i].dtype,
+                           call.problem.device, "`out`");
     call.arguments.epilogue_outputs[i] = reader.read(made_[i], "out").data;
   }
 }

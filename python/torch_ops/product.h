@@ -125,8 +125,8 @@ auto multiply(const Call& call, GemmOptions form = {}) {
     if constexpr (Call::template has<arg::Epilogue>()) {
       std::vector<Tensor> results{d};
       for (size_t i = 0; i < tensors.epilogue.outputs.size(); ++i)
-        results.push_back(
-            make(shape_of_d, p.epilogue.outputs[i].dtype, p.device, product.arguments.epilogue_outputs[i]));
+        results.push_back(make(product.output_shapes[i].span(), p.epilogue.outputs[i].dtype, p.device,
+                               product.arguments.epilogue_outputs[i]));
       run(product);
       return results;
     } else if constexpr (Call::template has<arg::OutScale>()) {

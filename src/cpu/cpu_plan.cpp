@@ -8,8 +8,10 @@
 #include "base/refuse.h"
 #include "cpu/executor.h"
 #include "cpu/planner.h"
+#include "cpu/reductions.h"
 #include "problem/arguments.h"
 #include "problem/placement.h"
+#include "problem/problem.h"
 #include "process/host_bytes.h"
 
 namespace cleave {
@@ -42,7 +44,10 @@ class CpuPlan final : public GemmPlan {
 
   void run(const GemmArguments& arguments, void* workspace, size_t workspace_size, void* /*stream*/) const override {
     check_arguments(problem_, arguments);
-    if (d_of(problem_).empty()) return;
+    if (d_of(problem_).empty()) {
+      if (reduces(problem_)) cpu::Reductions(problem_, arguments).finish();
+      return;
+    }
     const size_t needed = tiling_.workspace_size();
     std::unique_ptr<std::byte[]> own;
     std::optional<Occupation> occupation;
@@ -54,8 +59,11 @@ class CpuPlan final : public GemmPlan {
       own = std::make_unique_for_overwrite<std::byte[]>(needed);
       workspace = own.get();
     }
-    std::byte* const partials = static_cast<std::byte*>(workspace) + cpu::kPartialsOffset;
-    cpu::execute(problem_, tiling_, arguments, needed > 0 ? partials : nullptr, threads_);
+    std::byte* const partials = needed > 0 ? static_cast<std::byte*>(workspace) + cpu::kPartialsOffset : nullptr;
+    if (!reduces(problem_)) return cpu::execute(problem_, tiling_, arguments, partials, threads_);
+    const cpu::Reductions reductions(problem_, arguments);
+    cpu::execute(reductions.staged_problem(), tiling_, reductions.staged_arguments(), partials, threads_);
+    reductions.finish();
   }
 
   void prepare(void* /*stream*/) const override {}

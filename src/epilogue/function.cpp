@@ -86,6 +86,8 @@ class EpilogueReader {
     if (words.size() < 3 || words[1] != "=") {
       refuse_line("\"{}\" is neither \"<input> <shape>\" nor \"<value> = <operation> ...\"", line);
     }
+    const auto reduction = enumerator_of<Reduction>(words[2]);
+    if (reduction && *reduction != Reduction::none) return read_reduction(words, *reduction);
     const uint32_t node = read_value(std::span(words).subspan(2));
     if (words[0].starts_with('%')) {
       if (!names_.try_emplace(std::string(words[0]), node).second) refuse_line("{} exists already", words[0]);
@@ -93,6 +95,25 @@ class EpilogueReader {
     }
     const size_t colon = std::min(words[0].find(':'), words[0].size());
     const std::string_view name = words[0].substr(0, colon);
+    check_output(name);
+    std::optional<DType> dtype;
+    if (colon < words[0].size()) dtype = from_string<DType>(words[0].substr(colon + 1));
+    if (dtype == DType::i32) refuse_line("{} is int32, but functions make floats; take another type", name);
+    outputs_.push_back({std::string(name), dtype, node});
+  }
+
+  void read_reduction(std::span<const std::string_view> words, Reduction reduction) {
+    const std::string_view name = words[0];
+    check_output(name);
+    if (outputs_.empty()) refuse_line("{} is D, which is not reduced; name D first", name);
+    const auto shape = words.size() == 5 ? enumerator_of<InputShape>(words[3]) : std::nullopt;
+    if (!shape || *shape == InputShape::matrix) {
+      refuse_line("{} takes scalar, row or column and a value: \"{} = {} column %0\"", words[2], name, words[2]);
+    }
+    outputs_.push_back({std::string(name), DType::f32, operand(words[4]), reduction, *shape});
+  }
+
+  void check_output(std::string_view name) const {
     if (!is_name(name)) refuse_line("\"{}\" is no name of an output", name);
     for (const auto& output : outputs_) {
       if (output.name == name) refuse_line("there is an output {} already", name);
@@ -100,10 +121,6 @@ class EpilogueReader {
     if (outputs_.size() > kMostEpilogueOutputs) {
       refuse_line("{} is one output too many; there may be {} beside D", name, kMostEpilogueOutputs);
     }
-    std::optional<DType> dtype;
-    if (colon < words[0].size()) dtype = from_string<DType>(words[0].substr(colon + 1));
-    if (dtype == DType::i32) refuse_line("{} is int32, but functions make floats; take another type", name);
-    outputs_.push_back({std::string(name), dtype, node});
   }
 
   void read_input(std::string_view name, std::string_view shape) {
@@ -163,8 +180,11 @@ class EpilogueReader {
       function_->nodes_.push_back(node);
       return moved[from] = uint32_t(function_->nodes_.size() - 1);
     };
-    for (const auto& output : outputs_)
-      function_->outputs_.push_back({output.name, output.dtype, move(move, output.node)});
+    for (const auto& output : outputs_) {
+      function_->outputs_.push_back(output);
+      function_->outputs_.back().node = move(move, output.node);
+      function_->reduces_ |= output.reduction != Reduction::none;
+    }
     const auto has = [&](Node::Kind kind) {
       return std::ranges::any_of(function_->nodes_, [&](const Node& node) { return node.kind == kind; });
     };
@@ -207,6 +227,11 @@ class EpilogueReader {
       }
     }
     for (const auto& output : function_->outputs_) {
+      if (output.reduction != Reduction::none) {
+        text += fmt::format("{} = {} {} {}\n", output.name, enumerator_name(output.reduction),
+                            enumerator_name(output.shape), names[output.node]);
+        continue;
+      }
       const std::string type = output.dtype ? fmt::format(":{}", to_string(*output.dtype)) : std::string();
       text += fmt::format("{}{} = {}\n", output.name, type, names[output.node]);
     }

@@ -24,7 +24,7 @@ CLEAVE_SPELL(ConvConfig, kind, axes, class_capacity, fuses_classes, patches, gat
 CLEAVE_SPELL(DirectAxis, taps, stride, dilation, phase)
 CLEAVE_SPELL(DirectConfig, vector, group, strips, height, width)
 CLEAVE_SPELL(ScaleConfig, rows_a, rows_b, promote)
-CLEAVE_SPELL(FunctionOperandConfig, shape, dtype, order, pairs)
+CLEAVE_SPELL(FunctionOperandConfig, shape, dtype, order, pairs, reduction)
 
 /// As much of its lists as there is. What the function does is its body's to say.
 static std::string spell(const FunctionConfig& config) {

@@ -36,14 +36,38 @@ class ConvPlacer {
     }
   }
 
-  EpilogueLayout new_layout(DType dtype) const {
+  /// What is reduced is one value for all of D, a line of its channels (filters), or a plane of its pixels (taps).
+  OutputShape shape_of(InputShape shape) const {
+    const int axis = line_axis();
+    if (shape == InputShape::scalar) return {};
+    if (shape == line_shape()) return {{call_.shape[axis]}, 1};
+    OutputShape made{call_.shape, call_.ndim};
+    if (shape != InputShape::matrix) made.sizes[axis] = 1;
+    return made;
+  }
+
+  EpilogueLayout new_layout(InputShape shape, DType dtype) const {
     const bool is_filter = p_.conv.kind == Conv::wgrad;
+    if (shape != InputShape::matrix) {
+      EpilogueLayout layout{.shape = shape, .dtype = dtype, .alignment = uint8_t(size_of(dtype))};
+      if (shape == line_shape()) {
+        layout.stride = call_.shape[line_axis()] > 1 ? 1 : 0;
+        layout.stride_batch = by_group((is_filter ? p_.m : p_.n) * layout.stride);
+      } else if (shape != InputShape::scalar) {
+        layout.stride = 1;
+      }
+      return layout;
+    }
     const int64_t stride = is_filter ? p_.n : call_.shape[1];
     return {
         .dtype = dtype, .alignment = 16, .stride = stride, .stride_batch = by_group(is_filter ? p_.m * stride : p_.n)};
   }
 
  private:
+  /// Inputs and reductions that are a line: D's channels, or its filters; the others are planes.
+  InputShape line_shape() const { return p_.conv.kind == Conv::wgrad ? InputShape::column : InputShape::row; }
+  int line_axis() const { return p_.conv.kind == Conv::wgrad ? 0 : 1; }
+
   /// A distance from one group of channels, or of filters, to the next.
   int64_t by_group(int64_t distance) const { return p_.batch > 1 ? distance : 0; }
 

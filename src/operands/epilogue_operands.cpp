@@ -2,6 +2,10 @@
 
 #include "operands/epilogue_operands.h"
 
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
 #include "operands/place_epilogue.h"
 
 namespace cleave {
@@ -16,6 +20,7 @@ class MatrixPlacer {
   static const char* leader() { return "a"; }
 
   void place(const Operand& x, const char* name, EpilogueRole role, EpilogueLayout& layout) const {
+    if (role == EpilogueRole::output && !is_shape(x, shape_of(layout.shape))) refuse_output(x, name, layout.shape);
     switch (layout.shape) {
       case InputShape::scalar:
         return place_vector(x, name, 1, layout);
@@ -28,10 +33,28 @@ class MatrixPlacer {
     }
   }
 
-  EpilogueLayout new_layout(DType dtype) const {
+  /// What is reduced has the shape of an input of its kind, with values of its own for each of the batch.
+  OutputShape shape_of(InputShape shape) const {
     const auto [batch, rows, columns] = call_.d_shape();
+    const int64_t height = shape == InputShape::column || shape == InputShape::matrix ? rows : 1;
+    const int64_t width = shape == InputShape::row || shape == InputShape::matrix ? columns : 1;
+    if (call_.batched) return {{batch, height, width}, 3};
+    if (shape == InputShape::matrix) return {{height, width}, 2};
+    return {{height * width}, shape == InputShape::scalar ? 0 : 1};
+  }
+
+  EpilogueLayout new_layout(InputShape shape, DType dtype) const {
+    const auto [batch, rows, columns] = call_.d_shape();
+    const int64_t height = shape == InputShape::column ? rows : 1, width = shape == InputShape::row ? columns : 1;
     const bool entries = call_.batched && !call_.stacks_rows();
-    return {.dtype = dtype, .alignment = 16, .stride = columns, .stride_batch = entries ? rows * columns : 0};
+    if (shape == InputShape::matrix)
+      return {.dtype = dtype, .alignment = 16, .stride = columns, .stride_batch = entries ? rows * columns : 0};
+    const int64_t length = height * width;
+    return {.shape = shape,
+            .dtype = dtype,
+            .alignment = uint8_t(size_of(dtype)),
+            .stride = (shape == InputShape::column ? p_.m : length) > 1 ? 1 : 0,
+            .stride_batch = entries && batch > 1 ? length : 0};
   }
 
  private:
@@ -86,6 +109,16 @@ class MatrixPlacer {
     layout.alignment = uint8_t(matrix.alignment);
     layout.stride = layout.order == Order::row ? matrix.stride_row : matrix.stride_col;
     layout.stride_batch = x.batch() == 1 ? 0 : matrix.stride_batch;
+  }
+
+  static bool is_shape(const Operand& x, const OutputShape& shape) {
+    return std::ranges::equal(std::span(x.shape, size_t(x.ndim)), shape.span());
+  }
+
+  [[noreturn]] void refuse_output(const Operand& x, const char* name, InputShape shape) const {
+    if (shape == InputShape::matrix) refuse_shape(x, name, shape);
+    refuse_value("{} is {}; it must be ({}): {}", name, shape_text(x), fmt::join(shape_of(shape).span(), ", "),
+                 detail::meaning(shape));
   }
 
   [[noreturn]] void refuse_shape(const Operand& x, const char* name, InputShape shape) const {

@@ -63,11 +63,20 @@ struct GemmOptions {
   PlanOptions plan;
 };
 
+/// The shape of an output of an epilogue function.
+struct OutputShape {
+  std::array<int64_t, Operand::kMaxRank> sizes{};
+  int ndim = 0;
+
+  std::span<const int64_t> span() const { return std::span(sizes).first(size_t(ndim)); }
+};
+
 /// A product but for alpha and beta.
 struct ProductCall {
   GemmProblem problem;
   GemmArguments arguments;       ///< without d if there is no `out`
   uint32_t outputs_to_make = 0;  ///< of the epilogue function's beside D, as bits
+  OutputShape output_shapes[kMostEpilogueOutputs];
 };
 
 /// One of matrices.

@@ -3,7 +3,8 @@
 //
 //   const char* leader()                      the argument whose device is everybody's
 //   place(operand, name, what, layout)        a tensor, checked, as the layout of its shape and data's type
-//   new_layout(dtype)                         of an output that is to be made
+//   shape_of(shape)                           of an output: of D's shape, or of what it is reduced to
+//   new_layout(shape, dtype)                  of one that is to be made
 #pragma once
 
 #include "base/refuse.h"
@@ -38,16 +39,17 @@ void place_output(const Placer& placer, const ProductCall& call, const EpilogueF
                   const std::optional<Operand>& given, EpilogueLayout& layout, void*& data) {
   const DType dtype = output.dtype.value_or(call.problem.d.dtype);
   if (!given) {
-    layout = placer.new_layout(dtype);
+    layout = placer.new_layout(output.shape, dtype);
     return;
   }
   const char* const name = output.name.c_str();
-  check_form(*given, name, {2, Operand::kMaxRank, kAnyType}, call.problem.device, placer.leader());
+  const int least_rank = output.shape == InputShape::matrix ? 2 : 0;
+  check_form(*given, name, {least_rank, Operand::kMaxRank, kAnyType}, call.problem.device, placer.leader());
   if (output.dtype && given->dtype != dtype) {
     refuse_type("{} is {}, but the epilogue function makes it {}; pass one of that type", name, to_string(given->dtype),
                 to_string(dtype));
   }
-  layout = {.dtype = given->dtype};
+  layout = {.shape = output.shape, .dtype = given->dtype, .alignment = uint8_t(size_of(given->dtype))};
   placer.place(*given, name, EpilogueRole::output, layout);
   data = given->data;
 }
@@ -62,6 +64,7 @@ void place_epilogue(const EpilogueTensors& tensors, const Placer& placer, Produc
                 call.arguments.epilogue_inputs[i]);
   }
   for (size_t i = 0; i + 1 < function.outputs().size(); ++i) {
+    call.output_shapes[i] = placer.shape_of(function.outputs()[i + 1].shape);
     place_output(placer, call, function.outputs()[i + 1], tensors.outputs[i], problem.outputs[i],
                  call.arguments.epilogue_outputs[i]);
     if (!tensors.outputs[i]) call.outputs_to_make |= 1u << i;

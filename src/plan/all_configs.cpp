@@ -134,6 +134,18 @@ class Collector {
     visit(with_gate(scaled(DType::e4m3, DType::e4m3, DType::bf16, kVector, kVector)));
     functions_of_groups();
     functions_of_convolutions();
+    reductions();
+  }
+
+  void reductions() {
+    const GemmProblem tn = product(DType::bf16, DType::bf16, DType::bf16);
+    for (const SplitKMode split : values_of<SplitKMode>)
+      if (split != SplitKMode::automatic) visit(with_reductions(tn), split);
+    visit(with_reductions(scaled(DType::e4m3, DType::e4m3, DType::bf16, kVector, kVector)));
+    visit(with_reductions(grouped(tn, Grouping::m)));
+    visit(with_reductions(grouped(tn, Grouping::m)), SplitKMode::parallel);
+    visit(with_reductions(grouped(product(DType::bf16, DType::bf16, DType::f32, Major::mn, Major::mn), Grouping::k)));
+    for (const Conv kind : kConvs) visit(with_reductions(convolution(kind, DType::bf16, DType::bf16, 2)));
   }
 
   void functions_of_groups() {

@@ -4,12 +4,14 @@
 #include <bit>
 #include <cmath>
 
+#include "cleave/config/reductions.h"
 #include "launch/gemm_grid.h"
 #include "launch/limits.h"
 #include "plan/conv_choice.h"
 #include "plan/direct_choice.h"
 #include "plan/function_config.h"
 #include "plan/operand_layout.h"
+#include "plan/reductions.h"
 #include "plan/tile_shape.h"
 #include "problem/conv.h"
 #include "problem/problem.h"
@@ -153,7 +155,10 @@ std::optional<Choice> make_choice(const GemmProblem& problem, const DeviceInfo& 
   } else {
     choice.problem = spec.transposed ? transposed(problem) : problem;
   }
+  // Columns of fused classes are pixels, and parts of a convolution have rows of D that others have not.
+  if (reduces(problem) && (spec.fuses_classes || choice.parts > 1)) return std::nullopt;
   const GemmProblem& p = choice.problem;
+  choice.rows_of_d = is_conv ? problem.m : p.m;
   OperandLayouts operands = operand_layouts(p);
   const bool patches = makes_patches(problem, spec);
   if (patches) operands.b.load_bytes = operands.b.alignment;  // whole filters are lines
@@ -185,6 +190,11 @@ std::optional<Choice> make_choice(const GemmProblem& problem, const DeviceInfo& 
   choice.counter_bytes = grid.counter_bytes;
   choice.partial_bytes = grid.partial_bytes;
   choice.map_bytes = grid.map_bytes;
+  if (reduces(p)) {
+    choice.row_units = reduced_row_units(c, tiles.m);
+    choice.column_units = reduced_column_units(c, tiles.n);
+    choice.reduction_bytes = reduction_bytes(choice);
+  }
   choice.most_tiles = uint32_t(tiles.total);
   expect(tiles, choice);
   return made;

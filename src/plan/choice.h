@@ -16,20 +16,23 @@ namespace cleave {
 
 struct Choice {
   Spec spec;
-  GemmProblem problem;  ///< as the kernel sees it: transposed if the spec says so
+  GemmProblem problem;    ///< as the kernel sees it: transposed if the spec says so
+  int64_t rows_of_d = 0;  ///< of which a class of pixels has a part
   GemmConfig config;
   ConvGeometry geometry;  ///< of a convolution
   uint32_t parts = 1;     ///< launches that share its classes: this is the choice of geometry.part
   ScheduleShape schedule;
-  double tiles = 0;          ///< of D; where only the GPU knows, how many to expect
-  uint32_t most_tiles = 0;   ///< and at most
-  uint32_t blocks = 0;       ///< of the grid
-  size_t counter_bytes = 0;  ///< a multiple of 16
+  double tiles = 0;                          ///< of D; where only the GPU knows, how many to expect
+  uint32_t most_tiles = 0;                   ///< and at most
+  uint32_t blocks = 0;                       ///< of the grid
+  uint32_t row_units = 0, column_units = 0;  ///< of which reductions of D have partial results (config/reductions.h)
+  size_t counter_bytes = 0;                  ///< a multiple of 16
   size_t partial_bytes = 0;
-  size_t map_bytes = 0;     ///< behind the partial tiles
-  double predicted_us = 0;  ///< of candidates(); others do without
+  size_t map_bytes = 0;        ///< behind the partial tiles
+  size_t reduction_bytes = 0;  ///< behind the maps: partial results of what D is reduced to
+  double predicted_us = 0;     ///< of candidates(); others do without
 
-  size_t workspace_bytes() const { return counter_bytes + partial_bytes + map_bytes; }
+  size_t workspace_bytes() const { return counter_bytes + partial_bytes + map_bytes + reduction_bytes; }
 };
 
 /// Nothing if the spec's kernel cannot serve the problem: alignment, layout, dtype, shared memory,

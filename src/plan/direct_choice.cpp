@@ -54,7 +54,7 @@ bool is_narrow(const GemmProblem& p) {
   if (!groups_adjoin(p.a, group) || !groups_adjoin(p.d, group) || !groups_adjoin(p.b, group * filter)) return false;
   if (p.has_c && !groups_adjoin(p.c, group)) return false;
   if (p.bias != Bias::none && p.bias_stride_batch != group) return false;
-  if (!adjoins(p.epilogue, group)) return false;
+  if (!adjoins(p.epilogue, group) || reduces(p)) return false;
   const bool wanted = p.kernel == KernelFamily::automatic || p.kernel == KernelFamily::direct;
   const bool split =
       p.split_k_slices > 1 || (p.split_k_mode != SplitKMode::automatic && p.split_k_mode != SplitKMode::none);

@@ -25,11 +25,13 @@ FunctionConfig function_config(const GemmProblem& p, bool fuses_classes) {
   config.gated = p.epilogue.gated;
   config.inputs = uint32_t(config.function->inputs().size());
   config.outputs = uint32_t(config.function->outputs().size()) - 1;
-  const auto operand = [&](const EpilogueLayout& layout) {
-    return packed({layout.shape, layout.dtype, layout.order, has_pairs(layout, p, fuses_classes)});
+  const auto operand = [&](const EpilogueLayout& layout, Reduction reduction) {
+    return packed({layout.shape, layout.dtype, layout.order, has_pairs(layout, p, fuses_classes), reduction});
   };
-  for (uint32_t i = 0; i < config.inputs; ++i) config.packed_inputs.at(i) = operand(p.epilogue.inputs[i]);
-  for (uint32_t i = 0; i < config.outputs; ++i) config.packed_outputs.at(i) = operand(p.epilogue.outputs[i]);
+  for (uint32_t i = 0; i < config.inputs; ++i)
+    config.packed_inputs.at(i) = operand(p.epilogue.inputs[i], Reduction::none);
+  for (uint32_t i = 0; i < config.outputs; ++i)
+    config.packed_outputs.at(i) = operand(p.epilogue.outputs[i], config.function->outputs()[i + 1].reduction);
   return config;
 }
 

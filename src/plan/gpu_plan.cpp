@@ -19,6 +19,7 @@
 #include "plan/catalogue.h"
 #include "plan/cost.h"
 #include "plan/direct_choice.h"
+#include "plan/reductions.h"
 #include "problem/arguments.h"
 #include "problem/problem.h"
 #include "process/fork.h"
@@ -37,12 +38,13 @@ constexpr size_t kMostParamBytes = 32764;  // of a launch
 
 /// The bytes of a kernel's GemmParams, or of the ConvParams that begin with it, as far as they do not depend on
 /// pointers, but for the maps at their end that no class uses.
-std::vector<std::byte> make_params(const Choice& choice) {
+std::vector<std::byte> make_params(const Choice& choice, const Reductions* reductions) {
   const GemmProblem& p = choice.problem;
   const GemmConfig& c = choice.config;
   const ConvGeometry& g = choice.geometry;
   GemmParams gemm{};
   set_problem(c, p, gemm);
+  if (reductions != nullptr) reductions->place(gemm);
   gemm.schedule = make_schedule(choice.schedule);
   const auto encode = [](TensorMap& map, const void*, const auto& shape) { map = make_tensor_map(kNowhere, shape()); };
   if (has_tma(c.family)) visit_matrix_maps(c, g, uint32_t(p.batch), gemm, encode);
@@ -75,12 +77,17 @@ class GpuPlan final : public ChosenPlan {
     launch_.cluster = cluster_size(c);
     launch_.cooperative = ctas_wait(c);
     launch_.dynamic_shared_bytes = smem_plan(c).bytes;
+    if (reduces(problem)) reductions_ = std::make_unique<const Reductions>(choice_);
   }
 
   void run(const GemmArguments& given, void* workspace, size_t workspace_bytes, void* stream) const override {
     check_arguments(problem_, given);
-    if (choice_.blocks == 0) return;  // D is empty
     const auto cuda_stream = static_cast<CUstream>(stream);
+    if (choice_.blocks == 0) {  // D is empty
+      if (reductions_ == nullptr) return;
+      const ContextGuard context(problem_.device);
+      return reductions_->launch(nullptr, given, cuda_stream);
+    }
     const ContextGuard context(problem_.device);
     const Ready& ready = make_ready(cuda_stream);
 
@@ -95,13 +102,17 @@ class GpuPlan final : public ChosenPlan {
     params.partials = static_cast<float*>(space.partials);
     if (choice_.map_bytes > 0) params.group_maps = first_map(space);
     place_maps(buffer, params);
+    if (reductions_ != nullptr) reductions_->point(first_partial_result(space), params);
     ready.kernel->launch(launch_, cuda_stream, buffer);
+    if (reductions_ != nullptr) reductions_->launch(first_partial_result(space), given, cuda_stream);
   }
 
   void prepare(void* stream) const override {
-    if (choice_.blocks == 0) return;
+    if (choice_.blocks == 0 && reductions_ == nullptr) return;
     const ContextGuard context(problem_.device);
     const RelaxedCapture relaxed;  // another thread may be capturing
+    if (reductions_ != nullptr) reductions_->kernel(static_cast<CUstream>(stream));
+    if (choice_.blocks == 0) return;
     make_ready(static_cast<CUstream>(stream));
     pooled_workspace(problem_.device, static_cast<CUstream>(stream), space_needed());
   }
@@ -112,7 +123,11 @@ class GpuPlan final : public ChosenPlan {
   SplitKMode split_k_mode() const override { return choice_.spec.split; }
   int32_t split_k_slices() const override { return int32_t(choice_.spec.slices); }
   std::string kernel_name() const override { return to_string(choice_.spec); }
-  std::vector<std::string> kernel_sources() const override { return {gemm_source(choice_.config)}; }
+  std::vector<std::string> kernel_sources() const override {
+    std::vector<std::string> sources{gemm_source(choice_.config)};
+    if (reductions_ != nullptr) sources.push_back(reductions_->source());
+    return sources;
+  }
   std::string why() const override { return why_; }
   double roofline_us() const override { return cleave::roofline_us(problem_, device_info(problem_.device)); }
 
@@ -136,7 +151,8 @@ class GpuPlan final : public ChosenPlan {
 
   size_t host_bytes() const override {
     const size_t params = choice_.blocks == 0 ? 0 : params_size() + kBlockBytes;
-    return shared_bytes(*this) + heap_bytes(why_) + params;
+    const size_t reductions = reductions_ == nullptr ? 0 : sizeof(Reductions) + kBlockBytes;
+    return shared_bytes(*this) + heap_bytes(why_) + params + reductions;
   }
 
   const Choice& choice() const override { return choice_; }
@@ -163,7 +179,13 @@ class GpuPlan final : public ChosenPlan {
         to_string(choice_.spec), gemm_source(c), gemm_entry, problem_.device, {smem_plan(c).bytes, cluster_size(c)}};
   }
 
-  WorkspaceSize space_needed() const { return {choice_.counter_bytes, choice_.partial_bytes + choice_.map_bytes}; }
+  WorkspaceSize space_needed() const {
+    return {choice_.counter_bytes, choice_.workspace_bytes() - choice_.counter_bytes};
+  }
+
+  char* first_partial_result(const Workspace& space) const {
+    return static_cast<char*>(space.partials) + choice_.partial_bytes + choice_.map_bytes;
+  }
 
   TensorMap* first_map(const Workspace& space) const {
     const auto at = reinterpret_cast<uintptr_t>(space.partials) + choice_.partial_bytes;
@@ -193,7 +215,7 @@ class GpuPlan final : public ChosenPlan {
     if (const Ready* ready = ready_.load(std::memory_order_acquire)) return *ready;
     storage_.kernel = &find_kernel(stream);
     check_resident(*storage_.kernel);
-    storage_.params = make_params(choice_);
+    storage_.params = make_params(choice_, reductions_.get());
     ready_.store(&storage_, std::memory_order_release);
     return storage_;
   }
@@ -223,6 +245,7 @@ class GpuPlan final : public ChosenPlan {
   GemmProblem problem_;
   Choice choice_;
   std::string why_;
+  std::unique_ptr<const Reductions> reductions_;  // of a function that reduces D
   LazyKernel kernel_;
   LaunchShape launch_{.programmatic = true};
   mutable ForkMutex mutex_;

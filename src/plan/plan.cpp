@@ -19,6 +19,13 @@
 namespace cleave {
 namespace {
 
+/// Whether a strided data gradient takes several launches.
+bool has_many_classes(const ConvLayout& conv) {
+  int64_t classes = 1;
+  for (const ConvAxis& axis : conv.axes) classes *= axis.stride;
+  return classes > kMostClasses;
+}
+
 [[noreturn]] void refuse_unserved(const GemmProblem& problem, const DeviceInfo& device) {
   if (problem.weights_b.format != WeightFormat::none) {
     refuse(ErrorCode::unsupported,
@@ -47,9 +54,16 @@ namespace {
         ErrorCode::unsupported,
         "kernel=\"direct\" serves conv1d, conv2d and their gradients of float types, in groups of 1, 2, 4 or 8 "
         "channels and as many filters, whose groups follow each other, with strides up to 4 and without split_k_mode "
-        "(weight gradients: with \"parallel\", without an epilogue function, with filters up to 11 and as many "
+        "and without a function that reduces D (weight gradients: with \"parallel\", without any function, with "
+        "filters up to 11 and as many "
         "channels "
         "as registers hold); use kernel=\"auto\"");
+  }
+  if (problem.conv.kind == Conv::dgrad && reduces(problem) && has_many_classes(problem.conv)) {
+    refuse(ErrorCode::unsupported,
+           "the epilogue function reduces D, a data gradient of more than {} classes of pixels, which are several "
+           "launches; reduce it in a step of its own",
+           kMostClasses);
   }
   if (problem.conv.kind != Conv::none && problem.split_k_mode == SplitKMode::stream_k) {
     refuse(ErrorCode::unsupported,
@@ -118,6 +132,7 @@ std::shared_ptr<const GemmPlan> make_gpu(const GemmProblem& problem) {
   if (problem.m == 0 || problem.n == 0 || problem.batch == 0) {
     Choice nothing;
     nothing.problem = problem;
+    nothing.rows_of_d = problem.m;
     return make_gpu_plan(problem, nothing, "D is empty: nothing is launched");
   }
   if (is_automatic(problem)) ShapeLog::user().add(problem);

@@ -1,7 +1,10 @@
 // Problems that no size of theirs makes special, of every kind: what kernels are listed by (all_configs.h).
 #pragma once
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <string>
 
 #include "cleave/conv.h"
 #include "cleave/epilogue.h"
@@ -121,6 +124,23 @@ inline GemmProblem with_matrices(GemmProblem p, const char* function) {
   const EpilogueLayout matrix{.dtype = p.d.dtype, .alignment = 16, .stride = p.d.stride_row};
   std::fill_n(p.epilogue.inputs, p.epilogue.function->inputs().size(), matrix);
   std::fill_n(p.epilogue.outputs, p.epilogue.function->outputs().size() - 1, matrix);
+  return p;
+}
+
+/// One that reduces D, to a value for each row (of grouped columns: for each column) and, without groups, for all.
+inline GemmProblem with_reductions(GemmProblem p) {
+  const bool by_column = p.groups.dimension == Grouping::n;
+  const bool cut = by_column || p.groups.dimension == Grouping::m;
+  const std::string of_line =
+      fmt::format("%0 = multiply acc acc\nd = acc\nnorm = sum {} %0", by_column ? "row" : "column");
+  p.epilogue.function = &epilogue_function(cut ? of_line : of_line + "\namax = absmax scalar acc");
+  const bool joins = p.conv.kind != Conv::none;
+  const auto line = [&](InputShape shape, int64_t length) {
+    return EpilogueLayout{
+        .shape = shape, .alignment = 4, .stride = 1, .stride_batch = p.batch > 1 && !cut && !joins ? length : 0};
+  };
+  p.epilogue.outputs[0] = by_column ? line(InputShape::row, p.n) : line(InputShape::column, p.m);
+  if (!cut) p.epilogue.outputs[1] = line(InputShape::scalar, 1);
   return p;
 }
 

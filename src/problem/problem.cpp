@@ -36,12 +36,17 @@ bool is_automatic(const GemmProblem& p) {
 bool may_be_batch_invariant(const GemmProblem& p) {
   const bool of_rows = p.groups.dimension == Grouping::none || p.groups.dimension == Grouping::m;
   const bool by_rows = p.a.stride_col == 1 || p.k <= 1 || p.m <= 1;
-  return p.conv.kind == Conv::none && of_rows && by_rows && p.split_k_mode != SplitKMode::stream_k;
+  // How many columns of D are added up at a time follows from the tile.
+  return p.conv.kind == Conv::none && of_rows && by_rows && p.split_k_mode != SplitKMode::stream_k && !reduces(p);
 }
 
 void set_function(const EpilogueFunction& function, GemmProblem& p) {
   p.epilogue.function = &function;
   p.epilogue.gated = function.gated();
+}
+
+bool reduces(const GemmProblem& p) {
+  return p.epilogue.function != nullptr && p.epilogue.function->reduces();
 }
 
 double flops(const GemmProblem& p) {

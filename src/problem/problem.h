@@ -31,6 +31,9 @@ void set_function(const EpilogueFunction& function, GemmProblem& problem);
 /// with one global scale for each matrix.
 void place_packed_weight(GemmProblem& problem);
 
+/// Whether an output of the epilogue function is reduced.
+bool reduces(const GemmProblem& problem);
+
 /// Multiplications and additions of A @ B, over all batch entries; of groups as if they covered
 /// their dimension, which only the device knows; of a convolution, whatever its kind, of every tap
 /// for every output.

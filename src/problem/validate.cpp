@@ -95,6 +95,11 @@ void check_determinism(const GemmProblem& p, Messages& out) {
     out.add(
         "deterministic is batch_invariant, but split_k_mode is stream_k, whose slices end where M says; pass another "
         "split_k_mode, or leave it out");
+  } else if (reduces(p)) {
+    out.add(
+        "deterministic is batch_invariant, but the epilogue function reduces D, tile by tile, whose size may follow "
+        "from "
+        "M; reduce D in a step of its own, or leave deterministic out");
   } else if (p.groups.dimension == Grouping::k || p.groups.dimension == Grouping::n) {
     out.add(
         "deterministic is batch_invariant, but {} is grouped: a row of D is no group's own. Group the rows of a, or "

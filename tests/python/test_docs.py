@@ -112,6 +112,10 @@ def test_the_page_about_epilogue_functions_runs() -> None:
     close(p.d, pre * (1 + np.vectorize(math.erf)(pre / 2**0.5)) / 2 + p.r)
     exact = p.q.astype(float) @ (p.w - p.channel_zero) * p.token_scale[:, None] * p.channel_scale
     close(p.y, exact, atol=1e-4 * abs(exact).max())
+    close(p.norm, (p.summed.astype(float) ** 2).sum(1), rtol=1e-5)
+    assert p.largest == abs(p.summed).max()
+    root = np.sqrt((p.summed.astype(float) ** 2).mean(1, keepdims=True) + 1e-6)
+    close(p.normed, p.summed / root @ p.b.T)
     close(p.logits, 30 * np.tanh(p.a @ p.b / 30))
     close(p.tighter, 20 * np.tanh(p.a @ p.b / 20))
     close(p.dh, p.dy @ p.weight * 2 * np.maximum(p.h, 0))

@@ -65,6 +65,10 @@ enum class Activation : uint8_t { none, relu, relu2, gelu_tanh, gelu_erf, silu, 
 /// of its own (matrix).
 enum class InputShape : uint8_t { scalar, row, column, matrix };
 
+/// How an output of an epilogue function is reduced: to its sum or its largest magnitude over all columns of D (a
+/// column: one value per row), over all rows (a row: one per column), or over both (a scalar).
+enum class Reduction : uint8_t { none, sum, absmax };
+
 /// The operations of epilogue functions, on float32 values; kernels/cleave/core/elementwise.h defines them.
 /// Conditions are 1 and 0. `to_` rounds to a type and back.
 enum class Elementwise : uint8_t {

@@ -13,16 +13,20 @@ struct FunctionOperandConfig {
   DType dtype = DType::f32;
   Order order = Order::row;  // of a matrix
   bool pairs = false;        // of a matrix: columns 2i and 2i + 1 of a row lie in one aligned word
+  // Of an output that is no matrix. Where it lies are then partial results, [entry of the batch][unit][line]
+  // (config/reductions.h).
+  Reduction reduction = Reduction::none;
 };
 
 /// The same as a number. A kernel's configuration is part of the names of all its functions, and a struct for each
 /// operand would make these names a third of the kernel.
 CLEAVE_HD constexpr uint32_t packed(const FunctionOperandConfig& operand) {
   return uint32_t(operand.shape) | uint32_t(operand.dtype) << 4 | uint32_t(operand.order) << 8 |
-         uint32_t(operand.pairs) << 9;
+         uint32_t(operand.pairs) << 9 | uint32_t(operand.reduction) << 10;
 }
 CLEAVE_HD constexpr FunctionOperandConfig unpacked(uint32_t operand) {
-  return {InputShape(operand & 15), DType(operand >> 4 & 15), Order(operand >> 8 & 1), (operand >> 9 & 1) != 0};
+  return {InputShape(operand & 15), DType(operand >> 4 & 15), Order(operand >> 8 & 1), (operand >> 9 & 1) != 0,
+          Reduction(operand >> 10 & 3)};
 }
 
 /// A word for each operand. No array, since nvcc cannot spell one among a template's arguments.
@@ -71,6 +75,13 @@ struct FunctionConfig {
 
   CLEAVE_HD constexpr FunctionOperandConfig input(uint32_t i) const { return unpacked(packed_inputs[i]); }
   CLEAVE_HD constexpr FunctionOperandConfig output(uint32_t i) const { return unpacked(packed_outputs[i]); }
+
+  /// Whether an output is reduced.
+  CLEAVE_HD constexpr bool reduces() const {
+    bool found = false;
+    for (uint32_t i = 0; i < outputs; ++i) found |= output(i).reduction != Reduction::none;
+    return found;
+  }
 
   /// Inputs of one shape among the first `among`.
   CLEAVE_HD constexpr uint32_t count(InputShape shape, uint32_t among) const {

@@ -3,6 +3,7 @@
 
 #include "cleave/epilogue/broadcast.h"
 #include "cleave/epilogue/element_inputs.h"
+#include "cleave/epilogue/reduce_tile.h"
 #include "cleave/epilogue/store_pair.h"
 
 namespace cleave {
@@ -140,19 +141,42 @@ class EpilogueOp {
     if constexpr (I < kFunction.outputs) {
       constexpr FunctionOperandConfig kOutput = kFunction.output(I);
       const float (&made)[4] = values[1 + I];
-      CLEAVE_UNROLL
-      for (uint32_t i = 0; i < 4; i += kOutput.pairs ? 2 : 1) {
-        const OutputCoord at = place(block, i);
-        if (!at.exists) continue;
-        char* const to = matrix_element(kOutput, p_.epilogue.outputs[I], {at.row, at.col, tile_.batch});
-        if constexpr (kOutput.pairs) {
-          store_pair(kOutput.dtype, to, made[i], made[i + 1]);
-        } else {
-          store_element(kOutput.dtype, to, 0, made[i]);
+      if constexpr (kOutput.reduction != Reduction::none) {
+        reduce<I>(block, made);
+      } else {
+        CLEAVE_UNROLL
+        for (uint32_t i = 0; i < 4; i += kOutput.pairs ? 2 : 1) {
+          const OutputCoord at = place(block, i);
+          if (!at.exists) continue;
+          char* const to = matrix_element(kOutput, p_.epilogue.outputs[I], {at.row, at.col, tile_.batch});
+          if constexpr (kOutput.pairs) {
+            store_pair(kOutput.dtype, to, made[i], made[i + 1]);
+          } else {
+            store_element(kOutput.dtype, to, 0, made[i]);
+          }
         }
       }
       store_outputs<I + 1>(block, values);
     }
+  }
+
+  /// Output I of a block, of which partial results are kept. By whole warps.
+  template <uint32_t I>
+  CLEAVE_DEVICE void reduce(uint32_t block, const float (&made)[4]) {
+    constexpr FunctionOperandConfig kOutput = kFunction.output(I);
+    const uint32_t row = tile_.row(block), col = tile_.col(block);
+    float parts[4];
+    CLEAVE_UNROLL
+    for (uint32_t i = 0; i < 4; ++i) {
+      const bool exists = row + i / 2 * 8 < tile_.m_end(p_.size) && col + i % 2 < tile_.n_end(p_.size);
+      parts[i] = exists ? reduced_part(kOutput.reduction, made[i]) : 0.0f;
+    }
+    units_[I].template add<kOutput.reduction, kOutput.shape>(parts);
+    if (!ends_unit<C, kOutput.shape>(block)) return;
+    units_[I].template join_lanes<kOutput.reduction, kOutput.shape>();
+    const uint32_t rows_of_d[2] = {place(block, 0).row, place(block, 2).row};
+    store_unit<C, I>(p_, tile_, block, rows_of_d, units_[I]);
+    units_[I] = {};
   }
 
   /// The same, of the lines that meet there: row `row` and column `col` of the product.
@@ -173,6 +197,7 @@ class EpilogueOp {
   Broadcast& broadcast_;
   float factor_;
   uint32_t amax_ = 0;
+  detail::ArrayOf<UnitParts, kFunction.reduces() ? kFunction.outputs : 0> units_;  // of outputs that are reduced
 };
 
 }  // namespace cleave

@@ -27,7 +27,9 @@ template <GemmConfig C, uint32_t I = 0>
 CLEAVE_DEVICE void zero_line_of_outputs(const GemmParams& p, uint32_t line) {
   if constexpr (I < C.epilogue.function.outputs) {
     constexpr FunctionOperandConfig kOutput = C.epilogue.function.output(I);
-    zero_line<C, kOutput.dtype, kOutput.order>(p, p.epilogue.outputs[I].data, p.epilogue.outputs[I].stride, line);
+    if constexpr (kOutput.reduction == Reduction::none) {
+      zero_line<C, kOutput.dtype, kOutput.order>(p, p.epilogue.outputs[I].data, p.epilogue.outputs[I].stride, line);
+    }
     zero_line_of_outputs<C, I + 1>(p, line);
   }
 }

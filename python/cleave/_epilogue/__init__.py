@@ -3,6 +3,7 @@
 from .errors import EpilogueError
 from .function import BoundEpilogue, Epilogue, epilogue
 from .functions import (
+    absmax,
     clamp,
     erf,
     exp,
@@ -17,6 +18,8 @@ from .functions import (
     sigmoid,
     silu,
     sqrt,
+    sum,
+    sum_of_squares,
     tanh,
     where,
 )
@@ -26,6 +29,7 @@ __all__ = [
     "BoundEpilogue",
     "Epilogue",
     "EpilogueError",
+    "absmax",
     "clamp",
     "column",
     "epilogue",
@@ -45,6 +49,8 @@ __all__ = [
     "sigmoid",
     "silu",
     "sqrt",
+    "sum",
+    "sum_of_squares",
     "tanh",
     "where",
 ]

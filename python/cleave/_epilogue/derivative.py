@@ -12,10 +12,15 @@ def derivative(text: str, grads: tuple[str, ...]) -> Graph:
     """The function of the sum, the inputs and the gradients of some outputs that gives the gradients.
 
     text: of the function. grads: names of the outputs that have gradients, which are further inputs,
-    `grad_<output>`, matrices. Its outputs are the gradients of "acc" (or of "acc.gate" and "acc.up") and of inputs by
-    name, per element of D; what the outputs do not depend on has none.
+    `grad_<output>`, of the outputs' shapes. Its outputs are the gradients of "acc" (or of "acc.gate" and "acc.up") and
+    of inputs by name, per element of D; what the outputs do not depend on has none.
     """
     return _Backward(parse(text), grads).graph()
+
+
+def has_derivative(graph: Graph, output: str) -> bool:
+    """The largest magnitude has none: it would be that of one element, or of any among equals."""
+    return output not in graph.reductions or graph.reductions[output][0] != "absmax"
 
 
 _SUMS = {"acc", "acc.gate", "acc.up"}
@@ -39,7 +44,7 @@ class _Backward:
             if gradient is not None:
                 operation, *operands = forward.values[name]
                 _RULES.get(operation, _nothing)(self, gradient, name, *operands)
-        inputs = forward.inputs | {f"grad_{name}": "matrix" for name in self._grads}
+        inputs = forward.inputs | {f"grad_{name}": forward.shape(name) for name in self._grads}
         return Graph(inputs, self._values, {name: (None, value) for name, value in self._gradients.items()})
 
     def _give(self, value: str, gradient: str) -> None:

@@ -8,8 +8,10 @@ from functools import update_wrapper
 from typing import Any
 
 from .._core import EpilogueFunction
+from .derivative import has_derivative
 from .functions import Outputs
-from .inputs import InputShape, matrix, scalar
+from .graph import parse
+from .inputs import SHAPES, InputShape, scalar
 from .value import Trace, Value
 
 
@@ -60,7 +62,7 @@ class Epilogue:
             EpilogueError: (a ValueError) with the line of the function that cannot be traced.
             TypeError: a parameter that is none of these.
         """
-        self._backward = _trace_backward(function, self._inputs, self.function.outputs)
+        self._backward = _trace_backward(function, self._inputs, self.text)
         return self
 
     def __repr__(self) -> str:
@@ -135,8 +137,9 @@ def _trace(function: Callable[..., Any], inputs: dict[str, InputShape]) -> Epilo
     return trace.run(function, [Value(trace, "acc")], {name: Value(trace, name) for name in inputs}, made)
 
 
-def _trace_backward(function: Callable[..., Any], inputs: dict[str, InputShape], outputs: list[str]) -> str:
-    known = inputs | {f"grad_{name}": matrix for name in outputs}
+def _trace_backward(function: Callable[..., Any], inputs: dict[str, InputShape], text: str) -> str:
+    forward = parse(text)
+    known = inputs | {f"grad_{n}": SHAPES[forward.shape(n)] for n in forward.outputs if has_derivative(forward, n)}
     trace = Trace(function.__name__, known)
     parameters = list(inspect.signature(function).parameters)
     for name in parameters:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from .errors import refuse
-from .value import Value, apply
+from .value import Reduced, Value, apply
 
 
 def exp(x: Value) -> Value:
@@ -92,6 +92,29 @@ def silu(x: Value) -> Value:
     return x / (1.0 + exp(-x))
 
 
+def sum(x: Value, over: str = "all") -> Reduced:
+    """The sum of x over "columns" of D, over "rows", or over "all".
+
+    Over columns it is one value per row, as x.sum(-1) in torch; over rows one per column, as x.sum(-2).
+
+    An output beside D, in float32. It has the shape of an input that is a `cleave.column`, a `cleave.row` or a
+    `cleave.scalar`: of D [M, N] these are [M], [N] and []; of a batch [B, M, 1], [B, 1, N] and [B, 1, 1]; of
+    convolutions one value per pixel [N, 1, H, W], per channel [C] and []; of their weight gradients one per filter
+    [K], per channel and tap [1, C, R, S] and []. Bitwise the same in every run of a plan.
+    """
+    return Reduced("sum", x, over)
+
+
+def sum_of_squares(x: Value, over: str = "all") -> Reduced:
+    """The sum of x * x, as `cleave.sum`: what norms are made of."""
+    return Reduced("sum", x * x, over)
+
+
+def absmax(x: Value, over: str = "all") -> Reduced:
+    """The largest magnitude of x, as `cleave.sum`: what scales are made of. NaN where x has one. It has no gradient."""
+    return Reduced("absmax", x, over)
+
+
 class Outputs:
     """What an epilogue function with several outputs returns; made by `cleave.outputs`."""
 
@@ -103,6 +126,7 @@ def outputs(*, d: Any, **others: Any) -> Outputs:
     """Several outputs of an epilogue function: D and, by name, others of its shape.
 
     A product with such a function returns a tuple: D, then the others in this order. `value.to(dtype)` says
-    of which type an output is; else it is of D's.
+    of which type an output is; else it is of D's. Of a value's `cleave.sum`, `cleave.sum_of_squares` or
+    `cleave.absmax` an output is what these say.
     """
     return Outputs({"d": d, **others})

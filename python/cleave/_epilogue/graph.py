@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 
 
@@ -13,6 +13,11 @@ class Graph:
     inputs: dict[str, str]  # shapes, by name
     values: dict[str, tuple[str, ...]]  # an operation and its operands; those that come before others first
     outputs: dict[str, tuple[str | None, str]]  # type and value, D's first
+    reductions: dict[str, tuple[str, str]] = field(default_factory=dict)  # of outputs: how, and to which shape
+
+    def shape(self, output: str) -> str:
+        """That of an output: "matrix", or what it is reduced to."""
+        return self.reductions[output][1] if output in self.reductions else "matrix"
 
     def users(self, of: set[str]) -> set[str]:
         """What depends on one of these values, themselves included."""
@@ -25,14 +30,16 @@ class Graph:
 
 @lru_cache(maxsize=256)
 def parse(text: str) -> Graph:
-    inputs, values, outputs = {}, {}, {}
+    inputs, values, outputs, reductions = {}, {}, {}, {}
     for line in text.splitlines():
         left, *right = line.split()
         if right[0] != "=":
             inputs[left] = right[0]
         elif left.startswith("%"):
             values[left] = tuple(right[1:])
+        elif len(right) > 2:
+            outputs[left], reductions[left] = ("float32", right[3]), (right[1], right[2])
         else:
             name, _, dtype = left.partition(":")
             outputs[name] = (dtype or None, right[1])
-    return Graph(inputs, values, outputs)
+    return Graph(inputs, values, outputs, reductions)

@@ -28,3 +28,5 @@ column = InputShape(
     "[N, 1, H, W].",
 )
 matrix = InputShape("matrix", "One value per element of D, of its shape; of convolutions in its order of memory.")
+
+SHAPES = {shape.name: shape for shape in (scalar, row, column, matrix)}

@@ -138,6 +138,39 @@ class Value:
         return f"<value {self._name} of {self._trace.name}>"
 
 
+class Reduced:
+    """A value of all elements of D that share a row or a column, or of all: an output, and nothing else.
+
+    It is known only when D is, so that the function itself cannot go on with it.
+    """
+
+    __slots__ = ("_operation", "_shape", "_value")
+
+    def __init__(self, operation: str, value: Value, over: str) -> None:
+        if over not in _OVER:
+            refuse(f'over is {over!r}; it must be "rows", "columns" or "all"')
+        if not isinstance(value, Value):
+            refuse(f"cleave.{operation} is for values of an epilogue function, got {type(value).__name__}")
+        if value._condition:
+            refuse(f"a condition is no number; use cleave.where(condition, 1, 0) in {operation}")
+        self._operation, self._value, self._shape = operation, value, _OVER[over]
+
+    def __getattr__(self, name: str) -> NoReturn:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        refuse(f"what is reduced can only be an output beside D, which has no {name}")
+
+    def _refuse(self, *_: Any) -> NoReturn:
+        refuse(
+            "what is reduced is known when all of D is, and so can only be an output beside D: "
+            'cleave.outputs(d=..., norm=cleave.sum_of_squares(x, over="columns"))'
+        )
+
+    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = __rtruediv__ = __pow__ = _refuse
+    __neg__ = __abs__ = __lt__ = __le__ = __gt__ = __ge__ = __bool__ = __float__ = __iter__ = _refuse
+
+
+_OVER = {"columns": "column", "rows": "row", "all": "scalar"}  # what D, reduced over these, has the shape of
 _MOST_POWER = 64
 _CONDITIONS = {"less", "less_equal", "equal", "not_equal", "logical_and", "logical_or", "logical_not"}
 _OF_CONDITIONS = {"logical_and": 2, "logical_or": 2, "logical_not": 1, "where": 1}  # how many operands, from the first
@@ -176,6 +209,12 @@ class Trace:
 
     def output(self, name: str, value: Any) -> None:
         dtype = None
+        if isinstance(value, Reduced):
+            if name == "d":
+                refuse("d is reduced; D has a value for each element, what is reduced is an output beside it")
+            operand = _operand(value._value, self)
+            self.lines.append(f"{name} = {value._operation} {value._shape} {operand}")
+            return
         if isinstance(value, Value):
             dtype, operand = value._dtype, value._unrounded
             if value._condition:
@@ -187,6 +226,8 @@ class Trace:
 
 def _operand(value: Any, trace: Trace) -> str:
     """A value's name, or a number's text."""
+    if isinstance(value, Reduced):
+        value._refuse()
     if isinstance(value, Value):
         if value._trace is not trace:
             refuse(f"a value of {value._trace.name}, which was traced before, is used in {trace.name}")

@@ -32,7 +32,8 @@ def explain(console: Console, case: Case, epilogue: Epilogue, planned: Any, devi
 def _bytes(case: Case, epilogue: Epilogue) -> int:
     """Those of the function's inputs and further outputs."""
     graph = parse(epilogue.text)
-    of_d, *others = (dtype or case.result_dtype for dtype, _ in graph.outputs.values())
+    whole = [output for name, output in graph.outputs.items() if name not in graph.reductions]
+    of_d, *others = (dtype or case.result_dtype for dtype, _ in whole)
     element = sum(DTYPES[dtype].bytes for dtype in others) + DTYPES[of_d].bytes - DTYPES[case.result_dtype].bytes
     element += list(graph.inputs.values()).count("matrix") * DTYPES[case.result_dtype].bytes
     count, rows, columns = case.result_shape

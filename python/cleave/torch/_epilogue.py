@@ -16,16 +16,18 @@ import torch
 from torch import Tensor
 
 from .._core import EpilogueFunction
-from .._epilogue.derivative import derivative
+from .._epilogue.derivative import derivative, has_derivative
 from .._epilogue.graph import Graph, parse
 from .._epilogue.values import Known, evaluate, needed
 
 _MOST_INPUTS, _MOST_OUTPUTS = 8, 3  # of Cleave's functions
 
 
-def output_dtypes(text: str) -> list[torch.dtype | None]:
-    """The dtypes of a function's outputs, D's first; None where it leaves that to the product."""
-    return [None if dtype is None else getattr(torch, dtype) for dtype, _ in parse(text).outputs.values()]
+def outputs(text: str) -> list[tuple[torch.dtype | None, str]]:
+    """The dtypes of a function's outputs, D's first, None where it leaves that to the product; and their shapes."""
+    graph = parse(text)
+    types = {name: None if dtype is None else getattr(torch, dtype) for name, (dtype, _) in graph.outputs.items()}
+    return [(dtype, graph.shape(name)) for name, dtype in types.items()]
 
 
 def separate(inputs: Iterable[Any]) -> tuple[list[Tensor], list[float], list[int]]:
@@ -50,7 +52,7 @@ class Gradients:
     """Those of a function's inputs and of the sum, as far as they are wanted.
 
     multiply: makes the product again, with a function and its inputs, D of a type: its outputs.
-    dtype: of what is summed, and of the sum's gradient. stored: values of the function that are known.
+    shape: of D. dtype: of what is summed, and of the sum's gradient. stored: values of the function that are known.
     """
 
     def __init__(
@@ -59,6 +61,7 @@ class Gradients:
         backward: str,
         inputs: Known,
         grads: Mapping[str, Tensor],
+        shape: torch.Size,
         dtype: torch.dtype,
         stored: Mapping[str, Tensor],
         multiply: Callable[[str, Iterable[Any], torch.dtype], list[Tensor]],
@@ -68,7 +71,7 @@ class Gradients:
         self._dtype = dtype
         self._stored = stored
         self._multiply = multiply
-        self._shape = next(iter(grads.values())).shape
+        self._shape = shape
 
     def of(self, wanted: list[str]) -> dict[str, Tensor]:
         """By name, "acc" among them; what has none is left out. Those of vectors and scalars are summed."""
@@ -121,11 +124,12 @@ class Gradients:
 def saved_outputs(text: str, differentiable: tuple[str, ...]) -> tuple[str, ...]:
     """The outputs that are worth saving: with their values no derivative needs the product again."""
     forward = parse(text)
-    graph = derivative(text, tuple(forward.outputs))
+    graph = derivative(text, tuple(name for name in forward.outputs if has_derivative(forward, name)))
     wanted = [value for name, (_, value) in graph.outputs.items() if name in differentiable]
     if "acc" not in needed(graph, wanted, {}):
         return ()
-    stored = {value: name for name, (dtype, value) in forward.outputs.items() if dtype in _SAVED_TYPES}
+    whole = {name: output for name, output in forward.outputs.items() if name not in forward.reductions}
+    stored = {value: name for name, (dtype, value) in whole.items() if dtype in _SAVED_TYPES}
     read = needed(graph, wanted, stored)
     return () if "acc" in read else tuple(stored[value] for value in stored if value in read)
 

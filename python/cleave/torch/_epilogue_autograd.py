@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from .._epilogue.derivative import has_derivative
 from .._epilogue.graph import parse
 from . import _autograd, _epilogue
 
@@ -40,7 +41,8 @@ def _saver(op: Any) -> Callable[..., None]:
             tracked.append("acc")
         saved = () if call["backward"] else _epilogue.saved_outputs(text, tuple(tracked))
         made = dict(zip(parse(text).outputs, output, strict=True))
-        ctx.saved = saved
+        ctx.mark_non_differentiable(*(x for name, x in made.items() if not has_derivative(parse(text), name)))
+        ctx.saved, ctx.shape = saved, output[0].shape
         ctx.counts = len(ctx.given), len(tensors)
         ctx.save_for_backward(*(call[name] for name in ctx.given), *tensors, *(made[name] for name in saved))
 
@@ -95,7 +97,7 @@ def _backward(ctx: Any, grads: list[Tensor | None]) -> tuple[Any, ...]:
     of_inputs = [name for name, is_needed in zip(tensors, needed["inputs"], strict=True) if is_needed]
     of_sum = [name for name in _SUM if needed.get(name)]
     dtype = call.a.dtype if call.a.itemsize > 1 else next(iter(given.values())).dtype
-    gradients = _epilogue.Gradients(call.epilogue, call.backward, inputs, given, dtype, stored, multiply)
+    gradients = _epilogue.Gradients(call.epilogue, call.backward, inputs, given, ctx.shape, dtype, stored, multiply)
     made = gradients.of([*(["acc"] if of_sum else []), *of_inputs])
     results["inputs"] = [made.get(name) for name in tensors]
     if "acc" in made:

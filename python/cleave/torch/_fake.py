@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from . import _negated
-from ._epilogue import output_dtypes
+from ._epilogue import outputs
 
 _BLOCK = 128  # elements that share a scale, along each dimension that has blocks
 # For arguments that only an overload has.
@@ -191,9 +191,18 @@ def _outputs(call: Any, make: Callable[[Any, torch.dtype], Tensor], dtype: torch
         return _with_scales(make(call, call.out_dtype or dtype), call.scale_major, call.counts is not None)
     if call.epilogue is None:
         return make(call, call.out_dtype or dtype)
-    of_d, *others = output_dtypes(call.epilogue)
+    (of_d, _), *others = outputs(call.epilogue)
     d = make(call, call.out_dtype or of_d or dtype)
-    return [d, *(d.new_empty(d.shape, dtype=other or d.dtype) for other in others)]
+    return [d, *(d.new_empty(_reduced(d.shape, shape), dtype=other or d.dtype) for other, shape in others)]
+
+
+def _reduced(shape: torch.Size, to: str) -> tuple[Any, ...]:
+    """That of an output of an epilogue function, where D is a matrix or a batch of them."""
+    *batch, rows, columns = shape
+    height, width = rows if to in ("column", "matrix") else 1, columns if to in ("row", "matrix") else 1
+    if batch or to == "matrix":
+        return (*batch, height, width)
+    return () if to == "scalar" else (height * width,)
 
 
 _NORMED = {

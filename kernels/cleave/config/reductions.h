@@ -1,0 +1,31 @@
+// How a tile is cut into units, of each of which a kernel leaves a partial result of what D is reduced to. Which elements
+// a partial result is of, and in which order they are joined, follows from the kernel alone: never from who is done first.
+#pragma once
+
+#include "cleave/config/gemm_config.h"
+
+namespace cleave {
+
+/// Rows of a unit: those of a block of accumulators.
+inline constexpr uint32_t kReducedRows = 16;
+
+/// Whether one CTA finishes a tile. Where several share it, any of them may finish any block.
+CLEAVE_HD constexpr bool finishes_whole_tiles(const GemmConfig& c) {
+  return c.schedule.split != SplitKMode::parallel && c.cluster.k == 1;
+}
+
+/// Columns of a unit: those of D that a warp has of a tile, or those of a block.
+CLEAVE_HD constexpr uint32_t reduced_columns(const GemmConfig& c) {
+  if (!finishes_whole_tiles(c)) return 8;
+  return has_wgmma(c.family) ? output_columns(c) : output_columns(c) / c.warps.n;
+}
+
+/// Units that so many tiles have, along M and along N.
+CLEAVE_HD constexpr uint32_t reduced_row_units(const GemmConfig& c, uint32_t tiles) {
+  return tiles * c.cluster.multicast_m * (c.tile.m / kReducedRows);
+}
+CLEAVE_HD constexpr uint32_t reduced_column_units(const GemmConfig& c, uint32_t tiles) {
+  return tiles * c.cluster.multicast_n * (output_columns(c) / reduced_columns(c));
+}
+
+}  // namespace cleave

@@ -1,0 +1,39 @@
+// The one argument of the kernel that joins partial results, filled by the host for each launch and passed as a
+// __grid_constant__. Strides count elements.
+#pragma once
+
+#include "cleave/core/enums.h"
+#include "cleave/schedule/groups.h"
+
+namespace cleave {
+
+struct ReduceConfig {
+  bool grouped = false;  // lines are rows (columns) of D that are cut into groups
+
+  CLEAVE_HD friend constexpr bool operator==(const ReduceConfig&, const ReduceConfig&) = default;
+};
+
+inline constexpr uint32_t kReduceThreads = 512;
+inline constexpr uint32_t kReducedLines = 32;  // of a CTA, where there are several
+
+/// Partial results [entries of the batch][units][lines], and what they are joined to: a value for each line, and for
+/// each entry or for all of them together.
+struct PartialResults {
+  const float* partials = nullptr;
+  float* results = nullptr;
+  Reduction reduction = Reduction::sum;
+  bool joins_entries = false;
+  uint32_t entries = 0, units = 0, lines = 0;
+  int64_t entry_stride = 0;
+  int64_t result_stride = 0, result_entry_stride = 0;  // of results, to the next line's, and to the next entry's
+
+  /// CTAs that join them, for each entry that has results of its own.
+  CLEAVE_HD constexpr uint32_t line_blocks() const { return ceil_div(lines, lines == 1 ? 1u : kReducedLines); }
+};
+
+struct ReduceParams {
+  PartialResults outputs[kMostEpilogueOutputs];  // blockIdx.y
+  GroupParams groups;
+};
+
+}  // namespace cleave

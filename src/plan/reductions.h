@@ -1,0 +1,48 @@
+// What a plan for a GPU does beside its product where an epilogue function reduces D: partial results in the workspace,
+// and a second kernel that joins them.
+#pragma once
+
+#include "cleave/reduce/reduce_params.h"
+#include "plan/choice.h"
+#include "runtime/lazy_kernel.h"
+
+namespace cleave {
+
+/// Bytes of a choice's partial results: of its workspace.
+size_t reduction_bytes(const Choice& choice);
+
+/// Immutable, thread-safe.
+class Reductions {
+ public:
+  /// The choice's function reduces.
+  explicit Reductions(const Choice& choice);
+
+  /// Where the product's kernel finds room for partial results, but for the pointers.
+  void place(GemmParams& params) const;
+  /// And these.
+  void point(void* partials, GemmParams& params) const;
+
+  /// Enqueues the second kernel, after the product's. `partials`: as given to `point`.
+  void launch(const void* partials, const GemmArguments& arguments, CUstream stream) const;
+
+  /// Compiles and loads it.
+  const Kernel& kernel(CUstream stream) const;
+  std::string source() const;
+
+ private:
+  struct Output {
+    uint32_t number;  // among the function's beside D
+    size_t first;     // element of the partial results
+    int64_t unit_stride;
+  };
+
+  int device_;
+  ReduceConfig config_;
+  ReduceParams params_;
+  LaunchShape shape_;
+  uint32_t count_ = 0;
+  Output outputs_[kMostEpilogueOutputs] = {};
+  LazyKernel kernel_;
+};
+
+}  // namespace cleave

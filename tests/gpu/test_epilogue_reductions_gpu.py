@@ -1,0 +1,124 @@
+"""Reductions of D by epilogue functions on the GPU, in every mode and kernel: against float64, and the same bits."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+import numpy as np  # noqa: E402
+from epilogue_operations import OPERATIONS, Draw  # noqa: E402
+from epilogue_reductions import CUT, OVER, REDUCTIONS, drawn_reductions, reduced  # noqa: E402
+
+import cleave  # noqa: E402
+from cleave import _core  # noqa: E402
+
+MODES = ("none", "serial", "parallel", "cluster", "stream_k")
+
+
+def to_gpu(x: np.ndarray) -> torch.Tensor:
+    """As it lies in memory."""
+    return torch.from_numpy(x).cuda()
+
+
+def in_half(x: np.ndarray) -> torch.Tensor:
+    return to_gpu(x).half()
+
+
+def skip_unless_served(mode: str) -> None:
+    if mode == "cluster" and cleave.device_info(0)["compute_capability"] // 10 != 9:
+        pytest.skip("needs a Hopper GPU")
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("kernel", ["auto", "portable"])
+@pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.__name__)
+def test_drawn_reductions(operation: Any, kernel: str, mode: str) -> None:
+    skip_unless_served(mode)
+    for seed in range(6):
+        random = Random(seed)
+        aligned = seed % 3 != 2
+        sizes, channels = ((8, 64, 520), (8, 16, 64)) if aligned else ((1, 7, 33, 130), (1, 3, 6, 8))
+        op = operation(Draw(random, np.random.default_rng(seed), sizes, channels, in_half, to_gpu))
+        if mode in op.refused_on_gpu:
+            continue
+        name = operation.__name__
+        allowed = [over for over in OVER if over not in CUT.get(name, ())]
+        chosen = tuple((random.choice(REDUCTIONS), random.choice(allowed)) for _ in range(2))
+        call = drawn_reductions(chosen)(scale=0.5)
+        options: dict[str, Any] = {"split_k_mode": mode, "split_k_slices": None if mode == "none" else 3}
+        d, *made = op.run(epilogue=call, kernel=kernel, out_dtype="float32", **options)
+        for got, (reduction, over) in zip(made, chosen, strict=True):
+            expected = reduced(d.double().cpu().numpy(), reduction, over, name)
+            magnitude = reduced(d.double().abs().cpu().numpy(), reduction, over, name)
+            assert got.dtype == torch.float32 and tuple(got.shape) == expected.shape
+            error = np.abs(got.double().cpu().numpy() - expected)
+            assert (error <= 3e-6 * magnitude + 1e-30).all(), (seed, reduction, over, d.shape)
+        again = op.run(epilogue=call, kernel=kernel, out_dtype="float32", **options)
+        assert all(torch.equal(x, y) for x, y in zip(again, (d, *made), strict=True)), "other bits in another run"
+
+
+@cleave.epilogue
+def with_norm(acc, bias: cleave.row):
+    x = acc + bias
+    return cleave.outputs(d=x, norm=cleave.sum_of_squares(x, over="columns"), largest=cleave.absmax(x))
+
+
+@pytest.mark.parametrize("mode", ["none", "parallel", "stream_k"])
+def test_every_candidate(mode: str) -> None:
+    """D in bfloat16, which leaves by TMA, of every tile that the planner considers."""
+    generator = torch.Generator("cuda").manual_seed(0)
+    a, b = (torch.randn(shape, generator=generator, device="cuda").bfloat16() for shape in ((391, 1040), (1040, 456)))
+    bias = torch.randn(456, generator=generator, device="cuda")
+    x = a.double() @ b.double() + bias
+    plan = cleave.plan_gemm(a, b, epilogue=with_norm(bias=bias), split_k_mode=mode)
+    for candidate in plan.candidates:
+        _, norm, largest = _core.plan_as(plan, candidate["kernel"]).run(a, b, epilogue=with_norm(bias=bias))
+        torch.testing.assert_close(norm.double(), (x * x).sum(1), rtol=1e-4, atol=1e-2)
+        torch.testing.assert_close(largest.double(), x.abs().max(), rtol=1e-4, atol=1e-3)
+
+
+def test_quantised_in_the_same_launch() -> None:
+    generator = torch.Generator("cuda").manual_seed(1)
+    a, b = (torch.randn(shape, generator=generator, device="cuda").half() for shape in ((200, 512), (512, 384)))
+    bias = torch.zeros(384, device="cuda")
+    _, norm, largest = cleave.gemm(a, b, epilogue=with_norm(bias=bias), out_dtype="float32")
+    for mode in ("none", "parallel", "cluster"):
+        skip_unless_served(mode)
+        options: dict[str, Any] = {"out_scale": "block_1x128", "out_dtype": "float8_e4m3fn", "split_k_mode": mode}
+        _, same, most, _ = cleave.gemm(a, b, epilogue=with_norm(bias=bias), **options)
+        torch.testing.assert_close(same, norm, rtol=1e-3, atol=1e-3)
+        torch.testing.assert_close(most, largest, rtol=1e-3, atol=1e-3)
+
+
+def test_in_a_graph_and_with_gradients() -> None:
+    import cleave.torch
+
+    x = torch.randn(96, 256, device="cuda", dtype=torch.bfloat16, requires_grad=True)
+    weight = torch.randn(256, 192, device="cuda", dtype=torch.bfloat16, requires_grad=True)
+    bias = torch.zeros(192, device="cuda")
+
+    def loss(d: torch.Tensor, norm: torch.Tensor) -> torch.Tensor:
+        return d.float().sum() + (norm * 0.125).sum()
+
+    d, norm, largest = cleave.torch.gemm(x, weight, epilogue=with_norm(bias=bias))
+    assert not largest.requires_grad
+    got = torch.autograd.grad(loss(d, norm), (x, weight))
+    exact = x.double() @ weight.double()
+    expected = torch.autograd.grad(loss(exact, (exact * exact).sum(1)), (x, weight))
+    for mine, theirs in zip(got, expected, strict=True):
+        torch.testing.assert_close(mine.float(), theirs.float(), rtol=5e-2, atol=5e-2 * theirs.abs().max().item())
+
+    with torch.no_grad():
+        cleave.gemm(x.detach(), weight.detach(), epilogue=with_norm(bias=bias))
+        graph = torch.cuda.CUDAGraph()
+        static = x.detach().clone()
+        with torch.cuda.graph(graph):
+            captured = cleave.gemm(static, weight.detach(), epilogue=with_norm(bias=bias))
+        static.copy_(torch.randn_like(static))
+        graph.replay()
+        eager = cleave.gemm(static, weight.detach(), epilogue=with_norm(bias=bias))
+        assert all(torch.equal(mine, theirs) for mine, theirs in zip(captured, eager, strict=True))
