@@ -58,5 +58,5 @@ lint-tools: setup
 
 clean:
 	rm -rf $(BUILD) .venv
-	rm -f python/cleave/_core* python/cleave/_torch_ops*
+	rm -f python/cleave/_core* python/cleave/_torch_ops* python/cleave/_jax_ops*
 	find . -name __pycache__ -type d -not -path './.git/*' -prune -exec rm -rf {} +

@@ -4,22 +4,7 @@
 set(TORCH_OLDEST_MAJOR 2)
 set(TORCH_OLDEST_MINOR 10)
 
-# Found without being imported, which takes seconds. A package that comes or goes changes its folder, which configures
-# anew. pip builds wheels in an environment of their own, which these variables make; the torch to build for is the one
-# outside.
-set(environment "")
-if(SKBUILD)
-  set(environment "${CMAKE_COMMAND}" -E env --unset=PYTHONPATH --unset=PYTHONNOUSERSITE)
-endif()
-execute_process(
-  COMMAND ${environment} "${Python_EXECUTABLE}" -c
-"import importlib.util, sysconfig
-torch = importlib.util.find_spec('torch')
-print(sysconfig.get_path('purelib'), torch.submodule_search_locations[0] if torch else '', sep=';')"
-  OUTPUT_VARIABLE places OUTPUT_STRIP_TRAILING_WHITESPACE COMMAND_ERROR_IS_FATAL ANY)
-list(GET places 0 site_packages)
-list(GET places 1 torch_dir)
-set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${site_packages}")
+cleave_python_package(torch torch_dir)
 
 # Wheels have operators for a torch that is met later: they set both.
 if(NOT DEFINED CLEAVE_TORCH_INCLUDE)

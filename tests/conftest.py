@@ -1,6 +1,6 @@
 """Makes this folder importable (for gemm_reference), sets how hypothesis draws its examples, keeps
-compiled kernels in the build folder, as the C++ tests do, and out of the user's cache, and has each
-of several processes use one core.
+compiled kernels in the build folder, as the C++ tests do, and out of the user's cache, has each of
+several processes use one core, and gives JAX four devices on the CPU.
 """
 
 import os
@@ -15,6 +15,9 @@ os.environ.setdefault("CLEAVE_CACHE_DIR", str(Path(__file__).parents[1] / "build
 if "PYTEST_XDIST_WORKER" in os.environ:
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")  # processes; each would import PyTorch
+
+# Before JAX is imported: what shard_map needs of a CPU.
+os.environ.setdefault("XLA_FLAGS", "--xla_force_host_platform_device_count=4")
 
 settings.register_profile(
     "cleave",

@@ -9,7 +9,7 @@ import tomllib
 import pytest
 from doc_snippets import ROOT
 
-from cleave import _torch_build
+from cleave import _extension_build
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
 OLDEST_PYTHON = PROJECT["requires-python"].removeprefix(">=")
@@ -17,7 +17,7 @@ SOURCES = sorted((ROOT / "python" / "cleave").rglob("*.py"))
 
 
 def test_the_remedies_name_the_distribution() -> None:
-    assert PROJECT["name"] == _torch_build.DISTRIBUTION
+    assert PROJECT["name"] == _extension_build.DISTRIBUTION
 
 
 def test_cmake_and_readme_ask_for_the_same_python() -> None:

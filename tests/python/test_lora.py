@@ -7,6 +7,7 @@ from dataclasses import asdict
 from typing import Any
 
 import pytest
+from doc_snippets import ROOT, python_snippets
 
 import cleave
 from cleave.testing.group_sizes import ranges_of, spread_over
@@ -130,6 +131,16 @@ def test_what_does_not_fit_is_refused() -> None:
     with pytest.raises(ValueError, match="out is given where gradients are wanted"):
         cleave.torch.lora(x, a, b, offs, scale, y, out=y)
     assert torch.equal(y, kept)
+
+
+def test_the_page_of_the_documentation_runs() -> None:
+    """Both ways to sort agree, says an assertion of its own; a row without an adapter has what the layer gives."""
+    program: dict[str, Any] = {}
+    for source in python_snippets(ROOT / "docs" / "lora.md"):
+        exec(compile(source, "docs/lora.md", "exec"), program)
+    x, y, adapter = (program[name] for name in ("x", "y", "adapter"))
+    without = adapter[:, 0] < 0
+    assert without.any() and torch.equal(y[without], torch.ops.cleave.gemm(x, program["weight"].t())[without])
 
 
 # --- which kernels serve such products ---

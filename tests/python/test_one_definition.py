@@ -59,7 +59,7 @@ class Outside { };
 
 def test_every_type_has_one_definition() -> None:
     places = defaultdict(set)
-    for path in files("include", "kernels", "src", "python/src", "python/torch_ops", "tests/cpp"):
+    for path in files("include", "kernels", "src", "python/src", "python/torch_ops", "python/jax_ops", "tests/cpp"):
         place = str(path.relative_to(ROOT))
         # An emitted project has the code of products or that of convolutions, of activations or of functions.
         kind = (re.findall("project/.*(convolution|function)/", place) or [""])[0]

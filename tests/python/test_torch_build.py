@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from doc_snippets import ROOT
 
-from cleave import _torch_build
+from cleave import _extension_build, _torch_build
 from cleave.cli import main
 
 PIP = [sys.executable, "-m", "pip", "install"]
@@ -20,7 +20,7 @@ AGAIN = [*PIP, "--force-reinstall", "--no-deps", "--no-binary", "cleave-gemm"]
 
 
 def command(package: Path, origin: dict[str, Any] | None) -> list[str]:
-    return shlex.split(_torch_build.build_command(package, origin))
+    return shlex.split(_extension_build.build_command(package, origin))
 
 
 def test_a_checkout_is_built_by_make(tmp_path: Path) -> None:
@@ -60,7 +60,7 @@ def test_what_was_a_wheel_is_built_from_its_sources(tmp_path: Path, origin: str)
         "index": None,
         "folder that is gone": {"url": (tmp_path / "gone").as_uri(), "dir_info": {}},
     }[origin]
-    text = _torch_build.build_command(tmp_path / "site-packages" / "cleave", recorded)
+    text = _extension_build.build_command(tmp_path / "site-packages" / "cleave", recorded)
     enter, _, build = text.partition(" && ")
     assert enter == "cd <the sources of cleave>"
     assert shlex.split(build) == [*AGAIN, "."]
@@ -82,8 +82,8 @@ def test_the_oldest_torch_is_the_builds() -> None:
 
 @pytest.mark.parametrize("version", ["2.9.1", "1.13.0+cpu", None])
 def test_torch_is_asked_for_first(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, version: str | None) -> None:
-    monkeypatch.setattr(_torch_build.metadata, "version", lambda _: version)
-    monkeypatch.setattr(_torch_build.importlib.util, "find_spec", lambda _: version)
+    monkeypatch.setattr(_extension_build.metadata, "version", lambda _: version)
+    monkeypatch.setattr(_extension_build.importlib.util, "find_spec", lambda _: version)
     monkeypatch.setattr(_torch_build, "LIBRARY", tmp_path / "missing.so")
     first, _, second = _torch_build.remedy().partition(" && ")
     assert shlex.split(first) == [*PIP, "torch>=2.10"]
@@ -93,10 +93,10 @@ def test_torch_is_asked_for_first(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
 
 
 def test_torch_of_today_is_enough(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_torch_build.importlib.util, "find_spec", lambda _: object())
+    monkeypatch.setattr(_extension_build.importlib.util, "find_spec", lambda _: object())
     monkeypatch.setattr(_torch_build, "LIBRARY", Path(__file__))
     for version in ("2.10.0", "2.13.0+cu130", "3.0.0a0"):
-        monkeypatch.setattr(_torch_build.metadata, "version", lambda _, v=version: v)
+        monkeypatch.setattr(_extension_build.metadata, "version", lambda _, v=version: v)
         assert _torch_build.remedy() == ""
 
 
@@ -115,10 +115,10 @@ def test_import_without_torch() -> None:
 
 def test_import_without_the_library() -> None:
     pytest.importorskip("torch", minversion="2.10")
-    block = "from pathlib import Path; from cleave import _torch_build as b; b.LIBRARY = Path('/no')"
+    block = "from pathlib import Path; from cleave import _extension_build, _torch_build as b; b.LIBRARY = Path('/no')"
     last = import_without(block)
     assert last.startswith("ImportError: torch.ops.cleave is missing")
-    assert last.endswith(f"Run: {_torch_build.build_command(_torch_build.PACKAGE, None)}")
+    assert last.endswith(f"Run: {_extension_build.build_command(_extension_build.PACKAGE, None)}")
 
 
 def test_info_says_whether_they_work(

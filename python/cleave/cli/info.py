@@ -10,7 +10,7 @@ import platform
 from collections.abc import Callable
 from typing import Any
 
-from .. import _torch_build
+from .. import _jax_build, _torch_build
 from ..testing import arrays as array_libraries
 from ..testing import dense, measure
 from ..testing.case import GemmCase
@@ -142,7 +142,8 @@ def _checks() -> list[tuple[str, str]]:
     checks.append(("compiling kernels", _remedy(_core.nvrtc_info)))
     checks.append(("keeping compiled kernels", format_path(cleave.cache_info()["problem"])))
     checks += [(f"kernel pack {format_path(pack['path'])}", format_path(pack["problem"])) for pack in _core.pack_list()]
-    checks.append(("torch.ops.cleave: import cleave.torch", _torch_ops()))
+    checks.append(("torch.ops.cleave: import cleave.torch", _extension("cleave.torch", _torch_build.remedy())))
+    checks.append(("products inside jax.jit: import cleave.jax", _extension("cleave.jax", _jax_build.remedy())))
     for package, purpose in (
         ("torch", "torch tensors; bfloat16 and 8-bit floats on the CPU"),
         ("cupy", "CuPy arrays"),
@@ -163,9 +164,8 @@ _PIP_NAME = {
 }
 
 
-def _torch_ops() -> str:
-    remedy = _torch_build.remedy()
-    return remedy or _remedy(lambda: importlib.import_module("cleave.torch"))
+def _extension(module: str, remedy: str) -> str:
+    return remedy or _remedy(lambda: importlib.import_module(module))
 
 
 def _multiply(device: str) -> None:
