@@ -29,6 +29,13 @@ def test_on_three_ranks(tmp_path: Path) -> None:
     assert len(report) > 10 and not any(report.values()), "\n".join(report.values())
 
 
+def test_survivors_name_the_rank_that_is_lost(tmp_path: Path) -> None:
+    """Four ranks are killed, and one is late; `tests/fault_ranks.py 45` is for longer."""
+    run = [sys.executable, TESTS / "fault_ranks.py", "5", tmp_path / "report"]
+    subprocess.run(run, check=True, timeout=240, env=ENVIRONMENT)
+    assert not (found := (tmp_path / "report").read_text()), found
+
+
 ALONE = """
 import torch, torch.distributed as dist
 import cleave.distributed as cd

@@ -30,7 +30,7 @@ from torch import Tensor
 
 from .. import _mistakes
 from . import _operators
-from ._agreement import PeerError
+from ._errors import PeerError
 from ._moe import AllToAll, Dispatched, Route, moe_combine, moe_dispatch
 from ._peers import Peers, name_of, transport_of
 
@@ -79,7 +79,8 @@ def gemm_all_reduce(
 
     Raises:
         RuntimeError: there is no process group, or this process is not in it.
-        PeerError: under CLEAVE_PEER_CHECK=1, ranks call with different arguments. Without it, that is undefined.
+        PeerError: under CLEAVE_PEER_CHECK=1, ranks call with different arguments. Without it, that is undefined. By
+            gloo also where a rank has died, or has not come before the group's timeout.
         ValueError, TypeError: other arguments, before anything is enqueued on this rank.
     """
     return _ops.gemm_all_reduce(a, b, name_of(group, "gemm_all_reduce"), bias, c, **options)

@@ -7,13 +7,10 @@ from functools import cache
 
 import torch
 
+from ._errors import PeerError
 from ._peers import Peers, gather
 
 _BYTES = 512
-
-
-class PeerError(RuntimeError):
-    """Ranks of a group disagree about a call."""
 
 
 @cache

@@ -36,7 +36,7 @@ def _route_ranks(
     transport: str = "auto",
 ) -> tuple[Tensor, ...]:
     """offs, dropped, slots, places, sources, arrivals, sizes: as `Route` has them."""
-    peers, device = Peers(group_name), expert_ids.device
+    peers, device = Peers(group_name, "moe_dispatch"), expert_ids.device
     _check(expert_ids, num_experts, peers, capacity, exact)
     transport = transport_of(peers, device, transport)
     if not exact:
@@ -94,7 +94,7 @@ def _send_rows(
 ) -> Tensor:
     """x: tokens, each of which has as many slots, or the sorted rows. Rows by expert, those of its ranks in their
     order, zeros after the last."""
-    peers = Peers(group_name)
+    peers = Peers(group_name, "moe_send_rows")
     if not sorted and x.shape[0] > 0:
         slot = slots[sources]
         sources = torch.where(slot < 0, ~slot, slot).div_(slots.shape[0] // x.shape[0], rounding_mode="floor")
@@ -117,7 +117,7 @@ def _return_rows(
     transport: str = "auto",
 ) -> Tensor:
     """The sorted rows; of dropped ones anything."""
-    peers = Peers(group_name)
+    peers = Peers(group_name, "moe_return_rows")
     leaving = _ops.moe_unpermute(rows, arrivals, None, 1)
     received = exchange(leaving, peers, transport_of(peers, rows.device, transport), _uneven(sizes, True))
     if sizes.numel() == 0:

@@ -64,7 +64,7 @@ def _partials(
     transport: str,
 ) -> Tensor:
     """The sum over ranks of what `multiply` writes, as many rows as a has, whole or this rank's."""
-    peers, rows = Peers(group_name), a.shape[0]
+    peers, rows = Peers(group_name, name), a.shape[0]
     share, own = peers.share(rows), peers.own(rows)
     _rules.check_epilogue(a, columns, bias, activation)
     _rules.check_sum(a, order, partial_dtype, own if scatter else rows, columns, c=c, scale_d=scale_d)
@@ -210,7 +210,7 @@ def _all_gather_gemm(
     save_gathered: bool = True,
     transport: str = "auto",
 ) -> tuple[Tensor, Tensor]:
-    peers = Peers(group_name)
+    peers = Peers(group_name, "all_gather_gemm")
     _rules.check_operands(a, b, False, "all_gather_gemm")
     _rules.check_epilogue(a, b.shape[1], bias, activation)
     _rules.check_out(out_dtype or a.dtype, None)
@@ -233,7 +233,7 @@ def _all_gather_scaled_gemm(
     activation: str = "none",
     transport: str = "auto",
 ) -> Tensor:
-    peers, name = Peers(group_name), "all_gather_scaled_gemm"
+    peers = Peers(group_name, name := "all_gather_scaled_gemm")
     _rules.check_operands(a, b, True, name)
     _rules.check_scale(a, scale_a)
     _rules.check_epilogue(a, b.shape[1], bias, activation)
@@ -251,7 +251,7 @@ def _all_gather_scaled_gemm(
 
 
 def _all_gather_rows(x: Tensor, group_name: str, *, rows: int | None = None, transport: str = "auto") -> Tensor:
-    peers = Peers(group_name)
+    peers = Peers(group_name, "all_gather_rows")
     return _gather("all_gather_rows", x, _all_rows(x, rows, peers), peers, transport)
 
 

@@ -13,6 +13,8 @@ import torch.distributed as dist
 from torch import Tensor
 from torch.distributed import _functional_collectives, distributed_c10d
 
+from . import _faults
+
 
 def name_of(group: Any, operation: str) -> str:
     """The name of a ProcessGroup, a DeviceMesh of one dimension, a name, or None: the default group."""
@@ -28,16 +30,17 @@ def name_of(group: Any, operation: str) -> str:
 class Peers:
     """The ranks of a group, from the one that asks."""
 
-    __slots__ = ("group", "group_name", "rank", "size")
+    __slots__ = ("group", "group_name", "operation", "rank", "size")
 
-    def __init__(self, group_name: str) -> None:
-        """Raises RuntimeError without a process group, or on a rank that is none of its."""
+    def __init__(self, group_name: str, operation: str = "") -> None:
+        """operation: what the ranks do, for errors. Raises RuntimeError without a process group, or on a rank that is
+        none of its."""
         if not dist.is_initialized():
             raise RuntimeError(
                 "there is no process group; call torch.distributed.init_process_group on every rank before products "
                 "over ranks"
             )
-        self.group_name = group_name
+        self.group_name, self.operation = group_name, operation
         self.group = distributed_c10d._resolve_process_group(group_name)
         self.rank, self.size = dist.get_rank(self.group), dist.get_world_size(self.group)
         if self.rank < 0:
@@ -108,12 +111,17 @@ _all_gather = getattr(dist, "all_gather_single", None) or dist.all_gather_into_t
 def _move(collective: Any, x: Tensor, shape: tuple[int, ...], peers: Peers, transport: str) -> Tensor:
     made = x.new_empty(shape)
     sent, received = _bytes(x.contiguous()), _bytes(made)
-    if transport == "gloo" and x.is_cuda:  # by way of the host
-        on_host = received.cpu()
-        collective(on_host, sent.cpu(), group=peers.group)
-        received.copy_(on_host)
-    else:
+    if transport != "gloo":
         collective(received, sent, group=peers.group)
+        return made
+    on_host = received.cpu()  # itself, where it is there
+    _faults.begin(peers)
+    try:
+        collective(on_host, sent.cpu(), group=peers.group)
+    except RuntimeError as error:
+        raise _faults.of(peers, error) from error
+    if x.is_cuda:
+        received.copy_(on_host)
     return made
 
 
