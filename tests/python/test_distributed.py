@@ -36,6 +36,24 @@ def test_survivors_name_the_rank_that_is_lost(tmp_path: Path) -> None:
     assert not (found := (tmp_path / "report").read_text()), found
 
 
+def test_the_examples_train_as_on_one_rank() -> None:
+    """Both models, by torchrun; the program compares losses, ranks and the bits of experts itself."""
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    example = TESTS.parent / "examples" / "distributed" / "train.py"
+    environment = ENVIRONMENT | {"CUDA_VISIBLE_DEVICES": ""}
+    run = subprocess.run(
+        [*torchrun, example, "--steps", "25", "--rate", "0.003"],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=240,
+    )
+    assert run.returncode == 0, run.stderr
+    for name in ("llama", "moe"):
+        losses = [float(line.split()[2]) for line in run.stdout.splitlines() if line.startswith(name)]
+        assert len(losses) == 4 and losses[-1] < 0.95 * losses[0], run.stdout
+
+
 ALONE = """
 import torch, torch.distributed as dist
 import cleave.distributed as cd
