@@ -162,6 +162,12 @@ def calls(device: str) -> dict[str, list[Call]]:
             nhwc(*y).requires_grad_(), alpha=0.5, beta=2.0, activation=activation)  # fmt: skip
         add(ops.conv_dgrad.full, x, *differentiable[1:], *geometry, draw(8).requires_grad_(),
             nhwc(*x).requires_grad_(), alpha=0.5, beta=2.0, activation=activation)  # fmt: skip
+    named = dict(zip(("stride", "padding", "dilation", "groups"), geometry, strict=True))
+    by_channel = "scale row\n%0 = multiply acc scale\nd = %0\nother = acc\nnorm = sum column %0\n"
+    by_filter = "scale column\n%0 = multiply acc scale\nd = %0\nnorm = sum row %0\n"
+    add(ops.conv.epilogue, *differentiable[:2], by_channel, [draw(16).requires_grad_()], bias=draw(16), **named)
+    add(ops.conv_dgrad.epilogue, x, filters, grad, by_channel, [draw(8)], **named, **split)
+    add(ops.conv_wgrad.epilogue, images, w, grad, by_filter, [draw(16)], **named, alpha=0.5)
     add(ops.conv_wgrad.full, differentiable[0], w, differentiable[2], *geometry, nhwc(*w), **split)
     add(ops.conv.full, images, filters, None, *geometry, out_dtype=torch.bfloat16, **split)
     add(ops.conv_dgrad.out, x, filters, grad, *geometry, c=nhwc(*x), out=nhwc(*x), **split)

@@ -35,18 +35,28 @@ ConvOptions geometry_of(const Call& call) {
   }
 }
 
+/// A new tensor of a convolution: channels last, as D, or, of fewer dimensions, packed.
+Tensor make_like_d(const ConvCall& call, const OutputShape& shape, DType dtype, void*& data) {
+  if (shape.ndim < call.ndim) return make(shape.span(), dtype, call.problem.device, data);
+  const Extents strides = channels_last_strides(shape.sizes, shape.ndim);
+  Tensor tensor = empty_strided(shape.span(), strides.data(), dtype, call.problem.device);
+  data = tensor.data_ptr();
+  return tensor;
+}
+
 template <class Call>
 auto convolve(const Call& call) {
-  const ConvTensors tensors{.input = operand<Input>(call),
-                            .weight = operand<Weight>(call),
-                            .grad_output = operand<GradOutput>(call),
-                            .c = operand<arg::C>(call),
-                            .bias = operand<arg::Bias>(call),
-                            .out = operand<arg::Out>(call),
-                            .scale_a = operand_named<"scale_a">(call),
-                            .scale_b = operand_named<"scale_b">(call),
-                            .scale_d = operand<arg::ScaleD>(call),
-                            .amax = operand<arg::Amax>(call)};
+  ConvTensors tensors{.input = operand<Input>(call),
+                      .weight = operand<Weight>(call),
+                      .grad_output = operand<GradOutput>(call),
+                      .c = operand<arg::C>(call),
+                      .bias = operand<arg::Bias>(call),
+                      .out = operand<arg::Out>(call),
+                      .scale_a = operand_named<"scale_a">(call),
+                      .scale_b = operand_named<"scale_b">(call),
+                      .scale_d = operand<arg::ScaleD>(call),
+                      .amax = operand<arg::Amax>(call)};
+  if constexpr (Call::template has<arg::Epilogue>()) tensors.epilogue = epilogue_of(call);
   ConvOptions options = geometry_of(call);
   read_options(call, (tensors.weight ? tensors.weight : tensors.input)->dtype, true, options);
   ConvCall product = make_call(tensors, options);
@@ -56,23 +66,34 @@ auto convolve(const Call& call) {
     mark_written(call.template get<arg::Out>());
     if constexpr (Call::template has<arg::Amax>()) mark_written(call.template get<arg::Amax>());
   } else {
-    const Extents strides = channels_last_strides(product.shape, product.ndim);
-    Tensor d = empty_strided(std::span(product.shape).first(product.ndim), strides.data(), product.problem.d.dtype,
-                             product.problem.device);
-    product.arguments.d = d.data_ptr();
-    run(product);
-    return d;
+    const GemmProblem& p = product.problem;
+    Tensor d = make_like_d(product, {product.shape, product.ndim}, p.d.dtype, product.arguments.d);
+    if constexpr (Call::template has<arg::Epilogue>()) {
+      std::vector<Tensor> results{d};
+      for (size_t i = 0; i < tensors.epilogue.outputs.size(); ++i)
+        results.push_back(make_like_d(product, product.output_shapes[i], p.epilogue.outputs[i].dtype,
+                                      product.arguments.epilogue_outputs[i]));
+      run(product);
+      return results;
+    } else {
+      run(product);
+      return d;
+    }
   }
 }
 
-/// The three forms of an operator: with few arguments, with all, and with `out`.
-template <class Short, class Scalars>
-void add(Operators& operators, const std::string& name, Short, Scalars) {
+/// The forms of an operator: with few arguments, with all, with `out`, and with an epilogue function, which stands
+/// between `Operands` and `Others`.
+template <class Operands, class Others, class Scalars>
+void add(Operators& operators, const std::string& name, Operands, Others, Scalars) {
   const auto function = [](const auto& call) { return convolve(call); };
+  using Short = Concat<Operands, Others>;
   using Full = Concat<Short, List<arg::C>>;
   operators.add(name, Short(), List<>(), function);
   operators.add(name + ".full", Full(), Concat<Scalars, List<arg::OutDtype>, SplitK>(), function);
   operators.add(name + ".out", Full(), Concat<Scalars, SplitK, List<arg::Out>>(), function);
+  operators.add(name + ".epilogue", Concat<Operands, Function, Others, List<arg::C>>(),
+                Concat<List<arg::Alpha, arg::Beta, arg::OutDtype>, SplitK>(), function);
 }
 
 /// Arguments in the order of scaled_gemm's.
@@ -93,10 +114,10 @@ void add_scaled_conv(Operators& operators) {
 
 void add_conv(Operators& operators) {
   using Geometry = List<Stride, Padding, Dilation, Groups>;
-  add(operators, "conv", Concat<List<Input, Weight, arg::Bias>, Geometry>(), Scalars());
-  add(operators, "conv_dgrad", Concat<List<InputSize, Weight, GradOutput>, Geometry, List<arg::Bias>>(), Scalars());
+  add(operators, "conv", List<Input, Weight>(), Concat<List<arg::Bias>, Geometry>(), Scalars());
+  add(operators, "conv_dgrad", List<InputSize, Weight, GradOutput>(), Concat<Geometry, List<arg::Bias>>(), Scalars());
   add_scaled_conv<Geometry>(operators);
-  add(operators, "conv_wgrad", Concat<List<Input, WeightSize, GradOutput>, Geometry>(), List<arg::Alpha, arg::Beta>());
+  add(operators, "conv_wgrad", List<Input, WeightSize, GradOutput>(), Geometry(), List<arg::Alpha, arg::Beta>());
 }
 
 }  // namespace cleave::torch_ops

@@ -2,8 +2,6 @@
 
 #include "operands/epilogue_operands.h"
 
-#include <fmt/ranges.h>
-
 #include <algorithm>
 
 #include "operands/place_epilogue.h"
@@ -117,8 +115,10 @@ class MatrixPlacer {
 
   [[noreturn]] void refuse_output(const Operand& x, const char* name, InputShape shape) const {
     if (shape == InputShape::matrix) refuse_shape(x, name, shape);
-    refuse_value("{} is {}; it must be ({}): {}", name, shape_text(x), fmt::join(shape_of(shape).span(), ", "),
-                 detail::meaning(shape));
+    const OutputShape expected = shape_of(shape);
+    Operand wanted{.ndim = expected.ndim};
+    std::ranges::copy(expected.span(), wanted.shape);
+    refuse_value("{} is {}; it must be {}: {}", name, shape_text(x), shape_text(wanted), detail::meaning(shape));
   }
 
   [[noreturn]] void refuse_shape(const Operand& x, const char* name, InputShape shape) const {

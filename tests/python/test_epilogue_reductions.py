@@ -106,7 +106,7 @@ def test_what_is_refused() -> None:
     offs = np.array([3, 6], np.int32)
     with pytest.raises(ValueError, match="largest is reduced over all of D, but rows of D are cut into groups; reduce"):
         cleave.grouped_gemm(a, b, offs, epilogue=with_largest)
-    with pytest.raises(ValueError, match=r"norm is \(1, 6\); it must be \(6\): one value per row of D"):
+    with pytest.raises(ValueError, match=r"norm is \(1, 6\); it must be \(6,\): one value per row of D"):
         out = (None, np.empty((1, 6), np.float32))
         cleave.gemm(a, b[0], epilogue=with_norm(bias=b[0, 0]), out=out)
     with pytest.raises(TypeError, match="norm is float16, but the epilogue function makes it float32"):

@@ -46,6 +46,8 @@ The operators, on CUDA tensors (on torch's current stream) and on CPU tensors:
         bias=None, c=None, *, alpha, beta, activation, out_dtype, split_k_mode, split_k_slices)
     conv_wgrad(input, weight_size, grad_output, stride=1, padding=0, dilation=1, groups=1, c=None,
         *, alpha, beta, out_dtype, split_k_mode, split_k_slices)
+    conv.epilogue, conv_dgrad.epilogue, conv_wgrad.epilogue: the same with epilogue, inputs, numbers=[],
+        number_places=[], backward="" after the operands, without activation -> D and other outputs
     quantize(x, dtype, granularity="row", smooth=None, *, scale_major) -> q, scale
     quantize_asymmetric(x, granularity="row", smooth=None) -> q, scale, zero
     quantize_static(x, scale, dtype, granularity="tensor", smooth=None, zero=None) -> q
@@ -85,11 +87,11 @@ at an eighth of the peak of "tf32"), convolutions by torch.backends.cudnn.conv's
 
 An epilogue function travels as its text (`epilogue`, and `backward` where it has one of its own), the
 tensors among its inputs, the numbers, and the places of the latter among all inputs, in ascending order:
-`cleave.torch.gemm`, `scaled_gemm` and `grouped_gemm` take them from what `cleave.gemm` takes.
+`cleave.torch.gemm`, `scaled_gemm`, `grouped_gemm` and `conv1d` to `conv3d` take them from what `cleave.gemm` takes.
 
 gemm has gradients for a, b, bias and c, grouped_gemm for a, b and bias: products of the same
-operators. Epilogue functions of gemm and scaled_gemm have them for their tensors, too; beside one,
-grouped_gemm has none. The convolutions have them for all their tensors: they are each other's
+operators. Epilogue functions of gemm, scaled_gemm and the convolutions have them for their tensors, too;
+beside one, grouped_gemm has none. The convolutions have them for all their tensors: they are each other's
 gradients. moe_permute, moe_gather, moe_unpermute and moe_router_logits have them, too, and moe_route
 for its logits.
 
@@ -121,6 +123,7 @@ from . import (  # noqa: E402
 from ._batch_invariant import batch_invariant  # noqa: E402
 from ._fuse import Fused, fuse  # noqa: E402
 from .conv import Conv1d, Conv2d, Conv3d, ConvTranspose1d, ConvTranspose2d, ConvTranspose3d, replace_convs  # noqa: E402
+from .convolutions import conv1d, conv2d, conv3d  # noqa: E402
 from .experts import W8A8Experts  # noqa: E402
 from .float8 import Float8Linear, convert_to_float8_training  # noqa: E402
 from .fused import GatedMLP, NormProjections, Projection, W8A8SwiGLU  # noqa: E402
@@ -156,6 +159,9 @@ __all__ = [
     "W8A8Linear",
     "W8A8SwiGLU",
     "batch_invariant",
+    "conv1d",
+    "conv2d",
+    "conv3d",
     "convert_to_float8_training",
     "float32_precision",
     "fuse",

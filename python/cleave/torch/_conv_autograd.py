@@ -29,26 +29,26 @@ from ._channels_last import channels_last, packed
 _ops = torch.ops.cleave
 # Where nothing is recorded, operators need not be asked whether to.
 _below_autograd = torch._C._AutoDispatchBelowAutograd
-_GEOMETRY = ("stride", "padding", "dilation", "groups")
+GEOMETRY = ("stride", "padding", "dilation", "groups")
 
 
 @dataclass(frozen=True)
-class _Operator:
+class Operator:
     name: str
     made: str
     operands: tuple[str, str]
     arguments: tuple[str, ...]  # those with positions; of what is made, the size
 
 
-_OPERATORS = (
-    _Operator("conv", "y", ("x", "w"), ("x", "w", "bias", *_GEOMETRY, "c")),
-    _Operator("conv_dgrad", "x", ("w", "y"), ("x", "w", "y", *_GEOMETRY, "bias", "c")),
-    _Operator("conv_wgrad", "w", ("x", "y"), ("x", "w", "y", *_GEOMETRY, "c")),
+OPERATORS = (
+    Operator("conv", "y", ("x", "w"), ("x", "w", "bias", *GEOMETRY, "c")),
+    Operator("conv_dgrad", "x", ("w", "y"), ("x", "w", "y", *GEOMETRY, "bias", "c")),
+    Operator("conv_wgrad", "w", ("x", "y"), ("x", "w", "y", *GEOMETRY, "c")),
 )
 
 
 def register() -> None:
-    for operator in _OPERATORS:
+    for operator in OPERATORS:
         for overload in ("", ".full"):
             torch.library.register_autograd(
                 f"cleave::{operator.name}{overload}",
@@ -57,7 +57,7 @@ def register() -> None:
             )
 
 
-def _call(operator: _Operator, *arguments: Any) -> Tensor:
+def _call(operator: Operator, *arguments: Any) -> Tensor:
     """The operator of the arguments that have positions, quicker where gradients are recorded: by a
     class of our own, since what torch.library makes of a registration asks the operator's schema on
     every call, which takes longer than the call."""
@@ -69,7 +69,7 @@ def _call(operator: _Operator, *arguments: Any) -> Tensor:
         return getattr(_ops, operator.name).default(*arguments)
 
 
-conv, conv_dgrad = partial(_call, _OPERATORS[0]), partial(_call, _OPERATORS[1])
+conv, conv_dgrad = partial(_call, OPERATORS[0]), partial(_call, OPERATORS[1])
 
 
 class _Recorded(torch.autograd.Function):
@@ -92,7 +92,7 @@ class _Recorded(torch.autograd.Function):
 
 
 def _save(
-    operator: _Operator,
+    operator: Operator,
     ctx: Any,
     inputs: tuple[Any, ...],
     output: Tensor,
@@ -103,13 +103,13 @@ def _save(
     if first.itemsize == 1:
         raise RuntimeError(f"{operator.name} is given {first.dtype}; convolutions of 8-bit operands have no gradient")
     ctx.options = {"activation": "none", "alpha": 1.0, "beta": None} | (keyword_only_inputs or {})
-    ctx.geometry = tuple(given[name] for name in _GEOMETRY)
+    ctx.geometry = tuple(given[name] for name in GEOMETRY)
     ctx.size = given.get(operator.made)
     kept = output if ctx.options["activation"] == "relu" else None
     ctx.save_for_backward(first, second, given.get("bias"), given["c"], kept)
 
 
-def _backward(operator: _Operator, ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+def _backward(operator: Operator, ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
     first, second, bias, c, output = ctx.saved_tensors
     operands = dict(zip(operator.operands, (first, second), strict=True))
     activation = ctx.options["activation"]
@@ -119,23 +119,39 @@ def _backward(operator: _Operator, ctx: Any, grad: Tensor) -> tuple[Tensor | Non
             linear = ctx.options | {"activation": "none", "out_dtype": grad.dtype}
             x = _make(operator, operands, ctx.size, ctx.geometry, bias=bias, c=c, **linear)
         grad = _activations.backward(activation, grad, x)
-    arranged = packed if operator.made == "w" else channels_last
-    form = {**operands, operator.made: arranged(grad.to(first.dtype))}
     # torch says nothing of trailing arguments that the caller left out, and wants nothing.
     needed = {name for name, needs in zip(operator.arguments, ctx.needs_input_grad, strict=False) if needs}
-    gradients: dict[str, Tensor] = {}
-    for other in _OPERATORS:
-        if other.made in needed:
-            gradients[other.made] = _make(other, form, form[other.made].shape, ctx.geometry, alpha=ctx.options["alpha"])
-    if "bias" in needed:
-        gradients["bias"] = grad.sum((0, *range(2, grad.dim()))).to(bias.dtype)
-    if "c" in needed:
-        gradients["c"] = _autograd.scaled(grad, ctx.options["beta"]).to(c.dtype)
+    scalars = ctx.options["alpha"], ctx.options["beta"]
+    gradients = of_operands(operator, grad, operands, ctx.geometry, {"bias": bias, "c": c}, needed, scalars)
     return tuple(gradients.get(name) for name in operator.arguments)
 
 
-def _make(operator: _Operator, form: dict[str, Tensor], size: Any, geometry: tuple[Any, ...], **options: Any) -> Tensor:
-    given = dict(zip(_GEOMETRY, geometry, strict=True)) | options
+def of_operands(
+    operator: Operator,
+    grad: Tensor,
+    operands: dict[str, Tensor],
+    geometry: tuple[Any, ...],
+    added: dict[str, Tensor | None],
+    needed: set[str],
+    scalars: tuple[float, float | None],
+) -> dict[str, Tensor]:
+    """The gradients that are needed of the operands and of what is added, bias and c, from that of the sum."""
+    arranged = packed if operator.made == "w" else channels_last
+    form = {**operands, operator.made: arranged(grad.to(next(iter(operands.values())).dtype))}
+    alpha, beta = scalars
+    gradients: dict[str, Tensor] = {}
+    for other in OPERATORS:
+        if other.made in needed:
+            gradients[other.made] = _make(other, form, form[other.made].shape, geometry, alpha=alpha)
+    if "bias" in needed:
+        gradients["bias"] = grad.sum((0, *range(2, grad.dim()))).to(added["bias"].dtype)
+    if "c" in needed:
+        gradients["c"] = _autograd.scaled(grad, beta).to(added["c"].dtype)
+    return gradients
+
+
+def _make(operator: Operator, form: dict[str, Tensor], size: Any, geometry: tuple[Any, ...], **options: Any) -> Tensor:
+    given = dict(zip(GEOMETRY, geometry, strict=True)) | options
     given |= {operator.made: size} | {name: form[name] for name in operator.operands}
     positional = [given.pop(name, None) for name in operator.arguments]
     given.pop(operator.made, None)  # of what conv makes there is no size to give

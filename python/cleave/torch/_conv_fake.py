@@ -8,20 +8,41 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ._epilogue import outputs
 from ._fake import declare, default_dtype
 
 
 def register() -> None:
     declare(
         {
-            "conv": lambda call: _new(call.input, _output_size(call), call.out_dtype),
+            "conv": lambda call: _made(call, call.input, _output_size(call)),
             "scaled_conv": lambda call: _new(
                 call.input, _output_size(call), call.out_dtype or default_dtype(call.input, call.scale_a)
             ),
-            "conv_dgrad": lambda call: _new(call.grad_output, call.input_size, call.out_dtype),
-            "conv_wgrad": lambda call: _new(call.input, call.weight_size, call.out_dtype),
+            "conv_dgrad": lambda call: _made(call, call.grad_output, call.input_size),
+            "conv_wgrad": lambda call: _made(call, call.input, call.weight_size, line=0),
         }
     )
+
+
+def _made(call: Any, like: Tensor, size: Sequence[int], line: int = 1) -> Any:
+    """D, or what an epilogue function makes. line: the dimension of D that a line of inputs lies along."""
+    if call.epilogue is None:
+        return _new(like, size, call.out_dtype)
+    (of_d, _), *others = outputs(call.epilogue)
+    d = _new(like, size, call.out_dtype or of_d)
+    return [d, *(_reduced(d, shape, line, dtype or d.dtype) for dtype, shape in others)]
+
+
+def _reduced(d: Tensor, shape: str, line: int, dtype: torch.dtype) -> Tensor:
+    """An output of D's shape, or of what D is reduced to."""
+    if shape == "matrix":
+        return _new(d, d.shape, dtype)
+    if shape == "scalar":
+        return d.new_empty((), dtype=dtype)
+    if shape == ("row" if line == 1 else "column"):
+        return d.new_empty(d.shape[line], dtype=dtype)
+    return _new(d, [1 if i == line else size for i, size in enumerate(d.shape)], dtype)
 
 
 def _output_size(call: Any) -> list[Any]:

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from .._core import EpilogueFunction
+from .._epilogue import BoundEpilogue, Epilogue
 from .._epilogue.derivative import derivative, has_derivative
 from .._epilogue.graph import Graph, parse
 from .._epilogue.values import Known, evaluate, needed
@@ -42,6 +43,20 @@ def separate(inputs: Iterable[Any]) -> tuple[list[Tensor], list[float], list[int
     return tensors, numbers, places
 
 
+def arguments(epilogue: BoundEpilogue | Epilogue, options: dict[str, Any]) -> tuple[Any, ...]:
+    """A function and its inputs, as operators take them. Takes an activation of none out of a call's options."""
+    if options.pop("activation", "none") != "none":
+        raise ValueError("activation is given beside an epilogue function, which takes its place; apply it there")
+    if isinstance(epilogue, Epilogue):  # one without inputs need not be called
+        epilogue = epilogue()
+    return epilogue.text, *separate(epilogue.inputs), epilogue.backward
+
+
+def results(made: list[Tensor]) -> Tensor | tuple[Tensor, ...]:
+    """What operators with a function return, as their callers have it."""
+    return made[0] if len(made) == 1 else tuple(made)
+
+
 def together(text: str, tensors: list[Tensor], numbers: list[float], places: list[int]) -> dict[str, Tensor | float]:
     """The inputs by their names."""
     left, given = iter(tensors), dict(zip(places, numbers, strict=True))
@@ -51,8 +66,9 @@ def together(text: str, tensors: list[Tensor], numbers: list[float], places: lis
 class Gradients:
     """Those of a function's inputs and of the sum, as far as they are wanted.
 
-    multiply: makes the product again, with a function and its inputs, D of a type: its outputs.
-    shape: of D. dtype: of what is summed, and of the sum's gradient. stored: values of the function that are known.
+    multiply: makes the product again, with a function and its inputs, D of a type: its outputs. shape: of D. dtype: of
+    what is summed, and of the sum's gradient. stored: values of the function that are known. spread: a line of values
+    as it broadcasts with D.
     """
 
     def __init__(
@@ -65,12 +81,14 @@ class Gradients:
         dtype: torch.dtype,
         stored: Mapping[str, Tensor],
         multiply: Callable[[str, Iterable[Any], torch.dtype], list[Tensor]],
+        spread: Callable[[Tensor, str, int], Tensor],
     ) -> None:
         self._graph = _given(backward, tuple(grads)) if backward else derivative(text, tuple(grads))
         self._inputs = {**inputs, **{f"grad_{name}": grad for name, grad in grads.items()}}
         self._dtype = dtype
         self._stored = stored
         self._multiply = multiply
+        self._spread = spread
         self._shape = shape
 
     def of(self, wanted: list[str]) -> dict[str, Tensor]:
@@ -80,8 +98,7 @@ class Gradients:
         return {name: grad if name == "acc" else self._summed(grad, name) for name, grad in made.items()}
 
     def _elementwise(self, wanted: dict[str, str]) -> dict[str, Tensor]:
-        shapes = self._graph.inputs
-        known = {n: _broadcast(x, shapes[n]) for n, x in self._inputs.items()} | dict(self._stored)
+        known = {name: self._broadcast(name) for name in self._inputs} | dict(self._stored)
         simple = {name: value for name, value in wanted.items() if "acc" not in needed(self._graph, [value], known)}
         rest = {name: value for name, value in wanted.items() if name not in simple}
         made = self._again(rest) if rest else {}
@@ -114,9 +131,14 @@ class Gradients:
         whole = isinstance(x, Tensor) and self._graph.inputs[name] == "matrix" and x.itemsize > 1
         return x.dtype if whole else self._dtype
 
+    def _broadcast(self, name: str) -> Tensor | float:
+        x, shape = self._inputs[name], self._graph.inputs[name]
+        is_line = isinstance(x, Tensor) and x.dim() == 1 and shape in ("row", "column")
+        return self._spread(x, shape, len(self._shape)) if is_line else x
+
     def _summed(self, grad: Tensor, name: str) -> Tensor:
         x = self._inputs[name]
-        shape = _broadcast(x, self._graph.inputs[name]).shape
+        shape = self._broadcast(name).shape
         return grad.sum_to_size(shape[max(0, len(shape) - grad.dim()) :]).to(x.dtype).reshape(x.shape)
 
 
@@ -151,10 +173,6 @@ def _given(backward: str, grads: tuple[str, ...]) -> Graph:
         {name: (operation, *map(given, operands)) for name, (operation, *operands) in graph.values.items()},
         {name: (dtype, given(value)) for name, (dtype, value) in graph.outputs.items()},
     )
-
-
-def _broadcast(x: Tensor | float, shape: str) -> Tensor | float:
-    return x.unsqueeze(1) if shape == "column" and isinstance(x, Tensor) and x.dim() == 1 else x
 
 
 def _spell(graph: Graph) -> str:

@@ -1,8 +1,10 @@
-"""The gradients of torch.ops.cleave.gemm.epilogue and scaled_gemm.epilogue."""
+"""The gradients of products and convolutions with an epilogue function: torch.ops.cleave.gemm.epilogue and its like."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,42 +13,116 @@ from torch import Tensor
 
 from .._epilogue.derivative import has_derivative
 from .._epilogue.graph import parse
-from . import _autograd, _epilogue
+from . import _autograd, _conv_autograd, _epilogue
+from ._channels_last import packed
 
-_FUNCTION = ("epilogue", "inputs", "numbers", "number_places", "backward")  # arguments of both
-_SUM = ("a", "b", "bias", "c")  # what the sum has gradients for
+_FUNCTION = ("epilogue", "inputs", "numbers", "number_places", "backward")  # arguments of all
+
+
+@dataclass(frozen=True)
+class _Operation:
+    """What differs from operator to operator.
+
+    sum: the arguments that the sum has gradients for, the first of which is an operand.
+    of_operands: theirs that are needed, by name, from the sum's gradient, the call's arguments and its options.
+    spread: a line of values of such a shape, as it broadcasts with a D of so many dimensions.
+    arranged: an output's gradient, as an input of the derivative.
+    """
+
+    op: Any
+    sum: tuple[str, ...]
+    of_operands: Callable[[Tensor, Any, dict[str, Any], set[str]], dict[str, Tensor]]
+    spread: Callable[[Tensor, str, int], Tensor]
+    arranged: Callable[[Tensor], Tensor]
+
+    @property
+    def names(self) -> list[str]:
+        """Of the arguments that have positions."""
+        return [argument.name for argument in self.op._schema.arguments if not argument.kwarg_only]
 
 
 def register() -> None:
     for op in (torch.ops.cleave.gemm.epilogue, torch.ops.cleave.scaled_gemm.epilogue):
-        torch.library.register_autograd(op, _backward, setup_context=_saver(op))
+        _register(_Operation(op, _SUM_OF_PRODUCTS, _of_product, _spread_over_matrix, Tensor.contiguous))
+    for operator in _conv_autograd.OPERATORS:
+        op = getattr(torch.ops.cleave, operator.name).epilogue
+        added = [name for name in ("bias", "c") if name in operator.arguments]
+        _register(
+            _Operation(
+                op,
+                (*(_TENSORS[operand] for operand in operator.operands), *added),
+                partial(_of_convolution, operator),
+                partial(_spread_over_pixels, operator),
+                _channels_last,
+            )
+        )
     torch.library.register_autograd(torch.ops.cleave.grouped_gemm.epilogue, _backward, setup_context=_refuse)
 
 
-def _saver(op: Any) -> Callable[..., None]:
-    names = [argument.name for argument in op._schema.arguments if not argument.kwarg_only]
+def _register(operation: _Operation) -> None:
+    backward, save = partial(_backward, operation), partial(_save, operation)
+    torch.library.register_autograd(operation.op, backward, setup_context=save)
 
-    def save(ctx: Any, inputs: tuple[Any, ...], keyword_only_inputs: dict[str, Any], output: list[Tensor]) -> None:
-        call = dict(zip(names, inputs, strict=True))
-        _check(call)
-        tensors = call.pop("inputs")
-        ctx.set_materialize_grads(False)
-        ctx.op, ctx.names, ctx.options = op, names, keyword_only_inputs
-        ctx.call = {name: x for name, x in call.items() if not isinstance(x, Tensor)}
-        ctx.given = [name for name in call if name not in ctx.call]
-        text = call["epilogue"]
-        given = _epilogue.together(text, tensors, call["numbers"], call["number_places"])
-        tracked = [name for name, x in given.items() if isinstance(x, Tensor) and x.requires_grad]
-        if any(call[name] is not None and call[name].requires_grad for name in _SUM if name in call):
-            tracked.append("acc")
-        saved = () if call["backward"] else _epilogue.saved_outputs(text, tuple(tracked))
-        made = dict(zip(parse(text).outputs, output, strict=True))
-        ctx.mark_non_differentiable(*(x for name, x in made.items() if not has_derivative(parse(text), name)))
-        ctx.saved, ctx.shape = saved, output[0].shape
-        ctx.counts = len(ctx.given), len(tensors)
-        ctx.save_for_backward(*(call[name] for name in ctx.given), *tensors, *(made[name] for name in saved))
 
-    return save
+_SUM_OF_PRODUCTS = ("a", "b", "bias", "c")
+
+
+def _of_product(grad: Tensor, call: Any, options: dict[str, Any], needed: set[str]) -> dict[str, Tensor]:
+    operands = tuple(getattr(call, name) for name in _SUM_OF_PRODUCTS)
+    wanted = tuple(name in needed for name in _SUM_OF_PRODUCTS)
+    made = _autograd.of_operands(grad, operands, wanted, options["alpha"], options["beta"])
+    return dict(zip(_SUM_OF_PRODUCTS, made, strict=True))
+
+
+def _spread_over_matrix(x: Tensor, shape: str, rank: int) -> Tensor:
+    return x.unsqueeze(1) if shape == "column" else x
+
+
+_TENSORS = {"x": "input", "w": "weight", "y": "grad_output"}  # arguments, by _conv_autograd's names
+
+
+def _of_convolution(
+    operator: _conv_autograd.Operator, grad: Tensor, call: Any, options: dict[str, Any], needed: set[str]
+) -> dict[str, Tensor]:
+    operands = {name: getattr(call, _TENSORS[name]) for name in operator.operands}
+    geometry = tuple(getattr(call, name) for name in _conv_autograd.GEOMETRY)
+    added = {"bias": getattr(call, "bias", None), "c": call.c}
+    wanted = {name for name in (*operator.operands, *added) if _TENSORS.get(name, name) in needed}
+    scalars = options["alpha"], options["beta"]
+    made = _conv_autograd.of_operands(operator, grad, operands, geometry, added, wanted, scalars)
+    return {_TENSORS.get(name, name): x for name, x in made.items()}
+
+
+def _spread_over_pixels(operator: _conv_autograd.Operator, x: Tensor, shape: str, rank: int) -> Tensor:
+    """What has one dimension lies along channels, or, of weight gradients, along filters."""
+    return x.view(-1, *(1,) * (rank - (1 if operator.made == "w" else 2)))
+
+
+def _channels_last(grad: Tensor) -> Tensor:
+    return packed(grad) if grad.dim() > 2 else grad.contiguous()
+
+
+def _save(
+    operation: _Operation, ctx: Any, inputs: tuple[Any, ...], keyword_only_inputs: dict[str, Any], output: list[Tensor]
+) -> None:
+    call = dict(zip(operation.names, inputs, strict=True))
+    _check(operation, call)
+    tensors = call.pop("inputs")
+    ctx.set_materialize_grads(False)
+    ctx.options = keyword_only_inputs
+    ctx.call = {name: x for name, x in call.items() if not isinstance(x, Tensor)}
+    ctx.given = [name for name in call if name not in ctx.call]
+    text = call["epilogue"]
+    given = _epilogue.together(text, tensors, call["numbers"], call["number_places"])
+    tracked = [name for name, x in given.items() if isinstance(x, Tensor) and x.requires_grad]
+    if any(call[name] is not None and call[name].requires_grad for name in operation.sum):
+        tracked.append("acc")
+    saved = () if call["backward"] else _epilogue.saved_outputs(text, tuple(tracked))
+    made = dict(zip(parse(text).outputs, output, strict=True))
+    ctx.mark_non_differentiable(*(x for name, x in made.items() if not has_derivative(parse(text), name)))
+    ctx.saved, ctx.shape = saved, output[0].shape
+    ctx.counts = len(ctx.given), len(tensors)
+    ctx.save_for_backward(*(call[name] for name in ctx.given), *tensors, *(made[name] for name in saved))
 
 
 def _refuse(ctx: Any, **_: Any) -> None:
@@ -56,10 +132,10 @@ def _refuse(ctx: Any, **_: Any) -> None:
     )
 
 
-def _check(call: dict[str, Any]) -> None:
+def _check(operation: _Operation, call: dict[str, Any]) -> None:
     for name, x in call.items():
         if isinstance(x, Tensor) and x.requires_grad:
-            if name not in _SUM:
+            if name not in operation.sum:
                 raise RuntimeError(f"{name} requires grad, but has no gradient here; pass {name}.detach()")
             if x.itemsize == 1:
                 raise RuntimeError(f"{name} is {x.dtype}; 8-bit operands have no gradient. Pass {name}.detach()")
@@ -77,32 +153,34 @@ def _restored(ctx: Any) -> tuple[SimpleNamespace, dict[str, Tensor]]:
     return call, {outputs[n][1]: x for n, x in zip(ctx.saved, saved[known + tensors :], strict=True)}
 
 
-def _backward(ctx: Any, grads: list[Tensor | None]) -> tuple[Any, ...]:
+def _backward(operation: _Operation, ctx: Any, grads: list[Tensor | None]) -> tuple[Any, ...]:
     call, stored = _restored(ctx)
-    needed = dict(zip(ctx.names, ctx.needs_input_grad, strict=False))
-    # torch takes an empty list for one of tensors, and says nothing of trailing arguments that the caller left out.
+    needed = dict(zip(operation.names, ctx.needs_input_grad, strict=False))
+    # torch takes an empty list for one of tensors or numbers, and says nothing of trailing arguments that the caller
+    # left out.
     results = {name: [] if ctx.call.get(name) == [] else None for name in needed}
     results["inputs"] = [None] * len(call.inputs)
     names = parse(call.epilogue).outputs
-    given = {name: grad.contiguous() for name, grad in zip(names, grads, strict=True) if grad is not None}
+    given = {name: operation.arranged(grad) for name, grad in zip(names, grads, strict=True) if grad is not None}
     if not given:
         return tuple(results.values())
 
     def multiply(text: str, values: Iterable[Any], dtype: torch.dtype) -> list[Tensor]:
         function = dict(zip(_FUNCTION, (text, *_epilogue.separate(values), ""), strict=True))
-        return ctx.op(**(vars(call) | function | ctx.options | {"out_dtype": dtype}))
+        return operation.op(**(vars(call) | function | ctx.options | {"out_dtype": dtype}))
 
     inputs = _epilogue.together(call.epilogue, call.inputs, call.numbers, call.number_places)
     tensors = [name for name, x in inputs.items() if isinstance(x, Tensor)]
     of_inputs = [name for name, is_needed in zip(tensors, needed["inputs"], strict=True) if is_needed]
-    of_sum = [name for name in _SUM if needed.get(name)]
-    dtype = call.a.dtype if call.a.itemsize > 1 else next(iter(given.values())).dtype
-    gradients = _epilogue.Gradients(call.epilogue, call.backward, inputs, given, ctx.shape, dtype, stored, multiply)
+    of_sum = {name for name in operation.sum if needed.get(name)}
+    operand = getattr(call, operation.sum[0])
+    dtype = operand.dtype if operand.itemsize > 1 else next(iter(given.values())).dtype
+    gradients = _epilogue.Gradients(
+        call.epilogue, call.backward, inputs, given, ctx.shape, dtype, stored, multiply, operation.spread
+    )
     made = gradients.of([*(["acc"] if of_sum else []), *of_inputs])
     results["inputs"] = [made.get(name) for name in tensors]
     if "acc" in made:
-        operands = tuple(getattr(call, name) for name in _SUM)
-        scalars = ctx.options["alpha"], ctx.options["beta"]
-        of_operands = _autograd.of_operands(made["acc"], operands, tuple(n in of_sum for n in _SUM), *scalars)
-        results |= {name: x for name, x in zip(_SUM, of_operands, strict=True) if name in needed}
+        of_operands = operation.of_operands(made["acc"], call, ctx.options, of_sum)
+        results |= {name: x for name, x in of_operands.items() if name in needed}
     return tuple(results.values())

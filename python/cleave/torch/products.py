@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from .._epilogue import BoundEpilogue, Epilogue
-from ._epilogue import separate
+from ._epilogue import arguments, results
 
 _gemm = torch.ops.cleave.gemm
 _scaled_gemm = torch.ops.cleave.scaled_gemm
@@ -51,7 +51,7 @@ def gemm(
     """
     if epilogue is None:
         return (_gemm.quantized if "out_scale" in options else _gemm)(a, b, bias, c, **options)
-    return _outputs(_gemm.epilogue(a, b, *_function(epilogue, options), bias, c, **options))
+    return results(_gemm.epilogue(a, b, *arguments(epilogue, options), bias, c, **options))
 
 
 def scaled_gemm(
@@ -84,8 +84,8 @@ def scaled_gemm(
     if epilogue is None:
         operator = _scaled_gemm.quantized if "out_scale" in options else _scaled_gemm
         return operator(a, b, scale_a, scale_b, bias, **options)
-    function = _function(epilogue, options)
-    return _outputs(_scaled_gemm.epilogue(a, b, scale_a, scale_b, *function, bias, **options))
+    function = arguments(epilogue, options)
+    return results(_scaled_gemm.epilogue(a, b, scale_a, scale_b, *function, bias, **options))
 
 
 def grouped_gemm(
@@ -115,17 +115,4 @@ def grouped_gemm(
     """
     if epilogue is None:
         return (_grouped_gemm.quantized if "out_scale" in options else _grouped_gemm)(a, b, offs, bias, **options)
-    return _outputs(_grouped_gemm.epilogue(a, b, offs, *_function(epilogue, options), bias, **options))
-
-
-def _function(epilogue: BoundEpilogue | Epilogue, options: dict[str, Any]) -> tuple[Any, ...]:
-    """As the operators take it."""
-    if options.pop("activation", "none") != "none":
-        raise ValueError("activation is given beside an epilogue function, which takes its place; apply it there")
-    if isinstance(epilogue, Epilogue):  # one without inputs need not be called
-        epilogue = epilogue()
-    return epilogue.text, *separate(epilogue.inputs), epilogue.backward
-
-
-def _outputs(made: list[Tensor]) -> Tensor | tuple[Tensor, ...]:
-    return made[0] if len(made) == 1 else tuple(made)
+    return results(_grouped_gemm.epilogue(a, b, offs, *arguments(epilogue, options), bias, **options))

@@ -1,0 +1,103 @@
+"""cleave.conv1d to conv3d for torch's autograd and torch.compile."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .._epilogue import BoundEpilogue, Epilogue
+from . import _conv_autograd
+from ._epilogue import arguments, results
+
+_conv = torch.ops.cleave.conv
+
+
+def conv2d(
+    input: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    stride: int | Sequence[int] = 1,
+    padding: int | Sequence[int] = 0,
+    dilation: int | Sequence[int] = 1,
+    groups: int = 1,
+    *,
+    epilogue: BoundEpilogue | Epilogue | None = None,
+    **options: Any,
+) -> Tensor | tuple[Tensor, ...]:
+    """`cleave.conv2d` by torch.ops.cleave: with gradients, and under torch.compile(fullgraph=True).
+
+    With an epilogue function, input, weight, bias, c and the function's tensors have gradients, as in
+    `cleave.torch.gemm`: where the derivative reads the sum, backward makes the convolution again with the derivative as
+    its epilogue; sums over pixels are torch's.
+
+    Args:
+        input, weight, bias: as in torch.nn.functional.conv2d; input and weight have their channels adjacent
+            (memory_format=torch.channels_last), and so do matrices of the function.
+        stride, padding, dilation, groups: as there, padding as numbers; 2 for each axis are those before the axes, then
+            those after them.
+        epilogue: as in `cleave.conv2d`.
+        options: c, alpha, beta, activation, out_dtype, split_k_mode, split_k_slices: as in torch.ops.cleave.conv.
+
+    Returns:
+        A new D, channels last, or the tuple of the function's outputs. As repeatable, and as safe in CUDA graphs, as
+        `cleave.conv2d`.
+
+    Raises:
+        RuntimeError: what `cleave.conv2d` raises as ValueError or TypeError.
+    """
+    return _convolve(2, input, weight, bias, (stride, padding, dilation, groups), epilogue, options)
+
+
+def conv1d(
+    input: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    stride: int | Sequence[int] = 1,
+    padding: int | Sequence[int] = 0,
+    dilation: int | Sequence[int] = 1,
+    groups: int = 1,
+    *,
+    epilogue: BoundEpilogue | Epilogue | None = None,
+    **options: Any,
+) -> Tensor | tuple[Tensor, ...]:
+    """`cleave.torch.conv2d` of one axis: channels are adjacent in what x.mT.contiguous().mT is."""
+    return _convolve(1, input, weight, bias, (stride, padding, dilation, groups), epilogue, options)
+
+
+def conv3d(
+    input: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    stride: int | Sequence[int] = 1,
+    padding: int | Sequence[int] = 0,
+    dilation: int | Sequence[int] = 1,
+    groups: int = 1,
+    *,
+    epilogue: BoundEpilogue | Epilogue | None = None,
+    **options: Any,
+) -> Tensor | tuple[Tensor, ...]:
+    """`cleave.torch.conv2d` of three axes: memory_format=torch.channels_last_3d."""
+    return _convolve(3, input, weight, bias, (stride, padding, dilation, groups), epilogue, options)
+
+
+def _convolve(
+    axes: int,
+    input: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    geometry: tuple[Any, ...],
+    epilogue: BoundEpilogue | Epilogue | None,
+    options: dict[str, Any],
+) -> Tensor | tuple[Tensor, ...]:
+    if input.dim() != axes + 2:
+        raise ValueError(f"input is {tuple(input.shape)}; conv{axes}d takes {axes + 2} dimensions")
+    *steps, groups = geometry
+    given = (*([x] if isinstance(x, int) else x for x in steps), groups)
+    if epilogue is not None:
+        return results(_conv.epilogue(input, weight, *arguments(epilogue, options), bias, *given, **options))
+    if options:
+        return _conv.full(input, weight, bias, *given, **options)
+    return _conv_autograd.conv(input, weight, bias, *given)
