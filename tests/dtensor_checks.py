@@ -119,7 +119,7 @@ def gradients_of_dtensors_are_dtensors(ranks: Ranks) -> None:
     with CommDebugMode() as moved:
         d = ops.gemm(*own).redistribute(mesh, [Shard(0)])
         d.backward(distribute_tensor(g, mesh, [Shard(0)], src_data_rank=None))
-    assert moved.get_total_counts() == 2
+    assert moved.get_total_counts() == 2 or ranks.size == 1
     for grad, expected, placement in ((own[0], whole[0], Shard(1)), (own[1], whole[1], Shard(0))):
         assert grad.grad.placements == (placement,)
         torch.testing.assert_close(grad.grad.full_tensor(), expected.grad, rtol=1e-4, atol=1e-4)

@@ -1,4 +1,4 @@
-"""Products over the ranks of two GPUs, by NCCL. NVLink multicast stays off."""
+"""Products over ranks by NCCL: of two GPUs, or of one, for kernels and captures. NVLink multicast stays off."""
 
 from __future__ import annotations
 
@@ -15,11 +15,13 @@ torch = pytest.importorskip("torch", minversion="2.10")
 TESTS = Path(__file__).parents[1]
 
 
-@pytest.mark.skipif(torch.cuda.device_count() < 2, reason="it needs two GPUs")
-def test_on_two_gpus(tmp_path: Path) -> None:
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_on_gpus(tmp_path: Path, ranks: int) -> None:
+    if torch.cuda.device_count() < ranks:
+        pytest.skip(f"it needs {ranks} GPUs")
     # Few kernels, since a process compiles one after the other.
     environment = os.environ | {"PYTHONPATH": str(TESTS.parent / "python"), "CLEAVE_KERNELS": "covering"}
-    run = [sys.executable, TESTS / "distributed_ranks.py", "2", "cuda", tmp_path / "report"]
+    run = [sys.executable, TESTS / "distributed_ranks.py", str(ranks), "cuda", tmp_path / "report"]
     subprocess.run(run, check=True, timeout=300, env=environment)
     report = json.loads((tmp_path / "report").read_text())
     assert len(report) > 10 and not any(report.values()), "\n".join(report.values())
