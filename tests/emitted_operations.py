@@ -133,6 +133,12 @@ OPERATIONS = [
     _operation("fused_fp8", SM_90A, dtype="float8_e4m3fn", scaling="row", epilogue=soft_cap),
     _operation("fused_experts", SM_90A, _groups("m"), dtype="bfloat16", epilogue=FUSED),
     _operation("fused_slots", SM_90A, _groups("m", "counts", 512), dtype="bfloat16", epilogue=MASKED),
+    _operation("packed", SM_90A, dtype="bfloat16", weights="int4", group_size=64, zeros=True, bias="row"),
+    _operation("packed_rows", SM_90A, _split("parallel", 4), dtype="float16", weights="int4", group_size=-1, batch=3),
+    _operation("packed_experts", SM_90A, _groups("m"), dtype="bfloat16", weights="mxfp4"),
+    _operation("packed_nvfp4", SM_90A, dtype="float16", weights="nvfp4", out_dtype="float32"),
+    _operation("packed_slots", SM_90A, _groups("m", "counts", 512), dtype="bfloat16", weights="nvfp4"),
+    _operation("packed_fused", SM_90A, dtype="bfloat16", weights="int4", epilogue=FUSED),
     _operation("fused_wgrad", BOTH, _groups("k"), dtype="bfloat16", layout="nt", epilogue=MASKED),
 ]  # fmt: skip
 

@@ -100,6 +100,8 @@ def calls(device: str) -> dict[str, list[Call]]:
         add(ops.mixed_gemm.full, a, codes, scales, zeros, n, k, draw(n), torch.float32, c=draw(m, n), beta=2.0,
             activation="silu", static_b=True, **split)  # fmt: skip
         add(ops.mixed_gemm.out, a, codes, scales, zeros, n, k, draw(n), out=empty(m, n, dtype=dtype))
+        nvfp4 = torch.randint(0, 127, (k // 16, n), dtype=torch.uint8, device=device).view(torch.float8_e4m3fn)
+        add(ops.mixed_gemm.default, a, codes, nvfp4, None, n, 16, None, torch.float32, "nvfp4", draw(1).abs())
 
     groups, total = 3, 300  # of which the last 43 belong to none
     ends = torch.tensor([130, 130, 257], dtype=torch.int32, device=device)
@@ -110,6 +112,9 @@ def calls(device: str) -> dict[str, list[Call]]:
     add(ops.mixed_gemm.default, batch, codes, scales, None, n, k)
     add(ops.mixed_gemm.default, batch[0], codes, scales, None, n, k)
     add(ops.mixed_grouped_gemm.default, batch, codes, scales, None, n, k, None)
+    nvfp4 = torch.randint(0, 127, (groups, k // 16, n), dtype=torch.uint8, device=device).view(torch.float8_e4m3fn)
+    add(ops.mixed_grouped_gemm.default, draw(total, k, dtype=torch.bfloat16), codes, nvfp4, None, n, 16, ends, None,
+        torch.float32, "nvfp4", draw(groups).abs())  # fmt: skip
     indptr = torch.nn.functional.pad(ends, (1, 0)).long()
     starts, counts = indptr[:-1], indptr.diff()
     for dtype in FLOATS:

@@ -10,6 +10,7 @@
 #include "docs.h"
 #include "epilogue.h"
 #include "errors.h"
+#include "launch/packed_weight.h"
 #include "operands/scales.h"
 #include "plan_problem.h"
 #include "problem/placement.h"

@@ -57,6 +57,14 @@ std::string print(const ScaleLayout& layout, bool with_strides) {
   return text.in_braces();
 }
 
+std::string print(const WeightLayout& layout) {
+  Initialiser text;
+  text.add("format", spell(layout.format));
+  text.add("has_zero", layout.has_zero, false);
+  text.add("group", layout.group, int64_t(0));
+  return text.in_braces();
+}
+
 std::string print(const GroupLayout& layout) {
   Initialiser text;
   text.add("dimension", spell(layout.dimension));
@@ -145,10 +153,9 @@ std::string print_operation(const GemmProblem& given) {
   text.add("bias_stride_batch", p.bias_stride_batch, int64_t(0));
   text.add("activation", p.activation, Activation::none);
   if (p.epilogue.function != nullptr) text.add("epilogue", print(p.epilogue));
-  if (p.scale_a.kind != Scaling::none) {
-    text.add("scale_a", print(p.scale_a, is_conv));
-    text.add("scale_b", print(p.scale_b, is_conv));
-  }
+  if (p.scale_a.kind != Scaling::none) text.add("scale_a", print(p.scale_a, is_conv));
+  if (p.scale_b.kind != Scaling::none) text.add("scale_b", print(p.scale_b, is_conv));
+  if (p.weights_b.format != WeightFormat::none) text.add("weights_b", print(p.weights_b));
   text.add("has_zero", p.has_zero, false);
   text.add("has_scale_d", p.has_scale_d, false);
   text.add("has_amax", p.has_amax, false);

@@ -48,10 +48,6 @@ const Choice& planned(const GemmPlan& plan) {
         "the operation has out_scale, which emitted projects do not serve; plan it with scale_d, or call it from "
         "the library");
   }
-  if (has_weights(choice->config)) {
-    throw Error(ErrorCode::unsupported,
-                "the operation's b is a packed weight, which emitted projects do not serve; call it from the library");
-  }
   if (choice->problem.groups.apart) {
     refuse(
         ErrorCode::unsupported,
@@ -126,6 +122,7 @@ void add_code(std::string_view folder, const std::string& name, EmittedFiles& fi
   const std::pair<const char*, std::string> words[] = {{"expected_operation", "expected_" + name},
                                                        {"finish_operation", "finish_" + name},
                                                        {"operands_operation", "operands_" + name},
+                                                       {"packed_operation", "packed_" + name},
                                                        {"emitted::operation", "emitted::" + name},
                                                        {"\"emitted/operation.h\"", "\"emitted/" + name + ".h\""},
                                                        {"import operation\n", "import " + name + " as operation\n"},
@@ -170,7 +167,10 @@ EmittedFiles emit(const GemmPlan& plan, const EmitOptions& options) {
   const std::string kind = vocabulary.flags["convolution"] ? "convolution" : "product";
   const bool function = vocabulary.flags["function"];
   const std::string epilogue = target + (function ? "_function" : "_activation");
-  for (const std::string& folder : {std::string("common"), kind, target, target + "_" + kind, epilogue}) {
+  const std::string weight = target + (vocabulary.flags["packed"] ? "_packed" : "_matrix");
+  std::vector<std::string> folders = {"common", kind, target, target + "_" + kind, epilogue};
+  if (kind == "product") folders.push_back(weight);
+  for (const std::string& folder : folders) {
     add_templates(folder + "/", vocabulary, files);
     add_code(folder + "/", options.name, files);
   }

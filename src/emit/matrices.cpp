@@ -26,6 +26,23 @@ void describe_matrices(const GemmProblem& p, const Layouts& layouts, Vocabulary&
   matrix("d", p.d.dtype, layouts.d_row, entries_of_d(several), "m", "n");
 }
 
+void describe_weight(const GemmProblem& p, Vocabulary& v) {
+  const WeightLayout& weights = p.weights_b;
+  const bool packed = weights.format != WeightFormat::none, whole_rows = weights.group == p.k;
+  v.flags["packed"] = packed;
+  v.flags["packed_zeros"] = weights.has_zero;
+  v.flags["packed_global"] = weights.format == WeightFormat::nvfp4;
+  v.words["weights"] = to_string(weights.format);
+  v.words["group_size"] = whole_rows ? "0" : std::to_string(weights.group);
+  v.words["weight_groups"] = whole_rows ? "1" : fmt::format("k / {}", weights.group);
+  v.words["weight_text"] =
+      fmt::format("{} codes, a scale for {}", v.words["weights"],
+                  whole_rows ? std::string("each column") : fmt::format("{} neighbours of a column", weights.group));
+  v.words["weight_scale_dtype"] = weights.format == WeightFormat::mxfp4   ? "uint8"
+                                  : weights.format == WeightFormat::nvfp4 ? "float8_e4m3fn"
+                                                                          : to_string(p.b.dtype);
+}
+
 void describe_scales(const GemmProblem& p, Vocabulary& v) {
   const Scaling kind = p.scale_a.kind;
   const auto scales = [&](const std::string& name, const ScaleLayout& layout, bool several) {

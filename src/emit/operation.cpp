@@ -41,6 +41,7 @@ std::string product_of(const GemmProblem& p) {
     case Conv::wgrad:
       return "conv_wgrad(X, Y)";
   }
+  if (p.weights_b.format == WeightFormat::nvfp4) return "global_scale * (A @ B)";
   if (p.has_zero) return fmt::format("{}(A @ B - zero_a * zero_b)", scaled ? "scale_a * scale_b * " : "");
   return scaled ? "(scale_a * A) @ (scale_b * B)" : "A @ B";
 }
@@ -62,6 +63,7 @@ std::string summary(const GemmProblem& p) {
   text += " matrices" + multiplied_as(p);
   if (p.scale_a.kind == Scaling::vector) text += " with scales";
   if (p.scale_a.kind == Scaling::block) text += " with scales of blocks";
+  if (p.weights_b.format != WeightFormat::none) text += fmt::format(" and {} weights", to_string(p.weights_b.format));
   return text + ".";
 }
 
@@ -132,6 +134,7 @@ void describe_product(const GemmProblem& p, const std::vector<ArchChoice>& choic
            choices.front().arch, choice.arch);
   }
   describe_matrices(p, layouts, v);
+  describe_weight(p, v);
   describe_scales(p, v);
   describe_groups(p, spacing_step(p, choices), v);
   v.words["class"] = "Gemm";
@@ -160,7 +163,8 @@ Vocabulary describe(const GemmProblem& p, const std::vector<ArchChoice>& choices
   describe_epilogue(p, v);
   describe_function(p, v);
   const bool floats = size_of(p.a.dtype) > 1;
-  v.flags["differentiable"] = floats && size_of(p.d.dtype) > 1 && !p.has_amax && p.groups.dimension == Grouping::none;
+  v.flags["differentiable"] = floats && size_of(p.d.dtype) > 1 && !p.has_amax && p.groups.dimension == Grouping::none &&
+                              p.weights_b.format == WeightFormat::none;
   v.flags["convolution"] = p.conv.kind != Conv::none;
   v.flags["dgrad"] = p.conv.kind == Conv::dgrad;
   v.flags["wgrad"] = p.conv.kind == Conv::wgrad;

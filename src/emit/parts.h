@@ -30,6 +30,9 @@ void describe_archs(const std::vector<ArchChoice>& choices, Vocabulary& v);
 void describe_matrices(const GemmProblem& problem, const Layouts& layouts, Vocabulary& v);
 void describe_scales(const GemmProblem& problem, Vocabulary& v);
 
+/// What B is if it is a packed weight.
+void describe_weight(const GemmProblem& problem, Vocabulary& v);
+
 /// The epilogue function, if there is one. Throws Error(unsupported) for names that C++ has for something else.
 void describe_function(const GemmProblem& problem, Vocabulary& v);
 

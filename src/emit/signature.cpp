@@ -74,6 +74,19 @@ void add_bounds(const GroupLayout& groups, Signature& s) {
   }
 }
 
+/// A packed weight, and what lies beside its codes.
+void add_weight(const GemmProblem& p, Signature& s) {
+  const char* const lead = p.groups.dimension == Grouping::none ? "" : "groups, ";
+  const auto add = [&](const char* name, const std::string& about) {
+    s.positional.push_back({.name = name, .about = about});
+  };
+  add("packed", fmt::format("uint8 [{}ceil(n / 64), ceil(k / 64), 2048], @weights@ codes in Cleave's order.", lead));
+  add("scales", fmt::format("@weight_scale_dtype@ [{}@weight_groups@, n].", lead));
+  if (p.weights_b.has_zero) add("zeros", "uint8, 0 to 15, as scales.");
+  if (p.weights_b.format == WeightFormat::nvfp4)
+    add("global_scale", fmt::format("float32, one value{}, or [{}n].", *lead ? " for each group" : "", lead));
+}
+
 Signature signature_of_product(const GemmProblem& p) {
   Signature s;
   const bool grouped = p.groups.dimension != Grouping::none;
@@ -85,7 +98,10 @@ Signature signature_of_product(const GemmProblem& p) {
   matrix("a", masked    ? "[groups, rows, k], room for `rows` rows in each group"
               : grouped ? "@a_shape@"
                         : "[m, k] or [batch, m, k]");
-  matrix("b", gated ? "with 2n columns, the gates first" : grouped ? "@b_shape@" : "[k, n] or [batch, k, n]");
+  if (p.weights_b.format != WeightFormat::none)
+    add_weight(p, s);
+  else
+    matrix("b", gated ? "with 2n columns, the gates first" : grouped ? "@b_shape@" : "[k, n] or [batch, k, n]");
   const char* const values[] = {"one value for each row of a, or one", "one value for each column of b, or one"};
   const char* const blocks[] = {"one value for each block of @scale_rows_a@ x 128 of a",
                                 "one value for each block of 128 x @scale_rows_b@ of b"};

@@ -27,10 +27,6 @@ bool may_be_batch_invariant(const GemmProblem& problem);
 /// Before B's columns are asked for, two of which a gated function joins.
 void set_function(const EpilogueFunction& function, GemmProblem& problem);
 
-/// Where B's blocks and scales lie that is a packed weight, of which the rest is known: behind each other, and of nvfp4
-/// with one global scale for each matrix.
-void place_packed_weight(GemmProblem& problem);
-
 /// Whether an output of the epilogue function is reduced.
 bool reduces(const GemmProblem& problem);
 

@@ -54,17 +54,6 @@ void check_company(const GemmProblem& p, Messages& out) {
 
 }  // namespace
 
-void place_packed_weight(GemmProblem& p) {
-  const int64_t entries = entries_of_b(p), column = round_up<int64_t>(p.k, kWeightBlock);
-  WeightLayout& weights = p.weights_b;
-  p.b.stride_row = 1;
-  p.b.stride_col = column;
-  p.b.stride_batch = entries > 1 ? round_up<int64_t>(p.n, kWeightBlock) * column : 0;
-  weights.scale_stride_k = p.n;
-  weights.scale_stride_batch = entries > 1 ? ceil_div(p.k, max_of<int64_t>(weights.group, 1)) * p.n : 0;
-  if (weights.format == WeightFormat::nvfp4) p.scale_b = {.kind = Scaling::vector, .stride_batch = entries > 1 ? 1 : 0};
-}
-
 void check_weights(const GemmProblem& p, Messages& out) {
   if (p.weights_a.format != WeightFormat::none) {
     out.add("weights_a is {}; only b can be a packed weight. Exchange a and b", to_string(p.weights_a.format));

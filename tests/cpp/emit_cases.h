@@ -6,6 +6,7 @@
 
 #include "cleave/conv.h"
 #include "cleave/epilogue.h"
+#include "launch/packed_weight.h"
 
 namespace cleave {
 
@@ -62,6 +63,13 @@ inline GemmProblem grouped(GemmProblem p, Grouping dimension, GroupLayout layout
   if (dimension == Grouping::n) p.a.stride_batch = p.m * p.k;
   if (dimension == Grouping::k) p.d.stride_batch = p.m * p.n;
   if (dimension == Grouping::k && p.has_c) p.c.stride_batch = p.m * p.n;
+  return p;
+}
+
+/// `p` with B in 4 bits.
+inline GemmProblem packed(GemmProblem p, WeightFormat format, int64_t group, bool has_zero = false) {
+  p.weights_b = {.format = format, .has_zero = has_zero, .group = group};
+  place_packed_weight(p);
   return p;
 }
 
@@ -165,6 +173,14 @@ inline std::vector<EmitCase> emit_cases() {
       {"function_of_8_bits", with_function(scaled(product(512, 768, 1024, e4m3, bf16), vector, one))},
       {"function_of_rows", with_function(grouped(product(4096, 1024, 512, bf16, bf16), Grouping::m))},
       {"function_of_depth", with_function(grouped(product(1024, 512, 4096, bf16, f32, 1, false, true), Grouping::k))},
+      {"packed", packed(with_epilogue(product(16, 4096, 4096, bf16, bf16)), WeightFormat::int4, 128, true)},
+      {"packed_rows",
+       split(packed(product(24, 512, 1024, f16, f32, 3), WeightFormat::int4, 1024), SplitKMode::parallel, 2)},
+      {"packed_experts", packed(grouped(product(512, 2880, 2880, bf16, bf16), Grouping::m), WeightFormat::mxfp4, 32)},
+      {"packed_nvfp4", packed(product(16, 4096, 4096, f16, f16), WeightFormat::nvfp4, 16)},
+      {"packed_nvfp4_experts",
+       packed(grouped(product(512, 2880, 2880, bf16, bf16), Grouping::m), WeightFormat::nvfp4, 16)},
+      {"packed_function", with_function(packed(product(40, 1024, 512, bf16, bf16), WeightFormat::int4, 64))},
       {"function_of_gates", with_gated_function(product(512, 1024, 512, bf16, bf16))},
   };
 }

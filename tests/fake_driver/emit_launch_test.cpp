@@ -32,7 +32,10 @@ std::string assignments(const GemmProblem& p) {
   pointer(p.bias != Bias::none, "bias", "bias");
   set(p.bias != Bias::none && p.bias_stride_batch != 0, "batch_stride_bias", "probe.problem.bias_stride_batch");
   pointer(p.scale_a.kind != Scaling::none, "scale_a", "scale_a");
-  pointer(p.scale_b.kind != Scaling::none, "scale_b", "scale_b");
+  const bool packed = p.weights_b.format != WeightFormat::none;
+  pointer(p.scale_b.kind != Scaling::none, packed ? "global_scale" : "scale_b", "scale_b");
+  pointer(packed, "scales", "weight_scale");
+  pointer(p.weights_b.has_zero, "zeros", "weight_zero");
   pointer(p.has_zero, "zero_a", "zero_a");
   pointer(p.has_zero, "zero_b", "zero_b");
   pointer(p.has_scale_d, "scale_d", "scale_d");
@@ -64,6 +67,15 @@ void expect_equal(const Launch& emitted, const Launch& own, const GemmProblem& p
   expect_equal(x.schedule, y.schedule, config.schedule.grouping == Grouping::k);
   expect_equal(x.epilogue, y.epilogue, batched);
   if (config.schedule.grouping != Grouping::none) expect_equal(x.groups, y.groups);
+  if (has_weights(config)) {
+    EXPECT_EQ(x.weights.scales, y.weights.scales);
+    EXPECT_EQ(x.weights.zeros, y.weights.zeros);
+    EXPECT_EQ(x.weights.stride_k, y.weights.stride_k);
+    EXPECT_EQ(x.weights.stride_batch, y.weights.stride_batch);
+    EXPECT_EQ(x.weights.groups, y.weights.groups);
+    EXPECT_EQ(x.weights.blocks_per_group.divisor, y.weights.blocks_per_group.divisor);
+    EXPECT_EQ(x.a.data, y.a.data);
+  }
   if (config.epilogue.scaling != Scaling::none) {
     expect_equal(x.scales_a, y.scales_a, batched);
     expect_equal(x.scales_b, y.scales_b, batched);

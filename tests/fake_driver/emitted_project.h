@@ -91,6 +91,8 @@ inline GemmArguments some_arguments(const GemmProblem& p) {
                   .beta = p.has_c ? 2.0f : 0.0f,
                   .scale_a = p.scale_a.kind != Scaling::none ? address<float>(5) : nullptr,
                   .scale_b = p.scale_b.kind != Scaling::none ? address<float>(6) : nullptr,
+                  .weight_scale = p.weights_b.format != WeightFormat::none ? address<void>(13) : nullptr,
+                  .weight_zero = p.weights_b.has_zero ? address<uint8_t>(14) : nullptr,
                   .zero_a = p.has_zero ? address<int32_t>(7) : nullptr,
                   .zero_b = p.has_zero ? address<int32_t>(8) : nullptr,
                   .scale_d = p.has_scale_d ? address<float>(9) : nullptr,

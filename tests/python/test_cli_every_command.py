@@ -65,6 +65,11 @@ COMMANDS = [
         for operation in (GEMM, GROUPED, CONV)
     ),
     *(
+        (["emit", target, *operation, *PACKED, *GPU, *EMIT], "project: ")
+        for target in ("pytorch", "cpp")
+        for operation in (GEMM, GROUPED)
+    ),
+    *(
         (["emit", target, *operation, *GPU, *EMIT, *EPILOGUE], "epilogue gelu_residual, sm90")
         for target in ("pytorch", "cpp")
         for operation in (GEMM, GROUPED, CONV)

@@ -169,6 +169,20 @@ def check_operator(operation: Operation | Convolution, folder: Path) -> None:
         check_product(operation, folder)
 
 
+def packed_weight(options: dict[str, Any], lead: tuple[int, ...], n: int, k: int) -> dict[str, Any]:
+    """The tensors of one, without data."""
+    weights = options["weights"]
+    group = options.get("group_size", {"int4": 128, "mxfp4": 32, "nvfp4": 16}[weights])
+    shape = (*lead, 1 if group == -1 else k // group, n)
+    dtype = {"int4": options["dtype"], "mxfp4": "uint8", "nvfp4": "float8_e4m3fn"}[weights]
+    tensors = {"packed": meta("uint8", *lead, -(-n // 64), -(-k // 64), 2048), "scales": meta(dtype, *shape)}
+    if options.get("zeros"):
+        tensors["zeros"] = meta("uint8", *shape)
+    if weights == "nvfp4":
+        tensors["global_scale"] = meta("float32", *(lead or (1,)))
+    return tensors
+
+
 def check_product(operation: Operation, folder: Path) -> None:
     module = load(operation.name, folder)
     operators = getattr(torch.ops, operation.name).gemm
@@ -185,10 +199,11 @@ def check_product(operation: Operation, folder: Path) -> None:
     lead_b = (batch,) if grouping == "m" else ()
     shape_a = (batch, m // batch, k) if options.get("bounds") == "counts" else (*lead_a, m, k)
     layout = options.get("layout", "tn")
-    given = {
-        "a": meta(options["dtype"], *shape_a, by_column=layout[0] == "n"),
-        "b": meta(options["dtype"], *lead_b, k, columns, by_column=layout[1] == "n"),
-    }
+    given = {"a": meta(options["dtype"], *shape_a, by_column=layout[0] == "n")}
+    if "weights" in options:
+        given |= packed_weight(options, lead_b, n, k)
+    else:
+        given["b"] = meta(options["dtype"], *lead_b, k, columns, by_column=layout[1] == "n")
     lead_d = shape_a[:-2] if grouping != "k" else (batch,)
     if grouping == "n":
         lead_d = ()
@@ -198,7 +213,7 @@ def check_product(operation: Operation, folder: Path) -> None:
         column = (*(lead_d if options.get("bounds") == "counts" else ()), shape[-2], 1)
         inputs = inputs_of(epilogue, {"scalar": (), "row": (n,), "column": column, "matrix": shape})
     for argument in operators.default._schema.arguments[2:]:
-        if argument.kwarg_only or argument.name in inputs:
+        if argument.kwarg_only or argument.name in inputs or argument.name in given:
             continue
         if argument.name in ("offs", "indptr", "starts", "sizes", "counts"):
             given[argument.name] = meta("int32", batch + (argument.name == "indptr"))
@@ -207,7 +222,7 @@ def check_product(operation: Operation, folder: Path) -> None:
         else:
             given[argument.name] = meta("float32", columns)
     given |= inputs
-    differentiable = dense and given["a"].itemsize > 1
+    differentiable = dense and given["a"].itemsize > 1 and "weights" not in options
     given = {name: x.detach() if isinstance(x, torch.Tensor) else x for name, x in given.items()}
     made = check_results(module.gemm, list(given.values()), shape, epilogue, differentiable)
     check_on_the_cpu(module.gemm, made, **given)
@@ -260,8 +275,10 @@ def test_extension_of_compiled_kernels_builds(
         in_child(fail_to_load, operation.name, moved)
 
 
-# Dense, with swiglu, with scales of blocks, in groups, a convolution's gradient.
-@pytest.mark.parametrize("operation", EVERYTHING[::8], ids=lambda o: o.name)
+# Dense, with swiglu, with scales of blocks, in groups, with a function, convolutions and a gradient; a packed weight.
+@pytest.mark.parametrize(
+    "operation", [*EVERYTHING[::8], *(o for o in EVERYTHING if o.name == "packed_nvfp4")], ids=lambda o: o.name
+)
 def test_cpp_project_builds(operation: Operation | Convolution, elsewhere: Path, tmp_path: Path) -> None:
     folder = cleave.emit.cpp(
         operation.plan(), operation.name, tmp_path / "emitted", sources="cubin",

@@ -61,8 +61,9 @@ def test_every_type_has_one_definition() -> None:
     places = defaultdict(set)
     for path in files("include", "kernels", "src", "python/src", "python/torch_ops", "python/jax_ops", "tests/cpp"):
         place = str(path.relative_to(ROOT))
-        # An emitted project has the code of products or that of convolutions, of activations or of functions.
-        kind = (re.findall("project/.*(convolution|function)/", place) or [""])[0]
+        # An emitted project has the code of products or that of convolutions, of activations or of functions, of a B
+        # that is a matrix or of one that is packed.
+        kind = (re.findall("project/.*(convolution|function|packed)/", place) or [""])[0]
         for name in defined_types(path.read_text("utf-8")):
             places[kind + name].add(place)
     assert len(places) > 200

@@ -7,6 +7,9 @@ from expected_operation import Case, Finished, fixed, values
 from finish_operation import SUMS, finish
 from torch import Tensor
 
+if fixed.WEIGHTS != "none":
+    from packed_operation import make_weight
+
 OTHER = {"m": (4096, 256, 384, 4), "n": (256, 4096, 384, 4), "k": (256, 384, 4096, 4)}
 SIZES = [  # m, n, k, batch or groups
     (fixed.M, fixed.N, fixed.K, fixed.BATCH),
@@ -101,8 +104,12 @@ def make(m: int, n: int, k: int, batch: int, requires_grad: bool = False) -> Cas
     lead_a = (batch,) if not GROUPED or fixed.GROUPING == "n" else ()
     lead_b = (batch,) if not GROUPED or fixed.GROUPING == "m" else ()
     a = matrix(*lead_a, m, k, dtype=fixed.A_DTYPE, order=fixed.A_ORDER)
-    b = matrix(*lead_b, k, columns, dtype=fixed.B_DTYPE, order=fixed.B_ORDER)
-    arguments = [a, b]
+    if fixed.WEIGHTS == "none":
+        b = matrix(*lead_b, k, columns, dtype=fixed.B_DTYPE, order=fixed.B_ORDER)
+        arguments = [a, b]
+    else:
+        arguments, b = make_weight(lead_b, columns, k)
+        arguments = [a, *arguments]
     if SUMS is not None and a.itemsize > 1:
         a.mul_(SUMS * k**-0.5)
     for operand in arguments:

@@ -67,6 +67,11 @@ class Tensor {
   CUdeviceptr device_ = 0;
 };
 
+/// Where an element of a matrix lies.
+inline int64_t at(const cleave::MatrixLayout& x, int64_t entry, int64_t row, int64_t column) {
+  return entry * x.stride_batch + row * x.stride_row + column * x.stride_col;
+}
+
 /// What rounding of products may add to a sum, relative to its terms.
 inline constexpr double kProductError = kOperation.precision == cleave::Precision::tf32     ? 0x1p-9
                                         : kOperation.precision == cleave::Precision::bf16x3 ? 0x1p-14

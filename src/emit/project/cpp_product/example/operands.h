@@ -3,6 +3,7 @@
 
 #include "call.h"
 #include "epilogue.h"
+#include "operand_b.h"
 #include "tensor.h"
 
 namespace emitted::operation::example {
@@ -30,7 +31,7 @@ class Operands {
 
  public:
   Tensor a = matrix(problem_.a, problem_.m, problem_.k, entries_of_a(problem_));
-  Tensor b = matrix(problem_.b, problem_.k, columns_, entries_of_b(problem_));
+  OperandB b{problem_};
   Tensor c = matrix(problem_.c, problem_.m, problem_.n, problem_.has_c ? entries_of_d(problem_) : 0);
   Tensor d = matrix(problem_.d, problem_.m, problem_.n, entries_of_d(problem_));
 
@@ -92,7 +93,7 @@ class Operands {
   template <class Arguments>
   Arguments fill(Arguments x) const {
     x.a = a.device();
-    x.b = b.device();
+    b.fill(x);
     x.d = d.device();
     x.alpha = alpha_;
     if constexpr (kOperation.has_c) {
@@ -113,17 +114,14 @@ class Operands {
     return x;
   }
 
-  static int64_t at(const cleave::MatrixLayout& x, int64_t entry, int64_t row, int64_t column) {
-    return entry * x.stride_batch + row * x.stride_row + column * x.stride_col;
-  }
-  static int64_t at(const cleave::ScaleLayout& x, int64_t entry, int64_t row, int64_t depth) {
+  static int64_t scale_at(const cleave::ScaleLayout& x, int64_t entry, int64_t row, int64_t depth) {
     return entry * x.stride_batch + row / x.rows * x.stride_row + depth / cleave::kScaleBlock * x.stride_k;
   }
   static Tensor matrix(const cleave::MatrixLayout& x, int64_t rows, int64_t columns, int64_t entries) {
     return {x.dtype, entries == 0 ? 0 : at(x, entries - 1, rows - 1, columns - 1) + 1};
   }
   static Tensor scales(const cleave::ScaleLayout& x, int64_t rows, int64_t k, int64_t entries) {
-    return {DType::f32, at(x, entries - 1, rows - 1, k - 1) + 1};
+    return {DType::f32, scale_at(x, entries - 1, rows - 1, k - 1) + 1};
   }
 
   /// Alpha times the scaled product, and the bias, for a row of A and a column of B.
@@ -133,14 +131,15 @@ class Operands {
     const int64_t begin = in_groups ? g * pitch_ : 0, end = in_groups ? begin + each_ : p.k;
     Sum sum;
     for (int64_t depth = begin; depth < end; ++depth) {
-      double term = a[at(p.a, g, i, depth)] * b[at(p.b, g, depth, column)];
+      double term = a[at(p.a, g, i, depth)] * b(g, depth, column);
       if (p.scale_a.kind == Scaling::block)
-        term *= scale_a_[at(p.scale_a, g, i, depth)] * scale_b_[at(p.scale_b, g, column, depth)];
+        term *= scale_a_[scale_at(p.scale_a, g, i, depth)] * scale_b_[scale_at(p.scale_b, g, column, depth)];
       sum.add(term);
     }
     if (p.has_zero) sum.value -= zero_b_[column];
     if (p.scale_a.kind == Scaling::vector)
-      sum.scale(scale_a_[at(p.scale_a, g, i, 0)] * scale_b_[at(p.scale_b, g, column, 0)]);
+      sum.scale(scale_a_[scale_at(p.scale_a, g, i, 0)] * scale_b_[scale_at(p.scale_b, g, column, 0)]);
+    sum.scale(b.factor(g));
     sum.scale(alpha_);
     if (p.bias != Bias::none) sum.value += bias_[p.bias == Bias::row ? column : i];
     return sum;

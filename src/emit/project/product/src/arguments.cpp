@@ -1,7 +1,9 @@
+#include <algorithm>
 #include <limits>
 #include <utility>
 
 #include "call.h"
+#include "launch/packed_weight.h"
 #include "refuse.h"
 
 namespace emitted::operation {
@@ -16,6 +18,14 @@ void place(cleave::MatrixLayout& layout, cleave::Order order, int64_t rows, int6
   layout.stride_row = by_row ? leading : 1;
   layout.stride_col = by_row ? 1 : leading;
   if (layout.stride_batch == kPacked) layout.stride_batch = leading * (by_row ? rows : columns);
+}
+
+/// A packed weight.
+void place_weight(cleave::GemmProblem& p) {
+  if (p.b.stride_batch != 0 && p.b.stride_batch != kPacked)
+    refuse("batch_stride_b is ", p.b.stride_batch, "; it must be kPacked, or 0 for one weight");
+  if (kWholeRows) p.weights_b.group = std::max<int64_t>(p.k, 1);
+  cleave::place_packed_weight(p, p.b.stride_batch == 0);
 }
 
 /// The same of scales of `rows` rows, or columns of B, in the planned order.
@@ -62,7 +72,10 @@ Given read_call(const Arguments& x) {
   SET(p.d.stride_batch, batch_stride_d);
   SET(p.c.stride_batch, batch_stride_c);
   place(p.a, kOrders.a, x.m, x.k, x.lda);
-  place(p.b, kOrders.b, x.k, columns_of_b(p), x.ldb);
+  if constexpr (kPackedWeight)
+    place_weight(p);
+  else
+    place(p.b, kOrders.b, x.k, columns_of_b(p), x.ldb);
   place(p.d, kOrders.d, x.m, x.n, x.ldd);
   if constexpr (kOperation.has_c) place(p.c, kOrders.d, x.m, x.n, x.ldc);
   SET(p.bias_stride_batch, batch_stride_bias);
@@ -88,6 +101,9 @@ Given read_call(const Arguments& x) {
   SET(pointers.bias, bias);
   SET(pointers.scale_a, scale_a);
   SET(pointers.scale_b, scale_b);
+  SET(pointers.scale_b, global_scale);
+  SET(pointers.weight_scale, scales);
+  SET(pointers.weight_zero, zeros);
   SET(pointers.zero_a, zero_a);
   SET(pointers.zero_b, zero_b);
   SET(pointers.scale_d, scale_d);

@@ -78,6 +78,13 @@ void check_operand(const FunctionOperand& x, const cleave::GemmProblem& p) {
   if (x.layout.stride_batch < 0) x.refuse(".batch_stride is ", x.layout.stride_batch, "; it must not be negative");
 }
 
+/// Of a packed weight's K.
+void check_groups(const cleave::GemmProblem& p) {
+  const int64_t group = p.weights_b.group;
+  if (p.k == 0 || p.k % group != 0)
+    refuse("k is ", p.k, "; it must be a positive multiple of ", group, ", as many as share a scale of the weight");
+}
+
 /// What the kernel loads and stores at once, of our matrices.
 struct Access {
   uint32_t a, b, c, d;
@@ -108,14 +115,17 @@ void check_layouts(const cleave::GemmProblem& p, const Kernel& kernel) {
   }
   const Access access(kernel);
   const Matrix a("a", p.a, kOrders.a, p.m, p.k, entries_of_a(p), access.a);
-  const Matrix b("b", p.b, kOrders.b, p.k, columns_of_b(p), entries_of_b(p), access.b);
   const Matrix d("d", p.d, kOrders.d, p.m, p.n, entries_of_d(p), access.d);
   if (p.k > 0) a.check(false);
-  if (p.k > 0) b.check(false);
+  if (kPackedWeight) {
+    check_groups(p);
+  } else if (p.k > 0) {
+    Matrix("b", p.b, kOrders.b, p.k, columns_of_b(p), entries_of_b(p), access.b).check(false);
+  }
   d.check(true);
   if (!cleave::gates_are_aligned(config, p))
-    refuse("n is ", p.n, "; it must be a multiple of ", access.b / b.element, ", since this kernel loads ", access.b,
-           " bytes of B at once. Plan with such a size for another kernel");
+    refuse("n is ", p.n, "; it must be a multiple of ", access.b / cleave::size_of(p.b.dtype),
+           ", since this kernel loads ", access.b, " bytes of B at once. Plan with such a size for another kernel");
   if (d.size.across * d.element % d.alignment != 0)
     refuse(kOrders.d == cleave::Order::row ? "n" : "m", " is ", d.size.across, "; it must be a multiple of ",
            d.alignment / d.element,
@@ -141,7 +151,7 @@ void check_arguments(const Given& given, const Kernel& kernel) {
   const auto& [p, x] = given;
   const Access access(kernel);
   if (p.k > 0) check_address("a", x.a, access.a);
-  if (p.k > 0) check_address("b", x.b, access.b);
+  if (p.k > 0) check_address("b", x.b, kPackedWeight ? 16 : access.b);
   check_address("d", x.d, access.d);
   if (x.beta != 0.0f) {
     check_address("c", x.c, access.c);
@@ -159,7 +169,9 @@ void check_present(const Given& given) {
                   {"d", x.d},
                   {"bias", x.bias, p.bias != cleave::Bias::none},
                   {"scale_a", x.scale_a, p.scale_a.kind != cleave::Scaling::none},
-                  {"scale_b", x.scale_b, p.scale_b.kind != cleave::Scaling::none},
+                  {kPackedWeight ? "global_scale" : "scale_b", x.scale_b, p.scale_b.kind != cleave::Scaling::none},
+                  {"scales", x.weight_scale, kPackedWeight},
+                  {"zeros", x.weight_zero, p.weights_b.has_zero},
                   {"zero_b", x.zero_b, p.has_zero},
                   {"scale_d", x.scale_d, p.has_scale_d},
                   {"amax", x.amax, p.has_amax},

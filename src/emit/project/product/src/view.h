@@ -16,6 +16,10 @@ inline constexpr bool kSpaced = kGrouped && cleave::is_spaced(kGroups.bounds);
 inline constexpr bool kHasOffsets = kGrouped && kGroups.bounds != cleave::GroupBounds::counts;
 inline constexpr bool kHasSizes = kGrouped && (!kHasOffsets || kGroups.bounds == cleave::GroupBounds::starts);
 
+inline constexpr bool kPackedWeight = kOperation.weights_b.format != cleave::WeightFormat::none;
+/// One scale for each row of the packed weight, whatever K.
+inline constexpr bool kWholeRows = kPackedWeight && kOperation.weights_b.group == kOperation.k;
+
 /// Throws std::invalid_argument for sizes that no tensors have.
 void check_sizes(const cleave::GemmProblem& problem);
 

@@ -14,9 +14,12 @@ BIAS_SHAPE = (-1,) if fixed.BIAS == "row" else (-1, 1)
 
 
 def result(a: Tensor, b: Tensor, *more: Any, **_: Any) -> Any:
-    """What the operator returns, without computing it."""
-    torch._check(a.shape[-1] == b.shape[-2])
-    rows, columns = a.shape[-2], b.shape[-1]
+    """What the operator returns, without computing it. Of a packed weight b is the codes, and `more` begins with its
+    scales."""
+    rows = a.shape[-2]
+    columns = b.shape[-1] if fixed.WEIGHTS == "none" else more[0].shape[-1]
+    if fixed.WEIGHTS == "none":
+        torch._check(a.shape[-1] == b.shape[-2])
     if fixed.GATED:
         columns = columns // 2
     shape = (*_entries(a, b, *more), rows, columns)
@@ -36,7 +39,7 @@ def _new(like: Tensor, shape: tuple[int, ...], dtype: torch.dtype, order: str) -
 def _entries(a: Tensor, b: Tensor, *more: Any) -> tuple[int, ...]:
     """The leading dimensions of D."""
     if fixed.GROUPING == "none":
-        return torch.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+        return torch.broadcast_shapes(a.shape[:-2], b.shape[: -2 if fixed.WEIGHTS == "none" else -3])
     if fixed.GROUPING == "m" and fixed.BOUNDS == "counts":
         return a.shape[:-2]
     if fixed.GROUPING != "k":

@@ -1,6 +1,7 @@
 #include "torch_call.h"
 
 #include "torch_matrices.h"
+#include "torch_weight.h"
 
 namespace emitted::operation {
 namespace {
@@ -41,7 +42,10 @@ class Reader {
 Shape Reader::read_operands() {
   constexpr bool gated = is_gated(kOperation);
   a_ = read_matrix(in_.a, "a", kOrders.a, device_, p_.a);
-  b_ = read_matrix(in_.b, "b", kOrders.b, device_, p_.b);
+  if constexpr (kPackedWeight)
+    b_ = read_weight(in_, a_.columns, device_, x_);
+  else
+    b_ = read_matrix(in_.b, "b", kOrders.b, device_, p_.b);
   if (a_.columns != b_.rows) mismatch("a must have as many columns as b has rows");
   if (gated && b_.columns % 2 != 0) mismatch("b must have gates and as many columns for them to open");
   p_.m = a_.rows;
@@ -181,6 +185,7 @@ void* Reader::read_input(const Tensor& x, const char* name, const Shape& shape_o
 TorchCall::TorchCall(const Inputs& in) : device_(gpu_of(in.a, "a")) {
   Reader reader(in, device_, given_);
   shape_ = reader.read_operands();
+  if constexpr (kPackedWeight) place_weight(in, given_.problem);
   check_sizes(given_.problem);
   if constexpr (kOperation.has_c) reader.read_c(shape_);
   if constexpr (kOperation.bias != Bias::none) reader.read_bias();
