@@ -45,15 +45,18 @@ ScaleLayout check_global_scale(const Operand& x, const GemmProblem& p) {
   check_form(x, "global_scale", kForm, p.device, "a");
   const int64_t entries = entries_of_scale_b(p, Scaling::vector), n = columns_of_b(p);
   const bool experts = entries > 1;
-  const bool single = x.ndim == 1 && x.shape[0] == entries;
-  const bool by_row = x.ndim == 1 + experts && x.shape[experts] == n && (!experts || x.shape[0] == entries);
+  const bool serves_all = x.shape[0] == entries || x.shape[0] == 1;
+  const bool single = x.ndim == 1 && serves_all;
+  const bool by_row = x.ndim == 2 ? x.shape[1] == n && serves_all : !experts && x.shape[0] == n;
   if (!single && !by_row) {
     refuse_value("global_scale is {}; it must be ({},), one value for {}, or {}, one for each row of the weight",
                  shape_text(x), entries, experts ? "each expert" : "the weight",
                  experts ? fmt::format("({}, {})", entries, n) : fmt::format("({},)", n));
   }
   const auto stride = [&](int i) { return x.shape[i] > 1 ? x.stride[i] : 0; };
-  return {.kind = Scaling::vector, .stride_row = single ? 0 : stride(experts), .stride_batch = experts ? stride(0) : 0};
+  return {.kind = Scaling::vector,
+          .stride_row = single ? 0 : stride(x.ndim - 1),
+          .stride_batch = single || x.ndim == 2 ? stride(0) : 0};
 }
 
 int64_t stride_of_groups(const Operand& x) {

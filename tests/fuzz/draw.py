@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from .conv import draw_conv
 from .dense import draw_gemm, draw_scaled_gemm
 from .grouped import draw_grouped_gemm, draw_grouped_wgrad
+from .mixed import draw_mixed_gemm
 from .moe import draw_moe
 from .problem import Draw, Problem, Target
 from .quantize import draw_quantize
@@ -19,6 +20,7 @@ OPERATIONS: dict[str, tuple[Draw, float]] = {
     "scaled_gemm": (draw_scaled_gemm, 3),
     "grouped_gemm": (draw_grouped_gemm, 3),
     "grouped_gemm_wgrad": (draw_grouped_wgrad, 1),
+    "mixed_gemm": (draw_mixed_gemm, 1),
     "conv": (draw_conv, 3),
     "quantize": (draw_quantize, 1),
     "moe": (draw_moe, 1),

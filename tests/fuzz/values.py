@@ -10,8 +10,11 @@ import torch
 def values(shape: tuple[int, ...], dtype: torch.dtype, kind: str, limit: float, seed: int, device: Any) -> torch.Tensor:
     """integers: from -limit to limit. special: some of them NaN or infinite. powers: of two, the
     exponents from -limit to limit. normal: of standard deviation limit. wide: normal, times 2 to
-    powers from -limit to limit."""
+    powers from -limit to limit. codes: bytes from 0 to limit; exponents: bytes from 127 - limit to 127."""
     drawn = {"generator": torch.Generator(device).manual_seed(seed), "device": device}
+    if kind in ("codes", "exponents"):
+        first = 0 if kind == "codes" else 127 - int(limit)
+        return torch.randint(first, first + int(limit) + 1, shape, **drawn).to(torch.uint8).view(dtype)
     if kind in ("integers", "powers", "special"):
         whole = torch.randint(-int(limit), int(limit) + 1, shape, dtype=torch.float32, **drawn)
         if kind == "special":

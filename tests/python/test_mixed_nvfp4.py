@@ -72,6 +72,14 @@ def test_experts(by_row: bool) -> None:
     assert torch.equal(cleave.unpack_weights(weights), cleave.unpack_weights(dataclasses.replace(weights)))
 
 
+@pytest.mark.parametrize("by_row", [False, True])
+def test_one_expert_serves_a_batch(by_row: bool) -> None:
+    weights = packed_of(1, 70, 96, global_scale=torch.rand(1, 70) + 0.5 if by_row else None)
+    for batch in (1, 3):
+        x = torch.randn(batch, 5, 96).half()
+        check(cleave.mixed_gemm(x, weights, out_dtype="float32"), x, weights)
+
+
 def test_rows_of_batches_have_the_same_bits() -> None:
     weights, x = packed_of(70, 1040), torch.randn(40, 1040).half()
     whole = cleave.mixed_gemm(x, weights, deterministic="batch_invariant")
