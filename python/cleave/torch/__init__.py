@@ -90,8 +90,8 @@ tensors among its inputs, the numbers, and the places of the latter among all in
 `cleave.torch.gemm`, `scaled_gemm`, `grouped_gemm` and `conv1d` to `conv3d` take them from what `cleave.gemm` takes.
 
 gemm has gradients for a, b, bias and c, grouped_gemm for a, b and bias: products of the same
-operators. Epilogue functions of gemm, scaled_gemm and the convolutions have them for their tensors, too;
-beside one, grouped_gemm has none. The convolutions have them for all their tensors: they are each other's
+operators. Epilogue functions of gemm, scaled_gemm, grouped_gemm and the convolutions have them for their
+tensors, too. The convolutions have them for all their tensors: they are each other's
 gradients. moe_permute, moe_gather, moe_unpermute and moe_router_logits have them, too, and moe_route
 for its logits.
 

@@ -21,7 +21,7 @@ from .._epilogue.derivative import derivative, has_derivative
 from .._epilogue.graph import Graph, parse
 from .._epilogue.values import Known, evaluate, needed
 
-_MOST_INPUTS, _MOST_OUTPUTS = 8, 3  # of Cleave's functions
+_MOST_INPUTS, MOST_OUTPUTS = 8, 3  # of Cleave's functions
 
 
 def outputs(text: str) -> list[tuple[torch.dtype | None, str]]:
@@ -114,13 +114,15 @@ class Gradients:
         places = {}
         for name, value in wanted.items():
             places[name] = outputs.setdefault((value, self._dtype_of(name)), f"d{len(outputs)}")
-        inputs = {n: x for n, x in self._inputs.items() if n in needed(self._graph, wanted.values(), {})}
-        if len(outputs) > _MOST_OUTPUTS or len(inputs) > _MOST_INPUTS:
+        read = needed(self._graph, wanted.values(), {})
+        inputs = {name: x for name, x in self._inputs.items() if name in read}
+        if len(outputs) > MOST_OUTPUTS or len(inputs) > _MOST_INPUTS:
             return None
         typed = {name: (str(dtype).removeprefix("torch."), value) for (value, dtype), name in outputs.items()}
         shapes = {name: self._graph.inputs[name] for name in inputs}
+        values = {name: value for name, value in self._graph.values.items() if name in read}
         try:
-            text = _spell(Graph(shapes, self._graph.values, typed))
+            text = _spell(Graph(shapes, values, typed))
         except ValueError:
             return None
         made = dict(zip(typed, self._multiply(text, inputs.values(), next(iter(outputs))[1]), strict=True))

@@ -13,8 +13,9 @@ from torch import Tensor
 
 from .._epilogue.derivative import has_derivative
 from .._epilogue.graph import parse
-from . import _autograd, _conv_autograd, _epilogue
+from . import _autograd, _conv_autograd, _epilogue, _grouped_autograd
 from ._channels_last import packed
+from ._grouped_epilogue import GroupedGradients
 
 _FUNCTION = ("epilogue", "inputs", "numbers", "number_places", "backward")  # arguments of all
 
@@ -25,15 +26,17 @@ class _Operation:
 
     sum: the arguments that the sum has gradients for, the first of which is an operand.
     of_operands: theirs that are needed, by name, from the sum's gradient, the call's arguments and its options.
-    spread: a line of values of such a shape, as it broadcasts with a D of so many dimensions.
+    gradients: those of the function, from the call's arguments, its options, and what Gradients takes.
     arranged: an output's gradient, as an input of the derivative.
+    keeps_outputs: whether outputs are kept that spare the product.
     """
 
     op: Any
     sum: tuple[str, ...]
     of_operands: Callable[[Tensor, Any, dict[str, Any], set[str]], dict[str, Tensor]]
-    spread: Callable[[Tensor, str, int], Tensor]
+    gradients: Callable[..., _epilogue.Gradients]
     arranged: Callable[[Tensor], Tensor]
+    keeps_outputs: bool = True
 
     @property
     def names(self) -> list[str]:
@@ -43,7 +46,8 @@ class _Operation:
 
 def register() -> None:
     for op in (torch.ops.cleave.gemm.epilogue, torch.ops.cleave.scaled_gemm.epilogue):
-        _register(_Operation(op, _SUM_OF_PRODUCTS, _of_product, _spread_over_matrix, Tensor.contiguous))
+        gradients = partial(_gradients, _spread_over_matrix)
+        _register(_Operation(op, _SUM_OF_PRODUCTS, _of_product, gradients, Tensor.contiguous))
     for operator in _conv_autograd.OPERATORS:
         op = getattr(torch.ops.cleave, operator.name).epilogue
         added = [name for name in ("bias", "c") if name in operator.arguments]
@@ -52,11 +56,17 @@ def register() -> None:
                 op,
                 (*(_TENSORS[operand] for operand in operator.operands), *added),
                 partial(_of_convolution, operator),
-                partial(_spread_over_pixels, operator),
+                partial(_gradients, partial(_spread_over_pixels, operator)),
                 _channels_last,
             )
         )
-    torch.library.register_autograd(torch.ops.cleave.grouped_gemm.epilogue, _backward, setup_context=_refuse)
+    op = torch.ops.cleave.grouped_gemm.epilogue
+    _register(_Operation(op, _SUM_OF_GROUPS, _of_groups, _gradients_of_groups, Tensor.contiguous, keeps_outputs=False))
+
+
+def _gradients(spread: Callable[[Tensor, str, int], Tensor], call: Any, options: Any, *given: Any) -> Any:
+    """spread: a line of values of such a shape, as it broadcasts with a D of so many dimensions."""
+    return _epilogue.Gradients(*given, spread)
 
 
 def _register(operation: _Operation) -> None:
@@ -76,6 +86,38 @@ def _of_product(grad: Tensor, call: Any, options: dict[str, Any], needed: set[st
 
 def _spread_over_matrix(x: Tensor, shape: str, rank: int) -> Tensor:
     return x.unsqueeze(1) if shape == "column" else x
+
+
+_SUM_OF_GROUPS = ("a", "b", "bias")
+
+
+def _of_groups(grad: Tensor, call: Any, options: dict[str, Any], needed: set[str]) -> dict[str, Tensor]:
+    operands = call.a, call.b, call.bias
+    a, b, bias = (name in needed for name in _SUM_OF_GROUPS)
+    made = _grouped_autograd.of_operands(grad, operands, _groups(call, options), (a, b, bias), options["alpha"])
+    return dict(zip(_SUM_OF_GROUPS, made, strict=True))
+
+
+def _groups(call: Any, options: dict[str, Any]) -> _grouped_autograd.Groups:
+    bounds = {name: getattr(call, name) for name in _grouped_autograd.BOUNDS}
+    return _grouped_autograd.Groups(call.offs, bounds, options["alignment"])
+
+
+def _gradients_of_groups(call: Any, options: dict[str, Any], *given: Any) -> GroupedGradients:
+    operand = next((x for x in (call.b, call.a) if x.dim() == 3), None)
+    *function, shape, dtype, stored, multiply = given
+    count = shape[0] if operand is None else operand.shape[0]
+    return GroupedGradients(
+        _groups(call, options),
+        len(shape) == 2 and call.a.dim() == 3,
+        count,
+        *function,
+        shape,
+        dtype,
+        stored,
+        multiply,
+        _spread_over_matrix,
+    )
 
 
 _TENSORS = {"x": "input", "w": "weight", "y": "grad_output"}  # arguments, by _conv_autograd's names
@@ -117,19 +159,12 @@ def _save(
     tracked = [name for name, x in given.items() if isinstance(x, Tensor) and x.requires_grad]
     if any(call[name] is not None and call[name].requires_grad for name in operation.sum):
         tracked.append("acc")
-    saved = () if call["backward"] else _epilogue.saved_outputs(text, tuple(tracked))
+    saved = () if call["backward"] or not operation.keeps_outputs else _epilogue.saved_outputs(text, tuple(tracked))
     made = dict(zip(parse(text).outputs, output, strict=True))
     ctx.mark_non_differentiable(*(x for name, x in made.items() if not has_derivative(parse(text), name)))
     ctx.saved, ctx.shape = saved, output[0].shape
     ctx.counts = len(ctx.given), len(tensors)
     ctx.save_for_backward(*(call[name] for name in ctx.given), *tensors, *(made[name] for name in saved))
-
-
-def _refuse(ctx: Any, **_: Any) -> None:
-    raise RuntimeError(
-        "a tensor requires grad, but products of groups have no gradient beside an epilogue function; use "
-        "torch.no_grad(), or apply the function to what torch.ops.cleave.grouped_gemm returns"
-    )
 
 
 def _check(operation: _Operation, call: dict[str, Any]) -> None:
@@ -167,7 +202,8 @@ def _backward(operation: _Operation, ctx: Any, grads: list[Tensor | None]) -> tu
 
     def multiply(text: str, values: Iterable[Any], dtype: torch.dtype) -> list[Tensor]:
         function = dict(zip(_FUNCTION, (text, *_epilogue.separate(values), ""), strict=True))
-        return operation.op(**(vars(call) | function | ctx.options | {"out_dtype": dtype}))
+        options = ctx.options | {"out_dtype": dtype} | ({"zero_rest": None} if "zero_rest" in ctx.options else {})
+        return operation.op(**(vars(call) | function | options))
 
     inputs = _epilogue.together(call.epilogue, call.inputs, call.numbers, call.number_places)
     tensors = [name for name, x in inputs.items() if isinstance(x, Tensor)]
@@ -175,9 +211,8 @@ def _backward(operation: _Operation, ctx: Any, grads: list[Tensor | None]) -> tu
     of_sum = {name for name in operation.sum if needed.get(name)}
     operand = getattr(call, operation.sum[0])
     dtype = operand.dtype if operand.itemsize > 1 else next(iter(given.values())).dtype
-    gradients = _epilogue.Gradients(
-        call.epilogue, call.backward, inputs, given, ctx.shape, dtype, stored, multiply, operation.spread
-    )
+    function = call.epilogue, call.backward, inputs, given
+    gradients = operation.gradients(call, ctx.options, *function, ctx.shape, dtype, stored, multiply)
     made = gradients.of([*(["acc"] if of_sum else []), *of_inputs])
     results["inputs"] = [made.get(name) for name in tensors]
     if "acc" in made:

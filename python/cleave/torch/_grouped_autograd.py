@@ -17,8 +17,8 @@ from torch import Tensor
 from . import _activations, _autograd
 
 # Arguments of grouped_gemm.full that say where groups lie, beside offs and alignment.
-_BOUNDS = ("indptr", "starts", "sizes", "counts")
-_NO_BOUNDS = (None,) * len(_BOUNDS)
+BOUNDS = ("indptr", "starts", "sizes", "counts")
+_NO_BOUNDS = (None,) * len(BOUNDS)
 
 
 def register() -> None:
@@ -43,24 +43,36 @@ def _save(ctx: Any, inputs: tuple[Any, ...], output: Tensor, keyword_only_inputs
 
 def _backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
     a, b, bias, c, output, offs, *bounds = ctx.saved_tensors
-    groups = Groups(offs, dict(zip(_BOUNDS, bounds, strict=True)), ctx.alignment)
+    groups = Groups(offs, dict(zip(BOUNDS, bounds, strict=True)), ctx.alignment)
     if ctx.activation != "none":
         x = output
         if ctx.activation != "relu":  # whose output says enough; of others the input is made again
             x = groups.multiply(a, b, bias, grad.dtype, c=c, alpha=ctx.alpha, beta=ctx.beta)
         grad = _activations.backward(ctx.activation, grad, x)
-    grad = grad.to(a.dtype).contiguous()
+    # torch says nothing of trailing arguments that the caller left out, and wants nothing.
+    needs_a, needs_b, _, needs_bias = (*ctx.needs_input_grad, False, False)[:4]
+    of_a, of_b, of_bias = of_operands(grad, (a, b, bias), groups, (needs_a, needs_b, needs_bias), ctx.alpha)
+    return of_a, of_b, None, of_bias, *(None for _ in ctx.needs_input_grad[4:])
+
+
+def of_operands(
+    grad: Tensor,
+    operands: tuple[Tensor, Tensor, Tensor | None],
+    groups: Groups,
+    needed: tuple[bool, bool, bool],
+    alpha: float,
+) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
+    """The gradients of a, b and bias, of those that are needed, from that of alpha * a @ b + bias in groups."""
+    a, b, bias = operands
+    needs_a, needs_b, needs_bias = needed
+    grad = (grad.to(a.dtype) if needs_a or needs_b else grad).contiguous()
     shape = a.shape
     if a.dim() == b.dim() == 3 and groups.counted:
         a, grad, groups = a.flatten(0, 1), grad.flatten(0, 1), groups.flattened(shape[1])
-    # torch says nothing of trailing arguments that the caller left out, and wants nothing.
-    needs_a, needs_b, _, needs_bias = (*ctx.needs_input_grad, False, False)[:4]
     return (
-        groups.gradient(grad, b.mT, a, ctx.alpha).reshape(shape) if needs_a else None,
-        groups.gradient(a.mT, grad, b, ctx.alpha) if needs_b else None,
-        None,
+        groups.gradient(grad, b.mT, a, alpha).reshape(shape) if needs_a else None,
+        groups.gradient(a.mT, grad, b, alpha) if needs_b else None,
         gradient_of_bias(bias, grad, groups, a, b) if needs_bias else None,
-        *(None for _ in ctx.needs_input_grad[4:]),
     )
 
 

@@ -97,8 +97,11 @@ def grouped_gemm(
     epilogue: BoundEpilogue | Epilogue | None = None,
     **options: Any,
 ) -> Tensor | tuple[Tensor, ...]:
-    """`cleave.grouped_gemm` by torch.ops.cleave: under torch.compile(fullgraph=True), with gradients where there is no
-    epilogue function.
+    """`cleave.grouped_gemm` by torch.ops.cleave: with gradients, and under torch.compile(fullgraph=True).
+
+    With an epilogue function a, b, bias and the function's tensors have gradients, with values for each group summed
+    over its rows. Backward makes the product again with the derivative as its epilogue, for every three gradients
+    once: where groups are, only the GPU knows. What belongs to no group gives and gets none.
 
     Args:
         a, b, offs, bias, epilogue: as in `cleave.grouped_gemm`.
@@ -110,8 +113,7 @@ def grouped_gemm(
         A new D, or the tuple of the function's outputs, or D and its scales.
 
     Raises:
-        RuntimeError: what `cleave.grouped_gemm` raises as ValueError or TypeError; a tensor that requires grad
-            beside a function.
+        RuntimeError: what `cleave.grouped_gemm` raises as ValueError or TypeError; c that requires grad.
     """
     if epilogue is None:
         return (_grouped_gemm.quantized if "out_scale" in options else _grouped_gemm)(a, b, offs, bias, **options)
