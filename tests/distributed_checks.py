@@ -284,10 +284,18 @@ def refusals_name_argument_value_and_remedy(ranks: Ranks) -> None:
 def disagreement_is_an_error_on_every_rank(ranks: Ranks) -> None:
     if ranks.size == 1:
         return
+    a, b = ranks.draw(8, 16), ranks.draw(16, 24)
+    if ranks.device == "cpu":  # by gloo it is looked for in any case, and nothing is moved
+        with pytest.raises(
+            cd.PeerError, match=r"is in gemm_all_reduce, all-gather of \d+ bytes, and rank . in .*the same"
+        ):
+            cd.gemm_all_reduce(a[: 8 - ranks.rank], b)
+        with pytest.raises(cd.PeerError, match=r"in gemm_reduce_scatter, all-to-all of .* still of use"):
+            (cd.all_gather_gemm if ranks.rank == 1 else cd.gemm_reduce_scatter)(a, b)
+        assert torch.isfinite(cd.gemm_all_reduce(a, b)).all()
     asked = _agreement.is_checked
     _agreement.is_checked = lambda: True
     try:
-        a, b = ranks.draw(8, 16), ranks.draw(16, 24)
         cd.gemm_all_reduce(a, b)
         with pytest.raises(cd.PeerError, match=f"rank {ranks.rank} calls gemm_all_reduce.*All must make the same"):
             cd.gemm_all_reduce(a[: 8 - ranks.rank], b)

@@ -80,7 +80,7 @@ def gemm_all_reduce(
     Raises:
         RuntimeError: there is no process group, or this process is not in it.
         PeerError: under CLEAVE_PEER_CHECK=1, ranks call with different arguments. Without it, that is undefined. By
-            gloo also where a rank has died, or has not come before the group's timeout.
+            gloo also where sizes or the order of calls differ, a rank has died, or has not come before the timeout.
         ValueError, TypeError: other arguments, before anything is enqueued on this rank.
     """
     return _ops.gemm_all_reduce(a, b, name_of(group, "gemm_all_reduce"), bias, c, **options)

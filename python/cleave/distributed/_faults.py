@@ -1,14 +1,18 @@
-"""Which rank it was, where a collective by gloo fails: one that has died, or one that has not come.
+"""Which rank it was, where a collective by gloo fails: one that has died, one that has not come, one in another call.
 
-At a group's first call its ranks tell each other which processes they are, so that one that died on this host is known
-by name. Others are called by roll: each rank that fails says so in the store, and who does not is missing. By NCCL
-errors come later than calls, and are its watchdog's.
+Before each collective ranks tell each other what they are about to do, since gloo ends a process that gets other sizes
+than it expects; and which processes they are, so that one that died on this host is known. Others are called by roll:
+each rank that fails says so in the store, and who does not is missing. By NCCL errors come later than calls, and are
+its watchdog's.
 """
 
 from __future__ import annotations
 
 import os
+import struct
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING
@@ -27,6 +31,9 @@ if TYPE_CHECKING:
 _GRACE = 1.0  # seconds, for a roll call: ranks do not fail at the same moment
 
 
+_SAID = 232  # bytes, beside those of a process
+
+
 @dataclass
 class _Roll:
     """A group's processes by rank, each [host, pid, start] or zeros, and how many calls there were."""
@@ -38,23 +45,42 @@ class _Roll:
 _rolls: WeakKeyDictionary[dist.ProcessGroup, _Roll] = WeakKeyDictionary()
 
 
-def begin(peers: Peers) -> None:
-    """Before each collective by gloo. The first one of a group waits for all ranks."""
+@contextmanager
+def named(peers: Peers, said: str) -> Iterator[None]:
+    """Around a collective, of which all ranks say the same."""
     roll = _rolls.get(peers.group)
     if roll is None:
         roll = _rolls[peers.group] = _Roll([[0, 0, 0]] * peers.size)
-        said = torch.empty(peers.size, 3, dtype=torch.int64)
-        try:
-            dist.all_gather(list(said.unbind()), torch.tensor(_process(os.getpid())), group=peers.group)
-        except RuntimeError as error:
-            raise of(peers, error) from error
-        roll.processes = said.tolist()
     roll.calls += 1
+    try:
+        everyones = _tell(peers, roll, f"{peers.operation}, {said}")
+        ours = everyones[peers.rank]
+        for rank, theirs in enumerate(everyones):
+            if theirs != ours:
+                raise PeerError(
+                    f"ranks of group {peers.group_name!r} disagree: rank {peers.rank} is in {ours}, and rank {rank} in "
+                    f"{theirs}. All must make the same calls in the same order; nothing was moved, so "
+                    "the group is still of use"
+                )
+        yield
+    except PeerError:
+        raise
+    except RuntimeError as error:
+        raise _lost(peers, roll, error) from error
 
 
-def of(peers: Peers, error: RuntimeError) -> PeerError:
+def _tell(peers: Peers, roll: _Roll, said: str) -> list[str]:
+    own = struct.pack("3q", *_process(os.getpid())) + said.encode()[:_SAID].ljust(_SAID)
+    everyones = torch.empty(peers.size, len(own), dtype=torch.uint8)
+    dist.all_gather(list(everyones.unbind()), torch.tensor(list(own), dtype=torch.uint8), group=peers.group)
+    lines = [bytes(line) for line in everyones.tolist()]
+    roll.processes = [list(struct.unpack_from("3q", line)) for line in lines]
+    return [line[struct.calcsize("3q") :].decode(errors="replace").rstrip() for line in lines]
+
+
+def _lost(peers: Peers, roll: _Roll, error: RuntimeError) -> PeerError:
     """What to raise for what a collective raised. It waits for a second at most."""
-    roll, host = _rolls[peers.group], _host()
+    host = _host()
     others = [rank for rank in range(peers.size) if rank != peers.rank]
     dead: list[int] = []
     missing, deadline = set(others), time.monotonic() + _GRACE

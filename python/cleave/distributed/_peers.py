@@ -91,35 +91,39 @@ def _backend(peers: Peers, device: torch.device) -> str | None:
 def exchange(parts: Tensor, peers: Peers, transport: str, sizes: tuple[list[int], list[int]] | None = None) -> Tensor:
     """To rank r goes the r-th of `size` parts of the first dimension; theirs for this rank, in order. Parts are equal,
     or of the sizes that are sent and received."""
+    if sizes is None and parts.numel() == 0:
+        return parts
     if sizes is None:
-        return parts if parts.numel() == 0 else _move(dist.all_to_all_single, parts, parts.shape, peers, transport)
+        said = f"all-to-all of {parts.nbytes} bytes"
+        return _move(dist.all_to_all_single, said, parts, parts.shape, peers, transport)
     sent, received = sizes  # a rank without rows takes part, too
     collective = partial(dist.all_to_all_single, output_split_sizes=received, input_split_sizes=sent)
-    return _move(collective, parts, (sum(received), *parts.shape[1:]), peers, transport)
+    said = f"all-to-all of rows of {parts.shape[1:].numel() * parts.itemsize} bytes"
+    return _move(collective, said, parts, (sum(received), *parts.shape[1:]), peers, transport)
 
 
 def gather(x: Tensor, peers: Peers, transport: str) -> Tensor:
     """Every rank's x, of one shape, one after the other."""
     shape = peers.size * x.shape[0], *x.shape[1:]
-    return x.new_empty(shape) if x.numel() == 0 else _move(_all_gather, x, shape, peers, transport)
+    if x.numel() == 0:
+        return x.new_empty(shape)
+    return _move(_all_gather, f"all-gather of {x.nbytes} bytes", x, shape, peers, transport)
 
 
 # Its name up to torch 2.12 warns in later ones.
 _all_gather = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
 
 
-def _move(collective: Any, x: Tensor, shape: tuple[int, ...], peers: Peers, transport: str) -> Tensor:
+def _move(collective: Any, said: str, x: Tensor, shape: tuple[int, ...], peers: Peers, transport: str) -> Tensor:
+    """said: what all ranks must say of it."""
     made = x.new_empty(shape)
     sent, received = _bytes(x.contiguous()), _bytes(made)
     if transport != "gloo":
         collective(received, sent, group=peers.group)
         return made
     on_host = received.cpu()  # itself, where it is there
-    _faults.begin(peers)
-    try:
+    with _faults.named(peers, said):
         collective(on_host, sent.cpu(), group=peers.group)
-    except RuntimeError as error:
-        raise _faults.of(peers, error) from error
     if x.is_cuda:
         received.copy_(on_host)
     return made
