@@ -200,6 +200,9 @@ class Collector {
       const GemmProblem tn = product(DType::bf16, DType::bf16, DType::bf16);
       visit(grouped(tn, Grouping::m), split, all_sharings);
       visit(grouped(tn, Grouping::n), split);
+      GemmProblem adapter = tn;
+      adapter.has_c = true;
+      visit(grouped(adapter, Grouping::m), split);
       visit(grouped(product(DType::bf16, DType::bf16, DType::bf16, Major::k, Major::mn), Grouping::m), split);
       GemmProblem gradient = product(DType::bf16, DType::bf16, DType::f32, Major::mn, Major::mn);
       gradient.has_c = true;

@@ -53,11 +53,11 @@ bool registers_suffice(const GemmConfig& c) {
   // function beside C.
   const bool two_waves = has_two_waves(c), chunked = c.warps.pingpong && c.tile.n == 192;
   if ((two_waves || chunked) && c.epilogue.has_c && c.epilogue.activation == Activation::gelu_erf) return false;
-  // Nor do 128 accumulators in two waves for a bias beside C.
+  // Nor do 128 accumulators in two waves for a bias, or a walk through groups of rows, beside C.
   const uint32_t kept = accumulators_per_thread(c);
-  if (two_waves && kept >= 128 && c.epilogue.has_c && c.epilogue.bias != Bias::none) return false;
-  // Nor does a part of 96 sums with scales of its own for a walk through groups of rows.
   const bool ragged = c.schedule.grouping == Grouping::m || c.schedule.grouping == Grouping::n;
+  if (two_waves && kept >= 128 && c.epilogue.has_c && (ragged || c.epilogue.bias != Bias::none)) return false;
+  // Nor does a part of 96 sums with scales of its own for that walk.
   if (ragged && by_block && c.tile.n > 176 && !multiplies_halves(c)) return false;
   // Nor do as many as 144 for what a packed weight is made into, or 128 beside C, a function, a cluster's sums, groups of
   // rows, or many scales in two waves.
