@@ -23,7 +23,7 @@ std::string name_of(DataType type) {
 
 }  // namespace
 
-Operand read(const xla::ffi::AnyBuffer& buffer, int device, bool by_column) {
+Operand read(const xla::ffi::AnyBuffer& buffer, int device) {
   const auto shape = buffer.dimensions();
   Operand operand{.data = buffer.untyped_data(), .device = device, .ndim = int(shape.size())};
   const DataType type = buffer.element_type();
@@ -36,13 +36,12 @@ Operand read(const xla::ffi::AnyBuffer& buffer, int device, bool by_column) {
   operand.int64 = type == DataType::S64;
   if (operand.ndim > Operand::kMaxRank) return operand;
   std::copy(shape.begin(), shape.end(), operand.shape);
-  if (by_column) std::swap(operand.shape[operand.ndim - 2], operand.shape[operand.ndim - 1]);
   int64_t packed = 1;
   for (int i = operand.ndim; i-- > 0;) {
     operand.stride[i] = packed;
     packed *= std::max<int64_t>(operand.shape[i], 1);
   }
-  return by_column ? transposed(operand) : operand;
+  return operand;
 }
 
 }  // namespace cleave::jax_ops

@@ -7,7 +7,7 @@
 
 namespace cleave::jax_ops {
 
-/// `by_column`: the last dimension but one is the contiguous one; else all are in order, as XLA packs them.
-Operand read(const xla::ffi::AnyBuffer& buffer, int device, bool by_column);
+/// Packed with its dimensions in order, as calls demand of XLA.
+Operand read(const xla::ffi::AnyBuffer& buffer, int device);
 
 }  // namespace cleave::jax_ops

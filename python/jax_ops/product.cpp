@@ -1,7 +1,7 @@
 // gemm, scaled_gemm and grouped_gemm as custom calls of XLA's foreign function interface.
 //
-// A call's buffers are as many as its attribute `operands` names, in that order. Strides are no part of a buffer: the
-// layouts that the call demands of XLA are, and `by_column` names the operands that it has so.
+// A call's buffers are as many as its attribute `operands` names, in that order. Buffers have no strides; those that
+// `transposed` names hold the rows of what is multiplied as columns.
 //
 // Workspaces are the library's pooled ones, of the stream, whose counters stay zero from launch to launch: XLA's
 // scratch memory would have to be zeroed by a kernel of its own each time. So calls are not marked as fit for command
@@ -45,7 +45,7 @@ bool names(std::string_view words, std::string_view wanted) {
   return false;
 }
 
-GemmTensors tensors_of(const ffi::RemainingArgs& buffers, std::string_view operands, std::string_view by_column,
+GemmTensors tensors_of(const ffi::RemainingArgs& buffers, std::string_view operands, std::string_view columns,
                        int device) {
   GemmTensors tensors;
   for (size_t i = 0; i < buffers.size(); ++i) {
@@ -53,7 +53,8 @@ GemmTensors tensors_of(const ffi::RemainingArgs& buffers, std::string_view opera
     const auto role = std::ranges::find(kRoles, name, [](const auto& each) { return each.first; });
     const auto buffer = buffers.get<ffi::AnyBuffer>(i);
     if (role == std::end(kRoles) || !buffer) refuse_value("operand {} of a call of XLA's is \"{}\"", i, name);
-    tensors.*role->second = read(*buffer, device, names(by_column, name));
+    const Operand operand = read(*buffer, device);
+    tensors.*role->second = names(columns, name) ? transposed(operand) : operand;
   }
   return tensors;
 }
@@ -63,8 +64,8 @@ GemmCall product_of(const ffi::RemainingArgs& buffers, const ffi::AnyBuffer& d, 
                     int device) {
   const auto text = [&](std::string_view name) { return *attributes.get<std::string_view>(name); };
   const auto flag = [&](std::string_view name) { return *attributes.get<bool>(name); };
-  const GemmTensors tensors = tensors_of(buffers, text("operands"), text("by_column"), device);
-  const Operand result = read(d, device, false);
+  const GemmTensors tensors = tensors_of(buffers, text("operands"), text("transposed"), device);
+  const Operand result = read(d, device);
   GemmOptions options{.d_type = result.dtype,
                       .activation = from_string<Activation>(text("activation")),
                       .grouped = flag("grouped"),

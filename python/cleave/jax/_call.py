@@ -20,8 +20,8 @@ Given = Array | None
 class Product:
     """What a product is but for its arrays; hashable, as jax wants what is static.
 
-    a_major, b_major: the dimension along which neighbours in memory lie, "m" or "k" of a, "k" or "n" of b. XLA lays
-    the operands out so, or finds that they lie so: a transposition is then none of the data.
+    a_major, b_major: the dimension along which neighbours in memory lie, "m" or "k" of a, "k" or "n" of b. An operand
+    that does not lie in order goes to XLA transposed: where it is a transposition itself, XLA drops both.
     """
 
     grouped: bool = False
@@ -46,8 +46,8 @@ class Product:
     def but(self, **changes: Any) -> Product:
         return replace(self, **changes)
 
-    def by_column(self) -> list[str]:
-        """Operands whose columns' neighbours are rows."""
+    def transposed(self) -> list[str]:
+        """Operands that go to XLA so."""
         return [name for name, is_so in (("a", self.a_major == "m"), ("b", self.b_major == "k")) if is_so]
 
     def gradient_of_a(self) -> Product:
@@ -66,14 +66,13 @@ class Product:
         """D of that shape, in out_dtype. Operands are named as in `cleave.grouped_gemm`; those that are None are left
         out."""
         given = {name: array for name, array in operands.items() if array is not None}
-        by_column = self.by_column()
-        layouts = [layout(array.ndim, name in by_column) for name, array in given.items()]
+        transposed = self.transposed()
         d = _beside(next(iter(given.values())), shape, self.out_dtype)
-        call = jax.ffi.ffi_call(TARGET, d, vmap_method="sequential", input_layouts=layouts)
+        call = jax.ffi.ffi_call(TARGET, d, vmap_method="sequential")
         return call(
-            *given.values(),
+            *(array.mT if name in transposed else array for name, array in given.items()),
             operands=",".join(given),
-            by_column=",".join(by_column),
+            transposed=",".join(transposed),
             grouped=self.grouped,
             alpha=numpy.float32(self.alpha),
             beta=numpy.float32(self.beta),
@@ -83,14 +82,6 @@ class Product:
             split_k_slices=numpy.int64(self.split_k_slices or 0),
             precision=self.precision,
         )
-
-
-def layout(rank: int, by_column: bool) -> tuple[int, ...]:
-    """From the major to the minor dimension."""
-    order = [*range(rank)]
-    if by_column:
-        order[-2:] = order[-1], order[-2]
-    return tuple(order)
 
 
 def alike(*arrays: Given) -> list[Given]:
