@@ -115,7 +115,7 @@ def _torch() -> Adapter:
         elif len(shape) == 2:
             strides = (shape[1], 1)
         else:
-            strides = (shape[1] * shape[2], shape[2], 1)
+            strides = (shape[1] * shape[2], shape[2], 1) if shape else ()
         return empty_strided(shape, strides, dtype=getattr(torch, dtype), device=like.device)
 
     def empty_channels_last(like: Any, shape: tuple[int, ...], dtype: str) -> Any:

@@ -68,15 +68,17 @@ def with_norm(acc, bias: cleave.row):
 
 
 @pytest.mark.parametrize("mode", ["none", "parallel", "stream_k"])
-def test_every_candidate(mode: str) -> None:
-    """D in bfloat16, which leaves by TMA, of every tile that the planner considers."""
+def test_tiles(mode: str) -> None:
+    """D in bfloat16, which leaves by TMA, of a dozen of the tiles that the planner considers."""
     generator = torch.Generator("cuda").manual_seed(0)
     a, b = (torch.randn(shape, generator=generator, device="cuda").bfloat16() for shape in ((391, 1040), (1040, 456)))
     bias = torch.randn(456, generator=generator, device="cuda")
     x = a.double() @ b.double() + bias
     plan = cleave.plan_gemm(a, b, epilogue=with_norm(bias=bias), split_k_mode=mode)
-    for candidate in plan.candidates:
-        _, norm, largest = _core.plan_as(plan, candidate["kernel"]).run(a, b, epilogue=with_norm(bias=bias))
+    of_tiles = {tuple(c["kernel"].split()[:2]): c["kernel"] for c in plan.candidates}
+    kernels = sorted(of_tiles.values())
+    for kernel in kernels[:: max(len(kernels) // 12, 1)]:
+        _, norm, largest = _core.plan_as(plan, kernel).run(a, b, epilogue=with_norm(bias=bias))
         torch.testing.assert_close(norm.double(), (x * x).sum(1), rtol=1e-4, atol=1e-2)
         torch.testing.assert_close(largest.double(), x.abs().max(), rtol=1e-4, atol=1e-3)
 

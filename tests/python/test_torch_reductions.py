@@ -82,6 +82,18 @@ def test_a_backward_of_ones_own() -> None:
     torch.testing.assert_close(got, want, rtol=1e-4, atol=1e-4)
 
 
+def test_arrays_that_the_package_makes() -> None:
+    """cleave.gemm and cleave.conv2d, which make tensors by torch itself."""
+    a, b = torch.randn(7, 8), torch.randn(8, 5)
+    d, norm, largest = cleave.gemm(a, b, epilogue=bent(bias=torch.zeros(5), scale=1.0))
+    assert largest.shape == () and largest == d.abs().max()
+    torch.testing.assert_close(norm, (d * d).sum(1))
+    x, w = (torch.randn(shape).to(memory_format=torch.channels_last) for shape in ((2, 4, 6, 5), (3, 4, 3, 3)))
+    y, norm, largest = cleave.conv2d(x, w, padding=1, epilogue=bent(bias=torch.zeros(3), scale=1.0))
+    assert largest.shape == () and largest == y.abs().max()
+    torch.testing.assert_close(norm, (y * y).sum(1, keepdim=True))
+
+
 def test_groups_compile() -> None:
     a, b, offs = torch.randn(12, 8), torch.randn(2, 8, 5), torch.tensor([3, 9], dtype=torch.int32)
 
