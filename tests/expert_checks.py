@@ -169,6 +169,22 @@ def layers_over_ranks_are_the_layer_of_one_process(ranks: Ranks) -> None:
     assert same_bits(y, ranks.rows(expected)) and same_bits(own.grad, ranks.rows(x.grad))
 
 
+def gradients_of_dealt_experts_may_be_float32(ranks: Ranks) -> None:
+    mesh = init_device_mesh(ranks.device, (ranks.size,))
+    layer = MoE(experts_of(ranks), TOP_K, FEATURES, 48, device=ranks.device, dtype=torch.bfloat16)
+    weight = parallelize_module(layer, mesh, parallel.ExpertParallel()).down.weight
+    if not hasattr(weight, "grad_dtype"):  # which torch has from 2.13 on
+        return
+    x = ranks.rows(ranks.draw(ranks.size * 12, FEATURES, dtype=torch.bfloat16))
+    layer(x).sum().backward()
+    rounded, weight.grad = weight.grad.to_local(), None
+    weight.grad_dtype = torch.float32
+    layer(x).sum().backward()
+    made = weight.grad.to_local()
+    assert made.dtype == torch.float32 and weight.grad.placements == (Shard(0),)
+    assert same_bits(made.bfloat16(), rounded) and not same_bits(made, rounded.float())
+
+
 def experts_are_refused_by_name(ranks: Ranks) -> None:
     if ranks.size == 1:
         return
@@ -257,6 +273,7 @@ CHECKS = (
     scales_go_with_their_tokens,
     layers_over_ranks_are_the_layer_of_one_process,
     products_that_split_k_alike_have_the_bits_of_one_process,
+    gradients_of_dealt_experts_may_be_float32,
     experts_are_refused_by_name,
     expert_operators_are_as_they_say,
     captured_layers_are_right_for_any_routing,

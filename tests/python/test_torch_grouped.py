@@ -441,6 +441,25 @@ def test_linear_adds_to_main_grad(bias: bool, dtype: torch.dtype) -> None:
         assert torch.equal(fused.bias.grad, plain.bias.grad)
 
 
+@pytest.mark.parametrize("recipe", [None, "blockwise"])
+def test_gradients_of_the_dtype_that_the_weight_asks_for(recipe: str | None) -> None:
+    """Made in float32, and added up in it: not rounded to the weight's."""
+    layer = GroupedLinear(2, 128, 128, bias=False, recipe=recipe, dtype=torch.bfloat16)
+    if not hasattr(layer.weight, "grad_dtype"):
+        pytest.skip("this torch has no Tensor.grad_dtype")
+    x, offs = torch.randn(48, 128, dtype=torch.bfloat16), torch.tensor([17, 48], dtype=torch.int32)
+    g = torch.randn_like(x)
+    layer(x, offs).backward(g)
+    rounded, layer.weight.grad = layer.weight.grad, None
+    layer.weight.grad_dtype = torch.float32
+    layer(x, offs).backward(g)
+    once = layer.weight.grad.clone()
+    assert once.dtype == torch.float32 and rounded.dtype == torch.bfloat16
+    assert torch.equal(once.bfloat16(), rounded) and not torch.equal(once, rounded.float())
+    layer(x, offs).backward(g)
+    assert torch.equal(layer.weight.grad, 2 * once)
+
+
 def test_main_grad_of_inputs_without_gradients() -> None:
     layer = GroupedLinear(G, K, N, bias=False, accumulate_main_grad=True)
     x, offs = torch.randn(TOTAL, K), bounds_of(RANGES, "offs")["offs"]

@@ -1,9 +1,10 @@
-"""Tensors that are dealt to ranks."""
+"""Tensors that are dealt to ranks, and their gradients."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
+import torch
 from torch import Tensor
 
 
@@ -21,3 +22,18 @@ def map_own(function: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
     """The DTensor of what the function, which keeps shapes, makes of a rank's part."""
     options = {"run_check": False, "shape": x.shape, "stride": x.stride()}
     return type(x).from_local(function(x.to_local()), x.device_mesh, x.placements, **options)
+
+
+def like(part: Tensor, whole: Tensor) -> Tensor:
+    """A gradient of a rank's part of `whole`: a DTensor if that is one."""
+    if not is_dealt(whole):
+        return part
+    options = {"run_check": False, "shape": whole.shape, "stride": whole.stride()}
+    return type(whole).from_local(part, whole.device_mesh, whole.placements, **options)
+
+
+def gradient_dtype(weight: Tensor) -> torch.dtype:
+    """Of a weight's gradient: what its owner asks for by weight.grad_dtype, where torch has that, or its own."""
+    if torch.compiler.is_compiling():  # which does not see it
+        return weight.dtype
+    return (weight.is_leaf and getattr(weight, "grad_dtype", None)) or weight.dtype

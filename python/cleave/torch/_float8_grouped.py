@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from . import _float8
+from . import _dealt, _float8
 from ._float8 import E4M3, Rows
 from ._grouped_autograd import Groups, gradient_of_bias
 from ._scales import BLOCK
@@ -45,7 +45,7 @@ class Linear(torch.autograd.Function):
             rows, _ = _float8.quantize(x, E4M3, "block_1x128", False)
         experts, experts_t = _experts(weight, needs_x)
         ctx.save_for_backward(offs, ends, bias, *x_t, *experts_t)
-        ctx.x_dtype, ctx.weight_dtype, ctx.grad_dtype = x.dtype, weight.dtype, grad_dtype
+        ctx.x_dtype, ctx.weight_dtype, ctx.grad_dtype = x.dtype, _dealt.gradient_dtype(weight), grad_dtype
         ctx.groups = weight.shape[0]
         # The very object: main_grad is an attribute of it.
         ctx.main_weight = weight if accumulate else None

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from . import _float8
+from . import _dealt, _float8
 from ._float8 import E4M3, Rows
 from ._replace import Skip, replace_layers
 from ._scales import BLOCK
@@ -30,7 +30,7 @@ class _Linear(torch.autograd.Function):
         weight_rows, weight_t = _float8.quantize(weight, E4M3, recipe.weight, needs_x)
         ctx.save_for_backward(wide, *x_t, *weight_t)
         ctx.recipe, ctx.grad_dtype = name, grad_dtype
-        ctx.dtypes = x.dtype, weight.dtype, None if bias is None else bias.dtype
+        ctx.dtypes = x.dtype, _dealt.gradient_dtype(weight), None if bias is None else bias.dtype
         return _float8.multiply(x_rows, weight_rows, bias, out_dtype=x.dtype, use_fast_accum=recipe.fast_accum)
 
     @staticmethod
@@ -61,8 +61,9 @@ class Float8Linear(nn.Linear):
 
     Parameters are nn.Linear's, of float32, bfloat16 or float16: master weights, which each call quantises anew; so a
     state_dict is nn.Linear's. x is [..., in_features], of any of these dtypes (under torch.autocast its), and y is
-    [..., out_features], of x's. Gradients have the dtypes of what they are of; a float32 weight has the sums as they
-    are. Features should be multiples of 16, and so should tokens: others are served by slower kernels.
+    [..., out_features], of x's. Gradients have the dtypes of what they are of, a weight's that of
+    `weight.grad_dtype` if it is set; a float32 one is the sums as they are. Features should be multiples
+    of 16, and so should tokens: others are served by slower kernels.
 
     recipe: what shares a scale, by torchao's names. Scales are found in every call, and stay on the device.
 

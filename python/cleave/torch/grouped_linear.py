@@ -23,7 +23,7 @@ class _Linear(torch.autograd.Function):
         ctx.save_for_backward(x, weight, offs, bias)
         # The very object: main_grad is an attribute of it.
         ctx.main_weight = weight if accumulate else None
-        return _grouped_gemm.default(x, weight.mT, offs, bias)
+        return _grouped_gemm.default(x, _dealt.own(weight).mT, offs, bias)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
@@ -32,13 +32,13 @@ class _Linear(torch.autograd.Function):
         grad = grad.contiguous()
         dx = dw = db = None
         if needs_x:
-            dx = _grouped_gemm.default(grad, weight, offs)
+            dx = _grouped_gemm.default(grad, _dealt.own(weight), offs)
         if needs_weight and ctx.main_weight is not None:
             _add_to_main_grad(ctx.main_weight, grad, x, offs)
         elif needs_weight:
-            dw = _grouped_gemm.default(grad.mT, x, offs)
+            dw = _dealt.like(_grouped_gemm.default(grad.mT, x, offs, None, _dealt.gradient_dtype(weight)), weight)
         if needs_bias:
-            db = gradient_of_bias(bias, grad, Groups(offs), x, weight)
+            db = gradient_of_bias(bias, grad, Groups(offs), x, _dealt.own(weight))
         return dx, dw, None, db, None
 
 
@@ -68,7 +68,8 @@ class GroupedLinear(nn.Module):
     the gradient in the weight's dtype and a pass over both. `main_grad` is the caller's: float32
     [num_groups, out_features, in_features], there before backward, zeroed between steps.
     `weight.grad` stays as it is; `weight.grad_added_to_main_grad` becomes True. For eager mode and
-    CUDA graphs: torch.compile breaks its graph there.
+    CUDA graphs: torch.compile breaks its graph there. Where gradients are looked for in `weight.grad`, as by FSDP and
+    for DTensors, `weight.grad_dtype = torch.float32` has them made, and added up, in float32 (torch 2.13; eager mode).
 
     recipe: "blockwise" makes the three products of 8-bit floats, as `Float8Linear` does, which has the rest: x and y's
     gradient are quantised in blocks of 1x128, of the weight's gradient along each group's own tokens, the weight in
@@ -134,7 +135,7 @@ class GroupedLinear(nn.Module):
             if self.recipe:
                 return _float8_grouped.Linear.apply(x, weight, offs, bias, self.grad_dtype, accumulate)
             if accumulate or not torch.compiler.is_compiling():
-                return _Linear.apply(x, weight, offs, bias, accumulate)
+                return _Linear.apply(x, self.weight, offs, bias, accumulate)
         return self.multiply(x, offs)
 
     def multiply(self, x: Tensor, offs: Tensor, activation: str = "none", **gaps: Any) -> Tensor:
