@@ -12,3 +12,8 @@ def gelu_residual(acc, shift: cleave.row, scale: cleave.scalar, residual: cleave
 @cleave.epilogue
 def doubled(acc):
     return 2.0 * acc
+
+
+@cleave.epilogue
+def normed(acc):
+    return cleave.outputs(d=acc, norm=cleave.sum_of_squares(acc, over="columns"))

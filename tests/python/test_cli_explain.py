@@ -145,7 +145,9 @@ def test_explain_an_epilogue_function(capsys, device):
         assert re.search(r"registers +\d+ a thread", out)
         assert re.search(r" tiles, for which registers do not suffice: .*sm90 256x", out)
     status, out, _ = run(capsys, "explain", "gemm", *sizes, "--epilogue", f"{EPILOGUES}:doubled")
-    assert "1 an element of D" in out and "no tile" in out.split("rules out")[1]
+    assert "1 an element of D" in out and "no tile" in out.split("rules out")[1] and "a second launch" not in out
+    status, out, _ = run(capsys, "explain", "gemm", *sizes, "--epilogue", f"{EPILOGUES}:normed")
+    assert "norm = sum column %0" in out and "a second launch, which joins what tiles leave" in out
 
 
 @pytest.mark.parametrize("device", ["h100", "cpu"])

@@ -23,6 +23,7 @@ def explain(console: Console, case: Case, epilogue: Epilogue, planned: Any, devi
         [
             ("matrices", f"{format_bytes(_bytes(case, epilogue))} more to move than the {format_bytes(case.bytes)}"),
             ("operations", f"{len(graph.values)} an element of D"),
+            *([("reductions", "a second launch, which joins what tiles leave")] if graph.reductions else []),
             *_code(planned),
             ("rules out", _ruled_out(case, planned, device)),
         ]
