@@ -54,6 +54,7 @@ class Between:
             finally:
                 graph.capture_end()
             graph.replay()
+            self._stream.synchronize()  # whatever writes to the same operands comes after it
 
         def sample() -> float:
             start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)

@@ -38,16 +38,14 @@ def _configurations() -> list[Any]:
     return [
         triton.Config(
             {"BLOCK_N": n, "BLOCK_K": k, "SPLIT_K": split},
-            num_warps=warps,
+            num_warps=4,
             num_stages=stages,
             pre_hook=_clear if split > 1 else None,
         )
-        for n in (64, 128, 256)
+        for n in (64, 128)
         for k in (64, 128)
         for split in (1, 4, 8)
-        for warps in (4, 8)
         for stages in (3, 5)
-        if n < 256 or warps == 8
     ]
 
 

@@ -18,6 +18,7 @@ from cleave import _core  # noqa: E402
 CANARY = 96.0
 MODES = ("none", "serial", "parallel", "cluster", "stream_k")
 TILES = ("64x16", "64x64", "64x256", "128x16", "128x32", "128x48", "128x128", "128x240", "192x64", "256x96", "256x128")
+STREAMED = ("16x8", "16x16", "32x8", "32x16", "64x8")
 
 
 @pytest.fixture(autouse=True)
@@ -149,9 +150,44 @@ def test_tiles(tile: str, shared: str, split: str) -> None:
         product = Product(m, n, k, padding=0)
         try:
             product.run_as(f"sm90 {tile} transposed{shared}{split}")
-        except RuntimeError as error:
+        except ValueError as error:
             assert "cannot serve" in str(error)
             continue
+        product.check()
+
+
+@pytest.mark.parametrize("split", ["", " parallel 3"])
+@pytest.mark.parametrize("tile", STREAMED)
+def test_streamed(tile: str, split: str) -> None:
+    """Rows and columns that fill no tile, K that fills no k block, and more of K than stays in shared memory."""
+    shapes = (1, 64, 128), (3, 520, 1152), (8, 4096, 4096), (16, 1000, 1992), (16, 72, 8192), (7, 40, 16384), (40, 200, 640)
+    for m, n, k in shapes:
+        for group, has_zeros in ((128, False), (32, True), (64, False)):
+            if k % group:
+                group = k
+            for exact in (True, False):
+                product = Product(m, n, k, group, has_zeros=has_zeros, padding=0, exact=exact)
+                product.run_as(f"streamed {tile} transposed{split}")
+                product.check()
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_streamed_epilogue(dtype: torch.dtype) -> None:
+    for m, columns in ((5, 264), (16, 1000)):
+        product = Product(m, columns, 1024, dtype=dtype, exact=False)
+        bias, c = torch.randn(columns, device="cuda"), torch.randn(m, columns, device="cuda")
+        product.run(bias=bias, c=c, alpha=0.5, beta=2.0, activation="relu", kernel="streamed")
+        product.check((0.5 * (product.x.double() @ product.weight.t()) + 2.0 * c.double() + bias.double()).relu())
+
+
+def test_streamed_lines_that_begin_anywhere() -> None:
+    """x of rows that no copy of 16, 8 or 4 bytes is aligned to."""
+    for lead in (8, 4, 2, 1):
+        product = Product(3, 200, 640)
+        wide = torch.zeros(3, 640 + lead, dtype=product.dtype, device="cuda")
+        wide[:, lead:] = product.x
+        product.x = wide[:, lead:]
+        product.run(kernel="streamed")
         product.check()
 
 
