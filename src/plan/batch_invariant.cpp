@@ -123,8 +123,9 @@ bool is_exact(const GemmProblem& problem) {
 
 std::optional<SumOrder> sum_order(const Choice& choice) {
   const Spec& s = choice.spec;
-  if (s.narrow || s.cluster_k > 1 || s.split == SplitKMode::stream_k || s.family == KernelFamily::direct)
-    return std::nullopt;
+  // Warps of the streamed kernel cut K, by tile.
+  const bool by_warps = s.family == KernelFamily::direct || s.family == KernelFamily::streamed;
+  if (s.narrow || s.cluster_k > 1 || s.split == SplitKMode::stream_k || by_warps) return std::nullopt;
   const bool breaks = s.slices > 1 || choice.config.scales.promote;
   return SumOrder{s.family, breaks ? choice.config.tile.k : 0, s.slices};
 }

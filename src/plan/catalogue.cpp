@@ -86,6 +86,14 @@ constexpr Spec kPortableTiles[] = {
     {.family = KernelFamily::portable, .tile_m = 128, .tile_n = 128},
 };
 
+constexpr Spec kStreamedTiles[] = {
+    {.family = KernelFamily::streamed, .transposed = true, .tile_m = 16, .tile_n = 8},
+    {.family = KernelFamily::streamed, .transposed = true, .tile_m = 16, .tile_n = 16},
+    {.family = KernelFamily::streamed, .transposed = true, .tile_m = 32, .tile_n = 8},
+    {.family = KernelFamily::streamed, .transposed = true, .tile_m = 32, .tile_n = 16},
+    {.family = KernelFamily::streamed, .transposed = true, .tile_m = 64, .tile_n = 8},
+};
+
 constexpr uint32_t kMulticasts[][2] = {{1, 1}, {2, 1}, {1, 2}};
 
 constexpr uint32_t kMostSlices = 1024;
@@ -133,6 +141,7 @@ std::vector<Spec> tiles(KernelFamily family, bool products) {
       for (const Spec& tile : kSm90ProductTiles) add_sharings(specs, tile);
   }
   if (wants(KernelFamily::portable)) specs.insert(specs.end(), std::begin(kPortableTiles), std::end(kPortableTiles));
+  if (wants(KernelFamily::streamed)) specs.insert(specs.end(), std::begin(kStreamedTiles), std::end(kStreamedTiles));
   return specs;
 }
 

@@ -101,9 +101,10 @@ GemmConfig base_config(const Spec& spec, const GemmProblem& p, const OperandLayo
   return c;
 }
 
-/// Weights that are packed take WGMMA's M, where registers are an operand. They are no other CTA's, and two consumers at
+/// Weights that are packed take M, where registers are an operand. They are no other CTA's, and two consumers at
 /// different tiles have not been tried.
 bool serves_weights(const Spec& spec) {
+  if (spec.family == KernelFamily::streamed) return spec.transposed;
   return has_wgmma(spec.family) && spec.transposed && !spec.narrow && !spec.pingpong && spec.multicast_n == 1;
 }
 
@@ -140,7 +141,8 @@ std::optional<Choice> make_choice(const GemmProblem& problem, const DeviceInfo& 
   const bool is_conv = problem.conv.kind != Conv::none;
   if (is_conv ? spec.transposed || spec.narrow : spec.fuses_classes || spec.gather) return std::nullopt;
   if (spec.transposed && finds_scales(problem)) return std::nullopt;
-  if (problem.weights_b.format != WeightFormat::none && !serves_weights(spec)) return std::nullopt;
+  const bool packed = problem.weights_b.format != WeightFormat::none;
+  if (packed ? !serves_weights(spec) : spec.family == KernelFamily::streamed) return std::nullopt;
   if (problem.precision != Precision::tf32 && has_wgmma(spec.family)) return std::nullopt;
   std::optional<Choice> made(std::in_place);  // a planner makes hundreds: never copied
   Choice& choice = *made;

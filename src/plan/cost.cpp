@@ -61,6 +61,13 @@ constexpr double kStoreRunClocks = 14;     // of fused classes from shared memor
 constexpr double kStoreApartClocks = 170;  // of fused classes: each to a pixel of its own
 constexpr double kStreamConv = 1.02;       // of the whole: a walk by position costs divisions
 
+// The streamed kernel, on an H200 (docs/notes/2026-11-four-bit-weights.md).
+constexpr double kStreamedClocks = 75;    // of 16 x 128 codes and 8 columns, by its warps together,
+constexpr double kStreamedColumns = 50;   // and of each further 8 columns
+constexpr double kStreamedTile = 900;     // of a tile: to hand it over, and to find the next one
+constexpr double kStreamedStartUs = 2.2;  // until B's columns are there, and the ring is full
+constexpr double kStreamedMemory = 0.92;  // of the memory's bandwidth
+
 double clock_per_us(const DeviceInfo& device) {
   return device.clock_ghz * 1000 * kSustainedClock;
 }
@@ -80,6 +87,10 @@ double portable_clocks(const GemmConfig& c, Precision precision) {
 
 /// Clocks in which one CTA multiplies one k block.
 double multiply_clocks(const GemmConfig& c) {
+  if (c.family == KernelFamily::streamed) {
+    const double columns = kStreamedClocks + (c.tile.n / 8 - 1) * kStreamedColumns;
+    return c.tile.m / 16.0 * c.tile.k / kWidestWeightGroup * columns;
+  }
   if (!has_wgmma(c.family)) return portable_clocks(c, c.operands.precision);
   // An instruction of 64 x N x 32 bytes takes N / 2 clocks, or as long as its operands take through
   // shared memory (128 bytes a clock): 16 clocks for A, N / 4 for B.
@@ -118,7 +129,8 @@ double gather_clocks(const GemmConfig& c, const GemmProblem& p) {
 }
 
 double load_bytes(const GemmConfig& c) {
-  const double of_a = has_weights(c) ? 0.25 : 1;  // 4 bits of 16
+  if (c.family == KernelFamily::streamed) return c.tile.m * c.tile.k / 2.0;  // B stays
+  const double of_a = has_weights(c) ? 0.25 : 1;                             // 4 bits of 16
   return (c.tile.m * of_a / c.cluster.multicast_n + double(c.tile.n) / c.cluster.multicast_m) * c.tile.k *
          size_of(c.operands.a);
 }
@@ -133,6 +145,7 @@ double memory_bytes(const Choice& choice) {
 }
 
 double epilogue_clocks(const GemmConfig& c) {
+  if (c.family == KernelFamily::streamed) return kStreamedTile;  // its warps take turns
   const double store = c.store.by_tma          ? kStoreTmaClocks
                        : c.store.run_bytes > 0 ? kStoreRunClocks
                        : c.conv.fuses_classes  ? kStoreApartClocks
@@ -158,7 +171,8 @@ class Prediction {
     const double on_chip = on_chip_us(), memory = memory_us(), reduction = reduction_us();
     // Tile by tile, groups and classes are bound by one or the other: not all of the lesser hides.
     const double exposed = grouped_ || conv_ ? kExposed * std::min(on_chip, memory) : 0;
-    const double us = kLaunchUs + kFirstBytesUs + std::max(on_chip, memory) + exposed + reduction;
+    const double start = kFirstBytesUs + (c_.family == KernelFamily::streamed ? kStreamedStartUs : 0);
+    const double us = kLaunchUs + start + std::max(on_chip, memory) + exposed + reduction;
     return {.on_chip = on_chip,
             .l2 = 0,
             .memory = memory,
@@ -185,17 +199,24 @@ class Prediction {
     const double units = tiles_ * s_.slices / c_.cluster.k;
     const double resident = resident_clusters(cluster_size(c_), device_);
     cluster_tiles_ = std::ceil(units / std::min<double>(s_.clusters, resident));
-    k_blocks_ = cluster_tiles_ * std::ceil(double(s_.k_blocks) / s_.slices);
+    k_blocks_ = cluster_tiles_ * round_up(ceil_div(s_.k_blocks, s_.slices), c_.warps.k);
   }
 
   /// CTAs at the same time.
   double concurrent() const { return std::min<double>(choice_.blocks, device_.num_sms); }
 
+  /// The streamed kernel: whether a work tile's k blocks of B are more than stay in shared memory.
+  bool b_comes_again() const {
+    if (c_.family != KernelFamily::streamed) return false;
+    const double columns = std::min<double>(double(choice_.problem.n), c_.tile.n);
+    return std::ceil(double(s_.k_blocks) / s_.slices) * columns > double(c_.tile.stages) * c_.tile.n;
+  }
+
   /// Clocks of one k block in the mainloop.
   double block_clocks() const {
     const double l2_bytes_per_us = conv_ ? kL2ConvBytesPerUs : grouped_ ? kL2GroupedBytesPerUs : kL2TotalBytesPerUs;
-    const double l2_clocks =
-        std::max(load_bytes(c_) / kL2BytesPerClock, load_bytes(c_) * concurrent() / l2_bytes_per_us * clock_);
+    const double loaded = load_bytes(c_) + (b_comes_again() ? c_.tile.n * c_.tile.k * size_of(c_.operands.b) : 0);
+    const double l2_clocks = std::max(loaded / kL2BytesPerClock, loaded * concurrent() / l2_bytes_per_us * clock_);
     const double clocks = std::max(multiply_clocks(c_), l2_clocks);
     return conv_ ? std::max(clocks, gather_clocks(c_, choice_.problem)) : clocks;
   }
@@ -213,7 +234,8 @@ class Prediction {
 
   double memory_us() const {
     const double bytes = conv_ || grouped_ ? minimum_bytes(choice_.problem) : memory_bytes(choice_);
-    const double us = bytes / (device_.memory_gb_per_s * 1e3 * kMemoryEfficiency);
+    const double efficiency = c_.family == KernelFamily::streamed ? kStreamedMemory : kMemoryEfficiency;
+    const double us = bytes / (device_.memory_gb_per_s * 1e3 * efficiency);
     if (!grouped_) return us;
     // What comes from memory passes L2 twice; where few rows share a group's weights, that counts.
     const double loaded = tiles_ * sharers_ * s_.k_blocks * load_bytes(c_);

@@ -28,11 +28,13 @@ bool has_many_classes(const ConvLayout& conv) {
 
 [[noreturn]] void refuse_unserved(const GemmProblem& problem, const DeviceInfo& device) {
   if (problem.weights_b.format != WeightFormat::none) {
-    refuse(ErrorCode::unsupported,
-           "packed weights cannot be served on {} with split_k_mode=\"{}\" and split_k_slices={}: their kernel needs "
-           "sm_90, rows of a that start at multiples of 16 bytes, and of cluster at most 16 slices; copy a into such "
-           "rows, choose another mode, or multiply by cleave.unpack_weights(weights)",
-           device.name, to_string(problem.split_k_mode), problem.split_k_slices);
+    refuse(
+        ErrorCode::unsupported,
+        "packed weights cannot be served on {} with kernel=\"{}\", split_k_mode=\"{}\" and split_k_slices={}: sm90 "
+        "needs sm_90, rows of a that start at multiples of 16 bytes, and of cluster at most 16 slices; streamed needs "
+        "a contiguous along K, and split_k_mode none or parallel; copy a into such rows, choose another mode, or "
+        "multiply by cleave.unpack_weights(weights)",
+        device.name, to_string(problem.kernel), to_string(problem.split_k_mode), problem.split_k_slices);
   }
   if (problem.kernel == KernelFamily::sm90 && problem.conv.kind != Conv::none) {
     refuse(ErrorCode::unsupported,
@@ -48,6 +50,11 @@ bool has_many_classes(const ConvLayout& conv) {
            "of 16 bytes (under swiglu, with b contiguous along n, n columns of whole 16 bytes, too), K > 0 and, for "
            "float32, a and b contiguous along K; use kernel=\"portable\" or \"auto\"",
            device.name);
+  }
+  if (problem.kernel == KernelFamily::streamed) {
+    refuse(
+        ErrorCode::unsupported,
+        "kernel=\"streamed\" serves packed weights alone (cleave.mixed_gemm), but b is a matrix; use kernel=\"auto\"");
   }
   if (problem.kernel == KernelFamily::direct) {
     refuse(

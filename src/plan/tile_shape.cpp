@@ -144,6 +144,7 @@ class TileShaper {
     c_.cluster.multicast_n = s_.multicast_n;
     if (s_.narrow && !copy_narrow()) return false;
     if (!cuts_are_whole()) return false;
+    if (s_.family == KernelFamily::streamed) return shape_streamed();
     return has_wgmma(s_.family) ? shape_sm90() : shape_portable();
   }
 
@@ -195,6 +196,25 @@ class TileShaper {
     const uint32_t most = c_.conv.kind == Conv::none ? 3 : 5;
     c_ = with_stages(c_, most, shared_memory());
     return c_.tile.stages >= kLeastStages && sharers(c_) == 1 && !s_.pingpong;
+  }
+
+  /// All stages are there for B, which stays: rounds of k blocks, one for each warp that cuts K.
+  bool shape_streamed() {
+    constexpr uint32_t kWarps = 16;  // that multiply
+    const SplitKMode split = c_.schedule.split;
+    if (split != SplitKMode::none && (split != SplitKMode::parallel || c_.cluster.k > 1)) return false;
+    if (c_.schedule.in_turn) return false;
+    if (b_.major != Major::k || c_.schedule.grouping == Grouping::k) return false;
+    // A k block's scales lie in registers beside it.
+    c_.tile.k = c_.weights.group < kWidestWeightGroup ? atom_ : 2 * atom_;
+    // What B's columns take is shared by two strips of rows, where sums of both leave registers.
+    const uint32_t rows = s_.tile_m > 16 && s_.tile_n == 8 ? 32 : 16;
+    c_.warps = {.m = s_.tile_m / rows, .n = 1, .k = kWarps * rows / s_.tile_m};
+    c_.store.by_tma = false;
+    c_.operands.load_bytes_b = b_.load_bytes;
+    const uint32_t most = shared_memory() / (c_.tile.n * c_.tile.k * size_of(c_.operands.b));
+    c_ = with_stages(c_, most, shared_memory());
+    return c_.tile.stages >= c_.warps.k && sharers(c_) == 1;
   }
 
   bool shape_sm90() {

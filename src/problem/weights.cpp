@@ -48,7 +48,7 @@ void check_company(const GemmProblem& p, Messages& out) {
   }
   if (p.k == 0) out.add("k is 0, but b is a packed weight, which has one column at least");
   if (p.kernel == KernelFamily::portable || p.kernel == KernelFamily::direct) {
-    out.add("kernel is {}, but b is a packed weight, which sm90 alone serves; leave it out", to_string(p.kernel));
+    out.add("kernel is {}, but b is a packed weight, which sm90 and streamed serve; leave it out", to_string(p.kernel));
   }
 }
 

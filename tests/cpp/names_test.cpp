@@ -36,7 +36,7 @@ TEST(Names, RoundTrip) {
   expect_round_trip<Granularity>(4);
   expect_round_trip<Major>(2);
   expect_round_trip<Order>(2);
-  expect_round_trip<KernelFamily>(4);
+  expect_round_trip<KernelFamily>(5);
   expect_round_trip<ScoringFunc>(2);
   expect_round_trip<GroupScore>(2);
 }
@@ -86,7 +86,7 @@ TEST(Names, AMistypedNameIsAnsweredWithTheNearest) {
   expect_guesses<Conv>(4);
   expect_guesses<Division>(5);
   expect_guesses<Granularity>(4);
-  expect_guesses<KernelFamily>(4);
+  expect_guesses<KernelFamily>(5);
 }
 
 TEST(Names, AnUnknownNameListsTheKnownOnes) {

@@ -46,6 +46,45 @@ TEST(WeightProblem, RulesAreReported) {
   refuses([](GemmProblem& p) { p.k = 0; }, {"k is 0, but b is a packed weight"});
 }
 
+TEST(WeightProblem, TheStreamedKernelServesWhatTmaCannot) {
+  DeviceInfo a100 = device_info(kPlanOnlyH100);
+  a100.compute_capability = 80;
+  a100.shared_memory_per_block = 163 * 1024;
+  const auto families = [](const GemmProblem& p, const DeviceInfo& device) {
+    std::set<KernelFamily> found;
+    for (const Choice& choice : candidates(p, device)) found.insert(choice.config.family);
+    return found;
+  };
+  using enum KernelFamily;
+  const DeviceInfo hopper = device_info(kPlanOnlyH100);
+  EXPECT_EQ(families(good_weights(), hopper), (std::set{sm90, streamed}));
+  EXPECT_EQ(families(good_weights(), a100), std::set{streamed});
+  GemmProblem odd = good_weights();
+  odd.a.stride_row = 513;
+  odd.a.alignment = 2;
+  EXPECT_EQ(families(odd, hopper), std::set{streamed});
+  GemmProblem cut = good_weights();
+  cut.split_k_mode = SplitKMode::stream_k;
+  EXPECT_EQ(families(cut, a100), std::set<KernelFamily>{});
+  GemmProblem dense = good_weights();
+  dense.weights_b = {};
+  dense.b = column_major(dense.k);
+  EXPECT_FALSE(families(dense, a100).contains(streamed));
+}
+
+TEST(WeightProblem, TheStreamedKernelKeepsAsMuchOfBAsFits) {
+  for (const Choice& choice : candidates(good_weights(8, 4096, 14336), device_info(kPlanOnlyH100))) {
+    const GemmConfig& c = choice.config;
+    if (c.family != KernelFamily::streamed) continue;
+    EXPECT_EQ(c.warps.m * c.warps.k, 16) << to_string(choice.spec);
+    EXPECT_GE(c.tile.stages, c.warps.k);
+    GemmConfig more = c;
+    ++more.tile.stages;
+    EXPECT_LE(smem_plan(c).bytes, kSharedLimit);
+    EXPECT_GT(smem_plan(more).bytes, kSharedLimit);
+  }
+}
+
 TEST(WeightProblem, ReadsHalfABytePerCodeOfWholeBlocks) {
   const GemmProblem p = good_weights();
   EXPECT_EQ(bytes_of_b(p), 4 * 8 * 2048);
@@ -72,6 +111,7 @@ TEST(WeightProblem, WeightsTakeTheInstructionsRows) {
                                  SplitKMode::stream_k, SplitKMode::automatic}) {
     GemmProblem p = good_weights(16, 4096, 4096);
     p.split_k_mode = split;
+    p.kernel = KernelFamily::sm90;
     const auto found = candidates(p, device_info(kPlanOnlyH100));
     ASSERT_FALSE(found.empty());
     for (const Choice& choice : found) {
@@ -135,6 +175,7 @@ TEST(WeightProblem, ServesNvfp4WithAScaleForEachMatrix) {
   ASSERT_TRUE(parsed) << problem_text(p);
   EXPECT_EQ(parsed->weights_b, p.weights_b);
   EXPECT_EQ(parsed->scale_b, p.scale_b);
+  p.kernel = KernelFamily::sm90;
   const auto found = candidates(p, device_info(kPlanOnlyH100));
   ASSERT_FALSE(found.empty());
   const GemmConfig& config = found.front().config;
@@ -148,7 +189,8 @@ TEST(WeightProblem, ServesNvfp4WithAScaleForEachMatrix) {
 }
 
 TEST(WeightProblem, KernelsAreToldWhereScalesLie) {
-  const auto params = [](const GemmProblem& p) {
+  const auto params = [](GemmProblem p) {
+    p.kernel = KernelFamily::sm90;
     const auto found = candidates(p, device_info(kPlanOnlyH100));
     GemmParams params;
     set_problem(found.front().config, found.front().problem, params);

@@ -38,6 +38,8 @@ CLEAVE_HD constexpr FamilyTraits family_traits(KernelFamily family) {
       return {.kernel = "gemm_sm90", .has_tma = true, .has_wgmma = true, .least_tile_n = 16};
     case KernelFamily::direct:
       return {.kernel = "conv_direct", .has_tma = false, .has_wgmma = false, .least_tile_n = 1};
+    case KernelFamily::streamed:
+      return {.kernel = "gemm_streamed", .has_tma = false, .has_wgmma = false, .least_tile_n = 8};
     default:
       return {.kernel = "gemm_portable", .has_tma = false, .has_wgmma = false, .least_tile_n = 64};
   }

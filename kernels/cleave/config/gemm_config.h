@@ -36,7 +36,7 @@ struct OperandConfig {
 /// Columns of a packed weight that share a scale, at most, as far as a kernel knows: those of a k block.
 inline constexpr uint32_t kWidestWeightGroup = 128;
 
-/// sm90: A, if it is a packed weight (memory/weight_layout.h), of which registers make elements of A's type.
+/// sm90, streamed: A, if it is a packed weight (memory/weight_layout.h), of which registers make elements of A's type.
 struct WeightConfig {
   WeightFormat format = WeightFormat::none;
   uint32_t group = kWidestWeightGroup;  // of a k block's columns, those that share a scale: 16, 32, 64 or 128
@@ -56,12 +56,14 @@ struct TileConfig {
 };
 
 /// sm90: consumer warpgroups, each owning tile.m / consumers rows (cooperative) or a tile of its own
-/// (ping-pong). portable: m x n warps share the tile.
+/// (ping-pong). portable: m x n warps share the tile. streamed: m warps have rows of their own, k times, which cut K
+/// among them.
 struct WarpConfig {
   uint32_t consumers = 2;
   bool pingpong = false;
   uint32_t m = 2;
   uint32_t n = 4;
+  uint32_t k = 1;
 
   CLEAVE_HD friend constexpr bool operator==(const WarpConfig&, const WarpConfig&) = default;
 };
@@ -165,6 +167,11 @@ CLEAVE_HD constexpr uint32_t math_threads(const GemmConfig& c) {
   return has_wgmma(c.family) ? (c.warps.pingpong ? 1 : c.warps.consumers) * 128 : c.warps.m * c.warps.n * 32;
 }
 
+/// streamed: threads that multiply, of whose parts math threads make sums.
+CLEAVE_HD constexpr uint32_t multiply_threads(const GemmConfig& c) {
+  return c.warps.m * c.warps.k * 32;
+}
+
 /// Whether three warps of the Hopper kernel's last warpgroup copy a matrix, beside TMA.
 CLEAVE_HD constexpr bool copies_narrow(const GemmConfig& c) {
   return c.operands.copied_a || c.operands.copied_b;
@@ -235,6 +242,7 @@ CLEAVE_HD constexpr uint32_t direct_filter_row(const GemmConfig& c) {
 /// Threads of a CTA.
 CLEAVE_HD constexpr uint32_t cta_threads(const GemmConfig& c) {
   if (c.family == KernelFamily::direct) return kDirectThreads;
+  if (c.family == KernelFamily::streamed) return multiply_threads(c);
   return has_tma(c.family) ? (c.warps.consumers + 1) * 128 : math_threads(c);
 }
 
@@ -260,7 +268,7 @@ CLEAVE_HD constexpr uint32_t accumulators_per_thread(const GemmConfig& c) {
 
 /// Whether a warpgroup multiplies two times 64 rows.
 CLEAVE_HD constexpr bool has_two_waves(const GemmConfig& c) {
-  return c.tile.m / (math_threads(c) / 128) > 64;
+  return has_wgmma(c.family) && c.tile.m / (math_threads(c) / 128) > 64;
 }
 
 /// Whether two columns of the product make one of D. The tile's left half are then columns of the
@@ -370,7 +378,8 @@ CLEAVE_HD constexpr bool finds_tile_early(const GemmConfig& c) {
 
 /// Whether the loads of static operands may begin before that.
 CLEAVE_HD constexpr bool may_load_early(const GemmConfig& c) {
-  return has_tma(c.family) && finds_tile_early(c) && c.conv.kind == Conv::none;
+  const bool reads_ahead = has_tma(c.family) || c.family == KernelFamily::streamed;
+  return reads_ahead && finds_tile_early(c) && c.conv.kind == Conv::none;
 }
 CLEAVE_HD constexpr bool loads_early(const GemmConfig& c) {
   return (c.operands.static_a && !has_weights(c)) || c.operands.static_b;

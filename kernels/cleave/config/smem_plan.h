@@ -16,6 +16,9 @@ inline constexpr uint32_t kStagingChunkBytes = 64 * 128;
 /// one more meeting of the cluster, since a rank may only send once all are done with their stages.
 inline constexpr uint32_t kOwnClusterBytes = 32768;
 
+/// streamed: tiles whose parts are on their way between a CTA's warps.
+inline constexpr uint32_t kWarpPartStages = 2;
+
 /// The most shared memory a CTA may have (sm_90). Swizzles want its base at a multiple of 1024
 /// bytes.
 inline constexpr uint32_t kSharedLimit = 232448;
@@ -33,9 +36,10 @@ struct SmemPlan {
   uint32_t cluster_reduce = 0;        // cluster_k > 1: parts of the tile sent by the other ranks
   bool cluster_over_stages = false;   // that buffer is too large for a place of its own
   uint32_t cluster_barrier = 0;
-  uint32_t fixup = 0;     // parallel without clusters: a word for the math threads
-  uint32_t barriers = 0;  // sm90: full[stages], empty[stages]
-  uint32_t bytes = 0;     // dynamic shared memory to ask for
+  uint32_t fixup = 0;       // parallel without clusters: a word for the math threads
+  uint32_t warp_parts = 0;  // streamed: mainloop/warp_parts.h
+  uint32_t barriers = 0;    // sm90: full[stages], empty[stages]; streamed: the same of parts
+  uint32_t bytes = 0;       // dynamic shared memory to ask for
 };
 
 CLEAVE_HD constexpr SmemPlan smem_plan(const GemmConfig& c) {
@@ -48,7 +52,8 @@ CLEAVE_HD constexpr SmemPlan smem_plan(const GemmConfig& c) {
     plan.bytes = floats * uint32_t(sizeof(float));
     return plan;
   }
-  plan.a_stage = has_weights(c) ? c.tile.m * c.tile.k / 2 : c.tile.m * c.tile.k * size_of(c.operands.a);
+  const bool streamed = c.family == KernelFamily::streamed;  // A, and its scales, through registers alone
+  plan.a_stage = streamed ? 0 : has_weights(c) ? c.tile.m * c.tile.k / 2 : c.tile.m * c.tile.k * size_of(c.operands.a);
   plan.b_stage = c.tile.n * c.tile.k * size_of(c.operands.a);
   uint32_t at = 0;
   plan.a = at;
@@ -57,7 +62,7 @@ CLEAVE_HD constexpr SmemPlan smem_plan(const GemmConfig& c) {
   at += c.tile.stages * plan.b_stage;
   plan.staging = at;
   if (specialised && stages_output(c)) at += c.warps.consumers * c.store.chunks * kStagingChunkBytes;
-  plan.scale_stage = has_weights(c) ? weight_line_bytes(c) : scale_stage_bytes(c);
+  plan.scale_stage = streamed ? 0 : has_weights(c) ? weight_line_bytes(c) : scale_stage_bytes(c);
   plan.scales = at;
   at += c.tile.stages * plan.scale_stage;
   plan.broadcast = at;
@@ -75,7 +80,10 @@ CLEAVE_HD constexpr SmemPlan smem_plan(const GemmConfig& c) {
   }
   plan.fixup = at;
   if (c.schedule.split == SplitKMode::parallel && c.cluster.k == 1) at += uint32_t(sizeof(uint64_t));
+  plan.warp_parts = round_up(at, 16u);
+  if (streamed) at = plan.warp_parts + kWarpPartStages * c.warps.k * c.tile.m * c.tile.n * uint32_t(sizeof(float));
   plan.barriers = at;
+  if (streamed) at += 2 * kWarpPartStages * uint32_t(sizeof(uint64_t));
   if (specialised) at += 2 * c.tile.stages * uint32_t(sizeof(uint64_t));
   plan.group_table = at;
   if (c.schedule.group_capacity > 0) at += round_up(group_table_bytes(c.schedule.group_capacity), 16u);

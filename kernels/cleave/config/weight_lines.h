@@ -18,10 +18,16 @@ struct WeightParams {
   FastDivmod blocks_per_group;  // k blocks, where a group has whole ones
 };
 
-/// Elements of bfloat16 are made as 2^-24 of themselves (mainloop/dequantise.h).
+/// streamed: whether codes are multiplied as they are, and sums are scaled (mainloop/line_sum.h).
+CLEAVE_HD constexpr bool scales_sums(const GemmConfig& c) {
+  return c.family == KernelFamily::streamed && c.weights.format == WeightFormat::int4;
+}
+
+/// Otherwise, elements of bfloat16 are made as 2^-24 of themselves (mainloop/dequantise.h).
 inline constexpr int kWeightExponent = 24;
 CLEAVE_HD constexpr float weight_factor(const GemmConfig& c) {
-  return has_weights(c) && c.operands.a == DType::bf16 ? float(1 << kWeightExponent) : 1.0f;
+  const bool shifted = has_weights(c) && !scales_sums(c) && c.operands.a == DType::bf16;
+  return shifted ? float(1 << kWeightExponent) : 1.0f;
 }
 
 /// Bytes of a scale.

@@ -40,17 +40,26 @@ CLEAVE_DEVICE void mbarrier_arrive_expect(uint32_t barrier, uint32_t bytes) {
   asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes) : "memory");
 }
 
+// Hopper's instruction sleeps for a while, those before it look.
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900
+#define CLEAVE_MBARRIER_LOOK "mbarrier.test_wait.parity"
+#else
+#define CLEAVE_MBARRIER_LOOK "mbarrier.try_wait.parity"
+#endif
+
 CLEAVE_DEVICE void mbarrier_wait(uint32_t barrier, uint32_t parity) {
   asm volatile(
       "{\n"
       ".reg .pred done;\n"
-      "wait_loop:\n"
-      "mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n"
+      "wait_loop:\n" CLEAVE_MBARRIER_LOOK
+      ".shared::cta.b64 done, [%0], %1;\n"
       "@!done bra wait_loop;\n"
       "}" ::"r"(barrier),
       "r"(parity)
       : "memory");
 }
+
+#undef CLEAVE_MBARRIER_LOOK
 
 /// As mbarrier_wait, and also orders what other CTAs of the cluster did before they arrived.
 CLEAVE_DEVICE void mbarrier_wait_cluster(uint32_t barrier, uint32_t parity) {

@@ -1,15 +1,35 @@
 // Arithmetic on two 16-bit floats in one register, each instruction for bfloat16 and float16. Subnormal numbers count.
+// Before Hopper bfloat16 has a multiply-add alone.
 #pragma once
 
 #include "cleave/core/enums.h"
 
 namespace cleave::ptx {
 
+/// x & y | z, by one instruction: at most one of them may be a constant.
+CLEAVE_DEVICE uint32_t and_or(uint32_t x, uint32_t y, uint32_t z) {
+  uint32_t d;
+  asm("lop3.b32 %0, %1, %2, %3, 0xea;" : "=r"(d) : "r"(x), "r"(y), "r"(z));
+  return d;
+}
+
+/// A constant that the compiler does not see through.
+template <uint32_t Value>
+CLEAVE_DEVICE uint32_t in_register() {
+  uint32_t value;
+  asm("mov.b32 %0, %1;" : "=r"(value) : "n"(Value));
+  return value;
+}
+
 template <DType T>
 CLEAVE_DEVICE uint32_t subtract_pair(uint32_t x, uint32_t y) {
   uint32_t d;
   if constexpr (T == DType::bf16) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900
+    asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(d) : "r"(y), "r"(0xbf80bf80), "r"(x));
+#else
     asm("sub.rn.bf16x2 %0, %1, %2;" : "=r"(d) : "r"(x), "r"(y));
+#endif
   } else {
     asm("sub.rn.f16x2 %0, %1, %2;" : "=r"(d) : "r"(x), "r"(y));
   }
@@ -20,7 +40,11 @@ template <DType T>
 CLEAVE_DEVICE uint32_t multiply_pair(uint32_t x, uint32_t y) {
   uint32_t d;
   if constexpr (T == DType::bf16) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900
+    asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(d) : "r"(x), "r"(y), "r"(0x80008000));
+#else
     asm("mul.rn.bf16x2 %0, %1, %2;" : "=r"(d) : "r"(x), "r"(y));
+#endif
   } else {
     asm("mul.rn.f16x2 %0, %1, %2;" : "=r"(d) : "r"(x), "r"(y));
   }

@@ -19,6 +19,9 @@ CLEAVE_DEVICE uint32_t turn_barrier(uint32_t warpgroup) {
 /// All math threads'.
 inline constexpr uint32_t kMathBarrier = 6;
 
+/// streamed: that of the threads that multiply.
+inline constexpr uint32_t kMultiplyBarrier = 7;
+
 template <GemmConfig C>
 CLEAVE_DEVICE void math_sync() {
   ptx::named_barrier_sync(kMathBarrier, math_threads(C));

@@ -1,0 +1,46 @@
+// GEMM of few columns by a packed weight, for any tensor-core GPU (sm_80 and later): it takes as long as the weight takes
+// to be read.
+//
+// Roles      all warps           read A, make its elements, multiply (mainloop/weight_stream.h); of warps.m x warps.k, those
+//                                of one m have the same rows and cut K among them; those of one k
+//                                take turns to add up a tile's parts, join slices and run the epilogue
+// Pipelines  registers           k blocks of A on their way, over the ends of tiles
+//            full[2], empty[2]   a tile's parts in shared memory (mainloop/warp_parts.h)
+// Residents  B's columns, in shared memory for as long as tiles need them (mainloop/resident_columns.h)
+#pragma once
+
+#include "cleave/epilogue/store_direct.h"
+#include "cleave/epilogue/zero_rest.h"
+#include "cleave/mainloop/weight_stream.h"
+#include "cleave/split_k/reduce.h"
+#include "cleave/tile/cta_coord.h"
+
+namespace cleave {
+
+template <GemmConfig C>
+CLEAVE_DEVICE void gemm_streamed(const Params<C>& p) {
+  static_assert(has_weights(C) && !C.store.by_tma && cluster_size(C) == 1 && C.warps.n == 1);
+  extern __shared__ __align__(kSharedAlignment) uint8_t shared[];
+  const uint32_t smem = ptx::shared_address(shared);
+  CtaCoord<C> cta;
+  if (threadIdx.x == 0) WarpParts<C>(smem, 0).init();
+  __syncthreads();
+  if constexpr (!C.operands.static_a) ptx::grid_dependency_wait();
+  cta.find_table(p, shared);
+
+  const uint32_t thread = threadIdx.x % math_threads(C);  // of those that finish
+  const Fragment<C> fragment(thread);
+  const auto fixup = reinterpret_cast<uint32_t*>(shared + smem_plan(C).fixup);
+  WeightStream<C> stream(p, cta, smem);
+  stream.run([&](const WorkTile& work, bool idle, Sums<C>& sums) {
+    const Tile<C> tile = cta.tile(p, fragment, work);
+    if (!reduce_split_k<C>(p, work, work.tile, tile, idle, sums, thread, fixup)) return;
+    GlobalBroadcast<C> broadcast(p, tile);
+    store_direct<C>(p, tile, broadcast, sums);
+  });
+  if constexpr (C.schedule.grouping == Grouping::n) {
+    if (threadIdx.x < math_threads(C)) zero_rest<C>(p, cta.table, thread);
+  }
+}
+
+}  // namespace cleave
