@@ -62,10 +62,11 @@ constexpr double kStoreApartClocks = 170;  // of fused classes: each to a pixel 
 constexpr double kStreamConv = 1.02;       // of the whole: a walk by position costs divisions
 
 // The streamed kernel, on an H200 (docs/notes/2026-11-four-bit-weights.md).
-constexpr double kStreamedClocks = 75;    // of 16 x 128 codes and 8 columns, by its warps together,
+constexpr double kStreamedClocks = 53;    // of 16 x 128 codes and 8 columns, by its warps together,
 constexpr double kStreamedColumns = 50;   // and of each further 8 columns
 constexpr double kStreamedTile = 900;     // of a tile: to hand it over, and to find the next one
-constexpr double kStreamedStartUs = 2.2;  // until B's columns are there, and the ring is full
+constexpr double kStreamedStartUs = 2.8;  // until the ring is full,
+constexpr double kStreamedFill = 94e3;    // bytes of B that a CTA copies in a us meanwhile, or between tiles
 constexpr double kStreamedMemory = 0.92;  // of the memory's bandwidth
 
 double clock_per_us(const DeviceInfo& device) {
@@ -171,8 +172,7 @@ class Prediction {
     const double on_chip = on_chip_us(), memory = memory_us(), reduction = reduction_us();
     // Tile by tile, groups and classes are bound by one or the other: not all of the lesser hides.
     const double exposed = grouped_ || conv_ ? kExposed * std::min(on_chip, memory) : 0;
-    const double start = kFirstBytesUs + (c_.family == KernelFamily::streamed ? kStreamedStartUs : 0);
-    const double us = kLaunchUs + start + std::max(on_chip, memory) + exposed + reduction;
+    const double us = kLaunchUs + kFirstBytesUs + streamed_start_us() + std::max(on_chip, memory) + exposed + reduction;
     return {.on_chip = on_chip,
             .l2 = 0,
             .memory = memory,
@@ -205,18 +205,20 @@ class Prediction {
   /// CTAs at the same time.
   double concurrent() const { return std::min<double>(choice_.blocks, device_.num_sms); }
 
-  /// The streamed kernel: whether a work tile's k blocks of B are more than stay in shared memory.
-  bool b_comes_again() const {
-    if (c_.family != KernelFamily::streamed) return false;
-    const double columns = std::min<double>(double(choice_.problem.n), c_.tile.n);
-    return std::ceil(double(s_.k_blocks) / s_.slices) * columns > double(c_.tile.stages) * c_.tile.n;
+  /// The streamed kernel: until the ring is full and B's columns are in shared memory; where a work tile's k blocks of B
+  /// are more than stay there, they come again for each.
+  double streamed_start_us() const {
+    if (c_.family != KernelFamily::streamed) return 0;
+    const double lines = std::ceil(double(s_.k_blocks) / s_.slices) * std::min<double>(choice_.problem.n, c_.tile.n);
+    const double fills = lines > double(c_.tile.stages) * c_.tile.n ? cluster_tiles_ : 1;
+    return kStreamedStartUs + fills * lines * c_.tile.k * size_of(c_.operands.b) / kStreamedFill;
   }
 
   /// Clocks of one k block in the mainloop.
   double block_clocks() const {
     const double l2_bytes_per_us = conv_ ? kL2ConvBytesPerUs : grouped_ ? kL2GroupedBytesPerUs : kL2TotalBytesPerUs;
-    const double loaded = load_bytes(c_) + (b_comes_again() ? c_.tile.n * c_.tile.k * size_of(c_.operands.b) : 0);
-    const double l2_clocks = std::max(loaded / kL2BytesPerClock, loaded * concurrent() / l2_bytes_per_us * clock_);
+    const double l2_clocks =
+        std::max(load_bytes(c_) / kL2BytesPerClock, load_bytes(c_) * concurrent() / l2_bytes_per_us * clock_);
     const double clocks = std::max(multiply_clocks(c_), l2_clocks);
     return conv_ ? std::max(clocks, gather_clocks(c_, choice_.problem)) : clocks;
   }

@@ -17,9 +17,9 @@ constexpr double kTurnClocks = 400;        // until tensor cores are done with a
 constexpr double kReadPerClock = 128;      // bytes of partial tiles, by the slices that add them up,
 constexpr double kReadAlonePerClock = 64;  // and by the last CTA of a streamed tile
 constexpr double kCopyThreads = 96;
-constexpr double kDequantiseClocks = 90;  // of a packed weight's block of 64 x 64: its instructions, not measured yet
-constexpr double kDequantiseAlone = 1.5;  // times more where no other warpgroup's hide their latency
-constexpr double kPingpongTile = 0.1;     // of an epilogue that another tile's mainloop does not hide
+constexpr double kDequantiseClocks = 120;  // of a packed weight's block of 64 x 64: its instructions, on an H200
+constexpr double kDequantiseAlone = 1.5;   // times more where no other warpgroup's hide their latency
+constexpr double kPingpongTile = 0.1;      // of an epilogue that another tile's mainloop does not hide
 
 /// Rows of 128 bytes in the boxes of one k block of one operand, on average over its tiles.
 struct BoxRows {

@@ -207,8 +207,10 @@ class TileShaper {
     if (b_.major != Major::k || c_.schedule.grouping == Grouping::k) return false;
     // A k block's scales lie in registers beside it.
     c_.tile.k = c_.weights.group < kWidestWeightGroup ? atom_ : 2 * atom_;
-    // What B's columns take is shared by two strips of rows, where sums of both leave registers.
-    const uint32_t rows = s_.tile_m > 16 && s_.tile_n == 8 ? 32 : 16;
+    // What B's columns take is shared by two strips of rows, where those leave registers for the rest.
+    const bool long_epilogue = c_.epilogue.has_c || crowds(c_);
+    const bool joins_beside_zeros = split == SplitKMode::parallel && c_.weights.has_zero;
+    const uint32_t rows = s_.tile_m > 16 && s_.tile_n == 8 && !long_epilogue && !joins_beside_zeros ? 32 : 16;
     c_.warps = {.m = s_.tile_m / rows, .n = 1, .k = kWarps * rows / s_.tile_m};
     c_.store.by_tma = false;
     c_.operands.load_bytes_b = b_.load_bytes;
