@@ -17,6 +17,9 @@ def gpu() -> None:
     torch.manual_seed(0)
 
 
+LINES_OF_AN_ERROR = 20
+
+
 class NamesFailures:
     """As they happen: a run of thousands of tests on a lent machine may be cut off before its summary."""
 
@@ -26,7 +29,9 @@ class NamesFailures:
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         terminal = self._plugins.get_plugin("terminalreporter")
         if report.failed and terminal is not None:
-            terminal.write_line(f"\n{report.when} of {report.nodeid}: {report.longreprtext.splitlines()[-1]}")
+            lines = report.longreprtext.splitlines()
+            said = [line for line in lines if line.startswith("E ")][:LINES_OF_AN_ERROR]
+            terminal.write_line("\n".join([f"\n{report.when} of {report.nodeid}: {lines[-1]}", *said]))
 
 
 def pytest_configure(config: pytest.Config) -> None:

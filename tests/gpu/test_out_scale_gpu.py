@@ -93,7 +93,7 @@ def check_rounding(d: torch.Tensor, scale: torch.Tensor, wide: torch.Tensor, ue8
 @pytest.mark.parametrize("grouped", [False, True])
 def test_equals_quantize_of_float32(kind: str, activation: str, mode: str, grouped: bool) -> None:
     torch.manual_seed(0)
-    for m, n, k in [(16, 256, 512), (200, 384, 1024), (130, 640, 256)]:
+    for m, n, k in [(16, 384, 1024), (130, 640, 256)]:
         groups = 3 if grouped else None
         columns = 2 * n if activation == "swiglu" else n
         a, b, scales = operands(kind, m, columns, k, groups)

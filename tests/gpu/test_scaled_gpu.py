@@ -261,7 +261,7 @@ def test_random_products(mode: str) -> None:
     """Through `auto`: what TMA cannot address, such as odd strides, goes to the portable kernel."""
     skip_unless_served("auto", mode, E4M3)
     draw = random.Random(f"scaled products of {mode}")
-    for _ in range(40):
+    for _ in range(20):
         product = draw_product(draw, mode)
         product.run()
         product.check()
