@@ -16,7 +16,12 @@ namespace cleave {
 template <GemmConfig C>
 class WeightStream {
   using Rows = WeightRows<C>;
-  static constexpr uint32_t kRingRegisters = kPieces<C> == 1 ? 40 : 30;  // what the sums and B leave
+  // What sums and addresses leave, as the compiler said; before Hopper addresses take more.
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900
+  static constexpr uint32_t kRingRegisters = 24;
+#else
+  static constexpr uint32_t kRingRegisters = kPieces<C> == 1 ? 40 : 30;
+#endif
   static constexpr uint32_t kAhead = max_of(kRingRegisters / Rows::kRegisters, 2u);
 
  public:
