@@ -21,13 +21,15 @@ def block(acc, row: cleave.row, residual: cleave.matrix, scale: cleave.scalar):
 
 def assert_gradients(got: Any, want: Any, tensors: list[Any], doubles: list[Any]) -> None:
     """Of random weights of the outputs; errors as those of float16 operands."""
-    weights = [torch.randn_like(x) / x.numel() ** 0.5 for x in want]
+    # Positive, so that a scalar's gradient, a sum of thousands of rounded values, does not cancel.
+    weights = [torch.randn_like(x).abs() / x.numel() ** 0.5 for x in want]
     mine = sum((x * w.to(x.dtype)).sum() for x, w in zip(got, weights, strict=True))
     theirs = sum((x * w).sum() for x, w in zip(want, weights, strict=True))
     gradients = torch.autograd.grad(mine, tensors), torch.autograd.grad(theirs, doubles)
-    for x, y in zip(*gradients, strict=True):
+    for i, (x, y) in enumerate(zip(*gradients, strict=True)):
         assert x.shape == y.shape
-        torch.testing.assert_close(x.double(), y, rtol=2e-2, atol=1e-2 * y.abs().max().item())
+        atol = 1e-2 * y.abs().max().item()
+        torch.testing.assert_close(x.double(), y, rtol=2e-2, atol=atol, msg=lambda said, i=i: f"tensor {i}: {said}")
 
 
 def leaf(*shape: int, dtype: torch.dtype = torch.float16) -> torch.Tensor:

@@ -156,6 +156,19 @@ def test_functions_of_the_package(axes: int) -> None:
     torch.testing.assert_close(conv(x, w, bias, padding=1, activation="relu"), acc.relu(), rtol=1e-4, atol=1e-4)
 
 
+def test_sums_of_gradients_may_exceed_float16() -> None:
+    torch.manual_seed(0)
+    x, w = (Case.tensor(shape).detach().half().requires_grad_() for shape in ((2, 64, 8, 8), (32, 64, 3, 3)))
+    residual, column = Case.tensor((2, 32, 8, 8)).detach().half().fill_(60), torch.ones(2, 1, 8, 8)
+    row, bias, scale = (torch.zeros(size, requires_grad=True) for size in ((32,), (32,), ()))
+    y = cleave.torch.conv2d(x, w, padding=1, epilogue=shifted(row=row, column=column, residual=residual, scale=scale))
+    (40 * y.float()).sum().backward()
+    assert scale.grad.item() == -40 * 60 * y.numel()
+    assert torch.equal(row.grad, torch.full((32,), 40.0 * 128))
+    (1000 * torch.ops.cleave.conv.full(x, w, bias, [1], [1]).float()).sum().backward()
+    assert torch.equal(bias.grad, torch.full((32,), 128_000.0))
+
+
 def test_autocast_and_backward_of_ones_own() -> None:
     @cleave.epilogue
     def rounded(acc, step: cleave.scalar):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -55,9 +56,18 @@ def of_operands(
     return (
         product(operand, b.mT, a, alpha) if needs_a else None,
         _gradient_of_b(a, operand, b, alpha) if needs_b else None,
-        grad.sum_to_size(bias.shape).to(bias.dtype) if needs_bias else None,
-        scaled(grad, beta).sum_to_size(c.shape).to(c.dtype) if needs_c else None,
+        sum_to(grad, bias.shape, bias.dtype) if needs_bias else None,
+        sum_to(scaled(grad, beta), c.shape, c.dtype) if needs_c else None,
     )
+
+
+def sum_to(grad: Tensor, shape: Sequence[int], dtype: torch.dtype) -> Tensor:
+    """Sums of grad over what broadcast from `shape`. They are made in the wider type: float16 ends at 65504."""
+    before = grad.dim() - len(shape)
+    dims = [i for i in range(grad.dim()) if i < before or (shape[i - before] == 1 and grad.shape[i] != 1)]
+    if dims:
+        grad = grad.sum(dims, keepdim=True, dtype=torch.promote_types(grad.dtype, dtype))
+    return grad.to(dtype).reshape(shape)
 
 
 def _gradient_of_b(a: Tensor, grad: Tensor, b: Tensor, alpha: float) -> Tensor:

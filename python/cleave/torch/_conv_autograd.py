@@ -144,7 +144,8 @@ def of_operands(
         if other.made in needed:
             gradients[other.made] = _make(other, form, form[other.made].shape, geometry, alpha=alpha)
     if "bias" in needed:
-        gradients["bias"] = grad.sum((0, *range(2, grad.dim()))).to(added["bias"].dtype)
+        line = (1, grad.shape[1], *(1,) * (grad.dim() - 2))
+        gradients["bias"] = _autograd.sum_to(grad, line, added["bias"].dtype).flatten()
     if "c" in needed:
         gradients["c"] = _autograd.scaled(grad, beta).to(added["c"].dtype)
     return gradients

@@ -20,6 +20,7 @@ from .._epilogue import BoundEpilogue, Epilogue
 from .._epilogue.derivative import derivative, has_derivative
 from .._epilogue.graph import Graph, parse
 from .._epilogue.values import Known, evaluate, needed
+from ._autograd import sum_to
 
 _MOST_INPUTS, MOST_OUTPUTS = 8, 3  # of Cleave's functions
 
@@ -141,7 +142,7 @@ class Gradients:
     def _summed(self, grad: Tensor, name: str) -> Tensor:
         x = self._inputs[name]
         shape = self._broadcast(name).shape
-        return grad.sum_to_size(shape[max(0, len(shape) - grad.dim()) :]).to(x.dtype).reshape(x.shape)
+        return sum_to(grad, shape[max(0, len(shape) - grad.dim()) :], x.dtype).reshape(x.shape)
 
 
 @lru_cache(maxsize=256)

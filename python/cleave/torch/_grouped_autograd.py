@@ -112,8 +112,8 @@ def gradient_of_bias(bias: Tensor, grad: Tensor, groups: Groups, a: Tensor, b: T
     """Its sums, as products with ones: they leave out what is no group's."""
     if grad.dim() == 3:
         by_group = bias.shape == (grad.shape[0], grad.shape[2])
-        sums = grad.sum(1) if by_group else grad.sum_to_size(bias.shape)
-        return sums.to(bias.dtype)
+        shape = (bias.shape[0], 1, bias.shape[1]) if by_group else bias.shape
+        return _autograd.sum_to(grad, shape, bias.dtype).reshape(bias.shape)
     of_row = bias.dim() == 1 or bias.shape[0] == 1
     if b.dim() == 3:
         lines, count, along = grad, b.shape[0], not of_row

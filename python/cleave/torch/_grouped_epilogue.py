@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ._autograd import sum_to
 from ._epilogue import MOST_OUTPUTS, Gradients
 from ._grouped_autograd import Groups
 
@@ -41,15 +42,15 @@ class GroupedGradients(Gradients):
     def _summed(self, grad: Tensor, name: str) -> Tensor:
         x, shape = self._inputs[name], self._graph.inputs[name]
         if shape == "matrix":
-            sums = grad.sum_to_size(x.shape)
+            sums = sum_to(grad, x.shape, x.dtype)
         elif grad.dim() == 3:
             rows = grad.shape[1] if shape == "column" else 1
             columns = grad.shape[2] if shape == "row" else 1
-            sums = grad.sum_to_size(self._count if x.numel() > rows * columns else 1, rows, columns)
+            sums = sum_to(grad, (self._count if x.numel() > rows * columns else 1, rows, columns), x.dtype)
         else:
             lines = grad.mT if self._columns_are_cut else grad
             along = shape == ("row" if self._columns_are_cut else "column")
-            sums = lines.sum(1) if along else self._over_lines(lines, x, shape)
+            sums = sum_to(lines, (len(lines), 1), x.dtype) if along else self._over_lines(lines, x, shape)
         return sums.to(x.dtype).reshape(x.shape)
 
     def _over_lines(self, lines: Tensor, x: Tensor, shape: str) -> Tensor:

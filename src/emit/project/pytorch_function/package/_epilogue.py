@@ -59,4 +59,5 @@ def gradients(
 def _summed(grad: Tensor, x: Tensor, spread: Tensor) -> Tensor:
     """Over what an input was broadcast over."""
     shape = spread.shape[max(0, spread.dim() - grad.dim()) :]
-    return grad.sum_to_size(shape).reshape(x.shape).to(x.dtype)
+    wide = grad.to(torch.promote_types(grad.dtype, x.dtype))  # float16 ends at 65504
+    return wide.sum_to_size(shape).reshape(x.shape).to(x.dtype)
