@@ -27,6 +27,13 @@ bool has_many_classes(const ConvLayout& conv) {
 }
 
 [[noreturn]] void refuse_unserved(const GemmProblem& problem, const DeviceInfo& device) {
+  if (problem.deterministic == Determinism::batch_invariant && cheapest(problem, device, Kernels::all).choice) {
+    refuse(ErrorCode::unsupported,
+           "deterministic=\"batch_invariant\" cannot be served: no kernel adds up k={} for n={} in one order for every "
+           "number of rows with what else is asked; leave split_k_mode, split_k_slices and kernel to the library, or "
+           "pass deterministic=True",
+           problem.k, problem.n);
+  }
   if (problem.weights_b.format != WeightFormat::none) {
     refuse(
         ErrorCode::unsupported,
@@ -75,13 +82,6 @@ bool has_many_classes(const ConvLayout& conv) {
   if (problem.conv.kind != Conv::none && problem.split_k_mode == SplitKMode::stream_k) {
     refuse(ErrorCode::unsupported,
            "split_k_mode=\"stream_k\" does not serve a strided dgrad with groups; use \"parallel\" or \"serial\"");
-  }
-  if (problem.deterministic == Determinism::batch_invariant && cheapest(problem, device, Kernels::all).choice) {
-    refuse(ErrorCode::unsupported,
-           "deterministic=\"batch_invariant\" cannot be served: no kernel adds up k={} for n={} in one order for every "
-           "number of rows with what else is asked; leave split_k_mode, split_k_slices and kernel to the library, or "
-           "pass deterministic=True",
-           problem.k, problem.n);
   }
   if (is_gated(problem)) {
     refuse(

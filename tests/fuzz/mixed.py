@@ -115,7 +115,7 @@ def draw_mixed_gemm(config: random.Random, rng: random.Random, target: Target) -
         "by_row": weights == "nvfp4" and config.random() < 0.3,
     }
     given |= draw_form(config, rng, ("a", "c", "out"))
-    given["align"], given["shift"] = 16, 0  # else no kernel for a
+    given["align"], given["shift"] = 16, 0  # the streamed kernel alone serves others, and not in every split mode
     given |= draw_sizes(config, rng, target)
     count = rng.randint(1, 4)
     given["batches"] = config.choice(((None, None), (None, None), (count, count), (count, 1), (1, count)))

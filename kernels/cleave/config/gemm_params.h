@@ -37,7 +37,7 @@ struct GemmParams {
   ProblemSize size;
   ScaleParams scales_a, scales_b;
   WeightParams weights;
-  uint32_t batched_a = 0, batched_b = 0;  // sm90: 0 where the batch broadcasts, else 1
+  uint32_t batched_a = 0, batched_b = 0;  // sm90, streamed: 0 where the batch broadcasts, else 1
   Schedule schedule;
   GroupParams groups;
   EpilogueParams epilogue;

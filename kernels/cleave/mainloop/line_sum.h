@@ -7,7 +7,7 @@
 //   sum += scale * (part - (128 + zero) * columns)        columns: the sum of B's, which a row of ones in A makes,
 //
 // two multiply-adds for each sum and line instead of one for each two elements. Products of codes with elements of B are
-// exact, and a part is at most 143 times as large as what B has: the rounding of float32 then costs less than that of
+// exact, and a part is at most 143 (float16: 1039) times as large as what B has: the rounding of float32 then costs less than that of
 // elements to 16 bits would. Where B is infinite, or beyond 2^118, sums are no numbers.
 //
 // e2m1: elements are made as for WGMMA (dequantise.h), since lines are short.

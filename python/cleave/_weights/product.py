@@ -36,9 +36,10 @@ def mixed_gemm(
 
     The kernel reads W's codes and makes elements of a's dtype of them in registers, just before the tensor cores
     multiply them: each is what `dequantize_weights` has, rounded once; of "nvfp4" it is exact, and global_scale
-    multiplies the sums. Sums are float32. It needs sm_90 and rows of a that begin at multiples of 16 bytes; the CPU
-    backend takes anything. In bfloat16, scales are to be below 2^21; those of "mxfp4" below 2^26, and beside float16
-    below 2^16.
+    multiplies the sums. Sums are float32. On Hopper rows of a are to begin at multiples of 16 bytes for that. A second
+    kernel, "streamed", serves Ampere and later, rows of a of any alignment, and on Hopper few tokens: of "int4" it
+    scales the sums of groups instead of elements, and rows of a with an infinity become NaNs. In bfloat16, scales are
+    to be below 2^21; those of "mxfp4" below 2^26, and beside float16 below 2^16.
 
     Args:
         a: [M, K], float16 or bfloat16, of the dtype of scales of "int4"; [E, M, K] for weights of E experts.

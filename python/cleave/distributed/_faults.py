@@ -89,8 +89,12 @@ def _lost(peers: Peers, roll: _Roll, error: RuntimeError) -> PeerError:
     while not dead and missing and time.monotonic() < deadline:
         time.sleep(0.01)
         dead = [rank for rank in others if _has_died(roll.processes[rank], host)]
-        if store is not None:
+        if store is None or dead:
+            continue
+        try:
             missing -= {rank for rank in missing if store.check([f"{prefix}/{rank}"])}
+        except RuntimeError:  # the rank that had it may be the one that is lost
+            store = None
     if dead:
         what = "; ".join(f"rank {rank}, process {roll.processes[rank][1]} of this host, has died" for rank in dead)
     elif missing:

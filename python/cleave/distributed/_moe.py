@@ -35,7 +35,7 @@ class Dispatched(NamedTuple):
     """rows: [rows, features] for this rank's experts: expert by expert, of each those of rank 0 first, in the order of
     its tokens: the rows, and the order, of one process that has all tokens. Past the last expert's end are zeros.
     offs: int32 [experts of this rank], where each one's rows end.
-    scale: [rows, ...], what went with them, or None.
+    scale: [rows, n], what went with them, or None.
     route: for `moe_combine`.
     dropped: int32 [1], how many of this rank's choices did not fit into the capacity.
     """
@@ -68,7 +68,7 @@ def moe_dispatch(
         expert_ids: [tokens, top_k], int32 or int64; those that are negative or num_experts and more are dropped.
         num_experts: of all ranks, a multiple of their number.
         group, transport: as in `gemm_all_reduce`.
-        scale: [tokens, ...], sent with x: the scales of quantised tokens.
+        scale: [tokens, n], sent with x: the scales of quantised tokens.
         capacity: how many rows a rank sends to each at most, the same on all ranks. None: tokens * min(top_k, experts
             of a rank), enough for tokens that choose no expert twice; all ranks have as many tokens then. Of what does
             not fit, the last experts' last tokens are dropped, and counted.
@@ -89,6 +89,8 @@ def moe_dispatch(
             f"x is {list(x.shape)} and expert_ids is {list(expert_ids.shape)}; they must be [tokens, features] and "
             "[tokens, top_k]"
         )
+    if scale is not None and (scale.dim() != 2 or scale.shape[0] != x.shape[0]):
+        raise ValueError(f"scale is {list(scale.shape)}, but x has {x.shape[0]} tokens; it must be [tokens, n]")
     options = {"capacity": capacity, "exact": exact, "transport": transport}
     offs, dropped, *ways = _ops.moe_route_ranks(expert_ids, num_experts, name, **options)
     rows = _ops.moe_send_rows(x, *ways, name, transport=transport)

@@ -52,7 +52,7 @@ def _along_a_new_axis(
     rows = a.shape[-2]
     # Rows of a that share b are more rows of one matrix, if nothing else tells a row's place.
     by_row = scale_a is None or scale_a.size == 1 or (of_scale_a and scale_a.ndim > 1 and scale_a.shape[1] == rows)
-    plain_bias = bias is None or bias.ndim == 1 or bias.shape[0] == 1
+    plain_bias = bias is None or bias.ndim == 1 or bias.shape == (1, b.shape[-1])
     if of_a and not of_b and by_row and plain_bias and product.a_major == "k":
         scales = fold(scale_a) if of_scale_a else scale_a
         folded = function(fold(a), b, scales, scale_b, bias, None if c is None else fold(c))

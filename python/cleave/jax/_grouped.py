@@ -88,6 +88,9 @@ def _plain(product: Product, x: Array, y: Array, offs: Array, dtype: Any) -> Arr
 
 def _gradient_of_bias(bias: Array, grad: Array, offs: Array) -> Array:
     """Its sums, as a product with ones: they leave out what is no group's."""
+    if bias.shape not in ((grad.shape[1],), (1, grad.shape[1]), (offs.shape[0], grad.shape[1])):  # a value for each row
+        owned = jnp.arange(grad.shape[0]) < offs[-1]
+        return jnp.where(owned, grad.astype("float32").sum(1), 0)[:, None].astype(bias.dtype)
     ones = jnp.ones_like(grad, shape=(1, grad.shape[0]))
     sums = _plain(Product(grouped=True), ones, grad, offs, "float32")[:, 0]
     return (sums if bias.ndim == 2 and bias.shape[0] == offs.shape[0] else sums.sum(0).reshape(bias.shape)).astype(

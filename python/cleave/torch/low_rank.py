@@ -55,7 +55,7 @@ def lora(
     hidden = _grouped_gemm.default(x, a.mT, offs)
     if out is None and (residual is None or differentiable):
         delta = _grouped_gemm.full(hidden, b.mT, offs, alpha=scale)
-        return delta if residual is None else residual + delta
+        return delta if residual is None else (residual + delta).to(residual.dtype)
     if residual is None:
         _grouped_gemm.out(hidden, b.mT, offs, alpha=scale, out=out, zero_rest=True)
         return out
