@@ -110,6 +110,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     mesh = init_device_mesh("cuda" if on_gpus else "cpu", (ranks,))
     for name in ("llama", "moe") if options.model == "both" else (options.model,):
         train(name, options, mesh)
+    # gloo's threads let go of the last tensors a moment after a call is done; before Python 3.14 the interpreter's end
+    # must not come before that (a barrier has no tensors of Python's).
+    dist.barrier()
     dist.destroy_process_group()
 
 
