@@ -62,7 +62,8 @@ def _strategy(rule: Rule, call: OpSchema) -> OpStrategy:
     given |= call.kwargs_schema
     positions = [argument.name for argument in declared.arguments][: len(call.args_schema)]
     tensors = [name for name in (*positions, *call.kwargs_schema) if isinstance(given[name], OpStrategy)]
-    mesh, results = call.get_mesh_from_args(), len(declared.returns)
+    # torch 2.11's own search for the mesh ends at a first argument that is a list of sizes.
+    mesh, results = given[tensors[0]].mesh, len(declared.returns)
     choices: list[list[Placement]] = [[Replicate()] * (results + len(tensors))]
     for operands, made in rule(SimpleNamespace(**given, parts=mesh.size())):
         choices.append([*made, *(operands.get(name, Replicate()) for name in tensors)])

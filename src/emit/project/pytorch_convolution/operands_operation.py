@@ -9,7 +9,7 @@ from torch import Tensor
 
 LARGER = [size + 2 * stride for size, stride in zip(fixed.PLANNED[1:], fixed.STRIDE, strict=True)]
 SIZES = [fixed.PLANNED, (3, *LARGER)]  # images, then the axes
-INNER = 1  # channels, which are fixed
+INNER, INNER_STEP = 1, 1  # channels, which are fixed
 GRADIENT_ROUNDING = 4e-3  # by PyTorch's convolutions, which round float32 to tf32
 
 

@@ -8,7 +8,7 @@ from finish_operation import SUMS, finish
 from torch import Tensor
 
 if fixed.WEIGHTS != "none":
-    from packed_operation import make_weight
+    from packed_operation import BLOCK, make_weight
 
 OTHER = {"m": (4096, 256, 384, 4), "n": (256, 4096, 384, 4), "k": (256, 384, 4096, 4)}
 SIZES = [  # m, n, k, batch or groups
@@ -16,6 +16,8 @@ SIZES = [  # m, n, k, batch or groups
     OTHER.get(fixed.GROUPING, (384, 256, 1024, 3)),
 ]
 INNER = -1  # the dimension of a that b has, too
+# A packed weight with scales of whole rows tells it in blocks.
+INNER_STEP = BLOCK if fixed.WEIGHTS != "none" and not fixed.GROUP_SIZE else 1
 GRADIENT_ROUNDING = 0.0  # by PyTorch's products, beyond that of what is stored
 GROUPED = fixed.GROUPING != "none"
 MASKED = fixed.GROUPING == "m" and fixed.BOUNDS == "counts"
