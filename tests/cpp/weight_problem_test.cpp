@@ -63,6 +63,14 @@ TEST(WeightProblem, TheStreamedKernelServesWhatTmaCannot) {
   odd.a.stride_row = 513;
   odd.a.alignment = 2;
   EXPECT_EQ(families(odd, hopper), std::set{streamed});
+  odd.kernel = sm90;
+  try {
+    plan(odd);
+    ADD_FAILURE() << "rows that TMA cannot read";
+  } catch (const Error& error) {
+    expect_parts(error.what(),
+                 {"kernel=\"sm90\"", "rows of a that start at multiples of 16 bytes", "copy a into such"});
+  }
   GemmProblem cut = good_weights();
   cut.split_k_mode = SplitKMode::stream_k;
   EXPECT_EQ(families(cut, a100), std::set<KernelFamily>{});

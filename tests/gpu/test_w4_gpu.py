@@ -19,6 +19,8 @@ CANARY = 96.0
 MODES = ("none", "serial", "parallel", "cluster", "stream_k")
 TILES = ("64x16", "64x64", "64x256", "128x16", "128x32", "128x48", "128x128", "128x240", "192x64", "256x96", "256x128")
 STREAMED = ("16x8", "16x16", "32x8", "32x16", "64x8")
+# The planner's choice in every mode, and the streamed kernel in all that it has.
+KERNELS_AND_MODES = (*(("auto", mode) for mode in MODES), ("streamed", "none"), ("streamed", "parallel"))
 
 
 @pytest.fixture(autouse=True)
@@ -237,18 +239,20 @@ def test_operator() -> None:
     assert torch.equal(d.double(), product.x.double() @ product.weight.t())
 
 
-def test_experts() -> None:
+@pytest.mark.parametrize("kernel", ["auto", "streamed"])
+def test_experts(kernel: str) -> None:
     codes = torch.randint(0, 16, (3, 200, 512), dtype=torch.uint8, device="cuda")
     scales = torch.rand(3, 4, 200, device="cuda").bfloat16()
     packed = cleave.pack_weights(codes, 128, scales=scales)
     x = torch.randn(3, 20, 512, device="cuda").bfloat16()
     expected = x.double() @ cleave.dequantize_weights(packed).double().mT
-    torch.testing.assert_close(cleave.mixed_gemm(x, packed).double(), expected, rtol=2e-2, atol=0.5)
+    d = cleave.mixed_gemm(x, packed, kernel=kernel)
+    torch.testing.assert_close(d.double(), expected, rtol=2e-2, atol=0.5)
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize(("kernel", "mode"), KERNELS_AND_MODES)
 @pytest.mark.parametrize("sizes", [[1, 0, 5, 130, 17], [64, 64, 64, 64], [0, 0, 3, 0]])
-def test_groups_of_rows(mode: str, sizes: list[int]) -> None:
+def test_groups_of_rows(kernel: str, mode: str, sizes: list[int]) -> None:
     experts, n, k = len(sizes), 200, 768
     codes = torch.randint(0, 16, (experts, n, k), dtype=torch.uint8, device="cuda")
     scales = 2.0 ** torch.randint(-3, 1, (experts, k // 64, n), device="cuda").float()
@@ -256,7 +260,7 @@ def test_groups_of_rows(mode: str, sizes: list[int]) -> None:
     packed = cleave.pack_weights(codes, 64, scales=scales.bfloat16(), zeros=zeros)
     offs = torch.tensor(sizes, device="cuda").cumsum(0, dtype=torch.int32)
     x = torch.randint(-3, 4, (sum(sizes) + 9, k), device="cuda").bfloat16()
-    d = cleave.mixed_gemm(x, packed, offs=offs, out_dtype="float32", split_k_mode=mode)
+    d = cleave.mixed_gemm(x, packed, offs=offs, out_dtype="float32", split_k_mode=mode, kernel=kernel)
     weight = cleave.dequantize_weights(packed).double()
     for expert, (size, end) in enumerate(zip(sizes, offs.tolist(), strict=True)):
         rows = slice(end - size, end)
@@ -264,20 +268,38 @@ def test_groups_of_rows(mode: str, sizes: list[int]) -> None:
     assert not d[sum(sizes) :].any()
 
 
+@pytest.mark.parametrize("kernel", ["auto", "streamed"])
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-def test_mxfp4(dtype: torch.dtype) -> None:
+def test_mxfp4(dtype: torch.dtype, kernel: str) -> None:
     for m, n, k in ((1, 64, 256), (19, 131, 2880), (130, 2880, 512)):
         codes = torch.randint(0, 16, (n, k), dtype=torch.uint8, device="cuda")
         scales = torch.randint(124, 128, (k // 32, n), dtype=torch.uint8, device="cuda")
         packed = cleave.pack_weights(codes, 32, "mxfp4", scales=scales)
         x = torch.randint(-3, 4, (m, k), device="cuda").to(dtype)
-        d = cleave.mixed_gemm(x, packed, out_dtype="float32")
+        d = cleave.mixed_gemm(x, packed, out_dtype="float32", kernel=kernel)
         assert torch.equal(d.double(), x.double() @ cleave.dequantize_weights(packed).double().t())
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("kernel", ["auto", "streamed"])
+@pytest.mark.parametrize("sizes", [[1, 0, 5, 130, 17], [64, 64, 64, 64]])
+def test_experts_in_mxfp4(sizes: list[int], kernel: str) -> None:
+    experts, n, k = len(sizes), 200, 768
+    codes = torch.randint(0, 16, (experts, n, k), dtype=torch.uint8, device="cuda")
+    scales = torch.randint(124, 128, (experts, k // 32, n), dtype=torch.uint8, device="cuda")
+    packed = cleave.pack_weights(codes, 32, "mxfp4", scales=scales)
+    offs = torch.tensor(sizes, device="cuda").cumsum(0, dtype=torch.int32)
+    x = torch.randint(-3, 4, (sum(sizes) + 9, k), device="cuda").bfloat16()
+    d = cleave.mixed_gemm(x, packed, offs=offs, out_dtype="float32", kernel=kernel)
+    weight = cleave.dequantize_weights(packed).double()
+    for expert, (size, end) in enumerate(zip(sizes, offs.tolist(), strict=True)):
+        rows = slice(end - size, end)
+        assert torch.equal(d[rows].double(), x[rows].double() @ weight[expert].t()), expert
+    assert not d[sum(sizes) :].any()
+
+
+@pytest.mark.parametrize(("kernel", "mode"), KERNELS_AND_MODES)
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-def test_nvfp4(dtype: torch.dtype, mode: str) -> None:
+def test_nvfp4(dtype: torch.dtype, kernel: str, mode: str) -> None:
     """Elements are exact whatever their scales, subnormal ones too; sums of integers times 2^-9 are."""
     for m, n, k in ((1, 64, 256), (19, 131, 2880), (130, 1440, 528)):
         codes = torch.randint(0, 16, (n, k), dtype=torch.uint8, device="cuda")
@@ -286,23 +308,25 @@ def test_nvfp4(dtype: torch.dtype, mode: str) -> None:
         for global_scale in (0.25, by_row):
             packed = cleave.pack_weights(codes, 16, "nvfp4", scales=scales, global_scale=global_scale)
             x = torch.randint(-3, 4, (m, k), device="cuda").to(dtype)
-            d = cleave.mixed_gemm(x, packed, out_dtype="float32", split_k_mode=mode)
+            d = cleave.mixed_gemm(x, packed, out_dtype="float32", split_k_mode=mode, kernel=kernel)
             assert torch.equal(d.double(), x.double() @ cleave.dequantize_weights(packed).double().t()), (m, n, k)
 
 
-def test_nvfp4_of_any_scales() -> None:
+@pytest.mark.parametrize("kernel", ["auto", "streamed"])
+def test_nvfp4_of_any_scales(kernel: str) -> None:
     for dtype in (torch.bfloat16, torch.float16):
         weight, x = torch.randn(520, 1040, device="cuda"), torch.randn(17, 1040, device="cuda").to(dtype)
         packed = cleave.pack_weights(weight, format="nvfp4")
         packed.scales.view(torch.uint8)[0] = torch.arange(520, device="cuda").to(torch.uint8) % 127
         values = cleave.dequantize_weights(packed).double()
-        d = cleave.mixed_gemm(x, packed, out_dtype="float32").double()
+        d = cleave.mixed_gemm(x, packed, out_dtype="float32", kernel=kernel).double()
         bound = (x.double().abs() @ values.abs().t()) * 1e-4 + 1e-6
         assert bool(((d - x.double() @ values.t()).abs() <= bound).all())
 
 
+@pytest.mark.parametrize("kernel", ["auto", "streamed"])
 @pytest.mark.parametrize("sizes", [[1, 0, 5, 130, 17], [64, 64, 64, 64]])
-def test_experts_in_nvfp4(sizes: list[int]) -> None:
+def test_experts_in_nvfp4(sizes: list[int], kernel: str) -> None:
     experts, n, k = len(sizes), 200, 768
     codes = torch.randint(0, 16, (experts, n, k), dtype=torch.uint8, device="cuda")
     scales = torch.randint(0, 24, (experts, k // 16, n), dtype=torch.uint8, device="cuda").view(torch.float8_e4m3fn)
@@ -312,7 +336,7 @@ def test_experts_in_nvfp4(sizes: list[int]) -> None:
     for by_row in (False, True):
         scale = factors[:, None] * (1.0 + (torch.arange(n, device="cuda") % 2)) if by_row else factors
         packed = cleave.pack_weights(codes, 16, "nvfp4", scales=scales, global_scale=scale)
-        d = cleave.mixed_gemm(x, packed, offs=offs, out_dtype="float32")
+        d = cleave.mixed_gemm(x, packed, offs=offs, out_dtype="float32", kernel=kernel)
         weight = cleave.dequantize_weights(packed).double()
         for expert, (size, end) in enumerate(zip(sizes, offs.tolist(), strict=True)):
             rows = slice(end - size, end)

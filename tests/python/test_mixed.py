@@ -100,6 +100,19 @@ def test_plans() -> None:
         cleave.plan_mixed_gemm(x, packed.packed)
 
 
+def test_a_kernel_can_be_named() -> None:
+    packed, _ = weights_of(np.random.default_rng(0), 70, 256, 64, False)
+    x = np.ones((3, 256), np.float16)
+    for kernel in ("sm90", "streamed"):
+        plan = cleave.plan_problem(
+            3, 70, 256, dtype="float16", weights="int4", group_size=64, kernel=kernel, device="h100"
+        )
+        assert plan.kernel_name.startswith(kernel)
+        for function in (cleave.mixed_gemm, cleave.plan_mixed_gemm):  # which pass it on
+            with pytest.raises(ValueError, match=f"kernel is {kernel}, but the device is the CPU"):
+                function(x, packed, kernel=kernel)
+
+
 def test_plans_from_sizes() -> None:
     """Those of arrays, too."""
     packed, _ = weights_of(np.random.default_rng(0), 70, 256, 64, True)

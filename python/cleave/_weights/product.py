@@ -24,6 +24,7 @@ def mixed_gemm(
     split_k_mode: str = "auto",
     split_k_slices: int | None = None,
     deterministic: bool | str = True,
+    kernel: str = "auto",
     static_b: bool = False,
     stream: Any = None,
     workspace: Any = None,
@@ -47,6 +48,7 @@ def mixed_gemm(
             (`perm`), a's are copied into that one first, on the current stream.
         offs, and as `bounds` indptr, starts, sizes, counts, alignment, zero_rest, check_offsets: where each expert's
             rows of a are, as in `grouped_gemm`.
+        kernel: "sm90" (Hopper's) or "streamed", which serves the product or refuses it; "auto" takes the faster one.
         static_b: True promises that nothing that may still be under way writes the weight, as nobody writes a model's
             at inference: kernels may then load it before the launch ahead is done.
         Others: as in `gemm`, but neither "swiglu" nor epilogue functions of acc.gate and acc.up.
@@ -83,6 +85,7 @@ def mixed_gemm(
         split_k_mode=split_k_mode,
         split_k_slices=split_k_slices,
         deterministic=deterministic,
+        kernel=kernel,
         static_b=static_b,
         stream=stream,
         workspace=workspace,
