@@ -130,8 +130,7 @@ inline GemmGrid gemm_grid(const GemmConfig& config, const GemmTiles& tiles, uint
     const uint64_t pieces = classes ? tiles.line : tiles.total * std::max(tiles.k_blocks, 1u);
     s.clusters = std::max(uint32_t(std::min<uint64_t>({resident, wanted, pieces})), 1u);
     s.stream_tiles = classes ? tiles.cut : stream_tiles(total, s.clusters);
-  } else if (has_tma(config.family) || config.family == KernelFamily::streamed ||
-             config.schedule.split != SplitKMode::none) {
+  } else if (is_persistent(config.family) || config.schedule.split != SplitKMode::none) {
     s.clusters = std::min(units, resident);
   } else if (config.schedule.grouping != Grouping::none) {
     s.clusters = std::min(units, 2 * resident);

@@ -8,6 +8,7 @@
 #include "plan/direct_choice.h"
 #include "plan/product_cost.h"
 #include "plan/product_residual.h"
+#include "plan/streamed_cost.h"
 #include "problem/conv.h"
 #include "problem/problem.h"
 
@@ -61,14 +62,6 @@ constexpr double kStoreRunClocks = 14;     // of fused classes from shared memor
 constexpr double kStoreApartClocks = 170;  // of fused classes: each to a pixel of its own
 constexpr double kStreamConv = 1.02;       // of the whole: a walk by position costs divisions
 
-// The streamed kernel, on an H200 (docs/notes/2026-11-four-bit-weights.md).
-constexpr double kStreamedClocks = 53;    // of 16 x 128 codes and 8 columns, by its warps together,
-constexpr double kStreamedColumns = 50;   // and of each further 8 columns
-constexpr double kStreamedTile = 900;     // of a tile: to hand it over, and to find the next one
-constexpr double kStreamedStartUs = 2.8;  // until the ring is full,
-constexpr double kStreamedFill = 94e3;    // bytes of B that a CTA copies in a us meanwhile, or between tiles
-constexpr double kStreamedMemory = 0.92;  // of the memory's bandwidth
-
 double clock_per_us(const DeviceInfo& device) {
   return device.clock_ghz * 1000 * kSustainedClock;
 }
@@ -88,10 +81,6 @@ double portable_clocks(const GemmConfig& c, Precision precision) {
 
 /// Clocks in which one CTA multiplies one k block.
 double multiply_clocks(const GemmConfig& c) {
-  if (c.family == KernelFamily::streamed) {
-    const double columns = kStreamedClocks + (c.tile.n / 8 - 1) * kStreamedColumns;
-    return c.tile.m / 16.0 * c.tile.k / kWidestWeightGroup * columns;
-  }
   if (!has_wgmma(c.family)) return portable_clocks(c, c.operands.precision);
   // An instruction of 64 x N x 32 bytes takes N / 2 clocks, or as long as its operands take through
   // shared memory (128 bytes a clock): 16 clocks for A, N / 4 for B.
@@ -130,28 +119,22 @@ double gather_clocks(const GemmConfig& c, const GemmProblem& p) {
 }
 
 double load_bytes(const GemmConfig& c) {
-  if (c.family == KernelFamily::streamed) return c.tile.m * c.tile.k / 2.0;  // B stays
-  const double of_a = has_weights(c) ? 0.25 : 1;                             // 4 bits of 16
+  const double of_a = has_weights(c) ? 0.25 : 1;  // 4 bits of 16
   return (c.tile.m * of_a / c.cluster.multicast_n + double(c.tile.n) / c.cluster.multicast_m) * c.tile.k *
          size_of(c.operands.a);
 }
 
-/// Bytes of a product of plain matrices that come from memory: tiles that read the same lines are not
-/// always in step.
-double memory_bytes(const Choice& choice) {
-  const GemmProblem& p = choice.problem;
-  const ScheduleShape& s = choice.schedule;
-  const double again = (s.tiles_n > 1 ? bytes_of_a(p) : 0) + (s.tiles_m > 1 ? bytes_of_b(p) : 0);
-  return minimum_bytes(p) + kReadAgain * again;
-}
-
 double epilogue_clocks(const GemmConfig& c) {
-  if (c.family == KernelFamily::streamed) return kStreamedTile;  // its warps take turns
   const double store = c.store.by_tma          ? kStoreTmaClocks
                        : c.store.run_bytes > 0 ? kStoreRunClocks
                        : c.conv.fuses_classes  ? kStoreApartClocks
                                                : kStoreDirectClocks;
   return kTileClocks + accumulators_per_thread(c) * store;
+}
+
+/// CTAs at the same time.
+double concurrent(const Choice& choice, const DeviceInfo& device) {
+  return std::min<double>(choice.blocks, device.num_sms);
 }
 
 /// What a launch is predicted to take.
@@ -172,7 +155,7 @@ class Prediction {
     const double on_chip = on_chip_us(), memory = memory_us(), reduction = reduction_us();
     // Tile by tile, groups and classes are bound by one or the other: not all of the lesser hides.
     const double exposed = grouped_ || conv_ ? kExposed * std::min(on_chip, memory) : 0;
-    const double us = kLaunchUs + kFirstBytesUs + streamed_start_us() + std::max(on_chip, memory) + exposed + reduction;
+    const double us = kLaunchUs + kFirstBytesUs + std::max(on_chip, memory) + exposed + reduction;
     return {.on_chip = on_chip,
             .l2 = 0,
             .memory = memory,
@@ -199,26 +182,14 @@ class Prediction {
     const double units = tiles_ * s_.slices / c_.cluster.k;
     const double resident = resident_clusters(cluster_size(c_), device_);
     cluster_tiles_ = std::ceil(units / std::min<double>(s_.clusters, resident));
-    k_blocks_ = cluster_tiles_ * round_up(ceil_div(s_.k_blocks, s_.slices), c_.warps.k);
-  }
-
-  /// CTAs at the same time.
-  double concurrent() const { return std::min<double>(choice_.blocks, device_.num_sms); }
-
-  /// The streamed kernel: until the ring is full and B's columns are in shared memory; where a work tile's k blocks of B
-  /// are more than stay there, they come again for each.
-  double streamed_start_us() const {
-    if (c_.family != KernelFamily::streamed) return 0;
-    const double lines = std::ceil(double(s_.k_blocks) / s_.slices) * std::min<double>(choice_.problem.n, c_.tile.n);
-    const double fills = lines > double(c_.tile.stages) * c_.tile.n ? cluster_tiles_ : 1;
-    return kStreamedStartUs + fills * lines * c_.tile.k * size_of(c_.operands.b) / kStreamedFill;
+    k_blocks_ = cluster_tiles_ * ceil_div(s_.k_blocks, s_.slices);
   }
 
   /// Clocks of one k block in the mainloop.
   double block_clocks() const {
     const double l2_bytes_per_us = conv_ ? kL2ConvBytesPerUs : grouped_ ? kL2GroupedBytesPerUs : kL2TotalBytesPerUs;
-    const double l2_clocks =
-        std::max(load_bytes(c_) / kL2BytesPerClock, load_bytes(c_) * concurrent() / l2_bytes_per_us * clock_);
+    const double l2_clocks = std::max(load_bytes(c_) / kL2BytesPerClock,
+                                      load_bytes(c_) * concurrent(choice_, device_) / l2_bytes_per_us * clock_);
     const double clocks = std::max(multiply_clocks(c_), l2_clocks);
     return conv_ ? std::max(clocks, gather_clocks(c_, choice_.problem)) : clocks;
   }
@@ -235,13 +206,10 @@ class Prediction {
   }
 
   double memory_us() const {
-    const double bytes = conv_ || grouped_ ? minimum_bytes(choice_.problem) : memory_bytes(choice_);
-    const double efficiency = c_.family == KernelFamily::streamed ? kStreamedMemory : kMemoryEfficiency;
-    const double us = bytes / (device_.memory_gb_per_s * 1e3 * efficiency);
-    if (!grouped_) return us;
-    // What comes from memory passes L2 twice; where few rows share a group's weights, that counts.
+    const double bytes = conv_ || grouped_ ? minimum_bytes(choice_.problem) : memory_bytes(choice_, kReadAgain);
+    const double us = bytes / (device_.memory_gb_per_s * 1e3 * kMemoryEfficiency);
     const double loaded = tiles_ * sharers_ * s_.k_blocks * load_bytes(c_);
-    return std::max(us, loaded / kL2GroupedBytesPerUs + bytes / kL2FillBytesPerUs);
+    return grouped_ ? std::max(us, grouped_l2_us(bytes, loaded)) : us;
   }
 
   /// Adding up partial tiles.
@@ -254,21 +222,13 @@ class Prediction {
         return us + s_.slices * (2 * tile_us + kSignalUs);
       case SplitKMode::parallel:
         return us + (cluster_tiles_ * tile_us / c_.cluster.k + kSignalUs +
-                     double(s_.slices) / c_.cluster.k * tile_us / std::max(reducers(), 1.0));
+                     double(s_.slices) / c_.cluster.k * tile_us / joining_ctas(choice_, device_));
       case SplitKMode::stream_k:
         if (streamed_ == 0) return us;
         return us + (kSignalUs + tile_us * (1 + std::ceil(s_.clusters / streamed_)));
       default:
         return us;
     }
-  }
-
-  /// parallel: CTAs that read a tile's partials, which are written once: the slices that stay, or
-  /// the last group's ranks.
-  double reducers() const {
-    if (c_.cluster.k > 1) return c_.cluster.k;
-    return std::min<double>(FixupWord::chunks(s_.slices, accumulators_per_thread(c_) / 4),
-                            concurrent() / tiles_ / sharers_);
   }
 
   const Choice& choice_;
@@ -289,6 +249,24 @@ double roofline_us(const GemmProblem& problem, const DeviceInfo& device) {
   return std::max(flops(problem) / peak, minimum_bytes(problem) / (device.memory_gb_per_s * 1e3));
 }
 
+double memory_bytes(const Choice& choice, double read_again) {
+  const GemmProblem& p = choice.problem;
+  const ScheduleShape& s = choice.schedule;
+  const double again = (s.tiles_n > 1 ? bytes_of_a(p) : 0) + (s.tiles_m > 1 ? bytes_of_b(p) : 0);
+  return minimum_bytes(p) + read_again * again;
+}
+
+double grouped_l2_us(double bytes, double loaded) {
+  return bytes / kL2FillBytesPerUs + loaded / kL2GroupedBytesPerUs;
+}
+
+double joining_ctas(const Choice& choice, const DeviceInfo& device) {
+  const GemmConfig& c = choice.config;
+  if (c.cluster.k > 1) return c.cluster.k;
+  const double chunks = FixupWord::chunks(choice.schedule.slices, accumulators_per_thread(c) / 4);
+  return std::max(1.0, std::min(chunks, concurrent(choice, device) / choice.tiles / sharers(c)));
+}
+
 bool is_predicted_product(const Choice& choice) {
   const GemmConfig& c = choice.config;
   return has_tma(c.family) && c.conv.kind == Conv::none && c.schedule.grouping == Grouping::none;
@@ -303,6 +281,7 @@ double resident_clusters(uint32_t size, const DeviceInfo& device) {
 
 double predict_roughly_us(const Choice& choice, const DeviceInfo& device) {
   if (choice.config.family == KernelFamily::direct) return predict_direct_us(choice, device);
+  if (choice.config.family == KernelFamily::streamed) return predict_streamed_us(choice, device);
   if (!is_predicted_product(choice)) return predict_other(choice, device).us;
   return predict_product(choice, device, product_constants(mainloop_kind(choice.config))).us;
 }

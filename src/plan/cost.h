@@ -22,6 +22,18 @@ bool is_predicted_product(const Choice& choice);
 /// The same of groups and convolutions, whose model is here, with what the time is made of. A Hopper kernel's.
 ProductTime predict_other(const Choice& choice, const DeviceInfo& device);
 
+/// Bytes of a product of plain matrices that come from memory. Tiles that read the same lines are not always in step:
+/// `read_again` is the share of an operand that comes once more.
+double memory_bytes(const Choice& choice, double read_again);
+
+/// Microseconds in which L2 takes a grouped product's `bytes` from memory and gives CTAs `loaded` of them: what counts
+/// where few rows share a group's weights.
+double grouped_l2_us(double bytes, double loaded);
+
+/// parallel: CTAs that read a tile's partial tiles, which are written once: the slices that stay, or the last group's
+/// ranks.
+double joining_ctas(const Choice& choice, const DeviceInfo& device);
+
 /// Clusters of `size` CTAs that run at the same time.
 double resident_clusters(uint32_t size, const DeviceInfo& device);
 

@@ -53,7 +53,8 @@ BoxRows box_rows_of(const GemmConfig& c, Load load, double extent, double tiles,
 class ProductPrediction {
  public:
   ProductPrediction(const Choice& choice, const DeviceInfo& device, const ProductConstants& constants)
-      : q_(constants),
+      : choice_(choice),
+        q_(constants),
         p_(choice.problem),
         c_(choice.config),
         s_(choice.schedule),
@@ -144,12 +145,9 @@ class ProductPrediction {
     return all_blocks() * (l2_bytes_ / (q_.l2 * 1e6) * apart + shared_lines_ * q_.shared_line * 1e-3);
   }
 
-  /// Tiles that read the same lines are not always in step.
-  double memory_bytes() const {
-    const double again = (s_.tiles_n > 1 ? bytes_of_a(p_) : 0) + (s_.tiles_m > 1 ? bytes_of_b(p_) : 0);
-    return minimum_bytes(p_) + q_.read_again * again;
+  double memory_us() const {
+    return memory_bytes(choice_, q_.read_again) / (device_.memory_gb_per_s * 1e3 * q_.memory);
   }
-  double memory_us() const { return memory_bytes() / (device_.memory_gb_per_s * 1e3 * q_.memory); }
 
   /// What the power limit allows.
   double power_us() const {
@@ -185,6 +183,7 @@ class ProductPrediction {
     return us;
   }
 
+  const Choice& choice_;
   const ProductConstants& q_;
   const GemmProblem& p_;
   const GemmConfig& c_;

@@ -26,22 +26,23 @@ CLEAVE_HD constexpr ArchTraits arch_traits(int compute_capability) {
 
 /// What a family of kernels is made of.
 struct FamilyTraits {
-  const char* kernel;  // its template, and the header's name
-  bool has_tma;        // one warpgroup loads, by TMA as a rule, and the others multiply
-  bool has_wgmma;
+  const char* kernel;    // its template, and the header's name
+  bool has_tma = false;  // one warpgroup loads, by TMA as a rule, and the others multiply
+  bool has_wgmma = false;
+  bool is_persistent = false;  // a CTA takes one work tile after the other, and reads ahead over their ends
   uint32_t least_tile_n;
 };
 
 CLEAVE_HD constexpr FamilyTraits family_traits(KernelFamily family) {
   switch (family) {
     case KernelFamily::sm90:
-      return {.kernel = "gemm_sm90", .has_tma = true, .has_wgmma = true, .least_tile_n = 16};
+      return {.kernel = "gemm_sm90", .has_tma = true, .has_wgmma = true, .is_persistent = true, .least_tile_n = 16};
     case KernelFamily::direct:
-      return {.kernel = "conv_direct", .has_tma = false, .has_wgmma = false, .least_tile_n = 1};
+      return {.kernel = "conv_direct", .least_tile_n = 1};
     case KernelFamily::streamed:
-      return {.kernel = "gemm_streamed", .has_tma = false, .has_wgmma = false, .least_tile_n = 8};
+      return {.kernel = "gemm_streamed", .is_persistent = true, .least_tile_n = 8};
     default:
-      return {.kernel = "gemm_portable", .has_tma = false, .has_wgmma = false, .least_tile_n = 64};
+      return {.kernel = "gemm_portable", .least_tile_n = 64};
   }
 }
 
@@ -50,6 +51,9 @@ CLEAVE_HD constexpr bool has_tma(KernelFamily family) {
 }
 CLEAVE_HD constexpr bool has_wgmma(KernelFamily family) {
   return family_traits(family).has_wgmma;
+}
+CLEAVE_HD constexpr bool is_persistent(KernelFamily family) {
+  return family_traits(family).is_persistent;
 }
 
 }  // namespace cleave

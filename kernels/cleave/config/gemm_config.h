@@ -378,8 +378,7 @@ CLEAVE_HD constexpr bool finds_tile_early(const GemmConfig& c) {
 
 /// Whether the loads of static operands may begin before that.
 CLEAVE_HD constexpr bool may_load_early(const GemmConfig& c) {
-  const bool reads_ahead = has_tma(c.family) || c.family == KernelFamily::streamed;
-  return reads_ahead && finds_tile_early(c) && c.conv.kind == Conv::none;
+  return is_persistent(c.family) && finds_tile_early(c) && c.conv.kind == Conv::none;
 }
 CLEAVE_HD constexpr bool loads_early(const GemmConfig& c) {
   return (c.operands.static_a && !has_weights(c)) || c.operands.static_b;
