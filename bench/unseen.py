@@ -82,10 +82,12 @@ def compile_ahead(drawn: dict[str, list[Shape]]) -> None:
 def measure(
     job: AnyJob, shape: Shape, found: Sequence[peers.Peer], sets_of: OperandSets, between: Between, rounds: int
 ) -> dict[str, Any] | None:
-    """One row, or None where no peer serves the shape."""
+    """One row, or None where no peer serves the shape, or it stands in the table of measured choices."""
     case = job.case(shape)
     sets = sets_of.operands(case)
     plan = job.testing.plan_for(case, sets[0])
+    if _core.is_tuned(plan):
+        return None
     ours = lambda i: job.testing.run(plan, sets[i % len(sets)], between.stream)  # noqa: E731
     expected = sets_of.result_of(lambda: ours(0), sets[0])
     samples, same = {"cleave": between.timed(ours)}, True
