@@ -167,11 +167,6 @@ CLEAVE_HD constexpr uint32_t math_threads(const GemmConfig& c) {
   return has_wgmma(c.family) ? (c.warps.pingpong ? 1 : c.warps.consumers) * 128 : c.warps.m * c.warps.n * 32;
 }
 
-/// streamed: threads that multiply, of whose parts math threads make sums.
-CLEAVE_HD constexpr uint32_t multiply_threads(const GemmConfig& c) {
-  return c.warps.m * c.warps.k * 32;
-}
-
 /// Whether three warps of the Hopper kernel's last warpgroup copy a matrix, beside TMA.
 CLEAVE_HD constexpr bool copies_narrow(const GemmConfig& c) {
   return c.operands.copied_a || c.operands.copied_b;
@@ -239,10 +234,10 @@ CLEAVE_HD constexpr uint32_t direct_filter_row(const GemmConfig& c) {
   return c.tile.n + 4;
 }
 
-/// Threads of a CTA.
+/// Threads of a CTA. Those of the streamed kernel all multiply, and math_threads() of them make sums of the parts.
 CLEAVE_HD constexpr uint32_t cta_threads(const GemmConfig& c) {
   if (c.family == KernelFamily::direct) return kDirectThreads;
-  if (c.family == KernelFamily::streamed) return multiply_threads(c);
+  if (c.family == KernelFamily::streamed) return c.warps.m * c.warps.k * 32;
   return has_tma(c.family) ? (c.warps.consumers + 1) * 128 : math_threads(c);
 }
 

@@ -23,7 +23,7 @@ CLEAVE_DEVICE void gemm_streamed(const Params<C>& p) {
   extern __shared__ __align__(kSharedAlignment) uint8_t shared[];
   const uint32_t smem = ptx::shared_address(shared);
   CtaCoord<C> cta;
-  if (threadIdx.x == 0) WarpParts<C>(smem, 0).init();
+  if (threadIdx.x == 0) WarpParts<C>(smem).init();
   __syncthreads();
   if constexpr (!C.operands.static_a) ptx::grid_dependency_wait();
   cta.find_table(p, shared);

@@ -22,14 +22,12 @@ class ResidentColumns {
   static constexpr uint32_t kElement = size_of(C.operands.b), kLineBytes = C.tile.k * kElement;
   static constexpr uint32_t kVector = 16 / kElement;        // elements
   static constexpr uint32_t kPerLine = C.tile.k / kVector;  // vectors
-  static constexpr uint32_t kThreads = multiply_threads(C);
+  static constexpr uint32_t kThreads = cta_threads(C);
   static constexpr uint32_t kPieces = C.tile.n / 8;
   static_assert(kPerLine % 8 == 0, "whole swizzle atoms");
 
  public:
-  /// `thread`: of those that multiply.
-  CLEAVE_DEVICE ResidentColumns(const GemmParams& p, uint32_t smem, uint32_t thread)
-      : p_(p), smem_(smem + smem_plan(C).b), thread_(thread) {}
+  CLEAVE_DEVICE ResidentColumns(const GemmParams& p, uint32_t smem) : p_(p), smem_(smem + smem_plan(C).b) {}
 
   /// Of a work tile's k blocks, as many as fit beside each other from one that is a multiple of warps.k on.
   CLEAVE_DEVICE uint32_t chunk() const { return chunk_; }
@@ -49,7 +47,7 @@ class ResidentColumns {
     }
   }
 
-  /// Has the work tile's k blocks from `first` on, `count` of them, in shared memory. By all threads that multiply.
+  /// Has the work tile's k blocks from `first` on, `count` of them, in shared memory. By all threads of the CTA.
   CLEAVE_DEVICE void load(const WorkTile& work, uint32_t first, uint32_t count) {
     const uint32_t k_first = work.k_block(first);
     if (count == count_ && k_first == k_first_) return;
@@ -92,7 +90,7 @@ class ResidentColumns {
   }
 
   const GemmParams& p_;
-  const uint32_t smem_, thread_;
+  const uint32_t smem_, thread_ = threadIdx.x;
   uint32_t n0_ = ~0u, batch_ = 0, columns_ = 1, chunk_ = 0;
   uint32_t k_first_ = 0, count_ = 0;  // of the chunk that is there
   uint32_t from_[kPieces];

@@ -19,11 +19,8 @@ class WarpParts {
   using Blocks = float[kBlocks][4];
 
  public:
-  /// `warp`: of the CTA.
-  CLEAVE_DEVICE WarpParts(uint32_t smem, uint32_t warp)
-      : barriers_(smem + smem_plan(C).barriers),
-        parts_(smem + smem_plan(C).warp_parts + threadIdx.x % 32 * 16),
-        warp_(warp) {}
+  CLEAVE_DEVICE explicit WarpParts(uint32_t smem)
+      : barriers_(smem + smem_plan(C).barriers), parts_(smem + smem_plan(C).warp_parts + threadIdx.x % 32 * 16) {}
 
   /// By one thread, before any other call.
   CLEAVE_DEVICE void init() const {
@@ -81,7 +78,7 @@ class WarpParts {
     if (threadIdx.x % 32 == 0) ptx::mbarrier_arrive(barrier);
   }
 
-  const uint32_t barriers_, parts_, warp_;
+  const uint32_t barriers_, parts_, warp_ = threadIdx.x / 32;
   PipelineState<kWarpPartStages> state_;
 };
 

@@ -30,8 +30,8 @@ class WeightStream {
         cta_(cta),
         warp_{threadIdx.x / 32 % C.warps.m * Fragment<C>::kRows, threadIdx.x / 32 / C.warps.m},
         reader_(p, cta, warp_),
-        columns_(p, smem, threadIdx.x),
-        parts_(smem, threadIdx.x / 32),
+        columns_(p, smem),
+        parts_(smem),
         scheduler_(cta.scheduler(p.schedule)) {
     work_.k_count = 0;
   }
