@@ -1,6 +1,7 @@
 #include "conv_parameters.h"
 
-#include <vector>
+#include <array>
+#include <optional>
 
 #include "errors.h"
 #include "product.h"
@@ -12,25 +13,29 @@ namespace nb = nanobind;
 namespace cleave::python {
 namespace {
 
-/// A tuple's, a list's or the like; nothing of anything else.
-std::optional<std::vector<nb::object>> items_of(nb::handle value) {
+/// Of a tuple, a list or the like; nothing for anything else.
+std::optional<size_t> length_of(nb::handle value) {
   if (PyUnicode_Check(value.ptr()) || !PySequence_Check(value.ptr())) return std::nullopt;
-  const Py_ssize_t size = PySequence_Size(value.ptr());
-  if (size < 0) throw nb::python_error();
-  std::vector<nb::object> items;
-  for (Py_ssize_t i = 0; i < size; ++i) {
-    items.push_back(nb::steal(PySequence_GetItem(value.ptr(), i)));
-    if (!items.back().is_valid()) throw nb::python_error();
-  }
-  return items;
+  const Py_ssize_t length = PySequence_Size(value.ptr());
+  if (length < 0) throw nb::python_error();
+  return size_t(length);
 }
 
-/// One for each axis: of a single one, or of what is no sequence, `axes` times the same.
-std::vector<nb::object> spread(nb::handle value, const char* name, int axes) {
-  auto items = items_of(value).value_or(std::vector{nb::borrow(value)});
-  if (items.size() == 1) items.resize(axes, items[0]);
-  if (items.size() == size_t(axes)) return items;
-  refuse_value("{} has {} values; pass one, or one for each of the {} axes", name, items.size(), axes);
+nb::object item_of(nb::handle sequence, size_t i) {
+  nb::object item = nb::steal(PySequence_GetItem(sequence.ptr(), Py_ssize_t(i)));
+  if (!item.is_valid()) throw nb::python_error();
+  return item;
+}
+
+/// One for each axis: of a single one, or of what is no sequence, the same for all.
+std::array<nb::object, 3> spread(nb::handle value, const char* name, int axes) {
+  const std::optional<size_t> length = length_of(value);
+  if (length.value_or(1) != 1 && *length != size_t(axes)) {
+    refuse_value("{} has {} values; pass one, or one for each of the {} axes", name, *length, axes);
+  }
+  std::array<nb::object, 3> items;
+  for (int i = 0; i < axes; ++i) items[i] = length ? item_of(value, *length == 1 ? 0 : i) : nb::borrow(value);
+  return items;
 }
 
 void parse_padding(nb::handle value, int axes, ConvOptions& options) {
@@ -43,21 +48,21 @@ void parse_padding(nb::handle value, int axes, ConvOptions& options) {
     return;
   }
   constexpr const char* kExpected = "an integer, or for each axis one or a pair (before, after)";
-  const std::vector<nb::object> items = spread(value, "padding", axes);
+  const auto items = spread(value, "padding", axes);
   for (int i = 0; i < axes; ++i) {
-    const auto pair = items_of(items[i]).value_or(std::vector{items[i], items[i]});
-    if (pair.size() != 2) {
-      refuse_value("padding of an axis has {} values; pass one, or a pair (before, after)", pair.size());
+    const std::optional<size_t> length = length_of(items[i]);
+    if (length.value_or(2) != 2) {
+      refuse_value("padding of an axis has {} values; pass one, or a pair (before, after)", *length);
     }
-    options.pad_begin[i] = parse_integer(pair[0], "padding", kExpected);
-    options.pad_end[i] = parse_integer(pair[1], "padding", kExpected);
+    options.pad_begin[i] = parse_integer(length ? item_of(items[i], 0) : items[i], "padding", kExpected);
+    options.pad_end[i] = parse_integer(length ? item_of(items[i], 1) : items[i], "padding", kExpected);
   }
 }
 
 }  // namespace
 
 AxisNumbers parse_numbers(nb::handle value, const char* name, int axes) {
-  const std::vector<nb::object> items = spread(value, name, axes);
+  const auto items = spread(value, name, axes);
   AxisNumbers numbers{};
   for (int i = 0; i < axes; ++i) {
     numbers[i] = parse_integer(items[i], name, "an integer, or one for each axis");
@@ -66,15 +71,11 @@ AxisNumbers parse_numbers(nb::handle value, const char* name, int axes) {
 }
 
 Extents parse_size(nb::handle value, const char* name, int axes) {
-  const auto items = items_of(value);
-  if (!items) refuse_type("{} must be a shape, got {}", name, class_name(value));
-  if (items->size() != size_t(axes) + 2) {
-    refuse_value("{} has {} numbers; it must have {}", name, items->size(), axes + 2);
-  }
+  const std::optional<size_t> length = length_of(value);
+  if (!length) refuse_type("{} must be a shape, got {}", name, class_name(value));
+  if (*length != size_t(axes) + 2) refuse_value("{} has {} numbers; it must have {}", name, *length, axes + 2);
   Extents size{};
-  for (size_t i = 0; i < items->size(); ++i) {
-    size[i] = parse_integer((*items)[i], name, "a shape of integers");
-  }
+  for (size_t i = 0; i < *length; ++i) size[i] = parse_integer(item_of(value, i), name, "a shape of integers");
   return size;
 }
 

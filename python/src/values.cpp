@@ -28,7 +28,8 @@ std::string_view parse_text(nb::handle value, const char* name) {
 }
 
 int64_t parse_integer(nb::handle value, const char* name, const char* expected) {
-  if (PyBool_Check(value.ptr()) || !PyIndex_Check(value.ptr()) || is_array(value)) {
+  const bool exact = PyLong_CheckExact(value.ptr());  // else it is asked for attributes, which takes longer
+  if (!exact && (PyBool_Check(value.ptr()) || !PyIndex_Check(value.ptr()) || is_array(value))) {
     refuse_type("{} must be {}, got {}", name, expected, class_name(value));
   }
   const nb::object integer = nb::steal(PyNumber_Index(value.ptr()));
