@@ -3,7 +3,6 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <nanobind/eval.h>
 #include <nanobind/nanobind.h>
 
 #include <string>
@@ -37,7 +36,7 @@ auto annotation() {
   if constexpr (P::default_text().empty()) {
     return nanobind::arg(P::name()).none();
   } else {
-    return nanobind::arg(P::name()).none() = nanobind::eval(nanobind::str(P::default_text().data()));
+    return nanobind::arg(P::name()).none() = default_of<P>();
   }
 }
 

@@ -2,6 +2,7 @@
 // parsed are said once. A function has lists of them, from which its signature follows.
 #pragma once
 
+#include <nanobind/eval.h>
 #include <nanobind/nanobind.h>
 
 #include <concepts>
@@ -74,6 +75,13 @@ struct Required : P {
   static constexpr std::string_view default_text() { return {}; }
 };
 
+/// As Python has it: one object, so that calls that leave the parameter out show it.
+template <class P>
+nanobind::handle default_of() {
+  static const nanobind::handle made = nanobind::eval(nanobind::str(P::default_text().data())).release();
+  return made;
+}
+
 /// The arguments of one call.
 template <class... Ps>
 class Values : public Ps... {
@@ -107,6 +115,13 @@ class Values : public Ps... {
   void read(T& target) const {
     const nanobind::handle value = get<P>();
     if (!value.is_valid() || (P::default_text() == "None" && value.is_none())) return;
+    if constexpr (!P::default_text().empty()) {
+      if (value.is(default_of<P>())) {
+        static const auto parsed = P::parse(value);
+        target = parsed;
+        return;
+      }
+    }
     target = P::parse(value);
   }
 };

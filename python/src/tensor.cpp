@@ -2,6 +2,7 @@
 
 #include <nanobind/stl/pair.h>
 
+#include <algorithm>
 #include <string>
 #include <utility>
 
@@ -78,10 +79,19 @@ void refuse_gradients(nb::handle array, const char* name) {
       name);
 }
 
-/// Whose sign is a bit beside the data (`z.conj().imag`), which no address shows. Only parts of
-/// complex numbers have it: asking every tensor would be a tenth of a call.
-void refuse_negated(nb::handle array, dlpack::DataType dtype, const char* name) {
-  if (dtype.code != dlpack::kFloat) return;
+/// Whether it may be one part of complex numbers, between whose elements the other part lies: no stride is odd. Views by
+/// as_strided, or torch's private _neg_view, of something else may lie anyhow: they are not looked for.
+bool may_be_part_of_complex(const TensorView& view) {
+  if (view.element.code != dlpack::kFloat) return false;
+  for (int i = 0; i < std::min(view.ndim, TensorView::kMaxRank); ++i)
+    if (view.shape[i] > 1 && view.stride[i] % 2 != 0) return false;
+  return true;
+}
+
+/// Whose sign is a bit beside the data (`z.conj().imag`), which no address shows. Only parts of complex numbers have it:
+/// asking every tensor would be a tenth of a call.
+void refuse_negated(nb::handle array, const TensorView& view, const char* name) {
+  if (!may_be_part_of_complex(view)) return;
   static PyObject* const method = PyUnicode_InternFromString("is_neg");
   PyObject* const self = array.ptr();
   const nb::object negated = nb::steal(PyObject_VectorcallMethod(method, &self, 1, nullptr));
@@ -91,6 +101,11 @@ void refuse_negated(nb::handle array, dlpack::DataType dtype, const char* name) 
 }
 
 }  // namespace
+
+const ArrayType& TensorReader::type_of(nb::handle array) {
+  if (!type_ || !type_->type.is(array.type())) type_ = array_type_of(array);
+  return *type_;
+}
 
 TensorReader::TensorReader(nb::handle stream) : stream_(parse_stream(stream)), stream_given_(stream_.has_value()) {}
 
@@ -104,20 +119,20 @@ bool TensorReader::leaves_current_stream(const ArrayType& type, int device) cons
 }
 
 bool TensorReader::read_exchange(nb::handle array, const char* name, TensorView& view) {
-  const auto type = array_type_of(array);
-  if (!type->exchange) return false;
+  const ArrayType& type = type_of(array);
+  if (!type.exchange) return false;
   dlpack::Tensor tensor;
-  if (type->exchange->view(array.ptr(), &tensor) != 0) {
+  if (type.exchange->view(array.ptr(), &tensor) != 0) {
     nb::python_error error;
     rethrow_unless_exception(error);
     refuse_type("{} cannot be read as a dense array: {}", name, first_line(error));
   }
   assign(tensor, name, view);
-  if (type->tracks_gradients) {
+  if (type.tracks_gradients) {
     refuse_gradients(array, name);
-    refuse_negated(array, tensor.dtype, name);
+    refuse_negated(array, view, name);
   }
-  if (view.device != kCpu) settle_stream(*type, view.device);
+  if (view.device != kCpu) settle_stream(type, view.device);
   return true;
 }
 
@@ -134,7 +149,7 @@ bool TensorReader::read_dlpack(nb::handle array, const char* name, TensorView& v
   if (device != kCpu) {
     // The producer orders its work before the stream named here. In this protocol 1 is the legacy
     // default stream.
-    const auto stream = uintptr_t(settle_stream(*array_type_of(array), device));
+    const auto stream = uintptr_t(settle_stream(type_of(array), device));
     keywords["stream"] = stream ? stream : 1;
   }
   nb::object capsule;
@@ -172,16 +187,16 @@ bool TensorReader::read_interface(nb::handle array, const char* name, bool cuda,
   const std::optional<void*> produced_on = parse_stream(interface_field(fields, "stream"));
   if (!stream_ && produced_on) stream_ = produced_on;
   if (produced_on && *produced_on != *stream_) synchronize(view.device, *produced_on);
-  settle_stream(*array_type_of(array), view.device);
+  settle_stream(type_of(array), view.device);
   return true;
 }
 
 TensorView TensorReader::read(nb::handle array, const char* name) {
   const TensorView view = read_as_it_can(array, name);
   if (stream_given_ && view.device != kCpu) {
-    const auto type = array_type_of(array);
-    if (!type->record_stream.is_none() && leaves_current_stream(*type, view.device))
-      type->record_stream(array, uintptr_t(*stream_), view.device);
+    const ArrayType& type = type_of(array);
+    if (!type.record_stream.is_none() && leaves_current_stream(type, view.device))
+      type.record_stream(array, uintptr_t(*stream_), view.device);
   }
   return view;
 }
@@ -203,27 +218,27 @@ TensorView TensorReader::read_as_it_can(nb::handle array, const char* name) {
 
 TensorView TensorReader::read_output(nb::handle array, const char* name) {
   const TensorView view = read(array, name);
-  const auto type = array_type_of(array);
-  if (view.readonly || type->immutable) {
+  const ArrayType& type = type_of(array);
+  if (view.readonly || type.immutable) {
     refuse_value("{0} is read-only; pass an array that can be written, or no {0}", name);
   }
-  if (!type->increment_version.is_none()) {
+  if (!type.increment_version.is_none()) {
     outputs_.at(output_count_++) = array;
-    increment_version_ = type->increment_version;
+    increment_version_ = type.increment_version;
   }
   return view;
 }
 
 nb::object TensorReader::make(nb::object ArrayType::* empty, nb::handle like, nb::handle shape, DType dtype, int device,
-                              const char* needed) const {
-  const auto type = array_type_of(like);
-  const nb::object& make = (*type).*empty;
+                              const char* needed) {
+  const ArrayType& type = type_of(like);
+  const nb::object& make = type.*empty;
   if (make.is_none()) {
     refuse_value("the result for a {} needs {}: only torch, NumPy, CuPy and JAX arrays can be made here",
                  class_name(like), needed);
   }
-  if (type->on_stream.is_none() || !leaves_current_stream(*type, device)) return make(like, shape, dtype_name(dtype));
-  return type->on_stream(uintptr_t(*stream_), device, make, like, shape, dtype_name(dtype));
+  if (type.on_stream.is_none() || !leaves_current_stream(type, device)) return make(like, shape, dtype_name(dtype));
+  return type.on_stream(uintptr_t(*stream_), device, make, like, shape, dtype_name(dtype));
 }
 
 void TensorReader::mark_written() const {

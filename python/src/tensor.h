@@ -63,7 +63,7 @@ class TensorReader {
   /// Makes an array by one of the two functions of `like`'s ArrayType. Throws Error(invalid_argument) if it has none:
   /// `needed` is what to pass then.
   nanobind::object make(nanobind::object ArrayType::* empty, nanobind::handle like, nanobind::handle shape, DType dtype,
-                        int device, const char* needed) const;
+                        int device, const char* needed);
 
   /// Once they are written: tells torch's autograd, which may have saved them, of the outputs.
   void mark_written() const;
@@ -74,6 +74,8 @@ class TensorReader {
   // out, scale_out, amax and workspace; what else an epilogue function makes
   static constexpr size_t kMaxOutputs = 4 + kMostEpilogueOutputs;
 
+  /// Good until the reader is asked for another class.
+  const ArrayType& type_of(nanobind::handle array);
   void* settle_stream(const ArrayType& type, int device);
   bool leaves_current_stream(const ArrayType& type, int device) const;
   TensorView read_as_it_can(nanobind::handle array, const char* name);
@@ -83,6 +85,7 @@ class TensorReader {
 
   std::optional<void*> stream_;
   const bool stream_given_;
+  std::shared_ptr<const ArrayType> type_;              // of the last array: most calls have one
   std::array<nanobind::handle, kMaxOutputs> outputs_;  // of a framework that counts writes
   size_t output_count_ = 0;
   nanobind::object increment_version_;    // that framework's

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import gemm_reference
 import numpy as np
 import pytest
@@ -72,6 +74,17 @@ def test_lazily_negated_views_are_refused(name):
     arrays = {"a": a, "b": b} | arrays
     arrays[name] = arrays[name].resolve_neg()
     cleave.gemm(arrays.pop("a"), arrays.pop("b"), beta=1.0, **arrays)
+
+
+@pytest.mark.parametrize(
+    "view",
+    [lambda x: x.T, lambda x: x[1:, 2:], lambda x: x[:, :1], lambda x: x[:1, :1], lambda x: x[0, :, None]],
+)
+def test_lazily_negated_views_are_refused_in_any_order(view: Callable[[torch.Tensor], torch.Tensor]) -> None:
+    """Where a dimension has one element, its stride says nothing of the other parts' places."""
+    a = view(torch.ones(4, 4, dtype=torch.complex64).conj().imag)
+    with pytest.raises(ValueError, match="a is a lazily negated view"):
+        cleave.gemm(a, torch.ones(a.shape[1], 3))
 
 
 def test_tensors_without_memory_are_refused() -> None:
