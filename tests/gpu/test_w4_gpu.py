@@ -325,6 +325,30 @@ def test_nvfp4_of_any_scales(kernel: str) -> None:
 
 
 @pytest.mark.parametrize("kernel", ["auto", "streamed"])
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("form", ["mxfp4", "nvfp4"])
+def test_scales_of_every_byte(form: str, dtype: torch.dtype, kernel: str) -> None:
+    """Also those that are no numbers, whose rows of the weight are none: the others stay exact."""
+    group, k = (32, 320) if form == "mxfp4" else (16, 272)
+    codes = torch.randint(0, 16, (256, k), dtype=torch.uint8, device="cuda")
+    every = torch.arange(256, dtype=torch.uint8, device="cuda")
+    if form == "mxfp4":
+        every = torch.where(every == 255, every, every % 24 + 110)  # float16 has room for these
+        scales, nan, global_scale = every.repeat(k // group, 1), every == 255, None
+    else:
+        scales, nan, global_scale = every.repeat(k // group, 1).view(torch.float8_e4m3fn), every % 128 == 127, 1.0
+    numbers = torch.zeros_like(scales.view(torch.uint8)).view(scales.dtype)
+    packed = cleave.pack_weights(codes, group, form, scales=numbers, global_scale=global_scale)
+    packed.scales.view(torch.uint8).copy_(scales.view(torch.uint8))
+    for m in (3, 40):
+        x = torch.randint(1, 4, (m, k), device="cuda").to(dtype)
+        d = cleave.mixed_gemm(x, packed, out_dtype="float32", kernel=kernel)
+        assert bool((d.isnan() == nan).all())
+        expected = x.double() @ cleave.dequantize_weights(packed).double().t()
+        assert torch.equal(d.double()[:, ~nan], expected[:, ~nan])
+
+
+@pytest.mark.parametrize("kernel", ["auto", "streamed"])
 @pytest.mark.parametrize("sizes", [[1, 0, 5, 130, 17], [64, 64, 64, 64]])
 def test_experts_in_nvfp4(sizes: list[int], kernel: str) -> None:
     experts, n, k = len(sizes), 200, 768

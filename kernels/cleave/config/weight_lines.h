@@ -23,11 +23,14 @@ CLEAVE_HD constexpr bool scales_sums(const GemmConfig& c) {
   return c.family == KernelFamily::streamed && c.weights.format == WeightFormat::int4;
 }
 
-/// Otherwise, elements of bfloat16 are made as 2^-24 of themselves (mainloop/dequantise.h).
-inline constexpr int kWeightExponent = 24;
+/// Otherwise, elements are made as 2^-this of themselves where that saves an instruction each (mainloop/dequantise.h).
+CLEAVE_HD constexpr uint32_t weight_exponent(const GemmConfig& c) {
+  if (!has_weights(c) || scales_sums(c)) return 0;
+  if (c.operands.a == DType::bf16) return 24;
+  return c.weights.format == WeightFormat::nvfp4 ? 7 : 0;
+}
 CLEAVE_HD constexpr float weight_factor(const GemmConfig& c) {
-  const bool shifted = has_weights(c) && !scales_sums(c) && c.operands.a == DType::bf16;
-  return shifted ? float(1 << kWeightExponent) : 1.0f;
+  return float(1 << weight_exponent(c));
 }
 
 /// Bytes of a scale.
@@ -53,12 +56,11 @@ CLEAVE_HD constexpr uint32_t weight_line_bytes(const GemmConfig& c) {
   return has_weights(c) ? round_up(weight_lines(c) * weight_line_words(c) * 4, 16u) : 0;
 }
 
-/// The group of K whose scales are a line of a k block. A block's columns past the end have the last group's.
+/// The group of K whose scales are a k block's first line; the others follow. The last k block may have lines past the
+/// last group: B is zero there, so that any scales do that are numbers.
 template <GemmConfig C>
-CLEAVE_HD uint32_t weight_group(const WeightParams& weights, uint32_t block, uint32_t line) {
-  const bool within = C.weights.group < C.tile.k;
-  const uint32_t group = within ? block * weight_lines(C) + line : weights.blocks_per_group.quotient(block);
-  return min_of(group, weights.groups - 1);
+CLEAVE_HD uint32_t first_weight_group(const WeightParams& weights, uint32_t block) {
+  return C.weights.group < C.tile.k ? block * weight_lines(C) : weights.blocks_per_group.quotient(block);
 }
 
 }  // namespace cleave

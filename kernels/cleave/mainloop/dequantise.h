@@ -19,8 +19,8 @@ struct DequantiserOf<C> {
 
 }  // namespace detail
 
-/// Row: what a row has for one group. row(scale, zero) makes it of their bits, pair(word, r, row) register `r` of a
-/// fragment.
+/// Row: what a row has for one group. rows(scales, zeros, to) makes those of a fragment's two rows of their bits,
+/// pair(word, r, row) register `r` of a fragment.
 template <GemmConfig C>
 using Dequantiser = typename detail::DequantiserOf<C>::type;
 

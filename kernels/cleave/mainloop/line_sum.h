@@ -95,8 +95,8 @@ class LineOfElements {
  public:
   CLEAVE_DEVICE explicit LineOfElements(const LineScales (&line)[kStrips<C>]) {
     CLEAVE_UNROLL
-    for (uint32_t i = 0; i < 2 * kStrips<C>; ++i)
-      rows_[i / 2][i % 2] = Dequantise::row(line[i / 2].scales[i % 2], line[i / 2].zeros[i % 2]);
+    for (uint32_t strip = 0; strip < kStrips<C>; ++strip)
+      Dequantise::rows(line[strip].scales, line[strip].zeros, rows_[strip]);
   }
 
   CLEAVE_DEVICE void add(const uint32_t (&words)[kStrips<C>], const uint32_t (&b)[kPieces<C>][2],

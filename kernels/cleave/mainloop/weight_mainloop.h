@@ -119,19 +119,22 @@ struct WeightMainloop {
   /// What the thread's rows have in k block `block` of the work tile.
   CLEAVE_DEVICE void load_rows(const WorkTile& work, uint32_t block, uint32_t line, Row (&rows)[kWaves][2]) const {
     constexpr SmemPlan kPlan = smem_plan(C);
-    const uint32_t group = weight_group<C>(weights, work.k_block(block), line);
+    const uint32_t group = first_weight_group<C>(weights, work.k_block(block)) + line;
     const uint32_t from = work.batch * uint32_t(weights.stride_batch) + group * weights.stride_k;
     // What lies before the tile's rows in the words that were copied.
     const uint32_t skip_scale = (from * kScaleBytes + uint32_t(reinterpret_cast<uint64_t>(weights.scales))) % 4;
     const uint32_t skip_zero = (from + uint32_t(reinterpret_cast<uint64_t>(weights.zeros))) % 4;
     const uint32_t stage = state.stage * kPlan.scale_stage + line * weight_line_words(C) * 4;
     CLEAVE_UNROLL
-    for (uint32_t i = 0; i < 2 * kWaves; ++i) {
-      const uint32_t row = i / 2 * kWeightBlock + i % 2 * 8;
-      const uint32_t at = scales + stage + row * kScaleBytes + skip_scale;
-      const uint32_t scale = kScaleBytes == 1 ? ptx::load_shared_8(at) : ptx::load_shared_16(at);
-      const uint32_t zero = C.weights.has_zero ? ptx::load_shared_8(zeros + stage + row + skip_zero) : 8;
-      rows[i / 2][i % 2] = Dequantise::row(scale, zero);
+    for (uint32_t wave = 0; wave < kWaves; ++wave) {
+      uint32_t scale[2], zero[2];
+      CLEAVE_UNROLL
+      for (uint32_t i = 0; i < 2; ++i) {
+        const uint32_t row = wave * kWeightBlock + i * 8, at = scales + stage + row * kScaleBytes + skip_scale;
+        scale[i] = kScaleBytes == 1 ? ptx::load_shared_8(at) : ptx::load_shared_16(at);
+        zero[i] = C.weights.has_zero ? ptx::load_shared_8(zeros + stage + row + skip_zero) : 8;
+      }
+      Dequantise::rows(scale, zero, rows[wave]);
     }
   }
 

@@ -60,7 +60,7 @@ class WeightReader {
     }
     CLEAVE_UNROLL
     for (uint32_t line = 0; line < Rows::kLines; ++line) {
-      const uint32_t group = weight_group<C>(p_.weights, block, line);
+      const uint32_t group = min_of(first_weight_group<C>(p_.weights, block) + line, p_.weights.groups - 1);
       const char* const from = scales_ + uint64_t(group) * (uint32_t(p_.weights.stride_k) * kScaleBytes);
       const uint8_t* const zeros = zeros_ + uint64_t(group) * uint32_t(p_.weights.stride_k);
       CLEAVE_UNROLL

@@ -35,7 +35,7 @@ class WeightScaleLoader {
     for (uint32_t i = 0; i < kOwn; ++i) {
       const uint32_t own = i * Threads + thread_;
       if (kAll % Threads != 0 && own >= kAll) break;
-      const uint32_t group = weight_group<C>(p_.weights, block_, own / kWords), word = own % kWords;
+      const uint32_t group = first_weight_group<C>(p_.weights, block_) + own / kWords, word = own % kWords;
       if (C.weights.has_zero && word >= kScales) {
         copy_word<1>(stage + own * 4, zeros_, group, word - kScales);
       } else {
@@ -46,13 +46,14 @@ class WeightScaleLoader {
   }
 
  private:
-  /// Word `word` of those that have the tile's rows in one group's line; past the last row it is zeros.
+  /// Word `word` of those that have the tile's rows in one group's line; past the last row, and the last group, zeros.
   template <uint32_t Size>
   CLEAVE_DEVICE void copy_word(uint32_t to, uint64_t origin, uint32_t group, uint32_t word) const {
     const uint64_t first = origin + uint64_t(group) * (p_.weights.stride_k * Size);
     const uint64_t from = (first & ~uint64_t(3)) + word * 4;
     const int32_t left = int32_t(min_of(rows_, C.tile.m) * Size + uint32_t(first) % 4 - word * 4);
-    ptx::copy_async<4>(to, reinterpret_cast<const void*>(from), uint32_t(left >= 4 ? 4 : left > 0 ? left : 0));
+    const int32_t bytes = group < p_.weights.groups ? min_of(left, 4) : 0;
+    ptx::copy_async<4>(to, reinterpret_cast<const void*>(from), uint32_t(max_of(bytes, 0)));
   }
 
   const GemmParams& p_;

@@ -63,9 +63,18 @@ CLEAVE_DEVICE uint32_t multiply_add_pair(uint32_t x, uint32_t y, uint32_t z) {
   return d;
 }
 
-/// Both halves the lower one of x.
+/// Both halves the lower one of x. As a move of halves, not of bytes, it becomes a part of the arithmetic that follows.
 CLEAVE_DEVICE uint32_t repeat_lower(uint32_t x) {
-  return __byte_perm(x, 0, 0x1010);
+  uint32_t d;
+  asm("{ .reg .b16 low, high; mov.b32 {low, high}, %1; mov.b32 %0, {low, low}; }" : "=r"(d) : "r"(x));
+  return d;
+}
+
+/// And the upper one.
+CLEAVE_DEVICE uint32_t repeat_upper(uint32_t x) {
+  uint32_t d;
+  asm("{ .reg .b16 low, high; mov.b32 {low, high}, %1; mov.b32 %0, {high, high}; }" : "=r"(d) : "r"(x));
+  return d;
 }
 
 }  // namespace cleave::ptx
