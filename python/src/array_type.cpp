@@ -20,20 +20,19 @@ const dlpack::ExchangeApi* find_exchange(nb::handle type) {
 
 std::shared_ptr<const ArrayType> describe(nb::handle type) {
   const nb::object adapter = nb::module_::import_("cleave._arrays").attr("adapter_for")(type);
-  return std::make_shared<const ArrayType>(
-      ArrayType{.type = nb::borrow(type),
-                .exchange = find_exchange(type),
-                .empty = adapter.attr("empty"),
-                .empty_channels_last = adapter.attr("empty_channels_last"),
-                .channels_last = adapter.attr("channels_last"),
-                .assign = adapter.attr("assign"),
-                .finish = adapter.attr("finish"),
-                .current_stream = adapter.attr("current_stream"),
-                .on_stream = adapter.attr("on_stream"),
-                .record_stream = adapter.attr("record_stream"),
-                .increment_version = adapter.attr("increment_version"),
-                .tracks_gradients = nb::cast<bool>(adapter.attr("tracks_gradients")),
-                .immutable = nb::cast<bool>(adapter.attr("immutable"))});
+  return std::make_shared<const ArrayType>(ArrayType{.type = nb::borrow(type),
+                                                     .exchange = find_exchange(type),
+                                                     .empty = adapter.attr("empty"),
+                                                     .empty_channels_last = adapter.attr("empty_channels_last"),
+                                                     .channels_last = adapter.attr("channels_last"),
+                                                     .assign = adapter.attr("assign"),
+                                                     .finish = adapter.attr("finish"),
+                                                     .current_stream = adapter.attr("current_stream"),
+                                                     .on_stream = adapter.attr("on_stream"),
+                                                     .record_stream = adapter.attr("record_stream"),
+                                                     .increment_version = adapter.attr("increment_version"),
+                                                     .requires_grad = adapter.attr("requires_grad"),
+                                                     .immutable = nb::cast<bool>(adapter.attr("immutable"))});
 }
 
 }  // namespace

@@ -95,9 +95,7 @@ std::optional<Operand> ConvOperands::read_out(TensorReader& reader, const ConvOp
   }
   const auto type = array_type_of(array);
   if (type->empty_channels_last.is_none() || type->assign.is_none()) refuse_conversion(array, "out");
-  nb::list shape;
-  for (int i = 0; i < out.ndim; ++i) shape.append(out.shape[i]);
-  staged_ = type->empty_channels_last(array, nb::tuple(shape), dtype_name(out.dtype));
+  staged_ = type->empty_channels_last(array, tuple_of({out.shape, size_t(out.ndim)}), dtype_name(out.dtype));
   return reader.read(staged_, "out");
 }
 
@@ -108,9 +106,7 @@ nb::object ConvOperands::result() const {
 }
 
 void ConvOperands::allocate(TensorReader& reader) {
-  nb::list shape;
-  for (int i = 0; i < ndim; ++i) shape.append(this->shape[i]);
-  results_.allocate(&ArrayType::empty_channels_last, nb::tuple(shape), *this, reader);
+  results_.allocate(&ArrayType::empty_channels_last, Shape(shape).first(size_t(ndim)), *this, reader);
 }
 
 }  // namespace cleave::python

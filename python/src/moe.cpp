@@ -33,13 +33,13 @@ class Call {
   }
 
   // What is returned, as arrays of the first argument's framework and class.
-  nb::object offsets() { return make(nb::make_tuple(call_.problem.experts), DType::i32, call_.arguments.offsets); }
-  nb::object indices() { return make(nb::make_tuple(call_.slots()), DType::i32, call_.arguments.indices); }
+  nb::object offsets() { return make(std::array{call_.problem.experts}, DType::i32, call_.arguments.offsets); }
+  nb::object indices() { return make(std::array{call_.slots()}, DType::i32, call_.arguments.indices); }
   nb::object rows() {
-    return make(nb::make_tuple(call_.slots(), call_.problem.columns), call_.problem.row.dtype, call_.arguments.rows);
+    return make(std::array{call_.slots(), call_.problem.columns}, call_.problem.row.dtype, call_.arguments.rows);
   }
   nb::object tokens() {
-    return make(nb::make_tuple(call_.problem.tokens, call_.problem.columns), call_.problem.token.dtype,
+    return make(std::array{call_.problem.tokens, call_.problem.columns}, call_.problem.token.dtype,
                 call_.arguments.tokens);
   }
 
@@ -72,7 +72,7 @@ class Call {
   }
 
   template <class T>
-  nb::object make(nb::tuple shape, DType dtype, T*& data) {
+  nb::object make(Shape shape, DType dtype, T*& data) {
     const nb::object array =
         reader_.make(&ArrayType::empty, like_, shape, dtype, call_.problem.device, "another framework");
     data = static_cast<T*>(reader_.read(array, "the result").data);

@@ -37,7 +37,7 @@ GemmTensors read_tensors(const GemmInputs& given_inputs, TensorReader& reader, c
 
 }  // namespace
 
-void Result::allocate(nb::object ArrayType::* make, nb::handle shape, ProductCall& call, TensorReader& reader) {
+void Result::allocate(nb::object ArrayType::* make, Shape shape, ProductCall& call, TensorReader& reader) {
   if (given(out_)) return;
   made_ = reader.make(make, leader_, shape, call.problem.d.dtype, call.problem.device, "`out`");
   call.arguments.d = reader.read(made_, "out").data;
@@ -47,16 +47,14 @@ nb::object Result::get() const {
   return made_.is_valid() ? finished(leader_, made_) : nb::borrow(out_);
 }
 
-void Results::allocate(nb::object ArrayType::* make, nb::handle shape, ProductCall& call, TensorReader& reader) {
+void Results::allocate(nb::object ArrayType::* make, Shape shape, ProductCall& call, TensorReader& reader) {
   d_.allocate(make, shape, call, reader);
   for (uint32_t i = 0; i < epilogue_.outputs_beside_d(); ++i) {
     if ((call.outputs_to_make >> i & 1) == 0) continue;
     const OutputShape& output = call.output_shapes[i];
-    nb::list sizes;
-    for (const int64_t size : output.span()) sizes.append(size);
     // What has fewer dimensions than D, having been reduced, knows of no order of memory.
-    const auto maker = output.ndim < int(nb::len(shape)) ? &ArrayType::empty : make;
-    made_[i] = reader.make(maker, d_.leader(), nb::tuple(sizes), call.problem.epilogue.outputs[i].dtype,
+    const auto maker = output.ndim < int(shape.size()) ? &ArrayType::empty : make;
+    made_[i] = reader.make(maker, d_.leader(), output.span(), call.problem.epilogue.outputs[i].dtype,
                            call.problem.device, "`out`");
     call.arguments.epilogue_outputs[i] = reader.read(made_[i], "out").data;
   }
@@ -81,20 +79,18 @@ GemmOperands::GemmOperands(const GemmInputs& inputs, TensorReader& reader, const
       scale_major_(options.scale_major) {}
 
 void GemmOperands::allocate(TensorReader& reader) {
-  const auto [batch, rows, columns] = d_shape();
-  const nb::tuple shape = batched ? nb::make_tuple(batch, rows, columns) : nb::make_tuple(rows, columns);
-  results_.allocate(&ArrayType::empty, shape, *this, reader);
+  const auto shape = d_shape();
+  results_.allocate(&ArrayType::empty, Shape(shape).subspan(batched ? 0 : 1), *this, reader);
   if (finds_scales(problem) && !given(scale_out_)) allocate_scales(reader);
 }
 
 void GemmOperands::allocate_scales(TensorReader& reader) {
   const auto [batch, rows, blocks] = scale_out_shape();
   const bool by_row = scale_major_ == Major::k;
-  nb::tuple shape = by_row ? nb::make_tuple(rows, blocks) : nb::make_tuple(blocks, rows);
-  if (batched) shape = by_row ? nb::make_tuple(batch, rows, blocks) : nb::make_tuple(batch, blocks, rows);
-  if (stacks_rows() && !by_row) shape = nb::make_tuple(blocks, batch, rows);
-  made_scales_ =
-      reader.make(&ArrayType::empty, results_.d().leader(), shape, DType::f32, problem.device, "`out` and `scale_out`");
+  std::array shape{batch, by_row ? rows : blocks, by_row ? blocks : rows};
+  if (stacks_rows() && !by_row) shape = {blocks, batch, rows};
+  made_scales_ = reader.make(&ArrayType::empty, results_.d().leader(), Shape(shape).subspan(batched ? 0 : 1),
+                             DType::f32, problem.device, "`out` and `scale_out`");
   arguments.scale_out = static_cast<float*>(reader.read(made_scales_, "the result").data);
 }
 

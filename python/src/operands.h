@@ -19,7 +19,7 @@ class Result {
 
   /// Makes it by one of the two functions of the leader's ArrayType, unless there is an `out`. Sets
   /// the call's pointer.
-  void allocate(nanobind::object ArrayType::* make, nanobind::handle shape, ProductCall& call, TensorReader& reader);
+  void allocate(nanobind::object ArrayType::* make, Shape shape, ProductCall& call, TensorReader& reader);
 
   nanobind::object get() const;
   nanobind::handle leader() const { return leader_; }
@@ -37,7 +37,7 @@ class Results {
 
   const EpilogueArguments& epilogue() const { return epilogue_; }
 
-  void allocate(nanobind::object ArrayType::* make, nanobind::handle shape, ProductCall& call, TensorReader& reader);
+  void allocate(nanobind::object ArrayType::* make, Shape shape, ProductCall& call, TensorReader& reader);
 
   nanobind::object get() const { return with_others(d_.get()); }
   /// `d` in the place of D, and the others.

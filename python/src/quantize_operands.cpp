@@ -77,7 +77,7 @@ QuantizeOperands::QuantizeOperands(const QuantizeInputs& inputs, TensorReader& r
   static_cast<QuantizeCall&>(*this) = make_call(tensors, options);
 }
 
-void* QuantizeOperands::make(nb::tuple shape, DType dtype, bool turned, TensorReader& reader) {
+void* QuantizeOperands::make(Shape shape, DType dtype, bool turned, TensorReader& reader) {
   const nb::object array =
       reader.make(&ArrayType::empty, inputs_.get<arg::X>(), shape, dtype, problem.device, "`out` and `scale_out`");
   results_.push_back({array, true, turned});
@@ -94,7 +94,7 @@ void QuantizeOperands::allocate(TensorReader& reader) {
     }
     if (turned) std::swap(shape.rows, shape.cols);
     data = static_cast<std::remove_reference_t<decltype(data)>>(
-        make(nb::make_tuple(shape.rows, shape.cols), dtype, turned, reader));
+        make(std::array{shape.rows, shape.cols}, dtype, turned, reader));
   };
   add(inputs_.get<arg::Out>(), {p.rows, p.cols}, p.q.dtype, false, arguments.q);
   add(p.given_scale ? inputs_.get<arg::Scale>() : inputs_.get<arg::ScaleOut>(),
@@ -110,7 +110,7 @@ void QuantizeOperands::allocate(TensorReader& reader) {
   add({}, {p.cols, extent_t(p)}, p.q.dtype, false, arguments.q_t);
   add({}, scale_shape(p.granularity, p.cols, extent_t(p)), DType::f32, turned || p.groups > 0, arguments.scale_t);
   if (p.groups == 0) return;
-  arguments.padded_ends = static_cast<int32_t*>(make(nb::make_tuple(p.groups), DType::i32, false, reader));
+  arguments.padded_ends = static_cast<int32_t*>(make(std::array{p.groups}, DType::i32, false, reader));
 }
 
 nb::tuple QuantizeOperands::results() const {

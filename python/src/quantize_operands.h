@@ -53,7 +53,7 @@ class QuantizeOperands : public QuantizeCall {
     bool turned = false;  // the user gets the transpose of what was made
   };
 
-  void* make(nanobind::tuple shape, DType dtype, bool turned, TensorReader& reader);
+  void* make(Shape shape, DType dtype, bool turned, TensorReader& reader);
 
   QuantizeInputs inputs_;
   Major scale_major_ = Major::k;

@@ -50,9 +50,8 @@ nb::object route(const Arguments& arguments) {
 
   const nb::handle like = arguments.template get<Logits>();
   const auto make = [&]<class T>(DType dtype, T*& data) {
-    const nb::object array =
-        reader.make(&ArrayType::empty, like, nb::make_tuple(call.problem.tokens, call.problem.top_k), dtype,
-                    call.problem.device, "another framework");
+    const nb::object array = reader.make(&ArrayType::empty, like, std::array{call.problem.tokens, call.problem.top_k},
+                                         dtype, call.problem.device, "another framework");
     data = static_cast<T*>(reader.read(array, "the result").data);
     return array;
   };

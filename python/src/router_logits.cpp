@@ -28,8 +28,8 @@ nb::object router_logits(const Arguments& arguments) {
   const auto plan = RecentPlans<RouterLogitsProblem>::shared().get(p);
 
   const nb::handle like = arguments.template get<X>();
-  const nb::object logits = reader.make(&ArrayType::empty, like, nb::make_tuple(p.tokens, p.experts), DType::f32,
-                                        p.device, "another framework");
+  const nb::object logits =
+      reader.make(&ArrayType::empty, like, std::array{p.tokens, p.experts}, DType::f32, p.device, "another framework");
   call.arguments.logits = static_cast<float*>(reader.read(logits, "the result").data);
   {
     const nb::gil_scoped_release unlocked;

@@ -67,9 +67,9 @@ void* current_stream(const ArrayType& type, int device) {
 }
 
 /// There is no autograd formula, and a result that silently has no gradient would be a trap.
-void refuse_gradients(nb::handle array, const char* name) {
-  static PyObject* const attribute = PyUnicode_InternFromString("requires_grad");
-  const nb::object required = nb::steal(PyObject_GetAttr(array.ptr(), attribute));
+void refuse_gradients(nb::handle array, nb::handle requires_grad, const char* name) {
+  const auto get = reinterpret_cast<descrgetfunc>(PyType_GetSlot(Py_TYPE(requires_grad.ptr()), Py_tp_descr_get));
+  const nb::object required = nb::steal(get(requires_grad.ptr(), array.ptr(), array.type().ptr()));
   if (!required.is_valid()) throw nb::python_error();
   if (required.ptr() != Py_True) return;
   if (!nb::cast<bool>(nb::module_::import_("torch").attr("is_grad_enabled")())) return;
@@ -102,6 +102,14 @@ void refuse_negated(nb::handle array, const TensorView& view, const char* name) 
 
 }  // namespace
 
+nb::tuple tuple_of(Shape shape) {
+  nb::tuple tuple = nb::steal<nb::tuple>(PyTuple_New(Py_ssize_t(shape.size())));
+  if (!tuple.is_valid()) throw nb::python_error();
+  for (size_t i = 0; i < shape.size(); ++i)
+    PyTuple_SetItem(tuple.ptr(), Py_ssize_t(i), nb::int_(shape[i]).release().ptr());
+  return tuple;
+}
+
 const ArrayType& TensorReader::type_of(nb::handle array) {
   if (!type_ || !type_->type.is(array.type())) type_ = array_type_of(array);
   return *type_;
@@ -128,8 +136,8 @@ bool TensorReader::read_exchange(nb::handle array, const char* name, TensorView&
     refuse_type("{} cannot be read as a dense array: {}", name, first_line(error));
   }
   assign(tensor, name, view);
-  if (type.tracks_gradients) {
-    refuse_gradients(array, name);
+  if (!type.requires_grad.is_none()) {
+    refuse_gradients(array, type.requires_grad, name);
     refuse_negated(array, view, name);
   }
   if (view.device != kCpu) settle_stream(type, view.device);
@@ -229,7 +237,7 @@ TensorView TensorReader::read_output(nb::handle array, const char* name) {
   return view;
 }
 
-nb::object TensorReader::make(nb::object ArrayType::* empty, nb::handle like, nb::handle shape, DType dtype, int device,
+nb::object TensorReader::make(nb::object ArrayType::* empty, nb::handle like, Shape shape, DType dtype, int device,
                               const char* needed) {
   const ArrayType& type = type_of(like);
   const nb::object& make = type.*empty;
@@ -237,8 +245,9 @@ nb::object TensorReader::make(nb::object ArrayType::* empty, nb::handle like, nb
     refuse_value("the result for a {} needs {}: only torch, NumPy, CuPy and JAX arrays can be made here",
                  class_name(like), needed);
   }
-  if (type.on_stream.is_none() || !leaves_current_stream(type, device)) return make(like, shape, dtype_name(dtype));
-  return type.on_stream(uintptr_t(*stream_), device, make, like, shape, dtype_name(dtype));
+  if (type.on_stream.is_none() || !leaves_current_stream(type, device))
+    return make(like, tuple_of(shape), dtype_name(dtype));
+  return type.on_stream(uintptr_t(*stream_), device, make, like, tuple_of(shape), dtype_name(dtype));
 }
 
 void TensorReader::mark_written() const {

@@ -7,6 +7,7 @@
 
 #include <array>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "array_type.h"
@@ -24,6 +25,10 @@ struct TensorView : Operand {
 void set_element(TensorView& view, dlpack::DataType element);
 
 dlpack::DataType element_of(DType type);
+
+using Shape = std::span<const int64_t>;
+
+nanobind::tuple tuple_of(Shape shape);
 
 inline bool given(nanobind::handle argument) {
   return argument.is_valid() && !argument.is_none();
@@ -62,7 +67,7 @@ class TensorReader {
 
   /// Makes an array by one of the two functions of `like`'s ArrayType. Throws Error(invalid_argument) if it has none:
   /// `needed` is what to pass then.
-  nanobind::object make(nanobind::object ArrayType::* empty, nanobind::handle like, nanobind::handle shape, DType dtype,
+  nanobind::object make(nanobind::object ArrayType::* empty, nanobind::handle like, Shape shape, DType dtype,
                         int device, const char* needed);
 
   /// Once they are written: tells torch's autograd, which may have saved them, of the outputs.

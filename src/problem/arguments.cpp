@@ -118,14 +118,17 @@ void check_arguments(const GemmProblem& p, const GemmArguments& arguments) {
   check_pointer(d);
   if (p.has_amax) check_pointer(amax);
   if (finds_scales(p)) check_pointer(scale_out);
-  check_apart(amax, d);
-  check_apart(scale_out, d);
+  const auto check_others = [&, any = p.has_amax || finds_scales(p)](const NamedOperand& operand) {
+    if (!any) return;
+    check_apart(amax, operand);
+    check_apart(scale_out, operand);
+  };
+  check_others(d);
   check_apart(scale_out, amax);
   for_each_input(p, arguments, [&](const NamedOperand& input) {
     check_pointer(input);
     if (!input.elementwise || !is_same(d, input)) check_apart(d, input);
-    check_apart(amax, input);
-    check_apart(scale_out, input);
+    check_others(input);
   });
   check_epilogue_outputs(p, arguments);
   if (const std::string fault = find_factor_fault(p, arguments); !fault.empty()) refuse_value("{}", fault);
@@ -133,8 +136,7 @@ void check_arguments(const GemmProblem& p, const GemmArguments& arguments) {
   if (!reads_c(p, arguments)) return;
   const NamedOperand c{"c", c_of(p), arguments.c};
   check_pointer(c);
-  check_apart(amax, c);
-  check_apart(scale_out, c);
+  check_others(c);
   if (!is_same(c, d)) check_apart(d, c, " without being c exactly");
 }
 
