@@ -77,7 +77,7 @@ class GpuPlan final : public ChosenPlan {
     launch_.cluster = cluster_size(c);
     launch_.cooperative = ctas_wait(c);
     launch_.dynamic_shared_bytes = smem_plan(c).bytes;
-    if (reduces(problem)) reductions_ = std::make_unique<const Reductions>(choice_);
+    if (joins_partials(choice_)) reductions_ = std::make_unique<const Reductions>(choice_);
   }
 
   void run(const GemmArguments& given, void* workspace, size_t workspace_bytes, void* stream) const override {
@@ -245,7 +245,7 @@ class GpuPlan final : public ChosenPlan {
   GemmProblem problem_;
   Choice choice_;
   std::string why_;
-  std::unique_ptr<const Reductions> reductions_;  // of a function that reduces D
+  std::unique_ptr<const Reductions> reductions_;  // of a function that reduces D, where tiles leave parts
   LazyKernel kernel_;
   LaunchShape launch_{.programmatic = true};
   mutable ForkMutex mutex_;

@@ -5,6 +5,7 @@
 #include "cleave/epilogue.h"
 #include "jit/translation_unit.h"
 #include "launch/product.h"
+#include "problem/problem.h"
 
 namespace cleave {
 namespace {
@@ -44,18 +45,35 @@ Partials partials_of(const Choice& choice, uint32_t output) {
   return {results, unit_stride};
 }
 
+/// Whether lines of one unit each are what is asked for, where a product's kernel finds it placed as other outputs are.
+/// Of groups, lines that belong to none are the second kernel's.
+bool are_results(const PartialResults& x, Grouping grouping) {
+  const bool grouped = grouping == Grouping::m || grouping == Grouping::n;
+  return x.units == 1 && !grouped && (x.lines == 1 || x.result_stride == 1) && (!x.joins_entries || x.entries == 1);
+}
+
+/// Of every output whose partial results are to be joined.
 template <class Use>
-void for_each_reduction(const Choice& choice, const Use& use) {
+void for_each_joined(const Choice& choice, const Use& use) {
   const auto& outputs = choice.problem.epilogue.function->outputs();
-  for (uint32_t i = 0; i + 1 < outputs.size(); ++i)
-    if (outputs[i + 1].reduction != Reduction::none) use(i, partials_of(choice, i));
+  for (uint32_t i = 0; i + 1 < outputs.size(); ++i) {
+    if (outputs[i + 1].reduction == Reduction::none) continue;
+    const Partials partials = partials_of(choice, i);
+    if (!are_results(partials.results, choice.problem.groups.dimension)) use(i, partials);
+  }
 }
 
 }  // namespace
 
+bool joins_partials(const Choice& choice) {
+  bool joins = false;
+  if (reduces(choice.problem)) for_each_joined(choice, [&](uint32_t, const Partials&) { joins = true; });
+  return joins;
+}
+
 size_t reduction_bytes(const Choice& choice) {
   size_t elements = 0;
-  for_each_reduction(choice, [&](uint32_t, const Partials& partials) { elements += partials.elements(); });
+  for_each_joined(choice, [&](uint32_t, const Partials& partials) { elements += partials.elements(); });
   return round_up<size_t>(elements * sizeof(float), 16);
 }
 
@@ -65,7 +83,7 @@ Reductions::Reductions(const Choice& choice) : device_(choice.problem.device) {
   params_.groups = group_params(choice.problem);
   size_t elements = 0;
   uint32_t blocks = 0;
-  for_each_reduction(choice, [&](uint32_t number, const Partials& partials) {
+  for_each_joined(choice, [&](uint32_t number, const Partials& partials) {
     const PartialResults& results = params_.outputs[count_] = partials.results;
     outputs_[count_++] = {number, elements, partials.unit_stride};
     elements += partials.elements();

@@ -1,5 +1,5 @@
 // What a plan for a GPU does beside its product where an epilogue function reduces D: partial results in the workspace,
-// and a second kernel that joins them.
+// and a second kernel that joins them. Where tiles have whole lines, their results are no partial ones.
 #pragma once
 
 #include "cleave/reduce/reduce_params.h"
@@ -8,13 +8,16 @@
 
 namespace cleave {
 
+/// Whether a choice leaves partial results.
+bool joins_partials(const Choice& choice);
+
 /// Bytes of a choice's partial results: of its workspace.
 size_t reduction_bytes(const Choice& choice);
 
 /// Immutable, thread-safe.
 class Reductions {
  public:
-  /// The choice's function reduces.
+  /// The choice leaves partial results.
   explicit Reductions(const Choice& choice);
 
   /// Where the product's kernel finds room for partial results, but for the pointers.

@@ -7,6 +7,7 @@
 #include "cleave/gemm.h"
 #include "expect_no_spills.h"
 #include "plan/gpu_plan.h"
+#include "plan/spec.h"
 #include "plan/typical_problems.h"
 
 namespace cleave {
@@ -36,6 +37,52 @@ TEST(Reductions, WorkspaceHasAPartialResultForEachUnit) {
   EXPECT_GE(c.row_units * 16, rows);
   const auto parts = plan(problem_of(256, 512, SplitKMode::parallel, 4));
   EXPECT_GT(choice_of(*parts)->reduction_bytes, c.reduction_bytes) << "blocks of 8 columns have one each";
+}
+
+TEST(Reductions, LinesThatATileHasAloneAreResults) {
+  GemmProblem p = problem_of(4096, 64, SplitKMode::none, 0);
+  p.epilogue.function = &epilogue_function("%0 = multiply acc acc\nd = acc\nnorm = sum column %0");
+  const auto partial_results = [](const GemmProblem& problem, const char* kernel) {
+    const Choice choice = make_choice(problem, device_info(kPlanOnlyH100), *parse_spec(kernel)).value();
+    EXPECT_EQ(joins_partials(choice), choice.reduction_bytes > 0);
+    return choice.reduction_bytes / sizeof(float);
+  };
+  EXPECT_EQ(partial_results(p, "sm90 128x64"), 0u);
+  EXPECT_EQ(partial_results(p, "sm90 128x32"), 2 * 4096u);
+  EXPECT_EQ(partial_results(p, "sm90 64x32 transposed"), 4 * 4096u) << "units of rows have 16";
+  EXPECT_EQ(partial_results(p, "sm90 128x64 parallel 2"), 8 * 4096u) << "and of blocks 8 columns";
+  GemmProblem apart = p;
+  apart.epilogue.outputs[0].stride = 2;
+  EXPECT_EQ(partial_results(apart, "sm90 128x64"), 4096u);
+  GemmProblem together = p;
+  together.batch = 3;
+  together.a.stride_batch = 4096 * 4096;
+  together.d.stride_batch = 4096 * 64;
+  EXPECT_EQ(partial_results(together, "sm90 128x64"), 3 * 4096u);
+  together.epilogue.outputs[0].stride_batch = 4096;
+  EXPECT_EQ(partial_results(together, "sm90 128x64"), 0u);
+}
+
+TEST(Reductions, PlansOfResultsHaveNoSecondKernel) {
+  GemmProblem p = problem_of(16, 4096, SplitKMode::none, 0);
+  p.epilogue.function = &epilogue_function("d = acc\nsums = sum row acc");
+  p.epilogue.outputs[0].shape = InputShape::row;
+  const auto planned = plan(p);
+  EXPECT_EQ(planned->kernel_name(), "sm90 64x16 transposed");
+  EXPECT_EQ(planned->kernel_sources().size(), 1u);
+  EXPECT_EQ(planned->workspace_size(), 0u);
+}
+
+TEST(Reductions, SecondKernelReadsALinesUnitsAtOnce) {
+  const auto lines_of_cta = [](uint32_t units, uint32_t lines) {
+    const PartialResults x{.units = units, .lines = lines};
+    return std::pair(1u << x.line_bits(), x.line_blocks());
+  };
+  EXPECT_EQ(lines_of_cta(4096, 1), std::pair(1u, 1u));
+  EXPECT_EQ(lines_of_cta(16, 4096), std::pair(32u, 128u));
+  EXPECT_EQ(lines_of_cta(256, 16), std::pair(16u, 1u));
+  EXPECT_EQ(lines_of_cta(512, 8192), std::pair(8u, 1024u));
+  EXPECT_EQ(lines_of_cta(1u << 27, 40), std::pair(8u, 5u));
 }
 
 TEST(Reductions, SecondKernelCompilesWithoutSpills) {

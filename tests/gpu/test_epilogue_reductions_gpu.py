@@ -83,6 +83,31 @@ def test_tiles(mode: str) -> None:
         torch.testing.assert_close(largest.double(), x.abs().max(), rtol=1e-4, atol=1e-3)
 
 
+@cleave.epilogue
+def with_sums(acc):
+    return cleave.outputs(d=acc, rows=cleave.sum(acc, over="rows"), columns=cleave.sum(acc, over="columns"))
+
+
+@pytest.mark.parametrize("sizes", [(16, 4096), (5, 1000), (3000, 64), (257, 30), (4100, 4104), (9, 8)])
+@pytest.mark.parametrize("batch", [None, 3])
+def test_lines_of_one_tile_and_of_many(sizes: tuple[int, int], batch: int | None) -> None:
+    """Sums of integers, which are exact. Lines that a tile has alone it writes itself: nothing beside them."""
+    m, n = sizes
+    lead = () if batch is None else (batch,)
+    a, b = (torch.randint(-2, 3, (*lead, *shape), device="cuda").bfloat16() for shape in ((m, 64), (64, n)))
+    shapes = ((m, 1), (1, n)) if batch else ((m,), (n,))
+    framed = [torch.full((3, *lead, *shape), 77.0, device="cuda") for shape in shapes]
+    columns, rows = (x[1] for x in framed)
+    d, *_ = cleave.gemm(a, b, epilogue=with_sums(), out=(None, rows, columns), out_dtype="float32")
+    exact = a.double() @ b.double()
+    assert torch.equal(d.double(), exact)
+    assert torch.equal(columns.double(), exact.sum(-1, keepdim=batch is not None))
+    assert torch.equal(rows.double(), exact.sum(-2, keepdim=batch is not None))
+    for buffer in framed:
+        buffer[1] = 77.0
+        assert bool((buffer == 77.0).all())
+
+
 def test_quantised_in_the_same_launch() -> None:
     generator = torch.Generator("cuda").manual_seed(1)
     a, b = (torch.randn(shape, generator=generator, device="cuda").half() for shape in ((200, 512), (512, 384)))

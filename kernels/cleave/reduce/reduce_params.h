@@ -3,6 +3,7 @@
 #pragma once
 
 #include "cleave/core/enums.h"
+#include "cleave/core/math.h"
 #include "cleave/schedule/groups.h"
 
 namespace cleave {
@@ -14,7 +15,8 @@ struct ReduceConfig {
 };
 
 inline constexpr uint32_t kReduceThreads = 512;
-inline constexpr uint32_t kReducedLines = 32;  // of a CTA, where there are several
+inline constexpr uint32_t kMostReducedLines = 32;  // of a CTA
+inline constexpr uint32_t kUnitsAtOnce = 8;        // of a thread: loads on their way together
 
 /// Partial results [entries of the batch][units][lines], and what they are joined to: a value for each line, and for
 /// each entry or for all of them together.
@@ -27,8 +29,15 @@ struct PartialResults {
   int64_t entry_stride = 0;
   int64_t result_stride = 0, result_entry_stride = 0;  // of results, to the next line's, and to the next entry's
 
+  /// log2 of a CTA's lines: as few as have all of a line's units read at once, but those of whole sectors of 32 bytes.
+  CLEAVE_HD constexpr uint32_t line_bits() const {
+    if (lines == 1) return 0;
+    uint32_t bits = 5;
+    while (bits > 3 && units > kReduceThreads * kUnitsAtOnce >> bits) --bits;
+    return bits;
+  }
   /// CTAs that join them, for each entry that has results of its own.
-  CLEAVE_HD constexpr uint32_t line_blocks() const { return ceil_div(lines, lines == 1 ? 1u : kReducedLines); }
+  CLEAVE_HD constexpr uint32_t line_blocks() const { return ceil_div(lines, 1u << line_bits()); }
 };
 
 struct ReduceParams {

@@ -1,7 +1,7 @@
 // Joins partial results of what an epilogue function reduces D to (epilogue/reduce_tile.h), in an order that follows
 // from their number.
 //
-// Roles      a CTA has 32 lines, or a single one; its threads share the units of each
+// Roles      a CTA has 8 to 32 lines, or a single one; its threads share the units of each
 // Timeline   a thread joins every so many of a line's units; the threads of a line join theirs, as a tree
 #pragma once
 
@@ -11,14 +11,14 @@
 
 namespace cleave {
 
-/// Which of the CTA's 32 lines from `first` on belong to a group, as bits. By all threads.
+/// Which of the 32 lines from `first` on belong to a group, as bits. By all threads.
 CLEAVE_DEVICE uint32_t find_owned_lines(const GroupParams& groups, uint32_t first) {
   __shared__ uint32_t owned;
   if (threadIdx.x == 0) owned = 0;
   __syncthreads();
   for (uint32_t g = threadIdx.x; g < groups.count; g += kReduceThreads) {
     const GroupRange range = group_range(groups, g);
-    const uint32_t begin = max_of(range.begin, first), end = min_of(range.end, first + kReducedLines);
+    const uint32_t begin = max_of(range.begin, first), end = min_of(range.end, first + kMostReducedLines);
     if (begin < end) atomicOr(&owned, (0xffffffffu >> (32 - (end - begin))) << (begin - first));
   }
   __syncthreads();
@@ -31,17 +31,17 @@ CLEAVE_DEVICE void reduce_partials(const ReduceParams& p) {
   ptx::launch_dependents();
   ptx::grid_dependency_wait();
   const PartialResults& x = p.outputs[blockIdx.y];
-  const uint32_t blocks = max_of(x.line_blocks(), 1u), width = x.lines == 1 ? 1 : kReducedLines;
-  const uint32_t entry = blockIdx.x / blocks, first_line = blockIdx.x % blocks * width;
+  const uint32_t bits = x.line_bits(), width = 1 << bits, blocks = max_of(x.line_blocks(), 1u);
+  const uint32_t entry = blockIdx.x / blocks, first_line = blockIdx.x % blocks << bits;
   if (entry >= (x.joins_entries ? 1 : x.entries) || first_line >= x.lines) return;  // another output has more
-  const uint32_t line = first_line + threadIdx.x % width, shares = kReduceThreads / width;
+  const uint32_t line = first_line + threadIdx.x % width, shares = kReduceThreads >> bits;
   const uint32_t end = x.joins_entries ? x.entries : entry + 1;
   float own = 0.0f;
   if (line < x.lines) {
     for (uint32_t e = entry; e < end; ++e) {
       const float* const parts = x.partials + e * x.entry_stride + line;
-#pragma unroll 4
-      for (uint32_t unit = threadIdx.x / width; unit < x.units; unit += shares)
+#pragma unroll kUnitsAtOnce
+      for (uint32_t unit = threadIdx.x >> bits; unit < x.units; unit += shares)
         own = joined(x.reduction, own, parts[int64_t(unit) * x.lines]);
     }
   }

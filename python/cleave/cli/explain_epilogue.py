@@ -23,11 +23,17 @@ def explain(console: Console, case: Case, epilogue: Epilogue, planned: Any, devi
         [
             ("matrices", f"{format_bytes(_bytes(case, epilogue))} more to move than the {format_bytes(case.bytes)}"),
             ("operations", f"{len(graph.values)} an element of D"),
-            *([("reductions", "a second launch, which joins what tiles leave")] if graph.reductions else []),
+            *([("reductions", _joining(planned))] if graph.reductions else []),
             *_code(planned),
             ("rules out", _ruled_out(case, planned, device)),
         ]
     )
+
+
+def _joining(planned: Any) -> str:
+    if len(planned.kernel_sources) == 1:
+        return "no second launch: a tile has whole lines"
+    return "a second launch, which joins what tiles leave"
 
 
 def _bytes(case: Case, epilogue: Epilogue) -> int:
