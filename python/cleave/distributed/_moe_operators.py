@@ -96,8 +96,8 @@ def _send_rows(
     order, zeros after the last."""
     peers = Peers(group_name, "moe_send_rows")
     if not sorted and x.shape[0] > 0:
-        slot = slots[sources]
-        sources = torch.where(slot < 0, ~slot, slot).div_(slots.shape[0] // x.shape[0], rounding_mode="floor")
+        top_k = slots.shape[0] // x.shape[0]
+        sources = slots[sources].clamp_(min=0).div_(top_k, rounding_mode="floor")  # for dropped ones any token
     if sizes.numel() > 0:
         sources = sources[: int(sizes[0].sum())]
     sending = x.index_select(0, sources) if x.shape[0] > 0 else x.new_zeros(sources.shape[0], *x.shape[1:])

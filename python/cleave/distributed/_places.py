@@ -28,23 +28,21 @@ class Sent(NamedTuple):
 def sent(offs: Tensor, slots: Tensor, ranks: int, capacity: int | None) -> Sent:
     """offs, slots: as moe_sort_tokens gives them. capacity: places for each rank; None for as many as rows."""
     ends = offs.view(ranks, -1)
-    last = ends[:, -1].contiguous()
-    first = torch.cat([last.new_zeros(1), last[:-1]])
+    first = torch.nn.functional.pad(offs, (1, 0))[:: ends.shape[1]]  # of each rank, and where the last one's rows end
+    in_part = ends - first[:-1, None]
     row = torch.arange(slots.shape[0], dtype=torch.int32, device=offs.device)
     if capacity is None:
-        return Sent(slots, row, row, ends - first[:, None], last.new_zeros(1))
-    rank = torch.searchsorted(last, row, right=True).clamp_(max=ranks - 1)
+        return Sent(slots, row, row, in_part, offs.new_zeros(1))
+    rank = torch.searchsorted(ends[:, -1].contiguous(), row, right=True, out_int32=True)
     place = row - first[rank]
     fits = (slots >= 0) & (place < capacity)
-    places = torch.where(fits, rank.int() * capacity + place, 0)
-    part = torch.arange(capacity, dtype=torch.int32, device=offs.device)
-    sources = (first[:, None] + part).clamp_(max=max(slots.shape[0] - 1, 0)).view(-1)
+    sources = first[:-1, None] + torch.arange(capacity, dtype=torch.int32, device=offs.device)
     return Sent(
-        torch.where(fits | (slots < 0), slots, ~slots),
-        places,
-        sources,
-        (ends - first[:, None]).clamp_(max=capacity),
-        (last - first - capacity).clamp_(min=0).sum(dtype=torch.int32).view(1),
+        torch.where(fits, slots, torch.minimum(slots, ~slots)),
+        torch.where(fits, place.add_(rank, alpha=capacity), 0),
+        sources.clamp_(max=max(slots.shape[0] - 1, 0)).view(-1),
+        in_part.clamp(max=capacity),
+        (in_part[:, -1] - capacity).clamp_(min=0).sum(dtype=torch.int32).view(1),
     )
 
 
