@@ -121,9 +121,11 @@ def _torch() -> Adapter:
 
     def empty_channels_last(like: Any, shape: tuple[int, ...], dtype: str) -> Any:
         # In half the time of a tensor in the order of memory, and a view of it.
-        stride, pixels = shape[1], ()
+        stride = shape[1]
+        pixels: tuple[int, ...] = ()
         for size in shape[:1:-1]:
-            stride, pixels = stride * size, (stride, *pixels)
+            pixels = (stride, *pixels)
+            stride *= size
         return empty_strided(shape, (stride, 1, *pixels), dtype=getattr(torch, dtype), device=like.device)
 
     @lru_cache(maxsize=64)  # of objects that hold no more than the handle
