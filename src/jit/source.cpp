@@ -22,7 +22,7 @@ CLEAVE_SPELL(ScheduleConfig, split, grouping, group_capacity, apart, in_turn)
 CLEAVE_SPELL(ConvConfig, kind, axes, class_capacity, fuses_classes, patches, gather, batches_taps, fast_load,
              fast_store)
 CLEAVE_SPELL(DirectAxis, taps, stride, dilation, phase)
-CLEAVE_SPELL(DirectConfig, vector, group, strips, height, width)
+CLEAVE_SPELL(DirectConfig, windows, vector, group, strips, height, width)
 CLEAVE_SPELL(ScaleConfig, rows_a, rows_b, promote)
 CLEAVE_SPELL(FunctionOperandConfig, shape, dtype, order, pairs, reduction)
 
@@ -51,7 +51,7 @@ std::string gemm_source(const GemmConfig& config) {
       .config = "GemmConfig",
       .members = CLEAVE_PRINT_MEMBERS(config, family, operands, weights, tile, warps, cluster, schedule, conv, direct,
                                       scales, epilogue, store),
-      .launch_bounds = "cleave::cta_threads(config), 1",
+      .launch_bounds = "cleave::cta_threads(config), cleave::resident_ctas(config)",
       .entry = gemm_entry,
       .params = "Params<config>",
       .beside = config.epilogue.function.given ? function_body(*config.epilogue.function.function) : std::string(),

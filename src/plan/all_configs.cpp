@@ -34,6 +34,7 @@ class Collector {
     few_channels();
     patches();
     narrow_groups();
+    windows();
     for (const Precision precision : {Precision::ieee, Precision::tf32x3, Precision::bf16x3}) other_float32(precision);
     visit_layer();
     return std::move(configs_);
@@ -391,6 +392,34 @@ class Collector {
       for (const int32_t stride : {1, 2}) add(Conv::wgrad, DType::bf16, DType::bf16, taps, stride, 1);
     for (const int64_t group : {2, 4}) add(Conv::wgrad, DType::f16, DType::f32, 3, 1, group, activation);
     add(Conv::wgrad, DType::f32, DType::f32, 5, 2, 1);
+  }
+
+  void windows() {
+    const auto add = [&](DType in, DType out, int64_t channels, int64_t filters, int32_t taps, int32_t stride,
+                         bool finishes = false) {
+      const ConvAxis axis{.size = 64, .filter = taps, .stride = stride, .pad_begin = taps / 2, .pad_end = taps / 2};
+      GemmProblem p = implicit_gemm({.kind = Conv::fprop,
+                                     .images = 8,
+                                     .channels = channels,
+                                     .filters = filters,
+                                     .axes = {ConvAxis{}, axis, axis}},
+                                    1, in, out);
+      if (finishes) {
+        p.bias = Bias::row;
+        p.activation = Activation::silu;
+        p.has_c = true;
+      }
+      const auto spec = direct_spec(p, device_);
+      const auto choice = spec ? make_choice(p, device_, *spec) : std::nullopt;
+      if (choice && std::ranges::find(configs_, choice->config) == configs_.end()) configs_.push_back(choice->config);
+    };
+    add(DType::f16, DType::f16, 3, 64, 7, 2);
+    add(DType::bf16, DType::bf16, 3, 64, 7, 2, true);
+    add(DType::bf16, DType::f32, 3, 64, 3, 1, true);
+    add(DType::f16, DType::f16, 3, 32, 3, 2);
+    add(DType::bf16, DType::bf16, 4, 320, 3, 1);
+    add(DType::f16, DType::f16, 1, 24, 5, 1);
+    add(DType::f16, DType::bf16, 3, 96, 4, 4);
   }
 
   void other_float32(Precision precision) {

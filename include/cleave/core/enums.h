@@ -213,7 +213,7 @@ enum class Major : uint8_t { k, mn };
 enum class Order : uint8_t { row, column };
 
 /// `sm90`: TMA + WGMMA. `portable`: cp.async + mma.sync, for sm_80 and later and for operands TMA
-/// cannot address. `direct`: multiply-adds, for sm_80 and later and for convolutions of narrow groups.
+/// cannot address. `direct`: for sm_80 and later, convolutions of narrow groups, by multiply-adds, and of few channels.
 /// `streamed`: mma.sync of packed weights that go from memory into registers, for sm_80 and later.
 enum class KernelFamily : uint8_t { automatic, sm90, portable, direct, streamed };
 

@@ -106,8 +106,9 @@ struct ConvConfig {
 
 /// direct: a CTA makes tile.n channels; of a line, `strips` of tile.m pixels beside each other.
 struct DirectConfig {
-  uint32_t vector = 1;  // channels of a thread
-  uint32_t group = 1;   // channels, and filters, of a group
+  bool windows = false;  // rows of a product on tensor cores, strips of conv/window.h; else multiply-adds by pixel
+  uint32_t vector = 1;   // channels of a thread; windows: of a pixel
+  uint32_t group = 1;    // channels, and filters, of a group
   uint32_t strips = 1;
   DirectAxis height, width;
 
@@ -127,8 +128,8 @@ struct ScaleConfig {
 struct StoreConfig {
   bool by_tma = true;   // sm90: D leaves through shared memory and TMA; needs 16-byte aligned rows
   uint32_t chunks = 2;  // of D per warpgroup in shared memory: one fills while others drain
-  // sm90, fused classes: bytes of a run of D (fused_classes.h) that a thread stores at once, from shared memory; 0:
-  // straight from registers.
+  // sm90, fused classes: bytes of a run of D (fused_classes.h) that a thread stores at once, from shared memory; direct,
+  // windows: of a row, from registers. 0: pairs.
   uint32_t run_bytes = 0;
 
   CLEAVE_HD friend constexpr bool operator==(const StoreConfig&, const StoreConfig&) = default;
@@ -261,6 +262,12 @@ CLEAVE_HD constexpr uint32_t accumulators_per_thread(const GemmConfig& c) {
   return c.tile.m * c.tile.n / math_threads(c);
 }
 
+/// CTAs that an SM has registers for, at least.
+CLEAVE_HD constexpr uint32_t resident_ctas(const GemmConfig& c) {
+  if (!c.direct.windows) return 1;
+  return accumulators_per_thread(c) <= 32 ? 3 : 2;
+}
+
 /// Whether a warpgroup multiplies two times 64 rows.
 CLEAVE_HD constexpr bool has_two_waves(const GemmConfig& c) {
   return has_wgmma(c.family) && c.tile.m / (math_threads(c) / 128) > 64;
@@ -347,6 +354,11 @@ CLEAVE_HD constexpr uint32_t group_step(const GemmConfig& c) {
 /// Whether TMA needs a map of A and one of B for each group.
 CLEAVE_HD constexpr bool has_group_maps(const GemmConfig& c) {
   return has_tma(c.family) && c.schedule.apart;
+}
+
+/// Whether a tile's rows may end before those of D: at a group's end, or a line's.
+CLEAVE_HD constexpr bool ends_rows_early(const GemmConfig& c) {
+  return c.schedule.grouping == Grouping::m || c.schedule.grouping == Grouping::classes || c.direct.windows;
 }
 
 /// Whether neighbours among a tile's rows are none in D.

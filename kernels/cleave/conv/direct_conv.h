@@ -15,7 +15,8 @@ namespace cleave {
 /// What an axis is to the compiler.
 struct DirectAxis {
   uint32_t taps = 1, stride = 1, dilation = 1;
-  uint32_t phase = 0;  // dgrad: the padding, modulo the stride
+  // dgrad: the padding, modulo the stride. Windows (conv/window.h), width: elements before one in its first word.
+  uint32_t phase = 0;
 
   CLEAVE_HD friend constexpr bool operator==(const DirectAxis&, const DirectAxis&) = default;
 };
@@ -68,6 +69,7 @@ struct DirectShape {
   // wgrad, where a CTA has a block of channels and a slice of all images' lines: a slice's lines are `steps`, a line's
   // strips `columns`, an image's lines `rows`.
   uint32_t lines = 0;
+  uint32_t tiles = 0;  // windows, whose CTAs go from tile to tile: the numbers that `locate` takes
 };
 
 /// How the slices of a weight gradient are added up: in teams, then team by team.

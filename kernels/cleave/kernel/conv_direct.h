@@ -1,5 +1,6 @@
 // Convolutions of narrow groups, depthwise ones above all, and their data gradients, by multiply-adds (sm_80 and
-// later): a tensor core's tile would be nearly empty. (Weight gradients: conv_direct_wgrad.h.)
+// later): a tensor core's tile would be nearly empty. (Weight gradients: conv_direct_wgrad.h; few channels of one group:
+// conv_direct_windows.h.)
 //
 // Roles      a thread makes `tile.m` neighbours of a line, `direct.vector` channels of each; neighbouring threads
 //            have neighbouring channels, then strips along the line, then lines
@@ -14,6 +15,7 @@
 #include "cleave/epilogue/function.h"
 #include "cleave/epilogue/store_pair.h"
 #include "cleave/kernel/conv_direct_wgrad.h"
+#include "cleave/kernel/conv_direct_windows.h"
 #include "cleave/memory/channel_vector.h"
 #include "cleave/ptx/sync.h"
 
@@ -217,6 +219,8 @@ CLEAVE_DEVICE void conv_direct(const Params<C>& p) {
   ptx::grid_dependency_wait();
   if constexpr (C.conv.kind == Conv::wgrad) {
     DirectWgrad<C>(p, reinterpret_cast<float*>(shared)).run();
+  } else if constexpr (C.direct.windows) {
+    DirectWindows<C>(p, ptx::shared_address(shared)).run();
   } else {
     DirectConv<C>(p, reinterpret_cast<float*>(shared)).run();
   }

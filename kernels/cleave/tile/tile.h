@@ -19,16 +19,14 @@ struct Tile {
   const Fragment<C>& fragment;
   uint32_t m0, n0;  // first row and column
   uint32_t batch;
-  uint32_t group_end;           // past the group's last row (column), where those are grouped
+  uint32_t group_end;           // past the group's last row (column), where those are grouped; or a line's
   const ConvClass* conv_class;  // of a convolution
   const FusedClasses* columns;  // of fused classes
   bool empty;                   // its sums are of nothing, however many slices have a share
 
   /// Past the last row and column of D, or of the tile's group. What is not grouped is read from the
   /// parameters every time: two registers more, and the largest tiles spill.
-  CLEAVE_HD uint32_t m_end(const ProblemSize& size) const {
-    return C.schedule.grouping == Grouping::m || C.schedule.grouping == Grouping::classes ? group_end : size.m;
-  }
+  CLEAVE_HD uint32_t m_end(const ProblemSize& size) const { return ends_rows_early(C) ? group_end : size.m; }
   CLEAVE_HD uint32_t n_end(const ProblemSize& size) const {
     return C.schedule.grouping == Grouping::n ? group_end : size.n;
   }

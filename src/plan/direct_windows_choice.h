@@ -1,0 +1,23 @@
+// Forward convolutions of few channels by tensor cores (kernel/conv_direct_windows.h): which are served, and how they are
+// cut.
+#pragma once
+
+#include <optional>
+
+#include "plan/choice.h"
+
+namespace cleave {
+
+/// The spec that suits the problem; nothing if the kernel cannot serve it.
+std::optional<Spec> direct_windows_spec(const GemmProblem& problem, const DeviceInfo& device);
+
+/// As make_choice: tile_m outputs and tile_n filters of a CTA.
+std::optional<Choice> make_direct_windows_choice(const GemmProblem& problem, const DeviceInfo& device,
+                                                 const Spec& spec);
+
+/// What the launch has to know of the images.
+DirectShape direct_windows_shape(const Choice& choice);
+
+double predict_direct_windows_us(const Choice& choice, const DeviceInfo& device);
+
+}  // namespace cleave
