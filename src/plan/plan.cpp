@@ -5,6 +5,7 @@
 #include "cleave/device.h"
 #include "cleave/names.h"
 #include "cpu/cpu_plan.h"
+#include "launch/conv_view.h"
 #include "plan/batch_invariant.h"
 #include "plan/catalogue.h"
 #include "plan/gpu_plan.h"
@@ -20,10 +21,8 @@ namespace cleave {
 namespace {
 
 /// Whether a strided data gradient takes several launches.
-bool has_many_classes(const ConvLayout& conv) {
-  int64_t classes = 1;
-  for (const ConvAxis& axis : conv.axes) classes *= axis.stride;
-  return classes > kMostClasses;
+bool has_many_parts(const GemmProblem& p) {
+  return p.conv.kind == Conv::dgrad && count_parts(conv_geometry(p.conv, p.batch), false) > 1;
 }
 
 [[noreturn]] void refuse_unserved(const GemmProblem& problem, const DeviceInfo& device) {
@@ -73,7 +72,7 @@ bool has_many_classes(const ConvLayout& conv) {
         "group of 16-bit types, whose lines have no gaps and an even number of elements and whose filters are few taps "
         "without dilation along a line; use kernel=\"auto\"");
   }
-  if (problem.conv.kind == Conv::dgrad && reduces(problem) && has_many_classes(problem.conv)) {
+  if (reduces(problem) && has_many_parts(problem)) {
     refuse(ErrorCode::unsupported,
            "the epilogue function reduces D, a data gradient of more than {} classes of pixels, which are several "
            "launches; reduce it in a step of its own",

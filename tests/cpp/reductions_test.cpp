@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "cleave/conv.h"
 #include "cleave/epilogue.h"
 #include "cleave/gemm.h"
 #include "expect_no_spills.h"
@@ -112,6 +113,25 @@ TEST(Reductions, GroupsAreNotReducedOverWhatIsCut) {
   EXPECT_EQ(broken.front(),
             "amax is reduced over all of D, but rows of D are cut into groups; reduce over columns, or store the value "
             "as an output and reduce that");
+}
+
+TEST(Reductions, DataGradientOfSeveralLaunchesIsRefused) {
+  const auto gradient = [](int32_t stride) {
+    ConvLayout conv{.kind = Conv::dgrad, .images = 2, .channels = 16, .filters = 16};
+    conv.axes[1] = conv.axes[2] = {.size = 40, .filter = 3, .stride = stride};
+    GemmProblem p = implicit_gemm(conv, 1, DType::bf16, DType::bf16);
+    p.device = kPlanOnlyH100;
+    return with_reductions(p);
+  };
+  EXPECT_GT(plan(gradient(8))->workspace_size(), 0u);  // 64 classes of pixels
+  try {
+    plan(gradient(9));
+    FAIL() << "81 classes";
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("more than 64 classes of pixels, which are several launches"),
+              std::string::npos)
+        << error.what();
+  }
 }
 
 }  // namespace
