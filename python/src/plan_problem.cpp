@@ -103,7 +103,7 @@ std::optional<WeightForm> make_weight(const Call& call, std::string_view layout,
   }
   if (layout[1] != 'n')
     refuse_value("layout is \"{}\", but B is a packed weight, whose letter is n; pass \"tn\" or \"nn\"", layout);
-  form.group_size = form.format == WeightFormat::int4 ? 128 : form.format == WeightFormat::mxfp4 ? 32 : 16;
+  form.group_size = usual_group(form.format);
   call.template read<GroupSize>(form.group_size);
   if (form.group_size == -1) form.group_size = p.k;
   p.weights_b = {.format = form.format, .has_zero = zeros, .group = form.group_size};

@@ -1,9 +1,11 @@
 // What cleave._weights needs to pack and unpack 4-bit weights.
 #include "cleave/weights.h"
 
+#include "base/enumerators.h"
 #include "base/refuse.h"
 #include "bindings.h"
 #include "cleave/memory/weight_layout.h"
+#include "cleave/names.h"
 #include "errors.h"
 #include "tensor.h"
 
@@ -63,11 +65,23 @@ nb::list block_order() {
   return order;
 }
 
+/// By the names of the formats.
+nb::dict usual_groups() {
+  nb::dict groups;
+  for (const WeightFormat format : values_of<WeightFormat>) {
+    if (format == WeightFormat::none) continue;
+    const std::string_view name = to_string(format);
+    groups[nb::str(name.data(), name.size())] = usual_group(format);
+  }
+  return groups;
+}
+
 }  // namespace
 
 void bind_weights(nb::module_& m) {
   m.attr("weight_block") = kWeightBlock;
   m.attr("weight_block_bytes") = kWeightBlockBytes;
+  m.attr("weight_groups") = usual_groups();
   m.def("pack_weight_codes", &pack, "codes"_a, "padding"_a, "packed"_a,
         "Packs codes [N, K] into [ceil(N / 64), ceil(K / 64), 2048]; both int8, contiguous, in the host's memory.");
   m.def("unpack_weight_codes", &unpack, "packed"_a, "codes"_a, "The reverse.");

@@ -76,7 +76,7 @@ Operand unpacked(const Operand& packed, const WeightForm& form, const Operand& a
   const int64_t k = a.columns(), batched = packed.ndim - 3;
   if (form.out_features <= 0)
     refuse_value("out_features is {}; a packed weight has one row at least", form.out_features);
-  const auto down = int64_t(weight_blocks(uint64_t(form.out_features))), along = int64_t(weight_blocks(uint64_t(k)));
+  const int64_t down = weight_blocks(form.out_features), along = weight_blocks(k);
   const int64_t* const shape = packed.shape + batched;
   if (shape[0] != down || shape[1] != along || shape[2] != kWeightBlockBytes) {
     refuse_value("packed is {}, but a weight of {} rows and a's {} columns is ({}{}, {}, {}); pack it for this a",
@@ -90,10 +90,9 @@ Operand unpacked(const Operand& packed, const WeightForm& form, const Operand& a
                           (along == 1 || stride[1] == kWeightBlockBytes) && stride[2] == 1;
   if (!contiguous) refuse_value("packed is not contiguous; pass a copy");
   Operand b{.data = packed.data, .dtype = a.dtype, .device = packed.device, .ndim = int(2 + batched)};
-  const int64_t column = along * kWeightBlock;
   if (batched) b.shape[0] = packed.shape[0], b.stride[0] = 2 * packed.stride[0];
   b.shape[batched] = k, b.stride[batched] = 1;
-  b.shape[batched + 1] = form.out_features, b.stride[batched + 1] = column;
+  b.shape[batched + 1] = form.out_features, b.stride[batched + 1] = weight_extent(k);
   return b;
 }
 
@@ -102,7 +101,7 @@ void place_weights(const GemmTensors& tensors, const WeightForm& form, GemmProbl
   const Operand& scales = *tensors.scales;
   if (form.group_size <= 0) refuse_value("group_size is {}; it must be positive", form.group_size);
   p.b.stride_row = 1;  // whatever has one element
-  p.b.stride_col = int64_t(weight_blocks(uint64_t(p.k))) * kWeightBlock;
+  p.b.stride_col = weight_extent(p.k);
   const Operand a{.device = p.device};
   if (form.format == WeightFormat::mxfp4) {
     check_bytes(scales, "scales", 2, a);

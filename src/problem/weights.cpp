@@ -12,7 +12,7 @@ void check_group(const GemmProblem& p, const WeightLayout& weights, Messages& ou
   const int64_t group = weights.group;
   if (weights.format != WeightFormat::int4) {
     const std::string_view format = to_string(weights.format);
-    const int64_t own = weights.format == WeightFormat::mxfp4 ? 32 : 16;
+    const int64_t own = usual_group(weights.format);
     if (weights.has_zero) out.add("zeros is given, but format is {}, which has none; leave it out", format);
     if (group != own) return out.add("group_size is {}, but format is {}; its groups are of {}", group, format, own);
   } else if (group == p.k && group > 0) {  // whole rows
@@ -62,12 +62,12 @@ void check_weights(const GemmProblem& p, Messages& out) {
   if (weights.format == WeightFormat::none) return;
   check_company(p, out);
   check_group(p, weights, out);
-  const auto column = int64_t(weight_blocks(uint64_t(p.k)) * kWeightBlock);
+  const int64_t column = weight_extent(p.k);
   if (p.k > 0 && (p.b.stride_row != 1 || p.b.stride_col != column)) {
     out.add("b has strides {} and {}, but is a packed weight; they must be 1 and {}, k in whole blocks of {}",
             p.b.stride_row, p.b.stride_col, column, kWeightBlock);
   }
-  const int64_t entry = int64_t(weight_blocks(uint64_t(p.n)) * kWeightBlock) * column;
+  const int64_t entry = weight_extent(p.n) * column;
   if (entries_of_b(p) > 1 && p.b.stride_batch != 0 && p.b.stride_batch != entry) {
     out.add("b.stride_batch is {}, but b is packed weights; it must be {}, whole blocks behind each other, or 0",
             p.b.stride_batch, entry);

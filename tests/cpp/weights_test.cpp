@@ -30,7 +30,7 @@ TEST(Weights, CodesAreWhereTheLayoutSays) {
     const std::vector<uint8_t> codes = random_codes(rows * columns);
     std::vector<uint8_t> packed(packed_weight_bytes(rows, columns));
     pack_weights(codes.data(), rows, columns, 8, packed.data());
-    const int64_t all_rows = weight_blocks(rows) * kWeightBlock, all_columns = weight_blocks(columns) * kWeightBlock;
+    const int64_t all_rows = weight_extent(rows), all_columns = weight_extent(columns);
     for (int64_t row = 0; row < all_rows; ++row) {
       for (int64_t column = 0; column < all_columns; ++column) {
         const bool inside = row < rows && column < columns;

@@ -142,6 +142,20 @@ enum class Scaling : uint8_t { none, vector, block };
 /// |        | multiplied by float32  |                             | rows or the whole, float32   |
 enum class WeightFormat : uint8_t { none, int4, mxfp4, nvfp4 };
 
+/// Elements of K that share a scale: of int4 where nothing else is said, of the others always.
+CLEAVE_HD constexpr uint32_t usual_group(WeightFormat format) {
+  switch (format) {
+    case WeightFormat::int4:
+      return 128;
+    case WeightFormat::mxfp4:
+      return 32;
+    case WeightFormat::nvfp4:
+      return 16;
+    default:
+      return 0;
+  }
+}
+
 /// Elements of K, and rows or columns where it is not one, that the scale of a block covers; and the
 /// interval at which a float32 sum takes over from the tensor cores' narrower one.
 inline constexpr uint32_t kScaleBlock = 128;

@@ -15,11 +15,11 @@ class WeightLoader {
   static constexpr uint32_t kDown = C.tile.m / kWeightBlock, kAlong = C.tile.k / kWeightBlock;
 
  public:
-  CLEAVE_DEVICE explicit WeightLoader(const GemmParams& p) : p_(p), along_(ceil_div(p.size.k, kWeightBlock)) {}
+  CLEAVE_DEVICE explicit WeightLoader(const GemmParams& p) : p_(p), along_(weight_blocks(p.size.k)) {}
 
   /// `row0`: the tile's first row. Rows past the last are the last ones again: nothing of theirs is stored.
   CLEAVE_DEVICE void start(const WorkTile& work, uint32_t row0) {
-    const uint32_t down = ceil_div(p_.size.m, kWeightBlock), first = work.batch * p_.batched_a * down;
+    const uint32_t down = weight_blocks(p_.size.m), first = work.batch * p_.batched_a * down;
     CLEAVE_UNROLL
     for (uint32_t i = 0; i < kDown; ++i) {
       const uint32_t row = first + min_of(row0 / kWeightBlock + i, down - 1);

@@ -74,12 +74,12 @@ class WeightReader {
   }
 
  private:
-  CLEAVE_DEVICE uint32_t blocks_along() const { return ceil_div(p_.size.k, kWeightBlock); }
+  CLEAVE_DEVICE uint32_t blocks_along() const { return weight_blocks(p_.size.k); }
 
   CLEAVE_DEVICE void start() {
     at_ = warp_.k;
     const uint32_t lane = threadIdx.x % 32, row = cta_.first_row(work_) + warp_.row;
-    const uint32_t down = ceil_div(p_.size.m, kWeightBlock), block = min_of(row / kWeightBlock, down - 1);
+    const uint32_t down = weight_blocks(p_.size.m), block = min_of(row / kWeightBlock, down - 1);
     const uint32_t of_block = (row % kWeightBlock / 16 * 32 + lane) * kWeightThreadBytes;
     const uint64_t first = (work_.batch * p_.batched_a * down + block) * uint64_t(blocks_along());
     codes_ = static_cast<const char*>(p_.a.data) + first * kWeightBlockBytes + of_block;

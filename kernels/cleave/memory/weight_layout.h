@@ -25,9 +25,15 @@ inline constexpr uint32_t kWeightBlock = 64;         // rows of a block, and col
 inline constexpr uint32_t kWeightBlockBytes = 2048;  // 64 x 64 codes
 inline constexpr uint32_t kWeightThreadBytes = 16;   // of a thread in a block
 
-/// Blocks that `extent` rows or columns take.
-CLEAVE_HD constexpr uint64_t weight_blocks(uint64_t extent) {
-  return ceil_div<uint64_t>(extent, kWeightBlock);
+/// Blocks that `extent` rows or columns take,
+template <class T>
+CLEAVE_HD constexpr T weight_blocks(T extent) {
+  return ceil_div<T>(extent, kWeightBlock);
+}
+/// and rows or columns of those.
+template <class T>
+CLEAVE_HD constexpr T weight_extent(T extent) {
+  return round_up<T>(extent, kWeightBlock);
 }
 
 /// Bytes of a packed weight of `n` rows and `k` columns.

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, NamedTuple
 
+from .. import _core
 from .arrays import cast, dtype_of
 
 _LARGEST_E2M1, _LARGEST_E4M3 = 6.0, 448.0
@@ -28,6 +29,14 @@ class Format:
     zero_points: bool = False
     global_scale: bool = False
 
+    @property
+    def usual_group(self) -> int:
+        return self.group_sizes[0]
+
+    def serves(self, group: int) -> bool:
+        """Whether so many columns of a row may share a scale, of rows that are longer."""
+        return group in self.group_sizes or (self.wide_groups and group > 0 and group % self.usual_group == 0)
+
 
 # What codes 0 to 7 stand for, and all.
 _E2M1 = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, _LARGEST_E2M1)
@@ -36,13 +45,19 @@ E2M1 = _E2M1 + tuple(-value for value in _E2M1)
 INT4 = Format(
     "int4",
     padding=8,
-    group_sizes=(128, 64, 32),
+    group_sizes=(_core.weight_groups["int4"], 64, 32),
     scale_dtypes=("bfloat16", "float16"),
     wide_groups=True,
     zero_points=True,
 )
-MXFP4 = Format("mxfp4", padding=0, group_sizes=(32,), scale_dtypes=("uint8",))
-NVFP4 = Format("nvfp4", padding=0, group_sizes=(16,), scale_dtypes=("float8_e4m3fn",), global_scale=True)
+MXFP4 = Format("mxfp4", padding=0, group_sizes=(_core.weight_groups["mxfp4"],), scale_dtypes=("uint8",))
+NVFP4 = Format(
+    "nvfp4",
+    padding=0,
+    group_sizes=(_core.weight_groups["nvfp4"],),
+    scale_dtypes=("float8_e4m3fn",),
+    global_scale=True,
+)
 
 FORMATS = {form.name: form for form in (INT4, MXFP4, NVFP4)}
 

@@ -164,16 +164,12 @@ def _sizes(weight: Any) -> tuple[int, int]:
 
 def group_size_of(form: Format, asked: int | None, columns: int) -> int:
     """The columns of a group, K where it is all of them."""
-    usual = form.group_sizes[0]
-    group = usual if asked is None else asked
+    group = form.usual_group if asked is None else asked
     if form.wide_groups and (group == -1 or (type(group) is int and group == columns)):
         return columns
-    served = type(group) is int and (
-        group in form.group_sizes or (form.wide_groups and group > 0 and group % usual == 0)
-    )
-    if not served:
+    if type(group) is not int or not form.serves(group):
         sizes = ", ".join(map(str, form.group_sizes))
-        wide = f", a multiple of {usual}, or -1 for whole rows" if form.wide_groups else ""
+        wide = f", a multiple of {form.usual_group}, or -1 for whole rows" if form.wide_groups else ""
         raise ValueError(f'group_size is {group!r}; in format "{form.name}" it is {sizes}{wide}')
     if columns % group:
         fitting = [str(size) for size in form.group_sizes if columns % size == 0] + ["-1"] * form.wide_groups

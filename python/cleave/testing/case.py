@@ -8,13 +8,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Any, TypeVar
 
+from .._weights.formats import FORMATS
 from .dtypes import DTYPES, FLOATS
 
 Block = tuple[int | None, int | None]
 Case = TypeVar("Case")
 
-# The formats of B as a packed weight: how many columns share a scale by default, and bytes of a scale.
-WEIGHTS = {"none": (0, 0), "int4": (128, 2), "mxfp4": (32, 1), "nvfp4": (16, 1)}
+# The formats of B as a packed weight: bytes of a scale.
+WEIGHTS = {"none": 0, "int4": 2, "mxfp4": 1, "nvfp4": 1}
 
 # How operands may be scaled: the [rows, K] block that shares a scale in A, and in B's transpose.
 # None: as far as the matrix goes.
@@ -133,7 +134,7 @@ class GemmCase:
     @property
     def columns_of_scale(self) -> int:
         """Those of a row of a packed weight that share one."""
-        usual = WEIGHTS[self.weights][0] if self.group_size is None else self.group_size
+        usual = FORMATS[self.weights].usual_group if self.group_size is None else self.group_size
         return max(self.k, 1) if usual == -1 else usual
 
     @property
@@ -209,7 +210,7 @@ class GemmCase:
         elements = self.batch * self.k * self.columns
         if self.weights == "none":
             return elements * DTYPES[self.dtype].bytes
-        return elements // 2 + elements // self.columns_of_scale * (WEIGHTS[self.weights][1] + self.zeros)
+        return elements // 2 + elements // self.columns_of_scale * (WEIGHTS[self.weights] + self.zeros)
 
     @property
     def _scale_count(self) -> int:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from torch import nn
 
+from .._weights.formats import INT4, NVFP4
 from ._config import Config, refusal
 from ._four_bits import FourBits
 
@@ -30,25 +31,25 @@ def pack_quantized(name: str, weights: Config, activations: Config | None) -> Fo
 
 def nvfp4_pack_quantized(name: str, weights: Config) -> FourBits:
     """Codes of e2m1, two a byte. Activations stay as they are, whatever input_activations says."""
-    kind = weights["num_bits"], weights["type"], weights["strategy"], weights.get("group_size", 16)
-    if kind != (4, "float", "tensor_group", 16):
+    kind = weights["num_bits"], weights["type"], weights["strategy"], weights.get("group_size", NVFP4.usual_group)
+    if kind != (4, "float", "tensor_group", NVFP4.usual_group):
         raise refusal(
             f'{name} has weights of {kind[0]} bits, {kind[1]}, by "{kind[2]}" of {kind[3]}, in format '
-            '"nvfp4-pack-quantized"; float of 4 by "tensor_group" of 16 is served'
+            f'"nvfp4-pack-quantized"; float of 4 by "tensor_group" of {NVFP4.usual_group} is served'
         )
-    return FourBits("nvfp4-pack-quantized", 16, format="nvfp4")
+    return FourBits("nvfp4-pack-quantized", NVFP4.usual_group, format="nvfp4")
 
 
 def modelopt_nvfp4(config: Config) -> FourBitsOf:
-    group = config.get("group_size", 16)
-    if group != 16:
-        raise refusal(f"NVFP4 has groups of {group}; 16 are served")
-    scheme = FourBits("modelopt", 16, format="nvfp4")
+    group = config.get("group_size", NVFP4.usual_group)
+    if group != NVFP4.usual_group:
+        raise refusal(f"NVFP4 has groups of {group}; {NVFP4.usual_group} are served")
+    scheme = FourBits("modelopt", group, format="nvfp4")
     return lambda name, layer: scheme
 
 
 def _check_group(name: str, group: int) -> None:
-    if group not in (-1, 32, 64) and (group <= 0 or group % 128):
+    if group != -1 and not INT4.serves(group):
         raise refusal(f"{name} has groups of {group}; 32, 64, multiples of 128 and whole rows are served, with 4 bits")
 
 

@@ -39,7 +39,6 @@ inline Matrix read_weight(const Inputs& in, int64_t k, int32_t device, cleave::G
   if (k % group != 0)
     refuse("a has ", k, " columns; they must be a multiple of ", group, ", as many as share a scale of the weight");
   const Matrix b{k, scales.size(rank - 1), rank == 3 ? scales.size(0) : 1, rank == 3};
-  const auto blocks = [](int64_t extent) { return int64_t(cleave::weight_blocks(uint64_t(extent))); };
   const int32_t byte = aoti_torch_dtype_uint8();
   constexpr WeightFormat format = kOperation.weights_b.format;
   const int32_t type =
@@ -47,7 +46,8 @@ inline Matrix read_weight(const Inputs& in, int64_t k, int32_t device, cleave::G
           ? byte
           : cleave::torch_ops::type_number(format == WeightFormat::nvfp4 ? DType::e4m3 : kOperation.b.dtype);
   const Shape grouped{k / group, b.columns};
-  x.b = read_whole(in.b, "packed", byte, b, {blocks(b.columns), blocks(k), cleave::kWeightBlockBytes}, device);
+  const Shape blocks{cleave::weight_blocks(b.columns), cleave::weight_blocks(k), cleave::kWeightBlockBytes};
+  x.b = read_whole(in.b, "packed", byte, b, blocks, device);
   x.weight_scale = read_whole(scales, "scales", type, b, grouped, device);
   if constexpr (kOperation.weights_b.has_zero)
     x.weight_zero = static_cast<const uint8_t*>(read_whole(*in.zeros, "zeros", byte, b, grouped, device));
