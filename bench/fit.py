@@ -119,7 +119,7 @@ def read(folder: Path) -> dict[int, Pairs]:
 
 
 def mainloop_kind(planned: object) -> int:
-    """Of the first kernel that has one."""
+    """That of the first kernel which has one; -1 where none has."""
     model = _core.ProductModel()
     return next((kind for each in planned.candidates if (kind := model.add(planned, each["kernel"])) >= 0), -1)
 

@@ -78,7 +78,7 @@ def all_reduce_by(shots: str) -> Iterator[None]:
 
 
 def sums_are_within_their_bound(ranks: Ranks) -> None:
-    """Of float64: what K's sums, each rank's rounding and D's may lose."""
+    """The bound, from float64, is what K's sums, each rank's rounding and D's may lose."""
     for dtype in ROUNDOFF:
         for m in (37, ranks.size - 1, 64):
             k = 64 * ranks.size
@@ -117,7 +117,7 @@ def sums_have_the_same_bits_everywhere(ranks: Ranks) -> None:
 
 
 def sums_of_many_ranks_are_in_their_order(ranks: Ranks) -> None:
-    """Of more than one kernel takes inputs, too, with all that is added to them."""
+    """More of them than one kernel takes inputs, too, with all that is added to them."""
     parts = [ranks.draw(33, 40) for _ in range(20)]  # of bfloat16, sums are exact in any order
     bias, c, scale = ranks.draw(40), ranks.draw(33, 40), torch.full((1,), 0.5, device=ranks.device)
     expected = (in_rank_order(parts, c, bias) / 0.5).round().clamp(-128, 127).to(torch.int8)
@@ -185,7 +185,7 @@ def scales_travel_with_their_rows(ranks: Ranks) -> None:
 
 
 def gradients_are_those_of_one_rank(ranks: Ranks) -> None:
-    """Of a's and b's own parts, of bias and c, by all three operators."""
+    """Those of a's and b's own parts, of bias and c, by all three operators."""
     for m in (37, ranks.size - 1):
         for activation, function in (("none", lambda x: x), ("relu", functional.relu), ("gelu", functional.gelu)):
             x, w, bias, c, g = (ranks.draw(*s) for s in ((m, 96), (96, 30), (30,), (m, 30), (m, 30)))

@@ -110,7 +110,7 @@ def what_is_done_to_sums_is_done_to_whole_ones(ranks: Ranks) -> None:
 
 
 def gradients_of_dtensors_are_dtensors(ranks: Ranks) -> None:
-    """Of a row-parallel product whose sum is scattered: one reduce-scatter forward, one gather backward."""
+    """A row-parallel product whose sum is scattered has one reduce-scatter forward, one gather backward."""
     mesh = init_device_mesh(ranks.device, (ranks.size,))
     a, b, g = (ranks.draw(*s) for s in ((8 * ranks.size, 4 * ranks.size), (4 * ranks.size, 6), (8 * ranks.size, 6)))
     whole = [a.clone().requires_grad_(), b.clone().requires_grad_()]

@@ -72,7 +72,7 @@ def places_and_sums_are_those_of_one_process(ranks: Ranks) -> None:
 
 
 def _experts(offs: Tensor, rows: int) -> Tensor:
-    """Of each row; the last one of those past all."""
+    """Each row's expert; the last one for rows past all."""
     row = torch.arange(rows, device=offs.device)
     return torch.searchsorted(offs, row.int(), right=True).clamp(max=len(offs) - 1)
 

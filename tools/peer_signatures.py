@@ -3,8 +3,8 @@
     python tools/peer_signatures.py --vllm DIR --sgl-kernel DIR --deep-gemm DIR
 
 Each DIR is an unpacked wheel or source tree (`pip download --no-deps`, then unzip), which is parsed, never imported:
-Python by ast, DeepGEMM's bindings by their `m.def`. Of vLLM and sgl_kernel the functions that cleave.compat serves or
-refuses are kept, of DeepGEMM all that it exports.
+Python by ast, DeepGEMM's bindings by their `m.def`. What is kept are the functions of vLLM and sgl_kernel that
+cleave.compat serves or refuses, and all that DeepGEMM exports.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ inline constexpr int64_t kMostRoutedExperts = 512, kMostChoices = 32, kMostExper
 ///            n_group groups of neighbours alone, best first
 ///   weight = score of each, over their sum if renormalize, times routed_scaling_factor
 ///
-/// Of equal ones the expert, or group, with the lower number comes first, and NaNs come before all.
+/// Among equal ones the expert, or group, with the lower number comes first, and NaNs come before all.
 /// Where neither a bias nor a sum of scores takes part in the choice, logits are compared: scores
 /// that float32 rounds to the same number are told apart.
 struct RouteProblem {

@@ -39,8 +39,8 @@ def prepare(
         each of which stands for its product [M, K] x [K, N] with any M: types, layouts, bias, activation and so on must
         be those of the later calls, while lines of A and D may have other strides of the same alignment (up to 16
         bytes).
-    tokens: the fewest and the most rows M; of an MoE its tokens, each of which is top_k rows. Of W4A16Experts each is
-        as many rows as the model's config.num_experts_per_tok says, or up to 8.
+    tokens: the fewest and the most rows M; of an MoE its tokens, each of which is top_k rows; beside W4A16Experts
+        each is as many rows as the model's config.num_experts_per_tok says, or up to 8.
     dtype: of a module's activations, a torch.dtype; by default bfloat16.
     kernels: "covering" chooses from few kernels that serve all sizes about as well as the whole catalogue does, so
         that a model has some dozens at most; "all" from the whole catalogue.

@@ -52,8 +52,8 @@ Args:
     split_k_slices: 1 or more, of which at most K are used; None lets the planner choose.
     deterministic: True demands repeatable results: honoured or refused. "batch_invariant" demands more:
         a row of D has the same bits whatever M is, and whatever the batch or the other groups hold, on
-        one kind of GPU; K is then split as N and K alone say (docs/determinism.md). Of products, and
-        groups of rows, whose a is contiguous along K.
+        one kind of GPU; K is then split as N and K alone say (docs/determinism.md). It is
+        served for products, and groups of rows, whose a is contiguous along K.
     kernel: "auto", "sm90" (TMA and WGMMA), "portable" (sm_80 and later, any alignment), "direct"
         (convolutions of narrow groups, by multiply-adds, or of few channels) or "streamed" (packed weights, sm_80 and later).
     precision: of float32 operands on a GPU. "tf32" has them rounded to 10 bits of mantissa, which is
@@ -270,8 +270,8 @@ inline constexpr const char* kRunDoc =
     R"(Runs the product on arrays of the planned form.
 
 The arguments and errors are those of `gemm`, or, if the plan is of plan_scaled_gemm or
-plan_grouped_gemm, `scaled_gemm` or `grouped_gemm`; alignment and zero_rest are the plan's. Of plan_mixed_gemm b is
-`weights.packed`, and scales, zeros and global_scale are the weight's.
+plan_grouped_gemm, `scaled_gemm` or `grouped_gemm`; alignment and zero_rest are the plan's. If it is of
+plan_mixed_gemm, b is `weights.packed`, and scales, zeros and global_scale are the weight's.
 
 Enqueues on the stream and returns; allocates nothing if `out` is given. Legal while the stream is
 being captured if the plan has run, or was prepared, on that stream.)";
@@ -396,7 +396,7 @@ Args:
 Returns:
     weights, float32 [tokens, top_k], and expert_ids, int32 [tokens, top_k], as `permute` takes them.
 
-Of equal scores the expert with the lower number comes first; -0 equals 0. Without a bias or a
+Among equal scores the expert with the lower number comes first; -0 equals 0. Without a bias or a
 group_score "top2_sum" logits are compared, so that scores which float32 rounds to the same number
 are told apart. A NaN is larger than every number, as for torch.topk, and makes the token's weights
 NaN where it takes part in them. Ids name experts, and no expert twice, whatever the logits are.

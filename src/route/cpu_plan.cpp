@@ -100,7 +100,7 @@ class Job {
     return best;
   }
 
-  /// Of what is no NaN. A NaN where there is nothing else.
+  /// The largest that is no NaN; a NaN where there is nothing else.
   static float largest_of(const std::vector<float>& logits) {
     uint32_t key = 0;
     for (const float logit : logits) key = max_of(key, logit == logit ? score_key(logit) : 0u);

@@ -15,7 +15,7 @@ Placement logits_of(const RouteProblem& p) {
   return {p.logits, p.tokens, p.experts, 1};
 }
 
-/// Of which some are left out.
+/// Whether some groups are left out.
 bool has_groups(const RouteProblem& p) {
   return p.topk_group < p.n_group;
 }

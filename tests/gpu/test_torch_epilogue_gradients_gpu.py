@@ -20,7 +20,7 @@ def block(acc, row: cleave.row, residual: cleave.matrix, scale: cleave.scalar):
 
 
 def assert_gradients(got: Any, want: Any, tensors: list[Any], doubles: list[Any]) -> None:
-    """Of random weights of the outputs; errors as those of float16 operands."""
+    """Outputs are weighted at random; errors may be those of float16 operands."""
     # Positive, so that a scalar's gradient, a sum of thousands of rounded values, does not cancel.
     weights = [torch.randn_like(x).abs() / x.numel() ** 0.5 for x in want]
     mine = sum((x * w.to(x.dtype)).sum() for x, w in zip(got, weights, strict=True))

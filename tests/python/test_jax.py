@@ -175,7 +175,7 @@ def test_vmap_of_gemm(axes: tuple[int | None, int | None]) -> None:
 
 
 def test_vmap_of_everything_else() -> None:
-    """Of batches, of bias and c, of gradients, twice."""
+    """Batches, bias and c, gradients, and vmap in vmap."""
     a, b, bias, c = normal(3, M, K), normal(K, N, seed=1), normal(3, N, seed=2), normal(M, N, seed=3)
 
     def ours(a: jax.Array, bias: jax.Array) -> jax.Array:
@@ -266,7 +266,7 @@ def test_gradients_of_grouped_gemm(form: str, a_major: str, b_major: str) -> Non
 
 @pytest.mark.parametrize("by_group", [True, False])
 def test_gradients_of_experts(by_group: bool) -> None:
-    """Of an activation and a bias; rows that are no group's have none."""
+    """With an activation and a bias; rows that are no group's have none."""
     a, b = (normal(*shape, seed=i) / 4 for i, shape in enumerate(FORMS["m"]))
     bias = normal(*((G, N) if by_group else (N,)), seed=2)
     rows = numpy.repeat(numpy.arange(G), SIZES)

@@ -13,8 +13,7 @@ struct FunctionOperandConfig {
   DType dtype = DType::f32;
   Order order = Order::row;  // of a matrix
   bool pairs = false;        // of a matrix: columns 2i and 2i + 1 of a row lie in one aligned word
-  // Of an output that is no matrix. Where it lies are then partial results, [entry of the batch][unit][line]
-  // (config/reductions.h).
+  // Others than none: no matrix is stored, but partial results, [entry of the batch][unit][line] (config/reductions.h).
   Reduction reduction = Reduction::none;
 };
 

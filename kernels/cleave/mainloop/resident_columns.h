@@ -29,7 +29,7 @@ class ResidentColumns {
  public:
   CLEAVE_DEVICE ResidentColumns(const GemmParams& p, uint32_t smem) : p_(p), smem_(smem + smem_plan(C).b) {}
 
-  /// Of a work tile's k blocks, as many as fit beside each other from one that is a multiple of warps.k on.
+  /// How many of a work tile's k blocks fit beside each other: whole rounds of the warps that cut K.
   CLEAVE_DEVICE uint32_t chunk() const { return chunk_; }
 
   /// From here on columns are those from `n0` to `n_end`, at most as many as the tile has.

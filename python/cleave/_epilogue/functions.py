@@ -126,7 +126,7 @@ def outputs(*, d: Any, **others: Any) -> Outputs:
     """Several outputs of an epilogue function: D and, by name, others of its shape.
 
     A product with such a function returns a tuple: D, then the others in this order. `value.to(dtype)` says
-    of which type an output is; else it is of D's. Of a value's `cleave.sum`, `cleave.sum_of_squares` or
-    `cleave.absmax` an output is what these say.
+    of which type an output is; else it is of D's. An output that is a value's `cleave.sum`,
+    `cleave.sum_of_squares` or `cleave.absmax` has the shape and type that these say.
     """
     return Outputs({"d": d, **others})

@@ -36,7 +36,7 @@ GROUP_BIASES = ("none", "row")  # of convolutions, too
 SCALINGS = tuple(case.SCALINGS)
 # Groups have a scale for each row, or for each block.
 GROUP_SCALINGS = tuple(name for name in SCALINGS if name != "tensor")
-# Of D; None: as it is, or by a static scale.
+# How D gets its scales; None: it has none, or a static one.
 OUT_SCALES = {"none": None, "block_1x128": "block_1x128"}
 SCALE_MAJORS = ("k", "mn")
 DETERMINISMS = {"yes": True, "batch_invariant": "batch_invariant"}

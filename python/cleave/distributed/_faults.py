@@ -127,7 +127,7 @@ def _store_with(key: str, value: str) -> dist.Store | None:
 
 @cache
 def _host() -> int:
-    """Of processes that see each other's numbers."""
+    """What processes that see each other's numbers have in common."""
     with open("/proc/sys/kernel/random/boot_id", "rb") as file:
         return crc32(file.read() + os.readlink("/proc/self/ns/pid").encode())
 

@@ -70,8 +70,8 @@ def moe_dispatch(
         group, transport: as in `gemm_all_reduce`.
         scale: [tokens, n], sent with x: the scales of quantised tokens.
         capacity: how many rows a rank sends to each at most, the same on all ranks. None: tokens * min(top_k, experts
-            of a rank), enough for tokens that choose no expert twice; all ranks have as many tokens then. Of what does
-            not fit, the last experts' last tokens are dropped, and counted.
+            of a rank), enough for tokens that choose no expert twice; all ranks have as many tokens then. Where
+            not all fit, the last experts' last tokens are dropped, and counted.
         exact: sends as many rows as there are, which the host waits to read. Else as many as there is capacity for:
             nothing waits, and a CUDA graph can capture it.
 

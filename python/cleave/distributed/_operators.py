@@ -168,7 +168,7 @@ def _scaled_sum(name: str, scatter: bool) -> Callable[..., Tensor]:
 
 
 def _sum_rows(name: str, scatter: bool) -> Callable[..., Tensor]:
-    """Of what each rank has already: for products that have no operator over ranks of their own."""
+    """Sums what each rank has already: for products that have no operator over ranks of their own."""
 
     def implementation(x: Tensor, group_name: str, bias: Tensor | None = None, *, transport: str = "auto") -> Tensor:
         given = _with_dtypes({"transport": transport}, x.dtype, x)

@@ -33,7 +33,7 @@ def like(part: Tensor, whole: Tensor) -> Tensor:
 
 
 def gradient_dtype(weight: Tensor) -> torch.dtype:
-    """Of a weight's gradient: what its owner asks for by weight.grad_dtype, where torch has that, or its own."""
+    """What a weight's owner asks for by weight.grad_dtype, where torch has that, or the weight's own."""
     if torch.compiler.is_compiling():  # which does not see it
         return weight.dtype
     return (weight.is_leaf and getattr(weight, "grad_dtype", None)) or weight.dtype

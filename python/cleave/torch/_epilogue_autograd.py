@@ -40,7 +40,7 @@ class _Operation:
 
     @property
     def names(self) -> list[str]:
-        """Of the arguments that have positions."""
+        """Names of the arguments that have positions."""
         return [argument.name for argument in self.op._schema.arguments if not argument.kwarg_only]
 
 

@@ -17,7 +17,7 @@ from torch.distributed.tensor._ops.utils import expand_to_full_mesh_op_strategy
 
 from . import _sharding_rules
 
-# Of a call: placements of operands by their names, others being replicated, and of each result.
+# Yields what a call may be given: placements of operands by their names, others being replicated, and of each result.
 Rule = Callable[[SimpleNamespace], Iterator[tuple[dict[str, Placement], tuple[Placement, ...]]]]
 
 _RULES: dict[str, Rule] = {

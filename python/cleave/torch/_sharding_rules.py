@@ -78,7 +78,7 @@ def grouped_gemm(call: SimpleNamespace) -> Iterator[Choice]:
 
 
 def conv(call: SimpleNamespace) -> Iterator[Choice]:
-    """Of scaled_conv, too, whose scale_a is one value, and scale_b one, or one for each filter."""
+    """Serves scaled_conv, too, whose scale_a is one value, and scale_b one, or one for each filter."""
     x, w = call.input, call.weight
     c = getattr(call, "c", None)
     if x.ndim != w.ndim or _dims(c) not in (0, x.ndim):
@@ -114,7 +114,7 @@ def conv_wgrad(call: SimpleNamespace) -> Iterator[Choice]:
 
 
 def quantize(call: SimpleNamespace) -> Iterator[Choice]:
-    """Of rows by rows; of blocks by whole blocks; of a tensor with one scale not at all."""
+    """Rows are dealt as they are, blocks whole; a tensor with one scale is not."""
     rows, columns = call.x.shape
     of_blocks = call.granularity.startswith("block")
     if call.granularity in ("row", "block_1x128") or (of_blocks and rows % (BLOCK * call.parts) == 0):
@@ -140,7 +140,7 @@ def _dims(x: Any) -> int:
 
 
 def _broadcast(x: Any, dim: int, size: int) -> Placement:
-    """Of what is broadcast to a result whose dimension `dim` is dealt."""
+    """Where x is that is broadcast to a result whose dimension `dim` is dealt."""
     if x is None or x.ndim < (-dim if dim < 0 else dim + 1):
         return Replicate()
     dim %= x.ndim
@@ -148,7 +148,7 @@ def _broadcast(x: Any, dim: int, size: int) -> Placement:
 
 
 def _scale(scale: Any, dim: int, size: int, parts: int) -> Placement | None:
-    """Of a scale whose operand's dimension of `size` is dealt; None where a block would be of two ranks."""
+    """Where a scale is whose operand's dimension of `size` is dealt; None if a block would be of two ranks."""
     count = 1
     if scale is not None and scale.ndim > 0:
         dim %= scale.ndim

@@ -17,7 +17,7 @@ _MOST_ROUTED, _MOST_CHOICES = 512, 32
 
 
 class Router(nn.Linear):
-    """nn.Linear with scores in float32. Of a class of its own, it is left in its dtype where others are quantised."""
+    """nn.Linear with scores in float32. Its class keeps it in its dtype where others are quantised."""
 
     def forward(self, tokens: Tensor) -> Tensor:
         return _ops.gemm(tokens, self.weight.t(), out_dtype=torch.float32)

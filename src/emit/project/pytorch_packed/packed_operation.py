@@ -58,7 +58,7 @@ def packed(codes: Tensor) -> Tensor:
 
 
 def places() -> Tensor:
-    """Of each code of a block, by rows: which half of a byte it is."""
+    """Which half of a byte each code of a block is, by rows."""
     row, column = (x.flatten() for x in torch.meshgrid(*2 * [torch.arange(BLOCK, device="cuda")], indexing="ij"))
     thread = row // 16 * 32 + row % 8 * 4 + column % 8 // 2
     half = row % 16 // 8 + column % 16 // 8 * 2 + column % 2 * 4

@@ -67,7 +67,7 @@ class OperandB {
     const auto block = int64_t(cleave::weight_block_offset(uint64_t(column), uint64_t(row), uint64_t(p_.k)));
     return uint8_t(int(codes_[entry * entry_bytes_ + block + place.byte()])) >> place.bit_of_byte() & 15;
   }
-  /// Of e2m1.
+  /// What a code of e2m1 stands for.
   static double value_of(uint32_t code) {
     constexpr double kMagnitudes[] = {0, 0.5, 1, 1.5, 2, 3, 4, 6};
     return code < 8 ? kMagnitudes[code] : -kMagnitudes[code - 8];

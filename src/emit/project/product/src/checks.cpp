@@ -78,7 +78,7 @@ void check_operand(const FunctionOperand& x, const cleave::GemmProblem& p) {
   if (x.layout.stride_batch < 0) x.refuse(".batch_stride is ", x.layout.stride_batch, "; it must not be negative");
 }
 
-/// Of a packed weight's K.
+/// A packed weight's K is whole groups that share a scale.
 void check_groups(const cleave::GemmProblem& p) {
   const int64_t group = p.weights_b.group;
   if (p.k == 0 || p.k % group != 0)

@@ -14,8 +14,8 @@ BIAS_SHAPE = (-1,) if fixed.BIAS == "row" else (-1, 1)
 
 
 def result(a: Tensor, b: Tensor, *more: Any, **_: Any) -> Any:
-    """What the operator returns, without computing it. Of a packed weight b is the codes, and `more` begins with its
-    scales."""
+    """What the operator returns, without computing it. If the weight is packed, b is its codes, and `more` begins with
+    its scales."""
     rows = a.shape[-2]
     columns = b.shape[-1] if fixed.WEIGHTS == "none" else more[0].shape[-1]
     if fixed.WEIGHTS == "none":

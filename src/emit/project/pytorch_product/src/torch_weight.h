@@ -10,7 +10,7 @@
 
 namespace emitted::operation {
 
-/// Of so many columns of K.
+/// Columns of K that share a scale.
 inline int64_t group_size(int64_t k) {
   return kWholeRows ? std::max<int64_t>(k, 1) : kOperation.weights_b.group;
 }
