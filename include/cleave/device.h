@@ -22,7 +22,7 @@ struct DeviceInfo {
 /// Number of usable CUDA devices; 0 without a GPU or driver (never throws).
 CLEAVE_API int device_count() noexcept;
 
-/// Cached after the first call. An H100 SXM's values for the pseudo ordinal kPlanOnlyH100, an H200 SXM's for kPlanOnlyH200.
+/// Cached after the first call. The pseudo ordinal kPlanOnlyH100 has an H100 SXM's values, kPlanOnlyH200 an H200 SXM's.
 CLEAVE_API const DeviceInfo& device_info(int device);
 
 /// Planning targets without a GPU: they plan, explain and compile as for an H100 or H200 SXM, but cannot run.

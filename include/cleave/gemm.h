@@ -64,8 +64,8 @@ class CLEAVE_API Plan {
   virtual size_t host_bytes() const = 0;
 };
 
-/// The plan of a GEMM problem. host_bytes() is at most 4 KiB, and 512 bytes for each class of pixels of a strided dgrad,
-/// whose number is rounded up to a power of two. Above 64 classes there are several launches, each with as much.
+/// The plan of a GEMM problem. host_bytes() is at most 4 KiB, and 512 bytes for each class of pixels of a strided
+/// dgrad, whose number is rounded up to a power of two. Above 64 classes there are several launches, each with as much.
 class CLEAVE_API GemmPlan : public Plan {
  public:
   /// `workspace`: at least workspace_size() bytes, 16-byte aligned, its first

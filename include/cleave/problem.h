@@ -39,8 +39,8 @@ struct ScaleLayout {
   friend bool operator==(const ScaleLayout&, const ScaleLayout&) = default;
 };
 
-/// How an operand is packed that is a weight of 4 bits. Its MatrixLayout says what elements it is multiplied as, and how
-/// they would lie: contiguous along K, with rows (of B, columns) of whole blocks of 64, and so many of those. One
+/// How an operand is packed that is a weight of 4 bits. Its MatrixLayout says what elements it is multiplied as, and
+/// how they would lie: contiguous along K, with rows (of B, columns) of whole blocks of 64, and so many of those. One
 /// matrix of a batch follows another.
 struct WeightLayout {
   WeightFormat format = WeightFormat::none;

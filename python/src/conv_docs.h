@@ -14,8 +14,8 @@ Args:
         {format}: the channels of a pixel are neighbours, its pixels equally far apart. So
         slices of the channels of such an array are taken without a copy, too; other libraries'
         NHWC arrays are passed with their axes exchanged.
-    weight: [K, C / groups, {filter}], of input's dtype, of 8-bit floats of either; in memory [K, {filter}, C / groups], packed
-        but for the distance of filters.
+    weight: [K, C / groups, {filter}], of input's dtype, of 8-bit floats of either; in memory
+        [K, {filter}, C / groups], packed but for the distance of filters.
     bias: [K], contiguous; float16, bfloat16 or float32.
     stride, dilation: 1 or more, one number or one for each of {image}.
     padding: the zeros around an image: one number, one for each of {image}, each a number or a pair

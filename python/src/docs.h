@@ -202,8 +202,9 @@ Args:
     out_dtype: as in `gemm`, but bfloat16 for int8 with scales.
     zero_rest: True to zero what of D, and of what an epilogue function makes beside it, belongs to no
         group (before, between and after them), False to leave it as it is. By default True for a new
-        D, False for `out`; to be said where only some of several outputs are given. A D for each group of K has no rest:
-        that of an empty group is zero, or beta * c, or what an epilogue function makes of that.
+        D, False for `out`; to be said where only some of several outputs are given. A D for each group
+        of K has no rest: that of an empty group is zero, or beta * c, or what an epilogue function makes
+        of that.
     check_offsets: True, for debugging, to wait for the GPU and check the offsets.
 
     The other arguments are those of `gemm`.
@@ -346,8 +347,10 @@ Raises:
     TypeError, ValueError, cleave.CudaError: as `gemm`.
 
 Scales are amax / 127, or the largest value of an 8-bit float (448 of e4m3), in float32. A group of
-zeros has scale 0 and q 0, one with a NaN scale NaN. Results are bitwise repeatable, and equal on every device; with
-a norm equal on one GPU, whatever rows are beside, and in all but last bits on others. Safe in CUDA graphs once the same call has run, or was prepared by `plan_quantize(...).prepare(stream)`.)";
+zeros has scale 0 and q 0, one with a NaN scale NaN. Results are bitwise repeatable, and equal on
+every device; with a norm equal on one GPU, whatever rows are beside, and in all but last bits on
+others. Safe in CUDA graphs once the same call has run, or was prepared by
+`plan_quantize(...).prepare(stream)`.)";
 
 inline constexpr const char* kPlanQuantizeDoc =
     R"(What `quantize` would run for arrays of this form; its arguments and errors. Compiles nothing.)";

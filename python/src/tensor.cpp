@@ -79,8 +79,8 @@ void refuse_gradients(nb::handle array, nb::handle requires_grad, const char* na
       name);
 }
 
-/// Whether it may be one part of complex numbers, between whose elements the other part lies: no stride is odd. Views by
-/// as_strided, or torch's private _neg_view, of something else may lie anyhow: they are not looked for.
+/// Whether it may be one part of complex numbers, between whose elements the other part lies: no stride is odd. Views
+/// by as_strided, or torch's private _neg_view, of something else may lie anyhow: they are not looked for.
 bool may_be_part_of_complex(const TensorView& view) {
   if (view.element.code != dlpack::kFloat) return false;
   for (int i = 0; i < std::min(view.ndim, TensorView::kMaxRank); ++i)
@@ -88,8 +88,8 @@ bool may_be_part_of_complex(const TensorView& view) {
   return true;
 }
 
-/// Whose sign is a bit beside the data (`z.conj().imag`), which no address shows. Only parts of complex numbers have it:
-/// asking every tensor would be a tenth of a call.
+/// Whose sign is a bit beside the data (`z.conj().imag`), which no address shows. Only parts of complex numbers have
+/// it: asking every tensor would be a tenth of a call.
 void refuse_negated(nb::handle array, const TensorView& view, const char* name) {
   if (!may_be_part_of_complex(view)) return;
   static PyObject* const method = PyUnicode_InternFromString("is_neg");

@@ -12,8 +12,8 @@ namespace {
 auto* const python_entry_of = exported_by_python<vectorcallfunc(PyObject*)>("PyVectorcall_Function");
 auto* const python_set_entry = exported_by_python<void(PyObject*, vectorcallfunc)>("PyFunction_SetVectorcall");
 
-/// Where a function of nanobind's keeps its entry: right behind the header. An attribute of the same functions reads it,
-/// which shows that it is there; null of what has no such attribute.
+/// Where a function of nanobind's keeps its entry: right behind the header. An attribute of the same functions reads
+/// it, which shows that it is there; null of what has no such attribute.
 vectorcallfunc* place_of(nb::handle callable) {
   const nb::object read = nb::getattr(callable, "__vectorcalloffset__", nb::none());
   if (!PyLong_Check(read.ptr())) return nullptr;

@@ -1,5 +1,5 @@
-// Reductions of D by an epilogue function, on the host: what is reduced is stored as a matrix first, so that their order
-// follows from D's shape alone.
+// Reductions of D by an epilogue function, on the host: what is reduced is stored as a matrix first, so that their
+// order follows from D's shape alone.
 #pragma once
 
 #include <memory>
@@ -16,8 +16,8 @@ class Reductions {
   const GemmProblem& staged_problem() const { return staged_problem_; }
   const GemmArguments& staged_arguments() const { return staged_arguments_; }
 
-  /// Once they are written: writes what they are reduced to, sums of float64 rounded to float32. What belongs to no group
-  /// stays as it is, or becomes zero.
+  /// Once they are written: writes what they are reduced to, sums of float64 rounded to float32. What belongs to no
+  /// group stays as it is, or becomes zero.
   void finish() const;
 
  private:

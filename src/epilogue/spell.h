@@ -7,8 +7,8 @@
 
 namespace cleave {
 
-/// Statements that compute its outputs, `out`, of its sum, `acc` (a gated one's second is `up`), and inputs, `in`. Names
-/// do not show: functions that differ in no more share a kernel.
+/// Statements that compute its outputs, `out`, of its sum, `acc` (a gated one's second is `up`), and inputs, `in`.
+/// Names do not show: functions that differ in no more share a kernel.
 std::string function_lines(const EpilogueFunction& function);
 
 /// Its FunctionBody (kernels/cleave/epilogue/function.h) for the constant `config`, as a kernel's source has it.

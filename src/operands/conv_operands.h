@@ -16,8 +16,8 @@ struct ConvTensors {
   /// grad_output and input.
   std::optional<Operand> input, weight, grad_output;
   std::optional<Operand> c, bias, out;
-  /// fprop's: float32, one value for all of input; one for all of weight or each filter; what D is divided by; where the
-  /// largest magnitude goes.
+  /// fprop's: float32, one value for all of input; one for all of weight or each filter; what D is divided by; where
+  /// the largest magnitude goes.
   std::optional<Operand> scale_a, scale_b, scale_d, amax;
   EpilogueTensors epilogue;
 };

@@ -15,8 +15,8 @@ struct WeightForm {
   int64_t group_size = 0;    ///< elements of K that share a scale
 };
 
-/// [K, N], or with a batch, of A's type, as which the packed weight is multiplied. Throws Error unless its shape is that
-/// of the blocks.
+/// [K, N], or with a batch, of A's type, as which the packed weight is multiplied. Throws Error unless its shape is
+/// that of the blocks.
 Operand unpacked(const Operand& packed, const WeightForm& form, const Operand& a);
 
 /// Says what the weight is that `problem` has as B, placed, with the tensors' scales, zero points and global scale.

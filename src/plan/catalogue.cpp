@@ -21,7 +21,7 @@ namespace cleave {
 namespace {
 
 // The tiles. sm90: 64 rows per consumer warpgroup and m64 instruction; narrow tiles for small M or
-// N. 192 rows are for promoted sums: while two of three warpgroups multiply, the third adds; and for products of 16 bits.
+// N. 192 rows are for promoted sums: while two of three warpgroups multiply, the third adds; and for 16-bit products.
 constexpr Spec kSm90Tiles[] = {
     {.tile_m = 64, .tile_n = 16},
     {.tile_m = 64, .tile_n = 32},

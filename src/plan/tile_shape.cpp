@@ -59,8 +59,8 @@ bool registers_suffice(const GemmConfig& c) {
   if (two_waves && kept >= 128 && c.epilogue.has_c && (ragged || c.epilogue.bias != Bias::none)) return false;
   // Nor does a part of 96 sums with scales of its own for that walk.
   if (ragged && by_block && c.tile.n > 176 && !multiplies_halves(c)) return false;
-  // Nor do as many as 144 for what a packed weight is made into, or 128 beside C, a function, a cluster's sums, groups of
-  // rows, or many scales in two waves.
+  // Nor do as many as 144 for what a packed weight is made into, or 128 beside C, a function, a cluster's sums, groups
+  // of rows, or many scales in two waves.
   const bool many_scales = two_waves && c.weights.group < kWidestWeightGroup;
   const bool beside = c.epilogue.has_c || crowds(c) || c.cluster.k > 1 || ragged || many_scales;
   if (has_weights(c) && kept >= (beside ? 128 : 144)) return false;
@@ -250,9 +250,9 @@ class TileShaper {
     return c_.tile.stages >= kLeastStages;
   }
 
-  /// Sums that are not promoted could be more in each thread. But 192 rows may fill a wave that 128 and 256 do not, which
-  /// was measured to help products of 16 bits; 8-bit ones lost. Three warpgroups leave no registers for what more an
-  /// epilogue reads.
+  /// Sums that are not promoted could be more in each thread. But 192 rows may fill a wave that 128 and 256 do not,
+  /// which was measured to help products of 16 bits; 8-bit ones lost. Three warpgroups leave no registers for what more
+  /// an epilogue reads.
   bool takes_192_rows() const {
     return is_product(p_) && size_of(c_.operands.a) == 2 && !gated(c_) && !c_.epilogue.has_c && !crowds(c_);
   }

@@ -35,8 +35,8 @@ void check_operand(const char* name, const EpilogueLayout& layout, const Placeme
   }
 }
 
-/// What an output is reduced over must be all of D, or all of one of the batch: where groups of rows or columns end, only
-/// the device knows.
+/// What an output is reduced over must be all of D, or all of one of the batch: where groups of rows or columns end,
+/// only the device knows.
 void check_reduction(const GemmProblem& p, const EpilogueFunction::Output& output, Messages& out) {
   const Grouping grouped = p.groups.dimension;
   const bool over_rows = output.shape != InputShape::column, over_columns = output.shape != InputShape::row;

@@ -20,8 +20,9 @@ struct KernelRequest {
 
 /// Compiled and loaded at the first request, and kept for the life of the process: a captured graph
 /// may hold it, and no plan knows. Their number is bounded by what sources there are, which sizes
-/// of a problem enter as choices alone (tile, stages, alignment, a capacity). Threads that want the same kernel wait for one of them; different kernels compile side by side. Throws
-/// Error(compiler) or Error(driver); a later request then tries again.
+/// of a problem enter as choices alone (tile, stages, alignment, a capacity). Threads that want the same kernel wait
+/// for one of them; different kernels compile side by side. Throws Error(compiler) or Error(driver); a later request
+/// then tries again.
 CLEAVE_TOOLS const Kernel& load_kernel(const KernelRequest& request);
 
 /// The same if it is loaded already, else nullptr; never compiles, never waits for a compile.

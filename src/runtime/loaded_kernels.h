@@ -1,5 +1,5 @@
-// Kernels of products by their configurations, once they are loaded: their texts, by which kernel_cache.h has them, take
-// longer to print than a product of few rows takes to plan.
+// Kernels of products by their configurations, once they are loaded: their texts, by which kernel_cache.h has them,
+// take longer to print than a product of few rows takes to plan.
 #pragma once
 
 #include <cstddef>

@@ -91,8 +91,8 @@ class WorkspacePool {
 };
 
 /// The process's pool: a workspace for the next launch on `stream`, good until release_workspaces(), or
-/// nothing if `size` is. Throws Error(invalid_argument) for a stream of another device. Outside prepare() it allocates only for a stream, a capture or a size it
-/// has not seen. Safe while `stream` is capturing. Counters are zero.
+/// nothing if `size` is. Throws Error(invalid_argument) for a stream of another device. Outside prepare() it allocates
+/// only for a stream, a capture or a size it has not seen. Safe while `stream` is capturing. Counters are zero.
 Workspace pooled_workspace(int device, CUstream stream, const WorkspaceSize& size);
 
 }  // namespace cleave

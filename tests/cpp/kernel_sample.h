@@ -46,8 +46,8 @@ inline auto widest_tiles(const std::vector<GemmConfig>& configs) {
   return widest;
 }
 
-/// Its settings as lines of the source, each with its subject's. A tile's sizes and warps are none of them: there are so
-/// many that a sample with each of them beside all else would be of little but tiles.
+/// Its settings as lines of the source, each with its subject's. A tile's sizes and warps are none of them: there are
+/// so many that a sample with each of them beside all else would be of little but tiles.
 inline std::vector<std::string> settings_of(GemmConfig config) {
   config.tile = {};
   config.warps = {.pingpong = config.warps.pingpong};

@@ -59,7 +59,7 @@ void compile_all(const std::vector<GemmConfig>& configs, const std::string& arch
   for (std::jthread& thread : threads) thread = std::jthread(work);
 }
 
-/// Kernels of a decoder's layers in 8 and 16 bits with weights that are static, some of them A: their loads leave early.
+/// Kernels of a decoder's layers in 8 and 16 bits with static weights, some of them A: their loads leave early.
 std::vector<GemmConfig> static_configs() {
   std::vector<GemmConfig> configs;
   const std::pair<int64_t, int64_t> layers[] = {{6144, 4096}, {4096, 4096}, {14336, 4096}, {4096, 14336}};
@@ -82,8 +82,8 @@ std::vector<GemmConfig> static_configs() {
   return configs;
 }
 
-/// What Hopper serves, and Ampere does not: for a sample it is enough to compile portable kernels once. Also with static
-/// operands.
+/// What Hopper serves, and Ampere does not: for a sample it is enough to compile portable kernels once. Also with
+/// static operands.
 std::vector<GemmConfig> hopper_configs() {
   std::set<std::string> of_ampere;
   for (const GemmConfig& config : all_configs(ampere())) of_ampere.insert(gemm_source(config));

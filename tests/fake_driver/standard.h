@@ -1,5 +1,5 @@
-// What emitted projects include of the standard library, precompiled: reading it takes a third of a probe's compilation,
-// and there are dozens. No guard: the compiler warns of one in the file that it was given.
+// What emitted projects include of the standard library, precompiled: reading it takes a third of a probe's
+// compilation, and there are dozens. No guard: the compiler warns of one in the file that it was given.
 
 #include <algorithm>
 #include <array>

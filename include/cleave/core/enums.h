@@ -128,8 +128,8 @@ enum class Bias : uint8_t { none, row, column };
 /// | block  | one per 1 or 128 rows x 128 of K | one per 128 of K x 1 or 128 columns |
 enum class Scaling : uint8_t { none, vector, block };
 
-/// How a weight of a mixed product is stored: packed codes of 4 bits (kernels/cleave/memory/weight_layout.h), from which
-/// elements of the other operand's type are made just before they are multiplied.
+/// How a weight of a mixed product is stored: packed codes of 4 bits (kernels/cleave/memory/weight_layout.h), from
+/// which elements of the other operand's type are made just before they are multiplied.
 ///
 /// | format | an element is          | a code is                   | a scale is                   |
 /// |--------|------------------------|-----------------------------|------------------------------|

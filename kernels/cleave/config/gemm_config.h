@@ -377,8 +377,8 @@ CLEAVE_HD constexpr bool has_map_d(const GemmConfig& c) {
   return c.store.by_tma && !scatters(c);
 }
 
-/// Whether a role can find its first work tile before the launch ahead is done: groups' bounds lie in memory, which must
-/// not be read before, and the walk of stream_k leaves the producer no register to keep a tile in.
+/// Whether a role can find its first work tile before the launch ahead is done: groups' bounds lie in memory, which
+/// must not be read before, and the walk of stream_k leaves the producer no register to keep a tile in.
 CLEAVE_HD constexpr bool finds_tile_early(const GemmConfig& c) {
   return c.schedule.grouping == Grouping::none && c.schedule.split != SplitKMode::stream_k;
 }

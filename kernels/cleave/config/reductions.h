@@ -1,5 +1,6 @@
-// How a tile is cut into units, of each of which a kernel leaves a partial result of what D is reduced to. Which elements
-// a partial result is of, and in which order they are joined, follows from the kernel alone: never from who is done first.
+// How a tile is cut into units, of each of which a kernel leaves a partial result of what D is reduced to. Which
+// elements a partial result is of, and in which order they are joined, follows from the kernel alone: never from who is
+// done first.
 #pragma once
 
 #include "cleave/config/gemm_config.h"

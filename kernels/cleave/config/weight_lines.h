@@ -1,6 +1,6 @@
 // The scales of a packed weight's k block, and the zero points, as they lie in its stage: line by line, one for each
-// group that has columns of the block. In memory lines may begin within a word of 4 bytes, and whole words are copied: a
-// line in the stage has one word more than the tile's rows take.
+// group that has columns of the block. In memory lines may begin within a word of 4 bytes, and whole words are copied:
+// a line in the stage has one word more than the tile's rows take.
 #pragma once
 
 #include "cleave/config/gemm_config.h"

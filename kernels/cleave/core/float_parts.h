@@ -10,8 +10,8 @@
 // that.
 //
 // An infinity, and a number that rounds to one (from 3.3962e38, tf32x3: 3.4020e38 on), stand alone: they multiply high
-// parts alone. Their difference from their high part, and an infinity times a low part of 0 or of the other sign, would be
-// NaNs that the product is not. Both parts of a NaN are NaNs.
+// parts alone. Their difference from their high part, and an infinity times a low part of 0 or of the other sign, would
+// be NaNs that the product is not. Both parts of a NaN are NaNs.
 #pragma once
 
 #include "cleave/core/element.h"
@@ -35,7 +35,7 @@ CLEAVE_HD FloatParts float_parts(float x) {
   }
 }
 
-/// Whether a high part, given by its bits or the upper 16 of them, is infinite: its low part is then a NaN or an infinity.
+/// Whether a high part, given by its bits or the upper 16 of them, is infinite: its low part is NaN or infinite then.
 CLEAVE_HD bool stands_alone(uint32_t high_bits) {
   return (high_bits & 0x7fffffffu) == 0x7f800000u;
 }

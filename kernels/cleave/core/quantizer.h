@@ -66,7 +66,7 @@ CLEAVE_HD Quantizer quantizer_for(DType q, bool symmetric, const Reach& reach) {
   return quantizer;
 }
 
-/// The same with the scale rounded up to a power of two, which is all that UE8M0 holds. No value of the group saturates.
+/// The same with the scale rounded up to a power of two, all that UE8M0 holds. No value of the group saturates.
 CLEAVE_HD Quantizer with_ue8m0_scale(const Quantizer& quantizer) {
   constexpr uint32_t kMantissa = 0x7fffffu;
   const uint32_t bits = float_bits(quantizer.scale);

@@ -26,7 +26,7 @@ CLEAVE_DEVICE LineValues<C> tile_row_broadcast(const GemmParams& p, const Tile<C
   return values;
 }
 
-/// Column `column` of the tile, unless it lies outside D: in B the columns of the up projection follow those of the gate.
+/// Column `column` of the tile, unless it lies outside D: in B the up projection's columns follow the gate's.
 template <GemmConfig C>
 CLEAVE_DEVICE void tile_column_broadcast(const GemmParams& p, const Tile<C>& tile, uint32_t column,
                                          LineValues<C>& values) {

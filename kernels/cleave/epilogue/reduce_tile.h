@@ -44,8 +44,8 @@ struct UnitParts {
   }
 };
 
-/// The partial results of the unit that `block` ends, of output I. `rows_of_d`: of the block's two rows. Units outside D
-/// have theirs, too, so that those of classes, whose rows are counted tile by tile, follow each other.
+/// The partial results of the unit that `block` ends, of output I. `rows_of_d`: of the block's two rows. Units outside
+/// D have theirs, too, so that those of classes, whose rows are counted tile by tile, follow each other.
 template <GemmConfig C, uint32_t I>
 CLEAVE_DEVICE void store_unit(const GemmParams& p, const Tile<C>& tile, uint32_t block, const uint32_t (&rows_of_d)[2],
                               const UnitParts& parts) {

@@ -1,6 +1,6 @@
-// Zeros for what belongs to no group in D, and in a function's outputs beside it, if the caller wants them: a warp takes
-// 32 lines along the grouped dimension, each lane finds out about one of them, and together they clear those that are
-// nobody's. Nobody else writes there, so it needs no order.
+// Zeros for what belongs to no group in D, and in a function's outputs beside it, if the caller wants them: a warp
+// takes 32 lines along the grouped dimension, each lane finds out about one of them, and together they clear those that
+// are nobody's. Nobody else writes there, so it needs no order.
 #pragma once
 
 #include "cleave/config/gemm_params.h"

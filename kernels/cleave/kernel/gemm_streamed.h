@@ -1,9 +1,9 @@
-// GEMM of few columns by a packed weight, for any tensor-core GPU (sm_80 and later): it takes as long as the weight takes
-// to be read.
+// GEMM of few columns by a packed weight, for any tensor-core GPU (sm_80 and later): it takes as long as the weight
+// takes to be read.
 //
-// Roles      all warps           read A, make its elements, multiply (mainloop/weight_stream.h); of warps.m x warps.k, those
-//                                of one m have the same rows and cut K among them; those of one k
-//                                take turns to add up a tile's parts, join slices and run the epilogue
+// Roles      all warps           read A, make its elements, multiply (mainloop/weight_stream.h); of warps.m x warps.k,
+//                                those of one m have the same rows and cut K among them; those of one k take turns to
+//                                add up a tile's parts, join slices and run the epilogue
 // Pipelines  registers           k blocks of A on their way, over the ends of tiles
 //            full[2], empty[2]   a tile's parts in shared memory (mainloop/warp_parts.h)
 // Residents  B's columns, in shared memory for as long as tiles need them (mainloop/resident_columns.h)

@@ -1,9 +1,9 @@
 // From codes of e2m1 to pairs of 16-bit floats, with scales that are powers of two (MXFP4) or e4m3 (NVFP4): exactly, as
 // far as those have room; of NVFP4 always.
 //
-// A code's three lower bits, where the exponent ends and the mantissa begins, and its sign are a float: of bfloat16 e2m1 *
-// 2^-126, of float16 e2m1 * 2^-14. A scale that is as much larger moves it to where it belongs; elements are left
-// 2^-weight_exponent of what they are where such a scale would be out of range.
+// A code's three lower bits, where the exponent ends and the mantissa begins, and its sign are a float: of bfloat16
+// e2m1 * 2^-126, of float16 e2m1 * 2^-14. A scale that is as much larger moves it to where it belongs; elements are
+// left 2^-weight_exponent of what they are where such a scale would be out of range.
 //
 // Scales are as many as every eighth code, so those of a fragment's two rows are made together, a pair.
 #pragma once

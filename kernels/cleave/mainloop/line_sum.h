@@ -1,14 +1,14 @@
 // What the streamed kernel adds to a warp's sums for one line of a k block: the columns of a packed weight that share
 // scales.
 //
-// int4: codes are multiplied as they are, as the integers that follow 128 (float16: 1024), where a code is the last bits
-// of the mantissa: a shift and a lop3 make two of them. A line as a whole is then
+// int4: codes are multiplied as they are, as the integers that follow 128 (float16: 1024), where a code is the last
+// bits of the mantissa: a shift and a lop3 make two of them. A line as a whole is then
 //
 //   sum += scale * (part - (128 + zero) * columns)        columns: the sum of B's, which a row of ones in A makes,
 //
-// two multiply-adds for each sum and line instead of one for each two elements. Products of codes with elements of B are
-// exact, and a part is at most 143 (float16: 1039) times as large as what B has: the rounding of float32 then costs less than that of
-// elements to 16 bits would. Where B is infinite, or beyond 2^118, sums are no numbers.
+// two multiply-adds for each sum and line instead of one for each two elements. Products of codes with elements of B
+// are exact, and a part is at most 143 (float16: 1039) times as large as what B has: the rounding of float32 then costs
+// less than that of elements to 16 bits would. Where B is infinite, or beyond 2^118, sums are no numbers.
 //
 // e2m1: elements are made as for WGMMA (dequantise.h), since lines are short.
 #pragma once
@@ -20,7 +20,7 @@
 
 namespace cleave {
 
-/// A lane's sums: of the warp's rows, in strips of 16, by the tile's columns, in pieces of 8. Block by block a Fragment.
+/// A lane's sums of the warp's rows, in strips of 16, by the tile's columns, in pieces of 8: block by block a Fragment.
 template <GemmConfig C>
 inline constexpr uint32_t kStrips = Fragment<C>::kRows / 16;
 template <GemmConfig C>

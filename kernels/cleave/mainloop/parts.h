@@ -22,8 +22,8 @@ template <Precision P, uint32_t Strips>
 struct FragmentParts {
   uint32_t high[Strips][4], low[Strips][4];
 
-  /// `loaded`: a strip's float32. Returns 0 but where a low part is an infinity or a NaN, as of what stands alone: times
-  /// 0 it is a NaN.
+  /// `loaded`: a strip's float32. Returns 0 but where a low part is an infinity or a NaN, as of what stands alone:
+  /// times 0 it is a NaN.
   ///
   /// A register of bfloat16 has two neighbours along K. Which elements are called neighbours does not matter, if it is
   /// the same in both operands: here those that one thread has read.

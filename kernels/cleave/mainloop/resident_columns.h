@@ -2,8 +2,8 @@
 // same ones, of a product with few columns from the first tile to the last. Where they do not all fit, they come in
 // chunks.
 //
-// A k block has a line for each column of D, so that fewer of them leave room for more of K. A line's vectors of 16 bytes
-// are swizzled, eight by eight, for ldmatrix.
+// A k block has a line for each column of D, so that fewer of them leave room for more of K. A line's vectors of 16
+// bytes are swizzled, eight by eight, for ldmatrix.
 #pragma once
 
 #include "cleave/config/gemm_params.h"

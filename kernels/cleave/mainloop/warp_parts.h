@@ -1,5 +1,5 @@
-// Parts of a tile that warps of one CTA have made of its k blocks (sliced-K), on their way through shared memory to those
-// that finish the tile. Two tiles' worth of room: the others go on meanwhile.
+// Parts of a tile that warps of one CTA have made of its k blocks (sliced-K), on their way through shared memory to
+// those that finish the tile. Two tiles' worth of room: the others go on meanwhile.
 //
 // Parts are added up in the order of the warps, so the bits of a sum do not depend on who adds them.
 #pragma once

@@ -1,5 +1,5 @@
-// Loads a packed weight's blocks, k block by k block, by bulk copies: the blocks of 64 rows lie behind each other along K,
-// in memory as in a stage.
+// Loads a packed weight's blocks, k block by k block, by bulk copies: the blocks of 64 rows lie behind each other along
+// K, in memory as in a stage.
 #pragma once
 
 #include "cleave/config/gemm_params.h"

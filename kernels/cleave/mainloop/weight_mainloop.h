@@ -1,5 +1,5 @@
-// The consumer's half of the sm_90a mainloop where A is a packed weight: one warpgroup makes its rows of A in registers,
-// block by block of 64 x 64, and multiplies them through the stages.
+// The consumer's half of the sm_90a mainloop where A is a packed weight: one warpgroup makes its rows of A in
+// registers, block by block of 64 x 64, and multiplies them through the stages.
 //
 // While one block is multiplied the next one is made, in other registers. The group of WGMMAs that read them before is
 // done by then: one is in flight at a time beside the one that is being issued.

@@ -1,5 +1,5 @@
-// Loads the scales of a packed weight's k blocks into their stages, and the zero points, asynchronously, four bytes at a
-// time: lines of any length, from any address on.
+// Loads the scales of a packed weight's k blocks into their stages, and the zero points, asynchronously, four bytes at
+// a time: lines of any length, from any address on.
 #pragma once
 
 #include "cleave/config/gemm_params.h"

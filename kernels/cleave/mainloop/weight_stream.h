@@ -1,5 +1,5 @@
-// The streamed kernel's mainloop: a warp multiplies rows of a packed weight, made in its registers, by the columns that are
-// resident, at every warps.k-th k block. Its sums are parts of a tile, which warps take turns to add up.
+// The streamed kernel's mainloop: a warp multiplies rows of a packed weight, made in its registers, by the columns that
+// are resident, at every warps.k-th k block. Its sums are parts of a tile, which warps take turns to add up.
 //
 // Reads run kAhead k blocks ahead in a ring of registers, whatever tile those belong to. That is what keeps the memory
 // busy while parts are handed over.

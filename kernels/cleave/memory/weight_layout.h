@@ -1,7 +1,7 @@
 // The layout of packed 4-bit weights, which the host writes once and kernels read by whole blocks.
 //
-// A weight is N x K (outputs x inputs) codes of 4 bits. It is cut into blocks of 64 rows x 64 columns, and the blocks of
-// 64 rows follow each other along K:
+// A weight is N x K (outputs x inputs) codes of 4 bits. It is cut into blocks of 64 rows x 64 columns, and the blocks
+// of 64 rows follow each other along K:
 //
 //   uint8 [ceil(N / 64), ceil(K / 64), 2048]
 //
@@ -12,8 +12,8 @@
 //
 //   row 16 w + g + 8 (r % 2),  columns 16 s + 2 c + 8 (r / 2) and the next one:
 //
-// in the word, the first at bit 4 r and the second at bit 4 r + 16, so that `word >> 4 * r & 0x000f000f` is the pair, in
-// the halves of the register that it is converted to.
+// in the word, the first at bit 4 r and the second at bit 4 r + 16, so that `word >> 4 * r & 0x000f000f` is the pair,
+// in the halves of the register that it is converted to.
 #pragma once
 
 #include "cleave/core/macros.h"

@@ -14,8 +14,8 @@
 
 namespace cleave {
 
-/// Where the rows of each bin begin, from how many each of `warps` warps has counted of it: `rows`. And, in memory, where
-/// those of the experts end. All threads of the block take part.
+/// Where the rows of each bin begin, from how many each of `warps` warps has counted of it: `rows`. And, in memory,
+/// where those of the experts end. All threads of the block take part.
 CLEAVE_DEVICE void find_first_rows(const MoeParams& p, const uint32_t* rows, uint32_t warps, uint32_t* first) {
   const uint32_t bins = p.bins.divisor, lane = threadIdx.x % 32;
   for (uint32_t bin = threadIdx.x; bin < bins; bin += blockDim.x) {

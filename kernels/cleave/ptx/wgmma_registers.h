@@ -1,8 +1,8 @@
 // Warpgroup matrix multiply-accumulate (sm_90a) with A in registers: D[64, N] += A[64, 16] * B[16, N] of 16-bit floats,
 // B in shared memory. wgmma.h has the rest, and the lists of accumulators.
 //
-// A's registers belong to the instruction until its group is done. ptxas sees to that by serialising all of them where a
-// branch, a call or an index that it cannot resolve keeps it from knowing which those are.
+// A's registers belong to the instruction until its group is done. ptxas sees to that by serialising all of them where
+// a branch, a call or an index that it cannot resolve keeps it from knowing which those are.
 #pragma once
 
 #include "cleave/ptx/wgmma.h"

@@ -14,8 +14,8 @@
 
 namespace cleave {
 
-/// Weight and bias are not read before the launches ahead are done, one of which may write them. L2 is coherent: what is
-/// fetched early into it is never stale.
+/// Weight and bias are not read before the launches ahead are done, one of which may write them. L2 is coherent: what
+/// is fetched early into it is never stale.
 template <QuantizeConfig C>
 CLEAVE_DEVICE void fetch_weight(const QuantizeParams& p) {
   constexpr uint32_t kLine = 128;

@@ -1,9 +1,9 @@
-// A router's logits: few tokens times float32 or 16-bit weights, by multiply-adds in float32. A tensor core's tile would
-// be nearly empty, and would need several parts of such weights; here each is read once for some tokens, as it is.
+// A router's logits: few tokens times float32 or 16-bit weights, by multiply-adds in float32. A tensor core's tile
+// would be nearly empty, and would need several parts of such weights; here each is read once for some tokens as it is.
 //
 // Roles      a CTA has some tokens and some experts, and all of K, whose pieces its warps take in turn
-// Timeline   a lane loads several pieces' elements together, weights first: static ones before the launch ahead is done.
-//            Then sums over lanes, and over warps in order
+// Timeline   a lane loads several pieces' elements together, weights first: static ones before the launch ahead is
+//            done. Then sums over lanes, and over warps in order
 #pragma once
 
 #include "cleave/core/element.h"

@@ -17,8 +17,8 @@ struct LogitsConfig {
   CLEAVE_HD friend constexpr bool operator==(const LogitsConfig&, const LogitsConfig&) = default;
 };
 
-/// Warps of a CTA. K is dealt to them in pieces in turn, and a piece's elements to lanes, neighbours together: which lane
-/// adds up what follows from K alone.
+/// Warps of a CTA. K is dealt to them in pieces in turn, and a piece's elements to lanes, neighbours together: which
+/// lane adds up what follows from K alone.
 inline constexpr uint32_t kLogitsWarps = 8;
 inline constexpr uint32_t kLaneElements = 4;
 inline constexpr uint32_t kPieceElements = 32 * kLaneElements;

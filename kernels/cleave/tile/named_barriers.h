@@ -19,8 +19,8 @@ CLEAVE_DEVICE uint32_t turn_barrier(uint32_t warpgroup) {
 /// All math threads'.
 inline constexpr uint32_t kMathBarrier = 6;
 
-/// streamed: all of the CTA's threads', which meet before columns of B take the place of those that are resident, and once
-/// they have.
+/// streamed: all of the CTA's threads', which meet before columns of B take the place of those that are resident, and
+/// once they have.
 inline constexpr uint32_t kMultiplyBarrier = 7;
 
 template <GemmConfig C>
