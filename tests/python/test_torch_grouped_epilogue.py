@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import pytest
 
 torch = pytest.importorskip("torch", minversion="2.10")
+
+from gradient_checks import check_gradients  # noqa: E402
 
 import cleave.torch  # noqa: E402
 
@@ -104,24 +107,9 @@ class Case:
 @pytest.mark.parametrize("cut", CUTS)
 @pytest.mark.parametrize("function", [curved, linear], ids=lambda function: function.__name__)
 def test_gradients(function: Any, cut: str, by_group: bool, compiled: bool) -> None:
-    torch.compiler.reset()  # else one code object meets too many kinds of arguments
     case = Case(cut, by_group)
-
-    def run(*tensors: Any) -> tuple[Any, ...]:
-        return case.run(function, *tensors)
-
-    made = (torch.compile(run, fullgraph=True, backend="aot_eager") if compiled else run)(*case.tensors)
-    doubles = [x.detach().double().requires_grad_() for x in case.tensors]
-    wanted = case.exact(function, *doubles)
-    mine, theirs = 0, 0
-    for got, want in zip(made, wanted, strict=True):
-        torch.testing.assert_close(got.double(), want, rtol=1e-4, atol=1e-4)
-        weight = torch.randn_like(want)
-        mine, theirs = mine + (got * weight.float()).sum(), theirs + (want * weight).sum()
-    gradients = torch.autograd.grad(mine, case.tensors), torch.autograd.grad(theirs, doubles)
-    for name, got, want in zip(("a", "b", *case.names), *gradients, strict=True):
-        assert got.shape == want.shape, name
-        torch.testing.assert_close(got.double(), want, rtol=1e-3, atol=1e-3, msg=lambda text, n=name: f"{n}: {text}")
+    names = ("a", "b", *case.names)
+    check_gradients(partial(case.run, function), partial(case.exact, function), case.tensors, names, compiled)
 
 
 @cleave.epilogue
