@@ -134,7 +134,7 @@ def _uneven(sizes: Tensor, back: bool) -> tuple[list[int], list[int]] | None:
     return (received, sent) if back else (sent, received)
 
 
-_IMPLEMENTATIONS = {"moe_route_ranks": _route_ranks, "moe_send_rows": _send_rows, "moe_return_rows": _return_rows}
+IMPLEMENTATIONS = {"moe_route_ranks": _route_ranks, "moe_send_rows": _send_rows, "moe_return_rows": _return_rows}
 
 
 # Shapes, for torch.compile, meta tensors and export.
@@ -170,7 +170,7 @@ def _fake_return(rows: Tensor, slots: Tensor, *_: Any, **__: Any) -> Tensor:
     return rows.new_empty(slots.shape[0], rows.shape[1])
 
 
-_FAKES = {"moe_route_ranks": _fake_route, "moe_send_rows": _fake_send, "moe_return_rows": _fake_return}
+FAKES = {"moe_route_ranks": _fake_route, "moe_send_rows": _fake_send, "moe_return_rows": _fake_return}
 
 
 # Gradients.
@@ -197,14 +197,4 @@ def _return_backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
     return _ops.moe_send_rows(grad.contiguous(), *route, ctx.group_name, **options), *[None] * 6
 
 
-_GRADIENTS = {"moe_send_rows": (_save, _send_backward), "moe_return_rows": (_save, _return_backward)}
-
-
-def register(library: torch.library.Library) -> None:
-    for name, schema in SCHEMAS.items():
-        library.define(name + schema)
-        for device in ("CPU", "CUDA"):
-            library.impl(name, _IMPLEMENTATIONS[name], device)
-        torch.library.register_fake(f"cleave::{name}", _FAKES[name], lib=library)
-    for name, (save, backward) in _GRADIENTS.items():
-        torch.library.register_autograd(f"cleave::{name}", backward, setup_context=save, lib=library)
+GRADIENTS = {"moe_send_rows": (_save, _send_backward), "moe_return_rows": (_save, _return_backward)}

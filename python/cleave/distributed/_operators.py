@@ -452,11 +452,22 @@ _GRADIENTS: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
 def register() -> None:
     if not dist.is_available():
         raise ImportError("this torch is built without torch.distributed; products over ranks need it")
-    for name, schema in SCHEMAS.items():
+    _register(SCHEMAS, _IMPLEMENTATIONS, _FAKES, _GRADIENTS)
+    moe = _moe_operators
+    _register(moe.SCHEMAS, moe.IMPLEMENTATIONS, moe.FAKES, moe.GRADIENTS)
+
+
+def _register(
+    schemas: dict[str, str],
+    implementations: dict[str, Callable[..., Any]],
+    fakes: dict[str, Callable[..., Any]],
+    gradients: dict[str, tuple[Callable[..., Any], Callable[..., Any]]],
+) -> None:
+    """Each by an operator's name; what its backward is given, and the backward."""
+    for name, schema in schemas.items():
         _library.define(name + schema)
         for device in ("CPU", "CUDA"):
-            _library.impl(name, _IMPLEMENTATIONS[name], device)
-        torch.library.register_fake(f"cleave::{name}", _FAKES[name], lib=_library)
-    for name, (save, backward) in _GRADIENTS.items():
+            _library.impl(name, implementations[name], device)
+        torch.library.register_fake(f"cleave::{name}", fakes[name], lib=_library)
+    for name, (save, backward) in gradients.items():
         torch.library.register_autograd(f"cleave::{name}", backward, setup_context=save, lib=_library)
-    _moe_operators.register(_library)
