@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 import cleave
@@ -15,6 +17,17 @@ def gpu() -> None:
     if not torch.cuda.is_available():
         pytest.skip("needs torch with CUDA; this one has been built without")
     torch.manual_seed(0)
+
+
+@pytest.fixture
+def cudagraph_skips() -> Callable[[], int]:
+    """How often torch.compile gave up a CUDA graph in this test."""
+    import torch
+
+    torch.compiler.reset()
+    counters = torch._dynamo.utils.counters
+    counters.clear()
+    return lambda: counters["inductor"]["cudagraph_skips"]
 
 
 LINES_OF_AN_ERROR = 20

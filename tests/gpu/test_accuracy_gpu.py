@@ -7,7 +7,8 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from products import DTYPES  # noqa: E402
-from test_gemm_gpu import KERNELS, MODES, skip_unless_served, split  # noqa: E402
+from served import skip_unless_served  # noqa: E402
+from test_gemm_gpu import KERNELS, MODES, split  # noqa: E402
 
 import cleave  # noqa: E402
 

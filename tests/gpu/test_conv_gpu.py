@@ -12,6 +12,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from conv_reference import Axis, Convolution  # noqa: E402
+from served import skip_unless_served  # noqa: E402
 
 import cleave  # noqa: E402
 
@@ -50,10 +51,6 @@ CASES = {
     "1-D": Convolution(3, 64, 64, (Axis(200, 9, 4, 4, 4),)),
     "3-D": Convolution(2, 64, 64, (Axis(7, 3, 2, 1, 1), Axis(8, 3, 2, 1, 0), Axis(9, 1, 2))),
 }
-
-
-def sm90() -> bool:
-    return cleave.device_info(0)["compute_capability"] // 10 == 9
 
 
 def channels_last(*shape: int, dtype: str) -> Any:
@@ -157,8 +154,7 @@ def served(name: str, kind: str, dtype: str = "float16") -> bool:
 
 def check(name: str, kind: str, kernel: str, dtype: str = "float16", **facts: Any) -> None:
     """Runs it, or sees it refused if it is not the kernel's."""
-    if kernel == "sm90" and not sm90():
-        pytest.skip("needs a Hopper GPU")
+    skip_unless_served(kernel)
     case = Case(kind, CASES[name], dtype, **facts)
     case.extra["kernel"] = kernel
     if kernel == "portable" or served(name, kind, dtype):
@@ -192,8 +188,7 @@ def test_the_planners_choice(name: str, kind: str) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("name", ["3x3 stride 2", "1x1 stride 2", "uneven", "few channels"])
 def test_split_k(name: str, kind: str, mode: str, kernel: str) -> None:
-    if mode == "cluster" and not sm90():
-        pytest.skip("needs a Hopper GPU")
+    skip_unless_served(kernel, mode)
     check(name, kind, kernel, options=split(mode))
 
 

@@ -193,15 +193,6 @@ def test_training_goes_on_as_torchs_does() -> None:
 # --- torch.compile ---
 
 
-@pytest.fixture
-def cudagraph_skips() -> Callable[[], int]:
-    """How often torch.compile gave up a CUDA graph in this test."""
-    torch.compiler.reset()
-    counters = torch._dynamo.utils.counters
-    counters.clear()
-    return lambda: counters["inductor"]["cudagraph_skips"]
-
-
 @pytest.mark.parametrize("mode", ["default", "reduce-overhead"])
 def test_compiled_training(mode: str, cudagraph_skips: Callable[[], int]) -> None:
     model = network()

@@ -12,6 +12,7 @@ torch = pytest.importorskip("torch")
 import epilogue_functions  # noqa: E402
 import numpy as np  # noqa: E402
 from epilogue_functions import Bounded, assert_close  # noqa: E402
+from served import skip_unless_served  # noqa: E402
 
 import cleave  # noqa: E402
 
@@ -19,11 +20,6 @@ MODES = ("none", "serial", "parallel", "cluster", "stream_k")
 KERNELS = ("sm90", "portable")
 # Smaller than a tile, ragged, odd, and several tiles.
 SHAPES = ((8, 8, 64), (200, 264, 1032), (129, 77, 520), (384, 512, 512))
-
-
-def skip_unless_served(kernel: str, mode: str) -> None:
-    if (kernel == "sm90" or mode == "cluster") and cleave.device_info(0)["compute_capability"] // 10 != 9:
-        pytest.skip("needs a Hopper GPU")
 
 
 def options(kernel: str, mode: str) -> dict[str, Any]:

@@ -13,6 +13,7 @@ import epilogue_functions  # noqa: E402
 import numpy as np  # noqa: E402
 from epilogue_functions import Bounded, assert_close  # noqa: E402
 from epilogue_operations import OPERATIONS, Draw, channels_last, operand  # noqa: E402
+from served import skip_unless_served  # noqa: E402
 
 import cleave  # noqa: E402
 
@@ -58,8 +59,7 @@ def check(op: Any, drawn: epilogue_functions.Drawn, **options: Any) -> None:
 @pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.__name__)
 @pytest.mark.parametrize("kernel", ["auto", "portable"])
 def test_drawn_functions(operation: Any, mode: str, kernel: str) -> None:
-    if mode == "cluster" and cleave.device_info(0)["compute_capability"] // 10 != 9:
-        pytest.skip("needs a Hopper GPU")
+    skip_unless_served(kernel, mode)
     for seed in range(6):
         random = Random(seed)
         drawn = epilogue_functions.draw(random, ("float32", "bfloat16", "float16"))

@@ -12,6 +12,7 @@ torch = pytest.importorskip("torch")
 import numpy as np  # noqa: E402
 from epilogue_operations import OPERATIONS, Draw  # noqa: E402
 from epilogue_reductions import CUT, OVER, REDUCTIONS, drawn_reductions, reduced  # noqa: E402
+from served import skip_unless_served  # noqa: E402
 
 import cleave  # noqa: E402
 from cleave import _core  # noqa: E402
@@ -28,16 +29,11 @@ def in_half(x: np.ndarray) -> torch.Tensor:
     return to_gpu(x).half()
 
 
-def skip_unless_served(mode: str) -> None:
-    if mode == "cluster" and cleave.device_info(0)["compute_capability"] // 10 != 9:
-        pytest.skip("needs a Hopper GPU")
-
-
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("kernel", ["auto", "portable"])
 @pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.__name__)
 def test_drawn_reductions(operation: Any, kernel: str, mode: str) -> None:
-    skip_unless_served(mode)
+    skip_unless_served(kernel, mode)
     for seed in range(6):
         random = Random(seed)
         aligned = seed % 3 != 2
@@ -114,7 +110,7 @@ def test_quantised_in_the_same_launch() -> None:
     bias = torch.zeros(384, device="cuda")
     _, norm, largest = cleave.gemm(a, b, epilogue=with_norm(bias=bias), out_dtype="float32")
     for mode in ("none", "parallel", "cluster"):
-        skip_unless_served(mode)
+        skip_unless_served("auto", mode)
         options: dict[str, Any] = {"out_scale": "block_1x128", "out_dtype": "float8_e4m3fn", "split_k_mode": mode}
         _, same, most, _ = cleave.gemm(a, b, epilogue=with_norm(bias=bias), **options)
         torch.testing.assert_close(same, norm, rtol=1e-3, atol=1e-3)

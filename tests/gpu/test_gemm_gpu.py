@@ -9,7 +9,8 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from gemm_reference import ACTIVATIONS  # noqa: E402
-from products import DTYPES, DTYPES_8BIT, Product, integers  # noqa: E402
+from products import DTYPES, Product, integers  # noqa: E402
+from served import is_hopper, skip_unless_served  # noqa: E402
 
 import cleave  # noqa: E402
 
@@ -19,19 +20,6 @@ KERNELS = ("sm90", "portable")
 
 # Smaller than a tile, ragged in every direction, and several tiles.
 SHAPES = ((8, 8, 64), (72, 136, 328), (200, 264, 1032), (384, 512, 512))
-
-
-def sm90() -> bool:
-    return cleave.device_info(0)["compute_capability"] // 10 == 9
-
-
-def skip_unless_served(kernel: str, mode: str = "none", dtype: str = "bfloat16", layout: str = "tn") -> None:
-    if (kernel == "sm90" or mode == "cluster") and not sm90():
-        pytest.skip("needs a Hopper GPU")
-    if kernel == "sm90" and dtype in ("float32", *DTYPES_8BIT) and layout != "tn":
-        pytest.skip(f"WGMMA multiplies {dtype} only where K is contiguous")
-    if dtype.startswith("float8") and cleave.device_info(0)["compute_capability"] < 89:
-        pytest.skip("needs a GPU with 8-bit floats: compute capability 8.9 or later")
 
 
 def split(mode: str, slices: int | None = 3) -> dict:
@@ -264,7 +252,7 @@ def test_more_than_2_31_elements() -> None:
         pytest.skip("needs 11 GB of free GPU memory")
     m, k, n = 2**21 + 100, 1032, 1032
     b = torch.eye(k, n, dtype=torch.bfloat16, device="cuda")
-    for kernel in KERNELS if sm90() else ("portable",):
+    for kernel in KERNELS if is_hopper() else ("portable",):
         a = torch.zeros(m, k, dtype=torch.bfloat16, device="cuda")
         a[-128:] = torch.randint(-3, 4, (128, k))
         out = torch.full((m, n), float("nan"), dtype=torch.bfloat16, device="cuda")

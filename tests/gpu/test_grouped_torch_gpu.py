@@ -143,15 +143,6 @@ def test_steps_repeat_bit_by_bit() -> None:
 # --- torch.compile ---
 
 
-@pytest.fixture
-def cudagraph_skips() -> Callable[[], int]:
-    """How often torch.compile gave up a CUDA graph in this test."""
-    torch.compiler.reset()
-    counters = torch._dynamo.utils.counters
-    counters.clear()
-    return lambda: counters["inductor"]["cudagraph_skips"]
-
-
 @pytest.mark.parametrize("mode", ["default", "reduce-overhead"])
 def test_compiled_training(mode: str, cudagraph_skips: Callable[[], int]) -> None:
     layer = GroupedLinear(GROUPS, FEATURES, OUTPUTS, device="cuda")

@@ -7,6 +7,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from products import Product  # noqa: E402
+from served import skip_unless_served  # noqa: E402
 
 import cleave  # noqa: E402
 from cleave import _core  # noqa: E402
@@ -19,8 +20,7 @@ SPLITS = ("", " serial 3", " parallel 3", " parallel 4 clusters 2", " cluster 3"
 
 @pytest.fixture(autouse=True)
 def hopper() -> None:
-    if cleave.device_info(0)["compute_capability"] // 10 != 9:
-        pytest.skip("needs a Hopper GPU")
+    skip_unless_served("sm90")
 
 
 def run(product: Product, kernel: str) -> None:

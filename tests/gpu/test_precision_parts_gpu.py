@@ -13,7 +13,8 @@ import test_conv_gpu as conv  # noqa: E402
 import test_grouped_gpu as grouped  # noqa: E402
 from one_tap import one_tap  # noqa: E402
 from products import Product  # noqa: E402
-from test_gemm_gpu import LAYOUTS, MODES, SHAPES, skip_unless_served, split  # noqa: E402
+from served import skip_unless_served  # noqa: E402
+from test_gemm_gpu import LAYOUTS, MODES, SHAPES, split  # noqa: E402
 
 import cleave  # noqa: E402
 

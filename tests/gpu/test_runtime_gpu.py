@@ -9,7 +9,8 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from products import Product, allocates, integers  # noqa: E402
-from test_gemm_gpu import MODES, skip_unless_served, split  # noqa: E402
+from served import skip_unless_served  # noqa: E402
+from test_gemm_gpu import MODES, split  # noqa: E402
 
 import cleave  # noqa: E402
 

@@ -8,7 +8,8 @@ torch = pytest.importorskip("torch")
 
 from products import spread  # noqa: E402
 from scaled_products import E4M3, KINDS, random_operands, random_scales  # noqa: E402
-from test_gemm_gpu import KERNELS, MODES, skip_unless_served, sm90, split  # noqa: E402
+from served import is_hopper, skip_unless_served  # noqa: E402
+from test_gemm_gpu import KERNELS, MODES, split  # noqa: E402
 
 import cleave  # noqa: E402
 from cleave import _core  # noqa: E402
@@ -29,7 +30,7 @@ def test_scaled_mm_of_tensors_is_torchs(out_dtype: torch.dtype, scale_result: fl
 
 
 def test_scaled_mm_of_rows_and_blocks_is_torchs() -> None:
-    if not sm90():
+    if not is_hopper():
         pytest.skip("torch has these on Hopper GPUs")
     m, n, k = 128, 256, 512
     a, b = random_operands(m, n, k, E4M3)
@@ -79,8 +80,7 @@ def test_error_against_float64(kernel: str, mode: str, kind: dict) -> None:
 def test_tall_tiles(mode: str, rows: str) -> None:
     """192 rows, which three warpgroups share, where A's scales allow them; units of few k blocks
     follow each other quickly."""
-    if not sm90():
-        pytest.skip("needs a Hopper GPU")
+    skip_unless_served("sm90")
     m, n, k = 2112, 4096, 512
     a, b = random_operands(m, n, k, E4M3)
     scale_a, scale_b = random_scales((rows, "128x128"), m, n, k)
@@ -101,7 +101,7 @@ def test_tall_tiles(mode: str, rows: str) -> None:
 
 
 def test_promotion_is_more_accurate_than_fast_accumulation() -> None:
-    if not sm90():
+    if not is_hopper():
         pytest.skip("needs a Hopper GPU, whose tensor cores sum 8-bit floats in few bits")
     a, b = random_operands(256, 256, 16384, E4M3)
     one = torch.ones(1, device="cuda")

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 import torch
 from conv_reference import Convolution
-from test_conv_gpu import KERNELS, sm90
+from served import is_hopper
+from test_conv_gpu import KERNELS
 from test_gemm_gpu import split
 
 import cleave
@@ -45,7 +46,7 @@ def reference(convolution: Convolution, x: torch.Tensor, w: torch.Tensor) -> tor
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("name", CASES)
 def test_against_float64(name: str, dtype: str, kernel: str, mode: str) -> None:
-    if kernel == "sm90" and (name == "unaligned" or not sm90()):
+    if kernel == "sm90" and (name == "unaligned" or not is_hopper()):
         pytest.skip("not served by that kernel")
     if mode == "cluster" and kernel == "portable":
         pytest.skip("clusters are Hopper's")

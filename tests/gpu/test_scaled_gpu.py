@@ -10,7 +10,8 @@ torch = pytest.importorskip("torch")
 
 from products import DTYPES, DTYPES_8BIT, Product  # noqa: E402
 from scaled_products import BLOCK_SCALINGS, E4M3, KINDS, PAIRS, SCALINGS, make  # noqa: E402
-from test_gemm_gpu import KERNELS, LAYOUTS, MODES, skip_unless_served, split  # noqa: E402
+from served import skip_unless_served  # noqa: E402
+from test_gemm_gpu import KERNELS, LAYOUTS, MODES, split  # noqa: E402
 
 import cleave  # noqa: E402
 

@@ -7,7 +7,8 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from scaled_products import E4M3, KINDS, make, random_operands, random_scales  # noqa: E402
-from test_gemm_gpu import MODES, skip_unless_served  # noqa: E402
+from served import skip_unless_served  # noqa: E402
+from test_gemm_gpu import MODES  # noqa: E402
 
 import cleave  # noqa: E402
 

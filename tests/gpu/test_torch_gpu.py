@@ -290,15 +290,6 @@ def test_graphed_layers(dtype: str) -> None:
 modes = pytest.mark.parametrize("mode", ["default", "reduce-overhead"])
 
 
-@pytest.fixture
-def cudagraph_skips() -> Callable[[], int]:
-    """How often torch.compile gave up a CUDA graph in this test."""
-    torch.compiler.reset()
-    counters = torch._dynamo.utils.counters
-    counters.clear()
-    return lambda: counters["inductor"]["cudagraph_skips"]
-
-
 @modes
 @dtypes
 def test_compiled_layers(dtype: str, mode: str, cudagraph_skips: Callable[[], int]) -> None:

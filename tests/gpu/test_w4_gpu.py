@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import pytest
 
 torch = pytest.importorskip("torch")
+from served import skip_unless_served  # noqa: E402
 
 import cleave  # noqa: E402
 from cleave import _core  # noqa: E402
@@ -25,8 +26,7 @@ KERNELS_AND_MODES = (*(("auto", mode) for mode in MODES), ("streamed", "none"), 
 
 @pytest.fixture(autouse=True)
 def hopper() -> None:
-    if cleave.device_info(0)["compute_capability"] // 10 != 9:
-        pytest.skip("needs a Hopper GPU")
+    skip_unless_served("sm90")
 
 
 def framed(shape: tuple[int, int], dtype: torch.dtype, fill: float, padding: int) -> tuple[torch.Tensor, torch.Tensor]:
