@@ -13,7 +13,7 @@ namespace nb = nanobind;
 namespace cleave::python {
 namespace {
 
-/// Of a tuple, a list or the like; nothing for anything else.
+/// A tuple's length, or a list's or the like; nothing for anything else.
 std::optional<size_t> length_of(nb::handle value) {
   if (PyUnicode_Check(value.ptr()) || !PySequence_Check(value.ptr())) return std::nullopt;
   const Py_ssize_t length = PySequence_Size(value.ptr());

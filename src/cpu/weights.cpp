@@ -1,8 +1,5 @@
 #include "cpu/weights.h"
 
-#include <cmath>
-#include <limits>
-
 #include "cleave/core/element.h"
 #include "cleave/core/math.h"
 #include "cleave/memory/weight_layout.h"
@@ -19,6 +16,7 @@ class Weight {
       : type_(problem.b.dtype),
         k_(uint64_t(problem.k)),
         layout_(problem.weights_b),
+        scale_type_(weight_scale_type(layout_.format, type_)),
         codes_(static_cast<const uint8_t*>(arguments.b) + int64_t(entry) * b_of(problem).layout.stride_batch),
         scales_(arguments.weight_scale),
         zeros_(arguments.weight_zero),
@@ -28,26 +26,21 @@ class Weight {
     const WeightPlace place = weight_place({row % kWeightBlock, column % kWeightBlock});
     const uint32_t code = codes_[weight_block_offset(row, column, k_) + place.byte()] >> place.bit_of_byte() & 15;
     const int64_t at = first_ + column / layout_.group * layout_.scale_stride_k + row;
-    if (layout_.format == WeightFormat::mxfp4) return rounded_to(type_, e2m1(code) * e8m0(at));
-    if (layout_.format == WeightFormat::nvfp4)
-      return rounded_to(type_, e2m1(code) * load_element(DType::e4m3, scales_, at));
     const int zero = layout_.has_zero ? zeros_[at] : 8;
-    return rounded_to(type_, float(int(code) - zero) * load_element(type_, scales_, at));
+    const float value = layout_.format == WeightFormat::int4 ? float(int(code) - zero) : e2m1_to_float(code);
+    return rounded_to(type_, value * scale(at));
   }
 
  private:
-  static float e2m1(uint32_t code) {
-    constexpr float kMagnitudes[] = {0, 0.5f, 1, 1.5f, 2, 3, 4, 6};
-    return code < 8 ? kMagnitudes[code] : -kMagnitudes[code - 8];
-  }
-  float e8m0(int64_t at) const {
-    const uint32_t exponent = static_cast<const uint8_t*>(scales_)[at];
-    return exponent == 255 ? std::numeric_limits<float>::quiet_NaN() : std::ldexp(1.0f, int(exponent) - 127);
+  float scale(int64_t at) const {
+    if (scale_type_ == DType::i8) return e8m0_to_float(static_cast<const uint8_t*>(scales_)[at]);
+    return load_element(scale_type_, scales_, at);
   }
 
   DType type_;
   uint64_t k_;
   const WeightLayout& layout_;
+  DType scale_type_;
   const uint8_t* codes_;
   const void* scales_;
   const uint8_t* zeros_;

@@ -38,9 +38,8 @@ void describe_weight(const GemmProblem& p, Vocabulary& v) {
   v.words["weight_text"] =
       fmt::format("{} codes, a scale for {}", v.words["weights"],
                   whole_rows ? std::string("each column") : fmt::format("{} neighbours of a column", weights.group));
-  v.words["weight_scale_dtype"] = weights.format == WeightFormat::mxfp4   ? "uint8"
-                                  : weights.format == WeightFormat::nvfp4 ? "float8_e4m3fn"
-                                                                          : to_string(p.b.dtype);
+  const DType scale = weight_scale_type(weights.format, p.b.dtype);
+  v.words["weight_scale_dtype"] = scale == DType::i8 ? "uint8" : to_string(scale);
 }
 
 void describe_scales(const GemmProblem& p, Vocabulary& v) {

@@ -103,10 +103,7 @@ std::optional<Choice> make_direct_choice(const GemmProblem& problem, const Devic
   const auto own = direct_spec(problem, device);
   if (!own || *own != spec) return std::nullopt;  // another cut is another problem's
   const ConvLayout& conv = problem.conv;
-  Choice choice;
-  choice.spec = spec;
-  choice.problem = problem;
-  choice.geometry = conv_geometry(conv, problem.batch);
+  Choice choice{.spec = spec, .problem = problem, .geometry = conv_geometry(conv, problem.batch)};
   GemmProblem& p = choice.problem;
   p.n *= p.batch;
   p.batch = 1;

@@ -95,10 +95,7 @@ std::optional<Choice> make_direct_wgrad_choice(const GemmProblem& problem, const
   // A tuned file's tile may be anything.
   if (!is_served(problem) || spec.tile_m == 0 || spec.tile_n == 0) return std::nullopt;
   const ConvLayout& conv = problem.conv;
-  Choice choice;
-  choice.spec = spec;
-  choice.problem = problem;
-  choice.geometry = conv_geometry(conv, problem.batch);
+  Choice choice{.spec = spec, .problem = problem, .geometry = conv_geometry(conv, problem.batch)};
   GemmProblem& p = choice.problem;
   p.m *= p.batch;  // filters of all groups
   p.batch = 1;

@@ -46,13 +46,13 @@ Partials partials_of(const Choice& choice, uint32_t output) {
 }
 
 /// Whether lines of one unit each are what is asked for, where a product's kernel finds it placed as other outputs are.
-/// Of groups, lines that belong to none are the second kernel's.
+/// Lines that belong to no group are the second kernel's.
 bool are_results(const PartialResults& x, Grouping grouping) {
   const bool grouped = grouping == Grouping::m || grouping == Grouping::n;
   return x.units == 1 && !grouped && (x.lines == 1 || x.result_stride == 1) && (!x.joins_entries || x.entries == 1);
 }
 
-/// Of every output whose partial results are to be joined.
+/// Calls use(output, its partial results) for every output whose partial results are to be joined.
 template <class Use>
 void for_each_joined(const Choice& choice, const Use& use) {
   const auto& outputs = choice.problem.epilogue.function->outputs();

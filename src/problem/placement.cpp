@@ -126,9 +126,8 @@ Placement scale_b_of(const GemmProblem& p) {
   return scales_of(p.scale_b, columns_of_b(p), p.k, entries_of_scale_b(p, p.scale_b.kind));
 }
 Placement weight_scale_of(const GemmProblem& p) {
-  const auto is = [&](WeightFormat format) { return p.weights_a.format == format || p.weights_b.format == format; };
-  const DType type = is(WeightFormat::mxfp4) ? DType::i8 : is(WeightFormat::nvfp4) ? DType::e4m3 : p.a.dtype;
-  return by_group(p, type, true);
+  const WeightFormat format = p.weights_a.format != WeightFormat::none ? p.weights_a.format : p.weights_b.format;
+  return by_group(p, weight_scale_type(format, p.a.dtype), true);
 }
 Placement weight_zero_of(const GemmProblem& p) {
   return by_group(p, DType::i8, p.weights_a.has_zero || p.weights_b.has_zero);

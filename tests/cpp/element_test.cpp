@@ -209,5 +209,16 @@ TEST(Element, IntegerSumsAreStoredWhole) {
   EXPECT_EQ(saturated, -128);
 }
 
+TEST(Element, FourBitsAndTheirScalesAreAsOcpDefinesThem) {
+  for (uint32_t code = 0; code < 16; ++code) {
+    const uint32_t exponent = code >> 1 & 3, fraction = code & 1;
+    const double magnitude = std::ldexp((exponent > 0 ? 2 : 0) + fraction, int(exponent > 0 ? exponent : 1) - 2);
+    EXPECT_EQ(e2m1_to_float(code), code < 8 ? magnitude : -magnitude) << code;
+  }
+  for (uint32_t bits = 0; bits < 255; ++bits)
+    EXPECT_EQ(e8m0_to_float(uint8_t(bits)), std::ldexp(1.0, int(bits) - 127)) << bits;
+  EXPECT_TRUE(std::isnan(e8m0_to_float(255)));
+}
+
 }  // namespace
 }  // namespace cleave

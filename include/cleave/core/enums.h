@@ -156,6 +156,18 @@ CLEAVE_HD constexpr uint32_t usual_group(WeightFormat format) {
   }
 }
 
+/// The type of its scales, `element` being that of what they scale. Bytes of mxfp4 are i8, as all bytes without a sign.
+CLEAVE_HD constexpr DType weight_scale_type(WeightFormat format, DType element) {
+  switch (format) {
+    case WeightFormat::mxfp4:
+      return DType::i8;
+    case WeightFormat::nvfp4:
+      return DType::e4m3;
+    default:
+      return element;
+  }
+}
+
 /// Elements of K, and rows or columns where it is not one, that the scale of a block covers; and the
 /// interval at which a float32 sum takes over from the tensor cores' narrower one.
 inline constexpr uint32_t kScaleBlock = 128;

@@ -112,6 +112,18 @@ CLEAVE_HD float fp8_to_float(uint8_t bits) {
   return bits_float(sign | float_bits(scaled));
 }
 
+/// What the 16 codes of e2m1 stand for: a sign, and a magnitude.
+CLEAVE_HD constexpr float e2m1_to_float(uint32_t code) {
+  constexpr float magnitudes[] = {0, 0.5f, 1, 1.5f, 2, 3, 4, 6};
+  return code < 8 ? magnitudes[code] : -magnitudes[code - 8];
+}
+
+/// E8M0 of OCP's formats: 2^(bits - 127), of which the least is subnormal, or a NaN.
+CLEAVE_HD float e8m0_to_float(uint8_t bits) {
+  if (bits == 255) return bits_float(0x7fc00000);
+  return bits_float(bits == 0 ? 0x00400000 : uint32_t(bits) << 23);
+}
+
 /// Rounded to nearest even; what is too large becomes the largest finite value, a NaN stays one.
 template <int mantissa>
 CLEAVE_HD uint8_t float_to_fp8(float x) {

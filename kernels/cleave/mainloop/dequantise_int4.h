@@ -29,7 +29,7 @@ class DequantiseInt4 {
     uint32_t scale, zero;
   };
 
-  /// Of a fragment's two rows. Scales lie in lower halves, zero points are codes.
+  /// A fragment's two rows'. Scales lie in lower halves, zero points are codes.
   CLEAVE_DEVICE static void rows(const uint32_t (&scales)[2], const uint32_t (&zeros)[2], Row (&to)[2]) {
     CLEAVE_UNROLL
     for (uint32_t i = 0; i < 2; ++i) to[i] = row(scales[i], zeros[i]);

@@ -11,9 +11,7 @@ namespace emitted::operation::example {
 
 class OperandB {
   static constexpr cleave::WeightFormat kFormat = kOperation.weights_b.format;
-  static constexpr cleave::DType kScaleType = kFormat == cleave::WeightFormat::int4    ? kOperation.b.dtype
-                                              : kFormat == cleave::WeightFormat::mxfp4 ? cleave::DType::i8
-                                                                                       : cleave::DType::e4m3;
+  static constexpr cleave::DType kScaleType = cleave::weight_scale_type(kFormat, kOperation.b.dtype);
 
  public:
   explicit OperandB(const cleave::GemmProblem& p)
@@ -46,9 +44,9 @@ class OperandB {
   double operator()(int64_t entry, int64_t row, int64_t column) const {
     const uint32_t code = code_of(entry, row, column);
     const int64_t at = entry * entry_scales_ + row / p_.weights_b.group * p_.n + column;
-    double value = value_of(code);
+    double value = cleave::e2m1_to_float(code);
     if (kFormat == cleave::WeightFormat::int4) value = double(code) - (kOperation.weights_b.has_zero ? zeros_[at] : 8);
-    const double scale = kScaleType == cleave::DType::i8 ? std::ldexp(1.0, int(scales_[at]) - 127) : scales_[at];
+    const double scale = kScaleType == cleave::DType::i8 ? cleave::e8m0_to_float(uint8_t(scales_[at])) : scales_[at];
     return cleave::rounded_to(kOperation.b.dtype, float(value * scale));
   }
   /// What sums are multiplied by.
@@ -66,11 +64,6 @@ class OperandB {
         cleave::weight_place({uint32_t(column % cleave::kWeightBlock), uint32_t(row % cleave::kWeightBlock)});
     const auto block = int64_t(cleave::weight_block_offset(uint64_t(column), uint64_t(row), uint64_t(p_.k)));
     return uint8_t(int(codes_[entry * entry_bytes_ + block + place.byte()])) >> place.bit_of_byte() & 15;
-  }
-  /// What a code of e2m1 stands for.
-  static double value_of(uint32_t code) {
-    constexpr double kMagnitudes[] = {0, 0.5, 1, 1.5, 2, 3, 4, 6};
-    return code < 8 ? kMagnitudes[code] : -kMagnitudes[code - 8];
   }
 
   const cleave::GemmProblem& p_;

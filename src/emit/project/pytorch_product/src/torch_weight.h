@@ -40,11 +40,8 @@ inline Matrix read_weight(const Inputs& in, int64_t k, int32_t device, cleave::G
     refuse("a has ", k, " columns; they must be a multiple of ", group, ", as many as share a scale of the weight");
   const Matrix b{k, scales.size(rank - 1), rank == 3 ? scales.size(0) : 1, rank == 3};
   const int32_t byte = aoti_torch_dtype_uint8();
-  constexpr WeightFormat format = kOperation.weights_b.format;
-  const int32_t type =
-      format == WeightFormat::mxfp4
-          ? byte
-          : cleave::torch_ops::type_number(format == WeightFormat::nvfp4 ? DType::e4m3 : kOperation.b.dtype);
+  constexpr DType scale_type = cleave::weight_scale_type(kOperation.weights_b.format, kOperation.b.dtype);
+  const int32_t type = scale_type == DType::i8 ? byte : cleave::torch_ops::type_number(scale_type);
   const Shape grouped{k / group, b.columns};
   const Shape blocks{cleave::weight_blocks(b.columns), cleave::weight_blocks(k), cleave::kWeightBlockBytes};
   x.b = read_whole(in.b, "packed", byte, b, blocks, device);
