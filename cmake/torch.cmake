@@ -25,22 +25,13 @@ if(NOT found VERSION_GREATER_EQUAL oldest)
 endif()
 message(STATUS "With torch.ops.cleave, for torch ${found}")
 
-file(GLOB torch_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/python/torch_ops/*.cpp")
-add_library(_torch_ops MODULE ${torch_sources})
+cleave_framework_module(_torch_ops
+  SOURCES python/torch_ops INCLUDE "${CLEAVE_TORCH_INCLUDE}" EXPORTS cleave_torch_follow_precision)
 math(EXPR target_version "(${TORCH_OLDEST_MAJOR} << 56) + (${TORCH_OLDEST_MINOR} << 48)" OUTPUT_FORMAT HEXADECIMAL)
 target_compile_definitions(_torch_ops PRIVATE TORCH_TARGET_VERSION=${target_version})
-target_include_directories(_torch_ops SYSTEM PRIVATE "${CLEAVE_TORCH_INCLUDE}")
-target_link_libraries(_torch_ops PRIVATE
-  cleave_frontend cleave::cleave ${CLEAVE_TORCH_LIBRARIES})
+# libtorch.so has no function of its own, but brings those of libtorch_cuda.so where there are some.
+target_link_libraries(_torch_ops PRIVATE ${CLEAVE_TORCH_LIBRARIES})
+target_link_options(_torch_ops PRIVATE "LINKER:--no-as-needed")
 target_precompile_headers(_torch_ops PRIVATE
   <algorithm> <optional> <string> <vector> <torch/csrc/stable/tensor.h> <torch/csrc/stable/library.h>)
 set_target_properties(_torch_ops PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 4)  # as in python.cmake
-# libtorch.so has no function of its own, but brings those of libtorch_cuda.so where there are some.
-target_link_options(_torch_ops PRIVATE "LINKER:--no-as-needed")
-cleave_exports(_torch_ops cleave_torch_follow_precision)
-set_target_properties(_torch_ops PROPERTIES PREFIX "" LIBRARY_OUTPUT_DIRECTORY "${package_dir}")
-
-if(SKBUILD)
-  set_target_properties(_torch_ops PROPERTIES INSTALL_RPATH "$ORIGIN")
-  install(TARGETS _torch_ops LIBRARY DESTINATION cleave)
-endif()
