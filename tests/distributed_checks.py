@@ -216,6 +216,14 @@ def gradients_are_those_of_one_rank(ranks: Ranks) -> None:
                     torch.testing.assert_close(y.cpu().double(), z, atol=1e-4, rtol=1e-4)
 
 
+def sums_of_gradients_may_exceed_float16(ranks: Ranks) -> None:
+    """Where the bias is wider than what it is added to."""
+    a, b, bias = ranks.draw(48, 8).half(), ranks.draw(8, 16).half(), torch.zeros(16, device=ranks.device)
+    d = cd.all_gather_gemm(a, b, bias=bias.requires_grad_(), rows=48 * ranks.size)
+    (got,) = torch.autograd.grad(d, bias, torch.full_like(d, 2000.0))
+    assert torch.equal(got, torch.full_like(bias, 2000.0 * 48 * ranks.size))
+
+
 def compiled_calls_are_eager_ones(ranks: Ranks) -> None:
     """In one graph, with their backward."""
     x, w1, w2 = ranks.draw(8, 48), ranks.draw(48, 60), ranks.draw(60, 48)
@@ -438,6 +446,7 @@ CHECKS = (
     scaled_sums_are_those_of_their_partials,
     scales_travel_with_their_rows,
     gradients_are_those_of_one_rank,
+    sums_of_gradients_may_exceed_float16,
     compiled_calls_are_eager_ones,
     operators_are_as_they_say,
     refusals_name_argument_value_and_remedy,

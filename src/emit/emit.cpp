@@ -176,6 +176,7 @@ EmittedFiles emit(const GemmPlan& plan, const EmitOptions& options) {
   }
   if (cubin) add_code("cubin/", options.name, files);
   if (options.target == EmitTarget::pytorch) {
+    for (const EmbeddedFile& file : embedded_sums()) files.emplace(options.name + "/" + file.name, file.text);
     const std::string place = options.name + (function ? "/function/" : "/");
     for (const EmbeddedFile& file : function ? embedded_functions() : embedded_activations())
       files.emplace(place + file.name, file.text);

@@ -28,6 +28,7 @@ def operator(monkeypatch: pytest.MonkeyPatch, kind: str, **fixed: Any) -> tuple[
     sources: dict[str, Path] = {
         "_formula": project / f"pytorch_{kind}/package/_formula.py",
         "_activations": ROOT / "python/cleave/torch/_activations.py",
+        "_sum_to": ROOT / "python/cleave/torch/_sum_to.py",
         "_epilogue": project / "pytorch_activation/package/_epilogue.py",
         "_operator": project / "pytorch/package/_operator.py",
     }
@@ -46,6 +47,7 @@ def operator(monkeypatch: pytest.MonkeyPatch, kind: str, **fixed: Any) -> tuple[
         module.__package__ = "emitted_package"
         exec(compile(path.read_text(), path, "exec"), module.__dict__)
         setattr(package, name, module)
+        monkeypatch.setitem(sys.modules, module.__name__, module)
     return package._operator, package._operation
 
 

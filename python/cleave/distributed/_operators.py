@@ -11,6 +11,7 @@ from torch import Tensor
 
 from ..torch import _activations, _autograd
 from ..torch._fake import default_dtype
+from ..torch._sum_to import sum_to
 from . import _agreement, _moe_operators, _rules
 from ._fold import fold
 from ._peers import Peers, exchange, gather, gather_rows, transport_of
@@ -418,7 +419,7 @@ def _backward_gather(ctx: Any, grad: Tensor | None, _: Any) -> tuple[Tensor | No
         torch.ops.cleave.gemm_reduce_scatter(operand, b.mT, ctx.group_name, transport=transport) if needs_a else None,
         _autograd.product(gathered.mT, operand, b, 1.0) if needs_b else None,
         None,
-        grad.sum_to_size(bias.shape).to(bias.dtype) if needs_bias else None,
+        sum_to(grad, bias.shape, bias.dtype) if needs_bias else None,
     )
 
 
@@ -431,7 +432,7 @@ def _save_rows(ctx: Any, inputs: tuple[Any, ...], keyword_only_inputs: dict[str,
 def _backward_all_reduce_rows(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
     (bias,) = ctx.saved_tensors
     needs_bias = (*ctx.needs_input_grad, False)[2]
-    return grad, None, grad.sum(0, dtype=torch.float32).to(bias.dtype) if needs_bias else None
+    return grad, None, sum_to(grad, bias.shape, bias.dtype) if needs_bias else None
 
 
 def _backward_reduce_scatter_rows(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:

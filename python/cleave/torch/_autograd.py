@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from . import _activations
+from ._sum_to import sum_to
 
 
 def register() -> None:
@@ -59,15 +59,6 @@ def of_operands(
         sum_to(grad, bias.shape, bias.dtype) if needs_bias else None,
         sum_to(scaled(grad, beta), c.shape, c.dtype) if needs_c else None,
     )
-
-
-def sum_to(grad: Tensor, shape: Sequence[int], dtype: torch.dtype) -> Tensor:
-    """Sums of grad over what broadcast from `shape`. They are made in the wider type: float16 ends at 65504."""
-    before = grad.dim() - len(shape)
-    dims = [i for i in range(grad.dim()) if i < before or (shape[i - before] == 1 and grad.shape[i] != 1)]
-    if dims:
-        grad = grad.sum(dims, keepdim=True, dtype=torch.promote_types(grad.dtype, dtype))
-    return grad.to(dtype).reshape(shape)
 
 
 def _gradient_of_b(a: Tensor, grad: Tensor, b: Tensor, alpha: float) -> Tensor:

@@ -25,6 +25,7 @@ from torch import Tensor
 
 from . import _activations, _autograd
 from ._channels_last import channels_last, packed
+from ._sum_to import sum_to
 
 _ops = torch.ops.cleave
 # Where nothing is recorded, operators need not be asked whether to.
@@ -145,7 +146,7 @@ def of_operands(
             gradients[other.made] = _make(other, form, form[other.made].shape, geometry, alpha=alpha)
     if "bias" in needed:
         line = (1, grad.shape[1], *(1,) * (grad.dim() - 2))
-        gradients["bias"] = _autograd.sum_to(grad, line, added["bias"].dtype).flatten()
+        gradients["bias"] = sum_to(grad, line, added["bias"].dtype).flatten()
     if "c" in needed:
         gradients["c"] = _autograd.scaled(grad, beta).to(added["c"].dtype)
     return gradients

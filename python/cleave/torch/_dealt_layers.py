@@ -7,6 +7,7 @@ a rank's part of its first dimension.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import Any
 
 import torch
@@ -16,6 +17,7 @@ from torch.distributed.tensor import Placement, Replicate, Shard
 from . import _autograd, _dealt
 from ._channels_last import packed
 from ._scales import BLOCK
+from ._sum_to import sum_to
 from .conv import Conv1d, Conv2d, Conv3d
 from .grouped_linear import GroupedLinear
 from .linear import W8A8Linear
@@ -25,7 +27,7 @@ _ops = torch.ops.cleave
 Placements = dict[str, Placement]
 
 
-class Layer:
+class Layer(ABC):
     """One kind. gathers: whether multiply_columns can, of any dimension of tokens; others are gathered before."""
 
     gathers = False
@@ -38,21 +40,21 @@ class Layer:
         """Whether multiply_rows can, of this dimension of y."""
         return dim == 0
 
-    def columns(self, module: nn.Module, ranks: int) -> Placements:
-        raise NotImplementedError
+    @abstractmethod
+    def columns(self, module: nn.Module, ranks: int) -> Placements: ...
 
-    def rows(self, module: nn.Module, ranks: int) -> Placements:
-        raise NotImplementedError
+    @abstractmethod
+    def rows(self, module: nn.Module, ranks: int) -> Placements: ...
 
     def own(self, name: str, part: Tensor) -> Tensor:
         """A parameter's part, in the order of memory that it is multiplied in."""
         return part
 
-    def multiply_columns(self, module: Any, x: Tensor, group: Any, gathers: bool, *arguments: Any) -> Tensor:
-        raise NotImplementedError
+    @abstractmethod
+    def multiply_columns(self, module: Any, x: Tensor, group: Any, gathers: bool, *arguments: Any) -> Tensor: ...
 
-    def multiply_rows(self, module: Any, x: Tensor, group: Any, scatters: bool, *arguments: Any) -> Tensor:
-        raise NotImplementedError
+    @abstractmethod
+    def multiply_rows(self, module: Any, x: Tensor, group: Any, scatters: bool, *arguments: Any) -> Tensor: ...
 
 
 class _Flat(Layer):
@@ -71,11 +73,11 @@ class _Flat(Layer):
         y = self._rows(module, x.reshape(-1, x.shape[-1]), group, scatters)
         return y.view(-1, *x.shape[1:-1], y.shape[1]) if scatters else y.view(*x.shape[:-1], y.shape[1])
 
-    def _columns(self, module: Any, x: Tensor, group: Any, gathers: bool) -> Tensor:
-        raise NotImplementedError
+    @abstractmethod
+    def _columns(self, module: Any, x: Tensor, group: Any, gathers: bool) -> Tensor: ...
 
-    def _rows(self, module: Any, x: Tensor, group: Any, scatters: bool) -> Tensor:
-        raise NotImplementedError
+    @abstractmethod
+    def _rows(self, module: Any, x: Tensor, group: Any, scatters: bool) -> Tensor: ...
 
 
 class Linear(_Flat):
@@ -226,7 +228,7 @@ class _OfReplicated(torch.autograd.Function):
         return (
             _ops.gemm_all_reduce(grad, weight, ctx.group_name) if needs_x else None,
             _autograd.product(grad.mT, x, weight, 1.0) if needs_weight else None,
-            grad.sum_to_size(bias.shape) if needs_bias else None,
+            sum_to(grad, bias.shape, bias.dtype) if needs_bias else None,
             None,
         )
 

@@ -20,7 +20,7 @@ from .._epilogue import BoundEpilogue, Epilogue
 from .._epilogue.derivative import derivative, has_derivative
 from .._epilogue.graph import Graph, parse
 from .._epilogue.values import Known, evaluate, needed
-from ._autograd import sum_to
+from ._sum_to import sum_to
 
 _MOST_INPUTS, MOST_OUTPUTS = 8, 3  # of Cleave's functions
 

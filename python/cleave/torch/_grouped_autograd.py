@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from . import _activations, _autograd
+from ._sum_to import sum_to
 
 # Arguments of grouped_gemm.full that say where groups lie, beside offs and alignment.
 BOUNDS = ("indptr", "starts", "sizes", "counts")
@@ -113,7 +114,7 @@ def gradient_of_bias(bias: Tensor, grad: Tensor, groups: Groups, a: Tensor, b: T
     if grad.dim() == 3:
         by_group = bias.shape == (grad.shape[0], grad.shape[2])
         shape = (bias.shape[0], 1, bias.shape[1]) if by_group else bias.shape
-        return _autograd.sum_to(grad, shape, bias.dtype).reshape(bias.shape)
+        return sum_to(grad, shape, bias.dtype).reshape(bias.shape)
     of_row = bias.dim() == 1 or bias.shape[0] == 1
     if b.dim() == 3:
         lines, count, along = grad, b.shape[0], not of_row

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from . import _epilogue, _formula
 from . import _operation as fixed
+from ._sum_to import sum_to
 
 
 def register() -> None:
@@ -71,8 +72,7 @@ def _gradients(call: dict[str, Any], grads: tuple[Tensor | None, ...], wanted: l
     of_operands = _formula.gradients(first, second, (alpha * grad).to(first.dtype), *(name in wanted for name in names))
     gradients |= dict(zip(names, of_operands, strict=True))
     if bias is not None and "bias" in wanted:
-        total = grad.to(torch.promote_types(grad.dtype, bias.dtype)).sum_to_size(bias.view(_formula.BIAS_SHAPE).shape)
-        gradients["bias"] = total.reshape(bias.shape).to(bias.dtype)
+        gradients["bias"] = sum_to(grad, bias.view(_formula.BIAS_SHAPE).shape, bias.dtype).reshape(bias.shape)
     if c is not None and "c" in wanted:
         gradients["c"] = (beta * grad).to(c.dtype)
     return gradients

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from . import _formula
 from . import _operation as fixed
+from ._sum_to import sum_to
 from .function.derivative import derivative
 from .function.graph import parse
 from .function.values import evaluate, needed
@@ -59,5 +60,4 @@ def gradients(
 def _summed(grad: Tensor, x: Tensor, spread: Tensor) -> Tensor:
     """Over what an input was broadcast over."""
     shape = spread.shape[max(0, spread.dim() - grad.dim()) :]
-    wide = grad.to(torch.promote_types(grad.dtype, x.dtype))  # float16 ends at 65504
-    return wide.sum_to_size(shape).reshape(x.shape).to(x.dtype)
+    return sum_to(grad, shape, x.dtype).reshape(x.shape)
