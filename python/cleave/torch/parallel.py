@@ -15,6 +15,7 @@ one operator of torch.ops.cleave, forward and backward.
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -62,16 +63,16 @@ class _Style(ParallelStyle):
         module.forward = partial(self._forward, module, layer, device_mesh)
         return module
 
-    def _placements(self, layer: Layer, module: nn.Module, ranks: int) -> dict[str, Placement]:
-        raise NotImplementedError
+    @abstractmethod
+    def _placements(self, layer: Layer, module: nn.Module, ranks: int) -> dict[str, Placement]: ...
 
     def _forward(self, module: nn.Module, layer: Layer, mesh: DeviceMesh, x: Tensor, *arguments: Any) -> Tensor:
         if not isinstance(x, Tensor):
             raise TypeError(f"x is {type(x).__name__}; a layer that is dealt takes tensors, and quantises them itself")
         return self._multiply(module, layer, mesh, x, *arguments)
 
-    def _multiply(self, module: nn.Module, layer: Layer, mesh: DeviceMesh, x: Tensor, *arguments: Any) -> Tensor:
-        raise NotImplementedError
+    @abstractmethod
+    def _multiply(self, module: nn.Module, layer: Layer, mesh: DeviceMesh, x: Tensor, *arguments: Any) -> Tensor: ...
 
     def _result(self, y: Tensor, made: Placement, wanted: Placement, mesh: DeviceMesh) -> Tensor:
         if made == wanted and self.use_local_output:
