@@ -11,28 +11,12 @@ torch = pytest.importorskip("torch")
 
 import epilogue_functions  # noqa: E402
 import numpy as np  # noqa: E402
+from drawn_on_gpu import MODES, drawn_operation, in_half, to_gpu  # noqa: E402
 from epilogue_functions import Bounded, assert_close  # noqa: E402
-from epilogue_operations import OPERATIONS, Draw, channels_last, operand  # noqa: E402
+from epilogue_operations import OPERATIONS, channels_last, operand  # noqa: E402
 from served import skip_unless_served  # noqa: E402
 
 import cleave  # noqa: E402
-
-MODES = ("none", "serial", "parallel", "cluster", "stream_k")
-
-
-def to_gpu(x: np.ndarray) -> torch.Tensor:
-    """As it lies in memory."""
-    return torch.from_numpy(x).cuda()
-
-
-def in_half(x: np.ndarray) -> torch.Tensor:
-    return to_gpu(x).half()
-
-
-def drawn_operation(operation: Any, seed: int, aligned: bool) -> Any:
-    """Aligned: as TMA wants its operands, as a rule."""
-    sizes, channels = ((8, 64, 200), (8, 16, 64)) if aligned else ((1, 7, 33, 130), (1, 3, 6, 8))
-    return operation(Draw(Random(seed), np.random.default_rng(seed), sizes, channels, in_half, to_gpu))
 
 
 def check(op: Any, drawn: epilogue_functions.Drawn, **options: Any) -> None:
@@ -63,7 +47,7 @@ def test_drawn_functions(operation: Any, mode: str, kernel: str) -> None:
     for seed in range(6):
         random = Random(seed)
         drawn = epilogue_functions.draw(random, ("float32", "bfloat16", "float16"))
-        op = drawn_operation(operation, seed, aligned=seed % 3 != 2)
+        op = drawn_operation(operation, Random(seed), seed)
         out_dtype = random.choice(["float32", "float16"])
         if mode in op.refused_on_gpu:
             with pytest.raises(ValueError, match=mode):

@@ -10,23 +10,13 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import numpy as np  # noqa: E402
-from epilogue_operations import OPERATIONS, Draw  # noqa: E402
+from drawn_on_gpu import MODES, drawn_operation  # noqa: E402
+from epilogue_operations import OPERATIONS  # noqa: E402
 from epilogue_reductions import CUT, OVER, REDUCTIONS, drawn_reductions, reduced  # noqa: E402
 from served import skip_unless_served  # noqa: E402
 
 import cleave  # noqa: E402
 from cleave import _core  # noqa: E402
-
-MODES = ("none", "serial", "parallel", "cluster", "stream_k")
-
-
-def to_gpu(x: np.ndarray) -> torch.Tensor:
-    """As it lies in memory."""
-    return torch.from_numpy(x).cuda()
-
-
-def in_half(x: np.ndarray) -> torch.Tensor:
-    return to_gpu(x).half()
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -36,9 +26,7 @@ def test_drawn_reductions(operation: Any, kernel: str, mode: str) -> None:
     skip_unless_served(kernel, mode)
     for seed in range(6):
         random = Random(seed)
-        aligned = seed % 3 != 2
-        sizes, channels = ((8, 64, 520), (8, 16, 64)) if aligned else ((1, 7, 33, 130), (1, 3, 6, 8))
-        op = operation(Draw(random, np.random.default_rng(seed), sizes, channels, in_half, to_gpu))
+        op = drawn_operation(operation, random, seed, widest=520)
         if mode in op.refused_on_gpu:
             continue
         name = operation.__name__
