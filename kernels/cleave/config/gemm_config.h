@@ -8,6 +8,7 @@
 #include "cleave/config/arch_traits.h"
 #include "cleave/config/epilogue_params.h"
 #include "cleave/conv/direct_conv.h"
+#include "cleave/core/either.h"
 #include "cleave/core/enums.h"
 #include "cleave/core/math.h"
 
@@ -414,24 +415,13 @@ CLEAVE_HD constexpr uint32_t column_broadcast_values(const GemmConfig& c) {
          c.epilogue.function.count(InputShape::row);
 }
 
-namespace detail {
-template <bool Integer>
-struct SumOf {
-  using type = float;
-};
-template <>
-struct SumOf<true> {
-  using type = int32_t;
-};
-}  // namespace detail
-
 /// What the tensor cores add up.
 template <GemmConfig C>
-using Part = typename detail::SumOf<C.operands.a == DType::i8>::type;
+using Part = Either<C.operands.a == DType::i8, int32_t, float>;
 
 /// The type of an accumulator, and of a partial sum in the workspace: 32 bits in any case.
 template <GemmConfig C>
-using Sum = typename detail::SumOf<C.operands.a == DType::i8 && !C.scales.promote>::type;
+using Sum = Either<C.operands.a == DType::i8 && !C.scales.promote, int32_t, float>;
 
 /// All of a thread's accumulators.
 template <GemmConfig C>

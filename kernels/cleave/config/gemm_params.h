@@ -73,24 +73,9 @@ struct ConvParams : GemmParams {
   ConvMaps maps[WithMaps ? Classes : 1];
 };
 
-namespace detail {
 template <GemmConfig C>
-struct ParamsOf {
-  using type = ConvParams<C.conv.class_capacity, has_tma(C.family)>;
-};
-template <GemmConfig C>
-  requires(C.conv.kind == Conv::none)
-struct ParamsOf<C> {
-  using type = GemmParams;
-};
-template <GemmConfig C>
-  requires(C.family == KernelFamily::direct)
-struct ParamsOf<C> {
-  using type = DirectParams;
-};
-}  // namespace detail
-
-template <GemmConfig C>
-using Params = typename detail::ParamsOf<C>::type;
+using Params =
+    Either<C.family == KernelFamily::direct, DirectParams,
+           Either<C.conv.kind == Conv::none, GemmParams, ConvParams<C.conv.class_capacity, has_tma(C.family)>>>;
 
 }  // namespace cleave

@@ -16,14 +16,8 @@ namespace cleave {
 namespace detail {
 template <GemmConfig C, uint32_t Bytes>
 struct VectorOf {
-  static constexpr uint32_t kBytes = Bytes;
-  using Shift = TapShift<C>;
-};
-template <GemmConfig C, uint32_t Bytes>
-  requires(copies_unaligned(C))
-struct VectorOf<C, Bytes> {
-  static constexpr uint32_t kBytes = 16;
-  using Shift = UnalignedTapShift<C, Bytes>;
+  static constexpr uint32_t kBytes = copies_unaligned(C) ? 16 : Bytes;
+  using Shift = Either<copies_unaligned(C), UnalignedTapShift<C, Bytes>, TapShift<C>>;
 };
 }  // namespace detail
 
@@ -206,36 +200,18 @@ class FilterLines {
   int32_t taps_[kParts] = {};
 };
 
-namespace detail {
+/// Where filters are a matrix.
 template <GemmConfig C>
-struct GatheredOf {
-  using type = PixelRows<C, C.operands.load_bytes_a>;
-};
-template <GemmConfig C>
-  requires(gathers_b(C))
-struct GatheredOf<C> {
-  using type = PixelColumns<C, C.operands.load_bytes_b>;
+struct NoFilterLines {
+  CLEAVE_DEVICE NoFilterLines(const Params<C>&, uint32_t) {}
 };
 
-/// Filters are gathered in dgrad only; elsewhere they are a matrix.
+/// What threads gather: pixels, and in dgrad filters.
 template <GemmConfig C>
-struct FiltersOf {
-  struct type {
-    CLEAVE_DEVICE type(const Params<C>&, uint32_t) {}
-  };
-};
+using GatheredPixels =
+    Either<gathers_b(C), PixelColumns<C, C.operands.load_bytes_b>, PixelRows<C, C.operands.load_bytes_a>>;
 template <GemmConfig C>
-  requires(C.conv.kind == Conv::dgrad && !C.conv.patches)
-struct FiltersOf<C> {
-  using type = FilterLines<C>;
-};
-}  // namespace detail
-
-/// What threads gather: pixels, and filters.
-template <GemmConfig C>
-using GatheredPixels = typename detail::GatheredOf<C>::type;
-template <GemmConfig C>
-using GatheredFilters = typename detail::FiltersOf<C>::type;
+using GatheredFilters = Either<C.conv.kind == Conv::dgrad && !C.conv.patches, FilterLines<C>, NoFilterLines<C>>;
 
 /// Both operands of a work tile, k block by k block.
 template <GemmConfig C>

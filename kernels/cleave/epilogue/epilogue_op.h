@@ -10,7 +10,7 @@ namespace cleave {
 
 /// What D's elements are before they are converted: integers stay integers.
 template <GemmConfig C>
-using Value = typename detail::SumOf<C.epilogue.d == DType::i32>::type;
+using Value = Either<C.epilogue.d == DType::i32, int32_t, float>;
 
 /// An element of D.
 struct OutputCoord {

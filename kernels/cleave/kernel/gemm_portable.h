@@ -15,20 +15,8 @@
 
 namespace cleave {
 
-namespace detail {
 template <GemmConfig C>
-struct CopierOf {
-  using type = GatherCopier<C>;
-};
-template <GemmConfig C>
-  requires(C.conv.kind == Conv::none)
-struct CopierOf<C> {
-  using type = MatrixCopier<C>;
-};
-}  // namespace detail
-
-template <GemmConfig C>
-using OperandCopier = typename detail::CopierOf<C>::type;
+using OperandCopier = Either<C.conv.kind == Conv::none, MatrixCopier<C>, GatherCopier<C>>;
 
 template <GemmConfig C>
 CLEAVE_DEVICE void gemm_portable(const Params<C>& p) {

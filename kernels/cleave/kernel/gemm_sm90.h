@@ -42,20 +42,8 @@
 
 namespace cleave {
 
-namespace detail {
 template <GemmConfig C>
-struct LoaderOf {
-  using type = Im2colLoader<C>;
-};
-template <GemmConfig C>
-  requires(C.conv.kind == Conv::none)
-struct LoaderOf<C> {
-  using type = MatrixLoader<C>;
-};
-}  // namespace detail
-
-template <GemmConfig C>
-using Loader = typename detail::LoaderOf<C>::type;
+using Loader = Either<C.conv.kind == Conv::none, MatrixLoader<C>, Im2colLoader<C>>;
 
 /// The compiler finds `smem` again in every k block, by a read of a special register, unless it comes from a
 /// shuffle: then it is a value. Kernels with much to remember have no register for that, but it pays most where
@@ -221,20 +209,8 @@ CLEAVE_DEVICE void produce_beside(const Params<C>& p, const CtaCoord<C>& cta, ui
   }
 }
 
-namespace detail {
 template <GemmConfig C>
-struct MainloopOf {
-  using type = WgmmaMainloop<C>;
-};
-template <GemmConfig C>
-  requires(has_weights(C))
-struct MainloopOf<C> {
-  using type = WeightMainloop<C>;
-};
-}  // namespace detail
-
-template <GemmConfig C>
-using Mainloop = typename detail::MainloopOf<C>::type;
+using Mainloop = Either<has_weights(C), WeightMainloop<C>, WgmmaMainloop<C>>;
 
 /// sums += each further slice of the tile: the bits of slices that other CTAs make and one adds up.
 template <GemmConfig C>

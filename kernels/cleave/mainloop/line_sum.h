@@ -118,19 +118,9 @@ class LineOfElements {
   typename Dequantise::Row rows_[kStrips<C>][2];
 };
 
-template <GemmConfig C>
-struct LineSumOf {
-  using type = LineOfElements<C>;
-};
-template <GemmConfig C>
-  requires(scales_sums(C))
-struct LineSumOf<C> {
-  using type = LineOfCodes<C>;
-};
-
 }  // namespace detail
 
 template <GemmConfig C>
-using LineSum = typename detail::LineSumOf<C>::type;
+using LineSum = Either<scales_sums(C), detail::LineOfCodes<C>, detail::LineOfElements<C>>;
 
 }  // namespace cleave

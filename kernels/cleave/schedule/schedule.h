@@ -32,6 +32,7 @@
 #pragma once
 
 #include "cleave/conv/conv_classes.h"
+#include "cleave/core/either.h"
 #include "cleave/core/enums.h"
 #include "cleave/schedule/groups.h"
 #include "cleave/schedule/raster.h"
@@ -93,20 +94,9 @@ CLEAVE_HD constexpr uint32_t stream_tiles(uint32_t tiles, uint32_t clusters) {
   return remainder == 0 ? 0 : remainder + (tiles > clusters ? clusters : 0);
 }
 
-namespace detail {
-template <Grouping G>
-struct TableOf {
-  using type = GroupTable;
-};
-template <>
-struct TableOf<Grouping::classes> {
-  using type = ClassTable;
-};
-}  // namespace detail
-
 /// What a schedule needs to know of groups or classes.
 template <Grouping G>
-using Table = typename detail::TableOf<G>::type;
+using Table = Either<G == Grouping::classes, ClassTable, GroupTable>;
 
 /// Finds tiles by their number.
 template <Grouping G>
