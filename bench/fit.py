@@ -99,29 +99,23 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def read(folder: Path) -> dict[int, Pairs]:
-    """By kind of mainloop."""
+    """By kind of mainloop: a convolution's kernels may be those of products."""
     pairs: dict[int, Pairs] = {}
     measured = [(job, *shape) for job, shapes in read_jobs(folder) for shape in shapes]
     for number, (job, shape, us_of_kernels) in enumerate(measured):
         planned = job.case(shape).plan("h100")
-        kind = mainloop_kind(planned)
-        if kind < 0:
-            continue  # a convolution of narrow groups
-        of_kind = pairs.setdefault(kind, Pairs(kind, _core.ProductModel()))
+        asked = _core.ProductModel()
         for kernel, us in us_of_kernels.items():
-            if of_kind.model.add(planned, kernel) != kind:
-                continue  # the portable kernel, whose model is another
+            kind = asked.add(planned, kernel)
+            if kind < 0:
+                continue  # the portable and the direct kernel, whose models are others
+            of_kind = pairs.setdefault(kind, Pairs(kind, _core.ProductModel()))
+            of_kind.model.add(planned, kernel)
             of_kind.us.append(us)
             of_kind.shape.append(number)
             of_kind.weights.append(hash_of_weights(job.weights(shape)))
             of_kind.job.append(job.name)
     return pairs
-
-
-def mainloop_kind(planned: object) -> int:
-    """That of the first kernel which has one; -1 where none has."""
-    model = _core.ProductModel()
-    return next((kind for each in planned.candidates if (kind := model.add(planned, each["kernel"])) >= 0), -1)
 
 
 def constants_of(pairs: Pairs, kind: int, used: np.ndarray) -> np.ndarray:

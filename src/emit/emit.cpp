@@ -56,14 +56,18 @@ const Choice& planned(const GemmPlan& plan) {
   return *choice;
 }
 
+/// Whether the plan's kernel serves calls of other sizes than its own.
+bool serves_any_size(const Choice& choice) {
+  return choice.config.family != KernelFamily::direct && !choice.spec.product;
+}
+
 /// The plan's own choice on its own architecture, else what the planner prefers on `arch`.
 Choice choose(const GemmPlan& plan, const std::string& arch, const std::string& own) {
   const DeviceInfo device = model_device(arch);
-  const bool direct = planned(plan).config.family == KernelFamily::direct;
-  if (arch == own && !direct) return planned(plan);
-  // Sizes of a call are not yet those of a direct kernel.
-  auto found = candidates(plan.problem(), device);
-  std::erase_if(found, [](const Choice& c) { return c.config.family == KernelFamily::direct; });
+  if (arch == own && serves_any_size(planned(plan))) return planned(plan);
+  const bool is_conv = plan.problem().conv.kind != Conv::none;
+  auto found = candidates(plan.problem(), device, is_conv ? Kernels::any_images : user_kernels());
+  std::erase_if(found, [](const Choice& c) { return !serves_any_size(c); });
   if (found.empty()) {
     refuse(
         ErrorCode::unsupported,

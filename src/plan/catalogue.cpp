@@ -243,6 +243,11 @@ class Considered {
 
   size_t count() const { return list_.size(); }
 
+  /// They were those of the product that a convolution is, and are to serve the convolution.
+  void serve_convolution() {
+    for (Rough& each : list_) each.spec.product = true;
+  }
+
   /// Calls visit(choice), with a close prediction, of each whose rough one is at most `far` times the least.
   template <class Visit>
   void visit_near(double far, const GemmProblem& problem, const DeviceInfo& device, const Visit& visit) const {
@@ -366,8 +371,8 @@ void consider_covering(Considered& out, const GemmProblem& problem, const Device
   }
 }
 
-/// In no order.
-Considered consider(const GemmProblem& problem, const DeviceInfo& device, Kernels kernels) {
+/// In no order, all of the problem's own kind.
+Considered consider_own(const GemmProblem& problem, const DeviceInfo& device, Kernels kernels) {
   Considered out;
   if (kernels == Kernels::covering && is_automatic(problem)) consider_covering(out, problem, device);
   for (const bool all : {false, true}) {
@@ -379,6 +384,14 @@ Considered consider(const GemmProblem& problem, const DeviceInfo& device, Kernel
     }
     if (const auto direct = direct_spec(problem, device)) add(out, problem, device, *direct);
   }
+  return out;
+}
+
+/// In no order.
+Considered consider(const GemmProblem& problem, const DeviceInfo& device, Kernels kernels) {
+  if (kernels == Kernels::any_images || !runs_as_product(problem)) return consider_own(problem, device, kernels);
+  Considered out = consider_own(*matrix_product(problem), device, kernels);
+  out.serve_convolution();
   return out;
 }
 
@@ -394,10 +407,10 @@ Kernels user_kernels() {
   });
 }
 
-std::vector<Choice> candidates(const GemmProblem& problem, const DeviceInfo& device) {
+std::vector<Choice> candidates(const GemmProblem& problem, const DeviceInfo& device, Kernels kernels) {
   std::vector<Choice> out;
   constexpr double kAll = std::numeric_limits<double>::infinity();
-  consider(problem, device, user_kernels()).visit_near(kAll, problem, device, [&](Choice&& choice) {
+  consider(problem, device, kernels).visit_near(kAll, problem, device, [&](Choice&& choice) {
     out.push_back(std::move(choice));
   });
   std::stable_sort(out.begin(), out.end(), is_cheaper);
@@ -428,7 +441,7 @@ bool is_listed(const Spec& spec) {
   tile.split = SplitKMode::none;
   tile.slices = tile.cluster_k = 1;
   tile.multicast_m = tile.multicast_n = 1;
-  tile.gather = tile.fuses_classes = tile.narrow = false;
+  tile.gather = tile.fuses_classes = tile.narrow = tile.product = false;
   const std::vector<Spec> listed = tiles(spec.family, true);
   if (std::ranges::find(listed, tile) == listed.end()) return false;
   const bool tma = has_tma(spec.family);
@@ -437,6 +450,7 @@ bool is_listed(const Spec& spec) {
   if (!alone && (!tma || std::ranges::none_of(kMulticasts, shares))) return false;
   if (spec.gather && (!is_plain(spec) || !tma)) return false;
   if (spec.fuses_classes && spec.transposed) return false;
+  if (spec.product && (spec.gather || spec.fuses_classes)) return false;
   if (spec.narrow && (!alone || !tma || spec.pingpong || spec.gather || spec.fuses_classes)) return false;
   const uint32_t most = spec.split == SplitKMode::none      ? 1
                         : spec.split == SplitKMode::cluster ? kMostClusterSlices

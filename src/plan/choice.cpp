@@ -19,6 +19,16 @@
 namespace cleave {
 namespace {
 
+/// `spec` without the word "product", for the product that the problem is.
+std::optional<Choice> make_product_choice(const GemmProblem& problem, const DeviceInfo& device, Spec spec) {
+  const auto product = matrix_product(problem);
+  if (!product) return std::nullopt;
+  spec.product = false;
+  auto choice = make_choice(*product, device, spec);
+  if (choice) choice->spec.product = true;
+  return choice;
+}
+
 constexpr uint32_t kMostClusterBlocks = 16;  // Hopper's limit, beyond the portable 8
 
 /// Steps of `step` elements that cover all groups of a dimension of `total` elements, as far as the
@@ -137,6 +147,7 @@ bool clusters_fit(const GemmConfig& c, const DeviceInfo& device) {
 
 std::optional<Choice> make_choice(const GemmProblem& problem, const DeviceInfo& device, const Spec& spec,
                                   uint32_t part) {
+  if (spec.product) return make_product_choice(problem, device, spec);
   if (spec.family == KernelFamily::direct) return make_direct_choice(problem, device, spec);
   const bool is_conv = problem.conv.kind != Conv::none;
   if (is_conv ? spec.transposed || spec.narrow : spec.fuses_classes || spec.gather) return std::nullopt;

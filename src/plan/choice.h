@@ -16,7 +16,7 @@ namespace cleave {
 
 struct Choice {
   Spec spec;
-  GemmProblem problem;    ///< as the kernel sees it: transposed if the spec says so
+  GemmProblem problem;    ///< as the kernel sees it: transposed, or no convolution, if the spec says so
   int64_t rows_of_d = 0;  ///< of which a class of pixels has a part
   GemmConfig config;
   ConvGeometry geometry;  ///< of a convolution

@@ -5,6 +5,7 @@
 
 #include "cleave/conv.h"
 #include "launch/conv_maps.h"
+#include "plan/operand_layout.h"
 #include "problem/conv.h"
 #include "problem/placement.h"
 
@@ -47,6 +48,18 @@ std::optional<GemmProblem> conv_view(const GemmProblem& problem, const Spec& spe
   if (gathers_by_map(kernel) && problem.batch > 1 && !groups_adjoin(problem)) return std::nullopt;
   if (kernel.conv.batches_taps && problem.batch != 1) return std::nullopt;
   return conv_view(problem, kernel, geometry, fused);
+}
+
+bool runs_as_product(const GemmProblem& problem) {
+  // Where products were ahead (docs/notes/2026-11-convolution.md): their model has seen no more rows, and of weight
+  // gradients neither was.
+  constexpr int64_t kMostPixels = 1 << 16;
+  if (!gathers_a(problem.conv) || problem.m > kMostPixels) return false;
+  if (problem.conv.division != Division::automatic) return false;  // which products do not have
+  const auto product = matrix_product(problem);
+  if (!product) return false;
+  const OperandLayouts operands = operand_layouts(*product);
+  return operands.a.load_bytes == 16 && operands.b.load_bytes == 16;  // else threads put a convolution's lines together
 }
 
 bool batches_taps(const GemmProblem& problem, const Spec& spec) {

@@ -15,11 +15,9 @@ struct Flag {
   const char* word;
   bool Spec::* member;
 };
-constexpr Flag kFlags[] = {{"transposed", &Spec::transposed},
-                           {"pingpong", &Spec::pingpong},
-                           {"side_by_side", &Spec::fuses_classes},
-                           {"gather", &Spec::gather},
-                           {"narrow", &Spec::narrow}};
+constexpr Flag kFlags[] = {
+    {"transposed", &Spec::transposed}, {"pingpong", &Spec::pingpong}, {"side_by_side", &Spec::fuses_classes},
+    {"gather", &Spec::gather},         {"narrow", &Spec::narrow},     {"product", &Spec::product}};
 
 }  // namespace
 

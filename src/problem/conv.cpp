@@ -1,5 +1,6 @@
 #include "problem/conv.h"
 
+#include <algorithm>
 #include <initializer_list>
 
 #include "cleave/core/math.h"
@@ -46,6 +47,19 @@ int64_t taps(const ConvLayout& conv) {
 
 bool gathers_a(const ConvLayout& conv) {
   return conv.kind == Conv::fprop || conv.kind == Conv::dgrad;
+}
+
+std::optional<GemmProblem> matrix_product(const GemmProblem& problem) {
+  const auto has_one_tap = [](const ConvAxis& axis) {
+    return axis.filter == 1 && axis.stride == 1 && axis.pad_begin == 0 && axis.pad_end == 0;
+  };
+  const ConvLayout& conv = problem.conv;
+  if (conv.kind == Conv::none || problem.batch != 1 || !std::ranges::all_of(conv.axes, has_one_tap))
+    return std::nullopt;
+  GemmProblem product = problem;
+  product.conv = {};
+  for (MatrixLayout* matrix : {&product.a, &product.b, &product.c, &product.d}) matrix->stride_batch = 0;
+  return product;
 }
 
 int64_t pixels_read(const ConvLayout& conv) {

@@ -1,5 +1,7 @@
-// Facts that follow from a ConvLayout alone.
+// Facts that follow from a ConvLayout, or the problem that has it, alone.
 #pragma once
+
+#include <optional>
 
 #include "cleave/conv.h"
 #include "launch/conv_view.h"
@@ -27,6 +29,10 @@ inline std::vector<ConvClass> conv_classes(const ConvLayout& conv) {
   geometry.part = kAllClasses;
   return find_classes(geometry, false).list;
 }
+
+/// The product of matrices, with the same arguments, that a convolution is whose filters have one tap: of one group, a
+/// stride of 1 and no padding, so that each pixel is a row as it lies. Nothing of any other.
+std::optional<GemmProblem> matrix_product(const GemmProblem& problem);
 
 /// Pixels of the images that some tap reads, in fprop and wgrad: fewer than there are where the
 /// stride is larger than the filter.

@@ -219,6 +219,7 @@ inline std::vector<EmitCase> emit_conv_cases() {
   quantised.has_scale_d = quantised.has_amax = true;
   return {
       {"fprop", convolution(Conv::fprop, f16, f16, 128, 256)},
+      {"fprop_one_tap", with_epilogue(convolution(Conv::fprop, bf16, bf16, 256, 64, 1, 1, false, 1))},
       {"fprop_strided", with_epilogue(convolution(Conv::fprop, bf16, bf16, 64, 128, 2))},
       {"fprop_groups", grouped},
       {"fprop_stem", convolution(Conv::fprop, f16, f16, 8, 64, 2, 1, false, 7)},
@@ -230,6 +231,7 @@ inline std::vector<EmitCase> emit_conv_cases() {
       {"dgrad", convolution(Conv::dgrad, f16, f16, 128, 256)},
       {"dgrad_strided", with_epilogue(convolution(Conv::dgrad, bf16, bf16, 128, 128, 2))},
       {"dgrad_bare", convolution(Conv::dgrad, bf16, bf16, 128, 128, 2, 1, false, 1)},
+      {"dgrad_one_tap", convolution(Conv::dgrad, f16, f16, 64, 256, 1, 1, false, 1)},
       {"dgrad_stem", convolution(Conv::dgrad, f16, f16, 8, 64, 2, 1, false, 4)},
       {"dgrad_patches", patches},
       {"dgrad_deep", convolution(Conv::dgrad, f16, f16, 64, 64, 2, 1, true)},

@@ -13,7 +13,9 @@ TEST(Spec, OfConvolutionsInWords) {
   const Spec columns{
       .tile_n = 64, .fuses_classes = true, .gather = true, .split = SplitKMode::parallel, .slices = 8, .cluster_k = 2};
   EXPECT_EQ(to_string(columns), "sm90 128x64 side_by_side gather parallel 8 clusters 2");
-  for (const Spec& spec : {stem, columns}) EXPECT_EQ(parse_spec(to_string(spec)), spec);
+  const Spec point{.transposed = true, .tile_n = 64, .product = true};
+  EXPECT_EQ(to_string(point), "sm90 128x64 transposed product");
+  for (const Spec& spec : {stem, columns, point}) EXPECT_EQ(parse_spec(to_string(spec)), spec);
   EXPECT_EQ(parse_spec("sm90 128x64 clusters 2 parallel 8 gather side_by_side"), columns);
 }
 
@@ -31,6 +33,7 @@ TEST(Spec, EveryOneComesBack) {
               .fuses_classes = random.coin(),
               .gather = random.coin(),
               .narrow = random.coin(),
+              .product = random.coin(),
               .multicast_m = uint32_t(random.number(1, 2)),
               .multicast_n = uint32_t(random.number(1, 2)),
               .split = random.pick(kSplits)};

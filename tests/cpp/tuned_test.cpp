@@ -27,12 +27,26 @@ TEST(Tuned, EveryShippedWinnerIsOfTheCatalogue) {
 }
 
 TEST(Tuned, WhatTheCatalogueLacksIsNotListed) {
-  for (const char* text :
-       {"sm90 64x0", "sm90 128x100", "portable 128x1", "portable 64x64 transposed", "portable 64x64 multicast 2x1",
-        "sm90 64x64 multicast 0x1", "sm90 64x64 multicast 2x2", "sm90 64x64 cluster 17", "sm90 64x64 serial 0",
-        "sm90 64x64 serial 2", "sm90 64x64 parallel 6 clusters 4", "sm90 64x64 parallel 6 clusters 3",
-        "sm90 64x64 serial 6 clusters 2", "auto 64x64", "sm90 64x64 auto 2", "sm90 128x128 gather pingpong",
-        "sm90 64x64 transposed side_by_side", "portable 64x64 side_by_side gather"}) {
+  for (const char* text : {"sm90 64x0",
+                           "sm90 128x100",
+                           "portable 128x1",
+                           "portable 64x64 transposed",
+                           "portable 64x64 multicast 2x1",
+                           "sm90 64x64 multicast 0x1",
+                           "sm90 64x64 multicast 2x2",
+                           "sm90 64x64 cluster 17",
+                           "sm90 64x64 serial 0",
+                           "sm90 64x64 serial 2",
+                           "sm90 64x64 parallel 6 clusters 4",
+                           "sm90 64x64 parallel 6 clusters 3",
+                           "sm90 64x64 serial 6 clusters 2",
+                           "auto 64x64",
+                           "sm90 64x64 auto 2",
+                           "sm90 128x128 gather pingpong",
+                           "sm90 64x64 transposed side_by_side",
+                           "portable 64x64 side_by_side gather",
+                           "direct 8x32 product",
+                           "sm90 64x64 gather product"}) {
     const auto spec = parse_spec(text);
     EXPECT_FALSE(spec && is_listed(*spec)) << text;
   }
@@ -43,7 +57,7 @@ TEST(Tuned, WhatItHasIsListed) {
        {"direct 8x32", "sm90 64x64", "portable 128x128 parallel 3", "sm90 128x128 transposed pingpong",
         "sm90 64x32 multicast 1x2 parallel 12 clusters 4", "sm90 64x64 gather side_by_side",
         "portable 64x64 side_by_side", "sm90 128x128 side_by_side pingpong", "sm90 64x64 gather parallel 2",
-        "sm90 64x64 stream_k 1"}) {
+        "sm90 64x64 stream_k 1", "sm90 64x80 transposed product cluster 4"}) {
     const auto spec = parse_spec(text);
     EXPECT_TRUE(spec && is_listed(*spec)) << text;
   }

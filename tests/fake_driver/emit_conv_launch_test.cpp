@@ -4,6 +4,7 @@
 #include "expect_equal.h"
 #include "launch/conv_maps.h"
 #include "launch/conv_params.h"
+#include "plan/catalogue.h"
 #include "plan/gpu_plan.h"
 #include "plan/make_plan.h"
 
@@ -149,14 +150,21 @@ class EmitConvLaunch : public testing::TestWithParam<EmitCase> {
   ~EmitConvLaunch() override { fake_driver_set_params_bytes(sizeof(GemmParams)); }
 };
 
+/// The library's plan with the kernel that is emitted: one for images of any size.
+std::shared_ptr<const GemmPlan> emitted_plan(const GemmProblem& problem) {
+  const auto own = plan(problem);
+  if (!choice_of(*own)->spec.product) return own;
+  return plan_as(problem, candidates(problem, device_info(problem.device), Kernels::any_images).front().spec);
+}
+
 /// The planned sizes, others that the kernel serves, and the first again: what is remembered of a
 /// call is used for its like alone.
 TEST_P(EmitConvLaunch, IsTheLibrarys) {
   const GemmProblem& planned = GetParam().problem;
-  const auto own = plan(planned);
+  const auto own = emitted_plan(planned);
   const Choice& choice = *choice_of(*own);
   fake_driver_set_params_bytes(params_bytes(choice.config));
-  const Project project(GetParam().name, *own, assignments(planned));
+  const Project project(GetParam().name, *plan(planned), assignments(planned));
   ASSERT_TRUE(project.is_built());
 
   GemmProblem fewer = planned;

@@ -25,6 +25,7 @@ ACCURACY = {"float16": 1e-3, "bfloat16": 8e-3, "float32": 2e-5}
 SQUARE = (Axis(28, 3, 2, 1, 1), Axis(28, 3, 2, 1, 1))
 CASES = {
     "3x3 stride 2": Convolution(2, 64, 128, SQUARE),
+    "1x1": Convolution(3, 72, 64, (Axis(14), Axis(15))),
     "1x1 stride 2": Convolution(3, 72, 64, (Axis(14, stride=2), Axis(15, stride=2))),
     "3x3 stride 1": Convolution(2, 64, 64, (Axis(14, 3, 1, 1, 1), Axis(9, 3, 1, 1, 1))),
     "uneven": Convolution(3, 64, 136, (Axis(13, 5, 3, 2, 1), Axis(17, 2, 4, 0, 3, 2))),
@@ -186,7 +187,7 @@ def test_the_planners_choice(name: str, kind: str) -> None:
 @pytest.mark.parametrize("kernel", KERNELS)
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("name", ["3x3 stride 2", "1x1 stride 2", "uneven", "few channels"])
+@pytest.mark.parametrize("name", ["3x3 stride 2", "1x1", "1x1 stride 2", "uneven", "few channels"])
 def test_split_k(name: str, kind: str, mode: str, kernel: str) -> None:
     skip_unless_served(kernel, mode)
     check(name, kind, kernel, options=split(mode))
@@ -195,7 +196,7 @@ def test_split_k(name: str, kind: str, mode: str, kernel: str) -> None:
 @pytest.mark.parametrize("kernel", KERNELS)
 @pytest.mark.parametrize("mode", ["none", "serial", "parallel"])
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("name", ["3x3 stride 2", "stride above filter", "few channels", "groups"])
+@pytest.mark.parametrize("name", ["3x3 stride 2", "1x1", "stride above filter", "few channels", "groups"])
 def test_epilogues(name: str, kind: str, mode: str, kernel: str) -> None:
     other = {} if kind == "wgrad" else {"has_bias": True, "activation": "relu"}
     check(name, kind, kernel, "bfloat16", options=split(mode), has_c=True, **other)

@@ -423,3 +423,15 @@ def test_plans_without_arrays(kind: str) -> None:
             "wgrad": ("output", "input")}[kind]  # fmt: skip
     result = plan.run(tensors[a], tensors[b])
     assert_close(convolution.matrix(kind, result), "float32", *convolution.operands(kind, **tensors))
+
+
+@pytest.mark.parametrize(("kind", "n", "k", "layout"), [("fprop", 64, 256, "tn"), ("dgrad", 256, 64, "tt")])
+def test_one_tap_takes_the_kernels_of_products(kind: str, n: int, k: int, layout: str) -> None:
+    case = {"channels": 256, "filters": 64, "filter_size": 1, "device": "h100"}
+    plan = cleave.plan_conv_problem(8, (14, 28), **case, kind=kind)
+    product = cleave.plan_problem(8 * 14 * 28, n, k, dtype="float16", layout=layout, device="h100")
+    assert " product" in plan.kernel_name
+    assert plan.kernel_name.replace(" product", "") == product.kernel_name
+    assert all(" product" in candidate["kernel"] for candidate in plan.candidates)
+    for images, of_kind in ((256, kind), (8, "wgrad")):  # 100,352 pixels
+        assert " product" not in cleave.plan_conv_problem(images, (14, 28), **case, kind=of_kind).kernel_name

@@ -20,6 +20,17 @@ def test_a_tuned_choice_is_the_next_plan(tmp_path, fake_gpu):
     assert f"{fastest}: {MEASURED}" in explained
 
 
+def test_a_convolution_that_runs_as_a_product_is_tuned_as_itself(tmp_path, fake_gpu):
+    conv = ["conv", "--images", "2", "--size", "9x7", "--channels", "64", "--filters", "96", "--filter-size", "1"]
+    log = tmp_path / "shapes.txt"
+    run(["explain", *conv, *GPU], tmp_path, fake_gpu | {"CLEAVE_LOG_SHAPES": str(log)})
+    assert log.read_text() == "126x96x64x1 tn float16 float16 fprop 1:1/1p0,0d1 9:1/1p0,0d1 7:1/1p0,0d1\n"
+    tuned = run(["tune", *conv, *GPU, "--candidates", "6"], tmp_path, fake_gpu)
+    fastest = tuned[0].partition(": ")[2].partition(",")[0]
+    assert " product" in fastest
+    assert f"{fastest}: {MEASURED}" in "\n".join(run(["explain", *conv, *GPU], tmp_path, fake_gpu))
+
+
 def test_what_is_logged_is_tuned_once(tmp_path, fake_gpu):
     log = tmp_path / "shapes.txt"
     for m in ("64,65", "65,66"):
