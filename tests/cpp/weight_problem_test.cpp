@@ -93,6 +93,26 @@ TEST(WeightProblem, TheStreamedKernelKeepsAsMuchOfBAsFits) {
   }
 }
 
+TEST(WeightProblem, TheStreamedKernelIsPredictedAsAnH200MeasuredIt) {
+  const struct {
+    int64_t m, n, k;
+    double by_64_rows, by_32_rows;  // docs/notes/2026-11-four-bit-weights.md
+  } measured[] = {{1, 28672, 4096, 25.1, 25.5}, {1, 8192, 28672, 37.8, 38.2}, {1, 4096, 4096, 9.5, 8.0},
+                  {8, 28672, 4096, 25.7, 25.7}, {8, 8192, 28672, 45.9, 55.6}, {8, 4096, 4096, 10.3, 8.7}};
+  for (const auto& row : measured) {
+    size_t compared = 0;
+    for (const Choice& choice : candidates(good_weights(row.m, row.n, row.k), device_info(kPlanOnlyH200))) {
+      const GemmConfig& c = choice.config;
+      const bool plain = c.family == KernelFamily::streamed && c.schedule.split == SplitKMode::none;
+      if (!plain || c.tile.m < 32 || c.tile.n != 8) continue;
+      const double us = c.tile.m == 64 ? row.by_64_rows : row.by_32_rows;
+      EXPECT_NEAR(choice.predicted_us, us, 0.2 * us) << row.m << "x" << row.n << "x" << row.k;
+      ++compared;
+    }
+    EXPECT_EQ(compared, 2u);
+  }
+}
+
 TEST(WeightProblem, ReadsHalfABytePerCodeOfWholeBlocks) {
   const GemmProblem p = good_weights();
   EXPECT_EQ(bytes_of_b(p), 4 * 8 * 2048);
