@@ -43,7 +43,7 @@ class Executor {
     const double worth = flops(problem) / kFlopsWorthAThread;
     threads_ = worth < threads ? max_of(uint32_t(worth), 1u) : threads;
     threads_ = max_of(min_of(threads_, clusters_), 1u);
-    scratch_ = std::make_unique_for_overwrite<Scratch<Sum>[]>(threads_);
+    scratch_ = std::make_unique<BorrowedScratch<Sum>[]>(threads_);
   }
 
   void run() {
@@ -69,7 +69,7 @@ class Executor {
  private:
   void run_tiles() {
     run_in_order(threads_, clusters_, [&](uint32_t thread, uint32_t cluster) {
-      Scratch<Sum>& scratch = scratch_[thread];
+      Scratch<Sum>& scratch = *scratch_[thread];
       auto tiles = scheduler<SplitKMode::none>(cluster);
       for (WorkTile work; tiles.next(work);) {
         product_(work, scratch, scratch.sums);
@@ -80,7 +80,7 @@ class Executor {
 
   void run_clusters() {
     run_in_order(threads_, clusters_, [&](uint32_t thread, uint32_t cluster) {
-      Scratch<Sum>& scratch = scratch_[thread];
+      Scratch<Sum>& scratch = *scratch_[thread];
       WorkTile work;
       for (uint32_t rank = 0; rank < schedule_.slices; ++rank) {
         scheduler<SplitKMode::cluster>(cluster, rank).next(work);
@@ -93,7 +93,7 @@ class Executor {
 
   void run_serial() {
     run_in_order(threads_, clusters_, [&](uint32_t thread, uint32_t cluster) {
-      Scratch<Sum>& scratch = scratch_[thread];
+      Scratch<Sum>& scratch = *scratch_[thread];
       auto tiles = scheduler<SplitKMode::serial>(cluster);
       for (WorkTile work; tiles.next(work);) {
         product_(work, scratch, scratch.sums);
@@ -116,7 +116,7 @@ class Executor {
     run_in_order(threads_, clusters_, [&](uint32_t thread, uint32_t cluster) {
       auto tiles = scheduler<SplitKMode::parallel>(cluster);
       for (WorkTile work; tiles.next(work);) {
-        product_(work, scratch_[thread], partial(size_t(work.tile) * schedule_.slices + work.slice));
+        product_(work, *scratch_[thread], partial(size_t(work.tile) * schedule_.slices + work.slice));
       }
     });
 
@@ -128,7 +128,7 @@ class Executor {
       TileCoord coord;
       finder().find(tile, coord);
       const uint32_t first = rows.begin(chunk), last = rows.begin(chunk + 1);
-      Sum* const sums = scratch_[thread].sums;
+      Sum* const sums = scratch_[thread]->sums;
       const Sum* const partials = partial(size_t(tile) * schedule_.slices);
       for (uint32_t i = first * width; i < last * width; ++i) {
         Sum sum = partials[i];
@@ -143,7 +143,7 @@ class Executor {
 
   void run_stream_k() {
     run_in_order(threads_, clusters_, [&](uint32_t thread, uint32_t cluster) {
-      Scratch<Sum>& scratch = scratch_[thread];
+      Scratch<Sum>& scratch = *scratch_[thread];
       auto tiles = scheduler<SplitKMode::stream_k>(cluster);
       for (WorkTile work; tiles.next(work);) {
         if (work.parts == 1) {
@@ -192,7 +192,7 @@ class Executor {
   const TileProduct<Sum> product_;
   const TileEpilogue<Sum> epilogue_;
   uint32_t threads_;
-  std::unique_ptr<Scratch<Sum>[]> scratch_;  // one per thread
+  std::unique_ptr<BorrowedScratch<Sum>[]> scratch_;  // one per thread
   // Not of the workspace: what waits for a counter relies on nobody else's memory.
   const std::unique_ptr<std::atomic<uint32_t>[]> counters_;
   Sum* const partials_;

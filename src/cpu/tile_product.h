@@ -5,19 +5,10 @@
 #include "cpu/micro_kernel.h"
 #include "cpu/operands.h"
 #include "cpu/parts.h"
+#include "cpu/scratch.h"
 #include "cpu/tiling.h"
 
 namespace cleave::cpu {
-
-/// What one thread works in.
-template <class Sum>
-struct alignas(64) Scratch {
-  static_assert(sizeof(Sum) == kSumSize);
-  Panels<kMaxTileM * kMaxTileK> a;
-  Panels<kWidestTileN * kMaxTileK> b;
-  Sum sums[kMaxTileM * kWidestTileN];
-  Sum share[kMaxTileM * kWidestTileN];  // cluster: one slice of the sums
-};
 
 /// Sums of integers are exact modulo 2^32.
 inline float add(float x, float y) {
