@@ -70,7 +70,10 @@ std::vector<std::byte> make_params(const Choice& choice, const Reductions* reduc
 class GpuPlan final : public ChosenPlan {
  public:
   GpuPlan(const GemmProblem& problem, const Choice& choice, std::string why)
-      : problem_(problem), choice_(choice), why_(std::move(why)) {
+      : choice_(choice),
+        read_otherwise_(problem == choice_.problem ? nullptr : std::make_unique<const GemmProblem>(problem)),
+        problem_(read_otherwise_ ? *read_otherwise_ : choice_.problem),
+        why_(std::move(why)) {
     const GemmConfig& c = choice_.config;
     launch_.grid = {choice_.blocks, 1, 1};
     launch_.block = {cta_threads(c), 1, 1};
@@ -152,7 +155,8 @@ class GpuPlan final : public ChosenPlan {
   size_t host_bytes() const override {
     const size_t params = choice_.blocks == 0 ? 0 : params_size() + kBlockBytes;
     const size_t reductions = reductions_ == nullptr ? 0 : sizeof(Reductions) + kBlockBytes;
-    return shared_bytes(*this) + heap_bytes(why_) + params + reductions;
+    const size_t problem = read_otherwise_ == nullptr ? 0 : sizeof(GemmProblem) + kBlockBytes;
+    return shared_bytes(*this) + heap_bytes(why_) + params + reductions + problem;
   }
 
   const Choice& choice() const override { return choice_; }
@@ -242,8 +246,9 @@ class GpuPlan final : public ChosenPlan {
     }
   }
 
-  GemmProblem problem_;
   Choice choice_;
+  std::unique_ptr<const GemmProblem> read_otherwise_;  // the choice's is transposed
+  const GemmProblem& problem_;                         // as it was asked for
   std::string why_;
   std::unique_ptr<const Reductions> reductions_;  // of a function that reduces D, where tiles leave parts
   LazyKernel kernel_;

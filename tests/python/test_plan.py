@@ -260,3 +260,28 @@ def test_no_plan_has_more_tiles_than_31_bits_count() -> None:
     # A tile of fewer columns would be one of two for each entry.
     columns = {int(c["kernel"].split("x")[1].split()[0]) // 2 for c in plan.candidates}
     assert columns and min(columns) >= 33
+
+
+def test_twenty_thousand_shapes_keep_little_memory() -> None:
+    """Planned and multiplied, each remembered by Python, too."""
+    script = """
+import numpy as np
+import cleave
+
+def resident():
+    return int(open("/proc/self/statm").read().split()[1]) * 4096
+
+def shapes(rows):
+    for m in rows:
+        n = m % 7 + 1
+        cleave.gemm(a[:m, :1], a[:1, :n], out=d[:m, :n])  # one array, whose memory no plan comes to lie in
+        cleave.plan_problem(m, 64, 64, device="h100", split_k_mode="none", kernel="portable")
+
+a, d = np.ones((2, 10_200, 8), np.float32)
+shapes(range(1, 200))
+before = resident()
+shapes(range(200, 10_200))
+print(resident() - before)
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=120)
+    assert int(done.stdout) < 64 << 20
