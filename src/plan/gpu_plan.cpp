@@ -247,7 +247,7 @@ class GpuPlan final : public ChosenPlan {
   }
 
   Choice choice_;
-  std::unique_ptr<const GemmProblem> read_otherwise_;  // the choice's is transposed
+  std::unique_ptr<const GemmProblem> read_otherwise_;  // the choice has it transposed, say
   const GemmProblem& problem_;                         // as it was asked for
   std::string why_;
   std::unique_ptr<const Reductions> reductions_;  // of a function that reduces D, where tiles leave parts

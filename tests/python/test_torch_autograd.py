@@ -12,6 +12,7 @@ torch = pytest.importorskip("torch", minversion="2.10")
 import torch_operators  # noqa: E402
 
 import cleave.torch  # noqa: E402
+from cleave._mistakes import parameters_of  # noqa: E402
 
 WRITTEN = (*torch_operators.WRITTEN, "workspace")
 
@@ -42,6 +43,7 @@ def function_calls() -> dict[str, tuple[Callable[..., Any], tuple[Any, ...], dic
     plan = cleave.plan_gemm(*long, **split)
     workspace = torch.zeros(plan.workspace_size, dtype=torch.uint8)
     d = torch.empty
+    packed = cleave.pack_weights(torch.ones(4, 64), 64)
     return {
         "gemm": (cleave.gemm, (a, b), {"out": d(8, 4)}),
         "gemm with a workspace": (cleave.gemm, long, {"workspace": workspace, **split}),
@@ -55,6 +57,17 @@ def function_calls() -> dict[str, tuple[Callable[..., Any], tuple[Any, ...], dic
         ),
         "grouped_gemm": (cleave.grouped_gemm, (a, b.expand(2, 16, 4), offs), {"out": d(8, 4)}),
         "grouped_gemm_wgrad": (cleave.grouped_gemm_wgrad, (a, a, offs), {"out": d(2, 16, 16)}),
+        "mixed_gemm": (
+            cleave.mixed_gemm, (torch.ones(8, 64, dtype=torch.bfloat16), packed),
+            {"out": d(8, 4, dtype=torch.bfloat16)},
+        ),
+        "scaled_conv2d": (
+            cleave.scaled_conv2d, (image.to(torch.int8), weight.to(torch.int8), one, one),
+            {"out": torch.empty_like(grad), "amax": torch.zeros(1)},
+        ),
+        "conv_transpose2d": (
+            cleave.conv_transpose2d, (grad, weight), {"out": torch.empty_like(image)}
+        ),
         "conv2d": (cleave.conv2d, (image, weight), {"out": torch.empty_like(grad)}),
         "conv2d_dgrad": (
             cleave.conv2d_dgrad, (image.shape, weight, grad), {"out": torch.empty_like(image)}
@@ -72,6 +85,16 @@ def function_calls() -> dict[str, tuple[Callable[..., Any], tuple[Any, ...], dic
 
 
 every_function = pytest.mark.parametrize("name", function_calls())
+
+
+def test_every_function_with_an_out_is_here() -> None:
+    """Of convolutions, those of two dimensions stand for all."""
+    called = {function for function, _, _ in function_calls().values()}
+    public = {name: getattr(cleave, name) for name in cleave.__all__}
+    functions = {name: f for name, f in public.items() if callable(f) and not isinstance(f, type)}
+    takes_out = {name for name, f in functions.items() if {"out", "stream"} <= {*parameters_of(f)}}
+    assert len(takes_out) > 15
+    assert not {name for name in takes_out if "1d" not in name and "3d" not in name and functions[name] not in called}
 
 
 def versions(arguments: tuple[Any, ...], options: dict[str, Any]) -> dict[Any, int]:

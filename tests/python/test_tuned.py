@@ -56,6 +56,13 @@ def test_a_measured_choice_is_taken(tmp_path):
     assert MEASURED not in other
 
 
+def test_a_measured_portable_kernel_is_not_explained_by_tma(tmp_path):
+    tuned_file(tmp_path).write_text(VERSION + line(65, "portable 64x64"))
+    (why,) = explain(tmp_path, problem(65))
+    assert why.startswith(f"portable 64x64: {MEASURED}")
+    assert "TMA" not in why
+
+
 BAD = [
     "sm90 64x0", "sm90 0x64", "sm90 0x0", "sm90 64x64 multicast 0x1", "sm90 64x64 multicast 8x8",
     "sm90 64x64 parallel 4 clusters 0", "sm90 64x64 parallel 4 clusters 3", "portable 128x1",
