@@ -395,31 +395,31 @@ class Collector {
   }
 
   void windows() {
-    const auto add = [&](DType in, DType out, int64_t channels, int64_t filters, int32_t taps, int32_t stride,
-                         bool finishes = false) {
+    const auto add = [&](Conv kind, DType in, DType out, int64_t channels, int64_t filters, int32_t taps,
+                         int32_t stride, bool finishes = false) {
       const ConvAxis axis{.size = 64, .filter = taps, .stride = stride, .pad_begin = taps / 2, .pad_end = taps / 2};
-      GemmProblem p = implicit_gemm({.kind = Conv::fprop,
-                                     .images = 8,
-                                     .channels = channels,
-                                     .filters = filters,
-                                     .axes = {ConvAxis{}, axis, axis}},
-                                    1, in, out);
-      if (finishes) {
+      const ConvLayout conv{
+          .kind = kind, .images = 8, .channels = channels, .filters = filters, .axes = {ConvAxis{}, axis, axis}};
+      GemmProblem p = implicit_gemm(conv, 1, in, out);
+      p.has_c = finishes;
+      if (finishes && kind == Conv::fprop) {
         p.bias = Bias::row;
         p.activation = Activation::silu;
-        p.has_c = true;
       }
       const auto spec = direct_spec(p, device_);
       const auto choice = spec ? make_choice(p, device_, *spec) : std::nullopt;
       if (choice && std::ranges::find(configs_, choice->config) == configs_.end()) configs_.push_back(choice->config);
     };
-    add(DType::f16, DType::f16, 3, 64, 7, 2);
-    add(DType::bf16, DType::bf16, 3, 64, 7, 2, true);
-    add(DType::bf16, DType::f32, 3, 64, 3, 1, true);
-    add(DType::f16, DType::f16, 3, 32, 3, 2);
-    add(DType::bf16, DType::bf16, 4, 320, 3, 1);
-    add(DType::f16, DType::f16, 1, 24, 5, 1);
-    add(DType::f16, DType::bf16, 3, 96, 4, 4);
+    for (const Conv kind : {Conv::fprop, Conv::wgrad}) {
+      add(kind, DType::f16, DType::f16, 3, 64, 7, 2);
+      add(kind, DType::bf16, DType::bf16, 3, 64, 7, 2, true);
+      add(kind, DType::bf16, DType::f32, 3, 64, 3, 1, true);
+      add(kind, DType::f16, DType::f16, 3, 32, 3, 2);
+      add(kind, DType::bf16, DType::bf16, 4, 320, 3, 1);
+      add(kind, DType::f16, DType::f16, 1, 24, 5, 1);
+      add(kind, DType::f16, DType::bf16, 3, 96, 4, 4);
+      add(kind, DType::f16, DType::f16, 4, 64, 8, 1);
+    }
   }
 
   void other_float32(Precision precision) {

@@ -86,8 +86,8 @@ uint32_t strip_of(Conv kind, const ConvAxis& axis, uint32_t vector, DType type) 
 }  // namespace
 
 std::optional<Spec> direct_spec(const GemmProblem& p, const DeviceInfo& device) {
-  if (p.conv.kind == Conv::wgrad) return direct_wgrad_spec(p, device);
   if (const auto windows = direct_windows_spec(p, device)) return windows;
+  if (p.conv.kind == Conv::wgrad) return direct_wgrad_spec(p, device);
   if (!is_narrow(p)) return std::nullopt;
   const uint32_t vector = vector_of(p), channels = uint32_t(p.batch * p.conv.channels);
   const uint32_t strip = strip_of(p.conv.kind, p.conv.axes[2], vector, p.a.dtype);
@@ -98,8 +98,8 @@ std::optional<Spec> direct_spec(const GemmProblem& p, const DeviceInfo& device) 
 }
 
 std::optional<Choice> make_direct_choice(const GemmProblem& problem, const DeviceInfo& device, const Spec& spec) {
-  if (problem.conv.kind == Conv::wgrad) return make_direct_wgrad_choice(problem, device, spec);
   if (direct_windows_spec(problem, device)) return make_direct_windows_choice(problem, device, spec);
+  if (problem.conv.kind == Conv::wgrad) return make_direct_wgrad_choice(problem, device, spec);
   const auto own = direct_spec(problem, device);
   if (!own || *own != spec) return std::nullopt;  // another cut is another problem's
   const ConvLayout& conv = problem.conv;
@@ -129,8 +129,8 @@ std::optional<Choice> make_direct_choice(const GemmProblem& problem, const Devic
 
 DirectShape direct_shape(const Choice& choice) {
   const GemmConfig& c = choice.config;
-  if (c.conv.kind == Conv::wgrad) return direct_wgrad_shape(choice);
   if (c.direct.windows) return direct_windows_shape(choice);
+  if (c.conv.kind == Conv::wgrad) return direct_wgrad_shape(choice);
   const ConvLayout& conv = choice.problem.conv;
   DirectShape shape = direct_images(conv);
   shape.channels = uint32_t(choice.problem.n);
@@ -150,8 +150,8 @@ DirectShape direct_shape(const Choice& choice) {
 
 double predict_direct_us(const Choice& choice, const DeviceInfo& device) {
   const GemmConfig& c = choice.config;
-  if (c.conv.kind == Conv::wgrad) return predict_direct_wgrad_us(choice, device);
   if (c.direct.windows) return predict_direct_windows_us(choice, device);
+  if (c.conv.kind == Conv::wgrad) return predict_direct_wgrad_us(choice, device);
   const double share = double(choice.problem.m) * double(choice.problem.n);
   const double taps = double(c.direct.height.taps) * c.direct.width.taps * c.direct.group;
   const double strides = c.conv.kind == Conv::dgrad ? double(c.direct.height.stride) * c.direct.width.stride : 1;

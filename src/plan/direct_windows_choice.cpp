@@ -16,108 +16,166 @@ namespace {
 
 constexpr int64_t kMostChannels = 4;
 constexpr uint32_t kMostDepth = 256;
-constexpr uint32_t kMostColumns = 64;  // of a CTA: a warp's sums
-constexpr uint32_t kTileRows = kDirectThreads / 32 * kWindowStrip;
+constexpr uint32_t kMostFilters = 64;   // of a CTA: registers for their sums
+constexpr uint32_t kMostRowBlocks = 3;  // wgrad: of a warp
+constexpr uint32_t kWarps = kDirectThreads / 32, kTileRows = kWarps * kWindowStrip;
 
-// An H200 took 0.83 to 1.28 of what follows, for 14 layers.
+// Outputs: an H200 took 0.83 to 1.28 of what follows, for 14 layers.
 constexpr double kLaunchUs = 4;
 constexpr double kMemoryShare = 0.6;
 constexpr double kMultiplyAddsPerClock = 512;  // of an SM
+// Weight gradients: 0.88 to 1.28 for 14 layers, before the factor by which predictions of the kernel that competes, which
+// gathers, are above what it takes.
+constexpr double kGradientUs = 17;   // with the first tile's loads, and the sums of a CTA's warps
+constexpr double kTileUs = 1.2;      // of a CTA, and
+constexpr double kLoadUs = 0.00136;  // for each load of shared memory by a warp
+constexpr double kRoundUs = 0.26;    // that slices are added up in: of 8 parts of a thread's elements at once
+constexpr double kGatherFactor = 1.2;
+constexpr double kPartsOfRound = 8;
+
+/// The images that windows are of, and the filters.
+const MatrixLayout& images_of(const GemmProblem& p) {
+  return p.conv.kind == Conv::wgrad ? p.b : p.a;
+}
+int64_t filters_of(const GemmProblem& p) {
+  return p.conv.kind == Conv::wgrad ? p.m : p.n;
+}
+
+/// Along a line and down, in strips and lines of a CTA: those that waste least; two strips, if others are no better.
+uint32_t strips_of(const ConvLayout& conv) {
+  const auto made = [&](uint32_t strips) {
+    return uint64_t(round_up(uint32_t(outputs(conv.axes[2])), strips * kWindowStrip)) *
+           round_up(uint32_t(outputs(conv.axes[1])), kWarps / strips);
+  };
+  uint32_t best = 2;
+  for (const uint32_t strips : {4u, 1u, 8u})
+    if (made(strips) < made(best)) best = strips;
+  return best;
+}
 
 GemmConfig windows_config(const GemmProblem& p, const Spec& spec) {
   GemmConfig c = direct_config(p, spec, uint32_t(p.conv.channels));
-  const ConvAxis& across = p.conv.axes[2];
   c.direct.windows = true;
-  c.direct.width.phase = uint32_t(across.pad_begin * p.conv.channels % 2);
-  c.warps = {.m = kDirectThreads / 32, .n = 1};
+  c.direct.width.phase = uint32_t(p.conv.axes[2].pad_begin * p.conv.channels % 2);
+  c.direct.strips = strips_of(p.conv);
+  if (p.conv.kind == Conv::wgrad) {
+    c.operands.a_major = c.operands.b_major = Major::mn;
+    c.schedule.split = spec.split;
+    c.warps = {.m = 1, .n = 1};
+    while (c.warps.m < kWarps && window_row_blocks(c) > kMostRowBlocks) c.warps.m *= 2;
+    c.warps.k = kWarps / c.warps.m;
+    return c;
+  }
+  c.warps = {.m = kWarps, .n = 1};
   const bool whole = size_of(p.d.dtype) == 2 && p.n % 8 == 0 && p.d.stride_row % 8 == 0 && p.d.alignment % 16 == 0;
   c.store.run_bytes = whole ? 16 : 0;
   c.epilogue.c_pairs = c_has_pairs(p, false);
   c.epilogue.function = function_config(p, false);
-  // The strips that waste least of a line and of those below it; two, if others are no better.
-  const auto made = [&](uint32_t strips) {
-    const uint32_t rows = c.warps.m / strips;
-    return uint64_t(round_up(pixels_made(Conv::fprop, across), strips * kWindowStrip)) *
-           round_up(pixels_made(Conv::fprop, p.conv.axes[1]), rows);
-  };
-  c.direct.strips = 2;
-  for (const uint32_t strips : {4u, 1u, 8u})
-    if (made(strips) < made(c.direct.strips)) c.direct.strips = strips;
   return c;
 }
 
 bool is_served(const GemmProblem& p, const DeviceInfo& device) {
   const ConvLayout& conv = p.conv;
-  if (conv.kind != Conv::fprop || p.batch != 1 || conv.channels > kMostChannels || p.m == 0 || p.k == 0) return false;
+  const bool back = conv.kind == Conv::wgrad;
+  if ((conv.kind != Conv::fprop && !back) || p.batch != 1 || conv.channels > kMostChannels) return false;
+  if (p.m == 0 || p.n == 0 || p.k == 0) return false;
   if (conv.axes[0] != ConvAxis{} || (conv.axes[2].dilation > 1 && conv.axes[2].filter > 1)) return false;
   const auto has_16_bits = [](DType type) { return type == DType::f16 || type == DType::bf16; };
   if (!has_16_bits(p.a.dtype) || p.b.dtype != p.a.dtype || !(has_16_bits(p.d.dtype) || p.d.dtype == DType::f32))
     return false;
-  // Lines of pixels without gaps are read by words.
-  if (p.a.stride_row != conv.channels || conv.axes[2].size * conv.channels % 2 != 0 || p.a.alignment % 4 != 0)
+  // Lines of pixels without gaps are read by words; outputs' gradients by 16 bytes.
+  const MatrixLayout& images = images_of(p);
+  if (images.stride_row != conv.channels || conv.axes[2].size * conv.channels % 2 != 0 || images.alignment % 4 != 0)
     return false;
+  if (back && (p.a.stride_col % 8 != 0 || p.a.alignment % 16 != 0 || p.epilogue.function != nullptr)) return false;
   if (is_gated(p) || reduces(p) || p.has_scale_d || p.has_amax || finds_scales(p)) return false;
-  const bool split =
-      p.split_k_slices > 1 || (p.split_k_mode != SplitKMode::automatic && p.split_k_mode != SplitKMode::none);
+  const bool splits = p.split_k_mode == SplitKMode::automatic || (back && p.split_k_mode == SplitKMode::parallel);
+  if (!splits && p.split_k_mode != SplitKMode::none) return false;
+  if (p.split_k_slices > 1 && !back) return false;
   const bool wanted = p.kernel == KernelFamily::automatic || p.kernel == KernelFamily::direct;
-  return wanted && !split && device.compute_capability >= 80;
+  return wanted && device.compute_capability >= 80;
 }
 
-uint32_t columns_of(const GemmProblem& p) {
-  const uint32_t blocks = ceil_div(uint32_t(p.n), kMostColumns);
-  return round_up(ceil_div(uint32_t(p.n), blocks), 16u);
+/// Tiles of all images, of one block of filters.
+int64_t tiles_of(const ConvLayout& conv) {
+  const uint32_t strips = strips_of(conv);
+  return ceil_div<int64_t>(outputs(conv.axes[2]), strips * kWindowStrip) *
+         ceil_div<int64_t>(outputs(conv.axes[1]), kWarps / strips) * conv.images;
 }
 
 }  // namespace
 
 std::optional<Spec> direct_windows_spec(const GemmProblem& p, const DeviceInfo& device) {
   if (!is_served(p, device)) return std::nullopt;
-  return Spec{.family = KernelFamily::direct, .tile_m = kTileRows, .tile_n = columns_of(p)};
+  const auto filters = uint32_t(filters_of(p)), blocks = ceil_div(filters, kMostFilters);
+  Spec spec{.family = KernelFamily::direct, .tile_m = kTileRows, .tile_n = round_up(ceil_div(filters, blocks), 16u)};
+  if (p.conv.kind != Conv::wgrad || p.split_k_mode == SplitKMode::none) return spec;
+  const int64_t wanted = p.split_k_slices > 0 ? p.split_k_slices : int64_t(device.num_sms) / blocks;
+  spec.slices = uint32_t(std::clamp<int64_t>(wanted, 1, tiles_of(p.conv)));
+  if (spec.slices > 1) spec.split = SplitKMode::parallel;
+  return spec;
 }
 
 std::optional<Choice> make_direct_windows_choice(const GemmProblem& problem, const DeviceInfo& device,
                                                  const Spec& spec) {
-  if (direct_windows_spec(problem, device) != spec) return std::nullopt;  // another cut is another problem's
+  const auto own = direct_windows_spec(problem, device);
+  const bool back = problem.conv.kind == Conv::wgrad;
+  // Another cut is another problem's; weight gradients may be of other slices.
+  if (!own || spec.tile_m != own->tile_m || spec.tile_n != own->tile_n || spec.cluster_k != 1) return std::nullopt;
+  const bool sliced = spec.split == SplitKMode::parallel && spec.slices > 1;
+  if (sliced ? !back || spec.slices > tiles_of(problem.conv) : spec.split != SplitKMode::none || spec.slices != 1)
+    return std::nullopt;
   Choice choice;
   choice.spec = spec;
   choice.problem = problem;
   choice.geometry = conv_geometry(problem.conv, 1);
   choice.rows_of_d = problem.m;
   const GemmConfig& c = choice.config = windows_config(problem, spec);
-  const uint32_t shared = smem_plan(c).bytes;
-  if (window_depth(c.direct) > kMostDepth || shared > uint32_t(device.shared_memory_per_block)) return std::nullopt;
-  const DirectShape shape = direct_windows_shape(choice);
-  const uint64_t tiles =
-      uint64_t(shape.blocks.divisor) * shape.columns.divisor * shape.rows.divisor * problem.conv.images;
-  if (tiles > INT32_MAX || problem.m > INT32_MAX) return std::nullopt;
+  if (window_depth(c.direct) > kMostDepth || smem_plan(c).bytes > uint32_t(device.shared_memory_per_block))
+    return std::nullopt;
+  const uint32_t blocks = ceil_div(uint32_t(filters_of(problem)), c.tile.n);
+  const int64_t tiles = blocks * tiles_of(problem.conv);
+  if (tiles > INT32_MAX || problem.m > INT32_MAX || problem.k > INT32_MAX) return std::nullopt;
   // A CTA's tiles have the same filters.
-  const uint32_t blocks = shape.blocks.divisor, resident = uint32_t(device.num_sms) * resident_ctas(c);
-  choice.blocks = uint32_t(std::min<uint64_t>(tiles, std::max(resident / blocks, 1u) * blocks));
+  const uint32_t resident = back ? blocks * spec.slices : uint32_t(device.num_sms) * resident_ctas(c);
+  choice.blocks = uint32_t(std::min<int64_t>(tiles, std::max(resident / blocks, 1u) * blocks));
   choice.tiles = double(tiles);
   choice.most_tiles = uint32_t(tiles);
+  choice.schedule.slices = spec.slices;
+  if (sliced) {
+    const uint32_t counters = blocks * DirectReduction(spec.slices).counters();
+    choice.counter_bytes = round_up<uint64_t>(counters * sizeof(uint32_t), 16);
+    choice.partial_bytes = uint64_t(blocks) * spec.slices * direct_made(c) * sizeof(float);
+  }
   return choice;
 }
 
 DirectShape direct_windows_shape(const Choice& choice) {
   const GemmConfig& c = choice.config;
   DirectShape shape = direct_images(choice.problem.conv);
-  shape.channels = uint32_t(choice.problem.n);
+  shape.channels = uint32_t(filters_of(choice.problem));
   shape.blocks = FastDivmod(ceil_div(shape.channels, c.tile.n));
   shape.columns = FastDivmod(ceil_div(shape.made[1], c.direct.strips * kWindowStrip));
   shape.rows = FastDivmod(ceil_div(shape.made[0], window_rows(c)));
-  shape.tiles =
-      shape.blocks.divisor * shape.columns.divisor * shape.rows.divisor * uint32_t(choice.problem.conv.images);
+  shape.tiles = choice.most_tiles;
   return shape;
 }
 
 double predict_direct_windows_us(const Choice& choice, const DeviceInfo& device) {
   const GemmConfig& c = choice.config;
-  const double waves = std::ceil(choice.tiles / choice.blocks) * choice.blocks;  // of tiles
-  const double multiply_adds = waves * c.tile.m * c.tile.n * window_depth(c.direct);
-  const double running = std::min(1.0, double(choice.blocks) / (device.num_sms * resident_ctas(c)));
-  const double multiply = multiply_adds / (device.num_sms * running * kMultiplyAddsPerClock * device.clock_ghz * 1e3);
+  const double tiles_of_cta = std::ceil(choice.tiles / choice.blocks);
+  const double ctas_of_sm = std::ceil(double(choice.blocks) / device.num_sms);
   const double memory = minimum_bytes(choice.problem) / (device.memory_gb_per_s * 1e3 * kMemoryShare);
-  return kLaunchUs + std::max(multiply, memory);
+  if (c.conv.kind == Conv::wgrad) {
+    const double loads = c.warps.m * (window_row_blocks(c) * 8.0 + c.tile.n / 16.0) * (c.tile.m / 16.0);  // of a tile
+    const DirectReduction of(choice.spec.slices);
+    const double levels = std::ceil(of.team / kPartsOfRound) + std::ceil(of.teams / kPartsOfRound);
+    const double rounds = choice.spec.slices > 1 ? std::ceil(double(direct_made(c)) / kDirectThreads) * levels : 0;
+    const double tiles = tiles_of_cta * ctas_of_sm * (kTileUs + kLoadUs * loads);
+    return kGatherFactor * (kGradientUs + kRoundUs * rounds + std::max(tiles, memory));
+  }
+  const double multiply_adds = tiles_of_cta * ctas_of_sm * c.tile.m * c.tile.n * window_depth(c.direct);
+  return kLaunchUs + std::max(multiply_adds / (kMultiplyAddsPerClock * device.clock_ghz * 1e3), memory);
 }
 
 }  // namespace cleave

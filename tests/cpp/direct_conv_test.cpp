@@ -183,9 +183,10 @@ TEST(DirectConv, LeavesTheRest) {
   expect_unserved(serial);
 }
 
-GemmProblem few_channels(int64_t channels, int64_t filters, const ConvAxis& height, const ConvAxis& width) {
+GemmProblem few_channels(int64_t channels, int64_t filters, const ConvAxis& height, const ConvAxis& width,
+                         Conv kind = Conv::fprop) {
   const ConvLayout conv{
-      .kind = Conv::fprop, .images = 3, .channels = channels, .filters = filters, .axes = {kNone, height, width}};
+      .kind = kind, .images = 3, .channels = channels, .filters = filters, .axes = {kNone, height, width}};
   GemmProblem p = implicit_gemm(conv, 1, DType::f16, DType::f16);
   p.kernel = KernelFamily::direct;
   return p;
@@ -236,6 +237,34 @@ TEST(DirectWindows, EachElementOfKIsWhatTheDefinitionSays) {
   EXPECT_GT(served, 100);
 }
 
+TEST(DirectWindows, WarpsHaveEachElementOfAFilter) {
+  Random random(3);
+  int served = 0;
+  for (int round = 0; round < 500; ++round) {
+    ConvAxis height = draw_axis(random, 4), width = draw_axis(random, 4);
+    width.dilation = 1;
+    GemmProblem p = few_channels(random.number(1, 4), 8 * random.number(1, 20), height, width, Conv::wgrad);
+    p.split_k_slices = random.number(0, 40);
+    const auto spec = direct_spec(p, h100());
+    const auto choice = spec ? make_choice(p, h100(), *spec) : std::nullopt;
+    if (!choice) continue;
+    ++served;
+    SCOPED_TRACE(text(p.conv));
+    const GemmConfig& c = choice->config;
+    EXPECT_GE(c.warps.m * window_row_blocks(c) * 16, window_depth(c.direct));
+    EXPECT_EQ(c.warps.m * c.warps.k * 32, kDirectThreads);
+    const DirectShape shape = direct_shape(*choice);
+    const uint32_t blocks = shape.blocks.divisor;
+    EXPECT_GE(blocks * c.tile.n, shape.channels);
+    EXPECT_EQ(choice->blocks, blocks * choice->spec.slices);
+    EXPECT_LE(choice->spec.slices, shape.tiles / blocks);  // a tile for each
+    EXPECT_EQ(window_rows(c) * c.direct.strips * kWindowStrip, c.tile.m);
+    EXPECT_LE(direct_made(c) * sizeof(float), smem_plan(c).bytes);
+    EXPECT_EQ(choice->partial_bytes > 0, choice->spec.slices > 1);
+  }
+  EXPECT_GT(served, 100);
+}
+
 TEST(DirectWindows, IsChosenForFirstLayers) {
   const ConvAxis seven{.size = 224, .filter = 7, .stride = 2, .pad_begin = 3, .pad_end = 3};
   GemmProblem p = few_channels(3, 64, seven, seven);
@@ -245,6 +274,9 @@ TEST(DirectWindows, IsChosenForFirstLayers) {
   EXPECT_EQ(family(), KernelFamily::direct);
   p.kernel = KernelFamily::sm90;
   EXPECT_EQ(family(), KernelFamily::sm90);
+  p.conv.kind = Conv::wgrad;
+  p = implicit_gemm(p.conv, 1, DType::f16, DType::f16);
+  EXPECT_EQ(family(), KernelFamily::direct);
 }
 
 TEST(DirectWindows, LeavesTheRest) {

@@ -226,6 +226,25 @@ FEW_CHANNELS = {
 }
 
 
+@pytest.mark.parametrize("mode", [{}, {"split_k_mode": "none"}, split("parallel", 3), split("parallel", 50)], ids=str)
+@pytest.mark.parametrize("name", [name for name, of in FEW_CHANNELS.items() if of.filters % 8 == 0])
+def test_gradients_of_few_channels_filters(name: str, mode: dict[str, Any]) -> None:
+    for dtype in ("float16", "bfloat16"):
+        for more in ({}, {"has_c": True}, {"out_dtype": "float32"}):
+            case = Case("wgrad", FEW_CHANNELS[name], dtype, options={"kernel": "direct"} | mode, **more)
+            case.check()
+            first = case.out.clone()
+            case.run()
+            assert torch.equal(case.out, first)
+
+
+def test_infinite_pixels_that_no_output_of_few_channels_meets() -> None:
+    x, dy = channels_last(2, 3, 12, 12, dtype="float16"), channels_last(2, 16, 5, 5, dtype="float16")
+    expected = cleave.conv2d_wgrad(x, (16, 3, 3, 3), dy, stride=2, kernel="direct")
+    x[..., 11], x[..., 11, :] = float("inf"), float("nan")
+    assert torch.equal(cleave.conv2d_wgrad(x, (16, 3, 3, 3), dy, stride=2, kernel="direct"), expected)
+
+
 @pytest.mark.parametrize("name", FEW_CHANNELS)
 def test_few_channels_by_the_direct_kernel(name: str) -> None:
     for dtype in ("float16", "bfloat16"):

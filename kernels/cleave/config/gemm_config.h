@@ -107,7 +107,7 @@ struct ConvConfig {
 
 /// direct: a CTA makes tile.n channels; of a line, `strips` of tile.m pixels beside each other.
 struct DirectConfig {
-  bool windows = false;  // rows of a product on tensor cores, strips of conv/window.h; else multiply-adds by pixel
+  bool windows = false;  // rows of a product on tensor cores, strips of config/window.h; else multiply-adds by pixel
   uint32_t vector = 1;   // channels of a thread; windows: of a pixel
   uint32_t group = 1;    // channels, and filters, of a group
   uint32_t strips = 1;
@@ -227,6 +227,7 @@ CLEAVE_HD constexpr uint32_t direct_sums(const GemmConfig& c) {
   return c.direct.width.taps * c.direct.group * c.direct.vector;
 }
 CLEAVE_HD constexpr uint32_t direct_made(const GemmConfig& c) {
+  if (c.direct.windows) return c.tile.n * c.direct.height.taps * c.direct.width.taps * c.direct.vector;
   return c.tile.n / c.direct.vector * c.direct.height.taps * direct_sums(c);
 }
 
@@ -265,7 +266,7 @@ CLEAVE_HD constexpr uint32_t accumulators_per_thread(const GemmConfig& c) {
 
 /// CTAs that an SM has registers for, at least.
 CLEAVE_HD constexpr uint32_t resident_ctas(const GemmConfig& c) {
-  if (!c.direct.windows) return 1;
+  if (!c.direct.windows || c.conv.kind == Conv::wgrad) return 1;
   return accumulators_per_thread(c) <= 32 ? 3 : 2;
 }
 

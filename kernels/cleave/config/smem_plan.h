@@ -4,7 +4,7 @@
 
 #include "cleave/config/scale_lines.h"
 #include "cleave/config/weight_lines.h"
-#include "cleave/conv/window.h"
+#include "cleave/config/window.h"
 #include "cleave/memory/tensor_map.h"
 #include "cleave/schedule/groups.h"
 
@@ -50,8 +50,7 @@ CLEAVE_HD constexpr SmemPlan smem_plan(const GemmConfig& c) {
     const uint32_t taps = c.direct.height.taps * c.direct.width.taps;
     const uint32_t filters = taps * c.direct.group * direct_filter_row(c);
     const uint32_t floats = c.conv.kind == Conv::wgrad ? direct_places(c) * direct_made(c) : filters;
-    plan.bytes =
-        c.direct.windows ? window_filters_bytes(c) + 2 * window_stage_bytes(c) : floats * uint32_t(sizeof(float));
+    plan.bytes = c.direct.windows ? window_bytes(c) : floats * uint32_t(sizeof(float));
     return plan;
   }
   const bool streamed = c.family == KernelFamily::streamed;  // A, and its scales, through registers alone

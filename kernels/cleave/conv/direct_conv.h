@@ -15,7 +15,7 @@ namespace cleave {
 /// What an axis is to the compiler.
 struct DirectAxis {
   uint32_t taps = 1, stride = 1, dilation = 1;
-  // dgrad: the padding, modulo the stride. Windows (conv/window.h), width: elements before one in its first word.
+  // dgrad: the padding, modulo the stride. Windows (config/window.h), width: elements before one in its first word.
   uint32_t phase = 0;
 
   CLEAVE_HD friend constexpr bool operator==(const DirectAxis&, const DirectAxis&) = default;

@@ -16,6 +16,7 @@
 #include "cleave/epilogue/store_pair.h"
 #include "cleave/kernel/conv_direct_wgrad.h"
 #include "cleave/kernel/conv_direct_windows.h"
+#include "cleave/kernel/conv_direct_windows_wgrad.h"
 #include "cleave/memory/channel_vector.h"
 #include "cleave/ptx/sync.h"
 
@@ -217,7 +218,9 @@ CLEAVE_DEVICE void conv_direct(const Params<C>& p) {
   extern __shared__ __align__(16) uint8_t shared[];
   ptx::launch_dependents();
   ptx::grid_dependency_wait();
-  if constexpr (C.conv.kind == Conv::wgrad) {
+  if constexpr (C.conv.kind == Conv::wgrad && C.direct.windows) {
+    DirectWindowsWgrad<C>(p, reinterpret_cast<float*>(shared)).run();
+  } else if constexpr (C.conv.kind == Conv::wgrad) {
     DirectWgrad<C>(p, reinterpret_cast<float*>(shared)).run();
   } else if constexpr (C.direct.windows) {
     DirectWindows<C>(p, ptx::shared_address(shared)).run();

@@ -14,7 +14,7 @@
 #include "cleave/conv/direct_conv.h"
 #include "cleave/epilogue/epilogue.h"
 #include "cleave/memory/channel_vector.h"
-#include "cleave/ptx/sync.h"
+#include "cleave/split_k/slice_sums.h"
 
 namespace cleave {
 
@@ -48,7 +48,7 @@ class DirectWgrad {
     __syncthreads();
     add_places();
     if constexpr (C.schedule.split == SplitKMode::parallel) {
-      if (!add_slices()) return;
+      if (!SliceSums<C, kMade>(p_, shared_).add(block_, slice_, gridDim.x / p_.shape.blocks.divisor)) return;
     }
     for (uint32_t i = threadIdx.x; i < kMade; i += kDirectThreads) store(i, shared_[i]);
   }
@@ -115,54 +115,6 @@ class DirectWgrad {
       for (uint32_t place = 1; place < kPlaces; ++place) sum += shared_[place * kMade + i];
       shared_[i] = sum;
     }
-  }
-
-  /// Slices are added up in two levels, each by its last arriver. True in the CTA that then has the sums of them all.
-  CLEAVE_DEVICE bool add_slices() {
-    const DirectReduction of(gridDim.x / p_.shape.blocks.divisor);
-    float* const parts = p_.partials + uint64_t(block_) * of.slices * kMade;
-    uint32_t* const counters = p_.counters + block_ * of.counters();
-    write_part(parts + uint64_t(slice_) * kMade);
-    const uint32_t team = slice_ / of.team;
-    if (!arrives_last(counters + 1 + team, of.members(team))) return false;
-    float* const of_team = parts + uint64_t(team) * of.team * kMade;
-    add_parts(of_team, kMade, of.members(team));
-    write_part(of_team);
-    if (!arrives_last(counters, of.teams)) return false;
-    add_parts(parts, of.team * kMade, of.teams);
-    return true;
-  }
-
-  CLEAVE_DEVICE void write_part(float* part) const {
-    for (uint32_t i = threadIdx.x; i < kMade; i += kDirectThreads) __stcg(part + i, shared_[i]);
-  }
-
-  /// `count` parts, `apart` floats from each other.
-  CLEAVE_DEVICE void add_parts(const float* parts, uint32_t apart, uint32_t count) {
-    constexpr uint32_t kAtOnce = 8;  // loads in flight
-    for (uint32_t i = threadIdx.x; i < kMade; i += kDirectThreads) {
-      float sum = 0;
-      for (uint32_t first = 0; first < count; first += kAtOnce) {
-        float part[kAtOnce];
-        CLEAVE_UNROLL
-        for (uint32_t j = 0; j < kAtOnce; ++j)
-          part[j] = first + j < count ? __ldcg(parts + uint64_t(first + j) * apart + i) : 0.0f;
-        CLEAVE_UNROLL
-        for (uint32_t j = 0; j < kAtOnce; ++j) sum += part[j];
-      }
-      shared_[i] = sum;
-    }
-  }
-
-  /// True in all threads of the last of `count` CTAs, which sees what the others wrote; the counter is then zero again.
-  CLEAVE_DEVICE bool arrives_last(uint32_t* counter, uint32_t count) const {
-    __syncthreads();
-    bool last = false;
-    if (threadIdx.x == 0) {
-      last = ptx::add_acquire_release(counter, 1) == count - 1;
-      if (last) *counter = 0;
-    }
-    return __syncthreads_or(last);
   }
 
   CLEAVE_DEVICE void store(uint32_t i, float sum) const {

@@ -3,16 +3,14 @@
 //
 // Roles      all warps copy lines of the images, then multiply: a warp has 32 outputs of a line, `direct.strips` warps
 //            follow each other along it, the others have the lines below. CTAs go from tile to tile, of the same filters
-// Operands   lines as they lie in memory, in two stages of shared memory; a window (conv/window.h) is read from there
+// Operands   lines as they lie in memory, in two stages of shared memory; a window (config/window.h) is read from there
 //            into mma.sync's registers. Filters in shared memory, for all tiles
 // Sums       float32, in the order of the taps
 #pragma once
 
-#include "cleave/config/gemm_params.h"
-#include "cleave/conv/window.h"
+#include "cleave/conv_load/window_lines.h"
 #include "cleave/epilogue/store_direct.h"
 #include "cleave/epilogue/store_rows.h"
-#include "cleave/ptx/copy_async.h"
 #include "cleave/ptx/mma_sync.h"
 #include "cleave/ptx/shared.h"
 
@@ -24,7 +22,7 @@ class DirectWindows {
   static constexpr DType kType = C.operands.a;
   static constexpr uint32_t kRun = window_run(D), kGroups = kRun / 8, kStep = window_step(D);
   static constexpr uint32_t kSteps = window_depth(D) / 16, kFilterBytes = window_filter_bytes(D);
-  static constexpr uint32_t kLines = window_lines(C), kWords = window_words(C), kLineBytes = kWords * 4;
+  static constexpr uint32_t kLineBytes = window_words(C) * 4;
   static constexpr uint32_t kRowBlocks = Fragment<C>::kRows / 16, kColBlocks = Fragment<C>::kColBlocks;
   static_assert(size_of(kType) == 2 && Fragment<C>::kRows == kWindowStrip && C.warps.n == 1 && kColBlocks % 2 == 0);
 
@@ -78,28 +76,8 @@ class DirectWindows {
     }
   }
 
-  /// What the windows of a CTA's tile see; zeros outside of the image.
   CLEAVE_DEVICE void load_lines(uint32_t cta, uint32_t stage) const {
-    if (cta < p_.shape.tiles) {
-      const DirectTile tile = locate(p_.shape, cta);
-      const DirectShape& shape = p_.shape;
-      const int32_t y0 = int32_t(tile.row * window_rows(C) * D.height.stride) - shape.pad[0];
-      const int32_t word0 = window_first_word(D, tile.column * D.strips * kWindowStrip, shape.pad[1]);
-      const uint32_t words = shape.gathered[1] * D.vector / 2;
-      const auto* const image =
-          static_cast<const uint32_t*>(p_.a.data) + int64_t(tile.image) * shape.gathered[0] * words;
-      for (uint32_t line = threadIdx.x / 32; line < kLines; line += kDirectThreads / 32) {
-        const int32_t y = y0 + int32_t(line);
-        const bool exists = uint32_t(y) < shape.gathered[0];
-        const uint32_t* const from = image + int64_t(exists ? y : 0) * words;
-#pragma unroll 4
-        for (uint32_t i = lane_; i < kWords; i += 32) {
-          const uint32_t word = uint32_t(word0 + int32_t(i));
-          const bool inside = exists && word < words;
-          ptx::copy_async<4>(stage + line * kLineBytes + i * 4, from + (inside ? word : 0), inside ? 4 : 0);
-        }
-      }
-    }
+    if (cta < p_.shape.tiles) load_window_lines<C>(p_.shape, p_.a, locate(p_.shape, cta), stage);
     ptx::copy_async_commit();
   }
 

@@ -26,6 +26,11 @@ CLEAVE_HD constexpr uint32_t window_depth(const DirectConfig& d) {
   return round_up(d.height.taps * window_run(d), 16u);
 }
 
+/// Elements of a filter, of its channel.
+CLEAVE_HD constexpr uint32_t window_filter_elements(const DirectConfig& d) {
+  return d.height.taps * d.width.taps * d.vector;
+}
+
 /// Which element of a filter, whose lines lie behind each other, K's element `k` is; -1: of none.
 CLEAVE_HD constexpr int32_t filter_element(const DirectConfig& d, uint32_t k) {
   const uint32_t line = k / window_run(d), across = d.width.taps * d.vector;
@@ -46,7 +51,7 @@ CLEAVE_HD constexpr uint32_t window_filter_bytes(const DirectConfig& d) {
 /// Lines of outputs of a CTA; lines of the image that their windows see; and words of such a line, one more than the
 /// last window ends in, since windows at odd elements are read as two words.
 CLEAVE_HD constexpr uint32_t window_rows(const GemmConfig& c) {
-  return c.warps.m / c.direct.strips;
+  return c.tile.m / (c.direct.strips * kWindowStrip);
 }
 CLEAVE_HD constexpr uint32_t window_lines(const GemmConfig& c) {
   return (window_rows(c) - 1) * c.direct.height.stride + (c.direct.height.taps - 1) * c.direct.height.dilation + 1;
@@ -60,7 +65,22 @@ CLEAVE_HD constexpr uint32_t window_filters_bytes(const GemmConfig& c) {
   return c.tile.n * window_filter_bytes(c.direct);
 }
 CLEAVE_HD constexpr uint32_t window_stage_bytes(const GemmConfig& c) {
-  return window_lines(c) * window_words(c) * 4;
+  return round_up(window_lines(c) * window_words(c) * 4, 16u);
+}
+
+/// wgrad: blocks of 16 elements of K that a warp has; and bytes of a pixel of the outputs' gradients in shared memory.
+CLEAVE_HD constexpr uint32_t window_row_blocks(const GemmConfig& c) {
+  return ceil_div(window_depth(c.direct) / 16, c.warps.m);
+}
+CLEAVE_HD constexpr uint32_t window_gradient_bytes(const GemmConfig& c) {
+  return (c.tile.n / 8 | 1) * 16;
+}
+
+/// What a CTA asks for.
+CLEAVE_HD constexpr uint32_t window_bytes(const GemmConfig& c) {
+  if (c.conv.kind == Conv::fprop) return window_filters_bytes(c) + 2 * window_stage_bytes(c);
+  const uint32_t stages = 2 * (window_stage_bytes(c) + c.tile.m * window_gradient_bytes(c));
+  return max_of(stages, direct_made(c) * uint32_t(sizeof(float)));
 }
 
 }  // namespace cleave

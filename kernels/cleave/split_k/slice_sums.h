@@ -1,0 +1,72 @@
+// Sums of slices that CTAs hold in shared memory, in two levels (DirectReduction): teams, then the teams' sums, each by
+// who arrives last and in the slices' order, so that the bits do not depend on who that is.
+#pragma once
+
+#include "cleave/config/gemm_params.h"
+#include "cleave/conv/direct_conv.h"
+#include "cleave/ptx/sync.h"
+
+namespace cleave {
+
+/// `Made` floats that all threads of a CTA have.
+template <GemmConfig C, uint32_t Made>
+class SliceSums {
+ public:
+  CLEAVE_DEVICE SliceSums(const GemmParams& p, float* shared) : p_(p), shared_(shared) {}
+
+  /// By all threads, when the CTA's sums are there. True in the CTA that then has those of all `slices` of `block`.
+  CLEAVE_DEVICE bool add(uint32_t block, uint32_t slice, uint32_t slices) {
+    const DirectReduction of(slices);
+    float* const parts = p_.partials + uint64_t(block) * of.slices * Made;
+    uint32_t* const counters = p_.counters + block * of.counters();
+    write_part(parts + uint64_t(slice) * Made);
+    const uint32_t team = slice / of.team;
+    if (!arrives_last(counters + 1 + team, of.members(team))) return false;
+    float* const of_team = parts + uint64_t(team) * of.team * Made;
+    add_parts(of_team, Made, of.members(team));
+    write_part(of_team);
+    if (!arrives_last(counters, of.teams)) return false;
+    add_parts(parts, of.team * Made, of.teams);
+    return true;
+  }
+
+ private:
+  // A thread has every kDirectThreads-th of them.
+
+  CLEAVE_DEVICE void write_part(float* part) const {
+    for (uint32_t i = threadIdx.x; i < Made; i += kDirectThreads) __stcg(part + i, shared_[i]);
+  }
+
+  /// `count` parts, `apart` floats from each other.
+  CLEAVE_DEVICE void add_parts(const float* parts, uint32_t apart, uint32_t count) {
+    constexpr uint32_t kAtOnce = 8;  // loads in flight
+    for (uint32_t i = threadIdx.x; i < Made; i += kDirectThreads) {
+      float sum = 0;
+      for (uint32_t first = 0; first < count; first += kAtOnce) {
+        float part[kAtOnce];
+        CLEAVE_UNROLL
+        for (uint32_t j = 0; j < kAtOnce; ++j)
+          part[j] = first + j < count ? __ldcg(parts + uint64_t(first + j) * apart + i) : 0.0f;
+        CLEAVE_UNROLL
+        for (uint32_t j = 0; j < kAtOnce; ++j) sum += part[j];
+      }
+      shared_[i] = sum;
+    }
+  }
+
+  /// True in all threads of the last of `count` CTAs, which sees what the others wrote; the counter is then zero again.
+  CLEAVE_DEVICE bool arrives_last(uint32_t* counter, uint32_t count) const {
+    __syncthreads();
+    bool last = false;
+    if (threadIdx.x == 0) {
+      last = ptx::add_acquire_release(counter, 1) == count - 1;
+      if (last) *counter = 0;
+    }
+    return __syncthreads_or(last);
+  }
+
+  const GemmParams& p_;
+  float* shared_;
+};
+
+}  // namespace cleave
