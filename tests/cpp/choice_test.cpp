@@ -3,11 +3,14 @@
 #include <gtest/gtest.h>
 
 #include <limits>
+#include <set>
 
 #include "cleave/config/scale_lines.h"
 #include "cleave/device.h"
+#include "launch/gemm_grid.h"
 #include "plan/catalogue.h"
 #include "plan/spec.h"
+#include "plan/typical_problems.h"
 
 namespace cleave {
 namespace {
@@ -102,6 +105,24 @@ TEST(Choice, TallTilesAreForPromotedSumsAndPlainProducts) {
 }
 
 // Tiles are numbered with 31 bits.
+TEST(Choice, WhatIsConsideredWaitsForNobody) {
+  const DeviceInfo& h100 = device_info(kPlanOnlyH100);
+  using namespace typical;
+  const GemmProblem plain = product(DType::bf16, DType::bf16, DType::bf16);
+  for (GemmProblem p :
+       {plain, grouped(plain, Grouping::m), with_function(plain), weights(DType::bf16, DType::bf16, 128, true),
+        typical::convolution(Conv::wgrad, DType::bf16, DType::f32, 2)}) {
+    std::set<SplitKMode> modes;
+    for (const Choice& choice : candidates(p, h100)) {
+      modes.insert(choice.spec.split);
+      EXPECT_FALSE(ctas_wait(choice.config)) << to_string(choice.spec);
+    }
+    EXPECT_GT(modes.size(), 1u);
+    p.split_k_mode = SplitKMode::serial;
+    EXPECT_FALSE(candidates(p, h100).empty()) << "on request";
+  }
+}
+
 TEST(Choice, NobodyCutsAProductIntoMoreTilesThanAreCounted) {
   GemmProblem p;
   p.m = 1;
