@@ -236,6 +236,11 @@ def calls(device: str) -> dict[str, list[Call]]:
         add(ops.quantize_transposed.default, draw(total, k), dtype, "block_128x128", scale_major="mn")
     add(ops.quantize_grouped.default, draw(90, k), ends.long(), torch.int8, scale_major="mn")
 
+    for dtype in FLOATS[:2]:
+        lora_a, lora_b = draw(2, 8, k, dtype=dtype), draw(2, n, 8, dtype=dtype)
+        ends = torch.tensor([3, m - 1], dtype=torch.int32, device=device)
+        add(ops.lora.out, draw(m, k, dtype=dtype), lora_a, lora_b, ends, 0.5, out=draw(m, n, dtype=dtype))
+
     ids = torch.randint(-1, 6, (m, 2), device=device)  # -1: dropped
     indices = ops.moe_sort_tokens(ids, 5)[1]
     weights = draw(m, 2)

@@ -60,7 +60,7 @@ class CLEAVE_API Plan {
   std::string kernel_source() const;  ///< all of them as one text
 
   /// Host memory that the plan keeps. The process keeps plans up to a bound, those used last: of
-  /// products 24 MiB, of quantisation 4, of mixtures of experts 3 and of their routers 1.
+  /// products 24 MiB, of quantisation 4, of mixtures of experts 2.5, of their routers 1 and of adapters 0.5.
   virtual size_t host_bytes() const = 0;
 };
 

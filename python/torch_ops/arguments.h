@@ -79,6 +79,7 @@ void add_scaled_gemm(Operators& operators);
 void add_mixed_gemm(Operators& operators);
 void add_grouped_gemm(Operators& operators);
 void add_conv(Operators& operators);
+void add_lora(Operators& operators);
 void add_quantize(Operators& operators);
 void add_moe(Operators& operators);
 void add_route(Operators& operators);

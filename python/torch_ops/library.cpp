@@ -21,6 +21,7 @@ Operators all() {
   add_mixed_gemm(operators);
   add_grouped_gemm(operators);
   add_conv(operators);
+  add_lora(operators);
   add_quantize(operators);
   add_moe(operators);
   add_route(operators);

@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "cleave/gemm.h"
+#include "cleave/lora.h"
 #include "cleave/moe.h"
 #include "cleave/quantize.h"
 #include "cleave/route.h"
@@ -81,6 +82,16 @@ struct ProblemHash {
     mix(uint64_t(p.operation) << 32 ^ uint64_t(p.token.dtype) << 28 ^ uint64_t(p.weights_dtype) << 24 ^
         uint64_t(p.has_weights) << 20 ^ uint64_t(p.wide_ids) << 16 ^ uint64_t(p.token.alignment) << 8 ^
         uint64_t(p.device + 2));
+    return size_t(mix.hash);
+  }
+
+  size_t operator()(const LoraProblem& p) const {
+    Mix mix;
+    mix(uint64_t(p.rows) << 32 ^ uint64_t(p.features));
+    mix(uint64_t(p.outputs) << 32 ^ uint64_t(p.adapters) << 8 ^ uint64_t(p.rank));
+    for (const MatrixLayout* layout : {&p.x, &p.a, &p.b, &p.out})
+      mix(uint64_t(layout->stride_batch) << 32 ^ uint64_t(layout->stride_row) << 8 ^ layout->alignment);
+    mix(uint64_t(p.x.dtype) << 16 ^ uint64_t(p.wide_offs) << 8 ^ uint64_t(p.device + 3));
     return size_t(mix.hash);
   }
 

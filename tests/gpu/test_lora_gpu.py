@@ -70,6 +70,34 @@ def test_a_graph_reads_the_offsets_that_it_finds(rank: int) -> None:
         check(out, (x, a, b, y), sizes)
 
 
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
+@pytest.mark.parametrize(("rank", "features", "outputs"), [(11, 77, 53), (3, 64, 64), (40, 1000, 72), (64, 8, 8)])
+def test_sizes_that_fill_no_strip(rank: int, features: int, outputs: int, dtype: torch.dtype) -> None:
+    """Beside each matrix, and in it past its sizes, there are NaNs; where out's are, nothing is written."""
+    sizes = (33, 0, 1, 90, 16)
+    made = []
+    for shape, scale in (((ROWS, features), 1.0), ((5, rank, features), features), ((5, outputs, rank), rank)):
+        whole = torch.full((*shape[:-1], shape[-1] + 3), float("nan"), device="cuda", dtype=dtype)
+        whole[..., : shape[-1]] = torch.randn(shape, device="cuda") / scale**0.5
+        made.append(whole[..., : shape[-1]])
+    wide = torch.full((ROWS, outputs + 3), float("nan"), device="cuda", dtype=dtype)
+    y = wide[:, :outputs].copy_(torch.randn(ROWS, outputs, device="cuda"))
+    kept = y.clone()
+    cleave.torch.lora(*made, ends(sizes).long(), 0.5, y, out=y)
+    check(y, (*made, kept), sizes)
+    assert wide[:, outputs:].isnan().all()
+
+
+@pytest.mark.parametrize("rank", [16, 64])
+def test_offsets_of_no_meaning_write_nowhere_else(rank: int) -> None:
+    x, a, b, y = adapters(4, rank, torch.bfloat16)
+    wide = torch.cat([torch.zeros_like(y), y, torch.zeros_like(y)])
+    out = wide[ROWS : 2 * ROWS]
+    for offs in ((-5, 10**9, 7, -(2**31)), (300, 0, 300, 0), (2**31 - 1,) * 4, (-1,) * 4):
+        cleave.torch.lora(x, a, b, torch.tensor(offs, dtype=torch.int32, device="cuda"), 0.5, out, out=out)
+    assert not wide[:ROWS].any() and not wide[2 * ROWS :].any()
+
+
 @ranks
 def test_gradients(rank: int) -> None:
     sizes = (100, 0, 1, 150)

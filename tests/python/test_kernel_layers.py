@@ -6,9 +6,9 @@ from pathlib import Path
 
 KERNELS = Path(__file__).parents[2] / "kernels" / "cleave"
 
-# From the ground up. Those of reduce, quantize, moe and route are kernels of their own, which no other includes.
+# From the ground up. Those of reduce, quantize, moe, route and lora are kernels of their own, which no other includes.
 FLOORS = ["core", "ptx", "memory", "conv", "schedule", "config", "tile", "mainloop", "conv_load"]
-FLOORS += ["epilogue", "split_k", "kernel", "reduce", "quantize", "moe", "route"]
+FLOORS += ["epilogue", "split_k", "kernel", "reduce", "quantize", "moe", "route", "lora"]
 
 
 def includes() -> list[tuple[Path, Path]]:

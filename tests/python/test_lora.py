@@ -119,6 +119,38 @@ def test_compiled() -> None:
     assert torch.equal(compiled(*of.arguments()), cleave.torch.lora(*of.arguments()))
 
 
+@pytest.mark.parametrize("rank", [3, 8, 64])
+@pytest.mark.parametrize("sizes", SIZES.values(), ids=SIZES)
+@dtypes
+def test_the_kernels_operator(sizes: tuple[int, ...], rank: int, dtype: torch.dtype) -> None:
+    """On the host, as on a GPU: two roundings, of the hidden row and of y."""
+    of = Adapters(sizes, rank, dtype)
+    x, a, b, offs, scale, y = of.arguments(0.5)
+    expected, kept = of.expected(scale), y.clone()
+    assert torch.ops.cleave.lora.out(x, a, b, offs.long(), scale, out=y) is None
+    tolerance = 2 * torch.finfo(dtype).eps
+    torch.testing.assert_close(y.double(), expected, rtol=tolerance, atol=2 * tolerance)
+    assert torch.equal(y[-REST:], kept[-REST:])
+
+
+def test_what_the_kernels_operator_refuses() -> None:
+    of = Adapters((2, 3), 8, torch.bfloat16)
+    x, a, b, offs, _, y = of.arguments()
+    wide = Adapters((2, 3), 72, torch.bfloat16)
+    for arguments, message in (
+        ((x, a, b.mT, offs), r"b is \(2, 8, 136\) and a is \(2, 8, 200\)"),
+        ((x[:, :8], a, b, offs), r"a is \(2, 8, 200\) and x is \(8, 8\); a row of each"),
+        ((x, a, b, offs[:1]), r"offs is \(1,\) and a is \(2, 8, 200\)"),
+        ((x[1:], a, b, offs), r"out is \(8, 136\); it must be \(7, 136\)"),
+        ((x, a.half(), b, offs), r"a is float16 and x is bfloat16; convert one"),
+        ((x, wide.a, wide.b, offs), r"rank is 72; it must be from 1 to 64"),
+        ((x, a.mT.contiguous().mT, b, offs), r"a has strides .* rows must be contiguous"),
+        ((x, a, b, offs.float()), r"offs is float32; it must be int32 or int64"),
+    ):
+        with pytest.raises(RuntimeError, match=message):
+            torch.ops.cleave.lora.out(*arguments, out=y)
+
+
 def test_what_does_not_fit_is_refused() -> None:
     of = Adapters((2, 3), 8, torch.bfloat16)
     x, a, b, offs, scale, y = of.arguments()

@@ -29,7 +29,7 @@ CLEAVE_DEVICE void load_global_once(uint32_t (&to)[4], const void* from) {
       : "=&r"(to[0])                 \
       : "l"(from), "r"(uint32_t(exists)))
 
-/// `Bytes` (1, 2, 4 or 8) in one register or two; zeros, unless they exist. Volatile, so that many stay
+/// `Bytes` (1, 2, 4, 8 or 16) in as many registers as they fill; zeros, unless they exist. Volatile, so that many stay
 /// begun one after another before the first is used. Not by the read-only path (.nc): a kernel that
 /// was launched early lives while the one before it still writes.
 template <uint32_t Bytes>
@@ -40,7 +40,7 @@ CLEAVE_DEVICE void load_global_if(uint32_t* to, const void* from, bool exists) {
     CLEAVE_LOAD_GLOBAL_IF("u16");
   } else if constexpr (Bytes == 4) {
     CLEAVE_LOAD_GLOBAL_IF("u32");
-  } else {
+  } else if constexpr (Bytes == 8) {
     asm volatile(
         "{\n"
         ".reg .pred exists;\n"
@@ -50,6 +50,19 @@ CLEAVE_DEVICE void load_global_if(uint32_t* to, const void* from, bool exists) {
         "@exists ld.global.v2.u32 {%0, %1}, [%2];\n"
         "}"
         : "=&r"(to[0]), "=&r"(to[1])
+        : "l"(from), "r"(uint32_t(exists)));
+  } else {
+    asm volatile(
+        "{\n"
+        ".reg .pred exists;\n"
+        "setp.ne.u32 exists, %5, 0;\n"
+        "mov.b32 %0, 0;\n"
+        "mov.b32 %1, 0;\n"
+        "mov.b32 %2, 0;\n"
+        "mov.b32 %3, 0;\n"
+        "@exists ld.global.v4.u32 {%0, %1, %2, %3}, [%4];\n"
+        "}"
+        : "=&r"(to[0]), "=&r"(to[1]), "=&r"(to[2]), "=&r"(to[3])
         : "l"(from), "r"(uint32_t(exists)));
   }
 }

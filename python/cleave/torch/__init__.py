@@ -48,6 +48,7 @@ The operators, on CUDA tensors (on torch's current stream) and on CPU tensors:
         *, alpha, beta, out_dtype, split_k_mode, split_k_slices)
     conv.epilogue, conv_dgrad.epilogue, conv_wgrad.epilogue: the same with epilogue, inputs, numbers=[],
         number_places=[], backward="" after the operands, without activation -> D and other outputs
+    lora.out(x, a, b, offs, scale=1.0, *, out): adds to out; cleave.torch.lora says what
     quantize(x, dtype, granularity="row", smooth=None, *, scale_major) -> q, scale
     quantize_asymmetric(x, granularity="row", smooth=None) -> q, scale, zero
     quantize_static(x, scale, dtype, granularity="tensor", smooth=None, zero=None) -> q

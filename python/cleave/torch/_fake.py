@@ -223,6 +223,7 @@ _RESULTS = {
     **{name.replace("normed", "normed_sum"): _with_sum(made) for name, made in _NORMED.items()},
     "quantize_transposed": _quantize_transposed,
     "quantize_grouped": _quantize_grouped,
+    "lora": _nothing,
     "moe_router_logits": lambda call: call.x.new_empty((call.x.shape[0], call.weight.shape[0]), dtype=torch.float32),
     "moe_route": lambda call: _routed(call.logits, call.top_k),
     "moe_expert_offsets": _offsets,

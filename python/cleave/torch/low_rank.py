@@ -1,4 +1,4 @@
-"""Low-rank adapters: each row of a batch through the one that it asks for, in two grouped products."""
+"""Low-rank adapters: each row of a batch through the one that it asks for, in one kernel or two grouped products."""
 
 from __future__ import annotations
 
@@ -6,6 +6,17 @@ import torch
 from torch import Tensor
 
 _grouped_gemm = torch.ops.cleave.grouped_gemm
+_lora = torch.ops.cleave.lora
+_MOST_RANK = 64  # of the kernel
+
+
+def _has_kernel(x: Tensor, a: Tensor, *others: Tensor | None) -> bool:
+    """Whether one kernel does both products: of 16-bit floats, on a GPU."""
+    adapters, rank = a.shape[:2]
+    fits = x.is_cuda and rank <= _MOST_RANK and x.dtype in (torch.float16, torch.bfloat16)
+    # Two products' tiles are larger, which adapters of hundreds of rows and many ranks are worth.
+    fits = fits and (rank <= 32 or x.shape[0] < max(2048, 256 * adapters))
+    return fits and all(each is None or each.dtype == x.dtype for each in (a, *others))
 
 
 def lora(
@@ -20,8 +31,10 @@ def lora(
 ) -> Tensor:
     """residual + scale * (x @ a[g].T) @ b[g].T, for the rows of x that are adapter g's.
 
-    Two launches, whatever the adapters' numbers of rows, 0 and 1 included; nothing waits for the GPU. Repeatable bit by
-    bit, and legal in CUDA graphs once it has run with as many rows, for whatever offs holds when they are replayed.
+    One launch on a GPU where all are bfloat16, or all float16, the rank is at most 64 (32 where 2048 rows and more are
+    256 and more an adapter) and no gradients are wanted; else two, whatever the adapters' numbers of rows, 0 and 1
+    included. Nothing waits for the GPU. Repeatable bit by bit, and legal in CUDA graphs once it has run with as many
+    rows, for whatever offs holds when they are replayed.
 
     Where x, a, b or residual require grad, they have gradients, and what the second product gives is rounded to x's
     dtype before the residual is added; elsewhere the sum is made, and rounded once, in that product.
@@ -41,7 +54,7 @@ def lora(
 
     Raises:
         ValueError: shapes of a and b that are no adapters'; out where gradients are wanted.
-        RuntimeError: what torch.ops.cleave.grouped_gemm refuses.
+        RuntimeError: what torch.ops.cleave.grouped_gemm, or lora.out, refuses.
     """
     if a.dim() != 3 or b.dim() != 3 or a.shape[:2] != (b.shape[0], b.shape[2]):
         raise ValueError(
@@ -52,6 +65,13 @@ def lora(
     differentiable = torch.is_grad_enabled() and any(each.requires_grad for each in given)
     if differentiable and out is not None:
         raise ValueError("out is given where gradients are wanted; leave it out, or use torch.no_grad()")
+    if not differentiable and _has_kernel(x, a, b, residual, out):
+        if out is None:
+            out = x.new_zeros(x.shape[0], b.shape[1]) if residual is None else residual.clone()
+        elif out is not residual:
+            _ = out.zero_() if residual is None else out.copy_(residual)
+        _lora.out(x, a, b, offs, scale, out=out)
+        return out
     hidden = _grouped_gemm.default(x, a.mT, offs)
     if out is None and (residual is None or differentiable):
         delta = _grouped_gemm.full(hidden, b.mT, offs, alpha=scale)
