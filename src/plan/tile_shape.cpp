@@ -44,16 +44,6 @@ bool two_waves_suffice(const GemmConfig& c) {
   return function.outputs < 2 && std::ranges::none_of(function.function->nodes(), is_long);
 }
 
-/// Whether sums over rows are made of D.
-bool reduces_over_rows(const GemmConfig& c) {
-  const FunctionConfig& function = c.epilogue.function;
-  for (uint32_t i = 0; i < function.outputs; ++i) {
-    const FunctionOperandConfig output = function.output(i);
-    if (output.reduction != Reduction::none && output.shape == InputShape::row) return true;
-  }
-  return false;
-}
-
 /// Whether a Hopper consumer keeps everything in registers. Where it does not, the compiler said so:
 /// CI compiles every configuration and fails on a spill.
 bool registers_suffice(const GemmConfig& c) {
@@ -80,11 +70,6 @@ bool registers_suffice(const GemmConfig& c) {
   if (kept >= 144 && (c.epilogue.has_c || crowds(c))) return false;
   if (kept >= 160 && (walks_far || c.operands.a == DType::f32)) return false;
   if (two_waves && !two_waves_suffice(c)) return false;
-  // Nor do two waves, or another tile's beside them, for columns that are reduced: of 96 accumulators beside what is
-  // read of matrices, of 128 beside such a walk.
-  const bool reads_matrices = inputs_by_element(c, c.epilogue.function.inputs) > 0;
-  const uint32_t most = reads_matrices ? 96 : walks_far ? 128 : 256;
-  if ((two_waves || c.warps.pingpong) && kept >= most && reduces_over_rows(c)) return false;
   // Nor do two waves, or 112 accumulators, that such a function and a sum of slices in turn are added to; with a walk
   // through groups of K 96.
   const bool in_turn = c.schedule.split == SplitKMode::serial, in_groups_of_k = c.schedule.grouping == Grouping::k;

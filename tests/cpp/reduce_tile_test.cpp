@@ -40,26 +40,20 @@ namespace cleave {
 namespace {
 
 constexpr uint32_t kRows = 150, kColumns = 203;  // ragged, several tiles
-constexpr uint32_t kBesideAMatrix = 56;          // columns of tiles whose function reads one
 
 /// Values whose sums are exact.
 float value_of(uint32_t row, uint32_t column) {
   return float(int32_t((row * 7 + column * 13) % 31) - 15);
 }
 
-constexpr GemmConfig config_of(KernelFamily family, SplitKMode split, uint32_t columns, InputShape shape,
-                               Reduction reduction) {
+constexpr GemmConfig config_of(KernelFamily family, SplitKMode split, InputShape shape, Reduction reduction) {
   GemmConfig c;
   c.family = family;
-  c.tile.n = columns;
+  c.tile.n = 64;
   c.warps = {.consumers = 2, .m = 2, .n = 4};
   c.schedule.split = split;
   c.epilogue.function.given = true;
   c.epilogue.function.outputs = 1;
-  if (columns == kBesideAMatrix) {
-    c.epilogue.function.inputs = 1;
-    c.epilogue.function.packed_inputs.p0 = packed({.shape = InputShape::matrix});
-  }
   c.epilogue.function.packed_outputs.p0 = packed({.shape = shape, .reduction = reduction});
   return c;
 }
@@ -79,7 +73,7 @@ std::vector<float> partials_of_tiles(uint32_t row_units, uint32_t column_units, 
           threadIdx.x = first + lane;
           const Fragment<C> fragment(threadIdx.x);
           const Tile<C> tile{fragment, m0, n0, 0, 0, nullptr, nullptr, false};
-          UnitParts<C> parts;
+          UnitParts parts;
           for (uint32_t block = 0; block < Fragment<C>::kBlocks; ++block) {
             float of_block[4];
             for (uint32_t i = 0; i < 4; ++i) {
@@ -87,9 +81,9 @@ std::vector<float> partials_of_tiles(uint32_t row_units, uint32_t column_units, 
               of_block[i] =
                   row < kRows && column < kColumns ? reduced_part(kOutput.reduction, value_of(row, column)) : 0.0f;
             }
-            parts.template add<kOutput.reduction, kOutput.shape>(block, of_block);
+            parts.add<kOutput.reduction, kOutput.shape>(of_block);
             if (!ends_unit<C, kOutput.shape>(block)) continue;
-            parts.template join_lanes<kOutput.reduction, kOutput.shape>();
+            parts.join_lanes<kOutput.reduction, kOutput.shape>();
             store_unit<C, 0>(p, tile, block, {tile.row(block), tile.row(block) + 8}, parts);
             parts = {};
           }
@@ -103,9 +97,9 @@ std::vector<float> partials_of_tiles(uint32_t row_units, uint32_t column_units, 
   return partials;
 }
 
-template <KernelFamily family, SplitKMode split, uint32_t columns, InputShape shape, Reduction reduction>
+template <KernelFamily family, SplitKMode split, InputShape shape, Reduction reduction>
 void check() {
-  static constexpr GemmConfig C = config_of(family, split, columns, shape, reduction);
+  static constexpr GemmConfig C = config_of(family, split, shape, reduction);
   const uint32_t row_units = reduced_row_units(C, ceil_div(kRows, C.tile.m));
   const uint32_t column_units = reduced_column_units(C, ceil_div(kColumns, C.tile.n));
   const bool column = shape == InputShape::column, row = shape == InputShape::row;
@@ -130,24 +124,17 @@ void check() {
   EXPECT_EQ(found, expected);
 }
 
-template <KernelFamily family, SplitKMode split, uint32_t columns = 64>
+template <KernelFamily family, SplitKMode split>
 void check_shapes() {
-  check<family, split, columns, InputShape::column, Reduction::sum>();
-  check<family, split, columns, InputShape::row, Reduction::sum>();
-  check<family, split, columns, InputShape::scalar, Reduction::sum>();
-  check<family, split, columns, InputShape::column, Reduction::absmax>();
+  check<family, split, InputShape::column, Reduction::sum>();
+  check<family, split, InputShape::row, Reduction::sum>();
+  check<family, split, InputShape::scalar, Reduction::sum>();
+  check<family, split, InputShape::column, Reduction::absmax>();
 }
 
 TEST(ReduceTile, OfWholeTiles) {
   check_shapes<KernelFamily::sm90, SplitKMode::none>();
   check_shapes<KernelFamily::portable, SplitKMode::stream_k>();
-}
-
-TEST(ReduceTile, OfColumnsThatFillNoWarp) {
-  check_shapes<KernelFamily::sm90, SplitKMode::none, 8>();
-  check_shapes<KernelFamily::sm90, SplitKMode::serial, 40>();
-  check_shapes<KernelFamily::sm90, SplitKMode::none, kBesideAMatrix>();
-  check_shapes<KernelFamily::sm90, SplitKMode::parallel, 40>();
 }
 
 TEST(ReduceTile, OfTilesInParts) {

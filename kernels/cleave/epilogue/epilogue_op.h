@@ -171,7 +171,7 @@ class EpilogueOp {
       const bool exists = row + i / 2 * 8 < tile_.m_end(p_.size) && col + i % 2 < tile_.n_end(p_.size);
       parts[i] = exists ? reduced_part(kOutput.reduction, made[i]) : 0.0f;
     }
-    units_[I].template add<kOutput.reduction, kOutput.shape>(block, parts);
+    units_[I].template add<kOutput.reduction, kOutput.shape>(parts);
     if (!ends_unit<C, kOutput.shape>(block)) return;
     units_[I].template join_lanes<kOutput.reduction, kOutput.shape>();
     const uint32_t rows_of_d[2] = {place(block, 0).row, place(block, 2).row};
@@ -197,7 +197,7 @@ class EpilogueOp {
   Broadcast& broadcast_;
   float factor_;
   uint32_t amax_ = 0;
-  detail::ArrayOf<UnitParts<C>, kFunction.reduces() ? kFunction.outputs : 0> units_;  // of outputs that are reduced
+  detail::ArrayOf<UnitParts, kFunction.reduces() ? kFunction.outputs : 0> units_;  // of outputs that are reduced
 };
 
 }  // namespace cleave
