@@ -198,9 +198,12 @@ inline GemmProblem convolution(Conv kind, DType in, DType out, int64_t channels,
   return implicit_gemm(conv, groups, in, out);
 }
 
-inline GemmProblem portable(GemmProblem p) {
-  p.kernel = KernelFamily::portable;
+inline GemmProblem by_kernel(KernelFamily family, GemmProblem p) {
+  p.kernel = family;
   return p;
+}
+inline GemmProblem portable(const GemmProblem& p) {
+  return by_kernel(KernelFamily::portable, p);
 }
 
 inline std::vector<EmitCase> emit_conv_cases() {
@@ -225,7 +228,7 @@ inline std::vector<EmitCase> emit_conv_cases() {
       {"fprop_stem", convolution(Conv::fprop, f16, f16, 8, 64, 2, 1, false, 7)},
       {"fprop_deep", convolution(Conv::fprop, f16, f16, 64, 64, 1, 1, true)},
       {"fprop_int8", convolution(Conv::fprop, i8, DType::i32, 128, 128)},
-      {"fprop_rgb", convolution(Conv::fprop, f16, f16, 3, 64, 2, 1, false, 7)},
+      {"fprop_rgb", by_kernel(KernelFamily::sm90, convolution(Conv::fprop, f16, f16, 3, 64, 2, 1, false, 7))},
       {"fprop_portable", portable(with_epilogue(convolution(Conv::fprop, f16, f32, 3, 20, 2)))},
       {"fprop_split", split(convolution(Conv::fprop, f32, f32, 512, 64), SplitKMode::parallel, 4)},
       {"dgrad", convolution(Conv::dgrad, f16, f16, 128, 256)},
@@ -241,7 +244,7 @@ inline std::vector<EmitCase> emit_conv_cases() {
       {"wgrad", convolution(Conv::wgrad, f16, f16, 128, 128, 2)},
       {"wgrad_split", split(accumulated, SplitKMode::parallel, 8)},
       {"wgrad_stem", convolution(Conv::wgrad, f16, f32, 8, 64, 2, 1, false, 7)},
-      {"wgrad_rgb", convolution(Conv::wgrad, f16, f32, 3, 64, 2, 1, false, 7)},
+      {"wgrad_rgb", by_kernel(KernelFamily::sm90, convolution(Conv::wgrad, f16, f32, 3, 64, 2, 1, false, 7))},
       {"wgrad_groups", convolution(Conv::wgrad, f16, f16, 32, 32, 1, 4)},
       {"fprop_fp8", quantised},
       {"fprop_scaled", scaled(convolution(Conv::fprop, i8, f16, 64, 128, 2), image, filter)},
