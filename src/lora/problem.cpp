@@ -4,6 +4,7 @@
 
 #include "cleave/config/arch_traits.h"
 #include "cleave/names.h"
+#include "cleave/schedule/groups.h"
 #include "problem/arguments.h"
 
 namespace cleave {
@@ -26,7 +27,14 @@ Placement out_of(const LoraProblem& p) {
 /// 4096 rows. Tiles of more rows read a and b less often, and are emptier.
 void set_tile(const LoraProblem& p, LoraConfig& config) {
   const int64_t mean = p.rows / p.adapters;
-  if (config.rank <= 32) {
+  if (config.rank <= 16) {
+    const uint32_t tiles = most_group_steps(Grouping::m, uint32_t(p.rows), uint32_t(p.adapters), config.rows);
+    if (p.rows >= 2048 && mean >= 64) {
+      config.rows = 32;
+    } else if (tiles > 64) {  // 8 CTAs each would wait for a second wave
+      config.cluster = 4;
+    }
+  } else if (config.rank <= 32) {
     config.rows = mean < 16 || p.rows <= 64 ? 16 : 32;
     if (config.rank * config.rows >= 1024) config.warps = 8;
   } else if (p.rows >= 2048 && mean >= 32) {

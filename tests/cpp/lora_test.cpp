@@ -56,12 +56,21 @@ TEST(Lora, ClustersHaveAllRowsFeaturesAndOutputs) {
 TEST(Lora, TilesGrowWithTheRowsOfAnAdapter) {
   EXPECT_EQ(config_of(problem_of(64, 16), kHopper).rows, 16u);
   EXPECT_EQ(config_of(problem_of(512, 16, 64), kHopper).rows, 16u);
+  EXPECT_EQ(config_of(problem_of(512, 16, 1), kHopper).rows, 16u);
   EXPECT_EQ(config_of(problem_of(4096, 16), kHopper).rows, 32u);
   EXPECT_EQ(config_of(problem_of(512, 64), kHopper).rows, 16u);
   EXPECT_EQ(config_of(problem_of(4096, 64, 64), kHopper).rows, 32u);
   EXPECT_EQ(config_of(problem_of(4096, 64, 64), kHopper).cluster, 4u);
   EXPECT_EQ(config_of(problem_of(4096, 64, 256), kHopper).cluster, 8u);
   EXPECT_EQ(config_of(problem_of(4096, 64), kAmpere).cluster, 1u);
+}
+
+/// Some 500 CTAs of 4 warps are on a GPU at once.
+TEST(Lora, ManyTilesHaveSmallClusters) {
+  EXPECT_EQ(config_of(problem_of(64, 16, 256), kHopper).cluster, 8u);
+  EXPECT_EQ(config_of(problem_of(512, 16, 8), kHopper).cluster, 8u);
+  EXPECT_EQ(config_of(problem_of(512, 16, 64), kHopper).cluster, 4u);
+  EXPECT_EQ(config_of(problem_of(4096, 16, 256), kHopper).cluster, 4u);
 }
 
 TEST(Lora, VectorsNeedRowsOfWholePieces) {
