@@ -101,7 +101,7 @@ std::set<std::string> all_sources(int compute_capability, bool vectors) {
   std::set<std::string> sources;
   for (const int64_t rank : {8, 16, 32, 64}) {
     if (!vectors && rank % 56 != 8) continue;
-    for (const auto& [rows, adapters] : {std::pair{4, 4}, {64, 4}, {64, 64}, {4096, 4}}) {
+    for (const auto& [rows, adapters] : {std::pair{4, 4}, {64, 4}, {64, 64}, {512, 256}, {4096, 4}}) {
       const DType type = rank == 8 ? DType::f16 : DType::bf16;
       const LoraProblem p = problem_of(rows, rank, adapters, vectors ? 4096 : 4095, type);
       for (const LoraLaunch& launch : lora_launches(p, compute_capability))
