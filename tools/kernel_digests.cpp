@@ -91,5 +91,5 @@ void print_digests(const std::string& arch, size_t every) {
 
 int main(int argc, char** argv) {
   const size_t every = argc > 1 ? std::strtoul(argv[1], nullptr, 10) : 1;
-  for (const char* arch : kArchitectures) print_digests(arch, std::max<size_t>(every, 1));
+  for (const std::string& arch : model_architectures()) print_digests(arch, std::max<size_t>(every, 1));
 }

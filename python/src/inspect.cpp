@@ -34,7 +34,7 @@ nb::tuple inspect(nb::handle array, const char* name, nb::handle stream) {
 void bind_inspect(nb::module_& m) {
   nb::dict choices;
   choices["activation"] = nb::tuple(nb::cast(names_of<Activation>()));
-  choices["arch"] = nb::tuple(nb::cast(std::vector<std::string>(std::begin(kArchitectures), std::end(kArchitectures))));
+  choices["arch"] = nb::tuple(nb::cast(model_architectures()));
   choices["bias"] = nb::tuple(nb::cast(names_of<Bias>()));
   choices["division"] = nb::tuple(nb::cast(names_of<Division>()));
   choices["kernel"] = nb::tuple(nb::cast(names_of<KernelFamily>()));

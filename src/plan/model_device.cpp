@@ -8,9 +8,14 @@
 
 namespace cleave {
 
+std::vector<std::string> model_architectures() {
+  return {"sm_80", "sm_90a"};
+}
+
 DeviceInfo model_device(const std::string& arch) {
-  if (std::ranges::find(kArchitectures, arch) == std::end(kArchitectures))
-    refuse_value("arch is \"{}\"; it must be \"{}\"", arch, fmt::join(kArchitectures, "\" or \""));
+  const std::vector<std::string> known = model_architectures();
+  if (std::ranges::find(known, arch) == known.end())
+    refuse_value("arch is \"{}\"; it must be \"{}\"", arch, fmt::join(known, "\" or \""));
   DeviceInfo device = device_info(kPlanOnlyH100);
   if (arch == "sm_90a") return device;
   device.name = "NVIDIA A100";

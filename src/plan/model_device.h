@@ -2,14 +2,15 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "cleave/core/api.h"
 #include "cleave/device.h"
 
 namespace cleave {
 
-/// What kernels are compiled for without a device.
-inline constexpr const char* kArchitectures[] = {"sm_80", "sm_90a"};
+/// What kernels are compiled for without a device: "sm_80", "sm_90a".
+CLEAVE_TOOLS std::vector<std::string> model_architectures();
 
 /// A stand-in for the smallest device of one of them, as far as planning and compiling are concerned.
 /// Throws Error(invalid_argument) for what is none.

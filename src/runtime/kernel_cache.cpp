@@ -9,6 +9,7 @@
 #include <unordered_map>
 
 #include "base/refuse.h"
+#include "cleave/config/arch_traits.h"
 #include "cleave/device.h"
 #include "jit/compiler.h"
 #include "process/fork.h"
@@ -85,8 +86,7 @@ std::string device_arch(int device) {
     refuse(ErrorCode::unsupported, "device {} ({}) is sm_{}; the kernels need sm_80 or newer", device, info.name,
            info.compute_capability);
   }
-  // WGMMA exists only in the architecture-specific variant of sm_90.
-  return info.compute_capability == 90 ? "sm_90a" : fmt::format("sm_{}", info.compute_capability);
+  return fmt::format("sm_{}{}", info.compute_capability, arch_traits(info.compute_capability).is_specific ? "a" : "");
 }
 
 }  // namespace cleave

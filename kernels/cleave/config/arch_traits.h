@@ -13,6 +13,7 @@ struct ArchTraits {
   bool has_clusters = false;  // with distributed shared memory
   bool has_fp8_mma = false;   // mma.sync of 8-bit floats
   bool has_overlap = false;   // griddepcontrol: a launch may begin before the last one's end
+  bool is_specific = false;   // what it has is in its own variant alone, as WGMMA in sm_90a
 };
 
 CLEAVE_HD constexpr ArchTraits arch_traits(int compute_capability) {
@@ -21,7 +22,8 @@ CLEAVE_HD constexpr ArchTraits arch_traits(int compute_capability) {
           .has_wgmma = hopper,
           .has_clusters = hopper,
           .has_fp8_mma = compute_capability >= 89,
-          .has_overlap = compute_capability >= 90};
+          .has_overlap = compute_capability >= 90,
+          .is_specific = hopper};
 }
 
 /// What a family of kernels is made of.

@@ -43,7 +43,8 @@ class _Backward:
             gradient = self._gradients.pop(name, None)
             if gradient is not None:
                 operation, *operands = forward.values[name]
-                _RULES.get(operation, _nothing)(self, gradient, name, *operands)
+                rule = _RULES.get("to" if operation.startswith("to_") else operation, _nothing)
+                rule(self, gradient, name, *operands)
         inputs = forward.inputs | {f"grad_{name}": forward.shape(name) for name in self._grads}
         return Graph(inputs, self._values, {name: (None, value) for name, value in self._gradients.items()})
 
@@ -158,8 +159,5 @@ _RULES = {
     "tanh": _of_one(lambda apply, g, r, x: apply("multiply", g, apply("subtract", "1", apply("multiply", r, r)))),
     "erf": _of_one(_erf),
     "sigmoid": _of_one(_sigmoid),
-    **{
-        f"to_{dtype}": _of_one(lambda apply, g, r, x: g)  # as torch: the gradient passes
-        for dtype in ("float16", "bfloat16", "int8", "float8_e4m3fn", "float8_e5m2")
-    },
+    "to": _of_one(lambda apply, g, r, x: g),  # any dtype; as torch: the gradient passes
 }

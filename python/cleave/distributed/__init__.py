@@ -66,7 +66,7 @@ def gemm_all_reduce(
         group: a ProcessGroup, its name, a DeviceMesh of one dimension; None is the default group.
         bias: [N], added once to the sum; the same on all ranks.
         c: [M, N], added once to the sum; the same on all ranks.
-        activation: "none", "relu", "relu2", "gelu", "gelu_tanh" or "silu", of the sum.
+        activation: of the sum, as in `cleave.gemm`, but not "swiglu".
         out_dtype: of the result; a's otherwise.
         partial_dtype: float16, bfloat16 or float32: what each rank's product is rounded to before it is sent and
             added; a's otherwise.
@@ -137,7 +137,7 @@ def all_gather_gemm(
 def scaled_gemm_all_reduce(
     a: Tensor, b: Tensor, scale_a: Tensor | None, scale_b: Tensor | None, group: Any = None, **options: Any
 ) -> Tensor:
-    """`gemm_all_reduce` of 8-bit operands: of int8, float8_e4m3fn or float8_e5m2. It has no gradient.
+    """`gemm_all_reduce` of 8-bit operands, int8 or floats. It has no gradient.
 
     Args:
         a, b, scale_a, scale_b, use_fast_accum: this rank's, as in `cleave.scaled_gemm`; scales are of each rank's K.
