@@ -15,7 +15,8 @@ else()
 endif()
 
 file(GLOB core_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/python/src/*.cpp")
-# STABLE_ABI: where scikit-build-core asks for it (wheel.py-api). NOMINSIZE: the time of a call counts, its bytes do not.
+# STABLE_ABI: where scikit-build-core asks for it (wheel.py-api). NOMINSIZE: the time of a call counts, its bytes do
+# not.
 nanobind_add_module(_core STABLE_ABI NOMINSIZE ${core_sources})
 target_link_libraries(_core PRIVATE cleave_frontend cleave::cleave)
 target_precompile_headers(_core PRIVATE ${common_headers} <nanobind/nanobind.h>)

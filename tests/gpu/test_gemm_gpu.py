@@ -41,7 +41,7 @@ def test_modes_layouts_dtypes(kernel: str, mode: str, dtype: str, layout: str) -
 @pytest.mark.parametrize("order", ["row", "column"])
 @pytest.mark.parametrize("length", [65, 68, 130])
 def test_lines_of_d_that_end_within_16_bytes(order: str, length: int) -> None:
-    """Lines begin at multiples of 16 bytes, as the copy engine wants, but end between two."""
+    """Lines begin at multiples of 16 bytes, as TMA wants, but end between two."""
     m, n = (72, length) if order == "row" else (length, 72)
     a = torch.randint(-3, 4, (m, 64), device="cuda").half()
     b = torch.randint(-3, 4, (64, n), device="cuda").half()

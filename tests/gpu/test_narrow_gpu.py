@@ -1,4 +1,4 @@
-"""Products of few rows, contiguous along them, which threads copy beside the copy engine: exactly, in every mode."""
+"""Products of few rows, contiguous along them, which threads copy beside TMA: exactly, in every mode."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_rows_that_the_copy_engine_cannot_read(kernel: str, m: int, padding: int
     """Rows that begin at multiples of 4 or 8 bytes, and rows that end within 16."""
     product = Product(m, 264, 456, layout="nn", padding=padding)
     b = torch.empty(264, 456, dtype=torch.bfloat16, device="cuda").mT
-    product.b = b.copy_(product.b)  # the other operand comes by the copy engine
+    product.b = b.copy_(product.b)  # the other operand comes by TMA
     check(product, kernel)
 
 

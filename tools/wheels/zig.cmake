@@ -13,7 +13,8 @@ endif()
 
 set(CLEAVE_ZIG_TARGET "${CLEAVE_PROCESSOR}-linux-gnu.${CLEAVE_GLIBC}")
 set(CMAKE_CXX_COMPILER "${CLEAVE_ZIG}" c++)
-set(CMAKE_CXX_FLAGS_INIT "-target ${CLEAVE_ZIG_TARGET} -ffunction-sections -fdata-sections -Wno-missing-braces -Wno-macro-redefined")
+string(CONCAT CMAKE_CXX_FLAGS_INIT "-target ${CLEAVE_ZIG_TARGET} -ffunction-sections -fdata-sections "
+       "-Wno-missing-braces -Wno-macro-redefined")
 foreach(kind SHARED MODULE)
   set(CMAKE_${kind}_LINKER_FLAGS_INIT "-s -Wl,--gc-sections")
 endforeach()

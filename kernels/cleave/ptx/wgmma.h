@@ -54,7 +54,8 @@ struct Wgmma;
 #define CLEAVE_REGS_256 CLEAVE_REGS_240 ", %120, %121, %122, %123, %124, %125, %126, %127"
 
 // T: the constraint of an accumulator, "+f" or "+r".
-#define CLEAVE_OUTS(T, i) T(d[i]), T(d[i + 1]), T(d[i + 2]), T(d[i + 3]), T(d[i + 4]), T(d[i + 5]), T(d[i + 6]), T(d[i + 7])
+#define CLEAVE_OUTS(T, i) \
+  T(d[i]), T(d[i + 1]), T(d[i + 2]), T(d[i + 3]), T(d[i + 4]), T(d[i + 5]), T(d[i + 6]), T(d[i + 7])
 #define CLEAVE_OUTS_16(T) CLEAVE_OUTS(T, 0)
 #define CLEAVE_OUTS_32(T) CLEAVE_OUTS_16(T), CLEAVE_OUTS(T, 8)
 #define CLEAVE_OUTS_48(T) CLEAVE_OUTS_32(T), CLEAVE_OUTS(T, 16)

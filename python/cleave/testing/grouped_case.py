@@ -30,8 +30,8 @@ class GroupedCase(IsProduct):
     sizes: how the tokens are spread over the groups, one of SPREADS, or how many each group has;
     form: one of FORMS. layout: by default the one of the form's table; K-major ("tn") for 8-bit
     operands, which tensor cores read in no other, and packed weights. alignment: groups begin at its multiples; None:
-    at 128's where scales of blocks run along the tokens (the weight gradient), else anywhere. Of
-    bias there is a row per group. The others are those of GemmCase.
+    at 128's where scales of blocks run along the tokens (the weight gradient), else anywhere.
+    bias: a row per group. The others are those of GemmCase.
     """
 
     groups: int
