@@ -1,18 +1,20 @@
 """Rows of results as a table, which is how files keep them.
 
 What all rows share is said once, as `shared`; the rest is a line of values for each row, under
-`columns`. A field of a field is named with a point, as peers.cublas.us. A row that lacks a field
-has null there; one that lacks most is an object of its own. Numbers keep six digits: more than
-any clock has.
+`columns`. A field of a field is named with a point, as peers.cublas.us; where it equals the row's own
+field of that name, as a peer's error often does, it is "=". A row that lacks a field has null there;
+one that lacks most is an object of its own. Numbers keep five digits: more than any clock has.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 Row = dict[str, Any]
+
+_SAME = "="
 
 
 def pack(rows: Sequence[Row]) -> dict[str, Any]:
@@ -30,15 +32,16 @@ def pack(rows: Sequence[Row]) -> dict[str, Any]:
     return {
         "shared": shared,
         "columns": columns,
-        "rows": [[row.get(name) for name in columns] if 2 * len(row) > most else row for row in flat],
+        "rows": [[_cell(row, name) for name in columns] if 2 * len(row) > most else row for row in flat],
     }
 
 
 def unpack(table: Mapping[str, Any]) -> list[Row]:
-    def fields(values: Any) -> list[tuple[str, Any]]:
+    def fields(values: Any) -> Mapping[str, Any]:
         if isinstance(values, Mapping):
-            return [*values.items()]
-        return [*table["shared"].items(), *zip(table["columns"], values, strict=True)]
+            return values
+        cells = table["shared"] | dict(zip(table["columns"], values, strict=True))
+        return {name: cells[_last(name)] if value == _SAME else value for name, value in cells.items()}
 
     return [_row(fields(values)) for values in table["rows"]]
 
@@ -58,10 +61,19 @@ def text(result: Mapping[str, Any]) -> str:
 
 def rounded(value: Any) -> Any:
     if isinstance(value, float):
-        return float(f"{value:.6g}")
+        return float(f"{value:.5g}")
     if isinstance(value, Mapping):
         return {key: rounded(each) for key, each in value.items()}
     return [rounded(each) for each in value] if isinstance(value, list | tuple) else value
+
+
+def _last(name: str) -> str:
+    return name.rpartition(".")[2]
+
+
+def _cell(row: Row, name: str) -> Any:
+    value, own = row.get(name), _last(name)
+    return _SAME if own != name and value is not None and row.get(own) == value else value
 
 
 def _fields(value: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
@@ -72,9 +84,9 @@ def _fields(value: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, A
             yield prefix + key, each
 
 
-def _row(fields: Iterable[tuple[str, Any]]) -> Row:
+def _row(fields: Mapping[str, Any]) -> Row:
     row: Row = {}
-    for name, value in fields:
+    for name, value in fields.items():
         if value is None:
             continue
         *path, last = name.split(".")

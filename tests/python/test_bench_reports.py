@@ -216,15 +216,16 @@ def test_readme_keeps_what_is_around_the_table():
 
 def test_tables_give_back_what_they_were_given():
     rows = [
-        {"case": "x", "us": 1.23456789, "dtype": "f", "peers": {"a": {"us": 2.0}}, "without": {}},
+        {"case": "x", "us": 1.23456789, "dtype": "f", "peers": {"a": {"us": 1.23456789}}, "without": {}},
         {"case": "y", "us": 2e-7, "dtype": "f", "peers": {}, "without": {"a": "no"}},
         {"case": "z", "us": None, "refused": "no"},
     ]
     table = tables.pack(rows)
     assert table["shared"] == {"dtype": "f"}
     assert table["columns"] == ["case", "us", "peers.a.us", "without", "peers", "without.a"]
+    assert table["rows"][0] == ["x", 1.23456789, "=", {}, None, None]
     assert tables.unpack(table) == [*rows[:2], {"case": "z", "refused": "no"}]
-    assert tables.unpack(json.loads(tables.text(table)))[0]["us"] == 1.23457
+    assert tables.unpack(json.loads(tables.text(table)))[0]["us"] == 1.2346
     assert tables.unpack(tables.pack([])) == []
 
 
