@@ -55,7 +55,8 @@ Args:
         one kind of GPU; K is then split as N and K alone say (docs/determinism.md). It is
         served for products, and groups of rows, whose a is contiguous along K.
     kernel: "auto", "sm90" (TMA and WGMMA), "portable" (sm_80 and later, any alignment), "direct"
-        (convolutions of narrow groups, by multiply-adds, or of few channels) or "streamed" (packed weights, sm_80 and later).
+        (convolutions of narrow groups, by multiply-adds, or of few channels) or "streamed" (packed weights,
+        sm_80 and later).
     precision: of float32 operands on a GPU. "tf32" has them rounded to 10 bits of mantissa, which is
         what tensor cores multiply: errors of about 1e-3. "ieee" has them multiplied as they are, by
         the portable kernel, at an eighth of the peak. "tf32x3" and "bf16x3" have the tensor cores

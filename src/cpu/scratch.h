@@ -20,8 +20,8 @@ struct alignas(64) Scratch {
   Sum share[kMaxTileM * kWidestTileN];  // cluster: one slice of the sums
 };
 
-/// Goes from product to product. If it were freed, what comes to stay before the next product, such as plans, would come
-/// to lie there, and the heap would grow by another 1.4 MB, time and again.
+/// Goes from product to product. If it were freed, what comes to stay before the next product, such as plans, would
+/// come to lie there, and the heap would grow by another 1.4 MB, time and again.
 template <class Sum>
 class BorrowedScratch {
  public:

@@ -23,8 +23,8 @@ Placement out_of(const LoraProblem& p) {
   return {p.out, p.rows, p.outputs, 1};
 }
 
-/// A tile's rows, a CTA's warps and a tile's CTAs, as an H200 took least for ranks of 16 and 64, 1 to 256 adapters and 64 to
-/// 4096 rows. Tiles of more rows read a and b less often, and are emptier.
+/// A tile's rows, a CTA's warps and a tile's CTAs, as an H200 took least for ranks of 16 and 64, 1 to 256 adapters and
+/// 64 to 4096 rows. Tiles of more rows read a and b less often, and are emptier.
 void set_tile(const LoraProblem& p, LoraConfig& config) {
   const int64_t mean = p.rows / p.adapters;
   if (config.rank <= 16) {

@@ -51,8 +51,8 @@ std::optional<GemmProblem> conv_view(const GemmProblem& problem, const Spec& spe
 }
 
 bool runs_as_product(const GemmProblem& problem) {
-  // Where products were ahead (docs/notes/2026-11-convolution.md): of outputs up to what their model has seen, of weight
-  // gradients neither was.
+  // Where products were ahead (docs/notes/2026-11-convolution.md): of outputs up to what their model has seen, of
+  // weight gradients neither was.
   constexpr int64_t kMostPixels = 1 << 16;
   if (!gathers_a(problem.conv)) return false;
   if (problem.conv.kind == Conv::fprop && problem.m > kMostPixels) return false;

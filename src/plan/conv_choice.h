@@ -10,8 +10,8 @@ namespace cleave {
 /// The problem as `spec`'s kernel sees it, or nothing if it cannot serve it.
 std::optional<GemmProblem> conv_view(const GemmProblem& problem, const Spec& spec);
 
-/// Whether `problem` is a convolution for which the kernels of products alone are considered: they have more tiles, and a
-/// closer model of their time.
+/// Whether `problem` is a convolution for which the kernels of products alone are considered: they have more tiles, and
+/// a closer model of their time.
 bool runs_as_product(const GemmProblem& problem);
 
 /// Whether the kernel makes a wgrad a batch of products, one for each tap: TMA fetches

@@ -24,8 +24,8 @@ constexpr uint32_t kWarps = kDirectThreads / 32, kTileRows = kWarps * kWindowStr
 constexpr double kLaunchUs = 4;
 constexpr double kMemoryShare = 0.6;
 constexpr double kMultiplyAddsPerClock = 512;  // of an SM
-// Weight gradients: 0.88 to 1.28 for 14 layers, before the factor by which predictions of the kernel that competes, which
-// gathers, are above what it takes.
+// Weight gradients: 0.88 to 1.28 for 14 layers, before the factor by which predictions of the kernel that competes,
+// which gathers, are above what it takes.
 constexpr double kGradientUs = 17;   // with the first tile's loads, and the sums of a CTA's warps
 constexpr double kTileUs = 1.2;      // of a CTA, and
 constexpr double kLoadUs = 0.00136;  // for each load of shared memory by a warp

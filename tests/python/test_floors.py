@@ -9,7 +9,8 @@ import pytest
 ROOT = Path(__file__).parents[2]
 KERNELS, SOURCES = ROOT / "kernels" / "cleave", ROOT / "src"
 
-# From the ground up. Kernels of reduce, quantize, moe, route and lora are programs of their own, which no other includes.
+# From the ground up. Kernels of reduce, quantize, moe, route and lora are programs of their own, which no other
+# includes.
 KERNEL_FLOORS = ["core", "ptx", "memory", "conv", "schedule", "config", "tile", "mainloop", "conv_load", "epilogue"]
 KERNEL_FLOORS += ["split_k", "kernel", "reduce", "quantize", "moe", "route", "lora"]
 SOURCE_FLOORS = ["process", "base", "launch", "epilogue", "problem", "operands", "jit", "cpu", "weights", "runtime"]

@@ -129,8 +129,8 @@ struct ScaleConfig {
 struct StoreConfig {
   bool by_tma = true;   // sm90: D leaves through shared memory and TMA; needs 16-byte aligned rows
   uint32_t chunks = 2;  // of D per warpgroup in shared memory: one fills while others drain
-  // sm90, fused classes: bytes of a run of D (fused_classes.h) that a thread stores at once, from shared memory; direct,
-  // windows: of a row, from registers. 0: pairs.
+  // sm90, fused classes: bytes of a run of D (fused_classes.h) that a thread stores at once, from shared memory;
+  // direct, windows: of a row, from registers. 0: pairs.
   uint32_t run_bytes = 0;
 
   CLEAVE_HD friend constexpr bool operator==(const StoreConfig&, const StoreConfig&) = default;

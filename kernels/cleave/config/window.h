@@ -1,10 +1,10 @@
-// Convolutions of few channels, whose images lie in shared memory line by line (kernel/conv_direct_windows.h): the rows of
-// the product are windows, what a filter sees of an image.
+// Convolutions of few channels, whose images lie in shared memory line by line (kernel/conv_direct_windows.h): the rows
+// of the product are windows, what a filter sees of an image.
 //
-// The taps of a line of the filter are neighbours in the image, channels and all: a window is a few runs of elements, one
-// a line. K takes them one after the other, each in whole groups of 8 elements, which a register of mma.sync never leaves.
-// Registers hold pairs of elements, so a run begins at an even element of the image's line: before an odd one there is a
-// gap (`DirectAxis::phase`), and what is in a group but in no window counts as 0.
+// The taps of a line of the filter are neighbours in the image, channels and all: a window is a few runs of elements,
+// one a line. K takes them one after the other, each in whole groups of 8 elements, which a register of mma.sync never
+// leaves. Registers hold pairs of elements, so a run begins at an even element of the image's line: before an odd one
+// there is a gap (`DirectAxis::phase`), and what is in a group but in no window counts as 0.
 #pragma once
 
 #include "cleave/config/gemm_config.h"
@@ -38,7 +38,8 @@ CLEAVE_HD constexpr int32_t filter_element(const DirectConfig& d, uint32_t k) {
   return line < d.height.taps && at < across ? int32_t(line * across + at) : -1;
 }
 
-/// The first word of the lines that a CTA reads, whose first output along a line is `column`. `pad`: zeros before the line.
+/// The first word of the lines that a CTA reads, whose first output along a line is `column`. `pad`: zeros before the
+/// line.
 CLEAVE_HD constexpr int32_t window_first_word(const DirectConfig& d, uint32_t column, int32_t pad) {
   return ((int32_t(column * d.width.stride) - pad) * int32_t(d.vector) - int32_t(d.width.phase)) / 2;
 }

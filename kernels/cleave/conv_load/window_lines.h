@@ -7,8 +7,8 @@
 
 namespace cleave {
 
-/// What the windows of a CTA's tile see of `images`; zeros outside of them. By all threads, of which each has yet to wait
-/// for its copies.
+/// What the windows of a CTA's tile see of `images`; zeros outside of them. By all threads, of which each has yet to
+/// wait for its copies.
 template <GemmConfig C>
 CLEAVE_DEVICE void load_window_lines(const DirectShape& shape, const OperandParams& images, const DirectTile& tile,
                                      uint32_t stage) {

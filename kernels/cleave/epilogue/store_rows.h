@@ -1,6 +1,6 @@
 // 16-bit D, row by row, straight from registers, in pieces of 16 bytes: where a thread's pairs of a row would each fill
-// half of a memory sector. The four threads that hold a row's 32 columns, in pairs of each 8, exchange them: then each has
-// 8 neighbours.
+// half of a memory sector. The four threads that hold a row's 32 columns, in pairs of each 8, exchange them: then each
+// has 8 neighbours.
 #pragma once
 
 #include "cleave/epilogue/epilogue_op.h"

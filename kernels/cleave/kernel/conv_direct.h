@@ -1,6 +1,6 @@
 // Convolutions of narrow groups, depthwise ones above all, and their data gradients, by multiply-adds (sm_80 and
-// later): a tensor core's tile would be nearly empty. (Weight gradients: conv_direct_wgrad.h; few channels of one group:
-// conv_direct_windows.h.)
+// later): a tensor core's tile would be nearly empty. (Weight gradients: conv_direct_wgrad.h; few channels of one
+// group: conv_direct_windows.h.)
 //
 // Roles      a thread makes `tile.m` neighbours of a line, `direct.vector` channels of each; neighbouring threads
 //            have neighbouring channels, then strips along the line, then lines

@@ -1,5 +1,5 @@
-// Forward convolutions of few channels, as a network's first layer is, by tensor cores (sm_80 and later): copied tap by tap,
-// pixels of some bytes each would take longer than the product.
+// Forward convolutions of few channels, as a network's first layer is, by tensor cores (sm_80 and later): copied tap by
+// tap, pixels of some bytes each would take longer than the product.
 //
 // Roles      all warps copy lines of the images, then multiply: a warp has 32 outputs of a line, `direct.strips` warps
 //            follow each other along it, the others have the lines below. CTAs go from tile to tile, of the same filters
@@ -102,7 +102,8 @@ class DirectWindows {
     }
   }
 
-  /// `from`: this thread's pair of the first group of K, in its first row's window; `shift`: bits before it in that word.
+  /// `from`: this thread's pair of the first group of K, in its first row's window; `shift`: bits before it in that
+  /// word.
   CLEAVE_DEVICE void multiply(uint32_t from, uint32_t shift, Sums<C>& sums) const {
     const uint32_t filters = filters_ + (lane_ / 16 * 8 + lane_ % 8) * kFilterBytes + lane_ / 8 % 2 * 16;
     CLEAVE_UNROLL

@@ -1,12 +1,14 @@
-// Weight gradients of few channels by tensor cores (sm_80 and later), as conv_direct_windows.h has the outputs: windows of
-// the images' lines, this time as columns of pixels, times the outputs' gradients.
+// Weight gradients of few channels by tensor cores (sm_80 and later), as conv_direct_windows.h has the outputs: windows
+// of the images' lines, this time as columns of pixels, times the outputs' gradients.
 //
 // Roles      all warps copy, then multiply: of warps.m x warps.k, those of one m have the same elements of the filters;
 //            k of them take turns at steps of 16 outputs of a line
-// Operands   lines of the images and outputs' gradients in two stages of shared memory. Of a window's element mma.sync's
+// Operands   lines of the images and outputs' gradients in two stages of shared memory. Of a window's element
+// mma.sync's
 //            registers hold neighbouring outputs, which lie a window apart: two loads each
 // Split      K: CTAs of the same filters take turns at tiles of outputs
-// Sums       float32; a warp's, then those of a CTA in the order of its warps, then of the slices (split_k/slice_sums.h)
+// Sums       float32; a warp's, then those of a CTA in the order of its warps, then of the slices
+// (split_k/slice_sums.h)
 #pragma once
 
 #include "cleave/conv_load/window_lines.h"

@@ -3,12 +3,13 @@
 //
 // Roles      a cluster has a tile of rows of one adapter; a CTA of it has a part of the features, and then one of the
 //            outputs, which its warps share in turn. Clusters beyond the last tile have nothing to do
-// Shrinking  a lane loads x and a from memory as its mma's fragments. Sums of warps, then of CTAs, are added up in order
+// Shrinking  a lane loads x and a from memory as its mma's fragments. Sums of warps, then of CTAs, are added up in
+// order
 // Expanding  b, and what out holds, are on their way before the cluster meets: they wait for no sum
 //
 // No operand goes through shared memory, since each is used once by a CTA, or a few times by one warp. That asks for
-// 16 bytes of neighbours in a lane where fragments have pairs. The order of K, of ranks and of columns in a tile is free,
-// though, as long as both operands of a product have the same; see place_in_quad.
+// 16 bytes of neighbours in a lane where fragments have pairs. The order of K, of ranks and of columns in a tile is
+// free, though, as long as both operands of a product have the same; see place_in_quad.
 #pragma once
 
 #include "cleave/lora/elements.h"
@@ -21,8 +22,8 @@
 
 namespace cleave {
 
-/// Column `n` of mma tile `tile` among neighbours of which a lane of each quad has `of_lane`: lane t has columns 2 t and
-/// 2 t + 1 of every tile, which are made neighbours of each other.
+/// Column `n` of mma tile `tile` among neighbours of which a lane of each quad has `of_lane`: lane t has columns 2 t
+/// and 2 t + 1 of every tile, which are made neighbours of each other.
 CLEAVE_HD constexpr uint32_t place_in_quad(uint32_t n, uint32_t tile, uint32_t of_lane) {
   return n / 2 * of_lane + tile * 2 + n % 2;
 }

@@ -1,4 +1,5 @@
-// The argument of the kernel of low-rank adapters, filled by the host for each launch and passed as a __grid_constant__.
+// The argument of the kernel of low-rank adapters, filled by the host for each launch and passed as a
+// __grid_constant__.
 #pragma once
 
 #include "cleave/schedule/groups.h"
