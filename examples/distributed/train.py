@@ -15,6 +15,7 @@ import argparse
 import copy
 import os
 import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -111,9 +112,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     for name in ("llama", "moe") if options.model == "both" else (options.model,):
         train(name, options, mesh)
     # gloo's threads let go of the last tensors a moment after a call is done; before Python 3.14 the interpreter's end
-    # must not come before that (a barrier has no tensors of Python's).
+    # must not come before that, or such a thread aborts the process.
     dist.barrier()
     dist.destroy_process_group()
+    time.sleep(1)
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ inline constexpr const char* kConvDoc =
 y = activation(alpha * conv(input, weight) + beta * c + bias), where filters are not turned round.
 
 Args:
-    input: [N, C, {image}]; float16, bfloat16, float32 (see `precision`), float8_e4m3fn, float8_e5m2 or
+    input: [N, C, {image}]; float16, bfloat16, float32 (see `precision`), an 8-bit float or
         int8, with sums in float32, of int8 exact in int32. In memory [N, {image}, C], torch's
         {format}: the channels of a pixel are neighbours, its pixels equally far apart. So
         slices of the channels of such an array are taken without a copy, too; other libraries'
@@ -55,7 +55,7 @@ inline constexpr const char* kScaledConvDoc =
 y = activation(alpha * conv(scale_a * input, scale_b * weight) + beta * c + bias).
 
 Args:
-    input: [N, C, {image}]; float8_e4m3fn, float8_e5m2 or int8, in {format}. Channels in multiples of 16
+    input: [N, C, {image}]; an 8-bit float or int8, in {format}. Channels in multiples of 16
         (128 a group where there are several) are what tensor cores read by TMA; others are served
         by the portable kernel.
     weight: [K, C / groups, {filter}]; int8 if input is, else either 8-bit float.

@@ -6,7 +6,7 @@
 namespace cleave {
 namespace {
 
-/// Of so many elements, in whole strips.
+/// A CTA's part of so many elements, in whole strips.
 uint32_t part_of_cta(const LoraConfig& config, int64_t elements) {
   return round_up(ceil_div(uint32_t(elements), config.cluster), kLoraStrip);
 }

@@ -64,7 +64,7 @@ std::vector<std::string> validate(const LoraProblem& p) {
   const bool outputs = check_size("outputs", p.outputs, out), adapters = check_size("adapters", p.adapters, out);
   if (adapters && p.adapters == 0) out.add("adapters is 0; there must be one");
   if (p.rank < 1 || p.rank > kMostLoraRank) {
-    out.add("rank is {}; it must be from 1 to {}. Of others, two grouped products do the same", p.rank, kMostLoraRank);
+    out.add("rank is {}; it must be from 1 to {}; other ranks take two grouped products", p.rank, kMostLoraRank);
   } else {
     if (rows && features) check_rows("x", x_of(p), false, out);
     if (adapters && features) check_rows("a", a_of(p), false, out);

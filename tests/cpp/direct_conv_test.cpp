@@ -224,7 +224,7 @@ TEST(DirectWindows, EachElementOfKIsWhatTheDefinitionSays) {
         EXPECT_FALSE(met[size_t(element)]);
         met[size_t(element)] = true;
         EXPECT_EQ(k / window_run(d), uint32_t(element / across));  // the filter's line
-        // Of the image's line: that which the kernel reads, and that which the tap meets.
+        // Elements of the image's line: that which the kernel reads, and that which the tap meets.
         const int64_t in_stage = int64_t(column - first) * window_step(d) + k % window_run(d);
         EXPECT_LT(in_stage, 2 * int64_t(window_words(c)));
         EXPECT_EQ(2 * word0 + in_stage,

@@ -41,7 +41,7 @@ TEST(Lora, ClustersHaveAllRowsFeaturesAndOutputs) {
         const uint32_t ctas = launch.config.cluster, clusters = launch.shape.grid.x / ctas;
         EXPECT_EQ(launch.shape.cluster, ctas);
         EXPECT_EQ(clusters * ctas, launch.shape.grid.x);
-        // Of 8 adapters 7 may begin in a tile of their own.
+        // Seven of 8 adapters may begin in a tile of their own.
         EXPECT_GE(clusters, (rows - min_of<int64_t>(rows, 8)) / launch.config.rows + min_of<int64_t>(rows, 8));
         for (const auto& [part, all] : {std::pair{launch.params.cta_features, launch.params.features},
                                         std::pair{launch.params.cta_outputs, launch.params.outputs}}) {
@@ -88,7 +88,7 @@ TEST(Lora, VectorsNeedRowsOfWholePieces) {
 TEST(Lora, WhatIsServed) {
   EXPECT_TRUE(validate(problem_of(64, 64)).empty());
   EXPECT_EQ(validate(problem_of(64, 65)).at(0),
-            "rank is 65; it must be from 1 to 64. Of others, two grouped products do the same");
+            "rank is 65; it must be from 1 to 64; other ranks take two grouped products");
   EXPECT_EQ(validate(problem_of(64, 8, 4, 64, DType::f32)).at(0),
             "x is float32; it must be float16 or bfloat16, convert it");
   LoraProblem mixed = problem_of(64, 8);

@@ -88,7 +88,7 @@ every_function = pytest.mark.parametrize("name", function_calls())
 
 
 def test_every_function_with_an_out_is_here() -> None:
-    """Of convolutions, those of two dimensions stand for all."""
+    """Convolutions of two dimensions stand for all."""
     called = {function for function, _, _ in function_calls().values()}
     public = {name: getattr(cleave, name) for name in cleave.__all__}
     functions = {name: f for name, f in public.items() if callable(f) and not isinstance(f, type)}

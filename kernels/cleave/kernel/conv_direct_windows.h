@@ -2,7 +2,8 @@
 // tap, pixels of some bytes each would take longer than the product.
 //
 // Roles      all warps copy lines of the images, then multiply: a warp has 32 outputs of a line, `direct.strips` warps
-//            follow each other along it, the others have the lines below. CTAs go from tile to tile, of the same filters
+//            follow each other along it, the others have the lines below. CTAs go from tile to tile, of the same
+//            filters
 // Operands   lines as they lie in memory, in two stages of shared memory; a window (config/window.h) is read from there
 //            into mma.sync's registers. Filters in shared memory, for all tiles
 // Sums       float32, in the order of the taps

@@ -3,9 +3,8 @@
 //
 // Roles      all warps copy, then multiply: of warps.m x warps.k, those of one m have the same elements of the filters;
 //            k of them take turns at steps of 16 outputs of a line
-// Operands   lines of the images and outputs' gradients in two stages of shared memory. Of a window's element
-// mma.sync's
-//            registers hold neighbouring outputs, which lie a window apart: two loads each
+// Operands   lines of the images and outputs' gradients in two stages of shared memory. For a window's element
+//            mma.sync's registers hold neighbouring outputs, which lie a window apart: two loads each
 // Split      K: CTAs of the same filters take turns at tiles of outputs
 // Sums       float32; a warp's, then those of a CTA in the order of its warps, then of the slices
 // (split_k/slice_sums.h)

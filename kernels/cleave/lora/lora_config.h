@@ -45,8 +45,8 @@ CLEAVE_HD constexpr uint32_t lora_ctas_of_sm(const LoraConfig& c) {
   return (c.vectors && c.cluster > 1 ? 16 : 8) / c.warps;
 }
 
-/// Strips whose loads a lane has under way together, of features and of columns, by the registers that one takes. Of
-/// more than four the addresses take too many.
+/// Strips whose loads a lane has under way together, of features and of columns, by the registers that one takes. More
+/// than four have too many addresses.
 CLEAVE_HD constexpr uint32_t lora_strips_ahead(uint32_t registers) {
   return registers <= 16 ? 4 : registers <= 32 ? 2 : 1;
 }
