@@ -16,8 +16,10 @@ namespace {
 
 constexpr int64_t kMostChannels = 4;
 constexpr uint32_t kMostDepth = 256;
-constexpr uint32_t kMostFilters = 64;   // of a CTA: registers for their sums
-constexpr uint32_t kMostRowBlocks = 3;  // wgrad: of a warp
+constexpr int32_t kMostStep = 32;           // stride, dilation: what lines take is then counted in 32 bits,
+constexpr int64_t kMostPadded = 1ll << 28;  // and so are the elements of one
+constexpr uint32_t kMostFilters = 64;       // of a CTA: registers for their sums
+constexpr uint32_t kMostRowBlocks = 3;      // wgrad: of a warp
 constexpr uint32_t kWarps = kDirectThreads / 32, kTileRows = kWarps * kWindowStrip;
 
 // Outputs: an H200 took 0.83 to 1.28 of what follows, for 14 layers.
@@ -41,16 +43,28 @@ int64_t filters_of(const GemmProblem& p) {
   return p.conv.kind == Conv::wgrad ? p.m : p.n;
 }
 
+/// Lines of outputs of a CTA.
+uint32_t rows_of_tile(uint32_t strips) {
+  return kWarps / strips;
+}
+
 /// Along a line and down, in strips and lines of a CTA: those that waste least; two strips, if others are no better.
 uint32_t strips_of(const ConvLayout& conv) {
   const auto made = [&](uint32_t strips) {
     return uint64_t(round_up(uint32_t(outputs(conv.axes[2])), strips * kWindowStrip)) *
-           round_up(uint32_t(outputs(conv.axes[1])), kWarps / strips);
+           round_up(uint32_t(outputs(conv.axes[1])), rows_of_tile(strips));
   };
   uint32_t best = 2;
   for (const uint32_t strips : {4u, 1u, 8u})
     if (made(strips) < made(best)) best = strips;
   return best;
+}
+
+/// Whether numbers of 32 bits reach along the axis.
+bool is_countable(const ConvAxis& axis) {
+  const bool steps = axis.stride <= kMostStep && (axis.filter == 1 || axis.dilation <= kMostStep);
+  return steps && axis.filter <= int32_t(kMostDepth) &&
+         int64_t(axis.size) + axis.pad_begin + axis.pad_end <= kMostPadded;
 }
 
 GemmConfig windows_config(const GemmProblem& p, const Spec& spec) {
@@ -80,6 +94,7 @@ bool is_served(const GemmProblem& p, const DeviceInfo& device) {
   if ((conv.kind != Conv::fprop && !back) || p.batch != 1 || conv.channels > kMostChannels) return false;
   if (p.m == 0 || p.n == 0 || p.k == 0) return false;
   if (conv.axes[0] != ConvAxis{} || (conv.axes[2].dilation > 1 && conv.axes[2].filter > 1)) return false;
+  if (!is_countable(conv.axes[1]) || !is_countable(conv.axes[2])) return false;
   const auto has_16_bits = [](DType type) { return type == DType::f16 || type == DType::bf16; };
   if (!has_16_bits(p.a.dtype) || p.b.dtype != p.a.dtype || !(has_16_bits(p.d.dtype) || p.d.dtype == DType::f32))
     return false;
@@ -100,7 +115,7 @@ bool is_served(const GemmProblem& p, const DeviceInfo& device) {
 int64_t tiles_of(const ConvLayout& conv) {
   const uint32_t strips = strips_of(conv);
   return ceil_div<int64_t>(outputs(conv.axes[2]), strips * kWindowStrip) *
-         ceil_div<int64_t>(outputs(conv.axes[1]), kWarps / strips) * conv.images;
+         ceil_div<int64_t>(outputs(conv.axes[1]), rows_of_tile(strips)) * conv.images;
 }
 
 }  // namespace

@@ -68,9 +68,9 @@ bool has_many_parts(const GemmProblem& p) {
         "kernel=\"direct\" serves conv1d, conv2d and their gradients of float types, in groups of 1, 2, 4 or 8 "
         "channels and as many filters, whose groups follow each other, with strides up to 4 and without split_k_mode "
         "and without a function that reduces D (weight gradients: with \"parallel\", without any function, with "
-        "filters up to 11 and as many channels as registers hold), and conv1d and conv2d of up to 4 channels in one "
-        "group of 16-bit types, whose lines have no gaps and an even number of elements and whose filters are few taps "
-        "without dilation along a line; use kernel=\"auto\"");
+        "filters up to 11 and as many channels as registers hold), and conv1d and conv2d, and their weight gradients, "
+        "of up to 4 channels in one group of 16-bit types, whose lines have no gaps and an even number of elements and "
+        "whose filters are few taps without dilation along a line; use kernel=\"auto\"");
   }
   if (reduces(problem) && has_many_parts(problem)) {
     refuse(ErrorCode::unsupported,

@@ -294,6 +294,13 @@ TEST(DirectWindows, LeavesTheRest) {
   EXPECT_FALSE(is_served(few_channels(3, 64, axis, dilated)));
   EXPECT_FALSE(is_served(few_channels(5, 64, axis, axis)));
   EXPECT_FALSE(is_served(few_channels(4, 64, large, large)));
+  // Sizes whose bytes of shared memory are beyond 32 bits.
+  ConvAxis apart = axis, padded{.size = 2, .filter = 1 << 15, .pad_begin = 1 << 15, .pad_end = 1 << 15};
+  apart.stride = 1 << 30;
+  EXPECT_FALSE(is_served(few_channels(4, 64, axis, apart)));
+  EXPECT_FALSE(is_served(few_channels(4, 64, padded, padded)));
+  ConvAxis far{.size = 2, .filter = 2, .pad_begin = 1 << 29, .pad_end = 1 << 29, .dilation = 1 << 30};
+  EXPECT_FALSE(is_served(few_channels(4, 64, far, axis)));
   GemmProblem gaps = few_channels(3, 64, axis, axis);
   gaps.a.stride_row = 4;
   EXPECT_FALSE(is_served(gaps));
