@@ -12,7 +12,7 @@
 #include "cleave/config/gemm_params.h"
 #include "cleave/config/smem_plan.h"
 #include "cleave/conv/direct_conv.h"
-#include "cleave/epilogue/epilogue.h"
+#include "cleave/epilogue/store_sum.h"
 #include "cleave/memory/channel_vector.h"
 #include "cleave/split_k/slice_sums.h"
 
@@ -122,9 +122,7 @@ class DirectWgrad {
     const uint32_t tap = slot / kLanes * kAxis.taps + rest / kVector / kGroup;
     const uint32_t channel = block_ * C.tile.n + slot % kLanes * kVector + v, column = tap * kGroup + other;
     if (channel >= p_.shape.channels) return;
-    const float value = epilogue_value(C.epilogue, p_.epilogue, sum, BroadcastValues(), BroadcastValues(), false,
-                                       c_element(C.epilogue, p_.epilogue, {channel, column, 0}));
-    store_element(C.epilogue.d, p_.epilogue.d, channel * p_.epilogue.d_stride + column, value);
+    store_sum<C>(p_.epilogue, channel, column, sum);
   }
 
   const Params<C>& p_;

@@ -11,7 +11,7 @@
 #pragma once
 
 #include "cleave/conv_load/window_lines.h"
-#include "cleave/epilogue/epilogue.h"
+#include "cleave/epilogue/store_sum.h"
 #include "cleave/ptx/mma_sync.h"
 #include "cleave/ptx/shared.h"
 #include "cleave/split_k/slice_sums.h"
@@ -151,10 +151,7 @@ class DirectWindowsWgrad {
 
   CLEAVE_DEVICE void store(uint32_t i, float sum) const {
     const uint32_t filter = block_ * C.tile.n + i / kFilter, column = i % kFilter;
-    if (filter >= p_.shape.channels) return;
-    const float value = epilogue_value(C.epilogue, p_.epilogue, sum, BroadcastValues(), BroadcastValues(), false,
-                                       c_element(C.epilogue, p_.epilogue, {filter, column, 0}));
-    store_element(C.epilogue.d, p_.epilogue.d, filter * p_.epilogue.d_stride + column, value);
+    if (filter < p_.shape.channels) store_sum<C>(p_.epilogue, filter, column, sum);
   }
 
   const Params<C>& p_;
