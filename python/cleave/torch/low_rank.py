@@ -67,9 +67,11 @@ def lora(
         raise ValueError("out is given where gradients are wanted; leave it out, or use torch.no_grad()")
     if not differentiable and _has_kernel(x, a, b, residual, out):
         if out is None:
-            out = x.new_zeros(x.shape[0], b.shape[1]) if residual is None else residual.clone()
+            out = x.new_empty(x.shape[0], b.shape[1])
+        if residual is None:
+            out.zero_()
         elif out is not residual:
-            _ = out.zero_() if residual is None else out.copy_(residual)
+            out.copy_(residual)
         _lora.out(x, a, b, offs, scale, out=out)
         return out
     hidden = _grouped_gemm.default(x, a.mT, offs)
