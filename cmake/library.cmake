@@ -45,7 +45,8 @@ cleave_embed_files(cleave FUNCTION covering_tables ROOT src/plan/covering PATTER
 cleave_embed_files(cleave FUNCTION embedded_templates ROOT src/emit/templates PATTERN *.in)
 cleave_embed_files(cleave FUNCTION embedded_project ROOT src/emit/project PATTERN *.*)
 cleave_embed_files(cleave FUNCTION embedded_host_headers ROOT src PATTERN launch/*.h)
-cleave_embed_files(cleave FUNCTION embedded_public_headers ROOT include PATTERN cleave/problem.h)
+cleave_embed_files(cleave FUNCTION embedded_public_headers ROOT include include
+                   PATTERN cleave/conv_layout.h cleave/problem.h)
 cleave_embed_files(cleave FUNCTION embedded_torch_headers ROOT python python
                    PATTERN torch_ops/stable.h torch_ops/unstable.h)
 cleave_embed_files(cleave FUNCTION embedded_activations ROOT python/cleave/torch PATTERN _activations.py)

@@ -14,24 +14,14 @@
 // | dgrad | dy | w | dx |
 // | wgrad | dy | x | dw |
 //
-// A transposed convolution is a dgrad whose image is what it makes.
+// A transposed convolution is a dgrad whose image is what it makes. conv_layout.h has ConvLayout, and counts its pixels
+// and taps.
 #pragma once
 
+#include "cleave/conv_layout.h"
 #include "cleave/gemm.h"
 
 namespace cleave {
-
-/// Outputs along an axis; 0 where the filter is larger than the padded image.
-CLEAVE_API int64_t outputs(const ConvAxis& axis);
-
-// Counts, of numbers that are not negative; 2^63 - 1 stands for all that are larger.
-
-/// Pixels of all images, and of all outputs.
-CLEAVE_API int64_t image_pixels(const ConvLayout& conv);
-CLEAVE_API int64_t output_pixels(const ConvLayout& conv);
-
-/// Taps of a filter.
-CLEAVE_API int64_t taps(const ConvLayout& conv);
 
 /// The problem of a convolution with `groups` groups (of conv.channels and conv.filters each) over
 /// packed tensors. Bias (fprop and dgrad: Bias::row), C, activation, precision, split-K, other pixel

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "cleave/conv_layout.h"
 #include "cleave/core/api.h"
 #include "cleave/core/enums.h"
 
@@ -69,30 +70,6 @@ struct GroupLayout {
 
 /// The most groups of one product: their bounds lie in shared memory.
 inline constexpr int64_t kMostGroups = 1024;
-
-/// One spatial dimension of a convolution. Output o and tap t meet at pixel
-/// o * stride + t * dilation - pad_begin of the image.
-struct ConvAxis {
-  int32_t size = 1;    ///< pixels of the image, without padding
-  int32_t filter = 1;  ///< taps
-  int32_t stride = 1;
-  int32_t pad_begin = 0, pad_end = 0;  ///< zeros before and after the image
-  int32_t dilation = 1;                ///< pixels from one tap to the next
-
-  friend bool operator==(const ConvAxis&, const ConvAxis&) = default;
-};
-
-/// A convolution as a product: GemmProblem::batch is the number of its groups, channels and filters
-/// are those of one group. conv.h makes the whole problem of it.
-struct ConvLayout {
-  Conv kind = Conv::none;
-  int64_t images = 0;
-  int64_t channels = 0, filters = 0;
-  ConvAxis axes[3] = {};  ///< depth, height, width; those that do not exist have size and filter 1
-  Division division = Division::automatic;
-
-  friend bool operator==(const ConvLayout&, const ConvLayout&) = default;
-};
 
 class EpilogueFunction;  // cleave/epilogue.h
 

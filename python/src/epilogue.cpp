@@ -8,12 +8,12 @@
 
 #include "base/enumerators.h"
 #include "bindings.h"
+#include "cleave/core/saturate.h"
 #include "cleave/epilogue.h"
 #include "errors.h"
 #include "parameters.h"
 #include "problem/placement.h"
 #include "problem/problem.h"
-#include "problem/saturate.h"
 #include "values.h"
 
 namespace nb = nanobind;

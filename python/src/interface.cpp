@@ -3,9 +3,9 @@
 #include <cstdlib>
 #include <string>
 
+#include "cleave/core/saturate.h"
 #include "cleave/names.h"
 #include "errors.h"
-#include "problem/saturate.h"
 
 namespace nb = nanobind;
 

@@ -5,6 +5,7 @@
 
 #include "bindings.h"
 #include "cleave/core/math.h"
+#include "cleave/core/saturate.h"
 #include "cleave/device.h"
 #include "define.h"
 #include "docs.h"
@@ -15,7 +16,6 @@
 #include "plan_problem.h"
 #include "problem/placement.h"
 #include "problem/problem.h"
-#include "problem/saturate.h"
 #include "product.h"
 #include "values.h"
 

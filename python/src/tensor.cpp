@@ -6,9 +6,9 @@
 #include <string>
 #include <utility>
 
+#include "cleave/core/saturate.h"
 #include "errors.h"
 #include "interface.h"
-#include "problem/saturate.h"
 #include "stream.h"
 #include "values.h"
 

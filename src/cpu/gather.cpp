@@ -4,7 +4,7 @@
 #include "cleave/core/element.h"
 #include "cpu/micro_kernel.h"
 #include "cpu/tiling.h"
-#include "problem/conv.h"
+#include "launch/conv_grid.h"
 
 namespace cleave::cpu {
 namespace {
@@ -17,8 +17,8 @@ PixelCoord locate(const ConvClass& c, uint32_t pixel) {
 
 Gather::Gather(const GemmProblem& problem, const GemmArguments& arguments) {
   const ConvLayout& conv = problem.conv;
-  data_ = gathers_a(conv) ? arguments.a : arguments.b;
-  layout_ = gathers_a(conv) ? problem.a : problem.b;
+  data_ = gathers_a(conv.kind) ? arguments.a : arguments.b;
+  layout_ = gathers_a(conv.kind) ? problem.a : problem.b;
   channels_ = gathered_channels(conv);
   for (uint32_t i = 0; i < kConvAxes; ++i) {
     const ConvAxis& axis = conv.axes[i];

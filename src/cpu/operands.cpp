@@ -3,7 +3,6 @@
 #include "cpu/micro_kernel.h"
 #include "cpu/weights.h"
 #include "launch/product.h"
-#include "problem/conv.h"
 
 namespace cleave::cpu {
 
@@ -13,7 +12,7 @@ Operands::Operands(const GemmProblem& problem, const GemmArguments& arguments, c
 }
 
 void Operands::pack_a(const TileCoord& coord, Span rows, Span k, float* out) const {
-  if (gathers_a(problem_.conv)) {
+  if (gathers_a(problem_.conv.kind)) {
     return gather_->pack_a(tiling_.classes[coord.conv_class], coord.batch, rows, k, out);
   }
   const MatrixLayout& a = problem_.a;

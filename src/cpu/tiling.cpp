@@ -2,8 +2,8 @@
 
 #include "cpu/groups.h"
 #include "cpu/micro_kernel.h"
+#include "launch/conv_grid.h"
 #include "launch/product.h"
-#include "problem/conv.h"
 
 namespace cleave::cpu {
 namespace {
@@ -82,9 +82,9 @@ Tiling make_tiling(const GemmProblem& problem, SplitKMode mode, uint32_t slices)
   Tiling t;
   t.mode = mode;
   t.parts = is_gated(problem) ? 2 : 1;
-  t.classes = conv_classes(problem.conv);
+  t.classes = find_classes(problem.conv).list;
   t.grouping = t.classes.size() > 1 ? Grouping::classes : problem.groups.dimension;
-  const bool rows_have_classes = gathers_a(problem.conv) && !t.classes.empty();
+  const bool rows_have_classes = gathers_a(problem.conv.kind) && !t.classes.empty();
 
   uint32_t m = mean_size(problem, Grouping::m, problem.m);
   const uint32_t n = mean_size(problem, Grouping::n, problem.n);
@@ -127,8 +127,9 @@ TileArea area_of(const GemmProblem& problem, const Tiling& tiling, const TileCoo
   };
   const GroupRange rows = tiling.grouping == Grouping::classes ? coord.range : range(Grouping::m, problem.m);
   const GroupRange columns = range(Grouping::n, problem.n);
-  const GroupRange k = gathers_a(problem.conv) ? GroupRange{0, class_depth(problem, tiling.classes[coord.conv_class])}
-                                               : range(Grouping::k, problem.k);
+  const GroupRange k = gathers_a(problem.conv.kind)
+                           ? GroupRange{0, class_depth(problem, tiling.classes[coord.conv_class])}
+                           : range(Grouping::k, problem.k);
   const uint32_t row = rows.begin + coord.m * tiling.tile_m;
   const uint32_t column = columns.begin + coord.n * tiling.columns();
   return {row, column, min_of(tiling.tile_m, rows.end - row), min_of(tiling.columns(), columns.end - column), k};

@@ -12,6 +12,7 @@
 #include "emit/operation.h"
 #include "jit/compiler.h"
 #include "jit/source.h"
+#include "launch/conv_grid.h"
 #include "launch/product.h"
 #include "plan/catalogue.h"
 #include "plan/gpu_plan.h"
@@ -34,7 +35,7 @@ const Choice& planned(const GemmPlan& plan) {
     refuse(ErrorCode::unsupported,
            "the data gradient has more classes of pixels than one launch: {}; emit it with strides whose product is at "
            "most {}",
-           count_classes(choice->geometry, false), kMostClasses);
+           count_classes(choice->problem.conv, false), kMostClasses);
   }
   if (choice->config.epilogue.function.reduces()) {
     throw Error(ErrorCode::unsupported,

@@ -2,47 +2,51 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <vector>
 
 #include "cleave/config/gemm_config.h"
-#include "cleave/conv/fused_classes.h"
+#include "cleave/problem.h"
+#include "launch/fuse_classes.h"
 #include "launch/gemm_grid.h"
 
 namespace cleave {
 
-/// Outputs along an axis with `padding` zeros in all; 0 where the filter is larger.
-inline int64_t conv_outputs(int64_t size, int64_t padding, int64_t filter, int64_t stride, int64_t dilation) {
-  const int64_t room = size + padding - ((filter - 1) * dilation + 1);
-  return room < 0 || stride < 1 ? 0 : room / stride + 1;
-}
-
-/// A convolution's numbers, which are sound.
-struct ConvGeometry {
-  Conv kind = Conv::none;
-  uint32_t images = 0;
-  uint32_t groups = 1, channels = 0, filters = 0;  ///< channels and filters of one group
-  ConvAxisShape axes[kConvAxes] = {};              ///< depth, height, width
-  uint32_t part = 0;                               ///< of the classes: those of one launch, or kAllClasses
-};
-
-/// All parts of the classes, as a backend without launches has them.
-inline constexpr uint32_t kAllClasses = UINT32_MAX;
-
 /// Channels of the gathered operand, of one group.
-inline uint32_t gathered_channels(const ConvGeometry& g) {
-  return g.kind == Conv::dgrad ? g.filters : g.channels;
+inline uint32_t gathered_channels(const ConvLayout& conv) {
+  return uint32_t(conv.kind == Conv::dgrad ? conv.filters : conv.channels);
 }
 
-/// Size of the gathered operand's images along an axis.
-inline int32_t gathered_size(const ConvGeometry& g, uint32_t axis) {
-  return g.kind == Conv::dgrad ? g.axes[axis].outputs : g.axes[axis].size;
+/// Size of the gathered operand's images along each axis.
+using ImageSize = std::array<int32_t, kConvAxes>;
+inline ImageSize gathered_size(const ConvLayout& conv) {
+  ImageSize size;
+  for (uint32_t i = 0; i < kConvAxes; ++i)
+    size[i] = conv.kind == Conv::dgrad ? int32_t(outputs(conv.axes[i])) : conv.axes[i].size;
+  return size;
 }
 
-/// Taps of a filter.
-inline uint32_t taps(const ConvGeometry& g) {
-  uint32_t count = 1;
-  for (const ConvAxisShape& axis : g.axes) count *= uint32_t(axis.filter);
-  return count;
+/// What m, n and k of a convolution's problem are.
+struct ProductSizes {
+  int64_t m, n, k;
+};
+inline ProductSizes product_sizes(const ConvLayout& conv) {
+  switch (conv.kind) {
+    case Conv::none:
+      break;
+    case Conv::fprop:
+      return {output_pixels(conv), conv.filters, saturating_product(taps(conv), conv.channels)};
+    case Conv::dgrad:
+      return {image_pixels(conv), conv.channels, saturating_product(taps(conv), conv.filters)};
+    case Conv::wgrad:
+      return {conv.filters, saturating_product(taps(conv), conv.channels), output_pixels(conv)};
+  }
+  return {};
+}
+
+/// The groups of a problem as its kernel sees it (conv_view): a batch of taps is of one group.
+inline uint32_t groups_of(const GemmConfig& c, const GemmProblem& view) {
+  return c.conv.batches_taps ? 1 : uint32_t(view.batch);
 }
 
 /// A convolution's classes, the deepest first, or the one that they are fused into (in `columns`).
@@ -55,40 +59,43 @@ struct ConvClasses {
 };
 
 /// How many classes there are, of all parts.
-inline size_t count_classes(const ConvGeometry& g, bool fuses_classes) {
+inline size_t count_classes(const ConvLayout& conv, bool fuses_classes) {
   size_t count = 1;
-  for (const ConvAxisShape& axis : g.axes)
-    if (g.kind == Conv::dgrad && !fuses_classes) count *= residues(axis);
+  for (const ConvAxis& axis : conv.axes)
+    if (conv.kind == Conv::dgrad && !fuses_classes) count *= residues(axis);
   return count;
 }
 
-/// Launches that share them.
-inline uint32_t count_parts(const ConvGeometry& g, bool fuses_classes) {
-  return uint32_t(ceil_div<size_t>(count_classes(g, fuses_classes), kMostClasses));
+/// Launches that share them: each has a part.
+inline uint32_t count_parts(const ConvLayout& conv, bool fuses_classes) {
+  return uint32_t(ceil_div<size_t>(count_classes(conv, fuses_classes), kMostClasses));
 }
 
-/// The classes of the geometry's part, without tiles. None, too, where they cannot be fused (fused_classes.h).
-inline ConvClasses find_classes(const ConvGeometry& g, bool fuses_classes) {
+/// All parts of the classes, as a backend without launches has them.
+inline constexpr uint32_t kAllClasses = UINT32_MAX;
+
+/// The classes of one part, without tiles. None, too, where they cannot be fused (fuse_classes.h).
+inline ConvClasses find_classes(const ConvLayout& conv, bool fuses_classes = false, uint32_t part = kAllClasses) {
   ConvClasses classes;
   if (fuses_classes) {
     ConvClass fused;
-    if (fuse_classes(g.images, g.axes, g.channels, fused, classes.columns)) classes.list = {fused};
+    if (fuse_classes(conv, fused, classes.columns)) classes.list = {fused};
     return classes;
   }
-  const size_t count = count_classes(g, fuses_classes);
-  const size_t first = g.part == kAllClasses ? 0 : size_t(g.part) * kMostClasses;
-  const size_t end = g.part == kAllClasses ? count : std::min(count, first + kMostClasses);
+  const size_t count = count_classes(conv, fuses_classes);
+  const size_t first = part == kAllClasses ? 0 : size_t(part) * kMostClasses;
+  const size_t end = part == kAllClasses ? count : std::min(count, first + kMostClasses);
   for (size_t i = first; i < end; ++i) {
-    const ConvClass c = make_class(g.kind, g.images, g.axes, uint32_t(i));
+    const ConvClass c = make_class(conv, uint32_t(i));
     if (c.rows > 0) classes.list.push_back(c);
   }
   std::stable_sort(classes.list.begin(), classes.list.end(), is_deeper);
   return classes;
 }
 
-inline ConvClasses deal_classes(const GemmConfig& c, const ConvGeometry& g) {
-  ConvClasses classes = find_classes(g, c.conv.fuses_classes);
-  deal_tiles(classes.list.data(), uint32_t(classes.list.size()), group_step(c), c.tile.k, gathered_channels(g),
+inline ConvClasses deal_classes(const GemmConfig& c, const ConvLayout& conv, uint32_t part) {
+  ConvClasses classes = find_classes(conv, c.conv.fuses_classes, part);
+  deal_tiles(classes.list.data(), uint32_t(classes.list.size()), group_step(c), c.tile.k, gathered_channels(conv),
              flattens_taps(c));
   return classes;
 }
@@ -99,36 +106,10 @@ inline bool needs_class_walk(const ConvClasses& classes) {
   return list.size() > 1 || (!list.empty() && list.front().taps.size == 0);
 }
 
-/// Entries of the batch: groups, or taps.
-inline uint32_t conv_batch(const GemmConfig& c, const ConvGeometry& g) {
-  return c.conv.batches_taps ? taps(g) : g.groups;
-}
-
-/// Fused classes make one product of a dgrad. `c` needs only what names a kernel.
-inline GemmSizes conv_sizes(const GemmConfig& c, const ConvGeometry& g, const ConvClasses& classes) {
-  uint32_t pixels = g.images, outputs = g.images;
-  for (const ConvAxisShape& axis : g.axes) {
-    pixels *= uint32_t(axis.size);
-    outputs *= uint32_t(axis.outputs);
-  }
-  if (c.conv.fuses_classes) {
-    const ConvClass& fused = classes.list.front();
-    return {fused.rows, g.channels * classes.columns.pixels.residues.size, fused.taps.size * g.filters, g.groups};
-  }
-  switch (g.kind) {
-    case Conv::fprop:
-      return {outputs, g.filters, taps(g) * g.channels, g.groups};
-    case Conv::wgrad:
-      return {g.filters, (c.conv.batches_taps ? 1 : taps(g)) * g.channels, outputs, conv_batch(c, g)};
-    default:
-      return {pixels, g.channels, taps(g) * g.filters, g.groups};
-  }
-}
-
 /// K blocks of a tap, or elements (flattens_taps); of wgrad, columns.
-inline uint32_t per_tap(const GemmConfig& c, const ConvGeometry& g) {
+inline uint32_t per_tap(const GemmConfig& c, const ConvLayout& conv) {
   const bool by_block = !flattens_taps(c) && gathers_a(c);
-  return by_block ? ceil_div(gathered_channels(g), c.tile.k) : gathered_channels(g);
+  return by_block ? ceil_div(gathered_channels(conv), c.tile.k) : gathered_channels(conv);
 }
 
 }  // namespace cleave

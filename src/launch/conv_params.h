@@ -45,11 +45,12 @@ inline size_t used_params_bytes(const GemmConfig& c, uint32_t classes) {
 
 /// All but GemmParams and the maps. There are no more classes than the configuration has room for.
 template <class Params>
-void set_geometry(const GemmConfig& c, const ConvGeometry& g, const ConvClasses& classes, Params& params) {
-  for (uint32_t i = 0; i < kConvAxes; ++i) params.extent[i] = uint32_t(gathered_size(g, i));
-  params.channels = gathered_channels(g);
-  params.per_tap = FastDivmod(std::max(per_tap(c, g), 1u));
-  params.taps_apart = g.channels;
+void set_geometry(const GemmConfig& c, const ConvLayout& conv, const ConvClasses& classes, Params& params) {
+  const ImageSize size = gathered_size(conv);
+  std::copy(size.begin(), size.end(), params.extent);
+  params.channels = gathered_channels(conv);
+  params.per_tap = FastDivmod(std::max(per_tap(c, conv), 1u));
+  params.taps_apart = uint32_t(conv.channels);
   params.columns = classes.columns;
   params.class_count = uint32_t(classes.list.size());
   std::copy(classes.list.begin(), classes.list.end(), params.classes);

@@ -1,4 +1,4 @@
-// A convolution's problem in the numbers of its kernel, and as the product that the kernel computes.
+// A convolution's problem as the product that its kernel computes.
 #pragma once
 
 #include "cleave/problem.h"
@@ -6,40 +6,24 @@
 
 namespace cleave {
 
-inline int64_t conv_outputs(const ConvAxis& axis) {
-  return conv_outputs(axis.size, int64_t(axis.pad_begin) + axis.pad_end, axis.filter, axis.stride, axis.dilation);
-}
-
-/// A convolution that breaks no rule of `validate`, in a kernel's numbers.
-inline ConvGeometry conv_geometry(const ConvLayout& conv, int64_t groups) {
-  ConvGeometry geometry{.kind = conv.kind,
-                        .images = uint32_t(conv.images),
-                        .groups = uint32_t(groups),
-                        .channels = uint32_t(conv.channels),
-                        .filters = uint32_t(conv.filters)};
-  for (uint32_t i = 0; i < kConvAxes; ++i) {
-    const ConvAxis& axis = conv.axes[i];
-    geometry.axes[i] = {.size = axis.size,
-                        .outputs = int32_t(conv_outputs(axis)),
-                        .filter = axis.filter,
-                        .stride = axis.stride,
-                        .pad = axis.pad_begin,
-                        .dilation = axis.dilation};
-  }
-  return geometry;
-}
-
-/// The problem as the kernel sees it: with the sizes of its product, in which the batch may be taps.
-/// `c`: what names a kernel will do. `classes`: those side by side, of a kernel that has them so.
-inline GemmProblem conv_view(const GemmProblem& problem, const GemmConfig& c, const ConvGeometry& geometry,
-                             const ConvClasses& classes) {
+/// The problem with the sizes of the kernel's product, in which the batch may be taps. `c`: what names a kernel will
+/// do. `classes`: those side by side, of a kernel that has them so.
+inline GemmProblem conv_view(const GemmProblem& problem, const GemmConfig& c, const ConvClasses& classes) {
+  const ConvLayout& conv = problem.conv;
   GemmProblem view = problem;
-  const GemmSizes sizes = conv_sizes(c, geometry, classes);
-  view.m = sizes.m;
-  view.n = sizes.n;
-  view.k = sizes.k;
-  view.batch = sizes.batch;
+  const auto [m, n, k] = product_sizes(conv);
+  view.m = m;
+  view.n = n;
+  view.k = k;
+  if (c.conv.fuses_classes) {  // the product of a dgrad that they make together
+    const ConvClass& fused = classes.list.front();
+    view.m = fused.rows;
+    view.n = conv.channels * classes.columns.pixels.residues.size;
+    view.k = fused.taps.size * conv.filters;
+  }
   if (c.conv.batches_taps) {
+    view.n = conv.channels;
+    view.batch = taps(conv);
     view.a.stride_batch = view.b.stride_batch = 0;
     view.c.stride_batch = view.d.stride_batch = view.n;
     const auto by_tap = [&](EpilogueLayout& layout) {

@@ -2,9 +2,9 @@
 
 #include <bit>
 
+#include "cleave/core/saturate.h"
 #include "jit/translation_unit.h"
 #include "moe/problem.h"
-#include "problem/saturate.h"
 
 namespace cleave {
 namespace {

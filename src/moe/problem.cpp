@@ -1,9 +1,9 @@
 #include "moe/problem.h"
 
+#include "cleave/core/saturate.h"
 #include "cleave/moe/moe_config.h"
 #include "cleave/names.h"
 #include "problem/arguments.h"
-#include "problem/saturate.h"
 
 namespace cleave {
 bool reads_ids(MoeOperation operation) {

@@ -6,7 +6,7 @@
 #include <cstdlib>
 #include <numeric>
 
-#include "problem/saturate.h"
+#include "cleave/core/saturate.h"
 
 namespace cleave {
 namespace {

@@ -4,8 +4,8 @@
 #include <vector>
 
 #include "base/refuse.h"
+#include "cleave/core/saturate.h"
 #include "problem/problem.h"
-#include "problem/saturate.h"
 
 namespace cleave {
 namespace {

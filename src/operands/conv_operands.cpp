@@ -7,12 +7,12 @@
 
 #include "base/refuse.h"
 #include "cleave/conv.h"
+#include "cleave/core/saturate.h"
 #include "cleave/epilogue.h"
 #include "cleave/names.h"
 #include "operands/epilogue_operands.h"
 #include "operands/scales.h"
 #include "problem/rules.h"
-#include "problem/saturate.h"
 
 namespace cleave {
 namespace {

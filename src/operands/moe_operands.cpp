@@ -1,8 +1,8 @@
 #include "operands/moe_operands.h"
 
 #include "base/refuse.h"
+#include "cleave/core/saturate.h"
 #include "operands/packed.h"
-#include "problem/saturate.h"
 
 namespace cleave {
 namespace {

@@ -6,9 +6,9 @@
 #include <utility>
 
 #include "base/refuse.h"
+#include "cleave/core/saturate.h"
 #include "cleave/names.h"
 #include "problem/placement.h"
-#include "problem/saturate.h"
 
 namespace cleave {
 

@@ -1,7 +1,7 @@
 #include "operands/packed.h"
 
 #include "base/refuse.h"
-#include "problem/saturate.h"
+#include "cleave/core/saturate.h"
 
 namespace cleave {
 

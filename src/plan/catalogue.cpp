@@ -8,6 +8,7 @@
 
 #include "base/refuse.h"
 #include "cleave/conv.h"
+#include "launch/conv_grid.h"
 #include "plan/conv_choice.h"
 #include "plan/cost.h"
 #include "plan/covering.h"

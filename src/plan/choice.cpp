@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "cleave/config/reductions.h"
+#include "launch/conv_grid.h"
 #include "launch/gemm_grid.h"
 #include "launch/limits.h"
 #include "plan/conv_choice.h"
@@ -162,9 +163,8 @@ std::optional<Choice> make_choice(const GemmProblem& problem, const DeviceInfo& 
     const auto view = conv_view(problem, spec);
     if (!view) return std::nullopt;
     choice.problem = *view;
-    choice.geometry = conv_geometry(problem.conv, problem.batch);
-    choice.geometry.part = part;
-    choice.parts = count_parts(choice.geometry, spec.fuses_classes);
+    choice.part = part;
+    choice.parts = count_parts(problem.conv, spec.fuses_classes);
   } else {
     choice.problem = spec.transposed ? transposed(problem) : problem;
   }
@@ -179,9 +179,9 @@ std::optional<Choice> make_choice(const GemmProblem& problem, const DeviceInfo& 
   c.conv.batches_taps = batches_taps(problem, spec);
   c.conv.patches = patches;
   uint32_t slices = set_slices(spec, UINT32_MAX, choice);
-  const auto shape = [&] { return shape_tile(spec, p, choice.geometry, operands, device, c); };
+  const auto shape = [&] { return shape_tile(spec, p, part, operands, device, c); };
   if (!shape()) return std::nullopt;
-  const ConvClasses classes = is_conv ? deal_classes(c, choice.geometry) : ConvClasses();
+  const ConvClasses classes = is_conv ? deal_classes(c, p.conv, part) : ConvClasses();
   const GemmTiles tiles =
       gemm_tiles(c, {uint32_t(p.m), uint32_t(p.n), uint32_t(p.k), uint32_t(p.batch)}, classes.table());
   if (slices > tiles.k_blocks) {

@@ -4,7 +4,9 @@
 #include <bit>
 
 #include "cleave/conv.h"
+#include "launch/conv_grid.h"
 #include "launch/conv_maps.h"
+#include "launch/conv_view.h"
 #include "plan/operand_layout.h"
 #include "problem/conv.h"
 #include "problem/placement.h"
@@ -18,7 +20,7 @@ constexpr uint32_t kMostMappedClasses = 16;  // 4 x 4: every launch brings two m
 /// other: one map shows them all.
 bool groups_adjoin(const GemmProblem& p) {
   const ConvLayout& conv = p.conv;
-  const MatrixLayout& gathered = gathers_a(conv) ? p.a : p.b;
+  const MatrixLayout& gathered = gathers_a(conv.kind) ? p.a : p.b;
   if (gathered.stride_batch != gathered_channels(conv)) return false;
   if (conv.kind == Conv::wgrad) return true;
   const int64_t filter = conv.kind == Conv::fprop ? p.b.stride_col : p.b.stride_row;
@@ -34,12 +36,11 @@ std::optional<GemmProblem> conv_view(const GemmProblem& problem, const Spec& spe
                                    .patches = makes_patches(problem, spec),
                                    .gather = spec.gather,
                                    .batches_taps = batches_taps(problem, spec)}};
-  const ConvGeometry geometry = conv_geometry(problem.conv, problem.batch);
   ConvClasses fused;
   if (kernel.conv.fuses_classes) {
     const bool possible = kernel.conv.kind == Conv::dgrad && problem.batch == 1 && problem.m > 0 &&
                           kernel.conv.gather == (has_tma(kernel.family) && !kernel.conv.patches);
-    if (possible) fused = find_classes(geometry, true);
+    if (possible) fused = find_classes(problem.conv, true);
     if (fused.list.empty() || fused.columns.pixels.residues.size == 1) return std::nullopt;
   } else if (kernel.conv.gather && !has_tma(kernel.family)) {
     return std::nullopt;
@@ -47,14 +48,14 @@ std::optional<GemmProblem> conv_view(const GemmProblem& problem, const Spec& spe
   if (kernel.conv.gather && spec.multicast_m * spec.multicast_n > 1) return std::nullopt;
   if (gathers_by_map(kernel) && problem.batch > 1 && !groups_adjoin(problem)) return std::nullopt;
   if (kernel.conv.batches_taps && problem.batch != 1) return std::nullopt;
-  return conv_view(problem, kernel, geometry, fused);
+  return conv_view(problem, kernel, fused);
 }
 
 bool runs_as_product(const GemmProblem& problem) {
   // Where products were ahead (docs/notes/2026-11-convolution.md): of outputs up to what their model has seen, of
   // weight gradients neither was.
   constexpr int64_t kMostPixels = 1 << 16;
-  if (!gathers_a(problem.conv)) return false;
+  if (!gathers_a(problem.conv.kind)) return false;
   if (problem.conv.kind == Conv::fprop && problem.m > kMostPixels) return false;
   if (problem.conv.division != Division::automatic) return false;  // which products do not have
   const auto product = matrix_product(problem);
@@ -69,8 +70,7 @@ bool batches_taps(const GemmProblem& problem, const Spec& spec) {
 }
 
 bool makes_patches(const GemmProblem& problem, const Spec& spec) {
-  return spec.fuses_classes && problem.conv.kind == Conv::dgrad && taps(problem.conv) > 1 &&
-         are_patches(conv_geometry(problem.conv, problem.batch).axes);
+  return spec.fuses_classes && problem.conv.kind == Conv::dgrad && taps(problem.conv) > 1 && are_patches(problem.conv);
 }
 
 uint32_t line_alignment(const ConvLayout& conv, const MatrixLayout& layout, bool is_a) {
@@ -80,25 +80,25 @@ uint32_t line_alignment(const ConvLayout& conv, const MatrixLayout& layout, bool
   return common_alignment(uint64_t(channels) * size_of(layout.dtype));
 }
 
-bool shape_conv(const GemmProblem& problem, const ConvGeometry& geometry, GemmConfig& config) {
-  if (gathers_by_map(config) && count_classes(geometry, config.conv.fuses_classes) > kMostMappedClasses) return false;
+bool shape_conv(const GemmProblem& problem, uint32_t part, GemmConfig& config) {
   const ConvLayout& conv = problem.conv;
+  if (gathers_by_map(config) && count_classes(conv, config.conv.fuses_classes) > kMostMappedClasses) return false;
   config.conv.axes = conv.axes[0] != ConvAxis{} ? 3 : 2;
   // `automatic` is fast in both: nowhere was another way more than noise ahead (the suite `division`,
   // docs/strided-dgrad.md).
   config.conv.fast_load = conv.division != Division::plain && conv.division != Division::fast_store;
   config.conv.fast_store = conv.division != Division::plain && conv.division != Division::fast_load;
-  const ConvClasses classes = find_classes(geometry, config.conv.fuses_classes);
+  const ConvClasses classes = find_classes(conv, config.conv.fuses_classes, part);
   const bool walk = needs_class_walk(classes);
   if (walk && config.conv.fuses_classes) return false;
   config.schedule.grouping = walk ? Grouping::classes : Grouping::none;
   config.conv.class_capacity = std::bit_ceil(std::max(uint32_t(classes.list.size()), 1u));
   if (!has_tma(config.family)) return true;
-  const bool whole_blocks = geometry.groups == 1 || !gathers_a(config) || flattens_taps(config) ||
-                            gathered_channels(geometry) % config.tile.k == 0;
+  const bool whole_blocks =
+      problem.batch == 1 || !gathers_a(config) || flattens_taps(config) || gathered_channels(conv) % config.tile.k == 0;
   const int64_t pixel_stride = gathers_a(config) ? problem.a.stride_row : problem.b.stride_row;
-  return whole_blocks && config.conv.class_capacity <= kMostMappedClasses && serves(config, geometry, classes) &&
-         reaches_image(config, geometry, pixel_stride);
+  return whole_blocks && config.conv.class_capacity <= kMostMappedClasses && serves(config, conv, classes) &&
+         reaches_image(config, conv, pixel_stride);
 }
 
 }  // namespace cleave

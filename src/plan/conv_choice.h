@@ -26,7 +26,7 @@ bool makes_patches(const GemmProblem& problem, const Spec& spec);
 uint32_t line_alignment(const ConvLayout& conv, const MatrixLayout& layout, bool is_a);
 
 /// Fills what the kernel has to know of a convolution, once its tile is known; false if it cannot
-/// address it.
-bool shape_conv(const GemmProblem& problem, const ConvGeometry& geometry, GemmConfig& config);
+/// address it. `part`: of its classes.
+bool shape_conv(const GemmProblem& problem, uint32_t part, GemmConfig& config);
 
 }  // namespace cleave

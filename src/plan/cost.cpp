@@ -5,11 +5,11 @@
 
 #include "cleave/config/scale_lines.h"
 #include "cleave/split_k/fixup_word.h"
+#include "launch/conv_grid.h"
 #include "plan/direct_choice.h"
 #include "plan/product_cost.h"
 #include "plan/product_residual.h"
 #include "plan/streamed_cost.h"
-#include "problem/conv.h"
 #include "problem/problem.h"
 
 namespace cleave {

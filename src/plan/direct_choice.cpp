@@ -5,7 +5,6 @@
 #include "cleave/config/smem_plan.h"
 #include "cleave/conv.h"
 #include "cleave/epilogue.h"
-#include "launch/conv_view.h"
 #include "plan/direct_kernels.h"
 #include "plan/direct_wgrad_choice.h"
 #include "plan/direct_windows_choice.h"
@@ -103,7 +102,7 @@ std::optional<Choice> make_direct_choice(const GemmProblem& problem, const Devic
   const auto own = direct_spec(problem, device);
   if (!own || *own != spec) return std::nullopt;  // another cut is another problem's
   const ConvLayout& conv = problem.conv;
-  Choice choice{.spec = spec, .problem = problem, .geometry = conv_geometry(conv, problem.batch)};
+  Choice choice{.spec = spec, .problem = problem};
   GemmProblem& p = choice.problem;
   p.n *= p.batch;
   p.batch = 1;

@@ -4,7 +4,6 @@
 
 #include "cleave/config/smem_plan.h"
 #include "cleave/epilogue.h"
-#include "launch/conv_view.h"
 #include "plan/direct_kernels.h"
 #include "problem/problem.h"
 
@@ -95,7 +94,7 @@ std::optional<Choice> make_direct_wgrad_choice(const GemmProblem& problem, const
   // A tuned file's tile may be anything.
   if (!is_served(problem) || spec.tile_m == 0 || spec.tile_n == 0) return std::nullopt;
   const ConvLayout& conv = problem.conv;
-  Choice choice{.spec = spec, .problem = problem, .geometry = conv_geometry(conv, problem.batch)};
+  Choice choice{.spec = spec, .problem = problem};
   GemmProblem& p = choice.problem;
   p.m *= p.batch;  // filters of all groups
   p.batch = 1;

@@ -5,7 +5,6 @@
 
 #include "cleave/config/smem_plan.h"
 #include "cleave/epilogue.h"
-#include "launch/conv_view.h"
 #include "plan/direct_kernels.h"
 #include "plan/function_config.h"
 #include "plan/operand_layout.h"
@@ -143,7 +142,6 @@ std::optional<Choice> make_direct_windows_choice(const GemmProblem& problem, con
   Choice choice;
   choice.spec = spec;
   choice.problem = problem;
-  choice.geometry = conv_geometry(problem.conv, 1);
   choice.rows_of_d = problem.m;
   const GemmConfig& c = choice.config = windows_config(problem, spec);
   if (window_depth(c.direct) > kMostDepth || smem_plan(c).bytes > uint32_t(device.shared_memory_per_block))

@@ -12,6 +12,7 @@
 #include "cleave/config/gemm_params.h"
 #include "cleave/names.h"
 #include "jit/source.h"
+#include "launch/conv_grid.h"
 #include "launch/conv_maps.h"
 #include "launch/conv_params.h"
 #include "launch/gemm_grid.h"
@@ -41,13 +42,12 @@ constexpr size_t kMostParamBytes = 32764;  // of a launch
 std::vector<std::byte> make_params(const Choice& choice, const Reductions* reductions) {
   const GemmProblem& p = choice.problem;
   const GemmConfig& c = choice.config;
-  const ConvGeometry& g = choice.geometry;
   GemmParams gemm{};
   set_problem(c, p, gemm);
   if (reductions != nullptr) reductions->place(gemm);
   gemm.schedule = make_schedule(choice.schedule);
   const auto encode = [](TensorMap& map, const void*, const auto& shape) { map = make_tensor_map(kNowhere, shape()); };
-  if (has_tma(c.family)) visit_matrix_maps(c, g, uint32_t(p.batch), gemm, encode);
+  if (has_tma(c.family)) visit_matrix_maps(c, p, gemm, encode);
   const auto bytes_of = [](const auto& params, size_t size) {
     const auto* const bytes = reinterpret_cast<const std::byte*>(&params);
     return std::vector(bytes, bytes + size);
@@ -61,8 +61,8 @@ std::vector<std::byte> make_params(const Choice& choice, const Reductions* reduc
     // A vector's memory is not aligned to TensorMap's 128 bytes; what the driver encodes has to be.
     const auto params = std::make_unique<std::remove_pointer_t<decltype(type)>>();
     static_cast<GemmParams&>(*params) = gemm;
-    set_geometry(c, g, deal_classes(c, g), *params);
-    visit_class_maps(c, g, *params, encode);
+    set_geometry(c, p.conv, deal_classes(c, p.conv, choice.part), *params);
+    visit_class_maps(c, p, *params, encode);
     return bytes_of(*params, used_params_bytes(c, params->class_count));
   });
 }
@@ -173,7 +173,7 @@ class GpuPlan final : public ChosenPlan {
     const GemmConfig& c = choice_.config;
     if (c.conv.kind == Conv::none) return sizeof(GemmParams);
     if (c.family == KernelFamily::direct) return sizeof(DirectParams);
-    const size_t most = count_classes(choice_.geometry, c.conv.fuses_classes);
+    const size_t most = count_classes(choice_.problem.conv, c.conv.fuses_classes);
     return used_params_bytes(c, uint32_t(std::min<size_t>(most, c.conv.class_capacity)));
   }
 
@@ -206,11 +206,11 @@ class GpuPlan final : public ChosenPlan {
   /// Points the tensor maps in `buffer`, which begins with `params`, at the arguments.
   void place_maps(void* buffer, GemmParams& params) const {
     const GemmConfig& c = choice_.config;
-    const ConvGeometry& g = choice_.geometry;
+    const GemmProblem& p = choice_.problem;
     if (!has_tma(c.family)) return;
     const auto place = [](TensorMap& map, const void* data, const auto&) { replace_address(map, data); };
-    visit_matrix_maps(c, g, uint32_t(choice_.problem.batch), params, place);
-    if (c.conv.kind != Conv::none) visit_params(c, buffer, [&](auto* conv) { visit_class_maps(c, g, *conv, place); });
+    visit_matrix_maps(c, p, params, place);
+    if (c.conv.kind != Conv::none) visit_params(c, buffer, [&](auto* conv) { visit_class_maps(c, p, *conv, place); });
   }
 
   const Ready& make_ready(CUstream stream) const {

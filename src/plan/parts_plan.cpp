@@ -7,6 +7,7 @@
 
 #include "base/refuse.h"
 #include "cleave/device.h"
+#include "launch/conv_grid.h"
 #include "process/host_bytes.h"
 
 namespace cleave {
@@ -70,7 +71,7 @@ std::shared_ptr<const GemmPlan> make_parts_plan(const GemmProblem& problem, cons
     if (!other) {
       refuse(ErrorCode::unsupported,
              "part {} of the {} classes of pixels cannot be served as \"{}\"; pass smaller strides", part,
-             count_classes(choice.geometry, false), to_string(choice.spec));
+             count_classes(choice.problem.conv, false), to_string(choice.spec));
     }
     choices.push_back(*std::move(other));
   }

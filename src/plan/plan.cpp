@@ -5,7 +5,7 @@
 #include "cleave/device.h"
 #include "cleave/names.h"
 #include "cpu/cpu_plan.h"
-#include "launch/conv_view.h"
+#include "launch/conv_grid.h"
 #include "plan/batch_invariant.h"
 #include "plan/catalogue.h"
 #include "plan/gpu_plan.h"
@@ -22,7 +22,7 @@ namespace {
 
 /// Whether a strided data gradient takes several launches.
 bool has_many_parts(const GemmProblem& p) {
-  return p.conv.kind == Conv::dgrad && count_parts(conv_geometry(p.conv, p.batch), false) > 1;
+  return count_parts(p.conv, false) > 1;
 }
 
 [[noreturn]] void refuse_unserved(const GemmProblem& problem, const DeviceInfo& device) {

@@ -9,9 +9,9 @@
 #include "cleave/conv.h"
 #include "cleave/core/math.h"
 #include "cleave/names.h"
+#include "launch/conv_grid.h"
 #include "launch/packed_weight.h"
 #include "plan/operand_layout.h"
-#include "problem/conv.h"
 #include "problem/problem.h"
 
 namespace cleave {

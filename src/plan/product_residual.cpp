@@ -6,8 +6,8 @@
 #include <cmath>
 
 #include "cleave/conv.h"
+#include "launch/conv_grid.h"
 #include "plan/cost.h"
-#include "problem/conv.h"
 #include "problem/problem.h"
 
 namespace cleave {
@@ -94,7 +94,7 @@ ProductFeatures product_features(const Choice& choice, const DeviceInfo& device,
       .channels = is_conv ? log2(double(gathered_channels(conv))) : 0,
       .stride = is_conv ? float(conv.axes[2].stride) : 0,
       .line = is_conv ? log2(double(outputs(conv.axes[2]))) : 0,
-      .groups = log2(double(choice.geometry.groups)),
+      .groups = is_conv ? log2(groups_of(c, p)) : 0,
       .gather = float(c.conv.gather),
       .classes = float(c.conv.fuses_classes),
       .direction = float(conv.kind),

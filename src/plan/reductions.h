@@ -2,6 +2,7 @@
 // and a second kernel that joins them. Where tiles have whole lines, their results are no partial ones.
 #pragma once
 
+#include "cleave/config/gemm_params.h"
 #include "cleave/reduce/reduce_params.h"
 #include "plan/choice.h"
 #include "runtime/lazy_kernel.h"

@@ -6,6 +6,7 @@
 #include "cleave/config/smem_plan.h"
 #include "cleave/config/store_chunk.h"
 #include "cleave/epilogue.h"
+#include "launch/conv_grid.h"
 #include "launch/limits.h"
 #include "plan/batch_invariant.h"
 #include "plan/catalogue.h"
@@ -124,11 +125,11 @@ bool direct_store_suffices(const GemmConfig& c) {
 
 class TileShaper {
  public:
-  TileShaper(const Spec& spec, const GemmProblem& p, const ConvGeometry& geometry, const OperandLayouts& operands,
+  TileShaper(const Spec& spec, const GemmProblem& p, uint32_t part, const OperandLayouts& operands,
              const DeviceInfo& device, GemmConfig& c)
       : s_(spec),
         p_(p),
-        geometry_(geometry),
+        part_(part),
         a_(operands.a),
         b_(operands.b),
         device_(device),
@@ -282,7 +283,7 @@ class TileShaper {
   bool merges_stages() const {
     const bool sliced = c_.schedule.split != SplitKMode::none || c_.schedule.in_turn;
     if (p_.deterministic == Determinism::batch_invariant && sliced && !is_exact(p_)) return false;
-    const bool one_tap = !c_.conv.gather && (!gathers_a(c_) || gathered_channels(geometry_) % (2 * atom_) == 0);
+    const bool one_tap = !c_.conv.gather && (!gathers_a(c_) || gathered_channels(p_.conv) % (2 * atom_) == 0);
     return !c_.scales.promote && (s_.tile_m + s_.tile_n) * 128 < 16384 * 5 / 4 && p_.k > int64_t(atom_) && one_tap;
   }
 
@@ -304,8 +305,8 @@ class TileShaper {
     const bool staged = c_.conv.patches && c_.cluster.k == 1 && c_.schedule.split != SplitKMode::parallel &&
                         store_by_tma_fits(c_) && !finds_elements;
     if (!staged) return 0;
-    const FusedClasses& columns = find_classes(geometry_, true).columns;
-    const bool packed = p_.d.stride_row == int64_t(geometry_.channels);
+    const FusedClasses& columns = find_classes(p_.conv, true).columns;
+    const bool packed = p_.d.stride_row == p_.conv.channels;
     if (!packed) return 0;
     const uint32_t bytes = common_alignment(p_.d.alignment | columns.lines.length.divisor * 2);
     return bytes < 4 ? 0 : bytes;
@@ -321,12 +322,12 @@ class TileShaper {
     }
   }
 
-  bool shape_convolution() { return c_.conv.kind == Conv::none || shape_conv(p_, geometry_, c_); }
+  bool shape_convolution() { return c_.conv.kind == Conv::none || shape_conv(p_, part_, c_); }
   uint32_t shared_memory() const { return uint32_t(device_.shared_memory_per_block); }
 
   const Spec& s_;
   const GemmProblem& p_;
-  const ConvGeometry& geometry_;
+  const uint32_t part_;  // of a convolution's classes
   const OperandLayout &a_, &b_;
   const DeviceInfo& device_;
   GemmConfig& c_;
@@ -336,9 +337,9 @@ class TileShaper {
 
 }  // namespace
 
-bool shape_tile(const Spec& spec, const GemmProblem& problem, const ConvGeometry& geometry,
-                const OperandLayouts& operands, const DeviceInfo& device, GemmConfig& config) {
-  return TileShaper(spec, problem, geometry, operands, device, config).shape();
+bool shape_tile(const Spec& spec, const GemmProblem& problem, uint32_t part, const OperandLayouts& operands,
+                const DeviceInfo& device, GemmConfig& config) {
+  return TileShaper(spec, problem, part, operands, device, config).shape();
 }
 
 }  // namespace cleave

@@ -3,7 +3,6 @@
 
 #include "cleave/config/gemm_config.h"
 #include "cleave/device.h"
-#include "launch/conv_grid.h"
 #include "plan/operand_layout.h"
 #include "plan/spec.h"
 
@@ -11,7 +10,7 @@ namespace cleave {
 
 /// Fills the parts of `config` that the tile's shape decides; it has the rest. False if the kernel
 /// has no such tile.
-bool shape_tile(const Spec& spec, const GemmProblem& problem, const ConvGeometry& geometry,
-                const OperandLayouts& operands, const DeviceInfo& device, GemmConfig& config);
+bool shape_tile(const Spec& spec, const GemmProblem& problem, uint32_t part, const OperandLayouts& operands,
+                const DeviceInfo& device, GemmConfig& config);
 
 }  // namespace cleave

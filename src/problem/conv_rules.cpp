@@ -4,7 +4,7 @@
 
 #include "cleave/conv/conv_classes.h"
 #include "cleave/names.h"
-#include "problem/conv.h"
+#include "launch/conv_grid.h"
 #include "problem/rules.h"
 
 namespace cleave {

@@ -3,10 +3,10 @@
 #include <limits>
 
 #include "cleave/core/math.h"
+#include "cleave/core/saturate.h"
 #include "cleave/names.h"
 #include "problem/arguments.h"
 #include "problem/overlap.h"
-#include "problem/saturate.h"
 
 namespace cleave {
 int64_t padded_extent(int64_t extent, int64_t groups) {

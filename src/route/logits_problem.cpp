@@ -2,9 +2,9 @@
 
 #include <bit>
 
+#include "cleave/core/saturate.h"
 #include "cleave/names.h"
 #include "problem/arguments.h"
-#include "problem/saturate.h"
 
 namespace cleave {
 namespace {

@@ -4,9 +4,9 @@
 #include <cmath>
 
 #include "cleave/core/math.h"
+#include "cleave/core/saturate.h"
 #include "cleave/names.h"
 #include "problem/arguments.h"
-#include "problem/saturate.h"
 
 namespace cleave {
 namespace {

@@ -10,7 +10,6 @@
 #include "plan/catalogue.h"
 #include "plan/model_device.h"
 #include "plan/spec.h"
-#include "problem/conv.h"
 
 namespace cleave {
 

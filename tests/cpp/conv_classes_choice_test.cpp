@@ -6,6 +6,7 @@
 #include "cleave/core/math.h"
 #include "conv_choice.h"
 #include "conv_geometry.h"
+#include "launch/conv_grid.h"
 #include "plan/catalogue.h"
 
 namespace cleave {
@@ -50,7 +51,7 @@ TEST(ConvClassesChoice, ManyClassesAreSeveralLaunches) {
   for (uint32_t part = 0; part < first->parts; ++part) {
     const auto choice = make_choice(p, h100(), spec, part);
     ASSERT_TRUE(choice.has_value());
-    const ConvClasses of_part = deal_classes(choice->config, choice->geometry);
+    const ConvClasses of_part = deal_classes(choice->config, choice->problem.conv, choice->part);
     EXPECT_LE(of_part.list.size(), kMostClasses);
     EXPECT_TRUE(std::ranges::is_sorted(of_part.list, is_deeper));
     classes += uint32_t(of_part.list.size());
@@ -73,7 +74,7 @@ TEST(ConvClassesChoice, TilesOfClassesAreExact) {
     const auto choice = choose(problem(conv), "portable 64x64");
     ASSERT_TRUE(choice.has_value());
     uint32_t tiles = 0, line = 0, deepest = 0;
-    for (const ConvClass& c : conv_classes(conv)) {
+    for (const ConvClass& c : find_classes(conv).list) {
       const uint32_t of_class = ceil_div(c.rows, 64u);
       const uint32_t depth = ceil_div(c.taps.size * uint32_t(conv.filters), 64u);
       tiles += of_class;
@@ -111,8 +112,8 @@ TEST(ConvClassesChoice, StreamKCutsWhatHasBlocks) {
 TEST(ConvClassesChoice, NoTapAtAll) {
   const GemmProblem p =
       problem(along_width(Conv::dgrad, {.size = 1, .filter = 1, .stride = 4, .pad_begin = 1, .pad_end = 2}));
-  ASSERT_EQ(conv_classes(p.conv).size(), 1u);
-  ASSERT_EQ(conv_classes(p.conv)[0].taps.size, 0u);
+  ASSERT_EQ(find_classes(p.conv).list.size(), 1u);
+  ASSERT_EQ(find_classes(p.conv).list[0].taps.size, 0u);
   for (const char* spec : {"sm90 128x128", "portable 64x64", "sm90 128x128 stream_k 1"}) {
     const auto choice = choose(p, spec);
     ASSERT_TRUE(choice.has_value()) << spec;

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "conv_geometry.h"
-#include "problem/conv.h"
+#include "launch/conv_grid.h"
 
 namespace cleave {
 namespace {
@@ -29,7 +29,7 @@ std::set<Meeting> meetings(const ConvLayout& conv) {
 
 std::vector<ConvClass> classes_of(Conv kind, ConvLayout conv) {
   conv.kind = kind;
-  return conv_classes(conv);
+  return find_classes(conv).list;
 }
 
 /// Looks for the meetings as a kernel does. Each of D's pixels is a row of one class.
@@ -232,7 +232,7 @@ TEST(ConvClasses, OfTheLargestImage) {
   const ConvAxis axis{.size = INT32_MAX, .filter = 3, .stride = 2};
   const ConvLayout conv{.kind = Conv::dgrad, .images = 1, .axes = {{}, {}, axis}};
   int64_t rows = 0;
-  for (const ConvClass& c : conv_classes(conv)) rows += c.rows;
+  for (const ConvClass& c : find_classes(conv).list) rows += c.rows;
   EXPECT_EQ(rows, INT32_MAX);
 }
 

@@ -6,7 +6,6 @@
 
 #include "conv_problems.h"
 #include "problem/arguments.h"
-#include "problem/conv.h"
 #include "problem/placement.h"
 #include "problem/problem.h"
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "conv_choice.h"
+#include "problem/conv.h"
 
 namespace cleave {
 namespace {

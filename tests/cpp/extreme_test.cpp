@@ -6,11 +6,11 @@
 #include <limits>
 
 #include "cleave/conv.h"
+#include "cleave/core/saturate.h"
 #include "cleave/gemm.h"
 #include "cleave/moe.h"
 #include "cleave/quantize.h"
 #include "moe/launches.h"
-#include "problem/saturate.h"
 #include "quantize/launches.h"
 #include "random.h"
 

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "conv_geometry.h"
-#include "problem/conv.h"
+#include "launch/conv_grid.h"
 
 namespace cleave {
 namespace {
@@ -27,7 +27,7 @@ struct Fused {
 
   explicit Fused(ConvLayout conv) {
     conv.kind = Conv::dgrad;
-    const ConvClasses classes = find_classes(conv_geometry(conv, 1), true);
+    const ConvClasses classes = find_classes(conv, true);
     possible = !classes.list.empty();
     if (possible) fused = classes.list.front();
     columns = classes.columns;
@@ -200,7 +200,7 @@ TEST(FusedClasses, OfStrideOneAreTheOnlyClass) {
   const Fused all(conv);
   ASSERT_TRUE(all.possible);
   EXPECT_EQ(all.columns.pixels.residues.size, 1u);
-  const auto classes = conv_classes(conv);
+  const auto classes = find_classes(conv).list;
   ASSERT_EQ(classes.size(), 1u);
   EXPECT_EQ(all.fused.rows, classes[0].rows);
   for (uint32_t t = 0; t < 9; ++t) {

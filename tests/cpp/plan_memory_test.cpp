@@ -21,7 +21,6 @@
 #include "gemm_problems.h"
 #include "plan/catalogue.h"
 #include "plan/typical_problems.h"
-#include "problem/conv.h"
 #include "problem/problem.h"
 #include "process/plan_map.h"
 

@@ -2,6 +2,7 @@
 // add up, and waits that always end.
 
 #include "cleave/schedule/schedule.h"
+#include "launch/residue_classes.h"
 
 #include <gtest/gtest.h>
 

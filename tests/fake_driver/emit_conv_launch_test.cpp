@@ -108,8 +108,8 @@ std::vector<TensorMap> maps_of(const Choice& choice, Launch& launch) {
   std::vector<TensorMap> maps;
   if (c.family != KernelFamily::sm90) return maps;
   const auto keep = [&](TensorMap& map, const void*, const auto&) { maps.push_back(map); };
-  visit_matrix_maps(c, choice.geometry, conv_batch(c, choice.geometry), launch.params(), keep);
-  visit_params(c, launch.memory, [&](auto* params) { visit_class_maps(c, choice.geometry, *params, keep); });
+  visit_matrix_maps(c, choice.problem, launch.params(), keep);
+  visit_params(c, launch.memory, [&](auto* params) { visit_class_maps(c, choice.problem, *params, keep); });
   return maps;
 }
 

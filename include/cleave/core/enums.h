@@ -211,6 +211,11 @@ enum class GroupBounds : uint8_t { ends, indptr, starts, aligned_ends, counts };
 /// | wgrad | w's gradient        | filters         | taps x c | pixels of y  | dy            | x, gathered   |
 enum class Conv : uint8_t { none, fprop, dgrad, wgrad };
 
+/// Whether A is gathered; of wgrad, B is.
+CLEAVE_HD constexpr bool gathers_a(Conv kind) {
+  return kind == Conv::fprop || kind == Conv::dgrad;
+}
+
 /// How a kernel turns the number of a pixel into its coordinates: divisions by multiplication with
 /// constants of the launch (fast) or by the GPU's own division sequence (plain), where operands are
 /// loaded, and where D is stored.

@@ -181,7 +181,7 @@ CLEAVE_HD constexpr uint32_t copy_threads(const GemmConfig& c) {
 
 /// Whether A's (or B's) rows are pixels of a tensor, each as often as a tap lands on it.
 CLEAVE_HD constexpr bool gathers_a(const GemmConfig& c) {
-  return c.conv.kind == Conv::fprop || c.conv.kind == Conv::dgrad;
+  return gathers_a(c.conv.kind);
 }
 CLEAVE_HD constexpr bool gathers_b(const GemmConfig& c) {
   return c.conv.kind == Conv::wgrad;

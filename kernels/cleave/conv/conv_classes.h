@@ -15,10 +15,9 @@
 //
 //   pixel of the gathered tensor = origin + row * row_step + tap * tap_step
 //
-// Host+device: the kernels, the CPU backend and the tests share every line.
+// launch/residue_classes.h finds them. Host+device: the kernels, the CPU backend and the tests share every line.
 #pragma once
 
-#include "cleave/core/enums.h"
 #include "cleave/core/fast_divmod.h"
 #include "cleave/core/math.h"
 
@@ -26,9 +25,6 @@ namespace cleave {
 
 /// Depth, height, width.
 inline constexpr uint32_t kConvAxes = 3;
-
-/// The most classes of one launch: strides up to 8 x 8, or 4 x 4 x 4. More of them are several launches.
-inline constexpr uint32_t kMostClasses = 64;
 
 /// Where threads put vectors together from narrower reads, places along an axis are numbers of 16 bits: sizes and
 /// the ways to taps are less than the first, pixels less than twice that, and one that far below any
@@ -122,115 +118,5 @@ struct ClassTable {
     return classes[i].line_before + classes[i].tiles * classes[i].depth;
   }
 };
-
-/// One class of one axis.
-struct AxisClass {
-  uint32_t pixels = 0, taps = 0;
-  int32_t origin = 0, row_step = 1, tap_step = 1;
-  int32_t first_tap = 0, filter_step = 1;
-  uint32_t first_output = 0, output_step = 1;
-};
-
-/// What an axis is to the kernels, in numbers that are sound.
-struct ConvAxisShape {
-  int32_t size, outputs, filter, stride, pad, dilation;
-};
-
-/// fprop, wgrad: rows are outputs.
-CLEAVE_HD constexpr AxisClass forward_class(const ConvAxisShape& axis) {
-  return {.pixels = uint32_t(axis.outputs),
-          .taps = uint32_t(axis.filter),
-          .origin = -axis.pad,
-          .row_step = axis.stride,
-          .tap_step = axis.dilation};
-}
-
-/// dgrad: rows are the pixels `residue`, residue + stride, ... of the image.
-CLEAVE_HD constexpr AxisClass residue_class(const ConvAxisShape& axis, int32_t residue) {
-  AxisClass c;
-  if (residue >= axis.size) return c;
-  c.pixels = ceil_div(uint32_t(axis.size - residue), uint32_t(axis.stride));
-  c.first_output = uint32_t(residue);
-  c.output_step = uint32_t(axis.stride);
-  const int32_t common = int32_t(greatest_common_divisor(uint32_t(axis.stride), uint32_t(axis.dilation)));
-  const int32_t step = axis.stride / common;  // from a tap of the class to its next
-  int32_t first = 0;
-  while (first < min_of(step, axis.filter) && (residue + axis.pad - first * axis.dilation) % axis.stride != 0) ++first;
-  if (first >= min_of(step, axis.filter)) return c;
-  c.taps = ceil_div(uint32_t(axis.filter - first), uint32_t(step));
-  // Turned round, so that later taps meet later outputs.
-  const int32_t last = first + int32_t(c.taps - 1) * step;
-  c.first_tap = last;
-  c.filter_step = -step;
-  c.origin = (residue + axis.pad - last * axis.dilation) / axis.stride;
-  c.tap_step = axis.dilation / common;
-  return c;
-}
-
-/// The class that is `axes`' together. `filters`: taps of the whole filter along each axis; `sizes`:
-/// of the tensor that D's rows are pixels of.
-CLEAVE_HD constexpr ConvClass combine_axes(const AxisClass (&axes)[kConvAxes], uint32_t images,
-                                           const uint32_t (&filters)[kConvAxes], const uint32_t (&sizes)[kConvAxes]) {
-  ConvClass c;
-  c.pixels = Grid(axes[0].pixels, axes[1].pixels, axes[2].pixels);
-  c.taps = Grid(axes[0].taps, axes[1].taps, axes[2].taps);
-  c.rows = images * c.pixels.size;
-  uint32_t taps_apart = 1, outputs_apart = 1;
-  for (uint32_t i = kConvAxes; i-- > 0;) {
-    c.origin[i] = axes[i].origin;
-    c.row_step[i] = axes[i].row_step;
-    c.tap_step[i] = axes[i].tap_step;
-    c.first_tap += uint32_t(axes[i].first_tap) * taps_apart;
-    c.filter_step[i] = axes[i].filter_step * int32_t(taps_apart);
-    c.first_output += axes[i].first_output * outputs_apart;
-    c.output_step[i] = axes[i].output_step * outputs_apart;
-    taps_apart *= filters[i];
-    outputs_apart *= sizes[i];
-  }
-  c.outputs_per_image = outputs_apart;
-  return c;
-}
-
-/// How many residues of an axis have a pixel, and so a class.
-CLEAVE_HD constexpr uint32_t residues(const ConvAxisShape& axis) {
-  return uint32_t(min_of(axis.stride, axis.size));
-}
-
-/// Class `number` of a dgrad, of as many as the product of its axes' residues; the only one of another kind.
-CLEAVE_HD constexpr ConvClass make_class(Conv kind, uint32_t images, const ConvAxisShape (&axes)[kConvAxes],
-                                         uint32_t number) {
-  AxisClass classes[kConvAxes];
-  uint32_t filters[kConvAxes] = {}, sizes[kConvAxes] = {};
-  for (uint32_t i = kConvAxes; i-- > 0;) {
-    filters[i] = uint32_t(axes[i].filter);
-    sizes[i] = uint32_t(kind == Conv::dgrad ? axes[i].size : axes[i].outputs);
-    classes[i] = forward_class(axes[i]);
-    if (kind != Conv::dgrad) continue;
-    classes[i] = residue_class(axes[i], int32_t(number % residues(axes[i])));
-    number /= residues(axes[i]);
-  }
-  return combine_axes(classes, images, filters, sizes);
-}
-
-/// Long tiles that come last would leave most of a GPU idle.
-CLEAVE_HD constexpr bool is_deeper(const ConvClass& a, const ConvClass& b) {
-  return a.taps.size > b.taps.size;
-}
-
-/// Gives the classes their tiles of `tile_m` rows and their k blocks, `per_tap` for each tap or, of
-/// flattened taps, one for `tile_k` of taps x `channels`.
-CLEAVE_HD constexpr void deal_tiles(ConvClass* classes, uint32_t count, uint32_t tile_m, uint32_t tile_k,
-                                    uint32_t channels, bool flattened) {
-  uint32_t tiles = 0, line = 0;
-  for (uint32_t i = 0; i < count; ++i) {
-    ConvClass& c = classes[i];
-    c.tiles = ceil_div(c.rows, tile_m);
-    c.depth = flattened ? ceil_div(c.taps.size * channels, tile_k) : c.taps.size * ceil_div(channels, tile_k);
-    c.tiles_before = tiles;
-    c.line_before = line;
-    tiles += c.tiles;
-    line += c.tiles * c.depth;
-  }
-}
 
 }  // namespace cleave

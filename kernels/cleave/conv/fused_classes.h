@@ -17,13 +17,6 @@ namespace cleave {
 /// The most residues of one axis, but for patches.
 inline constexpr uint32_t kMostResidues = 8;
 
-/// Whether each pixel of an image is met by one tap, in the order of the filter's: each output has a patch of its own.
-CLEAVE_HD constexpr bool are_patches(const ConvAxisShape (&axes)[kConvAxes]) {
-  for (const ConvAxisShape& axis : axes)
-    if (axis.filter != axis.stride || axis.pad != 0 || (axis.filter > 1 && axis.dilation != 1)) return false;
-  return true;
-}
-
 /// The class of one residue, as part of its axis.
 struct ResidueColumns {
   int32_t shift = 0;  // the axis's tap at which the class's first one lies
@@ -94,58 +87,6 @@ CLEAVE_HD constexpr uint32_t edges(const Grid& pixels, const PixelCoord& pixel) 
   uint32_t bits = 0;
   for (uint32_t i = 0; i < kConvAxes; ++i) bits |= uint32_t(pixel.at[i] + 1 == pixels.extent[i]) << i;
   return bits;
-}
-
-/// Fuses a dgrad's classes: `fused` is the one class that rows and taps then are of, without
-/// tiles. False if there are too many, or if they meet outputs that lie apart (some dilations).
-CLEAVE_HD constexpr bool fuse_classes(uint32_t images, const ConvAxisShape (&axes)[kConvAxes], uint32_t channels,
-                                      ConvClass& fused, FusedClasses& columns) {
-  AxisClass shared[kConvAxes];
-  uint32_t filters[kConvAxes] = {}, sizes[kConvAxes] = {}, residues[kConvAxes] = {};
-  const bool patches = are_patches(axes);
-  for (uint32_t i = 0; i < kConvAxes; ++i) {
-    const ConvAxisShape& axis = axes[i];
-    filters[i] = uint32_t(axis.filter);
-    sizes[i] = uint32_t(axis.size);
-    residues[i] = uint32_t(axis.stride);
-    shared[i] = residue_class(axis, 0);
-    columns.whole[i] = uint32_t(max_of(axis.size - 1, 0) % axis.stride + 1);
-    if (axis.stride > int32_t(kMostResidues)) {
-      if (!patches) return false;
-      continue;
-    }
-    bool any = false;
-    int32_t first = 0, end = 0;
-    for (int32_t r = 0; r < axis.stride; ++r) {
-      const AxisClass c = residue_class(axis, r);
-      if (c.taps == 0) continue;
-      if (c.tap_step != 1) return false;
-      first = any ? min_of(first, c.origin) : c.origin;
-      end = any ? max_of(end, c.origin + int32_t(c.taps)) : c.origin + int32_t(c.taps);
-      columns.tap_step[i] = c.filter_step;
-      any = true;
-    }
-    shared[i].origin = first;
-    shared[i].taps = uint32_t(end - first);
-    shared[i].tap_step = 1;
-    for (int32_t r = 0; r < axis.stride; ++r) {
-      const AxisClass c = residue_class(axis, r);
-      columns.axes[i][r] = {.shift = c.origin - first, .taps = int32_t(c.taps), .first_tap = c.first_tap};
-    }
-  }
-  fused = combine_axes(shared, images, filters, sizes);
-  columns.pixels = {FastDivmod(max_of(channels, 1u)), Grid(residues[0], residues[1], residues[2])};
-  columns.lines = columns.pixels;
-  if (columns.whole[2] == residues[2])
-    columns.lines = {FastDivmod(max_of(channels * residues[2], 1u)), Grid(residues[0], residues[1], 1)};
-  uint32_t taps_apart = 1, rows_apart = 1;
-  for (uint32_t i = kConvAxes; i-- > 0;) {
-    columns.taps_apart[i] = int32_t(taps_apart);
-    columns.rows_apart[i] = rows_apart;
-    taps_apart *= filters[i];
-    rows_apart *= sizes[i];
-  }
-  return true;
 }
 
 }  // namespace cleave

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <initializer_list>
 #include <limits>
 
@@ -89,7 +90,12 @@ Given read_call(const Arguments& x) {
 }  // namespace
 
 int64_t Axis::outputs(int64_t pixels) const {
-  return cleave::conv_outputs(pixels, int64_t(pad_begin) + pad_end, taps, stride, dilation);
+  return cleave::outputs({.size = int32_t(std::min(pixels, kMost)),
+                          .filter = taps,
+                          .stride = stride,
+                          .pad_begin = pad_begin,
+                          .pad_end = pad_end,
+                          .dilation = dilation});
 }
 
 void place_groups(cleave::EpilogueLayout& layout, const cleave::GemmProblem& p) {
@@ -111,13 +117,13 @@ void set_images(int64_t images, const std::array<int64_t, kAxes>& size, cleave::
     cleave::ConvAxis& axis = conv.axes[kFirstAxis + i];
     if (size[i] < 1 || size[i] > kMost) refuse(name, " is ", size[i], "; it must be from 1 to ", kMost);
     axis.size = int32_t(size[i]);
-    if (conv_outputs(axis) < 1)
+    if (outputs(axis) < 1)
       refuse(name, " is ", size[i], "; with its padding of ", axis.pad_begin, " and ", axis.pad_end,
              " it must be at least the ", int64_t(axis.filter - 1) * axis.dilation + 1, " pixels that a filter spans");
   }
   const auto& [depth, height, width] = conv.axes;
   check_pixels("x", {images, depth.size, height.size, width.size});
-  check_pixels("y", {images, conv_outputs(depth), conv_outputs(height), conv_outputs(width)});
+  check_pixels("y", {images, outputs(depth), outputs(height), outputs(width)});
 }
 
 Given read(const Arguments& arguments) {

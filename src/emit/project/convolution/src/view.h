@@ -43,7 +43,6 @@ void place_groups(cleave::EpilogueLayout& layout, const cleave::GemmProblem& pro
 
 struct View {
   cleave::GemmProblem problem = {};  ///< the product that the kernel computes
-  cleave::ConvGeometry geometry = {};
   cleave::ConvClasses classes = {};
   cleave::GemmTiles tiles = {};
 };
@@ -64,7 +63,7 @@ inline constexpr size_t kParamsBytes = detail::most_bytes(std::make_index_sequen
 inline cleave::GemmParams& construct_params(const View& view, const cleave::GemmConfig& config, void* memory) {
   cleave::visit_params(config, memory, [&](auto* params) {
     new (params) std::remove_pointer_t<decltype(params)>();
-    cleave::set_geometry(config, view.geometry, view.classes, *params);
+    cleave::set_geometry(config, view.problem.conv, view.classes, *params);
   });
   return *static_cast<cleave::GemmParams*>(memory);
 }
@@ -72,10 +71,9 @@ inline cleave::GemmParams& construct_params(const View& view, const cleave::Gemm
 /// Calls `visit(map, data, shape)` for each tensor map of the parameter (conv_maps.h).
 template <class Visit>
 void visit_maps(const View& view, const cleave::GemmConfig& config, void* params, const Visit& visit) {
-  cleave::visit_matrix_maps(config, view.geometry, uint32_t(view.problem.batch),
-                            *static_cast<cleave::GemmParams*>(params), visit);
+  cleave::visit_matrix_maps(config, view.problem, *static_cast<cleave::GemmParams*>(params), visit);
   cleave::visit_params(config, params,
-                       [&](auto* of_kernel) { cleave::visit_class_maps(config, view.geometry, *of_kernel, visit); });
+                       [&](auto* of_kernel) { cleave::visit_class_maps(config, view.problem, *of_kernel, visit); });
 }
 
 }  // namespace emitted::operation

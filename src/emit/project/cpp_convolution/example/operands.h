@@ -50,7 +50,7 @@ class Operands {
   static constexpr int64_t channels_ = kConv.channels, filters_ = kConv.filters;
   const Place size_ = along_axes([](const cleave::ConvAxis& axis) { return axis.size; });
   const Place taps_ = along_axes([](const cleave::ConvAxis& axis) { return axis.filter; });
-  const Place outputs_ = along_axes([](const cleave::ConvAxis& axis) { return cleave::conv_outputs(axis); });
+  const Place outputs_ = along_axes([](const cleave::ConvAxis& axis) { return cleave::outputs(axis); });
   const double depth_ = kKind == Kind::fprop   ? double(taps_.product() * channels_)
                         : kKind == Kind::dgrad ? double(taps_.product() * filters_)
                                                : double(kConv.images * outputs_.product());

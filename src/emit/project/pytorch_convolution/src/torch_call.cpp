@@ -19,7 +19,7 @@ Shape read_size(const Inputs& in) {
 
 Shape outputs_shape(const cleave::ConvLayout& conv) {
   Shape shape{conv.images, kFilters};
-  for (size_t i = kFirstAxis; i < 3; ++i) shape.append(conv_outputs(conv.axes[i]));
+  for (size_t i = kFirstAxis; i < 3; ++i) shape.append(outputs(conv.axes[i]));
   return shape;
 }
 
