@@ -19,7 +19,7 @@ Gather::Gather(const GemmProblem& problem, const GemmArguments& arguments) {
   const ConvLayout& conv = problem.conv;
   data_ = gathers_a(conv.kind) ? arguments.a : arguments.b;
   layout_ = gathers_a(conv.kind) ? problem.a : problem.b;
-  channels_ = gathered_channels(conv);
+  per_tap_ = FastDivmod(max_of(gathered_channels(conv), 1u));
   for (uint32_t i = 0; i < kConvAxes; ++i) {
     const ConvAxis& axis = conv.axes[i];
     extent_[i] = uint32_t(conv.kind == Conv::dgrad ? outputs(axis) : axis.size);
@@ -29,8 +29,8 @@ Gather::Gather(const GemmProblem& problem, const GemmArguments& arguments) {
 int64_t Gather::find(const ConvClass& c, const PixelCoord& pixel, const PixelCoord& tap) const {
   int64_t number = pixel.image;
   for (uint32_t i = 0; i < kConvAxes; ++i) {
-    const auto at = uint32_t(c.gathered_at(pixel, tap, i));  // before the tensor: far beyond it
-    if (at >= extent_[i]) return kOutside;
+    const int32_t at = c.axis(i).at(pixel.at[i], tap.at[i]);
+    if (!is_inside(at, extent_[i])) return kOutside;
     number = number * extent_[i] + at;
   }
   return number * layout_.stride_row;
@@ -44,7 +44,7 @@ template <DType type>
     const uint32_t used = min_of(width, pixels.count - begin);
     PixelCoord rows[width];
     for (uint32_t i = 0; i < used; ++i) rows[i] = locate(c, pixels.first + begin + i);
-    for_each_tap(c, channels_, depth, [&](const TapRun& run) {
+    for_each_tap(c, per_tap_, depth, [&](const TapRun& run) {
       for (uint32_t i = 0; i < width; ++i) {
         float* const to = out + run.begin * width + i;
         const int64_t found = i < used ? find(c, rows[i], run.tap) : kOutside;
@@ -82,7 +82,7 @@ template <DType type>
   };
   for (uint32_t begin = 0; begin < columns.count; begin += width, out += width * pixels.count) {
     const uint32_t used = min_of(width, columns.count - begin);
-    for_each_tap(c, channels_, {columns.first + begin, used}, [&](const TapRun& run) {
+    for_each_tap(c, per_tap_, {columns.first + begin, used}, [&](const TapRun& run) {
       if (run.count == width) {
         copy(run, width);  // a constant: short copies without a loop
       } else {

@@ -9,21 +9,18 @@
 namespace cleave::cpu {
 
 /// Part of taps x channels that lies in one tap.
-struct TapRun {
-  PixelCoord tap;
-  uint32_t channel;  // its first
-  uint32_t begin;    // in the span that it is of
+struct TapRun : TapChannel {  // its first channel
+  uint32_t begin;             // in the span that it is of
   uint32_t count;
 };
 
-/// Calls visit(run) for each tap of `span`, which counts `channels` for every tap of a class.
+/// Calls visit(run) for each tap of `span`, which counts `per_tap` channels for every tap of a class.
 template <class Visit>
-void for_each_tap(const ConvClass& c, uint32_t channels, Span span, const Visit& visit) {
+void for_each_tap(const ConvClass& c, const FastDivmod& per_tap, Span span, const Visit& visit) {
   for (uint32_t begin = 0, count; begin < span.count; begin += count) {
-    const uint32_t at = span.first + begin, tap = at / channels;
-    const uint32_t channel = at - tap * channels;
-    count = min_of(channels - channel, span.count - begin);
-    visit(TapRun{c.taps.locate<kConvAxes, true>(tap), channel, begin, count});
+    const TapChannel first = c.find_tap<kConvAxes, true>(per_tap, span.first + begin);
+    count = min_of(per_tap.divisor - first.channel, span.count - begin);
+    visit(TapRun{first, begin, count});
   }
 }
 
@@ -31,7 +28,8 @@ class Gather {
  public:
   Gather(const GemmProblem& problem, const GemmArguments& arguments);
 
-  uint32_t channels() const { return channels_; }
+  /// Channels of a tap.
+  const FastDivmod& per_tap() const { return per_tap_; }
 
   /// As cpu::pack_a: pixels are rows.
   void pack_a(const ConvClass& c, uint32_t batch, Span pixels, Span depth, float* out) const;
@@ -52,7 +50,7 @@ class Gather {
 
   const void* data_;
   MatrixLayout layout_;
-  uint32_t channels_;
+  FastDivmod per_tap_;
   uint32_t extent_[kConvAxes];
 };
 

@@ -48,7 +48,7 @@ void Operands::pack_filters(const TileCoord& coord, Span columns, Span k, float*
   const MatrixLayout& b = problem_.b;
   const ConvClass& c = tiling_.classes[coord.conv_class];
   const int64_t first = coord.batch * b.stride_batch + columns.first;
-  for_each_tap(c, gather_->channels(), k, [&](const TapRun& run) {
+  for_each_tap(c, gather_->per_tap(), k, [&](const TapRun& run) {
     const int64_t tap = c.filter_tap(run.tap) * problem_.conv.channels;
     cpu::pack_b({b.dtype, arguments_.b, first + tap + run.channel * b.stride_row, b.stride_col, b.stride_row,
                  columns.count, run.count},

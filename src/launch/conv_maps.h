@@ -45,7 +45,7 @@ inline Im2colMapShape image_map(const char* name, DType dtype, uint32_t axes, co
 
 /// Where the class's last pixel meets the gathered tensor.
 inline int32_t last_pixel(const ConvClass& of, uint32_t axis) {
-  return of.origin[axis] + int32_t(of.pixels.extent[axis] - 1) * of.row_step[axis];
+  return of.axis(axis).first(of.pixels.extent[axis] - 1);
 }
 
 /// Where its first and last pixel do, the last one less the tensor's own last.
@@ -76,7 +76,7 @@ inline bool is_mappable(const GemmConfig& c, const ImageSize& size, const ConvCl
     if (of.taps.size == 0) continue;
     for (const int32_t corner : {corners.lower[i], corners.upper[i]})
       if (corner < kLeastCorner[depth] || corner > kMostCorner[depth]) return false;
-    if (int32_t(of.taps.extent[i] - 1) * of.tap_step[i] > kMostOffset[depth]) return false;
+    if (of.axis(i).way(of.taps.extent[i] - 1) > kMostOffset[depth]) return false;
   }
   return true;
 }

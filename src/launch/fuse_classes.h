@@ -36,18 +36,17 @@ constexpr bool fuse_classes(const ConvLayout& conv, ConvClass& fused, FusedClass
     for (int32_t r = 0; r < axis.stride; ++r) {
       const AxisClass c = residue_class(axis, r);
       if (c.taps == 0) continue;
-      if (c.tap_step != 1) return false;
-      first = any ? min_of(first, c.origin) : c.origin;
-      end = any ? max_of(end, c.origin + int32_t(c.taps)) : c.origin + int32_t(c.taps);
+      if (c.map.tap_step != 1) return false;
+      first = any ? min_of(first, c.map.origin) : c.map.origin;
+      end = any ? max_of(end, c.map.origin + int32_t(c.taps)) : c.map.origin + int32_t(c.taps);
       columns.tap_step[i] = c.filter_step;
       any = true;
     }
-    shared[i].origin = first;
+    shared[i].map = {.origin = first};
     shared[i].taps = uint32_t(end - first);
-    shared[i].tap_step = 1;
     for (int32_t r = 0; r < axis.stride; ++r) {
       const AxisClass c = residue_class(axis, r);
-      columns.axes[i][r] = {.shift = c.origin - first, .taps = int32_t(c.taps), .first_tap = c.first_tap};
+      columns.axes[i][r] = {.shift = c.map.origin - first, .taps = int32_t(c.taps), .first_tap = c.first_tap};
     }
   }
   fused = combine_axes(shared, uint32_t(conv.images), filters, sizes);

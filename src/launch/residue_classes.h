@@ -13,18 +13,19 @@ inline constexpr uint32_t kMostClasses = 64;
 /// One class of one axis.
 struct AxisClass {
   uint32_t pixels = 0, taps = 0;
-  int32_t origin = 0, row_step = 1, tap_step = 1;
+  AxisMap map;
   int32_t first_tap = 0, filter_step = 1;
   uint32_t first_output = 0, output_step = 1;
 };
 
+/// From outputs and taps to pixels of the image.
+constexpr AxisMap forward_map(const ConvAxis& axis) {
+  return {.origin = -axis.pad_begin, .row_step = axis.stride, .tap_step = axis.dilation};
+}
+
 /// fprop, wgrad: rows are outputs.
 constexpr AxisClass forward_class(const ConvAxis& axis) {
-  return {.pixels = uint32_t(outputs(axis)),
-          .taps = uint32_t(axis.filter),
-          .origin = -axis.pad_begin,
-          .row_step = axis.stride,
-          .tap_step = axis.dilation};
+  return {.pixels = uint32_t(outputs(axis)), .taps = uint32_t(axis.filter), .map = forward_map(axis)};
 }
 
 /// dgrad: rows are the pixels `residue`, residue + stride, ... of the image.
@@ -36,17 +37,17 @@ constexpr AxisClass residue_class(const ConvAxis& axis, int32_t residue) {
   c.output_step = uint32_t(axis.stride);
   const int32_t common = int32_t(greatest_common_divisor(uint32_t(axis.stride), uint32_t(axis.dilation)));
   const int32_t step = axis.stride / common;  // from a tap of the class to its next
+  const AxisMap forward = forward_map(axis);
   int32_t first = 0;
-  while (first < min_of(step, axis.filter) && (residue + axis.pad_begin - first * axis.dilation) % axis.stride != 0)
-    ++first;
+  while (first < min_of(step, axis.filter) && !forward.meets(residue, first)) ++first;
   if (first >= min_of(step, axis.filter)) return c;
   c.taps = ceil_div(uint32_t(axis.filter - first), uint32_t(step));
   // Turned round, so that later taps meet later outputs.
   const int32_t last = first + int32_t(c.taps - 1) * step;
   c.first_tap = last;
   c.filter_step = -step;
-  c.origin = (residue + axis.pad_begin - last * axis.dilation) / axis.stride;
-  c.tap_step = axis.dilation / common;
+  c.map.origin = forward.row(residue, last);
+  c.map.tap_step = axis.dilation / common;
   return c;
 }
 
@@ -60,9 +61,9 @@ constexpr ConvClass combine_axes(const AxisClass (&axes)[kConvAxes], uint32_t im
   c.rows = images * c.pixels.size;
   uint32_t taps_apart = 1, outputs_apart = 1;
   for (uint32_t i = kConvAxes; i-- > 0;) {
-    c.origin[i] = axes[i].origin;
-    c.row_step[i] = axes[i].row_step;
-    c.tap_step[i] = axes[i].tap_step;
+    c.origin[i] = axes[i].map.origin;
+    c.row_step[i] = axes[i].map.row_step;
+    c.tap_step[i] = axes[i].map.tap_step;
     c.first_tap += uint32_t(axes[i].first_tap) * taps_apart;
     c.filter_step[i] = axes[i].filter_step * int32_t(taps_apart);
     c.first_output += axes[i].first_output * outputs_apart;

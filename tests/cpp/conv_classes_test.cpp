@@ -51,7 +51,7 @@ void expect_meetings(Conv kind, const ConvLayout& conv, const std::set<Meeting>&
         bool inside = true;
         for (uint32_t i = 0; i < kConvAxes; ++i) {
           const int64_t extent = dgrad ? outputs(conv.axes[i]) : conv.axes[i].size;
-          const int64_t at = c.gathered_at(pixel, tap, i);
+          const int64_t at = c.axis(i).at(pixel.at[i], tap.at[i]);
           inside = inside && at >= 0 && at < extent;
           gathered = gathered * extent + at;
         }
@@ -165,7 +165,7 @@ TEST(ConvClasses, NumbersOfTheLargestGeometryFit) {
     for (const uint32_t t : {0, 1}) {
       const PixelCoord tap = c.taps.locate<3, true>(t);
       // Only the filter's second tap meets the pixel.
-      EXPECT_EQ(c.gathered_at({}, tap, 2) == 0, c.filter_tap(tap) == 1);
+      EXPECT_EQ(c.axis(2).at(0, tap.at[2]) == 0, c.filter_tap(tap) == 1);
     }
   }
 }
@@ -199,31 +199,6 @@ TEST(ConvClasses, TilesAndBlocksAreDealtWithoutAGap) {
       line += c.tiles * c.depth;
       ASSERT_EQ(table.tiles_until(i), tiles);
       ASSERT_EQ(table.line_until(i), line);
-    }
-  }
-}
-
-TEST(Grid, FastAndPlainDivisionAgreeUpToTheLastPixel) {
-  Random random(5);
-  for (int round = 0; round < 400; ++round) {
-    const auto extent = [&](int64_t most) { return uint32_t(random.number(1, most)); };
-    const Grid grid(random.coin() ? 1 : extent(40), extent(1000), extent(1000));
-    for (int i = 0; i < 50; ++i) {
-      const int64_t last = INT32_MAX;
-      const auto number = uint32_t(i == 0 ? last : random.number(0, last));
-      const PixelCoord fast = grid.locate<3, true>(number), plain = grid.locate<3, false>(number);
-      ASSERT_EQ(fast.image, plain.image);
-      ASSERT_TRUE(std::equal(fast.at, fast.at + kConvAxes, plain.at));
-      uint64_t back = plain.image;
-      for (uint32_t axis = 0; axis < kConvAxes; ++axis) {
-        ASSERT_LT(plain.at[axis], grid.extent[axis]);
-        back = back * grid.extent[axis] + plain.at[axis];
-      }
-      ASSERT_EQ(back, number);
-      if (grid.extent[0] > 1) continue;
-      const PixelCoord flat = grid.locate<2, true>(number);
-      ASSERT_EQ(flat.image, plain.image);
-      ASSERT_TRUE(std::equal(flat.at, flat.at + kConvAxes, plain.at));
     }
   }
 }

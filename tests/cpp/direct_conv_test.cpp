@@ -50,6 +50,8 @@ TEST(DirectConv, StripsMeetWhatTheDefinitionSays) {
         for (uint32_t tap = 0; tap < of.taps; ++tap) {
           const int32_t way = gathered_at(kind, of, j, tap);
           const auto found = wanted.find({begin + j, tap});
+          const int64_t there = gathered_at(kind, of.map(axis.pad_begin), begin + j, tap);  // without a strip
+          ASSERT_EQ(there, way == kApart ? kApart : first + way);
           if (way == kApart || first + way < 0 || first + way >= gathered) {
             ASSERT_EQ(found, wanted.end()) << begin + j << " at tap " << tap;
             continue;
@@ -72,6 +74,18 @@ TEST(DirectConv, EachCtaHasAPlaceOfItsOwn) {
     EXPECT_EQ(((at.image * 7 + at.row) * 5 + at.column) * 3 + at.channel, cta);
     EXPECT_TRUE(at.channel < 3 && at.column < 5 && at.row < 7);
   }
+}
+
+TEST(DirectConv, PixelsAreNumberedLineByLine) {
+  const uint32_t size[] = {3, 4};
+  uint32_t number = 0;
+  for (uint32_t image = 0; image < 2; ++image) {
+    for (uint32_t line = 0; line < size[0]; ++line)
+      for (uint32_t column = 0; column < size[1]; ++column)
+        EXPECT_EQ(pixel_number(image, line, column, size), number++);
+  }
+  EXPECT_EQ(pixel_number(int64_t(0), 0, -2, size), -2) << "before the line";
+  EXPECT_EQ(pixel_number(int64_t(1) << 31, 2u, 3u, size), (int64_t(12) << 31) + 11);
 }
 
 GemmProblem depthwise(Conv kind, int32_t taps, int32_t stride, int64_t channels, int64_t group = 1, int32_t size = 56) {

@@ -52,7 +52,7 @@ ConvLayout draw_possible(Random& random) {
 int64_t output_met(const ConvLayout& conv, const ConvClass& fused, const PixelCoord& pixel, const PixelCoord& tap) {
   int64_t number = pixel.image;
   for (uint32_t i = 0; i < kConvAxes; ++i) {
-    const int64_t at = fused.gathered_at(pixel, tap, i);
+    const int64_t at = fused.axis(i).at(pixel.at[i], tap.at[i]);
     if (at < 0 || at >= outputs(conv.axes[i])) return -1;
     number = number * outputs(conv.axes[i]) + at;
   }
@@ -269,7 +269,7 @@ TEST(FusedClasses, NumbersOfALargeGeometryFit) {
   ASSERT_EQ(all.fused.taps.size, (1u << 30) - 1);
   // The filter's last tap meets the one output.
   const PixelCoord first = all.fused.taps.locate<3, true>(0);
-  EXPECT_EQ(all.fused.gathered_at({}, first, 2), 0);
+  EXPECT_EQ(all.fused.axis(2).at(0, first.at[2]), 0);
   EXPECT_EQ(all.columns.filter_tap({}, first), kPad);
   const PixelCoord last = all.fused.taps.locate<3, true>((1u << 30) - 2);
   EXPECT_EQ(all.columns.filter_tap({}, last), 1);

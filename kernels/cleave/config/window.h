@@ -41,7 +41,7 @@ CLEAVE_HD constexpr int32_t filter_element(const DirectConfig& d, uint32_t k) {
 /// The first word of the lines that a CTA reads, whose first output along a line is `column`. `pad`: zeros before the
 /// line.
 CLEAVE_HD constexpr int32_t window_first_word(const DirectConfig& d, uint32_t column, int32_t pad) {
-  return ((int32_t(column * d.width.stride) - pad) * int32_t(d.vector) - int32_t(d.width.phase)) / 2;
+  return (d.width.map(pad).first(column) * int32_t(d.vector) - int32_t(d.width.phase)) / 2;
 }
 
 /// Bytes of a filter in shared memory: ldmatrix reads eight of them at once from different banks.

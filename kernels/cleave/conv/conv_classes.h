@@ -11,66 +11,25 @@
 // it needs, the deepest classes go first, and classes without taps only store. With as many axes, a
 // class is one class of each. Dilation and padding on one side only enter the congruence alone.
 //
-// fprop, wgrad and a dgrad of stride 1 are one class. All know their operand by the same rule:
-//
-//   pixel of the gathered tensor = origin + row * row_step + tap * tap_step
+// fprop, wgrad and a dgrad of stride 1 are one class. All know their operand by the same rule (coord_map.h).
 //
 // launch/residue_classes.h finds them. Host+device: the kernels, the CPU backend and the tests share every line.
 #pragma once
 
-#include "cleave/core/fast_divmod.h"
-#include "cleave/core/math.h"
+#include "cleave/conv/coord_map.h"
 
 namespace cleave {
-
-/// Depth, height, width.
-inline constexpr uint32_t kConvAxes = 3;
 
 /// Where threads put vectors together from narrower reads, places along an axis are numbers of 16 bits: sizes and
 /// the ways to taps are less than the first, pixels less than twice that, and one that far below any
 /// tap is none, wherever the pixel is.
 inline constexpr int32_t kMostPackedPixels = 1 << 14, kNoPackedTap = -2 * kMostPackedPixels;
 
-/// `n` / the divisor, in the way that the kernel was made for (Division).
-template <bool Fast>
-CLEAVE_HD constexpr uint32_t divide(const FastDivmod& divisor, uint32_t n) {
-  return Fast ? divisor.quotient(n) : n / divisor.divisor;
-}
-
-/// A place in a grid of images: a pixel, or (with image 0) a tap.
-struct PixelCoord {
-  uint32_t image = 0;
-  uint32_t at[kConvAxes] = {};
-};
-
-/// How many places a grid has, and how they are numbered: width fastest.
-struct Grid {
-  uint32_t size = 0;  // of one image
-  uint32_t extent[kConvAxes] = {1, 1, 1};
-  FastDivmod per_image, per_plane, per_line;
-
-  Grid() = default;
-  CLEAVE_HD constexpr Grid(uint32_t depth, uint32_t height, uint32_t width)
-      : size(depth * height * width),
-        extent{depth, height, width},
-        per_image(max_of(size, 1u)),
-        per_plane(max_of(height * width, 1u)),
-        per_line(max_of(width, 1u)) {}
-
-  /// `Axes`: 2 where there is no depth.
-  template <uint32_t Axes, bool Fast>
-  CLEAVE_HD constexpr PixelCoord locate(uint32_t number) const {
-    PixelCoord coord;
-    coord.image = divide<Fast>(per_image, number);
-    uint32_t rest = number - coord.image * per_image.divisor;
-    if (Axes == 3) {
-      coord.at[0] = divide<Fast>(per_plane, rest);
-      rest -= coord.at[0] * per_plane.divisor;
-    }
-    coord.at[1] = divide<Fast>(per_line, rest);
-    coord.at[2] = rest - coord.at[1] * per_line.divisor;
-    return coord;
-  }
+/// A tap and a channel of it.
+struct TapChannel {
+  PixelCoord tap;
+  uint32_t channel = 0;
+  bool exists = false;
 };
 
 struct ConvClass {
@@ -91,9 +50,18 @@ struct ConvClass {
   uint32_t depth = 0;         // k blocks of a tile
   uint32_t line_before = 0;   // k blocks of all earlier tiles of one column of tiles
 
-  /// Where a pixel of the class at a tap lies along `axis`. Outside the tensor: a zero.
-  CLEAVE_HD constexpr int32_t gathered_at(const PixelCoord& pixel, const PixelCoord& tap, uint32_t axis) const {
-    return origin[axis] + int32_t(pixel.at[axis]) * row_step[axis] + int32_t(tap.at[axis]) * tap_step[axis];
+  /// From its pixels and taps to the gathered tensor. What lies outside of that is zeros.
+  CLEAVE_HD constexpr AxisMap axis(uint32_t i) const { return {origin[i], row_step[i], tap_step[i]}; }
+
+  /// Element `number` of all taps' channels, `per_tap` each, or a block of them.
+  template <uint32_t Axes, bool Fast>
+  CLEAVE_HD constexpr TapChannel find_tap(const FastDivmod& per_tap, uint32_t number) const {
+    const Quotient tap = divide<Fast>(per_tap, number);
+    TapChannel found;
+    found.channel = tap.rest;
+    found.exists = tap.whole < taps.size;
+    found.tap = taps.locate<Axes, Fast>(tap.whole);
+    return found;
   }
 
   CLEAVE_HD constexpr uint32_t filter_tap(const PixelCoord& tap) const {

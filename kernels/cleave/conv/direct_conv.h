@@ -6,9 +6,8 @@
 // gradient has a stride: strips of those begin at multiples of it.
 #pragma once
 
+#include "cleave/conv/coord_map.h"
 #include "cleave/core/enums.h"
-#include "cleave/core/fast_divmod.h"
-#include "cleave/core/math.h"
 
 namespace cleave {
 
@@ -18,24 +17,30 @@ struct DirectAxis {
   // dgrad: the padding, modulo the stride. Windows (config/window.h), width: elements before one in its first word.
   uint32_t phase = 0;
 
+  /// From outputs and taps to pixels of the image, before which there are `pad` zeros.
+  CLEAVE_HD constexpr AxisMap map(int32_t pad) const { return {-pad, int32_t(stride), int32_t(dilation)}; }
+
   CLEAVE_HD friend constexpr bool operator==(const DirectAxis&, const DirectAxis&) = default;
 };
 
 /// What does not meet.
 inline constexpr int32_t kApart = -(1 << 30);
 
+/// The gathered pixel that pixel `made` meets at `tap`.
+CLEAVE_HD constexpr int32_t gathered_at(Conv kind, const AxisMap& map, uint32_t made, uint32_t tap) {
+  if (kind != Conv::dgrad) return map.at(made, tap);
+  return map.meets(made, tap) ? map.row(made, tap) : kApart;
+}
+
 /// How far after the first gathered pixel (`first_gathered`) lies the one that pixel `j` of a strip meets at `tap`.
 CLEAVE_HD constexpr int32_t gathered_at(Conv kind, const DirectAxis& axis, uint32_t j, uint32_t tap) {
-  if (kind != Conv::dgrad) return int32_t(j * axis.stride + tap * axis.dilation);
-  const int32_t way = int32_t(j + axis.phase) - int32_t(tap * axis.dilation);
-  return way % int32_t(axis.stride) == 0 ? way / int32_t(axis.stride) : kApart;
+  return gathered_at(kind, axis.map(kind == Conv::dgrad ? int32_t(axis.phase) : 0), j, tap);
 }
 
 /// The pixel that those distances begin at, of a strip that begins at `made` (dgrad: a multiple of the stride).
 /// `pad`: zeros before the image.
 CLEAVE_HD constexpr int32_t first_gathered(Conv kind, const DirectAxis& axis, uint32_t made, int32_t pad) {
-  return kind == Conv::dgrad ? (int32_t(made) + pad - int32_t(axis.phase)) / int32_t(axis.stride)
-                             : int32_t(made * axis.stride) - pad;
+  return kind == Conv::dgrad ? axis.map(pad - int32_t(axis.phase)).row(made, 0) : axis.map(pad).first(made);
 }
 
 /// The nearest and the farthest of them, of strips of `length`.
@@ -71,6 +76,12 @@ struct DirectShape {
   uint32_t lines = 0;
   uint32_t tiles = 0;  // windows, whose CTAs go from tile to tile: the numbers that `locate` takes
 };
+
+/// The number of a pixel in a tensor of images of `size`. `column` may lie outside of its line.
+template <class Number, class Line, class Column>
+CLEAVE_HD constexpr Number pixel_number(Number image, Line line, Column column, const uint32_t (&size)[2]) {
+  return (image * size[0] + line) * size[1] + column;
+}
 
 /// How the slices of a weight gradient are added up: in teams, then team by team.
 struct DirectReduction {

@@ -38,9 +38,9 @@ struct ColumnRuns {
   template <uint32_t Axes, bool Fast>
   CLEAVE_HD constexpr ColumnCoord locate(uint32_t column) const {
     ColumnCoord coord;
-    const uint32_t number = divide<Fast>(length, column);
-    coord.channel = column - number * length.divisor;
-    const PixelCoord at = residues.locate<Axes, Fast>(number);
+    const Quotient run = divide<Fast>(length, column);
+    coord.channel = run.rest;
+    const PixelCoord at = residues.locate<Axes, Fast>(run.whole);
     for (uint32_t i = 0; i < kConvAxes; ++i) coord.residue[i] = at.at[i];
     return coord;
   }

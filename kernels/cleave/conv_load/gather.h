@@ -156,10 +156,8 @@ class FilterLines {
   CLEAVE_DEVICE void load(uint32_t stage, uint32_t k0) {
     k0_ = k0;
     if constexpr (!flattens_taps(C)) {  // all lines are of one tap
-      const uint32_t block = k0 / C.tile.k, tap = divide<C.conv.fast_load>(p_.per_tap, block);
-      first_.channel = (block - tap * p_.per_tap.divisor) * C.tile.k;
-      first_.exists = tap < class_->taps.size;
-      first_.tap = class_->taps.template locate<C.conv.axes, C.conv.fast_load>(tap);
+      first_ = class_->find_tap<C.conv.axes, C.conv.fast_load>(p_.per_tap, k0 / C.tile.k);
+      first_.channel *= C.tile.k;
       CLEAVE_UNROLL
       for (uint32_t part = 0; part < kParts; ++part) taps_[part] = filter_tap(first_, part);
     }
@@ -170,7 +168,7 @@ class FilterLines {
     TapChannel place = first_;
     int32_t tap = taps_[part];
     if constexpr (flattens_taps(C)) {
-      place = find_tap<C>(p_, *class_, k0_ + line);
+      place = class_->find_tap<C.conv.axes, C.conv.fast_load>(p_.per_tap, k0_ + line);
       tap = filter_tap(place, part);
     } else {
       place.channel += line;

@@ -6,23 +6,6 @@
 
 namespace cleave {
 
-/// A tap and a channel of it, as a number in their order.
-struct TapChannel {
-  PixelCoord tap;
-  uint32_t channel = 0;
-  bool exists = false;
-};
-
-template <GemmConfig C>
-CLEAVE_DEVICE TapChannel find_tap(const Params<C>& p, const ConvClass& c, uint32_t number) {
-  TapChannel found;
-  const uint32_t tap = divide<C.conv.fast_load>(p.per_tap, number);
-  found.channel = number - tap * p.per_tap.divisor;
-  found.exists = tap < c.taps.size;
-  found.tap = c.taps.template locate<C.conv.axes, C.conv.fast_load>(tap);
-  return found;
-}
-
 /// A pixel of a class at tap 0: its place in the gathered tensor, possibly outside.
 struct GatheredPixel {
   int32_t at[kConvAxes] = {};
@@ -32,11 +15,11 @@ struct GatheredPixel {
 template <GemmConfig C>
 CLEAVE_DEVICE GatheredPixel find_pixel(const Params<C>& p, const ConvClass& c, int64_t pixel_bytes, uint32_t row) {
   GatheredPixel pixel;
-  const PixelCoord coord = c.pixels.template locate<C.conv.axes, C.conv.fast_load>(row);
+  const PixelCoord coord = c.pixels.locate<C.conv.axes, C.conv.fast_load>(row);
   int64_t number = coord.image;
   CLEAVE_UNROLL
   for (uint32_t i = 0; i < kConvAxes; ++i) {
-    pixel.at[i] = c.origin[i] + int32_t(coord.at[i]) * c.row_step[i];
+    pixel.at[i] = c.axis(i).first(coord.at[i]);
     number = number * p.extent[i] + pixel.at[i];
   }
   pixel.offset = number * pixel_bytes;
@@ -54,12 +37,12 @@ struct TapShift {
   TapShift() = default;
   /// To element `number` of all taps' channels.
   CLEAVE_DEVICE static TapShift to(const Params<C>& p, const ConvClass& c, int64_t pixel_bytes, uint32_t number) {
-    const TapChannel place = find_tap<C>(p, c, number);
+    const TapChannel place = c.find_tap<C.conv.axes, C.conv.fast_load>(p.per_tap, number);
     TapShift shift;
     int64_t pixels = 0;
     CLEAVE_UNROLL
     for (uint32_t i = 0; i < kConvAxes; ++i) {
-      shift.by[i] = int32_t(place.tap.at[i]) * c.tap_step[i];
+      shift.by[i] = c.axis(i).way(place.tap.at[i]);
       pixels = pixels * p.extent[i] + shift.by[i];
     }
     shift.offset = pixels * pixel_bytes + int64_t(place.channel) * size_of(C.operands.a);
@@ -78,7 +61,7 @@ struct TapShift {
     bool in = true;
     CLEAVE_UNROLL
     for (uint32_t i = kConvAxes - C.conv.axes; i < kConvAxes; ++i)
-      in = bool(in & (uint32_t(pixel.at[i] + by[i]) < p.extent[i]));
+      in = bool(in & is_inside(pixel.at[i] + by[i], p.extent[i]));
     return in;
   }
 };

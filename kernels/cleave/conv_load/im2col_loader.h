@@ -62,9 +62,9 @@ class Im2colLoader {
 
   /// The k block's part of A, whose first channel is returned.
   CLEAVE_DEVICE uint32_t gather_a(const WorkTile& work, uint32_t block, uint32_t a, uint32_t barrier) {
-    const uint32_t number = divide<C.conv.fast_load>(p_.per_tap, block);
-    const uint32_t channel = (block - number * p_.per_tap.divisor) * C.tile.k;
-    tap_ = class_->taps.template locate<C.conv.axes, C.conv.fast_load>(number);
+    const Quotient tap = divide<C.conv.fast_load>(p_.per_tap, block);
+    const uint32_t channel = tap.rest * C.tile.k;
+    tap_ = class_->taps.locate<C.conv.axes, C.conv.fast_load>(tap.whole);
     if (block >= depth_) image_ = kNowhere;
     constexpr uint32_t kRows = C.tile.m / C.cluster.multicast_n;
     const uint32_t row = C.cluster.multicast_n == 1 ? 0 : sharing_.share_rank * kRows;
@@ -88,17 +88,17 @@ class Im2colLoader {
     Strip() = default;
     CLEAVE_DEVICE Strip(const ConvClass& c, const PixelCoord& tap, uint32_t first_channel) : channel(first_channel) {
       CLEAVE_UNROLL
-      for (uint32_t i = 0; i < kConvAxes; ++i) offset[i] = uint16_t(tap.at[i] * uint32_t(c.tap_step[i]));
+      for (uint32_t i = 0; i < kConvAxes; ++i) offset[i] = uint16_t(c.axis(i).way(tap.at[i]));
     }
   };
 
   /// Strip `i` of wgrad's columns.
   CLEAVE_DEVICE Strip find_strip(const WorkTile& work, uint32_t i) const {
     const uint32_t column = n0_ + i * kAtom;
-    const uint32_t tap = C.conv.batches_taps ? work.batch : divide<C.conv.fast_load>(p_.per_tap, column);
-    const uint32_t channel =
-        C.conv.batches_taps ? column : column - tap * p_.per_tap.divisor + work.batch * p_.channels;
-    return Strip(*class_, class_->taps.template locate<C.conv.axes, C.conv.fast_load>(tap), channel);
+    const Quotient tap =
+        C.conv.batches_taps ? Quotient{work.batch, column} : divide<C.conv.fast_load>(p_.per_tap, column);
+    const uint32_t channel = C.conv.batches_taps ? tap.rest : tap.rest + work.batch * p_.channels;
+    return Strip(*class_, class_->taps.locate<C.conv.axes, C.conv.fast_load>(tap.whole), channel);
   }
 
   /// No image, no tap: all zeros.
@@ -106,11 +106,11 @@ class Im2colLoader {
 
   /// Makes `row` the box's first; without any tap, a pixel that the map has.
   CLEAVE_DEVICE void go_to(uint32_t row) {
-    const PixelCoord pixel = class_->pixels.template locate<C.conv.axes, C.conv.fast_load>(row);
+    const PixelCoord pixel = class_->pixels.locate<C.conv.axes, C.conv.fast_load>(row);
     image_ = pixel.image;
     CLEAVE_UNROLL
     for (uint32_t i = 0; i < kConvAxes; ++i) {
-      const int32_t at = class_->origin[i] + int32_t(pixel.at[i]) * class_->row_step[i];
+      const int32_t at = class_->axis(i).first(pixel.at[i]);
       first_[i] = class_->depth == 0 ? 0 : at;
     }
   }

@@ -23,11 +23,11 @@ class UnalignedTapShift {
   CLEAVE_DEVICE static UnalignedTapShift to(const Params<C>& p, const ConvClass& c, int64_t pixel_bytes,
                                             uint32_t number) {
     UnalignedTapShift shifts;
-    TapChannel place = find_tap<C>(p, c, number);
+    TapChannel place = c.find_tap<C.conv.axes, C.conv.fast_load>(p.per_tap, number);
     CLEAVE_UNROLL
     for (uint32_t i = 0; i < kReads; ++i) {
-      const int32_t y = place.exists ? int32_t(place.tap.at[1]) * c.tap_step[1] : kNoPackedTap;  // past the last tap
-      const int32_t x = int32_t(place.tap.at[2]) * c.tap_step[2];
+      const int32_t y = place.exists ? c.axis(1).way(place.tap.at[1]) : kNoPackedTap;  // past the last tap
+      const int32_t x = c.axis(2).way(place.tap.at[2]);
       shifts.by_[i] = pack(y, x);
       // Unsigned: past the last tap it means nothing, but may be large.
       const uint32_t pixels = uint32_t(y) * p.extent[2] + uint32_t(x);
@@ -62,7 +62,7 @@ class UnalignedTapShift {
   CLEAVE_DEVICE static int32_t x_of(uint32_t by) { return int16_t(by); }
 
   CLEAVE_DEVICE static bool inside(const Params<C>& p, const GatheredPixel& pixel, uint32_t by) {
-    return bool((uint32_t(pixel.at[1] + y_of(by)) < p.extent[1]) & (uint32_t(pixel.at[2] + x_of(by)) < p.extent[2]));
+    return bool(is_inside(pixel.at[1] + y_of(by), p.extent[1]) & is_inside(pixel.at[2] + x_of(by), p.extent[2]));
   }
 
   /// To the next read: of the channels, then of the taps.

@@ -89,18 +89,14 @@ class DirectConv {
     const int64_t apart = p_.a.stride * size_of(kType);
     CLEAVE_NO_UNROLL
     for (uint32_t r = 0; r < kDown.taps; ++r) {
-      int32_t y = int32_t(line * kDown.stride + r * kDown.dilation) - p_.shape.pad[0];
-      if constexpr (C.conv.kind == Conv::dgrad) {
-        const int32_t way = int32_t(line) + p_.shape.pad[0] - int32_t(r * kDown.dilation);
-        y = way % int32_t(kDown.stride) == 0 ? way / int32_t(kDown.stride) : -1;
-      }
-      if (uint32_t(y) >= p_.shape.gathered[0]) continue;
-      const int64_t first = (int64_t(image_) * p_.shape.gathered[0] + y) * p_.shape.gathered[1] + x0;
+      const int32_t y = gathered_at(C.conv.kind, kDown.map(p_.shape.pad[0]), line, r);
+      if (!is_inside(y, p_.shape.gathered[0])) continue;
+      const int64_t first = pixel_number(int64_t(image_), y, x0, p_.shape.gathered);
       const char* const from = pixels + first * apart + channel_ * size_of(kType);
       Raw raw[kSpan.size()];
       CLEAVE_UNROLL
       for (uint32_t i = 0; i < kSpan.size(); ++i)
-        raw[i] = load_vector<kBytes>(from + i * apart, uint32_t(x0 + int32_t(i)) < p_.shape.gathered[1]);
+        raw[i] = load_vector<kBytes>(from + i * apart, is_inside(x0 + int32_t(i), p_.shape.gathered[1]));
       multiply(r, raw, sums);
     }
     store(line, sums);
@@ -139,7 +135,7 @@ class DirectConv {
   }
 
   CLEAVE_DEVICE void store(uint32_t line, const float (&sums)[kStrip][kVector]) const {
-    const uint32_t row0 = (image_ * p_.shape.made[0] + line) * p_.shape.made[1] + column_;
+    const uint32_t row0 = pixel_number(image_, line, column_, p_.shape.made);
     CLEAVE_UNROLL
     for (uint32_t j = 0; j < kStrip; ++j) {
       if (column_ + j >= p_.shape.made[1]) return;

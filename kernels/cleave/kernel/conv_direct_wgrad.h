@@ -65,8 +65,8 @@ class DirectWgrad {
       uint32_t line = 0, column = 0, image = 0, row = 0;
       p_.shape.columns.divmod(i, line, column);
       p_.shape.rows.divmod(first + line, image, row);
-      const int32_t y = int32_t(row * kDown.stride + tap_line_ * kDown.dilation) - p_.shape.pad[0];
-      if (uint32_t(y) < p_.shape.gathered[0]) add_strip(image, row, column * kStrip, uint32_t(y), sums);
+      const int32_t y = kDown.map(p_.shape.pad[0]).at(row, tap_line_);
+      if (is_inside(y, p_.shape.gathered[0])) add_strip(image, row, column * kStrip, uint32_t(y), sums);
     }
   }
 
@@ -82,7 +82,7 @@ class DirectWgrad {
     CLEAVE_UNROLL
     for (uint32_t i = 0; i < kSpan.size(); ++i)
       pixel[i] = load_vector<kBytes>(pixels + i * p_.b.stride * size_of(kType),
-                                     uint32_t(x0 + int32_t(i)) < p_.shape.gathered[1]);
+                                     is_inside(x0 + int32_t(i), p_.shape.gathered[1]));
     CLEAVE_UNROLL
     for (uint32_t j = 0; j < kStrip; ++j) {
       if (column + j >= p_.shape.made[1]) break;  // pixels that no output meets may be infinite
@@ -103,7 +103,7 @@ class DirectWgrad {
   /// The thread's channels of a pixel that may lie outside of the line.
   CLEAVE_DEVICE const char* at(const OperandParams& matrix, uint32_t image, uint32_t line, const uint32_t (&size)[2],
                                int32_t column) const {
-    const int64_t pixel = (int64_t(image) * size[0] + line) * size[1] + column;
+    const int64_t pixel = pixel_number(int64_t(image), line, column, size);
     return static_cast<const char*>(matrix.data) + (pixel * matrix.stride + channel_) * size_of(kType);
   }
 

@@ -91,7 +91,7 @@ class DirectWindows {
     // Rows of a fragment are 8 windows apart, or 16: what one of them begins with, in words, is a whole number.
     const uint32_t window = (strip * kWindowStrip + lane_ / 4) * kStep;
     multiply(stage + row * D.height.stride * kLineBytes + (window / 2 + lane_ % 4) * 4, window % 2 * 16, sums);
-    const uint32_t first = (at.image * p_.shape.made[0] + line) * p_.shape.made[1];
+    const uint32_t first = pixel_number(at.image, line, 0u, p_.shape.made);
     const Tile<C> tile{
         fragment_, first + column - warp * kWindowStrip, channel0, 0, first + p_.shape.made[1], nullptr, nullptr,
         false};

@@ -80,7 +80,7 @@ class DirectWindowsWgrad {
         const uint32_t line = tile.row * window_rows(C) + pixel / kWidth,
                        column = tile.column * kWidth + pixel % kWidth;
         const bool exists = line < p_.shape.made[0] && column < p_.shape.made[1] && filter < p_.shape.channels;
-        const int64_t at = (int64_t(tile.image) * p_.shape.made[0] + line) * p_.shape.made[1] + column;
+        const int64_t at = pixel_number(int64_t(tile.image), line, column, p_.shape.made);
         const uint32_t bytes = exists ? min_of(p_.shape.channels - filter, 8u) * 2 : 0;
         ptx::copy_async<16>(stage + kGradients + pixel * kPixelBytes + i % kPieces * 16,
                             gradients + (exists ? at * p_.a.stride + filter : 0), bytes);
