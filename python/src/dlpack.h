@@ -19,22 +19,8 @@ struct Device {
   int32_t id;
 };
 
-enum TypeCode : uint8_t {
-  kInt = 0,
-  kUInt = 1,
-  kFloat = 2,
-  kBfloat = 4,
-  kComplex = 5,
-  kBool = 6,
-  kFloat8E3m4 = 7,
-  kFloat8E4m3 = 8,
-  kFloat8E4m3b11fnuz = 9,
-  kFloat8E4m3fn = 10,
-  kFloat8E4m3fnuz = 11,
-  kFloat8E5m2 = 12,
-  kFloat8E5m2fnuz = 13,
-  kFloat8E8m0fnu = 14,
-};
+/// Those of types that the library multiplies are DTypeInfo's.
+enum TypeCode : uint8_t { kInt = 0, kUInt = 1, kFloat = 2, kComplex = 5, kBool = 6 };
 
 struct DataType {
   uint8_t code;

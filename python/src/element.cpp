@@ -9,12 +9,6 @@
 namespace cleave::python {
 namespace {
 
-/// By DType.
-constexpr dlpack::DataType kElements[] = {
-    {dlpack::kFloat, 16, 1},       {dlpack::kBfloat, 16, 1},    {dlpack::kFloat, 32, 1}, {dlpack::kInt, 8, 1},
-    {dlpack::kFloat8E4m3fn, 8, 1}, {dlpack::kFloat8E5m2, 8, 1}, {dlpack::kInt, 32, 1}};
-static_assert(std::size(kElements) == kAnyType.size());
-
 std::optional<DType> known_type(dlpack::DataType element) {
   for (const DType type : kAnyType) {
     const dlpack::DataType known = element_of(type);
@@ -38,7 +32,8 @@ std::string type_text(dlpack::DataType type) {
 }  // namespace
 
 dlpack::DataType element_of(DType type) {
-  return kElements[size_t(type)];
+  const DTypeInfo info = info_of(type);
+  return {info.dlpack, uint8_t(8 * info.bytes), 1};
 }
 
 void set_element(TensorView& view, dlpack::DataType element) {

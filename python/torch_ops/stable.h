@@ -24,7 +24,8 @@ namespace cleave::torch_ops {
 using torch::headeronly::ScalarType;
 using torch::stable::Tensor;
 
-/// The number of a dtype in the torch that is loaded, which may differ from that in its headers.
+/// The number of a dtype in the torch that is loaded, which may differ from that in its headers: only functions of
+/// torch's know it, so DTypeInfo cannot.
 inline int32_t type_number(DType type) {
   constexpr int32_t (*kNumbers[])() = {
       aoti_torch_dtype_float16,       aoti_torch_dtype_bfloat16,    aoti_torch_dtype_float32, aoti_torch_dtype_int8,

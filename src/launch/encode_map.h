@@ -8,6 +8,7 @@
 namespace cleave {
 namespace detail {
 
+/// DTypeInfo, which kernels and public headers have, knows nothing of <cuda.h>.
 inline CUtensorMapDataType map_type(DType dtype, bool round_to_tf32) {
   if (size_of(dtype) == 1) return CU_TENSOR_MAP_DATA_TYPE_UINT8;
   if (dtype == DType::f16) return CU_TENSOR_MAP_DATA_TYPE_FLOAT16;

@@ -50,8 +50,7 @@ void set_tile(const LoraProblem& p, LoraConfig& config) {
 }  // namespace
 
 void check_types(const LoraProblem& p, Messages& out) {
-  if (p.x.dtype != DType::f16 && p.x.dtype != DType::bf16)
-    out.add("x is {}; it must be float16 or bfloat16, convert it", to_string(p.x.dtype));
+  if (size_of(p.x.dtype) != 2) out.add("x is {}; it must be float16 or bfloat16, convert it", to_string(p.x.dtype));
   for (const auto& [name, layout] : {std::pair{"a", p.a}, {"b", p.b}, {"out", p.out}}) {
     if (layout.dtype != p.x.dtype)
       out.add("{} is {} and x is {}; convert one of them", name, to_string(layout.dtype), to_string(p.x.dtype));

@@ -1,6 +1,7 @@
 // A tensor of any framework, as the argument of an operation.
 #pragma once
 
+#include <algorithm>
 #include <optional>
 #include <span>
 #include <string>
@@ -36,8 +37,8 @@ struct Operand {
 // In the order of DType: the wide floats, what has 8 bits, and int32.
 inline constexpr std::span<const DType> kAnyType = values_of<DType>;
 inline constexpr auto kMultipliedTypes = kAnyType.first(kAnyType.size() - 1);
-inline constexpr auto kFloatTypes = kAnyType.first(3);
-inline constexpr auto kQuantizedTypes = kMultipliedTypes.subspan(3);
+inline constexpr auto kFloatTypes = kAnyType.first(size_t(std::ranges::count_if(kAnyType, is_wide_float)));
+inline constexpr auto kQuantizedTypes = kMultipliedTypes.subspan(kFloatTypes.size());
 inline constexpr DType kFloat32[] = {DType::f32};
 inline constexpr DType kInt32[] = {DType::i32};
 

@@ -24,7 +24,7 @@ inline bool has_narrow_groups(const GemmProblem& p) {
   if (!widths || p.batch < 2 || p.conv.axes[0] != ConvAxis{}) return false;
   for (const ConvAxis& axis : p.conv.axes)
     if (axis.stride > kMostDirectStride) return false;
-  return p.a.dtype == DType::f16 || p.a.dtype == DType::bf16 || p.a.dtype == DType::f32;
+  return is_wide_float(p.a.dtype);
 }
 
 /// Groups' channels, and filters, follow each other: `width` of each.

@@ -94,9 +94,7 @@ bool is_served(const GemmProblem& p, const DeviceInfo& device) {
   if (p.m == 0 || p.n == 0 || p.k == 0) return false;
   if (conv.axes[0] != ConvAxis{} || (conv.axes[2].dilation > 1 && conv.axes[2].filter > 1)) return false;
   if (!is_countable(conv.axes[1]) || !is_countable(conv.axes[2])) return false;
-  const auto has_16_bits = [](DType type) { return type == DType::f16 || type == DType::bf16; };
-  if (!has_16_bits(p.a.dtype) || p.b.dtype != p.a.dtype || !(has_16_bits(p.d.dtype) || p.d.dtype == DType::f32))
-    return false;
+  if (size_of(p.a.dtype) != 2 || p.b.dtype != p.a.dtype || !is_wide_float(p.d.dtype)) return false;
   // Lines of pixels without gaps are read by words; outputs' gradients by 16 bytes.
   const MatrixLayout& images = images_of(p);
   if (images.stride_row != conv.channels || conv.axes[2].size * conv.channels % 2 != 0 || images.alignment % 4 != 0)

@@ -32,8 +32,11 @@ constexpr auto kNames = [] {
   return names;
 }();
 template <>
-constexpr std::array<std::string_view, enumerators<DType>.size()> kNames<DType> = {
-    "float16", "bfloat16", "float32", "int8", "float8_e4m3fn", "float8_e5m2", "int32"};
+constexpr auto kNames<DType> = [] {
+  auto names = enumerators<DType>;
+  for (size_t i = 0; i < names.size(); ++i) names[i] = info_of(DType(i)).name;
+  return names;
+}();
 template <>
 constexpr std::array<std::string_view, 4> kNames<Grouping> = {"none", "m", "n", "k"};
 

@@ -21,10 +21,6 @@ struct Messages : std::vector<std::string> {
 
 inline constexpr int64_t kMaxSize = std::numeric_limits<int32_t>::max();
 
-inline bool is_wide_float(DType type) {
-  return type == DType::f16 || type == DType::bf16 || type == DType::f32;
-}
-
 /// True if the size makes sense: only then can layouts be judged.
 bool check_size(const char* argument, int64_t size, Messages& out);
 

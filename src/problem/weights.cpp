@@ -28,7 +28,7 @@ void check_group(const GemmProblem& p, const WeightLayout& weights, Messages& ou
 
 /// What no kernel, or no rule of the layout, has beside packed weights.
 void check_company(const GemmProblem& p, Messages& out) {
-  if (p.a.dtype != DType::bf16 && p.a.dtype != DType::f16) {
+  if (size_of(p.a.dtype) != 2) {
     out.add("a is {}, but b is a packed weight; pass a of bfloat16 or float16", to_string(p.a.dtype));
   }
   if (p.conv.kind != Conv::none) {

@@ -59,7 +59,7 @@ void check_types(const QuantizeProblem& p, Messages& out) {
   if (!is_wide_float(p.x.dtype)) {
     out.add("x is {}; it must be float16, bfloat16 or float32, convert it", to_string(p.x.dtype));
   }
-  if (p.q.dtype != DType::i8 && !is_fp8(p.q.dtype)) {
+  if (size_of(p.q.dtype) != 1) {
     out.add("q is {}; it must be int8 or an 8-bit float, as float8_e4m3fn", to_string(p.q.dtype));
   }
   const auto check_scale = [&](const char* argument, DType type) {

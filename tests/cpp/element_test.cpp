@@ -9,6 +9,8 @@
 #include <limits>
 #include <random>
 
+#include "base/enumerators.h"
+
 namespace cleave {
 namespace {
 
@@ -218,6 +220,21 @@ TEST(Element, FourBitsAndTheirScalesAreAsOcpDefinesThem) {
   for (uint32_t bits = 0; bits < 255; ++bits)
     EXPECT_EQ(e8m0_to_float(uint8_t(bits)), std::ldexp(1.0, int(bits) - 127)) << bits;
   EXPECT_TRUE(std::isnan(e8m0_to_float(255)));
+}
+
+TEST(Element, HasTheMantissaAndTheLargestValueOfItsTable) {
+  for (const DType type : values_of<DType>) {
+    const DTypeInfo info = info_of(type);
+    SCOPED_TRACE(info.name);
+    if (type != DType::i32) EXPECT_EQ(rounded_to(type, info.largest), info.largest);  // no float32 is i32's
+    if (!info.is_float) continue;
+    const float step = std::ldexp(1.0f, -int(info.mantissa));
+    EXPECT_EQ(rounded_to(type, 1 + step), 1 + step);
+    EXPECT_EQ(rounded_to(type, 1 + step / 2), 1);
+    const float beyond = rounded_to(type, info.largest * (1 + step));
+    if (info.bytes == 1) EXPECT_EQ(beyond, info.largest);
+    if (info.bytes > 1) EXPECT_TRUE(std::isinf(beyond));
+  }
 }
 
 }  // namespace

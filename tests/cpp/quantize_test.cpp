@@ -131,7 +131,7 @@ void expect_rounded(const Case& c) {
   for (int64_t row = 0; row < c.problem.rows; ++row) {
     for (int64_t col = 0; col < c.problem.cols; ++col) {
       const DType type = c.problem.q.dtype;
-      const double scale = c.scale_at(row, col), most = largest_of(type);
+      const double scale = c.scale_at(row, col), most = info_of(type).largest;
       const double exact = (scale == 0 ? 0 : c.value(row, col) / scale) + c.zero_at(row);
       const double expected = std::clamp(exact, type == DType::i8 ? -128 : -most, most);
       const double bound = half_step(type, std::abs(expected)) + 2e-6 * std::abs(expected);
@@ -158,7 +158,7 @@ void expect_fitting_scales(const Case& c) {
         }
       }
       const double range = p.symmetric ? std::max(most, -least) : most - least;
-      const double expected = range / (p.symmetric ? largest_of(p.q.dtype) : 255.0);
+      const double expected = range / (p.symmetric ? info_of(p.q.dtype).largest : 255.0);
       const double scale = c.scale[size_t(i * p.scale.stride_row + j)];
       ASSERT_NEAR(scale, expected, 4e-7 * expected) << i << ", " << j;
       if (!p.symmetric && scale != 0) {
@@ -205,7 +205,7 @@ TEST(Quantize, TheLargestValueBecomesTheLargestElement) {
     Case c(3, 40, Granularity::row, DType::f32, to);
     c.fill([](int64_t row, int64_t col) { return float(row + 1) * (col == 7 ? -3.0f : 0.1f); });
     c.run();
-    for (int64_t row = 0; row < 3; ++row) EXPECT_EQ(c.element(row, 7), -largest_of(to));
+    for (int64_t row = 0; row < 3; ++row) EXPECT_EQ(c.element(row, 7), -info_of(to).largest);
   }
 }
 
@@ -242,7 +242,7 @@ TEST(Quantize, NansStayInTheirGroup) {
       c.run();
       EXPECT_TRUE(std::isnan(c.scale[1]));
       EXPECT_FALSE(std::isnan(c.scale[0]) || std::isnan(c.scale[2]));
-      EXPECT_EQ(c.element(0, 0), largest_of(to));
+      EXPECT_EQ(c.element(0, 0), info_of(to).largest);
       if (to == DType::i8) {
         EXPECT_EQ(c.element(1, 0), 0.0f);
       } else {
@@ -275,8 +275,8 @@ TEST(Quantize, GivenScalesSaturate) {
     const float values[] = {1e9f, -1e9f, 1.0f, kNan};
     c.fill([&](int64_t, int64_t col) { return values[col]; });
     c.run();
-    EXPECT_EQ(c.element(0, 0), largest_of(to));
-    EXPECT_EQ(c.element(0, 1), to == DType::i8 ? -128.0f : -largest_of(to));
+    EXPECT_EQ(c.element(0, 0), info_of(to).largest);
+    EXPECT_EQ(c.element(0, 1), to == DType::i8 ? -128.0f : -info_of(to).largest);
     EXPECT_EQ(c.element(0, 2), 2.0f);
     EXPECT_EQ(std::isnan(c.element(0, 3)), to != DType::i8);
   }

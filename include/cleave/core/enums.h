@@ -10,6 +10,47 @@ namespace cleave {
 /// float8_e5m2). `i32` is a type of C and D only.
 enum class DType : uint8_t { f16, bf16, f32, i8, e4m3, e5m2, i32 };
 
+/// What is known of an element type.
+struct DTypeInfo {
+  const char* name;  ///< torch's, which users type and read
+  uint8_t bytes;
+  bool is_float;
+  uint8_t mantissa;  ///< of a float: bits of it that are stored
+  float largest;     ///< finite value
+  uint8_t dlpack;    ///< its code in DLPack's DLDataType
+  uint8_t xla;       ///< its number in XLA_FFI_DataType
+};
+
+/// One row a type. No array: kernels cannot read a host's, and of a local one every call would make a copy. The
+/// compiler asks for each enumerator's row.
+CLEAVE_HD constexpr DTypeInfo info_of(DType type) {
+  // clang-format off
+  switch (type) {  //        name             bytes  is_float  mantissa  largest          dlpack  xla
+    case DType::f16:  return {"float16",       2,     true,     10,       65504.0f,        2,      10};
+    case DType::bf16: return {"bfloat16",      2,     true,     7,        0x1.fep127f,     4,      16};
+    case DType::f32:  return {"float32",       4,     true,     23,       0x1.fffffep127f, 2,      11};
+    case DType::i8:   return {"int8",          1,     false,    0,        127.0f,          0,      2};
+    case DType::e4m3: return {"float8_e4m3fn", 1,     true,     3,        448.0f,          10,     20};
+    case DType::e5m2: return {"float8_e5m2",   1,     true,     2,        57344.0f,        12,     19};
+    case DType::i32:  return {"int32",         4,     false,    0,        0x1p31f,         0,      4};
+  }
+  // clang-format on
+  return {"unknown", 1, false, 0, 0.0f, 0, 0};  // no enumerator
+}
+
+CLEAVE_HD constexpr uint32_t size_of(DType type) {
+  return info_of(type).bytes;
+}
+
+CLEAVE_HD constexpr bool is_fp8(DType type) {
+  return info_of(type).is_float && size_of(type) == 1;
+}
+
+/// Whether it is a float of 16 bits or more.
+CLEAVE_HD constexpr bool is_wide_float(DType type) {
+  return info_of(type).is_float && size_of(type) > 1;
+}
+
 /// What float32 operands are multiplied as; sums are float32 in all. tf32 and ieee are those of torch's
 /// fp32_precision, of GPUs: the CPU multiplies operands as they are where either is allowed.
 ///
@@ -247,22 +288,5 @@ enum class Order : uint8_t { row, column };
 /// cannot address. `direct`: for sm_80 and later, convolutions of narrow groups, by multiply-adds, and of few channels.
 /// `streamed`: mma.sync of packed weights that go from memory into registers, for sm_80 and later.
 enum class KernelFamily : uint8_t { automatic, sm90, portable, direct, streamed };
-
-CLEAVE_HD constexpr uint32_t size_of(DType t) {
-  switch (t) {
-    case DType::f32:
-    case DType::i32:
-      return 4;
-    case DType::f16:
-    case DType::bf16:
-      return 2;
-    default:
-      return 1;
-  }
-}
-
-CLEAVE_HD constexpr bool is_fp8(DType t) {
-  return t == DType::e4m3 || t == DType::e5m2;
-}
 
 }  // namespace cleave

@@ -86,16 +86,6 @@ CLEAVE_HD uint16_t float_to_f16(float x) {
 #endif
 }
 
-/// The largest magnitude that a quantised element stands for.
-CLEAVE_HD constexpr float largest_of(DType q) {
-  return q == DType::e4m3 ? 448.0f : q == DType::e5m2 ? 57344.0f : 127.0f;
-}
-
-/// How many bits of an 8-bit float's mantissa are stored.
-CLEAVE_HD constexpr int mantissa_of(DType q) {
-  return q == DType::e4m3 ? 3 : 2;
-}
-
 /// An 8-bit float with `mantissa` stored bits: e4m3 (3; no infinities, one NaN) or e5m2 (2).
 template <int mantissa>
 CLEAVE_HD float fp8_to_float(uint8_t bits) {

@@ -59,7 +59,7 @@ CLEAVE_HD Quantizer quantizer_with(float scale, int32_t zero) {
 CLEAVE_HD Quantizer quantizer_for(DType q, bool symmetric, const Reach& reach) {
   const float above = bits_float(uint32_t(reach.above));
   const float below = bits_float(uint32_t(reach.below));
-  float scale = symmetric ? above / largest_of(q) : above / kSteps + below / kSteps;
+  float scale = symmetric ? above / info_of(q).largest : above / kSteps + below / kSteps;
   if (scale < kSmallestScale) return {};
   Quantizer quantizer = quantizer_with(scale, 0);
   if (!symmetric) quantizer.zero = float_to_i8(multiply_add(below, quantizer.inverse, kLeast));

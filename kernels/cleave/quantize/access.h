@@ -71,7 +71,7 @@ CLEAVE_DEVICE void store_values(const QuantizeParams& p, uint32_t row, int64_t c
   if constexpr (is_fp8(C.q) && C.width > 1) {
     CLEAVE_UNROLL
     for (uint32_t i = 0; i < C.width; i += 2) {
-      reinterpret_cast<uint16_t*>(packed.bytes())[i / 2] = pack_fp8<mantissa_of(C.q)>(
+      reinterpret_cast<uint16_t*>(packed.bytes())[i / 2] = pack_fp8<info_of(C.q).mantissa>(
           quantized(quantizer, C.symmetric, values[i]), quantized(quantizer, C.symmetric, values[i + 1]));
     }
   } else {

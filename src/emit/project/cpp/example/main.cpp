@@ -1,4 +1,5 @@
 // Runs the operation on random tensors and compares elements of D with sums in double precision.
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <exception>
@@ -18,24 +19,14 @@ constexpr int kSamples = 512;
 /// and by `absolute` near zero.
 struct Rounding {
   double absolute, unit;
-  double largest;  // what is beyond is saturated
+  double largest;  // what is beyond is saturated, or infinite
 };
 
 constexpr Rounding rounding_of(cleave::DType type) {
-  switch (type) {
-    case cleave::DType::f16:
-      return {1e-4, 0x1p-10, INFINITY};
-    case cleave::DType::bf16:
-      return {1e-4, 0x1p-7, INFINITY};
-    case cleave::DType::f32:
-      return {1e-5, 0x1p-20, INFINITY};
-    case cleave::DType::i8:
-      return {0.51, 0x1p-20, 127};
-    case cleave::DType::i32:
-      return {1e-3, 0, INFINITY};
-    default:  // an 8-bit float
-      return {0.01, 1.0 / (1 << cleave::mantissa_of(type)), cleave::largest_of(type)};
-  }
+  const cleave::DTypeInfo info = cleave::info_of(type);
+  if (!info.is_float) return {0.51, 0, info.largest};
+  const double absolute = info.bytes == 4 ? 1e-5 : info.bytes == 2 ? 1e-4 : 0.01;
+  return {absolute, 1.0 / (1 << std::min<int>(info.mantissa, 20)), info.largest};
 }
 
 /// The error of an element, in units of what rounding may cause.
