@@ -59,12 +59,23 @@ RelaxedCapture::~RelaxedCapture() {
 unsigned long long capture_id(CUstream stream) {
   CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
   cuuint64_t id = 0;
-  check(driver().stream_get_capture_info(stream, &status, &id), "cuStreamGetCaptureInfo");
+  check(driver().stream_get_capture_info(stream, &status, &id, nullptr, nullptr, nullptr), "cuStreamGetCaptureInfo");
   if (status == CU_STREAM_CAPTURE_STATUS_NONE) return 0;
   if (status == CU_STREAM_CAPTURE_STATUS_INVALIDATED) {
     refuse(ErrorCode::capture, "The stream's capture was broken by an earlier error; end it and start a new one.");
   }
   return id;
+}
+
+CapturePoint capture_point(CUstream stream) {
+  if (stream == nullptr || stream == CU_STREAM_LEGACY) return {};  // never captured
+  CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+  cuuint64_t id = 0;
+  const CUgraphNode* nodes = nullptr;
+  size_t count = 0;
+  const CUresult result = driver().stream_get_capture_info(stream, &status, &id, nullptr, &nodes, &count);
+  if (result != CUDA_SUCCESS || status != CU_STREAM_CAPTURE_STATUS_ACTIVE) return {};
+  return {id, count == 1 ? nodes[0] : nullptr};
 }
 
 void check_stream(CUstream stream, int device) {

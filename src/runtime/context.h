@@ -4,6 +4,7 @@
 #include <cuda.h>
 
 #include "cleave/core/api.h"
+#include "launch/captured_chain.h"
 
 namespace cleave {
 
@@ -42,6 +43,9 @@ class RelaxedCapture {
 /// current context. Throws Error(capture) for a broken capture, and for the default stream while
 /// another stream is capturing.
 CLEAVE_TOOLS unsigned long long capture_id(CUstream stream);
+
+/// Where the capture of `stream` is; nowhere also if it is broken, which the next call that matters says.
+CapturePoint capture_point(CUstream stream);
 
 inline bool is_capturing(CUstream stream) {
   return capture_id(stream) != 0;

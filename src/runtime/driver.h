@@ -39,7 +39,7 @@ namespace cleave {
   X(occupancy_max_active_blocks_per_multiprocessor, OccupancyMaxActiveBlocksPerMultiprocessor, 6050) \
   X(occupancy_max_active_clusters, OccupancyMaxActiveClusters, 11070)                                \
   X(stream_create, StreamCreate, 2000)                                                               \
-  X(stream_get_capture_info, StreamGetCaptureInfo, 10010)                                            \
+  X(stream_get_capture_info, StreamGetCaptureInfo, 11030)                                            \
   X(stream_get_ctx, StreamGetCtx, 9020)                                                              \
   X(stream_get_id, StreamGetId, 12000)                                                               \
   X(stream_synchronize, StreamSynchronize, 2000)                                                     \

@@ -16,8 +16,8 @@ constexpr uint32_t portable_cluster_ctas = 8;  // larger clusters exist only on 
 // thread-safe and allocates nothing.
 class LaunchConfig {
  public:
-  LaunchConfig(const LaunchShape& shape, bool can_overlap, CUstream stream)
-      : attributes_(launch_attributes(shape.cluster, shape.programmatic && can_overlap, shape.cooperative)) {
+  LaunchConfig(const LaunchShape& shape, bool overlaps, CUstream stream)
+      : attributes_(launch_attributes(shape.cluster, overlaps, shape.cooperative)) {
     config_.gridDimX = shape.grid.x;
     config_.gridDimY = shape.grid.y;
     config_.gridDimZ = shape.grid.z;
@@ -79,9 +79,13 @@ Kernel::~Kernel() {
 }
 
 void Kernel::launch(const LaunchShape& shape, CUstream stream, const void* params) const {
-  const LaunchConfig config(shape, can_overlap_, stream);
   void* arguments[] = {const_cast<void*>(params)};
-  const CUresult result = driver().launch_kernel_ex(config.get(), function_, arguments, nullptr);
+  const CUresult result = launch_in_chain(
+      shape.programmatic && can_overlap_, [&] { return capture_point(stream); },
+      [&](bool overlaps) {
+        const LaunchConfig config(shape, overlaps, stream);
+        return driver().launch_kernel_ex(config.get(), function_, arguments, nullptr);
+      });
   if (result == CUDA_SUCCESS) return;
   if (result == CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE) {
     refuse(ErrorCode::unsupported,
@@ -97,7 +101,7 @@ int Kernel::max_active_clusters(const LaunchShape& shape) const {
   const ContextGuard context(device_);
   int count = 0;
   if (shape.cluster > 1) {
-    const LaunchConfig config(shape, can_overlap_, nullptr);
+    const LaunchConfig config(shape, shape.programmatic && can_overlap_, nullptr);
     check(driver().occupancy_max_active_clusters(&count, function_, config.get()), "cuOccupancyMaxActiveClusters");
     return count;
   }

@@ -10,17 +10,34 @@
 #include <cstring>
 #include <string>
 
-// As the library asks for it, and as cuda.h has it: they begin alike, and what follows is left alone.
-extern "C" CUresult cuStreamGetCaptureInfo(CUstream, CUstreamCaptureStatus* status, cuuint64_t*, CUgraph*,
-                                           const CUgraphNode**,
-#if CUDA_VERSION >= 13000
-                                           const CUgraphEdgeData**,
-#endif
-                                           size_t*) {
-  *status = CU_STREAM_CAPTURE_STATUS_NONE;
+namespace {
+
+uint64_t capture = 0;        // the number of the capture that all streams take part in
+CUgraphNode node = nullptr;  // what it has come to
+
+CUresult capture_info(CUstreamCaptureStatus* status, cuuint64_t* number, const CUgraphNode** nodes, size_t* count) {
+  *status = capture == 0 ? CU_STREAM_CAPTURE_STATUS_NONE : CU_STREAM_CAPTURE_STATUS_ACTIVE;
+  if (number != nullptr) *number = capture;
+  if (nodes != nullptr) *nodes = &node;
+  if (count != nullptr) *count = node != nullptr;
   return CUDA_SUCCESS;
 }
+
+void add_node() {
+  if (capture != 0) node = reinterpret_cast<CUgraphNode>(reinterpret_cast<uintptr_t>(node) + 8);
+}
+
+}  // namespace
+
+// As cuda.h has it, and below as the library asks for it.
+#if CUDA_VERSION >= 13000
+extern "C" CUresult cuStreamGetCaptureInfo(CUstream, CUstreamCaptureStatus* status, cuuint64_t* number, CUgraph*,
+                                           const CUgraphNode** nodes, const CUgraphEdgeData**, size_t* count) {
+  return capture_info(status, number, nodes, count);
+}
+#endif
 #undef cuStreamGetCaptureInfo
+#undef cuStreamGetCaptureInfo_v2
 
 namespace {
 
@@ -73,6 +90,14 @@ void fake_driver_set_params_bytes(size_t bytes) {
 
 void fake_driver_set_stream_id(uint64_t id) {
   stream_id = id;
+}
+
+void fake_driver_set_capture(uint64_t number) {
+  capture = number;
+  node = nullptr;
+}
+void fake_driver_add_node() {
+  add_node();
 }
 
 CUresult cuInit(unsigned) {
@@ -144,9 +169,9 @@ CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode*) {
   return CUDA_SUCCESS;
 }
 
-CUresult cuStreamGetCaptureInfo(CUstream, CUstreamCaptureStatus* status, cuuint64_t*) {
-  *status = CU_STREAM_CAPTURE_STATUS_NONE;
-  return CUDA_SUCCESS;
+CUresult cuStreamGetCaptureInfo_v2(CUstream, CUstreamCaptureStatus* status, cuuint64_t* number, CUgraph*,
+                                   const CUgraphNode** nodes, size_t* count) {
+  return capture_info(status, number, nodes, count);
 }
 
 CUresult cuStreamCreate(CUstream* stream, unsigned) {
@@ -277,6 +302,7 @@ CUresult cuLaunchKernelEx(const CUlaunchConfig* launch, CUfunction, void** argum
   }
   if (params_bytes != 0) std::memcpy(last.memory, arguments[0], params_bytes);
   ++last.count;
+  add_node();
   return CUDA_SUCCESS;
 }
 

@@ -33,5 +33,9 @@ extern "C" const fake_driver::Launch* fake_driver_last_launch();
 /// How many bytes the parameters of launches to come have; those of a product, until it is called.
 extern "C" void fake_driver_set_params_bytes(size_t bytes);
 
+/// All streams are captured from now on, as capture `number`; 0: none is. And a node of somebody else's in it.
+extern "C" void fake_driver_set_capture(uint64_t number);
+extern "C" void fake_driver_add_node();
+
 /// The number of the streams that are made from now on: all have the same handle.
 extern "C" void fake_driver_set_stream_id(uint64_t id);

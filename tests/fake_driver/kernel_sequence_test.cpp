@@ -1,6 +1,8 @@
 // What plans of several kernels launch, on a driver that is not there.
 #include <gtest/gtest.h>
 
+#include <thread>
+
 #include "cleave/moe.h"
 #include "cleave/moe/moe_params.h"
 #include "cleave/quantize.h"
@@ -60,6 +62,34 @@ TEST(KernelSequence, QuantizesATensorInTwoLaunches) {
   EXPECT_NE(params.counters, nullptr);
   EXPECT_EQ(params.cols, 40 * 512);  // one long row
   EXPECT_LE(plan->host_bytes(), 4096u);
+}
+
+// An edge of a graph that lets a launch begin early costs time behind a kernel that does not let go early.
+TEST(KernelSequence, OverlapsOnlyTheLibrarysLaunchesInAGraph) {
+  QuantizeProblem problem = quantize_problem(40);
+  problem.granularity = Granularity::row;  // one launch
+  const auto plan = cleave::plan(problem);
+  void* const stream = address<void>(9);
+  const QuantizeArguments arguments{.x = address<void>(0), .q = address<void>(1), .scale = address<float>(2)};
+  plan->prepare(stream);
+  const auto overlaps = [&](void* to) {
+    EXPECT_EQ(launches_of<QuantizeParams>([&] { plan->run(arguments, to); }), 1);
+    return fake_driver_last_launch()->programmatic;
+  };
+  fake_driver_set_capture(7);
+  EXPECT_FALSE(overlaps(stream)) << "nothing is ahead";
+  EXPECT_TRUE(overlaps(stream));
+  EXPECT_TRUE(overlaps(stream));
+  fake_driver_add_node();
+  EXPECT_FALSE(overlaps(stream)) << "behind another's";
+  EXPECT_TRUE(overlaps(stream));
+  std::thread([&] { EXPECT_FALSE(overlaps(stream)) << "behind another thread's"; }).join();
+  fake_driver_set_capture(8);
+  fake_driver_add_node();
+  EXPECT_FALSE(overlaps(stream)) << "a node of another capture, which may have the old one's address";
+  fake_driver_set_capture(0);
+  EXPECT_TRUE(overlaps(stream)) << "not captured";
+  EXPECT_TRUE(overlaps(nullptr));
 }
 
 TEST(KernelSequence, PermutesInThree) {

@@ -52,10 +52,11 @@ void Device::prepare_launch() {
   DRIVER_CALL(cuDriverGetVersion, &version);
   const int capability = 10 * attribute(device_, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR) +
                          attribute(device_, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR);
-  attributes_ =
-      cleave::launch_attributes(cluster, cleave::launches_overlap(capability, version), cleave::ctas_wait(kernel));
-  launch_.attrs = attributes_.list;
-  launch_.numAttrs = attributes_.count;
+  can_overlap_ = cleave::launches_overlap(capability, version);
+  for (const bool overlaps : {false, true})
+    attributes_[overlaps] = cleave::launch_attributes(cluster, overlaps, cleave::ctas_wait(kernel));
+  launch_.attrs = attributes_[can_overlap_].list;
+  launch_.numAttrs = attributes_[can_overlap_].count;
 }
 
 void Device::load_kernel() {
@@ -95,7 +96,14 @@ void Device::launch(void* params, uint32_t blocks, CUstream stream) const {
   CUlaunchConfig launch = launch_;
   launch.gridDimX = blocks;
   launch.hStream = stream;
-  DRIVER_CALL(cuLaunchKernelEx, &launch, loaded_.function, &params, nullptr);
+  const CUresult result = cleave::launch_in_chain(
+      can_overlap_, [&] { return capture_point(stream); },
+      [&](bool overlaps) {
+        launch.attrs = const_cast<CUlaunchAttribute*>(attributes_[overlaps].list);
+        launch.numAttrs = attributes_[overlaps].count;
+        return DRIVER(cuLaunchKernelEx)(&launch, loaded_.function, &params, nullptr);
+      });
+  check(result, "cuLaunchKernelEx");
 }
 
 }  // namespace emitted::operation

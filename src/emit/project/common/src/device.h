@@ -33,7 +33,8 @@ class Device {
   CUcontext context_ = nullptr;
   const Kernel* kernel_ = nullptr;
   LoadedKernel loaded_;
-  cleave::LaunchAttributes attributes_;
+  cleave::LaunchAttributes attributes_[2];  // alone, and overlapping what is ahead
+  bool can_overlap_ = false;
   CUlaunchConfig launch_ = {};  // but for the grid and the stream
   uint32_t num_sms_ = 0, resident_blocks_ = 0;
 };

@@ -6,6 +6,8 @@
 #include <stdexcept>
 #include <string>
 
+#include "launch/captured_chain.h"
+
 namespace emitted::operation {
 
 /// What libcuda.so.1 has by that name. Throws std::runtime_error without a driver, or an old one.
@@ -35,6 +37,22 @@ inline void check(CUresult result, const char* call) {
 
 /// A call of one that throws unless it succeeds.
 #define DRIVER_CALL(name, ...) check(DRIVER(name)(__VA_ARGS__), #name)
+
+/// Where the capture of `stream` is.
+inline cleave::CapturePoint capture_point(CUstream stream) {
+  if (stream == nullptr) return {};  // the default stream is never captured
+  CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+  cuuint64_t number = 0;
+  const CUgraphNode* nodes = nullptr;
+  size_t count = 0;
+#if CUDA_VERSION >= 13000
+  DRIVER_CALL(cuStreamGetCaptureInfo, stream, &status, &number, nullptr, &nodes, nullptr, &count);
+#else
+  DRIVER_CALL(cuStreamGetCaptureInfo, stream, &status, &number, nullptr, &nodes, &count);
+#endif
+  if (status == CU_STREAM_CAPTURE_STATUS_NONE) return {};
+  return {number, count == 1 ? nodes[0] : nullptr};
+}
 
 /// Makes a context current for a scope, whatever was.
 class ContextGuard {

@@ -61,7 +61,7 @@ class Workspaces {
   static Owner owner_of(CUstream stream) {
     // A stream that is captured may not be asked for its number. It outlives the capture, so its
     // handle will do.
-    if (const uint64_t capture = capture_of(stream); capture != 0)
+    if (const uint64_t capture = capture_point(stream).capture; capture != 0)
       return {reinterpret_cast<uintptr_t>(stream), capture};
     // The driver gives handles of destroyed streams to new ones, while the old one's work may still
     // run, and every thread's default stream has the same handle.
@@ -74,20 +74,6 @@ class Workspaces {
   static void* grown(Piece& piece, size_t bytes) {
     if (piece.size < bytes) piece = new_piece(std::max(bytes, 2 * piece.size));
     return reinterpret_cast<void*>(piece.data);
-  }
-
-  /// The number of the capture that `stream` takes part in, or 0.
-  static uint64_t capture_of(CUstream stream) {
-    if (stream == nullptr) return 0;  // the default stream is never captured
-    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
-    cuuint64_t number = 0;
-#if CUDA_VERSION >= 13000
-    const auto result = DRIVER(cuStreamGetCaptureInfo)(stream, &status, &number, nullptr, nullptr, nullptr, nullptr);
-#else
-    const auto result = DRIVER(cuStreamGetCaptureInfo)(stream, &status, &number, nullptr, nullptr, nullptr);
-#endif
-    check(result, "cuStreamGetCaptureInfo");
-    return status == CU_STREAM_CAPTURE_STATUS_NONE ? 0 : number;
   }
 
   /// Not zeroed. 0 if PyTorch's cache holds the rest of the GPU's memory, and has to bring them.
