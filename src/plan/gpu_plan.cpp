@@ -79,6 +79,7 @@ class GpuPlan final : public ChosenPlan {
     launch_.block = {cta_threads(c), 1, 1};
     launch_.cluster = cluster_size(c);
     launch_.cooperative = ctas_wait(c);
+    launch_.loads_early = has_static_operand(c);
     launch_.dynamic_shared_bytes = smem_plan(c).bytes;
     if (joins_partials(choice_)) reductions_ = std::make_unique<const Reductions>(choice_);
   }

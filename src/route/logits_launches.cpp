@@ -19,7 +19,8 @@ std::vector<LogitsLaunch> logits_launches(const RouterLogitsProblem& p) {
       .grid = {ctas, 1, 1},
       .block = {kLogitsWarps * 32, 1, 1},
       .dynamic_shared_bytes = config.tokens * config.experts * kLogitsWarps * uint32_t(sizeof(float)),
-      .programmatic = true};
+      .programmatic = true,
+      .loads_early = config.static_weight};
   return {{LogitsKernel::logits, config, params, shape}};
 }
 

@@ -81,7 +81,7 @@ Kernel::~Kernel() {
 void Kernel::launch(const LaunchShape& shape, CUstream stream, const void* params) const {
   void* arguments[] = {const_cast<void*>(params)};
   const CUresult result = launch_in_chain(
-      shape.programmatic && can_overlap_, [&] { return capture_point(stream); },
+      shape.programmatic && can_overlap_, shape.loads_early, [&] { return capture_point(stream); },
       [&](bool overlaps) {
         const LaunchConfig config(shape, overlaps, stream);
         return driver().launch_kernel_ex(config.get(), function_, arguments, nullptr);

@@ -22,6 +22,8 @@ struct LaunchShape {
   /// May start before the stream's previous kernel has ended, if launches can overlap on this device
   /// (launch_attributes.h); the kernel waits by griddepcontrol.
   bool programmatic = false;
+  /// Such a kernel loads what no launch writes before it waits.
+  bool loads_early = false;
   /// All CTAs are resident together, or the launch fails: for those that wait for each other.
   bool cooperative = false;
 };

@@ -389,6 +389,9 @@ CLEAVE_HD constexpr bool finds_tile_early(const GemmConfig& c) {
 CLEAVE_HD constexpr bool may_load_early(const GemmConfig& c) {
   return is_persistent(c.family) && finds_tile_early(c) && c.conv.kind == Conv::none;
 }
+CLEAVE_HD constexpr bool has_static_operand(const GemmConfig& c) {
+  return c.operands.static_a || c.operands.static_b;
+}
 CLEAVE_HD constexpr bool loads_early(const GemmConfig& c) {
   return (c.operands.static_a && !has_weights(c)) || c.operands.static_b;
 }

@@ -97,7 +97,7 @@ void Device::launch(void* params, uint32_t blocks, CUstream stream) const {
   launch.gridDimX = blocks;
   launch.hStream = stream;
   const CUresult result = cleave::launch_in_chain(
-      can_overlap_, [&] { return capture_point(stream); },
+      can_overlap_, cleave::has_static_operand(kernel_->config), [&] { return capture_point(stream); },
       [&](bool overlaps) {
         launch.attrs = const_cast<CUlaunchAttribute*>(attributes_[overlaps].list);
         launch.numAttrs = attributes_[overlaps].count;
