@@ -31,7 +31,8 @@ class SliceSums {
   }
 
  private:
-  // A thread has every kDirectThreads-th of them.
+  // A thread has every kDirectThreads-th of them, some of them and of the parts at once.
+  static constexpr uint32_t kParts = 8, kElements = min_of(4u, ceil_div(Made, kDirectThreads));
 
   CLEAVE_DEVICE void write_part(float* part) const {
     for (uint32_t i = threadIdx.x; i < Made; i += kDirectThreads) __stcg(part + i, shared_[i]);
@@ -39,18 +40,28 @@ class SliceSums {
 
   /// `count` parts, `apart` floats from each other.
   CLEAVE_DEVICE void add_parts(const float* parts, uint32_t apart, uint32_t count) {
-    constexpr uint32_t kAtOnce = 8;  // loads in flight
-    for (uint32_t i = threadIdx.x; i < Made; i += kDirectThreads) {
-      float sum = 0;
-      for (uint32_t first = 0; first < count; first += kAtOnce) {
-        float part[kAtOnce];
+    for (uint32_t first = threadIdx.x; first < Made; first += kElements * kDirectThreads) {
+      float sums[kElements] = {};
+      for (uint32_t part = 0; part < count; part += kParts) {
+        float loaded[kParts][kElements];  // on their way together
         CLEAVE_UNROLL
-        for (uint32_t j = 0; j < kAtOnce; ++j)
-          part[j] = first + j < count ? __ldcg(parts + uint64_t(first + j) * apart + i) : 0.0f;
+        for (uint32_t k = 0; k < kParts; ++k) {
+          CLEAVE_UNROLL
+          for (uint32_t i = 0; i < kElements; ++i) {
+            const uint32_t at = first + i * kDirectThreads;
+            const bool exists = part + k < count && at < Made;
+            loaded[k][i] = exists ? __ldcg(parts + uint64_t(part + k) * apart + at) : 0.0f;
+          }
+        }
         CLEAVE_UNROLL
-        for (uint32_t j = 0; j < kAtOnce; ++j) sum += part[j];
+        for (uint32_t k = 0; k < kParts; ++k) {
+          CLEAVE_UNROLL
+          for (uint32_t i = 0; i < kElements; ++i) sums[i] += loaded[k][i];
+        }
       }
-      shared_[i] = sum;
+      CLEAVE_UNROLL
+      for (uint32_t i = 0; i < kElements; ++i)
+        if (first + i * kDirectThreads < Made) shared_[first + i * kDirectThreads] = sums[i];
     }
   }
 
