@@ -65,6 +65,7 @@ def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.fit", description=__doc__)
     parser.add_argument("--folder", type=Path, default=MEASURED, help="of the pairs")
     parser.add_argument("--kinds", nargs="+", default=KINDS, choices=KINDS, help="what is fitted, or checked")
+    parser.add_argument("--keep-constants", action="store_true", help="grow the trees alone, beside those that ship")
     parser.add_argument("--check", action="store_true", help="print the regret of the shipped constants, and no more")
     arguments = parser.parse_args(argv)
     pairs = read(arguments.folder)
@@ -78,13 +79,13 @@ def main(argv: list[str] | None = None) -> int:
         by_constants, us = np.zeros((2, len(of_kind.us)))
         fold = np.array(of_kind.weights) % FOLDS
         for out in range(FOLDS):
-            constants = constants_of(of_kind, kind, fold != out)
+            constants = constants_of(of_kind, kind, fold != out, arguments.keep_constants)
             model, residual = residual_of(of_kind, constants, grow(of_kind, constants, fold != out))
             by_constants[fold == out], us[fold == out] = model[fold == out], (model * residual)[fold == out]
         report("left out, without trees", of_kind, by_constants)
         report("left out", of_kind, us)
         everything = np.ones(len(fold), bool)
-        fitted[kind] = constants_of(of_kind, kind, everything)
+        fitted[kind] = constants_of(of_kind, kind, everything, arguments.keep_constants)
         grown[kind] = grow(of_kind, fitted[kind], everything)
     conv = grown.pop(CONV, None)
     fitted.pop(CONV, None)
@@ -118,10 +119,10 @@ def read(folder: Path) -> dict[int, Pairs]:
     return pairs
 
 
-def constants_of(pairs: Pairs, kind: int, used: np.ndarray) -> np.ndarray:
-    if kind != CONV:
-        return fit(pairs, kind, used)
-    return np.array(_core.ProductModel.constants(0))  # which its model does not look at
+def constants_of(pairs: Pairs, kind: int, used: np.ndarray, kept: bool) -> np.ndarray:
+    if kind == CONV:
+        return np.array(_core.ProductModel.constants(0))  # which its model does not look at
+    return np.array(_core.ProductModel.constants(kind)) if kept else fit(pairs, kind, used)
 
 
 def fit(pairs: Pairs, kind: int, used: np.ndarray, most_steps: int = 40) -> np.ndarray:
