@@ -2,8 +2,9 @@
 
 What all rows share is said once, as `shared`; the rest is a line of values for each row, under
 `columns`. A field of a field is named with a point, as peers.cublas.us; where it equals the row's own
-field of that name, as a peer's error often does, it is "=". A row that lacks a field has null there;
-one that lacks most is an object of its own. Numbers keep five digits: more than any clock has.
+field of that name, as a peer's error often does, it is "="; where it is a peer's time over the row's own, "/".
+A row that lacks a field has null there; one that lacks most is an object of its own. Numbers keep five digits, more
+than any clock has, and errors, which are small, three.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import Any
 Row = dict[str, Any]
 
 _SAME = "="
+_OVER = "/"
 
 
 def pack(rows: Sequence[Row]) -> dict[str, Any]:
@@ -23,10 +25,11 @@ def pack(rows: Sequence[Row]) -> dict[str, Any]:
     most = max(map(len, flat), default=0)
     regular = [row for row in flat if 2 * len(row) > most]
     names = dict.fromkeys(name for row in regular for name in row)
+    cells = {name: [_cell(row, name) for row in regular] for name in names}
     shared = {
-        name: regular[0][name]
-        for name in names
-        if all(name in row and row[name] == regular[0][name] for row in regular)
+        name: of_rows[0]
+        for name, of_rows in cells.items()
+        if of_rows[0] is not None and all(cell == of_rows[0] for cell in of_rows)
     }
     columns = [name for name in names if name not in shared]
     return {
@@ -41,7 +44,7 @@ def unpack(table: Mapping[str, Any]) -> list[Row]:
         if isinstance(values, Mapping):
             return values
         cells = table["shared"] | dict(zip(table["columns"], values, strict=True))
-        return {name: cells[_last(name)] if value == _SAME else value for name, value in cells.items()}
+        return {name: _meaning(cells, name, value) for name, value in cells.items()}
 
     return [_row(fields(values)) for values in table["rows"]]
 
@@ -61,10 +64,24 @@ def text(result: Mapping[str, Any]) -> str:
 
 def rounded(value: Any) -> Any:
     if isinstance(value, float):
-        return float(f"{value:.5g}")
+        return float(f"{value:.5g}" if abs(value) >= 0.1 else f"{value:.3g}")
     if isinstance(value, Mapping):
         return {key: rounded(each) for key, each in value.items()}
     return [rounded(each) for each in value] if isinstance(value, list | tuple) else value
+
+
+def _meaning(cells: Mapping[str, Any], name: str, value: Any) -> Any:
+    if value == _OVER:
+        return _over(cells, name)
+    return cells[_last(name)] if value == _SAME else value
+
+
+def _over(fields: Mapping[str, Any], name: str) -> float | None:
+    """A peer's time over the row's own."""
+    theirs, ours = fields.get(name.removesuffix("ratio") + "us"), fields.get("us")
+    if theirs is None or not ours:
+        return None
+    return 1.0 if theirs == _SAME else theirs / ours
 
 
 def _last(name: str) -> str:
@@ -73,7 +90,11 @@ def _last(name: str) -> str:
 
 def _cell(row: Row, name: str) -> Any:
     value, own = row.get(name), _last(name)
-    return _SAME if own != name and value is not None and row.get(own) == value else value
+    if value is None or own == name:
+        return value
+    if own == "ratio" and (ratio := _over(row, name)) and abs(ratio / value - 1) < 1e-4:
+        return _OVER
+    return _SAME if row.get(own) == value else value
 
 
 def _fields(value: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:

@@ -239,7 +239,7 @@ def test_the_results_that_are_kept():
         assert tables.unpack(tables.pack(result["rows"])) == result["rows"]
         assert "\n " not in (kept / f"{name}.json").read_text(), "write it by bench.report"
     of_suites = sum(path.stat().st_size for path in kept.iterdir() if path.stem != "unseen")
-    assert of_suites < 320_000
+    assert of_suites < 280_000
 
 
 def test_the_results_of_unseen_shapes():
