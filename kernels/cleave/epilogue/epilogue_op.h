@@ -18,6 +18,13 @@ struct OutputCoord {
   bool exists;
 };
 
+/// All that a block's values take beside its sums.
+template <GemmConfig C>
+struct BlockInputs {
+  ElementInputs<C> elements;
+  LineValues<C> rows[2], columns[2], up_columns[2];
+};
+
 /// One tile's epilogue, as one thread sees it. `Broadcast`: see broadcast.h.
 template <GemmConfig C, class Broadcast>
 class EpilogueOp {
@@ -32,19 +39,30 @@ class EpilogueOp {
     return elements;
   }
 
+  /// And for what its rows and columns bring.
+  CLEAVE_DEVICE void fetch_all(uint32_t block, BlockInputs<C>& inputs) {
+    inputs.elements = fetch(block);
+    find_lines(block, inputs);
+  }
+
   /// Turns a block's sums into what D stores. `up_sums`: those of the up projection, where `sums` are the gate's.
   /// Elements outside D get any value.
   CLEAVE_DEVICE void operator()(uint32_t block, const Sum<C>* sums, const Sum<C>* up_sums, Value<C> (&values)[4]) {
     (*this)(block, sums, up_sums, fetch(block), values);
   }
-  /// The same with what `fetch` brought. A function's outputs beside D are stored at once.
+  /// The same with what `fetch` brought.
   CLEAVE_DEVICE void operator()(uint32_t block, const Sum<C>* sums, const Sum<C>* up_sums,
                                 const ElementInputs<C>& elements, Value<C> (&values)[4]) {
-    LineValues<C> rows[2], columns[2], up_columns[2];
+    BlockInputs<C> inputs;
+    inputs.elements = elements;
+    find_lines(block, inputs);
+    (*this)(block, sums, up_sums, inputs, values);
+  }
+  /// The same with what `fetch_all` brought. A function's outputs beside D are stored at once.
+  CLEAVE_DEVICE void operator()(uint32_t block, const Sum<C>* sums, const Sum<C>* up_sums,
+                                const BlockInputs<C>& given, Value<C> (&values)[4]) {
+    const auto& [elements, rows, columns, up_columns] = given;
     [[maybe_unused]] float outputs[1 + kFunction.outputs][4];
-    broadcast_.rows(block, rows);
-    broadcast_.columns(block, columns);
-    if constexpr (gated(C)) broadcast_.columns(block + Fragment<C>::kUpBlocks, up_columns);
     CLEAVE_UNROLL
     for (uint32_t i = 0; i < 4; ++i) {
       const uint32_t row = tile_.row(block) + i / 2 * 8, col = tile_.col(block) + i % 2;
@@ -102,6 +120,12 @@ class EpilogueOp {
 
  private:
   static constexpr FunctionConfig kFunction = C.epilogue.function;
+
+  CLEAVE_DEVICE void find_lines(uint32_t block, BlockInputs<C>& inputs) {
+    broadcast_.rows(block, inputs.rows);
+    broadcast_.columns(block, inputs.columns);
+    if constexpr (gated(C)) broadcast_.columns(block + Fragment<C>::kUpBlocks, inputs.up_columns);
+  }
 
   template <uint32_t I>
   CLEAVE_DEVICE void fetch_inputs(uint32_t block, ElementInputs<C>& elements) {

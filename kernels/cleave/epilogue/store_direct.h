@@ -7,11 +7,12 @@
 
 namespace cleave {
 
-template <GemmConfig C, class Broadcast>
+/// `inputs`: what `fetch` or `fetch_all` brought.
+template <GemmConfig C, class Broadcast, class Inputs>
 CLEAVE_DEVICE void store_block_direct(const GemmParams& p, EpilogueOp<C, Broadcast>& op, uint32_t block,
-                                      const Sum<C>* sums, const Sum<C>* up_sums, const ElementInputs<C>& elements) {
+                                      const Sum<C>* sums, const Sum<C>* up_sums, const Inputs& inputs) {
   Value<C> v[4];
-  op(block, sums, up_sums, elements, v);
+  op(block, sums, up_sums, inputs, v);
   const Tile<C>& tile = op.tile();
   char* const d =
       static_cast<char*>(p.epilogue.d) + int64_t(tile.batch) * p.epilogue.d_batch_stride * size_of(C.epilogue.d);

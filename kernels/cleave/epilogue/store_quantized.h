@@ -95,9 +95,10 @@ class GroupStore {
       : p_(p), op_(op), group_(group), end_(op.tile().n_end(p.size)) {}
 
   /// The sums of its block `b`; `up_sums`: those of the up projection, where `sums` are the gate's.
-  CLEAVE_DEVICE void add(uint32_t b, const Sum<C>* sums, const Sum<C>* up_sums, const ElementInputs<C>& matrices) {
+  template <class Inputs>
+  CLEAVE_DEVICE void add(uint32_t b, const Sum<C>* sums, const Sum<C>* up_sums, const Inputs& inputs) {
     const uint32_t block = Groups::first_block(group_) + b;
-    op_(block, sums, up_sums, matrices, values_[b]);
+    op_(block, sums, up_sums, inputs, values_[b]);
     CLEAVE_UNROLL
     for (uint32_t i = 0; i < 4; ++i)
       if (op_.tile().col(block) + i % 2 < end_) reach_[i / 2].add(true, values_[b][i]);

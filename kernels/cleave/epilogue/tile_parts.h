@@ -7,12 +7,15 @@
 
 namespace cleave {
 
-/// Blocks.
+/// Blocks: where there are a gate's and an up projection's, those of the gate, with which the others go.
 template <GemmConfig C>
 struct TileParts {
   static constexpr uint32_t kBlocks = 1;  // of a part
-  static constexpr uint32_t kCount = Fragment<C>::kBlocks;
-  CLEAVE_HD static constexpr uint32_t first_block(uint32_t part) { return part; }
+  static constexpr uint32_t kOfRow = gated(C) ? Fragment<C>::kUpBlocks : Fragment<C>::kColBlocks;
+  static constexpr uint32_t kCount = Fragment<C>::kBlocks / Fragment<C>::kColBlocks * kOfRow;
+  CLEAVE_HD static constexpr uint32_t first_block(uint32_t part) {
+    return gated(C) ? part / kOfRow * Fragment<C>::kColBlocks + part % kOfRow : part;
+  }
 };
 template <GemmConfig C>
   requires(C.epilogue.has_scale_out)
@@ -25,8 +28,9 @@ class PartStore {
   CLEAVE_DEVICE PartStore(const GemmParams& p, EpilogueOp<C, Broadcast>& op, uint32_t part)
       : p_(p), op_(op), part_(part) {}
 
-  CLEAVE_DEVICE void add(uint32_t, const Sum<C>* sums, const Sum<C>* up_sums, const ElementInputs<C>& matrices) {
-    store_block_direct<C>(p_, op_, part_, sums, up_sums, matrices);
+  template <class Inputs>
+  CLEAVE_DEVICE void add(uint32_t, const Sum<C>* sums, const Sum<C>* up_sums, const Inputs& inputs) {
+    store_block_direct<C>(p_, op_, TileParts<C>::first_block(part_), sums, up_sums, inputs);
   }
   CLEAVE_DEVICE void finish() const {}
 

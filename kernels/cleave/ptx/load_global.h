@@ -69,4 +69,22 @@ CLEAVE_DEVICE void load_global_if(uint32_t* to, const void* from, bool exists) {
 
 #undef CLEAVE_LOAD_GLOBAL_IF
 
+/// The same of 16 bytes that other CTAs wrote during this launch: past L1.
+CLEAVE_DEVICE float4 load_l2_if(const float4* from, bool exists) {
+  float4 v;
+  asm volatile(
+      "{\n"
+      ".reg .pred exists;\n"
+      "setp.ne.u32 exists, %5, 0;\n"
+      "mov.b32 %0, 0;\n"
+      "mov.b32 %1, 0;\n"
+      "mov.b32 %2, 0;\n"
+      "mov.b32 %3, 0;\n"
+      "@exists ld.global.cg.v4.f32 {%0, %1, %2, %3}, [%4];\n"
+      "}"
+      : "=&f"(v.x), "=&f"(v.y), "=&f"(v.z), "=&f"(v.w)
+      : "l"(from), "r"(uint32_t(exists)));
+  return v;
+}
+
 }  // namespace cleave::ptx

@@ -12,10 +12,9 @@
 #pragma once
 
 #include "cleave/config/smem_plan.h"
-#include "cleave/epilogue/tile_parts.h"
 #include "cleave/ptx/barrier.h"
 #include "cleave/ptx/store_async.h"
-#include "cleave/split_k/partial_tile.h"
+#include "cleave/split_k/finish_parts.h"
 
 namespace cleave {
 
@@ -72,22 +71,7 @@ struct ClusterReduce {
     if constexpr (C.schedule.split == SplitKMode::parallel) {
       uint32_t* const counter = p.counters + number * C.cluster.k + k_rank;
       if (!arrive_last<C>(counter, p.schedule.clusters_per_tile, thread)) return;
-      for_own_parts([&](uint32_t, uint32_t part) {
-        PartStore<C, GlobalBroadcast<C>> store(p, op, part);
-        CLEAVE_UNROLL
-        for (uint32_t b = 0; b < kTogether; ++b) {
-          const uint32_t block = Parts::first_block(part) + b;
-          Sum<C> v[4] = {};
-          // So few blocks a thread that the trips through L2 are most of the time.
-          if (p.schedule.clusters_per_tile > kReduceUnroll) {
-            sum_partials<C, 2 * kReduceUnroll>(p, number, block, thread, v);
-          } else {
-            sum_partials<C>(p, number, block, thread, v);
-          }
-          store.add(b, v, v, op.fetch(block));
-        }
-        store.finish();
-      });
+      finish_parts<C>(p, op, number, own_parts(), [&](uint32_t i) { return own_part(i); }, thread);
     }
     op.done();
   }
@@ -96,13 +80,14 @@ struct ClusterReduce {
   CLEAVE_DEVICE uint32_t barrier() const { return smem + kPlan.cluster_barrier; }
 
   /// Parts k_rank, k_rank + cluster_k, ... are this rank's.
+  CLEAVE_DEVICE uint32_t own_part(uint32_t i) const { return i * C.cluster.k + k_rank; }
   CLEAVE_DEVICE uint32_t own_parts() const { return (kParts + C.cluster.k - 1 - k_rank) / C.cluster.k; }
 
   template <class Body>
   CLEAVE_DEVICE void for_own_parts(Body body) const {
     CLEAVE_UNROLL
     for (uint32_t i = 0; i < kMostParts; ++i) {
-      if (i < own_parts()) body(i, i * C.cluster.k + k_rank);
+      if (i < own_parts()) body(i, own_part(i));
     }
   }
 

@@ -2,9 +2,8 @@
 // there when the last one arrives share the sum and the epilogue (fixup_word.h). No second launch.
 #pragma once
 
-#include "cleave/epilogue/tile_parts.h"
+#include "cleave/split_k/finish_parts.h"
 #include "cleave/split_k/fixup_word.h"
-#include "cleave/split_k/partial_tile.h"
 
 namespace cleave {
 
@@ -13,7 +12,7 @@ namespace cleave {
 inline constexpr uint32_t kLingerLooks = 64;
 
 /// By one thread: the chunks that are this slice's to reduce, as bits. `stays`: the CTA has no other
-/// work tile to go on with.
+/// work tile to go on with; if chunks are its own, it has yet to leave.
 CLEAVE_DEVICE uint32_t arrive_and_linger(uint64_t* address, uint32_t slice, uint32_t slices, uint32_t chunks,
                                          bool stays) {
   if (!stays) {
@@ -24,59 +23,49 @@ CLEAVE_DEVICE uint32_t arrive_and_linger(uint64_t* address, uint32_t slice, uint
   }
   ptx::add_release(address, FixupWord::arrival(slice, true));
   FixupWord seen;
+#pragma unroll 1
   for (uint32_t i = 0; i < kLingerLooks && !seen.complete(slices); ++i) seen = {ptx::load_acquire(address)};
   while (!seen.complete(slices)) {
     const FixupWord found{ptx::compare_exchange_acquire(address, seen.bits, seen.without(slice).bits)};
     if (found.bits == seen.bits) return 0;
     seen = found;
   }
-  if (FixupWord{ptx::add_relaxed(address, FixupWord::kOne)}.clears(slices)) *address = 0;
   return seen.chunks_of(slice, chunks);
-}
-
-/// The parts of one chunk: their sums over all slices, and the epilogue.
-template <GemmConfig C>
-CLEAVE_DEVICE void reduce_chunk(const GemmParams& p, EpilogueOp<C, GlobalBroadcast<C>>& op, uint32_t number,
-                                uint32_t chunk, const EvenPartition& chunks, uint32_t thread) {
-  using Parts = TileParts<C>;
-  for (uint32_t part = chunks.begin(chunk); part < chunks.begin(chunk + 1); ++part) {
-    if (!Fragment<C>::stored(Parts::first_block(part))) continue;
-    PartStore<C, GlobalBroadcast<C>> store(p, op, part);
-    CLEAVE_UNROLL
-    for (uint32_t b = 0; b < Parts::kBlocks; ++b) {
-      const uint32_t block = Parts::first_block(part) + b;
-      const ElementInputs<C> matrices = op.fetch(block);
-      Sum<C> v[4] = {}, up_sums[4] = {};
-      sum_partials<C>(p, number, block, thread, v);
-      if constexpr (gated(C)) sum_partials<C>(p, number, block + Fragment<C>::kUpBlocks, thread, up_sums);
-      store.add(b, v, up_sums, matrices);
-    }
-    store.finish();
-  }
 }
 
 /// By the math threads. `number`: the tile's, for its word and partials; `idle`: the CTA has no work tile
 /// after this one; `shared`: a word of shared memory.
+///
+/// Memory order: the partials are written before the barrier, which the thread that releases them passes, too; and
+/// read after another barrier behind that thread's acquire. Release and acquire are cumulative, so what one thread
+/// of each CTA agrees on in the word holds for all of them. The loads are past L1 (__ldcg).
 template <GemmConfig C>
 CLEAVE_DEVICE void reduce_parallel(const GemmParams& p, const WorkTile& work, uint32_t number, const Tile<C>& tile,
                                    bool idle, const Sums<C>& sums, uint32_t thread, uint32_t* shared) {
   const uint32_t slices = p.schedule.slices;
   const uint32_t count = FixupWord::chunks(slices, TileParts<C>::kCount);
+  const bool stays = idle && work.slice < count;
+  uint64_t* const word = reinterpret_cast<uint64_t*>(p.counters) + number;
   write_partial<C>(p.partials, number * slices + work.slice, sums, thread);
   math_sync<C>();
-  if (thread == 0) {
-    uint64_t* const word = reinterpret_cast<uint64_t*>(p.counters) + number;
-    *shared = arrive_and_linger(word, work.slice, slices, count, idle && work.slice < count);
-  }
+  if (thread == 0) *shared = arrive_and_linger(word, work.slice, slices, count, stays);
   math_sync<C>();
   const uint32_t mine = __shfl_sync(0xffffffffu, *shared, 0);
   if (mine == 0) return;
+  // What the word was, which takes a trip to L2, is looked at when the tile is done: it guards no data, and as long as
+  // it is not zero again no launch begins that could take it for its own.
+  FixupWord left;
+  if (stays && thread == 0) left = {ptx::add_relaxed(word, FixupWord::kOne)};
   GlobalBroadcast<C> broadcast(p, tile);
   EpilogueOp<C, GlobalBroadcast<C>> op(p, tile, broadcast);
   const EvenPartition chunks(TileParts<C>::kCount, count);
-  for (uint32_t left = mine; left != 0; left &= left - 1)
-    reduce_chunk<C>(p, op, number, __ffs(int(left)) - 1, chunks, thread);
+#pragma unroll 1
+  for (uint32_t rest = mine; rest != 0; rest &= rest - 1) {
+    const uint32_t chunk = __ffs(int(rest)) - 1, first = chunks.begin(chunk);
+    finish_parts<C>(p, op, number, chunks.count(chunk), [&](uint32_t i) { return first + i; }, thread);
+  }
   op.done();
+  if (stays && thread == 0 && left.clears(slices)) *word = 0;
 }
 
 }  // namespace cleave

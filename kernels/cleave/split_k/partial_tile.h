@@ -9,10 +9,13 @@
 
 namespace cleave {
 
+/// float4s from a partial tile to the next.
+template <GemmConfig C>
+inline constexpr uint32_t kPartialTile = Fragment<C>::kBlocks * math_threads(C);
+
 template <GemmConfig C>
 CLEAVE_DEVICE float4* partial_tile_block(float* partials, uint32_t slot, uint32_t block, uint32_t thread) {
-  const uint64_t index = (uint64_t(slot) * Fragment<C>::kBlocks + block) * math_threads(C) + thread;
-  return reinterpret_cast<float4*>(partials) + index;
+  return reinterpret_cast<float4*>(partials) + uint64_t(slot) * kPartialTile<C> + block * math_threads(C) + thread;
 }
 
 /// The four accumulators of a block on their way through memory: the bits of floats or integers.
@@ -98,25 +101,6 @@ CLEAVE_DEVICE bool arrive_last(uint32_t* counter, uint32_t count, uint32_t threa
     if (last) *counter = 0;
   }
   return ptx::named_barrier_any(kMathBarrier, math_threads(C), last);
-}
-
-/// Partials in flight per thread: what most reductions have. Each that does not exist costs instructions.
-inline constexpr uint32_t kReduceUnroll = 8;
-
-/// v += the tile's partials of one block, in slice order.
-template <GemmConfig C, uint32_t InFlight = kReduceUnroll>
-CLEAVE_DEVICE void sum_partials(const GemmParams& p, uint32_t tile, uint32_t block, uint32_t thread, Sum<C> (&v)[4]) {
-  const uint32_t parts = p.schedule.clusters_per_tile;
-  for (uint32_t first = 0; first < parts; first += InFlight) {
-    float4 part[InFlight];
-    CLEAVE_UNROLL
-    for (uint32_t i = 0; i < InFlight; ++i) {
-      part[i] = first + i < parts ? __ldcg(partial_tile_block<C>(p.partials, tile * parts + first + i, block, thread))
-                                  : make_float4(0, 0, 0, 0);
-    }
-    CLEAVE_UNROLL
-    for (uint32_t i = 0; i < InFlight; ++i) add_block(v, part[i]);
-  }
 }
 
 }  // namespace cleave

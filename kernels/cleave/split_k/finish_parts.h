@@ -1,0 +1,120 @@
+// Parts of a tile that a CTA finishes: their sums over all slices, in slice order, and the epilogue.
+//
+// A trip through L2 takes longer than anything that is done with what it brings. So all that some blocks need, of
+// partials and of the epilogue's operands, is asked for before the first of it is used: of few slices several blocks
+// at once, of many slices one.
+#pragma once
+
+#include "cleave/epilogue/tile_parts.h"
+#include "cleave/split_k/partial_tile.h"
+
+namespace cleave {
+
+/// float4s of partials that a thread has in flight: the accumulators' registers, which are free by now.
+inline constexpr uint32_t kPartialsInFlight = 16;
+
+/// How a thread spreads these: `Blocks` of D at once, and of each the partials of `Slices`.
+template <GemmConfig C, uint32_t Slices>
+struct PartialLoads {
+  static constexpr uint32_t kSums = gated(C) ? 2 : 1;  // of a block of D: the gate's, and the up projection's
+  static constexpr uint32_t kSlices = min_of(Slices, kPartialsInFlight / kSums);
+  static constexpr uint32_t kMost = kPartialsInFlight / kSums / kSlices;
+  static constexpr uint32_t kBlocks = inputs_by_element(C) > 0 ? min_of(kMost, blocks_ahead<C>()) : kMost;
+
+  /// Trips through L2 for `blocks` blocks of so many slices.
+  CLEAVE_DEVICE static uint32_t trips(uint32_t blocks, uint32_t slices) {
+    return ceil_div(blocks, kBlocks) * ceil_div(slices, kSlices);
+  }
+};
+
+/// The first `count` of `blocks`: `finish(i, sums, up_sums, inputs)` for each. `partials`: the thread's, of the tile's
+/// first slice.
+template <GemmConfig C, class Loads, class Finish>
+CLEAVE_DEVICE void finish_blocks(EpilogueOp<C, GlobalBroadcast<C>>& op, const float4* partials, uint32_t slices,
+                                 const uint32_t (&blocks)[Loads::kBlocks], uint32_t count, const Finish& finish) {
+  BlockInputs<C> inputs[Loads::kBlocks];
+  Sum<C> sums[Loads::kBlocks][Loads::kSums][4] = {};
+  CLEAVE_UNROLL
+  for (uint32_t i = 0; i < Loads::kBlocks; ++i)
+    if (i < count) op.fetch_all(blocks[i], inputs[i]);
+#pragma unroll 1
+  for (uint32_t first = 0; first < slices; first += Loads::kSlices) {
+    float4 parts[Loads::kBlocks][Loads::kSums][Loads::kSlices];
+    const float4* const at = partials + uint64_t(first) * kPartialTile<C>;
+    CLEAVE_UNROLL
+    for (uint32_t i = 0; i < Loads::kBlocks; ++i) {
+      CLEAVE_UNROLL
+      for (uint32_t j = 0; j < Loads::kSums; ++j) {
+        const float4* const of_block = at + (blocks[i] + j * Fragment<C>::kUpBlocks) * math_threads(C);
+        CLEAVE_UNROLL
+        for (uint32_t s = 0; s < Loads::kSlices; ++s) {
+          parts[i][j][s] = ptx::load_l2_if(of_block + s * kPartialTile<C>, i < count && first + s < slices);
+        }
+      }
+    }
+    CLEAVE_UNROLL
+    for (uint32_t i = 0; i < Loads::kBlocks; ++i) {
+      CLEAVE_UNROLL
+      for (uint32_t j = 0; j < Loads::kSums; ++j) {
+        CLEAVE_UNROLL
+        for (uint32_t s = 0; s < Loads::kSlices; ++s) add_block(sums[i][j], parts[i][j][s]);
+      }
+    }
+  }
+  CLEAVE_UNROLL
+  for (uint32_t i = 0; i < Loads::kBlocks; ++i)
+    if (i < count) finish(i, sums[i][0], sums[i][Loads::kSums - 1], inputs[i]);
+}
+
+/// Parts of one block, several at once.
+template <GemmConfig C, class Loads, class PartAt>
+CLEAVE_DEVICE void finish_single_blocks(const GemmParams& p, EpilogueOp<C, GlobalBroadcast<C>>& op,
+                                        const float4* partials, uint32_t count, const PartAt& part_at) {
+#pragma unroll 1
+  for (uint32_t first = 0; first < count; first += Loads::kBlocks) {
+    uint32_t blocks[Loads::kBlocks];
+    CLEAVE_UNROLL
+    for (uint32_t i = 0; i < Loads::kBlocks; ++i) blocks[i] = TileParts<C>::first_block(part_at(first + i));
+    finish_blocks<C, Loads>(
+        op, partials, p.schedule.clusters_per_tile, blocks, count - first,
+        [&](uint32_t i, const Sum<C>* sums, const Sum<C>* up_sums, const BlockInputs<C>& inputs) {
+          store_block_direct<C>(p, op, blocks[i], sums, up_sums, inputs);
+        });
+  }
+}
+
+/// By the math threads: parts part_at(0), ..., part_at(count - 1) of tile `number`, whose partials are all written.
+template <GemmConfig C, class PartAt>
+CLEAVE_DEVICE void finish_parts(const GemmParams& p, EpilogueOp<C, GlobalBroadcast<C>>& op, uint32_t number,
+                                uint32_t count, const PartAt& part_at, uint32_t thread) {
+  using Few = PartialLoads<C, 4>;    // slices
+  using Many = PartialLoads<C, 16>;
+  const uint32_t slices = p.schedule.clusters_per_tile;
+  const float4* const partials = partial_tile_block<C>(p.partials, number * slices, 0, thread);
+  if constexpr (TileParts<C>::kBlocks == 1) {
+    if (Few::trips(count, slices) <= Many::trips(count, slices)) {
+      finish_single_blocks<C, Few>(p, op, partials, count, part_at);
+    } else {
+      finish_single_blocks<C, Many>(p, op, partials, count, part_at);
+    }
+  } else {
+#pragma unroll 1
+    for (uint32_t i = 0; i < count; ++i) {
+      const uint32_t part = part_at(i);
+      PartStore<C, GlobalBroadcast<C>> store(p, op, part);
+      CLEAVE_UNROLL
+      for (uint32_t b = 0; b < TileParts<C>::kBlocks; b += Few::kBlocks) {
+        uint32_t blocks[Few::kBlocks];
+        CLEAVE_UNROLL
+        for (uint32_t j = 0; j < Few::kBlocks; ++j) blocks[j] = TileParts<C>::first_block(part) + b + j;
+        finish_blocks<C, Few>(op, partials, slices, blocks, Few::kBlocks,
+                              [&](uint32_t j, const Sum<C>* sums, const Sum<C>* up_sums, const BlockInputs<C>& inputs) {
+                                store.add(b + j, sums, up_sums, inputs);
+                              });
+      }
+      store.finish();
+    }
+  }
+}
+
+}  // namespace cleave
