@@ -368,6 +368,12 @@ CLEAVE_HD constexpr bool scatters(const GemmConfig& c) {
   return c.schedule.grouping == Grouping::classes || c.conv.fuses_classes;
 }
 
+/// Whether what finishes a tile has no registers for the accumulators beside its own, though it has used them: what
+/// looks for the largest of D, or has many slices' partials on their way.
+CLEAVE_HD constexpr bool forgets_sums(const GemmConfig& c) {
+  return c.epilogue.has_scale_out || c.epilogue.has_amax || c.schedule.split == SplitKMode::parallel;
+}
+
 /// Whether TMA sees A, B, or all of D as a matrix.
 CLEAVE_HD constexpr bool has_map_a(const GemmConfig& c) {
   return has_tma(c.family) && !gathers_a(c) && !c.operands.copied_a && !has_weights(c);

@@ -42,7 +42,9 @@ class EpilogueOp {
   /// And for what its rows and columns bring.
   CLEAVE_DEVICE void fetch_all(uint32_t block, BlockInputs<C>& inputs) {
     inputs.elements = fetch(block);
-    find_lines(block, inputs);
+    broadcast_.rows(block, inputs.rows);
+    broadcast_.columns(block, inputs.columns);
+    if constexpr (gated(C)) broadcast_.columns(block + Fragment<C>::kUpBlocks, inputs.up_columns);
   }
 
   /// Turns a block's sums into what D stores. `up_sums`: those of the up projection, where `sums` are the gate's.
@@ -53,15 +55,43 @@ class EpilogueOp {
   /// The same with what `fetch` brought.
   CLEAVE_DEVICE void operator()(uint32_t block, const Sum<C>* sums, const Sum<C>* up_sums,
                                 const ElementInputs<C>& elements, Value<C> (&values)[4]) {
-    BlockInputs<C> inputs;
-    inputs.elements = elements;
-    find_lines(block, inputs);
-    (*this)(block, sums, up_sums, inputs, values);
+    LineValues<C> rows[2], columns[2], up_columns[2];
+    broadcast_.rows(block, rows);
+    broadcast_.columns(block, columns);
+    if constexpr (gated(C)) broadcast_.columns(block + Fragment<C>::kUpBlocks, up_columns);
+    finish(block, sums, up_sums, elements, rows, columns, up_columns, values);
   }
   /// The same with what `fetch_all` brought. A function's outputs beside D are stored at once.
-  CLEAVE_DEVICE void operator()(uint32_t block, const Sum<C>* sums, const Sum<C>* up_sums,
-                                const BlockInputs<C>& given, Value<C> (&values)[4]) {
-    const auto& [elements, rows, columns, up_columns] = given;
+  CLEAVE_DEVICE void operator()(uint32_t block, const Sum<C>* sums, const Sum<C>* up_sums, const BlockInputs<C>& inputs,
+                                Value<C> (&values)[4]) {
+    finish(block, sums, up_sums, inputs.elements, inputs.rows, inputs.columns, inputs.up_columns, values);
+  }
+
+  /// After the last call, by all threads of a warp. Magnitudes order like their bits, NaNs last;
+  /// what was there before may be a zero of either sign.
+  CLEAVE_DEVICE void done() const {
+    if constexpr (C.epilogue.has_amax) {
+      const uint32_t most = __reduce_max_sync(0xffffffffu, amax_);
+      if (threadIdx.x % 32 == 0) atomicMax(reinterpret_cast<int32_t*>(p_.epilogue.amax), int32_t(most));
+    }
+  }
+
+  /// Where accumulator `i` of the block lies in D.
+  CLEAVE_DEVICE OutputCoord place(uint32_t block, uint32_t i) {
+    LineValues<C> rows[2], columns[2];
+    if constexpr (scatters(C)) broadcast_.rows(block, rows);
+    if constexpr (C.conv.fuses_classes) broadcast_.columns(block, columns);
+    return place(rows[i / 2], columns[i % 2], tile_.row(block) + i / 2 * 8, tile_.col(block) + i % 2);
+  }
+
+  CLEAVE_DEVICE const Tile<C>& tile() const { return tile_; }
+
+ private:
+  static constexpr FunctionConfig kFunction = C.epilogue.function;
+
+  CLEAVE_DEVICE void finish(uint32_t block, const Sum<C>* sums, const Sum<C>* up_sums, const ElementInputs<C>& elements,
+                            const LineValues<C> (&rows)[2], const LineValues<C> (&columns)[2],
+                            const LineValues<C> (&up_columns)[2], Value<C> (&values)[4]) {
     [[maybe_unused]] float outputs[1 + kFunction.outputs][4];
     CLEAVE_UNROLL
     for (uint32_t i = 0; i < 4; ++i) {
@@ -97,34 +127,6 @@ class EpilogueOp {
       }
     }
     store_outputs<0>(block, outputs);
-  }
-
-  /// After the last call, by all threads of a warp. Magnitudes order like their bits, NaNs last;
-  /// what was there before may be a zero of either sign.
-  CLEAVE_DEVICE void done() const {
-    if constexpr (C.epilogue.has_amax) {
-      const uint32_t most = __reduce_max_sync(0xffffffffu, amax_);
-      if (threadIdx.x % 32 == 0) atomicMax(reinterpret_cast<int32_t*>(p_.epilogue.amax), int32_t(most));
-    }
-  }
-
-  /// Where accumulator `i` of the block lies in D.
-  CLEAVE_DEVICE OutputCoord place(uint32_t block, uint32_t i) {
-    LineValues<C> rows[2], columns[2];
-    if constexpr (scatters(C)) broadcast_.rows(block, rows);
-    if constexpr (C.conv.fuses_classes) broadcast_.columns(block, columns);
-    return place(rows[i / 2], columns[i % 2], tile_.row(block) + i / 2 * 8, tile_.col(block) + i % 2);
-  }
-
-  CLEAVE_DEVICE const Tile<C>& tile() const { return tile_; }
-
- private:
-  static constexpr FunctionConfig kFunction = C.epilogue.function;
-
-  CLEAVE_DEVICE void find_lines(uint32_t block, BlockInputs<C>& inputs) {
-    broadcast_.rows(block, inputs.rows);
-    broadcast_.columns(block, inputs.columns);
-    if constexpr (gated(C)) broadcast_.columns(block + Fragment<C>::kUpBlocks, inputs.up_columns);
   }
 
   template <uint32_t I>

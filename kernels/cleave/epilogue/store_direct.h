@@ -33,23 +33,16 @@ CLEAVE_DEVICE void store_block_direct(const GemmParams& p, EpilogueOp<C, Broadca
     }
     return;
   }
+  constexpr bool kByRow = C.epilogue.order == Order::row;
   const uint32_t col = tile.col(block);
+  const auto address = [&](uint32_t row) {
+    return d + epilogue_offset(C.epilogue.order, p.epilogue.d_stride, row, col) * size_of(C.epilogue.d);
+  };
   CLEAVE_UNROLL
   for (uint32_t half = 0; half < 2; ++half) {
-    const uint32_t row = tile.row(block) + half * 8;
-    if (row >= tile.m_end(p.size) || col >= tile.n_end(p.size)) continue;
-    const Value<C> first = v[half * 2], second = v[half * 2 + 1];
-    const uint32_t of_d = op.place(block, half * 2).row;
-    char* const at = d + epilogue_offset(C.epilogue.order, p.epilogue.d_stride, of_d, col) * size_of(C.epilogue.d);
-    if constexpr (C.epilogue.order == Order::row) {
-      if (col + 1 < tile.n_end(p.size) && (reinterpret_cast<uint64_t>(at) & (2 * size_of(C.epilogue.d) - 1)) == 0) {
-        store_pair(C.epilogue.d, at, first, second);
-        continue;
-      }
-    }
-    store_element(C.epilogue.d, at, 0, first);
-    if (col + 1 < tile.n_end(p.size))
-      store_element(C.epilogue.d, at, C.epilogue.order == Order::row ? 1 : p.epilogue.d_stride, second);
+    if (tile.row(block) + half * 8 >= tile.m_end(p.size) || col >= tile.n_end(p.size)) continue;
+    store_two<kByRow>(C.epilogue.d, address(op.place(block, half * 2).row), p.epilogue.d_stride, v[half * 2],
+                      v[half * 2 + 1], col + 1 < tile.n_end(p.size));
   }
 }
 

@@ -60,7 +60,7 @@ struct WeightMainloop {
   template <class Issued>
   CLEAVE_DEVICE void run(const WorkTile& work, const Tile<C>&, Sums<C>& sums, Issued issued) {
     auto& waves = reinterpret_cast<Wave(&)[kWaves]>(sums);
-    if constexpr (C.epilogue.has_scale_out || C.epilogue.has_amax) {
+    if constexpr (forgets_sums(C)) {
       CLEAVE_UNROLL
       for (float& sum : sums) sum = 0;
     }

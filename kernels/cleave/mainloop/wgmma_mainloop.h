@@ -63,9 +63,8 @@ struct WgmmaMainloop {
   CLEAVE_DEVICE void run(const WorkTile& work, const Tile<C>& tile, Sums<C>& sums, Issued issued) {
     auto& waves = reinterpret_cast<Wave(&)[kWaves]>(sums);
     if constexpr (!C.scales.promote) {
-      // The first instruction does not add to the last tile's sums, but names them: they would be kept through an
-      // epilogue that has no registers for them, as one that looks for the largest of D.
-      if constexpr (C.epilogue.has_scale_out || C.epilogue.has_amax) {
+      // The first instruction does not add to the last tile's sums, but names them: they would be kept until then.
+      if constexpr (forgets_sums(C)) {
         CLEAVE_UNROLL
         for (Sum<C>& sum : sums) sum = 0;
       }

@@ -38,10 +38,22 @@ CLEAVE_DEVICE uint64_t add_acquire_release(uint64_t* p, uint64_t value) {
   return before;
 }
 
-/// Orders nothing: for counts that guard no data.
+/// Orders nothing: for counts that guard no data. By the first lane of a warp, which goes on and may look at the result
+/// later: its number is added for ptxas, which would join what several lanes add of the same, and wait to deal it out.
 CLEAVE_DEVICE uint64_t add_relaxed(uint64_t* p, uint64_t value) {
   uint64_t before;
-  asm volatile("atom.relaxed.gpu.global.add.u64 %0, [%1], %2;" : "=l"(before) : "l"(p), "l"(value) : "memory");
+  asm volatile(
+      "{\n"
+      ".reg .u32 lane;\n"
+      ".reg .u64 value;\n"
+      "mov.u32 lane, %%laneid;\n"
+      "cvt.u64.u32 value, lane;\n"
+      "add.u64 value, value, %2;\n"
+      "atom.relaxed.gpu.global.add.u64 %0, [%1], value;\n"
+      "}"
+      : "=l"(before)
+      : "l"(p), "l"(value)
+      : "memory");
   return before;
 }
 

@@ -10,16 +10,20 @@
 
 namespace cleave {
 
-/// float4s of partials that a thread has in flight: the accumulators' registers, which are free by now.
-inline constexpr uint32_t kPartialsInFlight = 16;
+/// float4s of partials that a thread has in flight: the accumulators' registers are free by now, but streamed kernels
+/// have the next tile's weights on their way, and a group of columns that shares a scale is kept as a whole.
+template <GemmConfig C>
+inline constexpr uint32_t kPartialsInFlight = C.family == KernelFamily::streamed || C.epilogue.has_scale_out ? 8 : 16;
 
-/// How a thread spreads these: `Blocks` of D at once, and of each the partials of `Slices`.
+/// How a thread spreads these: `kBlocks` of D at once, and of each the partials of `kSlices`, at most `Slices`.
 template <GemmConfig C, uint32_t Slices>
 struct PartialLoads {
   static constexpr uint32_t kSums = gated(C) ? 2 : 1;  // of a block of D: the gate's, and the up projection's
-  static constexpr uint32_t kSlices = min_of(Slices, kPartialsInFlight / kSums);
-  static constexpr uint32_t kMost = kPartialsInFlight / kSums / kSlices;
-  static constexpr uint32_t kBlocks = inputs_by_element(C) > 0 ? min_of(kMost, blocks_ahead<C>()) : kMost;
+  static constexpr uint32_t kSlices = min_of(Slices, kPartialsInFlight<C> / kSums);
+  static constexpr uint32_t kMost = kPartialsInFlight<C> / kSums / kSlices;
+  static constexpr uint32_t kBlocks = C.family == KernelFamily::streamed ? 1
+                                      : inputs_by_element(C) > 0         ? min_of(kMost, blocks_ahead<C>())
+                                                                         : kMost;
 
   /// Trips through L2 for `blocks` blocks of so many slices.
   CLEAVE_DEVICE static uint32_t trips(uint32_t blocks, uint32_t slices) {
@@ -87,12 +91,12 @@ CLEAVE_DEVICE void finish_single_blocks(const GemmParams& p, EpilogueOp<C, Globa
 template <GemmConfig C, class PartAt>
 CLEAVE_DEVICE void finish_parts(const GemmParams& p, EpilogueOp<C, GlobalBroadcast<C>>& op, uint32_t number,
                                 uint32_t count, const PartAt& part_at, uint32_t thread) {
-  using Few = PartialLoads<C, 4>;    // slices
-  using Many = PartialLoads<C, 16>;
+  using Few = PartialLoads<C, kPartialsInFlight<C> / 4>;  // slices
+  using Many = PartialLoads<C, kPartialsInFlight<C>>;
   const uint32_t slices = p.schedule.clusters_per_tile;
   const float4* const partials = partial_tile_block<C>(p.partials, number * slices, 0, thread);
   if constexpr (TileParts<C>::kBlocks == 1) {
-    if (Few::trips(count, slices) <= Many::trips(count, slices)) {
+    if (Few::kBlocks > 1 && Few::trips(count, slices) <= Many::trips(count, slices)) {
       finish_single_blocks<C, Few>(p, op, partials, count, part_at);
     } else {
       finish_single_blocks<C, Many>(p, op, partials, count, part_at);

@@ -33,6 +33,11 @@ CLEAVE_DEVICE uint32_t arrive_and_linger(uint64_t* address, uint32_t slice, uint
   return seen.chunks_of(slice, chunks);
 }
 
+/// Has the compiler find it here, not where it is used.
+CLEAVE_DEVICE void pin(EvenPartition& partition) {
+  asm volatile("" : "+r"(partition.base), "+r"(partition.extra));
+}
+
 /// By the math threads. `number`: the tile's, for its word and partials; `idle`: the CTA has no work tile
 /// after this one; `shared`: a word of shared memory.
 ///
@@ -47,6 +52,8 @@ CLEAVE_DEVICE void reduce_parallel(const GemmParams& p, const WorkTile& work, ui
   const bool stays = idle && work.slice < count;
   uint64_t* const word = reinterpret_cast<uint64_t*>(p.counters) + number;
   write_partial<C>(p.partials, number * slices + work.slice, sums, thread);
+  EvenPartition chunks(TileParts<C>::kCount, count);
+  pin(chunks);  // a division, which overlaps with the writes
   math_sync<C>();
   if (thread == 0) *shared = arrive_and_linger(word, work.slice, slices, count, stays);
   math_sync<C>();
@@ -58,7 +65,6 @@ CLEAVE_DEVICE void reduce_parallel(const GemmParams& p, const WorkTile& work, ui
   if (stays && thread == 0) left = {ptx::add_relaxed(word, FixupWord::kOne)};
   GlobalBroadcast<C> broadcast(p, tile);
   EpilogueOp<C, GlobalBroadcast<C>> op(p, tile, broadcast);
-  const EvenPartition chunks(TileParts<C>::kCount, count);
 #pragma unroll 1
   for (uint32_t rest = mine; rest != 0; rest &= rest - 1) {
     const uint32_t chunk = __ffs(int(rest)) - 1, first = chunks.begin(chunk);
