@@ -71,7 +71,7 @@ struct ClusterReduce {
     if constexpr (C.schedule.split == SplitKMode::parallel) {
       uint32_t* const counter = p.counters + number * C.cluster.k + k_rank;
       if (!arrive_last<C>(counter, p.schedule.clusters_per_tile, thread)) return;
-      finish_parts<C>(p, op, number, own_parts(), [&](uint32_t i) { return own_part(i); }, thread);
+      finish_parts<C>(p, op, number, k_rank, C.cluster.k, thread);
     }
     op.done();
   }
@@ -80,14 +80,13 @@ struct ClusterReduce {
   CLEAVE_DEVICE uint32_t barrier() const { return smem + kPlan.cluster_barrier; }
 
   /// Parts k_rank, k_rank + cluster_k, ... are this rank's.
-  CLEAVE_DEVICE uint32_t own_part(uint32_t i) const { return i * C.cluster.k + k_rank; }
   CLEAVE_DEVICE uint32_t own_parts() const { return (kParts + C.cluster.k - 1 - k_rank) / C.cluster.k; }
 
   template <class Body>
   CLEAVE_DEVICE void for_own_parts(Body body) const {
     CLEAVE_UNROLL
     for (uint32_t i = 0; i < kMostParts; ++i) {
-      if (i < own_parts()) body(i, own_part(i));
+      if (i < own_parts()) body(i, i * C.cluster.k + k_rank);
     }
   }
 

@@ -24,11 +24,6 @@ struct PartialLoads {
   static constexpr uint32_t kBlocks = C.family == KernelFamily::streamed ? 1
                                       : inputs_by_element(C) > 0         ? min_of(kMost, blocks_ahead<C>())
                                                                          : kMost;
-
-  /// Trips through L2 for `blocks` blocks of so many slices.
-  CLEAVE_DEVICE static uint32_t trips(uint32_t blocks, uint32_t slices) {
-    return ceil_div(blocks, kBlocks) * ceil_div(slices, kSlices);
-  }
 };
 
 /// The first `count` of `blocks`: `finish(i, sums, up_sums, inputs)` for each. `partials`: the thread's, of the tile's
@@ -71,40 +66,43 @@ CLEAVE_DEVICE void finish_blocks(EpilogueOp<C, GlobalBroadcast<C>>& op, const fl
 }
 
 /// Parts of one block, several at once.
-template <GemmConfig C, class Loads, class PartAt>
+template <GemmConfig C, class Loads>
 CLEAVE_DEVICE void finish_single_blocks(const GemmParams& p, EpilogueOp<C, GlobalBroadcast<C>>& op,
-                                        const float4* partials, uint32_t count, const PartAt& part_at) {
+                                        const float4* partials, uint32_t first, uint32_t step) {
 #pragma unroll 1
-  for (uint32_t first = 0; first < count; first += Loads::kBlocks) {
-    uint32_t blocks[Loads::kBlocks];
+  for (uint32_t part = first; part < TileParts<C>::kCount; part += step * Loads::kBlocks) {
+    uint32_t blocks[Loads::kBlocks], count = 0;
     CLEAVE_UNROLL
-    for (uint32_t i = 0; i < Loads::kBlocks; ++i) blocks[i] = TileParts<C>::first_block(part_at(first + i));
+    for (uint32_t i = 0; i < Loads::kBlocks; ++i) {
+      blocks[i] = TileParts<C>::first_block(part + i * step);
+      if (part + i * step < TileParts<C>::kCount) ++count;
+    }
     finish_blocks<C, Loads>(
-        op, partials, p.schedule.clusters_per_tile, blocks, count - first,
+        op, partials, p.schedule.clusters_per_tile, blocks, count,
         [&](uint32_t i, const Sum<C>* sums, const Sum<C>* up_sums, const BlockInputs<C>& inputs) {
           store_block_direct<C>(p, op, blocks[i], sums, up_sums, inputs);
         });
   }
 }
 
-/// By the math threads: parts part_at(0), ..., part_at(count - 1) of tile `number`, whose partials are all written.
-template <GemmConfig C, class PartAt>
+/// By the math threads: parts `first`, `first` + `step`, ... of tile `number`, whose partials are all written.
+template <GemmConfig C>
 CLEAVE_DEVICE void finish_parts(const GemmParams& p, EpilogueOp<C, GlobalBroadcast<C>>& op, uint32_t number,
-                                uint32_t count, const PartAt& part_at, uint32_t thread) {
-  using Few = PartialLoads<C, kPartialsInFlight<C> / 4>;  // slices
-  using Many = PartialLoads<C, kPartialsInFlight<C>>;
+                                uint32_t first, uint32_t step, uint32_t thread) {
+  using Few = PartialLoads<C, 4>;  // slices
+  using Many = PartialLoads<C, 16>;
   const uint32_t slices = p.schedule.clusters_per_tile;
   const float4* const partials = partial_tile_block<C>(p.partials, number * slices, 0, thread);
   if constexpr (TileParts<C>::kBlocks == 1) {
-    if (Few::kBlocks > 1 && Few::trips(count, slices) <= Many::trips(count, slices)) {
-      finish_single_blocks<C, Few>(p, op, partials, count, part_at);
+    const bool several = first + step < TileParts<C>::kCount;  // parts
+    if (Few::kBlocks > 1 && (slices <= Few::kSlices || (several && slices <= 2 * Few::kSlices))) {
+      finish_single_blocks<C, Few>(p, op, partials, first, step);
     } else {
-      finish_single_blocks<C, Many>(p, op, partials, count, part_at);
+      finish_single_blocks<C, Many>(p, op, partials, first, step);
     }
   } else {
 #pragma unroll 1
-    for (uint32_t i = 0; i < count; ++i) {
-      const uint32_t part = part_at(i);
+    for (uint32_t part = first; part < TileParts<C>::kCount; part += step) {
       PartStore<C, GlobalBroadcast<C>> store(p, op, part);
       CLEAVE_UNROLL
       for (uint32_t b = 0; b < TileParts<C>::kBlocks; b += Few::kBlocks) {

@@ -33,11 +33,6 @@ CLEAVE_DEVICE uint32_t arrive_and_linger(uint64_t* address, uint32_t slice, uint
   return seen.chunks_of(slice, chunks);
 }
 
-/// Has the compiler find it here, not where it is used.
-CLEAVE_DEVICE void pin(EvenPartition& partition) {
-  asm volatile("" : "+r"(partition.base), "+r"(partition.extra));
-}
-
 /// By the math threads. `number`: the tile's, for its word and partials; `idle`: the CTA has no work tile
 /// after this one; `shared`: a word of shared memory.
 ///
@@ -52,8 +47,6 @@ CLEAVE_DEVICE void reduce_parallel(const GemmParams& p, const WorkTile& work, ui
   const bool stays = idle && work.slice < count;
   uint64_t* const word = reinterpret_cast<uint64_t*>(p.counters) + number;
   write_partial<C>(p.partials, number * slices + work.slice, sums, thread);
-  EvenPartition chunks(TileParts<C>::kCount, count);
-  pin(chunks);  // a division, which overlaps with the writes
   math_sync<C>();
   if (thread == 0) *shared = arrive_and_linger(word, work.slice, slices, count, stays);
   math_sync<C>();
@@ -66,10 +59,8 @@ CLEAVE_DEVICE void reduce_parallel(const GemmParams& p, const WorkTile& work, ui
   GlobalBroadcast<C> broadcast(p, tile);
   EpilogueOp<C, GlobalBroadcast<C>> op(p, tile, broadcast);
 #pragma unroll 1
-  for (uint32_t rest = mine; rest != 0; rest &= rest - 1) {
-    const uint32_t chunk = __ffs(int(rest)) - 1, first = chunks.begin(chunk);
-    finish_parts<C>(p, op, number, chunks.count(chunk), [&](uint32_t i) { return first + i; }, thread);
-  }
+  for (uint32_t rest = mine; rest != 0; rest &= rest - 1)
+    finish_parts<C>(p, op, number, __ffs(int(rest)) - 1, count, thread);
   op.done();
   if (stays && thread == 0 && left.clears(slices)) *word = 0;
 }
