@@ -10,20 +10,17 @@
 
 namespace cleave {
 
-/// float4s of partials that a thread has in flight: the accumulators' registers are free by now, but streamed kernels
-/// have the next tile's weights on their way, and a group of columns that shares a scale is kept as a whole.
-template <GemmConfig C>
-inline constexpr uint32_t kPartialsInFlight = C.family == KernelFamily::streamed || C.epilogue.has_scale_out ? 8 : 16;
-
-/// How a thread spreads these: `kBlocks` of D at once, and of each the partials of `kSlices`, at most `Slices`.
+/// How a thread spreads the float4s of partials that it has in flight: `kBlocks` of D at once, and of each the partials
+/// of `kSlices`, at most `Slices`. The accumulators' registers are free by now (forgets_sums); but streamed kernels have
+/// the next tile's weights on their way, and columns that share a scale are kept until it is known.
 template <GemmConfig C, uint32_t Slices>
 struct PartialLoads {
+  static constexpr bool kScarce = C.family == KernelFamily::streamed || C.epilogue.has_scale_out;
   static constexpr uint32_t kSums = gated(C) ? 2 : 1;  // of a block of D: the gate's, and the up projection's
-  static constexpr uint32_t kSlices = min_of(Slices, kPartialsInFlight<C> / kSums);
-  static constexpr uint32_t kMost = kPartialsInFlight<C> / kSums / kSlices;
-  static constexpr uint32_t kBlocks = C.family == KernelFamily::streamed ? 1
-                                      : inputs_by_element(C) > 0         ? min_of(kMost, blocks_ahead<C>())
-                                                                         : kMost;
+  static constexpr uint32_t kInFlight = (kScarce ? 8 : 16) / kSums;
+  static constexpr uint32_t kSlices = min_of(Slices, kInFlight);
+  static constexpr uint32_t kMost = kScarce ? 1 : kInFlight / kSlices;
+  static constexpr uint32_t kBlocks = inputs_by_element(C) > 0 ? min_of(kMost, blocks_ahead<C>()) : kMost;
 };
 
 /// The first `count` of `blocks`: `finish(i, sums, up_sums, inputs)` for each. `partials`: the thread's, of the tile's
@@ -31,14 +28,10 @@ struct PartialLoads {
 template <GemmConfig C, class Loads, class Finish>
 CLEAVE_DEVICE void finish_blocks(EpilogueOp<C, GlobalBroadcast<C>>& op, const float4* partials, uint32_t slices,
                                  const uint32_t (&blocks)[Loads::kBlocks], uint32_t count, const Finish& finish) {
-  BlockInputs<C> inputs[Loads::kBlocks];
+  float4 parts[Loads::kBlocks][Loads::kSums][Loads::kSlices];
   Sum<C> sums[Loads::kBlocks][Loads::kSums][4] = {};
-  CLEAVE_UNROLL
-  for (uint32_t i = 0; i < Loads::kBlocks; ++i)
-    if (i < count) op.fetch_all(blocks[i], inputs[i]);
-#pragma unroll 1
-  for (uint32_t first = 0; first < slices; first += Loads::kSlices) {
-    float4 parts[Loads::kBlocks][Loads::kSums][Loads::kSlices];
+  BlockInputs<C> inputs[Loads::kBlocks];
+  const auto load = [&](uint32_t first) {
     const float4* const at = partials + uint64_t(first) * kPartialTile<C>;
     CLEAVE_UNROLL
     for (uint32_t i = 0; i < Loads::kBlocks; ++i) {
@@ -46,11 +39,12 @@ CLEAVE_DEVICE void finish_blocks(EpilogueOp<C, GlobalBroadcast<C>>& op, const fl
       for (uint32_t j = 0; j < Loads::kSums; ++j) {
         const float4* const of_block = at + (blocks[i] + j * Fragment<C>::kUpBlocks) * math_threads(C);
         CLEAVE_UNROLL
-        for (uint32_t s = 0; s < Loads::kSlices; ++s) {
+        for (uint32_t s = 0; s < Loads::kSlices; ++s)
           parts[i][j][s] = ptx::load_l2_if(of_block + s * kPartialTile<C>, i < count && first + s < slices);
-        }
       }
     }
+  };
+  const auto add = [&] {
     CLEAVE_UNROLL
     for (uint32_t i = 0; i < Loads::kBlocks; ++i) {
       CLEAVE_UNROLL
@@ -59,6 +53,16 @@ CLEAVE_DEVICE void finish_blocks(EpilogueOp<C, GlobalBroadcast<C>>& op, const fl
         for (uint32_t s = 0; s < Loads::kSlices; ++s) add_block(sums[i][j], parts[i][j][s]);
       }
     }
+  };
+  load(0);
+  CLEAVE_UNROLL
+  for (uint32_t i = 0; i < Loads::kBlocks; ++i)
+    if (i < count) op.fetch_all(blocks[i], inputs[i]);  // after the first loads: some are converted as they come
+  add();
+#pragma unroll 1
+  for (uint32_t first = Loads::kSlices; first < slices; first += Loads::kSlices) {
+    load(first);
+    add();
   }
   CLEAVE_UNROLL
   for (uint32_t i = 0; i < Loads::kBlocks; ++i)
@@ -77,11 +81,10 @@ CLEAVE_DEVICE void finish_single_blocks(const GemmParams& p, EpilogueOp<C, Globa
       blocks[i] = TileParts<C>::first_block(part + i * step);
       if (part + i * step < TileParts<C>::kCount) ++count;
     }
-    finish_blocks<C, Loads>(
-        op, partials, p.schedule.clusters_per_tile, blocks, count,
-        [&](uint32_t i, const Sum<C>* sums, const Sum<C>* up_sums, const BlockInputs<C>& inputs) {
-          store_block_direct<C>(p, op, blocks[i], sums, up_sums, inputs);
-        });
+    finish_blocks<C, Loads>(op, partials, p.schedule.clusters_per_tile, blocks, count,
+                            [&](uint32_t i, const Sum<C>* sums, const Sum<C>* up_sums, const BlockInputs<C>& inputs) {
+                              store_block_direct<C>(p, op, blocks[i], sums, up_sums, inputs);
+                            });
   }
 }
 
@@ -105,14 +108,13 @@ CLEAVE_DEVICE void finish_parts(const GemmParams& p, EpilogueOp<C, GlobalBroadca
     for (uint32_t part = first; part < TileParts<C>::kCount; part += step) {
       PartStore<C, GlobalBroadcast<C>> store(p, op, part);
       CLEAVE_UNROLL
-      for (uint32_t b = 0; b < TileParts<C>::kBlocks; b += Few::kBlocks) {
-        uint32_t blocks[Few::kBlocks];
+      for (uint32_t b = 0; b < TileParts<C>::kBlocks; b += Many::kBlocks) {
+        uint32_t blocks[Many::kBlocks];
         CLEAVE_UNROLL
-        for (uint32_t j = 0; j < Few::kBlocks; ++j) blocks[j] = TileParts<C>::first_block(part) + b + j;
-        finish_blocks<C, Few>(op, partials, slices, blocks, Few::kBlocks,
-                              [&](uint32_t j, const Sum<C>* sums, const Sum<C>* up_sums, const BlockInputs<C>& inputs) {
-                                store.add(b + j, sums, up_sums, inputs);
-                              });
+        for (uint32_t j = 0; j < Many::kBlocks; ++j) blocks[j] = TileParts<C>::first_block(part) + b + j;
+        finish_blocks<C, Many>(op, partials, slices, blocks, Many::kBlocks,
+                               [&](uint32_t j, const Sum<C>* sums, const Sum<C>* up_sums,
+                                   const BlockInputs<C>& inputs) { store.add(b + j, sums, up_sums, inputs); });
       }
       store.finish();
     }

@@ -38,7 +38,7 @@ CLEAVE_DEVICE uint32_t arrive_and_linger(uint64_t* address, uint32_t slice, uint
 ///
 /// Memory order: the partials are written before the barrier, which the thread that releases them passes, too; and
 /// read after another barrier behind that thread's acquire. Release and acquire are cumulative, so what one thread
-/// of each CTA agrees on in the word holds for all of them. The loads are past L1 (__ldcg).
+/// of each CTA agrees on in the word holds for all of them. The loads are past L1.
 template <GemmConfig C>
 CLEAVE_DEVICE void reduce_parallel(const GemmParams& p, const WorkTile& work, uint32_t number, const Tile<C>& tile,
                                    bool idle, const Sums<C>& sums, uint32_t thread, uint32_t* shared) {
