@@ -92,14 +92,16 @@ CLEAVE_DEVICE void finish_single_blocks(const GemmParams& p, EpilogueOp<C, Globa
 template <GemmConfig C>
 CLEAVE_DEVICE void finish_parts(const GemmParams& p, EpilogueOp<C, GlobalBroadcast<C>>& op, uint32_t number,
                                 uint32_t first, uint32_t step, uint32_t thread) {
-  using Few = PartialLoads<C, 4>;  // slices
-  using Many = PartialLoads<C, 16>;
+  using Many = PartialLoads<C, 16>;  // slices, as far as there are registers
   const uint32_t slices = p.schedule.clusters_per_tile;
   const float4* const partials = partial_tile_block<C>(p.partials, number * slices, 0, thread);
   if constexpr (TileParts<C>::kBlocks == 1) {
-    const bool several = first + step < TileParts<C>::kCount;  // parts
-    if (Few::kBlocks > 1 && (slices <= Few::kSlices || (several && slices <= 2 * Few::kSlices))) {
+    using Some = PartialLoads<C, 8>;
+    using Few = PartialLoads<C, 4>;
+    if (Few::kBlocks > 1 && slices <= Few::kSlices) {
       finish_single_blocks<C, Few>(p, op, partials, first, step);
+    } else if (Some::kBlocks > 1 && slices <= Some::kSlices) {
+      finish_single_blocks<C, Some>(p, op, partials, first, step);
     } else {
       finish_single_blocks<C, Many>(p, op, partials, first, step);
     }
@@ -108,13 +110,12 @@ CLEAVE_DEVICE void finish_parts(const GemmParams& p, EpilogueOp<C, GlobalBroadca
     for (uint32_t part = first; part < TileParts<C>::kCount; part += step) {
       PartStore<C, GlobalBroadcast<C>> store(p, op, part);
       CLEAVE_UNROLL
-      for (uint32_t b = 0; b < TileParts<C>::kBlocks; b += Many::kBlocks) {
-        uint32_t blocks[Many::kBlocks];
-        CLEAVE_UNROLL
-        for (uint32_t j = 0; j < Many::kBlocks; ++j) blocks[j] = TileParts<C>::first_block(part) + b + j;
-        finish_blocks<C, Many>(op, partials, slices, blocks, Many::kBlocks,
-                               [&](uint32_t j, const Sum<C>* sums, const Sum<C>* up_sums,
-                                   const BlockInputs<C>& inputs) { store.add(b + j, sums, up_sums, inputs); });
+      for (uint32_t b = 0; b < TileParts<C>::kBlocks; ++b) {
+        const uint32_t block[] = {TileParts<C>::first_block(part) + b};
+        finish_blocks<C, Many>(op, partials, slices, block, 1,
+                               [&](uint32_t, const Sum<C>* sums, const Sum<C>* up_sums, const BlockInputs<C>& inputs) {
+                                 store.add(b, sums, up_sums, inputs);
+                               });
       }
       store.finish();
     }
