@@ -54,13 +54,16 @@ CLEAVE_DEVICE void finish_blocks(EpilogueOp<C, GlobalBroadcast<C>>& op, const fl
       }
     }
   };
-  load(0);
+  // The epilogue's operands come behind the first partials, as some are converted, and so waited for, one by one; but
+  // that is two loops, for which streamed kernels have no registers.
+  constexpr uint32_t kAhead = Loads::kScarce ? 0 : Loads::kSlices;
+  if constexpr (kAhead > 0) load(0);
   CLEAVE_UNROLL
   for (uint32_t i = 0; i < Loads::kBlocks; ++i)
-    if (i < count) op.fetch_all(blocks[i], inputs[i]);  // after the first loads: some are converted as they come
-  add();
+    if (i < count) op.fetch_all(blocks[i], inputs[i]);
+  if constexpr (kAhead > 0) add();
 #pragma unroll 1
-  for (uint32_t first = Loads::kSlices; first < slices; first += Loads::kSlices) {
+  for (uint32_t first = kAhead; first < slices; first += Loads::kSlices) {
     load(first);
     add();
   }
