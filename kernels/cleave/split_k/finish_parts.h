@@ -13,11 +13,11 @@ namespace cleave {
 /// How a thread spreads the float4s of partials that it has in flight: `kBlocks` of D at once, and of each the partials
 /// of `kSlices`, at most `Slices`. The accumulators' registers are free by now (forgets_sums); but streamed kernels have
 /// the next tile's weights on their way, columns that share a scale are kept until it is known, and three consumers
-/// beside threads that copy an operand have the fewest.
+/// have the fewest registers.
 template <GemmConfig C, uint32_t Slices>
 struct PartialLoads {
-  static constexpr bool kScarce = C.family == KernelFamily::streamed || C.epilogue.has_scale_out ||
-                                  (C.warps.consumers == 3 && copies_narrow(C));
+  static constexpr bool kScarce =
+      C.family == KernelFamily::streamed || C.epilogue.has_scale_out || C.warps.consumers == 3;
   static constexpr uint32_t kSums = gated(C) ? 2 : 1;  // of a block of D: the gate's, and the up projection's
   static constexpr uint32_t kInFlight = (kScarce ? 8 : 16) / kSums;
   static constexpr uint32_t kSlices = min_of(Slices, kInFlight);
