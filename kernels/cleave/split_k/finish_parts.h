@@ -11,9 +11,9 @@
 namespace cleave {
 
 /// How a thread spreads the float4s of partials that it has in flight: `kBlocks` of D at once, and of each the partials
-/// of `kSlices`, at most `Slices`. The accumulators' registers are free by now (forgets_sums); but streamed kernels have
-/// the next tile's weights on their way, columns that share a scale are kept until it is known, and three consumers
-/// have the fewest registers.
+/// of `kSlices`, at most `Slices`. The accumulators' registers are free by now (forgets_sums); but streamed kernels
+/// have the next tile's weights on their way, columns that share a scale are kept until it is known, and three
+/// consumers have the fewest registers.
 template <GemmConfig C, uint32_t Slices>
 struct PartialLoads {
   static constexpr bool kScarce =
