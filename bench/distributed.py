@@ -45,7 +45,7 @@ SHAPES = (
     ("gate_up, TP2", "all_gather", 28672, 8192),
     ("down, TP2", "all_reduce", 8192, 14336),
 )
-TOKENS = (8192, 256, 16, 2048)
+TOKENS = (16, 8192, 64, 2048, 1, 256, 4096, 512)
 
 
 def main() -> None:
@@ -57,9 +57,9 @@ def main() -> None:
     began, rows = time.monotonic(), []
     for m in TOKENS:
         for name, operation, n, k in SHAPES:
-            if operation == "all_reduce" and m > 256:
-                continue
-            if arguments.match in name and _all_go_on(time.monotonic() - began < arguments.seconds):
+            if m % dist.get_world_size() and operation == "reduce_scatter":
+                continue  # NCCL's has as many rows on each rank
+            if m in arguments.tokens and arguments.match in f"{operation} {name}" and _all_go_on(time.monotonic() - began < arguments.seconds):
                 rows.append(
                     {"case": name, "operation": operation, "m": m, "n": n, "k": k} | _measure(operation, m, n, k)
                 )
@@ -75,7 +75,8 @@ def _parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench.distributed", description=__doc__)
     parser.add_argument("--out", type=Path, metavar="FILE", help="results as JSON")
     parser.add_argument("--seconds", type=float, default=600, metavar="S")
-    parser.add_argument("--match", default="", metavar="TEXT", help="only cases with this in their name")
+    parser.add_argument("--tokens", type=int, nargs="+", default=TOKENS, metavar="M", help="rows, of all ranks")
+    parser.add_argument("--match", default="", metavar="TEXT", help="only cases with this in their operation and name")
     return parser.parse_args()
 
 
@@ -131,14 +132,18 @@ def _ways(operation: str, a: Tensor, b: Tensor, m: int) -> Iterator[tuple[str, C
     for name, multiply in products.items():
         yield f"{name} alone", lambda multiply=multiply: multiply(local)
         yield f"{name} + NCCL", lambda multiply=multiply: together(multiply)
+    transports = ("peer", "nccl")
     if operation == "all_gather":
-        yield "cleave.distributed", lambda: cd.all_gather_gemm(a, b)
+        for way in transports:
+            yield f"cleave {way}", lambda way=way: cd.all_gather_gemm(a, b, transport=way)
         yield "torch fused", lambda: symmetric.fused_all_gather_matmul(a, [b], 0, group)
     elif operation == "reduce_scatter":
-        yield "cleave.distributed", lambda: cd.gemm_reduce_scatter(a, b)
+        for way in transports:
+            yield f"cleave {way}", lambda way=way: cd.gemm_reduce_scatter(a, b, transport=way)
         yield "torch fused", lambda: symmetric.fused_matmul_reduce_scatter(a, b, "sum", 0, group)
     else:
-        yield "cleave.distributed", lambda: cd.gemm_all_reduce(a, b)
+        for way in transports:
+            yield f"cleave {way}", lambda way=way: cd.gemm_all_reduce(a, b, transport=way)
         staging = _symmetric_memory.empty(m, n, dtype=a.dtype, device="cuda")
         _symmetric_memory.rendezvous(staging, group)
 

@@ -1,6 +1,6 @@
 """The ranks of a process group, and how what a call sends gets from one to the others.
 
-A transport moves bytes and never adds: sums are ours, so that they are the same on every transport.
+A collective moves bytes and never adds: sums are ours, so that they are the same on every transport.
 """
 
 from __future__ import annotations
@@ -61,10 +61,10 @@ class Peers:
         return torch.sym_min(torch.sym_max(rows - self.rank * share, 0), share)
 
 
-def transport_of(peers: Peers, device: torch.device, asked: str) -> str:
-    """What moves tensors of `device` between the ranks: "auto" is what the group has for them.
+def collective_of(peers: Peers, device: torch.device, asked: str) -> str:
+    """The backend that moves tensors of `device` between the ranks: "auto" is what the group has for them.
 
-    Raises ValueError where the group has no such transport.
+    Raises ValueError where the group has no such backend.
     """
     own = _backend(peers, device)
     if asked == "auto" and own is not None:
@@ -72,7 +72,7 @@ def transport_of(peers: Peers, device: torch.device, asked: str) -> str:
     if asked == own or (asked == "gloo" and _backend(peers, torch.device("cpu")) == "gloo"):
         return asked
     if asked == "peer":
-        raise ValueError('transport is "peer", but products do not write to peers\' memory yet; use "auto"')
+        raise ValueError('transport is "peer", which moves what products over ranks sum or gather, and no experts; use "auto"')
     served = ", ".join(f"{t.type}: {_backend(peers, t)}" for t in peers.group._device_types)
     instead = "" if own is None else f"{own!r}, or "
     raise ValueError(
