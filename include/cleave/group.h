@@ -59,6 +59,10 @@ class CLEAVE_API Group {
   /// the group breaks. Throws Error(peer) where it is broken already.
   virtual void barrier(std::string_view call, void* stream) const = 0;
 
+  /// Enqueues a barrier, and behind it copies what is at one place of every rank's staging, `own` on this one, to `out`,
+  /// rank after rank: fewer than 2^31 bytes of all. Throws as barrier(), and Error(invalid_argument) for another place.
+  virtual void gather(const void* own, size_t bytes, void* out, std::string_view call, void* stream) const = 0;
+
   /// What a launch that begins with a barrier of its own needs (fold.h). Throws as barrier().
   virtual MeetingParams meeting(std::string_view call) const = 0;
 

@@ -68,6 +68,12 @@ void fold(const nb::list& partials, nb::handle out, nb::handle bias, nb::handle 
   reader.mark_written();
 }
 
+void gather(const Group& group, uintptr_t own, size_t bytes, uintptr_t out, std::string_view call, uintptr_t stream) {
+  const nb::gil_scoped_release unlocked;
+  group.gather(reinterpret_cast<const void*>(own), bytes, reinterpret_cast<void*>(out), call,
+               reinterpret_cast<void*>(stream));
+}
+
 unsigned long long capture_of(int device, uintptr_t stream) {
   const ContextGuard context(device);
   return capture_id(reinterpret_cast<CUstream>(stream));
@@ -85,6 +91,8 @@ void bind_group(nb::module_& m) {
       .def("barrier", &barrier, "call"_a, "stream"_a,
            "Enqueues a barrier: what any rank's stream has written before it is visible behind it. Raises PeerError if "
            "the group is broken, or if the ranks say different things, on the CPU at once.")
+      .def("gather", &gather, "own"_a, "bytes"_a, "out"_a, "call"_a, "stream"_a,
+           "A barrier, and behind it what is at one place of every rank's staging, by addresses.")
       .def("abort", &Group::abort, "Ends all waiting and breaks the group, from any thread.")
       .def("problem", &Group::problem, "Empty, or what broke the group.");
   m.def("fold", &fold, "partials"_a, "out"_a, "bias"_a.none(), "c"_a.none(), "scale_d"_a.none(), "activation"_a,

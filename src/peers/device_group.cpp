@@ -3,19 +3,17 @@
 #include <new>
 #include <utility>
 
-#include "peers/fold_launch.h"
+#include "peers/gather_launch.h"
 #include "runtime/context.h"
 #include "runtime/driver.h"
-#include "runtime/kernel_cache.h"
 
 namespace cleave {
 
 DeviceGroup::DeviceGroup(int rank, int device, Memory memory)
-    : MappedGroup(rank, std::move(memory)),
-      device_(device),
-      barrier_(load_kernel({"barrier", translation_unit(FoldKernel::fold, kBarrier), fold_entry, device})) {
+    : MappedGroup(rank, std::move(memory)), device_(device) {
   const ContextGuard context(device);
   const RelaxedCapture relaxed;
+  kernel({}, nullptr);  // a barrier's; a graph may begin with one
   void* place = nullptr;
   cleave::check(driver().mem_host_alloc(&place, sizeof(GroupRecord), CU_MEMHOSTALLOC_PORTABLE),
                 "cuMemHostAlloc for a group");
@@ -32,10 +30,18 @@ DeviceGroup::~DeviceGroup() {
   }
 }
 
-void DeviceGroup::meet(const MeetingParams& params, void* stream) const {
-  const FoldParams nothing{.meeting = params};
+const Kernel& DeviceGroup::kernel(const GatherConfig& config, CUstream stream) const {
+  const LazyKernel& known = kernels_[config.bytes == 16 ? 0 : config.bytes == 4 ? 1 : 2];
+  return known.get(stream, [&] { return KernelRequest{"gather", translation_unit(config), gather_entry, device_}; });
+}
+
+void DeviceGroup::gather(const MeetingParams& meeting, size_t offset, size_t bytes, void* out, void* stream) const {
+  const GatherConfig config = gather_config(bytes, out);
+  GatherParams params = gather_params(config, size(), offset, bytes, out);
+  params.meeting = meeting;
+  const auto cuda_stream = static_cast<CUstream>(stream);
   const ContextGuard context(device_);
-  barrier_.launch(fold_shape(1), static_cast<CUstream>(stream), &nothing);
+  kernel(config, cuda_stream).launch(gather_shape(params), cuda_stream, &params);
 }
 
 }  // namespace cleave

@@ -5,10 +5,6 @@
 
 namespace cleave {
 
-LaunchShape fold_shape(uint32_t ctas) {
-  return {.grid = {ctas, 1, 1}, .block = {kFoldThreads, 1, 1}, .programmatic = true};
-}
-
 std::vector<FoldLaunch> fold_launches(const FoldProblem& p) {
   const FoldConfig config = config_of(p);
   const auto pieces_of_row = uint32_t(p.columns / fold_elements(config));
@@ -19,7 +15,8 @@ std::vector<FoldLaunch> fold_launches(const FoldProblem& p) {
                           .d_stride = p.d.stride_row};
   const int64_t most = max_of(p.rows, p.most_rows) * pieces_of_row;
   const auto ctas = uint32_t(min_of(ceil_div(max_of(most, int64_t(1)), int64_t(kFoldThreads)), int64_t(kMostMeetings)));
-  return {{FoldKernel::fold, config, params, fold_shape(ctas)}};
+  const LaunchShape shape{.grid = {ctas, 1, 1}, .block = {kFoldThreads, 1, 1}, .programmatic = true};
+  return {{FoldKernel::fold, config, params, shape}};
 }
 
 std::string translation_unit(FoldKernel kernel, const FoldConfig& config) {

@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <cstring>
 #include <thread>
 
 namespace cleave {
@@ -24,7 +25,15 @@ struct HostWaiting {
 
 }  // namespace
 
-void HostGroup::meet(const MeetingParams& p, void*) const {
+void HostGroup::gather(const MeetingParams& meeting, size_t offset, size_t bytes, void* out, void*) const {
+  meet(meeting);
+  for (int r = 0; bytes > 0 && r < size(); ++r) {
+    const char* const from = reinterpret_cast<const char*>(meeting.headers[r]) + offset;
+    std::memcpy(static_cast<char*>(out) + size_t(r) * bytes, from, bytes);
+  }
+}
+
+void HostGroup::meet(const MeetingParams& p) const {
   GroupHeader& own = *p.headers[p.rank];
   const Arrival arrival{own.epochs[0] + 1, p.signature};
   for (uint32_t peer = 0; peer < p.size; ++peer) {

@@ -9,12 +9,14 @@ namespace cleave {
 class HostGroup final : public MappedGroup {
  public:
   using MappedGroup::MappedGroup;
+  using MappedGroup::gather;
 
   int device() const override { return kCpu; }
 
  private:
   GroupRecord& record() const override { return record_; }
-  void meet(const MeetingParams& params, void* stream) const override;
+  void gather(const MeetingParams& meeting, size_t offset, size_t bytes, void* out, void* stream) const override;
+  void meet(const MeetingParams& params) const;
 
   mutable GroupRecord record_;
 };

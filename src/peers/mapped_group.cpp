@@ -30,7 +30,18 @@ void* MappedGroup::staging(int rank) const {
 }
 
 void MappedGroup::barrier(std::string_view call, void* stream) const {
-  meet(meeting(call), stream);
+  gather(meeting(call), 0, 0, nullptr, stream);
+}
+
+void MappedGroup::gather(const void* own, size_t bytes, void* out, std::string_view call, void* stream) const {
+  const auto begin = reinterpret_cast<uintptr_t>(staging(rank_)), place = reinterpret_cast<uintptr_t>(own);
+  if (place < begin || place - begin > this->bytes() || bytes > this->bytes() - (place - begin))
+    refuse_value("own is {}, of {} bytes; they must be in this rank's staging", fmt::ptr(own), bytes);
+  constexpr size_t kMost = size_t(1) << 31;
+  if (bytes >= kMost / size_t(size())) refuse_value("bytes is {}; all ranks' must be fewer than 2^31", bytes);
+  const size_t offset = kGroupHeaderBytes + (place - begin);
+  if (offset % 16 != 0) refuse_value("own is {}; it must be a multiple of 16 bytes", fmt::ptr(own));
+  gather(meeting(call), offset, bytes, out, stream);
 }
 
 MeetingParams MappedGroup::meeting(std::string_view call) const {

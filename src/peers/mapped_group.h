@@ -34,13 +34,15 @@ class MappedGroup : public Group {
   size_t bytes() const override { return memory_.block_bytes - kGroupHeaderBytes; }
   void* staging(int rank) const override;
   void barrier(std::string_view call, void* stream) const override;
+  void gather(const void* own, size_t bytes, void* out, std::string_view call, void* stream) const override;
   MeetingParams meeting(std::string_view call) const override;
   void abort() const override;
   std::string problem() const override;
 
  protected:
   virtual GroupRecord& record() const = 0;
-  virtual void meet(const MeetingParams& params, void* stream) const = 0;
+  /// After the meeting, `bytes` at `offset` of each rank's block.
+  virtual void gather(const MeetingParams& meeting, size_t offset, size_t bytes, void* out, void* stream) const = 0;
 
  private:
   /// A number for a call's text, which a record may name.

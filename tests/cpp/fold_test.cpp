@@ -13,6 +13,7 @@
 #include "jit/nvrtc.h"
 #include "peers/fold_launch.h"
 #include "peers/fold_problem.h"
+#include "peers/gather_launch.h"
 
 namespace cleave {
 namespace {
@@ -122,8 +123,8 @@ TEST(FoldLaunches, VectorsAreAlignedInBoth) {
   EXPECT_FALSE(config_of(p).vectors);
 }
 
-TEST(FoldKernel, CompilesWithoutSpills) {
-  std::set<std::string> sources{translation_unit(FoldKernel::fold, kBarrier)};
+TEST(PeerKernels, CompileWithoutSpills) {
+  std::set<std::string> sources;
   for (const uint32_t ranks : {1, 2, 3, 8, 16}) {
     for (const DType type : {DType::bf16, DType::f16, DType::f32}) {
       FoldConfig config{.ranks = ranks, .partial = type, .d = type};
@@ -134,6 +135,7 @@ TEST(FoldKernel, CompilesWithoutSpills) {
       sources.insert(translation_unit(FoldKernel::fold, config));
     }
   }
+  for (const uint32_t bytes : {16, 4, 1}) sources.insert(translation_unit(GatherConfig{bytes}));
   FoldConfig scaled{.d = DType::e4m3, .has_scale_d = true};
   sources.insert(translation_unit(FoldKernel::fold, scaled));
   constexpr uint32_t kRegisters = 65536 / (2 * kFoldThreads);

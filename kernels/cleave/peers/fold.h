@@ -59,18 +59,16 @@ CLEAVE_DEVICE void fold(const FoldParams& p) {
   ptx::launch_dependents();
   ptx::grid_dependency_wait();
   if (p.meeting.size > 1 && !meet(p.meeting, blockIdx.x)) return;
-  if constexpr (C.ranks > 0) {
-    constexpr uint32_t kAhead = fold_ahead(C);
-    const float inverse = C.has_scale_d ? 1.0f / *p.scale_d : 1.0f;
-    const uint32_t step = gridDim.x * kFoldThreads;
+  constexpr uint32_t kAhead = fold_ahead(C);
+  const float inverse = C.has_scale_d ? 1.0f / *p.scale_d : 1.0f;
+  const uint32_t step = gridDim.x * kFoldThreads;
 #pragma unroll 1
-    for (uint32_t first = blockIdx.x * kFoldThreads + threadIdx.x; first < p.pieces; first += kAhead * step) {
-      FoldPiece<C> pieces[kAhead];
-      CLEAVE_UNROLL
-      for (uint32_t i = 0; i < kAhead; ++i) pieces[i].load(p, first + i * step);
-      CLEAVE_UNROLL
-      for (uint32_t i = 0; i < kAhead; ++i) pieces[i].finish(p, inverse);
-    }
+  for (uint32_t first = blockIdx.x * kFoldThreads + threadIdx.x; first < p.pieces; first += kAhead * step) {
+    FoldPiece<C> pieces[kAhead];
+    CLEAVE_UNROLL
+    for (uint32_t i = 0; i < kAhead; ++i) pieces[i].load(p, first + i * step);
+    CLEAVE_UNROLL
+    for (uint32_t i = 0; i < kAhead; ++i) pieces[i].finish(p, inverse);
   }
 }
 

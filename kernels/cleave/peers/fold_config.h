@@ -8,7 +8,7 @@
 namespace cleave {
 
 struct FoldConfig {
-  uint32_t ranks = 2;            // 0: nothing is added up, the ranks meet
+  uint32_t ranks = 2;
   DType partial = DType::bf16;   // f16, bf16, f32
   DType c = DType::bf16;         // of what is added once, a matrix
   DType bias = DType::f32;       // and a row

@@ -43,7 +43,7 @@ CLEAVE_DEVICE bool meet(const MeetingParams& p, uint32_t meeting) {
   }
   __syncthreads();
   if (peer == 0) own.epochs[meeting] = arrival.epoch;
-  if (peer == first_lost && atomicExch(&own.broken, 1u) == 0) {
+  if (outcome != Outcome::arrived && peer == first_lost && atomicExch(&own.broken, 1u) == 0) {
     p.record->peer = peer;
     p.record->expected = arrival;
     p.record->seen = seen;

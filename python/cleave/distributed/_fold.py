@@ -23,6 +23,7 @@ def fold(
     activation: str = "none",
     scale_d: Tensor | None = None,
     *,
+    out: Tensor | None = None,
     most_rows: int | None = None,
     group: Any = None,
     call: str = "",
@@ -31,12 +32,13 @@ def fold(
 
     partials: [M, N] of each rank. bias: [N]. c: [M, N]. scale_d: one element. group: whose staging the partial results
     are in; the ranks meet first, in what they call `call`, and each says how many rows any of them has at most. More
-    than 16 are added in several launches, whose sums between are float32: the same bits.
+    than 16 are added in several launches, whose sums between are float32: the same bits. out: where the result goes.
     """
     while len(partials) > _MOST:
         total = fold(partials[:_MOST], torch.float32)
         partials = [total, *(part.float() for part in partials[_MOST:])]
-    out = torch.empty_like(partials[0], dtype=out_dtype, memory_format=torch.contiguous_format)
+    if out is None:
+        out = torch.empty_like(partials[0], dtype=out_dtype, memory_format=torch.contiguous_format)
     most = out.shape[0] if most_rows is None else most_rows
     _core.fold(partials, out, bias, c, scale_d, activation, most, group, call, None)
     return out

@@ -14,7 +14,7 @@ from ..torch._fake import default_dtype
 from ..torch._sum_to import sum_to
 from . import _agreement, _moe_operators, _rules
 from ._fold import fold
-from ._peer_memory import room
+from ._peer_memory import bytes_of
 from ._peers import Peers
 from ._transports import Collectives, Multiply, PeerStores, fills_a_gpu, name_for, transport_for
 
@@ -50,10 +50,9 @@ SCHEMAS = {
 
 
 def _partials(
-    name: str,
+    peers: Peers,
     a: Tensor,
     columns: int,
-    group_name: str,
     multiply: Multiply,
     *,
     scatter: bool,
@@ -67,7 +66,7 @@ def _partials(
     transport: str,
 ) -> Tensor:
     """The sum over ranks of their products, which have as many rows as a, whole or this rank's."""
-    peers, rows = Peers(group_name, name), a.shape[0]
+    rows = a.shape[0]
     share, own = peers.share(rows), peers.own(rows)
     _rules.check_epilogue(a, columns, bias, activation)
     _rules.check_sum(a, order, partial_dtype, own if scatter else rows, columns, c=c, scale_d=scale_d)
@@ -77,9 +76,9 @@ def _partials(
     one_shot = not scatter and small and is_one_shot(rows * columns * partial_dtype.itemsize, peers.size)
     whole = not scatter and not one_shot  # its rows are gathered again
     padded = rows if one_shot else peers.size * share
-    takes = room(((padded, columns), partial_dtype), ((share if whole else 0, columns), out_dtype))
+    takes = bytes_of(((padded, columns), partial_dtype), ((share if whole else 0, columns), out_dtype))
     call = (
-        f"{name}(rows={rows}, columns={columns}, a={a.dtype}, partial_dtype={partial_dtype}, "
+        f"{peers.operation}(rows={rows}, columns={columns}, a={a.dtype}, partial_dtype={partial_dtype}, "
         f"out_dtype={out_dtype}, activation={activation}, bias={bias is not None}, c={c is not None})"
     )
     way = _way(peers, a.device, transport, call, takes)
@@ -87,9 +86,10 @@ def _partials(
     parts = way.everyones(*product) if one_shot else way.shares(*product)
     if whole and c is not None:
         c = c[peers.rank * share : peers.rank * share + own]
-    most = rows if one_shot else share
-    made = fold(parts, out_dtype, bias, c, activation, scale_d, most_rows=most, **way.meeting)
-    return way.gather_rows(made, rows=rows)[0] if whole else made
+    room = way.share(a, rows, columns, out_dtype) if whole else None
+    options = {"most_rows": rows if one_shot else share, "out": None if room is None else room[:own], **way.meeting}
+    made = fold(parts, out_dtype, bias, c, activation, scale_d, **options)
+    return made if room is None else way.gather_shares(room, rows)
 
 
 def _way(peers: Peers, device: torch.device, transport: str, call: str, bytes: int) -> Collectives | PeerStores:
@@ -154,14 +154,13 @@ def _sum(name: str, scatter: bool) -> Callable[..., Tensor]:
 
         _rules.check_operands(a, b, False, name)
 
-        split = _split_of(a.shape[0], b, Peers(group_name))
+        peers = Peers(group_name, name)
+        split = _split_of(a.shape[0], b, peers)
 
         def multiply(out: Tensor, rows: slice) -> None:
             torch.ops.cleave.gemm.out(a[rows], b, split_k_mode=split, out=out)
 
-        return _partials(
-            name, a, b.shape[1], group_name, multiply, scatter=scatter, bias=bias, c=c, scale_d=None, **given
-        )
+        return _partials(peers, a, b.shape[1], multiply, scatter=scatter, bias=bias, c=c, scale_d=None, **given)
 
     return implementation
 
@@ -188,7 +187,8 @@ def _scaled_sum(name: str, scatter: bool) -> Callable[..., Tensor]:
 
         _rules.check_operands(a, b, True, name)
 
-        split = _split_of(a.shape[0], b, Peers(group_name))
+        peers = Peers(group_name, name)
+        split = _split_of(a.shape[0], b, peers)
         by_row = scale_a is not None and scale_a.dim() == 2 and scale_a.shape[0] == a.shape[0]
 
         def multiply(out: Tensor, rows: slice) -> None:
@@ -196,9 +196,7 @@ def _scaled_sum(name: str, scatter: bool) -> Callable[..., Tensor]:
             options = {"use_fast_accum": use_fast_accum, "split_k_mode": split, "out": out}
             torch.ops.cleave.scaled_gemm.out(a[rows], b, scale, scale_b, **options)
 
-        return _partials(
-            name, a, b.shape[1], group_name, multiply, scatter=scatter, bias=bias, c=c, scale_d=scale_d, **given
-        )
+        return _partials(peers, a, b.shape[1], multiply, scatter=scatter, bias=bias, c=c, scale_d=scale_d, **given)
 
     return implementation
 
@@ -213,7 +211,7 @@ def _sum_rows(name: str, scatter: bool) -> Callable[..., Tensor]:
         def copy(out: Tensor, rows: slice) -> None:
             out.copy_(x[rows])
 
-        return _partials(name, x, x.shape[1], group_name, copy, scatter=scatter, **added, **given)
+        return _partials(Peers(group_name, name), x, x.shape[1], copy, scatter=scatter, **added, **given)
 
     return implementation
 
@@ -307,7 +305,7 @@ def _all_gather_rows(x: Tensor, group_name: str, *, rows: int | None = None, tra
 
 def _gather(name: str, rows: int, peers: Peers, transport: str, *parts: Tensor, **use: Any) -> list[Tensor]:
     said = ", ".join(f"{list(x.shape[1:])} of {x.dtype}" for x in parts)
-    takes = room(*(((peers.share(rows), *x.shape[1:]), x.dtype) for x in parts))
+    takes = bytes_of(*(((peers.share(rows), *x.shape[1:]), x.dtype) for x in parts))
     way = _way(peers, parts[0].device, transport, f"{name}(rows={rows}, {said})", takes)
     return way.gather_rows(*parts, rows=rows, **use)
 

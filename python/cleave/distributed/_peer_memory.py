@@ -17,6 +17,7 @@ from ._peers import Peers
 _LEAST = 4 << 20  # bytes of a turn's place
 _MOST = 1 << 30
 _ALIGNMENT = 256
+_MOST_TURNS = 256  # that are kept: of calls with the same sizes
 
 
 class PeerMemory:
@@ -28,7 +29,7 @@ class PeerMemory:
     before a replay.
     """
 
-    __slots__ = ("_capture", "_captured", "_device", "_eager", "_everyones", "_kept", "bytes", "group")
+    __slots__ = ("_capture", "_captured", "_device", "_eager", "_everyones", "_kept", "_turns", "bytes", "group")
 
     def __init__(self, peers: Peers, device: torch.device, bytes: int, older: PeerMemory | None) -> None:
         """On every rank. Raises ValueError, the same on all ranks, where one cannot share memory with the others."""
@@ -42,6 +43,7 @@ class PeerMemory:
 
         self.group = _core.Group.share(peers.rank, peers.size, index, 4 * bytes, all_gather)
         self._everyones = [self.group.staging(rank) for rank in range(peers.size)]
+        self._turns: dict[tuple[str, int], Turn] = {}
         self._eager = self._captured = self._capture = 0
         self._kept = older  # captured graphs may have it
 
@@ -58,31 +60,50 @@ class PeerMemory:
                 self.group.barrier("the beginning of a graph", stream)
             place = 2 + self._captured % 2
             self._captured += 1
-        parts = [x[place * self.bytes : (place + 1) * self.bytes] for x in self._everyones]
-        return Turn(parts, self.group, call, stream)
+        turn = self._turns.get((call, place))
+        if turn is None:
+            if len(self._turns) >= _MOST_TURNS:
+                self._turns.clear()
+            parts = [x[place * self.bytes : (place + 1) * self.bytes] for x in self._everyones]
+            turn = self._turns[call, place] = Turn(parts, self.group, call)
+        turn.begin(stream)
+        return turn
 
 
 class Turn:
-    """One call's place in every rank's memory, from which tensors are taken, the same on all ranks."""
+    """One call's place in every rank's memory, from which tensors are taken, the same on all ranks, and in every call
+    that is like it."""
 
-    __slots__ = ("_everyones", "_stream", "_used", "call", "group")
+    __slots__ = ("_count", "_everyones", "_stream", "_taken", "_used", "call", "group")
 
-    def __init__(self, everyones: list[Tensor], group: Any, call: str, stream: int) -> None:
-        self._everyones, self.group, self.call, self._stream, self._used = everyones, group, call, stream, 0
+    def __init__(self, everyones: list[Tensor], group: Any, call: str) -> None:
+        self._everyones, self.group, self.call = everyones, group, call
+        self._taken: list[list[Tensor]] = []
+        self._used = self._count = self._stream = 0
+
+    def begin(self, stream: int) -> None:
+        self._stream, self._count = stream, 0
 
     def take(self, shape: tuple[int, ...], dtype: torch.dtype) -> list[Tensor]:
         """Every rank's tensor of that shape."""
-        begin = self._used
-        end = begin + prod(shape) * dtype.itemsize
-        self._used = -(-end // _ALIGNMENT) * _ALIGNMENT
-        return [x[begin:end].view(dtype).view(shape) for x in self._everyones]
+        if self._count == len(self._taken):
+            begin = self._used
+            end = begin + prod(shape) * dtype.itemsize
+            self._used = -(-end // _ALIGNMENT) * _ALIGNMENT
+            self._taken.append([x[begin:end].view(dtype).view(shape) for x in self._everyones])
+        self._count += 1
+        return self._taken[self._count - 1]
 
     def meet(self) -> None:
         """What any rank has written so far is there for all ranks' next kernels."""
         self.group.barrier(self.call, self._stream)
 
+    def gather(self, own: Tensor, out: Tensor) -> None:
+        """The same; and what all ranks have where `own` is, one below the other."""
+        self.group.gather(own.data_ptr(), own.nbytes, out.data_ptr(), self.call, self._stream)
 
-def room(*tensors: tuple[tuple[int, ...], torch.dtype]) -> int:
+
+def bytes_of(*tensors: tuple[tuple[int, ...], torch.dtype]) -> int:
     """The bytes that a turn takes for tensors of such shapes."""
     return sum(-(-prod(shape) * dtype.itemsize // _ALIGNMENT) * _ALIGNMENT for shape, dtype in tensors)
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from functools import partial
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import torch
 import torch.distributed as dist
@@ -27,6 +28,9 @@ def name_of(group: Any, operation: str) -> str:
     return _functional_collectives._resolve_group_name(dist.group.WORLD if group is None else group)
 
 
+_places: WeakKeyDictionary[dist.ProcessGroup, tuple[int, int]] = WeakKeyDictionary()  # this process's rank, the size
+
+
 class Peers:
     """The ranks of a group, from the one that asks."""
 
@@ -42,7 +46,10 @@ class Peers:
             )
         self.group_name, self.operation = group_name, operation
         self.group = distributed_c10d._resolve_process_group(group_name)
-        self.rank, self.size = dist.get_rank(self.group), dist.get_world_size(self.group)
+        place = _places.get(self.group)
+        if place is None:
+            place = _places[self.group] = dist.get_rank(self.group), dist.get_world_size(self.group)
+        self.rank, self.size = place
         if self.rank < 0:
             raise RuntimeError(
                 f"group {group_name!r} does not have this process, rank {dist.get_rank()} of all; call it on its ranks "

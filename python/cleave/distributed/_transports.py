@@ -45,6 +45,14 @@ class Collectives:
         received = exchange(product, self.peers, self.name)
         return [part[:own] for part in received.view(size, share, columns).unbind()]
 
+    def share(self, like: Tensor, rows: int, columns: int, dtype: torch.dtype) -> Tensor:
+        """Where this rank's rows go of what all ranks get: room for as many as any rank has."""
+        return like.new_empty(self.peers.share(rows), columns, dtype=dtype)
+
+    def gather_shares(self, own: Tensor, rows: int) -> Tensor:
+        """All ranks' rows, from such places."""
+        return gather(own, self.peers, self.name)[:rows]
+
     def gather_rows(self, *parts: Tensor, rows: int, use: Use | None = None, columns: int = 0) -> list[Tensor]:
         """Of each tensor, whose rows torch.chunk has dealt, all rows. `use` makes a product of so many columns of them,
         once or of some rows after the other."""
@@ -95,15 +103,23 @@ class PeerStores:
         computing.wait_stream(moving)
         return list(slots[rank].unbind())
 
+    def share(self, like: Tensor, rows: int, columns: int, dtype: torch.dtype) -> Tensor:
+        return self._turn.take((self.peers.share(rows), columns), dtype)[self.peers.rank]
+
+    def gather_shares(self, own: Tensor, rows: int) -> Tensor:
+        whole = own.new_empty(self.peers.size * own.shape[0], *own.shape[1:])
+        self._turn.gather(own, whole)
+        return whole[:rows]
+
     def gather_rows(self, *parts: Tensor, rows: int, use: Use | None = None, columns: int = 0) -> list[Tensor]:
         size, share = self.peers.size, self.peers.share(rows)
         taken = [self._turn.take((share, *x.shape[1:]), x.dtype) for x in parts]
         for x, everyones in zip(parts, taken, strict=True):
             everyones[self.peers.rank][: x.shape[0]].copy_(x)
-        self._turn.meet()
         if use is not None and size > 1 and share * size == rows and fills_a_gpu(share, columns):
+            self._turn.meet()
             return self._pulled(parts, taken, share, use)
-        gathered = [torch.cat(everyones)[:rows] for everyones in taken]
+        gathered = [self.gather_shares(everyones[self.peers.rank], rows) for everyones in taken]
         if use is not None:
             use(gathered, slice(0, rows))
         return gathered
