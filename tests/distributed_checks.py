@@ -79,22 +79,26 @@ def by_memory(ranks: Ranks) -> bool:
 @contextmanager
 def of_large_products() -> Iterator[None]:
     """Small ones count as large, which are moved while they are made."""
-    chosen = _transports._WAVE
-    _transports._WAVE = 1
+    chosen = _transports._WAVE, _transports._LEAST_ROWS
+    _transports._WAVE, _transports._LEAST_ROWS = 1, 64
+    _operators._shape.cache_clear()
     try:
         yield
     finally:
-        _transports._WAVE = chosen
+        _transports._WAVE, _transports._LEAST_ROWS = chosen
+        _operators._shape.cache_clear()
 
 
 @contextmanager
 def all_reduce_by(shots: str) -> Iterator[None]:
     chosen = _operators.is_one_shot
     _operators.is_one_shot = lambda *_: shots == "one"
+    _operators._shape.cache_clear()
     try:
         yield
     finally:
         _operators.is_one_shot = chosen
+        _operators._shape.cache_clear()
 
 
 def sums_are_within_their_bound(ranks: Ranks) -> None:
@@ -159,7 +163,7 @@ def transports_have_the_same_bits(ranks: Ranks) -> None:
 
 def large_products_are_moved_while_they_are_made(ranks: Ranks) -> None:
     """In parts, by any transport, with the bits of products that are not split."""
-    for m in (256 * ranks.size, 40 * ranks.size):
+    for m in (640 * ranks.size, 200 * ranks.size):
         a, b = ranks.draw(m, 64 * ranks.size, dtype=torch.bfloat16), ranks.draw(64 * ranks.size, 48).bfloat16()
         own, bias, c = (ranks.columns(a), ranks.rows(b)), ranks.draw(48), ranks.draw(m, 48)
         expected = functional.relu(

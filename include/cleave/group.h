@@ -56,8 +56,9 @@ class CLEAVE_API Group {
   virtual void* staging(int rank) const = 0;
 
   /// Enqueues a barrier (on the CPU: waits). `call` is what the ranks are about to do: where they say different things,
-  /// the group breaks. Throws Error(peer) where it is broken already.
-  virtual void barrier(std::string_view call, void* stream) const = 0;
+  /// the group breaks. Throws Error(peer) where it is broken already. `beside`: it is one of another sequence of
+  /// barriers, on a stream of its own, which goes on beside the rest.
+  virtual void barrier(std::string_view call, void* stream, bool beside = false) const = 0;
 
   /// Enqueues a barrier, and behind it copies what is at one place of every rank's staging, `own` on this one, to `out`,
   /// rank after rank: fewer than 2^31 bytes of all. Throws as barrier(), and Error(invalid_argument) for another place.

@@ -42,9 +42,9 @@ Bytes staging(const nb::object& group, int rank) {
                host ? nb::device::cpu::value : nb::device::cuda::value, host ? 0 : self.device());
 }
 
-void barrier(const Group& group, std::string_view call, uintptr_t stream) {
+void barrier(const Group& group, std::string_view call, uintptr_t stream, bool beside) {
   const nb::gil_scoped_release unlocked;
-  group.barrier(call, reinterpret_cast<void*>(stream));
+  group.barrier(call, reinterpret_cast<void*>(stream), beside);
 }
 
 /// Writes to `out`.
@@ -88,7 +88,7 @@ void bind_group(nb::module_& m) {
                   "text to the list of all ranks'.")
       .def_prop_ro("bytes", &Group::bytes, "Of each rank's staging.")
       .def("staging", &staging, "rank"_a, "A rank's, as a torch tensor of bytes on this rank's device.")
-      .def("barrier", &barrier, "call"_a, "stream"_a,
+      .def("barrier", &barrier, "call"_a, "stream"_a, "beside"_a = false,
            "Enqueues a barrier: what any rank's stream has written before it is visible behind it. Raises PeerError if "
            "the group is broken, or if the ranks say different things, on the CPU at once.")
       .def("gather", &gather, "own"_a, "bytes"_a, "out"_a, "call"_a, "stream"_a,

@@ -13,7 +13,7 @@ DeviceGroup::DeviceGroup(int rank, int device, Memory memory)
     : MappedGroup(rank, std::move(memory)), device_(device) {
   const ContextGuard context(device);
   const RelaxedCapture relaxed;
-  kernel({}, nullptr);  // a barrier's; a graph may begin with one
+  kernel(gather_config(0, nullptr), nullptr);  // a barrier's: a graph may begin with one
   void* place = nullptr;
   cleave::check(driver().mem_host_alloc(&place, sizeof(GroupRecord), CU_MEMHOSTALLOC_PORTABLE),
                 "cuMemHostAlloc for a group");
@@ -31,7 +31,7 @@ DeviceGroup::~DeviceGroup() {
 }
 
 const Kernel& DeviceGroup::kernel(const GatherConfig& config, CUstream stream) const {
-  const LazyKernel& known = kernels_[config.bytes == 16 ? 0 : config.bytes == 4 ? 1 : 2];
+  const LazyKernel& known = kernels_[config.threads == 32 ? 0 : config.bytes == 16 ? 1 : config.bytes == 4 ? 2 : 3];
   return known.get(stream, [&] { return KernelRequest{"gather", translation_unit(config), gather_entry, device_}; });
 }
 
@@ -41,7 +41,7 @@ void DeviceGroup::gather(const MeetingParams& meeting, size_t offset, size_t byt
   params.meeting = meeting;
   const auto cuda_stream = static_cast<CUstream>(stream);
   const ContextGuard context(device_);
-  kernel(config, cuda_stream).launch(gather_shape(params), cuda_stream, &params);
+  kernel(config, cuda_stream).launch(gather_shape(config, params), cuda_stream, &params);
 }
 
 }  // namespace cleave

@@ -14,7 +14,7 @@ std::vector<FoldLaunch> fold_launches(const FoldProblem& p) {
                           .c_stride = p.c.stride_row,
                           .d_stride = p.d.stride_row};
   const int64_t most = max_of(p.rows, p.most_rows) * pieces_of_row;
-  const auto ctas = uint32_t(min_of(ceil_div(max_of(most, int64_t(1)), int64_t(kFoldThreads)), int64_t(kMostMeetings)));
+  const auto ctas = uint32_t(min_of(ceil_div(max_of(most, int64_t(1)), int64_t(kFoldThreads)), int64_t(kMostCtas)));
   const LaunchShape shape{.grid = {ctas, 1, 1}, .block = {kFoldThreads, 1, 1}, .programmatic = true};
   return {{FoldKernel::fold, config, params, shape}};
 }

@@ -20,6 +20,6 @@ GatherConfig gather_config(size_t bytes, const void* out);
 GatherParams gather_params(const GatherConfig& config, int ranks, uint64_t offset, size_t bytes, void* out);
 
 /// As many CTAs on each rank, since they meet.
-LaunchShape gather_shape(const GatherParams& params);
+LaunchShape gather_shape(const GatherConfig& config, const GatherParams& params);
 
 }  // namespace cleave

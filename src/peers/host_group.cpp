@@ -35,16 +35,16 @@ void HostGroup::gather(const MeetingParams& meeting, size_t offset, size_t bytes
 
 void HostGroup::meet(const MeetingParams& p) const {
   GroupHeader& own = *p.headers[p.rank];
-  const Arrival arrival{own.epochs[0] + 1, p.signature};
+  const Arrival arrival{own.epochs[p.first] + 1, p.signature};
   for (uint32_t peer = 0; peer < p.size; ++peer) {
-    uint64_t& to = *arrival_of(*p.headers[peer], arrival.epoch, 0, p.rank);
+    uint64_t& to = *arrival_of(*p.headers[peer], arrival.epoch, p.first, p.rank);
     if (peer != p.rank) std::atomic_ref(to).store(arrival.bits(), std::memory_order_release);
   }
-  own.epochs[0] = arrival.epoch;
+  own.epochs[p.first] = arrival.epoch;
   for (uint32_t peer = 0; peer < p.size; ++peer) {
     if (peer == p.rank) continue;
     Arrival seen;
-    const uint64_t* const from = arrival_of(own, arrival.epoch, 0, peer);
+    const uint64_t* const from = arrival_of(own, arrival.epoch, p.first, peer);
     const Outcome outcome = wait_for(HostWaiting{record_}, from, arrival, p.timeout, seen);
     if (outcome == Outcome::arrived) continue;
     record_.peer = peer;

@@ -29,8 +29,10 @@ void* MappedGroup::staging(int rank) const {
   return static_cast<char*>(memory_.addresses[size_t(rank)]) + kGroupHeaderBytes;
 }
 
-void MappedGroup::barrier(std::string_view call, void* stream) const {
-  gather(meeting(call), 0, 0, nullptr, stream);
+void MappedGroup::barrier(std::string_view call, void* stream, bool beside) const {
+  MeetingParams params = meeting(call);
+  if (beside) params.first = kMostCtas;
+  gather(params, 0, 0, nullptr, stream);
 }
 
 void MappedGroup::gather(const void* own, size_t bytes, void* out, std::string_view call, void* stream) const {

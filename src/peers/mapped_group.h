@@ -33,7 +33,7 @@ class MappedGroup : public Group {
   int size() const override { return int(memory_.addresses.size()); }
   size_t bytes() const override { return memory_.block_bytes - kGroupHeaderBytes; }
   void* staging(int rank) const override;
-  void barrier(std::string_view call, void* stream) const override;
+  void barrier(std::string_view call, void* stream, bool beside) const override;
   void gather(const void* own, size_t bytes, void* out, std::string_view call, void* stream) const override;
   MeetingParams meeting(std::string_view call) const override;
   void abort() const override;

@@ -107,7 +107,7 @@ TEST(FoldLaunches, EveryRankHasTheSameCtas) {
       EXPECT_EQ(launches[0].params.pieces, rows * 128);
     }
     EXPECT_EQ(ctas.size(), 1u);
-    EXPECT_LE(*ctas.begin(), kMostMeetings);
+    EXPECT_LE(*ctas.begin(), kMostCtas);
   }
 }
 
@@ -135,7 +135,7 @@ TEST(PeerKernels, CompileWithoutSpills) {
       sources.insert(translation_unit(FoldKernel::fold, config));
     }
   }
-  for (const uint32_t bytes : {16, 4, 1}) sources.insert(translation_unit(GatherConfig{bytes}));
+  for (const size_t bytes : {0, 16, 4, 1}) sources.insert(translation_unit(gather_config(bytes, nullptr)));
   FoldConfig scaled{.d = DType::e4m3, .has_scale_d = true};
   sources.insert(translation_unit(FoldKernel::fold, scaled));
   constexpr uint32_t kRegisters = 65536 / (2 * kFoldThreads);

@@ -58,7 +58,7 @@ template <FoldConfig C>
 CLEAVE_DEVICE void fold(const FoldParams& p) {
   ptx::launch_dependents();
   ptx::grid_dependency_wait();
-  if (p.meeting.size > 1 && !meet(p.meeting, blockIdx.x)) return;
+  if (p.meeting.size > 1 && !meet(p.meeting)) return;
   constexpr uint32_t kAhead = fold_ahead(C);
   const float inverse = C.has_scale_d ? 1.0f / *p.scale_d : 1.0f;
   const uint32_t step = gridDim.x * kFoldThreads;

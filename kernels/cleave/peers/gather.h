@@ -28,10 +28,10 @@ CLEAVE_DEVICE void gather(const GatherParams& p) {
   constexpr uint32_t kAhead = 4;
   ptx::launch_dependents();
   ptx::grid_dependency_wait();
-  if (p.meeting.size > 1 && !meet(p.meeting, blockIdx.x)) return;
-  const uint32_t step = gridDim.x * kGatherThreads;
+  if (p.meeting.size > 1 && !meet(p.meeting)) return;
+  const uint32_t step = gridDim.x * C.threads;
 #pragma unroll 1
-  for (uint32_t first = blockIdx.x * kGatherThreads + threadIdx.x; first < p.pieces; first += kAhead * step) {
+  for (uint32_t first = blockIdx.x * C.threads + threadIdx.x; first < p.pieces; first += kAhead * step) {
     Piece pieces[kAhead];
     uint32_t places[kAhead];
     CLEAVE_UNROLL

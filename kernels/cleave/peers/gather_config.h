@@ -8,13 +8,11 @@
 namespace cleave {
 
 struct GatherConfig {
-  uint32_t bytes = 16;  // of a piece: 16, 4 or 1
+  uint32_t bytes = 16;     // of a piece: 16, 4 or 1
+  uint32_t threads = 256;  // of a CTA; of a barrier's 32, which find room beside a product's
 
   CLEAVE_HD friend constexpr bool operator==(const GatherConfig&, const GatherConfig&) = default;
 };
-
-inline constexpr uint32_t kGatherThreads = 256;  // of a CTA
-static_assert(kGatherThreads >= kMostRanks);
 
 struct GatherParams {
   MeetingParams meeting;

@@ -23,9 +23,9 @@ struct DeviceWaiting {
 };
 
 /// By all threads of the CTA, at least as many as ranks, behind grid_dependency_wait. False: the group is broken.
-CLEAVE_DEVICE bool meet(const MeetingParams& p, uint32_t meeting) {
+CLEAVE_DEVICE bool meet(const MeetingParams& p) {
   __shared__ uint32_t first_lost;
-  const uint32_t peer = threadIdx.x;
+  const uint32_t meeting = p.first + blockIdx.x, peer = threadIdx.x;
   GroupHeader& own = *p.headers[p.rank];
   const Arrival arrival{own.epochs[meeting] + 1, p.signature};
   const bool broken = *static_cast<volatile uint32_t*>(&own.broken) != 0;

@@ -11,6 +11,7 @@ struct MeetingParams {
   uint64_t timeout = 0;                   // nanoseconds
   uint32_t rank = 0, size = 1;            // one rank meets nobody
   uint32_t signature = 0;
+  uint32_t first = 0;  // the number of the first CTA's meeting
 };
 
 }  // namespace cleave

@@ -204,7 +204,7 @@ def explain(
         raise ValueError(f"operation is {operation!r}; it must be one of {named}")
     peers = Peers(name_of(group, operation))
     return f"{operation} over {peers.size} ranks by " + _operators.explained(
-        operation, m * n * partial_dtype.itemsize, peers, torch.device(device)
+        operation, m, n, partial_dtype.itemsize, peers, torch.device(device)
     )
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from functools import lru_cache
+from typing import Any, NamedTuple
 
 import torch
 import torch.distributed as dist
@@ -16,7 +17,7 @@ from . import _agreement, _moe_operators, _rules
 from ._fold import fold
 from ._peer_memory import bytes_of
 from ._peers import Peers
-from ._transports import Collectives, Multiply, PeerStores, fills_a_gpu, name_for, transport_for
+from ._transports import Collectives, Multiply, PeerStores, is_large, name_for, transport_for
 
 _library = torch.library.Library("cleave", "FRAGMENT")
 
@@ -71,25 +72,54 @@ def _partials(
     _rules.check_epilogue(a, columns, bias, activation)
     _rules.check_sum(a, order, partial_dtype, own if scatter else rows, columns, c=c, scale_d=scale_d)
     _rules.check_out(out_dtype, scale_d)
-    # Large ones are moved while they are made, so the fewest bytes are best.
-    small = not fills_a_gpu(share, columns)
-    one_shot = not scatter and small and is_one_shot(rows * columns * partial_dtype.itemsize, peers.size)
-    whole = not scatter and not one_shot  # its rows are gathered again
-    padded = rows if one_shot else peers.size * share
-    takes = bytes_of(((padded, columns), partial_dtype), ((share if whole else 0, columns), out_dtype))
-    call = (
-        f"{peers.operation}(rows={rows}, columns={columns}, a={a.dtype}, partial_dtype={partial_dtype}, "
-        f"out_dtype={out_dtype}, activation={activation}, bias={bias is not None}, c={c is not None})"
-    )
-    way = _way(peers, a.device, transport, call, takes)
+    shape = _shape(peers.operation, peers.size, rows, columns, a.dtype, partial_dtype, out_dtype, scatter)
+    call = f"{shape.call}, activation={activation}, bias={bias is not None}, c={c is not None})"
+    way = _way(peers, a.device, transport, call, shape.bytes)
     product = multiply, a, rows, columns, partial_dtype
-    parts = way.everyones(*product) if one_shot else way.shares(*product)
-    if whole and c is not None:
+    if shape.one_shot:
+        parts = way.everyones(*product)
+        return fold(parts, out_dtype, bias, c, activation, scale_d, most_rows=rows, **way.meeting)
+    whole = None if scatter else way.whole(a, rows, columns, out_dtype)
+    made = a.new_empty(own, columns, dtype=out_dtype) if whole is None else whole.own[:own]
+    if whole is not None and c is not None:
         c = c[peers.rank * share : peers.rank * share + own]
-    room = way.share(a, rows, columns, out_dtype) if whole else None
-    options = {"most_rows": rows if one_shot else share, "out": None if room is None else room[:own], **way.meeting}
-    made = fold(parts, out_dtype, bias, c, activation, scale_d, **options)
-    return made if room is None else way.gather_shares(room, rows)
+    for part, parts in way.shares(*product):
+        added = None if c is None else c[part]
+        most = share if part.stop == own else part.stop - part.start
+        fold(parts, out_dtype, bias, added, activation, scale_d, out=made[part], most_rows=most, **way.meeting)
+        if whole is not None:
+            whole.made(part)
+    return made if whole is None else whole.all()
+
+
+class _Shape(NamedTuple):
+    """What follows from sizes alone, for calls that repeat."""
+
+    one_shot: bool  # all ranks sum all
+    bytes: int  # of each rank's memory
+    call: str  # how ranks name it to each other
+
+
+@lru_cache(maxsize=1024)
+def _shape(
+    operation: str,
+    size: int,
+    rows: int,
+    columns: int,
+    a: torch.dtype,
+    partial: torch.dtype,
+    out: torch.dtype,
+    scatter: bool,
+) -> _Shape:
+    # Large ones are moved while they are made, so the fewest bytes are best.
+    large = is_large(rows, columns, size)
+    one_shot = not scatter and not large and is_one_shot(rows * columns * partial.itemsize, size)
+    share = -(-rows // size)
+    padded = rows if one_shot else size * share
+    gathered = 0 if scatter or one_shot else share
+    takes = bytes_of(((padded, columns), partial), ((gathered, columns), out))
+    call = f"{operation}(rows={rows}, columns={columns}, a={a}, partial_dtype={partial}, out_dtype={out}"
+    return _Shape(one_shot, takes, call)
 
 
 def _way(peers: Peers, device: torch.device, transport: str, call: str, bytes: int) -> Collectives | PeerStores:
@@ -109,13 +139,15 @@ def is_one_shot(partial_bytes: int, size: int) -> bool:
     return more / _WIRE <= _COLLECTIVE
 
 
-def explained(operation: str, sent: int, peers: Peers, device: torch.device) -> str:
+def explained(operation: str, m: int, n: int, itemsize: int, peers: Peers, device: torch.device) -> str:
     """What follows the operation in `explain`."""
     transport, why = name_for(peers, device)
-    return f"{transport}{why}, {_steps(operation, sent, peers.size, transport)}"
+    large = not operation.startswith("all_gather") and is_large(m, n, peers.size)
+    steps = _steps(operation, m * n * itemsize, peers.size, transport, large)
+    return f"{transport}{why}, {steps}" + ("; large: parts are moved while others are made" if large else "")
 
 
-def _steps(operation: str, sent: int, size: int, transport: str) -> str:
+def _steps(operation: str, sent: int, size: int, transport: str, large: bool) -> str:
     """sent: the bytes of a rank's partial result, or of the gathered a."""
     part = sent * (size - 1) // size
     through_memory = transport == "peer"
@@ -126,7 +158,7 @@ def _steps(operation: str, sent: int, size: int, transport: str) -> str:
         if through_memory:
             return f"product into memory that all see, sum in rank order, which reads {part} bytes of peers'"
         return f"unfused: product, all-to-all of {part} bytes a rank, sum in rank order"
-    if is_one_shot(sent, size):
+    if not large and is_one_shot(sent, size):
         why = "; a second trip would cost more than the bytes that it saves"
         if through_memory:
             read = sent * (size - 1)
@@ -167,7 +199,7 @@ def _sum(name: str, scatter: bool) -> Callable[..., Tensor]:
 
 def _split_of(rows: int, b: Tensor, peers: Peers) -> str:
     """How K is split inside a GPU."""
-    return "none" if fills_a_gpu(peers.share(rows), b.shape[1]) else "auto"
+    return "none" if is_large(rows, b.shape[1], peers.size) else "auto"
 
 
 def _scaled_sum(name: str, scatter: bool) -> Callable[..., Tensor]:
@@ -254,7 +286,7 @@ def _all_gather_gemm(
 
     def use(gathered: list[Tensor], part: slice) -> None:
         options = {"activation": activation, "split_k_mode": split, "out": out[part]}
-        torch.ops.cleave.gemm.out(gathered[0][part], b, bias, **options)
+        torch.ops.cleave.gemm.out(gathered[0], b, bias, **options)
 
     (gathered,) = _gather("all_gather_gemm", rows, peers, transport, a, use=use, columns=b.shape[1])
     return out, gathered
@@ -290,7 +322,7 @@ def _all_gather_scaled_gemm(
     split = _split_of(rows, b, peers)
 
     def use(gathered: list[Tensor], part: slice) -> None:
-        x, scale = gathered[0][part], gathered[1][part] if by_row else None
+        x, scale = gathered if by_row else (*gathered, None)
         options = {"use_fast_accum": use_fast_accum, "activation": activation, "split_k_mode": split, "out": out[part]}
         torch.ops.cleave.scaled_gemm.out(x, b, scale, scale_b, bias, **options)
 
@@ -305,7 +337,8 @@ def _all_gather_rows(x: Tensor, group_name: str, *, rows: int | None = None, tra
 
 def _gather(name: str, rows: int, peers: Peers, transport: str, *parts: Tensor, **use: Any) -> list[Tensor]:
     said = ", ".join(f"{list(x.shape[1:])} of {x.dtype}" for x in parts)
-    takes = bytes_of(*(((peers.share(rows), *x.shape[1:]), x.dtype) for x in parts))
+    large = use and is_large(rows, use["columns"], peers.size)  # all rows are written by those who have them
+    takes = bytes_of(*(((rows if large else peers.share(rows), *x.shape[1:]), x.dtype) for x in parts))
     way = _way(peers, parts[0].device, transport, f"{name}(rows={rows}, {said})", takes)
     return way.gather_rows(*parts, rows=rows, **use)
 

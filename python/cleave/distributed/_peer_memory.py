@@ -94,9 +94,9 @@ class Turn:
         self._count += 1
         return self._taken[self._count - 1]
 
-    def meet(self) -> None:
-        """What any rank has written so far is there for all ranks' next kernels."""
-        self.group.barrier(self.call, self._stream)
+    def meet(self, beside: Any) -> None:
+        """What any rank has written so far is there for what follows on a stream beside the call's."""
+        self.group.barrier(self.call, getattr(beside, "cuda_stream", 0), True)
 
     def gather(self, own: Tensor, out: Tensor) -> None:
         """The same; and what all ranks have where `own` is, one below the other."""
@@ -113,6 +113,8 @@ _memories: WeakKeyDictionary[dist.ProcessGroup, dict[torch.device, PeerMemory | 
 
 def known(peers: Peers, device: torch.device) -> PeerMemory | str | None:
     """What the group has, or why it has none; None if it was never asked."""
+    if device.type == "cuda" and device.index is None:
+        device = torch.device("cuda", torch.cuda.current_device())
     return _memories.get(peers.group, {}).get(device)
 
 

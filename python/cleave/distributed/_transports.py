@@ -6,7 +6,8 @@ Both give lists of tensors, one of each rank, for `fold` or for the next product
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import cache
 from typing import Any
 
@@ -21,7 +22,7 @@ from ._peers import Peers, collective_of, exchange, gather, gather_rows
 Multiply = Callable[[Tensor, slice], None]
 """Writes the product of some rows of a to a tensor that has as many."""
 Use = Callable[[list[Tensor], slice], None]
-"""Makes a product of some rows of gathered tensors."""
+"""Multiplies tensors' rows, which are these of all."""
 
 
 class Collectives:
@@ -37,20 +38,21 @@ class Collectives:
         multiply(own, slice(0, rows))
         return list(gather(own, self.peers, self.name).view(self.peers.size, rows, columns).unbind())
 
-    def shares(self, multiply: Multiply, like: Tensor, rows: int, columns: int, dtype: torch.dtype) -> list[Tensor]:
-        """Of all ranks' products those of this rank's rows."""
+    def shares(
+        self, multiply: Multiply, like: Tensor, rows: int, columns: int, dtype: torch.dtype
+    ) -> Iterator[tuple[slice, list[Tensor]]]:
+        """Of all ranks' products those of this rank's rows, some after the other: which, and each rank's."""
         size, share, own = self.peers.size, self.peers.share(rows), self.peers.own(rows)
         product = like.new_empty(size * share, columns, dtype=dtype)
         multiply(product[:rows], slice(0, rows))
         received = exchange(product, self.peers, self.name)
-        return [part[:own] for part in received.view(size, share, columns).unbind()]
+        yield slice(0, own), [part[:own] for part in received.view(size, share, columns).unbind()]
 
-    def share(self, like: Tensor, rows: int, columns: int, dtype: torch.dtype) -> Tensor:
-        """Where this rank's rows go of what all ranks get: room for as many as any rank has."""
-        return like.new_empty(self.peers.share(rows), columns, dtype=dtype)
+    def whole(self, like: Tensor, rows: int, columns: int, dtype: torch.dtype) -> Whole:
+        """A result whose rows the ranks make, each its own, and all get."""
+        return Whole(like.new_empty(self.peers.share(rows), columns, dtype=dtype), self._whole_of, rows)
 
-    def gather_shares(self, own: Tensor, rows: int) -> Tensor:
-        """All ranks' rows, from such places."""
+    def _whole_of(self, own: Tensor, rows: int) -> Tensor:
         return gather(own, self.peers, self.name)[:rows]
 
     def gather_rows(self, *parts: Tensor, rows: int, use: Use | None = None, columns: int = 0) -> list[Tensor]:
@@ -62,9 +64,22 @@ class Collectives:
         return gathered
 
 
+class Whole:
+    """A result that is gathered when it is made."""
+
+    def __init__(self, own: Tensor, gathered: Callable[[Tensor, int], Tensor], rows: int) -> None:
+        self.own, self._gathered, self._rows = own, gathered, rows
+
+    def made(self, part: slice) -> None:
+        """These of this rank's own rows are."""
+
+    def all(self) -> Tensor:
+        return self._gathered(self.own, self._rows)
+
+
 class PeerStores:
-    """Through memory that all ranks see: what one writes there the others read. Large products are moved while the rest
-    of them is made."""
+    """Through memory that all ranks see: what one writes there the others read. Large products are moved by copy
+    engines while the rest of them is made."""
 
     name = "peer"
 
@@ -77,95 +92,156 @@ class PeerStores:
         multiply(products[self.peers.rank], slice(0, rows))
         return products
 
-    def shares(self, multiply: Multiply, like: Tensor, rows: int, columns: int, dtype: torch.dtype) -> list[Tensor]:
+    def shares(
+        self, multiply: Multiply, like: Tensor, rows: int, columns: int, dtype: torch.dtype
+    ) -> Iterator[tuple[slice, list[Tensor]]]:
         size, rank, share, own = self.peers.size, self.peers.rank, self.peers.share(rows), self.peers.own(rows)
-        if size > 1 and share * size == rows and fills_a_gpu(share, columns):
-            return self._pushed(multiply, like, share, columns, dtype)
-        products = self._turn.take((size * share, columns), dtype)
-        multiply(products[rank][:rows], slice(0, rows))
-        return [product[rank * share : rank * share + own] for product in products]
+        if is_large(rows, columns, size):
+            yield from self._pushed_products(multiply, like, share, columns, dtype)
+        else:
+            products = self._turn.take((size * share, columns), dtype)
+            multiply(products[rank][:rows], slice(0, rows))
+            yield slice(0, own), [product[rank * share : rank * share + own] for product in products]
 
-    def _pushed(self, multiply: Multiply, like: Tensor, share: int, columns: int, dtype: torch.dtype) -> list[Tensor]:
-        """The others' rows first, which copy engines move to them while the rest is multiplied."""
+    def _pushed_products(
+        self, multiply: Multiply, like: Tensor, share: int, columns: int, dtype: torch.dtype
+    ) -> Iterator[tuple[slice, list[Tensor]]]:
+        """The others' rows first, which leave while the rest is multiplied."""
         size, rank = self.peers.size, self.peers.rank
         slots = self._turn.take((size, share, columns), dtype)  # of each rank: a place for each rank's rows of its own
         others = like.new_empty(size - 1, share, columns, dtype=dtype)
-        streams = torch.get_device_module(like.device)  # the CPU's do nothing
-        moving, computing = _side_stream(like.device), streams.current_stream(like.device)
-        for step in range(1, size):  # from the next rank on, so that none receives from all at once
-            owner = (rank + step) % size
-            for part in _parts(share):
-                multiply(others[step - 1, part], slice(owner * share + part.start, owner * share + part.stop))
-                moving.wait_stream(computing)
-                with streams.stream(moving):
+        beside = Beside(like.device)
+        parts, left = _parts(share, 1), []
+        for part in parts:
+            for step in range(1, size):  # from the next rank on, so that none receives from all at once
+                owner = (rank + step) % size
+                multiply(others[step - 1, part], _rows_of(owner, share, part))
+                with beside.behind_all():
                     slots[owner][rank, part].copy_(others[step - 1, part], non_blocking=True)
+            left.append(beside.event())
         multiply(slots[rank][rank], slice(rank * share, (rank + 1) * share))
-        computing.wait_stream(moving)
-        return list(slots[rank].unbind())
+        for part, event in zip(parts, left, strict=True):
+            beside.computing.wait_event(event)
+            yield part, [slot[part] for slot in slots[rank].unbind()]
 
-    def share(self, like: Tensor, rows: int, columns: int, dtype: torch.dtype) -> Tensor:
-        return self._turn.take((self.peers.share(rows), columns), dtype)[self.peers.rank]
+    def whole(self, like: Tensor, rows: int, columns: int, dtype: torch.dtype) -> Whole:
+        everyones = self._turn.take((self.peers.share(rows), columns), dtype)
+        if is_large(rows, columns, self.peers.size):
+            return PulledWhole(self.peers, self._turn, everyones)
+        return Whole(everyones[self.peers.rank], self._whole_of, rows)
 
-    def gather_shares(self, own: Tensor, rows: int) -> Tensor:
+    def _whole_of(self, own: Tensor, rows: int) -> Tensor:
         whole = own.new_empty(self.peers.size * own.shape[0], *own.shape[1:])
         self._turn.gather(own, whole)
         return whole[:rows]
 
     def gather_rows(self, *parts: Tensor, rows: int, use: Use | None = None, columns: int = 0) -> list[Tensor]:
-        size, share = self.peers.size, self.peers.share(rows)
+        share = self.peers.share(rows)
+        if use is not None and is_large(rows, columns, self.peers.size):
+            return self._pushed_rows(parts, share, use)
         taken = [self._turn.take((share, *x.shape[1:]), x.dtype) for x in parts]
         for x, everyones in zip(parts, taken, strict=True):
             everyones[self.peers.rank][: x.shape[0]].copy_(x)
-        if use is not None and size > 1 and share * size == rows and fills_a_gpu(share, columns):
-            self._turn.meet()
-            return self._pulled(parts, taken, share, use)
-        gathered = [self.gather_shares(everyones[self.peers.rank], rows) for everyones in taken]
+        gathered = [self._whole_of(everyones[self.peers.rank], rows) for everyones in taken]
         if use is not None:
             use(gathered, slice(0, rows))
         return gathered
 
-    def _pulled(self, parts: tuple[Tensor, ...], taken: list[list[Tensor]], share: int, use: Use) -> list[Tensor]:
-        """This rank's rows are used while copy engines fetch the others'."""
+    def _pushed_rows(self, parts: tuple[Tensor, ...], share: int, use: Use) -> list[Tensor]:
+        """This rank's rows are multiplied while they leave, and the others' when they are there."""
         size, rank = self.peers.size, self.peers.rank
+        others = [(rank + step) % size for step in range(1, size)]
+        slots = [self._turn.take((size * share, *x.shape[1:]), x.dtype) for x in parts]
         gathered = [x.new_empty(size * share, *x.shape[1:]) for x in parts]
-        streams = torch.get_device_module(parts[0].device)
-        moving, computing = _side_stream(parts[0].device), streams.current_stream(parts[0].device)
-        moving.wait_stream(computing)
-        ranks = [(rank + step) % size for step in range(1, size)]
-        there = []
-        with streams.stream(moving):
-            for peer in ranks:
-                for whole, everyones in zip(gathered, taken, strict=True):
-                    whole[peer * share : (peer + 1) * share].copy_(everyones[peer], non_blocking=True)
-                there.append(moving.record_event())
-        for whole, x in zip(gathered, parts, strict=True):
-            whole[rank * share : (rank + 1) * share].copy_(x)
-        use(gathered, slice(rank * share, (rank + 1) * share))
-        for peer, event in zip(ranks, there, strict=True):
-            computing.wait_event(event)
-            use(gathered, slice(peer * share, (peer + 1) * share))
+        beside, there = Beside(parts[0].device), []
+        with beside.behind_all():
+            for part in _parts(share, size - 1):
+                for x, everyones in zip(parts, slots, strict=True):
+                    for peer in others:
+                        everyones[peer][_rows_of(rank, share, part)].copy_(x[part], non_blocking=True)
+                self._turn.meet(beside.stream)
+                there.append((part, beside.event()))
+            for whole, x, everyones in zip(gathered, parts, slots, strict=True):  # what is returned
+                for peer in range(size):
+                    rows = _rows_of(peer, share, slice(0, share))
+                    whole[rows].copy_(x if peer == rank else everyones[rank][rows], non_blocking=True)
+        use(list(parts), slice(rank * share, (rank + 1) * share))
+        for part, event in there:
+            beside.computing.wait_event(event)
+            for peer in others:
+                rows = _rows_of(peer, share, part)
+                use([everyones[rank][rows] for everyones in slots], rows)
+        beside.join()
         return gathered
 
 
-_WAVE = 132 * 128 * 256  # elements of D that an H100's or H200's SMs have at once
+class PulledWhole(Whole):
+    """Rows that copy engines fetch from the others while more of them are made."""
+
+    def __init__(self, peers: Peers, turn: Turn, everyones: list[Tensor]) -> None:
+        self.own, self._turn, self._everyones = everyones[peers.rank], turn, everyones
+        self._result = self.own.new_empty(peers.size * self.own.shape[0], *self.own.shape[1:])
+        self._beside = Beside(self.own.device)
+
+    def made(self, part: slice) -> None:
+        with self._beside.behind_all():
+            self._turn.meet(self._beside.stream)
+            for peer, rows in enumerate(self._everyones):
+                self._result[_rows_of(peer, len(rows), part)].copy_(rows[part], non_blocking=True)
+
+    def all(self) -> Tensor:
+        self._beside.join()
+        return self._result
 
 
-def fills_a_gpu(rows: int, columns: int) -> bool:
-    """Whether a product has tiles enough for all SMs. One of a rank's rows that does is never split along K, however
-    the ranks' products are cut and moved, so that it has the same bits."""
-    return rows * columns >= _WAVE
+class Beside:
+    """A stream beside the one that computes, for copies. On the CPU both do nothing."""
 
+    def __init__(self, device: torch.device) -> None:
+        self._streams = torch.get_device_module(device)
+        self.stream, self.computing = _side_stream(device), self._streams.current_stream(device)
 
-def _parts(share: int) -> list[slice]:
-    """Rows that are moved together: in two parts, the first leaves sooner."""
-    half = share // 2 // 128 * 128
-    return [slice(0, half), slice(half, share)] if half else [slice(0, share)]
+    @contextmanager
+    def behind_all(self) -> Iterator[None]:
+        """What is enqueued inside goes to it, behind all that is enqueued so far."""
+        self.stream.wait_stream(self.computing)
+        with self._streams.stream(self.stream):
+            yield
+
+    def event(self) -> Any:
+        return self.stream.record_event()
+
+    def join(self) -> None:
+        self.computing.wait_stream(self.stream)
 
 
 @cache
 def _side_stream(device: torch.device) -> Any:
     module = torch.get_device_module(device)
     return module.Stream() if device.type == "cpu" else module.Stream(device)
+
+
+_LEAST_ROWS = 1024  # with fewer, reading b again for each part takes longer than what it hides
+_WAVE = 132 * 128 * 256  # elements of D that an H100's or H200's SMs have at once
+
+
+def is_large(rows: int, columns: int, size: int) -> bool:
+    """Whether a product over ranks is moved while it is made: each rank's share of rows has tiles enough for all SMs.
+
+    Such products are never split along K, however they are cut and moved, so that they have the same bits."""
+    share = rows // size
+    return size > 1 and share * size == rows and share >= _LEAST_ROWS and share * columns >= _WAVE
+
+
+def _parts(share: int, peers: int) -> list[slice]:
+    """Rows that are moved together. Several parts leave sooner and are done sooner, and so do several peers' rows."""
+    count = max(1, min(4, share // (_LEAST_ROWS // 2)) // peers)
+    step = -(-share // count // 128) * 128
+    return [slice(begin, min(begin + step, share)) for begin in range(0, share, step)]
+
+
+def _rows_of(owner: int, share: int, part: slice) -> slice:
+    return slice(owner * share + part.start, owner * share + part.stop)
 
 
 def name_for(peers: Peers, device: torch.device) -> tuple[str, str]:
