@@ -28,6 +28,8 @@ from torch.distributed import _symmetric_memory
 
 import cleave.distributed as cd
 
+from . import machine
+
 ROUNDS, CALLS = 7, 10
 Call = Callable[[], Any]
 
@@ -55,18 +57,19 @@ def main() -> None:
     dist.init_process_group("nccl", device_id=torch.device("cuda", rank))
     _symmetric_memory.enable_symm_mem_for_group(dist.group.WORLD.group_name)
     began, rows = time.monotonic(), []
-    for m in TOKENS:
+    for m in arguments.tokens:
         for name, operation, n, k in SHAPES:
             if m % dist.get_world_size() and operation == "reduce_scatter":
                 continue  # NCCL's has as many rows on each rank
-            if m in arguments.tokens and arguments.match in f"{operation} {name}" and _all_go_on(time.monotonic() - began < arguments.seconds):
-                rows.append(
-                    {"case": name, "operation": operation, "m": m, "n": n, "k": k} | _measure(operation, m, n, k)
-                )
+            if arguments.match not in f"{operation} {name}":
+                continue
+            if _all_go_on(time.monotonic() - began < arguments.seconds):
+                case = {"operation": operation, "case": name, "m": m, "n": n, "k": k}
+                rows.append(case | _measure(operation, m, n, k))
                 if rank == 0:
                     print(_line(rows[-1]), flush=True)
                     if arguments.out:
-                        arguments.out.write_text(json.dumps(rows, indent=1) + "\n")
+                        _write(arguments.out, rows)
     dist.barrier()
     os._exit(0)  # graphs that hold NCCL's kernels keep the group from ending
 
@@ -78,6 +81,59 @@ def _parse() -> argparse.Namespace:
     parser.add_argument("--tokens", type=int, nargs="+", default=TOKENS, metavar="M", help="rows, of all ranks")
     parser.add_argument("--match", default="", metavar="TEXT", help="only cases with this in their operation and name")
     return parser.parse_args()
+
+
+def _write(path: Path, rows: list[dict[str, Any]]) -> None:
+    """The measurements, and beside them a table."""
+    of = machine.describe(0) | {"gpus": dist.get_world_size()}
+    lines = ",\n".join(json.dumps(row, separators=(",", ":")) for row in _rounded(rows))
+    path.write_text(f'{{"machine":{json.dumps(of)},\n"rows":[\n{lines}]}}\n')
+    path.with_suffix(".md").write_text(_table(of, rows))
+
+
+def _rounded(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    def five_digits(times: dict[str, float]) -> dict[str, float]:
+        return {name: float(f"{us:.5g}") for name, us in times.items()}
+
+    return [row | {way: five_digits(row[way]) for way in ("eager", "graph")} for row in rows]
+
+
+def _table(of: dict[str, Any], rows: list[dict[str, Any]]) -> str:
+    """Microseconds in graphs; how much of the transfer is hidden; torch's fused operators, which are not captured."""
+    lines = [
+        f"# Products over {of['gpus']} ranks",
+        "",
+        ", ".join(f"{name} {value}" for name, value in of.items()),
+        "",
+        "Microseconds of a call in a graph of ten, the slower rank's median of seven rounds; torch's fused operator "
+        "and the two last columns are eager. Unfused: the better product, then NCCL. Hidden: the share of what that "
+        "adds.",
+        "",
+        "| operation | local sizes of | M x N x K | product | ours | unfused | unfused / ours | hidden | torch fused | "
+        "ours, eager | unfused, eager |",
+        "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |",
+    ]
+    gains: dict[str, list[float]] = {}
+    for row in sorted(rows, key=lambda row: (row["operation"], row["case"], row["m"])):
+        if "cleave peer" not in row["graph"]:
+            continue
+        graph, eager = row["graph"], row["eager"]
+        ours = graph["cleave peer"]
+        alone = min(graph["cuBLAS alone"], graph["cleave alone"])
+        unfused, unfused_eager = (min(t["cuBLAS + NCCL"], t["cleave + NCCL"]) for t in (graph, eager))
+        torchs = [us for name, us in eager.items() if name.startswith("torch")]
+        hidden = (unfused - ours) / (unfused - alone)
+        gains.setdefault(row["operation"], []).append(unfused / ours)
+        cells = [row["operation"], row["case"], f"{row['m']} x {row['n']} x {row['k']}"]
+        cells += [f"{us:.1f}" for us in (alone, ours, unfused)] + [f"{unfused / ours:.2f}", f"{hidden:.2f}"]
+        cells += [f"{us:.0f}" for us in (torchs[:1] or [float("nan")])]
+        cells += [f"{eager['cleave peer']:.0f}", f"{unfused_eager:.0f}"]
+        lines.append("| " + " | ".join(cells) + " |")
+    lines.append("")
+    for operation, of_it in gains.items():
+        geomean = statistics.geometric_mean(of_it)
+        lines.append(f"{operation}: {len(of_it)} rows, geomean {geomean:.3f} of unfused, worst {min(of_it):.3f}")
+    return "\n".join(lines) + "\n"
 
 
 def _all_go_on(own: bool) -> bool:

@@ -19,20 +19,20 @@ inline constexpr int64_t kMostFoldedRanks = 16;
 /// A plain value that says what to compute: D = activation(((p0 + p1) + p2 ...) + C + bias) / scale_d, in float32 up to
 /// D's rounding, in this order.
 struct FoldProblem {
-  int64_t ranks = 2;         ///< partial results, 1 to kMostFoldedRanks
-  int64_t rows = 0;          ///< of D, on this rank
-  int64_t most_rows = 0;     ///< of the rank that has most, which all ranks of a group say; without a group, `rows`
+  int64_t ranks = 2;      ///< partial results, 1 to kMostFoldedRanks
+  int64_t rows = 0;       ///< of D, on this rank
+  int64_t most_rows = 0;  ///< of the rank that has most, which all ranks of a group say; without a group, `rows`
   int64_t columns = 0;
   // Matrices of [rows, columns]; stride_col is 1.
-  MatrixLayout partial;      ///< each partial result; f16, bf16, f32
+  MatrixLayout partial;  ///< each partial result; f16, bf16, f32
   bool has_c = false;
-  MatrixLayout c;            ///< f16, bf16, f32
+  MatrixLayout c;  ///< f16, bf16, f32
   bool has_bias = false;
   DType bias = DType::f32;   ///< [columns]; f16, bf16, f32
   bool has_scale_d = false;  ///< of a D of 8 bits
   MatrixLayout d;
   Activation activation = Activation::none;  ///< but swiglu
-  int device = 0;            ///< CUDA ordinal, or kCpu
+  int device = 0;                            ///< CUDA ordinal, or kCpu
 
   friend bool operator==(const FoldProblem&, const FoldProblem&) = default;
 };

@@ -33,9 +33,9 @@ class CLEAVE_API Group {
   /// Every rank's text, by rank: what share() needs to be carried between the ranks, by MPI, a store or a socket.
   using AllGather = std::function<std::vector<std::string>(const std::string& own)>;
 
-  /// Memory of its own for every rank, `bytes` for staging each, on CUDA device `device` or in the host's memory (kCpu).
-  /// Every rank of the group calls it, on one host; between processes a file descriptor goes through a socket (no
-  /// CUDA IPC, no privileges). Where a rank cannot take part, all ranks throw the same.
+  /// Memory of its own for every rank, `bytes` for staging each, on CUDA device `device` or in the host's memory
+  /// (kCpu). Every rank of the group calls it, on one host; between processes a file descriptor goes through a socket
+  /// (no CUDA IPC, no privileges). Where a rank cannot take part, all ranks throw the same.
   ///
   /// Throws Error(invalid_argument) for a rank, a size or bytes that cannot be, Error(unsupported) where ranks are on
   /// several hosts or devices cannot read each other's memory, Error(driver) for a failed call.
@@ -60,8 +60,9 @@ class CLEAVE_API Group {
   /// barriers, on a stream of its own, which goes on beside the rest.
   virtual void barrier(std::string_view call, void* stream, bool beside = false) const = 0;
 
-  /// Enqueues a barrier, and behind it copies what is at one place of every rank's staging, `own` on this one, to `out`,
-  /// rank after rank: fewer than 2^31 bytes of all. Throws as barrier(), and Error(invalid_argument) for another place.
+  /// Enqueues a barrier, and behind it copies what is at one place of every rank's staging, `own` on this one, to
+  /// `out`, rank after rank: fewer than 2^31 bytes of all. Throws as barrier(), and Error(invalid_argument) for another
+  /// place.
   virtual void gather(const void* own, size_t bytes, void* out, std::string_view call, void* stream) const = 0;
 
   /// What a launch that begins with a barrier of its own needs (fold.h). Throws as barrier().

@@ -28,7 +28,8 @@ std::shared_ptr<Group> share(int rank, int size, int device, size_t bytes, const
   return Group::share(rank, size, device, bytes, [&](const std::string& own) {
     const nb::gil_scoped_acquire locked;
     std::vector<std::string> said;
-    for (const nb::handle text : all_gather(nb::str(own.c_str(), own.size()))) said.push_back(nb::cast<std::string>(text));
+    for (const nb::handle text : all_gather(nb::str(own.c_str(), own.size())))
+      said.push_back(nb::cast<std::string>(text));
     return said;
   });
 }
@@ -49,7 +50,8 @@ void barrier(const Group& group, std::string_view call, uintptr_t stream, bool b
 
 /// Writes to `out`.
 void fold(const nb::list& partials, nb::handle out, nb::handle bias, nb::handle c, nb::handle scale_d,
-          std::string_view activation, int64_t most_rows, const Group* group, std::string_view call, nb::handle stream) {
+          std::string_view activation, int64_t most_rows, const Group* group, std::string_view call,
+          nb::handle stream) {
   TensorReader reader(stream);
   const auto read = [&](nb::handle array, const char* name) {
     return given(array) ? std::optional<Operand>(reader.read(array, name)) : std::nullopt;

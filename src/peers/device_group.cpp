@@ -9,8 +9,7 @@
 
 namespace cleave {
 
-DeviceGroup::DeviceGroup(int rank, int device, Memory memory)
-    : MappedGroup(rank, std::move(memory)), device_(device) {
+DeviceGroup::DeviceGroup(int rank, int device, Memory memory) : MappedGroup(rank, std::move(memory)), device_(device) {
   const ContextGuard context(device);
   const RelaxedCapture relaxed;
   kernel(gather_config(0, nullptr), nullptr);  // a barrier's: a graph may begin with one

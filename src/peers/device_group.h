@@ -23,7 +23,7 @@ class DeviceGroup final : public MappedGroup {
   const Kernel& kernel(const GatherConfig& config, CUstream stream) const;
 
   const int device_;
-  LazyKernel kernels_[4];  // a barrier's, and by the bytes of a piece
+  LazyKernel kernels_[4];          // a barrier's, and by the bytes of a piece
   GroupRecord* record_ = nullptr;  // of the host's memory, which the device writes
 };
 

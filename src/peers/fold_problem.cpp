@@ -41,8 +41,10 @@ void check_types(const FoldProblem& p, Messages& out) {
 
 std::vector<std::string> validate(const FoldProblem& p) {
   Messages out;
-  if (p.ranks < 1 || p.ranks > kMostFoldedRanks) out.add("ranks is {}; it must be from 1 to {}", p.ranks, kMostFoldedRanks);
-  if (p.activation == Activation::swiglu) out.add("activation is swiglu, whose gates are no sum; apply it to the result");
+  if (p.ranks < 1 || p.ranks > kMostFoldedRanks)
+    out.add("ranks is {}; it must be from 1 to {}", p.ranks, kMostFoldedRanks);
+  if (p.activation == Activation::swiglu)
+    out.add("activation is swiglu, whose gates are no sum; apply it to the result");
   if (check_size("rows", p.rows, out) && check_size("columns", p.columns, out) &&
       check_size("most_rows", p.most_rows, out)) {
     if (p.rows * p.columns > kMaxSize) {

@@ -8,8 +8,8 @@ namespace cleave {
 
 class HostGroup final : public MappedGroup {
  public:
-  using MappedGroup::MappedGroup;
   using MappedGroup::gather;
+  using MappedGroup::MappedGroup;
 
   int device() const override { return kCpu; }
 

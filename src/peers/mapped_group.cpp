@@ -74,8 +74,9 @@ std::string MappedGroup::problem() const {
           "(CLEAVE_PEER_TIMEOUT, in seconds, is how long a rank waits)",
           rank_, double(timeout_) * 1e-9, found.peer, call);
     case Outcome::disagrees:
-      return fmt::format("rank {} calls {} where rank {} calls {}; all ranks must make the same calls in the same order",
-                         rank_, call, found.peer, call_of(found.seen.signature));
+      return fmt::format(
+          "rank {} calls {} where rank {} calls {}; all ranks must make the same calls in the same order", rank_, call,
+          found.peer, call_of(found.seen.signature));
     case Outcome::aborted:
       return fmt::format("the group was aborted while rank {} waited for rank {} in {}", rank_, found.peer, call);
   }

@@ -108,7 +108,8 @@ std::shared_ptr<Group> Group::from_pointers(int rank, int device, std::span<void
     if (reinterpret_cast<uintptr_t>(blocks[r]) % 16 != 0 || blocks[r] == nullptr)
       refuse_value("blocks[{}] is {}; it must be a multiple of 16 bytes", r, fmt::ptr(blocks[r]));
   }
-  return make_group(rank, device, {.addresses = {blocks.begin(), blocks.end()}, .block_bytes = block_bytes, .blocks = {}});
+  return make_group(rank, device,
+                    {.addresses = {blocks.begin(), blocks.end()}, .block_bytes = block_bytes, .blocks = {}});
 }
 
 }  // namespace cleave

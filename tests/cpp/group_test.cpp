@@ -93,8 +93,7 @@ TEST(Group, OtherCallsAreToldApart) {
   Ranks ranks(2);
   ranks.run([&](int rank, const Group& group) {
     group.barrier("first", nullptr);
-    const std::string said =
-        error_of([&] { group.barrier(rank == 0 ? "first" : "second", nullptr); }, ErrorCode::peer);
+    const std::string said = error_of([&] { group.barrier(rank == 0 ? "first" : "second", nullptr); }, ErrorCode::peer);
     const char* const expected = rank == 0 ? "rank 0 calls first where rank 1 calls what rank 0 has never called"
                                            : "rank 1 calls second where rank 0 calls first";
     EXPECT_TRUE(said.starts_with(expected)) << said;

@@ -11,7 +11,7 @@
 namespace cleave {
 
 inline constexpr uint32_t kMostRanks = 16;
-inline constexpr uint32_t kMostCtas = 128;  // of a launch that meets
+inline constexpr uint32_t kMostCtas = 128;            // of a launch that meets
 inline constexpr uint32_t kMeetings = kMostCtas + 1;  // the last is of barriers on a stream beside
 
 /// A rank has come, in a call that this stands for.
@@ -26,8 +26,8 @@ struct Arrival {
 /// How each rank's block of memory begins; zeros at first.
 struct GroupHeader {
   uint64_t arrivals[2][kMeetings][kMostRanks] = {};  // of each peer, which it writes
-  uint32_t epochs[kMeetings] = {};                    // of the last meetings; these and what follows are the rank's own
-  uint32_t broken = 0;                                   // the group has been given up
+  uint32_t epochs[kMeetings] = {};                   // of the last meetings; these and what follows are the rank's own
+  uint32_t broken = 0;                               // the group has been given up
 };
 inline constexpr uint32_t kGroupHeaderBytes = 64 << 10;
 static_assert(sizeof(GroupHeader) <= kGroupHeaderBytes);

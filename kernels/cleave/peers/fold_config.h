@@ -9,10 +9,10 @@ namespace cleave {
 
 struct FoldConfig {
   uint32_t ranks = 2;
-  DType partial = DType::bf16;   // f16, bf16, f32
-  DType c = DType::bf16;         // of what is added once, a matrix
-  DType bias = DType::f32;       // and a row
-  DType d = DType::bf16;         // of the result
+  DType partial = DType::bf16;  // f16, bf16, f32
+  DType c = DType::bf16;        // of what is added once, a matrix
+  DType bias = DType::f32;      // and a row
+  DType d = DType::bf16;        // of the result
   bool has_c = false, has_bias = false, has_scale_d = false;
   Activation activation = Activation::none;
   bool vectors = true;  // rows begin and end at multiples of 16 bytes of partial results

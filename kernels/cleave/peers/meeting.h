@@ -1,6 +1,6 @@
 // A CTA's meeting with those of the same number on the other ranks: each thread tells a peer that this rank has come,
-// and waits for that one. What the stream's kernels wrote before it, in peers' memory too, is visible behind it on every
-// rank.
+// and waits for that one. What the stream's kernels wrote before it, in peers' memory too, is visible behind it on
+// every rank.
 //
 // It ends, whatever the peers do: after the timeout, or where they are in another call, it leaves a record for the host
 // and marks the group as broken, and every later meeting of it ends at once. It never traps, so the process's other

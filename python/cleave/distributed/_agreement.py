@@ -27,7 +27,11 @@ def check(call: str, peers: Peers, device: torch.device) -> None:
         return  # which may not wait; the call that warmed up was checked
     said = call.encode()[:_BYTES]
     own = torch.tensor(list(said.ljust(_BYTES)), dtype=torch.uint8, device=device)
-    everyone = gather(own, Peers(peers.group_name, "a check of calls"), collective_of(peers, device, "auto")).cpu().view(peers.size, _BYTES)
+    everyone = (
+        gather(own, Peers(peers.group_name, "a check of calls"), collective_of(peers, device, "auto"))
+        .cpu()
+        .view(peers.size, _BYTES)
+    )
     calls = [bytes(line.tolist()).decode(errors="replace").rstrip() for line in everyone]
     for rank, theirs in enumerate(calls):
         if theirs != calls[peers.rank]:

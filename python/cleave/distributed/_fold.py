@@ -1,14 +1,19 @@
 """The sum of the ranks' partial results, in the order of the ranks, and what is done to it once: the fixup of split-K
-whose outer slices are ranks (include/cleave/fold.h)."""
+whose outer slices are ranks. By a kernel of its own (include/cleave/fold.h), or in the epilogue of this rank's product,
+where the others' results are there before it; the same bits by either."""
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from .. import _core
+from .._epilogue.function import BoundEpilogue
+from .._epilogue.inputs import matrix, row
+from .._epilogue.value import Trace, Value
 
 ACTIVATIONS = tuple(name for name in _core.choices["activation"] if name != "swiglu")  # whose gates are no sum
 
@@ -42,3 +47,44 @@ def fold(
     most = out.shape[0] if most_rows is None else most_rows
     _core.fold(partials, out, bias, c, scale_d, activation, most, group, call, None)
     return out
+
+
+_MOST_INPUTS = 8  # of an epilogue function
+
+
+def is_fused(a: Tensor, size: int, c: Tensor | None, bias: Tensor | None, activation: str, scale_d: Any) -> bool:
+    """Whether `onto` has the bits of `fold`: it does for a sum that nothing is done to but adding, of operands that
+    both interfaces multiply alike."""
+    inputs = size - 1 + (c is not None) + (bias is not None)
+    return activation == "none" and scale_d is None and a.itemsize <= 2 and inputs <= _MOST_INPUTS
+
+
+def onto(
+    partials: list[Tensor | None], partial_dtype: torch.dtype, c: Tensor | None = None, bias: Tensor | None = None
+) -> BoundEpilogue:
+    """The epilogue of this rank's product, which is None among the ranks' partial results: rounded as theirs are, added
+    up with them in the order of the ranks, + c + bias."""
+    rank, given = partials.index(None), [part for part in partials if part is not None]
+    given += [x for x in (c, bias) if x is not None]
+    function = _function(rank, len(partials), partial_dtype, c is not None, bias is not None)
+    return BoundEpilogue(function, function.text, tuple(given))
+
+
+@lru_cache(maxsize=256)
+def _function(rank: int, size: int, dtype: torch.dtype, has_c: bool, has_bias: bool) -> _core.EpilogueFunction:
+    inputs = {f"p{r}": matrix for r in range(size) if r != rank}
+    inputs |= {"c": matrix} if has_c else {}
+    inputs |= {"bias": row} if has_bias else {}
+
+    def add(acc: Value, **values: Value) -> Value:
+        own = acc.to(dtype)
+        total = own if rank == 0 else values["p0"]
+        for r in range(1, size):
+            total = total + (own if r == rank else values[f"p{r}"])
+        for name in ("c", "bias"):
+            total = total + values[name] if name in values else total
+        return total
+
+    trace = Trace("fold", inputs)
+    values = {name: Value(trace, name) for name in inputs}
+    return trace.run(add, [Value(trace, "acc")], values, lambda value: {"d": value})

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from . import _agreement, _places
-from ._peers import Peers, exchange, collective_of
+from ._peers import Peers, collective_of, exchange
 
 _ops = torch.ops.cleave
 

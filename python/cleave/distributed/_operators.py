@@ -10,14 +10,15 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from .. import gemm, scaled_gemm
 from ..torch import _activations, _autograd
 from ..torch._fake import default_dtype
 from ..torch._sum_to import sum_to
 from . import _agreement, _moe_operators, _rules
-from ._fold import fold
+from ._fold import fold, is_fused, onto
 from ._peer_memory import bytes_of
 from ._peers import Peers
-from ._transports import Collectives, Multiply, PeerStores, is_large, name_for, transport_for
+from ._transports import Collectives, Multiply, PeerStores, fills_a_gpu, is_large, name_for, transport_for
 
 _library = torch.library.Library("cleave", "FRAGMENT")
 
@@ -56,6 +57,7 @@ def _partials(
     columns: int,
     multiply: Multiply,
     *,
+    fuses: bool,
     scatter: bool,
     bias: Tensor | None,
     c: Tensor | None,
@@ -66,7 +68,8 @@ def _partials(
     order: str,
     transport: str,
 ) -> Tensor:
-    """The sum over ranks of their products, which have as many rows as a, whole or this rank's."""
+    """The sum over ranks of their products, which have as many rows as a, whole or this rank's. fuses: whether
+    `multiply` takes epilogue functions."""
     rows = a.shape[0]
     share, own = peers.share(rows), peers.own(rows)
     _rules.check_epilogue(a, columns, bias, activation)
@@ -83,10 +86,15 @@ def _partials(
     made = a.new_empty(own, columns, dtype=out_dtype) if whole is None else whole.own[:own]
     if whole is not None and c is not None:
         c = c[peers.rank * share : peers.rank * share + own]
-    for part, parts in way.shares(*product):
+    fused = fuses and is_fused(a, peers.size, c, bias, activation, scale_d)
+    for part, parts in way.shares(*product, fused):
         added = None if c is None else c[part]
-        most = share if part.stop == own else part.stop - part.start
-        fold(parts, out_dtype, bias, added, activation, scale_d, out=made[part], most_rows=most, **way.meeting)
+        if parts[peers.rank] is None:
+            rows_of_a = slice(peers.rank * share + part.start, peers.rank * share + part.stop)
+            multiply(made[part], rows_of_a, onto(parts, partial_dtype, added, bias))
+        else:
+            most = share if part.stop == own else part.stop - part.start
+            fold(parts, out_dtype, bias, added, activation, scale_d, out=made[part], most_rows=most, **way.meeting)
         if whole is not None:
             whole.made(part)
     return made if whole is None else whole.all()
@@ -111,10 +119,10 @@ def _shape(
     out: torch.dtype,
     scatter: bool,
 ) -> _Shape:
-    # Large ones are moved while they are made, so the fewest bytes are best.
-    large = is_large(rows, columns, size)
-    one_shot = not scatter and not large and is_one_shot(rows * columns * partial.itemsize, size)
     share = -(-rows // size)
+    # Large ones are moved while they are made, so the fewest bytes are best.
+    large = is_large(rows, size) and fills_a_gpu(share, columns)
+    one_shot = not scatter and not large and is_one_shot(rows * columns * partial.itemsize, size)
     padded = rows if one_shot else size * share
     gathered = 0 if scatter or one_shot else share
     takes = bytes_of(((padded, columns), partial), ((gathered, columns), out))
@@ -142,7 +150,7 @@ def is_one_shot(partial_bytes: int, size: int) -> bool:
 def explained(operation: str, m: int, n: int, itemsize: int, peers: Peers, device: torch.device) -> str:
     """What follows the operation in `explain`."""
     transport, why = name_for(peers, device)
-    large = not operation.startswith("all_gather") and is_large(m, n, peers.size)
+    large = is_large(m, peers.size) and (operation.startswith("all_gather") or fills_a_gpu(m // peers.size, n))
     steps = _steps(operation, m * n * itemsize, peers.size, transport, large)
     return f"{transport}{why}, {steps}" + ("; large: parts are moved while others are made" if large else "")
 
@@ -163,8 +171,8 @@ def _steps(operation: str, sent: int, size: int, transport: str, large: bool) ->
         if through_memory:
             read = sent * (size - 1)
             return (
-                f"one-shot: product into memory that all see, sum in rank order on every rank, which reads {read} bytes "
-                f"of peers'{why}"
+                "one-shot: product into memory that all see, sum in rank order on every rank, which reads "
+                f"{read} bytes of peers'{why}"
             )
         return f"unfused, one-shot: product, all-gather of its {sent} bytes, sum in rank order on every rank{why}"
     if through_memory:
@@ -189,17 +197,21 @@ def _sum(name: str, scatter: bool) -> Callable[..., Tensor]:
         peers = Peers(group_name, name)
         split = _split_of(a.shape[0], b, peers)
 
-        def multiply(out: Tensor, rows: slice) -> None:
-            torch.ops.cleave.gemm.out(a[rows], b, split_k_mode=split, out=out)
+        def multiply(out: Tensor, rows: slice, epilogue: Any = None) -> None:
+            if epilogue is None:
+                torch.ops.cleave.gemm.out(a[rows], b, split_k_mode=split, out=out)
+            else:
+                gemm(a[rows], b, epilogue=epilogue, split_k_mode=split, out=out)
 
-        return _partials(peers, a, b.shape[1], multiply, scatter=scatter, bias=bias, c=c, scale_d=None, **given)
+        added = {"bias": bias, "c": c, "scale_d": None}
+        return _partials(peers, a, b.shape[1], multiply, fuses=True, scatter=scatter, **added, **given)
 
     return implementation
 
 
 def _split_of(rows: int, b: Tensor, peers: Peers) -> str:
     """How K is split inside a GPU."""
-    return "none" if is_large(rows, b.shape[1], peers.size) else "auto"
+    return "none" if is_large(rows, peers.size) and fills_a_gpu(peers.share(rows), b.shape[1]) else "auto"
 
 
 def _scaled_sum(name: str, scatter: bool) -> Callable[..., Tensor]:
@@ -223,12 +235,16 @@ def _scaled_sum(name: str, scatter: bool) -> Callable[..., Tensor]:
         split = _split_of(a.shape[0], b, peers)
         by_row = scale_a is not None and scale_a.dim() == 2 and scale_a.shape[0] == a.shape[0]
 
-        def multiply(out: Tensor, rows: slice) -> None:
+        def multiply(out: Tensor, rows: slice, epilogue: Any = None) -> None:
             scale = scale_a[rows] if by_row else scale_a
             options = {"use_fast_accum": use_fast_accum, "split_k_mode": split, "out": out}
-            torch.ops.cleave.scaled_gemm.out(a[rows], b, scale, scale_b, **options)
+            if epilogue is None:
+                torch.ops.cleave.scaled_gemm.out(a[rows], b, scale, scale_b, **options)
+            else:
+                scaled_gemm(a[rows], b, scale, scale_b, epilogue=epilogue, **options)
 
-        return _partials(peers, a, b.shape[1], multiply, scatter=scatter, bias=bias, c=c, scale_d=scale_d, **given)
+        added = {"bias": bias, "c": c, "scale_d": scale_d}
+        return _partials(peers, a, b.shape[1], multiply, fuses=True, scatter=scatter, **added, **given)
 
     return implementation
 
@@ -243,7 +259,8 @@ def _sum_rows(name: str, scatter: bool) -> Callable[..., Tensor]:
         def copy(out: Tensor, rows: slice) -> None:
             out.copy_(x[rows])
 
-        return _partials(Peers(group_name, name), x, x.shape[1], copy, scatter=scatter, **added, **given)
+        peers = Peers(group_name, name)
+        return _partials(peers, x, x.shape[1], copy, fuses=False, scatter=scatter, **added, **given)
 
     return implementation
 
@@ -337,7 +354,7 @@ def _all_gather_rows(x: Tensor, group_name: str, *, rows: int | None = None, tra
 
 def _gather(name: str, rows: int, peers: Peers, transport: str, *parts: Tensor, **use: Any) -> list[Tensor]:
     said = ", ".join(f"{list(x.shape[1:])} of {x.dtype}" for x in parts)
-    large = use and is_large(rows, use["columns"], peers.size)  # all rows are written by those who have them
+    large = use and is_large(rows, peers.size)  # all rows are written by those who have them
     takes = bytes_of(*(((rows if large else peers.share(rows), *x.shape[1:]), x.dtype) for x in parts))
     way = _way(peers, parts[0].device, transport, f"{name}(rows={rows}, {said})", takes)
     return way.gather_rows(*parts, rows=rows, **use)

@@ -94,9 +94,12 @@ class Turn:
         self._count += 1
         return self._taken[self._count - 1]
 
-    def meet(self, beside: Any) -> None:
-        """What any rank has written so far is there for what follows on a stream beside the call's."""
-        self.group.barrier(self.call, getattr(beside, "cuda_stream", 0), True)
+    def meet(self, beside: Any = None) -> None:
+        """What any rank has written so far is there for what follows, on a stream beside the call's if one is given."""
+        if beside is None:
+            self.group.barrier(self.call, self._stream)
+        else:
+            self.group.barrier(self.call, getattr(beside, "cuda_stream", 0), True)
 
     def gather(self, own: Tensor, out: Tensor) -> None:
         """The same; and what all ranks have where `own` is, one below the other."""
@@ -125,9 +128,8 @@ def memory_of(peers: Peers, device: torch.device, bytes: int) -> PeerMemory | st
     if isinstance(found, str) or (found is not None and found.bytes >= bytes):
         return found
     if bytes > most_bytes():
-        return (
-            f"it would take {bytes} bytes of each rank's memory, four times, and CLEAVE_PEER_BYTES allows {most_bytes()}"
-        )
+        most = most_bytes()
+        return f"it would take {bytes} bytes of each rank's memory, four times, and CLEAVE_PEER_BYTES allows {most}"
     if device.type == "cuda" and torch.cuda.is_current_stream_capturing():
         return "a call of this size that is not captured has to come first: it makes the memory"
     grown = max(_LEAST, 1 << (bytes - 1).bit_length())

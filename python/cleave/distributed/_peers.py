@@ -79,7 +79,9 @@ def collective_of(peers: Peers, device: torch.device, asked: str) -> str:
     if asked == own or (asked == "gloo" and _backend(peers, torch.device("cpu")) == "gloo"):
         return asked
     if asked == "peer":
-        raise ValueError('transport is "peer", which moves what products over ranks sum or gather, and no experts; use "auto"')
+        raise ValueError(
+            'transport is "peer", which moves what products over ranks sum or gather, and no experts; use "auto"'
+        )
     served = ", ".join(f"{t.type}: {_backend(peers, t)}" for t in peers.group._device_types)
     instead = "" if own is None else f"{own!r}, or "
     raise ValueError(

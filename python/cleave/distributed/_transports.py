@@ -18,9 +18,8 @@ from . import _peer_memory
 from ._peer_memory import PeerMemory, Turn
 from ._peers import Peers, collective_of, exchange, gather, gather_rows
 
-
-Multiply = Callable[[Tensor, slice], None]
-"""Writes the product of some rows of a to a tensor that has as many."""
+Multiply = Callable[..., None]
+"""multiply(out, rows[, epilogue]): of some rows of a, or what an epilogue function makes of it."""
 Use = Callable[[list[Tensor], slice], None]
 """Multiplies tensors' rows, which are these of all."""
 
@@ -39,9 +38,10 @@ class Collectives:
         return list(gather(own, self.peers, self.name).view(self.peers.size, rows, columns).unbind())
 
     def shares(
-        self, multiply: Multiply, like: Tensor, rows: int, columns: int, dtype: torch.dtype
-    ) -> Iterator[tuple[slice, list[Tensor]]]:
-        """Of all ranks' products those of this rank's rows, some after the other: which, and each rank's."""
+        self, multiply: Multiply, like: Tensor, rows: int, columns: int, dtype: torch.dtype, fused: bool
+    ) -> Iterator[tuple[slice, list[Tensor | None]]]:
+        """Of all ranks' products those of this rank's rows, some after the other: which, and each rank's. This rank's
+        may be None, with `fused`: it is to be multiplied now, and the others' are there."""
         size, share, own = self.peers.size, self.peers.share(rows), self.peers.own(rows)
         product = like.new_empty(size * share, columns, dtype=dtype)
         multiply(product[:rows], slice(0, rows))
@@ -93,19 +93,19 @@ class PeerStores:
         return products
 
     def shares(
-        self, multiply: Multiply, like: Tensor, rows: int, columns: int, dtype: torch.dtype
-    ) -> Iterator[tuple[slice, list[Tensor]]]:
+        self, multiply: Multiply, like: Tensor, rows: int, columns: int, dtype: torch.dtype, fused: bool
+    ) -> Iterator[tuple[slice, list[Tensor | None]]]:
         size, rank, share, own = self.peers.size, self.peers.rank, self.peers.share(rows), self.peers.own(rows)
-        if is_large(rows, columns, size):
-            yield from self._pushed_products(multiply, like, share, columns, dtype)
+        if is_large(rows, size) and fills_a_gpu(share, columns):
+            yield from self._pushed_products(multiply, like, share, columns, dtype, fused)
         else:
             products = self._turn.take((size * share, columns), dtype)
             multiply(products[rank][:rows], slice(0, rows))
             yield slice(0, own), [product[rank * share : rank * share + own] for product in products]
 
     def _pushed_products(
-        self, multiply: Multiply, like: Tensor, share: int, columns: int, dtype: torch.dtype
-    ) -> Iterator[tuple[slice, list[Tensor]]]:
+        self, multiply: Multiply, like: Tensor, share: int, columns: int, dtype: torch.dtype, fused: bool
+    ) -> Iterator[tuple[slice, list[Tensor | None]]]:
         """The others' rows first, which leave while the rest is multiplied."""
         size, rank = self.peers.size, self.peers.rank
         slots = self._turn.take((size, share, columns), dtype)  # of each rank: a place for each rank's rows of its own
@@ -119,14 +119,17 @@ class PeerStores:
                 with beside.behind_all():
                     slots[owner][rank, part].copy_(others[step - 1, part], non_blocking=True)
             left.append(beside.event())
-        multiply(slots[rank][rank], slice(rank * share, (rank + 1) * share))
+        if not fused:
+            multiply(slots[rank][rank], slice(rank * share, (rank + 1) * share))
         for part, event in zip(parts, left, strict=True):
             beside.computing.wait_event(event)
-            yield part, [slot[part] for slot in slots[rank].unbind()]
+            if fused:
+                self._turn.meet()
+            yield part, [None if fused and r == rank else slots[rank][r, part] for r in range(size)]
 
     def whole(self, like: Tensor, rows: int, columns: int, dtype: torch.dtype) -> Whole:
         everyones = self._turn.take((self.peers.share(rows), columns), dtype)
-        if is_large(rows, columns, self.peers.size):
+        if is_large(rows, self.peers.size) and fills_a_gpu(self.peers.share(rows), columns):
             return PulledWhole(self.peers, self._turn, everyones)
         return Whole(everyones[self.peers.rank], self._whole_of, rows)
 
@@ -137,8 +140,8 @@ class PeerStores:
 
     def gather_rows(self, *parts: Tensor, rows: int, use: Use | None = None, columns: int = 0) -> list[Tensor]:
         share = self.peers.share(rows)
-        if use is not None and is_large(rows, columns, self.peers.size):
-            return self._pushed_rows(parts, share, use)
+        if use is not None and is_large(rows, self.peers.size):
+            return self._pushed_rows(parts, share, use, columns)
         taken = [self._turn.take((share, *x.shape[1:]), x.dtype) for x in parts]
         for x, everyones in zip(parts, taken, strict=True):
             everyones[self.peers.rank][: x.shape[0]].copy_(x)
@@ -147,7 +150,7 @@ class PeerStores:
             use(gathered, slice(0, rows))
         return gathered
 
-    def _pushed_rows(self, parts: tuple[Tensor, ...], share: int, use: Use) -> list[Tensor]:
+    def _pushed_rows(self, parts: tuple[Tensor, ...], share: int, use: Use, columns: int) -> list[Tensor]:
         """This rank's rows are multiplied while they leave, and the others' when they are there."""
         size, rank = self.peers.size, self.peers.rank
         others = [(rank + step) % size for step in range(1, size)]
@@ -165,14 +168,29 @@ class PeerStores:
                 for peer in range(size):
                     rows = _rows_of(peer, share, slice(0, share))
                     whole[rows].copy_(x if peer == rank else everyones[rank][rows], non_blocking=True)
+        if not fills_a_gpu(share, columns):
+            beside.join()
+            use(gathered, slice(0, size * share))
+            return gathered
         use(list(parts), slice(rank * share, (rank + 1) * share))
-        for part, event in there:
+        for part, event in _together(there, columns, size):
             beside.computing.wait_event(event)
             for peer in others:
                 rows = _rows_of(peer, share, part)
                 use([everyones[rank][rows] for everyones in slots], rows)
         beside.join()
         return gathered
+
+
+def _together(there: list[tuple[slice, Any]], columns: int, size: int) -> Iterator[tuple[slice, Any]]:
+    """Rows that are multiplied together, and when they are there: enough for all SMs; all, where this rank's own took
+    longer than they do to come."""
+    begin = 0
+    for part, event in there:
+        is_last = part is there[-1][0]
+        if is_last or (columns < _HIDING * size and fills_a_gpu(part.stop - begin, columns)):
+            yield slice(begin, part.stop), event
+            begin = part.stop
 
 
 class PulledWhole(Whole):
@@ -223,14 +241,18 @@ def _side_stream(device: torch.device) -> Any:
 
 _LEAST_ROWS = 1024  # with fewer, reading b again for each part takes longer than what it hides
 _WAVE = 132 * 128 * 256  # elements of D that an H100's or H200's SMs have at once
+_HIDING = 2048  # columns with which a row of 16 bits takes as long to multiply as to move
 
 
-def is_large(rows: int, columns: int, size: int) -> bool:
-    """Whether a product over ranks is moved while it is made: each rank's share of rows has tiles enough for all SMs.
+def is_large(rows: int, size: int) -> bool:
+    """Whether rows are moved in parts while others are multiplied. All ranks answer alike."""
+    return size > 1 and rows % size == 0 and rows // size >= _LEAST_ROWS
 
-    Such products are never split along K, however they are cut and moved, so that they have the same bits."""
-    share = rows // size
-    return size > 1 and share * size == rows and share >= _LEAST_ROWS and share * columns >= _WAVE
+
+def fills_a_gpu(rows: int, columns: int) -> bool:
+    """Whether a product has tiles enough for all SMs. Large ones that do are never split along K, however they are cut
+    and moved, so that they have the same bits."""
+    return rows * columns >= _WAVE
 
 
 def _parts(share: int, peers: int) -> list[slice]:
