@@ -35,9 +35,9 @@ class KeptRows:
         self.rows = kept["rows"]
 
     def missing(self, job: str, cases: Iterable[tuple[str, Case]]) -> list[Case]:
-        """Those of `cases`, each with its title before it, that have no row."""
+        """Those of `cases`, each with its title before it, that have no row, each once."""
         known = {row["case"] for row in self.rows if row["job"] == job}
-        return [case for title, case in cases if title not in known]
+        return [case for title, case in dict(cases).items() if title not in known]
 
     @property
     def time_is_up(self) -> bool:
