@@ -53,6 +53,7 @@ def test_a_prepared_product_keeps_to_its_kernels():
         assert "prepared for these operands" in plan.why
     assert "prepared" not in cleave.plan_problem(2001, **options).why
     assert "prepared" not in cleave.plan_problem(16, **options | {"bias": "row"}).why
+    assert "prepared" not in cleave.plan_problem(16, **options | {"static_b": True}).why
 
 
 def test_covering_kernels_can_be_asked_for():
@@ -89,6 +90,23 @@ def test_what_cannot_be_prepared_is_refused(what, arguments, message):
         pytest.importorskip("cleave.torch", exc_type=ImportError)
     with pytest.raises((TypeError, ValueError), match=message.replace("(", r"\(")):
         cleave.prepare(what, **arguments)
+
+
+@pytest.mark.parametrize("static", [True, False])
+def test_static_weights_are_prepared_as_such(monkeypatch, static):
+    torch = pytest.importorskip("torch")
+    pytest.importorskip("cleave.torch", exc_type=ImportError)
+    from cleave.torch import W4A16Linear, W8A8Linear, _prepare
+
+    planned = []
+    for name in ("plan_scaled_gemm", "plan_mixed_gemm"):
+        monkeypatch.setattr(cleave, name, lambda *_, static_b, **__: planned.append(static_b))
+    monkeypatch.setattr(_prepare, "_on_gpu", lambda layer: True)
+    linear = torch.nn.Linear(64, 48)
+    in_8_bits = W8A8Linear.from_linear(linear, static_weights=static)
+    in_4_bits = W4A16Linear.from_linear(linear, 64, static_weights=static)
+    list(_prepare.products(torch.nn.Sequential(in_8_bits, in_4_bits), 1, 8, torch.bfloat16))
+    assert planned == [static] * 2
 
 
 def test_products_of_layers_are_those_of_their_calls(monkeypatch):

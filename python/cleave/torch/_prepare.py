@@ -52,7 +52,8 @@ def products(model: nn.Module, first: int, last: int, dtype: torch.dtype | None)
             if layer.recipe is None:
                 yield _grouped(layer, first, last)
         elif isinstance(layer, W4A16Linear):
-            yield cleave.plan_mixed_gemm(_beside(layer, dtype), layer.weights(), bias=layer.bias), first, last
+            static = {"static_b": layer.static_weights}
+            yield cleave.plan_mixed_gemm(_beside(layer, dtype), layer.weights(), bias=layer.bias, **static), first, last
         elif isinstance(layer, W4A16Experts):
             yield from _w4a16_experts(layer, first, last, dtype, _choices(model, layer.num_experts))
         elif isinstance(layer, RMSNormQuantize):
@@ -101,6 +102,7 @@ def _w8a8(layer: W8A8Linear, first: int, last: int, dtype: torch.dtype) -> Itera
         out_dtype=dtype,
         use_fast_accum=layer.use_fast_accum,
         activation=layer.activation if isinstance(layer, W8A8SwiGLU) else "none",
+        static_b=layer.static_weights,
     )
     yield plan, first, last
 
