@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -41,6 +42,20 @@ def test_kernels_are_compiled_once_and_found(tmp_path, fake_gpu):
     assert int(fewer.split()[1]) <= kernels
     assert 1 < kernels <= 24
     assert int(sources) >= 1
+
+
+def test_layers_compile_nothing_after_it(tmp_path, fake_gpu):
+    pytest.importorskip("cleave.torch", exc_type=ImportError)
+    script = Path(__file__).parents[1] / "fake_driver" / "layers.py"
+    done = subprocess.run(
+        [sys.executable, script], cwd=tmp_path, env=fake_gpu, capture_output=True, text=True, timeout=300
+    )
+    assert done.returncode == 0, done.stderr
+    lines = [line.split("\t") for line in done.stdout.splitlines()]
+    assert len(lines) > 10
+    for name, *counts in lines:
+        products, compiled, multiplied, unprepared = map(int, counts)
+        assert products > 1 and multiplied >= 8 and (compiled, unprepared) == (0, 0), name
 
 
 def test_a_prepared_product_keeps_to_its_kernels():
@@ -177,12 +192,16 @@ def test_products_of_layers_are_those_of_their_calls(monkeypatch):
 
     shapes = (4, 64, 64), (4, 64, 32)
     experts = W4A16Experts.from_packed(*(cleave.pack_weights(torch.randn(shape).bfloat16(), 32) for shape in shapes))
-    with Calls() as calls:
+    with Calls() as moves:
         gate_up, down = products(experts)
+    assert not moves.of("mixed_grouped_gemm")
+    ids = torch.zeros((8, 4), dtype=torch.int32)
+    with Calls() as calls:
+        experts(x[:8], ids, ids.float())
     ((rows, packed, scales, zeros, _, _, ends), _), (second, _) = calls.of("mixed_grouped_gemm")[:2]
     gate_up.run(rows[:16], packed, scales=scales, zeros=zeros, offs=ends)
     down.run(second[0][:16], second[1], scales=second[2], offs=second[6])
-    called = {(call[0][0].dtype, call[0][0].shape[0]) for call in calls.of("moe_sort_tokens")}
+    called = {(call[0][0].dtype, call[0][0].shape[0]) for call in moves.of("moe_sort_tokens")}
     assert called == {(dtype, tokens) for dtype in (torch.int32, torch.int64) for tokens in (8, 16)}
 
     moe = MoE(4, 2, 64, 32, dtype=torch.bfloat16)
