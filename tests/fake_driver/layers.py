@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import cleave
+from cleave import _torch_precision
 from cleave.torch import Float8Linear, GroupedLinear, MoE, W8A8Experts, W8A8Linear, _prepare
 
 STREAM = 64
@@ -68,6 +69,8 @@ class OnFakeGpu(TorchDispatchMode):
         if name in PLANS:
             names = (each.name for each in function._schema.arguments)
             given = dict(zip(names, arguments, strict=False)) | (options or {})
+            if given.get("a", arguments[0]).dtype == torch.float32:
+                given["precision"] = _torch_precision.precision()  # for which the operator asks
             planned = plan(name, **{key: value for key, value in given.items() if value is not None})
             planned.prepare(STREAM)
             if name != "quantize":
@@ -107,6 +110,10 @@ def layers() -> dict[str, tuple[nn.Module, Call]]:
         "experts block_1x128": (W8A8Experts(*sizes, granularity="block_1x128"), to_experts),
         "grouped blockwise": (GroupedLinear(*sizes, **recipe), in_groups),
         "moe": (MoE(EXPERTS, 2, FEATURES, HIDDEN, **wide), alone),
+        "moe of a router in float32": (
+            MoE(EXPERTS * 4, 2, FEATURES, HIDDEN, router_dtype=torch.float32, **wide),
+            alone,
+        ),
         "moe blockwise": (MoE(EXPERTS, 2, FEATURES, HIDDEN, **recipe), alone),
     }
     for name in ("blockwise", "rowwise", "rowwise_with_gw_hp", "tensorwise"):

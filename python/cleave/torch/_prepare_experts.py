@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 import cleave
 
+from .. import _torch_precision
 from . import _dealt, _prepare_float8
 from ._examples import TOKENS, Product, ends_of, in_8_bits, scales_of, tokens
 from ._packed_layer import HALVES, PackedLayer
@@ -17,6 +18,7 @@ from .experts import W8A8Experts
 from .grouped_linear import GroupedLinear
 from .mixed_experts import W4A16Experts
 from .moe import MoE
+from .router import Router
 
 _ops = torch.ops.cleave
 
@@ -83,9 +85,8 @@ def _w8a8_product(
 
 
 def moe(layer: MoE, first: int, last: int) -> Iterator[Product]:
-    weight = layer.router.weight.detach()
-    x = weight.new_zeros((TOKENS, weight.shape[1]))
-    yield cleave.plan_gemm(x, weight.t(), out_dtype=torch.float32), first, last
+    x = tokens(layer.gate_up.weight, layer.gate_up.in_features, layer.gate_up.weight.dtype).zero_()
+    yield from _router(layer.router, x, first, last)
     ranks = layer.dispatcher.ranks
     rows = (first * layer.top_k if ranks == 1 else 1), last * layer.top_k * ranks
     yield from grouped(layer.gate_up, *rows, activation="swiglu")
@@ -95,6 +96,19 @@ def moe(layer: MoE, first: int, last: int) -> Iterator[Product]:
     else:  # others may not be calling
         layer.route(x)
     _sort(x, [torch.int32], layer.num_experts, layer.top_k, last)
+
+
+def _router(router: Router, x: Tensor, first: int, last: int) -> Iterator[Product]:
+    weight = router.weight.detach()
+    if weight.dtype == x.dtype:
+        yield cleave.plan_gemm(x, weight.t(), out_dtype=torch.float32), first, last
+        return
+    few = min(last, router.most_tokens)
+    for count in range(first, few + 1):  # by calls: the kernel has few forms, which depend on the number of tokens
+        router(x.new_zeros((count, x.shape[1])))
+    if few < last:
+        options = {"precision": _torch_precision.precision()}
+        yield cleave.plan_gemm(x.float(), weight.float().t(), **options), max(first, few + 1), last
 
 
 def _sort(x: Tensor, dtypes: Iterable[torch.dtype], experts: int, choices: int, last: int) -> None:
