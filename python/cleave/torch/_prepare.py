@@ -139,7 +139,7 @@ def _w4a16_experts(layer: W4A16Experts, first: int, last: int, dtype: torch.dtyp
     for part in (layer.gate_up, layer.down):
         rows = _beside(part, dtype)
         offs = torch.zeros(layer.num_experts, dtype=torch.int32, device=rows.device)
-        yield cleave.plan_mixed_gemm(rows, part.weights(), offs=offs), first, last * choices
+        yield cleave.plan_mixed_gemm(rows, part.weights(), offs=offs, bias=part.bias), first, last * choices
     # What sorts tokens, and brings them back, is of few forms: by calls.
     x = _beside(layer.gate_up, dtype).zero_()
     for ids_dtype in (torch.int32, torch.int64):

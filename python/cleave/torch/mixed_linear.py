@@ -11,7 +11,7 @@ import cleave
 
 from .._weights.formats import E2M1, int4_values, scaled
 from .._weights.layout import codes_at, places_in_block
-from ._packed_layer import HALVES, PackedLayer
+from ._packed_layer import PackedLayer, check_bias, options_of
 
 _mixed_gemm = torch.ops.cleave.mixed_gemm.default
 
@@ -79,6 +79,7 @@ class W4A16Linear(PackedLayer):
             (),
             in_features,
             out_features,
+            bias,
             group_size=group_size,
             format=format,
             zeros=zeros,
@@ -86,7 +87,6 @@ class W4A16Linear(PackedLayer):
             dtype=dtype,
             device=device,
         )
-        self.register_buffer("bias", torch.empty(out_features, dtype=dtype, device=device) if bias else None)
 
     @classmethod
     def from_linear(cls, linear: nn.Linear, group_size: int | None = None, format: str = "int4") -> W4A16Linear:
@@ -106,22 +106,9 @@ class W4A16Linear(PackedLayer):
         if len(weights.shape) != 2:
             raise ValueError(f"weights is {weights.shape}, of experts; it must be of one layer, (N, K)")
         rows, columns = weights.shape
-        dtype = weights.scales.dtype
-        if dtype not in HALVES:
-            dtype = bias.dtype if bias is not None and bias.dtype in HALVES else torch.bfloat16
-        layer = cls(
-            columns,
-            rows,
-            bias is not None,
-            group_size=weights.group_size,
-            zeros=weights.zeros is not None,
-            act_order=weights.perm is not None,
-            format=weights.format,
-            dtype=dtype,
-            device="meta",
-        )
-        layer._keep(weights)
-        layer.bias = None if bias is None else bias.detach().to(weights.packed.device, dtype)
+        check_bias("bias", bias, weights)
+        layer = cls(columns, rows, **options_of(weights, bias))
+        layer._keep(weights, bias)
         return layer
 
     def forward(self, x: Tensor) -> Tensor:
@@ -146,6 +133,3 @@ class W4A16Linear(PackedLayer):
             example = self.packed.new_zeros((example, self.in_features), dtype=dtype)
         with torch.no_grad():
             self(example)
-
-    def extra_repr(self) -> str:
-        return f"{super().extra_repr()}, bias={self.bias is not None}"
