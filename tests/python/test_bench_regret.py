@@ -9,12 +9,12 @@ import pytest
 
 pytest.importorskip("torch")
 
-from bench_stand_ins import BetweenStandIn  # noqa: E402
+from bench_stand_ins import BetweenStandIn
 
-from bench import pairs, regret  # noqa: E402
-from bench.every_job import EVERY_JOB  # noqa: E402
-from bench.kept_rows import KeptRows  # noqa: E402
-from cleave.testing.errors import ToolError  # noqa: E402
+from bench import pairs, regret
+from bench.every_job import EVERY_JOB
+from bench.kept_rows import KeptRows
+from cleave.testing.errors import ToolError
 
 JOB = SimpleNamespace(
     name="job",
@@ -48,7 +48,7 @@ def test_the_choice_and_its_next_candidates() -> None:
 
 
 def test_of_many_the_fastest_are_measured_again() -> None:
-    """"e" looks fastest once, and is not; "f" is not among the three, whatever it would take later."""
+    """ "e" looks fastest once, and is not; "f" is not among the three, whatever it would take later."""
     us = {"a": [10.0], "b": [9.0], "c": [8.5, 9.5], "d": [20.0], "e": [5.0, 11.0], "f": [30.0, 1.0]}
     row = measured(us)
     assert (row["best"], row["candidates"]) == ("b", 6)

@@ -191,16 +191,21 @@ def test_products_of_layers_are_those_of_their_calls(monkeypatch):
             product.run(x, packed.packed, bias=layer.bias)
 
     shapes = (4, 64, 64), (4, 64, 32)
-    experts = W4A16Experts.from_packed(*(cleave.pack_weights(torch.randn(shape).bfloat16(), 32) for shape in shapes))
-    with Calls() as moves:
-        gate_up, down = products(experts)
-    assert not moves.of("mixed_grouped_gemm")
-    ids = torch.zeros((8, 4), dtype=torch.int32)
-    with Calls() as calls:
-        experts(x[:8], ids, ids.float())
-    ((rows, packed, scales, zeros, _, _, ends), _), (second, _) = calls.of("mixed_grouped_gemm")[:2]
-    gate_up.run(rows[:16], packed, scales=scales, zeros=zeros, offs=ends)
-    down.run(second[0][:16], second[1], scales=second[2], offs=second[6])
+    weights = [cleave.pack_weights(torch.randn(shape).bfloat16(), 32) for shape in shapes]
+    for biases in ([], [torch.randn(shape[:2]).bfloat16() for shape in shapes]):
+        experts = W4A16Experts.from_packed(*weights, *biases)
+        with Calls() as moves:
+            gate_up, down = products(experts)
+        assert not moves.of("mixed_grouped_gemm")
+        ids = torch.zeros((8, 4), dtype=torch.int32)
+        with Calls() as calls:
+            experts(x[:8], ids, ids.float())
+        (first, _), (second, _) = calls.of("mixed_grouped_gemm")[:2]
+        for plan, (rows, packed, scales, zeros, _, _, ends, *bias) in ((gate_up, first), (down, second)):
+            beside = {"scales": scales, "zeros": zeros, "offs": ends}
+            plan.run(rows[:16], packed, **beside, bias=bias[0] if bias else None)
+            with pytest.raises(ValueError, match="bias is"):
+                plan.run(rows[:16], packed, **beside, bias=None if biases else torch.zeros(packed.shape[0], 64))
     called = {(call[0][0].dtype, call[0][0].shape[0]) for call in moves.of("moe_sort_tokens")}
     assert called == {(dtype, tokens) for dtype in (torch.int32, torch.int64) for tokens in (8, 16)}
 

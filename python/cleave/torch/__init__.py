@@ -128,6 +128,7 @@ from .convolutions import conv1d, conv2d, conv3d  # noqa: E402
 from .experts import W8A8Experts  # noqa: E402
 from .float8 import Float8Linear, convert_to_float8_training  # noqa: E402
 from .fused import GatedMLP, NormProjections, Projection, W8A8SwiGLU  # noqa: E402
+from .gate import Gate  # noqa: E402
 from .grouped_linear import GroupedLinear  # noqa: E402
 from .linear import W8A8Linear, replace_linears  # noqa: E402
 from .loading import load_quantized  # noqa: E402
@@ -147,6 +148,7 @@ __all__ = [
     "ConvTranspose3d",
     "Float8Linear",
     "Fused",
+    "Gate",
     "GatedMLP",
     "GroupedLinear",
     "MoE",

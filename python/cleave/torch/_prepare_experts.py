@@ -51,7 +51,8 @@ def beside_packed(layer: PackedLayer, dtype: torch.dtype) -> Tensor:
 def w4a16(layer: W4A16Experts, first: int, last: int, dtype: torch.dtype, choices: int) -> Iterator[Product]:
     for part in (layer.gate_up, layer.down):
         rows = beside_packed(part, dtype)
-        yield cleave.plan_mixed_gemm(rows, part.weights(), offs=ends_of(part.packed)), first, last * choices
+        plan = cleave.plan_mixed_gemm(rows, part.weights(), offs=ends_of(part.packed), bias=part.bias)
+        yield plan, first, last * choices
     x = beside_packed(layer.gate_up, dtype)
     _move(x, [x], layer.num_experts, choices, last)
 

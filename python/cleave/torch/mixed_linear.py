@@ -11,7 +11,7 @@ import cleave
 
 from .._weights.formats import E2M1, int4_values, scaled
 from .._weights.layout import codes_at, places_in_block
-from ._packed_layer import HALVES, PackedLayer
+from ._packed_layer import PackedLayer, check_bias, options_of
 from ._static_weights import StaticWeights
 
 _mixed_gemm = torch.ops.cleave.mixed_gemm.full
@@ -85,6 +85,7 @@ class W4A16Linear(StaticWeights, PackedLayer):
             (),
             in_features,
             out_features,
+            bias,
             group_size=group_size,
             format=format,
             zeros=zeros,
@@ -92,7 +93,6 @@ class W4A16Linear(StaticWeights, PackedLayer):
             dtype=dtype,
             device=device,
         )
-        self.register_buffer("bias", torch.empty(out_features, dtype=dtype, device=device) if bias else None)
         self.static_weights = static_weights
 
     @classmethod
@@ -123,23 +123,9 @@ class W4A16Linear(StaticWeights, PackedLayer):
         if len(weights.shape) != 2:
             raise ValueError(f"weights is {weights.shape}, of experts; it must be of one layer, (N, K)")
         rows, columns = weights.shape
-        dtype = weights.scales.dtype
-        if dtype not in HALVES:
-            dtype = bias.dtype if bias is not None and bias.dtype in HALVES else torch.bfloat16
-        layer = cls(
-            columns,
-            rows,
-            bias is not None,
-            group_size=weights.group_size,
-            zeros=weights.zeros is not None,
-            act_order=weights.perm is not None,
-            format=weights.format,
-            static_weights=static_weights,
-            dtype=dtype,
-            device="meta",
-        )
-        layer._keep(weights)
-        layer.bias = None if bias is None else bias.detach().to(weights.packed.device, dtype)
+        check_bias("bias", bias, weights)
+        layer = cls(columns, rows, **options_of(weights, bias), static_weights=static_weights)
+        layer._keep(weights, bias)
         layer.wait_for_weights()
         return layer
 
@@ -171,4 +157,4 @@ class W4A16Linear(StaticWeights, PackedLayer):
             self(example)
 
     def extra_repr(self) -> str:
-        return f"{super().extra_repr()}, bias={self.bias is not None}, static_weights={self.static_weights}"
+        return f"{super().extra_repr()}, static_weights={self.static_weights}"
