@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <mutex>
+#include <tuple>
 
 #include "base/refuse.h"
 #include "jit/build_id.h"
@@ -18,6 +19,8 @@ namespace cleave {
 namespace {
 
 constexpr int newest_major = 13, oldest_major = 12;
+// 12.0 refuses operands of assembly that are written early ("=&r").
+constexpr NvrtcVersion oldest = {.major = oldest_major, .minor = 1};
 
 #define CLEAVE_NVRTC_FUNCTIONS(X)            \
   X(get_error_string, GetErrorString)        \
@@ -68,12 +71,17 @@ std::string path_of(void* function) {
   return dladdr(function, &info) && info.dli_fname ? info.dli_fname : "";
 }
 
+NvrtcVersion version_of(const Nvrtc& nvrtc) {
+  NvrtcVersion version;
+  nvrtc.version(&version.major, &version.minor);
+  return version;
+}
+
 // NVRTC opens its companion library by bare name when it compiles, which fails for a library
 // outside the system's search path (such as a wheel's) unless the companion is in the process
 // already.
 void load_builtins(const Nvrtc& nvrtc) {
-  int major = 0, minor = 0;
-  nvrtc.version(&major, &minor);
+  const auto [major, minor] = version_of(nvrtc);
   const auto directory = std::filesystem::path(nvrtc.path).parent_path();
   const auto name = fmt::format("libnvrtc-builtins.so.{}.{}", major, minor);
   dlopen((directory / name).c_str(), RTLD_NOW | RTLD_LOCAL);
@@ -103,9 +111,9 @@ class Loader {
     if (const Nvrtc* found = find()) return *found;
     const std::lock_guard lock(mutex_);
     refuse(ErrorCode::compiler,
-           "NVRTC, which compiles the kernels, was not found. Run `pip install nvidia-cuda-nvrtc`, install the CUDA "
-           "toolkit, or set CLEAVE_NVRTC to the path of libnvrtc.so. Tried: {}",
-           fmt::join(tried_, ", "));
+           "NVRTC, which compiles the kernels, was not found; it is to be {}.{} or newer. Run `pip install "
+           "nvidia-cuda-nvrtc`, install the CUDA toolkit, or set CLEAVE_NVRTC to the path of libnvrtc.so. Tried: {}",
+           oldest.major, oldest.minor, fmt::join(tried_, ", "));
   }
 
  private:
@@ -136,7 +144,7 @@ class Loader {
     void* library = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL | flags);
     if (!(flags & RTLD_NOLOAD)) tried_.push_back(file);
     if (!library) return false;
-    if (!resolve_all(library, nvrtc_)) {
+    if (!resolve_all(library, nvrtc_) || !is_new_enough()) {
       dlclose(library);
       return false;
     }
@@ -144,6 +152,14 @@ class Loader {
     nvrtc_.build = build_of(reinterpret_cast<void*>(nvrtc_.version));
     load_builtins(nvrtc_);
     return true;
+  }
+
+  bool is_new_enough() {
+    const NvrtcVersion version = version_of(nvrtc_);
+    if (std::tie(version.major, version.minor) >= std::tie(oldest.major, oldest.minor)) return true;
+    const std::string path = path_of(reinterpret_cast<void*>(nvrtc_.version));
+    tried_.push_back(fmt::format("{}, which is {}.{}", path, version.major, version.minor));
+    return false;
   }
 
   ForkSharedMutex mutex_;

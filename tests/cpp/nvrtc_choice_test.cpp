@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "cleave/error.h"
 #include "jit/build_id.h"
 #include "jit/compiler.h"
 #include "jit/nvrtc.h"
@@ -54,6 +55,23 @@ TEST_F(NvrtcChoiceDeathTest, TheDriverLoadsWhatItCompiles) {
 
 TEST_F(NvrtcChoiceDeathTest, ATooNewOneIsBetterThanNone) {
   EXPECT_EXIT(print_choice("12080", {13}), testing::ExitedWithCode(0), "libnvrtc.so.13$");
+}
+
+void print_answer_of(const char* version) {
+  setenv("FAKE_NVRTC_VERSION", version, 1);
+  setenv("CLEAVE_NVRTC", (fakes / "libfake_nvrtc.so").c_str(), 1);
+  try {
+    fputs(nvrtc_path().c_str(), stderr);
+  } catch (const Error& error) {
+    fputs(error.what(), stderr);
+  }
+  _exit(0);
+}
+
+TEST_F(NvrtcChoiceDeathTest, OneThatIsTooOldIsRefusedByName) {
+  const auto exited = testing::ExitedWithCode(0);
+  EXPECT_EXIT(print_answer_of("12000"), exited, "to be 12.1 or newer.*libfake_nvrtc.so, which is 12.0");
+  EXPECT_EXIT(print_answer_of("12010"), exited, "libfake_nvrtc.so$");
 }
 
 /// Whether a new process that compiles with `library` finds the kernel in the cache.

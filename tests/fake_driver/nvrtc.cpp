@@ -1,6 +1,7 @@
 // A libnvrtc whose kernels are empty: what they are launched with is what counts.
 #include <nvrtc.h>
 
+#include <cstdlib>
 #include <cstring>
 
 namespace {
@@ -13,8 +14,10 @@ const char* nvrtcGetErrorString(nvrtcResult) {
   return "an error of the fake compiler";
 }
 nvrtcResult nvrtcVersion(int* major, int* minor) {
-  *major = 13;
-  *minor = 0;
+  const char* const version = std::getenv("FAKE_NVRTC_VERSION");  // as cudaRuntimeGetVersion has them: 12010
+  const int number = version ? std::atoi(version) : 13000;
+  *major = number / 1000;
+  *minor = number % 1000 / 10;
   return NVRTC_SUCCESS;
 }
 nvrtcResult nvrtcCreateProgram(nvrtcProgram* program, const char*, const char*, int, const char* const*,

@@ -67,6 +67,14 @@ def test_kernels_and_the_public_headers_know_nothing_of_src() -> None:
         assert not [name for name in names if not name.startswith("cleave/")], path
 
 
+def test_functions_that_run_take_configurations_by_value() -> None:
+    """NVRTC from 13.2 on reads what is behind a reference when the kernel runs (kernels/cleave/config)."""
+    passed = re.compile(r"^[^\n;{}]*\(([^()]*\bconst \w*Config&[^()]*)\)[^;{}]*\{", re.M)
+    for header in sorted(KERNELS.rglob("*.h")):
+        runs = [found[0] for found in passed.finditer(header.read_text()) if "constexpr" not in found[0]]
+        assert not runs, f"{header}: {runs[0]}"
+
+
 def test_defaulted_operators_are_the_devices_too() -> None:
     """NVRTC 13.0 refuses those without CLEAVE_HD; later ones do not."""
     bare = re.compile(r"^(?!.*CLEAVE_HD).*\bfriend constexpr\b.*$", re.M)

@@ -91,7 +91,9 @@ struct FunctionConfig {
   CLEAVE_HD constexpr uint32_t count(InputShape shape) const { return count(shape, inputs); }
 };
 
-/// What the epilogue is specialised for.
+/// What the epilogue is specialised for. A function that runs takes it by value, as it does every configuration: NVRTC
+/// from 13.2 on reads what is behind a reference when the kernel runs, and each activation becomes a branch of it. A
+/// `constexpr` function that the compiler evaluates may take a reference.
 struct EpilogueConfig {
   DType c = DType::bf16, d = DType::bf16, bias_dtype = DType::bf16;
   Order order = Order::row;  // of C and D

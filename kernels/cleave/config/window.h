@@ -32,7 +32,7 @@ CLEAVE_HD constexpr uint32_t window_filter_elements(const DirectConfig& d) {
 }
 
 /// Which element of a filter, whose lines lie behind each other, K's element `k` is; -1: of none.
-CLEAVE_HD constexpr int32_t filter_element(const DirectConfig& d, uint32_t k) {
+CLEAVE_HD constexpr int32_t filter_element(DirectConfig d, uint32_t k) {
   const uint32_t line = k / window_run(d), across = d.width.taps * d.vector;
   const uint32_t at = k % window_run(d) - d.width.phase;  // wraps before the run
   return line < d.height.taps && at < across ? int32_t(line * across + at) : -1;
@@ -40,7 +40,7 @@ CLEAVE_HD constexpr int32_t filter_element(const DirectConfig& d, uint32_t k) {
 
 /// The first word of the lines that a CTA reads, whose first output along a line is `column`. `pad`: zeros before the
 /// line.
-CLEAVE_HD constexpr int32_t window_first_word(const DirectConfig& d, uint32_t column, int32_t pad) {
+CLEAVE_HD constexpr int32_t window_first_word(DirectConfig d, uint32_t column, int32_t pad) {
   return (d.width.map(pad).first(column) * int32_t(d.vector) - int32_t(d.width.phase)) / 2;
 }
 

@@ -27,7 +27,7 @@ struct BroadcastValues : OutputOffset {
   int32_t zero = 1;
 };
 
-CLEAVE_HD BroadcastValues row_broadcast(const EpilogueConfig& config, const EpilogueParams& p,
+CLEAVE_HD BroadcastValues row_broadcast(EpilogueConfig config, const EpilogueParams& p,
                                         const ScaleParams& scales, uint32_t row, uint32_t batch) {
   BroadcastValues values;
   if (config.scaling == Scaling::vector && config.scaled_rows)
@@ -38,7 +38,7 @@ CLEAVE_HD BroadcastValues row_broadcast(const EpilogueConfig& config, const Epil
   return values;
 }
 
-CLEAVE_HD BroadcastValues column_broadcast(const EpilogueConfig& config, const EpilogueParams& p,
+CLEAVE_HD BroadcastValues column_broadcast(EpilogueConfig config, const EpilogueParams& p,
                                            const ScaleParams& scales, uint32_t col, uint32_t batch) {
   BroadcastValues values;
   if (config.scaling == Scaling::vector && config.scaled_columns)
@@ -54,20 +54,20 @@ struct ElementCoord {
   uint32_t row, col, batch;
 };
 
-CLEAVE_HD int64_t c_offset(const EpilogueConfig& config, const EpilogueParams& p, const ElementCoord& at) {
+CLEAVE_HD int64_t c_offset(EpilogueConfig config, const EpilogueParams& p, const ElementCoord& at) {
   return int64_t(at.batch) * p.c_batch_stride + epilogue_offset(config.order, p.c_stride, at.row, at.col);
 }
 /// C's element there, as the host and the direct kernel read it (others by epilogue/element_inputs.h). beta == 0 never
 /// reads C, so C may hold NaNs.
-CLEAVE_HD float c_element(const EpilogueConfig& config, const EpilogueParams& p, const ElementCoord& at) {
+CLEAVE_HD float c_element(EpilogueConfig config, const EpilogueParams& p, const ElementCoord& at) {
   return config.has_c && p.beta != 0.0f ? load_element(config.c, p.c, c_offset(config, p, at)) : 0.0f;
 }
-CLEAVE_HD int32_t c_integer(const EpilogueConfig& config, const EpilogueParams& p, const ElementCoord& at) {
+CLEAVE_HD int32_t c_integer(EpilogueConfig config, const EpilogueParams& p, const ElementCoord& at) {
   return config.has_c && p.beta != 0.0f ? static_cast<const int32_t*>(p.c)[c_offset(config, p, at)] : 0;
 }
 
 /// An integer sum free of the operands' zero points. Like the sum, it wraps.
-CLEAVE_HD int32_t without_zeros(const EpilogueConfig& config, int32_t sum, const BroadcastValues& row_values,
+CLEAVE_HD int32_t without_zeros(EpilogueConfig config, int32_t sum, const BroadcastValues& row_values,
                                 const BroadcastValues& col_values) {
   if (!config.has_zero) return sum;
   return int32_t(uint32_t(sum) - uint32_t(row_values.zero) * uint32_t(col_values.zero));
@@ -75,7 +75,7 @@ CLEAVE_HD int32_t without_zeros(const EpilogueConfig& config, int32_t sum, const
 
 /// What an `i32` D holds; it wraps. alpha and beta are whole numbers, and alpha is 1 without a C. `empty`: the sum is
 /// of nothing; `c`: C's element.
-CLEAVE_HD int32_t epilogue_integer(const EpilogueConfig& config, const EpilogueParams& p, int32_t sum,
+CLEAVE_HD int32_t epilogue_integer(EpilogueConfig config, const EpilogueParams& p, int32_t sum,
                                    const BroadcastValues& row_values, const BroadcastValues& col_values, bool empty,
                                    int32_t c) {
   uint32_t value = empty ? 0 : uint32_t(without_zeros(config, sum, row_values, col_values));
@@ -86,7 +86,7 @@ CLEAVE_HD int32_t epilogue_integer(const EpilogueConfig& config, const EpilogueP
 /// The value there in float32, before it is divided by scale_d. `Sum`: float, or int32_t for i8 operands; `empty`, `c`:
 /// as above.
 template <class Sum>
-CLEAVE_HD float epilogue_value(const EpilogueConfig& config, const EpilogueParams& p, Sum sum,
+CLEAVE_HD float epilogue_value(EpilogueConfig config, const EpilogueParams& p, Sum sum,
                                const BroadcastValues& row_values, const BroadcastValues& col_values, bool empty,
                                float c) {
   if (config.has_zero) sum = Sum(without_zeros(config, int32_t(sum), row_values, col_values));
@@ -100,7 +100,7 @@ CLEAVE_HD float epilogue_value(const EpilogueConfig& config, const EpilogueParam
 }
 
 /// What a value is multiplied by before it is stored.
-CLEAVE_HD float stored_factor(const EpilogueConfig& config, const EpilogueParams& p) {
+CLEAVE_HD float stored_factor(EpilogueConfig config, const EpilogueParams& p) {
   return config.has_scale_d ? 1.0f / *p.scale_d : 1.0f;
 }
 

@@ -57,7 +57,7 @@ CLEAVE_DEVICE void load_line_inputs(const GemmParams& p, uint32_t index, uint32_
 }
 
 /// The address of an element of an operand that is a matrix, or a column.
-CLEAVE_DEVICE char* matrix_element(const FunctionOperandConfig& config, const FunctionOperand& operand,
+CLEAVE_DEVICE char* matrix_element(FunctionOperandConfig config, const FunctionOperand& operand,
                                    const ElementCoord& at) {
   const uint32_t col = config.shape == InputShape::column ? 0 : at.col;
   return static_cast<char*>(operand.data) +
