@@ -23,6 +23,7 @@ from .._epilogue.values import Known, evaluate, needed
 from ._sum_to import sum_to
 
 _MOST_INPUTS, MOST_OUTPUTS = 8, 3  # of Cleave's functions
+ARGUMENTS = ("epilogue", "inputs", "numbers", "number_places", "backward")  # of all operators that take one
 
 
 def outputs(text: str) -> list[tuple[torch.dtype | None, str]]:

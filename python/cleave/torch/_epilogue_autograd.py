@@ -17,8 +17,6 @@ from . import _autograd, _conv_autograd, _epilogue, _grouped_autograd
 from ._channels_last import packed
 from ._grouped_epilogue import GroupedGradients
 
-_FUNCTION = ("epilogue", "inputs", "numbers", "number_places", "backward")  # arguments of all
-
 
 @dataclass(frozen=True)
 class _Operation:
@@ -201,7 +199,7 @@ def _backward(operation: _Operation, ctx: Any, grads: list[Tensor | None]) -> tu
         return tuple(results.values())
 
     def multiply(text: str, values: Iterable[Any], dtype: torch.dtype) -> list[Tensor]:
-        function = dict(zip(_FUNCTION, (text, *_epilogue.separate(values), ""), strict=True))
+        function = dict(zip(_epilogue.ARGUMENTS, (text, *_epilogue.separate(values), ""), strict=True))
         options = ctx.options | {"out_dtype": dtype} | ({"zero_rest": None} if "zero_rest" in ctx.options else {})
         return operation.op(**(vars(call) | function | options))
 

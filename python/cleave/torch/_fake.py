@@ -216,8 +216,8 @@ _NORMED = {
 _RESULTS = {
     "gemm": lambda call: _outputs(call, _product, default_dtype(call.a)),
     "scaled_gemm": lambda call: _outputs(call, _product, default_dtype(call.a, call.scale_a)),
-    "mixed_gemm": lambda call: _mixed_gemm(call, call.out_dtype or call.a.dtype),
-    "mixed_grouped_gemm": lambda call: _mixed_grouped_gemm(call, call.out_dtype or call.a.dtype),
+    "mixed_gemm": lambda call: _outputs(call, _mixed_gemm, call.a.dtype),
+    "mixed_grouped_gemm": lambda call: _outputs(call, _mixed_grouped_gemm, call.a.dtype),
     "grouped_gemm": lambda call: _outputs(call, _grouped_gemm, default_dtype(call.a, call.scale_a)),
     "quantize": lambda call: _quantized(call.x, call.dtype, call.granularity, call.scale_major),
     "quantize_asymmetric": _quantize_asymmetric,
