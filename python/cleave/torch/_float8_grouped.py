@@ -67,7 +67,7 @@ class Linear(torch.autograd.Function):
 
 
 def tokens(x: Tensor, offs: Tensor, dtype: torch.dtype, transpose: bool) -> tuple[Rows, Rows, Tensor | None]:
-    """x, and with `transpose` x transposed with each group's columns in whole blocks, which end where the third says."""
+    """x, and with `transpose` x transposed, each group's columns in whole blocks, which end where the third says."""
     if not transpose:
         return *_float8.quantize(x, dtype, "block_1x128", False), None
     q, scale, q_t, scale_t, ends = _ops.quantize_grouped(x, offs, dtype, scale_major="mn")
