@@ -13,7 +13,7 @@ from cleave.cli import values
 from cleave.testing.arrays import TorchArrays, select
 from cleave.testing.errors import ToolError, one_line
 
-from . import ahead, contest, host, machine, peers, report, steps, suites, summary
+from . import contest, host, machine, peers, precompile, report, steps, suites, summary
 from .suites import Case, Suite
 
 # A GPU that was idle needs about this long to reach the clock it holds under load.
@@ -142,7 +142,7 @@ def _line(row: dict[str, Any]) -> str:
 
 def _compile_ahead(arrays: TorchArrays, suite: Suite) -> None:
     start = time.monotonic()
-    count = ahead.compile_kernels(suite.cases, str(arrays.device))
+    count = precompile.compile_kernels(suite.cases, str(arrays.device))
     if count:
         print(f"{count} kernels compiled or found in {time.monotonic() - start:.1f} s", flush=True)
 
