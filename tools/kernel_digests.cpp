@@ -17,10 +17,10 @@
 #include <thread>
 #include <vector>
 
+#include "all_kernels/all_configs.h"
 #include "jit/compiler.h"
 #include "jit/source.h"
 #include "kernel_sample.h"
-#include "plan/all_configs.h"
 #include "plan/model_device.h"
 
 namespace {

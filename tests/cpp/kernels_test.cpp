@@ -10,13 +10,13 @@
 #include <set>
 #include <thread>
 
+#include "all_kernels/all_configs.h"
 #include "cleave/device.h"
 #include "cleave/gemm.h"
 #include "jit/compiler.h"
 #include "jit/nvrtc.h"
 #include "jit/source.h"
 #include "kernel_sample.h"
-#include "plan/all_configs.h"
 #include "plan/choice.h"
 #include "plan/spec.h"
 

@@ -14,7 +14,7 @@ KERNELS, SOURCES = ROOT / "kernels" / "cleave", ROOT / "src"
 KERNEL_FLOORS = ["core", "ptx", "memory", "conv", "schedule", "config", "tile", "mainloop", "conv_load", "epilogue"]
 KERNEL_FLOORS += ["split_k", "kernel", "reduce", "quantize", "moe", "route", "lora", "peers"]
 SOURCE_FLOORS = ["process", "base", "launch", "epilogue", "problem", "operands", "jit", "cpu", "weights", "runtime"]
-SOURCE_FLOORS += ["quantize", "moe", "route", "lora", "peers", "plan", "emit"]
+SOURCE_FLOORS += ["quantize", "moe", "route", "lora", "peers", "plan", "all_kernels", "emit"]
 FLOORS = {KERNELS: KERNEL_FLOORS, SOURCES: SOURCE_FLOORS}
 # Code of emitted projects, which stand alone.
 EMITTED = SOURCES / "emit" / "project"
