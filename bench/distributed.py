@@ -10,7 +10,6 @@ where that is longer. Local sizes are those of Llama-3-70B at TP2 and at TP8, wh
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import statistics
 import time
@@ -28,7 +27,7 @@ from torch.distributed import _symmetric_memory
 
 import cleave.distributed as cd
 
-from . import machine
+from . import distributed_report, machine
 
 ROUNDS, CALLS = 7, 10
 Call = Callable[[], Any]
@@ -84,56 +83,8 @@ def _parse() -> argparse.Namespace:
 
 
 def _write(path: Path, rows: list[dict[str, Any]]) -> None:
-    """The measurements, and beside them a table."""
     of = machine.describe(0) | {"gpus": dist.get_world_size()}
-    lines = ",\n".join(json.dumps(row, separators=(",", ":")) for row in _rounded(rows))
-    path.write_text(f'{{"machine":{json.dumps(of)},\n"rows":[\n{lines}]}}\n')
-    path.with_suffix(".md").write_text(_table(of, rows))
-
-
-def _rounded(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    def five_digits(times: dict[str, float]) -> dict[str, float]:
-        return {name: float(f"{us:.5g}") for name, us in times.items()}
-
-    return [row | {way: five_digits(row[way]) for way in ("eager", "graph")} for row in rows]
-
-
-def _table(of: dict[str, Any], rows: list[dict[str, Any]]) -> str:
-    """Microseconds in graphs; how much of the transfer is hidden; torch's fused operators, which are not captured."""
-    lines = [
-        f"# Products over {of['gpus']} ranks",
-        "",
-        ", ".join(f"{name} {value}" for name, value in of.items()),
-        "",
-        "Microseconds of a call in a graph of ten, the slower rank's median of seven rounds; torch's fused operator "
-        "and the two last columns are eager. Unfused: the better product, then NCCL. Hidden: the share of what that "
-        "adds.",
-        "",
-        "| operation | local sizes of | M x N x K | product | ours | unfused | unfused / ours | hidden | torch fused | "
-        "ours, eager | unfused, eager |",
-        "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |",
-    ]
-    gains: dict[str, list[float]] = {}
-    for row in sorted(rows, key=lambda row: (row["operation"], row["case"], row["m"])):
-        if "cleave peer" not in row["graph"]:
-            continue
-        graph, eager = row["graph"], row["eager"]
-        ours = graph["cleave peer"]
-        alone = min(graph["cuBLAS alone"], graph["cleave alone"])
-        unfused, unfused_eager = (min(t["cuBLAS + NCCL"], t["cleave + NCCL"]) for t in (graph, eager))
-        torchs = [us for name, us in eager.items() if name.startswith("torch")]
-        hidden = (unfused - ours) / (unfused - alone)
-        gains.setdefault(row["operation"], []).append(unfused / ours)
-        cells = [row["operation"], row["case"], f"{row['m']} x {row['n']} x {row['k']}"]
-        cells += [f"{us:.1f}" for us in (alone, ours, unfused)] + [f"{unfused / ours:.2f}", f"{hidden:.2f}"]
-        cells += [f"{us:.0f}" for us in (torchs[:1] or [float("nan")])]
-        cells += [f"{eager['cleave peer']:.0f}", f"{unfused_eager:.0f}"]
-        lines.append("| " + " | ".join(cells) + " |")
-    lines.append("")
-    for operation, of_it in gains.items():
-        geomean = statistics.geometric_mean(of_it)
-        lines.append(f"{operation}: {len(of_it)} rows, geomean {geomean:.3f} of unfused, worst {min(of_it):.3f}")
-    return "\n".join(lines) + "\n"
+    distributed_report.write(path, {"machine": of, "rows": rows})
 
 
 def _all_go_on(own: bool) -> bool:
@@ -159,7 +110,8 @@ def _measure(operation: str, m: int, n: int, k: int) -> dict[str, Any]:
         else:
             calls[name] = call
     graphs = {name: _captured(call) for name, call in calls.items() if not name.startswith("torch")}
-    return {"eager": _times(calls, CALLS), "graph": _times(graphs, 1), "without": without}
+    times = {"eager": _times(calls, CALLS), "graph": _times(graphs, 1)}
+    return times | ({"without": without} if without else {})
 
 
 def _ways(operation: str, a: Tensor, b: Tensor, m: int) -> Iterator[tuple[str, Call]]:
@@ -243,7 +195,9 @@ def _line(row: dict[str, Any]) -> str:
         return ", ".join(f"{name} {us:.1f}" for name, us in times.items())
 
     title = f"{row['operation']} {row['case']}: {row['m']} x {row['n']} x {row['k']}"
-    return f"{title}\n  eager: {shown(row['eager'])}\n  graph: {shown(row['graph'])}\n  without: {row['without']}"
+    return (
+        f"{title}\n  eager: {shown(row['eager'])}\n  graph: {shown(row['graph'])}\n  without: {row.get('without', {})}"
+    )
 
 
 if __name__ == "__main__":

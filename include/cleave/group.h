@@ -50,7 +50,7 @@ class CLEAVE_API Group {
   virtual int rank() const = 0;
   virtual int size() const = 0;
   virtual int device() const = 0;
-  /// Of each rank's staging.
+  /// The size of each rank's staging.
   virtual size_t bytes() const = 0;
   /// A rank's staging, where it is mapped here.
   virtual void* staging(int rank) const = 0;

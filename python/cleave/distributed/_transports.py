@@ -25,7 +25,7 @@ Use = Callable[[list[Tensor], slice], None]
 
 
 class Collectives:
-    """Of torch.distributed: NCCL's or gloo's."""
+    """Those of torch.distributed: NCCL's or gloo's."""
 
     def __init__(self, peers: Peers, name: str) -> None:
         self.peers, self.name = peers, name
@@ -40,8 +40,8 @@ class Collectives:
     def shares(
         self, multiply: Multiply, like: Tensor, rows: int, columns: int, dtype: torch.dtype, fused: bool
     ) -> Iterator[tuple[slice, list[Tensor | None]]]:
-        """Of all ranks' products those of this rank's rows, some after the other: which, and each rank's. This rank's
-        may be None, with `fused`: it is to be multiplied now, and the others' are there."""
+        """All ranks' products of this rank's rows, some after the other: which rows, and each rank's. This rank's may be
+        None, with `fused`: it is to be multiplied now, and the others' are there."""
         size, share, own = self.peers.size, self.peers.share(rows), self.peers.own(rows)
         product = like.new_empty(size * share, columns, dtype=dtype)
         multiply(product[:rows], slice(0, rows))
@@ -56,7 +56,7 @@ class Collectives:
         return gather(own, self.peers, self.name)[:rows]
 
     def gather_rows(self, *parts: Tensor, rows: int, use: Use | None = None, columns: int = 0) -> list[Tensor]:
-        """Of each tensor, whose rows torch.chunk has dealt, all rows. `use` makes a product of so many columns of them,
+        """All rows of each tensor, whose rows torch.chunk has dealt. `use` makes a product of so many columns of them,
         once or of some rows after the other."""
         gathered = [gather_rows(x, rows, self.peers, self.name) for x in parts]
         if use is not None:

@@ -40,9 +40,7 @@ class _Linear(torch.autograd.Function):
         return dx, dw, None, db, None
 
 
-def weight_gradient(
-    weight: Tensor, main_weight: Tensor | None, grad: Tensor, x: Tensor, offs: Tensor
-) -> Tensor | None:
+def weight_gradient(weight: Tensor, main_weight: Tensor | None, grad: Tensor, x: Tensor, offs: Tensor) -> Tensor | None:
     """grad.T @ x of each group, or nothing where it is added to the main_grad of main_weight."""
     if main_weight is None:
         return _dealt.like(_grouped_gemm.default(grad.mT, x, offs, None, _dealt.gradient_dtype(weight)), weight)
