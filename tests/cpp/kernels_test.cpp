@@ -13,6 +13,7 @@
 #include "all_kernels/all_configs.h"
 #include "cleave/device.h"
 #include "cleave/gemm.h"
+#include "expect_no_spills.h"
 #include "jit/compiler.h"
 #include "jit/nvrtc.h"
 #include "jit/source.h"
@@ -47,6 +48,7 @@ void compile_all(const std::vector<GemmConfig>& configs, const std::string& arch
         const CompiledKernel kernel = compile(source, arch);
         if (kernel.resources.spill_store_bytes + kernel.resources.spill_load_bytes > 0) problem = "spills";
         if (kernel.resources.stack_bytes > 0) problem = "keeps an array in local memory";
+        if (reads_configuration(kernel)) problem = "reads its configuration when it runs";
         if (kernel.log.find("serialized") != std::string::npos) problem = "its WGMMAs are serialised";
       } catch (const std::exception& error) {
         problem = error.what();

@@ -75,6 +75,13 @@ def test_functions_that_run_take_configurations_by_value() -> None:
         assert not runs, f"{header}: {runs[0]}"
 
 
+def test_what_runs_calls_no_member_of_a_configuration() -> None:
+    """A member function refers to its object: it is asked of a copy that is `static constexpr`."""
+    called = re.compile(r"^(?!.*\bconstexpr\b).*\bC\.epilogue\.function\.(?:input|output|count|reduces)\(.*$", re.M)
+    for header in sorted(KERNELS.rglob("*.h")):
+        assert not (found := called.search(header.read_text())), f"{header}: {found[0].strip()}"
+
+
 def test_defaulted_operators_are_the_devices_too() -> None:
     """NVRTC 13.0 refuses those without CLEAVE_HD; later ones do not."""
     bare = re.compile(r"^(?!.*CLEAVE_HD).*\bfriend constexpr\b.*$", re.M)

@@ -111,8 +111,8 @@ class TileBroadcast {
         if constexpr (C.epilogue.has_zero) shared_[kZeroAt + col] = __int_as_float(columns_[i].zero);
         if constexpr (kRowInputs > 0) {
           CLEAVE_UNROLL
-          for (uint32_t k = 0; k < C.epilogue.function.inputs; ++k)
-            if (C.epilogue.function.input(k).shape == InputShape::row)
+          for (uint32_t k = 0; k < kFunction.inputs; ++k)
+            if (kFunction.input(k).shape == InputShape::row)
               shared_[input_at(k) + col] = columns_[i].inputs[k];
         }
       }
@@ -144,8 +144,8 @@ class TileBroadcast {
     }
     if constexpr (kRowInputs > 0) {
       CLEAVE_UNROLL
-      for (uint32_t k = 0; k < C.epilogue.function.inputs; ++k) {
-        if (C.epilogue.function.input(k).shape != InputShape::row) continue;
+      for (uint32_t k = 0; k < kFunction.inputs; ++k) {
+        if (kFunction.input(k).shape != InputShape::row) continue;
         const float2 both = pair(input_at(k));
         values[0].inputs[k] = both.x, values[1].inputs[k] = both.y;
       }
@@ -160,11 +160,13 @@ class TileBroadcast {
   static constexpr uint32_t kZeroAt = kBiasAt + (kBiases ? C.tile.n : 0);
   static constexpr uint32_t kInputsAt = kZeroAt + (C.epilogue.has_zero ? C.tile.n : 0);
 
-  static constexpr uint32_t kRowInputs = C.epilogue.function.count(InputShape::row);
+  // A copy, as functions take one (config/epilogue_params.h): a call of C's own member would refer to C.
+  static constexpr FunctionConfig kFunction = C.epilogue.function;
+  static constexpr uint32_t kRowInputs = kFunction.count(InputShape::row);
 
   /// Where an input that is a row begins in shared memory.
   CLEAVE_DEVICE static uint32_t input_at(uint32_t input) {
-    return kInputsAt + C.epilogue.function.count(InputShape::row, input) * C.tile.n;
+    return kInputsAt + kFunction.count(InputShape::row, input) * C.tile.n;
   }
   CLEAVE_DEVICE static uint32_t own_column(uint32_t i) { return i * 128 + threadIdx.x % 128; }
 

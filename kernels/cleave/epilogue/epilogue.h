@@ -27,8 +27,8 @@ struct BroadcastValues : OutputOffset {
   int32_t zero = 1;
 };
 
-CLEAVE_HD BroadcastValues row_broadcast(EpilogueConfig config, const EpilogueParams& p,
-                                        const ScaleParams& scales, uint32_t row, uint32_t batch) {
+CLEAVE_HD BroadcastValues row_broadcast(EpilogueConfig config, const EpilogueParams& p, const ScaleParams& scales,
+                                        uint32_t row, uint32_t batch) {
   BroadcastValues values;
   if (config.scaling == Scaling::vector && config.scaled_rows)
     values.scale = scales.data[int64_t(batch) * scales.stride_batch + row * scales.stride_row];
@@ -38,8 +38,8 @@ CLEAVE_HD BroadcastValues row_broadcast(EpilogueConfig config, const EpiloguePar
   return values;
 }
 
-CLEAVE_HD BroadcastValues column_broadcast(EpilogueConfig config, const EpilogueParams& p,
-                                           const ScaleParams& scales, uint32_t col, uint32_t batch) {
+CLEAVE_HD BroadcastValues column_broadcast(EpilogueConfig config, const EpilogueParams& p, const ScaleParams& scales,
+                                           uint32_t col, uint32_t batch) {
   BroadcastValues values;
   if (config.scaling == Scaling::vector && config.scaled_columns)
     values.scale = scales.data[int64_t(batch) * scales.stride_batch + col * scales.stride_row];
