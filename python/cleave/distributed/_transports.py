@@ -40,8 +40,8 @@ class Collectives:
     def shares(
         self, multiply: Multiply, like: Tensor, rows: int, columns: int, dtype: torch.dtype, fused: bool
     ) -> Iterator[tuple[slice, list[Tensor | None]]]:
-        """All ranks' products of this rank's rows, some after the other: which rows, and each rank's. This rank's may be
-        None, with `fused`: it is to be multiplied now, and the others' are there."""
+        """All ranks' products of this rank's rows, some after the other: which rows, and each rank's. This rank's may
+        be None, with `fused`: it is to be multiplied now, and the others' are there."""
         size, share, own = self.peers.size, self.peers.share(rows), self.peers.own(rows)
         product = like.new_empty(size * share, columns, dtype=dtype)
         multiply(product[:rows], slice(0, rows))
