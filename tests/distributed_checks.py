@@ -164,7 +164,7 @@ def transports_have_the_same_bits(ranks: Ranks) -> None:
 
 def large_products_are_moved_while_they_are_made(ranks: Ranks) -> None:
     """In parts, by any transport, with the bits of products that are not split."""
-    for m in (640 * ranks.size, 200 * ranks.size):
+    for m in (640 * ranks.size, 200 * ranks.size, 72 * ranks.size):
         a, b = ranks.draw(m, 64 * ranks.size, dtype=torch.bfloat16), ranks.draw(64 * ranks.size, 48).bfloat16()
         own, bias, c = (ranks.columns(a), ranks.rows(b)), ranks.draw(48), ranks.draw(m, 48)
         total = in_rank_order(ranks.everyones(ops.gemm(*own, split_k_mode="none")), c.cpu(), bias.cpu())

@@ -11,8 +11,8 @@ namespace cleave::torch_ops {
 /// A form that writes to its arguments, whose D is quantised or whose weight is packed has no gradients, and refuses
 /// what requires them.
 template <class Call>
-constexpr bool kHasGradients = !Call::template has<arg::Out>() && !Call::template has<arg::OutScale>() &&
-                               !Call::template has<arg::Packed>();
+constexpr bool kHasGradients =
+    !Call::template has<arg::Out>() && !Call::template has<arg::OutScale>() && !Call::template has<arg::Packed>();
 
 /// None where there is no such argument.
 template <class P, class Call>

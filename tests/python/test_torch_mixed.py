@@ -82,7 +82,7 @@ def test_columns_in_another_order() -> None:
 
 
 def test_fakes() -> None:
-    a, weights, inputs = operands("int4")
+    _, weights, inputs = operands("int4")
     experts = operands("int4", (3,))[1]
     with FakeTensorMode(allow_non_fake_inputs=True):
         rows, batch = torch.empty(M, K, dtype=torch.float16), torch.empty(3, M, K, dtype=torch.float16)

@@ -82,12 +82,12 @@ def _partials(
     if shape.one_shot:
         parts = way.everyones(*product)
         return fold(parts, out_dtype, bias, c, activation, scale_d, most_rows=rows, **way.meeting)
-    whole = None if scatter else way.whole(a, rows, columns, out_dtype)
+    whole = None if scatter else way.whole(a, rows, columns, out_dtype, shape.large)
     made = a.new_empty(own, columns, dtype=out_dtype) if whole is None else whole.own[:own]
     if whole is not None and c is not None:
         c = c[peers.rank * share : peers.rank * share + own]
     fused = fuses and is_fused(a, peers.size, c, bias, activation, scale_d)
-    for part, parts in way.shares(*product, fused):
+    for part, parts in way.shares(*product, shape.large, fused):
         added = None if c is None else c[part]
         if parts[peers.rank] is None:
             rows_of_a = slice(peers.rank * share + part.start, peers.rank * share + part.stop)
@@ -103,6 +103,7 @@ def _partials(
 class _Shape(NamedTuple):
     """What follows from sizes alone, for calls that repeat."""
 
+    large: bool  # moved in parts, while others are made
     one_shot: bool  # all ranks sum all
     bytes: int  # of each rank's memory
     call: str  # how ranks name it to each other
@@ -120,14 +121,13 @@ def _shape(
     scatter: bool,
 ) -> _Shape:
     share = -(-rows // size)
-    # Large ones are moved while they are made, so the fewest bytes are best.
-    large = is_large(rows, size) and fills_a_gpu(share, columns)
+    large = is_large(rows, size, not scatter) and fills_a_gpu(share, columns)
     one_shot = not scatter and not large and is_one_shot(rows * columns * partial.itemsize, size)
     padded = rows if one_shot else size * share
     gathered = 0 if scatter or one_shot else share
     takes = bytes_of(((padded, columns), partial), ((gathered, columns), out))
     call = f"{operation}(rows={rows}, columns={columns}, a={a}, partial_dtype={partial}, out_dtype={out}"
-    return _Shape(one_shot, takes, call)
+    return _Shape(large, one_shot, takes, call)
 
 
 def _way(peers: Peers, device: torch.device, transport: str, call: str, bytes: int) -> Collectives | PeerStores:
@@ -150,7 +150,9 @@ def is_one_shot(partial_bytes: int, size: int) -> bool:
 def explained(operation: str, m: int, n: int, itemsize: int, peers: Peers, device: torch.device) -> str:
     """What follows the operation in `explain`."""
     transport, why = name_for(peers, device)
-    large = is_large(m, peers.size) and (operation.startswith("all_gather") or fills_a_gpu(m // peers.size, n))
+    gathers = not operation.endswith("reduce_scatter")
+    large = is_large(m, peers.size, gathers)
+    large = large and (operation.startswith("all_gather") or fills_a_gpu(m // peers.size, n))
     steps = _steps(operation, m * n * itemsize, peers.size, transport, large)
     return f"{transport}{why}, {steps}" + ("; large: parts are moved while others are made" if large else "")
 
@@ -195,7 +197,7 @@ def _sum(name: str, scatter: bool) -> Callable[..., Tensor]:
         _rules.check_operands(a, b, False, name)
 
         peers = Peers(group_name, name)
-        split = _split_of(a.shape[0], b, peers)
+        split = _split_of(a.shape[0], b, peers, False)
 
         def multiply(out: Tensor, rows: slice, epilogue: Any = None) -> None:
             if epilogue is None:
@@ -209,9 +211,9 @@ def _sum(name: str, scatter: bool) -> Callable[..., Tensor]:
     return implementation
 
 
-def _split_of(rows: int, b: Tensor, peers: Peers) -> str:
-    """How K is split inside a GPU."""
-    return "none" if is_large(rows, peers.size) and fills_a_gpu(peers.share(rows), b.shape[1]) else "auto"
+def _split_of(rows: int, b: Tensor, peers: Peers, gathers: bool) -> str:
+    """How K is split inside a GPU: alike in sums of all rows and of each rank's."""
+    return "none" if is_large(rows, peers.size, gathers) and fills_a_gpu(peers.share(rows), b.shape[1]) else "auto"
 
 
 def _scaled_sum(name: str, scatter: bool) -> Callable[..., Tensor]:
@@ -232,7 +234,7 @@ def _scaled_sum(name: str, scatter: bool) -> Callable[..., Tensor]:
         _rules.check_operands(a, b, True, name)
 
         peers = Peers(group_name, name)
-        split = _split_of(a.shape[0], b, peers)
+        split = _split_of(a.shape[0], b, peers, False)
         by_row = scale_a is not None and scale_a.dim() == 2 and scale_a.shape[0] == a.shape[0]
 
         def multiply(out: Tensor, rows: slice, epilogue: Any = None) -> None:
@@ -299,7 +301,7 @@ def _all_gather_gemm(
     _rules.check_out(out_dtype or a.dtype, None)
     rows = _all_rows(a, rows, peers)
     out = a.new_empty(rows, b.shape[1], dtype=out_dtype or a.dtype)
-    split = _split_of(rows, b, peers)
+    split = _split_of(rows, b, peers, True)
 
     def use(gathered: list[Tensor], part: slice) -> None:
         options = {"activation": activation, "split_k_mode": split, "out": out[part]}
@@ -336,7 +338,7 @@ def _all_gather_scaled_gemm(
         scale_a = scale_a.reshape(1, 1).expand(a.shape[0], 1) if scale_a.numel() == 1 else scale_a
         by_row = [scale_a.view(a.shape[0], -1)]
     out = a.new_empty(rows, b.shape[1], dtype=out_dtype)
-    split = _split_of(rows, b, peers)
+    split = _split_of(rows, b, peers, True)
 
     def use(gathered: list[Tensor], part: slice) -> None:
         x, scale = gathered if by_row else (*gathered, None)
@@ -354,7 +356,7 @@ def _all_gather_rows(x: Tensor, group_name: str, *, rows: int | None = None, tra
 
 def _gather(name: str, rows: int, peers: Peers, transport: str, *parts: Tensor, **use: Any) -> list[Tensor]:
     said = ", ".join(f"{list(x.shape[1:])} of {x.dtype}" for x in parts)
-    large = use and is_large(rows, peers.size)  # all rows are written by those who have them
+    large = use and is_large(rows, peers.size, True)  # all rows are written by those who have them
     takes = bytes_of(*(((rows if large else peers.share(rows), *x.shape[1:]), x.dtype) for x in parts))
     way = _way(peers, parts[0].device, transport, f"{name}(rows={rows}, {said})", takes)
     return way.gather_rows(*parts, rows=rows, **use)

@@ -38,7 +38,7 @@ class Collectives:
         return list(gather(own, self.peers, self.name).view(self.peers.size, rows, columns).unbind())
 
     def shares(
-        self, multiply: Multiply, like: Tensor, rows: int, columns: int, dtype: torch.dtype, fused: bool
+        self, multiply: Multiply, like: Tensor, rows: int, columns: int, dtype: torch.dtype, large: bool, fused: bool
     ) -> Iterator[tuple[slice, list[Tensor | None]]]:
         """All ranks' products of this rank's rows, some after the other: which rows, and each rank's. This rank's may
         be None, with `fused`: it is to be multiplied now, and the others' are there."""
@@ -48,7 +48,7 @@ class Collectives:
         received = exchange(product, self.peers, self.name)
         yield slice(0, own), [part[:own] for part in received.view(size, share, columns).unbind()]
 
-    def whole(self, like: Tensor, rows: int, columns: int, dtype: torch.dtype) -> Whole:
+    def whole(self, like: Tensor, rows: int, columns: int, dtype: torch.dtype, large: bool) -> Whole:
         """A result whose rows the ranks make, each its own, and all get."""
         return Whole(like.new_empty(self.peers.share(rows), columns, dtype=dtype), self._whole_of, rows)
 
@@ -93,10 +93,10 @@ class PeerStores:
         return products
 
     def shares(
-        self, multiply: Multiply, like: Tensor, rows: int, columns: int, dtype: torch.dtype, fused: bool
+        self, multiply: Multiply, like: Tensor, rows: int, columns: int, dtype: torch.dtype, large: bool, fused: bool
     ) -> Iterator[tuple[slice, list[Tensor | None]]]:
         size, rank, share, own = self.peers.size, self.peers.rank, self.peers.share(rows), self.peers.own(rows)
-        if is_large(rows, size) and fills_a_gpu(share, columns):
+        if large:
             yield from self._pushed_products(multiply, like, share, columns, dtype, fused)
         else:
             products = self._turn.take((size * share, columns), dtype)
@@ -127,9 +127,9 @@ class PeerStores:
                 self._turn.meet()
             yield part, [None if fused and r == rank else slots[rank][r, part] for r in range(size)]
 
-    def whole(self, like: Tensor, rows: int, columns: int, dtype: torch.dtype) -> Whole:
+    def whole(self, like: Tensor, rows: int, columns: int, dtype: torch.dtype, large: bool) -> Whole:
         everyones = self._turn.take((self.peers.share(rows), columns), dtype)
-        if is_large(rows, self.peers.size) and fills_a_gpu(self.peers.share(rows), columns):
+        if large:
             return PulledWhole(self.peers, self._turn, everyones)
         return Whole(everyones[self.peers.rank], self._whole_of, rows)
 
@@ -140,7 +140,7 @@ class PeerStores:
 
     def gather_rows(self, *parts: Tensor, rows: int, use: Use | None = None, columns: int = 0) -> list[Tensor]:
         share = self.peers.share(rows)
-        if use is not None and is_large(rows, self.peers.size):
+        if use is not None and is_large(rows, self.peers.size, True):
             return self._pushed_rows(parts, share, use, columns)
         taken = [self._turn.take((share, *x.shape[1:]), x.dtype) for x in parts]
         for x, everyones in zip(parts, taken, strict=True):
@@ -244,9 +244,10 @@ _WAVE = 132 * 128 * 256  # elements of D that an H100's or H200's SMs have at on
 _HIDING = 2048  # columns with which a row of 16 bits takes as long to multiply as to move
 
 
-def is_large(rows: int, size: int) -> bool:
-    """Whether rows are moved in parts while others are multiplied. All ranks answer alike."""
-    return size > 1 and rows % size == 0 and rows // size >= _LEAST_ROWS
+def is_large(rows: int, size: int, gathers: bool) -> bool:
+    """Whether rows are moved in parts while others are multiplied: of a rank's rows there are enough, twice as many
+    where all ranks get them. All ranks answer alike, as it follows from what they all know."""
+    return size > 1 and rows % size == 0 and rows // size >= _LEAST_ROWS * (1 + gathers)
 
 
 def fills_a_gpu(rows: int, columns: int) -> bool:

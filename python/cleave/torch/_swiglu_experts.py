@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from . import _dealt, _float8, _float8_grouped, _swiglu
+from . import _dealt, _float8_grouped, _swiglu
 from ._float8 import E4M3, Rows
 from ._scales import BLOCK
 from .grouped_linear import GroupedLinear, weight_gradient
