@@ -112,8 +112,7 @@ class TileBroadcast {
         if constexpr (kRowInputs > 0) {
           CLEAVE_UNROLL
           for (uint32_t k = 0; k < kFunction.inputs; ++k)
-            if (kFunction.input(k).shape == InputShape::row)
-              shared_[input_at(k) + col] = columns_[i].inputs[k];
+            if (kFunction.input(k).shape == InputShape::row) shared_[input_at(k) + col] = columns_[i].inputs[k];
         }
       }
       ptx::named_barrier_sync(barrier, 128);
