@@ -13,7 +13,7 @@ from cleave.cli import values
 from cleave.testing.arrays import TorchArrays, select
 from cleave.testing.errors import ToolError, one_line
 
-from . import ahead, contest, host, machine, peers, report, steps, suites, summary
+from . import contest, host, machine, peers, precompile, report, steps, suites, summary
 from .suites import Case, Suite
 
 # A GPU that was idle needs about this long to reach the clock it holds under load.
@@ -66,8 +66,8 @@ def _run(arguments: argparse.Namespace) -> int:
         rows, notes, failed = _measure(suite, measurer, deadline)
         notes += [f"Without {peer}: {reason.rstrip('.')}." for peer, reason in missing.items()]
         notes += report.missing_lines(rows)
-        verdict = _summarize(suite, rows)
-        paths = report.write(arguments.out, suite, description, rows, notes, verdict)
+        paths = report.write(arguments.out, suite, description, rows, notes)
+        verdict = summary.summarize(suite.kind, rows, suite.best_of)
         print("\n".join([*report.summary_lines(suite.kind, verdict), *notes]))
         print("wrote", ", ".join(map(str, paths)))
         wrong += [row["case"] for row in rows if row.get("verified") is False]
@@ -142,17 +142,9 @@ def _line(row: dict[str, Any]) -> str:
 
 def _compile_ahead(arrays: TorchArrays, suite: Suite) -> None:
     start = time.monotonic()
-    count = ahead.compile_kernels(suite.cases, str(arrays.device))
+    count = precompile.compile_kernels(suite.cases, str(arrays.device))
     if count:
         print(f"{count} kernels compiled or found in {time.monotonic() - start:.1f} s", flush=True)
-
-
-def _summarize(suite: Suite, rows: list[dict[str, Any]]) -> dict[str, Any]:
-    if suite.kind == "host":
-        return {}
-    if suite.kind == "modes":
-        return summary.summarize_modes(rows)
-    return summary.summarize_peers(rows, suite.best_of)
 
 
 def _warm_up(arrays: TorchArrays) -> None:

@@ -10,7 +10,6 @@ where that is longer. Local sizes are those of Llama-3-70B at TP2 and at TP8, wh
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import statistics
 import time
@@ -27,6 +26,8 @@ from torch import Tensor
 from torch.distributed import _symmetric_memory
 
 import cleave.distributed as cd
+
+from . import distributed_report, machine
 
 ROUNDS, CALLS = 7, 10
 Call = Callable[[], Any]
@@ -45,7 +46,7 @@ SHAPES = (
     ("gate_up, TP2", "all_gather", 28672, 8192),
     ("down, TP2", "all_reduce", 8192, 14336),
 )
-TOKENS = (8192, 256, 16, 2048)
+TOKENS = (16, 8192, 64, 2048, 1, 256, 4096, 512)
 
 
 def main() -> None:
@@ -55,18 +56,19 @@ def main() -> None:
     dist.init_process_group("nccl", device_id=torch.device("cuda", rank))
     _symmetric_memory.enable_symm_mem_for_group(dist.group.WORLD.group_name)
     began, rows = time.monotonic(), []
-    for m in TOKENS:
+    for m in arguments.tokens:
         for name, operation, n, k in SHAPES:
-            if operation == "all_reduce" and m > 256:
+            if m % dist.get_world_size() and operation == "reduce_scatter":
+                continue  # NCCL's has as many rows on each rank
+            if arguments.match not in f"{operation} {name}":
                 continue
-            if arguments.match in name and _all_go_on(time.monotonic() - began < arguments.seconds):
-                rows.append(
-                    {"case": name, "operation": operation, "m": m, "n": n, "k": k} | _measure(operation, m, n, k)
-                )
+            if _all_go_on(time.monotonic() - began < arguments.seconds):
+                case = {"operation": operation, "case": name, "m": m, "n": n, "k": k}
+                rows.append(case | _measure(operation, m, n, k))
                 if rank == 0:
                     print(_line(rows[-1]), flush=True)
                     if arguments.out:
-                        arguments.out.write_text(json.dumps(rows, indent=1) + "\n")
+                        _write(arguments.out, rows)
     dist.barrier()
     os._exit(0)  # graphs that hold NCCL's kernels keep the group from ending
 
@@ -75,8 +77,14 @@ def _parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench.distributed", description=__doc__)
     parser.add_argument("--out", type=Path, metavar="FILE", help="results as JSON")
     parser.add_argument("--seconds", type=float, default=600, metavar="S")
-    parser.add_argument("--match", default="", metavar="TEXT", help="only cases with this in their name")
+    parser.add_argument("--tokens", type=int, nargs="+", default=TOKENS, metavar="M", help="rows, of all ranks")
+    parser.add_argument("--match", default="", metavar="TEXT", help="only cases with this in their operation and name")
     return parser.parse_args()
+
+
+def _write(path: Path, rows: list[dict[str, Any]]) -> None:
+    of = machine.describe(0) | {"gpus": dist.get_world_size()}
+    distributed_report.write(path, {"machine": of, "rows": rows})
 
 
 def _all_go_on(own: bool) -> bool:
@@ -102,7 +110,8 @@ def _measure(operation: str, m: int, n: int, k: int) -> dict[str, Any]:
         else:
             calls[name] = call
     graphs = {name: _captured(call) for name, call in calls.items() if not name.startswith("torch")}
-    return {"eager": _times(calls, CALLS), "graph": _times(graphs, 1), "without": without}
+    times = {"eager": _times(calls, CALLS), "graph": _times(graphs, 1)}
+    return times | ({"without": without} if without else {})
 
 
 def _ways(operation: str, a: Tensor, b: Tensor, m: int) -> Iterator[tuple[str, Call]]:
@@ -131,14 +140,18 @@ def _ways(operation: str, a: Tensor, b: Tensor, m: int) -> Iterator[tuple[str, C
     for name, multiply in products.items():
         yield f"{name} alone", lambda multiply=multiply: multiply(local)
         yield f"{name} + NCCL", lambda multiply=multiply: together(multiply)
+    transports = ("peer", "nccl")
     if operation == "all_gather":
-        yield "cleave.distributed", lambda: cd.all_gather_gemm(a, b)
+        for way in transports:
+            yield f"cleave {way}", lambda way=way: cd.all_gather_gemm(a, b, transport=way)
         yield "torch fused", lambda: symmetric.fused_all_gather_matmul(a, [b], 0, group)
     elif operation == "reduce_scatter":
-        yield "cleave.distributed", lambda: cd.gemm_reduce_scatter(a, b)
+        for way in transports:
+            yield f"cleave {way}", lambda way=way: cd.gemm_reduce_scatter(a, b, transport=way)
         yield "torch fused", lambda: symmetric.fused_matmul_reduce_scatter(a, b, "sum", 0, group)
     else:
-        yield "cleave.distributed", lambda: cd.gemm_all_reduce(a, b)
+        for way in transports:
+            yield f"cleave {way}", lambda way=way: cd.gemm_all_reduce(a, b, transport=way)
         staging = _symmetric_memory.empty(m, n, dtype=a.dtype, device="cuda")
         _symmetric_memory.rendezvous(staging, group)
 
@@ -182,7 +195,9 @@ def _line(row: dict[str, Any]) -> str:
         return ", ".join(f"{name} {us:.1f}" for name, us in times.items())
 
     title = f"{row['operation']} {row['case']}: {row['m']} x {row['n']} x {row['k']}"
-    return f"{title}\n  eager: {shown(row['eager'])}\n  graph: {shown(row['graph'])}\n  without: {row['without']}"
+    return (
+        f"{title}\n  eager: {shown(row['eager'])}\n  graph: {shown(row['graph'])}\n  without: {row.get('without', {})}"
+    )
 
 
 if __name__ == "__main__":

@@ -24,7 +24,7 @@ from . import forest
 from .forest import Growth
 from .measured_pairs import MEASURED, hash_of_weights, read_jobs
 
-PLAN = Path(__file__).parent.parent / "src/plan"
+FITTED = Path(__file__).parent.parent / "src/plan/fitted"
 FOLDS = 5
 KINDS = ("k_major", "strips", "eight", "promoted", "conv")
 CONV = 4  # has no constants to fit: only trees
@@ -87,15 +87,14 @@ def main(argv: list[str] | None = None) -> int:
         everything = np.ones(len(fold), bool)
         fitted[kind] = constants_of(of_kind, kind, everything, arguments.keep_constants)
         grown[kind] = grow(of_kind, fitted[kind], everything)
-    conv = grown.pop(CONV, None)
     fitted.pop(CONV, None)
-    if conv:
-        (PLAN / "conv_forest.cpp").write_text(CONV_FOREST.replace("ARRAY", array_source("Conv", conv)))
     if len(fitted) == CONV:
-        (PLAN / "product_constants.cpp").write_text(constants_source(fitted))
-        (PLAN / "product_forests.cpp").write_text(forests_source(grown))
+        (FITTED / "constants.txt").write_text(constants_text(fitted))
     elif fitted:
         print("Constants and trees of products are written together: nothing of them was written.")
+        grown = {kind: trees for kind, trees in grown.items() if kind == CONV}
+    for kind, trees in grown.items():
+        (FITTED / f"trees_{KINDS[kind]}.txt").write_text(wrapped(forest.text(trees)))
     return 0
 
 
@@ -191,95 +190,18 @@ def report(what: str, pairs: Pairs, predicted: list[float]) -> None:
         print(f"{what:26}{job:18}{len(of_job):4} shapes, regret {figures}", flush=True)
 
 
-def constants_source(fitted: dict[int, np.ndarray]) -> str:
+def constants_text(fitted: dict[int, np.ndarray]) -> str:
     names = _core.ProductModel.constant_names()
     tables = []
     for kind, constants in sorted(fitted.items()):
         values = ", ".join(f".{name} = {value:.4g}" for name, value in zip(names, constants, strict=True))
-        tables.append(f"    // {KINDS[kind]}\n    {{\n{wrapped(values)}\n    }},")
-    return HEAD + "\n".join(tables) + TAIL
+        tables.append(f"// {KINDS[kind]}\n{wrapped(f'{{{values}}},')}")
+    return "".join(tables)
 
 
 def wrapped(values: str) -> str:
-    indent = " " * 4
-    return "\n".join(
-        textwrap.wrap(values, 116, initial_indent=indent, subsequent_indent=indent, break_on_hyphens=False)
-    )
+    return "\n".join(textwrap.wrap(values, 120, break_on_hyphens=False)) + "\n"
 
-
-def forests_source(grown: dict[int, list[list[forest.Node]]]) -> str:
-    names = {kind: KINDS[kind].title().replace("_", "") for kind in sorted(grown)}
-    arrays = "\n".join(array_source(name, grown[kind]) for kind, name in names.items())
-    cases = "\n".join(f"    case MainloopKind::{KINDS[kind]}:\n      return k{name};" for kind, name in names.items())
-    return FORESTS.replace("ARRAYS", arrays).replace("CASES", cases)
-
-
-def array_source(name: str, trees: list[list[forest.Node]]) -> str:
-    return f"constexpr TreeNode k{name}[] = {{\n{wrapped(forest.text(trees))}\n}};"
-
-
-HEAD = """// Written by python -m bench.fit.
-#include "plan/product_constants.h"
-
-namespace cleave {
-namespace {
-
-// clang-format off
-constexpr ProductConstants kFitted[kMainloopKinds] = {
-"""
-TAIL = """
-};
-// clang-format on
-
-}  // namespace
-
-const ProductConstants& product_constants(MainloopKind kind) {
-  return kFitted[size_t(kind)];
-}
-
-}  // namespace cleave
-"""
-
-FORESTS = """// Written by python -m bench.fit.
-#include "plan/product_residual.h"
-
-namespace cleave {
-namespace {
-
-// clang-format off
-ARRAYS
-// clang-format on
-
-}  // namespace
-
-std::span<const TreeNode> product_forest(MainloopKind kind) {
-  switch (kind) {
-CASES
-  }
-  return {};
-}
-
-}  // namespace cleave
-"""
-
-CONV_FOREST = """// Written by python -m bench.fit.
-#include "plan/product_residual.h"
-
-namespace cleave {
-namespace {
-
-// clang-format off
-ARRAY
-// clang-format on
-
-}  // namespace
-
-std::span<const TreeNode> conv_forest() {
-  return kConv;
-}
-
-}  // namespace cleave
-"""
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -59,7 +59,11 @@ def main(argv: list[str] | None = None) -> int:
     arguments.folder.mkdir(parents=True, exist_ok=True)
     deadline = time.monotonic() + arguments.seconds
     between, sensors = Between(), Sensors()
-    compilers = ProcessPoolExecutor((os.cpu_count() or 4) - 2, get_context("spawn"), os.nice, (10,))
+    pool = compilers()
+
+    def pick(planned: Any, shape: Shape) -> list[str]:
+        return chosen(planned, shape, arguments.far, *arguments.kernels)
+
     for name in arguments.jobs.split(","):
         job = EVERY_JOB[name]
         path = arguments.folder / f"{name.replace(' ', '_')}.txt"
@@ -68,14 +72,19 @@ def main(argv: list[str] | None = None) -> int:
         drawn = job.shapes(arguments.part, arguments.shapes, arguments.seed)
         shapes = [shape for shape in drawn if shape not in done]
         with path.open("a") as file:
-            for shape, plans in compiled_ahead(job, shapes, arguments.far, arguments.kernels, compilers):
+            for shape, plans in compiled_ahead(job, shapes, pick, pool):
                 if time.monotonic() > deadline:
                     break
                 file.write(measure(job, shape, plans, found, sets, between, sensors))
                 file.flush()
         print(name, f"{time.monotonic() - deadline + arguments.seconds:.0f} s", flush=True)
-    compilers.shutdown(cancel_futures=True)
+    pool.shutdown(cancel_futures=True)
     return 0
+
+
+def compilers() -> ProcessPoolExecutor:
+    """Two cores are left to whoever measures."""
+    return ProcessPoolExecutor(max((os.cpu_count() or 4) - 2, 1), get_context("spawn"), os.nice, (10,))
 
 
 def chosen(planned: Any, shape: Shape, far: float, first: int, others: int) -> list[str]:
@@ -98,17 +107,18 @@ def compile_kernel(job: str, shape: Shape, kernel: str) -> None:
 
 
 def compiled_ahead(
-    job: AnyJob, shapes: list[Shape], far: float, kernels: Sequence[int], compilers: ProcessPoolExecutor
+    job: AnyJob, shapes: list[Shape], pick: Callable[[Any, Shape], list[str]], pool: ProcessPoolExecutor
 ) -> Iterator[tuple[Shape, list[Any]]]:
-    """Each shape's plans once their kernels are on disk; those of the next shapes compile meanwhile."""
+    """Each shape's plans, of the kernels that `pick` names, once they are on disk; those of the next shapes compile
+    meanwhile."""
     known: dict[str, Future] = {}
 
     def start(shape: Shape) -> tuple[Shape, list[Any]]:
         planned = job.case(shape).plan("cuda")
-        plans = [_core.plan_as(planned, kernel) for kernel in chosen(planned, shape, far, *kernels)]
+        plans = [_core.plan_as(planned, kernel) for kernel in pick(planned, shape)]
         for plan in plans:
             if plan.kernel_source not in known:
-                known[plan.kernel_source] = compilers.submit(compile_kernel, job.name, shape, plan.kernel_name)
+                known[plan.kernel_source] = pool.submit(compile_kernel, job.name, shape, plan.kernel_name)
         return shape, plans
 
     started = [start(shape) for shape in shapes[:AHEAD]]
@@ -135,14 +145,7 @@ def measure(
     case = job.case(shape)
     sets = sets_of.operands(case)
     theirs = [(sample, []) for peer in found if (sample := timed_peer(peer, case, sets, sets_of, between))]
-    samples: list[tuple[Any, Callable[[], float], list[float]]] = []
-    for plan in plans:
-        try:
-            sample = between.timed(lambda i, plan=plan: job.testing.run(plan, sets[i % len(sets)], between.stream))
-        except RuntimeError as error:
-            print(shape, plan.kernel_name, error, file=sys.stderr)
-            continue
-        samples.append((plan, sample, [sample()]))
+    samples = [(kernel, sample, [sample()]) for kernel, sample in samples_of(job, plans, sets, between)]
     best = min(times[0] for _, _, times in samples)
     near = [(sample, times) for _, sample, times in samples if times[0] < NEAR * best] + theirs
     for _ in range(AGAIN):
@@ -150,9 +153,22 @@ def measure(
             times.append(sample())
     clock, watts = sensors.read()
     cleave.release_workspaces()
-    lines = [f"{statistics.median(times[1:] or times):.2f} {plan.kernel_name}\n" for plan, _, times in samples]
+    lines = [f"{statistics.median(times[1:] or times):.2f} {kernel}\n" for kernel, _, times in samples]
     peer_us = min((f"{statistics.median(times):.2f}" for _, times in theirs), key=float, default="-")
     return f"{' '.join(map(str, shape))} | {clock} | {watts} | {peer_us}\n" + "".join(lines)
+
+
+def samples_of(
+    job: AnyJob, plans: Sequence[Any], sets: Sequence[Any], between: Between
+) -> Iterator[tuple[str, Callable[[], float]]]:
+    """A kernel's name, and what takes its time; nothing of those that do not run."""
+    for plan in plans:
+        try:
+            sample = between.timed(lambda i, plan=plan: job.testing.run(plan, sets[i % len(sets)], between.stream))
+        except RuntimeError as error:
+            print(plan.kernel_name, error, file=sys.stderr)
+            continue
+        yield plan.kernel_name, sample
 
 
 def timed_peer(

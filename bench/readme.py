@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from . import report, suites, summary
+from . import distributed_report, report, suites, summary
 
 ROOT = Path(__file__).parent.parent
 MARKERS = ("<!-- python -m bench.readme --write -->", "<!-- end -->")
@@ -44,8 +44,22 @@ JOBS = ("large_k", "grouped_wgrad", "grouped_loop", "conv_dgrad", "fp8_row", "de
 
 
 def job_lines(directory: Path) -> list[str]:
-    """A Markdown table: the first of each job's rows."""
-    return lines(directory, JOBS, most=1)
+    """A Markdown table: the first of each job's rows, and products over ranks."""
+    return lines(directory, JOBS, most=1) + over_ranks(directory)
+
+
+def over_ranks(directory: Path) -> list[str]:
+    """Further rows of that table; nothing where bench.distributed has left no results."""
+    path = directory / "distributed.json"
+    if not path.exists():
+        return []
+    found = distributed_report.summaries(report.load(path))
+    return report.table(("what", "GPU", "result"), [(what, model_of(gpu), of) for what, gpu, of in found])[2:]
+
+
+def model_of(gpu: str) -> str:
+    """H100, where the name is "NVIDIA H100 80GB HBM3": the tables have room for no more."""
+    return re.sub(r"^NVIDIA | \d+GB.*", "", gpu)
 
 
 def lines(directory: Path, names: Sequence[str] = (), most: int | None = None) -> list[str]:
@@ -56,8 +70,7 @@ def lines(directory: Path, names: Sequence[str] = (), most: int | None = None) -
         path = directory / f"{name}.json"
         if path.exists():
             result = report.load(path)
-            # "NVIDIA H100 80GB HBM3": the table has room for the model.
-            gpu = re.sub(r"^NVIDIA | \d+GB.*", "", result["machine"]["gpu"])
+            gpu = model_of(result["machine"]["gpu"])
             found = list(_rows(suites.load(name), result["rows"]))[:most]
             rows += [(what, gpu, of) for what, of in found]
     return report.table(("what", "GPU", "result"), rows)

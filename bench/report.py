@@ -1,38 +1,42 @@
-"""Results as JSON, for machines, and as a Markdown table, for people."""
+"""python -m bench.report: results as JSON, for machines, and as a Markdown table, for people.
+
+The JSON has what was measured; what follows from that is in the Markdown alone. The command writes both anew, from the
+JSON, after an edit of this module or of tables.py.
+"""
 
 from __future__ import annotations
 
+import argparse
 import json
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from . import tables
+from . import suites, tables
 from .suites import Suite
-from .summary import listed, spread_text
+from .summary import listed, spread_text, summarize
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m bench.report", description=__doc__, allow_abbrev=False)
+    parser.add_argument("--results", type=Path, default=Path("bench/results"), metavar="DIR")
+    directory = parser.parse_args(argv).results
+    for path in sorted(directory.glob("*.json")):
+        if path.stem in suites.names():
+            result = load(path)
+            write(directory, suites.load(path.stem), result["machine"], result["rows"], result["notes"])
+    return 0
 
 
 def write(
-    directory: Path,
-    suite: Suite,
-    machine: dict[str, Any],
-    rows: list[dict[str, Any]],
-    notes: list[str],
-    summary: dict[str, Any],
+    directory: Path, suite: Suite, machine: dict[str, Any], rows: list[dict[str, Any]], notes: list[str]
 ) -> list[Path]:
     """Writes <suite>.json and <suite>.md; the paths."""
     directory.mkdir(parents=True, exist_ok=True)
-    result = {
-        "suite": suite.name,
-        "title": suite.title,
-        "machine": machine,
-        "notes": notes,
-        "summary": summary,
-        **tables.pack(rows),
-    }
+    result = {"suite": suite.name, "title": suite.title, "machine": machine, "notes": notes, **tables.pack(rows)}
     json_path, markdown_path = directory / f"{suite.name}.json", directory / f"{suite.name}.md"
     json_path.write_text(tables.text(result))
-    markdown_path.write_text(markdown(suite, machine, rows, notes, summary))
+    markdown_path.write_text(markdown(suite, machine, load(json_path)["rows"], notes))
     return [json_path, markdown_path]
 
 
@@ -42,16 +46,14 @@ def load(path: Path) -> dict[str, Any]:
     return result | {"rows": tables.unpack(result)}
 
 
-def markdown(
-    suite: Suite, machine: dict[str, Any], rows: Sequence[dict[str, Any]], notes: Sequence[str], summary: dict[str, Any]
-) -> str:
+def markdown(suite: Suite, machine: dict[str, Any], rows: Sequence[dict[str, Any]], notes: Sequence[str]) -> str:
     columns, cells = _TABLES[suite.kind](rows)
     lines = [
         f"# {suite.title}",
         "",
         ", ".join(f"{key.replace('_', ' ')} {value}" for key, value in machine.items() if value is not None),
         "",
-        *summary_lines(suite.kind, summary),
+        *summary_lines(suite.kind, summarize(suite.kind, rows, suite.best_of)),
         *notes,
         "",
         *table(columns, cells),
@@ -129,7 +131,7 @@ def _peers_table(rows: Sequence[dict[str, Any]]) -> tuple[list[str], list[list[A
     cells = []
     for row in rows:
         measured = [row["peers"].get(peer, {}).get(key) for peer in peers for key in theirs]
-        cells.append([*(row[key] for key in ours), *measured])
+        cells.append([*(row.get(key) for key in ours), *measured])
     return [*map(_title, ours), *titles], cells
 
 
@@ -155,3 +157,7 @@ def _format(value: Any) -> str:
     if isinstance(value, float):  # errors are small, times and rates are not
         return f"{value:.2f}" if abs(value) >= 0.1 or value == 0 else f"{value:.2e}"
     return str(value)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

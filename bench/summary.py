@@ -13,6 +13,13 @@ def geomean(values: Iterable[float]) -> float:
     return math.exp(sum(logs) / len(logs)) if logs else math.nan
 
 
+def summarize(kind: str, rows: Sequence[dict[str, Any]], best_of: Sequence[str] = ()) -> dict[str, Any]:
+    """What a suite of that kind compares."""
+    if kind == "host":
+        return {}
+    return summarize_modes(rows) if kind == "modes" else summarize_peers(rows, best_of)
+
+
 def summarize_peers(rows: Sequence[dict[str, Any]], best_of: Sequence[str] = ()) -> dict[str, dict[str, Any]]:
     """Each peer's time over ours, and that of the fastest among `best_of`: above 1 is a win."""
     peers = dict.fromkeys(name for row in rows for name in row["peers"])

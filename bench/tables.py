@@ -21,7 +21,7 @@ _OVER = "/"
 
 def pack(rows: Sequence[Row]) -> dict[str, Any]:
     """Fields that are None are left out."""
-    flat = [dict(_fields(row)) for row in rows]
+    flat = [dict(_fields(rounded(row))) for row in rows]
     most = max(map(len, flat), default=0)
     regular = [row for row in flat if 2 * len(row) > most]
     names = dict.fromkeys(name for row in regular for name in row)
@@ -44,7 +44,8 @@ def unpack(table: Mapping[str, Any]) -> list[Row]:
         if isinstance(values, Mapping):
             return values
         cells = table["shared"] | dict(zip(table["columns"], values, strict=True))
-        return {name: _meaning(cells, name, value) for name, value in cells.items()}
+        own_first = sorted(cells, key=lambda name: "." in name)  # as rows are made: so the same table is made of them
+        return {name: _meaning(cells, name, cells[name]) for name in own_first}
 
     return [_row(fields(values)) for values in table["rows"]]
 
@@ -57,7 +58,7 @@ def text(result: Mapping[str, Any]) -> str:
 
     lines = [
         f'"{key}":[\n' + ",\n".join(map(line, value)) + "\n]" if key == "rows" else f'"{key}":{line(value)}'
-        for key, value in rounded(result).items()
+        for key, value in result.items()
     ]
     return "{\n" + ",\n".join(lines) + "\n}\n"
 
@@ -92,7 +93,7 @@ def _cell(row: Row, name: str) -> Any:
     value, own = row.get(name), _last(name)
     if value is None or own == name:
         return value
-    if own == "ratio" and (ratio := _over(row, name)) and abs(ratio / value - 1) < 1e-4:
+    if own == "ratio" and (ratio := _over(row, name)) and abs(ratio / value - 1) < 2e-4:  # of numbers of five digits
         return _OVER
     return _SAME if row.get(own) == value else value
 

@@ -62,7 +62,8 @@ def main(argv: list[str] | None = None) -> int:
             if time.monotonic() < deadline and (row := measure(job, shape, found, sets, between, arguments.rounds)):
                 rows.append(row)
         print(*summary(rows, job.name), sep="\n", flush=True)
-    write(arguments.out, arguments.part, rows, missing)
+    notes = [f"Without {peer}: {why.rstrip('.')}." for peer, why in missing.items()]
+    write(arguments.out, arguments.part, machine.describe(0), rows, notes)
     return 0 if all(row["same"] for row in rows) else 1
 
 
@@ -108,21 +109,23 @@ def measure(
         return None
     us = medians(samples, rounds)
     cleave.release_workspaces()
-    best = min((time, name) for name, time in us.items() if name != "cleave")
     return {
         "job": job.name,
         "case": case.title,
         "kernel": plan.kernel_name,
-        "us": us["cleave"],
-        "peers": {name: time for name, time in us.items() if name != "cleave"},
-        "best": best[1],
-        "ratio": best[0] / us["cleave"],
+        "us": us.pop("cleave"),
+        "peers": us,
         "same": same,
     }
 
 
+def ratio_of(row: dict[str, Any]) -> float:
+    """The best peer's time over ours."""
+    return min(row["peers"].values()) / row["us"]
+
+
 def summary(rows: list[dict[str, Any]], job: str) -> list[str]:
-    ratios = sorted((row["ratio"], row["case"]) for row in rows if row["job"] == job and row["same"])
+    ratios = sorted((ratio_of(row), row["case"]) for row in rows if row["job"] == job and row["same"])
     if not ratios:
         return [f"{job}: nothing measured."]
     geomean = math.exp(statistics.fmean(math.log(ratio) for ratio, _ in ratios))
@@ -133,16 +136,17 @@ def summary(rows: list[dict[str, Any]], job: str) -> list[str]:
     ]
 
 
-def write(folder: Path, part: str, rows: list[dict[str, Any]], missing: dict[str, str]) -> None:
+def write(folder: Path, part: str, facts: dict[str, Any], rows: list[dict[str, Any]], notes: list[str]) -> None:
     folder.mkdir(parents=True, exist_ok=True)
-    facts = machine.describe(0)
-    name = "unseen" if part == "test" else f"unseen_{part}"
-    (folder / f"{name}.json").write_text(tables.text({"suite": name, "machine": facts, **tables.pack(rows)}))
+    name, rows = "unseen" if part == "test" else f"unseen_{part}", tables.rounded(rows)
+    result = {"suite": name, "machine": facts, "notes": notes, **tables.pack(rows)}
+    (folder / f"{name}.json").write_text(tables.text(result))
     jobs = list(dict.fromkeys(row["job"] for row in rows))
     cells = [
-        [row["job"], row["case"], row["us"], row["kernel"], row["best"], row["peers"][row["best"]], row["ratio"]]
-        for row in sorted(rows, key=lambda row: (jobs.index(row["job"]), row["ratio"]))
-        if row["ratio"] < NEAR and row["same"]
+        [row["job"], row["case"], row["us"], row["kernel"], best, row["peers"][best], ratio_of(row)]
+        for row in sorted(rows, key=lambda row: (jobs.index(row["job"]), ratio_of(row)))
+        if ratio_of(row) < NEAR and row["same"]
+        for best in [min(row["peers"], key=row["peers"].__getitem__)]
     ]
     lines = [
         f"# Shapes of the {part} part, that no table and no fit has seen",
@@ -150,7 +154,7 @@ def write(folder: Path, part: str, rows: list[dict[str, Any]], missing: dict[str
         ", ".join(f"{key.replace('_', ' ')} {value}" for key, value in facts.items() if value is not None),
         "",
         *(line for job in jobs for line in summary(rows, job)),
-        *(f"Without {peer}: {why.rstrip('.')}." for peer, why in missing.items()),
+        *notes,
         "",
         *(f"Left out, since a peer has another product: {row['case']}." for row in rows if not row["same"]),
         "",

@@ -33,6 +33,34 @@ class TorchStandIn(arrays.TorchArrays):
     on_stream, capture, microseconds = (getattr(StandInGpu, name) for name in ("on_stream", "capture", "microseconds"))
 
 
+class BetweenStandIn:
+    """`us` has the microseconds of what calls return the names of, one after the other, the last one again and
+    again; what is not there is timed by the clock."""
+
+    stream = None
+
+    def __init__(self, us=None):
+        self._us = us or {}
+
+    def timed(self, call):
+        name = call(0)
+        given = iter(self._us[name]) if isinstance(name, str) else None
+
+        def sample():
+            if given is None:
+                start = time.perf_counter()
+                call(0)
+                return (time.perf_counter() - start) * 1e6
+            self._last[name] = next(given, self._last.get(name))
+            return self._last[name]
+
+        return sample
+
+    @property
+    def _last(self):
+        return self.__dict__.setdefault("last", {})
+
+
 CASE = GemmCase(32, 24, 512, dtype="float16")
 SCALED = GemmCase(32, 24, 512, dtype="int8", scaling="row", out_dtype="float32")
 SMALL = [conv.Case(2, (9, 8), 8, 16, 3, 2, 1, kind=kind) for kind in ("fprop", "dgrad", "wgrad")]

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import copy
+import os
+import random
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import product
 from typing import Any
 
 import pytest
@@ -18,8 +22,9 @@ from torch.distributed.tensor.parallel import parallelize_module
 from torch.nn import functional
 
 import cleave.distributed as cd
-from cleave.distributed import _agreement, _operators
+from cleave.distributed import _agreement, _operators, _peer_memory, _transports
 from cleave.distributed._fold import fold
+from cleave.distributed._peers import Peers
 from cleave.torch import parallel
 
 ops = torch.ops.cleave
@@ -67,14 +72,34 @@ def in_rank_order(partials: list[Tensor], *others: Tensor) -> Tensor:
     return total
 
 
+def by_memory(ranks: Ranks) -> bool:
+    """Whether calls that say no transport go through memory of the ranks'."""
+    return (os.environ.get("CLEAVE_TRANSPORT") or ("peer" if ranks.device == "cuda" else "gloo")) == "peer"
+
+
+@contextmanager
+def of_large_products() -> Iterator[None]:
+    """Small ones count as large, which are moved while they are made."""
+    chosen = _transports._WAVE, _transports._LEAST_ROWS
+    _transports._WAVE, _transports._LEAST_ROWS = 1, 64
+    _operators._shape.cache_clear()
+    try:
+        yield
+    finally:
+        _transports._WAVE, _transports._LEAST_ROWS = chosen
+        _operators._shape.cache_clear()
+
+
 @contextmanager
 def all_reduce_by(shots: str) -> Iterator[None]:
     chosen = _operators.is_one_shot
     _operators.is_one_shot = lambda *_: shots == "one"
+    _operators._shape.cache_clear()
     try:
         yield
     finally:
         _operators.is_one_shot = chosen
+        _operators._shape.cache_clear()
 
 
 def sums_are_within_their_bound(ranks: Ranks) -> None:
@@ -130,11 +155,92 @@ def sums_of_many_ranks_are_in_their_order(ranks: Ranks) -> None:
 def transports_have_the_same_bits(ranks: Ranks) -> None:
     a, b = ranks.draw(50, 128, dtype=torch.bfloat16), ranks.draw(128, 40, dtype=torch.bfloat16)
     auto = cd.gemm_reduce_scatter(a, b)
-    for transport in ("gloo", "nccl") if ranks.device == "cuda" else ("gloo",):
+    for transport in ("gloo", "peer", "nccl") if ranks.device == "cuda" else ("gloo", "peer"):
         assert same_bits(auto, cd.gemm_reduce_scatter(a, b, transport=transport))
         assert same_bits(
             cd.all_gather_gemm(ranks.rows(a), b, rows=50), cd.all_gather_gemm(ranks.rows(a), b, rows=50,
                                                                               transport=transport))  # fmt: skip
+
+
+def large_products_are_moved_while_they_are_made(ranks: Ranks) -> None:
+    """In parts, by any transport, with the bits of products that are not split."""
+    for m in (640 * ranks.size, 200 * ranks.size):
+        a, b = ranks.draw(m, 64 * ranks.size, dtype=torch.bfloat16), ranks.draw(64 * ranks.size, 48).bfloat16()
+        own, bias, c = (ranks.columns(a), ranks.rows(b)), ranks.draw(48), ranks.draw(m, 48)
+        total = in_rank_order(ranks.everyones(ops.gemm(*own, split_k_mode="none")), c.cpu(), bias.cpu())
+        own = own[0].requires_grad_(), own[1]
+        q, scale = ops.quantize(a, torch.float8_e4m3fn, "row")
+        v, w_scale = ops.quantize(b.t().contiguous(), torch.float8_e4m3fn, "row")
+        dealt = ranks.rows(q.view(torch.uint8)).view(q.dtype), v.t(), ranks.rows(scale), w_scale.t()
+        gathered = ops.gemm(a, b, bias, activation="silu", split_k_mode="none")
+        scaled = ops.scaled_gemm.full(q, v.t(), scale, w_scale.t(), None, torch.float32, split_k_mode="none")
+        with of_large_products():
+            for transport, activation in product(("auto", "peer", "gloo"), ("none", "relu")):
+                options = {"bias": bias, "activation": activation, "out_dtype": torch.float32, "transport": transport}
+                expected = functional.relu(total) if activation == "relu" else total
+                assert same_bits(cd.gemm_all_reduce(*own, c=c, **options), expected)
+                assert same_bits(cd.gemm_reduce_scatter(*own, c=ranks.rows(c), **options), ranks.rows(expected))
+                d, whole = cd.all_gather_gemm(
+                    ranks.rows(a), b, bias=bias, activation="silu", gathered=True, transport=transport
+                )
+                assert same_bits(whole, a) and same_bits(d, gathered)
+                assert same_bits(
+                    cd.all_gather_scaled_gemm(*dealt, out_dtype=torch.float32, transport=transport), scaled
+                )
+
+
+def calls_take_turns_without_an_end(ranks: Ranks) -> None:
+    """Nothing closes a call, whatever sizes and operations follow each other, however late a rank is."""
+    draws = random.Random(ranks.rank)
+    for call in range(40):
+        m = 1 + call * 7 % 50
+        a = torch.full((m, 8), 1.0 + ranks.rank + call, device=ranks.device)
+        b = torch.ones(8, 16, device=ranks.device)
+        total = 8.0 * (ranks.size * (1 + call) + ranks.size * (ranks.size - 1) / 2)
+        if draws.random() < 0.3:
+            time.sleep(draws.random() * 2e-3)
+        if call % 3 < 2:
+            multiply = cd.gemm_all_reduce if call % 3 == 0 else cd.gemm_reduce_scatter
+            made = multiply(a, b, transport="peer")
+            assert (made == total).all(), (call, made, total)
+        else:
+            made = cd.all_gather_gemm(a, b, transport="peer")
+            for rank, rows in enumerate(made.chunk(ranks.size)):
+                assert (rows == 8.0 * (1 + rank + call)).all(), (call, rank, rows)
+
+
+def memory_grows_up_to_its_limit(ranks: Ranks) -> None:
+    a, b = ranks.draw(64, 16), ranks.draw(16, 1 << 15)
+    held = _peer_memory.memory_of(Peers(dist.group.WORLD.group_name), a.device, 1).bytes
+    made = cd.gemm_all_reduce(a, b, transport="peer")
+    grown = _peer_memory.memory_of(Peers(dist.group.WORLD.group_name), a.device, 1).bytes
+    assert grown >= max(held, made.nbytes)
+    os.environ["CLEAVE_PEER_BYTES"] = str(grown)
+    try:
+        wide = torch.cat([b] * (1 + grown // made.nbytes), 1)
+        with pytest.raises(ValueError, match=r"cannot serve this call: it would take .* CLEAVE_PEER_BYTES"):
+            cd.gemm_all_reduce(a, wide, transport="peer")
+        other = "nccl" if ranks.device == "cuda" else "gloo"
+        assert same_bits(cd.gemm_all_reduce(a, wide, transport=other)[:, : b.shape[1]], made)  # by what else there is
+    finally:
+        del os.environ["CLEAVE_PEER_BYTES"]
+
+
+def a_rank_in_another_call_is_named(ranks: Ranks) -> None:
+    """By what the ranks say where they meet; a group's memory is of no use after that, and others' is."""
+    if ranks.size == 1:
+        return
+    group = dist.new_group(list(range(ranks.size)))
+    a, b = ranks.draw(8, 16), ranks.draw(16, 24)
+    cd.gemm_all_reduce(a, b, group, transport="peer")
+    late = torch.cat([a, a]) if ranks.rank == 1 else a
+    for _ in range(2):
+        with pytest.raises(cd.PeerError, match=rf"rank {ranks.rank} calls gemm_all_reduce\(rows=|which did not come"):
+            cd.gemm_all_reduce(late, b, group, transport="peer")
+            if ranks.device == "cuda":
+                torch.cuda.synchronize()  # the next call finds what the kernel has left
+                cd.gemm_all_reduce(late, b, group, transport="peer")
+    assert torch.isfinite(cd.gemm_all_reduce(a, b, transport="peer")).all()
 
 
 def gathered_products_are_those_of_the_whole(ranks: Ranks) -> None:
@@ -277,7 +383,11 @@ def refusals_name_argument_value_and_remedy(ranks: Ranks) -> None:
         (lambda: cd.gemm_all_reduce(a, b, partial_dtype=torch.int8), TypeError, "partial_dtype is torch.int8; it must"),
         (lambda: cd.gemm_all_reduce(a, b, out_dtype=torch.int32), TypeError, "out_dtype is torch.int32"),
         (lambda: cd.gemm_all_reduce(a, b, out_dtype=torch.int8), ValueError, "scale_d is missing; give both"),
-        (lambda: cd.gemm_all_reduce(a, b, transport="peer"), ValueError, "not write to peers' memory yet; use"),
+        (
+            lambda: cd.moe_dispatch(a, torch.zeros(8, 1).int(), ranks.size, transport="peer"),
+            ValueError,
+            "which moves what",
+        ),
         (lambda: cd.gemm_all_reduce(a, b, transport="mpi"), ValueError, "transport is 'mpi', but group"),
         (lambda: cd.all_gather_gemm(a, b, rows=9), ValueError, "a has 8 rows on rank .*torch.chunk would deal"),
         (lambda: cd.all_gather_scaled_gemm(q, q.t(), one.expand(3), one), ValueError, r"scale_a is \[3\]; it must"),
@@ -293,7 +403,7 @@ def disagreement_is_an_error_on_every_rank(ranks: Ranks) -> None:
     if ranks.size == 1:
         return
     a, b = ranks.draw(8, 16), ranks.draw(16, 24)
-    if ranks.device == "cpu":  # by gloo it is looked for in any case, and nothing is moved
+    if ranks.device == "cpu" and not by_memory(ranks):  # by gloo it is looked for in any case, and nothing is moved
         with pytest.raises(
             cd.PeerError, match=r"is in gemm_all_reduce, all-gather of \d+ bytes, and rank . in .*the same"
         ):
@@ -319,11 +429,16 @@ def disagreement_is_an_error_on_every_rank(ranks: Ranks) -> None:
 def the_plan_says_why(ranks: Ranks) -> None:
     device = ranks.device
     small = cd.explain("gemm_all_reduce", 16, 64, device=device)
-    transport = "nccl" if device == "cuda" else "gloo"
-    assert small.startswith(f"gemm_all_reduce over {ranks.size} ranks by {transport}, unfused, one-shot")
+    begin = f"gemm_all_reduce over {ranks.size} ranks by "
+    if by_memory(ranks):
+        assert small.startswith(begin + "peer, one-shot: product into memory that all see")
+        assert "which reads" in cd.explain("gemm_reduce_scatter", 16, 64, device=device)
+    else:
+        transport = "nccl" if device == "cuda" else "gloo"
+        assert small.startswith(begin + f"{transport}, unfused, one-shot")
+        assert "all-to-all of" in cd.explain("gemm_reduce_scatter", 16, 64, device=device)
     large = cd.explain("gemm_all_reduce", 1 << 16, 1 << 14, device=device)
-    assert ("two-shot" in large) == (ranks.size > 2)
-    assert "all-to-all of" in cd.explain("gemm_reduce_scatter", 16, 64, device=device)
+    assert "two-shot" in large
 
 
 def graphs_replay_the_same_bits(ranks: Ranks) -> None:
@@ -442,6 +557,10 @@ CHECKS = (
     sums_have_the_same_bits_everywhere,
     sums_of_many_ranks_are_in_their_order,
     transports_have_the_same_bits,
+    large_products_are_moved_while_they_are_made,
+    calls_take_turns_without_an_end,
+    memory_grows_up_to_its_limit,
+    a_rank_in_another_call_is_named,
     gathered_products_are_those_of_the_whole,
     scaled_sums_are_those_of_their_partials,
     scales_travel_with_their_rows,

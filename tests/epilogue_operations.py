@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 from conv_reference import Convolution
-from drawn_groups import BOUNDS, Groups, describe
 from epilogue_functions import ROUNDOFF, Bounded
+from strategies_groups import BOUNDS, Groups, describe
 
 import cleave
 from cleave.testing.conv_axis import Axis

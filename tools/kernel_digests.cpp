@@ -19,12 +19,12 @@
 #include <thread>
 #include <vector>
 
+#include "all_kernels/all_configs.h"
 #include "cleave/error.h"
 #include "jit/compiler.h"
 #include "jit/source.h"
 #include "kernel_sample.h"
 #include "other_sources.h"
-#include "plan/all_configs.h"
 #include "plan/model_device.h"
 
 namespace {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from bench.own import calls
+from bench.self_baseline import calls
 from cleave.testing.grouped_case import GroupedCase
 
 __all__ = ["calls", "serves"]

@@ -1,4 +1,5 @@
-"""Trains ResNet-50 or a small U-Net with Cleave's convolutions, and beside it with torch's.
+"""Trains ResNet-50, a small U-Net or a network like EfficientNet-B0 with Cleave's convolutions, and beside it with
+torch's.
 
     python examples/resnet/train.py
     python examples/resnet/train.py --model unet --dtype float32 --images 8 --size 256
@@ -18,6 +19,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
+from efficientnet import EfficientNet
 from resnet50 import resnet50
 from torch import Tensor, nn
 from unet import UNet
@@ -55,6 +57,8 @@ class Step:
 def make_model(name: str) -> nn.Module:
     if name == "unet":
         return UNet(classes=CLASSES)
+    if name == "efficientnet":
+        return EfficientNet(CLASSES)
     model = resnet50(CLASSES)
     for place, layer in model.named_modules():
         if place.endswith("bn3"):
@@ -146,7 +150,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     device = "cuda" if torch.cuda.is_available() else "cpu"
     on_gpu = device == "cuda"
     parser = argparse.ArgumentParser(description="Trains a network of convolutions.")
-    parser.add_argument("--model", choices=("resnet50", "unet"), default="resnet50")
+    parser.add_argument("--model", choices=("resnet50", "unet", "efficientnet"), default="resnet50")
     parser.add_argument(
         "--dtype", choices=("float32", "float16", "bfloat16"), default="bfloat16" if on_gpu else "float32"
     )

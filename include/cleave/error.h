@@ -16,6 +16,7 @@ enum class ErrorCode {
   driver,            ///< a CUDA driver call failed: cleave.CudaError
   compiler,          ///< NVRTC is missing or refused a kernel: cleave.CudaError
   capture,           ///< a compile or allocation was needed while a stream was capturing: cleave.CudaError
+  peer,              ///< another rank is lost, or in another call: cleave.PeerError
 };
 
 /// `what()` names the argument, the value seen and the remedy.

@@ -33,14 +33,14 @@ def prepare(
     Afterwards a call with a number of tokens that has not been met before compiles nothing, so it may be captured in a
     CUDA graph at once, and is planned in some microseconds.
 
-    what: a torch module, of which the layers W8A8Linear, W4A16Linear, W4A16Experts, RMSNormQuantize, GroupedLinear and
-        MoE of `cleave.torch` that are on a GPU are prepared, but those with a recipe, which are for training; or plans,
-        a GemmPlan or several (`plan_gemm`, `plan_scaled_gemm`, `plan_grouped_gemm`, `plan_mixed_gemm`, `plan_problem`),
-        each of which stands for its product [M, K] x [K, N] with any M: types, layouts, bias, activation and so on must
-        be those of the later calls, while lines of A and D may have other strides of the same alignment (up to 16
-        bytes).
-    tokens: the fewest and the most rows M; of an MoE its tokens, each of which is top_k rows; beside W4A16Experts
-        each is as many rows as the model's config.num_experts_per_tok says, or up to 8.
+    what: a torch module, of which the layers W8A8Linear, W8A8Experts, W4A16Linear, W4A16Experts, RMSNormQuantize,
+        Float8Linear, GroupedLinear and MoE of `cleave.torch` that are on a GPU are prepared, for calls without
+        gradients; or plans, a GemmPlan or several (`plan_gemm`, `plan_scaled_gemm`, `plan_grouped_gemm`,
+        `plan_mixed_gemm`, `plan_problem`), each of which stands for its product [M, K] x [K, N] with any M: types,
+        layouts, bias, activation and so on must be those of the later calls, while lines of A and D may have other
+        strides of the same alignment (up to 16 bytes).
+    tokens: the fewest and the most rows M; of an MoE its tokens, each of which is top_k rows; beside W8A8Experts and
+        W4A16Experts each is as many rows as the model's config.num_experts_per_tok says, or up to 8.
     dtype: of a module's activations, a torch.dtype; by default bfloat16.
     kernels: "covering" chooses from few kernels that serve all sizes about as well as the whole catalogue does, so
         that a model has some dozens at most; "all" from the whole catalogue.

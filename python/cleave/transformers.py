@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 from transformers.integrations.moe import ALL_EXPERTS_FUNCTIONS
 
-from cleave.torch._expert_tensors import is_swiglu
+from cleave.torch._expert_modules import is_swiglu
 
 _ops = torch.ops.cleave
 

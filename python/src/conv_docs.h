@@ -76,7 +76,7 @@ Raises as `{name}` does, and is as repeatable and safe in CUDA graphs: replays f
 of every array, scales too.)";
 
 inline constexpr const char* kConvDgradDoc =
-    R"(The gradient of `{name}` by its input, of any stride up to 64 residue classes.
+    R"(The gradient of `{name}` by its input, of any stride.
 
 dx = activation(alpha * dgrad(grad_output, weight) + beta * c + bias). Pixels that no output saw
 become activation(beta * c + bias), or what an epilogue function makes of the latter.

@@ -7,7 +7,7 @@ namespace nb = nanobind;
 namespace cleave::python {
 namespace {
 
-PyObject* cuda_error = nullptr;  // lives as long as the process
+PyObject *cuda_error = nullptr, *peer_error = nullptr;  // they live as long as the process
 
 PyObject* exception_for(ErrorCode code) {
   switch (code) {
@@ -21,8 +21,17 @@ PyObject* exception_for(ErrorCode code) {
     case ErrorCode::compiler:
     case ErrorCode::capture:
       break;
+    case ErrorCode::peer:
+      return peer_error;
   }
   return cuda_error;
+}
+
+PyObject* new_error(nb::module_& m, const char* name, const char* doc) {
+  PyObject* const made = PyErr_NewExceptionWithDoc(name, doc, PyExc_RuntimeError, nullptr);
+  if (!made) throw nb::python_error();
+  m.attr(nb::handle(made).attr("__name__")) = nb::handle(made);
+  return made;
 }
 
 }  // namespace
@@ -35,11 +44,10 @@ std::string class_name(nb::handle object) {
 }
 
 void bind_errors(nb::module_& m) {
-  cuda_error = PyErr_NewExceptionWithDoc(
-      "cleave.CudaError", "No usable GPU, a failed driver call or compilation, or a forbidden one during capture.",
-      PyExc_RuntimeError, nullptr);
-  if (!cuda_error) throw nb::python_error();
-  m.attr("CudaError") = nb::handle(cuda_error);
+  cuda_error = new_error(m, "cleave.CudaError",
+                         "No usable GPU, a failed driver call or compilation, or a forbidden one during capture.");
+  peer_error = new_error(m, "cleave.distributed.PeerError",
+                         "Ranks of a group disagree about a call; or one has died, or has not come in time.");
 
   nb::register_exception_translator([](const std::exception_ptr& error, void*) {
     try {

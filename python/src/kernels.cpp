@@ -7,6 +7,7 @@
 #include <mutex>
 #include <thread>
 
+#include "all_kernels/all_configs.h"
 #include "bindings.h"
 #include "cleave/config/smem_plan.h"
 #include "cleave/names.h"
@@ -16,7 +17,6 @@
 #include "jit/disk_cache.h"
 #include "jit/kernel_packs.h"
 #include "jit/source.h"
-#include "plan/all_configs.h"
 #include "plan/gpu_plan.h"
 #include "plan/model_device.h"
 #include "plan/tuned.h"

@@ -21,6 +21,7 @@ NB_MODULE(_core, m) {
   bind_route(m);
   bind_router_logits(m);
   bind_weights(m);
+  bind_group(m);
   bind_plan_problem(m);
   bind_plan_conv_problem(m);
   bind_mistakes(m);

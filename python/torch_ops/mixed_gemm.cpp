@@ -19,6 +19,11 @@ void add_mixed_gemm(Operators& operators) {
   operators.add("mixed_grouped_gemm", Concat<Weights, List<ExpertEnds, arg::Bias, arg::OutDtype>, Codes>(), List<>(),
                 run);
   operators.add("mixed_gemm.out", Concat<Weights, List<arg::Bias>, Codes>(), Concat<Rare, List<arg::Out>>(), run);
+  // Last, as those of other products are: torch would look for the function's text where a bias stands.
+  using Added = Concat<List<arg::Bias>, Codes, List<arg::C>>;
+  using Options = Concat<List<arg::Alpha, arg::Beta, arg::OutDtype>, SplitK, List<arg::StaticB>>;
+  operators.add("mixed_gemm.epilogue", Concat<Weights, Function, Added>(), Options(), run);
+  operators.add("mixed_grouped_gemm.epilogue", Concat<Weights, List<ExpertEnds>, Function, Added>(), Options(), run);
 }
 
 }  // namespace cleave::torch_ops

@@ -5,10 +5,16 @@
 namespace cleave::torch_ops {
 
 EpilogueTensors read_epilogue(const EpilogueFunction& function, const std::vector<Tensor>& tensors,
-                              const std::vector<double>& numbers, const std::vector<int64_t>& number_places) {
+                              const std::vector<double>& numbers, const std::vector<int64_t>& number_places,
+                              bool has_gradients) {
   std::vector<Operand> operands;
   for (const Tensor& tensor : tensors) operands.push_back(read(tensor));
-  return epilogue_tensors(function, operands, numbers, number_places);
+  EpilogueTensors epilogue = epilogue_tensors(function, operands, numbers, number_places);
+  if (has_gradients) return epilogue;
+  auto tensor = tensors.begin();
+  for (size_t i = 0; i < epilogue.inputs.size(); ++i)
+    if (epilogue.inputs[i].tensor) read_untracked(*tensor++, function.inputs()[i].name.c_str());
+  return epilogue;
 }
 
 Tensor make_scales(GemmCall& product) {

@@ -8,17 +8,21 @@
 
 namespace cleave::torch_ops {
 
-/// None where there is no such argument. A form that writes to its arguments, whose D is quantised or whose weight is
-/// packed has no gradients, and refuses what requires them.
+/// A form that writes to its arguments, whose D is quantised or whose weight is packed has no gradients, and refuses
+/// what requires them.
+template <class Call>
+constexpr bool kHasGradients = !Call::template has<arg::Out>() && !Call::template has<arg::OutScale>() &&
+                               !Call::template has<arg::Packed>();
+
+/// None where there is no such argument.
 template <class P, class Call>
 std::optional<Operand> operand(const Call& call) {
   if constexpr (!Call::template has<P>()) {
     return std::nullopt;
-  } else if constexpr (Call::template has<arg::Out>() || Call::template has<arg::OutScale>() ||
-                       Call::template has<arg::Packed>()) {
-    return read_untracked(call.template get<P>(), P::name());
-  } else {
+  } else if constexpr (kHasGradients<Call>) {
     return read(call.template get<P>());
+  } else {
+    return read_untracked(call.template get<P>(), P::name());
   }
 }
 
@@ -55,15 +59,16 @@ GemmTensors tensors_of(const Call& call) {
           .counts = operand<arg::Counts>(call)};
 }
 
-/// As epilogue_tensors (operands/epilogue_values.h) does.
+/// As epilogue_tensors (operands/epilogue_values.h) does. Without gradients, inputs that require them are refused.
 EpilogueTensors read_epilogue(const EpilogueFunction& function, const std::vector<Tensor>& tensors,
-                              const std::vector<double>& numbers, const std::vector<int64_t>& number_places);
+                              const std::vector<double>& numbers, const std::vector<int64_t>& number_places,
+                              bool has_gradients);
 
 template <class Call>
 EpilogueTensors epilogue_of(const Call& call) {
   call.template get<arg::Backward>().read([](std::string_view) {});
   return read_epilogue(call.template get<arg::Epilogue>().function(), call.template get<arg::EpilogueInputs>(),
-                       call.template get<arg::Numbers>(), call.template get<arg::NumberPlaces>());
+                       call.template get<arg::Numbers>(), call.template get<arg::NumberPlaces>(), kHasGradients<Call>);
 }
 
 /// What matrices and convolutions have alike; `options` are of either. `type`: of the operands.

@@ -50,7 +50,7 @@ class Executor {
     if (zero_rest_) {
       for (const GroupRange range : groups_.rest()) epilogue_.zero(range);
     }
-    // A tile of one slice has nothing to join, and no workspace to join it in.
+    // A tile of one slice has no partial tiles, and no workspace for them.
     const bool whole = schedule_.slices == 1 && tiling_.mode != SplitKMode::stream_k;
     switch (whole ? SplitKMode::none : tiling_.mode) {
       case SplitKMode::serial:

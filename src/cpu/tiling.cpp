@@ -38,14 +38,14 @@ void deal_classes(const GemmProblem& problem, Tiling& t, ScheduleShape& shape) {
   deal_tiles(t.classes.data(), count, t.tile_m, t.tile_k, gathered_channels(problem.conv), true);
   const ClassTable table = t.class_table();
   shape.tiles_m = table.tiles_until(count - 1);
-  shape.k_blocks = t.classes.front().depth;
+  shape.k_blocks = t.classes.front().k_blocks;
   uint64_t depth = 0;
   for (const ConvClass& c : t.classes) depth += uint64_t(c.tiles) * class_depth(problem, c);
   t.depth = uint32_t(depth / shape.tiles_m);
   // The line of k blocks runs through one group's tiles.
   if (shape.mode == SplitKMode::stream_k && shape.batches == 1) {
     shape.line = table.line_until(count - 1) * shape.tiles_n;
-    for (const ConvClass& c : t.classes) shape.stream_tiles += c.depth > 0 ? c.tiles : 0;
+    for (const ConvClass& c : t.classes) shape.stream_tiles += c.k_blocks > 0 ? c.tiles : 0;
     shape.stream_tiles *= shape.tiles_n;
   }
 }

@@ -81,15 +81,6 @@ int write_out(Descriptor file, std::string_view text) {
 
 }  // namespace
 
-Descriptor& Descriptor::operator=(Descriptor&& other) noexcept {
-  std::swap(number_, other.number_);
-  return *this;
-}
-
-bool Descriptor::close() {
-  return number_ < 0 || ::close(release()) == 0;
-}
-
 PrivateDirectory::PrivateDirectory(const fs::path& path, IfMissing if_missing, const char* variable) {
   if (path.empty()) {
     problem_ = fmt::format("no home directory is known; set {} to a directory of your own", variable);

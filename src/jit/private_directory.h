@@ -15,27 +15,9 @@
 #include <string_view>
 #include <utility>
 
+#include "process/descriptor.h"
+
 namespace cleave {
-
-/// An open file, closed at the end.
-class Descriptor {
- public:
-  explicit Descriptor(int number = -1) : number_(number) {}
-  Descriptor(Descriptor&& other) noexcept : number_(other.release()) {}
-  Descriptor& operator=(Descriptor&& other) noexcept;
-  ~Descriptor() { close(); }
-
-  explicit operator bool() const { return number_ >= 0; }
-  int get() const { return number_; }
-
-  /// False if the file was open and the system could not keep what had been written.
-  bool close();
-
- private:
-  int release() { return std::exchange(number_, -1); }
-
-  int number_;
-};
 
 class PrivateDirectory {
  public:

@@ -22,10 +22,10 @@ struct Images {
   int64_t channels, size[kConvAxes], count;
 };
 
-/// A tensor of images whose pixels are `pixel` elements apart; in depth, height and width `apart`
-/// times as much, from image to image `image_apart` times.
+/// A tensor of images whose pixels are `pixel` elements apart; in depth, height and width `strides`
+/// times as much, from image to image `image_stride` times.
 inline Im2colMapShape image_map(const char* name, DType dtype, uint32_t axes, const Images& images, int64_t pixel,
-                                const int64_t (&apart)[kConvAxes], int64_t image_apart) {
+                                const int64_t (&strides)[kConvAxes], int64_t image_stride) {
   const int64_t element = size_of(dtype);
   Im2colMapShape shape;
   shape.name = name;
@@ -36,10 +36,10 @@ inline Im2colMapShape image_map(const char* name, DType dtype, uint32_t axes, co
   for (uint32_t i = 0; i < axes; ++i) {
     const uint32_t axis = kConvAxes - 1 - i;
     shape.size[1 + i] = uint64_t(images.size[axis]);
-    shape.stride_bytes[1 + i] = uint64_t(apart[axis] * pixel * element);
+    shape.stride_bytes[1 + i] = uint64_t(strides[axis] * pixel * element);
   }
   shape.size[1 + axes] = uint64_t(images.count);
-  shape.stride_bytes[1 + axes] = uint64_t(image_apart * pixel * element);
+  shape.stride_bytes[1 + axes] = uint64_t(image_stride * pixel * element);
   return shape;
 }
 
@@ -68,11 +68,11 @@ inline bool is_mappable(const GemmConfig& c, const ImageSize& size, const ConvCl
   constexpr int32_t kLeastCorner[] = {-128, -16};
   constexpr int32_t kMostCorner[] = {127, 15};
   constexpr int32_t kMostOffset[] = {255, 31};
-  constexpr int32_t kMostStep = 8;
+  constexpr int32_t kMostStride = 8;
   const uint32_t depth = c.conv.axes - 2;
   const detail::Corners corners(size, of);
   for (uint32_t i = 1 - depth; i < kConvAxes; ++i) {
-    if (size[i] < 1 || of.row_step[i] > kMostStep) return false;
+    if (size[i] < 1 || of.row_stride[i] > kMostStride) return false;
     if (of.taps.size == 0) continue;
     for (const int32_t corner : {corners.lower[i], corners.upper[i]})
       if (corner < kLeastCorner[depth] || corner > kMostCorner[depth]) return false;
@@ -85,7 +85,7 @@ inline bool is_mappable(const GemmConfig& c, const ImageSize& size, const ConvCl
 inline bool reaches_packed(const ImageSize& size, const ConvClass& of) {
   constexpr int32_t kMost = kMostPackedPixels;
   for (uint32_t i = 0; i < kConvAxes; ++i) {
-    const int64_t span = int64_t(of.taps.extent[i] - 1) * of.tap_step[i];
+    const int64_t span = int64_t(of.taps.extent[i] - 1) * of.tap_stride[i];
     if (size[i] >= kMost || span >= kMost || detail::last_pixel(of, i) >= 2 * kMost) return false;
   }
   return true;
@@ -123,20 +123,20 @@ inline Im2colMapShape map_of_pixels(const GemmConfig& c, const GemmProblem& view
                                     const ConvClass& of) {
   const ImageSize size = gathered_size(view.conv);
   detail::Images images{int64_t(gathered_channels(view.conv)) * groups_of(c, view), {}, view.conv.images};
-  int64_t apart[kConvAxes], pixels = 1;
+  int64_t strides[kConvAxes], pixels = 1;
   for (uint32_t i = kConvAxes; i-- > 0;) {
     images.size[i] = size[i];
-    apart[i] = pixels;
+    strides[i] = pixels;
     pixels *= images.size[i];
   }
   Im2colMapShape shape = detail::image_map(gathers_a(c) ? "a" : "b", c.operands.a, c.conv.axes, images,
-                                           gathers_a(c) ? p.a.stride : p.b.stride, apart, pixels);
+                                           gathers_a(c) ? p.a.stride : p.b.stride, strides, pixels);
   const detail::Corners corners(size, of);
-  for (uint32_t i = 0; of.depth > 0 && i < c.conv.axes; ++i) {
+  for (uint32_t i = 0; of.k_blocks > 0 && i < c.conv.axes; ++i) {
     const uint32_t axis = kConvAxes - 1 - i;
     shape.lower[i] = corners.lower[axis];
     shape.upper[i] = corners.upper[axis];
-    shape.step[i] = uint32_t(of.row_step[axis]);
+    shape.step[i] = uint32_t(of.row_stride[axis]);
   }
   shape.box_channels = atom_elements(c.operands.a);
   shape.box_pixels = gathers_a(c) ? c.tile.m / c.cluster.multicast_n : c.tile.k;
@@ -155,13 +155,13 @@ inline TensorMapShape map_of_taps(const GemmConfig& c, const GemmProblem& view, 
 inline Im2colMapShape map_of_outputs(const GemmConfig& c, const ConvLayout& conv, const GemmParams& p,
                                      const ConvClass& of) {
   detail::Images images{p.size.n, {}, conv.images};
-  int64_t apart[kConvAxes];
+  int64_t strides[kConvAxes];
   for (uint32_t i = 0; i < kConvAxes; ++i) {
     images.size[i] = of.pixels.extent[i];
-    apart[i] = of.output_step[i];
+    strides[i] = of.output_stride[i];
   }
   Im2colMapShape shape =
-      detail::image_map("d", c.epilogue.d, c.conv.axes, images, p.epilogue.d_stride, apart, of.outputs_per_image);
+      detail::image_map("d", c.epilogue.d, c.conv.axes, images, p.epilogue.d_stride, strides, of.outputs_per_image);
   shape.box_channels = store_box_columns(c);
   shape.box_pixels = 64;
   return shape;
@@ -187,7 +187,7 @@ void visit_class_maps(const GemmConfig& c, const GemmProblem& view, Params& p, c
   for (uint32_t i = 0; i < p.class_count; ++i) {
     const ConvClass& of = p.classes[i];
     // Without taps nothing is gathered but zeros, through the first class's map.
-    if (gathers_by_map(c) && (of.depth > 0 || i == 0)) {
+    if (gathers_by_map(c) && (of.k_blocks > 0 || i == 0)) {
       visit(p.maps[i].gathered, gathers_a(c) ? p.a.data : p.b.data, [&] { return map_of_pixels(c, view, p, of); });
     }
     if (c.store.by_tma && scatters(c)) {

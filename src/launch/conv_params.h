@@ -50,7 +50,7 @@ void set_geometry(const GemmConfig& c, const ConvLayout& conv, const ConvClasses
   std::copy(size.begin(), size.end(), params.extent);
   params.channels = gathered_channels(conv);
   params.per_tap = FastDivmod(std::max(per_tap(c, conv), 1u));
-  params.taps_apart = uint32_t(conv.channels);
+  params.tap_stride = uint32_t(conv.channels);
   params.columns = classes.columns;
   params.class_count = uint32_t(classes.list.size());
   std::copy(classes.list.begin(), classes.list.end(), params.classes);

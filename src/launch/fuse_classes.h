@@ -36,10 +36,10 @@ constexpr bool fuse_classes(const ConvLayout& conv, ConvClass& fused, FusedClass
     for (int32_t r = 0; r < axis.stride; ++r) {
       const AxisClass c = residue_class(axis, r);
       if (c.taps == 0) continue;
-      if (c.map.tap_step != 1) return false;
+      if (c.map.tap_stride != 1) return false;
       first = any ? min_of(first, c.map.origin) : c.map.origin;
       end = any ? max_of(end, c.map.origin + int32_t(c.taps)) : c.map.origin + int32_t(c.taps);
-      columns.tap_step[i] = c.filter_step;
+      columns.tap_stride[i] = c.filter_stride;
       any = true;
     }
     shared[i].map = {.origin = first};
@@ -54,12 +54,12 @@ constexpr bool fuse_classes(const ConvLayout& conv, ConvClass& fused, FusedClass
   columns.lines = columns.pixels;
   if (columns.whole[2] == residues[2])
     columns.lines = {FastDivmod(max_of(channels * residues[2], 1u)), Grid(residues[0], residues[1], 1)};
-  uint32_t taps_apart = 1, rows_apart = 1;
+  uint32_t tap_count = 1, output_count = 1;
   for (uint32_t i = kConvAxes; i-- > 0;) {
-    columns.taps_apart[i] = int32_t(taps_apart);
-    columns.rows_apart[i] = rows_apart;
-    taps_apart *= filters[i];
-    rows_apart *= sizes[i];
+    columns.filter_stride[i] = int32_t(tap_count);
+    columns.output_stride[i] = output_count;
+    tap_count *= filters[i];
+    output_count *= sizes[i];
   }
   return true;
 }

@@ -39,13 +39,14 @@ inline GemmTiles gemm_tiles(const GemmConfig& config, const GemmSizes& sizes, co
   tiles.m = ceil_div(sizes.m, step_m);
   tiles.n = ceil_div(sizes.n, step_n);
   tiles.batches = sizes.batch;
-  tiles.k_blocks = classes.count > 0 && gathers_a(config) ? classes.classes[0].depth : ceil_div(sizes.k, config.tile.k);
+  tiles.k_blocks =
+      classes.count > 0 && gathers_a(config) ? classes.classes[0].k_blocks : ceil_div(sizes.k, config.tile.k);
   if (config.schedule.grouping == Grouping::classes && classes.count > 0) {
     tiles.m = classes.tiles_until(classes.count - 1);
     for (uint32_t i = 0; i < classes.count; ++i) {
       const ConvClass& of = classes.classes[i];
-      tiles.line += uint64_t(of.tiles) * of.depth * tiles.n;
-      if (of.depth > 0) tiles.cut += of.tiles * tiles.n;
+      tiles.line += uint64_t(of.tiles) * of.k_blocks * tiles.n;
+      if (of.k_blocks > 0) tiles.cut += of.tiles * tiles.n;
     }
   }
   switch (config.schedule.grouping) {

@@ -14,13 +14,13 @@ inline constexpr uint32_t kMostClasses = 64;
 struct AxisClass {
   uint32_t pixels = 0, taps = 0;
   AxisMap map;
-  int32_t first_tap = 0, filter_step = 1;
-  uint32_t first_output = 0, output_step = 1;
+  int32_t first_tap = 0, filter_stride = 1;
+  uint32_t first_output = 0, output_stride = 1;
 };
 
 /// From outputs and taps to pixels of the image.
 constexpr AxisMap forward_map(const ConvAxis& axis) {
-  return {.origin = -axis.pad_begin, .row_step = axis.stride, .tap_step = axis.dilation};
+  return {.origin = -axis.pad_begin, .row_stride = axis.stride, .tap_stride = axis.dilation};
 }
 
 /// fprop, wgrad: rows are outputs.
@@ -34,7 +34,7 @@ constexpr AxisClass residue_class(const ConvAxis& axis, int32_t residue) {
   if (residue >= axis.size) return c;
   c.pixels = ceil_div(uint32_t(axis.size - residue), uint32_t(axis.stride));
   c.first_output = uint32_t(residue);
-  c.output_step = uint32_t(axis.stride);
+  c.output_stride = uint32_t(axis.stride);
   const int32_t common = int32_t(greatest_common_divisor(uint32_t(axis.stride), uint32_t(axis.dilation)));
   const int32_t step = axis.stride / common;  // from a tap of the class to its next
   const AxisMap forward = forward_map(axis);
@@ -45,9 +45,9 @@ constexpr AxisClass residue_class(const ConvAxis& axis, int32_t residue) {
   // Turned round, so that later taps meet later outputs.
   const int32_t last = first + int32_t(c.taps - 1) * step;
   c.first_tap = last;
-  c.filter_step = -step;
+  c.filter_stride = -step;
   c.map.origin = forward.row(residue, last);
-  c.map.tap_step = axis.dilation / common;
+  c.map.tap_stride = axis.dilation / common;
   return c;
 }
 
@@ -59,19 +59,19 @@ constexpr ConvClass combine_axes(const AxisClass (&axes)[kConvAxes], uint32_t im
   c.pixels = Grid(axes[0].pixels, axes[1].pixels, axes[2].pixels);
   c.taps = Grid(axes[0].taps, axes[1].taps, axes[2].taps);
   c.rows = images * c.pixels.size;
-  uint32_t taps_apart = 1, outputs_apart = 1;
+  uint32_t tap_count = 1, output_count = 1;
   for (uint32_t i = kConvAxes; i-- > 0;) {
     c.origin[i] = axes[i].map.origin;
-    c.row_step[i] = axes[i].map.row_step;
-    c.tap_step[i] = axes[i].map.tap_step;
-    c.first_tap += uint32_t(axes[i].first_tap) * taps_apart;
-    c.filter_step[i] = axes[i].filter_step * int32_t(taps_apart);
-    c.first_output += axes[i].first_output * outputs_apart;
-    c.output_step[i] = axes[i].output_step * outputs_apart;
-    taps_apart *= filters[i];
-    outputs_apart *= sizes[i];
+    c.row_stride[i] = axes[i].map.row_stride;
+    c.tap_stride[i] = axes[i].map.tap_stride;
+    c.first_tap += uint32_t(axes[i].first_tap) * tap_count;
+    c.filter_stride[i] = axes[i].filter_stride * int32_t(tap_count);
+    c.first_output += axes[i].first_output * output_count;
+    c.output_stride[i] = axes[i].output_stride * output_count;
+    tap_count *= filters[i];
+    output_count *= sizes[i];
   }
-  c.outputs_per_image = outputs_apart;
+  c.outputs_per_image = output_count;
   return c;
 }
 
@@ -108,11 +108,11 @@ constexpr void deal_tiles(ConvClass* classes, uint32_t count, uint32_t tile_m, u
   for (uint32_t i = 0; i < count; ++i) {
     ConvClass& c = classes[i];
     c.tiles = ceil_div(c.rows, tile_m);
-    c.depth = flattened ? ceil_div(c.taps.size * channels, tile_k) : c.taps.size * ceil_div(channels, tile_k);
+    c.k_blocks = flattened ? ceil_div(c.taps.size * channels, tile_k) : c.taps.size * ceil_div(channels, tile_k);
     c.tiles_before = tiles;
     c.line_before = line;
     tiles += c.tiles;
-    line += c.tiles * c.depth;
+    line += c.tiles * c.k_blocks;
   }
 }
 

@@ -9,11 +9,6 @@ namespace cleave {
 
 EpilogueTensors epilogue_tensors(const EpilogueFunction& function, std::span<const Operand> tensors,
                                  std::span<const double> numbers, std::span<const int64_t> number_places) {
-  if (function.gated()) {
-    refuse_value(
-        "epilogue takes acc.gate and acc.up, which operators of frameworks do not serve, nor their gradients; call "
-        "cleave.gemm or cleave.grouped_gemm");
-  }
   const auto& inputs = function.inputs();
   if (numbers.size() != number_places.size()) {
     refuse_value("numbers has {} values, but number_places {}; pass the place of each among the inputs", numbers.size(),

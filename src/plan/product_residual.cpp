@@ -109,7 +109,7 @@ bool forests_know(const DeviceInfo& device) {
 double product_residual(ForestKind kind, const ProductFeatures& features) {
   const auto values = std::bit_cast<std::array<float, kProductFeatures>>(features);
   double sum = 0;
-  const auto forest = kind == ForestKind::conv ? conv_forest() : product_forest(MainloopKind(kind));
+  const auto forest = trees_of(kind);
   for (size_t i = 0; i < forest.size();) {
     const TreeNode& node = forest[i];
     const bool leaf = node.feature == TreeNode::kLeaf;

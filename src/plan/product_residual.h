@@ -1,7 +1,6 @@
 // What the models of product_cost.h and cost.h err by, learnt from the pairs that were measured: boosted regression
 // trees, a forest for each kind of mainloop and one for convolutions (J. Friedman, Greedy function approximation,
-// 2001). `python -m bench.fit` grows them, on what the models leave, and writes product_forests.cpp and
-// conv_forest.cpp.
+// 2001). `python -m bench.fit` grows them, on what the models leave, and writes them into plan/fitted.
 #pragma once
 
 #include <cstddef>
@@ -82,9 +81,8 @@ struct TreeNode {
   float value;
 };
 
-/// The trees of products, and of convolutions.
-std::span<const TreeNode> product_forest(MainloopKind kind);
-std::span<const TreeNode> conv_forest();
+/// A forest, tree after tree.
+std::span<const TreeNode> trees_of(ForestKind kind);
 
 /// Whether the forests know the GPU: they were grown on an H200, and have its bandwidths in them.
 bool forests_know(const DeviceInfo& device);

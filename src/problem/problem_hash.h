@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "cleave/fold.h"
 #include "cleave/gemm.h"
 #include "cleave/lora.h"
 #include "cleave/moe.h"
@@ -92,6 +93,17 @@ struct ProblemHash {
     for (const MatrixLayout* layout : {&p.x, &p.a, &p.b, &p.out})
       mix(uint64_t(layout->stride_batch) << 32 ^ uint64_t(layout->stride_row) << 8 ^ layout->alignment);
     mix(uint64_t(p.x.dtype) << 16 ^ uint64_t(p.wide_offs) << 8 ^ uint64_t(p.device + 3));
+    return size_t(mix.hash);
+  }
+
+  size_t operator()(const FoldProblem& p) const {
+    Mix mix;
+    mix(uint64_t(p.rows) << 32 ^ uint64_t(p.columns));
+    mix(uint64_t(p.most_rows) << 32 ^ uint64_t(p.ranks));
+    for (const MatrixLayout* layout : {&p.partial, &p.c, &p.d})
+      mix(uint64_t(layout->stride_row) << 16 ^ uint64_t(layout->dtype) << 8 ^ layout->alignment);
+    mix(uint64_t(p.bias) << 32 ^ uint64_t(p.activation) << 24 ^ uint64_t(p.has_c) << 18 ^ uint64_t(p.has_bias) << 17 ^
+        uint64_t(p.has_scale_d) << 16 ^ uint64_t(p.device + 3));
     return size_t(mix.hash);
   }
 

@@ -22,8 +22,9 @@ namespace cleave {
 // Host memory of the plans that a process keeps: 32 MiB of all kinds together.
 inline constexpr size_t kMostGemmPlanBytes = 24 << 20;
 inline constexpr size_t kMostQuantizePlanBytes = 4 << 20;
-inline constexpr size_t kMostMoePlanBytes = 5 << 19;
+inline constexpr size_t kMostMoePlanBytes = 2 << 20;
 inline constexpr size_t kMostLoraPlanBytes = 512 << 10;
+inline constexpr size_t kMostFoldPlanBytes = 512 << 10;
 inline constexpr size_t kMostRoutePlanBytes = 512 << 10;  // and as many of its logits
 
 /// Thread-safe. Beyond `most_bytes` the plans that were not used for longest go, an eighth of the

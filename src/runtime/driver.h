@@ -17,10 +17,12 @@ namespace cleave {
   X(ctx_pop_current, CtxPopCurrent, 4000)                                                            \
   X(ctx_push_current, CtxPushCurrent, 4000)                                                          \
   X(ctx_synchronize, CtxSynchronize, 2000)                                                           \
+  X(device_can_access_peer, DeviceCanAccessPeer, 4000)                                               \
   X(device_get, DeviceGet, 2000)                                                                     \
   X(device_get_attribute, DeviceGetAttribute, 2000)                                                  \
   X(device_get_count, DeviceGetCount, 2000)                                                          \
   X(device_get_name, DeviceGetName, 2000)                                                            \
+  X(device_get_uuid, DeviceGetUuid, 11040)                                                           \
   X(device_primary_ctx_retain, DevicePrimaryCtxRetain, 7000)                                         \
   X(device_total_mem, DeviceTotalMem, 3020)                                                          \
   X(driver_get_version, DriverGetVersion, 2020)                                                      \
@@ -29,8 +31,20 @@ namespace cleave {
   X(get_error_string, GetErrorString, 6000)                                                          \
   X(init, Init, 2000)                                                                                \
   X(launch_kernel_ex, LaunchKernelEx, 11060)                                                         \
+  X(mem_address_free, MemAddressFree, 10020)                                                         \
+  X(mem_address_reserve, MemAddressReserve, 10020)                                                   \
   X(mem_alloc, MemAlloc, 3020)                                                                       \
+  X(mem_create, MemCreate, 10020)                                                                    \
+  X(mem_export_to_shareable_handle, MemExportToShareableHandle, 10020)                               \
   X(mem_free, MemFree, 3020)                                                                         \
+  X(mem_free_host, MemFreeHost, 2000)                                                                \
+  X(mem_get_allocation_granularity, MemGetAllocationGranularity, 10020)                              \
+  X(mem_host_alloc, MemHostAlloc, 2020)                                                              \
+  X(mem_import_from_shareable_handle, MemImportFromShareableHandle, 10020)                           \
+  X(mem_map, MemMap, 10020)                                                                          \
+  X(mem_release, MemRelease, 10020)                                                                  \
+  X(mem_set_access, MemSetAccess, 10020)                                                             \
+  X(mem_unmap, MemUnmap, 10020)                                                                      \
   X(memcpy_dtoh_async, MemcpyDtoHAsync, 3020)                                                        \
   X(memset_d8_async, MemsetD8Async, 3020)                                                            \
   X(module_get_function, ModuleGetFunction, 2000)                                                    \
@@ -39,6 +53,7 @@ namespace cleave {
   X(occupancy_max_active_blocks_per_multiprocessor, OccupancyMaxActiveBlocksPerMultiprocessor, 6050) \
   X(occupancy_max_active_clusters, OccupancyMaxActiveClusters, 11070)                                \
   X(stream_create, StreamCreate, 2000)                                                               \
+  X(stream_destroy, StreamDestroy, 4000)                                                             \
   X(stream_get_capture_info, StreamGetCaptureInfo, 11030)                                            \
   X(stream_get_ctx, StreamGetCtx, 9020)                                                              \
   X(stream_get_id, StreamGetId, 12000)                                                               \

@@ -5,12 +5,12 @@
 #include <limits>
 #include <set>
 
+#include "all_kernels/typical_problems.h"
 #include "cleave/config/scale_lines.h"
 #include "cleave/device.h"
 #include "launch/gemm_grid.h"
 #include "plan/catalogue.h"
 #include "plan/spec.h"
-#include "plan/typical_problems.h"
 
 namespace cleave {
 namespace {

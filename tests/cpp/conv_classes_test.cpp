@@ -187,16 +187,16 @@ TEST(ConvClasses, TilesAndBlocksAreDealtWithoutAGap) {
       // As many as are needed, and the last one is not empty.
       ASSERT_GE(c.tiles * tile_m, c.rows);
       ASSERT_LT((c.tiles - 1) * tile_m, c.rows);
-      ASSERT_EQ(c.depth == 0, c.taps.size == 0);
-      if (c.depth > 0) {
+      ASSERT_EQ(c.k_blocks == 0, c.taps.size == 0);
+      if (c.k_blocks > 0) {
         const uint32_t parts = flattened ? 1 : c.taps.size;  // that begin with a block of their own
-        const uint32_t elements = c.taps.size * channels / parts, blocks = c.depth / parts;
-        ASSERT_EQ(blocks * parts, c.depth);
+        const uint32_t elements = c.taps.size * channels / parts, blocks = c.k_blocks / parts;
+        ASSERT_EQ(blocks * parts, c.k_blocks);
         ASSERT_GE(blocks * tile_k, elements);
         ASSERT_LT((blocks - 1) * tile_k, elements);
       }
       tiles += c.tiles;
-      line += c.tiles * c.depth;
+      line += c.tiles * c.k_blocks;
       ASSERT_EQ(table.tiles_until(i), tiles);
       ASSERT_EQ(table.line_until(i), line);
     }

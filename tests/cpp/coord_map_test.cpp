@@ -15,8 +15,8 @@ namespace {
 
 AxisMap draw_map(Random& random) {
   return {.origin = int32_t(random.number(-12, 3)),
-          .row_step = int32_t(random.number(1, 6)),
-          .tap_step = int32_t(random.number(1, 5))};
+          .row_stride = int32_t(random.number(1, 6)),
+          .tap_stride = int32_t(random.number(1, 5))};
 }
 
 TEST(AxisMap, RowsAndTapsMeetAtOnePlace) {
@@ -25,7 +25,7 @@ TEST(AxisMap, RowsAndTapsMeetAtOnePlace) {
     const AxisMap map = draw_map(random);
     for (int64_t row = 0; row < 12; ++row) {
       for (int64_t tap = 0; tap < 6; ++tap) {
-        const int64_t wanted = row * map.row_step + tap * map.tap_step + map.origin;
+        const int64_t wanted = row * map.row_stride + tap * map.tap_stride + map.origin;
         ASSERT_EQ(map.at(uint32_t(row), uint32_t(tap)), wanted);
         ASSERT_EQ(map.first(uint32_t(row)) + map.way(uint32_t(tap)), wanted);
       }
@@ -41,7 +41,7 @@ TEST(AxisMap, KnowsTheRowOfAPlace) {
       for (int64_t tap = 0; tap < 6; ++tap) {
         std::optional<int64_t> wanted;
         for (int64_t row = -30; row < 40; ++row)  // also before the first
-          if (row * map.row_step + tap * map.tap_step + map.origin == place) wanted = row;
+          if (row * map.row_stride + tap * map.tap_stride + map.origin == place) wanted = row;
         ASSERT_EQ(map.meets(uint32_t(place), uint32_t(tap)), wanted.has_value());
         if (wanted) {
           ASSERT_EQ(map.row(uint32_t(place), uint32_t(tap)), *wanted);
@@ -53,7 +53,7 @@ TEST(AxisMap, KnowsTheRowOfAPlace) {
 
 TEST(AxisMap, FitsTheLargestSpans) {
   constexpr int32_t kMost = 1 << 29;  // that `validate` lets through
-  const AxisMap map{.origin = -kMost, .row_step = kMost, .tap_step = kMost};
+  const AxisMap map{.origin = -kMost, .row_stride = kMost, .tap_stride = kMost};
   EXPECT_EQ(map.at(1, 1), kMost);
   EXPECT_TRUE(map.meets(kMost, 1));
   EXPECT_EQ(map.row(kMost, 1), 1);

@@ -10,6 +10,7 @@
 #include <set>
 #include <thread>
 
+#include "all_kernels/all_configs.h"
 #include "cleave/device.h"
 #include "cleave/gemm.h"
 #include "expect_no_spills.h"
@@ -17,7 +18,6 @@
 #include "jit/nvrtc.h"
 #include "jit/source.h"
 #include "kernel_sample.h"
-#include "plan/all_configs.h"
 #include "plan/choice.h"
 #include "plan/spec.h"
 

@@ -3,13 +3,13 @@
 
 #include <gtest/gtest.h>
 
+#include "all_kernels/typical_problems.h"
 #include "cleave/conv.h"
 #include "cleave/epilogue.h"
 #include "cleave/gemm.h"
 #include "expect_no_spills.h"
 #include "plan/gpu_plan.h"
 #include "plan/spec.h"
-#include "plan/typical_problems.h"
 
 namespace cleave {
 namespace {

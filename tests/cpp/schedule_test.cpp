@@ -39,7 +39,7 @@ struct Case {
   }
   uint32_t tiles_n(const TileCoord& coord) const { return grouped(Grouping::n) ? steps(coord.batch) : shape.tiles_n; }
   uint32_t k_blocks(const TileCoord& coord) const {
-    if (grouped(Grouping::classes)) return classes[coord.conv_class].depth;
+    if (grouped(Grouping::classes)) return classes[coord.conv_class].k_blocks;
     return grouped(Grouping::k) ? steps(coord.batch) : shape.k_blocks;
   }
   GroupRange range(const TileCoord& coord) const {
@@ -186,8 +186,8 @@ class Cases {
     shape.tiles_m = shape.line = shape.stream_tiles = 0;
     for (const ConvClass& c : x.classes) {
       shape.tiles_m += c.tiles;
-      if (shape.batches != 1 || c.depth == 0) continue;  // the line runs through one entry's tiles
-      shape.line += c.tiles * c.depth * shape.tiles_n;
+      if (shape.batches != 1 || c.k_blocks == 0) continue;  // the line runs through one entry's tiles
+      shape.line += c.tiles * c.k_blocks * shape.tiles_n;
       shape.stream_tiles += c.tiles * shape.tiles_n;
     }
   }

@@ -55,17 +55,17 @@ void expect_equal(const ConvClass& x, const ConvClass& y) {
   expect_equal(x.taps, y.taps);
   for (uint32_t i = 0; i < kConvAxes; ++i) {
     EXPECT_EQ(x.origin[i], y.origin[i]);
-    EXPECT_EQ(x.row_step[i], y.row_step[i]);
-    EXPECT_EQ(x.tap_step[i], y.tap_step[i]);
-    EXPECT_EQ(x.filter_step[i], y.filter_step[i]);
-    EXPECT_EQ(x.output_step[i], y.output_step[i]);
+    EXPECT_EQ(x.row_stride[i], y.row_stride[i]);
+    EXPECT_EQ(x.tap_stride[i], y.tap_stride[i]);
+    EXPECT_EQ(x.filter_stride[i], y.filter_stride[i]);
+    EXPECT_EQ(x.output_stride[i], y.output_stride[i]);
   }
   EXPECT_EQ(x.first_tap, y.first_tap);
   EXPECT_EQ(x.first_output, y.first_output);
   EXPECT_EQ(x.outputs_per_image, y.outputs_per_image);
   EXPECT_EQ(x.tiles_before, y.tiles_before);
   EXPECT_EQ(x.tiles, y.tiles);
-  EXPECT_EQ(x.depth, y.depth);
+  EXPECT_EQ(x.k_blocks, y.k_blocks);
   EXPECT_EQ(x.line_before, y.line_before);
 }
 
@@ -84,9 +84,9 @@ void expect_equal(const FusedClasses& x, const FusedClasses& y) {
       EXPECT_EQ(x.axes[i][r].first_tap, y.axes[i][r].first_tap);
     }
     EXPECT_EQ(x.whole[i], y.whole[i]);
-    EXPECT_EQ(x.tap_step[i], y.tap_step[i]);
-    EXPECT_EQ(x.taps_apart[i], y.taps_apart[i]);
-    EXPECT_EQ(x.rows_apart[i], y.rows_apart[i]);
+    EXPECT_EQ(x.tap_stride[i], y.tap_stride[i]);
+    EXPECT_EQ(x.filter_stride[i], y.filter_stride[i]);
+    EXPECT_EQ(x.output_stride[i], y.output_stride[i]);
   }
 }
 
@@ -96,7 +96,7 @@ void expect_equal_geometry(const Params& x, const Params& y) {
   for (uint32_t i = 0; i < kConvAxes; ++i) EXPECT_EQ(x.extent[i], y.extent[i]);
   EXPECT_EQ(x.channels, y.channels);
   expect_equal(x.per_tap, y.per_tap);
-  EXPECT_EQ(x.taps_apart, y.taps_apart);
+  EXPECT_EQ(x.tap_stride, y.tap_stride);
   expect_equal(x.columns, y.columns);
   ASSERT_EQ(x.class_count, y.class_count);
   for (uint32_t i = 0; i < x.class_count; ++i) expect_equal(x.classes[i], y.classes[i]);

@@ -1,4 +1,5 @@
-"""Products over ranks by NCCL: of two GPUs, or of one, for kernels and captures. NVLink multicast stays off."""
+"""Products over ranks through peers' memory and by NCCL: of two GPUs, or of one, for kernels and captures. NVLink
+multicast stays off."""
 
 from __future__ import annotations
 
@@ -15,12 +16,13 @@ torch = pytest.importorskip("torch", minversion="2.10")
 TESTS = Path(__file__).parents[1]
 
 
-@pytest.mark.parametrize("ranks", [1, 2])
-def test_on_gpus(tmp_path: Path, ranks: int) -> None:
+@pytest.mark.parametrize(("ranks", "transport"), [(1, ""), (2, ""), (2, "nccl")])
+def test_on_gpus(tmp_path: Path, ranks: int, transport: str) -> None:
     if torch.cuda.device_count() < ranks:
         pytest.skip(f"it needs {ranks} GPUs")
     # Few kernels, since a process compiles one after the other.
     environment = os.environ | {"PYTHONPATH": str(TESTS.parent / "python"), "CLEAVE_KERNELS": "covering"}
+    environment |= {"CLEAVE_TRANSPORT": transport, "CLEAVE_PEER_TIMEOUT": "20"}
     run = [sys.executable, TESTS / "distributed_ranks.py", str(ranks), "cuda", tmp_path / "report"]
     subprocess.run(run, check=True, timeout=300, env=environment)
     report = json.loads((tmp_path / "report").read_text())

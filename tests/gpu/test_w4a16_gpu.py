@@ -14,7 +14,7 @@ from four_bit_checkpoints import FORMATS, checkpoint  # noqa: E402
 from torch import nn  # noqa: E402
 
 import cleave  # noqa: E402
-from cleave.torch import W4A16Experts, W4A16Linear, load_quantized, replace_linears  # noqa: E402
+from cleave.torch import Gate, W4A16Experts, W4A16Linear, load_quantized, replace_linears  # noqa: E402
 
 
 def weights_of(rows: int, columns: int, group: int, zeros: bool, act_order: bool, dtype: Any) -> cleave.PackedWeights:
@@ -77,11 +77,15 @@ def test_mxfp4(dtype: Any) -> None:
         assert (layer(x) - expected).norm() < 0.01 * expected.norm()
 
 
+@pytest.mark.parametrize("gate", [Gate(), Gate(alpha=1.702, beta=1.0, limit=0.5)], ids=str)
+@pytest.mark.parametrize("bias", [False, True])
 @pytest.mark.parametrize("format", ["int4", "mxfp4"])
-def test_experts_are_the_cpus(format: str) -> None:
+def test_experts_are_the_cpus(format: str, bias: bool, gate: Gate) -> None:
     shapes = (4, 512, 256), (4, 256, 256)
     experts = W4A16Experts.from_packed(
-        *(cleave.pack_weights(torch.randn(shape).bfloat16() / 16, 32, format) for shape in shapes)
+        *(cleave.pack_weights(torch.randn(shape).bfloat16() / 16, 32, format) for shape in shapes),
+        *(torch.randn(shape[:2]).bfloat16() if bias else None for shape in shapes),
+        gate=gate,
     )
     x, weights = torch.randn(33, 256).bfloat16(), torch.rand(33, 2)
     ids = torch.randint(0, 5, (33, 2))  # 4 is no expert's number

@@ -20,7 +20,7 @@ from bench_stand_ins import (
 
 import cleave
 from bench import __main__ as harness
-from bench import ahead, bits, host, machine, peers, quantize, report, suites
+from bench import bits, host, machine, peers, precompile, quantize, report, suites
 from bench.products import conv
 from cleave.testing import arrays
 from cleave.testing.case import GemmCase
@@ -28,10 +28,12 @@ from cleave.testing.case import GemmCase
 
 def test_kernels_are_compiled_ahead_and_once(monkeypatch):
     sources = []
-    monkeypatch.setattr(ahead._core, "compile_plan", lambda plan: sources.append(plan.kernel_source), raising=False)
+    monkeypatch.setattr(
+        precompile._core, "compile_plan", lambda plan: sources.append(plan.kernel_source), raising=False
+    )
     cases = [*SMALL, SMALL[0], quantize.Case(8, 128), replace(SMALL[0], padding=0, filter_size=99)]
-    assert ahead.compile_kernels(cases, "h100") == len(sources) == len(set(sources)) <= 3
-    assert ahead.compile_kernels(SMALL, "cpu") == 0
+    assert precompile.compile_kernels(cases, "h100") == len(sources) == len(set(sources)) <= 3
+    assert precompile.compile_kernels(SMALL, "cpu") == 0
 
 
 @pytest.mark.parametrize(

@@ -96,11 +96,10 @@ CONTENTS = {
 def test_report(kind, tmp_path):
     suite = suite_of(kind)
     rows = CONTENTS[kind]
-    verdict = harness._summarize(suite, rows)
-    paths = report.write(tmp_path, suite, MACHINE, rows, ["A note."], verdict)
+    paths = report.write(tmp_path, suite, MACHINE, rows, ["A note."])
     data = report.load(paths[0])
     assert data["rows"] == [{name: value for name, value in row.items() if value is not None} for row in rows]
-    assert len(paths[0].read_text().splitlines()) == 2 + 8 + 1 + len(rows)  # a line for each
+    assert len(paths[0].read_text().splitlines()) == 2 + 7 + 1 + len(rows)  # a line for each
     assert data["machine"] == MACHINE
     text = paths[1].read_text()
     assert text.startswith("# Some title\n\ngpu a GPU, commit abc\n")
@@ -223,23 +222,23 @@ def test_tables_give_back_what_they_were_given():
     table = tables.pack(rows)
     assert table["shared"] == {"dtype": "f"}
     assert table["columns"] == ["case", "us", "peers.a.us", "without", "peers", "without.a"]
-    assert table["rows"][0] == ["x", 1.23456789, "=", {}, None, None]
-    assert tables.unpack(table) == [*rows[:2], {"case": "z", "refused": "no"}]
-    assert tables.unpack(json.loads(tables.text(table)))[0]["us"] == 1.2346
+    assert table["rows"][0] == ["x", 1.2346, "=", {}, None, None]
+    kept = tables.unpack(json.loads(tables.text(table)))
+    assert kept == [*tables.rounded(rows[:2]), {"case": "z", "refused": "no"}]
+    assert tables.unpack(tables.pack(kept)) == kept
     assert tables.unpack(tables.pack([])) == []
 
 
-def test_the_results_that_are_kept():
+def test_the_results_that_are_kept(tmp_path):
     kept = readme.ROOT / "bench" / "results"
     assert {path.stem for path in kept.iterdir()} == {*suites.names(), "unseen"}
     assert {path.suffix for path in kept.iterdir()} == {".json", ".md"}
     for name in suites.names():
         result = report.load(kept / f"{name}.json")
         assert (result["suite"], len(result["rows"]) > 0) == (name, True)
-        assert tables.unpack(tables.pack(result["rows"])) == result["rows"]
-        assert "\n " not in (kept / f"{name}.json").read_text(), "write it by bench.report"
-    of_suites = sum(path.stat().st_size for path in kept.iterdir() if path.stem != "unseen")
-    assert of_suites < 280_000
+        for path in report.write(tmp_path, suites.load(name), result["machine"], result["rows"], result["notes"]):
+            assert path.read_text() == (kept / path.name).read_text(), "write it by python -m bench.report"
+    assert sum(path.stat().st_size for path in kept.iterdir()) < 300_000
 
 
 def test_the_results_of_unseen_shapes():
@@ -247,9 +246,7 @@ def test_the_results_of_unseen_shapes():
     jobs = [measured["job"] for measured in result["rows"] if measured["same"]]
     assert len(set(jobs)) >= 6
     assert min(Counter(jobs).values()) >= 10
-    for measured in result["rows"]:
-        best = min(measured["peers"].values())
-        assert measured["ratio"] == pytest.approx(best / measured["us"], rel=1e-3)
+    assert all(measured["peers"] for measured in result["rows"])
 
 
 @pytest.mark.parametrize("kind", suites.KINDS)

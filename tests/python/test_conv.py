@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 from conv_reference import KINDS, Convolution
-from drawn_matrices import CANARY, DTYPES, FLOATS
 from gemm_reference import ACTIVATIONS, MODES, assert_close
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from strategies_matrices import CANARY, DTYPES, FLOATS
 
 import cleave
 from cleave.testing.conv_axis import Axis

@@ -16,7 +16,7 @@ def train(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     return resnet_example.load(monkeypatch)
 
 
-@pytest.mark.parametrize("model, convolutions", [("resnet50", 53), ("unet", 13)])
+@pytest.mark.parametrize("model, convolutions", [("resnet50", 53), ("unet", 13), ("efficientnet", 81)])
 def test_trains(train: ModuleType, capsys: pytest.CaptureFixture[str], model: str, convolutions: int) -> None:
     train.main(["--model", model, "--dtype", "float32", "--steps", "2"])
     out = capsys.readouterr().out

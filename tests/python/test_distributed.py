@@ -21,10 +21,12 @@ ENVIRONMENT = os.environ | {"PYTHONPATH": str(TESTS.parent / "python")}
 RANKS = 3  # two would not show in which order they are added
 
 
-def test_on_three_ranks(tmp_path: Path) -> None:
-    """One test: that processes start costs more than all that they do."""
+@pytest.mark.parametrize("transport", ["gloo", "peer"])
+def test_on_three_ranks(tmp_path: Path, transport: str) -> None:
+    """One test of a transport: that processes start costs more than all that they do."""
     run = [sys.executable, TESTS / "distributed_ranks.py", str(RANKS), "cpu", tmp_path / "report"]
-    subprocess.run(run, check=True, timeout=300, env=ENVIRONMENT)
+    by = {"CLEAVE_TRANSPORT": "peer", "CLEAVE_PEER_TIMEOUT": "20"} if transport == "peer" else {}
+    subprocess.run(run, check=True, timeout=300, env=ENVIRONMENT | by)
     report = json.loads((tmp_path / "report").read_text())
     assert len(report) > 10 and not any(report.values()), "\n".join(report.values())
 

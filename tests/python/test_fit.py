@@ -1,5 +1,7 @@
 """The planner's model against the pairs that it was fitted to."""
 
+import re
+
 import numpy as np
 import pytest
 
@@ -29,6 +31,15 @@ def test_what_ships_chooses_well(pairs) -> None:
         for predicted, most in ((alone, MOST_REGRET_ALONE), (of_kind.model.predict_shipped(), MOST_REGRET)):
             for job, regrets in fit.regrets(of_kind, predicted).items():
                 assert np.mean(regrets) < most, job
+
+
+def test_what_ships_is_what_a_fit_writes() -> None:
+    shipped = {kind: np.array(_core.ProductModel.constants(kind)) for kind in range(fit.CONV)}
+    assert (fit.FITTED / "constants.txt").read_text() == fit.constants_text(shipped)
+    for kind in fit.KINDS:
+        text = (fit.FITTED / f"trees_{kind}.txt").read_text()
+        nodes = re.findall(r"{(\d+), (\d+), ([^}]+)}", text.replace("\n", " "))
+        assert text == fit.wrapped(forest.text([[(int(f), int(n), float(v)) for f, n, v in nodes]]))
 
 
 def test_trees_learn_what_is_left() -> None:

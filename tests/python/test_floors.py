@@ -9,12 +9,12 @@ import pytest
 ROOT = Path(__file__).parents[2]
 KERNELS, SOURCES = ROOT / "kernels" / "cleave", ROOT / "src"
 
-# From the ground up. Kernels of reduce, quantize, moe, route and lora are programs of their own, which no other
+# From the ground up. Kernels of reduce, quantize, moe, route, lora and peers are programs of their own, which no other
 # includes.
 KERNEL_FLOORS = ["core", "ptx", "memory", "conv", "schedule", "config", "tile", "mainloop", "conv_load", "epilogue"]
-KERNEL_FLOORS += ["split_k", "kernel", "reduce", "quantize", "moe", "route", "lora"]
+KERNEL_FLOORS += ["split_k", "kernel", "reduce", "quantize", "moe", "route", "lora", "peers"]
 SOURCE_FLOORS = ["process", "base", "launch", "epilogue", "problem", "operands", "jit", "cpu", "weights", "runtime"]
-SOURCE_FLOORS += ["quantize", "moe", "route", "lora", "plan", "emit"]
+SOURCE_FLOORS += ["quantize", "moe", "route", "lora", "peers", "plan", "all_kernels", "emit"]
 FLOORS = {KERNELS: KERNEL_FLOORS, SOURCES: SOURCE_FLOORS}
 # Code of emitted projects, which stand alone.
 EMITTED = SOURCES / "emit" / "project"

@@ -7,9 +7,9 @@ from typing import Any
 import gemm_reference
 import numpy as np
 import pytest
-from drawn_groups import BOUNDS, describe
-from drawn_matrices import CANARY, DTYPES, FLOATS
 from gemm_reference import spread
+from strategies_groups import BOUNDS, describe
+from strategies_matrices import CANARY, DTYPES, FLOATS
 
 import cleave
 

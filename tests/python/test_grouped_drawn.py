@@ -8,11 +8,11 @@ from typing import Any
 
 import gemm_reference
 import numpy as np
-from drawn_groups import BOUNDS, Groups, groups
-from drawn_matrices import CANARY, DTYPES, FLOATS, random_matrix
 from gemm_reference import spread
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from strategies_groups import BOUNDS, Groups, groups
+from strategies_matrices import CANARY, DTYPES, FLOATS, random_matrix
 
 import cleave
 

@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from drawn_matrices import DTYPES
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from strategies_matrices import DTYPES
 
 import cleave
 

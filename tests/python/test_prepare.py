@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -43,6 +44,20 @@ def test_kernels_are_compiled_once_and_found(tmp_path, fake_gpu):
     assert int(sources) >= 1
 
 
+def test_layers_compile_nothing_after_it(tmp_path, fake_gpu):
+    pytest.importorskip("cleave.torch", exc_type=ImportError)
+    script = Path(__file__).parents[1] / "fake_driver" / "layers.py"
+    done = subprocess.run(
+        [sys.executable, script], cwd=tmp_path, env=fake_gpu, capture_output=True, text=True, timeout=300
+    )
+    assert done.returncode == 0, done.stderr
+    lines = [line.split("\t") for line in done.stdout.splitlines()]
+    assert len(lines) > 10
+    for name, *counts in lines:
+        products, compiled, multiplied, unprepared = map(int, counts)
+        assert products > 1 and multiplied >= 8 and (compiled, unprepared) == (0, 0), name
+
+
 def test_a_prepared_product_keeps_to_its_kernels():
     options = {"n": 4352, "k": 2048, "dtype": "bfloat16", "device": "h100"}
     planned = cleave.plan_problem(16, **options)
@@ -53,6 +68,7 @@ def test_a_prepared_product_keeps_to_its_kernels():
         assert "prepared for these operands" in plan.why
     assert "prepared" not in cleave.plan_problem(2001, **options).why
     assert "prepared" not in cleave.plan_problem(16, **options | {"bias": "row"}).why
+    assert "prepared" not in cleave.plan_problem(16, **options | {"static_b": True}).why
 
 
 def test_covering_kernels_can_be_asked_for():
@@ -89,6 +105,23 @@ def test_what_cannot_be_prepared_is_refused(what, arguments, message):
         pytest.importorskip("cleave.torch", exc_type=ImportError)
     with pytest.raises((TypeError, ValueError), match=message.replace("(", r"\(")):
         cleave.prepare(what, **arguments)
+
+
+@pytest.mark.parametrize("static", [True, False])
+def test_static_weights_are_prepared_as_such(monkeypatch, static):
+    torch = pytest.importorskip("torch")
+    pytest.importorskip("cleave.torch", exc_type=ImportError)
+    from cleave.torch import W4A16Linear, W8A8Linear, _prepare
+
+    planned = []
+    for name in ("plan_scaled_gemm", "plan_mixed_gemm"):
+        monkeypatch.setattr(cleave, name, lambda *_, static_b, **__: planned.append(static_b))
+    monkeypatch.setattr(_prepare, "_on_gpu", lambda layer: True)
+    linear = torch.nn.Linear(64, 48)
+    in_8_bits = W8A8Linear.from_linear(linear, static_weights=static)
+    in_4_bits = W4A16Linear.from_linear(linear, 64, static_weights=static)
+    list(_prepare.products(torch.nn.Sequential(in_8_bits, in_4_bits), 1, 8, torch.bfloat16))
+    assert planned == [static] * 2
 
 
 def test_products_of_layers_are_those_of_their_calls(monkeypatch):
@@ -158,13 +191,22 @@ def test_products_of_layers_are_those_of_their_calls(monkeypatch):
             product.run(x, packed.packed, bias=layer.bias)
 
     shapes = (4, 64, 64), (4, 64, 32)
-    experts = W4A16Experts.from_packed(*(cleave.pack_weights(torch.randn(shape).bfloat16(), 32) for shape in shapes))
-    with Calls() as calls:
-        gate_up, down = products(experts)
-    ((rows, packed, scales, zeros, _, _, ends), _), (second, _) = calls.of("mixed_grouped_gemm")[:2]
-    gate_up.run(rows[:16], packed, scales=scales, zeros=zeros, offs=ends)
-    down.run(second[0][:16], second[1], scales=second[2], offs=second[6])
-    called = {(call[0][0].dtype, call[0][0].shape[0]) for call in calls.of("moe_sort_tokens")}
+    weights = [cleave.pack_weights(torch.randn(shape).bfloat16(), 32) for shape in shapes]
+    for biases in ([], [torch.randn(shape[:2]).bfloat16() for shape in shapes]):
+        experts = W4A16Experts.from_packed(*weights, *biases)
+        with Calls() as moves:
+            gate_up, down = products(experts)
+        assert not moves.of("mixed_grouped_gemm")
+        ids = torch.zeros((8, 4), dtype=torch.int32)
+        with Calls() as calls:
+            experts(x[:8], ids, ids.float())
+        (first, _), (second, _) = calls.of("mixed_grouped_gemm")[:2]
+        for plan, (rows, packed, scales, zeros, _, _, ends, *bias) in ((gate_up, first), (down, second)):
+            beside = {"scales": scales, "zeros": zeros, "offs": ends}
+            plan.run(rows[:16], packed, **beside, bias=bias[0] if bias else None)
+            with pytest.raises(ValueError, match="bias is"):
+                plan.run(rows[:16], packed, **beside, bias=None if biases else torch.zeros(packed.shape[0], 64))
+    called = {(call[0][0].dtype, call[0][0].shape[0]) for call in moves.of("moe_sort_tokens")}
     assert called == {(dtype, tokens) for dtype in (torch.int32, torch.int64) for tokens in (8, 16)}
 
     moe = MoE(4, 2, 64, 32, dtype=torch.bfloat16)

@@ -9,10 +9,10 @@ from typing import Any
 import gemm_reference
 import numpy as np
 import pytest
-from drawn_matrices import CANARY, DTYPES, random_matrix
 from gemm_reference import spread
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from strategies_matrices import CANARY, DTYPES, random_matrix
 
 import cleave
 

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 from conv_reference import Convolution
-from drawn_matrices import DTYPES
 from gemm_reference import MODES, assert_close
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from strategies_matrices import DTYPES
 
 import cleave
 from cleave.testing.conv_axis import Axis

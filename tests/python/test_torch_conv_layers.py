@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import io
+import itertools
 from typing import Any
 
 import pytest
@@ -14,7 +15,7 @@ from torch import nn  # noqa: E402
 from torch_convolutions import channels_last, is_packed  # noqa: E402
 
 import cleave.torch  # noqa: E402
-from cleave.torch import Conv2d, ConvTranspose2d, replace_convs  # noqa: E402
+from cleave.torch import Conv2d, ConvTranspose2d, conv, replace_convs  # noqa: E402
 
 LAYERS = {
     "plain": nn.Conv2d(8, 6, 3),
@@ -220,16 +221,44 @@ def test_a_skip_that_matches_no_layer_is_refused() -> None:
         replace_convs(Model(), skip=["stem", "bodies.0"])
 
 
-def test_narrow_groups_are_left_to_torch() -> None:
-    def make() -> nn.Module:
-        layers = {"wide": (64, 64, 2), "depthwise": (64, 64, 64), "narrow": (64, 32, 2)}
-        return nn.ModuleDict(
-            {name: nn.Conv2d(inputs, outputs, 3, groups=groups) for name, (inputs, outputs, groups) in layers.items()}
-        )
+# By name, and whether they are replaced.
+NARROW = {
+    "depthwise": (nn.Conv2d(64, 64, 3, groups=64), True),
+    "depthwise large": (nn.Conv2d(64, 64, 7, stride=2, padding=3, groups=64), True),
+    "depthwise one axis": (nn.Conv1d(64, 64, 4, padding=3, groups=64), True),
+    "depthwise transposed": (nn.ConvTranspose2d(64, 64, 4, stride=2, padding=1, groups=64), True),
+    "too many taps": (nn.Conv2d(64, 64, (3, 8), groups=64), False),
+    "too large a stride": (nn.Conv2d(64, 64, 3, stride=3, groups=64), False),
+    "dilated": (nn.Conv2d(64, 64, 3, dilation=2, groups=64), False),
+    "two filters a channel": (nn.Conv2d(64, 128, 3, groups=64), False),
+    "three axes": (nn.Conv3d(64, 64, 3, padding=1, groups=64), False),
+    "groups of 8": (nn.Conv2d(64, 64, 3, groups=8), False),
+    "wide": (nn.Conv2d(64, 64, 3, groups=2), True),
+}
 
-    assert replace_convs(make()) == ["wide"]
-    assert replace_convs(make(), skip="wide") == []
-    assert replace_convs(make(), narrow_groups=True) == ["wide", "depthwise", "narrow"]
+
+def test_narrow_groups_are_left_to_torch_but_depthwise_layers() -> None:
+    def make() -> nn.Module:
+        return nn.ModuleDict({name: copy.deepcopy(layer) for name, (layer, _) in NARROW.items()})
+
+    assert replace_convs(make()) == [name for name, (_, replaced) in NARROW.items() if replaced]
+    assert "wide" not in replace_convs(make(), skip="wide")
+    assert replace_convs(make(), narrow_groups=True) == list(NARROW)
+
+
+@pytest.mark.parametrize("kind", ["fprop", "dgrad", "wgrad"])
+@pytest.mark.parametrize("dtype", ["bfloat16", "float32"])
+@pytest.mark.parametrize("size", [(28, 28), (7, 7), (512,)], ids=str)
+def test_depthwise_layers_that_are_replaced_have_a_kernel(size: tuple[int, ...], dtype: str, kind: str) -> None:
+    """On a GPU, of their own, in training, too."""
+    options = {"groups": 96, "kind": kind, "dtype": dtype, "device": "h100"}
+    for taps, stride in itertools.product(range(1, conv._MOST_TAPS + 1), range(1, conv._MOST_STRIDE + 1)):
+        sizes = (32, size, 96, 96, taps)
+        plan = cleave.plan_conv_problem(*sizes, stride=stride, padding=taps // 2, kernel="direct", **options)
+        assert plan.kernel_name.startswith("direct")
+    for unusual in ({"groups": 48, "stride": 5}, {"stride": 5}):  # the check can fail
+        with pytest.raises(ValueError, match="direct"):
+            cleave.plan_conv_problem(32, size, 96, 96, 3, kernel="direct", **(options | unusual))
 
 
 def test_converting_models() -> None:

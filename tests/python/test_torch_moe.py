@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 
@@ -12,10 +13,23 @@ torch = pytest.importorskip("torch", minversion="2.10")
 
 import doc_snippets  # noqa: E402
 
+import cleave  # noqa: E402
 from cleave.torch import MoE  # noqa: E402
 from cleave.torch.dispatch import Arrived, OneRank  # noqa: E402
+from cleave.torch.router import Router  # noqa: E402
 
 EXPERTS, TOP_K, FEATURES, HIDDEN = 6, 2, 16, 24
+ROUTERS: dict[str, dict[str, object]] = {
+    "softmax before": {"renormalize": False},
+    "DeepSeek-V2": {"n_group": 3, "topk_group": 2, "group_score": "max", "renormalize": False,
+                    "routed_scaling_factor": 16.0},
+    "DeepSeek-V3": {"scoring_func": "sigmoid", "correction_bias": True, "n_group": 3, "topk_group": 2,
+                    "routed_scaling_factor": 2.5},
+    "sigmoid": {"scoring_func": "sigmoid"},
+    "sigmoid as it is": {"scoring_func": "sigmoid", "renormalize": False},
+    "corrected softmax": {"correction_bias": True},
+}  # fmt: skip
+routers = pytest.mark.parametrize("kind", ROUTERS)
 PATH = Path(__file__).parents[2] / "examples" / "moe" / "train.py"
 
 
@@ -28,11 +42,28 @@ def layer(**options: object) -> MoE:
     return MoE(EXPERTS, TOP_K, FEATURES, HIDDEN, **options)
 
 
+def choose(router: Router, logits: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Weights and experts, of float64; each step by an operator of torch's."""
+    options = {"scoring_func": "softmax", "n_group": 1, "topk_group": None, "group_score": "top2_sum"}
+    options |= {"renormalize": True, "routed_scaling_factor": 1.0} | router.options
+    scores = logits.softmax(-1) if options["scoring_func"] == "softmax" else logits.sigmoid()
+    bias = router.e_score_correction_bias
+    ranked = scores.detach() if bias is None else scores.detach() + bias.double()
+    groups = ranked.view(len(ranked), options["n_group"], -1)
+    best = groups.amax(-1) if options["group_score"] == "max" else groups.topk(2).values.sum(-1)
+    kept = torch.zeros_like(best, dtype=torch.bool)
+    kept.scatter_(1, best.topk(options["topk_group"] or options["n_group"]).indices, True)
+    experts = groups.masked_fill(~kept[..., None], -torch.inf).flatten(1).topk(router.top_k).indices
+    weights = scores.gather(1, experts)
+    if options["renormalize"]:
+        weights = weights / weights.sum(-1, keepdim=True)
+    return weights * options["routed_scaling_factor"], experts
+
+
 def loop(moe: MoE, x: torch.Tensor) -> torch.Tensor:
     """float64, expert by expert, differentiable in the parameters."""
     tokens = x.double().reshape(-1, FEATURES)
-    best, experts = (tokens @ moe.router.weight.double().t()).topk(TOP_K)
-    weights = best.softmax(-1)
+    weights, experts = choose(moe.router, tokens @ moe.router.weight.double().t())
     y = torch.zeros_like(tokens)
     for expert in range(EXPERTS):
         token, choice = (experts == expert).nonzero(as_tuple=True)
@@ -110,6 +141,132 @@ def test_wrong_top_k() -> None:
     with pytest.raises(ValueError, match="top_k is 7; it must be from 1 to num_experts, 6"):
         MoE(EXPERTS, 7, FEATURES, HIDDEN)
     assert "num_experts=6, top_k=2" in repr(layer())
+
+
+# --- routers ---
+
+
+def routed(kind: str, **options: object) -> MoE:
+    """With a bias that changes what is chosen."""
+    moe = layer(**ROUTERS[kind], **options)
+    if moe.router.e_score_correction_bias is not None:
+        moe.router.e_score_correction_bias.copy_(torch.linspace(-0.2, 0.2, EXPERTS))
+    return moe
+
+
+@routers
+@pytest.mark.parametrize("compiled", [False, True])
+def test_routers_are_a_loop_over_experts(kind: str, compiled: bool) -> None:
+    torch.compiler.reset()
+    moe, x = routed(kind), torch.randn(40, FEATURES, requires_grad=True)
+    call = torch.compile(moe, fullgraph=True, backend="aot_eager") if compiled else moe
+    inputs = [x, *moe.parameters()]
+    y, expected, weights = call(x), loop(moe, x), torch.randn(40, FEATURES)
+    torch.testing.assert_close(y.double(), expected, rtol=1e-4, atol=1e-5)
+    found = torch.autograd.grad((y * weights).sum(), inputs)
+    wanted = torch.autograd.grad((expected * weights).sum(), inputs)
+    for dx, exact in zip(found, wanted, strict=True):
+        torch.testing.assert_close(dx, exact, rtol=1e-3, atol=1e-5)
+
+
+def test_a_bias_changes_what_is_chosen_but_no_weight() -> None:
+    moe, x = layer(**ROUTERS["DeepSeek-V3"]), torch.randn(40, FEATURES)
+    _, before = moe.route(x)
+    moe.router.e_score_correction_bias.copy_(torch.linspace(-1, 1, EXPERTS))
+    weights, after = moe.route(x)
+    assert not torch.equal(before, after)
+    torch.testing.assert_close(weights.sum(1), torch.full((40,), 2.5))
+    assert not moe.router.e_score_correction_bias.requires_grad
+
+
+def test_state_dicts_have_the_bias_alone_in_addition() -> None:
+    names = ["router.weight", "gate_up.weight", "down.weight"]
+    assert list(layer().state_dict()) == list(routed("DeepSeek-V2").state_dict()) == names
+    one, other = routed("DeepSeek-V3"), layer(**ROUTERS["DeepSeek-V3"])
+    assert sorted(one.state_dict()) == sorted([*names, "router.e_score_correction_bias"])
+    other.load_state_dict(one.state_dict())
+    x = torch.randn(20, FEATURES)
+    assert torch.equal(one(x), other(x))
+    routed("sigmoid").load_state_dict(layer().state_dict())
+
+
+def test_the_bias_stays_float32() -> None:
+    moe = routed("DeepSeek-V3")
+    bias = moe.router.e_score_correction_bias.clone()
+    moe(torch.randn(4, FEATURES)).sum().backward()  # gradients are cast, too
+    moe.bfloat16()
+    assert torch.equal(moe.router.e_score_correction_bias, bias)
+    assert moe.router.weight.dtype == moe.router.weight.grad.dtype == torch.bfloat16
+    assert moe(torch.randn(4, FEATURES).bfloat16()).dtype == torch.bfloat16
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize("tokens", [1, 63, 64, 100])
+def test_a_router_in_float32_beside_16_bits(tokens: int, compiled: bool) -> None:
+    torch.compiler.reset()
+    moe = MoE(32, TOP_K, FEATURES, HIDDEN, router_dtype=torch.float32, dtype=torch.bfloat16)
+    assert moe.router.weight.dtype == torch.float32 and moe.down.weight.dtype == torch.bfloat16
+    x, grad = torch.randn(tokens, FEATURES).bfloat16().requires_grad_(), torch.randn(tokens, 32)
+    router = torch.compile(moe.router, fullgraph=True, backend="aot_eager") if compiled else moe.router
+    logits = router(x)
+    exact = x.double() @ moe.router.weight.double().t()
+    torch.testing.assert_close(logits.double(), exact, rtol=1e-5, atol=1e-6)
+    of_x, of_weight = torch.autograd.grad(logits, (x, moe.router.weight), grad)
+    wanted = torch.autograd.grad(exact, (x, moe.router.weight), grad.double())
+    torch.testing.assert_close(of_x, wanted[0], rtol=1e-2, atol=1e-2)
+    torch.testing.assert_close(of_weight, wanted[1], rtol=1e-4, atol=1e-5)
+    assert moe(x).dtype == torch.bfloat16
+
+
+def operators(call: Callable[[], object]) -> set[str]:
+    with torch.profiler.profile() as profiled:
+        call()
+    return {event.name.removeprefix("cleave::") for event in profiled.events() if event.name.startswith("cleave::")}
+
+
+def test_which_operator_multiplies() -> None:
+    few = Router(FEATURES, 8, TOP_K)
+    many = Router(FEATURES, 32, TOP_K)
+
+    def multiplies(router: Router, tokens: int, dtype: torch.dtype = torch.bfloat16) -> str:
+        (name,) = operators(lambda: router(torch.randn(tokens, FEATURES, dtype=dtype)))
+        return name
+
+    assert {multiplies(many, tokens) for tokens in (1, 63)} == {"moe_router_logits"}
+    assert multiplies(many, 64) == multiplies(few, 513) == multiplies(few, 1, torch.float32) == "gemm"
+    assert multiplies(few, 512) == "moe_router_logits"
+    with cleave.batch_invariant():
+        assert multiplies(many, 64) == "moe_router_logits"
+    with torch.autocast("cpu"):
+        assert multiplies(many, 1) == "gemm"
+
+
+def test_many_experts() -> None:
+    """Beyond what moe_route takes torch's operators choose, as they always did."""
+    moe, x = MoE(600, TOP_K, FEATURES, HIDDEN), torch.randn(20, FEATURES)
+    weights, experts = moe.route(x)
+    best, chosen = moe.router(x).topk(TOP_K)
+    assert torch.equal(experts, chosen) and torch.equal(weights, best.softmax(-1))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"n_group": 4}, "n_group is 4 for 6 experts; it must divide them"),
+        ({"n_group": 3, "topk_group": 4}, "topk_group is 4; it must be from 1 to n_group, 3"),
+        ({"n_group": 6, "topk_group": 2}, "group_score is top2_sum, but groups have 1 expert"),
+        ({"scoring_func": "relu"}, 'scoring_func is "relu"; it must be one of softmax, sigmoid'),
+        ({"routed_scaling_factor": float("inf")}, "routed_scaling_factor is inf; it must be finite"),
+    ],
+)
+def test_routers_that_there_are_not(options: dict[str, object], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        layer(**options)
+
+
+def test_options_need_the_operator() -> None:
+    with pytest.raises(ValueError, match="experts is 600; it must be from 1 to 512"):
+        MoE(600, TOP_K, FEATURES, HIDDEN, scoring_func="sigmoid")
 
 
 class WithGaps(OneRank):

@@ -65,7 +65,7 @@ struct ConvParams : GemmParams {
   uint32_t channels = 0;            // of a group, in the gathered tensor
   FastDivmod per_tap;               // fprop, dgrad: k blocks of a tap, or elements (flattens_taps);
                                     // wgrad: columns of a tap
-  uint32_t taps_apart = 0;          // elements, in a filter
+  uint32_t tap_stride = 0;          // elements, in a filter
   FusedClasses columns;             // fused classes
   uint32_t class_count = 0;
   ConvClass classes[Classes];

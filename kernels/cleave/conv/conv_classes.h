@@ -35,23 +35,23 @@ struct TapChannel {
 struct ConvClass {
   uint32_t rows = 0;  // pixels of all images
   Grid pixels, taps;  // of one image; of the class (size 0: it only stores)
-  int32_t origin[kConvAxes] = {}, row_step[kConvAxes] = {1, 1, 1}, tap_step[kConvAxes] = {1, 1, 1};
+  int32_t origin[kConvAxes] = {}, row_stride[kConvAxes] = {1, 1, 1}, tap_stride[kConvAxes] = {1, 1, 1};
 
   uint32_t first_tap = 0;  // number, in the filter, of the class's tap 0
-  int32_t filter_step[kConvAxes] = {};
+  int32_t filter_stride[kConvAxes] = {};
 
   // Output: D. Its row of the class's pixel 0; rows of an image, and from a pixel to its next.
   uint32_t first_output = 0, outputs_per_image = 0;
-  uint32_t output_step[kConvAxes] = {};
+  uint32_t output_stride[kConvAxes] = {};
 
   // Its part of the schedule.
   uint32_t tiles_before = 0;  // along M, of earlier classes
   uint32_t tiles = 0;         // along M
-  uint32_t depth = 0;         // k blocks of a tile
+  uint32_t k_blocks = 0;      // of a tile
   uint32_t line_before = 0;   // k blocks of all earlier tiles of one column of tiles
 
   /// From its pixels and taps to the gathered tensor. What lies outside of that is zeros.
-  CLEAVE_HD constexpr AxisMap axis(uint32_t i) const { return {origin[i], row_step[i], tap_step[i]}; }
+  CLEAVE_HD constexpr AxisMap axis(uint32_t i) const { return {origin[i], row_stride[i], tap_stride[i]}; }
 
   /// Element `number` of all taps' channels, `per_tap` each, or a block of them.
   template <uint32_t Axes, bool Fast>
@@ -65,13 +65,13 @@ struct ConvClass {
   }
 
   CLEAVE_HD constexpr uint32_t filter_tap(const PixelCoord& tap) const {
-    return first_tap + tap.at[0] * filter_step[0] + tap.at[1] * filter_step[1] + tap.at[2] * filter_step[2];
+    return first_tap + tap.at[0] * filter_stride[0] + tap.at[1] * filter_stride[1] + tap.at[2] * filter_stride[2];
   }
 
   /// The row of D that a pixel of the class is.
   CLEAVE_HD constexpr uint32_t output_row(const PixelCoord& pixel) const {
-    return first_output + pixel.image * outputs_per_image + pixel.at[0] * output_step[0] +
-           pixel.at[1] * output_step[1] + pixel.at[2] * output_step[2];
+    return first_output + pixel.image * outputs_per_image + pixel.at[0] * output_stride[0] +
+           pixel.at[1] * output_stride[1] + pixel.at[2] * output_stride[2];
   }
 };
 
@@ -83,7 +83,7 @@ struct ClassTable {
   /// The first `i` + 1 classes': tiles along M, and k blocks of the tiles of one column.
   CLEAVE_HD constexpr uint32_t tiles_until(uint32_t i) const { return classes[i].tiles_before + classes[i].tiles; }
   CLEAVE_HD constexpr uint32_t line_until(uint32_t i) const {
-    return classes[i].line_before + classes[i].tiles * classes[i].depth;
+    return classes[i].line_before + classes[i].tiles * classes[i].k_blocks;
   }
 };
 

@@ -66,18 +66,18 @@ CLEAVE_HD constexpr bool is_inside(int32_t at, uint32_t extent) {
 
 /// Along one axis, where rows and taps meet in the gathered tensor, inside or out.
 struct AxisMap {
-  int32_t origin = 0, row_step = 1, tap_step = 1;
+  int32_t origin = 0, row_stride = 1, tap_stride = 1;
 
   /// At tap 0, the way from there, and both.
-  CLEAVE_HD constexpr int32_t first(uint32_t row) const { return int32_t(row) * row_step + origin; }
-  CLEAVE_HD constexpr int32_t way(uint32_t tap) const { return int32_t(tap) * tap_step; }
+  CLEAVE_HD constexpr int32_t first(uint32_t row) const { return int32_t(row) * row_stride + origin; }
+  CLEAVE_HD constexpr int32_t way(uint32_t tap) const { return int32_t(tap) * tap_stride; }
   CLEAVE_HD constexpr int32_t at(uint32_t row, uint32_t tap) const {
-    return int32_t(row) * row_step + way(tap) + origin;
+    return int32_t(row) * row_stride + way(tap) + origin;
   }
 
   /// The other way round: whether any row meets `place` at `tap`, and which.
-  CLEAVE_HD constexpr bool meets(uint32_t place, uint32_t tap) const { return from(place, tap) % row_step == 0; }
-  CLEAVE_HD constexpr int32_t row(uint32_t place, uint32_t tap) const { return from(place, tap) / row_step; }
+  CLEAVE_HD constexpr bool meets(uint32_t place, uint32_t tap) const { return from(place, tap) % row_stride == 0; }
+  CLEAVE_HD constexpr int32_t row(uint32_t place, uint32_t tap) const { return from(place, tap) / row_stride; }
 
  private:
   CLEAVE_HD constexpr int32_t from(uint32_t place, uint32_t tap) const { return int32_t(place) - origin - way(tap); }

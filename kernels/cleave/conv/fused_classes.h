@@ -51,9 +51,9 @@ struct FusedClasses {
   ColumnRuns lines;   // of a packed D, as far as pixels follow each other: "channels" of several pixels
   ResidueColumns axes[kConvAxes][kMostResidues];  // of longer axes nothing: those are of patches
   uint32_t whole[kConvAxes] = {};                 // residues of the axis that have the last pixel, too: the first ones
-  int32_t tap_step[kConvAxes] = {};               // of the filter, from a tap of a class to its next
-  int32_t taps_apart[kConvAxes] = {};             // numbers of the filter's taps
-  uint32_t rows_apart[kConvAxes] = {};            // of D, from a pixel to its neighbour
+  int32_t tap_stride[kConvAxes] = {};             // of the filter, from a tap of a class to its next
+  int32_t filter_stride[kConvAxes] = {};          // numbers of the filter's taps
+  uint32_t output_stride[kConvAxes] = {};         // of D, from a pixel to its neighbour
 
   /// The number of the filter's tap at the fused tap `tap`; -1 where the column's class has none.
   CLEAVE_HD constexpr int32_t filter_tap(const ColumnCoord& column, const PixelCoord& tap) const {
@@ -62,7 +62,7 @@ struct FusedClasses {
       const ResidueColumns& of = axes[i][column.residue[i]];
       const int32_t own = int32_t(tap.at[i]) - of.shift;
       if (own < 0 || own >= of.taps) return -1;
-      number += (of.first_tap + own * tap_step[i]) * taps_apart[i];
+      number += (of.first_tap + own * tap_stride[i]) * filter_stride[i];
     }
     return number;
   }
@@ -70,7 +70,7 @@ struct FusedClasses {
   /// Rows of D from residue 0's pixel to this column's.
   CLEAVE_HD constexpr uint32_t output_row(const ColumnCoord& column) const {
     uint32_t row = 0;
-    for (uint32_t i = 0; i < kConvAxes; ++i) row += column.residue[i] * rows_apart[i];
+    for (uint32_t i = 0; i < kConvAxes; ++i) row += column.residue[i] * output_stride[i];
     return row;
   }
 

@@ -175,7 +175,7 @@ class FilterLines {
     }
     if (tap < 0 || place.channel >= p_.channels) return {base_, 0};
     const uint32_t channel = coords_[part].channel;
-    const int64_t at = place.channel * p_.b.stride + int64_t(tap) * p_.taps_apart + channel;
+    const int64_t at = place.channel * p_.b.stride + int64_t(tap) * p_.tap_stride + channel;
     return {base_ + at * size_of(C.operands.b), C.operands.load_bytes_b};
   }
 

@@ -22,15 +22,15 @@ class Im2colLoader {
 
   CLEAVE_DEVICE void start(const WorkTile& work, uint32_t m0, uint32_t n0) {
     m0_ = m0, n0_ = n0;
-    depth_ = p_.classes[work.conv_class].depth;
+    k_blocks_ = p_.classes[work.conv_class].k_blocks;
     // Without taps, zeros from outside any map do: the first class always has one.
-    const uint32_t of = depth_ == 0 ? 0 : work.conv_class;
+    const uint32_t of = k_blocks_ == 0 ? 0 : work.conv_class;
     class_ = p_.classes + of;
     map_ = &p_.maps[of].gathered;
     if constexpr (gathers_a(C)) {
       constexpr uint32_t kRows = C.tile.m / C.cluster.multicast_n;
       const uint32_t row = m0 + (C.cluster.multicast_n == 1 ? 0 : sharing_.share_rank * kRows);
-      go_to(depth_ == 0 ? 0 : row);
+      go_to(k_blocks_ == 0 ? 0 : row);
     } else {
       constexpr uint32_t kStrips = C.tile.n / C.cluster.multicast_m / kAtom;
       first_strip_ = C.cluster.multicast_m == 1 ? 0 : sharing_.share_rank * kStrips;
@@ -42,7 +42,7 @@ class Im2colLoader {
   CLEAVE_DEVICE void load(const WorkTile& work, uint32_t block, uint32_t a, uint32_t b, uint32_t barrier) {
     if constexpr (gathers_a(C)) {
       const uint32_t channel = gather_a(work, block, a, barrier);
-      const bool exists = block < depth_;
+      const bool exists = block < k_blocks_;
       // Groups are rows of the filters' matrix further on: of N in fprop, of K in dgrad.
       const bool along_n = C.conv.kind == Conv::fprop;
       const uint32_t group = work.batch * (along_n ? p_.size.n : p_.channels);
@@ -65,7 +65,7 @@ class Im2colLoader {
     const Quotient tap = divide<C.conv.fast_load>(p_.per_tap, block);
     const uint32_t channel = tap.rest * C.tile.k;
     tap_ = class_->taps.locate<C.conv.axes, C.conv.fast_load>(tap.whole);
-    if (block >= depth_) image_ = kNowhere;
+    if (block >= k_blocks_) image_ = kNowhere;
     constexpr uint32_t kRows = C.tile.m / C.cluster.multicast_n;
     const uint32_t row = C.cluster.multicast_n == 1 ? 0 : sharing_.share_rank * kRows;
     Strip strip(*class_, tap_, work.batch * p_.channels + channel);
@@ -111,7 +111,7 @@ class Im2colLoader {
     CLEAVE_UNROLL
     for (uint32_t i = 0; i < kConvAxes; ++i) {
       const int32_t at = class_->axis(i).first(pixel.at[i]);
-      first_[i] = class_->depth == 0 ? 0 : at;
+      first_[i] = class_->k_blocks == 0 ? 0 : at;
     }
   }
 
@@ -144,7 +144,7 @@ class Im2colLoader {
   uint32_t first_strip_ = 0;
   int32_t first_[kConvAxes] = {};  // the box's first pixel, at tap 0
   uint32_t image_ = 0;
-  uint32_t m0_ = 0, n0_ = 0, depth_ = 0;
+  uint32_t m0_ = 0, n0_ = 0, k_blocks_ = 0;
 };
 
 }  // namespace cleave

@@ -299,7 +299,7 @@ CLEAVE_DEVICE void gemm_sm90(const Params<C>& p) {
       "more registers than there are");
   static_assert(Fragment<C>::kRows % 64 == 0, "a warpgroup multiplies 64 rows at a time");
   static_assert(C.cluster.k == 1 || C.schedule.split == SplitKMode::cluster || C.schedule.split == SplitKMode::parallel,
-                "clusters join these modes only");
+                "clusters add up slices in these modes only");
   constexpr SmemPlan kPlan = smem_plan(C);
   constexpr uint32_t kLoaders = C.conv.gather        ? 1 + copy_threads(C)
                                 : copies_beside<C>() ? 1 + has_weights(C) + kThreadsBeside<C>

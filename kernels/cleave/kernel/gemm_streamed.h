@@ -3,7 +3,7 @@
 //
 // Roles      all warps           read A, make its elements, multiply (mainloop/weight_stream.h); of warps.m x warps.k,
 //                                those of one m have the same rows and cut K among them; those of one k take turns to
-//                                add up a tile's parts, join slices and run the epilogue
+//                                add up a tile's parts and slices, and run the epilogue
 // Pipelines  registers           k blocks of A on their way, over the ends of tiles
 //            full[2], empty[2]   a tile's parts in shared memory (mainloop/warp_parts.h)
 // Residents  B's columns, in shared memory for as long as tiles need them (mainloop/resident_columns.h)

@@ -5,7 +5,7 @@
 
 namespace cleave {
 
-/// Adds the counts of the first `chunks` chunks to `sums`, in shared memory. All threads of a block
+/// Adds the counts of the first `chunks` chunks to `sums`, in shared memory. All threads of a CTA
 /// take part.
 CLEAVE_DEVICE void add_chunks(const MoeParams& p, uint32_t chunks, uint32_t threads, uint32_t* sums) {
   const uint32_t bins = p.bins.divisor;

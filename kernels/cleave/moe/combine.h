@@ -1,7 +1,7 @@
 // Adds up the rows of every token's slots, weighted or not, in the order of the slots and in
 // float32. Dropped slots add nothing.
 //
-// Roles      a block has a piece of one token, and each thread one access of it
+// Roles      a CTA has a piece of one token, and each thread one access of it
 // Timeline   some slots' rows are loaded together, then added one after the other
 #pragma once
 

@@ -1,8 +1,8 @@
 // Counts every expert's slots, and where its rows end: a histogram and its prefix sums.
 //
-// Roles      a block counts a chunk of the slots; the last to arrive adds up the chunks
+// Roles      a CTA counts a chunk of the slots; the last to arrive adds up the chunks
 // Timeline   count in shared memory; where there are several chunks, store the counts (`rank` wants
-//            them too), and the last block collects them and resets the counter; prefix sums
+//            them too), and the last CTA collects them and resets the counter; prefix sums
 #pragma once
 
 #include "cleave/core/sum_up_to_thread.h"
@@ -13,7 +13,7 @@
 
 namespace cleave {
 
-/// True in the block that gets here last; there, all that the others wrote before is visible.
+/// True in the CTA that gets here last; there, all that the others wrote before is visible.
 CLEAVE_DEVICE bool arrive_last(uint32_t* arrived) {
   __shared__ bool last;
   __syncthreads();

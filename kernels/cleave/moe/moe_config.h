@@ -17,7 +17,7 @@ struct MoeConfig {
   CLEAVE_HD friend constexpr bool operator==(const MoeConfig&, const MoeConfig&) = default;
 };
 
-/// Threads of a block. Those of `rank` depend on the number of experts.
+/// Threads of a CTA. Those of `rank` depend on the number of experts.
 inline constexpr uint32_t kCountThreads = 1024;
 inline constexpr uint32_t kMostRankThreads = 1024;
 inline constexpr uint32_t kRowThreads = 128;

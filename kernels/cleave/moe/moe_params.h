@@ -22,7 +22,7 @@ struct MoeParams {
   int32_t* indices = nullptr;    // [slots]
   int32_t* positions = nullptr;  // [slots], or null where nobody asks for them
 
-  // count and rank: each block has `chunk` slots
+  // count and rank: each CTA has `chunk` slots
   uint32_t chunk = 0;
   FastDivmod bins;              // experts + 1: the last counts the dropped
   uint32_t* counts = nullptr;   // [chunks, bins]; unused where there is one chunk

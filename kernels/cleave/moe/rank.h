@@ -1,7 +1,7 @@
-// Finds every slot's row, after `count`, or all by itself where one block has all slots: the slots of an expert keep
+// Finds every slot's row, after `count`, or all by itself where one CTA has all slots: the slots of an expert keep
 // their order, so the result is the same in every run.
 //
-// Roles      a block has a chunk of the slots, and each of its warps a part of the chunk
+// Roles      a CTA has a chunk of the slots, and each of its warps a part of the chunk
 // Timeline   each warp counts its part; the counts become the first row of each warp and bin, those
 //            of earlier chunks and warps below it; each warp walks its part again and deals rows
 #pragma once
@@ -15,7 +15,7 @@
 namespace cleave {
 
 /// Where the rows of each bin begin, from how many each of `warps` warps has counted of it: `rows`. And, in memory,
-/// where those of the experts end. All threads of the block take part.
+/// where those of the experts end. All threads of the CTA take part.
 CLEAVE_DEVICE void find_first_rows(const MoeParams& p, const uint32_t* rows, uint32_t warps, uint32_t* first) {
   const uint32_t bins = p.bins.divisor, lane = threadIdx.x % 32;
   for (uint32_t bin = threadIdx.x; bin < bins; bin += blockDim.x) {

@@ -1,6 +1,6 @@
 // Copies every token to the rows of its slots. The rows of dropped slots are zeroed.
 //
-// Roles      a block has a piece of one token, and each thread some accesses of the piece
+// Roles      a CTA has a piece of one token, and each thread some accesses of the piece
 // Timeline   the piece is read once, and stored top_k times
 #pragma once
 

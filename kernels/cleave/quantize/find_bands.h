@@ -1,7 +1,7 @@
 // Which rows each band of squares covers where x is cut into groups, of which only the device knows
 // the bounds: the first of two launches, quantize_tiles the second. Every group begins a new band.
 //
-// Roles      one block; a thread has a group, then some bands
+// Roles      one CTA; a thread has a group, then some bands
 // Timeline   bands of each group, prefix sums, where groups end; each band looks for its group
 #pragma once
 

@@ -1,7 +1,7 @@
 // The scale of a whole tensor: the first of two launches, quantize_rows with that scale the second.
 //
-// Timeline   every team walks its groups, the blocks' reaches meet in global memory, and the last
-//            block to arrive writes the scale and resets what they met in
+// Timeline   every team walks its groups, the CTAs' reaches meet in global memory, and the last
+//            CTA to arrive writes the scale and resets what they met in
 // Order      from the first group to the last, where quantize_rows begins
 #pragma once
 
@@ -12,7 +12,7 @@ namespace cleave {
 
 template <QuantizeConfig C>
 CLEAVE_DEVICE void measure(const QuantizeParams& p) {
-  static_assert(C.batch == 1 && !RowTeam<C>::kBlock, "a team walks groups one by one");
+  static_assert(C.batch == 1 && !RowTeam<C>::kWholeCta, "a team walks groups one by one");
   ptx::launch_dependents();
   ptx::grid_dependency_wait();
 
@@ -30,7 +30,7 @@ CLEAVE_DEVICE void measure(const QuantizeParams& p) {
     for (uint32_t i = 0; i < C.hold; ++i) add_values<C>(reach, held[i]);
   }
 
-  reach = reduce_block(C.symmetric, reach);
+  reach = reduce_cta(C.symmetric, reach);
   if (threadIdx.x != 0) return;
   uint32_t* const above = p.counters;
   uint32_t* const below = p.counters + 1;

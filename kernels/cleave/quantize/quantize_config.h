@@ -24,7 +24,7 @@ struct QuantizeConfig {
   bool whole = true;    // registers hold all of a row
   bool blocks = false;  // a scale for each 128 neighbours; else one for the row
 
-  // rows, normed and measure: threads that share a group, a power of two up to a warp; 0: the whole block.
+  // rows, normed and measure: threads that share a group, a power of two up to a warp; 0: the whole CTA.
   uint32_t lanes = 32;
   uint32_t hold = 4;   // accesses per thread and group that stay in registers
   uint32_t batch = 1;  // groups of a thread whose loads are under way together
@@ -37,7 +37,7 @@ struct QuantizeConfig {
   CLEAVE_HD friend constexpr bool operator==(const QuantizeConfig&, const QuantizeConfig&) = default;
 };
 
-/// Threads of a block: where groups belong to a warp or less, and of the other kernels.
+/// Threads of a CTA: where groups belong to a warp or less, and of the other kernels.
 inline constexpr uint32_t kLaneThreads = 128;
 inline constexpr uint32_t kMeasureThreads = 512;
 inline constexpr uint32_t kTileThreads = 512;

@@ -1,7 +1,7 @@
 // Normalises rows and quantises what comes of them, in one pass: adds the residual and writes the sum, finds the row's
 // statistics, then its scale or those of its pieces of 128.
 //
-// Roles      a team owns a row: some lanes of a warp, or a block for long rows
+// Roles      a team owns a row: some lanes of a warp, or a CTA for long rows
 // Timeline   fetch weight and bias into L2 while the launch before ends; load what registers hold of x and the residual
 //            (all loads under way together), write the sum; reduce; normalise; reduce; convert, store. What registers
 //            do not hold of a long row is read again, from L2
@@ -32,7 +32,7 @@ struct NormedRow {
   using Values = float[C.width];
   using Weight = Elements<C.weight, C.width>;
   using Residual = Elements<C.residual, C.width>;
-  static constexpr uint32_t kLanes = RowTeam<C>::kBlock ? 32 : C.lanes;  // of a warp
+  static constexpr uint32_t kLanes = RowTeam<C>::kWholeCta ? 32 : C.lanes;  // of a warp
   /// Accesses of a thread that a warp has side by side: as many as let it have all of a piece of 128.
   static constexpr uint32_t kRun = C.blocks ? min_of(C.hold, max_of(kScaleBlock / (32 * C.width), 1u)) : 1;
   static constexpr uint32_t kPieceLanes = min_of(kLanes, kScaleBlock / C.width);

@@ -69,7 +69,7 @@ struct QuantizeParams {
   Band* band_table = nullptr;
   uint32_t bands = 0, padded_bands = 0;
 
-  // measure: reach above, reach below, blocks that are done; zero between launches
+  // measure: reach above, reach below, CTAs that are done; zero between launches
   uint32_t* counters = nullptr;
 };
 

@@ -1,7 +1,7 @@
 // Quantises groups that are pieces of rows: whole rows, 128 neighbours, or, where the scales are
 // given, pieces of any length.
 //
-// Roles      a team owns a group: some lanes of a warp, or a block for long rows
+// Roles      a team owns a group: some lanes of a warp, or a CTA for long rows
 // Timeline   load what registers hold (all loads under way together), reduce, convert, store; what
 //            they do not hold of a long row is read again, from L2
 // Order      from the last group to the first: what was written last is what L2 still has
@@ -16,23 +16,23 @@ namespace cleave {
 /// The threads that share a group.
 template <QuantizeConfig C>
 struct RowTeam {
-  static constexpr bool kBlock = C.lanes == 0;
+  static constexpr bool kWholeCta = C.lanes == 0;
 
-  const uint32_t size = kBlock ? blockDim.x : C.lanes;
+  const uint32_t size = kWholeCta ? blockDim.x : C.lanes;
   const uint32_t rank = threadIdx.x % size;
 
   /// Number, among all, of this team's group `i` of `batch`.
   CLEAVE_DEVICE uint32_t group(uint32_t i) const { return (blockIdx.x * C.batch + i) * count() + threadIdx.x / size; }
 
-  /// Teams of a block.
-  CLEAVE_DEVICE uint32_t count() const { return kBlock ? 1 : blockDim.x / size; }
+  /// Teams of a CTA.
+  CLEAVE_DEVICE uint32_t count() const { return kWholeCta ? 1 : blockDim.x / size; }
 
   /// Column, within the group, of this thread's access `i`.
   CLEAVE_DEVICE uint32_t col(uint32_t i) const { return (i * size + rank) * C.width; }
 
   CLEAVE_DEVICE Reach reduce(const Reach& reach) const {
-    if constexpr (kBlock) {
-      return reduce_block(C.symmetric, reach);
+    if constexpr (kWholeCta) {
+      return reduce_cta(C.symmetric, reach);
     } else {
       return reduce_lanes<C.lanes>(C.symmetric, reach);
     }
@@ -79,9 +79,9 @@ CLEAVE_DEVICE void store_rest(const QuantizeParams& p, const RowTeam<C>& team, c
 
 template <QuantizeConfig C>
 CLEAVE_DEVICE void quantize_rows(const QuantizeParams& p) {
-  constexpr bool kBlock = RowTeam<C>::kBlock;
+  constexpr bool kWholeCta = RowTeam<C>::kWholeCta;
   static_assert(C.batch * C.hold * C.width <= kHeldValues, "more would spill");
-  static_assert(C.batch == 1 || !kBlock, "a block reduces once");
+  static_assert(C.batch == 1 || !kWholeCta, "a CTA reduces once");
   ptx::launch_dependents();
   ptx::grid_dependency_wait();
 
@@ -109,7 +109,7 @@ CLEAVE_DEVICE void quantize_rows(const QuantizeParams& p) {
       Reach reach;
       CLEAVE_UNROLL
       for (uint32_t i = 0; i < C.hold; ++i) add_values<C>(reach, held[b][i]);
-      if constexpr (kBlock) add_rest<C>(reach, p, team, group);
+      if constexpr (kWholeCta) add_rest<C>(reach, p, team, group);
       quantizer = quantizer_for(C.q, C.symmetric, team.reduce(reach));
       if (exists && team.rank == 0) write_quantizer<C>(p, group, quantizer);
     }
@@ -117,7 +117,7 @@ CLEAVE_DEVICE void quantize_rows(const QuantizeParams& p) {
     for (uint32_t i = 0; i < C.hold; ++i) {
       if (team.col(i) < group.size) store_values<C>(p, group.row, group.col + team.col(i), quantizer, held[b][i]);
     }
-    if constexpr (kBlock) store_rest<C>(p, team, group, quantizer);
+    if constexpr (kWholeCta) store_rest<C>(p, team, group, quantizer);
   }
 }
 

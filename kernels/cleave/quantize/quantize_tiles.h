@@ -17,7 +17,7 @@ namespace cleave {
 
 inline constexpr uint32_t kTileSide = kScaleBlock;
 
-/// A block's square, and the part of it that a thread holds.
+/// A CTA's square, and the part of it that a thread holds.
 template <QuantizeConfig C>
 struct QuantizeTile {
   static constexpr uint32_t kLanes = kTileSide / C.width;               // threads along a row
@@ -68,7 +68,7 @@ CLEAVE_DEVICE void find_one_scale(const QuantizeParams& p, const QuantizeTile<C>
     CLEAVE_UNROLL
     for (uint32_t j = 0; j < C.width; ++j) reach.add(true, tile.held[i][j]);
   }
-  const Quantizer quantizer = quantizer_for(C.q, true, reduce_block(true, reach));
+  const Quantizer quantizer = quantizer_for(C.q, true, reduce_cta(true, reach));
   if (threadIdx.x < kTileSide) {
     inverses.of_row[threadIdx.x] = inverses.of_col[threadIdx.x] = quantizer.inverse;
   }

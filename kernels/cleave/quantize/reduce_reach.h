@@ -11,8 +11,8 @@ CLEAVE_DEVICE Reach reduce_lanes(bool symmetric, const Reach& reach) {
   return {max_over_lanes<Lanes>(reach.above), symmetric ? 0 : max_over_lanes<Lanes>(reach.below)};
 }
 
-/// Among the block's threads, whole warps of them. Once per kernel: the shared memory is not freed.
-CLEAVE_DEVICE Reach reduce_block(bool symmetric, Reach reach) {
+/// Among the CTA's threads, whole warps of them. Once per kernel: the shared memory is not freed.
+CLEAVE_DEVICE Reach reduce_cta(bool symmetric, Reach reach) {
   __shared__ int32_t above[32], below[32];
   const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   reach = reduce_lanes<32>(symmetric, reach);

@@ -9,7 +9,7 @@ namespace cleave {
 /// Sums over the team. The order is that of its lanes and warps.
 template <QuantizeConfig C>
 CLEAVE_DEVICE float sum_over_team(float value, float (&of_warps)[32]) {
-  constexpr uint32_t kLanes = RowTeam<C>::kBlock ? 32 : C.lanes;
+  constexpr uint32_t kLanes = RowTeam<C>::kWholeCta ? 32 : C.lanes;
   const auto sum_over_lanes = [](float sum) {
     CLEAVE_UNROLL
     for (uint32_t distance = kLanes / 2; distance > 0; distance /= 2)
@@ -17,7 +17,7 @@ CLEAVE_DEVICE float sum_over_team(float value, float (&of_warps)[32]) {
     return sum;
   };
   value = sum_over_lanes(value);
-  if constexpr (RowTeam<C>::kBlock) {
+  if constexpr (RowTeam<C>::kWholeCta) {
     const uint32_t lane = threadIdx.x % 32;
     if (lane == 0) of_warps[threadIdx.x / 32] = value;
     __syncthreads();

@@ -218,8 +218,8 @@ class TileScheduler {
       const uint32_t k_blocks = finder_.table().steps(work.batch);
       work.k_count = Mode == SplitKMode::none ? k_blocks : EvenPartition(k_blocks, s_.slices).count(work.slice);
     } else if constexpr (G == Grouping::classes) {
-      const uint32_t depth = finder_.table().classes[work.conv_class].depth;
-      work.k_count = is_sliced(Mode) ? EvenPartition(depth, s_.slices).count(work.slice) : depth;
+      const uint32_t k_blocks = finder_.table().classes[work.conv_class].k_blocks;
+      work.k_count = is_sliced(Mode) ? EvenPartition(k_blocks, s_.slices).count(work.slice) : k_blocks;
     }
     return true;
   }
@@ -241,7 +241,7 @@ class TileScheduler {
       tile = group * s_.tiles_across + in_group_tile;
     } else if constexpr (G == Grouping::classes) {
       const ConvClass& c = finder_.seek_class(position_);
-      k_blocks = c.depth;
+      k_blocks = c.k_blocks;
       const uint32_t in_class = position_ - c.line_before * s_.tiles_across;
       const uint32_t in_class_tile = in_class / k_blocks;
       offset = in_class - in_class_tile * k_blocks;

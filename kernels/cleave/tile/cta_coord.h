@@ -9,15 +9,15 @@
 
 namespace cleave {
 
-/// A CTA's walk. A work tile without k blocks (a slice of a short group of K, a tile of a class without
+/// A CTA's tile scheduler. A work tile without k blocks (a slice of a short group of K, a tile of a class without
 /// taps) gets one past the end: that one loads as zeros, and no role needs a case of its own.
 template <GemmConfig C>
 struct CtaScheduler : TileScheduler<C.schedule.split, C.schedule.grouping, C.schedule.in_turn> {
-  using Walk = TileScheduler<C.schedule.split, C.schedule.grouping, C.schedule.in_turn>;
-  using Walk::TileScheduler;
+  using Base = TileScheduler<C.schedule.split, C.schedule.grouping, C.schedule.in_turn>;
+  using Base::TileScheduler;
 
   CLEAVE_DEVICE bool next(WorkTile& work) {
-    const bool more = Walk::next(work);
+    const bool more = Base::next(work);
     if constexpr ((C.schedule.grouping == Grouping::k && is_sliced(C.schedule.split)) ||
                   C.schedule.grouping == Grouping::classes)
       work.k_count = max_of(work.k_count, 1u);

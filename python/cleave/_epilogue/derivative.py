@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from .graph import Graph, parse
+from .graph import GATES, SUM, Graph, parse
 
 
 @lru_cache(maxsize=256)
@@ -21,9 +21,6 @@ def derivative(text: str, grads: tuple[str, ...]) -> Graph:
 def has_derivative(graph: Graph, output: str) -> bool:
     """The largest magnitude has none: it would be that of one element, or of any among equals."""
     return output not in graph.reductions or graph.reductions[output][0] != "absmax"
-
-
-_SUMS = {"acc", "acc.gate", "acc.up"}
 
 
 class _Backward:
@@ -55,7 +52,7 @@ class _Backward:
         self._gradients[value] = gradient if before is None else self._apply("add", before, gradient)
 
     def _is_number(self, value: str) -> bool:
-        return value not in self._forward.values and value not in self._forward.inputs and value not in _SUMS
+        return value not in self._forward.values and value not in self._forward.inputs and value not in (SUM, *GATES)
 
     def _apply(self, operation: str, *operands: str) -> str:
         name = f"%{len(self._values)}"

@@ -10,7 +10,7 @@ from typing import Any
 from .._core import EpilogueFunction
 from .derivative import has_derivative
 from .functions import Outputs
-from .graph import parse
+from .graph import GATES, SUM, gradient_of, parse
 from .inputs import SHAPES, InputShape, scalar
 from .value import Trace, Value
 
@@ -57,6 +57,8 @@ class Epilogue:
         Parameters are, by name and as needed: `acc` and the inputs of this function, and the gradients of its
         outputs, `grad_d` and `grad_<name>`. It returns the gradients by the names of `acc` and of inputs, one
         value per element; those of scalars, rows and columns are summed for it. What it leaves out has none.
+        Where this function takes `acc.gate` and `acc.up`, so does its backward, and returns theirs:
+        `{"acc.gate": ..., "acc.up": ...}`.
 
         Raises:
             EpilogueError: (a ValueError) with the line of the function that cannot be traced.
@@ -134,7 +136,7 @@ def _trace(function: Callable[..., Any], inputs: dict[str, InputShape]) -> Epilo
             raise TypeError("it returns nothing; return D's value or cleave.outputs(...)")
         return returned.values if isinstance(returned, Outputs) else {"d": returned}
 
-    return trace.run(function, [Value(trace, "acc")], {name: Value(trace, name) for name in inputs}, made)
+    return trace.run(function, [Value(trace, SUM)], {name: Value(trace, name) for name in inputs}, made)
 
 
 def _trace_backward(function: Callable[..., Any], inputs: dict[str, InputShape], text: str) -> str:
@@ -143,12 +145,22 @@ def _trace_backward(function: Callable[..., Any], inputs: dict[str, InputShape],
     trace = Trace(function.__name__, known)
     parameters = list(inspect.signature(function).parameters)
     for name in parameters:
-        if name != "acc" and name not in known:
+        if name != SUM and name not in known:
             raise TypeError(f"parameter {name} of {trace.name}() is none of acc, {', '.join(known)}")
+    results = {gradient_of(name): name for name in forward.sums}
+    for name in inputs.keys() & results:
+        raise TypeError(f"input {name} has the name that {trace.name}() gives {results[name]}'s gradient; rename it")
 
     def made(returned: Any) -> dict[str, Any]:
-        if not isinstance(returned, dict) or not returned.keys() <= {"acc", *inputs}:
-            raise TypeError(f"it must return a dict of the gradients of {', '.join(['acc', *inputs])}, by these names")
-        return returned
+        names = [*forward.sums, *inputs]
+        if not isinstance(returned, dict) or not returned.keys() <= set(names):
+            raise TypeError(f"it must return a dict of the gradients of {', '.join(names)}, by these names")
+        return {gradient_of(name): value for name, value in returned.items()}
 
-    return trace.run(function, [], {name: Value(trace, name) for name in parameters}, made).text
+    text = trace.run(function, [], {name: Value(trace, name) for name in parameters}, made).text
+    if foreign := {SUM, *GATES}.difference(forward.sums) & parse(text).read:
+        raise TypeError(
+            f"{trace.name}() takes {' and '.join(sorted(foreign))}, but the function whose backward it is "
+            f"{' and '.join(forward.sums)}; take that"
+        )
+    return text

@@ -3,17 +3,32 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cached_property, lru_cache
+
+SUM = "acc"
+GATES = ("acc.gate", "acc.up")  # in the order of b's columns
 
 
 @dataclass(frozen=True)
 class Graph:
-    """What `EpilogueFunction.text` says. A value is "acc", an input's name, a number's text, or a key of `values`."""
+    """What `EpilogueFunction.text` says. A value is one of `sums`, an input's name, a number's text, or a key of
+    `values`."""
 
     inputs: dict[str, str]  # shapes, by name
     values: dict[str, tuple[str, ...]]  # an operation and its operands; those that come before others first
     outputs: dict[str, tuple[str | None, str]]  # type and value, D's first
     reductions: dict[str, tuple[str, str]] = field(default_factory=dict)  # of outputs: how, and to which shape
+
+    @cached_property
+    def read(self) -> set[str]:
+        """All values that something is made of."""
+        operands = {operand for _, *operands in self.values.values() for operand in operands}
+        return operands.union(value for _, value in self.outputs.values())
+
+    @property
+    def sums(self) -> tuple[str, ...]:
+        """What it takes of a product: of each element of D one, or those of two of b's columns."""
+        return (SUM,) if self.read.isdisjoint(GATES) else GATES
 
     def shape(self, output: str) -> str:
         """That of an output: "matrix", or what it is reduced to."""
@@ -26,6 +41,11 @@ class Graph:
             if not found.isdisjoint(operands):
                 found.add(name)
         return found
+
+
+def gradient_of(taken: str) -> str:
+    """The name of an output that is the gradient of a sum: one without a dot."""
+    return taken.replace(".", "_")
 
 
 @lru_cache(maxsize=256)

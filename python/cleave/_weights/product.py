@@ -62,7 +62,7 @@ def mixed_gemm(
 
     Legal inside a CUDA graph; as repeatable as `gemm`.
     """
-    _check(a, weights)
+    check(a, weights)
     if weights.perm is not None:
         if stream is not None:
             raise ValueError(
@@ -72,7 +72,7 @@ def mixed_gemm(
         a = a[..., weights.perm]
     return _core.mixed_gemm(
         a,
-        **_arguments(weights),
+        **arguments_of(weights),
         offs=offs,
         bias=bias,
         c=c,
@@ -103,11 +103,11 @@ def plan_mixed_gemm(a: Any, weights: PackedWeights, **options: Any) -> Any:
     `GemmPlan`; what it runs has a's columns in the weight's order (`a[..., weights.perm]`, if there is one). Compiles
     nothing.
     """
-    _check(a, weights)
-    return _core.plan_mixed_gemm(a, **_arguments(weights), **options)
+    check(a, weights)
+    return _core.plan_mixed_gemm(a, **arguments_of(weights), **options)
 
 
-def _check(a: Any, weights: PackedWeights) -> None:
+def check(a: Any, weights: PackedWeights) -> None:
     if not isinstance(weights, PackedWeights):
         raise TypeError(f"weights is {type(weights).__name__}; it must be a PackedWeights, see pack_weights")
     shape = tuple(getattr(a, "shape", ()))
@@ -115,7 +115,8 @@ def _check(a: Any, weights: PackedWeights) -> None:
         raise ValueError(f"a is {shape}, but weights is {weights.shape}; both must have the same columns")
 
 
-def _arguments(weights: PackedWeights) -> dict[str, Any]:
+def arguments_of(weights: PackedWeights) -> dict[str, Any]:
+    """What products take of `weights`, by their names for it."""
     return {
         "packed": weights.packed,
         "scales": weights.scales,

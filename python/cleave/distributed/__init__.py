@@ -32,7 +32,7 @@ from .. import _mistakes
 from . import _operators
 from ._errors import PeerError
 from ._moe import AllToAll, Dispatched, Route, moe_combine, moe_dispatch
-from ._peers import Peers, name_of, transport_of
+from ._peers import Peers, name_of
 
 __all__ = [
     "AllToAll",
@@ -203,9 +203,8 @@ def explain(
         named = ", ".join(name for name in __all__ if "gemm" in name)
         raise ValueError(f"operation is {operation!r}; it must be one of {named}")
     peers = Peers(name_of(group, operation))
-    transport = transport_of(peers, torch.device(device), "auto")
-    return f"{operation} over {peers.size} ranks by {transport}, " + _operators.steps(
-        operation, m * n * partial_dtype.itemsize, peers.size
+    return f"{operation} over {peers.size} ranks by " + _operators.explained(
+        operation, m, n, partial_dtype.itemsize, peers, torch.device(device)
     )
 
 

@@ -8,7 +8,7 @@ from functools import cache
 import torch
 
 from ._errors import PeerError
-from ._peers import Peers, gather
+from ._peers import Peers, collective_of, gather
 
 _BYTES = 512
 
@@ -21,13 +21,17 @@ def is_checked() -> bool:
     return given == "1"
 
 
-def check(call: str, peers: Peers, device: torch.device, transport: str) -> None:
+def check(call: str, peers: Peers, device: torch.device) -> None:
     """Raises PeerError, on every rank, unless all ranks say the same of their call. It waits for all of them."""
     if device.type == "cuda" and torch.cuda.is_current_stream_capturing():
         return  # which may not wait; the call that warmed up was checked
     said = call.encode()[:_BYTES]
     own = torch.tensor(list(said.ljust(_BYTES)), dtype=torch.uint8, device=device)
-    everyone = gather(own, Peers(peers.group_name, "a check of calls"), transport).cpu().view(peers.size, _BYTES)
+    everyone = (
+        gather(own, Peers(peers.group_name, "a check of calls"), collective_of(peers, device, "auto"))
+        .cpu()
+        .view(peers.size, _BYTES)
+    )
     calls = [bytes(line.tolist()).decode(errors="replace").rstrip() for line in everyone]
     for rank, theirs in enumerate(calls):
         if theirs != calls[peers.rank]:

@@ -1,32 +1,23 @@
-"""The sum of the ranks' partial results, in the order of the ranks, and what is done to it once.
-
-It is the fixup of split-K whose outer slices are ranks. Partial results are inputs of the epilogue of a product
-whose K is empty, so that types, layouts, activations and rounding are those of all products.
-"""
+"""The sum of the ranks' partial results, in the order of the ranks, and what is done to it once: the fixup of split-K
+whose outer slices are ranks. By a kernel of its own (include/cleave/fold.h), or in the epilogue of this rank's product,
+where the others' results are there before it; the same bits by either."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from .._epilogue import functions
-from .._epilogue.inputs import InputShape, matrix, row, scalar
+from .. import _core
+from .._epilogue.function import BoundEpilogue
+from .._epilogue.inputs import matrix, row
 from .._epilogue.value import Trace, Value
 
-_MOST_INPUTS = 8  # of an epilogue function
+ACTIVATIONS = tuple(name for name in _core.choices["activation"] if name != "swiglu")  # whose gates are no sum
 
-ACTIVATIONS: dict[str, Callable[[Value], Value]] = {
-    "none": lambda x: x,
-    "relu": functions.relu,
-    "relu2": functions.relu2,
-    "gelu": functions.gelu,
-    "gelu_tanh": partial(functions.gelu, approximate="tanh"),
-    "silu": functions.silu,
-}
+_MOST = 16  # partial results of one launch
 
 
 def fold(
@@ -36,45 +27,64 @@ def fold(
     c: Tensor | None = None,
     activation: str = "none",
     scale_d: Tensor | None = None,
+    *,
+    out: Tensor | None = None,
+    most_rows: int | None = None,
+    group: Any = None,
+    call: str = "",
 ) -> Tensor:
     """activation(((p0 + p1) + p2 ...) + c + bias) / scale_d, in float32 up to D's rounding.
 
-    partials: [M, N] of each rank. bias: [N]. c: [M, N]. scale_d: one element. More of them than a kernel takes are
-    added in several, whose sums between are float32: the same bits.
+    partials: [M, N] of each rank. bias: [N]. c: [M, N]. scale_d: one element. group: whose staging the partial results
+    are in; the ranks meet first, in what they call `call`, and each says how many rows any of them has at most. More
+    than 16 are added in several launches, whose sums between are float32: the same bits. out: where the result goes.
     """
-    others = {name: x for name, x in (("c", c), ("bias", bias), ("scale_d", scale_d)) if x is not None}
-    total, rest = partials[0], partials[1:]
-    while len(rest) + len(others) > _MOST_INPUTS:
-        total = _add(total, rest[:_MOST_INPUTS], {}, "none", torch.float32)
-        rest = rest[_MOST_INPUTS:]
-    return _add(total, rest, others, activation, out_dtype)
+    while len(partials) > _MOST:
+        total = fold(partials[:_MOST], torch.float32)
+        partials = [total, *(part.float() for part in partials[_MOST:])]
+    if out is None:
+        out = torch.empty_like(partials[0], dtype=out_dtype, memory_format=torch.contiguous_format)
+    most = out.shape[0] if most_rows is None else most_rows
+    _core.fold(partials, out, bias, c, scale_d, activation, most, group, call, None)
+    return out
 
 
-def _add(total: Tensor, rest: list[Tensor], others: dict[str, Tensor], activation: str, dtype: torch.dtype) -> Tensor:
-    rows, columns = total.shape
-    a, b = total.new_empty(rows, 0), total.new_empty(0, columns)
-    text = _text(len(rest), tuple(others), activation)
-    inputs = [*rest, *others.values()]
-    return torch.ops.cleave.gemm.epilogue(a, b, text, inputs, c=total, out_dtype=dtype)[0]
+_MOST_INPUTS = 8  # of an epilogue function
 
 
-_SHAPES: dict[str, InputShape] = {"c": matrix, "bias": row, "scale_d": scalar}
+def is_fused(a: Tensor, size: int, c: Tensor | None, bias: Tensor | None, activation: str, scale_d: Any) -> bool:
+    """Whether `onto` has the bits of `fold`: it does for a sum that nothing is done to but adding, of operands that
+    both interfaces multiply alike."""
+    inputs = size - 1 + (c is not None) + (bias is not None)
+    return activation == "none" and scale_d is None and a.itemsize <= 2 and inputs <= _MOST_INPUTS
+
+
+def onto(
+    partials: list[Tensor | None], partial_dtype: torch.dtype, c: Tensor | None = None, bias: Tensor | None = None
+) -> BoundEpilogue:
+    """The epilogue of this rank's product, which is None among the ranks' partial results: rounded as theirs are, added
+    up with them in the order of the ranks, + c + bias."""
+    rank, given = partials.index(None), [part for part in partials if part is not None]
+    given += [x for x in (c, bias) if x is not None]
+    function = _function(rank, len(partials), partial_dtype, c is not None, bias is not None)
+    return BoundEpilogue(function, function.text, tuple(given))
 
 
 @lru_cache(maxsize=256)
-def _text(count: int, others: tuple[str, ...], activation: str) -> str:
-    """The epilogue function that adds `count` partial results to the first, which is its sum."""
-    partials = {f"p{i}": matrix for i in range(1, count + 1)}
-    inputs = partials | {name: _SHAPES[name] for name in others}
+def _function(rank: int, size: int, dtype: torch.dtype, has_c: bool, has_bias: bool) -> _core.EpilogueFunction:
+    inputs = {f"p{r}": matrix for r in range(size) if r != rank}
+    inputs |= {"c": matrix} if has_c else {}
+    inputs |= {"bias": row} if has_bias else {}
 
     def add(acc: Value, **values: Value) -> Value:
-        for name in (*partials, *(n for n in others if n != "scale_d")):
-            acc = acc + values[name]
-        acc = ACTIVATIONS[activation](acc)
-        return acc * (1.0 / values["scale_d"]) if "scale_d" in values else acc
-
-    def as_output(value: Any) -> dict[str, Any]:
-        return {"d": value}
+        own = acc.to(dtype)
+        total = own if rank == 0 else values["p0"]
+        for r in range(1, size):
+            total = total + (own if r == rank else values[f"p{r}"])
+        for name in ("c", "bias"):
+            total = total + values[name] if name in values else total
+        return total
 
     trace = Trace("fold", inputs)
-    return trace.run(add, [Value(trace, "acc")], {name: Value(trace, name) for name in inputs}, as_output).text
+    values = {name: Value(trace, name) for name in inputs}
+    return trace.run(add, [Value(trace, "acc")], values, lambda value: {"d": value})

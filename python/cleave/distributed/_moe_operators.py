@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from . import _agreement, _places
-from ._peers import Peers, exchange, transport_of
+from ._peers import Peers, collective_of, exchange
 
 _ops = torch.ops.cleave
 
@@ -38,12 +38,12 @@ def _route_ranks(
     """offs, dropped, slots, places, sources, arrivals, sizes: as `Route` has them."""
     peers, device = Peers(group_name, "moe_dispatch"), expert_ids.device
     _check(expert_ids, num_experts, peers, capacity, exact)
-    transport = transport_of(peers, device, transport)
+    transport = collective_of(peers, device, transport)
     if not exact:
         capacity = _capacity(expert_ids, num_experts // peers.size, capacity)
     if _agreement.is_checked():
         call = f"moe_dispatch(num_experts={num_experts}, {'exact' if exact else f'capacity={capacity}'})"
-        _agreement.check(call, peers, device, transport)
+        _agreement.check(call, peers, device)
     sent = _places.sent(*_ops.moe_sort_tokens(expert_ids, num_experts), peers.size, capacity)
     ends = exchange(sent.ends, peers, transport)
     if exact:
@@ -101,7 +101,7 @@ def _send_rows(
     if sizes.numel() > 0:
         sources = sources[: int(sizes[0].sum())]
     sending = x.index_select(0, sources) if x.shape[0] > 0 else x.new_zeros(sources.shape[0], *x.shape[1:])
-    received = exchange(sending, peers, transport_of(peers, x.device, transport), _uneven(sizes, False))
+    received = exchange(sending, peers, collective_of(peers, x.device, transport), _uneven(sizes, False))
     return _ops.moe_gather(received, arrivals)
 
 
@@ -119,7 +119,7 @@ def _return_rows(
     """The sorted rows; of dropped ones anything."""
     peers = Peers(group_name, "moe_return_rows")
     leaving = _ops.moe_unpermute(rows, arrivals, None, 1)
-    received = exchange(leaving, peers, transport_of(peers, rows.device, transport), _uneven(sizes, True))
+    received = exchange(leaving, peers, collective_of(peers, rows.device, transport), _uneven(sizes, True))
     if sizes.numel() == 0:
         return received.index_select(0, places)
     returned = rows.new_zeros(places.shape[0], rows.shape[1])

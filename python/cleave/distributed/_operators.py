@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from functools import lru_cache
+from typing import Any, NamedTuple
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from .. import gemm, scaled_gemm
 from ..torch import _activations, _autograd
 from ..torch._fake import default_dtype
 from ..torch._sum_to import sum_to
 from . import _agreement, _moe_operators, _rules
-from ._fold import fold
-from ._peers import Peers, exchange, gather, gather_rows, transport_of
+from ._fold import fold, is_fused, onto
+from ._peer_memory import bytes_of
+from ._peers import Peers
+from ._transports import Collectives, Multiply, PeerStores, fills_a_gpu, is_large, name_for, transport_for
 
 _library = torch.library.Library("cleave", "FRAGMENT")
 
@@ -48,12 +52,12 @@ SCHEMAS = {
 
 
 def _partials(
-    name: str,
+    peers: Peers,
     a: Tensor,
     columns: int,
-    group_name: str,
-    multiply: Callable[[Tensor], Any],
+    multiply: Multiply,
     *,
+    fuses: bool,
     scatter: bool,
     bias: Tensor | None,
     c: Tensor | None,
@@ -64,35 +68,72 @@ def _partials(
     order: str,
     transport: str,
 ) -> Tensor:
-    """The sum over ranks of what `multiply` writes, as many rows as a has, whole or this rank's."""
-    peers, rows = Peers(group_name, name), a.shape[0]
+    """The sum over ranks of their products, which have as many rows as a, whole or this rank's. fuses: whether
+    `multiply` takes epilogue functions."""
+    rows = a.shape[0]
     share, own = peers.share(rows), peers.own(rows)
     _rules.check_epilogue(a, columns, bias, activation)
     _rules.check_sum(a, order, partial_dtype, own if scatter else rows, columns, c=c, scale_d=scale_d)
     _rules.check_out(out_dtype, scale_d)
-    transport = transport_of(peers, a.device, transport)
+    shape = _shape(peers.operation, peers.size, rows, columns, a.dtype, partial_dtype, out_dtype, scatter)
+    call = f"{shape.call}, activation={activation}, bias={bias is not None}, c={c is not None})"
+    way = _way(peers, a.device, transport, call, shape.bytes)
+    product = multiply, a, rows, columns, partial_dtype
+    if shape.one_shot:
+        parts = way.everyones(*product)
+        return fold(parts, out_dtype, bias, c, activation, scale_d, most_rows=rows, **way.meeting)
+    whole = None if scatter else way.whole(a, rows, columns, out_dtype)
+    made = a.new_empty(own, columns, dtype=out_dtype) if whole is None else whole.own[:own]
+    if whole is not None and c is not None:
+        c = c[peers.rank * share : peers.rank * share + own]
+    fused = fuses and is_fused(a, peers.size, c, bias, activation, scale_d)
+    for part, parts in way.shares(*product, fused):
+        added = None if c is None else c[part]
+        if parts[peers.rank] is None:
+            rows_of_a = slice(peers.rank * share + part.start, peers.rank * share + part.stop)
+            multiply(made[part], rows_of_a, onto(parts, partial_dtype, added, bias))
+        else:
+            most = share if part.stop == own else part.stop - part.start
+            fold(parts, out_dtype, bias, added, activation, scale_d, out=made[part], most_rows=most, **way.meeting)
+        if whole is not None:
+            whole.made(part)
+    return made if whole is None else whole.all()
+
+
+class _Shape(NamedTuple):
+    """What follows from sizes alone, for calls that repeat."""
+
+    one_shot: bool  # all ranks sum all
+    bytes: int  # of each rank's memory
+    call: str  # how ranks name it to each other
+
+
+@lru_cache(maxsize=1024)
+def _shape(
+    operation: str,
+    size: int,
+    rows: int,
+    columns: int,
+    a: torch.dtype,
+    partial: torch.dtype,
+    out: torch.dtype,
+    scatter: bool,
+) -> _Shape:
+    share = -(-rows // size)
+    # Large ones are moved while they are made, so the fewest bytes are best.
+    large = is_large(rows, size) and fills_a_gpu(share, columns)
+    one_shot = not scatter and not large and is_one_shot(rows * columns * partial.itemsize, size)
+    padded = rows if one_shot else size * share
+    gathered = 0 if scatter or one_shot else share
+    takes = bytes_of(((padded, columns), partial), ((gathered, columns), out))
+    call = f"{operation}(rows={rows}, columns={columns}, a={a}, partial_dtype={partial}, out_dtype={out}"
+    return _Shape(one_shot, takes, call)
+
+
+def _way(peers: Peers, device: torch.device, transport: str, call: str, bytes: int) -> Collectives | PeerStores:
     if _agreement.is_checked():
-        call = (
-            f"{name}(rows={rows}, columns={columns}, a={a.dtype}, partial_dtype={partial_dtype}, "
-            f"out_dtype={out_dtype}, activation={activation}, bias={bias is not None}, c={c is not None})"
-        )
-        _agreement.check(call, peers, a.device, transport)
-
-    def sum_of(partials: Tensor, count: int, of_c: Tensor | None) -> Tensor:
-        parts = [part[:count] for part in partials.view(peers.size, -1, columns).unbind()]
-        return fold(parts, out_dtype, bias, of_c, activation, scale_d)
-
-    if not scatter and is_one_shot(rows * columns * partial_dtype.itemsize, peers.size):
-        partial = a.new_empty(rows, columns, dtype=partial_dtype)
-        multiply(partial)
-        return sum_of(gather(partial, peers, transport), rows, c)
-    partial = a.new_empty(peers.size * share, columns, dtype=partial_dtype)
-    multiply(partial[:rows])
-    received = exchange(partial, peers, transport)
-    if scatter:
-        return sum_of(received, own, c)
-    mine = None if c is None else c[peers.rank * share : peers.rank * share + own]
-    return gather_rows(sum_of(received, own, mine), rows, peers, transport)
+        _agreement.check(call, peers, device)
+    return transport_for(peers, device, transport, call, bytes)
 
 
 _WIRE = 3e5  # bytes a microsecond, one way, between two GPUs of one host
@@ -106,20 +147,42 @@ def is_one_shot(partial_bytes: int, size: int) -> bool:
     return more / _WIRE <= _COLLECTIVE
 
 
-def steps(operation: str, sent: int, size: int) -> str:
-    """What follows the transport in `explain`. sent: the bytes of a rank's partial result, or of the gathered a."""
+def explained(operation: str, m: int, n: int, itemsize: int, peers: Peers, device: torch.device) -> str:
+    """What follows the operation in `explain`."""
+    transport, why = name_for(peers, device)
+    large = is_large(m, peers.size) and (operation.startswith("all_gather") or fills_a_gpu(m // peers.size, n))
+    steps = _steps(operation, m * n * itemsize, peers.size, transport, large)
+    return f"{transport}{why}, {steps}" + ("; large: parts are moved while others are made" if large else "")
+
+
+def _steps(operation: str, sent: int, size: int, transport: str, large: bool) -> str:
+    """sent: the bytes of a rank's partial result, or of the gathered a."""
+    part = sent * (size - 1) // size
+    through_memory = transport == "peer"
     if operation.startswith("all_gather"):
-        return f"unfused: all-gather of {sent * (size - 1) // size} bytes a rank, then the product"
+        moved = f"each rank's rows into memory that all see, {part} bytes read from it" if through_memory else ""
+        return f"{moved or f'unfused: all-gather of {part} bytes a rank'}, then the product"
     if operation.endswith("reduce_scatter"):
-        return f"unfused: product, all-to-all of {sent * (size - 1) // size} bytes a rank, sum in rank order"
-    if is_one_shot(sent, size):
+        if through_memory:
+            return f"product into memory that all see, sum in rank order, which reads {part} bytes of peers'"
+        return f"unfused: product, all-to-all of {part} bytes a rank, sum in rank order"
+    if not large and is_one_shot(sent, size):
+        why = "; a second trip would cost more than the bytes that it saves"
+        if through_memory:
+            read = sent * (size - 1)
+            return (
+                "one-shot: product into memory that all see, sum in rank order on every rank, which reads "
+                f"{read} bytes of peers'{why}"
+            )
+        return f"unfused, one-shot: product, all-gather of its {sent} bytes, sum in rank order on every rank{why}"
+    if through_memory:
         return (
-            f"unfused, one-shot: product, all-gather of its {sent} bytes, sum in rank order on every rank; a second "
-            f"collective would cost more than the bytes that it saves"
+            f"two-shot: product into memory that all see, sum of each rank's rows in rank order, which reads {part} "
+            "bytes of peers', and these rows from all: fewer bytes than all partial results for all"
         )
     return (
-        f"unfused, two-shot: product, all-to-all of {sent * (size - 1) // size} bytes a rank, sum of each rank's rows "
-        "in rank order, all-gather of these: fewer bytes than all partial results for all"
+        f"unfused, two-shot: product, all-to-all of {part} bytes a rank, sum of each rank's rows in rank order, "
+        "all-gather of these: fewer bytes than all partial results for all"
     )
 
 
@@ -131,14 +194,24 @@ def _sum(name: str, scatter: bool) -> Callable[..., Tensor]:
 
         _rules.check_operands(a, b, False, name)
 
-        def multiply(out: Tensor) -> None:
-            torch.ops.cleave.gemm.out(a, b, out=out)
+        peers = Peers(group_name, name)
+        split = _split_of(a.shape[0], b, peers)
 
-        return _partials(
-            name, a, b.shape[1], group_name, multiply, scatter=scatter, bias=bias, c=c, scale_d=None, **given
-        )
+        def multiply(out: Tensor, rows: slice, epilogue: Any = None) -> None:
+            if epilogue is None:
+                torch.ops.cleave.gemm.out(a[rows], b, split_k_mode=split, out=out)
+            else:
+                gemm(a[rows], b, epilogue=epilogue, split_k_mode=split, out=out)
+
+        added = {"bias": bias, "c": c, "scale_d": None}
+        return _partials(peers, a, b.shape[1], multiply, fuses=True, scatter=scatter, **added, **given)
 
     return implementation
+
+
+def _split_of(rows: int, b: Tensor, peers: Peers) -> str:
+    """How K is split inside a GPU."""
+    return "none" if is_large(rows, peers.size) and fills_a_gpu(peers.share(rows), b.shape[1]) else "auto"
 
 
 def _scaled_sum(name: str, scatter: bool) -> Callable[..., Tensor]:
@@ -158,12 +231,20 @@ def _scaled_sum(name: str, scatter: bool) -> Callable[..., Tensor]:
 
         _rules.check_operands(a, b, True, name)
 
-        def multiply(out: Tensor) -> None:
-            torch.ops.cleave.scaled_gemm.out(a, b, scale_a, scale_b, use_fast_accum=use_fast_accum, out=out)
+        peers = Peers(group_name, name)
+        split = _split_of(a.shape[0], b, peers)
+        by_row = scale_a is not None and scale_a.dim() == 2 and scale_a.shape[0] == a.shape[0]
 
-        return _partials(
-            name, a, b.shape[1], group_name, multiply, scatter=scatter, bias=bias, c=c, scale_d=scale_d, **given
-        )
+        def multiply(out: Tensor, rows: slice, epilogue: Any = None) -> None:
+            scale = scale_a[rows] if by_row else scale_a
+            options = {"use_fast_accum": use_fast_accum, "split_k_mode": split, "out": out}
+            if epilogue is None:
+                torch.ops.cleave.scaled_gemm.out(a[rows], b, scale, scale_b, **options)
+            else:
+                scaled_gemm(a[rows], b, scale, scale_b, epilogue=epilogue, **options)
+
+        added = {"bias": bias, "c": c, "scale_d": scale_d}
+        return _partials(peers, a, b.shape[1], multiply, fuses=True, scatter=scatter, **added, **given)
 
     return implementation
 
@@ -175,10 +256,11 @@ def _sum_rows(name: str, scatter: bool) -> Callable[..., Tensor]:
         given = _with_dtypes({"transport": transport}, x.dtype, x)
         added = {"bias": bias, "c": None, "scale_d": None}
 
-        def copy(out: Tensor) -> None:
-            out.copy_(x)
+        def copy(out: Tensor, rows: slice) -> None:
+            out.copy_(x[rows])
 
-        return _partials(name, x, x.shape[1], group_name, copy, scatter=scatter, **added, **given)
+        peers = Peers(group_name, name)
+        return _partials(peers, x, x.shape[1], copy, fuses=False, scatter=scatter, **added, **given)
 
     return implementation
 
@@ -216,8 +298,15 @@ def _all_gather_gemm(
     _rules.check_epilogue(a, b.shape[1], bias, activation)
     _rules.check_out(out_dtype or a.dtype, None)
     rows = _all_rows(a, rows, peers)
-    gathered = _gather("all_gather_gemm", a, rows, peers, transport)
-    return torch.ops.cleave.gemm(gathered, b, bias, activation=activation, out_dtype=out_dtype), gathered
+    out = a.new_empty(rows, b.shape[1], dtype=out_dtype or a.dtype)
+    split = _split_of(rows, b, peers)
+
+    def use(gathered: list[Tensor], part: slice) -> None:
+        options = {"activation": activation, "split_k_mode": split, "out": out[part]}
+        torch.ops.cleave.gemm.out(gathered[0], b, bias, **options)
+
+    (gathered,) = _gather("all_gather_gemm", rows, peers, transport, a, use=use, columns=b.shape[1])
+    return out, gathered
 
 
 def _all_gather_scaled_gemm(
@@ -242,26 +331,33 @@ def _all_gather_scaled_gemm(
     if out_dtype != torch.int32:  # which exact sums of int8 are
         _rules.check_out(out_dtype, None)
     rows = _all_rows(a, rows, peers)
-    gathered, scale = _gather(name, a, rows, peers, transport), None
+    by_row = []
     if scale_a is not None:
-        by_row = scale_a.reshape(1, 1).expand(a.shape[0], 1) if scale_a.numel() == 1 else scale_a
-        scale = gather_rows(by_row.view(a.shape[0], -1), rows, peers, transport_of(peers, a.device, transport))
-    return torch.ops.cleave.scaled_gemm.full(
-        gathered, b, scale, scale_b, bias, out_dtype, use_fast_accum, activation=activation
-    )
+        scale_a = scale_a.reshape(1, 1).expand(a.shape[0], 1) if scale_a.numel() == 1 else scale_a
+        by_row = [scale_a.view(a.shape[0], -1)]
+    out = a.new_empty(rows, b.shape[1], dtype=out_dtype)
+    split = _split_of(rows, b, peers)
+
+    def use(gathered: list[Tensor], part: slice) -> None:
+        x, scale = gathered if by_row else (*gathered, None)
+        options = {"use_fast_accum": use_fast_accum, "activation": activation, "split_k_mode": split, "out": out[part]}
+        torch.ops.cleave.scaled_gemm.out(x, b, scale, scale_b, bias, **options)
+
+    _gather(name, rows, peers, transport, a, *by_row, use=use, columns=b.shape[1])
+    return out
 
 
 def _all_gather_rows(x: Tensor, group_name: str, *, rows: int | None = None, transport: str = "auto") -> Tensor:
     peers = Peers(group_name, "all_gather_rows")
-    return _gather("all_gather_rows", x, _all_rows(x, rows, peers), peers, transport)
+    return _gather("all_gather_rows", _all_rows(x, rows, peers), peers, transport, x)[0]
 
 
-def _gather(name: str, x: Tensor, rows: int, peers: Peers, transport: str) -> Tensor:
-    transport = transport_of(peers, x.device, transport)
-    if _agreement.is_checked():
-        call = f"{name}(rows={rows}, columns={list(x.shape[1:])}, dtype={x.dtype})"
-        _agreement.check(call, peers, x.device, transport)
-    return gather_rows(x, rows, peers, transport)
+def _gather(name: str, rows: int, peers: Peers, transport: str, *parts: Tensor, **use: Any) -> list[Tensor]:
+    said = ", ".join(f"{list(x.shape[1:])} of {x.dtype}" for x in parts)
+    large = use and is_large(rows, peers.size)  # all rows are written by those who have them
+    takes = bytes_of(*(((rows if large else peers.share(rows), *x.shape[1:]), x.dtype) for x in parts))
+    way = _way(peers, parts[0].device, transport, f"{name}(rows={rows}, {said})", takes)
+    return way.gather_rows(*parts, rows=rows, **use)
 
 
 _IMPLEMENTATIONS = {

@@ -1,12 +1,13 @@
 """The ranks of a process group, and how what a call sends gets from one to the others.
 
-A transport moves bytes and never adds: sums are ours, so that they are the same on every transport.
+A collective moves bytes and never adds: sums are ours, so that they are the same on every transport.
 """
 
 from __future__ import annotations
 
 from functools import partial
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import torch
 import torch.distributed as dist
@@ -27,6 +28,9 @@ def name_of(group: Any, operation: str) -> str:
     return _functional_collectives._resolve_group_name(dist.group.WORLD if group is None else group)
 
 
+_places: WeakKeyDictionary[dist.ProcessGroup, tuple[int, int]] = WeakKeyDictionary()  # this process's rank, the size
+
+
 class Peers:
     """The ranks of a group, from the one that asks."""
 
@@ -42,7 +46,10 @@ class Peers:
             )
         self.group_name, self.operation = group_name, operation
         self.group = distributed_c10d._resolve_process_group(group_name)
-        self.rank, self.size = dist.get_rank(self.group), dist.get_world_size(self.group)
+        place = _places.get(self.group)
+        if place is None:
+            place = _places[self.group] = dist.get_rank(self.group), dist.get_world_size(self.group)
+        self.rank, self.size = place
         if self.rank < 0:
             raise RuntimeError(
                 f"group {group_name!r} does not have this process, rank {dist.get_rank()} of all; call it on its ranks "
@@ -61,10 +68,10 @@ class Peers:
         return torch.sym_min(torch.sym_max(rows - self.rank * share, 0), share)
 
 
-def transport_of(peers: Peers, device: torch.device, asked: str) -> str:
-    """What moves tensors of `device` between the ranks: "auto" is what the group has for them.
+def collective_of(peers: Peers, device: torch.device, asked: str) -> str:
+    """The backend that moves tensors of `device` between the ranks: "auto" is what the group has for them.
 
-    Raises ValueError where the group has no such transport.
+    Raises ValueError where the group has no such backend.
     """
     own = _backend(peers, device)
     if asked == "auto" and own is not None:
@@ -72,7 +79,9 @@ def transport_of(peers: Peers, device: torch.device, asked: str) -> str:
     if asked == own or (asked == "gloo" and _backend(peers, torch.device("cpu")) == "gloo"):
         return asked
     if asked == "peer":
-        raise ValueError('transport is "peer", but products do not write to peers\' memory yet; use "auto"')
+        raise ValueError(
+            'transport is "peer", which moves what products over ranks sum or gather, and no experts; use "auto"'
+        )
     served = ", ".join(f"{t.type}: {_backend(peers, t)}" for t in peers.group._device_types)
     instead = "" if own is None else f"{own!r}, or "
     raise ValueError(

@@ -26,6 +26,9 @@ The operators, on CUDA tensors (on torch's current stream) and on CPU tensors:
         global_scale=None, *, c, alpha, beta, activation, split_k_mode, split_k_slices, static_b)
     mixed_grouped_gemm(a, packed, scales, zeros, out_features, group_size, offs, bias=None, out_dtype=None,
         format="int4", global_scale=None)
+    mixed_gemm.epilogue, mixed_grouped_gemm.epilogue: the same with epilogue, inputs, numbers=[], number_places=[],
+        backward="" after group_size or offs, then bias=None, format="int4", global_scale=None, c=None, *, alpha, beta,
+        out_dtype, split_k_mode, split_k_slices, static_b -> D and other outputs
     gemm.epilogue(a, b, epilogue, inputs, numbers=[], number_places=[], backward="", bias=None, c=None, *,
         alpha, beta, out_dtype, split_k_mode, split_k_slices) -> D and other outputs
     scaled_gemm.epilogue(a, b, scale_a, scale_b, epilogue, inputs, numbers=[], number_places=[], backward="",
@@ -88,7 +91,8 @@ at an eighth of the peak of "tf32"), convolutions by torch.backends.cudnn.conv's
 
 An epilogue function travels as its text (`epilogue`, and `backward` where it has one of its own), the
 tensors among its inputs, the numbers, and the places of the latter among all inputs, in ascending order:
-`cleave.torch.gemm`, `scaled_gemm`, `grouped_gemm` and `conv1d` to `conv3d` take them from what `cleave.gemm` takes.
+`cleave.torch.gemm`, `scaled_gemm`, `grouped_gemm`, `mixed_gemm` and `conv1d` to `conv3d` take them from what
+`cleave.gemm` takes.
 
 gemm has gradients for a, b, bias and c, grouped_gemm for a, b and bias: products of the same
 operators. Epilogue functions of gemm, scaled_gemm, grouped_gemm and the convolutions have them for their
@@ -128,6 +132,7 @@ from .convolutions import conv1d, conv2d, conv3d  # noqa: E402
 from .experts import W8A8Experts  # noqa: E402
 from .float8 import Float8Linear, convert_to_float8_training  # noqa: E402
 from .fused import GatedMLP, NormProjections, Projection, W8A8SwiGLU  # noqa: E402
+from .gate import Gate  # noqa: E402
 from .grouped_linear import GroupedLinear  # noqa: E402
 from .linear import W8A8Linear, replace_linears  # noqa: E402
 from .loading import load_quantized  # noqa: E402
@@ -136,7 +141,7 @@ from .mixed_experts import W4A16Experts  # noqa: E402
 from .mixed_linear import W4A16Linear  # noqa: E402
 from .moe import MoE  # noqa: E402
 from .norm import Quantized, RMSNormQuantize  # noqa: E402
-from .products import gemm, grouped_gemm, scaled_gemm  # noqa: E402
+from .products import gemm, grouped_gemm, mixed_gemm, scaled_gemm  # noqa: E402
 
 __all__ = [
     "Conv1d",
@@ -147,6 +152,7 @@ __all__ = [
     "ConvTranspose3d",
     "Float8Linear",
     "Fused",
+    "Gate",
     "GatedMLP",
     "GroupedLinear",
     "MoE",
@@ -170,6 +176,7 @@ __all__ = [
     "grouped_gemm",
     "load_quantized",
     "lora",
+    "mixed_gemm",
     "replace_convs",
     "replace_linears",
     "scaled_gemm",

@@ -132,7 +132,7 @@ class W8A8(_Flat):
         operands, bias = self._quantized(module, x)
         if gathers:
             return _ops.all_gather_scaled_gemm(*operands, group.group_name, bias, x.dtype, module.use_fast_accum)
-        return _ops.scaled_gemm(*operands, bias, x.dtype, module.use_fast_accum)
+        return _ops.scaled_gemm.full(*operands, bias, x.dtype, module.use_fast_accum, static_b=module.static_weights)
 
     def _rows(self, module: W8A8Linear, x: Tensor, group: Any, scatters: bool) -> Tensor:
         operands, bias = self._quantized(module, x)

@@ -18,11 +18,12 @@ from torch import Tensor
 from .._core import EpilogueFunction
 from .._epilogue import BoundEpilogue, Epilogue
 from .._epilogue.derivative import derivative, has_derivative
-from .._epilogue.graph import Graph, parse
+from .._epilogue.graph import GATES, SUM, Graph, gradient_of, parse
 from .._epilogue.values import Known, evaluate, needed
 from ._sum_to import sum_to
 
 _MOST_INPUTS, MOST_OUTPUTS = 8, 3  # of Cleave's functions
+ARGUMENTS = ("epilogue", "inputs", "numbers", "number_places", "backward")  # of all operators that take one
 
 
 def outputs(text: str) -> list[tuple[torch.dtype | None, str]]:
@@ -84,7 +85,8 @@ class Gradients:
         multiply: Callable[[str, Iterable[Any], torch.dtype], list[Tensor]],
         spread: Callable[[Tensor, str, int], Tensor],
     ) -> None:
-        self._graph = _given(backward, tuple(grads)) if backward else derivative(text, tuple(grads))
+        self._sums = parse(text).sums
+        self._graph = _given(backward, self._sums, tuple(grads)) if backward else derivative(text, tuple(grads))
         self._inputs = {**inputs, **{f"grad_{name}": grad for name, grad in grads.items()}}
         self._dtype = dtype
         self._stored = stored
@@ -93,18 +95,26 @@ class Gradients:
         self._shape = shape
 
     def of(self, wanted: list[str]) -> dict[str, Tensor]:
-        """By name, "acc" among them; what has none is left out. Those of vectors and scalars are summed."""
-        wanted = [name for name in wanted if name in self._graph.outputs]
-        made = self._elementwise({name: self._graph.outputs[name][1] for name in wanted})
-        return {name: grad if name == "acc" else self._summed(grad, name) for name, grad in made.items()}
+        """By name, "acc" among them: of b's columns, where the function takes two sums. What has none is left out.
+        Those of vectors and scalars are summed."""
+        names = [part for name in wanted for part in (self._sums if name == SUM else (name,))]
+        made = self._elementwise({n: self._graph.outputs[n][1] for n in names if n in self._graph.outputs})
+        parts = [made.pop(name, None) for name in self._sums]
+        gradients = {name: self._summed(grad, name) for name, grad in made.items()}
+        given = next((part for part in parts if part is not None), None)
+        if given is None:
+            return gradients
+        whole = [torch.zeros_like(given) if part is None else part for part in parts]
+        return gradients | {SUM: whole[0] if len(whole) == 1 else torch.cat(whole, -1)}
 
     def _elementwise(self, wanted: dict[str, str]) -> dict[str, Tensor]:
         known = {name: self._broadcast(name) for name in self._inputs} | dict(self._stored)
-        simple = {name: value for name, value in wanted.items() if "acc" not in needed(self._graph, [value], known)}
+        simple = {name: value for name, value in wanted.items() if not reads_sums(self._graph, [value], known)}
         rest = {name: value for name, value in wanted.items() if name not in simple}
         made = self._again(rest) if rest else {}
         if made is None:
-            (known["acc"],) = self._multiply("d = acc", (), torch.float32)
+            (sums,) = self._multiply(f"d = {SUM}", (), torch.float32)
+            known |= zip(self._sums, sums.chunk(len(self._sums), -1), strict=True)
             simple, made = wanted, {}
         values = evaluate(self._graph, list(simple.values()), known)
         return made | {n: torch.as_tensor(values[v]).expand(self._shape) for n, v in simple.items()}
@@ -122,6 +132,8 @@ class Gradients:
         typed = {name: (str(dtype).removeprefix("torch."), value) for (value, dtype), name in outputs.items()}
         shapes = {name: self._graph.inputs[name] for name in inputs}
         values = {name: value for name, value in self._graph.values.items() if name in read}
+        if self._sums == GATES and read.isdisjoint(GATES):
+            _take_gate(values, typed)
         try:
             text = _spell(Graph(shapes, values, typed))
         except ValueError:
@@ -151,22 +163,38 @@ def saved_outputs(text: str, differentiable: tuple[str, ...]) -> tuple[str, ...]
     forward = parse(text)
     graph = derivative(text, tuple(name for name in forward.outputs if has_derivative(forward, name)))
     wanted = [value for name, (_, value) in graph.outputs.items() if name in differentiable]
-    if "acc" not in needed(graph, wanted, {}):
+    if not reads_sums(graph, wanted, {}):
         return ()
     whole = {name: output for name, output in forward.outputs.items() if name not in forward.reductions}
     stored = {value: name for name, (dtype, value) in whole.items() if dtype in _SAVED_TYPES}
     read = needed(graph, wanted, stored)
-    return () if "acc" in read else tuple(stored[value] for value in stored if value in read)
+    return () if reads_sums(graph, wanted, stored) else tuple(stored[value] for value in stored if value in read)
+
+
+def reads_sums(graph: Graph, wanted: Iterable[str], known: Mapping[str, Any]) -> bool:
+    """Whether these values are made of sums that are not known."""
+    return not needed(graph, wanted, known).difference(known).isdisjoint((SUM, *GATES))
+
+
+def _take_gate(values: dict[str, tuple[str, ...]], outputs: dict[str, tuple[str | None, str]]) -> None:
+    """Has a derivative that reads neither sum depend on one of them all the same: without, it would be a function of
+    each of b's columns, and not of two."""
+    first, (dtype, value) = next(iter(outputs.items()))
+    values["%any"] = ("equal", GATES[0], GATES[0])
+    values["%first"] = ("where", "%any", value, value)
+    outputs[first] = (dtype, "%first")
 
 
 _SAVED_TYPES = (None, "float16", "bfloat16", "float32")
 
 
 @lru_cache(maxsize=256)
-def _given(backward: str, grads: tuple[str, ...]) -> Graph:
+def _given(backward: str, sums: tuple[str, ...], grads: tuple[str, ...]) -> Graph:
     """The user's backward, which was traced with the gradients of all outputs: 0 where there is none."""
     graph = parse(backward)
     missing = {n for n in graph.inputs if n.startswith("grad_") and n.removeprefix("grad_") not in grads}
+
+    names = {gradient_of(name): name for name in sums}
 
     def given(value: str) -> str:
         return "0" if value in missing else value
@@ -174,7 +202,7 @@ def _given(backward: str, grads: tuple[str, ...]) -> Graph:
     return Graph(
         {name: shape for name, shape in graph.inputs.items() if name not in missing},
         {name: (operation, *map(given, operands)) for name, (operation, *operands) in graph.values.items()},
-        {name: (dtype, given(value)) for name, (dtype, value) in graph.outputs.items()},
+        {names.get(name, name): (dtype, given(value)) for name, (dtype, value) in graph.outputs.items()},
     )
 
 

@@ -12,12 +12,10 @@ import torch
 from torch import Tensor
 
 from .._epilogue.derivative import has_derivative
-from .._epilogue.graph import parse
+from .._epilogue.graph import SUM, parse
 from . import _autograd, _conv_autograd, _epilogue, _grouped_autograd
 from ._channels_last import packed
 from ._grouped_epilogue import GroupedGradients
-
-_FUNCTION = ("epilogue", "inputs", "numbers", "number_places", "backward")  # arguments of all
 
 
 @dataclass(frozen=True)
@@ -158,7 +156,7 @@ def _save(
     given = _epilogue.together(text, tensors, call["numbers"], call["number_places"])
     tracked = [name for name, x in given.items() if isinstance(x, Tensor) and x.requires_grad]
     if any(call[name] is not None and call[name].requires_grad for name in operation.sum):
-        tracked.append("acc")
+        tracked += parse(text).sums
     saved = () if call["backward"] or not operation.keeps_outputs else _epilogue.saved_outputs(text, tuple(tracked))
     made = dict(zip(parse(text).outputs, output, strict=True))
     ctx.mark_non_differentiable(*(x for name, x in made.items() if not has_derivative(parse(text), name)))
@@ -201,7 +199,7 @@ def _backward(operation: _Operation, ctx: Any, grads: list[Tensor | None]) -> tu
         return tuple(results.values())
 
     def multiply(text: str, values: Iterable[Any], dtype: torch.dtype) -> list[Tensor]:
-        function = dict(zip(_FUNCTION, (text, *_epilogue.separate(values), ""), strict=True))
+        function = dict(zip(_epilogue.ARGUMENTS, (text, *_epilogue.separate(values), ""), strict=True))
         options = ctx.options | {"out_dtype": dtype} | ({"zero_rest": None} if "zero_rest" in ctx.options else {})
         return operation.op(**(vars(call) | function | options))
 
@@ -213,9 +211,9 @@ def _backward(operation: _Operation, ctx: Any, grads: list[Tensor | None]) -> tu
     dtype = operand.dtype if operand.itemsize > 1 else next(iter(given.values())).dtype
     function = call.epilogue, call.backward, inputs, given
     gradients = operation.gradients(call, ctx.options, *function, ctx.shape, dtype, stored, multiply)
-    made = gradients.of([*(["acc"] if of_sum else []), *of_inputs])
+    made = gradients.of([*([SUM] if of_sum else []), *of_inputs])
     results["inputs"] = [made.get(name) for name in tensors]
-    if "acc" in made:
-        of_operands = operation.of_operands(made["acc"], call, ctx.options, of_sum)
+    if SUM in made:
+        of_operands = operation.of_operands(made[SUM], call, ctx.options, of_sum)
         results |= {name: x for name, x in of_operands.items() if name in needed}
     return tuple(results.values())

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from .._epilogue.graph import parse
 from . import _negated
 from ._epilogue import outputs
 
@@ -91,7 +92,9 @@ def _check_operands(a: Tensor, b: Tensor) -> None:
 
 
 def _columns(call: Any) -> Any:
-    return call.b.shape[-1] // 2 if call.activation == "swiglu" else call.b.shape[-1]
+    """D's: what two of b's join, or b's."""
+    joined = 2 if call.activation == "swiglu" else 1
+    return call.b.shape[-1] // (joined if call.epilogue is None else len(parse(call.epilogue).sums))
 
 
 def default_dtype(a: Tensor, scale: Tensor | None = None) -> torch.dtype:
@@ -213,8 +216,8 @@ _NORMED = {
 _RESULTS = {
     "gemm": lambda call: _outputs(call, _product, default_dtype(call.a)),
     "scaled_gemm": lambda call: _outputs(call, _product, default_dtype(call.a, call.scale_a)),
-    "mixed_gemm": lambda call: _mixed_gemm(call, call.out_dtype or call.a.dtype),
-    "mixed_grouped_gemm": lambda call: _mixed_grouped_gemm(call, call.out_dtype or call.a.dtype),
+    "mixed_gemm": lambda call: _outputs(call, _mixed_gemm, call.a.dtype),
+    "mixed_grouped_gemm": lambda call: _outputs(call, _mixed_grouped_gemm, call.a.dtype),
     "grouped_gemm": lambda call: _outputs(call, _grouped_gemm, default_dtype(call.a, call.scale_a)),
     "quantize": lambda call: _quantized(call.x, call.dtype, call.granularity, call.scale_major),
     "quantize_asymmetric": _quantize_asymmetric,

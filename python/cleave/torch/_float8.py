@@ -65,9 +65,14 @@ def grad_dtype_of(dtype: str | torch.dtype | None, recipe: Recipe) -> torch.dtyp
     raise ValueError(f"grad_dtype is {dtype!r}; it must be 'float8_e4m3fn' or 'float8_e5m2', or torch's dtype")
 
 
+def major_of(granularity: str) -> str:
+    """The order of scales in memory, in which kernels read them."""
+    return "mn" if granularity == "block_1x128" else "k"
+
+
 def quantize(x: Tensor, dtype: torch.dtype, granularity: str, transpose: bool) -> tuple[Rows, Rows]:
     """[M, K] to be summed over K, and, with `transpose`, over M: in blocks from one read."""
-    major = "mn" if granularity == "block_1x128" else "k"  # as kernels read them
+    major = major_of(granularity)
     if transpose and granularity.startswith("block"):
         q, scale, q_t, scale_t = _ops.quantize_transposed(x, dtype, granularity, scale_major=major)
         return Rows(q, scale), Rows(q_t, scale_t)

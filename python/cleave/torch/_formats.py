@@ -1,7 +1,7 @@
 """How a checkpoint's layers are quantised, as its `quantization_config` says: a table of formats.
 
 Names are those of the formats: compressed-tensors (LLM Compressor's), "fp8" (DeepSeek's and Qwen's blocks, and weights
-with one scale), NVIDIA's ModelOpt, AWQ and GPTQ.
+with one scale), NVIDIA's ModelOpt, AWQ, GPTQ and "mxfp4" (gpt-oss's).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import torch
 from torch import nn
 
 from ._config import Config, refusal
-from ._four_bit_formats import awq, gptq, modelopt_nvfp4, nvfp4_pack_quantized, pack_quantized
+from ._four_bit_formats import awq, gptq, modelopt_nvfp4, mxfp4, nvfp4_pack_quantized, pack_quantized
 from ._four_bits import FourBits
 from ._scales import BLOCK
 
@@ -45,7 +45,6 @@ def read(config: Config) -> SchemeOf:
 _BITS = {
     "auto-round": "4 bits",
     "bitsandbytes": "4 bits, or 8 without 8-bit activations",
-    "mxfp4": "4 bits",
     "nvfp4": "4 bits",
     "fbgemm_fp8": "8 bits, beside activations whose scales have an upper bound",
     "torchao": "tensor subclasses, which torchao itself loads",
@@ -156,4 +155,5 @@ _FORMATS: dict[str, Callable[[Config], SchemeOf]] = {
     "modelopt": _modelopt,
     "awq": awq,
     "gptq": gptq,
+    "mxfp4": mxfp4,
 }

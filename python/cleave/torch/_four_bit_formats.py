@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 from torch import nn
 
-from .._weights.formats import INT4, NVFP4
+from .._weights.formats import INT4, MXFP4, NVFP4
 from ._config import Config, refusal
 from ._four_bits import FourBits
 
@@ -83,3 +84,22 @@ def gptq(config: Config) -> FourBitsOf:
     torn = config.get("desc_act", False) and not config.get("static_groups", False)
     scheme = FourBits("gptq", group, act_order=torn, zero_less=1 if form == "gptq" else 0)
     return lambda name, layer: scheme
+
+
+def mxfp4(config: Config) -> FourBitsOf:
+    """gpt-oss's: experts, all but those that modules_to_not_convert has."""
+    scheme = FourBits("blocks", MXFP4.usual_group, format=MXFP4.name)
+    patterns = config.get("modules_to_not_convert") or ()
+
+    def scheme_of(name: str, layer: nn.Module) -> FourBits:
+        if isinstance(layer, nn.Linear):
+            raise refusal(f'quant_method is "mxfp4", but {name} is a linear layer; experts in blocks are served')
+        for pattern in patterns:
+            # A name to the end of one of its parts, as an expression, or its last letters.
+            if re.match(rf"(?:{pattern})(\.|$)", name) or name.endswith(pattern):
+                raise ValueError(
+                    f'modules_to_not_convert has "{pattern}", but the checkpoint has blocks of {name}; take it out'
+                )
+        return scheme
+
+    return scheme_of

@@ -24,8 +24,8 @@ class Codes(NamedTuple):
 
     codes: Tensor
     scales: Tensor
-    zeros: Tensor | None
-    g_idx: Tensor | None
+    zeros: Tensor | None = None
+    g_idx: Tensor | None = None
     global_scale: Tensor | None = None
 
     def zeros_are_8(self) -> bool:
@@ -54,7 +54,8 @@ def one_above_other(parts: list[Codes]) -> Codes:
 class FourBits(NamedTuple):
     """How a checkpoint has a layer's weight in 4 bits.
 
-    storage: one of _STORAGES, by which its tensors are called and codes follow each other.
+    storage: one of _STORAGES, by which its tensors are called and codes follow each other; or "blocks", which
+    `BlockExperts` reads.
     group_size: -1 for whole rows. act_order: columns belong to groups as a g_idx says. zero_less: what is taken off
     zero points before they are stored.
     """
@@ -79,7 +80,7 @@ class FourBits(NamedTuple):
     ) -> cleave.PackedWeights:
         """The weight, [N, K] of `shape`, where `place` brings its tensors; scales of `dtype`, or of their own."""
         found = self._read(tensors, layer, place)
-        return self._packed(layer, found.without_zeros() if found.zeros_are_8() else found, shape, dtype)
+        return self.pack(layer, found.without_zeros() if found.zeros_are_8() else found, shape, dtype)
 
     def packed_experts(
         self, tensors: Tensors, layers: list[list[str]], shape: torch.Size, place: Place, dtype: torch.dtype | None
@@ -91,7 +92,7 @@ class FourBits(NamedTuple):
         if any(found.global_scale is not None and len(found.global_scale) > 1 for found in experts):
             experts = [found.scaled_by_rows() for found in experts]
         pairs = zip(layers, experts, strict=True)
-        return stacked([self._packed(names[0], found, shape, dtype) for names, found in pairs])
+        return stacked([self.pack(names[0], found, shape, dtype) for names, found in pairs])
 
     def _read(self, tensors: Tensors, layer: str, place: Place) -> Codes:
         found = _STORAGES[self.storage].read(self, lambda name: place(tensors.take(f"{layer}.{name}")), layer, tensors)
@@ -99,7 +100,8 @@ class FourBits(NamedTuple):
             raise self._lacks_g_idx(layer)
         return found
 
-    def _packed(self, layer: str, found: Codes, shape: torch.Size, dtype: torch.dtype | None) -> cleave.PackedWeights:
+    def pack(self, layer: str, found: Codes, shape: torch.Size, dtype: torch.dtype | None) -> cleave.PackedWeights:
+        """What was read of that layer, [N, K] of `shape`; errors name it."""
         if found.codes.shape != shape:
             raise ValueError(f"{layer}'s codes are {list(found.codes.shape)}; the model's weight is {list(shape)}")
         keeps = dtype is None or self.format != "int4"
@@ -138,7 +140,7 @@ def _optional(read: Read, layer: str, tensors: Tensors, name: str) -> Tensor | N
 
 def _compressed(bits: FourBits, read: Read, layer: str, tensors: Tensors) -> Codes:
     """weight_packed [N, K / 8], zero points [N / 8, groups]: both of values of -8 to 7, stored plus 8."""
-    codes, scale = _halves(read("weight_packed")), read("weight_scale")
+    codes, scale = nibbles(read("weight_packed")), read("weight_scale")
     shape = _optional(read, layer, tensors, "weight_shape")
     rows, columns = codes.shape if shape is None else shape.tolist()
     zeros = _optional(read, layer, tensors, "weight_zero_point")
@@ -146,7 +148,7 @@ def _compressed(bits: FourBits, read: Read, layer: str, tensors: Tensors) -> Cod
     if g_idx is not None and bool((g_idx < 0).all()):
         g_idx = None  # there is a place for one, which was not filled
     scale = scale.reshape(1, 1).expand(rows, 1) if scale.numel() == 1 else scale
-    return Codes(codes[:rows, :columns], scale.T, None if zeros is None else _halves(zeros.T)[:, :rows], g_idx)
+    return Codes(codes[:rows, :columns], scale.T, None if zeros is None else nibbles(zeros.T)[:, :rows], g_idx)
 
 
 # AWQ has nibble i of a word hold the column that is number _AWQ_COLUMNS[i] of its eight; its inverse.
@@ -158,31 +160,31 @@ def _awq(bits: FourBits, read: Read, layer: str, tensors: Tensors) -> Codes:
     """qweight [K, N / 8], qzeros [groups, N / 8]."""
 
     def outputs(words: Tensor) -> Tensor:
-        return _halves(words).unflatten(1, (-1, 8))[:, :, _AWQ_NIBBLES].flatten(1)
+        return nibbles(words).unflatten(1, (-1, 8))[:, :, _AWQ_NIBBLES].flatten(1)
 
     zeros = _optional(read, layer, tensors, "qzeros")
-    return Codes(outputs(read("qweight")).T, read("scales"), None if zeros is None else outputs(zeros), None)
+    return Codes(outputs(read("qweight")).T, read("scales"), None if zeros is None else outputs(zeros))
 
 
 def _gptq(bits: FourBits, read: Read, layer: str, tensors: Tensors) -> Codes:
     """qweight [K / 8, N], qzeros [groups, N / 8], which wrap around where something is taken off them."""
     zeros = _optional(read, layer, tensors, "qzeros")
     if zeros is not None:
-        zeros = _halves(zeros) + bits.zero_less & 15
+        zeros = nibbles(zeros) + bits.zero_less & 15
     g_idx = _optional(read, layer, tensors, "g_idx")
-    return Codes(_halves(read("qweight").T), read("scales"), zeros, g_idx)
+    return Codes(nibbles(read("qweight").T), read("scales"), zeros, g_idx)
 
 
 def _nvfp4(bits: FourBits, read: Read, layer: str, tensors: Tensors) -> Codes:
     """weight_packed [N, K / 2], weight_scale [N, groups], weight_global_scale [1]: what scales were multiplied by."""
     divisor = read("weight_global_scale").float().reshape(1)
-    return Codes(_halves(read("weight_packed")), read("weight_scale").T, None, None, 1 / divisor)
+    return Codes(nibbles(read("weight_packed")), read("weight_scale").T, global_scale=1 / divisor)
 
 
 def _modelopt(bits: FourBits, read: Read, layer: str, tensors: Tensors) -> Codes:
     """weight [N, K / 2], weight_scale [N, groups], weight_scale_2 []: what scales are to be multiplied by."""
     factor = read("weight_scale_2").float().reshape(1)
-    return Codes(_halves(read("weight")), read("weight_scale").T, None, None, factor)
+    return Codes(nibbles(read("weight")), read("weight_scale").T, global_scale=factor)
 
 
 class _Storage(NamedTuple):
@@ -199,7 +201,7 @@ _STORAGES = {
 }
 
 
-def _halves(words: Tensor) -> Tensor:
+def nibbles(words: Tensor) -> Tensor:
     """The codes of words of any size, two a byte along the last dimension, lowest bits first."""
     parts = words.contiguous().view(torch.uint8)
     return torch.stack((parts & 15, parts >> 4), -1).flatten(-2)

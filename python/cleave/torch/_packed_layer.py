@@ -18,14 +18,38 @@ from ._casts import moves_only
 HALVES = (torch.bfloat16, torch.float16)
 
 
+def options_of(weights: cleave.PackedWeights, bias: Tensor | None) -> dict[str, Any]:
+    """The options of an empty layer that is to keep them: of the dtype of the scales of "int4", else of the bias's, or
+    bfloat16 if that has not 16 bits."""
+    dtypes = [each.dtype for each in (weights.scales, bias) if each is not None and each.dtype in HALVES]
+    return {
+        "bias": bias is not None,
+        "group_size": weights.group_size,
+        "format": weights.format,
+        "zeros": weights.zeros is not None,
+        "act_order": weights.perm is not None,
+        "dtype": next(iter(dtypes), torch.bfloat16),
+        "device": "meta",
+    }
+
+
+def check_bias(name: str, bias: Tensor | None, weights: cleave.PackedWeights) -> None:
+    if bias is not None and bias.shape != weights.shape[:-1]:
+        raise ValueError(
+            f"{name} is {list(bias.shape)}; beside weights {list(weights.shape)} it must be {list(weights.shape[:-1])}"
+        )
+
+
 class PackedLayer(nn.Module):
-    """The buffers of a `cleave.PackedWeights`, of one weight or of `experts` of them, and the version of its layout."""
+    """The buffers of a `cleave.PackedWeights`, of one weight or of `experts` of them, the version of its layout, and a
+    bias."""
 
     def __init__(
         self,
         experts: tuple[int, ...],
         in_features: int,
         out_features: int,
+        bias: bool,
         *,
         group_size: int | None,
         format: str,
@@ -57,6 +81,7 @@ class PackedLayer(nn.Module):
         self.register_buffer("perm", empty((in_features,), torch.int32) if act_order else None)
         self.register_buffer("global_scale", empty(experts or (1,), torch.float32) if form.global_scale else None)
         self.register_buffer("version", torch.tensor(VERSION, dtype=torch.int32))
+        self.register_buffer("bias", empty((*experts, out_features), dtype) if bias else None)
 
     def weights(self) -> cleave.PackedWeights:
         """The weight as `cleave.mixed_gemm` and `cleave.dequantize_weights` take it; nothing is copied."""
@@ -71,7 +96,10 @@ class PackedLayer(nn.Module):
             self.global_scale,
         )
 
-    def _keep(self, weights: cleave.PackedWeights) -> None:
+    def _keep(self, weights: cleave.PackedWeights, bias: Tensor | None) -> None:
+        """bias: cast to the layer's."""
+        if bias is not None:
+            self.bias = bias.detach().to(weights.packed.device, self.bias.dtype)
         self.packed, self.scales = weights.packed, weights.scales
         self.zeros, self.perm, self.global_scale = weights.zeros, weights.perm, weights.global_scale
 
@@ -91,12 +119,12 @@ class PackedLayer(nn.Module):
         return (
             f"in_features={self.in_features}, out_features={self.out_features}, format={self.format}, "
             f"group_size={self.group_size}, zeros={self.zeros is not None}, act_order={self.perm is not None}, "
-            f"scales={self.scales.dtype}"
+            f"scales={self.scales.dtype}, bias={self.bias is not None}"
         )
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> PackedLayer:
         scales = self.scales if self.scales.dtype in HALVES else None
-        return super()._apply(moves_only(fn, self._buffers.get("bias"), scales, dtypes=HALVES), recurse)
+        return super()._apply(moves_only(fn, self.bias, scales, dtypes=HALVES), recurse)
 
     def _load_from_state_dict(self, state_dict: Mapping[str, Any], prefix: str, *arguments: Any) -> None:
         version = state_dict.get(f"{prefix}version")

@@ -11,9 +11,10 @@ from torch import Tensor, nn
 
 import cleave
 
-from . import _dealt
-from ._packed_layer import HALVES, PackedLayer
-from ._scales import scale_shape
+from . import _prepare_experts, _prepare_float8
+from ._examples import Product, in_8_bits, scales_of, tokens
+from .experts import W8A8Experts
+from .float8 import Float8Linear
 from .fused import W8A8SwiGLU
 from .grouped_linear import GroupedLinear
 from .linear import W8A8Linear
@@ -22,18 +23,7 @@ from .mixed_linear import W4A16Linear
 from .moe import MoE
 from .norm import RMSNormQuantize
 
-# A plan, and the fewest and the most rows.
-Product = tuple[Any, int, int]
-
-_LAYERS = (W8A8Linear, W4A16Linear, W4A16Experts, RMSNormQuantize, GroupedLinear, MoE)
-
-_ops = torch.ops.cleave
-
-# Tokens of the examples that plans are made from: more than one, whose stride means something.
-_EXAMPLE = 16
-
-# Experts of a token, where no config of the model says.
-_CHOICES = 8
+_LAYERS = (W8A8Linear, W8A8Experts, W4A16Linear, W4A16Experts, RMSNormQuantize, Float8Linear, GroupedLinear, MoE)
 
 
 @torch.no_grad()
@@ -46,17 +36,18 @@ def products(model: nn.Module, first: int, last: int, dtype: torch.dtype | None)
             continue
         if isinstance(layer, MoE):
             of_experts |= {layer.gate_up, layer.down}
-            if layer.gate_up.recipe is None:
-                yield from _moe(layer, first, last)
+            yield from _prepare_experts.moe(layer, first, last)
         elif isinstance(layer, GroupedLinear):
-            if layer.recipe is None:
-                yield _grouped(layer, first, last)
-        elif isinstance(layer, W4A16Linear):
-            yield cleave.plan_mixed_gemm(_beside(layer, dtype), layer.weights(), bias=layer.bias), first, last
-        elif isinstance(layer, W4A16Experts):
-            yield from _w4a16_experts(layer, first, last, dtype, _choices(model, layer.num_experts))
+            yield from _prepare_experts.grouped(layer, first, last)
+        elif isinstance(layer, (W8A8Experts, W4A16Experts)):
+            of_form = _prepare_experts.w8a8 if isinstance(layer, W8A8Experts) else _prepare_experts.w4a16
+            yield from of_form(layer, first, last, dtype, _prepare_experts.choices_of(model, layer.num_experts))
+        elif isinstance(layer, Float8Linear):
+            yield from _prepare_float8.linear(layer, first, last, dtype)
         elif isinstance(layer, RMSNormQuantize):
             yield from _normed(layer, first, last, dtype)
+        elif isinstance(layer, W4A16Linear):
+            yield _w4a16(layer, dtype), first, last
         else:
             yield from _w8a8(layer, first, last, dtype)
 
@@ -83,17 +74,21 @@ def _on_gpu(layer: nn.Module) -> bool:
     return next(_tensors(layer)).is_cuda
 
 
+def _w4a16(layer: W4A16Linear, dtype: torch.dtype) -> cleave.GemmPlan:
+    x = _prepare_experts.beside_packed(layer, dtype)
+    return cleave.plan_mixed_gemm(x, layer.weights(), bias=layer.bias, static_b=layer.static_weights)
+
+
 def _w8a8(layer: W8A8Linear, first: int, last: int, dtype: torch.dtype) -> Iterator[Product]:
-    x = layer.weight.new_empty((_EXAMPLE, layer.in_features), dtype=dtype)
-    q, scale = torch.empty_like(x, dtype=layer.weight.dtype), layer.activation_scale
+    x = tokens(layer.weight, layer.in_features, dtype)
+    scale, granularity = layer.activation_scale, layer.activation_granularity
     if scale is None:
-        granularity = layer.activation_granularity
-        scale = layer.weight_scale.new_empty(scale_shape(granularity, _EXAMPLE, layer.in_features)).view(_EXAMPLE, -1)
+        scale = scales_of(x, granularity)
         yield cleave.plan_quantize(x, layer.weight.dtype, granularity, smooth=layer.smooth), first, last
     else:
         yield cleave.plan_quantize(x, layer.weight.dtype, "tensor", scale=scale, smooth=layer.smooth), first, last
     plan = cleave.plan_scaled_gemm(
-        q,
+        in_8_bits(x, layer.weight.dtype),
         layer.weight.t(),
         scale,
         layer.weight_scale.t(),
@@ -101,66 +96,16 @@ def _w8a8(layer: W8A8Linear, first: int, last: int, dtype: torch.dtype) -> Itera
         out_dtype=dtype,
         use_fast_accum=layer.use_fast_accum,
         activation=layer.activation if isinstance(layer, W8A8SwiGLU) else "none",
+        static_b=layer.static_weights,
     )
     yield plan, first, last
 
 
 def _normed(layer: RMSNormQuantize, first: int, last: int, dtype: torch.dtype) -> Iterator[Product]:
-    x = layer.weight.new_empty((_EXAMPLE, layer.hidden_size), dtype=dtype)
+    x = tokens(layer.weight, layer.hidden_size, dtype)
     norm = cleave.rms_norm(layer.weight, layer.eps, zero_centered=layer.zero_centered)
     scale = layer.activation_scale
     granularity = layer.granularity if scale is None else "tensor"
     for residual in (None, x):
         plan = cleave.plan_quantize(x, layer.dtype, granularity, scale=scale, norm=norm, residual=residual)
         yield plan, first, last
-
-
-def _grouped(layer: GroupedLinear, first: int, last: int, activation: str = "none") -> Product:
-    weight = _dealt.own(layer.weight.detach())
-    x = weight.new_empty((_EXAMPLE, layer.in_features))
-    offs = torch.zeros(weight.shape[0], dtype=torch.int32, device=x.device)
-    plan = cleave.plan_grouped_gemm(x, weight.mT, offs, bias=_dealt.own(layer.bias), activation=activation)
-    return plan, first, last
-
-
-def _beside(layer: PackedLayer, dtype: torch.dtype) -> Tensor:
-    """Activations, of the dtype that the layer multiplies."""
-    own = layer.scales.dtype
-    return layer.packed.new_empty((_EXAMPLE, layer.in_features), dtype=own if own in HALVES else dtype)
-
-
-def _choices(model: nn.Module, experts: int) -> int:
-    config = getattr(model, "config", None)
-    config = getattr(config, "text_config", config)
-    return getattr(config, "num_experts_per_tok", None) or min(_CHOICES, experts)
-
-
-def _w4a16_experts(layer: W4A16Experts, first: int, last: int, dtype: torch.dtype, choices: int) -> Iterator[Product]:
-    for part in (layer.gate_up, layer.down):
-        rows = _beside(part, dtype)
-        offs = torch.zeros(layer.num_experts, dtype=torch.int32, device=rows.device)
-        yield cleave.plan_mixed_gemm(rows, part.weights(), offs=offs), first, last * choices
-    # What sorts tokens, and brings them back, is of few forms: by calls.
-    x = _beside(layer.gate_up, dtype).zero_()
-    for ids_dtype in (torch.int32, torch.int64):
-        for tokens in (_EXAMPLE, last):
-            _ops.moe_sort_tokens(x.new_zeros((tokens, choices), dtype=ids_dtype), layer.num_experts)
-        for weights_dtype in {torch.float32, x.dtype}:
-            ids = x.new_zeros((_EXAMPLE, choices), dtype=ids_dtype)
-            layer(x, ids, x.new_zeros(ids.shape, dtype=weights_dtype))
-
-
-def _moe(layer: MoE, first: int, last: int) -> Iterator[Product]:
-    weight = layer.router.weight.detach()
-    x = weight.new_zeros((_EXAMPLE, weight.shape[1]))
-    yield cleave.plan_gemm(x, weight.t(), out_dtype=torch.float32), first, last
-    ranks = layer.dispatcher.ranks
-    rows = (first * layer.top_k if ranks == 1 else 1), last * layer.top_k * ranks
-    yield _grouped(layer.gate_up, *rows, activation="swiglu")
-    yield _grouped(layer.down, *rows)
-    if ranks == 1:
-        layer(x)
-    else:  # others may not be calling
-        layer.route(x)
-    # Few choices are counted and sorted by one kernel, many by two.
-    _ops.moe_sort_tokens(torch.zeros((last, layer.top_k), dtype=torch.int32, device=x.device), layer.num_experts)

@@ -26,6 +26,7 @@ def why_apart(linears: Sequence[W8A8Linear]) -> str:
         "dtype": lambda each: each.weight.dtype == first.weight.dtype,
         "bias": lambda each: (each.bias is None) == (first.bias is None),
         "use_fast_accum": lambda each: each.use_fast_accum == first.use_fast_accum,
+        "static_weights": lambda each: each.static_weights == first.static_weights,
         **{name: lambda each, name=name: same(getattr(each, name), getattr(first, name)) for name in _COMMON},
     }
     differ = [name for name, is_equal in equal.items() if not all(map(is_equal, linears))]
@@ -51,6 +52,7 @@ def stack(linears: Sequence[W8A8Linear], kind: type[Stacked]) -> Stacked:
         granularity=first.granularity,
         smooth=first.smooth,
         use_fast_accum=first.use_fast_accum,
+        static_weights=first.static_weights,
     )
     unstack(made, linears)
     return made

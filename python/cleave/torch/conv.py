@@ -166,13 +166,22 @@ _LAYERS = (Conv1d, Conv2d, Conv3d, ConvTranspose1d, ConvTranspose2d, ConvTranspo
 _REPLACEMENTS = {layer.__bases__[1]: layer for layer in _LAYERS}
 
 
-# Channels of a group below which torch's kernels for depthwise convolutions are many times as fast.
+# Channels of a group below which tiles are mostly empty, and torch is faster: but for depthwise layers as networks
+# have them, which a kernel of their own serves in all three directions. They were measured with filters and strides of
+# up to so many pixels along an axis.
 _LEAST_CHANNELS = 32
+_MOST_TAPS, _MOST_STRIDE = 7, 2
 
 
-def _has_narrow_groups(layer: nn.Module) -> bool:
+def _is_left_to_torch(layer: nn.Module) -> bool:
     channels = min(layer.in_channels, layer.out_channels) // layer.groups
-    return layer.groups > 1 and channels < _LEAST_CHANNELS
+    return layer.groups > 1 and channels < _LEAST_CHANNELS and not _is_usual_depthwise(layer)
+
+
+def _is_usual_depthwise(layer: nn.Module) -> bool:
+    depthwise = layer.in_channels == layer.out_channels == layer.groups and len(layer.kernel_size) < 3
+    small = max(layer.kernel_size) <= _MOST_TAPS and max(layer.stride) <= _MOST_STRIDE
+    return depthwise and small and max(layer.dilation) == 1
 
 
 def replace_convs(
@@ -187,8 +196,9 @@ def replace_convs(
     convert: as in `Conv2d`: inputs in another order of memory are copied instead of refused.
     skip: names of layers to leave alone, with * and ? as in file names ("stem.*"), or a function of
     name and layer; one of a layer's names is enough. A name that matches no convolution is refused.
-    narrow_groups: whether to replace layers with groups of fewer than 32 channels or filters, too
-    (depthwise ones among them): torch is faster there.
+    narrow_groups: whether to replace layers that torch is faster at, too: those with groups of fewer than 32
+    channels or filters. Depthwise ones of one or two axes, with a filter for each channel, up to 7 taps and a
+    stride of up to 2 along an axis, and no dilation, are replaced in any case.
     """
     if type(model) in _REPLACEMENTS:
         replacement = _REPLACEMENTS[type(model)].__name__
@@ -199,4 +209,4 @@ def replace_convs(
 
     if narrow_groups:
         return replace_layers(model, _REPLACEMENTS, make, skip)
-    return replace_layers(model, _REPLACEMENTS, make, skip, spare=_has_narrow_groups)
+    return replace_layers(model, _REPLACEMENTS, make, skip, spare=_is_left_to_torch)

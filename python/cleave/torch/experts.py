@@ -10,13 +10,15 @@ from torch import Tensor, nn
 
 from ._casts import moves_only
 from ._scales import ACTIVATIONS, check_granularity, scale_shape
+from .gate import SWIGLU, Gate
 from .linear import Dtype, parse_dtype
 
 _ops = torch.ops.cleave
 
 
 class W8A8Experts(nn.Module):
-    """y[t] = sum over t's experts e of weights * down[e](silu(gate[e](x)) * up[e](x)), of 8-bit numbers, for inference.
+    """y[t] = sum over t's experts e of weights * down[e](gate(gate_up[e](x))), of 8-bit numbers, for inference; gate is
+    SwiGLU, which is a part of the first product, or another `Gate`, after it.
 
     What transformers calls a model's `experts`: a router says which experts a token goes to. Activations are
     quantised in each call: once for each token, and once between the two products. Nothing waits for the GPU, so a
@@ -40,12 +42,13 @@ class W8A8Experts(nn.Module):
         *,
         dtype: Dtype = "float8_e4m3fn",
         granularity: str = "row",
+        gate: Gate = SWIGLU,
         device: Any = None,
     ) -> None:
-        """Empty ones, to load a state_dict into."""
+        """Empty ones, to load a state_dict into, which does not have the gate."""
         super().__init__()
         check_granularity(granularity)
-        self.num_experts = num_experts
+        self.num_experts, self.gate = num_experts, gate
         self.granularity = granularity
         made = {"dtype": parse_dtype(dtype), "device": device}
         for name, shape in (("gate_up", (2 * hidden_features, features)), ("down", (features, hidden_features))):
@@ -55,11 +58,18 @@ class W8A8Experts(nn.Module):
 
     @classmethod
     def from_quantized(
-        cls, gate_up: Tensor, gate_up_scale: Tensor, down: Tensor, down_scale: Tensor, *, granularity: str = "row"
+        cls,
+        gate_up: Tensor,
+        gate_up_scale: Tensor,
+        down: Tensor,
+        down_scale: Tensor,
+        *,
+        granularity: str = "row",
+        gate: Gate = SWIGLU,
     ) -> W8A8Experts:
         """The experts of weights that are in 8 bits already, which they keep: the buffers, of their shapes."""
         experts, features, hidden = down.shape
-        layer = cls(experts, features, hidden, dtype=down.dtype, granularity=granularity, device="meta")
+        layer = cls(experts, features, hidden, dtype=down.dtype, granularity=granularity, gate=gate, device="meta")
         given = {"gate_up": gate_up, "gate_up_scale": gate_up_scale, "down": down, "down_scale": down_scale}
         for name, tensor in given.items():
             expected = getattr(layer, name)
@@ -76,8 +86,10 @@ class W8A8Experts(nn.Module):
         q, scale = _ops.quantize(x, dtype, granularity)
         offs, indices = _ops.moe_sort_tokens(expert_ids.contiguous(), self.num_experts)
         q, scale = _ops.moe_gather(q, indices), _ops.moe_gather(scale, indices)
-        h = self._multiply(q, scale, self.gate_up, self.gate_up_scale, offs, x.dtype, "swiglu")
-        q, scale = _ops.quantize(h, dtype, granularity)
+        fused = self.gate == SWIGLU
+        activation = "swiglu" if fused else "none"
+        h = self._multiply(q, scale, self.gate_up, self.gate_up_scale, offs, x.dtype, activation)
+        q, scale = _ops.quantize(h if fused else self.gate(h), dtype, granularity)
         y = self._multiply(q, scale, self.down, self.down_scale, offs, x.dtype, "none")
         return _ops.moe_unpermute(y, indices, weights.contiguous())
 
@@ -94,7 +106,7 @@ class W8A8Experts(nn.Module):
         experts, features, hidden = self.down.shape
         return (
             f"num_experts={experts}, features={features}, hidden_features={hidden}, dtype={self.down.dtype}, "
-            f"granularity={self.granularity}"
+            f"granularity={self.granularity}, gate={self.gate}"
         )
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> W8A8Experts:

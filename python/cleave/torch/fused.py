@@ -28,8 +28,8 @@ class W8A8SwiGLU(W8A8Linear):
         self.out_features = rows // 2
 
     @staticmethod
-    def _product(*operands: Any) -> Tensor:
-        return torch.ops.cleave.scaled_gemm.full(*operands, activation=W8A8SwiGLU.activation)
+    def _product(*operands: Any, **options: Any) -> Tensor:
+        return torch.ops.cleave.scaled_gemm.full(*operands, activation=W8A8SwiGLU.activation, **options)
 
 
 class GatedMLP(nn.Module):

@@ -33,19 +33,21 @@ class _Linear(torch.autograd.Function):
         dx = dw = db = None
         if needs_x:
             dx = _grouped_gemm.default(grad, _dealt.own(weight), offs)
-        if needs_weight and ctx.main_weight is not None:
-            _add_to_main_grad(ctx.main_weight, grad, x, offs)
-        elif needs_weight:
-            dw = _dealt.like(_grouped_gemm.default(grad.mT, x, offs, None, _dealt.gradient_dtype(weight)), weight)
+        if needs_weight:
+            dw = weight_gradient(weight, ctx.main_weight, grad, x, offs)
         if needs_bias:
             db = gradient_of_bias(bias, grad, Groups(offs), x, _dealt.own(weight))
         return dx, dw, None, db, None
 
 
-def _add_to_main_grad(weight: Tensor, grad: Tensor, x: Tensor, offs: Tensor) -> None:
-    main_grad = _float8_grouped.main_grad_of(weight)
+def weight_gradient(weight: Tensor, main_weight: Tensor | None, grad: Tensor, x: Tensor, offs: Tensor) -> Tensor | None:
+    """grad.T @ x of each group, or nothing where it is added to the main_grad of main_weight."""
+    if main_weight is None:
+        return _dealt.like(_grouped_gemm.default(grad.mT, x, offs, None, _dealt.gradient_dtype(weight)), weight)
+    main_grad = _float8_grouped.main_grad_of(main_weight)
     _grouped_gemm.out(grad.mT, x, offs, c=main_grad, out=main_grad)
-    weight.grad_added_to_main_grad = True
+    main_weight.grad_added_to_main_grad = True
+    return None
 
 
 class GroupedLinear(nn.Module):

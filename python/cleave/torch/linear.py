@@ -13,6 +13,7 @@ from .._weights.formats import FORMATS
 from ._casts import moves_only
 from ._replace import Skip, check_names, replace_layers
 from ._scales import ACTIVATIONS, check_granularity, scale_shape, shaped_scale
+from ._static_weights import StaticWeights
 from .mixed_linear import W4A16Linear
 
 _quantize = torch.ops.cleave.quantize.default
@@ -24,7 +25,7 @@ Dtype = str | torch.dtype
 Activation = str | float | Tensor
 
 
-class W8A8Linear(nn.Module):
+class W8A8Linear(StaticWeights):
     """y = x @ weight.T + bias, of 8-bit numbers: for inference, without gradients.
 
     The weight is quantised once, with a scale per output, or per block. Activations are quantised in each call: with a
@@ -46,9 +47,13 @@ class W8A8Linear(nn.Module):
         smooth: [in_features], float32, or None. It moves magnitude from few large channels of the
             activations into the weight: what is quantised is x / smooth and weight * smooth.
     Casting the module (`.half()`) casts the bias only.
+
+    static_weights: the product may begin to load the weight while the launch ahead, the quantisation, still runs. It
+    promises that nothing that is under way writes the buffers. Where the layer is made, copied, moved or loads a
+    state_dict, it waits for that once; after other writes, `weight.copy_(...)` say, call `wait_for_weights()`.
     """
 
-    _product = staticmethod(torch.ops.cleave.scaled_gemm.default)
+    _product = staticmethod(torch.ops.cleave.scaled_gemm.full)
 
     def __init__(
         self,
@@ -61,6 +66,7 @@ class W8A8Linear(nn.Module):
         granularity: str = "row",
         smooth: bool = False,
         use_fast_accum: bool = False,
+        static_weights: bool = True,
         device: Any = None,
     ) -> None:
         """An empty one, to load a state_dict into: `from_linear` makes one of a layer.
@@ -83,6 +89,7 @@ class W8A8Linear(nn.Module):
         self.granularity = granularity
         self.activation_granularity = ACTIVATIONS[granularity]
         self.use_fast_accum = use_fast_accum
+        self.static_weights = static_weights
 
         def empty(*shape: int, dtype: torch.dtype | None = torch.float32) -> Tensor:
             return torch.empty(shape, dtype=dtype, device=device)
@@ -103,6 +110,7 @@ class W8A8Linear(nn.Module):
         granularity: str = "row",
         smooth: Tensor | None = None,
         use_fast_accum: bool = False,
+        static_weights: bool = True,
     ) -> W8A8Linear:
         """The layer in 8 bits, on its device.
 
@@ -130,6 +138,7 @@ class W8A8Linear(nn.Module):
             granularity=granularity,
             smooth=smooth,
             use_fast_accum=use_fast_accum,
+            static_weights=static_weights,
         )
 
     @classmethod
@@ -143,6 +152,7 @@ class W8A8Linear(nn.Module):
         granularity: str = "row",
         smooth: Tensor | None = None,
         use_fast_accum: bool = False,
+        static_weights: bool = True,
     ) -> W8A8Linear:
         """The layer of a weight that is in 8 bits already, which it keeps, on its device.
 
@@ -160,6 +170,7 @@ class W8A8Linear(nn.Module):
             granularity=granularity,
             smooth=smooth is not None,
             use_fast_accum=use_fast_accum,
+            static_weights=static_weights,
             device="meta",
         )
         device = weight.device
@@ -167,6 +178,7 @@ class W8A8Linear(nn.Module):
         layer.weight_scale = shaped_scale(weight_scale, granularity, out_features, in_features).to(device)
         if activation_scale is not None:
             layer.activation_scale = activation_scale.detach().to(device, torch.float32).reshape(1).clone()
+        layer.wait_for_weights()
         return layer
 
     def forward(self, x: Tensor | tuple[Any, ...]) -> Tensor:
@@ -200,7 +212,9 @@ class W8A8Linear(nn.Module):
         if self.granularity != "row":
             weight_scale = weight_scale.t()
         weight, bias = buffers["weight"].t(), buffers["bias"]
-        return self._product(q, weight, scale, weight_scale, bias, dtype, self.use_fast_accum)
+        return self._product(
+            q, weight, scale, weight_scale, bias, dtype, self.use_fast_accum, static_b=self.static_weights
+        )
 
     def prepare(self, example: Tensor | int, dtype: torch.dtype = torch.bfloat16) -> None:
         """Compiles what a call needs, so that it may be captured: by making that call.
@@ -220,7 +234,7 @@ class W8A8Linear(nn.Module):
             f"in_features={self.in_features}, out_features={self.out_features}, "
             f"bias={self.bias is not None}, dtype={self.weight.dtype}, activation={activation}, "
             f"granularity={self.granularity}, "
-            f"smooth={self.smooth is not None}"
+            f"smooth={self.smooth is not None}, static_weights={self.static_weights}"
         )
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> W8A8Linear:
@@ -235,6 +249,7 @@ def replace_linears(
     granularity: str = "row",
     smooth: Mapping[str, Tensor] | None = None,
     use_fast_accum: bool = False,
+    static_weights: bool = True,
     group_size: int | None = None,
     skip: Skip = (),
 ) -> list[str]:
@@ -249,7 +264,8 @@ def replace_linears(
     skip: names of layers to leave alone, with * and ? as in file names ("lm_head", "*.router"), or
     a function of name and layer; one of a layer's names is enough. A name that matches no linear
     layer is refused. activation, granularity, smooth: as in `W8A8Linear.from_linear`; a mapping has them by a
-    layer's first name, and layers that it lacks are dynamic or not smoothed.
+    layer's first name, and layers that it lacks are dynamic or not smoothed. static_weights: False for models whose
+    weights are written between calls without waiting for the GPU, as `W8A8Linear` explains.
     """
     if type(model) is nn.Linear:
         raise ValueError("model is itself a linear layer; use W8A8Linear.from_linear(model)")
@@ -261,7 +277,7 @@ def replace_linears(
                 raise ValueError(
                     f'{argument} is given, but dtype is "{dtype}", which leaves activations alone; leave it out'
                 )
-        return replace_layers(model, (nn.Linear,), partial(_four_bits, group_size, str(dtype)), skip)
+        return replace_layers(model, (nn.Linear,), partial(_four_bits, group_size, str(dtype), static_weights), skip)
     if group_size is not None:
         raise ValueError(
             f'group_size is {group_size}, but dtype is {dtype!r}; it is for "int4", granularity for 8 bits'
@@ -278,14 +294,15 @@ def replace_linears(
             granularity=granularity,
             smooth=smooth.get(name) if smooth else None,
             use_fast_accum=use_fast_accum,
+            static_weights=static_weights,
         )
 
     return replace_layers(model, (nn.Linear,), make, skip)
 
 
-def _four_bits(group_size: int | None, format: str, name: str, layer: nn.Linear) -> W4A16Linear:
+def _four_bits(group_size: int | None, format: str, static_weights: bool, name: str, layer: nn.Linear) -> W4A16Linear:
     try:
-        return W4A16Linear.from_linear(layer, group_size, format)
+        return W4A16Linear.from_linear(layer, group_size, format, static_weights=static_weights)
     except ValueError as error:
         raise ValueError(f"{name}: {error}; or skip={name!r} leaves it as it is") from error
 

@@ -11,14 +11,15 @@ import torch
 from torch import Tensor, nn
 
 from . import _checkpoint, _formats
-from ._expert_tensors import STACKED, ExpertTensors, are_experts, is_swiglu
+from ._block_experts import BlockExperts
+from ._expert_modules import are_experts, gate_of
+from ._expert_tensors import ExpertTensors
 from ._formats import Scheme
-from ._four_bits import FourBits
+from ._four_bits import FourBits, Place
 from ._packed_layer import HALVES
 from ._replace import replace_layers
 from ._tensors import Tensors
 from .linear import W8A8Linear
-from .mixed_experts import W4A16Experts
 from .mixed_linear import W4A16Linear
 
 
@@ -45,8 +46,8 @@ def load_quantized(
 
     nn.Linear layers whose weights the checkpoint has in 8 bits become `W8A8Linear`, experts as transformers keeps them
     (parameters gate_up_proj and down_proj of three dimensions) `W8A8Experts`, and those with weights of 4 bits
-    `W4A16Linear` and `W4A16Experts`; they keep the checkpoint's elements and scales. All other parameters and buffers
-    get its values.
+    `W4A16Linear` and `W4A16Experts`; they keep the checkpoint's elements and scales, and the experts' gate, SwiGLU or
+    another `Gate`. All other parameters and buffers get the checkpoint's values.
 
     Args:
         model: of the checkpoint's architecture, with its names, and not quantised; beside 4 bits of bfloat16 or
@@ -60,8 +61,8 @@ def load_quantized(
     group of 128 or block of 128 x 128; activations static, by token or by group of 128), "fp8" (weight_block_size
     [128, 128], or one scale for a weight), ModelOpt's FP8; in 4 bits compressed-tensors "pack-quantized" (by tensor,
     channel or group, with zero points and act-order) and "nvfp4-pack-quantized", ModelOpt's NVFP4, AWQ ("gemm") and
-    GPTQ (both of its formats, with act-order). Activations that a checkpoint of NVFP4 has in 4 bits as well keep their
-    16; what scales them is among `unused`.
+    GPTQ (both of its formats, with act-order), and "mxfp4": gpt-oss's experts, with biases, in blocks of 32.
+    Activations that a checkpoint of NVFP4 has in 4 bits as well keep their 16; what scales them is among `unused`.
 
     Raises ValueError for another format, such as any other of 4 bits, saying which part of it is not served, for
     parameters that the checkpoint lacks, and for shapes and values that do not fit; TypeError for quantised layers of
@@ -90,17 +91,19 @@ class _Loading:
         self.model = model
         self.tensors = tensors
         self.schemes: dict[str, Scheme | FourBits] = {}
-        self.experts: dict[str, ExpertTensors] = {}
+        self.experts: dict[str, ExpertTensors | BlockExperts] = {}
         for name, module in model.named_modules(remove_duplicate=False):
-            layer, kind = name, module
             if are_experts(module):
-                self.experts[name] = ExpertTensors(name, module, tensors)
-                layer, kind = self.experts[name].layers()[0], _A_LINEAR
-            if tensors.is_quantized(layer):
-                scheme = self.schemes[name] = scheme_of(layer, kind)
-                _check_layer(name, module, scheme)
-                if isinstance(scheme, FourBits):
-                    scheme.check(tensors, layer)
+                kind = BlockExperts if BlockExperts.are_in(tensors, name) else ExpertTensors
+                experts = self.experts[name] = kind(name, module, tensors)
+                if experts.is_quantized():
+                    scheme = self.schemes[name] = scheme_of(*experts.example())
+                    _check_experts(name, module)
+                    experts.check(scheme)
+                    _check_dtype(name, module.down_proj, scheme)
+            elif tensors.is_quantized(name):
+                scheme = self.schemes[name] = scheme_of(name, module)
+                self._check_linear(name, module, scheme)
         quantized = tuple(f"{name}." for name in self.schemes)
         self.rest: dict[int, list[str]] = {}  # the names of each other parameter and buffer
         for name, tensor in model.state_dict(keep_vars=True).items():
@@ -112,10 +115,10 @@ class _Loading:
     def run(self, use_fast_accum: bool) -> Loaded:
         def make(name: str, layer: Any) -> nn.Module:
             scheme = self.schemes[name]
+            if name in self.experts:
+                return self.experts[name].made(scheme, *_place_and_dtype(layer.down_proj))
             if isinstance(scheme, FourBits):
                 return self._four_bits(name, layer, scheme)
-            if name in self.experts:
-                return self.experts[name].quantized(self.tensors, scheme, partial(_placed, layer.down_proj))
             return self._linear(name, layer, scheme, use_fast_accum and scheme.dtype != torch.int8)
 
         types = {type(self.model.get_submodule(name)) for name in self.schemes}
@@ -127,17 +130,25 @@ class _Loading:
     def _check_complete(self) -> None:
         lacking = [names[0] for names in self.rest.values() if not any(map(self._reader, names))]
         for name, scheme in self.schemes.items():
-            layers = self.experts[name].layers() if name in self.experts else [name]
-            for layer in layers:
-                needed = scheme.required(layer) if isinstance(scheme, FourBits) else [f"{layer}.weight"]
-                lacking += [tensor for tensor in needed if tensor not in self.tensors]
-            bias = getattr(self.model.get_submodule(name), "bias", None)
-            lacking += [f"{name}.bias"] if bias is not None and f"{name}.bias" not in self.tensors else []
+            needed = self.experts[name].required(scheme) if name in self.experts else self._required(name, scheme)
+            lacking += [tensor for tensor in needed if tensor not in self.tensors]
         if lacking:
             raise ValueError(
                 f"the checkpoint lacks {_few(lacking)}, which the model has; it has {_few(self.tensors.names())}: "
                 "rename what it has as the model does"
             )
+
+    def _required(self, name: str, scheme: Scheme | FourBits) -> list[str]:
+        """The tensors of a linear layer."""
+        needed = scheme.required(name) if isinstance(scheme, FourBits) else [f"{name}.weight"]
+        return needed if self.model.get_submodule(name).bias is None else [*needed, f"{name}.bias"]
+
+    def _check_linear(self, name: str, module: nn.Module, scheme: Scheme | FourBits) -> None:
+        if type(module) is not nn.Linear:
+            raise TypeError(f"{name} is {type(module).__name__}, but its weight is quantised; nn.Linear is served")
+        _check_dtype(name, module.weight, scheme)
+        if isinstance(scheme, FourBits):
+            scheme.check(self.tensors, name)
 
     def _check_shapes(self) -> None:
         """The rest's; layers are all made before the first is replaced."""
@@ -160,12 +171,8 @@ class _Loading:
             use_fast_accum=use_fast_accum,
         )
 
-    def _four_bits(self, name: str, layer: Any, scheme: FourBits) -> W4A16Linear | W4A16Experts:
-        weight = layer.down_proj if name in self.experts else layer.weight
-        place, dtype = partial(_placed, weight), None if weight.is_meta else weight.dtype
-        if name in self.experts:
-            return self.experts[name].four_bits(self.tensors, scheme, place, dtype)
-        weights = scheme.packed(self.tensors, name, weight.shape, place, dtype)
+    def _four_bits(self, name: str, layer: nn.Linear, scheme: FourBits) -> W4A16Linear:
+        weights = scheme.packed(self.tensors, name, layer.weight.shape, *_place_and_dtype(layer.weight))
         return W4A16Linear.from_packed(weights, None if layer.bias is None else self._bias(name, layer.bias))
 
     def _bias(self, name: str, bias: Tensor) -> Tensor:
@@ -178,11 +185,7 @@ class _Loading:
             return lambda: self.tensors.take(name)
         module, _, parameter = name.rpartition(".")
         experts = self.experts.get(module)
-        if experts is None or parameter not in STACKED:
-            return None
-        if any(f"{layer}.weight" not in self.tensors for layer in experts.layers()):
-            return None
-        return lambda: experts.stacked(parameter, lambda layer: self.tensors.take(f"{layer}.weight"))
+        return experts.reader(parameter) if isinstance(experts, ExpertTensors) else None
 
     def _tensor(self, name: str) -> Tensor:
         module, _, leaf = name.rpartition(".")
@@ -204,31 +207,24 @@ class _Loading:
             setattr(self.model.get_submodule(module), leaf, value)
 
 
-# What an expert's layer is, for formats that name classes.
-_A_LINEAR = nn.Linear(1, 1, device="meta")
-
-
-def _check_layer(name: str, module: Any, scheme: Scheme | FourBits) -> None:
+def _check_experts(name: str, module: Any) -> None:
     kind = type(module).__name__
-    if not are_experts(module):
-        if type(module) is not nn.Linear:
-            raise TypeError(f"{name} is {kind}, but its weight is quantised; nn.Linear is served")
-    elif not is_swiglu(module) or getattr(module, "has_bias", False) or getattr(module, "is_transposed", False):
-        raise TypeError(f"{name} is {kind}; experts of silu(gate) * up, without bias, are served")
-    if isinstance(scheme, FourBits):
-        _check_four_bits(name, module, scheme)
-    elif are_experts(module) and scheme.static:
-        raise ValueError(f"{name} has activations with given scales; experts with dynamic ones are served")
+    if gate_of(module) is None:
+        raise TypeError(f"{name} is {kind}; experts of silu(gate) * up, or of another cleave.torch.Gate, are served")
+    if getattr(module, "has_post_expert_norm", False):
+        raise TypeError(f"{name} is {kind}, with a norm after each expert; experts without one are served")
 
 
-def _check_four_bits(name: str, module: Any, scheme: FourBits) -> None:
-    if are_experts(module) and scheme.act_order:
-        raise ValueError(f"{name} has columns in act-order; experts without it are served")
-    dtype = (module.down_proj if are_experts(module) else module.weight).dtype
-    if dtype not in HALVES:
+def _check_dtype(name: str, weight: Tensor, scheme: Scheme | FourBits) -> None:
+    if isinstance(scheme, FourBits) and weight.dtype not in HALVES:
         raise ValueError(
-            f"{name} is {dtype}, but beside weights of 4 bits activations have 16; call model.bfloat16() first"
+            f"{name} is {weight.dtype}, but beside weights of 4 bits activations have 16; call model.bfloat16() first"
         )
+
+
+def _place_and_dtype(weight: Tensor) -> tuple[Place, torch.dtype | None]:
+    """What brings tensors to where the weight is, and its dtype; on "meta" they stay where and what they are."""
+    return partial(_placed, weight), None if weight.is_meta else weight.dtype
 
 
 def _placed(like: Tensor, value: Tensor) -> Tensor:

@@ -9,7 +9,8 @@ from torch import Tensor, nn
 
 import cleave
 
-from ._packed_layer import HALVES, PackedLayer
+from ._packed_layer import PackedLayer, check_bias, options_of
+from .gate import SWIGLU, Gate
 
 _ops = torch.ops.cleave
 
@@ -18,25 +19,23 @@ class _Experts(PackedLayer):
     """One linear layer of each expert: rows in order of experts, which end at `offs`."""
 
     def __init__(self, num_experts: int, in_features: int, out_features: int, **options: Any) -> None:
-        super().__init__((num_experts,), in_features, out_features, act_order=False, **options)
+        super().__init__((num_experts,), in_features, out_features, **options)
 
     @classmethod
-    def from_packed(cls, weights: cleave.PackedWeights) -> _Experts:
+    def from_packed(cls, weights: cleave.PackedWeights, bias: Tensor | None) -> _Experts:
         experts, rows, columns = weights.shape
-        form = {"group_size": weights.group_size, "format": weights.format, "zeros": weights.zeros is not None}
-        dtype = weights.scales.dtype if weights.scales.dtype in HALVES else torch.bfloat16
-        layer = cls(experts, columns, rows, **form, dtype=dtype, device="meta")
-        layer._keep(weights)
+        layer = cls(experts, columns, rows, **options_of(weights, bias))
+        layer._keep(weights, bias)
         return layer
 
     def forward(self, rows: Tensor, offs: Tensor) -> Tensor:
-        form = self.out_features, self.group_size, offs, None, None, self.format, self.global_scale
+        form = self.out_features, self.group_size, offs, self.bias, None, self.format, self.global_scale
         return _ops.mixed_grouped_gemm.default(self._multiplied(rows), self.packed, self.scales, self.zeros, *form)
 
 
 class W4A16Experts(nn.Module):
-    """y[t] = sum over t's experts e of weights * down[e](silu(gate[e](x)) * up[e](x)), of weights in 4 bits and an x of
-    16, for inference.
+    """y[t] = sum over t's experts e of weights * down[e](gate(gate_up[e](x))), of weights in 4 bits and an x of 16, for
+    inference; gate is SwiGLU, or another `Gate`.
 
     What transformers calls a model's `experts`, as `W8A8Experts` is in 8 bits: a router says which experts a token goes
     to. Nothing waits for the GPU, so a call may be captured in a CUDA graph once it has run with as many tokens,
@@ -46,7 +45,7 @@ class W4A16Experts(nn.Module):
     top_k], int32 or int64, what is no expert's number being left out; weights [tokens, top_k].
 
     Modules gate_up ([num_experts, 2 * hidden_features, features], the gates first) and down ([num_experts, features,
-    hidden_features]) have the buffers of a `cleave.PackedWeights`.
+    hidden_features]) have the buffers of a `cleave.PackedWeights`, and bias, [num_experts, rows] or None.
     """
 
     def __init__(
@@ -58,32 +57,53 @@ class W4A16Experts(nn.Module):
         group_size: int | None = None,
         format: str = "int4",
         zeros: bool = False,
+        bias: bool = False,
+        gate: Gate = SWIGLU,
         dtype: torch.dtype = torch.bfloat16,
         device: Any = None,
     ) -> None:
-        """Empty ones, to load a state_dict into; options as of `W4A16Linear`."""
+        """Empty ones, to load a state_dict into, which does not have the gate; other options as of `W4A16Linear`."""
         super().__init__()
-        form = {"group_size": group_size, "format": format, "zeros": zeros, "dtype": dtype, "device": device}
-        self.num_experts = num_experts
+        form = {"group_size": group_size, "format": format, "zeros": zeros, "bias": bias, "act_order": False}
+        form |= {"dtype": dtype, "device": device}
+        self.num_experts, self.gate = num_experts, gate
         self.gate_up = _Experts(num_experts, features, 2 * hidden_features, **form)
         self.down = _Experts(num_experts, hidden_features, features, **form)
 
     @classmethod
-    def from_packed(cls, gate_up: cleave.PackedWeights, down: cleave.PackedWeights) -> W4A16Experts:
-        """The experts of packed weights, [E, 2 * H, F] and [E, F, H], which they keep."""
+    def from_packed(
+        cls,
+        gate_up: cleave.PackedWeights,
+        down: cleave.PackedWeights,
+        gate_up_bias: Tensor | None = None,
+        down_bias: Tensor | None = None,
+        *,
+        gate: Gate = SWIGLU,
+    ) -> W4A16Experts:
+        """The experts of packed weights, [E, 2 * H, F] and [E, F, H], which they keep.
+
+        Biases: [E, 2 * H], the gates' first, and [E, F], cast as by `W4A16Linear.from_packed`. ValueError for shapes
+        that do not fit, naming the argument.
+        """
         if len(gate_up.shape) != 3 or gate_up.shape != (gate_up.shape[0], 2 * down.shape[-1], down.shape[-2]):
             raise ValueError(
                 f"gate_up is {gate_up.shape} and down {down.shape}; they must be (E, 2 H, F) and (E, F, H)"
             )
+        check_bias("gate_up_bias", gate_up_bias, gate_up)
+        check_bias("down_bias", down_bias, down)
         experts = cls.__new__(cls)
         nn.Module.__init__(experts)
-        experts.num_experts = gate_up.shape[0]
-        experts.gate_up, experts.down = _Experts.from_packed(gate_up), _Experts.from_packed(down)
+        experts.num_experts, experts.gate = gate_up.shape[0], gate
+        experts.gate_up = _Experts.from_packed(gate_up, gate_up_bias)
+        experts.down = _Experts.from_packed(down, down_bias)
         return experts
 
     @torch.no_grad()
     def forward(self, x: Tensor, expert_ids: Tensor, weights: Tensor) -> Tensor:
         offs, indices = _ops.moe_sort_tokens(expert_ids.contiguous(), self.num_experts)
-        gates, ups = self.gate_up(_ops.moe_gather(x.contiguous(), indices), offs).chunk(2, 1)
-        y = self.down(nn.functional.silu(gates) * ups, offs)
+        gate_up = self.gate_up(_ops.moe_gather(x.contiguous(), indices), offs)
+        y = self.down(self.gate(gate_up), offs)
         return _ops.moe_unpermute(y, indices, weights.contiguous())
+
+    def extra_repr(self) -> str:
+        return f"num_experts={self.num_experts}, gate={self.gate}"

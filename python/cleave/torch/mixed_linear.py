@@ -11,9 +11,10 @@ import cleave
 
 from .._weights.formats import E2M1, int4_values, scaled
 from .._weights.layout import codes_at, places_in_block
-from ._packed_layer import HALVES, PackedLayer
+from ._packed_layer import PackedLayer, check_bias, options_of
+from ._static_weights import StaticWeights
 
-_mixed_gemm = torch.ops.cleave.mixed_gemm.default
+_mixed_gemm = torch.ops.cleave.mixed_gemm.full
 
 _PLACES, _E2M1 = torch.tensor(places_in_block()), torch.tensor(E2M1)
 
@@ -22,11 +23,13 @@ class _Product(torch.autograd.Function):
     """mixed_gemm, with a gradient for its activations."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, packed: Tensor, scales: Tensor, zeros: Tensor | None, *form: Any) -> Tensor:
+    def forward(
+        ctx: Any, static: bool, x: Tensor, packed: Tensor, scales: Tensor, zeros: Tensor | None, *form: Any
+    ) -> Tensor:
         *_, ctx.format, global_scale = form
         ctx.save_for_backward(packed, scales, zeros, global_scale)
         ctx.columns = x.shape[1]
-        return _mixed_gemm(x, packed, scales, zeros, *form)
+        return _mixed_gemm(x, packed, scales, zeros, *form, static_b=static)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
@@ -37,10 +40,10 @@ class _Product(torch.autograd.Function):
         else:
             floats = (scales.float() - 127).exp2() if global_scale is None else scales.float() * global_scale
             weight = scaled(_E2M1.to(packed.device)[codes.int()], floats)
-        return torch.ops.cleave.gemm(grad.contiguous(), weight.to(grad.dtype)), *[None] * 9
+        return None, torch.ops.cleave.gemm(grad.contiguous(), weight.to(grad.dtype)), *[None] * 9
 
 
-class W4A16Linear(PackedLayer):
+class W4A16Linear(StaticWeights, PackedLayer):
     """y = x @ weight.T + bias, of a weight in 4 bits and an x of 16: for inference, and with gradients for x alone.
 
     The weight is packed once, and is dequantised in the product's kernel, just before it is multiplied: a call reads a
@@ -55,6 +58,8 @@ class W4A16Linear(PackedLayer):
         version: [], int32, of the layout of `packed`.
         bias: [out_features], or None.
     Casting the module (`.half()`) casts the bias, and the scales, which are then rounded, to either type of 16 bits.
+
+    static_weights: as of `W8A8Linear`.
     """
 
     def __init__(
@@ -67,6 +72,7 @@ class W4A16Linear(PackedLayer):
         format: str = "int4",
         zeros: bool = False,
         act_order: bool = False,
+        static_weights: bool = True,
         dtype: torch.dtype = torch.bfloat16,
         device: Any = None,
     ) -> None:
@@ -79,6 +85,7 @@ class W4A16Linear(PackedLayer):
             (),
             in_features,
             out_features,
+            bias,
             group_size=group_size,
             format=format,
             zeros=zeros,
@@ -86,19 +93,29 @@ class W4A16Linear(PackedLayer):
             dtype=dtype,
             device=device,
         )
-        self.register_buffer("bias", torch.empty(out_features, dtype=dtype, device=device) if bias else None)
+        self.static_weights = static_weights
 
     @classmethod
-    def from_linear(cls, linear: nn.Linear, group_size: int | None = None, format: str = "int4") -> W4A16Linear:
+    def from_linear(
+        cls,
+        linear: nn.Linear,
+        group_size: int | None = None,
+        format: str = "int4",
+        *,
+        static_weights: bool = True,
+    ) -> W4A16Linear:
         """The layer in 4 bits, rounded to nearest as by `cleave.pack_weights`, on its device.
 
         group_size, format: as there. Scales and bias are of the layer's dtype, bfloat16 for a float32 one.
         """
         weights = cleave.pack_weights(linear.weight.detach(), group_size, format)
-        return cls.from_packed(weights, None if linear.bias is None else linear.bias.detach().clone())
+        bias = None if linear.bias is None else linear.bias.detach().clone()
+        return cls.from_packed(weights, bias, static_weights=static_weights)
 
     @classmethod
-    def from_packed(cls, weights: cleave.PackedWeights, bias: Tensor | None = None) -> W4A16Linear:
+    def from_packed(
+        cls, weights: cleave.PackedWeights, bias: Tensor | None = None, *, static_weights: bool = True
+    ) -> W4A16Linear:
         """The layer of a packed weight, which it keeps, on its device.
 
         bias: [out_features], cast to the dtype of the scales of "int4", else to bfloat16 if it has not 16 bits.
@@ -106,22 +123,10 @@ class W4A16Linear(PackedLayer):
         if len(weights.shape) != 2:
             raise ValueError(f"weights is {weights.shape}, of experts; it must be of one layer, (N, K)")
         rows, columns = weights.shape
-        dtype = weights.scales.dtype
-        if dtype not in HALVES:
-            dtype = bias.dtype if bias is not None and bias.dtype in HALVES else torch.bfloat16
-        layer = cls(
-            columns,
-            rows,
-            bias is not None,
-            group_size=weights.group_size,
-            zeros=weights.zeros is not None,
-            act_order=weights.perm is not None,
-            format=weights.format,
-            dtype=dtype,
-            device="meta",
-        )
-        layer._keep(weights)
-        layer.bias = None if bias is None else bias.detach().to(weights.packed.device, dtype)
+        check_bias("bias", bias, weights)
+        layer = cls(columns, rows, **options_of(weights, bias), static_weights=static_weights)
+        layer._keep(weights, bias)
+        layer.wait_for_weights()
         return layer
 
     def forward(self, x: Tensor) -> Tensor:
@@ -132,7 +137,11 @@ class W4A16Linear(PackedLayer):
         rows = rows.contiguous() if perm is None else rows.index_select(1, perm)
         sizes, more = (self.out_features, self.group_size), (self.format, buffers["global_scale"])
         form = packed, scales, zeros, *sizes, buffers["bias"], None, *more
-        y = _Product.apply(rows, *form) if torch.is_grad_enabled() and x.requires_grad else _mixed_gemm(rows, *form)
+        static = self.static_weights
+        if torch.is_grad_enabled() and x.requires_grad:
+            y = _Product.apply(static, rows, *form)
+        else:
+            y = _mixed_gemm(rows, *form, static_b=static)
         return y.view(*x.shape[:-1], self.out_features)
 
     def prepare(self, example: Tensor | int, dtype: torch.dtype = torch.bfloat16) -> None:
@@ -148,4 +157,4 @@ class W4A16Linear(PackedLayer):
             self(example)
 
     def extra_repr(self) -> str:
-        return f"{super().extra_repr()}, bias={self.bias is not None}"
+        return f"{super().extra_repr()}, static_weights={self.static_weights}"

@@ -7,36 +7,29 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from . import _swiglu_experts
 from .dispatch import Dispatcher, OneRank
 from .grouped_linear import GroupedLinear
-
-_ops = torch.ops.cleave
-
-# The most that moe_route takes; beyond them torch's own operators choose.
-_MOST_ROUTED, _MOST_CHOICES = 512, 32
-
-
-class Router(nn.Linear):
-    """nn.Linear with scores in float32. Its class keeps it in its dtype where others are quantised."""
-
-    def forward(self, tokens: Tensor) -> Tensor:
-        return _ops.gemm(tokens, self.weight.t(), out_dtype=torch.float32)
+from .router import Router
 
 
 class MoE(nn.Module):
     """Each token goes through the top_k experts that the router likes best.
 
-        weights = softmax(the top_k largest of router(x))
+        weights = softmax(the top_k largest of router(x)), or what the router's options say
         y = sum of weights[e] * down[e](silu(gate[e](x)) * up[e](x)) over those experts e
 
     The first of equally good experts are taken. x and y are [..., features], of the parameters' dtype; no token is
     dropped. Nothing waits for the GPU, so a step can be captured in a CUDA graph, of any routing. Repeatable bit
     by bit.
 
-    Where gradients are wanted, what the gates and ups give is kept for backward; elsewhere SwiGLU
-    is a part of the first product.
+    SwiGLU is a part of the first product. Where gradients are wanted, the first product stores gates and ups as well,
+    which are kept for backward: [rows, 2 * hidden_features]; their gradients are made by the product that gives
+    SwiGLU's. That is for x of 16 bits, hidden_features that are a multiple of 8 (with a recipe, of 128) and groups
+    without gaps; elsewhere, under torch.autocast, and where gate_up or down have hooks, torch computes SwiGLU of gates
+    and ups and keeps its steps.
 
-    router: nn.Linear [features -> num_experts], whose scores are float32, of any recipe.
+    router: `cleave.torch.router.Router` [features -> num_experts], whose logits are float32, of any recipe.
     gate_up: GroupedLinear [features -> 2 * hidden_features], the gates first, of this rank's experts.
     down: GroupedLinear [hidden_features -> features], of the same.
     dispatcher: what takes tokens to their experts, and back.
@@ -54,6 +47,14 @@ class MoE(nn.Module):
         features: int,
         hidden_features: int,
         *,
+        scoring_func: str = "softmax",
+        correction_bias: bool = False,
+        n_group: int = 1,
+        topk_group: int | None = None,
+        group_score: str = "top2_sum",
+        renormalize: bool = True,
+        routed_scaling_factor: float = 1.0,
+        router_dtype: torch.dtype | None = None,
         accumulate_main_grad: bool = False,
         recipe: str | None = None,
         grad_dtype: str | torch.dtype | None = None,
@@ -62,14 +63,15 @@ class MoE(nn.Module):
         device: Any = None,
         dtype: torch.dtype | None = None,
     ) -> None:
-        """accumulate_main_grad, recipe, grad_dtype: of the experts, as in `GroupedLinear`. ep_group: the ranks among
+        """scoring_func, n_group, topk_group, group_score, renormalize, routed_scaling_factor: of the choice, as in
+        `cleave.moe.route`; ValueError, in its words, for what it does not take. correction_bias: the choice, but no
+        weight, adds `router.e_score_correction_bias`, a buffer of zeros at first, which balances experts. router_dtype:
+        of the router's weight, dtype if None; torch.float32 beside 16 bits has logits of unrounded weights.
+        accumulate_main_grad, recipe, grad_dtype: of the experts, as in `GroupedLinear`. ep_group: the ranks among
         which experts are dealt, a ProcessGroup, its name or a DeviceMesh of one dimension, for
         `cleave.distributed.AllToAll`. dispatcher: that with options, or another one (`cleave.torch.dispatch`)."""
         super().__init__()
-        if not 1 <= top_k <= num_experts:
-            raise ValueError(f"top_k is {top_k}; it must be from 1 to num_experts, {num_experts}")
         self.num_experts = num_experts
-        self.top_k = top_k
         self.dispatcher = _dispatcher(ep_group, dispatcher)
         ranks = self.dispatcher.ranks
         if num_experts % ranks != 0:
@@ -80,7 +82,20 @@ class MoE(nn.Module):
         made = {"device": device, "dtype": dtype}
         in_8_bits = {"recipe": recipe, "grad_dtype": grad_dtype}
         experts = {"bias": False, "accumulate_main_grad": accumulate_main_grad, **in_8_bits, **made}
-        self.router = Router(features, num_experts, bias=False, **made)
+        self.router = Router(
+            features,
+            num_experts,
+            top_k,
+            scoring_func=scoring_func,
+            correction_bias=correction_bias,
+            n_group=n_group,
+            topk_group=topk_group,
+            group_score=group_score,
+            renormalize=renormalize,
+            routed_scaling_factor=routed_scaling_factor,
+            device=device,
+            dtype=router_dtype or dtype,
+        )
         self.gate_up = GroupedLinear(num_experts // ranks, features, 2 * hidden_features, **experts)
         self.down = GroupedLinear(num_experts // ranks, hidden_features, features, **experts)
 
@@ -89,19 +104,25 @@ class MoE(nn.Module):
         weights, experts = self.route(tokens)
         arrived = self.dispatcher.dispatch(tokens, experts, weights, self.num_experts)
         groups = {"alignment": arrived.alignment, "counts": arrived.counts}
-        hidden = self.hidden(arrived.rows, arrived.offs, **groups)
-        return self.dispatcher.combine(self.down(hidden, arrived.offs, **groups), arrived).view(x.shape)
+        made = self.run_experts(arrived.rows, arrived.offs, **groups)
+        return self.dispatcher.combine(made, arrived).view(x.shape)
 
     def route(self, tokens: Tensor) -> tuple[Tensor, Tensor]:
-        """The weights, float32 [tokens, top_k], which sum to 1, and whose they are."""
-        scores = self.router(tokens)
-        if self.num_experts <= _MOST_ROUTED and self.top_k <= _MOST_CHOICES:
-            return _ops.moe_route(scores, self.top_k)
-        best, experts = scores.topk(self.top_k, dim=-1)
-        return best.softmax(dim=-1), experts
+        """The weights, float32 [tokens, top_k], and whose they are."""
+        return self.router.route(tokens)
+
+    @property
+    def top_k(self) -> int:
+        return self.router.top_k
+
+    def run_experts(self, rows: Tensor, offs: Tensor | None, **gaps: Any) -> Tensor:
+        """down of silu(gate) * up, of rows that are sorted by expert; gaps: as GroupedLinear's forward takes them."""
+        if torch.is_grad_enabled() and _swiglu_experts.serves(self.gate_up, self.down, rows, gaps):
+            return _swiglu_experts.run(self.gate_up, self.down, rows, offs)
+        return self.down(self.hidden(rows, offs, **gaps), offs, **gaps)
 
     def hidden(self, rows: Tensor, offs: Tensor | None, **gaps: Any) -> Tensor:
-        """silu(gate) * up, of rows that are sorted by expert; gaps: as GroupedLinear's forward takes them."""
+        """silu(gate) * up, of such rows."""
         if torch.is_grad_enabled():
             gate, up = self.gate_up(rows, offs, **gaps).chunk(2, dim=-1)
             return nn.functional.silu(gate) * up

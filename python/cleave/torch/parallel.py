@@ -29,6 +29,7 @@ from torch.distributed.tensor.parallel import ParallelStyle
 from .. import distributed
 from . import _sharding
 from ._dealt_layers import LAYERS, Layer
+from ._static_weights import StaticWeights
 from .dispatch import Dispatcher
 from .moe import MoE
 
@@ -60,6 +61,8 @@ class _Style(ParallelStyle):
         group = _group(device_mesh, self)
         for of, placement in self._placements(layer, module, group.size()).items():
             _deal(module, of, device_mesh, placement, self.src_data_rank, layer.own)
+        if isinstance(module, StaticWeights):
+            module.wait_for_weights()
         module.forward = partial(self._forward, module, layer, device_mesh)
         return module
 

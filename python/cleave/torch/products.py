@@ -1,4 +1,4 @@
-"""cleave.gemm, scaled_gemm and grouped_gemm for torch's autograd and torch.compile."""
+"""cleave.gemm, scaled_gemm, grouped_gemm and mixed_gemm for torch's autograd and torch.compile."""
 
 from __future__ import annotations
 
@@ -8,11 +8,15 @@ import torch
 from torch import Tensor
 
 from .._epilogue import BoundEpilogue, Epilogue
-from ._epilogue import arguments, results
+from .._weights.packed import PackedWeights
+from .._weights.product import arguments_of, check
+from ._epilogue import ARGUMENTS, arguments, results
 
 _gemm = torch.ops.cleave.gemm
 _scaled_gemm = torch.ops.cleave.scaled_gemm
 _grouped_gemm = torch.ops.cleave.grouped_gemm
+_mixed_gemm = torch.ops.cleave.mixed_gemm
+_mixed_grouped_gemm = torch.ops.cleave.mixed_grouped_gemm
 
 
 def gemm(
@@ -118,3 +122,38 @@ def grouped_gemm(
     if epilogue is None:
         return (_grouped_gemm.quantized if "out_scale" in options else _grouped_gemm)(a, b, offs, bias, **options)
     return results(_grouped_gemm.epilogue(a, b, offs, *arguments(epilogue, options), bias, **options))
+
+
+def mixed_gemm(
+    a: Tensor,
+    weights: PackedWeights,
+    *,
+    offs: Tensor | None = None,
+    bias: Tensor | None = None,
+    epilogue: BoundEpilogue | Epilogue | None = None,
+    **options: Any,
+) -> Tensor | tuple[Tensor, ...]:
+    """`cleave.mixed_gemm` by torch.ops.cleave: under torch.compile(fullgraph=True), without gradients.
+
+    Args:
+        a, weights, offs, bias, epilogue: as in `cleave.mixed_gemm`, weights of tensors.
+        options: out_dtype; with an epilogue function, or without offs, also c, alpha, beta, split_k_mode,
+            split_k_slices; without offs also activation, static_b: as in torch.ops.cleave.mixed_gemm.
+
+    Returns:
+        A new D, or the tuple of the function's outputs. As repeatable, and as safe in CUDA graphs, as
+        `cleave.mixed_gemm`.
+
+    Raises:
+        TypeError, ValueError: weights that is no `PackedWeights`, or has other columns than a.
+        RuntimeError: what else `cleave.mixed_gemm` raises; a tensor that requires grad, with gradients on.
+    """
+    check(a, weights)
+    if weights.perm is not None:
+        a = a[..., weights.perm]
+    operator, groups = (_mixed_gemm, {}) if offs is None else (_mixed_grouped_gemm, {"offs": offs})
+    given = arguments_of(weights) | groups | {"bias": bias}
+    if epilogue is None:
+        return operator(a, **given, **options)
+    function = dict(zip(ARGUMENTS, arguments(epilogue, options), strict=True))
+    return results(operator.epilogue(a, **given, **function, **options))

@@ -52,7 +52,7 @@ bool is_empty(const cleave::GemmProblem& p) {
 void check_layouts(const cleave::GemmProblem& p, const Kernel& kernel) {
   const cleave::GemmConfig& config = kernel.config;
   if (is_empty(p)) return;
-  if (config.family == cleave::KernelFamily::sm90 && p.conv.images == 0)
+  if (cleave::has_tma(config.family) && p.conv.images == 0)
     refuse("images is 0; this kernel needs at least 1. Fill w without it");
   const Tensors tensors(p, {}, config);
   check_stride(tensors.a);

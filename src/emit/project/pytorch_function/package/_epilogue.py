@@ -16,7 +16,7 @@ from .function.graph import parse
 from .function.values import evaluate, needed
 
 FORWARD = parse(fixed.FUNCTION)
-SUMS = ["acc.gate", "acc.up"] if "acc.gate" in fixed.FUNCTION or "acc.up" in fixed.FUNCTION else ["acc"]
+SUMS = FORWARD.sums
 
 
 def kept(output: Tensor | tuple[Tensor, ...]) -> dict[str, Tensor]:

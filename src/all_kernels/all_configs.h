@@ -1,4 +1,4 @@
-// Every kernel, for `cleave compile --all` and the tests that compile them.
+// Every kernel, for `cleave compile` and the tests that compile them.
 #pragma once
 
 #include <vector>

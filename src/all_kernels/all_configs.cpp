@@ -1,11 +1,11 @@
-#include "plan/all_configs.h"
+#include "all_kernels/all_configs.h"
 
 #include <algorithm>
 
+#include "all_kernels/typical_problems.h"
 #include "base/enumerators.h"
 #include "plan/catalogue.h"
 #include "plan/direct_choice.h"
-#include "plan/typical_problems.h"
 
 namespace cleave {
 namespace {

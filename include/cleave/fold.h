@@ -1,0 +1,66 @@
+// The sum over ranks of their partial results: what ends a product whose K is dealt to GPUs, as the fixup ends split-K.
+//
+//   cleave::FoldProblem problem{.ranks = 2, .rows = 16, .columns = 8192, ...};
+//   cleave::plan(problem)->run({.partials = {p0, p1}, .d = d, .group = group.get(), .call = "layer 3"}, stream);
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "cleave/gemm.h"
+#include "cleave/group.h"
+
+namespace cleave {
+
+inline constexpr int64_t kMostFoldedRanks = 16;
+
+/// A plain value that says what to compute: D = activation(((p0 + p1) + p2 ...) + C + bias) / scale_d, in float32 up to
+/// D's rounding, in this order.
+struct FoldProblem {
+  int64_t ranks = 2;      ///< partial results, 1 to kMostFoldedRanks
+  int64_t rows = 0;       ///< of D, on this rank
+  int64_t most_rows = 0;  ///< of the rank that has most, which all ranks of a group say; without a group, `rows`
+  int64_t columns = 0;
+  // Matrices of [rows, columns]; stride_col is 1.
+  MatrixLayout partial;  ///< each partial result; f16, bf16, f32
+  bool has_c = false;
+  MatrixLayout c;  ///< f16, bf16, f32
+  bool has_bias = false;
+  DType bias = DType::f32;   ///< [columns]; f16, bf16, f32
+  bool has_scale_d = false;  ///< of a D of 8 bits
+  MatrixLayout d;
+  Activation activation = Activation::none;  ///< but swiglu
+  int device = 0;                            ///< CUDA ordinal, or kCpu
+
+  friend bool operator==(const FoldProblem&, const FoldProblem&) = default;
+};
+
+/// Device pointers (host pointers on the CPU backend). d may be c, and overlap nothing else.
+struct FoldArguments {
+  const void* partials[kMostFoldedRanks] = {};  ///< of the ranks in order, in any rank's staging or elsewhere
+  const void* c = nullptr;
+  const void* bias = nullptr;
+  const float* scale_d = nullptr;
+  void* d = nullptr;
+  /// Waits first for all ranks' streams, as Group::barrier does. nullptr: the partial results are there.
+  const Group* group = nullptr;
+  std::string_view call;  ///< as of Group::barrier
+};
+
+/// Every rule that `problem` breaks, each with the value seen and the remedy. Empty: it can be planned.
+CLEAVE_API std::vector<std::string> validate(const FoldProblem& problem);
+
+/// An immutable, thread-safe way to run one problem on one device: one launch, without a workspace.
+class CLEAVE_API FoldPlan : public Plan {
+ public:
+  virtual void run(const FoldArguments& arguments, void* stream) const = 0;
+
+  virtual const FoldProblem& problem() const = 0;
+};
+
+/// The plan of `problem`, cached: as that of a product (gemm.h).
+CLEAVE_API std::shared_ptr<const FoldPlan> plan(const FoldProblem& problem);
+
+}  // namespace cleave

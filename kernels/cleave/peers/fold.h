@@ -1,0 +1,75 @@
+// The sum over ranks of their partial results, in the order of the ranks and in float32, and what is done to it once:
+// the fixup of split-K whose outer slices are GPUs. Partial results of peers are read where they lie, in their memory,
+// after each CTA has met those of the peers: so a small sum is one trip to say that a rank has come, and one for what
+// it has.
+#pragma once
+
+#include "cleave/memory/channel_vector.h"
+#include "cleave/peers/fold_config.h"
+#include "cleave/peers/fold_params.h"
+#include "cleave/peers/meeting.h"
+#include "cleave/ptx/sync.h"
+
+namespace cleave {
+
+/// A piece of a row: where it is, and its sum so far.
+template <FoldConfig C>
+struct FoldPiece {
+  static constexpr uint32_t kElements = fold_elements(C), kBytes = kElements * size_of(C.partial);
+
+  uint32_t row, column;
+  bool exists;
+  RawVector<kBytes> parts[C.ranks];
+
+  CLEAVE_DEVICE void load(const FoldParams& p, uint32_t number) {
+    exists = number < p.pieces;
+    row = p.row.quotient(number);
+    column = (number - row * p.row.divisor) * kElements;
+    CLEAVE_UNROLL
+    for (uint32_t r = 0; r < C.ranks; ++r) {
+      const char* const from = static_cast<const char*>(p.partials[r]);
+      parts[r] = load_vector<kBytes>(from + (row * p.partial_stride + column) * size_of(C.partial), exists);
+    }
+  }
+
+  CLEAVE_DEVICE void finish(const FoldParams& p, float inverse_scale_d) const {
+    if (!exists) return;
+    float values[kElements];
+    CLEAVE_UNROLL
+    for (uint32_t i = 0; i < kElements; ++i) {
+      float sum = element_of<C.partial>(parts[0], i);
+      CLEAVE_UNROLL
+      for (uint32_t r = 1; r < C.ranks; ++r) sum += element_of<C.partial>(parts[r], i);
+      if constexpr (C.has_c) sum += load_element(C.c, p.c, row * p.c_stride + column + i);
+      if constexpr (C.has_bias) sum += load_element(C.bias, p.bias, column + i);
+      values[i] = folded(C.activation, sum, inverse_scale_d);
+    }
+    const int64_t at = row * p.d_stride + column;
+    if constexpr (C.vectors && size_of(C.d) > 1) {
+      store_vector<C.d>(static_cast<char*>(p.d) + at * size_of(C.d), values);
+    } else {
+      CLEAVE_UNROLL
+      for (uint32_t i = 0; i < kElements; ++i) store_element(C.d, p.d, at + i, values[i]);
+    }
+  }
+};
+
+template <FoldConfig C>
+CLEAVE_DEVICE void fold(const FoldParams& p) {
+  ptx::launch_dependents();
+  ptx::grid_dependency_wait();
+  if (p.meeting.size > 1 && !meet(p.meeting)) return;
+  constexpr uint32_t kAhead = fold_ahead(C);
+  const float inverse = C.has_scale_d ? 1.0f / *p.scale_d : 1.0f;
+  const uint32_t step = gridDim.x * kFoldThreads;
+#pragma unroll 1
+  for (uint32_t first = blockIdx.x * kFoldThreads + threadIdx.x; first < p.pieces; first += kAhead * step) {
+    FoldPiece<C> pieces[kAhead];
+    CLEAVE_UNROLL
+    for (uint32_t i = 0; i < kAhead; ++i) pieces[i].load(p, first + i * step);
+    CLEAVE_UNROLL
+    for (uint32_t i = 0; i < kAhead; ++i) pieces[i].finish(p, inverse);
+  }
+}
+
+}  // namespace cleave

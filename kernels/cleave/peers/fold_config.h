@@ -1,0 +1,41 @@
+// Everything about the kernel that adds the ranks' partial results up that is fixed when it is compiled.
+#pragma once
+
+#include "cleave/core/activation.h"
+#include "cleave/core/element.h"
+#include "cleave/peers/arrival.h"
+
+namespace cleave {
+
+struct FoldConfig {
+  uint32_t ranks = 2;
+  DType partial = DType::bf16;  // f16, bf16, f32
+  DType c = DType::bf16;        // of what is added once, a matrix
+  DType bias = DType::f32;      // and a row
+  DType d = DType::bf16;        // of the result
+  bool has_c = false, has_bias = false, has_scale_d = false;
+  Activation activation = Activation::none;
+  bool vectors = true;  // rows begin and end at multiples of 16 bytes of partial results
+
+  CLEAVE_HD friend constexpr bool operator==(const FoldConfig&, const FoldConfig&) = default;
+};
+
+inline constexpr uint32_t kFoldThreads = 256;  // of a CTA
+static_assert(kFoldThreads >= kMostRanks);
+
+/// Neighbours that a thread has at once: 16 bytes of each partial result.
+CLEAVE_HD constexpr uint32_t fold_elements(const FoldConfig& c) {
+  return c.vectors ? 16 / size_of(c.partial) : 1;
+}
+
+/// Pieces of a thread whose loads are under way together.
+CLEAVE_HD constexpr uint32_t fold_ahead(const FoldConfig& c) {
+  return c.ranks <= 2 ? 4 : c.ranks <= 4 ? 2 : 1;
+}
+
+/// What becomes of a sum over the ranks, to which c and bias are added.
+CLEAVE_HD float folded(Activation activation, float sum, float inverse_scale_d) {
+  return activate(activation, sum) * inverse_scale_d;
+}
+
+}  // namespace cleave

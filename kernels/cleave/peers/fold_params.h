@@ -1,0 +1,25 @@
+// The argument of the kernel that adds the ranks' partial results up, filled by the host for each launch and passed as
+// a __grid_constant__.
+#pragma once
+
+#include "cleave/core/fast_divmod.h"
+#include "cleave/peers/meeting_params.h"
+
+namespace cleave {
+
+/// Strides are in elements.
+struct FoldParams {
+  MeetingParams meeting;
+  uint32_t pieces = 0;  // of all rows
+  FastDivmod row;       // pieces of one
+  const void* partials[kMostRanks] = {};
+  int64_t partial_stride = 0;
+  const void* c = nullptr;
+  int64_t c_stride = 0;
+  const void* bias = nullptr;
+  const float* scale_d = nullptr;
+  void* d = nullptr;
+  int64_t d_stride = 0;
+};
+
+}  // namespace cleave

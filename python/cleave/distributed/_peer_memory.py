@@ -1,0 +1,150 @@
+"""Memory that every rank of a group has and all of them see: where a product leaves what the other ranks read."""
+
+from __future__ import annotations
+
+import os
+from math import prod
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from .. import _core
+from ._peers import Peers
+
+_LEAST = 4 << 20  # bytes of a turn's place
+_MOST = 1 << 30
+_ALIGNMENT = 256
+_MOST_TURNS = 256  # that are kept: of calls with the same sizes
+
+
+class PeerMemory:
+    """Staging of all ranks, in places that calls take in turn.
+
+    A call writes to its place, meets the other ranks, and reads theirs. Nothing ends it: its place is written again by
+    the call after the next, when all ranks have met for the one between, and so have read. Captured calls have two
+    places of their own, and a graph's first call meets the others before it writes, since nobody knows which calls ran
+    before a replay.
+    """
+
+    __slots__ = ("_capture", "_captured", "_device", "_eager", "_everyones", "_kept", "_turns", "bytes", "group")
+
+    def __init__(self, peers: Peers, device: torch.device, bytes: int, older: PeerMemory | None) -> None:
+        """On every rank. Raises ValueError, the same on all ranks, where one cannot share memory with the others."""
+        self.bytes, self._device = bytes, device
+        index = -1 if device.type == "cpu" else device.index
+
+        def all_gather(own: str) -> list[str]:
+            said: list[Any] = [None] * peers.size
+            dist.all_gather_object(said, own, group=peers.group)
+            return said
+
+        self.group = _core.Group.share(peers.rank, peers.size, index, 4 * bytes, all_gather)
+        self._everyones = [self.group.staging(rank) for rank in range(peers.size)]
+        self._turns: dict[tuple[str, int], Turn] = {}
+        self._eager = self._captured = self._capture = 0
+        self._kept = older  # captured graphs may have it
+
+    def turn(self, call: str) -> Turn:
+        """The place of a call, which all ranks make alike."""
+        stream = 0 if self._device.type == "cpu" else torch.cuda.current_stream(self._device).cuda_stream
+        capture = _core.capture_id(self._device.index, stream) if stream else 0
+        if not capture:
+            place = self._eager % 2
+            self._eager += 1
+        else:
+            if capture != self._capture:
+                self._capture = capture
+                self.group.barrier("the beginning of a graph", stream)
+            place = 2 + self._captured % 2
+            self._captured += 1
+        turn = self._turns.get((call, place))
+        if turn is None:
+            if len(self._turns) >= _MOST_TURNS:
+                self._turns.clear()
+            parts = [x[place * self.bytes : (place + 1) * self.bytes] for x in self._everyones]
+            turn = self._turns[call, place] = Turn(parts, self.group, call)
+        turn.begin(stream)
+        return turn
+
+
+class Turn:
+    """One call's place in every rank's memory, from which tensors are taken, the same on all ranks, and in every call
+    that is like it."""
+
+    __slots__ = ("_count", "_everyones", "_stream", "_taken", "_used", "call", "group")
+
+    def __init__(self, everyones: list[Tensor], group: Any, call: str) -> None:
+        self._everyones, self.group, self.call = everyones, group, call
+        self._taken: list[list[Tensor]] = []
+        self._used = self._count = self._stream = 0
+
+    def begin(self, stream: int) -> None:
+        self._stream, self._count = stream, 0
+
+    def take(self, shape: tuple[int, ...], dtype: torch.dtype) -> list[Tensor]:
+        """Every rank's tensor of that shape."""
+        if self._count == len(self._taken):
+            begin = self._used
+            end = begin + prod(shape) * dtype.itemsize
+            self._used = -(-end // _ALIGNMENT) * _ALIGNMENT
+            self._taken.append([x[begin:end].view(dtype).view(shape) for x in self._everyones])
+        self._count += 1
+        return self._taken[self._count - 1]
+
+    def meet(self, beside: Any = None) -> None:
+        """What any rank has written so far is there for what follows, on a stream beside the call's if one is given."""
+        if beside is None:
+            self.group.barrier(self.call, self._stream)
+        else:
+            self.group.barrier(self.call, getattr(beside, "cuda_stream", 0), True)
+
+    def gather(self, own: Tensor, out: Tensor) -> None:
+        """The same; and what all ranks have where `own` is, one below the other."""
+        self.group.gather(own.data_ptr(), own.nbytes, out.data_ptr(), self.call, self._stream)
+
+
+def bytes_of(*tensors: tuple[tuple[int, ...], torch.dtype]) -> int:
+    """The bytes that a turn takes for tensors of such shapes."""
+    return sum(-(-prod(shape) * dtype.itemsize // _ALIGNMENT) * _ALIGNMENT for shape, dtype in tensors)
+
+
+_memories: WeakKeyDictionary[dist.ProcessGroup, dict[torch.device, PeerMemory | str]] = WeakKeyDictionary()
+
+
+def known(peers: Peers, device: torch.device) -> PeerMemory | str | None:
+    """What the group has, or why it has none; None if it was never asked."""
+    if device.type == "cuda" and device.index is None:
+        device = torch.device("cuda", torch.cuda.current_device())
+    return _memories.get(peers.group, {}).get(device)
+
+
+def memory_of(peers: Peers, device: torch.device, bytes: int) -> PeerMemory | str:
+    """Memory with so many bytes for a turn, or why there is none. All ranks ask alike, and get the like."""
+    of_group = _memories.setdefault(peers.group, {})
+    found = of_group.get(device)
+    if isinstance(found, str) or (found is not None and found.bytes >= bytes):
+        return found
+    if bytes > most_bytes():
+        most = most_bytes()
+        return f"it would take {bytes} bytes of each rank's memory, four times, and CLEAVE_PEER_BYTES allows {most}"
+    if device.type == "cuda" and torch.cuda.is_current_stream_capturing():
+        return "a call of this size that is not captured has to come first: it makes the memory"
+    grown = max(_LEAST, 1 << (bytes - 1).bit_length())
+    try:
+        of_group[device] = PeerMemory(peers, device, grown, found)
+    except ValueError as error:
+        of_group[device] = str(error)
+    return of_group[device]
+
+
+def most_bytes() -> int:
+    """CLEAVE_PEER_BYTES, of one turn's place."""
+    given = os.environ.get("CLEAVE_PEER_BYTES", "")
+    if not given:
+        return _MOST
+    if not given.isdigit():
+        raise ValueError(f"CLEAVE_PEER_BYTES is {given!r}; it must be a number of bytes, or 0: no peers' memory")
+    return int(given)

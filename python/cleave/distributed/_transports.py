@@ -1,0 +1,295 @@
+"""How what the ranks of a call have gets from one to the others: by a collective, or through memory that all see.
+
+Both give lists of tensors, one of each rank, for `fold` or for the next product. Neither adds anything.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cache
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from . import _peer_memory
+from ._peer_memory import PeerMemory, Turn
+from ._peers import Peers, collective_of, exchange, gather, gather_rows
+
+Multiply = Callable[..., None]
+"""multiply(out, rows[, epilogue]): of some rows of a, or what an epilogue function makes of it."""
+Use = Callable[[list[Tensor], slice], None]
+"""Multiplies tensors' rows, which are these of all."""
+
+
+class Collectives:
+    """Those of torch.distributed: NCCL's or gloo's."""
+
+    def __init__(self, peers: Peers, name: str) -> None:
+        self.peers, self.name = peers, name
+        self.meeting: dict[str, Any] = {}  # what fold is told: partial results are there
+
+    def everyones(self, multiply: Multiply, like: Tensor, rows: int, columns: int, dtype: torch.dtype) -> list[Tensor]:
+        """All ranks' products, like `like` but for this shape and dtype."""
+        own = like.new_empty(rows, columns, dtype=dtype)
+        multiply(own, slice(0, rows))
+        return list(gather(own, self.peers, self.name).view(self.peers.size, rows, columns).unbind())
+
+    def shares(
+        self, multiply: Multiply, like: Tensor, rows: int, columns: int, dtype: torch.dtype, fused: bool
+    ) -> Iterator[tuple[slice, list[Tensor | None]]]:
+        """All ranks' products of this rank's rows, some after the other: which rows, and each rank's. This rank's may
+        be None, with `fused`: it is to be multiplied now, and the others' are there."""
+        size, share, own = self.peers.size, self.peers.share(rows), self.peers.own(rows)
+        product = like.new_empty(size * share, columns, dtype=dtype)
+        multiply(product[:rows], slice(0, rows))
+        received = exchange(product, self.peers, self.name)
+        yield slice(0, own), [part[:own] for part in received.view(size, share, columns).unbind()]
+
+    def whole(self, like: Tensor, rows: int, columns: int, dtype: torch.dtype) -> Whole:
+        """A result whose rows the ranks make, each its own, and all get."""
+        return Whole(like.new_empty(self.peers.share(rows), columns, dtype=dtype), self._whole_of, rows)
+
+    def _whole_of(self, own: Tensor, rows: int) -> Tensor:
+        return gather(own, self.peers, self.name)[:rows]
+
+    def gather_rows(self, *parts: Tensor, rows: int, use: Use | None = None, columns: int = 0) -> list[Tensor]:
+        """All rows of each tensor, whose rows torch.chunk has dealt. `use` makes a product of so many columns of them,
+        once or of some rows after the other."""
+        gathered = [gather_rows(x, rows, self.peers, self.name) for x in parts]
+        if use is not None:
+            use(gathered, slice(0, rows))
+        return gathered
+
+
+class Whole:
+    """A result that is gathered when it is made."""
+
+    def __init__(self, own: Tensor, gathered: Callable[[Tensor, int], Tensor], rows: int) -> None:
+        self.own, self._gathered, self._rows = own, gathered, rows
+
+    def made(self, part: slice) -> None:
+        """These of this rank's own rows are."""
+
+    def all(self) -> Tensor:
+        return self._gathered(self.own, self._rows)
+
+
+class PeerStores:
+    """Through memory that all ranks see: what one writes there the others read. Large products are moved by copy
+    engines while the rest of them is made."""
+
+    name = "peer"
+
+    def __init__(self, peers: Peers, turn: Turn) -> None:
+        self.peers, self._turn = peers, turn
+        self.meeting: dict[str, Any] = {"group": turn.group, "call": turn.call}
+
+    def everyones(self, multiply: Multiply, like: Tensor, rows: int, columns: int, dtype: torch.dtype) -> list[Tensor]:
+        products = self._turn.take((rows, columns), dtype)
+        multiply(products[self.peers.rank], slice(0, rows))
+        return products
+
+    def shares(
+        self, multiply: Multiply, like: Tensor, rows: int, columns: int, dtype: torch.dtype, fused: bool
+    ) -> Iterator[tuple[slice, list[Tensor | None]]]:
+        size, rank, share, own = self.peers.size, self.peers.rank, self.peers.share(rows), self.peers.own(rows)
+        if is_large(rows, size) and fills_a_gpu(share, columns):
+            yield from self._pushed_products(multiply, like, share, columns, dtype, fused)
+        else:
+            products = self._turn.take((size * share, columns), dtype)
+            multiply(products[rank][:rows], slice(0, rows))
+            yield slice(0, own), [product[rank * share : rank * share + own] for product in products]
+
+    def _pushed_products(
+        self, multiply: Multiply, like: Tensor, share: int, columns: int, dtype: torch.dtype, fused: bool
+    ) -> Iterator[tuple[slice, list[Tensor | None]]]:
+        """The others' rows first, which leave while the rest is multiplied."""
+        size, rank = self.peers.size, self.peers.rank
+        slots = self._turn.take((size, share, columns), dtype)  # of each rank: a place for each rank's rows of its own
+        others = like.new_empty(size - 1, share, columns, dtype=dtype)
+        beside = Beside(like.device)
+        parts, left = _parts(share, 1), []
+        for part in parts:
+            for step in range(1, size):  # from the next rank on, so that none receives from all at once
+                owner = (rank + step) % size
+                multiply(others[step - 1, part], _rows_of(owner, share, part))
+                with beside.behind_all():
+                    slots[owner][rank, part].copy_(others[step - 1, part], non_blocking=True)
+            left.append(beside.event())
+        if not fused:
+            multiply(slots[rank][rank], slice(rank * share, (rank + 1) * share))
+        for part, event in zip(parts, left, strict=True):
+            beside.computing.wait_event(event)
+            if fused:
+                self._turn.meet()
+            yield part, [None if fused and r == rank else slots[rank][r, part] for r in range(size)]
+
+    def whole(self, like: Tensor, rows: int, columns: int, dtype: torch.dtype) -> Whole:
+        everyones = self._turn.take((self.peers.share(rows), columns), dtype)
+        if is_large(rows, self.peers.size) and fills_a_gpu(self.peers.share(rows), columns):
+            return PulledWhole(self.peers, self._turn, everyones)
+        return Whole(everyones[self.peers.rank], self._whole_of, rows)
+
+    def _whole_of(self, own: Tensor, rows: int) -> Tensor:
+        whole = own.new_empty(self.peers.size * own.shape[0], *own.shape[1:])
+        self._turn.gather(own, whole)
+        return whole[:rows]
+
+    def gather_rows(self, *parts: Tensor, rows: int, use: Use | None = None, columns: int = 0) -> list[Tensor]:
+        share = self.peers.share(rows)
+        if use is not None and is_large(rows, self.peers.size):
+            return self._pushed_rows(parts, share, use, columns)
+        taken = [self._turn.take((share, *x.shape[1:]), x.dtype) for x in parts]
+        for x, everyones in zip(parts, taken, strict=True):
+            everyones[self.peers.rank][: x.shape[0]].copy_(x)
+        gathered = [self._whole_of(everyones[self.peers.rank], rows) for everyones in taken]
+        if use is not None:
+            use(gathered, slice(0, rows))
+        return gathered
+
+    def _pushed_rows(self, parts: tuple[Tensor, ...], share: int, use: Use, columns: int) -> list[Tensor]:
+        """This rank's rows are multiplied while they leave, and the others' when they are there."""
+        size, rank = self.peers.size, self.peers.rank
+        others = [(rank + step) % size for step in range(1, size)]
+        slots = [self._turn.take((size * share, *x.shape[1:]), x.dtype) for x in parts]
+        gathered = [x.new_empty(size * share, *x.shape[1:]) for x in parts]
+        beside, there = Beside(parts[0].device), []
+        with beside.behind_all():
+            for part in _parts(share, size - 1):
+                for x, everyones in zip(parts, slots, strict=True):
+                    for peer in others:
+                        everyones[peer][_rows_of(rank, share, part)].copy_(x[part], non_blocking=True)
+                self._turn.meet(beside.stream)
+                there.append((part, beside.event()))
+            for whole, x, everyones in zip(gathered, parts, slots, strict=True):  # what is returned
+                for peer in range(size):
+                    rows = _rows_of(peer, share, slice(0, share))
+                    whole[rows].copy_(x if peer == rank else everyones[rank][rows], non_blocking=True)
+        if not fills_a_gpu(share, columns):
+            beside.join()
+            use(gathered, slice(0, size * share))
+            return gathered
+        use(list(parts), slice(rank * share, (rank + 1) * share))
+        for part, event in _together(there, columns, size):
+            beside.computing.wait_event(event)
+            for peer in others:
+                rows = _rows_of(peer, share, part)
+                use([everyones[rank][rows] for everyones in slots], rows)
+        beside.join()
+        return gathered
+
+
+def _together(there: list[tuple[slice, Any]], columns: int, size: int) -> Iterator[tuple[slice, Any]]:
+    """Rows that are multiplied together, and when they are there: enough for all SMs; all, where this rank's own took
+    longer than they do to come."""
+    begin = 0
+    for part, event in there:
+        is_last = part is there[-1][0]
+        if is_last or (columns < _HIDING * size and fills_a_gpu(part.stop - begin, columns)):
+            yield slice(begin, part.stop), event
+            begin = part.stop
+
+
+class PulledWhole(Whole):
+    """Rows that copy engines fetch from the others while more of them are made."""
+
+    def __init__(self, peers: Peers, turn: Turn, everyones: list[Tensor]) -> None:
+        self.own, self._turn, self._everyones = everyones[peers.rank], turn, everyones
+        self._result = self.own.new_empty(peers.size * self.own.shape[0], *self.own.shape[1:])
+        self._beside = Beside(self.own.device)
+
+    def made(self, part: slice) -> None:
+        with self._beside.behind_all():
+            self._turn.meet(self._beside.stream)
+            for peer, rows in enumerate(self._everyones):
+                self._result[_rows_of(peer, len(rows), part)].copy_(rows[part], non_blocking=True)
+
+    def all(self) -> Tensor:
+        self._beside.join()
+        return self._result
+
+
+class Beside:
+    """A stream beside the one that computes, for copies. On the CPU both do nothing."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._streams = torch.get_device_module(device)
+        self.stream, self.computing = _side_stream(device), self._streams.current_stream(device)
+
+    @contextmanager
+    def behind_all(self) -> Iterator[None]:
+        """What is enqueued inside goes to it, behind all that is enqueued so far."""
+        self.stream.wait_stream(self.computing)
+        with self._streams.stream(self.stream):
+            yield
+
+    def event(self) -> Any:
+        return self.stream.record_event()
+
+    def join(self) -> None:
+        self.computing.wait_stream(self.stream)
+
+
+@cache
+def _side_stream(device: torch.device) -> Any:
+    module = torch.get_device_module(device)
+    return module.Stream() if device.type == "cpu" else module.Stream(device)
+
+
+_LEAST_ROWS = 1024  # with fewer, reading b again for each part takes longer than what it hides
+_WAVE = 132 * 128 * 256  # elements of D that an H100's or H200's SMs have at once
+_HIDING = 2048  # columns with which a row of 16 bits takes as long to multiply as to move
+
+
+def is_large(rows: int, size: int) -> bool:
+    """Whether rows are moved in parts while others are multiplied. All ranks answer alike."""
+    return size > 1 and rows % size == 0 and rows // size >= _LEAST_ROWS
+
+
+def fills_a_gpu(rows: int, columns: int) -> bool:
+    """Whether a product has tiles enough for all SMs. Large ones that do are never split along K, however they are cut
+    and moved, so that they have the same bits."""
+    return rows * columns >= _WAVE
+
+
+def _parts(share: int, peers: int) -> list[slice]:
+    """Rows that are moved together. Several parts leave sooner and are done sooner, and so do several peers' rows."""
+    count = max(1, min(4, share // (_LEAST_ROWS // 2)) // peers)
+    step = -(-share // count // 128) * 128
+    return [slice(begin, min(begin + step, share)) for begin in range(0, share, step)]
+
+
+def _rows_of(owner: int, share: int, part: slice) -> slice:
+    return slice(owner * share + part.start, owner * share + part.stop)
+
+
+def name_for(peers: Peers, device: torch.device) -> tuple[str, str]:
+    """What "auto" is now, and why not the memory of peers; without asking the other ranks."""
+    asked = os.environ.get("CLEAVE_TRANSPORT") or "auto"
+    if asked == "peer" or (asked == "auto" and device.type == "cuda"):
+        memory = _peer_memory.known(peers, device)
+        if isinstance(memory, PeerMemory):
+            return "peer", ""
+        why = "no call has made memory that all see yet" if memory is None else memory
+        return collective_of(peers, device, "auto"), f" ({why})"
+    return collective_of(peers, device, asked), ""
+
+
+def transport_for(peers: Peers, device: torch.device, asked: str, call: str, bytes: int) -> Collectives | PeerStores:
+    """What serves a call of so many bytes of each rank's memory. "auto" is the environment's CLEAVE_TRANSPORT, or else
+    the memory of peers where GPUs can share it, or else the group's backend.
+
+    Raises ValueError where the group has no such transport.
+    """
+    if asked == "auto":
+        asked = os.environ.get("CLEAVE_TRANSPORT") or "auto"
+    if asked == "peer" or (asked == "auto" and device.type == "cuda"):
+        memory = _peer_memory.memory_of(peers, device, bytes)
+        if isinstance(memory, PeerMemory):
+            return PeerStores(peers, memory.turn(call))
+        if asked == "peer":
+            raise ValueError(f'transport is "peer", which cannot serve this call: {memory}; use "auto"')
+    return Collectives(peers, collective_of(peers, device, asked))

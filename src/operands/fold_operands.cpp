@@ -1,0 +1,58 @@
+#include "operands/fold_operands.h"
+
+#include <algorithm>
+
+#include "base/refuse.h"
+#include "operands/packed.h"
+
+namespace cleave {
+
+FoldCall make_call(const FoldTensors& t, Activation activation, int64_t most_rows) {
+  if (t.partials.empty() || t.partials.size() > size_t(kMostFoldedRanks))
+    refuse_value("there are {} partial results; a sum has 1 to {}", t.partials.size(), kMostFoldedRanks);
+  FoldCall call;
+  FoldProblem& p = call.problem;
+  p.device = t.d.device;
+  p.activation = activation;
+  p.ranks = int64_t(t.partials.size());
+  const auto layout = [&](const Operand& x, const char* name, std::span<const DType> types) {
+    check_form(x, name, {2, 2, types}, p.device, "out");
+    if (x.rows() != t.d.rows() || x.columns() != t.d.columns())
+      refuse_value("{} is {} and out is {}; they must be the same", name, shape_text(x), shape_text(t.d));
+    return row_major(x, name);
+  };
+  p.d = layout(t.d, "out", kAnyType);
+  p.rows = t.d.rows();
+  p.columns = t.d.columns();
+  p.most_rows = most_rows;
+  p.partial = layout(t.partials[0], "partials[0]", kFloatTypes);
+  call.arguments.d = t.d.data;
+  for (size_t r = 0; r < t.partials.size(); ++r) {
+    const MatrixLayout other = layout(t.partials[r], "a partial result", kFloatTypes);
+    p.partial.alignment = std::min(p.partial.alignment, other.alignment);
+    if (other.dtype != p.partial.dtype || other.stride_row != p.partial.stride_row)
+      refuse_value("partials[{}] has other elements or rows than partials[0]; they must lie alike", r);
+    call.arguments.partials[r] = t.partials[r].data;
+  }
+  if (t.c) {
+    p.has_c = true;
+    p.c = layout(*t.c, "c", kFloatTypes);
+    call.arguments.c = t.c->data;
+  }
+  if (t.bias) {
+    check_form(*t.bias, "bias", {1, 1, kFloatTypes}, p.device, "out");
+    if (packed_count(*t.bias, "bias") != p.columns)
+      refuse_value("bias is {} and out is {}; it must have a value for each column", shape_text(*t.bias),
+                   shape_text(t.d));
+    p.has_bias = true;
+    p.bias = t.bias->dtype;
+    call.arguments.bias = t.bias->data;
+  }
+  if (t.scale_d) {
+    p.has_scale_d = true;
+    call.arguments.scale_d = one_value(*t.scale_d, "scale_d", p.device, "out");
+  }
+  return call;
+}
+
+}  // namespace cleave

@@ -1,0 +1,30 @@
+// Ranks that are GPUs: a kernel waits.
+#pragma once
+
+#include "cleave/peers/gather_config.h"
+#include "peers/mapped_group.h"
+#include "runtime/lazy_kernel.h"
+
+namespace cleave {
+
+class DeviceGroup final : public MappedGroup {
+ public:
+  DeviceGroup(int rank, int device, Memory memory);
+  ~DeviceGroup() override;
+
+  using MappedGroup::gather;
+
+  int device() const override { return device_; }
+
+ private:
+  GroupRecord& record() const override { return *record_; }
+  void gather(const MeetingParams& meeting, size_t offset, size_t bytes, void* out, void* stream) const override;
+
+  const Kernel& kernel(const GatherConfig& config, CUstream stream) const;
+
+  const int device_;
+  LazyKernel kernels_[4];          // a barrier's, and by the bytes of a piece
+  GroupRecord* record_ = nullptr;  // of the host's memory, which the device writes
+};
+
+}  // namespace cleave

@@ -1,0 +1,47 @@
+// Sums over ranks on the host.
+#include <vector>
+
+#include "cpu/host_plan.h"
+#include "peers/fold_problem.h"
+
+namespace cleave {
+namespace {
+
+/// One run.
+class Job {
+ public:
+  Job(const FoldProblem& problem, const FoldArguments& arguments, uint32_t threads)
+      : p_(problem), arguments_(arguments), threads_(threads_for(p_.rows * p_.columns * p_.ranks, threads)) {}
+
+  void run() {
+    if (arguments_.group != nullptr) arguments_.group->barrier(arguments_.call, nullptr);
+    for_each(threads_, p_.rows, [&](int64_t row) { fold(row); });
+  }
+
+ private:
+  void fold(int64_t row) const {
+    const float inverse = p_.has_scale_d ? 1.0f / *arguments_.scale_d : 1.0f;
+    for (int64_t n = 0; n < p_.columns; ++n) {
+      const auto partial = [&](int64_t rank) {
+        return load_element(p_.partial.dtype, arguments_.partials[rank], row * p_.partial.stride_row + n);
+      };
+      float sum = partial(0);
+      for (int64_t rank = 1; rank < p_.ranks; ++rank) sum += partial(rank);
+      if (p_.has_c) sum += load_element(p_.c.dtype, arguments_.c, row * p_.c.stride_row + n);
+      if (p_.has_bias) sum += load_element(p_.bias, arguments_.bias, n);
+      store_element(p_.d.dtype, arguments_.d, row * p_.d.stride_row + n, folded(p_.activation, sum, inverse));
+    }
+  }
+
+  const FoldProblem& p_;
+  const FoldArguments& arguments_;
+  const uint32_t threads_;
+};
+
+}  // namespace
+
+std::shared_ptr<const FoldPlan> make_cpu_plan(const FoldProblem& problem, uint32_t threads) {
+  return std::make_shared<HostPlan<FoldPlan, FoldProblem, FoldArguments, Job>>(problem, threads);
+}
+
+}  // namespace cleave

@@ -1,0 +1,35 @@
+#include "peers/fold_launch.h"
+
+#include "jit/translation_unit.h"
+#include "peers/fold_problem.h"
+
+namespace cleave {
+
+std::vector<FoldLaunch> fold_launches(const FoldProblem& p) {
+  const FoldConfig config = config_of(p);
+  const auto pieces_of_row = uint32_t(p.columns / fold_elements(config));
+  const FoldParams params{.pieces = uint32_t(p.rows) * pieces_of_row,
+                          .row = FastDivmod(max_of(pieces_of_row, 1u)),
+                          .partial_stride = p.partial.stride_row,
+                          .c_stride = p.c.stride_row,
+                          .d_stride = p.d.stride_row};
+  const int64_t most = max_of(p.rows, p.most_rows) * pieces_of_row;
+  const auto ctas = uint32_t(min_of(ceil_div(max_of(most, int64_t(1)), int64_t(kFoldThreads)), int64_t(kMostCtas)));
+  const LaunchShape shape{.grid = {ctas, 1, 1}, .block = {kFoldThreads, 1, 1}, .programmatic = true};
+  return {{FoldKernel::fold, config, params, shape}};
+}
+
+std::string translation_unit(FoldKernel kernel, const FoldConfig& config) {
+  return translation_unit({
+      .folder = "peers",
+      .name = enumerator_name(kernel),
+      .config = "FoldConfig",
+      .members =
+          CLEAVE_PRINT_MEMBERS(config, ranks, partial, c, bias, d, has_c, has_bias, has_scale_d, activation, vectors),
+      .launch_bounds = "cleave::kFoldThreads, 2",
+      .entry = fold_entry,
+      .params = "FoldParams",
+  });
+}
+
+}  // namespace cleave

@@ -1,0 +1,97 @@
+#include "peers/fold_problem.h"
+
+#include "base/refuse.h"
+#include "cleave/names.h"
+#include "problem/arguments.h"
+
+namespace cleave {
+namespace {
+
+static_assert(kMostFoldedRanks == kMostRanks);
+
+Placement matrix_of(const FoldProblem& p, const MatrixLayout& layout) {
+  return {layout, p.rows, p.columns, 1};
+}
+
+Placement absent_or(bool given, const Placement& place) {
+  return given ? place : Placement{};
+}
+
+Placement c_of(const FoldProblem& p) {
+  return absent_or(p.has_c, matrix_of(p, p.c));
+}
+Placement bias_of(const FoldProblem& p) {
+  return absent_or(p.has_bias, vector_of(p.bias, p.columns));
+}
+
+}  // namespace
+
+void check_types(const FoldProblem& p, Messages& out) {
+  const auto check = [&](const char* name, DType type) {
+    if (!is_wide_float(type)) out.add("{} is {}; it must be float16, bfloat16 or float32", name, to_string(type));
+  };
+  check("partial", p.partial.dtype);
+  if (p.has_c) check("c", p.c.dtype);
+  if (p.has_bias) check("bias", p.bias);
+  if (p.d.dtype == DType::i32) out.add("d is int32; a sum over ranks is a float, or of 8 bits with scale_d");
+  if ((size_of(p.d.dtype) == 1) != p.has_scale_d)
+    out.add("d is {} and scale_d {}; 8 bits are scaled, and nothing else is", to_string(p.d.dtype),
+            p.has_scale_d ? "is given" : "is missing");
+}
+
+std::vector<std::string> validate(const FoldProblem& p) {
+  Messages out;
+  if (p.ranks < 1 || p.ranks > kMostFoldedRanks)
+    out.add("ranks is {}; it must be from 1 to {}", p.ranks, kMostFoldedRanks);
+  if (p.activation == Activation::swiglu)
+    out.add("activation is swiglu, whose gates are no sum; apply it to the result");
+  if (check_size("rows", p.rows, out) && check_size("columns", p.columns, out) &&
+      check_size("most_rows", p.most_rows, out)) {
+    if (p.rows * p.columns > kMaxSize) {
+      out.add("rows x columns is {} x {}; they must have fewer than 2^31 elements, fold some rows at a time", p.rows,
+              p.columns);
+    } else if (p.rows > 0 && p.columns > 0) {
+      check_rows("partial", matrix_of(p, p.partial), false, out);
+      if (p.has_c) check_rows("c", c_of(p), false, out);
+      check_rows("d", matrix_of(p, p.d), true, out);
+    }
+  }
+  check_types(p, out);
+  check_device(p.device, out);
+  return out;
+}
+
+FoldConfig config_of(const FoldProblem& p) {
+  FoldConfig config{.ranks = uint32_t(p.ranks),
+                    .partial = p.partial.dtype,
+                    .d = p.d.dtype,
+                    .has_c = p.has_c,
+                    .has_bias = p.has_bias,
+                    .has_scale_d = p.has_scale_d,
+                    .activation = p.activation};
+  if (p.has_c) config.c = p.c.dtype;
+  if (p.has_bias) config.bias = p.bias;
+  // D's pieces have as many elements, so twice the bytes where it is wider.
+  config.vectors = p.columns % fold_elements(config) == 0 && widest_access(matrix_of(p, p.partial)) == 16 &&
+                   widest_access(matrix_of(p, p.d)) >= min_of(16u, fold_elements(config) * size_of(p.d.dtype));
+  return config;
+}
+
+void check_arguments(const FoldProblem& p, const FoldArguments& arguments) {
+  const Placement partial = matrix_of(p, p.partial);
+  const NamedOperand others[] = {
+      {"d", matrix_of(p, p.d), arguments.d, true, false, true},
+      {"c", c_of(p), arguments.c, false, false, true},
+      {"bias", bias_of(p), arguments.bias, false},
+      {"scale_d", absent_or(p.has_scale_d, vector_of(DType::f32, 1)), arguments.scale_d, false},
+  };
+  check_operands(others);
+  for (int64_t r = 0; r < p.ranks; ++r) {
+    const NamedOperand pair[] = {others[0], {"a partial result", partial, arguments.partials[r], false}};
+    check_operands(pair);
+  }
+  if (arguments.group != nullptr && arguments.group->device() != p.device)
+    refuse_value("group is of device {}, and d of {}; fold where the group is", arguments.group->device(), p.device);
+}
+
+}  // namespace cleave

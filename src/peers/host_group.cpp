@@ -1,0 +1,58 @@
+#include "peers/host_group.h"
+
+#include <atomic>
+#include <chrono>
+#include <cstring>
+#include <thread>
+
+namespace cleave {
+namespace {
+
+/// What wait_for asks of the host.
+struct HostWaiting {
+  const GroupRecord& record;
+
+  static uint64_t load(const uint64_t* arrival) {
+    return std::atomic_ref(*const_cast<uint64_t*>(arrival)).load(std::memory_order_acquire);
+  }
+  static uint64_t now() {
+    const auto time = std::chrono::steady_clock::now().time_since_epoch();
+    return uint64_t(std::chrono::duration_cast<std::chrono::nanoseconds>(time).count());
+  }
+  bool gives_up() const { return *static_cast<const volatile uint32_t*>(&record.abort) != 0; }
+  static void pause() { std::this_thread::yield(); }
+};
+
+}  // namespace
+
+void HostGroup::gather(const MeetingParams& meeting, size_t offset, size_t bytes, void* out, void*) const {
+  meet(meeting);
+  for (int r = 0; bytes > 0 && r < size(); ++r) {
+    const char* const from = reinterpret_cast<const char*>(meeting.headers[r]) + offset;
+    std::memcpy(static_cast<char*>(out) + size_t(r) * bytes, from, bytes);
+  }
+}
+
+void HostGroup::meet(const MeetingParams& p) const {
+  GroupHeader& own = *p.headers[p.rank];
+  const Arrival arrival{own.epochs[p.first] + 1, p.signature};
+  for (uint32_t peer = 0; peer < p.size; ++peer) {
+    uint64_t& to = *arrival_of(*p.headers[peer], arrival.epoch, p.first, p.rank);
+    if (peer != p.rank) std::atomic_ref(to).store(arrival.bits(), std::memory_order_release);
+  }
+  own.epochs[p.first] = arrival.epoch;
+  for (uint32_t peer = 0; peer < p.size; ++peer) {
+    if (peer == p.rank) continue;
+    Arrival seen;
+    const uint64_t* const from = arrival_of(own, arrival.epoch, p.first, peer);
+    const Outcome outcome = wait_for(HostWaiting{record_}, from, arrival, p.timeout, seen);
+    if (outcome == Outcome::arrived) continue;
+    record_.peer = peer;
+    record_.expected = arrival;
+    record_.seen = seen;
+    record_.outcome = outcome;
+    check();
+  }
+}
+
+}  // namespace cleave

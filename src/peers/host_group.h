@@ -1,0 +1,24 @@
+// Ranks that are threads or processes of the host: the calling thread waits.
+#pragma once
+
+#include "cleave/problem.h"
+#include "peers/mapped_group.h"
+
+namespace cleave {
+
+class HostGroup final : public MappedGroup {
+ public:
+  using MappedGroup::gather;
+  using MappedGroup::MappedGroup;
+
+  int device() const override { return kCpu; }
+
+ private:
+  GroupRecord& record() const override { return record_; }
+  void gather(const MeetingParams& meeting, size_t offset, size_t bytes, void* out, void* stream) const override;
+  void meet(const MeetingParams& params) const;
+
+  mutable GroupRecord record_;
+};
+
+}  // namespace cleave

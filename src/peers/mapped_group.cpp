@@ -1,0 +1,112 @@
+#include "peers/mapped_group.h"
+
+#include <cstdlib>
+#include <mutex>
+#include <utility>
+
+#include "base/refuse.h"
+#include "cleave/problem.h"
+#include "peers/device_group.h"
+#include "peers/host_group.h"
+
+namespace cleave {
+
+double peer_timeout() {
+  const char* const given = std::getenv("CLEAVE_PEER_TIMEOUT");
+  if (given == nullptr || *given == '\0') return 60;
+  char* end = nullptr;
+  const double seconds = std::strtod(given, &end);
+  if (*end != '\0' || !(seconds > 0) || !(seconds < 1e9))
+    refuse_value("CLEAVE_PEER_TIMEOUT is \"{}\"; it must be a number of seconds above 0", given);
+  return seconds;
+}
+
+MappedGroup::MappedGroup(int rank, Memory memory)
+    : rank_(rank), memory_(std::move(memory)), timeout_(uint64_t(peer_timeout() * 1e9)) {}
+
+void* MappedGroup::staging(int rank) const {
+  if (rank < 0 || rank >= size()) refuse_value("rank is {}; the group has {} ranks", rank, size());
+  return static_cast<char*>(memory_.addresses[size_t(rank)]) + kGroupHeaderBytes;
+}
+
+void MappedGroup::barrier(std::string_view call, void* stream, bool beside) const {
+  MeetingParams params = meeting(call);
+  if (beside) params.first = kMostCtas;
+  gather(params, 0, 0, nullptr, stream);
+}
+
+void MappedGroup::gather(const void* own, size_t bytes, void* out, std::string_view call, void* stream) const {
+  const auto begin = reinterpret_cast<uintptr_t>(staging(rank_)), place = reinterpret_cast<uintptr_t>(own);
+  if (place < begin || place - begin > this->bytes() || bytes > this->bytes() - (place - begin))
+    refuse_value("own is {}, of {} bytes; they must be in this rank's staging", fmt::ptr(own), bytes);
+  constexpr size_t kMost = size_t(1) << 31;
+  if (bytes >= kMost / size_t(size())) refuse_value("bytes is {}; all ranks' must be fewer than 2^31", bytes);
+  const size_t offset = kGroupHeaderBytes + (place - begin);
+  if (offset % 16 != 0) refuse_value("own is {}; it must be a multiple of 16 bytes", fmt::ptr(own));
+  gather(meeting(call), offset, bytes, out, stream);
+}
+
+MeetingParams MappedGroup::meeting(std::string_view call) const {
+  check();
+  MeetingParams params{.record = &record(),
+                       .timeout = timeout_,
+                       .rank = uint32_t(rank_),
+                       .size = uint32_t(size()),
+                       .signature = signature_of(call)};
+  for (int r = 0; r < size(); ++r) params.headers[r] = static_cast<GroupHeader*>(memory_.addresses[size_t(r)]);
+  return params;
+}
+
+void MappedGroup::abort() const {
+  *static_cast<volatile uint32_t*>(&record().abort) = 1;
+}
+
+std::string MappedGroup::problem() const {
+  const GroupRecord& found = record();
+  const Outcome outcome = *static_cast<const volatile Outcome*>(&found.outcome);
+  const std::string call = call_of(found.expected.signature);
+  switch (outcome) {
+    case Outcome::arrived:
+      break;
+    case Outcome::late:
+      return fmt::format(
+          "rank {} waited {} s for rank {} in {}, which did not come: it has died, is late, or makes another call "
+          "(CLEAVE_PEER_TIMEOUT, in seconds, is how long a rank waits)",
+          rank_, double(timeout_) * 1e-9, found.peer, call);
+    case Outcome::disagrees:
+      return fmt::format(
+          "rank {} calls {} where rank {} calls {}; all ranks must make the same calls in the same order", rank_, call,
+          found.peer, call_of(found.seen.signature));
+    case Outcome::aborted:
+      return fmt::format("the group was aborted while rank {} waited for rank {} in {}", rank_, found.peer, call);
+  }
+  return *static_cast<const volatile uint32_t*>(&found.abort) != 0 ? "the group was aborted" : "";
+}
+
+uint32_t MappedGroup::signature_of(std::string_view call) const {
+  uint32_t hash = 2166136261u;  // FNV-1a
+  for (const char c : call) hash = (hash ^ uint8_t(c)) * 16777619u;
+  constexpr size_t kMostCalls = 4096;
+  const std::lock_guard lock(mutex_);
+  if (calls_.size() < kMostCalls && !calls_.contains(hash)) calls_.emplace(hash, call);
+  return hash;
+}
+
+std::string MappedGroup::call_of(uint32_t signature) const {
+  const std::lock_guard lock(mutex_);
+  const auto found = calls_.find(signature);
+  return found != calls_.end() ? found->second : fmt::format("what rank {} has never called", rank_);
+}
+
+void Group::check() const {
+  if (const std::string found = problem(); !found.empty()) {
+    refuse(ErrorCode::peer, "{}. The group is of no use any more; make another of the ranks that are left.", found);
+  }
+}
+
+std::unique_ptr<MappedGroup> make_group(int rank, int device, MappedGroup::Memory memory) {
+  if (device == kCpu) return std::make_unique<HostGroup>(rank, std::move(memory));
+  return std::make_unique<DeviceGroup>(rank, device, std::move(memory));
+}
+
+}  // namespace cleave

@@ -1,0 +1,62 @@
+// A group over blocks of memory that are mapped here.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "cleave/group.h"
+#include "cleave/peers/meeting_params.h"
+#include "peers/block.h"
+#include "process/fork.h"
+
+namespace cleave {
+
+/// CLEAVE_PEER_TIMEOUT in seconds. Throws Error(invalid_argument) for what is no such number.
+double peer_timeout();
+
+/// Where the record is, and who waits, differ between devices.
+class MappedGroup : public Group {
+ public:
+  struct Memory {
+    std::vector<void*> addresses;  // of each rank's block
+    size_t block_bytes = 0;
+    std::vector<std::unique_ptr<Block>> blocks;  // what keeps them; empty: somebody else
+  };
+
+  MappedGroup(int rank, Memory memory);
+
+  int rank() const override { return rank_; }
+  int size() const override { return int(memory_.addresses.size()); }
+  size_t bytes() const override { return memory_.block_bytes - kGroupHeaderBytes; }
+  void* staging(int rank) const override;
+  void barrier(std::string_view call, void* stream, bool beside) const override;
+  void gather(const void* own, size_t bytes, void* out, std::string_view call, void* stream) const override;
+  MeetingParams meeting(std::string_view call) const override;
+  void abort() const override;
+  std::string problem() const override;
+
+ protected:
+  virtual GroupRecord& record() const = 0;
+  /// After the meeting, `bytes` at `offset` of each rank's block.
+  virtual void gather(const MeetingParams& meeting, size_t offset, size_t bytes, void* out, void* stream) const = 0;
+
+ private:
+  /// A number for a call's text, which a record may name.
+  uint32_t signature_of(std::string_view call) const;
+  std::string call_of(uint32_t signature) const;
+
+  const int rank_;
+  const Memory memory_;
+  const uint64_t timeout_;  // nanoseconds
+
+  mutable ForkMutex mutex_;
+  mutable std::unordered_map<uint32_t, std::string> calls_;
+};
+
+std::unique_ptr<MappedGroup> make_group(int rank, int device, MappedGroup::Memory memory);
+
+}  // namespace cleave

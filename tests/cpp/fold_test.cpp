@@ -1,0 +1,147 @@
+// Sums over ranks: their order, what is done to them once, and the kernel.
+#include "cleave/fold.h"
+
+#include <gtest/gtest.h>
+
+#include <random>
+#include <set>
+#include <thread>
+
+#include "cleave/core/element.h"
+#include "cleave/device.h"
+#include "expect_no_spills.h"
+#include "jit/nvrtc.h"
+#include "peers/fold_launch.h"
+#include "peers/fold_problem.h"
+#include "peers/gather_launch.h"
+
+namespace cleave {
+namespace {
+
+FoldProblem problem_of(int64_t ranks, int64_t rows, int64_t columns, int device = kCpu) {
+  return {.ranks = ranks,
+          .rows = rows,
+          .most_rows = rows,
+          .columns = columns,
+          .partial = {.dtype = DType::f32, .stride_row = columns},
+          .d = {.dtype = DType::f32, .stride_row = columns},
+          .device = device};
+}
+
+std::vector<float> random_floats(size_t count, uint32_t seed) {
+  std::mt19937 random{seed};
+  std::normal_distribution<float> normal;
+  std::vector<float> x(count);
+  for (float& value : x) value = normal(random);
+  return x;
+}
+
+TEST(Fold, AddsInTheOrderOfTheRanks) {
+  constexpr int64_t kRanks = 5, kRows = 7, kColumns = 13;
+  FoldProblem problem = problem_of(kRanks, kRows, kColumns);
+  problem.has_c = problem.has_bias = true;
+  problem.c = {.dtype = DType::f32, .stride_row = kColumns};
+  problem.activation = Activation::relu;
+  FoldArguments arguments;
+  std::vector<std::vector<float>> partials;
+  for (int64_t r = 0; r < kRanks; ++r) {
+    partials.push_back(random_floats(kRows * kColumns, uint32_t(r)));
+    arguments.partials[r] = partials.back().data();
+  }
+  const auto c = random_floats(kRows * kColumns, 90), bias = random_floats(kColumns, 91);
+  std::vector<float> d(kRows * kColumns, 1e30f);
+  arguments.c = c.data(), arguments.bias = bias.data(), arguments.d = d.data();
+  plan(problem)->run(arguments, nullptr);
+  for (size_t i = 0; i < d.size(); ++i) {
+    float sum = partials[0][i];
+    for (size_t r = 1; r < kRanks; ++r) sum += partials[r][i];
+    sum = sum + c[i] + bias[i % kColumns];
+    ASSERT_EQ(d[i], sum < 0 ? 0.0f : sum);
+  }
+}
+
+TEST(Fold, RanksOfAGroupWaitForEachOther) {
+  constexpr int kRanks = 4;
+  constexpr int64_t kColumns = 24;
+  const size_t bytes = (64 << 10) + 2 * kColumns * sizeof(float);
+  std::vector<std::vector<std::max_align_t>> memory(kRanks, std::vector<std::max_align_t>(bytes / 16));
+  std::vector<void*> blocks;
+  for (auto& block : memory) blocks.push_back(block.data());
+  std::vector<std::jthread> threads;
+  for (int rank = 0; rank < kRanks; ++rank) {
+    threads.emplace_back([&, rank] {
+      const auto group = Group::from_pointers(rank, kCpu, blocks, bytes);
+      for (int call = 0; call < 200; ++call) {
+        const auto part = [&](int r) { return static_cast<float*>(group->staging(r)) + call % 2 * kColumns; };
+        for (int64_t n = 0; n < kColumns; ++n) part(rank)[n] = float(call * 1000 + rank * 100 + n);
+        std::vector<float> d(kColumns);
+        FoldArguments arguments{.d = d.data(), .group = group.get(), .call = "a sum"};
+        for (int r = 0; r < kRanks; ++r) arguments.partials[r] = part(r);
+        plan(problem_of(kRanks, 1, kColumns))->run(arguments, nullptr);
+        for (int64_t n = 0; n < kColumns; ++n) ASSERT_EQ(d[size_t(n)], float(4 * call * 1000 + 600 + 4 * n));
+      }
+    });
+  }
+}
+
+TEST(Fold, BrokenRulesAreNamed) {
+  FoldProblem p = problem_of(17, 4, 8);
+  p.activation = Activation::swiglu;
+  p.d.dtype = DType::i8;
+  const auto said = validate(p);
+  ASSERT_EQ(said.size(), 3u);
+  EXPECT_EQ(said[0], "ranks is 17; it must be from 1 to 16");
+  EXPECT_EQ(said[1], "activation is swiglu, whose gates are no sum; apply it to the result");
+  EXPECT_EQ(said[2], "d is int8 and scale_d is missing; 8 bits are scaled, and nothing else is");
+}
+
+TEST(FoldLaunches, EveryRankHasTheSameCtas) {
+  for (const int64_t most : {0, 1, 33, 5000}) {
+    std::set<uint32_t> ctas;
+    for (const int64_t rows : {int64_t(0), most / 2, most}) {
+      FoldProblem p = problem_of(2, rows, 512, kPlanOnlyH100);
+      p.most_rows = most;
+      const auto launches = fold_launches(p);
+      ASSERT_EQ(launches.size(), 1u);
+      ctas.insert(launches[0].shape.grid.x);
+      EXPECT_EQ(launches[0].params.pieces, rows * 128);
+    }
+    EXPECT_EQ(ctas.size(), 1u);
+    EXPECT_LE(*ctas.begin(), kMostCtas);
+  }
+}
+
+TEST(FoldLaunches, VectorsAreAlignedInBoth) {
+  FoldProblem p = problem_of(2, 8, 64, kPlanOnlyH100);
+  EXPECT_TRUE(config_of(p).vectors);
+  p.partial.dtype = DType::bf16;
+  p.d.alignment = 8;
+  EXPECT_FALSE(config_of(p).vectors);
+  p.d.dtype = DType::i8;
+  EXPECT_TRUE(config_of(p).vectors);
+  p.columns = 60;
+  EXPECT_FALSE(config_of(p).vectors);
+}
+
+TEST(PeerKernels, CompileWithoutSpills) {
+  std::set<std::string> sources;
+  for (const uint32_t ranks : {1, 2, 3, 8, 16}) {
+    for (const DType type : {DType::bf16, DType::f16, DType::f32}) {
+      FoldConfig config{.ranks = ranks, .partial = type, .d = type};
+      sources.insert(translation_unit(FoldKernel::fold, config));
+      config.has_c = config.has_bias = true;
+      config.activation = Activation::gelu_erf;
+      config.vectors = type != DType::f16;
+      sources.insert(translation_unit(FoldKernel::fold, config));
+    }
+  }
+  for (const size_t bytes : {0, 16, 4, 1}) sources.insert(translation_unit(gather_config(bytes, nullptr)));
+  FoldConfig scaled{.d = DType::e4m3, .has_scale_d = true};
+  sources.insert(translation_unit(FoldKernel::fold, scaled));
+  constexpr uint32_t kRegisters = 65536 / (2 * kFoldThreads);
+  expect_no_spills(sources, "sm_90a", kRegisters);
+  expect_no_spills(sources, "sm_80", kRegisters);
+}
+
+}  // namespace
+}  // namespace cleave

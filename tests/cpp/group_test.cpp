@@ -1,0 +1,167 @@
+// Groups of threads on the host: barriers, what they say of peers that do not come, and memory that is shared.
+#include "cleave/group.h"
+
+#include <gtest/gtest.h>
+
+#include <barrier>
+#include <chrono>
+#include <cstdlib>
+#include <random>
+#include <thread>
+
+#include "cleave/peers/arrival.h"
+#include "cleave/problem.h"
+
+namespace cleave {
+namespace {
+
+/// Blocks of zeros, and what each thread of so many makes of them.
+class Ranks {
+ public:
+  explicit Ranks(int size, size_t block_bytes = kGroupHeaderBytes + 4096) : size_(size), block_bytes_(block_bytes) {
+    for (int r = 0; r < size; ++r) {
+      memory_.emplace_back(block_bytes / sizeof(std::max_align_t));
+      blocks_.push_back(memory_.back().data());
+    }
+  }
+
+  std::shared_ptr<Group> group(int rank) { return Group::from_pointers(rank, kCpu, blocks_, block_bytes_); }
+
+  template <class Run>
+  void run(const Run& run) {
+    std::vector<std::jthread> threads;
+    for (int r = 0; r < size_; ++r) threads.emplace_back([&, r] { run(r, *group(r)); });
+  }
+
+ private:
+  const int size_;
+  const size_t block_bytes_;
+  std::vector<std::vector<std::max_align_t>> memory_;
+  std::vector<void*> blocks_;
+};
+
+/// For the life of a test.
+class Timeout {
+ public:
+  explicit Timeout(const char* seconds) { setenv("CLEAVE_PEER_TIMEOUT", seconds, 1); }
+  ~Timeout() { unsetenv("CLEAVE_PEER_TIMEOUT"); }
+};
+
+std::string error_of(const auto& call, ErrorCode code) {
+  try {
+    call();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), code) << error.what();
+    return error.what();
+  }
+  return "";
+}
+
+TEST(Group, ABarrierOrdersWhatRanksWrite) {
+  for (const int size : {1, 2, 3, 8}) {
+    Ranks ranks(size);
+    ranks.run([&](int rank, const Group& group) {
+      std::mt19937 random{uint32_t(rank)};
+      for (uint32_t call = 0; call < 400; ++call) {
+        // Two places in turn, as nothing ends a call but the next barrier.
+        const auto place = [&](int owner, int from) {
+          return static_cast<uint32_t*>(group.staging(owner)) + call % 2 * size + from;
+        };
+        if (random() % 8 == 0) std::this_thread::sleep_for(std::chrono::microseconds(random() % 200));
+        for (int owner = 0; owner < size; ++owner) *place(owner, rank) = call * 100 + uint32_t(rank);
+        group.barrier("a call", nullptr);
+        for (int from = 0; from < size; ++from) ASSERT_EQ(*place(rank, from), call * 100 + uint32_t(from));
+      }
+    });
+  }
+}
+
+TEST(Group, APeerThatDoesNotComeIsNamed) {
+  const Timeout timeout("0.05");
+  Ranks ranks(3);
+  ranks.run([&](int rank, const Group& group) {
+    if (rank == 2) return;
+    const std::string said = error_of([&] { group.barrier("layer 3's product", nullptr); }, ErrorCode::peer);
+    EXPECT_NE(said.find("for rank 2 in layer 3's product"), std::string::npos) << said;
+    // And then at once, whoever comes.
+    EXPECT_EQ(error_of([&] { group.barrier("another", nullptr); }, ErrorCode::peer), said);
+    EXPECT_TRUE(said.starts_with(group.problem()));
+  });
+}
+
+TEST(Group, OtherCallsAreToldApart) {
+  Ranks ranks(2);
+  ranks.run([&](int rank, const Group& group) {
+    group.barrier("first", nullptr);
+    const std::string said = error_of([&] { group.barrier(rank == 0 ? "first" : "second", nullptr); }, ErrorCode::peer);
+    const char* const expected = rank == 0 ? "rank 0 calls first where rank 1 calls what rank 0 has never called"
+                                           : "rank 1 calls second where rank 0 calls first";
+    EXPECT_TRUE(said.starts_with(expected)) << said;
+  });
+}
+
+TEST(Group, AbortEndsTheWait) {
+  Ranks ranks(2);
+  const auto group = ranks.group(0);
+  std::jthread other([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    group->abort();
+  });
+  const std::string said = error_of([&] { group->barrier("a call", nullptr); }, ErrorCode::peer);
+  EXPECT_TRUE(said.starts_with("the group was aborted while rank 0 waited for rank 1 in a call")) << said;
+  EXPECT_NE(group->problem(), "");
+}
+
+TEST(Group, SharedMemoryIsTheSameEverywhere) {
+  constexpr int kSize = 3;
+  std::vector<std::string> said(kSize);
+  std::barrier meeting(kSize);
+  const auto share = [&](int rank, size_t bytes) {
+    return Group::share(rank, kSize, kCpu, bytes, [&](const std::string& own) {
+      said[size_t(rank)] = own;
+      meeting.arrive_and_wait();
+      const std::vector<std::string> all = said;
+      meeting.arrive_and_wait();
+      return all;
+    });
+  };
+  std::vector<std::jthread> threads;
+  for (int rank = 0; rank < kSize; ++rank) {
+    threads.emplace_back([&, rank] {
+      const auto group = share(rank, 1000);
+      EXPECT_EQ(group->bytes(), 1000u);
+      for (int owner = 0; owner < kSize; ++owner) static_cast<char*>(group->staging(owner))[rank] = char('a' + rank);
+      group->barrier("letters", nullptr);
+      EXPECT_EQ(std::string_view(static_cast<const char*>(group->staging(rank)), 4), std::string_view("abc\0", 4));
+      const std::string refused = error_of([&] { share(rank, rank == 1 ? 1000 : 999); }, ErrorCode::unsupported);
+      EXPECT_NE(refused.find("they must be the same on all ranks"), std::string::npos) << refused;
+    });
+  }
+}
+
+TEST(Group, BadArgumentsAreNamed) {
+  const auto share = [](int rank, int size, size_t bytes) {
+    return error_of([&] { Group::share(rank, size, kCpu, bytes, {}); }, ErrorCode::invalid_argument);
+  };
+  EXPECT_EQ(share(0, 17, 1), "size is 17; a group has 1 to 16 ranks");
+  EXPECT_EQ(share(2, 2, 1), "rank is 2; it must be from 0 to 1");
+  EXPECT_NE(share(0, 1, 0), "");
+  alignas(16) char memory[32];
+  void* const blocks[] = {memory + 1};
+  EXPECT_NE(error_of([&] { Group::from_pointers(0, kCpu, blocks, 1 << 20); }, ErrorCode::invalid_argument), "");
+  EXPECT_NE(error_of([&] { Ranks(2).group(0)->staging(2); }, ErrorCode::invalid_argument), "");
+  const Timeout timeout("soon");
+  EXPECT_EQ(error_of([] { Ranks(2).group(0); }, ErrorCode::invalid_argument),
+            "CLEAVE_PEER_TIMEOUT is \"soon\"; it must be a number of seconds above 0");
+}
+
+TEST(Arrivals, EpochsGoOnPastTheLastNumber) {
+  constexpr Arrival last{0xffffffffu, 7};
+  EXPECT_EQ(Arrival::of(last.bits()).epoch, last.epoch);
+  EXPECT_EQ(Arrival::of(last.bits()).signature, 7u);
+  GroupHeader header;
+  EXPECT_NE(arrival_of(header, last.epoch, 0, 3), arrival_of(header, last.epoch + 1, 0, 3));
+}
+
+}  // namespace
+}  // namespace cleave
