@@ -7,7 +7,7 @@ ARGS ?=
 # Where setup finds the system's cmake too old, it puts one into .venv.
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 
-.PHONY: run test test-kernels bench docs build wheels setup format lint lint-tools clean
+.PHONY: run test test-kernels test-nvrtc bench docs build wheels setup format lint lint-tools clean
 
 run: build  ## the demo: ARGS="--help" lists its sections
 	$(PYTHON) -m examples.demo $(ARGS)
@@ -18,6 +18,10 @@ test: build  ## C++ tests, then Python tests; GPU tests run where there is a GPU
 
 test-kernels: build  ## every kernel of the catalogue compiles without spills: for a machine of many cores
 	ctest --test-dir $(BUILD) -C all_kernels -R all_kernels --output-on-failure --parallel $(shell nproc)
+
+test-nvrtc: build  ## other NVRTCs make the same of the kernels, for a machine of many cores: ARGS="--help"
+	cmake --build $(BUILD) --target kernel_digests
+	$(PYTHON) tools/nvrtc_versions.py $(ARGS)
 
 bench: build  ## measurements against the peers that are installed: ARGS="--help" lists the suites
 	$(PYTHON) -m bench $(ARGS)

@@ -2,25 +2,29 @@
 //
 //   build/kernel_digests 20 > before; (edit, build) build/kernel_digests 20 > after; diff before after
 //
-// The argument takes every so many of the sample that the tests compile; 1 is all of it. The columns are
-// architecture, number, a digest of the cubin, one of its instructions, one of how often it has each
-// opcode, bytes of instructions, registers, bytes of the stack and of spills. An edit of names leaves
-// all of them; one that moves a kernel's parameters leaves what follows the instructions' digest.
+// The argument takes every so many of the sample that the tests compile and of the kernels that are no products'; 1 is
+// all of it. The columns are architecture, number, a digest of the cubin, one of its instructions, one of how often it
+// has each opcode, bytes of instructions, registers, bytes of the stack and of spills. An edit of names leaves all of
+// them; one that moves a kernel's parameters leaves what follows the instructions' digest. A kernel that NVRTC refuses
+// has "refused" and why instead. tools/nvrtc_versions.py compares NVRTCs by the same lines.
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <atomic>
 #include <cstdlib>
 #include <cstring>
+#include <iterator>
 #include <map>
 #include <string_view>
 #include <thread>
 #include <vector>
 
 #include "all_kernels/all_configs.h"
+#include "cleave/error.h"
 #include "jit/compiler.h"
 #include "jit/source.h"
 #include "kernel_sample.h"
+#include "other_sources.h"
 #include "plan/model_device.h"
 
 namespace {
@@ -63,24 +67,36 @@ std::string opcodes(std::string_view code) {
   return text;
 }
 
-std::string line(const std::string& arch, size_t number, const GemmConfig& config) {
-  const CompiledKernel kernel = compile_uncached(gemm_source(config), arch);
+std::string line(const std::string& arch, size_t number, const std::string& source) try {
+  const CompiledKernel kernel = compile_uncached(source, arch);
   const std::string code = instructions(kernel.cubin);
   const KernelResources& used = kernel.resources;
   return fmt::format("{} {} {:016x} {:016x} {:016x} {} {} {} {}\n", arch, number, digest(kernel.cubin), digest(code),
                      digest(opcodes(code)), code.size(), used.registers, used.stack_bytes,
                      used.spill_store_bytes + used.spill_load_bytes);
+} catch (const Error& error) {
+  std::string why = error.what();
+  std::ranges::replace(why, '\n', ' ');
+  return fmt::format("{} {} refused {}\n", arch, number, why);
+}
+
+std::vector<std::string> sources_for(const std::string& arch) {
+  std::vector<std::string> sources;
+  for (const GemmConfig& config : kernel_sample(all_configs(model_device(arch))))
+    sources.push_back(gemm_source(config));
+  if (arch == "sm_90a") std::ranges::copy(OtherSources().all(), std::back_inserter(sources));
+  return sources;
 }
 
 void print_digests(const std::string& arch, size_t every) {
-  const std::vector<GemmConfig> sample = kernel_sample(all_configs(model_device(arch)));
-  std::vector<std::string> lines(sample.size());
+  const std::vector<std::string> sources = sources_for(arch);
+  std::vector<std::string> lines(sources.size());
   std::atomic<size_t> next = 0;
   {
     std::vector<std::jthread> threads(std::max(1u, std::thread::hardware_concurrency()));
     for (std::jthread& thread : threads) {
       thread = std::jthread([&] {
-        for (size_t i; (i = next++ * every) < sample.size();) lines[i] = line(arch, i, sample[i]);
+        for (size_t i; (i = next++ * every) < sources.size();) lines[i] = line(arch, i, sources[i]);
       });
     }
   }

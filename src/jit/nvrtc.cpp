@@ -19,8 +19,8 @@ namespace cleave {
 namespace {
 
 constexpr int newest_major = 13, oldest_major = 12;
-// 12.0 refuses operands of assembly that are written early ("=&r").
-constexpr NvrtcVersion oldest = {.major = oldest_major, .minor = 1};
+// Older ones have no mma.sync of 8-bit floats.
+constexpr NvrtcVersion oldest = {.major = oldest_major, .minor = 4};
 
 #define CLEAVE_NVRTC_FUNCTIONS(X)            \
   X(get_error_string, GetErrorString)        \

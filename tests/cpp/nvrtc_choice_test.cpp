@@ -70,8 +70,8 @@ void print_answer_of(const char* version) {
 
 TEST_F(NvrtcChoiceDeathTest, OneThatIsTooOldIsRefusedByName) {
   const auto exited = testing::ExitedWithCode(0);
-  EXPECT_EXIT(print_answer_of("12000"), exited, "to be 12.1 or newer.*libfake_nvrtc.so, which is 12.0");
-  EXPECT_EXIT(print_answer_of("12010"), exited, "libfake_nvrtc.so$");
+  EXPECT_EXIT(print_answer_of("12030"), exited, "to be 12.4 or newer.*libfake_nvrtc.so, which is 12.3");
+  EXPECT_EXIT(print_answer_of("12040"), exited, "libfake_nvrtc.so$");
 }
 
 /// Whether a new process that compiles with `library` finds the kernel in the cache.

@@ -318,10 +318,7 @@ CLEAVE_DEVICE void gemm_sm90(const Params<C>& p) {
       ptx::mbarrier_init(smem + kPlan.barriers + i * 8, kLoaders);
       ptx::mbarrier_init(smem + kPlan.barriers + (C.tile.stages + i) * 8, kReaders);
     }
-    if constexpr (C.cluster.k > 1) {
-      const ClusterReduce<C> reduce{smem, cta.k_rank, cta.share_rank};
-      reduce.init();  // not on a temporary, which NVRTC 12.1 cannot parse
-    }
+    if constexpr (C.cluster.k > 1) ClusterReduce<C>{smem, cta.k_rank, cta.share_rank}.init();
     ptx::fence_mbarrier_init();
   }
   __syncthreads();

@@ -12,7 +12,7 @@ from typing import Any
 
 from .. import _jax_build, _torch_build
 from ..testing import arrays as array_libraries
-from ..testing import dense, measure
+from ..testing import dense, measure, nvrtc
 from ..testing.case import GemmCase
 from ..testing.errors import ToolError, one_line
 from .console import Console, format_bytes, format_path
@@ -93,7 +93,7 @@ def _nvrtc() -> str:
         found = _core.nvrtc_info()
     except cleave.CudaError as error:
         return f"none ({one_line(error)})"
-    return f"{found['version']} from {found['path']}"
+    return f"{found['version']} from {found['path']}, {nvrtc.remark(found['version'])}"
 
 
 def _cache() -> str:
