@@ -112,6 +112,43 @@ TEST(Group, AbortEndsTheWait) {
   EXPECT_NE(group->problem(), "");
 }
 
+TEST(Group, BarriersBesideAreASequenceOfTheirOwn) {
+  Ranks ranks(2);
+  ranks.run([&](int rank, const Group& group) {
+    for (int call = 0; call < 50; ++call) {
+      // A copy's barrier and the call's may come in any order: two threads of each rank.
+      std::jthread copies([&] { group.barrier("a copy", nullptr, true); });
+      if (rank == call % 2) std::this_thread::yield();
+      group.barrier("a call", nullptr);
+    }
+    EXPECT_EQ(group.problem(), "");
+  });
+}
+
+TEST(Group, GathersOnePlaceOfEveryRank) {
+  for (const int size : {1, 3}) {
+    Ranks ranks(size);
+    ranks.run([&](int rank, const Group& group) {
+      for (const size_t bytes : {0, 1, 16, 1001}) {
+        char* const own = static_cast<char*>(group.staging(rank)) + 1024;
+        std::fill_n(own, bytes, char('a' + rank));
+        std::string all(bytes * size_t(size), '-');
+        group.gather(own, bytes, all.data(), "letters", nullptr);
+        for (int r = 0; r < size; ++r)
+          EXPECT_EQ(all.substr(size_t(r) * bytes, bytes), std::string(bytes, char('a' + r)));
+        group.barrier("the end", nullptr);
+      }
+      const auto refused = [&](const void* own, size_t bytes) {
+        return error_of([&] { group.gather(own, bytes, nullptr, "letters", nullptr); }, ErrorCode::invalid_argument);
+      };
+      const char* const staging = static_cast<const char*>(group.staging(rank));
+      EXPECT_NE(refused(&group, 1).find("they must be in this rank's staging"), std::string::npos);
+      EXPECT_NE(refused(staging, group.bytes() + 1).find("they must be in this rank's staging"), std::string::npos);
+      EXPECT_NE(refused(staging + 8, 8).find("it must be a multiple of 16 bytes"), std::string::npos);
+    });
+  }
+}
+
 TEST(Group, SharedMemoryIsTheSameEverywhere) {
   constexpr int kSize = 3;
   std::vector<std::string> said(kSize);

@@ -11,10 +11,10 @@ Each is an operator, torch.ops.cleave.gemm_all_reduce(a, b, group_name, bias, c,
 torch.compile(fullgraph=True), those of 16 and 32 bits with gradients.
 
 Sums are those of split-K whose outer slices are the ranks: each multiplies what it has and rounds the result to
-`partial_dtype`, its own too; NCCL or gloo moves the results and adds nothing; and one kernel of ours adds them up in
-the order of the ranks and in float32, adds c and bias, activates, scales and rounds, once. So all ranks have the same
-bits, whatever moved them and whenever it came. They are repeatable as the product of one GPU is: for a given plan, at a
-given number of ranks.
+`partial_dtype`, its own too; what moves the results adds nothing, memory that GPUs of one host all see, NCCL or gloo;
+and a kernel of ours adds them up in the order of the ranks and in float32, adds c and bias, activates, scales and
+rounds, once. So all ranks have the same bits, whatever moved them and whenever it came. They are repeatable as the
+product of one GPU is: for a given plan, at a given number of ranks.
 
 Rows are dealt as torch.chunk deals them, so as DTensor does: all ranks have as many but the last ones, which have fewer
 or none.
@@ -71,16 +71,18 @@ def gemm_all_reduce(
         partial_dtype: float16, bfloat16 or float32: what each rank's product is rounded to before it is sent and
             added; a's otherwise.
         order: "rank"; "k", the bits of one GPU, is refused so far.
-        transport: what moves: "auto", "nccl" or "gloo", which takes CUDA tensors by way of the host.
+        transport: what moves: "peer", memory that all ranks see, of GPUs of one host or of the host; "nccl"; "gloo",
+            which takes CUDA tensors by way of the host; "auto": CLEAVE_TRANSPORT, or what serves best of these.
 
     Returns:
-        A new [M, N]: the same bits on every rank and by every transport. Safe in CUDA graphs by NCCL, after a call that
-        was not captured; all ranks capture, and replay as often.
+        A new [M, N]: the same bits on every rank and by every transport. Safe in CUDA graphs but by gloo, after a call
+        of that size that was not captured; all ranks capture, and replay as often.
 
     Raises:
         RuntimeError: there is no process group, or this process is not in it.
-        PeerError: under CLEAVE_PEER_CHECK=1, ranks call with different arguments. Without it, that is undefined. By
-            gloo also where sizes or the order of calls differ, a rank has died, or has not come before the timeout.
+        PeerError: under CLEAVE_PEER_CHECK=1, ranks call with different arguments. Without it, that is undefined by
+            NCCL. By gloo also where sizes or the order of calls differ, a rank has died, or has not come before the
+            timeout; the same by "peer", where the call after the one that went wrong raises it.
         ValueError, TypeError: other arguments, before anything is enqueued on this rank.
     """
     return _ops.gemm_all_reduce(a, b, name_of(group, "gemm_all_reduce"), bias, c, **options)
