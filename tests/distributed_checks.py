@@ -20,6 +20,7 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import DTensor, Partial, Replicate, Shard, distribute_tensor
 from torch.distributed.tensor.parallel import parallelize_module
 from torch.nn import functional
+from torch.utils._python_dispatch import TorchDispatchMode
 
 import cleave.distributed as cd
 from cleave.distributed import _agreement, _operators, _peer_memory, _transports
@@ -346,6 +347,42 @@ def compiled_calls_are_eager_ones(ranks: Ranks) -> None:
     assert all(same_bits(y, z) for y, z in zip(*made, strict=True))
 
 
+def who_watches_sees_operators(ranks: Ranks) -> None:
+    """Others get the same bits without them."""
+
+    seen: list[str] = []
+
+    class Watch(TorchDispatchMode):
+        def __torch_dispatch__(self, function: Any, types: Any, arguments: Any = (), options: Any = None) -> Any:
+            seen.append(function.name())
+            return function(*arguments, **(options or {}))
+
+    a, b = ranks.draw(8, 16), ranks.draw(16, 24)
+    bias, q = ranks.draw(24), ops.quantize(ranks.draw(8, 16), torch.int8)[0]
+    one = torch.ones(1, device=ranks.device)
+    calls: list[Callable[[], Any]] = [
+        lambda: cd.gemm_all_reduce(a, b, bias=bias),
+        lambda: cd.gemm_reduce_scatter(a, b),
+        lambda: cd.all_gather_gemm(a, b, bias=bias),
+        lambda: cd.scaled_gemm_all_reduce(q, q.t(), one, one),
+        lambda: cd.scaled_gemm_reduce_scatter(q, q.t(), one, one),
+        lambda: cd.all_gather_scaled_gemm(q, q.t(), one, one),
+    ]
+    for call in calls:
+        made = call()
+        with Watch():
+            assert same_bits(call(), made)
+        assert sum("reduce" in name or "gather" in name for name in seen) == 1, seen
+        seen.clear()
+    with torch.profiler.profile() as profile:
+        calls[0]()
+    assert any(event.key == "cleave::gemm_all_reduce" for event in profile.key_averages())
+    a.requires_grad_()
+    assert cd.gemm_all_reduce(a, b).requires_grad
+    with torch.no_grad():
+        assert not cd.gemm_all_reduce(a, b).requires_grad
+
+
 def operators_are_as_they_say(ranks: Ranks) -> None:
     """torch's own look at schemas and shapes."""
     group, (m, k) = dist.group.WORLD.group_name, (7, 16)
@@ -567,6 +604,7 @@ CHECKS = (
     gradients_are_those_of_one_rank,
     sums_of_gradients_may_exceed_float16,
     compiled_calls_are_eager_ones,
+    who_watches_sees_operators,
     operators_are_as_they_say,
     refusals_name_argument_value_and_remedy,
     disagreement_is_an_error_on_every_rank,

@@ -258,9 +258,7 @@ def test_what_is_refused() -> None:
     a, b = torch.ones(M, K), torch.ones(K, 2 * N + 1)
     with pytest.raises(RuntimeError, match=r"b is \(24, 27\), but the epilogue function takes acc.gate and acc.up, wh"):
         cleave.torch.gemm(a, b, epilogue=gpt_oss)
-    with pytest.raises(
-        RuntimeError, match=r"c is given, but the epilogue function takes acc\.gate and acc\.up"
-    ):
+    with pytest.raises(RuntimeError, match=r"c is given, but the epilogue function takes acc\.gate and acc\.up"):
         cleave.torch.gemm(a, b[:, 1:].contiguous(), c=torch.ones(M, N), epilogue=gpt_oss)
     like_images = {"memory_format": torch.channels_last}
     x, w = torch.ones(1, 4, 5, 5).to(**like_images), torch.ones(2, 4, 3, 3).to(**like_images)

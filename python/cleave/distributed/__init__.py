@@ -30,6 +30,7 @@ from torch import Tensor
 
 from .. import _mistakes
 from . import _operators
+from ._direct import call
 from ._errors import PeerError
 from ._moe import AllToAll, Dispatched, Route, moe_combine, moe_dispatch
 from ._peers import Peers, name_of
@@ -49,8 +50,6 @@ __all__ = [
     "scaled_gemm_all_reduce",
     "scaled_gemm_reduce_scatter",
 ]
-
-_ops = torch.ops.cleave
 
 
 def gemm_all_reduce(
@@ -85,7 +84,7 @@ def gemm_all_reduce(
             timeout; the same by "peer", where the call after the one that went wrong raises it.
         ValueError, TypeError: other arguments, before anything is enqueued on this rank.
     """
-    return _ops.gemm_all_reduce(a, b, name_of(group, "gemm_all_reduce"), bias, c, **options)
+    return call("gemm_all_reduce", a, b, name_of(group, "gemm_all_reduce"), bias, c, **options)
 
 
 def gemm_reduce_scatter(
@@ -107,7 +106,7 @@ def gemm_reduce_scatter(
     Raises:
         RuntimeError, ValueError, TypeError: as `gemm_all_reduce`.
     """
-    return _ops.gemm_reduce_scatter(a, b, name_of(group, "gemm_reduce_scatter"), bias, c, **options)
+    return call("gemm_reduce_scatter", a, b, name_of(group, "gemm_reduce_scatter"), bias, c, **options)
 
 
 def all_gather_gemm(
@@ -132,7 +131,7 @@ def all_gather_gemm(
     Raises:
         RuntimeError, ValueError, TypeError: as `gemm_all_reduce`.
     """
-    made = _ops.all_gather_gemm(a, b, name_of(group, "all_gather_gemm"), bias, **options)
+    made = call("all_gather_gemm", a, b, name_of(group, "all_gather_gemm"), bias, **options)
     return made if gathered else made[0]
 
 
@@ -153,7 +152,7 @@ def scaled_gemm_all_reduce(
     Raises:
         RuntimeError, ValueError, TypeError: as `gemm_all_reduce`.
     """
-    return _ops.scaled_gemm_all_reduce(a, b, scale_a, scale_b, name_of(group, "scaled_gemm_all_reduce"), **options)
+    return call("scaled_gemm_all_reduce", a, b, scale_a, scale_b, name_of(group, "scaled_gemm_all_reduce"), **options)
 
 
 def scaled_gemm_reduce_scatter(
@@ -162,7 +161,7 @@ def scaled_gemm_reduce_scatter(
     """`gemm_reduce_scatter` of 8-bit operands: arguments, result and errors as in `scaled_gemm_all_reduce`, c's and the
     result's rows as in `gemm_reduce_scatter`."""
     name = name_of(group, "scaled_gemm_reduce_scatter")
-    return _ops.scaled_gemm_reduce_scatter(a, b, scale_a, scale_b, name, **options)
+    return call("scaled_gemm_reduce_scatter", a, b, scale_a, scale_b, name, **options)
 
 
 def all_gather_scaled_gemm(
@@ -182,7 +181,7 @@ def all_gather_scaled_gemm(
     Raises:
         RuntimeError, ValueError, TypeError: as `gemm_all_reduce`.
     """
-    return _ops.all_gather_scaled_gemm(a, b, scale_a, scale_b, name_of(group, "all_gather_scaled_gemm"), **options)
+    return call("all_gather_scaled_gemm", a, b, scale_a, scale_b, name_of(group, "all_gather_scaled_gemm"), **options)
 
 
 def explain(

@@ -362,7 +362,7 @@ def _gather(name: str, rows: int, peers: Peers, transport: str, *parts: Tensor, 
     return way.gather_rows(*parts, rows=rows, **use)
 
 
-_IMPLEMENTATIONS = {
+IMPLEMENTATIONS = {
     "gemm_all_reduce": _sum("gemm_all_reduce", scatter=False),
     "gemm_reduce_scatter": _sum("gemm_reduce_scatter", scatter=True),
     "all_gather_gemm": _all_gather_gemm,
@@ -551,7 +551,7 @@ _GRADIENTS: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
 def register() -> None:
     if not dist.is_available():
         raise ImportError("this torch is built without torch.distributed; products over ranks need it")
-    _register(SCHEMAS, _IMPLEMENTATIONS, _FAKES, _GRADIENTS)
+    _register(SCHEMAS, IMPLEMENTATIONS, _FAKES, _GRADIENTS)
     moe = _moe_operators
     _register(moe.SCHEMAS, moe.IMPLEMENTATIONS, moe.FAKES, moe.GRADIENTS)
 
