@@ -124,7 +124,7 @@ def test_experts_in_4_bits_one_by_one() -> None:
         ({"has_post_expert_norm": True}, "Clamped, with a norm after each expert; experts without one"),
         ({"_apply_gate": torch.nn.functional.glu}, r"Clamped; experts of silu\(gate\) \* up, or of another"),
     ],
-    ids=str,
+    ids=lambda given: next(iter(given)) if isinstance(given, dict) else "",
 )
 def test_what_is_not_served_is_said(change: dict[str, Any], message: str) -> None:
     made = FORMATS["int8-channel-token"]
